@@ -1,0 +1,56 @@
+#pragma once
+
+#include <chrono>
+#include <condition_variable>
+#include <mutex>
+
+#if defined(__clang__)
+#define LAGOON_TSA(x) __attribute__((x))
+#else
+#define LAGOON_TSA(x)
+#endif
+#define GUARDED_BY(mu) LAGOON_TSA(guarded_by(mu))
+#define REQUIRES(mu) LAGOON_TSA(requires_capability(mu))
+#define EXCLUDES(mu) LAGOON_TSA(locks_excluded(mu))
+
+namespace lagoon {
+
+/// std::mutex with clang's thread-safety annotations, which libstdc++ lacks.
+class LAGOON_TSA(capability("mutex")) Mutex {
+ public:
+  void lock() LAGOON_TSA(acquire_capability()) { mutex_.lock(); }
+  void unlock() LAGOON_TSA(release_capability()) { mutex_.unlock(); }
+  bool try_lock() LAGOON_TSA(try_acquire_capability(true)) { return mutex_.try_lock(); }
+
+ private:
+  std::mutex mutex_;
+};
+
+class LAGOON_TSA(scoped_lockable) MutexLock {
+ public:
+  explicit MutexLock(Mutex& mutex) LAGOON_TSA(acquire_capability(mutex)) : mutex_(mutex) {
+    mutex_.lock();
+  }
+  ~MutexLock() LAGOON_TSA(release_capability()) { mutex_.unlock(); }
+  MutexLock(const MutexLock&) = delete;
+  MutexLock& operator=(const MutexLock&) = delete;
+
+ private:
+  Mutex& mutex_;
+};
+
+/// Waits on a Mutex. Spurious wake-ups happen: loop on the condition.
+class CondVar {
+ public:
+  void Wait(Mutex& mutex) REQUIRES(mutex) { cv_.wait(mutex); }
+  void WaitUntil(Mutex& mutex, std::chrono::steady_clock::time_point until) REQUIRES(mutex) {
+    cv_.wait_until(mutex, until);
+  }
+  void NotifyOne() { cv_.notify_one(); }
+  void NotifyAll() { cv_.notify_all(); }
+
+ private:
+  std::condition_variable_any cv_;
+};
+
+}  // namespace lagoon

@@ -1,0 +1,207 @@
+#pragma once
+
+// The block protocol: how the tiles of a kernel are claimed, left, committed and resumed.
+//
+// One source for every device that runs C++ bodies, templated on its atomics so that a test explores
+// all interleavings of the very code that real threads run. docs/protocol.md gives the argument; in short:
+//   claim     a tile has at most one owner, from Claim() until Unclaim() or Commit()
+//   guards    hints that ask running blocks to leave; missing one costs time, never correctness
+//   commit    only committed tiles count as done; from its first visible write a block must not leave
+//   complete  done == blocks; not the same as retired (all claimants have left)
+//   reuse     Reset() only when every launch that names the record has retired
+
+#include <atomic>
+#include <bit>
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <span>
+
+namespace lagoon {
+
+/// The atomics of real threads. A test substitutes a set whose every access is a scheduling point.
+struct StdAtomics {
+  template <typename T>
+  using Atomic = std::atomic<T>;
+};
+
+/// Asks blocks to leave while `int32(word - limit) > 0`. Words only grow; wrap-around is harmless.
+template <typename Atomics>
+struct BasicGuard {
+  const typename Atomics::template Atomic<std::uint32_t>* word = nullptr;  // null: no guard
+  std::uint32_t limit = 0;
+  /// True: checked only before a kernel's first block of this launch, so that a started kernel runs to
+  /// completion and only queued ones leave (wait-based preemption).
+  bool only_before_start = false;
+
+  bool Raised() const {
+    // relaxed: a guard is a hint, nothing is published through it.
+    return word != nullptr &&
+           static_cast<std::int32_t>(word->load(std::memory_order_relaxed) - limit) > 0;
+  }
+};
+
+/// How far one op of one job is. Shared by all launches that name it; owned by whoever binds the op.
+template <typename Atomics>
+class BasicProgress {
+ public:
+  using Word = typename Atomics::template Atomic<std::uint64_t>;
+
+  static constexpr std::size_t WordsFor(std::uint32_t blocks) { return (blocks + 63) / 64; }
+
+  /// `unclaimed`: WordsFor(blocks) words that outlive this record. Call Reset() before the first use.
+  BasicProgress(std::uint32_t blocks, std::span<Word> unclaimed)
+      : unclaimed_(unclaimed), blocks_(blocks) {}
+
+  /// Makes every tile unclaimed and not done. Only when every launch that names this record has retired.
+  void Reset() {
+    for (std::size_t i = 0; i < unclaimed_.size(); ++i) {
+      const std::uint32_t left = blocks_ - static_cast<std::uint32_t>(i * 64);
+      const std::uint64_t all = left >= 64 ? ~std::uint64_t{0} : (std::uint64_t{1} << left) - 1;
+      unclaimed_[i].store(all, std::memory_order_relaxed);
+    }
+    hint_.store(0, std::memory_order_relaxed);
+    done_.store(0, std::memory_order_release);
+  }
+
+  /// Takes the lowest unclaimed tile that it finds, or nothing when all are claimed or done.
+  std::optional<std::uint32_t> Claim() {
+    for (std::uint32_t i = hint_.load(std::memory_order_relaxed); i < unclaimed_.size(); ++i) {
+      std::uint64_t bits = unclaimed_[i].load(std::memory_order_relaxed);
+      while (bits != 0) {
+        const std::uint64_t bit = bits & (~bits + 1);
+        // acquire: pairs with Unclaim(), so that the next owner comes after the last one's scratch.
+        const std::uint64_t before = unclaimed_[i].fetch_and(~bit, std::memory_order_acquire);
+        if ((before & bit) != 0) {
+          return i * 64 + static_cast<std::uint32_t>(std::countr_zero(bit));
+        }
+        bits = before & ~bit;
+      }
+      AdvanceHint(i);
+    }
+    return std::nullopt;
+  }
+
+  /// Gives a claimed tile back; the caller has written nothing that others see.
+  void Unclaim(std::uint32_t block) {
+    const std::uint32_t word = block / 64;
+    unclaimed_[word].fetch_or(std::uint64_t{1} << (block % 64), std::memory_order_release);
+    LowerHint(word);
+  }
+
+  /// Counts a claimed tile as done. True for exactly one caller: the one that completed the kernel.
+  bool Commit() {
+    // acq_rel: publishes this tile, and lets the last committer see all others'.
+    return done_.fetch_add(1, std::memory_order_acq_rel) + 1 == blocks_;
+  }
+
+  /// acquire: whoever sees `blocks` done also sees what they wrote.
+  std::uint32_t done() const { return done_.load(std::memory_order_acquire); }
+  bool Complete() const { return done() == blocks_; }
+  std::uint32_t blocks() const { return blocks_; }
+
+  /// A hint for pickers: whether some tile looked unclaimed just now.
+  bool HasUnclaimed() const {
+    for (std::uint32_t i = hint_.load(std::memory_order_relaxed); i < unclaimed_.size(); ++i) {
+      if (unclaimed_[i].load(std::memory_order_relaxed) != 0) return true;
+    }
+    return false;
+  }
+
+ private:
+  void AdvanceHint(std::uint32_t) {}
+  void LowerHint(std::uint32_t) {}
+
+  typename Atomics::template Atomic<std::uint32_t> done_{0};
+  typename Atomics::template Atomic<std::uint32_t> hint_{0};
+  std::span<Word> unclaimed_;
+  std::uint32_t blocks_;
+};
+
+/// A segment's dependency: `blocks` tiles of `on` must be done before it claims any of its own.
+template <typename Atomics>
+struct BasicDep {
+  const BasicProgress<Atomics>* on = nullptr;
+  std::uint32_t blocks = 0;
+
+  bool Met() const { return on->done() >= blocks; }
+};
+
+inline constexpr std::size_t kGuardsPerSegment = 2;
+
+/// Why a unit stopped working on a segment.
+enum class Leave : std::uint8_t {
+  kExhausted,  // no tile left to claim; others may still be running theirs
+  kCompleted,  // this unit committed the last tile
+  kRevoked,    // a guard was raised
+  kBlocked,    // a dependency is short
+  kYielded,    // the caller's `yield` asked for it
+};
+
+/// What a body sees of its launch. One per unit; not shared.
+class BlockContext;
+
+/// Computes tile `block`. True: committed; false: left without a visible write because
+/// ctx.ShouldLeave() said so (and only then). See the promises in docs/protocol.md.
+using Body = bool (*)(const void* args, std::uint32_t block, BlockContext& ctx);
+
+using Guard = BasicGuard<StdAtomics>;
+using Progress = BasicProgress<StdAtomics>;
+using Dep = BasicDep<StdAtomics>;
+
+/// Test hook: sees every guard check of a body. Null in production.
+class CheckProbe {
+ public:
+  virtual ~CheckProbe() = default;
+  /// Called at each check; true makes the block leave, as if a guard were raised.
+  virtual bool OnCheck() = 0;
+};
+
+class BlockContext {
+ public:
+  BlockContext(std::span<const Guard> guards, std::span<std::byte> scratch, CheckProbe* probe = nullptr)
+      : guards_(guards), scratch_(scratch), probe_(probe) {}
+
+  /// To be asked at most 20 us apart (commit included). After true the body must return false,
+  /// unless it has already written something visible: then it must finish and return true.
+  bool ShouldLeave() {
+    if (probe_ != nullptr && probe_->OnCheck()) return true;
+    for (const Guard& guard : guards_) {
+      if (!guard.only_before_start && guard.Raised()) return true;
+    }
+    return false;
+  }
+
+  /// This unit's private memory, 64-byte aligned, at least KernelSpec::scratch_bytes. Contents undefined.
+  std::span<std::byte> scratch() const { return scratch_; }
+
+ private:
+  std::span<const Guard> guards_;
+  std::span<std::byte> scratch_;
+  CheckProbe* probe_;
+};
+
+/// One unit's loop over a segment: checks guards and dependencies, claims, runs, commits or unclaims.
+/// `run(block)` is the body; `yield()` is asked between blocks.
+template <typename Atomics, typename Run, typename Yield>
+Leave RunBlocks(BasicProgress<Atomics>& progress, std::span<const BasicDep<Atomics>> deps,
+                std::span<const BasicGuard<Atomics>> guards, Run&& run, Yield&& yield) {
+  for (;;) {
+    for (const auto& guard : guards) {
+      if (guard.Raised() && !guard.only_before_start) return Leave::kRevoked;
+    }
+    for (const auto& dep : deps) {
+      if (!dep.Met()) return Leave::kBlocked;
+    }
+    if (yield()) return Leave::kYielded;
+    const std::optional<std::uint32_t> block = progress.Claim();
+    if (!block) return Leave::kExhausted;
+    if (!run(*block)) {
+      progress.Unclaim(*block);
+      return Leave::kRevoked;
+    }
+    if (progress.Commit()) return Leave::kCompleted;
+  }
+}
+
+}  // namespace lagoon

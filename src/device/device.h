@@ -1,0 +1,195 @@
+#pragma once
+
+// The device contract: what the scheduler may ask of any accelerator, and what it is told.
+// Every device passes the suite in device/conformance.
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "base/ids.h"
+#include "base/status.h"
+#include "base/time.h"
+#include "device/block.h"
+
+namespace lagoon {
+
+struct DeviceInfo {
+  std::string name;             // "cpu", with the processor's model in `description`
+  std::string description;
+  std::uint32_t units = 0;      // compute units: worker threads, SMs
+  std::size_t memory_bytes = 0;
+  std::uint32_t max_launches = 0;  // in flight at once, transfers included; more is SubmitResult::kFull
+  std::uint32_t max_streams = 0;
+  std::uint32_t max_guards = 0;
+};
+
+enum class MemoryKind : std::uint8_t { kDevice, kHostVisible };
+
+/// Device memory. Movable; frees itself. 64-byte aligned; contents undefined.
+class Buffer {
+ public:
+  Buffer() = default;
+  Buffer(void* data, std::size_t bytes, void (*free)(void*, std::size_t))
+      : data_(data), bytes_(bytes), free_(free) {}
+  ~Buffer() {
+    if (data_ != nullptr) free_(data_, bytes_);
+  }
+  Buffer(Buffer&& other) noexcept { *this = std::move(other); }
+  Buffer& operator=(Buffer&& other) noexcept {
+    std::swap(data_, other.data_);
+    std::swap(bytes_, other.bytes_);
+    std::swap(free_, other.free_);
+    return *this;
+  }
+  std::byte* data() const { return static_cast<std::byte*>(data_); }
+  std::size_t size() const { return bytes_; }
+
+ private:
+  void* data_ = nullptr;
+  std::size_t bytes_ = 0;
+  void (*free_)(void*, std::size_t) = nullptr;
+};
+
+/// Code for a device. The CPU takes a function; other devices will take their own images.
+struct CodeImage {
+  std::string name;
+  Body body = nullptr;
+};
+
+struct KernelSpec {
+  std::size_t scratch_bytes = 0;  // private memory per unit while a block runs
+};
+
+/// A loaded kernel; valid as long as its device.
+enum class KernelHandle : std::uint32_t {};
+
+struct StreamOptions {
+  std::string name;
+};
+
+/// Launches of this stream have no order among themselves; their dependencies keep them right.
+inline constexpr StreamId kUnordered{0};
+
+/// Smaller runs first. Equal ranks: first submitted first.
+using Rank = std::uint64_t;
+
+/// Part of a launch. The spans and records it names must outlive the launch's retirement.
+struct Segment {
+  KernelHandle kernel{};
+  const void* args = nullptr;
+  Progress* progress = nullptr;
+  std::uint32_t max_claimants = 0;  // units at once; 0: no limit
+  std::span<const Dep> deps;
+  Guard guards[kGuardsPerSegment];
+};
+
+struct Launch {
+  LaunchId id{};
+  StreamId stream = kUnordered;
+  Rank rank = 0;
+  std::span<const Segment> segments;  // copied by Submit
+};
+
+/// A copy between host and device memory, executed exactly once; it cannot be revoked.
+struct Copy {
+  LaunchId id{};
+  StreamId stream = kUnordered;
+  Rank rank = 0;
+  void* to = nullptr;
+  const void* from = nullptr;
+  std::size_t bytes = 0;
+  /// Counts the copy's chunks; complete when all is copied, so that kernels can depend on it.
+  /// The device resets nothing: pass a record of CopyBlocks(bytes) blocks after Reset().
+  Progress* progress = nullptr;
+  std::span<const Dep> deps;
+};
+
+/// Copies run in chunks of this size, so that a better-ranked launch waits for at most one of them.
+inline constexpr std::size_t kCopyChunkBytes = 64 * 1024;
+constexpr std::uint32_t CopyBlocks(std::size_t bytes) {
+  return bytes == 0 ? 1u
+                    : static_cast<std::uint32_t>((bytes + kCopyChunkBytes - 1) / kCopyChunkBytes);
+}
+
+enum class SubmitResult : std::uint8_t {
+  kOk,
+  kFull,  // no room or no event credits: nothing was submitted, try again after a retirement
+  kLost,  // the device failed; every launch was reported lost
+};
+
+struct DeviceEvent {
+  enum class Kind : std::uint8_t {
+    kPlaced,    // the first block of a segment is about to run (not reported if none ever runs)
+    kComplete,  // a segment's progress became complete by a block of this launch; at: the last commit
+    kRetired,   // no block of the launch runs or will ever run; may be incomplete
+    kLost,      // the device failed
+  };
+  Kind kind{};
+  std::uint32_t segment = 0;
+  LaunchId launch{};
+  TimePoint at{};
+};
+
+/// Told that Poll() has something to act on. Called on any device thread, never under a device lock.
+class DeviceListener {
+ public:
+  virtual ~DeviceListener() = default;
+  virtual void OnDeviceNews() = 0;
+};
+
+/// Set-up. Any thread, may block: never on the path of a request.
+class DeviceControl {
+ public:
+  virtual ~DeviceControl() = default;
+  virtual const DeviceInfo& info() const = 0;
+  /// kResourceExhausted, naming the bytes asked and free, when there is no memory.
+  virtual Result<Buffer> Allocate(std::size_t bytes, MemoryKind kind) = 0;
+  virtual Result<KernelHandle> Load(const CodeImage& image, const KernelSpec& spec) = 0;
+  virtual Result<StreamId> CreateStream(const StreamOptions& options) = 0;
+  /// A word that starts at 0 and only grows, through DeviceQueue::Raise.
+  virtual Result<GuardId> CreateGuard() = 0;
+  virtual const std::atomic<std::uint32_t>* GuardWord(GuardId guard) const = 0;
+};
+
+/// The hot path. One caller at a time (the dispatcher's lock); nothing blocks except Wait, nothing
+/// allocates. Events of one launch come in the order placed, complete, retired.
+class DeviceQueue {
+ public:
+  virtual ~DeviceQueue() = default;
+  virtual TimePoint Now() const = 0;  // virtual time on a simulator
+  /// All or nothing. Launches of an ordered stream start after the one before is complete or retired.
+  virtual SubmitResult Submit(const Launch& launch) = 0;
+  virtual SubmitResult Transfer(const Copy& copy) = 0;
+  /// Sets the word of `guard` to `value` if that is later. Queued launches that it revokes retire at
+  /// once; running blocks leave at their next check.
+  virtual SubmitResult Raise(GuardId guard, std::uint32_t value) = 0;
+  /// Fills `events` with the oldest ones and returns how many.
+  virtual std::size_t Poll(std::span<DeviceEvent> events) = 0;
+  /// Before the first Submit. Null: nobody is told; the caller polls or waits.
+  virtual void SetListener(DeviceListener* listener) = 0;
+  /// Without the dispatcher's lock: returns when there are events, at `until`, or after Wake().
+  virtual void Wait(TimePoint until) = 0;
+  virtual void Wake() = 0;  // any thread
+};
+
+/// How units spent their time since the device started; monotonic. Differences over a window are what
+/// reports use.
+struct UnitTimes {
+  Nanoseconds busy{0};              // inside bodies
+  Nanoseconds idle{0};              // nothing to run
+  Nanoseconds idle_while_ready{0};  // the part of `idle` while the scheduler held work back (SetWorkHeld)
+};
+
+/// A device: control, queue and accounting of one accelerator.
+class Device : public DeviceControl, public DeviceQueue {
+ public:
+  /// Sum over units. Any thread.
+  virtual UnitTimes Times() const = 0;
+  /// The scheduler says whether runnable work exists that it does not let run. Dispatcher's lock.
+  virtual void SetWorkHeld(bool held) = 0;
+};
+
+}  // namespace lagoon

@@ -1,0 +1,29 @@
+#pragma once
+
+// 2-D convolution (groups == 1) and GEMM as one implicit-GEMM body with packed weights.
+
+#include "kernels/kernel.h"
+
+namespace lagoon {
+
+/// Shapes in elements; image layout NHWC. GEMM [M,K]x[K,N] is a 1x1 convolution with
+/// batch 1, height M, width 1, in_channels K, out_channels N.
+struct Conv2dSpec {
+  std::uint32_t batch = 1, height = 1, width = 1, in_channels = 1;
+  std::uint32_t out_height = 1, out_width = 1, out_channels = 1;
+  std::uint32_t kernel_h = 1, kernel_w = 1, stride_h = 1, stride_w = 1;
+  std::uint32_t dilation_h = 1, dilation_w = 1, pad_top = 0, pad_left = 0;
+  bool bias = false;
+  Epilogue epilogue;
+};
+
+/// Inputs: x [batch,height,width,in_channels], packed weights, bias [out_channels] if `bias`,
+/// residual [batch,out_height,out_width,out_channels] if `epilogue.residual`. Output: y, of the residual's shape.
+/// kInvalidArgument names the field when a dimension is zero or the sizes overflow.
+Result<Kernel> MakeConv2d(const Conv2dSpec& spec);
+
+/// Size and making of the packed weights. `weights`: [out_channels][in_channels][kernel_h][kernel_w] (ONNX's OIHW).
+std::size_t PackedConv2dWeightBytes(const Conv2dSpec& spec);
+void PackConv2dWeights(const Conv2dSpec& spec, const float* weights, void* packed);
+
+}  // namespace lagoon

@@ -1,0 +1,53 @@
+#pragma once
+
+// What every op's factory returns: a body with its argument image, tiled for the device at hand.
+
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <type_traits>
+#include <vector>
+
+#include "base/status.h"
+#include "device/block.h"
+
+namespace lagoon {
+
+/// A body tiled for one shape. `args` is the image of the body's argument struct with null pointers;
+/// `inputs` and `outputs` say where in it the operands' pointers lie, in the factory's documented order.
+/// Activations are dense row-major fp32 in the layout that the factory documents (images: NHWC).
+struct Kernel {
+  const char* name = "";  // of the body, static storage: "conv2d"
+  Body body = nullptr;
+  std::uint32_t blocks = 0;
+  std::size_t scratch_bytes = 0;
+  std::vector<std::byte> args;
+  std::vector<std::uint32_t> inputs;
+  std::vector<std::uint32_t> outputs;
+  double flops = 0;         // multiply and add count as two
+  double bytes_moved = 0;   // operands read and written once each
+};
+
+/// The image of a trivially copyable argument struct.
+template <typename Args>
+std::vector<std::byte> ArgsImage(const Args& args) {
+  static_assert(std::is_trivially_copyable_v<Args>);
+  std::vector<std::byte> image(sizeof(Args));
+  std::memcpy(image.data(), &args, sizeof(Args));
+  return image;
+}
+
+/// The instruction set the bodies use on this machine: "AVX2", "AVX3" (Highway's name of AVX-512), ...
+const char* TargetName();
+
+/// Fused into the store of conv2d and gemm: y = activation(acc + bias + residual).
+enum class Activation : std::uint8_t { kNone, kRelu, kClip };
+
+struct Epilogue {
+  Activation activation = Activation::kNone;
+  float low = 0;   // kClip
+  float high = 0;  // kClip
+  bool residual = false;  // one more input, of the output's shape, added before the activation
+};
+
+}  // namespace lagoon

@@ -1,0 +1,85 @@
+#pragma once
+
+// A compiled model as plain data: what `program` produces and `sched` runs. Immutable once built.
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "base/time.h"
+#include "device/device.h"
+#include "plan/tensor.h"
+
+namespace lagoon {
+
+/// Where bytes live. Weights are shared by all instances of a model; the arena is private to one.
+enum class Region : std::uint8_t { kWeights, kArena };
+
+/// A byte range of a region: [offset, offset + bytes).
+struct ByteRange {
+  Region region = Region::kArena;
+  std::size_t offset = 0;
+  std::size_t bytes = 0;
+
+  bool Overlaps(const ByteRange& other) const {
+    return region == other.region && offset < other.offset + other.bytes &&
+           other.offset < offset + bytes;
+  }
+};
+
+/// A pointer inside an op's argument image, to be filled when the plan is bound to memory.
+struct Relocation {
+  std::uint32_t args_offset = 0;  // where the pointer lies in PlanOp::args
+  Region region = Region::kArena;
+  std::size_t offset = 0;  // what it points to
+};
+
+/// What an op is expected to cost; a profile replaces the estimate.
+struct OpCost {
+  Nanoseconds kernel{0};  // standalone, from first claim to last commit, with all units
+  Nanoseconds block{0};   // mean of one block
+};
+
+/// One kernel of a model. Ops are in topological order; the index is the op's name in `deps`.
+struct PlanOp {
+  std::string name;    // of the node(s) it computes, for people
+  std::string kernel_name;  // of the body: "conv2d"
+  KernelHandle kernel{};
+  std::uint32_t blocks = 0;
+  std::size_t scratch_bytes = 0;
+  std::vector<std::byte> args;  // image of the body's argument struct, pointers null
+  std::vector<Relocation> relocations;
+  std::vector<std::uint32_t> deps;  // ops that must be complete before this one starts
+  std::vector<ByteRange> reads;     // access sets, over all blocks
+  std::vector<ByteRange> writes;
+  OpCost cost;
+  double flops = 0;  // multiply and add count as two
+};
+
+/// A graph input or output and its place in the arena.
+struct PlanTensor {
+  TensorSpec spec;
+  ByteRange range;
+  /// Inputs: the ops that read it. Outputs: the ops that produce it.
+  std::vector<std::uint32_t> ops;
+};
+
+struct Plan {
+  std::string model;
+  std::vector<PlanOp> ops;
+  std::vector<PlanTensor> inputs;
+  std::vector<PlanTensor> outputs;
+  std::size_t arena_bytes = 0;
+  std::size_t weight_bytes = 0;
+  Nanoseconds standalone{0};  // latency of one execution alone on the device; 0: not profiled
+};
+
+/// A plan with its weights on a device; one per model, shared by its instances.
+struct LoadedPlan {
+  Plan plan;
+  Buffer weights;
+};
+
+}  // namespace lagoon

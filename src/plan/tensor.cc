@@ -1,0 +1,76 @@
+#include "plan/tensor.h"
+
+#include <fmt/format.h>
+
+#include "base/check.h"
+
+namespace lagoon {
+
+std::size_t SizeOf(DataType type) {
+  switch (type) {
+    case DataType::kFloat64:
+    case DataType::kInt64:
+    case DataType::kUInt64:
+      return 8;
+    case DataType::kFloat32:
+    case DataType::kInt32:
+    case DataType::kUInt32:
+      return 4;
+    case DataType::kFloat16:
+    case DataType::kBFloat16:
+    case DataType::kInt16:
+    case DataType::kUInt16:
+      return 2;
+    case DataType::kInt8:
+    case DataType::kUInt8:
+    case DataType::kBool:
+      return 1;
+    case DataType::kString:
+      return 0;
+  }
+  CheckFailed("a known DataType", __FILE__, __LINE__);
+}
+
+std::string_view OipName(DataType type) {
+  switch (type) {
+    case DataType::kFloat32:
+      return "FP32";
+    case DataType::kFloat16:
+      return "FP16";
+    case DataType::kBFloat16:
+      return "BF16";
+    case DataType::kFloat64:
+      return "FP64";
+    case DataType::kInt8:
+      return "INT8";
+    case DataType::kInt16:
+      return "INT16";
+    case DataType::kInt32:
+      return "INT32";
+    case DataType::kInt64:
+      return "INT64";
+    case DataType::kUInt8:
+      return "UINT8";
+    case DataType::kUInt16:
+      return "UINT16";
+    case DataType::kUInt32:
+      return "UINT32";
+    case DataType::kUInt64:
+      return "UINT64";
+    case DataType::kBool:
+      return "BOOL";
+    case DataType::kString:
+      return "BYTES";
+  }
+  CheckFailed("a known DataType", __FILE__, __LINE__);
+}
+
+std::string ToString(const Dims& dims) { return fmt::format("[{}]", fmt::join(dims, ",")); }
+
+std::int64_t ElementCount(const Dims& dims) {
+  std::int64_t count = 1;
+  for (const std::int64_t dim : dims) count *= dim;
+  return count;
+}
+
+}  // namespace lagoon

@@ -1,0 +1,38 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace lagoon {
+
+/// Element types a model may name. Kernels compute in kFloat32; the others occur in shapes and constants.
+enum class DataType : std::uint8_t {
+  kFloat32, kFloat16, kBFloat16, kFloat64,
+  kInt8, kInt16, kInt32, kInt64, kUInt8, kUInt16, kUInt32, kUInt64,
+  kBool, kString,
+};
+
+/// Bytes of one element; 0 for kString.
+std::size_t SizeOf(DataType type);
+/// The Open Inference Protocol's name: "FP32", "INT64", "BYTES", ...
+std::string_view OipName(DataType type);
+
+using Dims = std::vector<std::int64_t>;
+
+/// "[1,3,224,224]", as messages print it.
+std::string ToString(const Dims& dims);
+/// Product; 1 for a scalar. Every dim must be >= 0 and the product fit (the importer checks both).
+std::int64_t ElementCount(const Dims& dims);
+
+struct TensorSpec {
+  std::string name;
+  DataType type = DataType::kFloat32;
+  Dims dims;  // all known and positive
+
+  std::size_t bytes() const { return static_cast<std::size_t>(ElementCount(dims)) * SizeOf(type); }
+};
+
+}  // namespace lagoon

@@ -1,0 +1,143 @@
+#pragma once
+
+// The inference core behind every edge: a repository of models on one device, one dispatcher.
+
+#include <functional>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "base/status.h"
+#include "base/time.h"
+#include "plan/tensor.h"
+#include "sched/dispatcher.h"
+
+namespace inference {
+class ModelConfig;  // generated from model_config.proto, Triton's names and numbers
+}
+
+namespace lagoon {
+
+struct InputTensor {
+  std::string name;
+  DataType type = DataType::kFloat32;
+  Dims dims;
+  std::span<const std::byte> data;  // dense row-major, little-endian; borrowed from `payload`
+};
+
+struct InferRequest {
+  std::string model;
+  std::string version;      // empty: the latest
+  std::string id;           // echoed
+  std::uint64_t priority = 0;  // 0: the model's class. 1: real-time if the model is. 2 or more: best-effort.
+  Nanoseconds timeout{0};   // 0: none. From `arrival`.
+  TimePoint arrival;        // when the edge had the first byte
+  std::vector<InputTensor> inputs;
+  std::vector<std::string> outputs;  // empty: all
+  std::shared_ptr<const void> payload;  // keeps every `data` alive until the callback has returned
+};
+
+struct OutputTensor {
+  std::string name;
+  DataType type = DataType::kFloat32;
+  Dims dims;
+  std::vector<std::byte> data;
+};
+
+struct InferResponse {
+  std::string model;
+  std::string version;
+  std::string id;
+  std::vector<OutputTensor> outputs;
+  JobResult job;  // stamps of every stage
+};
+
+/// Called exactly once, on any thread; hand over to a thread of your own.
+using InferCallback = std::function<void(Result<InferResponse>)>;
+
+/// Names a request in flight, for Cancel.
+enum class RequestHandle : std::uint64_t {};
+
+/// Triton's statistics of one stage.
+struct StageStatistics {
+  std::uint64_t count = 0;
+  std::uint64_t ns = 0;
+};
+
+struct ModelStatistics {
+  std::string name;
+  std::string version;
+  std::uint64_t last_inference_ms = 0;  // Unix time; 0: never
+  std::uint64_t inference_count = 0;
+  std::uint64_t execution_count = 0;
+  StageStatistics success, fail, queue, compute_input, compute_infer, compute_output;
+  // Failures by reason, as Triton's metric names them.
+  std::uint64_t rejected = 0, cancelled = 0, backend = 0, other = 0;
+  std::uint64_t deadline_misses = 0;  // expired, or finished after the deadline
+  std::uint64_t superseded = 0;
+  std::uint64_t revocations = 0;
+  std::uint64_t resumed_blocks = 0;
+  std::uint64_t pending = 0;          // waiting now
+};
+
+struct ModelMetadata {
+  std::string name;
+  std::vector<std::string> versions;
+  std::string platform;  // "onnxruntime_onnx" models of Triton are served as "lagoon_plan"
+  std::vector<TensorSpec> inputs;
+  std::vector<TensorSpec> outputs;
+};
+
+enum class ModelState { kReady, kUnavailable };
+
+/// One row of the repository: what loaded and what did not, with the reason.
+struct ModelStatus {
+  std::string name;
+  std::string version;
+  ModelState state = ModelState::kUnavailable;
+  std::string reason;        // why it is unavailable
+  double load_ms = 0;
+  Nanoseconds standalone{0};  // measured at load
+};
+
+struct CoreOptions {
+  std::string repository;          // Triton's layout
+  std::string scheduler = "reset";
+  std::uint32_t workers = 0;       // 0: one per core
+  int profile_runs = 5;            // standalone executions at load
+};
+
+/// Any thread may call any method. Open() loads every model of the repository; one that fails is listed with
+/// its reason and disturbs nothing else.
+class InferenceCore {
+ public:
+  /// kNotFound / kInvalidArgument when the repository cannot be read or the scheduler is unknown.
+  static Result<std::unique_ptr<InferenceCore>> Open(const CoreOptions& options);
+  virtual ~InferenceCore() = default;
+
+  virtual bool Ready() const = 0;  // loaded and not draining
+  virtual std::vector<ModelStatus> Models() const = 0;
+  /// kNotFound names the model or version; kUnavailable carries the reason of the failed load.
+  virtual Status ModelReady(const std::string& model, const std::string& version) const = 0;
+  virtual Result<ModelMetadata> Metadata(const std::string& model, const std::string& version) const = 0;
+  virtual Result<const inference::ModelConfig*> Config(const std::string& model,
+                                                       const std::string& version) const = 0;
+  /// Empty `model`: all models.
+  virtual Result<std::vector<ModelStatistics>> Statistics(const std::string& model,
+                                                          const std::string& version) const = 0;
+  virtual DispatcherStats SchedulerStatistics() const = 0;
+  virtual const SchedulerConfig& scheduler() const = 0;
+  virtual const DeviceInfo& device() const = 0;
+
+  /// Validates, admits and returns; the answer comes through `callback`, errors too (also on this thread, before
+  /// Infer returns). A full queue answers kUnavailable at once.
+  virtual RequestHandle Infer(InferRequest request, InferCallback callback) = 0;
+  /// For a client that went away; a handle that is no longer in flight is ignored.
+  virtual void Cancel(RequestHandle handle) = 0;
+
+  /// Refuses new requests, waits until those in flight are done or `until`, then cancels the rest.
+  virtual void Drain(TimePoint until) = 0;
+};
+
+}  // namespace lagoon
