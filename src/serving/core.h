@@ -97,6 +97,7 @@ struct ModelStatus {
   std::string version;
   ModelState state = ModelState::kUnavailable;
   std::string reason;        // why it is unavailable
+  std::string warning;       // it serves, but not as configured: standalone latency above its deadline
   double load_ms = 0;
   Nanoseconds standalone{0};  // measured at load
 };
