@@ -1,12 +1,34 @@
 #pragma once
 
 // The graph of a model between ONNX and a Plan: typed values, nodes in topological order.
+//
+// Importing brings every node into one normal form, whatever the opset, so that later layers know
+// one spelling of an op. docs/ops.md lists the ops; the normal form is:
+// - Inputs that carry parameters (Clip's bounds, Reshape's shape, axes, pads, starts, ...) must be
+//   constant and become attributes; what stays an input is tensor data. Optional attributes are
+//   filled in, axes are counted from the front.
+// - Conv: x, w, [bias]. w and bias are constant. kernel_shape, strides, pads [top, left, bottom,
+//   right] and dilations are set, auto_pad is resolved and gone. group is set.
+// - MaxPool, AveragePool: as Conv; ceil_mode is resolved into pads and gone. count_include_pad is
+//   set.
+// - Gemm: x, w, [bias]. transA is 0, transB is set; alpha and beta are 1 and bias is [N] after
+//   FuseOps.
+// - MatMul: x [..., K], w [K, N] constant, and after FuseOps perhaps a bias [N].
+// - Clip: min and max. Reduce*: axes (sorted) and keepdims. Transpose: perm. Concat: axis.
+// - Pad: pads (all begins, then all ends) and value. Split: axis and split.
+// - Slice: starts, ends, axes and steps for every axis of x, clamped to its shape.
+// - Softmax, LogSoftmax: over the one axis `axis`. (Before opset 13 they run over all axes from
+//   `axis` on; where that differs the importer puts Reshape nodes around.)
+// - Reshape, Flatten, Squeeze, Unsqueeze: one input; the shape of the output says everything.
+// - BatchNormalization and Dropout are gone after LoadGraph, Identity too except where a graph
+//   output would else be a graph input.
 
 #include <cstddef>
 #include <cstdint>
 #include <map>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <variant>
 #include <vector>
@@ -25,14 +47,14 @@ struct Constant {
   Dims dims;
   std::shared_ptr<const std::vector<std::byte>> bytes;
 
-  std::span<const float> floats() const;           // CHECKs the type
-  std::vector<std::int64_t> ToInt64() const;       // from int32 or int64; CHECKs the type
+  std::span<const float> floats() const;      // CHECKs the type
+  std::vector<std::int64_t> ToInt64() const;  // from int32 or int64; CHECKs the type
 };
 
 struct Value {
   std::string name;
   DataType type = DataType::kFloat32;
-  Dims dims;                         // known after InferShapes
+  Dims dims;  // known after import
   bool shape_known = false;
   std::optional<Constant> constant;  // initialisers and folded values
 };
@@ -43,6 +65,7 @@ using Attribute = std::variant<std::int64_t, float, std::string, std::vector<std
 enum class ActivationKind : std::uint8_t { kNone, kRelu, kClip };
 
 /// What fusion moved into a Conv, Gemm, MatMul or Add node: y = activation(op(x) + residual).
+/// A residual has the shape of y. Only a Conv with group 1, a Gemm or a MatMul gets one.
 struct Fused {
   ValueId residual = kNoValue;
   ActivationKind activation = ActivationKind::kNone;
@@ -57,42 +80,60 @@ struct Node {
   std::map<std::string, Attribute> attributes;
   Fused fused;
 
+  /// The attribute, or `otherwise` if it is missing or of another type.
   std::int64_t Int(const std::string& attribute, std::int64_t otherwise) const;
   float Float(const std::string& attribute, float otherwise) const;
   std::string String(const std::string& attribute, std::string otherwise) const;
-  std::vector<std::int64_t> Ints(const std::string& attribute, std::vector<std::int64_t> otherwise) const;
+  std::vector<std::int64_t> Ints(const std::string& attribute,
+                                 std::vector<std::int64_t> otherwise) const;
 };
 
 struct Graph {
   std::string name;
   std::int64_t opset = 0;
   std::vector<Value> values;
-  std::vector<Node> nodes;          // topological order
-  std::vector<ValueId> inputs;      // without initialisers
-  std::vector<ValueId> outputs;
+  std::vector<Node> nodes;       // topological order
+  std::vector<ValueId> inputs;   // without initialisers
+  std::vector<ValueId> outputs;  // distinct
 
   Value& value(ValueId id) { return values[static_cast<std::size_t>(id)]; }
   const Value& value(ValueId id) const { return values[static_cast<std::size_t>(id)]; }
 };
 
+inline constexpr std::int64_t kMinOpset = 9;
+inline constexpr std::int64_t kMaxOpset = 17;
+
+// A file beyond one of these limits is refused before its contents are decoded.
+inline constexpr std::size_t kMaxGraphNodes = 1 << 16;
+inline constexpr std::size_t kMaxGraphEdges = 1 << 19;  // inputs and outputs of all nodes
+inline constexpr std::size_t kMaxRank = 8;
+inline constexpr std::size_t kMaxNameBytes = 4096;
+
 struct ImportOptions {
-  /// Sizes for symbolic dimensions by name; those not named become 1.
+  /// Sizes for symbolic dimensions by name; those not named become 1, and so do dimensions that the
+  /// file leaves out or gives as 0.
   std::map<std::string, std::int64_t> dimensions;
   /// Sum of all constants and of all activations; more is refused before it is allocated.
   std::size_t max_bytes = std::size_t{8} << 30;
 };
 
-/// Reads an ONNX file (opset 9-17, external data beside it), checks it, infers all shapes.
+/// Reads an ONNX file (opset 9-17, external data beside it), checks it, infers all shapes and
+/// evaluates the constants that shapes come from. Nodes that no output needs are left out, unread.
 /// Errors name file, node, op and opset. Never throws, never aborts on hostile input.
+/// kNotFound: no such file. kUnimplemented: valid ONNX that Lagoon does not run.
+/// kResourceExhausted: over a limit. kInvalidArgument: all else.
 Result<Graph> ImportOnnx(const std::string& path, const ImportOptions& options = {});
 
-/// Evaluates nodes whose inputs are constant, drops what no output needs and no-ops (Identity, Dropout).
+/// Evaluates nodes whose inputs are constant, drops what no output needs and no-ops (Identity,
+/// Dropout, Reshape to the same shape, ...). Takes an imported graph. Value ids change.
 Status FoldConstants(Graph& graph, const ImportOptions& options = {});
 
-/// Moves batch-norm, bias, residual add and activation into Conv, Gemm and MatMul.
+/// Moves batch-norm, bias, residual add and activation into Conv, Gemm and MatMul; a batch-norm
+/// without one before it becomes Mul and Add. Takes an imported graph. Value ids change.
 Status FuseOps(Graph& graph);
 
-/// All three passes: the graph that lowering takes.
+/// All three passes: the graph that lowering takes. Every node computes at run time, in fp32; no
+/// output is a constant or an input.
 Result<Graph> LoadGraph(const std::string& path, const ImportOptions& options = {});
 
 }  // namespace lagoon
