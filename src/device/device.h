@@ -168,7 +168,8 @@ class DeviceQueue {
   virtual SubmitResult Raise(GuardId guard, std::uint32_t value) = 0;
   /// Fills `events` with the oldest ones and returns how many.
   virtual std::size_t Poll(std::span<DeviceEvent> events) = 0;
-  /// Before the first Submit. Null: nobody is told; the caller polls or waits.
+  /// On an idle device. Null: nobody is told; the caller polls or waits. Returns after calls of the former
+  /// listener have returned.
   virtual void SetListener(DeviceListener* listener) = 0;
   /// Without the dispatcher's lock: returns when there are events, at `until`, or after Wake().
   virtual void Wait(TimePoint until) = 0;

@@ -1,71 +1,85 @@
 #pragma once
 
-#include <array>
 #include <atomic>
 #include <memory>
-#include <string>
 #include <thread>
-#include <unordered_map>
 #include <vector>
 
 #include "base/mutex.h"
 #include "base/status.h"
 #include "device/device.h"
+#include "sched/config.h"
 #include "sched/job.h"
+#include "sched/mechanism.h"
+#include "sched/policy.h"
 
 namespace lagoon {
 
-class Policy;
-
-/// A named configuration of the mechanism; docs/schedulers.md has the table.
-struct SchedulerConfig {
-  enum class Streams : std::uint8_t { kOne, kPerQueue, kPooled };
-  enum class Preemption : std::uint8_t {
-    kNone,
-    kWait,   // queued kernels leave, running ones finish before real-time work is submitted
-    kReset,  // running blocks leave too (REEF 4)
-  };
-  std::string name;
-  Streams streams = Streams::kPooled;
-  Preemption preemption = Preemption::kNone;
-  bool ranks_by_class = true;       // false: the device decides among what is submitted
-  std::uint32_t max_active_jobs = 0;  // jobs with work on the device at once; 0: no limit
-  std::uint32_t depth = 4;          // kernels of one job in the device's queue (REEF 4.2); 0: the whole job
-};
-
-/// Counters since the start; monotonic.
-struct DispatcherStats {
-  std::uint64_t revocations = 0;     // times that real-time work made best-effort work leave
-  std::uint64_t resumed_blocks = 0;
-  std::uint64_t launches = 0;
-  std::uint64_t refused_launches = 0;  // Submit said kFull; tried again later
-};
-
-/// One per device: takes jobs, lets the policy pick, submits, revokes, finishes. No thread of its own runs
-/// jobs: Step() happens under a combining lock on whichever thread brings news (design 4).
+/// One per device: takes jobs, lets the policy pick, submits, revokes, finishes. No thread of its
+/// own runs jobs: Step() happens under a combining lock on whichever thread brings news (design 4),
+/// be it an arriving request or the worker that finished a kernel.
 class Dispatcher final : private DeviceListener {
  public:
-  /// `device` is borrowed. Starts a thread that sleeps until the next deadline, nothing else.
+  /// `device` is borrowed and must be idle. Starts one thread that sleeps until the next deadline.
   Dispatcher(Device& device, SchedulerConfig config, std::unique_ptr<Policy> policy);
-  /// Cancels what is left and waits until it has retired.
+  /// Cancels what is left and waits until all of it has finished. No Post or Cancel may be under
+  /// way.
   ~Dispatcher() override;
   Dispatcher(const Dispatcher&) = delete;
   Dispatcher& operator=(const Dispatcher&) = delete;
 
   const SchedulerConfig& config() const { return config_; }
 
-  /// Any thread, may block; not on the path of a request. Instances must be idle and outlive the dispatcher.
+  /// Any thread, may block; not on the path of a request. The instances must be idle and outlive
+  /// the dispatcher.
   Result<QueueId> AddQueue(QueueOptions options);
 
-  /// Any thread. On success Finished() will be called exactly once, possibly before Post returns.
+  /// Any thread. On success Finished() is called exactly once, possibly before Post returns.
   /// kUnavailable, naming the queue and its limit, when the queue is full (Overflow::kReject).
   /// kInvalidArgument when the spec does not fit the queue's plan.
   Result<JobId> Post(const JobSpec& spec);
 
-  /// Any thread. The job leaves through the guards and finishes as kCancelled, unless it finished before.
+  /// Any thread. The job leaves through the guards and finishes as kCancelled, unless it finished
+  /// before.
   void Cancel(JobId job);
 
-  /// Any thread. Jobs waiting in the queue, not counting those that run.
+  /// Any thread. Jobs that wait for an instance.
   std::size_t Pending(QueueId queue) const;
 
   DispatcherStats Stats() const;
+
+ private:
+  void OnDeviceNews() override { Step(); }
+  void Step();
+  void Combine(FinishedJobs& finished);
+  void Deliver(FinishedJobs& finished);
+  void SleepUntilDeadlines(const std::stop_token& stop);
+  void WakeTimerFor(TimePoint deadline);
+
+  Device& device_;
+  const SchedulerConfig config_;
+  const std::unique_ptr<Policy> policy_;
+
+  // Threads with news count themselves here; whoever moves it from zero steps for all of them.
+  std::atomic<std::uint32_t> news_{0};
+  std::atomic<Job*> inbox_{
+      nullptr};  // newest first; a Treiber stack that is only ever drained whole
+  std::atomic<std::uint64_t> next_id_{1};
+  std::atomic<std::uint64_t> unfinished_{0};  // accepted jobs whose Finished has not returned
+  std::atomic<std::uint64_t> stepping_{0};    // threads inside Step
+
+  QueueTable queues_;    // Add under mutex_
+  mutable Mutex mutex_;  // held by the combiner; contended only by AddQueue and Stats
+  Mechanism mechanism_ GUARDED_BY(mutex_);
+
+  Mutex cancel_mutex_;
+  std::vector<JobId> cancels_ GUARDED_BY(cancel_mutex_);
+  std::atomic<bool> has_cancels_{false};
+
+  Mutex timer_mutex_;
+  CondVar timer_wake_;
+  TimePoint timer_target_ GUARDED_BY(timer_mutex_) = kNoDeadline;
+  std::jthread timer_;  // last: stops before anything it uses is gone
+};
+
+}  // namespace lagoon

@@ -25,35 +25,38 @@ enum class Outcome : std::uint8_t {
 };
 std::string_view Name(Outcome outcome);
 
-/// What happened to a job, stamped by the device's clock. Stamps of stages never reached equal `finished`.
+/// What happened to a job, stamped by the device's clock. Stamps of stages never reached equal
+/// `finished`.
 struct JobResult {
   Outcome outcome = Outcome::kFailed;
-  TimePoint posted;        // Post() was called: the producer's stamp, before any wake-up
-  TimePoint started;       // first submission to the device; queueing ends
-  TimePoint inputs_copied; // all inputs in the arena
-  TimePoint first_block;   // the first kernel block ran
-  TimePoint computed;      // the last kernel was complete
-  TimePoint finished;      // outputs copied, everything retired
-  std::uint32_t revocations = 0;     // times that its running or queued work was revoked
-  std::uint64_t resumed_blocks = 0;  // blocks that a revocation found done and that did not run again
+  TimePoint posted;               // Post() was called: the producer's stamp, before any wake-up
+  TimePoint started;              // first submission to the device; queueing ends
+  TimePoint first_block;          // the first block of the job, an input's copy included, ran
+  TimePoint inputs_copied;        // all inputs in the arena
+  TimePoint computed;             // the last kernel was complete
+  TimePoint finished;             // outputs copied, everything retired
+  std::uint32_t revocations = 0;  // times that its running or queued work was revoked
+  std::uint64_t resumed_blocks =
+      0;  // blocks that a revocation found done and that did not run again
 };
 
 /// Whoever posted a job. Owned by the poster; must live until Finished returns.
 class JobClient {
  public:
   virtual ~JobClient() = default;
-  /// Exactly once per accepted job, on any thread, without a lock of the dispatcher. Nothing of the job is
-  /// used any more: the client may free it. Must be short (hand over to a thread of your own) and must not
-  /// block; it may Post().
+  /// Exactly once per accepted job, on any thread, without a lock of the dispatcher. Nothing of the
+  /// job is used any more: the client may free it. Must be short (hand over to a thread of your
+  /// own) and must not block; it may Post().
   virtual void Finished(const JobResult& result) = 0;
 };
 
 /// One request's execution. Pointers must stay valid until Finished.
 struct JobSpec {
   QueueId queue{};
-  TimePoint deadline = kNoDeadline;   // enforced while queued and while running
-  std::span<const void* const> inputs;  // one per plan input, of its bytes; copied by Post (the pointers)
-  std::span<void* const> outputs;       // one per plan output
+  TimePoint deadline = kNoDeadline;  // enforced while queued and while running
+  std::span<const void* const>
+      inputs;  // one per plan input, of its bytes; copied by Post (the pointers)
+  std::span<void* const> outputs;  // one per plan output
   JobClient* client = nullptr;
 };
 

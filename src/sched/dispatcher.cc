@@ -1,0 +1,182 @@
+#include "sched/dispatcher.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+namespace lagoon {
+
+Dispatcher::Dispatcher(Device& device, SchedulerConfig config, std::unique_ptr<Policy> policy)
+    : device_(device),
+      config_(std::move(config)),
+      policy_(std::move(policy)),
+      mechanism_(device_, config_, *policy_, queues_) {
+  device_.SetListener(this);
+  timer_ = std::jthread([this](const std::stop_token& stop) { SleepUntilDeadlines(stop); });
+}
+
+Dispatcher::~Dispatcher() {
+  {
+    const MutexLock lock(mutex_);
+    mechanism_.CancelAll();
+  }
+  Step();
+  for (std::uint64_t left; (left = unfinished_.load()) != 0;) unfinished_.wait(left);
+  device_.SetListener(nullptr);
+  timer_.request_stop();
+  timer_.join();
+  while (stepping_.load() != 0) std::this_thread::yield();  // a few instructions from its end
+}
+
+Result<QueueId> Dispatcher::AddQueue(QueueOptions options) {
+  const MutexLock lock(mutex_);
+  return mechanism_.AddQueue(std::move(options));
+}
+
+Result<JobId> Dispatcher::Post(const JobSpec& spec) {
+  const TimePoint posted = device_.Now();
+  JobQueue* queue = queues_.Find(spec.queue);
+  if (queue == nullptr) {
+    return Fail(ErrorCode::kInvalidArgument, fmt::format("there is no queue {}", Raw(spec.queue)));
+  }
+  const QueueOptions& options = queue->options;
+  const Plan& plan = options.instances.front()->plan();
+  if (spec.inputs.size() != plan.inputs.size() || spec.outputs.size() != plan.outputs.size()) {
+    return Fail(ErrorCode::kInvalidArgument,
+                fmt::format("queue '{}': the plan has {} inputs and {} outputs, the job {} and {}",
+                            options.name, plan.inputs.size(), plan.outputs.size(),
+                            spec.inputs.size(), spec.outputs.size()));
+  }
+  const std::size_t waiting = queue->pending.fetch_add(1, std::memory_order_relaxed);
+  if (waiting >= options.max_pending && options.overflow == Overflow::kReject) {
+    queue->pending.fetch_sub(1, std::memory_order_relaxed);
+    return Fail(ErrorCode::kUnavailable,
+                fmt::format("queue '{}' is full: {} requests are waiting", options.name, waiting));
+  }
+
+  auto* job = new Job;  // owned by the inbox, then by the mechanism
+  const JobId id{next_id_.fetch_add(1, std::memory_order_relaxed)};
+  job->id = id;
+  job->job_class = options.job_class;
+  job->arrival = posted;
+  job->deadline = spec.deadline;
+  job->queue = queue;
+  job->client = spec.client;
+  job->inputs.assign(spec.inputs.begin(), spec.inputs.end());
+  job->outputs.assign(spec.outputs.begin(), spec.outputs.end());
+  job->result.posted = posted;
+  unfinished_.fetch_add(1);
+  job->next_in_inbox = inbox_.load(std::memory_order_relaxed);
+  // release: whoever drains the stack sees the job.
+  while (!inbox_.compare_exchange_weak(job->next_in_inbox, job, std::memory_order_release,
+                                       std::memory_order_relaxed)) {
+  }
+  const TimePoint deadline = spec.deadline;
+  Step();
+  if (deadline != kNoDeadline) WakeTimerFor(deadline);
+  return id;
+}
+
+void Dispatcher::Cancel(JobId job) {
+  {
+    const MutexLock lock(cancel_mutex_);
+    cancels_.push_back(job);
+  }
+  has_cancels_.store(true);
+  Step();
+}
+
+std::size_t Dispatcher::Pending(QueueId queue) const {
+  const JobQueue* found = queues_.Find(queue);
+  return found == nullptr ? 0 : found->pending.load(std::memory_order_relaxed);
+}
+
+DispatcherStats Dispatcher::Stats() const {
+  const MutexLock lock(mutex_);
+  return mechanism_.stats();
+}
+
+// Whoever moves news_ from zero works for everybody, until no news came while it worked. Nobody
+// waits for anybody: a thread that finds the combiner at work has told it and goes on.
+void Dispatcher::Step() {
+  stepping_.fetch_add(1);
+  if (news_.fetch_add(1, std::memory_order_acq_rel) == 0) {
+    FinishedJobs finished;
+    std::uint32_t seen;
+    do {
+      seen = news_.load(std::memory_order_acquire);
+      Combine(finished);
+    } while (news_.fetch_sub(seen, std::memory_order_acq_rel) != seen);
+    // Outside of the combining section: Finished may Post.
+    Deliver(finished);
+  }
+  stepping_.fetch_sub(1);
+}
+
+void Dispatcher::Combine(FinishedJobs& finished) {
+  const MutexLock lock(mutex_);
+  Job* newest = inbox_.exchange(nullptr, std::memory_order_acquire);
+  Job* oldest = nullptr;
+  while (newest != nullptr) {  // the stack is newest first: reverse it
+    Job* next = newest->next_in_inbox;
+    newest->next_in_inbox = oldest;
+    oldest = newest;
+    newest = next;
+  }
+  while (oldest != nullptr) {
+    Job* next = oldest->next_in_inbox;
+    mechanism_.Admit(std::unique_ptr<Job>(oldest), finished);
+    oldest = next;
+  }
+  if (has_cancels_.exchange(false)) {
+    const MutexLock cancel_lock(cancel_mutex_);
+    for (const JobId id : cancels_) mechanism_.Cancel(id);
+    cancels_.clear();
+  }
+  mechanism_.Step(finished);
+}
+
+void Dispatcher::Deliver(FinishedJobs& finished) {
+  while (!finished.empty()) {
+    const std::unique_ptr<Job> job(&finished.front());
+    finished.pop_front();
+    job->client->Finished(job->result);
+    if (unfinished_.fetch_sub(1) == 1) unfinished_.notify_all();
+  }
+}
+
+void Dispatcher::SleepUntilDeadlines(const std::stop_token& stop) {
+  const std::stop_callback wake(stop, [this] {
+    const MutexLock lock(timer_mutex_);
+    timer_wake_.NotifyAll();
+  });
+  while (!stop.stop_requested()) {
+    TimePoint next;
+    {
+      const MutexLock lock(mutex_);
+      next = mechanism_.NextDeadline();
+    }
+    {
+      const MutexLock lock(timer_mutex_);
+      timer_target_ = std::min(timer_target_, next);
+      while (!stop.stop_requested() && device_.Now() < timer_target_) {
+        if (timer_target_ == kNoDeadline) {
+          timer_wake_.Wait(timer_mutex_);
+        } else {
+          timer_wake_.WaitUntil(timer_mutex_, timer_target_);
+        }
+      }
+      timer_target_ = kNoDeadline;
+    }
+    Step();
+  }
+}
+
+void Dispatcher::WakeTimerFor(TimePoint deadline) {
+  const MutexLock lock(timer_mutex_);
+  if (deadline >= timer_target_) return;
+  timer_target_ = deadline;
+  timer_wake_.NotifyOne();
+}
+
+}  // namespace lagoon

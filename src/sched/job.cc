@@ -1,0 +1,23 @@
+#include "sched/job.h"
+
+#include "base/check.h"
+
+namespace lagoon {
+
+std::string_view Name(Outcome outcome) {
+  switch (outcome) {
+    case Outcome::kDone:
+      return "done";
+    case Outcome::kCancelled:
+      return "cancelled";
+    case Outcome::kExpired:
+      return "expired";
+    case Outcome::kSuperseded:
+      return "superseded";
+    case Outcome::kFailed:
+      return "failed";
+  }
+  CheckFailed("a known Outcome", __FILE__, __LINE__);
+}
+
+}  // namespace lagoon

@@ -1,0 +1,105 @@
+#pragma once
+
+#include <atomic>
+#include <boost/intrusive/list.hpp>
+#include <memory>
+#include <vector>
+
+#include "base/check.h"
+#include "sched/job.h"
+#include "sched/ready_index.h"
+
+namespace lagoon {
+
+struct JobQueue;
+
+/// One job. Created by Post on the caller's thread, then owned by the mechanism until it is
+/// finished.
+///
+///   waiting -> active -> finished             an instance became free; all outputs are copied
+///   waiting -> finished                       cancelled, expired, superseded
+///   active  -> leaving -> finished            cancelled, expired; the last launch retired
+///   any     -> finished                       device lost
+struct Job : ScheduledJob {
+  enum class State : std::uint8_t { kWaiting, kActive, kLeaving, kFinished };
+
+  State state = State::kWaiting;
+  JobQueue* queue = nullptr;
+  JobClient* client = nullptr;
+  std::vector<const void*> inputs;
+  std::vector<void*> outputs;
+  JobResult result;
+
+  // While active or leaving. Ops and tensors before an index are submitted or complete.
+  Instance* instance = nullptr;
+  std::size_t slot = 0;  // of the instance in its queue
+  std::size_t next_input = 0;
+  std::size_t next_op = 0;
+  std::size_t next_output = 0;
+  std::size_t first_incomplete = 0;  // ops before it are complete
+  std::size_t revoked_until = 0;     // ops before it were submitted before the last revocation
+  std::uint32_t inputs_left = 0;     // copies not yet complete
+  std::uint32_t outputs_left = 0;
+  std::uint32_t launches = 0;  // in flight, revoked ones included
+
+  Job* next_in_inbox = nullptr;
+  intrusive::list_member_hook<> waiting_hook;   // JobQueue::waiting
+  intrusive::list_member_hook<> active_hook;    // Mechanism::active_
+  intrusive::list_member_hook<> finished_hook;  // FinishedJobs
+  intrusive::set_member_hook<> id_hook;         // Mechanism::jobs_
+  intrusive::set_member_hook<> deadline_hook;   // Mechanism::deadlines_
+};
+
+template <intrusive::list_member_hook<> Job::*Hook>
+using JobList =
+    intrusive::list<Job, intrusive::member_hook<Job, intrusive::list_member_hook<>, Hook>>;
+
+/// Jobs whose outcome is known; whoever holds the list calls Finished and deletes them.
+using FinishedJobs = JobList<&Job::finished_hook>;
+
+/// The jobs of one class of one model.
+struct JobQueue {
+  struct Slot {
+    Instance* instance = nullptr;
+    GuardId guard{};             // makes the job on this instance leave
+    std::uint32_t revision = 0;  // the guard's limit for the job at hand
+  };
+
+  QueueOptions options;
+  std::atomic<std::size_t> pending{0};  // posted and not started; changed by any thread
+  StreamId stream = kUnordered;
+  std::vector<Slot> slots;
+  std::vector<std::size_t> free_slots;
+  JobList<&Job::waiting_hook> waiting;  // in order of admission
+};
+
+/// All queues. Add by one thread at a time; Find by any thread, without a lock: queues never go
+/// away.
+class QueueTable {
+ public:
+  static constexpr std::size_t kMaxQueues = 4096;
+
+  QueueTable() { queues_.reserve(kMaxQueues); }
+
+  bool full() const { return queues_.size() == kMaxQueues; }
+
+  QueueId Add(std::unique_ptr<JobQueue> queue) {
+    LAGOON_CHECK(!full());
+    queues_.push_back(std::move(queue));
+    // release: pairs with Find. The vector never reallocates, what is published never changes.
+    count_.store(queues_.size(), std::memory_order_release);
+    return QueueId{static_cast<std::uint32_t>(queues_.size() - 1)};
+  }
+
+  /// Null for an unknown id.
+  JobQueue* Find(QueueId id) const {
+    return Raw(id) < count_.load(std::memory_order_acquire) ? queues_.data()[Raw(id)].get()
+                                                            : nullptr;
+  }
+
+ private:
+  std::vector<std::unique_ptr<JobQueue>> queues_;
+  std::atomic<std::size_t> count_{0};
+};
+
+}  // namespace lagoon

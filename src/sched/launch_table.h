@@ -1,0 +1,63 @@
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "base/check.h"
+#include "base/ids.h"
+
+namespace lagoon {
+
+struct Job;
+
+/// What a launch in flight belongs to.
+struct LaunchRecord {
+  enum class Kind : std::uint8_t { kInput, kOp, kOutput };
+  Job* job = nullptr;
+  Kind kind = Kind::kOp;
+  std::uint32_t index = 0;       // of the op or tensor
+  std::uint32_t limit = 0;       // of the best-effort group's guard, where the launch has it
+  std::uint32_t generation = 0;  // tells a reused slot from its former launch
+};
+
+/// Launch ids and their records, in a fixed number of slots. Allocates nothing after construction.
+class LaunchTable {
+ public:
+  explicit LaunchTable(std::uint32_t slots) : records_(slots) {
+    for (std::uint32_t i = slots; i > 0; --i) free_.push_back(i - 1);
+  }
+
+  bool full() const { return free_.empty(); }
+
+  LaunchId Add(Job& job, LaunchRecord::Kind kind, std::size_t index, std::uint32_t limit) {
+    LAGOON_CHECK(!full());
+    const std::uint32_t slot = free_.back();
+    free_.pop_back();
+    LaunchRecord& record = records_[slot];
+    record.job = &job;
+    record.kind = kind;
+    record.index = static_cast<std::uint32_t>(index);
+    record.limit = limit;
+    ++record.generation;
+    return LaunchId{std::uint64_t{record.generation} << 32 | slot};
+  }
+
+  const LaunchRecord& Find(LaunchId id) const {
+    const LaunchRecord& record = records_[static_cast<std::uint32_t>(Raw(id))];
+    LAGOON_CHECK(record.job != nullptr && record.generation == Raw(id) >> 32);
+    return record;
+  }
+
+  void Remove(LaunchId id) {
+    Find(id);
+    const auto slot = static_cast<std::uint32_t>(Raw(id));
+    records_[slot].job = nullptr;
+    free_.push_back(slot);
+  }
+
+ private:
+  std::vector<LaunchRecord> records_;
+  std::vector<std::uint32_t> free_;
+};
+
+}  // namespace lagoon

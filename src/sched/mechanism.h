@@ -1,0 +1,110 @@
+#pragma once
+
+// The scheduling mechanism, single-threaded: the dispatcher calls it under its lock.
+
+#include <boost/intrusive/set.hpp>
+#include <memory>
+#include <vector>
+
+#include "device/device.h"
+#include "sched/config.h"
+#include "sched/job_queue.h"
+#include "sched/launch_table.h"
+#include "sched/policy.h"
+#include "sched/ready_index.h"
+
+namespace lagoon {
+
+/// Not thread-safe. Time comes from the device.
+class Mechanism {
+ public:
+  Mechanism(Device& device, const SchedulerConfig& config, Policy& policy, QueueTable& queues);
+  ~Mechanism();
+  Mechanism(const Mechanism&) = delete;
+  Mechanism& operator=(const Mechanism&) = delete;
+
+  /// kResourceExhausted when the device has no guard or stream left; kInvalidArgument names the
+  /// option.
+  Result<QueueId> AddQueue(QueueOptions options);
+
+  /// Takes ownership. The queue's `pending` counts the job already.
+  void Admit(std::unique_ptr<Job> job, FinishedJobs& finished);
+  /// Unknown ids (finished jobs) are ignored.
+  void Cancel(JobId id);
+  void CancelAll();
+
+  /// Expires, polls, revokes, picks and submits until nothing more can be done now. Finished jobs
+  /// are moved to `finished`, whose owner delivers and deletes them.
+  void Step(FinishedJobs& finished);
+
+  TimePoint NextDeadline() const;
+  const DispatcherStats& stats() const { return stats_; }
+
+ private:
+  struct ByDeadline {
+    bool operator()(const Job& a, const Job& b) const {
+      return a.deadline != b.deadline ? a.deadline < b.deadline : a.id < b.id;
+    }
+  };
+  struct IdOf {
+    using type = JobId;
+    JobId operator()(const Job& job) const { return job.id; }
+  };
+  using IdHook = intrusive::member_hook<Job, intrusive::set_member_hook<>, &Job::id_hook>;
+  using DeadlineHook =
+      intrusive::member_hook<Job, intrusive::set_member_hook<>, &Job::deadline_hook>;
+
+  // Device news.
+  void PollEvents(FinishedJobs& finished);
+  void OnPlaced(const DeviceEvent& event);
+  void OnComplete(const DeviceEvent& event);
+  void OnRetired(const DeviceEvent& event, FinishedJobs& finished);
+  void OnLost(FinishedJobs& finished);
+
+  // Life of a job.
+  void Start(Job& job);
+  void Advance(Job& job, TimePoint at);
+  void Leave(Job& job, Outcome outcome, FinishedJobs& finished);
+  void Finish(Job& job, Outcome outcome, FinishedJobs& finished);
+  void LeaveCancelled(FinishedJobs& finished);
+  void LeaveExpired(FinishedJobs& finished);
+  void UpdateReady(Job& job);
+  void OfferNextWaiting(JobQueue& queue);
+
+  // Picking and submitting.
+  bool RealTimeWork() const;
+  bool RealTimeMode() const;
+  void RevokeBestEffort();
+  void PickAndSubmit();
+  bool SubmitNext(Job& job, std::uint32_t ops);
+  bool SubmitOp(Job& job);
+  bool SubmitCopy(Job& job, Copy copy, LaunchRecord::Kind kind, std::size_t index);
+  bool Accepted(SubmitResult result, LaunchId id, Job& job);
+  StreamId StreamOf(const Job& job) const;
+  Rank RankOf(const Job& job) const;
+
+  Device& device_;
+  const SchedulerConfig& config_;
+  Policy& policy_;
+  QueueTable& queues_;
+  StreamId shared_stream_ = kUnordered;
+
+  LaunchTable table_;
+  ReadyIndex ready_;
+  intrusive::set<Job, IdHook, intrusive::key_of_value<IdOf>> jobs_;
+  intrusive::set<Job, DeadlineHook, intrusive::compare<ByDeadline>> deadlines_;
+  JobList<&Job::active_hook> active_;  // jobs that hold an instance
+  std::vector<JobId> cancelled_;
+
+  // One guard word for all best-effort work of the device. Raising it to `group_limit_` revokes
+  // what was submitted with an earlier limit.
+  GuardId group_guard_{};
+  std::uint32_t group_limit_ = 0;
+  std::uint32_t revocable_ = 0;            // best-effort kernels in flight with the current limit
+  std::uint32_t kernels_[2] = {0, 0};      // in flight, by class
+  std::uint32_t real_time_computing_ = 0;  // active real-time jobs with incomplete kernels
+  bool lost_ = false;
+  DispatcherStats stats_;
+};
+
+}  // namespace lagoon
