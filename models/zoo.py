@@ -78,8 +78,8 @@ def randomise_batch_norms(model, generator):
     """Scale and shift as after training: with 1 and 0, half of what fusion computes would go untested.
 
     The last batch-norm of a residual branch is small, as in trained networks. At full scale, 16 random blocks
-    amplify rounding errors (ResNet-50: to 8e-5 between two exact ways to compute it; so: 6e-6), and a
-    comparison of two runtimes would say little.
+    amplify rounding errors (ResNet-50, two orders of the same sums: 8e-5 of the largest output instead of
+    6e-6), and a comparison of two runtimes would say little.
     """
     import torch
     for layer in model.modules():

@@ -1,0 +1,269 @@
+#!/usr/bin/env python3
+"""Runs one ONNX model with ONNX Runtime, driven line by line: the comparator of `lagoon bench`.
+
+One process is one session, as a user would run it beside another. It reads one JSON object per line from stdin
+and answers each with one line on stdout; everything else that is printed goes to stderr. A failure answers
+{"ok": false, "error": TEXT} and the process stays, except when the session cannot be made: then it
+answers that once and exits with 1. The end of stdin and {"cmd": "quit"} end it with 0.
+
+  {"cmd": "info"}
+      -> settings, model, versions, load_ms, peak_rss_kib so far
+  {"cmd": "run", "n": N, "warmup": K}
+      closed loop of K untimed and N timed runs -> latencies_us: N numbers
+  {"cmd": "open_loop", "arrivals_us": [...], "start_ns": T}
+      one run for each intended arrival (ascending offsets from T), late ones at once
+      -> per arrival latencies_us, from the intended arrival to the end, and starts_us, to the begin
+  {"cmd": "loop", "start_ns": T, "end_ns": U}
+      closed loop from T until U; a run in progress at U is finished
+      -> count, runs that ended by U; completions_us, the ends of all runs as offsets from T
+
+Times are CLOCK_MONOTONIC in ns, as std::chrono::steady_clock gives on Linux. A T that is left out means now.
+The session is made as fast as ONNX Runtime gets: all graph optimisations, bound and preallocated input and output.
+"""
+
+import argparse
+import ctypes
+import gc
+import json
+import os
+import sys
+import time
+
+import numpy as np
+import onnxruntime
+
+MAX_RUNS = 1_000_000
+MAX_WINDOW_NS = 3_600_000_000_000
+PR_SET_TIMERSLACK = 29
+TYPES = {"tensor(float)": np.float32, "tensor(double)": np.float64, "tensor(float16)": np.float16,
+         "tensor(int64)": np.int64, "tensor(int32)": np.int32, "tensor(uint8)": np.uint8,
+         "tensor(int8)": np.int8, "tensor(bool)": np.bool_}
+
+
+class RequestError(Exception):
+    """The caller's words are wrong."""
+
+
+class Model:
+    """A session with its inputs and outputs bound once; run() is all that is timed."""
+
+    def __init__(self, arguments):
+        self.arguments = arguments
+        options = onnxruntime.SessionOptions()
+        options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_ENABLE_ALL
+        options.intra_op_num_threads = arguments.threads
+        options.inter_op_num_threads = 1
+        options.log_severity_level = 3
+        spinning = "1" if arguments.spinning else "0"
+        options.add_session_config_entry("session.intra_op.allow_spinning", spinning)
+        begin = time.perf_counter_ns()
+        self.session = onnxruntime.InferenceSession(
+            arguments.model, options, providers=["CPUExecutionProvider"])
+        self.load_ms = (time.perf_counter_ns() - begin) / 1e6
+        self.binding = self.session.io_binding()
+        self.bind()
+
+    def bind(self):
+        random = np.random.default_rng(self.arguments.seed)
+        feed = {spec.name: make_input(spec, random) for spec in self.session.get_inputs()}
+        names = [spec.name for spec in self.session.get_outputs()]
+        # One plain run tells the shapes of outputs whose dimensions have no fixed size.
+        results = self.session.run(names, feed)
+        self.bound = []  # the binding does not keep them alive
+        for name, array in feed.items():
+            value = onnxruntime.OrtValue.ortvalue_from_numpy(array)
+            self.binding.bind_ortvalue_input(name, value)
+            self.bound.append(value)
+        for name, array in zip(names, results):
+            value = onnxruntime.OrtValue.ortvalue_from_numpy(array)
+            self.binding.bind_ortvalue_output(name, value)
+            self.bound.append(value)
+
+    def run(self):
+        self.session.run_with_iobinding(self.binding)
+
+    def info(self):
+        describe = lambda specs: [{"name": spec.name, "shape": spec.shape, "type": spec.type}
+                                  for spec in specs]
+        return {
+            "model": self.arguments.model, "onnxruntime": onnxruntime.__version__,
+            "threads": self.arguments.threads, "spinning": self.arguments.spinning,
+            "cpus": sorted(os.sched_getaffinity(0)), "nice": os.getpriority(os.PRIO_PROCESS, 0),
+            "inputs": describe(self.session.get_inputs()),
+            "outputs": describe(self.session.get_outputs()),
+            "load_ms": self.load_ms, "peak_rss_kib": peak_rss_kib(), "pid": os.getpid()}
+
+
+def make_input(spec, random):
+    if spec.type not in TYPES:
+        raise RequestError(f"input '{spec.name}' has type {spec.type}, which the worker cannot fill")
+    shape = [size if isinstance(size, int) and size > 0 else 1 for size in spec.shape]
+    kind = TYPES[spec.type]
+    if np.issubdtype(kind, np.floating):
+        return random.standard_normal(shape).astype(kind)
+    return random.integers(0, 2, shape).astype(kind)
+
+
+def peak_rss_kib():
+    """VmHWM and not ru_maxrss: that one starts with the peak of the process that forked us."""
+    with open("/proc/self/status", encoding="ascii") as status:
+        for line in status:
+            if line.startswith("VmHWM:"):
+                return int(line.split()[1])
+    raise OSError("/proc/self/status has no VmHWM")
+
+
+def get_integer(request, key, default, limit):
+    value = request.get(key, default)
+    if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value <= limit:
+        raise RequestError(f"'{key}' is {value!r}, must be an integer from 0 to {limit}")
+    return value
+
+
+def sleep_until(when_ns):
+    """Absolute sleep; with the timer slack of main() it wakes within tens of us on an idle CPU."""
+    while (left := when_ns - time.perf_counter_ns()) > 0:
+        time.sleep(left / 1e9)
+
+
+def get_start(request):
+    now = time.perf_counter_ns()
+    start = get_integer(request, "start_ns", now, 2**63 - 1)
+    if start - now > MAX_WINDOW_NS:
+        raise RequestError(f"'start_ns' is {(start - now) / 1e9:.0f} s ahead; the limit is one hour")
+    return start
+
+
+def run_closed(model, request):
+    count = get_integer(request, "n", 1, MAX_RUNS)
+    for _ in range(get_integer(request, "warmup", 0, MAX_RUNS)):
+        model.run()
+    latencies = []
+    for _ in range(count):
+        begin = time.perf_counter_ns()
+        model.run()
+        latencies.append((time.perf_counter_ns() - begin) / 1e3)
+    return {"latencies_us": latencies}
+
+
+def get_arrivals(request):
+    arrivals = request.get("arrivals_us")
+    number = lambda value: isinstance(value, (int, float)) and not isinstance(value, bool)
+    if not isinstance(arrivals, list) or len(arrivals) > MAX_RUNS or not all(map(number, arrivals)):
+        raise RequestError(f"'arrivals_us' must be a list of at most {MAX_RUNS} numbers")
+    # Written so that NaN fails too.
+    if not all(after >= before for before, after in zip([0, *arrivals], arrivals)):
+        raise RequestError("'arrivals_us' must ascend from 0 or more")
+    if arrivals and arrivals[-1] * 1e3 > MAX_WINDOW_NS:
+        raise RequestError(f"the last arrival is at {arrivals[-1] / 1e6:.0f} s; the limit is one hour")
+    return arrivals
+
+
+def run_open_loop(model, request):
+    arrivals = get_arrivals(request)
+    start = get_start(request)
+    latencies, starts = [], []
+    for offset_us in arrivals:
+        intended = start + round(offset_us * 1e3)
+        sleep_until(intended)
+        begin = time.perf_counter_ns()
+        model.run()
+        latencies.append((time.perf_counter_ns() - intended) / 1e3)
+        starts.append((begin - intended) / 1e3)
+    return {"latencies_us": latencies, "starts_us": starts}
+
+
+def run_loop(model, request):
+    start = get_start(request)
+    end = get_integer(request, "end_ns", None, 2**63 - 1)
+    if not start <= end <= start + MAX_WINDOW_NS:
+        raise RequestError(f"'end_ns' {end} is not within an hour after 'start_ns' {start}")
+    sleep_until(start)
+    ends = []
+    while time.perf_counter_ns() < end:
+        model.run()
+        ends.append(time.perf_counter_ns())
+    return {"count": sum(stamp <= end for stamp in ends),
+            "completions_us": [(stamp - start) / 1e3 for stamp in ends]}
+
+
+COMMANDS = {"info": lambda model, _: model.info(), "run": run_closed, "open_loop": run_open_loop,
+            "loop": run_loop}
+
+
+def answer(model, line):
+    """The reply to one line; None ends the process."""
+    try:
+        request = json.loads(line)
+    except (ValueError, RecursionError) as error:
+        return {"ok": False, "error": f"not JSON: {error}"}
+    try:
+        if not isinstance(request, dict):
+            raise RequestError("a request is a JSON object")
+        command = request.get("cmd")
+        if command == "quit":
+            return None
+        if not isinstance(command, str) or command not in COMMANDS:
+            raise RequestError(f"unknown cmd {command!r}, known: {', '.join(COMMANDS)}, quit")
+        return {"ok": True, **COMMANDS[command](model, request)}
+    except RequestError as error:
+        return {"ok": False, "error": str(error)}
+    except Exception as error:  # ONNX Runtime has no common base class
+        return {"ok": False, "error": f"{type(error).__name__}: {error}"}
+
+
+def parse_arguments():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("model", help="ONNX file")
+    parser.add_argument("--threads", type=int, default=0,
+                        help="threads of one run; 0: ONNX Runtime's default, or one per CPU of --cpus")
+    parser.add_argument("--spinning", action=argparse.BooleanOptionalAction, default=True,
+                        help="let idle threads spin (ONNX Runtime's default)")
+    parser.add_argument("--cpus", help="run on these CPUs only, such as 0 or 0,1")
+    parser.add_argument("--nice", type=int, default=0, help="19 is the weakest")
+    parser.add_argument("--seed", type=int, default=1, help="of the input's values")
+    return parser.parse_args()
+
+
+def prepare_process(arguments):
+    if arguments.cpus is not None:
+        cpus = {int(cpu) for cpu in arguments.cpus.split(",")}
+        os.sched_setaffinity(0, cpus)
+        arguments.threads = arguments.threads or len(cpus)
+    if arguments.nice:
+        os.setpriority(os.PRIO_PROCESS, 0, arguments.nice)
+    # The default slack adds 50 us to every sleep, and so to every open-loop latency.
+    ctypes.CDLL(None, use_errno=True).prctl(PR_SET_TIMERSLACK, 1, 0, 0, 0)
+
+
+def main():
+    arguments = parse_arguments()
+    # Whatever a library prints must not land between the replies.
+    replies = os.fdopen(os.dup(1), "w", encoding="utf-8")
+    os.dup2(2, 1)
+
+    def reply(message):
+        print(json.dumps(message), file=replies, flush=True)
+
+    try:
+        prepare_process(arguments)
+        model = Model(arguments)
+    except Exception as error:
+        reply({"ok": False, "error": f"{arguments.model}: {type(error).__name__}: {error}"})
+        return 1
+    gc.collect()
+    gc.freeze()
+    gc.disable()  # a collection in a window would count as latency of the model
+    for line in sys.stdin:
+        message = answer(model, line)
+        if message is None:
+            break
+        reply(message)
+    return 0
+
+
+if __name__ == "__main__":
+    try:
+        sys.exit(main())
+    except (KeyboardInterrupt, BrokenPipeError):
+        sys.exit(0)

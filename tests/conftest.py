@@ -1,0 +1,88 @@
+"""What the Python tests share: where things lie, the `lagoon` binary, models and images."""
+
+import os
+import pathlib
+import subprocess
+import sys
+
+import numpy as np
+import onnxruntime
+import pytest
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+sys.path.insert(0, str(ROOT / "models"))  # zoo.make_images
+
+DIGITS = ROOT / "models" / "repository" / "digits"
+TOLERANCE = 1e-4
+
+
+def relative_error(actual, expected):
+    """max|a - b| / max|b|: relative to the tensor, as single elements may be near 0."""
+    assert actual.shape == expected.shape, f"shape {actual.shape}, expected {expected.shape}"
+    assert np.isfinite(actual).all()
+    difference = float(np.abs(actual.astype(np.float64) - expected.astype(np.float64)).max(initial=0))
+    scale = float(np.abs(expected.astype(np.float64)).max(initial=0))
+    return difference if scale == 0 else difference / scale
+
+
+def run_onnxruntime(path, inputs):
+    """{output name: array} of ONNX Runtime."""
+    options = onnxruntime.SessionOptions()
+    options.log_severity_level = 3
+    session = onnxruntime.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
+    names = [output.name for output in session.get_outputs()]
+    return dict(zip(names, session.run(names, inputs)))
+
+
+class Lagoon:
+    """The command under test."""
+
+    def __init__(self, binary):
+        self.binary = binary
+
+    def run(self, *words, timeout=120):
+        return subprocess.run([self.binary, *map(str, words)], capture_output=True, text=True,
+                              timeout=timeout, check=False)
+
+    def infer(self, model, inputs, folder):
+        """{output name: array}; `folder` takes the tensors' files."""
+        words = ["infer", model, "--output-dir", folder / "out"]
+        for index, (name, array) in enumerate(inputs.items()):
+            file = folder / f"in{index}.npy"
+            np.save(file, array)
+            words += ["--input", f"{name}={file}"]
+        result = self.run(*words)
+        assert result.returncode == 0, result.stderr
+        return {file.stem: np.load(file) for file in (folder / "out").glob("*.npy")}
+
+
+@pytest.fixture(scope="session")
+def lagoon():
+    binary = os.environ.get("LAGOON_BINARY", "")
+    if not os.access(binary, os.X_OK):
+        pytest.fail(f"LAGOON_BINARY must name the lagoon command; it is {binary!r}", pytrace=False)
+    return Lagoon(binary)
+
+
+@pytest.fixture(scope="session")
+def zoo():
+    """name -> ONNX file; a model is generated when it is not there or not up to date."""
+    def get(name):
+        subprocess.run([sys.executable, "-W", "ignore", ROOT / "models" / "zoo.py", name], check=True)
+        return ROOT / "models" / "zoo" / name / "1" / "model.onnx"
+    return get
+
+
+@pytest.fixture(scope="session")
+def test_split():
+    """(images float32 [360, 1, 8, 8] in 0..1, labels [360]) that the digit model was not trained with."""
+    split = np.load(ROOT / "models" / "digits" / "test_split.npz")
+    return (split["images"].astype(np.float32) / 16)[:, None], split["labels"]
+
+
+@pytest.fixture(scope="session")
+def digit_scores(test_split):
+    """What ONNX Runtime answers for the test split: float32 [360, 10]."""
+    session = onnxruntime.InferenceSession(str(DIGITS / "1" / "model.onnx"),
+                                           providers=["CPUExecutionProvider"])
+    return np.concatenate([session.run(None, {"image": image[None]})[0] for image in test_split[0]])
