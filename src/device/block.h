@@ -2,13 +2,14 @@
 
 // The block protocol: how the tiles of a kernel are claimed, left, committed and resumed.
 //
-// One source for every device that runs C++ bodies, templated on its atomics so that a test explores
-// all interleavings of the very code that real threads run. docs/protocol.md gives the argument; in short:
+// One source for every device that runs C++ bodies, templated on its atomics so that a test
+// explores all interleavings of the very code that real threads run. docs/protocol.md gives the
+// argument; in short:
 //   claim     a tile has at most one owner, from Claim() until Unclaim() or Commit()
 //   guards    hints that ask running blocks to leave; missing one costs time, never correctness
-//   commit    only committed tiles count as done; from its first visible write a block must not leave
-//   complete  done == blocks; not the same as retired (all claimants have left)
-//   reuse     Reset() only when every launch that names the record has retired
+//   commit    only committed tiles count as done; from its first visible write a block must not
+//   leave complete  done == blocks; not the same as retired (all claimants have left) reuse Reset()
+//   only when every launch that names the record has retired
 
 #include <atomic>
 #include <bit>
@@ -30,7 +31,7 @@ template <typename Atomics>
 struct BasicGuard {
   const typename Atomics::template Atomic<std::uint32_t>* word = nullptr;  // null: no guard
   std::uint32_t limit = 0;
-  /// True: checked only before a kernel's first block of this launch, so that a started kernel runs to
+  /// True: checked only before the launch's first block, so that a started launch runs to
   /// completion and only queued ones leave (wait-based preemption).
   bool only_before_start = false;
 
@@ -41,7 +42,8 @@ struct BasicGuard {
   }
 };
 
-/// How far one op of one job is. Shared by all launches that name it; owned by whoever binds the op.
+/// How far one op of one job is. Shared by all launches that name it; owned by whoever binds the
+/// op.
 template <typename Atomics>
 class BasicProgress {
  public:
@@ -49,24 +51,28 @@ class BasicProgress {
 
   static constexpr std::size_t WordsFor(std::uint32_t blocks) { return (blocks + 63) / 64; }
 
-  /// `unclaimed`: WordsFor(blocks) words that outlive this record. Call Reset() before the first use.
+  /// `unclaimed`: WordsFor(blocks) words that outlive this record. Call Reset() before the first
+  /// use.
   BasicProgress(std::uint32_t blocks, std::span<Word> unclaimed)
       : unclaimed_(unclaimed), blocks_(blocks) {}
 
-  /// Makes every tile unclaimed and not done. Only when every launch that names this record has retired.
+  /// Makes every tile unclaimed and not done. Only when every launch that names this record has
+  /// retired.
   void Reset() {
     for (std::size_t i = 0; i < unclaimed_.size(); ++i) {
       const std::uint32_t left = blocks_ - static_cast<std::uint32_t>(i * 64);
       const std::uint64_t all = left >= 64 ? ~std::uint64_t{0} : (std::uint64_t{1} << left) - 1;
+      // relaxed: whoever uses the record next learns of it through a later Submit.
       unclaimed_[i].store(all, std::memory_order_relaxed);
     }
-    hint_.store(0, std::memory_order_relaxed);
     done_.store(0, std::memory_order_release);
   }
 
-  /// Takes the lowest unclaimed tile that it finds, or nothing when all are claimed or done.
+  /// Takes the lowest unclaimed tile that it finds, or nothing when all looked claimed or done. A
+  /// tile given back behind the search is missed: whoever calls Unclaim() must see to it that
+  /// someone looks again.
   std::optional<std::uint32_t> Claim() {
-    for (std::uint32_t i = hint_.load(std::memory_order_relaxed); i < unclaimed_.size(); ++i) {
+    for (std::uint32_t i = 0; i < unclaimed_.size(); ++i) {
       std::uint64_t bits = unclaimed_[i].load(std::memory_order_relaxed);
       while (bits != 0) {
         const std::uint64_t bit = bits & (~bits + 1);
@@ -77,16 +83,14 @@ class BasicProgress {
         }
         bits = before & ~bit;
       }
-      AdvanceHint(i);
     }
     return std::nullopt;
   }
 
   /// Gives a claimed tile back; the caller has written nothing that others see.
   void Unclaim(std::uint32_t block) {
-    const std::uint32_t word = block / 64;
-    unclaimed_[word].fetch_or(std::uint64_t{1} << (block % 64), std::memory_order_release);
-    LowerHint(word);
+    // release: this owner's reads of the tile come before the next owner's writes.
+    unclaimed_[block / 64].fetch_or(std::uint64_t{1} << (block % 64), std::memory_order_release);
   }
 
   /// Counts a claimed tile as done. True for exactly one caller: the one that completed the kernel.
@@ -100,20 +104,19 @@ class BasicProgress {
   bool Complete() const { return done() == blocks_; }
   std::uint32_t blocks() const { return blocks_; }
 
+  /// For a guard on this record: {&done_word(), n} asks to leave once more than n tiles are done.
+  const typename Atomics::template Atomic<std::uint32_t>& done_word() const { return done_; }
+
   /// A hint for pickers: whether some tile looked unclaimed just now.
   bool HasUnclaimed() const {
-    for (std::uint32_t i = hint_.load(std::memory_order_relaxed); i < unclaimed_.size(); ++i) {
-      if (unclaimed_[i].load(std::memory_order_relaxed) != 0) return true;
+    for (const Word& word : unclaimed_) {
+      if (word.load(std::memory_order_relaxed) != 0) return true;
     }
     return false;
   }
 
  private:
-  void AdvanceHint(std::uint32_t) {}
-  void LowerHint(std::uint32_t) {}
-
   typename Atomics::template Atomic<std::uint32_t> done_{0};
-  typename Atomics::template Atomic<std::uint32_t> hint_{0};
   std::span<Word> unclaimed_;
   std::uint32_t blocks_;
 };
@@ -138,7 +141,6 @@ enum class Leave : std::uint8_t {
   kYielded,    // the caller's `yield` asked for it
 };
 
-/// What a body sees of its launch. One per unit; not shared.
 class BlockContext;
 
 /// Computes tile `block`. True: committed; false: left without a visible write because
@@ -157,9 +159,11 @@ class CheckProbe {
   virtual bool OnCheck() = 0;
 };
 
+/// What a body sees of its launch. One per unit; not shared.
 class BlockContext {
  public:
-  BlockContext(std::span<const Guard> guards, std::span<std::byte> scratch, CheckProbe* probe = nullptr)
+  BlockContext(std::span<const Guard> guards, std::span<std::byte> scratch,
+               CheckProbe* probe = nullptr)
       : guards_(guards), scratch_(scratch), probe_(probe) {}
 
   /// To be asked at most 20 us apart (commit included). After true the body must return false,
@@ -172,7 +176,8 @@ class BlockContext {
     return false;
   }
 
-  /// This unit's private memory, 64-byte aligned, at least KernelSpec::scratch_bytes. Contents undefined.
+  /// This unit's private memory, 64-byte aligned, at least KernelSpec::scratch_bytes. Contents
+  /// undefined.
   std::span<std::byte> scratch() const { return scratch_; }
 
  private:
@@ -181,23 +186,45 @@ class BlockContext {
   CheckProbe* probe_;
 };
 
-/// One unit's loop over a segment: checks guards and dependencies, claims, runs, commits or unclaims.
-/// `run(block)` is the body; `yield()` is asked between blocks.
+/// Whether a guard asks blocks to leave. `started`: a block of the launch has run, so that guards
+/// that hold only before the start no longer count.
+template <typename Atomics>
+bool Revoked(std::span<const BasicGuard<Atomics>> guards, bool started) {
+  for (const auto& guard : guards) {
+    if (!(guard.only_before_start && started) && guard.Raised()) return true;
+  }
+  return false;
+}
+
+template <typename Atomics>
+bool DepsMet(std::span<const BasicDep<Atomics>> deps) {
+  for (const auto& dep : deps) {
+    if (!dep.Met()) return false;
+  }
+  return true;
+}
+
+/// One unit's loop over a segment of a started launch: checks guards and dependencies, claims,
+/// runs, commits or unclaims. `run(block)` is the body; `yield()` is asked before each claim.
+/// `claimed`: a tile that the caller claimed after the same checks; it runs first. Guards come
+/// before dependencies: a revoked launch leaves whatever it waits for. Dependencies are read before
+/// the claim; as done counts only grow until a Reset, they still hold after it.
 template <typename Atomics, typename Run, typename Yield>
 Leave RunBlocks(BasicProgress<Atomics>& progress, std::span<const BasicDep<Atomics>> deps,
-                std::span<const BasicGuard<Atomics>> guards, Run&& run, Yield&& yield) {
-  for (;;) {
-    for (const auto& guard : guards) {
-      if (guard.Raised() && !guard.only_before_start) return Leave::kRevoked;
+                std::span<const BasicGuard<Atomics>> guards, Run&& run, Yield&& yield,
+                std::optional<std::uint32_t> claimed = std::nullopt) {
+  for (bool first = true;; first = false) {
+    std::uint32_t tile = claimed.value_or(0);
+    if (!first || !claimed) {
+      if (Revoked(guards, /*started=*/true)) return Leave::kRevoked;
+      if (!DepsMet(deps)) return Leave::kBlocked;
+      if (yield()) return Leave::kYielded;
+      const std::optional<std::uint32_t> taken = progress.Claim();
+      if (!taken) return Leave::kExhausted;
+      tile = *taken;
     }
-    for (const auto& dep : deps) {
-      if (!dep.Met()) return Leave::kBlocked;
-    }
-    if (yield()) return Leave::kYielded;
-    const std::optional<std::uint32_t> block = progress.Claim();
-    if (!block) return Leave::kExhausted;
-    if (!run(*block)) {
-      progress.Unclaim(*block);
+    if (!run(tile)) {
+      progress.Unclaim(tile);
       return Leave::kRevoked;
     }
     if (progress.Commit()) return Leave::kCompleted;

@@ -7,6 +7,7 @@
 #include <memory>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "base/ids.h"
@@ -17,31 +18,46 @@
 namespace lagoon {
 
 struct DeviceInfo {
-  std::string name;             // "cpu", with the processor's model in `description`
+  std::string name;  // "cpu", with the processor's model in `description`
   std::string description;
-  std::uint32_t units = 0;      // compute units: worker threads, SMs
+  std::uint32_t units = 0;  // compute units: worker threads, SMs
   std::size_t memory_bytes = 0;
-  std::uint32_t max_launches = 0;  // in flight at once, transfers included; more is SubmitResult::kFull
+  std::uint32_t max_launches =
+      0;  // in flight at once, transfers included; more is SubmitResult::kFull
+  std::uint32_t max_segments = 0;  // of one launch
   std::uint32_t max_streams = 0;
   std::uint32_t max_guards = 0;
 };
 
 enum class MemoryKind : std::uint8_t { kDevice, kHostVisible };
 
-/// Device memory. Movable; frees itself. 64-byte aligned; contents undefined.
+/// Where buffers come from; lives as long as the last of them.
+class MemoryOwner {
+ public:
+  virtual ~MemoryOwner() = default;
+  /// Any thread.
+  virtual void Free(void* data, std::size_t bytes) = 0;
+};
+
+/// Device memory. Movable; frees itself, also after its device is gone. 64-byte aligned; contents
+/// undefined.
 class Buffer {
  public:
   Buffer() = default;
   Buffer(void* data, std::size_t bytes, void (*free)(void*, std::size_t))
       : data_(data), bytes_(bytes), free_(free) {}
+  Buffer(void* data, std::size_t bytes, std::shared_ptr<MemoryOwner> owner)
+      : data_(data), bytes_(bytes), owner_(std::move(owner)) {}
   ~Buffer() {
-    if (data_ != nullptr) free_(data_, bytes_);
+    if (data_ == nullptr) return;
+    owner_ != nullptr ? owner_->Free(data_, bytes_) : free_(data_, bytes_);
   }
   Buffer(Buffer&& other) noexcept { *this = std::move(other); }
   Buffer& operator=(Buffer&& other) noexcept {
     std::swap(data_, other.data_);
     std::swap(bytes_, other.bytes_);
     std::swap(free_, other.free_);
+    std::swap(owner_, other.owner_);
     return *this;
   }
   std::byte* data() const { return static_cast<std::byte*>(data_); }
@@ -51,6 +67,7 @@ class Buffer {
   void* data_ = nullptr;
   std::size_t bytes_ = 0;
   void (*free_)(void*, std::size_t) = nullptr;
+  std::shared_ptr<MemoryOwner> owner_;
 };
 
 /// Code for a device. The CPU takes a function; other devices will take their own images.
@@ -90,7 +107,7 @@ struct Launch {
   LaunchId id{};
   StreamId stream = kUnordered;
   Rank rank = 0;
-  std::span<const Segment> segments;  // copied by Submit
+  std::span<const Segment> segments;  // 1 to DeviceInfo::max_segments; copied by Submit
 };
 
 /// A copy between host and device memory, executed exactly once; it cannot be revoked.
@@ -123,7 +140,8 @@ enum class SubmitResult : std::uint8_t {
 struct DeviceEvent {
   enum class Kind : std::uint8_t {
     kPlaced,    // the first block of a segment is about to run (not reported if none ever runs)
-    kComplete,  // a segment's progress became complete by a block of this launch; at: the last commit
+    kComplete,  // a segment's progress became complete by a block of this launch; at: the last
+                // commit
     kRetired,   // no block of the launch runs or will ever run; may be incomplete
     kLost,      // the device failed
   };
@@ -133,7 +151,9 @@ struct DeviceEvent {
   TimePoint at{};
 };
 
-/// Told that Poll() has something to act on. Called on any device thread, never under a device lock.
+/// Told that Poll() has something to act on. Called on any device thread, never under a device
+/// lock, at most one block after the event. Not called for kPlaced alone, nor for events that
+/// Submit or Raise caused before they returned: their caller polls.
 class DeviceListener {
  public:
   virtual ~DeviceListener() = default;
@@ -160,28 +180,31 @@ class DeviceQueue {
  public:
   virtual ~DeviceQueue() = default;
   virtual TimePoint Now() const = 0;  // virtual time on a simulator
-  /// All or nothing. Launches of an ordered stream start after the one before is complete or retired.
+  /// All or nothing. Launches of an ordered stream start after the one before is complete or
+  /// retired. What finds nothing to do (all tiles done, or a guard already raised) retires at once.
   virtual SubmitResult Submit(const Launch& launch) = 0;
   virtual SubmitResult Transfer(const Copy& copy) = 0;
-  /// Sets the word of `guard` to `value` if that is later. Queued launches that it revokes retire at
-  /// once; running blocks leave at their next check.
+  /// Sets the word of `guard` to `value` if that is later. Queued launches that it revokes retire
+  /// at once; running blocks leave at their next check.
   virtual SubmitResult Raise(GuardId guard, std::uint32_t value) = 0;
   /// Fills `events` with the oldest ones and returns how many.
   virtual std::size_t Poll(std::span<DeviceEvent> events) = 0;
-  /// On an idle device. Null: nobody is told; the caller polls or waits. Returns after calls of the former
-  /// listener have returned.
+  /// On an idle device. Null: nobody is told; the caller polls or waits. Returns after calls of the
+  /// former listener have returned.
   virtual void SetListener(DeviceListener* listener) = 0;
-  /// Without the dispatcher's lock: returns when there are events, at `until`, or after Wake().
+  /// Without the dispatcher's lock: returns when there are events, at `until`, or after Wake(). A
+  /// kPlaced that comes during the wait does not end it.
   virtual void Wait(TimePoint until) = 0;
   virtual void Wake() = 0;  // any thread
 };
 
-/// How units spent their time since the device started; monotonic. Differences over a window are what
-/// reports use.
+/// How units spent their time since the device started; monotonic. Differences over a window are
+/// what reports use.
 struct UnitTimes {
-  Nanoseconds busy{0};              // inside bodies
-  Nanoseconds idle{0};              // nothing to run
-  Nanoseconds idle_while_ready{0};  // the part of `idle` while the scheduler held work back (SetWorkHeld)
+  Nanoseconds busy{0};  // inside bodies
+  Nanoseconds idle{0};  // nothing to run
+  Nanoseconds idle_while_ready{
+      0};  // the part of `idle` while the scheduler held work back (SetWorkHeld)
 };
 
 /// A device: control, queue and accounting of one accelerator.

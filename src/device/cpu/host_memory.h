@@ -1,0 +1,32 @@
+#pragma once
+
+#include <atomic>
+#include <cstddef>
+#include <memory>
+
+#include "base/status.h"
+#include "device/device.h"
+
+namespace lagoon {
+
+/// Host memory as device memory: 64-byte aligned, counted against a limit, large buffers on huge
+/// pages where the kernel has them. Any thread.
+class HostMemory final : public MemoryOwner, public std::enable_shared_from_this<HostMemory> {
+ public:
+  /// `limit_bytes`: 0 means what the machine has.
+  explicit HostMemory(std::size_t limit_bytes);
+
+  /// kResourceExhausted names the bytes asked and free. No bytes give an empty buffer.
+  Result<Buffer> Allocate(std::size_t bytes);
+  void Free(void* data, std::size_t bytes) override;
+
+  std::size_t limit_bytes() const { return limit_bytes_; }
+
+ private:
+  bool Take(std::size_t bytes);
+
+  const std::size_t limit_bytes_;
+  std::atomic<std::size_t> used_bytes_{0};
+};
+
+}  // namespace lagoon

@@ -1,0 +1,249 @@
+#include "device/cpu/worker_device.h"
+
+#include <algorithm>
+#include <bit>
+#include <string>
+
+#include "base/check.h"
+#include "device/cpu/busy_lock.h"
+#include "device/cpu/machine.h"
+
+namespace lagoon {
+namespace {
+
+constexpr LaunchTable::Limits kLimits;
+constexpr std::uint32_t kMaxGuards = 64;
+constexpr std::uint32_t kMaxKernels = 1 << 16;
+constexpr std::size_t kMinScratchBytes = 4096;
+
+std::uint64_t TilesOf(const Launch& launch) {
+  std::uint64_t tiles = 0;
+  for (const Segment& segment : launch.segments) tiles += segment.progress->blocks();
+  return tiles;
+}
+
+}  // namespace
+
+WorkerDevice::WorkerDevice(std::uint32_t workers, const CpuDeviceOptions& options)
+    : probe_(options.probe),
+      memory_(std::make_shared<HostMemory>(options.memory_limit_bytes)),
+      guards_(kMaxGuards),
+      table_(kLimits, guards_) {
+  info_.name = "cpu";
+  info_.description = ProcessorName();
+  info_.units = workers;
+  info_.memory_bytes = memory_->limit_bytes();
+  info_.max_launches = kLimits.launches;
+  info_.max_segments = LaunchTable::kMaxSegments;
+  info_.max_streams = kLimits.streams;
+  info_.max_guards = kMaxGuards;
+  for (std::uint32_t i = 0; i < workers; ++i) workers_.push_back(std::make_unique<Worker>());
+}
+
+WorkerDevice::~WorkerDevice() {
+  {
+    MutexLock lock(mutex_);
+    stopping_.store(true, std::memory_order_relaxed);
+    Publish(/*may_run=*/true);
+  }
+  work_.NotifyAll();
+  workers_.clear();
+}
+
+Status WorkerDevice::Start(std::span<const int> cores) {
+  for (std::size_t i = 0; i < workers_.size(); ++i) {
+    Worker& worker = *workers_[i];
+    worker.thread = std::jthread([this, &worker, i] {
+      NameThisThread("lagoon-cpu-" + std::to_string(i));
+      RunWorker(worker);
+    });
+    if (!cores.empty()) LAGOON_RETURN_IF_ERROR(PinThread(worker.thread, cores[i]));
+  }
+  return {};
+}
+
+Result<Buffer> WorkerDevice::Allocate(std::size_t bytes, MemoryKind) {
+  return memory_->Allocate(bytes);
+}
+
+Result<KernelHandle> WorkerDevice::Load(const CodeImage& image, const KernelSpec& spec) {
+  if (image.body == nullptr) {
+    return Fail(ErrorCode::kInvalidArgument,
+                "device 'cpu': kernel '" + image.name + "' has no body");
+  }
+  std::size_t needed = 0;
+  {
+    MutexLock lock(mutex_);
+    if (spec.scratch_bytes > scratch_bytes_) needed = std::bit_ceil(spec.scratch_bytes);
+  }
+  std::vector<Buffer> grown;
+  needed = needed == 0 ? 0 : std::max(needed, kMinScratchBytes);
+  for (std::size_t i = 0; needed != 0 && i < workers_.size(); ++i) {
+    Result<Buffer> buffer = memory_->Allocate(needed);
+    if (!buffer) return Annotate("kernel '" + image.name + "'", std::move(buffer).error());
+    grown.push_back(*std::move(buffer));
+  }
+  MutexLock lock(mutex_);
+  if (bodies_.size() == kMaxKernels) {
+    return Fail(ErrorCode::kResourceExhausted, "device 'cpu': cannot load kernel '" + image.name +
+                                                   "': " + std::to_string(kMaxKernels) +
+                                                   " kernels are loaded");
+  }
+  // Another Load may have grown the scratch more meanwhile.
+  if (needed > scratch_bytes_) {
+    scratch_bytes_ = needed;
+    for (std::size_t i = 0; i < workers_.size(); ++i) {
+      std::swap(workers_[i]->next_scratch, grown[i]);
+    }
+  }
+  bodies_.push_back(image.body);
+  return KernelHandle(bodies_.size() - 1);
+}
+
+Result<StreamId> WorkerDevice::CreateStream(const StreamOptions& options) {
+  MutexLock lock(mutex_);
+  if (streams_ == info_.max_streams) {
+    return Fail(ErrorCode::kResourceExhausted,
+                "device 'cpu': cannot create stream '" + options.name + "': all " +
+                    std::to_string(info_.max_streams) + " are in use");
+  }
+  return StreamId(++streams_);
+}
+
+Result<GuardId> WorkerDevice::CreateGuard() {
+  MutexLock lock(mutex_);
+  const std::uint32_t index = guard_count_.load(std::memory_order_relaxed);
+  if (index == kMaxGuards) {
+    return Fail(ErrorCode::kResourceExhausted,
+                "device 'cpu': all " + std::to_string(kMaxGuards) + " guards are in use");
+  }
+  guard_count_.store(index + 1, std::memory_order_release);
+  return GuardId(index);
+}
+
+const std::atomic<std::uint32_t>* WorkerDevice::GuardWord(GuardId guard) const {
+  LAGOON_CHECK(Raw(guard) < guard_count_.load(std::memory_order_acquire));
+  return &guards_.word(Raw(guard));
+}
+
+template <typename Work>
+SubmitResult WorkerDevice::Add(const Work& work, std::uint64_t tiles) {
+  std::uint32_t wake = 0;
+  {
+    BusyLock lock(mutex_);
+    SubmitResult result;
+    LAGOON_CHECK(Raw(work.stream) <= streams_);
+    if constexpr (std::is_same_v<Work, Launch>) {
+      result = table_.Add(work, bodies_);
+    } else {
+      result = table_.Add(work);
+    }
+    if (result != SubmitResult::kOk) return result;
+    table_.TakeNews();  // whoever submits polls
+    Publish(/*may_run=*/true);
+    wake = SleepersFor(tiles);
+  }
+  WakeWorkers(wake);
+  NotifyWaiters();
+  return SubmitResult::kOk;
+}
+
+SubmitResult WorkerDevice::Submit(const Launch& launch) { return Add(launch, TilesOf(launch)); }
+
+SubmitResult WorkerDevice::Transfer(const Copy& copy) { return Add(copy, CopyBlocks(copy.bytes)); }
+
+SubmitResult WorkerDevice::Raise(GuardId guard, std::uint32_t value) {
+  LAGOON_CHECK(Raw(guard) < guard_count_.load(std::memory_order_acquire));
+  std::atomic<std::uint32_t>& word = guards_.word(Raw(guard));
+  const std::uint32_t before = word.load(std::memory_order_relaxed);
+  if (static_cast<std::int32_t>(value - before) <= 0) return SubmitResult::kOk;
+  // Before the lock, so that running blocks see it at once. relaxed: a guard is a hint; the lock
+  // below makes it known to every later pick.
+  word.store(value, std::memory_order_relaxed);
+  std::uint32_t wake = 0;
+  {
+    BusyLock lock(mutex_);
+    table_.SettleAll();
+    table_.TakeNews();  // whoever raises polls
+    Publish(/*may_run=*/true);
+    wake = SleepersFor(info_.units);
+  }
+  WakeWorkers(wake);
+  NotifyWaiters();
+  return SubmitResult::kOk;
+}
+
+std::size_t WorkerDevice::Poll(std::span<DeviceEvent> events) {
+  if (pending_events_.load(std::memory_order_acquire) == 0) return 0;
+  BusyLock lock(mutex_);
+  const std::size_t count = table_.events().Pop(events);
+  pending_events_.store(table_.events().size(), std::memory_order_release);
+  return count;
+}
+
+void WorkerDevice::Wait(TimePoint until) {
+  MutexLock lock(mutex_);
+  waiters_.fetch_add(1, std::memory_order_relaxed);
+  while (table_.events().size() == 0 && !woken_ && lagoon::Now() < until) {
+    news_.WaitUntil(mutex_, until);
+  }
+  waiters_.fetch_sub(1, std::memory_order_relaxed);
+  woken_ = false;
+}
+
+void WorkerDevice::Wake() {
+  {
+    MutexLock lock(mutex_);
+    woken_ = true;
+  }
+  news_.NotifyAll();
+}
+
+UnitTimes WorkerDevice::Times() const {
+  UnitTimes times;
+  for (const auto& worker : workers_) times.busy += worker->busy.Total();
+  BusyLock lock(mutex_);
+  IdleClock now = idle_;
+  now.Advance(lagoon::Now());
+  times.idle = now.idle();
+  times.idle_while_ready = now.idle_while_held();
+  return times;
+}
+
+void WorkerDevice::SetWorkHeld(bool held) {
+  if (held == held_) return;
+  held_ = held;
+  BusyLock lock(mutex_);
+  idle_.SetHeld(held, lagoon::Now());
+}
+
+void WorkerDevice::Publish(bool may_run) {
+  best_rank_.store(table_.best_rank(), std::memory_order_relaxed);
+  pending_events_.store(table_.events().size(), std::memory_order_release);
+  if (watchers_.load(std::memory_order_relaxed) != table_.watchers()) {
+    // acq_rel, read-modify-write: see ShouldYield().
+    watchers_.exchange(table_.watchers(), std::memory_order_acq_rel);
+  }
+  if (table_.TakeNews()) undelivered_news_.store(true, std::memory_order_release);
+  // release: whoever sees the new epoch sees the rank that goes with it.
+  if (may_run) epoch_.fetch_add(1, std::memory_order_release);
+}
+
+std::uint32_t WorkerDevice::SleepersFor(std::uint64_t tiles) const {
+  if (sleepers_ == 0 || !table_.HasRunnable()) return 0;
+  return static_cast<std::uint32_t>(std::min<std::uint64_t>(sleepers_, tiles));
+}
+
+void WorkerDevice::WakeWorkers(std::uint32_t count) {
+  for (; count > 0; --count) work_.NotifyOne();
+}
+
+void WorkerDevice::NotifyWaiters() {
+  // The events were added under the lock: a waiter that is not counted yet will see them.
+  if (waiters_.load(std::memory_order_relaxed) != 0 &&
+      pending_events_.load(std::memory_order_acquire) != 0) {
+    news_.NotifyAll();
+  }
+}
+
+}  // namespace lagoon

@@ -1,0 +1,127 @@
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+#include <thread>
+#include <vector>
+
+#include "base/mutex.h"
+#include "device/cpu/cpu_device.h"
+#include "device/cpu/guard_words.h"
+#include "device/cpu/host_memory.h"
+#include "device/cpu/launch_table.h"
+#include "device/cpu/unit_clock.h"
+#include "device/device.h"
+
+namespace lagoon {
+
+/// The Device contract on worker threads. One lock protects the table of launches; a worker holds
+/// it to return what it finished and to take what is best, and runs blocks without it. What makes
+/// something runnable happens under the lock and moves `epoch_`, so that nobody sleeps or goes on
+/// past it.
+class WorkerDevice final : public Device {
+ public:
+  WorkerDevice(std::uint32_t workers, const CpuDeviceOptions& options);
+  /// Lets running blocks end; launches in flight are dropped without events.
+  ~WorkerDevice() override;
+
+  /// Once. `cores`: worker i is bound to cores[i]; empty: to none.
+  Status Start(std::span<const int> cores);
+
+  // DeviceControl
+  const DeviceInfo& info() const override { return info_; }
+  Result<Buffer> Allocate(std::size_t bytes, MemoryKind kind) override;
+  Result<KernelHandle> Load(const CodeImage& image, const KernelSpec& spec) override;
+  Result<StreamId> CreateStream(const StreamOptions& options) override;
+  Result<GuardId> CreateGuard() override;
+  const std::atomic<std::uint32_t>* GuardWord(GuardId guard) const override;
+
+  // DeviceQueue
+  TimePoint Now() const override { return lagoon::Now(); }
+  SubmitResult Submit(const Launch& launch) override;
+  SubmitResult Transfer(const Copy& copy) override;
+  SubmitResult Raise(GuardId guard, std::uint32_t value) override;
+  std::size_t Poll(std::span<DeviceEvent> events) override;
+  void SetListener(DeviceListener* listener) override { listener_ = listener; }
+  void Wait(TimePoint until) override;
+  void Wake() override;
+
+  UnitTimes Times() const override;
+  void SetWorkHeld(bool held) override;
+
+ private:
+  using Assignment = LaunchTable::Assignment;
+
+  struct Worker {
+    // The worker's own.
+    std::optional<Assignment> work;
+    Leave why = Leave::kExhausted;  // how `work` ended,
+    TimePoint left_at;              // and when
+    std::uint32_t seen_epoch = 0;
+    bool idle = false;
+    bool news_deferred = false;
+    Buffer scratch;
+
+    Buffer next_scratch;  // larger, to be taken over at the next pick; under the device's lock
+    BusyClock busy;       // read by Times()
+    std::jthread thread;
+  };
+
+  // The worker's loop (worker_loop.cc).
+  void RunWorker(Worker& worker);
+  bool NextWork(Worker& worker);
+  bool TakeWork(Worker& worker, const Assignment* last);
+  void RunWork(Worker& worker);
+  bool ShouldYield(Worker& worker);
+  void AwaitChange(Worker& worker);
+  bool SpinForChange(const Worker& worker) const;
+
+  // After any change of the table: tells workers and the mirrors of its state that are read without
+  // lock.
+  void Publish(bool may_run) REQUIRES(mutex_);
+  void WakeWorkers(std::uint32_t count);
+  /// How many sleeping workers to wake for up to `tiles` tiles that may run.
+  std::uint32_t SleepersFor(std::uint64_t tiles) const REQUIRES(mutex_);
+  template <typename Work>
+  SubmitResult Add(const Work& work, std::uint64_t tiles);
+  void SettleAll();
+  void NotifyWaiters();
+  void DeliverNews();
+
+  DeviceInfo info_;
+  CheckProbe* const probe_;
+  const std::shared_ptr<HostMemory> memory_;
+  GuardWords guards_;
+  DeviceListener* listener_ = nullptr;  // set before the first Submit
+
+  mutable Mutex mutex_;
+  LaunchTable table_ GUARDED_BY(mutex_);
+  std::vector<Body> bodies_ GUARDED_BY(mutex_);  // by KernelHandle
+  std::size_t scratch_bytes_ GUARDED_BY(mutex_) = 0;
+  std::uint32_t streams_ GUARDED_BY(mutex_) = 0;
+  std::atomic<std::uint32_t> guard_count_{0};
+  IdleClock idle_ GUARDED_BY(mutex_);
+  bool held_ = false;  // the caller of SetWorkHeld's
+
+  CondVar work_;  // sleeping workers
+  std::uint32_t sleepers_ GUARDED_BY(mutex_) = 0;
+  CondVar news_;  // Wait()
+  bool woken_ GUARDED_BY(mutex_) = false;
+  std::atomic<std::uint32_t> waiters_{0};  // changed under the lock
+
+  // Written under the lock, read without it.
+  alignas(64) std::atomic<std::uint32_t> epoch_{
+      0};                                  // moves when something may have become runnable
+  std::atomic<Rank> best_rank_{~Rank{0}};  // of the table; read after epoch_
+  std::atomic<bool> stopping_{false};
+  std::atomic<std::size_t> pending_events_{0};
+  std::atomic<bool> undelivered_news_{false};           // taken by whichever worker delivers
+  alignas(64) std::atomic<std::uint32_t> watchers_{0};  // LaunchTable::watchers()
+
+  std::vector<std::unique_ptr<Worker>> workers_;  // last: joined before the rest goes
+};
+
+}  // namespace lagoon

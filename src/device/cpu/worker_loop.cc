@@ -1,0 +1,160 @@
+// What the threads of a WorkerDevice do.
+
+#include <algorithm>
+
+#include "device/cpu/busy_lock.h"
+#include "device/cpu/worker_device.h"
+
+namespace lagoon {
+namespace {
+
+// How long a worker without work keeps looking before it sleeps. A kernel's tail, when one worker
+// waits for the other's last block, lasts up to a block (20-100 us): sleeping in it would cost a
+// futex wake-up, 5-50 us, at almost every kernel. Longer would take the core from the threads that
+// bring requests: with two cores there is no other.
+constexpr Nanoseconds kIdleSpin = std::chrono::microseconds(100);
+constexpr int kPausesPerClock = 16;
+
+// Whether `next` goes on where `last` ended, or is more urgent: then the news of `last` wait for
+// one block.
+bool Continues(const LaunchTable::Assignment& next, const LaunchTable::Assignment& last) {
+  if (next.rank < last.rank) return true;
+  if (next.stream != kUnordered && next.stream == last.stream) return true;
+  return std::any_of(next.deps.begin(), next.deps.end(),
+                     [&](const Dep& dep) { return dep.on == last.progress; });
+}
+
+}  // namespace
+
+void WorkerDevice::RunWorker(Worker& worker) {
+  while (NextWork(worker)) RunWork(worker);
+}
+
+// Returns what the worker has finished, takes the next and delivers news. False: the device stops.
+bool WorkerDevice::NextWork(Worker& worker) {
+  std::optional<Assignment> last = std::exchange(worker.work, std::nullopt);
+  for (;; last.reset()) {
+    if (!TakeWork(worker, last ? &*last : nullptr)) return false;
+    if (!worker.work) {
+      DeliverNews();
+      AwaitChange(worker);
+      continue;
+    }
+    // News of a kernel wait until the first block of its successor has run, so that whoever listens
+    // is not part of the gap between kernels; a worker without work delivers them meanwhile. For
+    // everything else news come first: the next block may be somebody else's and long.
+    if (last && !worker.news_deferred && Continues(*worker.work, *last)) {
+      worker.news_deferred = undelivered_news_.load(std::memory_order_relaxed);
+    } else {
+      worker.news_deferred = false;
+      DeliverNews();
+    }
+    return true;
+  }
+}
+
+// False: the device stops.
+bool WorkerDevice::TakeWork(Worker& worker, const Assignment* last) {
+  bool wake = false;
+  {
+    BusyLock lock(mutex_);
+    bool may_run = false;
+    if (last != nullptr) may_run = table_.Finish(*last, worker.why, worker.left_at);
+    if (stopping_.load(std::memory_order_relaxed)) return false;
+    worker.work = table_.Pick();
+    Publish(may_run);
+    worker.seen_epoch = epoch_.load(std::memory_order_relaxed);
+    if (worker.work.has_value() == worker.idle) {
+      worker.idle = !worker.idle;
+      worker.idle ? idle_.Enter(lagoon::Now()) : idle_.Exit(lagoon::Now());
+    }
+    if (worker.work) {
+      if (worker.next_scratch.size() > worker.scratch.size()) {
+        std::swap(worker.scratch, worker.next_scratch);
+      }
+      wake = SleepersFor(1) != 0;
+    }
+  }
+  if (wake) WakeWorkers(1);
+  return true;
+}
+
+void WorkerDevice::RunWork(Worker& worker) {
+  const Assignment& work = *worker.work;
+  BlockContext context(work.guards, {worker.scratch.data(), worker.scratch.size()}, probe_);
+  const auto run = [&](std::uint32_t tile) {
+    worker.busy.Start(lagoon::Now());
+    const bool committed = work.body(work.args, tile, context);
+    worker.busy.Stop(lagoon::Now());
+    return committed;
+  };
+  worker.why = RunBlocks(
+      *work.progress, work.deps, work.guards, run, [&] { return ShouldYield(worker); },
+      std::optional(work.tile));
+  worker.left_at = lagoon::Now();
+}
+
+// Asked after every commit but a kernel's last, without the lock.
+bool WorkerDevice::ShouldYield(Worker& worker) {
+  if (worker.news_deferred) {
+    worker.news_deferred = false;
+    DeliverNews();
+  }
+  if (stopping_.load(std::memory_order_relaxed)) return true;
+  // Read-modify-write, acq_rel: either it comes after the one in Publish() that counts a new
+  // watcher, and settles for it; or before, and then Publish() and all that follows see the commit
+  // just made.
+  if (watchers_.fetch_add(0, std::memory_order_acq_rel) != 0) SettleAll();
+  const std::uint32_t epoch = epoch_.load(std::memory_order_acquire);
+  if (epoch == worker.seen_epoch) return false;
+  worker.seen_epoch = epoch;
+  if (best_rank_.load(std::memory_order_relaxed) >= worker.work->rank) return false;
+  BusyLock lock(mutex_);
+  return table_.HasBetter(worker.work->rank);
+}
+
+void WorkerDevice::SettleAll() {
+  std::uint32_t wake = 0;
+  {
+    BusyLock lock(mutex_);
+    table_.SettleAll();
+    Publish(/*may_run=*/true);
+    wake = SleepersFor(info_.units);
+  }
+  WakeWorkers(wake);
+  DeliverNews();
+}
+
+void WorkerDevice::AwaitChange(Worker& worker) {
+  if (SpinForChange(worker)) return;
+  MutexLock lock(mutex_);
+  ++sleepers_;
+  while (epoch_.load(std::memory_order_relaxed) == worker.seen_epoch &&
+         !stopping_.load(std::memory_order_relaxed)) {
+    work_.Wait(mutex_);
+  }
+  --sleepers_;
+}
+
+bool WorkerDevice::SpinForChange(const Worker& worker) const {
+  const TimePoint until = lagoon::Now() + kIdleSpin;
+  do {
+    for (int i = 0; i < kPausesPerClock; ++i) {
+      if (epoch_.load(std::memory_order_relaxed) != worker.seen_epoch) return true;
+      if (undelivered_news_.load(std::memory_order_relaxed)) return true;
+      CpuPause();
+    }
+  } while (lagoon::Now() < until);
+  return false;
+}
+
+void WorkerDevice::DeliverNews() {
+  if (!undelivered_news_.load(std::memory_order_relaxed)) return;
+  // acquire: the events are there for Poll(), and waiters are counted.
+  if (!undelivered_news_.exchange(false, std::memory_order_acquire)) return;
+  if (pending_events_.load(std::memory_order_acquire) == 0) return;  // polled meanwhile
+  if (listener_ != nullptr) listener_->OnDeviceNews();
+  NotifyWaiters();
+}
+
+}  // namespace lagoon
