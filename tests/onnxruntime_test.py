@@ -1,0 +1,155 @@
+"""Outputs of `lagoon infer` against ONNX Runtime, and models that Lagoon must refuse with a clear message."""
+
+import numpy as np
+import onnx
+import pytest
+from onnx import numpy_helper
+
+import onnx_cases
+from conftest import DIGITS, ROOT, TOLERANCE, relative_error, run_onnxruntime
+
+ALWAYS = ("resnet18", "mobilenet_v2", "squeezenet1_1")
+IF_THERE = ("resnet50", "vgg19")  # 700 MB that not every test run should have to make
+
+
+def compare(lagoon, model, inputs, folder):
+    """Runs both, checks every output; returns (Lagoon's, ONNX Runtime's)."""
+    expected = run_onnxruntime(model, inputs)
+    actual = lagoon.infer(model, inputs, folder)
+    assert actual.keys() == expected.keys()
+    for name, array in expected.items():
+        error = relative_error(actual[name], array)
+        assert error <= TOLERANCE, f"output '{name}': relative error {error:.2e}"
+    return actual, expected
+
+
+@pytest.mark.parametrize("case", onnx_cases.all_cases(), ids=lambda case: case.name)
+def test_case_agrees_with_onnxruntime(lagoon, case, tmp_path):
+    model = tmp_path / "model.onnx"
+    onnx.save(case.model(), str(model))
+    compare(lagoon, model, case.feed(), tmp_path)
+
+
+def test_digits_agree_with_onnxruntime(lagoon, test_split, tmp_path):
+    actual, _ = compare(lagoon, DIGITS / "1" / "model.onnx", {"image": test_split[0][0][None]}, tmp_path)
+    assert actual["scores"].argmax() == test_split[1][0]
+
+
+def check_zoo_model(lagoon, path, folder):
+    import zoo
+    for index, image in enumerate(zoo.make_images(2, seed=4711)):
+        run = folder / str(index)
+        run.mkdir()
+        actual, expected = compare(lagoon, path, {"input": image[None]}, run)
+        assert actual["output"].argmax() == expected["output"].argmax()
+
+
+@pytest.mark.parametrize("name", ALWAYS)
+def test_cnn_agrees_with_onnxruntime(lagoon, zoo, name, tmp_path):
+    check_zoo_model(lagoon, zoo(name), tmp_path)
+
+
+@pytest.mark.parametrize("name", IF_THERE)
+def test_large_cnn_agrees_with_onnxruntime(lagoon, name, tmp_path):
+    path = ROOT / "models" / "zoo" / name / "1" / "model.onnx"
+    if not path.exists():
+        pytest.skip(f"{name} is not generated: ./run models {name}")
+    check_zoo_model(lagoon, path, tmp_path)
+
+
+def save_with_external_data(folder):
+    """A model whose weights lie in a file beside it."""
+    case = next(case for case in onnx_cases.all_cases() if case.name == "gemm_relu_residual")
+    path = folder / "model.onnx"
+    onnx.save_model(case.model(), str(path), save_as_external_data=True, all_tensors_to_one_file=True,
+                    location="weights.bin", size_threshold=0)
+    assert (folder / "weights.bin").stat().st_size >= 440
+    return case, path
+
+
+def test_external_data_is_read(lagoon, tmp_path):
+    case, path = save_with_external_data(tmp_path)
+    compare(lagoon, path, case.feed(), tmp_path)
+
+
+def expect_refusal(lagoon, model, tmp_path, *words):
+    """`lagoon infer` fails cleanly and its message has all `words`."""
+    np.save(tmp_path / "x.npy", np.zeros((4, 4, 3, 3), np.float32))
+    result = lagoon.run("infer", model, "--input", f"x={tmp_path / 'x.npy'}", "--output-dir", tmp_path / "out")
+    assert result.returncode == 1, f"exit {result.returncode}\n{result.stderr}"
+    for word in (str(model.name), *words):
+        assert word in result.stderr, f"no {word!r} in: {result.stderr}"
+    assert not list(tmp_path.glob("out/*.npy"))
+
+
+@pytest.mark.parametrize("name", onnx_cases.REFUSED)
+def test_unsupported_model_is_refused_by_node_op_and_opset(lagoon, name, tmp_path):
+    nodes, op, opset = onnx_cases.REFUSED[name]
+    model = tmp_path / "model.onnx"
+    onnx.save(onnx_cases.refused_model(name), str(model))
+    names = [node.name for node in nodes if node.op_type == op]
+    expect_refusal(lagoon, model, tmp_path, op, str(opset), *names)
+
+
+@pytest.mark.parametrize("keep", (0, 1, 100, 0.5, 0.999), ids=str)
+def test_truncated_model_is_refused(lagoon, keep, tmp_path):
+    data = (DIGITS / "1" / "model.onnx").read_bytes()
+    model = tmp_path / "cut.onnx"
+    model.write_bytes(data[:keep if isinstance(keep, int) else int(keep * len(data))])
+    expect_refusal(lagoon, model, tmp_path)
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_damaged_model_never_crashes(lagoon, seed, tmp_path):
+    """64 random bytes of the digit model overwritten: an answer or a clean error, no signal."""
+    random = np.random.default_rng(seed)
+    data = np.frombuffer((DIGITS / "1" / "model.onnx").read_bytes(), np.uint8).copy()
+    data[random.integers(0, data.size, 32)] = random.integers(0, 256, 32)
+    data[random.integers(0, 4000, 32)] = random.integers(0, 256, 32)  # the graph is at the front
+    model = tmp_path / "damaged.onnx"
+    model.write_bytes(data.tobytes())
+    np.save(tmp_path / "x.npy", np.zeros((1, 1, 8, 8), np.float32))
+    result = lagoon.run("infer", model, "--input", f"image={tmp_path / 'x.npy'}", "--output-dir", tmp_path)
+    assert result.returncode in (0, 1), f"exit {result.returncode}\n{result.stderr}"
+    assert result.returncode == 0 or result.stderr.strip()
+
+
+@pytest.mark.parametrize("location", ("../secret.bin", "/etc/passwd", "missing.bin"))
+def test_external_data_outside_the_folder_is_refused(lagoon, location, tmp_path):
+    (tmp_path / "secret.bin").write_bytes(bytes(1000))
+    folder = tmp_path / "model"
+    folder.mkdir()
+    _, path = save_with_external_data(folder)
+    model = onnx.load(str(path), load_external_data=False)
+    for tensor in model.graph.initializer:
+        for entry in tensor.external_data:
+            if entry.key == "location":
+                entry.value = location
+    path.write_bytes(model.SerializeToString())
+    expect_refusal(lagoon, path, tmp_path, location)
+
+
+def test_external_data_that_is_too_short_is_refused(lagoon, tmp_path):
+    _, path = save_with_external_data(tmp_path)
+    (tmp_path / "weights.bin").write_bytes(b"short")
+    expect_refusal(lagoon, path, tmp_path, "weights.bin")
+
+
+def test_tensor_that_claims_more_than_it_holds_is_refused(lagoon, tmp_path):
+    model = onnx_cases.refused_model("unknown_op")
+    del model.graph.node[:]
+    model.graph.node.append(onnx_cases.node("Add", "x w"))
+    weight = numpy_helper.from_array(np.ones(4, np.float32), "w")
+    weight.dims[:] = [1 << 40, 1 << 20]
+    del model.graph.initializer[:]
+    model.graph.initializer.append(weight)
+    path = tmp_path / "huge.onnx"
+    path.write_bytes(model.SerializeToString())
+    expect_refusal(lagoon, path, tmp_path, "'w'")
+
+
+def test_not_a_model_is_refused(lagoon, tmp_path):
+    path = tmp_path / "text.onnx"
+    path.write_text("this is not a model\n" * 100)
+    expect_refusal(lagoon, path, tmp_path)
+    expect_refusal(lagoon, tmp_path / "absent.onnx", tmp_path)
