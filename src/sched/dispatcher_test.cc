@@ -1,0 +1,416 @@
+#include "sched/dispatcher.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <deque>
+#include <memory>
+#include <random>
+
+#include "sched/testing/fake_device.h"
+
+namespace lagoon {
+namespace {
+
+using testing::ChainPlan;
+using ::testing::ElementsAre;
+using testing::FakeDevice;
+using ::testing::HasSubstr;
+using Preemption = SchedulerConfig::Preemption;
+using Streams = SchedulerConfig::Streams;
+
+class ClassFirst final : public Policy {
+  Decision Pick(const SchedulingView& view) override {
+    const ScheduledJob* next = view.ready.First(By::kClassThenArrival);
+    return next == nullptr ? Decision::Wait() : Decision::Run(*next);
+  }
+};
+
+// One request: remembers how it ended.
+struct Request final : JobClient {
+  void Finished(const JobResult& result_in) override {
+    ++finished;
+    result = result_in;
+    if (order != nullptr) order->push_back(name);
+  }
+  float x[4] = {1, 2, 3, 4};
+  float y[4] = {};
+  const void* inputs[1] = {x};
+  void* outputs[1] = {y};
+  int finished = 0;
+  JobResult result;
+  std::string name;
+  std::vector<std::string>* order = nullptr;
+};
+
+class DispatcherTest : public ::testing::Test {
+ protected:
+  void TearDown() override {
+    if (dispatcher_ != nullptr) device_->RunAll();
+  }
+  void Use(SchedulerConfig config, std::uint32_t max_launches = 64) {
+    device_ = std::make_unique<FakeDevice>(max_launches);
+    dispatcher_ =
+        std::make_unique<Dispatcher>(*device_, std::move(config), std::make_unique<ClassFirst>());
+  }
+  void UseReset() { Use({"reset", Streams::kPooled, Preemption::kReset, true, 0, 4}); }
+
+  QueueId AddQueue(JobClass job_class, std::uint32_t ops, std::uint32_t blocks,
+                   QueueOptions options = {}) {
+    auto plan = ChainPlan(ops, blocks);
+    instances_.push_back(*Instance::Create(plan, *device_));
+    options.name = "chain";
+    options.job_class = job_class;
+    options.instances = {instances_.back().get()};
+    return *dispatcher_->AddQueue(options);
+  }
+  Request& Add() { return requests_.emplace_back(); }
+  Result<JobId> Post(QueueId queue, Request& request, TimePoint deadline = kNoDeadline) {
+    return dispatcher_->Post({queue, deadline, request.inputs, request.outputs, &request});
+  }
+
+  std::deque<Request> requests_;  // outlive the dispatcher, also when a test fails half-way
+  std::unique_ptr<FakeDevice> device_;
+  std::vector<std::unique_ptr<Instance>> instances_;
+  std::unique_ptr<Dispatcher> dispatcher_;
+};
+
+TEST_F(DispatcherTest, RunsAJobFromInputToOutput) {
+  UseReset();
+  const QueueId queue = AddQueue(JobClass::kBestEffort, 6, 3);
+  Request& request = Add();
+  ASSERT_TRUE(Post(queue, request));
+  EXPECT_EQ(request.finished, 0);
+  EXPECT_EQ(device_->RunAll(), 1 + 6 * 3 + 1);  // input, kernels, output
+  EXPECT_EQ(request.finished, 1);
+  EXPECT_EQ(request.result.outcome, Outcome::kDone);
+  EXPECT_LE(request.result.posted, request.result.started);
+  EXPECT_LE(request.result.first_block, request.result.inputs_copied);
+  EXPECT_LE(request.result.inputs_copied, request.result.computed);
+  EXPECT_LE(request.result.computed, request.result.finished);
+}
+
+TEST_F(DispatcherTest, KeepsTheDeviceQueueAtItsDepth) {
+  UseReset();
+  const QueueId queue = AddQueue(JobClass::kBestEffort, 20, 2);
+  Request& request = Add();
+  ASSERT_TRUE(Post(queue, request));
+  device_->RunAll();
+  EXPECT_EQ(device_->most_launches, 4u + 1);  // kernels, and the input before it
+}
+
+TEST_F(DispatcherTest, ResetMakesRunningBestEffortBlocksLeaveAndResumesThemWhereTheyWere) {
+  UseReset();
+  const QueueId best_effort = AddQueue(JobClass::kBestEffort, 3, 4);
+  const QueueId real_time = AddQueue(JobClass::kRealTime, 2, 2);
+  Request &background = Add(), &urgent = Add();
+  ASSERT_TRUE(Post(best_effort, background));
+  for (int i = 0; i < 1 + 2; ++i) ASSERT_TRUE(device_->RunBlock());  // input and two blocks
+  ASSERT_TRUE(device_->StartBlock());
+  EXPECT_FALSE(device_->GuardsRaised());
+
+  ASSERT_TRUE(Post(real_time, urgent));
+  EXPECT_TRUE(device_->GuardsRaised());
+  EXPECT_TRUE(device_->work_held());
+  device_->FinishBlock(false);
+  for (int i = 0; i < 1 + 2 * 2; ++i) ASSERT_TRUE(device_->RunBlock());
+  EXPECT_EQ(background.finished, 0);
+  device_->RunAll();
+
+  EXPECT_EQ(urgent.result.outcome, Outcome::kDone);
+  EXPECT_EQ(urgent.result.revocations, 0u);
+  EXPECT_EQ(background.result.outcome, Outcome::kDone);
+  EXPECT_EQ(background.result.revocations, 1u);
+  EXPECT_EQ(background.result.resumed_blocks, 2u);
+  EXPECT_EQ(dispatcher_->Stats().revocations, 1u);
+  // Every block was committed once: two copies and the kernels of both jobs.
+  EXPECT_EQ(device_->blocks_run, (2 + 3 * 4) + (2 + 2 * 2));
+  EXPECT_FALSE(device_->work_held());
+}
+
+TEST_F(DispatcherTest, ResetRaisesTheGuardBeforeItSubmitsRealTimeWork) {
+  UseReset();
+  const QueueId best_effort = AddQueue(JobClass::kBestEffort, 3, 4);
+  const QueueId real_time = AddQueue(JobClass::kRealTime, 1, 1);
+  Request &background = Add(), &urgent = Add();
+  ASSERT_TRUE(Post(best_effort, background));
+  device_->log.clear();
+  ASSERT_TRUE(Post(real_time, urgent));
+  EXPECT_THAT(device_->log, ElementsAre("raise 0 to 1", "copy 2", "submit 2"));
+}
+
+TEST_F(DispatcherTest, ABlockThatCommitsAfterTheRevocationCounts) {
+  UseReset();
+  const QueueId best_effort = AddQueue(JobClass::kBestEffort, 2, 1);
+  const QueueId real_time = AddQueue(JobClass::kRealTime, 1, 1);
+  Request &background = Add(), &urgent = Add();
+  ASSERT_TRUE(Post(best_effort, background));
+  ASSERT_TRUE(device_->RunBlock());
+  ASSERT_TRUE(device_->StartBlock());
+  ASSERT_TRUE(Post(real_time, urgent));
+  device_->FinishBlock(true);  // it was past its first visible write
+  device_->RunAll();
+  EXPECT_EQ(background.result.outcome, Outcome::kDone);
+  EXPECT_EQ(device_->blocks_run, (2 + 2) + (2 + 1));
+}
+
+TEST_F(DispatcherTest, WaitLetsTheRunningKernelFinishAndEvictsTheQueuedOnes) {
+  Use({"wait", Streams::kPerQueue, Preemption::kWait, true, 0, 4});
+  const QueueId best_effort = AddQueue(JobClass::kBestEffort, 3, 4);
+  const QueueId real_time = AddQueue(JobClass::kRealTime, 1, 1);
+  Request &background = Add(), &urgent = Add();
+  ASSERT_TRUE(Post(best_effort, background));
+  for (int i = 0; i < 1 + 1; ++i) ASSERT_TRUE(device_->RunBlock());
+  ASSERT_TRUE(device_->StartBlock());
+  ASSERT_TRUE(Post(real_time, urgent));
+  EXPECT_FALSE(device_->GuardsRaised());
+  EXPECT_EQ(device_->launches(), 1u);  // the running kernel; nothing real-time yet
+  EXPECT_TRUE(device_->work_held());
+  device_->FinishBlock(true);
+  for (int i = 0; i < 2; ++i) ASSERT_TRUE(device_->RunBlock());
+  EXPECT_EQ(urgent.finished, 0);
+  for (int i = 0; i < 3; ++i) ASSERT_TRUE(device_->RunBlock());
+  EXPECT_EQ(urgent.finished, 1);
+  device_->RunAll();
+  EXPECT_EQ(background.result.outcome, Outcome::kDone);
+  EXPECT_EQ(background.result.resumed_blocks, 0u);
+}
+
+TEST_F(DispatcherTest, SequentialRunsOneJobAtATimeRealTimeFirst) {
+  Use({"sequential", Streams::kOne, Preemption::kNone, false, 1, 0});
+  const QueueId best_effort = AddQueue(JobClass::kBestEffort, 2, 2);
+  const QueueId other = AddQueue(JobClass::kBestEffort, 2, 2);
+  const QueueId real_time = AddQueue(JobClass::kRealTime, 2, 2);
+  std::vector<std::string> order;
+  Request &a = Add(), &b = Add(), &urgent = Add();
+  a.name = "a", b.name = "b", urgent.name = "urgent";
+  a.order = b.order = urgent.order = &order;
+  ASSERT_TRUE(Post(best_effort, a));
+  ASSERT_TRUE(Post(other, b));
+  ASSERT_TRUE(Post(real_time, urgent));
+  EXPECT_TRUE(device_->work_held());
+  device_->RunAll();
+  EXPECT_THAT(order, ElementsAre("a", "urgent", "b"));
+  EXPECT_EQ(device_->raises, 0);
+}
+
+TEST_F(DispatcherTest, StreamsSubmitEverythingAtOnce) {
+  Use({"streams", Streams::kPerQueue, Preemption::kNone, false, 0, 0});
+  const QueueId best_effort = AddQueue(JobClass::kBestEffort, 5, 2);
+  const QueueId real_time = AddQueue(JobClass::kRealTime, 5, 2);
+  Request &background = Add(), &urgent = Add();
+  ASSERT_TRUE(Post(best_effort, background));
+  ASSERT_TRUE(Post(real_time, urgent));
+  EXPECT_EQ(device_->launches(), 2 * (1u + 5));
+  device_->RunAll();
+  EXPECT_EQ(device_->raises, 0);
+  EXPECT_EQ(urgent.result.outcome, Outcome::kDone);
+  EXPECT_EQ(background.result.outcome, Outcome::kDone);
+}
+
+TEST_F(DispatcherTest, AFullQueueRefusesAtOnceAndNamesItself) {
+  UseReset();
+  QueueOptions options;
+  options.max_pending = 2;
+  const QueueId queue = AddQueue(JobClass::kBestEffort, 1, 1, options);
+  Request &running = Add(), &first = Add(), &second = Add(), &third = Add();
+  ASSERT_TRUE(Post(queue, running));
+  ASSERT_TRUE(Post(queue, first));
+  ASSERT_TRUE(Post(queue, second));
+  const Result<JobId> refused = Post(queue, third);
+  ASSERT_FALSE(refused);
+  EXPECT_EQ(refused.error().code, ErrorCode::kUnavailable);
+  EXPECT_THAT(refused.error().message, HasSubstr("'chain' is full: 2"));
+  device_->RunAll();
+  EXPECT_EQ(second.finished, 1);
+  EXPECT_EQ(third.finished, 0);
+  EXPECT_TRUE(Post(queue, third));
+  device_->RunAll();
+}
+
+TEST_F(DispatcherTest, NewestWinsDropsTheOldestWaitingJob) {
+  UseReset();
+  QueueOptions options;
+  options.max_pending = 1;
+  options.overflow = Overflow::kNewestWins;
+  const QueueId queue = AddQueue(JobClass::kRealTime, 1, 1, options);
+  Request &running = Add(), &old = Add(), &newest = Add();
+  ASSERT_TRUE(Post(queue, running));
+  ASSERT_TRUE(Post(queue, old));
+  ASSERT_TRUE(Post(queue, newest));
+  EXPECT_EQ(old.result.outcome, Outcome::kSuperseded);
+  device_->RunAll();
+  EXPECT_EQ(running.result.outcome, Outcome::kDone);
+  EXPECT_EQ(newest.result.outcome, Outcome::kDone);
+}
+
+TEST_F(DispatcherTest, AWaitingJobExpires) {
+  UseReset();
+  const QueueId queue = AddQueue(JobClass::kBestEffort, 1, 1);
+  Request &running = Add(), &late = Add();
+  ASSERT_TRUE(Post(queue, running));
+  ASSERT_TRUE(Post(queue, late, device_->Now() + std::chrono::hours(1)));
+  device_->Advance(std::chrono::hours(2));
+  EXPECT_EQ(late.result.outcome, Outcome::kExpired);
+  EXPECT_EQ(running.finished, 0);
+  device_->RunAll();
+  EXPECT_EQ(running.result.outcome, Outcome::kDone);
+}
+
+TEST_F(DispatcherTest, ARunningJobExpiresThroughItsGuardAndFreesItsInstance) {
+  UseReset();
+  const QueueId queue = AddQueue(JobClass::kRealTime, 4, 4);
+  Request &late = Add(), &next = Add();
+  ASSERT_TRUE(Post(queue, late, device_->Now() + std::chrono::hours(1)));
+  ASSERT_TRUE(Post(queue, next));
+  for (int i = 0; i < 4; ++i) ASSERT_TRUE(device_->RunBlock());
+  ASSERT_TRUE(device_->StartBlock());
+  device_->Advance(std::chrono::hours(2));
+  EXPECT_TRUE(device_->GuardsRaised());
+  EXPECT_EQ(late.finished, 0);  // its block still runs: the arena is in use
+  device_->FinishBlock(false);
+  EXPECT_EQ(late.result.outcome, Outcome::kExpired);
+  EXPECT_EQ(device_->RunAll(), 2 + 4 * 4);
+  EXPECT_EQ(next.result.outcome, Outcome::kDone);
+}
+
+TEST_F(DispatcherTest, TheTimerExpiresJobsWithoutAnyNews) {
+  UseReset();
+  const QueueId queue = AddQueue(JobClass::kBestEffort, 1, 1);
+  struct Waiting final : JobClient {
+    void Finished(const JobResult& result) override {
+      outcome = result.outcome;
+      done.store(true);
+      done.notify_all();
+    }
+    Outcome outcome = Outcome::kDone;
+    std::atomic<bool> done{false};
+  } waiting;
+  Request& running = Add();
+  ASSERT_TRUE(Post(queue, running));
+  ASSERT_TRUE(dispatcher_->Post({queue, device_->Now() + std::chrono::milliseconds(5),
+                                 running.inputs, running.outputs, &waiting}));
+  waiting.done.wait(false);
+  EXPECT_EQ(waiting.outcome, Outcome::kExpired);
+  device_->RunAll();
+}
+
+TEST_F(DispatcherTest, CancelLeavesWaitingRunningAndFinishedJobsAsTheyShouldBe) {
+  UseReset();
+  const QueueId queue = AddQueue(JobClass::kBestEffort, 2, 2);
+  Request &running = Add(), &waiting = Add();
+  const JobId running_id = *Post(queue, running);
+  const JobId waiting_id = *Post(queue, waiting);
+  dispatcher_->Cancel(waiting_id);
+  EXPECT_EQ(waiting.result.outcome, Outcome::kCancelled);
+  ASSERT_TRUE(device_->RunBlock());
+  dispatcher_->Cancel(running_id);
+  dispatcher_->Cancel(running_id);
+  EXPECT_EQ(running.result.outcome, Outcome::kCancelled);
+  EXPECT_EQ(running.finished, 1);
+  EXPECT_EQ(device_->launches(), 0u);
+  EXPECT_EQ(dispatcher_->Pending(queue), 0u);
+}
+
+TEST_F(DispatcherTest, ARefusedLaunchIsTriedAgain) {
+  Use({"reset", Streams::kPooled, Preemption::kReset, true, 0, 4}, /*max_launches=*/2);
+  const QueueId queue = AddQueue(JobClass::kBestEffort, 9, 2);
+  Request& request = Add();
+  ASSERT_TRUE(Post(queue, request));
+  device_->RunAll();
+  EXPECT_EQ(request.result.outcome, Outcome::kDone);
+  EXPECT_EQ(device_->blocks_run, 2 + 9 * 2);
+}
+
+TEST_F(DispatcherTest, ALostDeviceFailsEveryJobAndRefusesNone) {
+  UseReset();
+  const QueueId queue = AddQueue(JobClass::kBestEffort, 2, 2);
+  Request &running = Add(), &waiting = Add(), &late = Add();
+  ASSERT_TRUE(Post(queue, running));
+  ASSERT_TRUE(Post(queue, waiting));
+  device_->Lose();
+  EXPECT_EQ(running.result.outcome, Outcome::kFailed);
+  EXPECT_EQ(waiting.result.outcome, Outcome::kFailed);
+  ASSERT_TRUE(Post(queue, late));
+  EXPECT_EQ(late.result.outcome, Outcome::kFailed);
+}
+
+TEST_F(DispatcherTest, ASpecThatDoesNotFitThePlanIsRefused) {
+  UseReset();
+  const QueueId queue = AddQueue(JobClass::kBestEffort, 1, 1);
+  Request& request = Add();
+  const Result<JobId> no_input =
+      dispatcher_->Post({queue, kNoDeadline, {}, request.outputs, &request});
+  ASSERT_FALSE(no_input);
+  EXPECT_EQ(no_input.error().code, ErrorCode::kInvalidArgument);
+  EXPECT_FALSE(
+      dispatcher_->Post({QueueId{77}, kNoDeadline, request.inputs, request.outputs, &request}));
+  EXPECT_FALSE(dispatcher_->AddQueue({}));
+}
+
+TEST_F(DispatcherTest, DestructionFinishesWhatIsLeft) {
+  UseReset();
+  const QueueId queue = AddQueue(JobClass::kBestEffort, 2, 2);
+  Request &running = Add(), &waiting = Add();
+  ASSERT_TRUE(Post(queue, running));
+  ASSERT_TRUE(Post(queue, waiting));
+  ASSERT_TRUE(device_->RunBlock());  // a copy cannot be revoked
+  dispatcher_.reset();
+  EXPECT_EQ(running.result.outcome, Outcome::kCancelled);
+  EXPECT_EQ(waiting.result.outcome, Outcome::kCancelled);
+}
+
+// Random arrivals, revocations, aborts, cancellations: nothing is lost, every kept block counts
+// once.
+class RandomRun : public DispatcherTest, public ::testing::WithParamInterface<int> {
+ protected:
+  std::vector<std::string> Run(int seed) {
+    constexpr Preemption kPreemptions[] = {Preemption::kNone, Preemption::kWait,
+                                           Preemption::kReset};
+    std::mt19937 random(static_cast<unsigned>(seed));
+    instances_.clear();
+    Use({"random", seed % 2 == 0 ? Streams::kPooled : Streams::kPerQueue, kPreemptions[seed % 3],
+         true, 0, 4},
+        8 + random() % 32);
+    QueueOptions options;
+    options.max_pending = 1000;
+    const QueueId queues[] = {AddQueue(JobClass::kBestEffort, 5, 3, options),
+                              AddQueue(JobClass::kBestEffort, 3, 70, options),
+                              AddQueue(JobClass::kRealTime, 4, 2, options)};
+    std::vector<Request*> requests;
+    std::vector<JobId> ids;
+    for (int step = 0; step < 600; ++step) {
+      const auto dice = random() % 20;
+      if (dice < 3) {
+        requests.push_back(&Add());
+        ids.push_back(*Post(queues[random() % 3], *requests.back()));
+      } else if (dice == 3 && !ids.empty()) {
+        dispatcher_->Cancel(ids[random() % ids.size()]);
+      } else if (device_->StartBlock()) {
+        if (random() % 4 == 0) {
+          requests.push_back(&Add());
+          ids.push_back(*Post(queues[2], *requests.back()));
+        }
+        device_->FinishBlock(!device_->GuardsRaised() || random() % 2 == 0);
+      }
+    }
+    device_->RunAll();
+    for (const Request* request : requests) {
+      EXPECT_EQ(request->finished, 1);
+      EXPECT_THAT(request->result.outcome, ::testing::AnyOf(Outcome::kDone, Outcome::kCancelled));
+    }
+    EXPECT_EQ(device_->launches(), 0u);
+    return device_->log;
+  }
+};
+
+TEST_P(RandomRun, LosesNothingAndIsDeterministic) {
+  const std::vector<std::string> first = Run(GetParam());
+  dispatcher_.reset();
+  EXPECT_EQ(first, Run(GetParam()));
+}
+
+INSTANTIATE_TEST_SUITE_P(Seeds, RandomRun, ::testing::Range(0, 24));
+
+}  // namespace
+}  // namespace lagoon

@@ -1,0 +1,225 @@
+#pragma once
+
+// A device for scheduling tests: runs nothing by itself. The test says when which block runs, on
+// the test's own thread, and reads back a log of everything that the scheduler asked for.
+
+#include <cstring>
+#include <deque>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "device/device.h"
+#include "plan/plan.h"
+
+namespace lagoon::testing {
+
+class FakeDevice final : public Device {
+ public:
+  explicit FakeDevice(std::uint32_t max_launches = 64) {
+    info_.name = "fake";
+    info_.units = 1;
+    info_.max_launches = max_launches;
+  }
+
+  // ---- The test's side
+
+  /// Runs the next block of the best-ranked runnable launch to its commit. False: nothing is
+  /// runnable.
+  bool RunBlock() { return StartBlock() && FinishBlock(true); }
+  /// Claims a block and leaves it running.
+  bool StartBlock() {
+    InFlight* best = nullptr;
+    for (InFlight& launch : launches_) {
+      if (Runnable(launch) && (best == nullptr || launch.rank < best->rank)) best = &launch;
+    }
+    if (best == nullptr) return false;
+    running_ = {best->id, *best->progress->Claim()};
+    ++best->active;
+    if (!best->placed) Event(DeviceEvent::Kind::kPlaced, best->id);
+    best->placed = true;
+    return true;
+  }
+  /// Ends the running block, committed or left without result; then retires what is over and tells
+  /// the listener.
+  bool FinishBlock(bool commit) {
+    InFlight& launch = Find(running_->first);
+    --launch.active;
+    if (!commit) {
+      launch.progress->Unclaim(running_->second);
+    } else {
+      ++blocks_run;
+      if (launch.copy.bytes > 0 && launch.progress->done() == 0) {
+        std::memcpy(launch.copy.to, launch.copy.from, launch.copy.bytes);
+      }
+      if (launch.progress->Commit()) Event(DeviceEvent::Kind::kComplete, launch.id);
+    }
+    running_.reset();
+    News();
+    return true;
+  }
+  /// Whether the running block would be asked to leave.
+  bool GuardsRaised() {
+    const InFlight& launch = Find(running_->first);
+    for (const Guard& guard : launch.guards) {
+      if (!guard.only_before_start && guard.Raised()) return true;
+    }
+    return false;
+  }
+  /// Runs until nothing is runnable; returns the number of blocks.
+  int RunAll() {
+    int blocks = 0;
+    while (RunBlock()) ++blocks;
+    return blocks;
+  }
+  void Advance(Nanoseconds by) {
+    offset_ += by;
+    News();
+  }
+  void Lose() {
+    Event(DeviceEvent::Kind::kLost, LaunchId{});
+    News();
+  }
+  std::size_t launches() const { return launches_.size(); }
+  bool work_held() const { return held_; }
+  int raises = 0;
+  int blocks_run = 0;
+  std::size_t most_launches = 0;
+  std::vector<std::string> log;  // "submit 3", "copy 1", "raise 0 to 1"
+
+  // ---- The scheduler's side
+
+  const DeviceInfo& info() const override { return info_; }
+  Result<Buffer> Allocate(std::size_t bytes, MemoryKind) override {
+    return Buffer(::operator new(bytes + 1), bytes,
+                  [](void* data, std::size_t) { ::operator delete(data); });
+  }
+  Result<KernelHandle> Load(const CodeImage&, const KernelSpec&) override { return KernelHandle{}; }
+  Result<StreamId> CreateStream(const StreamOptions&) override { return StreamId{++streams_}; }
+  Result<GuardId> CreateGuard() override {
+    guards_.emplace_back(0);
+    return GuardId{static_cast<std::uint32_t>(guards_.size() - 1)};
+  }
+  const std::atomic<std::uint32_t>* GuardWord(GuardId guard) const override {
+    return &guards_[Raw(guard)];
+  }
+  TimePoint Now() const override { return lagoon::Now() + offset_; }
+  SubmitResult Submit(const Launch& launch) override {
+    const Segment& segment = launch.segments.front();
+    InFlight in_flight{launch.id, launch.stream, launch.rank, segment.progress, segment.deps, {},
+                       {}};
+    std::copy(std::begin(segment.guards), std::end(segment.guards), in_flight.guards);
+    return Take(in_flight, "submit " + std::to_string(launch.rank & 0xffff));
+  }
+  SubmitResult Transfer(const Copy& copy) override {
+    InFlight in_flight{copy.id, copy.stream, copy.rank, copy.progress, copy.deps, {}, copy};
+    return Take(in_flight, "copy " + std::to_string(copy.rank & 0xffff));
+  }
+  SubmitResult Raise(GuardId guard, std::uint32_t value) override {
+    ++raises;
+    log.push_back("raise " + std::to_string(Raw(guard)) + " to " + std::to_string(value));
+    guards_[Raw(guard)].store(value);
+    News();
+    return SubmitResult::kOk;
+  }
+  std::size_t Poll(std::span<DeviceEvent> events) override {
+    std::size_t count = 0;
+    for (; count < events.size() && !events_.empty(); ++count) {
+      events[count] = events_.front();
+      events_.pop_front();
+    }
+    return count;
+  }
+  void SetListener(DeviceListener* listener) override { listener_ = listener; }
+  void Wait(TimePoint) override {}
+  void Wake() override {}
+  UnitTimes Times() const override { return {}; }
+  void SetWorkHeld(bool held) override { held_ = held; }
+
+ private:
+  struct InFlight {
+    LaunchId id;
+    StreamId stream;
+    Rank rank;
+    Progress* progress;
+    std::span<const Dep> deps;
+    Guard guards[kGuardsPerSegment];
+    Copy copy;
+    int active = 0;
+    bool placed = false;
+  };
+
+  bool Revoked(const InFlight& launch) const {
+    for (const Guard& guard : launch.guards) {
+      if (guard.Raised() && !(guard.only_before_start && launch.placed)) return true;
+    }
+    return false;
+  }
+  bool Runnable(const InFlight& launch) const {
+    if (Revoked(launch) || !launch.progress->HasUnclaimed()) return false;
+    for (const Dep& dep : launch.deps) {
+      if (!dep.Met()) return false;
+    }
+    if (launch.stream == kUnordered) return true;
+    for (const InFlight& other : launches_) {
+      if (&other == &launch) return true;
+      if (other.stream == launch.stream && !other.progress->Complete()) return false;
+    }
+    return true;
+  }
+  SubmitResult Take(const InFlight& launch, std::string entry) {
+    if (launches_.size() == info_.max_launches) return SubmitResult::kFull;
+    launches_.push_back(launch);
+    most_launches = std::max(most_launches, launches_.size());
+    log.push_back(std::move(entry));
+    return SubmitResult::kOk;
+  }
+  InFlight& Find(LaunchId id) {
+    for (InFlight& launch : launches_) {
+      if (launch.id == id) return launch;
+    }
+    std::abort();
+  }
+  void Retire() {
+    std::erase_if(launches_, [&](const InFlight& launch) {
+      if (launch.active > 0 || !(launch.progress->Complete() || Revoked(launch))) return false;
+      Event(DeviceEvent::Kind::kRetired, launch.id);
+      return true;
+    });
+  }
+  void Event(DeviceEvent::Kind kind, LaunchId id) { events_.push_back({kind, 0, id, Now()}); }
+  void News() {
+    Retire();
+    if (listener_ != nullptr) listener_->OnDeviceNews();
+  }
+
+  DeviceInfo info_;
+  std::vector<InFlight> launches_;
+  std::optional<std::pair<LaunchId, std::uint32_t>> running_;
+  std::deque<std::atomic<std::uint32_t>> guards_;
+  std::deque<DeviceEvent> events_;
+  std::uint32_t streams_ = 0;
+  Nanoseconds offset_{0};
+  DeviceListener* listener_ = nullptr;
+  bool held_ = false;
+};
+
+/// A chain of `ops` kernels of `blocks` blocks, with one small input and output.
+inline std::shared_ptr<const LoadedPlan> ChainPlan(std::uint32_t ops, std::uint32_t blocks) {
+  auto loaded = std::make_shared<LoadedPlan>();
+  Plan& plan = loaded->plan;
+  plan.model = "chain";
+  for (std::uint32_t i = 0; i < ops; ++i) {
+    PlanOp op;
+    op.name = "op" + std::to_string(i);
+    op.blocks = blocks;
+    if (i > 0) op.deps = {i - 1};
+    plan.ops.push_back(op);
+  }
+  plan.arena_bytes = 128;
+  plan.inputs.push_back({{"x", DataType::kFloat32, {4}}, {Region::kArena, 0, 16}, {0}});
+  plan.outputs.push_back({{"y", DataType::kFloat32, {4}}, {Region::kArena, 64, 16}, {ops - 1}});
+  return loaded;
+}
+
+}  // namespace lagoon::testing
