@@ -1,6 +1,7 @@
 #pragma once
 
 #include <chrono>
+#include <cstdint>
 
 namespace lagoon {
 
@@ -14,6 +15,13 @@ inline constexpr TimePoint kNoDeadline = TimePoint::max();
 /// The real clock. Only `base`, the devices, the edges and `bench` may read it; policies and the
 /// dispatcher take time from their device (DeviceQueue::Now), which is virtual in a simulator.
 inline TimePoint Now() { return Clock::now(); }
+
+/// Wall-clock time, for people and reports only: it may jump.
+inline std::uint64_t UnixMilliseconds() {
+  return static_cast<std::uint64_t>(std::chrono::duration_cast<std::chrono::milliseconds>(
+                                        std::chrono::system_clock::now().time_since_epoch())
+                                        .count());
+}
 
 /// A duration in the unit that reports use; the only place where the type ends.
 inline double ToMicroseconds(Nanoseconds d) {

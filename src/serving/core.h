@@ -28,13 +28,14 @@ struct InputTensor {
 
 struct InferRequest {
   std::string model;
-  std::string version;      // empty: the latest
-  std::string id;           // echoed
-  std::uint64_t priority = 0;  // 0: the model's class. 1: real-time if the model is. 2 or more: best-effort.
-  Nanoseconds timeout{0};   // 0: none. From `arrival`.
-  TimePoint arrival;        // when the edge had the first byte
+  std::string version;  // empty: the latest
+  std::string id;       // echoed
+  std::uint64_t priority =
+      0;  // 0: the model's class. 1: real-time if the model is. 2 or more: best-effort.
+  Nanoseconds timeout{0};  // 0: none. From `arrival`.
+  TimePoint arrival;       // when the edge had the first byte
   std::vector<InputTensor> inputs;
-  std::vector<std::string> outputs;  // empty: all
+  std::vector<std::string> outputs;     // empty: all
   std::shared_ptr<const void> payload;  // keeps every `data` alive until the callback has returned
 };
 
@@ -78,7 +79,7 @@ struct ModelStatistics {
   std::uint64_t superseded = 0;
   std::uint64_t revocations = 0;
   std::uint64_t resumed_blocks = 0;
-  std::uint64_t pending = 0;          // waiting now
+  std::uint64_t pending = 0;  // waiting now
 };
 
 struct ModelMetadata {
@@ -96,21 +97,21 @@ struct ModelStatus {
   std::string name;
   std::string version;
   ModelState state = ModelState::kUnavailable;
-  std::string reason;        // why it is unavailable
-  std::string warning;       // it serves, but not as configured: standalone latency above its deadline
+  std::string reason;   // why it is unavailable
+  std::string warning;  // it serves, but not as configured: standalone latency above its deadline
   double load_ms = 0;
   Nanoseconds standalone{0};  // measured at load
 };
 
 struct CoreOptions {
-  std::string repository;          // Triton's layout
+  std::string repository;  // Triton's layout
   std::string scheduler = "reset";
-  std::uint32_t workers = 0;       // 0: one per core
-  int profile_runs = 5;            // standalone executions at load
+  std::uint32_t workers = 0;  // 0: one per core
+  int profile_runs = 5;       // standalone executions at load
 };
 
-/// Any thread may call any method. Open() loads every model of the repository; one that fails is listed with
-/// its reason and disturbs nothing else.
+/// Any thread may call any method. Open() loads every model of the repository; one that fails is
+/// listed with its reason and disturbs nothing else.
 class InferenceCore {
  public:
   /// kNotFound / kInvalidArgument when the repository cannot be read or the scheduler is unknown.
@@ -121,7 +122,8 @@ class InferenceCore {
   virtual std::vector<ModelStatus> Models() const = 0;
   /// kNotFound names the model or version; kUnavailable carries the reason of the failed load.
   virtual Status ModelReady(const std::string& model, const std::string& version) const = 0;
-  virtual Result<ModelMetadata> Metadata(const std::string& model, const std::string& version) const = 0;
+  virtual Result<ModelMetadata> Metadata(const std::string& model,
+                                         const std::string& version) const = 0;
   virtual Result<const inference::ModelConfig*> Config(const std::string& model,
                                                        const std::string& version) const = 0;
   /// Empty `model`: all models.
@@ -131,8 +133,8 @@ class InferenceCore {
   virtual const SchedulerConfig& scheduler() const = 0;
   virtual const DeviceInfo& device() const = 0;
 
-  /// Validates, admits and returns; the answer comes through `callback`, errors too (also on this thread, before
-  /// Infer returns). A full queue answers kUnavailable at once.
+  /// Validates, admits and returns; the answer comes through `callback`, errors too (also on this
+  /// thread, before Infer returns). A full queue answers kUnavailable at once.
   virtual RequestHandle Infer(InferRequest request, InferCallback callback) = 0;
   /// For a client that went away; a handle that is no longer in flight is ignored.
   virtual void Cancel(RequestHandle handle) = 0;

@@ -1,0 +1,167 @@
+#include "serving/model_settings.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <charconv>
+#include <cmath>
+#include <optional>
+#include <string_view>
+
+namespace lagoon {
+namespace {
+
+constexpr std::string_view kPrefix = "lagoon.";
+constexpr std::string_view kDimensionPrefix = "lagoon.dimension.";
+constexpr std::string_view kKnownParameters =
+    "lagoon.deadline_ms, lagoon.overflow, lagoon.max_queue_size, lagoon.dimension.NAME";
+constexpr double kMaxDeadlineMs = 86'400'000;  // a day
+
+template <typename Number>
+std::optional<Number> ParseNumber(std::string_view text) {
+  Number value{};
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (error != std::errc() || end != text.data() + text.size()) return std::nullopt;
+  return value;
+}
+
+tl::unexpected<Error> BadParameter(std::string_view key, std::string_view value,
+                                   std::string_view takes) {
+  return Fail(ErrorCode::kInvalidArgument,
+              fmt::format("parameter '{}' is '{}'; it takes {}", key, value, takes));
+}
+
+Status ReadParameter(std::string_view key, std::string_view value, ModelSettings& settings) {
+  if (key == "lagoon.deadline_ms") {
+    const auto ms = ParseNumber<double>(value);
+    if (!ms || !(*ms > 0 && *ms <= kMaxDeadlineMs)) {
+      return BadParameter(key, value, "milliseconds above 0, at most a day");
+    }
+    settings.deadline = Nanoseconds(std::max(std::llround(*ms * 1e6), 1ll));
+    return {};
+  }
+  if (key == "lagoon.overflow") {
+    if (value != "reject" && value != "newest_wins") {
+      return BadParameter(key, value, "'reject' or 'newest_wins'");
+    }
+    settings.overflow = value == "reject" ? Overflow::kReject : Overflow::kNewestWins;
+    return {};
+  }
+  if (key == "lagoon.max_queue_size") {
+    const auto size = ParseNumber<std::size_t>(value);
+    if (!size || *size < 1 || *size > kMaxQueueSize) {
+      return BadParameter(key, value, fmt::format("a number from 1 to {}", kMaxQueueSize));
+    }
+    settings.max_queue_size = *size;
+    return {};
+  }
+  if (key.starts_with(kDimensionPrefix) && key.size() > kDimensionPrefix.size()) {
+    const auto size = ParseNumber<std::int64_t>(value);
+    if (!size || *size < 1) return BadParameter(key, value, "a size of at least 1");
+    settings.dimensions[std::string(key.substr(kDimensionPrefix.size()))] = *size;
+    return {};
+  }
+  return Fail(ErrorCode::kInvalidArgument,
+              fmt::format("parameter '{}' is unknown; Lagoon has {}", key, kKnownParameters));
+}
+
+Status ReadParameters(const inference::ModelConfig& config, ModelSettings& settings,
+                      std::vector<std::string>& warnings) {
+  // In order of the keys: the map of protobuf has none, and messages should not change from run to
+  // run.
+  std::map<std::string_view, std::string_view> ordered;
+  for (const auto& [key, parameter] : config.parameters()) {
+    ordered[key] = parameter.string_value();
+  }
+  for (const auto& [key, value] : ordered) {
+    if (key.starts_with(kPrefix)) {
+      LAGOON_RETURN_IF_ERROR(ReadParameter(key, value, settings));
+    } else {
+      warnings.push_back(fmt::format("parameter '{}' is not Lagoon's and has no effect", key));
+    }
+  }
+  return {};
+}
+
+Status CheckBackend(const inference::ModelConfig& config) {
+  const std::string& platform = config.platform();
+  if (!platform.empty() && platform != "onnxruntime_onnx" && platform != "lagoon_plan") {
+    return Fail(ErrorCode::kUnimplemented,
+                fmt::format("platform is '{}'; Lagoon serves 'onnxruntime_onnx'", platform));
+  }
+  const std::string& backend = config.backend();
+  if (!backend.empty() && backend != "onnxruntime" && backend != "lagoon") {
+    return Fail(ErrorCode::kUnimplemented,
+                fmt::format("backend is '{}'; Lagoon serves 'onnxruntime'", backend));
+  }
+  return {};
+}
+
+Status ReadInstances(const inference::ModelConfig& config, ModelSettings& settings) {
+  if (config.instance_group().empty()) return {};
+  std::int64_t instances = 0;
+  for (const auto& group : config.instance_group()) {
+    if (group.count() < 0) {
+      return Fail(ErrorCode::kInvalidArgument,
+                  fmt::format("instance_group.count is {}; it takes 0 (meaning 1) to {}",
+                              group.count(), kMaxInstances));
+    }
+    instances += std::max(group.count(), 1);
+  }
+  if (instances > kMaxInstances) {
+    return Fail(ErrorCode::kInvalidArgument,
+                fmt::format("instance_group asks for {} instances, the limit is {}", instances,
+                            kMaxInstances));
+  }
+  settings.instances = static_cast<std::uint32_t>(instances);
+  return {};
+}
+
+Status ReadFilename(const inference::ModelConfig& config, ModelSettings& settings) {
+  const std::string& name = config.default_model_filename();
+  if (name.empty()) return {};
+  // A name only: a path could leave the repository.
+  if (name == "." || name == ".." || name.find_first_of(std::string_view("/\0", 2)) != name.npos) {
+    return Fail(ErrorCode::kInvalidArgument,
+                fmt::format("default_model_filename is '{}'; it takes the name of a file in the "
+                            "version's folder",
+                            name));
+  }
+  settings.filename = name;
+  return {};
+}
+
+}  // namespace
+
+Result<ModelSettings> ReadSettings(const inference::ModelConfig& config,
+                                   std::vector<std::string>& warnings) {
+  ModelSettings settings;
+  LAGOON_RETURN_IF_ERROR(CheckBackend(config));
+  if (config.max_batch_size() < 0) {
+    return Fail(ErrorCode::kInvalidArgument,
+                fmt::format("max_batch_size is {}; it takes 0 or more", config.max_batch_size()));
+  }
+  if (config.max_batch_size() > 1) {
+    warnings.push_back(fmt::format(
+        "max_batch_size {} is not implemented: requests run one at a time, with batch size 1",
+        config.max_batch_size()));
+  }
+  const auto priority = config.optimization().priority();
+  settings.job_class = priority == inference::ModelOptimizationPolicy::PRIORITY_MAX
+                           ? JobClass::kRealTime
+                           : JobClass::kBestEffort;
+  LAGOON_RETURN_IF_ERROR(ReadInstances(config, settings));
+  LAGOON_RETURN_IF_ERROR(ReadFilename(config, settings));
+
+  const std::uint32_t size = config.dynamic_batching().default_queue_policy().max_queue_size();
+  if (size > kMaxQueueSize) {
+    return Fail(ErrorCode::kInvalidArgument,
+                fmt::format("max_queue_size is {}; it takes 1 to {}, or 0 for {}", size,
+                            kMaxQueueSize, kDefaultQueueSize));
+  }
+  if (size > 0) settings.max_queue_size = size;
+  LAGOON_RETURN_IF_ERROR(ReadParameters(config, settings, warnings));
+  return settings;
+}
+
+}  // namespace lagoon

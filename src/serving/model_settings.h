@@ -1,0 +1,38 @@
+#pragma once
+
+// How a model is served: what config.pbtxt says beside names and shapes.
+
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "base/status.h"
+#include "base/time.h"
+#include "sched/job.h"
+#include "serving/model_config.pb.h"
+
+namespace lagoon {
+
+inline constexpr std::uint32_t kMaxInstances = 64;
+inline constexpr std::size_t kDefaultQueueSize = 64;
+inline constexpr std::size_t kMaxQueueSize = 65536;
+
+struct ModelSettings {
+  JobClass job_class = JobClass::kBestEffort;  // optimization.priority
+  std::uint32_t instances = 1;                 // sum of instance_group.count
+  std::size_t max_queue_size = kDefaultQueueSize;
+  Overflow overflow = Overflow::kReject;           // lagoon.overflow
+  Nanoseconds deadline{0};                         // lagoon.deadline_ms; 0: none
+  std::map<std::string, std::int64_t> dimensions;  // lagoon.dimension.NAME: symbolic sizes
+  std::string filename = "model.onnx";  // default_model_filename, inside the version's folder
+};
+
+/// Reads the settings from `config`. Values out of range, an unknown "lagoon." parameter or another
+/// backend's model are errors that name field and value. Adds a warning for each parameter that is
+/// not Lagoon's.
+Result<ModelSettings> ReadSettings(const inference::ModelConfig& config,
+                                   std::vector<std::string>& warnings);
+
+}  // namespace lagoon

@@ -1,0 +1,123 @@
+#include "serving/repository.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <charconv>
+#include <filesystem>
+#include <string_view>
+#include <system_error>
+
+namespace lagoon {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr std::size_t kMaxNameBytes = 128;
+
+/// A name goes into URLs, metrics and logs.
+bool IsModelName(std::string_view name) {
+  constexpr std::string_view kAllowed =
+      "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-";
+  return !name.empty() && name.size() <= kMaxNameBytes &&
+         name.find_first_not_of(kAllowed) == name.npos;
+}
+
+/// The names of the folders in `path`, sorted, hidden ones left out.
+std::vector<std::string> Folders(const fs::path& path, std::error_code& error) {
+  std::vector<std::string> names;
+  fs::directory_iterator entry(path, error);
+  for (; !error && entry != fs::directory_iterator(); entry.increment(error)) {
+    std::error_code unreadable;  // a dangling link is no folder
+    std::string name = entry->path().filename().string();
+    if (name.starts_with('.') || !entry->is_directory(unreadable)) continue;
+    names.push_back(std::move(name));
+  }
+  std::ranges::sort(names);
+  return names;
+}
+
+RepositoryModel ScanModel(const fs::path& path) {
+  RepositoryModel model;
+  model.name = path.filename().string();
+  model.directory = path.string();
+  if (!IsModelName(model.name)) {
+    model.problem = fmt::format(
+        "the folder's name cannot be a model's: letters, digits, '.', '_' and '-', at most {}",
+        kMaxNameBytes);
+    return model;
+  }
+  std::error_code error;
+  const std::vector<std::string> folders = Folders(path, error);
+  if (error) {
+    model.problem = fmt::format("{}: cannot be read: {}", model.directory, error.message());
+    return model;
+  }
+  std::string others;
+  for (const std::string& folder : folders) {
+    const std::int64_t version = ParseVersion(folder);
+    if (version > 0) {
+      model.versions.push_back(version);
+    } else {
+      others += fmt::format("{}'{}'", others.empty() ? "; found " : ", ", folder);
+    }
+  }
+  std::ranges::sort(model.versions);
+  if (model.versions.empty()) {
+    model.problem = fmt::format("{}: has no version: a folder named by a positive integer{}",
+                                model.directory, others);
+  }
+  return model;
+}
+
+}  // namespace
+
+std::int64_t ParseVersion(const std::string& text) {
+  std::int64_t version = 0;
+  const char* const last = text.data() + text.size();
+  const auto [end, error] = std::from_chars(text.data(), last, version);
+  if (error != std::errc() || end != last || version <= 0 || text.front() == '0') return 0;
+  return version;
+}
+
+Result<std::vector<RepositoryModel>> ScanRepository(const std::string& path) {
+  std::error_code error;
+  const fs::file_status status = fs::status(path, error);
+  if (status.type() == fs::file_type::not_found) {
+    return Fail(ErrorCode::kNotFound, fmt::format("repository '{}' does not exist", path));
+  }
+  if (!error && status.type() != fs::file_type::directory) {
+    return Fail(ErrorCode::kInvalidArgument, fmt::format("repository '{}' is not a folder", path));
+  }
+  std::vector<std::string> folders;
+  if (!error) folders = Folders(path, error);
+  if (error) {
+    return Fail(ErrorCode::kInvalidArgument,
+                fmt::format("repository '{}' cannot be read: {}", path, error.message()));
+  }
+  std::vector<RepositoryModel> models;
+  for (const std::string& folder : folders) models.push_back(ScanModel(fs::path(path) / folder));
+  return models;
+}
+
+VersionChoice ChooseVersions(const inference::ModelVersionPolicy& policy,
+                             const std::vector<std::int64_t>& available) {
+  VersionChoice choice;
+  if (policy.has_all()) {
+    choice.serve = available;
+  } else if (policy.has_specific()) {
+    for (const std::int64_t version : policy.specific().versions()) {
+      auto& list = std::ranges::binary_search(available, version) ? choice.serve : choice.missing;
+      if (std::ranges::find(list, version) == list.end()) list.push_back(version);
+    }
+    std::ranges::sort(choice.serve);
+    std::ranges::sort(choice.missing);
+  } else {
+    const std::size_t wanted = std::max<std::size_t>(policy.latest().num_versions(), 1);
+    const std::size_t count = std::min(wanted, available.size());
+    choice.serve.assign(available.end() - static_cast<std::ptrdiff_t>(count), available.end());
+  }
+  return choice;
+}
+
+}  // namespace lagoon

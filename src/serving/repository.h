@@ -1,0 +1,38 @@
+#pragma once
+
+// The folder of models, in Triton's layout: REPOSITORY/MODEL/{config.pbtxt,VERSION/model.onnx}.
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "base/status.h"
+#include "serving/model_config.pb.h"
+
+namespace lagoon {
+
+struct RepositoryModel {
+  std::string name;
+  std::string directory;
+  std::vector<std::int64_t> versions;  // that have a folder, ascending
+  std::string problem;                 // not empty: why nothing of it can be served
+};
+
+/// Lists the models by name. Files and hidden folders are not models; a folder that cannot be one
+/// (bad name, no versions, unreadable) is listed with its problem. Errors name the path: kNotFound
+/// when it does not exist, kInvalidArgument when it is not a readable folder.
+Result<std::vector<RepositoryModel>> ScanRepository(const std::string& path);
+
+struct VersionChoice {
+  std::vector<std::int64_t> serve;    // ascending
+  std::vector<std::int64_t> missing;  // named by the policy, but without a folder
+};
+
+/// Applies the policy; without one, the latest.
+VersionChoice ChooseVersions(const inference::ModelVersionPolicy& policy,
+                             const std::vector<std::int64_t>& available);
+
+/// The number of a version's folder name, or 0: a positive integer without sign or leading zeros.
+std::int64_t ParseVersion(const std::string& text);
+
+}  // namespace lagoon

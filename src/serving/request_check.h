@@ -1,0 +1,23 @@
+#pragma once
+
+// Whether a request fits a model, and where its tensors go.
+
+#include <vector>
+
+#include "base/status.h"
+#include "serving/core.h"
+#include "serving/signature.h"
+
+namespace lagoon {
+
+struct RequestBinding {
+  std::vector<const void*> inputs;  // of each plan input: the request's own bytes
+  std::vector<std::size_t>
+      outputs;  // the outputs to answer with, in order: indexes into Signature::outputs
+};
+
+/// kInvalidArgument names model, tensor and both values: an input or output that is unknown,
+/// missing or there twice, a wrong type, shape or number of bytes.
+Result<RequestBinding> BindRequest(const InferRequest& request, const Signature& signature);
+
+}  // namespace lagoon

@@ -1,0 +1,120 @@
+#include "serving/request_check.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+namespace lagoon {
+namespace {
+
+using testing::AllOf;
+using testing::ElementsAre;
+using testing::HasSubstr;
+
+class BindRequestTest : public testing::Test {
+ protected:
+  BindRequestTest() : bytes_(64) {
+    signature_.inputs = {{"a", DataType::kFloat32, {1, 4}}, {"b", DataType::kFloat32, {1, 2}}};
+    signature_.outputs = {{"y", DataType::kFloat32, {1, 3}}, {"z", DataType::kFloat32, {1}}};
+    request_.model = "m";
+    request_.inputs = {Input("b", {1, 2}), Input("a", {1, 4})};
+  }
+
+  InputTensor Input(const std::string& name, const Dims& dims) {
+    const auto bytes = static_cast<std::size_t>(ElementCount(dims)) * 4;
+    return {name, DataType::kFloat32, dims, std::span(bytes_).first(bytes)};
+  }
+  std::string ErrorOf() {
+    const auto binding = BindRequest(request_, signature_);
+    EXPECT_FALSE(binding.has_value());
+    if (binding) return "";
+    EXPECT_EQ(binding.error().code, ErrorCode::kInvalidArgument);
+    EXPECT_THAT(binding.error().message, HasSubstr("model 'm': "));
+    return binding.error().message;
+  }
+
+  std::vector<std::byte> bytes_;
+  Signature signature_;
+  InferRequest request_;
+};
+
+TEST_F(BindRequestTest, PointsAtTheRequestsBytesInTheOrderOfThePlan) {
+  std::vector<std::byte> other(16);
+  request_.inputs[1].data = other;
+  const auto binding = BindRequest(request_, signature_);
+  ASSERT_TRUE(binding.has_value()) << binding.error().message;
+  EXPECT_THAT(binding->inputs, ElementsAre(other.data(), bytes_.data()));
+  EXPECT_THAT(binding->outputs, ElementsAre(0u, 1u));
+}
+
+TEST_F(BindRequestTest, AnswersTheOutputsAskedForInTheirOrder) {
+  request_.outputs = {"z", "y"};
+  EXPECT_THAT(BindRequest(request_, signature_)->outputs, ElementsAre(1u, 0u));
+  request_.outputs = {"z"};
+  EXPECT_THAT(BindRequest(request_, signature_)->outputs, ElementsAre(1u));
+}
+
+TEST_F(BindRequestTest, NamesAnUnknownInput) {
+  request_.inputs.push_back(Input("c", {1}));
+  EXPECT_THAT(ErrorOf(), AllOf(HasSubstr("input 'c' is unknown"), HasSubstr("'a', 'b'")));
+}
+
+TEST_F(BindRequestTest, NamesAMissingInput) {
+  request_.inputs.pop_back();
+  EXPECT_THAT(ErrorOf(), HasSubstr("input 'a' is missing"));
+  request_.inputs.clear();
+  EXPECT_THAT(ErrorOf(), HasSubstr("is missing"));
+}
+
+TEST_F(BindRequestTest, NamesADuplicateInput) {
+  request_.inputs.push_back(Input("a", {1, 4}));
+  EXPECT_THAT(ErrorOf(), HasSubstr("input 'a' is there twice"));
+}
+
+TEST_F(BindRequestTest, NamesAWrongTypeAndBothTypes) {
+  request_.inputs[0].type = DataType::kInt32;
+  EXPECT_THAT(ErrorOf(), HasSubstr("input 'b' has type INT32, the model takes FP32"));
+}
+
+TEST_F(BindRequestTest, NamesAWrongShapeAndBothShapes) {
+  request_.inputs[1] = Input("a", {1, 5});
+  EXPECT_THAT(ErrorOf(), HasSubstr("input 'a' has shape [1,5], the model takes [1,4]"));
+  request_.inputs[1] = Input("a", {4});
+  EXPECT_THAT(ErrorOf(), HasSubstr("[4]"));
+}
+
+TEST_F(BindRequestTest, ShapesThatOverflowAreJustWrong) {
+  request_.inputs[1].dims = {std::int64_t{1} << 62, std::int64_t{1} << 62};
+  EXPECT_THAT(ErrorOf(), HasSubstr("the model takes [1,4]"));
+  request_.inputs[1].dims = {-1, -4};
+  EXPECT_THAT(ErrorOf(), HasSubstr("[-1,-4]"));
+  request_.inputs[1].dims = Dims(100000, 1);
+  EXPECT_THAT(ErrorOf(), HasSubstr("of 100000 dimensions"));
+}
+
+TEST_F(BindRequestTest, SaysThatBatchesAreNotImplemented) {
+  signature_.batch_dimension = true;
+  request_.inputs[1] = Input("a", {2, 4});
+  EXPECT_THAT(ErrorOf(), AllOf(HasSubstr("[2,4]"), HasSubstr("batching")));
+}
+
+TEST_F(BindRequestTest, NamesAWrongNumberOfBytes) {
+  request_.inputs[1].data = std::span(bytes_).first(15);
+  EXPECT_THAT(ErrorOf(), HasSubstr("input 'a' has 15 bytes, shape [1,4] of FP32 takes 16"));
+  request_.inputs[1].data = {};
+  EXPECT_THAT(ErrorOf(), HasSubstr("has 0 bytes"));
+}
+
+TEST_F(BindRequestTest, NamesAnUnknownOrRepeatedOutput) {
+  request_.outputs = {"x"};
+  EXPECT_THAT(ErrorOf(), AllOf(HasSubstr("output 'x' is unknown"), HasSubstr("'y', 'z'")));
+  request_.outputs = {"y", "y"};
+  EXPECT_THAT(ErrorOf(), HasSubstr("output 'y' is asked for twice"));
+}
+
+TEST_F(BindRequestTest, CutsAHugeName) {
+  request_.outputs = {std::string(1 << 20, 'x')};
+  EXPECT_LT(ErrorOf().size(), 500u);
+}
+
+}  // namespace
+}  // namespace lagoon

@@ -1,0 +1,204 @@
+#include "serving/signature.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "base/check.h"
+
+namespace lagoon {
+namespace {
+
+/// The dims that the config's words are about: without the batch dimension if there is one.
+Result<Dims> ConfigDims(const char* kind, const TensorSpec& spec, int max_batch_size) {
+  if (max_batch_size == 0) return spec.dims;
+  if (spec.dims.empty() || spec.dims.front() != 1) {
+    return Fail(ErrorCode::kInvalidArgument,
+                fmt::format("max_batch_size is {}, so the first dim of {} '{}' must be a batch of "
+                            "1, but the model has {}; max_batch_size 0 makes dims complete",
+                            max_batch_size, kind, spec.name, ToString(spec.dims)));
+  }
+  return Dims(spec.dims.begin() + 1, spec.dims.end());
+}
+
+/// One side of the model, inputs or outputs: the same rules hold for both.
+template <typename Tensors>
+class Side {
+ public:
+  Side(const char* kind, const std::vector<TensorSpec>& specs, int max_batch_size,
+       std::vector<std::string>& warnings)
+      : kind_(kind), specs_(specs), max_batch_size_(max_batch_size), warnings_(warnings) {}
+
+  /// Checks and completes each declared tensor; without any, declares all.
+  Status Complete(Tensors& declared) {
+    if (declared.empty()) {
+      for (const TensorSpec& spec : specs_) declared.Add()->set_name(spec.name);
+    }
+    for (int i = 0; i < declared.size(); ++i) {
+      for (int j = 0; j < i; ++j) {
+        if (declared[i].name() == declared[j].name()) {
+          return Fail(ErrorCode::kInvalidArgument,
+                      fmt::format("{} '{}' is declared twice", kind_, declared[i].name()));
+        }
+      }
+      LAGOON_RETURN_IF_ERROR(CompleteTensor(declared[i]));
+    }
+    return {};
+  }
+
+ private:
+  template <typename Tensor>
+  Status CompleteTensor(Tensor& tensor) {
+    const auto spec = std::ranges::find(specs_, tensor.name(), &TensorSpec::name);
+    if (spec == specs_.end()) {
+      return Fail(ErrorCode::kInvalidArgument,
+                  fmt::format("{} '{}' is not in the model, which has {}", kind_, tensor.name(),
+                              QuotedNames(specs_)));
+    }
+    if (tensor.data_type() != inference::TYPE_INVALID &&
+        tensor.data_type() != ConfigType(spec->type)) {
+      return Fail(ErrorCode::kInvalidArgument,
+                  fmt::format("{} '{}' has data_type {}, the model has {}", kind_, tensor.name(),
+                              inference::DataType_Name(tensor.data_type()),
+                              inference::DataType_Name(ConfigType(spec->type))));
+    }
+    tensor.set_data_type(ConfigType(spec->type));
+    LAGOON_ASSIGN_OR_RETURN(const Dims dims, ConfigDims(kind_, *spec, max_batch_size_));
+    if (tensor.dims_size() > 0) LAGOON_RETURN_IF_ERROR(CheckDims(tensor, dims));
+    tensor.mutable_dims()->Assign(dims.begin(), dims.end());
+    return {};
+  }
+
+  template <typename Tensor>
+  Status CheckDims(const Tensor& tensor, const Dims& dims) {
+    const Dims declared(tensor.dims().begin(), tensor.dims().end());
+    bool same = declared.size() == dims.size();
+    bool any = false;
+    for (std::size_t i = 0; same && i < dims.size(); ++i) {
+      any = any || declared[i] == -1;
+      same = declared[i] == dims[i] || declared[i] == -1;
+    }
+    if (!same) {
+      return Fail(ErrorCode::kInvalidArgument,
+                  fmt::format("{} '{}' has dims {}, the model has {}{}", kind_, tensor.name(),
+                              ToString(declared), ToString(dims),
+                              max_batch_size_ > 0 ? " behind the batch dimension" : ""));
+    }
+    if (any) {
+      warnings_.push_back(
+          fmt::format("{} '{}' has dims {} and is served as {}: sizes are fixed when a model is "
+                      "loaded, lagoon.dimension.NAME sets them",
+                      kind_, tensor.name(), ToString(declared), ToString(dims)));
+    }
+    return {};
+  }
+
+  const char* kind_;
+  const std::vector<TensorSpec>& specs_;
+  int max_batch_size_;
+  std::vector<std::string>& warnings_;
+};
+
+/// What a complete configuration says beside the tensors.
+void FillRest(inference::ModelConfig& config) {
+  config.set_platform("lagoon_plan");
+  config.set_backend("lagoon");
+  config.set_max_batch_size(std::min(config.max_batch_size(), 1));
+  if (config.version_policy().policy_choice_case() ==
+      inference::ModelVersionPolicy::POLICY_CHOICE_NOT_SET) {
+    config.mutable_version_policy()->mutable_latest()->set_num_versions(1);
+  }
+  if (config.default_model_filename().empty()) config.set_default_model_filename("model.onnx");
+  if (config.instance_group().empty()) config.add_instance_group();
+  int index = 0;
+  for (auto& group : *config.mutable_instance_group()) {
+    if (group.name().empty()) group.set_name(fmt::format("{}_{}", config.name(), index));
+    group.set_kind(inference::ModelInstanceGroup::KIND_CPU);
+    group.set_count(std::max(group.count(), 1));
+    ++index;
+  }
+  config.mutable_optimization();
+  // Clients take their presence for the feature.
+  config.clear_response_cache();
+  config.clear_model_transaction_policy();
+}
+
+}  // namespace
+
+std::string QuotedNames(const std::vector<TensorSpec>& specs) {
+  std::string names;
+  for (const TensorSpec& spec : specs) {
+    names += fmt::format("{}'{}'", names.empty() ? "" : ", ", spec.name);
+  }
+  return names;
+}
+
+inference::DataType ConfigType(DataType type) {
+  switch (type) {
+    case DataType::kFloat32:
+      return inference::TYPE_FP32;
+    case DataType::kFloat16:
+      return inference::TYPE_FP16;
+    case DataType::kBFloat16:
+      return inference::TYPE_BF16;
+    case DataType::kFloat64:
+      return inference::TYPE_FP64;
+    case DataType::kInt8:
+      return inference::TYPE_INT8;
+    case DataType::kInt16:
+      return inference::TYPE_INT16;
+    case DataType::kInt32:
+      return inference::TYPE_INT32;
+    case DataType::kInt64:
+      return inference::TYPE_INT64;
+    case DataType::kUInt8:
+      return inference::TYPE_UINT8;
+    case DataType::kUInt16:
+      return inference::TYPE_UINT16;
+    case DataType::kUInt32:
+      return inference::TYPE_UINT32;
+    case DataType::kUInt64:
+      return inference::TYPE_UINT64;
+    case DataType::kBool:
+      return inference::TYPE_BOOL;
+    case DataType::kString:
+      return inference::TYPE_STRING;
+  }
+  CheckFailed("a known DataType", __FILE__, __LINE__);
+}
+
+Result<Signature> CompleteConfig(const std::vector<TensorSpec>& inputs,
+                                 const std::vector<TensorSpec>& outputs,
+                                 inference::ModelConfig& config,
+                                 std::vector<std::string>& warnings) {
+  const int max_batch_size = config.max_batch_size();
+  LAGOON_RETURN_IF_ERROR(Side<google::protobuf::RepeatedPtrField<inference::ModelInput>>(
+                             "input", inputs, max_batch_size, warnings)
+                             .Complete(*config.mutable_input()));
+  LAGOON_RETURN_IF_ERROR(Side<google::protobuf::RepeatedPtrField<inference::ModelOutput>>(
+                             "output", outputs, max_batch_size, warnings)
+                             .Complete(*config.mutable_output()));
+
+  Signature signature;
+  signature.inputs = inputs;
+  signature.batch_dimension = max_batch_size > 0;
+  for (const TensorSpec& input : inputs) {
+    if (std::ranges::find(config.input(), input.name, &inference::ModelInput::name) ==
+        config.input().end()) {
+      return Fail(ErrorCode::kInvalidArgument,
+                  fmt::format("input '{}' of the model is not declared", input.name));
+    }
+  }
+  for (std::size_t i = 0; i < outputs.size(); ++i) {
+    if (std::ranges::find(config.output(), outputs[i].name, &inference::ModelOutput::name) ==
+        config.output().end()) {
+      continue;
+    }
+    signature.outputs.push_back(outputs[i]);
+    signature.output_index.push_back(i);
+  }
+  FillRest(config);
+  return signature;
+}
+
+}  // namespace lagoon

@@ -1,0 +1,91 @@
+#include "serving/statistics.h"
+
+#include <algorithm>
+
+namespace lagoon {
+namespace {
+
+// relaxed everywhere: the counters publish nothing and need no order among themselves.
+void Bump(std::atomic<std::uint64_t>& counter, std::uint64_t by = 1) {
+  counter.fetch_add(by, std::memory_order_relaxed);
+}
+
+std::uint64_t Load(const std::atomic<std::uint64_t>& counter) {
+  return counter.load(std::memory_order_relaxed);
+}
+
+}  // namespace
+
+void StatisticsRecorder::Stage::Add(Nanoseconds duration) {
+  Bump(count);
+  Bump(ns, static_cast<std::uint64_t>(std::max(duration, Nanoseconds(0)).count()));
+}
+
+StageStatistics StatisticsRecorder::Stage::Read() const { return {Load(count), Load(ns)}; }
+
+void StatisticsRecorder::RecordFinished(const JobResult& result, TimePoint arrival,
+                                        TimePoint deadline) {
+  last_inference_ms_.store(UnixMilliseconds(), std::memory_order_relaxed);
+  queue_.Add(result.started - result.posted);
+  if (result.revocations > 0) Bump(revocations_, result.revocations);
+  if (result.resumed_blocks > 0) Bump(resumed_blocks_, result.resumed_blocks);
+  if (result.outcome == Outcome::kExpired || result.finished > deadline) Bump(deadline_misses_);
+  if (result.outcome == Outcome::kDone) return RecordSuccess(result, arrival);
+
+  fail_.Add(result.finished - arrival);
+  switch (result.outcome) {
+    case Outcome::kSuperseded:
+      Bump(superseded_);
+      Bump(rejected_);
+      break;
+    case Outcome::kExpired:
+      Bump(rejected_);
+      break;
+    case Outcome::kCancelled:
+      Bump(cancelled_);
+      break;
+    case Outcome::kFailed:
+    case Outcome::kDone:
+      Bump(backend_);
+      break;
+  }
+}
+
+void StatisticsRecorder::RecordSuccess(const JobResult& result, TimePoint arrival) {
+  // An input that no kernel waits for, or none at all, may be stamped after the last kernel.
+  const TimePoint copied = std::min(result.inputs_copied, result.computed);
+  compute_input_.Add(copied - result.started);
+  compute_infer_.Add(result.computed - copied);
+  compute_output_.Add(result.finished - result.computed);
+  success_.Add(result.finished - arrival);
+  Bump(executions_);
+}
+
+void StatisticsRecorder::RecordRefused(ErrorCode code, Nanoseconds since_arrival) {
+  fail_.Add(since_arrival);
+  if (code == ErrorCode::kDeadlineExceeded) Bump(deadline_misses_);
+  const bool rejected = code == ErrorCode::kUnavailable || code == ErrorCode::kDeadlineExceeded;
+  Bump(rejected ? rejected_ : other_);
+}
+
+void StatisticsRecorder::Read(ModelStatistics& statistics) const {
+  statistics.last_inference_ms = Load(last_inference_ms_);
+  statistics.inference_count = Load(executions_);  // one execution holds one inference: no batching
+  statistics.execution_count = statistics.inference_count;
+  statistics.success = success_.Read();
+  statistics.fail = fail_.Read();
+  statistics.queue = queue_.Read();
+  statistics.compute_input = compute_input_.Read();
+  statistics.compute_infer = compute_infer_.Read();
+  statistics.compute_output = compute_output_.Read();
+  statistics.rejected = Load(rejected_);
+  statistics.cancelled = Load(cancelled_);
+  statistics.backend = Load(backend_);
+  statistics.other = Load(other_);
+  statistics.deadline_misses = Load(deadline_misses_);
+  statistics.superseded = Load(superseded_);
+  statistics.revocations = Load(revocations_);
+  statistics.resumed_blocks = Load(resumed_blocks_);
+}
+
+}  // namespace lagoon
