@@ -66,6 +66,12 @@ struct PlanTensor {
   std::vector<std::uint32_t> ops;
 };
 
+/// A value on the device, for people: values that are views of one another share one.
+struct PlanBuffer {
+  std::string name;
+  ByteRange range;
+};
+
 struct Plan {
   std::string model;
   std::vector<PlanOp> ops;
@@ -73,6 +79,8 @@ struct Plan {
   std::vector<PlanTensor> outputs;
   std::size_t arena_bytes = 0;
   std::size_t weight_bytes = 0;
+  std::vector<PlanBuffer> buffers;   // of the arena, in order of their producers
+  std::size_t activation_bytes = 0;  // what the arena would take if no buffer shared its bytes
   Nanoseconds standalone{0};  // latency of one execution alone on the device; 0: not profiled
 };
 

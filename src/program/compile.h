@@ -3,6 +3,7 @@
 // Graph -> Plan: layout, lowering, memory plan, access sets, and the standalone profile.
 
 #include <memory>
+#include <span>
 #include <string>
 
 #include "base/status.h"
@@ -14,21 +15,32 @@
 namespace lagoon {
 
 struct CompileOptions {
-  std::string model;       // the name that messages use
+  std::string model;  // the name that messages use
   ImportOptions import;
 };
 
-/// Compiles an ONNX file for `device`, packs the weights into device memory. Blocking: seconds for a large model.
-/// Errors name model, node, op and opset.
-Result<std::shared_ptr<const LoadedPlan>> CompileModel(const std::string& path, Device& device,
-                                                       const CompileOptions& options);
+/// A model of more kernels than this is refused: what is computed from their order is quadratic.
+inline constexpr std::size_t kMaxPlanOps = 8192;
 
-/// Runs the plan alone `runs` times and returns it with measured costs and standalone latency (medians).
-/// The device must be otherwise idle.
+/// Compiles an ONNX file for `device`, packs the weights into device memory. Blocking: seconds for
+/// a large model. Takes one node's constants more than the file and the packed weights together. To
+/// be shared as const once it is profiled. Errors name model, node, op and opset. Any thread; the
+/// device may be serving.
+Result<std::shared_ptr<LoadedPlan>> CompileModel(const std::string& path, Device& device,
+                                                 const CompileOptions& options);
+
+/// The same for a graph in memory: folded and fused, or in that form from the start.
+Result<std::shared_ptr<LoadedPlan>> CompileGraph(Graph graph, Device& device,
+                                                 const CompileOptions& options);
+
+/// Runs the plan `runs` times (at least once) and replaces its costs by medians: every kernel alone
+/// on the device, and the latency of the whole, copies included. The device must be idle and nobody
+/// else may use it or `loaded`. kResourceExhausted: no arena; kInternal: the device was lost.
 Status ProfilePlan(LoadedPlan& loaded, Device& device, int runs);
 
-/// Runs one inference synchronously on an idle device without a dispatcher: for profiling, tests and `lagoon infer`.
-/// `inputs` and `outputs`: one pointer per plan tensor, of the tensor's bytes.
+/// Runs one inference synchronously on an idle device without a dispatcher: for profiling, tests
+/// and `lagoon infer`. `inputs` and `outputs`: one pointer per plan tensor, of the tensor's bytes.
+/// What a launch leaves undone is submitted again. kInternal: the device was lost.
 Status RunOnce(Instance& instance, Device& device, std::span<const void* const> inputs,
                std::span<void* const> outputs);
 

@@ -1,0 +1,137 @@
+#pragma once
+
+// What lowering writes while it walks a graph: kernels, and the buffers that they read and write.
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "base/status.h"
+#include "graph/graph.h"
+#include "kernels/kernel.h"
+#include "program/layout.h"
+
+namespace lagoon {
+
+enum class BufferId : std::uint32_t {};
+
+struct LoweredBuffer {
+  std::string name;
+  std::size_t bytes = 0;
+  /// Known at load: filled by `fill`, or computed by an op of LoweredProgram::load_ops.
+  bool constant = false;
+  /// Writes `bytes` bytes to 64-byte aligned memory. Called once, then dropped with what it holds.
+  std::function<void(std::byte*)> fill;
+};
+
+/// A buffer as an op uses it: its kernel's pointer points to `offset`, its blocks touch from there
+/// up to `bytes` bytes.
+struct Operand {
+  BufferId buffer{};
+  std::size_t offset = 0;
+  std::size_t bytes = 0;
+};
+
+struct LoweredOp {
+  std::string name;
+  Kernel kernel;
+  std::vector<Operand> inputs;   // one per kernel.inputs
+  std::vector<Operand> outputs;  // one per kernel.outputs
+};
+
+struct LoweredTensor {
+  TensorSpec spec;
+  BufferId buffer{};
+};
+
+/// A model as kernels over buffers without places. Ops are in topological order; every buffer has
+/// one writer.
+struct LoweredProgram {
+  std::vector<LoweredBuffer> buffers;
+  std::vector<LoweredOp> load_ops;  // read and write constants only: run once when the model loads
+  std::vector<LoweredOp> ops;
+  std::vector<LoweredTensor> inputs;
+  std::vector<LoweredTensor> outputs;
+
+  LoweredBuffer& buffer(BufferId id) { return buffers[static_cast<std::size_t>(id)]; }
+  const LoweredBuffer& buffer(BufferId id) const { return buffers[static_cast<std::size_t>(id)]; }
+};
+
+/// An fp32 value on the device: dims in ONNX's order, and how they lie in the buffer.
+struct Tensor {
+  BufferId buffer{};
+  Dims dims;
+  Layout layout = Layout::kPlain;
+
+  Dims physical() const { return PhysicalDims(dims, layout); }
+};
+
+/// Where the values of a graph live while its nodes are lowered one after the other. Errors do not
+/// name the node: the caller that knows it does. Not thread-safe.
+class ProgramBuilder {
+ public:
+  /// Makes a buffer for every graph input. Call before anything else.
+  static Result<ProgramBuilder> Create(Graph graph);
+
+  const Graph& graph() const { return graph_; }
+  const Dims& dims(ValueId value) const { return graph_.value(value).dims; }
+  /// Null when the value is computed.
+  const Constant* constant(ValueId value) const;
+  /// A constant of fp32; `role` names it in the error ("weights").
+  Result<Constant> FloatConstant(ValueId value, const char* role) const;
+
+  /// The value in `layout`, moved there if needed (once; later uses share it).
+  Result<Tensor> Use(ValueId value, Layout layout);
+  /// The layout in which the fewest bytes of the rank-4 `values` must move; kPlain for other ranks.
+  Layout CheapestLayout(std::span<const ValueId> values) const;
+  /// Says that `tensor` is `value` of the graph.
+  void Define(ValueId value, const Tensor& tensor);
+
+  /// A buffer for something that an op will write.
+  Tensor NewTensor(const std::string& name, const Dims& dims, Layout layout);
+  /// A constant of `bytes` bytes, which `fill` writes when the model loads.
+  BufferId AddConstant(const std::string& name, std::size_t bytes,
+                       std::function<void(std::byte*)> fill);
+  /// All of a tensor, as an operand.
+  Operand All(const Tensor& tensor) const { return All(tensor.buffer); }
+  Operand All(BufferId buffer) const;
+
+  /// Adds a kernel, in the order of its factory's operands. Passes the factory's error on. A kernel
+  /// that reads only constants becomes a load op, and what it writes a constant.
+  Status Emit(const std::string& name, Result<Kernel> kernel, std::vector<Operand> inputs,
+              std::vector<Operand> outputs);
+
+  /// y = Transpose(x, order), lying in `layout`; a view when no byte has to move.
+  Result<Tensor> Transpose(const Tensor& x, std::span<const std::int64_t> order, Layout layout);
+  Result<Tensor> Convert(const Tensor& x, Layout layout);
+  /// The same elements in row-major order under other dims.
+  Result<Tensor> Reshape(const Tensor& x, const Dims& dims);
+
+  /// Places the graph's outputs. The builder is spent afterwards.
+  Result<LoweredProgram> Finish() &&;
+
+ private:
+  using Placements = std::array<std::optional<Tensor>, 2>;  // by Layout
+
+  explicit ProgramBuilder(Graph graph) : graph_(std::move(graph)) {}
+  BufferId AddBuffer(LoweredBuffer buffer);
+  Placements& places(ValueId value) { return places_[static_cast<std::size_t>(value)]; }
+  Status CheckFloat(ValueId value) const;
+  Result<Tensor> PlaceConstant(ValueId value);
+  Result<LoweredTensor> PlaceOutput(ValueId value);
+
+  Graph graph_;
+  std::vector<Placements> places_;  // by ValueId
+  LoweredProgram program_;
+};
+
+/// Lowers every node of a folded and fused graph. Takes the graph, so that a constant is freed as
+/// soon as it is packed. Errors name model, node, op and opset.
+Result<LoweredProgram> Lower(Graph graph, const std::string& model);
+
+}  // namespace lagoon

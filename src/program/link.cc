@@ -1,0 +1,178 @@
+#include "program/link.h"
+
+#include <algorithm>
+#include <map>
+
+#include "program/memory_plan.h"
+#include "program/ordering.h"
+
+namespace lagoon {
+namespace {
+
+// What one CPU core is assumed to do until a profile says better.
+constexpr double kUnitFlopsPerSecond = 60e9;
+constexpr double kUnitBytesPerSecond = 8e9;
+
+OpCost EstimateCost(const Kernel& kernel, std::uint32_t units) {
+  const double seconds =
+      std::max(kernel.flops / kUnitFlopsPerSecond, kernel.bytes_moved / kUnitBytesPerSecond);
+  OpCost cost;
+  const double block = seconds / kernel.blocks * 1e9;
+  const std::uint32_t rounds = (kernel.blocks + units - 1) / units;
+  cost.block = Nanoseconds(static_cast<std::int64_t>(block) + 1);
+  cost.kernel = cost.block * rounds;
+  return cost;
+}
+
+void AddRange(std::vector<ByteRange>& ranges, const ByteRange& range) {
+  const bool known = std::any_of(ranges.begin(), ranges.end(), [&](const ByteRange& other) {
+    return other.region == range.region && other.offset == range.offset &&
+           other.bytes == range.bytes;
+  });
+  if (!known) ranges.push_back(range);
+}
+
+class Linker {
+ public:
+  Linker(const LoweredProgram& program, const PackedWeights& weights, DeviceControl& device)
+      : program_(program), weights_(weights), device_(device), uses_(program.buffers.size()) {}
+
+  Result<Plan> Link(const std::string& model) {
+    plan_.model = model;
+    plan_.weight_bytes = weights_.bytes;
+    FindUses();
+    const auto deps = ReduceDeps(DataDeps());
+    PlaceArena(Ordering(deps));
+    for (std::size_t i = 0; i < program_.ops.size(); ++i) {
+      LAGOON_ASSIGN_OR_RETURN(PlanOp op, LinkOp(program_.ops[i]));
+      op.deps = deps[i];
+      plan_.ops.push_back(std::move(op));
+    }
+    LinkTensors();
+    return std::move(plan_);
+  }
+
+ private:
+  static std::size_t Index(BufferId id) { return static_cast<std::size_t>(id); }
+  bool IsConstant(BufferId id) const { return program_.buffer(id).constant; }
+
+  void FindUses() {
+    for (std::uint32_t i = 0; i < program_.ops.size(); ++i) {
+      for (const Operand& output : program_.ops[i].outputs) {
+        BufferUse& use = uses_[Index(output.buffer)];
+        use.producer = i;
+        use.ops.push_back(i);
+      }
+      for (const Operand& input : program_.ops[i].inputs) {
+        std::vector<std::uint32_t>& ops = uses_[Index(input.buffer)].ops;
+        if (!IsConstant(input.buffer) && (ops.empty() || ops.back() != i)) ops.push_back(i);
+      }
+    }
+    for (const auto* tensors : {&program_.inputs, &program_.outputs}) {
+      for (const LoweredTensor& tensor : *tensors) uses_[Index(tensor.buffer)].pinned = true;
+    }
+    for (std::size_t i = 0; i < uses_.size(); ++i) uses_[i].bytes = program_.buffers[i].bytes;
+  }
+
+  std::vector<std::vector<std::uint32_t>> DataDeps() const {
+    std::vector<std::vector<std::uint32_t>> deps(program_.ops.size());
+    for (std::uint32_t i = 0; i < program_.ops.size(); ++i) {
+      for (const Operand& input : program_.ops[i].inputs) {
+        if (IsConstant(input.buffer) || IsInput(input.buffer)) continue;
+        deps[i].push_back(uses_[Index(input.buffer)].producer);
+      }
+    }
+    return deps;
+  }
+
+  bool IsInput(BufferId id) const {
+    return std::any_of(program_.inputs.begin(), program_.inputs.end(),
+                       [&](const LoweredTensor& input) { return input.buffer == id; });
+  }
+
+  void PlaceArena(const Ordering& ordering) {
+    std::vector<std::size_t> placed;
+    std::vector<BufferUse> uses;
+    for (std::size_t i = 0; i < uses_.size(); ++i) {
+      if (uses_[i].ops.empty() && !uses_[i].pinned) continue;
+      placed.push_back(i);
+      uses.push_back(uses_[i]);
+    }
+    const MemoryPlan memory = PlanMemory(uses, ordering);
+    offsets_ = weights_.offsets;
+    for (std::size_t i = 0; i < placed.size(); ++i) {
+      offsets_[placed[i]] = memory.offsets[i];
+      plan_.buffers.push_back(
+          {program_.buffers[placed[i]].name, {Region::kArena, memory.offsets[i], uses[i].bytes}});
+    }
+    plan_.arena_bytes = memory.bytes;
+    plan_.activation_bytes = memory.sum_bytes;
+  }
+
+  ByteRange RangeOf(const Operand& operand) const {
+    return {IsConstant(operand.buffer) ? Region::kWeights : Region::kArena,
+            offsets_[Index(operand.buffer)] + operand.offset, operand.bytes};
+  }
+
+  Result<PlanOp> LinkOp(const LoweredOp& lowered) {
+    PlanOp op;
+    op.name = lowered.name;
+    op.kernel_name = lowered.kernel.name;
+    op.blocks = lowered.kernel.blocks;
+    op.scratch_bytes = lowered.kernel.scratch_bytes;
+    op.args = lowered.kernel.args;
+    op.flops = lowered.kernel.flops;
+    op.cost = EstimateCost(lowered.kernel, device_.info().units);
+    LAGOON_ASSIGN_OR_RETURN(op.kernel, LoadKernel(lowered.kernel));
+    for (std::size_t i = 0; i < lowered.inputs.size(); ++i) {
+      const ByteRange range = RangeOf(lowered.inputs[i]);
+      AddRange(op.reads, range);
+      op.relocations.push_back({lowered.kernel.inputs[i], range.region, range.offset});
+    }
+    for (std::size_t i = 0; i < lowered.outputs.size(); ++i) {
+      const ByteRange range = RangeOf(lowered.outputs[i]);
+      AddRange(op.writes, range);
+      op.relocations.push_back({lowered.kernel.outputs[i], range.region, range.offset});
+    }
+    return op;
+  }
+
+  Result<KernelHandle> LoadKernel(const Kernel& kernel) {
+    const std::pair key(kernel.body, kernel.scratch_bytes);
+    const auto found = kernels_.find(key);
+    if (found != kernels_.end()) return found->second;
+    LAGOON_ASSIGN_OR_RETURN(const KernelHandle handle,
+                            device_.Load({kernel.name, kernel.body}, {kernel.scratch_bytes}));
+    kernels_.emplace(key, handle);
+    return handle;
+  }
+
+  void LinkTensors() {
+    for (const LoweredTensor& input : program_.inputs) {
+      const BufferUse& use = uses_[Index(input.buffer)];
+      plan_.inputs.push_back({input.spec, RangeOf({input.buffer, 0, use.bytes}), use.ops});
+    }
+    for (const LoweredTensor& output : program_.outputs) {
+      const BufferUse& use = uses_[Index(output.buffer)];
+      plan_.outputs.push_back(
+          {output.spec, RangeOf({output.buffer, 0, use.bytes}), {use.producer}});
+    }
+  }
+
+  const LoweredProgram& program_;
+  const PackedWeights& weights_;
+  DeviceControl& device_;
+  std::vector<BufferUse> uses_;       // by BufferId; `ops` is empty for constants
+  std::vector<std::size_t> offsets_;  // by BufferId, in the buffer's region
+  std::map<std::pair<Body, std::size_t>, KernelHandle> kernels_;
+  Plan plan_;
+};
+
+}  // namespace
+
+Result<Plan> LinkPlan(const LoweredProgram& program, const PackedWeights& weights,
+                      DeviceControl& device, const std::string& model) {
+  return Linker(program, weights, device).Link(model);
+}
+
+}  // namespace lagoon

@@ -1,0 +1,269 @@
+// Conv, Gemm and MatMul: all three are the conv2d body, but for depthwise convolutions.
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <memory>
+
+#include "kernels/conv2d.h"
+#include "kernels/ops.h"
+#include "program/lower_nodes.h"
+
+namespace lagoon {
+namespace {
+
+/// A convolution in more groups than this, and not depthwise, would be that many kernels.
+constexpr std::uint32_t kMaxGroups = 64;
+
+using Fill = std::function<void(std::byte*)>;
+
+/// One conv2d kernel: y = activation(x * weights + bias + residual).
+struct DenseOp {
+  std::string name;
+  Conv2dSpec spec;
+  Fill pack;  // of the weights
+  Tensor x, y;
+  std::optional<Operand> bias;
+  std::optional<Tensor> residual;
+};
+
+Status EmitDense(ProgramBuilder& builder, DenseOp op) {
+  op.spec.bias = op.bias.has_value();
+  op.spec.epilogue.residual = op.residual.has_value();
+  LAGOON_ASSIGN_OR_RETURN(Kernel kernel, MakeConv2d(op.spec));
+  const BufferId weights = builder.AddConstant(
+      op.name + ".weights", PackedConv2dWeightBytes(op.spec), std::move(op.pack));
+  std::vector<Operand> inputs{builder.All(op.x), builder.All(weights)};
+  if (op.bias) inputs.push_back(*op.bias);
+  if (op.residual) inputs.push_back(builder.All(*op.residual));
+  return builder.Emit(op.name, std::move(kernel), std::move(inputs), {builder.All(op.y)});
+}
+
+/// The bias input of a node as an operand, if it has one.
+Result<std::optional<Operand>> BiasOf(ProgramBuilder& builder, const Node& node,
+                                      std::uint32_t channels) {
+  if (node.inputs.size() < 3 || node.inputs[2] == kNoValue) return std::optional<Operand>();
+  LAGOON_ASSIGN_OR_RETURN(const Tensor bias, builder.Use(node.inputs[2], Layout::kPlain));
+  if (bias.dims != Dims{channels}) {
+    return Fail(ErrorCode::kInvalidArgument,
+                fmt::format("bias is {}, the output asks for [{}]", ToString(bias.dims), channels));
+  }
+  return std::optional(builder.All(bias));
+}
+
+/// The fused residual of a node in the layout of its output, if it has one.
+Result<std::optional<Tensor>> ResidualOf(ProgramBuilder& builder, const Node& node, Layout layout) {
+  if (node.fused.residual == kNoValue) return std::optional<Tensor>();
+  const Dims& dims = builder.dims(node.fused.residual);
+  if (dims != builder.dims(node.outputs[0])) {
+    return Fail(ErrorCode::kInternal,
+                fmt::format("the residual is {} and the output {}", ToString(dims),
+                            ToString(builder.dims(node.outputs[0]))));
+  }
+  LAGOON_ASSIGN_OR_RETURN(Tensor residual, builder.Use(node.fused.residual, layout));
+  return std::optional(std::move(residual));
+}
+
+/// What the three ways to lower a Conv node share.
+struct ConvNode {
+  ImageShape in, out;
+  WindowShape window;
+  std::uint32_t groups = 1;
+  Constant weights;
+  std::optional<Operand> bias;
+};
+
+Result<ConvNode> ReadConv(ProgramBuilder& builder, const Node& node) {
+  ConvNode conv;
+  LAGOON_ASSIGN_OR_RETURN(conv.in, ImageOf(builder.dims(node.inputs[0])));
+  LAGOON_ASSIGN_OR_RETURN(conv.out, ImageOf(builder.dims(node.outputs[0])));
+  LAGOON_ASSIGN_OR_RETURN(conv.window, WindowOf(node));
+  LAGOON_ASSIGN_OR_RETURN(conv.weights, builder.FloatConstant(node.inputs[1], "weights"));
+  const std::int64_t groups = node.Int("group", 1);
+  if (groups < 1 || conv.in.channels % groups != 0 || conv.out.channels % groups != 0) {
+    return Fail(ErrorCode::kInvalidArgument,
+                fmt::format("group is {}, which does not divide {} and {} channels", groups,
+                            conv.in.channels, conv.out.channels));
+  }
+  conv.groups = static_cast<std::uint32_t>(groups);
+  const Dims expected{conv.out.channels, conv.in.channels / conv.groups, conv.window.kernel_h,
+                      conv.window.kernel_w};
+  if (conv.weights.dims != expected) {
+    return Fail(ErrorCode::kInvalidArgument,
+                fmt::format("weights are {}, the values around them ask for {}",
+                            ToString(conv.weights.dims), ToString(expected)));
+  }
+  LAGOON_ASSIGN_OR_RETURN(conv.bias, BiasOf(builder, node, conv.out.channels));
+  return conv;
+}
+
+/// Sets the fields that Conv2dSpec and DepthwiseSpec share.
+template <typename Spec>
+void SetShape(const ConvNode& conv, const Node& node, Spec& spec) {
+  spec.batch = conv.in.batch;
+  spec.height = conv.in.height;
+  spec.width = conv.in.width;
+  spec.out_height = conv.out.height;
+  spec.out_width = conv.out.width;
+  spec.kernel_h = conv.window.kernel_h;
+  spec.kernel_w = conv.window.kernel_w;
+  spec.stride_h = conv.window.stride_h;
+  spec.stride_w = conv.window.stride_w;
+  spec.dilation_h = conv.window.dilation_h;
+  spec.dilation_w = conv.window.dilation_w;
+  spec.pad_top = conv.window.pad_top;
+  spec.pad_left = conv.window.pad_left;
+  spec.epilogue = EpilogueOf(node.fused);
+}
+
+/// The conv2d kernel of group `group`, but for x and y.
+DenseOp MakeGroup(const ConvNode& conv, const Node& node, std::uint32_t group) {
+  DenseOp op;
+  op.name = node.name;
+  SetShape(conv, node, op.spec);
+  op.spec.in_channels = conv.in.channels / conv.groups;
+  op.spec.out_channels = conv.out.channels / conv.groups;
+  op.spec.bias = conv.bias.has_value();
+  if (conv.bias) {
+    const std::size_t bytes = op.spec.out_channels * sizeof(float);
+    op.bias = Operand{conv.bias->buffer, group * bytes, bytes};
+  }
+  const std::size_t group_weights = conv.weights.floats().size() / conv.groups;
+  op.pack = [weights = conv.weights, spec = op.spec, first = group * group_weights](std::byte* to) {
+    PackConv2dWeights(spec, weights.floats().data() + first, to);
+  };
+  return op;
+}
+
+Status LowerDense(ProgramBuilder& builder, const Node& node, const ConvNode& conv) {
+  DenseOp op = MakeGroup(conv, node, 0);
+  LAGOON_ASSIGN_OR_RETURN(op.x, builder.Use(node.inputs[0], Layout::kChannelsLast));
+  LAGOON_ASSIGN_OR_RETURN(op.residual, ResidualOf(builder, node, Layout::kChannelsLast));
+  op.y = builder.NewTensor(node.name, builder.dims(node.outputs[0]), Layout::kChannelsLast);
+  builder.Define(node.outputs[0], op.y);
+  return EmitDense(builder, std::move(op));
+}
+
+Status LowerDepthwise(ProgramBuilder& builder, const Node& node, const ConvNode& conv) {
+  DepthwiseSpec spec;
+  SetShape(conv, node, spec);
+  spec.channels = conv.in.channels;
+  spec.bias = conv.bias.has_value();
+  LAGOON_ASSIGN_OR_RETURN(Kernel kernel, MakeDepthwise(spec));
+  LAGOON_ASSIGN_OR_RETURN(const Tensor x, builder.Use(node.inputs[0], Layout::kChannelsLast));
+  const BufferId weights =
+      builder.AddConstant(node.name + ".weights", PackedDepthwiseWeightBytes(spec),
+                          [spec, weights = conv.weights](std::byte* to) {
+                            PackDepthwiseWeights(spec, weights.floats().data(), to);
+                          });
+  const Tensor y =
+      builder.NewTensor(node.name, builder.dims(node.outputs[0]), Layout::kChannelsLast);
+  std::vector<Operand> inputs{builder.All(x), builder.All(weights)};
+  if (conv.bias) inputs.push_back(*conv.bias);
+  builder.Define(node.outputs[0], y);
+  return builder.Emit(node.name, std::move(kernel), std::move(inputs), {builder.All(y)});
+}
+
+/// Slices the channels of x, convolves every group by itself, and joins the results.
+Status LowerGroups(ProgramBuilder& builder, const Node& node, const ConvNode& conv) {
+  LAGOON_ASSIGN_OR_RETURN(const Tensor x, builder.Use(node.inputs[0], Layout::kChannelsLast));
+  Dims x_part = x.dims;
+  x_part[1] /= conv.groups;
+  Dims y_part = builder.dims(node.outputs[0]);
+  y_part[1] /= conv.groups;
+  std::vector<Tensor> parts;
+  for (std::uint32_t group = 0; group < conv.groups; ++group) {
+    DenseOp op = MakeGroup(conv, node, group);
+    op.name = fmt::format("{}.group{}", node.name, group);
+    const std::vector<std::int64_t> starts{0, group * x_part[1], 0, 0};
+    const std::vector<std::int64_t> steps(4, 1);
+    LAGOON_ASSIGN_OR_RETURN(op.x, EmitSlice(builder, op.name + ".x", x, starts, x_part, steps));
+    op.y = builder.NewTensor(op.name, y_part, Layout::kChannelsLast);
+    parts.push_back(op.y);
+    LAGOON_RETURN_IF_ERROR(EmitDense(builder, std::move(op)));
+  }
+  LAGOON_ASSIGN_OR_RETURN(const Tensor y, EmitConcat(builder, node.name, std::move(parts), 1));
+  builder.Define(node.outputs[0], y);
+  return {};
+}
+
+/// Whether w lies as [N,K], the order of a convolution's weights, instead of [K,N].
+bool IsTransposed(const Node& node) { return node.op == "Gemm" && node.Int("transB", 0) != 0; }
+
+Status CheckGemmNormalForm(const Node& node) {
+  if (node.op != "Gemm") return {};
+  if (node.Int("transA", 0) == 0 && node.Float("alpha", 1) == 1 && node.Float("beta", 1) == 1) {
+    return {};
+  }
+  return Fail(ErrorCode::kInternal,
+              fmt::format("transA {}, alpha {} and beta {} are not in the normal form",
+                          node.Int("transA", 0), node.Float("alpha", 1), node.Float("beta", 1)));
+}
+
+/// Packs a [K,N] or [N,K] matrix.
+Fill PackMatrix(const Conv2dSpec& spec, Constant weights, bool transposed) {
+  return [spec, weights = std::move(weights), transposed](std::byte* to) {
+    const std::span<const float> w = weights.floats();
+    if (transposed) return PackConv2dWeights(spec, w.data(), to);
+    const std::size_t k = spec.in_channels, n = spec.out_channels;
+    std::vector<float> flipped(w.size());
+    for (std::size_t i = 0; i < k; ++i) {
+      for (std::size_t j = 0; j < n; ++j) flipped[j * k + i] = w[i * n + j];
+    }
+    PackConv2dWeights(spec, flipped.data(), to);
+  };
+}
+
+}  // namespace
+
+Status LowerConv(ProgramBuilder& builder, const Node& node) {
+  LAGOON_ASSIGN_OR_RETURN(const ConvNode conv, ReadConv(builder, node));
+  if (conv.groups == 1) return LowerDense(builder, node, conv);
+  if (node.fused.residual != kNoValue) {
+    return Fail(ErrorCode::kInternal,
+                fmt::format("a residual is fused into a Conv of {} groups", conv.groups));
+  }
+  if (conv.groups == conv.in.channels && conv.groups == conv.out.channels) {
+    return LowerDepthwise(builder, node, conv);
+  }
+  if (conv.groups > kMaxGroups) {
+    return Fail(ErrorCode::kUnimplemented,
+                fmt::format("a Conv of {} groups, {} channels in and {} out: more than {} groups "
+                            "only when every channel is a group",
+                            conv.groups, conv.in.channels, conv.out.channels, kMaxGroups));
+  }
+  return LowerGroups(builder, node, conv);
+}
+
+Status LowerMatMul(ProgramBuilder& builder, const Node& node) {
+  LAGOON_RETURN_IF_ERROR(CheckGemmNormalForm(node));
+  LAGOON_ASSIGN_OR_RETURN(Constant weights, builder.FloatConstant(node.inputs[1], "weights"));
+  const bool transposed = IsTransposed(node);
+  const Dims x_dims = builder.dims(node.inputs[0]);
+  const Dims y_dims = builder.dims(node.outputs[0]);
+  if (weights.dims.size() != 2 || x_dims.empty() || y_dims.empty() ||
+      weights.dims[transposed ? 1 : 0] != x_dims.back() ||
+      weights.dims[transposed ? 0 : 1] != y_dims.back()) {
+    return Fail(ErrorCode::kUnimplemented,
+                fmt::format("{} times weights {}, giving {}: the weights must be one matrix",
+                            ToString(x_dims), ToString(weights.dims), ToString(y_dims)));
+  }
+  const Dims rows{ElementCount(x_dims) / x_dims.back(), x_dims.back(), 1, 1};
+  LAGOON_ASSIGN_OR_RETURN(const ImageShape in, ImageOf(rows));
+  LAGOON_ASSIGN_OR_RETURN(const ImageShape out, ImageOf({rows[0], y_dims.back(), 1, 1}));
+  DenseOp op;
+  op.name = node.name;
+  op.spec.height = op.spec.out_height = in.batch;
+  op.spec.in_channels = in.channels;
+  op.spec.out_channels = out.channels;
+  op.spec.epilogue = EpilogueOf(node.fused);
+  LAGOON_ASSIGN_OR_RETURN(op.bias, BiasOf(builder, node, out.channels));
+  LAGOON_ASSIGN_OR_RETURN(op.residual, ResidualOf(builder, node, Layout::kPlain));
+  LAGOON_ASSIGN_OR_RETURN(op.x, builder.Use(node.inputs[0], Layout::kPlain));
+  op.y = builder.NewTensor(node.name, y_dims, Layout::kPlain);
+  op.pack = PackMatrix(op.spec, std::move(weights), transposed);
+  builder.Define(node.outputs[0], op.y);
+  return EmitDense(builder, std::move(op));
+}
+
+}  // namespace lagoon

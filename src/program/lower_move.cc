@@ -1,0 +1,219 @@
+// Ops that only move elements: views, transposes, joins and parts.
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "kernels/ops.h"
+#include "program/lower_nodes.h"
+
+namespace lagoon {
+namespace {
+
+constexpr std::size_t kMaxConcatInputs = 16;  // of MakeConcat
+
+/// `values`, one for each logical axis of x, as they lie in memory.
+std::vector<std::int64_t> Physical(const Tensor& x, std::span<const std::int64_t> values) {
+  return PhysicalDims({values.begin(), values.end()}, x.layout);
+}
+
+/// From the first to the last byte that a slice of x touches. All arguments in physical axes.
+Operand TouchedBySlice(BufferId buffer, const Dims& dims, std::span<const std::int64_t> starts,
+                       std::span<const std::int64_t> out, std::span<const std::int64_t> steps) {
+  std::int64_t first = 0, last = 0, stride = 1;
+  for (std::size_t i = dims.size(); i-- > 0;) {
+    first += starts[i] * stride;
+    last += (starts[i] + (out[i] - 1) * steps[i]) * stride;
+    stride *= dims[i];
+  }
+  return {buffer, static_cast<std::size_t>(first) * sizeof(float),
+          static_cast<std::size_t>(last - first + 1) * sizeof(float)};
+}
+
+Status CheckCount(const std::vector<std::int64_t>& values, std::size_t count, const char* name) {
+  if (values.size() == count) return {};
+  return Fail(ErrorCode::kInvalidArgument,
+              fmt::format("'{}' has {} values, {} are needed", name, values.size(), count));
+}
+
+/// Checks that a slice stays inside x; `starts` and `steps` by logical axis.
+Status CheckSlice(const Dims& x, std::span<const std::int64_t> starts, const Dims& out,
+                  std::span<const std::int64_t> steps) {
+  for (std::size_t i = 0; i < x.size(); ++i) {
+    if (steps[i] < 1) {
+      return Fail(ErrorCode::kUnimplemented,
+                  fmt::format("step {} of axis {}: only steps of at least 1", steps[i], i));
+    }
+    const bool inside = starts[i] >= 0 && out[i] >= 1 && starts[i] < x[i] &&
+                        (out[i] - 1) <= (x[i] - 1 - starts[i]) / steps[i];
+    if (!inside) {
+      return Fail(ErrorCode::kInvalidArgument,
+                  fmt::format("{} elements of axis {} from {} in steps of {} do not lie in {}",
+                              out[i], i, starts[i], steps[i], ToString(x)));
+    }
+  }
+  return {};
+}
+
+Result<std::size_t> AxisOf(const Node& node, const Dims& dims) {
+  const std::int64_t axis = node.Int("axis", 0);
+  if (axis < 0 || axis >= static_cast<std::int64_t>(dims.size())) {
+    return Fail(ErrorCode::kInvalidArgument,
+                fmt::format("axis {} is not one of {}", axis, ToString(dims)));
+  }
+  return static_cast<std::size_t>(axis);
+}
+
+}  // namespace
+
+Result<Tensor> EmitSlice(ProgramBuilder& builder, const std::string& name, const Tensor& x,
+                         std::span<const std::int64_t> starts, const Dims& dims,
+                         std::span<const std::int64_t> steps) {
+  LAGOON_RETURN_IF_ERROR(CheckSlice(x.dims, starts, dims, steps));
+  const Tensor y = builder.NewTensor(name, dims, x.layout);
+  const Dims in = x.physical();
+  const Dims out = y.physical();
+  const std::vector<std::int64_t> from = Physical(x, starts);
+  const std::vector<std::int64_t> step = Physical(x, steps);
+  // The kernel gets a pointer to the first element that it reads, so that its access set is exact.
+  const std::vector<std::int64_t> zeros(in.size(), 0);
+  LAGOON_RETURN_IF_ERROR(builder.Emit(name, MakeSlice(in, zeros, out, step),
+                                      {TouchedBySlice(x.buffer, in, from, out, step)},
+                                      {builder.All(y)}));
+  return y;
+}
+
+Result<Tensor> EmitConcat(ProgramBuilder& builder, const std::string& name,
+                          std::vector<Tensor> parts, std::size_t axis) {
+  const std::size_t at = PhysicalAxis(parts[0].dims.size(), parts[0].layout, axis);
+  while (parts.size() > 1) {
+    std::vector<Tensor> joined;
+    for (std::size_t first = 0; first < parts.size(); first += kMaxConcatInputs) {
+      const std::size_t count = std::min(kMaxConcatInputs, parts.size() - first);
+      if (count == 1) {
+        joined.push_back(parts[first]);
+        continue;
+      }
+      const AxisSplit split = SplitAt(parts[first].physical(), at, at);
+      std::vector<std::size_t> sizes;
+      std::vector<Operand> inputs;
+      Dims dims = parts[first].dims;
+      dims[axis] = 0;
+      for (const Tensor& part : std::span(parts).subspan(first, count)) {
+        sizes.push_back(static_cast<std::size_t>(part.dims[axis]));
+        inputs.push_back(builder.All(part));
+        dims[axis] += part.dims[axis];
+      }
+      const Tensor y = builder.NewTensor(name, dims, parts[first].layout);
+      LAGOON_RETURN_IF_ERROR(builder.Emit(name, MakeConcat(split.outer, sizes, split.inner),
+                                          std::move(inputs), {builder.All(y)}));
+      joined.push_back(y);
+    }
+    parts = std::move(joined);
+  }
+  return parts[0];
+}
+
+Status LowerView(ProgramBuilder& builder, const Node& node) {
+  if (node.outputs.size() > 1 && node.outputs[1] != kNoValue) {
+    return Fail(ErrorCode::kUnimplemented, "the second output is not supported");
+  }
+  const Dims dims = builder.dims(node.outputs[0]);
+  const Layout layout = dims == builder.dims(node.inputs[0])
+                            ? builder.CheapestLayout(std::span(node.inputs).first(1))
+                            : Layout::kPlain;
+  LAGOON_ASSIGN_OR_RETURN(const Tensor x, builder.Use(node.inputs[0], layout));
+  LAGOON_ASSIGN_OR_RETURN(const Tensor y, builder.Reshape(x, dims));
+  builder.Define(node.outputs[0], y);
+  return {};
+}
+
+Status LowerTranspose(ProgramBuilder& builder, const Node& node) {
+  const Dims x_dims = builder.dims(node.inputs[0]);
+  const std::vector<std::int64_t> order = node.Ints("perm", {});
+  LAGOON_RETURN_IF_ERROR(CheckCount(order, x_dims.size(), "perm"));
+  const bool image = x_dims.size() == 4;
+  LAGOON_ASSIGN_OR_RETURN(
+      const Tensor x,
+      builder.Use(node.inputs[0], builder.CheapestLayout(std::span(node.inputs).first(1))));
+  // A model that was NHWC before its export transposes around every image op: then one of the two
+  // layouts of y is x as it lies.
+  const bool last_free =
+      image && MovePermutation(x_dims, x.layout, order, Layout::kChannelsLast).IsFree();
+  const Layout layout = last_free ? Layout::kChannelsLast : Layout::kPlain;
+  LAGOON_ASSIGN_OR_RETURN(const Tensor y, builder.Transpose(x, order, layout));
+  builder.Define(node.outputs[0], y);
+  return {};
+}
+
+Status LowerConcat(ProgramBuilder& builder, const Node& node) {
+  LAGOON_ASSIGN_OR_RETURN(const std::size_t axis, AxisOf(node, builder.dims(node.outputs[0])));
+  const Layout layout = builder.CheapestLayout(node.inputs);
+  std::vector<Tensor> parts;
+  for (const ValueId input : node.inputs) {
+    LAGOON_ASSIGN_OR_RETURN(parts.emplace_back(), builder.Use(input, layout));
+  }
+  LAGOON_ASSIGN_OR_RETURN(const Tensor y, EmitConcat(builder, node.name, std::move(parts), axis));
+  builder.Define(node.outputs[0], y);
+  return {};
+}
+
+Status LowerSplit(ProgramBuilder& builder, const Node& node) {
+  LAGOON_ASSIGN_OR_RETURN(const std::size_t axis, AxisOf(node, builder.dims(node.inputs[0])));
+  const Layout layout = builder.CheapestLayout(std::span(node.inputs).first(1));
+  LAGOON_ASSIGN_OR_RETURN(const Tensor x, builder.Use(node.inputs[0], layout));
+  const std::vector<std::int64_t> sizes = node.Ints("split", {});
+  LAGOON_RETURN_IF_ERROR(CheckCount(sizes, node.outputs.size(), "split"));
+  std::vector<std::int64_t> starts(x.dims.size(), 0);
+  const std::vector<std::int64_t> steps(x.dims.size(), 1);
+  for (std::size_t i = 0; i < node.outputs.size(); ++i) {
+    if (node.outputs[i] != kNoValue) {
+      const std::string name = fmt::format("{}.{}", node.name, i);
+      LAGOON_ASSIGN_OR_RETURN(const Tensor y, EmitSlice(builder, name, x, starts,
+                                                        builder.dims(node.outputs[i]), steps));
+      builder.Define(node.outputs[i], y);
+    }
+    starts[axis] += sizes[i];
+  }
+  return {};
+}
+
+Status LowerSlice(ProgramBuilder& builder, const Node& node) {
+  const std::size_t rank = builder.dims(node.inputs[0]).size();
+  const std::vector<std::int64_t> axes = node.Ints("axes", {});
+  const std::vector<std::int64_t> node_starts = node.Ints("starts", {});
+  const std::vector<std::int64_t> node_steps = node.Ints("steps", {});
+  LAGOON_RETURN_IF_ERROR(CheckCount(node_starts, axes.size(), "starts"));
+  LAGOON_RETURN_IF_ERROR(CheckCount(node_steps, axes.size(), "steps"));
+  std::vector<std::int64_t> starts(rank, 0), steps(rank, 1);
+  for (std::size_t i = 0; i < axes.size(); ++i) {
+    if (axes[i] < 0 || axes[i] >= static_cast<std::int64_t>(rank)) {
+      return Fail(ErrorCode::kInvalidArgument,
+                  fmt::format("axis {} of an input with {} axes", axes[i], rank));
+    }
+    starts[static_cast<std::size_t>(axes[i])] = node_starts[i];
+    steps[static_cast<std::size_t>(axes[i])] = node_steps[i];
+  }
+  const Layout layout = builder.CheapestLayout(std::span(node.inputs).first(1));
+  LAGOON_ASSIGN_OR_RETURN(const Tensor x, builder.Use(node.inputs[0], layout));
+  LAGOON_ASSIGN_OR_RETURN(const Tensor y, EmitSlice(builder, node.name, x, starts,
+                                                    builder.dims(node.outputs[0]), steps));
+  builder.Define(node.outputs[0], y);
+  return {};
+}
+
+Status LowerPad(ProgramBuilder& builder, const Node& node) {
+  const std::size_t rank = builder.dims(node.inputs[0]).size();
+  const std::vector<std::int64_t> pads = node.Ints("pads", {});
+  LAGOON_RETURN_IF_ERROR(CheckCount(pads, 2 * rank, "pads"));
+  const Layout layout = builder.CheapestLayout(std::span(node.inputs).first(1));
+  LAGOON_ASSIGN_OR_RETURN(const Tensor x, builder.Use(node.inputs[0], layout));
+  const Tensor y = builder.NewTensor(node.name, builder.dims(node.outputs[0]), layout);
+  builder.Define(node.outputs[0], y);
+  return builder.Emit(node.name,
+                      MakePad(x.physical(), Physical(x, std::span(pads).first(rank)),
+                              Physical(x, std::span(pads).last(rank)), node.Float("value", 0)),
+                      {builder.All(x)}, {builder.All(y)});
+}
+
+}  // namespace lagoon

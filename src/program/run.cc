@@ -1,0 +1,134 @@
+#include "program/run.h"
+
+#include <fmt/format.h>
+
+#include <array>
+#include <vector>
+
+#include "base/check.h"
+#include "program/compile.h"
+
+namespace lagoon {
+namespace {
+
+using namespace std::chrono_literals;
+
+/// One execution of a plan on an idle device. A step is an input copy, an op or an output copy, in
+/// that order; its launch id is its index.
+class Run {
+ public:
+  Run(Instance& instance, Device& device, const RunOptions& options)
+      : instance_(instance), device_(device), options_(options) {}
+
+  Status Execute(std::span<const void* const> inputs, std::span<void* const> outputs) {
+    inputs_ = inputs;
+    outputs_ = outputs;
+    instance_.Reset();
+    const std::size_t steps = inputs.size() + plan().ops.size() + outputs.size();
+    while (next_ < steps || !again_.empty() || in_flight_ > 0) {
+      LAGOON_RETURN_IF_ERROR(SubmitAll(steps));
+      LAGOON_RETURN_IF_ERROR(TakeEvents());
+    }
+    return {};
+  }
+
+ private:
+  const Plan& plan() const { return instance_.plan(); }
+
+  Status Lost() const {
+    return Fail(ErrorCode::kInternal,
+                fmt::format("model '{}': device '{}' was lost", plan().model, device_.info().name));
+  }
+
+  /// Submits what was left undone first: all that is queued may wait for it.
+  Status SubmitAll(std::size_t steps) {
+    while (in_flight_ < options_.max_in_flight && (!again_.empty() || next_ < steps)) {
+      const std::size_t step = again_.empty() ? next_ : again_.back();
+      const SubmitResult result = Submit(step);
+      if (result == SubmitResult::kLost) return Lost();
+      if (result == SubmitResult::kFull) {
+        if (in_flight_ > 0) return {};
+        return Fail(ErrorCode::kUnavailable,
+                    fmt::format("model '{}': device '{}' takes no launch, so it is not idle",
+                                plan().model, device_.info().name));
+      }
+      if (again_.empty()) {
+        ++next_;
+      } else {
+        again_.pop_back();
+      }
+      ++in_flight_;
+    }
+    return {};
+  }
+
+  SubmitResult Submit(std::size_t step) {
+    const LaunchId id{step};
+    if (step < inputs_.size()) {
+      Copy copy = instance_.InputCopy(step, inputs_[step]);
+      copy.id = id;
+      copy.rank = step;
+      return device_.Transfer(copy);
+    }
+    const std::size_t op = step - inputs_.size();
+    if (op < plan().ops.size()) {
+      return device_.Submit({id, kUnordered, step, {&instance_.segment(op), 1}});
+    }
+    const std::size_t output = op - plan().ops.size();
+    Copy copy = instance_.OutputCopy(output, outputs_[output]);
+    copy.id = id;
+    copy.rank = step;
+    return device_.Transfer(copy);
+  }
+
+  Status TakeEvents() {
+    std::array<DeviceEvent, 64> events;
+    const std::size_t count = device_.Poll(events);
+    if (count == 0 && in_flight_ > 0) device_.Wait(device_.Now() + 1s);
+    for (const DeviceEvent& event : std::span(events).first(count)) {
+      if (event.kind == DeviceEvent::Kind::kLost) return Lost();
+      OnEvent(event);
+    }
+    return {};
+  }
+
+  void OnEvent(const DeviceEvent& event) {
+    const std::size_t step = Raw(event.launch);
+    const std::size_t op = step - inputs_.size();
+    const bool is_op = step >= inputs_.size() && op < plan().ops.size();
+    if (event.kind == DeviceEvent::Kind::kRetired) {
+      --in_flight_;
+      if (is_op && !instance_.progress(op).Complete()) again_.push_back(step);
+      return;
+    }
+    if (!is_op || options_.times.empty()) return;
+    OpTimes& times = options_.times[op];
+    (event.kind == DeviceEvent::Kind::kPlaced ? times.placed : times.complete) = event.at;
+  }
+
+  Instance& instance_;
+  Device& device_;
+  const RunOptions& options_;
+  std::span<const void* const> inputs_;
+  std::span<void* const> outputs_;
+  std::size_t next_ = 0;            // the first step never submitted
+  std::vector<std::size_t> again_;  // ops that retired incomplete
+  std::size_t in_flight_ = 0;
+};
+
+}  // namespace
+
+Status RunPlan(Instance& instance, Device& device, std::span<const void* const> inputs,
+               std::span<void* const> outputs, const RunOptions& options) {
+  const Plan& plan = instance.plan();
+  LAGOON_CHECK(inputs.size() == plan.inputs.size() && outputs.size() == plan.outputs.size());
+  LAGOON_CHECK(options.times.empty() || options.times.size() == plan.ops.size());
+  return Run(instance, device, options).Execute(inputs, outputs);
+}
+
+Status RunOnce(Instance& instance, Device& device, std::span<const void* const> inputs,
+               std::span<void* const> outputs) {
+  return RunPlan(instance, device, inputs, outputs, {});
+}
+
+}  // namespace lagoon
