@@ -18,11 +18,13 @@ struct Conv2dSpec {
 };
 
 /// Inputs: x [batch,height,width,in_channels], packed weights, bias [out_channels] if `bias`,
-/// residual [batch,out_height,out_width,out_channels] if `epilogue.residual`. Output: y, of the residual's shape.
-/// kInvalidArgument names the field when a dimension is zero or the sizes overflow.
+/// residual [batch,out_height,out_width,out_channels] if `epilogue.residual`. Output: y, of the
+/// residual's shape. kInvalidArgument names the field when a dimension is zero or the sizes
+/// overflow.
 Result<Kernel> MakeConv2d(const Conv2dSpec& spec);
 
-/// Size and making of the packed weights. `weights`: [out_channels][in_channels][kernel_h][kernel_w] (ONNX's OIHW).
+/// Size and making of the packed weights. `weights`:
+/// [out_channels][in_channels][kernel_h][kernel_w] (ONNX's OIHW).
 std::size_t PackedConv2dWeightBytes(const Conv2dSpec& spec);
 void PackConv2dWeights(const Conv2dSpec& spec, const float* weights, void* packed);
 

@@ -1,0 +1,156 @@
+#include "kernels/conv2d.h"
+
+#include <cstddef>
+#include <limits>
+#include <string>
+
+#include "kernels/checks.h"
+#include "kernels/conv2d_args.h"
+#include "kernels/conv2d_body.h"
+#include "kernels/conv2d_tiling.h"
+#include "kernels/gemv_args.h"
+
+namespace lagoon {
+namespace {
+
+constexpr std::string_view kOp = "conv2d";
+// Of one block's private memory; only huge dilations or paddings come near it.
+constexpr std::size_t kMaxScratchBytes = std::size_t{64} << 20;
+
+// Matrix-vector products run at the speed of memory: bytes per us, and the time of a block.
+constexpr double kGemvRate = 12e3;
+constexpr double kGemvBlockUs = 35;
+constexpr std::size_t kGemvChunkBytes = 64 << 10;  // 3 to 6 us between checks
+
+// The positions that a row or column of outputs reads must fit the body's arithmetic.
+Status CheckExtent(std::string_view axis, std::size_t out, std::size_t stride, std::size_t kernel,
+                   std::size_t dilation, std::size_t pad) {
+  const std::size_t outputs = (out - 1) * stride, window = (kernel - 1) * dilation;
+  if (outputs < kMaxElements && window < kMaxElements && pad < kMaxElements) return {};
+  return Invalid(kOp, std::string(axis) + ": stride " + std::to_string(stride) + ", dilation " +
+                          std::to_string(dilation) + " and padding " + std::to_string(pad) +
+                          " reach too far for an output of " + std::to_string(out) +
+                          " and a kernel of " + std::to_string(kernel));
+}
+
+Status CheckSpec(const Conv2dSpec& s) {
+  LAGOON_RETURN_IF_ERROR(CheckPositive(kOp, {{"batch", s.batch},
+                                             {"height", s.height},
+                                             {"width", s.width},
+                                             {"in_channels", s.in_channels},
+                                             {"out_height", s.out_height},
+                                             {"out_width", s.out_width},
+                                             {"out_channels", s.out_channels},
+                                             {"kernel_h", s.kernel_h},
+                                             {"kernel_w", s.kernel_w},
+                                             {"stride_h", s.stride_h},
+                                             {"stride_w", s.stride_w},
+                                             {"dilation_h", s.dilation_h},
+                                             {"dilation_w", s.dilation_w}}));
+  LAGOON_RETURN_IF_ERROR(CheckElements(kOp, "x",
+                                       {{"batch", s.batch},
+                                        {"height", s.height},
+                                        {"width", s.width},
+                                        {"in_channels", s.in_channels}}));
+  LAGOON_RETURN_IF_ERROR(CheckElements(kOp, "y",
+                                       {{"batch", s.batch},
+                                        {"out_height", s.out_height},
+                                        {"out_width", s.out_width},
+                                        {"out_channels", s.out_channels}}));
+  LAGOON_RETURN_IF_ERROR(CheckElements(kOp, "weights",
+                                       {{"out_channels", s.out_channels},
+                                        {"in_channels", s.in_channels},
+                                        {"kernel_h", s.kernel_h},
+                                        {"kernel_w", s.kernel_w}}));
+  LAGOON_RETURN_IF_ERROR(
+      CheckExtent("height", s.out_height, s.stride_h, s.kernel_h, s.dilation_h, s.pad_top));
+  LAGOON_RETURN_IF_ERROR(
+      CheckExtent("width", s.out_width, s.stride_w, s.kernel_w, s.dilation_w, s.pad_left));
+  if (s.epilogue.activation == Activation::kClip && !(s.epilogue.low <= s.epilogue.high)) {
+    return Invalid(kOp, "epilogue.low " + std::to_string(s.epilogue.low) +
+                            " exceeds epilogue.high " + std::to_string(s.epilogue.high));
+  }
+  return {};
+}
+
+struct Limits {
+  float low, high;
+};
+
+Limits LimitsOf(const Epilogue& epilogue) {
+  constexpr float kInfinity = std::numeric_limits<float>::infinity();
+  switch (epilogue.activation) {
+    case Activation::kNone:
+      return {-kInfinity, kInfinity};
+    case Activation::kRelu:
+      return {0, kInfinity};
+    case Activation::kClip:
+      return {epilogue.low, epilogue.high};
+  }
+  return {-kInfinity, kInfinity};
+}
+
+// What both bodies' arguments have in common: the operands, by the same names.
+template <typename Args>
+Kernel KernelOf(const Conv2dSpec& spec, Args args) {
+  const Limits limits = LimitsOf(spec.epilogue);
+  args.low = limits.low;
+  args.high = limits.high;
+  Kernel kernel;
+  kernel.args = ArgsImage(args);
+  kernel.inputs = {offsetof(Args, x), offsetof(Args, weights)};
+  if (spec.bias) kernel.inputs.push_back(offsetof(Args, bias));
+  if (spec.epilogue.residual) kernel.inputs.push_back(offsetof(Args, residual));
+  kernel.outputs = {offsetof(Args, y)};
+  const double pixels = static_cast<double>(spec.batch) * spec.out_height * spec.out_width;
+  const double depth = static_cast<double>(spec.kernel_h) * spec.kernel_w * spec.in_channels;
+  const double input =
+      static_cast<double>(spec.batch) * spec.height * spec.width * spec.in_channels;
+  kernel.flops = 2 * pixels * spec.out_channels * depth;
+  kernel.bytes_moved =
+      sizeof(float) * (input + depth * spec.out_channels +
+                       pixels * spec.out_channels * (spec.epilogue.residual ? 2 : 1));
+  return kernel;
+}
+
+Kernel MakeGemv(const Conv2dSpec& spec, const ConvTarget& target) {
+  GemvArgs args{};
+  args.depth = spec.in_channels;
+  args.outputs = spec.out_channels;
+  args.groups = static_cast<std::uint32_t>(CeilDivide(spec.out_channels, kGemvGroup));
+  const std::size_t vectors = CeilDivide(spec.in_channels, target.lanes);
+  const std::size_t vector_bytes = kGemvGroup * target.lanes * sizeof(float);
+  args.chunk_vectors = static_cast<std::uint32_t>(kGemvChunkBytes / vector_bytes);
+  const double us = static_cast<double>(args.groups * vectors * vector_bytes) / kGemvRate;
+  args.blocks = static_cast<std::uint32_t>(
+      std::min<double>(args.groups, 2 * std::ceil(us / kGemvBlockUs / 2)));
+  Kernel kernel = KernelOf(spec, args);
+  kernel.name = "gemv";
+  kernel.body = target.gemv;
+  kernel.blocks = args.blocks;
+  kernel.scratch_bytes = CeilDivide(args.groups, args.blocks) * kGemvGroup * sizeof(float);
+  return kernel;
+}
+
+}  // namespace
+
+Result<Kernel> MakeConv2d(const Conv2dSpec& spec) {
+  LAGOON_RETURN_IF_ERROR(CheckSpec(spec));
+  const ConvTarget target = ChosenConvTarget();
+  if (IsGemv(spec)) return MakeGemv(spec, target);
+  const ConvTiling tiling = TileConv2d(spec, target);
+  if (tiling.scratch_bytes > kMaxScratchBytes) {
+    return Invalid(kOp, "dilation_w " + std::to_string(spec.dilation_w) + " and stride_w " +
+                            std::to_string(spec.stride_w) + " spread a tile over " +
+                            std::to_string(tiling.scratch_bytes) + " bytes, more than " +
+                            std::to_string(kMaxScratchBytes));
+  }
+  Kernel kernel = KernelOf(spec, tiling.args);
+  kernel.name = "conv2d";
+  kernel.body = target.conv;
+  kernel.blocks = tiling.blocks;
+  kernel.scratch_bytes = tiling.scratch_bytes;
+  return kernel;
+}
+
+}  // namespace lagoon

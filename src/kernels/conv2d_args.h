@@ -1,0 +1,86 @@
+#pragma once
+
+// What conv2d's factory and its bodies agree on: the argument struct and the cutting into tiles.
+//
+// The convolution is a matrix product: a row is an output pixel, a column an output channel, and
+// the depth runs over kernel rows, kernel columns and input channels, in this order. Names:
+//   panel    the columns of one micro-tile: two vectors, in the last panel perhaps one
+//   segment  the rows of one micro-tile: neighbouring pixels of one output row
+//   tap      a stretch of the depth that is contiguous in x: the channels of one kernel position,
+//   or of a
+//            whole kernel row where its columns are neighbours
+//   chunk    the part of the depth that one call of the micro-kernel covers
+//   tile     what one block computes: some panels of some segments
+
+#include <cstddef>
+#include <cstdint>
+
+#include "kernels/tiling.h"
+
+namespace lagoon {
+
+/// How a body reads x.
+enum class ConvInput : std::uint8_t {
+  kDirect,  // in place; no column of padding
+  kEdge,    // in place; only the first and the last pixel of an output row touch columns of padding
+  kPatch,   // from a copy with zeros around, made by each block for itself
+};
+
+struct Conv2dArgs {
+  const float* x;
+  const float* weights;   // packed: [panel][depth][width of the panel]
+  const float* bias;      // may be null
+  const float* residual;  // may be null
+  float* y;
+  float low, high;  // limits of y; infinite for none
+
+  // Elements. `depth` = kernel_h * taps_w * tap_depth.
+  std::uint32_t height, width, channels;
+  std::uint32_t out_height, out_width, out_channels;
+  std::uint32_t kernel_h, kernel_w, stride_h, stride_w, dilation_h, dilation_w, pad_top, pad_left;
+  std::uint32_t taps_w, tap_depth, depth;
+  ConvInput input;
+
+  // Chunks: several taps each, or (tap_pieces > 1) a piece of one tap each.
+  std::uint32_t chunks, chunk_taps, tap_pieces;
+
+  // Tiles of one image: row_tiles x segment_tiles x panel_tiles. Either row_tiles or segment_tiles
+  // is cut so that a tile is some whole output rows or a part of one.
+  std::uint32_t lanes;             // of a vector
+  std::uint32_t panels, segments;  // segments of one output row
+  std::uint32_t images, row_tiles, segment_tiles, panel_tiles;
+  bool panels_first;  // consecutive blocks differ in their panels: they share input; else they
+                      // share weights
+  std::uint32_t direct_items;  // the last micro-tiles of a block write y themselves
+  std::uint32_t item_floats;   // scratch of one micro-tile
+  std::size_t patch_offset;    // bytes in the scratch
+};
+
+/// The micro-tiles of one block.
+struct ConvTile {
+  std::uint32_t image;
+  Range panels, rows, segments;
+  std::size_t items() const { return panels.size() * rows.size() * segments.size(); }
+};
+
+inline ConvTile TileOf(const Conv2dArgs& args, std::uint32_t block) {
+  const std::uint32_t spatial = args.images * args.row_tiles * args.segment_tiles;
+  const std::uint32_t panel = args.panels_first ? block % args.panel_tiles : block / spatial;
+  std::uint32_t rest = args.panels_first ? block / args.panel_tiles : block % spatial;
+  ConvTile tile{};
+  tile.panels = Share(args.panels, args.panel_tiles, panel);
+  tile.segments = Share(args.segments, args.segment_tiles, rest % args.segment_tiles);
+  rest /= args.segment_tiles;
+  tile.rows = Share(args.out_height, args.row_tiles, rest % args.row_tiles);
+  tile.image = rest / args.row_tiles;
+  return tile;
+}
+
+/// Columns of a panel: two vectors, or one where the rest fits.
+inline std::uint32_t PanelWidth(std::uint32_t lanes, std::uint32_t out_channels,
+                                std::size_t panel) {
+  const std::size_t rest = out_channels - panel * 2 * lanes;
+  return rest > lanes ? 2 * lanes : lanes;
+}
+
+}  // namespace lagoon

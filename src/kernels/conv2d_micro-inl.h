@@ -1,0 +1,202 @@
+// The micro-kernel of conv2d, once per Highway target. Include after foreach_target.h.
+
+#if defined(LAGOON_KERNELS_CONV2D_MICRO_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef LAGOON_KERNELS_CONV2D_MICRO_INL_H_
+#undef LAGOON_KERNELS_CONV2D_MICRO_INL_H_
+#else
+#define LAGOON_KERNELS_CONV2D_MICRO_INL_H_
+#endif
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <utility>
+
+#include "kernels/conv2d_micro.h"
+#include "kernels/simd-inl.h"
+#include "kernels/unroll.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace lagoon {
+namespace HWY_NAMESPACE {
+namespace conv {
+
+using simd::D;
+using simd::V;
+namespace hn = simd::hn;
+
+// Two vectors of columns; as many rows as leave two registers for the weights and one for the
+// input.
+#if HWY_TARGET == HWY_AVX3 || HWY_TARGET == HWY_AVX3_DL
+inline constexpr int kMaxRows = 14;
+#else
+inline constexpr int kMaxRows = 6;
+#endif
+inline constexpr int kMaxVectors = 2;
+
+HWY_INLINE const float* Floats(const std::byte* p) { return reinterpret_cast<const float*>(p); }
+
+/// Pointers to the input of `kRows` pixels that lie `pitch` bytes apart, the first and the last
+/// apart from the rest because they may be padding. One pointer serves three rows through [p +
+/// pitch] and [p + 2 * pitch]: with one pointer a row, x86 would run out of registers.
+template <int kRows>
+struct RowPointers {
+  static constexpr int kGroups = kRows > 2 ? kRows / 3 : 0;
+  const std::byte* first;
+  const std::byte* last;
+  std::array<const std::byte*, kGroups + 1> middle;  // one too many: arrays of none are not allowed
+
+  HWY_INLINE RowPointers(const MicroTile& tile, const std::byte* a, std::uint32_t tap) {
+    first = (tile.zero_first >> tap & 1) != 0 ? tile.zeros : a;
+    last = (tile.zero_last >> tap & 1) != 0 ? tile.zeros : a + (kRows - 1) * tile.pitch;
+    LAGOON_UNROLL for (int g = 0; g < kGroups; ++g) middle[g] = a + (1 + 3 * g) * tile.pitch;
+  }
+  HWY_INLINE const std::byte* Row(int row, std::size_t pitch) const {
+    if (row == 0) return first;
+    if (row == kRows - 1) return last;
+    return middle[(row - 1) / 3] + (row - 1) % 3 * pitch;
+  }
+  HWY_INLINE void Advance(std::size_t bytes) {
+    first += bytes;
+    last += bytes;
+    LAGOON_UNROLL for (int g = 0; g < kGroups; ++g) middle[g] += bytes;
+  }
+};
+
+template <int kRows, int kVectors>
+struct Accumulators {
+  V v[kRows][kVectors];
+
+  HWY_INLINE void Load(const float* from) {
+    LAGOON_UNROLL for (int r = 0; r < kRows; ++r) {
+      LAGOON_UNROLL for (int j = 0; j < kVectors; ++j) {
+        v[r][j] = hn::Load(D(), from + (r * kVectors + j) * hn::MaxLanes(D()));
+      }
+    }
+  }
+  HWY_INLINE void Zero() {
+    LAGOON_UNROLL for (int r = 0; r < kRows; ++r) {
+      LAGOON_UNROLL for (int j = 0; j < kVectors; ++j) v[r][j] = hn::Zero(D());
+    }
+  }
+  HWY_INLINE void Store(float* to) const {
+    LAGOON_UNROLL for (int r = 0; r < kRows; ++r) {
+      LAGOON_UNROLL for (int j = 0; j < kVectors; ++j) {
+        hn::Store(v[r][j], D(), to + (r * kVectors + j) * hn::MaxLanes(D()));
+      }
+    }
+  }
+  /// One step of the depth: `b` holds its row of the panel, `k` its byte offset from the row
+  /// pointers.
+  HWY_INLINE void Step(const RowPointers<kRows>& rows, std::size_t pitch, const float* b,
+                       std::size_t k) {
+    V weights[kVectors];
+    LAGOON_UNROLL for (int j = 0; j < kVectors; ++j) {
+      weights[j] = hn::Load(D(), b + j * hn::MaxLanes(D()));
+    }
+    LAGOON_UNROLL for (int r = 0; r < kRows; ++r) {
+      const V a = hn::Set(D(), *Floats(rows.Row(r, pitch) + k));
+      LAGOON_UNROLL for (int j = 0; j < kVectors; ++j) v[r][j] = hn::MulAdd(a, weights[j], v[r][j]);
+    }
+  }
+};
+
+/// y = limit(acc + bias + residual) for a micro-tile whose columns all exist.
+template <int kRows, int kVectors>
+HWY_INLINE void Finish(const Accumulators<kRows, kVectors>& acc, const ConvStore& store) {
+  constexpr std::size_t kLanes = hn::MaxLanes(D());
+  const V low = hn::Set(D(), store.low), high = hn::Set(D(), store.high);
+  V bias[kVectors];
+  LAGOON_UNROLL for (int j = 0; j < kVectors; ++j) bias[j] =
+      hn::LoadU(D(), store.bias + j * kLanes);
+  float* y = store.y;
+  const float* residual = store.residual;
+  LAGOON_UNROLL for (int r = 0; r < kRows; ++r) {
+    LAGOON_UNROLL for (int j = 0; j < kVectors; ++j) {
+      V v = hn::Add(acc.v[r][j], bias[j]);
+      if (residual != nullptr) v = hn::Add(v, hn::LoadU(D(), residual + j * kLanes));
+      hn::StoreU(simd::Clamp(v, low, high), D(), y + j * kLanes);
+    }
+    y += store.pitch;
+    if (residual != nullptr) residual += store.pitch;
+  }
+}
+
+template <int kRows, int kVectors>
+HWY_NOINLINE void Multiply(const MicroTile& tile) {
+  constexpr std::size_t kWidth = kVectors * hn::MaxLanes(D());
+  constexpr std::size_t kUnroll = 4;
+  const std::size_t pitch = tile.pitch;
+  Accumulators<kRows, kVectors> acc;
+  if (tile.resume) {
+    acc.Load(tile.acc);
+  } else {
+    acc.Zero();
+  }
+  const float* b = tile.weights;
+  const std::byte* a = tile.a;
+  std::uint32_t column = tile.column;
+  for (std::uint32_t tap = 0; tap < tile.taps; ++tap) {
+    RowPointers<kRows> rows(tile, a, column);
+    std::uint32_t left = tile.tap_depth;
+    for (; left >= kUnroll; left -= kUnroll) {
+      LAGOON_UNROLL for (std::size_t u = 0; u < kUnroll; ++u) {
+        acc.Step(rows, pitch, b + u * kWidth, u * sizeof(float));
+      }
+      b += kUnroll * kWidth;
+      rows.Advance(kUnroll * sizeof(float));
+    }
+    for (; left > 0; --left) {
+      acc.Step(rows, pitch, b, 0);
+      b += kWidth;
+      rows.Advance(sizeof(float));
+    }
+    const bool wraps = ++column == tile.columns;
+    a += wraps ? tile.next_row : tile.next_column;
+    if (wraps) column = 0;
+  }
+  if (tile.store != nullptr) {
+    Finish(acc, *tile.store);
+  } else {
+    acc.Store(tile.acc);
+  }
+}
+
+using MultiplyFn = void (*)(const MicroTile&);
+
+template <int kVectors, std::size_t... kRow>
+constexpr std::array<MultiplyFn, kMaxRows> MultiplyTable(std::index_sequence<kRow...>) {
+  return {&Multiply<static_cast<int>(kRow) + 1, kVectors>...};
+}
+
+inline constexpr std::array<MultiplyFn, kMaxRows> kMultiply[kMaxVectors] = {
+    MultiplyTable<1>(std::make_index_sequence<kMaxRows>()),
+    MultiplyTable<2>(std::make_index_sequence<kMaxRows>()),
+};
+
+/// y = limit(acc + bias + residual) from scratch, for any number of rows and of existing columns.
+inline void StoreRows(const float* acc, std::size_t rows, std::size_t vectors, std::size_t columns,
+                      const ConvStore& store) {
+  constexpr std::size_t kLanes = hn::MaxLanes(D());
+  const V low = hn::Set(D(), store.low), high = hn::Set(D(), store.high);
+  const auto finish = [&](std::size_t row, std::size_t column, auto move) HWY_ATTR {
+    V v = hn::Load(D(), acc + row * vectors * kLanes + column);
+    v = hn::Add(v, move.Load(store.bias + column));
+    const std::size_t at = row * store.pitch + column;
+    if (store.residual != nullptr) v = hn::Add(v, move.Load(store.residual + at));
+    move.Store(simd::Clamp(v, low, high), store.y + at);
+  };
+  const std::size_t whole = columns / kLanes * kLanes;
+  for (std::size_t row = 0; row < rows; ++row) {
+    for (std::size_t column = 0; column < whole; column += kLanes)
+      finish(row, column, simd::Whole());
+    if (whole < columns) finish(row, whole, simd::Part(columns - whole));
+  }
+}
+
+}  // namespace conv
+}  // namespace HWY_NAMESPACE
+}  // namespace lagoon
+HWY_AFTER_NAMESPACE();
+
+#endif  // LAGOON_KERNELS_CONV2D_MICRO_INL_H_

@@ -1,0 +1,37 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+namespace lagoon {
+
+/// Where finished values go: y[row * pitch + column] = limit(acc + bias[column] + residual[same as
+/// y]).
+struct ConvStore {
+  float* y;
+  const float* bias;
+  const float* residual;  // null: none
+  std::size_t pitch;      // floats between rows
+  float low, high;
+};
+
+/// One call of the micro-kernel: some rows (pixels) times one panel (channels) over a part of the
+/// depth.
+struct MicroTile {
+  const std::byte* a;       // input of row 0 at the first tap
+  std::size_t pitch;        // bytes between rows
+  const float* weights;     // of the panel at the first tap: [depth][panel width], 64-byte aligned
+  std::uint32_t taps;       // how many
+  std::uint32_t tap_depth;  // floats of each
+  std::uint32_t column;     // the first tap's kernel column
+  std::uint32_t columns;    // taps of a kernel row
+  std::ptrdiff_t next_column,
+      next_row;  // bytes to the next tap, in the same or in the next kernel row
+  std::uint32_t zero_first, zero_last;  // bit c: at column c the first, last row is padding
+  const std::byte* zeros;               // tap_depth zeros, for those
+  float* acc;                           // [row][panel width], 64-byte aligned
+  bool resume;                          // start from `acc` instead of zero
+  const ConvStore* store;               // null: leave the sums in `acc`
+};
+
+}  // namespace lagoon

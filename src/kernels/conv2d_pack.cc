@@ -1,0 +1,74 @@
+#include <algorithm>
+#include <cstddef>
+
+#include "kernels/conv2d.h"
+#include "kernels/conv2d_args.h"
+#include "kernels/conv2d_body.h"
+#include "kernels/conv2d_tiling.h"
+#include "kernels/gemv_args.h"
+
+namespace lagoon {
+namespace {
+
+void PackGemv(const Conv2dSpec& spec, std::size_t lanes, const float* weights, float* packed) {
+  const std::size_t groups = CeilDivide(spec.out_channels, kGemvGroup);
+  const std::size_t vectors = CeilDivide(spec.in_channels, lanes);
+  for (std::size_t group = 0; group < groups; ++group) {
+    for (std::size_t v = 0; v < vectors; ++v) {
+      for (std::size_t o = group * kGemvGroup; o < (group + 1) * kGemvGroup; ++o) {
+        for (std::size_t i = v * lanes; i < (v + 1) * lanes; ++i) {
+          const bool exists = o < spec.out_channels && i < spec.in_channels;
+          *packed++ = exists ? weights[o * spec.in_channels + i] : 0;
+        }
+      }
+    }
+  }
+}
+
+// One panel: [kernel_h][kernel_w][in_channels][width], for `count` output channels from `channel`
+// on; zero to `width`.
+void PackPanel(const Conv2dSpec& spec, std::size_t channel, std::size_t width, const float* weights,
+               float* packed) {
+  const std::size_t kernel = std::size_t{spec.kernel_h} * spec.kernel_w;
+  const std::size_t count = std::min<std::size_t>(width, spec.out_channels - channel);
+  const std::size_t filter = kernel * spec.in_channels;
+  weights += channel * filter;
+  for (std::size_t i = 0; i < spec.in_channels; ++i) {
+    for (std::size_t position = 0; position < kernel; ++position) {
+      float* to = packed + (position * spec.in_channels + i) * width;
+      for (std::size_t o = 0; o < count; ++o) to[o] = weights[o * filter + i * kernel + position];
+      std::fill(to + count, to + width, 0.0f);
+    }
+  }
+}
+
+std::size_t PackedFloats(const Conv2dSpec& spec, const ConvTarget& target) {
+  if (IsGemv(spec)) {
+    return CeilDivide(spec.out_channels, kGemvGroup) * kGemvGroup *
+           CeilDivide(spec.in_channels, target.lanes) * target.lanes;
+  }
+  const std::size_t depth = std::size_t{spec.kernel_h} * spec.kernel_w * spec.in_channels;
+  return CeilDivide(spec.out_channels, target.lanes) * target.lanes * depth;
+}
+
+}  // namespace
+
+std::size_t PackedConv2dWeightBytes(const Conv2dSpec& spec) {
+  return PackedFloats(spec, ChosenConvTarget()) * sizeof(float);
+}
+
+void PackConv2dWeights(const Conv2dSpec& spec, const float* weights, void* packed) {
+  const ConvTarget target = ChosenConvTarget();
+  float* to = static_cast<float*>(packed);
+  if (IsGemv(spec)) return PackGemv(spec, target.lanes, weights, to);
+  const std::size_t depth = std::size_t{spec.kernel_h} * spec.kernel_w * spec.in_channels;
+  for (std::size_t channel = 0; channel < spec.out_channels;) {
+    const std::size_t width =
+        PanelWidth(target.lanes, spec.out_channels, channel / (2 * target.lanes));
+    PackPanel(spec, channel, width, weights, to);
+    to += depth * width;
+    channel += width;
+  }
+}
+
+}  // namespace lagoon

@@ -1,0 +1,90 @@
+#pragma once
+
+// For conv2d's tests and benchmarks: operands, a plain reference, and a way to run a kernel.
+
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <random>
+#include <span>
+#include <vector>
+
+#include "hwy/aligned_allocator.h"
+#include "kernels/conv2d.h"
+
+namespace lagoon::testing {
+
+/// `count` floats, 64-byte aligned, uniform in [-1, 1] from `seed`.
+class Floats {
+ public:
+  Floats() = default;
+  explicit Floats(std::size_t count) : data_(hwy::AllocateAligned<float>(count)), count_(count) {}
+  static Floats Random(std::size_t count, std::uint32_t seed) {
+    Floats floats(count);
+    std::minstd_rand random(seed);
+    for (float& v : floats.span()) {
+      v = static_cast<float>(random() % 65537) / 32768.0f - 1.0f;
+    }
+    return floats;
+  }
+  float* data() const { return data_.get(); }
+  std::size_t size() const { return count_; }
+  std::span<float> span() const { return {data_.get(), count_}; }
+
+ private:
+  hwy::AlignedFreeUniquePtr<float[]> data_;
+  std::size_t count_ = 0;
+};
+
+/// The operands of one convolution, weights in ONNX's order and packed, and its kernel bound to
+/// them.
+class ConvProblem {
+ public:
+  explicit ConvProblem(const Conv2dSpec& s)
+      : spec(s),
+        x(Floats::Random(std::size_t{s.batch} * s.height * s.width * s.in_channels, 1)),
+        weights(Floats::Random(
+            std::size_t{s.out_channels} * s.in_channels * s.kernel_h * s.kernel_w, 2)),
+        bias(Floats::Random(s.out_channels, 3)),
+        residual(Floats::Random(OutputCount(), 4)),
+        y(OutputCount()),
+        packed(PackedConv2dWeightBytes(s) / sizeof(float)),
+        kernel(*MakeConv2d(s)),
+        scratch(hwy::AllocateAligned<std::byte>(kernel.scratch_bytes + 1)) {
+    PackConv2dWeights(s, weights.data(), packed.data());
+    Bind();
+  }
+
+  std::size_t OutputCount() const {
+    return std::size_t{spec.batch} * spec.out_height * spec.out_width * spec.out_channels;
+  }
+  bool RunBlock(std::uint32_t block, CheckProbe* probe = nullptr) {
+    BlockContext ctx({}, {scratch.get(), kernel.scratch_bytes}, probe);
+    return kernel.body(kernel.args.data(), block, ctx);
+  }
+  bool RunAll() {
+    for (std::uint32_t block = 0; block < kernel.blocks; ++block) {
+      if (!RunBlock(block)) return false;
+    }
+    return true;
+  }
+
+  Conv2dSpec spec;
+  Floats x, weights, bias, residual, y, packed;
+  Kernel kernel;
+  hwy::AlignedFreeUniquePtr<std::byte[]> scratch;
+
+ private:
+  void Bind() {
+    std::vector<const float*> inputs = {x.data(), packed.data()};
+    if (spec.bias) inputs.push_back(bias.data());
+    if (spec.epilogue.residual) inputs.push_back(residual.data());
+    for (std::size_t i = 0; i < inputs.size(); ++i) Set(kernel.inputs[i], inputs[i]);
+    Set(kernel.outputs[0], y.data());
+  }
+  void Set(std::uint32_t offset, const float* pointer) {
+    std::memcpy(kernel.args.data() + offset, &pointer, sizeof(pointer));
+  }
+};
+
+}  // namespace lagoon::testing
