@@ -5,16 +5,10 @@
 #include <algorithm>
 #include <string_view>
 
+#include "serving/text.h"
+
 namespace lagoon {
 namespace {
-
-constexpr std::size_t kMaxShownBytes = 100;
-
-/// A name as messages show it: one from a client may be of any length.
-std::string Shown(std::string_view name) {
-  if (name.size() <= kMaxShownBytes) return fmt::format("'{}'", name);
-  return fmt::format("'{}...' ({} bytes)", name.substr(0, kMaxShownBytes), name.size());
-}
 
 std::string ShownShape(const Dims& dims) {
   constexpr std::size_t kMaxDims = 16;
@@ -25,7 +19,7 @@ std::string ShownShape(const Dims& dims) {
 tl::unexpected<Error> Bad(const InferRequest& request, std::string_view kind,
                           std::string_view tensor, const std::string& what) {
   return Fail(ErrorCode::kInvalidArgument,
-              fmt::format("model '{}': {} {} {}", request.model, kind, Shown(tensor), what));
+              fmt::format("model {}: {} {} {}", Quoted(request.model), kind, Quoted(tensor), what));
 }
 
 std::size_t IndexOf(const std::vector<TensorSpec>& specs, std::string_view name) {

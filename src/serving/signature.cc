@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "base/check.h"
+#include "serving/text.h"
 
 namespace lagoon {
 namespace {
@@ -124,14 +125,6 @@ void FillRest(inference::ModelConfig& config) {
 }
 
 }  // namespace
-
-std::string QuotedNames(const std::vector<TensorSpec>& specs) {
-  std::string names;
-  for (const TensorSpec& spec : specs) {
-    names += fmt::format("{}'{}'", names.empty() ? "" : ", ", spec.name);
-  }
-  return names;
-}
 
 inference::DataType ConfigType(DataType type) {
   switch (type) {

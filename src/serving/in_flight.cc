@@ -1,0 +1,165 @@
+#include "serving/in_flight.h"
+
+#include <fmt/format.h>
+
+#include <type_traits>
+#include <utility>
+
+#include "base/check.h"
+
+namespace lagoon {
+
+bool InFlightTable::Add(RequestInFlight& request) {
+  const MutexLock lock(mutex_);
+  if (closed_) return false;
+  request.next_ = first_;
+  if (first_ != nullptr) first_->previous_ = &request;
+  first_ = &request;
+  return true;
+}
+
+void InFlightTable::Remove(RequestInFlight& request) {
+  const MutexLock lock(mutex_);
+  if (request.previous_ != nullptr) request.previous_->next_ = request.next_;
+  if (request.next_ != nullptr) request.next_->previous_ = request.previous_;
+  if (first_ == &request) first_ = request.next_;
+  if (first_ == nullptr && closed_) empty_.NotifyAll();
+}
+
+void InFlightTable::Close() {
+  const MutexLock lock(mutex_);
+  closed_ = true;
+}
+
+bool InFlightTable::WaitUntilEmpty(TimePoint until) {
+  const MutexLock lock(mutex_);
+  while (first_ != nullptr) {
+    if (until == kNoDeadline) {
+      empty_.Wait(mutex_);
+    } else if (Now() >= until) {
+      return false;
+    } else {
+      empty_.WaitUntil(mutex_, until);
+    }
+  }
+  return true;
+}
+
+void InFlightTable::CancelAll(Dispatcher& dispatcher) {
+  // seq_cst: either Post sees this or we see the job that it notes.
+  cancelling_.store(true);
+  std::vector<JobId> jobs;
+  {
+    const MutexLock lock(mutex_);
+    for (RequestInFlight* request = first_; request != nullptr; request = request->next_) {
+      const std::uint64_t job = request->job_.load();
+      if (job != 0) jobs.push_back(JobId{job});
+    }
+  }
+  // Without the mutex: a job may finish inside Cancel.
+  for (const JobId job : jobs) dispatcher.Cancel(job);
+}
+
+RequestInFlight::RequestInFlight(InferRequest request, InferCallback callback, ServedModel& model,
+                                 RequestBinding binding, Admission admission)
+    : request_(std::move(request)),
+      callback_(std::move(callback)),
+      model_(model),
+      admission_(admission),
+      inputs_(std::move(binding.inputs)) {
+  response_.model = model.name();
+  response_.version = model.version();
+  response_.id = std::move(request_.id);
+  BindOutputs(binding.outputs);
+}
+
+void RequestInFlight::BindOutputs(const std::vector<std::size_t>& wanted) {
+  const Plan& plan = model_.plan();
+  const Signature& signature = model_.signature();
+  outputs_.assign(plan.outputs.size(), nullptr);
+  response_.outputs.reserve(wanted.size());
+  for (const std::size_t index : wanted) {
+    const TensorSpec& spec = signature.outputs[index];
+    OutputTensor& output = response_.outputs.emplace_back();
+    output.name = spec.name;
+    output.type = spec.type;
+    output.dims = spec.dims;
+    output.data.resize(spec.bytes());
+    outputs_[signature.output_index[index]] = output.data.data();
+  }
+  for (std::size_t i = 0; i < outputs_.size(); ++i) {
+    if (outputs_[i] != nullptr) continue;
+    unwanted_.emplace_back(plan.outputs[i].spec.bytes());
+    outputs_[i] = unwanted_.back().data();
+  }
+}
+
+RequestHandle RequestInFlight::Post(const std::shared_ptr<RequestInFlight>& self,
+                                    InFlightTable& table, Dispatcher& dispatcher) {
+  static_assert(std::is_same_v<std::underlying_type_t<RequestHandle>, decltype(Raw(JobId{}))>);
+  RequestInFlight& request = *self;
+  if (!table.Add(request)) {
+    request.Refuse({ErrorCode::kUnavailable, "the server is shutting down"});
+    return RequestHandle{};
+  }
+  JobSpec spec;
+  spec.queue = request.model_.QueueFor(request.request_.priority);
+  spec.deadline = request.admission_.deadline;
+  spec.inputs = request.inputs_;
+  spec.outputs = request.outputs_;
+  spec.client = &request;
+  request.table_ = &table;
+  request.self_ = self;
+  Result<JobId> job = dispatcher.Post(spec);
+  if (!job) {
+    request.self_.reset();
+    Error error = std::move(job).error();
+    error.message.insert(0, fmt::format("model '{}': ", request.model_.name()));
+    request.Refuse(std::move(error));
+    table.Remove(request);
+    return RequestHandle{};
+  }
+  request.job_.store(Raw(*job));
+  if (table.cancelling()) dispatcher.Cancel(*job);
+  return RequestHandle{Raw(*job)};
+}
+
+void RequestInFlight::Refuse(Error error) {
+  model_.recorder().RecordRefused(error.code, Now() - admission_.arrival);
+  callback_(tl::unexpected<Error>(std::move(error)));
+}
+
+void RequestInFlight::Finished(const JobResult& result) {
+  const std::shared_ptr<RequestInFlight> self = std::move(self_);  // freed at the end, not before
+  model_.recorder().RecordFinished(result, admission_.arrival, admission_.deadline);
+  if (result.outcome == Outcome::kDone) {
+    response_.job = result;
+    callback_(std::move(response_));
+  } else {
+    callback_(tl::unexpected<Error>(OutcomeError(result.outcome, model_.name())));
+  }
+  table_->Remove(*this);
+}
+
+Error OutcomeError(Outcome outcome, const std::string& model) {
+  switch (outcome) {
+    case Outcome::kExpired:
+      return TimeoutError(model);
+    case Outcome::kSuperseded:
+      return {ErrorCode::kUnavailable,
+              fmt::format("model '{}': superseded by a newer request", model)};
+    case Outcome::kCancelled:
+      return {ErrorCode::kCancelled, fmt::format("model '{}': request cancelled", model)};
+    case Outcome::kFailed:
+      return {ErrorCode::kInternal, fmt::format("model '{}': the device was lost", model)};
+    case Outcome::kDone:
+      break;
+  }
+  CheckFailed("an Outcome that is an error", __FILE__, __LINE__);
+}
+
+Error TimeoutError(const std::string& model) {
+  return {ErrorCode::kDeadlineExceeded, fmt::format("Request timeout expired: model '{}'", model)};
+}
+
+}  // namespace lagoon

@@ -1,0 +1,118 @@
+#include "serving/served_model.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "base/check.h"
+#include "program/compile.h"
+
+namespace lagoon {
+namespace {
+
+constexpr std::uint64_t kLowestRealTimePriority = 1;
+constexpr std::uint32_t kLoweredInstances = 1;
+
+std::vector<TensorSpec> Specs(const std::vector<PlanTensor>& tensors) {
+  std::vector<TensorSpec> specs;
+  for (const PlanTensor& tensor : tensors) specs.push_back(tensor.spec);
+  return specs;
+}
+
+std::vector<TensorSpec> ClientSpecs(std::vector<TensorSpec> specs, bool batch_dimension) {
+  if (batch_dimension) {
+    for (TensorSpec& spec : specs) spec.dims.front() = -1;
+  }
+  return specs;
+}
+
+}  // namespace
+
+Result<std::unique_ptr<ServedModel>> ServedModel::Load(ModelSource source, Device& device,
+                                                       int profile_runs) {
+  std::unique_ptr<ServedModel> model(new ServedModel);
+  model->source_ = std::move(source);
+  ConfigFile& file = model->source_.file;
+
+  CompileOptions options;
+  options.model = model->name();
+  options.import.dimensions = file.settings.dimensions;
+  LAGOON_ASSIGN_OR_RETURN(const std::shared_ptr<LoadedPlan> loaded,
+                          CompileModel(model->source_.path, device, options));
+  LAGOON_ASSIGN_OR_RETURN(model->signature_,
+                          CompleteConfig(Specs(loaded->plan.inputs), Specs(loaded->plan.outputs),
+                                         file.config, model->warnings_));
+  LAGOON_RETURN_IF_ERROR(ProfilePlan(*loaded, device, std::max(profile_runs, 1)));
+  model->loaded_ = loaded;
+  LAGOON_RETURN_IF_ERROR(model->CreateInstances(device));
+  return model;
+}
+
+Status ServedModel::CreateInstances(Device& device) {
+  const auto create = [&](std::uint32_t count, auto& instances) -> Status {
+    for (std::uint32_t i = 0; i < count; ++i) {
+      LAGOON_ASSIGN_OR_RETURN(std::unique_ptr<Instance> instance,
+                              Instance::Create(loaded_, device));
+      instances.push_back(std::move(instance));
+    }
+    return {};
+  };
+  LAGOON_RETURN_IF_ERROR(create(settings().instances, instances_));
+  if (settings().job_class == JobClass::kBestEffort) return {};
+  return create(kLoweredInstances, lowered_instances_);
+}
+
+Status ServedModel::AddQueues(Dispatcher& dispatcher) {
+  LAGOON_ASSIGN_OR_RETURN(queue_, AddQueue(dispatcher, settings().job_class, instances_));
+  lowered_queue_ = queue_;
+  if (settings().job_class == JobClass::kBestEffort) return {};
+  LAGOON_ASSIGN_OR_RETURN(lowered_queue_,
+                          AddQueue(dispatcher, JobClass::kBestEffort, lowered_instances_));
+  return {};
+}
+
+Result<QueueId> ServedModel::AddQueue(
+    Dispatcher& dispatcher, JobClass job_class,
+    const std::vector<std::unique_ptr<Instance>>& instances) const {
+  QueueOptions options;
+  options.name = fmt::format("{}/{}{}", name(), version(),
+                             job_class == settings().job_class ? "" : " best-effort");
+  options.job_class = job_class;
+  for (const auto& instance : instances) options.instances.push_back(instance.get());
+  options.max_pending = settings().max_queue_size;
+  options.overflow = settings().overflow;
+  return dispatcher.AddQueue(std::move(options));
+}
+
+QueueId ServedModel::QueueFor(std::uint64_t priority) const {
+  return priority <= kLowestRealTimePriority ? queue_ : lowered_queue_;
+}
+
+std::string ServedModel::DeadlineWarning() const {
+  const Nanoseconds deadline = settings().deadline;
+  if (deadline == Nanoseconds(0) || plan().standalone <= deadline) return "";
+  return fmt::format("takes {:.3f} ms alone on the device, above its lagoon.deadline_ms of {:.3f}",
+                     ToMilliseconds(plan().standalone), ToMilliseconds(deadline));
+}
+
+ModelStatistics ServedModel::Statistics(const Dispatcher& dispatcher) const {
+  ModelStatistics statistics;
+  statistics.name = name();
+  statistics.version = version();
+  recorder_.Read(statistics);
+  statistics.pending = dispatcher.Pending(queue_);
+  if (lowered_queue_ != queue_) statistics.pending += dispatcher.Pending(lowered_queue_);
+  return statistics;
+}
+
+ModelMetadata ServedModel::Metadata() const {
+  ModelMetadata metadata;
+  metadata.name = name();
+  metadata.platform = config().platform();
+  metadata.inputs = ClientSpecs(signature_.inputs, signature_.batch_dimension);
+  metadata.outputs = ClientSpecs(signature_.outputs, signature_.batch_dimension);
+  return metadata;
+}
+
+}  // namespace lagoon

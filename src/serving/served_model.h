@@ -1,0 +1,78 @@
+#pragma once
+
+// One version of a model, loaded and ready to take requests.
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "base/status.h"
+#include "device/device.h"
+#include "plan/instance.h"
+#include "sched/dispatcher.h"
+#include "serving/config_file.h"
+#include "serving/core.h"
+#include "serving/signature.h"
+#include "serving/statistics.h"
+
+namespace lagoon {
+
+/// Where a version comes from and how it is to be served.
+struct ModelSource {
+  std::string name;
+  std::string version;
+  std::string path;  // of the ONNX file
+  ConfigFile file;
+};
+
+/// Immutable after AddQueues, but for the statistics: any thread may use it. Must be alive while
+/// its dispatcher is.
+class ServedModel {
+ public:
+  /// Compiles, profiles (`profile_runs` executions) and creates the instances. The device must be
+  /// idle.
+  static Result<std::unique_ptr<ServedModel>> Load(ModelSource source, Device& device,
+                                                   int profile_runs);
+
+  /// Once, before the first request. A real-time model gets a second queue, for requests that lower
+  /// their class.
+  Status AddQueues(Dispatcher& dispatcher);
+
+  /// The queue for a request of this `priority` (InferRequest::priority): a request may lower its
+  /// class, never raise it.
+  QueueId QueueFor(std::uint64_t priority) const;
+
+  const std::string& name() const { return source_.name; }
+  const std::string& version() const { return source_.version; }
+  const inference::ModelConfig& config() const { return source_.file.config; }
+  const ModelSettings& settings() const { return source_.file.settings; }
+  /// What the operator should know beside the warnings of the config file.
+  const std::vector<std::string>& warnings() const { return warnings_; }
+  const Signature& signature() const { return signature_; }
+  const Plan& plan() const { return loaded_->plan; }
+  StatisticsRecorder& recorder() { return recorder_; }
+
+  /// Not empty when the model cannot meet its own deadline.
+  std::string DeadlineWarning() const;
+  ModelStatistics Statistics(const Dispatcher& dispatcher) const;
+  /// Without the versions, which the repository knows. The batch dimension is -1.
+  ModelMetadata Metadata() const;
+
+ private:
+  ServedModel() = default;
+  Status CreateInstances(Device& device);
+  Result<QueueId> AddQueue(Dispatcher& dispatcher, JobClass job_class,
+                           const std::vector<std::unique_ptr<Instance>>& instances) const;
+
+  ModelSource source_;
+  Signature signature_;
+  std::vector<std::string> warnings_;
+  std::shared_ptr<const LoadedPlan> loaded_;
+  std::vector<std::unique_ptr<Instance>> instances_;          // of the model's own class
+  std::vector<std::unique_ptr<Instance>> lowered_instances_;  // real-time models only
+  QueueId queue_{};
+  QueueId lowered_queue_{};
+  StatisticsRecorder recorder_;
+};
+
+}  // namespace lagoon
