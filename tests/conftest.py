@@ -2,6 +2,8 @@
 
 import os
 import pathlib
+import re
+import shutil
 import subprocess
 import sys
 
@@ -86,3 +88,23 @@ def digit_scores(test_split):
     session = onnxruntime.InferenceSession(str(DIGITS / "1" / "model.onnx"),
                                            providers=["CPUExecutionProvider"])
     return np.concatenate([session.run(None, {"image": image[None]})[0] for image in test_split[0]])
+
+
+def copy_model(source, folder, name, more_config=""):
+    """Copies a model's folder as `name` into the repository `folder`, with more lines in its config."""
+    target = folder / name
+    shutil.copytree(source, target)
+    config = (target / "config.pbtxt").read_text()
+    config = re.sub(r'^name: ".*"', f'name: "{name}"', config, flags=re.M)
+    (target / "config.pbtxt").write_text(config + more_config)
+    return target
+
+
+@pytest.fixture(scope="session")
+def repository(zoo, tmp_path_factory):
+    """A repository with real-time and best-effort models."""
+    folder = tmp_path_factory.mktemp("repository")
+    (folder / "digits").symlink_to(DIGITS)
+    for name in ("resnet18", "mobilenet_v2"):
+        (folder / name).symlink_to(zoo(name).parent.parent)
+    return folder

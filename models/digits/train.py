@@ -47,7 +47,6 @@ output [
     name: "scores"
     data_type: TYPE_FP32
     dims: [ 1, 10 ]
-    label_filename: "labels.txt"
   }
 ]
 optimization { priority: PRIORITY_MAX }

@@ -1,0 +1,293 @@
+#!/usr/bin/env python3
+"""Draws the figures of `lagoon bench` from the JSON files that it writes.
+
+A file has a flat map "metrics": name with unit -> number. Which figure it gives follows from the names:
+contention.* from realtime_latency_normalized_*, models.* from latency_ratio_vs_onnxruntime.*. A metric that a
+figure needs and that is not there or not a number is an error; nothing is drawn without it.
+
+Usage: plot.py FILE.json... [--out DIR] [--format svg|png]
+"""
+
+import argparse
+import json
+import math
+import pathlib
+import sys
+
+import matplotlib
+
+matplotlib.use("Agg")
+import matplotlib.pyplot as plt  # noqa: E402  (the backend comes first)
+
+COMPARATOR = "onnxruntime"  # what starts so is not Lagoon
+ORDER = ("sequential", "streams", "wait", "reset")
+INK, FAINT, GRID = "#1d2b36", "#6b7a86", "#dfe5ea"
+LAGOON, LAGOON_PALE = "#0a7d8c", "#8fcbd2"
+OTHER, OTHER_PALE = "#b3592b", "#e3b79f"
+STYLE = {
+    "font.family": "DejaVu Sans", "font.size": 9, "text.color": INK, "axes.labelcolor": INK,
+    "axes.titlesize": 10, "axes.titleweight": "bold", "axes.titlelocation": "left",
+    "axes.titlepad": 10, "axes.edgecolor": GRID, "axes.spines.top": False,
+    "axes.spines.right": False, "axes.spines.left": False, "axes.axisbelow": True,
+    "xtick.color": FAINT, "ytick.color": INK, "ytick.left": False, "xtick.bottom": False,
+    "grid.color": GRID, "svg.fonttype": "none", "svg.hashsalt": "lagoon", "figure.dpi": 130,
+}
+
+
+class PlotError(Exception):
+    """The file cannot be drawn; the text says why."""
+
+
+class Report:
+    """One JSON file of the bench."""
+
+    def __init__(self, path):
+        self.path = path
+        try:
+            self.content = json.loads(path.read_text())
+        except (OSError, ValueError) as error:
+            raise PlotError(f"{path}: {error}") from error
+        self.metrics = self.content.get("metrics") if isinstance(self.content, dict) else None
+        if not isinstance(self.metrics, dict) or not self.metrics:
+            raise PlotError(f"{path}: has no map 'metrics'")
+
+    def suffixes(self, prefix):
+        """In order of the file: what follows `prefix`. in the metrics' names."""
+        start = prefix + "."
+        return [name[len(start):] for name in self.metrics if name.startswith(start)]
+
+    def number(self, name, needed=True):
+        value = self.metrics.get(name)
+        if isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value):
+            return float(value)
+        if needed or value is not None:
+            raise PlotError(f"{self.path}: metric '{name}' is {value!r}, a number is needed")
+        return None
+
+    def caption(self):
+        """Machine and commit, as far as the file says."""
+        parts = []
+        for key in ("machine", "device", "commit"):
+            value = self.content.get(key)
+            if isinstance(value, dict):
+                value = value.get("name") or value.get("cpu") or value.get("model")
+            if isinstance(value, str) and value:
+                parts.append(value[:12] if key == "commit" else value)
+        return " · ".join(parts)
+
+
+def colours(name):
+    return (OTHER, OTHER_PALE) if name.startswith(COMPARATOR) else (LAGOON, LAGOON_PALE)
+
+
+def label_of(name):
+    """Scheduler or comparator as a reader knows it."""
+    if not name.startswith(COMPARATOR):
+        return name
+    rest = name[len(COMPARATOR):].strip("._-").replace("_", " ").replace(".", " ")
+    return f"ONNX Runtime x2\n{rest or 'defaults'}"
+
+
+def sort_schedulers(names):
+    """Lagoon's in the order of ORDER, others after them, then the comparators."""
+    def key(name):
+        known = ORDER.index(name) if name in ORDER else len(ORDER)
+        return name.startswith(COMPARATOR), known, name
+    return sorted(names, key=key)
+
+
+def format_number(value):
+    if value >= 100:
+        return f"{value:,.0f}"
+    return f"{value:.1f}" if value >= 10 else f"{value:.2f}"
+
+
+def add_limit(axes, value, text):
+    axes.axvline(value, color=INK, linewidth=0.8, linestyle=(0, (4, 3)), zorder=1)
+    axes.annotate(text, (value, 1), xycoords=("data", "axes fraction"), xytext=(3, 2), fontsize=7,
+                  textcoords="offset points", color=FAINT)
+
+
+def draw_rows(axes, names):
+    """Rows from the top; a gap before the comparators. Returns the row of each name."""
+    rows, row = {}, 0.0
+    for previous, name in zip([None, *names], names):
+        if previous and name.startswith(COMPARATOR) and not previous.startswith(COMPARATOR):
+            row += 0.5
+        rows[name] = row
+        row += 1
+    axes.set_yticks(list(rows.values()), [label_of(name) for name in names])
+    axes.set_ylim(row - 0.4, -0.6)
+    axes.grid(axis="x")
+    return rows
+
+
+def draw_pairs(axes, names, low, high):
+    """p50 and p99 of each name as two points with a line between, on a logarithmic axis."""
+    rows = draw_rows(axes, names)
+    axes.set_xscale("log")
+    for name, row in rows.items():
+        if low.get(name) is None:
+            axes.annotate("does not preempt", (0, row), xycoords=("axes fraction", "data"), fontsize=7.5,
+                          color=FAINT, va="center", xytext=(4, 0), textcoords="offset points")
+            continue
+        strong, pale = colours(name)
+        axes.plot([low[name], high[name]], [row, row], color=pale, linewidth=3, zorder=2)
+        axes.plot(low[name], row, "o", color="white", markeredgecolor=strong, markersize=6, zorder=3)
+        axes.plot(high[name], row, "o", color=strong, markersize=7, zorder=3)
+        axes.annotate(format_number(high[name]), (high[name], row), xytext=(7, 0), va="center",
+                      textcoords="offset points", fontsize=8)
+    values = [value for values in (low, high) for value in values.values() if value is not None]
+    axes.set_xlim(min(values) / 1.25, max(values) * 2)
+    axes.xaxis.set_major_locator(matplotlib.ticker.LogLocator(subs=(1, 2, 5)))
+    axes.xaxis.set_major_formatter(lambda value, _: f"{value:g}")
+    axes.xaxis.set_minor_locator(matplotlib.ticker.NullLocator())
+
+
+def draw_bars(axes, names, values):
+    rows = draw_rows(axes, names)
+    for name, row in rows.items():
+        axes.barh(row, values[name], height=0.55, color=colours(name)[0])
+        axes.annotate(format_number(values[name]), (values[name], row), xytext=(4, 0), va="center",
+                      textcoords="offset points", fontsize=8)
+    axes.set_xlim(0, max(1.0, *values.values()) * 1.15)
+
+
+def finish(figure, title, caption, bottom):
+    figure.text(0.012, 0.985, title, fontsize=12, weight="bold", va="top")
+    figure.text(0.012, 0.012, caption, fontsize=7, color=FAINT)
+    figure.tight_layout(rect=(0, bottom, 1, 0.93), w_pad=2.5)
+
+
+def draw_contention(report):
+    """One row per scheduler and comparator; columns: latency, share, time to preempt."""
+    names = sort_schedulers(report.suffixes("realtime_latency_normalized_p99"))
+    read = lambda prefix, needed=True: {name: report.number(f"{prefix}.{name}", needed) for name in names}
+    low, high = read("realtime_latency_normalized_p50"), read("realtime_latency_normalized_p99")
+    share = read("best_effort_share_of_leftover")
+    quick, slow = read("preemption_us_p50", False), read("preemption_us_p99", False)
+    preempting = {name for name in names if quick[name] is not None and slow[name] is not None}
+    columns = 3 if preempting else 2
+    figure, axes = plt.subplots(1, columns, figsize=(3.7 * columns, 1.5 + 0.42 * len(names)), sharey=True)
+    draw_pairs(axes[0], names, low, high)
+    axes[0].set_title("Real-time latency, contended / alone")
+    axes[0].set_xlabel("p50 (ring) to p99 (dot), logarithmic; left is better")
+    add_limit(axes[0], 1.1, "goal: p99 1.10")
+    draw_bars(axes[1], names, share)
+    axes[1].set_title("Best-effort share of the leftover")
+    axes[1].set_xlabel("throughput / what idle time allows; right is better")
+    add_limit(axes[1], 0.9, "goal: 0.90")
+    if preempting:
+        only = lambda values: {name: values[name] for name in preempting}
+        draw_pairs(axes[2], names, only(quick), only(slow))
+        axes[2].set_title("Arrival to first real-time block")
+        axes[2].set_xlabel("us, p50 (ring) to p99 (dot), logarithmic")
+        add_limit(axes[2], 60, "goal: p99 60 us")
+    finish(figure, "A real-time model beside a best-effort model", report.caption(), 0.03)
+    return figure
+
+
+def read_ratios(report):
+    """(models in order, {workers: {model: ratio}})."""
+    ratios = {}
+    for suffix in report.suffixes("latency_ratio_vs_onnxruntime"):
+        model, _, workers = suffix.rpartition(".")
+        if not model or not workers.startswith("w"):
+            raise PlotError(f"{report.path}: 'latency_ratio_vs_onnxruntime.{suffix}' does not end in "
+                            f"'.MODEL.wN'")
+        value = report.number(f"latency_ratio_vs_onnxruntime.{suffix}")
+        ratios.setdefault(workers, {})[model] = value
+    models = list(dict.fromkeys(model for values in ratios.values() for model in values))
+    return models, dict(sorted(ratios.items()))
+
+
+def draw_grouped_bars(axes, models, groups, shades):
+    height = 0.7 / len(groups)
+    for index, (group, values) in enumerate(groups.items()):
+        for row, model in enumerate(models):
+            if model not in values:
+                continue
+            y = row + (index - (len(groups) - 1) / 2) * height
+            axes.barh(y, values[model], height * 0.9, color=shades[index % len(shades)],
+                      label=group if row == 0 else None)
+            axes.annotate(format_number(values[model]), (values[model], y), xytext=(4, 0), va="center",
+                          textcoords="offset points", fontsize=8)
+    axes.set_yticks(range(len(models)), models)
+    axes.set_ylim(len(models) - 0.4, -0.6)
+    axes.set_xlim(0, max(value for values in groups.values() for value in values.values()) * 1.2)
+    axes.grid(axis="x")
+
+
+def draw_models(report):
+    """Latency beside ONNX Runtime for each model and number of workers; the gap between kernels."""
+    models, ratios = read_ratios(report)
+    gaps = {model: report.number(f"kernel_gap_us_p50.{model}", False) for model in models}
+    gaps = {model: gap for model, gap in gaps.items() if gap is not None}
+    columns = 2 if gaps else 1
+    figure, axes = plt.subplots(1, columns, figsize=(5.2 * columns, 1.6 + 0.5 * len(models)), sharey=True,
+                                squeeze=False)
+    left = axes[0][0]
+    named = {f"{workers[1:]} worker{'s' if workers != 'w1' else ''}": values
+             for workers, values in ratios.items()}
+    draw_grouped_bars(left, models, named, (LAGOON, LAGOON_PALE))
+    left.set_xlim(0, max(1.4, left.get_xlim()[1]))
+    left.set_title("Latency, Lagoon / ONNX Runtime")
+    left.set_xlabel("fp32, batch 1, same threads; left is better")
+    left.legend(frameon=False, fontsize=8, loc="upper left", bbox_to_anchor=(0, -0.16), ncol=4)
+    add_limit(left, 1.0, "equal")
+    add_limit(left, 1.25, "goal: 1.25")
+    if gaps:
+        draw_grouped_bars(axes[0][1], models, {"gap": gaps}, (LAGOON,))
+        axes[0][1].set_title("Gap between kernels, p50")
+        axes[0][1].set_xlabel("us from the last commit to the successor's first block")
+        axes[0][1].set_xlim(0, max(3.6, axes[0][1].get_xlim()[1]))
+        add_limit(axes[0][1], 3, "goal: 3 us")
+    finish(figure, "Five CNNs on the CPU", report.caption(), 0.05)
+    return figure
+
+
+FIGURES = {
+    "contention": ("realtime_latency_normalized_p99", draw_contention),
+    "models": ("latency_ratio_vs_onnxruntime", draw_models),
+}
+
+
+def draw_file(path, out, kind):
+    """Writes the figures of one file; returns their paths."""
+    report = Report(path)
+    written = []
+    for name, (prefix, draw) in FIGURES.items():
+        if not report.suffixes(prefix):
+            continue
+        with plt.rc_context(STYLE):
+            figure = draw(report)
+            target = out / f"{name}.{kind}"
+            # Without a date the same numbers give the same bytes.
+            figure.savefig(target, metadata={"Date": None} if kind == "svg" else None)
+            plt.close(figure)
+        written.append(target)
+    if not written:
+        raise PlotError(f"{path}: no metric that a figure is drawn from: "
+                        f"{', '.join(prefix for prefix, _ in FIGURES.values())}")
+    return written
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("files", nargs="+", type=pathlib.Path, metavar="FILE.json")
+    parser.add_argument("--out", type=pathlib.Path, default=pathlib.Path("."), help="folder (default: here)")
+    parser.add_argument("--format", choices=("svg", "png"), default="svg")
+    arguments = parser.parse_args()
+    try:
+        arguments.out.mkdir(parents=True, exist_ok=True)
+        for file in arguments.files:
+            for path in draw_file(file, arguments.out, arguments.format):
+                print(path)
+    except (PlotError, OSError) as error:
+        print(f"plot.py: {error}", file=sys.stderr)
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,150 @@
+"""The `lagoon` command: help, version, inspect, infer's own errors, and bad words."""
+
+import json
+import re
+
+import numpy as np
+import pytest
+
+from conftest import DIGITS, ROOT, relative_error
+
+MODEL = DIGITS / "1" / "model.onnx"
+COMMANDS = ("serve", "infer", "inspect", "bench", "version")
+
+
+@pytest.fixture(name="digit", scope="module")
+def fixture_digit(test_split, digit_scores, tmp_path_factory):
+    """(file of a test image, its expected scores)."""
+    path = tmp_path_factory.mktemp("digit") / "image.npy"
+    np.save(path, test_split[0][0][None])
+    return path, digit_scores[:1]
+
+
+def test_help_lists_and_explains_every_command(lagoon):
+    result = lagoon.run("--help")
+    assert result.returncode == 0
+    for command in COMMANDS:
+        assert re.search(rf"^\s+{command}\b.*\w+ \w+", result.stdout, re.M), command
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_every_command_has_help(lagoon, command):
+    result = lagoon.run(command, "--help")
+    assert result.returncode == 0
+    assert len(result.stdout.splitlines()) >= 2
+    assert not result.stderr
+
+
+def test_serve_help_names_flags_and_their_choices(lagoon):
+    text = lagoon.run("serve", "--help").stdout
+    for word in ("--models", "--scheduler", "--workers", "--http-port", "--grpc-port", "--metrics-port",
+                 "8000", "8001", "8002", "sequential", "streams", "wait", "reset"):
+        assert word in text, word
+
+
+def test_version_is_a_number(lagoon):
+    result = lagoon.run("version")
+    assert result.returncode == 0
+    assert re.search(r"\b\d+\.\d+\.\d+\b", result.stdout)
+
+
+@pytest.mark.parametrize("words", [(), ("frobnicate",), ("serve", "--frobnicate"), ("infer",), ("inspect",),
+                                   ("version", "extra"), ("serve", "--workers", "many")], ids=str)
+def test_bad_words_end_with_usage_and_not_with_success(lagoon, words):
+    result = lagoon.run(*words)
+    assert result.returncode not in (0, 1) or not words
+    assert result.returncode > 0  # not a signal
+    assert result.stderr.strip()
+    assert words == () or any(word in result.stderr for word in (*words, "required"))
+
+
+def test_inspect_shows_kernels_for_people(lagoon):
+    result = lagoon.run("inspect", MODEL)
+    assert result.returncode == 0, result.stderr
+    assert "conv2d" in result.stdout and "softmax" in result.stdout
+
+
+def test_inspect_json_describes_the_plan(lagoon):
+    result = lagoon.run("inspect", MODEL, "--json")
+    assert result.returncode == 0, result.stderr
+    plan = json.loads(result.stdout)
+    text = json.dumps(plan)
+    for word in ("conv2d", "image", "scores", "blocks", "reads", "writes", "buffers"):
+        assert word in text, word
+
+
+def test_inspect_of_no_model_fails(lagoon, tmp_path):
+    result = lagoon.run("inspect", tmp_path / "absent.onnx", "--json")
+    assert result.returncode == 1
+    assert "absent.onnx" in result.stderr and not result.stdout
+
+
+def test_infer_reads_npy_json_and_picture(lagoon, tmp_path):
+    """The three forms of a sample give the same digit."""
+    samples = ROOT / "models" / "digits" / "samples"
+    scores = {}
+    for form in ("npy", "json", "png"):
+        out = tmp_path / form
+        result = lagoon.run("infer", MODEL, "--input", f"image={samples / f'digit-5.{form}'}",
+                            "--output-dir", out)
+        assert result.returncode == 0, f"{form}: {result.stderr}"
+        scores[form] = np.load(out / "scores.npy")
+        assert scores[form].argmax() == 5
+    assert np.array_equal(scores["npy"], scores["json"])
+    assert relative_error(scores["png"], scores["npy"]) < 0.01  # 8-bit grey
+
+
+def test_infer_prints_its_answer_without_output_dir(lagoon, digit):
+    path, expected = digit
+    result = lagoon.run("infer", MODEL, "--input", f"image={path}")
+    assert result.returncode == 0, result.stderr
+    assert "scores" in result.stdout
+    assert str(int(expected.argmax())) in result.stdout
+
+
+def save_npy(folder, array):
+    path = folder / "tensor.npy"
+    np.save(path, array)
+    return path
+
+
+@pytest.mark.parametrize("array, expected", [
+    (np.zeros((1, 1, 9, 9), np.float32), ["image", "[1,1,9,9]", "[1,1,8,8]"]),
+    (np.zeros((1, 1, 8, 8), np.int32), ["image", "INT32", "FP32"]),
+    (np.zeros(0, np.float32), ["image"]),
+    (np.zeros((1, 1, 8, 8), np.complex64), ["c8"]),
+], ids=("shape", "type", "empty", "complex"))
+def test_infer_names_a_tensor_that_does_not_fit(lagoon, array, expected, tmp_path):
+    result = lagoon.run("infer", MODEL, "--input", f"image={save_npy(tmp_path, array)}")
+    assert result.returncode == 1
+    for word in expected:
+        assert word in result.stderr.replace(", ", ","), result.stderr
+
+
+def test_infer_reads_npy_in_fortran_order(lagoon, test_split, digit_scores, tmp_path):
+    image = np.asfortranarray(test_split[0][0][None])
+    image[0, 0] = test_split[0][0][0]
+    path = save_npy(tmp_path, np.lib.stride_tricks.as_strided(image, image.shape, image.strides))
+    result = lagoon.run("infer", MODEL, "--input", f"image={path}", "--output-dir", tmp_path / "out")
+    if result.returncode == 0:
+        assert relative_error(np.load(tmp_path / "out" / "scores.npy"), digit_scores[:1]) < 1e-4
+    else:
+        assert "fortran" in result.stderr.lower()
+
+
+@pytest.mark.parametrize("words, expected", [
+    (["--input", "image"], "image"),
+    (["--input", "picture={file}"], "picture"),
+    (["--input", "image={file}", "--input", "image={file}"], "image"),
+    (["--input", "image=absent.npy"], "absent.npy"),
+    ([], "image"),
+    (["--input", "image={text}"], "broken.npy"),
+    (["--input", "image={short}"], "short.npy"),
+])
+def test_infer_names_bad_input_words(lagoon, digit, words, expected, tmp_path):
+    (tmp_path / "broken.npy").write_text("not an array")
+    (tmp_path / "short.npy").write_bytes(digit[0].read_bytes()[:-1])
+    files = {"file": digit[0], "text": tmp_path / "broken.npy", "short": tmp_path / "short.npy"}
+    result = lagoon.run("infer", MODEL, *(word.format(**files) for word in words))
+    assert result.returncode in (1, 2, 105, 106), f"exit {result.returncode}\n{result.stderr}"
+    assert expected in result.stderr

@@ -1,0 +1,233 @@
+"""How `lagoon serve` starts, refuses to start, and stops."""
+
+import concurrent.futures
+import os
+import signal
+import socket
+import subprocess
+import time
+
+import numpy as np
+import pytest
+import tritonclient.http as triton_http
+from tritonclient.utils import InferenceServerException
+
+from conftest import DIGITS, TOLERANCE, copy_model, relative_error
+from server_process import ServerProcess, serving, triton_input
+
+ANY_PORTS = ("--http-port", "0", "--grpc-port", "0", "--metrics-port", "0")
+
+
+@pytest.fixture(name="digits_only")
+def fixture_digits_only(tmp_path):
+    folder = tmp_path / "repository"
+    folder.mkdir()
+    (folder / "digits").symlink_to(DIGITS)
+    return folder
+
+
+def infer_digit(server, image, model="digits"):
+    client = server.http()
+    try:
+        return client.infer(model, [triton_input(triton_http, "image", image[None])]).as_numpy("scores")
+    finally:
+        client.close()
+
+
+def expect_no_start(lagoon, *words):
+    """`lagoon serve` ends by itself with 1 (2: bad words); the text that it printed."""
+    result = lagoon.run("serve", *words, timeout=60)
+    assert result.returncode in (1, 2), f"exit {result.returncode}\n{result.stderr}"
+    return result.stdout + result.stderr
+
+
+@pytest.mark.parametrize("protocol", ("http", "grpc", "metrics"))
+def test_second_server_on_a_port_fails_and_the_first_goes_on(
+        lagoon, digits_only, protocol, test_split, digit_scores):
+    with serving(lagoon, digits_only) as server:
+        ports = list(ANY_PORTS)
+        ports[ports.index(f"--{protocol}-port") + 1] = str(server.ports[protocol])
+        text = expect_no_start(lagoon, "--models", digits_only, "--address", "127.0.0.1", *ports)
+        assert str(server.ports[protocol]) in text
+        assert "in use" in text or "taken" in text
+        assert relative_error(infer_digit(server, test_split[0][0]), digit_scores[:1]) <= TOLERANCE
+
+
+def test_repository_that_is_not_there_is_named(lagoon, tmp_path):
+    assert str(tmp_path / "absent") in expect_no_start(lagoon, "--models", tmp_path / "absent", *ANY_PORTS)
+
+
+def test_repository_that_is_a_file_is_named(lagoon, tmp_path):
+    file = tmp_path / "file"
+    file.write_text("not a folder")
+    assert str(file) in expect_no_start(lagoon, "--models", file, *ANY_PORTS)
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root reads everything")
+def test_unreadable_repository_is_named(lagoon, tmp_path):
+    folder = tmp_path / "closed"
+    folder.mkdir(mode=0)
+    assert str(folder) in expect_no_start(lagoon, "--models", folder, *ANY_PORTS)
+
+
+@pytest.mark.parametrize("words, expected", [
+    (("--scheduler", "magic"), ("magic", "reset")),
+    (("--workers", "-1"), ("workers",)),
+    (("--workers", "100000"), ("workers",)),
+    (("--http-port", "99999"), ("99999",)),
+    (("--device", "abacus"), ("abacus", "cpu")),
+    (("--address", "not-an-address"), ("not-an-address",)),
+])
+def test_bad_setting_is_named(lagoon, digits_only, words, expected):
+    ports = [] if "--http-port" in words else ANY_PORTS
+    text = expect_no_start(lagoon, "--models", digits_only, *ports, *words)
+    for word in expected:
+        assert word in text
+
+
+@pytest.mark.parametrize("scheduler", ("sequential", "streams", "wait", "reset"))
+@pytest.mark.parametrize("workers", (1, 2))
+def test_every_scheduler_serves(lagoon, digits_only, scheduler, workers, test_split, digit_scores):
+    with serving(lagoon, digits_only, "--scheduler", scheduler, "--workers", workers) as server:
+        with concurrent.futures.ThreadPoolExecutor(4) as pool:
+            answers = list(pool.map(lambda image: infer_digit(server, image), test_split[0][:16]))
+        assert relative_error(np.concatenate(answers), digit_scores[:16]) <= TOLERANCE
+
+
+def make_mixed_repository(folder):
+    """One model that works and seven that cannot; name -> what the reason must say."""
+    (folder / "digits").symlink_to(DIGITS)
+    cut = copy_model(DIGITS, folder, "cut") / "1" / "model.onnx"
+    cut.write_bytes(cut.read_bytes()[:5000])
+    (copy_model(DIGITS, folder, "no_file") / "1" / "model.onnx").unlink()
+    copy_model(DIGITS, folder, "unknown_field", "frobnicate: 1\n")
+    copy_model(DIGITS, folder, "ensemble", "ensemble_scheduling { }\n")
+    wrong = copy_model(DIGITS, folder, "wrong_shape") / "config.pbtxt"
+    wrong.write_text(wrong.read_text().replace("[ 1, 1, 8, 8 ]", "[ 1, 1, 9, 9 ]"))
+    wrong = copy_model(DIGITS, folder, "wrong_name") / "config.pbtxt"
+    wrong.write_text(wrong.read_text().replace('"image"', '"picture"'))
+    (folder / "no_version").mkdir()
+    return {"cut": ["model.onnx"], "no_file": ["model.onnx"], "unknown_field": ["frobnicate"],
+            "ensemble": ["ensemble_scheduling"], "wrong_shape": ["image", "9"], "wrong_name": ["picture"],
+            "no_version": ["version"]}
+
+
+def test_broken_models_are_explained_and_the_good_one_serves(lagoon, tmp_path, test_split, digit_scores):
+    reasons = make_mixed_repository(tmp_path)
+    with serving(lagoon, tmp_path) as server:
+        assert relative_error(infer_digit(server, test_split[0][0]), digit_scores[:1]) <= TOLERANCE
+        client = server.http()
+        assert client.is_model_ready("digits")
+        for name, words in reasons.items():
+            assert not client.is_model_ready(name)
+            with pytest.raises(InferenceServerException) as error:
+                infer_digit(server, test_split[0][0], name)
+            assert error.value.status() in ("503", "404", "400"), name
+            for word in (name, *words):
+                assert word in error.value.message(), f"{name}: {error.value.message()}"
+                assert word in server.log(), name
+        client.close()
+
+
+def test_model_that_cannot_meet_its_deadline_is_reported(lagoon, zoo, tmp_path):
+    copy_model(zoo("resnet18").parent.parent, tmp_path, "hasty",
+               'parameters { key: "lagoon.deadline_ms" value { string_value: "0.5" } }\n')
+    with serving(lagoon, tmp_path) as server:
+        lines = [line for line in server.log().splitlines() if "hasty" in line and "deadline" in line]
+        assert lines, server.log()
+
+
+@pytest.mark.parametrize("how", (signal.SIGTERM, signal.SIGINT), ids=lambda how: how.name)
+def test_signal_drains_and_ends_with_success(lagoon, zoo, tmp_path, how):
+    """Everything in flight at the signal is answered; the process ends with 0."""
+    (tmp_path / "resnet18").symlink_to(zoo("resnet18").parent.parent)
+    server = ServerProcess(lagoon, tmp_path).wait_ready()
+    try:
+        image = np.ones((1, 3, 224, 224), np.float32)
+        client = server.http(concurrency=12)
+        tensor = triton_input(triton_http, "input", image)
+        alone = client.infer("resnet18", [tensor]).as_numpy("output")
+        pending = [client.async_infer("resnet18", [tensor]) for _ in range(12)]
+        wait_until_accepted(server, 13)
+        server.terminate(how)
+        for request in pending:
+            assert np.array_equal(request.get_result().as_numpy("output"), alone)
+        assert server.wait() == 0, server.log()
+        with pytest.raises(OSError):
+            socket.create_connection(("127.0.0.1", server.ports["http"]), timeout=5)
+    finally:
+        server.close()
+
+
+def wait_until_accepted(server, count):
+    """Until the server has seen `count` requests of resnet18, answered or waiting."""
+    deadline = time.monotonic() + 30
+    while time.monotonic() < deadline:
+        values, _ = server.metrics()
+        done = values["nv_inference_request_success", "resnet18"]
+        if done + values["nv_inference_pending_request_count", "resnet18"] >= count - 1:  # one runs
+            return
+    raise AssertionError(f"{count} requests were not accepted in 30 s")
+
+
+def test_idle_connections_do_not_delay_the_end(lagoon, digits_only):
+    server = ServerProcess(lagoon, digits_only).wait_ready()
+    try:
+        with socket.create_connection(("127.0.0.1", server.ports["http"])), server.grpc() as client:
+            assert client.is_server_live()
+            begin = time.monotonic()
+            server.terminate()
+            assert server.wait() == 0
+            assert time.monotonic() - begin < 10
+    finally:
+        server.close()
+
+
+def test_client_that_never_finishes_its_request_does_not_block_the_end(lagoon, digits_only):
+    server = ServerProcess(lagoon, digits_only).wait_ready()
+    try:
+        with socket.create_connection(("127.0.0.1", server.ports["http"])) as connection:
+            connection.sendall(b"POST /v2/models/digits/infer HTTP/1.1\r\nHost: a\r\nContent-Length: 99\r\n\r\n{")
+            time.sleep(0.2)
+            server.terminate()
+            assert server.wait() == 0
+    finally:
+        server.close()
+
+
+def test_ports_file_appears_whole(lagoon, digits_only):
+    """Who waits for the file may read it as soon as it is there."""
+    with serving(lagoon, digits_only) as server:
+        assert sorted(server.ports) == ["grpc", "http", "metrics"]
+        assert len(set(server.ports.values())) == 3
+        assert all(1024 <= port <= 65535 for port in server.ports.values())
+
+
+def test_serve_prints_what_it_serves_and_where(lagoon, digits_only):
+    with serving(lagoon, digits_only) as server:
+        log = server.log()
+        assert "digits" in log
+        for port in server.ports.values():
+            assert str(port) in log
+
+
+def test_killed_server_leaves_its_port_free(lagoon, digits_only):
+    first = ServerProcess(lagoon, digits_only).wait_ready()
+    first.process.kill()
+    first.process.wait()
+    port = first.ports["http"]
+    words = ["serve", "--models", str(digits_only), "--address", "127.0.0.1", "--http-port", str(port),
+             "--grpc-port", "0", "--metrics-port", "0", "--ports-file", str(first.ports_file) + ".2"]
+    second = subprocess.Popen([lagoon.binary, *words], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    try:
+        deadline = time.monotonic() + 30
+        while not os.path.exists(str(first.ports_file) + ".2"):
+            assert second.poll() is None, f"ended with {second.returncode}"
+            assert time.monotonic() < deadline
+            time.sleep(0.02)
+        second.terminate()
+        assert second.wait(30) == 0
+    finally:
+        second.kill()
+        second.wait()
+        first.folder.cleanup()
