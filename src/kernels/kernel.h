@@ -13,9 +13,10 @@
 
 namespace lagoon {
 
-/// A body tiled for one shape. `args` is the image of the body's argument struct with null pointers;
-/// `inputs` and `outputs` say where in it the operands' pointers lie, in the factory's documented order.
-/// Activations are dense row-major fp32 in the layout that the factory documents (images: NHWC).
+/// A body tiled for one shape. `args` is the image of the body's argument struct with null
+/// pointers; `inputs` and `outputs` say where in it the operands' pointers lie, in the factory's
+/// documented order. Activations are dense row-major fp32 in the layout that the factory documents
+/// (images: NHWC).
 struct Kernel {
   const char* name = "";  // of the body, static storage: "conv2d"
   Body body = nullptr;
@@ -24,8 +25,8 @@ struct Kernel {
   std::vector<std::byte> args;
   std::vector<std::uint32_t> inputs;
   std::vector<std::uint32_t> outputs;
-  double flops = 0;         // multiply and add count as two
-  double bytes_moved = 0;   // operands read and written once each
+  double flops = 0;        // multiply and add count as two
+  double bytes_moved = 0;  // operands read and written once each
 };
 
 /// The image of a trivially copyable argument struct.
@@ -37,7 +38,8 @@ std::vector<std::byte> ArgsImage(const Args& args) {
   return image;
 }
 
-/// The instruction set the bodies use on this machine: "AVX2", "AVX3" (Highway's name of AVX-512), ...
+/// The instruction set the bodies use on this machine: "AVX2", "AVX3" (Highway's name of AVX-512),
+/// ...
 const char* TargetName();
 
 /// Fused into the store of conv2d and gemm: y = activation(acc + bias + residual).
@@ -45,8 +47,8 @@ enum class Activation : std::uint8_t { kNone, kRelu, kClip };
 
 struct Epilogue {
   Activation activation = Activation::kNone;
-  float low = 0;   // kClip
-  float high = 0;  // kClip
+  float low = 0;          // kClip
+  float high = 0;         // kClip
   bool residual = false;  // one more input, of the output's shape, added before the activation
 };
 

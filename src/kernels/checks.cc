@@ -1,0 +1,74 @@
+#include "kernels/checks.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+namespace lagoon {
+namespace {
+
+tl::unexpected<Error> TooLarge(std::string_view op, std::string_view tensor,
+                               std::string_view sizes) {
+  return Invalid(op,
+                 fmt::format("{} has {} elements, the most is {}", tensor, sizes, kMaxElements));
+}
+
+/// False when the product would exceed kMaxElements. `value` is at least 1.
+bool Multiply(std::size_t value, std::size_t& product) {
+  if (value > kMaxElements / product) return false;
+  product *= value;
+  return true;
+}
+
+}  // namespace
+
+tl::unexpected<Error> Invalid(std::string_view op, std::string_view what) {
+  return Fail(ErrorCode::kInvalidArgument, fmt::format("{}: {}", op, what));
+}
+
+Status CheckPositive(std::string_view op, std::initializer_list<Field> fields) {
+  for (const Field& field : fields) {
+    if (field.value == 0)
+      return Invalid(op, fmt::format("{} is 0, must be at least 1", field.name));
+    if (field.value > kMaxElements) {
+      return Invalid(
+          op, fmt::format("{} is {}, the most is {}", field.name, field.value, kMaxElements));
+    }
+  }
+  return {};
+}
+
+Result<std::size_t> CheckElements(std::string_view op, std::string_view tensor,
+                                  std::initializer_list<Field> fields) {
+  LAGOON_RETURN_IF_ERROR(CheckPositive(op, fields));
+  std::size_t product = 1;
+  for (const Field& field : fields) {
+    if (Multiply(field.value, product)) continue;
+    std::string sizes;
+    for (const Field& each : fields) {
+      sizes += fmt::format("{}{} {}", sizes.empty() ? "" : " x ", each.name, each.value);
+    }
+    return TooLarge(op, tensor, sizes);
+  }
+  return product;
+}
+
+Result<std::size_t> CheckElements(std::string_view op, std::string_view tensor,
+                                  std::span<const std::int64_t> dims) {
+  std::size_t product = 1;
+  for (std::size_t axis = 0; axis < dims.size(); ++axis) {
+    if (dims[axis] < 1) {
+      return Invalid(
+          op, fmt::format("axis {} of {} is {}, must be at least 1", axis, tensor, dims[axis]));
+    }
+    if (!Multiply(static_cast<std::size_t>(dims[axis]), product)) {
+      return TooLarge(op, tensor, ShapeText(dims));
+    }
+  }
+  return product;
+}
+
+std::string ShapeText(std::span<const std::int64_t> dims) {
+  return fmt::format("[{}]", fmt::join(dims, ","));
+}
+
+}  // namespace lagoon

@@ -1,0 +1,24 @@
+#pragma once
+
+// What the factory of the depthwise convolution hands to its body.
+
+#include "kernels/activation.h"
+#include "kernels/depthwise.h"
+#include "kernels/tiling.h"
+
+namespace lagoon {
+
+struct DepthwiseArgs {
+  const float* x = nullptr;
+  const float* weights = nullptr;
+  const float* bias = nullptr;  // null: none
+  float* y = nullptr;
+  DepthwiseSpec spec;
+  Limits limits;
+  std::uint32_t row_tiles = 1, column_tiles = 1, channel_tiles = 1;  // of one image
+};
+
+/// Channel tiles start at multiples of this: a cache line, and the widest vector.
+inline constexpr std::size_t kDepthwiseChannelGrain = 16;
+
+}  // namespace lagoon

@@ -1,0 +1,87 @@
+// Vector helpers of the ops' bodies, once per Highway target. Include after foreach_target.h.
+
+#if defined(LAGOON_KERNELS_SIMD_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef LAGOON_KERNELS_SIMD_INL_H_
+#undef LAGOON_KERNELS_SIMD_INL_H_
+#else
+#define LAGOON_KERNELS_SIMD_INL_H_
+#endif
+
+#include <cstddef>
+#include <cstring>
+
+#include "hwy/highway.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace lagoon {
+namespace HWY_NAMESPACE {
+namespace simd {
+
+namespace hn = hwy::HWY_NAMESPACE;
+using D = hn::ScalableTag<float>;
+using V = hn::Vec<D>;
+
+HWY_INLINE size_t Lanes() { return hn::Lanes(D()); }
+
+/// Moves whole vectors.
+struct Whole {
+  static HWY_INLINE V Load(const float* p) { return hn::LoadU(D(), p); }
+  static HWY_INLINE void Store(V v, float* p) { hn::StoreU(v, D(), p); }
+};
+
+/// Moves the first `count` < Lanes() lanes; touches no other memory. Other lanes load as zero.
+class Part {
+ public:
+#if HWY_TARGET == HWY_AVX2 || HWY_TARGET == HWY_AVX3 || HWY_TARGET == HWY_AVX3_DL
+  explicit HWY_INLINE Part(size_t count) : mask_(hn::FirstN(D(), count)) {}
+  HWY_INLINE V Load(const float* p) const { return hn::MaskedLoad(mask_, D(), p); }
+  HWY_INLINE void Store(V v, float* p) const { hn::BlendedStore(v, mask_, D(), p); }
+
+ private:
+  hn::Mask<D> mask_;
+#else
+  // Elsewhere a masked access may touch the whole vector.
+  explicit HWY_INLINE Part(size_t count) : count_(count) {}
+  HWY_INLINE V Load(const float* p) const {
+    HWY_ALIGN float lanes[hn::MaxLanes(D())] = {};
+    std::memcpy(lanes, p, count_ * sizeof(float));
+    return hn::Load(D(), lanes);
+  }
+  HWY_INLINE void Store(V v, float* p) const {
+    HWY_ALIGN float lanes[hn::MaxLanes(D())];
+    hn::Store(v, D(), lanes);
+    std::memcpy(p, lanes, count_ * sizeof(float));
+  }
+
+ private:
+  size_t count_;
+#endif
+};
+
+/// Limits to [low, high]. A NaN stays a NaN: x86 returns the second operand then.
+HWY_INLINE V Clamp(V v, V low, V high) { return hn::Min(high, hn::Max(low, v)); }
+
+HWY_INLINE void Copy(const float* from, size_t count, float* to) {
+  const size_t lanes = Lanes();
+  size_t i = 0;
+  for (; i + lanes <= count; i += lanes) Whole::Store(Whole::Load(from + i), to + i);
+  if (i < count) {
+    const Part part(count - i);
+    part.Store(part.Load(from + i), to + i);
+  }
+}
+
+HWY_INLINE void Fill(float value, size_t count, float* to) {
+  const size_t lanes = Lanes();
+  const V v = hn::Set(D(), value);
+  size_t i = 0;
+  for (; i + lanes <= count; i += lanes) Whole::Store(v, to + i);
+  if (i < count) Part(count - i).Store(v, to + i);
+}
+
+}  // namespace simd
+}  // namespace HWY_NAMESPACE
+}  // namespace lagoon
+HWY_AFTER_NAMESPACE();
+
+#endif  // LAGOON_KERNELS_SIMD_INL_H_

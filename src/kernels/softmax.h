@@ -1,0 +1,21 @@
+#pragma once
+
+// Softmax and log-softmax.
+
+#include <cstddef>
+
+#include "kernels/kernel.h"
+
+namespace lagoon {
+
+/// Over the middle axis of [outer, axis, inner].
+struct SoftmaxSpec {
+  std::size_t outer = 1, axis = 1, inner = 1;
+  bool log = false;
+};
+
+/// Input x, output y, both [outer, axis, inner]; no overlap. Stable for any finite x.
+/// kInvalidArgument when a size is zero or the product is too large.
+Result<Kernel> MakeSoftmax(const SoftmaxSpec& spec);
+
+}  // namespace lagoon

@@ -1,0 +1,20 @@
+#pragma once
+
+// Permutation of axes, as between NCHW and NHWC.
+
+#include <cstdint>
+#include <span>
+
+#include "kernels/kernel.h"
+
+namespace lagoon {
+
+inline constexpr std::size_t kMaxTransposeRank = 6;
+
+/// y.dims[i] == x.dims[permutation[i]]. Input x, output y, no overlap.
+/// kInvalidArgument names the values when the rank is zero or above kMaxTransposeRank, a size is
+/// not positive, or `permutation` is none.
+Result<Kernel> MakeTranspose(std::span<const std::int64_t> dims,
+                             std::span<const std::int64_t> permutation);
+
+}  // namespace lagoon
