@@ -1,13 +1,14 @@
 #!/usr/bin/env python3
-"""Generates the model zoo: five CNNs of torchvision with random, calibrated weights, as a Triton repository.
+"""Generates the model zoo: five torchvision CNNs with random, calibrated weights, for Triton.
 
-No weights are downloaded. Plain random weights answer the same class whatever they see and let activations
-run away or die out, so one calibration pass over seeded images that have the spectrum of photographs sets
-every batch-norm's statistics; where a layer has no batch-norm behind it, its weights and bias are scaled
-instead so that each of its channels has mean 0 and deviation 1. Each model is then checked with ONNX Runtime:
-16 other images must give at least 4 different top-1 classes.
+No weights are downloaded. Plain random weights answer the same class whatever they see and let
+activations run away or die out, so one calibration pass over seeded images that have the spectrum
+of photographs sets every batch-norm's statistics; where a layer has no batch-norm behind it, its
+weights and bias are scaled instead so that each of its channels has mean 0 and deviation 1. Each
+model is then checked with ONNX Runtime: 16 other images must give at least 4 different top-1
+classes.
 
-Usage: zoo.py [NAME...] [--out DIR] [--force] [--list]
+Usage: zoo.py [NAME...] [--out DIR] [--small] [--force] [--list]
 """
 
 import argparse
@@ -32,6 +33,7 @@ ZOO = {
     "vgg19": (19, 16),
 }
 REALTIME = {"resnet18"}
+SMALL = ("resnet18", "mobilenet_v2", "squeezenet1_1")  # what the tests need: 66 MB
 
 CONFIG = """\
 name: "{name}"
@@ -55,10 +57,11 @@ output [
 
 
 def make_images(count, seed):
-    """float32 [count, 3, 224, 224], about mean 0 and deviation 1 (what torchvision's normalisation gives).
+    """float32 [count, 3, 224, 224], about mean 0 and deviation 1, as after normalisation.
 
-    Amplitude falls with 1/frequency as in photographs; colours are correlated, and brightness and contrast
-    differ from image to image. White noise would not do: after two poolings it is the same grey everywhere.
+    Amplitude falls with 1/frequency as in photographs; colours are correlated, and brightness and
+    contrast differ from image to image. White noise would not do: after two poolings it is the
+    same grey everywhere.
     """
     import numpy as np
     random = np.random.default_rng(seed)
@@ -75,11 +78,11 @@ def make_images(count, seed):
 
 
 def randomise_batch_norms(model, generator):
-    """Scale and shift as after training: with 1 and 0, half of what fusion computes would go untested.
+    """Scale and shift as after training: with 1 and 0, half of fusion would go untested.
 
-    The last batch-norm of a residual branch is small, as in trained networks. At full scale, 16 random blocks
-    amplify rounding errors (ResNet-50, two orders of the same sums: 8e-5 of the largest output instead of
-    6e-6), and a comparison of two runtimes would say little.
+    The last batch-norm of a residual branch is small, as in trained networks. At full scale, 16
+    random blocks amplify rounding errors (ResNet-50, two orders of the same sums: 8e-5 of the
+    largest output instead of 6e-6), and a comparison of two runtimes would say little.
     """
     import torch
     for layer in model.modules():
@@ -105,7 +108,7 @@ def last_batch_norm(block):
 
 
 def normalise_output(layer, _, output):
-    """Forward hook of a layer without batch-norm: changes it so that `output` has mean 0, deviation 1."""
+    """Forward hook of a layer without batch-norm: gives its `output` mean 0 and deviation 1."""
     axes = [axis for axis in range(output.dim()) if axis != 1]
     mean = output.mean(axes)
     scale = 1 / output.std(axes).clamp_min(1e-3)
@@ -116,7 +119,7 @@ def normalise_output(layer, _, output):
 
 
 def calibrate(model, images):
-    """One pass through the model sets the statistics of every layer from what the layers before it give."""
+    """One pass sets the statistics of every layer from what the layers before it give."""
     import torch
     hooks = []
     for layer in model.modules():
@@ -144,17 +147,17 @@ def build(name):
 
 def export(model, path):
     import torch
-    # PRESERVE keeps the batch-norms as nodes: they are for Lagoon's fusion to move, not for the exporter's.
+    # PRESERVE keeps the batch-norms as nodes: they are for Lagoon's own fusion to move.
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         torch.onnx.export(
-            model, torch.zeros(1, 3, 224, 224), str(path), opset_version=OPSET, input_names=["input"],
-            output_names=["output"], do_constant_folding=False,
+            model, torch.zeros(1, 3, 224, 224), str(path), opset_version=OPSET,
+            input_names=["input"], output_names=["output"], do_constant_folding=False,
             training=torch.onnx.TrainingMode.PRESERVE)
 
 
 def check(name, path):
-    """The number of different top-1 classes among the check images; fails when there are too few."""
+    """The number of different top-1 classes of the check images; fails when there are too few."""
     import onnxruntime
     session = onnxruntime.InferenceSession(str(path), providers=["CPUExecutionProvider"])
     classes = set()
@@ -188,7 +191,8 @@ def up_to_date(folder, key):
     try:
         stamp = json.loads((folder / STAMP).read_text())
         return stamp["key"] == key and all(
-            (folder / file).stat().st_size == entry["bytes"] for file, entry in stamp["files"].items())
+            (folder / file).stat().st_size == entry["bytes"]
+            for file, entry in stamp["files"].items())
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
         return False
 
@@ -216,9 +220,11 @@ def generate(name, out, key):
 
 def parse_arguments():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("names", nargs="*", metavar="NAME", help=f"default: all of {', '.join(ZOO)}")
+    parser.add_argument("names", nargs="*", metavar="NAME",
+                        help=f"default: all of {', '.join(ZOO)}")
     parser.add_argument("--out", type=pathlib.Path, help="the repository (default: models/zoo)",
                         default=pathlib.Path(__file__).resolve().parent / "zoo")
+    parser.add_argument("--small", action="store_true", help=f"the default is {', '.join(SMALL)}")
     parser.add_argument("--force", action="store_true", help="make again what is up to date")
     parser.add_argument("--list", action="store_true", help="print the names and stop")
     arguments = parser.parse_args()
@@ -233,7 +239,7 @@ def main():
     if arguments.list:
         print("\n".join(ZOO))
         return
-    names = arguments.names or list(ZOO)
+    names = arguments.names or list(SMALL if arguments.small else ZOO)
     for index, name in enumerate(names, 1):
         label = f"[{index}/{len(names)}] {name}"
         key = make_key(name)
@@ -245,8 +251,8 @@ def main():
         stamp = generate(name, arguments.out, key)
         model = stamp["files"]["1/model.onnx"]
         print(f"{label}: {model['bytes'] / 1e6:.1f} MB in {time.monotonic() - start:.0f} s, "
-              f"{stamp['classes']} classes in {CHECKED_IMAGES} images, sha256 {model['sha256'][:16]}",
-              flush=True)
+              f"{stamp['classes']} classes in {CHECKED_IMAGES} images, "
+              f"sha256 {model['sha256'][:16]}", flush=True)
 
 
 if __name__ == "__main__":

@@ -37,7 +37,8 @@ def test_every_command_has_help(lagoon, command):
 
 def test_serve_help_names_flags_and_their_choices(lagoon):
     text = lagoon.run("serve", "--help").stdout
-    for word in ("--models", "--scheduler", "--workers", "--http-port", "--grpc-port", "--metrics-port",
+    for word in ("--models", "--scheduler", "--workers", "--http-port", "--grpc-port",
+                 "--metrics-port",
                  "8000", "8001", "8002", "sequential", "streams", "wait", "reset"):
         assert word in text, word
 
@@ -48,14 +49,20 @@ def test_version_is_a_number(lagoon):
     assert re.search(r"\b\d+\.\d+\.\d+\b", result.stdout)
 
 
-@pytest.mark.parametrize("words", [(), ("frobnicate",), ("serve", "--frobnicate"), ("infer",), ("inspect",),
-                                   ("version", "extra"), ("serve", "--workers", "many")], ids=str)
-def test_bad_words_end_with_usage_and_not_with_success(lagoon, words):
+@pytest.mark.parametrize("words, expected", [
+    ((), "subcommand"),
+    (("frobnicate",), "frobnicate"),
+    (("serve", "--frobnicate"), "--frobnicate"),
+    (("serve",), "--models"),
+    (("serve", "--models", ".", "--workers", "many"), "--workers"),
+    (("infer",), "MODEL"),
+    (("inspect",), "MODEL"),
+    (("version", "extra"), "extra"),
+], ids=str)
+def test_bad_words_are_named(lagoon, words, expected):
     result = lagoon.run(*words)
-    assert result.returncode not in (0, 1) or not words
-    assert result.returncode > 0  # not a signal
-    assert result.stderr.strip()
-    assert words == () or any(word in result.stderr for word in (*words, "required"))
+    assert 0 < result.returncode < 128
+    assert expected in result.stderr
 
 
 def test_inspect_shows_kernels_for_people(lagoon):
@@ -109,11 +116,12 @@ def save_npy(folder, array):
 
 
 @pytest.mark.parametrize("array, expected", [
-    (np.zeros((1, 1, 9, 9), np.float32), ["image", "[1,1,9,9]", "[1,1,8,8]"]),
-    (np.zeros((1, 1, 8, 8), np.int32), ["image", "INT32", "FP32"]),
-    (np.zeros(0, np.float32), ["image"]),
-    (np.zeros((1, 1, 8, 8), np.complex64), ["c8"]),
-], ids=("shape", "type", "empty", "complex"))
+    (np.zeros((1, 1, 9, 9), np.float32), ["image", "81", "[1,1,8,8]"]),
+    (np.zeros((1, 1, 8, 8), np.int32), ["tensor.npy", "i4", "float32"]),
+    (np.zeros(0, np.float32), ["image", "has 0"]),
+    (np.zeros((1, 1, 8, 8), np.complex64), ["tensor.npy", "c8"]),
+    (np.asfortranarray(np.zeros((1, 1, 8, 8), np.float32)), ["tensor.npy", "C order"]),
+], ids=("shape", "type", "empty", "complex", "fortran"))
 def test_infer_names_a_tensor_that_does_not_fit(lagoon, array, expected, tmp_path):
     result = lagoon.run("infer", MODEL, "--input", f"image={save_npy(tmp_path, array)}")
     assert result.returncode == 1
@@ -121,23 +129,24 @@ def test_infer_names_a_tensor_that_does_not_fit(lagoon, array, expected, tmp_pat
         assert word in result.stderr.replace(", ", ","), result.stderr
 
 
-def test_infer_reads_npy_in_fortran_order(lagoon, test_split, digit_scores, tmp_path):
-    image = np.asfortranarray(test_split[0][0][None])
-    image[0, 0] = test_split[0][0][0]
-    path = save_npy(tmp_path, np.lib.stride_tricks.as_strided(image, image.shape, image.strides))
-    result = lagoon.run("infer", MODEL, "--input", f"image={path}", "--output-dir", tmp_path / "out")
-    if result.returncode == 0:
-        assert relative_error(np.load(tmp_path / "out" / "scores.npy"), digit_scores[:1]) < 1e-4
-    else:
-        assert "fortran" in result.stderr.lower()
+def test_infer_reads_other_number_types_of_npy(lagoon, test_split, digit_scores, tmp_path):
+    path = save_npy(tmp_path, test_split[0][0][None].astype(np.float64))
+    result = lagoon.run("infer", MODEL, "--input", path, "--output-dir", tmp_path / "out")
+    assert result.returncode == 0, result.stderr
+    assert relative_error(np.load(tmp_path / "out" / "scores.npy"), digit_scores[:1]) < 1e-4
+
+
+def test_infer_takes_a_model_folder_of_a_repository(lagoon, digit):
+    result = lagoon.run("infer", DIGITS, "--input", digit[0])
+    assert result.returncode == 0, result.stderr
+    assert f"[{digit[1].argmax()}]" in result.stdout.splitlines()[1]
 
 
 @pytest.mark.parametrize("words, expected", [
     (["--input", "image"], "image"),
     (["--input", "picture={file}"], "picture"),
-    (["--input", "image={file}", "--input", "image={file}"], "image"),
     (["--input", "image=absent.npy"], "absent.npy"),
-    ([], "image"),
+    ([], "--input"),
     (["--input", "image={text}"], "broken.npy"),
     (["--input", "image={short}"], "short.npy"),
 ])
@@ -146,5 +155,5 @@ def test_infer_names_bad_input_words(lagoon, digit, words, expected, tmp_path):
     (tmp_path / "short.npy").write_bytes(digit[0].read_bytes()[:-1])
     files = {"file": digit[0], "text": tmp_path / "broken.npy", "short": tmp_path / "short.npy"}
     result = lagoon.run("infer", MODEL, *(word.format(**files) for word in words))
-    assert result.returncode in (1, 2, 105, 106), f"exit {result.returncode}\n{result.stderr}"
+    assert 0 < result.returncode < 128, f"exit {result.returncode}\n{result.stderr}"
     assert expected in result.stderr

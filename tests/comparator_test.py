@@ -18,7 +18,8 @@ MODEL = DIGITS / "1" / "model.onnx"
 class Worker:
     def __init__(self, *words):
         self.process = subprocess.Popen(
-            [sys.executable, WORKER, *map(str, words)], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+            [sys.executable, WORKER, *map(str, words)], stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
             stderr=subprocess.PIPE, text=True)
 
     def send(self, line):
@@ -94,7 +95,8 @@ def test_open_loop_waits_for_each_arrival(worker):
 def test_open_loop_counts_from_the_intended_arrival(worker):
     """The start is 100 ms ago: the queue that built up is part of every latency."""
     arrivals = [0, 1, 2]
-    reply = worker.ask("open_loop", arrivals_us=arrivals, start_ns=time.monotonic_ns() - 100_000_000)
+    reply = worker.ask("open_loop", arrivals_us=arrivals,
+                       start_ns=time.monotonic_ns() - 100_000_000)
     assert min(reply["latencies_us"]) > 99_000
     ends = np.add(arrivals, reply["latencies_us"])
     assert (np.diff(ends) > 0).all()
@@ -134,7 +136,8 @@ def test_loop_that_is_over_runs_nothing(worker):
     ('{"cmd": "open_loop", "arrivals_us": ["1"]}', "numbers"),
     ('{"cmd": "loop", "start_ns": 9, "end_ns": 8}', "'end_ns'"),
     ('{"cmd": "loop"}', "'end_ns' is None"),
-    ('{"cmd": "loop", "start_ns": 9000000000000000000, "end_ns": 9000000000000000001}', "'start_ns'"),
+    ('{"cmd": "loop", "start_ns": 9000000000000000000, "end_ns": 9000000000000000001}',
+     "'start_ns'"),
 ])
 def test_bad_request_is_answered_and_survived(worker, line, expected):
     worker.send(line)

@@ -22,8 +22,9 @@ def relative_error(actual, expected):
     """max|a - b| / max|b|: relative to the tensor, as single elements may be near 0."""
     assert actual.shape == expected.shape, f"shape {actual.shape}, expected {expected.shape}"
     assert np.isfinite(actual).all()
-    difference = float(np.abs(actual.astype(np.float64) - expected.astype(np.float64)).max(initial=0))
-    scale = float(np.abs(expected.astype(np.float64)).max(initial=0))
+    actual, expected = actual.astype(np.float64), expected.astype(np.float64)
+    difference = float(np.abs(actual - expected).max(initial=0))
+    scale = float(np.abs(expected).max(initial=0))
     return difference if scale == 0 else difference / scale
 
 
@@ -70,14 +71,15 @@ def lagoon():
 def zoo():
     """name -> ONNX file; a model is generated when it is not there or not up to date."""
     def get(name):
-        subprocess.run([sys.executable, "-W", "ignore", ROOT / "models" / "zoo.py", name], check=True)
+        subprocess.run([sys.executable, "-W", "ignore", ROOT / "models" / "zoo.py", name],
+                       check=True)
         return ROOT / "models" / "zoo" / name / "1" / "model.onnx"
     return get
 
 
 @pytest.fixture(scope="session")
 def test_split():
-    """(images float32 [360, 1, 8, 8] in 0..1, labels [360]) that the digit model was not trained with."""
+    """(images float32 [360, 1, 8, 8] in 0..1, labels [360]), unseen in the training."""
     split = np.load(ROOT / "models" / "digits" / "test_split.npz")
     return (split["images"].astype(np.float32) / 16)[:, None], split["labels"]
 
@@ -91,7 +93,7 @@ def digit_scores(test_split):
 
 
 def copy_model(source, folder, name, more_config=""):
-    """Copies a model's folder as `name` into the repository `folder`, with more lines in its config."""
+    """Copies a model's folder as `name` into the repository `folder`, with more config lines."""
     target = folder / name
     shutil.copytree(source, target)
     config = (target / "config.pbtxt").read_text()

@@ -4,7 +4,6 @@ import concurrent.futures
 import os
 import signal
 import socket
-import subprocess
 import time
 
 import numpy as np
@@ -29,16 +28,17 @@ def fixture_digits_only(tmp_path):
 def infer_digit(server, image, model="digits"):
     client = server.http()
     try:
-        return client.infer(model, [triton_input(triton_http, "image", image[None])]).as_numpy("scores")
+        tensor = triton_input(triton_http, "image", image[None])
+        return client.infer(model, [tensor]).as_numpy("scores")
     finally:
         client.close()
 
 
 def expect_no_start(lagoon, *words):
-    """`lagoon serve` ends by itself with 1 (2: bad words); the text that it printed."""
+    """`lagoon serve` fails by itself, not by a signal; returns what it printed to stderr."""
     result = lagoon.run("serve", *words, timeout=60)
-    assert result.returncode in (1, 2), f"exit {result.returncode}\n{result.stderr}"
-    return result.stdout + result.stderr
+    assert 0 < result.returncode < 128, f"exit {result.returncode}\n{result.stderr}"
+    return result.stderr
 
 
 @pytest.mark.parametrize("protocol", ("http", "grpc", "metrics"))
@@ -54,7 +54,8 @@ def test_second_server_on_a_port_fails_and_the_first_goes_on(
 
 
 def test_repository_that_is_not_there_is_named(lagoon, tmp_path):
-    assert str(tmp_path / "absent") in expect_no_start(lagoon, "--models", tmp_path / "absent", *ANY_PORTS)
+    absent = tmp_path / "absent"
+    assert str(absent) in expect_no_start(lagoon, "--models", absent, *ANY_PORTS)
 
 
 def test_repository_that_is_a_file_is_named(lagoon, tmp_path):
@@ -108,11 +109,13 @@ def make_mixed_repository(folder):
     wrong.write_text(wrong.read_text().replace('"image"', '"picture"'))
     (folder / "no_version").mkdir()
     return {"cut": ["model.onnx"], "no_file": ["model.onnx"], "unknown_field": ["frobnicate"],
-            "ensemble": ["ensemble_scheduling"], "wrong_shape": ["image", "9"], "wrong_name": ["picture"],
+            "ensemble": ["ensemble_scheduling"], "wrong_shape": ["image", "9"],
+            "wrong_name": ["picture"],
             "no_version": ["version"]}
 
 
-def test_broken_models_are_explained_and_the_good_one_serves(lagoon, tmp_path, test_split, digit_scores):
+def test_broken_models_are_explained_and_the_good_one_serves(lagoon, tmp_path, test_split,
+                                                             digit_scores):
     reasons = make_mixed_repository(tmp_path)
     with serving(lagoon, tmp_path) as server:
         assert relative_error(infer_digit(server, test_split[0][0]), digit_scores[:1]) <= TOLERANCE
@@ -133,8 +136,8 @@ def test_model_that_cannot_meet_its_deadline_is_reported(lagoon, zoo, tmp_path):
     copy_model(zoo("resnet18").parent.parent, tmp_path, "hasty",
                'parameters { key: "lagoon.deadline_ms" value { string_value: "0.5" } }\n')
     with serving(lagoon, tmp_path) as server:
-        lines = [line for line in server.log().splitlines() if "hasty" in line and "deadline" in line]
-        assert lines, server.log()
+        log = server.log()
+        assert any("hasty" in line and "deadline" in line for line in log.splitlines()), log
 
 
 @pytest.mark.parametrize("how", (signal.SIGTERM, signal.SIGINT), ids=lambda how: how.name)
@@ -187,7 +190,8 @@ def test_client_that_never_finishes_its_request_does_not_block_the_end(lagoon, d
     server = ServerProcess(lagoon, digits_only).wait_ready()
     try:
         with socket.create_connection(("127.0.0.1", server.ports["http"])) as connection:
-            connection.sendall(b"POST /v2/models/digits/infer HTTP/1.1\r\nHost: a\r\nContent-Length: 99\r\n\r\n{")
+            connection.sendall(b"POST /v2/models/digits/infer HTTP/1.1\r\nHost: a\r\n"
+                               b"Content-Length: 99\r\n\r\n{")
             time.sleep(0.2)
             server.terminate()
             assert server.wait() == 0
@@ -198,17 +202,18 @@ def test_client_that_never_finishes_its_request_does_not_block_the_end(lagoon, d
 def test_ports_file_appears_whole(lagoon, digits_only):
     """Who waits for the file may read it as soon as it is there."""
     with serving(lagoon, digits_only) as server:
-        assert sorted(server.ports) == ["grpc", "http", "metrics"]
-        assert len(set(server.ports.values())) == 3
-        assert all(1024 <= port <= 65535 for port in server.ports.values())
+        ports = {server.ports[protocol] for protocol in ("http", "grpc", "metrics")}
+        assert len(ports) == 3
+        assert all(1024 <= port <= 65535 for port in ports)
+        assert server.ports["models"]["digits"]["ready"] is True
 
 
 def test_serve_prints_what_it_serves_and_where(lagoon, digits_only):
     with serving(lagoon, digits_only) as server:
         log = server.log()
         assert "digits" in log
-        for port in server.ports.values():
-            assert str(port) in log
+        for protocol in ("http", "grpc", "metrics"):
+            assert server.url(protocol) in log
 
 
 def test_killed_server_leaves_its_port_free(lagoon, digits_only):
@@ -216,18 +221,6 @@ def test_killed_server_leaves_its_port_free(lagoon, digits_only):
     first.process.kill()
     first.process.wait()
     port = first.ports["http"]
-    words = ["serve", "--models", str(digits_only), "--address", "127.0.0.1", "--http-port", str(port),
-             "--grpc-port", "0", "--metrics-port", "0", "--ports-file", str(first.ports_file) + ".2"]
-    second = subprocess.Popen([lagoon.binary, *words], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-    try:
-        deadline = time.monotonic() + 30
-        while not os.path.exists(str(first.ports_file) + ".2"):
-            assert second.poll() is None, f"ended with {second.returncode}"
-            assert time.monotonic() < deadline
-            time.sleep(0.02)
-        second.terminate()
-        assert second.wait(30) == 0
-    finally:
-        second.kill()
-        second.wait()
-        first.folder.cleanup()
+    first.folder.cleanup()
+    with serving(lagoon, digits_only, "--http-port", port) as second:
+        assert second.ports["http"] == port

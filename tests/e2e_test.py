@@ -65,7 +65,8 @@ def fixture_edge(request, server):
 
 def test_whole_test_split_of_digits(edge, test_split, digit_scores):
     images, labels = test_split
-    scores = np.concatenate([edge.infer("digits", "image", image[None], "scores") for image in images])
+    scores = np.concatenate([edge.infer("digits", "image", image[None], "scores")
+                             for image in images])
     assert np.array_equal(scores.argmax(axis=1), digit_scores.argmax(axis=1))
     assert (scores.argmax(axis=1) == labels).mean() >= 0.97
     assert max(map(relative_error, scores, digit_scores)) <= TOLERANCE
@@ -187,7 +188,8 @@ def test_async_grpc_answers_belong_to_their_requests(server, test_split, digit_s
         for index, answer in enumerate(answers):
             result = answer.result(60)
             assert result.get_response().id == str(index)
-            assert relative_error(result.as_numpy("scores"), digit_scores[index:index + 1]) <= TOLERANCE
+            assert relative_error(result.as_numpy("scores"),
+                                  digit_scores[index:index + 1]) <= TOLERANCE
 
 
 @pytest.mark.parametrize("service, expected", [(b"", 1), (b"inference.GRPCInferenceService", 1)])
@@ -227,7 +229,7 @@ def test_metrics_count_and_are_described(server, test_split):
 
 
 def test_real_time_and_best_effort_together_answer_the_same_bits(server):
-    """Preemption must not be seen in any answer: those under contention equal those alone, bit by bit."""
+    """No answer shows preemption: those under contention equal those alone, bit by bit."""
     from zoo import make_images
     image = make_images(1, seed=4713)
     alone = {}
@@ -257,9 +259,7 @@ def test_real_time_and_best_effort_together_answer_the_same_bits(server):
     for model, outputs in answers.items():
         assert all(np.array_equal(output, alone[model]) for output in outputs), model
     after, _ = server.metrics()
-    revocations = [name for name, _ in after if name.startswith("lagoon_") and "revocations" in name]
-    assert revocations
-    key = (revocations[0], "mobilenet_v2")
+    key = ("lagoon_revocations_total", "mobilenet_v2")
     assert after[key] > before.get(key, 0)  # or this test has shown nothing
     edge.client.close()
 
@@ -281,7 +281,8 @@ def test_many_clients_at_once(server, test_split, digit_scores):
 def test_json_with_nested_data_and_whitespace(server, test_split, digit_scores):
     body = {"inputs": [{"name": "image", "datatype": "FP32", "shape": [1, 1, 8, 8],
                         "data": test_split[0][0][None].tolist()}]}
-    status, reply = server.post("/v2/models/digits/versions/1/infer", json.dumps(body, indent=2).encode())
+    status, reply = server.post("/v2/models/digits/versions/1/infer",
+                                json.dumps(body, indent=2).encode())
     assert status == 200, reply
     scores = np.array(reply["outputs"][0]["data"], np.float32).reshape(1, 10)
     assert relative_error(scores, digit_scores[:1]) <= TOLERANCE

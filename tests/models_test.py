@@ -16,7 +16,8 @@ SAMPLES = sorted((ROOT / "models" / "digits" / "samples").glob("*.json"))
 
 
 def run_zoo(*words):
-    return subprocess.run([sys.executable, "-W", "ignore", ROOT / "models" / "zoo.py", *map(str, words)],
+    return subprocess.run([sys.executable, "-W", "ignore", ROOT / "models" / "zoo.py",
+                           *map(str, words)],
                           capture_output=True, text=True, check=False, timeout=300)
 
 

@@ -7,7 +7,6 @@ import dataclasses
 import zlib
 
 import numpy as np
-import onnx
 from onnx import TensorProto, helper, numpy_helper
 
 FLOAT = TensorProto.FLOAT
@@ -19,7 +18,7 @@ class Case:
     opset: int
     nodes: list
     inputs: dict  # name -> shape; a string in it is a symbolic dimension
-    weights: dict = dataclasses.field(default_factory=dict)  # name -> array, or shape of random floats
+    weights: dict = dataclasses.field(default_factory=dict)  # array, or shape
     outputs: tuple = ("y",)
     low: float = None  # the inputs are uniform in low..high; default: normal
     high: float = None
@@ -35,7 +34,8 @@ class Case:
         return np.asarray(value)
 
     def model(self):
-        inputs = [helper.make_tensor_value_info(name, FLOAT, shape) for name, shape in self.inputs.items()]
+        inputs = [helper.make_tensor_value_info(name, FLOAT, shape)
+                  for name, shape in self.inputs.items()]
         if self.weights_are_inputs:
             inputs += [helper.make_tensor_value_info(name, FLOAT, array.shape)
                        for name, array in self.weights.items()]
@@ -64,18 +64,20 @@ class Case:
 def node(op, inputs, outputs="y", **attributes):
     """make_node with names in one string; '-' is an optional input that is left out."""
     inputs = ["" if name == "-" else name for name in inputs.split()]
-    return helper.make_node(op, inputs, outputs.split(), name=f"{op}_{outputs.split()[0]}", **attributes)
+    return helper.make_node(op, inputs, outputs.split(), name=f"{op}_{outputs.split()[0]}",
+                            **attributes)
 
 
 def single(name, op, shape, opset=13, inputs="x", weights=None, low=None, high=None, **attributes):
     """A model of one node with the input x."""
-    return Case(f"{name}-{opset}", opset, [node(op, inputs, **attributes)], {"x": shape}, weights or {},
-                low=low, high=high)
+    return Case(f"{name}-{opset}", opset, [node(op, inputs, **attributes)], {"x": shape},
+                weights or {}, low=low, high=high)
 
 
 def conv(name, x, w, opset=13, bias=False, **attributes):
     weights = {"w": w, **({"b": (w[0],)} if bias else {})}
-    return single(f"conv_{name}", "Conv", x, opset, "x w b" if bias else "x w", weights, **attributes)
+    return single(f"conv_{name}", "Conv", x, opset, "x w b" if bias else "x w", weights,
+                  **attributes)
 
 
 def convolutions():
@@ -112,14 +114,17 @@ def pools():
         yield single("maxpool", "MaxPool", [1, 5, 13, 12], opset, **window)
         yield single("maxpool_ceil", "MaxPool", [1, 5, 12, 14], opset, ceil_mode=1, **window)
     yield single("maxpool", "MaxPool", [1, 5, 13, 12], 9, **window)
-    yield single("maxpool_negative", "MaxPool", [1, 3, 8, 8], pads=[1, 1, 1, 1], low=-9, high=-1, **window)
+    yield single("maxpool_negative", "MaxPool", [1, 3, 8, 8], pads=[1, 1, 1, 1], low=-9, high=-1,
+                 **window)
     yield single("maxpool_unequal", "MaxPool", [2, 3, 9, 7], kernel_shape=[2, 3], pads=[0, 1, 1, 2])
-    yield single("maxpool_dilated", "MaxPool", [1, 3, 11, 11], kernel_shape=[3, 3], dilations=[2, 2])
+    yield single("maxpool_dilated", "MaxPool", [1, 3, 11, 11], kernel_shape=[3, 3],
+                 dilations=[2, 2])
     yield single("maxpool_same", "MaxPool", [1, 3, 10, 9], auto_pad="SAME_UPPER", **window)
     yield single("averagepool", "AveragePool", [1, 5, 13, 12], 9, **window)
     padded = {**window, "pads": [1, 1, 1, 1]}
     yield single("averagepool_padded", "AveragePool", [1, 17, 11, 11], **padded)
-    yield single("averagepool_counts", "AveragePool", [1, 17, 11, 11], count_include_pad=1, **padded)
+    yield single("averagepool_counts", "AveragePool", [1, 17, 11, 11], count_include_pad=1,
+                 **padded)
     yield single("averagepool_ceil", "AveragePool", [1, 4, 12, 12], ceil_mode=1, **window)
     yield single("averagepool_one", "AveragePool", [1, 9, 7, 7], kernel_shape=[7, 7])
     yield single("globalaverage", "GlobalAveragePool", [2, 19, 7, 5])
@@ -130,13 +135,14 @@ def gemms():
     x = [7, 19]
     for opset in (9, 13):
         yield single("gemm", "Gemm", x, opset, "x w b", {"w": (19, 23), "b": (23,)})
-    yield single("gemm_transposed", "Gemm", x, inputs="x w b", weights={"w": (23, 19), "b": (23,)}, transB=1)
+    yield single("gemm_transposed", "Gemm", x, inputs="x w b", weights={"w": (23, 19), "b": (23,)},
+                 transB=1)
     yield single("gemm_scaled", "Gemm", x, inputs="x w b", weights={"w": (23, 19), "b": (23,)},
                  transB=1, alpha=0.5, beta=-2.0)
     yield single("gemm_no_bias", "Gemm", x, inputs="x w", weights={"w": (19, 23)}, alpha=3.0)
     yield single("gemm_bias_scalar", "Gemm", x, inputs="x w b", weights={"w": (19, 23), "b": (1,)})
-    yield single("gemm_one_row", "Gemm", [1, 509], inputs="x w b", weights={"w": (1000, 509), "b": (1000,)},
-                 transB=1)
+    yield single("gemm_one_row", "Gemm", [1, 509], inputs="x w b",
+                 weights={"w": (1000, 509), "b": (1000,)}, transB=1)
     yield single("gemm_one_column", "Gemm", [3, 50], inputs="x w", weights={"w": (50, 1)})
     yield single("matmul", "MatMul", x, inputs="x w", weights={"w": (19, 23)})
     yield single("matmul_rank3", "MatMul", [2, 7, 19], inputs="x w", weights={"w": (19, 23)})
@@ -156,7 +162,8 @@ def softmaxes():
 
 def unaries():
     shape = [2, 3, 7, 5]
-    for op in ("Relu", "Sigmoid", "Tanh", "Exp", "Abs", "Neg", "LeakyRelu", "HardSigmoid", "Identity"):
+    for op in ("Relu", "Sigmoid", "Tanh", "Exp", "Abs", "Neg", "LeakyRelu", "HardSigmoid",
+               "Identity"):
         yield single(op.lower(), op, shape, low=-6, high=6)
     yield single("hardswish", "HardSwish", shape, 14, low=-6, high=6)
     yield single("leakyrelu_slope", "LeakyRelu", shape, alpha=0.3)
@@ -180,13 +187,15 @@ def binaries():
         yield Case(f"{op.lower()}_inputs", 13, [node(op, "a b")], {"a": left, "b": right})
     for label, shape in (("scalar", ()), ("one", (1,)), ("row", (3,)), ("channel", (5, 1, 1)),
                          ("outer", (2, 1, 1, 1)), ("inner", (7, 3))):
-        yield single(f"add_{label}", "Add", left, inputs="x w", weights={"w": np.full(shape, 1.25, np.float32)})
+        yield single(f"add_{label}", "Add", left, inputs="x w",
+                     weights={"w": np.full(shape, 1.25, np.float32)})
         yield single(f"sub_reverse_{label}", "Sub", left, inputs="w x", weights={"w": shape})
     yield Case("mul_both_ways", 13, [node("Mul", "a b")], {"a": [4, 1, 3], "b": [5, 1]})
     yield Case("mul_gate", 13, [node("Mul", "a b")], {"a": [1, 9, 5, 5], "b": [1, 9, 1, 1]})
     yield Case("add_itself", 13, [node("Add", "x x")], {"x": [3, 5]})
     yield single("pow_two", "Pow", left, inputs="x w", weights={"w": np.float32(2)})
-    yield single("pow_root", "Pow", left, inputs="x w", weights={"w": np.float32(0.3)}, low=0.01, high=9)
+    yield single("pow_root", "Pow", left, inputs="x w", weights={"w": np.float32(0.3)}, low=0.01,
+                 high=9)
     yield Case("sum_of_three", 13, [node("Sum", "a b c")], {"a": [2, 3], "b": [2, 3], "c": [2, 3]})
     yield Case("max_of_three", 13, [node("Max", "a b c")], {"a": [2, 3], "b": [2, 3], "c": [2, 3]})
 
@@ -208,13 +217,15 @@ def reductions():
 def moves():
     shape = [2, 3, 4, 5]
     for permutation in ([0, 2, 3, 1], [3, 2, 1, 0], [1, 0, 2, 3], [0, 1, 3, 2]):
-        yield single(f"transpose_{''.join(map(str, permutation))}", "Transpose", shape, perm=permutation)
+        yield single(f"transpose_{''.join(map(str, permutation))}", "Transpose", shape,
+                     perm=permutation)
     yield single("transpose_default", "Transpose", [3, 4, 5])
     yield single("flatten", "Flatten", shape)
     yield single("flatten_axis0", "Flatten", shape, axis=0)
     yield single("flatten_axis-1", "Flatten", shape, 11, axis=-1)
     for label, target in (("fixed", [6, 20]), ("infer", [0, -1, 2]), ("rank5", [1, 2, 3, 4, 5])):
-        yield single(f"reshape_{label}", "Reshape", shape, inputs="x s", weights={"s": np.array(target)})
+        yield single(f"reshape_{label}", "Reshape", shape, inputs="x s",
+                     weights={"s": np.array(target)})
     yield single("squeeze_attribute", "Squeeze", [2, 1, 3, 1], 11, axes=[1, 3])
     yield single("squeeze_input", "Squeeze", [2, 1, 3, 1], 13, "x a", {"a": np.array([-1])})
     yield single("unsqueeze_attribute", "Unsqueeze", [2, 3], 9, axes=[0, 3])
@@ -222,13 +233,16 @@ def moves():
     for axis in (0, 1, 2, 3, -1):
         second = list(shape)
         second[axis] = 7
-        yield Case(f"concat_axis{axis}", 13, [node("Concat", "a b a", axis=axis)], {"a": shape, "b": second})
-    yield Case("concat_twenty", 13, [node("Concat", " ".join(["x"] * 20), axis=1)], {"x": [1, 3, 2, 2]})
+        yield Case(f"concat_axis{axis}", 13, [node("Concat", "a b a", axis=axis)],
+                   {"a": shape, "b": second})
+    yield Case("concat_twenty", 13, [node("Concat", " ".join(["x"] * 20), axis=1)],
+               {"x": [1, 3, 2, 2]})
     pads = [0, 1, 0, 2, 0, 0, 3, 1]
     yield single("pad_attribute", "Pad", shape, 9, pads=pads, value=1.5)
     yield single("pad_input", "Pad", shape, 13, "x p v", {"p": np.array(pads), "v": np.float32(-2)})
     yield single("pad_default", "Pad", shape, 11, "x p", {"p": np.array(pads)})
-    yield Case("split_equal", 11, [node("Split", "x", "y z", axis=1)], {"x": [2, 6, 3]}, outputs=("y", "z"))
+    yield Case("split_equal", 11, [node("Split", "x", "y z", axis=1)], {"x": [2, 6, 3]},
+               outputs=("y", "z"))
     yield Case("split_sizes", 13, [node("Split", "x s", "y z", axis=1)], {"x": [2, 7, 3]},
                {"s": np.array([2, 5])}, ("y", "z"))
     yield Case("split_attribute", 11, [node("Split", "x", "y z", axis=-1, split=[1, 4])],
@@ -238,8 +252,10 @@ def moves():
 
 def slices(shape):
     yield single("slice_attribute", "Slice", shape, 9, starts=[1, 0], ends=[3, -2], axes=[1, 3])
-    for label, words in (("plain", ([1, 1], [3, 9], [2, 3], [1, 1])), ("steps", ([0, 1], [3, 5], [1, 3], [2, 3])),
-                         ("negative", ([-3], [-1], [-2], [1])), ("beyond", ([-99], [2**62], [3], [2]))):
+    for label, words in (("plain", ([1, 1], [3, 9], [2, 3], [1, 1])),
+                         ("steps", ([0, 1], [3, 5], [1, 3], [2, 3])),
+                         ("negative", ([-3], [-1], [-2], [1])),
+                         ("beyond", ([-99], [2**62], [3], [2]))):
         arrays = dict(zip(("st", "en", "ax", "sp"), map(np.array, words)))
         yield single(f"slice_{label}", "Slice", shape, 13, "x st en ax sp", arrays)
 
@@ -267,12 +283,14 @@ def fusions():
     yield Case("residual_of_itself", 13, [c, node("Add", "c c")], x, w)
     yield Case("residual_broadcast", 13, [c, node("Add", "c r")], {**x, "r": [1, 6, 1, 1]}, w)
     yield Case("residual_two_convs", 13,
-               [c, node("Conv", "x w", "d", pads=pads), node("Add", "c d", "a"), node("Relu", "a")], x, w)
+               [c, node("Conv", "x w", "d", pads=pads), node("Add", "c d", "a"), node("Relu", "a")],
+               x, w)
     yield Case("residual_then_used", 13, [c, node("Add", "c x", "a"), node("Relu", "a", "r"),
                                           node("Sub", "r a")], x, w)
     yield Case("conv_clip", 13, [c, node("Clip", "c lo hi")], x,
                {**w, "lo": np.float32(0), "hi": np.float32(0.5)})
-    yield Case("conv_relu_relu", 13, [c, node("Relu", "c", "r"), node("Neg", "r", "n"), node("Relu", "n")], x, w)
+    yield Case("conv_relu_relu", 13,
+               [c, node("Relu", "c", "r"), node("Neg", "r", "n"), node("Relu", "n")], x, w)
     yield Case("conv_bias_add", 13, [node("Conv", "x w", "c", pads=pads), node("Add", "c k")], x,
                {"w": (6, 6, 3, 3), "k": (6, 1, 1)})
     yield Case("conv_scalar_mul", 13, [c, node("Mul", "c k")], x, {**w, "k": np.float32(0.25)})
@@ -280,9 +298,11 @@ def fusions():
                [node("Conv", "x d", "c", group=6, pads=pads), n, node("Clip", "n lo hi")], x,
                {"d": (6, 1, 3, 3), **norm, "lo": np.float32(0), "hi": np.float32(6)})
     yield Case("gemm_relu_residual", 13,
-               [node("Gemm", "x w b", "g"), node("Add", "g x", "a"), node("Relu", "a")], {"x": [3, 10]},
+               [node("Gemm", "x w b", "g"), node("Add", "g x", "a"), node("Relu", "a")],
+               {"x": [3, 10]},
                {"w": (10, 10), "b": (10,)})
-    yield Case("matmul_bias", 13, [node("MatMul", "x w", "m"), node("Add", "m b")], {"x": [4, 5, 10]},
+    yield Case("matmul_bias", 13, [node("MatMul", "x w", "m"), node("Add", "m b")],
+               {"x": [4, 5, 10]},
                {"w": (10, 7), "b": (7,)})
 
 
@@ -292,8 +312,10 @@ def graphs():
     w = {"w": (4, 4, 3, 3)}
     c = node("Conv", "x w", "c", pads=[1, 1, 1, 1])
     yield Case("output_and_its_user", 13, [c, node("Relu", "c")], x, w, ("c", "y"))
-    yield Case("output_is_input", 13, [node("Relu", "x"), node("Identity", "x", "z")], x, {}, ("y", "z"))
-    yield Case("output_is_constant", 13, [node("Relu", "x"), node("Add", "k k", "z")], x, {"k": (2, 3)},
+    yield Case("output_is_input", 13, [node("Relu", "x"), node("Identity", "x", "z")], x, {},
+               ("y", "z"))
+    yield Case("output_is_constant", 13, [node("Relu", "x"), node("Add", "k k", "z")], x,
+               {"k": (2, 3)},
                ("y", "z"))
     yield Case("unused_input", 13, [node("Relu", "x")], {**x, "ignored": [3]})
     yield Case("unused_node", 13, [node("Relu", "x"), node("Sigmoid", "x", "unused")], x)
@@ -301,16 +323,19 @@ def graphs():
     yield Case("symbolic_batch", 13, [c, node("Relu", "c")], {"x": ["N", 4, 6, 6]}, w)
     yield Case("dropout", 13, [node("Dropout", "x", "d"), node("Relu", "d")], x)
     yield Case("constant_node", 13,
-               [helper.make_node("Constant", [], ["k"], value=numpy_helper.from_array(np.float32([2.5]))),
+               [helper.make_node("Constant", [], ["k"],
+                                 value=numpy_helper.from_array(np.float32([2.5]))),
                 node("Mul", "x k")], x)
     yield Case("folded_reshape", 13, [
         node("Shape", "x", "s"), node("Gather", "s zero", "n"), node("Unsqueeze", "n axis", "n1"),
         node("Concat", "n1 rest", "target", axis=0), node("Reshape", "x target")], x,
         {"zero": np.array(0), "axis": np.array([0]), "rest": np.array([-1])})
     yield Case("fire_module", 13, [
-        node("Conv", "x s", "sq"), node("Relu", "sq", "sr"), node("Conv", "sr e1", "a"), node("Relu", "a", "ar"),
+        node("Conv", "x s", "sq"), node("Relu", "sq", "sr"), node("Conv", "sr e1", "a"),
+        node("Relu", "a", "ar"),
         node("Conv", "sr e3", "b", pads=[1, 1, 1, 1]), node("Relu", "b", "br"),
-        node("Concat", "ar br", axis=1)], x, {"s": (3, 4, 1, 1), "e1": (5, 3, 1, 1), "e3": (7, 3, 3, 3)})
+        node("Concat", "ar br", axis=1)], x,
+               {"s": (3, 4, 1, 1), "e1": (5, 3, 1, 1), "e3": (7, 3, 3, 3)})
     yield Case("image_to_rows_and_back", 13, [
         c, node("Flatten", "c", "f"), node("Reshape", "f back", "i"), node("Add", "i x")], x,
         {**w, "back": np.array([1, 4, 6, 6])})
@@ -324,25 +349,30 @@ def graphs():
         c, node("GlobalAveragePool", "c", "p"), node("Conv", "p e", "q"), node("Sigmoid", "q", "g"),
         node("Mul", "c g")], x, {**w, "e": (4, 4, 1, 1)})
     yield Case("long_chain", 13,
-               [node("Relu", f"v{i}" if i else "x", f"v{i + 1}" if i < 99 else "y") for i in range(100)], x)
+               [node("Relu", f"v{i}" if i else "x", f"v{i + 1}" if i < 99 else "y")
+                for i in range(100)], x)
 
 
 def all_cases():
-    cases = [case for family in (convolutions, pools, gemms, softmaxes, unaries, binaries, reductions,
-                                 moves, fusions, graphs) for case in family()]
+    families = (convolutions, pools, gemms, softmaxes, unaries, binaries, reductions, moves,
+                fusions, graphs)
+    cases = [case for family in families for case in family()]
     assert len({case.name for case in cases}) == len(cases), "two cases have one name"
     return cases
 
 
-# What Lagoon does not run: name -> (nodes, op that the message names, opset). Input x, constants w and w2.
+# What Lagoon does not run: name -> (nodes, op that the message names, opset).
+# The input is x, constants are w and w2.
 REFUSED = {
     "no_kernel": ([node("ConvTranspose", "x w")], "ConvTranspose", 13),
     "einsum": ([node("Einsum", "x w", equation="abcd,edfg->abcd")], "Einsum", 12),
     "unknown_op": ([node("Frobnicate", "x")], "Frobnicate", 13),
-    "custom_domain": ([helper.make_node("Fancy", ["x"], ["y"], name="Fancy_y", domain="com.example")],
+    "custom_domain": ([helper.make_node("Fancy", ["x"], ["y"], name="Fancy_y",
+                                        domain="com.example")],
                       "Fancy", 13),
     "sub_graph": ([node("If", "w", then_branch=helper.make_graph([node("Relu", "x")], "t", [], []),
-                        else_branch=helper.make_graph([node("Relu", "x")], "e", [], []))], "If", 13),
+                        else_branch=helper.make_graph([node("Relu", "x")], "e", [], []))], "If",
+                  13),
     "computed_weights": ([node("Relu", "x", "r"), node("Conv", "x r")], "Conv", 13),
     "second_output": ([node("MaxPool", "x", "y i", kernel_shape=[2, 2]), node("Relu", "i", "z")],
                       "MaxPool", 13),
@@ -360,7 +390,8 @@ def refused_model(name):
     graph = helper.make_graph(
         nodes, name, [helper.make_tensor_value_info("x", FLOAT, [4, 4, 3, 3])],
         [helper.make_tensor_value_info(output, FLOAT, None) for output in outputs],
-        [numpy_helper.from_array(np.ones(shape, np.float32), key) for key, shape in weights.items()])
+        [numpy_helper.from_array(np.ones(shape, np.float32), key)
+         for key, shape in weights.items()])
     imports = [helper.make_opsetid("", opset), helper.make_opsetid("com.example", 1)]
     model = helper.make_model(graph, opset_imports=imports)
     model.ir_version = 8

@@ -1,4 +1,4 @@
-"""Outputs of `lagoon infer` against ONNX Runtime, and models that Lagoon must refuse with a clear message."""
+"""Outputs of `lagoon infer` against ONNX Runtime, and models that must be refused clearly."""
 
 import numpy as np
 import onnx
@@ -31,7 +31,8 @@ def test_case_agrees_with_onnxruntime(lagoon, case, tmp_path):
 
 
 def test_digits_agree_with_onnxruntime(lagoon, test_split, tmp_path):
-    actual, _ = compare(lagoon, DIGITS / "1" / "model.onnx", {"image": test_split[0][0][None]}, tmp_path)
+    actual, _ = compare(lagoon, DIGITS / "1" / "model.onnx", {"image": test_split[0][0][None]},
+                        tmp_path)
     assert actual["scores"].argmax() == test_split[1][0]
 
 
@@ -61,7 +62,8 @@ def save_with_external_data(folder):
     """A model whose weights lie in a file beside it."""
     case = next(case for case in onnx_cases.all_cases() if case.name == "gemm_relu_residual")
     path = folder / "model.onnx"
-    onnx.save_model(case.model(), str(path), save_as_external_data=True, all_tensors_to_one_file=True,
+    onnx.save_model(case.model(), str(path), save_as_external_data=True,
+                    all_tensors_to_one_file=True,
                     location="weights.bin", size_threshold=0)
     assert (folder / "weights.bin").stat().st_size >= 440
     return case, path
@@ -75,7 +77,8 @@ def test_external_data_is_read(lagoon, tmp_path):
 def expect_refusal(lagoon, model, tmp_path, *words):
     """`lagoon infer` fails cleanly and its message has all `words`."""
     np.save(tmp_path / "x.npy", np.zeros((4, 4, 3, 3), np.float32))
-    result = lagoon.run("infer", model, "--input", f"x={tmp_path / 'x.npy'}", "--output-dir", tmp_path / "out")
+    result = lagoon.run("infer", model, "--input", f"x={tmp_path / 'x.npy'}", "--output-dir",
+                        tmp_path / "out")
     assert result.returncode == 1, f"exit {result.returncode}\n{result.stderr}"
     for word in (str(model.name), *words):
         assert word in result.stderr, f"no {word!r} in: {result.stderr}"
@@ -109,7 +112,8 @@ def test_damaged_model_never_crashes(lagoon, seed, tmp_path):
     model = tmp_path / "damaged.onnx"
     model.write_bytes(data.tobytes())
     np.save(tmp_path / "x.npy", np.zeros((1, 1, 8, 8), np.float32))
-    result = lagoon.run("infer", model, "--input", f"image={tmp_path / 'x.npy'}", "--output-dir", tmp_path)
+    result = lagoon.run("infer", model, "--input", f"image={tmp_path / 'x.npy'}", "--output-dir",
+                        tmp_path)
     assert result.returncode in (0, 1), f"exit {result.returncode}\n{result.stderr}"
     assert result.returncode == 0 or result.stderr.strip()
 

@@ -25,7 +25,8 @@ class ServerProcess:
         self.folder = tempfile.TemporaryDirectory(prefix="lagoon-serve-")
         self.ports_file = pathlib.Path(self.folder.name) / "ports.json"
         self.log_file = pathlib.Path(self.folder.name) / "log"
-        ports = ["--http-port", "0", "--grpc-port", "0", "--metrics-port", "0"]
+        ports = [word for flag in ("--http-port", "--grpc-port", "--metrics-port")
+                 if flag not in words for word in (flag, "0")]
         with self.log_file.open("wb") as log:
             self.process = subprocess.Popen(
                 [lagoon.binary, "serve", "--models", str(models), "--address", "127.0.0.1", *ports,

@@ -1,10 +1,11 @@
 #!/usr/bin/env python3
 """Runs one ONNX model with ONNX Runtime, driven line by line: the comparator of `lagoon bench`.
 
-One process is one session, as a user would run it beside another. It reads one JSON object per line from stdin
-and answers each with one line on stdout; everything else that is printed goes to stderr. A failure answers
-{"ok": false, "error": TEXT} and the process stays, except when the session cannot be made: then it
-answers that once and exits with 1. The end of stdin and {"cmd": "quit"} end it with 0.
+One process is one session, as a user would run it beside another. It reads one JSON object per
+line from stdin and answers each with one line on stdout; everything else that is printed goes to
+stderr. A failure answers {"ok": false, "error": TEXT} and the process stays, except when the
+session cannot be made: then it answers that once and exits with 1. The end of stdin and {"cmd":
+"quit"} end it with 0.
 
   {"cmd": "info"}
       -> settings, model, versions, load_ms, peak_rss_kib so far
@@ -17,8 +18,9 @@ answers that once and exits with 1. The end of stdin and {"cmd": "quit"} end it 
       closed loop from T until U; a run in progress at U is finished
       -> count, runs that ended by U; completions_us, the ends of all runs as offsets from T
 
-Times are CLOCK_MONOTONIC in ns, as std::chrono::steady_clock gives on Linux. A T that is left out means now.
-The session is made as fast as ONNX Runtime gets: all graph optimisations, bound and preallocated input and output.
+Times are CLOCK_MONOTONIC in ns, as std::chrono::steady_clock gives on Linux. A T that is left out
+means now. The session is made as fast as ONNX Runtime gets: all graph optimisations, bound and
+preallocated input and output.
 """
 
 import argparse
@@ -96,7 +98,7 @@ class Model:
 
 def make_input(spec, random):
     if spec.type not in TYPES:
-        raise RequestError(f"input '{spec.name}' has type {spec.type}, which the worker cannot fill")
+        raise RequestError(f"input '{spec.name}' has type {spec.type}; the worker cannot fill it")
     shape = [size if isinstance(size, int) and size > 0 else 1 for size in spec.shape]
     kind = TYPES[spec.type]
     if np.issubdtype(kind, np.floating):
@@ -130,7 +132,8 @@ def get_start(request):
     now = time.perf_counter_ns()
     start = get_integer(request, "start_ns", now, 2**63 - 1)
     if start - now > MAX_WINDOW_NS:
-        raise RequestError(f"'start_ns' is {(start - now) / 1e9:.0f} s ahead; the limit is one hour")
+        ahead = (start - now) / 1e9
+        raise RequestError(f"'start_ns' is {ahead:.0f} s ahead; the limit is one hour")
     return start
 
 
@@ -155,7 +158,8 @@ def get_arrivals(request):
     if not all(after >= before for before, after in zip([0, *arrivals], arrivals)):
         raise RequestError("'arrivals_us' must ascend from 0 or more")
     if arrivals and arrivals[-1] * 1e3 > MAX_WINDOW_NS:
-        raise RequestError(f"the last arrival is at {arrivals[-1] / 1e6:.0f} s; the limit is one hour")
+        last = arrivals[-1] / 1e6
+        raise RequestError(f"the last arrival is at {last:.0f} s; the limit is one hour")
     return arrivals
 
 
@@ -216,7 +220,7 @@ def parse_arguments():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("model", help="ONNX file")
     parser.add_argument("--threads", type=int, default=0,
-                        help="threads of one run; 0: ONNX Runtime's default, or one per CPU of --cpus")
+                        help="of one run; 0: ONNX Runtime's default, or one per CPU of --cpus")
     parser.add_argument("--spinning", action=argparse.BooleanOptionalAction, default=True,
                         help="let idle threads spin (ONNX Runtime's default)")
     parser.add_argument("--cpus", help="run on these CPUs only, such as 0 or 0,1")

@@ -1,9 +1,10 @@
 #!/usr/bin/env python3
 """Draws the figures of `lagoon bench` from the JSON files that it writes.
 
-A file has a flat map "metrics": name with unit -> number. Which figure it gives follows from the names:
-contention.* from realtime_latency_normalized_*, models.* from latency_ratio_vs_onnxruntime.*. A metric that a
-figure needs and that is not there or not a number is an error; nothing is drawn without it.
+A file has a flat map "metrics": name with unit -> number. Which figure it gives follows from the
+names: contention.* from realtime_latency_normalized_*, models.* from
+latency_ratio_vs_onnxruntime.*. A metric that a figure needs and that is not there or not a number
+is an error; nothing is drawn without it.
 
 Usage: plot.py FILE.json... [--out DIR] [--format svg|png]
 """
@@ -65,15 +66,13 @@ class Report:
         return None
 
     def caption(self):
-        """Machine and commit, as far as the file says."""
-        parts = []
-        for key in ("machine", "device", "commit"):
-            value = self.content.get(key)
-            if isinstance(value, dict):
-                value = value.get("name") or value.get("cpu") or value.get("model")
-            if isinstance(value, str) and value:
-                parts.append(value[:12] if key == "commit" else value)
-        return " · ".join(parts)
+        """Machine and version, as far as the file says."""
+        machine = self.content.get("machine")
+        machine = machine if isinstance(machine, dict) else {}
+        parts = [machine.get("processor"), machine.get("instruction_set"), self.content.get("version")]
+        if machine.get("cores"):
+            parts.insert(1, f"{machine['cores']} cores")
+        return " · ".join(str(part) for part in parts if part)
 
 
 def colours(name):
@@ -84,8 +83,8 @@ def label_of(name):
     """Scheduler or comparator as a reader knows it."""
     if not name.startswith(COMPARATOR):
         return name
-    rest = name[len(COMPARATOR):].strip("._-").replace("_", " ").replace(".", " ")
-    return f"ONNX Runtime x2\n{rest or 'defaults'}"
+    setting = name[len(COMPARATOR):].strip("._-").replace("_", " ").replace("-", " ")
+    return f"ONNX Runtime x2\n{setting or 'default'}"
 
 
 def sort_schedulers(names):
@@ -99,7 +98,14 @@ def sort_schedulers(names):
 def format_number(value):
     if value >= 100:
         return f"{value:,.0f}"
-    return f"{value:.1f}" if value >= 10 else f"{value:.2f}"
+    return f"{value:.1f}".removesuffix(".0") if value >= 10 else f"{value:.2f}"
+
+
+def add_value(axes, value, row):
+    """The number beside a mark, readable where a line crosses it."""
+    axes.annotate(format_number(value), (value, row), xytext=(7, 0), va="center", fontsize=8,
+                  textcoords="offset points", zorder=4,
+                  bbox={"facecolor": "white", "edgecolor": "none", "pad": 0.8})
 
 
 def add_limit(axes, value, text):
@@ -128,15 +134,16 @@ def draw_pairs(axes, names, low, high):
     axes.set_xscale("log")
     for name, row in rows.items():
         if low.get(name) is None:
-            axes.annotate("does not preempt", (0, row), xycoords=("axes fraction", "data"), fontsize=7.5,
-                          color=FAINT, va="center", xytext=(4, 0), textcoords="offset points")
+            axes.annotate("not measured", (0, row), xycoords=("axes fraction", "data"),
+                          fontsize=7.5, color=FAINT, va="center", xytext=(4, 0),
+                          textcoords="offset points")
             continue
         strong, pale = colours(name)
         axes.plot([low[name], high[name]], [row, row], color=pale, linewidth=3, zorder=2)
-        axes.plot(low[name], row, "o", color="white", markeredgecolor=strong, markersize=6, zorder=3)
+        axes.plot(low[name], row, "o", color="white", markeredgecolor=strong, markersize=6,
+                  zorder=3)
         axes.plot(high[name], row, "o", color=strong, markersize=7, zorder=3)
-        axes.annotate(format_number(high[name]), (high[name], row), xytext=(7, 0), va="center",
-                      textcoords="offset points", fontsize=8)
+        add_value(axes, high[name], row)
     values = [value for values in (low, high) for value in values.values() if value is not None]
     axes.set_xlim(min(values) / 1.25, max(values) * 2)
     axes.xaxis.set_major_locator(matplotlib.ticker.LogLocator(subs=(1, 2, 5)))
@@ -148,8 +155,7 @@ def draw_bars(axes, names, values):
     rows = draw_rows(axes, names)
     for name, row in rows.items():
         axes.barh(row, values[name], height=0.55, color=colours(name)[0])
-        axes.annotate(format_number(values[name]), (values[name], row), xytext=(4, 0), va="center",
-                      textcoords="offset points", fontsize=8)
+        add_value(axes, values[name], row)
     axes.set_xlim(0, max(1.0, *values.values()) * 1.15)
 
 
@@ -159,29 +165,42 @@ def finish(figure, title, caption, bottom):
     figure.tight_layout(rect=(0, bottom, 1, 0.93), w_pad=2.5)
 
 
+def choose_tail(report, names):
+    """The upper percentile that the file has: p99, or p90 of a run too short for it."""
+    for percentile in (99, 90):
+        if set(report.suffixes(f"realtime_latency_normalized_p{percentile}")) >= set(names):
+            return percentile
+    raise PlotError(f"{report.path}: neither realtime_latency_normalized_p99 nor _p90 is there for "
+                    f"each of {', '.join(names)}")
+
+
 def draw_contention(report):
     """One row per scheduler and comparator; columns: latency, share, time to preempt."""
-    names = sort_schedulers(report.suffixes("realtime_latency_normalized_p99"))
-    read = lambda prefix, needed=True: {name: report.number(f"{prefix}.{name}", needed) for name in names}
-    low, high = read("realtime_latency_normalized_p50"), read("realtime_latency_normalized_p99")
+    names = sort_schedulers(report.suffixes("realtime_latency_normalized_p50"))
+    tail = choose_tail(report, names)
+    def read(prefix, needed=True):
+        return {name: report.number(f"{prefix}.{name}", needed) for name in names}
+
+    low, high = (read(f"realtime_latency_normalized_p{percent}") for percent in (50, tail))
     share = read("best_effort_share_of_leftover")
-    quick, slow = read("preemption_us_p50", False), read("preemption_us_p99", False)
-    preempting = {name for name in names if quick[name] is not None and slow[name] is not None}
-    columns = 3 if preempting else 2
-    figure, axes = plt.subplots(1, columns, figsize=(3.7 * columns, 1.5 + 0.42 * len(names)), sharey=True)
+    quick, slow = (read(f"preemption_us_p{percent}", False) for percent in (50, tail))
+    measured = {name for name in names if quick[name] is not None and slow[name] is not None}
+    columns = 3 if measured else 2
+    figure, axes = plt.subplots(1, columns, figsize=(3.7 * columns, 1.5 + 0.42 * len(names)),
+                                sharey=True)
     draw_pairs(axes[0], names, low, high)
-    axes[0].set_title("Real-time latency, contended / alone")
-    axes[0].set_xlabel("p50 (ring) to p99 (dot), logarithmic; left is better")
     add_limit(axes[0], 1.1, "goal: p99 1.10")
+    axes[0].set_title("Real-time latency, contended / alone")
+    axes[0].set_xlabel(f"p50 (ring) to p{tail} (dot), logarithmic; left is better")
     draw_bars(axes[1], names, share)
     axes[1].set_title("Best-effort share of the leftover")
     axes[1].set_xlabel("throughput / what idle time allows; right is better")
     add_limit(axes[1], 0.9, "goal: 0.90")
-    if preempting:
-        only = lambda values: {name: values[name] for name in preempting}
+    if measured:
+        only = lambda values: {name: values[name] for name in measured}
         draw_pairs(axes[2], names, only(quick), only(slow))
         axes[2].set_title("Arrival to first real-time block")
-        axes[2].set_xlabel("us, p50 (ring) to p99 (dot), logarithmic")
+        axes[2].set_xlabel(f"us, p50 (ring) to p{tail} (dot), logarithmic")
         add_limit(axes[2], 60, "goal: p99 60 us")
     finish(figure, "A real-time model beside a best-effort model", report.caption(), 0.03)
     return figure
@@ -193,8 +212,8 @@ def read_ratios(report):
     for suffix in report.suffixes("latency_ratio_vs_onnxruntime"):
         model, _, workers = suffix.rpartition(".")
         if not model or not workers.startswith("w"):
-            raise PlotError(f"{report.path}: 'latency_ratio_vs_onnxruntime.{suffix}' does not end in "
-                            f"'.MODEL.wN'")
+            raise PlotError(f"{report.path}: metric 'latency_ratio_vs_onnxruntime.{suffix}' does "
+                            f"not end in '.MODEL.wN'")
         value = report.number(f"latency_ratio_vs_onnxruntime.{suffix}")
         ratios.setdefault(workers, {})[model] = value
     models = list(dict.fromkeys(model for values in ratios.values() for model in values))
@@ -210,8 +229,7 @@ def draw_grouped_bars(axes, models, groups, shades):
             y = row + (index - (len(groups) - 1) / 2) * height
             axes.barh(y, values[model], height * 0.9, color=shades[index % len(shades)],
                       label=group if row == 0 else None)
-            axes.annotate(format_number(values[model]), (values[model], y), xytext=(4, 0), va="center",
-                          textcoords="offset points", fontsize=8)
+            add_value(axes, values[model], y)
     axes.set_yticks(range(len(models)), models)
     axes.set_ylim(len(models) - 0.4, -0.6)
     axes.set_xlim(0, max(value for values in groups.values() for value in values.values()) * 1.2)
@@ -224,7 +242,8 @@ def draw_models(report):
     gaps = {model: report.number(f"kernel_gap_us_p50.{model}", False) for model in models}
     gaps = {model: gap for model, gap in gaps.items() if gap is not None}
     columns = 2 if gaps else 1
-    figure, axes = plt.subplots(1, columns, figsize=(5.2 * columns, 1.6 + 0.5 * len(models)), sharey=True,
+    figure, axes = plt.subplots(1, columns, figsize=(5.2 * columns, 1.7 + 0.45 * len(models)),
+                                sharey=True,
                                 squeeze=False)
     left = axes[0][0]
     named = {f"{workers[1:]} worker{'s' if workers != 'w1' else ''}": values
@@ -233,7 +252,7 @@ def draw_models(report):
     left.set_xlim(0, max(1.4, left.get_xlim()[1]))
     left.set_title("Latency, Lagoon / ONNX Runtime")
     left.set_xlabel("fp32, batch 1, same threads; left is better")
-    left.legend(frameon=False, fontsize=8, loc="upper left", bbox_to_anchor=(0, -0.16), ncol=4)
+    left.legend(frameon=False, fontsize=8, loc="upper left", bbox_to_anchor=(-0.02, -0.15), ncol=4)
     add_limit(left, 1.0, "equal")
     add_limit(left, 1.25, "goal: 1.25")
     if gaps:
@@ -242,12 +261,12 @@ def draw_models(report):
         axes[0][1].set_xlabel("us from the last commit to the successor's first block")
         axes[0][1].set_xlim(0, max(3.6, axes[0][1].get_xlim()[1]))
         add_limit(axes[0][1], 3, "goal: 3 us")
-    finish(figure, "Five CNNs on the CPU", report.caption(), 0.05)
+    finish(figure, "Latency of CNNs beside ONNX Runtime", report.caption(), 0.02)
     return figure
 
 
 FIGURES = {
-    "contention": ("realtime_latency_normalized_p99", draw_contention),
+    "contention": ("realtime_latency_normalized_p50", draw_contention),
     "models": ("latency_ratio_vs_onnxruntime", draw_models),
 }
 
@@ -272,12 +291,13 @@ def draw_file(path, out, kind):
     return written
 
 
-def main():
+def main(words=None):
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("files", nargs="+", type=pathlib.Path, metavar="FILE.json")
-    parser.add_argument("--out", type=pathlib.Path, default=pathlib.Path("."), help="folder (default: here)")
+    parser.add_argument("--out", type=pathlib.Path, default=pathlib.Path("."),
+                        help="folder (default: here)")
     parser.add_argument("--format", choices=("svg", "png"), default="svg")
-    arguments = parser.parse_args()
+    arguments = parser.parse_args(words)
     try:
         arguments.out.mkdir(parents=True, exist_ok=True)
         for file in arguments.files:

@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
-"""Trains the digit classifier that ships with Lagoon, and writes everything that is committed of it.
+"""Trains the digit classifier that ships with Lagoon; writes all that is committed of it.
 
-Data: the 1,797 handwritten 8x8 digits of scikit-learn (sklearn.datasets.load_digits), split into 1,437
-images to train with and 360 to test with, each digit in proportion. The same machine and versions give
-the same bytes again. Needs torch, scikit-learn, Pillow and numpy; serving and testing need none of them
-(the test split is committed as test_split.npz).
+Data: the 1,797 handwritten 8x8 digits of scikit-learn (sklearn.datasets.load_digits), split into
+1,437 images to train with and 360 to test with, each digit in proportion. The same machine and
+versions give the same bytes again. Needs torch, scikit-learn, Pillow and numpy; serving and
+testing need none of them (the test split is committed as test_split.npz).
 
-Usage: train.py [--out DIR]     DIR: where models/digits and models/repository are (default: models/)
+Usage: train.py [--out DIR]     DIR has digits/ and repository/ (default: models/)
 """
 
 import argparse
@@ -93,7 +93,8 @@ def shift_randomly(batch, generator):
     """Each image moved by at most one pixel: 1,437 images are few, and writing is not centred."""
     padded = functional.pad(batch, (1, 1, 1, 1))
     offsets = torch.randint(0, 3, (len(batch), 2), generator=generator)
-    return torch.stack([image[:, y:y + 8, x:x + 8] for image, (y, x) in zip(padded, offsets.tolist())])
+    return torch.stack([image[:, y:y + 8, x:x + 8]
+                        for image, (y, x) in zip(padded, offsets.tolist())])
 
 
 def train(images, labels):
