@@ -1,0 +1,37 @@
+#pragma once
+
+#include <cstddef>
+#include <limits>
+#include <string_view>
+
+#include "base/status.h"
+#include "plan/tensor.h"
+
+namespace lagoon {
+
+/// Bytes of a tensor. Fails on a negative dimension (kInvalidArgument), and on a rank above
+/// kMaxRank or a size that does not fit 63 bits (kResourceExhausted); a zero dimension makes an
+/// empty tensor.
+Result<std::size_t> CheckedBytes(const Dims& dims, DataType type);
+
+/// What one import may still allocate and compute. One thread.
+class ByteBudget {
+ public:
+  explicit ByteBudget(std::size_t max_bytes) : max_bytes_(max_bytes) {}
+
+  /// Takes memory, before it is allocated, for `what` (a phrase for the error: "initialiser 'w'").
+  Status Charge(std::size_t bytes, std::string_view what);
+
+  /// Takes bytes that constant folding is about to read: bounds its time, at a few times the
+  /// memory.
+  Status ChargeWork(std::size_t bytes, std::string_view what);
+
+  std::size_t used() const { return used_; }
+
+ private:
+  std::size_t max_bytes_;
+  std::size_t used_ = 0;
+  std::size_t work_ = 0;
+};
+
+}  // namespace lagoon

@@ -1,0 +1,149 @@
+// Constant folding and removal of nodes that change nothing.
+
+#include <algorithm>
+#include <numeric>
+#include <optional>
+
+#include "graph/budget.h"
+#include "graph/graph.h"
+#include "graph/graph_edit.h"
+#include "graph/guard.h"
+#include "graph/infer.h"
+
+namespace lagoon {
+namespace {
+
+bool IsUnitWindow(const Node& node) {
+  const auto all = [&](const char* attribute, std::int64_t value) {
+    const std::vector<std::int64_t> values = node.Ints(attribute, {});
+    return std::all_of(values.begin(), values.end(), [&](std::int64_t v) { return v == value; });
+  };
+  return all("kernel_shape", 1) && all("strides", 1) && all("pads", 0);
+}
+
+bool KeepsOrder(const Node& node) {
+  const std::vector<std::int64_t> perm = node.Ints("perm", {});
+  return std::is_sorted(perm.begin(), perm.end());
+}
+
+bool IsOneOf(const std::string& op, std::initializer_list<const char*> ops) {
+  return std::any_of(ops.begin(), ops.end(), [&](const char* known) { return op == known; });
+}
+
+// Whether the first output always equals the first input. The shapes in question are checked by the
+// caller to be the same.
+bool IsNoOp(const Node& node) {
+  if (IsOneOf(node.op, {"Identity", "Dropout", "Cast"})) return true;
+  if (IsOneOf(node.op, {"Reshape", "Flatten", "Squeeze", "Unsqueeze", "Expand", "Slice", "Pad"})) {
+    return true;
+  }
+  if (node.op == "Transpose") return KeepsOrder(node);
+  if (IsOneOf(node.op, {"Concat", "Min", "Max"})) return node.inputs.size() == 1;
+  if (IsOneOf(node.op, {"MaxPool", "AveragePool"})) return IsUnitWindow(node);
+  if (IsOneOf(node.op, {"ReduceSum", "ReduceMean", "ReduceMax", "ReduceMin"})) {
+    return node.Ints("axes", {}).empty();
+  }
+  return false;
+}
+
+class NoOpRemover {
+ public:
+  explicit NoOpRemover(Graph& graph)
+      : graph_(graph), alias_(graph.values.size()), producer_(graph.values.size()) {
+    for (std::size_t i = 0; i < alias_.size(); ++i) alias_[i] = static_cast<ValueId>(i);
+  }
+
+  void Run() {
+    std::vector<Node> kept;
+    for (Node& node : graph_.nodes) {
+      Rename(node);
+      if (IsNoOp(node) && SameShape(node) && Remove(node, kept)) continue;
+      for (std::size_t i = 0; i < node.outputs.size(); ++i) {
+        if (node.outputs[i] != kNoValue) producer_[Index(node.outputs[i])] = {kept.size(), i};
+      }
+      kept.push_back(std::move(node));
+    }
+    for (Node& node : kept) Rename(node);  // nodes before one that gave its output's name away
+    graph_.nodes = std::move(kept);
+  }
+
+ private:
+  struct Place {
+    std::size_t node, output;
+  };
+
+  static std::size_t Index(ValueId id) { return static_cast<std::size_t>(id); }
+
+  bool SameShape(const Node& node) const {
+    const Value& x = graph_.value(node.inputs[0]);
+    const Value& y = graph_.value(node.outputs[0]);
+    return x.type == y.type && x.dims == y.dims && !y.constant;
+  }
+
+  bool IsOutput(ValueId id) const {
+    return std::find(graph_.outputs.begin(), graph_.outputs.end(), id) != graph_.outputs.end();
+  }
+
+  // The output of a graph keeps its value, and so its name: the producer of `x` writes it instead.
+  bool Remove(Node& node, std::vector<Node>& kept) {
+    const ValueId x = node.inputs[0];
+    const ValueId y = node.outputs[0];
+    if (!IsOutput(y)) {
+      alias_[Index(y)] = x;
+      return true;
+    }
+    const std::optional<Place> place = producer_[Index(x)];
+    if (!place || IsOutput(x)) {
+      node.op = "Identity";
+      node.inputs.resize(1);
+      node.outputs.resize(1);
+      node.attributes.clear();
+      return false;
+    }
+    kept[place->node].outputs[place->output] = y;
+    producer_[Index(y)] = place;
+    alias_[Index(x)] = y;
+    return true;
+  }
+
+  ValueId Resolve(ValueId id) const {
+    while (id != kNoValue && alias_[Index(id)] != id) id = alias_[Index(id)];
+    return id;
+  }
+
+  void Rename(Node& node) {
+    for (ValueId& input : node.inputs) input = Resolve(input);
+    node.fused.residual = Resolve(node.fused.residual);
+  }
+
+  Graph& graph_;
+  std::vector<ValueId> alias_;
+  std::vector<std::optional<Place>> producer_;
+};
+
+Status Fold(Graph& graph, const ImportOptions& options) {
+  ByteBudget budget(options.max_bytes);
+  for (const Value& value : graph.values) {
+    LAGOON_ASSIGN_OR_RETURN(const std::size_t bytes, CheckedBytes(value.dims, value.type));
+    LAGOON_RETURN_IF_ERROR(budget.Charge(bytes, "the graph"));
+  }
+  for (Node& node : graph.nodes) {
+    const bool done = std::all_of(node.outputs.begin(), node.outputs.end(), [&](ValueId id) {
+      return id == kNoValue || graph.value(id).constant.has_value();
+    });
+    if (done) continue;
+    LAGOON_RETURN_IF_ERROR(EvaluateIfConstant(graph, node, budget));
+  }
+  Compact(graph);  // evaluated nodes go, and with them what only they read
+  NoOpRemover(graph).Run();
+  Compact(graph);
+  return {};
+}
+
+}  // namespace
+
+Status FoldConstants(Graph& graph, const ImportOptions& options) {
+  return WithoutExceptions([&] { return Fold(graph, options); });
+}
+
+}  // namespace lagoon

@@ -1,0 +1,83 @@
+#include "graph/fuse.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "graph/guard.h"
+#include "graph/text.h"
+
+namespace lagoon {
+namespace {
+
+Status Fuse(Graph& graph) {
+  NormalizeGemms(graph);
+  FuseBias(graph);  // before the batch-norms: MatMul, Add, BatchNormalization is one layer
+  LAGOON_RETURN_IF_ERROR(FuseBatchNorms(graph));
+  LAGOON_RETURN_IF_ERROR(ExpandBatchNorms(graph));
+  FuseBias(graph);
+  FuseResiduals(graph);
+  FuseActivations(graph);
+  return {};
+}
+
+// What lowering relies on beside the normal form.
+Status CheckOutputs(const Graph& graph) {
+  for (const ValueId output : graph.outputs) {
+    if (!graph.value(output).constant) continue;
+    return Fail(ErrorCode::kUnimplemented,
+                fmt::format("output {} is a constant: it depends on no input",
+                            Quoted(graph.value(output).name)));
+  }
+  return {};
+}
+
+Result<Graph> Load(const std::string& path, const ImportOptions& options) {
+  LAGOON_ASSIGN_OR_RETURN(Graph graph, ImportOnnx(path, options));
+  if (const Status folded = FoldConstants(graph, options); !folded) {
+    return Annotate(path, folded.error());
+  }
+  if (const Status fused = FuseOps(graph); !fused) return Annotate(path, fused.error());
+  if (const Status outputs = CheckOutputs(graph); !outputs) return Annotate(path, outputs.error());
+  return graph;
+}
+
+}  // namespace
+
+bool IsLinear(const Node& node) {
+  return node.op == "Conv" || node.op == "Gemm" || node.op == "MatMul";
+}
+
+std::int64_t Channels(const GraphEditor& editor, const Node& node) {
+  const Dims& weights = editor.value(node.inputs[1]).dims;
+  if (node.op == "MatMul") return weights[1];
+  return node.op == "Conv" || node.Int("transB", 0) != 0 ? weights[0] : weights[1];
+}
+
+std::vector<double> BiasOf(const GraphEditor& editor, const Node& node) {
+  const auto channels = static_cast<std::size_t>(Channels(editor, node));
+  if (node.inputs.size() < 3) return std::vector<double>(channels, 0.0);
+  const std::span<const float> bias = editor.value(node.inputs[2]).constant->floats();
+  return {bias.begin(), bias.end()};
+}
+
+void SetBias(GraphEditor& editor, std::size_t i, const std::vector<double>& bias) {
+  std::vector<float> rounded(bias.size());
+  std::transform(bias.begin(), bias.end(), rounded.begin(),
+                 [](double v) { return static_cast<float>(v); });
+  Node& node = editor.node(i);
+  const ValueId id =
+      editor.AddConstant(node, "_bias", {static_cast<std::int64_t>(bias.size())}, rounded);
+  node.inputs.resize(3, kNoValue);
+  node.inputs[2] = id;
+}
+
+Status FuseOps(Graph& graph) {
+  return WithoutExceptions([&] { return Fuse(graph); });
+}
+
+Result<Graph> LoadGraph(const std::string& path, const ImportOptions& options) {
+  return WithoutExceptions([&] { return Load(path, options); });
+}
+
+}  // namespace lagoon

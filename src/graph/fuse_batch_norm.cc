@@ -1,0 +1,119 @@
+#include <fmt/format.h>
+
+#include <cmath>
+#include <optional>
+
+#include "graph/fuse.h"
+#include "graph/op_context.h"
+
+namespace lagoon {
+namespace {
+
+// y = scale * x + shift per channel.
+struct Affine {
+  std::vector<double> scale, shift;
+};
+
+Result<Affine> ReadBatchNorm(Graph& graph, Node& node) {
+  const auto input = [&](std::size_t i) { return graph.value(node.inputs[i]).constant->floats(); };
+  const std::span<const float> gamma = input(1), beta = input(2), mean = input(3), var = input(4);
+  const double epsilon = node.Float("epsilon", 1e-5f);
+  Affine affine;
+  for (std::size_t c = 0; c < gamma.size(); ++c) {
+    const double variance = var[c] + epsilon;
+    if (!(variance > 0)) {
+      return OpContext(graph, node)
+          .Invalid(fmt::format("variance plus epsilon of channel {} is {}", c, variance));
+    }
+    affine.scale.push_back(gamma[c] / std::sqrt(variance));
+    affine.shift.push_back(beta[c] - mean[c] * affine.scale.back());
+  }
+  return affine;
+}
+
+// Weights with each output channel scaled. Conv: [M,C,H,W]. Gemm: [N,K] or, not transposed, [K,N]
+// as MatMul has it.
+ValueId ScaleChannels(GraphEditor& editor, const Node& node, const std::vector<double>& scale) {
+  const Value& weights = editor.value(node.inputs[1]);
+  const std::span<const float> from = weights.constant->floats();
+  const bool rows = node.op == "Conv" || node.Int("transB", 0) != 0;
+  const std::size_t inner = rows ? from.size() / scale.size() : 1;
+  std::vector<float> scaled(from.size());
+  for (std::size_t i = 0; i < from.size(); ++i) {
+    scaled[i] = static_cast<float>(from[i] * scale[i / inner % scale.size()]);
+  }
+  return editor.AddConstant(node, "_scaled", Dims(weights.dims), scaled);
+}
+
+void FoldInto(GraphEditor& editor, std::size_t i, const Affine& affine) {
+  std::vector<double> bias = BiasOf(editor, editor.node(i));
+  for (std::size_t c = 0; c < bias.size(); ++c) {
+    bias[c] = bias[c] * affine.scale[c] + affine.shift[c];
+  }
+  const ValueId weights = ScaleChannels(editor, editor.node(i), affine.scale);
+  editor.node(i).inputs[1] = weights;
+  SetBias(editor, i, bias);
+}
+
+// Channels of the batch-norm, axis 1, are those of the linear node before it.
+bool SharesChannels(const GraphEditor& editor, const Node& linear) {
+  return linear.op == "Conv" || editor.value(linear.outputs[0]).dims.size() == 2;
+}
+
+ValueId AddPerChannel(Graph& graph, const Node& node, const char* suffix,
+                      const std::vector<double>& values) {
+  Dims dims(graph.value(node.inputs[0]).dims.size(), 1);
+  dims[1] = static_cast<std::int64_t>(values.size());
+  return AddFloatConstant(graph, node.name + suffix, std::move(dims),
+                          std::vector<float>(values.begin(), values.end()));
+}
+
+ValueId AddScaledValue(Graph& graph, const Node& node) {
+  Value value = graph.value(node.outputs[0]);
+  value.name = node.name + "_scaled";
+  graph.values.push_back(std::move(value));
+  return static_cast<ValueId>(graph.values.size() - 1);
+}
+
+}  // namespace
+
+Status FuseBatchNorms(Graph& graph) {
+  GraphEditor editor(graph);
+  for (std::size_t i = 0; i < editor.size(); ++i) {
+    Node& node = editor.node(i);
+    if (node.op != "BatchNormalization") continue;
+    const std::optional<std::size_t> producer = editor.SoleProducer(node.inputs[0]);
+    if (!producer || !IsLinear(editor.node(*producer)) ||
+        !SharesChannels(editor, editor.node(*producer))) {
+      continue;
+    }
+    LAGOON_ASSIGN_OR_RETURN(const Affine affine, ReadBatchNorm(graph, node));
+    FoldInto(editor, *producer, affine);
+    editor.Absorb(*producer, i);
+  }
+  editor.Finish();
+  return {};
+}
+
+Status ExpandBatchNorms(Graph& graph) {
+  std::vector<Node> nodes;
+  for (Node& node : graph.nodes) {
+    if (node.op != "BatchNormalization") {
+      nodes.push_back(std::move(node));
+      continue;
+    }
+    LAGOON_ASSIGN_OR_RETURN(const Affine affine, ReadBatchNorm(graph, node));
+    const ValueId scaled = AddScaledValue(graph, node);
+    Node mul{node.name + "_mul", "Mul", {node.inputs[0]}, {scaled}, {}, {}};
+    mul.inputs.push_back(AddPerChannel(graph, node, "_scale", affine.scale));
+    Node add{node.name + "_add", "Add", {scaled}, node.outputs, {}, {}};
+    add.inputs.push_back(AddPerChannel(graph, node, "_shift", affine.shift));
+    nodes.push_back(std::move(mul));
+    nodes.push_back(std::move(add));
+  }
+  graph.nodes = std::move(nodes);
+  Compact(graph);
+  return {};
+}
+
+}  // namespace lagoon

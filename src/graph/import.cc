@@ -1,0 +1,250 @@
+#include <fmt/format.h>
+
+#include <filesystem>
+#include <optional>
+#include <unordered_map>
+
+#include "graph/attributes.h"
+#include "graph/budget.h"
+#include "graph/graph.h"
+#include "graph/graph_edit.h"
+#include "graph/guard.h"
+#include "graph/infer.h"
+#include "graph/model_file.h"
+#include "graph/normalize_softmax.h"
+#include "graph/proto_index.h"
+#include "graph/tensor_import.h"
+#include "graph/text.h"
+
+namespace lagoon {
+namespace {
+
+tl::unexpected<Error> Invalid(std::string message) {
+  return Fail(ErrorCode::kInvalidArgument, std::move(message));
+}
+
+Result<std::int64_t> FindOpset(const onnx::ModelProto& model) {
+  std::optional<std::int64_t> opset;
+  for (const onnx::OperatorSetIdProto& import : model.opset_import()) {
+    if (!import.domain().empty() && import.domain() != "ai.onnx") continue;
+    if (opset.value_or(import.version()) != import.version()) {
+      return Invalid(fmt::format("imports both opset {} and {}", *opset, import.version()));
+    }
+    opset = import.version();
+  }
+  if (!opset) return Invalid("imports no opset of ai.onnx");
+  if (*opset < kMinOpset || *opset > kMaxOpset) {
+    return Fail(ErrorCode::kUnimplemented, fmt::format("opset {} is not supported, {} to {} are",
+                                                       *opset, kMinOpset, kMaxOpset));
+  }
+  return *opset;
+}
+
+class Importer {
+ public:
+  Importer(const std::string& path, const ImportOptions& options, onnx::GraphProto& proto,
+           std::int64_t opset)
+      : options_(options),
+        proto_(proto),
+        budget_(options.max_bytes),
+        source_{std::filesystem::path(path).parent_path().string(), budget_} {
+    if (source_.folder.empty()) source_.folder = ".";
+    graph_.name = proto.name();
+    graph_.opset = opset;
+  }
+
+  Result<Graph> Run() {
+    LAGOON_RETURN_IF_ERROR(CheckProto());
+    LAGOON_ASSIGN_OR_RETURN(index_, IndexGraph(proto_, graph_.opset));
+    for (const onnx::ValueInfoProto& input : proto_.input()) {
+      if (!index_.initialisers.contains(input.name())) LAGOON_RETURN_IF_ERROR(AddInput(input));
+    }
+    for (const int node : index_.order) LAGOON_RETURN_IF_ERROR(AddNode(node));
+    LAGOON_RETURN_IF_ERROR(AddOutputs());
+    LAGOON_RETURN_IF_ERROR(InferShapes(graph_, budget_));
+    LAGOON_RETURN_IF_ERROR(CheckOutputs());
+    NormalizeSoftmax(graph_);
+    Compact(graph_);
+    return std::move(graph_);
+  }
+
+ private:
+  Status CheckProto() {
+    if (proto_.output_size() == 0) return Invalid("the graph has no output");
+    if (proto_.sparse_initializer_size() > 0) {
+      return Fail(ErrorCode::kUnimplemented, "sparse initialisers are not supported");
+    }
+    for (const auto& [name, size] : options_.dimensions) {
+      if (size < 1) return Invalid(fmt::format("dimension {} is set to {}", Quoted(name), size));
+    }
+    return {};
+  }
+
+  ValueId AddValue(const std::string& name) {
+    const auto id = static_cast<ValueId>(graph_.values.size());
+    graph_.values.emplace_back().name = name;
+    ids_.emplace(name, id);
+    return id;
+  }
+
+  Result<std::int64_t> Dimension(const onnx::TensorShapeProto::Dimension& dim) const {
+    if (dim.has_dim_value()) {
+      if (dim.dim_value() < 0) {
+        return Invalid(fmt::format("has a dimension of {}", dim.dim_value()));
+      }
+      return dim.dim_value() == 0 ? 1 : dim.dim_value();
+    }
+    const auto bound = options_.dimensions.find(dim.dim_param());
+    return bound == options_.dimensions.end() ? 1 : bound->second;
+  }
+
+  Status AddInput(const onnx::ValueInfoProto& info) {
+    Value& value = graph_.value(AddValue(info.name()));
+    graph_.inputs.push_back(ids_.at(info.name()));
+    const std::string label = "input " + Quoted(info.name());
+    if (!info.type().has_tensor_type()) {
+      return Fail(ErrorCode::kUnimplemented, label + " is not a tensor");
+    }
+    const onnx::TypeProto::Tensor& type = info.type().tensor_type();
+    if (ToDataType(type.elem_type()) != DataType::kFloat32) {
+      return Fail(ErrorCode::kUnimplemented,
+                  fmt::format("{} has ONNX element type {}; only FP32 (1) is supported", label,
+                              type.elem_type()));
+    }
+    if (!type.has_shape()) return Invalid(label + " has no shape");
+    for (const onnx::TensorShapeProto::Dimension& dim : type.shape().dim()) {
+      const Result<std::int64_t> size = Dimension(dim);
+      if (!size) return Annotate(label, size.error());
+      value.dims.push_back(*size);
+    }
+    const Result<std::size_t> bytes = CheckedBytes(value.dims, value.type);
+    if (!bytes) return Annotate(label, bytes.error());
+    value.shape_known = true;
+    return budget_.Charge(*bytes, label);
+  }
+
+  // The value of a node's input; its initialiser is read at the first use.
+  Result<ValueId> Use(const std::string& name) {
+    if (name.empty()) return kNoValue;
+    if (const auto known = ids_.find(name); known != ids_.end()) return known->second;
+    const int initialiser = index_.initialisers.at(name);
+    Result<Constant> constant = ImportTensor(*proto_.mutable_initializer(initialiser), source_);
+    if (!constant) return Annotate("initialiser " + Quoted(name), constant.error());
+    const ValueId id = AddValue(name);
+    Value& value = graph_.value(id);
+    value.type = constant->type;
+    value.dims = constant->dims;
+    value.shape_known = true;
+    value.constant = *std::move(constant);
+    return id;
+  }
+
+  Status AddNode(int index) {
+    onnx::NodeProto& proto = *proto_.mutable_node(index);
+    if (const Status added = FillNode(proto, index); !added) {
+      return Annotate(NodeLabel(proto, index, graph_.opset), added.error());
+    }
+    return {};
+  }
+
+  Status FillNode(onnx::NodeProto& proto, int index) {
+    if (!proto.domain().empty() && proto.domain() != "ai.onnx") {
+      return Fail(ErrorCode::kUnimplemented,
+                  fmt::format("domain {} is not supported", Quoted(proto.domain())));
+    }
+    Node node;
+    node.name = NodeName(proto, index);
+    node.op = proto.op_type();
+    for (onnx::AttributeProto& attribute : *proto.mutable_attribute()) {
+      Result<Attribute> value = ImportAttribute(attribute, source_);
+      if (!value) return Annotate("attribute " + Quoted(attribute.name()), value.error());
+      if (!node.attributes.emplace(attribute.name(), *std::move(value)).second) {
+        return Invalid(fmt::format("has attribute {} twice", Quoted(attribute.name())));
+      }
+    }
+    for (const std::string& name : proto.input()) {
+      LAGOON_ASSIGN_OR_RETURN(const ValueId id, Use(name));
+      node.inputs.push_back(id);
+    }
+    while (!node.inputs.empty() && node.inputs.back() == kNoValue) node.inputs.pop_back();
+    for (const std::string& name : proto.output()) {
+      node.outputs.push_back(name.empty() ? kNoValue : AddValue(name));
+    }
+    while (!node.outputs.empty() && node.outputs.back() == kNoValue) node.outputs.pop_back();
+    graph_.nodes.push_back(std::move(node));
+    return {};
+  }
+
+  Status AddOutputs() {
+    for (const onnx::ValueInfoProto& output : proto_.output()) {
+      LAGOON_ASSIGN_OR_RETURN(const ValueId id, Use(output.name()));
+      const auto is = [&](const std::vector<ValueId>& ids) {
+        return std::find(ids.begin(), ids.end(), id) != ids.end();
+      };
+      if (is(graph_.outputs)) {
+        return Invalid(fmt::format("output {} is named twice", Quoted(output.name())));
+      }
+      if (is(graph_.inputs)) {
+        return Fail(ErrorCode::kUnimplemented,
+                    fmt::format("output {} is an input", Quoted(output.name())));
+      }
+      graph_.outputs.push_back(id);
+    }
+    return {};
+  }
+
+  Status CheckOutputs() {
+    for (int i = 0; i < proto_.output_size(); ++i) {
+      const Value& value = graph_.value(graph_.outputs[static_cast<std::size_t>(i)]);
+      if (value.type != DataType::kFloat32) {
+        return Fail(ErrorCode::kUnimplemented,
+                    fmt::format("output {} is {}; only FP32 is supported", Quoted(value.name),
+                                OipName(value.type)));
+      }
+      LAGOON_RETURN_IF_ERROR(CheckDeclared(proto_.output(i), value.dims));
+    }
+    return {};
+  }
+
+  // The shape that the file states for an output may leave dimensions open, but not contradict.
+  static Status CheckDeclared(const onnx::ValueInfoProto& info, const Dims& dims) {
+    if (!info.type().has_tensor_type() || !info.type().tensor_type().has_shape()) return {};
+    const onnx::TensorShapeProto& shape = info.type().tensor_type().shape();
+    bool same = static_cast<std::size_t>(shape.dim_size()) == dims.size();
+    for (int i = 0; same && i < shape.dim_size(); ++i) {
+      const std::int64_t declared = shape.dim(i).dim_value();  // 0 where it is open
+      same = declared == 0 || declared == dims[static_cast<std::size_t>(i)];
+    }
+    if (same) return {};
+    Dims declared;
+    for (int i = 0; i < std::min<int>(shape.dim_size(), kMaxRank); ++i) {
+      declared.push_back(shape.dim(i).dim_value());
+    }
+    return Invalid(fmt::format("output {} has shape {}, the file declares {} (0: open)",
+                               Quoted(info.name()), ToString(dims), ToString(declared)));
+  }
+
+  const ImportOptions& options_;
+  onnx::GraphProto& proto_;
+  ByteBudget budget_;
+  TensorSource source_;
+  ProtoIndex index_;
+  Graph graph_;
+  std::unordered_map<std::string, ValueId> ids_;
+};
+
+Result<Graph> Import(const std::string& path, const ImportOptions& options) {
+  LAGOON_ASSIGN_OR_RETURN(const auto model, ReadModelFile(path, options.max_bytes));
+  LAGOON_ASSIGN_OR_RETURN(const std::int64_t opset, FindOpset(*model));
+  return Importer(path, options, *model->mutable_graph(), opset).Run();
+}
+
+}  // namespace
+
+Result<Graph> ImportOnnx(const std::string& path, const ImportOptions& options) {
+  Result<Graph> graph = WithoutExceptions([&] { return Import(path, options); });
+  if (!graph) return Annotate(path, std::move(graph).error());
+  return graph;
+}
+
+}  // namespace lagoon

@@ -1,0 +1,163 @@
+#include "graph/infer.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "graph/attributes.h"
+#include "graph/evaluate.h"
+#include "graph/text.h"
+
+namespace lagoon {
+namespace {
+
+// Whether `list`, a row of the op table, holds "k:name".
+bool TakesAttribute(std::string_view list, std::string_view name, char kind) {
+  while (!list.empty()) {
+    const std::string_view entry = list.substr(0, list.find(' '));
+    if (entry.substr(2) == name) return entry[0] == kind;
+    list.remove_prefix(std::min(entry.size() + 1, list.size()));
+  }
+  return false;
+}
+
+Status CheckSignature(const OpContext& context, const OpSpec& spec) {
+  const Node& node = context.node();
+  if (context.opset() < spec.since) {
+    return context.Unimplemented(fmt::format("the op came with opset {}", spec.since));
+  }
+  if (context.input_count() < spec.min_inputs || context.input_count() > spec.max_inputs) {
+    return context.Unimplemented(fmt::format("has {} inputs, supported are {} to {}",
+                                             context.input_count(), spec.min_inputs,
+                                             spec.max_inputs));
+  }
+  for (std::size_t i = 0; i < spec.min_inputs; ++i) {
+    if (!context.has_input(i)) return context.Invalid(fmt::format("input {} is left out", i));
+  }
+  if (node.outputs.size() > spec.max_outputs) {
+    return context.Unimplemented(fmt::format("has {} outputs, supported are at most {}",
+                                             node.outputs.size(), spec.max_outputs));
+  }
+  for (const auto& [name, value] : node.attributes) {
+    if (!TakesAttribute(spec.attributes, name, KindLetter(value))) {
+      return context.Unimplemented(
+          fmt::format("attribute {} is not supported, or not of this type", Quoted(name)));
+    }
+  }
+  return {};
+}
+
+Status CheckRunTimeInputs(const OpContext& context, const OpSpec& spec) {
+  if (spec.run_time == RunTime::kShapeOnly) return {};
+  for (std::size_t i = 0; i < context.input_count(); ++i) {
+    if (!context.has_input(i) || context.constant(i) != nullptr) continue;
+    const Value& value = context.input(i);
+    if (spec.run_time == RunTime::kNever) {
+      return context.Unimplemented(fmt::format(
+          "is supported on constants only; {} is computed at run time", Quoted(value.name)));
+    }
+    if (value.type != DataType::kFloat32) {
+      return context.Unimplemented(fmt::format("input {} is {} at run time; kernels take FP32",
+                                               Quoted(value.name), OipName(value.type)));
+    }
+  }
+  return {};
+}
+
+bool AllConstant(const OpContext& context) {
+  for (std::size_t i = 0; i < context.input_count(); ++i) {
+    if (context.has_input(i) && context.constant(i) == nullptr) return false;
+  }
+  return true;
+}
+
+// Aliases share bytes that are already counted.
+bool Shares(const OpSpec& spec) {
+  return spec.evaluate == EvaluateAlias || spec.evaluate == EvaluateConstant;
+}
+
+Status ChargeInputs(const OpContext& context, const OpSpec& spec, ByteBudget& budget) {
+  if (Shares(spec) || spec.run_time == RunTime::kShapeOnly) return {};
+  for (std::size_t i = 0; i < context.input_count(); ++i) {
+    if (!context.has_input(i)) continue;
+    LAGOON_RETURN_IF_ERROR(
+        budget.ChargeWork(context.constant(i)->bytes->size(), "a constant input"));
+  }
+  return {};
+}
+
+Status Evaluate(Graph& graph, const OpContext& context, const OpSpec& spec, ByteBudget& budget) {
+  if (spec.evaluate == nullptr) {
+    return context.Unimplemented("all inputs are constant; this op is not computed on constants");
+  }
+  if (const Status charged = ChargeInputs(context, spec, budget); !charged) {
+    return tl::unexpected(context.Named(charged.error()));
+  }
+  for (std::size_t i = 0; i < context.node().outputs.size(); ++i) {
+    if (!context.has_output(i)) continue;
+    Value& value = graph.value(context.node().outputs[i]);
+    LAGOON_ASSIGN_OR_RETURN(const std::size_t bytes, context.Bytes(value.dims, value.type));
+    if (!Shares(spec)) {
+      if (const Status charged = budget.Charge(bytes, "its constant output"); !charged) {
+        return tl::unexpected(context.Named(charged.error()));
+      }
+    }
+    LAGOON_ASSIGN_OR_RETURN(ConstantBytes contents, spec.evaluate(context, i));
+    value.constant = Constant{value.type, value.dims, std::move(contents)};
+  }
+  return {};
+}
+
+Status ChargeActivations(const OpContext& context, ByteBudget& budget) {
+  for (std::size_t i = 0; i < context.node().outputs.size(); ++i) {
+    if (!context.has_output(i)) continue;
+    const Value& value = context.output(i);
+    LAGOON_ASSIGN_OR_RETURN(const std::size_t bytes, context.Bytes(value.dims, value.type));
+    if (bytes == 0) {
+      return context.Invalid(
+          fmt::format("output {} is empty: shape {}", Quoted(value.name), ToString(value.dims)));
+    }
+    if (const Status charged = budget.Charge(bytes, "its output"); !charged) {
+      return tl::unexpected(context.Named(charged.error()));
+    }
+  }
+  return {};
+}
+
+Status CheckOutputSizes(const OpContext& context) {
+  for (std::size_t i = 0; i < context.node().outputs.size(); ++i) {
+    if (!context.has_output(i)) continue;
+    LAGOON_RETURN_IF_ERROR(context.Bytes(context.output(i).dims, context.output(i).type));
+  }
+  return {};
+}
+
+Status InferNode(Graph& graph, Node& node, ByteBudget& budget) {
+  OpContext context(graph, node);
+  const OpSpec* spec = FindOp(node.op);
+  if (spec == nullptr) return context.Unimplemented("the op is not supported");
+  LAGOON_RETURN_IF_ERROR(CheckSignature(context, *spec));
+  LAGOON_RETURN_IF_ERROR(CheckRunTimeInputs(context, *spec));
+  LAGOON_RETURN_IF_ERROR(spec->rule(context));
+  LAGOON_RETURN_IF_ERROR(CheckOutputSizes(context));
+  LAGOON_ASSIGN_OR_RETURN(const bool constant, EvaluateIfConstant(graph, node, budget));
+  return constant ? Status{} : ChargeActivations(context, budget);
+}
+
+}  // namespace
+
+Result<bool> EvaluateIfConstant(Graph& graph, Node& node, ByteBudget& budget) {
+  const OpContext context(graph, node);
+  const OpSpec* spec = FindOp(node.op);
+  if (spec == nullptr) return context.Unimplemented("the op is not supported");
+  if (!AllConstant(context) && spec->run_time != RunTime::kShapeOnly) return false;
+  LAGOON_RETURN_IF_ERROR(Evaluate(graph, context, *spec, budget));
+  return true;
+}
+
+Status InferShapes(Graph& graph, ByteBudget& budget) {
+  for (Node& node : graph.nodes) LAGOON_RETURN_IF_ERROR(InferNode(graph, node, budget));
+  return {};
+}
+
+}  // namespace lagoon

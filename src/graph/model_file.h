@@ -1,0 +1,17 @@
+#pragma once
+
+#include <cstddef>
+#include <memory>
+#include <string>
+
+#include "base/status.h"
+#include "onnx/onnx_pb.h"
+
+namespace lagoon {
+
+/// Reads and decodes an ONNX file, after a scan that bounds what decoding takes (`max_bytes` and
+/// the limits of graph.h). The model has a graph. Weights inside the file are decoded with it.
+Result<std::unique_ptr<onnx::ModelProto>> ReadModelFile(const std::string& path,
+                                                        std::size_t max_bytes);
+
+}  // namespace lagoon

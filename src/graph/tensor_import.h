@@ -1,0 +1,27 @@
+#pragma once
+
+#include <optional>
+#include <string>
+
+#include "base/status.h"
+#include "graph/budget.h"
+#include "graph/graph.h"
+#include "onnx/onnx_pb.h"
+
+namespace lagoon {
+
+/// Lagoon's type for an ONNX element type; nothing for strings, complex numbers and unknown ones.
+std::optional<DataType> ToDataType(int onnx_type);
+
+/// Where tensors may find their data and what they may take.
+struct TensorSource {
+  std::string folder;  // of the model: external data lies below it
+  ByteBudget& budget;
+};
+
+/// The constant that `proto` describes, from raw_data, a typed field or external data; the size is
+/// checked against the shape before memory is taken. Empties proto's data on the way, so that a
+/// large model is not held twice. Errors say what is wrong, not which tensor.
+Result<Constant> ImportTensor(onnx::TensorProto& proto, const TensorSource& source);
+
+}  // namespace lagoon
