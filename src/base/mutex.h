@@ -9,7 +9,9 @@
 #else
 #define LAGOON_TSA(x)
 #endif
+#ifndef GUARDED_BY  // absl, which comes with gRPC, has the same name with the same meaning
 #define GUARDED_BY(mu) LAGOON_TSA(guarded_by(mu))
+#endif
 #define REQUIRES(mu) LAGOON_TSA(requires_capability(mu))
 #define EXCLUDES(mu) LAGOON_TSA(locks_excluded(mu))
 

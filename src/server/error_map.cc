@@ -1,0 +1,47 @@
+#include "server/error_map.h"
+
+#include <array>
+#include <nlohmann/json.hpp>
+
+#include "base/check.h"
+
+namespace lagoon {
+namespace {
+
+struct WireError {
+  ErrorCode code;
+  unsigned http;
+  grpc::StatusCode grpc;
+};
+
+constexpr std::array kTable = {
+    WireError{ErrorCode::kInvalidArgument, 400, grpc::StatusCode::INVALID_ARGUMENT},
+    WireError{ErrorCode::kNotFound, 404, grpc::StatusCode::NOT_FOUND},
+    WireError{ErrorCode::kAlreadyExists, 409, grpc::StatusCode::ALREADY_EXISTS},
+    WireError{ErrorCode::kUnimplemented, 501, grpc::StatusCode::UNIMPLEMENTED},
+    WireError{ErrorCode::kResourceExhausted, 413, grpc::StatusCode::RESOURCE_EXHAUSTED},
+    WireError{ErrorCode::kDeadlineExceeded, 504, grpc::StatusCode::DEADLINE_EXCEEDED},
+    WireError{ErrorCode::kCancelled, 499, grpc::StatusCode::CANCELLED},
+    WireError{ErrorCode::kUnavailable, 503, grpc::StatusCode::UNAVAILABLE},
+    WireError{ErrorCode::kInternal, 500, grpc::StatusCode::INTERNAL},
+};
+
+const WireError& Row(ErrorCode code) {
+  for (const WireError& row : kTable) {
+    if (row.code == code) return row;
+  }
+  CheckFailed("every ErrorCode has a row", __FILE__, __LINE__);
+}
+
+}  // namespace
+
+unsigned HttpStatus(ErrorCode code) { return Row(code).http; }
+
+grpc::StatusCode GrpcCode(ErrorCode code) { return Row(code).grpc; }
+
+std::string ErrorBody(std::string_view message) {
+  const nlohmann::json body = {{"error", message}};
+  return body.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
+}
+
+}  // namespace lagoon

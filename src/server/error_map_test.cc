@@ -1,0 +1,40 @@
+#include "server/error_map.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <nlohmann/json.hpp>
+
+namespace lagoon {
+namespace {
+
+TEST(ErrorMap, EveryCodeHasOneHttpStatusAndOneGrpcCode) {
+  const struct {
+    ErrorCode code;
+    unsigned http;
+    grpc::StatusCode grpc;
+  } expected[] = {
+      {ErrorCode::kInvalidArgument, 400, grpc::StatusCode::INVALID_ARGUMENT},
+      {ErrorCode::kNotFound, 404, grpc::StatusCode::NOT_FOUND},
+      {ErrorCode::kAlreadyExists, 409, grpc::StatusCode::ALREADY_EXISTS},
+      {ErrorCode::kUnimplemented, 501, grpc::StatusCode::UNIMPLEMENTED},
+      {ErrorCode::kResourceExhausted, 413, grpc::StatusCode::RESOURCE_EXHAUSTED},
+      {ErrorCode::kDeadlineExceeded, 504, grpc::StatusCode::DEADLINE_EXCEEDED},
+      {ErrorCode::kCancelled, 499, grpc::StatusCode::CANCELLED},
+      {ErrorCode::kUnavailable, 503, grpc::StatusCode::UNAVAILABLE},
+      {ErrorCode::kInternal, 500, grpc::StatusCode::INTERNAL},
+  };
+  for (const auto& row : expected) {
+    EXPECT_EQ(HttpStatus(row.code), row.http) << Name(row.code);
+    EXPECT_EQ(GrpcCode(row.code), row.grpc) << Name(row.code);
+  }
+}
+
+TEST(ErrorMap, BodyIsJsonWhateverTheMessageHolds) {
+  const std::string message = "model 'a\"b\\\n': \xff\xfe";
+  const auto parsed = nlohmann::json::parse(ErrorBody(message));
+  EXPECT_THAT(parsed.at("error").get<std::string>(), testing::StartsWith("model 'a\"b\\\n': "));
+}
+
+}  // namespace
+}  // namespace lagoon

@@ -1,0 +1,243 @@
+#pragma once
+
+// For tests: an InferenceCore without a device, so that the edges can be tested alone.
+
+#include <fmt/format.h>
+
+#include <cstring>
+#include <deque>
+#include <functional>
+#include <map>
+#include <optional>
+#include <thread>
+#include <utility>
+
+#include "base/mutex.h"
+#include "serving/core.h"
+#include "serving/model_config.pb.h"
+
+namespace lagoon {
+
+/// Serves, version 1 of each:
+///   "twice"   x FP32 [1,4] -> y = 2x FP32 [1,4]
+///   "image"   pixels FP32 [1,3,224,224] -> scores FP32 [1,1000], the first of which is the sum of
+///   the pixels "broken"  listed, but did not load
+/// Requests are answered on a thread of the core's own, or when Release() says so.
+class FakeCore final : public InferenceCore {
+ public:
+  FakeCore() : worker_([this](const std::stop_token& stop) { Work(stop); }) {
+    config_.set_name("twice");
+    config_.set_max_batch_size(0);
+    auto* input = config_.add_input();
+    input->set_name("x");
+    input->add_dims(1);
+    input->add_dims(4);
+  }
+  ~FakeCore() override {
+    worker_.request_stop();
+    changed_.NotifyAll();
+  }
+
+  // What tests set up and look at.
+  void Hold() {
+    Set([this] { held_ = true; });
+  }
+  void Release() {
+    Set([this] { held_ = false; });
+  }
+  void SetReady(bool ready) {
+    Set([this, ready] { ready_ = ready; });
+  }
+  void FailWith(Error error) {
+    Set([this, &error] { failure_ = std::move(error); });
+  }
+  std::size_t Pending() const {
+    MutexLock lock(mutex_);
+    return jobs_.size();
+  }
+  std::uint64_t Cancelled() const {
+    MutexLock lock(mutex_);
+    return statistics_.cancelled;
+  }
+  /// The request served last, without its tensors' data.
+  InferRequest LastRequest() const {
+    MutexLock lock(mutex_);
+    return last_;
+  }
+
+  bool Ready() const override {
+    MutexLock lock(mutex_);
+    return ready_;
+  }
+  std::vector<ModelStatus> Models() const override { return {}; }
+  Status ModelReady(const std::string& model, const std::string& version) const override {
+    if (model == "broken") {
+      return Fail(ErrorCode::kUnavailable, "model 'broken': node 'n': op 'Foo' is not supported");
+    }
+    LAGOON_RETURN_IF_ERROR(Metadata(model, version));
+    return {};
+  }
+  Result<ModelMetadata> Metadata(const std::string& model,
+                                 const std::string& version) const override {
+    const bool image = model == "image";
+    if ((!image && model != "twice") || (!version.empty() && version != "1")) {
+      return Fail(ErrorCode::kNotFound,
+                  fmt::format("model '{}', version '{}': not in the repository", model, version));
+    }
+    const Dims in = image ? Dims{1, 3, 224, 224} : Dims{1, 4};
+    const Dims out = image ? Dims{1, 1000} : Dims{1, 4};
+    return ModelMetadata{model,
+                         {"1"},
+                         "lagoon_plan",
+                         {{image ? "pixels" : "x", DataType::kFloat32, in}},
+                         {{image ? "scores" : "y", DataType::kFloat32, out}}};
+  }
+  Result<const inference::ModelConfig*> Config(const std::string& model,
+                                               const std::string& version) const override {
+    LAGOON_RETURN_IF_ERROR(Metadata(model, version));
+    return &config_;
+  }
+  Result<std::vector<ModelStatistics>> Statistics(const std::string& model,
+                                                  const std::string& version) const override {
+    if (!model.empty()) LAGOON_RETURN_IF_ERROR(Metadata(model, version));
+    MutexLock lock(mutex_);
+    ModelStatistics row = statistics_;
+    row.name = model.empty() ? "twice" : model;
+    row.version = "1";
+    row.pending = jobs_.size();
+    return std::vector<ModelStatistics>{row};
+  }
+  DispatcherStats SchedulerStatistics() const override {
+    DispatcherStats stats;
+    stats.launches = 42;
+    return stats;
+  }
+  const SchedulerConfig& scheduler() const override { return scheduler_; }
+  const DeviceInfo& device() const override { return device_; }
+
+  RequestHandle Infer(InferRequest request, InferCallback callback) override {
+    const Status valid = Validate(request);
+    MutexLock lock(mutex_);
+    const RequestHandle handle{++last_handle_};
+    Job job{std::move(request), std::move(callback), std::nullopt, Now()};
+    if (!valid) job.error = valid.error();
+    if (failure_) job.error = failure_;
+    jobs_.emplace(handle, std::move(job));
+    changed_.NotifyAll();
+    return handle;
+  }
+  void Cancel(RequestHandle handle) override {
+    MutexLock lock(mutex_);
+    const auto job = jobs_.find(handle);
+    if (job == jobs_.end()) return;
+    job->second.error = Error{ErrorCode::kCancelled, "the request was cancelled"};
+    changed_.NotifyAll();
+  }
+  void Drain(TimePoint) override { SetReady(false); }
+
+ private:
+  struct Job {
+    InferRequest request;
+    InferCallback callback;
+    std::optional<Error> error;
+    TimePoint posted;
+  };
+
+  template <typename Change>
+  void Set(Change change) {
+    MutexLock lock(mutex_);
+    change();
+    changed_.NotifyAll();
+  }
+
+  Status Validate(const InferRequest& request) const {
+    LAGOON_RETURN_IF_ERROR(ModelReady(request.model, request.version));
+    const TensorSpec spec = Metadata(request.model, request.version)->inputs.front();
+    if (request.inputs.size() == 1 && request.inputs.front().name == spec.name &&
+        request.inputs.front().dims == spec.dims && request.inputs.front().type == spec.type) {
+      return {};
+    }
+    return Fail(ErrorCode::kInvalidArgument,
+                fmt::format("model '{}': takes '{}' {} and nothing else", request.model, spec.name,
+                            ToString(spec.dims)));
+  }
+
+  // The next job that may end; null: none.
+  std::map<RequestHandle, Job>::iterator Next() REQUIRES(mutex_) {
+    for (auto job = jobs_.begin(); job != jobs_.end(); ++job) {
+      if (!held_ || job->second.error) return job;
+    }
+    return jobs_.end();
+  }
+
+  void Work(const std::stop_token& stop) {
+    MutexLock lock(mutex_);
+    while (!stop.stop_requested()) {
+      const auto next = Next();
+      if (next == jobs_.end()) {
+        changed_.WaitUntil(mutex_, Now() + std::chrono::milliseconds(50));
+        continue;
+      }
+      Job job = std::move(next->second);
+      jobs_.erase(next);
+      Count(job);
+      mutex_.unlock();
+      End(job);
+      mutex_.lock();
+    }
+  }
+
+  void Count(const Job& job) REQUIRES(mutex_) {
+    if (job.error) {
+      ++statistics_.fail.count;
+      if (job.error->code == ErrorCode::kCancelled) ++statistics_.cancelled;
+      return;
+    }
+    ++statistics_.success.count;
+    ++statistics_.queue.count;
+    ++statistics_.inference_count;
+    ++statistics_.execution_count;
+    statistics_.success.ns += 5'000'000;
+    last_ = job.request;
+    for (InputTensor& input : last_.inputs) input.data = {};
+    last_.payload.reset();
+  }
+
+  static void End(Job& job) {
+    if (job.error) return job.callback(tl::unexpected<Error>(*job.error));
+    InferResponse response{job.request.model, "1", job.request.id, {Compute(job.request)}, {}};
+    response.job.outcome = Outcome::kDone;
+    response.job.posted = response.job.started = response.job.inputs_copied = job.posted;
+    response.job.computed = response.job.finished = Now();
+    job.callback(std::move(response));
+  }
+
+  static OutputTensor Compute(const InferRequest& request) {
+    std::vector<float> in(request.inputs.front().data.size() / sizeof(float));
+    std::memcpy(in.data(), request.inputs.front().data.data(), in.size() * sizeof(float));
+    const bool image = request.model == "image";
+    std::vector<float> out(image ? 1000 : in.size());
+    for (std::size_t i = 0; i < in.size(); ++i) image ? out[0] += in[i] : out[i] = 2 * in[i];
+    OutputTensor tensor{
+        image ? "scores" : "y", DataType::kFloat32, {1, static_cast<std::int64_t>(out.size())}, {}};
+    const auto bytes = std::as_bytes(std::span(out));
+    tensor.data.assign(bytes.begin(), bytes.end());
+    return tensor;
+  }
+
+  inference::ModelConfig config_;
+  SchedulerConfig scheduler_;
+  DeviceInfo device_;
+  mutable Mutex mutex_;
+  CondVar changed_;
+  std::map<RequestHandle, Job> jobs_ GUARDED_BY(mutex_);
+  std::uint64_t last_handle_ GUARDED_BY(mutex_) = 0;
+  ModelStatistics statistics_ GUARDED_BY(mutex_);
+  InferRequest last_ GUARDED_BY(mutex_);
+  std::optional<Error> failure_ GUARDED_BY(mutex_);
+  bool held_ GUARDED_BY(mutex_) = false;
+  bool ready_ GUARDED_BY(mutex_) = true;
+  std::jthread worker_;
+};
+
+}  // namespace lagoon

@@ -1,0 +1,31 @@
+#pragma once
+
+#include <grpcpp/support/status.h>
+
+#include "server/grpc_service.pb.h"
+#include "server/stages.h"
+#include "serving/core.h"
+
+namespace lagoon {
+
+struct GrpcInfer {
+  InferRequest request;  // arrival is left to the caller
+  bool stages = false;   // report Stages() as parameters
+};
+
+/// Tensors stay in `message`, which must outlive the request's callback. kInvalidArgument or
+/// kUnimplemented, naming the input.
+Result<GrpcInfer> ParseGrpcInfer(const inference::ModelInferRequest& message);
+
+/// `stamps` may be null: no stages are reported.
+void FillGrpcInfer(InferResponse response, const EdgeStamps* stamps,
+                   inference::ModelInferResponse& message);
+
+void FillServerMetadata(inference::ServerMetadataResponse& message);
+void FillModelMetadata(const ModelMetadata& model, inference::ModelMetadataResponse& message);
+void FillStatistics(std::span<const ModelStatistics> models,
+                    inference::ModelStatisticsResponse& message);
+
+grpc::Status GrpcStatus(const Error& error);
+
+}  // namespace lagoon

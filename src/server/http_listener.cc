@@ -1,0 +1,203 @@
+#include "server/http_listener.h"
+
+#include <fmt/format.h>
+
+#include <boost/asio/bind_executor.hpp>
+#include <boost/asio/ip/address.hpp>
+#include <boost/asio/post.hpp>
+#include <utility>
+
+#include "base/log.h"
+
+namespace lagoon {
+namespace {
+
+namespace net = boost::asio;
+
+constexpr int kBacklog = 512;
+// How late a timeout may be noticed.
+constexpr std::chrono::milliseconds kSweepPeriod{100};
+constexpr std::chrono::milliseconds kRetryPeriod{100};
+
+std::string Endpoint(const HttpListener::Options& options) {
+  return fmt::format("{} {}:{}", options.name, options.address, options.port);
+}
+
+}  // namespace
+
+HttpListener::HttpListener(IoPool& pool, HttpHandler& handler, std::shared_ptr<BufferPool> buffers,
+                           Options options)
+    : pool_(pool),
+      handler_(handler),
+      buffers_(std::move(buffers)),
+      options_(std::move(options)),
+      strand_(net::make_strand(pool.context())),
+      acceptor_(strand_),
+      retry_timer_(pool.context()),
+      sweep_timer_(pool.context()) {}
+
+Result<std::shared_ptr<HttpListener>> HttpListener::Listen(IoPool& pool, HttpHandler& handler,
+                                                           std::shared_ptr<BufferPool> buffers,
+                                                           Options options) {
+  std::shared_ptr<HttpListener> listener(
+      new HttpListener(pool, handler, std::move(buffers), std::move(options)));
+  LAGOON_RETURN_IF_ERROR(listener->Bind());
+  return listener;
+}
+
+Status HttpListener::Bind() {
+  boost::system::error_code error;
+  const auto address = net::ip::make_address(options_.address, error);
+  if (error) {
+    return Fail(ErrorCode::kInvalidArgument,
+                fmt::format("{}: '{}' is not an IP address", Endpoint(options_), options_.address));
+  }
+  if (options_.port < 0 || options_.port > 65535) {
+    return Fail(ErrorCode::kInvalidArgument,
+                fmt::format("{}: not a port, 0 to 65535 are", Endpoint(options_)));
+  }
+  const net::ip::tcp::endpoint endpoint(address, static_cast<std::uint16_t>(options_.port));
+  acceptor_.open(endpoint.protocol(), error);
+  // Only connections of an earlier process may be left on the port, not a process that still
+  // listens.
+  if (!error) acceptor_.set_option(net::socket_base::reuse_address(true), error);
+  if (!error) acceptor_.bind(endpoint, error);
+  if (!error) acceptor_.listen(kBacklog, error);
+  if (error == net::error::address_in_use) {
+    return Fail(ErrorCode::kAlreadyExists,
+                fmt::format("{}: the port is taken by another process", Endpoint(options_)));
+  }
+  if (error) {
+    return Fail(ErrorCode::kInvalidArgument,
+                fmt::format("{}: cannot listen: {}", Endpoint(options_), error.message()));
+  }
+  port_ = acceptor_.local_endpoint(error).port();
+  return {};
+}
+
+void HttpListener::Start() {
+  net::post(strand_, [self = shared_from_this()] {
+    self->Accept();
+    self->Sweep();
+  });
+}
+
+void HttpListener::Accept() {
+  if (!acceptor_.is_open()) return;
+  acceptor_.async_accept(
+      net::make_strand(pool_.context()),
+      [self = shared_from_this()](boost::system::error_code error, Socket socket) {
+        self->OnAccepted(error, std::move(socket));
+      });
+}
+
+void HttpListener::OnAccepted(boost::system::error_code error, Socket socket) {
+  if (!acceptor_.is_open()) return;
+  if (error && error != net::error::connection_aborted) {
+    spdlog::warn("{}: cannot accept a connection: {}", Endpoint(options_), error.message());
+    return RetryAccept();  // out of descriptors: trying at once would spin
+  }
+  try {
+    if (!error) Admit(std::move(socket));
+  } catch (const std::exception& e) {
+    spdlog::error("{}: a connection was dropped: {}", Endpoint(options_), e.what());
+  }
+  Accept();
+}
+
+void HttpListener::RetryAccept() {
+  retry_timer_.expires_after(kRetryPeriod);
+  retry_timer_.async_wait(
+      net::bind_executor(strand_, [self = shared_from_this()](boost::system::error_code error) {
+        if (!error) self->Accept();
+      }));
+}
+
+void HttpListener::Admit(Socket socket) {
+  {
+    MutexLock lock(mutex_);
+    if (draining_) return;
+    if (alive_ >= options_.limits.max_connections) {
+      // Fits any socket's buffer, so it cannot block; best effort, as the client may be reset by
+      // the close.
+      const HttpResponse full = HttpResponse::Failure(
+          503, fmt::format("{} connections are open, the limit", options_.limits.max_connections));
+      boost::system::error_code ignored;
+      socket.non_blocking(true, ignored);
+      socket.write_some(net::buffer(RenderHead(full, false) + full.text), ignored);
+      return;
+    }
+  }
+  auto connection = std::make_shared<HttpConnection>(
+      std::move(socket),
+      HttpConnection::Context{handler_, options_.limits, buffers_, shared_from_this()});
+  {
+    MutexLock lock(mutex_);
+    connections_.push_back(connection);
+  }
+  connection->Start();
+}
+
+void HttpListener::ConnectionBegan() {
+  MutexLock lock(mutex_);
+  ++alive_;
+}
+
+void HttpListener::ConnectionEnded() {
+  MutexLock lock(mutex_);
+  if (--alive_ == 0) idle_.NotifyAll();
+}
+
+std::vector<std::shared_ptr<HttpConnection>> HttpListener::Connections() {
+  std::vector<std::shared_ptr<HttpConnection>> alive;
+  MutexLock lock(mutex_);
+  std::erase_if(connections_, [&](const std::weak_ptr<HttpConnection>& weak) {
+    auto connection = weak.lock();
+    if (connection == nullptr) return true;
+    alive.push_back(std::move(connection));
+    return false;
+  });
+  return alive;
+}
+
+void HttpListener::Sweep() {
+  if (!acceptor_.is_open() && WaitIdle(TimePoint::min())) return;
+  const TimePoint now = Now();
+  for (const auto& connection : Connections()) connection->CheckDeadline(now);
+  sweep_timer_.expires_after(kSweepPeriod);
+  sweep_timer_.async_wait(
+      net::bind_executor(strand_, [self = shared_from_this()](boost::system::error_code error) {
+        if (!error) self->Sweep();
+      }));
+}
+
+void HttpListener::Drain() {
+  {
+    MutexLock lock(mutex_);
+    draining_ = true;
+  }
+  net::post(strand_, [self = shared_from_this()] {
+    boost::system::error_code ignored;
+    self->acceptor_.close(ignored);
+    for (const auto& connection : self->Connections()) connection->Drain();
+  });
+}
+
+void HttpListener::Abort() {
+  for (const auto& connection : Connections()) connection->Abort();
+}
+
+bool HttpListener::WaitIdle(TimePoint until) {
+  MutexLock lock(mutex_);
+  while (alive_ > 0) {
+    if (Now() >= until) return false;
+    if (until == kNoDeadline) {
+      idle_.Wait(mutex_);
+    } else {
+      idle_.WaitUntil(mutex_, until);
+    }
+  }
+  return true;
+}
+
+}  // namespace lagoon

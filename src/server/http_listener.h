@@ -1,0 +1,77 @@
+#pragma once
+
+#include <atomic>
+#include <boost/asio/ip/tcp.hpp>
+#include <boost/asio/steady_timer.hpp>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "base/mutex.h"
+#include "server/http_connection.h"
+
+namespace lagoon {
+
+/// Accepts connections of one port and owns what they share. Any thread may call any method.
+/// Shared, because operations in the pool may outlast the server's interest in it.
+class HttpListener final : public HttpConnectionOwner,
+                           public std::enable_shared_from_this<HttpListener> {
+ public:
+  struct Options {
+    std::string name;  // for messages: "HTTP"
+    std::string address;
+    int port = 0;  // 0: any free one
+    HttpLimits limits;
+  };
+
+  /// Binds and listens, accepts nothing yet. `handler` and `pool` must outlive the listener's
+  /// connections. kAlreadyExists, naming address and port, when the port is taken; kInvalidArgument
+  /// when `address` is not an IP address or cannot be used.
+  static Result<std::shared_ptr<HttpListener>> Listen(IoPool& pool, HttpHandler& handler,
+                                                      std::shared_ptr<BufferPool> buffers,
+                                                      Options options);
+  ~HttpListener() override = default;
+
+  int port() const { return port_; }
+  void Start();
+  /// Accepts no more; connections close when they have nothing in progress.
+  void Drain();
+  /// Closes every connection at once; requests in progress are cancelled.
+  void Abort();
+  /// Waits until every connection is closed and every request answered. False: not by `until`.
+  bool WaitIdle(TimePoint until);
+
+  void ConnectionBegan() override;
+  void ConnectionEnded() override;
+
+ private:
+  using Acceptor = boost::asio::basic_socket_acceptor<boost::asio::ip::tcp, Strand>;
+
+  HttpListener(IoPool& pool, HttpHandler& handler, std::shared_ptr<BufferPool> buffers,
+               Options options);
+  Status Bind();
+  void Accept();
+  void OnAccepted(boost::system::error_code error, Socket socket);
+  void Admit(Socket socket);
+  void RetryAccept();
+  void Sweep();
+  std::vector<std::shared_ptr<HttpConnection>> Connections();
+
+  IoPool& pool_;
+  HttpHandler& handler_;
+  const std::shared_ptr<BufferPool> buffers_;
+  const Options options_;
+  Strand strand_;
+  Acceptor acceptor_;                      // on strand_
+  boost::asio::steady_timer retry_timer_;  // on strand_
+  boost::asio::steady_timer sweep_timer_;  // on strand_
+  int port_ = 0;
+
+  Mutex mutex_;
+  CondVar idle_;
+  std::vector<std::weak_ptr<HttpConnection>> connections_ GUARDED_BY(mutex_);
+  std::size_t alive_ GUARDED_BY(mutex_) = 0;
+  bool draining_ GUARDED_BY(mutex_) = false;
+};
+
+}  // namespace lagoon

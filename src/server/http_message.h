@@ -1,0 +1,90 @@
+#pragma once
+
+#include <boost/beast/http/fields.hpp>
+#include <boost/beast/http/message.hpp>
+#include <boost/beast/http/verb.hpp>
+#include <chrono>
+#include <cstddef>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/status.h"
+#include "base/time.h"
+#include "server/io_pool.h"
+
+namespace lagoon {
+
+/// Bounds of one listener; every one has an answer or a close of its own (docs/protocols.md).
+struct HttpLimits {
+  std::size_t max_header_bytes = 16 * 1024;
+  std::size_t max_body_bytes = std::size_t{64} << 20;
+  std::size_t max_connections = 1024;
+  std::chrono::milliseconds idle_timeout{75'000};    // between requests of a connection
+  std::chrono::milliseconds header_timeout{10'000};  // first byte to end of header
+  // A body or answer may take `transfer_timeout` plus its bytes at `min_bytes_per_second`.
+  std::chrono::milliseconds transfer_timeout{20'000};
+  std::size_t min_bytes_per_second = std::size_t{1} << 20;
+};
+
+/// One request, complete. Views are valid during HttpHandler::Handle; `payload` keeps `body` alive
+/// longer.
+struct HttpRequest {
+  boost::beast::http::verb method;
+  std::string_view target;  // as sent, with its query
+  const boost::beast::http::fields& fields;
+  std::span<const std::byte> body;
+  std::shared_ptr<const void> payload;
+  TimePoint first_byte;  // of the header
+  TimePoint received;    // the last byte of the body
+
+  std::optional<std::string_view> Field(std::string_view name) const;
+};
+
+inline constexpr std::string_view kJsonType = "application/json";
+inline constexpr std::string_view kBinaryType = "application/octet-stream";
+
+/// The body is `text` followed by `blobs`.
+struct HttpResponse {
+  unsigned status = 200;
+  std::string_view content_type = kJsonType;  // of static storage
+  std::string fields;  // more header lines, each with its CRLF; no text of clients
+  std::string text;
+  std::vector<std::vector<std::byte>> blobs;
+
+  static HttpResponse Json(std::string body);
+  static HttpResponse Failure(unsigned status, std::string_view message);
+  static HttpResponse Failure(const Error& error);
+
+  std::size_t BodyBytes() const;
+};
+
+/// Status line and header, up to the empty line. `keep_alive` false announces that the connection
+/// closes.
+std::string RenderHead(const HttpResponse& response, bool keep_alive);
+
+/// How a handler answers the request that it was given.
+class HttpReply {
+ public:
+  virtual ~HttpReply() = default;
+  /// Exactly once per request, on any thread.
+  virtual void Send(HttpResponse response) = 0;
+  /// Only from within Handle: `cancel` is called, on executor(), if the client goes away before
+  /// Send.
+  virtual void OnClientGone(std::function<void()> cancel) = 0;
+  /// Where the connection's handlers run; render answers here, not on a thread of the device.
+  virtual const Strand& executor() const = 0;
+};
+
+/// Called on threads of the pool, for several connections at once.
+class HttpHandler {
+ public:
+  virtual ~HttpHandler() = default;
+  virtual void Handle(const HttpRequest& request, const std::shared_ptr<HttpReply>& reply) = 0;
+};
+
+}  // namespace lagoon

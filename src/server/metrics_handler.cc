@@ -1,0 +1,148 @@
+#include "server/metrics_handler.h"
+
+#include <fmt/format.h>
+#include <prometheus/text_serializer.h>
+
+#include "base/log.h"
+
+namespace lagoon {
+namespace {
+
+using prometheus::ClientMetric;
+using prometheus::MetricFamily;
+using prometheus::MetricType;
+using Field = double (*)(const ModelStatistics&);
+
+constexpr std::string_view kTextType = "text/plain; version=0.0.4; charset=utf-8";
+
+struct Row {
+  const char* name;
+  const char* help;
+  MetricType type;
+  Field value;
+};
+
+template <std::uint64_t ModelStatistics::*kMember>
+double Count(const ModelStatistics& model) {
+  return static_cast<double>(model.*kMember);
+}
+
+template <StageStatistics ModelStatistics::*kStage>
+double Microseconds(const ModelStatistics& model) {
+  return static_cast<double>((model.*kStage).ns / 1000);
+}
+
+using M = ModelStatistics;
+
+// One value per model and version.
+constexpr Row kRows[] = {
+    {"nv_inference_request_success", "Requests answered with success", MetricType::Counter,
+     [](const M& m) { return static_cast<double>(m.success.count); }},
+    {"nv_inference_count", "Inferences done", MetricType::Counter, Count<&M::inference_count>},
+    {"nv_inference_exec_count", "Executions of the model", MetricType::Counter,
+     Count<&M::execution_count>},
+    {"nv_inference_pending_request_count", "Requests waiting now", MetricType::Gauge,
+     Count<&M::pending>},
+    {"nv_inference_request_duration_us", "Sum of the durations of successful requests",
+     MetricType::Counter, Microseconds<&M::success>},
+    {"nv_inference_queue_duration_us", "Sum of the times spent in the queue", MetricType::Counter,
+     Microseconds<&M::queue>},
+    {"nv_inference_compute_input_duration_us", "Sum of the times spent copying inputs",
+     MetricType::Counter, Microseconds<&M::compute_input>},
+    {"nv_inference_compute_infer_duration_us", "Sum of the times spent computing",
+     MetricType::Counter, Microseconds<&M::compute_infer>},
+    {"nv_inference_compute_output_duration_us", "Sum of the times spent copying outputs",
+     MetricType::Counter, Microseconds<&M::compute_output>},
+    {"lagoon_queue_depth", "Requests waiting now", MetricType::Gauge, Count<&M::pending>},
+    {"lagoon_revocations_total", "Times that work of this model was made to leave the device",
+     MetricType::Counter, Count<&M::revocations>},
+    {"lagoon_resumed_blocks_total", "Blocks that a revocation found done and did not repeat",
+     MetricType::Counter, Count<&M::resumed_blocks>},
+    {"lagoon_deadline_misses_total", "Requests that expired or ended after their deadline",
+     MetricType::Counter, Count<&M::deadline_misses>},
+    {"lagoon_requests_superseded_total", "Requests replaced by a newer one of their queue",
+     MetricType::Counter, Count<&M::superseded>},
+};
+
+struct Reason {
+  const char* name;
+  std::uint64_t M::*count;
+};
+
+constexpr Reason kReasons[] = {
+    {"REJECTED", &M::rejected},
+    {"CANCELED", &M::cancelled},
+    {"BACKEND", &M::backend},
+    {"OTHER", &M::other},
+};
+
+ClientMetric Value(MetricType type, double value) {
+  ClientMetric metric;
+  (type == MetricType::Gauge ? metric.gauge.value : metric.counter.value) = value;
+  return metric;
+}
+
+ClientMetric OfModel(const M& model, MetricType type, double value) {
+  ClientMetric metric = Value(type, value);
+  metric.label = {{"model", model.name}, {"version", model.version}};
+  return metric;
+}
+
+MetricFamily FamilyOf(const Row& row, const std::vector<M>& models) {
+  MetricFamily family{row.name, row.help, row.type, {}};
+  for (const M& model : models) {
+    family.metric.push_back(OfModel(model, row.type, row.value(model)));
+  }
+  return family;
+}
+
+MetricFamily FailureFamily(const std::vector<M>& models) {
+  MetricFamily family{
+      "nv_inference_request_failure", "Requests that failed, by reason", MetricType::Counter, {}};
+  for (const M& model : models) {
+    for (const Reason& reason : kReasons) {
+      auto metric = OfModel(model, MetricType::Counter, static_cast<double>(model.*reason.count));
+      metric.label.push_back({"reason", reason.name});
+      family.metric.push_back(std::move(metric));
+    }
+  }
+  return family;
+}
+
+}  // namespace
+
+std::vector<MetricFamily> CoreMetrics::Collect() const {
+  std::vector<MetricFamily> families;
+  const auto models = core_.Statistics("", "");
+  if (models) {
+    for (const Row& row : kRows) families.push_back(FamilyOf(row, *models));
+    families.push_back(FailureFamily(*models));
+  } else {
+    spdlog::error("metrics: the models' statistics are missing: {}", models.error().message);
+  }
+  families.push_back(
+      {"lagoon_launches_total",
+       "Launches submitted to the device",
+       MetricType::Counter,
+       {Value(MetricType::Counter, static_cast<double>(core_.SchedulerStatistics().launches))}});
+  return families;
+}
+
+void MetricsHandler::Handle(const HttpRequest& request, const std::shared_ptr<HttpReply>& reply) {
+  const std::string_view path = request.target.substr(0, request.target.find('?'));
+  if (path != "/metrics") {
+    return reply->Send(HttpResponse::Failure(
+        404, fmt::format("nothing is served at '{}', metrics are at /metrics", path)));
+  }
+  if (request.method != boost::beast::http::verb::get) {
+    HttpResponse response = HttpResponse::Failure(405, "/metrics takes GET");
+    response.fields = "Allow: GET\r\n";
+    return reply->Send(std::move(response));
+  }
+  HttpResponse response =
+      HttpResponse::Json(prometheus::TextSerializer().Serialize(metrics_.Collect()));
+  response.content_type = kTextType;
+  reply->Send(std::move(response));
+}
+
+}  // namespace lagoon

@@ -1,0 +1,34 @@
+#pragma once
+
+#include <prometheus/collectable.h>
+
+#include "server/http_message.h"
+#include "serving/core.h"
+
+namespace lagoon {
+
+/// The core's statistics as Prometheus metrics: Triton's names (nv_inference_*) and ours
+/// (lagoon_*). docs/protocols.md lists them.
+class CoreMetrics final : public prometheus::Collectable {
+ public:
+  /// `core` is borrowed.
+  explicit CoreMetrics(const InferenceCore& core) : core_(core) {}
+
+  std::vector<prometheus::MetricFamily> Collect() const override;
+
+ private:
+  const InferenceCore& core_;
+};
+
+/// GET /metrics.
+class MetricsHandler final : public HttpHandler {
+ public:
+  explicit MetricsHandler(const InferenceCore& core) : metrics_(core) {}
+
+  void Handle(const HttpRequest& request, const std::shared_ptr<HttpReply>& reply) override;
+
+ private:
+  CoreMetrics metrics_;
+};
+
+}  // namespace lagoon

@@ -1,0 +1,29 @@
+#pragma once
+
+#include <memory>
+
+#include "server/http_message.h"
+#include "server/route.h"
+#include "serving/core.h"
+
+namespace lagoon {
+
+/// The Open Inference Protocol over HTTP.
+class OipHandler final : public HttpHandler {
+ public:
+  /// `core` is borrowed.
+  explicit OipHandler(InferenceCore& core) : core_(core) {}
+
+  void Handle(const HttpRequest& request, const std::shared_ptr<HttpReply>& reply) override;
+
+ private:
+  HttpResponse Get(const Route& route) const;
+  HttpResponse Ready() const;
+  HttpResponse ModelReady(const Route& route) const;
+  void Infer(const Route& route, const HttpRequest& request,
+             const std::shared_ptr<HttpReply>& reply);
+
+  InferenceCore& core_;
+};
+
+}  // namespace lagoon

@@ -1,0 +1,130 @@
+#include "server/oip_json.h"
+
+#include <fmt/format.h>
+#include <google/protobuf/descriptor.h>
+#include <google/protobuf/util/json_util.h>
+
+#include <array>
+#include <nlohmann/json.hpp>
+
+#include "serving/model_config.pb.h"
+
+namespace lagoon {
+namespace {
+
+using Json = nlohmann::ordered_json;
+using google::protobuf::Descriptor;
+using google::protobuf::FieldDescriptor;
+
+constexpr std::array<std::string_view, 4> kExtensions = {
+    "binary_tensor_data", "model_configuration", "schedule_policy", "statistics"};
+
+std::string Dump(const Json& json) {
+  return json.dump(-1, ' ', false, Json::error_handler_t::replace);
+}
+
+Json Tensors(std::span<const TensorSpec> specs) {
+  Json list = Json::array();
+  for (const TensorSpec& spec : specs) {
+    list.push_back({{"name", spec.name}, {"datatype", OipName(spec.type)}, {"shape", spec.dims}});
+  }
+  return list;
+}
+
+Json Duration(const StageStatistics& stage) { return {{"count", stage.count}, {"ns", stage.ns}}; }
+
+Json ModelStatisticsOf(const ModelStatistics& model) {
+  return {{"name", model.name},
+          {"version", model.version},
+          {"last_inference", model.last_inference_ms},
+          {"inference_count", model.inference_count},
+          {"execution_count", model.execution_count},
+          {"inference_stats",
+           {{"success", Duration(model.success)},
+            {"fail", Duration(model.fail)},
+            {"queue", Duration(model.queue)},
+            {"compute_input", Duration(model.compute_input)},
+            {"compute_infer", Duration(model.compute_infer)},
+            {"compute_output", Duration(model.compute_output)},
+            {"cache_hit", Duration({})},
+            {"cache_miss", Duration({})}}},
+          {"batch_stats", Json::array()}};
+}
+
+bool Is64Bit(const FieldDescriptor& field) {
+  return field.cpp_type() == FieldDescriptor::CPPTYPE_INT64 ||
+         field.cpp_type() == FieldDescriptor::CPPTYPE_UINT64;
+}
+
+Json NumberOf(const Json& text) {
+  // protobuf wrote it: a whole number in quotes.
+  return text.is_string() ? Json::parse(text.get_ref<const std::string&>()) : text;
+}
+
+void UnquoteIntegers(Json& json, const Descriptor& message);
+
+void UnquoteValue(Json& value, const FieldDescriptor& field) {
+  if (Is64Bit(field)) {
+    value = NumberOf(value);
+  } else if (field.message_type() != nullptr && value.is_object()) {
+    UnquoteIntegers(value, *field.message_type());
+  }
+}
+
+// Recursion is as deep as the type of the message: ModelConfig's is fixed and shallow.
+void UnquoteIntegers(Json& json, const Descriptor& message) {
+  for (auto& [name, value] : json.items()) {
+    const FieldDescriptor* field = message.FindFieldByName(name);
+    if (field == nullptr) continue;
+    if (field->is_map()) {
+      const FieldDescriptor& mapped = *field->message_type()->map_value();
+      for (auto& entry : value.items()) UnquoteValue(entry.value(), mapped);
+    } else if (field->is_repeated()) {
+      for (Json& element : value) UnquoteValue(element, *field);
+    } else {
+      UnquoteValue(value, *field);
+    }
+  }
+}
+
+}  // namespace
+
+std::string_view ServerVersion() { return LAGOON_VERSION; }
+
+std::span<const std::string_view> ServerExtensions() { return kExtensions; }
+
+std::string ServerMetadataJson() {
+  return Dump({{"name", kServerName}, {"version", ServerVersion()}, {"extensions", kExtensions}});
+}
+
+std::string ModelMetadataJson(const ModelMetadata& model) {
+  return Dump({{"name", model.name},
+               {"versions", model.versions},
+               {"platform", model.platform},
+               {"inputs", Tensors(model.inputs)},
+               {"outputs", Tensors(model.outputs)}});
+}
+
+std::string StatisticsJson(std::span<const ModelStatistics> models) {
+  Json list = Json::array();
+  for (const ModelStatistics& model : models) list.push_back(ModelStatisticsOf(model));
+  return Dump({{"model_stats", std::move(list)}});
+}
+
+Result<std::string> ModelConfigJson(const inference::ModelConfig& config) {
+  google::protobuf::util::JsonPrintOptions options;
+  options.preserve_proto_field_names = true;
+  options.always_print_primitive_fields = true;  // clients read max_batch_size without asking
+  std::string text;
+  const auto status = google::protobuf::util::MessageToJsonString(config, &text, options);
+  if (!status.ok()) {
+    return Fail(ErrorCode::kInternal,
+                fmt::format("model '{}': its configuration has no JSON form: {}", config.name(),
+                            status.ToString()));
+  }
+  Json json = Json::parse(text);
+  UnquoteIntegers(json, *config.GetDescriptor());
+  return Dump(json);
+}
+
+}  // namespace lagoon

@@ -1,0 +1,52 @@
+#include "server/route.h"
+
+#include <gtest/gtest.h>
+
+namespace lagoon {
+namespace {
+
+using Kind = Route::Kind;
+
+TEST(Route, KnowsEveryPathOfTheProtocol) {
+  const struct {
+    const char* target;
+    Kind kind;
+    const char* model;
+    const char* version;
+  } cases[] = {
+      {"/v2", Kind::kServer, "", ""},
+      {"/v2/", Kind::kServer, "", ""},
+      {"/v2/health/live", Kind::kLive, "", ""},
+      {"/v2/health/ready", Kind::kReady, "", ""},
+      {"/v2/models/stats", Kind::kStatistics, "", ""},
+      {"/v2/models/digits", Kind::kModel, "digits", ""},
+      {"/v2/models/digits/versions/3", Kind::kModel, "digits", "3"},
+      {"/v2/models/digits/ready", Kind::kModelReady, "digits", ""},
+      {"/v2/models/digits/versions/3/ready", Kind::kModelReady, "digits", "3"},
+      {"/v2/models/digits/config", Kind::kModelConfig, "digits", ""},
+      {"/v2/models/digits/stats", Kind::kModelStatistics, "digits", ""},
+      {"/v2/models/digits/infer?x=/v2", Kind::kModelInfer, "digits", ""},
+      {"/v2/models/digits/versions/1/infer", Kind::kModelInfer, "digits", "1"},
+      {"/v2/models/stats/stats", Kind::kModelStatistics, "stats", ""},
+      {"/v2/models/my%20model%2f1/infer", Kind::kModelInfer, "my model/1", ""},
+  };
+  for (const auto& c : cases) {
+    const Route route = ParseRoute(c.target);
+    EXPECT_EQ(route.kind, c.kind) << c.target;
+    EXPECT_EQ(route.model, c.model) << c.target;
+    EXPECT_EQ(route.version, c.version) << c.target;
+  }
+}
+
+TEST(Route, RefusesEverythingElse) {
+  for (const char* target :
+       {"", "/", "v2", "/v1", "*", "/v2/health", "/v2/health/dead", "/v2/models", "/v2//models/a",
+        "/v2/models/a/versions", "/v2/models/a/infer/b", "/v2/models/a/versions/1/2/3",
+        "/v2/models/%zz", "/v2/models/%4", "/v2/models/a/explode", "/v2/repository/index",
+        "/v2/models/a/b/c/d/e/f/g/h/i/j", "http://host/v2"}) {
+    EXPECT_EQ(ParseRoute(target).kind, Kind::kUnknown) << target;
+  }
+}
+
+}  // namespace
+}  // namespace lagoon

@@ -1,0 +1,64 @@
+#include "server/tensor_codec.h"
+
+#include <fmt/format.h>
+
+#include <array>
+#include <limits>
+
+namespace lagoon {
+namespace {
+
+constexpr std::array kTypes = {
+    DataType::kFloat32, DataType::kFloat16, DataType::kBFloat16, DataType::kFloat64,
+    DataType::kInt8,    DataType::kInt16,   DataType::kInt32,    DataType::kInt64,
+    DataType::kUInt8,   DataType::kUInt16,  DataType::kUInt32,   DataType::kUInt64,
+    DataType::kBool,    DataType::kString,
+};
+
+// Far above any body, far below where a product of two could overflow 64 bits.
+constexpr std::int64_t kMaxBytes = std::int64_t{1} << 46;
+
+}  // namespace
+
+std::optional<DataType> ParseOipType(std::string_view name) {
+  for (const DataType type : kTypes) {
+    if (OipName(type) == name) return type;
+  }
+  return std::nullopt;
+}
+
+Result<std::size_t> TensorBytes(DataType type, const Dims& dims) {
+  if (type == DataType::kString) {
+    return Fail(ErrorCode::kUnimplemented, "BYTES tensors are not supported");
+  }
+  auto bytes = static_cast<std::int64_t>(SizeOf(type));
+  bool empty = false;
+  for (const std::int64_t dim : dims) {
+    if (dim < 0) {
+      return Fail(ErrorCode::kInvalidArgument,
+                  fmt::format("shape {} has a negative number", ToString(dims)));
+    }
+    if (dim == 0) {
+      empty = true;  // the others still have to make sense
+    } else if (bytes > kMaxBytes / dim) {
+      return Fail(ErrorCode::kInvalidArgument,
+                  fmt::format("shape {} is too large", ToString(dims)));
+    } else {
+      bytes *= dim;
+    }
+  }
+  return empty ? 0 : static_cast<std::size_t>(bytes);
+}
+
+Result<Nanoseconds> TimeoutFromMicroseconds(std::uint64_t timeout_us) {
+  // Leaves room for adding it to any point in time.
+  constexpr std::uint64_t kMax = std::numeric_limits<std::int64_t>::max() / 4000;
+  if (timeout_us > kMax) {
+    return Fail(
+        ErrorCode::kInvalidArgument,
+        fmt::format("parameter 'timeout' is {} us, at most {} are possible", timeout_us, kMax));
+  }
+  return std::chrono::microseconds(timeout_us);
+}
+
+}  // namespace lagoon

@@ -1,0 +1,23 @@
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string_view>
+
+#include "base/status.h"
+#include "base/time.h"
+#include "plan/tensor.h"
+
+namespace lagoon {
+
+/// The type that the Open Inference Protocol calls `name`.
+std::optional<DataType> ParseOipType(std::string_view name);
+
+/// Bytes of a dense tensor. kInvalidArgument, without the tensor's name, when `dims` has a negative
+/// number or the product does not fit; kUnimplemented for BYTES, whose elements have no size.
+Result<std::size_t> TensorBytes(DataType type, const Dims& dims);
+
+/// The request parameter `timeout`. kInvalidArgument when no clock could hold it.
+Result<Nanoseconds> TimeoutFromMicroseconds(std::uint64_t timeout_us);
+
+}  // namespace lagoon
