@@ -99,8 +99,8 @@ struct Segment {
   const void* args = nullptr;
   Progress* progress = nullptr;
   std::uint32_t max_claimants = 0;  // units at once; 0: no limit
-  std::span<const Dep> deps;
-  Guard guards[kGuardsPerSegment];
+  std::span<const Dep> deps = {};
+  Guard guards[kGuardsPerSegment] = {};
 };
 
 struct Launch {
@@ -121,7 +121,7 @@ struct Copy {
   /// Counts the copy's chunks; complete when all is copied, so that kernels can depend on it.
   /// The device resets nothing: pass a record of CopyBlocks(bytes) blocks after Reset().
   Progress* progress = nullptr;
-  std::span<const Dep> deps;
+  std::span<const Dep> deps = {};
 };
 
 /// Copies run in chunks of this size, so that a better-ranked launch waits for at most one of them.

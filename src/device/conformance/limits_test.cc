@@ -1,0 +1,292 @@
+// Conformance: transfers, bounds, events, memory, time.
+
+#include <algorithm>
+#include <array>
+#include <thread>
+#include <vector>
+
+#include "device/conformance/suite.h"
+
+namespace lagoon::conformance {
+namespace {
+
+TEST_P(DeviceConformance, TransfersCopyEveryByteExactlyOnceWhateverIsRaised) {
+  const auto device = Create();
+  Session session(*device);
+  const GuardId guard = session.NewGuard();
+  const KernelHandle count = session.Load(CountBody);
+  for (const std::size_t bytes :
+       {std::size_t{0}, std::size_t{1}, kCopyChunkBytes, 10 * kCopyChunkBytes + 777}) {
+    std::vector<std::byte> from(bytes), to(bytes + 64, std::byte{0xee});
+    for (std::size_t i = 0; i < bytes; ++i) from[i] = static_cast<std::byte>(i * 7 + i / 251);
+    Record record(CopyBlocks(bytes));
+    CountArgs args;
+    Record after(1);
+    const Dep dep = record.AllDone();
+    const LaunchId reader = session.Submit(
+        Segment{.kernel = count, .args = &args, .progress = after.get(), .deps = {&dep, 1}});
+    const LaunchId copy = session.Transfer(
+        {.to = to.data(), .from = from.data(), .bytes = bytes, .progress = record.get()});
+    session.Raise(guard, static_cast<std::uint32_t>(bytes) + 1);
+    session.AwaitAllRetired();
+    EXPECT_TRUE(session.Complete(copy));
+    EXPECT_EQ(record->done(), CopyBlocks(bytes));
+    EXPECT_LE(session.CompleteAt(copy), session.PlacedAt(reader));
+    EXPECT_TRUE(std::equal(from.begin(), from.end(), to.begin()));
+    EXPECT_TRUE(std::all_of(to.begin() + static_cast<std::ptrdiff_t>(bytes), to.end(),
+                            [](std::byte value) { return value == std::byte{0xee}; }));
+    // Exactly once: what the host writes after the retirement stays.
+    std::fill(to.begin(), to.end(), std::byte{0x11});
+    const LaunchId again = session.Transfer(
+        {.to = to.data(), .from = from.data(), .bytes = bytes, .progress = record.get()});
+    session.AwaitRetired(again);
+    EXPECT_TRUE(std::all_of(to.begin(), to.end(),
+                            [](std::byte value) { return value == std::byte{0x11}; }));
+  }
+}
+
+TEST_P(DeviceConformance, ATransferWaitsForWhatProducesItsSource) {
+  const auto device = Create();
+  Session session(*device);
+  const KernelHandle mix = session.Load(MixBody);
+  const StreamId stream = session.NewStream();
+  for (int round = 0; round < 50; ++round) {
+    std::vector<std::uint64_t> y(20'000), result(20'000);
+    MixArgs args{.y = y.data()};
+    Record kernel(static_cast<std::uint32_t>(y.size()));
+    Record copied(CopyBlocks(y.size() * sizeof(y[0])));
+    const Dep dep = kernel.AllDone();
+    session.Transfer({.stream = round % 2 == 0 ? kUnordered : stream,
+                      .to = result.data(),
+                      .from = y.data(),
+                      .bytes = y.size() * sizeof(y[0]),
+                      .progress = copied.get(),
+                      .deps = {&dep, 1}});
+    session.Submit(Segment{.kernel = mix, .args = &args, .progress = kernel.get()});
+    session.AwaitAllRetired();
+    EXPECT_EQ(y, result);
+  }
+}
+
+TEST_P(DeviceConformance, AFullDeviceRefusesAndRecovers) {
+  const auto device = Create();
+  Session session(*device);
+  const KernelHandle count = session.Load(CountBody);
+  const GuardId guard = session.NewGuard();
+  CountArgs args;
+  Record never(1), record(1);
+  const Dep dep = never.AllDone();
+  Segment segment{.kernel = count, .args = &args, .progress = record.get(), .deps = {&dep, 1}};
+  for (std::uint32_t epoch = 0; epoch < 3; ++epoch) {
+    segment.guards[0] = session.On(guard, epoch);
+    LaunchId id{};
+    std::uint32_t accepted = 0;
+    while (session.TrySubmit(segment, id) == SubmitResult::kOk) {
+      ASSERT_LE(++accepted, device->info().max_launches);
+    }
+    EXPECT_EQ(accepted, device->info().max_launches);
+    EXPECT_EQ(session.TrySubmit(segment, id), SubmitResult::kFull);
+    Record copied(1);
+    EXPECT_EQ(device->Transfer({.id = LaunchId{1u << 30}, .progress = copied.get()}),
+              SubmitResult::kFull);
+    session.Raise(guard, epoch + 1);
+    session.AwaitAllRetired();
+    EXPECT_EQ(copied->done(), 0u) << "a refused transfer ran";
+  }
+  EXPECT_EQ(args.runs.load(), 0);
+}
+
+TEST_P(DeviceConformance, NoEventIsLostWhenNobodyPolls) {
+  const auto device = Create();
+  Session session(*device);
+  const KernelHandle count = session.Load(CountBody);
+  CountArgs args;
+  for (int round = 0; round < 2; ++round) {
+    std::vector<std::unique_ptr<Record>> records;
+    std::vector<LaunchId> ids;
+    // Launches come and go, their events stay. One at a time, so that the device is full of events,
+    // not of launches, when it refuses for long.
+    const auto submit = [&](const Segment& segment) {
+      LaunchId id{};
+      if (session.TrySubmit(segment, id) != SubmitResult::kOk) return false;
+      ids.push_back(id);
+      return true;
+    };
+    for (bool accepted = true; accepted;) {
+      ASSERT_LT(ids.size(), 100'000u) << "an unbounded number of launches was accepted";
+      records.push_back(std::make_unique<Record>(1));
+      const Segment segment{.kernel = count, .args = &args, .progress = records.back()->get()};
+      accepted = submit(segment);
+      if (accepted) AwaitTrue([&] { return (*records.back())->Complete(); });
+    }
+    EXPECT_GT(ids.size(), device->info().max_launches);
+    session.AwaitAllRetired();
+    for (const LaunchId id : ids) EXPECT_TRUE(session.Complete(id) && session.Retired(id));
+  }
+}
+
+TEST_P(DeviceConformance, TheListenerHearsOfCompletionAndMayUseTheQueue) {
+  struct Chain : DeviceListener {
+    void OnDeviceNews() override {
+      // Whoever brings news polls, as the dispatcher does; one at a time.
+      const std::lock_guard<std::mutex> lock(mutex);
+      std::array<DeviceEvent, 8> events;
+      while (const std::size_t count = device->Poll(events)) {
+        for (std::size_t i = 0; i < count; ++i) {
+          if (events[i].kind != DeviceEvent::Kind::kRetired) continue;
+          if (++retired < records.size()) SubmitNext();
+        }
+      }
+    }
+    void SubmitNext() {
+      const Segment segment{.kernel = kernel, .args = &args, .progress = records[retired]->get()};
+      EXPECT_EQ(device->Submit({LaunchId{retired + 1}, kUnordered, 0, {&segment, 1}}),
+                SubmitResult::kOk);
+    }
+    Device* device = nullptr;
+    KernelHandle kernel{};
+    CountArgs args;
+    std::vector<std::unique_ptr<Record>> records;
+    std::mutex mutex;
+    std::atomic<std::size_t> retired{0};
+  };
+  Chain chain;
+  const auto device = Create();
+  chain.device = device.get();
+  chain.kernel = Session(*device).Load(CountBody);
+  for (int i = 0; i < 500; ++i) chain.records.push_back(std::make_unique<Record>(3));
+  device->SetListener(&chain);
+  {
+    const std::lock_guard<std::mutex> lock(chain.mutex);
+    chain.SubmitNext();
+  }
+  AwaitTrue([&] { return chain.retired.load() == chain.records.size(); });
+  EXPECT_EQ(chain.args.runs.load(), 1500);
+}
+
+TEST_P(DeviceConformance, WaitEndsAtItsTimeAndByWake) {
+  const auto device = Create();
+  const TimePoint until = device->Now() + std::chrono::milliseconds(5);
+  device->Wait(until);
+  EXPECT_GE(device->Now(), until);
+  const std::jthread waker([&] { device->Wake(); });
+  device->Wait(kNoDeadline);
+}
+
+TEST_P(DeviceConformance, MemoryIsAlignedBoundedAndComesBack) {
+  constexpr std::size_t kLimit = std::size_t{64} << 20;
+  const auto device = Create({.memory_limit_bytes = kLimit});
+  for (const std::size_t bytes : {std::size_t{1}, std::size_t{100}, std::size_t{5} << 20}) {
+    const Result<Buffer> buffer = device->Allocate(bytes, MemoryKind::kDevice);
+    ASSERT_TRUE(buffer.has_value());
+    EXPECT_EQ(reinterpret_cast<std::uintptr_t>(buffer->data()) % 64, 0u);
+    EXPECT_EQ(buffer->size(), bytes);
+    std::fill_n(buffer->data(), bytes, std::byte{1});
+  }
+  for (int i = 0; i < 3; ++i) {
+    const Result<Buffer> most = device->Allocate(kLimit - (1 << 20), MemoryKind::kDevice);
+    ASSERT_TRUE(most.has_value()) << "freed memory did not come back";
+    const Result<Buffer> more = device->Allocate(2 << 20, MemoryKind::kDevice);
+    ASSERT_FALSE(more.has_value());
+    EXPECT_EQ(more.error().code, ErrorCode::kResourceExhausted);
+    EXPECT_NE(more.error().message.find(std::to_string(2 << 20)), std::string::npos)
+        << more.error().message;
+  }
+}
+
+TEST_P(DeviceConformance, EveryUnitHasTheScratchOfTheLargestKernel) {
+  struct ScratchArgs {
+    std::size_t bytes;
+    std::atomic<int>* wrong;
+  };
+  const Body body = [](const void* args, std::uint32_t block, BlockContext& ctx) {
+    const auto& want = *static_cast<const ScratchArgs*>(args);
+    const std::span<std::byte> scratch = ctx.scratch();
+    const bool aligned = reinterpret_cast<std::uintptr_t>(scratch.data()) % 64 == 0;
+    if (scratch.size() < want.bytes || (want.bytes != 0 && !aligned)) {
+      want.wrong->fetch_add(1);
+      return true;
+    }
+    // Private: no other block writes it meanwhile.
+    std::fill_n(scratch.begin(), want.bytes, static_cast<std::byte>(block));
+    Spin(std::chrono::microseconds(5));
+    if (std::count(scratch.begin(), scratch.begin() + static_cast<std::ptrdiff_t>(want.bytes),
+                   static_cast<std::byte>(block)) != static_cast<std::ptrdiff_t>(want.bytes)) {
+      want.wrong->fetch_add(1);
+    }
+    return true;
+  };
+  const auto device = Create();
+  Session session(*device);
+  std::atomic<int> wrong{0};
+  std::vector<std::unique_ptr<Record>> records;
+  std::vector<std::unique_ptr<ScratchArgs>> args;
+  // Kernels are loaded while others run.
+  for (const std::size_t bytes : {std::size_t{0}, std::size_t{100}, std::size_t{10'000},
+                                  std::size_t{300'000}, std::size_t{64}}) {
+    args.push_back(std::make_unique<ScratchArgs>(ScratchArgs{bytes, &wrong}));
+    records.push_back(std::make_unique<Record>(40));
+    session.Submit(Segment{.kernel = session.Load(body, bytes),
+                           .args = args.back().get(),
+                           .progress = records.back()->get()});
+  }
+  session.AwaitAllRetired();
+  EXPECT_EQ(wrong.load(), 0);
+}
+
+TEST_P(DeviceConformance, StreamsGuardsAndKernelsAreBounded) {
+  const auto device = Create();
+  for (std::uint32_t i = 0; i < device->info().max_streams; ++i) {
+    const Result<StreamId> stream = device->CreateStream({"s"});
+    ASSERT_TRUE(stream.has_value());
+    EXPECT_NE(*stream, kUnordered);
+  }
+  const Result<StreamId> stream = device->CreateStream({"the last"});
+  ASSERT_FALSE(stream.has_value());
+  EXPECT_EQ(stream.error().code, ErrorCode::kResourceExhausted);
+  EXPECT_NE(stream.error().message.find("the last"), std::string::npos);
+  for (std::uint32_t i = 0; i < device->info().max_guards; ++i) {
+    const Result<GuardId> guard = device->CreateGuard();
+    ASSERT_TRUE(guard.has_value());
+    EXPECT_EQ(device->GuardWord(*guard)->load(), 0u);
+  }
+  EXPECT_EQ(device->CreateGuard().error().code, ErrorCode::kResourceExhausted);
+  const Result<KernelHandle> kernel = device->Load({"empty", nullptr}, {});
+  ASSERT_FALSE(kernel.has_value());
+  EXPECT_EQ(kernel.error().code, ErrorCode::kInvalidArgument);
+}
+
+// Times() is exact at any moment, also while units run or wait. Upper bounds would depend on who
+// else uses the machine; sums and lower bounds do not.
+TEST_P(DeviceConformance, UnitTimesAccountForBodiesAndIdleness) {
+  const auto device = Create({.units = 2});
+  Session session(*device);
+  const KernelHandle gate_kernel = session.Load(GateBody);
+  GateArgs gate;
+  Record record(1);
+  const UnitTimes before = device->Times();
+  session.Submit(Segment{.kernel = gate_kernel, .args = &gate, .progress = record.get()});
+  ASSERT_TRUE(AwaitTrue([&] { return gate.waiting.load() == 1; }));
+  const UnitTimes running = device->Times();
+  const TimePoint begin = Now();
+  device->SetWorkHeld(true);
+  Spin(std::chrono::milliseconds(20));
+  device->SetWorkHeld(false);
+  const TimePoint end = Now();
+  const UnitTimes after = device->Times();
+  EXPECT_GE(after.busy - running.busy, end - begin);
+  // The other unit may be late to go idle, by the time that it took to start the device.
+  EXPECT_GE(after.idle - running.idle, (end - begin) / 2);
+  EXPECT_LE(after.idle_while_ready - running.idle_while_ready, after.idle - running.idle);
+  EXPECT_GE(after.idle_while_ready - running.idle_while_ready, (end - begin) / 2);
+  EXPECT_EQ(running.idle_while_ready, before.idle_while_ready);
+  gate.open.store(true);
+  session.AwaitAllRetired();
+  Spin(std::chrono::milliseconds(2));
+  const UnitTimes last = device->Times();
+  EXPECT_EQ(last.idle_while_ready, after.idle_while_ready);
+  EXPECT_EQ(device->Times().busy, last.busy);
+}
+
+}  // namespace
+}  // namespace lagoon::conformance

@@ -1,0 +1,277 @@
+// Conformance: what runs before what.
+
+#include <array>
+#include <numeric>
+#include <vector>
+
+#include "device/conformance/suite.h"
+
+namespace lagoon::conformance {
+namespace {
+
+// One-block kernels that write their names into a list, held back until Release().
+class Log {
+ public:
+  Log(Session& session, int size)
+      : session_(session), kernel_(session.Load(LogBody)), list_(static_cast<std::size_t>(size)) {
+    gate_kernel_ = session.Load(GateBody);
+    for (int i = 0; i < size; ++i) {
+      records_.push_back(std::make_unique<Record>(1));
+      args_.push_back({&next_, list_.data(), i});
+    }
+  }
+
+  /// Occupies all units, so that what is submitted next is queued.
+  void Hold() {
+    const std::uint32_t units = session_.device().info().units;
+    held_ = std::make_unique<Record>(units);
+    const Segment segment{.kernel = gate_kernel_, .args = &gate_, .progress = held_->get()};
+    session_.Submit(segment);
+    AwaitTrue([&] { return gate_.waiting.load() == static_cast<int>(units); });
+  }
+  void Release() { gate_.open.store(true); }
+
+  LaunchId Submit(int name, Place place, std::span<const Dep> deps = {}) {
+    const auto index = static_cast<std::size_t>(name);
+    const Segment segment{
+        .kernel = kernel_, .args = &args_[index], .progress = records_[index]->get(), .deps = deps};
+    return session_.Submit(segment, place);
+  }
+  Dep Done(int name) { return records_[static_cast<std::size_t>(name)]->AllDone(); }
+  const std::vector<int>& list() const { return list_; }
+  int written() const { return next_.load(); }
+
+ private:
+  Session& session_;
+  KernelHandle kernel_, gate_kernel_;
+  GateArgs gate_;
+  std::atomic<int> next_{0};
+  std::vector<int> list_;
+  std::vector<LogArgs> args_;
+  std::vector<std::unique_ptr<Record>> records_;
+  std::unique_ptr<Record> held_;
+};
+
+std::vector<int> Ascending(int size) {
+  std::vector<int> names(static_cast<std::size_t>(size));
+  std::iota(names.begin(), names.end(), 0);
+  return names;
+}
+
+TEST_P(DeviceConformance, AnOrderedStreamRunsInOrderOfSubmission) {
+  const auto device = Create();
+  Session session(*device);
+  Log log(session, 50);
+  const StreamId stream = session.NewStream();
+  log.Hold();
+  // Ranks that ask for the opposite: the stream's order wins.
+  for (int i = 0; i < 50; ++i) log.Submit(i, {stream, static_cast<Rank>(1000 - i)});
+  log.Release();
+  session.AwaitAllRetired();
+  EXPECT_EQ(log.list(), Ascending(50));
+}
+
+TEST_P(DeviceConformance, AStreamWaitsForEveryBlockOfTheLaunchBefore) {
+  const auto device = Create();
+  Session session(*device);
+  const KernelHandle count = session.Load(CountBody);
+  const StreamId stream = session.NewStream();
+  std::array<CountArgs, 20> args;
+  std::vector<std::unique_ptr<Record>> records;
+  for (CountArgs& arg : args) {
+    arg.work = std::chrono::microseconds(20);
+    records.push_back(std::make_unique<Record>(5));
+    session.Submit(Segment{.kernel = count, .args = &arg, .progress = records.back()->get()},
+                   {stream});
+  }
+  session.AwaitAllRetired();
+  for (std::uint64_t id = 1; id < args.size(); ++id) {
+    EXPECT_LE(session.CompleteAt(LaunchId{id}), session.PlacedAt(LaunchId{id + 1}));
+    EXPECT_EQ(args[id].runs.load(), 5);
+  }
+}
+
+TEST_P(DeviceConformance, SmallerRanksRunFirstAndEqualOnesInOrderOfSubmission) {
+  const auto device = Create({.units = 1});
+  Session session(*device);
+  Log log(session, 9);
+  log.Hold();
+  // Names are the order expected.
+  for (const int name : {6, 3, 0, 7, 4, 1, 8, 5, 2}) {
+    log.Submit(name, {kUnordered, static_cast<Rank>(name / 3)});
+  }
+  log.Release();
+  session.AwaitAllRetired();
+  // Of rank 0 the names 0, 1, 2 were submitted in this order, and so on.
+  EXPECT_EQ(log.list(), Ascending(9));
+}
+
+TEST_P(DeviceConformance, ABetterRankTakesOverBetweenTheBlocksOfARunningLaunch) {
+  const auto device = Create({.units = 1});
+  Session session(*device);
+  const KernelHandle count = session.Load(CountBody);
+  CountArgs slow, urgent;
+  slow.work = std::chrono::microseconds(200);
+  Record slow_record(200), urgent_record(1);
+  const LaunchId first = session.Submit(
+      Segment{.kernel = count, .args = &slow, .progress = slow_record.get()}, {kUnordered, 9});
+  AwaitTrue([&] { return slow.runs.load() > 0; });
+  const LaunchId second =
+      session.Submit(Segment{.kernel = count, .args = &urgent, .progress = urgent_record.get()});
+  session.AwaitRetired(second);
+  EXPECT_LT(session.CompleteAt(second), [&] {
+    session.AwaitRetired(first);
+    return session.CompleteAt(first);
+  }());
+  EXPECT_EQ(slow.runs.load(), 200);
+}
+
+TEST_P(DeviceConformance, AStreamThatWaitsAtItsHeadDoesNotHoldUpOthers) {
+  const auto device = Create();
+  Session session(*device);
+  Log log(session, 12);
+  std::array<StreamId, 3> streams;
+  for (StreamId& stream : streams) stream = session.NewStream();
+  Record never(1);
+  const Dep dep = never.AllDone();
+  const GuardId guard = session.NewGuard();
+  const KernelHandle count = session.Load(CountBody);
+  CountArgs unused;
+  Record blocked(1);
+  Segment head{.kernel = count, .args = &unused, .progress = blocked.get(), .deps = {&dep, 1}};
+  head.guards[0] = session.On(guard, 0);
+  session.Submit(head, {streams[0]});
+  for (int i = 0; i < 4; ++i) log.Submit(8 + i, {streams[0]});
+  for (int i = 0; i < 8; ++i) log.Submit(i, {streams[1 + static_cast<std::size_t>(i) % 2]});
+  session.PollUntil([&] { return session.live() == 5; });
+  EXPECT_EQ(log.written(), 8);
+  // Once its head has been revoked, the stream moves on.
+  session.Raise(guard, 1);
+  session.AwaitAllRetired();
+  EXPECT_EQ(unused.runs.load(), 0);
+  EXPECT_EQ(std::vector<int>(log.list().begin() + 8, log.list().end()),
+            (std::vector<int>{8, 9, 10, 11}));
+}
+
+TEST_P(DeviceConformance, AQueuedSuccessorWaitsForItsDependencies) {
+  const auto device = Create();
+  Session session(*device);
+  constexpr int kLength = 30;
+  Log log(session, kLength);
+  std::vector<Dep> deps;
+  for (int i = 0; i < kLength; ++i) deps.push_back(log.Done(i));
+  // All at once, on no stream, the last one first and with the best rank.
+  for (int i = kLength - 1; i >= 0; --i) {
+    const std::size_t before = i == 0 ? 0 : static_cast<std::size_t>(i) - 1;
+    log.Submit(i, {kUnordered, static_cast<Rank>(kLength - i)},
+               std::span(deps).subspan(before, i == 0 ? 0 : 1));
+  }
+  session.AwaitAllRetired();
+  EXPECT_EQ(log.list(), Ascending(kLength));
+}
+
+TEST_P(DeviceConformance, APartialDependencyIsMetByTheTileThatMakesItSo) {
+  const auto device = Create({.units = 2});
+  Session session(*device);
+  const KernelHandle count = session.Load(CountBody);
+  CountArgs slow, after;
+  slow.work = std::chrono::milliseconds(1);
+  Record slow_record(40), after_record(1);
+  // One unit works on the slow kernel, the other one waits for its third tile.
+  session.Submit(
+      Segment{.kernel = count, .args = &slow, .progress = slow_record.get(), .max_claimants = 1});
+  const Dep dep{slow_record.get(), 3};
+  const LaunchId id = session.Submit(
+      Segment{.kernel = count, .args = &after, .progress = after_record.get(), .deps = {&dep, 1}});
+  session.AwaitRetired(id);
+  const int runs = slow.runs.load();
+  EXPECT_GE(runs, 3);
+  EXPECT_LT(runs, 40) << "waited for the whole kernel";
+  session.AwaitAllRetired();
+}
+
+TEST_P(DeviceConformance, AllSegmentsOfALaunchRunAndReport) {
+  const auto device = Create();
+  Session session(*device);
+  const KernelHandle count = session.Load(CountBody);
+  std::array<CountArgs, 4> args;
+  std::vector<std::unique_ptr<Record>> records;
+  std::vector<Segment> segments;
+  for (std::uint32_t i = 0; i < args.size(); ++i) {
+    records.push_back(std::make_unique<Record>(i + 1));
+    segments.push_back({.kernel = count, .args = &args[i], .progress = records[i]->get()});
+  }
+  const LaunchId id = session.Submit(segments);
+  session.AwaitRetired(id);
+  for (std::uint32_t i = 0; i < args.size(); ++i) {
+    EXPECT_TRUE(session.Complete(id, i));
+    EXPECT_EQ(args[i].runs.load(), static_cast<int>(i) + 1);
+  }
+}
+
+TEST_P(DeviceConformance, NoMoreUnitsThanMaxClaimantsWorkOnASegment) {
+  const auto device = Create({.units = 3});
+  Session session(*device);
+  const KernelHandle count = session.Load(CountBody);
+  for (const std::uint32_t limit : {1u, 2u}) {
+    CountArgs args;
+    args.work = std::chrono::microseconds(50);
+    Record record(60);
+    session.Submit(
+        Segment{.kernel = count, .args = &args, .progress = record.get(), .max_claimants = limit});
+    session.AwaitAllRetired();
+    EXPECT_EQ(args.runs.load(), 60);
+    EXPECT_LE(args.most_inside.load(), static_cast<int>(limit));
+  }
+}
+
+// The shape of padding (REEF 5): a real-time segment, and a best-effort one on at most one unit
+// that leaves when the first is done, and is resumed by a launch of its own.
+TEST_P(DeviceConformance, APaddingSegmentLeavesWhenTheFirstSegmentIsDone) {
+  const auto device = Create({.units = 2});
+  Session session(*device);
+  const KernelHandle mix = session.Load(MixBody);
+  const KernelHandle count = session.Load(CountBody);
+  const GuardId group = session.NewGuard();
+  constexpr std::uint32_t kPaddingBlocks = 64;
+  for (int round = 0; round < 20; ++round) {
+    std::vector<std::uint64_t> y(kPaddingBlocks, 7);
+    MixArgs padding{
+        .y = y.data(), .in_place = true, .checks = 10, .work = std::chrono::microseconds(100)};
+    CountArgs first;
+    first.work = std::chrono::microseconds(300);
+    Record first_record(2), padding_record(kPaddingBlocks);
+    std::array<Segment, 2> segments{
+        Segment{.kernel = count, .args = &first, .progress = first_record.get()},
+        Segment{
+            .kernel = mix, .args = &padding, .progress = padding_record.get(), .max_claimants = 1}};
+    segments[1].guards[0] = session.On(group, 0);
+    segments[1].guards[1] = {&first_record->done_word(), first_record->blocks() - 1};
+    const LaunchId launch = session.Submit(segments);
+    session.AwaitRetired(launch);
+    EXPECT_TRUE(session.Complete(launch, 0));
+    EXPECT_FALSE(session.Complete(launch, 1)) << "the padding ran on alone";
+    Segment rest = segments[1];
+    rest.guards[1] = {};
+    rest.max_claimants = 0;
+    padding.work = Nanoseconds(0);
+    session.AwaitRetired(session.Submit(rest));
+    for (std::uint32_t i = 0; i < kPaddingBlocks; ++i) EXPECT_EQ(y[i], Mix(7, i + 1));
+  }
+}
+
+TEST_P(DeviceConformance, IndependentLaunchesUseAllUnitsAtOnce) {
+  const auto device = Create({.units = 2});
+  Session session(*device);
+  const KernelHandle gate = session.Load(GateBody);
+  GateArgs args;
+  Record a(1), b(1);
+  session.Submit(Segment{.kernel = gate, .args = &args, .progress = a.get()});
+  session.Submit(Segment{.kernel = gate, .args = &args, .progress = b.get()});
+  EXPECT_TRUE(AwaitTrue([&] { return args.waiting.load() == 2; }));
+  args.open.store(true);
+  session.AwaitAllRetired();
+}
+
+}  // namespace
+}  // namespace lagoon::conformance

@@ -1,0 +1,369 @@
+// Conformance: guards, relaunches, and results that do not depend on them.
+
+#include <algorithm>
+#include <array>
+#include <cstdio>
+#include <vector>
+
+#include "device/conformance/suite.h"
+
+namespace lagoon::conformance {
+namespace {
+
+// A job of chained kernels whose result depends on every tile of every kernel, half of them in
+// place.
+class ChainJob {
+ public:
+  static constexpr std::size_t kKernels = 4;
+  static constexpr std::uint32_t kBlocks = 3;
+  static constexpr int kChecks = 3;
+  static constexpr int kAllChecks = kChecks * static_cast<int>(kKernels * kBlocks);
+
+  explicit ChainJob(Session& session) : session_(session), mix_(session.Load(MixBody)) {
+    for (std::size_t k = 0; k < kKernels; ++k) {
+      records_.push_back(std::make_unique<Record>(kBlocks));
+      values_[k].fill(k);
+      MixArgs& args = args_[k];
+      args = {.y = values_[k].data(), .in_place = k % 2 == 1, .checks = kChecks};
+      if (k > 0) {
+        args.x = values_[k - 1].data();
+        args.x_count = kBlocks;
+        deps_[k] = records_[k - 1]->AllDone();
+      }
+      args.check_count = &check_count_;
+      args.stopped = &stopped_;
+      args.resume = &resume_;
+    }
+  }
+
+  /// Stops a body at the job's `check`-th guard check until Resume().
+  void StopAt(int check) {
+    for (MixArgs& args : args_) args.stop_at = check;
+  }
+  bool stopped() const { return stopped_.load(); }
+  void Resume() { resume_.store(true); }
+
+  /// Submits the kernels that are not complete.
+  void Submit(Guard guard) {
+    for (std::size_t k = 0; k < kKernels; ++k) {
+      if ((*records_[k])->Complete()) continue;
+      Segment segment{.kernel = mix_,
+                      .args = &args_[k],
+                      .progress = records_[k]->get(),
+                      .deps = {&deps_[k], k == 0 ? 0u : 1u}};
+      segment.guards[0] = guard;
+      session_.Submit(segment);
+    }
+  }
+
+  bool Complete() { return (*records_.back())->Complete(); }
+  const std::array<std::uint64_t, kBlocks>& result() const { return values_.back(); }
+
+ private:
+  Session& session_;
+  KernelHandle mix_;
+  std::vector<std::unique_ptr<Record>> records_;
+  std::array<std::array<std::uint64_t, kBlocks>, kKernels> values_;
+  std::array<MixArgs, kKernels> args_;
+  std::array<Dep, kKernels> deps_;
+  std::atomic<int> check_count_{0};
+  std::atomic<bool> stopped_{false}, resume_{false};
+};
+
+TEST_P(DeviceConformance, ResultsAreTheSameWhereverAJobIsRevoked) {
+  const auto device = Create();
+  Session session(*device);
+  ChainJob undisturbed(session);
+  undisturbed.Submit({});
+  session.AwaitAllRetired();
+  ASSERT_TRUE(undisturbed.Complete());
+
+  const GuardId guard = session.NewGuard();
+  std::uint32_t epoch = 0;
+  for (int check = 1; check <= ChainJob::kAllChecks; ++check) {
+    ChainJob job(session);
+    job.StopAt(check);
+    job.Submit(session.On(guard, epoch));
+    ASSERT_TRUE(AwaitTrue([&] { return job.stopped(); })) << "check " << check;
+    session.Raise(guard, ++epoch);
+    job.Resume();
+    session.AwaitAllRetired();
+    EXPECT_FALSE(job.Complete()) << "check " << check;
+    job.Submit(session.On(guard, epoch));
+    session.AwaitAllRetired();
+    EXPECT_TRUE(job.Complete());
+    EXPECT_EQ(job.result(), undisturbed.result()) << "check " << check;
+  }
+}
+
+TEST_P(DeviceConformance, ResultsAreTheSameWhenTheRelaunchDoesNotWaitForOldBlocks) {
+  const auto device = Create();
+  Session session(*device);
+  ChainJob undisturbed(session);
+  undisturbed.Submit({});
+  session.AwaitAllRetired();
+
+  const GuardId guard = session.NewGuard();
+  std::uint32_t epoch = 0;
+  for (int check = 1; check <= ChainJob::kAllChecks; ++check) {
+    ChainJob job(session);
+    job.StopAt(check);
+    job.Submit(session.On(guard, epoch));
+    ASSERT_TRUE(AwaitTrue([&] { return job.stopped(); })) << "check " << check;
+    session.Raise(guard, ++epoch);
+    job.Submit(session.On(guard, epoch));
+    job.Resume();
+    session.AwaitAllRetired();
+    EXPECT_TRUE(job.Complete());
+    EXPECT_EQ(job.result(), undisturbed.result()) << "check " << check;
+  }
+}
+
+TEST_P(DeviceConformance, AHundredBlocksLeaveInTheMiddleOfTheirBodies) {
+  const auto device = Create();
+  Session session(*device);
+  const KernelHandle mix = session.Load(MixBody);
+  const GuardId guard = session.NewGuard();
+  constexpr std::uint32_t kBlocks = 4;
+  std::vector<std::uint64_t> y(kBlocks, 5);
+  std::atomic<int> checks{0}, left{0};
+  // Never through before it is revoked: about 10 s of checks.
+  MixArgs args{.y = y.data(),
+               .in_place = true,
+               .checks = 1'000'000,
+               .check_count = &checks,
+               .left = &left,
+               .work = std::chrono::microseconds(10)};
+  Record record(kBlocks);
+  Segment segment{.kernel = mix, .args = &args, .progress = record.get()};
+  std::uint32_t epoch = 0;
+  while (left.load() < 100) {
+    checks.store(0);
+    segment.guards[0] = session.On(guard, epoch);
+    const LaunchId id = session.Submit(segment);
+    ASSERT_TRUE(AwaitTrue([&] { return checks.load() > 10; }));
+    session.Raise(guard, ++epoch);
+    session.AwaitRetired(id);
+    ASSERT_FALSE(session.Complete(id));
+  }
+  args.checks = 1;
+  segment.guards[0] = session.On(guard, epoch);
+  session.AwaitRetired(session.Submit(segment));
+  for (std::uint32_t i = 0; i < kBlocks; ++i) EXPECT_EQ(y[i], Mix(5, i + 1));
+}
+
+// The body runs for 10 ms and asks about every microsecond. What counts is the time from Raise() to
+// the body's end, by its median: the bound is about the protocol, while on a shared machine the
+// operating system takes a core away for milliseconds in some of the runs. Runs in which Raise()
+// came after the 10 ms say nothing.
+TEST_P(DeviceConformance, ATenMillisecondBlockLeavesWithinFiftyMicroseconds) {
+  struct LongArgs {
+    mutable std::atomic<bool> running{false};
+    mutable std::atomic<TimePoint> ended;
+  };
+  const Body body = [](const void* args, std::uint32_t, BlockContext& ctx) {
+    const auto& state = *static_cast<const LongArgs*>(args);
+    const TimePoint until = Now() + std::chrono::milliseconds(10);
+    state.running.store(true);
+    bool leave = false;
+    while (!leave && Now() < until) {
+      Spin(std::chrono::microseconds(1));
+      leave = ctx.ShouldLeave();
+    }
+    state.ended.store(Now());
+    return !leave;
+  };
+  const auto device = Create({.units = 1});
+  Session session(*device);
+  const KernelHandle kernel = session.Load(body);
+  const GuardId guard = session.NewGuard();
+  std::vector<double> leave_us;
+  for (std::uint32_t epoch = 0; leave_us.size() < 101; ++epoch) {
+    ASSERT_LT(epoch, 2000u) << "this machine has no time for the test";
+    LongArgs args;
+    Record record(1);
+    Segment segment{.kernel = kernel, .args = &args, .progress = record.get()};
+    segment.guards[0] = session.On(guard, epoch);
+    const LaunchId id = session.Submit(segment);
+    ASSERT_TRUE(AwaitTrue([&] { return args.running.load(); }));
+    const TimePoint raised = Now();
+    session.Raise(guard, epoch + 1);
+    session.AwaitRetired(id);
+    if (args.ended.load() > raised) leave_us.push_back(ToMicroseconds(args.ended.load() - raised));
+  }
+  std::sort(leave_us.begin(), leave_us.end());
+  const double median = leave_us[leave_us.size() / 2];
+  const double p90 = leave_us[leave_us.size() * 9 / 10];
+  std::printf("Raise to the block's end: p50 %.1f us, p90 %.1f us\n", median, p90);
+  EXPECT_LT(median, 50);
+}
+
+TEST_P(DeviceConformance, QueuedLaunchesRetireBeforeRaiseReturns) {
+  const auto device = Create({.units = 1});
+  Session session(*device);
+  const KernelHandle gate_kernel = session.Load(GateBody);
+  const KernelHandle count = session.Load(CountBody);
+  const GuardId guard = session.NewGuard();
+  const StreamId stream = session.NewStream();
+  GateArgs gate;
+  CountArgs args;
+  Record held(1);
+  session.Submit(Segment{.kernel = gate_kernel, .args = &gate, .progress = held.get()}, {stream});
+  ASSERT_TRUE(AwaitTrue([&] { return gate.waiting.load() == 1; }));
+  std::vector<std::unique_ptr<Record>> records;
+  for (int i = 0; i < 20; ++i) {
+    records.push_back(std::make_unique<Record>(2));
+    Segment segment{.kernel = count, .args = &args, .progress = records.back()->get()};
+    segment.guards[0] = session.On(guard, 0);
+    session.Submit(segment, {i % 2 == 0 ? stream : kUnordered});
+  }
+  session.Raise(guard, 1);
+  session.Poll();
+  EXPECT_EQ(session.live(), 1u);
+  gate.open.store(true);
+  session.AwaitAllRetired();
+  EXPECT_EQ(args.runs.load(), 0);
+}
+
+TEST_P(DeviceConformance, WhatFindsNothingToDoRetiresAtOnce) {
+  const auto device = Create();
+  Session session(*device);
+  const KernelHandle count = session.Load(CountBody);
+  const GuardId guard = session.NewGuard();
+  session.Raise(guard, 1);
+  CountArgs args;
+  Record record(2);
+  Segment segment{.kernel = count, .args = &args, .progress = record.get()};
+  segment.guards[0] = session.On(guard, 0);
+  const LaunchId revoked = session.Submit(segment);
+  session.Poll();
+  EXPECT_TRUE(session.Retired(revoked));
+  EXPECT_FALSE(session.Placed(revoked));
+  segment.guards[0] = {};
+  session.AwaitRetired(session.Submit(segment));
+  EXPECT_EQ(args.runs.load(), 2);
+  const LaunchId complete = session.Submit(segment);
+  session.Poll();
+  EXPECT_TRUE(session.Retired(complete));
+  EXPECT_FALSE(session.Complete(complete)) << "no block of this launch completed it";
+  EXPECT_EQ(args.runs.load(), 2);
+}
+
+TEST_P(DeviceConformance, AStartedLaunchOutlivesAGuardThatHoldsOnlyBeforeTheStart) {
+  const auto device = Create({.units = 1});
+  Session session(*device);
+  const KernelHandle gate_kernel = session.Load(GateBody);
+  const GuardId guard = session.NewGuard();
+  GateArgs gate;
+  Record started(3), queued(1);
+  Segment segment{.kernel = gate_kernel, .args = &gate, .progress = started.get()};
+  segment.guards[0] = session.On(guard, 0, /*only_before_start=*/true);
+  const LaunchId first = session.Submit(segment);
+  ASSERT_TRUE(AwaitTrue([&] { return gate.waiting.load() == 1; }));
+  segment.progress = queued.get();
+  const LaunchId second = session.Submit(segment);
+  session.Raise(guard, 1);
+  session.Poll();
+  EXPECT_TRUE(session.Retired(second));
+  EXPECT_FALSE(session.Retired(first));
+  gate.open.store(true);
+  session.AwaitRetired(first);
+  EXPECT_TRUE(session.Complete(first));
+  EXPECT_EQ(gate.waiting.load(), 3);
+}
+
+TEST_P(DeviceConformance, GuardWordsWrapAround) {
+  const auto device = Create();
+  Session session(*device);
+  const KernelHandle count = session.Load(CountBody);
+  const GuardId guard = session.NewGuard();
+  session.Raise(guard, 0x7fffffff);
+  session.Raise(guard, 0xfffffff0);
+  session.Raise(guard, 0xffffff00);  // earlier: ignored
+  EXPECT_EQ(device->GuardWord(guard)->load(), 0xfffffff0);
+
+  CountArgs args;
+  Record never(1);
+  const Dep dep = never.AllDone();
+  Record waiting(1), running(1);
+  Segment segment{.kernel = count, .args = &args, .progress = running.get()};
+  segment.guards[0] = session.On(guard, 0xfffffff0);
+  session.AwaitRetired(session.Submit(segment));
+  EXPECT_EQ(args.runs.load(), 1);
+  segment.progress = waiting.get();
+  segment.deps = {&dep, 1};
+  const LaunchId id = session.Submit(segment);
+  session.Raise(guard, 3);  // later, across the wrap
+  session.Poll();
+  EXPECT_TRUE(session.Retired(id));
+  EXPECT_EQ(args.runs.load(), 1);
+}
+
+// The old block is past its last check: it commits under the old launch, while the relaunch does
+// the rest.
+TEST_P(DeviceConformance, ARelaunchIsCompletedByABlockOfTheLaunchBefore) {
+  const auto device = Create({.units = 2});
+  Session session(*device);
+  const KernelHandle kernel = session.Load(GateBody);
+  const GuardId guard = session.NewGuard();
+  GateArgs gate;
+  Record record(2);
+  Segment segment{.kernel = kernel, .args = &gate, .progress = record.get(), .max_claimants = 1};
+  segment.guards[0] = session.On(guard, 0);
+  const LaunchId old_launch = session.Submit(segment);
+  ASSERT_TRUE(AwaitTrue([&] { return gate.waiting.load() == 1; }));
+  session.Raise(guard, 1);
+  segment.guards[0] = session.On(guard, 1);
+  const LaunchId relaunch = session.Submit(segment);
+  ASSERT_TRUE(AwaitTrue([&] { return gate.waiting.load() == 2; }));
+  session.Poll();
+  EXPECT_FALSE(session.Retired(old_launch)) << "retired while its block runs";
+  EXPECT_FALSE(session.Retired(relaunch));
+  gate.open.store(true);
+  session.AwaitAllRetired();
+  EXPECT_NE(session.Complete(old_launch), session.Complete(relaunch)) << "one of them, not both";
+  EXPECT_EQ(gate.waiting.load(), 2);
+}
+
+// The old block leaves long after everybody else ran out of work and slept: its tile must not be
+// lost.
+TEST_P(DeviceConformance, ATileThatAnOldBlockGivesBackLateIsRunByTheRelaunch) {
+  const auto device = Create({.units = 2});
+  Session session(*device);
+  const KernelHandle mix = session.Load(MixBody);
+  const GuardId guard = session.NewGuard();
+  std::uint32_t epoch = 0;
+  for (const auto sleep : {std::chrono::microseconds(0), std::chrono::microseconds(20),
+                           std::chrono::microseconds(2000)}) {
+    for (int round = 0; round < 20; ++round) {
+      std::vector<std::uint64_t> y(3, 1);
+      std::atomic<int> checks{0};
+      std::atomic<bool> stopped{false}, resume{false};
+      MixArgs args{.y = y.data(),
+                   .in_place = true,
+                   .checks = 1,
+                   .check_count = &checks,
+                   .stop_at = 1,
+                   .stopped = &stopped,
+                   .resume = &resume};
+      Record record(3);
+      Segment segment{.kernel = mix, .args = &args, .progress = record.get(), .max_claimants = 1};
+      segment.guards[0] = session.On(guard, epoch);
+      session.Submit(segment);
+      ASSERT_TRUE(AwaitTrue([&] { return stopped.load(); }));
+      session.Raise(guard, ++epoch);
+      segment.guards[0] = session.On(guard, epoch);
+      const LaunchId relaunch = session.Submit(segment);
+      ASSERT_TRUE(AwaitTrue([&] { return record->done() == 2; }));
+      const TimePoint until = Now() + sleep;
+      AwaitTrue([&] { return Now() >= until; });
+      resume.store(true);
+      session.AwaitAllRetired();
+      EXPECT_TRUE(session.Complete(relaunch));
+      for (std::uint32_t i = 0; i < 3; ++i) EXPECT_EQ(y[i], Mix(1, i + 1));
+    }
+  }
+}
+
+}  // namespace
+}  // namespace lagoon::conformance

@@ -1,0 +1,165 @@
+#pragma once
+
+// What every device must do. A device joins with one line in a test file of its own:
+//   INSTANTIATE_TEST_SUITE_P(Cpu, DeviceConformance, testing::Values(kCpu), DeviceName);
+
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <ostream>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "device/device.h"
+
+namespace lagoon::conformance {
+
+struct Needs {
+  std::uint32_t units = 2;
+  std::size_t memory_limit_bytes = 0;  // 0: the device's own
+};
+
+struct DeviceUnderTest {
+  std::string name;
+  std::function<Result<std::unique_ptr<Device>>(const Needs&)> create;
+};
+
+inline void PrintTo(const DeviceUnderTest& device, std::ostream* out) { *out << device.name; }
+
+inline std::string DeviceName(const testing::TestParamInfo<DeviceUnderTest>& info) {
+  return info.param.name;
+}
+
+/// A kernel's record with its bitmap.
+class Record {
+ public:
+  explicit Record(std::uint32_t blocks)
+      : unclaimed_(std::make_unique<Progress::Word[]>(Progress::WordsFor(blocks))),
+        progress_(blocks, std::span(unclaimed_.get(), Progress::WordsFor(blocks))) {
+    progress_.Reset();
+  }
+  Progress& operator*() { return progress_; }
+  Progress* operator->() { return &progress_; }
+  Progress* get() { return &progress_; }
+  Dep AllDone() { return {&progress_, progress_.blocks()}; }
+
+ private:
+  std::unique_ptr<Progress::Word[]> unclaimed_;
+  Progress progress_;
+};
+
+/// Where and how a test submits.
+struct Place {
+  StreamId stream = kUnordered;
+  Rank rank = 0;
+};
+
+/// A device, the launches that the test made on it, and their events, whose order it checks.
+class Session {
+ public:
+  explicit Session(Device& device) : device_(device) {}
+
+  /// Loads `body`; the test fails if it does not load.
+  KernelHandle Load(Body body, std::size_t scratch_bytes = 0);
+  GuardId NewGuard();
+  StreamId NewStream();
+  Guard On(GuardId guard, std::uint32_t limit, bool only_before_start = false) const;
+
+  /// Submits and expects kOk.
+  LaunchId Submit(std::span<const Segment> segments, Place place = {});
+  LaunchId Submit(const Segment& segment, Place place = {}) { return Submit({&segment, 1}, place); }
+  LaunchId Transfer(Copy copy);
+  /// Submits; `id` is used up only by kOk.
+  SubmitResult TrySubmit(const Segment& segment, LaunchId& id);
+  void Raise(GuardId guard, std::uint32_t value);
+
+  /// Polls until `done` holds. Fails the test and returns false after a minute.
+  bool PollUntil(const std::function<bool()>& done);
+  void AwaitRetired(LaunchId id);
+  void AwaitAllRetired();
+  void Poll();
+
+  bool Placed(LaunchId id, std::uint32_t segment = 0) const;
+  bool Complete(LaunchId id, std::uint32_t segment = 0) const;
+  bool Retired(LaunchId id) const { return launches_.at(id).retired; }
+  TimePoint PlacedAt(LaunchId id) const { return launches_.at(id).placed.at(0); }
+  TimePoint CompleteAt(LaunchId id) const { return launches_.at(id).complete.at(0); }
+  std::size_t live() const { return live_; }
+
+  Device& device() { return device_; }
+
+ private:
+  struct Seen {
+    std::map<std::uint32_t, TimePoint> placed, complete;  // by segment
+    bool retired = false;
+  };
+  void Take(const DeviceEvent& event);
+
+  Device& device_;
+  std::uint64_t next_id_ = 1;
+  std::map<LaunchId, Seen> launches_;
+  std::size_t live_ = 0;
+};
+
+class DeviceConformance : public testing::TestWithParam<DeviceUnderTest> {
+ protected:
+  std::unique_ptr<Device> Create(const Needs& needs = {});
+};
+
+// Bodies of the suite. All args are borrowed until the launch has retired.
+
+/// Counts its runs, and the units that are in it at once.
+struct CountArgs {
+  mutable std::atomic<int> runs{0};
+  mutable std::atomic<int> inside{0};
+  mutable std::atomic<int> most_inside{0};
+  Nanoseconds work{0};
+};
+bool CountBody(const void* args, std::uint32_t block, BlockContext& ctx);
+
+/// Waits until `open`; ignores guards, as if it were in its commit.
+struct GateArgs {
+  mutable std::atomic<int> waiting{0};
+  std::atomic<bool> open{false};
+};
+bool GateBody(const void* args, std::uint32_t block, BlockContext& ctx);
+
+/// Writes its name into a list when it runs.
+struct LogArgs {
+  std::atomic<int>* next = nullptr;  // place in the list
+  int* list = nullptr;
+  int name = 0;
+};
+bool LogBody(const void* args, std::uint32_t block, BlockContext& ctx);
+
+/// One step of a chain whose result depends on every tile of the step before: y[tile] is mixed from
+/// all of x and tile. In place: y[tile] = Mix(y[tile], ...), written in the commit only. Asks for
+/// its guards `checks` times on its way.
+struct MixArgs {
+  const std::uint64_t* x = nullptr;  // null: none
+  std::uint32_t x_count = 0;
+  std::uint64_t* y = nullptr;
+  bool in_place = false;
+  int checks = 0;
+  std::atomic<int>* check_count = nullptr;  // counts all checks; null: nobody counts
+  int stop_at = 0;                          // this check waits until `resume`
+  std::atomic<bool>* stopped = nullptr;
+  std::atomic<bool>* resume = nullptr;
+  std::atomic<int>* left = nullptr;  // counts tiles that left
+  Nanoseconds work{0};
+};
+bool MixBody(const void* args, std::uint32_t block, BlockContext& ctx);
+std::uint64_t Mix(std::uint64_t a, std::uint64_t b);
+
+/// Spins for at least `work`; the clock is read between pauses.
+void Spin(Nanoseconds work);
+
+/// Waits for another thread's store, yielding. Fails the test after a minute.
+bool AwaitTrue(const std::function<bool()>& condition);
+
+}  // namespace lagoon::conformance

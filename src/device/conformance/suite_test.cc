@@ -1,0 +1,202 @@
+#include "device/conformance/suite.h"
+
+#include <algorithm>
+#include <array>
+#include <thread>
+
+namespace lagoon::conformance {
+namespace {
+
+constexpr auto kPatience = std::chrono::seconds(60);
+
+}  // namespace
+
+void Spin(Nanoseconds work) {
+  const TimePoint until = Now() + work;
+  while (Now() < until) {
+  }
+}
+
+bool AwaitTrue(const std::function<bool()>& condition) {
+  const TimePoint until = Now() + kPatience;
+  while (!condition()) {
+    if (Now() > until) {
+      ADD_FAILURE() << "waited for a minute in vain";
+      return false;
+    }
+    std::this_thread::yield();
+  }
+  return true;
+}
+
+KernelHandle Session::Load(Body body, std::size_t scratch_bytes) {
+  const Result<KernelHandle> kernel = device_.Load({"test", body}, {scratch_bytes});
+  EXPECT_TRUE(kernel.has_value());
+  return kernel.value_or(KernelHandle{});
+}
+
+GuardId Session::NewGuard() {
+  const Result<GuardId> guard = device_.CreateGuard();
+  EXPECT_TRUE(guard.has_value());
+  return guard.value_or(GuardId{});
+}
+
+StreamId Session::NewStream() {
+  const Result<StreamId> stream = device_.CreateStream({"test"});
+  EXPECT_TRUE(stream.has_value());
+  return stream.value_or(kUnordered);
+}
+
+Guard Session::On(GuardId guard, std::uint32_t limit, bool only_before_start) const {
+  return {device_.GuardWord(guard), limit, only_before_start};
+}
+
+LaunchId Session::Submit(std::span<const Segment> segments, Place place) {
+  const LaunchId id{next_id_++};
+  launches_[id] = {};
+  ++live_;
+  EXPECT_EQ(device_.Submit({id, place.stream, place.rank, segments}), SubmitResult::kOk);
+  return id;
+}
+
+LaunchId Session::Transfer(Copy copy) {
+  copy.id = LaunchId{next_id_++};
+  launches_[copy.id] = {};
+  ++live_;
+  EXPECT_EQ(device_.Transfer(copy), SubmitResult::kOk);
+  return copy.id;
+}
+
+SubmitResult Session::TrySubmit(const Segment& segment, LaunchId& id) {
+  id = LaunchId{next_id_};
+  const SubmitResult result = device_.Submit({id, kUnordered, 0, {&segment, 1}});
+  if (result == SubmitResult::kOk) {
+    ++next_id_;
+    launches_[id] = {};
+    ++live_;
+  }
+  return result;
+}
+
+void Session::Raise(GuardId guard, std::uint32_t value) {
+  EXPECT_EQ(device_.Raise(guard, value), SubmitResult::kOk);
+}
+
+void Session::Poll() {
+  std::array<DeviceEvent, 16> events;
+  while (const std::size_t count = device_.Poll(events)) {
+    for (const DeviceEvent& event : std::span(events).first(count)) Take(event);
+  }
+}
+
+void Session::Take(const DeviceEvent& event) {
+  const auto found = launches_.find(event.launch);
+  ASSERT_NE(found, launches_.end()) << "an event of a launch that was never made";
+  Seen& seen = found->second;
+  EXPECT_FALSE(seen.retired) << "an event after kRetired";
+  switch (event.kind) {
+    case DeviceEvent::Kind::kPlaced:
+      EXPECT_TRUE(seen.placed.emplace(event.segment, event.at).second) << "placed twice";
+      break;
+    case DeviceEvent::Kind::kComplete:
+      EXPECT_TRUE(seen.complete.emplace(event.segment, event.at).second) << "complete twice";
+      ASSERT_TRUE(seen.placed.contains(event.segment)) << "complete before placed";
+      EXPECT_LE(seen.placed.at(event.segment), event.at);
+      break;
+    case DeviceEvent::Kind::kRetired:
+      seen.retired = true;
+      --live_;
+      break;
+    case DeviceEvent::Kind::kLost:
+      ADD_FAILURE() << "the device was lost";
+      break;
+  }
+}
+
+bool Session::PollUntil(const std::function<bool()>& done) {
+  const TimePoint until = Now() + kPatience;
+  for (Poll(); !done(); Poll()) {
+    if (Now() > until) {
+      ADD_FAILURE() << "waited for a minute in vain, with " << live_ << " launches in flight";
+      return false;
+    }
+    device_.Wait(Now() + std::chrono::milliseconds(1));
+  }
+  return true;
+}
+
+void Session::AwaitRetired(LaunchId id) {
+  PollUntil([&] { return Retired(id); });
+}
+
+void Session::AwaitAllRetired() {
+  PollUntil([&] { return live_ == 0; });
+}
+
+bool Session::Placed(LaunchId id, std::uint32_t segment) const {
+  return launches_.at(id).placed.contains(segment);
+}
+
+bool Session::Complete(LaunchId id, std::uint32_t segment) const {
+  return launches_.at(id).complete.contains(segment);
+}
+
+std::unique_ptr<Device> DeviceConformance::Create(const Needs& needs) {
+  Result<std::unique_ptr<Device>> device = GetParam().create(needs);
+  if (!device) {
+    ADD_FAILURE() << device.error().message;
+    std::abort();
+  }
+  return *std::move(device);
+}
+
+bool CountBody(const void* args, std::uint32_t, BlockContext&) {
+  const auto& count = *static_cast<const CountArgs*>(args);
+  const int inside = count.inside.fetch_add(1) + 1;
+  int most = count.most_inside.load();
+  while (inside > most && !count.most_inside.compare_exchange_weak(most, inside)) {
+  }
+  Spin(count.work);
+  count.inside.fetch_sub(1);
+  count.runs.fetch_add(1);
+  return true;
+}
+
+bool GateBody(const void* args, std::uint32_t, BlockContext&) {
+  const auto& gate = *static_cast<const GateArgs*>(args);
+  gate.waiting.fetch_add(1);
+  while (!gate.open.load()) std::this_thread::yield();
+  return true;
+}
+
+bool LogBody(const void* args, std::uint32_t, BlockContext&) {
+  const auto& log = *static_cast<const LogArgs*>(args);
+  log.list[log.next->fetch_add(1)] = log.name;
+  return true;
+}
+
+std::uint64_t Mix(std::uint64_t a, std::uint64_t b) {
+  a ^= b + 0x9e3779b97f4a7c15 + (a << 6) + (a >> 2);
+  return a * 0xff51afd7ed558ccd;
+}
+
+bool MixBody(const void* args, std::uint32_t block, BlockContext& ctx) {
+  const auto& mix = *static_cast<const MixArgs*>(args);
+  std::uint64_t value = mix.in_place ? mix.y[block] : block;
+  for (std::uint32_t i = 0; i < mix.x_count; ++i) value = Mix(value, mix.x[i]);
+  for (int i = 0; i < mix.checks; ++i) {
+    if (mix.check_count != nullptr && mix.check_count->fetch_add(1) + 1 == mix.stop_at) {
+      mix.stopped->store(true);
+      while (!mix.resume->load()) std::this_thread::yield();
+    }
+    if (ctx.ShouldLeave()) {
+      if (mix.left != nullptr) mix.left->fetch_add(1);
+      return false;
+    }
+    Spin(mix.work);
+  }
+  mix.y[block] = Mix(value, block + 1);
+  return true;
+}
+
+}  // namespace lagoon::conformance
