@@ -48,9 +48,12 @@ struct Conv2dArgs {
   // is cut so that a tile is some whole output rows or a part of one.
   std::uint32_t lanes;             // of a vector
   std::uint32_t panels, segments;  // segments of one output row
+  std::uint32_t segment_pixels;    // of most segments; the first ones may have one more
   std::uint32_t images, row_tiles, segment_tiles, panel_tiles;
   bool panels_first;  // consecutive blocks differ in their panels: they share input; else they
                       // share weights
+  bool
+      panels_inner;  // within a block, the micro-tiles of all panels of a segment follow each other
   std::uint32_t direct_items;  // the last micro-tiles of a block write y themselves
   std::uint32_t item_floats;   // scratch of one micro-tile
   std::size_t patch_offset;    // bytes in the scratch
@@ -62,6 +65,17 @@ struct ConvTile {
   Range panels, rows, segments;
   std::size_t items() const { return panels.size() * rows.size() * segments.size(); }
 };
+
+/// Neighbouring pixels of an output row.
+struct Pixels {
+  std::uint32_t first, count;
+};
+/// Sizes differ by at most one.
+inline Pixels PixelsOf(const Conv2dArgs& args, std::uint32_t segment) {
+  const std::uint32_t longer = args.out_width - args.segment_pixels * args.segments;
+  const std::uint32_t first = segment * args.segment_pixels + (segment < longer ? segment : longer);
+  return {first, args.segment_pixels + (segment < longer ? 1 : 0)};
+}
 
 inline ConvTile TileOf(const Conv2dArgs& args, std::uint32_t block) {
   const std::uint32_t spatial = args.images * args.row_tiles * args.segment_tiles;

@@ -25,249 +25,347 @@ namespace conv {
 /// Padding that is read, and the bias of a kernel without one.
 alignas(64) inline constexpr float kZeros[kMaxEdgeChannels] = {};
 
-/// Walks the micro-tiles of a block: segments within rows within panels.
-struct Cursor {
-  const ConvTile& tile;
-  std::size_t panel, row, segment, item;
-
-  Cursor(const ConvTile& t, std::size_t begin) : tile(t), item(begin) {
-    segment = tile.segments.begin + begin % tile.segments.size();
-    begin /= tile.segments.size();
-    row = tile.rows.begin + begin % tile.rows.size();
-    panel = tile.panels.begin + begin / tile.rows.size();
+/// Walks the micro-tiles of a block: panels innermost or outermost, segments within rows.
+class Cursor {
+ public:
+  Cursor(const ConvTile& tile, bool panels_inner, std::size_t begin)
+      : item(begin), tile_(tile), panels_inner_(panels_inner) {
+    const std::size_t places = tile.rows.size() * tile.segments.size();
+    const std::size_t panels = tile.panels.size();
+    panel = tile.panels.begin + (panels_inner ? begin % panels : begin / places);
+    place = panels_inner ? begin / panels : begin % places;
+    row = tile.rows.begin + place / tile.segments.size();
+    segment = tile.segments.begin + place % tile.segments.size();
   }
   void Next() {
     ++item;
-    if (++segment < tile.segments.end) return;
-    segment = tile.segments.begin;
-    if (++row < tile.rows.end) return;
-    row = tile.rows.begin;
-    ++panel;
+    if (panels_inner_) {
+      if (++panel < tile_.panels.end) return;
+      panel = tile_.panels.begin;
+      NextPlace();
+    } else {
+      NextPlace();
+      if (row < tile_.rows.end) return;
+      row = tile_.rows.begin;
+      place = 0;
+      ++panel;
+    }
+  }
+  void NextPlace() {
+    ++place;
+    if (++segment < tile_.segments.end) return;
+    segment = tile_.segments.begin;
+    ++row;
+  }
+
+  std::size_t item, panel;
+  std::size_t place;  // which of the tile's segments
+  std::size_t row, segment;
+
+ private:
+  const ConvTile& tile_;
+  bool panels_inner_;
+};
+
+/// Kernel rows that lie inside the image for one output row; `y`: image row of kernel row 0, may be
+/// negative.
+struct KernelRows {
+  std::uint32_t begin, end;
+  std::int64_t y;
+};
+
+inline KernelRows KernelRowsOf(const Conv2dArgs& args, std::size_t out_row) {
+  const std::int64_t y = static_cast<std::int64_t>(out_row) * args.stride_h - args.pad_top;
+  const std::int64_t step = args.dilation_h, height = args.height;
+  KernelRows rows{0, args.kernel_h, y};
+  if (y < 0) {
+    const std::int64_t above = (step - 1 - y) / step;
+    rows.begin = static_cast<std::uint32_t>(std::min<std::int64_t>(above, rows.end));
+  }
+  if (y + (rows.end - 1) * step >= height) {
+    const std::int64_t inside = y < height ? (height - y + step - 1) / step : 0;
+    rows.end = static_cast<std::uint32_t>(std::max<std::int64_t>(inside, rows.begin));
+  }
+  return rows;
+}
+
+/// Image column of kernel column 0 for an output pixel; may be negative.
+inline std::int64_t ColumnOf(const Conv2dArgs& args, std::size_t pixel) {
+  return static_cast<std::int64_t>(pixel) * args.stride_w - args.pad_left;
+}
+
+/// A part of the depth: `taps` taps from kernel row `row`, column `column` on; of each, floats
+/// [begin, begin + depth).
+struct Chunk {
+  std::uint32_t tap, taps, row, column, begin, depth;
+  bool last;
+};
+
+inline Chunk ChunkOf(const Conv2dArgs& args, std::uint32_t index) {
+  Chunk chunk{};
+  chunk.last = index + 1 == args.chunks;
+  if (args.tap_pieces > 1) {
+    const Range piece = Share(args.tap_depth, args.tap_pieces, index % args.tap_pieces);
+    chunk.tap = index / args.tap_pieces;
+    chunk.taps = 1;
+    chunk.begin = static_cast<std::uint32_t>(piece.begin);
+    chunk.depth = static_cast<std::uint32_t>(piece.size());
+  } else {
+    chunk.tap = index * args.chunk_taps;
+    chunk.taps = std::min(args.chunk_taps, args.kernel_h * args.taps_w - chunk.tap);
+    chunk.depth = args.tap_depth;
+  }
+  chunk.row = chunk.tap / args.taps_w;
+  chunk.column = chunk.tap % args.taps_w;
+  return chunk;
+}
+
+/// Where a tile's input is read: in x, or in a copy of the part that it needs.
+struct InputView {
+  const float* origin;  // pixel (first_row, first_column)
+  std::int64_t first_row, first_column;
+  std::int64_t row_pitch;  // floats
+
+  const std::byte* At(std::int64_t row, std::int64_t column, std::int64_t channels) const {
+    const std::int64_t floats = (row - first_row) * row_pitch + (column - first_column) * channels;
+    return reinterpret_cast<const std::byte*>(origin) + floats * std::int64_t{sizeof(float)};
   }
 };
+
+/// Copies `columns` pixels from `column` on, which may lie outside the image: zero there.
+inline void CopyPatchRow(const Conv2dArgs& args, const float* image_row, std::int64_t column,
+                         std::size_t columns, float* to) {
+  const std::int64_t end = column + static_cast<std::int64_t>(columns);
+  const std::int64_t begin_inside = std::clamp<std::int64_t>(0, column, end);
+  const std::int64_t end_inside = std::clamp<std::int64_t>(args.width, begin_inside, end);
+  const std::size_t channels = args.channels;
+  const std::size_t before = static_cast<std::size_t>(begin_inside - column) * channels;
+  const std::size_t inside = static_cast<std::size_t>(end_inside - begin_inside) * channels;
+  simd::Fill(0, before, to);
+  if (inside > 0) {
+    simd::Copy(image_row + begin_inside * std::int64_t{args.channels}, inside, to + before);
+  }
+  simd::Fill(0, columns * channels - before - inside, to + before + inside);
+}
+
+inline InputView CopyPatch(const Conv2dArgs& args, const ConvTile& tile, const float* image,
+                           float* patch) {
+  const KernelRows top = KernelRowsOf(args, tile.rows.begin);
+  const KernelRows bottom = KernelRowsOf(args, tile.rows.end - 1);
+  const std::int64_t window = std::int64_t{args.kernel_h - 1} * args.dilation_h + 1;
+  const std::int64_t end_row = std::min<std::int64_t>(args.height, bottom.y + window);
+  const Pixels first = PixelsOf(args, static_cast<std::uint32_t>(tile.segments.begin));
+  const Pixels last = PixelsOf(args, static_cast<std::uint32_t>(tile.segments.end - 1));
+  const std::int64_t first_column = ColumnOf(args, first.first);
+  const std::int64_t last_column = ColumnOf(args, last.first + last.count - 1);
+  const std::int64_t columns =
+      last_column - first_column + std::int64_t{args.kernel_w - 1} * args.dilation_w + 1;
+  const InputView view{patch, std::max<std::int64_t>(0, top.y), first_column,
+                       columns * args.channels};
+  const std::int64_t image_pitch = std::int64_t{args.width} * args.channels;
+  for (std::int64_t y = view.first_row; y < end_row; ++y) {
+    CopyPatchRow(args, image + y * image_pitch, first_column, static_cast<std::size_t>(columns),
+                 patch);
+    patch += view.row_pitch;
+  }
+  return view;
+}
+
+/// Bit c: at kernel column c, `pixel` reads padding.
+inline std::uint32_t PaddingMask(const Conv2dArgs& args, std::size_t pixel) {
+  std::uint32_t mask = 0;
+  std::int64_t column = ColumnOf(args, pixel);
+  for (std::uint32_t tap = 0; tap < args.taps_w; ++tap, column += args.dilation_w) {
+    const bool padding = column < 0 || column >= std::int64_t{args.width};
+    mask |= static_cast<std::uint32_t>(padding) << tap;
+  }
+  return mask;
+}
 
 /// The run of one block. Steps of the depth are chunks; each visits all micro-tiles, so that a
 /// chunk of weights is used by all of them while it is in the cache.
 class ConvBlock {
  public:
   ConvBlock(const Conv2dArgs& args, std::uint32_t block, BlockContext& ctx)
-      : args_(args), tile_(TileOf(args, block)), scratch_(ctx.scratch().data()) {}
+      : args_(args),
+        tile_(TileOf(args, block)),
+        acc_(reinterpret_cast<float*>(ctx.scratch().data())),
+        input_(ReadInput(ctx.scratch().data())) {
+    micro_.pitch = std::size_t{args.stride_w} * args.channels * sizeof(float);
+    micro_.columns = args.taps_w;
+    micro_.next_column =
+        std::int64_t{args.dilation_w} * args.channels * std::int64_t{sizeof(float)};
+    micro_.next_row = args.dilation_h * input_.row_pitch * std::int64_t{sizeof(float)} -
+                      (args.taps_w - 1) * micro_.next_column;
+    micro_.zeros = reinterpret_cast<const std::byte*>(kZeros);
+    micro_.store.low = args.low;
+    micro_.store.high = args.high;
+    micro_.store.pitch = args.out_channels;
+  }
 
   bool Run(BlockContext& ctx) {
-    ReadInput();
     const std::size_t items = tile_.items();
     const std::size_t direct = std::min<std::size_t>(items, args_.direct_items);
-    for (std::uint32_t chunk = 0; chunk < args_.chunks; ++chunk) {
-      const bool last = chunk + 1 == args_.chunks;
-      const std::size_t end = last ? items - direct : items;
-      for (Cursor at(tile_, 0); at.item < end; at.Next()) {
+    for (std::uint32_t index = 0; index < args_.chunks; ++index) {
+      const Chunk chunk = ChunkOf(args_, index);
+      const std::size_t end = chunk.last ? items - direct : items;
+      for (Cursor at = Begin(0); at.item < end; at.Next()) {
         if (ctx.ShouldLeave()) return false;
         Accumulate(at, chunk, /*finish=*/false);
       }
     }
     if (ctx.ShouldLeave()) return false;
     // The first visible write: from here to the end without a check.
-    for (Cursor at(tile_, 0); at.item < items - direct; at.Next()) StoreItem(at);
-    for (Cursor at(tile_, items - direct); at.item < items; at.Next()) {
-      Accumulate(at, args_.chunks - 1, /*finish=*/true);
+    for (Cursor at = Begin(0); at.item < items - direct; at.Next()) Store(at);
+    const Chunk last = ChunkOf(args_, args_.chunks - 1);
+    for (Cursor at = Begin(items - direct); at.item < items; at.Next()) {
+      Accumulate(at, last, /*finish=*/true);
     }
     return true;
   }
 
  private:
-  // Pixels [first, first + rows) of an output row.
-  struct Pixels {
-    std::size_t first, rows;
-  };
-  // Kernel rows that lie inside the image, and where they read.
-  struct KernelRows {
-    std::uint32_t begin, end;
-    std::int64_t y;  // image row of kernel row 0; may be negative
-  };
-  // A part of the depth: taps [tap, tap + taps), floats [begin, begin + depth) of each.
-  struct Chunk {
-    std::uint32_t tap, taps, begin, depth;
+  // Where the values of a micro-tile lie in y.
+  struct Place {
+    std::size_t offset, channel;
   };
 
-  Pixels PixelsOf(std::size_t segment) const {
-    const Range range = Share(args_.out_width, args_.segments, segment);
-    return {range.begin, range.size()};
-  }
+  static constexpr std::size_t kLanes = hn::MaxLanes(D());
 
-  KernelRows KernelRowsOf(std::size_t out_row) const {
-    const std::int64_t y = static_cast<std::int64_t>(out_row) * args_.stride_h - args_.pad_top;
-    const std::int64_t step = args_.dilation_h, height = args_.height;
-    KernelRows rows{0, args_.kernel_h, y};
-    if (y < 0)
-      rows.begin =
-          static_cast<std::uint32_t>(std::min<std::int64_t>((step - 1 - y) / step, rows.end));
-    if (y + (rows.end - 1) * step >= height) {
-      const std::int64_t inside = y < height ? (height - y + step - 1) / step : 0;
-      rows.end = static_cast<std::uint32_t>(std::max<std::int64_t>(inside, rows.begin));
-    }
-    return rows;
+  Cursor Begin(std::size_t item) const { return Cursor(tile_, args_.panels_inner, item); }
+  Pixels PixelsAt(const Cursor& at) const {
+    return PixelsOf(args_, static_cast<std::uint32_t>(at.segment));
   }
+  std::size_t WidthAt(const Cursor& at) const {
+    return PanelWidth(kLanes, args_.out_channels, at.panel);
+  }
+  std::size_t ColumnsAt(const Cursor& at) const {
+    return std::min<std::size_t>(WidthAt(at), args_.out_channels - at.panel * 2 * kLanes);
+  }
+  float* AccAt(const Cursor& at) const { return acc_ + at.item * args_.item_floats; }
 
-  Chunk ChunkOf(std::uint32_t index) const {
-    if (args_.tap_pieces > 1) {
-      const Range piece = Share(args_.tap_depth, args_.tap_pieces, index % args_.tap_pieces);
-      return {index / args_.tap_pieces, 1, static_cast<std::uint32_t>(piece.begin),
-              static_cast<std::uint32_t>(piece.size())};
-    }
-    const std::uint32_t tap = index * args_.chunk_taps;
-    return {tap, std::min(args_.chunk_taps, args_.kernel_h * args_.taps_w - tap), 0,
-            args_.tap_depth};
-  }
-
-  // Image column of kernel column 0 for an output pixel; may be negative.
-  std::int64_t ColumnOf(std::size_t pixel) const {
-    return static_cast<std::int64_t>(pixel) * args_.stride_w - args_.pad_left;
-  }
-
-  void ReadInput();
-  void CopyPatchRow(const float* image_row, std::int64_t column, std::size_t columns,
-                    float* to) const;
-  std::uint32_t PaddingMask(std::size_t pixel) const;
-  void Accumulate(const Cursor& at, std::uint32_t chunk_index, bool finish);
-  ConvStore StoreOf(const Cursor& at, const Pixels& pixels) const;
-  void StoreItem(const Cursor& at);
-
-  std::uint32_t Width(std::size_t panel) const {
-    return PanelWidth(hn::MaxLanes(D()), args_.out_channels, panel);
-  }
-  float* Acc(const Cursor& at) const {
-    return reinterpret_cast<float*>(scratch_) + at.item * args_.item_floats;
-  }
+  InputView ReadInput(std::byte* scratch) const;
+  void SetStore(const Cursor& at);
+  void SetPrefetch(const Cursor& at, const Chunk& chunk, std::size_t rows);
+  PrefetchStream InputAhead(Cursor at) const;
+  PrefetchStream WeightsAhead(const Cursor& at, const Chunk& chunk) const;
+  void Accumulate(const Cursor& at, const Chunk& chunk, bool finish);
+  void Store(const Cursor& at);
 
   const Conv2dArgs& args_;
   const ConvTile tile_;
-  std::byte* const scratch_;
-  // The input is read at (row, column): origin_ + (row - first_row_) * row_pitch_ + (column -
-  // first_column_) * channels.
-  const float* origin_ = nullptr;
-  std::int64_t row_pitch_ = 0, first_row_ = 0, first_column_ = 0;
+  float* const acc_;
+  const InputView input_;
+  MicroTile micro_{};
 };
 
-void ConvBlock::ReadInput() {
-  const std::int64_t channels = args_.channels;
-  const float* image =
-      args_.x + static_cast<std::size_t>(tile_.image) * args_.height * args_.width * args_.channels;
-  origin_ = image;
-  row_pitch_ = args_.width * channels;
-  if (args_.input != ConvInput::kPatch) return;
+InputView ConvBlock::ReadInput(std::byte* scratch) const {
+  const std::int64_t row_pitch = std::int64_t{args_.width} * args_.channels;
+  const float* image = args_.x + std::int64_t{tile_.image} * args_.height * row_pitch;
+  if (args_.input != ConvInput::kPatch) return {image, 0, 0, row_pitch};
+  return CopyPatch(args_, tile_, image, reinterpret_cast<float*>(scratch + args_.patch_offset));
+}
 
-  const KernelRows top = KernelRowsOf(tile_.rows.begin), bottom = KernelRowsOf(tile_.rows.end - 1);
-  const std::int64_t height = args_.height, step = args_.dilation_h;
-  const std::int64_t end_row = std::min(height, bottom.y + (args_.kernel_h - 1) * step + 1);
-  first_row_ = std::max<std::int64_t>(0, top.y);
-  const Pixels first = PixelsOf(tile_.segments.begin), last = PixelsOf(tile_.segments.end - 1);
-  first_column_ = ColumnOf(first.first);
-  const std::size_t columns =
-      static_cast<std::size_t>(ColumnOf(last.first + last.rows - 1) - first_column_) +
-      std::size_t{args_.kernel_w - 1} * args_.dilation_w + 1;
-  float* patch = reinterpret_cast<float*>(scratch_ + args_.patch_offset);
-  const float* row = image + first_row_ * row_pitch_;
-  origin_ = patch;
-  for (std::int64_t y = first_row_; y < end_row; ++y) {
-    CopyPatchRow(row, first_column_, columns, patch);
-    row += row_pitch_;
-    patch += columns * args_.channels;
+void ConvBlock::SetStore(const Cursor& at) {
+  const std::size_t channel = at.panel * 2 * kLanes;
+  const std::size_t row = std::size_t{tile_.image} * args_.out_height + at.row;
+  const std::size_t pixel = row * args_.out_width + PixelsAt(at).first;
+  const std::size_t offset = pixel * args_.out_channels + channel;
+  micro_.store.y = args_.y + offset;
+  micro_.store.bias = args_.bias != nullptr ? args_.bias + channel : kZeros;
+  micro_.store.residual = args_.residual != nullptr ? args_.residual + offset : nullptr;
+}
+
+void ConvBlock::Store(const Cursor& at) {
+  SetStore(at);
+  StoreRows(AccAt(at), PixelsAt(at).count, WidthAt(at) / kLanes, ColumnsAt(at), micro_.store);
+}
+
+// The input that the next segment does not share with this one: its pixels' last kernel row. Each
+// panel asks for a share.
+PrefetchStream ConvBlock::InputAhead(Cursor at) const {
+  const std::size_t panel = at.panel - tile_.panels.begin;
+  at.NextPlace();
+  const std::uint32_t step_count = micro_.taps * (micro_.tap_depth / kDepthStep);
+  const std::int64_t row =
+      KernelRowsOf(args_, at.row).y + std::int64_t{args_.kernel_h - 1} * args_.dilation_h;
+  if (at.row >= tile_.rows.end || row < 0 || row >= args_.height) return {nullptr, 0, 0};
+  const Pixels pixels = PixelsAt(at);
+  const std::size_t bytes = pixels.count * micro_.pitch;
+  const std::size_t begin = panel * step_count * kPrefetchBytes;
+  if (begin >= bytes) return {nullptr, 0, 0};
+  const std::int64_t column = std::max<std::int64_t>(0, ColumnOf(args_, pixels.first));
+  return {input_.At(row, column, args_.channels) + begin, kPrefetchBytes,
+          static_cast<std::uint32_t>(CeilDivide(bytes - begin, kPrefetchBytes))};
+}
+
+// The weights that come after this chunk's of this panel. Each segment asks for a share.
+PrefetchStream ConvBlock::WeightsAhead(const Cursor& at, const Chunk& chunk) const {
+  const std::uint32_t step_count = micro_.taps * (micro_.tap_depth / kDepthStep);
+  const bool next_panel = at.panel + 1 < tile_.panels.end;
+  if (!next_panel && chunk.last) return {nullptr, 0, 0};
+  const std::size_t bytes = std::size_t{chunk.taps} * chunk.depth * 2 * kLanes * sizeof(float);
+  const std::size_t begin = at.place * step_count * kPrefetchBytes;
+  if (begin >= bytes) return {nullptr, 0, 0};
+  const std::size_t panel = next_panel ? at.panel + 1 : tile_.panels.begin;
+  const std::size_t depth = std::size_t{chunk.tap} * args_.tap_depth + chunk.begin +
+                            (next_panel ? 0 : std::size_t{chunk.taps} * chunk.depth);
+  const float* weights = args_.weights + (panel * args_.depth + depth) * 2 * kLanes;
+  return {reinterpret_cast<const std::byte*>(weights) + begin, kPrefetchBytes,
+          static_cast<std::uint32_t>(CeilDivide(bytes - begin, kPrefetchBytes))};
+}
+
+void ConvBlock::SetPrefetch(const Cursor& at, const Chunk& chunk, std::size_t rows) {
+  PrefetchStream* stream = micro_.prefetch;
+  if (chunk.last) {
+    const std::size_t pitch = micro_.store.pitch * sizeof(float);
+    const auto count = static_cast<std::uint32_t>(rows);
+    *stream++ = {reinterpret_cast<const std::byte*>(micro_.store.y), pitch, count};
+    if (micro_.store.residual != nullptr) {
+      *stream++ = {reinterpret_cast<const std::byte*>(micro_.store.residual), pitch, count};
+    }
   }
-  row_pitch_ = static_cast<std::int64_t>(columns) * channels;
+  *stream = args_.panels_inner ? InputAhead(at) : WeightsAhead(at, chunk);
+  if (stream->steps > 0) ++stream;
+  *stream = {reinterpret_cast<const std::byte*>(micro_.weights), 0, ~std::uint32_t{0}};
 }
 
-void ConvBlock::CopyPatchRow(const float* image_row, std::int64_t column, std::size_t columns,
-                             float* to) const {
-  const auto width = static_cast<std::int64_t>(args_.width);
-  const std::int64_t end = column + static_cast<std::int64_t>(columns);
-  const std::int64_t begin_inside = std::clamp<std::int64_t>(0, column, end);
-  const std::int64_t end_inside = std::clamp<std::int64_t>(width, begin_inside, end);
-  const std::size_t channels = args_.channels;
-  const std::size_t before = static_cast<std::size_t>(begin_inside - column) * channels;
-  const std::size_t inside = static_cast<std::size_t>(end_inside - begin_inside) * channels;
-  simd::Fill(0, before, to);
-  if (inside > 0)
-    simd::Copy(image_row + begin_inside * static_cast<std::int64_t>(channels), inside, to + before);
-  simd::Fill(0, columns * channels - before - inside, to + before + inside);
-}
-
-std::uint32_t ConvBlock::PaddingMask(std::size_t pixel) const {
-  std::uint32_t mask = 0;
-  std::int64_t column = ColumnOf(pixel);
-  for (std::uint32_t tap = 0; tap < args_.taps_w; ++tap, column += args_.dilation_w) {
-    const bool padding = column < 0 || column >= static_cast<std::int64_t>(args_.width);
-    mask |= static_cast<std::uint32_t>(padding) << tap;
-  }
-  return mask;
-}
-
-void ConvBlock::Accumulate(const Cursor& at, std::uint32_t chunk_index, bool finish) {
-  const KernelRows kernel_rows = KernelRowsOf(at.row);
-  const Chunk chunk = ChunkOf(chunk_index);
-  const std::uint32_t first_tap = kernel_rows.begin * args_.taps_w,
-                      end_tap = kernel_rows.end * args_.taps_w;
+void ConvBlock::Accumulate(const Cursor& at, const Chunk& chunk, bool finish) {
+  const KernelRows kernel_rows = KernelRowsOf(args_, at.row);
+  const std::uint32_t first_tap = kernel_rows.begin * args_.taps_w;
+  const std::uint32_t end_tap = kernel_rows.end * args_.taps_w;
   const std::uint32_t begin = std::clamp(chunk.tap, first_tap, end_tap);
   const std::uint32_t end = std::clamp(chunk.tap + chunk.taps, begin, end_tap);
-  const bool nothing_yet =
-      first_tap == end_tap || chunk.tap < first_tap || (chunk.tap == first_tap && chunk.begin == 0);
   // All the chunk's kernel rows are padding.
-  if (begin == end && chunk_index + 1 != args_.chunks) return;
+  if (begin == end && !chunk.last) return;
 
-  const Pixels pixels = PixelsOf(at.segment);
-  const std::uint32_t width = Width(at.panel);
-  const std::int64_t channels = args_.channels;
-  const std::uint32_t kernel_row = begin / args_.taps_w, column = begin % args_.taps_w;
-  const std::int64_t y = kernel_rows.y + std::int64_t{kernel_row} * args_.dilation_h;
-  const std::int64_t x = ColumnOf(pixels.first) + std::int64_t{column} * args_.dilation_w;
-  const std::int64_t offset =
-      (y - first_row_) * row_pitch_ + (x - first_column_) * channels + chunk.begin;
-
-  MicroTile micro;
-  micro.a = reinterpret_cast<const std::byte*>(origin_) +
-            offset * static_cast<std::int64_t>(sizeof(float));
-  micro.pitch = std::size_t{args_.stride_w} * args_.channels * sizeof(float);
-  micro.weights = args_.weights + at.panel * args_.depth * (2 * hn::MaxLanes(D())) +
-                  (std::size_t{begin} * args_.tap_depth + chunk.begin) * width;
-  micro.taps = end - begin;
-  micro.tap_depth = chunk.depth;
-  micro.column = column;
-  micro.columns = args_.taps_w;
-  micro.next_column = args_.dilation_w * channels * static_cast<std::int64_t>(sizeof(float));
-  micro.next_row = args_.dilation_h * row_pitch_ * static_cast<std::int64_t>(sizeof(float)) -
-                   (args_.taps_w - 1) * micro.next_column;
-  const bool edge = args_.input == ConvInput::kEdge;
-  micro.zero_first = edge && at.segment == 0 ? PaddingMask(0) : 0;
-  micro.zero_last = edge && at.segment + 1 == args_.segments ? PaddingMask(args_.out_width - 1) : 0;
-  micro.zeros = reinterpret_cast<const std::byte*>(kZeros);
-  micro.acc = Acc(at);
-  micro.resume = !nothing_yet;
-
-  const std::size_t vectors = width / hn::MaxLanes(D());
-  const ConvStore store = StoreOf(at, pixels);
-  const bool whole = at.panel * 2 * hn::MaxLanes(D()) + width <= args_.out_channels;
-  micro.store = finish && whole ? &store : nullptr;
-  kMultiply[vectors - 1][pixels.rows - 1](micro);
-  if (finish && !whole) StoreItem(at);
-}
-
-ConvStore ConvBlock::StoreOf(const Cursor& at, const Pixels& pixels) const {
-  const std::size_t channel = at.panel * 2 * hn::MaxLanes(D());
-  const std::size_t row = std::size_t{tile_.image} * args_.out_height + at.row;
-  const std::size_t offset = (row * args_.out_width + pixels.first) * args_.out_channels + channel;
-  return {.y = args_.y + offset,
-          .bias = args_.bias != nullptr ? args_.bias + channel : kZeros,
-          .residual = args_.residual != nullptr ? args_.residual + offset : nullptr,
-          .pitch = args_.out_channels,
-          .low = args_.low,
-          .high = args_.high};
-}
-
-void ConvBlock::StoreItem(const Cursor& at) {
-  const Pixels pixels = PixelsOf(at.segment);
-  const std::size_t width = Width(at.panel);
-  const std::size_t channel = at.panel * 2 * hn::MaxLanes(D());
-  const std::size_t columns = std::min<std::size_t>(width, args_.out_channels - channel);
-  StoreRows(Acc(at), pixels.rows, width / hn::MaxLanes(D()), columns, StoreOf(at, pixels));
+  const bool cut = begin != chunk.tap;  // then at the start of a kernel row
+  const std::int64_t kernel_row = cut ? kernel_rows.begin : chunk.row;
+  micro_.column = cut ? 0 : chunk.column;
+  const Pixels pixels = PixelsAt(at);
+  const std::int64_t column =
+      ColumnOf(args_, pixels.first) + std::int64_t{micro_.column} * args_.dilation_w;
+  micro_.a = input_.At(kernel_rows.y + kernel_row * args_.dilation_h, column, args_.channels) +
+             chunk.begin * sizeof(float);
+  const std::size_t width = WidthAt(at);
+  micro_.weights = args_.weights + at.panel * args_.depth * (2 * kLanes) +
+                   (std::size_t{begin} * args_.tap_depth + chunk.begin) * width;
+  micro_.taps = end - begin;
+  micro_.tap_depth = chunk.depth;
+  if (args_.input == ConvInput::kEdge) {
+    micro_.zero_first = at.segment == 0 ? PaddingMask(args_, 0) : 0;
+    const bool last = at.segment + 1 == args_.segments;
+    micro_.zero_last = last ? PaddingMask(args_, args_.out_width - 1) : 0;
+  }
+  micro_.acc = AccAt(at);
+  micro_.resume = chunk.tap > first_tap || (chunk.tap == first_tap && chunk.begin > 0);
+  if (first_tap == end_tap) micro_.resume = false;  // the kernel never meets the image
+  if (chunk.last) SetStore(at);
+  SetPrefetch(at, chunk, pixels.count);
+  const bool whole = ColumnsAt(at) == width;
+  micro_.finish = finish && whole;
+  kMultiply[width / kLanes - 1][pixels.count - 1](micro_);
+  if (finish && !whole) Store(at);
 }
 
 /// kernels/conv2d.h; arguments: Conv2dArgs.

@@ -12,6 +12,7 @@
 #include <cstdint>
 #include <utility>
 
+#include "hwy/cache_control.h"
 #include "kernels/conv2d_micro.h"
 #include "kernels/simd-inl.h"
 #include "kernels/unroll.h"
@@ -122,10 +123,26 @@ HWY_INLINE void Finish(const Accumulators<kRows, kVectors>& acc, const ConvStore
   }
 }
 
+/// Walks a MicroTile's prefetch streams.
+class Prefetcher {
+ public:
+  explicit HWY_INLINE Prefetcher(const PrefetchStream* streams)
+      : streams_(streams), now_(*streams) {}
+  HWY_INLINE void Step() {
+    hwy::Prefetch(now_.next);
+    hwy::Prefetch(now_.next + kPrefetchBytes / 2);
+    now_.next += now_.stride;
+    if (HWY_UNLIKELY(--now_.steps == 0)) now_ = *++streams_;
+  }
+
+ private:
+  const PrefetchStream* streams_;
+  PrefetchStream now_;
+};
+
 template <int kRows, int kVectors>
 HWY_NOINLINE void Multiply(const MicroTile& tile) {
   constexpr std::size_t kWidth = kVectors * hn::MaxLanes(D());
-  constexpr std::size_t kUnroll = 4;
   const std::size_t pitch = tile.pitch;
   Accumulators<kRows, kVectors> acc;
   if (tile.resume) {
@@ -133,18 +150,20 @@ HWY_NOINLINE void Multiply(const MicroTile& tile) {
   } else {
     acc.Zero();
   }
+  Prefetcher prefetcher(tile.prefetch);
   const float* b = tile.weights;
   const std::byte* a = tile.a;
   std::uint32_t column = tile.column;
   for (std::uint32_t tap = 0; tap < tile.taps; ++tap) {
     RowPointers<kRows> rows(tile, a, column);
     std::uint32_t left = tile.tap_depth;
-    for (; left >= kUnroll; left -= kUnroll) {
-      LAGOON_UNROLL for (std::size_t u = 0; u < kUnroll; ++u) {
+    for (; left >= kDepthStep; left -= kDepthStep) {
+      prefetcher.Step();
+      LAGOON_UNROLL for (std::size_t u = 0; u < kDepthStep; ++u) {
         acc.Step(rows, pitch, b + u * kWidth, u * sizeof(float));
       }
-      b += kUnroll * kWidth;
-      rows.Advance(kUnroll * sizeof(float));
+      b += kDepthStep * kWidth;
+      rows.Advance(kDepthStep * sizeof(float));
     }
     for (; left > 0; --left) {
       acc.Step(rows, pitch, b, 0);
@@ -155,8 +174,8 @@ HWY_NOINLINE void Multiply(const MicroTile& tile) {
     a += wraps ? tile.next_row : tile.next_column;
     if (wraps) column = 0;
   }
-  if (tile.store != nullptr) {
-    Finish(acc, *tile.store);
+  if (tile.finish) {
+    Finish(acc, tile.store);
   } else {
     acc.Store(tile.acc);
   }
@@ -174,12 +193,34 @@ inline constexpr std::array<MultiplyFn, kMaxRows> kMultiply[kMaxVectors] = {
     MultiplyTable<2>(std::make_index_sequence<kMaxRows>()),
 };
 
-/// y = limit(acc + bias + residual) from scratch, for any number of rows and of existing columns.
-inline void StoreRows(const float* acc, std::size_t rows, std::size_t vectors, std::size_t columns,
+/// y = limit(acc + bias + residual) from scratch, for a panel whose columns all exist.
+template <int kVectors, bool kResidual>
+HWY_INLINE void StoreWhole(const float* acc, std::size_t rows, const ConvStore& store) {
+  constexpr std::size_t kLanes = hn::MaxLanes(D());
+  const V low = hn::Set(D(), store.low), high = hn::Set(D(), store.high);
+  V bias[kVectors];
+  LAGOON_UNROLL for (int j = 0; j < kVectors; ++j) bias[j] =
+      hn::LoadU(D(), store.bias + j * kLanes);
+  const float* residual = store.residual;
+  float* y = store.y;
+  for (std::size_t row = 0; row < rows; ++row) {
+    LAGOON_UNROLL for (int j = 0; j < kVectors; ++j) {
+      V v = hn::Add(hn::Load(D(), acc + j * kLanes), bias[j]);
+      if constexpr (kResidual) v = hn::Add(v, hn::LoadU(D(), residual + j * kLanes));
+      hn::StoreU(simd::Clamp(v, low, high), D(), y + j * kLanes);
+    }
+    acc += kVectors * kLanes;
+    y += store.pitch;
+    if constexpr (kResidual) residual += store.pitch;
+  }
+}
+
+/// The same where only `columns` of the panel exist.
+inline void StorePart(const float* acc, std::size_t rows, std::size_t vectors, std::size_t columns,
                       const ConvStore& store) {
   constexpr std::size_t kLanes = hn::MaxLanes(D());
   const V low = hn::Set(D(), store.low), high = hn::Set(D(), store.high);
-  const auto finish = [&](std::size_t row, std::size_t column, auto move) HWY_ATTR {
+  const auto finish = [&](std::size_t row, std::size_t column, const auto& move) HWY_ATTR {
     V v = hn::Load(D(), acc + row * vectors * kLanes + column);
     v = hn::Add(v, move.Load(store.bias + column));
     const std::size_t at = row * store.pitch + column;
@@ -187,11 +228,25 @@ inline void StoreRows(const float* acc, std::size_t rows, std::size_t vectors, s
     move.Store(simd::Clamp(v, low, high), store.y + at);
   };
   const std::size_t whole = columns / kLanes * kLanes;
+  const simd::Part part(columns - whole);
   for (std::size_t row = 0; row < rows; ++row) {
-    for (std::size_t column = 0; column < whole; column += kLanes)
+    for (std::size_t column = 0; column < whole; column += kLanes) {
       finish(row, column, simd::Whole());
-    if (whole < columns) finish(row, whole, simd::Part(columns - whole));
+    }
+    if (whole < columns) finish(row, whole, part);
   }
+}
+
+/// `vectors`: of the panel; `columns`: those that exist.
+inline void StoreRows(const float* acc, std::size_t rows, std::size_t vectors, std::size_t columns,
+                      const ConvStore& store) {
+  if (columns < vectors * hn::MaxLanes(D())) return StorePart(acc, rows, vectors, columns, store);
+  if (vectors == 1) {
+    return store.residual != nullptr ? StoreWhole<1, true>(acc, rows, store)
+                                     : StoreWhole<1, false>(acc, rows, store);
+  }
+  return store.residual != nullptr ? StoreWhole<2, true>(acc, rows, store)
+                                   : StoreWhole<2, false>(acc, rows, store);
 }
 
 }  // namespace conv

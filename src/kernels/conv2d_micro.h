@@ -15,6 +15,17 @@ struct ConvStore {
   float low, high;
 };
 
+/// Memory to ask for during the arithmetic: kPrefetchBytes from `next` at each step of kDepthStep
+/// floats of the depth, then `stride` bytes further, `steps` times.
+struct PrefetchStream {
+  const std::byte* next;
+  std::size_t stride;
+  std::uint32_t steps;
+};
+inline constexpr std::uint32_t kDepthStep = 4;
+inline constexpr std::size_t kPrefetchBytes = 128;
+inline constexpr std::size_t kMaxPrefetchStreams = 3;
+
 /// One call of the micro-kernel: some rows (pixels) times one panel (channels) over a part of the
 /// depth.
 struct MicroTile {
@@ -31,7 +42,9 @@ struct MicroTile {
   const std::byte* zeros;               // tap_depth zeros, for those
   float* acc;                           // [row][panel width], 64-byte aligned
   bool resume;                          // start from `acc` instead of zero
-  const ConvStore* store;               // null: leave the sums in `acc`
+  bool finish;                          // store to `store` instead of leaving the sums in `acc`
+  ConvStore store;
+  PrefetchStream prefetch[kMaxPrefetchStreams + 1];  // one after the other; the last never ends
 };
 
 }  // namespace lagoon

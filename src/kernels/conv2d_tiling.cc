@@ -9,20 +9,22 @@ namespace lagoon {
 namespace {
 
 // A block's planned time, in us. Large kernels have blocks near kIdealBlockUs.
-constexpr double kMinBlockUs = 22;
 constexpr double kMaxBlockUs = 68;
-constexpr double kIdealBlockUs[] = {24, 28, 32, 36, 40, 45, 50, 55, 60, 65};
+constexpr double kIdealBlockUs[] = {4, 8, 12, 16, 20, 24, 28, 32, 36, 40, 45, 50, 55, 60, 65};
 // From the first visible write to the end; half the bound of 20 us because memory may be slower
 // than planned.
 constexpr double kCommitUs = 11;
 constexpr double kChunkUs = 7;
+constexpr double kClaimUs = 0.4;  // what a block costs beside its work
 constexpr std::uint32_t kMaxChunkDepth = 1024;
 // Bytes per us: writing results to memory, copying a patch, and reading what is not in this unit's
 // cache.
 constexpr double kStoreRate = 15e3;
+constexpr double kDetourRate = 30e3;  // through scratch instead of from registers
 constexpr double kPatchRate = 25e3;
-constexpr double kFarRate = 50e3;       // most of it hides behind the arithmetic
+constexpr double kFarRate = 40e3;       // most of it hides behind the arithmetic
 constexpr double kNearBytes = 1 << 20;  // what stays in the second-level cache
+constexpr double kInnerPanelBytes = 512 << 10;
 // From so many channels on, a tap is long enough to read the padding by pointer instead of copying
 // the input.
 constexpr std::uint32_t kMinEdgeChannels = 16;
@@ -109,6 +111,7 @@ class Candidate {
     const double width = 2.0 * a.lanes;
     item_us_ = 2 * rows * width * a.depth / target.flops_per_us;
     store_us_ = rows * width * sizeof(float) / kStoreRate;
+    detour_us_ = rows * width * sizeof(float) / kDetourRate;
   }
 
   void Cut(std::uint32_t row_tiles, std::uint32_t segment_tiles, std::uint32_t panel_tiles) {
@@ -143,27 +146,35 @@ class Candidate {
     return std::min<std::size_t>(height, a.height) * width * a.channels * sizeof(float);
   }
 
-  // Bytes that blocks fetch from beyond their unit's cache, for the better order of blocks.
+  // Weights of one block.
+  double TileWeightBytes() const {
+    return static_cast<double>(panels_) * 2 * a.lanes * a.depth * sizeof(float);
+  }
+
+  // Bytes that blocks fetch from beyond their unit's cache, if consecutive blocks differ in their
+  // panels (and share input) or else share weights.
   double FarBytes(bool panels_first) const {
     const double input =
         static_cast<double>(a.images) * a.height * a.width * a.channels * sizeof(float);
     const double weights = static_cast<double>(a.panels) * 2 * a.lanes * a.depth * sizeof(float);
     const double spatial = static_cast<double>(a.images) * a.row_tiles * a.segment_tiles;
-    return panels_first ? input + weights * (weights > kNearBytes ? spatial : 1)
-                        : weights + input * (input > kNearBytes ? a.panel_tiles : 1);
+    const double shared_input = input / spatial > kNearBytes ? input * a.panel_tiles : input;
+    const double shared_weights = TileWeightBytes() > kNearBytes ? weights * spatial : weights;
+    return panels_first ? shared_input + weights * (weights > kNearBytes ? spatial : 1)
+                        : shared_weights + input * (input > kNearBytes ? a.panel_tiles : 1);
   }
 
-  // Estimated time on two units: the fewer the units, the more an uneven cut costs.
+  // Estimated time on two units: the fewer the blocks, the more an odd number of them costs.
   double Score() const {
-    const double far = std::min(FarBytes(true), FarBytes(false)) / kFarRate;
     const double count = static_cast<double>(blocks());
-    const double work = static_cast<double>(a.images) * a.out_height * a.segments * a.panels *
-                            (item_us_ + store_us_) +
-                        count * (0.2 + static_cast<double>(PatchBytes()) / kPatchRate) + far;
+    const double items_in_all =
+        static_cast<double>(a.images) * a.out_height * a.segments * a.panels;
+    const double work = items_in_all * (item_us_ + store_us_) +
+                        count * (kClaimUs + static_cast<double>(PatchBytes()) / kPatchRate) +
+                        count * (static_cast<double>(items()) - DirectItems()) * detour_us_ +
+                        std::min(FarBytes(true), FarBytes(false)) / kFarRate;
     const double odd = blocks() % 2 == 1 ? 0.5 : 0.05;
-    const double small =
-        block_us() < kMinBlockUs ? 1 + (kMinBlockUs - block_us()) / kMinBlockUs : 1;
-    return (work / 2 + odd * block_us()) * small;
+    return work / 2 + odd * block_us();
   }
 
   std::uint32_t DirectItems() const {
@@ -175,7 +186,7 @@ class Candidate {
   Conv2dArgs a;
 
  private:
-  double item_us_, store_us_;
+  double item_us_, store_us_, detour_us_;
   std::size_t rows_ = 1, segments_ = 1, panels_ = 1;
 };
 
@@ -228,11 +239,15 @@ ConvTiling TileConv2d(const Conv2dSpec& spec, const ConvTarget& target) {
   shape.lanes = target.lanes;
   shape.panels = CeilDiv32(shape.out_channels, 2 * target.lanes);
   shape.segments = CeilDiv32(shape.out_width, target.max_rows);
+  shape.segment_pixels = shape.out_width / shape.segments;
   shape.item_floats = target.max_rows * 2 * target.lanes;
   SetChunks(target, shape);
   const Candidate best = BestCut(shape, target);
   ConvTiling tiling{best.a, static_cast<std::uint32_t>(best.blocks()), 0};
   tiling.args.panels_first = best.FarBytes(true) < best.FarBytes(false);
+  // With few weights, the input of a segment stays in the first-level cache and y is written in
+  // order.
+  tiling.args.panels_inner = shape.chunks == 1 && best.TileWeightBytes() <= kInnerPanelBytes;
   tiling.args.direct_items = best.DirectItems();
   tiling.args.patch_offset = best.items() * shape.item_floats * sizeof(float);
   tiling.scratch_bytes = tiling.args.patch_offset + best.PatchBytes();
