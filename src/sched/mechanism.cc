@@ -81,11 +81,14 @@ void Mechanism::CancelAll() {
 
 void Mechanism::Step(FinishedJobs& finished) {
   PollEvents(finished);
-  LeaveCancelled(finished);
-  LeaveExpired(finished);
-  if (lost_) return;
-  if (RealTimeMode()) RevokeBestEffort();
-  PickAndSubmit();
+  do {
+    LeaveCancelled(finished);
+    LeaveExpired(finished);
+    if (lost_) return;
+    if (RealTimeMode()) RevokeBestEffort();
+    PickAndSubmit();
+    // What Raise and Submit retired at once is told to nobody.
+  } while (PollEvents(finished) > 0);
 }
 
 TimePoint Mechanism::NextDeadline() const {
@@ -94,11 +97,13 @@ TimePoint Mechanism::NextDeadline() const {
 
 // ---- Device news
 
-void Mechanism::PollEvents(FinishedJobs& finished) {
+std::size_t Mechanism::PollEvents(FinishedJobs& finished) {
   std::array<DeviceEvent, 64> events;
+  std::size_t total = 0;
   std::size_t count = events.size();
   while (count == events.size()) {
     count = device_.Poll(events);
+    total += count;
     for (std::size_t i = 0; i < count && !lost_; ++i) {
       switch (events[i].kind) {
         case DeviceEvent::Kind::kPlaced:
@@ -116,6 +121,7 @@ void Mechanism::PollEvents(FinishedJobs& finished) {
       }
     }
   }
+  return total;
 }
 
 void Mechanism::OnPlaced(const DeviceEvent& event) {

@@ -55,7 +55,7 @@ class Mechanism {
       intrusive::member_hook<Job, intrusive::set_member_hook<>, &Job::deadline_hook>;
 
   // Device news.
-  void PollEvents(FinishedJobs& finished);
+  std::size_t PollEvents(FinishedJobs& finished);  // how many there were
   void OnPlaced(const DeviceEvent& event);
   void OnComplete(const DeviceEvent& event);
   void OnRetired(const DeviceEvent& event, FinishedJobs& finished);

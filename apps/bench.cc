@@ -1,0 +1,211 @@
+#include <unistd.h>
+
+#include <cstdlib>
+#include <filesystem>
+#include <functional>
+#include <memory>
+
+#include "apps/command.h"
+#include "apps/version.h"
+#include "base/log.h"
+#include "bench/contention.h"
+#include "bench/models.h"
+#include "bench/overhead.h"
+#include "policies/registry.h"
+
+namespace lagoon {
+namespace {
+
+using Json = nlohmann::json;
+
+// What every benchmark takes.
+struct Common {
+  std::string zoo = "models/zoo";
+  std::string json;
+  std::string python = ".venv/bin/python";
+  std::string worker = "bench/comparators/onnxruntime_worker.py";
+  std::string plot;
+  bool no_onnxruntime = false;
+
+  bench::OnnxRuntimeOptions OnnxRuntime() const {
+    bench::OnnxRuntimeOptions options;
+    options.python = python;
+    options.worker = worker;
+    return options;
+  }
+};
+
+const std::vector<std::string> kFiveCnns = {"resnet18", "resnet50", "mobilenet_v2", "squeezenet1_1",
+                                            "vgg19"};
+
+std::string Version() { return std::string(kVersion) + " " + kCommit; }
+
+// Runs the benchmark and writes its file, also when it failed half-way would hide why: then it dies
+// instead.
+void Measure(const std::string& name, Json configuration, const Common& common,
+             const std::function<Status(bench::Report&)>& run) {
+  spdlog::set_level(spdlog::level::warn);
+  bench::Report report(name, std::move(configuration), Version());
+  if (const Status status = run(report); !status) Die(status.error().message);
+  if (const Status status = report.Write(common.json); !status) Die(status.error().message);
+  if (common.plot.empty()) return;
+  if (common.json.empty()) Die("--plot draws from the file of --json; name one");
+  const std::string command =
+      common.python + " bench/plots/plot.py '" + common.json + "' --out '" + common.plot + "'";
+  if (std::system(command.c_str()) != 0) Die("the plot failed: " + command);
+}
+
+CLI::App* AddBenchmark(CLI::App& bench, const std::string& name, const std::string& description,
+                       Common& common, bool has_comparator) {
+  CLI::App* command = bench.add_subcommand(name, description);
+  command->add_option("--zoo", common.zoo, "Folder of models (./run models makes it)")
+      ->capture_default_str();
+  command->add_option("--json", common.json, "Write the report here; without it, to stdout");
+  if (!has_comparator) return command;
+  command->add_option("--plot", common.plot, "Draw the report into this folder");
+  command->add_flag("--no-onnxruntime", common.no_onnxruntime, "Without ONNX Runtime beside it");
+  command->add_option("--python", common.python, "Python with onnxruntime")->capture_default_str();
+  command->add_option("--onnxruntime-worker", common.worker, "Its process")->capture_default_str();
+  return command;
+}
+
+void AddModels(CLI::App& parent) {
+  auto common = std::make_shared<Common>();
+  auto options = std::make_shared<bench::ModelsOptions>();
+  options->models = kFiveCnns;
+  CLI::App* command = AddBenchmark(
+      parent, "models", "Latency of every model, beside ONNX Runtime with as many threads", *common,
+      true);
+  command->add_option("--models", options->models, "Names in the zoo")
+      ->delimiter(',')
+      ->capture_default_str();
+  command->add_option("--workers", options->workers, "Thread counts")
+      ->delimiter(',')
+      ->capture_default_str();
+  command->add_option("--rounds", options->rounds, "Turns of each side")
+      ->check(CLI::Range(1, 1000))
+      ->capture_default_str();
+  command->add_option("--seconds", options->seconds, "Length of a turn")
+      ->check(CLI::Range(0.01, 3600.0))
+      ->capture_default_str();
+  command->callback([common, options] {
+    options->zoo = common->zoo;
+    options->against_onnxruntime = !common->no_onnxruntime;
+    options->onnxruntime = common->OnnxRuntime();
+    const Json configuration = {{"models", options->models},
+                                {"workers", options->workers},
+                                {"rounds", options->rounds},
+                                {"seconds", options->seconds},
+                                {"onnxruntime", options->against_onnxruntime},
+                                {"batch", 1}};
+    Measure("models", configuration, *common,
+            [&](bench::Report& report) { return RunModels(*options, report); });
+  });
+}
+
+void AddContention(CLI::App& parent) {
+  auto common = std::make_shared<Common>();
+  auto options = std::make_shared<bench::ContentionOptions>();
+  for (const std::string_view name : SchedulerNames()) options->schedulers.emplace_back(name);
+  CLI::App* command = AddBenchmark(
+      parent, "contention", "A real-time model beside a best-effort one, under every scheduler",
+      *common, true);
+  command->add_option("--realtime", options->real_time, "Real-time model")->capture_default_str();
+  command->add_option("--best-effort", options->best_effort, "Best-effort model")
+      ->capture_default_str();
+  command->add_option("--schedulers", options->schedulers, "Names")
+      ->delimiter(',')
+      ->check(CLI::IsMember(options->schedulers))
+      ->capture_default_str();
+  command->add_option("--workers", options->workers, "Worker threads (0: one per core)")
+      ->capture_default_str();
+  command->add_option("--load", options->load, "Real-time load, of its standalone maximum")
+      ->check(CLI::Range(0.01, 0.99))
+      ->capture_default_str();
+  command->add_option("--windows", options->windows, "Interleaved windows")
+      ->check(CLI::Range(1, 1000))
+      ->capture_default_str();
+  command
+      ->add_option("--requests", options->requests, "Real-time requests in all (p99 from 1000 on)")
+      ->check(CLI::Range(10, 1000000))
+      ->capture_default_str();
+  command->add_option("--seed", options->seed, "Of the arrivals' phase")->capture_default_str();
+  command->callback([common, options] {
+    options->zoo = common->zoo;
+    options->against_onnxruntime = !common->no_onnxruntime;
+    options->onnxruntime = common->OnnxRuntime();
+    Json configurations;
+    for (const std::string& name : options->schedulers) {
+      const SchedulerConfig config = MakeScheduler(name)->config;
+      configurations[name] = {{"streams", static_cast<int>(config.streams)},
+                              {"preemption", static_cast<int>(config.preemption)},
+                              {"ranks_by_class", config.ranks_by_class},
+                              {"max_active_jobs", config.max_active_jobs},
+                              {"depth", config.depth}};
+    }
+    const Json configuration = {{"realtime", options->real_time},
+                                {"best_effort", options->best_effort},
+                                {"schedulers", configurations},
+                                {"workers", options->workers},
+                                {"load", options->load},
+                                {"windows", options->windows},
+                                {"requests", options->requests},
+                                {"seed", options->seed},
+                                {"onnxruntime", options->against_onnxruntime}};
+    Measure("contention", configuration, *common,
+            [&](bench::Report& report) { return RunContention(*options, report); });
+  });
+}
+
+void AddOverhead(CLI::App& parent) {
+  auto common = std::make_shared<Common>();
+  auto options = std::make_shared<bench::OverheadOptions>();
+  CLI::App* command = AddBenchmark(parent, "overhead",
+                                   "What the server adds to a request over HTTP and gRPC, by stage",
+                                   *common, false);
+  command->add_option("--model", options->model, "Model")->capture_default_str();
+  command->add_option("--workers", options->workers, "Worker threads (0: one per core)")
+      ->capture_default_str();
+  command->add_option("--requests", options->requests, "Of each protocol")
+      ->check(CLI::Range(10, 1000000))
+      ->capture_default_str();
+  command->callback([common, options] {
+    options->zoo = common->zoo;
+    const Json configuration = {
+        {"model", options->model}, {"workers", options->workers}, {"requests", options->requests}};
+    Measure("overhead", configuration, *common,
+            [&](bench::Report& report) { return RunOverhead(*options, report); });
+  });
+}
+
+void AddFootprint(CLI::App& parent) {
+  auto common = std::make_shared<Common>();
+  auto options = std::make_shared<bench::FootprintOptions>();
+  options->models = {"resnet18", "resnet50", "mobilenet_v2"};
+  CLI::App* command =
+      AddBenchmark(parent, "footprint",
+                   "Peak memory and load times of `lagoon serve` with some models", *common, false);
+  command->add_option("--models", options->models, "Names in the zoo")
+      ->delimiter(',')
+      ->capture_default_str();
+  command->callback([common, options] {
+    options->zoo = common->zoo;
+    options->lagoon = std::filesystem::read_symlink("/proc/self/exe");
+    Measure("footprint", {{"models", options->models}}, *common,
+            [&](bench::Report& report) { return RunFootprint(*options, report); });
+  });
+}
+
+}  // namespace
+
+void AddBench(CLI::App& app) {
+  CLI::App* command =
+      app.add_subcommand("bench", "Measure; every benchmark writes one JSON report");
+  command->require_subcommand(1);
+  AddModels(*command);
+  AddContention(*command);
+  AddOverhead(*command);
+  AddFootprint(*command);
+}
+
+}  // namespace lagoon

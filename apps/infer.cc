@@ -1,0 +1,151 @@
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <filesystem>
+#include <map>
+#include <memory>
+#include <numeric>
+
+#include "apps/command.h"
+#include "apps/load.h"
+#include "apps/tensor_file.h"
+#include "program/compile.h"
+
+namespace lagoon {
+namespace {
+
+struct Words {
+  std::string model;
+  std::vector<std::string> inputs;  // NAME=FILE, or FILE for a model with one input
+  std::string output_dir;
+  Normalization normalization = Normalization::kUnit;
+  std::uint32_t workers = 0;
+};
+
+using Tensors = std::vector<std::vector<float>>;
+
+std::string InputNames(const Plan& plan) {
+  std::string names;
+  for (const PlanTensor& input : plan.inputs) {
+    names += fmt::format("{}'{}' {}", names.empty() ? "" : ", ", input.spec.name,
+                         ToString(input.spec.dims));
+  }
+  return names;
+}
+
+Tensors ReadInputs(const Plan& plan, const Words& words) {
+  std::map<std::string, std::string> files;
+  for (const std::string& word : words.inputs) {
+    const std::size_t equals = word.find('=');
+    if (equals != std::string::npos) {
+      files[word.substr(0, equals)] = word.substr(equals + 1);
+    } else if (plan.inputs.size() == 1) {
+      files[plan.inputs.front().spec.name] = word;
+    } else {
+      Die(fmt::format("--input {}: say NAME=FILE, the model takes {}", word, InputNames(plan)));
+    }
+  }
+  Tensors tensors;
+  for (const PlanTensor& input : plan.inputs) {
+    const auto file = files.find(input.spec.name);
+    if (file == files.end()) {
+      Die(fmt::format("no --input for '{}'; the model takes {}", input.spec.name,
+                      InputNames(plan)));
+    }
+    Result<std::vector<float>> values = ReadTensor(file->second, input.spec, words.normalization);
+    if (!values) Die(values.error().message);
+    tensors.push_back(*std::move(values));
+    files.erase(file);
+  }
+  if (!files.empty()) {
+    Die(fmt::format("there is no input '{}'; the model takes {}", files.begin()->first,
+                    InputNames(plan)));
+  }
+  return tensors;
+}
+
+void PrintTop(const TensorSpec& spec, const std::vector<float>& values) {
+  constexpr std::size_t kTop = 5;
+  std::vector<std::size_t> order(values.size());
+  std::iota(order.begin(), order.end(), 0);
+  const std::size_t top = std::min(kTop, order.size());
+  std::partial_sort(order.begin(), order.begin() + static_cast<std::ptrdiff_t>(top), order.end(),
+                    [&](std::size_t a, std::size_t b) { return values[a] > values[b]; });
+  std::printf("%s %s, largest first:\n", spec.name.c_str(), ToString(spec.dims).c_str());
+  for (std::size_t i = 0; i < top; ++i) std::printf("  [%zu] %g\n", order[i], values[order[i]]);
+}
+
+std::string FileNameFor(std::string name) {
+  std::replace(name.begin(), name.end(), '/', '_');
+  return name + ".npy";
+}
+
+void WriteOutputs(const Plan& plan, const Tensors& outputs, const std::string& folder) {
+  std::error_code error;
+  std::filesystem::create_directories(folder, error);
+  if (error) Die(fmt::format("cannot create '{}': {}", folder, error.message()));
+  for (std::size_t i = 0; i < outputs.size(); ++i) {
+    const TensorSpec& spec = plan.outputs[i].spec;
+    const std::string path = (std::filesystem::path(folder) / FileNameFor(spec.name)).string();
+    if (const Status status = WriteNpy(path, spec.dims, outputs[i].data()); !status) {
+      Die(status.error().message);
+    }
+    std::printf("%s %s -> %s\n", spec.name.c_str(), ToString(spec.dims).c_str(), path.c_str());
+  }
+}
+
+void Run(const Words& words) {
+  const std::unique_ptr<Device> device = OpenCpuDevice(words.workers);
+  const std::shared_ptr<const LoadedPlan> loaded = Compile(words.model, *device);
+  const Plan& plan = loaded->plan;
+  const Tensors inputs = ReadInputs(plan, words);
+  Tensors outputs;
+  std::vector<const void*> in;
+  std::vector<void*> out;
+  for (const std::vector<float>& input : inputs) in.push_back(input.data());
+  for (const PlanTensor& output : plan.outputs) {
+    if (output.spec.type != DataType::kFloat32) {
+      Die(fmt::format("output '{}' is {}, only FP32 can be written", output.spec.name,
+                      OipName(output.spec.type)));
+    }
+    outputs.emplace_back(ElementCount(output.spec.dims));
+  }
+  for (std::vector<float>& output : outputs) out.push_back(output.data());
+
+  Result<std::unique_ptr<Instance>> instance = Instance::Create(loaded, *device);
+  if (!instance) Die(instance.error().message);
+  if (const Status status = RunOnce(**instance, *device, in, out); !status)
+    Die(status.error().message);
+  if (!words.output_dir.empty()) return WriteOutputs(plan, outputs, words.output_dir);
+  for (std::size_t i = 0; i < outputs.size(); ++i) PrintTop(plan.outputs[i].spec, outputs[i]);
+}
+
+}  // namespace
+
+void AddInfer(CLI::App& app) {
+  CLI::App* command =
+      app.add_subcommand("infer", "Run one inference on files (.npy, .json, image)");
+  auto words = std::make_shared<Words>();
+  command->add_option("MODEL", words->model, "An .onnx file or a model's folder in a repository")
+      ->required();
+  command
+      ->add_option("--input", words->inputs,
+                   "NAME=FILE for each input (FILE alone if there is only one)")
+      ->required();
+  command->add_option("--output-dir", words->output_dir,
+                      "Write every output to DIR/NAME.npy instead of printing its largest values");
+  const std::map<std::string, Normalization> names = {{"unit", Normalization::kUnit},
+                                                      {"imagenet", Normalization::kImageNet},
+                                                      {"raw", Normalization::kRaw}};
+  command
+      ->add_option(
+          "--normalize", words->normalization,
+          "Pixels of an image become: unit (0..1), imagenet (mean and deviation), raw (0..255)")
+      ->transform(CLI::CheckedTransformer(names))
+      ->default_str("unit");
+  command->add_option("--workers", words->workers, "Worker threads (0: one per core)");
+  command->callback([words] { Run(*words); });
+}
+
+}  // namespace lagoon

@@ -1,0 +1,55 @@
+#include "apps/load.h"
+
+#include <fmt/format.h>
+
+#include <filesystem>
+
+#include "apps/command.h"
+#include "device/cpu/cpu_device.h"
+#include "program/compile.h"
+
+namespace lagoon {
+namespace fs = std::filesystem;
+
+std::string FindModelFile(const std::string& model) {
+  if (fs::is_regular_file(model)) return model;
+  if (!fs::is_directory(model)) Die(fmt::format("'{}' is neither a file nor a folder", model));
+  long best = -1;
+  for (const fs::directory_entry& entry : fs::directory_iterator(model)) {
+    const std::string name = entry.path().filename();
+    const bool number = !name.empty() && name.find_first_not_of("0123456789") == std::string::npos;
+    if (number && name.size() < 18 && fs::exists(entry.path() / "model.onnx")) {
+      best = std::max(best, std::stol(name));
+    }
+  }
+  if (best < 0) Die(fmt::format("'{}' has no VERSION/model.onnx", model));
+  return (fs::path(model) / std::to_string(best) / "model.onnx").string();
+}
+
+std::string ModelName(const std::string& model) {
+  const fs::path path = fs::path(model).lexically_normal();
+  if (path.extension() == ".onnx" && path.stem() != "model") return path.stem();
+  if (path.extension() == ".onnx") {  // REPOSITORY/NAME/VERSION/model.onnx
+    const fs::path name = path.parent_path().parent_path().filename();
+    return name.empty() ? "model" : name.string();
+  }
+  return path.has_filename() ? path.filename() : path.parent_path().filename();
+}
+
+std::unique_ptr<Device> OpenCpuDevice(std::uint32_t workers) {
+  CpuDeviceOptions options;
+  options.workers = workers;
+  Result<std::unique_ptr<Device>> device = CreateCpuDevice(options);
+  if (!device) Die(device.error().message);
+  return *std::move(device);
+}
+
+std::shared_ptr<LoadedPlan> Compile(const std::string& model, Device& device) {
+  CompileOptions options;
+  options.model = ModelName(model);
+  Result<std::shared_ptr<LoadedPlan>> loaded = CompileModel(FindModelFile(model), device, options);
+  if (!loaded) Die(loaded.error().message);
+  return *std::move(loaded);
+}
+
+}  // namespace lagoon

@@ -1,0 +1,24 @@
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "device/device.h"
+#include "plan/plan.h"
+
+namespace lagoon {
+
+/// MODEL on a command line: an .onnx file, or a model's folder in a repository (its highest
+/// version). Returns the file; dies naming what it looked for.
+std::string FindModelFile(const std::string& model);
+
+/// The model's name for messages: the folder's or the file's.
+std::string ModelName(const std::string& model);
+
+/// A CPU device, or dies.
+std::unique_ptr<Device> OpenCpuDevice(std::uint32_t workers);
+
+/// Compiled for `device`, or dies.
+std::shared_ptr<LoadedPlan> Compile(const std::string& model, Device& device);
+
+}  // namespace lagoon

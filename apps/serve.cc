@@ -1,0 +1,176 @@
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <csignal>
+#include <cstdio>
+#include <filesystem>
+#include <fstream>
+#include <memory>
+#include <nlohmann/json.hpp>
+
+#include "apps/command.h"
+#include "apps/version.h"
+#include "base/log.h"
+#include "policies/registry.h"
+#include "server/server.h"
+#include "serving/core.h"
+
+namespace lagoon {
+namespace {
+
+struct Words {
+  CoreOptions core;
+  ServerOptions server;
+  std::string device = "cpu";
+  std::string ports_file;
+  std::string example;  // a folder of request bodies for the model 'digits'
+  std::string log_level = "info";
+  int drain_seconds = 30;
+};
+
+// SIGINT and SIGTERM are blocked in every thread, so that only sigwait sees them.
+sigset_t BlockStopSignals() {
+  sigset_t signals;
+  sigemptyset(&signals);
+  sigaddset(&signals, SIGINT);
+  sigaddset(&signals, SIGTERM);
+  pthread_sigmask(SIG_BLOCK, &signals, nullptr);
+  std::signal(SIGPIPE, SIG_IGN);
+  return signals;
+}
+
+// Written whole or not at all: whoever waits for the file may read it as soon as it is there.
+void WritePorts(const std::string& path, const nlohmann::json& ports) {
+  const std::string part = path + ".part";
+  std::ofstream file(part);
+  file << ports.dump() << '\n';
+  file.close();
+  std::error_code error;
+  std::filesystem::rename(part, path, error);
+  if (!file || error) Die(fmt::format("--ports-file: cannot write '{}'", path));
+}
+
+nlohmann::json Describe(const InferenceCore& core, const Server& server) {
+  nlohmann::json json = {{"http", server.http_port()},
+                         {"grpc", server.grpc_port()},
+                         {"metrics", server.metrics_port()}};
+  for (const ModelStatus& model : core.Models()) {
+    json["models"][model.name] = {{"ready", model.state == ModelState::kReady},
+                                  {"version", model.version},
+                                  {"load_ms", model.load_ms},
+                                  {"standalone_ms", ToMilliseconds(model.standalone)}};
+  }
+  return json;
+}
+
+std::string FirstExample(const std::string& folder) {
+  std::vector<std::string> files;
+  std::error_code error;
+  for (const auto& entry : std::filesystem::directory_iterator(folder, error)) {
+    if (entry.path().extension() == ".json") files.push_back(entry.path().string());
+  }
+  return files.empty() ? std::string() : *std::min_element(files.begin(), files.end());
+}
+
+void PrintBanner(const Words& words, const InferenceCore& core, const Server& server) {
+  std::printf("\nLagoon %s on %s, %u workers, scheduler '%s'\n\n", kVersion,
+              core.device().description.c_str(), core.device().units,
+              core.scheduler().name.c_str());
+  std::printf("  %-20s %-8s %-13s %10s %10s\n", "model", "version", "class", "load ms", "alone ms");
+  for (const ModelStatus& model : core.Models()) {
+    if (model.state != ModelState::kReady) {
+      std::printf("  %-20s not served: %s\n", model.name.c_str(), model.reason.c_str());
+      continue;
+    }
+    std::printf("  %-20s %-8s %-13s %10.1f %10.2f\n", model.name.c_str(), model.version.c_str(),
+                model.job_class == JobClass::kRealTime ? "real-time" : "best-effort", model.load_ms,
+                ToMilliseconds(model.standalone));
+  }
+  const std::string& address = words.server.address;
+  std::printf("\n  HTTP     http://%s:%d/v2\n  gRPC     %s:%d\n  metrics  http://%s:%d/metrics\n",
+              address.c_str(), server.http_port(), address.c_str(), server.grpc_port(),
+              address.c_str(), server.metrics_port());
+  const std::string example = words.example.empty() ? "" : FirstExample(words.example);
+  if (!example.empty()) {
+    std::printf(
+        "\nClassify a handwritten digit:\n  curl -s -d @%s http://%s:%d/v2/models/digits/infer\n",
+        example.c_str(), address.c_str(), server.http_port());
+  }
+  std::printf("\nCtrl-C drains and stops.\n");
+  std::fflush(stdout);
+}
+
+void Drain(InferenceCore& core, Server& server, int seconds) {
+  spdlog::info("draining: answering what is in flight, for at most {} s; again stops at once",
+               seconds);
+  // The second signal ends the process the way the shell expects.
+  std::signal(SIGINT, SIG_DFL);
+  std::signal(SIGTERM, SIG_DFL);
+  sigset_t signals;
+  sigemptyset(&signals);
+  sigaddset(&signals, SIGINT);
+  sigaddset(&signals, SIGTERM);
+  pthread_sigmask(SIG_UNBLOCK, &signals, nullptr);
+  const TimePoint until = Now() + std::chrono::seconds(seconds);
+  core.Drain(until);
+  server.Stop(until);
+  spdlog::info("stopped");
+}
+
+void Run(const Words& words) {
+  if (words.device != "cpu") {
+    Die(fmt::format("--device {}: this build serves on 'cpu'", words.device));
+  }
+  spdlog::set_level(spdlog::level::from_str(words.log_level));
+  const sigset_t signals = BlockStopSignals();
+  Result<std::unique_ptr<InferenceCore>> core = InferenceCore::Open(words.core);
+  if (!core) Die(core.error().message);
+  Result<std::unique_ptr<Server>> server = Server::Start(**core, words.server);
+  if (!server) Die(server.error().message);
+  PrintBanner(words, **core, **server);
+  if (!words.ports_file.empty()) WritePorts(words.ports_file, Describe(**core, **server));
+  int signal = 0;
+  sigwait(&signals, &signal);
+  Drain(**core, **server, words.drain_seconds);
+}
+
+}  // namespace
+
+void AddServe(CLI::App& app) {
+  CLI::App* command =
+      app.add_subcommand("serve", "Serve a model repository over HTTP, gRPC and metrics");
+  auto words = std::make_shared<Words>();
+  command
+      ->add_option("--models", words->core.repository,
+                   "Repository: DIR/<model>/<version>/model.onnx")
+      ->required();
+  command->add_option("--device", words->device, "Where models run")->capture_default_str();
+  command->add_option("--workers", words->core.workers, "Worker threads (0: one per core)")
+      ->capture_default_str();
+  command
+      ->add_option("--scheduler", words->core.scheduler,
+                   "How they share it: see docs/schedulers.md")
+      ->check(
+          CLI::IsMember(std::vector<std::string>(SchedulerNames().begin(), SchedulerNames().end())))
+      ->capture_default_str();
+  command->add_option("--address", words->server.address, "Address to listen on")
+      ->capture_default_str();
+  command->add_option("--http-port", words->server.http_port, "0: any free")->capture_default_str();
+  command->add_option("--grpc-port", words->server.grpc_port, "0: any free")->capture_default_str();
+  command->add_option("--metrics-port", words->server.metrics_port, "0: any free")
+      ->capture_default_str();
+  command->add_option("--ports-file", words->ports_file,
+                      "When ready, write ports and models here as JSON");
+  command
+      ->add_option("--drain-seconds", words->drain_seconds, "Time for what is in flight at the end")
+      ->check(CLI::Range(0, 3600))
+      ->capture_default_str();
+  command->add_option("--example", words->example,
+                      "Folder of requests for 'digits' to show a curl of");
+  command->add_option("--log-level", words->log_level, "debug, info, warning, error")
+      ->capture_default_str();
+  command->callback([words] { Run(*words); });
+}
+
+}  // namespace lagoon

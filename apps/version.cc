@@ -1,0 +1,16 @@
+#include "apps/version.h"
+
+#include <cstdio>
+
+#include "apps/command.h"
+#include "kernels/kernel.h"
+
+namespace lagoon {
+
+void AddVersion(CLI::App& app) {
+  CLI::App* command = app.add_subcommand("version", "Print version, commit and instruction set");
+  command->callback(
+      [] { std::printf("lagoon %s (commit %s, %s)\n", kVersion, kCommit, TargetName()); });
+}
+
+}  // namespace lagoon

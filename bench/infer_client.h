@@ -1,0 +1,38 @@
+#pragma once
+
+#include <map>
+#include <memory>
+#include <span>
+#include <string>
+
+#include "base/status.h"
+#include "plan/tensor.h"
+
+namespace lagoon::bench {
+
+/// What one request took: the client's view, and the server's stages by name, in microseconds.
+struct Timing {
+  double total_us = 0;
+  std::map<std::string, double> stages_us;
+};
+
+/// A client of one model over one connection, at concurrency 1. One thread.
+class InferClient {
+ public:
+  virtual ~InferClient() = default;
+  virtual Result<Timing> Infer(std::span<const float> input) = 0;
+};
+
+/// The model's single input and output are FP32 tensors.
+struct ClientTarget {
+  std::string address;
+  int port = 0;
+  std::string model;
+  TensorSpec input;
+  std::string output;
+};
+
+Result<std::unique_ptr<InferClient>> ConnectHttp(const ClientTarget& target);
+Result<std::unique_ptr<InferClient>> ConnectGrpc(const ClientTarget& target);
+
+}  // namespace lagoon::bench

@@ -1,0 +1,50 @@
+#pragma once
+
+#include <nlohmann/json.hpp>
+#include <string>
+
+#include "base/status.h"
+
+namespace lagoon::bench {
+
+/// One benchmark's JSON file: what ran, where, and a flat map "metrics" of name with unit to
+/// number.
+class Report {
+ public:
+  /// `benchmark`: the word after `lagoon bench`. `configuration`: all its options, defaults
+  /// included.
+  Report(std::string benchmark, nlohmann::json configuration, std::string version);
+
+  void Metric(const std::string& name, double value);
+  const nlohmann::json& json() const { return json_; }
+
+  /// Writes the file, or prints to stdout when `path` is empty.
+  Status Write(const std::string& path) const;
+
+ private:
+  nlohmann::json json_;
+};
+
+/// A line that fills while something takes long. Only on a terminal; elsewhere a line per tenth.
+class Progress {
+ public:
+  Progress(std::string title, int steps);
+  ~Progress();
+  Progress(const Progress&) = delete;
+  Progress& operator=(const Progress&) = delete;
+  /// One step is done; `now` names the next.
+  void Step(const std::string& now);
+
+ private:
+  void Draw(const std::string& now) const;
+
+  std::string title_;
+  int steps_;
+  int done_ = 0;
+  bool terminal_;
+};
+
+/// Peak resident memory of a process in MiB, from /proc; 0 when it is gone.
+double PeakRssMib(int pid);
+
+}  // namespace lagoon::bench
