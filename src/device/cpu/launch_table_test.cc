@@ -1,0 +1,238 @@
+#include "device/cpu/launch_table.h"
+
+#include <gtest/gtest.h>
+
+#include <array>
+#include <memory>
+#include <string>
+#include <vector>
+
+namespace lagoon {
+namespace {
+
+bool Nothing(const void*, std::uint32_t, BlockContext&) { return true; }
+
+struct Record {
+  explicit Record(std::uint32_t blocks)
+      : words(Progress::WordsFor(blocks)), progress(blocks, words) {
+    progress.Reset();
+  }
+  std::vector<std::atomic<std::uint64_t>> words;
+  Progress progress;
+};
+
+class LaunchTableTest : public testing::Test {
+ protected:
+  using Assignment = LaunchTable::Assignment;
+
+  SubmitResult Add(int id, Record& record, Rank rank = 0, StreamId stream = kUnordered) {
+    segment_.progress = &record.progress;
+    return table_.Add({LaunchId(id), stream, rank, {&segment_, 1}}, bodies_);
+  }
+
+  // What a worker does with a tile that commits.
+  bool Commit(const Assignment& work) {
+    const bool last = work.progress->Commit();
+    return table_.Finish(work, last ? Leave::kCompleted : Leave::kYielded, Now());
+  }
+
+  std::string Events() {
+    std::array<DeviceEvent, 64> events;
+    std::string text;
+    const std::size_t count = table_.events().Pop(events);
+    for (std::size_t i = 0; i < count; ++i) {
+      constexpr const char* kNames[] = {"placed", "complete", "retired", "lost"};
+      if (i > 0) text += ' ';
+      text += kNames[static_cast<int>(events[i].kind)] + std::to_string(Raw(events[i].launch));
+    }
+    return text;
+  }
+
+  GuardWords guards_{2};
+  LaunchTable table_{{.launches = 4, .streams = 2, .events = 16}, guards_};
+  std::array<Body, 1> bodies_{Nothing};
+  Segment segment_;
+};
+
+TEST_F(LaunchTableTest, ReportsPlacedCompleteAndRetiredInThisOrder) {
+  Record record(2);
+  ASSERT_EQ(Add(1, record), SubmitResult::kOk);
+  const auto first = table_.Pick();
+  const auto second = table_.Pick();
+  ASSERT_TRUE(first && second);
+  EXPECT_EQ(first->tile, 0u);
+  EXPECT_EQ(second->tile, 1u);
+  EXPECT_FALSE(table_.Pick());
+  EXPECT_EQ(Events(), "placed1");
+  Commit(*first);
+  EXPECT_FALSE(table_.TakeNews());
+  EXPECT_TRUE(Commit(*second));
+  EXPECT_TRUE(table_.TakeNews());
+  EXPECT_EQ(Events(), "complete1 retired1");
+  EXPECT_EQ(table_.live(), 0u);
+}
+
+TEST_F(LaunchTableTest, ACompleteLaunchRetiresOnlyWhenItsLastWorkerHasLeft) {
+  Record record(1);
+  Add(1, record);
+  const auto work = table_.Pick();
+  work->progress->Commit();
+  table_.SettleAll();
+  EXPECT_EQ(Events(), "placed1") << "its worker has not left";
+  table_.Finish(*work, Leave::kCompleted, Now());
+  EXPECT_EQ(Events(), "complete1 retired1");
+}
+
+TEST_F(LaunchTableTest, PrefersSmallRanksThenEarlierSubmission) {
+  std::array<Record, 4> records{Record(1), Record(1), Record(1), Record(1)};
+  Add(1, records[0], 5);
+  Add(2, records[1], 3);
+  Add(3, records[2], 5);
+  Add(4, records[3], 3);
+  EXPECT_EQ(table_.best_rank(), 3u);
+  for (const std::size_t expected : {1, 3, 0, 2}) {
+    EXPECT_EQ(table_.Pick()->progress, &records[expected].progress);
+  }
+}
+
+TEST_F(LaunchTableTest, AStreamMovesOnWhenItsFirstLaunchIsCompleteBeforeItHasRetired) {
+  Record first(2), second(1);
+  Add(1, first, 0, StreamId{1});
+  Add(2, second, 0, StreamId{1});
+  const auto a = table_.Pick();
+  const auto b = table_.Pick();
+  EXPECT_FALSE(table_.Pick()) << "the second launch of the stream waits";
+  a->progress->Commit();
+  b->progress->Commit();
+  table_.Finish(*b, Leave::kCompleted, Now());
+  EXPECT_EQ(Events(), "placed1 complete1");
+  const auto next = table_.Pick();
+  ASSERT_TRUE(next);
+  EXPECT_EQ(next->progress, &second.progress);
+  table_.Finish(*a, Leave::kExhausted, Now());
+  EXPECT_EQ(Events(), "placed2 retired1");
+}
+
+TEST_F(LaunchTableTest, SettlingRevokesAWholeStreamAndTheNextLaunchIsFirst) {
+  std::array<Record, 4> records{Record(1), Record(1), Record(1), Record(1)};
+  segment_.guards[0] = {&guards_.word(0), 0};
+  for (int i = 0; i < 3; ++i) Add(i + 1, records[static_cast<std::size_t>(i)], 0, StreamId{1});
+  segment_.guards[0] = {&guards_.word(0), 1};
+  Add(4, records[3], 0, StreamId{1});
+  guards_.word(0).store(1);
+  table_.SettleAll();
+  EXPECT_EQ(Events(), "retired1 retired2 retired3");
+  EXPECT_EQ(table_.Pick()->progress, &records[3].progress);
+}
+
+TEST_F(LaunchTableTest, ARevokedLaunchRetiresWhenItsWorkerLeaves) {
+  Record record(2);
+  segment_.guards[0] = {&guards_.word(0), 0};
+  Add(1, record);
+  const auto work = table_.Pick();
+  guards_.word(0).store(1);
+  table_.SettleAll();
+  EXPECT_EQ(Events(), "placed1");
+  EXPECT_FALSE(table_.Pick());
+  record.progress.Unclaim(work->tile);
+  EXPECT_TRUE(table_.Finish(*work, Leave::kRevoked, Now()));
+  EXPECT_EQ(Events(), "retired1");
+}
+
+TEST_F(LaunchTableTest, ARelaunchRetiresWhenTheOldBlockCompletesItsRecord) {
+  Record record(1);
+  segment_.guards[0] = {&guards_.word(0), 0};
+  Add(1, record);
+  const auto old = table_.Pick();
+  guards_.word(0).store(1);
+  segment_.guards[0].limit = 1;
+  Add(2, record);
+  EXPECT_FALSE(table_.Pick());
+  EXPECT_EQ(table_.live(), 2u);
+  Commit(*old);
+  EXPECT_EQ(Events(), "placed1 complete1 retired1 retired2");
+}
+
+TEST_F(LaunchTableTest, RefusesWhenSlotsOrCreditsRunOut) {
+  std::vector<std::unique_ptr<Record>> records;
+  const auto fill = [&] {
+    int added = 0;
+    for (records.push_back(std::make_unique<Record>(1));
+         Add(added, *records.back()) == SubmitResult::kOk;
+         records.push_back(std::make_unique<Record>(1))) {
+      ++added;
+    }
+    return added;
+  };
+  EXPECT_EQ(fill(), 4);  // slots
+  while (const auto work = table_.Pick()) Commit(*work);
+  EXPECT_EQ(table_.events().size(), 12u);
+  EXPECT_EQ(fill(), 1);  // 16 events: 12 to be polled, 3 for this one
+  Events();
+  EXPECT_EQ(fill(), 3);
+}
+
+TEST_F(LaunchTableTest, CreditsOfEventsThatNeverComeAreGivenBack) {
+  segment_.guards[0] = {&guards_.word(0), 0};
+  guards_.word(0).store(1);
+  std::vector<std::unique_ptr<Record>> records;
+  for (int i = 0; i < 12; ++i) {
+    records.push_back(std::make_unique<Record>(1));
+    ASSERT_EQ(Add(i, *records.back()), SubmitResult::kOk) << i;  // revoked at once: one event
+  }
+  EXPECT_EQ(table_.events().size(), 12u);
+}
+
+TEST_F(LaunchTableTest, CountsTheLaunchesThatWatchPartialCounts) {
+  Record on(3), record(1), other(1);
+  const Dep partial{&on.progress, 2};
+  segment_.deps = {&partial, 1};
+  Add(1, record);
+  EXPECT_EQ(table_.watchers(), 1u);
+  segment_.deps = {};
+  segment_.guards[1] = {&on.progress.done_word(), 1};
+  Add(2, other);
+  EXPECT_EQ(table_.watchers(), 2u);
+  EXPECT_TRUE(table_.HasRunnable());
+  on.progress.Commit();
+  on.progress.Commit();
+  table_.SettleAll();
+  EXPECT_EQ(Events(), "retired2");
+  EXPECT_EQ(table_.watchers(), 1u);
+  EXPECT_EQ(table_.Pick()->progress, &record.progress);
+}
+
+TEST_F(LaunchTableTest, HasBetterSeesOnlyRunnableLaunchesOfSmallerRank) {
+  Record blocked(1), running(2), better(1), on(1);
+  const Dep dep{&on.progress, 1};
+  Add(1, running, 5);
+  segment_.deps = {&dep, 1};
+  Add(2, blocked, 1);
+  EXPECT_FALSE(table_.HasBetter(5));
+  segment_.deps = {};
+  Add(3, better, 5);
+  EXPECT_FALSE(table_.HasBetter(5)) << "an equal rank does not take over";
+  on.progress.Commit();
+  EXPECT_TRUE(table_.HasBetter(5));
+}
+
+TEST_F(LaunchTableTest, ATransferClaimsChunksAndIgnoresItsStreamsGuards) {
+  std::vector<std::byte> from(kCopyChunkBytes + 1, std::byte{3}), to(from.size());
+  Record record(CopyBlocks(from.size()));
+  ASSERT_EQ(table_.Add({.id = LaunchId{7},
+                        .to = to.data(),
+                        .from = from.data(),
+                        .bytes = from.size(),
+                        .progress = &record.progress}),
+            SubmitResult::kOk);
+  BlockContext context({}, {});
+  while (const auto work = table_.Pick()) {
+    EXPECT_TRUE(work->body(work->args, work->tile, context));
+    Commit(*work);
+  }
+  EXPECT_EQ(to, from);
+  EXPECT_EQ(Events(), "placed7 complete7 retired7");
+}
+
+}  // namespace
+}  // namespace lagoon
