@@ -10,8 +10,6 @@
 namespace lagoon {
 namespace {
 
-constexpr std::size_t kMaxConcatInputs = 16;  // of MakeConcat
-
 /// `values`, one for each logical axis of x, as they lie in memory.
 std::vector<std::int64_t> Physical(const Tensor& x, std::span<const std::int64_t> values) {
   return PhysicalDims({values.begin(), values.end()}, x.layout);

@@ -4,10 +4,8 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstring>
 #include <functional>
 #include <limits>
-#include <random>
 
 #include "base/check.h"
 
@@ -205,14 +203,16 @@ HostTensor Reduce(const std::string& op, const HostTensor& x, std::vector<std::i
 
 HostTensor Softmax(const Node& node, const HostTensor& x) {
   const auto axis = static_cast<std::size_t>(node.Int("axis", 0));
-  const auto sum_at = [&](Index at) {
-    double sum = 0;
-    for (at[axis] = 0; at[axis] < x.dims[axis]; ++at[axis]) sum += std::exp(At(x, at));
-    return sum;
+  // log(sum(exp(x))) along the axis, of differences to one of its elements: exp stays small.
+  const auto log_sum_at = [&](Index at) {
+    double max = -INFINITY, sum = 0;
+    for (at[axis] = 0; at[axis] < x.dims[axis]; ++at[axis]) max = std::max(max, At(x, at));
+    for (at[axis] = 0; at[axis] < x.dims[axis]; ++at[axis]) sum += std::exp(At(x, at) - max);
+    return max + std::log(sum);
   };
   return Fill(x.dims, [&](const Index& at) {
-    const double p = std::exp(At(x, at)) / sum_at(at);
-    return node.op == "LogSoftmax" ? std::log(p) : p;
+    const double log = At(x, at) - log_sum_at(at);
+    return node.op == "LogSoftmax" ? log : std::exp(log);
   });
 }
 
@@ -328,106 +328,6 @@ std::vector<HostTensor> Evaluate(const Node& node, const std::vector<const HostT
     if (fused.activation == ActivationKind::kClip) v = std::clamp(v, fused.low, fused.high);
   }
   return {y};
-}
-
-HostTensor RandomTensor(const Dims& dims, std::uint32_t seed) {
-  std::mt19937 random(seed);
-  HostTensor tensor{dims, {}};
-  for (std::int64_t i = ElementCount(dims); i > 0; --i) {
-    tensor.data.push_back(static_cast<float>(random() >> 8) * 0x1p-23F - 1);
-  }
-  return tensor;
-}
-
-ValueId TestGraph::Add(HostTensor data) {
-  Value value;
-  value.name = "v" + std::to_string(data_.size());
-  value.dims = data.dims;
-  value.shape_known = true;
-  graph_.values.push_back(std::move(value));
-  data_.push_back(std::move(data));
-  return ValueId{static_cast<std::uint32_t>(data_.size() - 1)};
-}
-
-ValueId TestGraph::Input(const Dims& dims) {
-  const ValueId id = Add(RandomTensor(dims, seed_++));
-  graph_.inputs.push_back(id);
-  return id;
-}
-
-ValueId TestGraph::Constant(const Dims& dims) {
-  return Constant(dims, RandomTensor(dims, seed_++).data);
-}
-
-ValueId TestGraph::Constant(const Dims& dims, std::vector<float> values) {
-  auto bytes = std::make_shared<std::vector<std::byte>>(values.size() * sizeof(float));
-  std::memcpy(bytes->data(), values.data(), bytes->size());
-  const ValueId id = Add({dims, std::move(values)});
-  graph_.value(id).constant = lagoon::Constant{DataType::kFloat32, dims, std::move(bytes)};
-  return id;
-}
-
-std::vector<ValueId> TestGraph::AddNode(Node node, std::size_t outputs, const Dims& out_dims) {
-  std::vector<const HostTensor*> inputs;
-  for (const ValueId id : node.inputs) inputs.push_back(id == kNoValue ? nullptr : &value(id));
-  if (node.fused.residual != kNoValue) inputs.push_back(&value(node.fused.residual));
-  node.name = node.op + "_" + std::to_string(graph_.nodes.size());
-  std::vector<HostTensor> results = Evaluate(node, inputs, out_dims);
-  LAGOON_CHECK(results.size() == outputs);
-  for (HostTensor& result : results) node.outputs.push_back(Add(std::move(result)));
-  graph_.nodes.push_back(node);
-  return node.outputs;
-}
-
-ValueId TestGraph::Op(const std::string& op, std::vector<ValueId> inputs,
-                      std::map<std::string, Attribute> attributes, Fused fused) {
-  Node node;
-  node.op = op;
-  node.inputs = std::move(inputs);
-  node.attributes = std::move(attributes);
-  node.fused = fused;
-  return AddNode(std::move(node), 1, {})[0];
-}
-
-std::vector<ValueId> TestGraph::Split(ValueId x, std::int64_t axis,
-                                      std::vector<std::int64_t> sizes) {
-  Node node;
-  node.op = "Split";
-  node.inputs = {x};
-  const std::size_t outputs = sizes.size();
-  node.attributes = {{"axis", axis}, {"split", std::move(sizes)}};
-  return AddNode(std::move(node), outputs, {});
-}
-
-ValueId TestGraph::View(const std::string& op, ValueId x, const Dims& dims) {
-  Node node;
-  node.op = op;
-  node.inputs = {x};
-  return AddNode(std::move(node), 1, dims)[0];
-}
-
-ValueId TestGraph::Conv(ValueId x, std::int64_t channels, const Window& window, std::int64_t groups,
-                        bool bias, Fused fused) {
-  const std::int64_t in = value(x).dims[1] / groups;
-  std::vector<ValueId> inputs{x, Constant({channels, in, window.kernel, window.kernel})};
-  if (bias) inputs.push_back(Constant({channels}));
-  return Op("Conv", std::move(inputs),
-            {{"kernel_shape", std::vector(2, window.kernel)},
-             {"strides", std::vector(2, window.stride)},
-             {"dilations", std::vector(2, window.dilation)},
-             {"pads", window.pads},
-             {"group", groups}},
-            fused);
-}
-
-ValueId TestGraph::Pool(const std::string& op, ValueId x, const Window& window,
-                        std::int64_t count_pad) {
-  return Op(op, {x},
-            {{"kernel_shape", std::vector(2, window.kernel)},
-             {"strides", std::vector(2, window.stride)},
-             {"dilations", std::vector(2, window.dilation)},
-             {"pads", window.pads},
-             {"count_include_pad", count_pad}});
 }
 
 // The reference itself, against numbers worked out by hand.
