@@ -260,6 +260,27 @@ TEST_P(DeviceConformance, APaddingSegmentLeavesWhenTheFirstSegmentIsDone) {
   }
 }
 
+// The kernel before has one block, long enough for the other units to sleep meanwhile.
+TEST_P(DeviceConformance, AnActivatedSuccessorGetsAllUnits) {
+  const auto device = Create({.units = 2});
+  Session session(*device);
+  const KernelHandle gate = session.Load(GateBody);
+  const KernelHandle count = session.Load(CountBody);
+  for (const int before_us : {1, 30, 3000}) {
+    GateArgs args;
+    CountArgs slow;
+    slow.work = std::chrono::microseconds(before_us);
+    Record one(1), wide(2);
+    const Dep dep = one.AllDone();
+    session.Submit(Segment{.kernel = count, .args = &slow, .progress = one.get()});
+    session.Submit(
+        Segment{.kernel = gate, .args = &args, .progress = wide.get(), .deps = {&dep, 1}});
+    EXPECT_TRUE(AwaitTrue([&] { return args.waiting.load() == 2; }));
+    args.open.store(true);
+    session.AwaitAllRetired();
+  }
+}
+
 TEST_P(DeviceConformance, IndependentLaunchesUseAllUnitsAtOnce) {
   const auto device = Create({.units = 2});
   Session session(*device);

@@ -78,7 +78,7 @@ class Session {
   SubmitResult TrySubmit(const Segment& segment, LaunchId& id);
   void Raise(GuardId guard, std::uint32_t value);
 
-  /// Polls until `done` holds. Fails the test and returns false after a minute.
+  /// Polls until `done` holds. Fails the test and returns false when it takes too long.
   bool PollUntil(const std::function<bool()>& done);
   void AwaitRetired(LaunchId id);
   void AwaitAllRetired();
@@ -159,7 +159,7 @@ std::uint64_t Mix(std::uint64_t a, std::uint64_t b);
 /// Spins for at least `work`; the clock is read between pauses.
 void Spin(Nanoseconds work);
 
-/// Waits for another thread's store, yielding. Fails the test after a minute.
+/// Waits for another thread's store, yielding. Fails the test when it takes too long.
 bool AwaitTrue(const std::function<bool()>& condition);
 
 }  // namespace lagoon::conformance

@@ -1,0 +1,303 @@
+#!/usr/bin/env python3
+"""Breaks the block protocol on purpose and checks that the device tests notice.
+
+Each mutant is one exact replacement in one source file of src/base or src/device. It is applied to a copy under
+build/mutants, the test groups named for it are built there and run, and every one of them must fail (or hang).
+A mutant whose text is not found any more is an error, so that the list follows the code.
+
+Usage: tools/mutants.py [--list] [--jobs N] [NAME ...]      (names: only these)
+Exit code: 0 when every mutant is caught, 1 when one survives, 2 when the tests fail without a mutant or a
+replacement does not match.
+"""
+
+import argparse
+import concurrent.futures
+import os
+import pathlib
+import shutil
+import subprocess
+import sys
+import time
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+SCRATCH = ROOT / "build" / "mutants"
+COMPILER = os.environ.get("CXX", "c++")
+FLAGS = ["-std=c++20", "-O1", "-pthread", "-w"]
+TIMEOUT_SECONDS = 90
+# Tests whose outcome depends on how busy the machine is prove nothing here.
+NOISY = "-*FiftyMicroseconds*"
+
+LIBRARY = ["src/base/check.cc", "src/base/status.cc"] + [
+    f"src/device/cpu/{name}.cc"
+    for name in ("cpu_device", "host_memory", "launch_table", "machine", "worker_device", "worker_loop")]
+
+# A group is one test program: its sources and what of the library it needs.
+GROUPS = {
+    "model": ["src/device/block_model_test.cc"],
+    "block": ["src/device/block_test.cc"],
+    "table": ["src/device/cpu/launch_table_test.cc", "src/device/cpu/launch_table.cc",
+              "src/base/check.cc"],
+    "clock": ["src/device/cpu/unit_clock_test.cc"],
+    "conformance": [f"src/device/conformance/{name}_test.cc"
+                    for name in ("suite", "order", "revocation", "limits", "stress")] +
+                   ["src/device/cpu/cpu_conformance_test.cc"] + LIBRARY,
+}
+
+BLOCK = "src/device/block.h"
+TABLE = "src/device/cpu/launch_table.cc"
+TABLE_H = "src/device/cpu/launch_table.h"
+DEVICE = "src/device/cpu/worker_device.cc"
+LOOP = "src/device/cpu/worker_loop.cc"
+CLOCK = "src/device/cpu/unit_clock.h"
+
+# (name, what it breaks, file, before, after, groups that must each catch it)
+MUTANTS = [
+    # The five that the protocol stands on.
+    ("guard-check-skipped-in-bodies", "running blocks never see a guard", BLOCK,
+     "if (!guard.only_before_start && guard.Raised()) return true;", "",
+     ["block", "conformance"]),
+    ("guard-check-skipped-between-blocks", "a revoked launch claims on", BLOCK,
+     "if (Revoked(guards, /*started=*/true)) return Leave::kRevoked;", "", ["block"]),
+    ("unclaim-lost", "a block that leaves keeps its tile", BLOCK,
+     "      progress.Unclaim(tile);\n", "", ["model", "block", "conformance"]),
+    ("done-counted-on-abort", "a block that leaves counts as done", BLOCK,
+     "      progress.Unclaim(tile);\n", "      progress.Unclaim(tile);\n      progress.Commit();\n",
+     ["model", "block", "conformance"]),
+    ("dependency-not-checked-by-picks", "a kernel starts before its predecessor is done", TABLE,
+     " && DepsMet(segment.deps);", ";", ["table", "conformance"]),
+    ("dependency-not-checked-between-blocks", "a block starts before its predecessor is done", BLOCK,
+     "if (!DepsMet(deps)) return Leave::kBlocked;", "", ["block"]),
+    ("record-reused-early", "a launch retires while its blocks still run", TABLE,
+     "  if (slot.active != 0) return false;\n", "", ["table", "conformance"]),
+    # Claims and counts.
+    ("claim-not-atomic", "two units may take one tile", BLOCK,
+     "const std::uint64_t before = unclaimed_[i].fetch_and(~bit, std::memory_order_acquire);",
+     "const std::uint64_t before = unclaimed_[i].load(std::memory_order_acquire);\n"
+     "        unclaimed_[i].store(before & ~bit, std::memory_order_relaxed);", ["model"]),
+    ("claim-not-verified", "a tile is taken though somebody was faster", BLOCK,
+     "if ((before & bit) != 0) {", "if ((before | bit) != 0) {", ["model"]),
+    ("claim-only-in-first-word", "kernels of more than 64 tiles never finish", BLOCK,
+     "return i * 64 + static_cast", "return static_cast", ["block"]),
+    ("unclaim-not-atomic", "giving back a tile loses others", BLOCK,
+     "unclaimed_[block / 64].fetch_or(std::uint64_t{1} << (block % 64), std::memory_order_release);",
+     "unclaimed_[block / 64].store(std::uint64_t{1} << (block % 64), std::memory_order_release);",
+     ["model"]),
+    ("commit-not-atomic", "two commits count as one", BLOCK,
+     "return done_.fetch_add(1, std::memory_order_acq_rel) + 1 == blocks_;",
+     "const std::uint32_t before = done_.load(std::memory_order_acquire);\n"
+     "    done_.store(before + 1, std::memory_order_release);\n"
+     "    return before + 1 == blocks_;", ["model"]),
+    ("commit-before-the-body", "a kernel is complete while a tile is being written", BLOCK,
+     "    if (!run(tile)) {\n", "    const bool completed = progress.Commit();\n"
+     "    if (completed) { run(tile); return Leave::kCompleted; }\n    if (!run(tile)) {\n", ["model"]),
+    ("tile-committed-twice", "each tile counts double", BLOCK,
+     "    if (progress.Commit()) return", "    progress.Commit();\n    if (progress.Commit()) return",
+     ["model"]),
+    ("dependency-one-short", "one tile of the predecessor is not waited for", BLOCK,
+     "return on->done() >= blocks;", "return on->done() + 1 >= blocks;", ["model", "conformance"]),
+    ("claimed-tile-forgotten", "the tile of a pick is never run", BLOCK,
+     "if (!first || !claimed) {", "if (true) {", ["model", "block"]),
+    ("reset-keeps-the-count", "a reused record is complete at once", BLOCK,
+     "    done_.store(0, std::memory_order_release);\n", "", ["block"]),
+    ("guard-does-not-wrap", "words that wrap around revoke nothing", BLOCK,
+     "static_cast<std::int32_t>(word->load(std::memory_order_relaxed) - limit) > 0",
+     "word->load(std::memory_order_relaxed) > limit", ["block", "conformance"]),
+    ("started-kernel-revoked", "a guard that holds before the start stops a running kernel", BLOCK,
+     "if (!(guard.only_before_start && started) && guard.Raised()) return true;",
+     "if (guard.Raised()) return true;", ["model", "block", "conformance"]),
+    # The table of launches.
+    ("relaunch-not-settled", "a relaunch never learns that an old block completed its record", TABLE,
+     "    SettleNaming(done.progress);\n", "", ["table"]),
+    ("stream-order-ignored", "launches of a stream run at once", TABLE,
+     "    stream.last = index;\n  }", "    stream.last = index;\n    MakeEligible(index);\n  }",
+     ["table", "conformance"]),
+    ("stream-stuck", "a stream does not move on after its first launch", TABLE,
+     "  if (stream.first != kNone) MakeEligible(stream.first);\n", "", ["table", "conformance"]),
+    ("rank-ignored", "launches run in order of submission", TABLE_H,
+     "return rank != other.rank ? rank < other.rank : sequence < other.sequence;",
+     "return sequence < other.sequence;", ["table", "conformance"]),
+    ("max-claimants-ignored", "a padding segment takes all units", TABLE,
+     "(segment.max_claimants == 0 || segment.claimants < segment.max_claimants) &&", "",
+     ["conformance"]),
+    ("start-forgotten", "a started launch counts as queued", TABLE,
+     "      slot.started = true;\n", "", ["conformance"]),
+    ("partial-counts-unwatched", "nobody looks again when part of a kernel is done", TABLE,
+     "return true;\n    }\n    for (const Guard&", "return false;\n    }\n    for (const Guard&",
+     ["table", "conformance"]),
+    ("credits-leak", "events that never come keep their room", TABLE,
+     "  events_.Release(slot.credits);\n", "", ["table", "conformance"]),
+    ("credits-not-reserved", "events overrun the ring when nobody polls", TABLE,
+     "if (free_ == kNone || !events_.Reserve(credits)) return nullptr;",
+     "if (free_ == kNone) return nullptr;\n  events_.Reserve(credits);", ["table", "conformance"]),
+    ("transfer-copies-one-chunk", "each chunk of a transfer is the first", TABLE,
+     "const std::size_t begin = std::size_t{block} * kCopyChunkBytes;", "const std::size_t begin = 0;",
+     ["conformance"]),
+    # The device around it.
+    ("raise-does-not-settle", "queued launches stay after Raise()", DEVICE,
+     "    table_.SettleAll();\n", "", ["conformance"]),
+    ("guard-words-shrink", "an earlier value lowers a guard", DEVICE,
+     "if (static_cast<std::int32_t>(value - before) <= 0) return SubmitResult::kOk;", "",
+     ["conformance"]),
+    ("submission-unannounced", "workers are not told of a launch", DEVICE,
+     "table_.TakeNews();  // whoever submits polls\n    Publish(/*may_run=*/true);",
+     "table_.TakeNews();  // whoever submits polls\n    Publish(/*may_run=*/false);", ["conformance"]),
+    ("activation-unannounced", "other workers sleep through what a last commit made runnable", LOOP,
+     "may_run = table_.Finish(", "table_.Finish(", ["conformance"]),
+    ("sleepers-not-woken", "a sleeping worker stays asleep", LOOP,
+     "      wake = SleepersFor(1) != 0;\n", "", ["conformance"]),
+    ("no-yield", "a better rank waits for the end of a running kernel", LOOP,
+     "  return table_.HasBetter(worker.work->rank);", "  return false;", ["conformance"]),
+    ("news-not-delivered", "the listener is not called by an idle worker", LOOP,
+     "      DeliverNews();\n      AwaitChange(worker);", "      AwaitChange(worker);", ["conformance"]),
+    ("scratch-not-grown", "a body gets less scratch than its kernel asked for", LOOP,
+     "        std::swap(worker.scratch, worker.next_scratch);\n", "", ["conformance"]),
+    ("idle-time-doubled", "a worker that finds work stays counted as idle", CLOCK,
+     "    --idle_workers_;\n", "", ["clock"]),
+    ("busy-time-not-live", "time inside a running body is not counted", CLOCK,
+     "return Nanoseconds((word >> 1) + now.time_since_epoch().count());",
+     "return Nanoseconds(total_);", ["clock", "conformance"]),
+]
+
+
+class Builder:
+    """Compiles sources of a tree, and shares with the unmutated build every object that a mutant leaves alone."""
+
+    def __init__(self, jobs):
+        self.jobs = jobs
+        self.source = SCRATCH / "tree"
+        self.base = SCRATCH / "base"
+        self.dependencies = {}
+
+    def prepare(self):
+        """A fresh copy of the sources, and the test framework's header compiled once."""
+        shutil.rmtree(self.source, ignore_errors=True)
+        for folder in ("src/base", "src/device"):
+            shutil.copytree(ROOT / folder, self.source / folder)
+        self.base.mkdir(parents=True, exist_ok=True)
+        header = self.source / "tests.h"
+        header.write_text("#include <gtest/gtest.h>\n#include <array>\n#include <functional>\n"
+                          "#include <map>\n#include <random>\n#include <thread>\n")
+        self.check([COMPILER, *FLAGS, "-x", "c++-header", str(header), "-o", f"{header}.gch"])
+
+    def check(self, command):
+        done = subprocess.run(command, capture_output=True, text=True)
+        if done.returncode != 0:
+            raise RuntimeError(f"{' '.join(command)}\n{done.stderr[-3000:]}")
+
+    def compile(self, name, folder):
+        target = folder / (name.replace("/", "_") + ".o")
+        include = ["-include", str(self.source / "tests.h")] if name.endswith("_test.cc") else []
+        self.check([COMPILER, *FLAGS, *include, "-I", str(self.source / "src"), "-MD", "-c",
+                    str(self.source / name), "-o", str(target)])
+        return target
+
+    def build(self, group, folder, changed=None):
+        """Links the group's program; compiles what depends on `changed`, or everything when it is None."""
+        folder.mkdir(parents=True, exist_ok=True)
+        needed = [name for name in GROUPS[group]
+                  if changed is None or changed in self.dependencies[name]]
+        objects = {name: self.base / (name.replace("/", "_") + ".o") for name in GROUPS[group]}
+        with concurrent.futures.ThreadPoolExecutor(self.jobs) as pool:
+            for name, target in zip(needed, pool.map(lambda n: self.compile(n, folder), needed)):
+                objects[name] = target
+                if changed is None:
+                    self.dependencies[name] = self.read_dependencies(target)
+        program = folder / group
+        self.check([COMPILER, "-pthread", *map(str, objects.values()), "-lgtest", "-lgtest_main",
+                    "-o", str(program)])
+        return program
+
+    def read_dependencies(self, target):
+        words = target.with_suffix(".d").read_text().replace("\\\n", " ").split()
+        prefix = str(self.source) + "/"
+        return {word[len(prefix):] for word in words if word.startswith(prefix)}
+
+
+def run_tests(program):
+    """(whether all passed, what happened in a few words, seconds)."""
+    begin = time.monotonic()
+    command = [str(program), "--gtest_fail_fast", f"--gtest_filter={NOISY}"]
+    environment = dict(os.environ, LAGOON_TEST_PATIENCE_SECONDS="10")
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, timeout=TIMEOUT_SECONDS,
+                              env=environment)
+    except subprocess.TimeoutExpired:
+        return False, "hangs", time.monotonic() - begin
+    seconds = time.monotonic() - begin
+    if done.returncode == 0:
+        return True, "passes", seconds
+    if done.returncode < 0:
+        return False, f"killed by signal {-done.returncode}", seconds
+    failed = [line.split()[3] for line in done.stdout.splitlines() if line.startswith("[  FAILED  ]")]
+    return False, failed[0].split("/Cpu")[0] if failed else f"exit {done.returncode}", seconds
+
+
+def try_mutant(builder, mutant):
+    """Rows (group, caught, how, seconds)."""
+    name, _, file, before, after, groups = mutant
+    path = builder.source / file
+    original = path.read_text()
+    path.write_text(original.replace(before, after, 1))
+    folder = SCRATCH / "mutant"
+    try:
+        for group in groups:
+            shutil.rmtree(folder, ignore_errors=True)
+            passed, how, seconds = run_tests(builder.build(group, folder, changed=file))
+            yield group, not passed, how, seconds
+    finally:
+        path.write_text(original)
+
+
+def check_matches(mutants):
+    """Every replacement must name text that is there exactly once."""
+    stale = [f"{name}: found {count} times in {file}: {before!r}"
+             for name, _, file, before, _, _ in mutants
+             if (count := (ROOT / file).read_text().count(before)) != 1]
+    for line in stale:
+        print(f"replacement does not match: {line}", file=sys.stderr)
+    return not stale
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__,
+                                     formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--list", action="store_true", help="print the mutants and stop")
+    parser.add_argument("--jobs", type=int, default=os.cpu_count(), help="compilers at once")
+    parser.add_argument("names", nargs="*", metavar="NAME")
+    arguments = parser.parse_args()
+    unknown = set(arguments.names) - {mutant[0] for mutant in MUTANTS}
+    if unknown:
+        parser.error(f"no such mutant: {', '.join(sorted(unknown))}")
+    mutants = [m for m in MUTANTS if not arguments.names or m[0] in arguments.names]
+    if arguments.list:
+        for name, what, file, _, _, groups in mutants:
+            print(f"{name:40} {what} ({file}; caught by {', '.join(groups)})")
+        return 0
+    if not check_matches(mutants):
+        return 2
+    return run_all(Builder(arguments.jobs), mutants)
+
+
+def run_all(builder, mutants):
+    begin = time.monotonic()
+    builder.prepare()
+    for group in sorted({group for mutant in mutants for group in mutant[5]}):
+        passed, how, seconds = run_tests(builder.build(group, builder.base))
+        print(f"{'(no mutant)':40} {group:12} {how} ({seconds:.1f} s)", flush=True)
+        if not passed:
+            return 2
+    survivors = []
+    for mutant in mutants:
+        for group, caught, how, seconds in try_mutant(builder, mutant):
+            print(f"{mutant[0]:40} {group:12} {'caught' if caught else 'SURVIVED'}: {how} "
+                  f"({seconds:.1f} s)", flush=True)
+            if not caught:
+                survivors.append(f"{mutant[0]} ({group})")
+    print(f"{len(mutants)} mutants, {len(survivors)} survived, {time.monotonic() - begin:.0f} s")
+    for survivor in survivors:
+        print(f"survived: {survivor}", file=sys.stderr)
+    return 1 if survivors else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
