@@ -225,11 +225,6 @@ class ConvBlock {
   }
 
  private:
-  // Where the values of a micro-tile lie in y.
-  struct Place {
-    std::size_t offset, channel;
-  };
-
   static constexpr std::size_t kLanes = hn::MaxLanes(D());
 
   Cursor Begin(std::size_t item) const { return Cursor(tile_, args_.panels_inner, item); }
@@ -246,9 +241,10 @@ class ConvBlock {
 
   InputView ReadInput(std::byte* scratch) const;
   void SetStore(const Cursor& at);
-  void SetPrefetch(const Cursor& at, const Chunk& chunk, std::size_t rows);
-  PrefetchStream InputAhead(Cursor at) const;
-  PrefetchStream WeightsAhead(const Cursor& at, const Chunk& chunk) const;
+  std::size_t OffsetAt(const Cursor& at) const;
+  void SetPrefetch(const Cursor& at, const Chunk& chunk, bool finish);
+  const std::byte* InputAhead(Cursor at, std::size_t steps) const;
+  const std::byte* WeightsAhead(const Cursor& at, const Chunk& chunk, std::size_t steps) const;
   void Accumulate(const Cursor& at, const Chunk& chunk, bool finish);
   void Store(const Cursor& at);
 
@@ -266,13 +262,16 @@ InputView ConvBlock::ReadInput(std::byte* scratch) const {
   return CopyPatch(args_, tile_, image, reinterpret_cast<float*>(scratch + args_.patch_offset));
 }
 
-void ConvBlock::SetStore(const Cursor& at) {
-  const std::size_t channel = at.panel * 2 * kLanes;
+std::size_t ConvBlock::OffsetAt(const Cursor& at) const {
   const std::size_t row = std::size_t{tile_.image} * args_.out_height + at.row;
   const std::size_t pixel = row * args_.out_width + PixelsAt(at).first;
-  const std::size_t offset = pixel * args_.out_channels + channel;
+  return pixel * args_.out_channels + at.panel * 2 * kLanes;
+}
+
+void ConvBlock::SetStore(const Cursor& at) {
+  const std::size_t offset = OffsetAt(at);
   micro_.store.y = args_.y + offset;
-  micro_.store.bias = args_.bias != nullptr ? args_.bias + channel : kZeros;
+  micro_.store.bias = args_.bias != nullptr ? args_.bias + at.panel * 2 * kLanes : kZeros;
   micro_.store.residual = args_.residual != nullptr ? args_.residual + offset : nullptr;
 }
 
@@ -281,53 +280,61 @@ void ConvBlock::Store(const Cursor& at) {
   StoreRows(AccAt(at), PixelsAt(at).count, WidthAt(at) / kLanes, ColumnsAt(at), micro_.store);
 }
 
+// What the micro-kernel asks for while it computes: a store that misses the cache would hold up all
+// later ones, and the processor's own prefetching does not see through the many rows.
+void ConvBlock::SetPrefetch(const Cursor& at, const Chunk& chunk, bool finish) {
+  const std::uint32_t steps = std::max(1u, micro_.taps * (micro_.tap_depth / kDepthStep));
+  const std::uint32_t rows = PixelsAt(at).count;
+  PrefetchStream* stream = micro_.prefetch;
+  micro_.prefetch_burst = 1;
+  if (chunk.last) {
+    // Values stored at once: the next micro-tile's place, as this one's would come too late.
+    Cursor next = at;
+    next.Next();
+    const std::size_t offset = OffsetAt(finish && next.item < tile_.items() ? next : at);
+    const std::size_t pitch = args_.out_channels * sizeof(float);
+    micro_.prefetch_burst = static_cast<std::uint32_t>(CeilDivide(rows, steps));
+    const auto count = static_cast<std::uint32_t>(CeilDivide(rows, micro_.prefetch_burst));
+    *stream++ = {reinterpret_cast<const std::byte*>(args_.y + offset), pitch, count};
+    if (args_.residual != nullptr) {
+      *stream++ = {reinterpret_cast<const std::byte*>(args_.residual + offset), pitch, count};
+    }
+  }
+  const std::byte* ahead =
+      args_.panels_inner ? InputAhead(at, steps) : WeightsAhead(at, chunk, steps);
+  const bool nothing = ahead == nullptr;
+  *stream = {nothing ? reinterpret_cast<const std::byte*>(micro_.weights) : ahead,
+             nothing ? 0 : kPrefetchBytes, ~std::uint32_t{0}};
+}
+
 // The input that the next segment does not share with this one: its pixels' last kernel row. Each
-// panel asks for a share.
-PrefetchStream ConvBlock::InputAhead(Cursor at) const {
-  const std::size_t panel = at.panel - tile_.panels.begin;
+// panel asks for a share. Null: nothing to ask for.
+const std::byte* ConvBlock::InputAhead(Cursor at, std::size_t steps) const {
+  const std::size_t begin = (at.panel - tile_.panels.begin) * steps * kPrefetchBytes;
   at.NextPlace();
-  const std::uint32_t step_count = micro_.taps * (micro_.tap_depth / kDepthStep);
+  if (at.row >= tile_.rows.end) return nullptr;
   const std::int64_t row =
       KernelRowsOf(args_, at.row).y + std::int64_t{args_.kernel_h - 1} * args_.dilation_h;
-  if (at.row >= tile_.rows.end || row < 0 || row >= args_.height) return {nullptr, 0, 0};
+  if (row < 0 || row >= args_.height) return nullptr;
   const Pixels pixels = PixelsAt(at);
-  const std::size_t bytes = pixels.count * micro_.pitch;
-  const std::size_t begin = panel * step_count * kPrefetchBytes;
-  if (begin >= bytes) return {nullptr, 0, 0};
+  if (begin >= pixels.count * micro_.pitch) return nullptr;
   const std::int64_t column = std::max<std::int64_t>(0, ColumnOf(args_, pixels.first));
-  return {input_.At(row, column, args_.channels) + begin, kPrefetchBytes,
-          static_cast<std::uint32_t>(CeilDivide(bytes - begin, kPrefetchBytes))};
+  return input_.At(row, column, args_.channels) + begin;
 }
 
 // The weights that come after this chunk's of this panel. Each segment asks for a share.
-PrefetchStream ConvBlock::WeightsAhead(const Cursor& at, const Chunk& chunk) const {
-  const std::uint32_t step_count = micro_.taps * (micro_.tap_depth / kDepthStep);
+const std::byte* ConvBlock::WeightsAhead(const Cursor& at, const Chunk& chunk,
+                                         std::size_t steps) const {
   const bool next_panel = at.panel + 1 < tile_.panels.end;
-  if (!next_panel && chunk.last) return {nullptr, 0, 0};
-  const std::size_t bytes = std::size_t{chunk.taps} * chunk.depth * 2 * kLanes * sizeof(float);
-  const std::size_t begin = at.place * step_count * kPrefetchBytes;
-  if (begin >= bytes) return {nullptr, 0, 0};
+  if (!next_panel && chunk.last) return nullptr;
+  const std::size_t floats = std::size_t{chunk.taps} * chunk.depth;
+  const std::size_t begin = at.place * steps * kPrefetchBytes;
+  if (begin >= floats * 2 * kLanes * sizeof(float)) return nullptr;
   const std::size_t panel = next_panel ? at.panel + 1 : tile_.panels.begin;
-  const std::size_t depth = std::size_t{chunk.tap} * args_.tap_depth + chunk.begin +
-                            (next_panel ? 0 : std::size_t{chunk.taps} * chunk.depth);
+  const std::size_t depth =
+      std::size_t{chunk.tap} * args_.tap_depth + chunk.begin + (next_panel ? 0 : floats);
   const float* weights = args_.weights + (panel * args_.depth + depth) * 2 * kLanes;
-  return {reinterpret_cast<const std::byte*>(weights) + begin, kPrefetchBytes,
-          static_cast<std::uint32_t>(CeilDivide(bytes - begin, kPrefetchBytes))};
-}
-
-void ConvBlock::SetPrefetch(const Cursor& at, const Chunk& chunk, std::size_t rows) {
-  PrefetchStream* stream = micro_.prefetch;
-  if (chunk.last) {
-    const std::size_t pitch = micro_.store.pitch * sizeof(float);
-    const auto count = static_cast<std::uint32_t>(rows);
-    *stream++ = {reinterpret_cast<const std::byte*>(micro_.store.y), pitch, count};
-    if (micro_.store.residual != nullptr) {
-      *stream++ = {reinterpret_cast<const std::byte*>(micro_.store.residual), pitch, count};
-    }
-  }
-  *stream = args_.panels_inner ? InputAhead(at) : WeightsAhead(at, chunk);
-  if (stream->steps > 0) ++stream;
-  *stream = {reinterpret_cast<const std::byte*>(micro_.weights), 0, ~std::uint32_t{0}};
+  return reinterpret_cast<const std::byte*>(weights) + begin;
 }
 
 void ConvBlock::Accumulate(const Cursor& at, const Chunk& chunk, bool finish) {
@@ -360,8 +367,8 @@ void ConvBlock::Accumulate(const Cursor& at, const Chunk& chunk, bool finish) {
   micro_.acc = AccAt(at);
   micro_.resume = chunk.tap > first_tap || (chunk.tap == first_tap && chunk.begin > 0);
   if (first_tap == end_tap) micro_.resume = false;  // the kernel never meets the image
-  if (chunk.last) SetStore(at);
-  SetPrefetch(at, chunk, pixels.count);
+  if (finish) SetStore(at);
+  SetPrefetch(at, chunk, finish);
   const bool whole = ColumnsAt(at) == width;
   micro_.finish = finish && whole;
   kMultiply[width / kLanes - 1][pixels.count - 1](micro_);

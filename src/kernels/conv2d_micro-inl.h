@@ -102,42 +102,65 @@ struct Accumulators {
   }
 };
 
-/// y = limit(acc + bias + residual) for a micro-tile whose columns all exist.
-template <int kRows, int kVectors>
-HWY_INLINE void Finish(const Accumulators<kRows, kVectors>& acc, const ConvStore& store) {
-  constexpr std::size_t kLanes = hn::MaxLanes(D());
-  const V low = hn::Set(D(), store.low), high = hn::Set(D(), store.high);
-  V bias[kVectors];
-  LAGOON_UNROLL for (int j = 0; j < kVectors; ++j) bias[j] =
-      hn::LoadU(D(), store.bias + j * kLanes);
-  float* y = store.y;
-  const float* residual = store.residual;
-  LAGOON_UNROLL for (int r = 0; r < kRows; ++r) {
+/// Writes the rows of a panel whose columns all exist, one after the other.
+template <int kVectors>
+class RowStore {
+ public:
+  explicit HWY_INLINE RowStore(const ConvStore& store)
+      : low_(hn::Set(D(), store.low)),
+        high_(hn::Set(D(), store.high)),
+        y_(store.y),
+        residual_(store.residual),
+        pitch_(store.pitch) {
     LAGOON_UNROLL for (int j = 0; j < kVectors; ++j) {
-      V v = hn::Add(acc.v[r][j], bias[j]);
-      if (residual != nullptr) v = hn::Add(v, hn::LoadU(D(), residual + j * kLanes));
-      hn::StoreU(simd::Clamp(v, low, high), D(), y + j * kLanes);
+      bias_[j] = hn::LoadU(D(), store.bias + j * hn::MaxLanes(D()));
     }
-    y += store.pitch;
-    if (residual != nullptr) residual += store.pitch;
   }
+  template <bool kResidual>
+  HWY_INLINE void Write(const V* acc) {
+    LAGOON_UNROLL for (int j = 0; j < kVectors; ++j) {
+      constexpr std::size_t kLanes = hn::MaxLanes(D());
+      V v = hn::Add(acc[j], bias_[j]);
+      if constexpr (kResidual) v = hn::Add(v, hn::LoadU(D(), residual_ + j * kLanes));
+      hn::StoreU(simd::Clamp(v, low_, high_), D(), y_ + j * kLanes);
+    }
+    y_ += pitch_;
+    if constexpr (kResidual) residual_ += pitch_;
+  }
+
+ private:
+  V low_, high_, bias_[kVectors];
+  float* y_;
+  const float* residual_;
+  std::size_t pitch_;
+};
+
+/// y = limit(acc + bias + residual) from registers.
+template <bool kResidual, int kRows, int kVectors>
+HWY_INLINE void Finish(const Accumulators<kRows, kVectors>& acc, const ConvStore& store) {
+  RowStore<kVectors> rows(store);
+  LAGOON_UNROLL for (int r = 0; r < kRows; ++r) rows.template Write<kResidual>(acc.v[r]);
 }
 
 /// Walks a MicroTile's prefetch streams.
 class Prefetcher {
  public:
-  explicit HWY_INLINE Prefetcher(const PrefetchStream* streams)
-      : streams_(streams), now_(*streams) {}
+  explicit HWY_INLINE Prefetcher(const MicroTile& tile)
+      : streams_(tile.prefetch), now_(tile.prefetch[0]), burst_(tile.prefetch_burst) {}
   HWY_INLINE void Step() {
-    hwy::Prefetch(now_.next);
-    hwy::Prefetch(now_.next + kPrefetchBytes / 2);
-    now_.next += now_.stride;
+    std::uint32_t requests = burst_;
+    do {
+      hwy::Prefetch(now_.next);
+      hwy::Prefetch(now_.next + kPrefetchBytes / 2);
+      now_.next += now_.stride;
+    } while (--requests != 0);
     if (HWY_UNLIKELY(--now_.steps == 0)) now_ = *++streams_;
   }
 
  private:
   const PrefetchStream* streams_;
   PrefetchStream now_;
+  const std::uint32_t burst_;
 };
 
 template <int kRows, int kVectors>
@@ -150,7 +173,7 @@ HWY_NOINLINE void Multiply(const MicroTile& tile) {
   } else {
     acc.Zero();
   }
-  Prefetcher prefetcher(tile.prefetch);
+  Prefetcher prefetcher(tile);
   const float* b = tile.weights;
   const std::byte* a = tile.a;
   std::uint32_t column = tile.column;
@@ -174,10 +197,12 @@ HWY_NOINLINE void Multiply(const MicroTile& tile) {
     a += wraps ? tile.next_row : tile.next_column;
     if (wraps) column = 0;
   }
-  if (tile.finish) {
-    Finish(acc, tile.store);
-  } else {
+  if (!tile.finish) {
     acc.Store(tile.acc);
+  } else if (tile.store.residual != nullptr) {
+    Finish<true>(acc, tile.store);
+  } else {
+    Finish<false>(acc, tile.store);
   }
 }
 
@@ -193,25 +218,17 @@ inline constexpr std::array<MultiplyFn, kMaxRows> kMultiply[kMaxVectors] = {
     MultiplyTable<2>(std::make_index_sequence<kMaxRows>()),
 };
 
-/// y = limit(acc + bias + residual) from scratch, for a panel whose columns all exist.
+/// The same from scratch, for a panel whose columns all exist.
 template <int kVectors, bool kResidual>
-HWY_INLINE void StoreWhole(const float* acc, std::size_t rows, const ConvStore& store) {
-  constexpr std::size_t kLanes = hn::MaxLanes(D());
-  const V low = hn::Set(D(), store.low), high = hn::Set(D(), store.high);
-  V bias[kVectors];
-  LAGOON_UNROLL for (int j = 0; j < kVectors; ++j) bias[j] =
-      hn::LoadU(D(), store.bias + j * kLanes);
-  const float* residual = store.residual;
-  float* y = store.y;
-  for (std::size_t row = 0; row < rows; ++row) {
+HWY_INLINE void StoreWhole(const float* acc, std::size_t count, const ConvStore& store) {
+  RowStore<kVectors> rows(store);
+  for (std::size_t row = 0; row < count; ++row) {
+    V v[kVectors];
     LAGOON_UNROLL for (int j = 0; j < kVectors; ++j) {
-      V v = hn::Add(hn::Load(D(), acc + j * kLanes), bias[j]);
-      if constexpr (kResidual) v = hn::Add(v, hn::LoadU(D(), residual + j * kLanes));
-      hn::StoreU(simd::Clamp(v, low, high), D(), y + j * kLanes);
+      v[j] = hn::Load(D(), acc + j * hn::MaxLanes(D()));
     }
-    acc += kVectors * kLanes;
-    y += store.pitch;
-    if constexpr (kResidual) residual += store.pitch;
+    rows.template Write<kResidual>(v);
+    acc += kVectors * hn::MaxLanes(D());
   }
 }
 

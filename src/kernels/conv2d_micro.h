@@ -5,8 +5,8 @@
 
 namespace lagoon {
 
-/// Where finished values go: y[row * pitch + column] = limit(acc + bias[column] + residual[same as
-/// y]).
+/// Where finished values go, and how: y[row * pitch + column] = limit(acc + bias[column] +
+/// residual[same as y]).
 struct ConvStore {
   float* y;
   const float* bias;
@@ -15,16 +15,15 @@ struct ConvStore {
   float low, high;
 };
 
-/// Memory to ask for during the arithmetic: kPrefetchBytes from `next` at each step of kDepthStep
-/// floats of the depth, then `stride` bytes further, `steps` times.
+/// Memory to ask for during the arithmetic: kPrefetchBytes from `next` on, then `stride` bytes
+/// further, and so on.
 struct PrefetchStream {
   const std::byte* next;
   std::size_t stride;
-  std::uint32_t steps;
+  std::uint32_t steps;  // each of kDepthStep floats of the depth
 };
 inline constexpr std::uint32_t kDepthStep = 4;
 inline constexpr std::size_t kPrefetchBytes = 128;
-inline constexpr std::size_t kMaxPrefetchStreams = 3;
 
 /// One call of the micro-kernel: some rows (pixels) times one panel (channels) over a part of the
 /// depth.
@@ -44,7 +43,8 @@ struct MicroTile {
   bool resume;                          // start from `acc` instead of zero
   bool finish;                          // store to `store` instead of leaving the sums in `acc`
   ConvStore store;
-  PrefetchStream prefetch[kMaxPrefetchStreams + 1];  // one after the other; the last never ends
+  PrefetchStream prefetch[4];    // one after the other; the last never ends
+  std::uint32_t prefetch_burst;  // requests of the stream in one step, at least 1
 };
 
 }  // namespace lagoon

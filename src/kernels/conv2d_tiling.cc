@@ -15,7 +15,7 @@ constexpr double kIdealBlockUs[] = {4, 8, 12, 16, 20, 24, 28, 32, 36, 40, 45, 50
 // than planned.
 constexpr double kCommitUs = 11;
 constexpr double kChunkUs = 7;
-constexpr double kClaimUs = 0.4;  // what a block costs beside its work
+constexpr double kClaimUs = 0.7;  // what a block costs beside its work
 constexpr std::uint32_t kMaxChunkDepth = 1024;
 // Bytes per us: writing results to memory, copying a patch, and reading what is not in this unit's
 // cache.
