@@ -29,6 +29,7 @@ Result<ConstantBytes> EvaluateCast(const OpContext& context, std::size_t output)
 // evaluate_arithmetic.cc: fp32, fp64, int32 and int64; integers wrap around.
 Result<ConstantBytes> EvaluateUnary(const OpContext& context, std::size_t output);
 Result<ConstantBytes> EvaluateBinary(const OpContext& context, std::size_t output);
+Result<ConstantBytes> EvaluateEqual(const OpContext& context, std::size_t output);
 Result<ConstantBytes> EvaluateReduce(const OpContext& context, std::size_t output);
 
 /// Copies elements of `element_bytes` in row-major order of `dims`: the one at index i comes from

@@ -154,6 +154,26 @@ T ReduceRow(std::string_view op, const T* row, std::size_t count) {
   return what == "Mean" ? static_cast<T>(result / static_cast<T>(count)) : result;
 }
 
+Result<ConstantBytes> Combine(const OpContext& context, const ConstantBytes& a,
+                              const ConstantBytes& b) {
+  return WithNumberType(
+      context, [&]<typename T>(std::type_identity<T> id) -> Result<ConstantBytes> {
+        const BinaryFunction<T> function = FindBinary<T>(context.node().op);
+        if (function == nullptr) {
+          return context.Unimplemented(
+              fmt::format("on constants of {}", OipName(context.input(0).type)));
+        }
+        if (std::is_integral_v<T> && context.node().op == "Div" && HasZero(b, id)) {
+          return context.Invalid("divides a constant integer by zero");
+        }
+        auto bytes = std::make_shared<Bytes>(a->size());
+        const std::size_t count = a->size() / sizeof(T);
+        std::transform(Elements<T>(a), Elements<T>(a) + count, Elements<T>(b),
+                       reinterpret_cast<T*>(bytes->data()), function);
+        return bytes;
+      });
+}
+
 }  // namespace
 
 Result<ConstantBytes> EvaluateUnary(const OpContext& context, std::size_t) {
@@ -174,29 +194,18 @@ Result<ConstantBytes> EvaluateUnary(const OpContext& context, std::size_t) {
 
 Result<ConstantBytes> EvaluateBinary(const OpContext& context, std::size_t output) {
   const Dims& out = context.output(output).dims;
-  if (context.input_count() == 1) return context.constant(0)->bytes;
-  const ConstantBytes a = BroadcastBytes(context, 0, out);
-  const ConstantBytes b = BroadcastBytes(context, 1, out);
-  if (context.node().op == "Equal") {
-    if (!IsInteger(context.input(0).type)) return context.Unimplemented("of fractions");
-    return CompareEqual(*a, *b, static_cast<std::size_t>(ElementCount(out)));
+  ConstantBytes result = BroadcastBytes(context, 0, out);
+  for (std::size_t i = 1; i < context.input_count(); ++i) {
+    LAGOON_ASSIGN_OR_RETURN(result, Combine(context, result, BroadcastBytes(context, i, out)));
   }
-  return WithNumberType(
-      context, [&]<typename T>(std::type_identity<T> id) -> Result<ConstantBytes> {
-        const BinaryFunction<T> function = FindBinary<T>(context.node().op);
-        if (function == nullptr) {
-          return context.Unimplemented(
-              fmt::format("on constants of {}", OipName(context.input(0).type)));
-        }
-        if (std::is_integral_v<T> && context.node().op == "Div" && HasZero(b, id)) {
-          return context.Invalid("divides a constant integer by zero");
-        }
-        auto bytes = std::make_shared<Bytes>(a->size());
-        const std::size_t count = a->size() / sizeof(T);
-        std::transform(Elements<T>(a), Elements<T>(a) + count, Elements<T>(b),
-                       reinterpret_cast<T*>(bytes->data()), function);
-        return bytes;
-      });
+  return result;
+}
+
+Result<ConstantBytes> EvaluateEqual(const OpContext& context, std::size_t output) {
+  if (!IsInteger(context.input(0).type)) return context.Unimplemented("of fractions");
+  const Dims& out = context.output(output).dims;
+  return CompareEqual(*BroadcastBytes(context, 0, out), *BroadcastBytes(context, 1, out),
+                      static_cast<std::size_t>(ElementCount(out)));
 }
 
 Result<ConstantBytes> EvaluateReduce(const OpContext& context, std::size_t output) {

@@ -38,7 +38,7 @@ bool IsNoOp(const Node& node) {
     return true;
   }
   if (node.op == "Transpose") return KeepsOrder(node);
-  if (IsOneOf(node.op, {"Concat", "Min", "Max"})) return node.inputs.size() == 1;
+  if (IsOneOf(node.op, {"Concat", "Min", "Max", "Sum"})) return node.inputs.size() == 1;
   if (IsOneOf(node.op, {"MaxPool", "AveragePool"})) return IsUnitWindow(node);
   if (IsOneOf(node.op, {"ReduceSum", "ReduceMean", "ReduceMax", "ReduceMin"})) {
     return node.Ints("axes", {}).empty();

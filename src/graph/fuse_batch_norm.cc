@@ -38,9 +38,14 @@ ValueId ScaleChannels(GraphEditor& editor, const Node& node, const std::vector<d
   const std::span<const float> from = weights.constant->floats();
   const bool rows = node.op == "Conv" || node.Int("transB", 0) != 0;
   const std::size_t inner = rows ? from.size() / scale.size() : 1;
-  std::vector<float> scaled(from.size());
-  for (std::size_t i = 0; i < from.size(); ++i) {
-    scaled[i] = static_cast<float>(from[i] * scale[i / inner % scale.size()]);
+  std::vector<float> scaled;
+  scaled.reserve(from.size());
+  while (scaled.size() < from.size()) {
+    for (const double factor : scale) {
+      for (const float weight : from.subspan(scaled.size(), inner)) {
+        scaled.push_back(static_cast<float>(weight * factor));
+      }
+    }
   }
   return editor.AddConstant(node, "_scaled", Dims(weights.dims), scaled);
 }

@@ -44,6 +44,7 @@ class OpContext {
     node_.attributes.insert_or_assign(name, std::move(value));
   }
   void EraseAttribute(const std::string& name) { node_.attributes.erase(name); }
+  void SetOp(std::string op) { node_.op = std::move(op); }
   /// Drops the inputs from `count` on: they became attributes.
   void KeepInputs(std::size_t count) {
     if (node_.inputs.size() > count) node_.inputs.resize(count);

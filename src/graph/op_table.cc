@@ -54,9 +54,10 @@ constexpr OpSpec kOps[] = {
     {"Mul", 9, 2, 2, 1, "", InferBinary, EvaluateBinary},
     {"Div", 9, 2, 2, 1, "", InferBinary, EvaluateBinary},
     {"Pow", 9, 2, 2, 1, "", InferBinary, EvaluateBinary},
-    {"Min", 9, 1, 2, 1, "", InferBinary, EvaluateBinary},
-    {"Max", 9, 1, 2, 1, "", InferBinary, EvaluateBinary},
-    {"Equal", 9, 2, 2, 1, "", InferEqual, EvaluateBinary, RunTime::kNever},
+    {"Min", 9, 1, kMaxGraphEdges, 1, "", InferBinary, EvaluateBinary},
+    {"Max", 9, 1, kMaxGraphEdges, 1, "", InferBinary, EvaluateBinary},
+    {"Sum", 9, 1, kMaxGraphEdges, 1, "", InferSum, EvaluateBinary},
+    {"Equal", 9, 2, 2, 1, "", InferEqual, EvaluateEqual, RunTime::kNever},
     {"Where", 9, 3, 3, 1, "", InferWhere, EvaluateWhere, RunTime::kNever},
 
     {"ReduceMean", 9, 1, 1, 1, kReduceAttributes, InferReduce, EvaluateReduce},

@@ -26,7 +26,8 @@ Status InferHardSigmoid(OpContext& context);
 Status InferClip(OpContext& context);
 Status InferDropout(OpContext& context);
 Status InferCast(OpContext& context);
-Status InferBinary(OpContext& context);
+Status InferBinary(OpContext& context);  // also Min and Max, of any number of inputs
+Status InferSum(OpContext& context);
 Status InferEqual(OpContext& context);
 Status InferWhere(OpContext& context);
 

@@ -16,6 +16,7 @@ namespace {
 Status CheckSameTypes(const OpContext& context) {
   const DataType type = context.input(0).type;
   for (std::size_t i = 1; i < context.input_count(); ++i) {
+    if (!context.has_input(i)) return context.Invalid(fmt::format("input {} is left out", i));
     if (context.input(i).type != type) {
       return context.Invalid(fmt::format(
           "input {} is {}, input {} is {}", Quoted(context.input(0).name), OipName(type),
@@ -70,6 +71,7 @@ Status InferClip(OpContext& context) {
   if (context.has_input(2)) {
     LAGOON_ASSIGN_OR_RETURN(high, context.ConstantFloat(2, "max"));
   }
+  low = std::min(low, high);  // crossed bounds give the upper one, as ONNX says
   if (std::isnan(low) || std::isnan(high)) return context.Invalid("a bound is not a number");
   context.KeepInputs(1);
   context.SetAttribute("min", low);
@@ -110,10 +112,18 @@ Status InferCast(OpContext& context) {
 }
 
 Status InferBinary(OpContext& context) {
-  if (context.input_count() == 1) return InferUnary(context);  // Min and Max of one
   LAGOON_RETURN_IF_ERROR(CheckSameTypes(context));
-  LAGOON_ASSIGN_OR_RETURN(Dims out, Broadcast(context, context.dims(0), context.dims(1)));
+  Dims out = context.dims(0);
+  for (std::size_t i = 1; i < context.input_count(); ++i) {
+    LAGOON_ASSIGN_OR_RETURN(out, Broadcast(context, out, context.dims(i)));
+  }
   context.SetOutput(std::move(out));
+  return {};
+}
+
+Status InferSum(OpContext& context) {
+  LAGOON_RETURN_IF_ERROR(InferBinary(context));
+  if (context.input_count() == 2) context.SetOp("Add");  // which fusion knows
   return {};
 }
 

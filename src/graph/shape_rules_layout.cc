@@ -142,6 +142,7 @@ Status InferConcat(OpContext& context) {
   const auto at = static_cast<std::size_t>(axis);
   Dims out = context.dims(0);
   for (std::size_t i = 1; i < context.input_count(); ++i) {
+    if (!context.has_input(i)) return context.Invalid(fmt::format("input {} is left out", i));
     LAGOON_RETURN_IF_ERROR(CheckSameExcept(context, i, at));
     if (__builtin_add_overflow(out[at], context.dims(i)[at], &out[at])) {
       return context.Invalid(fmt::format("axis {} overflows", axis));

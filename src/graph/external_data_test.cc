@@ -1,0 +1,132 @@
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <sys/stat.h>
+
+#include <filesystem>
+
+#include "graph/graph.h"
+#include "graph/testing/model_builder.h"
+
+namespace lagoon {
+namespace {
+
+namespace fs = std::filesystem;
+using ::testing::AllOf;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using testing::MessageOf;
+using testing::ModelBuilder;
+using testing::TempFolder;
+
+using Entries = std::vector<std::pair<std::string, std::string>>;
+
+// y = x w with w [2,1] in external data.
+ModelBuilder ExternalModel(const Entries& entries) {
+  ModelBuilder model;
+  model.Input("x", {1, 2}).Output("y");
+  onnx::TensorProto& tensor = *model.graph().add_initializer();
+  tensor.set_name("w");
+  tensor.set_data_type(onnx::TensorProto::FLOAT);
+  tensor.add_dims(2);
+  tensor.add_dims(1);
+  tensor.set_data_location(onnx::TensorProto::EXTERNAL);
+  for (const auto& [key, value] : entries) {
+    onnx::StringStringEntryProto& entry = *tensor.add_external_data();
+    entry.set_key(key);
+    entry.set_value(value);
+  }
+  model.Add("MatMul", {"x", "w"}, {"y"});
+  return model;
+}
+
+std::string Bytes(const std::vector<float>& values) {
+  return {reinterpret_cast<const char*>(values.data()), values.size() * sizeof(float)};
+}
+
+class ExternalData : public ::testing::Test {
+ protected:
+  // The model lies in models/, so that there is something to escape to.
+  ExternalData() {
+    fs::create_directory(folder_ / "models");
+    folder_.Write("models/weights.bin", Bytes({9, 9, 3, 4, 5}));
+    folder_.Write("secret.bin", Bytes({1, 2}));
+  }
+  Result<Graph> Import(const Entries& entries) {
+    return ImportOnnx(ExternalModel(entries).Save(folder_, "models/model.onnx"));
+  }
+  std::string Refusal(const Entries& entries, ErrorCode code = ErrorCode::kInvalidArgument) {
+    const std::string message = MessageOf(Import(entries), code);
+    EXPECT_THAT(message, AllOf(HasSubstr("model.onnx"), HasSubstr("initialiser 'w'")));
+    return message;
+  }
+
+  TempFolder folder_;
+};
+
+TEST_F(ExternalData, IsReadFromItsOffset) {
+  const Result<Graph> graph =
+      Import({{"location", "weights.bin"}, {"offset", "8"}, {"length", "8"}});
+  ASSERT_TRUE(graph.has_value()) << graph.error().message;
+  EXPECT_THAT(graph->value(graph->nodes[0].inputs[1]).constant->floats(), ElementsAre(3, 4));
+}
+
+TEST_F(ExternalData, IsReadFromAFolderBelow) {
+  fs::create_directory(folder_ / "models/data");
+  folder_.Write("models/data/w", Bytes({7, 8}));
+  const Result<Graph> graph = Import({{"location", "./data//w"}});
+  ASSERT_TRUE(graph.has_value()) << graph.error().message;
+  EXPECT_THAT(graph->value(graph->nodes[0].inputs[1]).constant->floats(), ElementsAre(7, 8));
+}
+
+TEST_F(ExternalData, OfARelativeModelPathIsFound) {
+  ExternalModel({{"location", "weights.bin"}}).Save(folder_, "models/model.onnx");
+  const fs::path before = fs::current_path();
+  fs::current_path(folder_ / "models");
+  const Result<Graph> graph = ImportOnnx("model.onnx");
+  fs::current_path(before);
+  EXPECT_TRUE(graph.has_value()) << graph.error().message;
+}
+
+TEST_F(ExternalData, MayNotLeaveTheModelsFolder) {
+  EXPECT_THAT(Refusal({{"location", "../secret.bin"}}), HasSubstr("leaves the model's folder"));
+  EXPECT_THAT(Refusal({{"location", "data/../../secret.bin"}}), HasSubstr("leaves"));
+  EXPECT_THAT(Refusal({{"location", folder_ / "secret.bin"}}), HasSubstr("is absolute"));
+  EXPECT_THAT(Refusal({{"location", ""}}), HasSubstr("is empty"));
+  EXPECT_THAT(Refusal({}), HasSubstr("is empty"));
+  EXPECT_THAT(Refusal({{"location", std::string("weights.bin\0x", 13)}}), HasSubstr("zero byte"));
+}
+
+TEST_F(ExternalData, MayNotFollowSymbolicLinks) {
+  fs::create_symlink(folder_ / "secret.bin", folder_ / "models/link.bin");
+  EXPECT_THAT(Refusal({{"location", "link.bin"}}), HasSubstr("symbolic link"));
+  fs::create_directory_symlink(folder_.path(), folder_ / "models/up");
+  Refusal({{"location", "up/secret.bin"}}, ErrorCode::kNotFound);  // O_DIRECTORY on a link: ENOTDIR
+}
+
+TEST_F(ExternalData, MustBeAFile) {
+  fs::create_directory(folder_ / "models/data");
+  EXPECT_THAT(Refusal({{"location", "data"}}), HasSubstr("is a folder"));
+  EXPECT_THAT(Refusal({{"location", "."}}), HasSubstr("names no file"));
+  ASSERT_EQ(::mkfifo((folder_ / "models/pipe").c_str(), 0600), 0);
+  EXPECT_THAT(Refusal({{"location", "pipe"}}), HasSubstr("not a regular file"));
+  EXPECT_THAT(Refusal({{"location", "missing.bin"}}, ErrorCode::kNotFound),
+              HasSubstr("missing.bin"));
+}
+
+TEST_F(ExternalData, MustHoldWhatTheShapeNeeds) {
+  EXPECT_THAT(Refusal({{"location", "weights.bin"}, {"offset", "16"}}),
+              AllOf(HasSubstr("too short"), HasSubstr("20 bytes")));
+  EXPECT_THAT(Refusal({{"location", "weights.bin"}, {"offset", "18446744073709551615"}}),
+              HasSubstr("too short"));
+  EXPECT_THAT(Refusal({{"location", "weights.bin"}, {"length", "4"}}), HasSubstr("gives 4 bytes"));
+}
+
+TEST_F(ExternalData, TakesSizesOnlyAsNumbers) {
+  for (const char* size : {"-8", "8x", "", "0x8", "99999999999999999999"}) {
+    EXPECT_THAT(Refusal({{"location", "weights.bin"}, {"offset", size}}), HasSubstr("not a size"))
+        << size;
+  }
+}
+
+}  // namespace
+}  // namespace lagoon

@@ -1,0 +1,436 @@
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <random>
+
+#include "graph/graph.h"
+#include "graph/testing/model_builder.h"
+#include "graph/testing/reference.h"
+
+namespace lagoon {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::ElementsAre;
+using testing::ExpectSameOutputs;
+using ::testing::HasSubstr;
+using testing::MessageOf;
+using testing::ModelBuilder;
+using testing::Ops;
+
+// The fused graph, which must compute what the imported one does.
+Graph Fused(const ModelBuilder& model) {
+  const Result<Graph> before = model.Import();
+  Result<Graph> after = model.Load();
+  EXPECT_TRUE(before.has_value()) << before.error().message;
+  EXPECT_TRUE(after.has_value()) << after.error().message;
+  if (!before || !after) return {};
+  ExpectSameOutputs(*before, *after);
+  return *std::move(after);
+}
+
+void AddConv(ModelBuilder& m, const std::string& x, const std::string& y, std::int64_t in,
+             std::int64_t out, std::int64_t group = 1) {
+  m.Weights("w_" + y, {out, in / group, 3, 3});
+  m.Add("Conv", {x, "w_" + y}, {y}).Name(y).Ints("pads", {1, 1, 1, 1}).Int("group", group);
+}
+
+void AddBatchNorm(ModelBuilder& m, const std::string& x, const std::string& y,
+                  std::int64_t channels) {
+  const auto count = static_cast<std::size_t>(channels);
+  std::vector<float> gamma(count), beta(count), mean(count), variance(count);
+  for (std::size_t c = 0; c < count; ++c) {
+    const auto f = static_cast<float>(c);
+    gamma[c] = 0.5f + 0.25f * f;
+    beta[c] = 0.1f * f - 0.3f;
+    mean[c] = 0.2f - 0.05f * f;
+    variance[c] = 0.7f + 0.3f * f;
+  }
+  m.Floats(y + "_g", {channels}, gamma).Floats(y + "_b", {channels}, beta);
+  m.Floats(y + "_m", {channels}, mean).Floats(y + "_v", {channels}, variance);
+  m.Add("BatchNormalization", {x, y + "_g", y + "_b", y + "_m", y + "_v"}, {y})
+      .Name(y)
+      .Float("epsilon", 1e-3f);
+}
+
+// Batch-norm.
+
+TEST(FuseBatchNorm, GoesIntoTheConvolutionBefore) {
+  for (const std::int64_t group : {1, 2, 4}) {
+    ModelBuilder model;
+    model.Input("x", {1, 4, 5, 5}).Output("y");
+    AddConv(model, "x", "c", 4, 8, group);
+    AddBatchNorm(model, "c", "y", 8);
+    const Graph graph = Fused(model);
+    ASSERT_EQ(Ops(graph), "Conv") << group;
+    EXPECT_EQ(graph.nodes[0].inputs.size(), 3u);
+    EXPECT_EQ(graph.value(graph.outputs[0]).name, "y");
+  }
+}
+
+TEST(FuseBatchNorm, ScalesAnExistingBias) {
+  ModelBuilder model;
+  model.Input("x", {1, 2, 3, 3}).Output("y").Weights("w", {3, 2, 1, 1}).Weights("b", {3});
+  model.Add("Conv", {"x", "w", "b"}, {"c"});
+  AddBatchNorm(model, "c", "y", 3);
+  EXPECT_EQ(Ops(Fused(model)), "Conv");
+}
+
+TEST(FuseBatchNorm, GoesIntoMatricesOfEitherLayout) {
+  for (const std::int64_t transposed : {0, 1}) {
+    ModelBuilder model;
+    model.Input("x", {2, 3}).Output("y").Weights("w", transposed ? Dims{4, 3} : Dims{3, 4});
+    model.Weights("b", {4});
+    model.Add("Gemm", {"x", "w", "b"}, {"c"}).Int("transB", transposed).Float("alpha", 0.5f);
+    AddBatchNorm(model, "c", "y", 4);
+    EXPECT_EQ(Ops(Fused(model)), "Gemm") << transposed;
+  }
+  ModelBuilder matmul;
+  matmul.Input("x", {2, 3}).Output("y").Weights("w", {3, 4}).Weights("b", {4});
+  matmul.Add("MatMul", {"x", "w"}, {"c"});
+  matmul.Add("Add", {"b", "c"}, {"d"});
+  AddBatchNorm(matmul, "d", "y", 4);
+  EXPECT_EQ(Ops(Fused(matmul)), "MatMul");
+}
+
+TEST(FuseBatchNorm, StaysWhereItsChannelsAreOthers) {
+  ModelBuilder model;
+  model.Input("x", {2, 3, 5}).Output("y").Weights("w", {5, 3});
+  model.Add("MatMul", {"x", "w"}, {"c"});
+  AddBatchNorm(model, "c", "y", 3);
+  EXPECT_EQ(Ops(Fused(model)), "MatMul Mul Add");
+}
+
+TEST(FuseBatchNorm, WithoutAConvolutionBecomesScaleAndShift) {
+  for (const Dims& dims : {Dims{1, 4, 3, 3}, Dims{2, 4}, Dims{2, 4, 3}}) {
+    ModelBuilder model;
+    model.Input("x", dims).Output("y");
+    AddBatchNorm(model, "x", "n", 4);
+    model.Add("Relu", {"n"}, {"y"});
+    const Graph graph = Fused(model);
+    ASSERT_EQ(Ops(graph), "Mul Add");
+    Dims expected(dims.size(), 1);
+    expected[1] = 4;
+    EXPECT_EQ(graph.value(graph.nodes[0].inputs[1]).dims, expected);
+    EXPECT_EQ(graph.nodes[1].fused.activation, ActivationKind::kRelu);
+  }
+}
+
+TEST(FuseBatchNorm, LeavesWeightsThatOthersShareAsTheyAre) {
+  ModelBuilder model;
+  model.Input("x", {1, 2, 3, 3}).Output("y").Output("z").Weights("w", {2, 2, 1, 1});
+  model.Add("Conv", {"x", "w"}, {"c"});
+  model.Add("Conv", {"x", "w"}, {"z"});
+  AddBatchNorm(model, "c", "y", 2);
+  EXPECT_EQ(Ops(Fused(model)), "Conv Conv");
+}
+
+TEST(FuseBatchNorm, LeavesAnIntermediateThatIsReadTwiceOrIsAnOutput) {
+  ModelBuilder twice;
+  twice.Input("x", {1, 2, 3, 3}).Output("y").Output("z");
+  AddConv(twice, "x", "c", 2, 2);
+  AddBatchNorm(twice, "c", "y", 2);
+  twice.Add("Tanh", {"c"}, {"z"});
+  EXPECT_EQ(Ops(Fused(twice)), "Conv Mul Add Tanh");
+
+  ModelBuilder output;
+  output.Input("x", {1, 2, 3, 3}).Output("y").Output("c");
+  AddConv(output, "x", "c", 2, 2);
+  AddBatchNorm(output, "c", "y", 2);
+  EXPECT_EQ(Ops(Fused(output)), "Conv Mul Add");
+}
+
+TEST(FuseBatchNorm, RefusesANegativeVariance) {
+  for (const bool after_conv : {false, true}) {
+    ModelBuilder model;
+    model.Input("x", {1, 1, 2, 2}).Output("y");
+    if (after_conv) AddConv(model, "x", "c", 1, 1);
+    model.Floats("one", {1}, {1}).Floats("v", {1}, {-1});
+    model.Add("BatchNormalization", {after_conv ? "c" : "x", "one", "one", "one", "v"}, {"y"})
+        .Name("bn");
+    EXPECT_THAT(
+        MessageOf(model.Load(), ErrorCode::kInvalidArgument),
+        AllOf(HasSubstr("node 'bn' (BatchNormalization, opset 13)"), HasSubstr("channel 0")));
+  }
+}
+
+// Bias.
+
+TEST(FuseBias, TakesOneNumberAChannel) {
+  for (const Dims& dims : {Dims{4, 1, 1}, Dims{1, 4, 1, 1}, Dims{1}, Dims{}}) {
+    ModelBuilder model;
+    model.Input("x", {1, 2, 3, 3}).Output("y").Weights("k", dims);
+    AddConv(model, "x", "c", 2, 4);
+    model.Add("Add", {"k", "c"}, {"y"});
+    const Graph graph = Fused(model);
+    ASSERT_EQ(Ops(graph), "Conv") << ToString(dims);
+    EXPECT_EQ(graph.value(graph.nodes[0].inputs[2]).dims, Dims{4});
+  }
+}
+
+TEST(FuseBias, LeavesOtherShapesAlone) {
+  for (const Dims& dims :
+       {Dims{3}, Dims{3, 1}, Dims{4, 3, 3}, Dims{2, 4, 1, 1}, Dims{1, 1, 4, 1, 1}}) {
+    ModelBuilder model;
+    model.Input("x", {1, 2, 3, 3}).Output("y").Weights("k", dims);
+    AddConv(model, "x", "c", 2, 4);
+    model.Add("Add", {"c", "k"}, {"y"});
+    EXPECT_EQ(Ops(Fused(model)), "Conv Add") << ToString(dims);
+  }
+}
+
+TEST(FuseBias, AddsUp) {
+  ModelBuilder model;
+  model.Input("x", {2, 5, 3})
+      .Output("y")
+      .Weights("w", {3, 4})
+      .Weights("a", {4})
+      .Weights("b", {1, 4});
+  model.Add("MatMul", {"x", "w"}, {"c"});
+  model.Add("Add", {"c", "a"}, {"d"});
+  model.Add("Add", {"d", "b"}, {"y"});
+  EXPECT_EQ(Ops(Fused(model)), "MatMul");
+}
+
+TEST(FuseGemm, TakesAlphaBetaAndEveryBiasShape) {
+  for (const Dims& bias : {Dims{}, Dims{1}, Dims{1, 1}, Dims{4}, Dims{1, 4}}) {
+    ModelBuilder model;
+    model.Input("x", {2, 3}).Output("y").Weights("w", {4, 3}).Weights("b", bias);
+    model.Add("Gemm", {"x", "w", "b"}, {"y"})
+        .Int("transB", 1)
+        .Float("alpha", 0.5f)
+        .Float("beta", 3);
+    const Graph graph = Fused(model);
+    ASSERT_EQ(Ops(graph), "Gemm");
+    EXPECT_EQ(graph.nodes[0].Float("alpha", 0), 1);
+    EXPECT_EQ(graph.nodes[0].Float("beta", 0), 1);
+    EXPECT_EQ(graph.value(graph.nodes[0].inputs[2]).dims, Dims{4});
+  }
+}
+
+// Residuals.
+
+TEST(FuseResidual, TakesTheSkipOfAResNetBlock) {
+  ModelBuilder model;
+  model.Input("x", {1, 4, 5, 5}).Output("y");
+  AddConv(model, "x", "a", 4, 4);
+  AddBatchNorm(model, "a", "an", 4);
+  model.Add("Relu", {"an"}, {"ar"});
+  AddConv(model, "ar", "b", 4, 4);
+  AddBatchNorm(model, "b", "bn", 4);
+  model.Add("Add", {"bn", "x"}, {"s"});
+  model.Add("Relu", {"s"}, {"y"});
+  const Graph graph = Fused(model);
+  ASSERT_EQ(Ops(graph), "Conv Conv");
+  EXPECT_EQ(graph.nodes[0].fused.activation, ActivationKind::kRelu);
+  EXPECT_EQ(graph.nodes[0].fused.residual, kNoValue);
+  EXPECT_EQ(graph.nodes[1].fused.activation, ActivationKind::kRelu);
+  EXPECT_EQ(graph.nodes[1].fused.residual, graph.inputs[0]);
+}
+
+TEST(FuseResidual, OfTwoConvolutionsGoesIntoTheLater) {
+  for (const bool swapped : {false, true}) {
+    ModelBuilder model;
+    model.Input("x", {1, 4, 5, 5}).Output("y");
+    AddConv(model, "x", "main", 4, 4);
+    AddConv(model, "x", "skip", 4, 4);
+    model.Add("Add",
+              swapped ? std::vector<std::string>{"skip", "main"}
+                      : std::vector<std::string>{"main", "skip"},
+              {"y"});
+    const Graph graph = Fused(model);
+    ASSERT_EQ(Ops(graph), "Conv Conv");
+    EXPECT_EQ(graph.nodes[0].name, "main");
+    EXPECT_EQ(graph.nodes[1].name, "skip");
+    EXPECT_EQ(graph.nodes[1].fused.residual, graph.nodes[0].outputs[0]);
+  }
+}
+
+TEST(FuseResidual, MovesTheConvolutionBehindItsResidual) {
+  ModelBuilder model;
+  model.Input("x", {1, 4, 5, 5}).Output("y");
+  AddConv(model, "x", "early", 4, 4);
+  model.Add("Tanh", {"x"}, {"t"});
+  model.Add("Add", {"early", "t"}, {"y"});
+  const Graph graph = Fused(model);
+  ASSERT_EQ(Ops(graph), "Tanh Conv");
+  EXPECT_EQ(graph.nodes[1].fused.residual, graph.nodes[0].outputs[0]);
+}
+
+TEST(FuseResidual, MakesNoCycle) {
+  // The sum's other side depends on the convolution: it is read twice, so it stays.
+  ModelBuilder model;
+  model.Input("x", {1, 4, 5, 5}).Output("y");
+  AddConv(model, "x", "c", 4, 4);
+  model.Add("Tanh", {"c"}, {"t"});
+  model.Add("Add", {"c", "t"}, {"y"});
+  EXPECT_EQ(Ops(Fused(model)), "Conv Tanh Add");
+}
+
+TEST(FuseResidual, LeavesGroupedConvolutionsAndOtherShapes) {
+  ModelBuilder grouped;
+  grouped.Input("x", {1, 4, 5, 5}).Output("y");
+  AddConv(grouped, "x", "c", 4, 4, 4);
+  grouped.Add("Add", {"c", "x"}, {"y"});
+  EXPECT_EQ(Ops(Fused(grouped)), "Conv Add");
+
+  ModelBuilder broadcast;
+  broadcast.Input("x", {1, 4, 5, 5}).Input("s", {1, 4, 1, 1}).Output("y");
+  AddConv(broadcast, "x", "c", 4, 4);
+  broadcast.Add("Add", {"c", "s"}, {"y"});
+  EXPECT_EQ(Ops(Fused(broadcast)), "Conv Add");
+}
+
+TEST(FuseResidual, PrefersAConvolutionThatTakesIt) {
+  ModelBuilder model;
+  model.Input("x", {1, 4, 5, 5}).Output("y");
+  AddConv(model, "x", "dense", 4, 4);
+  AddConv(model, "x", "depthwise", 4, 4, 4);
+  model.Add("Add", {"dense", "depthwise"}, {"y"});
+  const Graph graph = Fused(model);
+  ASSERT_EQ(Ops(graph), "Conv Conv");
+  EXPECT_EQ(graph.nodes[0].name, "depthwise");
+  EXPECT_EQ(graph.nodes[1].name, "dense");
+}
+
+TEST(FuseResidual, LeavesAnActivationBetween) {
+  ModelBuilder model;
+  model.Input("x", {1, 4, 5, 5}).Output("y");
+  AddConv(model, "x", "c", 4, 4);
+  model.Add("Relu", {"c"}, {"r"});
+  model.Add("Add", {"r", "x"}, {"y"});
+  const Graph graph = Fused(model);
+  ASSERT_EQ(Ops(graph), "Conv Add");
+  EXPECT_EQ(graph.nodes[0].fused.activation, ActivationKind::kRelu);
+}
+
+TEST(FuseResidual, OfAValueWithItselfStays) {
+  ModelBuilder model;
+  model.Input("x", {1, 4, 5, 5}).Output("y");
+  AddConv(model, "x", "c", 4, 4);
+  model.Add("Add", {"c", "c"}, {"y"});
+  EXPECT_EQ(Ops(Fused(model)), "Conv Add");
+}
+
+// Activations.
+
+TEST(FuseActivation, GoesIntoLinearNodesAndAdd) {
+  ModelBuilder model(11);
+  model.Input("x", {2, 3}).Output("y").Weights("w", {3, 3}).Weights("k", {2, 3});
+  model.Floats("low", {}, {-0.5f}).Floats("high", {}, {0.25f});
+  model.Add("MatMul", {"x", "w"}, {"a"});
+  model.Add("Relu", {"a"}, {"b"});
+  model.Add("Gemm", {"b", "w"}, {"c"});
+  model.Add("Clip", {"c", "low", "high"}, {"d"});
+  model.Add("Add", {"d", "k"}, {"e"});
+  model.Add("Relu", {"e"}, {"y"});
+  const Graph graph = Fused(model);
+  ASSERT_EQ(Ops(graph), "MatMul Gemm Add");
+  EXPECT_EQ(graph.nodes[0].fused.activation, ActivationKind::kRelu);
+  EXPECT_EQ(graph.nodes[1].fused.activation, ActivationKind::kClip);
+  EXPECT_EQ(graph.nodes[1].fused.low, -0.5f);
+  EXPECT_EQ(graph.nodes[1].fused.high, 0.25f);
+  EXPECT_EQ(graph.nodes[2].fused.activation, ActivationKind::kRelu);
+}
+
+TEST(FuseActivation, TakesOneOnly) {
+  ModelBuilder model(10);
+  model.Input("x", {1, 2, 3, 3}).Output("y");
+  AddConv(model, "x", "c", 2, 2);
+  model.Add("Relu", {"c"}, {"r"});
+  model.Add("Clip", {"r"}, {"y"}).Float("min", 0.1f).Float("max", 0.2f);
+  EXPECT_EQ(Ops(Fused(model)), "Conv Clip");
+}
+
+TEST(FuseActivation, LeavesIntermediatesThatAreNeeded) {
+  ModelBuilder model;
+  model.Input("x", {1, 2, 3, 3}).Output("y").Output("c");
+  AddConv(model, "x", "c", 2, 2);
+  model.Add("Relu", {"c"}, {"y"});
+  EXPECT_EQ(Ops(Fused(model)), "Conv Relu");
+}
+
+// All of it on graphs that nobody thought of.
+
+class RandomModel {
+ public:
+  explicit RandomModel(std::uint64_t seed) : random_(seed) {
+    model_.Input("x", {1, kChannels, 4, 4});
+    values_.push_back("x");
+    const int nodes = 5 + static_cast<int>(random_() % 20);
+    for (int i = 0; i < nodes; ++i) AddNode("v" + std::to_string(i));
+    model_.Output(values_.back());
+    if (random_() % 3 == 0) model_.Output(values_[values_.size() / 2 + 1]);
+  }
+  const ModelBuilder& model() const { return model_; }
+
+ private:
+  static constexpr std::int64_t kChannels = 4;
+
+  // The latest values most often, so that chains as well as branches arise.
+  std::string Pick() {
+    const std::size_t back =
+        std::min<std::size_t>(random_() % 4 * (random_() % 2), values_.size() - 1);
+    return values_[values_.size() - 1 - back];
+  }
+
+  void AddNode(const std::string& y) {
+    switch (random_() % 7) {
+      case 0:
+      case 1:
+        AddConv(model_, Pick(), y, kChannels, kChannels, random_() % 4 == 0 ? kChannels : 1);
+        break;
+      case 2:
+        AddBatchNorm(model_, Pick(), y, kChannels);
+        break;
+      case 3:
+        model_.Add("Relu", {Pick()}, {y});
+        break;
+      case 4:
+        model_.Weights("k_" + y, {kChannels, 1, 1});
+        model_.Add("Add", {"k_" + y, Pick()}, {y});
+        break;
+      case 5:
+        model_.Add("Tanh", {Pick()}, {y});  // keeps numbers small
+        break;
+      case 6:
+        model_.Add("Add", {Pick(), Pick()}, {y});
+        break;
+    }
+    values_.push_back(y);
+  }
+
+  std::mt19937_64 random_;
+  ModelBuilder model_;
+  std::vector<std::string> values_;
+};
+
+TEST(FuseOps, KeepsWhatRandomGraphsCompute) {
+  std::size_t before = 0, after = 0, residuals = 0;
+  for (std::uint64_t seed = 0; seed < 300; ++seed) {
+    SCOPED_TRACE(seed);
+    const RandomModel random(seed);
+    const Result<Graph> imported = random.model().Import();
+    ASSERT_TRUE(imported.has_value()) << imported.error().message;
+    const Graph fused = Fused(random.model());
+    if (::testing::Test::HasFatalFailure() || ::testing::Test::HasNonfatalFailure()) return;
+    before += imported->nodes.size();
+    after += fused.nodes.size();
+    for (const Node& node : fused.nodes) residuals += node.fused.residual != kNoValue ? 1 : 0;
+  }
+  EXPECT_LT(after, before * 4 / 5);
+  EXPECT_GT(residuals, 50u);
+}
+
+TEST(FuseOps, IsDoneAfterOnePass) {
+  for (std::uint64_t seed = 0; seed < 50; ++seed) {
+    Graph graph = Fused(RandomModel(seed).model());
+    const std::string ops = Ops(graph);
+    ASSERT_TRUE(FoldConstants(graph).has_value());
+    ASSERT_TRUE(FuseOps(graph).has_value());
+    EXPECT_EQ(Ops(graph), ops) << seed;
+  }
+}
+
+}  // namespace
+}  // namespace lagoon

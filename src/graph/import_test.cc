@@ -1,0 +1,333 @@
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "graph/graph.h"
+#include "graph/testing/model_builder.h"
+
+namespace lagoon {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using testing::MessageOf;
+using testing::ModelBuilder;
+using testing::Ops;
+using testing::TempFolder;
+
+ModelBuilder OneRelu(std::int64_t opset = 13) {
+  ModelBuilder model(opset);
+  model.Input("x", {1, 4}).Output("y");
+  model.Add("Relu", {"x"}, {"y"});
+  return model;
+}
+
+TEST(ImportOnnx, ReadsASmallModel) {
+  const Result<Graph> graph = OneRelu().Import();
+  ASSERT_TRUE(graph.has_value()) << graph.error().message;
+  EXPECT_EQ(graph->name, "test");
+  EXPECT_EQ(graph->opset, 13);
+  ASSERT_EQ(graph->inputs.size(), 1u);
+  ASSERT_EQ(graph->outputs.size(), 1u);
+  EXPECT_EQ(graph->value(graph->inputs[0]).name, "x");
+  EXPECT_EQ(graph->value(graph->outputs[0]).name, "y");
+  EXPECT_EQ(graph->value(graph->outputs[0]).dims, (Dims{1, 4}));
+  EXPECT_TRUE(graph->value(graph->outputs[0]).shape_known);
+  ASSERT_EQ(graph->nodes.size(), 1u);
+  EXPECT_EQ(graph->nodes[0].name, "Relu_0");
+}
+
+TEST(ImportOnnx, KeepsTheNamesOfNodesAndInventsTheOthers) {
+  ModelBuilder model;
+  model.Input("x", {1}).Output("y");
+  model.Add("Relu", {"x"}, {"a"}).Name("first");
+  model.Add("Tanh", {"a"}, {"y"});
+  const Result<Graph> graph = model.Import();
+  ASSERT_TRUE(graph.has_value()) << graph.error().message;
+  EXPECT_EQ(graph->nodes[0].name, "first");
+  EXPECT_EQ(graph->nodes[1].name, "Tanh_1");
+}
+
+TEST(ImportOnnx, SortsNodesThatTheFileHasOutOfOrder) {
+  ModelBuilder model;
+  model.Input("x", {1}).Output("y");
+  model.Add("Tanh", {"b"}, {"y"});
+  model.Add("Sigmoid", {"a"}, {"b"});
+  model.Add("Relu", {"x"}, {"a"});
+  const Result<Graph> graph = model.Import();
+  ASSERT_TRUE(graph.has_value()) << graph.error().message;
+  EXPECT_EQ(Ops(*graph), "Relu Sigmoid Tanh");
+}
+
+TEST(ImportOnnx, LeavesOutWhatNoOutputNeedsUnread) {
+  ModelBuilder model = OneRelu();
+  model.Add("NoSuchOp", {"x", "w"}, {"unused"});
+  model.Weights("w", {2});
+  model.graph().mutable_initializer(0)->set_raw_data("wrong size");
+  const Result<Graph> graph = model.Import();
+  ASSERT_TRUE(graph.has_value()) << graph.error().message;
+  EXPECT_EQ(Ops(*graph), "Relu");
+  EXPECT_EQ(graph->values.size(), 2u);
+}
+
+TEST(ImportOnnx, TakesAnInputThatIsAnInitialiserAsConstant) {
+  ModelBuilder model;
+  model.Input("x", {1, 2}).Input("w", {2, 3}).Output("y").Weights("w", {2, 3});
+  model.Add("MatMul", {"x", "w"}, {"y"});
+  const Result<Graph> graph = model.Import();
+  ASSERT_TRUE(graph.has_value()) << graph.error().message;
+  ASSERT_EQ(graph->inputs.size(), 1u);
+  EXPECT_EQ(graph->value(graph->inputs[0]).name, "x");
+}
+
+TEST(ImportOnnx, KeepsInputsThatNothingReads) {
+  ModelBuilder model = OneRelu();
+  model.Input("spare", {7});
+  const Result<Graph> graph = model.Load();
+  ASSERT_TRUE(graph.has_value()) << graph.error().message;
+  ASSERT_EQ(graph->inputs.size(), 2u);
+  EXPECT_EQ(graph->value(graph->inputs[1]).dims, Dims{7});
+}
+
+// Dimensions.
+
+ModelBuilder WithDimension(const std::function<void(onnx::TensorShapeProto::Dimension&)>& set) {
+  ModelBuilder model;
+  model.Input("x", {5, 4}).Output("y");
+  set(*model.graph()
+           .mutable_input(0)
+           ->mutable_type()
+           ->mutable_tensor_type()
+           ->mutable_shape()
+           ->mutable_dim(0));
+  model.Add("Relu", {"x"}, {"y"});
+  return model;
+}
+
+Dims InputDims(const ModelBuilder& model, const ImportOptions& options = {}) {
+  const Result<Graph> graph = model.Import(options);
+  EXPECT_TRUE(graph.has_value()) << graph.error().message;
+  return graph ? graph->value(graph->inputs[0]).dims : Dims{};
+}
+
+TEST(ImportDimensions, BindsSymbolsByName) {
+  const ModelBuilder model = WithDimension([](auto& dim) { dim.set_dim_param("batch"); });
+  ImportOptions options;
+  options.dimensions["batch"] = 3;
+  EXPECT_EQ(InputDims(model, options), (Dims{3, 4}));
+}
+
+TEST(ImportDimensions, MakesUnboundZeroAndMissingOnesOne) {
+  EXPECT_EQ(InputDims(WithDimension([](auto& dim) { dim.set_dim_param("batch"); })), (Dims{1, 4}));
+  EXPECT_EQ(InputDims(WithDimension([](auto& dim) { dim.set_dim_value(0); })), (Dims{1, 4}));
+  EXPECT_EQ(InputDims(WithDimension([](auto& dim) { dim.Clear(); })), (Dims{1, 4}));
+}
+
+TEST(ImportDimensions, RefusesNegativeOnes) {
+  const ModelBuilder model = WithDimension([](auto& dim) { dim.set_dim_value(-3); });
+  EXPECT_THAT(MessageOf(model.Import(), ErrorCode::kInvalidArgument),
+              AllOf(HasSubstr("input 'x'"), HasSubstr("-3")));
+}
+
+TEST(ImportDimensions, RefusesABindingBelowOne) {
+  ImportOptions options;
+  options.dimensions["batch"] = 0;
+  EXPECT_THAT(MessageOf(OneRelu().Import(options), ErrorCode::kInvalidArgument),
+              HasSubstr("dimension 'batch' is set to 0"));
+}
+
+TEST(ImportDimensions, RefusesAnInputWithoutShape) {
+  ModelBuilder model = OneRelu();
+  model.graph().mutable_input(0)->mutable_type()->mutable_tensor_type()->clear_shape();
+  EXPECT_THAT(MessageOf(model.Import(), ErrorCode::kInvalidArgument),
+              HasSubstr("input 'x' has no shape"));
+}
+
+TEST(ImportDimensions, ChecksTheDeclaredShapeOfOutputs) {
+  ModelBuilder model;
+  model.Input("x", {1, 4}).Output("y", {1, 5});
+  model.Add("Relu", {"x"}, {"y"});
+  EXPECT_THAT(MessageOf(model.Import(), ErrorCode::kInvalidArgument),
+              AllOf(HasSubstr("output 'y'"), HasSubstr("[1,4]"), HasSubstr("[1,5]")));
+
+  ModelBuilder open;
+  open.Input("x", {1, 4}).Output("y", {0, 4});
+  open.Add("Relu", {"x"}, {"y"});
+  EXPECT_TRUE(open.Import().has_value());
+}
+
+// Opsets and domains.
+
+TEST(ImportOpset, TakesNineToSeventeen) {
+  for (const std::int64_t opset : {9, 13, 17}) {
+    EXPECT_TRUE(OneRelu(opset).Import().has_value()) << opset;
+  }
+  for (const std::int64_t opset : {-1, 8, 18}) {
+    EXPECT_THAT(MessageOf(OneRelu(opset).Import(), ErrorCode::kUnimplemented),
+                HasSubstr("opset " + std::to_string(opset)));
+  }
+}
+
+TEST(ImportOpset, RefusesNoneAndTwo) {
+  ModelBuilder none = OneRelu();
+  none.proto.clear_opset_import();
+  EXPECT_THAT(MessageOf(none.Import(), ErrorCode::kInvalidArgument), HasSubstr("no opset"));
+
+  ModelBuilder two = OneRelu(13);
+  onnx::OperatorSetIdProto& import = *two.proto.add_opset_import();
+  import.set_domain("ai.onnx");
+  import.set_version(11);
+  EXPECT_THAT(MessageOf(two.Import(), ErrorCode::kInvalidArgument),
+              HasSubstr("both opset 13 and 11"));
+}
+
+TEST(ImportOpset, RefusesOpsThatCameLater) {
+  ModelBuilder model(13);
+  model.Input("x", {1}).Output("y");
+  model.Add("HardSwish", {"x"}, {"y"});
+  EXPECT_THAT(MessageOf(model.Import(), ErrorCode::kUnimplemented),
+              HasSubstr("node 'HardSwish_0' (HardSwish, opset 13): the op came with opset 14"));
+}
+
+TEST(ImportErrors, NameFileNodeOpAndOpset) {
+  const TempFolder folder;
+  ModelBuilder model(12);
+  model.Input("x", {1}).Output("y");
+  model.Add("Einsum", {"x"}, {"y"}).Name("attention");
+  const std::string path = model.Save(folder, "bert.onnx");
+  EXPECT_THAT(MessageOf(ImportOnnx(path), ErrorCode::kUnimplemented),
+              AllOf(HasSubstr(path), HasSubstr("node 'attention' (Einsum, opset 12)")));
+  EXPECT_THAT(MessageOf(LoadGraph(path), ErrorCode::kUnimplemented),
+              AllOf(HasSubstr(path), HasSubstr("node 'attention' (Einsum, opset 12)")));
+}
+
+TEST(ImportErrors, NameUnknownDomains) {
+  ModelBuilder model = OneRelu();
+  model.graph().mutable_node(0)->set_domain("com.microsoft");
+  EXPECT_THAT(MessageOf(model.Import(), ErrorCode::kUnimplemented),
+              AllOf(HasSubstr("'Relu_0'"), HasSubstr("domain 'com.microsoft'")));
+  model.graph().mutable_node(0)->set_domain("ai.onnx");
+  EXPECT_TRUE(model.Import().has_value());
+}
+
+TEST(ImportErrors, NameAttributesThatAreNotKnownOrOfAnotherType) {
+  ModelBuilder unknown;
+  unknown.Input("x", {1}).Output("y");
+  unknown.Add("Relu", {"x"}, {"y"}).Int("strength", 11);
+  EXPECT_THAT(MessageOf(unknown.Import(), ErrorCode::kUnimplemented),
+              AllOf(HasSubstr("'Relu_0'"), HasSubstr("'strength'")));
+
+  ModelBuilder typed;
+  typed.Input("x", {1, 2}).Output("y");
+  typed.Add("Softmax", {"x"}, {"y"}).Float("axis", 1);
+  EXPECT_THAT(MessageOf(typed.Import(), ErrorCode::kUnimplemented), HasSubstr("'axis'"));
+
+  ModelBuilder twice;
+  twice.Input("x", {1, 2}).Output("y");
+  twice.Add("Softmax", {"x"}, {"y"}).Int("axis", 0).Int("axis", 1);
+  EXPECT_THAT(MessageOf(twice.Import(), ErrorCode::kInvalidArgument), HasSubstr("'axis' twice"));
+
+  ModelBuilder subgraph;
+  subgraph.Input("x", {1}).Output("y");
+  onnx::AttributeProto& body = *subgraph.Add("Relu", {"x"}, {"y"}).proto().add_attribute();
+  body.set_name("body");
+  body.set_type(onnx::AttributeProto::GRAPH);
+  EXPECT_THAT(MessageOf(subgraph.Import(), ErrorCode::kUnimplemented), HasSubstr("'body'"));
+}
+
+TEST(ImportErrors, NameTheCountOfInputsAndOutputs) {
+  ModelBuilder inputs;
+  inputs.Input("x", {1}).Output("y");
+  inputs.Add("Relu", {"x", "x"}, {"y"});
+  EXPECT_THAT(MessageOf(inputs.Import(), ErrorCode::kUnimplemented), HasSubstr("has 2 inputs"));
+
+  ModelBuilder left_out;
+  left_out.Input("x", {1}).Output("y");
+  left_out.Add("Add", {"", "x"}, {"y"});
+  EXPECT_THAT(MessageOf(left_out.Import(), ErrorCode::kInvalidArgument),
+              HasSubstr("input 0 is left out"));
+
+  ModelBuilder variadic;
+  variadic.Input("x", {1}).Output("y");
+  variadic.Add("Max", {"x", "", "x"}, {"y"});
+  EXPECT_THAT(MessageOf(variadic.Import(), ErrorCode::kInvalidArgument),
+              HasSubstr("input 1 is left out"));
+
+  ModelBuilder outputs;
+  outputs.Input("x", {1, 1, 4, 4}).Output("y").Output("indices");
+  outputs.Add("MaxPool", {"x"}, {"y", "indices"}).Ints("kernel_shape", {2, 2});
+  EXPECT_THAT(MessageOf(outputs.Import(), ErrorCode::kUnimplemented), HasSubstr("has 2 outputs"));
+}
+
+TEST(ImportErrors, NameInputsAndOutputsThatAreNotFloat) {
+  ModelBuilder input;
+  input.Input("ids", {1, 8}, onnx::TensorProto::INT64).Output("y");
+  input.Add("Relu", {"ids"}, {"y"});
+  EXPECT_THAT(MessageOf(input.Import(), ErrorCode::kUnimplemented), HasSubstr("input 'ids'"));
+
+  ModelBuilder output;
+  output.Input("x", {1}).Output("y");
+  output.Add("Shape", {"x"}, {"y"});
+  EXPECT_THAT(MessageOf(output.Import(), ErrorCode::kUnimplemented),
+              HasSubstr("output 'y' is INT64"));
+}
+
+TEST(ImportErrors, NameOutputsThatAreInputsOrDoubled) {
+  ModelBuilder through;
+  through.Input("x", {1}).Output("x");
+  EXPECT_THAT(MessageOf(through.Import(), ErrorCode::kUnimplemented),
+              HasSubstr("output 'x' is an input"));
+  ModelBuilder doubled = OneRelu();
+  doubled.Output("y");
+  EXPECT_THAT(MessageOf(doubled.Import(), ErrorCode::kInvalidArgument),
+              HasSubstr("output 'y' is named twice"));
+  ModelBuilder none = OneRelu();
+  none.graph().clear_output();
+  EXPECT_THAT(MessageOf(none.Import(), ErrorCode::kInvalidArgument), HasSubstr("no output"));
+}
+
+// The form of softmax, which changed with opset 13.
+
+TEST(ImportSoftmax, RunsOverOneAxisSinceOpset13) {
+  ModelBuilder model(13);
+  model.Input("x", {2, 3, 4}).Output("y");
+  model.Add("Softmax", {"x"}, {"y"});
+  const Result<Graph> graph = model.Import();
+  ASSERT_TRUE(graph.has_value()) << graph.error().message;
+  EXPECT_EQ(Ops(*graph), "Softmax");
+  EXPECT_EQ(graph->nodes[0].Int("axis", -9), 2);
+}
+
+TEST(ImportSoftmax, IsFlattenedBefore) {
+  ModelBuilder model(11);
+  model.Input("x", {2, 3, 4}).Output("y");
+  model.Add("LogSoftmax", {"x"}, {"y"}).Name("s");
+  const Result<Graph> graph = model.Import();
+  ASSERT_TRUE(graph.has_value()) << graph.error().message;
+  ASSERT_EQ(Ops(*graph), "Reshape LogSoftmax Reshape");
+  EXPECT_EQ(graph->nodes[1].Int("axis", -9), 1);
+  EXPECT_EQ(graph->value(graph->nodes[1].inputs[0]).dims, (Dims{2, 12}));
+  EXPECT_EQ(graph->value(graph->outputs[0]).dims, (Dims{2, 3, 4}));
+  EXPECT_EQ(graph->value(graph->outputs[0]).name, "y");
+}
+
+TEST(ImportSoftmax, IsNotFlattenedWhereThatChangesNothing) {
+  ModelBuilder model(9);
+  model.Input("x", {2, 1, 10, 1}).Output("y");
+  model.Add("Softmax", {"x"}, {"y"}).Int("axis", 1);
+  const Result<Graph> graph = model.Import();
+  ASSERT_TRUE(graph.has_value()) << graph.error().message;
+  ASSERT_EQ(Ops(*graph), "Softmax");
+  EXPECT_EQ(graph->nodes[0].Int("axis", -9), 2);
+}
+
+TEST(LoadGraph, RefusesAConstantOutput) {
+  ModelBuilder model;
+  model.Input("x", {1}).Output("y").Floats("c", {1}, {3});
+  model.Add("Identity", {"c"}, {"y"});
+  EXPECT_THAT(MessageOf(model.Load(), ErrorCode::kUnimplemented),
+              HasSubstr("output 'y' is a constant"));
+}
+
+}  // namespace
+}  // namespace lagoon

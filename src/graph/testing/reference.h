@@ -1,0 +1,214 @@
+#pragma once
+
+// A naive executor of graphs, to tell whether a pass kept what a graph computes. It knows the ops
+// that fusion touches, with Node::fused; sums are in double.
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <functional>
+#include <map>
+#include <vector>
+
+#include "graph/graph.h"
+
+namespace lagoon::testing {
+
+using Tensor = std::vector<float>;
+
+class Reference {
+ public:
+  explicit Reference(const Graph& graph) : graph_(graph) {
+    for (std::size_t i = 0; i < graph.values.size(); ++i) {
+      if (!graph.values[i].constant) continue;
+      const auto floats = graph.values[i].constant->floats();
+      values_[static_cast<ValueId>(i)] = Tensor(floats.begin(), floats.end());
+    }
+  }
+
+  /// Outputs for inputs that are a fixed function of their index.
+  std::vector<Tensor> Run() {
+    for (std::size_t i = 0; i < graph_.inputs.size(); ++i) {
+      Tensor x(Count(graph_.inputs[i]));
+      for (std::size_t k = 0; k < x.size(); ++k) {
+        x[k] = static_cast<float>(std::sin(0.7 * static_cast<double>(k + 13 * i) + 0.1));
+      }
+      values_[graph_.inputs[i]] = x;
+    }
+    for (const Node& node : graph_.nodes) {
+      const Tensor y = Activate(node, WithResidual(node, Compute(node)));
+      EXPECT_EQ(y.size(), Count(node.outputs[0])) << node.name;
+      values_[node.outputs[0]] = y;
+    }
+    std::vector<Tensor> outputs;
+    for (const ValueId output : graph_.outputs) outputs.push_back(values_.at(output));
+    return outputs;
+  }
+
+ private:
+  const Dims& dims(ValueId id) const { return graph_.value(id).dims; }
+  std::size_t Count(ValueId id) const { return static_cast<std::size_t>(ElementCount(dims(id))); }
+  // Fails, by an exception that ends the test, if the node runs before its input.
+  const Tensor& In(const Node& node, std::size_t i) const { return values_.at(node.inputs.at(i)); }
+
+  Tensor Compute(const Node& node) const {
+    if (node.op == "Conv") return Conv(node);
+    if (node.op == "Gemm" || node.op == "MatMul") return MatMul(node);
+    if (node.op == "BatchNormalization") return BatchNorm(node);
+    if (node.op == "Add") return Binary(node, [](float a, float b) { return a + b; });
+    if (node.op == "Mul") return Binary(node, [](float a, float b) { return a * b; });
+    if (node.op == "Relu") return Unary(node, [](float v) { return std::max(v, 0.0f); });
+    if (node.op == "Tanh" || node.op == "Identity") {
+      const bool tanh = node.op == "Tanh";
+      return Unary(node, [=](float v) { return tanh ? std::tanh(v) : v; });
+    }
+    if (node.op == "Clip") {
+      const float low = node.Float("min", 0), high = node.Float("max", 0);
+      return Unary(node, [=](float v) { return std::min(std::max(v, low), high); });
+    }
+    ADD_FAILURE() << "the reference does not know " << node.op;
+    return Tensor(Count(node.outputs[0]));
+  }
+
+  Tensor WithResidual(const Node& node, Tensor y) const {
+    if (node.fused.residual == kNoValue) return y;
+    const Tensor& residual = values_.at(node.fused.residual);
+    EXPECT_EQ(residual.size(), y.size()) << node.name;
+    for (std::size_t i = 0; i < y.size(); ++i) y[i] += residual[i];
+    return y;
+  }
+
+  static Tensor Activate(const Node& node, Tensor y) {
+    const Fused& fused = node.fused;
+    for (float& v : y) {
+      if (fused.activation == ActivationKind::kRelu) v = std::max(v, 0.0f);
+      if (fused.activation == ActivationKind::kClip)
+        v = std::min(std::max(v, fused.low), fused.high);
+    }
+    return y;
+  }
+
+  Tensor Unary(const Node& node, const std::function<float(float)>& f) const {
+    Tensor y = In(node, 0);
+    std::transform(y.begin(), y.end(), y.begin(), f);
+    return y;
+  }
+
+  // The element of input `i` that broadcasts to element `at` of the output.
+  float BroadcastElement(const Node& node, std::size_t i, std::size_t at) const {
+    const Dims& out = dims(node.outputs[0]);
+    const Dims& own = dims(node.inputs[i]);
+    std::size_t index = 0, stride = 1;
+    for (std::size_t back = 0; back < out.size(); ++back) {
+      const auto size = static_cast<std::size_t>(out[out.size() - 1 - back]);
+      const std::size_t coordinate = at % size;
+      at /= size;
+      if (back >= own.size()) continue;
+      const auto own_size = static_cast<std::size_t>(own[own.size() - 1 - back]);
+      if (own_size > 1) index += coordinate * stride;
+      stride *= own_size;
+    }
+    return In(node, i)[index];
+  }
+
+  Tensor Binary(const Node& node, const std::function<float(float, float)>& f) const {
+    Tensor y(Count(node.outputs[0]));
+    for (std::size_t i = 0; i < y.size(); ++i) {
+      y[i] = f(BroadcastElement(node, 0, i), BroadcastElement(node, 1, i));
+    }
+    return y;
+  }
+
+  Tensor BatchNorm(const Node& node) const {
+    Tensor y = In(node, 0);
+    const Dims& shape = dims(node.inputs[0]);
+    const auto channels = static_cast<std::size_t>(shape[1]);
+    const std::size_t inner = y.size() / static_cast<std::size_t>(shape[0]) / channels;
+    for (std::size_t i = 0; i < y.size(); ++i) {
+      const std::size_t c = i / inner % channels;
+      const double scale =
+          In(node, 1)[c] / std::sqrt(double{In(node, 4)[c]} + node.Float("epsilon", 1e-5f));
+      y[i] = static_cast<float>((y[i] - In(node, 3)[c]) * scale + In(node, 2)[c]);
+    }
+    return y;
+  }
+
+  Tensor MatMul(const Node& node) const {
+    const bool transposed = node.Int("transB", 0) != 0;
+    const auto inner = static_cast<std::size_t>(dims(node.inputs[0]).back());
+    const auto columns = static_cast<std::size_t>(dims(node.outputs[0]).back());
+    const double alpha = node.Float("alpha", 1), beta = node.Float("beta", 1);
+    Tensor y(Count(node.outputs[0]));
+    for (std::size_t i = 0; i < y.size(); ++i) {
+      const std::size_t row = i / columns, column = i % columns;
+      double sum = 0;
+      for (std::size_t k = 0; k < inner; ++k) {
+        const std::size_t at = transposed ? column * inner + k : k * columns + column;
+        sum += double{In(node, 0)[row * inner + k]} * In(node, 1)[at];
+      }
+      if (node.inputs.size() > 2) {
+        const Tensor& bias = In(node, 2);
+        y[i] = static_cast<float>(alpha * sum + beta * bias[bias.size() == 1 ? 0 : column]);
+      } else {
+        y[i] = static_cast<float>(alpha * sum);
+      }
+    }
+    return y;
+  }
+
+  Tensor Conv(const Node& node) const {
+    const Dims& y_dims = dims(node.outputs[0]);
+    Tensor y;
+    for (std::int64_t n = 0; n < y_dims[0]; ++n) {
+      for (std::int64_t m = 0; m < y_dims[1]; ++m) {
+        for (std::int64_t h = 0; h < y_dims[2]; ++h) {
+          for (std::int64_t w = 0; w < y_dims[3]; ++w) y.push_back(ConvAt(node, n, m, h, w));
+        }
+      }
+    }
+    return y;
+  }
+
+  float ConvAt(const Node& node, std::int64_t n, std::int64_t m, std::int64_t h,
+               std::int64_t w) const {
+    const Dims& x = dims(node.inputs[0]);
+    const Dims& k = dims(node.inputs[1]);
+    const auto strides = node.Ints("strides", {}), pads = node.Ints("pads", {});
+    const auto dilations = node.Ints("dilations", {});
+    const std::int64_t group = m / (k[0] / node.Int("group", 1));
+    double sum = node.inputs.size() > 2 ? In(node, 2)[static_cast<std::size_t>(m)] : 0;
+    for (std::int64_t i = 0; i < k[1] * k[2] * k[3]; ++i) {
+      const std::int64_t c = i / (k[2] * k[3]), r = i / k[3] % k[2], s = i % k[3];
+      const std::int64_t row = h * strides[0] - pads[0] + r * dilations[0];
+      const std::int64_t column = w * strides[1] - pads[1] + s * dilations[1];
+      if (row < 0 || row >= x[2] || column < 0 || column >= x[3]) continue;
+      const std::int64_t channel = group * k[1] + c;
+      const std::int64_t at = ((n * x[1] + channel) * x[2] + row) * x[3] + column;
+      const std::int64_t weight = m * k[1] * k[2] * k[3] + i;
+      sum += double{In(node, 0)[static_cast<std::size_t>(at)]} *
+             In(node, 1)[static_cast<std::size_t>(weight)];
+    }
+    return static_cast<float>(sum);
+  }
+
+  const Graph& graph_;
+  std::map<ValueId, Tensor> values_;
+};
+
+/// Expects that both graphs compute the same outputs, up to rounding.
+inline void ExpectSameOutputs(const Graph& expected, const Graph& actual) {
+  const std::vector<Tensor> a = Reference(expected).Run();
+  const std::vector<Tensor> b = Reference(actual).Run();
+  ASSERT_EQ(a.size(), b.size());
+  for (std::size_t i = 0; i < a.size(); ++i) {
+    ASSERT_EQ(a[i].size(), b[i].size());
+    float largest = 1e-3f;
+    for (const float v : a[i]) largest = std::max(largest, std::abs(v));
+    for (std::size_t k = 0; k < a[i].size(); ++k) {
+      ASSERT_NEAR(a[i][k], b[i][k], 1e-5f * largest) << "output " << i << ", element " << k;
+    }
+  }
+}
+
+}  // namespace lagoon::testing
