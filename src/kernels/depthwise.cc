@@ -20,12 +20,14 @@ HWY_EXPORT(PickDepthwiseBody);
 constexpr char kName[] = "depthwise";
 
 // Measured on a Xeon with AVX-512 at 2 GHz, one thread, operands beyond the second-level cache:
-// 0.36 ns per output of a 3x3 filter (112x112x32, 56x56x144), of which about 0.18 are the nine
-// taps.
-constexpr double kNsPerTap = 0.02;
-constexpr double kNsPerOutput = 0.18;
-// A filter without an unrolled body loads two vectors per tap.
+// 112x112x32 at stride 1 takes 144 us, 112x112x96 at stride 2 takes 220 us.
+constexpr double kNsPerInput = 0.15;
+constexpr double kNsPerOutput = 0.05;
+constexpr double kNsPerTap = 0.018;
+// A filter without an unrolled body loads two vectors per tap; below 64 channels it waits for each
+// sum.
 constexpr double kNsPerPlainTap = 0.06;
+constexpr double kNsPerLonelyTap = 0.2;
 
 struct Sizes {
   std::size_t inputs = 0, outputs = 0, taps = 0;
@@ -62,16 +64,21 @@ Result<Sizes> Check(const DepthwiseSpec& spec) {
   return sizes;
 }
 
+double NsPerOutput(const DepthwiseSpec& spec, std::size_t taps) {
+  const bool unrolled = spec.kernel_w == 3 && spec.stride_w <= 2 && spec.dilation_w == 1;
+  const double plain = spec.channels < 64 ? kNsPerLonelyTap : kNsPerPlainTap;
+  return kNsPerOutput + (unrolled ? kNsPerTap : plain) * static_cast<double>(taps);
+}
+
 /// Rows first: a block of whole rows reads memory in one piece. Narrow images are cut along
 /// channels before that, because a band of few rows reads many rows twice.
 void SetTiles(const Sizes& sizes, DepthwiseArgs& args) {
   const DepthwiseSpec& spec = args.spec;
-  const bool unrolled = spec.kernel_h <= 3 && spec.kernel_w == 3 && spec.dilation_w == 1;
-  const double ns_per_tap = unrolled ? kNsPerTap : kNsPerPlainTap;
-  const double ns = static_cast<double>(sizes.outputs) / spec.batch *
-                    (kNsPerOutput + ns_per_tap * static_cast<double>(sizes.taps));
   const std::size_t grains = CeilDivide(spec.channels, kDepthwiseChannelGrain);
   const std::size_t pixels = std::size_t{spec.out_height} * spec.out_width;
+  const double ns =
+      kNsPerInput * static_cast<double>(sizes.inputs / spec.batch) +
+      NsPerOutput(spec, sizes.taps) * static_cast<double>(pixels * grains * kDepthwiseChannelGrain);
   std::size_t wanted = BlocksFor(ns, pixels * grains);
   const bool narrow = spec.out_height <= 14;
   args.channel_tiles =

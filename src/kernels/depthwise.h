@@ -16,7 +16,7 @@ struct DepthwiseSpec {
   std::uint32_t kernel_h = 1, kernel_w = 1, stride_h = 1, stride_w = 1;
   std::uint32_t dilation_h = 1, dilation_w = 1, pad_top = 0, pad_left = 0;
   bool bias = false;
-  Epilogue epilogue;  // activation only
+  Epilogue epilogue = {};  // activation only
 };
 
 /// Inputs: x [batch,height,width,channels], packed weights, bias [channels] if `bias`.

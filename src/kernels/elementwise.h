@@ -41,8 +41,8 @@ enum class BinaryOp : std::uint8_t { kAdd, kSub, kMul, kDiv, kPow, kMin, kMax };
 
 struct BinarySpec {
   BinaryOp op = BinaryOp::kAdd;
-  std::vector<std::int64_t> a, b, out;
-  Epilogue epilogue;  // activation only
+  std::vector<std::int64_t> a = {}, b = {}, out = {};
+  Epilogue epilogue = {};  // activation only
 };
 
 /// Inputs: a, b of shapes that broadcast to `out` as numpy does. Output: y of shape `out`; it may

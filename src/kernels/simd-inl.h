@@ -58,8 +58,16 @@ class Part {
 #endif
 };
 
-/// Limits to [low, high]. A NaN stays a NaN: x86 returns the second operand then.
-HWY_INLINE V Clamp(V v, V low, V high) { return hn::Min(high, hn::Max(low, v)); }
+/// Limits to [low, high]. A NaN stays a NaN: x86 then returns the second operand, scalars the
+/// number.
+HWY_INLINE V Clamp(V v, V low, V high) {
+  const V limited = hn::Min(high, hn::Max(low, v));
+#if HWY_TARGET == HWY_SCALAR
+  return hn::IfThenElse(hn::IsNaN(v), v, limited);
+#else
+  return limited;
+#endif
+}
 
 HWY_INLINE void Copy(const float* from, size_t count, float* to) {
   const size_t lanes = Lanes();

@@ -19,9 +19,11 @@ HWY_EXPORT(PickTransposeBodies);
 
 constexpr char kName[] = "transpose";
 
-// Measured on a Xeon at 2 GHz, one thread, from the third-level cache.
-constexpr double kNsPerCopied = 0.4;
-constexpr double kNsPerFlipped = 0.9;
+// Measured on a Xeon at 2 GHz, one thread, 16 MB beyond the second-level cache and a busy
+// neighbour; half of it without. Strides of whole images miss the cache and the table of pages.
+constexpr double kNsPerCopied = 0.9;
+constexpr double kNsPerFlipped = 1.6;
+constexpr double kNsPerTriple = 0.6;  // planes of three to pixels or back: streams
 constexpr double kNsPerTask = 8;
 
 constexpr std::size_t kFlipTile = 32;    // 4 KB on each side
@@ -99,22 +101,27 @@ TransposeArgs Layout(const std::vector<Axis>& axes) {
   return args;
 }
 
+struct Choice {
+  Body body = nullptr;
+  double ns_per_element = 0;
+};
+
 /// Picks the body and its tiles.
-Body Choose(const TransposeBodies& bodies, TransposeArgs& args) {
+Choice Choose(const TransposeBodies& bodies, TransposeArgs& args) {
   args.tile_rows = args.tile_columns = kFlipTile;
   if (args.rows == 1) {
     args.tile_columns = kRunPiece;
-    return bodies.runs;
+    return {bodies.runs, kNsPerCopied};
   }
   if (args.rows == 3 && args.y_column == 3) {
     args.tile_columns = kTriples;
-    return bodies.interleave3;
+    return {bodies.interleave3, kNsPerTriple};
   }
   if (args.columns == 3 && args.x_row == 3) {
     args.tile_rows = kTriples;
-    return bodies.deinterleave3;
+    return {bodies.deinterleave3, kNsPerTriple};
   }
-  return bodies.matrices;
+  return {bodies.matrices, kNsPerFlipped};
 }
 
 }  // namespace
@@ -126,10 +133,10 @@ Result<Kernel> MakeTranspose(std::span<const std::int64_t> dims,
   TransposeArgs args = Layout(JoinedAxes(dims, permutation));
   Kernel kernel;
   kernel.name = kName;
-  kernel.body = Choose(HWY_DYNAMIC_DISPATCH(PickTransposeBodies)(), args);
+  const Choice choice = Choose(HWY_DYNAMIC_DISPATCH(PickTransposeBodies)(), args);
+  kernel.body = choice.body;
   args.tasks = args.outer.count() * CeilDivide(args.rows, args.tile_rows) *
                CeilDivide(args.columns, args.tile_columns);
-  const double ns_per_element = args.rows == 1 ? kNsPerCopied : kNsPerFlipped;
   args.blocks = BlocksFor(
       ns_per_element * static_cast<double>(count) + kNsPerTask * static_cast<double>(args.tasks),
       args.tasks);

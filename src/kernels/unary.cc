@@ -61,7 +61,7 @@ HWY_INLINE V SafeLog(V x) {
         : alpha(Const(args.alpha)), beta(Const(args.beta)) {} \
     HWY_INLINE V operator()(V x) const { return expression; } \
   }
-LAGOON_UNARY(Relu, hn::Max(hn::Zero(D()), x));
+LAGOON_UNARY(Relu, simd::Clamp(x, hn::Zero(D()), hn::Inf(D())));
 LAGOON_UNARY(Clip, simd::Clamp(x, alpha, beta));
 LAGOON_UNARY(Sigmoid, hn::Div(Const(1), hn::Add(Const(1), SafeExp(hn::Neg(x)))));
 LAGOON_UNARY(Tanh,
