@@ -138,7 +138,7 @@ Result<Kernel> MakeTranspose(std::span<const std::int64_t> dims,
   args.tasks = args.outer.count() * CeilDivide(args.rows, args.tile_rows) *
                CeilDivide(args.columns, args.tile_columns);
   args.blocks = BlocksFor(
-      ns_per_element * static_cast<double>(count) + kNsPerTask * static_cast<double>(args.tasks),
+      choice.ns_per_element * static_cast<double>(count) + kNsPerTask * static_cast<double>(args.tasks),
       args.tasks);
   kernel.blocks = static_cast<std::uint32_t>(args.blocks);
   kernel.args = ArgsImage(args);
