@@ -19,6 +19,9 @@
 
 namespace lagoon {
 
+/// Limit of Conv2dArgs::call_panels.
+inline constexpr std::uint32_t kMaxCallPanels = 8;
+
 /// How a body reads x.
 enum class ConvInput : std::uint8_t {
   kDirect,  // in place; no column of padding
@@ -54,6 +57,8 @@ struct Conv2dArgs {
                       // share weights
   bool
       panels_inner;  // within a block, the micro-tiles of all panels of a segment follow each other
+  std::uint32_t whole_panels;  // whose columns all exist
+  std::uint32_t call_panels;   // that one call of the micro-kernel may take, with panels_inner
   std::uint32_t direct_items;  // the last micro-tiles of a block write y themselves
   std::uint32_t item_floats;   // scratch of one micro-tile
   std::size_t patch_offset;    // bytes in the scratch

@@ -51,6 +51,13 @@ class Cursor {
       ++panel;
     }
   }
+  /// Next(), `count` times; with panels innermost and without leaving the segment.
+  void Advance(std::size_t count) {
+    if (count == 0) return;
+    item += count - 1;
+    panel += count - 1;
+    Next();
+  }
   void NextPlace() {
     ++place;
     if (++segment < tile_.segments.end) return;
@@ -198,6 +205,9 @@ class ConvBlock {
     micro_.next_row = args.dilation_h * input_.row_pitch * std::int64_t{sizeof(float)} -
                       (args.taps_w - 1) * micro_.next_column;
     micro_.zeros = reinterpret_cast<const std::byte*>(kZeros);
+    micro_.prefetch = prefetch_;
+    micro_.weights_stride = args.depth * 2 * kLanes;
+    micro_.acc_stride = args.item_floats;
     micro_.store.low = args.low;
     micro_.store.high = args.high;
     micro_.store.pitch = args.out_channels;
@@ -209,17 +219,21 @@ class ConvBlock {
     for (std::uint32_t index = 0; index < args_.chunks; ++index) {
       const Chunk chunk = ChunkOf(args_, index);
       const std::size_t end = chunk.last ? items - direct : items;
-      for (Cursor at = Begin(0); at.item < end; at.Next()) {
+      for (Cursor at = Begin(0); at.item < end;) {
         if (ctx.ShouldLeave()) return false;
-        Accumulate(at, chunk, /*finish=*/false);
+        const std::uint32_t panels = PanelsPerCall(at, end);
+        Accumulate(at, panels, chunk, /*finish=*/false);
+        at.Advance(panels);
       }
     }
     if (ctx.ShouldLeave()) return false;
     // The first visible write: from here to the end without a check.
     for (Cursor at = Begin(0); at.item < items - direct; at.Next()) Store(at);
     const Chunk last = ChunkOf(args_, args_.chunks - 1);
-    for (Cursor at = Begin(items - direct); at.item < items; at.Next()) {
-      Accumulate(at, last, /*finish=*/true);
+    for (Cursor at = Begin(items - direct); at.item < items;) {
+      const std::uint32_t panels = PanelsPerCall(at, items);
+      Accumulate(at, panels, last, /*finish=*/true);
+      at.Advance(panels);
     }
     return true;
   }
@@ -237,15 +251,32 @@ class ConvBlock {
   std::size_t ColumnsAt(const Cursor& at) const {
     return std::min<std::size_t>(WidthAt(at), args_.out_channels - at.panel * 2 * kLanes);
   }
+  // Panels from `at` on that one call takes; items stop before `end`.
+  std::uint32_t PanelsPerCall(const Cursor& at, std::size_t end) const {
+    if (at.panel >= args_.whole_panels) return 1;
+    const std::size_t whole = std::min<std::size_t>(tile_.panels.end, args_.whole_panels);
+    const std::size_t count = std::min(whole - at.panel, end - at.item);
+    return static_cast<std::uint32_t>(std::min<std::size_t>(count, args_.call_panels));
+  }
+  // `whole`: all columns of the panel exist.
+  const float* BiasAt(const Cursor& at, bool whole) {
+    if (args_.bias == nullptr) return kZeros;
+    const float* bias = args_.bias + at.panel * 2 * kLanes;
+    if (whole) return bias;
+    std::copy_n(bias, ColumnsAt(at), part_bias_);
+    return part_bias_;
+  }
   float* AccAt(const Cursor& at) const { return acc_ + at.item * args_.item_floats; }
 
   InputView ReadInput(std::byte* scratch) const;
   void SetStore(const Cursor& at);
   std::size_t OffsetAt(const Cursor& at) const;
   void SetPrefetch(const Cursor& at, const Chunk& chunk, bool finish);
+  PrefetchStream* AddStoreStream(std::size_t offset, std::uint32_t count,
+                                 PrefetchStream* stream) const;
   const std::byte* InputAhead(Cursor at, std::size_t steps) const;
   const std::byte* WeightsAhead(const Cursor& at, const Chunk& chunk, std::size_t steps) const;
-  void Accumulate(const Cursor& at, const Chunk& chunk, bool finish);
+  void Accumulate(const Cursor& at, std::uint32_t panels, const Chunk& chunk, bool finish);
   void Store(const Cursor& at);
 
   const Conv2dArgs& args_;
@@ -253,6 +284,8 @@ class ConvBlock {
   float* const acc_;
   const InputView input_;
   MicroTile micro_{};
+  float part_bias_[2 * kLanes] = {};
+  PrefetchStream prefetch_[2 * kMaxCallPanels + 1];
 };
 
 InputView ConvBlock::ReadInput(std::byte* scratch) const {
@@ -271,7 +304,6 @@ std::size_t ConvBlock::OffsetAt(const Cursor& at) const {
 void ConvBlock::SetStore(const Cursor& at) {
   const std::size_t offset = OffsetAt(at);
   micro_.store.y = args_.y + offset;
-  micro_.store.bias = args_.bias != nullptr ? args_.bias + at.panel * 2 * kLanes : kZeros;
   micro_.store.residual = args_.residual != nullptr ? args_.residual + offset : nullptr;
 }
 
@@ -284,27 +316,36 @@ void ConvBlock::Store(const Cursor& at) {
 // later ones, and the processor's own prefetching does not see through the many rows.
 void ConvBlock::SetPrefetch(const Cursor& at, const Chunk& chunk, bool finish) {
   const std::uint32_t steps = std::max(1u, micro_.taps * (micro_.tap_depth / kDepthStep));
-  const std::uint32_t rows = PixelsAt(at).count;
-  PrefetchStream* stream = micro_.prefetch;
+  PrefetchStream* stream = prefetch_;
   micro_.prefetch_burst = 1;
   if (chunk.last) {
-    // Values stored at once: the next micro-tile's place, as this one's would come too late.
-    Cursor next = at;
-    next.Next();
-    const std::size_t offset = OffsetAt(finish && next.item < tile_.items() ? next : at);
-    const std::size_t pitch = args_.out_channels * sizeof(float);
+    const std::uint32_t rows = PixelsAt(at).count;
     micro_.prefetch_burst = static_cast<std::uint32_t>(CeilDivide(rows, steps));
     const auto count = static_cast<std::uint32_t>(CeilDivide(rows, micro_.prefetch_burst));
-    *stream++ = {reinterpret_cast<const std::byte*>(args_.y + offset), pitch, count};
-    if (args_.residual != nullptr) {
-      *stream++ = {reinterpret_cast<const std::byte*>(args_.residual + offset), pitch, count};
+    // Values stored at once: the next micro-tile's place, as this one's would come too late.
+    const std::size_t offset = OffsetAt(at) + (finish ? 2 * kLanes : 0);
+    for (std::uint32_t panel = 0; panel + 1 < micro_.panels; ++panel) {
+      stream = AddStoreStream(offset + panel * 2 * kLanes, count, stream);
     }
+    Cursor next = at;
+    next.Advance(finish ? micro_.panels : micro_.panels - 1);
+    if (next.item < tile_.items()) stream = AddStoreStream(OffsetAt(next), count, stream);
   }
   const std::byte* ahead =
       args_.panels_inner ? InputAhead(at, steps) : WeightsAhead(at, chunk, steps);
   const bool nothing = ahead == nullptr;
   *stream = {nothing ? reinterpret_cast<const std::byte*>(micro_.weights) : ahead,
              nothing ? 0 : kPrefetchBytes, ~std::uint32_t{0}};
+}
+
+PrefetchStream* ConvBlock::AddStoreStream(std::size_t offset, std::uint32_t count,
+                                          PrefetchStream* stream) const {
+  const std::size_t pitch = args_.out_channels * sizeof(float);
+  *stream++ = {reinterpret_cast<const std::byte*>(args_.y + offset), pitch, count};
+  if (args_.residual != nullptr) {
+    *stream++ = {reinterpret_cast<const std::byte*>(args_.residual + offset), pitch, count};
+  }
+  return stream;
 }
 
 // The input that the next segment does not share with this one: its pixels' last kernel row. Each
@@ -337,7 +378,8 @@ const std::byte* ConvBlock::WeightsAhead(const Cursor& at, const Chunk& chunk,
   return reinterpret_cast<const std::byte*>(weights) + begin;
 }
 
-void ConvBlock::Accumulate(const Cursor& at, const Chunk& chunk, bool finish) {
+void ConvBlock::Accumulate(const Cursor& at, std::uint32_t panels, const Chunk& chunk,
+                           bool finish) {
   const KernelRows kernel_rows = KernelRowsOf(args_, at.row);
   const std::uint32_t first_tap = kernel_rows.begin * args_.taps_w;
   const std::uint32_t end_tap = kernel_rows.end * args_.taps_w;
@@ -364,12 +406,14 @@ void ConvBlock::Accumulate(const Cursor& at, const Chunk& chunk, bool finish) {
     const bool last = at.segment + 1 == args_.segments;
     micro_.zero_last = last ? PaddingMask(args_, args_.out_width - 1) : 0;
   }
+  const bool whole = ColumnsAt(at) == width;
+  micro_.bias = BiasAt(at, whole);
   micro_.acc = AccAt(at);
+  micro_.panels = panels;
   micro_.resume = chunk.tap > first_tap || (chunk.tap == first_tap && chunk.begin > 0);
   if (first_tap == end_tap) micro_.resume = false;  // the kernel never meets the image
   if (finish) SetStore(at);
   SetPrefetch(at, chunk, finish);
-  const bool whole = ColumnsAt(at) == width;
   micro_.finish = finish && whole;
   kMultiply[width / kLanes - 1][pixels.count - 1](micro_);
   if (finish && !whole) Store(at);

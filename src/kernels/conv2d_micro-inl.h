@@ -75,9 +75,11 @@ struct Accumulators {
       }
     }
   }
-  HWY_INLINE void Zero() {
+  HWY_INLINE void Fill(const float* bias) {
     LAGOON_UNROLL for (int r = 0; r < kRows; ++r) {
-      LAGOON_UNROLL for (int j = 0; j < kVectors; ++j) v[r][j] = hn::Zero(D());
+      LAGOON_UNROLL for (int j = 0; j < kVectors; ++j) {
+        v[r][j] = hn::LoadU(D(), bias + j * hn::MaxLanes(D()));
+      }
     }
   }
   HWY_INLINE void Store(float* to) const {
@@ -111,16 +113,12 @@ class RowStore {
         high_(hn::Set(D(), store.high)),
         y_(store.y),
         residual_(store.residual),
-        pitch_(store.pitch) {
-    LAGOON_UNROLL for (int j = 0; j < kVectors; ++j) {
-      bias_[j] = hn::LoadU(D(), store.bias + j * hn::MaxLanes(D()));
-    }
-  }
+        pitch_(store.pitch) {}
   template <bool kResidual>
-  HWY_INLINE void Write(const V* acc) {
+  HWY_INLINE void Write(const V* sums) {
     LAGOON_UNROLL for (int j = 0; j < kVectors; ++j) {
       constexpr std::size_t kLanes = hn::MaxLanes(D());
-      V v = hn::Add(acc[j], bias_[j]);
+      V v = sums[j];
       if constexpr (kResidual) v = hn::Add(v, hn::LoadU(D(), residual_ + j * kLanes));
       hn::StoreU(simd::Clamp(v, low_, high_), D(), y_ + j * kLanes);
     }
@@ -129,13 +127,13 @@ class RowStore {
   }
 
  private:
-  V low_, high_, bias_[kVectors];
+  const V low_, high_;
   float* y_;
   const float* residual_;
-  std::size_t pitch_;
+  const std::size_t pitch_;
 };
 
-/// y = limit(acc + bias + residual) from registers.
+/// y = limit(sums + residual) from registers.
 template <bool kResidual, int kRows, int kVectors>
 HWY_INLINE void Finish(const Accumulators<kRows, kVectors>& acc, const ConvStore& store) {
   RowStore<kVectors> rows(store);
@@ -163,18 +161,12 @@ class Prefetcher {
   const std::uint32_t burst_;
 };
 
+/// Adds the products of `tile`'s part of the depth.
 template <int kRows, int kVectors>
-HWY_NOINLINE void Multiply(const MicroTile& tile) {
+HWY_INLINE void AddTaps(const MicroTile& tile, const float* b, Prefetcher& prefetcher,
+                        Accumulators<kRows, kVectors>& acc) {
   constexpr std::size_t kWidth = kVectors * hn::MaxLanes(D());
   const std::size_t pitch = tile.pitch;
-  Accumulators<kRows, kVectors> acc;
-  if (tile.resume) {
-    acc.Load(tile.acc);
-  } else {
-    acc.Zero();
-  }
-  Prefetcher prefetcher(tile);
-  const float* b = tile.weights;
   const std::byte* a = tile.a;
   std::uint32_t column = tile.column;
   for (std::uint32_t tap = 0; tap < tile.taps; ++tap) {
@@ -197,12 +189,31 @@ HWY_NOINLINE void Multiply(const MicroTile& tile) {
     a += wraps ? tile.next_row : tile.next_column;
     if (wraps) column = 0;
   }
-  if (!tile.finish) {
-    acc.Store(tile.acc);
-  } else if (tile.store.residual != nullptr) {
-    Finish<true>(acc, tile.store);
-  } else {
-    Finish<false>(acc, tile.store);
+}
+
+template <int kRows, int kVectors>
+HWY_NOINLINE void Multiply(const MicroTile& tile) {
+  constexpr std::size_t kWidth = kVectors * hn::MaxLanes(D());
+  Prefetcher prefetcher(tile);
+  ConvStore store = tile.store;
+  for (std::uint32_t panel = 0; panel < tile.panels; ++panel) {
+    float* const sums = tile.acc + panel * tile.acc_stride;
+    Accumulators<kRows, kVectors> acc;
+    if (tile.resume) {
+      acc.Load(sums);
+    } else {
+      acc.Fill(tile.bias + panel * kWidth);
+    }
+    AddTaps(tile, tile.weights + panel * tile.weights_stride, prefetcher, acc);
+    if (!tile.finish) {
+      acc.Store(sums);
+    } else if (store.residual != nullptr) {
+      Finish<true>(acc, store);
+      store.residual += kWidth;
+    } else {
+      Finish<false>(acc, store);
+    }
+    store.y += kWidth;
   }
 }
 
@@ -239,7 +250,6 @@ inline void StorePart(const float* acc, std::size_t rows, std::size_t vectors, s
   const V low = hn::Set(D(), store.low), high = hn::Set(D(), store.high);
   const auto finish = [&](std::size_t row, std::size_t column, const auto& move) HWY_ATTR {
     V v = hn::Load(D(), acc + row * vectors * kLanes + column);
-    v = hn::Add(v, move.Load(store.bias + column));
     const std::size_t at = row * store.pitch + column;
     if (store.residual != nullptr) v = hn::Add(v, move.Load(store.residual + at));
     move.Store(simd::Clamp(v, low, high), store.y + at);

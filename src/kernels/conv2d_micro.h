@@ -5,11 +5,9 @@
 
 namespace lagoon {
 
-/// Where finished values go, and how: y[row * pitch + column] = limit(acc + bias[column] +
-/// residual[same as y]).
+/// Where finished values go: y[row * pitch + column] = limit(sum + residual[same as y]).
 struct ConvStore {
   float* y;
-  const float* bias;
   const float* residual;  // null: none
   std::size_t pitch;      // floats between rows
   float low, high;
@@ -25,8 +23,8 @@ struct PrefetchStream {
 inline constexpr std::uint32_t kDepthStep = 4;
 inline constexpr std::size_t kPrefetchBytes = 128;
 
-/// One call of the micro-kernel: some rows (pixels) times one panel (channels) over a part of the
-/// depth.
+/// One call of the micro-kernel: some rows (pixels) times some panels (channels) over a part of the
+/// depth. Sums start from `bias`, or with `resume` from `acc`.
 struct MicroTile {
   const std::byte* a;       // input of row 0 at the first tap
   std::size_t pitch;        // bytes between rows
@@ -39,12 +37,17 @@ struct MicroTile {
       next_row;  // bytes to the next tap, in the same or in the next kernel row
   std::uint32_t zero_first, zero_last;  // bit c: at column c the first, last row is padding
   const std::byte* zeros;               // tap_depth zeros, for those
+  const float* bias;                    // [panel width]
   float* acc;                           // [row][panel width], 64-byte aligned
-  bool resume;                          // start from `acc` instead of zero
-  bool finish;                          // store to `store` instead of leaving the sums in `acc`
+  bool resume;
+  bool finish;  // store to `store` instead of leaving the sums in `acc`
   ConvStore store;
-  PrefetchStream prefetch[4];    // one after the other; the last never ends
-  std::uint32_t prefetch_burst;  // requests of the stream in one step, at least 1
+  // Panels that follow each other in bias, weights, acc and store; those two have these strides in
+  // floats.
+  std::uint32_t panels;
+  std::size_t weights_stride, acc_stride;
+  const PrefetchStream* prefetch;  // one after the other; the last never ends
+  std::uint32_t prefetch_burst;    // requests of the stream in one step, at least 1
 };
 
 }  // namespace lagoon

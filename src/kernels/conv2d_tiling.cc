@@ -183,6 +183,11 @@ class Candidate {
     return static_cast<std::uint32_t>(std::clamp(n, 0.0, static_cast<double>(items())));
   }
 
+  std::uint32_t CallPanels() const {
+    if (!a.panels_inner) return 1;
+    return static_cast<std::uint32_t>(std::clamp(kChunkUs / item_us_, 1.0, double{kMaxCallPanels}));
+  }
+
   Conv2dArgs a;
 
  private:
@@ -242,12 +247,14 @@ ConvTiling TileConv2d(const Conv2dSpec& spec, const ConvTarget& target) {
   shape.segment_pixels = shape.out_width / shape.segments;
   shape.item_floats = target.max_rows * 2 * target.lanes;
   SetChunks(target, shape);
-  const Candidate best = BestCut(shape, target);
-  ConvTiling tiling{best.a, static_cast<std::uint32_t>(best.blocks()), 0};
-  tiling.args.panels_first = best.FarBytes(true) < best.FarBytes(false);
+  Candidate best = BestCut(shape, target);
   // With few weights, the input of a segment stays in the first-level cache and y is written in
   // order.
-  tiling.args.panels_inner = shape.chunks == 1 && best.TileWeightBytes() <= kInnerPanelBytes;
+  best.a.panels_inner = shape.chunks == 1 && best.TileWeightBytes() <= kInnerPanelBytes;
+  ConvTiling tiling{best.a, static_cast<std::uint32_t>(best.blocks()), 0};
+  tiling.args.panels_first = best.FarBytes(true) < best.FarBytes(false);
+  tiling.args.whole_panels = shape.out_channels / (2 * target.lanes);
+  tiling.args.call_panels = best.CallPanels();
   tiling.args.direct_items = best.DirectItems();
   tiling.args.patch_offset = best.items() * shape.item_floats * sizeof(float);
   tiling.scratch_bytes = tiling.args.patch_offset + best.PatchBytes();
