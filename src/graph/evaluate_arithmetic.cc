@@ -66,7 +66,7 @@ using BinaryFunction = T (*)(T, T);
 template <typename T>
 BinaryFunction<T> FindBinary(std::string_view op) {
   using U = typename Unsigned<T>::Type;
-  if (op == "Add")
+  if (op == "Add" || op == "Sum")
     return [](T a, T b) { return static_cast<T>(static_cast<U>(a) + static_cast<U>(b)); };
   if (op == "Sub")
     return [](T a, T b) { return static_cast<T>(static_cast<U>(a) - static_cast<U>(b)); };

@@ -17,6 +17,7 @@ Status Fuse(Graph& graph) {
   LAGOON_RETURN_IF_ERROR(ExpandBatchNorms(graph));
   FuseBias(graph);
   FuseResiduals(graph);
+  FuseBias(graph);  // behind a residual
   FuseActivations(graph);
   return {};
 }

@@ -60,9 +60,12 @@ void FoldInto(GraphEditor& editor, std::size_t i, const Affine& affine) {
   SetBias(editor, i, bias);
 }
 
-// Channels of the batch-norm, axis 1, are those of the linear node before it.
-bool SharesChannels(const GraphEditor& editor, const Node& linear) {
-  return linear.op == "Conv" || editor.value(linear.outputs[0]).dims.size() == 2;
+// The scale must reach all that the node adds up, and the channels of the batch-norm, axis 1, must
+// be those of the node.
+bool TakesScale(const GraphEditor& editor, const Node& node) {
+  if (!IsLinear(node) || node.fused.residual != kNoValue) return false;
+  if (node.fused.activation != ActivationKind::kNone) return false;
+  return node.op == "Conv" || editor.value(node.outputs[0]).dims.size() == 2;
 }
 
 ValueId AddPerChannel(Graph& graph, const Node& node, const char* suffix,
@@ -88,10 +91,7 @@ Status FuseBatchNorms(Graph& graph) {
     Node& node = editor.node(i);
     if (node.op != "BatchNormalization") continue;
     const std::optional<std::size_t> producer = editor.SoleProducer(node.inputs[0]);
-    if (!producer || !IsLinear(editor.node(*producer)) ||
-        !SharesChannels(editor, editor.node(*producer))) {
-      continue;
-    }
+    if (!producer || !TakesScale(editor, editor.node(*producer))) continue;
     LAGOON_ASSIGN_OR_RETURN(const Affine affine, ReadBatchNorm(graph, node));
     FoldInto(editor, *producer, affine);
     editor.Absorb(*producer, i);

@@ -25,6 +25,7 @@ bool TryFuse(GraphEditor& editor, std::size_t add, std::size_t side) {
   const std::optional<std::size_t> producer = editor.SoleProducer(other);
   if (!constant.constant || !producer || !IsLinear(editor.node(*producer))) return false;
   const Node& linear = editor.node(*producer);
+  if (linear.fused.activation != ActivationKind::kNone) return false;
   const Dims& dims = editor.value(other).dims;
   const std::size_t channel_axis = linear.op == "Conv" ? 2 : 0;
   if (!IsPerChannel(constant.dims, dims, channel_axis)) return false;
