@@ -13,9 +13,9 @@ struct GrpcInfer {
   bool stages = false;   // report Stages() as parameters
 };
 
-/// Tensors stay in `message`, which must outlive the request's callback. kInvalidArgument or
+/// Tensors stay in `message`, which the request's payload keeps alive. kInvalidArgument or
 /// kUnimplemented, naming the input.
-Result<GrpcInfer> ParseGrpcInfer(const inference::ModelInferRequest& message);
+Result<GrpcInfer> ParseGrpcInfer(std::shared_ptr<const inference::ModelInferRequest> message);
 
 /// `stamps` may be null: no stages are reported.
 void FillGrpcInfer(InferResponse response, const EdgeStamps* stamps,

@@ -19,6 +19,10 @@ namespace {
 // A client that vanished without a word is noticed after this and its pings' timeout.
 constexpr int kKeepaliveMs = 60'000;
 constexpr int kKeepaliveTimeoutMs = 20'000;
+// Tensors of some 600 KB arrive in one piece instead of forty frames and several rounds of window
+// updates.
+constexpr int kStreamWindow = 4 << 20;
+constexpr int kMaxFrame = 1 << 20;
 constexpr const char* kServiceName = "inference.GRPCInferenceService";
 
 // Why gRPC could not bind: it says only that it could not.
@@ -50,6 +54,8 @@ void Configure(grpc::ServerBuilder& builder, const GrpcEdge::Options& options) {
   // A second server on the port must fail, not take half of the connections.
   builder.AddChannelArgument(GRPC_ARG_ALLOW_REUSEPORT, 0);
   builder.AddChannelArgument(GRPC_ARG_MAX_CONCURRENT_STREAMS, options.max_calls_per_connection);
+  builder.AddChannelArgument(GRPC_ARG_HTTP2_STREAM_LOOKAHEAD_BYTES, kStreamWindow);
+  builder.AddChannelArgument(GRPC_ARG_HTTP2_MAX_FRAME_SIZE, kMaxFrame);
   builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_TIME_MS, kKeepaliveMs);
   builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, kKeepaliveTimeoutMs);
 }

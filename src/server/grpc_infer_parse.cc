@@ -15,8 +15,9 @@ using InputMessage = inference::ModelInferRequest::InferInputTensor;
 using Parameters = google::protobuf::Map<std::string, InferParameter>;
 using Bytes = std::span<const std::byte>;
 
-// Tensors that had to be converted; the others are read in the message.
+// Where the tensors are: in the message, except those that had to be converted.
 struct GrpcPayload {
+  std::shared_ptr<const inference::ModelInferRequest> message;
   std::vector<std::vector<std::byte>> converted;
 };
 
@@ -162,9 +163,11 @@ Status ParseOutputs(const inference::ModelInferRequest& message,
   return {};
 }
 
-Status ParseBody(const inference::ModelInferRequest& message, GrpcInfer& parsed) {
+Status ParseBody(std::shared_ptr<const inference::ModelInferRequest> owner, GrpcInfer& parsed) {
+  const inference::ModelInferRequest& message = *owner;
   InferRequest& request = parsed.request;
   auto payload = std::make_shared<GrpcPayload>();
+  payload->message = std::move(owner);
   LAGOON_RETURN_IF_ERROR(ParseInputs(message, *payload, request.inputs));
   LAGOON_RETURN_IF_ERROR(ParseOutputs(message, request.outputs));
   LAGOON_ASSIGN_OR_RETURN(request.priority, WholeNumber(message.parameters(), "priority"));
@@ -178,14 +181,14 @@ Status ParseBody(const inference::ModelInferRequest& message, GrpcInfer& parsed)
 
 }  // namespace
 
-Result<GrpcInfer> ParseGrpcInfer(const inference::ModelInferRequest& message) {
+Result<GrpcInfer> ParseGrpcInfer(std::shared_ptr<const inference::ModelInferRequest> message) {
   GrpcInfer parsed;
-  parsed.request.model = message.model_name();
-  parsed.request.version = message.model_version();
-  parsed.request.id = message.id();
-  Status body = ParseBody(message, parsed);
+  parsed.request.model = message->model_name();
+  parsed.request.version = message->model_version();
+  parsed.request.id = message->id();
+  Status body = ParseBody(std::move(message), parsed);
   if (!body) {
-    return Annotate(fmt::format("model '{}'", message.model_name()), std::move(body).error());
+    return Annotate(fmt::format("model '{}'", parsed.request.model), std::move(body).error());
   }
   return parsed;
 }

@@ -1,88 +1,17 @@
 #include "server/grpc_service.h"
 
-#include <boost/asio/post.hpp>
-#include <exception>
-#include <optional>
 #include <utility>
 
-#include "base/log.h"
-#include "base/mutex.h"
 #include "server/grpc_codec.h"
 
 namespace lagoon {
 namespace {
-
-namespace net = boost::asio;
 
 grpc::ServerUnaryReactor* Answer(grpc::CallbackServerContext* context, grpc::Status status) {
   grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
   reactor->Finish(std::move(status));
   return reactor;
 }
-
-// One ModelInfer in progress. Owned by the call: deletes itself when gRPC is done with it. The
-// request message, where the tensors are, lives until then, and so until the core has answered.
-class InferCall final : public grpc::ServerUnaryReactor {
- public:
-  InferCall(InferenceCore& core, IoPool& pool, const inference::ModelInferRequest& request,
-            inference::ModelInferResponse& response)
-      : core_(core), pool_(pool), request_(request), response_(response) {}
-
-  // Before the reactor is returned to gRPC: it cannot be deleted while this runs.
-  void Start() {
-    stamps_.first_byte = stamps_.received = Now();
-    auto parsed = ParseGrpcInfer(request_);
-    if (!parsed) return Finish(GrpcStatus(parsed.error()));
-    stages_ = parsed->stages;
-    parsed->request.arrival = stamps_.first_byte;
-    stamps_.submitted = Now();
-    SetHandle(core_.Infer(std::move(parsed->request), [this](Result<InferResponse> result) {
-      // Rendering and writing are the edge's work: this thread may be one of the device's.
-      net::post(pool_.context(),
-                [this, result = std::move(result)]() mutable { Respond(std::move(result)); });
-    }));
-  }
-
-  void OnCancel() override {
-    std::optional<RequestHandle> handle;
-    {
-      MutexLock lock(mutex_);
-      cancelled_ = true;
-      handle = handle_;
-    }
-    if (handle) core_.Cancel(*handle);
-  }
-
-  void OnDone() override { delete this; }
-
- private:
-  void SetHandle(RequestHandle handle) {
-    bool cancelled;
-    {
-      MutexLock lock(mutex_);
-      handle_ = handle;
-      cancelled = cancelled_;
-    }
-    if (cancelled) core_.Cancel(handle);
-  }
-
-  void Respond(Result<InferResponse> result) {
-    if (!result) return Finish(GrpcStatus(result.error()));
-    FillGrpcInfer(*std::move(result), stages_ ? &stamps_ : nullptr, response_);
-    Finish(grpc::Status::OK);
-  }
-
-  InferenceCore& core_;
-  IoPool& pool_;
-  const inference::ModelInferRequest& request_;
-  inference::ModelInferResponse& response_;
-  EdgeStamps stamps_;
-  bool stages_ = false;
-
-  Mutex mutex_;
-  std::optional<RequestHandle> handle_ GUARDED_BY(mutex_);  // once Infer has returned
-  bool cancelled_ GUARDED_BY(mutex_) = false;
-};
 
 }  // namespace
 
@@ -128,11 +57,11 @@ grpc::ServerUnaryReactor* GrpcService::ModelMetadata(Context* context,
   return Answer(context, grpc::Status::OK);
 }
 
-grpc::ServerUnaryReactor* GrpcService::ModelInfer(Context*,
-                                                  const inference::ModelInferRequest* request,
-                                                  inference::ModelInferResponse* response) {
-  auto* call = new InferCall(core_, pool_, *request, *response);
-  call->Start();
+grpc::ServerUnaryReactor* GrpcService::ModelInfer(Context*, const grpc::ByteBuffer* request,
+                                                  grpc::ByteBuffer* response) {
+  auto* call = new GrpcInferCall(core_, pool_, *response);
+  // The buffer is this call's own, and parsing frees it: a waiting request holds its tensors once.
+  call->Start(*const_cast<grpc::ByteBuffer*>(request), *messages_);
   return call;
 }
 

@@ -1,0 +1,77 @@
+#include "server/oip_json.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <nlohmann/json.hpp>
+
+#include "serving/model_config.pb.h"
+
+namespace lagoon {
+namespace {
+
+using Json = nlohmann::json;
+
+TEST(OipJson, ServerListsWhatItServesAndNoMore) {
+  const Json json = Json::parse(ServerMetadataJson());
+  EXPECT_EQ(json["name"], "lagoon");
+  EXPECT_FALSE(json["version"].get<std::string>().empty());
+  EXPECT_EQ(json["extensions"],
+            Json({"binary_tensor_data", "model_configuration", "schedule_policy", "statistics"}));
+}
+
+TEST(OipJson, MetadataHasNamesTypesAndShapes) {
+  const ModelMetadata model{"m",
+                            {"1", "2"},
+                            "lagoon_plan",
+                            {{"x", DataType::kFloat32, {1, 3}}},
+                            {{"y", DataType::kInt64, {}}}};
+  const Json json = Json::parse(ModelMetadataJson(model));
+  EXPECT_EQ(json["versions"], Json({"1", "2"}));
+  EXPECT_EQ(json["inputs"][0], Json({{"name", "x"}, {"datatype", "FP32"}, {"shape", {1, 3}}}));
+  EXPECT_EQ(json["outputs"][0]["shape"], Json::array());
+}
+
+TEST(OipJson, StatisticsHaveEveryFieldThatClientsReadUnchecked) {
+  ModelStatistics model;
+  model.name = "m";
+  model.version = "1";
+  model.queue = {7, 8};
+  const Json json = Json::parse(StatisticsJson(std::vector{model}));
+  const Json& row = json["model_stats"][0];
+  for (const char* stage : {"success", "fail", "queue", "compute_input", "compute_infer",
+                            "compute_output", "cache_hit", "cache_miss"}) {
+    EXPECT_TRUE(row["inference_stats"][stage]["count"].is_number()) << stage;
+    EXPECT_TRUE(row["inference_stats"][stage]["ns"].is_number()) << stage;
+  }
+  EXPECT_EQ(row["inference_stats"]["queue"], Json({{"count", 7}, {"ns", 8}}));
+  EXPECT_TRUE(row["version"].is_string());
+  EXPECT_TRUE(row["batch_stats"].empty());
+}
+
+TEST(OipJson, ConfigHasIntegersAsNumbersAndNoAbsentMessages) {
+  inference::ModelConfig config;
+  config.set_name("m");
+  auto* input = config.add_input();
+  input->set_name("x");
+  input->add_dims(1);
+  input->add_dims(3000000000);
+  const auto text = ModelConfigJson(config);
+  ASSERT_TRUE(text);
+  const Json json = Json::parse(*text);
+  EXPECT_EQ(json["max_batch_size"], 0);
+  EXPECT_EQ(json["input"][0]["dims"], Json({1, 3000000000}));
+  // Their presence alone switches the mode of clients.
+  for (const char* absent : {"dynamic_batching", "sequence_batching", "model_transaction_policy",
+                             "response_cache", "ensemble_scheduling"}) {
+    EXPECT_FALSE(json.contains(absent)) << absent;
+  }
+  config.mutable_dynamic_batching()->set_max_queue_delay_microseconds(12);
+  config.mutable_dynamic_batching()->mutable_default_queue_policy()->set_max_queue_size(5);
+  const Json batching = Json::parse(*ModelConfigJson(config))["dynamic_batching"];
+  EXPECT_EQ(batching["max_queue_delay_microseconds"], 12);
+  EXPECT_EQ(batching["default_queue_policy"]["max_queue_size"], 5);
+}
+
+}  // namespace
+}  // namespace lagoon

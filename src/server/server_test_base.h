@@ -1,0 +1,46 @@
+#pragma once
+
+// For tests: a server on free ports over a FakeCore.
+
+#include <gtest/gtest.h>
+
+#include <memory>
+#include <thread>
+
+#include "server/fake_core.h"
+#include "server/server.h"
+
+namespace lagoon {
+
+class ServerTest : public testing::Test {
+ protected:
+  ServerOptions Options() const {
+    ServerOptions options;
+    options.http_port = options.grpc_port = options.metrics_port = 0;
+    options.http = limits_;
+    return options;
+  }
+  void StartServer() {
+    auto server = Server::Start(core_, Options());
+    ASSERT_TRUE(server) << server.error().message;
+    server_ = *std::move(server);
+  }
+  void SetUp() override { StartServer(); }
+
+  /// True when `condition` becomes true within ten seconds.
+  template <typename Condition>
+  static bool Eventually(Condition condition) {
+    const TimePoint until = Now() + std::chrono::seconds(10);
+    while (Now() < until) {
+      if (condition()) return true;
+      std::this_thread::yield();
+    }
+    return condition();
+  }
+
+  HttpLimits limits_;
+  FakeCore core_;
+  std::unique_ptr<Server> server_;
+};
+
+}  // namespace lagoon
