@@ -205,9 +205,6 @@ class ConvBlock {
     micro_.next_row = args.dilation_h * input_.row_pitch * std::int64_t{sizeof(float)} -
                       (args.taps_w - 1) * micro_.next_column;
     micro_.zeros = reinterpret_cast<const std::byte*>(kZeros);
-    micro_.prefetch = prefetch_;
-    micro_.weights_stride = args.depth * 2 * kLanes;
-    micro_.acc_stride = args.item_floats;
     micro_.store.low = args.low;
     micro_.store.high = args.high;
     micro_.store.pitch = args.out_channels;
@@ -271,12 +268,13 @@ class ConvBlock {
   InputView ReadInput(std::byte* scratch) const;
   void SetStore(const Cursor& at);
   std::size_t OffsetAt(const Cursor& at) const;
-  void SetPrefetch(const Cursor& at, const Chunk& chunk, bool finish);
+  void SetPrefetch(const Cursor& at, std::uint32_t panels, const Chunk& chunk, bool finish);
   PrefetchStream* AddStoreStream(std::size_t offset, std::uint32_t count,
                                  PrefetchStream* stream) const;
   const std::byte* InputAhead(Cursor at, std::size_t steps) const;
   const std::byte* WeightsAhead(const Cursor& at, const Chunk& chunk, std::size_t steps) const;
   void Accumulate(const Cursor& at, std::uint32_t panels, const Chunk& chunk, bool finish);
+  void NextPanel();
   void Store(const Cursor& at);
 
   const Conv2dArgs& args_;
@@ -314,7 +312,8 @@ void ConvBlock::Store(const Cursor& at) {
 
 // What the micro-kernel asks for while it computes: a store that misses the cache would hold up all
 // later ones, and the processor's own prefetching does not see through the many rows.
-void ConvBlock::SetPrefetch(const Cursor& at, const Chunk& chunk, bool finish) {
+void ConvBlock::SetPrefetch(const Cursor& at, std::uint32_t panels, const Chunk& chunk,
+                            bool finish) {
   const std::uint32_t steps = std::max(1u, micro_.taps * (micro_.tap_depth / kDepthStep));
   PrefetchStream* stream = prefetch_;
   micro_.prefetch_burst = 1;
@@ -324,11 +323,11 @@ void ConvBlock::SetPrefetch(const Cursor& at, const Chunk& chunk, bool finish) {
     const auto count = static_cast<std::uint32_t>(CeilDivide(rows, micro_.prefetch_burst));
     // Values stored at once: the next micro-tile's place, as this one's would come too late.
     const std::size_t offset = OffsetAt(at) + (finish ? 2 * kLanes : 0);
-    for (std::uint32_t panel = 0; panel + 1 < micro_.panels; ++panel) {
+    for (std::uint32_t panel = 0; panel + 1 < panels; ++panel) {
       stream = AddStoreStream(offset + panel * 2 * kLanes, count, stream);
     }
     Cursor next = at;
-    next.Advance(finish ? micro_.panels : micro_.panels - 1);
+    next.Advance(finish ? panels : panels - 1);
     if (next.item < tile_.items()) stream = AddStoreStream(OffsetAt(next), count, stream);
   }
   const std::byte* ahead =
@@ -336,6 +335,8 @@ void ConvBlock::SetPrefetch(const Cursor& at, const Chunk& chunk, bool finish) {
   const bool nothing = ahead == nullptr;
   *stream = {nothing ? reinterpret_cast<const std::byte*>(micro_.weights) : ahead,
              nothing ? 0 : kPrefetchBytes, ~std::uint32_t{0}};
+  micro_.prefetch = prefetch_[0];
+  micro_.prefetch_streams = prefetch_ + 1;
 }
 
 PrefetchStream* ConvBlock::AddStoreStream(std::size_t offset, std::uint32_t count,
@@ -378,6 +379,14 @@ const std::byte* ConvBlock::WeightsAhead(const Cursor& at, const Chunk& chunk,
   return reinterpret_cast<const std::byte*>(weights) + begin;
 }
 
+void ConvBlock::NextPanel() {
+  micro_.weights += args_.depth * (2 * kLanes);
+  micro_.acc += args_.item_floats;
+  if (args_.bias != nullptr) micro_.bias += 2 * kLanes;
+  micro_.store.y += 2 * kLanes;
+  if (args_.residual != nullptr) micro_.store.residual += 2 * kLanes;
+}
+
 void ConvBlock::Accumulate(const Cursor& at, std::uint32_t panels, const Chunk& chunk,
                            bool finish) {
   const KernelRows kernel_rows = KernelRowsOf(args_, at.row);
@@ -409,13 +418,16 @@ void ConvBlock::Accumulate(const Cursor& at, std::uint32_t panels, const Chunk& 
   const bool whole = ColumnsAt(at) == width;
   micro_.bias = BiasAt(at, whole);
   micro_.acc = AccAt(at);
-  micro_.panels = panels;
   micro_.resume = chunk.tap > first_tap || (chunk.tap == first_tap && chunk.begin > 0);
   if (first_tap == end_tap) micro_.resume = false;  // the kernel never meets the image
   if (finish) SetStore(at);
-  SetPrefetch(at, chunk, finish);
+  SetPrefetch(at, panels, chunk, finish);
   micro_.finish = finish && whole;
-  kMultiply[width / kLanes - 1][pixels.count - 1](micro_);
+  const MultiplyFn multiply = kMultiply[width / kLanes - 1][pixels.count - 1];
+  for (std::uint32_t panel = 0; panel < panels; ++panel) {
+    multiply(micro_);
+    NextPanel();
+  }
   if (finish && !whole) Store(at);
 }
 

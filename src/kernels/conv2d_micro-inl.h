@@ -140,11 +140,11 @@ HWY_INLINE void Finish(const Accumulators<kRows, kVectors>& acc, const ConvStore
   LAGOON_UNROLL for (int r = 0; r < kRows; ++r) rows.template Write<kResidual>(acc.v[r]);
 }
 
-/// Walks a MicroTile's prefetch streams.
+/// Walks prefetch streams; ends with Save(), so that the next call goes on.
 class Prefetcher {
  public:
   explicit HWY_INLINE Prefetcher(const MicroTile& tile)
-      : streams_(tile.prefetch), now_(tile.prefetch[0]), burst_(tile.prefetch_burst) {}
+      : now_(tile.prefetch), streams_(tile.prefetch_streams), burst_(tile.prefetch_burst) {}
   HWY_INLINE void Step() {
     std::uint32_t requests = burst_;
     do {
@@ -152,21 +152,32 @@ class Prefetcher {
       hwy::Prefetch(now_.next + kPrefetchBytes / 2);
       now_.next += now_.stride;
     } while (--requests != 0);
-    if (HWY_UNLIKELY(--now_.steps == 0)) now_ = *++streams_;
+    if (HWY_UNLIKELY(--now_.steps == 0)) now_ = *streams_++;
+  }
+  HWY_INLINE void Save(MicroTile& tile) const {
+    tile.prefetch = now_;
+    tile.prefetch_streams = streams_;
   }
 
  private:
-  const PrefetchStream* streams_;
   PrefetchStream now_;
+  const PrefetchStream* streams_;
   const std::uint32_t burst_;
 };
 
-/// Adds the products of `tile`'s part of the depth.
+/// The micro-kernel. Not inlined: with anything else around it, registers would spill.
 template <int kRows, int kVectors>
-HWY_INLINE void AddTaps(const MicroTile& tile, const float* b, Prefetcher& prefetcher,
-                        Accumulators<kRows, kVectors>& acc) {
+HWY_NOINLINE void Multiply(MicroTile& tile) {
   constexpr std::size_t kWidth = kVectors * hn::MaxLanes(D());
   const std::size_t pitch = tile.pitch;
+  Accumulators<kRows, kVectors> acc;
+  if (tile.resume) {
+    acc.Load(tile.acc);
+  } else {
+    acc.Fill(tile.bias);
+  }
+  Prefetcher prefetcher(tile);
+  const float* b = tile.weights;
   const std::byte* a = tile.a;
   std::uint32_t column = tile.column;
   for (std::uint32_t tap = 0; tap < tile.taps; ++tap) {
@@ -189,35 +200,17 @@ HWY_INLINE void AddTaps(const MicroTile& tile, const float* b, Prefetcher& prefe
     a += wraps ? tile.next_row : tile.next_column;
     if (wraps) column = 0;
   }
-}
-
-template <int kRows, int kVectors>
-HWY_NOINLINE void Multiply(const MicroTile& tile) {
-  constexpr std::size_t kWidth = kVectors * hn::MaxLanes(D());
-  Prefetcher prefetcher(tile);
-  ConvStore store = tile.store;
-  for (std::uint32_t panel = 0; panel < tile.panels; ++panel) {
-    float* const sums = tile.acc + panel * tile.acc_stride;
-    Accumulators<kRows, kVectors> acc;
-    if (tile.resume) {
-      acc.Load(sums);
-    } else {
-      acc.Fill(tile.bias + panel * kWidth);
-    }
-    AddTaps(tile, tile.weights + panel * tile.weights_stride, prefetcher, acc);
-    if (!tile.finish) {
-      acc.Store(sums);
-    } else if (store.residual != nullptr) {
-      Finish<true>(acc, store);
-      store.residual += kWidth;
-    } else {
-      Finish<false>(acc, store);
-    }
-    store.y += kWidth;
+  prefetcher.Save(tile);
+  if (!tile.finish) {
+    acc.Store(tile.acc);
+  } else if (tile.store.residual != nullptr) {
+    Finish<true>(acc, tile.store);
+  } else {
+    Finish<false>(acc, tile.store);
   }
 }
 
-using MultiplyFn = void (*)(const MicroTile&);
+using MultiplyFn = void (*)(MicroTile&);
 
 template <int kVectors, std::size_t... kRow>
 constexpr std::array<MultiplyFn, kMaxRows> MultiplyTable(std::index_sequence<kRow...>) {

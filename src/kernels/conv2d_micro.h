@@ -23,7 +23,7 @@ struct PrefetchStream {
 inline constexpr std::uint32_t kDepthStep = 4;
 inline constexpr std::size_t kPrefetchBytes = 128;
 
-/// One call of the micro-kernel: some rows (pixels) times some panels (channels) over a part of the
+/// One call of the micro-kernel: some rows (pixels) times one panel (channels) over a part of the
 /// depth. Sums start from `bias`, or with `resume` from `acc`.
 struct MicroTile {
   const std::byte* a;       // input of row 0 at the first tap
@@ -42,12 +42,9 @@ struct MicroTile {
   bool resume;
   bool finish;  // store to `store` instead of leaving the sums in `acc`
   ConvStore store;
-  // Panels that follow each other in bias, weights, acc and store; those two have these strides in
-  // floats.
-  std::uint32_t panels;
-  std::size_t weights_stride, acc_stride;
-  const PrefetchStream* prefetch;  // one after the other; the last never ends
-  std::uint32_t prefetch_burst;    // requests of the stream in one step, at least 1
+  PrefetchStream prefetch;                 // left as far as it came
+  const PrefetchStream* prefetch_streams;  // those that follow; the last never ends
+  std::uint32_t prefetch_burst;            // requests of a stream in one step, at least 1
 };
 
 }  // namespace lagoon
