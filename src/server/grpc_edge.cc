@@ -25,25 +25,29 @@ constexpr int kStreamWindow = 4 << 20;
 constexpr int kMaxFrame = 1 << 20;
 constexpr const char* kServiceName = "inference.GRPCInferenceService";
 
-// Why gRPC could not bind: it says only that it could not.
-Status ProbeBind(const GrpcEdge::Options& options) {
+std::string Where(const GrpcEdge::Options& options) {
+  return fmt::format("gRPC {}:{}", options.address, options.port);
+}
+
+// Says why a port cannot be bound, which gRPC itself only logs.
+Status ProbeBind(const boost::asio::ip::address& address, const GrpcEdge::Options& options) {
   boost::asio::io_context context;
   boost::system::error_code error;
-  const boost::asio::ip::tcp::endpoint endpoint(
-      boost::asio::ip::make_address(options.address, error),
-      static_cast<std::uint16_t>(options.port));
+  const boost::asio::ip::tcp::endpoint endpoint(address, static_cast<std::uint16_t>(options.port));
   boost::asio::ip::tcp::acceptor acceptor(context);
-  if (!error) acceptor.open(endpoint.protocol(), error);
+  acceptor.open(endpoint.protocol(), error);
   if (!error) acceptor.set_option(boost::asio::socket_base::reuse_address(true), error);
   if (!error) acceptor.bind(endpoint, error);
   if (!error) acceptor.listen(1, error);
-  const std::string where = fmt::format("gRPC {}:{}", options.address, options.port);
-  if (!error || error == boost::asio::error::address_in_use) {
+  if (error == boost::asio::error::address_in_use) {
     return Fail(ErrorCode::kAlreadyExists,
-                fmt::format("{}: the port is taken by another process", where));
+                fmt::format("{}: the port is taken by another process", Where(options)));
   }
-  return Fail(ErrorCode::kInvalidArgument,
-              fmt::format("{}: cannot listen: {}", where, error.message()));
+  if (error) {
+    return Fail(ErrorCode::kInvalidArgument,
+                fmt::format("{}: cannot listen: {}", Where(options), error.message()));
+  }
+  return {};
 }
 
 void Configure(grpc::ServerBuilder& builder, const GrpcEdge::Options& options) {
@@ -79,9 +83,9 @@ Result<std::unique_ptr<GrpcEdge>> GrpcEdge::Start(InferenceCore& core, IoPool& p
   const auto address = boost::asio::ip::make_address(options.address, error);
   if (error || options.port < 0 || options.port > 65535) {
     return Fail(ErrorCode::kInvalidArgument,
-                fmt::format("gRPC {}:{}: not an IP address and a port from 0 to 65535",
-                            options.address, options.port));
+                fmt::format("{}: not an IP address and a port from 0 to 65535", Where(options)));
   }
+  LAGOON_RETURN_IF_ERROR(ProbeBind(address, options));
   grpc::EnableDefaultHealthCheckService(true);
   std::unique_ptr<GrpcEdge> edge(new GrpcEdge);
   edge->service_ = std::make_unique<GrpcService>(core, pool);
@@ -93,7 +97,8 @@ Result<std::unique_ptr<GrpcEdge>> GrpcEdge::Start(InferenceCore& core, IoPool& p
   edge->server_ = builder.BuildAndStart();
   if (edge->server_ == nullptr || edge->port_ == 0) {
     edge->server_.reset();
-    return tl::unexpected<Error>(ProbeBind(options).error());
+    return Fail(ErrorCode::kAlreadyExists,
+                fmt::format("{}: the port was taken by another process just now", Where(options)));
   }
   edge->SetServing(core.Ready());
   return edge;

@@ -3,7 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <iterator>
+#include <array>
 #include <nlohmann/json.hpp>
 #include <string_view>
 #include <utility>
@@ -32,6 +32,10 @@ enum class In : std::uint8_t {
   kOutputParameters,
   kIgnored,
 };
+
+// Members that mean something where they may stand; elsewhere they are ignored like any other.
+constexpr std::array<std::string_view, 8> kKnownKeys = {
+    "id", "inputs", "outputs", "name", "shape", "data", "parameters", "datatype"};
 
 bool IsObject(In place) {
   return place == In::kRequest || place == In::kInput || place == In::kOutput;
@@ -99,6 +103,9 @@ class InferSax {
   bool Scalar(
       std::string_view what);  // a value that nothing takes: ignored or refused by its place
 
+  bool IsKnownKey() const {
+    return std::find(kKnownKeys.begin(), kKnownKeys.end(), key_) != kKnownKeys.end();
+  }
   std::string Place() const;
   bool Invalid(std::string_view why) { return FailWith(ErrorCode::kInvalidArgument, why); }
   bool FailWith(ErrorCode code, std::string_view why);
@@ -135,12 +142,12 @@ bool InferSax::FailWith(ErrorCode code, std::string_view why) {
 
 std::optional<In> InferSax::PlaceOfObject() {
   const bool parameters = key_ == "parameters";
+  const std::optional<In> unknown = IsKnownKey() ? std::nullopt : std::optional(In::kIgnored);
   switch (Top()) {
     case In::kTop:
       return In::kRequest;
     case In::kRequest:
-      if (key_ == "inputs" || key_ == "outputs" || key_ == "id") return std::nullopt;
-      return parameters ? In::kParameters : In::kIgnored;
+      return parameters ? In::kParameters : unknown;
     case In::kInputs:
       if (result_.inputs.size() >= kMaxTensors) return std::nullopt;
       result_.inputs.emplace_back();
@@ -150,9 +157,9 @@ std::optional<In> InferSax::PlaceOfObject() {
       result_.outputs.emplace_back();
       return In::kOutput;
     case In::kInput:
-      return parameters ? In::kInputParameters : In::kIgnored;
+      return parameters ? In::kInputParameters : unknown;
     case In::kOutput:
-      return parameters ? In::kOutputParameters : In::kIgnored;
+      return parameters ? In::kOutputParameters : unknown;
     case In::kShape:
     case In::kData:
       return std::nullopt;
@@ -185,9 +192,7 @@ std::optional<In> InferSax::PlaceOfArray() {
     default:
       return In::kIgnored;
   }
-  const bool known = key_ == "id" || key_ == "name" || key_ == "datatype" || key_ == "parameters" ||
-                     key_ == "shape" || key_ == "data";
-  return known ? std::nullopt : std::optional(In::kIgnored);
+  return IsKnownKey() ? std::nullopt : std::optional(In::kIgnored);
 }
 
 bool InferSax::Enter(std::optional<In> place, std::string_view what) {
@@ -303,11 +308,7 @@ bool InferSax::Scalar(std::string_view what) {
     default:
       break;
   }
-  static constexpr std::string_view kKnown[] = {"id",   "inputs",     "outputs",  "shape",
-                                                "data", "parameters", "datatype", "name"};
-  const bool ours =
-      !IsObject(Top()) || std::find(std::begin(kKnown), std::end(kKnown), key_) != std::end(kKnown);
-  return ours ? Wrong(what) : true;
+  return !IsObject(Top()) || IsKnownKey() ? Wrong(what) : true;
 }
 
 bool InferSax::boolean(bool value) {

@@ -54,8 +54,9 @@ class GrpcServer : public ServerTest {
     grpc::GenericStub health(channel_);
     grpc::ClientContext context;
     grpc::CompletionQueue queue;
+    const grpc::Slice empty;
     auto call = health.PrepareUnaryCall(&context, "/grpc.health.v1.Health/Check",
-                                        grpc::ByteBuffer(), &queue);
+                                        grpc::ByteBuffer(&empty, 1), &queue);
     call->StartCall();
     grpc::ByteBuffer response;
     grpc::Status status;
