@@ -6,7 +6,7 @@
 #include <utility>
 
 #include "base/log.h"
-#include "serving/text.h"
+#include "graph/text.h"
 
 namespace lagoon {
 namespace {

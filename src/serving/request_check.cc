@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <string_view>
 
-#include "serving/text.h"
+#include "graph/text.h"
 
 namespace lagoon {
 namespace {

@@ -46,6 +46,7 @@ Result<std::unique_ptr<ServedModel>> ServedModel::Load(ModelSource source, Devic
   LAGOON_RETURN_IF_ERROR(ProfilePlan(*loaded, device, std::max(profile_runs, 1)));
   model->loaded_ = loaded;
   LAGOON_RETURN_IF_ERROR(model->CreateInstances(device));
+  LAGOON_RETURN_IF_ERROR(model->WarmUp(device));
   return model;
 }
 
@@ -61,6 +62,25 @@ Status ServedModel::CreateInstances(Device& device) {
   LAGOON_RETURN_IF_ERROR(create(settings().instances, instances_));
   if (settings().job_class == JobClass::kBestEffort) return {};
   return create(kLoweredInstances, lowered_instances_);
+}
+
+Status ServedModel::WarmUp(Device& device) {
+  std::vector<std::vector<std::byte>> buffers;
+  std::vector<const void*> inputs;
+  std::vector<void*> outputs;
+  for (const PlanTensor& input : plan().inputs) {
+    inputs.push_back(buffers.emplace_back(input.spec.bytes()).data());
+  }
+  for (const PlanTensor& output : plan().outputs) {
+    outputs.push_back(buffers.emplace_back(output.spec.bytes()).data());
+  }
+  for (const auto* instances : {&instances_, &lowered_instances_}) {
+    for (const auto& instance : *instances) {
+      LAGOON_RETURN_IF_ERROR(RunOnce(*instance, device, inputs, outputs));
+      instance->Reset();
+    }
+  }
+  return {};
 }
 
 Status ServedModel::AddQueues(Dispatcher& dispatcher) {

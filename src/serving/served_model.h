@@ -61,6 +61,7 @@ class ServedModel {
  private:
   ServedModel() = default;
   Status CreateInstances(Device& device);
+  Status WarmUp(Device& device);
   Result<QueueId> AddQueue(Dispatcher& dispatcher, JobClass job_class,
                            const std::vector<std::unique_ptr<Instance>>& instances) const;
 

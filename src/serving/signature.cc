@@ -5,7 +5,7 @@
 #include <algorithm>
 
 #include "base/check.h"
-#include "serving/text.h"
+#include "graph/text.h"
 
 namespace lagoon {
 namespace {
@@ -125,6 +125,14 @@ void FillRest(inference::ModelConfig& config) {
 }
 
 }  // namespace
+
+std::string QuotedNames(const std::vector<TensorSpec>& specs) {
+  std::string names;
+  for (const TensorSpec& spec : specs) {
+    names += fmt::format("{}{}", names.empty() ? "" : ", ", Quoted(spec.name));
+  }
+  return names;
+}
 
 inference::DataType ConfigType(DataType type) {
   switch (type) {

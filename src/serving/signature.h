@@ -21,6 +21,9 @@ struct Signature {
   bool batch_dimension = false;  // max_batch_size > 0: the first dim of every tensor is the batch
 };
 
+/// The names, for messages: "'a', 'b'".
+std::string QuotedNames(const std::vector<TensorSpec>& specs);
+
 inference::DataType ConfigType(DataType type);
 
 /// Checks what `config` declares against the model's own `inputs` and `outputs`, and fills in what

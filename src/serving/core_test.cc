@@ -1,0 +1,373 @@
+#include "serving/core.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <cstring>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "serving/testing/core_fixture.h"
+
+namespace lagoon {
+namespace {
+
+using namespace std::chrono_literals;
+using namespace lagoon::testing;
+using ::testing::AllOf;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::SizeIs;
+
+// ---- Answers
+
+TEST_F(CoreTest, ComputesTheModel) {
+  repository_.AddModel("small", SmallModel());
+  Open();
+  InferRequest request = SmallRequest();
+  request.id = "seven";
+  const Answer answer = Ask(std::move(request));
+  ASSERT_TRUE(answer.has_value()) << answer.error().message;
+  EXPECT_EQ(answer->model, "small");
+  EXPECT_EQ(answer->version, "1");
+  EXPECT_EQ(answer->id, "seven");
+  ASSERT_THAT(answer->outputs, SizeIs(2));
+  EXPECT_EQ(answer->outputs[0].name, "y");
+  EXPECT_EQ(answer->outputs[0].type, DataType::kFloat32);
+  EXPECT_EQ(answer->outputs[0].dims, (Dims{1, 2}));
+  EXPECT_THAT(Floats(answer->outputs[0]), ElementsAre(5, -39));
+  EXPECT_THAT(Floats(answer->outputs[1]), ElementsAre(5, 0));
+
+  const JobResult& job = answer->job;
+  EXPECT_EQ(job.outcome, Outcome::kDone);
+  EXPECT_LE(job.posted, job.started);
+  EXPECT_LE(job.started, job.inputs_copied);
+  EXPECT_LE(job.inputs_copied, job.computed);
+  EXPECT_LE(job.computed, job.finished);
+}
+
+TEST_F(CoreTest, AnswersOnlyTheOutputsAskedFor) {
+  repository_.AddModel("small", SmallModel());
+  Open();
+  InferRequest request = SmallRequest();
+  request.outputs = {"z"};
+  const Answer answer = Ask(std::move(request));
+  ASSERT_TRUE(answer.has_value()) << answer.error().message;
+  ASSERT_THAT(answer->outputs, SizeIs(1));
+  EXPECT_EQ(answer->outputs[0].name, "z");
+  EXPECT_THAT(Floats(answer->outputs[0]), ElementsAre(5, 0));
+}
+
+TEST_F(CoreTest, ReadsExternalDataBesideTheModel) {
+  const std::vector<float> weights = {1, 0, 0, 1, 1, 0, 0, 1};
+  repository_.AddModel("small", OnnxBuilder()
+                                    .Input("x", {1, 4})
+                                    .ExternalConstant("w", {4, 2}, "weights.bin")
+                                    .Node("MatMul", {"x", "w"}, "y")
+                                    .Output("y", {1, 2})
+                                    .Build());
+  repository_.WriteFile(
+      "small/1/weights.bin",
+      std::string(reinterpret_cast<const char*>(weights.data()), weights.size() * sizeof(float)));
+  Open();
+  const Answer answer = Ask(SmallRequest());
+  ASSERT_TRUE(answer.has_value()) << answer.error().message;
+  EXPECT_THAT(Floats(answer->outputs[0]), ElementsAre(4, -38));
+}
+
+class EveryScheduler : public CoreTest, public ::testing::WithParamInterface<const char*> {};
+
+TEST_P(EveryScheduler, AnswersConcurrentRequestsOfTwoModels) {
+  constexpr int kThreads = 4;
+  constexpr int kRequests = 40;
+  repository_.AddModel("small", SmallModel(),
+                       std::string(kRealTime) + "instance_group [ { count: 2 } ]");
+  repository_.AddModel("slow", SlowModel(8));
+  Open(GetParam());
+  std::atomic<int> wrong{0};
+  {
+    std::vector<std::jthread> clients;
+    for (int client = 0; client < kThreads; ++client) {
+      clients.emplace_back([&, client] {
+        for (int i = 0; i < kRequests; ++i) {
+          const auto first = static_cast<float>(client * kRequests + i);
+          const Answer small = Ask(SmallRequest("small", first));
+          if (!small || Floats(small->outputs[0])[0] != first + 4) ++wrong;
+          const InferRequest request = SlowRequest();
+          const Answer slow = Ask(request);
+          if (!slow || std::memcmp(slow->outputs[0].data.data(), request.inputs[0].data.data(),
+                                   slow->outputs[0].data.size()) != 0) {
+            ++wrong;
+          }
+        }
+      });
+    }
+  }
+  EXPECT_EQ(wrong, 0);
+  for (const char* model : {"small", "slow"}) {
+    const ModelStatistics statistics = StatisticsOf(model);
+    EXPECT_EQ(statistics.success.count, static_cast<unsigned>(kThreads * kRequests));
+    EXPECT_EQ(statistics.queue.count, static_cast<unsigned>(kThreads * kRequests));
+    EXPECT_EQ(statistics.fail.count, 0u);
+    EXPECT_EQ(statistics.pending, 0u);
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Core, EveryScheduler,
+                         ::testing::Values("sequential", "streams", "wait", "reset"));
+
+// ---- Queues
+
+TEST_F(CoreTest, AFullQueueIsRefusedAtOnce) {
+  repository_.AddModel("slow", SlowModel(), Parameter("lagoon.max_queue_size", "2"));
+  Open();
+  Sent running = SendRunning();
+  Sent first = Send(SlowRequest());
+  Sent second = Send(SlowRequest());
+  EXPECT_EQ(StatisticsOf("slow").pending, 2u);
+  Sent refused = Send(SlowRequest());
+  ASSERT_TRUE(refused.Answered());
+  EXPECT_FALSE(running.Answered());
+  const Answer answer = refused.answer.get();
+  ASSERT_EQ(CodeOf(answer), ErrorCode::kUnavailable);
+  EXPECT_THAT(answer.error().message, AllOf(HasSubstr("model 'slow'"), HasSubstr("full")));
+  for (Sent* sent : {&running, &first, &second})
+    EXPECT_EQ(CodeOf(sent->answer.get()), std::nullopt);
+  EXPECT_EQ(StatisticsOf("slow").rejected, 1u);
+  EXPECT_EQ(StatisticsOf("slow").success.count, 3u);
+}
+
+TEST_F(CoreTest, TheNewestRequestWinsWhereTheModelAsksForIt) {
+  repository_.AddModel(
+      "slow", SlowModel(),
+      Parameter("lagoon.max_queue_size", "1") + Parameter("lagoon.overflow", "newest_wins"));
+  Open();
+  Sent running = SendRunning();
+  Sent older = Send(SlowRequest());
+  Sent newest = Send(SlowRequest());
+  const Answer superseded = older.answer.get();
+  ASSERT_EQ(CodeOf(superseded), ErrorCode::kUnavailable);
+  EXPECT_THAT(superseded.error().message, HasSubstr("superseded"));
+  EXPECT_EQ(CodeOf(running.answer.get()), std::nullopt);
+  EXPECT_EQ(CodeOf(newest.answer.get()), std::nullopt);
+  EXPECT_EQ(StatisticsOf("slow").superseded, 1u);
+}
+
+// ---- Deadlines
+
+InferRequest WithTimeout(InferRequest request, Nanoseconds timeout) {
+  request.timeout = timeout;
+  return request;
+}
+
+TEST_F(CoreTest, ARequestExpiresWhileItRuns) {
+  repository_.AddModel("slow", SlowModel());
+  repository_.AddModel("small", SmallModel());
+  Open();
+  const Answer answer = Ask(WithTimeout(SlowRequest(), 5ms));
+  ASSERT_EQ(CodeOf(answer), ErrorCode::kDeadlineExceeded);
+  EXPECT_THAT(answer.error().message,
+              AllOf(HasSubstr("Request timeout expired"), HasSubstr("'slow'")));
+  EXPECT_GT(core_->SchedulerStatistics().launches, 0u);
+  const ModelStatistics statistics = StatisticsOf("slow");
+  EXPECT_EQ(statistics.deadline_misses, 1u);
+  EXPECT_EQ(statistics.success.count, 0u);
+  // The instance is free again, and right.
+  EXPECT_EQ(CodeOf(Ask(SlowRequest())), std::nullopt);
+}
+
+TEST_F(CoreTest, ARequestExpiresWhileItWaits) {
+  repository_.AddModel("slow", SlowModel());
+  Open();
+  Sent running = SendRunning();
+  Sent waiting = Send(WithTimeout(SlowRequest(), 2ms));
+  EXPECT_EQ(CodeOf(waiting.answer.get()), ErrorCode::kDeadlineExceeded);
+  EXPECT_FALSE(running.Answered());
+  EXPECT_EQ(CodeOf(running.answer.get()), std::nullopt);
+}
+
+TEST_F(CoreTest, ARequestThatIsLateAlreadyIsAnsweredAtOnce) {
+  repository_.AddModel("small", SmallModel());
+  Open();
+  InferRequest request = WithTimeout(SmallRequest(), 1ms);
+  request.arrival -= 2ms;
+  Sent sent = Send(std::move(request));
+  ASSERT_TRUE(sent.Answered());
+  EXPECT_EQ(CodeOf(sent.answer.get()), ErrorCode::kDeadlineExceeded);
+  EXPECT_EQ(core_->SchedulerStatistics().launches, 0u);
+  EXPECT_EQ(StatisticsOf("small").deadline_misses, 1u);
+}
+
+TEST_F(CoreTest, TheModelsDeadlineHoldsUnlessARequestBringsItsOwn) {
+  repository_.AddModel("slow", SlowModel(), Parameter("lagoon.deadline_ms", "3"));
+  Open();
+  EXPECT_EQ(CodeOf(Ask(SlowRequest())), ErrorCode::kDeadlineExceeded);
+  EXPECT_EQ(CodeOf(Ask(WithTimeout(SlowRequest(), 60s))), std::nullopt);
+}
+
+TEST_F(CoreTest, AHugeTimeoutIsNone) {
+  repository_.AddModel("small", SmallModel());
+  Open();
+  EXPECT_EQ(CodeOf(Ask(WithTimeout(SmallRequest(), Nanoseconds::max()))), std::nullopt);
+  EXPECT_EQ(StatisticsOf("small").deadline_misses, 0u);
+}
+
+TEST_F(CoreTest, AModelThatCannotMeetItsDeadlineIsReported) {
+  repository_.AddModel("slow", SlowModel(), Parameter("lagoon.deadline_ms", "0.01"));
+  repository_.AddModel("small", SmallModel(), Parameter("lagoon.deadline_ms", "60000"));
+  Open();
+  const std::vector<ModelStatus> models = core_->Models();
+  ASSERT_THAT(models, SizeIs(2));
+  EXPECT_THAT(models[0].warning, AllOf(HasSubstr("lagoon.deadline_ms"), HasSubstr("0.010")));
+  EXPECT_EQ(models[0].state, ModelState::kReady);
+  EXPECT_GT(models[0].standalone, 10us);
+  EXPECT_EQ(models[1].warning, "");
+}
+
+// ---- Cancelling and draining
+
+TEST_F(CoreTest, CancelEndsARequestThatRunsAndOneThatWaits) {
+  repository_.AddModel("slow", SlowModel());
+  Open();
+  Sent running = SendRunning();
+  Sent waiting = Send(SlowRequest());
+  core_->Cancel(waiting.handle);
+  EXPECT_EQ(CodeOf(waiting.answer.get()), ErrorCode::kCancelled);
+  EXPECT_FALSE(running.Answered());
+  core_->Cancel(running.handle);
+  EXPECT_EQ(CodeOf(running.answer.get()), ErrorCode::kCancelled);
+  EXPECT_EQ(StatisticsOf("slow").cancelled, 2u);
+  EXPECT_EQ(CodeOf(Ask(SlowRequest())), std::nullopt);
+}
+
+TEST_F(CoreTest, CancelAfterTheAnswerIsIgnored) {
+  repository_.AddModel("small", SmallModel());
+  Open();
+  Sent first = Send(SmallRequest());
+  EXPECT_EQ(CodeOf(first.answer.get()), std::nullopt);
+  core_->Cancel(first.handle);
+  core_->Cancel(RequestHandle{});
+  EXPECT_EQ(CodeOf(Ask(SmallRequest())), std::nullopt);
+  EXPECT_EQ(StatisticsOf("small").cancelled, 0u);
+}
+
+TEST_F(CoreTest, DrainWaitsForWhatIsInFlight) {
+  repository_.AddModel("slow", SlowModel());
+  Open();
+  EXPECT_TRUE(core_->Ready());
+  Sent running = SendRunning();
+  Sent waiting = Send(SlowRequest());
+  core_->Drain(Now() + 60s);
+  EXPECT_FALSE(core_->Ready());
+  ASSERT_TRUE(running.Answered() && waiting.Answered());
+  EXPECT_EQ(CodeOf(running.answer.get()), std::nullopt);
+  EXPECT_EQ(CodeOf(waiting.answer.get()), std::nullopt);
+
+  const Answer late = Ask(SlowRequest());
+  ASSERT_EQ(CodeOf(late), ErrorCode::kUnavailable);
+  EXPECT_THAT(late.error().message, HasSubstr("shutting down"));
+}
+
+TEST_F(CoreTest, DrainCancelsWhatIsLeftAtItsEnd) {
+  repository_.AddModel("slow", SlowModel());
+  Open();
+  Sent running = SendRunning();
+  Sent waiting = Send(SlowRequest());
+  core_->Drain(Now());
+  ASSERT_TRUE(running.Answered() && waiting.Answered());
+  EXPECT_EQ(CodeOf(running.answer.get()), ErrorCode::kCancelled);
+  EXPECT_EQ(CodeOf(waiting.answer.get()), ErrorCode::kCancelled);
+}
+
+TEST_F(CoreTest, DrainAnswersEveryRequestOfClientsThatGoOnSending) {
+  repository_.AddModel("small", SmallModel());
+  Open();
+  std::atomic<int> sent{0};
+  std::atomic<int> answered{0};
+  {
+    std::vector<std::jthread> clients;
+    for (int i = 0; i < 3; ++i) {
+      clients.emplace_back([&](const std::stop_token& stop) {
+        while (!stop.stop_requested() && core_->Ready()) {
+          ++sent;
+          core_->Infer(SmallRequest(), [&](const Answer&) { ++answered; });
+        }
+      });
+    }
+    while (answered < 100) std::this_thread::yield();
+    core_->Drain(Now());
+  }
+  EXPECT_EQ(sent, answered);
+}
+
+TEST_F(CoreTest, AnswersWhatIsInFlightWhenItIsDestroyed) {
+  repository_.AddModel("slow", SlowModel());
+  Open();
+  Sent running = SendRunning();
+  core_.reset();
+  ASSERT_TRUE(running.Answered());
+  EXPECT_EQ(CodeOf(running.answer.get()), ErrorCode::kCancelled);
+}
+
+// ---- Classes
+
+TEST_F(CoreTest, ARealTimeRequestTakesTheUnitsFromBestEffortWork) {
+  repository_.AddModel("slow", SlowModel());
+  repository_.AddModel("small", SmallModel(), kRealTime);
+  Open();
+  Sent running = SendRunning();
+  EXPECT_EQ(CodeOf(Ask(SmallRequest())), std::nullopt);
+  EXPECT_EQ(core_->SchedulerStatistics().revocations, 1u);
+  EXPECT_FALSE(running.Answered());
+  const Answer answer = running.answer.get();
+  ASSERT_EQ(CodeOf(answer), std::nullopt);
+  EXPECT_EQ(answer->job.revocations, 1u);
+  EXPECT_EQ(StatisticsOf("slow").revocations, 1u);
+  EXPECT_EQ(Floats(answer->outputs[0])[777], 777.0f);
+}
+
+TEST_F(CoreTest, ARequestMayLowerItsClass) {
+  repository_.AddModel("slow", SlowModel());
+  repository_.AddModel("small", SmallModel(), kRealTime);
+  Open();
+  Sent running = SendRunning();
+  InferRequest request = SmallRequest();
+  request.priority = 2;
+  EXPECT_EQ(CodeOf(Ask(std::move(request))), std::nullopt);
+  EXPECT_EQ(core_->SchedulerStatistics().revocations, 0u);
+  EXPECT_EQ(StatisticsOf("small").success.count, 1u);
+}
+
+TEST_F(CoreTest, ARequestNeverRaisesItsClass) {
+  repository_.AddModel("slow", SlowModel());
+  repository_.AddModel("small", SmallModel());
+  Open();
+  Sent running = SendRunning();
+  InferRequest request = SmallRequest();
+  request.priority = 1;
+  EXPECT_EQ(CodeOf(Ask(std::move(request))), std::nullopt);
+  EXPECT_EQ(core_->SchedulerStatistics().revocations, 0u);
+}
+
+// ---- Wrong requests
+
+TEST_F(CoreTest, NamesWhatIsWrongWithARequestAndServesOn) {
+  repository_.AddModel("small", SmallModel());
+  Open();
+  const Answer shape = Ask(RequestFor("small", {1, 5}, {1, 2, 3, 4, 5}));
+  ASSERT_EQ(CodeOf(shape), ErrorCode::kInvalidArgument);
+  EXPECT_THAT(shape.error().message,
+              AllOf(HasSubstr("model 'small'"), HasSubstr("'x'"), HasSubstr("[1,5]")));
+  EXPECT_EQ(CodeOf(Ask(SmallRequest("other"))), ErrorCode::kNotFound);
+  InferRequest version = SmallRequest();
+  version.version = "9";
+  EXPECT_EQ(CodeOf(Ask(version)), ErrorCode::kNotFound);
+  EXPECT_EQ(CodeOf(Ask(SmallRequest())), std::nullopt);
+  EXPECT_EQ(StatisticsOf("small").other, 1u);
+  EXPECT_EQ(StatisticsOf("small").fail.count, 1u);
+}
+
+}  // namespace
+}  // namespace lagoon

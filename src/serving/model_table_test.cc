@@ -1,0 +1,160 @@
+#include "serving/model_table.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <string>
+#include <vector>
+
+#include "serving/model_config.pb.h"
+#include "serving/testing/core_fixture.h"
+
+namespace lagoon {
+namespace {
+
+using namespace std::chrono_literals;
+using namespace lagoon::testing;
+using ::testing::AllOf;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using ::testing::SizeIs;
+
+class RepositoryTest : public CoreTest {};
+
+TEST_F(RepositoryTest, ABrokenModelDisturbsNoOther) {
+  repository_.AddModel("good", SmallModel());
+  repository_.AddModel("bad_config", SmallModel(), "max_batchsize: 1");
+  repository_.AddModel("wrong_dims", SmallModel(), "input [ { name: 'x' dims: [ 1, 5 ] } ]");
+  const std::string onnx = SmallModel().SerializeAsString();
+  repository_.WriteFile("truncated/1/model.onnx", onnx.substr(0, onnx.size() / 2));
+  repository_.WriteFile("no_model/1/readme", "");
+  repository_.WriteFile("no_version/v1/model.onnx", onnx);
+  repository_.AddModel("no_such_version", SmallModel(),
+                       "version_policy { specific { versions: [ 4 ] } }");
+  Open();
+  std::vector<std::string> ready;
+  for (const ModelStatus& model : core_->Models()) {
+    if (model.state == ModelState::kReady) {
+      ready.push_back(model.name);
+      EXPECT_GT(model.standalone, 0ns);
+      EXPECT_GT(model.load_ms, 0);
+    } else {
+      EXPECT_NE(model.reason, "") << model.name;
+    }
+  }
+  EXPECT_THAT(ready, ElementsAre("good"));
+  EXPECT_THAT(core_->Models(), SizeIs(7));
+
+  EXPECT_TRUE(core_->ModelReady("good", "").has_value());
+  EXPECT_EQ(CodeOf(Ask(SmallRequest("good"))), std::nullopt);
+  const auto reason = [&](const std::string& model) {
+    const Status status = core_->ModelReady(model, "");
+    EXPECT_FALSE(status.has_value()) << model;
+    if (status) return std::string();
+    EXPECT_EQ(status.error().code, ErrorCode::kUnavailable) << model;
+    EXPECT_EQ(CodeOf(Ask(SmallRequest(model))), ErrorCode::kUnavailable) << model;
+    return status.error().message;
+  };
+  EXPECT_THAT(reason("bad_config"), HasSubstr("max_batchsize"));
+  EXPECT_THAT(reason("wrong_dims"), AllOf(HasSubstr("[1,5]"), HasSubstr("[1,4]")));
+  EXPECT_THAT(reason("truncated"), HasSubstr("model.onnx"));
+  EXPECT_THAT(reason("no_model"), HasSubstr("model.onnx"));
+  EXPECT_THAT(reason("no_version"), HasSubstr("'v1'"));
+  EXPECT_THAT(reason("no_such_version"), HasSubstr("version 4"));
+}
+
+TEST_F(RepositoryTest, AnUnreadableRepositoryIsAnError) {
+  CoreOptions options;
+  options.repository = repository_.path() + "/missing";
+  options.workers = 1;
+  const auto missing = InferenceCore::Open(options);
+  ASSERT_FALSE(missing.has_value());
+  EXPECT_EQ(missing.error().code, ErrorCode::kNotFound);
+  repository_.WriteFile("file", "");
+  options.repository = repository_.path() + "/file";
+  const auto file = InferenceCore::Open(options);
+  ASSERT_FALSE(file.has_value());
+  EXPECT_EQ(file.error().code, ErrorCode::kInvalidArgument);
+}
+
+TEST_F(RepositoryTest, AnUnknownSchedulerIsAnError) {
+  CoreOptions options;
+  options.repository = repository_.path();
+  options.scheduler = "magic";
+  const auto core = InferenceCore::Open(options);
+  ASSERT_FALSE(core.has_value());
+  EXPECT_THAT(core.error().message, AllOf(HasSubstr("magic"), HasSubstr("reset")));
+}
+
+TEST_F(RepositoryTest, AnEmptyRepositoryIsServed) {
+  Open();
+  EXPECT_TRUE(core_->Ready());
+  EXPECT_THAT(core_->Models(), IsEmpty());
+  EXPECT_THAT(core_->Statistics("", "").value(), IsEmpty());
+}
+
+TEST_F(RepositoryTest, ServesTheVersionsThatThePolicyChooses) {
+  for (const int version : {1, 2, 10}) {
+    repository_.AddModel("all", SmallModel(), "version_policy { all {} }", version);
+    repository_.AddModel("latest", SmallModel(), "", version);
+  }
+  Open();
+  EXPECT_THAT(core_->Metadata("all", "")->versions, ElementsAre("1", "2", "10"));
+  EXPECT_EQ(Ask(SmallRequest("all"))->version, "10");
+  InferRequest second = SmallRequest("all");
+  second.version = "2";
+  EXPECT_EQ(Ask(second)->version, "2");
+  EXPECT_THAT(core_->Metadata("latest", "")->versions, ElementsAre("10"));
+  EXPECT_EQ(core_->Metadata("latest", "2").error().code, ErrorCode::kNotFound);
+
+  const auto statistics = core_->Statistics("all", "");
+  ASSERT_TRUE(statistics.has_value());
+  ASSERT_THAT(*statistics, SizeIs(3));
+  EXPECT_EQ((*statistics)[0].queue.count, 0u);
+  EXPECT_EQ((*statistics)[1].queue.count, 1u);
+  EXPECT_EQ((*statistics)[2].version, "10");
+  EXPECT_THAT(core_->Statistics("all", "2").value(), SizeIs(1));
+  EXPECT_THAT(core_->Statistics("", "").value(), SizeIs(4));
+  EXPECT_EQ(core_->Statistics("none", "").error().code, ErrorCode::kNotFound);
+}
+
+TEST_F(RepositoryTest, AnOlderVersionServesWhenTheLatestFailed) {
+  repository_.AddModel("m", SmallModel(), "version_policy { all {} }", 1);
+  repository_.WriteFile("m/2/model.onnx", "broken");
+  Open();
+  EXPECT_TRUE(core_->ModelReady("m", "").has_value());
+  EXPECT_EQ(core_->ModelReady("m", "2").error().code, ErrorCode::kUnavailable);
+  EXPECT_EQ(Ask(SmallRequest("m"))->version, "1");
+}
+
+TEST_F(RepositoryTest, MetadataAndConfigAreWhatClientsExpect) {
+  repository_.AddModel("batch", SmallModel(), "max_batch_size: 4");
+  repository_.AddModel("plain", SmallModel(), kRealTime);
+  Open();
+  const auto plain = core_->Metadata("plain", "1");
+  ASSERT_TRUE(plain.has_value()) << plain.error().message;
+  EXPECT_EQ(plain->name, "plain");
+  EXPECT_EQ(plain->platform, "lagoon_plan");
+  ASSERT_THAT(plain->inputs, SizeIs(1));
+  EXPECT_EQ(plain->inputs[0].dims, (Dims{1, 4}));
+  EXPECT_THAT(plain->outputs, SizeIs(2));
+
+  const auto batch = core_->Metadata("batch", "");
+  ASSERT_TRUE(batch.has_value());
+  EXPECT_EQ(batch->inputs[0].dims, (Dims{-1, 4}));
+  EXPECT_EQ(batch->outputs[0].dims, (Dims{-1, 2}));
+  EXPECT_EQ(CodeOf(Ask(SmallRequest("batch"))), std::nullopt);
+
+  const auto config = core_->Config("batch", "");
+  ASSERT_TRUE(config.has_value());
+  EXPECT_EQ((*config)->name(), "batch");
+  EXPECT_EQ((*config)->max_batch_size(), 1);
+  EXPECT_THAT((*config)->input(0).dims(), ElementsAre(4));
+  EXPECT_EQ((*core_->Config("plain", ""))->optimization().priority(),
+            inference::ModelOptimizationPolicy::PRIORITY_MAX);
+  EXPECT_EQ(core_->Config("none", "").error().code, ErrorCode::kNotFound);
+}
+
+}  // namespace
+}  // namespace lagoon

@@ -1,0 +1,110 @@
+#pragma once
+
+// For tests: a core over a repository of their own, and requests for its models.
+
+#include <gtest/gtest.h>
+
+#include <cstring>
+#include <future>
+#include <memory>
+#include <optional>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "serving/core.h"
+#include "serving/testing/model_files.h"
+
+namespace lagoon::testing {
+
+inline constexpr char kRealTime[] = "optimization { priority: PRIORITY_MAX }\n";
+
+inline std::string Parameter(const std::string& key, const std::string& value) {
+  return "parameters { key: \"" + key + "\" value { string_value: \"" + value + "\" } }\n";
+}
+
+/// A request whose tensor it owns.
+inline InferRequest RequestFor(const std::string& model, const Dims& dims,
+                               std::vector<float> values) {
+  auto payload = std::make_shared<std::vector<float>>(std::move(values));
+  InferRequest request;
+  request.model = model;
+  request.arrival = Now();
+  request.inputs = {{"x", DataType::kFloat32, dims, std::as_bytes(std::span(*payload))}};
+  request.payload = payload;
+  return request;
+}
+
+inline InferRequest SmallRequest(const std::string& model = "small", float first = 1) {
+  return RequestFor(model, {1, 4}, {first, 2, 3, -40});
+}
+
+inline InferRequest SlowRequest(const std::string& model = "slow") {
+  std::vector<float> values(kSlowRows * kSlowColumns);
+  for (std::size_t i = 0; i < values.size(); ++i) values[i] = static_cast<float>(i % 1000);
+  return RequestFor(model, {kSlowRows, kSlowColumns}, values);
+}
+
+inline std::vector<float> Floats(const OutputTensor& output) {
+  std::vector<float> values(output.data.size() / sizeof(float));
+  std::memcpy(values.data(), output.data.data(), output.data.size());
+  return values;
+}
+
+using Answer = Result<InferResponse>;
+
+/// The error's code, or nothing for a good answer.
+inline std::optional<ErrorCode> CodeOf(const Answer& answer) {
+  if (answer) return std::nullopt;
+  return answer.error().code;
+}
+
+class CoreTest : public ::testing::Test {
+ protected:
+  void Open(const std::string& scheduler = "reset") {
+    CoreOptions options;
+    options.repository = repository_.path();
+    options.scheduler = scheduler;
+    options.workers = 2;
+    options.profile_runs = 1;
+    auto core = InferenceCore::Open(options);
+    ASSERT_TRUE(core.has_value()) << core.error().message;
+    core_ = *std::move(core);
+  }
+
+  struct Sent {
+    RequestHandle handle;
+    std::future<Answer> answer;
+    bool Answered() const {
+      return answer.wait_for(std::chrono::seconds(0)) == std::future_status::ready;
+    }
+  };
+  Sent Send(InferRequest request) {
+    auto promise = std::make_shared<std::promise<Answer>>();
+    std::future<Answer> answer = promise->get_future();
+    const RequestHandle handle = core_->Infer(
+        std::move(request), [promise](Answer result) { promise->set_value(std::move(result)); });
+    return {handle, std::move(answer)};
+  }
+  Answer Ask(InferRequest request) { return Send(std::move(request)).answer.get(); }
+
+  /// Sends a request of the slow model and returns when it runs.
+  Sent SendRunning() {
+    const std::uint64_t before = core_->SchedulerStatistics().launches;
+    Sent sent = Send(SlowRequest());
+    while (core_->SchedulerStatistics().launches == before) std::this_thread::yield();
+    return sent;
+  }
+  ModelStatistics StatisticsOf(const std::string& model) {
+    auto statistics = core_->Statistics(model, "");
+    EXPECT_TRUE(statistics.has_value()) << statistics.error().message;
+    EXPECT_EQ(statistics->size(), 1u);
+    return statistics->front();
+  }
+
+  TestRepository repository_;
+  std::unique_ptr<InferenceCore> core_;
+};
+
+}  // namespace lagoon::testing
