@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "hwy/highway.h"
+#include "hwy/targets.h"
 #include "kernels/conv2d_testing.h"
 
 namespace lagoon {
@@ -17,19 +17,7 @@ namespace {
 
 using testing::ConvProblem;
 using ::testing::HasSubstr;
-
-/// Makes Highway choose `target` while it lives.
-class ScopedTarget {
- public:
-  explicit ScopedTarget(std::int64_t target) {
-    hwy::SetSupportedTargetsForTest(target);
-    hwy::GetChosenTarget().Update(hwy::SupportedTargets());
-  }
-  ~ScopedTarget() {
-    hwy::SetSupportedTargetsForTest(0);
-    hwy::GetChosenTarget().Update(hwy::SupportedTargets());
-  }
-};
+using testing::ScopedTarget;
 
 struct Expected {
   double value;

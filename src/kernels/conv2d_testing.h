@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "hwy/aligned_allocator.h"
+#include "hwy/targets.h"
 #include "kernels/conv2d.h"
 
 namespace lagoon::testing {
@@ -34,6 +35,19 @@ class Floats {
  private:
   hwy::AlignedFreeUniquePtr<float[]> data_;
   std::size_t count_ = 0;
+};
+
+/// Makes Highway choose `target` while it lives.
+class ScopedTarget {
+ public:
+  explicit ScopedTarget(std::int64_t target) {
+    hwy::SetSupportedTargetsForTest(target);
+    hwy::GetChosenTarget().Update(hwy::SupportedTargets());
+  }
+  ~ScopedTarget() {
+    hwy::SetSupportedTargetsForTest(0);
+    hwy::GetChosenTarget().Update(hwy::SupportedTargets());
+  }
 };
 
 /// The operands of one convolution, weights in ONNX's order and packed, and its kernel bound to
