@@ -144,7 +144,8 @@ MUTANTS = [
     ("activation-unannounced", "other workers sleep through what a last commit made runnable", LOOP,
      "may_run = table_.Finish(", "table_.Finish(", ["conformance"]),
     ("sleepers-not-woken", "a sleeping worker stays asleep", LOOP,
-     "      wake = SleepersFor(1) != 0;\n", "", ["conformance"]),
+     "      if (sleepers_ != 0 && table_.HasRunnable()) wake = sleepers_;\n    }\n  }\n",
+     "    }\n  }\n", ["conformance"]),
     ("no-yield", "a better rank waits for the end of a running kernel", LOOP,
      "  return table_.HasBetter(worker.work->rank);", "  return false;", ["conformance"]),
     ("news-not-delivered", "the listener is not called by an idle worker", LOOP,
@@ -217,7 +218,7 @@ def run_tests(program):
     """(whether all passed, what happened in a few words, seconds)."""
     begin = time.monotonic()
     command = [str(program), "--gtest_fail_fast", f"--gtest_filter={NOISY}"]
-    environment = dict(os.environ, LAGOON_TEST_PATIENCE_SECONDS="10")
+    environment = dict(os.environ, LAGOON_TEST_PATIENCE_SECONDS="6")
     try:
         done = subprocess.run(command, capture_output=True, text=True, timeout=TIMEOUT_SECONDS,
                               env=environment)

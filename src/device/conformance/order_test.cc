@@ -260,23 +260,26 @@ TEST_P(DeviceConformance, APaddingSegmentLeavesWhenTheFirstSegmentIsDone) {
   }
 }
 
-// The kernel before has one block, long enough for the other units to sleep meanwhile.
+// The kernel before has one block. It ends when another unit has been idle for a while: right after
+// it ran out of work, and long enough for it to sleep.
 TEST_P(DeviceConformance, AnActivatedSuccessorGetsAllUnits) {
   const auto device = Create({.units = 2});
   Session session(*device);
   const KernelHandle gate = session.Load(GateBody);
-  const KernelHandle count = session.Load(CountBody);
-  for (const int before_us : {1, 30, 3000}) {
-    GateArgs args;
-    CountArgs slow;
-    slow.work = std::chrono::microseconds(before_us);
+  for (const auto idle : {std::chrono::microseconds(0), std::chrono::microseconds(50),
+                          std::chrono::microseconds(20'000)}) {
+    GateArgs before, after;
     Record one(1), wide(2);
     const Dep dep = one.AllDone();
-    session.Submit(Segment{.kernel = count, .args = &slow, .progress = one.get()});
+    session.Submit(Segment{.kernel = gate, .args = &before, .progress = one.get()});
     session.Submit(
-        Segment{.kernel = gate, .args = &args, .progress = wide.get(), .deps = {&dep, 1}});
-    EXPECT_TRUE(AwaitTrue([&] { return args.waiting.load() == 2; }));
-    args.open.store(true);
+        Segment{.kernel = gate, .args = &after, .progress = wide.get(), .deps = {&dep, 1}});
+    AwaitTrue([&] { return before.waiting.load() == 1; });
+    const Nanoseconds idle_before = device->Times().idle;
+    AwaitTrue([&] { return device->Times().idle - idle_before >= idle; });
+    before.open.store(true);
+    EXPECT_TRUE(AwaitTrue([&] { return after.waiting.load() == 2; }));
+    after.open.store(true);
     session.AwaitAllRetired();
   }
 }

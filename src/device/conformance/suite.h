@@ -6,6 +6,7 @@
 #include <gtest/gtest.h>
 
 #include <atomic>
+#include <chrono>
 #include <cstdint>
 #include <functional>
 #include <map>
@@ -158,6 +159,9 @@ std::uint64_t Mix(std::uint64_t a, std::uint64_t b);
 
 /// Spins for at least `work`; the clock is read between pauses.
 void Spin(Nanoseconds work);
+
+/// How long a test waits for what must come: a minute, or $LAGOON_TEST_PATIENCE_SECONDS.
+std::chrono::seconds Patience();
 
 /// Waits for another thread's store, yielding. Fails the test when it takes too long.
 bool AwaitTrue(const std::function<bool()>& condition);

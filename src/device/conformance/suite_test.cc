@@ -6,16 +6,10 @@
 #include <thread>
 
 namespace lagoon::conformance {
-namespace {
-
-// How long a test waits for what must come. tools/mutants.py, where much never comes, has less
-// patience.
 std::chrono::seconds Patience() {
   const char* seconds = std::getenv("LAGOON_TEST_PATIENCE_SECONDS");
   return std::chrono::seconds(seconds == nullptr ? 60 : std::atoi(seconds));
 }
-
-}  // namespace
 
 void Spin(Nanoseconds work) {
   const TimePoint until = Now() + work;

@@ -222,12 +222,16 @@ bool LaunchTable::HasBetter(Rank than) const {
 
 bool LaunchTable::HasRunnable(std::size_t entries) const {
   return std::any_of(order_.begin(), order_.begin() + static_cast<std::ptrdiff_t>(entries),
-                     [this](const Entry& entry) {
-                       const Slot& slot = slots_[entry.slot];
-                       return std::any_of(
-                           slot.segments.begin(), slot.segments.begin() + slot.segment_count,
-                           [&slot](const WorkSegment& segment) { return MayRun(slot, segment); });
-                     });
+                     [this](const Entry& entry) { return MayRun(slots_[entry.slot]); });
+}
+
+bool LaunchTable::NewestMayRun() const {
+  return live_last_ != kNone && slots_[live_last_].eligible && MayRun(slots_[live_last_]);
+}
+
+bool LaunchTable::MayRun(const Slot& slot) {
+  return std::any_of(slot.segments.begin(), slot.segments.begin() + slot.segment_count,
+                     [&slot](const WorkSegment& segment) { return MayRun(slot, segment); });
 }
 
 Rank LaunchTable::best_rank() const {

@@ -63,6 +63,8 @@ class LaunchTable {
   /// Whether a segment may run, of any rank or of a rank smaller than `than`. Claims nothing.
   bool HasRunnable() const { return HasRunnable(order_.size()); }
   bool HasBetter(Rank than) const;
+  /// Whether the launch added last may run: all that an Add() can make runnable.
+  bool NewestMayRun() const;
 
   /// Smallest rank of the launches at the head of their stream; the largest Rank when there are
   /// none.
@@ -137,6 +139,7 @@ class LaunchTable {
   void MakeEligible(std::uint32_t index);
 
   bool HasRunnable(std::size_t entries) const;
+  static bool MayRun(const Slot& slot);
   static bool MayRun(const Slot& slot, const WorkSegment& segment);
   static bool Names(const Entry& entry, const Slot& slot, const Progress* progress);
   static bool Finished(const Slot& slot);

@@ -141,9 +141,9 @@ SubmitResult WorkerDevice::Add(const Work& work, std::uint64_t tiles) {
     if (result != SubmitResult::kOk) return result;
     table_.TakeNews();  // whoever submits polls
     Publish(/*may_run=*/true);
-    wake = SleepersFor(tiles);
+    if (sleepers_ != 0 && table_.NewestMayRun()) wake = sleepers_;
   }
-  WakeWorkers(wake);
+  WakeWorkers(tiles, wake);
   NotifyWaiters();
   return SubmitResult::kOk;
 }
@@ -166,9 +166,9 @@ SubmitResult WorkerDevice::Raise(GuardId guard, std::uint32_t value) {
     table_.SettleAll();
     table_.TakeNews();  // whoever raises polls
     Publish(/*may_run=*/true);
-    wake = SleepersFor(info_.units);
+    if (sleepers_ != 0 && table_.HasRunnable()) wake = sleepers_;
   }
-  WakeWorkers(wake);
+  WakeWorkers(wake, wake);
   NotifyWaiters();
   return SubmitResult::kOk;
 }
@@ -229,12 +229,9 @@ void WorkerDevice::Publish(bool may_run) {
   if (may_run) epoch_.fetch_add(1, std::memory_order_release);
 }
 
-std::uint32_t WorkerDevice::SleepersFor(std::uint64_t tiles) const {
-  if (sleepers_ == 0 || !table_.HasRunnable()) return 0;
-  return static_cast<std::uint32_t>(std::min<std::uint64_t>(sleepers_, tiles));
-}
-
-void WorkerDevice::WakeWorkers(std::uint32_t count) {
+void WorkerDevice::WakeWorkers(std::uint64_t count, std::uint32_t sleepers) {
+  if (sleepers == 0) return;
+  if (count >= sleepers) return work_.NotifyAll();
   for (; count > 0; --count) work_.NotifyOne();
 }
 

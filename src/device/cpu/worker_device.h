@@ -82,9 +82,8 @@ class WorkerDevice final : public Device {
   // After any change of the table: tells workers and the mirrors of its state that are read without
   // lock.
   void Publish(bool may_run) REQUIRES(mutex_);
-  void WakeWorkers(std::uint32_t count);
-  /// How many sleeping workers to wake for up to `tiles` tiles that may run.
-  std::uint32_t SleepersFor(std::uint64_t tiles) const REQUIRES(mutex_);
+  /// Wakes up to `count` of `sleepers`. Without the lock.
+  void WakeWorkers(std::uint64_t count, std::uint32_t sleepers);
   template <typename Work>
   SubmitResult Add(const Work& work, std::uint64_t tiles);
   void SettleAll();

@@ -55,7 +55,7 @@ bool WorkerDevice::NextWork(Worker& worker) {
 
 // False: the device stops.
 bool WorkerDevice::TakeWork(Worker& worker, const Assignment* last) {
-  bool wake = false;
+  std::uint32_t wake = 0;
   {
     BusyLock lock(mutex_);
     bool may_run = false;
@@ -72,10 +72,11 @@ bool WorkerDevice::TakeWork(Worker& worker, const Assignment* last) {
       if (worker.next_scratch.size() > worker.scratch.size()) {
         std::swap(worker.scratch, worker.next_scratch);
       }
-      wake = SleepersFor(1) != 0;
+      // One is enough: it wakes the next if there is still more.
+      if (sleepers_ != 0 && table_.HasRunnable()) wake = sleepers_;
     }
   }
-  if (wake) WakeWorkers(1);
+  WakeWorkers(1, wake);
   return true;
 }
 
@@ -119,9 +120,9 @@ void WorkerDevice::SettleAll() {
     BusyLock lock(mutex_);
     table_.SettleAll();
     Publish(/*may_run=*/true);
-    wake = SleepersFor(info_.units);
+    if (sleepers_ != 0 && table_.HasRunnable()) wake = sleepers_;
   }
-  WakeWorkers(wake);
+  WakeWorkers(wake, wake);
   DeliverNews();
 }
 
