@@ -155,6 +155,12 @@ TEST_P(DeviceConformance, AHundredBlocksLeaveInTheMiddleOfTheirBodies) {
   for (std::uint32_t i = 0; i < kBlocks; ++i) EXPECT_EQ(y[i], Mix(5, i + 1));
 }
 
+std::int64_t ReadNanoseconds(clockid_t clock) {
+  timespec time{};
+  clock_gettime(clock, &time);
+  return std::int64_t{time.tv_sec} * 1'000'000'000 + time.tv_nsec;
+}
+
 // The body runs for 10 ms and asks about every microsecond. What counts is the processor time that
 // its unit uses from Raise() to the body's end: on a shared machine the operating system takes
 // cores away for milliseconds, which says nothing about the protocol. The median, because some
@@ -165,11 +171,6 @@ TEST_P(DeviceConformance, ATenMillisecondBlockLeavesWithinFiftyMicroseconds) {
     mutable std::atomic<clockid_t> clock;  // of the unit's thread
     mutable std::atomic<std::int64_t> end_ns;
     mutable std::atomic<TimePoint> end;
-  };
-  constexpr auto kRead = [](clockid_t clock) {
-    timespec time{};
-    clock_gettime(clock, &time);
-    return std::int64_t{time.tv_sec} * 1'000'000'000 + time.tv_nsec;
   };
   const Body body = [](const void* args, std::uint32_t, BlockContext& ctx) {
     const auto& state = *static_cast<const LongArgs*>(args);
@@ -183,7 +184,7 @@ TEST_P(DeviceConformance, ATenMillisecondBlockLeavesWithinFiftyMicroseconds) {
       Spin(std::chrono::microseconds(1));
       leave = ctx.ShouldLeave();
     }
-    state.end_ns.store(kRead(CLOCK_THREAD_CPUTIME_ID));
+    state.end_ns.store(ReadNanoseconds(CLOCK_THREAD_CPUTIME_ID));
     state.end.store(Now());
     return !leave;
   };
@@ -200,7 +201,7 @@ TEST_P(DeviceConformance, ATenMillisecondBlockLeavesWithinFiftyMicroseconds) {
     segment.guards[0] = session.On(guard, epoch);
     const LaunchId id = session.Submit(segment);
     ASSERT_TRUE(AwaitTrue([&] { return args.running.load(); }));
-    const std::int64_t raised_ns = kRead(args.clock.load());
+    const std::int64_t raised_ns = ReadNanoseconds(args.clock.load());
     const TimePoint raised = Now();
     session.Raise(guard, epoch + 1);
     session.AwaitRetired(id);
