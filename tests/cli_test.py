@@ -51,8 +51,8 @@ def test_version_is_a_number(lagoon):
 
 @pytest.mark.parametrize("words, expected", [
     ((), "subcommand"),
-    (("frobnicate",), "frobnicate"),
-    (("serve", "--frobnicate"), "--frobnicate"),
+    (("frobnicate",), "subcommand"),
+    (("serve", "--models", ".", "--frobnicate"), "--frobnicate"),
     (("serve",), "--models"),
     (("serve", "--models", ".", "--workers", "many"), "--workers"),
     (("infer",), "MODEL"),
@@ -144,7 +144,8 @@ def test_infer_takes_a_model_folder_of_a_repository(lagoon, digit):
 
 @pytest.mark.parametrize("words, expected", [
     (["--input", "image"], "image"),
-    (["--input", "picture={file}"], "picture"),
+    (["--input", "picture={file}"], "'image'"),
+    (["--input", "image={file}", "--input", "picture={file}"], "picture"),
     (["--input", "image=absent.npy"], "absent.npy"),
     ([], "--input"),
     (["--input", "image={text}"], "broken.npy"),

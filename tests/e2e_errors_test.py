@@ -123,14 +123,20 @@ def request_body(**changes):
     request_body(data=[1e400] * 64), request_body(shape=[1, 1, 8, -8]),
     request_body(shape=[2**62, 2**62]),
     request_body(shape=[1.5]), request_body(shape="1,1,8,8"), request_body(shape=[1] * 100_000),
-    request_body(shape=None), request_body(datatype="FP33"), request_body(datatype=None),
-    request_body(name=7),
+    request_body(shape=None), request_body(datatype=None), request_body(name=7),
     request_body(parameters={"binary_data_size": 256}), request_body(parameters=[]),
 ], ids=lambda body: body[:24].decode(errors="replace") + f"..{len(body)}")
 def test_bad_json_is_answered_with_400(server, body):
     status, reply = server.post(INFER, body)
     assert status == 400
     assert reply["error"].strip()
+
+
+@pytest.mark.parametrize("datatype", ("FP33", "BYTES", "fp32", ""))
+def test_datatype_that_lagoon_does_not_have_is_named(server, datatype):
+    status, reply = server.post(INFER, request_body(datatype=datatype))
+    assert status in (400, 501)
+    assert (datatype or "datatype") in reply["error"]
 
 
 BINARY = json.dumps({"inputs": [{"name": "image", "datatype": "FP32", "shape": [1, 1, 8, 8],

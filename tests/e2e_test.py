@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 import tritonclient.grpc as triton_grpc
 import tritonclient.http as triton_http
+from tritonclient.utils import InferenceServerException
 
 from conftest import ROOT, TOLERANCE, relative_error, run_onnxruntime
 from server_process import serving, triton_input
@@ -86,8 +87,15 @@ def test_health(edge):
     assert edge.client.is_server_ready()
     assert edge.client.is_model_ready("digits")
     assert edge.client.is_model_ready("digits", "1")
-    assert not edge.client.is_model_ready("absent")
-    assert not edge.client.is_model_ready("digits", "7")
+
+
+@pytest.mark.parametrize("model, version", (("absent", ""), ("digits", "7")))
+def test_model_that_is_not_there_is_not_ready(edge, model, version):
+    try:
+        assert not edge.client.is_model_ready(model, version)
+    except InferenceServerException as error:
+        assert error.status() == "StatusCode.NOT_FOUND"
+        assert model in error.message() and version in error.message()
 
 
 def test_server_metadata(edge):

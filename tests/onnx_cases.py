@@ -314,9 +314,6 @@ def graphs():
     yield Case("output_and_its_user", 13, [c, node("Relu", "c")], x, w, ("c", "y"))
     yield Case("output_is_input", 13, [node("Relu", "x"), node("Identity", "x", "z")], x, {},
                ("y", "z"))
-    yield Case("output_is_constant", 13, [node("Relu", "x"), node("Add", "k k", "z")], x,
-               {"k": (2, 3)},
-               ("y", "z"))
     yield Case("unused_input", 13, [node("Relu", "x")], {**x, "ignored": [3]})
     yield Case("unused_node", 13, [node("Relu", "x"), node("Sigmoid", "x", "unused")], x)
     yield Case("weights_as_inputs", 9, [c, node("Relu", "c")], x, w, weights_are_inputs=True)

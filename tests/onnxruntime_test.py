@@ -94,6 +94,15 @@ def test_unsupported_model_is_refused_by_node_op_and_opset(lagoon, name, tmp_pat
     expect_refusal(lagoon, model, tmp_path, op, str(opset), *names)
 
 
+def test_constant_output_is_refused_by_name(lagoon, tmp_path):
+    case = onnx_cases.Case(
+        "constant", 13, [onnx_cases.node("Relu", "x"), onnx_cases.node("Add", "k k", "z")],
+        {"x": [4, 4, 3, 3]}, {"k": (2, 3)}, ("y", "z"))
+    model = tmp_path / "model.onnx"
+    onnx.save(case.model(), str(model))
+    expect_refusal(lagoon, model, tmp_path, "'z'", "constant")
+
+
 @pytest.mark.parametrize("keep", (0, 1, 100, 0.5, 0.999), ids=str)
 def test_truncated_model_is_refused(lagoon, keep, tmp_path):
     data = (DIGITS / "1" / "model.onnx").read_bytes()
