@@ -23,9 +23,9 @@ struct CompileOptions {
 inline constexpr std::size_t kMaxPlanOps = 8192;
 
 /// Compiles an ONNX file for `device`, packs the weights into device memory. Blocking: seconds for
-/// a large model. Takes one node's constants more than the file and the packed weights together. To
-/// be shared as const once it is profiled. Errors name model, node, op and opset. Any thread; the
-/// device may be serving.
+/// a large model. At most the packed weights and the constants not packed yet are in memory at
+/// once. To be shared as const once it is profiled. Errors name model, node, op and opset. Any
+/// thread; the device may be serving.
 Result<std::shared_ptr<LoadedPlan>> CompileModel(const std::string& path, Device& device,
                                                  const CompileOptions& options);
 
@@ -40,7 +40,8 @@ Status ProfilePlan(LoadedPlan& loaded, Device& device, int runs);
 
 /// Runs one inference synchronously on an idle device without a dispatcher: for profiling, tests
 /// and `lagoon infer`. `inputs` and `outputs`: one pointer per plan tensor, of the tensor's bytes.
-/// What a launch leaves undone is submitted again. kInternal: the device was lost.
+/// What a launch leaves undone is submitted again. kInternal: the device was lost; kUnavailable: it
+/// was not idle and took no launch.
 Status RunOnce(Instance& instance, Device& device, std::span<const void* const> inputs,
                std::span<void* const> outputs);
 

