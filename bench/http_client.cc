@@ -53,11 +53,12 @@ class HttpClient final : public InferClient {
       Timing timing;
       timing.total_us = ToMicroseconds(Now() - begin);
       if (response.result() != http::status::ok) return Fail(ErrorCode::kInternal, response.body());
-      const std::string_view length = response["Inference-Header-Content-Length"];
+      const std::string length(response["Inference-Header-Content-Length"]);
       const std::size_t header =
-          length.empty() ? response.body().size() : std::stoul(std::string(length));
+          length.empty() ? response.body().size() : std::stoul(length);
       const Json json = Json::parse(response.body().substr(0, header));
-      for (const auto& [key, value] : json.value("parameters", Json::object()).items()) {
+      const Json stages = json.value("parameters", Json::object());
+      for (const auto& [key, value] : stages.items()) {
         if (!key.starts_with(kStagePrefix) || !key.ends_with(kStageSuffix)) continue;
         const std::size_t size = key.size() - kStagePrefix.size() - kStageSuffix.size();
         timing.stages_us[key.substr(kStagePrefix.size(), size)] = value.get<double>();

@@ -101,6 +101,7 @@ struct ModelStatus {
   std::string warning;  // it serves, but not as configured: standalone latency above its deadline
   double load_ms = 0;
   Nanoseconds standalone{0};  // measured at load
+  JobClass job_class = JobClass::kBestEffort;
 };
 
 struct CoreOptions {
