@@ -90,5 +90,79 @@ BENCHMARK(Depthwise)
     ->Args({14, 576, 2})
     ->Args({7, 960, 1});
 
+/// Arguments: height = width, channels, kernel, padding. Stride 2, as in ResNet, SqueezeNet and
+/// VGG.
+void MaxPool(benchmark::State& state) {
+  PoolSpec spec;
+  spec.height = spec.width = static_cast<std::uint32_t>(state.range(0));
+  spec.channels = static_cast<std::uint32_t>(state.range(1));
+  spec.kernel_h = spec.kernel_w = static_cast<std::uint32_t>(state.range(2));
+  spec.pad_top = spec.pad_left = static_cast<std::uint32_t>(state.range(3));
+  spec.pad_bottom = spec.pad_right = spec.pad_top;
+  spec.stride_h = spec.stride_w = 2;
+  spec.out_height = spec.out_width = (spec.height + 2 * spec.pad_top - spec.kernel_h) / 2 + 1;
+  const std::size_t in = std::size_t{spec.height} * spec.width * spec.channels;
+  const std::size_t out = std::size_t{spec.out_height} * spec.out_width * spec.channels;
+  Bound bound(MakePool(spec), {in}, out);
+  Measure(state, bound);
+}
+BENCHMARK(MaxPool)
+    ->Unit(benchmark::kMicrosecond)
+    ->Args({112, 64, 3, 1})
+    ->Args({111, 64, 3, 0})
+    ->Args({55, 128, 3, 0})
+    ->Args({224, 64, 2, 0})
+    ->Args({112, 128, 2, 0})
+    ->Args({14, 512, 2, 0});
+
+/// Argument: height * width. 1280 channels, as in MobileNetV2.
+void GlobalAverage(benchmark::State& state) {
+  const auto pixels = static_cast<std::size_t>(state.range(0));
+  Bound bound(MakeReduce({.op = ReduceOp::kMean, .outer = 1, .axis = pixels, .inner = 1280}),
+              {pixels * 1280}, 1280);
+  Measure(state, bound);
+}
+BENCHMARK(GlobalAverage)->Unit(benchmark::kMicrosecond)->Arg(49);
+
+/// Argument: elements.
+void Add(benchmark::State& state) {
+  const auto count = static_cast<std::size_t>(state.range(0));
+  const std::vector<std::int64_t> shape = {state.range(0)};
+  Bound bound(MakeBinary({.op = BinaryOp::kAdd, .a = shape, .b = shape, .out = shape}),
+              {count, count}, count);
+  Measure(state, bound);
+}
+BENCHMARK(Add)
+    ->Unit(benchmark::kMicrosecond)
+    ->Arg(56 * 56 * 24)
+    ->Arg(56 * 56 * 64)
+    ->Arg(56 * 56 * 256);
+
+/// Arguments: channels, height = width. NCHW to NHWC, and back.
+void ToNhwc(benchmark::State& state) {
+  const std::vector<std::int64_t> dims = {1, state.range(0), state.range(1), state.range(1)};
+  const std::vector<std::int64_t> permutation = {0, 2, 3, 1};
+  const auto count = static_cast<std::size_t>(state.range(0) * state.range(1) * state.range(1));
+  Bound bound(MakeTranspose(dims, permutation), {count}, count);
+  Measure(state, bound);
+}
+void ToNchw(benchmark::State& state) {
+  const std::vector<std::int64_t> dims = {1, state.range(1), state.range(1), state.range(0)};
+  const std::vector<std::int64_t> permutation = {0, 3, 1, 2};
+  const auto count = static_cast<std::size_t>(state.range(0) * state.range(1) * state.range(1));
+  Bound bound(MakeTranspose(dims, permutation), {count}, count);
+  Measure(state, bound);
+}
+BENCHMARK(ToNhwc)->Unit(benchmark::kMicrosecond)->Args({3, 224})->Args({64, 56})->Args({512, 7});
+BENCHMARK(ToNchw)->Unit(benchmark::kMicrosecond)->Args({3, 224})->Args({64, 56})->Args({512, 7});
+
+/// Argument: classes.
+void Softmax(benchmark::State& state) {
+  const auto count = static_cast<std::size_t>(state.range(0));
+  Bound bound(MakeSoftmax({.outer = 1, .axis = count, .inner = 1}), {count}, count);
+  Measure(state, bound);
+}
+BENCHMARK(Softmax)->Unit(benchmark::kMicrosecond)->Arg(1000);
+
 }  // namespace
 }  // namespace lagoon

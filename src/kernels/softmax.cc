@@ -34,7 +34,7 @@ struct SoftmaxBodies {
 };
 
 /// Vectors between two guard checks of a long line.
-constexpr std::size_t kSoftmaxVectorsPerCheck = 512;
+constexpr std::size_t kSoftmaxVectorsPerCheck = 256;
 
 }  // namespace
 }  // namespace lagoon

@@ -32,6 +32,16 @@ constexpr std::size_t CeilDivide(std::size_t value, std::size_t by) {
   return (value + by - 1) / by;
 }
 
+/// Time to move all operands of an op, `bytes` together, read and written once. Measured on a Xeon
+/// at 2 GHz, one thread, neighbours busy, by adding two tensors: 0.013, 0.024 and 0.044 ns per byte
+/// where they fit the second-level cache, nearly fit it, and do not; the first rounded up for
+/// operands that a model has left elsewhere.
+inline double MoveNs(double bytes) {
+  constexpr double kMegabyte = 1 << 20;
+  if (bytes <= kMegabyte) return 0.025 * bytes;
+  return (bytes <= 4 * kMegabyte ? 0.035 : 0.06) * bytes;
+}
+
 /// Blocks for `tasks` alike and indivisible pieces of work that take `total_ns` together, at least
 /// 1: no block is planned above kSingleBlockNs unless it is a single task. Few blocks are made an
 /// even number, so that two units finish together.

@@ -19,11 +19,12 @@ HWY_EXPORT(PickTransposeBodies);
 
 constexpr char kName[] = "transpose";
 
-// Measured on a Xeon at 2 GHz, one thread, 16 MB beyond the second-level cache and a busy
-// neighbour; half of it without. Strides of whole images miss the cache and the table of pages.
-constexpr double kNsPerCopied = 0.9;
-constexpr double kNsPerFlipped = 1.6;
-constexpr double kNsPerTriple = 0.6;  // planes of three to pixels or back: streams
+// Measured on a Xeon at 2 GHz, one thread, neighbours busy: 64x56x56, then 1000x64x64, whose
+// strides miss the second-level cache and the table of pages.
+constexpr double kNsPerFlipped = 0.5;
+constexpr double kNsPerFarFlipped = 2.2;
+constexpr double kFarElements = 1 << 19;
+constexpr double kFarRuns = 1.5;  // runs of 256 bytes, in relation to one stream
 constexpr double kNsPerTask = 8;
 
 constexpr std::size_t kFlipTile = 32;    // 4 KB on each side
@@ -101,27 +102,30 @@ TransposeArgs Layout(const std::vector<Axis>& axes) {
   return args;
 }
 
-struct Choice {
-  Body body = nullptr;
-  double ns_per_element = 0;
-};
-
 /// Picks the body and its tiles.
-Choice Choose(const TransposeBodies& bodies, TransposeArgs& args) {
+Body Choose(const TransposeBodies& bodies, TransposeArgs& args) {
   args.tile_rows = args.tile_columns = kFlipTile;
   if (args.rows == 1) {
     args.tile_columns = kRunPiece;
-    return {bodies.runs, kNsPerCopied};
+    return bodies.runs;
   }
   if (args.rows == 3 && args.y_column == 3) {
     args.tile_columns = kTriples;
-    return {bodies.interleave3, kNsPerTriple};
+    return bodies.interleave3;
   }
   if (args.columns == 3 && args.x_row == 3) {
     args.tile_rows = kTriples;
-    return {bodies.deinterleave3, kNsPerTriple};
+    return bodies.deinterleave3;
   }
-  return {bodies.matrices, kNsPerFlipped};
+  return bodies.matrices;
+}
+
+double TotalNs(const TransposeArgs& args, double count) {
+  const double tasks_ns = kNsPerTask * static_cast<double>(args.tasks);
+  const double stream_ns = MoveNs(2 * sizeof(float) * count);
+  if (args.rows == 1) return tasks_ns + kFarRuns * stream_ns;
+  if (args.tile_rows != kFlipTile || args.tile_columns != kFlipTile) return tasks_ns + stream_ns;
+  return tasks_ns + count * (count > kFarElements ? kNsPerFarFlipped : kNsPerFlipped);
 }
 
 }  // namespace
@@ -133,13 +137,10 @@ Result<Kernel> MakeTranspose(std::span<const std::int64_t> dims,
   TransposeArgs args = Layout(JoinedAxes(dims, permutation));
   Kernel kernel;
   kernel.name = kName;
-  const Choice choice = Choose(HWY_DYNAMIC_DISPATCH(PickTransposeBodies)(), args);
-  kernel.body = choice.body;
+  kernel.body = Choose(HWY_DYNAMIC_DISPATCH(PickTransposeBodies)(), args);
   args.tasks = args.outer.count() * CeilDivide(args.rows, args.tile_rows) *
                CeilDivide(args.columns, args.tile_columns);
-  args.blocks = BlocksFor(
-      choice.ns_per_element * static_cast<double>(count) + kNsPerTask * static_cast<double>(args.tasks),
-      args.tasks);
+  args.blocks = BlocksFor(TotalNs(args, static_cast<double>(count)), args.tasks);
   kernel.blocks = static_cast<std::uint32_t>(args.blocks);
   kernel.args = ArgsImage(args);
   kernel.inputs = {offsetof(TransposeArgs, x)};
