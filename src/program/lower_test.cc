@@ -133,7 +133,8 @@ const OpCase kCases[] = {
     {"Depthwise", [](TestGraph& g, ValueId x) { return g.Conv(x, 6, {}, 6); }},
     {"DepthwiseStridedClip",
      [](TestGraph& g, ValueId x) {
-       return g.Conv(x, 6, {3, 2, {1, 1, 1, 1}}, 6, false, Residual(kNoValue, ActivationKind::kClip));
+       const Fused clip = Residual(kNoValue, ActivationKind::kClip);
+       return g.Conv(x, 6, {3, 2, {1, 1, 1, 1}}, 6, false, clip);
      }},
     {"ConvOfTwoGroups",
      [](TestGraph& g, ValueId x) { return g.Conv(x, 8, {}, 2, true, FusedRelu()); }},
