@@ -179,6 +179,7 @@ void Mechanism::Start(Job& job) {
   job.slot = queue.free_slots.back();
   queue.free_slots.pop_back();
   job.instance = queue.slots[job.slot].instance;
+  job.instance->Reset();  // every launch of the last job on it has retired
   job.started = true;
   job.state = Job::State::kActive;
   job.result.started = device_.Now();
@@ -232,10 +233,7 @@ void Mechanism::Finish(Job& job, Outcome outcome, FinishedJobs& finished) {
     queue.pending.fetch_sub(1, std::memory_order_relaxed);
   } else {
     active_.erase(active_.iterator_to(job));
-    if (!lost_) {
-      job.instance->Reset();
-      queue.free_slots.push_back(job.slot);
-    }
+    if (!lost_) queue.free_slots.push_back(job.slot);
   }
   job.state = Job::State::kFinished;
   jobs_.erase(jobs_.iterator_to(job));

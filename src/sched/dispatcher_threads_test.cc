@@ -1,0 +1,170 @@
+// The dispatcher on the CPU device with real threads: producers, workers and cancellations at once.
+
+#include <gtest/gtest.h>
+
+#include <condition_variable>
+#include <mutex>
+#include <random>
+#include <thread>
+
+#include "base/time.h"
+#include "device/cpu/cpu_device.h"
+#include "sched/dispatcher.h"
+#include "sched/testing/fake_device.h"
+
+namespace lagoon {
+namespace {
+
+constexpr std::uint32_t kOps = 6;
+constexpr std::uint32_t kBlocks = 5;
+
+// Spins for a few microseconds with checks in between, then counts itself.
+bool CountingBody(const void*, std::uint32_t, BlockContext& context) {
+  for (int i = 0; i < 40; ++i) {
+    if (context.ShouldLeave()) return false;
+    const TimePoint until = Now() + std::chrono::nanoseconds(200);
+    while (Now() < until) {
+    }
+  }
+  return true;
+}
+
+class RealTimeFirst final : public Policy {
+  Decision Pick(const SchedulingView& view) override {
+    const ScheduledJob* next = view.ready.First(By::kClassThenArrival);
+    return next == nullptr ? Decision::Wait() : Decision::Run(*next);
+  }
+};
+
+// Counts how its jobs end; keeps posting while it has any left.
+class Client final : public JobClient {
+ public:
+  void Finished(const JobResult& result) override {
+    const std::lock_guard lock(mutex_);
+    ++outcomes_[static_cast<int>(result.outcome)];
+    ++finished_;
+    changed_.notify_all();
+  }
+  void AwaitFinished(int count) {
+    std::unique_lock lock(mutex_);
+    ASSERT_TRUE(
+        changed_.wait_for(lock, std::chrono::seconds(60), [&] { return finished_ >= count; }))
+        << finished_ << " of " << count << " jobs finished";
+  }
+  int outcomes(Outcome outcome) {
+    const std::lock_guard lock(mutex_);
+    return outcomes_[static_cast<int>(outcome)];
+  }
+
+  float x[4] = {}, y[4] = {};
+  const void* inputs[1] = {x};
+  void* outputs[1] = {y};
+
+ private:
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  int outcomes_[5] = {};
+  int finished_ = 0;
+};
+
+class DispatcherThreads : public ::testing::TestWithParam<SchedulerConfig> {
+ protected:
+  DispatcherThreads() {
+    CpuDeviceOptions options;
+    options.workers = 2;
+    device_ = *CreateCpuDevice(options);
+    auto loaded = std::const_pointer_cast<LoadedPlan>(testing::ChainPlan(kOps, kBlocks));
+    const KernelHandle kernel = *device_->Load({"counting", CountingBody}, {});
+    for (PlanOp& op : loaded->plan.ops) op.kernel = kernel;
+    for (auto& instance : instances_) instance = *Instance::Create(loaded, *device_);
+    dispatcher_ =
+        std::make_unique<Dispatcher>(*device_, GetParam(), std::make_unique<RealTimeFirst>());
+    real_time_ = AddQueue(JobClass::kRealTime, *instances_[0]);
+    best_effort_ = AddQueue(JobClass::kBestEffort, *instances_[1]);
+    other_ = AddQueue(JobClass::kBestEffort, *instances_[2]);
+  }
+  QueueId AddQueue(JobClass job_class, Instance& instance) {
+    QueueOptions options;
+    options.name = "chain";
+    options.job_class = job_class;
+    options.instances = {&instance};
+    options.max_pending = 100000;
+    return *dispatcher_->AddQueue(options);
+  }
+  JobId Post(QueueId queue, Client& client, TimePoint deadline = kNoDeadline) {
+    return *dispatcher_->Post({queue, deadline, client.inputs, client.outputs, &client});
+  }
+
+  std::unique_ptr<Device> device_;
+  std::unique_ptr<Instance> instances_[3];
+  std::unique_ptr<Dispatcher> dispatcher_;
+  QueueId real_time_{}, best_effort_{}, other_{};
+};
+
+TEST_P(DispatcherThreads, FinishesEveryJobOfManyProducers) {
+  constexpr int kJobs = 400;
+  Client urgent, background, other;
+  {
+    std::jthread a([&] {
+      for (int i = 0; i < kJobs; ++i) Post(best_effort_, background);
+    });
+    std::jthread b([&] {
+      for (int i = 0; i < kJobs; ++i) Post(other_, other);
+    });
+    std::jthread c([&] {
+      for (int i = 0; i < kJobs; ++i) {
+        Post(real_time_, urgent);
+        std::this_thread::sleep_for(
+            std::chrono::microseconds(i % 7 * 50));  // spread, not synchronisation
+      }
+    });
+  }
+  urgent.AwaitFinished(kJobs);
+  background.AwaitFinished(kJobs);
+  other.AwaitFinished(kJobs);
+  EXPECT_EQ(urgent.outcomes(Outcome::kDone), kJobs);
+  EXPECT_EQ(background.outcomes(Outcome::kDone), kJobs);
+  EXPECT_EQ(other.outcomes(Outcome::kDone), kJobs);
+}
+
+TEST_P(DispatcherThreads, CancelAndExpiryRaceWithCompletion) {
+  constexpr int kJobs = 300;
+  Client urgent, background;
+  std::mt19937 random(7);
+  for (int i = 0; i < kJobs; ++i) {
+    const JobId job = Post(best_effort_, background);
+    const auto timeout = std::chrono::microseconds(random() % 400);
+    Post(real_time_, urgent, random() % 2 == 0 ? device_->Now() + timeout : kNoDeadline);
+    if (random() % 2 == 0) dispatcher_->Cancel(job);
+  }
+  background.AwaitFinished(kJobs);
+  urgent.AwaitFinished(kJobs);
+  EXPECT_EQ(background.outcomes(Outcome::kDone) + background.outcomes(Outcome::kCancelled), kJobs);
+  EXPECT_EQ(urgent.outcomes(Outcome::kDone) + urgent.outcomes(Outcome::kExpired), kJobs);
+}
+
+TEST_P(DispatcherThreads, DestructionWhileRunningFinishesEverything) {
+  constexpr int kJobs = 100;
+  Client urgent, background;
+  for (int i = 0; i < kJobs; ++i) {
+    Post(best_effort_, background);
+    Post(real_time_, urgent);
+  }
+  dispatcher_.reset();
+  background.AwaitFinished(kJobs);
+  urgent.AwaitFinished(kJobs);
+}
+
+using Streams = SchedulerConfig::Streams;
+using Preemption = SchedulerConfig::Preemption;
+INSTANTIATE_TEST_SUITE_P(
+    Schedulers, DispatcherThreads,
+    ::testing::Values(SchedulerConfig{"sequential", Streams::kOne, Preemption::kNone, false, 1, 0},
+                      SchedulerConfig{"streams", Streams::kPerQueue, Preemption::kNone, false, 0,
+                                      0},
+                      SchedulerConfig{"wait", Streams::kPerQueue, Preemption::kWait, true, 0, 4},
+                      SchedulerConfig{"reset", Streams::kPooled, Preemption::kReset, true, 0, 4}),
+    [](const auto& scheduler) { return scheduler.param.name; });
+
+}  // namespace
+}  // namespace lagoon
