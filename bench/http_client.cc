@@ -54,8 +54,7 @@ class HttpClient final : public InferClient {
       timing.total_us = ToMicroseconds(Now() - begin);
       if (response.result() != http::status::ok) return Fail(ErrorCode::kInternal, response.body());
       const std::string length(response["Inference-Header-Content-Length"]);
-      const std::size_t header =
-          length.empty() ? response.body().size() : std::stoul(length);
+      const std::size_t header = length.empty() ? response.body().size() : std::stoul(length);
       const Json json = Json::parse(response.body().substr(0, header));
       const Json stages = json.value("parameters", Json::object());
       for (const auto& [key, value] : stages.items()) {

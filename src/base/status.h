@@ -7,7 +7,8 @@
 
 namespace lagoon {
 
-/// What went wrong, as far as a caller can act on it. One table in `server` maps codes to HTTP and gRPC.
+/// What went wrong, as far as a caller can act on it. One table in `server` maps codes to HTTP and
+/// gRPC.
 enum class ErrorCode {
   kInvalidArgument,    // the caller's words are wrong; trying again cannot help
   kNotFound,           // the named object does not exist
@@ -61,11 +62,11 @@ inline tl::unexpected<Error> Annotate(std::string_view context, Error error) {
     }                                                                             \
   } while (false)
 
-#define LAGOON_ASSIGN_OR_RETURN_IMPL(tmp, lhs, expr)                    \
-  auto tmp = (expr);                                                    \
-  if (!(tmp)) {                                                         \
-    return ::tl::unexpected<::lagoon::Error>(std::move(tmp).error());   \
-  }                                                                     \
+#define LAGOON_ASSIGN_OR_RETURN_IMPL(tmp, lhs, expr)                  \
+  auto tmp = (expr);                                                  \
+  if (!(tmp)) {                                                       \
+    return ::tl::unexpected<::lagoon::Error>(std::move(tmp).error()); \
+  }                                                                   \
   lhs = *std::move(tmp)
 #define LAGOON_ASSIGN_OR_RETURN(lhs, expr) \
   LAGOON_ASSIGN_OR_RETURN_IMPL(LAGOON_CONCAT(lagoon_result_, __LINE__), lhs, expr)

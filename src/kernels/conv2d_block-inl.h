@@ -239,9 +239,28 @@ class ConvBlock {
   static constexpr std::size_t kLanes = hn::MaxLanes(D());
 
   Cursor Begin(std::size_t item) const { return Cursor(tile_, args_.panels_inner, item); }
-  Pixels PixelsAt(const Cursor& at) const {
-    return PixelsOf(args_, static_cast<std::uint32_t>(at.segment));
+  // What depends on the row and the segment only. Several calls in turn need it, and in a shallow
+  // convolution working it out each time would take as long as the arithmetic.
+  struct Spot {
+    std::size_t place = kNowhere;
+    KernelRows kernel_rows{};
+    Pixels pixels{};
+    std::int64_t column = 0;  // image column of kernel column 0 for the first pixel
+    std::size_t offset = 0;   // of the first pixel's first channel in y
+  };
+  static constexpr std::size_t kNowhere = ~std::size_t{0};
+
+  // Sets here_ and next_.
+  void Enter(const Cursor& at) {
+    if (at.place == here_.place) return;
+    here_ = at.place == next_.place ? next_ : MakeSpot(at.place, at.row, at.segment);
+    const bool last_in_row = at.segment + 1 == tile_.segments.end;
+    next_ = last_in_row && at.row + 1 == tile_.rows.end
+                ? Spot{}
+                : MakeSpot(at.place + 1, at.row + last_in_row,
+                           last_in_row ? tile_.segments.begin : at.segment + 1);
   }
+  Spot MakeSpot(std::size_t place, std::size_t row, std::size_t segment) const;
   std::size_t WidthAt(const Cursor& at) const {
     return PanelWidth(kLanes, args_.out_channels, at.panel);
   }
@@ -267,13 +286,14 @@ class ConvBlock {
 
   InputView ReadInput(std::byte* scratch) const;
   void SetStore(const Cursor& at);
-  std::size_t OffsetAt(const Cursor& at) const;
   void SetPrefetch(const Cursor& at, std::uint32_t panels, const Chunk& chunk, bool finish);
   PrefetchStream* AddStoreStream(std::size_t offset, std::uint32_t count,
                                  PrefetchStream* stream) const;
-  const std::byte* InputAhead(Cursor at, std::size_t steps) const;
+  std::size_t NextOffset(const Cursor& at, std::uint32_t panels) const;
+  const std::byte* InputAhead(const Cursor& at, std::size_t steps) const;
   const std::byte* WeightsAhead(const Cursor& at, const Chunk& chunk, std::size_t steps) const;
   void Accumulate(const Cursor& at, std::uint32_t panels, const Chunk& chunk, bool finish);
+  bool SetTaps(const Cursor& at, const Chunk& chunk);
   void NextPanel();
   void Store(const Cursor& at);
 
@@ -281,6 +301,7 @@ class ConvBlock {
   const ConvTile tile_;
   float* const acc_;
   const InputView input_;
+  Spot here_, next_;  // next_: nowhere at the end of the tile
   MicroTile micro_{};
   float part_bias_[2 * kLanes] = {};
   PrefetchStream prefetch_[2 * kMaxCallPanels + 1];
@@ -293,21 +314,23 @@ InputView ConvBlock::ReadInput(std::byte* scratch) const {
   return CopyPatch(args_, tile_, image, reinterpret_cast<float*>(scratch + args_.patch_offset));
 }
 
-std::size_t ConvBlock::OffsetAt(const Cursor& at) const {
-  const std::size_t row = std::size_t{tile_.image} * args_.out_height + at.row;
-  const std::size_t pixel = row * args_.out_width + PixelsAt(at).first;
-  return pixel * args_.out_channels + at.panel * 2 * kLanes;
+ConvBlock::Spot ConvBlock::MakeSpot(std::size_t place, std::size_t row, std::size_t segment) const {
+  const Pixels pixels = PixelsOf(args_, static_cast<std::uint32_t>(segment));
+  const std::size_t y_row = std::size_t{tile_.image} * args_.out_height + row;
+  return {place, KernelRowsOf(args_, row), pixels, ColumnOf(args_, pixels.first),
+          (y_row * args_.out_width + pixels.first) * args_.out_channels};
 }
 
 void ConvBlock::SetStore(const Cursor& at) {
-  const std::size_t offset = OffsetAt(at);
+  const std::size_t offset = here_.offset + at.panel * 2 * kLanes;
   micro_.store.y = args_.y + offset;
   micro_.store.residual = args_.residual != nullptr ? args_.residual + offset : nullptr;
 }
 
 void ConvBlock::Store(const Cursor& at) {
+  Enter(at);
   SetStore(at);
-  StoreRows(AccAt(at), PixelsAt(at).count, WidthAt(at) / kLanes, ColumnsAt(at), micro_.store);
+  StoreRows(AccAt(at), here_.pixels.count, WidthAt(at) / kLanes, ColumnsAt(at), micro_.store);
 }
 
 // What the micro-kernel asks for while it computes: a store that misses the cache would hold up all
@@ -318,50 +341,58 @@ void ConvBlock::SetPrefetch(const Cursor& at, std::uint32_t panels, const Chunk&
   PrefetchStream* stream = prefetch_;
   micro_.prefetch_burst = 1;
   if (chunk.last) {
-    const std::uint32_t rows = PixelsAt(at).count;
-    micro_.prefetch_burst = static_cast<std::uint32_t>(CeilDivide(rows, steps));
-    const auto count = static_cast<std::uint32_t>(CeilDivide(rows, micro_.prefetch_burst));
+    const std::uint32_t rows = here_.pixels.count;
+    if (steps < rows) micro_.prefetch_burst = (rows + steps - 1) / steps;
+    const std::uint32_t count =
+        steps < rows ? (rows + micro_.prefetch_burst - 1) / micro_.prefetch_burst : rows;
     // Values stored at once: the next micro-tile's place, as this one's would come too late.
-    const std::size_t offset = OffsetAt(at) + (finish ? 2 * kLanes : 0);
+    const std::size_t offset = here_.offset + (at.panel + (finish ? 1 : 0)) * 2 * kLanes;
     for (std::uint32_t panel = 0; panel + 1 < panels; ++panel) {
       stream = AddStoreStream(offset + panel * 2 * kLanes, count, stream);
     }
-    Cursor next = at;
-    next.Advance(finish ? panels : panels - 1);
-    if (next.item < tile_.items()) stream = AddStoreStream(OffsetAt(next), count, stream);
+    const std::size_t next = finish ? NextOffset(at, panels) : offset + (panels - 1) * 2 * kLanes;
+    if (next != kNowhere) stream = AddStoreStream(next, count, stream);
   }
   const std::byte* ahead =
       args_.panels_inner ? InputAhead(at, steps) : WeightsAhead(at, chunk, steps);
   const bool nothing = ahead == nullptr;
-  *stream = {nothing ? reinterpret_cast<const std::byte*>(micro_.weights) : ahead,
-             nothing ? 0 : kPrefetchBytes, ~std::uint32_t{0}};
-  micro_.prefetch = prefetch_[0];
-  micro_.prefetch_streams = prefetch_ + 1;
+  stream->next = nothing ? reinterpret_cast<const std::byte*>(micro_.weights) : ahead;
+  stream->stride = nothing ? 0 : kPrefetchBytes;
+  stream->steps = ~std::uint32_t{0};
+  micro_.prefetch = prefetch_;
+}
+
+// Where in y the micro-tile goes that follows `panels` panels from `at` on.
+std::size_t ConvBlock::NextOffset(const Cursor& at, std::uint32_t panels) const {
+  const bool same_place = args_.panels_inner && at.panel + panels < tile_.panels.end;
+  if (same_place) return here_.offset + (at.panel + panels) * 2 * kLanes;
+  if (next_.place == kNowhere) return kNowhere;
+  return next_.offset + (args_.panels_inner ? tile_.panels.begin : at.panel) * 2 * kLanes;
 }
 
 PrefetchStream* ConvBlock::AddStoreStream(std::size_t offset, std::uint32_t count,
                                           PrefetchStream* stream) const {
   const std::size_t pitch = args_.out_channels * sizeof(float);
-  *stream++ = {reinterpret_cast<const std::byte*>(args_.y + offset), pitch, count};
-  if (args_.residual != nullptr) {
-    *stream++ = {reinterpret_cast<const std::byte*>(args_.residual + offset), pitch, count};
-  }
+  const auto add = [&](const float* from) {
+    stream->next = reinterpret_cast<const std::byte*>(from + offset);
+    stream->stride = pitch;
+    stream->steps = count;
+    ++stream;
+  };
+  add(args_.y);
+  if (args_.residual != nullptr) add(args_.residual);
   return stream;
 }
 
 // The input that the next segment does not share with this one: its pixels' last kernel row. Each
 // panel asks for a share. Null: nothing to ask for.
-const std::byte* ConvBlock::InputAhead(Cursor at, std::size_t steps) const {
+const std::byte* ConvBlock::InputAhead(const Cursor& at, std::size_t steps) const {
+  if (next_.place == kNowhere) return nullptr;
   const std::size_t begin = (at.panel - tile_.panels.begin) * steps * kPrefetchBytes;
-  at.NextPlace();
-  if (at.row >= tile_.rows.end) return nullptr;
   const std::int64_t row =
-      KernelRowsOf(args_, at.row).y + std::int64_t{args_.kernel_h - 1} * args_.dilation_h;
-  if (row < 0 || row >= args_.height) return nullptr;
-  const Pixels pixels = PixelsAt(at);
-  if (begin >= pixels.count * micro_.pitch) return nullptr;
-  const std::int64_t column = std::max<std::int64_t>(0, ColumnOf(args_, pixels.first));
-  return input_.At(row, column, args_.channels) + begin;
+      next_.kernel_rows.y + std::int64_t{args_.kernel_h - 1} * args_.dilation_h;
+  if (row < 0 || row >= args_.height || begin >= next_.pixels.count * micro_.pitch) return nullptr;
+  return input_.At(row, std::max<std::int64_t>(0, next_.column), args_.channels) + begin;
 }
 
 // The weights that come after this chunk's of this panel. Each segment asks for a share.
@@ -383,50 +414,56 @@ void ConvBlock::NextPanel() {
   micro_.weights += args_.depth * (2 * kLanes);
   micro_.acc += args_.item_floats;
   if (args_.bias != nullptr) micro_.bias += 2 * kLanes;
+  if (!micro_.finish) return;
   micro_.store.y += 2 * kLanes;
   if (args_.residual != nullptr) micro_.store.residual += 2 * kLanes;
 }
 
-void ConvBlock::Accumulate(const Cursor& at, std::uint32_t panels, const Chunk& chunk,
-                           bool finish) {
-  const KernelRows kernel_rows = KernelRowsOf(args_, at.row);
-  const std::uint32_t first_tap = kernel_rows.begin * args_.taps_w;
-  const std::uint32_t end_tap = kernel_rows.end * args_.taps_w;
+// Where the micro-kernel finds `chunk` of the input and of the weights. False: all of it is
+// padding.
+bool ConvBlock::SetTaps(const Cursor& at, const Chunk& chunk) {
+  const std::uint32_t first_tap = here_.kernel_rows.begin * args_.taps_w;
+  const std::uint32_t end_tap = here_.kernel_rows.end * args_.taps_w;
   const std::uint32_t begin = std::clamp(chunk.tap, first_tap, end_tap);
   const std::uint32_t end = std::clamp(chunk.tap + chunk.taps, begin, end_tap);
-  // All the chunk's kernel rows are padding.
-  if (begin == end && !chunk.last) return;
-
   const bool cut = begin != chunk.tap;  // then at the start of a kernel row
-  const std::int64_t kernel_row = cut ? kernel_rows.begin : chunk.row;
+  const std::int64_t kernel_row = cut ? here_.kernel_rows.begin : chunk.row;
   micro_.column = cut ? 0 : chunk.column;
-  const Pixels pixels = PixelsAt(at);
-  const std::int64_t column =
-      ColumnOf(args_, pixels.first) + std::int64_t{micro_.column} * args_.dilation_w;
-  micro_.a = input_.At(kernel_rows.y + kernel_row * args_.dilation_h, column, args_.channels) +
-             chunk.begin * sizeof(float);
-  const std::size_t width = WidthAt(at);
+  const std::int64_t column = here_.column + std::int64_t{micro_.column} * args_.dilation_w;
+  micro_.a =
+      input_.At(here_.kernel_rows.y + kernel_row * args_.dilation_h, column, args_.channels) +
+      chunk.begin * sizeof(float);
   micro_.weights = args_.weights + at.panel * args_.depth * (2 * kLanes) +
-                   (std::size_t{begin} * args_.tap_depth + chunk.begin) * width;
+                   (std::size_t{begin} * args_.tap_depth + chunk.begin) * WidthAt(at);
   micro_.taps = end - begin;
   micro_.tap_depth = chunk.depth;
+  const bool later = chunk.tap > first_tap || (chunk.tap == first_tap && chunk.begin > 0);
+  micro_.resume = later && first_tap < end_tap;
   if (args_.input == ConvInput::kEdge) {
     micro_.zero_first = at.segment == 0 ? PaddingMask(args_, 0) : 0;
     const bool last = at.segment + 1 == args_.segments;
     micro_.zero_last = last ? PaddingMask(args_, args_.out_width - 1) : 0;
   }
+  return begin < end;
+}
+
+void ConvBlock::Accumulate(const Cursor& at, std::uint32_t panels, const Chunk& chunk,
+                           bool finish) {
+  Enter(at);
+  // The last chunk is due even when it is padding: sums must be there to be stored.
+  if (!SetTaps(at, chunk) && !chunk.last) return;
+  const std::size_t width = WidthAt(at);
   const bool whole = ColumnsAt(at) == width;
   micro_.bias = BiasAt(at, whole);
   micro_.acc = AccAt(at);
-  micro_.resume = chunk.tap > first_tap || (chunk.tap == first_tap && chunk.begin > 0);
-  if (first_tap == end_tap) micro_.resume = false;  // the kernel never meets the image
+  micro_.finish = finish && whole;
   if (finish) SetStore(at);
   SetPrefetch(at, panels, chunk, finish);
-  micro_.finish = finish && whole;
-  const MultiplyFn multiply = kMultiply[width / kLanes - 1][pixels.count - 1];
-  for (std::uint32_t panel = 0; panel < panels; ++panel) {
-    multiply(micro_);
+  const MultiplyFn multiply = kMultiply[width / kLanes - 1][here_.pixels.count - 1];
+  multiply(micro_);
+  for (std::uint32_t panel = 1; panel < panels; ++panel) {
     NextPanel();
+    multiply(micro_);
   }
   if (finish && !whole) Store(at);
 }

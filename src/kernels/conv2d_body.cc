@@ -15,7 +15,7 @@ ConvTarget DescribeConvTarget() {
 #if HWY_TARGET == HWY_AVX3 || HWY_TARGET == HWY_AVX3_DL
   constexpr double kFlopsPerUs = 130e3;
 #elif HWY_TARGET == HWY_AVX2
-  constexpr double kFlopsPerUs = 80e3;
+  constexpr double kFlopsPerUs = 70e3;
 #else
   constexpr double kFlopsPerUs = 2e3 * hwy::HWY_NAMESPACE::MaxLanes(simd::D());
 #endif

@@ -45,7 +45,7 @@ struct RowPointers {
   static constexpr int kGroups = kRows > 2 ? kRows / 3 : 0;
   const std::byte* first;
   const std::byte* last;
-  std::array<const std::byte*, kGroups + 1> middle;  // one too many: arrays of none are not allowed
+  std::array<const std::byte*, kGroups + 1> middle{};  // one too many: none is no array
 
   HWY_INLINE RowPointers(const MicroTile& tile, const std::byte* a, std::uint32_t tap) {
     first = (tile.zero_first >> tap & 1) != 0 ? tile.zeros : a;
@@ -140,28 +140,43 @@ HWY_INLINE void Finish(const Accumulators<kRows, kVectors>& acc, const ConvStore
   LAGOON_UNROLL for (int r = 0; r < kRows; ++r) rows.template Write<kResidual>(acc.v[r]);
 }
 
-/// Walks prefetch streams; ends with Save(), so that the next call goes on.
+/// Walks prefetch streams; ends with Save(), so that the next call goes on. Field by field: a copy
+/// of a whole struct would read fields together that were written one by one, and wait for them.
 class Prefetcher {
  public:
   explicit HWY_INLINE Prefetcher(const MicroTile& tile)
-      : now_(tile.prefetch), streams_(tile.prefetch_streams), burst_(tile.prefetch_burst) {}
+      : stream_(tile.prefetch), burst_(tile.prefetch_burst) {
+    Load();
+  }
   HWY_INLINE void Step() {
     std::uint32_t requests = burst_;
     do {
-      hwy::Prefetch(now_.next);
-      hwy::Prefetch(now_.next + kPrefetchBytes / 2);
-      now_.next += now_.stride;
+      hwy::Prefetch(next_);
+      hwy::Prefetch(next_ + kPrefetchBytes / 2);
+      next_ += stride_;
     } while (--requests != 0);
-    if (HWY_UNLIKELY(--now_.steps == 0)) now_ = *streams_++;
+    if (HWY_UNLIKELY(--steps_ == 0)) {
+      ++stream_;
+      Load();
+    }
   }
   HWY_INLINE void Save(MicroTile& tile) const {
-    tile.prefetch = now_;
-    tile.prefetch_streams = streams_;
+    stream_->next = next_;
+    stream_->steps = steps_;
+    tile.prefetch = stream_;
   }
 
  private:
-  PrefetchStream now_;
-  const PrefetchStream* streams_;
+  HWY_INLINE void Load() {
+    next_ = stream_->next;
+    stride_ = stream_->stride;
+    steps_ = stream_->steps;
+  }
+
+  PrefetchStream* stream_;
+  const std::byte* next_;
+  std::size_t stride_;
+  std::uint32_t steps_;
   const std::uint32_t burst_;
 };
 

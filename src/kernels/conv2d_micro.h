@@ -42,9 +42,8 @@ struct MicroTile {
   bool resume;
   bool finish;  // store to `store` instead of leaving the sums in `acc`
   ConvStore store;
-  PrefetchStream prefetch;                 // left as far as it came
-  const PrefetchStream* prefetch_streams;  // those that follow; the last never ends
-  std::uint32_t prefetch_burst;            // requests of a stream in one step, at least 1
+  PrefetchStream* prefetch;  // one after the other; the last never ends. Left as far as it came.
+  std::uint32_t prefetch_burst;  // requests of a stream in one step, at least 1
 };
 
 }  // namespace lagoon

@@ -77,6 +77,8 @@ struct Case {
   Conv2dSpec spec;
 };
 
+void PrintTo(const Case& c, std::ostream* out) { *out << c.name; }
+
 // Square images and kernels; `out` follows from symmetric padding.
 Conv2dSpec Square(std::uint32_t in, std::uint32_t size, std::uint32_t out, std::uint32_t kernel,
                   std::uint32_t stride, std::uint32_t pad) {

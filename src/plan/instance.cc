@@ -20,8 +20,7 @@ Result<std::unique_ptr<Instance>> Instance::Create(std::shared_ptr<const LoadedP
   std::unique_ptr<Instance> instance(new Instance);
   instance->loaded_ = std::move(loaded);
   const Plan& plan = instance->plan();
-  LAGOON_ASSIGN_OR_RETURN(instance->arena_,
-                          device.Allocate(plan.arena_bytes, MemoryKind::kDevice));
+  LAGOON_ASSIGN_OR_RETURN(instance->arena_, device.Allocate(plan.arena_bytes, MemoryKind::kDevice));
 
   for (const PlanOp& op : plan.ops) instance->AddProgress(op.blocks);
   for (const PlanTensor& input : plan.inputs) instance->AddProgress(CopyBlocks(input.spec.bytes()));
@@ -78,8 +77,7 @@ Result<std::unique_ptr<Instance>> Instance::Create(std::shared_ptr<const LoadedP
 Progress* Instance::AddProgress(std::uint32_t blocks) {
   const std::size_t words = Progress::WordsFor(blocks);
   bitmaps_.push_back(std::make_unique<std::atomic<std::uint64_t>[]>(words));
-  progress_.push_back(
-      std::make_unique<Progress>(blocks, std::span(bitmaps_.back().get(), words)));
+  progress_.push_back(std::make_unique<Progress>(blocks, std::span(bitmaps_.back().get(), words)));
   return progress_.back().get();
 }
 

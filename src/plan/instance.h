@@ -24,7 +24,8 @@ class Instance {
   const Segment& segment(std::size_t index) const { return segments_[index]; }
   Progress& progress(std::size_t index) { return *progress_[index]; }
 
-  /// Copies between host memory and the arena; `host` must hold the tensor's bytes until it retires.
+  /// Copies between host memory and the arena; `host` must hold the tensor's bytes until it
+  /// retires.
   Copy InputCopy(std::size_t input, const void* host);
   Copy OutputCopy(std::size_t output, void* host);
   std::byte* arena(const ByteRange& range) const { return arena_.data() + range.offset; }

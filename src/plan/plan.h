@@ -44,7 +44,7 @@ struct OpCost {
 
 /// One kernel of a model. Ops are in topological order; the index is the op's name in `deps`.
 struct PlanOp {
-  std::string name;    // of the node(s) it computes, for people
+  std::string name;         // of the node(s) it computes, for people
   std::string kernel_name;  // of the body: "conv2d"
   KernelHandle kernel{};
   std::uint32_t blocks = 0;

@@ -8,11 +8,23 @@
 
 namespace lagoon {
 
-/// Element types a model may name. Kernels compute in kFloat32; the others occur in shapes and constants.
+/// Element types a model may name. Kernels compute in kFloat32; the others occur in shapes and
+/// constants.
 enum class DataType : std::uint8_t {
-  kFloat32, kFloat16, kBFloat16, kFloat64,
-  kInt8, kInt16, kInt32, kInt64, kUInt8, kUInt16, kUInt32, kUInt64,
-  kBool, kString,
+  kFloat32,
+  kFloat16,
+  kBFloat16,
+  kFloat64,
+  kInt8,
+  kInt16,
+  kInt32,
+  kInt64,
+  kUInt8,
+  kUInt16,
+  kUInt32,
+  kUInt64,
+  kBool,
+  kString,
 };
 
 /// Bytes of one element; 0 for kString.

@@ -271,9 +271,8 @@ void HttpConnection::Handle() {
     context_.handler.Handle(request, shared_from_this());
   } catch (const std::exception& e) {
     spdlog::error("server: handling a request failed: {}", e.what());
-    if (phase_ == Phase::kHandling) {
-      return Write(HttpResponse::Failure(500, "the server could not handle the request"));
-    }
+    // Closes afterwards: an answer that comes all the same must not meet the next request.
+    if (phase_ == Phase::kHandling) return Refuse(500, "the server could not handle the request");
   }
   body_.reset();  // the handler holds it as long as it needs it
   if (phase_ == Phase::kHandling) WatchClient();
@@ -323,13 +322,13 @@ void HttpConnection::RefuseTimeout() {
 
 void HttpConnection::Send(HttpResponse response) {
   net::dispatch(strand_, [self = shared_from_this(), response = std::move(response)]() mutable {
-    if (self->phase_ == Phase::kClosed) return;
+    if (self->phase_ != Phase::kHandling) return;  // the client is gone, or Handle failed
     self->Write(std::move(response));
   });
 }
 
 void HttpConnection::Write(HttpResponse response) {
-  LAGOON_CHECK(phase_ == Phase::kHandling);  // else answered twice
+  LAGOON_CHECK(phase_ == Phase::kHandling);
   ErrorCodeIo ignored;
   socket_.cancel(ignored);  // the watch
   response_ = std::move(response);

@@ -6,7 +6,6 @@
 #include <limits>
 #include <utility>
 
-#include "base/check.h"
 #include "server/http_infer_codec.h"
 #include "server/tensor_codec.h"
 

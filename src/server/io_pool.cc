@@ -26,7 +26,7 @@ IoPool::IoPool(int threads) : context_(threads), work_(context_.get_executor()) 
   for (int i = 0; i < threads; ++i) threads_.emplace_back([this] { Run(context_); });
 }
 
-IoPool::~IoPool() {
+void IoPool::Join() {
   context_.stop();
   threads_.clear();
 }

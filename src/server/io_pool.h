@@ -17,12 +17,15 @@ using Socket = boost::asio::basic_stream_socket<boost::asio::ip::tcp, Strand>;
 class IoPool {
  public:
   explicit IoPool(int threads);
-  /// Stops at once; what is still queued is dropped.
-  ~IoPool();
+  ~IoPool() { Join(); }
   IoPool(const IoPool&) = delete;
   IoPool& operator=(const IoPool&) = delete;
 
   boost::asio::io_context& context() { return context_; }
+
+  /// Stops at once; what is still queued never runs. Nothing that handlers use may be destroyed
+  /// before.
+  void Join();
 
  private:
   boost::asio::io_context context_;

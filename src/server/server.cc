@@ -35,6 +35,7 @@ class EdgeServer final : public Server {
 
   ~EdgeServer() override {
     if (!stopped_) Stop(Now());
+    pool_.Join();  // its handlers use members that are destroyed before it
   }
 
   lagoon::Status Open();
@@ -56,7 +57,7 @@ class EdgeServer final : public Server {
   OipHandler oip_;
   MetricsHandler scrapes_;
   std::shared_ptr<BufferPool> buffers_;
-  IoPool pool_;  // after everything that its threads use
+  IoPool pool_;  // sockets and timers must be destroyed before it
   Mutex health_mutex_;
   bool follow_health_ GUARDED_BY(health_mutex_) = true;
   boost::asio::basic_waitable_timer<Clock, boost::asio::wait_traits<Clock>, Strand> health_timer_;

@@ -4,7 +4,9 @@
 
 #include <cstring>
 #include <nlohmann/json.hpp>
+#include <stdexcept>
 
+#include "server/http_listener.h"
 #include "server/http_test_client.h"
 #include "server/server_test_base.h"
 
@@ -365,6 +367,31 @@ TEST_F(HttpServer, MetricsHaveTritonsNamesAndOurs) {
   EXPECT_EQ(client.Receive().status, 404);
 }
 
+// What no handler of ours should do.
+class ThrowingHandler final : public HttpHandler {
+ public:
+  void Handle(const HttpRequest&, const std::shared_ptr<HttpReply>&) override {
+    throw std::runtime_error("out of something");
+  }
+};
+
+TEST(HttpListener, AHandlerThatThrowsCostsOnlyItsOwnConnection) {
+  ThrowingHandler handler;
+  IoPool pool(2);
+  auto listener = HttpListener::Listen(pool, handler, BufferPool::Create(1 << 20, 0),
+                                       {"HTTP", "127.0.0.1", 0, {}});
+  ASSERT_TRUE(listener) << listener.error().message;
+  (*listener)->Start();
+  for (int i = 0; i < 3; ++i) {
+    HttpTestClient client((*listener)->port());
+    ASSERT_TRUE(client.Send(Get("/")));
+    EXPECT_EQ(client.Receive().status, 500);
+    EXPECT_TRUE(client.ReceivesEnd());
+  }
+  (*listener)->Drain();
+  EXPECT_TRUE((*listener)->WaitIdle(Now() + std::chrono::seconds(10)));
+}
+
 // Servers with small limits.
 class HttpLimitsTest : public HttpServer {
  protected:
@@ -374,6 +401,7 @@ class HttpLimitsTest : public HttpServer {
     limits_.max_connections = 3;
     limits_.header_timeout = limits_.transfer_timeout = std::chrono::milliseconds(150);
     limits_.idle_timeout = std::chrono::milliseconds(300);
+    max_buffered_bytes_ = 8192;
     StartServer();
   }
 };
@@ -430,20 +458,33 @@ TEST_F(HttpLimitsTest, ASlowModelIsNoTimeout) {
   EXPECT_EQ(client.Receive().status, 200);
 }
 
-TEST_F(HttpLimitsTest, OneConnectionTooManyIsTold) {
+TEST_F(HttpLimitsTest, BodiesBeyondTheMemoryForThemAreToldToComeLater) {
   core_.Hold();
   std::vector<std::unique_ptr<HttpTestClient>> clients;
-  for (std::size_t i = 1; i <= 3; ++i) {
+  for (std::size_t i = 1; i <= 2; ++i) {  // each takes a buffer of 4 KiB
     clients.push_back(std::make_unique<HttpTestClient>(server_->http_port()));
     ASSERT_TRUE(clients.back()->Send(Post("/v2/models/twice/infer", kTwice)));
     ASSERT_TRUE(Eventually([&] { return core_.Pending() == i; }));
+  }
+  const auto response = Ask(Post("/v2/models/twice/infer", kTwice));
+  EXPECT_EQ(response.status, 503);
+  EXPECT_THAT(ErrorOf(response), HasSubstr("no room for a body"));
+  core_.Release();
+  for (auto& client : clients) EXPECT_EQ(client->Receive().status, 200);
+  EXPECT_EQ(Ask(Post("/v2/models/twice/infer", kTwice)).status, 200);
+}
+
+TEST_F(HttpLimitsTest, OneConnectionTooManyIsTold) {
+  std::vector<std::unique_ptr<HttpTestClient>> clients;
+  for (std::size_t i = 1; i <= 3; ++i) {
+    clients.push_back(std::make_unique<HttpTestClient>(server_->http_port()));
+    ASSERT_TRUE(clients.back()->Send(Get("/v2/health/live")));
+    ASSERT_EQ(clients.back()->Receive().status, 200);
   }
   HttpTestClient extra(server_->http_port());
   const auto response = extra.Receive();
   EXPECT_EQ(response.status, 503);
   EXPECT_THAT(ErrorOf(response), HasSubstr("3 connections"));
-  core_.Release();
-  for (auto& client : clients) EXPECT_EQ(client->Receive().status, 200);
   clients.clear();
   EXPECT_TRUE(Eventually([&] { return Ask(Get("/v2/health/live")).status == 200; }));
 }

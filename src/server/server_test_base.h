@@ -18,6 +18,7 @@ class ServerTest : public testing::Test {
     ServerOptions options;
     options.http_port = options.grpc_port = options.metrics_port = 0;
     options.http = limits_;
+    options.max_buffered_bytes = max_buffered_bytes_;
     return options;
   }
   void StartServer() {
@@ -39,6 +40,7 @@ class ServerTest : public testing::Test {
   }
 
   HttpLimits limits_;
+  std::size_t max_buffered_bytes_ = std::size_t{64} << 20;
   FakeCore core_;
   std::unique_ptr<Server> server_;
 };
