@@ -6,6 +6,7 @@
 
 #include "kernels/checks.h"
 #include "kernels/conv2d_args.h"
+#include "kernels/conv2d_block.h"
 #include "kernels/conv2d_body.h"
 #include "kernels/conv2d_tiling.h"
 #include "kernels/gemv_args.h"
@@ -136,7 +137,7 @@ Kernel MakeGemv(const Conv2dSpec& spec, const ConvTarget& target) {
 
 Result<Kernel> MakeConv2d(const Conv2dSpec& spec) {
   LAGOON_RETURN_IF_ERROR(CheckSpec(spec));
-  const ConvTarget target = ChosenConvTarget();
+  const ConvTarget& target = ChosenConvTarget();
   if (IsGemv(spec)) return MakeGemv(spec, target);
   const ConvTiling tiling = TileConv2d(spec, target);
   if (tiling.scratch_bytes > kMaxScratchBytes) {
@@ -147,7 +148,7 @@ Result<Kernel> MakeConv2d(const Conv2dSpec& spec) {
   }
   Kernel kernel = KernelOf(spec, tiling.args);
   kernel.name = "conv2d";
-  kernel.body = target.conv;
+  kernel.body = &Conv2dBody;
   kernel.blocks = tiling.blocks;
   kernel.scratch_bytes = tiling.scratch_bytes;
   return kernel;

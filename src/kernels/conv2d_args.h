@@ -15,12 +15,16 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "kernels/conv2d_body.h"
 #include "kernels/tiling.h"
 
 namespace lagoon {
 
 /// Limit of Conv2dArgs::call_panels.
 inline constexpr std::uint32_t kMaxCallPanels = 8;
+
+/// Input channels up to which padding is read from one shared block of zeros.
+inline constexpr std::uint32_t kMaxEdgeChannels = 4096;
 
 /// How a body reads x.
 enum class ConvInput : std::uint8_t {
@@ -35,7 +39,8 @@ struct Conv2dArgs {
   const float* bias;      // may be null
   const float* residual;  // may be null
   float* y;
-  float low, high;  // limits of y; infinite for none
+  const ConvTarget* target;  // that the tiling is for
+  float low, high;           // limits of y; infinite for none
 
   // Elements. `depth` = kernel_h * taps_w * tap_depth.
   std::uint32_t height, width, channels;

@@ -1,25 +1,31 @@
 #pragma once
 
-// What the vector code offers for the best instruction set of this machine.
+// What is compiled once per instruction set: the arithmetic of conv2d, and the matrix-vector body.
 
+#include <cstddef>
 #include <cstdint>
 
 #include "device/block.h"
+#include "kernels/conv2d_micro.h"
 
 namespace lagoon {
 
+/// Rows of the largest micro-tile of any instruction set.
+inline constexpr std::uint32_t kMaxMicroRows = 14;
+
 struct ConvTarget {
-  Body conv;               // arguments: Conv2dArgs
-  Body gemv;               // arguments: GemvArgs
   std::uint32_t lanes;     // floats of a vector
   std::uint32_t max_rows;  // of a micro-tile
   double flops_per_us;     // of one unit in the micro-kernel; measured, used to size blocks
+  /// The micro-kernels, by [vectors - 1][rows - 1].
+  void (*multiply[2][kMaxMicroRows])(MicroTile&);
+  /// Stores `rows` rows of sums, of which `columns` columns of a panel of `vectors` vectors exist.
+  void (*store)(const float* sums, std::size_t rows, std::size_t vectors, std::size_t columns,
+                const ConvStore& store);
+  Body gemv;  // arguments: GemvArgs
 };
 
-/// Any thread.
-ConvTarget ChosenConvTarget();
-
-/// Input channels up to which padding can be read from a shared block of zeros.
-inline constexpr std::uint32_t kMaxEdgeChannels = 4096;
+/// For the best instruction set of this machine; lives for ever. Any thread.
+const ConvTarget& ChosenConvTarget();
 
 }  // namespace lagoon

@@ -58,7 +58,7 @@ std::size_t PackedConv2dWeightBytes(const Conv2dSpec& spec) {
 }
 
 void PackConv2dWeights(const Conv2dSpec& spec, const float* weights, void* packed) {
-  const ConvTarget target = ChosenConvTarget();
+  const ConvTarget& target = ChosenConvTarget();
   float* to = static_cast<float*>(packed);
   if (IsGemv(spec)) return PackGemv(spec, target.lanes, weights, to);
   const std::size_t depth = std::size_t{spec.kernel_h} * spec.kernel_w * spec.in_channels;

@@ -241,6 +241,7 @@ bool IsGemv(const Conv2dSpec& spec) {
 
 ConvTiling TileConv2d(const Conv2dSpec& spec, const ConvTarget& target) {
   Conv2dArgs shape = ShapeOf(spec);
+  shape.target = &target;
   shape.lanes = target.lanes;
   shape.panels = CeilDiv32(shape.out_channels, 2 * target.lanes);
   shape.segments = CeilDiv32(shape.out_width, target.max_rows);
