@@ -365,6 +365,10 @@ bool InferSax::string(string_t& value) {
   } else if (place == In::kOutput && key_ == "name") {
     Output().name = std::move(value);
   } else if (place == In::kData) {
+    // Without a datatype yet, the strings are the first sign of one.
+    const std::string& type = Input().datatype;
+    if (!type.empty() && type != "BYTES")
+      return Invalid("'data' has strings, its datatype is " + type);
     return FailWith(ErrorCode::kUnimplemented,
                     "'data' has strings: BYTES tensors are not supported");
   } else {
