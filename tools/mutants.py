@@ -155,8 +155,9 @@ MUTANTS = [
     ("idle-time-doubled", "a worker that finds work stays counted as idle", CLOCK,
      "    --idle_workers_;\n", "", ["clock"]),
     ("busy-time-not-live", "time inside a running body is not counted", CLOCK,
-     "return Nanoseconds((word >> 1) + now.time_since_epoch().count());",
-     "return Nanoseconds(total_);", ["clock", "conformance"]),
+     "return (word >> 1) + now.time_since_epoch().count();", "return total_;", ["clock", "conformance"]),
+    ("busy-time-goes-back", "a stop that comes late takes back what was told", CLOCK,
+     "return Nanoseconds(std::max(told, total));", "return Nanoseconds(total);", ["clock"]),
 ]
 
 

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <atomic>
 #include <cstdint>
 
@@ -23,20 +24,32 @@ class BusyClock {
     word_.store(total_ << 1, std::memory_order_release);
   }
 
+  /// Never less than an earlier call gave.
   Nanoseconds Total() const {
+    // Its worker may lose the core between reading the clock and Stop()'s store: until then it
+    // seems to run, and goes back by that time. What was told once stays.
+    const std::int64_t total = Read();
+    std::int64_t told = told_.load(std::memory_order_relaxed);
+    while (told < total && !told_.compare_exchange_weak(told, total, std::memory_order_relaxed)) {
+    }
+    return Nanoseconds(std::max(told, total));
+  }
+
+ private:
+  std::int64_t Read() const {
     for (;;) {
       const std::int64_t word = word_.load(std::memory_order_acquire);
-      if ((word & 1) == 0) return Nanoseconds(word >> 1);
+      if ((word & 1) == 0) return word >> 1;
       const TimePoint now = Now();
-      // Unchanged: it ran all the time until `now`, so that a later call never gives less.
+      // Unchanged: `now` belongs to the run that the word tells of.
       if (word_.load(std::memory_order_acquire) == word) {
-        return Nanoseconds((word >> 1) + now.time_since_epoch().count());
+        return (word >> 1) + now.time_since_epoch().count();
       }
     }
   }
 
- private:
   std::atomic<std::int64_t> word_{0};
+  mutable std::atomic<std::int64_t> told_{0};
   std::int64_t total_ = 0;  // the worker's
   TimePoint start_;         // the worker's
 };

@@ -26,6 +26,15 @@ TEST(BusyClock, CountsTheTimeThatItHasBeenRunning) {
   EXPECT_GE(clock.Total(), milliseconds(50));
 }
 
+TEST(BusyClock, DoesNotGoBackWhenItsWorkerStopsLate) {
+  BusyClock clock;
+  const TimePoint begin = Now() - milliseconds(50);
+  clock.Start(begin);
+  const Nanoseconds running = clock.Total();
+  clock.Stop(begin + milliseconds(1));  // as if the core had been taken away for the rest
+  EXPECT_EQ(clock.Total(), running);
+}
+
 TEST(BusyClock, NeverGoesBackForAnotherThread) {
   BusyClock clock;
   std::jthread worker([&](const std::stop_token& stop) {
