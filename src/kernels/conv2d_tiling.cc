@@ -9,8 +9,8 @@ namespace lagoon {
 namespace {
 
 // A block's planned time, in us. Large kernels have blocks near kIdealBlockUs.
-constexpr double kMaxBlockUs = 60;
-constexpr double kIdealBlockUs[] = {4, 8, 12, 16, 20, 24, 28, 32, 36, 40, 45, 50, 55, 60};
+constexpr double kMaxBlockUs = 68;
+constexpr double kIdealBlockUs[] = {4, 8, 12, 16, 20, 24, 28, 32, 36, 40, 45, 50, 55, 60, 65};
 // From the first visible write to the end; half the bound of 20 us because memory may be slower
 // than planned.
 constexpr double kCommitUs = 11;
