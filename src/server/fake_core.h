@@ -40,16 +40,24 @@ class FakeCore final : public InferenceCore {
 
   // What tests set up and look at.
   void Hold() {
-    Set([this] { held_ = true; });
+    MutexLock lock(mutex_);
+    held_ = true;
+    changed_.NotifyAll();
   }
   void Release() {
-    Set([this] { held_ = false; });
+    MutexLock lock(mutex_);
+    held_ = false;
+    changed_.NotifyAll();
   }
   void SetReady(bool ready) {
-    Set([this, ready] { ready_ = ready; });
+    MutexLock lock(mutex_);
+    ready_ = ready;
+    changed_.NotifyAll();
   }
   void FailWith(Error error) {
-    Set([this, &error] { failure_ = std::move(error); });
+    MutexLock lock(mutex_);
+    failure_ = std::move(error);
+    changed_.NotifyAll();
   }
   std::size_t Pending() const {
     MutexLock lock(mutex_);
@@ -142,13 +150,6 @@ class FakeCore final : public InferenceCore {
     std::optional<Error> error;
     TimePoint posted;
   };
-
-  template <typename Change>
-  void Set(Change change) {
-    MutexLock lock(mutex_);
-    change();
-    changed_.NotifyAll();
-  }
 
   Status Validate(const InferRequest& request) const {
     LAGOON_RETURN_IF_ERROR(ModelReady(request.model, request.version));
