@@ -47,7 +47,7 @@ ValueId Residual(TestGraph& g, ValueId x, std::int64_t channels, std::int64_t st
 }
 
 ValueId Classify(TestGraph& g, ValueId x, std::int64_t classes) {
-  const Dims& dims = g.value(x).dims;
+  const Dims dims = g.value(x).dims;  // a copy: adding values moves them
   const ValueId pooled = g.Op("GlobalAveragePool", {x});
   const ValueId flat = g.View("Flatten", pooled, {dims[0], dims[1]});
   const ValueId logits = g.Op("Gemm", {flat, g.Constant({classes, dims[1]}), g.Constant({classes})},

@@ -2,6 +2,7 @@
 
 // For tests: a graph interpreter that is slow and obvious, and graphs built by hand.
 
+#include <deque>
 #include <string>
 #include <vector>
 
@@ -60,7 +61,7 @@ class TestGraph {
   std::vector<ValueId> AddNode(Node node, std::size_t outputs, const Dims& out_dims);
 
   Graph graph_;
-  std::vector<HostTensor> data_;  // by ValueId
+  std::deque<HostTensor> data_;  // by ValueId; references stay valid while the graph grows
   std::uint32_t seed_ = 1;
 };
 
