@@ -1,5 +1,6 @@
 #include "plan/instance.h"
 
+#include <algorithm>
 #include <cstring>
 
 #include "base/check.h"
@@ -39,7 +40,7 @@ Result<std::unique_ptr<Instance>> Instance::Create(std::shared_ptr<const LoadedP
   instance->deps_.resize(plan.ops.size() + plan.outputs.size());
   for (std::size_t i = 0; i < plan.ops.size(); ++i) {
     const PlanOp& op = plan.ops[i];
-    std::memcpy(args, op.args.data(), op.args.size());
+    std::copy(op.args.begin(), op.args.end(), args);
     for (const Relocation& relocation : op.relocations) {
       const Buffer& buffer =
           relocation.region == Region::kWeights ? instance->loaded_->weights : instance->arena_;

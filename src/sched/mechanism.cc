@@ -130,27 +130,27 @@ void Mechanism::OnPlaced(const DeviceEvent& event) {
 }
 
 void Mechanism::OnComplete(const DeviceEvent& event) {
-  const LaunchRecord& record = table_.Find(event.launch);
+  const JobLaunch& record = table_.Find(event.launch);
   Job& job = *record.job;
   switch (record.kind) {
-    case LaunchRecord::Kind::kInput:
+    case JobLaunch::Kind::kInput:
       if (--job.inputs_left == 0) job.result.inputs_copied = event.at;
       break;
-    case LaunchRecord::Kind::kOp:
+    case JobLaunch::Kind::kOp:
       Advance(job, event.at);
       break;
-    case LaunchRecord::Kind::kOutput:
+    case JobLaunch::Kind::kOutput:
       --job.outputs_left;
       break;
   }
 }
 
 void Mechanism::OnRetired(const DeviceEvent& event, FinishedJobs& finished) {
-  const LaunchRecord record = table_.Find(event.launch);
+  const JobLaunch record = table_.Find(event.launch);
   table_.Remove(event.launch);
   Job& job = *record.job;
   --job.launches;
-  if (record.kind == LaunchRecord::Kind::kOp) {
+  if (record.kind == JobLaunch::Kind::kOp) {
     --kernels_[static_cast<int>(job.job_class)];
     if (job.job_class == JobClass::kBestEffort && record.limit == group_limit_) --revocable_;
     // A block of this launch may have completed a kernel that a later launch named first.
@@ -334,7 +334,7 @@ bool Mechanism::SubmitNext(Job& job, std::uint32_t ops) {
   Instance& instance = *job.instance;
   for (; job.next_input < job.inputs.size(); ++job.next_input) {
     const Copy copy = instance.InputCopy(job.next_input, job.inputs[job.next_input]);
-    if (!SubmitCopy(job, copy, LaunchRecord::Kind::kInput, job.next_input)) return false;
+    if (!SubmitCopy(job, copy, JobLaunch::Kind::kInput, job.next_input)) return false;
   }
   UpdateReady(job);
   while (ops > 0 && job.ready_hook.is_linked() && job.next_op < instance.plan().ops.size()) {
@@ -348,7 +348,7 @@ bool Mechanism::SubmitNext(Job& job, std::uint32_t ops) {
   if (job.first_incomplete < instance.plan().ops.size()) return true;
   for (; job.next_output < job.outputs.size(); ++job.next_output) {
     const Copy copy = instance.OutputCopy(job.next_output, job.outputs[job.next_output]);
-    if (!SubmitCopy(job, copy, LaunchRecord::Kind::kOutput, job.next_output)) return false;
+    if (!SubmitCopy(job, copy, JobLaunch::Kind::kOutput, job.next_output)) return false;
   }
   UpdateReady(job);
   return true;
@@ -365,7 +365,7 @@ bool Mechanism::SubmitOp(Job& job) {
   }
   segment.guards[1] = {device_.GuardWord(slot.guard), slot.revision, false};
   const std::uint32_t done = segment.progress->done();
-  const LaunchId id = table_.Add(job, LaunchRecord::Kind::kOp, job.next_op, group_limit_);
+  const LaunchId id = table_.Add(job, JobLaunch::Kind::kOp, job.next_op, group_limit_);
   const Launch launch{id, StreamOf(job), RankOf(job), std::span(&segment, 1)};
   if (!Accepted(device_.Submit(launch), id, job)) return false;
   ++kernels_[best_effort ? kBestEffort : kRealTime];
@@ -377,7 +377,7 @@ bool Mechanism::SubmitOp(Job& job) {
   return true;
 }
 
-bool Mechanism::SubmitCopy(Job& job, Copy copy, LaunchRecord::Kind kind, std::size_t index) {
+bool Mechanism::SubmitCopy(Job& job, Copy copy, JobLaunch::Kind kind, std::size_t index) {
   if (table_.full()) return false;
   copy.id = table_.Add(job, kind, index, 0);
   copy.stream = StreamOf(job);

@@ -8,8 +8,8 @@
 
 #include "device/device.h"
 #include "sched/config.h"
+#include "sched/job_launches.h"
 #include "sched/job_queue.h"
-#include "sched/launch_table.h"
 #include "sched/policy.h"
 #include "sched/ready_index.h"
 
@@ -78,7 +78,7 @@ class Mechanism {
   void PickAndSubmit();
   bool SubmitNext(Job& job, std::uint32_t ops);
   bool SubmitOp(Job& job);
-  bool SubmitCopy(Job& job, Copy copy, LaunchRecord::Kind kind, std::size_t index);
+  bool SubmitCopy(Job& job, Copy copy, JobLaunch::Kind kind, std::size_t index);
   bool Accepted(SubmitResult result, LaunchId id, Job& job);
   StreamId StreamOf(const Job& job) const;
   Rank RankOf(const Job& job) const;
@@ -89,7 +89,7 @@ class Mechanism {
   QueueTable& queues_;
   StreamId shared_stream_ = kUnordered;
 
-  LaunchTable table_;
+  JobLaunches table_;
   ReadyIndex ready_;
   intrusive::set<Job, IdHook, intrusive::key_of_value<IdOf>> jobs_;
   intrusive::set<Job, DeadlineHook, intrusive::compare<ByDeadline>> deadlines_;

@@ -100,7 +100,9 @@ TEST(InferJson, RefusesDataThatIsNoTensor) {
 
 TEST(InferJson, NamesTheFeatureThatIsMissing) {
   const auto code = [](const std::string& text) { return Parse(text).error().code; };
-  EXPECT_EQ(code(WithData(R"(["a"])")), ErrorCode::kUnimplemented);
+  EXPECT_EQ(code(R"({"inputs":[{"data":["a"]}]})"), ErrorCode::kUnimplemented);
+  EXPECT_EQ(code(R"({"inputs":[{"datatype":"BYTES","data":["a"]}]})"), ErrorCode::kUnimplemented);
+  EXPECT_EQ(code(R"({"inputs":[{"datatype":"FP32","data":["a"]}]})"), ErrorCode::kInvalidArgument);
   EXPECT_EQ(code(R"({"inputs":[{"parameters":{"shared_memory_region":"r"}}]})"),
             ErrorCode::kUnimplemented);
   EXPECT_EQ(code(R"({"outputs":[{"parameters":{"shared_memory_region":"r"}}]})"),

@@ -11,7 +11,7 @@ namespace lagoon {
 struct Job;
 
 /// What a launch in flight belongs to.
-struct LaunchRecord {
+struct JobLaunch {
   enum class Kind : std::uint8_t { kInput, kOp, kOutput };
   Job* job = nullptr;
   Kind kind = Kind::kOp;
@@ -21,19 +21,19 @@ struct LaunchRecord {
 };
 
 /// Launch ids and their records, in a fixed number of slots. Allocates nothing after construction.
-class LaunchTable {
+class JobLaunches {
  public:
-  explicit LaunchTable(std::uint32_t slots) : records_(slots) {
+  explicit JobLaunches(std::uint32_t slots) : records_(slots) {
     for (std::uint32_t i = slots; i > 0; --i) free_.push_back(i - 1);
   }
 
   bool full() const { return free_.empty(); }
 
-  LaunchId Add(Job& job, LaunchRecord::Kind kind, std::size_t index, std::uint32_t limit) {
+  LaunchId Add(Job& job, JobLaunch::Kind kind, std::size_t index, std::uint32_t limit) {
     LAGOON_CHECK(!full());
     const std::uint32_t slot = free_.back();
     free_.pop_back();
-    LaunchRecord& record = records_[slot];
+    JobLaunch& record = records_[slot];
     record.job = &job;
     record.kind = kind;
     record.index = static_cast<std::uint32_t>(index);
@@ -42,8 +42,8 @@ class LaunchTable {
     return LaunchId{std::uint64_t{record.generation} << 32 | slot};
   }
 
-  const LaunchRecord& Find(LaunchId id) const {
-    const LaunchRecord& record = records_[static_cast<std::uint32_t>(Raw(id))];
+  const JobLaunch& Find(LaunchId id) const {
+    const JobLaunch& record = records_[static_cast<std::uint32_t>(Raw(id))];
     LAGOON_CHECK(record.job != nullptr && record.generation == Raw(id) >> 32);
     return record;
   }
@@ -56,7 +56,7 @@ class LaunchTable {
   }
 
  private:
-  std::vector<LaunchRecord> records_;
+  std::vector<JobLaunch> records_;
   std::vector<std::uint32_t> free_;
 };
 
