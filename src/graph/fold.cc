@@ -49,8 +49,12 @@ bool IsNoOp(const Node& node) {
 class NoOpRemover {
  public:
   explicit NoOpRemover(Graph& graph)
-      : graph_(graph), alias_(graph.values.size()), producer_(graph.values.size()) {
+      : graph_(graph),
+        alias_(graph.values.size()),
+        is_output_(graph.values.size(), false),
+        producer_(graph.values.size()) {
     for (std::size_t i = 0; i < alias_.size(); ++i) alias_[i] = static_cast<ValueId>(i);
+    for (const ValueId output : graph.outputs) is_output_[Index(output)] = true;
   }
 
   void Run() {
@@ -80,20 +84,16 @@ class NoOpRemover {
     return x.type == y.type && x.dims == y.dims && !y.constant;
   }
 
-  bool IsOutput(ValueId id) const {
-    return std::find(graph_.outputs.begin(), graph_.outputs.end(), id) != graph_.outputs.end();
-  }
-
   // The output of a graph keeps its value, and so its name: the producer of `x` writes it instead.
   bool Remove(Node& node, std::vector<Node>& kept) {
     const ValueId x = node.inputs[0];
     const ValueId y = node.outputs[0];
-    if (!IsOutput(y)) {
+    if (!is_output_[Index(y)]) {
       alias_[Index(y)] = x;
       return true;
     }
     const std::optional<Place> place = producer_[Index(x)];
-    if (!place || IsOutput(x)) {
+    if (!place || is_output_[Index(x)]) {
       node.op = "Identity";
       node.inputs.resize(1);
       node.outputs.resize(1);
@@ -118,15 +118,13 @@ class NoOpRemover {
 
   Graph& graph_;
   std::vector<ValueId> alias_;
+  std::vector<bool> is_output_;
   std::vector<std::optional<Place>> producer_;
 };
 
 Status Fold(Graph& graph, const ImportOptions& options) {
   ByteBudget budget(options.max_bytes);
-  for (const Value& value : graph.values) {
-    LAGOON_ASSIGN_OR_RETURN(const std::size_t bytes, CheckedBytes(value.dims, value.type));
-    LAGOON_RETURN_IF_ERROR(budget.Charge(bytes, "the graph"));
-  }
+  LAGOON_RETURN_IF_ERROR(ChargeValues(graph, budget));
   for (Node& node : graph.nodes) {
     const bool done = std::all_of(node.outputs.begin(), node.outputs.end(), [&](ValueId id) {
       return id == kNoValue || graph.value(id).constant.has_value();

@@ -4,13 +4,34 @@
 
 #include <algorithm>
 
+#include "graph/budget.h"
 #include "graph/guard.h"
 #include "graph/text.h"
 
 namespace lagoon {
 namespace {
 
-Status Fuse(Graph& graph) {
+// Every node may come to need weights of its own; those that share some are charged for a copy.
+Status ChargeSharedWeights(const Graph& graph, const ImportOptions& options) {
+  ByteBudget budget(options.max_bytes);
+  LAGOON_RETURN_IF_ERROR(ChargeValues(graph, budget));
+  std::vector<bool> seen(graph.values.size(), false);
+  for (const Node& node : graph.nodes) {
+    if (!IsLinear(node)) continue;
+    const auto weights = static_cast<std::size_t>(node.inputs[1]);
+    if (seen[weights]) {
+      const std::size_t bytes = graph.values[weights].constant->bytes->size();
+      LAGOON_RETURN_IF_ERROR(
+          budget.Charge(bytes, fmt::format("node {}: a copy of the weights {}, which nodes share,",
+                                           Quoted(node.name), Quoted(graph.values[weights].name))));
+    }
+    seen[weights] = true;
+  }
+  return {};
+}
+
+Status Fuse(Graph& graph, const ImportOptions& options) {
+  LAGOON_RETURN_IF_ERROR(ChargeSharedWeights(graph, options));
   NormalizeGemms(graph);
   FuseBias(graph);  // before the batch-norms: MatMul, Add, BatchNormalization is one layer
   LAGOON_RETURN_IF_ERROR(FuseBatchNorms(graph));
@@ -38,7 +59,7 @@ Result<Graph> Load(const std::string& path, const ImportOptions& options) {
   if (const Status folded = FoldConstants(graph, options); !folded) {
     return Annotate(path, folded.error());
   }
-  if (const Status fused = FuseOps(graph); !fused) return Annotate(path, fused.error());
+  if (const Status fused = FuseOps(graph, options); !fused) return Annotate(path, fused.error());
   if (const Status outputs = CheckOutputs(graph); !outputs) return Annotate(path, outputs.error());
   return graph;
 }
@@ -73,8 +94,8 @@ void SetBias(GraphEditor& editor, std::size_t i, const std::vector<double>& bias
   node.inputs[2] = id;
 }
 
-Status FuseOps(Graph& graph) {
-  return WithoutExceptions([&] { return Fuse(graph); });
+Status FuseOps(Graph& graph, const ImportOptions& options) {
+  return WithoutExceptions([&] { return Fuse(graph, options); });
 }
 
 Result<Graph> LoadGraph(const std::string& path, const ImportOptions& options) {

@@ -105,7 +105,7 @@ inline constexpr std::int64_t kMaxOpset = 17;
 
 // A file beyond one of these limits is refused before its contents are decoded.
 inline constexpr std::size_t kMaxGraphNodes = 1 << 16;
-inline constexpr std::size_t kMaxGraphEdges = 1 << 19;  // inputs and outputs of all nodes
+inline constexpr std::size_t kMaxGraphEdges = 1 << 19;  // names of inputs, outputs, initialisers
 inline constexpr std::size_t kMaxRank = 8;
 inline constexpr std::size_t kMaxNameBytes = 4096;
 
@@ -130,7 +130,8 @@ Status FoldConstants(Graph& graph, const ImportOptions& options = {});
 
 /// Moves batch-norm, bias, residual add and activation into Conv, Gemm and MatMul; a batch-norm
 /// without one before it becomes Mul and Add. Takes an imported graph. Value ids change.
-Status FuseOps(Graph& graph);
+/// Weights that nodes share may have to be copied for each: `options` bounds that too.
+Status FuseOps(Graph& graph, const ImportOptions& options = {});
 
 /// All three passes: the graph that lowering takes. Every node computes at run time, in fp32; no
 /// output is a constant or an input.

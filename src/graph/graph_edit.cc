@@ -125,6 +125,14 @@ void GraphEditor::Finish() {
   Compact(graph_);
 }
 
+Status ChargeValues(const Graph& graph, ByteBudget& budget) {
+  for (const Value& value : graph.values) {
+    LAGOON_ASSIGN_OR_RETURN(const std::size_t bytes, CheckedBytes(value.dims, value.type));
+    LAGOON_RETURN_IF_ERROR(budget.Charge(bytes, "the graph"));
+  }
+  return {};
+}
+
 ValueId AddFloatConstant(Graph& graph, std::string name, Dims dims,
                          const std::vector<float>& values) {
   LAGOON_CHECK(static_cast<std::size_t>(ElementCount(dims)) == values.size());

@@ -7,6 +7,8 @@
 #include <string_view>
 #include <vector>
 
+#include "base/status.h"
+#include "graph/budget.h"
 #include "graph/graph.h"
 
 namespace lagoon {
@@ -51,6 +53,9 @@ class GraphEditor {
   std::vector<std::size_t> uses_;                      // by value; an output of the graph is a use
   std::vector<bool> removed_;                          // by node
 };
+
+/// Takes the bytes of all values of the graph.
+Status ChargeValues(const Graph& graph, ByteBudget& budget);
 
 /// A new fp32 constant in `graph`.
 ValueId AddFloatConstant(Graph& graph, std::string name, Dims dims,

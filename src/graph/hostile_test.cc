@@ -108,7 +108,26 @@ TEST(HostileSize, TooManyNodesAreRefusedBeforeTheyAreDecoded) {
 TEST(HostileSize, TooManyInputsOfNodesAreRefused) {
   const std::string node = Field(1, Repeat(Field(1, ""), 1'000'000));
   EXPECT_THAT(MessageOf(ImportGraphBytes(node), ErrorCode::kResourceExhausted),
-              HasSubstr("more than 524288 inputs and outputs"));
+              HasSubstr("more than 524288 inputs, outputs and initialisers"));
+}
+
+TEST(HostileSize, TooManyOutputsOfTheModelAreRefused) {
+  EXPECT_THAT(
+      MessageOf(ImportGraphBytes(Repeat(Field(12, ""), 1'000'000)), ErrorCode::kResourceExhausted),
+      HasSubstr("more than 524288 inputs, outputs and initialisers"));
+}
+
+TEST(HostileSize, ManyOutputsTakeNoQuadraticTime) {
+  ModelBuilder model;
+  model.Input("x", {1});
+  for (int i = 0; i < 50'000; ++i) {  // no-ops, so that every pass looks at each
+    const std::string y = "y" + std::to_string(i);
+    model.Add("Identity", {"x"}, {y});
+    model.Output(y);
+  }
+  const Result<Graph> graph = model.Load();
+  ASSERT_TRUE(graph.has_value()) << graph.error().message;
+  EXPECT_EQ(graph->nodes.size(), 50'000u);
 }
 
 TEST(HostileSize, NestingIsBounded) {
@@ -233,6 +252,36 @@ TEST(HostileConstant, ReadOverAndOverIsChargedAsWork) {
               AllOf(HasSubstr("(ReduceSum"), HasSubstr("folding constants")));
   options.max_bytes = 16 << 20;
   EXPECT_TRUE(model.Import(options).has_value());
+}
+
+TEST(HostileConstant, AddedUpFromManyIsChargedAsWork) {
+  ModelBuilder model;
+  model.Input("x", {1}).Output("y").Ints("shape", {1 << 18}).Floats("one", {1}, {1});
+  model.Add("ConstantOfShape", {"shape"}, {"c"});
+  std::vector<std::string> inputs(1000, "one");
+  inputs.push_back("c");
+  model.Add("Sum", inputs, {"s"});
+  model.Add("ReduceSum", {"s"}, {"t"}).Int("keepdims", 0);
+  model.Add("Add", {"x", "t"}, {"y"});
+  ImportOptions options;
+  options.max_bytes = 4 << 20;
+  EXPECT_THAT(MessageOf(model.Import(options), ErrorCode::kResourceExhausted),
+              AllOf(HasSubstr("(Sum"), HasSubstr("folding constants")));
+}
+
+TEST(HostileConstant, WeightsThatManyNodesShareAreChargedForTheirCopies) {
+  ModelBuilder model;
+  model.Input("x", {1, 256}).Output("y").Weights("w", {256, 256});
+  for (int i = 0; i < 20; ++i) {
+    const std::string from = i == 0 ? "x" : "v" + std::to_string(i - 1);
+    model.Add("Gemm", {from, "w"}, {i == 19 ? "y" : "v" + std::to_string(i)}).Float("alpha", 0.5f);
+  }
+  ImportOptions options;
+  options.max_bytes = 4 << 20;  // 20 copies of a quarter
+  EXPECT_THAT(MessageOf(model.Load(options), ErrorCode::kResourceExhausted),
+              AllOf(HasSubstr("weights 'w'"), HasSubstr("share")));
+  options.max_bytes = 6 << 20;
+  EXPECT_TRUE(model.Load(options).has_value());
 }
 
 // Structure.

@@ -3,6 +3,7 @@
 #include <filesystem>
 #include <optional>
 #include <unordered_map>
+#include <unordered_set>
 
 #include "graph/attributes.h"
 #include "graph/budget.h"
@@ -176,15 +177,14 @@ class Importer {
   }
 
   Status AddOutputs() {
+    const std::unordered_set<ValueId> inputs(graph_.inputs.begin(), graph_.inputs.end());
+    std::unordered_set<ValueId> outputs;
     for (const onnx::ValueInfoProto& output : proto_.output()) {
       LAGOON_ASSIGN_OR_RETURN(const ValueId id, Use(output.name()));
-      const auto is = [&](const std::vector<ValueId>& ids) {
-        return std::find(ids.begin(), ids.end(), id) != ids.end();
-      };
-      if (is(graph_.outputs)) {
+      if (!outputs.insert(id).second) {
         return Invalid(fmt::format("output {} is named twice", Quoted(output.name())));
       }
-      if (is(graph_.inputs)) {
+      if (inputs.contains(id)) {
         return Fail(ErrorCode::kUnimplemented,
                     fmt::format("output {} is an input", Quoted(output.name())));
       }

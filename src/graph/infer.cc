@@ -78,10 +78,15 @@ bool Shares(const OpSpec& spec) {
 
 Status ChargeInputs(const OpContext& context, const OpSpec& spec, ByteBudget& budget) {
   if (Shares(spec) || spec.run_time == RunTime::kShapeOnly) return {};
+  // Sums of many inputs go over the whole output once for each.
+  const std::size_t least = spec.evaluate == EvaluateBinary
+                                ? static_cast<std::size_t>(ElementCount(context.output(0).dims)) *
+                                      SizeOf(DataType::kFloat32)
+                                : 0;
   for (std::size_t i = 0; i < context.input_count(); ++i) {
     if (!context.has_input(i)) continue;
     LAGOON_RETURN_IF_ERROR(
-        budget.ChargeWork(context.constant(i)->bytes->size(), "a constant input"));
+        budget.ChargeWork(std::max(context.constant(i)->bytes->size(), least), "a constant input"));
   }
   return {};
 }

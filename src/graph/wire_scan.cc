@@ -170,8 +170,10 @@ class Scanner {
     if (kind == Kind::kGraph && number == 1 && ++nodes_ > kMaxGraphNodes) {
       return TooLarge("nodes", kMaxGraphNodes);
     }
-    if (kind == Kind::kNode && (number == 1 || number == 2) && ++edges_ > kMaxGraphEdges) {
-      return TooLarge("inputs and outputs of nodes", kMaxGraphEdges);
+    const bool edge = (kind == Kind::kNode && (number == 1 || number == 2)) ||
+                      (kind == Kind::kGraph && (number == 5 || number == 11 || number == 12));
+    if (edge && ++edges_ > kMaxGraphEdges) {
+      return TooLarge("inputs, outputs and initialisers", kMaxGraphEdges);
     }
     return {};
   }

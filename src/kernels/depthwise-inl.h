@@ -51,12 +51,11 @@ template <size_t kStride, size_t kPixels, bool kLeft, bool kRight>
 struct Shape3 {
   static constexpr size_t kColumns = (kPixels - 1) * kStride + 3;
 
-  template <size_t kColumn, class Io>
-  static HWY_INLINE void Column(const Io& io, const float* x, size_t pixel, const V (&w)[3],
-                                V (&acc)[4]) {
+  template <size_t kColumn>
+  static HWY_INLINE void Column(const float* x, size_t pixel, const V (&w)[3], V (&acc)[4]) {
     if constexpr (kColumn < kColumns && !(kLeft && kColumn == 0) &&
                   !(kRight && kColumn + 1 == kColumns)) {
-      const V v = io.Load(x + (kColumn - kLeft) * pixel);
+      const V v = simd::Whole::Load(x + (kColumn - kLeft) * pixel);
       acc[0] = Tap<kColumn>(v, w[0], w[1], w[2], acc[0]);
       if constexpr (kPixels > 1) acc[1] = Tap<kColumn - kStride>(v, w[0], w[1], w[2], acc[1]);
       if constexpr (kPixels > 2) acc[2] = Tap<kColumn - 2 * kStride>(v, w[0], w[1], w[2], acc[2]);
@@ -65,37 +64,37 @@ struct Shape3 {
   }
 
   /// One vector of channels, `c` channels into the tile.
-  template <class Io>
-  static HWY_INLINE void Vector(const Io& io, const Strip& s, size_t c) {
-    const V start = s.bias != nullptr ? io.Load(s.bias + c) : hn::Zero(D());
+  static HWY_INLINE void Vector(const Strip& s, size_t c) {
+    using simd::Whole;
+    const V start = s.bias != nullptr ? Whole::Load(s.bias + c) : hn::Zero(D());
     V acc[4] = {start, start, start, start};
     const float* x = s.x + c;
     const float* weights = s.weights + c;
     for (size_t row = 0; row < s.rows; ++row, x += s.x_row, weights += s.weight_row) {
-      const V w[3] = {io.Load(weights), io.Load(weights + s.pixel), io.Load(weights + 2 * s.pixel)};
-      Column<0>(io, x, s.pixel, w, acc);
-      Column<1>(io, x, s.pixel, w, acc);
-      Column<2>(io, x, s.pixel, w, acc);
-      Column<3>(io, x, s.pixel, w, acc);
-      Column<4>(io, x, s.pixel, w, acc);
-      Column<5>(io, x, s.pixel, w, acc);
-      Column<6>(io, x, s.pixel, w, acc);
-      Column<7>(io, x, s.pixel, w, acc);
-      Column<8>(io, x, s.pixel, w, acc);
+      const V w[3] = {Whole::Load(weights), Whole::Load(weights + s.pixel),
+                      Whole::Load(weights + 2 * s.pixel)};
+      Column<0>(x, s.pixel, w, acc);
+      Column<1>(x, s.pixel, w, acc);
+      Column<2>(x, s.pixel, w, acc);
+      Column<3>(x, s.pixel, w, acc);
+      Column<4>(x, s.pixel, w, acc);
+      Column<5>(x, s.pixel, w, acc);
+      Column<6>(x, s.pixel, w, acc);
+      Column<7>(x, s.pixel, w, acc);
+      Column<8>(x, s.pixel, w, acc);
     }
     const V low = hn::Set(D(), s.limits.low), high = hn::Set(D(), s.limits.high);
     float* y = s.y + c;
-    io.Store(simd::Clamp(acc[0], low, high), y);
-    if constexpr (kPixels > 1) io.Store(simd::Clamp(acc[1], low, high), y + s.pixel);
-    if constexpr (kPixels > 2) io.Store(simd::Clamp(acc[2], low, high), y + 2 * s.pixel);
-    if constexpr (kPixels > 3) io.Store(simd::Clamp(acc[3], low, high), y + 3 * s.pixel);
+    Whole::Store(simd::Clamp(acc[0], low, high), y);
+    if constexpr (kPixels > 1) Whole::Store(simd::Clamp(acc[1], low, high), y + s.pixel);
+    if constexpr (kPixels > 2) Whole::Store(simd::Clamp(acc[2], low, high), y + 2 * s.pixel);
+    if constexpr (kPixels > 3) Whole::Store(simd::Clamp(acc[3], low, high), y + 3 * s.pixel);
   }
 
+  /// The tile's channels are whole vectors.
   static void Run(const Strip& s) {
     const size_t lanes = simd::Lanes();
-    size_t c = 0;
-    for (; c + lanes <= s.channels; c += lanes) Vector(simd::Whole(), s, c);
-    if (c < s.channels) Vector(simd::Part(s.channels - c), s, c);
+    for (size_t c = 0; c < s.channels; c += lanes) Vector(s, c);
   }
 };
 
@@ -269,17 +268,20 @@ bool DepthwiseBody(const void* raw, std::uint32_t block, BlockContext& ctx) {
   Range channels = Share(grains, args.channel_tiles, channel_tile);
   channels.begin *= kDepthwiseChannelGrain;
   channels.end = std::min<size_t>(spec.channels, channels.end * kDepthwiseChannelGrain);
+  // The unrolled body takes whole vectors only: half the code, and models have few channels beside
+  // them.
+  const size_t unrolled = kStride == 0 ? 0 : channels.size() / simd::Lanes() * simd::Lanes();
+  const Range whole{channels.begin, channels.begin + unrolled};
+  const Range rest{whole.end, channels.end};
   const Range rows = Share(spec.out_height, args.row_tiles, row_tile);
   const Range columns = Share(spec.out_width, args.column_tiles, column_tile);
   for (size_t column = columns.begin; column < columns.end; column += kColumnsAtOnce) {
     const Range strip{column, std::min(columns.end, column + kColumnsAtOnce)};
     for (size_t row = rows.begin; row < rows.end; ++row) {
-      RowRunner runner(args, image, row, channels);
-      if constexpr (kStride == 0) {
-        runner.Plain(strip);
-      } else {
-        runner.template Three<kStride>(strip);
+      if constexpr (kStride != 0) {
+        if (whole.size() != 0) RowRunner(args, image, row, whole).Three<kStride>(strip);
       }
+      if (rest.size() != 0) RowRunner(args, image, row, rest).Plain(strip);
     }
   }
   return true;

@@ -62,7 +62,7 @@ class Part {
 /// number.
 HWY_INLINE V Clamp(V v, V low, V high) {
   const V limited = hn::Min(high, hn::Max(low, v));
-#if HWY_TARGET == HWY_SCALAR
+#if HWY_TARGET == HWY_SCALAR || HWY_TARGET == HWY_EMU128
   return hn::IfThenElse(hn::IsNaN(v), v, limited);
 #else
   return limited;

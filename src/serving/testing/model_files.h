@@ -144,4 +144,7 @@ inline onnx::ModelProto SlowModel(int steps = 512) {
   return builder.Output("y", {kSlowRows, kSlowColumns}).Build();
 }
 
+/// The same, for tests in which something must happen meanwhile: long enough for a busy machine.
+inline onnx::ModelProto LongModel() { return SlowModel(2048); }
+
 }  // namespace lagoon::testing
