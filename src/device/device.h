@@ -27,6 +27,9 @@ struct DeviceInfo {
   std::uint32_t max_segments = 0;  // of one launch
   std::uint32_t max_streams = 0;
   std::uint32_t max_guards = 0;
+  /// Now() stands still between events: the device tells its listener after every advance, and
+  /// nobody may sleep until a time of it.
+  bool virtual_time = false;
 };
 
 enum class MemoryKind : std::uint8_t { kDevice, kHostVisible };

@@ -12,6 +12,7 @@ Dispatcher::Dispatcher(Device& device, SchedulerConfig config, std::unique_ptr<P
       policy_(std::move(policy)),
       mechanism_(device_, config_, *policy_, queues_) {
   device_.SetListener(this);
+  if (device_.info().virtual_time) return;  // every advance of its time is news
   timer_ = std::jthread([this](const std::stop_token& stop) { SleepUntilDeadlines(stop); });
 }
 
@@ -24,7 +25,7 @@ Dispatcher::~Dispatcher() {
   for (std::uint64_t left; (left = unfinished_.load()) != 0;) unfinished_.wait(left);
   device_.SetListener(nullptr);
   timer_.request_stop();
-  timer_.join();
+  if (timer_.joinable()) timer_.join();
   while (stepping_.load() != 0) std::this_thread::yield();  // a few instructions from its end
 }
 

@@ -48,12 +48,15 @@ class DispatcherTest : public ::testing::Test {
   void TearDown() override {
     if (dispatcher_ != nullptr) device_->RunAll();
   }
-  void Use(SchedulerConfig config, std::uint32_t max_launches = 64) {
-    device_ = std::make_unique<FakeDevice>(max_launches);
+  void Use(SchedulerConfig config, std::uint32_t max_launches = 64,
+           FakeDevice::Time time = FakeDevice::Time::kVirtual) {
+    device_ = std::make_unique<FakeDevice>(max_launches, time);
     dispatcher_ =
         std::make_unique<Dispatcher>(*device_, std::move(config), std::make_unique<ClassFirst>());
   }
-  void UseReset() { Use({"reset", Streams::kPooled, Preemption::kReset, true, 0, 4}); }
+  void UseReset(FakeDevice::Time time = FakeDevice::Time::kVirtual) {
+    Use({"reset", Streams::kPooled, Preemption::kReset, true, 0, 4}, 64, time);
+  }
 
   QueueId AddQueue(JobClass job_class, std::uint32_t ops, std::uint32_t blocks,
                    QueueOptions options = {}) {
@@ -275,7 +278,7 @@ TEST_F(DispatcherTest, ARunningJobExpiresThroughItsGuardAndFreesItsInstance) {
 }
 
 TEST_F(DispatcherTest, TheTimerExpiresJobsWithoutAnyNews) {
-  UseReset();
+  UseReset(FakeDevice::Time::kReal);
   const QueueId queue = AddQueue(JobClass::kBestEffort, 1, 1);
   struct Waiting final : JobClient {
     void Finished(const JobResult& result) override {

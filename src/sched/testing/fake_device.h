@@ -16,10 +16,13 @@ namespace lagoon::testing {
 
 class FakeDevice final : public Device {
  public:
-  explicit FakeDevice(std::uint32_t max_launches = 64) {
+  enum class Time { kVirtual, kReal };  // real: the dispatcher's timer runs on a thread of its own
+
+  explicit FakeDevice(std::uint32_t max_launches = 64, Time time = Time::kVirtual) {
     info_.name = "fake";
     info_.units = 1;
     info_.max_launches = max_launches;
+    info_.virtual_time = time == Time::kVirtual;
   }
 
   // ---- The test's side
@@ -103,7 +106,9 @@ class FakeDevice final : public Device {
   const std::atomic<std::uint32_t>* GuardWord(GuardId guard) const override {
     return &guards_[Raw(guard)];
   }
-  TimePoint Now() const override { return lagoon::Now() + offset_; }
+  TimePoint Now() const override {
+    return (info_.virtual_time ? created_ : lagoon::Now()) + offset_;
+  }
   SubmitResult Submit(const Launch& launch) override {
     const Segment& segment = launch.segments.front();
     InFlight in_flight{launch.id, launch.stream, launch.rank, segment.progress, segment.deps, {},
@@ -199,6 +204,7 @@ class FakeDevice final : public Device {
   std::deque<std::atomic<std::uint32_t>> guards_;
   std::deque<DeviceEvent> events_;
   std::uint32_t streams_ = 0;
+  const TimePoint created_ = lagoon::Now();
   Nanoseconds offset_{0};
   DeviceListener* listener_ = nullptr;
   bool held_ = false;
