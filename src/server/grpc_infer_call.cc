@@ -24,10 +24,12 @@ void GrpcInferCall::Start(grpc::ByteBuffer& raw, InferMessagePool& messages) {
   stages_ = parsed->stages;
   parsed->request.arrival = stamps_.first_byte;
   stamps_.submitted = Now();
-  SetHandle(core_.Infer(std::move(parsed->request), [this](Result<InferResponse> result) {
+  SetHandle(core_.Infer(std::move(parsed->request), [this, hold = pool_.Hold()](
+                                                        Result<InferResponse> result) mutable {
     // Rendering and writing are the edge's work: this thread may be one of the device's.
     boost::asio::post(pool_.context(),
                       [this, result = std::move(result)]() mutable { Respond(std::move(result)); });
+    hold.reset();  // this thread has left the pool; the call may be gone
   }));
 }
 

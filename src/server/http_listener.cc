@@ -187,6 +187,13 @@ void HttpListener::Abort() {
   for (const auto& connection : Connections()) connection->Abort();
 }
 
+void HttpListener::Close() {
+  net::post(strand_, [self = shared_from_this()] {
+    self->retry_timer_.cancel();
+    self->sweep_timer_.cancel();
+  });
+}
+
 bool HttpListener::WaitIdle(TimePoint until) {
   MutexLock lock(mutex_);
   while (alive_ > 0) {

@@ -40,6 +40,8 @@ class HttpListener final : public HttpConnectionOwner,
   void Abort();
   /// Waits until every connection is closed and every request answered. False: not by `until`.
   bool WaitIdle(TimePoint until);
+  /// When drained and idle: ends its timers, so that nothing of it is left in the pool.
+  void Close();
 
   void ConnectionBegan() override;
   void ConnectionEnded() override;

@@ -1,8 +1,10 @@
 #include "server/io_pool.h"
 
+#include <cstddef>
 #include <exception>
 
 #include "base/log.h"
+#include "base/mutex.h"
 
 namespace lagoon {
 namespace {
@@ -22,12 +24,37 @@ void Run(boost::asio::io_context& context) {
 
 }  // namespace
 
-IoPool::IoPool(int threads) : context_(threads), work_(context_.get_executor()) {
+// Shared with every hold, so that releasing the last one touches nothing that Join's caller may
+// destroy.
+struct IoPool::Holds {
+  Mutex mutex;
+  CondVar released;
+  std::size_t count GUARDED_BY(mutex) = 0;
+};
+
+IoPool::IoPool(int threads)
+    : holds_(std::make_shared<Holds>()), context_(threads), work_(context_.get_executor()) {
   for (int i = 0; i < threads; ++i) threads_.emplace_back([this] { Run(context_); });
 }
 
+IoPool::~IoPool() { Join(); }
+
+std::shared_ptr<void> IoPool::Hold() {
+  std::shared_ptr<void> hold(nullptr, [holds = holds_](std::nullptr_t) {
+    const MutexLock lock(holds->mutex);
+    if (--holds->count == 0) holds->released.NotifyAll();
+  });
+  const MutexLock lock(holds_->mutex);
+  ++holds_->count;
+  return hold;
+}
+
 void IoPool::Join() {
-  context_.stop();
+  {
+    const MutexLock lock(holds_->mutex);
+    while (holds_->count > 0) holds_->released.Wait(holds_->mutex);
+  }
+  work_.reset();
   threads_.clear();
 }
 

@@ -3,6 +3,7 @@
 #include <boost/asio/io_context.hpp>
 #include <boost/asio/ip/tcp.hpp>
 #include <boost/asio/strand.hpp>
+#include <memory>
 #include <thread>
 #include <vector>
 
@@ -17,17 +18,25 @@ using Socket = boost::asio::basic_stream_socket<boost::asio::ip::tcp, Strand>;
 class IoPool {
  public:
   explicit IoPool(int threads);
-  ~IoPool() { Join(); }
+  /// Join().
+  ~IoPool();
   IoPool(const IoPool&) = delete;
   IoPool& operator=(const IoPool&) = delete;
 
   boost::asio::io_context& context() { return context_; }
 
-  /// Stops at once; what is still queued never runs. Nothing that handlers use may be destroyed
-  /// before.
+  /// Join waits until it is released. For a thread that is not the pool's and hands work over to
+  /// it: that thread may still be inside the pool when the work is already done.
+  std::shared_ptr<void> Hold();
+
+  /// Runs what is left and ends the threads. Every socket and timer must be closed, else it never
+  /// returns; what they used may be destroyed afterwards.
   void Join();
 
  private:
+  struct Holds;
+
+  const std::shared_ptr<Holds> holds_;
   boost::asio::io_context context_;
   boost::asio::executor_work_guard<boost::asio::io_context::executor_type> work_;
   std::vector<std::jthread> threads_;

@@ -66,6 +66,14 @@ struct PendingAnswer {
   }
 };
 
+// Rendering and writing are the edge's work: the calling thread may be one of the device's.
+void PostAnswer(PendingAnswer pending, Result<InferResponse> result) {
+  const Strand executor = pending.reply->executor();
+  net::post(executor, [pending = std::move(pending), result = std::move(result)]() mutable {
+    pending.Give(std::move(result));
+  });
+}
+
 }  // namespace
 
 void OipHandler::Handle(const HttpRequest& request, const std::shared_ptr<HttpReply>& reply) {
@@ -136,12 +144,9 @@ void OipHandler::Infer(const Route& route, const HttpRequest& request,
       reply, std::move(parsed->format), {request.first_byte, request.received, Now()}};
   const RequestHandle handle = core_.Infer(
       std::move(parsed->request),
-      [pending = std::move(pending)](Result<InferResponse> result) mutable {
-        // Rendering and writing are the edge's work: this thread may be one of the device's.
-        const Strand executor = pending.reply->executor();
-        net::post(executor, [pending = std::move(pending), result = std::move(result)]() mutable {
-          pending.Give(std::move(result));
-        });
+      [pending = std::move(pending), hold = pool_.Hold()](Result<InferResponse> result) mutable {
+        PostAnswer(std::move(pending), std::move(result));
+        hold.reset();  // this thread has left the pool
       });
   reply->OnClientGone([&core = core_, handle] { core.Cancel(handle); });
 }

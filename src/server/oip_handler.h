@@ -11,8 +11,8 @@ namespace lagoon {
 /// The Open Inference Protocol over HTTP.
 class OipHandler final : public HttpHandler {
  public:
-  /// `core` is borrowed.
-  explicit OipHandler(InferenceCore& core) : core_(core) {}
+  /// Both are borrowed; `pool` is where the connections live.
+  OipHandler(InferenceCore& core, IoPool& pool) : core_(core), pool_(pool) {}
 
   void Handle(const HttpRequest& request, const std::shared_ptr<HttpReply>& reply) override;
 
@@ -24,6 +24,7 @@ class OipHandler final : public HttpHandler {
              const std::shared_ptr<HttpReply>& reply);
 
   InferenceCore& core_;
+  IoPool& pool_;
 };
 
 }  // namespace lagoon

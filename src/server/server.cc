@@ -1,6 +1,7 @@
 #include "server/server.h"
 
 #include <algorithm>
+#include <boost/asio/post.hpp>
 #include <boost/asio/steady_timer.hpp>
 #include <thread>
 
@@ -27,15 +28,15 @@ class EdgeServer final : public Server {
   EdgeServer(InferenceCore& core, const ServerOptions& options)
       : core_(core),
         options_(options),
-        oip_(core),
+        pool_(ThreadsOf(options)),
+        oip_(core, pool_),
         scrapes_(core),
         buffers_(BufferPool::Create(options.max_buffered_bytes, kMaxRetainedBytes)),
-        pool_(ThreadsOf(options)),
         health_timer_(boost::asio::make_strand(pool_.context())) {}
 
   ~EdgeServer() override {
     if (!stopped_) Stop(Now());
-    pool_.Join();  // its handlers use members that are destroyed before it
+    pool_.Join();  // its handlers use members that are destroyed first
   }
 
   lagoon::Status Open();
@@ -54,10 +55,10 @@ class EdgeServer final : public Server {
 
   InferenceCore& core_;
   const ServerOptions options_;
+  IoPool pool_;  // sockets and timers must be destroyed before it
   OipHandler oip_;
   MetricsHandler scrapes_;
   std::shared_ptr<BufferPool> buffers_;
-  IoPool pool_;  // sockets and timers must be destroyed before it
   Mutex health_mutex_;
   bool follow_health_ GUARDED_BY(health_mutex_) = true;
   boost::asio::basic_waitable_timer<Clock, boost::asio::wait_traits<Clock>, Strand> health_timer_;
@@ -107,12 +108,15 @@ void EdgeServer::StopHealth() {
   MutexLock lock(health_mutex_);
   follow_health_ = false;
   grpc_->SetServing(false);
+  boost::asio::post(health_timer_.get_executor(), [this] { health_timer_.cancel(); });
 }
 
 void EdgeServer::StopListener(const std::shared_ptr<HttpListener>& listener, TimePoint until) {
-  if (listener->WaitIdle(until)) return;
-  listener->Abort();
-  listener->WaitIdle(kNoDeadline);
+  if (!listener->WaitIdle(until)) {
+    listener->Abort();
+    listener->WaitIdle(kNoDeadline);
+  }
+  listener->Close();
 }
 
 void EdgeServer::Stop(TimePoint until) {
