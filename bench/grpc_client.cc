@@ -1,3 +1,4 @@
+#include <grpcpp/generic/generic_stub.h>
 #include <grpcpp/grpcpp.h>
 
 #include "base/time.h"
@@ -10,31 +11,46 @@ namespace {
 constexpr std::string_view kStagePrefix = "lagoon_";
 constexpr std::string_view kStageSuffix = "_us";
 
+constexpr const char* kMethod = "/inference.GRPCInferenceService/ModelInfer";
+
 class GrpcClient final : public InferClient {
  public:
   explicit GrpcClient(const ClientTarget& target)
-      : stub_(inference::GRPCInferenceService::NewStub(
-            grpc::CreateChannel(target.address + ":" + std::to_string(target.port),
-                                grpc::InsecureChannelCredentials()))) {
-    request_.set_model_name(target.model);
-    auto* input = request_.add_inputs();
+      : stub_(grpc::CreateChannel(target.address + ":" + std::to_string(target.port),
+                                  grpc::InsecureChannelCredentials())) {
+    message_.set_model_name(target.model);
+    auto* input = message_.add_inputs();
     input->set_name(target.input.name);
     input->set_datatype("FP32");
     for (const std::int64_t dim : target.input.dims) input->add_shape(dim);
-    request_.add_outputs()->set_name(target.output);
-    (*request_.mutable_parameters())["lagoon_stages"].set_bool_param(true);
+    message_.add_outputs()->set_name(target.output);
+    (*message_.mutable_parameters())["lagoon_stages"].set_bool_param(true);
+  }
+  ~GrpcClient() override {
+    queue_.Shutdown();
+    void* tag = nullptr;
+    bool ok = false;
+    while (queue_.Next(&tag, &ok)) {
+    }
   }
 
-  Result<Timing> Infer(std::span<const float> input) override {
-    const TimePoint begin = Now();
-    request_.clear_raw_input_contents();
-    request_.add_raw_input_contents(input.data(), input.size_bytes());
-    grpc::ClientContext context;
-    inference::ModelInferResponse response;
-    const grpc::Status status = stub_->ModelInfer(&context, request_, &response);
+  Status Prepare(std::span<const float> input) override {
+    message_.clear_raw_input_contents();
+    message_.add_raw_input_contents(input.data(), input.size_bytes());
+    const grpc::Slice slice(message_.SerializeAsString());
+    request_ = grpc::ByteBuffer(&slice, 1);
+    return {};
+  }
+
+  Result<Timing> Infer() override {
+    grpc::ByteBuffer answer;
     Timing timing;
-    timing.total_us = ToMicroseconds(Now() - begin);
-    if (!status.ok()) return Fail(ErrorCode::kInternal, "gRPC: " + status.error_message());
+    LAGOON_ASSIGN_OR_RETURN(timing.total_us, Call(&answer));
+    inference::ModelInferResponse response;
+    if (!grpc::SerializationTraits<inference::ModelInferResponse>::Deserialize(&answer, &response)
+             .ok()) {
+      return Fail(ErrorCode::kInternal, "gRPC: the answer is not a ModelInferResponse");
+    }
     for (const auto& [key, value] : response.parameters()) {
       if (!key.starts_with(kStagePrefix) || !key.ends_with(kStageSuffix)) continue;
       const std::size_t size = key.size() - kStagePrefix.size() - kStageSuffix.size();
@@ -44,8 +60,26 @@ class GrpcClient final : public InferClient {
   }
 
  private:
-  std::unique_ptr<inference::GRPCInferenceService::Stub> stub_;
-  inference::ModelInferRequest request_;
+  // Returns the time of the call in microseconds.
+  Result<double> Call(grpc::ByteBuffer* answer) {
+    grpc::ClientContext context;
+    grpc::Status status;
+    const TimePoint begin = Now();
+    const auto call = stub_.PrepareUnaryCall(&context, kMethod, request_, &queue_);
+    call->StartCall();
+    call->Finish(answer, &status, this);
+    void* tag = nullptr;
+    bool ok = false;
+    queue_.Next(&tag, &ok);
+    const double us = ToMicroseconds(Now() - begin);
+    if (!status.ok()) return Fail(ErrorCode::kInternal, "gRPC: " + status.error_message());
+    return us;
+  }
+
+  grpc::GenericStub stub_;
+  grpc::CompletionQueue queue_;
+  inference::ModelInferRequest message_;
+  grpc::ByteBuffer request_;
 };
 
 }  // namespace

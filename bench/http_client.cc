@@ -42,12 +42,19 @@ class HttpClient final : public InferClient {
             "\r\n\r\n";
   }
 
-  Result<Timing> Infer(std::span<const float> input) override {
+  Status Prepare(std::span<const float> input) override {
+    if (input.size_bytes() != target_.input.bytes()) {
+      return Fail(ErrorCode::kInvalidArgument, "the input has the wrong size");
+    }
+    request_ = head_ + json_;
+    request_.append(reinterpret_cast<const char*>(input.data()), input.size_bytes());
+    return {};
+  }
+
+  Result<Timing> Infer() override {
     try {
-      const std::array<asio::const_buffer, 3> request = {
-          asio::buffer(head_), asio::buffer(json_), asio::buffer(input.data(), input.size_bytes())};
       const TimePoint begin = Now();
-      asio::write(socket_, request);
+      asio::write(socket_, asio::buffer(request_));
       http::response<http::string_body> response;
       http::read(socket_, buffer_, response);
       Timing timing;
@@ -70,7 +77,7 @@ class HttpClient final : public InferClient {
 
  private:
   ClientTarget target_;
-  std::string json_, head_;
+  std::string json_, head_, request_;
   asio::io_context context_;
   Tcp::socket socket_{context_};
   boost::beast::flat_buffer buffer_;

@@ -20,7 +20,10 @@ struct Timing {
 class InferClient {
  public:
   virtual ~InferClient() = default;
-  virtual Result<Timing> Infer(std::span<const float> input) = 0;
+  /// Builds and serialises the request that Infer sends: the client's work, which is not timed.
+  /// `input` is copied.
+  virtual Status Prepare(std::span<const float> input) = 0;
+  virtual Result<Timing> Infer() = 0;
 };
 
 /// The model's single input and output are FP32 tensors.

@@ -16,6 +16,8 @@ namespace lagoon::bench {
 namespace {
 
 constexpr int kWarmUp = 20;
+constexpr const char* kChannelMeans = "channel_means";
+constexpr std::int64_t kResNetInput[] = {1, 3, 224, 224};
 
 // All requests of one protocol.
 struct Timings {
@@ -35,13 +37,20 @@ struct Timings {
   }
 };
 
-Status Measure(InferClient& client, std::span<const float> input, int requests, Timings* timings) {
+Status Measure(InferClient& client, int requests, Timings* timings) {
   for (int i = 0; i < requests; ++i) {
-    LAGOON_ASSIGN_OR_RETURN(const Timing timing, client.Infer(input));
+    LAGOON_ASSIGN_OR_RETURN(const Timing timing, client.Infer());
     if (timings != nullptr) timings->Add(timing);
   }
   return {};
 }
+
+// One protocol and one model.
+struct Series {
+  std::string name;  // of its metrics
+  std::unique_ptr<InferClient> client;
+  Timings timings;
+};
 
 Result<ClientTarget> Target(const InferenceCore& core, const std::string& model) {
   LAGOON_ASSIGN_OR_RETURN(const ModelMetadata metadata, core.Metadata(model, ""));
@@ -53,12 +62,46 @@ Result<ClientTarget> Target(const InferenceCore& core, const std::string& model)
   return target;
 }
 
+std::vector<float> RandomInput(const TensorSpec& spec) {
+  std::vector<float> input(static_cast<std::size_t>(ElementCount(spec.dims)));
+  std::mt19937 random(1);
+  std::normal_distribution<float> normal;
+  for (float& value : input) value = normal(random);
+  return input;
+}
+
+Result<std::vector<Series>> Connect(const InferenceCore& core, const Server& server,
+                                    const std::string& model, const std::string& suffix) {
+  LAGOON_ASSIGN_OR_RETURN(ClientTarget target, Target(core, model));
+  std::vector<Series> series(2);
+  target.port = server.http_port();
+  series[0].name = "http" + suffix;
+  LAGOON_ASSIGN_OR_RETURN(series[0].client, ConnectHttp(target));
+  target.port = server.grpc_port();
+  series[1].name = "grpc" + suffix;
+  LAGOON_ASSIGN_OR_RETURN(series[1].client, ConnectGrpc(target));
+  const std::vector<float> input = RandomInput(target.input);
+  for (const Series& one : series) LAGOON_RETURN_IF_ERROR(one.client->Prepare(input));
+  return series;
+}
+
+void AddMetrics(const Series& series, Report& report) {
+  const std::vector<double>& overhead = series.timings.overhead_us;
+  report.Metric("overhead_us_p50." + series.name, Percentile(overhead, 50));
+  const int tail = overhead.size() >= kSamplesForP99 ? 99 : 90;
+  report.Metric(fmt::format("overhead_us_p{}.{}", tail, series.name), Percentile(overhead, tail));
+  for (const auto& [stage, us] : series.timings.stages_us) {
+    report.Metric(fmt::format("stage_us_p50.{}.{}", series.name, stage), Median(us));
+  }
+}
+
 }  // namespace
 
 Status RunOverhead(const OverheadOptions& options, Report& report) {
   spdlog::set_level(spdlog::level::warn);
-  LAGOON_ASSIGN_OR_RETURN(const TemporaryRepository repository,
+  LAGOON_ASSIGN_OR_RETURN(TemporaryRepository repository,
                           TemporaryRepository::Link(options.zoo, {options.model}));
+  LAGOON_RETURN_IF_ERROR(repository.AddChannelMeans(kChannelMeans, kResNetInput));
   CoreOptions core_options;
   core_options.repository = repository.path();
   core_options.workers = options.workers;
@@ -68,38 +111,22 @@ Status RunOverhead(const OverheadOptions& options, Report& report) {
   server_options.http_port = server_options.grpc_port = server_options.metrics_port = 0;
   LAGOON_ASSIGN_OR_RETURN(const std::unique_ptr<Server> server,
                           Server::Start(*core, server_options));
-  LAGOON_ASSIGN_OR_RETURN(ClientTarget target, Target(*core, options.model));
 
-  target.port = server->http_port();
-  LAGOON_ASSIGN_OR_RETURN(const std::unique_ptr<InferClient> http, ConnectHttp(target));
-  target.port = server->grpc_port();
-  LAGOON_ASSIGN_OR_RETURN(const std::unique_ptr<InferClient> grpc, ConnectGrpc(target));
-  std::vector<float> input(static_cast<std::size_t>(ElementCount(target.input.dims)));
-  std::mt19937 random(1);
-  std::normal_distribution<float> normal;
-  for (float& value : input) value = normal(random);
+  LAGOON_ASSIGN_OR_RETURN(std::vector<Series> all, Connect(*core, *server, kChannelMeans, ""));
+  LAGOON_ASSIGN_OR_RETURN(std::vector<Series> behind,
+                          Connect(*core, *server, options.model, "." + options.model));
+  std::move(behind.begin(), behind.end(), std::back_inserter(all));
 
-  const std::pair<std::string, InferClient*> clients[] = {{"http", http.get()},
-                                                          {"grpc", grpc.get()}};
-  std::map<std::string, Timings> timings;
-  Progress progress("bench overhead", options.rounds * 2);
+  Progress progress("bench overhead", options.rounds * static_cast<int>(all.size()));
   for (int round = 0; round < options.rounds; ++round) {
-    for (const auto& [name, client] : clients) {
-      if (round == 0) LAGOON_RETURN_IF_ERROR(Measure(*client, input, kWarmUp, nullptr));
+    for (Series& series : all) {
+      if (round == 0) LAGOON_RETURN_IF_ERROR(Measure(*series.client, kWarmUp, nullptr));
       LAGOON_RETURN_IF_ERROR(
-          Measure(*client, input, options.requests / options.rounds, &timings[name]));
-      progress.Step(name);
+          Measure(*series.client, options.requests / options.rounds, &series.timings));
+      progress.Step(series.name);
     }
   }
-  for (const auto& [name, seen] : timings) {
-    report.Metric("overhead_us_p50." + name, Percentile(seen.overhead_us, 50));
-    const int tail = seen.overhead_us.size() >= kSamplesForP99 ? 99 : 90;
-    report.Metric(fmt::format("overhead_us_p{}.{}", tail, name),
-                  Percentile(seen.overhead_us, tail));
-    for (const auto& [stage, us] : seen.stages_us) {
-      report.Metric(fmt::format("stage_us_p50.{}.{}", name, stage), Median(us));
-    }
-  }
+  for (const Series& series : all) AddMetrics(series, report);
   server->Stop(Now() + std::chrono::seconds(5));
   return {};
 }

@@ -14,13 +14,17 @@ struct OverheadOptions {
   int rounds = 5;  // the protocols take turns
 };
 
-/// What the server adds to a request, at concurrency 1, over HTTP with binary tensors and over
-/// gRPC: a client in this process, on loopback. Overhead is the client's time from before its first
-/// byte to after the answer's last, less the model's kernels (compute_infer). Metrics, for a
-/// protocol P (http, grpc):
-///   overhead_us_p50.P, _p99.P, and by stage stage_us_p50.P.STAGE (read, parse, admit, queue,
-///   compute_input, compute_infer, compute_output, respond, wire = what no stage of the server
-///   covers)
+/// What the server adds to a request of the model's input size, at concurrency 1, over HTTP with
+/// binary tensors and over gRPC: a client in this process, on loopback. Overhead is the client's
+/// time from before it sends a serialised request to after the answer's last byte, less the model's
+/// kernels (compute_infer). Metrics, for a protocol P (http, grpc):
+///   overhead_us_p50.P, _p99.P                of a model of that input that computes next to
+///   nothing overhead_us_p50.P.MODEL, _p99.P.MODEL    of the model itself, whose weights and
+///   activations
+///                                            have taken the caches
+///   stage_us_p50.P[.MODEL].STAGE             read, parse, admit, queue, compute_input,
+///                                            compute_infer, compute_output, respond; wire is what
+///                                            no stage of the server covers
 Status RunOverhead(const OverheadOptions& options, Report& report);
 
 struct FootprintOptions {

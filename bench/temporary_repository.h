@@ -1,5 +1,7 @@
 #pragma once
 
+#include <cstdint>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -20,6 +22,9 @@ class TemporaryRepository {
   TemporaryRepository& operator=(TemporaryRepository&&) = delete;
 
   const std::string& path() const { return path_; }
+
+  /// Adds a model that computes next to nothing: the mean of each channel of `dims` [1,C,H,W].
+  Status AddChannelMeans(const std::string& name, std::span<const std::int64_t> dims);
 
  private:
   TemporaryRepository() = default;
