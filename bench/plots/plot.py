@@ -146,7 +146,8 @@ def draw_pairs(axes, names, low, high):
         add_value(axes, high[name], row)
     values = [value for values in (low, high) for value in values.values() if value is not None]
     axes.set_xlim(min(values) / 1.25, max(values) * 2)
-    axes.xaxis.set_major_locator(matplotlib.ticker.LogLocator(subs=(1, 2, 5)))
+    wide = max(values) > 1000 * min(values)
+    axes.xaxis.set_major_locator(matplotlib.ticker.LogLocator(subs=(1,) if wide else (1, 2, 5)))
     axes.xaxis.set_major_formatter(lambda value, _: f"{value:g}")
     axes.xaxis.set_minor_locator(matplotlib.ticker.NullLocator())
 
