@@ -1,25 +1,36 @@
 #include "program/inspect.h"
 
+#include <fmt/format.h>
+
 #include <cstdio>
 #include <memory>
+#include <nlohmann/json.hpp>
 
 #include "apps/command.h"
 #include "apps/load.h"
 #include "program/compile.h"
+#include "program/idempotence.h"
+#include "program/trace_file.h"
 
 namespace lagoon {
 namespace {
 
+using Json = nlohmann::json;
+
 struct Words {
-  std::string model;
+  std::vector<std::string> models;
   std::uint32_t workers = 0;
   int profile_runs = 0;
   bool json = false;
+  bool idempotence = false;
+  bool in_place = false;
 };
 
-void Run(const Words& words) {
+void InspectModel(const Words& words) {
+  if (words.models.size() != 1) Die("inspect takes one model, except with --idempotence");
   const std::unique_ptr<Device> device = OpenCpuDevice(words.workers);
-  const std::shared_ptr<LoadedPlan> loaded = Compile(words.model, *device);
+  const std::shared_ptr<LoadedPlan> loaded =
+      Compile(words.models.front(), *device, {.in_place = words.in_place});
   if (words.profile_runs > 0) {
     if (const Status status = ProfilePlan(*loaded, *device, words.profile_runs); !status) {
       Die(status.error().message);
@@ -28,21 +39,88 @@ void Run(const Words& words) {
   std::printf("%s\n", (words.json ? InspectJson(*loaded) : InspectText(*loaded)).c_str());
 }
 
+std::vector<AccessSet> ReadAccessSets(const std::string& model, Device& device, bool in_place) {
+  if (model.ends_with(".json")) {
+    auto sets = ReadTraceFile(model);
+    if (!sets) Die(sets.error().message);
+    return *std::move(sets);
+  }
+  return AccessSetsOf(Compile(model, device, {.in_place = in_place})->plan);
+}
+
+// The operations that are not idempotent, and from where they restart.
+Json GroupsOf(std::span<const AccessSet> sets, std::span<const std::uint32_t> groups) {
+  Json list = Json::array();
+  for (std::uint32_t i = 0; i < groups.size(); ++i) {
+    if (groups[i] == i) continue;
+    list.push_back({{"operation", i},
+                    {"name", sets[i].name},
+                    {"first", groups[i] == kNoGroup ? Json(nullptr) : Json(groups[i])}});
+  }
+  return list;
+}
+
+void PrintGroups(const Json& groups) {
+  for (const Json& group : groups) {
+    const std::string first =
+        group["first"].is_null() ? "nowhere" : std::to_string(group["first"].get<std::uint32_t>());
+    std::printf("  operation %u '%s' restarts from %s\n", group["operation"].get<std::uint32_t>(),
+                group["name"].get<std::string>().c_str(), first.c_str());
+  }
+}
+
+void InspectIdempotence(const Words& words) {
+  const std::unique_ptr<Device> device = OpenCpuDevice(words.workers);
+  Json document = Json::object();
+  if (!words.json) {
+    std::printf("%-24s %10s %10s %14s %13s\n", "model", "kernels", "idempotent", "not restorable",
+                "largest group");
+  }
+  for (const std::string& model : words.models) {
+    const std::vector<AccessSet> sets = ReadAccessSets(model, *device, words.in_place);
+    const std::vector<std::uint32_t> groups = FindIdempotentGroups(sets);
+    const IdempotenceSummary summary = Summarize(groups);
+    const std::string name = model.ends_with(".json") ? model : ModelName(model);
+    const Json listed = GroupsOf(sets, groups);
+    if (words.json) {
+      document[name] = {{"kernels", summary.operations},
+                        {"idempotent", summary.idempotent},
+                        {"not_restorable", summary.not_restorable},
+                        {"largest_group", summary.largest_group},
+                        {"not_idempotent", listed}};
+      continue;
+    }
+    std::printf("%-24s %10zu %10zu %14zu %13zu\n", name.c_str(), summary.operations,
+                summary.idempotent, summary.not_restorable, summary.largest_group);
+    if (words.models.size() == 1) PrintGroups(listed);
+  }
+  if (words.json)
+    std::printf("%s\n", document.dump(2, ' ', false, Json::error_handler_t::replace).c_str());
+}
+
 }  // namespace
 
 void AddInspect(CLI::App& app) {
   CLI::App* command = app.add_subcommand(
       "inspect", "Show what a model is compiled to: kernels, blocks, access sets, buffers");
   auto words = std::make_shared<Words>();
-  command->add_option("MODEL", words->model, "An .onnx file or a model's folder in a repository")
+  command
+      ->add_option("MODEL", words->models,
+                   "An .onnx file or a model's folder in a repository; with --idempotence any "
+                   "number of them, or memory traces (.json)")
       ->required();
   command->add_flag("--json", words->json, "As JSON");
   command
       ->add_option("--profile", words->profile_runs,
                    "Measure kernel and block times over this many runs")
       ->check(CLI::Range(1, 1000));
+  command->add_flag("--idempotence", words->idempotence,
+                    "Count the kernels that may simply be run again, and the groups of the others");
+  command->add_flag("--in-place", words->in_place,
+                    "Let outputs replace inputs in memory where that is possible");
   command->add_option("--workers", words->workers, "Worker threads (0: one per core)");
-  command->callback([words] { Run(*words); });
+  command->callback(
+      [words] { words->idempotence ? InspectIdempotence(*words) : InspectModel(*words); });
 }
 
 }  // namespace lagoon

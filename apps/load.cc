@@ -44,8 +44,10 @@ std::unique_ptr<Device> OpenCpuDevice(std::uint32_t workers) {
   return *std::move(device);
 }
 
-std::shared_ptr<LoadedPlan> Compile(const std::string& model, Device& device) {
+std::shared_ptr<LoadedPlan> Compile(const std::string& model, Device& device,
+                                    const CompileWords& words) {
   CompileOptions options;
+  options.in_place = words.in_place;
   options.model = ModelName(model);
   Result<std::shared_ptr<LoadedPlan>> loaded = CompileModel(FindModelFile(model), device, options);
   if (!loaded) Die(loaded.error().message);

@@ -18,7 +18,12 @@ std::string ModelName(const std::string& model);
 /// A CPU device, or dies.
 std::unique_ptr<Device> OpenCpuDevice(std::uint32_t workers);
 
+struct CompileWords {
+  bool in_place = false;
+};
+
 /// Compiled for `device`, or dies.
-std::shared_ptr<LoadedPlan> Compile(const std::string& model, Device& device);
+std::shared_ptr<LoadedPlan> Compile(const std::string& model, Device& device,
+                                    const CompileWords& words = {});
 
 }  // namespace lagoon

@@ -80,6 +80,35 @@ def test_inspect_json_describes_the_plan(lagoon):
         assert word in text, word
 
 
+def test_inspect_counts_idempotent_kernels(lagoon):
+    result = lagoon.run("inspect", "--idempotence", MODEL, "--json")
+    assert result.returncode == 0, result.stderr
+    digits, = json.loads(result.stdout).values()
+    assert digits["kernels"] == digits["idempotent"] > 3
+    assert digits["largest_group"] == 1 and not digits["not_idempotent"]
+
+
+def test_inspect_finds_the_group_in_a_memory_trace(lagoon, tmp_path):
+    """REEF's Figure 9."""
+    trace = tmp_path / "figure9.json"
+    trace.write_text(json.dumps({"operations": [
+        {"name": "K0", "reads": [[0, 2]], "writes": [[2, 1]]},
+        {"name": "K1", "reads": [[2, 2]], "writes": [[4, 1]]},
+        {"name": "K2", "reads": [[4, 1]], "writes": [[5, 1]]},
+        {"name": "K3", "reads": [[2, 1], [4, 1]], "writes": [[4, 1]]}]}))
+    result = lagoon.run("inspect", "--idempotence", trace)
+    assert result.returncode == 0, result.stderr
+    assert "operation 3 'K3' restarts from 1" in result.stdout
+
+
+def test_inspect_of_a_broken_trace_fails(lagoon, tmp_path):
+    trace = tmp_path / "broken.json"
+    trace.write_text('{"operations": [{"reads": [[4]]}]}')
+    result = lagoon.run("inspect", "--idempotence", trace)
+    assert result.returncode == 1
+    assert "broken.json" in result.stderr and "operation 0" in result.stderr
+
+
 def test_inspect_of_no_model_fails(lagoon, tmp_path):
     result = lagoon.run("inspect", tmp_path / "absent.onnx", "--json")
     assert result.returncode == 1

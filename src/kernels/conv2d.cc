@@ -101,7 +101,10 @@ Kernel KernelOf(const Conv2dSpec& spec, Args args) {
   kernel.args = ArgsImage(args);
   kernel.inputs = {offsetof(Args, x), offsetof(Args, weights)};
   if (spec.bias) kernel.inputs.push_back(offsetof(Args, bias));
-  if (spec.epilogue.residual) kernel.inputs.push_back(offsetof(Args, residual));
+  if (spec.epilogue.residual) {
+    kernel.in_place = {static_cast<std::uint32_t>(kernel.inputs.size())};
+    kernel.inputs.push_back(offsetof(Args, residual));
+  }
   kernel.outputs = {offsetof(Args, y)};
   const double pixels = static_cast<double>(spec.batch) * spec.out_height * spec.out_width;
   const double depth = static_cast<double>(spec.kernel_h) * spec.kernel_w * spec.in_channels;

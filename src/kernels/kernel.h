@@ -25,6 +25,9 @@ struct Kernel {
   std::vector<std::byte> args;
   std::vector<std::uint32_t> inputs;
   std::vector<std::uint32_t> outputs;
+  /// Positions in `inputs` of operands that output 0 may replace in place: a block reads of them
+  /// only the bytes that it writes, and reads them before.
+  std::vector<std::uint32_t> in_place;
   double flops = 0;        // multiply and add count as two
   double bytes_moved = 0;  // operands read and written once each
 };

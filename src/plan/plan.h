@@ -54,6 +54,7 @@ struct PlanOp {
   std::vector<std::uint32_t> deps;  // ops that must be complete before this one starts
   std::vector<ByteRange> reads;     // access sets, over all blocks
   std::vector<ByteRange> writes;
+  bool in_place = false;  // writes exactly the bytes of one of its reads: not idempotent
   OpCost cost;
   double flops = 0;  // multiply and add count as two
 };

@@ -64,7 +64,8 @@ class Checker {
     for (const ByteRange& write : op.writes) {
       if (write.region != Region::kArena) return Broken(i, "writes " + Describe(write));
       for (const ByteRange& read : op.reads) {
-        if (write.Overlaps(read)) {
+        const bool replaced = op.in_place && Contains(write, read) && Contains(read, write);
+        if (write.Overlaps(read) && !replaced) {
           return Broken(i, fmt::format("writes {} and reads {}", Describe(write), Describe(read)));
         }
       }

@@ -19,13 +19,14 @@ void ReturnFreedMemory() {
 }
 
 Result<std::shared_ptr<LoadedPlan>> BuildPlan(LoweredProgram program, Device& device,
-                                              const std::string& model) {
+                                              const CompileOptions& options) {
   if (program.ops.size() > kMaxPlanOps) {
     return Fail(ErrorCode::kResourceExhausted,
                 fmt::format("{} kernels, more than {}", program.ops.size(), kMaxPlanOps));
   }
   LAGOON_ASSIGN_OR_RETURN(PackedWeights weights, PackWeights(program, device));
-  LAGOON_ASSIGN_OR_RETURN(Plan plan, LinkPlan(program, weights, device, model));
+  LAGOON_ASSIGN_OR_RETURN(Plan plan,
+                          LinkPlan(program, weights, device, {options.model, options.in_place}));
   LAGOON_RETURN_IF_ERROR(CheckPlan(plan));
   auto loaded = std::make_shared<LoadedPlan>();
   loaded->plan = std::move(plan);
@@ -45,7 +46,7 @@ Result<std::shared_ptr<LoadedPlan>> CompileModel(const std::string& path, Device
 Result<std::shared_ptr<LoadedPlan>> CompileGraph(Graph graph, Device& device,
                                                  const CompileOptions& options) {
   LAGOON_ASSIGN_OR_RETURN(LoweredProgram program, Lower(std::move(graph), options.model));
-  auto loaded = BuildPlan(std::move(program), device, options.model);
+  auto loaded = BuildPlan(std::move(program), device, options);
   ReturnFreedMemory();
   if (!loaded) return Annotate(fmt::format("model '{}'", options.model), std::move(loaded).error());
   return loaded;

@@ -17,6 +17,7 @@ namespace lagoon {
 struct CompileOptions {
   std::string model;  // the name that messages use
   ImportOptions import;
+  bool in_place = false;  // see LinkOptions
 };
 
 /// A model of more kernels than this is refused: what is computed from their order is quadratic.

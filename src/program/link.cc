@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <map>
+#include <numeric>
 
 #include "program/memory_plan.h"
 #include "program/ordering.h"
@@ -35,17 +36,28 @@ void AddRange(std::vector<ByteRange>& ranges, const ByteRange& range) {
 class Linker {
  public:
   Linker(const LoweredProgram& program, const PackedWeights& weights, DeviceControl& device)
-      : program_(program), weights_(weights), device_(device), uses_(program.buffers.size()) {}
+      : program_(program),
+        weights_(weights),
+        device_(device),
+        uses_(program.buffers.size()),
+        place_(program.buffers.size()),
+        in_place_(program.ops.size()),
+        group_start_(program.ops.size()) {
+    std::iota(place_.begin(), place_.end(), std::size_t{0});
+  }
 
-  Result<Plan> Link(const std::string& model) {
-    plan_.model = model;
+  Result<Plan> Link(const LinkOptions& options) {
+    plan_.model = options.model;
     plan_.weight_bytes = weights_.bytes;
     FindUses();
     const auto deps = ReduceDeps(DataDeps());
-    PlaceArena(Ordering(deps));
+    const Ordering ordering(deps);
+    if (options.in_place) ShareInPlace(ordering);
+    PlaceArena(ordering);
     for (std::size_t i = 0; i < program_.ops.size(); ++i) {
       LAGOON_ASSIGN_OR_RETURN(PlanOp op, LinkOp(program_.ops[i]));
       op.deps = deps[i];
+      op.in_place = in_place_[i];
       plan_.ops.push_back(std::move(op));
     }
     LinkTensors();
@@ -90,23 +102,86 @@ class Linker {
                        [&](const LoweredTensor& input) { return input.buffer == id; });
   }
 
+  bool Used(std::size_t buffer) const { return !uses_[buffer].ops.empty() || uses_[buffer].pinned; }
+
+  void ShareInPlace(const Ordering& ordering) {
+    for (std::uint32_t i = 0; i < program_.ops.size(); ++i) {
+      const LoweredOp& op = program_.ops[i];
+      for (const std::uint32_t input : op.kernel.in_place) {
+        if (in_place_[i] || !MayReplace(i, op.inputs[input], ordering)) continue;
+        const std::size_t place = place_[Index(op.inputs[input].buffer)];
+        const std::uint32_t first = GroupStart(i, uses_[place].producer);
+        if (i - first + 1 <= kMaxInPlaceGroup) Replace(i, place, first);
+      }
+    }
+  }
+
+  // The group of ops that must run again when op i is interrupted starts where its place is first
+  // written, and holds the whole group of every other in-place op in it.
+  std::uint32_t GroupStart(std::uint32_t i, std::uint32_t first) const {
+    for (std::uint32_t op = i; op-- > first;) {
+      if (in_place_[op]) first = std::min(first, group_start_[op]);
+    }
+    return first;
+  }
+
+  void Replace(std::uint32_t i, std::size_t place, std::uint32_t first) {
+    in_place_[i] = true;
+    group_start_[i] = first;
+    const std::size_t output = Index(program_.ops[i].outputs[0].buffer);
+    place_[output] = place;
+    const std::vector<std::uint32_t>& users = uses_[output].ops;
+    uses_[place].ops.insert(uses_[place].ops.end(), users.begin(), users.end());
+    // What the group reads must be there when it runs again.
+    for (std::uint32_t op = first; op < i; ++op) {
+      for (const Operand& read : program_.ops[op].inputs) {
+        if (IsConstant(read.buffer)) continue;
+        BufferUse& use = uses_[place_[Index(read.buffer)]];
+        if (!use.pinned) use.ops.push_back(i);
+      }
+    }
+  }
+
+  // Whether output 0 of op i may take the place of one of its inputs: the same bytes, which only
+  // this operand of this op still needs.
+  bool MayReplace(std::uint32_t i, const Operand& input, const Ordering& ordering) const {
+    const LoweredOp& op = program_.ops[i];
+    const std::size_t output = Index(op.outputs[0].buffer);
+    if (IsConstant(input.buffer)) return false;
+    const std::size_t place = place_[Index(input.buffer)];
+    if (uses_[place].pinned || uses_[output].pinned || place_[output] != output) return false;
+    const auto whole = [&](const Operand& operand) {
+      return operand.offset == 0 && operand.bytes == uses_[place].bytes;
+    };
+    if (!whole(input) || !whole(op.outputs[0])) return false;
+    const auto readers =
+        std::count_if(op.inputs.begin(), op.inputs.end(), [&](const Operand& other) {
+          return !IsConstant(other.buffer) && place_[Index(other.buffer)] == place;
+        });
+    return readers == 1 &&
+           std::all_of(uses_[place].ops.begin(), uses_[place].ops.end(),
+                       [&](std::uint32_t user) { return user == i || ordering.Precedes(user, i); });
+  }
+
   void PlaceArena(const Ordering& ordering) {
-    std::vector<std::size_t> placed;
+    std::vector<std::size_t> placed;  // the first buffer of each place
     std::vector<BufferUse> uses;
     for (std::size_t i = 0; i < uses_.size(); ++i) {
-      if (uses_[i].ops.empty() && !uses_[i].pinned) continue;
+      if (!Used(i) || place_[i] != i) continue;
       placed.push_back(i);
       uses.push_back(uses_[i]);
     }
     const MemoryPlan memory = PlanMemory(uses, ordering);
     offsets_ = weights_.offsets;
-    for (std::size_t i = 0; i < placed.size(); ++i) {
-      offsets_[placed[i]] = memory.offsets[i];
+    for (std::size_t i = 0; i < placed.size(); ++i) offsets_[placed[i]] = memory.offsets[i];
+    for (std::size_t i = 0; i < uses_.size(); ++i) {
+      if (!Used(i)) continue;
+      offsets_[i] = offsets_[place_[i]];
       plan_.buffers.push_back(
-          {program_.buffers[placed[i]].name, {Region::kArena, memory.offsets[i], uses[i].bytes}});
+          {program_.buffers[i].name, {Region::kArena, offsets_[i], uses_[i].bytes}});
+      plan_.activation_bytes += AlignBuffer(uses_[i].bytes);
     }
     plan_.arena_bytes = memory.bytes;
-    plan_.activation_bytes = memory.sum_bytes;
   }
 
   ByteRange RangeOf(const Operand& operand) const {
@@ -162,8 +237,11 @@ class Linker {
   const LoweredProgram& program_;
   const PackedWeights& weights_;
   DeviceControl& device_;
-  std::vector<BufferUse> uses_;       // by BufferId; `ops` is empty for constants
-  std::vector<std::size_t> offsets_;  // by BufferId, in the buffer's region
+  std::vector<BufferUse> uses_;     // by BufferId; `ops` is empty for constants
+  std::vector<std::size_t> place_;  // by BufferId: the buffer whose place it takes, or itself
+  std::vector<bool> in_place_;      // by op: output 0 takes the place of an input
+  std::vector<std::uint32_t> group_start_;  // by op that is in place
+  std::vector<std::size_t> offsets_;        // by BufferId, in the buffer's region
   std::map<std::pair<Body, std::size_t>, KernelHandle> kernels_;
   Plan plan_;
 };
@@ -171,8 +249,8 @@ class Linker {
 }  // namespace
 
 Result<Plan> LinkPlan(const LoweredProgram& program, const PackedWeights& weights,
-                      DeviceControl& device, const std::string& model) {
-  return Linker(program, weights, device).Link(model);
+                      DeviceControl& device, const LinkOptions& options) {
+  return Linker(program, weights, device).Link(options);
 }
 
 }  // namespace lagoon

@@ -64,7 +64,6 @@ MemoryPlan PlanMemory(std::span<const BufferUse> buffers, const Ordering& orderi
     }
     plan.offsets[i] = BestFit(std::move(taken), bytes);
     plan.bytes = std::max(plan.bytes, plan.offsets[i] + bytes);
-    plan.sum_bytes += bytes;
     placed.push_back(i);
   }
   return plan;

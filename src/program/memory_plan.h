@@ -29,7 +29,6 @@ struct BufferUse {
 struct MemoryPlan {
   std::vector<std::size_t> offsets;  // of each buffer, in the order given
   std::size_t bytes = 0;             // of the arena
-  std::size_t sum_bytes = 0;         // what it would be if no buffer shared its bytes
 };
 
 /// Places the largest buffers first, each in the tightest gap that fits. Two buffers share bytes
