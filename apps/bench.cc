@@ -88,6 +88,7 @@ void AddModels(CLI::App& parent) {
   command->add_option("--seconds", options->seconds, "Length of a turn")
       ->check(CLI::Range(0.01, 3600.0))
       ->capture_default_str();
+  command->add_flag("--tune", options->tune, "Choose the fastest version of every kernel first");
   command->callback([common, options] {
     options->zoo = common->zoo;
     options->against_onnxruntime = !common->no_onnxruntime;
@@ -97,6 +98,7 @@ void AddModels(CLI::App& parent) {
                                 {"rounds", options->rounds},
                                 {"seconds", options->seconds},
                                 {"onnxruntime", options->against_onnxruntime},
+                                {"tune", options->tune},
                                 {"batch", 1}};
     Measure("models", configuration, *common,
             [&](bench::Report& report) { return RunModels(*options, report); });

@@ -10,6 +10,7 @@ namespace lagoon {
 void AddServe(CLI::App& app);
 void AddInfer(CLI::App& app);
 void AddInspect(CLI::App& app);
+void AddProfile(CLI::App& app);
 void AddBench(CLI::App& app);
 void AddVersion(CLI::App& app);
 

@@ -5,6 +5,7 @@
 #include <filesystem>
 
 #include "apps/command.h"
+#include "apps/version.h"
 #include "device/cpu/cpu_device.h"
 #include "program/compile.h"
 
@@ -25,6 +26,8 @@ std::string FindModelFile(const std::string& model) {
   if (best < 0) Die(fmt::format("'{}' has no VERSION/model.onnx", model));
   return (fs::path(model) / std::to_string(best) / "model.onnx").string();
 }
+
+std::string Build() { return fmt::format("{} {}", kVersion, kCommit); }
 
 std::string ModelName(const std::string& model) {
   const fs::path path = fs::path(model).lexically_normal();

@@ -12,6 +12,9 @@ namespace lagoon {
 /// version). Returns the file; dies naming what it looked for.
 std::string FindModelFile(const std::string& model);
 
+/// Version and commit: profiles of another build are stale.
+std::string Build();
+
 /// The model's name for messages: the folder's or the file's.
 std::string ModelName(const std::string& model);
 

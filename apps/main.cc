@@ -20,6 +20,7 @@ constexpr char kDescription[] =
     "  lagoon serve --models DIR       serve a model repository over HTTP and gRPC\n"
     "  lagoon infer MODEL.onnx ...     run one inference on files\n"
     "  lagoon inspect MODEL.onnx       show what a model is compiled to\n"
+    "  lagoon profile MODEL.onnx       tune its kernels for this machine\n"
     "  lagoon bench models --help      measure, beside what people use today";
 
 int Main(int argc, char** argv) {
@@ -30,6 +31,7 @@ int Main(int argc, char** argv) {
   AddServe(app);
   AddInfer(app);
   AddInspect(app);
+  AddProfile(app);
   AddBench(app);
   AddVersion(app);
   try {

@@ -10,6 +10,7 @@
 #include <nlohmann/json.hpp>
 
 #include "apps/command.h"
+#include "apps/load.h"
 #include "apps/version.h"
 #include "base/log.h"
 #include "policies/registry.h"
@@ -153,6 +154,11 @@ void AddServe(CLI::App& app) {
                    "How they share it: see docs/schedulers.md")
       ->check(
           CLI::IsMember(std::vector<std::string>(SchedulerNames().begin(), SchedulerNames().end())))
+      ->capture_default_str();
+  words->core.profile.store = {DefaultProfileFolder(), Build()};
+  command
+      ->add_option("--profiles", words->core.profile.store.folder,
+                   "Where `lagoon profile` keeps what it measured; empty: nowhere")
       ->capture_default_str();
   command->add_option("--address", words->server.address, "Address to listen on")
       ->capture_default_str();

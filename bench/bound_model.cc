@@ -5,15 +5,18 @@
 #include <random>
 
 #include "program/compile.h"
+#include "program/versions.h"
 
 namespace lagoon::bench {
 
 Result<std::unique_ptr<BoundModel>> BoundModel::Load(const std::string& file,
-                                                     const std::string& name, Device& device) {
+                                                     const std::string& name, Device& device,
+                                                     bool tune) {
   std::unique_ptr<BoundModel> model(new BoundModel);
   CompileOptions options;
   options.model = name;
   LAGOON_ASSIGN_OR_RETURN(model->loaded_, CompileModel(file, device, options));
+  if (tune) LAGOON_RETURN_IF_ERROR(ProfileVersions(*model->loaded_, device, {}));
   LAGOON_ASSIGN_OR_RETURN(model->instance_, Instance::Create(model->loaded_, device));
   std::mt19937 random(1);
   std::normal_distribution<float> normal;

@@ -15,8 +15,9 @@ namespace lagoon::bench {
 /// time.
 class BoundModel {
  public:
+  /// `tune`: with the fastest version of every op (ProfileVersions); seconds.
   static Result<std::unique_ptr<BoundModel>> Load(const std::string& file, const std::string& name,
-                                                  Device& device);
+                                                  Device& device, bool tune = false);
 
   Instance& instance() { return *instance_; }
   std::span<const void* const> inputs() const { return inputs_; }

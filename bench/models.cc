@@ -63,9 +63,12 @@ Status BenchModel(const std::string& name, std::uint32_t workers, const ModelsOp
   device_options.workers = workers;
   LAGOON_ASSIGN_OR_RETURN(const std::unique_ptr<Device> device, CreateCpuDevice(device_options));
   const TimePoint begin = Now();
-  LAGOON_ASSIGN_OR_RETURN(const std::unique_ptr<BoundModel> model,
-                          BoundModel::Load(file, name, *device));
+  LAGOON_ASSIGN_OR_RETURN(std::unique_ptr<BoundModel> model, BoundModel::Load(file, name, *device));
   const double load_ms = ToMilliseconds(Now() - begin);
+  if (options.tune) {
+    model.reset();
+    LAGOON_ASSIGN_OR_RETURN(model, BoundModel::Load(file, name, *device, /*tune=*/true));
+  }
   std::unique_ptr<OnnxRuntimeProcess> onnxruntime;
   if (options.against_onnxruntime) {
     OnnxRuntimeOptions theirs = options.onnxruntime;

@@ -15,6 +15,7 @@ struct ModelsOptions {
   int rounds = 5;        // lagoon and ONNX Runtime take turns
   double seconds = 1.0;  // of each turn
   bool against_onnxruntime = true;
+  bool tune = false;  // as after `lagoon profile`
   OnnxRuntimeOptions onnxruntime;
 };
 

@@ -9,7 +9,7 @@ import pytest
 from conftest import DIGITS, ROOT, relative_error
 
 MODEL = DIGITS / "1" / "model.onnx"
-COMMANDS = ("serve", "infer", "inspect", "bench", "version")
+COMMANDS = ("serve", "infer", "inspect", "profile", "bench", "version")
 
 
 @pytest.fixture(name="digit", scope="module")
@@ -107,6 +107,27 @@ def test_inspect_of_a_broken_trace_fails(lagoon, tmp_path):
     result = lagoon.run("inspect", "--idempotence", trace)
     assert result.returncode == 1
     assert "broken.json" in result.stderr and "operation 0" in result.stderr
+
+
+def test_profile_tunes_once_and_keeps_the_result(lagoon, tmp_path):
+    words = ("profile", MODEL, "--profiles", tmp_path / "p", "--runs", "1")
+    first = lagoon.run(*words, "--json", tmp_path / "profile.json")
+    assert first.returncode == 0, first.stderr
+    assert "Conv" in first.stdout and "kernel us" in first.stdout
+    kept, = (tmp_path / "p").iterdir()
+    assert json.loads(kept.read_text())["tuned"]
+    metrics = json.loads((tmp_path / "profile.json").read_text())["metrics"]
+    assert metrics["standalone_us"] > 0
+    stamp = kept.stat().st_mtime_ns
+    again = lagoon.run(*words)
+    assert again.stdout == first.stdout and kept.stat().st_mtime_ns == stamp
+    forced = lagoon.run(*words, "--force")
+    assert forced.returncode == 0 and kept.stat().st_mtime_ns != stamp
+
+
+def test_profile_names_a_folder_that_cannot_be_written(lagoon):
+    result = lagoon.run("profile", MODEL, "--profiles", "/proc/lagoon", "--runs", "1")
+    assert result.returncode == 1 and "/proc/lagoon" in result.stderr
 
 
 def test_inspect_of_no_model_fails(lagoon, tmp_path):

@@ -6,6 +6,7 @@ import re
 import shutil
 import subprocess
 import sys
+import tempfile
 
 import numpy as np
 import onnxruntime
@@ -13,6 +14,9 @@ import pytest
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT / "models"))  # zoo.make_images
+# Profiles of these runs are nobody else's: kept from one test to the next, gone with the session.
+CACHE = tempfile.TemporaryDirectory(prefix="lagoon-tests-")
+os.environ["XDG_CACHE_HOME"] = CACHE.name
 
 DIGITS = ROOT / "models" / "repository" / "digits"
 TOLERANCE = 1e-4

@@ -18,6 +18,9 @@ constexpr std::string_view kOp = "conv2d";
 // Of one block's private memory; only huge dilations or paddings come near it.
 constexpr std::size_t kMaxScratchBytes = std::size_t{64} << 20;
 
+// REEF 5.3 samples many; more than this differ too little to matter.
+constexpr std::size_t kVersions = 24;
+
 // Matrix-vector products run at the speed of memory: bytes per us, and the time of a block.
 constexpr double kGemvRate = 12e3;
 constexpr double kGemvBlockUs = 35;
@@ -117,6 +120,12 @@ Kernel KernelOf(const Conv2dSpec& spec, Args args) {
   return kernel;
 }
 
+// "7x1x2": parts of the rows, of a row and of the channels; "7x1x2p": channels vary first.
+std::string NameOf(const Conv2dArgs& args) {
+  return std::to_string(args.row_tiles) + "x" + std::to_string(args.segment_tiles) + "x" +
+         std::to_string(args.panel_tiles) + (args.panels_first && args.panel_tiles > 1 ? "p" : "");
+}
+
 Kernel MakeGemv(const Conv2dSpec& spec, const ConvTarget& target) {
   GemvArgs args{};
   args.depth = spec.in_channels;
@@ -142,7 +151,8 @@ Result<Kernel> MakeConv2d(const Conv2dSpec& spec) {
   LAGOON_RETURN_IF_ERROR(CheckSpec(spec));
   const ConvTarget& target = ChosenConvTarget();
   if (IsGemv(spec)) return MakeGemv(spec, target);
-  const ConvTiling tiling = TileConv2d(spec, target);
+  const std::vector<ConvTiling> tilings = TileConv2dVersions(spec, target, kVersions);
+  const ConvTiling& tiling = tilings.front();
   if (tiling.scratch_bytes > kMaxScratchBytes) {
     return Invalid(kOp, "dilation_w " + std::to_string(spec.dilation_w) + " and stride_w " +
                             std::to_string(spec.stride_w) + " spread a tile over " +
@@ -154,6 +164,10 @@ Result<Kernel> MakeConv2d(const Conv2dSpec& spec) {
   kernel.body = &Conv2dBody;
   kernel.blocks = tiling.blocks;
   kernel.scratch_bytes = tiling.scratch_bytes;
+  for (const ConvTiling& version : tilings) {
+    kernel.versions.push_back({NameOf(version.args), KernelOf(spec, version.args).args,
+                               version.blocks, version.scratch_bytes});
+  }
   return kernel;
 }
 

@@ -208,14 +208,12 @@ void CutSpatially(std::size_t tiles, std::uint32_t panel_tiles, Candidate& candi
   candidate.Cut(static_cast<std::uint32_t>(rows), static_cast<std::uint32_t>(parts), panel_tiles);
 }
 
-Candidate BestCut(const Conv2dArgs& shape, const ConvTarget& target) {
-  Candidate best(shape, target);
-  best.Cut(shape.out_height, shape.segments, shape.panels);
-  Candidate whole = best;
-  whole.Cut(1, 1, 1);
-  const double image_us = whole.block_us();
-  double best_score = best.Score();
-  Candidate next = best;
+// Calls `visit` with every cut that is worth a look, some of them more than once.
+template <typename Visit>
+void ForEachCut(const Conv2dArgs& shape, const ConvTarget& target, Visit&& visit) {
+  Candidate next(shape, target);
+  next.Cut(1, 1, 1);
+  const double image_us = next.block_us();
   std::uint32_t last_panel_tiles = 0;
   for (std::uint32_t wide = 1; wide <= std::min<std::uint32_t>(shape.panels, 64); ++wide) {
     const std::uint32_t panel_tiles = CeilDiv32(shape.panels, wide);
@@ -224,13 +222,108 @@ Candidate BestCut(const Conv2dArgs& shape, const ConvTarget& target) {
     for (const double ideal : kIdealBlockUs) {
       CutSpatially(static_cast<std::size_t>(std::max(1.0, image_us / (ideal * panel_tiles))),
                    panel_tiles, next);
-      if (next.Fits() && next.Score() < best_score) {
-        best = next;
-        best_score = next.Score();
-      }
+      visit(next);
     }
   }
+}
+
+Candidate FinestCut(const Conv2dArgs& shape, const ConvTarget& target) {
+  Candidate finest(shape, target);
+  finest.Cut(shape.out_height, shape.segments, shape.panels);
+  return finest;
+}
+
+Candidate BestCut(const Conv2dArgs& shape, const ConvTarget& target) {
+  Candidate best = FinestCut(shape, target);
+  double best_score = best.Score();
+  ForEachCut(shape, target, [&](const Candidate& next) {
+    if (next.Fits() && next.Score() < best_score) {
+      best = next;
+      best_score = next.Score();
+    }
+  });
   return best;
+}
+
+// The shape as the body sees it, not yet cut.
+Conv2dArgs PrepareShape(const Conv2dSpec& spec, const ConvTarget& target) {
+  Conv2dArgs shape = ShapeOf(spec);
+  shape.target = &target;
+  shape.lanes = target.lanes;
+  shape.panels = CeilDiv32(shape.out_channels, 2 * target.lanes);
+  shape.segments = CeilDiv32(shape.out_width, target.max_rows);
+  shape.segment_pixels = shape.out_width / shape.segments;
+  shape.item_floats = target.max_rows * 2 * target.lanes;
+  SetChunks(target, shape);
+  return shape;
+}
+
+ConvTiling Finish(Candidate cut) {
+  // With few weights, the input of a segment stays in the first-level cache and y is written in
+  // order.
+  cut.a.panels_inner = cut.a.chunks == 1 && cut.TileWeightBytes() <= kInnerPanelBytes;
+  ConvTiling tiling{cut.a, static_cast<std::uint32_t>(cut.blocks()), 0};
+  tiling.args.panels_first = cut.FarBytes(true) < cut.FarBytes(false);
+  tiling.args.whole_panels = cut.a.out_channels / (2 * cut.a.lanes);
+  tiling.args.call_panels = cut.CallPanels();
+  tiling.args.direct_items = cut.DirectItems();
+  tiling.args.patch_offset = cut.items() * cut.a.item_floats * sizeof(float);
+  tiling.scratch_bytes = tiling.args.patch_offset + cut.PatchBytes();
+  return tiling;
+}
+
+// Calls `visit` with every cut into equal parts, each once.
+template <typename Visit>
+void ForEveryCut(const Conv2dArgs& shape, const ConvTarget& target, Visit&& visit) {
+  Candidate next(shape, target);
+  std::uint32_t last_panel_tiles = 0;
+  for (std::uint32_t wide = 1; wide <= std::min<std::uint32_t>(shape.panels, 64); ++wide) {
+    const std::uint32_t panel_tiles = CeilDiv32(shape.panels, wide);
+    if (panel_tiles == last_panel_tiles) continue;
+    last_panel_tiles = panel_tiles;
+    std::uint32_t last_row_tiles = 0;
+    for (std::uint32_t tall = 1; tall <= shape.out_height; ++tall) {
+      const std::uint32_t row_tiles = CeilDiv32(shape.out_height, tall);
+      if (row_tiles == last_row_tiles) continue;
+      last_row_tiles = row_tiles;
+      next.Cut(row_tiles, 1, panel_tiles);
+      visit(next);
+    }
+    std::uint32_t last_parts = 1;
+    for (std::uint32_t size = shape.segments; size-- > 1;) {
+      const std::uint32_t parts = CeilDiv32(shape.segments, size);
+      if (parts == last_parts) continue;
+      last_parts = parts;
+      next.Cut(shape.out_height, parts, panel_tiles);
+      visit(next);
+    }
+  }
+}
+
+// The best-scored cut for each of `count` stretches of block times, then the best of the rest.
+std::vector<Candidate> Spread(std::vector<Candidate> cuts, std::size_t count) {
+  if (cuts.size() <= count) return cuts;
+  std::sort(cuts.begin(), cuts.end(),
+            [](const Candidate& a, const Candidate& b) { return a.Score() < b.Score(); });
+  const auto [shortest, longest] = std::minmax_element(
+      cuts.begin(), cuts.end(),
+      [](const Candidate& a, const Candidate& b) { return a.block_us() < b.block_us(); });
+  const double low = std::log(shortest->block_us());
+  const double step = (std::log(longest->block_us()) - low) / static_cast<double>(count) + 1e-9;
+  std::vector<bool> taken(count + 1);
+  std::vector<Candidate> spread, rest;
+  for (const Candidate& cut : cuts) {
+    const auto stretch = static_cast<std::size_t>((std::log(cut.block_us()) - low) / step);
+    (taken[stretch] ? rest : spread).push_back(cut);
+    taken[stretch] = true;
+  }
+  for (std::size_t i = 0; spread.size() < count; ++i) spread.push_back(rest[i]);
+  return spread;
+}
+
+bool SameCut(const Candidate& a, const Candidate& b) {
+  return a.a.row_tiles == b.a.row_tiles && a.a.segment_tiles == b.a.segment_tiles &&
+         a.a.panel_tiles == b.a.panel_tiles;
 }
 
 }  // namespace
@@ -240,26 +333,28 @@ bool IsGemv(const Conv2dSpec& spec) {
 }
 
 ConvTiling TileConv2d(const Conv2dSpec& spec, const ConvTarget& target) {
-  Conv2dArgs shape = ShapeOf(spec);
-  shape.target = &target;
-  shape.lanes = target.lanes;
-  shape.panels = CeilDiv32(shape.out_channels, 2 * target.lanes);
-  shape.segments = CeilDiv32(shape.out_width, target.max_rows);
-  shape.segment_pixels = shape.out_width / shape.segments;
-  shape.item_floats = target.max_rows * 2 * target.lanes;
-  SetChunks(target, shape);
-  Candidate best = BestCut(shape, target);
-  // With few weights, the input of a segment stays in the first-level cache and y is written in
-  // order.
-  best.a.panels_inner = shape.chunks == 1 && best.TileWeightBytes() <= kInnerPanelBytes;
-  ConvTiling tiling{best.a, static_cast<std::uint32_t>(best.blocks()), 0};
-  tiling.args.panels_first = best.FarBytes(true) < best.FarBytes(false);
-  tiling.args.whole_panels = shape.out_channels / (2 * target.lanes);
-  tiling.args.call_panels = best.CallPanels();
-  tiling.args.direct_items = best.DirectItems();
-  tiling.args.patch_offset = best.items() * shape.item_floats * sizeof(float);
-  tiling.scratch_bytes = tiling.args.patch_offset + best.PatchBytes();
-  return tiling;
+  return Finish(BestCut(PrepareShape(spec, target), target));
+}
+
+std::vector<ConvTiling> TileConv2dVersions(const Conv2dSpec& spec, const ConvTarget& target,
+                                           std::size_t count) {
+  const Conv2dArgs shape = PrepareShape(spec, target);
+  const Candidate best = BestCut(shape, target);
+  std::vector<Candidate> cuts;
+  ForEveryCut(shape, target, [&](const Candidate& next) {
+    if (next.Fits() && !SameCut(next, best)) cuts.push_back(next);
+  });
+  std::vector<ConvTiling> tilings{Finish(best)};
+  for (const Candidate& cut : Spread(std::move(cuts), count - 1)) tilings.push_back(Finish(cut));
+  // The same cuts with their blocks in the other order.
+  const std::size_t cut_count = tilings.size();
+  for (std::size_t i = 0; i < cut_count && tilings.size() < count; ++i) {
+    if (tilings[i].args.panel_tiles == 1) continue;
+    ConvTiling other = tilings[i];
+    other.args.panels_first = !other.args.panels_first;
+    tilings.push_back(other);
+  }
+  return tilings;
 }
 
 }  // namespace lagoon

@@ -3,6 +3,7 @@
 // How a convolution is mapped to the body: the shape that the body sees, and its blocks.
 
 #include <cstddef>
+#include <vector>
 
 #include "kernels/conv2d.h"
 #include "kernels/conv2d_args.h"
@@ -20,5 +21,10 @@ struct ConvTiling {
   std::size_t scratch_bytes;
 };
 ConvTiling TileConv2d(const Conv2dSpec& spec, const ConvTarget& target);
+
+/// Ways to cut the output that keep the blocks' bounds, all different, the one of TileConv2d first:
+/// at most `count`, spread over block times from short to long.
+std::vector<ConvTiling> TileConv2dVersions(const Conv2dSpec& spec, const ConvTarget& target,
+                                           std::size_t count);
 
 }  // namespace lagoon

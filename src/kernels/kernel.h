@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
+#include <string>
 #include <type_traits>
 #include <vector>
 
@@ -12,6 +13,14 @@
 #include "device/block.h"
 
 namespace lagoon {
+
+/// One way to cut a kernel into blocks: another image of the same argument struct.
+struct KernelVersion {
+  std::string name;  // says how, and tells the versions of one kernel apart: "7x1x2"
+  std::vector<std::byte> args;
+  std::uint32_t blocks = 0;
+  std::size_t scratch_bytes = 0;
+};
 
 /// A body tiled for one shape. `args` is the image of the body's argument struct with null
 /// pointers; `inputs` and `outputs` say where in it the operands' pointers lie, in the factory's
@@ -28,6 +37,9 @@ struct Kernel {
   /// Positions in `inputs` of operands that output 0 may replace in place: a block reads of them
   /// only the bytes that it writes, and reads them before.
   std::vector<std::uint32_t> in_place;
+  /// All ways that the factory knows, with this one among them; empty where there is only this one
+  /// (REEF 5.3).
+  std::vector<KernelVersion> versions;
   double flops = 0;        // multiply and add count as two
   double bytes_moved = 0;  // operands read and written once each
 };

@@ -42,6 +42,15 @@ struct OpCost {
   Nanoseconds block{0};   // mean of one block
 };
 
+/// One way to cut an op into blocks.
+struct OpVersion {
+  std::string name;  // tells the versions of one op apart
+  std::vector<std::byte> args;
+  std::uint32_t blocks = 0;
+  std::size_t scratch_bytes = 0;
+  OpCost cost;  // zero: not measured
+};
+
 /// One kernel of a model. Ops are in topological order; the index is the op's name in `deps`.
 struct PlanOp {
   std::string name;         // of the node(s) it computes, for people
@@ -54,7 +63,10 @@ struct PlanOp {
   std::vector<std::uint32_t> deps;  // ops that must be complete before this one starts
   std::vector<ByteRange> reads;     // access sets, over all blocks
   std::vector<ByteRange> writes;
-  bool in_place = false;  // writes exactly the bytes of one of its reads: not idempotent
+  /// All ways to cut it, the one that the fields above hold among them; empty: there is one only.
+  std::vector<OpVersion> versions;
+  std::uint32_t version = 0;  // the one in use
+  bool in_place = false;      // writes exactly the bytes of one of its reads: not idempotent
   OpCost cost;
   double flops = 0;  // multiply and add count as two
 };

@@ -199,6 +199,10 @@ class Linker {
     op.flops = lowered.kernel.flops;
     op.cost = EstimateCost(lowered.kernel, device_.info().units);
     LAGOON_ASSIGN_OR_RETURN(op.kernel, LoadKernel(lowered.kernel));
+    for (const KernelVersion& version : lowered.kernel.versions) {
+      op.versions.push_back(
+          {version.name, version.args, version.blocks, version.scratch_bytes, {}});
+    }
     for (std::size_t i = 0; i < lowered.inputs.size(); ++i) {
       const ByteRange range = RangeOf(lowered.inputs[i]);
       AddRange(op.reads, range);
@@ -212,12 +216,17 @@ class Linker {
     return op;
   }
 
+  // With scratch for every version, so that all share one handle.
   Result<KernelHandle> LoadKernel(const Kernel& kernel) {
-    const std::pair key(kernel.body, kernel.scratch_bytes);
+    std::size_t scratch_bytes = kernel.scratch_bytes;
+    for (const KernelVersion& version : kernel.versions) {
+      scratch_bytes = std::max(scratch_bytes, version.scratch_bytes);
+    }
+    const std::pair key(kernel.body, scratch_bytes);
     const auto found = kernels_.find(key);
     if (found != kernels_.end()) return found->second;
     LAGOON_ASSIGN_OR_RETURN(const KernelHandle handle,
-                            device_.Load({kernel.name, kernel.body}, {kernel.scratch_bytes}));
+                            device_.Load({kernel.name, kernel.body}, {scratch_bytes}));
     kernels_.emplace(key, handle);
     return handle;
   }

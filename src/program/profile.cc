@@ -3,6 +3,7 @@
 #include <vector>
 
 #include "program/compile.h"
+#include "program/profile_run.h"
 #include "program/run.h"
 
 namespace lagoon {
@@ -36,32 +37,51 @@ class HostTensors {
   std::vector<void*> outputs_;
 };
 
+// An instance that dies before the plan that it borrows.
+Result<std::unique_ptr<Instance>> BorrowingInstance(LoadedPlan& loaded, Device& device) {
+  const std::shared_ptr<const LoadedPlan> borrowed(std::shared_ptr<void>(), &loaded);
+  return Instance::Create(borrowed, device);
+}
+
 }  // namespace
 
-Status ProfilePlan(LoadedPlan& loaded, Device& device, int runs) {
-  // Borrowed: the instance dies before this function returns.
-  const std::shared_ptr<const LoadedPlan> borrowed(std::shared_ptr<void>(), &loaded);
+OpCost CostOf(Nanoseconds kernel, std::uint32_t blocks, std::uint32_t units) {
+  return {kernel, kernel / ((blocks + units - 1) / units)};
+}
+
+Result<std::vector<Nanoseconds>> MeasureKernels(LoadedPlan& loaded, Device& device, int runs) {
   LAGOON_ASSIGN_OR_RETURN(const std::unique_ptr<Instance> instance,
-                          Instance::Create(borrowed, device));
+                          BorrowingInstance(loaded, device));
   const HostTensors host(loaded.plan);
-  std::vector<std::vector<Nanoseconds>> kernels(loaded.plan.ops.size());
-  std::vector<Nanoseconds> latencies;
+  std::vector<std::vector<Nanoseconds>> samples(loaded.plan.ops.size());
   std::vector<OpTimes> times(loaded.plan.ops.size());
   for (int run = 0; run < std::max(runs, 1); ++run) {
     LAGOON_RETURN_IF_ERROR(RunPlan(*instance, device, host.inputs(), host.outputs(), {1, times}));
     for (std::size_t i = 0; i < times.size(); ++i) {
-      kernels[i].push_back(times[i].complete - times[i].placed);
+      samples[i].push_back(times[i].complete - times[i].placed);
     }
-    const TimePoint start = device.Now();
-    LAGOON_RETURN_IF_ERROR(RunOnce(*instance, device, host.inputs(), host.outputs()));
-    latencies.push_back(device.Now() - start);
   }
+  std::vector<Nanoseconds> kernels;
+  for (auto& of_op : samples) kernels.push_back(Median(of_op));
+  return kernels;
+}
 
+Status ProfilePlan(LoadedPlan& loaded, Device& device, int runs) {
+  LAGOON_ASSIGN_OR_RETURN(const std::vector<Nanoseconds> kernels,
+                          MeasureKernels(loaded, device, runs));
   const std::uint32_t units = std::max(device.info().units, 1U);
   for (std::size_t i = 0; i < kernels.size(); ++i) {
     PlanOp& op = loaded.plan.ops[i];
-    op.cost.kernel = Median(kernels[i]);
-    op.cost.block = op.cost.kernel / ((op.blocks + units - 1) / units);
+    op.cost = CostOf(kernels[i], op.blocks, units);
+  }
+  LAGOON_ASSIGN_OR_RETURN(const std::unique_ptr<Instance> instance,
+                          BorrowingInstance(loaded, device));
+  const HostTensors host(loaded.plan);
+  std::vector<Nanoseconds> latencies;
+  for (int run = 0; run < std::max(runs, 1); ++run) {
+    const TimePoint start = device.Now();
+    LAGOON_RETURN_IF_ERROR(RunOnce(*instance, device, host.inputs(), host.outputs()));
+    latencies.push_back(device.Now() - start);
   }
   loaded.plan.standalone = Median(latencies);
   return {};

@@ -21,7 +21,7 @@ class Core final : public InferenceCore {
   ~Core() override { Drain(Now()); }
 
   Status Start(const CoreOptions& options, Scheduler scheduler) {
-    LAGOON_RETURN_IF_ERROR(models_.Load(options.repository, *device_, options.profile_runs));
+    LAGOON_RETURN_IF_ERROR(models_.Load(options.repository, *device_, options.profile));
     dispatcher_ = std::make_unique<Dispatcher>(*device_, std::move(scheduler.config),
                                                std::move(scheduler.policy));
     models_.AddQueues(*dispatcher_);

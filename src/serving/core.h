@@ -11,6 +11,7 @@
 #include "base/status.h"
 #include "base/time.h"
 #include "plan/tensor.h"
+#include "program/profile_file.h"
 #include "sched/dispatcher.h"
 
 namespace inference {
@@ -104,11 +105,16 @@ struct ModelStatus {
   JobClass job_class = JobClass::kBestEffort;
 };
 
+struct ProfileOptions {
+  int runs = 5;  // standalone executions of a model that has no profile yet
+  ProfileStore store;
+};
+
 struct CoreOptions {
   std::string repository;  // Triton's layout
   std::string scheduler = "reset";
   std::uint32_t workers = 0;  // 0: one per core
-  int profile_runs = 5;       // standalone executions at load
+  ProfileOptions profile;
 };
 
 /// Any thread may call any method. Open() loads every model of the repository; one that fails is

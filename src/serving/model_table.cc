@@ -31,17 +31,18 @@ void LogFailed(const ModelStatus& status) {
 
 }  // namespace
 
-Status ModelTable::Load(const std::string& repository, Device& device, int profile_runs) {
+Status ModelTable::Load(const std::string& repository, Device& device,
+                        const ProfileOptions& profile) {
   LAGOON_ASSIGN_OR_RETURN(const std::vector<RepositoryModel> models, ScanRepository(repository));
   for (const RepositoryModel& model : models) {
-    models_[model.name] = LoadModel(model, device, profile_runs);
+    models_[model.name] = LoadModel(model, device, profile);
   }
   if (models.empty()) spdlog::warn("repository '{}' holds no model", repository);
   return {};
 }
 
 ModelTable::Entry ModelTable::LoadModel(const RepositoryModel& model, Device& device,
-                                        int profile_runs) {
+                                        const ProfileOptions& profile) {
   const std::filesystem::path directory = model.directory;
   Entry entry;
   entry.problem = model.problem;
@@ -69,7 +70,7 @@ ModelTable::Entry ModelTable::LoadModel(const RepositoryModel& model, Device& de
     const std::string name = std::to_string(version);
     const std::filesystem::path path = directory / name / file->settings.filename;
     entry.versions[version] =
-        LoadVersion({model.name, name, path.string(), *file}, device, profile_runs);
+        LoadVersion({model.name, name, path.string(), *file}, device, profile);
   }
   if (entry.versions.empty()) {
     entry.problem = "version_policy chooses no version";
@@ -78,14 +79,15 @@ ModelTable::Entry ModelTable::LoadModel(const RepositoryModel& model, Device& de
   return entry;
 }
 
-ModelTable::Version ModelTable::LoadVersion(ModelSource source, Device& device, int profile_runs) {
+ModelTable::Version ModelTable::LoadVersion(ModelSource source, Device& device,
+                                            const ProfileOptions& profile) {
   Version version;
   ModelStatus& status = version.status;
   status.name = source.name;
   status.version = source.version;
   const TimePoint start = Now();
   Result<std::unique_ptr<ServedModel>> model =
-      ServedModel::Load(std::move(source), device, profile_runs);
+      ServedModel::Load(std::move(source), device, profile);
   status.load_ms = ToMilliseconds(Now() - start);
   if (!model) {
     status.reason = std::move(model).error().message;

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "base/check.h"
+#include "base/log.h"
 #include "program/compile.h"
 
 namespace lagoon {
@@ -27,10 +28,19 @@ std::vector<TensorSpec> ClientSpecs(std::vector<TensorSpec> specs, bool batch_di
   return specs;
 }
 
+Status Profile(LoadedPlan& loaded, Device& device, const ProfileOptions& options) {
+  const std::string key = ProfileKey(loaded.plan, device.info(), options.store.build);
+  if (LoadProfile(options.store, key, loaded.plan) != ProfileFound::kNone) return {};
+  LAGOON_RETURN_IF_ERROR(ProfilePlan(loaded, device, std::max(options.runs, 1)));
+  const Status saved = SaveProfile(options.store, key, loaded.plan, /*tuned=*/false);
+  if (!saved) spdlog::warn("model '{}': {}", loaded.plan.model, saved.error().message);
+  return {};
+}
+
 }  // namespace
 
 Result<std::unique_ptr<ServedModel>> ServedModel::Load(ModelSource source, Device& device,
-                                                       int profile_runs) {
+                                                       const ProfileOptions& profile) {
   std::unique_ptr<ServedModel> model(new ServedModel);
   model->source_ = std::move(source);
   ConfigFile& file = model->source_.file;
@@ -43,7 +53,7 @@ Result<std::unique_ptr<ServedModel>> ServedModel::Load(ModelSource source, Devic
   LAGOON_ASSIGN_OR_RETURN(model->signature_,
                           CompleteConfig(Specs(loaded->plan.inputs), Specs(loaded->plan.outputs),
                                          file.config, model->warnings_));
-  LAGOON_RETURN_IF_ERROR(ProfilePlan(*loaded, device, std::max(profile_runs, 1)));
+  LAGOON_RETURN_IF_ERROR(Profile(*loaded, device, profile));
   model->loaded_ = loaded;
   LAGOON_RETURN_IF_ERROR(model->CreateInstances(device));
   LAGOON_RETURN_IF_ERROR(model->WarmUp(device));

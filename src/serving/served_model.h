@@ -29,10 +29,10 @@ struct ModelSource {
 /// its dispatcher is.
 class ServedModel {
  public:
-  /// Compiles, profiles (`profile_runs` executions) and creates the instances. The device must be
-  /// idle.
+  /// Compiles, takes the profile from the store or makes it, and creates the instances. The device
+  /// must be idle.
   static Result<std::unique_ptr<ServedModel>> Load(ModelSource source, Device& device,
-                                                   int profile_runs);
+                                                   const ProfileOptions& profile);
 
   /// Once, before the first request. A real-time model gets a second queue, for requests that lower
   /// their class.

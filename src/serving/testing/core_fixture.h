@@ -67,7 +67,7 @@ class CoreTest : public ::testing::Test {
     options.repository = repository_.path();
     options.scheduler = scheduler;
     options.workers = 2;
-    options.profile_runs = 1;
+    options.profile.runs = 1;
     auto core = InferenceCore::Open(options);
     ASSERT_TRUE(core.has_value()) << core.error().message;
     core_ = *std::move(core);

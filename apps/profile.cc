@@ -1,0 +1,103 @@
+#include <fmt/format.h>
+
+#include <cstdio>
+#include <memory>
+#include <optional>
+
+#include "apps/command.h"
+#include "apps/load.h"
+#include "bench/report.h"
+#include "program/profile_file.h"
+#include "program/versions.h"
+
+namespace lagoon {
+namespace {
+
+struct Words {
+  std::string model;
+  std::string folder = DefaultProfileFolder();
+  std::string json;
+  std::uint32_t workers = 0;
+  int runs = 7;
+  bool force = false;
+};
+
+Status Tune(LoadedPlan& loaded, Device& device, int runs) {
+  std::optional<bench::Progress> bar;
+  VersionOptions options;
+  options.runs = runs;
+  options.progress = [&](int, int of) {
+    if (!bar) bar.emplace("profile " + loaded.plan.model, of);
+    bar->Step("versions");
+  };
+  return ProfileVersions(loaded, device, options);
+}
+
+void PrintTable(const Plan& plan) {
+  std::printf("model %s: %.1f us standalone\n%4s %-12s %8s %10s %9s %7s %11s %s\n",
+              plan.model.c_str(), ToMicroseconds(plan.standalone), "#", "version", "of",
+              "kernel us", "block us", "blocks", "scratch KiB", "name");
+  for (std::size_t i = 0; i < plan.ops.size(); ++i) {
+    const PlanOp& op = plan.ops[i];
+    const std::string version = op.versions.empty() ? "-" : op.versions[op.version].name;
+    std::printf("%4zu %-12s %8zu %10.1f %9.1f %7u %11.1f %s\n", i, version.c_str(),
+                std::max<std::size_t>(op.versions.size(), 1), ToMicroseconds(op.cost.kernel),
+                ToMicroseconds(op.cost.block), op.blocks,
+                static_cast<double>(op.scratch_bytes) / 1024, op.name.c_str());
+  }
+}
+
+void AddVersions(const PlanOp& op, std::uint32_t units, bench::Report& report) {
+  for (std::size_t i = 0; i < op.versions.size(); ++i) {
+    const VersionTraits traits = TraitsOf(op.versions[i], units);
+    const std::string name = op.name + "." + op.versions[i].name;
+    report.Metric("kernel_us." + name, ToMicroseconds(traits.kernel));
+    report.Metric("block_us." + name, ToMicroseconds(traits.block));
+    report.Metric("occupancy." + name, traits.occupancy);
+    report.Metric("scratch_bytes." + name, static_cast<double>(traits.scratch_bytes));
+    report.Metric("blocks." + name, traits.blocks);
+    if (i == op.version) report.Metric("used_kernel_us." + name, ToMicroseconds(traits.kernel));
+  }
+}
+
+void WriteJson(const Words& words, const Plan& plan, std::uint32_t units) {
+  bench::Report report("profile", {{"model", plan.model}, {"workers", units}}, Build());
+  report.Metric("standalone_us", ToMicroseconds(plan.standalone));
+  for (const PlanOp& op : plan.ops) AddVersions(op, units, report);
+  if (const Status written = report.Write(words.json); !written) Die(written.error().message);
+}
+
+void Run(const Words& words) {
+  const std::unique_ptr<Device> device = OpenCpuDevice(words.workers);
+  const std::shared_ptr<LoadedPlan> loaded = Compile(words.model, *device);
+  const ProfileStore store{words.folder, Build()};
+  const std::string key = ProfileKey(loaded->plan, device->info(), store.build);
+  if (words.force || LoadProfile(store, key, loaded->plan) != ProfileFound::kTuned) {
+    Status status = Tune(*loaded, *device, words.runs);
+    if (status) status = SaveProfile(store, key, loaded->plan, /*tuned=*/true);
+    if (!status) Die(status.error().message);
+  }
+  PrintTable(loaded->plan);
+  if (!words.json.empty()) WriteJson(words, loaded->plan, device->info().units);
+}
+
+}  // namespace
+
+void AddProfile(CLI::App& app) {
+  CLI::App* command = app.add_subcommand(
+      "profile", "Measure the ways to cut each kernel into blocks and keep the best for `serve`");
+  auto words = std::make_shared<Words>();
+  command->add_option("MODEL", words->model, "An .onnx file or a model's folder in a repository")
+      ->required();
+  command->add_option("--profiles", words->folder, "Where profiles are kept")
+      ->capture_default_str();
+  command->add_option("--json", words->json, "Write every version's figures here");
+  command->add_option("--runs", words->runs, "Runs of each version; medians are kept")
+      ->check(CLI::Range(1, 1000))
+      ->capture_default_str();
+  command->add_flag("--force", words->force, "Measure again what is known");
+  command->add_option("--workers", words->workers, "Worker threads (0: one per core)");
+  command->callback([words] { Run(*words); });
+}
+
+}  // namespace lagoon

@@ -1,0 +1,18 @@
+#pragma once
+
+#include <vector>
+
+#include "base/status.h"
+#include "device/device.h"
+#include "plan/plan.h"
+
+namespace lagoon {
+
+/// The median time of every op of a plan, alone on the idle device, over `runs` runs of the whole
+/// plan in order. Errors as ProfilePlan.
+Result<std::vector<Nanoseconds>> MeasureKernels(LoadedPlan& loaded, Device& device, int runs);
+
+/// The cost of a kernel of `blocks` blocks that took `kernel` on `units` units.
+OpCost CostOf(Nanoseconds kernel, std::uint32_t blocks, std::uint32_t units);
+
+}  // namespace lagoon
