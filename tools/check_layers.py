@@ -1,7 +1,9 @@
 #!/usr/bin/env python3
-"""Checks that includes point only downwards (docs/architecture.md) and that a header is self-named.
+"""Checks that includes point only downwards (docs/architecture.md), that a header has its guard, and that a type has
+one definition.
 
-A file in src/X may include "X/..." and the layers listed for X. Exit status 1 lists every violation.
+A file in src/X may include "X/..." and the layers listed for X. Two definitions of one name outside of anonymous
+namespaces break the one-definition rule without a word from compiler or linker. Exit status 1 lists every violation.
 """
 import pathlib
 import re
@@ -45,8 +47,52 @@ def violations():
             yield f"{path.relative_to(ROOT)}: no #pragma once"
 
 
+NOISE = re.compile(r'//[^\n]*|/\*.*?\*/|R"\((?:.|\n)*?\)"|"(?:\\.|[^"\\\n])*"|\'(?:\\.|[^\'\\\n])\'|^[ \t]*#(?:\\\n|[^\n])*', re.S | re.M)
+SCOPE = re.compile(r"\bnamespace(?:\s+([\w:]+))?\s*\{|\b(?:class|struct|union|enum(?:\s+(?:class|struct))?)"
+                   r"(?:\s+[A-Z_]+\([^)]*\))?\s+(\w+)(?:\s+final)?\s*(?::(?!:)[^{};()]*)?\{|([{}])")
+
+
+def types(text):
+    """Qualified names of the types that `text` defines in named namespaces; not templates' specialisations."""
+    scopes = []  # the name of each open brace's namespace; None: something else, or anonymous
+    for found in SCOPE.finditer(NOISE.sub(" ", text)):
+        namespace, name, brace = found.groups()
+        if brace == "}":
+            if scopes:
+                scopes.pop()
+        elif brace == "{":
+            scopes.append(None)
+        elif name is None:
+            scopes.append(namespace)
+        else:
+            if None not in scopes:
+                yield "::".join([*scopes, name])
+            scopes.append(None)
+
+
+def duplicate_types():
+    homes = {}
+    for folder in ("src", "apps", "bench"):
+        for path in sorted((ROOT / folder).rglob("*")):
+            # A test program has its own types; only those of one program can clash.
+            if path.suffix in {".h", ".cc"} and not path.stem.endswith(("_test", "_bench")):
+                for name in types(path.read_text()):
+                    homes.setdefault(name, []).append(str(path.relative_to(ROOT)))
+    for name, paths in sorted(homes.items()):
+        if len(paths) > 1:
+            yield f"{name} is defined more than once: {', '.join(paths)}"
+
+
+def self_test():
+    text = """namespace a { struct X { struct In {}; }; namespace { class Y {}; } enum class E : int { k }; class X;
+        // class Z {};
+        void f() { struct Local {}; } class W final : public X { }; const char* s = "struct Q {"; }"""
+    assert list(types(text)) == ["a::X", "a::E", "a::W"], list(types(text))
+
+
 def main():
-    found = list(violations())
+    self_test()
+    found = [*violations(), *duplicate_types()]
     print("\n".join(found) or f"layers: {len(LAYERS)} layers, no violation")
     return 1 if found else 0
 
