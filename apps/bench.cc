@@ -6,7 +6,7 @@
 #include <memory>
 
 #include "apps/command.h"
-#include "apps/version.h"
+#include "apps/load.h"
 #include "base/log.h"
 #include "bench/contention.h"
 #include "bench/models.h"
@@ -38,20 +38,19 @@ struct Common {
 const std::vector<std::string> kFiveCnns = {"resnet18", "resnet50", "mobilenet_v2", "squeezenet1_1",
                                             "vgg19"};
 
-std::string Version() { return std::string(kVersion) + " " + kCommit; }
-
 // Runs the benchmark and writes its file, also when it failed half-way would hide why: then it dies
 // instead.
 void Measure(const std::string& name, Json configuration, const Common& common,
              const std::function<Status(bench::Report&)>& run) {
   spdlog::set_level(spdlog::level::warn);
-  bench::Report report(name, std::move(configuration), Version());
+  bench::Report report(name, std::move(configuration), Build());
   if (const Status status = run(report); !status) Die(status.error().message);
   if (const Status status = report.Write(common.json); !status) Die(status.error().message);
   if (common.plot.empty()) return;
   if (common.json.empty()) Die("--plot draws from the file of --json; name one");
   const std::string command =
       common.python + " bench/plots/plot.py '" + common.json + "' --out '" + common.plot + "'";
+  // No other thread is left. NOLINTNEXTLINE(concurrency-mt-unsafe)
   if (std::system(command.c_str()) != 0) Die("the plot failed: " + command);
 }
 

@@ -22,7 +22,20 @@ struct Words {
   bool force = false;
 };
 
-Status Tune(LoadedPlan& loaded, Device& device, int runs) {
+// Every measured version; `kept` says which ones pruning left.
+void AddVersions(const PlanOp& op, std::uint32_t units, bench::Report& report) {
+  for (const OpVersion& version : op.versions) {
+    const VersionTraits traits = TraitsOf(version, units);
+    const std::string name = op.name + "." + version.name;
+    report.Metric("kernel_us." + name, ToMicroseconds(traits.kernel));
+    report.Metric("block_us." + name, ToMicroseconds(traits.block));
+    report.Metric("occupancy." + name, traits.occupancy);
+    report.Metric("scratch_bytes." + name, static_cast<double>(traits.scratch_bytes));
+    report.Metric("blocks." + name, traits.blocks);
+  }
+}
+
+Status Tune(LoadedPlan& loaded, Device& device, int runs, bench::Report& report) {
   std::optional<bench::Progress> bar;
   VersionOptions options;
   options.runs = runs;
@@ -30,7 +43,19 @@ Status Tune(LoadedPlan& loaded, Device& device, int runs) {
     if (!bar) bar.emplace("profile " + loaded.plan.model, of);
     bar->Step("versions");
   };
+  options.measured = [&](const PlanOp& op) { AddVersions(op, device.info().units, report); };
   return ProfileVersions(loaded, device, options);
+}
+
+void AddKept(const Plan& plan, bench::Report& report) {
+  report.Metric("standalone_us", ToMicroseconds(plan.standalone));
+  for (const PlanOp& op : plan.ops) {
+    for (std::size_t i = 0; i < op.versions.size(); ++i) {
+      const std::string name = op.name + "." + op.versions[i].name;
+      report.Metric("kept." + name, 1);
+      if (i == op.version) report.Metric("used." + name, 1);
+    }
+  }
 }
 
 void PrintTable(const Plan& plan) {
@@ -47,38 +72,24 @@ void PrintTable(const Plan& plan) {
   }
 }
 
-void AddVersions(const PlanOp& op, std::uint32_t units, bench::Report& report) {
-  for (std::size_t i = 0; i < op.versions.size(); ++i) {
-    const VersionTraits traits = TraitsOf(op.versions[i], units);
-    const std::string name = op.name + "." + op.versions[i].name;
-    report.Metric("kernel_us." + name, ToMicroseconds(traits.kernel));
-    report.Metric("block_us." + name, ToMicroseconds(traits.block));
-    report.Metric("occupancy." + name, traits.occupancy);
-    report.Metric("scratch_bytes." + name, static_cast<double>(traits.scratch_bytes));
-    report.Metric("blocks." + name, traits.blocks);
-    if (i == op.version) report.Metric("used_kernel_us." + name, ToMicroseconds(traits.kernel));
-  }
-}
-
-void WriteJson(const Words& words, const Plan& plan, std::uint32_t units) {
-  bench::Report report("profile", {{"model", plan.model}, {"workers", units}}, Build());
-  report.Metric("standalone_us", ToMicroseconds(plan.standalone));
-  for (const PlanOp& op : plan.ops) AddVersions(op, units, report);
-  if (const Status written = report.Write(words.json); !written) Die(written.error().message);
-}
-
 void Run(const Words& words) {
   const std::unique_ptr<Device> device = OpenCpuDevice(words.workers);
   const std::shared_ptr<LoadedPlan> loaded = Compile(words.model, *device);
   const ProfileStore store{words.folder, Build()};
   const std::string key = ProfileKey(loaded->plan, device->info(), store.build);
-  if (words.force || LoadProfile(store, key, loaded->plan) != ProfileFound::kTuned) {
-    Status status = Tune(*loaded, *device, words.runs);
+  bench::Report report("profile",
+                       {{"model", loaded->plan.model}, {"workers", device->info().units}}, Build());
+  // The figures of versions that were pruned are not kept: who wants them measures again.
+  if (words.force || !words.json.empty() ||
+      LoadProfile(store, key, loaded->plan) != ProfileFound::kTuned) {
+    Status status = Tune(*loaded, *device, words.runs, report);
     if (status) status = SaveProfile(store, key, loaded->plan, /*tuned=*/true);
     if (!status) Die(status.error().message);
   }
   PrintTable(loaded->plan);
-  if (!words.json.empty()) WriteJson(words, loaded->plan, device->info().units);
+  if (words.json.empty()) return;
+  AddKept(loaded->plan, report);
+  if (const Status written = report.Write(words.json); !written) Die(written.error().message);
 }
 
 }  // namespace
@@ -91,7 +102,9 @@ void AddProfile(CLI::App& app) {
       ->required();
   command->add_option("--profiles", words->folder, "Where profiles are kept")
       ->capture_default_str();
-  command->add_option("--json", words->json, "Write every version's figures here");
+  command->add_option(
+      "--json", words->json,
+      "Measure, and write every version's figures here (bench/plots/plot.py draws them)");
   command->add_option("--runs", words->runs, "Runs of each version; medians are kept")
       ->check(CLI::Range(1, 1000))
       ->capture_default_str();

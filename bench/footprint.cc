@@ -12,8 +12,6 @@
 #include "bench/overhead.h"
 #include "bench/temporary_repository.h"
 
-extern char** environ;
-
 namespace lagoon::bench {
 namespace {
 

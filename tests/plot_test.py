@@ -121,3 +121,21 @@ def test_incomplete_report_is_refused_by_name(content, expected, tmp_path, capsy
     assert run_plot(tmp_path, content) == 1
     assert expected in capsys.readouterr().err
     assert not list((tmp_path / "out").glob("*"))
+
+
+def test_versions_are_drawn_with_what_was_kept_and_what_is_used(tmp_path):
+    metrics = {"standalone_us": 900.0}
+    for op in ("/conv1/Conv", "/fc/Gemm"):
+        for index in range(5):
+            metrics[f"kernel_us.{op}.{index}x1x1"] = 100.0 + index
+            metrics[f"block_us.{op}.{index}x1x1"] = 60.0 / (index + 1)
+        metrics[f"kept.{op}.0x1x1"] = metrics[f"kept.{op}.3x1x1"] = metrics[f"used.{op}.0x1x1"] = 1
+    file = tmp_path / "profile.json"
+    file.write_text(json.dumps({"metrics": metrics}))
+    assert plot.main([str(file), "--out", str(tmp_path)]) == 0
+    text = (tmp_path / "versions.svg").read_text()
+    for word in ("/conv1/Conv", "/fc/Gemm", "pruned", "kept", "used"):
+        assert word in text, word
+    del metrics["block_us./fc/Gemm.2x1x1"]
+    file.write_text(json.dumps({"metrics": metrics}))
+    assert plot.main([str(file), "--out", str(tmp_path)]) == 1

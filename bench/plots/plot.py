@@ -3,7 +3,7 @@
 
 A file has a flat map "metrics": name with unit -> number. Which figure it gives follows from the
 names: contention.* from realtime_latency_normalized_*, models.* from
-latency_ratio_vs_onnxruntime.*. A metric that a figure needs and that is not there or not a number
+latency_ratio_vs_onnxruntime.*, versions.* (of `lagoon profile --json`) from kernel_us.*. A metric that a figure needs and that is not there or not a number
 is an error; nothing is drawn without it.
 
 Usage: plot.py FILE.json... [--out DIR] [--format svg|png]
@@ -266,9 +266,44 @@ def draw_models(report):
     return figure
 
 
+def read_versions(report):
+    """{op: {version: (kernel us, block us)}}, the ops whose kernels take longest first."""
+    ops = {}
+    for suffix in report.suffixes("kernel_us"):
+        op, _, version = suffix.rpartition(".")
+        ops.setdefault(op, {})[version] = (report.number(f"kernel_us.{suffix}"),
+                                           report.number(f"block_us.{suffix}"))
+    return dict(sorted(ops.items(), key=lambda item: -min(k for k, _ in item[1].values())))
+
+
+def draw_versions(report):
+    """REEF's Figure 14: the measured versions of the heaviest ops, what pruning kept, what is used."""
+    ops = dict(list(read_versions(report).items())[:6])
+    figure, axes = plt.subplots(2, 3, figsize=(11, 6.2), squeeze=False)
+    for place, (op, versions) in zip(axes.flat, ops.items()):
+        points = {"pruned": [], "kept": [], "used": []}
+        for version, point in versions.items():
+            kept = report.number(f"kept.{op}.{version}", False)
+            used = report.number(f"used.{op}.{version}", False)
+            points["used" if used else "kept" if kept else "pruned"].append(point)
+        for name, colour in (("pruned", GRID), ("kept", LAGOON_PALE), ("used", OTHER)):
+            if points[name]:
+                place.plot(*zip(*points[name]), "o", color=colour, markersize=6, label=name)
+        place.set_title(op if len(op) < 34 else "..." + op[-32:], fontsize=8)
+        place.set_xlabel("kernel us")
+        place.set_ylabel("block us")
+        place.grid(True)
+    for place in list(axes.flat)[len(ops):]:
+        place.set_visible(False)
+    axes.flat[0].legend(frameon=False, fontsize=8)
+    finish(figure, "Versions of the heaviest kernels", report.caption(), 0.03)
+    return figure
+
+
 FIGURES = {
     "contention": ("realtime_latency_normalized_p50", draw_contention),
     "models": ("latency_ratio_vs_onnxruntime", draw_models),
+    "versions": ("kernel_us", draw_versions),
 }
 
 

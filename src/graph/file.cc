@@ -8,6 +8,7 @@
 #include <cerrno>
 #include <cstring>
 #include <string_view>
+#include <system_error>
 #include <vector>
 
 #include "graph/text.h"
@@ -18,10 +19,12 @@ namespace {
 // O_NONBLOCK: opening a pipe must not wait for a writer.
 constexpr int kOpenFlags = O_RDONLY | O_CLOEXEC | O_NONBLOCK;
 
+std::string Reason(int error) { return std::generic_category().message(error); }
+
 Error ErrnoError(const std::string& shown, int error) {
   const ErrorCode code =
       error == ENOENT || error == ENOTDIR ? ErrorCode::kNotFound : ErrorCode::kInvalidArgument;
-  const char* why = error == ELOOP ? "it is a symbolic link" : std::strerror(error);
+  const std::string why = error == ELOOP ? "it is a symbolic link" : Reason(error);
   return {code, fmt::format("cannot open {}: {}", shown, why)};
 }
 
@@ -89,8 +92,7 @@ Status File::ReadAt(std::size_t offset, std::span<std::byte> to) const {
     const ssize_t got = ::pread(fd_, to.data(), to.size(), static_cast<off_t>(offset));
     if (got < 0 && errno == EINTR) continue;
     if (got < 0) {
-      return Fail(ErrorCode::kInvalidArgument,
-                  fmt::format("read failed: {}", std::strerror(errno)));
+      return Fail(ErrorCode::kInvalidArgument, fmt::format("read failed: {}", Reason(errno)));
     }
     if (got == 0) {
       return Fail(ErrorCode::kInvalidArgument, fmt::format("the file ends at byte {}", offset));

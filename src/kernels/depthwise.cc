@@ -88,8 +88,9 @@ void SetTiles(const Sizes& sizes, DepthwiseArgs& args) {
   const DepthwiseSpec& spec = args.spec;
   const std::size_t grains = CeilDivide(spec.channels, kDepthwiseChannelGrain);
   const std::size_t pixels = std::size_t{spec.out_height} * spec.out_width;
+  const std::size_t image_inputs = sizes.inputs / spec.batch;
   const double ns =
-      kNsPerInput * static_cast<double>(sizes.inputs / spec.batch) +
+      kNsPerInput * static_cast<double>(image_inputs) +
       NsPerOutput(spec, sizes.taps) * static_cast<double>(pixels * grains * kDepthwiseChannelGrain);
   std::size_t wanted = BlocksFor(ns, pixels * grains);
   const bool narrow = spec.out_height <= 14;

@@ -133,6 +133,7 @@ Status ProfileVersions(LoadedPlan& loaded, Device& device, const VersionOptions&
   for (PlanOp& op : loaded.plan.ops) {
     if (op.versions.empty()) continue;
     UseVersion(op, Fastest(op, options.max_block));
+    if (options.measured) options.measured(op);
     PruneVersions(op, units, options.keep);
   }
   LAGOON_RETURN_IF_ERROR(ProfilePlan(loaded, device, options.runs));

@@ -21,6 +21,8 @@ struct VersionOptions {
   std::size_t keep = 10;  // versions of one op at most
   /// Called after every step with the steps done and their number. May be empty.
   std::function<void(int done, int of)> progress;
+  /// Called for every op with its measured versions, before they are pruned. May be empty.
+  std::function<void(const PlanOp& op)> measured;
 };
 
 /// Measures every version of every op where it will run, between its neighbours: the whole plan
