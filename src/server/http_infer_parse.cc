@@ -28,7 +28,8 @@ bool Fits(double value) {
   } else {
     // min() and max()+1 are powers of two: exact as doubles, which max() of 64 bits is not.
     constexpr double kMin = static_cast<double>(std::numeric_limits<T>::min());
-    constexpr double kEnd = static_cast<double>(std::numeric_limits<T>::max() / 2 + 1) * 2;
+    constexpr T kHalf = std::numeric_limits<T>::max() / 2 + 1;
+    constexpr double kEnd = static_cast<double>(kHalf) * 2;
     return value >= kMin && value < kEnd && std::abs(value) <= kMaxExact &&
            value == std::floor(value);
   }

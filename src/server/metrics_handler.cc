@@ -29,7 +29,8 @@ double Count(const ModelStatistics& model) {
 
 template <StageStatistics ModelStatistics::*kStage>
 double Microseconds(const ModelStatistics& model) {
-  return static_cast<double>((model.*kStage).ns / 1000);
+  const std::uint64_t whole = (model.*kStage).ns / 1000;  // as Triton counts
+  return static_cast<double>(whole);
 }
 
 using M = ModelStatistics;

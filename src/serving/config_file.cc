@@ -6,7 +6,6 @@
 #include <google/protobuf/text_format.h>
 
 #include <cerrno>
-#include <cstring>
 #include <fstream>
 #include <system_error>
 
@@ -86,8 +85,8 @@ Result<ConfigFile> ReadConfig(const std::string& model, const std::string& path)
   std::ifstream stream(path, std::ios::binary);
   if (!stream) {
     if (errno == ENOENT) return ParseConfig("", model, path);
-    return Fail(ErrorCode::kInvalidArgument,
-                fmt::format("{}: cannot be opened: {}", path, std::strerror(errno)));
+    return Fail(ErrorCode::kInvalidArgument, fmt::format("{}: cannot be opened: {}", path,
+                                                         std::generic_category().message(errno)));
   }
   std::string text(kMaxConfigBytes + 1, '\0');
   stream.read(text.data(), static_cast<std::streamsize>(text.size()));
