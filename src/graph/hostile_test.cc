@@ -72,6 +72,17 @@ TEST(HostileFile, GarbageIsRefused) {
   }
 }
 
+TEST(HostileFile, AnOutputWithoutANameIsRefused) {  // found by fuzzing
+  const TempFolder folder;
+  onnx::ModelProto model;
+  model.set_ir_version(8);
+  model.add_opset_import()->set_version(13);
+  model.mutable_graph()->add_output();
+  const std::string path = folder.Write("model.onnx", model.SerializeAsString());
+  EXPECT_THAT(MessageOf(ImportOnnx(path), ErrorCode::kInvalidArgument),
+              HasSubstr("output of the graph has no name"));
+}
+
 TEST(HostileFile, WithoutAGraphIsRefused) {
   ModelBuilder model;
   model.proto.clear_graph();
