@@ -72,6 +72,9 @@ class Importer {
  private:
   Status CheckProto() {
     if (proto_.output_size() == 0) return Invalid("the graph has no output");
+    for (const onnx::ValueInfoProto& output : proto_.output()) {
+      if (output.name().empty()) return Invalid("an output of the graph has no name");
+    }
     if (proto_.sparse_initializer_size() > 0) {
       return Fail(ErrorCode::kUnimplemented, "sparse initialisers are not supported");
     }
@@ -180,7 +183,6 @@ class Importer {
     const std::unordered_set<ValueId> inputs(graph_.inputs.begin(), graph_.inputs.end());
     std::unordered_set<ValueId> outputs;
     for (const onnx::ValueInfoProto& output : proto_.output()) {
-      if (output.name().empty()) return Invalid("an output of the graph has no name");
       LAGOON_ASSIGN_OR_RETURN(const ValueId id, Use(output.name()));
       if (!outputs.insert(id).second) {
         return Invalid(fmt::format("output {} is named twice", Quoted(output.name())));
