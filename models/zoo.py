@@ -1,183 +1,55 @@
 #!/usr/bin/env python3
-"""Generates the model zoo: five torchvision CNNs with random, calibrated weights, for Triton.
+"""Generates the model zoo: the architectures of the field, with random weights, for Triton.
 
-No weights are downloaded. Plain random weights answer the same class whatever they see and let
-activations run away or die out, so one calibration pass over seeded images that have the spectrum
-of photographs sets every batch-norm's statistics; where a layer has no batch-norm behind it, its
-weights and bias are scaled instead so that each of its channels has mean 0.5 and deviation 1. Each
-model is then checked with ONNX Runtime: 16 other images must give at least 4 different top-1
-classes.
+No weights are downloaded. They are seeded, and calibrated so that activations look like those of
+trained networks (generators/calibration.py). Each model is then checked with ONNX Runtime: it
+must compute what the torch module does, and 16 inputs must give at least 4 different answers.
 
-Usage: zoo.py [NAME...] [--out DIR] [--small] [--force] [--list]
+Usage: zoo.py [NAME... | --small | --all] [--out DIR] [--force] [--lagoon FILE] [--list]
 """
 
 import argparse
 import hashlib
 import json
 import pathlib
+import re
+import subprocess
 import sys
 import time
-import warnings
+import traceback
 
-CHECKED_IMAGES = 16
-MIN_CLASSES = 4
-OPSET = 13
-# Above 0, so that ReLU passes most of a channel: at 0, VGG-19 amplifies rounding twice as much.
-CHANNEL_MEAN = 0.5
+from generators import ModelError
+from generators.catalogue import CATALOGUE, DEFAULT, REALTIME, SMALL
+from generators.images import make_images  # noqa: F401 (for the tests)
+
+HERE = pathlib.Path(__file__).resolve().parent
 STAMP = "zoo.json"  # in the model's folder: what it was made by, and the hashes of its files
-
-# Name -> seed of its weights, images to calibrate on. (VGG's activations are the largest by far.)
-ZOO = {
-    "resnet18": (18, 32),
-    "resnet50": (50, 24),
-    "mobilenet_v2": (2, 32),
-    "squeezenet1_1": (11, 32),
-    "vgg19": (19, 16),
-}
-REALTIME = {"resnet18"}
-SMALL = ("resnet18", "mobilenet_v2", "squeezenet1_1")  # what the tests need: 66 MB
-
-CONFIG = """\
-name: "{name}"
-platform: "onnxruntime_onnx"
-max_batch_size: 0
-input [
-  {{
-    name: "input"
-    data_type: TYPE_FP32
-    dims: [ 1, 3, 224, 224 ]
-  }}
-]
-output [
-  {{
-    name: "output"
-    data_type: TYPE_FP32
-    dims: [ 1, 1000 ]
-  }}
-]
-"""
+CHECK_SEED = 1000  # above the seed of the weights: other inputs than the calibration's
+PACKAGES = ("torch", "torchvision", "numpy", "transformers")
 
 
-def make_images(count, seed):
-    """float32 [count, 3, 224, 224], about mean 0 and deviation 1, as after normalisation.
-
-    Amplitude falls with 1/frequency as in photographs; colours are correlated, and brightness and
-    contrast differ from image to image. White noise would not do: after two poolings it is the
-    same grey everywhere.
-    """
-    import numpy as np
-    random = np.random.default_rng(seed)
-    size = 224
-    frequency = np.hypot(np.fft.fftfreq(size)[:, None], np.fft.rfftfreq(size)[None, :])
-    falloff = 1 / np.maximum(frequency, 1 / size) ** random.uniform(0.8, 1.4, (count, 1, 1, 1))
-    spectrum = np.fft.rfft2(random.standard_normal((count, 4, size, size))) * falloff
-    planes = np.fft.irfft2(spectrum, s=(size, size))
-    planes /= planes.std(axis=(2, 3), keepdims=True)
-    images = 0.8 * planes[:, :1] + 0.6 * planes[:, 1:]  # a shared luminance and three colours
-    contrast = random.uniform(0.5, 1.3, (count, 1, 1, 1))
-    cast = random.normal(0, 0.5, (count, 3, 1, 1))
-    return (images * contrast + cast).astype(np.float32)
-
-
-def randomise_batch_norms(model, generator):
-    """Scale and shift as after training: with 1 and 0, half of fusion would go untested.
-
-    The last batch-norm of a residual branch is small, as in trained networks. At full scale, 16
-    random blocks amplify rounding errors (ResNet-50, two orders of the same sums: 8e-5 of the
-    largest output instead of 6e-6), and a comparison of two runtimes would say little.
-    """
-    import torch
-    for layer in model.modules():
-        if isinstance(layer, torch.nn.BatchNorm2d):
-            layer.weight.data.uniform_(0.6, 1.4, generator=generator)
-            layer.bias.data.normal_(0.3, 0.2, generator=generator)
-    for block in model.modules():
-        last = last_batch_norm(block)
-        if last is not None:
-            last.weight.data.mul_(0.3)
-
-
-def last_batch_norm(block):
-    """The batch-norm before the addition, if `block` is a residual block."""
-    from torchvision.models import mobilenetv2, resnet
-    if isinstance(block, resnet.BasicBlock):
-        return block.bn2
-    if isinstance(block, resnet.Bottleneck):
-        return block.bn3
-    if isinstance(block, mobilenetv2.InvertedResidual) and block.use_res_connect:
-        return block.conv[-1]
-    return None
-
-
-def normalise_output(layer, _, output):
-    """Forward hook of a layer without batch-norm: sets mean and deviation of its `output`."""
-    axes = [axis for axis in range(output.dim()) if axis != 1]
-    mean = output.mean(axes)
-    scale = 1 / output.std(axes).clamp_min(1e-3)
-    layer.weight.data.mul_(scale.view(-1, *[1] * (layer.weight.dim() - 1)))
-    layer.bias.data.sub_(mean).mul_(scale).add_(CHANNEL_MEAN)
-    shape = [1, -1] + [1] * (output.dim() - 2)
-    return (output - mean.view(shape)) * scale.view(shape) + CHANNEL_MEAN
-
-
-def calibrate(model, images):
-    """One pass sets the statistics of every layer from what the layers before it give."""
-    import torch
-    hooks = []
-    for layer in model.modules():
-        if isinstance(layer, torch.nn.BatchNorm2d):
-            layer.momentum = None  # the plain mean over what it sees
-            layer.train()
-        elif isinstance(layer, (torch.nn.Conv2d, torch.nn.Linear)) and layer.bias is not None:
-            hooks.append(layer.register_forward_hook(normalise_output))
-    with torch.no_grad():
-        model(torch.from_numpy(images))
-    for hook in hooks:
-        hook.remove()
-    return model.eval()
-
-
-def build(name):
-    import torch
-    import torchvision
-    seed, count = ZOO[name]
-    torch.manual_seed(seed)
-    model = torchvision.models.get_model(name, weights=None).eval()
-    randomise_batch_norms(model, torch.Generator().manual_seed(seed))
-    return calibrate(model, make_images(count, seed))
-
-
-def export(model, path):
-    import torch
-    # PRESERVE keeps the batch-norms as nodes: they are for Lagoon's own fusion to move.
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        torch.onnx.export(
-            model, torch.zeros(1, 3, 224, 224), str(path), opset_version=OPSET,
-            input_names=["input"], output_names=["output"], do_constant_folding=False,
-            training=torch.onnx.TrainingMode.PRESERVE)
-
-
-def check(name, path):
-    """The number of different top-1 classes of the check images; fails when there are too few."""
-    import onnxruntime
-    session = onnxruntime.InferenceSession(str(path), providers=["CPUExecutionProvider"])
-    classes = set()
-    for image in make_images(CHECKED_IMAGES, ZOO[name][0] + 1000):
-        output = session.run(["output"], {"input": image[None]})[0]
-        classes.add(int(output.argmax()))
-    if len(classes) < MIN_CLASSES:
-        raise SystemExit(f"{name}: {CHECKED_IMAGES} images give {len(classes)} top-1 classes, "
-                         f"at least {MIN_CLASSES} are needed")
-    return len(classes)
+def source_files(module, seen=None):
+    """The file of a module of `generators` and those it imports from there, sorted."""
+    seen = set() if seen is None else seen
+    path = HERE / "generators" / f"{module}.py"
+    if path not in seen:
+        seen.add(path)
+        for imported in re.findall(r"^from generators\.(\w+) import", path.read_text(), re.M):
+            source_files(imported, seen)
+    return sorted(seen)
 
 
 def make_key(name):
-    """Identifies what a model is made by: this script and the versions of what it calls."""
+    """Identifies what a model is made by: its sources, its entry, the versions of what it calls."""
     import importlib.metadata as metadata
-    versions = [metadata.version(package) for package in ("torch", "torchvision", "numpy")]
-    script = pathlib.Path(__file__).read_bytes()
-    return hashlib.sha256(script + repr((name, versions)).encode()).hexdigest()
+    entry = CATALOGUE[name]
+    digest = hashlib.sha256()
+    for path in source_files(entry.family, set(source_files("exporting"))):
+        digest.update(path.read_bytes())
+    made_from = (name, entry.seed, entry.calibration, entry.dynamic_batch, name in REALTIME)
+    versions = [metadata.version(package) for package in PACKAGES]
+    digest.update(repr((made_from, versions)).encode())
+    return digest.hexdigest()
 
 
 def hash_file(path):
@@ -189,7 +61,7 @@ def hash_file(path):
 
 
 def up_to_date(folder, key):
-    """Trusts sizes and not hashes: hashing 600 MB at every start would be felt."""
+    """Trusts sizes and not hashes: hashing gigabytes at every start would be felt."""
     try:
         stamp = json.loads((folder / STAMP).read_text())
         return stamp["key"] == key and all(
@@ -201,61 +73,114 @@ def up_to_date(folder, key):
 
 def generate(name, out, key):
     """Writes one model; the stamp comes last, so that what was interrupted is made again."""
+    from generators.exporting import build, check, export, make_config
+    entry = CATALOGUE[name]
     folder = out / name
     (folder / "1").mkdir(parents=True, exist_ok=True)
     (folder / STAMP).unlink(missing_ok=True)
     path = folder / "1" / "model.onnx"
     partial = folder / "1" / "model.onnx.partial"
-    export(build(name), partial)
-    classes = check(name, partial)
-    partial.replace(path)
-    config = CONFIG.format(name=name)
-    if name in REALTIME:
-        config += "optimization { priority: PRIORITY_MAX }\n"
-    (folder / "config.pbtxt").write_text(config)
+    try:
+        network = build(name, entry)
+        export(network, partial, entry.dynamic_batch)
+        answers, error = check(network, partial, entry.seed + CHECK_SEED, entry.dynamic_batch)
+        (folder / "config.pbtxt").write_text(make_config(name, partial, name in REALTIME))
+        partial.replace(path)
+    finally:
+        partial.unlink(missing_ok=True)
     files = {file: {"bytes": (folder / file).stat().st_size, "sha256": hash_file(folder / file)}
              for file in ("1/model.onnx", "config.pbtxt")}
-    stamp = {"key": key, "classes": classes, "files": files}
+    stamp = {"key": key, "answers": answers, "error": error, "files": files}
     (folder / STAMP).write_text(json.dumps(stamp, indent=2) + "\n")
     return stamp
 
 
+def make(name, arguments, label):
+    """Generates a model unless it is up to date; raises whatever goes wrong."""
+    key = make_key(name)
+    if not arguments.force and up_to_date(arguments.out / name, key):
+        print(f"{label}: up to date", flush=True)
+        return
+    print(f"{label}: generating ...", flush=True)
+    start = time.monotonic()
+    stamp = generate(name, arguments.out, key)
+    model = stamp["files"]["1/model.onnx"]
+    print(f"{label}: {model['bytes'] / 1e6:.1f} MB in {time.monotonic() - start:.0f} s, "
+          f"{stamp['answers']} answers to 16 inputs, error {stamp['error']:.1e}, "
+          f"sha256 {model['sha256'][:16]}", flush=True)
+
+
+def compile_with(binary, folder):
+    """Lets `lagoon inspect` compile the model; raises with its last line when it cannot."""
+    result = subprocess.run([binary, "inspect", folder], stdout=subprocess.DEVNULL,
+                            stderr=subprocess.PIPE, text=True, check=False)
+    if result.returncode != 0:
+        said = result.stderr.strip().splitlines() or [f"exit status {result.returncode}"]
+        raise ModelError(f"{binary} does not compile it: {said[-1]}")
+
+
 def parse_arguments():
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("names", nargs="*", metavar="NAME",
-                        help=f"default: all of {', '.join(ZOO)}")
-    parser.add_argument("--out", type=pathlib.Path, help="the repository (default: models/zoo)",
-                        default=pathlib.Path(__file__).resolve().parent / "zoo")
-    parser.add_argument("--small", action="store_true", help=f"the default is {', '.join(SMALL)}")
+    parser = argparse.ArgumentParser(prog="./run models", description=__doc__.splitlines()[0])
+    which = parser.add_mutually_exclusive_group()
+    which.add_argument("names", nargs="*", metavar="NAME", default=[],
+                       help=f"which (default: {', '.join(DEFAULT)}, the models of the published "
+                       "measurements; --list names them all)")
+    which.add_argument("--small", action="store_true",
+                       help=f"what the tests need: {', '.join(SMALL)}")
+    which.add_argument("--all", action="store_true",
+                       help=f"all {len(CATALOGUE)}, {megabytes(CATALOGUE) / 1000:.1f} GB")
+    parser.add_argument("--out", type=pathlib.Path, default=HERE / "zoo", metavar="DIR",
+                        help="the repository (default: models/zoo)")
     parser.add_argument("--force", action="store_true", help="make again what is up to date")
-    parser.add_argument("--list", action="store_true", help="print the names and stop")
+    parser.add_argument("--lagoon", type=pathlib.Path, metavar="FILE",
+                        help="the command that must be able to compile each model (./run models "
+                        "names the one of build/release when it is there)")
+    parser.add_argument("--list", action="store_true", help="print what there is and stop")
     arguments = parser.parse_args()
-    unknown = sorted(set(arguments.names) - set(ZOO))
+    unknown = sorted(set(arguments.names) - set(CATALOGUE))
     if unknown:
-        parser.error(f"no model {', '.join(unknown)} in the zoo: there are {', '.join(ZOO)}")
+        parser.error(f"no model {', '.join(unknown)} in the zoo: there are {', '.join(CATALOGUE)}")
     return arguments
 
 
+def choose(arguments):
+    if arguments.all:
+        return list(CATALOGUE)
+    return list(SMALL) if arguments.small else arguments.names or list(DEFAULT)
+
+
+def megabytes(names):
+    return sum(CATALOGUE[name].megabytes for name in names)
+
+
+def print_list():
+    for name, entry in CATALOGUE.items():
+        print(f"{name:20} {entry.megabytes:4} MB  {entry.description}")
+    print(f"{'in all':20} {megabytes(CATALOGUE):4} MB")
+
+
 def main():
+    """A model that fails does not keep the others from being made, but fails the command."""
     arguments = parse_arguments()
     if arguments.list:
-        print("\n".join(ZOO))
+        print_list()
         return
-    names = arguments.names or list(SMALL if arguments.small else ZOO)
+    names, failed = choose(arguments), []
     for index, name in enumerate(names, 1):
         label = f"[{index}/{len(names)}] {name}"
-        key = make_key(name)
-        if not arguments.force and up_to_date(arguments.out / name, key):
-            print(f"{label}: up to date", flush=True)
-            continue
-        print(f"{label}: generating ...", flush=True)
-        start = time.monotonic()
-        stamp = generate(name, arguments.out, key)
-        model = stamp["files"]["1/model.onnx"]
-        print(f"{label}: {model['bytes'] / 1e6:.1f} MB in {time.monotonic() - start:.0f} s, "
-              f"{stamp['classes']} classes in {CHECKED_IMAGES} images, "
-              f"sha256 {model['sha256'][:16]}", flush=True)
+        try:
+            make(name, arguments, label)
+            if arguments.lagoon:
+                compile_with(arguments.lagoon, arguments.out / name)
+        except ModelError as error:
+            print(f"{label}: FAILED: {error}", file=sys.stderr, flush=True)
+            failed.append(name)
+        except Exception:  # torch, its exporter and ONNX Runtime raise whatever they like
+            print(f"{label}: FAILED:\n{traceback.format_exc()}", file=sys.stderr, flush=True)
+            failed.append(name)
+    if failed:
+        sys.exit(f"{len(failed)} of {len(names)} models failed: {', '.join(failed)}")
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()

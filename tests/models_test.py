@@ -2,6 +2,8 @@
 
 import json
 import os
+import re
+import shutil
 import subprocess
 import sys
 
@@ -10,7 +12,10 @@ import onnx
 import pytest
 from PIL import Image
 
+import zoo as zoo_command
 from conftest import DIGITS, ROOT, run_onnxruntime
+from generators import ModelError
+from generators.catalogue import CATALOGUE, DEFAULT, REALTIME, SMALL
 
 SAMPLES = sorted((ROOT / "models" / "digits" / "samples").glob("*.json"))
 
@@ -62,7 +67,7 @@ def test_zoo_generates_once_and_again_when_a_file_is_damaged(tmp_path):
     assert first.returncode == 0, first.stderr
     model = tmp_path / "squeezenet1_1" / "1" / "model.onnx"
     stamp = json.loads((tmp_path / "squeezenet1_1" / "zoo.json").read_text())
-    assert stamp["classes"] >= 4
+    assert stamp["answers"] >= 4
     written, content = model.stat().st_mtime_ns, model.read_bytes()
 
     assert "up to date" in run_zoo("squeezenet1_1", "--out", tmp_path).stdout
@@ -85,3 +90,106 @@ def test_zoo_leaves_batch_norms_for_fusion(zoo):
     operators = [node.op_type for node in model.graph.node]
     assert operators.count("BatchNormalization") == operators.count("Conv") == 20
     assert "PRIORITY_MAX" in (ROOT / "models" / "zoo" / "resnet18" / "config.pbtxt").read_text()
+
+
+def test_zoo_model_that_lagoon_cannot_compile_fails_the_command(zoo):
+    zoo("squeezenet1_1")
+    assert run_zoo("squeezenet1_1", "--lagoon", "true").returncode == 0
+    result = run_zoo("squeezenet1_1", "--lagoon", "false")
+    assert result.returncode == 1
+    assert "false does not compile it" in result.stderr
+    assert "1 of 1 models failed: squeezenet1_1" in result.stderr
+
+
+def test_catalogue_is_sound():
+    families = {path.stem for path in (ROOT / "models" / "generators").glob("*.py")}
+    for name, entry in CATALOGUE.items():
+        assert entry.family in families, name
+        assert entry.megabytes > 0 and entry.description, name
+        # The checked inputs are other ones than those of the calibration.
+        assert entry.calibration >= 16 or entry.calibration == 0, name
+    assert set(DEFAULT) | set(SMALL) | REALTIME <= set(CATALOGUE)
+    assert sum(CATALOGUE[name].megabytes for name in SMALL) < 100
+
+
+def test_weights_have_seeds_of_their_own():
+    pairs = [(entry.family, entry.seed) for entry in CATALOGUE.values()]
+    shared = {name for name, pair in zip(CATALOGUE, pairs) if pairs.count(pair) > 1}
+    assert shared == {"gpt2_prefill", "gpt2_decode"}  # two graphs of one model
+
+
+def test_documentation_lists_the_catalogue():
+    text = (ROOT / "docs" / "models.md").read_text()
+    rows = re.findall(r"^\| `(\w+)` \| (\w+) \| (\d+) \| (\d+) \| (\d+) \|", text, re.M)
+    assert rows == [(name, entry.family, str(entry.seed), str(entry.calibration),
+                     str(entry.megabytes)) for name, entry in CATALOGUE.items()]
+
+
+def test_key_follows_what_a_model_is_made_from(tmp_path, monkeypatch):
+    shutil.copytree(ROOT / "models" / "generators", tmp_path / "generators")
+    monkeypatch.setattr(zoo_command, "HERE", tmp_path)
+    keys = {name: zoo_command.make_key(name) for name in CATALOGUE}
+    assert len(set(keys.values())) == len(CATALOGUE)
+
+    with (tmp_path / "generators" / "text.py").open("a") as file:
+        file.write("# other tokens\n")
+    changed = {name for name in CATALOGUE if zoo_command.make_key(name) != keys[name]}
+    assert changed == {name for name, entry in CATALOGUE.items()
+                       if entry.family in ("bert", "gpt2", "gnmt", "llama")}
+
+
+def tiny_network(module):
+    """A classifier of four numbers into eight classes."""
+    from generators.network import Network
+
+    def sample(count, seed):
+        random = np.random.default_rng(seed)
+        return {"input": random.standard_normal((count, 4)).astype(np.float32)}
+    return Network(module.eval(), sample)
+
+
+def export_and_check(module, path):
+    from generators import exporting
+    network = tiny_network(module)
+    exporting.export(network, path, dynamic_batch=True)
+    return exporting.check(network, path, seed=1, dynamic_batch=True)
+
+
+def test_check_counts_answers(tmp_path):
+    import torch
+    torch.manual_seed(0)
+    answers, error = export_and_check(torch.nn.Linear(4, 8), tmp_path / "model.onnx")
+    assert answers >= 4
+    assert error < 1e-5
+
+
+def test_check_refuses_a_model_that_always_answers_the_same(tmp_path):
+    import torch
+    module = torch.nn.Linear(4, 8)
+    module.weight.data.zero_()
+    with pytest.raises(ModelError, match="16 inputs give 1 different answers, at least 4"):
+        export_and_check(module, tmp_path / "model.onnx")
+
+
+def test_check_refuses_a_file_that_computes_something_else(tmp_path):
+    import torch
+    from generators import exporting
+    network = tiny_network(torch.nn.Linear(4, 8))
+    exporting.export(network, tmp_path / "model.onnx", dynamic_batch=False)
+    network.module.bias.data.add_(0.01)
+    with pytest.raises(ModelError, match="output 'output' of input 0 differs by"):
+        exporting.check(network, tmp_path / "model.onnx", seed=1, dynamic_batch=False)
+
+
+def test_check_refuses_a_batch_that_mixes_its_rows(tmp_path):
+    import torch
+
+    class Mixing(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.layer = torch.nn.Linear(4, 8)
+
+        def forward(self, x):
+            return self.layer(x) + x.sum()
+    with pytest.raises(ModelError, match="output 'output' of a batch of 3 differs by"):
+        export_and_check(Mixing(), tmp_path / "model.onnx")
