@@ -1,9 +1,13 @@
+#include <fmt/format.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <cerrno>
 #include <cstdlib>
 #include <filesystem>
 #include <functional>
 #include <memory>
+#include <system_error>
 
 #include "apps/command.h"
 #include "apps/load.h"
@@ -68,6 +72,20 @@ CLI::App* AddBenchmark(CLI::App& bench, const std::string& name, const std::stri
   return command;
 }
 
+// The folders with a model, in the order of their names.
+std::vector<std::string> ModelsIn(const std::string& zoo) {
+  std::vector<std::string> models;
+  std::error_code error;
+  for (const auto& entry : std::filesystem::directory_iterator(zoo, error)) {
+    if (std::filesystem::exists(entry.path() / "1" / "model.onnx")) {
+      models.push_back(entry.path().filename().string());
+    }
+  }
+  if (models.empty()) Die(fmt::format("no model in '{}'; ./run models makes some", zoo));
+  std::sort(models.begin(), models.end());
+  return models;
+}
+
 void AddModels(CLI::App& parent) {
   auto common = std::make_shared<Common>();
   auto options = std::make_shared<bench::ModelsOptions>();
@@ -77,6 +95,12 @@ void AddModels(CLI::App& parent) {
       true);
   command->add_option("--models", options->models, "Names in the zoo")
       ->delimiter(',')
+      ->capture_default_str();
+  auto all = std::make_shared<bool>(false);
+  command->add_flag("--all", *all, "Every model of the zoo's folder");
+  command->add_option("--batches", options->batches, "Sizes of the dimension called \"batch\"")
+      ->delimiter(',')
+      ->check(CLI::Range(1, 1024))
       ->capture_default_str();
   command->add_option("--workers", options->workers, "Thread counts")
       ->delimiter(',')
@@ -88,8 +112,9 @@ void AddModels(CLI::App& parent) {
       ->check(CLI::Range(0.01, 3600.0))
       ->capture_default_str();
   command->add_flag("--tune", options->tune, "Choose the fastest version of every kernel first");
-  command->callback([common, options] {
+  command->callback([common, options, all] {
     options->zoo = common->zoo;
+    if (*all) options->models = ModelsIn(common->zoo);
     options->against_onnxruntime = !common->no_onnxruntime;
     options->onnxruntime = common->OnnxRuntime();
     const Json configuration = {{"models", options->models},
@@ -98,7 +123,7 @@ void AddModels(CLI::App& parent) {
                                 {"seconds", options->seconds},
                                 {"onnxruntime", options->against_onnxruntime},
                                 {"tune", options->tune},
-                                {"batch", 1}};
+                                {"batches", options->batches}};
     Measure("models", configuration, *common,
             [&](bench::Report& report) { return RunModels(*options, report); });
   });
@@ -197,6 +222,36 @@ void AddFootprint(CLI::App& parent) {
   });
 }
 
+void AddOnnxNodes(CLI::App& parent) {
+  struct Words {
+    std::string json, docs, match;
+    std::string python = ".venv/bin/python";
+    std::string script = "bench/comparators/onnx_nodes.py";
+  };
+  auto words = std::make_shared<Words>();
+  CLI::App* command = parent.add_subcommand(
+      "onnx-nodes", "The ONNX project's own tests of single ops: how many pass");
+  command->add_option("--json", words->json, "Write counts and every case here");
+  command->add_option("--docs", words->docs, "Renew the table of ops in this page (docs/ops.md)");
+  command->add_option("--match", words->match, "Only cases whose name has this text");
+  command->add_option("--python", words->python, "Python with numpy and onnx")
+      ->capture_default_str();
+  command->add_option("--script", words->script, "What runs the cases")->capture_default_str();
+  command->callback([words] {
+    const std::string self = std::filesystem::read_symlink("/proc/self/exe");
+    std::vector<std::string> line{words->python, words->script, self};
+    for (const auto& [option, value] :
+         {std::pair{"--json", words->json}, {"--docs", words->docs}, {"--match", words->match}}) {
+      if (!value.empty()) line.insert(line.end(), {option, value});
+    }
+    std::vector<char*> arguments;
+    for (std::string& word : line) arguments.push_back(word.data());
+    arguments.push_back(nullptr);
+    execv(arguments[0], arguments.data());
+    Die(fmt::format("cannot run {}: {}", words->python, std::generic_category().message(errno)));
+  });
+}
+
 }  // namespace
 
 void AddBench(CLI::App& app) {
@@ -207,6 +262,7 @@ void AddBench(CLI::App& app) {
   AddContention(*command);
   AddOverhead(*command);
   AddFootprint(*command);
+  AddOnnxNodes(*command);
 }
 
 }  // namespace lagoon

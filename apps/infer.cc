@@ -17,13 +17,14 @@ namespace {
 
 struct Words {
   std::string model;
-  std::vector<std::string> inputs;  // NAME=FILE, or FILE for a model with one input
+  std::vector<std::string> inputs;     // NAME=FILE, or FILE for a model with one input
+  std::vector<std::string> constants;  // NAME=FILE: inputs that are known when the model is loaded
   std::string output_dir;
   Normalization normalization = Normalization::kUnit;
   std::uint32_t workers = 0;
 };
 
-using Tensors = std::vector<std::vector<float>>;
+using Tensors = std::vector<std::vector<std::byte>>;
 
 std::string InputNames(const Plan& plan) {
   std::string names;
@@ -53,7 +54,8 @@ Tensors ReadInputs(const Plan& plan, const Words& words) {
       Die(fmt::format("no --input for '{}'; the model takes {}", input.spec.name,
                       InputNames(plan)));
     }
-    Result<std::vector<float>> values = ReadTensor(file->second, input.spec, words.normalization);
+    Result<std::vector<std::byte>> values =
+        ReadTensor(file->second, input.spec, words.normalization);
     if (!values) Die(values.error().message);
     tensors.push_back(*std::move(values));
     files.erase(file);
@@ -65,8 +67,24 @@ Tensors ReadInputs(const Plan& plan, const Words& words) {
   return tensors;
 }
 
-void PrintTop(const TensorSpec& spec, const std::vector<float>& values) {
+std::map<std::string, Constant> ReadConstants(const Words& words) {
+  std::map<std::string, Constant> constants;
+  for (const std::string& word : words.constants) {
+    const std::size_t equals = word.find('=');
+    if (equals == std::string::npos) Die(fmt::format("--constant {}: say NAME=FILE.npy", word));
+    Result<Constant> constant = ReadNpy(word.substr(equals + 1));
+    if (!constant) Die(constant.error().message);
+    constants[word.substr(0, equals)] = *std::move(constant);
+  }
+  return constants;
+}
+
+void PrintTop(const TensorSpec& spec, const std::vector<std::byte>& bytes) {
   constexpr std::size_t kTop = 5;
+  std::vector<double> values;
+  for (std::int64_t i = 0; i < ElementCount(spec.dims); ++i) {
+    values.push_back(ElementAsDouble(spec.type, bytes.data(), static_cast<std::size_t>(i)));
+  }
   std::vector<std::size_t> order(values.size());
   std::iota(order.begin(), order.end(), 0);
   const std::size_t top = std::min(kTop, order.size());
@@ -88,7 +106,7 @@ void WriteOutputs(const Plan& plan, const Tensors& outputs, const std::string& f
   for (std::size_t i = 0; i < outputs.size(); ++i) {
     const TensorSpec& spec = plan.outputs[i].spec;
     const std::string path = (std::filesystem::path(folder) / FileNameFor(spec.name)).string();
-    if (const Status status = WriteNpy(path, spec.dims, outputs[i].data()); !status) {
+    if (const Status status = WriteNpy(path, spec, outputs[i].data()); !status) {
       Die(status.error().message);
     }
     std::printf("%s %s -> %s\n", spec.name.c_str(), ToString(spec.dims).c_str(), path.c_str());
@@ -97,21 +115,16 @@ void WriteOutputs(const Plan& plan, const Tensors& outputs, const std::string& f
 
 void Run(const Words& words) {
   const std::unique_ptr<Device> device = OpenCpuDevice(words.workers);
-  const std::shared_ptr<const LoadedPlan> loaded = Compile(words.model, *device);
+  const std::shared_ptr<const LoadedPlan> loaded =
+      Compile(words.model, *device, {.constants = ReadConstants(words)});
   const Plan& plan = loaded->plan;
   const Tensors inputs = ReadInputs(plan, words);
   Tensors outputs;
   std::vector<const void*> in;
   std::vector<void*> out;
-  for (const std::vector<float>& input : inputs) in.push_back(input.data());
-  for (const PlanTensor& output : plan.outputs) {
-    if (output.spec.type != DataType::kFloat32) {
-      Die(fmt::format("output '{}' is {}, only FP32 can be written", output.spec.name,
-                      OipName(output.spec.type)));
-    }
-    outputs.emplace_back(ElementCount(output.spec.dims));
-  }
-  for (std::vector<float>& output : outputs) out.push_back(output.data());
+  for (const std::vector<std::byte>& input : inputs) in.push_back(input.data());
+  for (const PlanTensor& output : plan.outputs) outputs.emplace_back(output.spec.bytes());
+  for (std::vector<std::byte>& output : outputs) out.push_back(output.data());
 
   Result<std::unique_ptr<Instance>> instance = Instance::Create(loaded, *device);
   if (!instance) Die(instance.error().message);
@@ -129,10 +142,11 @@ void AddInfer(CLI::App& app) {
   auto words = std::make_shared<Words>();
   command->add_option("MODEL", words->model, "An .onnx file or a model's folder in a repository")
       ->required();
-  command
-      ->add_option("--input", words->inputs,
-                   "NAME=FILE for each input (FILE alone if there is only one)")
-      ->required();
+  command->add_option("--input", words->inputs,
+                      "NAME=FILE for each input (FILE alone if there is only one)");
+  command->add_option(
+      "--constant", words->constants,
+      "NAME=FILE.npy: an input that is fixed when the model is loaded (a shape, axes)");
   command->add_option("--output-dir", words->output_dir,
                       "Write every output to DIR/NAME.npy instead of printing its largest values");
   const std::map<std::string, Normalization> names = {{"unit", Normalization::kUnit},

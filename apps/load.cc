@@ -51,6 +51,7 @@ std::shared_ptr<LoadedPlan> Compile(const std::string& model, Device& device,
                                     const CompileWords& words) {
   CompileOptions options;
   options.in_place = words.in_place;
+  options.import.inputs = words.constants;
   options.model = ModelName(model);
   Result<std::shared_ptr<LoadedPlan>> loaded = CompileModel(FindModelFile(model), device, options);
   if (!loaded) Die(loaded.error().message);

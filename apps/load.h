@@ -1,9 +1,11 @@
 #pragma once
 
+#include <map>
 #include <memory>
 #include <string>
 
 #include "device/device.h"
+#include "graph/graph.h"
 #include "plan/plan.h"
 
 namespace lagoon {
@@ -23,6 +25,7 @@ std::unique_ptr<Device> OpenCpuDevice(std::uint32_t workers);
 
 struct CompileWords {
   bool in_place = false;
+  std::map<std::string, Constant> constants = {};  // inputs that are fixed when the model is loaded
 };
 
 /// Compiled for `device`, or dies.

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <charconv>
 #include <cstring>
 #include <filesystem>
 #include <fstream>
@@ -23,6 +24,9 @@
 #include <stb/stb_image_resize.h>
 #pragma GCC diagnostic pop
 
+#include "graph/budget.h"
+#include "plan/element.h"
+
 namespace lagoon {
 namespace {
 
@@ -38,48 +42,78 @@ Result<std::string> ReadFile(const std::string& path) {
   return std::string(std::istreambuf_iterator<char>(file), {});
 }
 
-Result<std::vector<float>> Sized(const std::string& path, const TensorSpec& spec,
-                                 std::vector<float> values) {
-  if (static_cast<std::int64_t>(values.size()) == ElementCount(spec.dims)) return values;
-  return Invalid(path, fmt::format("has {} numbers, input '{}' takes {} ({})", values.size(),
-                                   spec.name, ToString(spec.dims), ElementCount(spec.dims)));
+using Bytes = std::vector<std::byte>;
+
+/// Types and their names in .npy headers.
+struct NpyType {
+  DataType type;
+  std::string_view name;
+};
+constexpr NpyType kNpyTypes[] = {
+    {DataType::kFloat32, "<f4"}, {DataType::kFloat64, "<f8"}, {DataType::kFloat16, "<f2"},
+    {DataType::kInt8, "|i1"},    {DataType::kInt16, "<i2"},   {DataType::kInt32, "<i4"},
+    {DataType::kInt64, "<i8"},   {DataType::kUInt8, "|u1"},   {DataType::kUInt16, "<u2"},
+    {DataType::kUInt32, "<u4"},  {DataType::kUInt64, "<u8"},  {DataType::kBool, "|b1"},
+};
+
+/// Elements of another type. Bytes of a bool may be anything.
+Bytes Convert(const Bytes& from, DataType from_type, DataType to_type) {
+  if (from_type == to_type) return from;
+  return WithElementType(from_type, [&]<typename From>(std::type_identity<From>) {
+    return WithElementType(to_type, [&]<typename To>(std::type_identity<To>) {
+      using Read = std::conditional_t<std::is_same_v<From, bool>, std::uint8_t, From>;
+      const std::size_t count = from.size() / sizeof(From);
+      Bytes to(count * sizeof(To));
+      for (std::size_t i = 0; i < count; ++i) {
+        Read element;
+        std::memcpy(&element, from.data() + i * sizeof(From), sizeof(From));
+        if constexpr (std::is_same_v<From, bool>) element = element != 0 ? 1 : 0;
+        const To converted = ConvertElement<To>(element);
+        std::memcpy(to.data() + i * sizeof(To), &converted, sizeof(To));
+      }
+      return to;
+    });
+  });
+}
+
+Result<Bytes> Sized(const std::string& path, const TensorSpec& spec, Bytes bytes) {
+  if (bytes.size() == spec.bytes()) return bytes;
+  return Invalid(path, fmt::format("has {} elements, input '{}' takes {} ({})",
+                                   bytes.size() / SizeOf(spec.type), spec.name, ToString(spec.dims),
+                                   ElementCount(spec.dims)));
+}
+
+/// The sizes behind 'shape': in a header.
+Result<Dims> NpyShape(const std::string& path, std::string_view header) {
+  constexpr std::string_view kKey = "'shape': (";
+  const std::size_t begin = header.find(kKey);
+  const std::size_t end = header.find(')', begin);
+  if (begin == std::string_view::npos || end == std::string_view::npos) {
+    return Invalid(path, "has no shape");
+  }
+  Dims dims;
+  std::string_view text = header.substr(begin + kKey.size(), end - begin - kKey.size());
+  while (!text.empty()) {
+    std::int64_t size = 0;
+    const auto [next, error] = std::from_chars(text.data(), text.data() + text.size(), size);
+    if (error != std::errc{} || size < 0 || dims.size() >= kMaxRank) {
+      return Invalid(path, "has a shape that cannot be read");
+    }
+    dims.push_back(size);
+    text.remove_prefix(static_cast<std::size_t>(next - text.data()));
+    while (!text.empty() && (text.front() == ',' || text.front() == ' ')) text.remove_prefix(1);
+  }
+  return dims;
 }
 
 template <typename T>
-std::vector<float> Convert(std::string_view bytes) {
-  std::vector<T> values(bytes.size() / sizeof(T));
-  std::memcpy(values.data(), bytes.data(), values.size() * sizeof(T));
-  return {values.begin(), values.end()};
-}
-
-// The .npy format: magic, version, header length, a Python dict as text, data.
-Result<std::vector<float>> ReadNpy(const std::string& path, const TensorSpec& spec) {
-  LAGOON_ASSIGN_OR_RETURN(const std::string file, ReadFile(path));
-  constexpr std::string_view kMagic = "\x93NUMPY";
-  if (file.size() < 12 || file.compare(0, kMagic.size(), kMagic) != 0) {
-    return Invalid(path, "is not a .npy file");
+bool Flatten(const Json& json, std::vector<T>& values, int depth = 0) {
+  if (json.is_boolean()) {
+    values.push_back(json.get<bool>() ? T{1} : T{0});
+    return true;
   }
-  const bool wide = file[6] >= 2;
-  std::uint32_t header = 0;
-  std::memcpy(&header, file.data() + 8, wide ? 4 : 2);
-  const std::size_t begin = (wide ? 12 : 10) + std::size_t{header};
-  if (begin > file.size()) return Invalid(path, "is truncated");
-  const std::string_view text(file.data() + (wide ? 12 : 10), header);
-  if (text.find("'fortran_order': False") == std::string_view::npos) {
-    return Invalid(path, "is not in C order; save it with numpy.ascontiguousarray");
-  }
-  const std::string_view data(file.data() + begin, file.size() - begin);
-  if (text.find("'<f4'") != std::string_view::npos) return Sized(path, spec, Convert<float>(data));
-  if (text.find("'<f8'") != std::string_view::npos) return Sized(path, spec, Convert<double>(data));
-  if (text.find("'|u1'") != std::string_view::npos) {
-    return Sized(path, spec, Convert<std::uint8_t>(data));
-  }
-  return Invalid(path, fmt::format("holds neither float32, float64 nor uint8: {}", text));
-}
-
-bool Flatten(const Json& json, std::vector<float>& values, int depth = 0) {
   if (json.is_number()) {
-    values.push_back(json.get<float>());
+    values.push_back(json.get<T>());
     return true;
   }
   constexpr int kDeepest = 16;
@@ -88,7 +122,7 @@ bool Flatten(const Json& json, std::vector<float>& values, int depth = 0) {
                      [&](const Json& item) { return Flatten(item, values, depth + 1); });
 }
 
-Result<std::vector<float>> ReadJson(const std::string& path, const TensorSpec& spec) {
+Result<Bytes> ReadJson(const std::string& path, const TensorSpec& spec) {
   LAGOON_ASSIGN_OR_RETURN(const std::string file, ReadFile(path));
   Json json = Json::parse(file, nullptr, false);
   if (json.is_discarded()) return Invalid(path, "is not JSON");
@@ -101,17 +135,24 @@ Result<std::vector<float>> ReadJson(const std::string& path, const TensorSpec& s
     if (data.is_null()) return Invalid(path, fmt::format("has no input named '{}'", spec.name));
     json = std::move(data);
   }
-  std::vector<float> values;
-  if (!Flatten(json, values)) return Invalid(path, "is not an array of numbers");
-  return Sized(path, spec, std::move(values));
+  const auto read = [&]<typename T>(std::type_identity<T>, DataType type) -> Result<Bytes> {
+    std::vector<T> values;
+    if (!Flatten(json, values)) return Invalid(path, "is not an array of numbers");
+    Bytes bytes(values.size() * sizeof(T));
+    if (!values.empty()) std::memcpy(bytes.data(), values.data(), bytes.size());
+    return Sized(path, spec, Convert(bytes, type, spec.type));
+  };
+  if (IsFloat(spec.type)) return read(std::type_identity<double>{}, DataType::kFloat64);
+  return read(std::type_identity<std::int64_t>{}, DataType::kInt64);
 }
 
-Result<std::vector<float>> ReadImage(const std::string& path, const TensorSpec& spec,
-                                     Normalization normalization) {
+Result<Bytes> ReadImage(const std::string& path, const TensorSpec& spec,
+                        Normalization normalization) {
   const Dims& dims = spec.dims;
-  if (dims.size() != 4 || dims[0] != 1 || (dims[1] != 1 && dims[1] != 3)) {
-    return Invalid(path, fmt::format("an image fits [1,1 or 3,H,W], input '{}' takes {}", spec.name,
-                                     ToString(dims)));
+  if (spec.type != DataType::kFloat32 || dims.size() != 4 || dims[0] != 1 ||
+      (dims[1] != 1 && dims[1] != 3)) {
+    return Invalid(path, fmt::format("an image fits FP32 [1,1 or 3,H,W], input '{}' takes {} {}",
+                                     spec.name, OipName(spec.type), ToString(dims)));
   }
   const int channels = static_cast<int>(dims[1]);
   const int height = static_cast<int>(dims[2]);
@@ -140,19 +181,63 @@ Result<std::vector<float>> ReadImage(const std::string& path, const TensorSpec& 
       values[channel * area + i] = value;
     }
   }
-  return values;
+  Bytes bytes(values.size() * sizeof(float));
+  std::memcpy(bytes.data(), values.data(), bytes.size());
+  return bytes;
 }
 
 }  // namespace
 
-Result<std::vector<float>> ReadTensor(const std::string& path, const TensorSpec& spec,
-                                      Normalization normalization) {
-  if (spec.type != DataType::kFloat32) {
-    return Invalid(path, fmt::format("input '{}' is {}, only FP32 can be read from a file",
-                                     spec.name, OipName(spec.type)));
+// The .npy format: magic, version, header length, a Python dict as text, data.
+Result<Constant> ReadNpy(const std::string& path) {
+  LAGOON_ASSIGN_OR_RETURN(const std::string file, ReadFile(path));
+  constexpr std::string_view kMagic = "\x93NUMPY";
+  if (file.size() < 12 || file.compare(0, kMagic.size(), kMagic) != 0) {
+    return Invalid(path, "is not a .npy file");
   }
+  const bool wide = file[6] >= 2;
+  std::uint32_t length = 0;
+  std::memcpy(&length, file.data() + 8, wide ? 4 : 2);
+  const std::size_t begin = (wide ? 12 : 10) + std::size_t{length};
+  if (begin > file.size()) return Invalid(path, "is truncated");
+  const std::string_view header(file.data() + (wide ? 12 : 10), length);
+  const auto* const type =
+      std::find_if(std::begin(kNpyTypes), std::end(kNpyTypes), [&](const NpyType& known) {
+        return header.find(fmt::format("'{}'", known.name)) != std::string_view::npos;
+      });
+  if (type == std::end(kNpyTypes)) {
+    return Invalid(path, fmt::format("holds neither numbers nor bools: {}", header));
+  }
+  Constant constant;
+  constant.type = type->type;
+  LAGOON_ASSIGN_OR_RETURN(constant.dims, NpyShape(path, header));
+  // Of one row or column both orders are the same.
+  if (header.find("'fortran_order': False") == std::string_view::npos &&
+      std::count_if(constant.dims.begin(), constant.dims.end(), [](auto n) { return n > 1; }) > 1) {
+    return Invalid(path, "is not in C order; save it with numpy.ascontiguousarray");
+  }
+  const Result<std::size_t> size = CheckedBytes(constant.dims, constant.type);
+  if (!size || *size != file.size() - begin) {
+    return Invalid(path,
+                   fmt::format("has {} bytes of data, {} {} is something else", file.size() - begin,
+                               OipName(constant.type), ToString(constant.dims)));
+  }
+  const auto* const data = reinterpret_cast<const std::byte*>(file.data());
+  Bytes bytes(data + begin, data + file.size());
+  if (constant.type == DataType::kBool) {  // a C++ bool must be 0 or 1
+    for (std::byte& value : bytes) value = std::byte{value != std::byte{0}};
+  }
+  constant.bytes = std::make_shared<const Bytes>(std::move(bytes));
+  return constant;
+}
+
+Result<Bytes> ReadTensor(const std::string& path, const TensorSpec& spec,
+                         Normalization normalization) {
   const std::string ending = std::filesystem::path(path).extension();
-  if (ending == ".npy") return ReadNpy(path, spec);
+  if (ending == ".npy") {
+    LAGOON_ASSIGN_OR_RETURN(const Constant constant, ReadNpy(path));
+    return Sized(path, spec, Convert(*constant.bytes, constant.type, spec.type));
+  }
   if (ending == ".json") return ReadJson(path, spec);
   if (ending == ".png" || ending == ".jpg" || ending == ".jpeg" || ending == ".bmp") {
     return ReadImage(path, spec, normalization);
@@ -160,9 +245,17 @@ Result<std::vector<float>> ReadTensor(const std::string& path, const TensorSpec&
   return Invalid(path, "unknown ending; it may be .npy, .json, .png, .jpg or .bmp");
 }
 
-Status WriteNpy(const std::string& path, const Dims& dims, const float* data) {
-  std::string header = fmt::format("{{'descr': '<f4', 'fortran_order': False, 'shape': ({}{}), }}",
-                                   fmt::join(dims, ", "), dims.size() == 1 ? "," : "");
+Status WriteNpy(const std::string& path, const TensorSpec& spec, const std::byte* data) {
+  if (spec.type == DataType::kBFloat16) {
+    const Bytes wide = Convert(Bytes(data, data + spec.bytes()), spec.type, DataType::kFloat32);
+    return WriteNpy(path, {spec.name, DataType::kFloat32, spec.dims}, wide.data());
+  }
+  const auto* const type =
+      std::find_if(std::begin(kNpyTypes), std::end(kNpyTypes),
+                   [&](const NpyType& known) { return known.type == spec.type; });
+  std::string header =
+      fmt::format("{{'descr': '{}', 'fortran_order': False, 'shape': ({}{}), }}", type->name,
+                  fmt::join(spec.dims, ", "), spec.dims.size() == 1 ? "," : "");
   constexpr std::size_t kPrefix = 10;
   header.append(63 - (kPrefix + header.size()) % 64, ' ');
   header.push_back('\n');
@@ -171,11 +264,18 @@ Status WriteNpy(const std::string& path, const Dims& dims, const float* data) {
   file.write("\x93NUMPY\x01\x00", 8);
   file.write(reinterpret_cast<const char*>(&length), 2);
   file << header;
-  file.write(reinterpret_cast<const char*>(data),
-             static_cast<std::streamsize>(ElementCount(dims)) * sizeof(float));
+  file.write(reinterpret_cast<const char*>(data), static_cast<std::streamsize>(spec.bytes()));
   file.flush();
   if (!file) return Fail(ErrorCode::kInvalidArgument, fmt::format("'{}' cannot be written", path));
   return {};
+}
+
+double ElementAsDouble(DataType type, const std::byte* data, std::size_t index) {
+  return WithElementType(type, [&]<typename T>(std::type_identity<T>) {
+    T element;
+    std::memcpy(&element, data + index * sizeof(T), sizeof(T));
+    return ConvertElement<double>(element);
+  });
 }
 
 }  // namespace lagoon

@@ -1,27 +1,33 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <string>
-#include <vector>
 
 #include "base/status.h"
 #include "device/device.h"
 #include "plan/instance.h"
+#include "program/host_tensors.h"
 #include "program/run.h"
 
 namespace lagoon::bench {
 
-/// A compiled model with one instance, seeded input values and room for its outputs. One run at a
+struct BoundModelOptions {
+  bool tune = false;       // with the fastest version of every op (ProfileVersions); seconds
+  std::int64_t batch = 1;  // size of dimensions that the file calls "batch"
+};
+
+/// A compiled model with one instance, values for its inputs and room for its outputs. One run at a
 /// time.
 class BoundModel {
  public:
-  /// `tune`: with the fastest version of every op (ProfileVersions); seconds.
   static Result<std::unique_ptr<BoundModel>> Load(const std::string& file, const std::string& name,
-                                                  Device& device, bool tune = false);
+                                                  Device& device,
+                                                  const BoundModelOptions& options = {});
 
   Instance& instance() { return *instance_; }
-  std::span<const void* const> inputs() const { return inputs_; }
-  std::span<void* const> outputs() const { return outputs_; }
+  std::span<const void* const> inputs() const { return host_->inputs(); }
+  std::span<void* const> outputs() const { return host_->outputs(); }
 
   /// One inference without a dispatcher; the device must be idle.
   Status Run(Device& device, const RunOptions& options = {});
@@ -33,9 +39,7 @@ class BoundModel {
 
   std::shared_ptr<LoadedPlan> loaded_;
   std::unique_ptr<Instance> instance_;
-  std::vector<std::vector<float>> values_;
-  std::vector<const void*> inputs_;
-  std::vector<void*> outputs_;
+  std::optional<HostTensors> host_;
 };
 
 }  // namespace lagoon::bench

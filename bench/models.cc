@@ -3,7 +3,9 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 #include <filesystem>
+#include <map>
 #include <thread>
 
 #include "bench/bound_model.h"
@@ -55,71 +57,161 @@ void ReportPlan(const std::string& name, const Plan& plan, Report& report) {
   report.Metric("arena_mib." + name, static_cast<double>(plan.arena_bytes) / kMib);
 }
 
-Status BenchModel(const std::string& name, std::uint32_t workers, const ModelsOptions& options,
-                  Progress& progress, Report& report) {
-  const std::string file =
-      (std::filesystem::path(options.zoo) / name / "1" / "model.onnx").string();
-  CpuDeviceOptions device_options;
-  device_options.workers = workers;
-  LAGOON_ASSIGN_OR_RETURN(const std::unique_ptr<Device> device, CreateCpuDevice(device_options));
-  const TimePoint begin = Now();
-  LAGOON_ASSIGN_OR_RETURN(std::unique_ptr<BoundModel> model, BoundModel::Load(file, name, *device));
-  const double load_ms = ToMilliseconds(Now() - begin);
-  if (options.tune) {
-    model.reset();
-    LAGOON_ASSIGN_OR_RETURN(model, BoundModel::Load(file, name, *device, /*tune=*/true));
-  }
-  std::unique_ptr<OnnxRuntimeProcess> onnxruntime;
-  if (options.against_onnxruntime) {
-    OnnxRuntimeOptions theirs = options.onnxruntime;
-    theirs.threads = static_cast<int>(workers);
-    LAGOON_ASSIGN_OR_RETURN(onnxruntime, OnnxRuntimeProcess::Start(file, theirs));
-    report.Metric("load_ms." + name + ".onnxruntime", onnxruntime->info().value("load_ms", 0.0));
-  }
-  for (int i = 0; i < kWarmUpRuns; ++i) LAGOON_RETURN_IF_ERROR(model->Run(*device));
+/// One model with one number of workers and one batch size.
+struct Run {
+  std::string name;
+  std::uint32_t workers = 1;
+  std::int64_t batch = 1;
 
-  const std::string suffix = fmt::format("{}.w{}", name, workers);
-  std::vector<double> ours_ms, theirs_ms, gaps_us;
-  for (int round = 0; round < options.rounds; ++round) {
-    LAGOON_RETURN_IF_ERROR(RunFor(*model, *device, options.seconds, ours_ms));
-    LAGOON_RETURN_IF_ERROR(MeasureGaps(*model, *device, gaps_us));
-    progress.Step(suffix);
-    if (onnxruntime == nullptr) continue;
-    const int runs = std::max(1, static_cast<int>(options.seconds * 1e3 / Median(ours_ms)));
-    LAGOON_ASSIGN_OR_RETURN(const std::vector<double> us, onnxruntime->Run(runs, 1));
-    for (const double latency : us) theirs_ms.push_back(latency / 1e3);
-    progress.Step(suffix);
-  }
+  std::string Suffix() const { return fmt::format("{}.w{}.b{}", name, workers, batch); }
+};
 
-  report.Metric("latency_ms_p50." + suffix + ".lagoon", Median(ours_ms));
-  if (!theirs_ms.empty()) {
-    report.Metric("latency_ms_p50." + suffix + ".onnxruntime", Median(theirs_ms));
-    report.Metric("latency_ratio_vs_onnxruntime." + suffix, Median(ours_ms) / Median(theirs_ms));
-  }
-  if (workers == options.workers.back()) {
-    LAGOON_RETURN_IF_ERROR(model->Profile(*device, 5));
-    ReportPlan(name, model->instance().plan(), report);
-    report.Metric("load_ms." + name, load_ms);
-    if (!gaps_us.empty()) report.Metric("kernel_gap_us_p50." + name, Median(gaps_us));
-  }
+std::string FileOf(const ModelsOptions& options, const std::string& name) {
+  return (std::filesystem::path(options.zoo) / name / "1" / "model.onnx").string();
+}
+
+/// Whether the file lets the caller choose the batch.
+bool TakesBatch(const Plan& plan, std::int64_t batch) {
+  return std::any_of(plan.inputs.begin(), plan.inputs.end(), [&](const PlanTensor& input) {
+    return !input.spec.dims.empty() && input.spec.dims[0] == batch;
+  });
+}
+
+/// Collects what blocks cost.
+class Meter final : public BlockMeter {
+ public:
+  void OnBlock(Nanoseconds cpu) override { us_.push_back(ToMicroseconds(cpu)); }
+  const std::vector<double>& us() const { return us_; }
+  void Clear() { us_.clear(); }
+
+ private:
+  std::vector<double> us_;
+};
+
+Status MeasureBlocks(const std::string& name, const ModelsOptions& options, Report& report) {
+  constexpr int kRuns = 5;
+  Meter meter;  // outlives the device, whose only worker calls it
+  LAGOON_ASSIGN_OR_RETURN(const std::unique_ptr<Device> device,
+                          CreateCpuDevice({.workers = 1, .meter = &meter}));
+  LAGOON_ASSIGN_OR_RETURN(
+      const std::unique_ptr<BoundModel> model,
+      BoundModel::Load(FileOf(options, name), name, *device, {.tune = options.tune}));
+  LAGOON_RETURN_IF_ERROR(model->Run(*device));
+  meter.Clear();
+  for (int run = 0; run < kRuns; ++run) LAGOON_RETURN_IF_ERROR(model->Run(*device));
+  report.Metric("block_us_p99." + name, Percentile(meter.us(), 99));
   return {};
 }
+
+/// Latencies in milliseconds, and the gaps between our kernels.
+struct Samples {
+  std::vector<double> ours_ms, theirs_ms, gaps_us;
+};
+
+Result<Samples> TakeTurns(BoundModel& model, Device& device, OnnxRuntimeProcess* onnxruntime,
+                          const std::string& label, const ModelsOptions& options,
+                          Progress& progress) {
+  Samples samples;
+  for (int i = 0; i < kWarmUpRuns; ++i) LAGOON_RETURN_IF_ERROR(model.Run(device));
+  for (int round = 0; round < options.rounds; ++round) {
+    LAGOON_RETURN_IF_ERROR(RunFor(model, device, options.seconds, samples.ours_ms));
+    LAGOON_RETURN_IF_ERROR(MeasureGaps(model, device, samples.gaps_us));
+    progress.Step(label);
+    if (onnxruntime == nullptr) continue;
+    const int runs = std::max(1, static_cast<int>(options.seconds * 1e3 / Median(samples.ours_ms)));
+    LAGOON_ASSIGN_OR_RETURN(const std::vector<double> us, onnxruntime->Run(runs, 1));
+    for (const double latency : us) samples.theirs_ms.push_back(latency / 1e3);
+    progress.Step(label);
+  }
+  return samples;
+}
+
+class ModelsBenchmark {
+ public:
+  ModelsBenchmark(const ModelsOptions& options, Report& report)
+      : options_(options),
+        report_(report),
+        progress_("bench models", static_cast<int>(options.models.size() * options.workers.size() *
+                                                   options.batches.size() *
+                                                   static_cast<std::size_t>(options.rounds) *
+                                                   (options.against_onnxruntime ? 2 : 1))) {}
+
+  Status BenchModel(const Run& run) {
+    LAGOON_ASSIGN_OR_RETURN(const std::unique_ptr<Device> device,
+                            CreateCpuDevice({.workers = run.workers}));
+    const std::string file = FileOf(options_, run.name);
+    const BoundModelOptions bound{.tune = options_.tune, .batch = run.batch};
+    const TimePoint begin = Now();
+    LAGOON_ASSIGN_OR_RETURN(const std::unique_ptr<BoundModel> model,
+                            BoundModel::Load(file, run.name, *device, bound));
+    const double load_ms = ToMilliseconds(Now() - begin);
+    if (run.batch != 1 && !TakesBatch(model->instance().plan(), run.batch)) return {};
+    LAGOON_ASSIGN_OR_RETURN(const std::unique_ptr<OnnxRuntimeProcess> onnxruntime,
+                            StartOnnxRuntime(file, run));
+    LAGOON_ASSIGN_OR_RETURN(const Samples samples, TakeTurns(*model, *device, onnxruntime.get(),
+                                                             run.Suffix(), options_, progress_));
+    ReportLatency(run, samples);
+    if (run.workers != options_.workers.back() || run.batch != 1) return {};
+    LAGOON_RETURN_IF_ERROR(model->Profile(*device, 5));
+    ReportPlan(run.name, model->instance().plan(), report_);
+    if (!options_.tune) report_.Metric("load_ms." + run.name, load_ms);
+    if (!samples.gaps_us.empty()) {
+      report_.Metric("kernel_gap_us_p50." + run.name, Median(samples.gaps_us));
+    }
+    return MeasureBlocks(run.name, options_, report_);
+  }
+
+  void ReportMeans() const {
+    for (const auto& [suffix, logarithms] : logarithms_) {
+      report_.Metric("latency_ratio_vs_onnxruntime_geomean." + suffix, std::exp(Mean(logarithms)));
+    }
+  }
+
+ private:
+  /// Null: the benchmark runs without it.
+  Result<std::unique_ptr<OnnxRuntimeProcess>> StartOnnxRuntime(const std::string& file,
+                                                               const Run& run) {
+    if (!options_.against_onnxruntime) return nullptr;
+    OnnxRuntimeOptions theirs = options_.onnxruntime;
+    theirs.threads = static_cast<int>(run.workers);
+    theirs.batch = run.batch;
+    LAGOON_ASSIGN_OR_RETURN(std::unique_ptr<OnnxRuntimeProcess> process,
+                            OnnxRuntimeProcess::Start(file, theirs));
+    report_.Metric("load_ms." + run.name + ".onnxruntime", process->info().value("load_ms", 0.0));
+    return process;
+  }
+
+  void ReportLatency(const Run& run, const Samples& samples) {
+    const double ours = Median(samples.ours_ms);
+    report_.Metric("latency_ms_p50." + run.Suffix() + ".lagoon", ours);
+    if (samples.theirs_ms.empty()) return;
+    const double theirs = Median(samples.theirs_ms);
+    report_.Metric("latency_ms_p50." + run.Suffix() + ".onnxruntime", theirs);
+    report_.Metric("latency_ratio_vs_onnxruntime." + run.Suffix(), ours / theirs);
+    logarithms_[fmt::format("w{}.b{}", run.workers, run.batch)].push_back(std::log(ours / theirs));
+  }
+
+  const ModelsOptions& options_;
+  Report& report_;
+  Progress progress_;
+  std::map<std::string, std::vector<double>> logarithms_;  // of the ratios, by "wW.bB"
+};
 
 }  // namespace
 
 Status RunModels(const ModelsOptions& options, Report& report) {
-  const std::size_t turns = options.models.size() * options.workers.size() *
-                            static_cast<std::size_t>(options.rounds) *
-                            (options.against_onnxruntime ? 2 : 1);
-  Progress progress("bench models", static_cast<int>(turns));
+  ModelsBenchmark benchmark(options, report);
   for (const std::string& name : options.models) {
     for (const std::uint32_t workers : options.workers) {
-      if (Status status = BenchModel(name, workers, options, progress, report); !status) {
-        return Annotate(fmt::format("{} with {} workers", name, workers),
-                        std::move(status).error());
+      for (const std::int64_t batch : options.batches) {
+        if (Status status = benchmark.BenchModel({name, workers, batch}); !status) {
+          return Annotate(fmt::format("{} with {} workers, batch {}", name, workers, batch),
+                          std::move(status).error());
+        }
       }
     }
   }
+  benchmark.ReportMeans();
   return {};
 }
 

@@ -12,6 +12,9 @@ struct ModelsOptions {
   std::string zoo;                  // folder of models
   std::vector<std::string> models;  // names in it
   std::vector<std::uint32_t> workers = {1, 2};
+  /// Sizes of the dimension that files call "batch". Files without one have their own size: they
+  /// run for 1 only.
+  std::vector<std::int64_t> batches = {1};
   int rounds = 5;        // lagoon and ONNX Runtime take turns
   double seconds = 1.0;  // of each turn
   bool against_onnxruntime = true;
@@ -19,11 +22,14 @@ struct ModelsOptions {
   OnnxRuntimeOptions onnxruntime;
 };
 
-/// Latency of every model at batch 1, beside ONNX Runtime with as many threads in the same run.
-/// Metrics, for model M and W workers:
-///   latency_ms_p50.M.wW.lagoon, .onnxruntime; latency_ratio_vs_onnxruntime.M.wW (of the medians)
-///   kernel_gap_us_p50.M    last commit of a kernel to the first block of the kernel that waited
-///   for it load_ms.M, weights_mib.M, arena_mib.M, kernels.M, block_us_max.M
+/// Latency of every model, beside ONNX Runtime with as many threads in the same run. Metrics, for
+/// model M, W workers and batch B:
+///   latency_ms_p50.M.wW.bB.lagoon, .onnxruntime; latency_ratio_vs_onnxruntime.M.wW.bB (of the
+///   medians), and its geometric mean over the models latency_ratio_vs_onnxruntime_geomean.wW.bB
+///   kernel_gap_us_p50.M    last commit of a kernel to the first block of one that waited for it
+///   block_us_p99.M         CPU time of the thread, over all blocks of 5 inferences
+///   block_us_max.M         of the kernels' mean blocks
+///   load_ms.M, weights_mib.M, arena_mib.M, kernels.M
 Status RunModels(const ModelsOptions& options, Report& report);
 
 }  // namespace lagoon::bench

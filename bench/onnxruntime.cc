@@ -23,7 +23,9 @@ std::vector<std::string> Arguments(const std::string& model, const OnnxRuntimeOp
                                     std::to_string(options.threads),
                                     options.spinning ? "--spinning" : "--no-spinning",
                                     "--nice",
-                                    std::to_string(options.nice)};
+                                    std::to_string(options.nice),
+                                    "--batch",
+                                    std::to_string(options.batch)};
   if (!options.cpus.empty()) words.insert(words.end(), {"--cpus", options.cpus});
   return words;
 }

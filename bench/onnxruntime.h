@@ -19,6 +19,7 @@ struct OnnxRuntimeOptions {
   bool spinning = true;
   std::string cpus;  // "0,1"; empty: all
   int nice = 0;
+  std::int64_t batch = 1;  // size of dimensions that the file calls "batch"
 };
 
 /// ONNX Runtime with one model in a process of its own, as a user would run it beside another.

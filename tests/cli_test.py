@@ -202,11 +202,15 @@ def test_infer_takes_a_model_folder_of_a_repository(lagoon, digit):
     ([], "--input"),
     (["--input", "image={text}"], "broken.npy"),
     (["--input", "image={short}"], "short.npy"),
+    (["--constant", "image={short}"], "short.npy"),
+    (["--constant", "image={long}"], "long.npy"),
 ])
 def test_infer_names_bad_input_words(lagoon, digit, words, expected, tmp_path):
     (tmp_path / "broken.npy").write_text("not an array")
     (tmp_path / "short.npy").write_bytes(digit[0].read_bytes()[:-1])
-    files = {"file": digit[0], "text": tmp_path / "broken.npy", "short": tmp_path / "short.npy"}
+    (tmp_path / "long.npy").write_bytes(digit[0].read_bytes() + b"x")
+    files = {name: tmp_path / f"{name}.npy" for name in ("short", "long")}
+    files |= {"file": digit[0], "text": tmp_path / "broken.npy"}
     result = lagoon.run("infer", MODEL, *(word.format(**files) for word in words))
     assert 0 < result.returncode < 128, f"exit {result.returncode}\n{result.stderr}"
     assert expected in result.stderr

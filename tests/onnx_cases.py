@@ -350,8 +350,68 @@ def graphs():
                 for i in range(100)], x)
 
 
+def attention():
+    """Products of two computed tensors, as transformers have them."""
+    q, k, v = [2, 3, 7, 16], [2, 3, 11, 16], [2, 3, 11, 16]
+    scale = {"scale": np.float32(0.25)}
+    yield Case("attention", 13,
+               [node("Transpose", "k", "t", perm=[0, 1, 3, 2]), node("MatMul", "q t", "s"),
+                node("Mul", "s scale", "m"), node("Softmax", "m", "p", axis=-1),
+                node("MatMul", "p v")], {"q": q, "k": k, "v": v}, scale)
+    yield Case("matmul_broadcast", 13, [node("MatMul", "a b")], {"a": [3, 1, 5, 7], "b": [2, 7, 9]})
+    yield Case("matmul_vectors", 13, [node("MatMul", "a b")], {"a": [7], "b": [2, 7, 9]})
+    for flip_a in (0, 1):
+        for flip_b in (0, 1):
+            a, b = ([7, 5], [5, 9])
+            yield Case(f"gemm_computed_{flip_a}{flip_b}", 13,
+                       [node("Gemm", "a b c", transA=flip_a, transB=flip_b, alpha=0.5, beta=2.0)],
+                       {"a": a[::-1] if flip_a else a, "b": b[::-1] if flip_b else b, "c": [7, 9]})
+    gelu = [node("Div", "x r2", "d"), node("Erf", "d", "e"), node("Add", "e one", "o"),
+            node("Mul", "x o", "p"), node("Mul", "p half")]
+    yield Case("gelu", 13, gelu, {"x": [5, 67]},
+               {"r2": np.float32(2**0.5), "one": np.float32(1), "half": np.float32(0.5)})
+    yield single("layernorm", "LayerNormalization", [3, 5, 67], 17, "x s b",
+                 {"s": (67,), "b": (67,)})
+    for op, gates in (("LSTM", 4), ("GRU", 3), ("RNN", 1)):
+        yield Case(f"{op.lower()}_both_ways", 14,
+                   [node(op, "x w r b", "y h", hidden_size=13, direction="bidirectional")],
+                   {"x": [6, 2, 5]}, {"w": (2, gates * 13, 5), "r": (2, gates * 13, 13),
+                                      "b": (2, 2 * gates * 13)}, ("y", "h"))
+
+
+def windows():
+    """Convolutions and poolings that are not over images, or upside down."""
+    yield conv("one_axis", [1, 5, 33], (7, 5, 3), bias=True, pads=[1, 1], strides=[2])
+    yield conv("three_axes", [1, 3, 5, 6, 7], (4, 3, 3, 2, 3), bias=True, pads=[1, 0, 1, 1, 0, 1])
+    yield conv("many_groups", [1, 130, 5, 5], (260, 1, 3, 3), group=130)
+    yield Case("conv_computed", 13, [node("Conv", "x w", pads=[1, 1, 1, 1], strides=[2, 1])],
+               {"x": [2, 4, 9, 9], "w": [6, 4, 3, 3]})
+    for stride in (1, 2, 3):
+        yield single(f"transposed_{stride}", "ConvTranspose", [1, 4, 5, 6], inputs="x w b",
+                     weights={"w": (4, 3, 3, 3), "b": (3,)}, strides=[stride, stride],
+                     pads=[1, 1, 1, 1])
+    yield single("transposed_groups", "ConvTranspose", [1, 4, 5, 6], inputs="x w",
+                 weights={"w": (4, 3, 3, 3)}, group=2, strides=[2, 2], dilations=[2, 1],
+                 output_padding=[1, 0])
+    yield single("maxpool_one_axis", "MaxPool", [1, 5, 33], kernel_shape=[3], strides=[2])
+    yield single("averagepool_three_axes", "AveragePool", [1, 3, 5, 6, 7], kernel_shape=[2, 2, 2])
+    yield single("globalaverage_one_axis", "GlobalAveragePool", [2, 5, 33])
+    names, norm = batch_norm_weights(6)
+    yield single("instancenorm", "InstanceNormalization", [2, 6, 5, 5], inputs="x g s",
+                 weights={"g": norm["g"], "s": norm["s"]})
+    yield single("instancenorm_large", "InstanceNormalization", [1, 6, 150, 150], inputs="x g s",
+                 weights={"g": norm["g"], "s": norm["s"]})
+    yield Case("batchnorm_computed", 13, [node("BatchNormalization", f"x {names}")],
+               {"x": [2, 6, 5, 5], "m": [6], "v": [6]}, {"g": norm["g"], "s": norm["s"]},
+               low=0.5, high=2)
+    yield single("lrn", "LRN", [2, 7, 5, 5], size=5)
+    for mode in ("nearest", "linear", "cubic"):
+        yield single(f"resize_{mode}", "Resize", [1, 2, 5, 7], inputs="x - scales",
+                     weights={"scales": np.array([1, 1, 2, 1.5], np.float32)}, mode=mode)
+
+
 def all_cases():
-    families = (convolutions, pools, gemms, softmaxes, unaries, binaries, reductions, moves,
+    families = (attention, windows, convolutions, pools, gemms, softmaxes, unaries, binaries, reductions, moves,
                 fusions, graphs)
     cases = [case for family in families for case in family()]
     assert len({case.name for case in cases}) == len(cases), "two cases have one name"
@@ -361,32 +421,31 @@ def all_cases():
 # What Lagoon does not run: name -> (nodes, op that the message names, opset).
 # The input is x, constants are w and w2.
 REFUSED = {
-    "no_kernel": ([node("ConvTranspose", "x w")], "ConvTranspose", 13),
-    "einsum": ([node("Einsum", "x w", equation="abcd,edfg->abcd")], "Einsum", 12),
     "unknown_op": ([node("Frobnicate", "x")], "Frobnicate", 13),
+    "computed_shape": ([node("NonZero", "x")], "NonZero", 13),
+    "computed_axes": ([node("Cast", "x", "a", to=TensorProto.INT64), node("Reshape", "w a")],
+                      "Reshape", 13),
     "custom_domain": ([helper.make_node("Fancy", ["x"], ["y"], name="Fancy_y",
                                         domain="com.example")],
                       "Fancy", 13),
     "sub_graph": ([node("If", "w", then_branch=helper.make_graph([node("Relu", "x")], "t", [], []),
                         else_branch=helper.make_graph([node("Relu", "x")], "e", [], []))], "If",
                   13),
-    "computed_weights": ([node("Relu", "x", "r"), node("Conv", "x r")], "Conv", 13),
-    "second_output": ([node("MaxPool", "x", "y i", kernel_shape=[2, 2]), node("Relu", "i", "z")],
-                      "MaxPool", 13),
+    "wrong_type": ([node("Cast", "x", "i", to=TensorProto.INT32), node("Softmax", "i")], "Softmax",
+                   13),
     "channels_do_not_match": ([node("Conv", "x w2")], "Conv", 13),
     "missing_input": ([node("Add", "x nowhere")], "Add", 13),
     "new_opset": ([node("Relu", "x")], "", 99),
-    "old_opset": ([node("Relu", "x")], "", 8),
+    "old_opset": ([node("Relu", "x")], "Relu", 5),
 }
 
 
 def refused_model(name):
     nodes, _, opset = REFUSED[name]
     weights = {"w": (4, 4, 3, 3), "w2": (4, 7, 3, 3)}
-    outputs = ["y", "z"] if name == "second_output" else ["y"]
     graph = helper.make_graph(
         nodes, name, [helper.make_tensor_value_info("x", FLOAT, [4, 4, 3, 3])],
-        [helper.make_tensor_value_info(output, FLOAT, None) for output in outputs],
+        [helper.make_tensor_value_info("y", FLOAT, None)],
         [numpy_helper.from_array(np.ones(shape, np.float32), key)
          for key, shape in weights.items()])
     imports = [helper.make_opsetid("", opset), helper.make_opsetid("com.example", 1)]

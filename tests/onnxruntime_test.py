@@ -6,6 +6,7 @@ import pytest
 from onnx import numpy_helper
 
 import onnx_cases
+import onnx_formulas
 from conftest import DIGITS, ROOT, TOLERANCE, relative_error, run_onnxruntime
 
 ALWAYS = ("resnet18", "mobilenet_v2", "squeezenet1_1")
@@ -23,7 +24,7 @@ def compare(lagoon, model, inputs, folder):
     return actual, expected
 
 
-@pytest.mark.parametrize("case", onnx_cases.all_cases(), ids=lambda case: case.name)
+@pytest.mark.parametrize("case", [*onnx_cases.all_cases(), *onnx_formulas.formulas()], ids=lambda case: case.name)
 def test_case_agrees_with_onnxruntime(lagoon, case, tmp_path):
     model = tmp_path / "model.onnx"
     onnx.save(case.model(), str(model))
@@ -80,7 +81,9 @@ def expect_refusal(lagoon, model, tmp_path, *words):
     result = lagoon.run("infer", model, "--input", f"x={tmp_path / 'x.npy'}", "--output-dir",
                         tmp_path / "out")
     assert result.returncode == 1, f"exit {result.returncode}\n{result.stderr}"
-    for word in (str(model.name), *words):
+    # The file, or the model that is named after its folder.
+    assert model.name in result.stderr or f"'{model.parent.name}'" in result.stderr
+    for word in words:
         assert word in result.stderr, f"no {word!r} in: {result.stderr}"
     assert not list(tmp_path.glob("out/*.npy"))
 
@@ -94,13 +97,42 @@ def test_unsupported_model_is_refused_by_node_op_and_opset(lagoon, name, tmp_pat
     expect_refusal(lagoon, model, tmp_path, op, str(opset), *names)
 
 
-def test_constant_output_is_refused_by_name(lagoon, tmp_path):
+def test_outputs_may_be_constants_and_inputs(lagoon, tmp_path):
     case = onnx_cases.Case(
         "constant", 13, [onnx_cases.node("Relu", "x"), onnx_cases.node("Add", "k k", "z")],
-        {"x": [4, 4, 3, 3]}, {"k": (2, 3)}, ("y", "z"))
+        {"x": [4, 4, 3, 3]}, {"k": (2, 3)}, ("y", "z", "x"))
     model = tmp_path / "model.onnx"
     onnx.save(case.model(), str(model))
-    expect_refusal(lagoon, model, tmp_path, "'z'", "constant")
+    compare(lagoon, model, case.feed(), tmp_path)
+
+
+def test_ids_and_masks(lagoon, tmp_path):
+    """INT64 and BOOL inputs, INT64 and BOOL outputs, fp16 in between."""
+    nodes = [onnx_cases.node("Gather", "table ids", "e"),
+             onnx_cases.node("Cast", "e", "h", to=onnx.TensorProto.FLOAT16),
+             onnx_cases.node("Where", "mask h zero", "w"),
+             onnx_cases.node("ReduceSum", "w axes", "s", keepdims=0),
+             onnx_cases.node("ArgMax", "s", "best", axis=0),
+             onnx_cases.node("Not", "mask", "dropped")]
+    ids = np.array([3, 0, -1, 5])
+    mask = np.array([[True], [False], [True], [True]])
+    values = {"table": np.arange(24, dtype=np.float32).reshape(6, 4),
+              "zero": np.float16(0), "axes": np.array([1])}
+    described = onnx.helper.make_tensor_value_info
+    graph = onnx.helper.make_graph(
+        nodes, "typed", [described("ids", onnx.TensorProto.INT64, [4]),
+                         described("mask", onnx.TensorProto.BOOL, [4, 1])],
+        [described("s", onnx.TensorProto.FLOAT16, None),
+         described("best", onnx.TensorProto.INT64, None),
+         described("dropped", onnx.TensorProto.BOOL, None)],
+        [numpy_helper.from_array(np.asarray(value), name) for name, value in values.items()])
+    model = onnx.helper.make_model(graph, opset_imports=[onnx.helper.make_opsetid("", 13)])
+    model.ir_version = 8
+    path = tmp_path / "model.onnx"
+    onnx.save(model, str(path))
+    actual, expected = compare(lagoon, path, {"ids": ids, "mask": mask}, tmp_path)
+    for name, array in expected.items():
+        assert actual[name].dtype == array.dtype, name
 
 
 @pytest.mark.parametrize("keep", (0, 1, 100, 0.5, 0.999), ids=str)

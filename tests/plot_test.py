@@ -38,8 +38,8 @@ def contention(tail=99):
 def models():
     metrics = {}
     for index, model in enumerate(MODELS):
-        metrics[f"latency_ratio_vs_onnxruntime.{model}.w1"] = 1.0 + index * 0.07
-        metrics[f"latency_ratio_vs_onnxruntime.{model}.w2"] = 1.22 - index * 0.05
+        metrics[f"latency_ratio_vs_onnxruntime.{model}.w1.b1"] = 1.0 + index * 0.07
+        metrics[f"latency_ratio_vs_onnxruntime.{model}.w2.b1"] = 1.22 - index * 0.05
         metrics[f"kernel_gap_us_p50.{model}"] = 0.5 + index * 0.4
     return {"metrics": metrics}
 
@@ -115,7 +115,7 @@ def without(content, metric, value=None):
     (without(contention(), "realtime_latency_normalized_p99.wait"), "neither"),
     (without(contention(), "realtime_latency_normalized_p99.wait", float("inf")), "p99.wait"),
     (without(contention(), "preemption_us_p50.reset", True), "preemption_us_p50.reset"),
-    ({"metrics": {"latency_ratio_vs_onnxruntime.resnet18": 1.0}}, "MODEL.wN"),
+    ({"metrics": {"latency_ratio_vs_onnxruntime.resnet18": 1.0}}, "MODEL.wN.bN"),
 ])
 def test_incomplete_report_is_refused_by_name(content, expected, tmp_path, capsys):
     assert run_plot(tmp_path, content) == 1

@@ -14,7 +14,7 @@ LAYERS = {
     "base": [],
     "device": ["base"],
     "plan": ["base", "device"],
-    "kernels": ["base", "device"],
+    "kernels": ["base", "device", "plan"],
     "graph": ["base", "plan"],
     "program": ["base", "device", "plan", "kernels", "graph"],
     "sched": ["base", "device", "plan"],

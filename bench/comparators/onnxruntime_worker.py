@@ -67,7 +67,7 @@ class Model:
 
     def bind(self):
         random = np.random.default_rng(self.arguments.seed)
-        feed = {spec.name: make_input(spec, random) for spec in self.session.get_inputs()}
+        feed = {spec.name: make_input(spec, random, self.arguments.batch) for spec in self.session.get_inputs()}
         names = [spec.name for spec in self.session.get_outputs()]
         # One plain run tells the shapes of outputs whose dimensions have no fixed size.
         results = self.session.run(names, feed)
@@ -96,10 +96,11 @@ class Model:
             "load_ms": self.load_ms, "peak_rss_kib": peak_rss_kib(), "pid": os.getpid()}
 
 
-def make_input(spec, random):
+def make_input(spec, random, batch):
     if spec.type not in TYPES:
         raise RequestError(f"input '{spec.name}' has type {spec.type}; the worker cannot fill it")
-    shape = [size if isinstance(size, int) and size > 0 else 1 for size in spec.shape]
+    shape = [size if isinstance(size, int) and size > 0 else batch if size == "batch" else 1
+             for size in spec.shape]
     kind = TYPES[spec.type]
     if np.issubdtype(kind, np.floating):
         return random.standard_normal(shape).astype(kind)
@@ -225,6 +226,8 @@ def parse_arguments():
                         help="let idle threads spin (ONNX Runtime's default)")
     parser.add_argument("--cpus", help="run on these CPUs only, such as 0 or 0,1")
     parser.add_argument("--nice", type=int, default=0, help="19 is the weakest")
+    parser.add_argument("--batch", type=int, default=1,
+                        help="size of dimensions that the file calls 'batch'; other open ones are 1")
     parser.add_argument("--seed", type=int, default=1, help="of the input's values")
     return parser.parse_args()
 

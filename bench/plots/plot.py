@@ -13,6 +13,7 @@ import argparse
 import json
 import math
 import pathlib
+import re
 import sys
 
 import matplotlib
@@ -208,15 +209,15 @@ def draw_contention(report):
 
 
 def read_ratios(report):
-    """(models in order, {workers: {model: ratio}})."""
+    """(models in order, {"wW.bB": {model: ratio}})."""
     ratios = {}
     for suffix in report.suffixes("latency_ratio_vs_onnxruntime"):
-        model, _, workers = suffix.rpartition(".")
-        if not model or not workers.startswith("w"):
+        match = re.fullmatch(r"(.+)\.(w\d+)(\.b\d+)?", suffix)  # reports before 2026-11-21 have no b
+        if not match:
             raise PlotError(f"{report.path}: metric 'latency_ratio_vs_onnxruntime.{suffix}' does "
-                            f"not end in '.MODEL.wN'")
+                            f"not end in '.MODEL.wN.bN'")
         value = report.number(f"latency_ratio_vs_onnxruntime.{suffix}")
-        ratios.setdefault(workers, {})[model] = value
+        ratios.setdefault(match[2] + (match[3] or ".b1"), {})[match[1]] = value
     models = list(dict.fromkeys(model for values in ratios.values() for model in values))
     return models, dict(sorted(ratios.items()))
 
@@ -237,6 +238,13 @@ def draw_grouped_bars(axes, models, groups, shades):
     axes.grid(axis="x")
 
 
+def group_label(group):
+    """"w2.b8" in words; batch 1 goes without saying."""
+    workers, batch = group[1:].split(".b")
+    label = f"{workers} worker{'s' if workers != '1' else ''}"
+    return label if batch == "1" else f"{label}, batch {batch}"
+
+
 def draw_models(report):
     """Latency beside ONNX Runtime for each model and number of workers; the gap between kernels."""
     models, ratios = read_ratios(report)
@@ -247,12 +255,11 @@ def draw_models(report):
                                 sharey=True,
                                 squeeze=False)
     left = axes[0][0]
-    named = {f"{workers[1:]} worker{'s' if workers != 'w1' else ''}": values
-             for workers, values in ratios.items()}
+    named = {group_label(group): values for group, values in ratios.items()}
     draw_grouped_bars(left, models, named, (LAGOON, LAGOON_PALE))
     left.set_xlim(0, max(1.4, left.get_xlim()[1]))
     left.set_title("Latency, Lagoon / ONNX Runtime")
-    left.set_xlabel("fp32, batch 1, same threads; left is better")
+    left.set_xlabel("fp32, same threads; left is better")
     left.legend(frameon=False, fontsize=8, loc="upper left", bbox_to_anchor=(-0.02, -0.15), ncol=4)
     add_limit(left, 1.0, "equal")
     add_limit(left, 1.25, "goal: 1.25")

@@ -2,6 +2,7 @@
 
 #include <chrono>
 #include <cstdint>
+#include <ctime>
 
 namespace lagoon {
 
@@ -15,6 +16,13 @@ inline constexpr TimePoint kNoDeadline = TimePoint::max();
 /// The real clock. Only `base`, the devices, the edges and `bench` may read it; policies and the
 /// dispatcher take time from their device (DeviceQueue::Now), which is virtual in a simulator.
 inline TimePoint Now() { return Clock::now(); }
+
+/// What the calling thread has run on a core, waiting excluded. A system call. For measurements.
+inline Nanoseconds ThreadCpuTime() {
+  timespec now{};
+  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
+  return std::chrono::seconds(now.tv_sec) + Nanoseconds(now.tv_nsec);
+}
 
 /// Wall-clock time, for people and reports only: it may jump.
 inline std::uint64_t UnixMilliseconds() {

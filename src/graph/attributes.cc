@@ -16,6 +16,8 @@ Result<Attribute> ImportAttribute(onnx::AttributeProto& proto, const TensorSourc
       return Attribute(std::vector<std::int64_t>(proto.ints().begin(), proto.ints().end()));
     case onnx::AttributeProto::FLOATS:
       return Attribute(std::vector<float>(proto.floats().begin(), proto.floats().end()));
+    case onnx::AttributeProto::STRINGS:
+      return Attribute(std::vector<std::string>(proto.strings().begin(), proto.strings().end()));
     case onnx::AttributeProto::TENSOR: {
       LAGOON_ASSIGN_OR_RETURN(Constant constant, ImportTensor(*proto.mutable_t(), source));
       return Attribute(std::move(constant));
@@ -28,7 +30,7 @@ Result<Attribute> ImportAttribute(onnx::AttributeProto& proto, const TensorSourc
 }
 
 char KindLetter(const Attribute& attribute) {
-  constexpr char kLetters[] = {'i', 'f', 's', 'I', 'F', 't'};  // in the variant's order
+  constexpr char kLetters[] = {'i', 'f', 's', 'I', 'F', 'S', 't'};  // in the variant's order
   static_assert(std::variant_size_v<Attribute> == sizeof(kLetters));
   return kLetters[attribute.index()];
 }

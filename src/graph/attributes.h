@@ -6,12 +6,12 @@
 
 namespace lagoon {
 
-/// The value of an attribute. kUnimplemented for sub-graphs and lists of strings or tensors.
+/// The value of an attribute. kUnimplemented for sub-graphs and lists of tensors.
 /// Errors do not name the attribute.
 Result<Attribute> ImportAttribute(onnx::AttributeProto& proto, const TensorSource& source);
 
 /// The kind of an attribute as one letter, as op tables spell it: 'i' integer, 'I' integers, 'f'
-/// float, 'F' floats, 's' string, 't' tensor.
+/// float, 'F' floats, 's' string, 'S' strings, 't' tensor.
 char KindLetter(const Attribute& attribute);
 
 }  // namespace lagoon

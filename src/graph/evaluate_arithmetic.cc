@@ -119,11 +119,6 @@ ConstantBytes CompareEqual(const Bytes& a, const Bytes& b, std::size_t count) {
   return bytes;
 }
 
-bool IsInteger(DataType type) {
-  return type != DataType::kFloat32 && type != DataType::kFloat64 && type != DataType::kFloat16 &&
-         type != DataType::kBFloat16;
-}
-
 // Views x as [outer, axes..., inner] moved to [kept..., reduced...]: the reduced axes last.
 StridedView ReducedLast(const OpContext& context, Dims& dims) {
   const Dims& x = context.dims(0);
@@ -193,6 +188,10 @@ Result<ConstantBytes> EvaluateUnary(const OpContext& context, std::size_t) {
 }
 
 Result<ConstantBytes> EvaluateBinary(const OpContext& context, std::size_t output) {
+  for (std::size_t i = 1; i < context.input_count(); ++i) {
+    if (context.input(i).type == context.input(0).type) continue;
+    return context.Unimplemented("on constants of different types");
+  }
   const Dims& out = context.output(output).dims;
   ConstantBytes result = BroadcastBytes(context, 0, out);
   for (std::size_t i = 1; i < context.input_count(); ++i) {
@@ -202,7 +201,7 @@ Result<ConstantBytes> EvaluateBinary(const OpContext& context, std::size_t outpu
 }
 
 Result<ConstantBytes> EvaluateEqual(const OpContext& context, std::size_t output) {
-  if (!IsInteger(context.input(0).type)) return context.Unimplemented("of fractions");
+  if (IsFloat(context.input(0).type)) return context.Unimplemented("of fractions");
   const Dims& out = context.output(output).dims;
   return CompareEqual(*BroadcastBytes(context, 0, out), *BroadcastBytes(context, 1, out),
                       static_cast<std::size_t>(ElementCount(out)));

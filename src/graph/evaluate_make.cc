@@ -4,9 +4,9 @@
 #include <cstring>
 #include <limits>
 
-#include "graph/element.h"
 #include "graph/evaluate.h"
 #include "graph/shape_rules.h"
+#include "plan/element.h"
 
 namespace lagoon {
 namespace {
@@ -37,28 +37,6 @@ std::vector<T> RangeOf(const OpContext& context, std::int64_t count) {
   return values;
 }
 
-// Conversion as the hardware of exporters does it, made total: a float outside an integer's range
-// becomes the nearest bound, "not a number" becomes 0.
-template <typename To, typename From>
-To Convert(From from) {
-  if constexpr (std::is_same_v<From, Float16> || std::is_same_v<From, BFloat16>) {
-    return Convert<To>(static_cast<float>(from));
-  } else if constexpr (std::is_floating_point_v<From> && std::is_integral_v<To> &&
-                       !std::is_same_v<To, bool>) {
-    if (std::isnan(from)) return 0;
-    const double value = static_cast<double>(from);
-    if (value <= static_cast<double>(std::numeric_limits<To>::min())) {
-      return std::numeric_limits<To>::min();
-    }
-    if (value >= static_cast<double>(std::numeric_limits<To>::max())) {
-      return std::numeric_limits<To>::max();
-    }
-    return static_cast<To>(value);
-  } else {
-    return static_cast<To>(from);
-  }
-}
-
 template <typename To>
 ConstantBytes CastTo(const Constant& constant) {
   return WithElementType(constant.type, [&]<typename From>(std::type_identity<From>) {
@@ -67,7 +45,7 @@ ConstantBytes CastTo(const Constant& constant) {
     for (std::size_t i = 0; i < count; ++i) {
       From from;
       std::memcpy(&from, constant.bytes->data() + i * sizeof(From), sizeof(From));
-      const To to = Convert<To>(from);
+      const To to = ConvertElement<To>(from);
       std::memcpy(bytes->data() + i * sizeof(To), &to, sizeof(To));
     }
     return ConstantBytes(std::move(bytes));
@@ -108,6 +86,8 @@ Result<ConstantBytes> EvaluateConstantOfShape(const OpContext& context, std::siz
 Result<ConstantBytes> EvaluateRange(const OpContext& context, std::size_t output) {
   const std::int64_t count = context.output(output).dims[0];
   switch (context.output(output).type) {
+    case DataType::kInt16:
+      return ToBytes(RangeOf<std::int16_t>(context, count));
     case DataType::kInt32:
       return ToBytes(RangeOf<std::int32_t>(context, count));
     case DataType::kInt64:
@@ -125,11 +105,7 @@ Result<ConstantBytes> EvaluateCast(const OpContext& context, std::size_t output)
   const DataType to = context.output(output).type;
   if (to == context.input(0).type) return context.constant(0)->bytes;
   return WithElementType(to, [&]<typename To>(std::type_identity<To>) -> Result<ConstantBytes> {
-    if constexpr (std::is_same_v<To, Float16> || std::is_same_v<To, BFloat16>) {
-      return context.Unimplemented(fmt::format("of a constant to {}", OipName(to)));
-    } else {
-      return CastTo<To>(*context.constant(0));
-    }
+    return CastTo<To>(*context.constant(0));
   });
 }
 

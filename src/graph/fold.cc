@@ -26,6 +26,16 @@ bool KeepsOrder(const Node& node) {
   return std::is_sorted(perm.begin(), perm.end());
 }
 
+bool TakesForwards(const Node& node) {
+  const std::vector<std::int64_t> steps = node.Ints("steps", {});
+  return std::all_of(steps.begin(), steps.end(), [](std::int64_t step) { return step > 0; });
+}
+
+bool PadsNothing(const Node& node) {
+  const std::vector<std::int64_t> pads = node.Ints("pads", {});
+  return std::all_of(pads.begin(), pads.end(), [](std::int64_t pad) { return pad == 0; });
+}
+
 bool IsOneOf(const std::string& op, std::initializer_list<const char*> ops) {
   return std::any_of(ops.begin(), ops.end(), [&](const char* known) { return op == known; });
 }
@@ -33,14 +43,17 @@ bool IsOneOf(const std::string& op, std::initializer_list<const char*> ops) {
 // Whether the first output always equals the first input. The shapes in question are checked by the
 // caller to be the same.
 bool IsNoOp(const Node& node) {
+  if (node.outputs.size() > 1) return false;
   if (IsOneOf(node.op, {"Identity", "Dropout", "Cast"})) return true;
-  if (IsOneOf(node.op, {"Reshape", "Flatten", "Squeeze", "Unsqueeze", "Expand", "Slice", "Pad"})) {
+  if (IsOneOf(node.op, {"Reshape", "Flatten", "Squeeze", "Unsqueeze", "Expand", "Tile"})) {
     return true;
   }
+  if (node.op == "Slice") return TakesForwards(node);
+  if (node.op == "Pad") return PadsNothing(node);
   if (node.op == "Transpose") return KeepsOrder(node);
-  if (IsOneOf(node.op, {"Concat", "Min", "Max", "Sum"})) return node.inputs.size() == 1;
+  if (IsOneOf(node.op, {"Concat", "Min", "Max", "Sum", "Mean"})) return node.inputs.size() == 1;
   if (IsOneOf(node.op, {"MaxPool", "AveragePool"})) return IsUnitWindow(node);
-  if (IsOneOf(node.op, {"ReduceSum", "ReduceMean", "ReduceMax", "ReduceMin"})) {
+  if (IsOneOf(node.op, {"ReduceSum", "ReduceMean", "ReduceMax", "ReduceMin", "ReduceProd"})) {
     return node.Ints("axes", {}).empty();
   }
   return false;

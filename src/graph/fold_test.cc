@@ -294,13 +294,14 @@ TEST(Evaluate, CastsHalfPrecisionWeights) {
               ElementsAre(1, -2));
 }
 
-TEST(Evaluate, RefusesWhatNoBodyTakes) {
-  EXPECT_THAT(MessageOf(Computed([](ModelBuilder& m) {
-                          m.Weights("a", {2});
-                          m.Add("Relu", {"a"}, {"c"});
-                        }),
-                        ErrorCode::kUnimplemented),
-              AllOf(HasSubstr("'Relu_0'"), HasSubstr("not computed on constants")));
+TEST(Evaluate, LeavesWhatNoEvaluatorCoversToKernels) {
+  ModelBuilder model;
+  model.Weights("a", {2}).Output("c");
+  model.Add("Relu", {"a"}, {"c"});
+  const Result<Graph> graph = model.Load();
+  ASSERT_TRUE(graph.has_value()) << graph.error().message;
+  EXPECT_EQ(testing::Ops(*graph), "Relu");
+  EXPECT_FALSE(graph->value(graph->outputs[0]).constant.has_value());
 }
 
 // The shape arithmetic of exporters.
@@ -415,13 +416,14 @@ TEST(FoldConstants, DropsUnreadOutputsOfANode) {
   ModelBuilder model;
   model.Input("x", {6}).Output("y");
   model.Add("Split", {"x"}, {"a", "b", "c"});
-  model.Add("Relu", {"b"}, {"y"});
+  model.Add("Relu", {"c"}, {"y"});
   const Result<Graph> graph = model.Load();
   ASSERT_TRUE(graph.has_value()) << graph.error().message;
-  ASSERT_EQ(graph->nodes[0].outputs.size(), 2u);
-  EXPECT_EQ(graph->nodes[0].outputs[0], kNoValue);
+  ASSERT_EQ(graph->nodes[0].outputs.size(), 3u);
+  EXPECT_NE(graph->nodes[0].outputs[0], kNoValue) << "every node has a first output";
+  EXPECT_EQ(graph->nodes[0].outputs[1], kNoValue);
   EXPECT_THAT(graph->nodes[0].Ints("split", {}), ElementsAre(2, 2, 2));
-  EXPECT_EQ(graph->values.size(), 3u);
+  EXPECT_EQ(graph->values.size(), 4u);
 }
 
 }  // namespace

@@ -32,6 +32,9 @@ Status ChargeSharedWeights(const Graph& graph, const ImportOptions& options) {
 
 Status Fuse(Graph& graph, const ImportOptions& options) {
   LAGOON_RETURN_IF_ERROR(ChargeSharedWeights(graph, options));
+  FuseNormalizations(graph);
+  FuseGatedActivations(graph);
+  FuseAttention(graph);
   NormalizeGemms(graph);
   FuseBias(graph);  // before the batch-norms: MatMul, Add, BatchNormalization is one layer
   LAGOON_RETURN_IF_ERROR(FuseBatchNorms(graph));
@@ -40,17 +43,7 @@ Status Fuse(Graph& graph, const ImportOptions& options) {
   FuseResiduals(graph);
   FuseBias(graph);  // behind a residual
   FuseActivations(graph);
-  return {};
-}
-
-// What lowering relies on beside the normal form.
-Status CheckOutputs(const Graph& graph) {
-  for (const ValueId output : graph.outputs) {
-    if (!graph.value(output).constant) continue;
-    return Fail(ErrorCode::kUnimplemented,
-                fmt::format("output {} is a constant: it depends on no input",
-                            Quoted(graph.value(output).name)));
-  }
+  FuseResiduals(graph);  // behind an activation
   return {};
 }
 
@@ -60,15 +53,12 @@ Result<Graph> Load(const std::string& path, const ImportOptions& options) {
     return Annotate(path, folded.error());
   }
   if (const Status fused = FuseOps(graph, options); !fused) return Annotate(path, fused.error());
-  if (const Status outputs = CheckOutputs(graph); !outputs) return Annotate(path, outputs.error());
   return graph;
 }
 
 }  // namespace
 
-bool IsLinear(const Node& node) {
-  return node.op == "Conv" || node.op == "Gemm" || node.op == "MatMul";
-}
+bool IsLinear(const Node& node) { return node.packed && node.op != "BatchNormalization"; }
 
 std::int64_t Channels(const GraphEditor& editor, const Node& node) {
   const Dims& weights = editor.value(node.inputs[1]).dims;

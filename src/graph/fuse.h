@@ -22,13 +22,27 @@ Status FuseBatchNorms(Graph& graph);
 Status ExpandBatchNorms(Graph& graph);
 
 /// Add of two computed tensors of one shape goes into the later of the Convs (group 1), Gemms and
-/// MatMuls that compute them, which then stands where the Add stood: after both.
+/// MatMuls that compute them, which then stands where the Add stood: after both. Behind an
+/// activation that the node has by then.
 void FuseResiduals(Graph& graph);
 
-/// Relu and Clip go into the Conv, Gemm, MatMul or Add before them.
+/// x / sqrt(mean(x^2) + epsilon) becomes an RMSNormalization, of x - mean(x) a LayerNormalization;
+/// what then scales it and is added to it, its parameters.
+void FuseNormalizations(Graph& graph);
+
+/// x times a function of x becomes a Gelu or a Swish.
+void FuseGatedActivations(Graph& graph);
+
+/// softmax(q * transposed(k)) * v of rank 4, with scale and mask, becomes an Attention.
+void FuseAttention(Graph& graph);
+/// Longer rows of scores stay what they are.
+inline constexpr std::int64_t kMaxFusedKeys = 8192;
+
+/// Relu and Clip go into the Conv, Gemm, MatMul or Add before them, other functions into the first
+/// three.
 void FuseActivations(Graph& graph);
 
-bool IsLinear(const Node& node);  // Conv, Gemm or MatMul
+bool IsLinear(const Node& node);  // a packed Conv, Gemm or MatMul
 
 /// Output channels of a linear node: of its weights, and what its bias holds.
 std::int64_t Channels(const GraphEditor& editor, const Node& node);

@@ -89,7 +89,7 @@ Status FuseBatchNorms(Graph& graph) {
   GraphEditor editor(graph);
   for (std::size_t i = 0; i < editor.size(); ++i) {
     Node& node = editor.node(i);
-    if (node.op != "BatchNormalization") continue;
+    if (node.op != "BatchNormalization" || !node.packed) continue;
     const std::optional<std::size_t> producer = editor.SoleProducer(node.inputs[0]);
     if (!producer || !TakesScale(editor, editor.node(*producer))) continue;
     LAGOON_ASSIGN_OR_RETURN(const Affine affine, ReadBatchNorm(graph, node));
@@ -103,7 +103,7 @@ Status FuseBatchNorms(Graph& graph) {
 Status ExpandBatchNorms(Graph& graph) {
   std::vector<Node> nodes;
   for (Node& node : graph.nodes) {
-    if (node.op != "BatchNormalization") {
+    if (node.op != "BatchNormalization" || !node.packed) {
       nodes.push_back(std::move(node));
       continue;
     }

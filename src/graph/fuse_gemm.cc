@@ -29,7 +29,7 @@ void NormalizeGemms(Graph& graph) {
   GraphEditor editor(graph);
   for (std::size_t i = 0; i < editor.size(); ++i) {
     Node& node = editor.node(i);
-    if (node.op != "Gemm") continue;
+    if (node.op != "Gemm" || !node.packed) continue;
     const float alpha = node.Float("alpha", 1);
     if (alpha != 1) ScaleWeights(editor, i, alpha);
     if (node.inputs.size() > 2) {

@@ -9,8 +9,7 @@ namespace {
 bool TakesResidual(const Node& node) {
   if (!IsLinear(node) || node.fused.residual != kNoValue) return false;
   // Grouped convolutions have bodies without a residual.
-  return node.fused.activation == ActivationKind::kNone &&
-         (node.op != "Conv" || node.Int("group", 1) == 1);
+  return node.op != "Conv" || node.Int("group", 1) == 1;
 }
 
 bool IsResidualAdd(const GraphEditor& editor, const Node& node) {
@@ -34,7 +33,9 @@ void TryFuse(GraphEditor& editor, std::size_t add) {
   if (!best) return;
   // Only the Add reads what the node computes, so nothing before the Add waits for it: it may move
   // there, behind the residual, and no cycle can arise.
-  editor.node(*best).fused.residual = residual;
+  Fused& fused = editor.node(*best).fused;
+  fused.residual = residual;
+  fused.residual_last = fused.activation != ActivationKind::kNone;
   editor.AbsorbAtReader(*best, add);
 }
 

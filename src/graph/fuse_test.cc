@@ -303,15 +303,16 @@ TEST(FuseResidual, LeavesRoomForABiasBehindIt) {
   EXPECT_EQ(Ops(Fused(model)), "Conv");
 }
 
-TEST(FuseResidual, LeavesAnActivationBetween) {
+TEST(FuseResidual, StaysBehindAnActivation) {
   ModelBuilder model;
   model.Input("x", {1, 4, 5, 5}).Output("y");
   AddConv(model, "x", "c", 4, 4);
   model.Add("Relu", {"c"}, {"r"});
   model.Add("Add", {"r", "x"}, {"y"});
   const Graph graph = Fused(model);
-  ASSERT_EQ(Ops(graph), "Conv Add");
+  ASSERT_EQ(Ops(graph), "Conv");
   EXPECT_EQ(graph.nodes[0].fused.activation, ActivationKind::kRelu);
+  EXPECT_TRUE(graph.nodes[0].fused.residual_last);
 }
 
 TEST(FuseResidual, OfAValueWithItselfStays) {

@@ -4,22 +4,29 @@
 //
 // Importing brings every node into one normal form, whatever the opset, so that later layers know
 // one spelling of an op. docs/ops.md lists the ops; the normal form is:
+// - A node whose inputs are all constant and that no evaluator covers stays: it is computed by a
+//   kernel when the model is loaded.
 // - Inputs that carry parameters (Clip's bounds, Reshape's shape, axes, pads, starts, ...) must be
 //   constant and become attributes; what stays an input is tensor data. Optional attributes are
 //   filled in, axes are counted from the front.
-// - Conv: x, w, [bias]. w and bias are constant. kernel_shape, strides, pads [top, left, bottom,
-//   right] and dilations are set, auto_pad is resolved and gone. group is set.
-// - MaxPool, AveragePool: as Conv; ceil_mode is resolved into pads and gone. count_include_pad is
-//   set.
-// - Gemm: x, w, [bias]. transA is 0, transB is set; alpha and beta are 1 and bias is [N] after
-//   FuseOps.
-// - MatMul: x [..., K], w [K, N] constant, and after FuseOps perhaps a bias [N].
-// - Clip: min and max. Reduce*: axes (sorted) and keepdims. Transpose: perm. Concat: axis.
-// - Pad: pads (all begins, then all ends) and value. Split: axis and split.
+// - Conv, ConvTranspose: x, w, [bias]. kernel_shape, strides, pads (all begins, then all ends) and
+//   dilations are set for every spatial axis, auto_pad is resolved and gone. group is set.
+// - MaxPool, AveragePool, LpPool: as Conv; ceil_mode is resolved into pads and gone.
+//   count_include_pad is set.
+// - Gemm: x, w, [bias]. If packed: transA is 0, transB is set; alpha and beta are 1 and bias is [N]
+//   after FuseOps.
+// - MatMul: if packed: x [..., K], w [K, N], and after FuseOps perhaps a bias [N].
+// - Clip: min and max as attributes, or as the inputs 1 and 2 (one of them may be left out).
+// Reduce*: axes (sorted) and keepdims. Transpose: perm. Concat: axis.
+// - Pad: pads (all begins, then all ends) and value, a Constant. Split: axis and split.
 // - Slice: starts, ends, axes and steps for every axis of x, clamped to its shape.
 // - Softmax, LogSoftmax: over the one axis `axis`. (Before opset 13 they run over all axes from
 //   `axis` on; where that differs the importer puts Reshape nodes around.)
 // - Reshape, Flatten, Squeeze, Unsqueeze: one input; the shape of the output says everything.
+// - After FuseOps there are also: RMSNormalization: x, [scale] and the attributes of
+//   LayerNormalization, whose scale may then be missing. Swish: x * sigmoid(x). Attention: q, k, v,
+//   [mask], [keep] of rank 4 with the attributes q_order, k_order, v_order, y_order (the axes that
+//   are batch, head, row and column), scale, kept and fill (kernels/attention.h).
 // - BatchNormalization and Dropout are gone after LoadGraph, Identity too except where a graph
 //   output would else be a graph input.
 
@@ -60,16 +67,19 @@ struct Value {
 };
 
 using Attribute = std::variant<std::int64_t, float, std::string, std::vector<std::int64_t>,
-                               std::vector<float>, Constant>;
+                               std::vector<float>, std::vector<std::string>, Constant>;
 
-enum class ActivationKind : std::uint8_t { kNone, kRelu, kClip };
+enum class ActivationKind : std::uint8_t { kNone, kRelu, kClip, kOp };
 
 /// What fusion moved into a Conv, Gemm, MatMul or Add node: y = activation(op(x) + residual).
 /// A residual has the shape of y. Only a Conv with group 1, a Gemm or a MatMul gets one.
 struct Fused {
   ValueId residual = kNoValue;
+  bool residual_last = false;  // y = activation(op(x)) + residual
   ActivationKind activation = ActivationKind::kNone;
   float low = 0, high = 0;  // kClip
+  std::string op = {};      // kOp: of one input, with these attributes
+  std::map<std::string, Attribute> attributes = {};
 };
 
 struct Node {
@@ -79,6 +89,9 @@ struct Node {
   std::vector<ValueId> outputs;
   std::map<std::string, Attribute> attributes;
   Fused fused;
+  /// Of a Conv over images, a Gemm (transA 0), a MatMul and a BatchNormalization: x is fp32, and
+  /// the parameters are constants of fp32. Only such a node takes part in fusion.
+  bool packed = false;
 
   /// The attribute, or `otherwise` if it is missing or of another type.
   std::int64_t Int(const std::string& attribute, std::int64_t otherwise) const;
@@ -100,8 +113,8 @@ struct Graph {
   const Value& value(ValueId id) const { return values[static_cast<std::size_t>(id)]; }
 };
 
-inline constexpr std::int64_t kMinOpset = 9;
-inline constexpr std::int64_t kMaxOpset = 17;
+inline constexpr std::int64_t kMinOpset = 1;
+inline constexpr std::int64_t kMaxOpset = 21;
 
 // A file beyond one of these limits is refused before its contents are decoded.
 inline constexpr std::size_t kMaxGraphNodes = 1 << 16;
@@ -113,11 +126,14 @@ struct ImportOptions {
   /// Sizes for symbolic dimensions by name; those not named become 1, and so do dimensions that the
   /// file leaves out or gives as 0.
   std::map<std::string, std::int64_t> dimensions;
+  /// Graph inputs whose contents are known when the model is loaded, by name: they become constants
+  /// and are no inputs any more. For shapes, axes and the like that a file has as inputs.
+  std::map<std::string, Constant> inputs;
   /// Sum of all constants and of all activations; more is refused before it is allocated.
   std::size_t max_bytes = std::size_t{8} << 30;
 };
 
-/// Reads an ONNX file (opset 9-17, external data beside it), checks it, infers all shapes and
+/// Reads an ONNX file (opset 1-21, external data beside it), checks it, infers all shapes and
 /// evaluates the constants that shapes come from. Nodes that no output needs are left out, unread.
 /// Errors name file, node, op and opset. Never throws, never aborts on hostile input.
 /// kNotFound: no such file. kUnimplemented: valid ONNX that Lagoon does not run.
@@ -133,8 +149,7 @@ Status FoldConstants(Graph& graph, const ImportOptions& options = {});
 /// Weights that nodes share may have to be copied for each: `options` bounds that too.
 Status FuseOps(Graph& graph, const ImportOptions& options = {});
 
-/// All three passes: the graph that lowering takes. Every node computes at run time, in fp32; no
-/// output is a constant or an input.
+/// All three passes: the graph that lowering takes.
 Result<Graph> LoadGraph(const std::string& path, const ImportOptions& options = {});
 
 }  // namespace lagoon

@@ -27,11 +27,19 @@ std::vector<bool> NeededValues(const Graph& graph) {
   return needed;
 }
 
-void DropUnusedNodes(Graph& graph, const std::vector<bool>& needed) {
+// A node that stays keeps its first output, needed or not: its shape says what the node computes.
+void DropUnusedNodes(Graph& graph, std::vector<bool>& needed) {
   for (Node& node : graph.nodes) {
+    const ValueId first = node.outputs.empty() ? kNoValue : node.outputs[0];
     for (ValueId& output : node.outputs) {
       if (output == kNoValue) continue;
       if (!needed[Index(output)] || graph.value(output).constant) output = kNoValue;
+    }
+    const bool stays = std::any_of(node.outputs.begin(), node.outputs.end(),
+                                   [](ValueId output) { return output != kNoValue; });
+    if (stays && first != kNoValue) {
+      node.outputs[0] = first;
+      needed[Index(first)] = true;
     }
     while (!node.outputs.empty() && node.outputs.back() == kNoValue) node.outputs.pop_back();
   }

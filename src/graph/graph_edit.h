@@ -24,6 +24,7 @@ class GraphEditor {
 
   std::size_t size() const { return graph_.nodes.size(); }
   Node& node(std::size_t i) { return graph_.nodes[i]; }
+  const Node& node(std::size_t i) const { return graph_.nodes[i]; }
   bool removed(std::size_t i) const { return removed_[i]; }
   const Value& value(ValueId id) const { return graph_.value(id); }
 

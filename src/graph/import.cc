@@ -60,6 +60,7 @@ class Importer {
     for (const onnx::ValueInfoProto& input : proto_.input()) {
       if (!index_.initialisers.contains(input.name())) LAGOON_RETURN_IF_ERROR(AddInput(input));
     }
+    LAGOON_RETURN_IF_ERROR(CheckFixedInputs());
     for (const int node : index_.order) LAGOON_RETURN_IF_ERROR(AddNode(node));
     LAGOON_RETURN_IF_ERROR(AddOutputs());
     LAGOON_RETURN_IF_ERROR(InferShapes(graph_, budget_));
@@ -104,17 +105,18 @@ class Importer {
 
   Status AddInput(const onnx::ValueInfoProto& info) {
     Value& value = graph_.value(AddValue(info.name()));
-    graph_.inputs.push_back(ids_.at(info.name()));
     const std::string label = "input " + Quoted(info.name());
     if (!info.type().has_tensor_type()) {
       return Fail(ErrorCode::kUnimplemented, label + " is not a tensor");
     }
     const onnx::TypeProto::Tensor& type = info.type().tensor_type();
-    if (ToDataType(type.elem_type()) != DataType::kFloat32) {
+    const std::optional<DataType> element = ToDataType(type.elem_type());
+    if (!element) {
       return Fail(ErrorCode::kUnimplemented,
-                  fmt::format("{} has ONNX element type {}; only FP32 (1) is supported", label,
+                  fmt::format("{} has ONNX element type {}, which is not supported", label,
                               type.elem_type()));
     }
+    value.type = *element;
     if (!type.has_shape()) return Invalid(label + " has no shape");
     for (const onnx::TensorShapeProto::Dimension& dim : type.shape().dim()) {
       const Result<std::int64_t> size = Dimension(dim);
@@ -124,7 +126,29 @@ class Importer {
     const Result<std::size_t> bytes = CheckedBytes(value.dims, value.type);
     if (!bytes) return Annotate(label, bytes.error());
     value.shape_known = true;
-    return budget_.Charge(*bytes, label);
+    LAGOON_RETURN_IF_ERROR(budget_.Charge(*bytes, label));
+    const auto fixed = options_.inputs.find(info.name());
+    if (fixed != options_.inputs.end()) return FixInput(value, fixed->second);
+    graph_.inputs.push_back(ids_.at(info.name()));
+    return {};
+  }
+
+  static Status FixInput(Value& value, const Constant& constant) {
+    if (constant.type != value.type || constant.dims != value.dims) {
+      return Invalid(fmt::format("input {} is {} {}; it is to be fixed to {} {}",
+                                 Quoted(value.name), OipName(value.type), ToString(value.dims),
+                                 OipName(constant.type), ToString(constant.dims)));
+    }
+    value.constant = constant;
+    return {};
+  }
+
+  Status CheckFixedInputs() const {
+    for (const auto& [name, constant] : options_.inputs) {
+      if (ids_.contains(name)) continue;
+      return Invalid(fmt::format("there is no input {} to be fixed", Quoted(name)));
+    }
+    return {};
   }
 
   // The value of a node's input; its initialiser is read at the first use.
@@ -180,16 +204,11 @@ class Importer {
   }
 
   Status AddOutputs() {
-    const std::unordered_set<ValueId> inputs(graph_.inputs.begin(), graph_.inputs.end());
     std::unordered_set<ValueId> outputs;
     for (const onnx::ValueInfoProto& output : proto_.output()) {
       LAGOON_ASSIGN_OR_RETURN(const ValueId id, Use(output.name()));
       if (!outputs.insert(id).second) {
         return Invalid(fmt::format("output {} is named twice", Quoted(output.name())));
-      }
-      if (inputs.contains(id)) {
-        return Fail(ErrorCode::kUnimplemented,
-                    fmt::format("output {} is an input", Quoted(output.name())));
       }
       graph_.outputs.push_back(id);
     }
@@ -199,11 +218,6 @@ class Importer {
   Status CheckOutputs() {
     for (int i = 0; i < proto_.output_size(); ++i) {
       const Value& value = graph_.value(graph_.outputs[static_cast<std::size_t>(i)]);
-      if (value.type != DataType::kFloat32) {
-        return Fail(ErrorCode::kUnimplemented,
-                    fmt::format("output {} is {}; only FP32 is supported", Quoted(value.name),
-                                OipName(value.type)));
-      }
       LAGOON_RETURN_IF_ERROR(CheckDeclared(proto_.output(i), value.dims));
     }
     return {};

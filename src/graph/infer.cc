@@ -24,7 +24,7 @@ bool TakesAttribute(std::string_view list, std::string_view name, char kind) {
 Status CheckSignature(const OpContext& context, const OpSpec& spec) {
   const Node& node = context.node();
   if (context.opset() < spec.since) {
-    return context.Unimplemented(fmt::format("the op came with opset {}", spec.since));
+    return context.Unimplemented(fmt::format("the op is supported from opset {} on", spec.since));
   }
   if (context.input_count() < spec.min_inputs || context.input_count() > spec.max_inputs) {
     return context.Unimplemented(fmt::format("has {} inputs, supported are {} to {}",
@@ -48,18 +48,13 @@ Status CheckSignature(const OpContext& context, const OpSpec& spec) {
 }
 
 Status CheckRunTimeInputs(const OpContext& context, const OpSpec& spec) {
-  if (spec.run_time == RunTime::kShapeOnly) return {};
+  if (spec.run_time != RunTime::kNever) return {};
   for (std::size_t i = 0; i < context.input_count(); ++i) {
     if (!context.has_input(i) || context.constant(i) != nullptr) continue;
-    const Value& value = context.input(i);
-    if (spec.run_time == RunTime::kNever) {
-      return context.Unimplemented(fmt::format(
-          "is supported on constants only; {} is computed at run time", Quoted(value.name)));
-    }
-    if (value.type != DataType::kFloat32) {
-      return context.Unimplemented(fmt::format("input {} is {} at run time; kernels take FP32",
-                                               Quoted(value.name), OipName(value.type)));
-    }
+    return context.Unimplemented(
+        fmt::format("is supported on constants only; input {} {} must be constant, it is computed "
+                    "at run time",
+                    i, Quoted(context.input(i).name)));
   }
   return {};
 }
@@ -92,9 +87,6 @@ Status ChargeInputs(const OpContext& context, const OpSpec& spec, ByteBudget& bu
 }
 
 Status Evaluate(Graph& graph, const OpContext& context, const OpSpec& spec, ByteBudget& budget) {
-  if (spec.evaluate == nullptr) {
-    return context.Unimplemented("all inputs are constant; this op is not computed on constants");
-  }
   if (const Status charged = ChargeInputs(context, spec, budget); !charged) {
     return tl::unexpected(context.Named(charged.error()));
   }
@@ -137,7 +129,17 @@ Status CheckOutputSizes(const OpContext& context) {
   return {};
 }
 
+// A first output that the file leaves out: rules and lowerings always find one.
+void NameFirstOutput(Graph& graph, Node& node) {
+  if (node.outputs.empty() || node.outputs[0] != kNoValue) return;
+  Value value;
+  value.name = node.name + ".0";
+  graph.values.push_back(std::move(value));
+  node.outputs[0] = static_cast<ValueId>(graph.values.size() - 1);
+}
+
 Status InferNode(Graph& graph, Node& node, ByteBudget& budget) {
+  NameFirstOutput(graph, node);
   OpContext context(graph, node);
   const OpSpec* spec = FindOp(node.op);
   if (spec == nullptr) return context.Unimplemented("the op is not supported");
@@ -155,9 +157,15 @@ Result<bool> EvaluateIfConstant(Graph& graph, Node& node, ByteBudget& budget) {
   const OpContext context(graph, node);
   const OpSpec* spec = FindOp(node.op);
   if (spec == nullptr) return context.Unimplemented("the op is not supported");
+  if (spec->evaluate == nullptr) return false;
   if (!AllConstant(context) && spec->run_time != RunTime::kShapeOnly) return false;
-  LAGOON_RETURN_IF_ERROR(Evaluate(graph, context, *spec, budget));
-  return true;
+  Status evaluated = Evaluate(graph, context, *spec, budget);
+  if (evaluated) return true;
+  const bool never = spec->run_time == RunTime::kNever;
+  if (evaluated.error().code != ErrorCode::kUnimplemented || never) {
+    return tl::unexpected(std::move(evaluated).error());
+  }
+  return false;
 }
 
 Status InferShapes(Graph& graph, ByteBudget& budget) {

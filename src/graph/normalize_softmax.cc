@@ -7,9 +7,10 @@ namespace {
 
 constexpr std::int64_t kOneAxisSince = 13;
 
-ValueId AddValue(Graph& graph, std::string name, const Dims& dims) {
+ValueId AddValue(Graph& graph, std::string name, DataType type, const Dims& dims) {
   Value value;
   value.name = std::move(name);
+  value.type = type;
   value.dims = dims;
   value.shape_known = true;
   graph.values.push_back(std::move(value));
@@ -30,11 +31,12 @@ std::int64_t OnlyAxis(const Dims& dims, std::int64_t from) {
 
 void Flatten(Graph& graph, Node softmax, std::vector<Node>& nodes) {
   const Dims dims = graph.value(softmax.inputs[0]).dims;
+  const DataType type = graph.value(softmax.inputs[0]).type;
   const std::int64_t axis = softmax.Int("axis", 1);
   const Dims flat{ElementCount(Dims(dims.begin(), dims.begin() + axis)),
                   ElementCount(Dims(dims.begin() + axis, dims.end()))};
-  const ValueId x = AddValue(graph, softmax.name + "_flat_input", flat);
-  const ValueId y = AddValue(graph, softmax.name + "_flat_output", flat);
+  const ValueId x = AddValue(graph, softmax.name + "_flat_input", type, flat);
+  const ValueId y = AddValue(graph, softmax.name + "_flat_output", type, flat);
   nodes.push_back({softmax.name + "_flatten", "Reshape", softmax.inputs, {x}, {}, {}});
   Node shape_back{softmax.name + "_unflatten", "Reshape", {y}, softmax.outputs, {}, {}};
   softmax.inputs = {x};
@@ -50,7 +52,7 @@ void NormalizeSoftmax(Graph& graph) {
   if (graph.opset >= kOneAxisSince) return;
   std::vector<Node> nodes;
   for (Node& node : graph.nodes) {
-    if (node.op != "Softmax" && node.op != "LogSoftmax") {
+    if (node.op != "Softmax" && node.op != "LogSoftmax" && node.op != "Hardmax") {
       nodes.push_back(std::move(node));
       continue;
     }

@@ -3,9 +3,12 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cstring>
 
 #include "graph/budget.h"
+#include "graph/tensor_import.h"
 #include "graph/text.h"
+#include "plan/element.h"
 
 namespace lagoon {
 
@@ -30,6 +33,36 @@ Result<std::vector<std::int64_t>> OpContext::ConstantInts(std::size_t i,
                                Quoted(input(i).name), OipName(value->type), ToString(value->dims)));
   }
   return value->ToInt64();
+}
+
+Result<Constant> OpContext::OneConstant(std::size_t i, std::string_view what) const {
+  const Constant* value = constant(i);
+  if (value == nullptr) {
+    return Unimplemented(fmt::format("{} {} must be constant; it is computed at run time", what,
+                                     Quoted(input(i).name)));
+  }
+  if (ElementCount(value->dims) == 1) return *value;
+  return Invalid(fmt::format("{} {} has shape {}, takes one number", what, Quoted(input(i).name),
+                             ToString(value->dims)));
+}
+
+Result<DataType> OpContext::TypeAttribute(const std::string& name, DataType otherwise) const {
+  if (!has_attribute(name)) return otherwise;
+  const std::int64_t onnx = node_.Int(name, 0);
+  const std::optional<DataType> type = onnx >= 0 && onnx <= onnx::TensorProto::DataType_MAX
+                                           ? ToDataType(static_cast<int>(onnx))
+                                           : std::nullopt;
+  if (type) return *type;
+  return Unimplemented(
+      fmt::format("{} is ONNX element type {}, which is not supported", name, onnx));
+}
+
+std::int64_t FirstAsInt64(const Constant& constant) {
+  return WithElementType(constant.type, [&]<typename T>(std::type_identity<T>) {
+    T element;
+    std::memcpy(&element, constant.bytes->data(), sizeof(T));
+    return ConvertElement<std::int64_t>(element);
+  });
 }
 
 Result<float> OpContext::ConstantFloat(std::size_t i, std::string_view what) const {
@@ -84,6 +117,30 @@ Result<std::vector<std::int64_t>> OpContext::Axes(std::vector<std::int64_t> axes
     return Invalid(fmt::format("axes {} name one twice", ToString(axes)));
   }
   return axes;
+}
+
+Status OpContext::SameType(std::size_t first, std::initializer_list<std::size_t> others) const {
+  for (const std::size_t i : others) {
+    if (!has_input(i) || input(i).type == input(first).type) continue;
+    return Invalid(fmt::format("input {} is {}, input {} is {}", Quoted(input(first).name),
+                               OipName(input(first).type), Quoted(input(i).name),
+                               OipName(input(i).type)));
+  }
+  return {};
+}
+
+Status OpContext::Float32(std::size_t i) const {
+  if (!has_input(i) || input(i).type == DataType::kFloat32) return {};
+  return Unimplemented(fmt::format("input {} is {}, only FP32 is supported", Quoted(input(i).name),
+                                   OipName(input(i).type)));
+}
+
+Status OpContext::NumberOr(std::size_t i, std::optional<std::int64_t> size) const {
+  if (!has_input(i) || dims(i).empty() || dims(i) == Dims{1}) return {};
+  if (size && dims(i) == Dims{*size}) return {};
+  const std::string vector = size ? fmt::format(" or [{}]", *size) : std::string();
+  return Unimplemented(fmt::format("input {} has shape {}, supported are one number{}",
+                                   Quoted(input(i).name), ToString(dims(i)), vector));
 }
 
 Result<std::size_t> OpContext::Bytes(const Dims& dims, DataType type) const {

@@ -3,6 +3,7 @@
 // What a shape rule sees of its node, and the table of ops.
 
 #include <cstdint>
+#include <initializer_list>
 #include <memory>
 #include <optional>
 #include <string>
@@ -44,6 +45,7 @@ class OpContext {
     node_.attributes.insert_or_assign(name, std::move(value));
   }
   void EraseAttribute(const std::string& name) { node_.attributes.erase(name); }
+  void SetPacked() { node_.packed = true; }
   void SetOp(std::string op) { node_.op = std::move(op); }
   /// Drops the inputs from `count` on: they became attributes.
   void KeepInputs(std::size_t count) {
@@ -59,6 +61,11 @@ class OpContext {
   /// The fp32 number of input `i`: constant, one element.
   Result<float> ConstantFloat(std::size_t i, std::string_view what) const;
 
+  /// Input `i`: constant, one number of any type.
+  Result<Constant> OneConstant(std::size_t i, std::string_view what) const;
+  /// The element type that integer attribute `name` names; `otherwise` if it is left out.
+  Result<DataType> TypeAttribute(const std::string& name, DataType otherwise) const;
+
   /// Integers that older opsets have as an attribute and newer ones as input `i` from
   /// `input_since` on. Nothing if they are left out.
   Result<std::optional<std::vector<std::int64_t>>> IntsFromInputOrAttribute(
@@ -68,6 +75,13 @@ class OpContext {
   Result<std::int64_t> Axis(std::int64_t axis, std::size_t rank) const;
   /// The same for a list without duplicates, sorted.
   Result<std::vector<std::int64_t>> Axes(std::vector<std::int64_t> axes, std::size_t rank) const;
+
+  /// Input `others[i]`, where it is there, has the element type of input `first`.
+  Status SameType(std::size_t first, std::initializer_list<std::size_t> others) const;
+  /// Input `i`, where it is there, is fp32: all that kernels take at that place.
+  Status Float32(std::size_t i) const;
+  /// Input `i`, where it is there, is one number ([] or [1]), or with `size` also a vector of it.
+  Status NumberOr(std::size_t i, std::optional<std::int64_t> size = {}) const;
 
   /// Bytes of a tensor, as CheckedBytes, with an error that names the node.
   Result<std::size_t> Bytes(const Dims& dims, DataType type) const;
@@ -82,32 +96,36 @@ class OpContext {
   Node& node_;
 };
 
+/// The first element of a constant, as an integer.
+std::int64_t FirstAsInt64(const Constant& constant);
+
 /// Checks a node against its op's definition, brings it into the normal form of graph.h, and sets
 /// type and shape of its outputs.
 using ShapeRule = Status (*)(OpContext& context);
 
 /// Contents of one output of a node whose inputs are constant (Shape and Size: known in shape). The
-/// shape rule has run; the bytes are those of the output's shape and type.
+/// shape rule has run; the bytes are those of the output's shape and type. kUnimplemented: not of
+/// these types; then kernels compute it when the model is loaded.
 using ConstantBytes = std::shared_ptr<const std::vector<std::byte>>;
 using Evaluator = Result<ConstantBytes> (*)(const OpContext& context, std::size_t output);
 
 /// Which inputs an op takes at run time.
 enum class RunTime : std::uint8_t {
-  kYes,       // fp32 data
+  kYes,       // which types, the lowering says
   kNever,     // all inputs must be constant
   kShapeOnly  // looks only at shapes: always evaluated
 };
 
 struct OpSpec {
   std::string_view op;
-  std::int64_t since = kMinOpset;  // the first opset with the op
+  std::int64_t since = 9;  // the first opset from which the op is supported
   std::size_t min_inputs = 1;
   std::size_t max_inputs = 1;
   std::size_t max_outputs = 1;
   std::string_view
       attributes;  // "i:axis f:alpha": kind (attributes.h) and name of all that are taken
   ShapeRule rule = nullptr;
-  Evaluator evaluate = nullptr;  // null: not evaluated on constants
+  Evaluator evaluate = nullptr;  // null: kernels compute it when the model is loaded
   RunTime run_time = RunTime::kYes;
 };
 

@@ -6,8 +6,8 @@
 #include <cmath>
 #include <cstring>
 
-#include "graph/element.h"
 #include "graph/shape_rules.h"
+#include "plan/element.h"
 
 namespace lagoon {
 namespace {
@@ -84,7 +84,7 @@ Result<Constant> ConstantNodeValue(const OpContext& context) {
     return MakeConstant(DataType::kInt64, {static_cast<std::int64_t>(list->size())}, list->data(),
                         list->size());
   }
-  return context.Unimplemented("holds a string");
+  return context.Unimplemented("holds strings");
 }
 
 Status InferConstant(OpContext& context) {
@@ -111,8 +111,6 @@ Status InferConstantOfShape(OpContext& context) {
 Status InferRange(OpContext& context) {
   const DataType type = context.input(0).type;
   for (std::size_t i = 0; i < 3; ++i) {
-    if (context.constant(i) == nullptr)
-      return context.Unimplemented("of numbers known at run time");
     if (context.input(i).type != type || ElementCount(context.dims(i)) != 1) {
       return context.Invalid("takes three numbers of one type");
     }
@@ -123,7 +121,8 @@ Status InferRange(OpContext& context) {
       std::memcpy(&element, context.constant(i)->bytes->data(), sizeof(T));
       return element;
     };
-    if constexpr (std::is_same_v<T, std::int32_t> || std::is_same_v<T, std::int64_t>) {
+    if constexpr (std::is_same_v<T, std::int16_t> || std::is_same_v<T, std::int32_t> ||
+                  std::is_same_v<T, std::int64_t>) {
       return CountInts(context, at(0), at(1), at(2));
     } else if constexpr (std::is_floating_point_v<T>) {
       return CountFloats(context, at(0), at(1), at(2));

@@ -11,6 +11,9 @@
 namespace lagoon {
 namespace {
 
+constexpr std::int64_t kMaxBlock = 1 << 10;
+constexpr std::int64_t kMaxSide = 1 << 30;
+
 Status CheckSameExcept(const OpContext& context, std::size_t i, std::size_t axis) {
   const Dims& first = context.dims(0);
   const Dims& other = context.dims(i);
@@ -159,6 +162,15 @@ Status InferSplit(OpContext& context) {
                           context.Axis(context.node().Int("axis", 0), context.rank(0)));
   const std::size_t parts = context.node().outputs.size();
   const std::int64_t length = context.dims(0)[static_cast<std::size_t>(axis)];
+  const std::int64_t asked = context.node().Int("num_outputs", 0);
+  if (!given && asked > 0) {
+    if (asked != static_cast<std::int64_t>(parts)) {
+      return context.Invalid(fmt::format("has {} outputs, num_outputs is {}", parts, asked));
+    }
+    const std::int64_t size = (length + asked - 1) / asked;  // the last part may be smaller
+    given.emplace(parts, size);
+    given->back() = length - size * (asked - 1);
+  }
   if (!given && length % static_cast<std::int64_t>(parts) == 0) {
     given.emplace(parts, length / static_cast<std::int64_t>(parts));
   }
@@ -183,6 +195,36 @@ Status InferSplit(OpContext& context) {
   context.KeepInputs(1);
   context.SetAttribute("axis", axis);
   context.SetAttribute("split", *std::move(given));
+  context.EraseAttribute("num_outputs");
+  return {};
+}
+
+Status InferDepthToSpace(OpContext& context) {
+  const Dims& x = context.dims(0);
+  const std::int64_t block = context.node().Int("blocksize", 0);
+  const std::string mode = context.node().String("mode", "DCR");
+  if (mode != "DCR" && mode != "CRD") {
+    return context.Invalid(fmt::format("mode is {}, not DCR or CRD", Quoted(mode)));
+  }
+  const bool fits = x.size() == 4 && block >= 1 && block <= kMaxBlock &&
+                    x[1] % (block * block) == 0 && x[2] <= kMaxSide && x[3] <= kMaxSide;
+  if (!fits) {
+    return context.Invalid(fmt::format("a blocksize of {} does not fit {}", block, ToString(x)));
+  }
+  context.SetAttribute("mode", mode);
+  context.SetOutput({x[0], x[1] / (block * block), x[2] * block, x[3] * block});
+  return {};
+}
+
+Status InferSpaceToDepth(OpContext& context) {
+  const Dims& x = context.dims(0);
+  const std::int64_t block = context.node().Int("blocksize", 0);
+  const bool fits = x.size() == 4 && block >= 1 && block <= kMaxBlock && x[2] % block == 0 &&
+                    x[3] % block == 0 && x[1] <= kMaxSide;
+  if (!fits) {
+    return context.Invalid(fmt::format("a blocksize of {} does not fit {}", block, ToString(x)));
+  }
+  context.SetOutput({x[0], x[1] * block * block, x[2] / block, x[3] / block});
   return {};
 }
 

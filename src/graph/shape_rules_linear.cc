@@ -1,7 +1,11 @@
-// Conv, Gemm, MatMul and BatchNormalization.
+// Conv, ConvTranspose, Gemm, MatMul and their integer kin, Einsum.
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <optional>
+
+#include "graph/einsum.h"
 #include "graph/shape_rules.h"
 #include "graph/text.h"
 #include "graph/window.h"
@@ -9,147 +13,273 @@
 namespace lagoon {
 namespace {
 
-// A parameter that the kernels pack when the model is loaded.
-Status CheckWeights(const OpContext& context, std::size_t i, std::string_view what) {
-  const Value& value = context.input(i);
-  if (!value.constant) {
-    return context.Unimplemented(fmt::format("{} {} is computed at run time; it must be constant",
-                                             what, Quoted(value.name)));
-  }
-  if (value.type != DataType::kFloat32) {
-    return context.Unimplemented(fmt::format("{} {} is {}; only FP32 is supported", what,
-                                             Quoted(value.name), OipName(value.type)));
-  }
-  return {};
+/// Whether input `i` is left out or a constant of fp32, as kernels that pack it need.
+bool Packs(const OpContext& context, std::size_t i) {
+  if (!context.has_input(i)) return true;
+  return context.constant(i) != nullptr && context.input(i).type == DataType::kFloat32;
 }
 
 Status CheckVector(const OpContext& context, std::size_t i, std::string_view what,
                    std::int64_t size) {
-  LAGOON_RETURN_IF_ERROR(CheckWeights(context, i, what));
-  if (context.dims(i) != Dims{size}) {
-    return context.Invalid(fmt::format("{} {} has shape {}, expected [{}]", what,
-                                       Quoted(context.input(i).name), ToString(context.dims(i)),
-                                       size));
+  if (!context.has_input(i) || context.dims(i) == Dims{size}) return {};
+  return context.Invalid(fmt::format("{} {} has shape {}, expected [{}]", what,
+                                     Quoted(context.input(i).name), ToString(context.dims(i)),
+                                     size));
+}
+
+Status CheckConvRanks(const OpContext& context, std::size_t weights) {
+  const std::size_t rank = context.rank(0);
+  if (rank < 3 || rank > 5) {
+    return context.Unimplemented(
+        fmt::format("input {} is not [N,C] and 1 to 3 spatial axes", ToString(context.dims(0))));
+  }
+  if (context.rank(weights) != rank) {
+    return context.Invalid(fmt::format("weights {} do not fit input {}",
+                                       ToString(context.dims(weights)), ToString(context.dims(0))));
   }
   return {};
 }
 
-Status CheckConvChannels(const OpContext& context, std::int64_t group) {
+/// `channels_in` and `channels_out`: of the weights, in all groups and in one.
+Status CheckGroups(const OpContext& context, std::size_t weights, std::int64_t group,
+                   bool transposed) {
   const std::int64_t channels = context.dims(0)[1];
-  const std::int64_t outputs = context.dims(1)[0];
-  const std::int64_t per_group = context.dims(1)[1];
+  const Dims& w = context.dims(weights);
+  const std::int64_t whole = transposed ? channels : w[0];
   // Divisions, not products: group may be anything.
-  if (group < 1 || outputs < 1 || channels % group != 0 || outputs % group != 0 ||
-      channels / group != per_group) {
-    return context.Invalid(fmt::format("input {} does not match weights {} in {} groups",
-                                       ToString(context.dims(0)), ToString(context.dims(1)),
-                                       group));
-  }
-  return {};
+  const bool fits = group >= 1 && whole >= 1 && w[1] >= 1 && channels % group == 0 &&
+                    whole % group == 0 &&
+                    (transposed ? w[0] == channels : channels / group == w[1]);
+  if (fits) return {};
+  return context.Invalid(fmt::format("input {} does not match weights {} in {} groups",
+                                     ToString(context.dims(0)), ToString(w), group));
+}
+
+/// kernel_shape, given or from the weights.
+Result<std::vector<std::int64_t>> KernelShape(const OpContext& context, std::size_t weights) {
+  const Dims& w = context.dims(weights);
+  std::vector<std::int64_t> actual(w.begin() + 2, w.end());
+  const std::vector<std::int64_t> given = context.node().Ints("kernel_shape", actual);
+  const bool positive =
+      std::all_of(actual.begin(), actual.end(), [](auto size) { return size > 0; });
+  if (given == actual && positive) return actual;
+  return context.Invalid(
+      fmt::format("kernel_shape {} does not match weights {}", ToString(given), ToString(w)));
+}
+
+/// The output of a convolution of input 0 with the weights in input `weights`.
+Result<Dims> ConvOutput(OpContext& context, std::size_t weights) {
+  LAGOON_RETURN_IF_ERROR(CheckConvRanks(context, weights));
+  const std::int64_t group = context.node().Int("group", 1);
+  LAGOON_RETURN_IF_ERROR(CheckGroups(context, weights, group, false));
+  LAGOON_ASSIGN_OR_RETURN(auto kernel, KernelShape(context, weights));
+  context.SetAttribute("group", group);
+  const Dims x = context.dims(0);
+  const std::vector<std::int64_t> image(x.begin() + 2, x.end());
+  LAGOON_ASSIGN_OR_RETURN(const Window window, ResolveWindow(context, image, std::move(kernel)));
+  Dims out{x[0], context.dims(weights)[0]};
+  out.insert(out.end(), window.out.begin(), window.out.end());
+  return out;
+}
+
+/// What a and b multiply to, as numpy.matmul does.
+Result<Dims> MatMulOutput(const OpContext& context, std::size_t left, std::size_t right) {
+  Dims a = context.dims(left), b = context.dims(right);
+  const auto mismatch = [&] {
+    return context.Invalid(fmt::format("{} does not match {}", ToString(context.dims(left)),
+                                       ToString(context.dims(right))));
+  };
+  if (a.empty() || b.empty()) return mismatch();
+  const bool vector_a = a.size() == 1, vector_b = b.size() == 1;
+  if (vector_a) a.insert(a.begin(), 1);
+  if (vector_b) b.push_back(1);
+  if (a.back() != b[b.size() - 2]) return mismatch();
+  LAGOON_ASSIGN_OR_RETURN(
+      Dims out, Broadcast(context, Dims(a.begin(), a.end() - 2), Dims(b.begin(), b.end() - 2)));
+  if (!vector_a) out.push_back(a[a.size() - 2]);
+  if (!vector_b) out.push_back(b.back());
+  return out;
+}
+
+/// An 8-bit integer type of input `i`.
+Status CheckByte(const OpContext& context, std::size_t i) {
+  const DataType type = context.input(i).type;
+  if (type == DataType::kInt8 || type == DataType::kUInt8) return {};
+  return context.Invalid(fmt::format("input {} is {}, it must be INT8 or UINT8",
+                                     Quoted(context.input(i).name), OipName(type)));
+}
+
+/// The inputs that are bytes, and their zero points, which may be left out.
+struct ByteProduct {
+  std::size_t left, right, zero_left, zero_right;
+};
+
+Status CheckBytes(const OpContext& context, const ByteProduct& inputs) {
+  LAGOON_RETURN_IF_ERROR(CheckByte(context, inputs.left));
+  LAGOON_RETURN_IF_ERROR(CheckByte(context, inputs.right));
+  LAGOON_RETURN_IF_ERROR(context.SameType(inputs.left, {inputs.zero_left}));
+  return context.SameType(inputs.right, {inputs.zero_right});
+}
+
+/// The rows (or the columns) of the product that scales and zero points may be given for; nothing
+/// where the input is a vector.
+std::optional<std::int64_t> Rows(const OpContext& context, std::size_t left) {
+  const Dims& dims = context.dims(left);
+  return dims.size() < 2 ? std::nullopt : std::optional(dims[dims.size() - 2]);
+}
+std::optional<std::int64_t> Columns(const OpContext& context, std::size_t right) {
+  const Dims& dims = context.dims(right);
+  return dims.size() < 2 ? std::nullopt : std::optional(dims.back());
+}
+
+/// Scale and zero point of the output of a QLinear op are one number each; all scales are fp32.
+Status CheckScales(const OpContext& context) {
+  LAGOON_RETURN_IF_ERROR(CheckByte(context, 7));
+  for (const std::size_t i : {1, 4, 6}) LAGOON_RETURN_IF_ERROR(context.Float32(i));
+  LAGOON_RETURN_IF_ERROR(context.NumberOr(6));
+  return context.NumberOr(7);
 }
 
 }  // namespace
 
 Status InferConv(OpContext& context) {
-  if (context.rank(0) != 4) {
-    return context.Unimplemented(
-        fmt::format("input {} is not [N,C,H,W]; only 2-D convolution is "
-                    "supported",
-                    ToString(context.dims(0))));
-  }
-  LAGOON_RETURN_IF_ERROR(CheckWeights(context, 1, "weights"));
-  const Dims weights = context.dims(1);
-  if (weights.size() != 4) {
-    return context.Invalid(fmt::format("weights {} are not [M,C,H,W]", ToString(weights)));
-  }
+  LAGOON_RETURN_IF_ERROR(context.SameType(0, {1, 2}));
+  LAGOON_ASSIGN_OR_RETURN(Dims out, ConvOutput(context, 1));
+  LAGOON_RETURN_IF_ERROR(CheckVector(context, 2, "bias", out[1]));
+  if (!context.has_input(2)) context.KeepInputs(2);
+  const bool fp32 = context.input(0).type == DataType::kFloat32;
+  if (fp32 && context.rank(0) == 4 && Packs(context, 1) && Packs(context, 2)) context.SetPacked();
+  context.SetOutput(std::move(out));
+  return {};
+}
+
+Status InferConvTranspose(OpContext& context) {
+  LAGOON_RETURN_IF_ERROR(context.SameType(0, {1, 2}));
+  LAGOON_RETURN_IF_ERROR(CheckConvRanks(context, 1));
   const std::int64_t group = context.node().Int("group", 1);
-  LAGOON_RETURN_IF_ERROR(CheckConvChannels(context, group));
-  LAGOON_ASSIGN_OR_RETURN(const auto kernel, Pair(context, "kernel_shape", 0));
-  const std::array<std::int64_t, 2> actual{weights[2], weights[3]};
-  if (context.has_attribute("kernel_shape") ? kernel != actual : actual[0] < 1 || actual[1] < 1) {
-    return context.Invalid(fmt::format("kernel_shape [{},{}] does not match weights {}", kernel[0],
-                                       kernel[1], ToString(weights)));
-  }
-  if (context.has_input(2)) {
-    LAGOON_RETURN_IF_ERROR(CheckVector(context, 2, "bias", weights[0]));
-  } else {
-    context.KeepInputs(2);
-  }
+  LAGOON_RETURN_IF_ERROR(CheckGroups(context, 1, group, true));
+  LAGOON_ASSIGN_OR_RETURN(auto kernel, KernelShape(context, 1));
   context.SetAttribute("group", group);
-  const Dims& x = context.dims(0);
-  LAGOON_ASSIGN_OR_RETURN(const Window window, ResolveWindow(context, {x[2], x[3]}, actual));
-  context.SetOutput({x[0], weights[0], window.out[0], window.out[1]});
+  const Dims x = context.dims(0);
+  const std::vector<std::int64_t> image(x.begin() + 2, x.end());
+  LAGOON_ASSIGN_OR_RETURN(const Window window,
+                          ResolveTransposedWindow(context, image, std::move(kernel)));
+  const std::int64_t per_group = context.dims(1)[1];
+  if (per_group > (std::int64_t{1} << 30) / group) return context.Invalid("has too many channels");
+  Dims out{x[0], per_group * group};
+  out.insert(out.end(), window.out.begin(), window.out.end());
+  LAGOON_RETURN_IF_ERROR(CheckVector(context, 2, "bias", out[1]));
+  if (!context.has_input(2)) context.KeepInputs(2);
+  context.SetOutput(std::move(out));
+  return {};
+}
+
+Status InferConvInteger(OpContext& context) {
+  LAGOON_RETURN_IF_ERROR(CheckBytes(context, {0, 1, 2, 3}));
+  LAGOON_ASSIGN_OR_RETURN(Dims out, ConvOutput(context, 1));
+  LAGOON_RETURN_IF_ERROR(context.NumberOr(2));
+  LAGOON_RETURN_IF_ERROR(context.NumberOr(3, out[1]));
+  context.SetOutput(0, DataType::kInt32, std::move(out));
+  return {};
+}
+
+Status InferQLinearConv(OpContext& context) {
+  LAGOON_RETURN_IF_ERROR(CheckBytes(context, {0, 3, 2, 5}));
+  LAGOON_RETURN_IF_ERROR(CheckScales(context));
+  LAGOON_ASSIGN_OR_RETURN(Dims out, ConvOutput(context, 3));
+  for (const std::size_t i : {1, 2}) LAGOON_RETURN_IF_ERROR(context.NumberOr(i));
+  for (const std::size_t i : {4, 5}) LAGOON_RETURN_IF_ERROR(context.NumberOr(i, out[1]));
+  LAGOON_RETURN_IF_ERROR(CheckVector(context, 8, "bias", out[1]));
+  if (context.has_input(8) && context.input(8).type != DataType::kInt32) {
+    return context.Invalid(fmt::format("bias {} is {}, it must be INT32",
+                                       Quoted(context.input(8).name),
+                                       OipName(context.input(8).type)));
+  }
+  context.SetOutput(0, context.input(7).type, std::move(out));
   return {};
 }
 
 Status InferGemm(OpContext& context) {
-  LAGOON_RETURN_IF_ERROR(CheckWeights(context, 1, "B"));
+  LAGOON_RETURN_IF_ERROR(context.SameType(0, {1, 2}));
   const Dims& x = context.dims(0);
   const Dims& w = context.dims(1);
   if (x.size() != 2 || w.size() != 2) {
     return context.Invalid(fmt::format("A {} and B {} must be matrices", ToString(x), ToString(w)));
   }
-  if (context.node().Int("transA", 0) != 0) {
-    return context.Unimplemented("transA = 1 is not supported");
-  }
+  const bool flipped = context.node().Int("transA", 0) != 0;
   const bool transposed = context.node().Int("transB", 0) != 0;
-  const std::int64_t inner = w[transposed ? 1 : 0];
   const std::int64_t columns = w[transposed ? 0 : 1];
-  if (x[1] != inner) {
-    return context.Invalid(fmt::format("A {} does not match B {}, transB = {}", ToString(x),
-                                       ToString(w), transposed ? 1 : 0));
+  if (x[flipped ? 0 : 1] != w[transposed ? 1 : 0]) {
+    return context.Invalid(fmt::format("A {} does not match B {}, transA = {}, transB = {}",
+                                       ToString(x), ToString(w), flipped, transposed));
   }
+  const Dims out{x[flipped ? 1 : 0], columns};
+  bool row = true;  // C, if any, adds the same to each row
   if (context.has_input(2)) {
-    LAGOON_RETURN_IF_ERROR(CheckWeights(context, 2, "C"));
     const Dims& c = context.dims(2);
-    const bool row = c.size() < 2 || (c.size() == 2 && c[0] == 1);
-    const bool fits = c.empty() || c.back() == 1 || c.back() == columns;
-    if (!row || !fits) {
-      return context.Unimplemented(
-          fmt::format("C {} is not one row of the output's {} columns", ToString(c), columns));
+    LAGOON_ASSIGN_OR_RETURN(const Dims sum, Broadcast(context, out, c));
+    if (sum != out) {
+      return context.Invalid(
+          fmt::format("C {} does not broadcast to {}", ToString(c), ToString(out)));
     }
+    row = c.size() < 2 || c[0] == 1;
   } else {
     context.KeepInputs(2);
   }
-  context.SetAttribute("transA", std::int64_t{0});
+  context.SetAttribute("transA", std::int64_t{flipped ? 1 : 0});
   context.SetAttribute("transB", std::int64_t{transposed ? 1 : 0});
   context.SetAttribute("alpha", context.node().Float("alpha", 1));
   context.SetAttribute("beta", context.node().Float("beta", 1));
-  context.SetOutput({x[0], columns});
+  const bool fp32 = context.input(0).type == DataType::kFloat32;
+  if (fp32 && !flipped && row && Packs(context, 1) && Packs(context, 2)) context.SetPacked();
+  context.SetOutput(out);
   return {};
 }
 
 Status InferMatMul(OpContext& context) {
-  LAGOON_RETURN_IF_ERROR(CheckWeights(context, 1, "the right side"));
-  const Dims& x = context.dims(0);
-  const Dims& w = context.dims(1);
-  if (x.size() < 2 || w.size() != 2) {
-    return context.Unimplemented(
-        fmt::format("{} x {}: the left side must have at least 2 dimensions, the right side 2",
-                    ToString(x), ToString(w)));
+  LAGOON_RETURN_IF_ERROR(context.SameType(0, {1}));
+  LAGOON_ASSIGN_OR_RETURN(Dims out, MatMulOutput(context, 0, 1));
+  const bool fp32 = context.input(0).type == DataType::kFloat32;
+  if (fp32 && context.rank(0) >= 2 && context.rank(1) == 2 && Packs(context, 1)) {
+    context.SetPacked();
   }
-  if (x.back() != w[0]) {
-    return context.Invalid(fmt::format("{} does not match {}", ToString(x), ToString(w)));
-  }
-  Dims out = x;
-  out.back() = w[1];
   context.SetOutput(std::move(out));
   return {};
 }
 
-Status InferBatchNormalization(OpContext& context) {
-  if (context.rank(0) < 2) {
-    return context.Invalid(fmt::format("input {} has no channels", ToString(context.dims(0))));
+Status InferMatMulInteger(OpContext& context) {
+  LAGOON_RETURN_IF_ERROR(CheckBytes(context, {0, 1, 2, 3}));
+  LAGOON_RETURN_IF_ERROR(context.NumberOr(2, Rows(context, 0)));
+  LAGOON_RETURN_IF_ERROR(context.NumberOr(3, Columns(context, 1)));
+  LAGOON_ASSIGN_OR_RETURN(Dims out, MatMulOutput(context, 0, 1));
+  context.SetOutput(0, DataType::kInt32, std::move(out));
+  return {};
+}
+
+Status InferQLinearMatMul(OpContext& context) {
+  LAGOON_RETURN_IF_ERROR(CheckBytes(context, {0, 3, 2, 5}));
+  LAGOON_RETURN_IF_ERROR(CheckScales(context));
+  for (const std::size_t i : {1, 2}) {
+    LAGOON_RETURN_IF_ERROR(context.NumberOr(i, Rows(context, 0)));
   }
-  if (context.node().Int("training_mode", 0) != 0) {
-    return context.Unimplemented("training_mode = 1: export the model for inference");
+  for (const std::size_t i : {4, 5}) {
+    LAGOON_RETURN_IF_ERROR(context.NumberOr(i, Columns(context, 3)));
   }
-  constexpr std::string_view kNames[] = {"input", "scale", "B", "mean", "var"};
-  for (std::size_t i = 1; i < 5; ++i) {
-    LAGOON_RETURN_IF_ERROR(CheckVector(context, i, kNames[i], context.dims(0)[1]));
+  LAGOON_ASSIGN_OR_RETURN(Dims out, MatMulOutput(context, 0, 3));
+  context.SetOutput(0, context.input(7).type, std::move(out));
+  return {};
+}
+
+Status InferEinsum(OpContext& context) {
+  std::vector<Dims> shapes;
+  for (std::size_t i = 0; i < context.input_count(); ++i) {
+    if (!context.has_input(i)) return context.Invalid(fmt::format("input {} is left out", i));
+    LAGOON_RETURN_IF_ERROR(context.SameType(0, {i}));
+    shapes.push_back(context.dims(i));
   }
-  context.SetAttribute("epsilon", context.node().Float("epsilon", 1e-5f));
-  context.SetOutput(context.dims(0));
+  const Result<Einsum> einsum = ParseEinsum(context.node().String("equation", ""), shapes);
+  if (!einsum) return tl::unexpected(context.Named(einsum.error()));
+  context.SetOutput(einsum->OutputDims());
   return {};
 }
 

@@ -1,4 +1,4 @@
-// Pooling over images.
+// Pooling over the spatial axes of [N,C,...].
 
 #include <fmt/format.h>
 
@@ -9,9 +9,9 @@ namespace lagoon {
 namespace {
 
 Status CheckImage(const OpContext& context) {
-  if (context.rank(0) == 4) return {};
-  return context.Unimplemented(fmt::format(
-      "input {} is not [N,C,H,W]; only 2-D pooling is supported", ToString(context.dims(0))));
+  if (context.rank(0) >= 3) return {};
+  return context.Invalid(
+      fmt::format("input {} has no spatial axes behind [N,C]", ToString(context.dims(0))));
 }
 
 Result<Window> InferPool(OpContext& context) {
@@ -21,17 +21,21 @@ Result<Window> InferPool(OpContext& context) {
       (context.has_attribute("dilations") || context.has_attribute("ceil_mode"))) {
     return context.Invalid("has dilations or ceil_mode, which came with opset 10");
   }
-  LAGOON_ASSIGN_OR_RETURN(const auto kernel, Pair(context, "kernel_shape", 1));
-  const Dims& x = context.dims(0);
-  LAGOON_ASSIGN_OR_RETURN(const Window window, ResolveWindow(context, {x[2], x[3]}, kernel));
-  for (std::size_t i = 0; i < 4; ++i) {
-    const std::int64_t extent = (kernel[i % 2] - 1) * window.dilations[i % 2] + 1;
+  const Dims x = context.dims(0);
+  const std::vector<std::int64_t> image(x.begin() + 2, x.end());
+  const std::size_t rank = image.size();
+  LAGOON_ASSIGN_OR_RETURN(auto kernel, SpatialInts(context, "kernel_shape", rank, 1));
+  LAGOON_ASSIGN_OR_RETURN(const Window window, ResolveWindow(context, image, std::move(kernel)));
+  for (std::size_t i = 0; i < 2 * rank; ++i) {
+    const std::int64_t extent = (window.kernel[i % rank] - 1) * window.dilations[i % rank] + 1;
     if (window.pads[i] >= extent) {
       return context.Invalid(
           fmt::format("padding of {} is as large as the window of {}", window.pads[i], extent));
     }
   }
-  context.SetOutput({x[0], x[1], window.out[0], window.out[1]});
+  Dims out{x[0], x[1]};
+  out.insert(out.end(), window.out.begin(), window.out.end());
+  context.SetOutput(out);
   return window;
 }
 
@@ -39,7 +43,7 @@ Result<Window> InferPool(OpContext& context) {
 
 Status InferMaxPool(OpContext& context) {
   LAGOON_RETURN_IF_ERROR(InferPool(context));
-  context.EraseAttribute("storage_order");  // the order of Indices, an output that is refused
+  context.SetOutput(1, DataType::kInt64, context.output(0).dims);
   return {};
 }
 
@@ -54,10 +58,23 @@ Status InferAveragePool(OpContext& context) {
   return {};
 }
 
+Status InferLpPool(OpContext& context) {
+  constexpr std::int64_t kMaxPower = 1 << 10;
+  const std::int64_t p = context.node().Int("p", 2);
+  if (p < 1 || p > kMaxPower) {
+    return context.Invalid(fmt::format("p is {}, outside 1 to {}", p, kMaxPower));
+  }
+  context.SetAttribute("p", p);
+  LAGOON_RETURN_IF_ERROR(InferPool(context));
+  return {};
+}
+
 Status InferGlobalPool(OpContext& context) {
   LAGOON_RETURN_IF_ERROR(CheckImage(context));
-  const Dims& x = context.dims(0);
-  context.SetOutput({x[0], x[1], 1, 1});
+  Dims out(context.rank(0), 1);
+  out[0] = context.dims(0)[0];
+  out[1] = context.dims(0)[1];
+  context.SetOutput(std::move(out));
   return {};
 }
 

@@ -3,9 +3,12 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cstring>
+#include <numeric>
 
 #include "graph/shape_rules.h"
 #include "graph/text.h"
+#include "plan/element.h"
 
 namespace lagoon {
 namespace {
@@ -66,47 +69,88 @@ Result<SliceLists> ReadSlice(const OpContext& context) {
   return SliceLists{*std::move(starts), *std::move(ends), *std::move(axes), *std::move(steps)};
 }
 
-Status CheckStep(const OpContext& context, std::int64_t step) {
-  if (step == 0) return context.Invalid("has a step of 0");
-  if (step < 0 && context.constant(0) == nullptr) {
-    return context.Unimplemented(
-        fmt::format("a step of {}: negative steps are supported on constants only", step));
+/// The pads for every axis of input 0: all begins, then all ends.
+Result<Ints> ReadPads(const OpContext& context) {
+  LAGOON_ASSIGN_OR_RETURN(auto given, context.IntsFromInputOrAttribute(1, "pads", 11));
+  const std::size_t rank = context.rank(0);
+  Ints axes(rank);
+  std::iota(axes.begin(), axes.end(), 0);
+  if (context.has_input(3)) {
+    LAGOON_ASSIGN_OR_RETURN(axes, context.ConstantInts(3, "axes"));
+    LAGOON_RETURN_IF_ERROR(context.Axes(axes, rank));  // refuses duplicates
   }
-  return {};
+  if (!given || given->size() != 2 * axes.size()) {
+    return context.Invalid(fmt::format("has {} pads for {} axes of {}", given ? given->size() : 0,
+                                       axes.size(), ToString(context.dims(0))));
+  }
+  Ints pads(2 * rank, 0);
+  for (std::size_t i = 0; i < axes.size(); ++i) {
+    LAGOON_ASSIGN_OR_RETURN(const std::int64_t axis, context.Axis(axes[i], rank));
+    pads[static_cast<std::size_t>(axis)] = (*given)[i];
+    pads[static_cast<std::size_t>(axis) + rank] = (*given)[i + axes.size()];
+  }
+  return pads;
+}
+
+/// The constant that fills, of input 0's type; zero if it is left out.
+Result<Constant> PadValue(const OpContext& context) {
+  const DataType type = context.input(0).type;
+  if (context.has_input(2)) {
+    const Constant* value = context.constant(2);
+    if (value == nullptr) {
+      return context.Unimplemented(
+          fmt::format("constant_value {} must be constant; it is computed "
+                      "at run time",
+                      Quoted(context.input(2).name)));
+    }
+    if (value->type != type || ElementCount(value->dims) != 1) {
+      return context.Invalid(fmt::format("constant_value {} is {} {}, takes one {}",
+                                         Quoted(context.input(2).name), OipName(value->type),
+                                         ToString(value->dims), OipName(type)));
+    }
+    return *value;
+  }
+  const float number = context.node().Float("value", 0);
+  return WithElementType(type, [&]<typename T>(std::type_identity<T>) {
+    const T element = ConvertElement<T>(number);
+    auto bytes = std::make_shared<std::vector<std::byte>>(sizeof(T));
+    std::memcpy(bytes->data(), &element, sizeof(T));
+    return Result<Constant>(Constant{type, {}, std::move(bytes)});
+  });
 }
 
 }  // namespace
 
 Status InferPad(OpContext& context) {
   const std::string mode = context.node().String("mode", "constant");
-  if (mode != "constant") {
-    return context.Unimplemented(
-        fmt::format("mode {}; only 'constant' is supported", Quoted(mode)));
-  }
-  LAGOON_ASSIGN_OR_RETURN(auto pads, context.IntsFromInputOrAttribute(1, "pads", 11));
   const std::size_t rank = context.rank(0);
-  if (!pads || pads->size() != 2 * rank) {
-    return context.Invalid(fmt::format("has {} pads, {} takes {}", pads ? pads->size() : 0,
-                                       ToString(context.dims(0)), 2 * rank));
+  if (mode != "constant" && mode != "reflect" && mode != "edge" && mode != "wrap") {
+    return context.Unimplemented(fmt::format("mode {} is not known", Quoted(mode)));
   }
-  float value = context.node().Float("value", 0);
-  if (context.has_input(2)) {
-    LAGOON_ASSIGN_OR_RETURN(value, context.ConstantFloat(2, "constant_value"));
-  }
+  LAGOON_ASSIGN_OR_RETURN(Ints pads, ReadPads(context));
+  LAGOON_ASSIGN_OR_RETURN(Constant value, PadValue(context));
   Dims out = context.dims(0);
-  for (std::size_t i = 0; i < pads->size(); ++i) {
-    const std::int64_t pad = (*pads)[i];
-    if (pad < 0) return context.Unimplemented(fmt::format("has a negative pad of {}", pad));
-    if (pad > kMaxPad || out[i % rank] > kMaxPad) {
+  for (std::size_t i = 0; i < pads.size(); ++i) {
+    const std::int64_t pad = pads[i];
+    if (pad > kMaxPad || pad < -kMaxPad || out[i % rank] > kMaxPad) {
       return context.Invalid(
           fmt::format("pads axis {} of {} by {}", i % rank, ToString(context.dims(0)), pad));
     }
     out[i % rank] += pad;
   }
+  const Dims& x = context.dims(0);
+  if (mode != "constant" && std::find(x.begin(), x.end(), 0) != x.end()) {
+    return context.Invalid(
+        fmt::format("mode {} has nothing to repeat in {}", Quoted(mode), ToString(x)));
+  }
+  for (std::size_t i = 0; i < rank; ++i) {
+    if (out[i] >= 0) continue;
+    return context.Invalid(fmt::format("pads {} leave {} of axis {}", ToString(pads), out[i], i));
+  }
   context.KeepInputs(1);
-  context.SetAttribute("pads", *std::move(pads));
-  context.SetAttribute("value", value);
-  context.EraseAttribute("mode");
+  context.SetAttribute("pads", std::move(pads));
+  context.SetAttribute("value", std::move(value));
+  context.SetAttribute("mode", mode);
   context.SetOutput(std::move(out));
   return {};
 }
@@ -121,7 +165,7 @@ Status InferSlice(OpContext& context) {
   Dims out = x;
   for (std::size_t i = 0; i < axes.size(); ++i) axes[i] = static_cast<std::int64_t>(i);
   for (std::size_t i = 0; i < lists.axes.size(); ++i) {
-    LAGOON_RETURN_IF_ERROR(CheckStep(context, lists.steps[i]));
+    if (lists.steps[i] == 0) return context.Invalid("has a step of 0");
     LAGOON_ASSIGN_OR_RETURN(const std::int64_t axis, context.Axis(lists.axes[i], x.size()));
     const auto at = static_cast<std::size_t>(axis);
     const Range range = Clamp({lists.starts[i], lists.ends[i], lists.steps[i]}, x[at]);
@@ -140,10 +184,7 @@ Status InferSlice(OpContext& context) {
 }
 
 Status InferGather(OpContext& context) {
-  const DataType type = context.input(1).type;
-  if (type != DataType::kInt64 && type != DataType::kInt32) {
-    return context.Invalid(fmt::format("indices are {}", OipName(type)));
-  }
+  LAGOON_RETURN_IF_ERROR(CheckIndices(context, 1));
   const Dims& x = context.dims(0);
   LAGOON_ASSIGN_OR_RETURN(const std::int64_t axis,
                           context.Axis(context.node().Int("axis", 0), x.size()));
@@ -159,10 +200,6 @@ Status InferExpand(OpContext& context) {
   LAGOON_ASSIGN_OR_RETURN(const Dims shape, context.ConstantInts(1, "shape"));
   LAGOON_RETURN_IF_ERROR(context.Bytes(shape, context.input(0).type));
   LAGOON_ASSIGN_OR_RETURN(Dims out, Broadcast(context, context.dims(0), shape));
-  if (context.constant(0) == nullptr && out != context.dims(0)) {
-    return context.Unimplemented(
-        fmt::format("from {} to {} at run time", ToString(context.dims(0)), ToString(out)));
-  }
   context.KeepInputs(1);
   context.SetOutput(std::move(out));
   return {};

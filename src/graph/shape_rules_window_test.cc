@@ -119,22 +119,41 @@ TEST(ConvShape, RefusesContradictions) {
 
 TEST(ConvShape, RefusesWhatIsNotSupported) {
   const auto nothing = [](NodeRef) {};
-  EXPECT_THAT(Conv({1, 3, 8}, {4, 3, 3}, nothing).Unimplemented(), HasSubstr("only 2-D"));
+  EXPECT_EQ(Conv({1, 3, 8}, {4, 3, 3}, nothing).OutputDims(), (Dims{1, 4, 6}));
+  EXPECT_THAT(Conv({1, 3, 8}, {4, 3, 3, 3}, nothing).Invalid(), HasSubstr("[4,3,3,3]"));
+  EXPECT_THAT(Conv({1, 1, 1, 1, 1, 1}, {1, 1, 1, 1, 1, 1}, nothing).Unimplemented(),
+              HasSubstr("1 to 3 spatial axes"));
   EXPECT_THAT(Conv({1, 3, 8, 8}, {4, 3, 3, 3}, [](NodeRef n) { n.Text("auto_pad", "SAME"); })
                   .Unimplemented(),
               HasSubstr("auto_pad 'SAME'"));
-  const OneNode computed{"Conv", {1, 1, 3, 3}, {"x"}};
-  EXPECT_THAT(computed.Unimplemented(), HasSubstr("weights 'x' is computed at run time"));
-  const OneNode half{"Conv", {1, 1, 3, 3}, {"w"}, [](ModelBuilder& m) {
-                       *m.graph().add_initializer() = testing::RawTensor<std::uint16_t>(
-                           "w", onnx::TensorProto::FLOAT16, {1, 1, 1, 1}, {0x3c00});
-                     }};
-  EXPECT_THAT(half.Unimplemented(), HasSubstr("is FP16"));
-  const OneNode transposed{"ConvTranspose", {1, 1, 3, 3}, {"w"}, [](ModelBuilder& m) {
-                             m.Weights("w", {1, 1, 2, 2});
-                           }};
-  EXPECT_THAT(transposed.Unimplemented(),
-              HasSubstr("node 'n' (ConvTranspose, opset 13): the op is not supported"));
+}
+
+TEST(ConvShape, IsPackedWhereTheWeightsAreConstantsOfFp32) {
+  EXPECT_TRUE(Conv({1, 1, 3, 3}, {1, 1, 1, 1}, [](NodeRef) {}).Imported().packed);
+  EXPECT_FALSE(Conv({1, 1, 3}, {1, 1, 1}, [](NodeRef) {}).Imported().packed);
+  EXPECT_FALSE((OneNode{"Conv", {1, 1, 3, 3}, {"x"}}).Imported().packed);
+  ModelBuilder half;
+  half.Input("x", {1, 1, 3, 3}, onnx::TensorProto::FLOAT16).Output("y");
+  *half.graph().add_initializer() =
+      testing::RawTensor<std::uint16_t>("w", onnx::TensorProto::FLOAT16, {1, 1, 1, 1}, {0x3c00});
+  half.Add("Conv", {"x", "w"}, {"y"});
+  const Result<Graph> graph = half.Import();
+  ASSERT_TRUE(graph.has_value()) << graph.error().message;
+  EXPECT_FALSE(graph->nodes[0].packed);
+}
+
+TEST(ConvTransposeShape, InvertsConv) {
+  OneNode node{"ConvTranspose", {1, 2, 5, 5}, {"w"}, [](ModelBuilder& m) {
+                 m.Weights("w", {2, 3, 3, 3});
+               }};
+  EXPECT_EQ(node.OutputDims(), (Dims{1, 3, 7, 7}));
+  node.configure = [](NodeRef n) {
+    n.Ints("strides", {2, 2}).Ints("pads", {1, 1, 1, 1}).Ints("output_padding", {1, 0});
+  };
+  EXPECT_EQ(node.OutputDims(), (Dims{1, 3, 10, 9}));
+  node.configure = [](NodeRef n) { n.Ints("strides", {2, 2}).Ints("output_shape", {10, 12}); };
+  EXPECT_EQ(node.OutputDims(), (Dims{1, 3, 10, 12}));
+  EXPECT_THAT(node.Imported().Ints("pads", {}), ElementsAre(1, 0, 0, -1));
 }
 
 TEST(ConvShape, ChecksTheBias) {
@@ -165,12 +184,15 @@ TEST(GemmShape, FollowsTransB) {
   EXPECT_THAT(Gemm({2, 3, 1}, {3, 5}, {5}, nothing).Invalid(), HasSubstr("matrices"));
 }
 
-TEST(GemmShape, RefusesWhatIsNotSupported) {
-  EXPECT_THAT(Gemm({3, 2}, {3, 5}, {5}, [](NodeRef n) { n.Int("transA", 1); }).Unimplemented(),
-              HasSubstr("transA"));
+TEST(GemmShape, IsPackedWhereCIsOneRow) {
   const auto nothing = [](NodeRef) {};
-  EXPECT_THAT(Gemm({2, 3}, {3, 5}, {2, 5}, nothing).Unimplemented(), HasSubstr("C [2,5]"));
-  EXPECT_THAT(Gemm({2, 3}, {3, 5}, {4}, nothing).Unimplemented(), HasSubstr("C [4]"));
+  const OneNode flipped = Gemm({3, 2}, {3, 5}, {5}, [](NodeRef n) { n.Int("transA", 1); });
+  EXPECT_EQ(flipped.OutputDims(), (Dims{2, 5}));
+  EXPECT_FALSE(flipped.Imported().packed);
+  EXPECT_TRUE(Gemm({2, 3}, {3, 5}, {1, 5}, nothing).Imported().packed);
+  EXPECT_FALSE(Gemm({2, 3}, {3, 5}, {2, 5}, nothing).Imported().packed);
+  EXPECT_THAT(Gemm({2, 3}, {3, 5}, {4}, nothing).Invalid(), HasSubstr("[4]"));
+  EXPECT_THAT(Gemm({2, 3}, {3, 5}, {7, 2, 5}, nothing).Invalid(), HasSubstr("C [7,2,5]"));
 }
 
 TEST(MatMulShape, TakesBatchesOnTheLeft) {
@@ -180,10 +202,14 @@ TEST(MatMulShape, TakesBatchesOnTheLeft) {
   EXPECT_EQ(matmul({2, 3}, {3, 5}).OutputDims(), (Dims{2, 5}));
   EXPECT_EQ(matmul({4, 7, 2, 3}, {3, 5}).OutputDims(), (Dims{4, 7, 2, 5}));
   EXPECT_THAT(matmul({2, 3}, {4, 5}).Invalid(), HasSubstr("does not match"));
-  EXPECT_THAT(matmul({2, 3}, {2, 3, 5}).Unimplemented(), HasSubstr("[2,3,5]"));
-  EXPECT_THAT(matmul({3}, {3, 5}).Unimplemented(), HasSubstr("[3]"));
-  const OneNode square{"MatMul", {3, 3}, {"x"}};
-  EXPECT_THAT(square.Unimplemented(), HasSubstr("must be constant"));
+  EXPECT_EQ(matmul({2, 3}, {2, 3, 5}).OutputDims(), (Dims{2, 2, 5}));
+  EXPECT_EQ(matmul({4, 1, 2, 3}, {7, 3, 5}).OutputDims(), (Dims{4, 7, 2, 5}));
+  EXPECT_EQ(matmul({3}, {3, 5}).OutputDims(), Dims{5});
+  EXPECT_EQ(matmul({2, 3}, {3}).OutputDims(), Dims{2});
+  EXPECT_EQ(matmul({3}, {3}).OutputDims(), Dims{});
+  EXPECT_TRUE(matmul({2, 3}, {3, 5}).Imported().packed);
+  EXPECT_FALSE(matmul({2, 3}, {2, 3, 5}).Imported().packed);
+  EXPECT_FALSE((OneNode{"MatMul", {3, 3}, {"x"}}).Imported().packed);
 }
 
 OneNode BatchNorm(const Dims& x, std::int64_t channels, std::int64_t opset = 13) {
@@ -253,9 +279,10 @@ TEST(PoolShape, CountsDilatedExtents) {
 }
 
 TEST(PoolShape, RefusesWhatIsNotSupported) {
-  EXPECT_THAT(
-      Pool("MaxPool", {1, 1, 9}, [](NodeRef n) { n.Ints("kernel_shape", {3}); }).Unimplemented(),
-      HasSubstr("only 2-D"));
+  EXPECT_EQ(Pool("MaxPool", {1, 1, 9}, [](NodeRef n) { n.Ints("kernel_shape", {3}); }).OutputDims(),
+            (Dims{1, 1, 7}));
+  EXPECT_THAT(Pool("MaxPool", {1, 9}, [](NodeRef n) { n.Ints("kernel_shape", {3}); }).Invalid(),
+              HasSubstr("[1,9]"));
   EXPECT_THAT(Pool("MaxPool", {1, 1, 9, 9}, [](NodeRef) {}).Invalid(),
               HasSubstr("no kernel_shape"));
   EXPECT_THAT(Pool("MaxPool", {1, 1, 9, 9},
@@ -282,8 +309,8 @@ TEST(PoolShape, OfGlobalPoolingIsOnePixel) {
   EXPECT_EQ(Pool("GlobalAveragePool", {2, 5, 7, 7}, [](NodeRef) {}).OutputDims(),
             (Dims{2, 5, 1, 1}));
   EXPECT_EQ(Pool("GlobalMaxPool", {2, 5, 7, 7}, [](NodeRef) {}).OutputDims(), (Dims{2, 5, 1, 1}));
-  EXPECT_THAT(Pool("GlobalAveragePool", {2, 5, 7}, [](NodeRef) {}).Unimplemented(),
-              HasSubstr("[2,5,7]"));
+  EXPECT_EQ(Pool("GlobalAveragePool", {2, 5, 7}, [](NodeRef) {}).OutputDims(), (Dims{2, 5, 1}));
+  EXPECT_THAT(Pool("GlobalAveragePool", {2, 5}, [](NodeRef) {}).Invalid(), HasSubstr("[2,5]"));
 }
 
 }  // namespace

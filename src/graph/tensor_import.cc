@@ -10,9 +10,9 @@
 #include <utility>
 #include <vector>
 
-#include "graph/element.h"
 #include "graph/file.h"
 #include "graph/text.h"
+#include "plan/element.h"
 
 namespace lagoon {
 namespace {
@@ -198,6 +198,12 @@ std::optional<DataType> ToDataType(int onnx_type) {
     default:
       return std::nullopt;
   }
+}
+
+std::int64_t ToOnnxType(DataType type) {
+  int onnx = 1;
+  while (onnx < onnx::TensorProto::DataType_MAX && ToDataType(onnx) != type) ++onnx;
+  return onnx;
 }
 
 Result<Constant> ImportTensor(onnx::TensorProto& proto, const TensorSource& source) {

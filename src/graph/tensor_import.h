@@ -12,6 +12,8 @@ namespace lagoon {
 
 /// Lagoon's type for an ONNX element type; nothing for strings, complex numbers and unknown ones.
 std::optional<DataType> ToDataType(int onnx_type);
+/// The reverse.
+std::int64_t ToOnnxType(DataType type);
 
 /// Where tensors may find their data and what they may take.
 struct TensorSource {

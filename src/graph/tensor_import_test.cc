@@ -6,8 +6,8 @@
 #include <cmath>
 #include <cstring>
 
-#include "graph/element.h"
 #include "graph/testing/model_builder.h"
+#include "plan/element.h"
 
 namespace lagoon {
 namespace {

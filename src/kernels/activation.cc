@@ -10,9 +10,9 @@ namespace lagoon {
 
 Result<Limits> LimitsOf(std::string_view op, const Epilogue& epilogue) {
   constexpr float kInfinity = std::numeric_limits<float>::infinity();
-  if (epilogue.residual) return Invalid(op, "epilogue.residual is not supported");
   switch (epilogue.activation) {
     case Activation::kNone:
+    case Activation::kUnary:
       return Limits{-kInfinity, kInfinity};
     case Activation::kRelu:
       return Limits{0, kInfinity};
@@ -24,6 +24,14 @@ Result<Limits> LimitsOf(std::string_view op, const Epilogue& epilogue) {
                                    epilogue.high));
   }
   return Limits{epilogue.low, epilogue.high};
+}
+
+Status CheckOnlyLimits(std::string_view op, const Epilogue& epilogue) {
+  if (epilogue.residual) return Invalid(op, "epilogue.residual is not supported");
+  if (epilogue.activation == Activation::kUnary) {
+    return Invalid(op, "an epilogue with a function is not supported");
+  }
+  return {};
 }
 
 }  // namespace lagoon

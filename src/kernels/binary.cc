@@ -5,6 +5,7 @@
 #include <cmath>
 
 #include "kernels/activation.h"
+#include "kernels/element_rows.h"
 #include "kernels/elementwise.h"
 #include "kernels/simd-inl.h"
 #include "kernels/strided.h"
@@ -149,8 +150,9 @@ Body PickBinaryBody(BinaryOp op, bool a_moves, bool b_moves) {
       return PickMoves<MinOf>(a_moves, b_moves);
     case BinaryOp::kMax:
       return PickMoves<MaxOf>(a_moves, b_moves);
+    default:
+      return nullptr;
   }
-  return nullptr;
 }
 
 }  // namespace HWY_NAMESPACE
@@ -249,11 +251,13 @@ void SetTiles(double ns_per_element, std::size_t rows, BinaryArgs& args) {
 }  // namespace
 
 Result<Kernel> MakeBinary(const BinarySpec& spec) {
+  if (spec.type != DataType::kFloat32 || spec.op > BinaryOp::kMax) return MakeBinaryRows(spec);
   LAGOON_ASSIGN_OR_RETURN(const std::size_t count, CheckElements(kName, "out", spec.out));
   LAGOON_ASSIGN_OR_RETURN(const std::size_t a_count, CheckElements(kName, "a", spec.a));
   LAGOON_ASSIGN_OR_RETURN(const std::size_t b_count, CheckElements(kName, "b", spec.b));
   LAGOON_ASSIGN_OR_RETURN(const std::vector<Axis> axes, JoinedAxes(spec));
   BinaryArgs args = Layout(axes);
+  LAGOON_RETURN_IF_ERROR(CheckOnlyLimits(kName, spec.epilogue));
   LAGOON_ASSIGN_OR_RETURN(args.limits, LimitsOf(kName, spec.epilogue));
   const double bytes = sizeof(float) * static_cast<double>(count + a_count + b_count);
   const double ns_per_element =

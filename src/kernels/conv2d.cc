@@ -1,9 +1,9 @@
 #include "kernels/conv2d.h"
 
 #include <cstddef>
-#include <limits>
 #include <string>
 
+#include "kernels/activation.h"
 #include "kernels/checks.h"
 #include "kernels/conv2d_args.h"
 #include "kernels/conv2d_block.h"
@@ -70,41 +70,26 @@ Status CheckSpec(const Conv2dSpec& s) {
       CheckExtent("height", s.out_height, s.stride_h, s.kernel_h, s.dilation_h, s.pad_top));
   LAGOON_RETURN_IF_ERROR(
       CheckExtent("width", s.out_width, s.stride_w, s.kernel_w, s.dilation_w, s.pad_left));
-  if (s.epilogue.activation == Activation::kClip && !(s.epilogue.low <= s.epilogue.high)) {
-    return Invalid(kOp, "epilogue.low " + std::to_string(s.epilogue.low) +
-                            " exceeds epilogue.high " + std::to_string(s.epilogue.high));
+  if (s.epilogue.residual_last && !s.epilogue.residual) {
+    return Invalid(kOp, "epilogue.residual_last without a residual");
   }
   return {};
 }
 
-struct Limits {
-  float low, high;
-};
-
-Limits LimitsOf(const Epilogue& epilogue) {
-  constexpr float kInfinity = std::numeric_limits<float>::infinity();
-  switch (epilogue.activation) {
-    case Activation::kNone:
-      return {-kInfinity, kInfinity};
-    case Activation::kRelu:
-      return {0, kInfinity};
-    case Activation::kClip:
-      return {epilogue.low, epilogue.high};
-  }
-  return {-kInfinity, kInfinity};
-}
-
 // What both bodies' arguments have in common: the operands, by the same names.
 template <typename Args>
-Kernel KernelOf(const Conv2dSpec& spec, Args args) {
-  const Limits limits = LimitsOf(spec.epilogue);
+Result<Kernel> KernelOf(const Conv2dSpec& spec, Args args) {
+  LAGOON_ASSIGN_OR_RETURN(const Limits limits, LimitsOf(kOp, spec.epilogue));
   args.low = limits.low;
   args.high = limits.high;
+  LAGOON_ASSIGN_OR_RETURN(args.finish, FinishOf(kOp, spec.epilogue));
   Kernel kernel;
   kernel.args = ArgsImage(args);
   kernel.inputs = {offsetof(Args, x), offsetof(Args, weights)};
   if (spec.bias) kernel.inputs.push_back(offsetof(Args, bias));
-  if (spec.epilogue.residual) {
+  if (spec.epilogue.residual && spec.epilogue.residual_last) {
+    kernel.inputs.push_back(offsetof(Args, finish_residual));
+  } else if (spec.epilogue.residual) {
     kernel.in_place = {static_cast<std::uint32_t>(kernel.inputs.size())};
     kernel.inputs.push_back(offsetof(Args, residual));
   }
@@ -126,7 +111,7 @@ std::string NameOf(const Conv2dArgs& args) {
          std::to_string(args.panel_tiles) + (args.panels_first && args.panel_tiles > 1 ? "p" : "");
 }
 
-Kernel MakeGemv(const Conv2dSpec& spec, const ConvTarget& target) {
+Result<Kernel> MakeGemv(const Conv2dSpec& spec, const ConvTarget& target) {
   GemvArgs args{};
   args.depth = spec.in_channels;
   args.outputs = spec.out_channels;
@@ -137,7 +122,7 @@ Kernel MakeGemv(const Conv2dSpec& spec, const ConvTarget& target) {
   const double us = static_cast<double>(args.groups * vectors * vector_bytes) / kGemvRate;
   args.blocks = static_cast<std::uint32_t>(
       std::min<double>(args.groups, 2 * std::ceil(us / kGemvBlockUs / 2)));
-  Kernel kernel = KernelOf(spec, args);
+  LAGOON_ASSIGN_OR_RETURN(Kernel kernel, KernelOf(spec, args));
   kernel.name = "gemv";
   kernel.body = target.gemv;
   kernel.blocks = args.blocks;
@@ -159,14 +144,15 @@ Result<Kernel> MakeConv2d(const Conv2dSpec& spec) {
                             std::to_string(tiling.scratch_bytes) + " bytes, more than " +
                             std::to_string(kMaxScratchBytes));
   }
-  Kernel kernel = KernelOf(spec, tiling.args);
+  LAGOON_ASSIGN_OR_RETURN(Kernel kernel, KernelOf(spec, tiling.args));
   kernel.name = "conv2d";
   kernel.body = &Conv2dBody;
   kernel.blocks = tiling.blocks;
   kernel.scratch_bytes = tiling.scratch_bytes;
   for (const ConvTiling& version : tilings) {
-    kernel.versions.push_back({NameOf(version.args), KernelOf(spec, version.args).args,
-                               version.blocks, version.scratch_bytes});
+    LAGOON_ASSIGN_OR_RETURN(Kernel other, KernelOf(spec, version.args));
+    kernel.versions.push_back(
+        {NameOf(version.args), std::move(other.args), version.blocks, version.scratch_bytes});
   }
   return kernel;
 }

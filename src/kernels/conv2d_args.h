@@ -15,6 +15,7 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "kernels/activation.h"
 #include "kernels/conv2d_body.h"
 #include "kernels/tiling.h"
 
@@ -39,8 +40,10 @@ struct Conv2dArgs {
   const float* bias;      // may be null
   const float* residual;  // may be null
   float* y;
-  const ConvTarget* target;  // that the tiling is for
-  float low, high;           // limits of y; infinite for none
+  const ConvTarget* target;      // that the tiling is for
+  float low, high;               // limits of y; infinite for none
+  Finish finish;                 // of a tile that is written
+  const float* finish_residual;  // may be null
 
   // Elements. `depth` = kernel_h * taps_w * tap_depth.
   std::uint32_t height, width, channels;

@@ -63,6 +63,7 @@ class ConvBlock {
       Accumulate(at, panels, last, /*finish=*/true);
       at.Advance(panels);
     }
+    if (args_.finish.row != nullptr) FinishTile();
     return true;
   }
 
@@ -131,6 +132,7 @@ class ConvBlock {
   bool SetTaps(const Cursor& at, const Chunk& chunk);
   void NextPanel();
   void Store(const Cursor& at);
+  void FinishTile() const;
 
   const Conv2dArgs& args_;
   const ConvTile tile_;
@@ -170,6 +172,26 @@ void ConvBlock::Store(const Cursor& at) {
   SetStore(at);
   args_.target->store(AccAt(at), here_.pixels.count, WidthAt(at) / args_.lanes, ColumnsAt(at),
                       micro_.store);
+}
+
+// The tile is still in the cache.
+void ConvBlock::FinishTile() const {
+  const std::size_t channel = tile_.panels.begin * panel_width_;
+  const std::size_t channels =
+      std::min<std::size_t>(args_.out_channels, tile_.panels.end * panel_width_) - channel;
+  const Pixels first = PixelsOf(args_, static_cast<std::uint32_t>(tile_.segments.begin));
+  const Pixels last = PixelsOf(args_, static_cast<std::uint32_t>(tile_.segments.end - 1));
+  const std::size_t pixels = last.first + last.count - first.first;
+  const bool dense = channels == args_.out_channels;
+  for (std::size_t row = tile_.rows.begin; row < tile_.rows.end; ++row) {
+    const std::size_t y_row = std::size_t{tile_.image} * args_.out_height + row;
+    std::size_t at = (y_row * args_.out_width + first.first) * args_.out_channels + channel;
+    for (std::size_t run = 0; run < (dense ? 1 : pixels); ++run, at += args_.out_channels) {
+      const float* const residual = args_.finish_residual;
+      args_.finish(args_.y + at, residual == nullptr ? nullptr : residual + at,
+                   dense ? pixels * channels : channels);
+    }
+  }
 }
 
 // What the micro-kernel asks for while it computes: a store that misses the cache would hold up all

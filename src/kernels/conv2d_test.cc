@@ -51,10 +51,12 @@ Expected Accumulate(const ConvProblem& p, std::size_t image, std::size_t oy, std
 double Finish(const ConvProblem& p, double sum, std::size_t index) {
   const Epilogue& e = p.spec.epilogue;
   if (p.spec.bias) sum += p.bias.data()[index % p.spec.out_channels];
-  if (e.residual) sum += p.residual.data()[index];
+  const double residual = e.residual ? p.residual.data()[index] : 0;
+  if (!e.residual_last) sum += residual;
+  if (e.activation == Activation::kUnary) sum = sum < 0 ? e.alpha * sum : sum;  // kLeakyRelu
   if (e.activation == Activation::kRelu) sum = std::max(sum, 0.0);
   if (e.activation == Activation::kClip) sum = std::clamp(sum, double{e.low}, double{e.high});
-  return sum;
+  return e.residual_last ? sum + residual : sum;
 }
 
 void ExpectReference(const ConvProblem& p) {
@@ -106,6 +108,27 @@ Conv2dSpec Gemm(std::uint32_t rows, std::uint32_t depth, std::uint32_t columns) 
 Conv2dSpec With(Conv2dSpec spec, auto change) {
   change(spec);
   return spec;
+}
+
+// Functions behind the store, and residuals behind an activation.
+void AddFinished(std::vector<Case>& cases) {
+  for (const bool residual : {false, true}) {
+    for (const Activation activation : {Activation::kRelu, Activation::kUnary}) {
+      if (!residual && activation == Activation::kRelu) continue;
+      const auto change = [=](Conv2dSpec& s) {
+        s.epilogue = {.activation = activation, .residual = residual, .residual_last = residual};
+        s.epilogue.unary = UnaryOp::kLeakyRelu;
+        s.epilogue.alpha = 0.1f;
+      };
+      const std::string name = std::string(residual ? "residual_last_" : "plain_") +
+                               std::to_string(static_cast<int>(activation));
+      cases.push_back({"finish_whole_" + name, With(Square(32, 14, 64, 3, 1, 1), change)});
+      cases.push_back({"finish_part_" + name, With(Square(32, 29, 41, 3, 1, 1), change)});
+      cases.push_back({"finish_wide_" + name, With(Square(40, 14, 600, 3, 1, 1), change)});
+      cases.push_back({"finish_gemm_" + name, With(Gemm(70, 100, 300), change)});
+      cases.push_back({"finish_gemv_" + name, With(Gemm(1, 100, 41), change)});
+    }
+  }
 }
 
 std::vector<Case> Cases() {
@@ -183,6 +206,7 @@ std::vector<Case> Cases() {
       }
     }
   }
+  AddFinished(cases);
   return cases;
 }
 

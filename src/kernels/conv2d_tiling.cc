@@ -106,11 +106,11 @@ void SetChunks(const ConvTarget& target, Conv2dArgs& a) {
 // One way to cut the output, and what it costs.
 class Candidate {
  public:
-  Candidate(const Conv2dArgs& shape, const ConvTarget& target) : a(shape) {
+  Candidate(const Conv2dArgs& shape, const ConvTarget& target, double finish_ns) : a(shape) {
     const double rows = static_cast<double>(a.out_width) / a.segments;
     const double width = 2.0 * a.lanes;
     item_us_ = 2 * rows * width * a.depth / target.flops_per_us;
-    store_us_ = rows * width * sizeof(float) / kStoreRate;
+    store_us_ = rows * width * (sizeof(float) / kStoreRate + finish_ns / 1e3);
     detour_us_ = rows * width * sizeof(float) / kDetourRate;
   }
 
@@ -210,8 +210,9 @@ void CutSpatially(std::size_t tiles, std::uint32_t panel_tiles, Candidate& candi
 
 // Calls `visit` with every cut that is worth a look, some of them more than once.
 template <typename Visit>
-void ForEachCut(const Conv2dArgs& shape, const ConvTarget& target, Visit&& visit) {
-  Candidate next(shape, target);
+void ForEachCut(const Candidate& whole, Visit&& visit) {
+  const Conv2dArgs& shape = whole.a;
+  Candidate next = whole;
   next.Cut(1, 1, 1);
   const double image_us = next.block_us();
   std::uint32_t last_panel_tiles = 0;
@@ -227,16 +228,16 @@ void ForEachCut(const Conv2dArgs& shape, const ConvTarget& target, Visit&& visit
   }
 }
 
-Candidate FinestCut(const Conv2dArgs& shape, const ConvTarget& target) {
-  Candidate finest(shape, target);
-  finest.Cut(shape.out_height, shape.segments, shape.panels);
+Candidate FinestCut(const Candidate& whole) {
+  Candidate finest = whole;
+  finest.Cut(whole.a.out_height, whole.a.segments, whole.a.panels);
   return finest;
 }
 
-Candidate BestCut(const Conv2dArgs& shape, const ConvTarget& target) {
-  Candidate best = FinestCut(shape, target);
+Candidate BestCut(const Candidate& whole) {
+  Candidate best = FinestCut(whole);
   double best_score = best.Score();
-  ForEachCut(shape, target, [&](const Candidate& next) {
+  ForEachCut(whole, [&](const Candidate& next) {
     if (next.Fits() && next.Score() < best_score) {
       best = next;
       best_score = next.Score();
@@ -245,8 +246,8 @@ Candidate BestCut(const Conv2dArgs& shape, const ConvTarget& target) {
   return best;
 }
 
-// The shape as the body sees it, not yet cut.
-Conv2dArgs PrepareShape(const Conv2dSpec& spec, const ConvTarget& target) {
+// Not yet cut.
+Candidate WholeOf(const Conv2dSpec& spec, const ConvTarget& target) {
   Conv2dArgs shape = ShapeOf(spec);
   shape.target = &target;
   shape.lanes = target.lanes;
@@ -255,10 +256,10 @@ Conv2dArgs PrepareShape(const Conv2dSpec& spec, const ConvTarget& target) {
   shape.segment_pixels = shape.out_width / shape.segments;
   shape.item_floats = target.max_rows * 2 * target.lanes;
   SetChunks(target, shape);
-  return shape;
+  return {shape, target, FinishNs(spec.epilogue)};
 }
 
-ConvTiling Finish(Candidate cut) {
+ConvTiling TilingOf(Candidate cut) {
   // With few weights, the input of a segment stays in the first-level cache and y is written in
   // order.
   cut.a.panels_inner = cut.a.chunks == 1 && cut.TileWeightBytes() <= kInnerPanelBytes;
@@ -274,8 +275,9 @@ ConvTiling Finish(Candidate cut) {
 
 // Calls `visit` with every cut into equal parts, each once.
 template <typename Visit>
-void ForEveryCut(const Conv2dArgs& shape, const ConvTarget& target, Visit&& visit) {
-  Candidate next(shape, target);
+void ForEveryCut(const Candidate& whole, Visit&& visit) {
+  const Conv2dArgs& shape = whole.a;
+  Candidate next = whole;
   std::uint32_t last_panel_tiles = 0;
   for (std::uint32_t wide = 1; wide <= std::min<std::uint32_t>(shape.panels, 64); ++wide) {
     const std::uint32_t panel_tiles = CeilDiv32(shape.panels, wide);
@@ -333,19 +335,19 @@ bool IsGemv(const Conv2dSpec& spec) {
 }
 
 ConvTiling TileConv2d(const Conv2dSpec& spec, const ConvTarget& target) {
-  return Finish(BestCut(PrepareShape(spec, target), target));
+  return TilingOf(BestCut(WholeOf(spec, target)));
 }
 
 std::vector<ConvTiling> TileConv2dVersions(const Conv2dSpec& spec, const ConvTarget& target,
                                            std::size_t count) {
-  const Conv2dArgs shape = PrepareShape(spec, target);
-  const Candidate best = BestCut(shape, target);
+  const Candidate whole = WholeOf(spec, target);
+  const Candidate best = BestCut(whole);
   std::vector<Candidate> cuts;
-  ForEveryCut(shape, target, [&](const Candidate& next) {
+  ForEveryCut(whole, [&](const Candidate& next) {
     if (next.Fits() && !SameCut(next, best)) cuts.push_back(next);
   });
-  std::vector<ConvTiling> tilings{Finish(best)};
-  for (const Candidate& cut : Spread(std::move(cuts), count - 1)) tilings.push_back(Finish(cut));
+  std::vector<ConvTiling> tilings{TilingOf(best)};
+  for (const Candidate& cut : Spread(std::move(cuts), count - 1)) tilings.push_back(TilingOf(cut));
   // The same cuts with their blocks in the other order.
   const std::size_t cut_count = tilings.size();
   for (std::size_t i = 0; i < cut_count && tilings.size() < count; ++i) {

@@ -242,6 +242,16 @@ class RowRunner {
     }
   }
 
+  /// Of what the others have written.
+  HWY_INLINE void Finish(const lagoon::Finish& finish, Range columns) {
+    const size_t channels = spec_.channels;
+    float* const y = y_ + columns.begin * channels;
+    if (strip_.channels == channels) return finish(y, nullptr, columns.size() * channels);
+    for (size_t column = 0; column < columns.size(); ++column) {
+      finish(y + column * channels, nullptr, strip_.channels);
+    }
+  }
+
  private:
   const DepthwiseSpec& spec_;
   const float* x_ = nullptr;  // first filter row that meets the image, column 0
@@ -282,6 +292,9 @@ bool DepthwiseBody(const void* raw, std::uint32_t block, BlockContext& ctx) {
         if (whole.size() != 0) RowRunner(args, image, row, whole).Three<kStride>(strip);
       }
       if (rest.size() != 0) RowRunner(args, image, row, rest).Plain(strip);
+      if (args.finish.row != nullptr) {
+        RowRunner(args, image, row, channels).Finish(args.finish, strip);
+      }
     }
   }
   return true;

@@ -89,9 +89,9 @@ void SetTiles(const Sizes& sizes, DepthwiseArgs& args) {
   const std::size_t grains = CeilDivide(spec.channels, kDepthwiseChannelGrain);
   const std::size_t pixels = std::size_t{spec.out_height} * spec.out_width;
   const std::size_t image_inputs = sizes.inputs / spec.batch;
-  const double ns =
-      kNsPerInput * static_cast<double>(image_inputs) +
-      NsPerOutput(spec, sizes.taps) * static_cast<double>(pixels * grains * kDepthwiseChannelGrain);
+  const double ns = kNsPerInput * static_cast<double>(image_inputs) +
+                    (NsPerOutput(spec, sizes.taps) + FinishNs(spec.epilogue)) *
+                        static_cast<double>(pixels * grains * kDepthwiseChannelGrain);
   std::size_t wanted = BlocksFor(ns, pixels * grains);
   const bool narrow = spec.out_height <= 14;
   args.channel_tiles = narrow ? EvenTiles(grains, std::min(wanted, CeilDivide(grains, 4))) : 1;
@@ -109,7 +109,9 @@ Result<Kernel> MakeDepthwise(const DepthwiseSpec& spec) {
   LAGOON_ASSIGN_OR_RETURN(const Sizes sizes, Check(spec));
   DepthwiseArgs args;
   args.spec = spec;
+  if (spec.epilogue.residual) return Invalid(kName, "epilogue.residual is not supported");
   LAGOON_ASSIGN_OR_RETURN(args.limits, LimitsOf(kName, spec.epilogue));
+  LAGOON_ASSIGN_OR_RETURN(args.finish, FinishOf(kName, spec.epilogue));
   SetTiles(sizes, args);
   const std::uint64_t blocks =
       std::uint64_t{spec.batch} * args.row_tiles * args.column_tiles * args.channel_tiles;

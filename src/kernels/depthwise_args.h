@@ -15,6 +15,7 @@ struct DepthwiseArgs {
   float* y = nullptr;
   DepthwiseSpec spec;
   Limits limits;
+  Finish finish;
   std::uint32_t row_tiles = 1, column_tiles = 1, channel_tiles = 1;  // of one image
 };
 

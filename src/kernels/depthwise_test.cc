@@ -33,6 +33,7 @@ double Activate(const Epilogue& e, double value) {
   if (e.activation == Activation::kRelu) return std::max(0.0, value);
   if (e.activation == Activation::kClip)
     return std::min<double>(e.high, std::max<double>(e.low, value));
+  if (e.activation == Activation::kUnary) return value / (1 + std::exp(-value));  // kSwish
   return value;
 }
 
@@ -163,6 +164,15 @@ TEST(Depthwise, LargestFilterStillFitsABlock) {
   Check(s);
 }
 
+TEST(Depthwise, FunctionsFollowTheStore) {
+  for (const std::uint32_t channels : {24u, 100u}) {
+    DepthwiseSpec s = Square(channels, 14, 3, 1, 1);
+    s.epilogue.activation = Activation::kUnary;
+    s.epilogue.unary = UnaryOp::kSwish;
+    Check(s);
+  }
+}
+
 TEST(Depthwise, NanPassesThroughTheActivation) {
   DepthwiseSpec s = Square(1, 1, 1, 1, 0);
   s.epilogue.activation = Activation::kRelu;
@@ -187,6 +197,9 @@ TEST(Depthwise, RefusesBadSpecsByName) {
   testing::ExpectInvalid(MakeDepthwise(s), {"residual"});
   s.epilogue = {.activation = Activation::kClip, .low = 2, .high = 1};
   testing::ExpectInvalid(MakeDepthwise(s), {"low 2", "high 1"});
+  s.epilogue = {.activation = Activation::kUnary};
+  s.epilogue.unary = UnaryOp::kSign;
+  testing::ExpectInvalid(MakeDepthwise(s), {"function", "no vector body"});
 }
 
 }  // namespace

@@ -75,6 +75,10 @@ inline void StoreGemv(const GemvArgs& args, const float* sums, Range outputs) {
     if (v > args.high) v = args.high;
     args.y[o] = v;
   }
+  if (args.finish.row == nullptr) return;
+  const float* const residual = args.finish_residual;
+  args.finish(args.y + outputs.begin, residual == nullptr ? nullptr : residual + outputs.begin,
+              outputs.size());
 }
 
 /// A convolution over one pixel; arguments: GemvArgs.

@@ -11,6 +11,7 @@
 
 #include "base/status.h"
 #include "device/block.h"
+#include "kernels/unary_op.h"
 
 namespace lagoon {
 
@@ -57,14 +58,19 @@ std::vector<std::byte> ArgsImage(const Args& args) {
 /// ...
 const char* TargetName();
 
-/// Fused into the store of conv2d and gemm: y = activation(acc + bias + residual).
-enum class Activation : std::uint8_t { kNone, kRelu, kClip };
+/// Limits are kept while values are stored; any other function follows once a tile is written.
+enum class Activation : std::uint8_t { kNone, kRelu, kClip, kUnary };
 
+/// What a body does to its results: y = activation(acc + bias + residual).
 struct Epilogue {
   Activation activation = Activation::kNone;
   float low = 0;          // kClip
   float high = 0;         // kClip
-  bool residual = false;  // one more input, of the output's shape, added before the activation
+  bool residual = false;  // one more input, of the output's shape
+  /// The residual is added behind the activation: y = activation(acc + bias) + residual.
+  bool residual_last = false;
+  UnaryOp unary = UnaryOp::kCopy;  // kUnary: one with a vector body (MakeUnary)
+  float alpha = 0, beta = 0;       // its parameters
 };
 
 }  // namespace lagoon

@@ -2,78 +2,20 @@
 // over the shapes of MobileNetV2, ResNet, SqueezeNet and VGG, and for shapes that are too long for
 // one block.
 
-#include <algorithm>
-#include <ctime>
 #include <string>
 #include <vector>
 
 #include "kernels/ops.h"
 #include "kernels/ops_testing.h"
-
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-#define LAGOON_SLOW_BUILD 1
-#elif defined(__has_feature)
-#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
-#define LAGOON_SLOW_BUILD 1
-#endif
-#endif
+#include "kernels/stretch_testing.h"
 
 namespace lagoon {
 namespace {
 
 using testing::BoundKernel;
 using testing::Floats;
-
-constexpr double kLimitUs = 20;
-constexpr int kMinRepetitions = 5, kMaxRepetitions = 60;
-
-/// Time of this thread alone: others on the machine do not count.
-double ThreadUs() {
-  timespec now;
-  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
-  return static_cast<double>(now.tv_sec) * 1e6 + static_cast<double>(now.tv_nsec) * 1e-3;
-}
-
-class Stretches final : public CheckProbe {
- public:
-  void Start() {
-    longest_ = 0;
-    last_ = ThreadUs();
-  }
-  bool OnCheck() override {
-    Mark();
-    last_ = ThreadUs();
-    return false;
-  }
-  double Finish() {
-    Mark();
-    return longest_;
-  }
-
- private:
-  void Mark() { longest_ = std::max(longest_, ThreadUs() - last_); }
-
-  double last_ = 0, longest_ = 0;
-};
-
-/// The longest stretch of any block. Caches and interrupts disturb single runs, so a block counts
-/// with its best of several; all blocks run in order each time, so that operands lie where a model
-/// leaves them.
-double LongestStretchUs(BoundKernel& bound) {
-  std::vector<double> best(bound.kernel().blocks, 1e9);
-  double longest = 0;
-  for (int repetition = 0; repetition < kMaxRepetitions; ++repetition) {
-    for (std::uint32_t block = 0; block < bound.kernel().blocks; ++block) {
-      Stretches stretches;
-      stretches.Start();
-      bound.RunBlock(block, &stretches);
-      best[block] = std::min(best[block], stretches.Finish());
-    }
-    longest = *std::max_element(best.begin(), best.end());
-    if (repetition + 1 >= kMinRepetitions && longest < kLimitUs) break;
-  }
-  return longest;
-}
+using testing::kLimitUs;
+using testing::LongestStretchUs;
 
 struct Case {
   std::string name;
@@ -297,22 +239,44 @@ TEST(Stretch, ShapeOps) {
     const std::size_t first = std::size_t{outer} * a, second = std::size_t{outer} * b;
     Check({"concat", concat, outer, a, b, {first, second}, first + second});
   }
-  const auto pad = [](std::size_t size, std::size_t channels, std::size_t by) {
-    const auto n = static_cast<std::int64_t>(size), p = static_cast<std::int64_t>(by);
-    const std::int64_t dims[] = {n, n, static_cast<std::int64_t>(channels)}, around[] = {p, p, 0};
-    return MakePad(dims, around, around, 0);
-  };
-  Check({"pad", pad, 224, 3, 3, {224 * 224 * 3}, 230 * 230 * 3});
-  Check({"pad", pad, 56, 64, 1, {56 * 56 * 64}, 58 * 58 * 64});
   const auto slice = [](std::size_t size, std::size_t channels, std::size_t step) {
     const auto n = static_cast<std::int64_t>(size), c = static_cast<std::int64_t>(channels);
     const auto s = static_cast<std::int64_t>(step);
-    const std::int64_t dims[] = {n, c}, starts[] = {0, 0}, out[] = {n, c / s}, steps[] = {1, s};
-    return MakeSlice(dims, starts, out, steps);
+    return MakeStridedCopy({{n, c / s}, {c, s}, 0, sizeof(float)});
   };
   Check({"slice", slice, 3136, 128, 2, {3136 * 128}, 3136 * 64});
   Check({"slice", slice, 100'000, 3, 3, {300'000}, 100'000});
   Check({"slice", slice, 1000, 512, 1, {512'000}, 512'000});
+}
+
+TEST(Stretch, Rows) {
+  const auto erf = [](std::size_t count, std::size_t, std::size_t) {
+    return MakeUnary({.op = UnaryOp::kAtan, .count = count});
+  };
+  Check({"library", erf, 100'000, 1, 1, {100'000}, 100'000});
+  const auto where = [](std::size_t rows, std::size_t columns, std::size_t) {
+    const auto r = static_cast<std::int64_t>(rows), c = static_cast<std::int64_t>(columns);
+    return MakeWhere({{r, c}, {1}, {r, c}, {r, c}, DataType::kFloat32});
+  };
+  Check({"where", where, 1536, 128, 1, {1536 * 128, 1, 1536 * 128}, 1536 * 128});
+  const auto cast = [](std::size_t count, std::size_t, std::size_t) {
+    return MakeCast(count, DataType::kFloat32, DataType::kInt32);
+  };
+  Check({"cast", cast, 300'000, 1, 1, {300'000}, 300'000});
+}
+
+TEST(Stretch, FoldsAndScans) {
+  const auto fold = [](std::size_t outer, std::size_t axis, std::size_t inner) {
+    return MakeFold({outer, axis, inner, DataType::kFloat32}, FoldOp::kLogSumExp);
+  };
+  Check({"fold", fold, 128, 768, 1, {128 * 768}, 128});
+  Check({"fold", fold, 1, 300'000, 1, {300'000}, 1});
+  Check({"fold", fold, 1, 1000, 900, {900'000}, 900});
+  const auto scan = [](std::size_t outer, std::size_t axis, std::size_t inner) {
+    return MakeScan({{outer, axis, inner, DataType::kFloat32}, false, false});
+  };
+  Check({"scan", scan, 128, 768, 1, {128 * 768}, 128 * 768});
+  Check({"scan", scan, 1, 100'000, 1, {100'000}, 100'000});
 }
 
 }  // namespace

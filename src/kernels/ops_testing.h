@@ -17,6 +17,7 @@
 
 #include "hwy/highway.h"
 #include "kernels/kernel.h"
+#include "kernels/leave_at_testing.h"
 
 namespace lagoon::testing {
 
@@ -97,18 +98,6 @@ class BoundKernel {
   std::vector<Floats> inputs_;
   Floats memory_;
   std::vector<std::byte> scratch_;
-};
-
-/// Counts checks, and leaves at one of them (from 1; 0: never).
-class LeaveAt final : public CheckProbe {
- public:
-  explicit LeaveAt(int check = 0) : leave_at_(check) {}
-  bool OnCheck() override { return ++checks_ == leave_at_; }
-  int checks() const { return checks_; }
-
- private:
-  int leave_at_;
-  int checks_ = 0;
 };
 
 /// A block that leaves at a check leaves no trace; one that does not leave there has finished.

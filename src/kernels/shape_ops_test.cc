@@ -1,5 +1,7 @@
 #include "kernels/shape_ops.h"
 
+#include <algorithm>
+#include <bit>
 #include <limits>
 
 #include "kernels/ops_testing.h"
@@ -67,47 +69,64 @@ TEST(Concat, RefusesBadInputsByName) {
   testing::ExpectInvalid(MakeConcat(1, huge, 1), {"2147483649"});
 }
 
-void CheckPad(const Shape& dims, const Shape& before, const Shape& after, float value) {
-  SCOPED_TRACE(::testing::PrintToString(dims) + ::testing::PrintToString(before) +
-               ::testing::PrintToString(after));
+std::uint64_t Bits(float value) { return std::bit_cast<std::uint32_t>(value); }
+
+void CheckTake(const Shape& dims, const std::vector<Shape>& maps, float fill) {
+  SCOPED_TRACE(::testing::PrintToString(dims) + ::testing::PrintToString(maps).substr(0, 200));
   const Floats x = testing::RandomFloats(Count(dims));
-  Shape out = dims;
-  for (std::size_t i = 0; i < dims.size(); ++i) out[i] += before[i] + after[i];
+  Shape out;
+  for (const Shape& map : maps) out.push_back(std::int64_t(map.size()));
   Doubles reference;
   for (std::size_t index = 0; index < Count(out); ++index) {
     Shape position = Position(out, index);
     bool inside = true;
     for (std::size_t i = 0; i < dims.size(); ++i) {
-      position[i] -= before[i];
-      inside = inside && position[i] >= 0 && position[i] < dims[i];
+      position[i] = maps[i][std::size_t(position[i])];
+      inside = inside && position[i] >= 0;
     }
-    reference.push_back(inside ? x[Index(dims, position)] : value);
+    reference.push_back(inside ? x[Index(dims, position)] : fill);
   }
-  testing::ExpectKernel([&] { return MakePad(dims, before, after, value); }, {x}, reference, 0);
+  const Result<TakeKernel> take = MakeTake({dims, maps, sizeof(float), Bits(fill)});
+  ASSERT_TRUE(take) << take.error().message;
+  Floats table(take->table.size() * 2);  // as its bytes
+  std::memcpy(table.data(), take->table.data(), take->table.size() * sizeof(std::int64_t));
+  testing::ExpectKernel([&] { return Result<Kernel>(take->kernel); }, {x, table}, reference, 0);
 }
 
-TEST(Pad, AnyAxis) {
-  CheckPad({1, 14, 14, 32}, {0, 1, 1, 0}, {0, 1, 1, 0}, 0);
-  CheckPad({2, 5, 6, 7}, {1, 2, 0, 3}, {0, 1, 4, 2}, -1.5f);
-  CheckPad({2, 2, 2, 2, 2, 2}, {1, 0, 1, 0, 1, 0}, {0, 1, 0, 1, 0, 1}, 2);
-  CheckPad({2, 2, 2, 2, 2, 2}, {1, 1, 1, 1, 1, 1}, {1, 1, 1, 1, 1, 1}, 2);
-  CheckPad({5}, {0}, {0}, 1);
-  CheckPad({3}, {9'000}, {20'000}, 1);
-  CheckPad({300, 3}, {0, 100}, {0, 40}, std::numeric_limits<float>::infinity());
+Shape Padded(std::int64_t size, std::int64_t before, std::int64_t after) {
+  Shape map;
+  for (std::int64_t i = -before; i < size + after; ++i)
+    map.push_back(i < size ? std::max<std::int64_t>(i, -1) : -1);
+  return map;
 }
 
-TEST(Pad, RefusesBadPaddingByName) {
-  const auto make = [](Shape dims, Shape before, Shape after) {
-    return MakePad(dims, before, after, 0);
-  };
-  testing::ExpectInvalid(make({2, 3}, {0, -1}, {0, 0}), {"pad", "-1", "axis 1"});
-  testing::ExpectInvalid(make({2, 3}, {0}, {0, 0}), {"[2,3]", "[0]", "ranks"});
-  testing::ExpectInvalid(make({}, {}, {}), {"ranks"});
-  testing::ExpectInvalid(make({2}, {0}, {std::numeric_limits<std::int64_t>::max()}), {"axis 0"});
-  testing::ExpectInvalid(make({2, 2}, {1 << 20, 0}, {0, 1 << 20}), {"y has"});
+TEST(Take, PadsAnyAxis) {
+  CheckTake({1, 14, 14, 32}, {{0}, Padded(14, 1, 1), Padded(14, 1, 1), Padded(32, 0, 0)}, 0);
+  CheckTake({2, 5, 6, 7}, {Padded(2, 1, 0), Padded(5, 2, 1), Padded(6, 0, 4), Padded(7, 3, 2)},
+            -1.5f);
+  CheckTake({5}, {Padded(5, 0, 0)}, 1);
+  CheckTake({3}, {Padded(3, 9'000, 20'000)}, 1);
+  CheckTake({300, 3}, {Padded(300, 0, 0), Padded(3, 100, 40)},
+            std::numeric_limits<float>::infinity());
+  CheckTake({}, {}, 1);
 }
 
-void CheckSlice(const Shape& dims, const Shape& starts, const Shape& out, const Shape& steps) {
+TEST(Take, RepeatsMirrorsAndCuts) {
+  CheckTake({3, 4}, {{2, 1, 0, 1, 2}, {0, 0, 1, 1, 2, 2, 3, 3}}, 0);
+  CheckTake({3, 10'007}, {{2, 0}, Padded(10'007, 0, 0)}, 0);  // a prime run
+  CheckTake({2, 3, 2, 3, 2, 3, 2, 3}, std::vector<Shape>(8, Shape{1, 0}), 0);
+}
+
+TEST(Take, RefusesMapsThatLeaveTheTensor) {
+  testing::ExpectInvalid(
+      Result<Kernel>(tl::unexpected(MakeTake({{2, 3}, {{0}, {3}}, 4, 0}).error())),
+      {"take", "axis 1", "[2,3]", "3"});
+  testing::ExpectInvalid(Result<Kernel>(tl::unexpected(MakeTake({{2, 3}, {{0}}, 4, 0}).error())),
+                         {"1 maps", "[2,3]"});
+}
+
+/// y[index] = x[start + steps * index] along every axis of x.
+void CheckStrided(const Shape& dims, const Shape& starts, const Shape& out, const Shape& steps) {
   SCOPED_TRACE(::testing::PrintToString(dims) + ::testing::PrintToString(starts) +
                ::testing::PrintToString(steps));
   const Floats x = testing::RandomFloats(Count(dims));
@@ -117,31 +136,35 @@ void CheckSlice(const Shape& dims, const Shape& starts, const Shape& out, const 
     for (std::size_t i = 0; i < dims.size(); ++i) position[i] = starts[i] + position[i] * steps[i];
     reference.push_back(x[Index(dims, position)]);
   }
-  testing::ExpectKernel([&] { return MakeSlice(dims, starts, out, steps); }, {x}, reference, 0);
+  StridedCopySpec spec{out, steps, 0, sizeof(float)};
+  std::int64_t stride = 1;
+  for (std::size_t i = dims.size(); i-- > 0;) {
+    spec.start += starts[i] * stride;
+    spec.strides[i] *= stride;
+    stride *= dims[i];
+  }
+  testing::ExpectKernel([&] { return MakeStridedCopy(spec); }, {x}, reference, 0);
 }
 
-TEST(Slice, AnyAxisAndStep) {
-  CheckSlice({1, 28, 28, 64}, {0, 0, 0, 32}, {1, 28, 28, 32}, {1, 1, 1, 1});
-  CheckSlice({4, 9, 10, 6}, {1, 2, 0, 1}, {2, 3, 5, 2}, {2, 3, 2, 4});
-  CheckSlice({4, 9, 10, 6}, {0, 0, 0, 0}, {4, 9, 10, 6}, {1, 1, 1, 1});
-  CheckSlice({4, 9, 10, 6}, {3, 8, 9, 5}, {1, 1, 1, 1}, {7, 1, 100, 1});
-  CheckSlice({3, 2, 3, 2, 3, 5}, {1, 0, 1, 0, 1, 0}, {2, 1, 2, 1, 2, 3}, {1, 1, 1, 1, 1, 2});
-  CheckSlice({100'000}, {3}, {33'000}, {3});
-  CheckSlice({2, 100'000}, {0, 3}, {2, 99'000}, {1, 1});
+TEST(StridedCopy, AnyAxisAndStep) {
+  CheckStrided({1, 28, 28, 64}, {0, 0, 0, 32}, {1, 28, 28, 32}, {1, 1, 1, 1});
+  CheckStrided({4, 9, 10, 6}, {1, 2, 0, 1}, {2, 3, 5, 2}, {2, 3, 2, 4});
+  CheckStrided({4, 9, 10, 6}, {0, 0, 0, 0}, {4, 9, 10, 6}, {1, 1, 1, 1});
+  CheckStrided({3, 2, 3, 2, 3, 5}, {1, 0, 1, 0, 1, 0}, {2, 1, 2, 1, 2, 3}, {1, 1, 1, 1, 1, 2});
+  CheckStrided({100'000}, {3}, {33'000}, {3});
+  CheckStrided({2, 100'000}, {0, 3}, {2, 99'000}, {1, 1});
 }
 
-TEST(Slice, RefusesSlicesThatLeaveTheTensor) {
-  const auto make = [](Shape dims, Shape starts, Shape out, Shape steps) {
-    return MakeSlice(dims, starts, out, steps);
-  };
-  testing::ExpectInvalid(make({4, 5}, {0, 1}, {4, 5}, {1, 1}), {"slice", "axis 1", "[4,5]"});
-  testing::ExpectInvalid(make({4}, {-1}, {1}, {1}), {"-1"});
-  testing::ExpectInvalid(make({4}, {4}, {1}, {1}), {"from 4"});
-  testing::ExpectInvalid(make({4}, {0}, {2}, {0}), {"steps of 0"});
-  testing::ExpectInvalid(make({4}, {0}, {2}, {std::numeric_limits<std::int64_t>::max()}),
-                         {"axis 0"});
-  testing::ExpectInvalid(make({4}, {0, 0}, {2}, {1}), {"ranks"});
-  testing::ExpectInvalid(make({4}, {0}, {0}, {1}), {"axis 0 of out is 0"});
+TEST(StridedCopy, BackwardsAndBroadcast) {
+  CheckStrided({5, 7}, {4, 6}, {5, 4}, {-1, -2});
+  CheckStrided({50'000}, {49'999}, {50'000}, {-1});
+  CheckStrided({3, 4}, {1, 0}, {100, 4}, {0, 1});
+  CheckStrided({3, 4}, {1, 2}, {30, 40}, {0, 0});
+}
+
+TEST(StridedCopy, RefusesBadShapes) {
+  testing::ExpectInvalid(MakeStridedCopy({{2}, {1, 1}, 0, 4}), {"strided_copy", "[2]", "[1,1]"});
+  testing::ExpectInvalid(MakeStridedCopy({{0}, {1}, 0, 4}), {"axis 0 of y is 0"});
 }
 
 }  // namespace

@@ -7,7 +7,7 @@
 
 namespace lagoon {
 
-inline constexpr std::size_t kMaxOuterAxes = 5;
+inline constexpr std::size_t kMaxOuterAxes = 7;
 
 /// Axes outermost first; strides in elements.
 template <std::size_t kOperands>

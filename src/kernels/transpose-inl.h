@@ -9,6 +9,7 @@
 
 #include <algorithm>
 
+#include "kernels/flip-inl.h"
 #include "kernels/simd-inl.h"
 #include "kernels/tiling.h"
 #include "kernels/transpose_args.h"
@@ -21,54 +22,6 @@ namespace {
 using simd::D;
 using simd::V;
 namespace hn = hwy::HWY_NAMESPACE;
-
-/// One task: part of a matrix. Strides in elements.
-struct FlipTile {
-  const float* x = nullptr;
-  float* y = nullptr;
-  size_t rows = 0, columns = 0;
-  size_t x_row = 0, y_column = 0;
-};
-
-HWY_INLINE void FlipPlain(const FlipTile& t, Range rows, Range columns) {
-  for (size_t c = columns.begin; c < columns.end; ++c) {
-    for (size_t r = rows.begin; r < rows.end; ++r) t.y[c * t.y_column + r] = t.x[r * t.x_row + c];
-  }
-}
-
-#if HWY_TARGET == HWY_SCALAR
-constexpr size_t kFlip = 1;
-
-HWY_INLINE void FlipSquare(const float* x, size_t, float* y, size_t) { *y = *x; }
-#else
-constexpr size_t kFlip = 4;
-
-/// In registers.
-HWY_INLINE void FlipSquare(const float* x, size_t x_row, float* y, size_t y_column) {
-  const hn::FixedTag<float, 4> d;
-  const auto r0 = hn::LoadU(d, x), r1 = hn::LoadU(d, x + x_row);
-  const auto r2 = hn::LoadU(d, x + 2 * x_row), r3 = hn::LoadU(d, x + 3 * x_row);
-  const auto a = hn::InterleaveLower(d, r0, r2), b = hn::InterleaveLower(d, r1, r3);
-  const auto c = hn::InterleaveUpper(d, r0, r2), e = hn::InterleaveUpper(d, r1, r3);
-  hn::StoreU(hn::InterleaveLower(d, a, b), d, y);
-  hn::StoreU(hn::InterleaveUpper(d, a, b), d, y + y_column);
-  hn::StoreU(hn::InterleaveLower(d, c, e), d, y + 2 * y_column);
-  hn::StoreU(hn::InterleaveUpper(d, c, e), d, y + 3 * y_column);
-}
-#endif
-
-struct Flip {
-  static HWY_INLINE void Run(const FlipTile& t) {
-    const size_t rows = t.rows / kFlip * kFlip, columns = t.columns / kFlip * kFlip;
-    for (size_t c = 0; c < columns; c += kFlip) {
-      for (size_t r = 0; r < rows; r += kFlip) {
-        FlipSquare(t.x + r * t.x_row + c, t.x_row, t.y + c * t.y_column + r, t.y_column);
-      }
-    }
-    FlipPlain(t, {rows, t.rows}, {0, columns});
-    FlipPlain(t, {0, t.rows}, {columns, t.columns});
-  }
-};
 
 struct Interleave3 {
   static HWY_INLINE void Run(const FlipTile& t) {

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "kernels/checks.h"
+#include "kernels/shape_ops.h"
 #include "kernels/transpose.h"
 
 namespace lagoon {
@@ -128,11 +129,39 @@ double TotalNs(const TransposeArgs& args, double count) {
   return tasks_ns + count * (count > kFarElements ? kNsPerFarFlipped : kNsPerFlipped);
 }
 
+/// Of elements of 8 bytes: their halves are one more axis, which stays the last.
+Result<Kernel> MakeTransposeOfPairs(std::span<const std::int64_t> dims,
+                                    std::span<const std::int64_t> permutation) {
+  std::vector<std::int64_t> halves(dims.begin(), dims.end());
+  std::vector<std::int64_t> order(permutation.begin(), permutation.end());
+  halves.push_back(2);
+  order.push_back(static_cast<std::int64_t>(dims.size()));
+  return MakeTranspose(halves, order);
+}
+
+Result<Kernel> MakeTransposeOfBytes(std::span<const std::int64_t> dims,
+                                    std::span<const std::int64_t> permutation,
+                                    std::size_t element_bytes) {
+  std::vector<std::int64_t> x_strides(dims.size(), 1);
+  for (std::size_t i = dims.size(); i-- > 1;) x_strides[i - 1] = x_strides[i] * dims[i];
+  StridedCopySpec spec;
+  spec.element_bytes = element_bytes;
+  for (const std::int64_t axis : permutation) {
+    spec.out.push_back(dims[static_cast<std::size_t>(axis)]);
+    spec.strides.push_back(x_strides[static_cast<std::size_t>(axis)]);
+  }
+  return MakeStridedCopy(spec);
+}
+
 }  // namespace
 
 Result<Kernel> MakeTranspose(std::span<const std::int64_t> dims,
-                             std::span<const std::int64_t> permutation) {
+                             std::span<const std::int64_t> permutation, std::size_t element_bytes) {
   LAGOON_RETURN_IF_ERROR(Check(dims, permutation));
+  if (element_bytes == 8 && dims.size() < kMaxTransposeRank) {
+    return MakeTransposeOfPairs(dims, permutation);
+  }
+  if (element_bytes != 4) return MakeTransposeOfBytes(dims, permutation, element_bytes);
   LAGOON_ASSIGN_OR_RETURN(const std::size_t count, CheckElements(kName, "x", dims));
   TransposeArgs args = Layout(JoinedAxes(dims, permutation));
   Kernel kernel;

@@ -9,12 +9,14 @@
 
 namespace lagoon {
 
-inline constexpr std::size_t kMaxTransposeRank = 6;
+inline constexpr std::size_t kMaxTransposeRank = 8;
 
 /// y.dims[i] == x.dims[permutation[i]]. Input x, output y, no overlap.
 /// kInvalidArgument names the values when the rank is zero or above kMaxTransposeRank, a size is
 /// not positive, or `permutation` is none.
+/// `element_bytes` is 1, 2, 4 or 8.
 Result<Kernel> MakeTranspose(std::span<const std::int64_t> dims,
-                             std::span<const std::int64_t> permutation);
+                             std::span<const std::int64_t> permutation,
+                             std::size_t element_bytes = 4);
 
 }  // namespace lagoon

@@ -31,6 +31,15 @@ std::size_t SizeOf(DataType type) {
   CheckFailed("a known DataType", __FILE__, __LINE__);
 }
 
+bool IsFloat(DataType type) {
+  return type == DataType::kFloat32 || type == DataType::kFloat16 || type == DataType::kBFloat16 ||
+         type == DataType::kFloat64;
+}
+
+bool IsInteger(DataType type) {
+  return !IsFloat(type) && type != DataType::kBool && type != DataType::kString;
+}
+
 std::string_view OipName(DataType type) {
   switch (type) {
     case DataType::kFloat32:

@@ -8,8 +8,8 @@
 
 namespace lagoon {
 
-/// Element types a model may name. Kernels compute in kFloat32; the others occur in shapes and
-/// constants.
+/// Element types a model may name. A kBool is a byte, 0 or 1 where Lagoon writes it, "not 0" where
+/// it reads it; kString has no values at run time.
 enum class DataType : std::uint8_t {
   kFloat32,
   kFloat16,
@@ -29,6 +29,8 @@ enum class DataType : std::uint8_t {
 
 /// Bytes of one element; 0 for kString.
 std::size_t SizeOf(DataType type);
+bool IsFloat(DataType type);    // of 16, 32 or 64 bits
+bool IsInteger(DataType type);  // signed or not; kBool is none
 /// The Open Inference Protocol's name: "FP32", "INT64", "BYTES", ...
 std::string_view OipName(DataType type);
 

@@ -12,8 +12,8 @@
 namespace lagoon {
 namespace {
 
-std::size_t FloatBytes(const Dims& dims) {
-  return static_cast<std::size_t>(ElementCount(dims)) * sizeof(float);
+std::size_t BytesOf(const Dims& dims, DataType type) {
+  return static_cast<std::size_t>(ElementCount(dims)) * SizeOf(type);
 }
 
 std::vector<std::int64_t> IdentityOrder(std::size_t rank) {
@@ -28,9 +28,8 @@ Result<ProgramBuilder> ProgramBuilder::Create(Graph graph) {
   ProgramBuilder builder(std::move(graph));
   builder.places_.resize(builder.graph_.values.size());
   for (const ValueId id : builder.graph_.inputs) {
-    LAGOON_RETURN_IF_ERROR(builder.CheckFloat(id));
     const Value& value = builder.graph_.value(id);
-    const Tensor tensor = builder.NewTensor(value.name, value.dims, Layout::kPlain);
+    const Tensor tensor = builder.NewTensor(value.name, value.dims, Layout::kPlain, value.type);
     builder.Define(id, tensor);
     builder.program_.inputs.push_back({{value.name, value.type, value.dims}, tensor.buffer});
   }
@@ -42,22 +41,16 @@ const Constant* ProgramBuilder::constant(ValueId value) const {
   return constant ? &*constant : nullptr;
 }
 
-Status ProgramBuilder::CheckFloat(ValueId value) const {
-  const Value& v = graph_.value(value);
-  const DataType type = v.constant ? v.constant->type : v.type;
-  if (type == DataType::kFloat32) return {};
-  return Fail(ErrorCode::kUnimplemented,
-              fmt::format("value '{}' is {}; kernels compute in FP32 only", v.name, OipName(type)));
-}
-
 Result<Constant> ProgramBuilder::FloatConstant(ValueId value, const char* role) const {
   const Constant* found = constant(value);
   if (found == nullptr) {
     return Fail(ErrorCode::kUnimplemented, fmt::format("{} '{}' must be constant, but are computed",
                                                        role, graph_.value(value).name));
   }
-  LAGOON_RETURN_IF_ERROR(CheckFloat(value));
-  return *found;
+  if (found->type == DataType::kFloat32) return *found;
+  return Fail(ErrorCode::kUnimplemented,
+              fmt::format("{} '{}' are {}, not FP32", role, graph_.value(value).name,
+                          OipName(found->type)));
 }
 
 BufferId ProgramBuilder::AddBuffer(LoweredBuffer buffer) {
@@ -65,8 +58,26 @@ BufferId ProgramBuilder::AddBuffer(LoweredBuffer buffer) {
   return BufferId{static_cast<std::uint32_t>(program_.buffers.size() - 1)};
 }
 
-Tensor ProgramBuilder::NewTensor(const std::string& name, const Dims& dims, Layout layout) {
-  return {AddBuffer({name, FloatBytes(dims), false, nullptr}), dims, layout};
+ValueId ProgramBuilder::AddValue(const std::string& name, DataType type, const Dims& dims) {
+  Value value;
+  value.name = name;
+  value.type = type;
+  value.dims = dims;
+  value.shape_known = true;
+  graph_.values.push_back(std::move(value));
+  places_.emplace_back();
+  return static_cast<ValueId>(graph_.values.size() - 1);
+}
+
+ValueId ProgramBuilder::AddValue(const std::string& name, Constant constant) {
+  const ValueId id = AddValue(name, constant.type, constant.dims);
+  graph_.value(id).constant = std::move(constant);
+  return id;
+}
+
+Tensor ProgramBuilder::NewTensor(const std::string& name, const Dims& dims, Layout layout,
+                                 DataType type) {
+  return {AddBuffer({name, BytesOf(dims, type), false, nullptr}), dims, layout, type};
 }
 
 BufferId ProgramBuilder::AddConstant(const std::string& name, std::size_t bytes,
@@ -79,18 +90,19 @@ Operand ProgramBuilder::All(BufferId buffer) const {
 }
 
 void ProgramBuilder::Define(ValueId value, const Tensor& tensor) {
-  LAGOON_CHECK(FloatBytes(dims(value)) == program_.buffer(tensor.buffer).bytes);
+  LAGOON_CHECK(type(value) == tensor.type);
+  LAGOON_CHECK(BytesOf(dims(value), type(value)) == program_.buffer(tensor.buffer).bytes);
   Tensor defined = tensor;
   defined.dims = dims(value);
   places(value)[static_cast<std::size_t>(tensor.layout)] = std::move(defined);
 }
 
 Result<Tensor> ProgramBuilder::PlaceConstant(ValueId value) {
-  LAGOON_RETURN_IF_ERROR(CheckFloat(value));
   const Value& v = graph_.value(value);
   const std::shared_ptr<const std::vector<std::byte>> bytes = v.constant->bytes;
   Tensor tensor;
   tensor.dims = v.dims;
+  tensor.type = v.type;
   tensor.buffer = AddConstant(v.name, bytes->size(), [bytes](std::byte* to) {
     std::memcpy(to, bytes->data(), bytes->size());
   });
@@ -105,7 +117,6 @@ Result<Tensor> ProgramBuilder::Use(ValueId value, Layout layout) {
     LAGOON_ASSIGN_OR_RETURN(const Tensor tensor, PlaceConstant(value));
     if (layout == Layout::kPlain) return tensor;
   }
-  LAGOON_RETURN_IF_ERROR(CheckFloat(value));
   const std::optional<Tensor>& other = places(value)[layout == Layout::kPlain ? 1 : 0];
   if (!other) {
     return Fail(ErrorCode::kInternal, fmt::format("value '{}' is used before any node computes it",
@@ -119,14 +130,16 @@ Result<Tensor> ProgramBuilder::Use(ValueId value, Layout layout) {
 Layout ProgramBuilder::CheapestLayout(std::span<const ValueId> values) const {
   std::array<std::size_t, 2> moved_bytes{};
   for (const ValueId value : values) {
-    if (value == kNoValue || dims(value).size() != 4 || constant(value) != nullptr) continue;
+    if (value == kNoValue || constant(value) != nullptr) continue;
+    const std::size_t rank = dims(value).size();
+    if (rank != 4 && rank != 5) continue;
     const Placements& places = places_[static_cast<std::size_t>(value)];
     for (const Layout layout : {Layout::kPlain, Layout::kChannelsLast}) {
       const auto index = static_cast<std::size_t>(layout);
       if (places[index] || !places[1 - index]) continue;
       const Layout from = places[1 - index]->layout;
-      const bool free = MovePermutation(dims(value), from, IdentityOrder(4), layout).IsFree();
-      if (!free) moved_bytes[index] += FloatBytes(dims(value));
+      const bool free = MovePermutation(dims(value), from, IdentityOrder(rank), layout).IsFree();
+      if (!free) moved_bytes[index] += BytesOf(dims(value), type(value));
     }
   }
   return moved_bytes[1] < moved_bytes[0] ? Layout::kChannelsLast : Layout::kPlain;
@@ -156,8 +169,9 @@ Result<Tensor> ProgramBuilder::Transpose(const Tensor& x, std::span<const std::i
   const Permutation permutation = MovePermutation(x.dims, x.layout, order, layout);
   if (permutation.IsFree()) return y;
   const std::string source = program_.buffer(x.buffer).name;
-  y = NewTensor(source + (layout == Layout::kPlain ? ":plain" : ":nhwc"), y.dims, layout);
-  LAGOON_RETURN_IF_ERROR(Emit("move " + source, MakeTranspose(permutation.dims, permutation.order),
+  y = NewTensor(source + (layout == Layout::kPlain ? ":plain" : ":nhwc"), y.dims, layout, x.type);
+  LAGOON_RETURN_IF_ERROR(Emit("move " + source,
+                              MakeTranspose(permutation.dims, permutation.order, SizeOf(x.type)),
                               {All(x)}, {All(y)}));
   return y;
 }
@@ -184,8 +198,9 @@ Result<LoweredTensor> ProgramBuilder::PlaceOutput(ValueId value) {
   if (is_input || program_.buffer(tensor.buffer).constant) {
     UnarySpec copy;
     copy.op = UnaryOp::kCopy;
+    copy.type = v.type;
     copy.count = static_cast<std::size_t>(ElementCount(v.dims));
-    const Tensor y = NewTensor(v.name, v.dims, Layout::kPlain);
+    const Tensor y = NewTensor(v.name, v.dims, Layout::kPlain, v.type);
     LAGOON_ASSIGN_OR_RETURN(Kernel kernel, MakeUnary(copy));
     program_.ops.push_back({"copy " + v.name, std::move(kernel), {All(tensor)}, {All(y)}});
     tensor = y;

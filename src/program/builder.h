@@ -62,11 +62,12 @@ struct LoweredProgram {
   const LoweredBuffer& buffer(BufferId id) const { return buffers[static_cast<std::size_t>(id)]; }
 };
 
-/// An fp32 value on the device: dims in ONNX's order, and how they lie in the buffer.
+/// A value on the device: dims in ONNX's order, and how they lie in the buffer.
 struct Tensor {
   BufferId buffer{};
   Dims dims;
   Layout layout = Layout::kPlain;
+  DataType type = DataType::kFloat32;
 
   Dims physical() const { return PhysicalDims(dims, layout); }
 };
@@ -82,18 +83,25 @@ class ProgramBuilder {
   const Dims& dims(ValueId value) const { return graph_.value(value).dims; }
   /// Null when the value is computed.
   const Constant* constant(ValueId value) const;
+  DataType type(ValueId value) const { return graph_.value(value).type; }
   /// A constant of fp32; `role` names it in the error ("weights").
   Result<Constant> FloatConstant(ValueId value, const char* role) const;
 
   /// The value in `layout`, moved there if needed (once; later uses share it).
   Result<Tensor> Use(ValueId value, Layout layout);
-  /// The layout in which the fewest bytes of the rank-4 `values` must move; kPlain for other ranks.
+  /// The layout in which the fewest bytes of `values` must move; kPlain but for ranks 4 and 5.
   Layout CheapestLayout(std::span<const ValueId> values) const;
   /// Says that `tensor` is `value` of the graph.
   void Define(ValueId value, const Tensor& tensor);
 
+  /// A value that the graph does not have: for lowerings that make a node of another type of it.
+  ValueId AddValue(const std::string& name, DataType type, const Dims& dims);
+  /// The same for a constant.
+  ValueId AddValue(const std::string& name, Constant constant);
+
   /// A buffer for something that an op will write.
-  Tensor NewTensor(const std::string& name, const Dims& dims, Layout layout);
+  Tensor NewTensor(const std::string& name, const Dims& dims, Layout layout,
+                   DataType type = DataType::kFloat32);
   /// A constant of `bytes` bytes, which `fill` writes when the model loads.
   BufferId AddConstant(const std::string& name, std::size_t bytes,
                        std::function<void(std::byte*)> fill);
@@ -121,7 +129,6 @@ class ProgramBuilder {
   explicit ProgramBuilder(Graph graph) : graph_(std::move(graph)) {}
   BufferId AddBuffer(LoweredBuffer buffer);
   Placements& places(ValueId value) { return places_[static_cast<std::size_t>(value)]; }
-  Status CheckFloat(ValueId value) const;
   Result<Tensor> PlaceConstant(ValueId value);
   Result<LoweredTensor> PlaceOutput(ValueId value);
 

@@ -13,10 +13,13 @@ namespace lagoon {
 
 enum class Layout : std::uint8_t {
   kPlain,         // dense row-major in the order of the value's dims (images: NCHW)
-  kChannelsLast,  // rank 4 only: NHWC
+  /// NHWC; of rank 5 for an image whose channels are split in two axes, [N,A,B,H,W]: NHWAB. No
+  /// other rank.
+  kChannelsLast,
 };
 
-/// Which logical axis each physical axis holds, outermost first: {0,2,3,1} for kChannelsLast.
+/// Which logical axis each physical axis holds, outermost first: {0,2,3,1} for an image in
+/// kChannelsLast.
 std::vector<std::int64_t> PhysicalOrder(std::size_t rank, Layout layout);
 
 /// The dims as they lie in memory.

@@ -1,9 +1,14 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
+#include <cstring>
 #include <limits>
+#include <memory>
 
+#include "plan/element.h"
 #include "program/builder.h"
+#include "program/emit.h"
 #include "program/lower_nodes.h"
 
 namespace lagoon {
@@ -11,24 +16,117 @@ namespace {
 
 using LowerFunction = Status (*)(ProgramBuilder&, const Node&);
 
+/// Whether the right side and the bias are constants, so that kernels pack them.
+bool IsPacked(const ProgramBuilder& builder, const Node& node) {
+  if (builder.dims(node.inputs[1]).size() != 2 || builder.dims(node.inputs[0]).size() < 2) {
+    return false;
+  }
+  return std::all_of(node.inputs.begin() + 1, node.inputs.end(),
+                     [&](ValueId id) { return id == kNoValue || builder.constant(id) != nullptr; });
+}
+
+/// A Gemm whose constants are in the normal form that fusion leaves.
+bool IsNormalGemm(const ProgramBuilder& builder, const Node& node) {
+  if (!IsPacked(builder, node) || node.Int("transA", 0) != 0) return false;
+  if (node.Float("alpha", 1) != 1 || node.Float("beta", 1) != 1) return false;
+  return node.inputs.size() < 3 || node.inputs[2] == kNoValue ||
+         builder.dims(node.inputs[2]) == Dims{builder.dims(node.outputs[0]).back()};
+}
+
+Status LowerConverted(ProgramBuilder& builder, const Node& node, LowerFunction lower);
+
+bool Is(const ProgramBuilder& builder, const Node& node, DataType type) {
+  return builder.type(node.inputs[0]) == type;
+}
+
+Status LowerMatMulNode(ProgramBuilder& builder, const Node& node) {
+  if (Is(builder, node, DataType::kFloat32)) {
+    if (IsPacked(builder, node)) return LowerMatMul(builder, node);
+  } else if (Is(builder, node, DataType::kFloat16) || Is(builder, node, DataType::kBFloat16)) {
+    return LowerConverted(builder, node, LowerMatMulNode);
+  }
+  LAGOON_RETURN_IF_ERROR(CheckNotFused(node));
+  return LowerComputedMatMul(builder, node);
+}
+
+Status LowerMaxPool(ProgramBuilder& builder, const Node& node) {
+  const DataType type = builder.type(node.inputs[0]);
+  const bool converts = IsFloat(type) && type != DataType::kFloat32;
+  return converts ? LowerConverted(builder, node, LowerPool) : LowerPool(builder, node);
+}
+
+Status LowerGemmNode(ProgramBuilder& builder, const Node& node) {
+  if (!Is(builder, node, DataType::kFloat32)) {
+    if (IsFloat(builder.type(node.inputs[0]))) return LowerConverted(builder, node, LowerGemmNode);
+  } else if (IsNormalGemm(builder, node)) {
+    return LowerMatMul(builder, node);
+  }
+  LAGOON_RETURN_IF_ERROR(CheckNotFused(node));
+  return LowerComputedGemm(builder, node);
+}
+
 struct Lowering {
   std::string_view op;
   LowerFunction lower;
+  /// kFloat: computes in fp32. Inputs and outputs of other float types are converted around it;
+  /// integers it does not take.
+  enum Types : std::uint8_t { kAny, kFloat } types = kAny;
   bool fuses = false;  // whether it honours Node::fused
 };
 
+constexpr auto kFloat = Lowering::kFloat;
+constexpr auto kAny = Lowering::kAny;
+
 constexpr Lowering kLowerings[] = {
-    {"Conv", LowerConv, true},
-    {"Gemm", LowerMatMul, true},
-    {"MatMul", LowerMatMul, true},
-    {"Add", LowerBinary, true},
+    {"Conv", LowerConvNode, kFloat, true},
+    {"ConvTranspose", LowerConvTranspose, kFloat},
+    {"ConvInteger", LowerConvInteger},
+    {"QLinearConv", LowerQLinearConv},
+    {"Gemm", LowerGemmNode, kAny, true},
+    {"MatMul", LowerMatMulNode, kAny, true},
+    {"MatMulInteger", LowerMatMulInteger},
+    {"QLinearMatMul", LowerQLinearMatMul},
+    {"Einsum", LowerEinsum},
+    {"BatchNormalization", LowerBatchNormalization, kFloat},
+    {"InstanceNormalization", LowerInstanceNormalization, kFloat},
+    {"GroupNormalization", LowerGroupNormalization, kFloat},
+    {"LayerNormalization", LowerLayerNormalization, kFloat},
+    {"RMSNormalization", LowerLayerNormalization},
+    {"Attention", LowerAttention},
+    {"MeanVarianceNormalization", LowerMeanVarianceNormalization, kFloat},
+    {"LpNormalization", LowerLpNormalization, kFloat},
+    {"LRN", LowerLrn, kFloat},
+    {"LSTM", LowerRecurrent, kFloat},
+    {"GRU", LowerRecurrent, kFloat},
+    {"RNN", LowerRecurrent, kFloat},
+    {"QuantizeLinear", LowerQuantizeLinear},
+    {"DequantizeLinear", LowerDequantizeLinear},
+    {"DynamicQuantizeLinear", LowerDynamicQuantizeLinear},
+    {"Add", LowerBinary, kAny, true},
     {"Sub", LowerBinary},
     {"Mul", LowerBinary},
     {"Div", LowerBinary},
-    {"Pow", LowerBinary},
     {"Min", LowerBinary},
     {"Max", LowerBinary},
     {"Sum", LowerBinary},
+    {"Mean", LowerBinary},
+    {"Mod", LowerBinary},
+    {"PRelu", LowerBinary},
+    {"And", LowerBinary},
+    {"Or", LowerBinary},
+    {"Xor", LowerBinary},
+    {"BitwiseAnd", LowerBinary},
+    {"BitwiseOr", LowerBinary},
+    {"BitwiseXor", LowerBinary},
+    {"BitShift", LowerBinary},
+    {"Equal", LowerBinary},
+    {"Less", LowerBinary},
+    {"LessOrEqual", LowerBinary},
+    {"Greater", LowerBinary},
+    {"GreaterOrEqual", LowerBinary},
+    {"Pow", LowerPow},
+    {"Where", LowerWhere},
+    {"Cast", LowerCast},
     {"Relu", LowerUnary},
     {"Clip", LowerUnary},
     {"Sigmoid", LowerUnary},
@@ -40,29 +138,156 @@ constexpr Lowering kLowerings[] = {
     {"Neg", LowerUnary},
     {"LeakyRelu", LowerUnary},
     {"HardSwish", LowerUnary},
+    {"Swish", LowerUnary},
     {"HardSigmoid", LowerUnary},
-    {"MaxPool", LowerPool},
-    {"AveragePool", LowerPool},
-    {"GlobalAveragePool", LowerGlobalPool},
-    {"GlobalMaxPool", LowerGlobalPool},
+    {"Reciprocal", LowerUnary},
+    {"Erf", LowerUnary},
+    {"Softplus", LowerUnary},
+    {"Softsign", LowerUnary},
+    {"Mish", LowerUnary},
+    {"Elu", LowerUnary},
+    {"Celu", LowerUnary},
+    {"Selu", LowerUnary},
+    {"ThresholdedRelu", LowerUnary},
+    {"Shrink", LowerUnary},
+    {"Floor", LowerUnary},
+    {"Ceil", LowerUnary},
+    {"Round", LowerUnary},
+    {"Sign", LowerUnary},
+    {"Sin", LowerUnary},
+    {"Cos", LowerUnary},
+    {"Tan", LowerUnary},
+    {"Asin", LowerUnary},
+    {"Acos", LowerUnary},
+    {"Atan", LowerUnary},
+    {"Sinh", LowerUnary},
+    {"Cosh", LowerUnary},
+    {"Asinh", LowerUnary},
+    {"Acosh", LowerUnary},
+    {"Atanh", LowerUnary},
+    {"Not", LowerUnary},
+    {"BitwiseNot", LowerUnary},
+    {"IsNaN", LowerUnary},
+    {"IsInf", LowerIsInf},
+    {"Gelu", LowerUnary},
+    {"MaxPool", LowerMaxPool},
+    {"AveragePool", LowerPool, kFloat},
+    {"LpPool", LowerPool, kFloat},
+    {"GlobalAveragePool", LowerGlobalPool, kFloat},
+    {"GlobalMaxPool", LowerGlobalPool, kFloat},
+    {"GlobalLpPool", LowerGlobalLpPool, kFloat},
     {"ReduceMean", LowerReduce},
     {"ReduceSum", LowerReduce},
     {"ReduceMax", LowerReduce},
     {"ReduceMin", LowerReduce},
-    {"Softmax", LowerSoftmax},
-    {"LogSoftmax", LowerSoftmax},
+    {"ReduceProd", LowerReduce},
+    {"ReduceL1", LowerReduce},
+    {"ReduceL2", LowerReduce},
+    {"ReduceLogSum", LowerReduce},
+    {"ReduceLogSumExp", LowerReduce},
+    {"ReduceSumSquare", LowerReduce},
+    {"ArgMax", LowerArg},
+    {"ArgMin", LowerArg},
+    {"Hardmax", LowerHardmax},
+    {"CumSum", LowerCumSum},
+    {"TopK", LowerTopK},
+    {"Softmax", LowerSoftmax, kFloat},
+    {"LogSoftmax", LowerSoftmax, kFloat},
     {"Reshape", LowerView},
     {"Flatten", LowerView},
     {"Squeeze", LowerView},
     {"Unsqueeze", LowerView},
     {"Identity", LowerView},
-    {"Dropout", LowerView},
+    {"Dropout", LowerDropout},
     {"Transpose", LowerTranspose},
     {"Concat", LowerConcat},
     {"Split", LowerSplit},
     {"Slice", LowerSlice},
+    {"Expand", LowerExpand},
     {"Pad", LowerPad},
+    {"Tile", LowerTile},
+    {"Resize", LowerResize},
+    {"Trilu", LowerTrilu},
+    {"EyeLike", LowerEyeLike},
+    {"OneHot", LowerOneHot},
+    {"Compress", LowerCompress},
+    {"DepthToSpace", LowerDepthToSpace},
+    {"SpaceToDepth", LowerSpaceToDepth},
+    {"ReverseSequence", LowerReverseSequence},
+    {"Gather", LowerGather},
+    {"GatherElements", LowerGatherElements},
+    {"GatherND", LowerGatherND},
+    {"ScatterElements", LowerScatterElements},
+    {"ScatterND", LowerScatterND},
 };
+
+Constant ToFloat32(const Constant& constant) {
+  return WithElementType(constant.type, [&]<typename T>(std::type_identity<T>) {
+    const std::size_t count = constant.bytes->size() / sizeof(T);
+    auto bytes = std::make_shared<std::vector<std::byte>>(count * sizeof(float));
+    for (std::size_t i = 0; i < count; ++i) {
+      T from;
+      std::memcpy(&from, constant.bytes->data() + i * sizeof(T), sizeof(T));
+      const auto to = ConvertElement<float>(from);
+      std::memcpy(bytes->data() + i * sizeof(float), &to, sizeof(float));
+    }
+    return Constant{DataType::kFloat32, constant.dims, std::move(bytes)};
+  });
+}
+
+/// A value of fp32 with the contents of `value`.
+Result<ValueId> InFloat32(ProgramBuilder& builder, ValueId value) {
+  const std::string name = builder.graph().value(value).name + ":fp32";
+  if (const Constant* constant = builder.constant(value)) {
+    return builder.AddValue(name, ToFloat32(*constant));
+  }
+  const std::array<ValueId, 1> one{value};
+  LAGOON_ASSIGN_OR_RETURN(const Tensor x, builder.Use(value, builder.CheapestLayout(one)));
+  LAGOON_ASSIGN_OR_RETURN(const Tensor y, EmitCast(builder, name, x, DataType::kFloat32));
+  const ValueId id = builder.AddValue(name, DataType::kFloat32, x.dims);
+  builder.Define(id, y);
+  return id;
+}
+
+/// Lowers a node of floats that are not all fp32: conversions around it.
+Status LowerConverted(ProgramBuilder& builder, const Node& node, LowerFunction lower) {
+  Node fp32 = node;
+  for (ValueId& input : fp32.inputs) {
+    if (input == kNoValue || !IsFloat(builder.type(input))) continue;
+    if (builder.type(input) == DataType::kFloat32) continue;
+    LAGOON_ASSIGN_OR_RETURN(input, InFloat32(builder, input));
+  }
+  for (ValueId& output : fp32.outputs) {
+    if (output == kNoValue || !IsFloat(builder.type(output))) continue;
+    const std::string name = builder.graph().value(output).name + ":fp32";
+    const Dims dims = builder.dims(output);
+    output = builder.AddValue(name, DataType::kFloat32, dims);
+  }
+  LAGOON_RETURN_IF_ERROR(lower(builder, fp32));
+  for (std::size_t i = 0; i < node.outputs.size(); ++i) {
+    if (fp32.outputs[i] == node.outputs[i]) continue;
+    const std::array<ValueId, 1> one{fp32.outputs[i]};
+    LAGOON_ASSIGN_OR_RETURN(const Tensor x, builder.Use(one[0], builder.CheapestLayout(one)));
+    LAGOON_ASSIGN_OR_RETURN(const Tensor y,
+                            EmitCast(builder, node.name, x, builder.type(node.outputs[i])));
+    builder.Define(node.outputs[i], y);
+  }
+  return {};
+}
+
+/// Whether input 0, which says what a node computes in, is already of fp32.
+Result<bool> IsFloat32(const ProgramBuilder& builder, const Node& node) {
+  bool all = true;
+  for (const ValueId input : node.inputs) {
+    if (input == kNoValue) continue;
+    const DataType type = builder.type(input);
+    if (input == node.inputs[0] && !IsFloat(type)) {
+      return Fail(ErrorCode::kUnimplemented, fmt::format("is not supported on {}", OipName(type)));
+    }
+    all = all && (type == DataType::kFloat32 || !IsFloat(type));
+  }
+  return all;
+}
 
 Status LowerNode(ProgramBuilder& builder, const Node& node) {
   const auto* const found = std::find_if(std::begin(kLowerings), std::end(kLowerings),
@@ -71,7 +296,9 @@ Status LowerNode(ProgramBuilder& builder, const Node& node) {
     return Fail(ErrorCode::kUnimplemented, "the op has no kernel");
   }
   if (!found->fuses) LAGOON_RETURN_IF_ERROR(CheckNotFused(node));
-  return found->lower(builder, node);
+  if (found->types == kAny) return found->lower(builder, node);
+  LAGOON_ASSIGN_OR_RETURN(const bool fp32, IsFloat32(builder, node));
+  return fp32 ? found->lower(builder, node) : LowerConverted(builder, node, found->lower);
 }
 
 Result<std::uint32_t> ToSize(std::int64_t value, std::string_view what) {
@@ -90,6 +317,7 @@ Status CheckNotFused(const Node& node) {
 
 Epilogue EpilogueOf(const Fused& fused) {
   Epilogue epilogue;
+  epilogue.residual_last = fused.residual_last;
   switch (fused.activation) {
     case ActivationKind::kNone:
       break;
@@ -100,6 +328,9 @@ Epilogue EpilogueOf(const Fused& fused) {
       epilogue.activation = Activation::kClip;
       epilogue.low = fused.low;
       epilogue.high = fused.high;
+      break;
+    case ActivationKind::kOp:
+      SetFunction(fused, epilogue);
       break;
   }
   return epilogue;

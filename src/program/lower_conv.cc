@@ -7,12 +7,14 @@
 
 #include "kernels/conv2d.h"
 #include "kernels/ops.h"
+#include "program/emit.h"
 #include "program/lower_nodes.h"
 
 namespace lagoon {
 namespace {
 
-/// A convolution in more groups than this, and not depthwise, would be that many kernels.
+/// A convolution in more groups than this, and not depthwise, would be that many kernels: one
+/// direct kernel is the lesser evil.
 constexpr std::uint32_t kMaxGroups = 64;
 
 using Fill = std::function<void(std::byte*)>;
@@ -226,12 +228,7 @@ Status LowerConv(ProgramBuilder& builder, const Node& node) {
   if (conv.groups == conv.in.channels && conv.groups == conv.out.channels) {
     return LowerDepthwise(builder, node, conv);
   }
-  if (conv.groups > kMaxGroups) {
-    return Fail(ErrorCode::kUnimplemented,
-                fmt::format("a Conv of {} groups, {} channels in and {} out: more than {} groups "
-                            "only when every channel is a group",
-                            conv.groups, conv.in.channels, conv.out.channels, kMaxGroups));
-  }
+  if (conv.groups > kMaxGroups) return LowerDirectConv(builder, node);
   return LowerGroups(builder, node, conv);
 }
 

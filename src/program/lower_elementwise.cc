@@ -5,6 +5,7 @@
 
 #include "base/check.h"
 #include "kernels/ops.h"
+#include "program/emit.h"
 #include "program/lower_nodes.h"
 
 namespace lagoon {
@@ -34,7 +35,36 @@ constexpr UnaryLowering kUnary[] = {
     {"Neg", UnaryOp::kNeg},
     {"LeakyRelu", UnaryOp::kLeakyRelu, "alpha", 0.01F},
     {"HardSwish", UnaryOp::kHardSwish},
+    {"Swish", UnaryOp::kSwish},
     {"HardSigmoid", UnaryOp::kHardSigmoid, "alpha", 0.2F, "beta", 0.5F},
+    {"Reciprocal", UnaryOp::kReciprocal},
+    {"Erf", UnaryOp::kErf},
+    {"Softplus", UnaryOp::kSoftplus},
+    {"Mish", UnaryOp::kMish},
+    {"Elu", UnaryOp::kElu, "alpha", 1},
+    {"Celu", UnaryOp::kCelu, "alpha", 1},
+    {"Selu", UnaryOp::kSelu, "alpha", 1.6732632F, "gamma", 1.050701F},
+    {"ThresholdedRelu", UnaryOp::kThresholdedRelu, "alpha", 1},
+    {"Shrink", UnaryOp::kShrink, "lambd", 0.5F, "bias", 0},
+    {"Softsign", UnaryOp::kSoftsign},
+    {"Floor", UnaryOp::kFloor},
+    {"Ceil", UnaryOp::kCeil},
+    {"Round", UnaryOp::kRound},
+    {"Sign", UnaryOp::kSign},
+    {"Sin", UnaryOp::kSin},
+    {"Cos", UnaryOp::kCos},
+    {"Tan", UnaryOp::kTan},
+    {"Asin", UnaryOp::kAsin},
+    {"Acos", UnaryOp::kAcos},
+    {"Atan", UnaryOp::kAtan},
+    {"Sinh", UnaryOp::kSinh},
+    {"Cosh", UnaryOp::kCosh},
+    {"Asinh", UnaryOp::kAsinh},
+    {"Acosh", UnaryOp::kAcosh},
+    {"Atanh", UnaryOp::kAtanh},
+    {"Not", UnaryOp::kNot},
+    {"BitwiseNot", UnaryOp::kBitwiseNot},
+    {"IsNaN", UnaryOp::kIsNan},
 };
 
 struct BinaryLowering {
@@ -43,9 +73,26 @@ struct BinaryLowering {
 };
 
 constexpr BinaryLowering kBinary[] = {
-    {"Add", BinaryOp::kAdd}, {"Sub", BinaryOp::kSub}, {"Mul", BinaryOp::kMul},
-    {"Div", BinaryOp::kDiv}, {"Pow", BinaryOp::kPow}, {"Min", BinaryOp::kMin},
-    {"Max", BinaryOp::kMax}, {"Sum", BinaryOp::kAdd},
+    {"Add", BinaryOp::kAdd},
+    {"Sub", BinaryOp::kSub},
+    {"Mul", BinaryOp::kMul},
+    {"Div", BinaryOp::kDiv},
+    {"Min", BinaryOp::kMin},
+    {"Max", BinaryOp::kMax},
+    {"Sum", BinaryOp::kAdd},
+    {"Mean", BinaryOp::kAdd},
+    {"PRelu", BinaryOp::kPRelu},
+    {"And", BinaryOp::kAnd},
+    {"Or", BinaryOp::kOr},
+    {"Xor", BinaryOp::kXor},
+    {"BitwiseAnd", BinaryOp::kBitAnd},
+    {"BitwiseOr", BinaryOp::kBitOr},
+    {"BitwiseXor", BinaryOp::kBitXor},
+    {"Equal", BinaryOp::kEqual},
+    {"Less", BinaryOp::kLess},
+    {"LessOrEqual", BinaryOp::kLessOrEqual},
+    {"Greater", BinaryOp::kGreater},
+    {"GreaterOrEqual", BinaryOp::kGreaterOrEqual},
 };
 
 template <typename Table>
@@ -56,72 +103,149 @@ const auto& Find(const Table& table, const Node& node) {
   return *found;
 }
 
-Dims Broadcast(const Dims& a, const Dims& b) {
-  Dims out = a;
-  for (std::size_t i = 0; i < out.size(); ++i) out[i] = std::max(a[i], b[i]);
-  return out;
+/// What a node of one input computes.
+struct Function {
+  UnaryOp op = UnaryOp::kCopy;
+  float alpha = 0, beta = 0;
+};
+
+Function FunctionOf(const Node& node) {
+  if (node.op == "Gelu") {
+    return {node.String("approximate", "none") == "tanh" ? UnaryOp::kGeluTanh : UnaryOp::kGelu};
+  }
+  const UnaryLowering& lowering = Find(kUnary, node);
+  const auto parameter = [&](const char* name, float otherwise) {
+    return name == nullptr ? 0 : node.Float(name, otherwise);
+  };
+  return {lowering.op, parameter(lowering.alpha, lowering.alpha_default),
+          parameter(lowering.beta, lowering.beta_default)};
 }
 
-/// An operand of a broadcast to `rank` axes: leading axes of one are added, then it is moved.
-Result<Tensor> UseAtRank(ProgramBuilder& builder, ValueId value, std::size_t rank, Layout layout) {
-  Dims dims = builder.dims(value);
-  if (dims.size() == rank) return builder.Use(value, layout);
-  if (dims.size() > rank) {
-    return Fail(ErrorCode::kInternal,
-                fmt::format("operand {} has more axes than the output's {}", ToString(dims), rank));
+BinaryOp BinaryOpOf(const Node& node) {
+  if (node.op == "Mod") return node.Int("fmod", 0) != 0 ? BinaryOp::kFmod : BinaryOp::kMod;
+  if (node.op == "BitShift") {
+    return node.String("direction", "") == "LEFT" ? BinaryOp::kShiftLeft : BinaryOp::kShiftRight;
   }
-  LAGOON_ASSIGN_OR_RETURN(const Tensor plain, builder.Use(value, Layout::kPlain));
-  dims.insert(dims.begin(), rank - dims.size(), 1);
-  LAGOON_ASSIGN_OR_RETURN(const Tensor padded, builder.Reshape(plain, dims));
-  return builder.Convert(padded, layout);
+  return Find(kBinary, node).op;
+}
+
+/// The inputs of a broadcasting node; those of the output's rank lie in the cheapest layout.
+Result<std::vector<Tensor>> UseAll(ProgramBuilder& builder, const Node& node) {
+  const std::size_t rank = builder.dims(node.outputs[0]).size();
+  const Layout layout = rank == 4 ? builder.CheapestLayout(node.inputs) : Layout::kPlain;
+  std::vector<Tensor> inputs;
+  for (const ValueId id : node.inputs) {
+    const bool full = builder.dims(id).size() == rank;
+    LAGOON_ASSIGN_OR_RETURN(inputs.emplace_back(), builder.Use(id, full ? layout : Layout::kPlain));
+  }
+  return inputs;
+}
+
+/// Clip with bounds that are inputs.
+Status LowerBounds(ProgramBuilder& builder, const Node& node) {
+  const Layout layout = builder.CheapestLayout(std::span(node.inputs).first(1));
+  LAGOON_ASSIGN_OR_RETURN(Tensor y, builder.Use(node.inputs[0], layout));
+  for (std::size_t i = 1; i < node.inputs.size(); ++i) {
+    if (node.inputs[i] == kNoValue) continue;
+    LAGOON_ASSIGN_OR_RETURN(Tensor bound, builder.Use(node.inputs[i], Layout::kPlain));
+    LAGOON_ASSIGN_OR_RETURN(bound, builder.Reshape(bound, {}));
+    LAGOON_ASSIGN_OR_RETURN(
+        y, EmitBinary(builder, node.name, i == 1 ? BinaryOp::kMax : BinaryOp::kMin, y, bound));
+  }
+  builder.Define(node.outputs[0], y);
+  return {};
 }
 
 }  // namespace
 
+void SetFunction(const Fused& fused, Epilogue& epilogue) {
+  Node node;
+  node.op = fused.op;
+  node.attributes = fused.attributes;
+  const Function function = FunctionOf(node);
+  epilogue.activation = Activation::kUnary;
+  epilogue.unary = function.op;
+  epilogue.alpha = function.alpha;
+  epilogue.beta = function.beta;
+}
+
 Status LowerUnary(ProgramBuilder& builder, const Node& node) {
-  const UnaryLowering& lowering = Find(kUnary, node);
-  UnarySpec spec;
-  spec.op = lowering.op;
-  spec.count = static_cast<std::size_t>(ElementCount(builder.dims(node.outputs[0])));
-  if (lowering.alpha != nullptr) spec.alpha = node.Float(lowering.alpha, lowering.alpha_default);
-  if (lowering.beta != nullptr) spec.beta = node.Float(lowering.beta, lowering.beta_default);
-  const Layout layout = builder.CheapestLayout(std::span(node.inputs).first(1));
+  if (node.inputs.size() > 1) return LowerBounds(builder, node);
+  const Function function = FunctionOf(node);
+  const Layout layout = builder.CheapestLayout(node.inputs);
   LAGOON_ASSIGN_OR_RETURN(const Tensor x, builder.Use(node.inputs[0], layout));
-  const Tensor y = builder.NewTensor(node.name, x.dims, layout);
+  LAGOON_ASSIGN_OR_RETURN(
+      const Tensor y, EmitUnary(builder, node.name, function.op, x, function.alpha, function.beta));
   builder.Define(node.outputs[0], y);
-  return builder.Emit(node.name, MakeUnary(spec), {builder.All(x)}, {builder.All(y)});
+  return {};
+}
+
+Status LowerIsInf(ProgramBuilder& builder, const Node& node) {
+  const Layout layout = builder.CheapestLayout(node.inputs);
+  LAGOON_ASSIGN_OR_RETURN(const Tensor x, builder.Use(node.inputs[0], layout));
+  LAGOON_ASSIGN_OR_RETURN(const Tensor y,
+                          EmitUnary(builder, node.name, UnaryOp::kIsInf, x,
+                                    static_cast<double>(node.Int("detect_negative", 1)),
+                                    static_cast<double>(node.Int("detect_positive", 1))));
+  builder.Define(node.outputs[0], y);
+  return {};
 }
 
 Status LowerBinary(ProgramBuilder& builder, const Node& node) {
-  const BinaryLowering& lowering = Find(kBinary, node);
   if (node.fused.residual != kNoValue) {
     return Fail(ErrorCode::kInternal, "a residual is fused into an elementwise op");
   }
-  const Dims out_dims = builder.dims(node.outputs[0]);
-  const std::size_t rank = out_dims.size();
-  const Layout layout = rank == 4 ? builder.CheapestLayout(node.inputs) : Layout::kPlain;
-  LAGOON_ASSIGN_OR_RETURN(Tensor a, UseAtRank(builder, node.inputs[0], rank, layout));
-  if (node.inputs.size() == 1) {  // Sum, Min and Max of one operand
-    builder.Define(node.outputs[0], a);
-    return {};
-  }
-  for (std::size_t i = 1; i < node.inputs.size(); ++i) {
-    const bool last = i + 1 == node.inputs.size();
-    LAGOON_ASSIGN_OR_RETURN(const Tensor b, UseAtRank(builder, node.inputs[i], rank, layout));
+  LAGOON_ASSIGN_OR_RETURN(const std::vector<Tensor> inputs, UseAll(builder, node));
+  Tensor y = inputs[0];
+  for (std::size_t i = 1; i < inputs.size(); ++i) {
+    const bool last = i + 1 == inputs.size();
     const std::string name = last ? node.name : fmt::format("{}.{}", node.name, i);
-    const Tensor y = builder.NewTensor(name, Broadcast(a.dims, b.dims), layout);
-    BinarySpec spec;
-    spec.op = lowering.op;
-    spec.a = a.physical();
-    spec.b = b.physical();
-    spec.out = y.physical();
-    if (last) spec.epilogue = EpilogueOf(node.fused);
-    LAGOON_RETURN_IF_ERROR(
-        builder.Emit(name, MakeBinary(spec), {builder.All(a), builder.All(b)}, {builder.All(y)}));
-    a = y;
+    LAGOON_ASSIGN_OR_RETURN(y, EmitBinary(builder, name, BinaryOpOf(node), y, inputs[i],
+                                          last ? EpilogueOf(node.fused) : Epilogue()));
   }
-  builder.Define(node.outputs[0], a);
+  if (node.op == "Mean" && inputs.size() > 1) {
+    const Tensor count = ConstantNumber(builder, y.type, static_cast<double>(inputs.size()));
+    LAGOON_ASSIGN_OR_RETURN(y, EmitBinary(builder, node.name, BinaryOp::kDiv, y, count));
+  }
+  builder.Define(node.outputs[0], y);
   return {};
+}
+
+Status LowerPow(ProgramBuilder& builder, const Node& node) {
+  LAGOON_ASSIGN_OR_RETURN(std::vector<Tensor> inputs, UseAll(builder, node));
+  const DataType type = inputs[0].type;
+  // A fractional power of integers is computed in fp64.
+  const bool fraction = !IsFloat(type) && IsFloat(inputs[1].type);
+  for (Tensor& input : inputs) {
+    LAGOON_ASSIGN_OR_RETURN(
+        input, EmitCast(builder, node.name, input, fraction ? DataType::kFloat64 : type));
+  }
+  LAGOON_ASSIGN_OR_RETURN(Tensor y,
+                          EmitBinary(builder, node.name, BinaryOp::kPow, inputs[0], inputs[1]));
+  LAGOON_ASSIGN_OR_RETURN(y, EmitCast(builder, node.name, y, type));
+  builder.Define(node.outputs[0], y);
+  return {};
+}
+
+Status LowerCast(ProgramBuilder& builder, const Node& node) {
+  const Layout layout = builder.CheapestLayout(node.inputs);
+  LAGOON_ASSIGN_OR_RETURN(const Tensor x, builder.Use(node.inputs[0], layout));
+  LAGOON_ASSIGN_OR_RETURN(const Tensor y,
+                          EmitCast(builder, node.name, x, builder.type(node.outputs[0])));
+  builder.Define(node.outputs[0], y);
+  return {};
+}
+
+Status LowerWhere(ProgramBuilder& builder, const Node& node) {
+  std::vector<Tensor> x;
+  for (const ValueId id : node.inputs) {
+    LAGOON_ASSIGN_OR_RETURN(x.emplace_back(), builder.Use(id, Layout::kPlain));
+  }
+  const Tensor y =
+      builder.NewTensor(node.name, builder.dims(node.outputs[0]), Layout::kPlain, x[1].type);
+  builder.Define(node.outputs[0], y);
+  return builder.Emit(node.name, MakeWhere({x[0].dims, x[1].dims, x[2].dims, y.dims, y.type}),
+                      {builder.All(x[0]), builder.All(x[1]), builder.All(x[2])}, {builder.All(y)});
 }
 
 }  // namespace lagoon

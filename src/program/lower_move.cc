@@ -3,8 +3,10 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cstdlib>
 
 #include "kernels/ops.h"
+#include "program/emit.h"
 #include "program/lower_nodes.h"
 
 namespace lagoon {
@@ -15,17 +17,23 @@ std::vector<std::int64_t> Physical(const Tensor& x, std::span<const std::int64_t
   return PhysicalDims({values.begin(), values.end()}, x.layout);
 }
 
-/// From the first to the last byte that a slice of x touches. All arguments in physical axes.
-Operand TouchedBySlice(BufferId buffer, const Dims& dims, std::span<const std::int64_t> starts,
+/// The elements of x, counted from its first, that a slice touches: the first one it takes, the
+/// lowest and the highest. All arguments in physical axes.
+struct Touched {
+  std::int64_t first = 0, low = 0, high = 0;
+};
+Touched TouchedBySlice(const Dims& dims, std::span<const std::int64_t> starts,
                        std::span<const std::int64_t> out, std::span<const std::int64_t> steps) {
-  std::int64_t first = 0, last = 0, stride = 1;
+  Touched touched;
+  std::int64_t stride = 1;
   for (std::size_t i = dims.size(); i-- > 0;) {
-    first += starts[i] * stride;
-    last += (starts[i] + (out[i] - 1) * steps[i]) * stride;
+    const std::int64_t last = starts[i] + (out[i] - 1) * steps[i];
+    touched.first += starts[i] * stride;
+    touched.low += std::min(starts[i], last) * stride;
+    touched.high += std::max(starts[i], last) * stride;
     stride *= dims[i];
   }
-  return {buffer, static_cast<std::size_t>(first) * sizeof(float),
-          static_cast<std::size_t>(last - first + 1) * sizeof(float)};
+  return touched;
 }
 
 Status CheckCount(const std::vector<std::int64_t>& values, std::size_t count, const char* name) {
@@ -38,12 +46,10 @@ Status CheckCount(const std::vector<std::int64_t>& values, std::size_t count, co
 Status CheckSlice(const Dims& x, std::span<const std::int64_t> starts, const Dims& out,
                   std::span<const std::int64_t> steps) {
   for (std::size_t i = 0; i < x.size(); ++i) {
-    if (steps[i] < 1) {
-      return Fail(ErrorCode::kUnimplemented,
-                  fmt::format("step {} of axis {}: only steps of at least 1", steps[i], i));
-    }
-    const bool inside = starts[i] >= 0 && out[i] >= 1 && starts[i] < x[i] &&
-                        (out[i] - 1) <= (x[i] - 1 - starts[i]) / steps[i];
+    // Divisions: a step over one element may be anything.
+    const std::int64_t room = steps[i] > 0 ? x[i] - 1 - starts[i] : starts[i];
+    const bool inside = steps[i] != 0 && starts[i] >= 0 && out[i] >= 1 && starts[i] < x[i] &&
+                        (out[i] == 1 || (out[i] - 1) <= room / std::abs(steps[i]));
     if (!inside) {
       return Fail(ErrorCode::kInvalidArgument,
                   fmt::format("{} elements of axis {} from {} in steps of {} do not lie in {}",
@@ -68,16 +74,26 @@ Result<Tensor> EmitSlice(ProgramBuilder& builder, const std::string& name, const
                          std::span<const std::int64_t> starts, const Dims& dims,
                          std::span<const std::int64_t> steps) {
   LAGOON_RETURN_IF_ERROR(CheckSlice(x.dims, starts, dims, steps));
-  const Tensor y = builder.NewTensor(name, dims, x.layout);
+  const Tensor y = builder.NewTensor(name, dims, x.layout, x.type);
   const Dims in = x.physical();
-  const Dims out = y.physical();
-  const std::vector<std::int64_t> from = Physical(x, starts);
-  const std::vector<std::int64_t> step = Physical(x, steps);
-  // The kernel gets a pointer to the first element that it reads, so that its access set is exact.
-  const std::vector<std::int64_t> zeros(in.size(), 0);
-  LAGOON_RETURN_IF_ERROR(builder.Emit(name, MakeSlice(in, zeros, out, step),
-                                      {TouchedBySlice(x.buffer, in, from, out, step)},
-                                      {builder.All(y)}));
+  StridedCopySpec spec;
+  spec.out = y.physical();
+  spec.element_bytes = SizeOf(x.type);
+  std::vector<std::int64_t> step = Physical(x, steps);
+  for (std::size_t i = 0; i < step.size(); ++i) step[i] = spec.out[i] == 1 ? 0 : step[i];
+  spec.strides = step;
+  std::int64_t stride = 1;
+  for (std::size_t i = in.size(); i-- > 0;) {
+    spec.strides[i] *= stride;
+    stride *= in[i];
+  }
+  // The kernel gets a pointer to the lowest element that it reads, so that its access set is exact.
+  const Touched touched = TouchedBySlice(in, Physical(x, starts), spec.out, step);
+  spec.start = touched.first - touched.low;
+  const Operand operand{
+      x.buffer, static_cast<std::size_t>(touched.low) * spec.element_bytes,
+      static_cast<std::size_t>(touched.high - touched.low + 1) * spec.element_bytes};
+  LAGOON_RETURN_IF_ERROR(builder.Emit(name, MakeStridedCopy(spec), {operand}, {builder.All(y)}));
   return y;
 }
 
@@ -102,9 +118,10 @@ Result<Tensor> EmitConcat(ProgramBuilder& builder, const std::string& name,
         inputs.push_back(builder.All(part));
         dims[axis] += part.dims[axis];
       }
-      const Tensor y = builder.NewTensor(name, dims, parts[first].layout);
-      LAGOON_RETURN_IF_ERROR(builder.Emit(name, MakeConcat(split.outer, sizes, split.inner),
-                                          std::move(inputs), {builder.All(y)}));
+      const Tensor y = builder.NewTensor(name, dims, parts[first].layout, parts[first].type);
+      LAGOON_RETURN_IF_ERROR(
+          builder.Emit(name, MakeConcat(split.outer, sizes, split.inner, SizeOf(y.type)),
+                       std::move(inputs), {builder.All(y)}));
       joined.push_back(y);
     }
     parts = std::move(joined);
@@ -112,15 +129,33 @@ Result<Tensor> EmitConcat(ProgramBuilder& builder, const std::string& name,
   return parts[0];
 }
 
+namespace {
+
+/// Whether an image of `from` becomes [N,A,B,H,W]: channels last, that moves nothing.
+bool SplitsChannels(const Dims& from, const Dims& to) {
+  return from.size() == 4 && to.size() == 5 && from[0] == to[0] && from[2] == to[3] &&
+         from[3] == to[4];
+}
+
+/// Whether [N,A,B,H,W] becomes [N,B,A,H,W].
+bool ShufflesChannels(const std::vector<std::int64_t>& order) {
+  return order == std::vector<std::int64_t>{0, 2, 1, 3, 4};
+}
+
+}  // namespace
+
 Status LowerView(ProgramBuilder& builder, const Node& node) {
-  if (node.outputs.size() > 1 && node.outputs[1] != kNoValue) {
-    return Fail(ErrorCode::kUnimplemented, "the second output is not supported");
-  }
   const Dims dims = builder.dims(node.outputs[0]);
-  const Layout layout = dims == builder.dims(node.inputs[0])
+  const Dims x_dims = builder.dims(node.inputs[0]);
+  const bool channels_only = SplitsChannels(x_dims, dims) || SplitsChannels(dims, x_dims);
+  const Layout layout = dims == x_dims || channels_only
                             ? builder.CheapestLayout(std::span(node.inputs).first(1))
                             : Layout::kPlain;
   LAGOON_ASSIGN_OR_RETURN(const Tensor x, builder.Use(node.inputs[0], layout));
+  if (channels_only && layout == Layout::kChannelsLast) {
+    builder.Define(node.outputs[0], x);
+    return {};
+  }
   LAGOON_ASSIGN_OR_RETURN(const Tensor y, builder.Reshape(x, dims));
   builder.Define(node.outputs[0], y);
   return {};
@@ -138,7 +173,8 @@ Status LowerTranspose(ProgramBuilder& builder, const Node& node) {
   // layouts of y is x as it lies.
   const bool last_free =
       image && MovePermutation(x_dims, x.layout, order, Layout::kChannelsLast).IsFree();
-  const Layout layout = last_free ? Layout::kChannelsLast : Layout::kPlain;
+  const bool stays_last = x.layout == Layout::kChannelsLast && ShufflesChannels(order);
+  const Layout layout = last_free || stays_last ? Layout::kChannelsLast : Layout::kPlain;
   LAGOON_ASSIGN_OR_RETURN(const Tensor y, builder.Transpose(x, order, layout));
   builder.Define(node.outputs[0], y);
   return {};
@@ -200,18 +236,25 @@ Status LowerSlice(ProgramBuilder& builder, const Node& node) {
   return {};
 }
 
-Status LowerPad(ProgramBuilder& builder, const Node& node) {
-  const std::size_t rank = builder.dims(node.inputs[0]).size();
-  const std::vector<std::int64_t> pads = node.Ints("pads", {});
-  LAGOON_RETURN_IF_ERROR(CheckCount(pads, 2 * rank, "pads"));
-  const Layout layout = builder.CheapestLayout(std::span(node.inputs).first(1));
-  LAGOON_ASSIGN_OR_RETURN(const Tensor x, builder.Use(node.inputs[0], layout));
-  const Tensor y = builder.NewTensor(node.name, builder.dims(node.outputs[0]), layout);
+Status LowerDropout(ProgramBuilder& builder, const Node& node) {
+  LAGOON_RETURN_IF_ERROR(LowerView(builder, node));
+  if (node.outputs.size() < 2 || node.outputs[1] == kNoValue) return {};
+  // Nothing is dropped: the mask is all ones.
+  const ValueId mask = node.outputs[1];
+  const Tensor one =
+      ConstantNumber(builder, builder.type(mask), 1, Dims(builder.dims(mask).size(), 1));
+  LAGOON_ASSIGN_OR_RETURN(const Tensor ones,
+                          EmitExpand(builder, node.name + ".mask", one, builder.dims(mask)));
+  builder.Define(mask, ones);
+  return {};
+}
+
+Status LowerExpand(ProgramBuilder& builder, const Node& node) {
+  LAGOON_ASSIGN_OR_RETURN(const Tensor x, builder.Use(node.inputs[0], Layout::kPlain));
+  LAGOON_ASSIGN_OR_RETURN(const Tensor y,
+                          EmitExpand(builder, node.name, x, builder.dims(node.outputs[0])));
   builder.Define(node.outputs[0], y);
-  return builder.Emit(node.name,
-                      MakePad(x.physical(), Physical(x, std::span(pads).first(rank)),
-                              Physical(x, std::span(pads).last(rank)), node.Float("value", 0)),
-                      {builder.All(x)}, {builder.All(y)});
+  return {};
 }
 
 }  // namespace lagoon

@@ -8,19 +8,66 @@
 
 namespace lagoon {
 
-// lower_conv.cc
-Status LowerConv(ProgramBuilder& builder, const Node& node);
+// lower_conv.cc: with constant weights.
+Status LowerConv(ProgramBuilder& builder, const Node& node);    // over images
 Status LowerMatMul(ProgramBuilder& builder, const Node& node);  // and Gemm
 
+// lower_window.cc
+Status LowerConvNode(ProgramBuilder& builder, const Node& node);
+/// Over plain tensors; the weights may be computed.
+Status LowerDirectConv(ProgramBuilder& builder, const Node& node);
+Status LowerConvTranspose(ProgramBuilder& builder, const Node& node);
+Status LowerConvInteger(ProgramBuilder& builder, const Node& node);
+Status LowerQLinearConv(ProgramBuilder& builder, const Node& node);
+Status LowerPool(ProgramBuilder& builder, const Node& node);  // MaxPool, AveragePool, LpPool
+Status LowerGlobalLpPool(ProgramBuilder& builder, const Node& node);
+
+// lower_matmul.cc: of two computed sides.
+Status LowerComputedMatMul(ProgramBuilder& builder, const Node& node);
+Status LowerComputedGemm(ProgramBuilder& builder, const Node& node);
+Status LowerMatMulInteger(ProgramBuilder& builder, const Node& node);
+Status LowerQLinearMatMul(ProgramBuilder& builder, const Node& node);
+Status LowerEinsum(ProgramBuilder& builder, const Node& node);
+
+// lower_attention.cc
+Status LowerAttention(ProgramBuilder& builder, const Node& node);
+
+// lower_normalize.cc
+Status LowerBatchNormalization(ProgramBuilder& builder, const Node& node);
+Status LowerInstanceNormalization(ProgramBuilder& builder, const Node& node);
+Status LowerGroupNormalization(ProgramBuilder& builder, const Node& node);
+Status LowerLayerNormalization(ProgramBuilder& builder, const Node& node);  // RMSNormalization too
+Status LowerMeanVarianceNormalization(ProgramBuilder& builder, const Node& node);
+Status LowerLpNormalization(ProgramBuilder& builder, const Node& node);
+Status LowerLrn(ProgramBuilder& builder, const Node& node);
+
+// lower_quantize.cc
+Status LowerQuantizeLinear(ProgramBuilder& builder, const Node& node);
+Status LowerDequantizeLinear(ProgramBuilder& builder, const Node& node);
+Status LowerDynamicQuantizeLinear(ProgramBuilder& builder, const Node& node);
+
+// lower_recurrent.cc
+Status LowerRecurrent(ProgramBuilder& builder, const Node& node);  // LSTM, GRU, RNN
+
+// lower_resize.cc
+Status LowerResize(ProgramBuilder& builder, const Node& node);
+
 // lower_reduce.cc
-Status LowerPool(ProgramBuilder& builder, const Node& node);  // MaxPool, AveragePool
+Status LowerArg(ProgramBuilder& builder, const Node& node);  // ArgMax, ArgMin
+Status LowerHardmax(ProgramBuilder& builder, const Node& node);
+Status LowerCumSum(ProgramBuilder& builder, const Node& node);
+Status LowerTopK(ProgramBuilder& builder, const Node& node);
 Status LowerGlobalPool(ProgramBuilder& builder, const Node& node);
 Status LowerReduce(ProgramBuilder& builder, const Node& node);
 Status LowerSoftmax(ProgramBuilder& builder, const Node& node);  // and LogSoftmax
 
 // lower_elementwise.cc
 Status LowerUnary(ProgramBuilder& builder, const Node& node);
+Status LowerIsInf(ProgramBuilder& builder, const Node& node);
 Status LowerBinary(ProgramBuilder& builder, const Node& node);  // with any number of inputs
+Status LowerPow(ProgramBuilder& builder, const Node& node);
+Status LowerCast(ProgramBuilder& builder, const Node& node);
+Status LowerWhere(ProgramBuilder& builder, const Node& node);
 
 // lower_move.cc
 Status LowerView(ProgramBuilder& builder, const Node& node);  // Reshape and its kin, Identity
@@ -28,7 +75,26 @@ Status LowerTranspose(ProgramBuilder& builder, const Node& node);
 Status LowerConcat(ProgramBuilder& builder, const Node& node);
 Status LowerSplit(ProgramBuilder& builder, const Node& node);
 Status LowerSlice(ProgramBuilder& builder, const Node& node);
+Status LowerDropout(ProgramBuilder& builder, const Node& node);
+Status LowerExpand(ProgramBuilder& builder, const Node& node);
+
+// lower_index.cc
+Status LowerGather(ProgramBuilder& builder, const Node& node);
+Status LowerGatherElements(ProgramBuilder& builder, const Node& node);
+Status LowerGatherND(ProgramBuilder& builder, const Node& node);
+Status LowerScatterElements(ProgramBuilder& builder, const Node& node);
+Status LowerScatterND(ProgramBuilder& builder, const Node& node);
+
+// lower_take.cc
 Status LowerPad(ProgramBuilder& builder, const Node& node);
+Status LowerTile(ProgramBuilder& builder, const Node& node);
+Status LowerCompress(ProgramBuilder& builder, const Node& node);
+Status LowerDepthToSpace(ProgramBuilder& builder, const Node& node);
+Status LowerSpaceToDepth(ProgramBuilder& builder, const Node& node);
+Status LowerTrilu(ProgramBuilder& builder, const Node& node);
+Status LowerEyeLike(ProgramBuilder& builder, const Node& node);
+Status LowerOneHot(ProgramBuilder& builder, const Node& node);
+Status LowerReverseSequence(ProgramBuilder& builder, const Node& node);
 
 /// A rank-4 value as an image.
 struct ImageShape {
@@ -48,14 +114,7 @@ Result<WindowShape> WindowOf(const Node& node);
 Status CheckNotFused(const Node& node);
 /// The activation (not the residual) that fusion put behind a node.
 Epilogue EpilogueOf(const Fused& fused);
-
-/// y = the part of x from `starts` on in steps of `steps` (both by logical axis), of dims `dims`.
-Result<Tensor> EmitSlice(ProgramBuilder& builder, const std::string& name, const Tensor& x,
-                         std::span<const std::int64_t> starts, const Dims& dims,
-                         std::span<const std::int64_t> steps);
-
-/// Joins tensors of one layout along a logical axis; any number of them.
-Result<Tensor> EmitConcat(ProgramBuilder& builder, const std::string& name,
-                          std::vector<Tensor> parts, std::size_t axis);
+/// lower_elementwise.cc: a function of one input as the epilogue of a kernel.
+void SetFunction(const Fused& fused, Epilogue& epilogue);
 
 }  // namespace lagoon

@@ -200,7 +200,8 @@ const OpCase kCases[] = {
      }},
     {"Pad",
      [](TestGraph& g, ValueId x) {
-       return g.Op("Pad", {x}, {{"pads", Ints{0, 1, 2, 0, 0, 2, 0, 3}}, {"value", 0.5F}});
+       return g.Op("Pad", {x},
+                   {{"pads", Ints{0, 1, 2, 0, 0, 2, 0, 3}}, {"value", testing::Number(0.5F)}});
      }},
     {"TransposeToChannelsLast",
      [](TestGraph& g, ValueId x) { return Transpose(g, x, {0, 2, 3, 1}); }},

@@ -3,6 +3,7 @@
 #include <vector>
 
 #include "program/compile.h"
+#include "program/host_tensors.h"
 #include "program/profile_run.h"
 #include "program/run.h"
 
@@ -14,28 +15,6 @@ Nanoseconds Median(std::vector<Nanoseconds>& samples) {
   std::nth_element(samples.begin(), middle, samples.end());
   return *middle;
 }
-
-/// Host memory for the inputs and outputs of a plan. Inputs hold small positive numbers.
-class HostTensors {
- public:
-  explicit HostTensors(const Plan& plan) {
-    for (const PlanTensor& tensor : plan.inputs) inputs_.push_back(Add(tensor));
-    for (const PlanTensor& tensor : plan.outputs) outputs_.push_back(Add(tensor));
-  }
-  std::span<const void* const> inputs() const { return inputs_; }
-  std::span<void* const> outputs() const { return outputs_; }
-
- private:
-  void* Add(const PlanTensor& tensor) {
-    std::vector<float>& data = data_.emplace_back(tensor.spec.bytes() / sizeof(float));
-    for (std::size_t i = 0; i < data.size(); ++i) data[i] = static_cast<float>(i % 17) / 16;
-    return data.data();
-  }
-
-  std::vector<std::vector<float>> data_;
-  std::vector<const void*> inputs_;
-  std::vector<void*> outputs_;
-};
 
 // An instance that dies before the plan that it borrows.
 Result<std::unique_ptr<Instance>> BorrowingInstance(LoadedPlan& loaded, Device& device) {

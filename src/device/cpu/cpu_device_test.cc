@@ -68,6 +68,26 @@ TEST(CpuDevice, TheProbeSeesEveryGuardCheckOfEveryBlock) {
   EXPECT_EQ(counter.checks.load(), 15);
 }
 
+TEST(CpuDevice, TheMeterLearnsWhatEveryBlockCosts) {
+  struct Meter : BlockMeter {
+    void OnBlock(Nanoseconds cpu) override {
+      ++blocks;
+      if (cpu > Nanoseconds(0)) ++costly;
+    }
+    std::atomic<int> blocks{0}, costly{0};
+  } meter;
+  auto device = CreateCpuDevice({.workers = 2, .meter = &meter});
+  ASSERT_TRUE(device.has_value());
+  Session session(**device);
+  std::array<std::uint64_t, 5> y{};
+  conformance::MixArgs args{.y = y.data(), .checks = 3};
+  Record record(5);
+  session.AwaitRetired(session.Submit(Segment{
+      .kernel = session.Load(conformance::MixBody), .args = &args, .progress = record.get()}));
+  EXPECT_EQ(meter.blocks.load(), 5);
+  EXPECT_EQ(meter.costly.load(), 5);
+}
+
 TEST(CpuDevice, GoesAwayWithWorkInFlight) {
   auto device = CreateCpuDevice({.workers = 2});
   ASSERT_TRUE(device.has_value());

@@ -26,6 +26,7 @@ std::uint64_t TilesOf(const Launch& launch) {
 
 WorkerDevice::WorkerDevice(std::uint32_t workers, const CpuDeviceOptions& options)
     : probe_(options.probe),
+      meter_(options.meter),
       memory_(std::make_shared<HostMemory>(options.memory_limit_bytes)),
       guards_(kMaxGuards),
       table_(kLimits, guards_) {

@@ -92,6 +92,7 @@ class WorkerDevice final : public Device {
 
   DeviceInfo info_;
   CheckProbe* const probe_;
+  BlockMeter* const meter_;
   const std::shared_ptr<HostMemory> memory_;
   GuardWords guards_;
   DeviceListener* listener_ = nullptr;  // set before the first Submit

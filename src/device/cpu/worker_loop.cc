@@ -84,9 +84,11 @@ void WorkerDevice::RunWork(Worker& worker) {
   const Assignment& work = *worker.work;
   BlockContext context(work.guards, {worker.scratch.data(), worker.scratch.size()}, probe_);
   const auto run = [&](std::uint32_t tile) {
+    const Nanoseconds cpu = meter_ == nullptr ? Nanoseconds(0) : ThreadCpuTime();
     worker.busy.Start(lagoon::Now());
     const bool committed = work.body(work.args, tile, context);
     worker.busy.Stop(lagoon::Now());
+    if (meter_ != nullptr) meter_->OnBlock(ThreadCpuTime() - cpu);
     return committed;
   };
   worker.why = RunBlocks(

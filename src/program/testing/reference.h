@@ -2,6 +2,7 @@
 
 // For tests: a graph interpreter that is slow and obvious, and graphs built by hand.
 
+#include <cstring>
 #include <deque>
 #include <string>
 #include <vector>
@@ -64,6 +65,13 @@ class TestGraph {
   std::deque<HostTensor> data_;  // by ValueId; references stay valid while the graph grows
   std::uint32_t seed_ = 1;
 };
+
+/// A constant of fp32 without axes.
+inline Constant Number(float value) {
+  auto bytes = std::make_shared<std::vector<std::byte>>(sizeof(value));
+  std::memcpy(bytes->data(), &value, sizeof(value));
+  return {DataType::kFloat32, {}, std::move(bytes)};
+}
 
 inline Fused FusedRelu() { return {.activation = ActivationKind::kRelu}; }
 

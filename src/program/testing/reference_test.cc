@@ -275,7 +275,9 @@ HostTensor Pad(const Node& node, const HostTensor& x) {
   return Fill(dims, [&](Index at) -> double {
     for (std::size_t i = 0; i < at.size(); ++i) {
       at[i] -= pads[i];
-      if (at[i] < 0 || at[i] >= x.dims[i]) return node.Float("value", 0);
+      if (at[i] < 0 || at[i] >= x.dims[i]) {
+        return std::get<Constant>(node.attributes.at("value")).floats()[0];
+      }
     }
     return At(x, at);
   });

@@ -1,0 +1,154 @@
+// Which formulas are recognised. That they still compute the same is compared with ONNX Runtime in
+// tests/onnxruntime_test.py.
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "graph/graph.h"
+#include "graph/testing/model_builder.h"
+
+namespace lagoon {
+namespace {
+
+using ::testing::ElementsAre;
+using testing::ModelBuilder;
+using testing::Ops;
+
+Graph Loaded(const ModelBuilder& model) {
+  Result<Graph> graph = model.Load();
+  EXPECT_TRUE(graph.has_value()) << graph.error().message;
+  return graph ? *std::move(graph) : Graph{};
+}
+
+/// (x - mean) / sqrt(mean((x - mean)^2) + epsilon) as "n"; the second mean is over `axis`.
+void AddLayerNorm(ModelBuilder& m, std::int64_t axis = -1) {
+  m.Input("x", {2, 7, 19}).Floats("two", {}, {2}).Floats("eps", {}, {1e-5F});
+  m.Add("ReduceMean", {"x"}, {"m"}).Ints("axes", {-1});
+  m.Add("Sub", {"x", "m"}, {"c"});
+  m.Add("Pow", {"c", "two"}, {"p"});
+  m.Add("ReduceMean", {"p"}, {"v"}).Ints("axes", {axis});
+  m.Add("Add", {"v", "eps"}, {"a"});
+  m.Add("Sqrt", {"a"}, {"s"});
+  m.Add("Div", {"c", "s"}, {"n"});
+}
+
+TEST(FuseNormalization, WithScaleAndBiasIsOneNode) {
+  ModelBuilder m;
+  AddLayerNorm(m);
+  m.Weights("g", {19}).Weights("b", {19}).Output("y");
+  m.Add("Mul", {"g", "n"}, {"h"});
+  m.Add("Add", {"h", "b"}, {"y"});
+  const Graph graph = Loaded(m);
+  ASSERT_EQ(Ops(graph), "LayerNormalization");
+  EXPECT_EQ(graph.nodes[0].inputs.size(), 3U);
+  EXPECT_EQ(graph.nodes[0].Int("axis", 0), 2);
+  EXPECT_FLOAT_EQ(graph.nodes[0].Float("epsilon", 0), 1e-5F);
+}
+
+TEST(FuseNormalization, WithoutTheMeanItIsARootMeanSquareNorm) {
+  ModelBuilder m;
+  m.Input("x", {2, 19}).Floats("two", {}, {2}).Floats("eps", {}, {1e-5F}).Floats("one", {}, {1});
+  m.Weights("g", {19}).Output("y");
+  m.Add("Pow", {"x", "two"}, {"p"});
+  m.Add("ReduceMean", {"p"}, {"v"}).Ints("axes", {-1});
+  m.Add("Add", {"v", "eps"}, {"a"});
+  m.Add("Sqrt", {"a"}, {"s"});
+  m.Add("Div", {"one", "s"}, {"r"});
+  m.Add("Mul", {"x", "r"}, {"n"});
+  m.Add("Mul", {"g", "n"}, {"y"});
+  EXPECT_EQ(Ops(Loaded(m)), "RMSNormalization");
+}
+
+TEST(FuseNormalization, MeansOverDifferentAxesStay) {
+  ModelBuilder m;
+  AddLayerNorm(m, 1);
+  m.Output("n");
+  EXPECT_THAT(Ops(Loaded(m)), ::testing::HasSubstr("Sqrt"));
+}
+
+TEST(FuseNormalization, AScaleThatMakesTheResultLargerStays) {
+  ModelBuilder m;
+  AddLayerNorm(m);
+  m.Weights("g", {3, 1, 1, 19}).Output("y");
+  m.Add("Mul", {"n", "g"}, {"y"});
+  EXPECT_EQ(Ops(Loaded(m)), "LayerNormalization Mul");
+}
+
+/// 0.5 x (1 + erf(x / divisor)) as "y".
+ModelBuilder Gelu(float divisor) {
+  ModelBuilder m;
+  m.Input("x", {3, 5}).Output("y");
+  m.Floats("root", {}, {divisor}).Floats("one", {}, {1}).Floats("half", {}, {0.5F});
+  m.Add("Div", {"x", "root"}, {"d"});
+  m.Add("Erf", {"d"}, {"e"});
+  m.Add("Add", {"e", "one"}, {"g"});
+  m.Add("Mul", {"x", "g"}, {"m"});
+  m.Add("Mul", {"m", "half"}, {"y"});
+  return m;
+}
+
+TEST(FuseGated, GeluIsRecognisedByItsConstants) {
+  EXPECT_EQ(Ops(Loaded(Gelu(1.41421356F))), "Gelu");
+  EXPECT_THAT(Ops(Loaded(Gelu(1.5F))), ::testing::HasSubstr("Erf"));
+}
+
+TEST(FuseGated, SwishGoesBehindAConvolution) {
+  ModelBuilder m;
+  m.Input("x", {1, 4, 5, 5}).Weights("w", {4, 4, 1, 1}).Output("y");
+  m.Add("Conv", {"x", "w"}, {"c"});
+  m.Add("Sigmoid", {"c"}, {"s"});
+  m.Add("Mul", {"c", "s"}, {"y"});
+  const Graph graph = Loaded(m);
+  ASSERT_EQ(Ops(graph), "Conv");
+  EXPECT_EQ(graph.nodes[0].fused.op, "Swish");
+}
+
+TEST(FuseResidual, FollowsTheActivationWhereTheFileSaysSo) {
+  ModelBuilder m;
+  m.Input("x", {1, 4, 5, 5}).Weights("w", {4, 4, 1, 1}).Output("y");
+  m.Add("Conv", {"x", "w"}, {"c"});
+  m.Add("LeakyRelu", {"c"}, {"a"}).Float("alpha", 0.1F);
+  m.Add("Add", {"x", "a"}, {"y"});
+  const Graph graph = Loaded(m);
+  ASSERT_EQ(Ops(graph), "Conv");
+  EXPECT_EQ(graph.nodes[0].fused.op, "LeakyRelu");
+  EXPECT_TRUE(graph.nodes[0].fused.residual_last);
+}
+
+ModelBuilder Attention() {
+  ModelBuilder m;
+  m.Input("q", {1, 7, 2, 16}).Input("k", {1, 13, 2, 16}).Input("v", {1, 13, 2, 11});
+  m.Input("mask", {1, 1, 1, 13}).Floats("eight", {}, {8}).Output("y");
+  m.Add("Transpose", {"q"}, {"qt"}).Ints("perm", {0, 2, 1, 3});
+  m.Add("Transpose", {"k"}, {"kt"}).Ints("perm", {0, 2, 3, 1});
+  m.Add("Transpose", {"v"}, {"vt"}).Ints("perm", {0, 2, 1, 3});
+  m.Add("MatMul", {"qt", "kt"}, {"s"});
+  m.Add("Div", {"s", "eight"}, {"d"});
+  m.Add("Add", {"d", "mask"}, {"t"});
+  m.Add("Softmax", {"t"}, {"p"}).Int("axis", -1);
+  m.Add("MatMul", {"p", "vt"}, {"o"});
+  m.Add("Transpose", {"o"}, {"y"}).Ints("perm", {0, 2, 1, 3});
+  return m;
+}
+
+TEST(FuseAttention, TakesScaleMaskAndTranspositions) {
+  const Graph graph = Loaded(Attention());
+  ASSERT_EQ(Ops(graph), "Attention");
+  const Node& node = graph.nodes[0];
+  EXPECT_FLOAT_EQ(node.Float("scale", 0), 0.125F);
+  EXPECT_EQ(graph.value(node.inputs[0]).name, "q");
+  EXPECT_EQ(graph.value(node.inputs[3]).name, "mask");
+  EXPECT_EQ(node.inputs[4], kNoValue);
+  EXPECT_THAT(node.Ints("q_order", {}), ElementsAre(0, 2, 1, 3));
+  EXPECT_THAT(node.Ints("k_order", {}), ElementsAre(0, 2, 1, 3));
+  EXPECT_THAT(node.Ints("y_order", {}), ElementsAre(0, 2, 1, 3));
+}
+
+TEST(FuseAttention, StaysOpenWhereItsProbabilitiesAreReadToo) {
+  ModelBuilder m = Attention();
+  m.Output("p");
+  EXPECT_THAT(Ops(Loaded(m)), ::testing::HasSubstr("Softmax MatMul"));
+}
+
+}  // namespace
+}  // namespace lagoon

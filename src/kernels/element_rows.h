@@ -1,0 +1,12 @@
+#pragma once
+
+// What MakeUnary and MakeBinary give for types and ops without a vector body.
+
+#include "kernels/elementwise.h"
+
+namespace lagoon {
+
+Result<Kernel> MakeUnaryRows(const UnarySpec& spec);
+Result<Kernel> MakeBinaryRows(const BinarySpec& spec);
+
+}  // namespace lagoon

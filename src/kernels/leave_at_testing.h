@@ -1,0 +1,19 @@
+#pragma once
+
+#include "device/block.h"
+
+namespace lagoon::testing {
+
+/// Counts checks, and leaves at one of them (from 1; 0: never).
+class LeaveAt final : public CheckProbe {
+ public:
+  explicit LeaveAt(int check = 0) : leave_at_(check) {}
+  bool OnCheck() override { return ++checks_ == leave_at_; }
+  int checks() const { return checks_; }
+
+ private:
+  int leave_at_;
+  int checks_ = 0;
+};
+
+}  // namespace lagoon::testing

@@ -1,0 +1,422 @@
+// Elementwise ops, casts, choices and quantisation of other types than fp32.
+
+#include <gmock/gmock.h>
+
+#include <limits>
+
+#include "kernels/ops.h"
+#include "kernels/typed_testing.h"
+#include "plan/element.h"
+
+namespace lagoon {
+namespace {
+
+using testing::Bytes;
+using testing::ExpectTyped;
+using testing::ToBytes;
+using Shape = std::vector<std::int64_t>;
+using I64 = std::vector<std::int64_t>;
+using I32 = std::vector<std::int32_t>;
+using U8 = std::vector<std::uint8_t>;
+using I8 = std::vector<std::int8_t>;
+using F32 = std::vector<float>;
+using F64 = std::vector<double>;
+
+std::vector<Float16> Halves(const F32& values) {
+  std::vector<Float16> halves;
+  for (const float value : values) halves.push_back(Float16::From(value));
+  return halves;
+}
+
+Result<Kernel> UnaryOf(UnaryOp op, DataType type, std::size_t count, double alpha = 0,
+                       double beta = 0) {
+  return MakeUnary({.op = op, .count = count, .alpha = alpha, .beta = beta, .type = type});
+}
+
+TEST(TypedUnary, OfIntegers) {
+  const I64 x{-5, 0, 7, std::numeric_limits<std::int64_t>::min()};
+  ExpectTyped(UnaryOf(UnaryOp::kAbs, DataType::kInt64, 4), {ToBytes(x)},
+              I64{5, 0, 7, std::numeric_limits<std::int64_t>::min()});
+  ExpectTyped(UnaryOf(UnaryOp::kSign, DataType::kInt64, 4), {ToBytes(x)}, I64{-1, 0, 1, -1});
+  ExpectTyped(UnaryOf(UnaryOp::kBitwiseNot, DataType::kUInt8, 2), {ToBytes(U8{0, 255})},
+              U8{255, 0});
+  ExpectTyped(UnaryOf(UnaryOp::kRelu, DataType::kInt8, 2), {ToBytes(I8{-3, 3})}, I8{0, 3});
+}
+
+TEST(TypedUnary, OfBoolsTakesAnyByteForTrue) {
+  ExpectTyped(UnaryOf(UnaryOp::kNot, DataType::kBool, 3), {ToBytes(U8{0, 1, 200})}, U8{1, 0, 0});
+}
+
+TEST(TypedUnary, OfDoublesAndHalves) {
+  ExpectTyped(UnaryOf(UnaryOp::kSqrt, DataType::kFloat64, 2), {ToBytes(F64{2, 9})},
+              F64{std::sqrt(2.0), 3});
+  Result<Kernel> half = UnaryOf(UnaryOp::kExp, DataType::kFloat16, 2);
+  ASSERT_TRUE(half);
+  testing::TypedRun run(*half, {ToBytes(Halves({0, 1}))}, {4});
+  const auto y = testing::FromBytes<Float16>(run.Run()[0]);
+  EXPECT_EQ(static_cast<float>(y[0]), 1);
+  EXPECT_NEAR(static_cast<float>(y[1]), 2.71828, 2e-3);
+}
+
+TEST(TypedUnary, NumbersThatAreNone) {
+  const float inf = std::numeric_limits<float>::infinity();
+  const F32 x{0, NAN, inf, -inf};
+  ExpectTyped(UnaryOf(UnaryOp::kIsNan, DataType::kFloat32, 4), {ToBytes(x)}, U8{0, 1, 0, 0});
+  ExpectTyped(UnaryOf(UnaryOp::kIsInf, DataType::kFloat32, 4, 1, 1), {ToBytes(x)}, U8{0, 0, 1, 1});
+  ExpectTyped(UnaryOf(UnaryOp::kIsInf, DataType::kFloat32, 4, 0, 1), {ToBytes(x)}, U8{0, 0, 1, 0});
+}
+
+TEST(TypedUnary, RefusesTypesByName) {
+  const Result<Kernel> kernel = UnaryOf(UnaryOp::kExp, DataType::kInt32, 4);
+  ASSERT_FALSE(kernel);
+  EXPECT_EQ(kernel.error().code, ErrorCode::kUnimplemented);
+  EXPECT_THAT(kernel.error().message, ::testing::HasSubstr("INT32"));
+}
+
+template <typename T>
+void CheckBinary(BinaryOp op, DataType type, const std::vector<T>& a, const std::vector<T>& b,
+                 const std::vector<T>& expected) {
+  const Shape shape{static_cast<std::int64_t>(a.size())};
+  BinarySpec spec;
+  spec.op = op;
+  spec.a = shape;
+  spec.b = {static_cast<std::int64_t>(b.size())};
+  spec.out = shape;
+  spec.type = type;
+  ExpectTyped(MakeBinary(spec), {ToBytes(a), ToBytes(b)}, expected);
+}
+
+TEST(TypedBinary, IntegersWrapAroundAndNeverTrap) {
+  constexpr auto kMin = std::numeric_limits<std::int32_t>::min();
+  constexpr auto kMax = std::numeric_limits<std::int32_t>::max();
+  CheckBinary<std::int32_t>(BinaryOp::kAdd, DataType::kInt32, {kMax, 2}, {1}, {kMin, 3});
+  CheckBinary<std::int32_t>(BinaryOp::kMul, DataType::kInt32, {kMin, -3}, {-1}, {kMin, 3});
+  CheckBinary<std::int32_t>(BinaryOp::kDiv, DataType::kInt32, {7, -7, kMin, 1}, {2, 2, -1, 0},
+                            {3, -3, kMin, 0});
+  CheckBinary<std::int32_t>(BinaryOp::kMod, DataType::kInt32, {7, -7, 7, kMin}, {3, 3, -3, -1},
+                            {1, 2, -2, 0});
+  CheckBinary<std::int32_t>(BinaryOp::kFmod, DataType::kInt32, {7, -7, 7, 5}, {3, 3, -3, 0},
+                            {1, -1, 1, 0});
+  CheckBinary<std::int32_t>(BinaryOp::kPow, DataType::kInt32, {3, -2, 2, -1}, {4, 3, -1, -3},
+                            {81, -8, 0, -1});
+}
+
+TEST(TypedBinary, Bits) {
+  CheckBinary<std::uint8_t>(BinaryOp::kBitXor, DataType::kUInt8, {0b1100}, {0b1010}, {0b0110});
+  CheckBinary<std::uint8_t>(BinaryOp::kShiftLeft, DataType::kUInt8, {1, 255, 3}, {1, 4, 8},
+                            {2, 240, 0});
+  CheckBinary<std::uint8_t>(BinaryOp::kShiftRight, DataType::kUInt8, {16, 255, 3}, {2, 7, 200},
+                            {4, 1, 0});
+}
+
+TEST(TypedBinary, NanWinsInMinAndMaxOfDoubles) {
+  BinarySpec spec;
+  spec.op = BinaryOp::kMax;
+  spec.a = spec.b = spec.out = {2};
+  spec.type = DataType::kFloat64;
+  testing::TypedRun run(*MakeBinary(spec), {ToBytes(F64{NAN, 1}), ToBytes(F64{1, NAN})}, {16});
+  for (const double value : testing::FromBytes<double>(run.Run()[0]))
+    EXPECT_TRUE(std::isnan(value));
+}
+
+TEST(TypedBinary, ComparisonsBroadcastAndGiveBools) {
+  BinarySpec spec;
+  spec.op = BinaryOp::kLess;
+  spec.a = {2, 1};
+  spec.b = {3};
+  spec.out = {2, 3};
+  spec.type = DataType::kInt64;
+  ExpectTyped(MakeBinary(spec), {ToBytes(I64{1, 2}), ToBytes(I64{0, 2, 3})}, U8{0, 1, 1, 0, 0, 1});
+  spec.op = BinaryOp::kEqual;
+  spec.type = DataType::kBool;
+  ExpectTyped(MakeBinary(spec), {ToBytes(U8{7, 0}), ToBytes(U8{0, 1, 9})}, U8{0, 1, 1, 1, 0, 0});
+}
+
+TEST(TypedBinary, ManyBlocksOfBytes) {
+  U8 a(300'000), expected(a.size());
+  for (std::size_t i = 0; i < a.size(); ++i) {
+    a[i] = static_cast<std::uint8_t>(i * 7);
+    expected[i] = static_cast<std::uint8_t>(a[i] + 3);
+  }
+  CheckBinary<std::uint8_t>(BinaryOp::kAdd, DataType::kUInt8, a, {3}, expected);
+}
+
+TEST(Cast, IsTotal) {
+  const F32 x{1.9f, -1.9f, 300, -300, NAN, 1e30f};
+  ExpectTyped(MakeCast(6, DataType::kFloat32, DataType::kInt8), {ToBytes(x)},
+              I8{1, -1, 127, -128, 0, 127});
+  ExpectTyped(MakeCast(3, DataType::kInt32, DataType::kUInt8), {ToBytes(I32{-1, 256, 5})},
+              U8{255, 0, 5});
+  ExpectTyped(MakeCast(4, DataType::kFloat32, DataType::kBool), {ToBytes(F32{0, -0.0f, 0.1f, NAN})},
+              U8{0, 0, 1, 1});
+  ExpectTyped(MakeCast(2, DataType::kBool, DataType::kFloat64), {ToBytes(U8{0, 77})}, F64{0, 1});
+}
+
+TEST(Cast, RoundsToHalvesAsIeeeSays) {
+  const auto bits = [](float value) { return Float16::From(value).bits; };
+  EXPECT_EQ(bits(1), 0x3c00);
+  EXPECT_EQ(bits(1 + 0x1p-11f), 0x3c00);  // a tie, to even
+  EXPECT_EQ(bits(1 + 0x1p-11f + 0x1p-20f), 0x3c01);
+  EXPECT_EQ(bits(65504), 0x7bff);
+  EXPECT_EQ(bits(65520), 0x7c00);  // infinity
+  EXPECT_EQ(bits(0x1p-24f), 0x0001);
+  EXPECT_EQ(bits(0x1p-26f), 0x0000);
+  EXPECT_EQ(bits(-2), 0xc000);
+  EXPECT_EQ(bits(NAN) & 0x7e00, 0x7e00);
+  EXPECT_EQ(BFloat16::From(1 + 0x1p-8f).bits, 0x3f80);
+  EXPECT_EQ(BFloat16::From(1 + 0x1p-7f + 0x1p-8f).bits, 0x3f82);
+  EXPECT_TRUE(std::isnan(static_cast<float>(BFloat16::From(NAN))));
+}
+
+TEST(Where, ChoosesElementsOfAnySize) {
+  const Bytes condition = ToBytes(U8{1, 0});
+  ExpectTyped(MakeWhere({{2, 1}, {3}, {}, {2, 3}, DataType::kInt64}),
+              {condition, ToBytes(I64{1, 2, 3}), ToBytes(I64{9})}, I64{1, 2, 3, 9, 9, 9});
+  ExpectTyped(MakeWhere({{2, 1}, {3}, {}, {2, 3}, DataType::kInt8}),
+              {condition, ToBytes(I8{1, 2, 3}), ToBytes(I8{9})}, I8{1, 2, 3, 9, 9, 9});
+}
+
+TEST(Quantize, RoundsHalvesToEvenAndSaturates) {
+  const QuantizeSpec spec{1, 1, 5, DataType::kUInt8};
+  ExpectTyped(MakeQuantize(spec),
+              {ToBytes(F32{0, 1, 3, 1000, -1000}), ToBytes(F32{2}), ToBytes(U8{128})},
+              U8{128, 128, 130, 255, 0});
+  const QuantizeSpec per_axis{1, 2, 2, DataType::kInt8};
+  ExpectTyped(MakeQuantize(per_axis),
+              {ToBytes(F32{1, 2, 3, 4}), ToBytes(F32{1, 2}), ToBytes(I8{0, 10})}, I8{1, 2, 12, 12});
+  ExpectTyped(MakeDequantize(per_axis),
+              {ToBytes(I8{1, 2, 12, 12}), ToBytes(F32{1, 2}), ToBytes(I8{0, 10})}, F32{1, 2, 4, 4});
+}
+
+// Gather and scatter.
+
+IndexSpec Rows(std::int64_t rows, std::int64_t run, std::int64_t count, DataType type) {
+  IndexSpec spec;
+  spec.entries = {count};
+  spec.index_strides = {1};
+  spec.base_strides = {0};
+  spec.sizes = {rows};
+  spec.strides = {run};
+  spec.run = run;
+  spec.tensor = rows * run;
+  spec.type = type;
+  return spec;
+}
+
+TEST(Gather, TakesRowsFromBothEndsAndZerosFromOutside) {
+  const I32 x{1, 2, 3, 4, 5, 6};
+  ExpectTyped(MakeGather(Rows(3, 2, 5, DataType::kInt32)),
+              {ToBytes(x), ToBytes(I64{2, 0, -1, 3, -4})}, I32{5, 6, 1, 2, 5, 6, 0, 0, 0, 0});
+  IndexSpec narrow = Rows(3, 2, 2, DataType::kInt32);
+  narrow.index_type = DataType::kInt32;
+  ExpectTyped(MakeGather(narrow), {ToBytes(x), ToBytes(I32{1, -3})}, I32{3, 4, 1, 2});
+}
+
+TEST(Gather, LongRunsAreManyBlocks) {
+  I32 x(2 * 100'003), expected;
+  for (std::size_t i = 0; i < x.size(); ++i) x[i] = static_cast<std::int32_t>(i);
+  for (const std::size_t row : {1u, 0u, 1u}) {
+    expected.insert(expected.end(), x.begin() + static_cast<std::ptrdiff_t>(row * 100'003),
+                    x.begin() + static_cast<std::ptrdiff_t>((row + 1) * 100'003));
+  }
+  ExpectTyped(MakeGather(Rows(2, 100'003, 3, DataType::kInt32)),
+              {ToBytes(x), ToBytes(I64{1, 0, 1})}, expected);
+}
+
+TEST(Gather, RefusesWhatCouldLeaveTheTensor) {
+  IndexSpec spec = Rows(3, 2, 5, DataType::kInt32);
+  spec.tensor = 5;
+  const Result<Kernel> kernel = MakeGather(spec);
+  ASSERT_FALSE(kernel);
+  EXPECT_THAT(kernel.error().message, ::testing::HasSubstr("element 6 of 5"));
+}
+
+TEST(Scatter, AppliesUpdatesInTheirOrder) {
+  const Bytes x = ToBytes(I32{0, 10, 20, 30});
+  const Bytes indices = ToBytes(I64{1, 1, -1, 9});
+  const Bytes updates = ToBytes(I32{5, 6, 7, 8});
+  const IndexSpec spec = Rows(4, 1, 4, DataType::kInt32);
+  ExpectTyped(MakeScatter(spec, ScatterOp::kAssign), {x, indices, updates}, I32{0, 6, 20, 7});
+  ExpectTyped(MakeScatter(spec, ScatterOp::kAdd), {x, indices, updates}, I32{0, 21, 20, 37});
+  ExpectTyped(MakeScatter(spec, ScatterOp::kMax), {x, indices, updates}, I32{0, 10, 20, 30});
+}
+
+TEST(Scatter, RunsThatCrossBlocks) {
+  const std::int64_t run = 40'000;
+  I32 x(static_cast<std::size_t>(3 * run), 1), updates(static_cast<std::size_t>(run), 2);
+  I32 expected = x;
+  std::fill(expected.begin() + run, expected.begin() + 2 * run, 2);
+  ExpectTyped(MakeScatter(Rows(3, run, 1, DataType::kInt32), ScatterOp::kAssign),
+              {ToBytes(x), ToBytes(I64{1}), ToBytes(updates)}, expected);
+}
+
+// Reductions and scans.
+
+TEST(Fold, EveryOpOnIntegers) {
+  const Bytes x = ToBytes(I32{1, -2, 3, -4, 5, -6});  // [1, 3, 2]
+  const AxisSpec spec{1, 3, 2, DataType::kInt32};
+  ExpectTyped(MakeFold(spec, FoldOp::kSum), {x}, I32{9, -12});
+  ExpectTyped(MakeFold(spec, FoldOp::kProd), {x}, I32{15, -48});
+  ExpectTyped(MakeFold(spec, FoldOp::kMax), {x}, I32{5, -2});
+  ExpectTyped(MakeFold(spec, FoldOp::kMin), {x}, I32{1, -6});
+  ExpectTyped(MakeFold(spec, FoldOp::kMean), {x}, I32{3, -4});
+  ExpectTyped(MakeFold(spec, FoldOp::kL1), {x}, I32{9, 12});
+  ExpectTyped(MakeFold(spec, FoldOp::kSumSquare), {x}, I32{35, 56});
+}
+
+TEST(Fold, LogSumExpIsStable) {
+  const float inf = std::numeric_limits<float>::infinity();
+  const AxisSpec spec{2, 3, 1, DataType::kFloat32};
+  testing::TypedRun run(*MakeFold(spec, FoldOp::kLogSumExp),
+                        {ToBytes(F32{1000, 1000, -1000, 0, -inf, 1})}, {8});
+  const F32 y = testing::FromBytes<float>(run.Run()[0]);
+  EXPECT_NEAR(y[0], 1000 + std::log(2), 1e-3);
+  EXPECT_NEAR(y[1], std::log(1 + std::exp(1)), 1e-6);
+}
+
+TEST(Fold, ManyColumnsAndBlocks) {
+  const std::size_t axis = 50, inner = 3000;
+  I64 x(axis * inner), expected(inner, 0);
+  for (std::size_t i = 0; i < x.size(); ++i) {
+    x[i] = static_cast<std::int64_t>(i % 97);
+    expected[i % inner] += x[i];
+  }
+  ExpectTyped(MakeFold({1, axis, inner, DataType::kInt64}, FoldOp::kSum), {ToBytes(x)}, expected);
+}
+
+TEST(Arg, FirstAndLastOfEquals) {
+  const Bytes x = ToBytes(F32{1, 3, 3, 0, 0, 2});  // [2, 3]
+  ArgSpec spec{{2, 3, 1, DataType::kFloat32}, false, false};
+  ExpectTyped(MakeArg(spec), {x}, I64{1, 2});
+  spec.last = true;
+  ExpectTyped(MakeArg(spec), {x}, I64{2, 2});
+  spec.least = true;
+  ExpectTyped(MakeArg(spec), {x}, I64{0, 1});
+}
+
+TEST(Scan, InBothDirectionsWithAndWithoutItself) {
+  const Bytes x = ToBytes(I32{1, 2, 3, 4});
+  const AxisSpec axis{1, 4, 1, DataType::kInt32};
+  ExpectTyped(MakeScan({axis, false, false}), {x}, I32{1, 3, 6, 10});
+  ExpectTyped(MakeScan({axis, true, false}), {x}, I32{0, 1, 3, 6});
+  ExpectTyped(MakeScan({axis, false, true}), {x}, I32{10, 9, 7, 4});
+  ExpectTyped(MakeScan({axis, true, true}), {x}, I32{9, 7, 4, 0});
+  ExpectTyped(MakeScan({{2, 2, 1, DataType::kInt32}, false, false}), {x}, I32{1, 3, 3, 7});
+  ExpectTyped(MakeScan({{1, 2, 2, DataType::kInt32}, false, false}), {x}, I32{1, 2, 4, 6});
+}
+
+TEST(Scan, LongLinesAreManyBlocks) {
+  I64 x(10'000, 1), expected(x.size());
+  for (std::size_t i = 0; i < x.size(); ++i) expected[i] = static_cast<std::int64_t>(i + 1);
+  ExpectTyped(MakeScan({{1, x.size(), 1, DataType::kInt64}, false, false}), {ToBytes(x)}, expected);
+}
+
+TEST(TopK, SortsAndKeepsTheFirstOfEquals) {
+  const AxisSpec axis{1, 6, 1, DataType::kInt32};
+  const Bytes x = ToBytes(I32{4, 9, 1, 9, 4, 0});
+  testing::TypedRun largest(*MakeTopK({axis, 4, true}), {x}, {16, 32});
+  largest.ExpectTiles();
+  EXPECT_EQ(testing::FromBytes<std::int32_t>(largest.Run()[0]), (I32{9, 9, 4, 4}));
+  EXPECT_EQ(testing::FromBytes<std::int64_t>(largest.Run()[1]), (I64{1, 3, 0, 4}));
+  testing::TypedRun least(*MakeTopK({axis, 2, false}), {x}, {8, 16});
+  EXPECT_EQ(testing::FromBytes<std::int32_t>(least.Run()[0]), (I32{0, 1}));
+  EXPECT_EQ(testing::FromBytes<std::int64_t>(least.Run()[1]), (I64{5, 2}));
+}
+
+TEST(Fold, CountsAndSumsOfBytesDoNotWrapAround) {
+  ExpectTyped(MakeFold({1, 2, 1, DataType::kInt8}, FoldOp::kMean), {ToBytes(I8{100, 100})},
+              I8{100});
+  ExpectTyped(MakeFold({1, 256, 1, DataType::kInt8}, FoldOp::kMean), {ToBytes(I8(256, -3))},
+              I8{-3});
+  const std::vector<std::int16_t> ones(65536, 1);
+  ExpectTyped(MakeFold({1, ones.size(), 1, DataType::kInt16}, FoldOp::kMean), {ToBytes(ones)},
+              std::vector<std::int16_t>{1});
+  ExpectTyped(MakeFold({1, 2, 1, DataType::kInt32}, FoldOp::kL2), {ToBytes(I32{300'000, 400'000})},
+              I32{500'000});
+}
+
+TEST(Fold, BoolsOfAnyByteAreTrue) {
+  const Bytes x = ToBytes(U8{0, 7, 2, 3});  // [2, 2]
+  ExpectTyped(MakeFold({2, 2, 1, DataType::kBool}, FoldOp::kMax), {x}, U8{1, 1});
+  ExpectTyped(MakeFold({2, 2, 1, DataType::kBool}, FoldOp::kMin), {x}, U8{0, 1});
+}
+
+TEST(Scan, ColumnsOfLongAxesAreTiles) {
+  constexpr std::size_t kAxis = 100, kInner = 130;
+  I32 x(2 * kAxis * kInner), expected(x.size());
+  for (std::size_t i = 0; i < x.size(); ++i) {
+    x[i] = static_cast<std::int32_t>(i * 7 % 31);
+    const bool first = i / kInner % kAxis == 0;
+    expected[i] = x[i] + (first ? 0 : expected[i - kInner]);
+  }
+  ExpectTyped(MakeScan({{2, kAxis, kInner, DataType::kInt32}, false, false}), {ToBytes(x)},
+              expected);
+}
+
+TEST(TopK, ManyRanksAreManyBlocks) {
+  constexpr std::size_t kCount = 3000, kK = 1300;
+  I32 x(kCount), values(kK);
+  I64 indices(kK);
+  for (std::size_t i = 0; i < kCount; ++i) x[i] = static_cast<std::int32_t>(i);  // every one is new
+  for (std::size_t i = 0; i < kK; ++i) {
+    values[i] = static_cast<std::int32_t>(kCount - 1 - i);
+    indices[i] = values[i];
+  }
+  Result<Kernel> kernel = MakeTopK({{1, kCount, 1, DataType::kInt32}, kK, true});
+  ASSERT_TRUE(kernel.has_value());
+  EXPECT_GT(kernel->blocks, 1u);
+  testing::TypedRun run(*kernel, {ToBytes(x)}, {kK * 4, kK * 8});
+  run.ExpectTiles();
+  EXPECT_EQ(testing::FromBytes<std::int32_t>(run.Run()[0]), values);
+  EXPECT_EQ(testing::FromBytes<std::int64_t>(run.Run()[1]), indices);
+}
+
+TEST(TopK, NotANumberIsTheGreatest) {
+  const float nan = std::numeric_limits<float>::quiet_NaN();
+  const Bytes x = ToBytes(F32{1, nan, 3, nan, 2});
+  const AxisSpec axis{1, 5, 1, DataType::kFloat32};
+  testing::TypedRun largest(*MakeTopK({axis, 5, true}), {x}, {20, 40});
+  EXPECT_EQ(testing::FromBytes<std::int64_t>(largest.Run()[1]), (I64{1, 3, 2, 4, 0}));
+  testing::TypedRun least(*MakeTopK({axis, 5, false}), {x}, {20, 40});
+  EXPECT_EQ(testing::FromBytes<std::int64_t>(least.Run()[1]), (I64{0, 4, 2, 1, 3}));
+}
+
+TEST(TopK, RefusesMoreRanksThanScratchMemoryIsFor) {
+  const auto kernel = MakeTopK({{1, 1 << 20, 1, DataType::kFloat32}, 1 << 17, true});
+  ASSERT_FALSE(kernel.has_value());
+  EXPECT_EQ(kernel.error().code, ErrorCode::kUnimplemented);
+}
+
+TEST(Scatter, LongRunsLeaveBetweenPieces) {
+  IndexSpec spec;
+  constexpr std::int64_t kRun = 10'000;
+  spec.entries = {2};
+  spec.index_strides = {1};
+  spec.base_strides = {0};
+  spec.sizes = {3};
+  spec.strides = {kRun};
+  spec.run = kRun;
+  spec.tensor = 3 * kRun;
+  spec.type = DataType::kInt32;
+  I32 expected(3 * kRun, 1);
+  std::fill(expected.begin() + kRun, expected.begin() + 2 * kRun, 5);
+  ExpectTyped(MakeScatter(spec, ScatterOp::kAdd),
+              {ToBytes(I32(3 * kRun, 1)), ToBytes(I64{1, 1}), ToBytes(I32(2 * kRun, 2))}, expected);
+}
+
+TEST(Shrink, OfIntegersIsExact) {
+  UnarySpec spec;
+  spec.op = UnaryOp::kShrink;
+  spec.alpha = 0.5;
+  spec.beta = 1;
+  spec.count = 2;
+  spec.type = DataType::kInt64;
+  const std::int64_t odd = (std::int64_t{1} << 60) + 3;
+  ExpectTyped(MakeUnary(spec), {ToBytes(I64{odd, -odd})}, I64{odd - 1, -odd + 1});
+  spec.type = DataType::kInt8;
+  spec.beta = -1000.5;
+  ExpectTyped(MakeUnary(spec), {ToBytes(I8{127, -128})}, I8{127, -128});
+}
+
+}  // namespace
+}  // namespace lagoon

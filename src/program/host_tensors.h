@@ -1,0 +1,27 @@
+#pragma once
+
+#include <cstddef>
+#include <span>
+#include <vector>
+
+#include "plan/plan.h"
+
+namespace lagoon {
+
+/// Host memory for the inputs and outputs of a plan, for runs whose results nobody reads. Inputs
+/// hold small positive numbers.
+class HostTensors {
+ public:
+  explicit HostTensors(const Plan& plan);
+  std::span<const void* const> inputs() const { return inputs_; }
+  std::span<void* const> outputs() const { return outputs_; }
+
+ private:
+  void* Add(const PlanTensor& tensor);
+
+  std::vector<std::vector<std::byte>> data_;
+  std::vector<const void*> inputs_;
+  std::vector<void*> outputs_;
+};
+
+}  // namespace lagoon

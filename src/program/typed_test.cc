@@ -1,0 +1,235 @@
+// Graphs whose values are not all fp32, from ONNX to outputs.
+
+#include <gtest/gtest.h>
+
+#include <cstring>
+
+#include "graph/graph.h"
+#include "plan/element.h"
+#include "program/testing/run_graph.h"
+
+namespace lagoon {
+namespace {
+
+using Bytes = std::vector<std::byte>;
+
+template <typename T>
+Bytes ToBytes(const std::vector<T>& values) {
+  Bytes bytes(values.size() * sizeof(T));
+  std::memcpy(bytes.data(), values.data(), bytes.size());
+  return bytes;
+}
+
+template <typename T>
+std::vector<T> FromBytes(const Bytes& bytes) {
+  std::vector<T> values(bytes.size() / sizeof(T));
+  std::memcpy(values.data(), bytes.data(), bytes.size());
+  return values;
+}
+
+/// A graph in the normal form, of any types.
+class TypedGraph {
+ public:
+  TypedGraph() { graph_.opset = 17; }
+
+  ValueId Add(DataType type, const Dims& dims) {
+    Value value;
+    value.name = "v" + std::to_string(graph_.values.size());
+    value.type = type;
+    value.dims = dims;
+    value.shape_known = true;
+    graph_.values.push_back(std::move(value));
+    return static_cast<ValueId>(graph_.values.size() - 1);
+  }
+  ValueId Input(DataType type, const Dims& dims) {
+    graph_.inputs.push_back(Add(type, dims));
+    return graph_.inputs.back();
+  }
+  template <typename T>
+  ValueId Known(DataType type, const Dims& dims, const std::vector<T>& values) {
+    const ValueId id = Add(type, dims);
+    graph_.value(id).constant =
+        Constant{type, dims, std::make_shared<const Bytes>(ToBytes(values))};
+    return id;
+  }
+  ValueId Op(const std::string& op, std::vector<ValueId> inputs, DataType type, const Dims& dims,
+             std::map<std::string, Attribute> attributes = {}) {
+    Node node;
+    node.name = op;
+    node.op = op;
+    node.inputs = std::move(inputs);
+    node.outputs = {Add(type, dims)};
+    node.attributes = std::move(attributes);
+    graph_.nodes.push_back(node);
+    return node.outputs[0];
+  }
+  void Output(ValueId id) { graph_.outputs.push_back(id); }
+
+  /// The outputs of one run.
+  std::vector<Bytes> Run(const std::vector<Bytes>& inputs) const {
+    const auto device = testing::MakeDevice(2);
+    const auto loaded = testing::Compile(graph_, *device);
+    if (loaded == nullptr) return std::vector<Bytes>(graph_.outputs.size());
+    auto instance = Instance::Create(loaded, *device);
+    std::vector<const void*> in;
+    std::vector<Bytes> results;
+    std::vector<void*> out;
+    for (const Bytes& input : inputs) in.push_back(input.data());
+    for (const PlanTensor& output : loaded->plan.outputs) {
+      results.emplace_back(output.spec.bytes());
+    }
+    for (Bytes& result : results) out.push_back(result.data());
+    const Status run = RunOnce(**instance, *device, in, out);
+    EXPECT_TRUE(run) << run.error().message;
+    return results;
+  }
+
+ private:
+  Graph graph_;
+};
+
+using I64 = std::vector<std::int64_t>;
+using U8 = std::vector<std::uint8_t>;
+using F32 = std::vector<float>;
+
+TEST(TypedGraph, InputIdsChooseRowsAndMasks) {
+  TypedGraph g;
+  const ValueId ids = g.Input(DataType::kInt64, {3});
+  const ValueId table = g.Known(DataType::kFloat32, {4, 2}, F32{0, 1, 2, 3, 4, 5, 6, 7});
+  const ValueId padding = g.Known(DataType::kInt64, {}, I64{0});
+  g.Output(g.Op("Gather", {table, ids}, DataType::kFloat32, {3, 2}, {{"axis", std::int64_t{0}}}));
+  const ValueId mask = g.Op("Equal", {ids, padding}, DataType::kBool, {3});
+  g.Output(mask);
+  g.Output(g.Op("Cast", {mask}, DataType::kInt8, {3}));
+  const std::vector<Bytes> results = g.Run({ToBytes(I64{3, 0, 9})});
+  EXPECT_EQ(FromBytes<float>(results[0]), (F32{6, 7, 0, 1, 0, 0}));
+  EXPECT_EQ(FromBytes<std::uint8_t>(results[1]), (U8{0, 1, 0}));
+  EXPECT_EQ(FromBytes<std::int8_t>(results[2]), (std::vector<std::int8_t>{0, 1, 0}));
+}
+
+TEST(TypedGraph, OutputsMayBeInputsAndConstants) {
+  TypedGraph g;
+  const ValueId x = g.Input(DataType::kInt64, {2});
+  g.Output(x);
+  g.Output(g.Known(DataType::kBool, {2}, U8{1, 0}));
+  g.Output(g.Op("Neg", {g.Known(DataType::kInt64, {1}, I64{5})}, DataType::kInt64, {1}));
+  const std::vector<Bytes> results = g.Run({ToBytes(I64{7, -8})});
+  EXPECT_EQ(FromBytes<std::int64_t>(results[0]), (I64{7, -8}));
+  EXPECT_EQ(FromBytes<std::uint8_t>(results[1]), (U8{1, 0}));
+  EXPECT_EQ(FromBytes<std::int64_t>(results[2]), I64{-5});
+}
+
+TEST(TypedGraph, HalvesAreConvertedAroundFloatOps) {
+  TypedGraph g;
+  const ValueId x = g.Input(DataType::kFloat16, {1, 2});
+  g.Output(g.Op("Softmax", {x}, DataType::kFloat16, {1, 2}, {{"axis", std::int64_t{1}}}));
+  const std::vector<Float16> in{Float16::From(1), Float16::From(1)};
+  const auto y = FromBytes<Float16>(g.Run({ToBytes(in)})[0]);
+  EXPECT_EQ(static_cast<float>(y[0]), 0.5f);
+  EXPECT_EQ(static_cast<float>(y[1]), 0.5f);
+}
+
+TEST(TypedGraph, MovesOfEverySizeOfElement) {
+  TypedGraph g;
+  const std::vector<std::int64_t> perm{1, 0};
+  for (const DataType type : {DataType::kUInt8, DataType::kInt16, DataType::kInt64}) {
+    const ValueId x = g.Input(type, {2, 3});
+    g.Output(g.Op("Transpose", {x}, type, {3, 2}, {{"perm", perm}}));
+    g.Output(g.Op("Concat", {x, x}, type, {2, 6}, {{"axis", std::int64_t{1}}}));
+  }
+  const std::vector<Bytes> results =
+      g.Run({ToBytes(U8{1, 2, 3, 4, 5, 6}), ToBytes(std::vector<std::int16_t>{1, 2, 3, 4, 5, 6}),
+             ToBytes(I64{1, 2, 3, 4, 5, 6})});
+  EXPECT_EQ(FromBytes<std::uint8_t>(results[0]), (U8{1, 4, 2, 5, 3, 6}));
+  EXPECT_EQ(FromBytes<std::uint8_t>(results[1]), (U8{1, 2, 3, 1, 2, 3, 4, 5, 6, 4, 5, 6}));
+  EXPECT_EQ(FromBytes<std::int16_t>(results[2]), (std::vector<std::int16_t>{1, 4, 2, 5, 3, 6}));
+  EXPECT_EQ(FromBytes<std::int64_t>(results[4]), (I64{1, 4, 2, 5, 3, 6}));
+  EXPECT_EQ(FromBytes<std::int64_t>(results[5]), (I64{1, 2, 3, 1, 2, 3, 4, 5, 6, 4, 5, 6}));
+}
+
+TEST(TypedGraph, BackwardsSlicesReadOnlyTheirPart) {
+  TypedGraph g;
+  const ValueId x = g.Input(DataType::kInt64, {6});
+  g.Output(g.Op("Slice", {x}, DataType::kInt64, {2},
+                {{"axes", I64{0}}, {"starts", I64{4}}, {"ends", I64{0}}, {"steps", I64{-2}}}));
+  EXPECT_EQ(FromBytes<std::int64_t>(g.Run({ToBytes(I64{0, 1, 2, 3, 4, 5})})[0]), (I64{4, 2}));
+}
+
+TEST(TypedGraph, IntegersOverAxesApartAreReducedAtOnce) {
+  TypedGraph g;
+  const std::vector<std::int32_t> ones(12, 1), numbers{0, 3, 0, 1};
+  const ValueId x = g.Input(DataType::kInt32, {2, 3, 2});
+  g.Output(g.Op("ReduceL2", {x}, DataType::kInt32, {3}, {{"axes", I64{0, 2}}}));
+  const ValueId m = g.Input(DataType::kInt32, {2, 1, 2});
+  g.Output(g.Op("ReduceMean", {m}, DataType::kInt32, {1}, {{"axes", I64{0, 2}}}));
+  const ValueId wide = g.Input(DataType::kInt32, {2, 2, 2});
+  g.Output(g.Op("ReduceMean", {wide}, DataType::kInt32, {2, 1, 1},
+                {{"axes", I64{1, 2}}, {"keepdims", std::int64_t{1}}}));
+  const auto results = g.Run({ToBytes(ones), ToBytes(numbers),
+                              ToBytes(std::vector<std::int32_t>{0, 3, 0, 1, 5, 5, 5, 6})});
+  EXPECT_EQ(FromBytes<std::int32_t>(results[0]), (std::vector<std::int32_t>{2, 2, 2}));
+  EXPECT_EQ(FromBytes<std::int32_t>(results[1]), (std::vector<std::int32_t>{1}));
+  EXPECT_EQ(FromBytes<std::int32_t>(results[2]), (std::vector<std::int32_t>{1, 5}));
+}
+
+TEST(TypedGraph, IntegersOverAxesApartInTheImageLayout) {
+  TypedGraph g;
+  const ValueId x = g.Input(DataType::kInt32, {1, 2, 1, 2});
+  g.Output(g.Op("ReduceMean", {x}, DataType::kInt32, {1, 1, 1, 1},
+                {{"axes", I64{1, 3}}, {"keepdims", std::int64_t{1}}}));
+  EXPECT_EQ(FromBytes<std::int32_t>(g.Run({ToBytes(std::vector<std::int32_t>{0, 3, 0, 1})})[0]),
+            (std::vector<std::int32_t>{1}));
+}
+
+TEST(TypedGraph, IntegerGemmHonoursWholeFactors) {
+  TypedGraph g;
+  const ValueId a = g.Input(DataType::kInt32, {1, 2});
+  const ValueId b = g.Input(DataType::kInt32, {2, 1});
+  const ValueId c = g.Input(DataType::kInt32, {1});
+  g.Output(g.Op("Gemm", {a, b, c}, DataType::kInt32, {1, 1}, {{"alpha", -2.0F}, {"beta", 3.0F}}));
+  using I32 = std::vector<std::int32_t>;
+  const auto y = g.Run({ToBytes(I32{1, 2}), ToBytes(I32{3, 4}), ToBytes(I32{5})});
+  EXPECT_EQ(FromBytes<std::int32_t>(y[0]), (I32{-2 * 11 + 3 * 5}));
+}
+
+TEST(TypedGraph, ScalesOfQLinearMatMulMayBeOnePerRow) {
+  TypedGraph g;
+  const ValueId a = g.Input(DataType::kUInt8, {2, 2});
+  const ValueId a_scale = g.Known(DataType::kFloat32, {2}, F32{1, 10});
+  const ValueId zero = g.Known(DataType::kUInt8, {}, U8{0});
+  const ValueId b = g.Input(DataType::kUInt8, {2, 2});
+  const ValueId one = g.Known(DataType::kFloat32, {}, F32{1});
+  g.Output(
+      g.Op("QLinearMatMul", {a, a_scale, zero, b, one, zero, one, zero}, DataType::kUInt8, {2, 2}));
+  const auto y = g.Run({ToBytes(U8{1, 0, 0, 1}), ToBytes(U8{1, 2, 3, 4})});
+  EXPECT_EQ(FromBytes<std::uint8_t>(y[0]), (U8{1, 2, 30, 40}));
+}
+
+TEST(TypedGraph, LongConvIntegerIsExact) {
+  constexpr std::int64_t kChannels = 700;  // 700 * 255 * 255 > 2^25
+  TypedGraph g;
+  const ValueId x = g.Input(DataType::kUInt8, {1, kChannels, 1, 1});
+  const ValueId w = g.Input(DataType::kUInt8, {1, kChannels, 1, 1});
+  g.Output(g.Op("ConvInteger", {x, w}, DataType::kInt32, {1, 1, 1, 1},
+                {{"kernel_shape", I64{1, 1}},
+                 {"strides", I64{1, 1}},
+                 {"dilations", I64{1, 1}},
+                 {"pads", I64{0, 0, 0, 0}},
+                 {"group", std::int64_t{1}}}));
+  const U8 large(kChannels, 255);
+  U8 odd = large;
+  odd[5] = 254;
+  const auto y = g.Run({ToBytes(large), ToBytes(odd)});
+  EXPECT_EQ(FromBytes<std::int32_t>(y[0]),
+            (std::vector<std::int32_t>{699 * 255 * 255 + 255 * 254}));
+}
+
+TEST(TypedGraph, ABoolThatIsNotOneIsStillTrue) {
+  TypedGraph g;
+  const ValueId x = g.Input(DataType::kBool, {2, 2});
+  g.Output(g.Op("ReduceMax", {x}, DataType::kBool, {2}, {{"axes", I64{1}}}));
+  EXPECT_EQ(FromBytes<std::uint8_t>(g.Run({ToBytes(U8{0, 7, 0, 0})})[0]), (U8{1, 0}));
+}
+
+}  // namespace
+}  // namespace lagoon
