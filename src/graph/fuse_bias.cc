@@ -27,7 +27,7 @@ bool TryFuse(GraphEditor& editor, std::size_t add, std::size_t side) {
   const Node& linear = editor.node(*producer);
   if (linear.fused.activation != ActivationKind::kNone) return false;
   const Dims& dims = editor.value(other).dims;
-  const std::size_t channel_axis = linear.op == "Conv" ? 2 : 0;
+  const std::size_t channel_axis = linear.op == "Conv" ? dims.size() - 2 : 0;
   if (!IsPerChannel(constant.dims, dims, channel_axis)) return false;
   std::vector<double> bias = BiasOf(editor, linear);
   const std::span<const float> added = constant.constant->floats();

@@ -148,7 +148,8 @@ Status InferConv(OpContext& context) {
   LAGOON_RETURN_IF_ERROR(CheckVector(context, 2, "bias", out[1]));
   if (!context.has_input(2)) context.KeepInputs(2);
   const bool fp32 = context.input(0).type == DataType::kFloat32;
-  if (fp32 && context.rank(0) == 4 && Packs(context, 1) && Packs(context, 2)) context.SetPacked();
+  // Three spatial axes have a plain body only.
+  if (fp32 && context.rank(0) <= 4 && Packs(context, 1) && Packs(context, 2)) context.SetPacked();
   context.SetOutput(std::move(out));
   return {};
 }

@@ -132,7 +132,7 @@ Layout ProgramBuilder::CheapestLayout(std::span<const ValueId> values) const {
   for (const ValueId value : values) {
     if (value == kNoValue || constant(value) != nullptr) continue;
     const std::size_t rank = dims(value).size();
-    if (rank != 4 && rank != 5) continue;
+    if (rank < 3 || rank > 5) continue;
     const Placements& places = places_[static_cast<std::size_t>(value)];
     for (const Layout layout : {Layout::kPlain, Layout::kChannelsLast}) {
       const auto index = static_cast<std::size_t>(layout);

@@ -89,7 +89,7 @@ class ProgramBuilder {
 
   /// The value in `layout`, moved there if needed (once; later uses share it).
   Result<Tensor> Use(ValueId value, Layout layout);
-  /// The layout in which the fewest bytes of `values` must move; kPlain but for ranks 4 and 5.
+  /// The layout in which the fewest bytes of `values` must move; kPlain but for ranks 3 to 5.
   Layout CheapestLayout(std::span<const ValueId> values) const;
   /// Says that `tensor` is `value` of the graph.
   void Define(ValueId value, const Tensor& tensor);

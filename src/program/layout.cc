@@ -9,9 +9,10 @@ namespace lagoon {
 
 std::vector<std::int64_t> PhysicalOrder(std::size_t rank, Layout layout) {
   if (layout == Layout::kChannelsLast) {
-    LAGOON_CHECK(rank == 4 || rank == 5);
-    return rank == 4 ? std::vector<std::int64_t>{0, 2, 3, 1}
-                     : std::vector<std::int64_t>{0, 3, 4, 1, 2};
+    LAGOON_CHECK(rank >= 3 && rank <= 5);
+    if (rank == 3) return {0, 2, 1};
+    if (rank == 4) return {0, 2, 3, 1};
+    return {0, 3, 4, 1, 2};
   }
   std::vector<std::int64_t> order(rank);
   std::iota(order.begin(), order.end(), 0);

@@ -132,7 +132,8 @@ BinaryOp BinaryOpOf(const Node& node) {
 /// The inputs of a broadcasting node; those of the output's rank lie in the cheapest layout.
 Result<std::vector<Tensor>> UseAll(ProgramBuilder& builder, const Node& node) {
   const std::size_t rank = builder.dims(node.outputs[0]).size();
-  const Layout layout = rank == 4 ? builder.CheapestLayout(node.inputs) : Layout::kPlain;
+  const bool image = rank == 3 || rank == 4;
+  const Layout layout = image ? builder.CheapestLayout(node.inputs) : Layout::kPlain;
   std::vector<Tensor> inputs;
   for (const ValueId id : node.inputs) {
     const bool full = builder.dims(id).size() == rank;

@@ -129,6 +129,14 @@ Constant WidenedConstant(const Constant& constant) {
   return wide;
 }
 
+/// [N,C,L] as the image [N,C,1,L]: channels last, that moves nothing.
+Result<ValueId> AsImage(ProgramBuilder& builder, const Node& node, ValueId value) {
+  LAGOON_ASSIGN_OR_RETURN(const Tensor x, builder.Use(value, Layout::kChannelsLast));
+  const ValueId image = builder.AddValue(node.name + ".image", x.type, Widened(x.dims));
+  builder.Define(image, x);
+  return image;
+}
+
 /// Lowers a node over one spatial axis as one over images of one row.
 Status LowerAsImage(ProgramBuilder& builder, const Node& node,
                     Status (*lower)(ProgramBuilder&, const Node&)) {
@@ -137,20 +145,20 @@ Status LowerAsImage(ProgramBuilder& builder, const Node& node,
   Widen(image, "strides", 1);
   Widen(image, "dilations", 1);
   Widen(image, "pads", 0);
-  LAGOON_ASSIGN_OR_RETURN(const Tensor x, builder.Use(node.inputs[0], Layout::kPlain));
-  LAGOON_ASSIGN_OR_RETURN(const Tensor wide, builder.Reshape(x, Widened(x.dims)));
-  image.inputs[0] = builder.AddValue(node.name + ".image", x.type, wide.dims);
-  builder.Define(image.inputs[0], wide);
+  LAGOON_ASSIGN_OR_RETURN(image.inputs[0], AsImage(builder, node, node.inputs[0]));
+  if (node.fused.residual != kNoValue) {
+    LAGOON_ASSIGN_OR_RETURN(image.fused.residual, AsImage(builder, node, node.fused.residual));
+  }
   if (image.inputs.size() > 1) {
     const Constant* weights = builder.constant(node.inputs[1]);
     LAGOON_CHECK(weights != nullptr);
     image.inputs[1] = builder.AddValue(node.name + ".weights", WidenedConstant(*weights));
   }
-  const Dims dims = builder.dims(node.outputs[0]);
-  image.outputs = {builder.AddValue(node.name, x.type, Widened(dims))};
+  const DataType type = builder.type(node.outputs[0]);
+  image.outputs = {builder.AddValue(node.name, type, Widened(builder.dims(node.outputs[0])))};
   LAGOON_RETURN_IF_ERROR(lower(builder, image));
-  LAGOON_ASSIGN_OR_RETURN(const Tensor made, builder.Use(image.outputs[0], Layout::kPlain));
-  LAGOON_ASSIGN_OR_RETURN(const Tensor y, builder.Reshape(made, dims));
+  LAGOON_ASSIGN_OR_RETURN(const Tensor y,
+                          builder.Use(image.outputs[0], builder.CheapestLayout(image.outputs)));
   builder.Define(node.outputs[0], y);
   return {};
 }
