@@ -148,7 +148,37 @@ def epilogues():
     yield Case("squeeze_excite", 13, squeeze, x, {"r": (5, 40, 1, 1), "u": (40, 5, 1, 1)})
 
 
+def signals():
+    """Convolutions over one axis."""
+    x, w = {"x": [2, 20, 53]}, {"w": (20, 20, 5), "u": (20, 1, 3), "b": (20,)}
+    c = node("Conv", "x w b", "c", pads=[2, 2])
+    yield Case("conv1d", 13, [node("Conv", "x w b", pads=[1, 3], strides=[2], dilations=[2])], x, w)
+    yield Case("conv1d_chain", 13, [c, node("Relu", "c", "r"), node("Conv", "r w", "d", pads=[2, 2]),
+                                    node("Add", "d x", "a"), node("Relu", "a")], x, w)
+    yield Case("conv1d_depthwise", 13, [c, node("Conv", "c u", "d", group=20, pads=[1, 1]),
+                                        node("Sigmoid", "d", "s"), node("Mul", "d s", "m"),
+                                        node("Add", "m c")], x, w)
+    yield Case("conv1d_bias", 13, [node("Conv", "x w", "d", pads=[2, 2]), node("Add", "d k")], x,
+               {**w, "k": (20, 1)})
+    yield Case("conv1d_pool_softmax", 13,
+               [c, node("MaxPool", "c", "p", kernel_shape=[3], strides=[2]),
+                node("Transpose", "p", "t", perm=[0, 2, 1]), node("Softmax", "t", axis=-1)], x, w)
+    split = {"s": np.array([2, 4, 5, 7, 11]), "m": np.array([2, 20, 7, 11])}
+    image = node("Conv", "x w", "c", pads=PADS)
+    yield Case("channel_shuffle", 13,
+               [image, node("Reshape", "c s", "r"), node("Transpose", "r", "t", perm=[0, 2, 1, 3, 4]),
+                node("Reshape", "t m", "d"), node("Conv", "d w", pads=PADS)],
+               {"x": [2, 20, 7, 11]}, {"w": (20, 20, 3, 3), **split})
+    yield Case("split_channels_to_rows", 13,
+               [image, node("Reshape", "c s", "r"), node("Transpose", "r", perm=[0, 1, 3, 4, 2])],
+               {"x": [2, 20, 7, 11]}, {"w": (20, 20, 3, 3), **split})
+    yield Case("upsample_between", 13,
+               [image, node("Resize", "c - z", "u", mode="nearest"), node("Conv", "u w", pads=PADS)],
+               {"x": [2, 20, 7, 11]}, {"w": (20, 20, 3, 3), "z": np.array([1, 1, 2, 2], np.float32)})
+
+
 def formulas():
+    yield from signals()
     yield from norms()
     yield from activations()
     yield from attentions()

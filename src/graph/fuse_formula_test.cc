@@ -87,6 +87,16 @@ ModelBuilder Gelu(float divisor) {
   return m;
 }
 
+TEST(FuseResidual, OverOneAxisToo) {
+  ModelBuilder m;
+  m.Input("x", {1, 4, 9}).Weights("w", {4, 4, 1}).Weights("k", {4, 1}).Output("y");
+  m.Add("Conv", {"x", "w"}, {"c"});
+  m.Add("Add", {"c", "k"}, {"d"});
+  m.Add("Add", {"d", "x"}, {"a"});
+  m.Add("Relu", {"a"}, {"y"});
+  EXPECT_EQ(Ops(Loaded(m)), "Conv");
+}
+
 TEST(FuseGated, GeluIsRecognisedByItsConstants) {
   EXPECT_EQ(Ops(Loaded(Gelu(1.41421356F))), "Gelu");
   EXPECT_THAT(Ops(Loaded(Gelu(1.5F))), ::testing::HasSubstr("Erf"));

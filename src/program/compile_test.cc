@@ -245,30 +245,6 @@ TEST(CompileGraph, ComputedWeights) {
   testing::ExpectSameAsReference(g);
 }
 
-/// The ops of a plan whose kernel has this name.
-std::ptrdiff_t Count(const Plan& plan, const std::string& kernel) {
-  return std::count_if(plan.ops.begin(), plan.ops.end(),
-                       [&](const PlanOp& op) { return op.kernel_name == kernel; });
-}
-
-TEST(CompileGraph, ConvolutionsOverOneAxisFollowEachOtherWithoutMoves) {
-  TestGraph g;
-  const std::map<std::string, Attribute> window{{"kernel_shape", std::vector<std::int64_t>{1}},
-                                                {"strides", std::vector<std::int64_t>{1}},
-                                                {"dilations", std::vector<std::int64_t>{1}},
-                                                {"pads", std::vector<std::int64_t>(2, 0)},
-                                                {"group", std::int64_t{1}}};
-  const ValueId x = g.Input({1, 20, 50});
-  const ValueId first = g.Op("Conv", {x, g.Constant({20, 20, 1})}, window);
-  const ValueId second = g.Op("Conv", {first, g.Constant({20, 20, 1})}, window);
-  g.Output(g.Op("Add", {first, second}));
-  const auto device = MakeDevice(1);
-  const auto loaded = CompileGraph(g.graph(), *device, {});
-  ASSERT_TRUE(loaded.has_value()) << loaded.error().message;
-  EXPECT_EQ(Count((*loaded)->plan, "conv2d"), 2);
-  EXPECT_EQ(Count((*loaded)->plan, "transpose"), 2);  // of the input and of the output
-}
-
 TEST(CompileGraph, ManyGroups) {
   TestGraph g;
   g.Output(g.Conv(g.Input({1, 130, 4, 4}), 260, kPoint, 130, true, testing::FusedRelu()));

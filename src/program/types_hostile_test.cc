@@ -101,7 +101,6 @@ void ExpectRefused(const std::vector<HostileNode>& nodes, const std::string& wor
 
 constexpr int kF32 = Type::FLOAT, kF16 = Type::FLOAT16, kI8 = Type::INT8, kU8 = Type::UINT8,
               kI32 = Type::INT32, kI64 = Type::INT64;
-constexpr int kNone = 0;
 
 TEST(HostileTypes, OperandsOfAnotherTypeAreRefused) {
   const auto pool = [](NodeRef node) { node.Ints("kernel_shape", {1, 1}); };
