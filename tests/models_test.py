@@ -106,8 +106,8 @@ def test_catalogue_is_sound():
     for name, entry in CATALOGUE.items():
         assert entry.family in families, name
         assert entry.megabytes > 0 and entry.description, name
-        # The checked inputs are other ones than those of the calibration.
-        assert entry.calibration >= 16 or entry.calibration == 0, name
+        # Fewer inputs would give statistics of those inputs, not of the kind.
+        assert entry.calibration >= 8 or entry.calibration == 0, name
     assert set(DEFAULT) | set(SMALL) | REALTIME <= set(CATALOGUE)
     assert sum(CATALOGUE[name].megabytes for name in SMALL) < 100
 
@@ -153,6 +153,23 @@ def export_and_check(module, path):
     network = tiny_network(module)
     exporting.export(network, path, dynamic_batch=True)
     return exporting.check(network, path, seed=1, dynamic_batch=True)
+
+
+@pytest.mark.parametrize("name", ["gpt2_prefill", "gpt2_decode"])
+def test_gpt2_computes_the_same_after_its_export(name, tmp_path, monkeypatch):
+    from transformers import GPT2Config
+    from generators import exporting, gpt2
+    monkeypatch.setattr(gpt2, "GPT2Config", lambda: GPT2Config(n_layer=2, n_embd=64, n_head=2,
+                                                               vocab_size=500))
+    network = exporting.build(name, CATALOGUE[name])
+    path = tmp_path / "model.onnx"
+    exporting.export(network, path, dynamic_batch=False)
+    sample = network.sample(1, 5)
+    answers, error = exporting.check(network, path, seed=1, dynamic_batch=False)
+    assert answers >= 4
+    assert error < 1e-5
+    assert all(np.array_equal(array, again)  # dropout would change the cache that decode gets
+               for array, again in zip(sample.values(), network.sample(1, 5).values()))
 
 
 def test_check_counts_answers(tmp_path):

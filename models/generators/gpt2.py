@@ -50,7 +50,8 @@ def build(name, seed):
     config = GPT2Config()
     model = GPT2LMHeadModel(config).eval()
     randomise_affine(model, seed)
-    prefill = Prefill(model)
+    # The exporter puts a module back as it was: a wrapper left in training brings dropout back.
+    prefill = Prefill(model).eval()
 
     def prompts(count, seed):
         return {"input_ids": make_tokens(count, LENGTH, config.vocab_size, seed),
@@ -69,4 +70,4 @@ def build(name, seed):
     outputs = ("logits", *cache_names("present", config.n_layer))
     if name == "gpt2_prefill":
         return Network(prefill, prompts, outputs, last_token)
-    return Network(Decode(model), continuations, outputs, last_token)
+    return Network(Decode(model).eval(), continuations, outputs, last_token)
