@@ -314,8 +314,8 @@ Result<Kernel> MakeAttention(const AttentionSpec& spec) {
   const auto keys = static_cast<double>(spec.keys);
   const auto depths = static_cast<double>(spec.depth + spec.value_depth);
   kernel.flops = rows * keys * (2 * depths + 4);
-  kernel.bytes_moved = sizeof(float) * depths *
-                       (rows + keys * static_cast<double>(spec.batch * spec.heads / spec.sharing));
+  const std::size_t key_heads = spec.batch * (spec.heads / spec.sharing);
+  kernel.bytes_moved = sizeof(float) * depths * (rows + keys * static_cast<double>(key_heads));
   return kernel;
 }
 
