@@ -45,7 +45,7 @@ CATALOGUE = {
     "yolov3": Entry("yolo", 903, 16, 248, "YOLOv3, objects in images of 416 x 416, boxes"),
     "bert_base": fixed("bert", 110, 8, 438, "BERT-base, classes of texts of 128 tokens"),
     "distilbert": fixed("bert", 66, 8, 268, "DistilBERT, classes of texts of 128 tokens"),
-    "gpt2_prefill": fixed("gpt2", 124, 0, 652, "GPT-2, a prompt of 128 tokens"),
+    "gpt2_prefill": fixed("gpt2", 124, 0, 653, "GPT-2, a prompt of 128 tokens"),
     "gpt2_decode": fixed("gpt2", 124, 0, 652, "GPT-2, one token behind a cache of 128"),
     "llama_2layer": Entry("llama", 7, 0, 353, "Two layers of a Llama-style decoder, 128 tokens"),
     "gnmt": Entry("gnmt", 2016, 0, 291, "LSTM translator after GNMT, 32 words to 16"),
