@@ -159,8 +159,8 @@ def export_and_check(module, path):
 def test_gpt2_computes_the_same_after_its_export(name, tmp_path, monkeypatch):
     from transformers import GPT2Config
     from generators import exporting, gpt2
-    monkeypatch.setattr(gpt2, "GPT2Config", lambda: GPT2Config(n_layer=2, n_embd=64, n_head=2,
-                                                               vocab_size=500))
+    monkeypatch.setattr(gpt2, "GPT2Config", lambda **options: GPT2Config(
+        n_layer=2, n_embd=64, n_head=2, vocab_size=500, **options))
     network = exporting.build(name, CATALOGUE[name])
     path = tmp_path / "model.onnx"
     exporting.export(network, path, dynamic_batch=False)

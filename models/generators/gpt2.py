@@ -12,6 +12,8 @@ from generators.network import Network, last_token
 from generators.text import make_tokens
 
 LENGTH = 128
+# Twice the usual: the biases, the same at every token, would outweigh what the tokens say.
+SPREAD = 0.04
 
 
 class Prefill(torch.nn.Module):
@@ -47,7 +49,7 @@ def cache_names(prefix, layers):
 
 
 def build(name, seed):
-    config = GPT2Config()
+    config = GPT2Config(initializer_range=SPREAD)
     model = GPT2LMHeadModel(config).eval()
     randomise_affine(model, seed)
     # The exporter puts a module back as it was: a wrapper left in training brings dropout back.

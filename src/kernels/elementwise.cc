@@ -144,14 +144,14 @@ Result<Kernel> MakeBinaryRows(const BinarySpec& spec) {
 }
 
 Result<Kernel> MakeWhere(const WhereSpec& spec) {
+  const std::size_t bytes = SizeOf(spec.type);
   RowsSpec rows;
   rows.name = "where";
   rows.out = spec.out;
-  rows.out_bytes = SizeOf(spec.type);
-  rows.row = FindWhereRow(rows.out_bytes);
+  rows.out_bytes = bytes;
+  rows.row = FindWhereRow(bytes);
   rows.ns_per_element = kNsPerElement;
-  return MakeBroadcast(std::move(rows),
-                       {{spec.condition, 1}, {spec.a, rows.out_bytes}, {spec.b, rows.out_bytes}});
+  return MakeBroadcast(std::move(rows), {{spec.condition, 1}, {spec.a, bytes}, {spec.b, bytes}});
 }
 
 Result<Kernel> MakeCast(std::size_t count, DataType from, DataType to) {
