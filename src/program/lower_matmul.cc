@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <utility>
 #include <cmath>
 
 #include "base/check.h"
@@ -210,7 +211,7 @@ Result<Labelled> Contract(ProgramBuilder& builder, const std::string& name, Labe
 }  // namespace
 
 Result<Tensor> EmitMatMul(ProgramBuilder& builder, const std::string& name, Tensor a, Tensor b) {
-  return EmitProduct(builder, name, {a, false}, {b, false}, 1);
+  return EmitProduct(builder, name, {std::move(a), false}, {std::move(b), false}, 1);
 }
 
 Status LowerComputedMatMul(ProgramBuilder& builder, const Node& node) {
