@@ -59,6 +59,25 @@ def test_large_cnn_agrees_with_onnxruntime(lagoon, name, tmp_path):
     check_zoo_model(lagoon, path, tmp_path)
 
 
+def text_inputs(path):
+    """Ids of words, and a mask that leaves the last ones out; any batch is 1."""
+    random = np.random.default_rng(4711)
+    inputs = {}
+    for value in onnx.load(str(path), load_external_data=False).graph.input:
+        shape = [dim.dim_value or 1 for dim in value.type.tensor_type.shape.dim]
+        ids = random.integers(0, 100, shape)
+        if "mask" in value.name:
+            ids = (np.arange(shape[-1]) < shape[-1] - 9).astype(np.int64) * np.ones(shape, np.int64)
+        inputs[value.name] = ids if "type" not in value.name else np.zeros(shape, np.int64)
+    return inputs
+
+
+@pytest.mark.parametrize("name", ("bert_tiny", "gnmt_tiny"))
+def test_text_model_agrees_with_onnxruntime(lagoon, zoo, name, tmp_path):
+    path = zoo(name)
+    compare(lagoon, path, text_inputs(path), tmp_path)
+
+
 def save_with_external_data(folder):
     """A model whose weights lie in a file beside it."""
     case = next(case for case in onnx_cases.all_cases() if case.name == "gemm_relu_residual")

@@ -57,5 +57,5 @@ CATALOGUE = {
 # What is made when nothing is named: the models of the published measurements.
 DEFAULT = ("resnet18", "resnet50", "mobilenet_v2", "squeezenet1_1", "vgg19")
 # What the tests need.
-SMALL = ("resnet18", "mobilenet_v2", "squeezenet1_1")
+SMALL = ("resnet18", "mobilenet_v2", "squeezenet1_1", "bert_tiny", "gnmt_tiny")
 REALTIME = {"resnet18"}  # their priority is PRIORITY_MAX

