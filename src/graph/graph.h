@@ -89,8 +89,8 @@ struct Node {
   std::vector<ValueId> outputs;
   std::map<std::string, Attribute> attributes;
   Fused fused;
-  /// Of a Conv over one or two axes, a Gemm (transA 0), a MatMul and a BatchNormalization: x is fp32, and
-  /// the parameters are constants of fp32. Only such a node takes part in fusion.
+  /// Of a Conv over one or two axes, a Gemm (transA 0), a MatMul and a BatchNormalization: x is
+  /// fp32, and the parameters are constants of fp32. Only such a node takes part in fusion.
   bool packed = false;
 
   /// The attribute, or `otherwise` if it is missing or of another type.

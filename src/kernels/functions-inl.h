@@ -58,7 +58,9 @@ LAGOON_VECTOR_FUNCTION V SafeTanh(V x) {
   return KeepNan(x, hn::Tanh(D(), simd::Clamp(x, Const(-20), Const(20))));
 }
 
-LAGOON_VECTOR_FUNCTION V SigmoidOf(V x) { return hn::Div(Const(1), hn::Add(Const(1), SafeExp(hn::Neg(x)))); }
+LAGOON_VECTOR_FUNCTION V SigmoidOf(V x) {
+  return hn::Div(Const(1), hn::Add(Const(1), SafeExp(hn::Neg(x))));
+}
 
 }  // namespace
 }  // namespace HWY_NAMESPACE

@@ -46,7 +46,8 @@ Result<Tensor> EmitSlice(ProgramBuilder& builder, const std::string& name, const
                          std::span<const std::int64_t> starts, const Dims& dims,
                          std::span<const std::int64_t> steps);
 
-/// y[i, j, ...] = x[maps[0][i], maps[1][j], ...], `fill` where one of them is negative. y lies as x.
+/// y[i, j, ...] = x[maps[0][i], maps[1][j], ...], `fill` where one of them is negative. y lies as
+/// x.
 Result<Tensor> EmitTake(ProgramBuilder& builder, const std::string& name, const Tensor& x,
                         std::vector<std::vector<std::int64_t>> maps, std::uint64_t fill = 0);
 

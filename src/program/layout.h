@@ -12,7 +12,7 @@
 namespace lagoon {
 
 enum class Layout : std::uint8_t {
-  kPlain,         // dense row-major in the order of the value's dims (images: NCHW)
+  kPlain,  // dense row-major in the order of the value's dims (images: NCHW)
   /// NHWC; of rank 3 NLC; of rank 5 for an image whose channels are split in two axes, [N,A,B,H,W]:
   /// NHWAB. No other rank.
   kChannelsLast,

@@ -3,8 +3,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <utility>
 #include <cmath>
+#include <utility>
 
 #include "base/check.h"
 #include "graph/einsum.h"
