@@ -13,6 +13,7 @@
 #include "apps/load.h"
 #include "base/log.h"
 #include "bench/contention.h"
+#include "bench/memory.h"
 #include "bench/models.h"
 #include "bench/overhead.h"
 #include "policies/registry.h"
@@ -86,6 +87,11 @@ std::vector<std::string> ModelsIn(const std::string& zoo) {
   return models;
 }
 
+void AddModelNames(CLI::App& command, std::vector<std::string>& models, bool& all) {
+  command.add_option("--models", models, "Names in the zoo")->delimiter(',')->capture_default_str();
+  command.add_flag("--all", all, "Every model of the zoo's folder");
+}
+
 void AddModels(CLI::App& parent) {
   auto common = std::make_shared<Common>();
   auto options = std::make_shared<bench::ModelsOptions>();
@@ -93,11 +99,8 @@ void AddModels(CLI::App& parent) {
   CLI::App* command = AddBenchmark(
       parent, "models", "Latency of every model, beside ONNX Runtime with as many threads", *common,
       true);
-  command->add_option("--models", options->models, "Names in the zoo")
-      ->delimiter(',')
-      ->capture_default_str();
   auto all = std::make_shared<bool>(false);
-  command->add_flag("--all", *all, "Every model of the zoo's folder");
+  AddModelNames(*command, options->models, *all);
   command->add_option("--batches", options->batches, "Sizes of the dimension called \"batch\"")
       ->delimiter(',')
       ->check(CLI::Range(1, 1024))
@@ -132,7 +135,8 @@ void AddModels(CLI::App& parent) {
 void AddContention(CLI::App& parent) {
   auto common = std::make_shared<Common>();
   auto options = std::make_shared<bench::ContentionOptions>();
-  for (const std::string_view name : SchedulerNames()) options->schedulers.emplace_back(name);
+  options->schedulers = {"sequential", "streams", "wait", "one-kernel", "reset", "reef", "lagoon"};
+  std::vector<std::string> known(SchedulerNames().begin(), SchedulerNames().end());
   CLI::App* command = AddBenchmark(
       parent, "contention", "A real-time model beside a best-effort one, under every scheduler",
       *common, true);
@@ -141,7 +145,7 @@ void AddContention(CLI::App& parent) {
       ->capture_default_str();
   command->add_option("--schedulers", options->schedulers, "Names")
       ->delimiter(',')
-      ->check(CLI::IsMember(options->schedulers))
+      ->check(CLI::IsMember(known))
       ->capture_default_str();
   command->add_option("--workers", options->workers, "Worker threads (0: one per core)")
       ->capture_default_str();
@@ -165,9 +169,12 @@ void AddContention(CLI::App& parent) {
       const SchedulerConfig config = MakeScheduler(name)->config;
       configurations[name] = {{"streams", static_cast<int>(config.streams)},
                               {"preemption", static_cast<int>(config.preemption)},
-                              {"ranks_by_class", config.ranks_by_class},
+                              {"ranks", static_cast<int>(config.ranks)},
                               {"max_active_jobs", config.max_active_jobs},
-                              {"depth", config.depth}};
+                              {"depth", config.depth},
+                              {"max_kernels", config.max_kernels},
+                              {"extra_blocks", config.extra_blocks},
+                              {"padding", config.padding}};
     }
     const Json configuration = {{"realtime", options->real_time},
                                 {"best_effort", options->best_effort},
@@ -222,6 +229,27 @@ void AddFootprint(CLI::App& parent) {
   });
 }
 
+void AddMemory(CLI::App& parent) {
+  auto common = std::make_shared<Common>();
+  auto options = std::make_shared<bench::MemoryOptions>();
+  options->models = kFiveCnns;
+  CLI::App* command = AddBenchmark(
+      parent, "memory", "Peak memory of loading and running a model, beside ONNX Runtime", *common,
+      true);
+  auto all = std::make_shared<bool>(false);
+  AddModelNames(*command, options->models, *all);
+  command->callback([common, options, all] {
+    options->zoo = common->zoo;
+    if (*all) options->models = ModelsIn(common->zoo);
+    options->against_onnxruntime = !common->no_onnxruntime;
+    options->onnxruntime = common->OnnxRuntime();
+    const Json configuration = {{"models", options->models},
+                                {"onnxruntime", options->against_onnxruntime}};
+    Measure("memory", configuration, *common,
+            [&](bench::Report& report) { return RunMemory(*options, report); });
+  });
+}
+
 void AddOnnxNodes(CLI::App& parent) {
   struct Words {
     std::string json, docs, match;
@@ -262,6 +290,7 @@ void AddBench(CLI::App& app) {
   AddContention(*command);
   AddOverhead(*command);
   AddFootprint(*command);
+  AddMemory(*command);
   AddOnnxNodes(*command);
 }
 

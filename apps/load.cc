@@ -32,8 +32,11 @@ std::string Build() { return fmt::format("{} {}", kVersion, kCommit); }
 std::string ModelName(const std::string& model) {
   const fs::path path = fs::path(model).lexically_normal();
   if (path.extension() == ".onnx" && path.stem() != "model") return path.stem();
-  if (path.extension() == ".onnx") {  // REPOSITORY/NAME/VERSION/model.onnx
-    const fs::path name = path.parent_path().parent_path().filename();
+  if (path.extension() == ".onnx") {  // NAME/VERSION/model.onnx or NAME/model.onnx
+    const fs::path folder = path.parent_path();
+    const std::string last = folder.filename();
+    const bool version = last.find_first_not_of("0123456789") == std::string::npos;
+    const fs::path name = version ? folder.parent_path().filename() : folder.filename();
     return name.empty() ? "model" : name.string();
   }
   return path.has_filename() ? path.filename() : path.parent_path().filename();

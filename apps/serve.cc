@@ -77,7 +77,7 @@ std::string FirstExample(const std::string& folder) {
 void PrintBanner(const Words& words, const InferenceCore& core, const Server& server) {
   std::printf("\nLagoon %s on %s, %u workers, scheduler '%s'\n\n", kVersion,
               core.device().description.c_str(), core.device().units,
-              core.scheduler().name.c_str());
+              std::string(core.scheduler().name).c_str());
   std::printf("  %-20s %-8s %-13s %10s %10s\n", "model", "version", "class", "load ms", "alone ms");
   for (const ModelStatus& model : core.Models()) {
     if (model.state != ModelState::kReady) {

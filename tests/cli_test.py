@@ -169,16 +169,21 @@ def save_npy(folder, array):
 
 @pytest.mark.parametrize("array, expected", [
     (np.zeros((1, 1, 9, 9), np.float32), ["image", "81", "[1,1,8,8]"]),
-    (np.zeros((1, 1, 8, 8), np.int32), ["tensor.npy", "i4", "float32"]),
     (np.zeros(0, np.float32), ["image", "has 0"]),
     (np.zeros((1, 1, 8, 8), np.complex64), ["tensor.npy", "c8"]),
     (np.asfortranarray(np.zeros((1, 1, 8, 8), np.float32)), ["tensor.npy", "C order"]),
-], ids=("shape", "type", "empty", "complex", "fortran"))
+], ids=("shape", "empty", "complex", "fortran"))
 def test_infer_names_a_tensor_that_does_not_fit(lagoon, array, expected, tmp_path):
     result = lagoon.run("infer", MODEL, "--input", f"image={save_npy(tmp_path, array)}")
     assert result.returncode == 1
     for word in expected:
         assert word in result.stderr.replace(", ", ","), result.stderr
+
+
+def test_infer_reads_whole_numbers_as_what_the_model_takes(lagoon, tmp_path):
+    result = lagoon.run("infer", MODEL, "--input",
+                        f"image={save_npy(tmp_path, np.zeros((1, 1, 8, 8), np.int32))}")
+    assert result.returncode == 0, result.stderr
 
 
 def test_infer_reads_other_number_types_of_npy(lagoon, test_split, digit_scores, tmp_path):

@@ -87,7 +87,7 @@ def test_bad_setting_is_named(lagoon, digits_only, words, expected):
         assert word in text
 
 
-@pytest.mark.parametrize("scheduler", ("sequential", "streams", "wait", "reset"))
+@pytest.mark.parametrize("scheduler", ("sequential", "streams", "wait", "reset", "reef", "lagoon", "paella"))
 @pytest.mark.parametrize("workers", (1, 2))
 def test_every_scheduler_serves(lagoon, digits_only, scheduler, workers, test_split, digit_scores):
     with serving(lagoon, digits_only, "--scheduler", scheduler, "--workers", workers) as server:

@@ -10,8 +10,7 @@ namespace lagoon {
 class RealTimeFirstPolicy final : public Policy {
  public:
   Decision Pick(const SchedulingView& view) override {
-    const ScheduledJob* next = view.ready.First(By::kClassThenArrival);
-    return next == nullptr ? Decision::Wait() : Decision::Run(*next);
+    return Decision::RunOrWait(view.ready.RealTimeFirst());
   }
 };
 

@@ -5,7 +5,10 @@
 
 #include <array>
 
+#include "policies/fair_srpt.h"
 #include "policies/fifo.h"
+#include "policies/lagoon.h"
+#include "policies/ordered.h"
 #include "policies/realtime_first.h"
 
 namespace lagoon {
@@ -13,6 +16,7 @@ namespace {
 
 using Streams = SchedulerConfig::Streams;
 using Preemption = SchedulerConfig::Preemption;
+using Ranks = SchedulerConfig::Ranks;
 
 template <typename P>
 std::unique_ptr<Policy> Make() {
@@ -20,26 +24,58 @@ std::unique_ptr<Policy> Make() {
 }
 
 struct Entry {
-  std::string_view name;
-  Streams streams;
-  Preemption preemption;
-  bool ranks_by_class;
-  std::uint32_t max_active_jobs;
-  std::uint32_t depth;
+  SchedulerConfig config;
   std::unique_ptr<Policy> (*policy)();
 };
 
-// One line a scheduler; docs/schedulers.md says what each stands for.
+// What a plain policy is the policy of: kernel by kernel, nobody is preempted, the device keeps the
+// order of submission.
+constexpr SchedulerConfig Plain(std::string_view name) {
+  return {.name = name, .ranks = Ranks::kSubmission, .depth = 4, .extra_blocks = 8};
+}
+
+// One entry a scheduler; docs/schedulers.md says what each stands for. The default is `lagoon`.
 constexpr Entry kSchedulers[] = {
-    {"sequential", Streams::kOne, Preemption::kNone, false, 1, 0, Make<RealTimeFirstPolicy>},
-    {"streams", Streams::kPerQueue, Preemption::kNone, false, 0, 0, Make<FifoPolicy>},
-    {"wait", Streams::kPerQueue, Preemption::kWait, true, 0, 4, Make<RealTimeFirstPolicy>},
-    {"reset", Streams::kPooled, Preemption::kReset, true, 0, 4, Make<RealTimeFirstPolicy>},
+    {{.name = "sequential",
+      .streams = Streams::kOne,
+      .ranks = Ranks::kSubmission,
+      .max_active_jobs = 1,
+      .depth = 0},
+     Make<RealTimeFirstPolicy>},
+    {{.name = "single-stream", .streams = Streams::kOne, .ranks = Ranks::kSubmission, .depth = 0},
+     Make<FifoPolicy>},
+    {{.name = "streams", .streams = Streams::kPerQueue, .ranks = Ranks::kSubmission, .depth = 0},
+     Make<FifoPolicy>},
+    {{.name = "job-streams", .streams = Streams::kPerJob, .ranks = Ranks::kSubmission, .depth = 0},
+     Make<FifoPolicy>},
+    {{.name = "kernel-streams",
+      .streams = Streams::kPerJob,
+      .ranks = Ranks::kSubmission,
+      .depth = 1},
+     Make<FifoPolicy>},
+    {{.name = "wait", .streams = Streams::kPerQueue, .preemption = Preemption::kWait},
+     Make<RealTimeFirstPolicy>},
+    {{.name = "one-kernel", .max_kernels = 1}, Make<RealTimeFirstPolicy>},
+    {{.name = "reset", .preemption = Preemption::kReset}, Make<RealTimeFirstPolicy>},
+    {{.name = "reef", .preemption = Preemption::kReset, .padding = true},
+     Make<RealTimeFirstPolicy>},
+    {{.name = "lagoon",
+      .preemption = Preemption::kReset,
+      .ranks = Ranks::kDeadline,
+      .padding = true},
+     Make<LagoonPolicy>},
+    {Plain("fifo"), Make<FifoPolicy>},
+    {Plain("sjf"), Make<OrderedPolicy<By::kTotal>>},
+    {Plain("rr"), Make<OrderedPolicy<By::kLeastServed>>},
+    {Plain("edf"), Make<OrderedPolicy<By::kDeadline>>},
+    {Plain("least-slack"), Make<OrderedPolicy<By::kSlack>>},
+    {Plain("srpt"), Make<OrderedPolicy<By::kRemaining>>},
+    {Plain("paella"), Make<FairSrptPolicy>},
 };
 
 constexpr auto kNames = [] {
   std::array<std::string_view, std::size(kSchedulers)> names;
-  for (std::size_t i = 0; i < names.size(); ++i) names[i] = kSchedulers[i].name;
+  for (std::size_t i = 0; i < names.size(); ++i) names[i] = kSchedulers[i].config.name;
   return names;
 }();
 
@@ -47,15 +83,7 @@ constexpr auto kNames = [] {
 
 Result<Scheduler> MakeScheduler(std::string_view name) {
   for (const Entry& entry : kSchedulers) {
-    if (entry.name != name) continue;
-    SchedulerConfig config;
-    config.name = name;
-    config.streams = entry.streams;
-    config.preemption = entry.preemption;
-    config.ranks_by_class = entry.ranks_by_class;
-    config.max_active_jobs = entry.max_active_jobs;
-    config.depth = entry.depth;
-    return Scheduler{std::move(config), entry.policy()};
+    if (entry.config.name == name) return Scheduler{entry.config, entry.policy()};
   }
   return Fail(ErrorCode::kNotFound, fmt::format("there is no scheduler '{}'; there are: {}", name,
                                                 fmt::join(kNames, ", ")));

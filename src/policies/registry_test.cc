@@ -3,6 +3,10 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <memory>
+#include <vector>
+
+#include "policies/fair_srpt.h"
 namespace lagoon {
 namespace {
 
@@ -22,58 +26,156 @@ TEST(Registry, AnUnknownNameListsTheKnownOnes) {
   ASSERT_FALSE(scheduler);
   EXPECT_EQ(scheduler.error().code, ErrorCode::kNotFound);
   EXPECT_THAT(scheduler.error().message, HasSubstr("'resett'"));
-  EXPECT_THAT(scheduler.error().message, HasSubstr("sequential, streams, wait, reset"));
+  EXPECT_THAT(scheduler.error().message, HasSubstr("reset, reef, lagoon"));
 }
 
-// A best-effort job that arrived first, and a real-time one.
+// Ready jobs under the policy of a named scheduler.
 class Ranking : public ::testing::Test {
  protected:
-  Ranking() {
-    early_.id = JobId{1};
-    urgent_.id = JobId{2};
-    urgent_.job_class = JobClass::kRealTime;
-    index_.Update(early_, true);
-    index_.Update(urgent_, true);
+  ~Ranking() override { Clear(); }
+
+  void Use(std::string_view scheduler) {
+    Clear();
+    scheduler_ = MakeScheduler(scheduler);
+    ASSERT_TRUE(scheduler_);
+    index_ = std::make_unique<ReadyIndex>(policy().orders());
   }
-  ~Ranking() override {
-    index_.Update(early_, false);
-    index_.Update(urgent_, false);
+  ScheduledJob& Add(JobClass job_class, bool started = false, QueueId queue = QueueId{0}) {
+    ScheduledJob& job = *jobs_.emplace_back(std::make_unique<ScheduledJob>());
+    job.id = JobId{jobs_.size()};
+    job.queue_id = queue;
+    job.job_class = job_class;
+    job.started = started;
+    index_->AddQueue(queue);
+    policy().OnArrival(job);
+    index_->Update(job, true);
+    return job;
   }
-  std::optional<JobId> Pick(std::string_view scheduler, bool best_effort = true,
-                            bool start_new = true) {
-    return MakeScheduler(scheduler)
-        ->policy->Pick({TimePoint{}, ReadyView(index_, best_effort, start_new)})
-        .job;
+  Policy& policy() { return *scheduler_->policy; }
+  Decision Decide(ReadyView::Eligibility eligible = {}) {
+    return policy().Pick({TimePoint{}, ReadyView(*index_, eligible)});
+  }
+  template <typename... Jobs>
+  void Reorder(Jobs&... jobs) {
+    (index_->Update(jobs, true), ...);
+  }
+  std::optional<JobId> Pick(ReadyView::Eligibility eligible = {}) { return Decide(eligible).job; }
+
+ private:
+  void Clear() {
+    for (const auto& job : jobs_) {
+      index_->Update(*job, false);
+      policy().OnFinished(*job);
+    }
+    jobs_.clear();
   }
 
-  ReadyIndex index_;
-  ScheduledJob early_, urgent_;
+  Result<Scheduler> scheduler_ = MakeScheduler("fifo");
+  std::unique_ptr<ReadyIndex> index_;
+  std::vector<std::unique_ptr<ScheduledJob>> jobs_;
 };
 
+constexpr JobClass kRealTime = JobClass::kRealTime;
+constexpr JobClass kBestEffort = JobClass::kBestEffort;
+
 TEST_F(Ranking, RealTimeGoesFirstWhereTheSchedulerSaysSo) {
-  for (const std::string_view name : {"sequential", "wait", "reset"}) {
-    EXPECT_EQ(Pick(name), urgent_.id) << name;
+  for (const std::string_view name :
+       {"sequential", "wait", "one-kernel", "reset", "reef", "lagoon"}) {
+    Use(name);
+    Add(kBestEffort);
+    EXPECT_EQ(Pick(), Add(kRealTime).id) << name;
   }
 }
 
-TEST_F(Ranking, StreamsKeepTheOrderOfArrival) { EXPECT_EQ(Pick("streams"), early_.id); }
-
-TEST_F(Ranking, NothingIsPickedThatIsNotEligible) {
-  EXPECT_EQ(Pick("reset", true, false), std::nullopt);
-  index_.Update(urgent_, false);
-  EXPECT_EQ(Pick("reset", false), std::nullopt);
-  EXPECT_EQ(Pick("reset", true), early_.id);
+TEST_F(Ranking, TheDeviceDecidesUnderTheBaselinesOfStreams) {
+  for (const std::string_view name :
+       {"single-stream", "streams", "job-streams", "kernel-streams", "fifo"}) {
+    Use(name);
+    const JobId early = Add(kBestEffort).id;
+    Add(kRealTime);
+    EXPECT_EQ(Pick(), early) << name;
+  }
 }
 
-TEST_F(Ranking, AStartedJobGoesOnBeforeALaterOneStarts) {
-  ScheduledJob started;
-  started.id = JobId{3};
-  started.job_class = JobClass::kRealTime;
-  started.started = true;
-  index_.Update(started, true);
-  EXPECT_EQ(Pick("reset"), urgent_.id);
-  EXPECT_EQ(Pick("reset", true, false), started.id);
-  index_.Update(started, false);
+TEST_F(Ranking, NothingIsPickedThatIsNotEligible) {
+  Use("reset");
+  const JobId background = Add(kBestEffort).id;
+  const JobId urgent = Add(kRealTime).id;
+  EXPECT_EQ(Pick({.start_new = false}), std::nullopt);
+  EXPECT_EQ(Pick({.real_time = false}), background);
+  EXPECT_EQ(Pick({.best_effort = false}), urgent);
+  EXPECT_EQ(Pick({.real_time = false, .best_effort = false}), std::nullopt);
+}
+
+TEST_F(Ranking, AStartedJobGoesOnWhereNoneMayStart) {
+  Use("reset");
+  const JobId fresh = Add(kRealTime).id;
+  const JobId started = Add(kRealTime, /*started=*/true).id;
+  EXPECT_EQ(Pick(), fresh);
+  EXPECT_EQ(Pick({.start_new = false}), started);
+}
+
+TEST_F(Ranking, SjfGoesByTheWholeJobAndSrptByWhatIsLeft) {
+  using std::chrono::microseconds;
+  for (const std::string_view name : {"sjf", "srpt", "paella", "lagoon"}) {
+    Use(name);
+    ScheduledJob& whole = Add(kBestEffort);
+    ScheduledJob& nearly_done = Add(kBestEffort, /*started=*/true);
+    whole.total = whole.remaining = microseconds(50);
+    nearly_done.total = microseconds(500);
+    nearly_done.remaining = microseconds(5);
+    Reorder(whole, nearly_done);
+    EXPECT_EQ(Pick(), name == "sjf" ? whole.id : nearly_done.id) << name;
+  }
+}
+
+TEST_F(Ranking, EdfGoesByDeadlineAndLeastSlackAlsoByWhatIsLeft) {
+  using std::chrono::microseconds;
+  for (const std::string_view name : {"edf", "least-slack", "lagoon"}) {
+    Use(name);
+    ScheduledJob& none = Add(kRealTime);
+    ScheduledJob& soon = Add(kRealTime);
+    ScheduledJob& long_one = Add(kRealTime);
+    soon.deadline = TimePoint{} + microseconds(100);
+    soon.remaining = microseconds(10);
+    long_one.deadline = TimePoint{} + microseconds(150);
+    long_one.remaining = microseconds(90);
+    Reorder(soon, long_one);
+    EXPECT_EQ(Pick(), name == "least-slack" ? long_one.id : soon.id) << name;
+    EXPECT_NE(Pick(), none.id);
+  }
+}
+
+TEST_F(Ranking, RoundRobinServesOneKernelATurn) {
+  Use("rr");
+  ScheduledJob& first = Add(kBestEffort);
+  ScheduledJob& second = Add(kBestEffort);
+  EXPECT_EQ(Decide().ops, 1u);
+  EXPECT_EQ(Pick(), first.id);
+  first.served = 1;
+  Reorder(first);
+  EXPECT_EQ(Pick(), second.id);
+  second.served = 2;
+  Reorder(second);
+  EXPECT_EQ(Pick(), first.id);
+}
+
+TEST_F(Ranking, FairnessLetsTheClientThatIsFarBehindGoBeforeTheShortestJob) {
+  for (const std::string_view name : {"paella", "lagoon"}) {
+    Use(name);
+    ScheduledJob& short_one = Add(kBestEffort, false, QueueId{0});
+    ScheduledJob& long_one = Add(kBestEffort, false, QueueId{1});
+    long_one.remaining = std::chrono::milliseconds(1);
+    Reorder(long_one);
+    const auto behind = static_cast<std::uint32_t>(2 * kFairnessThreshold);  // 1/2 a kernel
+    policy().OnSubmitted(short_one, behind);
+    EXPECT_EQ(Pick(), short_one.id) << name;
+    policy().OnSubmitted(short_one, 1);
+    EXPECT_EQ(Pick(), long_one.id) << name;
+    EXPECT_EQ(Pick({.best_effort = false}), std::nullopt) << name;
+    policy().OnSubmitted(long_one, 3);
+    EXPECT_EQ(Pick(), short_one.id) << name;
+  }
 }
 
 }  // namespace

@@ -1,7 +1,7 @@
 #pragma once
 
 #include <cstdint>
-#include <string>
+#include <string_view>
 
 namespace lagoon {
 
@@ -10,6 +10,7 @@ struct SchedulerConfig {
   enum class Streams : std::uint8_t {
     kOne,       // everything in order
     kPerQueue,  // one ordered stream per model and class
+    kPerJob,    // one ordered stream per job, of a fixed number; more jobs share them
     kPooled,    // no order but the dependencies
   };
   enum class Preemption : std::uint8_t {
@@ -17,12 +18,24 @@ struct SchedulerConfig {
     kWait,   // queued kernels leave; running ones finish before real-time work is submitted
     kReset,  // running blocks leave too (REEF 4)
   };
-  std::string name;
+  /// What the device goes by among the launches that it holds.
+  enum class Ranks : std::uint8_t {
+    kSubmission,  // nothing: first submitted, first run
+    kClass,       // real-time before best-effort, each by order of posting
+    kDeadline,    // real-time by deadline, then best-effort in the order of the policy's picks
+  };
+  std::string_view name;  // of static storage
   Streams streams = Streams::kPooled;
   Preemption preemption = Preemption::kNone;
-  bool ranks_by_class = true;         // false: the device decides among what is submitted
+  Ranks ranks = Ranks::kClass;
   std::uint32_t max_active_jobs = 0;  // jobs with work on the device at once; 0: no limit
   std::uint32_t depth = 4;            // kernels of one job in the device's queue (REEF 4.2); 0: all
+  std::uint32_t max_kernels = 0;      // of one class in the device's queue; 0: no limit (Orion: 1)
+  /// Blocks submitted beyond those that the units can run at once (Paella's B, 4.1 and 6); at least
+  /// two kernels are let through, so that one fills the tail of the other. 0: no limit.
+  std::uint32_t extra_blocks = 0;
+  /// While real-time work runs, best-effort kernels get the units that it leaves free (REEF 5).
+  bool padding = false;
 };
 
 /// Counters since the start; monotonic.
@@ -31,6 +44,7 @@ struct DispatcherStats {
   std::uint64_t resumed_blocks = 0;  // blocks that a relaunch found done and did not run again
   std::uint64_t launches = 0;
   std::uint64_t refused_launches = 0;  // the device was full; tried again later
+  std::uint64_t padded_launches = 0;   // best-effort kernels submitted beside real-time work
 };
 
 }  // namespace lagoon

@@ -58,6 +58,7 @@ Result<JobId> Dispatcher::Post(const JobSpec& spec) {
   auto* job = new Job;  // owned by the inbox, then by the mechanism
   const JobId id{next_id_.fetch_add(1, std::memory_order_relaxed)};
   job->id = id;
+  job->queue_id = spec.queue;
   job->job_class = options.job_class;
   job->arrival = posted;
   job->deadline = spec.deadline;

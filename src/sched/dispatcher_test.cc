@@ -3,79 +3,24 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <deque>
-#include <memory>
-#include <random>
-
-#include "sched/testing/fake_device.h"
+#include "sched/testing/dispatcher_fixture.h"
 
 namespace lagoon {
 namespace {
 
-using testing::ChainPlan;
 using ::testing::ElementsAre;
 using testing::FakeDevice;
 using ::testing::HasSubstr;
+using testing::Request;
 using Preemption = SchedulerConfig::Preemption;
+using Ranks = SchedulerConfig::Ranks;
 using Streams = SchedulerConfig::Streams;
 
-class ClassFirst final : public Policy {
-  Decision Pick(const SchedulingView& view) override {
-    const ScheduledJob* next = view.ready.First(By::kClassThenArrival);
-    return next == nullptr ? Decision::Wait() : Decision::Run(*next);
-  }
-};
+constexpr SchedulerConfig kReset = {.name = "reset", .preemption = Preemption::kReset};
 
-// One request: remembers how it ended.
-struct Request final : JobClient {
-  void Finished(const JobResult& result_in) override {
-    ++finished;
-    result = result_in;
-    if (order != nullptr) order->push_back(name);
-  }
-  float x[4] = {1, 2, 3, 4};
-  float y[4] = {};
-  const void* inputs[1] = {x};
-  void* outputs[1] = {y};
-  int finished = 0;
-  JobResult result;
-  std::string name;
-  std::vector<std::string>* order = nullptr;
-};
-
-class DispatcherTest : public ::testing::Test {
+class DispatcherTest : public testing::DispatcherFixture {
  protected:
-  void TearDown() override {
-    if (dispatcher_ != nullptr) device_->RunAll();
-  }
-  void Use(SchedulerConfig config, std::uint32_t max_launches = 64,
-           FakeDevice::Time time = FakeDevice::Time::kVirtual) {
-    device_ = std::make_unique<FakeDevice>(max_launches, time);
-    dispatcher_ =
-        std::make_unique<Dispatcher>(*device_, std::move(config), std::make_unique<ClassFirst>());
-  }
-  void UseReset(FakeDevice::Time time = FakeDevice::Time::kVirtual) {
-    Use({"reset", Streams::kPooled, Preemption::kReset, true, 0, 4}, 64, time);
-  }
-
-  QueueId AddQueue(JobClass job_class, std::uint32_t ops, std::uint32_t blocks,
-                   QueueOptions options = {}) {
-    auto plan = ChainPlan(ops, blocks);
-    instances_.push_back(*Instance::Create(plan, *device_));
-    options.name = "chain";
-    options.job_class = job_class;
-    options.instances = {instances_.back().get()};
-    return *dispatcher_->AddQueue(options);
-  }
-  Request& Add() { return requests_.emplace_back(); }
-  Result<JobId> Post(QueueId queue, Request& request, TimePoint deadline = kNoDeadline) {
-    return dispatcher_->Post({queue, deadline, request.inputs, request.outputs, &request});
-  }
-
-  std::deque<Request> requests_;  // outlive the dispatcher, also when a test fails half-way
-  std::unique_ptr<FakeDevice> device_;
-  std::vector<std::unique_ptr<Instance>> instances_;
-  std::unique_ptr<Dispatcher> dispatcher_;
+  void UseReset(FakeDevice::Time time = FakeDevice::Time::kVirtual) { Use(kReset, 64, time); }
 };
 
 TEST_F(DispatcherTest, RunsAJobFromInputToOutput) {
@@ -158,7 +103,7 @@ TEST_F(DispatcherTest, ABlockThatCommitsAfterTheRevocationCounts) {
 }
 
 TEST_F(DispatcherTest, WaitLetsTheRunningKernelFinishAndEvictsTheQueuedOnes) {
-  Use({"wait", Streams::kPerQueue, Preemption::kWait, true, 0, 4});
+  Use({.name = "wait", .streams = Streams::kPerQueue, .preemption = Preemption::kWait});
   const QueueId best_effort = AddQueue(JobClass::kBestEffort, 3, 4);
   const QueueId real_time = AddQueue(JobClass::kRealTime, 1, 1);
   Request &background = Add(), &urgent = Add();
@@ -180,7 +125,11 @@ TEST_F(DispatcherTest, WaitLetsTheRunningKernelFinishAndEvictsTheQueuedOnes) {
 }
 
 TEST_F(DispatcherTest, SequentialRunsOneJobAtATimeRealTimeFirst) {
-  Use({"sequential", Streams::kOne, Preemption::kNone, false, 1, 0});
+  Use({.name = "sequential",
+       .streams = Streams::kOne,
+       .ranks = Ranks::kSubmission,
+       .max_active_jobs = 1,
+       .depth = 0});
   const QueueId best_effort = AddQueue(JobClass::kBestEffort, 2, 2);
   const QueueId other = AddQueue(JobClass::kBestEffort, 2, 2);
   const QueueId real_time = AddQueue(JobClass::kRealTime, 2, 2);
@@ -198,7 +147,7 @@ TEST_F(DispatcherTest, SequentialRunsOneJobAtATimeRealTimeFirst) {
 }
 
 TEST_F(DispatcherTest, StreamsSubmitEverythingAtOnce) {
-  Use({"streams", Streams::kPerQueue, Preemption::kNone, false, 0, 0});
+  Use({.name = "streams", .streams = Streams::kPerQueue, .ranks = Ranks::kSubmission, .depth = 0});
   const QueueId best_effort = AddQueue(JobClass::kBestEffort, 5, 2);
   const QueueId real_time = AddQueue(JobClass::kRealTime, 5, 2);
   Request &background = Add(), &urgent = Add();
@@ -316,7 +265,7 @@ TEST_F(DispatcherTest, CancelLeavesWaitingRunningAndFinishedJobsAsTheyShouldBe) 
 }
 
 TEST_F(DispatcherTest, ARefusedLaunchIsTriedAgain) {
-  Use({"reset", Streams::kPooled, Preemption::kReset, true, 0, 4}, /*max_launches=*/2);
+  Use(kReset, /*max_launches=*/2);
   const QueueId queue = AddQueue(JobClass::kBestEffort, 9, 2);
   Request& request = Add();
   ASSERT_TRUE(Post(queue, request));
@@ -362,58 +311,6 @@ TEST_F(DispatcherTest, DestructionFinishesWhatIsLeft) {
   EXPECT_EQ(running.result.outcome, Outcome::kCancelled);
   EXPECT_EQ(waiting.result.outcome, Outcome::kCancelled);
 }
-
-// Random arrivals, revocations, aborts, cancellations: nothing is lost, every kept block counts
-// once.
-class RandomRun : public DispatcherTest, public ::testing::WithParamInterface<int> {
- protected:
-  std::vector<std::string> Run(int seed) {
-    constexpr Preemption kPreemptions[] = {Preemption::kNone, Preemption::kWait,
-                                           Preemption::kReset};
-    std::mt19937 random(static_cast<unsigned>(seed));
-    instances_.clear();
-    Use({"random", seed % 2 == 0 ? Streams::kPooled : Streams::kPerQueue, kPreemptions[seed % 3],
-         true, 0, 4},
-        8 + random() % 32);
-    QueueOptions options;
-    options.max_pending = 1000;
-    const QueueId queues[] = {AddQueue(JobClass::kBestEffort, 5, 3, options),
-                              AddQueue(JobClass::kBestEffort, 3, 70, options),
-                              AddQueue(JobClass::kRealTime, 4, 2, options)};
-    std::vector<Request*> requests;
-    std::vector<JobId> ids;
-    for (int step = 0; step < 600; ++step) {
-      const auto dice = random() % 20;
-      if (dice < 3) {
-        requests.push_back(&Add());
-        ids.push_back(*Post(queues[random() % 3], *requests.back()));
-      } else if (dice == 3 && !ids.empty()) {
-        dispatcher_->Cancel(ids[random() % ids.size()]);
-      } else if (device_->StartBlock()) {
-        if (random() % 4 == 0) {
-          requests.push_back(&Add());
-          ids.push_back(*Post(queues[2], *requests.back()));
-        }
-        device_->FinishBlock(!device_->GuardsRaised() || random() % 2 == 0);
-      }
-    }
-    device_->RunAll();
-    for (const Request* request : requests) {
-      EXPECT_EQ(request->finished, 1);
-      EXPECT_THAT(request->result.outcome, ::testing::AnyOf(Outcome::kDone, Outcome::kCancelled));
-    }
-    EXPECT_EQ(device_->launches(), 0u);
-    return device_->log;
-  }
-};
-
-TEST_P(RandomRun, LosesNothingAndIsDeterministic) {
-  const std::vector<std::string> first = Run(GetParam());
-  dispatcher_.reset();
-  EXPECT_EQ(first, Run(GetParam()));
-}
-
-INSTANTIATE_TEST_SUITE_P(Seeds, RandomRun, ::testing::Range(0, 24));
 
 }  // namespace
 }  // namespace lagoon

@@ -31,8 +31,7 @@ bool CountingBody(const void*, std::uint32_t, BlockContext& context) {
 
 class RealTimeFirst final : public Policy {
   Decision Pick(const SchedulingView& view) override {
-    const ScheduledJob* next = view.ready.First(By::kClassThenArrival);
-    return next == nullptr ? Decision::Wait() : Decision::Run(*next);
+    return Decision::RunOrWait(view.ready.RealTimeFirst());
   }
 };
 
@@ -157,14 +156,30 @@ TEST_P(DispatcherThreads, DestructionWhileRunningFinishesEverything) {
 
 using Streams = SchedulerConfig::Streams;
 using Preemption = SchedulerConfig::Preemption;
+using Ranks = SchedulerConfig::Ranks;
 INSTANTIATE_TEST_SUITE_P(
     Schedulers, DispatcherThreads,
-    ::testing::Values(SchedulerConfig{"sequential", Streams::kOne, Preemption::kNone, false, 1, 0},
-                      SchedulerConfig{"streams", Streams::kPerQueue, Preemption::kNone, false, 0,
-                                      0},
-                      SchedulerConfig{"wait", Streams::kPerQueue, Preemption::kWait, true, 0, 4},
-                      SchedulerConfig{"reset", Streams::kPooled, Preemption::kReset, true, 0, 4}),
-    [](const auto& scheduler) { return scheduler.param.name; });
+    ::testing::Values(
+        SchedulerConfig{
+            .name = "sequential", .streams = Streams::kOne, .max_active_jobs = 1, .depth = 0},
+        SchedulerConfig{.name = "streams",
+                        .streams = Streams::kPerQueue,
+                        .ranks = Ranks::kSubmission,
+                        .depth = 0},
+        SchedulerConfig{
+            .name = "wait", .streams = Streams::kPerQueue, .preemption = Preemption::kWait},
+        SchedulerConfig{.name = "reset", .preemption = Preemption::kReset},
+        SchedulerConfig{.name = "padding",
+                        .preemption = Preemption::kReset,
+                        .ranks = Ranks::kDeadline,
+                        .padding = true},
+        SchedulerConfig{.name = "one_kernel", .max_kernels = 1},
+        SchedulerConfig{.name = "filled",
+                        .streams = Streams::kPerJob,
+                        .ranks = Ranks::kSubmission,
+                        .depth = 1,
+                        .extra_blocks = 2}),
+    [](const auto& scheduler) { return std::string(scheduler.param.name); });
 
 }  // namespace
 }  // namespace lagoon

@@ -5,6 +5,7 @@
 
 #include "base/check.h"
 #include "base/ids.h"
+#include "base/time.h"
 
 namespace lagoon {
 
@@ -17,6 +18,11 @@ struct JobLaunch {
   Kind kind = Kind::kOp;
   std::uint32_t index = 0;       // of the op or tensor
   std::uint32_t limit = 0;       // of the best-effort group's guard, where the launch has it
+  std::uint32_t epoch = 0;       // of the job when it was submitted
+  std::uint32_t blocks = 0;      // that were left to run then
+  bool padding = false;          // guarded by a real-time kernel instead of the group
+  bool whole = false;            // began with no block done
+  TimePoint placed{};            // its first block
   std::uint32_t generation = 0;  // tells a reused slot from its former launch
 };
 
@@ -29,21 +35,18 @@ class JobLaunches {
 
   bool full() const { return free_.empty(); }
 
-  LaunchId Add(Job& job, JobLaunch::Kind kind, std::size_t index, std::uint32_t limit) {
-    LAGOON_CHECK(!full());
+  /// `launch`'s generation is set by the table.
+  LaunchId Add(JobLaunch launch) {
+    LAGOON_CHECK(!full() && launch.job != nullptr);
     const std::uint32_t slot = free_.back();
     free_.pop_back();
-    JobLaunch& record = records_[slot];
-    record.job = &job;
-    record.kind = kind;
-    record.index = static_cast<std::uint32_t>(index);
-    record.limit = limit;
-    ++record.generation;
-    return LaunchId{std::uint64_t{record.generation} << 32 | slot};
+    launch.generation = records_[slot].generation + 1;
+    records_[slot] = launch;
+    return LaunchId{std::uint64_t{launch.generation} << 32 | slot};
   }
 
-  const JobLaunch& Find(LaunchId id) const {
-    const JobLaunch& record = records_[static_cast<std::uint32_t>(Raw(id))];
+  JobLaunch& Find(LaunchId id) {
+    JobLaunch& record = records_[static_cast<std::uint32_t>(Raw(id))];
     LAGOON_CHECK(record.job != nullptr && record.generation == Raw(id) >> 32);
     return record;
   }

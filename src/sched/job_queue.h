@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "base/check.h"
+#include "sched/cost_table.h"
 #include "sched/job.h"
 #include "sched/ready_index.h"
 
@@ -32,12 +33,14 @@ struct Job : ScheduledJob {
 
   // While active or leaving. Ops and tensors before an index are submitted or complete.
   Instance* instance = nullptr;
+  StreamId stream = kUnordered;
   std::size_t slot = 0;  // of the instance in its queue
   std::size_t next_input = 0;
   std::size_t next_op = 0;
   std::size_t next_output = 0;
   std::size_t first_incomplete = 0;  // ops before it are complete
   std::size_t revoked_until = 0;     // ops before it were submitted before the last revocation
+  std::uint32_t epoch = 0;           // times that next_op went back
   std::uint32_t inputs_left = 0;     // copies not yet complete
   std::uint32_t outputs_left = 0;
   std::uint32_t launches = 0;  // in flight, revoked ones included
@@ -65,7 +68,12 @@ struct JobQueue {
     std::uint32_t revision = 0;  // the guard's limit for the job at hand
   };
 
+  JobQueue(QueueId id_in, QueueOptions options_in)
+      : id(id_in), options(std::move(options_in)), costs(options.instances.front()->plan()) {}
+
+  const QueueId id;
   QueueOptions options;
+  CostTable costs;                      // of the plan that all instances run
   std::atomic<std::size_t> pending{0};  // posted and not started; changed by any thread
   StreamId stream = kUnordered;
   std::vector<Slot> slots;
@@ -82,13 +90,15 @@ class QueueTable {
   QueueTable() { queues_.reserve(kMaxQueues); }
 
   bool full() const { return queues_.size() == kMaxQueues; }
+  QueueId next_id() const { return QueueId{static_cast<std::uint32_t>(queues_.size())}; }
 
   QueueId Add(std::unique_ptr<JobQueue> queue) {
-    LAGOON_CHECK(!full());
+    LAGOON_CHECK(!full() && queue->id == next_id());
+    const QueueId id = queue->id;
     queues_.push_back(std::move(queue));
     // release: pairs with Find. The vector never reallocates, what is published never changes.
     count_.store(queues_.size(), std::memory_order_release);
-    return QueueId{static_cast<std::uint32_t>(queues_.size() - 1)};
+    return id;
   }
 
   /// Null for an unknown id.

@@ -10,6 +10,7 @@
 namespace lagoon {
 namespace {
 
+constexpr std::size_t kJobStreams = 32;  // hardware queues of a GPU (Paella 2)
 constexpr int kRealTime = static_cast<int>(JobClass::kRealTime);
 constexpr int kBestEffort = static_cast<int>(JobClass::kBestEffort);
 
@@ -21,15 +22,21 @@ Mechanism::Mechanism(Device& device, const SchedulerConfig& config, Policy& poli
       config_(config),
       policy_(policy),
       queues_(queues),
-      table_(device.info().max_launches) {
+      table_(device.info().max_launches),
+      ready_(policy.orders()) {
   Result<GuardId> guard = device_.CreateGuard();
   LAGOON_CHECK(guard.has_value());  // an idle device always has one
   group_guard_ = *guard;
-  if (config_.streams == SchedulerConfig::Streams::kOne) {
+  const bool per_job = config_.streams == SchedulerConfig::Streams::kPerJob;
+  const std::size_t streams = config_.streams == SchedulerConfig::Streams::kOne ? 1
+                              : per_job                                         ? kJobStreams
+                                                                                : 0;
+  while (streams_.size() < streams) {
     Result<StreamId> stream = device_.CreateStream({"shared"});
-    LAGOON_CHECK(stream.has_value());
-    shared_stream_ = *stream;
+    if (!stream) break;  // fewer will do
+    streams_.push_back(*stream);
   }
+  LAGOON_CHECK(streams_.empty() == (streams == 0));
 }
 
 Mechanism::~Mechanism() { LAGOON_CHECK(jobs_.empty()); }
@@ -46,16 +53,16 @@ Result<QueueId> Mechanism::AddQueue(QueueOptions options) {
                 fmt::format("queue '{}': there are {} queues already", options.name,
                             QueueTable::kMaxQueues));
   }
-  auto queue = std::make_unique<JobQueue>();
-  for (Instance* instance : options.instances) {
+  auto queue = std::make_unique<JobQueue>(queues_.next_id(), std::move(options));
+  for (Instance* instance : queue->options.instances) {
     LAGOON_ASSIGN_OR_RETURN(const GuardId guard, device_.CreateGuard());
     queue->free_slots.push_back(queue->slots.size());
     queue->slots.push_back({instance, guard, 0});
   }
   if (config_.streams == SchedulerConfig::Streams::kPerQueue) {
-    LAGOON_ASSIGN_OR_RETURN(queue->stream, device_.CreateStream({options.name}));
+    LAGOON_ASSIGN_OR_RETURN(queue->stream, device_.CreateStream({queue->options.name}));
   }
-  queue->options = std::move(options);
+  ready_.AddQueue(queue->id);
   return queues_.Add(std::move(queue));
 }
 
@@ -64,6 +71,8 @@ void Mechanism::Admit(std::unique_ptr<Job> owned, FinishedJobs& finished) {
   jobs_.insert(job);
   if (job.deadline != kNoDeadline) deadlines_.insert(job);
   JobQueue& queue = *job.queue;
+  job.total = job.remaining = queue.costs.total();
+  policy_.OnArrival(job);
   queue.waiting.push_back(job);
   if (lost_) return Finish(job, Outcome::kFailed, finished);
   if (queue.options.overflow == Overflow::kNewestWins &&
@@ -125,18 +134,22 @@ std::size_t Mechanism::PollEvents(FinishedJobs& finished) {
 }
 
 void Mechanism::OnPlaced(const DeviceEvent& event) {
-  TimePoint& first = table_.Find(event.launch).job->result.first_block;
+  JobLaunch& record = table_.Find(event.launch);
+  record.placed = event.at;
+  TimePoint& first = record.job->result.first_block;
   if (first == TimePoint{}) first = event.at;
 }
 
 void Mechanism::OnComplete(const DeviceEvent& event) {
-  const JobLaunch& record = table_.Find(event.launch);
+  JobLaunch& record = table_.Find(event.launch);
   Job& job = *record.job;
   switch (record.kind) {
     case JobLaunch::Kind::kInput:
       if (--job.inputs_left == 0) job.result.inputs_copied = event.at;
       break;
     case JobLaunch::Kind::kOp:
+      if (record.whole) job.queue->costs.Observe(record.index, event.at - record.placed);
+      blocks_ -= std::exchange(record.blocks, 0);
       Advance(job, event.at);
       break;
     case JobLaunch::Kind::kOutput:
@@ -152,9 +165,21 @@ void Mechanism::OnRetired(const DeviceEvent& event, FinishedJobs& finished) {
   --job.launches;
   if (record.kind == JobLaunch::Kind::kOp) {
     --kernels_[static_cast<int>(job.job_class)];
-    if (job.job_class == JobClass::kBestEffort && record.limit == group_limit_) --revocable_;
-    // A block of this launch may have completed a kernel that a later launch named first.
-    if (job.state == Job::State::kActive) Advance(job, event.at);
+    blocks_ -= record.blocks;
+    if (record.padding) {
+      --padding_;
+    } else if (job.job_class == JobClass::kBestEffort && record.limit == group_limit_) {
+      --revocable_;
+    }
+    if (job.state == Job::State::kActive) {
+      // A block of this launch may have completed a kernel that a later launch named first.
+      Advance(job, event.at);
+      // Padding left with its room, and nobody has submitted the rest again.
+      if (record.epoch == job.epoch && record.index < job.next_op &&
+          !job.instance->progress(record.index).Complete()) {
+        GoBack(job, record.index);
+      }
+    }
   }
   if (job.launches > 0) return;
   if (job.state == Job::State::kLeaving) {
@@ -182,6 +207,7 @@ void Mechanism::Start(Job& job) {
   job.instance->Reset();  // every launch of the last job on it has retired
   job.started = true;
   job.state = Job::State::kActive;
+  job.stream = NextStream(queue);
   job.result.started = device_.Now();
   job.inputs_left = static_cast<std::uint32_t>(job.inputs.size());
   job.outputs_left = static_cast<std::uint32_t>(job.outputs.size());
@@ -197,6 +223,8 @@ void Mechanism::Advance(Job& job, TimePoint at) {
   const std::size_t ops = job.instance->plan().ops.size();
   if (job.first_incomplete == ops) return;
   while (job.first_incomplete < ops && job.instance->progress(job.first_incomplete).Complete()) {
+    job.remaining =
+        std::max(Nanoseconds(0), job.remaining - job.queue->costs.kernel(job.first_incomplete));
     ++job.first_incomplete;
   }
   job.next_op = std::max(job.next_op, job.first_incomplete);
@@ -228,6 +256,7 @@ void Mechanism::Leave(Job& job, Outcome outcome, FinishedJobs& finished) {
 void Mechanism::Finish(Job& job, Outcome outcome, FinishedJobs& finished) {
   JobQueue& queue = *job.queue;
   ready_.Update(job, false);
+  policy_.OnFinished(job);
   if (job.state == Job::State::kWaiting) {
     queue.waiting.erase(queue.waiting.iterator_to(job));
     queue.pending.fetch_sub(1, std::memory_order_relaxed);
@@ -282,136 +311,6 @@ void Mechanism::UpdateReady(Job& job) {
 
 void Mechanism::OfferNextWaiting(JobQueue& queue) {
   if (!queue.waiting.empty()) UpdateReady(queue.waiting.front());
-}
-
-// ---- Picking and submitting
-
-bool Mechanism::RealTimeWork() const {
-  return real_time_computing_ > 0 || ready_.Any(JobClass::kRealTime);
-}
-
-bool Mechanism::RealTimeMode() const {
-  return config_.preemption != SchedulerConfig::Preemption::kNone && RealTimeWork();
-}
-
-void Mechanism::RevokeBestEffort() {
-  if (revocable_ == 0) return;
-  device_.Raise(group_guard_, ++group_limit_);
-  revocable_ = 0;
-  ++stats_.revocations;
-  for (Job& job : active_) {
-    if (job.job_class != JobClass::kBestEffort || job.next_op == job.first_incomplete) continue;
-    ++job.result.revocations;
-    job.revoked_until = std::max(job.revoked_until, job.next_op);
-    job.next_op = job.first_incomplete;  // forgetting what was not yet submitted is this store
-    UpdateReady(job);
-  }
-}
-
-void Mechanism::PickAndSubmit() {
-  bool held = false;
-  for (;;) {
-    const bool real_time_mode = RealTimeMode();
-    const bool must_wait = real_time_mode && kernels_[kBestEffort] > 0 &&
-                           config_.preemption == SchedulerConfig::Preemption::kWait;
-    const bool start_new = config_.max_active_jobs == 0 || active_.size() < config_.max_active_jobs;
-    held = (real_time_mode && ready_.Any(JobClass::kBestEffort)) || must_wait ||
-           (!start_new && !(ready_.jobs(JobClass::kRealTime, false).empty() &&
-                            ready_.jobs(JobClass::kBestEffort, false).empty()));
-    if (must_wait) break;
-    const Decision decision =
-        policy_.Pick({device_.Now(), ReadyView(ready_, !real_time_mode, start_new)});
-    if (!decision.job) break;
-    Job& job = *jobs_.find(*decision.job);
-    LAGOON_CHECK(job.ready_hook.is_linked() && decision.ops > 0);
-    if (!job.started) Start(job);
-    if (!SubmitNext(job, decision.ops)) break;  // full: the next retirement steps again
-  }
-  device_.SetWorkHeld(held);
-}
-
-bool Mechanism::SubmitNext(Job& job, std::uint32_t ops) {
-  Instance& instance = *job.instance;
-  for (; job.next_input < job.inputs.size(); ++job.next_input) {
-    const Copy copy = instance.InputCopy(job.next_input, job.inputs[job.next_input]);
-    if (!SubmitCopy(job, copy, JobLaunch::Kind::kInput, job.next_input)) return false;
-  }
-  UpdateReady(job);
-  while (ops > 0 && job.ready_hook.is_linked() && job.next_op < instance.plan().ops.size()) {
-    if (!instance.progress(job.next_op).Complete()) {
-      if (!SubmitOp(job)) return false;
-      --ops;
-    }
-    ++job.next_op;
-    UpdateReady(job);
-  }
-  if (job.first_incomplete < instance.plan().ops.size()) return true;
-  for (; job.next_output < job.outputs.size(); ++job.next_output) {
-    const Copy copy = instance.OutputCopy(job.next_output, job.outputs[job.next_output]);
-    if (!SubmitCopy(job, copy, JobLaunch::Kind::kOutput, job.next_output)) return false;
-  }
-  UpdateReady(job);
-  return true;
-}
-
-bool Mechanism::SubmitOp(Job& job) {
-  if (table_.full()) return false;
-  const JobQueue::Slot& slot = job.queue->slots[job.slot];
-  Segment segment = job.instance->segment(job.next_op);
-  const bool best_effort = job.job_class == JobClass::kBestEffort;
-  if (best_effort && config_.preemption != SchedulerConfig::Preemption::kNone) {
-    segment.guards[0] = {device_.GuardWord(group_guard_), group_limit_,
-                         config_.preemption == SchedulerConfig::Preemption::kWait};
-  }
-  segment.guards[1] = {device_.GuardWord(slot.guard), slot.revision, false};
-  const std::uint32_t done = segment.progress->done();
-  const LaunchId id = table_.Add(job, JobLaunch::Kind::kOp, job.next_op, group_limit_);
-  const Launch launch{id, StreamOf(job), RankOf(job), std::span(&segment, 1)};
-  if (!Accepted(device_.Submit(launch), id, job)) return false;
-  ++kernels_[best_effort ? kBestEffort : kRealTime];
-  if (best_effort) ++revocable_;
-  if (job.next_op < job.revoked_until) {
-    job.result.resumed_blocks += done;
-    stats_.resumed_blocks += done;
-  }
-  return true;
-}
-
-bool Mechanism::SubmitCopy(Job& job, Copy copy, JobLaunch::Kind kind, std::size_t index) {
-  if (table_.full()) return false;
-  copy.id = table_.Add(job, kind, index, 0);
-  copy.stream = StreamOf(job);
-  copy.rank = RankOf(job);
-  return Accepted(device_.Transfer(copy), copy.id, job);
-}
-
-bool Mechanism::Accepted(SubmitResult result, LaunchId id, Job& job) {
-  if (result == SubmitResult::kOk) {
-    ++job.launches;
-    ++stats_.launches;
-    return true;
-  }
-  table_.Remove(id);
-  ++stats_.refused_launches;
-  return false;
-}
-
-StreamId Mechanism::StreamOf(const Job& job) const {
-  switch (config_.streams) {
-    case SchedulerConfig::Streams::kOne:
-      return shared_stream_;
-    case SchedulerConfig::Streams::kPerQueue:
-      return job.queue->stream;
-    case SchedulerConfig::Streams::kPooled:
-      return kUnordered;
-  }
-  CheckFailed("a known Streams", __FILE__, __LINE__);
-}
-
-Rank Mechanism::RankOf(const Job& job) const {
-  if (!config_.ranks_by_class) return 0;
-  constexpr Rank kBehindRealTime = Rank{1} << 63;
-  return Raw(job.id) | (job.job_class == JobClass::kBestEffort ? kBehindRealTime : 0);
 }
 
 }  // namespace lagoon

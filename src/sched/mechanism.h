@@ -10,6 +10,7 @@
 #include "sched/config.h"
 #include "sched/job_launches.h"
 #include "sched/job_queue.h"
+#include "sched/padding.h"
 #include "sched/policy.h"
 #include "sched/ready_index.h"
 
@@ -74,20 +75,28 @@ class Mechanism {
   // Picking and submitting.
   bool RealTimeWork() const;
   bool RealTimeMode() const;
+  bool Fits() const;
+  ReadyView::Eligibility Eligible(bool best_effort) const;
   void RevokeBestEffort();
   void PickAndSubmit();
-  bool SubmitNext(Job& job, std::uint32_t ops);
-  bool SubmitOp(Job& job);
+  bool Pick(const ReadyView& view, const PaddingRoom* room);
+  std::optional<PaddingRoom> FindRoom() const;
+  void PadRealTime();
+  enum class Submitted : std::uint8_t { kAll, kFull, kUnfit };
+  Submitted SubmitNext(Job& job, std::uint32_t ops, const PaddingRoom* room);
+  bool SubmitOp(Job& job, const PaddingRoom* room);
   bool SubmitCopy(Job& job, Copy copy, JobLaunch::Kind kind, std::size_t index);
+  void GoBack(Job& job, std::size_t op);
   bool Accepted(SubmitResult result, LaunchId id, Job& job);
-  StreamId StreamOf(const Job& job) const;
+  StreamId NextStream(const JobQueue& queue);
   Rank RankOf(const Job& job) const;
 
   Device& device_;
   const SchedulerConfig& config_;
   Policy& policy_;
   QueueTable& queues_;
-  StreamId shared_stream_ = kUnordered;
+  std::vector<StreamId> streams_;  // kOne: one; kPerJob: in turns
+  std::size_t next_stream_ = 0;
 
   JobLaunches table_;
   ReadyIndex ready_;
@@ -102,7 +111,11 @@ class Mechanism {
   std::uint32_t group_limit_ = 0;
   std::uint32_t revocable_ = 0;            // best-effort kernels in flight with the current limit
   std::uint32_t kernels_[2] = {0, 0};      // in flight, by class
+  std::uint32_t blocks_ = 0;               // of those kernels, that were not done when submitted
+  std::uint32_t padding_ = 0;              // of those kernels, beside real-time work
+  Job* padding_job_ = nullptr;             // whose, while there are any
   std::uint32_t real_time_computing_ = 0;  // active real-time jobs with incomplete kernels
+  std::uint64_t picks_ = 0;
   bool lost_ = false;
   DispatcherStats stats_;
 };

@@ -1,27 +1,50 @@
 #include "sched/policy.h"
 
-namespace lagoon {
+#include <algorithm>
 
-const ScheduledJob* ReadyView::FirstOf(JobClass job_class) const {
-  const auto& started = index_.jobs(job_class, true);
-  const ScheduledJob* first = started.empty() ? nullptr : &*started.begin();
-  if (!start_new_) return first;
-  const auto& fresh = index_.jobs(job_class, false);
-  if (fresh.empty() || (first != nullptr && first->id < fresh.begin()->id)) return first;
-  return &*fresh.begin();
+namespace lagoon {
+namespace {
+
+// Of two jobs of one order; either may be null.
+const ScheduledJob* Earlier(const ScheduledJob* a, const ScheduledJob* b) {
+  if (a == nullptr || b == nullptr) return a != nullptr ? a : b;
+  return ReadyIndex::ByKey()(*b, *a) ? b : a;
 }
 
-const ScheduledJob* ReadyView::First(By order) const {
-  const ScheduledJob* real_time = FirstOf(JobClass::kRealTime);
-  if (!best_effort_) return real_time;
-  const ScheduledJob* best_effort = FirstOf(JobClass::kBestEffort);
-  if (real_time == nullptr || best_effort == nullptr) {
-    return real_time != nullptr ? real_time : best_effort;
-  }
-  if (order == By::kClassThenArrival) return real_time;
-  return real_time->id < best_effort->id ? real_time : best_effort;
+const ScheduledJob* FrontOf(const ReadyIndex::Set& jobs) {
+  return jobs.empty() ? nullptr : &*jobs.begin();
+}
+
+}  // namespace
+
+const ScheduledJob* ReadyView::First(JobClass job_class) const {
+  if (!Eligible(job_class)) return nullptr;
+  const ScheduledJob* started = FrontOf(index_.jobs(job_class, true));
+  if (!eligible_.start_new) return started;
+  return Earlier(started, FrontOf(index_.jobs(job_class, false)));
+}
+
+const ScheduledJob* ReadyView::RealTimeFirst() const {
+  const ScheduledJob* real_time = First(JobClass::kRealTime);
+  return real_time != nullptr ? real_time : First(JobClass::kBestEffort);
+}
+
+const ScheduledJob* ReadyView::First() const {
+  return Earlier(First(JobClass::kRealTime), First(JobClass::kBestEffort));
+}
+
+const ScheduledJob* ReadyView::OldestOf(QueueId queue) const {
+  const auto& jobs = index_.jobs(queue);
+  const auto found = std::find_if(jobs.begin(), jobs.end(), [this](const ScheduledJob& job) {
+    return Eligible(job.job_class) && (job.started || eligible_.start_new);
+  });
+  return found == jobs.end() ? nullptr : &*found;
 }
 
 Decision Decision::Run(const ScheduledJob& job, std::uint32_t ops) { return {job.id, ops}; }
+
+Decision Decision::RunOrWait(const ScheduledJob* job, std::uint32_t ops) {
+  return job == nullptr ? Wait() : Run(*job, ops);
+}
 
 }  // namespace lagoon

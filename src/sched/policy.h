@@ -1,9 +1,8 @@
 #pragma once
 
-// All that a scheduling policy sees. A policy ranks; the mechanism (dispatcher) revokes, submits
-// and enforces limits. See docs/schedulers.md for how to add one.
+// All that a scheduling policy sees. A policy ranks; the mechanism (dispatcher) revokes, pads,
+// submits and enforces limits. See docs/write-a-policy.md.
 
-#include <array>
 #include <cstdint>
 #include <optional>
 
@@ -12,27 +11,33 @@
 
 namespace lagoon {
 
-/// Orders in which the view offers ready jobs; ties go to the job posted first.
-enum class By : std::uint8_t {
-  kArrival,           // order of posting
-  kClassThenArrival,  // real-time first
-};
-
-/// The jobs that may take another kernel now. Reading is O(1): the indexes are kept ordered.
+/// The jobs that may take another kernel now. Reading the first of an order is O(1).
 class ReadyView {
  public:
-  ReadyView(const ReadyIndex& index, bool best_effort, bool start_new)
-      : index_(index), best_effort_(best_effort), start_new_(start_new) {}
+  struct Eligibility {
+    bool real_time = true;
+    bool best_effort = true;
+    bool start_new = true;  // jobs without work on the device
+  };
 
-  /// Null when nothing is ready.
-  const ScheduledJob* First(By order) const;
+  ReadyView(const ReadyIndex& index, Eligibility eligible) : index_(index), eligible_(eligible) {}
+
+  /// First in the order of the class that the policy asked for; null when nothing of it is ready.
+  const ScheduledJob* First(JobClass job_class) const;
+  /// First of both classes; real-time jobs before best-effort ones.
+  const ScheduledJob* RealTimeFirst() const;
+  /// First of both classes, which must have the same order.
+  const ScheduledJob* First() const;
+  /// The queue's job that was posted first among those that are ready.
+  const ScheduledJob* OldestOf(QueueId queue) const;
 
  private:
-  const ScheduledJob* FirstOf(JobClass job_class) const;
+  bool Eligible(JobClass job_class) const {
+    return job_class == JobClass::kRealTime ? eligible_.real_time : eligible_.best_effort;
+  }
 
   const ReadyIndex& index_;
-  bool best_effort_;  // whether best-effort jobs are eligible
-  bool start_new_;    // whether jobs without work on the device are eligible
+  Eligibility eligible_;
 };
 
 struct SchedulingView {
@@ -48,14 +53,26 @@ struct Decision {
 
   static Decision Wait() { return {}; }
   static Decision Run(const ScheduledJob& job, std::uint32_t ops = ~0u);
+  /// The same for what a view returned: null waits.
+  static Decision RunOrWait(const ScheduledJob* job, std::uint32_t ops = ~0u);
 };
 
 /// One thread at a time (the dispatcher's), no locks, no clock but view.now. Deterministic.
 class Policy {
  public:
   virtual ~Policy() = default;
-  /// Called until it waits or nothing more fits.
+  /// Called until it waits or nothing more fits. Must not allocate.
   virtual Decision Pick(const SchedulingView& view) = 0;
+
+  /// How the view orders the jobs of each class; asked once.
+  virtual JobOrders orders() const { return {}; }
+
+  /// A job was posted. May allocate.
+  virtual void OnArrival(const ScheduledJob& /*job*/) {}
+  /// `kernels` more kernels of the job were submitted, after a pick.
+  virtual void OnSubmitted(const ScheduledJob& /*job*/, std::uint32_t /*kernels*/) {}
+  /// The job left, whatever its outcome; once for each OnArrival.
+  virtual void OnFinished(const ScheduledJob& /*job*/) {}
 };
 
 }  // namespace lagoon

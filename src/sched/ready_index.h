@@ -3,6 +3,7 @@
 #include <boost/intrusive/list.hpp>
 #include <boost/intrusive/set.hpp>
 #include <cstdint>
+#include <vector>
 
 #include "sched/job.h"
 
@@ -10,48 +11,113 @@ namespace lagoon {
 
 namespace intrusive = boost::intrusive;
 
+/// Orders in which ready jobs of a class are kept; ties go to the job posted first.
+enum class By : std::uint8_t {
+  kArrival,      // order of posting
+  kDeadline,     // earliest first; jobs without one last
+  kSlack,        // deadline less remaining time, smallest first
+  kTotal,        // expected time of the whole job, shortest first
+  kRemaining,    // expected time of what is left of it, shortest first
+  kLeastServed,  // the one that was picked longest ago, or never
+};
+
+/// The order of each class.
+struct JobOrders {
+  By real_time = By::kArrival;
+  By best_effort = By::kArrival;
+};
+
 /// What policies know of a job. The dispatcher's own record derives from it.
 struct ScheduledJob {
   JobId id{};
+  QueueId queue_id{};  // whose job it is: a client, or a class of a model
   JobClass job_class = JobClass::kBestEffort;
   TimePoint arrival;  // when it was posted
   TimePoint deadline = kNoDeadline;
-  bool started = false;  // it holds an instance
+  Nanoseconds total{0};      // of its kernels, each alone on the device; 0: not known
+  Nanoseconds remaining{0};  // of those that are not complete (Paella 6)
+  std::uint64_t served = 0;  // number of the pick that served it last; 0: none
+  bool started = false;      // it holds an instance
+
+  std::int64_t key = 0;  // the index's, while it holds the job
   intrusive::set_member_hook<> ready_hook;
+  intrusive::set_member_hook<> queue_hook;
 };
 
-/// The ready jobs, ordered by arrival, apart by class and by whether they have started. Allocates
-/// nothing.
+/// The ready jobs, apart by class and by whether they have started, each in the order that the
+/// policy asked for; and by queue, in order of posting. Allocates only in AddQueue.
 class ReadyIndex {
  public:
+  struct ByKey {
+    bool operator()(const ScheduledJob& a, const ScheduledJob& b) const {
+      return a.key != b.key ? a.key < b.key : a.id < b.id;
+    }
+  };
   struct ById {
     bool operator()(const ScheduledJob& a, const ScheduledJob& b) const { return a.id < b.id; }
   };
-  using Set = intrusive::set<
-      ScheduledJob,
-      intrusive::member_hook<ScheduledJob, intrusive::set_member_hook<>, &ScheduledJob::ready_hook>,
-      intrusive::compare<ById>>;
+  template <intrusive::set_member_hook<> ScheduledJob::*Hook, typename Compare>
+  using SetBy =
+      intrusive::set<ScheduledJob,
+                     intrusive::member_hook<ScheduledJob, intrusive::set_member_hook<>, Hook>,
+                     intrusive::compare<Compare>>;
+  using Set = SetBy<&ScheduledJob::ready_hook, ByKey>;
+  using QueueSet = SetBy<&ScheduledJob::queue_hook, ById>;
 
-  /// Adds or removes; `job.started` must not change while the job is in the index.
+  explicit ReadyIndex(JobOrders orders = {}) : orders_{orders.real_time, orders.best_effort} {}
+
+  /// Before a job of it is updated.
+  void AddQueue(QueueId queue) {
+    if (queues_.size() <= Raw(queue)) queues_.resize(Raw(queue) + 1);
+  }
+
+  /// Adds, removes, or puts in its new place after what the order goes by has changed.
+  /// `job.started` must not change while the job is in the index.
   void Update(ScheduledJob& job, bool ready) {
-    if (ready == job.ready_hook.is_linked()) return;
     Set& set = sets_[static_cast<int>(job.job_class)][job.started];
-    if (ready) {
-      set.insert(job);
-    } else {
-      set.erase(set.iterator_to(job));
-    }
+    const bool linked = job.ready_hook.is_linked();
+    const std::int64_t key = ready ? KeyOf(orders_[static_cast<int>(job.job_class)], job) : 0;
+    if (linked && ready && key == job.key) return;
+    if (linked) set.erase(set.iterator_to(job));
+    if (linked && !ready) queue(job).erase(queue(job).iterator_to(job));
+    if (!ready) return;
+    job.key = key;
+    set.insert(job);
+    if (!linked) queue(job).insert(job);
   }
 
   const Set& jobs(JobClass job_class, bool started) const {
     return sets_[static_cast<int>(job_class)][started];
   }
+  const QueueSet& jobs(QueueId queue) const { return queues_[Raw(queue)]; }
   bool Any(JobClass job_class) const {
     return !jobs(job_class, true).empty() || !jobs(job_class, false).empty();
   }
 
  private:
+  static std::int64_t KeyOf(By order, const ScheduledJob& job) {
+    switch (order) {
+      case By::kArrival:
+        return 0;
+      case By::kDeadline:
+        return job.deadline.time_since_epoch().count();
+      case By::kSlack:
+        return (job.deadline - job.remaining).time_since_epoch().count();
+      case By::kTotal:
+        return job.total.count();
+      case By::kRemaining:
+        return job.remaining.count();
+      case By::kLeastServed:
+        return static_cast<std::int64_t>(job.served);
+    }
+    return 0;
+  }
+
+  QueueSet& queue(const ScheduledJob& job) { return queues_[Raw(job.queue_id)]; }
+
+  By orders_[2];
   Set sets_[2][2];
+  std::vector<QueueSet> queues_;
 };
 
 }  // namespace lagoon

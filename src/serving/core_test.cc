@@ -9,6 +9,7 @@
 #include <thread>
 #include <vector>
 
+#include "policies/registry.h"
 #include "serving/testing/core_fixture.h"
 
 namespace lagoon {
@@ -77,7 +78,7 @@ TEST_F(CoreTest, ReadsExternalDataBesideTheModel) {
   EXPECT_THAT(Floats(answer->outputs[0]), ElementsAre(4, -38));
 }
 
-class EveryScheduler : public CoreTest, public ::testing::WithParamInterface<const char*> {};
+class EveryScheduler : public CoreTest, public ::testing::WithParamInterface<std::string_view> {};
 
 TEST_P(EveryScheduler, AnswersConcurrentRequestsOfTwoModels) {
   constexpr int kThreads = 4;
@@ -85,7 +86,7 @@ TEST_P(EveryScheduler, AnswersConcurrentRequestsOfTwoModels) {
   repository_.AddModel("small", SmallModel(),
                        std::string(kRealTime) + "instance_group [ { count: 2 } ]");
   repository_.AddModel("slow", SlowModel(8));
-  Open(GetParam());
+  Open(std::string(GetParam()));
   std::atomic<int> wrong{0};
   {
     std::vector<std::jthread> clients;
@@ -116,7 +117,7 @@ TEST_P(EveryScheduler, AnswersConcurrentRequestsOfTwoModels) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Core, EveryScheduler,
-                         ::testing::Values("sequential", "streams", "wait", "reset"));
+                         ::testing::ValuesIn(SchedulerNames()));
 
 // ---- Queues
 

@@ -18,9 +18,10 @@ class FakeDevice final : public Device {
  public:
   enum class Time { kVirtual, kReal };  // real: the dispatcher's timer runs on a thread of its own
 
-  explicit FakeDevice(std::uint32_t max_launches = 64, Time time = Time::kVirtual) {
+  explicit FakeDevice(std::uint32_t max_launches = 64, Time time = Time::kVirtual,
+                      std::uint32_t units = 1) {
     info_.name = "fake";
-    info_.units = 1;
+    info_.units = units;  // for those who ask: one block runs at a time
     info_.max_launches = max_launches;
     info_.virtual_time = time == Time::kVirtual;
   }
@@ -204,7 +205,7 @@ class FakeDevice final : public Device {
   std::deque<std::atomic<std::uint32_t>> guards_;
   std::deque<DeviceEvent> events_;
   std::uint32_t streams_ = 0;
-  const TimePoint created_ = lagoon::Now();
+  const TimePoint created_ = TimePoint{} + std::chrono::hours(1);  // of virtual time
   Nanoseconds offset_{0};
   DeviceListener* listener_ = nullptr;
   bool held_ = false;

@@ -1,0 +1,53 @@
+#include "policies/deficit.h"
+
+#include "base/check.h"
+
+namespace lagoon {
+namespace {
+
+// Beyond it, single kernels would lose digits of a double beside the shift.
+constexpr double kLargestShift = 1e9;
+
+}  // namespace
+
+DeficitCounters::~DeficitCounters() { by_deficit_.clear(); }
+
+void DeficitCounters::OnArrival(QueueId id) {
+  while (clients_.size() <= Raw(id)) {
+    const QueueId next{static_cast<std::uint32_t>(clients_.size())};
+    clients_.emplace_back().id = next;
+  }
+  Client& client = clients_[Raw(id)];
+  if (client.jobs++ > 0) return;
+  client.base = -shift_;
+  by_deficit_.insert(client);
+}
+
+void DeficitCounters::OnServed(QueueId id, std::uint32_t kernels) {
+  Client& client = clients_[Raw(id)];
+  LAGOON_CHECK(client.hook.is_linked());
+  by_deficit_.erase(by_deficit_.iterator_to(client));
+  client.base -= kernels;
+  by_deficit_.insert(client);
+  shift_ += static_cast<double>(kernels) / static_cast<double>(by_deficit_.size());
+  if (shift_ > kLargestShift) Renormalise();
+}
+
+void DeficitCounters::OnFinished(QueueId id) {
+  Client& client = clients_[Raw(id)];
+  LAGOON_CHECK(client.jobs > 0);
+  if (--client.jobs == 0) by_deficit_.erase(by_deficit_.iterator_to(client));
+}
+
+double DeficitCounters::deficit(QueueId id) const {
+  const bool known = Raw(id) < clients_.size() && clients_[Raw(id)].hook.is_linked();
+  return known ? clients_[Raw(id)].base + shift_ : 0;
+}
+
+// All move by the same amount, so the order stays.
+void DeficitCounters::Renormalise() {
+  for (Client& client : by_deficit_) client.base += shift_;
+  shift_ = 0;
+}
+
+}  // namespace lagoon

@@ -1,0 +1,64 @@
+#include "policies/deficit.h"
+
+#include <gtest/gtest.h>
+
+#include <vector>
+
+namespace lagoon {
+namespace {
+
+constexpr QueueId kA{0}, kB{1}, kC{2};
+
+std::vector<QueueId> Above(const DeficitCounters& counters, double threshold) {
+  std::vector<QueueId> clients;
+  counters.FirstAbove(threshold, [&](QueueId id) -> const int* {
+    clients.push_back(id);
+    return nullptr;
+  });
+  return clients;
+}
+
+TEST(DeficitCounters, AKernelMovesShareFromItsClientToTheOthers) {
+  DeficitCounters counters;
+  for (const QueueId client : {kA, kB, kC}) counters.OnArrival(client);
+  counters.OnServed(kA, 3);
+  EXPECT_DOUBLE_EQ(counters.deficit(kA), -3 * (1 - 1.0 / 3));
+  EXPECT_DOUBLE_EQ(counters.deficit(kB), 1);
+  EXPECT_DOUBLE_EQ(counters.deficit(kC), 1);
+  counters.OnServed(kB, 3);
+  EXPECT_DOUBLE_EQ(counters.deficit(kA), -1);
+  EXPECT_DOUBLE_EQ(counters.deficit(kB), -1);
+  EXPECT_EQ(Above(counters, 1.5), std::vector{kC});
+  EXPECT_EQ(Above(counters, -2), (std::vector{kC, kA, kB}));
+}
+
+TEST(DeficitCounters, WhoHasNoJobsSavesNothingUp) {
+  DeficitCounters counters;
+  counters.OnArrival(kA);
+  counters.OnArrival(kB);
+  counters.OnArrival(kB);
+  counters.OnServed(kA, 10);
+  EXPECT_DOUBLE_EQ(counters.deficit(kB), 5);
+  counters.OnFinished(kB);  // one of two
+  EXPECT_DOUBLE_EQ(counters.deficit(kB), 5);
+  counters.OnFinished(kB);
+  EXPECT_DOUBLE_EQ(counters.deficit(kB), 0);
+  counters.OnArrival(kB);
+  EXPECT_DOUBLE_EQ(counters.deficit(kB), 0);
+}
+
+TEST(DeficitCounters, KeepTheirDigitsOverAThousandMillionKernels) {
+  DeficitCounters counters;
+  counters.OnArrival(kA);
+  counters.OnArrival(kB);
+  for (int i = 0; i < 10; ++i) {
+    counters.OnServed(kA, 500'000'000);
+    counters.OnServed(kB, 500'000'000);
+  }
+  counters.OnServed(kA, 1);
+  EXPECT_DOUBLE_EQ(counters.deficit(kA), -0.5);
+  EXPECT_DOUBLE_EQ(counters.deficit(kB), 0.5);
+}
+
+}  // namespace
+}  // namespace lagoon

@@ -1,0 +1,37 @@
+#pragma once
+
+#include "policies/deficit.h"
+#include "sched/policy.h"
+
+namespace lagoon {
+
+/// Kernels of a client that may be behind an equal share before fairness comes first. Large: SRPT.
+inline constexpr double kFairnessThreshold = 1000;
+
+/// Shortest remaining time first; but when a client's deficit is above the threshold, the oldest
+/// ready job of the one with the largest (Paella 6). Weakness: remaining times are profiles, which
+/// contention falsifies. Cost: O(log n).
+class FairSrptPolicy final : public Policy {
+ public:
+  explicit FairSrptPolicy(double threshold = kFairnessThreshold) : threshold_(threshold) {}
+
+  JobOrders orders() const override { return {By::kRemaining, By::kRemaining}; }
+
+  Decision Pick(const SchedulingView& view) override {
+    const ScheduledJob* behind = deficits_.FirstAbove(
+        threshold_, [&](QueueId client) { return view.ready.OldestOf(client); });
+    return Decision::RunOrWait(behind != nullptr ? behind : view.ready.First(), 1);
+  }
+
+  void OnArrival(const ScheduledJob& job) override { deficits_.OnArrival(job.queue_id); }
+  void OnSubmitted(const ScheduledJob& job, std::uint32_t kernels) override {
+    deficits_.OnServed(job.queue_id, kernels);
+  }
+  void OnFinished(const ScheduledJob& job) override { deficits_.OnFinished(job.queue_id); }
+
+ private:
+  double threshold_;
+  DeficitCounters deficits_;
+};
+
+}  // namespace lagoon

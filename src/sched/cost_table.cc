@@ -1,0 +1,28 @@
+#include "sched/cost_table.h"
+
+#include "base/check.h"
+
+namespace lagoon {
+namespace {
+
+constexpr int kWeight = 8;  // of the past, against one observation
+
+}  // namespace
+
+CostTable::CostTable(const Plan& plan) {
+  ops_.reserve(plan.ops.size());
+  for (const PlanOp& op : plan.ops) {
+    ops_.push_back({op.cost.kernel, op.cost.block});
+    total_ += op.cost.kernel;
+  }
+}
+
+void CostTable::Observe(std::size_t op, Nanoseconds took) {
+  LAGOON_CHECK(op < ops_.size() && took >= Nanoseconds(0));
+  Nanoseconds& kernel = ops_[op].kernel;
+  const Nanoseconds before = kernel;
+  kernel = kernel == Nanoseconds(0) ? took : kernel + (took - kernel) / kWeight;
+  total_ += kernel - before;
+}
+
+}  // namespace lagoon

@@ -1,0 +1,147 @@
+#include "sched/padding.h"
+
+#include <gtest/gtest.h>
+
+#include "sched/testing/dispatcher_fixture.h"
+
+namespace lagoon {
+namespace {
+
+using std::chrono::microseconds;
+using testing::ChainPlan;
+using testing::Request;
+
+constexpr SchedulerConfig kPadding = {
+    .name = "padding", .preemption = SchedulerConfig::Preemption::kReset, .padding = true};
+
+// A chain whose op i has blocks[i] blocks, each of `block` time.
+std::shared_ptr<const LoadedPlan> Chain(const std::vector<std::uint32_t>& blocks,
+                                        Nanoseconds block = microseconds(50)) {
+  auto loaded =
+      std::const_pointer_cast<LoadedPlan>(ChainPlan(static_cast<std::uint32_t>(blocks.size()), 1));
+  for (std::size_t i = 0; i < blocks.size(); ++i) {
+    loaded->plan.ops[i].blocks = blocks[i];
+    loaded->plan.ops[i].cost = {block * blocks[i], block};
+  }
+  return loaded;
+}
+
+class RoomTest : public ::testing::Test {
+ protected:
+  std::optional<PaddingRoom> Room(const std::shared_ptr<const LoadedPlan>& plan,
+                                  std::uint32_t units, std::size_t first = 0) {
+    instance_ = *Instance::Create(plan, device_);
+    QueueOptions options;
+    options.instances = {instance_.get()};
+    queue_ = std::make_unique<JobQueue>(QueueId{}, options);
+    job_.queue = queue_.get();
+    job_.instance = instance_.get();
+    job_.first_incomplete = first;
+    return RoomBeside(job_, units);
+  }
+  testing::FakeDevice device_;
+  std::unique_ptr<Instance> instance_;
+  std::unique_ptr<JobQueue> queue_;
+  Job job_;
+};
+
+TEST_F(RoomTest, ReachesFromNarrowKernelsToTheNextWideOne) {
+  const auto room = Room(Chain({1, 2, 1, 4, 1}), 4);
+  ASSERT_TRUE(room);
+  EXPECT_EQ(room->units, 2u);
+  EXPECT_EQ(room->time, microseconds(200));
+  EXPECT_EQ(room->until, &instance_->progress(2));
+}
+
+TEST_F(RoomTest, ThereIsNoneBesideAKernelThatNeedsAllUnits) {
+  EXPECT_FALSE(Room(Chain({4, 1}), 4));
+  EXPECT_FALSE(Room(Chain({1, 1}), 4, /*first=*/2));
+  EXPECT_FALSE(Room(Chain({1}), 1));
+}
+
+TEST_F(RoomTest, KernelsThatDoNotWaitForOneAnotherAddUp) {
+  auto plan = std::const_pointer_cast<LoadedPlan>(Chain({1, 1, 2, 1}));
+  plan->plan.ops[2].deps = {0};  // beside op 1
+  const auto room = Room(plan, 4);
+  ASSERT_TRUE(room);
+  EXPECT_EQ(room->units, 1u);
+}
+
+TEST_F(RoomTest, LooksAtABoundedNumberOfKernels) {
+  const auto room = Room(Chain(std::vector<std::uint32_t>(100, 1)), 2);
+  ASSERT_TRUE(room);
+  EXPECT_EQ(room->until, &instance_->progress(kPaddingKernels - 1));
+}
+
+class PaddingTest : public testing::DispatcherFixture {
+ protected:
+  // Posts best-effort work, runs `blocks` of it, and posts real-time work beside it.
+  void Contend(const std::shared_ptr<const LoadedPlan>& real_time,
+               const std::shared_ptr<const LoadedPlan>& best_effort, int blocks = 2) {
+    Use(kPadding, 64, testing::FakeDevice::Time::kVirtual, std::make_unique<testing::ClassFirst>(),
+        /*units=*/2);
+    const QueueId background = AddQueue(JobClass::kBestEffort, best_effort);
+    const QueueId urgent = AddQueue(JobClass::kRealTime, real_time);
+    ASSERT_TRUE(Post(background, background_));
+    for (int i = 0; i < blocks; ++i) ASSERT_TRUE(device_->RunBlock());
+    ASSERT_TRUE(Post(urgent, urgent_));
+  }
+  // A fixture's member must outlive the dispatcher, which TearDown does not end.
+  ~PaddingTest() override { dispatcher_.reset(); }
+
+  Request urgent_, background_;
+};
+
+TEST_F(PaddingTest, BestEffortKernelsGetTheUnitsThatNarrowOnesLeave) {
+  Contend(Chain({1, 1, 1}), Chain({4, 4}));
+  EXPECT_GT(dispatcher_->Stats().padded_launches, 0u);
+  EXPECT_EQ(dispatcher_->Stats().revocations, 1u);  // what ran without the room's guard left
+  device_->RunAll();
+  EXPECT_EQ(urgent_.result.outcome, Outcome::kDone);
+  EXPECT_EQ(background_.result.outcome, Outcome::kDone);
+  EXPECT_EQ(device_->blocks_run, (1 + 3 + 1) + (1 + 8 + 1));  // no tile twice
+}
+
+TEST_F(PaddingTest, NothingIsPaddedBesideWideKernels) {
+  Contend(Chain({2, 2, 2}), Chain({4, 4}));
+  for (int i = 0; i < 1 + 5; ++i) ASSERT_TRUE(device_->RunBlock());
+  EXPECT_EQ(dispatcher_->Stats().padded_launches, 0u);
+  EXPECT_TRUE(device_->work_held());
+}
+
+TEST_F(PaddingTest, ABlockLongerThanTheRoomIsNotPadded) {  // Rule 1
+  Contend(Chain({1, 1}, microseconds(10)), Chain({4}, microseconds(20)));
+  EXPECT_EQ(dispatcher_->Stats().padded_launches, 0u);
+  Contend(Chain({1, 1, 1}, microseconds(10)), Chain({4}, microseconds(20)));
+  EXPECT_GT(dispatcher_->Stats().padded_launches, 0u);
+}
+
+TEST_F(PaddingTest, PaddingLeavesWhenItsRoomEndsAndGoesOnLater) {
+  Contend(Chain({1, 2, 2}), Chain({8}, microseconds(20)));
+  ASSERT_TRUE(device_->RunBlock());  // the real-time input
+  ASSERT_TRUE(device_->RunBlock());  // its first kernel
+  EXPECT_EQ(background_.finished, 0);
+  const std::uint64_t padded = dispatcher_->Stats().padded_launches;
+  EXPECT_EQ(padded, 1u);
+  for (int i = 0; i < 4; ++i) ASSERT_TRUE(device_->RunBlock());  // wide kernels: alone
+  EXPECT_EQ(dispatcher_->Stats().padded_launches, padded);
+  device_->RunAll();
+  EXPECT_EQ(background_.result.outcome, Outcome::kDone);
+  EXPECT_EQ(device_->blocks_run, (1 + 5 + 1) + (1 + 8 + 1));
+}
+
+TEST_F(PaddingTest, ARunningBlockOfPaddingIsAskedToLeaveAtTheEndOfItsRoom) {
+  Contend(Chain({1, 2}), Chain({8}, microseconds(20)), /*blocks=*/1);
+  ASSERT_TRUE(device_->RunBlock());  // the real-time input
+  ASSERT_TRUE(device_->StartBlock());
+  EXPECT_FALSE(device_->GuardsRaised());  // that is the real-time kernel
+  device_->FinishBlock(true);
+  ASSERT_TRUE(device_->StartBlock());
+  EXPECT_FALSE(device_->GuardsRaised());
+  device_->FinishBlock(true);
+  device_->RunAll();
+  EXPECT_EQ(background_.result.outcome, Outcome::kDone);
+}
+
+}  // namespace
+}  // namespace lagoon

@@ -1,0 +1,80 @@
+#pragma once
+
+// A dispatcher on a FakeDevice, with queues of small chains and requests that remember how they
+// ended.
+
+#include <gtest/gtest.h>
+
+#include <deque>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "sched/dispatcher.h"
+#include "sched/testing/fake_device.h"
+
+namespace lagoon::testing {
+
+class ClassFirst final : public Policy {
+  Decision Pick(const SchedulingView& view) override {
+    return Decision::RunOrWait(view.ready.RealTimeFirst());
+  }
+};
+
+struct Request final : JobClient {
+  void Finished(const JobResult& result_in) override {
+    ++finished;
+    result = result_in;
+    if (order != nullptr) order->push_back(name);
+  }
+  float x[4] = {1, 2, 3, 4};
+  float y[4] = {};
+  const void* inputs[1] = {x};
+  void* outputs[1] = {y};
+  int finished = 0;
+  JobResult result;
+  std::string name;
+  std::vector<std::string>* order = nullptr;
+};
+
+class DispatcherFixture : public ::testing::Test {
+ protected:
+  void TearDown() override {
+    if (dispatcher_ != nullptr) device_->RunAll();
+  }
+  void Use(const SchedulerConfig& config, std::uint32_t max_launches = 64,
+           FakeDevice::Time time = FakeDevice::Time::kVirtual,
+           std::unique_ptr<Policy> policy = std::make_unique<ClassFirst>(),
+           std::uint32_t units = 1) {
+    if (dispatcher_ != nullptr) device_->RunAll();
+    dispatcher_.reset();
+    instances_.clear();
+    device_ = std::make_unique<FakeDevice>(max_launches, time, units);
+    dispatcher_ = std::make_unique<Dispatcher>(*device_, config, std::move(policy));
+  }
+
+  QueueId AddQueue(JobClass job_class, std::uint32_t ops, std::uint32_t blocks,
+                   QueueOptions options = {}) {
+    return AddQueue(job_class, ChainPlan(ops, blocks), std::move(options));
+  }
+  QueueId AddQueue(JobClass job_class, std::shared_ptr<const LoadedPlan> plan,
+                   QueueOptions options = {}) {
+    instances_.push_back(*Instance::Create(std::move(plan), *device_));
+    options.name = "chain";
+    options.job_class = job_class;
+    options.instances = {instances_.back().get()};
+    return *dispatcher_->AddQueue(options);
+  }
+  Request& Add() { return requests_.emplace_back(); }
+  Result<JobId> Post(QueueId queue, Request& request, TimePoint deadline = kNoDeadline) {
+    return dispatcher_->Post({queue, deadline, request.inputs, request.outputs, &request});
+  }
+
+  std::deque<Request> requests_;  // outlive the dispatcher, also when a test fails half-way
+  std::unique_ptr<FakeDevice> device_;
+  std::vector<std::unique_ptr<Instance>> instances_;
+  std::unique_ptr<Dispatcher> dispatcher_;
+};
+
+}  // namespace lagoon::testing
