@@ -13,6 +13,7 @@
 #include "apps/load.h"
 #include "base/log.h"
 #include "bench/contention.h"
+#include "bench/disb.h"
 #include "bench/memory.h"
 #include "bench/models.h"
 #include "bench/overhead.h"
@@ -132,6 +133,23 @@ void AddModels(CLI::App& parent) {
   });
 }
 
+// What each name stands for, printed into every report.
+Json Configurations(const std::vector<std::string>& schedulers) {
+  Json configurations;
+  for (const std::string& name : schedulers) {
+    const SchedulerConfig config = MakeScheduler(name)->config;
+    configurations[name] = {{"streams", static_cast<int>(config.streams)},
+                            {"preemption", static_cast<int>(config.preemption)},
+                            {"ranks", static_cast<int>(config.ranks)},
+                            {"max_active_jobs", config.max_active_jobs},
+                            {"depth", config.depth},
+                            {"max_kernels", config.max_kernels},
+                            {"extra_blocks", config.extra_blocks},
+                            {"padding", config.padding}};
+  }
+  return configurations;
+}
+
 void AddContention(CLI::App& parent) {
   auto common = std::make_shared<Common>();
   auto options = std::make_shared<bench::ContentionOptions>();
@@ -164,21 +182,9 @@ void AddContention(CLI::App& parent) {
     options->zoo = common->zoo;
     options->against_onnxruntime = !common->no_onnxruntime;
     options->onnxruntime = common->OnnxRuntime();
-    Json configurations;
-    for (const std::string& name : options->schedulers) {
-      const SchedulerConfig config = MakeScheduler(name)->config;
-      configurations[name] = {{"streams", static_cast<int>(config.streams)},
-                              {"preemption", static_cast<int>(config.preemption)},
-                              {"ranks", static_cast<int>(config.ranks)},
-                              {"max_active_jobs", config.max_active_jobs},
-                              {"depth", config.depth},
-                              {"max_kernels", config.max_kernels},
-                              {"extra_blocks", config.extra_blocks},
-                              {"padding", config.padding}};
-    }
     const Json configuration = {{"realtime", options->real_time},
                                 {"best_effort", options->best_effort},
-                                {"schedulers", configurations},
+                                {"schedulers", Configurations(options->schedulers)},
                                 {"workers", options->workers},
                                 {"load", options->load},
                                 {"windows", options->windows},
@@ -187,6 +193,67 @@ void AddContention(CLI::App& parent) {
                                 {"onnxruntime", options->against_onnxruntime}};
     Measure("contention", configuration, *common,
             [&](bench::Report& report) { return RunContention(*options, report); });
+  });
+}
+
+bench::DisbWorkload LoadWorkload(const std::string& word, const std::string& scale, unsigned seed) {
+  Result<bench::DisbWorkload> workload =
+      word.ends_with(".json")
+          ? bench::ReadDisbWorkload(word)
+          : bench::NamedDisbWorkload(
+                word, scale == "small" ? bench::DisbScale::kSmall : bench::DisbScale::kPaper, seed);
+  if (!workload) Die(workload.error().message);
+  return *std::move(workload);
+}
+
+void AddDisb(CLI::App& parent) {
+  auto common = std::make_shared<Common>();
+  auto options = std::make_shared<bench::DisbOptions>();
+  auto word = std::make_shared<std::string>("A");
+  auto scale = std::make_shared<std::string>("small");
+  CLI::App* command = AddBenchmark(
+      parent, "disb", "DISB (REEF, Table 2): real-time clients beside best-effort ones", *common,
+      true);
+  options->schedulers = {"sequential", "streams", "wait", "one-kernel", "reset", "reef", "lagoon"};
+  const std::vector<std::string> known(SchedulerNames().begin(), SchedulerNames().end());
+  command->add_option("--workload", *word, "A, B, C, D, E, REAL, or a file of DISB's form (.json)")
+      ->capture_default_str();
+  command->add_option("--scale", *scale, "paper: its five models; small: five of ResNet-18's size")
+      ->check(CLI::IsMember({"paper", "small"}))
+      ->capture_default_str();
+  command->add_option("--schedulers", options->schedulers, "Names")
+      ->delimiter(',')
+      ->check(CLI::IsMember(known))
+      ->capture_default_str();
+  command->add_option("--workers", options->workers, "Worker threads (0: one per core)")
+      ->capture_default_str();
+  command->add_option("--windows", options->windows, "Interleaved windows of each scheduler")
+      ->check(CLI::Range(1, 1000))
+      ->capture_default_str();
+  command
+      ->add_option("--requests", options->requests, "Real-time requests in all (p99 from 1000 on)")
+      ->check(CLI::Range(10, 1000000))
+      ->capture_default_str();
+  command->add_option("--seconds", options->seconds, "At most, of a scheduler's windows together")
+      ->check(CLI::Range(1.0, 3600.0))
+      ->capture_default_str();
+  command->add_option("--seed", options->seed, "Of the arrivals")->capture_default_str();
+  command->callback([common, options, word, scale] {
+    options->zoo = common->zoo;
+    options->workload = LoadWorkload(*word, *scale, options->seed);
+    options->against_onnxruntime = !common->no_onnxruntime;
+    options->onnxruntime = common->OnnxRuntime();
+    const Json configuration = {{"workload", *word},
+                                {"scale", *scale},
+                                {"schedulers", Configurations(options->schedulers)},
+                                {"workers", options->workers},
+                                {"windows", options->windows},
+                                {"requests", options->requests},
+                                {"seconds", options->seconds},
+                                {"seed", options->seed},
+                                {"onnxruntime", options->against_onnxruntime}};
+    Measure("disb", configuration, *common,
+            [&](bench::Report& report) { return RunDisb(*options, report); });
   });
 }
 
@@ -288,6 +355,7 @@ void AddBench(CLI::App& app) {
   command->require_subcommand(1);
   AddModels(*command);
   AddContention(*command);
+  AddDisb(*command);
   AddOverhead(*command);
   AddFootprint(*command);
   AddMemory(*command);

@@ -19,6 +19,14 @@ Result<std::unique_ptr<BoundModel>> BoundModel::Load(const std::string& file,
   return model;
 }
 
+Result<std::unique_ptr<BoundModel>> BoundModel::Twin(Device& device) const {
+  std::unique_ptr<BoundModel> twin(new BoundModel);
+  twin->loaded_ = loaded_;
+  LAGOON_ASSIGN_OR_RETURN(twin->instance_, Instance::Create(loaded_, device));
+  twin->host_.emplace(loaded_->plan);
+  return twin;
+}
+
 Status BoundModel::Run(Device& device, const RunOptions& options) {
   return RunPlan(*instance_, device, inputs(), outputs(), options);
 }

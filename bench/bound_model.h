@@ -25,6 +25,9 @@ class BoundModel {
                                                   Device& device,
                                                   const BoundModelOptions& options = {});
 
+  /// Another instance of the same plan, with tensors of its own.
+  Result<std::unique_ptr<BoundModel>> Twin(Device& device) const;
+
   Instance& instance() { return *instance_; }
   std::span<const void* const> inputs() const { return host_->inputs(); }
   std::span<void* const> outputs() const { return host_->outputs(); }

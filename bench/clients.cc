@@ -41,6 +41,8 @@ std::vector<Sample> OpenLoopClient::Run(std::span<const TimePoint> arrivals) {
 void ClosedLoopClient::Start() {
   completions_.clear();
   completions_.reserve(1 << 16);
+  latencies_ms_.clear();
+  latencies_ms_.reserve(1 << 16);
   stopping_.store(false);
   running_.store(true);
   Post();
@@ -54,6 +56,7 @@ std::vector<TimePoint> ClosedLoopClient::Stop() {
 
 void ClosedLoopClient::Post() {
   const JobSpec spec{queue_, kNoDeadline, model_.inputs(), model_.outputs(), this};
+  posted_ = Now();
   if (!dispatcher_.Post(spec)) {
     running_.store(false);
     running_.notify_all();
@@ -62,6 +65,7 @@ void ClosedLoopClient::Post() {
 
 void ClosedLoopClient::Finished(const JobResult& result) {
   completions_.push_back(result.finished);
+  latencies_ms_.push_back(ToMilliseconds(result.finished - posted_));
   if (result.outcome == Outcome::kDone && !stopping_.load()) return Post();
   running_.store(false);
   running_.notify_all();

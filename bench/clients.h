@@ -50,6 +50,8 @@ class ClosedLoopClient final : public JobClient {
   void Start();
   /// Posts no more, waits for the one in flight; when every request ended.
   std::vector<TimePoint> Stop();
+  /// Latencies of the requests since Start(), posting to end; after Stop().
+  const std::vector<double>& latencies_ms() const { return latencies_ms_; }
 
  private:
   void Finished(const JobResult& result) override;
@@ -60,6 +62,8 @@ class ClosedLoopClient final : public JobClient {
   BoundModel& model_;
   std::atomic<bool> stopping_{false};
   std::atomic<bool> running_{false};
+  TimePoint posted_;
+  std::vector<double> latencies_ms_;
   std::vector<TimePoint>
       completions_;  // one writer: the thread that finished the request in flight
 };

@@ -37,6 +37,31 @@ def test_models_reports_latency_and_blocks(lagoon, tmp_path):
     assert 0 < metrics["block_us_p99.digits"] < 10_000
 
 
+WORKLOAD = {"time": 1, "tasks": [
+    {"id": "camera_rt", "load": {"type": "periodic", "frequency": 100}, "client": {"model_name": "digits"}},
+    {"id": "other_be", "load": {"type": "continuous"}, "client": {"model_name": "digits"}}]}
+
+
+def test_disb_runs_a_workload_of_a_file_under_several_schedulers(lagoon, tmp_path):
+    (tmp_path / "pair.json").write_text(json.dumps(WORKLOAD))
+    result, metrics = run_bench(lagoon, tmp_path, "disb", "--zoo", REPOSITORY, "--workload",
+                                tmp_path / "pair.json", "--schedulers", "sequential,lagoon", "--requests",
+                                "40", "--windows", "2", "--no-onnxruntime")
+    assert result.returncode == 0, result.stderr
+    for name in ("sequential", "lagoon"):
+        assert 30 <= metrics[f"realtime_requests.{name}"] <= 50
+        assert metrics[f"realtime_latency_normalized_p50.{name}"] > 0.5
+        assert metrics[f"best_effort_throughput_normalized.{name}"] > 0.05
+        assert metrics[f"throughput_normalized.{name}"] > metrics[f"best_effort_throughput_normalized.{name}"]
+
+
+def test_disb_names_what_is_wrong_with_a_workload(lagoon, tmp_path):
+    (tmp_path / "bad.json").write_text(json.dumps({"tasks": [{"id": "x_rt"}]}))
+    for workload, word in ((tmp_path / "bad.json", "x_rt"), (tmp_path / "absent.json", "absent.json"), ("Z", "'Z'")):
+        result, _ = run_bench(lagoon, tmp_path, "disb", "--zoo", REPOSITORY, "--workload", workload)
+        assert result.returncode == 1 and word in result.stderr
+
+
 @pytest.mark.parametrize("words", [("models", "--models", "absent"), ("memory", "--models", "absent")])
 def test_a_missing_model_is_named(lagoon, tmp_path, words):
     result, metrics = run_bench(lagoon, tmp_path, *words, "--zoo", REPOSITORY, "--no-onnxruntime")

@@ -1,8 +1,8 @@
 #include "program/compile.h"
 
 #include <fmt/format.h>
-#include <malloc.h>
 
+#include "base/heap.h"
 #include "program/builder.h"
 #include "program/check_plan.h"
 #include "program/link.h"
@@ -10,13 +10,6 @@
 
 namespace lagoon {
 namespace {
-
-/// glibc keeps freed constants for later allocations; a server has better use for that memory.
-void ReturnFreedMemory() {
-#ifdef __GLIBC__
-  malloc_trim(0);
-#endif
-}
 
 Result<std::shared_ptr<LoadedPlan>> BuildPlan(LoweredProgram program, Device& device,
                                               const CompileOptions& options) {

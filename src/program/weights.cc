@@ -4,10 +4,13 @@
 #include <cstring>
 
 #include "base/check.h"
+#include "base/heap.h"
 #include "program/memory_plan.h"
 
 namespace lagoon {
 namespace {
+
+constexpr std::size_t kReturnBytes = 4 << 20;
 
 class Packer {
  public:
@@ -19,11 +22,17 @@ class Packer {
       for (const Operand& input : op.inputs) stays_[Index(input.buffer)] = true;
     }
     LAGOON_RETURN_IF_ERROR(Place());
+    std::size_t freed = 0;
     for (std::size_t i = 0; i < program_.buffers.size(); ++i) {
       LoweredBuffer& buffer = program_.buffers[i];
       if (!buffer.fill) continue;
       buffer.fill(Address(i));
       buffer.fill = nullptr;
+      // Else the peak would hold every constant twice: as ONNX has it, and packed.
+      freed += buffer.bytes;
+      if (freed < kReturnBytes) continue;
+      ReturnFreedMemory();
+      freed = 0;
     }
     for (const LoweredOp& op : program_.load_ops) LAGOON_RETURN_IF_ERROR(Run(op));
     return std::move(weights_);

@@ -20,7 +20,7 @@ class LaunchTable {
  public:
   struct Limits {
     std::uint32_t launches = 512;
-    std::uint32_t streams = 64;  // ordered ones
+    std::uint32_t streams = 1024;  // ordered ones
     std::size_t events = 4096;
   };
   static constexpr std::uint32_t kMaxSegments = 8;

@@ -12,7 +12,7 @@ namespace lagoon {
 namespace {
 
 constexpr LaunchTable::Limits kLimits;
-constexpr std::uint32_t kMaxGuards = 64;
+constexpr std::uint32_t kMaxGuards = 4096;  // one an instance, one a dispatcher
 constexpr std::uint32_t kMaxKernels = 1 << 16;
 constexpr std::size_t kMinScratchBytes = 4096;
 

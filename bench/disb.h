@@ -1,0 +1,41 @@
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "bench/disb_workload.h"
+#include "bench/onnxruntime.h"
+#include "bench/report.h"
+
+namespace lagoon::bench {
+
+struct DisbOptions {
+  std::string zoo;
+  DisbWorkload workload;
+  std::vector<std::string> schedulers;
+  std::uint32_t workers = 0;
+  int windows = 5;       // of each scheduler, interleaved
+  int requests = 1000;   // real-time ones of all windows of a scheduler together, about
+  double seconds = 120;  // at most, of all windows of a kind together
+  unsigned seed = 1;     // of the arrivals
+  bool against_onnxruntime = true;
+  OnnxRuntimeOptions onnxruntime;
+};
+
+/// One DISB workload under every scheduler, and as one ONNX Runtime session a client. Windows take
+/// turns: real-time clients alone, then all; the arrivals of a window are the same for every
+/// system. A client has an instance and a queue of its own; nothing is dropped, lateness shows as
+/// latency, which counts from the intended arrival (of a closed loop: from the post). Metrics, for
+/// a system S (a scheduler, or onnxruntime-SETTING), over all its real-time requests:
+///   realtime_latency_normalized_mean.S, _p50.S, _p99.S (from 1,000 requests on, else _p90), _p99.9
+///                                   (from 10,000 on): over the model's standalone latency
+///   realtime_latency_vs_alone_p50.S, _p99.S (or _p90): over the same percentile of the windows
+///                                   with real-time clients alone
+///   best_effort_throughput_normalized.S, throughput_normalized.S   sum over clients of throughput
+///                                   over standalone maximum (REEF 6.1)
+///   idle_while_ready_fraction.S, revocations.S, padded_launches.S  schedulers only
+///   realtime_requests.S; latency_ms_mean.S.CLIENT, latency_ms_p50.S.CLIENT, per_second.S.CLIENT
+///   standalone_ms.MODEL
+Status RunDisb(const DisbOptions& options, Report& report);
+
+}  // namespace lagoon::bench
