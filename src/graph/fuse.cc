@@ -3,9 +3,11 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <unordered_map>
 
 #include "graph/budget.h"
 #include "graph/guard.h"
+#include "graph/import_batches.h"
 #include "graph/text.h"
 
 namespace lagoon {
@@ -30,14 +32,14 @@ Status ChargeSharedWeights(const Graph& graph, const ImportOptions& options) {
   return {};
 }
 
-Status Fuse(Graph& graph, const ImportOptions& options) {
+Status Fuse(Graph& graph, const ImportOptions& options, ScaledWeights& scaled) {
   LAGOON_RETURN_IF_ERROR(ChargeSharedWeights(graph, options));
   FuseNormalizations(graph);
   FuseGatedActivations(graph);
   FuseAttention(graph);
   NormalizeGemms(graph);
   FuseBias(graph);  // before the batch-norms: MatMul, Add, BatchNormalization is one layer
-  LAGOON_RETURN_IF_ERROR(FuseBatchNorms(graph));
+  LAGOON_RETURN_IF_ERROR(FuseBatchNorms(graph, scaled));
   LAGOON_RETURN_IF_ERROR(ExpandBatchNorms(graph));
   FuseBias(graph);
   FuseResiduals(graph);
@@ -47,13 +49,32 @@ Status Fuse(Graph& graph, const ImportOptions& options) {
   return {};
 }
 
-Result<Graph> Load(const std::string& path, const ImportOptions& options) {
-  LAGOON_ASSIGN_OR_RETURN(Graph graph, ImportOnnx(path, options));
-  if (const Status folded = FoldConstants(graph, options); !folded) {
-    return Annotate(path, folded.error());
+// Constants that passes computed alike for another batch become the same bytes.
+void ShareConstants(const Graph& first, Graph& graph) {
+  std::unordered_map<std::string_view, const Constant*> known;
+  for (const Value& value : first.values) {
+    if (value.constant) known.emplace(value.name, &*value.constant);
   }
-  if (const Status fused = FuseOps(graph, options); !fused) return Annotate(path, fused.error());
-  return graph;
+  for (Value& value : graph.values) {
+    if (!value.constant) continue;
+    const auto found = known.find(value.name);
+    if (found == known.end() || value.constant->bytes == found->second->bytes) continue;
+    if (*value.constant->bytes == *found->second->bytes) {
+      value.constant->bytes = found->second->bytes;
+    }
+  }
+}
+
+Result<std::vector<Graph>> Load(const std::string& path, std::span<const std::int64_t> batches,
+                                const ImportOptions& options) {
+  LAGOON_ASSIGN_OR_RETURN(std::vector<Graph> graphs, ImportBatches(path, batches, options));
+  ScaledWeights scaled;
+  for (Graph& graph : graphs) {
+    LAGOON_RETURN_IF_ERROR(FoldConstants(graph, options));
+    LAGOON_RETURN_IF_ERROR(Fuse(graph, options, scaled));
+    ShareConstants(graphs.front(), graph);
+  }
+  return graphs;
 }
 
 }  // namespace
@@ -85,11 +106,22 @@ void SetBias(GraphEditor& editor, std::size_t i, const std::vector<double>& bias
 }
 
 Status FuseOps(Graph& graph, const ImportOptions& options) {
-  return WithoutExceptions([&] { return Fuse(graph, options); });
+  ScaledWeights scaled;
+  return WithoutExceptions([&] { return Fuse(graph, options, scaled); });
+}
+
+Result<std::vector<Graph>> LoadGraphs(const std::string& path,
+                                      std::span<const std::int64_t> batches,
+                                      const ImportOptions& options) {
+  auto graphs = WithoutExceptions([&] { return Load(path, batches, options); });
+  if (!graphs) return Annotate(path, std::move(graphs).error());
+  return graphs;
 }
 
 Result<Graph> LoadGraph(const std::string& path, const ImportOptions& options) {
-  return WithoutExceptions([&] { return Load(path, options); });
+  constexpr std::int64_t kOne[] = {1};
+  LAGOON_ASSIGN_OR_RETURN(std::vector<Graph> graphs, LoadGraphs(path, kOne, options));
+  return std::move(graphs.front());
 }
 
 }  // namespace lagoon

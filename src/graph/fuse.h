@@ -2,6 +2,10 @@
 
 // The steps of FuseOps, in their order.
 
+#include <map>
+#include <string>
+#include <vector>
+
 #include "base/status.h"
 #include "graph/graph.h"
 #include "graph/graph_edit.h"
@@ -14,9 +18,20 @@ void NormalizeGemms(Graph& graph);
 /// Add of a constant per output channel to a Conv, Gemm or MatMul becomes its bias.
 void FuseBias(Graph& graph);
 
+/// Weights that FuseBatchNorms has scaled, by node: the graphs of one model for several batch sizes
+/// have the same ones.
+struct ScaledWeights {
+  struct Entry {
+    Constant from;
+    std::vector<double> scale;
+    Constant scaled;
+  };
+  std::map<std::string, Entry> by_node;
+};
+
 /// Scales weights and bias of the Conv, Gemm or MatMul before a BatchNormalization, in double
 /// precision. kInvalidArgument if a variance is negative.
-Status FuseBatchNorms(Graph& graph);
+Status FuseBatchNorms(Graph& graph, ScaledWeights& scaled);
 
 /// What FuseBatchNorms left becomes Mul and Add with constants [1,C,1,...].
 Status ExpandBatchNorms(Graph& graph);

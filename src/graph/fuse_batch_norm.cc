@@ -33,8 +33,14 @@ Result<Affine> ReadBatchNorm(Graph& graph, Node& node) {
 
 // Weights with each output channel scaled. Conv: [M,C,H,W]. Gemm: [N,K] or, not transposed, [K,N]
 // as MatMul has it.
-ValueId ScaleChannels(GraphEditor& editor, const Node& node, const std::vector<double>& scale) {
+ValueId ScaleChannels(GraphEditor& editor, const Node& node, const std::vector<double>& scale,
+                      ScaledWeights& known) {
   const Value& weights = editor.value(node.inputs[1]);
+  const auto found = known.by_node.find(node.name);
+  if (found != known.by_node.end() && found->second.scale == scale &&
+      found->second.from.bytes == weights.constant->bytes) {
+    return editor.AddConstant(node, "_scaled", found->second.scaled);
+  }
   const std::span<const float> from = weights.constant->floats();
   const bool rows = node.op == "Conv" || node.Int("transB", 0) != 0;
   const std::size_t inner = rows ? from.size() / scale.size() : 1;
@@ -47,15 +53,18 @@ ValueId ScaleChannels(GraphEditor& editor, const Node& node, const std::vector<d
       }
     }
   }
-  return editor.AddConstant(node, "_scaled", Dims(weights.dims), scaled);
+  const Constant source = *weights.constant;
+  const ValueId id = editor.AddConstant(node, "_scaled", Dims(weights.dims), scaled);
+  known.by_node[node.name] = {source, scale, *editor.value(id).constant};
+  return id;
 }
 
-void FoldInto(GraphEditor& editor, std::size_t i, const Affine& affine) {
+void FoldInto(GraphEditor& editor, std::size_t i, const Affine& affine, ScaledWeights& known) {
   std::vector<double> bias = BiasOf(editor, editor.node(i));
   for (std::size_t c = 0; c < bias.size(); ++c) {
     bias[c] = bias[c] * affine.scale[c] + affine.shift[c];
   }
-  const ValueId weights = ScaleChannels(editor, editor.node(i), affine.scale);
+  const ValueId weights = ScaleChannels(editor, editor.node(i), affine.scale, known);
   editor.node(i).inputs[1] = weights;
   SetBias(editor, i, bias);
 }
@@ -85,7 +94,7 @@ ValueId AddScaledValue(Graph& graph, const Node& node) {
 
 }  // namespace
 
-Status FuseBatchNorms(Graph& graph) {
+Status FuseBatchNorms(Graph& graph, ScaledWeights& scaled) {
   GraphEditor editor(graph);
   for (std::size_t i = 0; i < editor.size(); ++i) {
     Node& node = editor.node(i);
@@ -93,7 +102,7 @@ Status FuseBatchNorms(Graph& graph) {
     const std::optional<std::size_t> producer = editor.SoleProducer(node.inputs[0]);
     if (!producer || !TakesScale(editor, editor.node(*producer))) continue;
     LAGOON_ASSIGN_OR_RETURN(const Affine affine, ReadBatchNorm(graph, node));
-    FoldInto(editor, *producer, affine);
+    FoldInto(editor, *producer, affine, scaled);
     editor.Absorb(*producer, i);
   }
   editor.Finish();

@@ -152,4 +152,14 @@ Status FuseOps(Graph& graph, const ImportOptions& options = {});
 /// All three passes: the graph that lowering takes.
 Result<Graph> LoadGraph(const std::string& path, const ImportOptions& options = {});
 
+/// LoadGraph for several batch sizes, one graph for each, from one reading of the file: they share
+/// the bytes of their constants. For a batch other than 1 the first dimension of every input must
+/// be open in the file and not be among `options.dimensions`: it gets the size of the batch, and so
+/// does every dimension of the same name. For more than one size every output must have the batch
+/// as its first dimension. `batches`: at least 1 each. kInvalidArgument names the input or output
+/// that has no batch.
+Result<std::vector<Graph>> LoadGraphs(const std::string& path,
+                                      std::span<const std::int64_t> batches,
+                                      const ImportOptions& options = {});
+
 }  // namespace lagoon

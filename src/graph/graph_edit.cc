@@ -122,6 +122,19 @@ ValueId GraphEditor::AddConstant(const Node& node, std::string_view suffix, Dims
   return AddFloatConstant(graph_, node.name + std::string(suffix), std::move(dims), values);
 }
 
+ValueId GraphEditor::AddConstant(const Node& node, std::string_view suffix, Constant constant) {
+  producers_.emplace_back();
+  uses_.push_back(1);
+  Value value;
+  value.name = node.name + std::string(suffix);
+  value.type = constant.type;
+  value.dims = constant.dims;
+  value.shape_known = true;
+  value.constant = std::move(constant);
+  graph_.values.push_back(std::move(value));
+  return static_cast<ValueId>(graph_.values.size() - 1);
+}
+
 void GraphEditor::Finish() {
   std::size_t kept = 0;
   for (std::size_t i = 0; i < graph_.nodes.size(); ++i) {

@@ -44,6 +44,7 @@ class GraphEditor {
   /// A new fp32 constant named after `node`.
   ValueId AddConstant(const Node& node, std::string_view suffix, Dims dims,
                       const std::vector<float>& values);
+  ValueId AddConstant(const Node& node, std::string_view suffix, Constant constant);
 
   /// Ends the pass: removed nodes and what only they used are gone.
   void Finish();

@@ -10,6 +10,7 @@
 #include "graph/graph.h"
 #include "graph/graph_edit.h"
 #include "graph/guard.h"
+#include "graph/import_batches.h"
 #include "graph/infer.h"
 #include "graph/model_file.h"
 #include "graph/normalize_softmax.h"
@@ -54,20 +55,29 @@ class Importer {
     graph_.opset = opset;
   }
 
-  Result<Graph> Run() {
+  /// Reads all that the outputs need. Shapes are not known yet.
+  Status Read() {
     LAGOON_RETURN_IF_ERROR(CheckProto());
     LAGOON_ASSIGN_OR_RETURN(index_, IndexGraph(proto_, graph_.opset));
+    FindBatchDimensions();
     for (const onnx::ValueInfoProto& input : proto_.input()) {
       if (!index_.initialisers.contains(input.name())) LAGOON_RETURN_IF_ERROR(AddInput(input));
     }
     LAGOON_RETURN_IF_ERROR(CheckFixedInputs());
     for (const int node : index_.order) LAGOON_RETURN_IF_ERROR(AddNode(node));
-    LAGOON_RETURN_IF_ERROR(AddOutputs());
-    LAGOON_RETURN_IF_ERROR(InferShapes(graph_, budget_));
-    LAGOON_RETURN_IF_ERROR(CheckOutputs());
-    NormalizeSoftmax(graph_);
-    Compact(graph_);
-    return std::move(graph_);
+    return AddOutputs();
+  }
+
+  /// The graph of what was read, for inputs of `batch` rows. Shares its constants.
+  Result<Graph> Instantiate(std::int64_t batch) const {
+    Graph graph = graph_;
+    ByteBudget budget = budget_;
+    if (batch != 1) LAGOON_RETURN_IF_ERROR(SetBatch(graph, batch, budget));
+    LAGOON_RETURN_IF_ERROR(InferShapes(graph, budget));
+    LAGOON_RETURN_IF_ERROR(CheckOutputs(graph));
+    NormalizeSoftmax(graph);
+    Compact(graph);
+    return graph;
   }
 
  private:
@@ -81,6 +91,37 @@ class Importer {
     }
     for (const auto& [name, size] : options_.dimensions) {
       if (size < 1) return Invalid(fmt::format("dimension {} is set to {}", Quoted(name), size));
+    }
+    return {};
+  }
+
+  /// Open first dimensions of inputs are the batch, and so are all dimensions of their names.
+  void FindBatchDimensions() {
+    for (const onnx::ValueInfoProto& input : proto_.input()) {
+      const onnx::TensorShapeProto& shape = input.type().tensor_type().shape();
+      if (shape.dim_size() > 0 && IsOpen(shape.dim(0)) && !shape.dim(0).dim_param().empty()) {
+        batch_names_.insert(shape.dim(0).dim_param());
+      }
+    }
+  }
+
+  bool IsOpen(const onnx::TensorShapeProto::Dimension& dim) const {
+    return !dim.has_dim_value() && !options_.dimensions.contains(dim.dim_param());
+  }
+
+  Status SetBatch(Graph& graph, std::int64_t batch, ByteBudget& budget) const {
+    for (std::size_t i = 0; i < graph.inputs.size(); ++i) {
+      Value& value = graph.value(graph.inputs[i]);
+      if (batch_axes_[i].empty() || batch_axes_[i].front() != 0) {
+        return Invalid(fmt::format("input {} has shape {}, whose first dimension is fixed: the "
+                                   "model cannot take a batch of {}",
+                                   Quoted(value.name), ToString(value.dims), batch));
+      }
+      for (const std::size_t axis : batch_axes_[i]) value.dims[axis] = batch;
+      const std::string label = "input " + Quoted(value.name);
+      const Result<std::size_t> bytes = CheckedBytes(value.dims, value.type);
+      if (!bytes) return Annotate(label, bytes.error());
+      LAGOON_RETURN_IF_ERROR(budget.Charge(*bytes, label));
     }
     return {};
   }
@@ -118,9 +159,14 @@ class Importer {
     }
     value.type = *element;
     if (!type.has_shape()) return Invalid(label + " has no shape");
+    std::vector<std::size_t> batch_axes;
     for (const onnx::TensorShapeProto::Dimension& dim : type.shape().dim()) {
       const Result<std::int64_t> size = Dimension(dim);
       if (!size) return Annotate(label, size.error());
+      const bool first = value.dims.empty() && IsOpen(dim);
+      if (first || (IsOpen(dim) && batch_names_.contains(dim.dim_param()))) {
+        batch_axes.push_back(value.dims.size());
+      }
       value.dims.push_back(*size);
     }
     const Result<std::size_t> bytes = CheckedBytes(value.dims, value.type);
@@ -130,6 +176,7 @@ class Importer {
     const auto fixed = options_.inputs.find(info.name());
     if (fixed != options_.inputs.end()) return FixInput(value, fixed->second);
     graph_.inputs.push_back(ids_.at(info.name()));
+    batch_axes_.push_back(std::move(batch_axes));
     return {};
   }
 
@@ -215,9 +262,9 @@ class Importer {
     return {};
   }
 
-  Status CheckOutputs() {
+  Status CheckOutputs(const Graph& graph) const {
     for (int i = 0; i < proto_.output_size(); ++i) {
-      const Value& value = graph_.value(graph_.outputs[static_cast<std::size_t>(i)]);
+      const Value& value = graph.value(graph.outputs[static_cast<std::size_t>(i)]);
       LAGOON_RETURN_IF_ERROR(CheckDeclared(proto_.output(i), value.dims));
     }
     return {};
@@ -248,20 +295,45 @@ class Importer {
   ProtoIndex index_;
   Graph graph_;
   std::unordered_map<std::string, ValueId> ids_;
+  std::unordered_set<std::string> batch_names_;        // of dimensions
+  std::vector<std::vector<std::size_t>> batch_axes_;  // by graph input
 };
 
-Result<Graph> Import(const std::string& path, const ImportOptions& options) {
-  LAGOON_ASSIGN_OR_RETURN(const auto model, ReadModelFile(path, options.max_bytes));
-  LAGOON_ASSIGN_OR_RETURN(const std::int64_t opset, FindOpset(*model));
-  return Importer(path, options, *model->mutable_graph(), opset).Run();
+// One size may be anything; with several the caller counts on rows that come back as rows.
+Status CheckBatch(const Graph& graph, std::int64_t batch) {
+  for (const ValueId id : graph.outputs) {
+    const Value& value = graph.value(id);
+    if (!value.dims.empty() && value.dims.front() == batch) continue;
+    return Invalid(fmt::format("output {} has shape {} for a batch of {}: its first dimension is "
+                               "not the batch",
+                               Quoted(value.name), ToString(value.dims), batch));
+  }
+  return {};
 }
 
 }  // namespace
 
+Result<std::vector<Graph>> ImportBatches(const std::string& path,
+                                         std::span<const std::int64_t> batches,
+                                         const ImportOptions& options) {
+  LAGOON_ASSIGN_OR_RETURN(const auto model, ReadModelFile(path, options.max_bytes));
+  LAGOON_ASSIGN_OR_RETURN(const std::int64_t opset, FindOpset(*model));
+  Importer importer(path, options, *model->mutable_graph(), opset);
+  LAGOON_RETURN_IF_ERROR(importer.Read());
+  std::vector<Graph> graphs;
+  for (const std::int64_t batch : batches) {
+    LAGOON_ASSIGN_OR_RETURN(Graph graph, importer.Instantiate(batch));
+    if (batches.size() > 1) LAGOON_RETURN_IF_ERROR(CheckBatch(graph, batch));
+    graphs.push_back(std::move(graph));
+  }
+  return graphs;
+}
+
 Result<Graph> ImportOnnx(const std::string& path, const ImportOptions& options) {
-  Result<Graph> graph = WithoutExceptions([&] { return Import(path, options); });
-  if (!graph) return Annotate(path, std::move(graph).error());
-  return graph;
+  constexpr std::int64_t kOne[] = {1};
+  auto graphs = WithoutExceptions([&] { return ImportBatches(path, kOne, options); });
+  if (!graphs) return Annotate(path, std::move(graphs).error());
+  return std::move(graphs->front());
 }
 
 }  // namespace lagoon

@@ -14,6 +14,9 @@ struct Conv2dSpec {
   std::uint32_t kernel_h = 1, kernel_w = 1, stride_h = 1, stride_w = 1;
   std::uint32_t dilation_h = 1, dilation_w = 1, pad_top = 0, pad_left = 0;
   bool bias = false;
+  /// The weights are packed as for any number of rows and pixels: not for a single one in a form of
+  /// its own, which is faster there but that others cannot read.
+  bool any_rows = false;
   Epilogue epilogue;
 };
 

@@ -331,7 +331,7 @@ bool SameCut(const Candidate& a, const Candidate& b) {
 }  // namespace
 
 bool IsGemv(const Conv2dSpec& spec) {
-  return IsFlat(spec) && spec.batch * spec.height * spec.width == 1;
+  return !spec.any_rows && IsFlat(spec) && spec.batch * spec.height * spec.width == 1;
 }
 
 ConvTiling TileConv2d(const Conv2dSpec& spec, const ConvTarget& target) {

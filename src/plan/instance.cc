@@ -20,66 +20,84 @@ Result<std::unique_ptr<Instance>> Instance::Create(std::shared_ptr<const LoadedP
                                                    DeviceControl& device) {
   std::unique_ptr<Instance> instance(new Instance);
   instance->loaded_ = std::move(loaded);
-  const Plan& plan = instance->plan();
-  LAGOON_ASSIGN_OR_RETURN(instance->arena_, device.Allocate(plan.arena_bytes, MemoryKind::kDevice));
-
-  for (const PlanOp& op : plan.ops) instance->AddProgress(op.blocks);
-  for (const PlanTensor& input : plan.inputs) instance->AddProgress(CopyBlocks(input.spec.bytes()));
-  for (const PlanTensor& output : plan.outputs) {
-    instance->AddProgress(CopyBlocks(output.spec.bytes()));
+  const LoadedPlan& plans = instance->loaded();
+  std::size_t arena_bytes = 0;
+  for (std::size_t size = 0; size < plans.sizes(); ++size) {
+    arena_bytes = std::max(arena_bytes, plans.at(size).arena_bytes);
   }
-
-  std::size_t args_bytes = kArgsAlignment;
-  for (const PlanOp& op : plan.ops) args_bytes += AlignUp(op.args.size());
-  instance->args_.resize(args_bytes);
-  void* cursor = instance->args_.data();
-  std::size_t space = args_bytes;
-  LAGOON_CHECK(std::align(kArgsAlignment, 1, cursor, space) != nullptr);
-  auto* args = static_cast<std::byte*>(cursor);
-
-  instance->deps_.resize(plan.ops.size() + plan.outputs.size());
-  for (std::size_t i = 0; i < plan.ops.size(); ++i) {
-    const PlanOp& op = plan.ops[i];
-    std::copy(op.args.begin(), op.args.end(), args);
-    for (const Relocation& relocation : op.relocations) {
-      const Buffer& buffer =
-          relocation.region == Region::kWeights ? instance->loaded_->weights : instance->arena_;
-      const std::byte* target = buffer.data() + relocation.offset;
-      std::memcpy(args + relocation.args_offset, &target, sizeof(target));
-    }
-    std::vector<Dep>& deps = instance->deps_[i];
-    for (const std::uint32_t on : op.deps) {
-      deps.push_back({instance->progress_[on].get(), plan.ops[on].blocks});
-    }
-    for (std::size_t input = 0; input < plan.inputs.size(); ++input) {
-      for (const std::uint32_t reader : plan.inputs[input].ops) {
-        const Progress* copy = instance->progress_[plan.ops.size() + input].get();
-        if (reader == i) deps.push_back({copy, copy->blocks()});
-      }
-    }
-    Segment segment;
-    segment.kernel = op.kernel;
-    segment.args = args;
-    segment.progress = instance->progress_[i].get();
-    segment.deps = deps;
-    instance->segments_.push_back(segment);
-    args += AlignUp(op.args.size());
+  LAGOON_ASSIGN_OR_RETURN(instance->arena_, device.Allocate(arena_bytes, MemoryKind::kDevice));
+  instance->bindings_.reserve(plans.sizes());
+  for (std::size_t size = 0; size < plans.sizes(); ++size) {
+    instance->bindings_.push_back(instance->Bind(plans.at(size)));
   }
-  for (std::size_t output = 0; output < plan.outputs.size(); ++output) {
-    for (const std::uint32_t producer : plan.outputs[output].ops) {
-      instance->deps_[plan.ops.size() + output].push_back(
-          {instance->progress_[producer].get(), plan.ops[producer].blocks});
-    }
-  }
+  instance->Select(0);
   instance->Reset();
   return instance;
 }
 
-Progress* Instance::AddProgress(std::uint32_t blocks) {
+void Instance::Select(std::size_t size) { binding_ = &bindings_.at(size); }
+
+Instance::Binding Instance::Bind(const Plan& plan) const {
+  Binding binding;
+  binding.plan = &plan;
+  for (const PlanOp& op : plan.ops) binding.AddProgress(op.blocks);
+  for (const auto* tensors : {&plan.inputs, &plan.outputs}) {
+    for (const PlanTensor& tensor : *tensors) binding.AddProgress(CopyBlocks(tensor.spec.bytes()));
+  }
+
+  std::size_t args_bytes = kArgsAlignment;
+  for (const PlanOp& op : plan.ops) args_bytes += AlignUp(op.args.size());
+  binding.args.resize(args_bytes);
+  void* cursor = binding.args.data();
+  std::size_t space = args_bytes;
+  LAGOON_CHECK(std::align(kArgsAlignment, 1, cursor, space) != nullptr);
+  auto* args = static_cast<std::byte*>(cursor);
+
+  binding.deps.resize(plan.ops.size() + plan.outputs.size());
+  for (std::size_t i = 0; i < plan.ops.size(); ++i) {
+    BindOp(binding, i, args);
+    args += AlignUp(plan.ops[i].args.size());
+  }
+  for (std::size_t output = 0; output < plan.outputs.size(); ++output) {
+    for (const std::uint32_t producer : plan.outputs[output].ops) {
+      binding.deps[plan.ops.size() + output].push_back(
+          {binding.progress[producer].get(), plan.ops[producer].blocks});
+    }
+  }
+  return binding;
+}
+
+void Instance::BindOp(Binding& binding, std::size_t index, std::byte* args) const {
+  const Plan& plan = *binding.plan;
+  const PlanOp& op = plan.ops[index];
+  std::copy(op.args.begin(), op.args.end(), args);
+  for (const Relocation& relocation : op.relocations) {
+    const Buffer& buffer = relocation.region == Region::kWeights ? loaded_->weights : arena_;
+    const std::byte* target = buffer.data() + relocation.offset;
+    std::memcpy(args + relocation.args_offset, &target, sizeof(target));
+  }
+  std::vector<Dep>& deps = binding.deps[index];
+  for (const std::uint32_t on : op.deps) {
+    deps.push_back({binding.progress[on].get(), plan.ops[on].blocks});
+  }
+  for (std::size_t input = 0; input < plan.inputs.size(); ++input) {
+    for (const std::uint32_t reader : plan.inputs[input].ops) {
+      const Progress* copy = binding.progress[plan.ops.size() + input].get();
+      if (reader == index) deps.push_back({copy, copy->blocks()});
+    }
+  }
+  Segment segment;
+  segment.kernel = op.kernel;
+  segment.args = args;
+  segment.progress = binding.progress[index].get();
+  segment.deps = deps;
+  binding.segments.push_back(segment);
+}
+
+void Instance::Binding::AddProgress(std::uint32_t blocks) {
   const std::size_t words = Progress::WordsFor(blocks);
-  bitmaps_.push_back(std::make_unique<std::atomic<std::uint64_t>[]>(words));
-  progress_.push_back(std::make_unique<Progress>(blocks, std::span(bitmaps_.back().get(), words)));
-  return progress_.back().get();
+  bitmaps.push_back(std::make_unique<std::atomic<std::uint64_t>[]>(words));
+  progress.push_back(std::make_unique<Progress>(blocks, std::span(bitmaps.back().get(), words)));
 }
 
 Copy Instance::InputCopy(std::size_t input, const void* host) {
@@ -88,7 +106,7 @@ Copy Instance::InputCopy(std::size_t input, const void* host) {
   copy.to = arena(tensor.range);
   copy.from = host;
   copy.bytes = tensor.spec.bytes();
-  copy.progress = progress_[plan().ops.size() + input].get();
+  copy.progress = binding_->progress[plan().ops.size() + input].get();
   return copy;
 }
 
@@ -98,13 +116,13 @@ Copy Instance::OutputCopy(std::size_t output, void* host) {
   copy.to = host;
   copy.from = arena(tensor.range);
   copy.bytes = tensor.spec.bytes();
-  copy.progress = progress_[plan().ops.size() + plan().inputs.size() + output].get();
-  copy.deps = deps_[plan().ops.size() + output];
+  copy.progress = binding_->progress[plan().ops.size() + plan().inputs.size() + output].get();
+  copy.deps = binding_->deps[plan().ops.size() + output];
   return copy;
 }
 
 void Instance::Reset() {
-  for (const auto& progress : progress_) progress->Reset();
+  for (const auto& progress : binding_->progress) progress->Reset();
 }
 
 }  // namespace lagoon

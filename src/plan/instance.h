@@ -10,19 +10,25 @@
 namespace lagoon {
 
 /// A loaded plan bound to an arena of its own: segments ready to submit, one Progress record an op,
-/// one a graph input or output for its copy. Runs one job at a time; not thread-safe.
+/// one a graph input or output for its copy. Runs one job at a time, of any batch size that the
+/// plan has; not thread-safe.
 class Instance {
  public:
-  /// Allocates the arena on `device`. kResourceExhausted when it does not fit.
-  /// Adds no weight memory: `loaded` is shared.
+  /// Allocates the arena on `device`, as large as the largest batch needs it. kResourceExhausted
+  /// when it does not fit. Adds no weight memory: `loaded` is shared.
   static Result<std::unique_ptr<Instance>> Create(std::shared_ptr<const LoadedPlan> loaded,
                                                   DeviceControl& device);
 
-  const Plan& plan() const { return loaded_->plan; }
+  /// All batch sizes. Any thread.
+  const LoadedPlan& loaded() const { return *loaded_; }
+  /// Makes the plan `size` of loaded() the one that plan() and what follows are about; at first it
+  /// is the smallest. Only between jobs.
+  void Select(std::size_t size);
+  const Plan& plan() const { return *binding_->plan; }
 
   /// The segment of op `index`, with its dependencies (input copies included) and without guards.
-  const Segment& segment(std::size_t index) const { return segments_[index]; }
-  Progress& progress(std::size_t index) { return *progress_[index]; }
+  const Segment& segment(std::size_t index) const { return binding_->segments[index]; }
+  Progress& progress(std::size_t index) { return *binding_->progress[index]; }
 
   /// Copies between host memory and the arena; `host` must hold the tensor's bytes until it
   /// retires.
@@ -30,20 +36,31 @@ class Instance {
   Copy OutputCopy(std::size_t output, void* host);
   std::byte* arena(const ByteRange& range) const { return arena_.data() + range.offset; }
 
-  /// Makes every record fresh for the next job. Only when no launch names them.
+  /// Makes every record of the selected plan fresh for the next job. Only when no launch names
+  /// them.
   void Reset();
 
  private:
+  /// One plan bound to the arena.
+  struct Binding {
+    const Plan* plan = nullptr;
+    std::vector<std::byte> args;
+    std::vector<std::unique_ptr<std::atomic<std::uint64_t>[]>> bitmaps;
+    std::vector<std::unique_ptr<Progress>> progress;  // ops, then inputs, then outputs
+    std::vector<std::vector<Dep>> deps;               // ops, then outputs
+    std::vector<Segment> segments;
+
+    void AddProgress(std::uint32_t blocks);
+  };
+
   Instance() = default;
-  Progress* AddProgress(std::uint32_t blocks);
+  Binding Bind(const Plan& plan) const;
+  void BindOp(Binding& binding, std::size_t index, std::byte* args) const;
 
   std::shared_ptr<const LoadedPlan> loaded_;
   Buffer arena_;
-  std::vector<std::byte> args_;
-  std::vector<std::unique_ptr<std::atomic<std::uint64_t>[]>> bitmaps_;
-  std::vector<std::unique_ptr<Progress>> progress_;  // ops, then inputs, then outputs
-  std::vector<std::vector<Dep>> deps_;               // ops, then outputs
-  std::vector<Segment> segments_;
+  std::vector<Binding> bindings_;  // by size
+  Binding* binding_ = nullptr;     // the selected one
 };
 
 }  // namespace lagoon

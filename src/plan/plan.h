@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -87,6 +88,7 @@ struct PlanBuffer {
 
 struct Plan {
   std::string model;
+  std::int64_t batch = 1;  // for how many rows it was compiled: the first dim of every input
   std::vector<PlanOp> ops;
   std::vector<PlanTensor> inputs;
   std::vector<PlanTensor> outputs;
@@ -97,10 +99,19 @@ struct Plan {
   Nanoseconds standalone{0};  // latency of one execution alone on the device; 0: not profiled
 };
 
-/// A plan with its weights on a device; one per model, shared by its instances.
+/// A model with its weights on a device; one per model, shared by its instances. The plans of
+/// several batch sizes share the weights, and have the same inputs and outputs but for the first
+/// dims.
 struct LoadedPlan {
-  Plan plan;
+  Plan plan;                 // of the smallest batch
+  std::vector<Plan> larger;  // of the other batch sizes, ascending
   Buffer weights;
+
+  std::size_t sizes() const { return 1 + larger.size(); }
+  const Plan& at(std::size_t size) const { return size == 0 ? plan : larger[size - 1]; }
+  Plan& at(std::size_t size) { return size == 0 ? plan : larger[size - 1]; }
+  /// Which plan computes a batch of exactly `batch`.
+  std::optional<std::size_t> SizeFor(std::int64_t batch) const;
 };
 
 }  // namespace lagoon

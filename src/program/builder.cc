@@ -24,8 +24,8 @@ std::vector<std::int64_t> IdentityOrder(std::size_t rank) {
 
 }  // namespace
 
-Result<ProgramBuilder> ProgramBuilder::Create(Graph graph) {
-  ProgramBuilder builder(std::move(graph));
+Result<ProgramBuilder> ProgramBuilder::Create(Graph graph, const LowerOptions& options) {
+  ProgramBuilder builder(std::move(graph), options);
   builder.places_.resize(builder.graph_.values.size());
   for (const ValueId id : builder.graph_.inputs) {
     const Value& value = builder.graph_.value(id);
@@ -69,10 +69,17 @@ ValueId ProgramBuilder::AddValue(const std::string& name, DataType type, const D
   return static_cast<ValueId>(graph_.values.size() - 1);
 }
 
-ValueId ProgramBuilder::AddValue(const std::string& name, Constant constant) {
+ValueId ProgramBuilder::AddValue(const std::string& name, Constant constant, std::string key) {
   const ValueId id = AddValue(name, constant.type, constant.dims);
   graph_.value(id).constant = std::move(constant);
+  if (!key.empty()) keys_[id] = std::move(key);
   return id;
+}
+
+std::string ProgramBuilder::KeyOf(ValueId constant) const {
+  const auto known = keys_.find(constant);
+  if (known != keys_.end()) return known->second;
+  return fmt::format("{}", fmt::ptr(graph_.value(constant).constant->bytes.get()));
 }
 
 Tensor ProgramBuilder::NewTensor(const std::string& name, const Dims& dims, Layout layout,
@@ -81,8 +88,8 @@ Tensor ProgramBuilder::NewTensor(const std::string& name, const Dims& dims, Layo
 }
 
 BufferId ProgramBuilder::AddConstant(const std::string& name, std::size_t bytes,
-                                     std::function<void(std::byte*)> fill) {
-  return AddBuffer({name, bytes, true, std::move(fill)});
+                                     std::function<void(std::byte*)> fill, std::string key) {
+  return AddBuffer({name, bytes, true, std::move(fill), std::move(key)});
 }
 
 Operand ProgramBuilder::All(BufferId buffer) const {
@@ -103,9 +110,10 @@ Result<Tensor> ProgramBuilder::PlaceConstant(ValueId value) {
   Tensor tensor;
   tensor.dims = v.dims;
   tensor.type = v.type;
-  tensor.buffer = AddConstant(v.name, bytes->size(), [bytes](std::byte* to) {
-    std::memcpy(to, bytes->data(), bytes->size());
-  });
+  tensor.buffer = AddConstant(
+      v.name, bytes->size(),
+      [bytes](std::byte* to) { std::memcpy(to, bytes->data(), bytes->size()); },
+      KeyOf(value));
   Define(value, tensor);
   return tensor;
 }

@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <optional>
 #include <span>
 #include <string>
@@ -25,8 +26,12 @@ struct LoweredBuffer {
   std::size_t bytes = 0;
   /// Known at load: filled by `fill`, or computed by an op of LoweredProgram::load_ops.
   bool constant = false;
-  /// Writes `bytes` bytes to 64-byte aligned memory. Called once, then dropped with what it holds.
+  /// Writes `bytes` bytes to 64-byte aligned memory. Called at most once, then dropped with what it
+  /// holds.
   std::function<void(std::byte*)> fill;
+  /// Filled constants of one size and one such key have the same bytes, in whatever programs packed
+  /// together they are; empty: only the bytes themselves tell.
+  std::string key = {};
 };
 
 /// A buffer as an op uses it: its kernel's pointer points to `offset`, its blocks touch from there
@@ -72,12 +77,19 @@ struct Tensor {
   Dims physical() const { return PhysicalDims(dims, layout); }
 };
 
+struct LowerOptions {
+  /// Other programs share the weights, which must then be packed alike for any number of rows.
+  bool shares_weights = false;
+};
+
 /// Where the values of a graph live while its nodes are lowered one after the other. Errors do not
 /// name the node: the caller that knows it does. Not thread-safe.
 class ProgramBuilder {
  public:
   /// Makes a buffer for every graph input. Call before anything else.
-  static Result<ProgramBuilder> Create(Graph graph);
+  static Result<ProgramBuilder> Create(Graph graph, const LowerOptions& options = {});
+
+  const LowerOptions& options() const { return options_; }
 
   const Graph& graph() const { return graph_; }
   const Dims& dims(ValueId value) const { return graph_.value(value).dims; }
@@ -96,15 +108,18 @@ class ProgramBuilder {
 
   /// A value that the graph does not have: for lowerings that make a node of another type of it.
   ValueId AddValue(const std::string& name, DataType type, const Dims& dims);
-  /// The same for a constant.
-  ValueId AddValue(const std::string& name, Constant constant);
+  /// The same for a constant. `key`: tells its bytes apart, as LoweredBuffer::key does; to be given
+  /// for one that every lowering of the graph makes anew.
+  ValueId AddValue(const std::string& name, Constant constant, std::string key = {});
+  /// Constants of one such key have the same bytes.
+  std::string KeyOf(ValueId constant) const;
 
   /// A buffer for something that an op will write.
   Tensor NewTensor(const std::string& name, const Dims& dims, Layout layout,
                    DataType type = DataType::kFloat32);
-  /// A constant of `bytes` bytes, which `fill` writes when the model loads.
+  /// A constant of `bytes` bytes, which `fill` writes when the model loads; see LoweredBuffer::key.
   BufferId AddConstant(const std::string& name, std::size_t bytes,
-                       std::function<void(std::byte*)> fill);
+                       std::function<void(std::byte*)> fill, std::string key = {});
   /// All of a tensor, as an operand.
   Operand All(const Tensor& tensor) const { return All(tensor.buffer); }
   Operand All(BufferId buffer) const;
@@ -126,19 +141,23 @@ class ProgramBuilder {
  private:
   using Placements = std::array<std::optional<Tensor>, 2>;  // by Layout
 
-  explicit ProgramBuilder(Graph graph) : graph_(std::move(graph)) {}
+  ProgramBuilder(Graph graph, const LowerOptions& options)
+      : graph_(std::move(graph)), options_(options) {}
   BufferId AddBuffer(LoweredBuffer buffer);
   Placements& places(ValueId value) { return places_[static_cast<std::size_t>(value)]; }
   Result<Tensor> PlaceConstant(ValueId value);
   Result<LoweredTensor> PlaceOutput(ValueId value);
 
   Graph graph_;
-  std::vector<Placements> places_;  // by ValueId
+  LowerOptions options_;
+  std::vector<Placements> places_;        // by ValueId
+  std::map<ValueId, std::string> keys_;  // of constants that are not of the graph
   LoweredProgram program_;
 };
 
 /// Lowers every node of a folded and fused graph. Takes the graph, so that a constant is freed as
 /// soon as it is packed. Errors name model, node, op and opset.
-Result<LoweredProgram> Lower(Graph graph, const std::string& model);
+Result<LoweredProgram> Lower(Graph graph, const std::string& model,
+                             const LowerOptions& options = {});
 
 }  // namespace lagoon

@@ -48,6 +48,8 @@ class Linker {
 
   Result<Plan> Link(const LinkOptions& options) {
     plan_.model = options.model;
+    plan_.batch = options.batch;
+    program_index_ = options.program;
     plan_.weight_bytes = weights_.bytes;
     FindUses();
     const auto deps = ReduceDeps(DataDeps());
@@ -172,7 +174,7 @@ class Linker {
       uses.push_back(uses_[i]);
     }
     const MemoryPlan memory = PlanMemory(uses, ordering);
-    offsets_ = weights_.offsets;
+    offsets_ = weights_.offsets[program_index_];
     for (std::size_t i = 0; i < placed.size(); ++i) offsets_[placed[i]] = memory.offsets[i];
     for (std::size_t i = 0; i < uses_.size(); ++i) {
       if (!Used(i)) continue;
@@ -252,6 +254,7 @@ class Linker {
   std::vector<std::uint32_t> group_start_;  // by op that is in place
   std::vector<std::size_t> offsets_;        // by BufferId, in the buffer's region
   std::map<std::pair<Body, std::size_t>, KernelHandle> kernels_;
+  std::size_t program_index_ = 0;
   Plan plan_;
 };
 

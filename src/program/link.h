@@ -14,7 +14,9 @@ namespace lagoon {
 inline constexpr std::uint32_t kMaxInPlaceGroup = 9;
 
 struct LinkOptions {
-  std::string model;  // the plan's name
+  std::string model;        // the plan's name
+  std::int64_t batch = 1;   // the plan's
+  std::size_t program = 0;  // which of those whose weights were packed together
   /// Outputs replace inputs that nobody reads afterwards, where the kernels allow it, as many
   /// engines do: such kernels cannot simply be run again. None needs an idempotent group of more
   /// than kMaxInPlaceGroup ops, whose inputs stay in memory for it.

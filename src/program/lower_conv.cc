@@ -23,18 +23,27 @@ using Fill = std::function<void(std::byte*)>;
 struct DenseOp {
   std::string name;
   Conv2dSpec spec;
-  Fill pack;  // of the weights
+  Fill pack;        // of the weights
+  std::string key;  // of the packed weights
   Tensor x, y;
   std::optional<Operand> bias;
   std::optional<Tensor> residual;
 };
+
+/// Of weights from `first` on, packed for `spec`.
+std::string WeightsKey(const std::string& weights, const Conv2dSpec& spec, std::size_t first,
+                       bool transposed) {
+  return fmt::format("{} {} {} {}x{}x{}x{}", weights, first, transposed, spec.out_channels,
+                     spec.in_channels, spec.kernel_h, spec.kernel_w);
+}
 
 Status EmitDense(ProgramBuilder& builder, DenseOp op) {
   op.spec.bias = op.bias.has_value();
   op.spec.epilogue.residual = op.residual.has_value();
   LAGOON_ASSIGN_OR_RETURN(Kernel kernel, MakeConv2d(op.spec));
   const BufferId weights = builder.AddConstant(
-      op.name + ".weights", PackedConv2dWeightBytes(op.spec), std::move(op.pack));
+      op.name + ".weights", PackedConv2dWeightBytes(op.spec), std::move(op.pack),
+      std::move(op.key));
   std::vector<Operand> inputs{builder.All(op.x), builder.All(weights)};
   if (op.bias) inputs.push_back(*op.bias);
   if (op.residual) inputs.push_back(builder.All(*op.residual));
@@ -73,14 +82,18 @@ struct ConvNode {
   std::uint32_t groups = 1;
   Constant weights;
   std::optional<Operand> bias;
+  std::string key;  // of the weights
+  bool shares_weights = false;
 };
 
 Result<ConvNode> ReadConv(ProgramBuilder& builder, const Node& node) {
   ConvNode conv;
+  conv.shares_weights = builder.options().shares_weights;
   LAGOON_ASSIGN_OR_RETURN(conv.in, ImageOf(builder.dims(node.inputs[0])));
   LAGOON_ASSIGN_OR_RETURN(conv.out, ImageOf(builder.dims(node.outputs[0])));
   LAGOON_ASSIGN_OR_RETURN(conv.window, WindowOf(node));
   LAGOON_ASSIGN_OR_RETURN(conv.weights, builder.FloatConstant(node.inputs[1], "weights"));
+  conv.key = builder.KeyOf(node.inputs[1]);
   const std::int64_t groups = node.Int("group", 1);
   if (groups < 1 || conv.in.channels % groups != 0 || conv.out.channels % groups != 0) {
     return Fail(ErrorCode::kInvalidArgument,
@@ -126,14 +139,17 @@ DenseOp MakeGroup(const ConvNode& conv, const Node& node, std::uint32_t group) {
   op.spec.in_channels = conv.in.channels / conv.groups;
   op.spec.out_channels = conv.out.channels / conv.groups;
   op.spec.bias = conv.bias.has_value();
+  op.spec.any_rows = conv.shares_weights;
   if (conv.bias) {
     const std::size_t bytes = op.spec.out_channels * sizeof(float);
     op.bias = Operand{conv.bias->buffer, group * bytes, bytes};
   }
   const std::size_t group_weights = conv.weights.floats().size() / conv.groups;
-  op.pack = [weights = conv.weights, spec = op.spec, first = group * group_weights](std::byte* to) {
+  const std::size_t first = group * group_weights;
+  op.pack = [weights = conv.weights, spec = op.spec, first](std::byte* to) {
     PackConv2dWeights(spec, weights.floats().data() + first, to);
   };
+  op.key = WeightsKey(conv.key, op.spec, first, /*transposed=*/true);
   return op;
 }
 
@@ -157,7 +173,8 @@ Status LowerDepthwise(ProgramBuilder& builder, const Node& node, const ConvNode&
       builder.AddConstant(node.name + ".weights", PackedDepthwiseWeightBytes(spec),
                           [spec, weights = conv.weights](std::byte* to) {
                             PackDepthwiseWeights(spec, weights.floats().data(), to);
-                          });
+                          },
+                          conv.key + " depthwise");
   const Tensor y =
       builder.NewTensor(node.name, builder.dims(node.outputs[0]), Layout::kChannelsLast);
   std::vector<Operand> inputs{builder.All(x), builder.All(weights)};
@@ -254,10 +271,12 @@ Status LowerMatMul(ProgramBuilder& builder, const Node& node) {
   op.spec.in_channels = in.channels;
   op.spec.out_channels = out.channels;
   op.spec.epilogue = EpilogueOf(node.fused);
+  op.spec.any_rows = builder.options().shares_weights;
   LAGOON_ASSIGN_OR_RETURN(op.bias, BiasOf(builder, node, out.channels));
   LAGOON_ASSIGN_OR_RETURN(op.residual, ResidualOf(builder, node, Layout::kPlain));
   LAGOON_ASSIGN_OR_RETURN(op.x, builder.Use(node.inputs[0], Layout::kPlain));
   op.y = builder.NewTensor(node.name, y_dims, Layout::kPlain);
+  op.key = WeightsKey(builder.KeyOf(node.inputs[1]), op.spec, 0, transposed);
   op.pack = PackMatrix(op.spec, std::move(weights), transposed);
   builder.Define(node.outputs[0], op.y);
   return EmitDense(builder, std::move(op));

@@ -126,7 +126,9 @@ class Direction {
       gemm.name = name;
       gemm.op = "Gemm";
       gemm.attributes = {{"transB", std::int64_t{1}}};
-      const ValueId w = builder_.AddValue(name + ".weights", InputWeights(*all));
+      const ValueId w = builder_.AddValue(
+          name + ".weights", InputWeights(*all),
+          fmt::format("{} direction {}", builder_.KeyOf(node_.inputs[1]), index_));
       gemm.inputs = {AddValue(name + ".x", x), w};
       if (bias) gemm.inputs.push_back(AddValue(name + ".bias", *bias));
       gemm.outputs = {builder_.AddValue(name, DataType::kFloat32, {x.dims[0], rows})};

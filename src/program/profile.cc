@@ -17,9 +17,12 @@ Nanoseconds Median(std::vector<Nanoseconds>& samples) {
 }
 
 // An instance that dies before the plan that it borrows.
-Result<std::unique_ptr<Instance>> BorrowingInstance(LoadedPlan& loaded, Device& device) {
+Result<std::unique_ptr<Instance>> BorrowingInstance(LoadedPlan& loaded, Device& device,
+                                                    std::size_t size) {
   const std::shared_ptr<const LoadedPlan> borrowed(std::shared_ptr<void>(), &loaded);
-  return Instance::Create(borrowed, device);
+  LAGOON_ASSIGN_OR_RETURN(std::unique_ptr<Instance> instance, Instance::Create(borrowed, device));
+  instance->Select(size);
+  return instance;
 }
 
 }  // namespace
@@ -28,12 +31,14 @@ OpCost CostOf(Nanoseconds kernel, std::uint32_t blocks, std::uint32_t units) {
   return {kernel, kernel / ((blocks + units - 1) / units)};
 }
 
-Result<std::vector<Nanoseconds>> MeasureKernels(LoadedPlan& loaded, Device& device, int runs) {
+Result<std::vector<Nanoseconds>> MeasureKernels(LoadedPlan& loaded, Device& device, int runs,
+                                                std::size_t size) {
+  const Plan& plan = loaded.at(size);
   LAGOON_ASSIGN_OR_RETURN(const std::unique_ptr<Instance> instance,
-                          BorrowingInstance(loaded, device));
-  const HostTensors host(loaded.plan);
-  std::vector<std::vector<Nanoseconds>> samples(loaded.plan.ops.size());
-  std::vector<OpTimes> times(loaded.plan.ops.size());
+                          BorrowingInstance(loaded, device, size));
+  const HostTensors host(plan);
+  std::vector<std::vector<Nanoseconds>> samples(plan.ops.size());
+  std::vector<OpTimes> times(plan.ops.size());
   for (int run = 0; run < std::max(runs, 1); ++run) {
     LAGOON_RETURN_IF_ERROR(RunPlan(*instance, device, host.inputs(), host.outputs(), {1, times}));
     for (std::size_t i = 0; i < times.size(); ++i) {
@@ -45,24 +50,25 @@ Result<std::vector<Nanoseconds>> MeasureKernels(LoadedPlan& loaded, Device& devi
   return kernels;
 }
 
-Status ProfilePlan(LoadedPlan& loaded, Device& device, int runs) {
+Status ProfilePlan(LoadedPlan& loaded, Device& device, int runs, std::size_t size) {
+  Plan& plan = loaded.at(size);
   LAGOON_ASSIGN_OR_RETURN(const std::vector<Nanoseconds> kernels,
-                          MeasureKernels(loaded, device, runs));
+                          MeasureKernels(loaded, device, runs, size));
   const std::uint32_t units = std::max(device.info().units, 1U);
   for (std::size_t i = 0; i < kernels.size(); ++i) {
-    PlanOp& op = loaded.plan.ops[i];
+    PlanOp& op = plan.ops[i];
     op.cost = CostOf(kernels[i], op.blocks, units);
   }
   LAGOON_ASSIGN_OR_RETURN(const std::unique_ptr<Instance> instance,
-                          BorrowingInstance(loaded, device));
-  const HostTensors host(loaded.plan);
+                          BorrowingInstance(loaded, device, size));
+  const HostTensors host(plan);
   std::vector<Nanoseconds> latencies;
   for (int run = 0; run < std::max(runs, 1); ++run) {
     const TimePoint start = device.Now();
     LAGOON_RETURN_IF_ERROR(RunOnce(*instance, device, host.inputs(), host.outputs()));
     latencies.push_back(device.Now() - start);
   }
-  loaded.plan.standalone = Median(latencies);
+  plan.standalone = Median(latencies);
   return {};
 }
 

@@ -8,9 +8,10 @@
 
 namespace lagoon {
 
-/// The median time of every op of a plan, alone on the idle device, over `runs` runs of the whole
+/// The median time of every op of plan `size`, alone on the idle device, over `runs` runs of the whole
 /// plan in order. Errors as ProfilePlan.
-Result<std::vector<Nanoseconds>> MeasureKernels(LoadedPlan& loaded, Device& device, int runs);
+Result<std::vector<Nanoseconds>> MeasureKernels(LoadedPlan& loaded, Device& device, int runs,
+                                                std::size_t size);
 
 /// The cost of a kernel of `blocks` blocks that took `kernel` on `units` units.
 OpCost CostOf(Nanoseconds kernel, std::uint32_t blocks, std::uint32_t units);

@@ -19,17 +19,19 @@ std::size_t MostVersions(const Plan& plan) {
 }
 
 // Ops with fewer versions than others repeat theirs: more samples do no harm.
-Status MeasureRound(LoadedPlan& loaded, Device& device, std::size_t round, int runs) {
-  for (PlanOp& op : loaded.plan.ops) {
+Status MeasureRound(LoadedPlan& loaded, std::size_t size, Device& device, std::size_t round,
+                    int runs) {
+  Plan& plan = loaded.at(size);
+  for (PlanOp& op : plan.ops) {
     if (!op.versions.empty()) {
       UseVersion(op, static_cast<std::uint32_t>(round % op.versions.size()));
     }
   }
   LAGOON_ASSIGN_OR_RETURN(const std::vector<Nanoseconds> kernels,
-                          MeasureKernels(loaded, device, runs));
+                          MeasureKernels(loaded, device, runs, size));
   const std::uint32_t units = std::max(device.info().units, 1u);
   for (std::size_t i = 0; i < kernels.size(); ++i) {
-    PlanOp& op = loaded.plan.ops[i];
+    PlanOp& op = plan.ops[i];
     if (op.versions.empty()) continue;
     OpVersion& version = op.versions[op.version];
     if (round >= op.versions.size() && version.cost.kernel <= kernels[i]) continue;
@@ -122,21 +124,23 @@ void PruneVersions(PlanOp& op, std::uint32_t units, std::size_t keep) {
   while (op.versions.size() > std::max<std::size_t>(keep, 1)) Drop(op, MostSuperfluous(op));
 }
 
-Status ProfileVersions(LoadedPlan& loaded, Device& device, const VersionOptions& options) {
-  const std::size_t rounds = MostVersions(loaded.plan);
+Status ProfileVersions(LoadedPlan& loaded, Device& device, const VersionOptions& options,
+                       std::size_t size) {
+  Plan& plan = loaded.at(size);
+  const std::size_t rounds = MostVersions(plan);
   const int steps = static_cast<int>(rounds) + 1;
   for (std::size_t round = 0; round < rounds; ++round) {
-    LAGOON_RETURN_IF_ERROR(MeasureRound(loaded, device, round, options.runs));
+    LAGOON_RETURN_IF_ERROR(MeasureRound(loaded, size, device, round, options.runs));
     if (options.progress) options.progress(static_cast<int>(round) + 1, steps);
   }
   const std::uint32_t units = std::max(device.info().units, 1u);
-  for (PlanOp& op : loaded.plan.ops) {
+  for (PlanOp& op : plan.ops) {
     if (op.versions.empty()) continue;
     UseVersion(op, Fastest(op, options.max_block));
     if (options.measured) options.measured(op);
     PruneVersions(op, units, options.keep);
   }
-  LAGOON_RETURN_IF_ERROR(ProfilePlan(loaded, device, options.runs));
+  LAGOON_RETURN_IF_ERROR(ProfilePlan(loaded, device, options.runs, size));
   if (options.progress) options.progress(steps, steps);
   return {};
 }

@@ -29,9 +29,10 @@ struct VersionOptions {
 /// Measures every version of every op where it will run, between its neighbours: the whole plan
 /// runs `runs` times with each op's first version, then with the second, and so on. Then prunes
 /// (PruneVersions) and puts the fastest version of each op into use; the plan's costs are those of
-/// ProfilePlan. The device must be idle, and no instance of the plan may exist. Errors as
-/// ProfilePlan.
-Status ProfileVersions(LoadedPlan& loaded, Device& device, const VersionOptions& options);
+/// ProfilePlan. For the plan `size` of `loaded` only. The device must be idle, and no instance of
+/// the plan may exist. Errors as ProfilePlan.
+Status ProfileVersions(LoadedPlan& loaded, Device& device, const VersionOptions& options,
+                       std::size_t size = 0);
 
 /// Puts version `index` of `op` into use, with its cost. Only while no instance of the plan exists.
 void UseVersion(PlanOp& op, std::uint32_t index);

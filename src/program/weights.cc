@@ -6,6 +6,7 @@
 #include "base/check.h"
 #include "base/heap.h"
 #include "program/memory_plan.h"
+#include "program/shared_constants.h"
 
 namespace lagoon {
 namespace {
@@ -14,40 +15,36 @@ constexpr std::size_t kReturnBytes = 4 << 20;
 
 class Packer {
  public:
-  Packer(LoweredProgram& program, DeviceControl& device)
-      : program_(program), device_(device), stays_(program.buffers.size(), false) {}
+  Packer(std::span<LoweredProgram> programs, DeviceControl& device)
+      : programs_(programs), device_(device), shared_(programs) {}
 
   Result<PackedWeights> Pack() {
-    for (const LoweredOp& op : program_.ops) {
-      for (const Operand& input : op.inputs) stays_[Index(input.buffer)] = true;
-    }
     LAGOON_RETURN_IF_ERROR(Place());
     std::size_t freed = 0;
-    for (std::size_t i = 0; i < program_.buffers.size(); ++i) {
-      LoweredBuffer& buffer = program_.buffers[i];
-      if (!buffer.fill) continue;
-      buffer.fill(Address(i));
-      buffer.fill = nullptr;
+    for (std::size_t i = 0; i < shared_.constants().size(); ++i) {
+      SharedConstant& constant = shared_.constants()[i];
+      if (!constant.fill) continue;
+      constant.fill(Address(i));
+      constant.fill = nullptr;
       // Else the peak would hold every constant twice: as ONNX has it, and packed.
-      freed += buffer.bytes;
+      freed += constant.bytes;
       if (freed < kReturnBytes) continue;
       ReturnFreedMemory();
       freed = 0;
     }
-    for (const LoweredOp& op : program_.load_ops) LAGOON_RETURN_IF_ERROR(Run(op));
+    for (const SharedLoadOp& load_op : shared_.load_ops()) LAGOON_RETURN_IF_ERROR(Run(load_op));
+    SetOffsets();
     return std::move(weights_);
   }
 
  private:
-  static std::size_t Index(BufferId id) { return static_cast<std::size_t>(id); }
-
   /// Constants that only load ops read go to memory that is given back after loading.
   Status Place() {
     std::size_t passing_bytes = 0;
-    for (std::size_t i = 0; i < program_.buffers.size(); ++i) {
-      std::size_t& end = stays_[i] ? weights_.bytes : passing_bytes;
-      weights_.offsets.push_back(end);
-      if (program_.buffers[i].constant) end += AlignBuffer(program_.buffers[i].bytes);
+    for (const SharedConstant& constant : shared_.constants()) {
+      std::size_t& end = constant.stays ? weights_.bytes : passing_bytes;
+      offsets_.push_back(end);
+      end += AlignBuffer(constant.bytes);
     }
     if (weights_.bytes > 0) {
       LAGOON_ASSIGN_OR_RETURN(weights_.memory,
@@ -59,16 +56,20 @@ class Packer {
     return {};
   }
 
-  std::byte* Address(std::size_t index) const {
-    return (stays_[index] ? weights_.memory : passing_).data() + weights_.offsets[index];
+  std::byte* Address(std::size_t constant) {
+    const bool stays = shared_.constants()[constant].stays;
+    return (stays ? weights_.memory : passing_).data() + offsets_[constant];
   }
 
-  void SetPointer(std::vector<std::byte>& args, std::uint32_t at, const Operand& operand) const {
-    const std::byte* const target = Address(Index(operand.buffer)) + operand.offset;
+  void SetPointer(std::vector<std::byte>& args, std::uint32_t at, std::size_t program,
+                  const Operand& operand) {
+    const std::byte* const target =
+        Address(shared_.IndexOf(program, operand.buffer)) + operand.offset;
     std::memcpy(args.data() + at, &target, sizeof(target));
   }
 
-  Status Run(const LoweredOp& op) const {
+  Status Run(const SharedLoadOp& load_op) {
+    const LoweredOp& op = *load_op.op;
     Buffer scratch;
     if (op.kernel.scratch_bytes > 0) {
       LAGOON_ASSIGN_OR_RETURN(scratch,
@@ -76,10 +77,10 @@ class Packer {
     }
     std::vector<std::byte> args = op.kernel.args;
     for (std::size_t i = 0; i < op.inputs.size(); ++i) {
-      SetPointer(args, op.kernel.inputs[i], op.inputs[i]);
+      SetPointer(args, op.kernel.inputs[i], load_op.program, op.inputs[i]);
     }
     for (std::size_t i = 0; i < op.outputs.size(); ++i) {
-      SetPointer(args, op.kernel.outputs[i], op.outputs[i]);
+      SetPointer(args, op.kernel.outputs[i], load_op.program, op.outputs[i]);
     }
     BlockContext context({}, {scratch.data(), scratch.size()});
     for (std::uint32_t block = 0; block < op.kernel.blocks; ++block) {
@@ -88,17 +89,28 @@ class Packer {
     return {};
   }
 
-  LoweredProgram& program_;
+  void SetOffsets() {
+    for (std::size_t p = 0; p < programs_.size(); ++p) {
+      std::vector<std::size_t>& offsets = weights_.offsets.emplace_back();
+      for (std::size_t i = 0; i < programs_[p].buffers.size(); ++i) {
+        const bool constant = programs_[p].buffers[i].constant;
+        offsets.push_back(constant ? offsets_[shared_.IndexOf(p, BufferId(i))] : 0);
+      }
+    }
+  }
+
+  std::span<LoweredProgram> programs_;
   DeviceControl& device_;
-  std::vector<bool> stays_;  // by buffer: whether ops of the plan read it
+  SharedConstants shared_;
+  std::vector<std::size_t> offsets_;  // by shared constant
   PackedWeights weights_;
   Buffer passing_;
 };
 
 }  // namespace
 
-Result<PackedWeights> PackWeights(LoweredProgram& program, DeviceControl& device) {
-  return Packer(program, device).Pack();
+Result<PackedWeights> PackWeights(std::span<LoweredProgram> programs, DeviceControl& device) {
+  return Packer(programs, device).Pack();
 }
 
 }  // namespace lagoon

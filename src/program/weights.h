@@ -1,5 +1,6 @@
 #pragma once
 
+#include <span>
 #include <vector>
 
 #include "base/status.h"
@@ -8,15 +9,17 @@
 
 namespace lagoon {
 
-/// The constants of a program in device memory.
+/// The constants of one or more programs in device memory.
 struct PackedWeights {
   Buffer memory;
-  std::size_t bytes = 0;             // of all constants that ops of the plan read
-  std::vector<std::size_t> offsets;  // by BufferId; meaningless for what is not among them
+  std::size_t bytes = 0;  // of all constants that ops of the plans read
+  /// By program and BufferId; meaningless for what is not among them.
+  std::vector<std::vector<std::size_t>> offsets;
 };
 
-/// Packs the constants and runs the load ops. Drops each buffer's `fill` (and the ONNX bytes that
-/// it holds) as soon as it is packed. Device memory must be writable by the host, as a CPU's is.
-Result<PackedWeights> PackWeights(LoweredProgram& program, DeviceControl& device);
+/// Packs the constants and runs the load ops; what several programs need alike is there once. Drops
+/// each buffer's `fill` (and the ONNX bytes that it holds) as soon as it is packed. Device memory
+/// must be writable by the host, as a CPU's is.
+Result<PackedWeights> PackWeights(std::span<LoweredProgram> programs, DeviceControl& device);
 
 }  // namespace lagoon

@@ -41,12 +41,18 @@ Result<JobId> Dispatcher::Post(const JobSpec& spec) {
     return Fail(ErrorCode::kInvalidArgument, fmt::format("there is no queue {}", Raw(spec.queue)));
   }
   const QueueOptions& options = queue->options;
-  const Plan& plan = options.instances.front()->plan();
+  const LoadedPlan& loaded = options.instances.front()->loaded();
+  const Plan& plan = loaded.plan;
   if (spec.inputs.size() != plan.inputs.size() || spec.outputs.size() != plan.outputs.size()) {
     return Fail(ErrorCode::kInvalidArgument,
                 fmt::format("queue '{}': the plan has {} inputs and {} outputs, the job {} and {}",
                             options.name, plan.inputs.size(), plan.outputs.size(),
                             spec.inputs.size(), spec.outputs.size()));
+  }
+  if (spec.size >= loaded.sizes()) {
+    return Fail(ErrorCode::kInvalidArgument,
+                fmt::format("queue '{}': the job is of batch size {}, there are {}", options.name,
+                            spec.size, loaded.sizes()));
   }
   const std::size_t waiting = queue->pending.fetch_add(1, std::memory_order_relaxed);
   if (waiting >= options.max_pending && options.overflow == Overflow::kReject) {
@@ -66,6 +72,7 @@ Result<JobId> Dispatcher::Post(const JobSpec& spec) {
   job->client = spec.client;
   job->inputs.assign(spec.inputs.begin(), spec.inputs.end());
   job->outputs.assign(spec.outputs.begin(), spec.outputs.end());
+  job->size = spec.size;
   job->result.posted = posted;
   unfinished_.fetch_add(1);
   job->next_in_inbox = inbox_.load(std::memory_order_relaxed);

@@ -57,6 +57,7 @@ struct JobSpec {
   std::span<const void* const>
       inputs;  // one per plan input, of its bytes; copied by Post (the pointers)
   std::span<void* const> outputs;  // one per plan output
+  std::size_t size = 0;            // which plan of the queue's instances: LoadedPlan::at
   JobClient* client = nullptr;
 };
 
@@ -70,7 +71,8 @@ enum class Overflow : std::uint8_t {
 struct QueueOptions {
   std::string name;  // for messages and metrics: the model
   JobClass job_class = JobClass::kBestEffort;
-  std::vector<Instance*> instances;  // borrowed; as many jobs run at once; at least one
+  /// Borrowed, of one LoadedPlan; as many jobs run at once; at least one.
+  std::vector<Instance*> instances;
   std::size_t max_pending = 64;      // jobs that wait for an instance; at least one
   Overflow overflow = Overflow::kReject;
 };

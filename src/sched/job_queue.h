@@ -29,6 +29,7 @@ struct Job : ScheduledJob {
   JobClient* client = nullptr;
   std::vector<const void*> inputs;
   std::vector<void*> outputs;
+  std::size_t size = 0;  // of the batch: which plan of its instance
   JobResult result;
 
   // While active or leaving. Ops and tensors before an index are submitted or complete.

@@ -204,6 +204,7 @@ void Mechanism::Start(Job& job) {
   job.slot = queue.free_slots.back();
   queue.free_slots.pop_back();
   job.instance = queue.slots[job.slot].instance;
+  job.instance->Select(job.size);
   job.instance->Reset();  // every launch of the last job on it has retired
   job.started = true;
   job.state = Job::State::kActive;
