@@ -121,6 +121,10 @@ Copy Instance::OutputCopy(std::size_t output, void* host) {
   return copy;
 }
 
+void Instance::Touch() {
+  if (arena_.size() > 0) std::memset(arena_.data(), 0, arena_.size());
+}
+
 void Instance::Reset() {
   for (const auto& progress : binding_->progress) progress->Reset();
 }

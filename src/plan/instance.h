@@ -36,6 +36,10 @@ class Instance {
   Copy OutputCopy(std::size_t output, void* host);
   std::byte* arena(const ByteRange& range) const { return arena_.data() + range.offset; }
 
+  /// Writes the whole arena, so that no job meets memory that the system has yet to provide. Only
+  /// between jobs.
+  void Touch();
+
   /// Makes every record of the selected plan fresh for the next job. Only when no launch names
   /// them.
   void Reset();

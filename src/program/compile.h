@@ -19,8 +19,8 @@ struct CompileOptions {
   std::string model;  // the name that messages use
   ImportOptions import;
   bool in_place = false;  // see LinkOptions
-  /// Batch sizes to compile for, ascending, at least one (LoadGraphs says what the file must allow).
-  /// They share the weights.
+  /// Batch sizes to compile for, ascending, at least one (LoadGraphs says what the file must
+  /// allow). They share the weights.
   std::vector<std::int64_t> batches = {1};
 };
 
@@ -45,10 +45,14 @@ Result<std::shared_ptr<LoadedPlan>> CompileGraph(Graph graph, Device& device,
 /// device was lost.
 Status ProfilePlan(LoadedPlan& loaded, Device& device, int runs, std::size_t size = 0);
 
-/// Runs one inference of the instance's selected plan synchronously on an idle device without a dispatcher: for profiling, tests
-/// and `lagoon infer`. `inputs` and `outputs`: one pointer per plan tensor, of the tensor's bytes.
-/// What a launch leaves undone is submitted again. kInternal: the device was lost; kUnavailable: it
-/// was not idle and took no launch.
+/// Replaces the costs of `plan` by those of `measured`, the same model for another batch, times the
+/// ratio of the batches. Where the two differ in their ops, only its latency is replaced.
+void ScaleProfile(const Plan& measured, Plan& plan, std::uint32_t units);
+
+/// Runs one inference of the instance's selected plan synchronously on an idle device without a
+/// dispatcher: for profiling, tests and `lagoon infer`. `inputs` and `outputs`: one pointer per
+/// plan tensor, of the tensor's bytes. What a launch leaves undone is submitted again. kInternal:
+/// the device was lost; kUnavailable: it was not idle and took no launch.
 Status RunOnce(Instance& instance, Device& device, std::span<const void* const> inputs,
                std::span<void* const> outputs);
 

@@ -50,6 +50,18 @@ Result<std::vector<Nanoseconds>> MeasureKernels(LoadedPlan& loaded, Device& devi
   return kernels;
 }
 
+void ScaleProfile(const Plan& measured, Plan& plan, std::uint32_t units) {
+  const auto scaled = [&](Nanoseconds time) { return time * plan.batch / measured.batch; };
+  plan.standalone = scaled(measured.standalone);
+  const bool same =
+      std::equal(plan.ops.begin(), plan.ops.end(), measured.ops.begin(), measured.ops.end(),
+                 [](const PlanOp& a, const PlanOp& b) { return a.name == b.name; });
+  for (std::size_t i = 0; same && i < plan.ops.size(); ++i) {
+    PlanOp& op = plan.ops[i];
+    op.cost = CostOf(scaled(measured.ops[i].cost.kernel), op.blocks, std::max(units, 1U));
+  }
+}
+
 Status ProfilePlan(LoadedPlan& loaded, Device& device, int runs, std::size_t size) {
   Plan& plan = loaded.at(size);
   LAGOON_ASSIGN_OR_RETURN(const std::vector<Nanoseconds> kernels,

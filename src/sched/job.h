@@ -57,8 +57,8 @@ struct JobSpec {
   std::span<const void* const>
       inputs;  // one per plan input, of its bytes; copied by Post (the pointers)
   std::span<void* const> outputs;  // one per plan output
-  std::size_t size = 0;            // which plan of the queue's instances: LoadedPlan::at
   JobClient* client = nullptr;
+  std::size_t size = 0;  // which plan of the queue's instances: LoadedPlan::at
 };
 
 /// What a full queue does.
@@ -73,7 +73,7 @@ struct QueueOptions {
   JobClass job_class = JobClass::kBestEffort;
   /// Borrowed, of one LoadedPlan; as many jobs run at once; at least one.
   std::vector<Instance*> instances;
-  std::size_t max_pending = 64;      // jobs that wait for an instance; at least one
+  std::size_t max_pending = 64;  // jobs that wait for an instance; at least one
   Overflow overflow = Overflow::kReject;
 };
 

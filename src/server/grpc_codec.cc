@@ -78,6 +78,13 @@ void FillStatistics(std::span<const ModelStatistics> models,
     FillDuration(model.compute_output, *stats.mutable_compute_output());
     FillDuration({}, *stats.mutable_cache_hit());
     FillDuration({}, *stats.mutable_cache_miss());
+    for (const BatchStatistics& batch : model.batches) {
+      auto& of_size = *row.add_batch_stats();
+      of_size.set_batch_size(batch.batch_size);
+      FillDuration(batch.compute_input, *of_size.mutable_compute_input());
+      FillDuration(batch.compute_infer, *of_size.mutable_compute_infer());
+      FillDuration(batch.compute_output, *of_size.mutable_compute_output());
+    }
   }
 }
 

@@ -33,6 +33,17 @@ Json Tensors(std::span<const TensorSpec> specs) {
 
 Json Duration(const StageStatistics& stage) { return {{"count", stage.count}, {"ns", stage.ns}}; }
 
+Json BatchesOf(const ModelStatistics& model) {
+  Json list = Json::array();
+  for (const BatchStatistics& batch : model.batches) {
+    list.push_back({{"batch_size", batch.batch_size},
+                    {"compute_input", Duration(batch.compute_input)},
+                    {"compute_infer", Duration(batch.compute_infer)},
+                    {"compute_output", Duration(batch.compute_output)}});
+  }
+  return list;
+}
+
 Json ModelStatisticsOf(const ModelStatistics& model) {
   return {{"name", model.name},
           {"version", model.version},
@@ -48,7 +59,7 @@ Json ModelStatisticsOf(const ModelStatistics& model) {
             {"compute_output", Duration(model.compute_output)},
             {"cache_hit", Duration({})},
             {"cache_miss", Duration({})}}},
-          {"batch_stats", Json::array()}};
+          {"batch_stats", BatchesOf(model)}};
 }
 
 bool Is64Bit(const FieldDescriptor& field) {

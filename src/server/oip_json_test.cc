@@ -37,6 +37,7 @@ TEST(OipJson, StatisticsHaveEveryFieldThatClientsReadUnchecked) {
   model.name = "m";
   model.version = "1";
   model.queue = {7, 8};
+  model.batches = {{4, {1, 2}, {3, 4}, {5, 6}}};
   const Json json = Json::parse(StatisticsJson(std::vector{model}));
   const Json& row = json["model_stats"][0];
   for (const char* stage : {"success", "fail", "queue", "compute_input", "compute_infer",
@@ -46,7 +47,10 @@ TEST(OipJson, StatisticsHaveEveryFieldThatClientsReadUnchecked) {
   }
   EXPECT_EQ(row["inference_stats"]["queue"], Json({{"count", 7}, {"ns", 8}}));
   EXPECT_TRUE(row["version"].is_string());
-  EXPECT_TRUE(row["batch_stats"].empty());
+  const Json one = {{"count", 3}, {"ns", 4}};
+  ASSERT_EQ(row["batch_stats"].size(), 1u);
+  EXPECT_EQ(row["batch_stats"][0]["batch_size"], 4);
+  EXPECT_EQ(row["batch_stats"][0]["compute_infer"], one);
 }
 
 TEST(OipJson, ConfigHasIntegersAsNumbersAndNoAbsentMessages) {

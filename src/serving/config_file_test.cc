@@ -156,10 +156,12 @@ TEST(ParseConfig, FieldsSetToTheirDefaultAreNoMatter) {
   EXPECT_THAT(file->warnings, IsEmpty());
 }
 
-TEST(ParseConfig, MaxBatchSizeAboveOneIsAWarning) {
-  const auto file = Parse("max_batch_size: 8");
+TEST(ParseConfig, MaxBatchSizeIsServedUpToABound) {
+  const auto file = Parse("max_batch_size: 64");
   ASSERT_TRUE(file.has_value());
-  EXPECT_THAT(file->warnings, ElementsAre(HasSubstr("max_batch_size 8")));
+  EXPECT_THAT(file->warnings, IsEmpty());
+  EXPECT_THAT(ErrorOf("max_batch_size: 65").message,
+              HasSubstr("max_batch_size is 65; it takes 0 to 64"));
 }
 
 std::string Parameter(const std::string& key, const std::string& value) {

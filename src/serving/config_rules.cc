@@ -16,7 +16,7 @@ using Locations = google::protobuf::TextFormat::ParseInfoTree;
 using enum FieldVerdict;
 
 constexpr std::string_view kNoGpu = "this build runs on the CPU";
-constexpr std::string_view kNoBatching = "requests run one at a time, with batch size 1";
+constexpr std::string_view kNoBatching = "requests are not joined; a request may bring a batch";
 
 constexpr FieldRule kRules[] = {
     {"name", kServed, ""},

@@ -67,12 +67,19 @@ struct StageStatistics {
   std::uint64_t ns = 0;
 };
 
+/// Triton's statistics of the executions of one batch size.
+struct BatchStatistics {
+  std::uint64_t batch_size = 0;
+  StageStatistics compute_input, compute_infer, compute_output;
+};
+
 struct ModelStatistics {
   std::string name;
   std::string version;
   std::uint64_t last_inference_ms = 0;  // Unix time; 0: never
-  std::uint64_t inference_count = 0;
+  std::uint64_t inference_count = 0;    // rows of all batches
   std::uint64_t execution_count = 0;
+  std::vector<BatchStatistics> batches;  // that have run, ascending
   StageStatistics success, fail, queue, compute_input, compute_infer, compute_output;
   // Failures by reason, as Triton's metric names them.
   std::uint64_t rejected = 0, cancelled = 0, backend = 0, other = 0;

@@ -376,5 +376,48 @@ TEST_F(CoreTest, NamesWhatIsWrongWithARequestAndServesOn) {
   EXPECT_EQ(StatisticsOf("small").fail.count, 1u);
 }
 
+using BatchTest = testing::CoreTest;
+
+TEST_F(BatchTest, ABatchIsAnsweredRowByRow) {
+  repository_.AddModel("batch", testing::SmallBatchModel(), "max_batch_size: 5");
+  Open();
+  std::vector<float> rows, y, z;
+  for (int row = 0; row < 5; ++row) {
+    const Answer one = Ask(testing::SmallRequest("batch", static_cast<float>(row * row)));
+    ASSERT_TRUE(one.has_value()) << one.error().message;
+    for (const float value : {static_cast<float>(row * row), 2.F, 3.F, -40.F})
+      rows.push_back(value);
+    for (const float value : testing::Floats(one->outputs[0])) y.push_back(value);
+    for (const float value : testing::Floats(one->outputs[1])) z.push_back(value);
+  }
+  for (const std::int64_t batch : {2, 5, 3, 4, 1}) {
+    const auto count = static_cast<std::ptrdiff_t>(batch);
+    const Answer all = Ask(testing::RequestFor(
+        "batch", {batch, 4}, std::vector<float>(rows.begin(), rows.begin() + 4 * count)));
+    ASSERT_TRUE(all.has_value()) << all.error().message;
+    EXPECT_EQ(all->outputs[0].dims, (Dims{batch, 2}));
+    EXPECT_EQ(testing::Floats(all->outputs[0]),
+              std::vector<float>(y.begin(), y.begin() + 2 * count));
+    EXPECT_EQ(testing::Floats(all->outputs[1]),
+              std::vector<float>(z.begin(), z.begin() + 2 * count));
+  }
+  const ModelStatistics statistics = StatisticsOf("batch");
+  EXPECT_EQ(statistics.inference_count, 5u + 15u);
+  EXPECT_EQ(statistics.execution_count, 10u);
+  ASSERT_EQ(statistics.batches.size(), 5u);
+  EXPECT_EQ(statistics.batches[0].compute_infer.count, 6u);
+}
+
+TEST_F(BatchTest, AnUnwantedOutputOfABatchHasRoom) {
+  repository_.AddModel("batch", testing::SmallBatchModel(), "max_batch_size: 64");
+  Open();
+  InferRequest request = testing::RequestFor("batch", {64, 4}, std::vector<float>(256, 1));
+  request.outputs = {"z"};
+  const Answer answer = Ask(std::move(request));
+  ASSERT_TRUE(answer.has_value()) << answer.error().message;
+  ASSERT_EQ(answer->outputs.size(), 1u);
+  EXPECT_EQ(answer->outputs[0].dims, (Dims{64, 2}));
+}
+
 }  // namespace
 }  // namespace lagoon

@@ -66,6 +66,7 @@ RequestInFlight::RequestInFlight(InferRequest request, InferCallback callback, S
       callback_(std::move(callback)),
       model_(model),
       admission_(admission),
+      size_(model.SizeFor(binding.batch)),
       inputs_(std::move(binding.inputs)) {
   response_.model = model.name();
   response_.version = model.version();
@@ -74,12 +75,11 @@ RequestInFlight::RequestInFlight(InferRequest request, InferCallback callback, S
 }
 
 void RequestInFlight::BindOutputs(const std::vector<std::size_t>& wanted) {
-  const Plan& plan = model_.plan();
   const Signature& signature = model_.signature();
-  outputs_.assign(plan.outputs.size(), nullptr);
+  outputs_.assign(plan().outputs.size(), nullptr);
   response_.outputs.reserve(wanted.size());
   for (const std::size_t index : wanted) {
-    const TensorSpec& spec = signature.outputs[index];
+    const TensorSpec& spec = plan().outputs[signature.output_index[index]].spec;
     OutputTensor& output = response_.outputs.emplace_back();
     output.name = spec.name;
     output.type = spec.type;
@@ -89,7 +89,7 @@ void RequestInFlight::BindOutputs(const std::vector<std::size_t>& wanted) {
   }
   for (std::size_t i = 0; i < outputs_.size(); ++i) {
     if (outputs_[i] != nullptr) continue;
-    unwanted_.emplace_back(plan.outputs[i].spec.bytes());
+    unwanted_.emplace_back(plan().outputs[i].spec.bytes());
     outputs_[i] = unwanted_.back().data();
   }
 }
@@ -107,6 +107,7 @@ RequestHandle RequestInFlight::Post(const std::shared_ptr<RequestInFlight>& self
   spec.deadline = request.admission_.deadline;
   spec.inputs = request.inputs_;
   spec.outputs = request.outputs_;
+  spec.size = request.size_;
   spec.client = &request;
   request.table_ = &table;
   request.self_ = self;
@@ -131,7 +132,8 @@ void RequestInFlight::Refuse(Error error) {
 
 void RequestInFlight::Finished(const JobResult& result) {
   const std::shared_ptr<RequestInFlight> self = std::move(self_);  // freed at the end, not before
-  model_.recorder().RecordFinished(result, admission_.arrival, admission_.deadline);
+  model_.recorder().RecordFinished(
+      result, {admission_.arrival, admission_.deadline, static_cast<std::size_t>(plan().batch)});
   if (result.outcome == Outcome::kDone) {
     response_.job = result;
     callback_(std::move(response_));

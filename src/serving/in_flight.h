@@ -66,6 +66,7 @@ class RequestInFlight final : public JobClient {
  private:
   friend class InFlightTable;
 
+  const Plan& plan() const { return model_.plans().at(size_); }
   void BindOutputs(const std::vector<std::size_t>& wanted);
   void Refuse(Error error);
 
@@ -73,6 +74,7 @@ class RequestInFlight final : public JobClient {
   InferCallback callback_;
   ServedModel& model_;
   const Admission admission_;
+  const std::size_t size_;  // of the batch, among the model's plans
   InferResponse response_;
   std::vector<const void*> inputs_;
   std::vector<void*> outputs_;                    // one per plan output

@@ -137,14 +137,9 @@ Result<ModelSettings> ReadSettings(const inference::ModelConfig& config,
                                    std::vector<std::string>& warnings) {
   ModelSettings settings;
   LAGOON_RETURN_IF_ERROR(CheckBackend(config));
-  if (config.max_batch_size() < 0) {
-    return Fail(ErrorCode::kInvalidArgument,
-                fmt::format("max_batch_size is {}; it takes 0 or more", config.max_batch_size()));
-  }
-  if (config.max_batch_size() > 1) {
-    warnings.push_back(fmt::format(
-        "max_batch_size {} is not implemented: requests run one at a time, with batch size 1",
-        config.max_batch_size()));
+  if (config.max_batch_size() < 0 || config.max_batch_size() > kMaxBatchSize) {
+    return Fail(ErrorCode::kInvalidArgument, fmt::format("max_batch_size is {}; it takes 0 to {}",
+                                                         config.max_batch_size(), kMaxBatchSize));
   }
   const auto priority = config.optimization().priority();
   settings.job_class = priority == inference::ModelOptimizationPolicy::PRIORITY_MAX

@@ -17,6 +17,8 @@ namespace lagoon {
 
 inline constexpr std::uint32_t kMaxInstances = 64;
 inline constexpr std::size_t kDefaultQueueSize = 64;
+/// Every batch size has a plan of its own.
+inline constexpr std::int32_t kMaxBatchSize = 64;
 inline constexpr std::size_t kMaxQueueSize = 65536;
 
 struct ModelSettings {

@@ -128,8 +128,20 @@ TEST_F(RepositoryTest, AnOlderVersionServesWhenTheLatestFailed) {
   EXPECT_EQ(Ask(SmallRequest("m"))->version, "1");
 }
 
+TEST_F(RepositoryTest, AModelOfAFixedBatchRefusesALargerOneByName) {
+  repository_.AddModel("one", SmallModel(), "max_batch_size: 1");
+  repository_.AddModel("two", SmallModel(), "max_batch_size: 2");
+  Open();
+  EXPECT_TRUE(core_->ModelReady("one", "").has_value());
+  const Status two = core_->ModelReady("two", "");
+  ASSERT_FALSE(two.has_value());
+  EXPECT_THAT(two.error().message, HasSubstr("max_batch_size is 2: model 'two': "));
+  EXPECT_THAT(two.error().message, HasSubstr("input 'x' has shape [1,4], whose first dimension is "
+                                             "fixed: the model cannot take a batch of 2"));
+}
+
 TEST_F(RepositoryTest, MetadataAndConfigAreWhatClientsExpect) {
-  repository_.AddModel("batch", SmallModel(), "max_batch_size: 4");
+  repository_.AddModel("batch", SmallBatchModel(), "max_batch_size: 4");
   repository_.AddModel("plain", SmallModel(), kRealTime);
   Open();
   const auto plain = core_->Metadata("plain", "1");
@@ -149,7 +161,7 @@ TEST_F(RepositoryTest, MetadataAndConfigAreWhatClientsExpect) {
   const auto config = core_->Config("batch", "");
   ASSERT_TRUE(config.has_value());
   EXPECT_EQ((*config)->name(), "batch");
-  EXPECT_EQ((*config)->max_batch_size(), 1);
+  EXPECT_EQ((*config)->max_batch_size(), 4);
   EXPECT_THAT((*config)->input(0).dims(), ElementsAre(4));
   EXPECT_EQ((*core_->Config("plain", ""))->optimization().priority(),
             inference::ModelOptimizationPolicy::PRIORITY_MAX);

@@ -27,34 +27,66 @@ std::size_t IndexOf(const std::vector<TensorSpec>& specs, std::string_view name)
                                   specs.begin());
 }
 
-Status CheckInput(const InferRequest& request, const InputTensor& input, const TensorSpec& spec,
-                  bool batch_dimension) {
+bool SameRows(const Dims& a, const Dims& b) {
+  return !a.empty() && a.size() == b.size() && std::equal(a.begin() + 1, a.end(), b.begin() + 1);
+}
+
+/// The rows of `input`, whose spec is for one.
+Result<std::int64_t> BatchOf(const InferRequest& request, const InputTensor& input,
+                             const TensorSpec& spec, std::int64_t max_batch) {
+  if (max_batch == 0) {
+    if (input.dims == spec.dims) return 1;
+    return Bad(request, "input", spec.name,
+               fmt::format("has shape {}, the model takes {}", ShownShape(input.dims),
+                           ToString(spec.dims)));
+  }
+  Dims any = spec.dims;
+  any.front() = -1;
+  if (!SameRows(input.dims, spec.dims)) {
+    return Bad(request, "input", spec.name,
+               fmt::format("has shape {}, the model takes {} with a batch of 1 to {}",
+                           ShownShape(input.dims), ToString(any), max_batch));
+  }
+  const std::int64_t batch = input.dims.front();
+  if (batch >= 1 && batch <= max_batch) return batch;
+  return Bad(request, "input", spec.name,
+             fmt::format("has shape {}, a batch of {}; the model takes 1 to {}",
+                         ToString(input.dims), batch, max_batch));
+}
+
+/// Returns the rows of the input.
+Result<std::int64_t> CheckInput(const InferRequest& request, const InputTensor& input,
+                                const TensorSpec& spec, std::int64_t max_batch) {
   if (input.type != spec.type) {
     return Bad(
         request, "input", spec.name,
         fmt::format("has type {}, the model takes {}", OipName(input.type), OipName(spec.type)));
   }
-  if (input.dims != spec.dims) {
-    const bool batched =
-        batch_dimension && input.dims.size() == spec.dims.size() && input.dims.front() > 1 &&
-        std::equal(input.dims.begin() + 1, input.dims.end(), spec.dims.begin() + 1);
-    return Bad(request, "input", spec.name,
-               fmt::format("has shape {}, the model takes {}{}", ShownShape(input.dims),
-                           ToString(spec.dims), batched ? "; batching is not implemented" : ""));
-  }
-  if (input.data.size() != spec.bytes()) {
+  LAGOON_ASSIGN_OR_RETURN(const std::int64_t batch, BatchOf(request, input, spec, max_batch));
+  const std::size_t bytes = spec.bytes() * static_cast<std::size_t>(batch);
+  if (input.data.size() != bytes) {
     return Bad(request, "input", spec.name,
                fmt::format("has {} bytes, shape {} of {} takes {}", input.data.size(),
-                           ToString(spec.dims), OipName(spec.type), spec.bytes()));
+                           ToString(input.dims), OipName(spec.type), bytes));
   }
-  return {};
+  return batch;
+}
+
+/// All inputs must have as many rows as the first.
+Status CheckSameBatch(const InferRequest& request, std::int64_t batch, std::int64_t first,
+                      std::size_t index) {
+  if (batch == first) return {};
+  return Bad(request, "input", request.inputs[index].name,
+             fmt::format("has a batch of {}, input {} one of {}", batch,
+                         Quoted(request.inputs[0].name), first));
 }
 
 Status BindInputs(const InferRequest& request, const Signature& signature,
                   RequestBinding& binding) {
   binding.inputs.assign(signature.inputs.size(), nullptr);
   std::vector<bool> seen(signature.inputs.size());
-  for (const InputTensor& input : request.inputs) {
+  for (std::size_t i = 0; i < request.inputs.size(); ++i) {
+    const InputTensor& input = request.inputs[i];
     const std::size_t index = IndexOf(signature.inputs, input.name);
     if (index == signature.inputs.size()) {
       return Bad(request, "input", input.name,
@@ -62,8 +94,11 @@ Status BindInputs(const InferRequest& request, const Signature& signature,
     }
     if (seen[index]) return Bad(request, "input", input.name, "is there twice");
     seen[index] = true;
-    LAGOON_RETURN_IF_ERROR(
-        CheckInput(request, input, signature.inputs[index], signature.batch_dimension));
+    LAGOON_ASSIGN_OR_RETURN(
+        const std::int64_t batch,
+        CheckInput(request, input, signature.inputs[index], signature.max_batch));
+    if (i == 0) binding.batch = batch;
+    LAGOON_RETURN_IF_ERROR(CheckSameBatch(request, batch, binding.batch, i));
     binding.inputs[index] = input.data.data();
   }
   const auto missing = std::ranges::find(seen, false);

@@ -11,13 +11,15 @@
 namespace lagoon {
 
 struct RequestBinding {
+  std::int64_t batch = 1;           // rows: the first dim of every input
   std::vector<const void*> inputs;  // of each plan input: the request's own bytes
   std::vector<std::size_t>
       outputs;  // the outputs to answer with, in order: indexes into Signature::outputs
 };
 
 /// kInvalidArgument names model, tensor and both values: an input or output that is unknown,
-/// missing or there twice, a wrong type, shape or number of bytes.
+/// missing or there twice, a wrong type, shape or number of bytes, an empty batch, one above the
+/// model's maximum, and inputs of different batches.
 Result<RequestBinding> BindRequest(const InferRequest& request, const Signature& signature);
 
 }  // namespace lagoon

@@ -91,10 +91,52 @@ TEST_F(BindRequestTest, ShapesThatOverflowAreJustWrong) {
   EXPECT_THAT(ErrorOf(), HasSubstr("of 100000 dimensions"));
 }
 
-TEST_F(BindRequestTest, SaysThatBatchesAreNotImplemented) {
-  signature_.batch_dimension = true;
-  request_.inputs[1] = Input("a", {2, 4});
-  EXPECT_THAT(ErrorOf(), AllOf(HasSubstr("[2,4]"), HasSubstr("batching")));
+TEST_F(BindRequestTest, TakesEveryBatchUpToTheMaximum) {
+  signature_.max_batch = 4;
+  for (const std::int64_t batch : {1, 3, 4}) {
+    request_.inputs = {Input("b", {batch, 2}), Input("a", {batch, 4})};
+    const auto binding = BindRequest(request_, signature_);
+    ASSERT_TRUE(binding.has_value()) << binding.error().message;
+    EXPECT_EQ(binding->batch, batch);
+  }
+}
+
+TEST_F(BindRequestTest, RefusesABatchAboveTheMaximumAndAnEmptyOne) {
+  signature_.max_batch = 2;
+  request_.inputs = {Input("b", {3, 2}), Input("a", {3, 4})};
+  EXPECT_THAT(ErrorOf(),
+              HasSubstr("input 'b' has shape [3,2], a batch of 3; the model takes 1 to 2"));
+  request_.inputs = {Input("b", {0, 2}), Input("a", {0, 4})};
+  EXPECT_THAT(ErrorOf(),
+              HasSubstr("input 'b' has shape [0,2], a batch of 0; the model takes 1 to 2"));
+  request_.inputs = {Input("b", {1, 2})};
+  request_.inputs[0].dims = {std::int64_t{1} << 62, 2};
+  EXPECT_THAT(ErrorOf(), HasSubstr("the model takes 1 to 2"));
+  signature_.max_batch = 0;
+  request_.inputs = {Input("b", {2, 2}), Input("a", {2, 4})};
+  EXPECT_THAT(ErrorOf(), HasSubstr("input 'b' has shape [2,2], the model takes [1,2]"));
+}
+
+TEST_F(BindRequestTest, RefusesInputsOfDifferentBatches) {
+  signature_.max_batch = 4;
+  request_.inputs = {Input("b", {3, 2}), Input("a", {2, 4})};
+  EXPECT_THAT(ErrorOf(), HasSubstr("input 'a' has a batch of 2, input 'b' one of 3"));
+}
+
+TEST_F(BindRequestTest, NamesAWrongShapeBehindTheBatch) {
+  signature_.max_batch = 4;
+  request_.inputs = {Input("b", {2, 3}), Input("a", {2, 4})};
+  EXPECT_THAT(ErrorOf(), HasSubstr("input 'b' has shape [2,3], the model takes [-1,2] with a "
+                                   "batch of 1 to 4"));
+  request_.inputs[0] = Input("b", {2});
+  EXPECT_THAT(ErrorOf(), HasSubstr("input 'b' has shape [2], the model takes [-1,2]"));
+}
+
+TEST_F(BindRequestTest, CountsTheBytesOfAllRows) {
+  signature_.max_batch = 4;
+  request_.inputs = {Input("b", {2, 2}), Input("a", {2, 4})};
+  request_.inputs[1].data = std::span(bytes_).first(16);
+  EXPECT_THAT(ErrorOf(), HasSubstr("input 'a' has 16 bytes, shape [2,4] of FP32 takes 32"));
 }
 
 TEST_F(BindRequestTest, NamesAWrongNumberOfBytes) {

@@ -3,6 +3,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <numeric>
+#include <optional>
 #include <utility>
 
 #include "base/check.h"
@@ -28,7 +30,24 @@ std::vector<TensorSpec> ClientSpecs(std::vector<TensorSpec> specs, bool batch_di
   return specs;
 }
 
-Status Profile(LoadedPlan& loaded, Device& device, const ProfileOptions& options) {
+std::vector<std::int64_t> BatchesUpTo(std::int64_t max) {
+  std::vector<std::int64_t> batches(static_cast<std::size_t>(std::max<std::int64_t>(max, 1)));
+  std::iota(batches.begin(), batches.end(), 1);
+  return batches;
+}
+
+/// Larger batches get what `lagoon profile` has measured of them, else what one row costs, times
+/// the rows: to measure each would take as long as loading.
+void ProfileLarger(LoadedPlan& loaded, Device& device, const ProfileOptions& options) {
+  for (Plan& plan : loaded.larger) {
+    const std::string key = ProfileKey(plan, device.info(), options.store.build);
+    if (LoadProfile(options.store, key, plan) == ProfileFound::kNone) {
+      ScaleProfile(loaded.plan, plan, device.info().units);
+    }
+  }
+}
+
+Status ProfileOneRow(LoadedPlan& loaded, Device& device, const ProfileOptions& options) {
   const std::string key = ProfileKey(loaded.plan, device.info(), options.store.build);
   if (LoadProfile(options.store, key, loaded.plan) != ProfileFound::kNone) return {};
   LAGOON_RETURN_IF_ERROR(ProfilePlan(loaded, device, std::max(options.runs, 1)));
@@ -48,12 +67,19 @@ Result<std::unique_ptr<ServedModel>> ServedModel::Load(ModelSource source, Devic
   CompileOptions options;
   options.model = model->name();
   options.import.dimensions = file.settings.dimensions;
-  LAGOON_ASSIGN_OR_RETURN(const std::shared_ptr<LoadedPlan> loaded,
-                          CompileModel(model->source_.path, device, options));
+  const int max_batch_size = file.config.max_batch_size();
+  options.batches = BatchesUpTo(max_batch_size);
+  auto compiled = CompileModel(model->source_.path, device, options);
+  if (!compiled && max_batch_size > 1) {
+    return Annotate(fmt::format("max_batch_size is {}", max_batch_size),
+                    std::move(compiled).error());
+  }
+  LAGOON_ASSIGN_OR_RETURN(const std::shared_ptr<LoadedPlan> loaded, std::move(compiled));
   LAGOON_ASSIGN_OR_RETURN(model->signature_,
                           CompleteConfig(Specs(loaded->plan.inputs), Specs(loaded->plan.outputs),
                                          file.config, model->warnings_));
-  LAGOON_RETURN_IF_ERROR(Profile(*loaded, device, profile));
+  LAGOON_RETURN_IF_ERROR(ProfileOneRow(*loaded, device, profile));
+  ProfileLarger(*loaded, device, profile);
   model->loaded_ = loaded;
   LAGOON_RETURN_IF_ERROR(model->CreateInstances(device));
   LAGOON_RETURN_IF_ERROR(model->WarmUp(device));
@@ -86,6 +112,7 @@ Status ServedModel::WarmUp(Device& device) {
   }
   for (const auto* instances : {&instances_, &lowered_instances_}) {
     for (const auto& instance : *instances) {
+      instance->Touch();
       LAGOON_RETURN_IF_ERROR(RunOnce(*instance, device, inputs, outputs));
       instance->Reset();
     }
@@ -119,6 +146,12 @@ QueueId ServedModel::QueueFor(std::uint64_t priority) const {
   return priority <= kLowestRealTimePriority ? queue_ : lowered_queue_;
 }
 
+std::size_t ServedModel::SizeFor(std::int64_t batch) const {
+  const std::optional<std::size_t> size = loaded_->SizeFor(batch);
+  LAGOON_CHECK(size.has_value());
+  return *size;
+}
+
 std::string ServedModel::DeadlineWarning() const {
   const Nanoseconds deadline = settings().deadline;
   if (deadline == Nanoseconds(0) || plan().standalone <= deadline) return "";
@@ -140,8 +173,8 @@ ModelMetadata ServedModel::Metadata() const {
   ModelMetadata metadata;
   metadata.name = name();
   metadata.platform = config().platform();
-  metadata.inputs = ClientSpecs(signature_.inputs, signature_.batch_dimension);
-  metadata.outputs = ClientSpecs(signature_.outputs, signature_.batch_dimension);
+  metadata.inputs = ClientSpecs(signature_.inputs, signature_.max_batch > 0);
+  metadata.outputs = ClientSpecs(signature_.outputs, signature_.max_batch > 0);
   return metadata;
 }
 

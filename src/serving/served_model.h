@@ -49,6 +49,11 @@ class ServedModel {
   /// What the operator should know beside the warnings of the config file.
   const std::vector<std::string>& warnings() const { return warnings_; }
   const Signature& signature() const { return signature_; }
+  /// Of every batch size.
+  const LoadedPlan& plans() const { return *loaded_; }
+  /// Which of them computes `batch` rows, 1 to the signature's maximum.
+  std::size_t SizeFor(std::int64_t batch) const;
+  /// Of one row.
   const Plan& plan() const { return loaded_->plan; }
   StatisticsRecorder& recorder() { return recorder_; }
 

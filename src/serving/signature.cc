@@ -104,7 +104,6 @@ class Side {
 void FillRest(inference::ModelConfig& config) {
   config.set_platform("lagoon_plan");
   config.set_backend("lagoon");
-  config.set_max_batch_size(std::min(config.max_batch_size(), 1));
   if (config.version_policy().policy_choice_case() ==
       inference::ModelVersionPolicy::POLICY_CHOICE_NOT_SET) {
     config.mutable_version_policy()->mutable_latest()->set_num_versions(1);
@@ -182,7 +181,7 @@ Result<Signature> CompleteConfig(const std::vector<TensorSpec>& inputs,
 
   Signature signature;
   signature.inputs = inputs;
-  signature.batch_dimension = max_batch_size > 0;
+  signature.max_batch = max_batch_size;
   for (const TensorSpec& input : inputs) {
     if (std::ranges::find(config.input(), input.name, &inference::ModelInput::name) ==
         config.input().end()) {

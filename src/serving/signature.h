@@ -18,7 +18,9 @@ struct Signature {
   std::vector<TensorSpec>
       outputs;  // in plan order; those that the config does not declare are not served
   std::vector<std::size_t> output_index;  // of each output, in the plan
-  bool batch_dimension = false;  // max_batch_size > 0: the first dim of every tensor is the batch
+  /// max_batch_size. Above 0 the first dim of every tensor is the batch, and 1 in `inputs` and
+  /// `outputs`.
+  std::int64_t max_batch = 0;
 };
 
 /// The names, for messages: "'a', 'b'".
@@ -26,9 +28,9 @@ std::string QuotedNames(const std::vector<TensorSpec>& specs);
 
 inference::DataType ConfigType(DataType type);
 
-/// Checks what `config` declares against the model's own `inputs` and `outputs`, and fills in what
-/// it leaves out: afterwards it is complete, and says what is served (max_batch_size at most 1, no
-/// dim of -1). Adds a warning for each tensor whose -1 became a fixed size. Errors name the tensor
+/// Checks what `config` declares against the model's own `inputs` and `outputs` for a batch of 1,
+/// and fills in what it leaves out: afterwards it is complete, and says what is served (no dim of
+/// -1). Adds a warning for each tensor whose -1 became a fixed size. Errors name the tensor
 /// and both values.
 Result<Signature> CompleteConfig(const std::vector<TensorSpec>& inputs,
                                  const std::vector<TensorSpec>& outputs,

@@ -52,7 +52,7 @@ TEST_F(CompleteConfigTest, DeclaresEverythingWhenNothingIsDeclared) {
   )",
                                                             &expected));
   EXPECT_EQ(config_.DebugString(), expected.DebugString());
-  EXPECT_FALSE(signature->batch_dimension);
+  EXPECT_EQ(signature->max_batch, 0);
   EXPECT_EQ(signature->inputs.size(), 2u);
   EXPECT_THAT(signature->output_index, ElementsAre(0u, 1u));
   EXPECT_THAT(warnings_, IsEmpty());
@@ -62,11 +62,11 @@ TEST_F(CompleteConfigTest, WithABatchSizeTheDimsLackTheBatch) {
   const auto signature = Complete(R"(max_batch_size: 8
     input [ { name: "image" data_type: TYPE_FP32 dims: [ 3, 8, 8 ] }, { name: "scale" } ])");
   ASSERT_TRUE(signature.has_value()) << signature.error().message;
-  EXPECT_TRUE(signature->batch_dimension);
+  EXPECT_EQ(signature->max_batch, 8);
   EXPECT_EQ(signature->inputs[0].dims, (Dims{1, 3, 8, 8}));
   EXPECT_THAT(config_.input(1).dims(), ElementsAre(2));
   EXPECT_THAT(config_.output(0).dims(), ElementsAre(10));
-  EXPECT_EQ(config_.max_batch_size(), 1);  // what is served
+  EXPECT_EQ(config_.max_batch_size(), 8);
 }
 
 TEST_F(CompleteConfigTest, WithoutABatchSizeTheDimsAreComplete) {

@@ -23,16 +23,16 @@ void StatisticsRecorder::Stage::Add(Nanoseconds duration) {
 
 StageStatistics StatisticsRecorder::Stage::Read() const { return {Load(count), Load(ns)}; }
 
-void StatisticsRecorder::RecordFinished(const JobResult& result, TimePoint arrival,
-                                        TimePoint deadline) {
+void StatisticsRecorder::RecordFinished(const JobResult& result, const Request& request) {
   last_inference_ms_.store(UnixMilliseconds(), std::memory_order_relaxed);
   queue_.Add(result.started - result.posted);
   if (result.revocations > 0) Bump(revocations_, result.revocations);
   if (result.resumed_blocks > 0) Bump(resumed_blocks_, result.resumed_blocks);
-  if (result.outcome == Outcome::kExpired || result.finished > deadline) Bump(deadline_misses_);
-  if (result.outcome == Outcome::kDone) return RecordSuccess(result, arrival);
+  if (result.outcome == Outcome::kExpired || result.finished > request.deadline)
+    Bump(deadline_misses_);
+  if (result.outcome == Outcome::kDone) return RecordSuccess(result, request);
 
-  fail_.Add(result.finished - arrival);
+  fail_.Add(result.finished - request.arrival);
   switch (result.outcome) {
     case Outcome::kSuperseded:
       Bump(superseded_);
@@ -51,14 +51,20 @@ void StatisticsRecorder::RecordFinished(const JobResult& result, TimePoint arriv
   }
 }
 
-void StatisticsRecorder::RecordSuccess(const JobResult& result, TimePoint arrival) {
+void StatisticsRecorder::Compute::Add(const JobResult& result) {
   // An input that no kernel waits for, or none at all, may be stamped after the last kernel.
   const TimePoint copied = std::min(result.inputs_copied, result.computed);
-  compute_input_.Add(copied - result.started);
-  compute_infer_.Add(result.computed - copied);
-  compute_output_.Add(result.finished - result.computed);
-  success_.Add(result.finished - arrival);
+  input.Add(copied - result.started);
+  infer.Add(result.computed - copied);
+  output.Add(result.finished - result.computed);
+}
+
+void StatisticsRecorder::RecordSuccess(const JobResult& result, const Request& request) {
+  compute_.Add(result);
+  if (request.batch <= batches_.size()) batches_[request.batch - 1].Add(result);
+  success_.Add(result.finished - request.arrival);
   Bump(executions_);
+  Bump(inferences_, request.batch);
 }
 
 void StatisticsRecorder::RecordRefused(ErrorCode code, Nanoseconds since_arrival) {
@@ -70,14 +76,21 @@ void StatisticsRecorder::RecordRefused(ErrorCode code, Nanoseconds since_arrival
 
 void StatisticsRecorder::Read(ModelStatistics& statistics) const {
   statistics.last_inference_ms = Load(last_inference_ms_);
-  statistics.inference_count = Load(executions_);  // one execution holds one inference: no batching
-  statistics.execution_count = statistics.inference_count;
+  statistics.inference_count = Load(inferences_);
+  statistics.execution_count = Load(executions_);
   statistics.success = success_.Read();
   statistics.fail = fail_.Read();
   statistics.queue = queue_.Read();
-  statistics.compute_input = compute_input_.Read();
-  statistics.compute_infer = compute_infer_.Read();
-  statistics.compute_output = compute_output_.Read();
+  statistics.compute_input = compute_.input.Read();
+  statistics.compute_infer = compute_.infer.Read();
+  statistics.compute_output = compute_.output.Read();
+  statistics.batches.clear();
+  for (std::size_t i = 0; i < batches_.size(); ++i) {
+    const Compute& batch = batches_[i];
+    if (Load(batch.output.count) == 0) continue;
+    statistics.batches.push_back(
+        {i + 1, batch.input.Read(), batch.infer.Read(), batch.output.Read()});
+  }
   statistics.rejected = Load(rejected_);
   statistics.cancelled = Load(cancelled_);
   statistics.backend = Load(backend_);

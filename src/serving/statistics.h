@@ -2,12 +2,14 @@
 
 // What one version of a model has done so far, counted as Triton counts.
 
+#include <array>
 #include <atomic>
 #include <cstdint>
 
 #include "base/status.h"
 #include "base/time.h"
 #include "serving/core.h"
+#include "serving/model_settings.h"
 
 namespace lagoon {
 
@@ -18,7 +20,12 @@ class StatisticsRecorder {
  public:
   /// A request that a queue had accepted has ended. Of the stages, `queue` counts for every
   /// outcome, the others for kDone only.
-  void RecordFinished(const JobResult& result, TimePoint arrival, TimePoint deadline);
+  struct Request {
+    TimePoint arrival;
+    TimePoint deadline = kNoDeadline;
+    std::size_t batch = 1;  // rows, 1 to kMaxBatchSize, or any number for a model without batches
+  };
+  void RecordFinished(const JobResult& result, const Request& request);
 
   /// A request that no queue accepted. `code` decides the reason: kUnavailable and
   /// kDeadlineExceeded are rejections, everything else is "other".
@@ -36,11 +43,20 @@ class StatisticsRecorder {
     StageStatistics Read() const;
   };
 
-  void RecordSuccess(const JobResult& result, TimePoint arrival);
+  struct Compute {
+    Stage input, infer, output;
+
+    void Add(const JobResult& result);
+  };
+
+  void RecordSuccess(const JobResult& result, const Request& request);
 
   std::atomic<std::uint64_t> last_inference_ms_{0};
   std::atomic<std::uint64_t> executions_{0};
-  Stage success_, fail_, queue_, compute_input_, compute_infer_, compute_output_;
+  std::atomic<std::uint64_t> inferences_{0};
+  Stage success_, fail_, queue_;
+  Compute compute_;
+  std::array<Compute, kMaxBatchSize> batches_;  // by rows - 1
   std::atomic<std::uint64_t> rejected_{0}, cancelled_{0}, backend_{0}, other_{0};
   std::atomic<std::uint64_t> deadline_misses_{0}, superseded_{0};
   std::atomic<std::uint64_t> revocations_{0}, resumed_blocks_{0};

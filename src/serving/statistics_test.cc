@@ -42,7 +42,7 @@ ModelStatistics Read(const StatisticsRecorder& recorder) {
 
 TEST(Statistics, SplitASuccessIntoItsStages) {
   StatisticsRecorder recorder;
-  recorder.RecordFinished(Done(), At(100), kNoDeadline);
+  recorder.RecordFinished(Done(), {At(100), kNoDeadline});
   const ModelStatistics s = Read(recorder);
   EXPECT_EQ(s.success.count, 1u);
   EXPECT_EQ(s.success.ns, 180'000u);
@@ -60,6 +60,23 @@ TEST(Statistics, SplitASuccessIntoItsStages) {
   EXPECT_GT(s.last_inference_ms, 1'600'000'000'000u);
 }
 
+TEST(Statistics, CountRowsAndExecutionsOfEachBatchSize) {
+  StatisticsRecorder recorder;
+  for (const std::size_t batch : {3, 1, 3}) {
+    recorder.RecordFinished(Done(), {At(100), kNoDeadline, batch});
+  }
+  recorder.RecordFinished(Left(Outcome::kExpired), {At(100), kNoDeadline, 2});
+  const ModelStatistics s = Read(recorder);
+  EXPECT_EQ(s.inference_count, 7u);
+  EXPECT_EQ(s.execution_count, 3u);
+  EXPECT_EQ(s.success.count, 3u);
+  ASSERT_EQ(s.batches.size(), 2u);
+  EXPECT_EQ(s.batches[0].batch_size, 1u);
+  EXPECT_EQ(s.batches[1].batch_size, 3u);
+  EXPECT_EQ(s.batches[1].compute_infer.count, 2u);
+  EXPECT_EQ(s.batches[1].compute_infer.ns, 200'000u);
+}
+
 TEST(Statistics, AreZeroBeforeTheFirstRequest) {
   const ModelStatistics s = Read(StatisticsRecorder());
   EXPECT_EQ(s.last_inference_ms, 0u);
@@ -71,7 +88,7 @@ TEST(Statistics, QueueCountRisesWhateverTheOutcome) {
   std::uint64_t count = 0;
   for (const Outcome outcome :
        {Outcome::kCancelled, Outcome::kExpired, Outcome::kSuperseded, Outcome::kFailed}) {
-    recorder.RecordFinished(Left(outcome), At(100), kNoDeadline);
+    recorder.RecordFinished(Left(outcome), {At(100), kNoDeadline});
     EXPECT_EQ(Read(recorder).queue.count, ++count);
   }
   EXPECT_EQ(Read(recorder).queue.ns, 4 * 190'000u);
@@ -84,16 +101,16 @@ TEST(Statistics, QueueCountRisesWhateverTheOutcome) {
 
 TEST(Statistics, EachOutcomeHasItsReason) {
   StatisticsRecorder recorder;
-  recorder.RecordFinished(Left(Outcome::kCancelled), At(100), kNoDeadline);
-  recorder.RecordFinished(Left(Outcome::kFailed), At(100), kNoDeadline);
-  recorder.RecordFinished(Left(Outcome::kSuperseded), At(100), kNoDeadline);
+  recorder.RecordFinished(Left(Outcome::kCancelled), {At(100), kNoDeadline});
+  recorder.RecordFinished(Left(Outcome::kFailed), {At(100), kNoDeadline});
+  recorder.RecordFinished(Left(Outcome::kSuperseded), {At(100), kNoDeadline});
   ModelStatistics s = Read(recorder);
   EXPECT_EQ(s.cancelled, 1u);
   EXPECT_EQ(s.backend, 1u);
   EXPECT_EQ(s.superseded, 1u);
   EXPECT_EQ(s.rejected, 1u);
   EXPECT_EQ(s.deadline_misses, 0u);
-  recorder.RecordFinished(Left(Outcome::kExpired), At(100), At(290));
+  recorder.RecordFinished(Left(Outcome::kExpired), {At(100), At(290)});
   s = Read(recorder);
   EXPECT_EQ(s.rejected, 2u);
   EXPECT_EQ(s.deadline_misses, 1u);
@@ -101,9 +118,9 @@ TEST(Statistics, EachOutcomeHasItsReason) {
 
 TEST(Statistics, ASuccessAfterItsDeadlineIsAMiss) {
   StatisticsRecorder recorder;
-  recorder.RecordFinished(Done(), At(100), At(280));
+  recorder.RecordFinished(Done(), {At(100), At(280)});
   EXPECT_EQ(Read(recorder).deadline_misses, 0u);
-  recorder.RecordFinished(Done(), At(100), At(279));
+  recorder.RecordFinished(Done(), {At(100), At(279)});
   EXPECT_EQ(Read(recorder).deadline_misses, 1u);
   EXPECT_EQ(Read(recorder).success.count, 2u);
 }
@@ -126,7 +143,7 @@ TEST(Statistics, StagesAreNeverNegative) {
   JobResult result = Done();
   result.inputs_copied = result.finished;  // the job has no inputs
   StatisticsRecorder recorder;
-  recorder.RecordFinished(result, At(500), kNoDeadline);  // and a clock of the edge was ahead
+  recorder.RecordFinished(result, {At(500), kNoDeadline});  // and a clock of the edge was ahead
   const ModelStatistics s = Read(recorder);
   EXPECT_EQ(s.compute_input.ns, 120'000u);
   EXPECT_EQ(s.compute_infer.ns, 0u);
@@ -140,7 +157,7 @@ TEST(Statistics, LoseNothingWhenManyThreadsRecord) {
     std::vector<std::jthread> threads;
     for (int i = 0; i < 4; ++i) {
       threads.emplace_back([&] {
-        for (int j = 0; j < 1000; ++j) recorder.RecordFinished(Done(), At(100), kNoDeadline);
+        for (int j = 0; j < 1000; ++j) recorder.RecordFinished(Done(), {At(100), kNoDeadline});
       });
     }
   }

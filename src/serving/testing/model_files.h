@@ -128,6 +128,19 @@ inline onnx::ModelProto SmallModel() {
       .Build();
 }
 
+/// SmallModel with an open batch.
+inline onnx::ModelProto SmallBatchModel() {
+  onnx::ModelProto model = SmallModel();
+  for (auto* values :
+       {model.mutable_graph()->mutable_input(), model.mutable_graph()->mutable_output()}) {
+    for (onnx::ValueInfoProto& value : *values) {
+      auto& shape = *value.mutable_type()->mutable_tensor_type()->mutable_shape();
+      shape.mutable_dim(0)->set_dim_param("rows");
+    }
+  }
+  return model;
+}
+
 inline constexpr std::int64_t kSlowRows = 256;
 inline constexpr std::int64_t kSlowColumns = 1024;
 
