@@ -35,7 +35,7 @@ std::string InputNames(const Plan& plan) {
   return names;
 }
 
-Tensors ReadInputs(const Plan& plan, const Words& words) {
+std::map<std::string, std::string> FilesByInput(const Plan& plan, const Words& words) {
   std::map<std::string, std::string> files;
   for (const std::string& word : words.inputs) {
     const std::size_t equals = word.find('=');
@@ -47,6 +47,48 @@ Tensors ReadInputs(const Plan& plan, const Words& words) {
       Die(fmt::format("--input {}: say NAME=FILE, the model takes {}", word, InputNames(plan)));
     }
   }
+  return files;
+}
+
+/// The rows of the .npy files: 1 unless one is like the model's input but for its first dim.
+std::int64_t BatchOf(const Plan& plan, const Words& words) {
+  const std::map<std::string, std::string> files = FilesByInput(plan, words);
+  for (const PlanTensor& input : plan.inputs) {
+    const auto file = files.find(input.spec.name);
+    if (file == files.end() || !file->second.ends_with(".npy")) continue;
+    const Result<Constant> array = ReadNpy(file->second);
+    if (!array || array->dims.empty() || array->dims.front() < 2) continue;
+    Dims one = array->dims;
+    one.front() = 1;
+    if (one == input.spec.dims) return array->dims.front();
+  }
+  return 1;
+}
+
+std::map<std::string, Constant> ReadConstants(const Words& words) {
+  std::map<std::string, Constant> constants;
+  for (const std::string& word : words.constants) {
+    const std::size_t equals = word.find('=');
+    if (equals == std::string::npos) Die(fmt::format("--constant {}: say NAME=FILE.npy", word));
+    Result<Constant> constant = ReadNpy(word.substr(equals + 1));
+    if (!constant) Die(constant.error().message);
+    constants[word.substr(0, equals)] = *std::move(constant);
+  }
+  return constants;
+}
+
+/// Compiled for as many rows as the input files have.
+std::shared_ptr<const LoadedPlan> CompileForInputs(const Words& words, Device& device) {
+  std::shared_ptr<const LoadedPlan> loaded =
+      Compile(words.model, device, {.constants = ReadConstants(words)});
+  const std::int64_t batch = BatchOf(loaded->plan, words);
+  if (batch == 1) return loaded;
+  loaded.reset();
+  return Compile(words.model, device, {.batches = {batch}, .constants = ReadConstants(words)});
+}
+
+Tensors ReadInputs(const Plan& plan, const Words& words) {
+  std::map<std::string, std::string> files = FilesByInput(plan, words);
   Tensors tensors;
   for (const PlanTensor& input : plan.inputs) {
     const auto file = files.find(input.spec.name);
@@ -65,18 +107,6 @@ Tensors ReadInputs(const Plan& plan, const Words& words) {
                     InputNames(plan)));
   }
   return tensors;
-}
-
-std::map<std::string, Constant> ReadConstants(const Words& words) {
-  std::map<std::string, Constant> constants;
-  for (const std::string& word : words.constants) {
-    const std::size_t equals = word.find('=');
-    if (equals == std::string::npos) Die(fmt::format("--constant {}: say NAME=FILE.npy", word));
-    Result<Constant> constant = ReadNpy(word.substr(equals + 1));
-    if (!constant) Die(constant.error().message);
-    constants[word.substr(0, equals)] = *std::move(constant);
-  }
-  return constants;
 }
 
 void PrintTop(const TensorSpec& spec, const std::vector<std::byte>& bytes) {
@@ -115,8 +145,7 @@ void WriteOutputs(const Plan& plan, const Tensors& outputs, const std::string& f
 
 void Run(const Words& words) {
   const std::unique_ptr<Device> device = OpenCpuDevice(words.workers);
-  const std::shared_ptr<const LoadedPlan> loaded =
-      Compile(words.model, *device, {.constants = ReadConstants(words)});
+  const std::shared_ptr<const LoadedPlan> loaded = CompileForInputs(words, *device);
   const Plan& plan = loaded->plan;
   const Tensors inputs = ReadInputs(plan, words);
   Tensors outputs;
@@ -142,8 +171,10 @@ void AddInfer(CLI::App& app) {
   auto words = std::make_shared<Words>();
   command->add_option("MODEL", words->model, "An .onnx file or a model's folder in a repository")
       ->required();
-  command->add_option("--input", words->inputs,
-                      "NAME=FILE for each input (FILE alone if there is only one)");
+  command->add_option(
+      "--input", words->inputs,
+      "NAME=FILE for each input (FILE alone if there is only one); the first dim of a "
+      ".npy may be a batch");
   command->add_option(
       "--constant", words->constants,
       "NAME=FILE.npy: an input that is fixed when the model is loaded (a shape, axes)");

@@ -21,6 +21,7 @@ struct Words {
   std::vector<std::string> models;
   std::uint32_t workers = 0;
   int profile_runs = 0;
+  std::int64_t batch = 1;
   bool json = false;
   bool idempotence = false;
   bool in_place = false;
@@ -29,8 +30,8 @@ struct Words {
 void InspectModel(const Words& words) {
   if (words.models.size() != 1) Die("inspect takes one model, except with --idempotence");
   const std::unique_ptr<Device> device = OpenCpuDevice(words.workers);
-  const std::shared_ptr<LoadedPlan> loaded =
-      Compile(words.models.front(), *device, {.in_place = words.in_place});
+  const std::shared_ptr<LoadedPlan> loaded = Compile(
+      words.models.front(), *device, {.in_place = words.in_place, .batches = {words.batch}});
   if (words.profile_runs > 0) {
     if (const Status status = ProfilePlan(*loaded, *device, words.profile_runs); !status) {
       Die(status.error().message);
@@ -118,6 +119,8 @@ void AddInspect(CLI::App& app) {
                     "Count the kernels that may simply be run again, and the groups of the others");
   command->add_flag("--in-place", words->in_place,
                     "Let outputs replace inputs in memory where that is possible");
+  command->add_option("--batch", words->batch, "Rows, for a model that takes batches")
+      ->check(CLI::Range(1, 1024));
   command->add_option("--workers", words->workers, "Worker threads (0: one per core)");
   command->callback(
       [words] { words->idempotence ? InspectIdempotence(*words) : InspectModel(*words); });

@@ -54,6 +54,7 @@ std::shared_ptr<LoadedPlan> Compile(const std::string& model, Device& device,
                                     const CompileWords& words) {
   CompileOptions options;
   options.in_place = words.in_place;
+  options.batches = words.batches;
   options.import.inputs = words.constants;
   options.model = ModelName(model);
   Result<std::shared_ptr<LoadedPlan>> loaded = CompileModel(FindModelFile(model), device, options);

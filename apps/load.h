@@ -3,6 +3,7 @@
 #include <map>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "device/device.h"
 #include "graph/graph.h"
@@ -25,6 +26,7 @@ std::unique_ptr<Device> OpenCpuDevice(std::uint32_t workers);
 
 struct CompileWords {
   bool in_place = false;
+  std::vector<std::int64_t> batches = {1};         // see CompileOptions
   std::map<std::string, Constant> constants = {};  // inputs that are fixed when the model is loaded
 };
 

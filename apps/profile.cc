@@ -1,5 +1,6 @@
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cstdio>
 #include <memory>
 #include <optional>
@@ -18,6 +19,7 @@ struct Words {
   std::string folder = DefaultProfileFolder();
   std::string json;
   std::uint32_t workers = 0;
+  std::vector<std::int64_t> batches = {1};
   int runs = 7;
   bool force = false;
 };
@@ -35,7 +37,7 @@ void AddVersions(const PlanOp& op, std::uint32_t units, bench::Report& report) {
   }
 }
 
-Status Tune(LoadedPlan& loaded, Device& device, int runs, bench::Report& report) {
+Status Tune(LoadedPlan& loaded, std::size_t size, Device& device, int runs, bench::Report& report) {
   std::optional<bench::Progress> bar;
   VersionOptions options;
   options.runs = runs;
@@ -44,7 +46,7 @@ Status Tune(LoadedPlan& loaded, Device& device, int runs, bench::Report& report)
     bar->Step("versions");
   };
   options.measured = [&](const PlanOp& op) { AddVersions(op, device.info().units, report); };
-  return ProfileVersions(loaded, device, options);
+  return ProfileVersions(loaded, device, options, size);
 }
 
 void AddKept(const Plan& plan, bench::Report& report) {
@@ -59,9 +61,10 @@ void AddKept(const Plan& plan, bench::Report& report) {
 }
 
 void PrintTable(const Plan& plan) {
-  std::printf("model %s: %.1f us standalone\n%4s %-12s %8s %10s %9s %7s %11s %s\n",
-              plan.model.c_str(), ToMicroseconds(plan.standalone), "#", "version", "of",
-              "kernel us", "block us", "blocks", "scratch KiB", "name");
+  std::printf("model %s, batch %lld: %.1f us standalone\n%4s %-12s %8s %10s %9s %7s %11s %s\n",
+              plan.model.c_str(), static_cast<long long>(plan.batch),
+              ToMicroseconds(plan.standalone), "#", "version", "of", "kernel us", "block us",
+              "blocks", "scratch KiB", "name");
   for (std::size_t i = 0; i < plan.ops.size(); ++i) {
     const PlanOp& op = plan.ops[i];
     const std::string version = op.versions.empty() ? "-" : op.versions[op.version].name;
@@ -72,24 +75,35 @@ void PrintTable(const Plan& plan) {
   }
 }
 
-void Run(const Words& words) {
-  const std::unique_ptr<Device> device = OpenCpuDevice(words.workers);
-  const std::shared_ptr<LoadedPlan> loaded = Compile(words.model, *device);
+void ProfileSize(LoadedPlan& loaded, std::size_t size, Device& device, const Words& words) {
+  Plan& plan = loaded.at(size);
   const ProfileStore store{words.folder, Build()};
-  const std::string key = ProfileKey(loaded->plan, device->info(), store.build);
-  bench::Report report("profile",
-                       {{"model", loaded->plan.model}, {"workers", device->info().units}}, Build());
+  const std::string key = ProfileKey(plan, device.info(), store.build);
+  bench::Report report(
+      "profile", {{"model", plan.model}, {"batch", plan.batch}, {"workers", device.info().units}},
+      Build());
   // The figures of versions that were pruned are not kept: who wants them measures again.
-  if (words.force || !words.json.empty() ||
-      LoadProfile(store, key, loaded->plan) != ProfileFound::kTuned) {
-    Status status = Tune(*loaded, *device, words.runs, report);
-    if (status) status = SaveProfile(store, key, loaded->plan, /*tuned=*/true);
+  if (words.force || !words.json.empty() || LoadProfile(store, key, plan) != ProfileFound::kTuned) {
+    Status status = Tune(loaded, size, device, words.runs, report);
+    if (status) status = SaveProfile(store, key, plan, /*tuned=*/true);
     if (!status) Die(status.error().message);
   }
-  PrintTable(loaded->plan);
+  PrintTable(plan);
   if (words.json.empty()) return;
-  AddKept(loaded->plan, report);
+  AddKept(plan, report);
   if (const Status written = report.Write(words.json); !written) Die(written.error().message);
+}
+
+void Run(Words words) {
+  std::sort(words.batches.begin(), words.batches.end());
+  words.batches.erase(std::unique(words.batches.begin(), words.batches.end()), words.batches.end());
+  if (!words.json.empty() && words.batches.size() > 1) Die("--json holds one of --batches");
+  const std::unique_ptr<Device> device = OpenCpuDevice(words.workers);
+  const std::shared_ptr<LoadedPlan> loaded =
+      Compile(words.model, *device, {.batches = words.batches});
+  for (std::size_t size = 0; size < loaded->sizes(); ++size) {
+    ProfileSize(*loaded, size, *device, words);
+  }
 }
 
 }  // namespace
@@ -105,6 +119,12 @@ void AddProfile(CLI::App& app) {
   command->add_option(
       "--json", words->json,
       "Measure, and write every version's figures here (bench/plots/plot.py draws them)");
+  command
+      ->add_option("--batches", words->batches,
+                   "Batch sizes, for a model that is served with a max_batch_size")
+      ->delimiter(',')
+      ->check(CLI::Range(1, 1024))
+      ->capture_default_str();
   command->add_option("--runs", words->runs, "Runs of each version; medians are kept")
       ->check(CLI::Range(1, 1000))
       ->capture_default_str();

@@ -69,12 +69,14 @@ struct JobQueue {
     std::uint32_t revision = 0;  // the guard's limit for the job at hand
   };
 
-  JobQueue(QueueId id_in, QueueOptions options_in)
-      : id(id_in), options(std::move(options_in)), costs(options.instances.front()->plan()) {}
+  JobQueue(QueueId id_in, QueueOptions options_in) : id(id_in), options(std::move(options_in)) {
+    const LoadedPlan& loaded = options.instances.front()->loaded();
+    for (std::size_t size = 0; size < loaded.sizes(); ++size) costs.emplace_back(loaded.at(size));
+  }
 
   const QueueId id;
   QueueOptions options;
-  CostTable costs;                      // of the plan that all instances run
+  std::vector<CostTable> costs;         // by batch size, of the plans that all instances run
   std::atomic<std::size_t> pending{0};  // posted and not started; changed by any thread
   StreamId stream = kUnordered;
   std::vector<Slot> slots;

@@ -71,7 +71,7 @@ void Mechanism::Admit(std::unique_ptr<Job> owned, FinishedJobs& finished) {
   jobs_.insert(job);
   if (job.deadline != kNoDeadline) deadlines_.insert(job);
   JobQueue& queue = *job.queue;
-  job.total = job.remaining = queue.costs.total();
+  job.total = job.remaining = queue.costs[job.size].total();
   policy_.OnArrival(job);
   queue.waiting.push_back(job);
   if (lost_) return Finish(job, Outcome::kFailed, finished);
@@ -148,7 +148,7 @@ void Mechanism::OnComplete(const DeviceEvent& event) {
       if (--job.inputs_left == 0) job.result.inputs_copied = event.at;
       break;
     case JobLaunch::Kind::kOp:
-      if (record.whole) job.queue->costs.Observe(record.index, event.at - record.placed);
+      if (record.whole) job.queue->costs[job.size].Observe(record.index, event.at - record.placed);
       blocks_ -= std::exchange(record.blocks, 0);
       Advance(job, event.at);
       break;
@@ -224,8 +224,8 @@ void Mechanism::Advance(Job& job, TimePoint at) {
   const std::size_t ops = job.instance->plan().ops.size();
   if (job.first_incomplete == ops) return;
   while (job.first_incomplete < ops && job.instance->progress(job.first_incomplete).Complete()) {
-    job.remaining =
-        std::max(Nanoseconds(0), job.remaining - job.queue->costs.kernel(job.first_incomplete));
+    job.remaining = std::max(
+        Nanoseconds(0), job.remaining - job.queue->costs[job.size].kernel(job.first_incomplete));
     ++job.first_incomplete;
   }
   job.next_op = std::max(job.next_op, job.first_incomplete);

@@ -123,7 +123,7 @@ Mechanism::Submitted Mechanism::SubmitNext(Job& job, std::uint32_t ops, const Pa
   Submitted submitted = Submitted::kAll;
   while (kernels < ops && job.ready_hook.is_linked() && job.next_op < last) {
     if (!instance.progress(job.next_op).Complete()) {
-      if (room != nullptr && !FitsInto(*room, job.queue->costs.block(job.next_op))) {
+      if (room != nullptr && !FitsInto(*room, job.queue->costs[job.size].block(job.next_op))) {
         submitted = Submitted::kUnfit;
         break;
       }

@@ -16,7 +16,7 @@ std::optional<PaddingRoom> RoomBeside(const Job& job, std::uint32_t units) {
     width = ops[i].blocks + (follows ? 0 : width);
     if (width >= units) break;
     widest = std::max(widest, width);
-    room.time += job.queue->costs.kernel(i);
+    room.time += job.queue->costs[job.size].kernel(i);
     room.until = &job.instance->progress(i);
   }
   if (room.until == nullptr) return std::nullopt;
