@@ -58,17 +58,22 @@ def fixture_server(lagoon, repository):
         yield server
 
 
+def tensors(module, inputs):
+    return [triton_input(module, name, array, "INT64" if array.dtype == np.int64 else "FP32")
+            for name, array in inputs.items()]
+
+
 def infer_http(server, model, inputs):
     client = server.http()
     try:
-        return client.infer(model, [triton_input(triton_http, *item) for item in inputs.items()])
+        return client.infer(model, tensors(triton_http, inputs))
     finally:
         client.close()
 
 
 def infer_grpc(server, model, inputs):
     with server.grpc() as client:
-        return client.infer(model, [triton_input(triton_grpc, *item) for item in inputs.items()])
+        return client.infer(model, tensors(triton_grpc, inputs))
 
 
 EDGES = pytest.mark.parametrize("infer", (infer_http, infer_grpc), ids=("http", "grpc"))
