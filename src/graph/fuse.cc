@@ -36,10 +36,12 @@ Status Fuse(Graph& graph, const ImportOptions& options) {
   FuseGatedActivations(graph);
   FuseAttention(graph);
   NormalizeGemms(graph);
+  FuseReshapedGemms(graph);
   FuseBias(graph);  // before the batch-norms: MatMul, Add, BatchNormalization is one layer
   LAGOON_RETURN_IF_ERROR(FuseBatchNorms(graph));
   LAGOON_RETURN_IF_ERROR(ExpandBatchNorms(graph));
   FuseBias(graph);
+  DivideSplitLinears(graph);
   FuseResiduals(graph);
   FuseBias(graph);  // behind a residual
   FuseActivations(graph);

@@ -11,8 +11,16 @@ namespace lagoon {
 /// Gemm: alpha and beta go into the weights, the bias becomes [N].
 void NormalizeGemms(Graph& graph);
 
+/// A Gemm of rows that a Reshape laid out, and that another lays back, becomes a MatMul of the
+/// tensor itself, so that what follows can be fused with it. After NormalizeGemms.
+void FuseReshapedGemms(Graph& graph);
+
 /// Add of a constant per output channel to a Conv, Gemm or MatMul becomes its bias.
 void FuseBias(Graph& graph);
+
+/// A Gemm or MatMul whose output only a Split along its columns reads (queries, keys and values)
+/// becomes one node for each part. After FuseBias, before what gives it residuals.
+void DivideSplitLinears(Graph& graph);
 
 /// Scales weights and bias of the Conv, Gemm or MatMul before a BatchNormalization, in double
 /// precision. kInvalidArgument if a variance is negative.

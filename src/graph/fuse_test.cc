@@ -192,6 +192,37 @@ TEST(FuseBias, AddsUp) {
   EXPECT_EQ(Ops(Fused(model)), "MatMul");
 }
 
+TEST(FuseGemm, OfRowsThatAReshapeLaidOutIsAMatMulOfTheTensorItself) {
+  ModelBuilder model;
+  model.Input("x", {2, 3, 4}).Output("y").Output("z");
+  model.Weights("w", {4, 6}).Weights("b", {6}).Ints("rows", {-1, 4}).Ints("back", {2, 3, 6});
+  model.Ints("other", {3, 2, 6});
+  model.Add("Reshape", {"x", "rows"}, {"r"});
+  model.Add("Gemm", {"r", "w", "b"}, {"g"});
+  model.Add("Reshape", {"g", "back"}, {"h"});
+  model.Add("Relu", {"h"}, {"y"});
+  model.Add("Gemm", {"r", "w", "b"}, {"k"});
+  model.Add("Reshape", {"k", "other"}, {"z"});  // rows laid back otherwise: stays
+  EXPECT_EQ(Ops(Fused(model)), "Reshape MatMul Gemm Reshape");
+}
+
+TEST(FuseGemm, WithColumnsThatASplitDividesIsOneNodeForEachPart) {
+  for (const std::int64_t axis : {-1, 2}) {
+    ModelBuilder model;
+    model.Input("x", {2, 3, 4}).Output("q").Output("k").Output("v");
+    model.Weights("w", {4, 9}).Weights("b", {9}).Ints("sizes", {2, 3, 4});
+    model.Add("MatMul", {"x", "w"}, {"m"});
+    model.Add("Add", {"m", "b"}, {"a"});
+    model.Add("Split", {"a", "sizes"}, {"q", "k", "v"}).Int("axis", axis);
+    EXPECT_EQ(Ops(Fused(model)), "MatMul MatMul MatMul");
+  }
+  ModelBuilder rows;
+  rows.Input("x", {2, 3, 4}).Output("q").Output("k").Weights("w", {4, 9}).Ints("sizes", {1, 2});
+  rows.Add("MatMul", {"x", "w"}, {"m"});
+  rows.Add("Split", {"m", "sizes"}, {"q", "k"}).Int("axis", 1);
+  EXPECT_EQ(Ops(Fused(rows)), "MatMul Split");
+}
+
 TEST(FuseGemm, TakesAlphaBetaAndEveryBiasShape) {
   for (const Dims& bias : {Dims{}, Dims{1}, Dims{1, 1}, Dims{4}, Dims{1, 4}}) {
     ModelBuilder model;

@@ -37,6 +37,10 @@ class Reference {
       values_[graph_.inputs[i]] = x;
     }
     for (const Node& node : graph_.nodes) {
+      if (node.op == "Split") {
+        Split(node);
+        continue;
+      }
       const bool last = node.fused.residual_last;
       Tensor y = Compute(node);
       if (!last) y = WithResidual(node, y);
@@ -63,6 +67,7 @@ class Reference {
     if (node.op == "Add") return Binary(node, [](float a, float b) { return a + b; });
     if (node.op == "Mul") return Binary(node, [](float a, float b) { return a * b; });
     if (node.op == "Relu") return Unary(node, [](float v) { return std::max(v, 0.0f); });
+    if (node.op == "Reshape") return In(node, 0);
     if (node.op == "Tanh" || node.op == "Identity") {
       const bool tanh = node.op == "Tanh";
       return Unary(node, [=](float v) { return tanh ? std::tanh(v) : v; });
@@ -73,6 +78,26 @@ class Reference {
     }
     ADD_FAILURE() << "the reference does not know " << node.op;
     return Tensor(Count(node.outputs[0]));
+  }
+
+  void Split(const Node& node) {
+    const Dims& whole = dims(node.inputs[0]);
+    const std::int64_t axis = node.Int("axis", 0);
+    const auto at = static_cast<std::size_t>(axis < 0 ? axis + std::ssize(whole) : axis);
+    std::size_t row = 1, begin = 0;  // elements of one step of the axes before
+    for (std::size_t i = at; i < whole.size(); ++i) row *= static_cast<std::size_t>(whole[i]);
+    for (const ValueId output : node.outputs) {
+      std::size_t part = 1;
+      for (std::size_t i = at; i < whole.size(); ++i) {
+        part *= static_cast<std::size_t>(dims(output)[i]);
+      }
+      Tensor y;
+      for (std::size_t i = 0; i < In(node, 0).size(); ++i) {
+        if (i % row >= begin && i % row < begin + part) y.push_back(In(node, 0)[i]);
+      }
+      values_[output] = y;
+      begin += part;
+    }
   }
 
   Tensor WithResidual(const Node& node, Tensor y) const {
