@@ -11,8 +11,6 @@ namespace lagoon {
 namespace {
 
 constexpr std::size_t kJobStreams = 32;  // hardware queues of a GPU (Paella 2)
-constexpr int kRealTime = static_cast<int>(JobClass::kRealTime);
-constexpr int kBestEffort = static_cast<int>(JobClass::kBestEffort);
 
 }  // namespace
 

@@ -260,6 +260,25 @@ TEST_P(DeviceConformance, APaddingSegmentLeavesWhenTheFirstSegmentIsDone) {
   }
 }
 
+// Nothing else happens on the device by then: the commit itself must reach the launch.
+TEST_P(DeviceConformance, AQueuedLaunchLeavesWhenTheKernelThatGuardsItIsDone) {
+  const auto device = Create({.units = 1});
+  Session session(*device);
+  const KernelHandle count = session.Load(CountBody);
+  for (int round = 0; round < 20; ++round) {
+    CountArgs first, padding;
+    first.work = std::chrono::microseconds(200);
+    Record first_record(2), padding_record(4);
+    session.Submit(Segment{.kernel = count, .args = &first, .progress = first_record.get()});
+    Segment segment{.kernel = count, .args = &padding, .progress = padding_record.get()};
+    segment.guards[0] = {&first_record->done_word(), first_record->blocks() - 1};
+    const LaunchId launch = session.Submit(segment);
+    session.AwaitRetired(launch);
+    EXPECT_FALSE(session.Complete(launch, 0));
+    session.AwaitAllRetired();
+  }
+}
+
 // The kernel before has one block. It ends when another unit has been idle for a while: right after
 // it ran out of work, and long enough for it to sleep.
 TEST_P(DeviceConformance, AnActivatedSuccessorGetsAllUnits) {
