@@ -7,6 +7,7 @@
 
 #include "kernels/depthwise.h"
 #include "kernels/elementwise.h"
+#include "kernels/grouped_conv.h"
 #include "kernels/index_ops.h"
 #include "kernels/interpolate.h"
 #include "kernels/matmul.h"
