@@ -40,6 +40,7 @@ Status Fuse(Graph& graph, const ImportOptions& options) {
   FuseBias(graph);  // before the batch-norms: MatMul, Add, BatchNormalization is one layer
   LAGOON_RETURN_IF_ERROR(FuseBatchNorms(graph));
   LAGOON_RETURN_IF_ERROR(ExpandBatchNorms(graph));
+  FuseJoins(graph);
   FuseBias(graph);
   DivideSplitLinears(graph);
   FuseResiduals(graph);

@@ -26,8 +26,14 @@ void DivideSplitLinears(Graph& graph);
 /// precision. kInvalidArgument if a variance is negative.
 Status FuseBatchNorms(Graph& graph);
 
-/// What FuseBatchNorms left becomes Mul and Add with constants [1,C,1,...].
+/// What FuseBatchNorms left becomes a ChannelAffine, or Mul and Add with constants [1,C,1,...]
+/// where the rank is not 2 or 4.
 Status ExpandBatchNorms(Graph& graph);
+
+/// A Concat of channels goes into the ChannelAffine that alone reads it.
+void FuseJoins(Graph& graph);
+/// A Concat of more tensors stays.
+inline constexpr std::size_t kMaxJoinedParts = 64;
 
 /// Add of two computed tensors of one shape goes into the later of the Convs (group 1), Gemms and
 /// MatMuls that compute them, which then stands where the Add stood: after both. Behind an
@@ -46,8 +52,8 @@ void FuseAttention(Graph& graph);
 /// Longer rows of scores stay what they are.
 inline constexpr std::int64_t kMaxFusedKeys = 8192;
 
-/// Relu and Clip go into the Conv, Gemm, MatMul or Add before them, other functions into the first
-/// three.
+/// Relu and Clip go into the Conv, Gemm, MatMul, ChannelAffine or Add before them, other functions
+/// into the first four and into Slice.
 void FuseActivations(Graph& graph);
 
 bool IsLinear(const Node& node);  // a packed Conv, Gemm or MatMul
