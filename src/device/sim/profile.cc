@@ -8,6 +8,7 @@
 #include <fstream>
 #include <limits>
 #include <nlohmann/json.hpp>
+#include <set>
 #include <sstream>
 #include <system_error>
 
@@ -126,6 +127,25 @@ Status ReadConstant(const Json& object, const SimConstantInfo& info, std::string
   return {};
 }
 
+// The parser takes the last of several equal keys without a word; here that is an error.
+Result<Json> ParseJson(std::string_view text, std::string_view origin) {
+  std::vector<std::set<std::string>> seen;  // by depth
+  std::string twice;
+  const auto watch = [&](int, Json::parse_event_t event, Json& parsed) {
+    if (event == Json::parse_event_t::object_start) seen.emplace_back();
+    if (event == Json::parse_event_t::object_end) seen.pop_back();
+    if (event == Json::parse_event_t::key) {
+      const auto& key = parsed.get_ref<const std::string&>();
+      if (!seen.back().insert(key).second && twice.empty()) twice = key;
+    }
+    return true;
+  };
+  Json json = Json::parse(text, watch, /*allow_exceptions=*/false);
+  if (json.is_discarded()) return Wrong(origin, "is not JSON");
+  if (!twice.empty()) return Wrong(origin, fmt::format("has '{}' twice", twice));
+  return json;
+}
+
 std::vector<std::string_view> ConstantNames() {
   std::vector<std::string_view> names;
   for (const SimConstantInfo& info : kTable) names.push_back(info.name);
@@ -185,8 +205,7 @@ Status CheckSimConstants(const SimConstants& constants, std::string_view origin)
 
 Result<SimProfile> ParseSimProfile(std::string_view text, std::string_view origin) {
   static constexpr std::array<std::string_view, 3> kKeys{"name", "description", "constants"};
-  const Json json = Json::parse(text, nullptr, /*allow_exceptions=*/false);
-  if (json.is_discarded()) return Wrong(origin, "is not JSON");
+  LAGOON_ASSIGN_OR_RETURN(const Json json, ParseJson(text, origin));
   LAGOON_RETURN_IF_ERROR(CheckKeys(json, kKeys, "the profile", origin));
   SimProfile profile;
   LAGOON_ASSIGN_OR_RETURN(profile.name, Text(json, "name", "the profile", origin));
