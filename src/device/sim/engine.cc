@@ -173,11 +173,24 @@ std::uint32_t SimEngine::LaneOf(const Slot& slot) {
   const WorkSegment& first = slot.segments[0];
   if (first.max_claimants != 0) return kNone;
   for (const Dep& dep : first.deps) {
-    for (const Front& front : fronts_) {
-      if (front.names == dep.on && slots_[front.slot].lane != kNone) return slots_[front.slot].lane;
-    }
+    const std::uint32_t lane = LaneOf(dep);
+    if (lane != kNone) return lane;
   }
   return next_lane_++ % queues;
+}
+
+// Of the launch that names what it depends on, or did until a short while ago. A record may lie
+// where one of a retired launch lay: what is met was completed by a launch that retired later than
+// that one, and the newest entry is looked at first, so that addresses make no difference.
+std::uint32_t SimEngine::LaneOf(const Dep& dep) const {
+  for (const Front& front : fronts_) {
+    if (front.names == dep.on && slots_[front.slot].lane != kNone) return slots_[front.slot].lane;
+  }
+  for (std::size_t i = 0; dep.Met() && i < recent_.size(); ++i) {
+    const Recent& recent = recent_[(next_recent_ - 1 - i) % recent_.size()];
+    if (recent.names == dep.on) return recent.lane;
+  }
+  return kNone;
 }
 
 bool SimEngine::LooksAlways(const Slot& slot) const {
@@ -278,6 +291,9 @@ void SimEngine::Retire(std::uint32_t index) {
   for (std::uint32_t i = 0; i < slot.segment_count; ++i) Deactivate(index, i);
   if (slot.state == State::kReady) {
     std::erase_if(ready_, [index](const Active& ready) { return ready.slot == index; });
+  }
+  for (std::uint32_t i = 0; i < slot.segment_count; ++i) {
+    recent_[next_recent_++ % recent_.size()] = {slot.segments[i].progress, slot.lane};
   }
   LeaveFronts(slot);
   LeaveStream(index);

@@ -155,6 +155,7 @@ class SimEngine {
   Slot* Reserve(std::uint32_t segments);
   void Insert(Slot& slot);
   std::uint32_t LaneOf(const Slot& slot);
+  std::uint32_t LaneOf(const Dep& dep) const;  // kNone: nobody knows
   bool LooksAlways(const Slot& slot) const;
   void EnterFronts(std::uint32_t index);
   void LeaveFronts(Slot& slot);
@@ -241,6 +242,12 @@ class SimEngine {
   std::uint32_t queues_used_ = 0;             // not empty
   std::uint32_t queues_held_ = 0;             // by unordered launches
   std::uint32_t next_lane_ = 0;
+  struct Recent {
+    const Progress* names = nullptr;
+    std::uint32_t lane = kNone;
+  };
+  std::array<Recent, 64> recent_;  // launches that retired last, a ring
+  std::uint32_t next_recent_ = 0;
   std::vector<std::uint32_t> moved_;      // lanes whose head has changed
   std::vector<std::uint32_t> evictions_;  // by lane; scratch of Revoke
   std::vector<CopyEngine> copy_engines_;

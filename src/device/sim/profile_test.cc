@@ -5,6 +5,7 @@
 
 #include <cstdio>
 #include <fstream>
+#include <iterator>
 #include <set>
 
 namespace lagoon {
@@ -55,6 +56,20 @@ TEST(SimProfile, ConstantsAreAddressableByName) {
   }
   EXPECT_EQ(names.size() * sizeof(std::int64_t), sizeof(SimConstants)) << "one has no name";
   EXPECT_EQ(FindSimConstant("speed"), nullptr);
+}
+
+TEST(SimProfile, TheDocumentListsEveryConstantOfEveryDevice) {
+  std::ifstream file(LAGOON_SOURCE_DIR "/docs/simulator.md");
+  const std::string document((std::istreambuf_iterator<char>(file)),
+                             std::istreambuf_iterator<char>());
+  for (const SimConstantInfo& info : SimConstantTable()) {
+    std::string row = "| `" + std::string(info.name) + "` | " + std::string(info.meaning) + " |";
+    for (const std::string_view name : BuiltInSimProfiles()) {
+      const SimProfile profile = *LoadSimProfile(std::string(name));
+      row += " " + std::to_string(profile.constants.*info.member) + " |";
+    }
+    EXPECT_THAT(document, HasSubstr(row));
+  }
 }
 
 TEST(SimProfile, AFileIsReadLikeOneThatIsBuiltIn) {
