@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 #include <numeric>
 #include <random>
 #include <string>
@@ -141,7 +142,7 @@ std::vector<std::uint32_t> UnitsOf(const SimModelStatistics& statistics, std::ui
   for (const double part : parts) {
     const double use = std::clamp(statistics.mean_use + 2 * half * (part - mean),
                                   statistics.least_use, statistics.most_use);
-    const auto of = static_cast<std::uint32_t>(use * units + 0.5);
+    const auto of = static_cast<std::uint32_t>(std::lround(use * units));
     used.push_back(std::clamp(of, 1u, units));
   }
   return used;
@@ -169,7 +170,7 @@ Result<SimModel> MakeSimModel(const SimModelStatistics& statistics, std::uint32_
   SimModel model{statistics, {}};
   for (std::size_t i = 0; i < times.size(); ++i) {
     SimModelKernel kernel;
-    kernel.time = Nanoseconds(static_cast<std::int64_t>(times[i] + 0.5));
+    kernel.time = Nanoseconds(std::llround(times[i]));
     kernel.block.threads = kThreads;
     kernel.block.registers_per_thread = kRegisters;
     // A kernel that leaves units free has one block on each of the others.
