@@ -195,7 +195,7 @@ class SimEngine {
   void AfterDone(const Progress* progress, bool complete);
   void AfterUnclaim(const Progress* progress);
   void PumpCopies();
-  bool StartChunk(CopyEngine& engine, std::uint32_t engine_index);
+  void StartChunk(CopyEngine& engine, std::uint32_t engine_index);
   void EndChunk(std::uint32_t engine);
   void Observe(const Group& group, bool ended, bool committed);
   SimBlock BlockOf(const Slot& slot, std::uint32_t segment, std::uint32_t tile,

@@ -229,7 +229,7 @@ void SimEngine::PumpCopies() {
 }
 
 // The best copy that no other engine works on.
-bool SimEngine::StartChunk(CopyEngine& engine, std::uint32_t engine_index) {
+void SimEngine::StartChunk(CopyEngine& engine, std::uint32_t engine_index) {
   for (std::size_t i = 0; i < copies_.size();) {
     const std::uint32_t index = copies_[i].slot;
     Slot& slot = slots_[index];
@@ -260,9 +260,8 @@ bool SimEngine::StartChunk(CopyEngine& engine, std::uint32_t engine_index) {
     if (options_.observer != nullptr) {
       options_.observer->OnPlaced(BlockOf(slot, 0, *tile, engine_index), now_);
     }
-    return true;
+    return;
   }
-  return false;
 }
 
 void SimEngine::EndChunk(std::uint32_t engine_index) {
