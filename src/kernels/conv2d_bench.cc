@@ -16,6 +16,11 @@ struct Layer {
   std::uint32_t in, size, out, kernel, stride, pad;
 };
 
+struct Gemm {
+  const char* name;
+  std::uint32_t rows, depth, columns;
+};
+
 // Names: network, stage, place in the block. ResNet's residual inputs are left out.
 constexpr Layer kLayers[] = {
     {"r.stem", 3, 224, 64, 7, 2, 3},     {"r18.l1", 64, 56, 64, 3, 1, 1},
@@ -61,6 +66,10 @@ constexpr Layer kLayers[] = {
     {"fc.v3", 4096, 1, 1000, 1, 1, 0},
 };
 
+// Products of BERT-base at sequence length 128.
+constexpr Gemm kGemms[] = {
+    {"b.qkv", 128, 768, 768}, {"b.up", 128, 768, 3072}, {"b.down", 128, 3072, 768}};
+
 Conv2dSpec SpecOf(const Layer& layer) {
   Conv2dSpec s;
   s.height = s.width = layer.size;
@@ -75,8 +84,21 @@ Conv2dSpec SpecOf(const Layer& layer) {
   return s;
 }
 
-void RunLayer(benchmark::State& state, const Layer& layer) {
-  ConvProblem problem(SpecOf(layer));
+Conv2dSpec SpecOf(const Gemm& gemm) {
+  Conv2dSpec s;
+  s.height = s.out_height = gemm.rows;
+  s.in_channels = gemm.depth;
+  s.out_channels = gemm.columns;
+  s.bias = true;
+  return s;
+}
+
+void RunSpec(benchmark::State& state, Conv2dSpec spec, Precision precision) {
+  spec.precision = precision;
+  if (const Status status = CheckPrecision(precision); !status) {
+    return state.SkipWithError(status.error().message.c_str());
+  }
+  ConvProblem problem(spec);
   problem.RunAll();
   for (auto _ : state) problem.RunAll();
   state.counters["GFLOP/s"] = benchmark::Counter(problem.kernel.flops * 1e-9,
@@ -84,12 +106,21 @@ void RunLayer(benchmark::State& state, const Layer& layer) {
   state.counters["blocks"] = problem.kernel.blocks;
 }
 
-const bool kRegistered = [] {
-  for (const Layer& layer : kLayers) {
-    benchmark::RegisterBenchmark((std::string("conv2d/") + layer.name).c_str(), RunLayer, layer)
-        ->Unit(benchmark::kMicrosecond)
-        ->MeasureProcessCPUTime();
+template <typename Shapes>
+void Register(const Shapes& shapes) {
+  for (const auto& shape : shapes) {
+    for (const Precision precision : {Precision::kFp32, Precision::kBf16}) {
+      const std::string body = precision == Precision::kBf16 ? "conv2d_bf16/" : "conv2d/";
+      benchmark::RegisterBenchmark((body + shape.name).c_str(), RunSpec, SpecOf(shape), precision)
+          ->Unit(benchmark::kMicrosecond)
+          ->MeasureProcessCPUTime();
+    }
   }
+}
+
+const bool kRegistered = [] {
+  Register(kLayers);
+  Register(kGemms);
   return true;
 }();
 
