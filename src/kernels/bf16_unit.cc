@@ -7,6 +7,7 @@
 #include <bit>
 #include <cmath>
 #include <cstring>
+#include <string>
 
 #include "kernels/unroll.h"
 
@@ -195,11 +196,16 @@ void MultiplyInTiles(const Bf16Tile& tile) {
 
 // Measured on one core of a Xeon (Sapphire Rapids) at 2 GHz.
 constexpr Bf16Unit kAmxUnit = {
-    "AMX-BF16",  1.0,     8, &EnterTiles, {&MultiplyInTiles<1>, &MultiplyInTiles<2>},
+    "AMX-BF16",  "conv2d_bf16_amx", 1.0, 8, &EnterTiles, {&MultiplyInTiles<1>, &MultiplyInTiles<2>},
     &LeaveTiles, &Convert};
-constexpr Bf16Unit kVectorUnit = {
-    "AVX512-BF16", 17,      0, &NothingFor, {&MultiplyVectors<1>, &MultiplyVectors<2>},
-    &Nothing,      &Convert};
+constexpr Bf16Unit kVectorUnit = {"AVX512-BF16",
+                                  "conv2d_bf16_avx512",
+                                  17,
+                                  0,
+                                  &NothingFor,
+                                  {&MultiplyVectors<1>, &MultiplyVectors<2>},
+                                  &Nothing,
+                                  &Convert};
 constexpr std::array<const Bf16Unit*, 2> kUnits = {&kAmxUnit, &kVectorUnit};
 
 // ---- What this machine has
@@ -272,6 +278,12 @@ Result<const Bf16Unit*> FindBf16Unit(const Bf16Features& features) {
   return Fail(ErrorCode::kUnimplemented,
               std::string("precision 'bf16' needs a CPU with AVX512-BF16; this one lacks ") +
                   (features.avx512 ? "it" : "AVX-512 altogether"));
+}
+
+Status CheckPrecision(Precision precision) {
+  if (precision == Precision::kFp32) return {};
+  LAGOON_RETURN_IF_ERROR(FindBf16Unit());
+  return {};
 }
 
 Bf16 ToBf16(float value) {

@@ -11,6 +11,7 @@
 #include <span>
 
 #include "base/status.h"
+#include "plan/precision.h"
 
 namespace lagoon {
 
@@ -40,7 +41,8 @@ struct Bf16Tile {
 /// Results of all units are the same for finite numbers up to the order of additions. Lives for
 /// ever; any thread.
 struct Bf16Unit {
-  const char* name;  // "AMX-BF16"
+  const char* name;         // "AMX-BF16"
+  const char* kernel_name;  // of conv2d on it
   /// Of one worker, used to size blocks: a step takes row_ns for each row, and step_ns.
   double row_ns, step_ns;
   /// Before the first multiplication and whenever the number of rows changes.
@@ -70,6 +72,9 @@ std::span<const Bf16Unit* const> Bf16UnitsOf(const Bf16Features& features);
 
 /// The fastest one. kUnimplemented says what the CPU lacks.
 Result<const Bf16Unit*> FindBf16Unit(const Bf16Features& features = MachineBf16Features());
+
+/// kUnimplemented says what this CPU lacks for `precision`.
+Status CheckPrecision(Precision precision);
 
 /// Rounds as Bf16Unit::convert, on any CPU.
 Bf16 ToBf16(float value);

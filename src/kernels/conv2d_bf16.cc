@@ -30,7 +30,7 @@ Result<Kernel> MakeBf16Conv2d(const Conv2dSpec& spec, const Bf16Unit& unit) {
                                 std::to_string(kMaxScratchBytes));
   }
   LAGOON_ASSIGN_OR_RETURN(Kernel kernel, KernelOf(spec, tiling.args));
-  kernel.name = "conv2d_bf16";
+  kernel.name = unit.kernel_name;
   kernel.body = &Bf16Conv2dBody;
   kernel.blocks = tiling.blocks;
   kernel.scratch_bytes = tiling.scratch_bytes;

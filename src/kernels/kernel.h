@@ -6,7 +6,6 @@
 #include <cstdint>
 #include <cstring>
 #include <string>
-#include <string_view>
 #include <type_traits>
 #include <vector>
 
@@ -54,16 +53,6 @@ std::vector<std::byte> ArgsImage(const Args& args) {
   std::memcpy(image.data(), &args, sizeof(Args));
   return image;
 }
-
-/// What convolutions and products with weights multiply; sums are fp32 always.
-enum class Precision : std::uint8_t { kFp32, kBf16 };
-
-/// "fp32", "bf16".
-std::string_view PrecisionName(Precision precision);
-/// kInvalidArgument naming the word and what there is.
-Result<Precision> ParsePrecision(std::string_view word);
-/// kUnimplemented says what this CPU lacks for it.
-Status CheckPrecision(Precision precision);
 
 /// The instruction set the bodies use on this machine: "AVX2", "AVX3" (Highway's name of AVX-512),
 /// ...

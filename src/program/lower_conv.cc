@@ -119,9 +119,11 @@ void SetShape(const ConvNode& conv, const Node& node, Spec& spec) {
 }
 
 /// The conv2d kernel of group `group`, but for x and y.
-DenseOp MakeGroup(const ConvNode& conv, const Node& node, std::uint32_t group) {
+DenseOp MakeGroup(const ConvNode& conv, const Node& node, std::uint32_t group,
+                  Precision precision) {
   DenseOp op;
   op.name = node.name;
+  op.spec.precision = precision;
   SetShape(conv, node, op.spec);
   op.spec.in_channels = conv.in.channels / conv.groups;
   op.spec.out_channels = conv.out.channels / conv.groups;
@@ -138,7 +140,7 @@ DenseOp MakeGroup(const ConvNode& conv, const Node& node, std::uint32_t group) {
 }
 
 Status LowerDense(ProgramBuilder& builder, const Node& node, const ConvNode& conv) {
-  DenseOp op = MakeGroup(conv, node, 0);
+  DenseOp op = MakeGroup(conv, node, 0, builder.precision());
   LAGOON_ASSIGN_OR_RETURN(op.x, builder.Use(node.inputs[0], Layout::kChannelsLast));
   LAGOON_ASSIGN_OR_RETURN(op.residual, ResidualOf(builder, node, Layout::kChannelsLast));
   op.y = builder.NewTensor(node.name, builder.dims(node.outputs[0]), Layout::kChannelsLast);
@@ -175,7 +177,7 @@ Status LowerGroups(ProgramBuilder& builder, const Node& node, const ConvNode& co
   y_part[1] /= conv.groups;
   std::vector<Tensor> parts;
   for (std::uint32_t group = 0; group < conv.groups; ++group) {
-    DenseOp op = MakeGroup(conv, node, group);
+    DenseOp op = MakeGroup(conv, node, group, builder.precision());
     op.name = fmt::format("{}.group{}", node.name, group);
     const std::vector<std::int64_t> starts{0, group * x_part[1], 0, 0};
     const std::vector<std::int64_t> steps(4, 1);
@@ -253,6 +255,7 @@ Status LowerMatMul(ProgramBuilder& builder, const Node& node) {
   op.spec.height = op.spec.out_height = in.batch;
   op.spec.in_channels = in.channels;
   op.spec.out_channels = out.channels;
+  op.spec.precision = builder.precision();
   op.spec.epilogue = EpilogueOf(node.fused);
   LAGOON_ASSIGN_OR_RETURN(op.bias, BiasOf(builder, node, out.channels));
   LAGOON_ASSIGN_OR_RETURN(op.residual, ResidualOf(builder, node, Layout::kPlain));
