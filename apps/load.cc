@@ -50,10 +50,10 @@ std::unique_ptr<Device> OpenCpuDevice(std::uint32_t workers) {
   return *std::move(device);
 }
 
-void AddPrecision(CLI::App& command, Precision& precision) {
+CLI::Option* AddPrecision(CLI::App& command, Precision& precision) {
   const std::map<std::string, Precision> names = {{"fp32", Precision::kFp32},
                                                   {"bf16", Precision::kBf16}};
-  command
+  return command
       .add_option("--precision", precision,
                   "Of convolutions and products with weights: fp32, or bf16 with sums in fp32")
       ->transform(CLI::CheckedTransformer(names))

@@ -32,7 +32,7 @@ struct CompileWords {
 };
 
 /// Adds --precision.
-void AddPrecision(CLI::App& command, Precision& precision);
+CLI::Option* AddPrecision(CLI::App& command, Precision& precision);
 
 /// Compiled for `device`, or dies.
 std::shared_ptr<LoadedPlan> Compile(const std::string& model, Device& device,
