@@ -137,10 +137,6 @@ LAGOON_AMX_BF16 void EnterTiles(std::uint32_t rows) {
 
 LAGOON_AMX_BF16 void LeaveTiles() { _tile_release(); }
 
-inline void PrefetchLines(const std::byte* ahead, std::uint32_t lines) {
-  for (std::uint32_t line = 0; line < lines; ++line) __builtin_prefetch(ahead + line * 64, 0, 2);
-}
-
 template <bool kLower, int kHalves>
 LAGOON_AMX_BF16 void MultiplyTiles(const Bf16Tile& tile) {
   // The intrinsics of some compilers do not say that they touch memory.
@@ -162,11 +158,8 @@ LAGOON_AMX_BF16 void MultiplyTiles(const Bf16Tile& tile) {
   }
   const auto* a = reinterpret_cast<const std::byte*>(tile.a);
   const long pitch = static_cast<long>(tile.a_pitch);
-  const std::byte* ahead = tile.ahead;
   const Bf16* weights = tile.weights;
   for (std::uint32_t step = 0; step < tile.steps; ++step) {
-    PrefetchLines(ahead, tile.ahead_lines);
-    ahead += kHalves * kHalfElements * sizeof(Bf16);
     _tile_loadd(4, a, pitch);
     _tile_loadd(6, weights, 64);
     _tile_dpbf16ps(0, 4, 6);

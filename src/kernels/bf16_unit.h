@@ -32,9 +32,6 @@ struct Bf16Tile {
   std::uint32_t rows;   // 1 to kBf16Rows: what Enter() was told
   const float* bias;    // of all columns of the panel
   float* sums;          // [row][panel width], 64-byte aligned
-  const std::byte* ahead;  // memory to ask for meanwhile: ahead_lines lines of 64 bytes, for each
-                           // step as far behind those of the last as the weights are
-  std::uint32_t ahead_lines;
   bool resume;
 };
 

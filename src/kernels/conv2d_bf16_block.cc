@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <limits>
 
 #include "device/block.h"
 #include "kernels/conv2d_bf16.h"
@@ -122,7 +123,6 @@ class Bf16Block {
         Store(group, panel);
       }
     }
-    if (args_.finish.row != nullptr) FinishTile();
     return true;
   }
 
@@ -133,6 +133,9 @@ class Bf16Block {
   }
   // Of the tile's pixels.
   Range GroupOf(std::size_t group) const { return Share(tile_.pixels.size(), groups_, group); }
+  const Bf16* WeightsOf(std::size_t panel) const {
+    return args_.weights + panel * args_.steps * kBf16Panel * kBf16Step;
+  }
   float* SumsAt(std::size_t group, std::size_t panel) const {
     return sums_ + ((panel - tile_.panels.begin) * groups_ + group) * kBf16ItemFloats;
   }
@@ -145,11 +148,16 @@ class Bf16Block {
     return part_bias_;
   }
 
+  // Of item (group, 0)'s first value in y, and in what has y's shape.
+  std::size_t OffsetOf(std::size_t group, std::size_t panel) const {
+    return (tile_.pixels.begin + GroupOf(group).begin) * args_.out_channels + panel * kBf16Panel;
+  }
+
   bool CopyInput();
   bool Multiply();
   bool MultiplyItem(std::size_t group, std::size_t panel, UnitState& state);
+  void FinishItem(std::size_t group, std::size_t panel) const;
   void Store(std::size_t group, std::size_t panel) const;
-  void FinishTile() const;
 
   const Bf16ConvArgs& args_;
   BlockContext& ctx_;
@@ -180,6 +188,7 @@ bool Bf16Block::Multiply() {
   for (std::size_t panel = tile_.panels.begin; panel < tile_.panels.end; ++panel) {
     for (std::size_t group = 0; group < groups_; ++group) {
       if (!MultiplyItem(group, panel, state)) return false;
+      if (args_.finish.row != nullptr) FinishItem(group, panel);
     }
   }
   return true;
@@ -189,58 +198,53 @@ bool Bf16Block::MultiplyItem(std::size_t group, std::size_t panel, UnitState& st
   const Range rows = GroupOf(group);
   const std::size_t halves = WidthOf(panel) / kBf16Vector;
   const std::size_t step_elements = halves * kBf16Vector * kBf16Step;
-  const std::size_t whole_panel = std::size_t{args_.steps} * kBf16Panel * kBf16Step;
   Bf16Tile tile{};
   tile.rows = static_cast<std::uint32_t>(rows.size());
   tile.a_pitch = args_.row_bytes;
   tile.bias = BiasAt(panel);
   tile.sums = SumsAt(group, panel);
-  if (panel + 1 < tile_.panels.end) {
-    // The groups of this panel fetch the next one, each its share.
-    tile.ahead_lines = static_cast<std::uint32_t>(CeilDivide(kBf16Panel, groups_));
-  }
   state.SetRows(tile.rows);
   for (std::uint32_t step = 0; step < args_.steps; step += tile.steps) {
     if (ctx_.ShouldLeave()) return false;
     tile.steps = std::min(args_.chunk_steps, args_.steps - step);
     tile.a = reinterpret_cast<const Bf16*>(input_ + rows.begin * args_.row_bytes) +
              std::size_t{step} * kBf16Step;
-    tile.weights = args_.weights + panel * whole_panel + step * step_elements;
-    tile.ahead = reinterpret_cast<const std::byte*>(tile.weights + whole_panel) +
-                 group * tile.ahead_lines * 64;
+    tile.weights = WeightsOf(panel) + step * step_elements;
     tile.resume = step > 0;
     args_.unit->multiply[halves - 1](tile);
   }
   return true;
 }
 
-void Bf16Block::Store(std::size_t group, std::size_t panel) const {
-  const Range rows = GroupOf(group);
-  const std::size_t offset =
-      (tile_.pixels.begin + rows.begin) * args_.out_channels + panel * kBf16Panel;
+// In scratch memory: a function of a whole tile would take longer than blocks may write.
+void Bf16Block::FinishItem(std::size_t group, std::size_t panel) const {
+  const std::size_t rows = GroupOf(group).size(), width = WidthOf(panel);
+  float* const sums = SumsAt(group, panel);
   ConvStore store{};
-  store.y = args_.y + offset;
-  store.residual = args_.residual != nullptr ? args_.residual + offset : nullptr;
-  store.pitch = args_.out_channels;
   store.low = args_.low;
   store.high = args_.high;
-  args_.target->store(SumsAt(group, panel), rows.size(), WidthOf(panel) / kBf16Vector,
-                      ColumnsOf(panel), store);
+  for (std::size_t row = 0; row < rows; ++row) {
+    store.y = sums + row * width;
+    if (args_.residual != nullptr) {
+      store.residual = args_.residual + OffsetOf(group, panel) + row * args_.out_channels;
+    }
+    args_.target->store(store.y, 1, width / kBf16Vector, ColumnsOf(panel), store);
+  }
+  args_.finish(sums, nullptr, rows * width);
 }
 
-// The tile is still in the cache.
-void Bf16Block::FinishTile() const {
-  const std::size_t channel = tile_.panels.begin * kBf16Panel;
-  const std::size_t channels =
-      std::min<std::size_t>(args_.out_channels, tile_.panels.end * kBf16Panel) - channel;
-  const bool dense = channels == args_.out_channels;
-  const std::size_t runs = dense ? 1 : tile_.pixels.size();
-  std::size_t at = tile_.pixels.begin * args_.out_channels + channel;
-  for (std::size_t run = 0; run < runs; ++run, at += args_.out_channels) {
-    const float* const residual = args_.finish_residual;
-    args_.finish(args_.y + at, residual == nullptr ? nullptr : residual + at,
-                 dense ? tile_.pixels.size() * channels : channels);
-  }
+void Bf16Block::Store(std::size_t group, std::size_t panel) const {
+  const bool finished = args_.finish.row != nullptr;
+  const float* const residual = finished ? args_.finish_residual : args_.residual;
+  const std::size_t offset = OffsetOf(group, panel);
+  ConvStore store{};
+  store.y = args_.y + offset;
+  store.residual = residual != nullptr ? residual + offset : nullptr;
+  store.pitch = args_.out_channels;
+  store.low = finished ? -std::numeric_limits<float>::infinity() : args_.low;
+  store.high = finished ? std::numeric_limits<float>::infinity() : args_.high;
+  args_.target->store(SumsAt(group, panel), GroupOf(group).size(), WidthOf(panel) / kBf16Vector,
+                      ColumnsOf(panel), store);
 }
 
 }  // namespace

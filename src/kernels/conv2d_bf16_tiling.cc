@@ -47,7 +47,7 @@ class Candidate {
 
   double store_us() const {
     const double values = static_cast<double>(pixels() * panels() * kBf16Panel);
-    return values * (sizeof(float) / kStoreRate + finish_ns_ / 1e3);
+    return values * sizeof(float) / kStoreRate;
   }
   double block_us() const {
     const double steps = a.steps, rows = static_cast<double>(pixels());
@@ -55,7 +55,8 @@ class Candidate {
     const double multiply_ns =
         static_cast<double>(panels()) * steps *
         (rows * a.unit->row_ns + static_cast<double>(groups()) * a.unit->step_ns);
-    return (copy_ns + multiply_ns) / 1e3 + store_us() + FarUs();
+    const double finish_ns = rows * static_cast<double>(panels() * kBf16Panel) * finish_ns_;
+    return (copy_ns + multiply_ns + finish_ns) / 1e3 + store_us() + FarUs();
   }
   bool Fits() const {
     return store_us() <= kCommitUs && block_us() <= kMaxBlockUs &&
