@@ -5,6 +5,7 @@
 #include <string>
 
 #include "kernels/conv2d_testing.h"
+#include "kernels/conv2d_tiling.h"
 
 namespace lagoon {
 namespace {
@@ -93,12 +94,10 @@ Conv2dSpec SpecOf(const Gemm& gemm) {
   return s;
 }
 
-void RunSpec(benchmark::State& state, Conv2dSpec spec, Precision precision) {
-  spec.precision = precision;
-  if (const Status status = CheckPrecision(precision); !status) {
-    return state.SkipWithError(status.error().message.c_str());
-  }
-  ConvProblem problem(spec);
+// `unit`: null for fp32.
+void RunSpec(benchmark::State& state, Conv2dSpec spec, const Bf16Unit* unit) {
+  if (unit != nullptr) spec.precision = Precision::kBf16;
+  ConvProblem problem(spec, IsGemv(spec) ? nullptr : unit);
   problem.RunAll();
   for (auto _ : state) problem.RunAll();
   state.counters["GFLOP/s"] = benchmark::Counter(problem.kernel.flops * 1e-9,
@@ -107,20 +106,21 @@ void RunSpec(benchmark::State& state, Conv2dSpec spec, Precision precision) {
 }
 
 template <typename Shapes>
-void Register(const Shapes& shapes) {
+void Register(const Shapes& shapes, const std::string& body, const Bf16Unit* unit) {
   for (const auto& shape : shapes) {
-    for (const Precision precision : {Precision::kFp32, Precision::kBf16}) {
-      const std::string body = precision == Precision::kBf16 ? "conv2d_bf16/" : "conv2d/";
-      benchmark::RegisterBenchmark((body + shape.name).c_str(), RunSpec, SpecOf(shape), precision)
-          ->Unit(benchmark::kMicrosecond)
-          ->MeasureProcessCPUTime();
-    }
+    benchmark::RegisterBenchmark((body + "/" + shape.name).c_str(), RunSpec, SpecOf(shape), unit)
+        ->Unit(benchmark::kMicrosecond)
+        ->MeasureProcessCPUTime();
   }
 }
 
 const bool kRegistered = [] {
-  Register(kLayers);
-  Register(kGemms);
+  Register(kLayers, "conv2d", nullptr);
+  Register(kGemms, "conv2d", nullptr);
+  for (const Bf16Unit* unit : Bf16UnitsOf(MachineBf16Features())) {
+    Register(kLayers, unit->kernel_name, unit);
+    Register(kGemms, unit->kernel_name, unit);
+  }
   return true;
 }();
 
