@@ -76,7 +76,7 @@ inline double ThreadMicroseconds() {
 
 /// Takes the time of each stretch between two checks: the shortest of all runs, as whatever else
 /// the machine does only adds to it.
-class Stretches : public CheckProbe {
+class StretchTimes : public CheckProbe {
  public:
   void Begin() {
     index_ = 0;
@@ -133,7 +133,7 @@ inline void ExpectLeavesUnseenAtEveryCheckAndComputesTheSameAgain(ConvProblem& p
 inline void ExpectChecksOftenEnoughAndShortBlocks(ConvProblem& problem) {
   constexpr int kRuns = 40, kMostRuns = 400;
   for (const std::uint32_t block : SomeBlocks(problem.kernel)) {
-    Stretches stretches;
+    StretchTimes stretches;
     for (int run = 0; run < kMostRuns; ++run) {
       if (run >= kRuns && stretches.Longest() <= 20 && stretches.Total() <= 100) break;
       // Whoever disturbs the machine now is gone later.
