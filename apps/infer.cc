@@ -22,6 +22,7 @@ struct Words {
   std::string output_dir;
   Normalization normalization = Normalization::kUnit;
   std::uint32_t workers = 0;
+  Precision precision = Precision::kFp32;
 };
 
 using Tensors = std::vector<std::vector<std::byte>>;
@@ -115,8 +116,8 @@ void WriteOutputs(const Plan& plan, const Tensors& outputs, const std::string& f
 
 void Run(const Words& words) {
   const std::unique_ptr<Device> device = OpenCpuDevice(words.workers);
-  const std::shared_ptr<const LoadedPlan> loaded =
-      Compile(words.model, *device, {.constants = ReadConstants(words)});
+  const std::shared_ptr<const LoadedPlan> loaded = Compile(
+      words.model, *device, {.precision = words.precision, .constants = ReadConstants(words)});
   const Plan& plan = loaded->plan;
   const Tensors inputs = ReadInputs(plan, words);
   Tensors outputs;
@@ -158,6 +159,7 @@ void AddInfer(CLI::App& app) {
           "Pixels of an image become: unit (0..1), imagenet (mean and deviation), raw (0..255)")
       ->transform(CLI::CheckedTransformer(names))
       ->default_str("unit");
+  AddPrecision(*command, words->precision);
   command->add_option("--workers", words->workers, "Worker threads (0: one per core)");
   command->callback([words] { Run(*words); });
 }

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <CLI/CLI.hpp>
 #include <map>
 #include <memory>
 #include <string>
@@ -7,6 +8,7 @@
 #include "device/device.h"
 #include "graph/graph.h"
 #include "plan/plan.h"
+#include "plan/precision.h"
 
 namespace lagoon {
 
@@ -25,8 +27,12 @@ std::unique_ptr<Device> OpenCpuDevice(std::uint32_t workers);
 
 struct CompileWords {
   bool in_place = false;
+  Precision precision = Precision::kFp32;
   std::map<std::string, Constant> constants = {};  // inputs that are fixed when the model is loaded
 };
+
+/// Adds --precision.
+CLI::Option* AddPrecision(CLI::App& command, Precision& precision);
 
 /// Compiled for `device`, or dies.
 std::shared_ptr<LoadedPlan> Compile(const std::string& model, Device& device,

@@ -20,6 +20,7 @@ struct Words {
   std::uint32_t workers = 0;
   int runs = 7;
   bool force = false;
+  Precision precision = Precision::kFp32;
 };
 
 // Every measured version; `kept` says which ones pruning left.
@@ -74,11 +75,15 @@ void PrintTable(const Plan& plan) {
 
 void Run(const Words& words) {
   const std::unique_ptr<Device> device = OpenCpuDevice(words.workers);
-  const std::shared_ptr<LoadedPlan> loaded = Compile(words.model, *device);
+  const std::shared_ptr<LoadedPlan> loaded =
+      Compile(words.model, *device, {.precision = words.precision});
   const ProfileStore store{words.folder, Build()};
   const std::string key = ProfileKey(loaded->plan, device->info(), store.build);
   bench::Report report("profile",
-                       {{"model", loaded->plan.model}, {"workers", device->info().units}}, Build());
+                       {{"model", loaded->plan.model},
+                        {"workers", device->info().units},
+                        {"precision", Name(words.precision)}},
+                       Build());
   // The figures of versions that were pruned are not kept: who wants them measures again.
   if (words.force || !words.json.empty() ||
       LoadProfile(store, key, loaded->plan) != ProfileFound::kTuned) {
@@ -109,6 +114,7 @@ void AddProfile(CLI::App& app) {
       ->check(CLI::Range(1, 1000))
       ->capture_default_str();
   command->add_flag("--force", words->force, "Measure again what is known");
+  AddPrecision(*command, words->precision);
   command->add_option("--workers", words->workers, "Worker threads (0: one per core)");
   command->callback([words] { Run(*words); });
 }

@@ -24,8 +24,8 @@ std::vector<std::int64_t> IdentityOrder(std::size_t rank) {
 
 }  // namespace
 
-Result<ProgramBuilder> ProgramBuilder::Create(Graph graph) {
-  ProgramBuilder builder(std::move(graph));
+Result<ProgramBuilder> ProgramBuilder::Create(Graph graph, Precision precision) {
+  ProgramBuilder builder(std::move(graph), precision);
   builder.places_.resize(builder.graph_.values.size());
   for (const ValueId id : builder.graph_.inputs) {
     const Value& value = builder.graph_.value(id);

@@ -14,6 +14,7 @@
 #include "base/status.h"
 #include "graph/graph.h"
 #include "kernels/kernel.h"
+#include "plan/precision.h"
 #include "program/layout.h"
 
 namespace lagoon {
@@ -77,9 +78,11 @@ struct Tensor {
 class ProgramBuilder {
  public:
   /// Makes a buffer for every graph input. Call before anything else.
-  static Result<ProgramBuilder> Create(Graph graph);
+  static Result<ProgramBuilder> Create(Graph graph, Precision precision = Precision::kFp32);
 
   const Graph& graph() const { return graph_; }
+  /// For the lowerings of convolutions and of products with weights.
+  Precision precision() const { return precision_; }
   const Dims& dims(ValueId value) const { return graph_.value(value).dims; }
   /// Null when the value is computed.
   const Constant* constant(ValueId value) const;
@@ -126,19 +129,22 @@ class ProgramBuilder {
  private:
   using Placements = std::array<std::optional<Tensor>, 2>;  // by Layout
 
-  explicit ProgramBuilder(Graph graph) : graph_(std::move(graph)) {}
+  ProgramBuilder(Graph graph, Precision precision)
+      : graph_(std::move(graph)), precision_(precision) {}
   BufferId AddBuffer(LoweredBuffer buffer);
   Placements& places(ValueId value) { return places_[static_cast<std::size_t>(value)]; }
   Result<Tensor> PlaceConstant(ValueId value);
   Result<LoweredTensor> PlaceOutput(ValueId value);
 
   Graph graph_;
+  Precision precision_;
   std::vector<Placements> places_;  // by ValueId
   LoweredProgram program_;
 };
 
 /// Lowers every node of a folded and fused graph. Takes the graph, so that a constant is freed as
 /// soon as it is packed. Errors name model, node, op and opset.
-Result<LoweredProgram> Lower(Graph graph, const std::string& model);
+Result<LoweredProgram> Lower(Graph graph, const std::string& model,
+                             Precision precision = Precision::kFp32);
 
 }  // namespace lagoon

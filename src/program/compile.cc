@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include "base/heap.h"
+#include "kernels/bf16_unit.h"
 #include "program/builder.h"
 #include "program/check_plan.h"
 #include "program/link.h"
@@ -38,7 +39,10 @@ Result<std::shared_ptr<LoadedPlan>> CompileModel(const std::string& path, Device
 
 Result<std::shared_ptr<LoadedPlan>> CompileGraph(Graph graph, Device& device,
                                                  const CompileOptions& options) {
-  LAGOON_ASSIGN_OR_RETURN(LoweredProgram program, Lower(std::move(graph), options.model));
+  Status able = CheckPrecision(options.precision);
+  if (!able) return Annotate(fmt::format("model '{}'", options.model), std::move(able).error());
+  LAGOON_ASSIGN_OR_RETURN(LoweredProgram program,
+                          Lower(std::move(graph), options.model, options.precision));
   auto loaded = BuildPlan(std::move(program), device, options);
   ReturnFreedMemory();
   if (!loaded) return Annotate(fmt::format("model '{}'", options.model), std::move(loaded).error());

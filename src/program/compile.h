@@ -11,6 +11,7 @@
 #include "graph/graph.h"
 #include "plan/instance.h"
 #include "plan/plan.h"
+#include "plan/precision.h"
 
 namespace lagoon {
 
@@ -18,6 +19,7 @@ struct CompileOptions {
   std::string model;  // the name that messages use
   ImportOptions import;
   bool in_place = false;  // see LinkOptions
+  Precision precision = Precision::kFp32;
 };
 
 /// A model of more kernels than this is refused: what is computed from their order is quadratic.

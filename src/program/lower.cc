@@ -375,11 +375,11 @@ Result<WindowShape> WindowOf(const Node& node) {
   return window;
 }
 
-Result<LoweredProgram> Lower(Graph graph, const std::string& model) {
+Result<LoweredProgram> Lower(Graph graph, const std::string& model, Precision precision) {
   const std::vector<Node> nodes = std::move(graph.nodes);
   const std::int64_t opset = graph.opset;
   const std::string where = fmt::format("model '{}'", model);
-  auto builder = ProgramBuilder::Create(std::move(graph));
+  auto builder = ProgramBuilder::Create(std::move(graph), precision);
   if (!builder) return Annotate(where, std::move(builder).error());
   for (const Node& node : nodes) {
     Status lowered = LowerNode(*builder, node);

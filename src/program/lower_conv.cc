@@ -116,6 +116,7 @@ void SetShape(const ConvNode& conv, const Node& node, Spec& spec) {
 Status LowerDense(ProgramBuilder& builder, const Node& node, const ConvNode& conv) {
   DenseOp op;
   op.name = node.name;
+  op.spec.precision = builder.precision();
   SetShape(conv, node, op.spec);
   op.spec.in_channels = conv.in.channels;
   op.spec.out_channels = conv.out.channels;
@@ -234,6 +235,7 @@ Status LowerMatMul(ProgramBuilder& builder, const Node& node) {
   op.spec.height = op.spec.out_height = in.batch;
   op.spec.in_channels = in.channels;
   op.spec.out_channels = out.channels;
+  op.spec.precision = builder.precision();
   op.spec.epilogue = EpilogueOf(node.fused);
   LAGOON_ASSIGN_OR_RETURN(op.bias, BiasOf(builder, node, out.channels));
   LAGOON_ASSIGN_OR_RETURN(op.residual, ResidualOf(builder, node, Layout::kPlain));

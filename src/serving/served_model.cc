@@ -48,6 +48,7 @@ Result<std::unique_ptr<ServedModel>> ServedModel::Load(ModelSource source, Devic
   CompileOptions options;
   options.model = model->name();
   options.import.dimensions = file.settings.dimensions;
+  options.precision = file.settings.precision;
   LAGOON_ASSIGN_OR_RETURN(const std::shared_ptr<LoadedPlan> loaded,
                           CompileModel(model->source_.path, device, options));
   LAGOON_ASSIGN_OR_RETURN(model->signature_,
