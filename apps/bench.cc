@@ -116,7 +116,10 @@ void AddModels(CLI::App& parent) {
       ->check(CLI::Range(0.01, 3600.0))
       ->capture_default_str();
   command->add_flag("--tune", options->tune, "Choose the fastest version of every kernel first");
-  command->callback([common, options, all] {
+  auto precision = std::make_shared<Precision>(Precision::kFp32);
+  AddPrecision(*command, *precision)->description("bf16: also that, beside our fp32");
+  command->callback([common, options, all, precision] {
+    options->bf16 = *precision == Precision::kBf16;
     options->zoo = common->zoo;
     if (*all) options->models = ModelsIn(common->zoo);
     options->against_onnxruntime = !common->no_onnxruntime;
@@ -127,6 +130,7 @@ void AddModels(CLI::App& parent) {
                                 {"seconds", options->seconds},
                                 {"onnxruntime", options->against_onnxruntime},
                                 {"tune", options->tune},
+                                {"precision", Name(*precision)},
                                 {"batches", options->batches}};
     Measure("models", configuration, *common,
             [&](bench::Report& report) { return RunModels(*options, report); });

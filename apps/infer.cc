@@ -22,6 +22,7 @@ struct Words {
   std::string output_dir;
   Normalization normalization = Normalization::kUnit;
   std::uint32_t workers = 0;
+  Precision precision = Precision::kFp32;
 };
 
 using Tensors = std::vector<std::vector<std::byte>>;
@@ -79,12 +80,14 @@ std::map<std::string, Constant> ReadConstants(const Words& words) {
 
 /// Compiled for as many rows as the input files have.
 std::shared_ptr<const LoadedPlan> CompileForInputs(const Words& words, Device& device) {
-  std::shared_ptr<const LoadedPlan> loaded =
-      Compile(words.model, device, {.constants = ReadConstants(words)});
+  std::shared_ptr<const LoadedPlan> loaded = Compile(
+      words.model, device, {.precision = words.precision, .constants = ReadConstants(words)});
   const std::int64_t batch = BatchOf(loaded->plan, words);
   if (batch == 1) return loaded;
   loaded.reset();
-  return Compile(words.model, device, {.batches = {batch}, .constants = ReadConstants(words)});
+  return Compile(
+      words.model, device,
+      {.precision = words.precision, .batches = {batch}, .constants = ReadConstants(words)});
 }
 
 Tensors ReadInputs(const Plan& plan, const Words& words) {
@@ -189,6 +192,7 @@ void AddInfer(CLI::App& app) {
           "Pixels of an image become: unit (0..1), imagenet (mean and deviation), raw (0..255)")
       ->transform(CLI::CheckedTransformer(names))
       ->default_str("unit");
+  AddPrecision(*command, words->precision);
   command->add_option("--workers", words->workers, "Worker threads (0: one per core)");
   command->callback([words] { Run(*words); });
 }

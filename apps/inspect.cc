@@ -25,13 +25,18 @@ struct Words {
   bool json = false;
   bool idempotence = false;
   bool in_place = false;
+  Precision precision = Precision::kFp32;
 };
+
+CompileWords CompileWordsOf(const Words& words) {
+  return {.in_place = words.in_place, .precision = words.precision, .batches = {words.batch}};
+}
 
 void InspectModel(const Words& words) {
   if (words.models.size() != 1) Die("inspect takes one model, except with --idempotence");
   const std::unique_ptr<Device> device = OpenCpuDevice(words.workers);
-  const std::shared_ptr<LoadedPlan> loaded = Compile(
-      words.models.front(), *device, {.in_place = words.in_place, .batches = {words.batch}});
+  const std::shared_ptr<LoadedPlan> loaded =
+      Compile(words.models.front(), *device, CompileWordsOf(words));
   if (words.profile_runs > 0) {
     if (const Status status = ProfilePlan(*loaded, *device, words.profile_runs); !status) {
       Die(status.error().message);
@@ -40,13 +45,14 @@ void InspectModel(const Words& words) {
   std::printf("%s\n", (words.json ? InspectJson(*loaded) : InspectText(*loaded)).c_str());
 }
 
-std::vector<AccessSet> ReadAccessSets(const std::string& model, Device& device, bool in_place) {
+std::vector<AccessSet> ReadAccessSets(const std::string& model, Device& device,
+                                      const CompileWords& words) {
   if (model.ends_with(".json")) {
     auto sets = ReadTraceFile(model);
     if (!sets) Die(sets.error().message);
     return *std::move(sets);
   }
-  return AccessSetsOf(Compile(model, device, {.in_place = in_place})->plan);
+  return AccessSetsOf(Compile(model, device, words)->plan);
 }
 
 // The operations that are not idempotent, and from where they restart.
@@ -78,7 +84,7 @@ void InspectIdempotence(const Words& words) {
                 "largest group");
   }
   for (const std::string& model : words.models) {
-    const std::vector<AccessSet> sets = ReadAccessSets(model, *device, words.in_place);
+    const std::vector<AccessSet> sets = ReadAccessSets(model, *device, CompileWordsOf(words));
     const std::vector<std::uint32_t> groups = FindIdempotentGroups(sets);
     const IdempotenceSummary summary = Summarize(groups);
     const std::string name = model.ends_with(".json") ? model : ModelName(model);
@@ -121,6 +127,7 @@ void AddInspect(CLI::App& app) {
                     "Let outputs replace inputs in memory where that is possible");
   command->add_option("--batch", words->batch, "Rows, for a model that takes batches")
       ->check(CLI::Range(1, 1024));
+  AddPrecision(*command, words->precision);
   command->add_option("--workers", words->workers, "Worker threads (0: one per core)");
   command->callback(
       [words] { words->idempotence ? InspectIdempotence(*words) : InspectModel(*words); });

@@ -50,11 +50,22 @@ std::unique_ptr<Device> OpenCpuDevice(std::uint32_t workers) {
   return *std::move(device);
 }
 
+CLI::Option* AddPrecision(CLI::App& command, Precision& precision) {
+  const std::map<std::string, Precision> names = {{"fp32", Precision::kFp32},
+                                                  {"bf16", Precision::kBf16}};
+  return command
+      .add_option("--precision", precision,
+                  "Of convolutions and products with weights: fp32, or bf16 with sums in fp32")
+      ->transform(CLI::CheckedTransformer(names))
+      ->default_str("fp32");
+}
+
 std::shared_ptr<LoadedPlan> Compile(const std::string& model, Device& device,
                                     const CompileWords& words) {
   CompileOptions options;
   options.in_place = words.in_place;
   options.batches = words.batches;
+  options.precision = words.precision;
   options.import.inputs = words.constants;
   options.model = ModelName(model);
   Result<std::shared_ptr<LoadedPlan>> loaded = CompileModel(FindModelFile(model), device, options);

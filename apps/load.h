@@ -1,5 +1,6 @@
 #pragma once
 
+#include <CLI/CLI.hpp>
 #include <map>
 #include <memory>
 #include <string>
@@ -8,6 +9,7 @@
 #include "device/device.h"
 #include "graph/graph.h"
 #include "plan/plan.h"
+#include "plan/precision.h"
 
 namespace lagoon {
 
@@ -27,8 +29,12 @@ std::unique_ptr<Device> OpenCpuDevice(std::uint32_t workers);
 struct CompileWords {
   bool in_place = false;
   std::vector<std::int64_t> batches = {1};         // see CompileOptions
+  Precision precision = Precision::kFp32;
   std::map<std::string, Constant> constants = {};  // inputs that are fixed when the model is loaded
 };
+
+/// Adds --precision.
+CLI::Option* AddPrecision(CLI::App& command, Precision& precision);
 
 /// Compiled for `device`, or dies.
 std::shared_ptr<LoadedPlan> Compile(const std::string& model, Device& device,

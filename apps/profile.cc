@@ -22,6 +22,7 @@ struct Words {
   std::vector<std::int64_t> batches = {1};
   int runs = 7;
   bool force = false;
+  Precision precision = Precision::kFp32;
 };
 
 // Every measured version; `kept` says which ones pruning left.
@@ -79,9 +80,12 @@ void ProfileSize(LoadedPlan& loaded, std::size_t size, Device& device, const Wor
   Plan& plan = loaded.at(size);
   const ProfileStore store{words.folder, Build()};
   const std::string key = ProfileKey(plan, device.info(), store.build);
-  bench::Report report(
-      "profile", {{"model", plan.model}, {"batch", plan.batch}, {"workers", device.info().units}},
-      Build());
+  bench::Report report("profile",
+                       {{"model", plan.model},
+                        {"batch", plan.batch},
+                        {"workers", device.info().units},
+                        {"precision", Name(words.precision)}},
+                       Build());
   // The figures of versions that were pruned are not kept: who wants them measures again.
   if (words.force || !words.json.empty() || LoadProfile(store, key, plan) != ProfileFound::kTuned) {
     Status status = Tune(loaded, size, device, words.runs, report);
@@ -100,7 +104,7 @@ void Run(Words words) {
   if (!words.json.empty() && words.batches.size() > 1) Die("--json holds one of --batches");
   const std::unique_ptr<Device> device = OpenCpuDevice(words.workers);
   const std::shared_ptr<LoadedPlan> loaded =
-      Compile(words.model, *device, {.batches = words.batches});
+      Compile(words.model, *device, {.precision = words.precision, .batches = words.batches});
   for (std::size_t size = 0; size < loaded->sizes(); ++size) {
     ProfileSize(*loaded, size, *device, words);
   }
@@ -129,6 +133,7 @@ void AddProfile(CLI::App& app) {
       ->check(CLI::Range(1, 1000))
       ->capture_default_str();
   command->add_flag("--force", words->force, "Measure again what is known");
+  AddPrecision(*command, words->precision);
   command->add_option("--workers", words->workers, "Worker threads (0: one per core)");
   command->callback([words] { Run(*words); });
 }

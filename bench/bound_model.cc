@@ -12,6 +12,7 @@ Result<std::unique_ptr<BoundModel>> BoundModel::Load(const std::string& file,
   CompileOptions compile;
   compile.model = name;
   compile.import.dimensions = {{"batch", options.batch}};
+  compile.precision = options.precision;
   LAGOON_ASSIGN_OR_RETURN(model->loaded_, CompileModel(file, device, compile));
   if (options.tune) LAGOON_RETURN_IF_ERROR(ProfileVersions(*model->loaded_, device, {}));
   LAGOON_ASSIGN_OR_RETURN(model->instance_, Instance::Create(model->loaded_, device));

@@ -7,6 +7,7 @@
 #include "base/status.h"
 #include "device/device.h"
 #include "plan/instance.h"
+#include "plan/precision.h"
 #include "program/host_tensors.h"
 #include "program/run.h"
 
@@ -15,6 +16,7 @@ namespace lagoon::bench {
 struct BoundModelOptions {
   bool tune = false;       // with the fastest version of every op (ProfileVersions); seconds
   std::int64_t batch = 1;  // size of dimensions that the file calls "batch"
+  Precision precision = Precision::kFp32;
 };
 
 /// A compiled model with one instance, values for its inputs and room for its outputs. One run at a

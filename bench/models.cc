@@ -8,6 +8,7 @@
 #include <map>
 #include <thread>
 
+#include "bench/agreement.h"
 #include "bench/bound_model.h"
 #include "bench/statistics.h"
 #include "device/cpu/cpu_device.h"
@@ -18,6 +19,7 @@ namespace lagoon::bench {
 namespace {
 
 constexpr int kWarmUpRuns = 3;
+constexpr double kMib = 1 << 20;
 
 // Runs `model` back to back for `seconds`; appends latencies in milliseconds.
 Status RunFor(BoundModel& model, Device& device, double seconds,
@@ -48,7 +50,6 @@ Status MeasureGaps(BoundModel& model, Device& device, std::vector<double>& gaps_
 }
 
 void ReportPlan(const std::string& name, const Plan& plan, Report& report) {
-  constexpr double kMib = 1 << 20;
   Nanoseconds longest{0};
   for (const PlanOp& op : plan.ops) longest = std::max(longest, op.cost.block);
   report.Metric("kernels." + name, static_cast<double>(plan.ops.size()));
@@ -88,38 +89,53 @@ class Meter final : public BlockMeter {
   std::vector<double> us_;
 };
 
-Status MeasureBlocks(const std::string& name, const ModelsOptions& options, Report& report) {
+Status MeasureBlocks(const std::string& name, const ModelsOptions& options, Precision precision,
+                     Report& report) {
   constexpr int kRuns = 5;
   Meter meter;  // outlives the device, whose only worker calls it
   LAGOON_ASSIGN_OR_RETURN(const std::unique_ptr<Device> device,
                           CreateCpuDevice({.workers = 1, .meter = &meter}));
-  LAGOON_ASSIGN_OR_RETURN(
-      const std::unique_ptr<BoundModel> model,
-      BoundModel::Load(FileOf(options, name), name, *device, {.tune = options.tune}));
+  LAGOON_ASSIGN_OR_RETURN(const std::unique_ptr<BoundModel> model,
+                          BoundModel::Load(FileOf(options, name), name, *device,
+                                           {.tune = options.tune, .precision = precision}));
   LAGOON_RETURN_IF_ERROR(model->Run(*device));
   meter.Clear();
   for (int run = 0; run < kRuns; ++run) LAGOON_RETURN_IF_ERROR(model->Run(*device));
-  report.Metric("block_us_p99." + name, Percentile(meter.us(), 99));
+  const std::string suffix = precision == Precision::kBf16 ? ".bf16" : "";
+  report.Metric("block_us_p99." + name + suffix, Percentile(meter.us(), 99));
   return {};
 }
 
-/// Latencies in milliseconds, and the gaps between our kernels.
-struct Samples {
-  std::vector<double> ours_ms, theirs_ms, gaps_us;
+/// Who takes turns on one device. The last two may be null.
+struct Sides {
+  BoundModel& ours;
+  BoundModel* bf16;
+  OnnxRuntimeProcess* onnxruntime;
 };
 
-Result<Samples> TakeTurns(BoundModel& model, Device& device, OnnxRuntimeProcess* onnxruntime,
-                          const std::string& label, const ModelsOptions& options,
-                          Progress& progress) {
+/// Latencies in milliseconds, and the gaps between our kernels.
+struct Samples {
+  std::vector<double> ours_ms, bf16_ms, theirs_ms, gaps_us;
+};
+
+Result<Samples> TakeTurns(const Sides& sides, Device& device, const std::string& label,
+                          const ModelsOptions& options, Progress& progress) {
   Samples samples;
-  for (int i = 0; i < kWarmUpRuns; ++i) LAGOON_RETURN_IF_ERROR(model.Run(device));
+  for (int i = 0; i < kWarmUpRuns; ++i) {
+    LAGOON_RETURN_IF_ERROR(sides.ours.Run(device));
+    if (sides.bf16 != nullptr) LAGOON_RETURN_IF_ERROR(sides.bf16->Run(device));
+  }
   for (int round = 0; round < options.rounds; ++round) {
-    LAGOON_RETURN_IF_ERROR(RunFor(model, device, options.seconds, samples.ours_ms));
-    LAGOON_RETURN_IF_ERROR(MeasureGaps(model, device, samples.gaps_us));
+    LAGOON_RETURN_IF_ERROR(RunFor(sides.ours, device, options.seconds, samples.ours_ms));
+    LAGOON_RETURN_IF_ERROR(MeasureGaps(sides.ours, device, samples.gaps_us));
     progress.Step(label);
-    if (onnxruntime == nullptr) continue;
+    if (sides.bf16 != nullptr) {
+      LAGOON_RETURN_IF_ERROR(RunFor(*sides.bf16, device, options.seconds, samples.bf16_ms));
+      progress.Step(label);
+    }
+    if (sides.onnxruntime == nullptr) continue;
     const int runs = std::max(1, static_cast<int>(options.seconds * 1e3 / Median(samples.ours_ms)));
-    LAGOON_ASSIGN_OR_RETURN(const std::vector<double> us, onnxruntime->Run(runs, 1));
+    LAGOON_ASSIGN_OR_RETURN(const std::vector<double> us, sides.onnxruntime->Run(runs, 1));
     for (const double latency : us) samples.theirs_ms.push_back(latency / 1e3);
     progress.Step(label);
   }
@@ -131,10 +147,11 @@ class ModelsBenchmark {
   ModelsBenchmark(const ModelsOptions& options, Report& report)
       : options_(options),
         report_(report),
-        progress_("bench models", static_cast<int>(options.models.size() * options.workers.size() *
-                                                   options.batches.size() *
-                                                   static_cast<std::size_t>(options.rounds) *
-                                                   (options.against_onnxruntime ? 2 : 1))) {}
+        progress_("bench models",
+                  static_cast<int>(
+                      options.models.size() * options.workers.size() * options.batches.size() *
+                      static_cast<std::size_t>(options.rounds) *
+                      (1 + (options.against_onnxruntime ? 1 : 0) + (options.bf16 ? 1 : 0)))) {}
 
   Status BenchModel(const Run& run) {
     LAGOON_ASSIGN_OR_RETURN(const std::unique_ptr<Device> device,
@@ -146,10 +163,12 @@ class ModelsBenchmark {
                             BoundModel::Load(file, run.name, *device, bound));
     const double load_ms = ToMilliseconds(Now() - begin);
     if (run.batch != 1 && !TakesBatch(model->instance().plan(), run.batch)) return {};
+    LAGOON_ASSIGN_OR_RETURN(const std::unique_ptr<BoundModel> bf16, LoadBf16(run, bound, *device));
     LAGOON_ASSIGN_OR_RETURN(const std::unique_ptr<OnnxRuntimeProcess> onnxruntime,
                             StartOnnxRuntime(file, run));
-    LAGOON_ASSIGN_OR_RETURN(const Samples samples, TakeTurns(*model, *device, onnxruntime.get(),
-                                                             run.Suffix(), options_, progress_));
+    LAGOON_ASSIGN_OR_RETURN(const Samples samples,
+                            TakeTurns({*model, bf16.get(), onnxruntime.get()}, *device,
+                                      run.Suffix(), options_, progress_));
     ReportLatency(run, samples);
     if (run.workers != options_.workers.back() || run.batch != 1) return {};
     LAGOON_RETURN_IF_ERROR(model->Profile(*device, 5));
@@ -158,7 +177,8 @@ class ModelsBenchmark {
     if (!samples.gaps_us.empty()) {
       report_.Metric("kernel_gap_us_p50." + run.name, Median(samples.gaps_us));
     }
-    return MeasureBlocks(run.name, options_, report_);
+    LAGOON_RETURN_IF_ERROR(MeasureBlocks(run.name, options_, Precision::kFp32, report_));
+    return bf16 == nullptr ? Status() : ReportBf16(run.name, *model, *bf16, *device);
   }
 
   void ReportMeans() const {
@@ -168,6 +188,24 @@ class ModelsBenchmark {
   }
 
  private:
+  /// Null: the benchmark runs without it.
+  Result<std::unique_ptr<BoundModel>> LoadBf16(const Run& run, BoundModelOptions bound,
+                                               Device& device) const {
+    if (!options_.bf16) return nullptr;
+    bound.precision = Precision::kBf16;
+    return BoundModel::Load(FileOf(options_, run.name), run.name, device, bound);
+  }
+
+  Status ReportBf16(const std::string& name, BoundModel& fp32, BoundModel& bf16, Device& device) {
+    constexpr int kInputs = 16;
+    LAGOON_ASSIGN_OR_RETURN(const Agreement agreement, Compare(fp32, bf16, device, kInputs));
+    report_.Metric("bf16_top1_agreement." + name, agreement.top1);
+    report_.Metric("bf16_cosine." + name, agreement.cosine);
+    report_.Metric("weights_mib." + name + ".bf16",
+                   static_cast<double>(bf16.instance().plan().weight_bytes) / kMib);
+    return MeasureBlocks(name, options_, Precision::kBf16, report_);
+  }
+
   /// Null: the benchmark runs without it.
   Result<std::unique_ptr<OnnxRuntimeProcess>> StartOnnxRuntime(const std::string& file,
                                                                const Run& run) {
@@ -184,6 +222,11 @@ class ModelsBenchmark {
   void ReportLatency(const Run& run, const Samples& samples) {
     const double ours = Median(samples.ours_ms);
     report_.Metric("latency_ms_p50." + run.Suffix() + ".lagoon", ours);
+    if (!samples.bf16_ms.empty()) {
+      const double bf16 = Median(samples.bf16_ms);
+      report_.Metric("latency_ms_p50." + run.Suffix() + ".bf16", bf16);
+      report_.Metric("bf16_speedup." + run.Suffix(), ours / bf16);
+    }
     if (samples.theirs_ms.empty()) return;
     const double theirs = Median(samples.theirs_ms);
     report_.Metric("latency_ms_p50." + run.Suffix() + ".onnxruntime", theirs);

@@ -19,6 +19,7 @@ struct ModelsOptions {
   double seconds = 1.0;  // of each turn
   bool against_onnxruntime = true;
   bool tune = false;  // as after `lagoon profile`
+  bool bf16 = false;  // beside our own fp32, which takes turns with it
   OnnxRuntimeOptions onnxruntime;
 };
 
@@ -30,6 +31,10 @@ struct ModelsOptions {
 ///   block_us_p99.M         CPU time of the thread, over all blocks of 5 inferences
 ///   block_us_max.M         of the kernels' mean blocks
 ///   load_ms.M, weights_mib.M, arena_mib.M, kernels.M
+/// With `bf16` also:
+///   latency_ms_p50.M.wW.bB.bf16; bf16_speedup.M.wW.bB (of the medians, above 1 is faster)
+///   bf16_top1_agreement.M, bf16_cosine.M   with fp32 over 16 inputs (bench/agreement.h)
+///   block_us_p99.M.bf16, weights_mib.M.bf16
 Status RunModels(const ModelsOptions& options, Report& report);
 
 }  // namespace lagoon::bench

@@ -258,6 +258,10 @@ def slices(shape):
                          ("beyond", ([-99], [2**62], [3], [2]))):
         arrays = dict(zip(("st", "en", "ax", "sp"), map(np.array, words)))
         yield single(f"slice_{label}", "Slice", shape, 13, "x st en ax sp", arrays)
+    for op in ("Exp", "Sigmoid", "Relu"):
+        yield Case(f"slice_{op.lower()}", 13, [node("Slice", "x st en ax", "s"), node(op, "s")],
+                   {"x": shape}, {"st": np.array([1, 1]), "en": np.array([3, 9]),
+                                  "ax": np.array([2, 3])})
 
 
 def batch_norm_weights(channels, prefix=""):
@@ -276,6 +280,11 @@ def fusions():
     for opset in (9, 13, 15):
         yield Case(f"conv_norm_relu-{opset}", opset, [c, n, node("Relu", "n")], x, {**w, **norm})
     yield Case("norm_alone", 13, [node("BatchNormalization", f"x {names}")], x, norm)
+    _, joined = batch_norm_weights(12)
+    yield Case("norm_of_join_relu", 13,
+               [c, node("Concat", "x c", "j", axis=1),
+                node("BatchNormalization", f"j {names}", "n"), node("Relu", "n")],
+               {"x": [2, 6, 9, 9]}, {**w, **joined})
     yield Case("norm_after_shared_conv", 13, [c, n, node("Add", "c n")], x, {**w, **norm})
     yield Case("norm_of_output", 13, [c, n], x, {**w, **norm}, ("c", "n"))
     yield Case("residual", 13, [c, n, node("Add", "n x", "a"), node("Relu", "a")], x, {**w, **norm})

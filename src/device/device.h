@@ -30,6 +30,8 @@ struct DeviceInfo {
   /// Now() stands still between events: the device tells its listener after every advance, and
   /// nobody may sleep until a time of it.
   bool virtual_time = false;
+  /// False: bodies and copies only cost time (a simulator); memory keeps what the host wrote.
+  bool computes = true;
 };
 
 enum class MemoryKind : std::uint8_t { kDevice, kHostVisible };
@@ -79,8 +81,21 @@ struct CodeImage {
   Body body = nullptr;
 };
 
+/// What a block takes of its compute unit, and costs, on a device that only simulates. Devices that
+/// compute find out for themselves.
+struct BlockDemand {
+  Nanoseconds time{0};        // mean, when its kernel runs alone on the device
+  double time_spread = 0;     // single blocks are uniform within this fraction of the mean
+  std::uint32_t threads = 0;  // 0: a whole unit, whatever else is asked
+  std::uint32_t registers_per_thread = 0;
+  std::uint32_t shared_bytes = 0;
+  std::uint64_t memory_bytes = 0;  // moved from and to device memory
+  Nanoseconds check_interval{0};   // between two guard checks; 0: the device's own
+};
+
 struct KernelSpec {
   std::size_t scratch_bytes = 0;  // private memory per unit while a block runs
+  BlockDemand block = {};
 };
 
 /// A loaded kernel; valid as long as its device.

@@ -38,10 +38,13 @@ Status Fuse(Graph& graph, const ImportOptions& options, ScaledWeights& scaled) {
   FuseGatedActivations(graph);
   FuseAttention(graph);
   NormalizeGemms(graph);
+  FuseReshapedGemms(graph);
   FuseBias(graph);  // before the batch-norms: MatMul, Add, BatchNormalization is one layer
   LAGOON_RETURN_IF_ERROR(FuseBatchNorms(graph, scaled));
   LAGOON_RETURN_IF_ERROR(ExpandBatchNorms(graph));
+  FuseJoins(graph);
   FuseBias(graph);
+  DivideSplitLinears(graph);
   FuseResiduals(graph);
   FuseBias(graph);  // behind a residual
   FuseActivations(graph);

@@ -6,10 +6,10 @@
 namespace lagoon {
 namespace {
 
-/// Functions that linear nodes take besides limits.
-constexpr std::string_view kFunctions[] = {"LeakyRelu",   "Sigmoid", "Tanh", "HardSwish",
-                                           "HardSigmoid", "Swish",   "Gelu", "Mish",
-                                           "Elu",         "Softplus"};
+/// Functions that linear nodes, ChannelAffine and Slice take besides limits.
+constexpr std::string_view kFunctions[] = {"LeakyRelu",   "Sigmoid",  "Tanh", "HardSwish",
+                                           "HardSigmoid", "Swish",    "Gelu", "Mish",
+                                           "Elu",         "Softplus", "Exp"};
 
 bool IsLimit(const Node& node) { return node.op == "Relu" || node.op == "Clip"; }
 
@@ -20,7 +20,8 @@ bool IsFunction(const Node& node) {
 /// Whether `node` may be followed by `activation` without another kernel.
 bool Takes(const Node& node, const Node& activation) {
   if (node.fused.activation != ActivationKind::kNone || node.fused.residual_last) return false;
-  return IsLinear(node) || (node.op == "Add" && IsLimit(activation));
+  if (node.op == "Slice") return IsFunction(activation);
+  return IsLinear(node) || node.op == "ChannelAffine" || (node.op == "Add" && IsLimit(activation));
 }
 
 void SetActivation(const Node& activation, Fused& fused) {

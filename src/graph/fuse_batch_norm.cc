@@ -77,10 +77,8 @@ bool TakesScale(const GraphEditor& editor, const Node& node) {
   return node.op == "Conv" || editor.value(node.outputs[0]).dims.size() == 2;
 }
 
-ValueId AddPerChannel(Graph& graph, const Node& node, const char* suffix,
-                      const std::vector<double>& values) {
-  Dims dims(graph.value(node.inputs[0]).dims.size(), 1);
-  dims[1] = static_cast<std::int64_t>(values.size());
+ValueId AddConstant(Graph& graph, const Node& node, const char* suffix, Dims dims,
+                    const std::vector<double>& values) {
   return AddFloatConstant(graph, node.name + suffix, std::move(dims),
                           std::vector<float>(values.begin(), values.end()));
 }
@@ -90,6 +88,29 @@ ValueId AddScaledValue(Graph& graph, const Node& node) {
   value.name = node.name + "_scaled";
   graph.values.push_back(std::move(value));
   return static_cast<ValueId>(graph.values.size() - 1);
+}
+
+void AppendChannelAffine(Graph& graph, const Node& node, const Affine& affine,
+                         std::vector<Node>& nodes) {
+  const Dims dims{static_cast<std::int64_t>(affine.scale.size())};
+  Node replaced{node.name, "ChannelAffine", {}, node.outputs, {}, {}};
+  replaced.inputs.push_back(AddConstant(graph, node, "_scale", dims, affine.scale));
+  replaced.inputs.push_back(AddConstant(graph, node, "_shift", dims, affine.shift));
+  replaced.inputs.push_back(node.inputs[0]);
+  nodes.push_back(std::move(replaced));
+}
+
+void AppendMulAndAdd(Graph& graph, const Node& node, const Affine& affine,
+                     std::vector<Node>& nodes) {
+  Dims dims(graph.value(node.inputs[0]).dims.size(), 1);
+  dims[1] = static_cast<std::int64_t>(affine.scale.size());
+  const ValueId scaled = AddScaledValue(graph, node);
+  Node mul{node.name + "_mul", "Mul", {node.inputs[0]}, {scaled}, {}, {}};
+  mul.inputs.push_back(AddConstant(graph, node, "_scale", dims, affine.scale));
+  Node add{node.name + "_add", "Add", {scaled}, node.outputs, {}, {}};
+  add.inputs.push_back(AddConstant(graph, node, "_shift", dims, affine.shift));
+  nodes.push_back(std::move(mul));
+  nodes.push_back(std::move(add));
 }
 
 }  // namespace
@@ -117,17 +138,34 @@ Status ExpandBatchNorms(Graph& graph) {
       continue;
     }
     LAGOON_ASSIGN_OR_RETURN(const Affine affine, ReadBatchNorm(graph, node));
-    const ValueId scaled = AddScaledValue(graph, node);
-    Node mul{node.name + "_mul", "Mul", {node.inputs[0]}, {scaled}, {}, {}};
-    mul.inputs.push_back(AddPerChannel(graph, node, "_scale", affine.scale));
-    Node add{node.name + "_add", "Add", {scaled}, node.outputs, {}, {}};
-    add.inputs.push_back(AddPerChannel(graph, node, "_shift", affine.shift));
-    nodes.push_back(std::move(mul));
-    nodes.push_back(std::move(add));
+    const std::size_t rank = graph.value(node.inputs[0]).dims.size();
+    if (rank == 2 || rank == 4) {
+      AppendChannelAffine(graph, node, affine, nodes);
+    } else {
+      AppendMulAndAdd(graph, node, affine, nodes);
+    }
   }
   graph.nodes = std::move(nodes);
   Compact(graph);
   return {};
+}
+
+void FuseJoins(Graph& graph) {
+  GraphEditor editor(graph);
+  for (std::size_t i = 0; i < editor.size(); ++i) {
+    const Node& affine = editor.node(i);
+    if (affine.op != "ChannelAffine") continue;
+    const std::optional<std::size_t> join = editor.SoleProducer(affine.inputs[2]);
+    if (!join || editor.node(*join).op != "Concat") continue;
+    Node& concat = editor.node(*join);
+    if (concat.Int("axis", 0) != 1 || concat.inputs.size() > kMaxJoinedParts) continue;
+    Node joined{affine.name, affine.op, {affine.inputs[0], affine.inputs[1]}, {}, {}, {}};
+    joined.inputs.insert(joined.inputs.end(), concat.inputs.begin(), concat.inputs.end());
+    joined.outputs = concat.outputs;
+    concat = std::move(joined);
+    editor.AbsorbAtReader(*join, i);
+  }
+  editor.Finish();
 }
 
 }  // namespace lagoon

@@ -1,3 +1,6 @@
+#include <algorithm>
+#include <optional>
+
 #include "graph/fuse.h"
 
 namespace lagoon {
@@ -23,7 +26,47 @@ void BroadcastBias(GraphEditor& editor, std::size_t i, float beta) {
   SetBias(editor, i, bias);
 }
 
+// Whether `dims` is [..., last] with the leading dims of `like`.
+bool HasLeadingDims(const Dims& dims, const Dims& like) {
+  return dims.size() == like.size() && !dims.empty() &&
+         std::equal(dims.begin(), dims.end() - 1, like.begin());
+}
+
+// The tensor whose rows `node` multiplies, laid out by a Reshape; nothing if that is no such node.
+std::optional<ValueId> UnfoldedInput(const GraphEditor& editor, const Node& node) {
+  if (node.op != "Gemm" || !node.packed || node.Int("transB", 0) != 0) return std::nullopt;
+  const std::optional<std::size_t> before = editor.Producer(node.inputs[0]);
+  if (!before || editor.node(*before).op != "Reshape") return std::nullopt;
+  const ValueId x = editor.node(*before).inputs[0];
+  const Dims& dims = editor.value(x).dims;
+  if (dims.size() < 2 || dims.back() != editor.value(node.inputs[0]).dims.back()) {
+    return std::nullopt;
+  }
+  return x;
+}
+
 }  // namespace
+
+void FuseReshapedGemms(Graph& graph) {
+  GraphEditor editor(graph);
+  for (std::size_t i = 0; i < editor.size(); ++i) {
+    if (editor.node(i).op != "Reshape") continue;
+    const std::optional<std::size_t> gemm = editor.SoleProducer(editor.node(i).inputs[0]);
+    if (!gemm) continue;
+    const std::optional<ValueId> x = UnfoldedInput(editor, editor.node(*gemm));
+    const Dims& dims = editor.value(editor.node(i).outputs[0]).dims;
+    if (!x || !HasLeadingDims(dims, editor.value(*x).dims) ||
+        dims.back() != Channels(editor, editor.node(*gemm))) {
+      continue;
+    }
+    Node& node = editor.node(*gemm);
+    node.op = "MatMul";
+    node.inputs[0] = *x;
+    node.attributes.clear();
+    editor.Absorb(*gemm, i);
+  }
+  editor.Finish();
+}
 
 void NormalizeGemms(Graph& graph) {
   GraphEditor editor(graph);

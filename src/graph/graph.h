@@ -27,6 +27,9 @@
 //   LayerNormalization, whose scale may then be missing. Swish: x * sigmoid(x). Attention: q, k, v,
 //   [mask], [keep] of rank 4 with the attributes q_order, k_order, v_order, y_order (the axes that
 //   are batch, head, row and column), scale, kept and fill (kernels/attention.h).
+//   ChannelAffine: scale [C], shift [C], then one or more parts of rank 2 or 4, which it joins
+//   along axis 1: y = joined * scale + shift. What a BatchNormalization without a Conv, Gemm or
+//   MatMul before it becomes.
 // - BatchNormalization and Dropout are gone after LoadGraph, Identity too except where a graph
 //   output would else be a graph input.
 
@@ -71,8 +74,9 @@ using Attribute = std::variant<std::int64_t, float, std::string, std::vector<std
 
 enum class ActivationKind : std::uint8_t { kNone, kRelu, kClip, kOp };
 
-/// What fusion moved into a Conv, Gemm, MatMul or Add node: y = activation(op(x) + residual).
-/// A residual has the shape of y. Only a Conv with group 1, a Gemm or a MatMul gets one.
+/// What fusion moved into a Conv, Gemm, MatMul, ChannelAffine, Slice or Add node: y =
+/// activation(op(x) + residual). A residual has the shape of y. Only a Conv with group 1, a Gemm or
+/// a MatMul gets one.
 struct Fused {
   ValueId residual = kNoValue;
   bool residual_last = false;  // y = activation(op(x)) + residual
@@ -145,7 +149,7 @@ Result<Graph> ImportOnnx(const std::string& path, const ImportOptions& options =
 Status FoldConstants(Graph& graph, const ImportOptions& options = {});
 
 /// Moves batch-norm, bias, residual add and activation into Conv, Gemm and MatMul; a batch-norm
-/// without one before it becomes Mul and Add. Takes an imported graph. Value ids change.
+/// without one before it becomes a ChannelAffine. Takes an imported graph. Value ids change.
 /// Weights that nodes share may have to be copied for each: `options` bounds that too.
 Status FuseOps(Graph& graph, const ImportOptions& options = {});
 

@@ -6,20 +6,18 @@
 #include "kernels/activation.h"
 #include "kernels/checks.h"
 #include "kernels/conv2d_args.h"
+#include "kernels/conv2d_bf16.h"
 #include "kernels/conv2d_block.h"
 #include "kernels/conv2d_body.h"
+#include "kernels/conv2d_kernel.h"
 #include "kernels/conv2d_tiling.h"
 #include "kernels/gemv_args.h"
 
 namespace lagoon {
 namespace {
 
-constexpr std::string_view kOp = "conv2d";
 // Of one block's private memory; only huge dilations or paddings come near it.
 constexpr std::size_t kMaxScratchBytes = std::size_t{64} << 20;
-
-// REEF 5.3 samples many; more than this differ too little to matter.
-constexpr std::size_t kVersions = 24;
 
 // Matrix-vector products run at the speed of memory: bytes per us, and the time of a block.
 constexpr double kGemvRate = 12e3;
@@ -31,37 +29,37 @@ Status CheckExtent(std::string_view axis, std::size_t out, std::size_t stride, s
                    std::size_t dilation, std::size_t pad) {
   const std::size_t outputs = (out - 1) * stride, window = (kernel - 1) * dilation;
   if (outputs < kMaxElements && window < kMaxElements && pad < kMaxElements) return {};
-  return Invalid(kOp, std::string(axis) + ": stride " + std::to_string(stride) + ", dilation " +
-                          std::to_string(dilation) + " and padding " + std::to_string(pad) +
-                          " reach too far for an output of " + std::to_string(out) +
-                          " and a kernel of " + std::to_string(kernel));
+  return Invalid(kConvOp, std::string(axis) + ": stride " + std::to_string(stride) + ", dilation " +
+                              std::to_string(dilation) + " and padding " + std::to_string(pad) +
+                              " reach too far for an output of " + std::to_string(out) +
+                              " and a kernel of " + std::to_string(kernel));
 }
 
 Status CheckSpec(const Conv2dSpec& s) {
-  LAGOON_RETURN_IF_ERROR(CheckPositive(kOp, {{"batch", s.batch},
-                                             {"height", s.height},
-                                             {"width", s.width},
-                                             {"in_channels", s.in_channels},
-                                             {"out_height", s.out_height},
-                                             {"out_width", s.out_width},
-                                             {"out_channels", s.out_channels},
-                                             {"kernel_h", s.kernel_h},
-                                             {"kernel_w", s.kernel_w},
-                                             {"stride_h", s.stride_h},
-                                             {"stride_w", s.stride_w},
-                                             {"dilation_h", s.dilation_h},
-                                             {"dilation_w", s.dilation_w}}));
-  LAGOON_RETURN_IF_ERROR(CheckElements(kOp, "x",
+  LAGOON_RETURN_IF_ERROR(CheckPositive(kConvOp, {{"batch", s.batch},
+                                                 {"height", s.height},
+                                                 {"width", s.width},
+                                                 {"in_channels", s.in_channels},
+                                                 {"out_height", s.out_height},
+                                                 {"out_width", s.out_width},
+                                                 {"out_channels", s.out_channels},
+                                                 {"kernel_h", s.kernel_h},
+                                                 {"kernel_w", s.kernel_w},
+                                                 {"stride_h", s.stride_h},
+                                                 {"stride_w", s.stride_w},
+                                                 {"dilation_h", s.dilation_h},
+                                                 {"dilation_w", s.dilation_w}}));
+  LAGOON_RETURN_IF_ERROR(CheckElements(kConvOp, "x",
                                        {{"batch", s.batch},
                                         {"height", s.height},
                                         {"width", s.width},
                                         {"in_channels", s.in_channels}}));
-  LAGOON_RETURN_IF_ERROR(CheckElements(kOp, "y",
+  LAGOON_RETURN_IF_ERROR(CheckElements(kConvOp, "y",
                                        {{"batch", s.batch},
                                         {"out_height", s.out_height},
                                         {"out_width", s.out_width},
                                         {"out_channels", s.out_channels}}));
-  LAGOON_RETURN_IF_ERROR(CheckElements(kOp, "weights",
+  LAGOON_RETURN_IF_ERROR(CheckElements(kConvOp, "weights",
                                        {{"out_channels", s.out_channels},
                                         {"in_channels", s.in_channels},
                                         {"kernel_h", s.kernel_h},
@@ -71,38 +69,9 @@ Status CheckSpec(const Conv2dSpec& s) {
   LAGOON_RETURN_IF_ERROR(
       CheckExtent("width", s.out_width, s.stride_w, s.kernel_w, s.dilation_w, s.pad_left));
   if (s.epilogue.residual_last && !s.epilogue.residual) {
-    return Invalid(kOp, "epilogue.residual_last without a residual");
+    return Invalid(kConvOp, "epilogue.residual_last without a residual");
   }
   return {};
-}
-
-// What both bodies' arguments have in common: the operands, by the same names.
-template <typename Args>
-Result<Kernel> KernelOf(const Conv2dSpec& spec, Args args) {
-  LAGOON_ASSIGN_OR_RETURN(const Limits limits, LimitsOf(kOp, spec.epilogue));
-  args.low = limits.low;
-  args.high = limits.high;
-  LAGOON_ASSIGN_OR_RETURN(args.finish, FinishOf(kOp, spec.epilogue));
-  Kernel kernel;
-  kernel.args = ArgsImage(args);
-  kernel.inputs = {offsetof(Args, x), offsetof(Args, weights)};
-  if (spec.bias) kernel.inputs.push_back(offsetof(Args, bias));
-  if (spec.epilogue.residual && spec.epilogue.residual_last) {
-    kernel.inputs.push_back(offsetof(Args, finish_residual));
-  } else if (spec.epilogue.residual) {
-    kernel.in_place = {static_cast<std::uint32_t>(kernel.inputs.size())};
-    kernel.inputs.push_back(offsetof(Args, residual));
-  }
-  kernel.outputs = {offsetof(Args, y)};
-  const double pixels = static_cast<double>(spec.batch) * spec.out_height * spec.out_width;
-  const double depth = static_cast<double>(spec.kernel_h) * spec.kernel_w * spec.in_channels;
-  const double input =
-      static_cast<double>(spec.batch) * spec.height * spec.width * spec.in_channels;
-  kernel.flops = 2 * pixels * spec.out_channels * depth;
-  kernel.bytes_moved =
-      sizeof(float) * (input + depth * spec.out_channels +
-                       pixels * spec.out_channels * (spec.epilogue.residual ? 2 : 1));
-  return kernel;
 }
 
 // "7x1x2": parts of the rows, of a row and of the channels; "7x1x2p": channels vary first.
@@ -112,19 +81,21 @@ std::string NameOf(const Conv2dArgs& args) {
 }
 
 Result<Kernel> MakeGemv(const Conv2dSpec& spec, const ConvTarget& target) {
+  const bool bf16 = spec.precision == Precision::kBf16;
   GemvArgs args{};
   args.depth = spec.in_channels;
   args.outputs = spec.out_channels;
   args.groups = static_cast<std::uint32_t>(CeilDivide(spec.out_channels, kGemvGroup));
-  const std::size_t vectors = CeilDivide(spec.in_channels, target.lanes);
-  const std::size_t vector_bytes = kGemvGroup * target.lanes * sizeof(float);
+  const std::size_t vectors = GemvVectors(spec.in_channels, target.lanes, bf16);
+  const std::size_t vector_bytes =
+      kGemvGroup * target.lanes * (bf16 ? sizeof(Bf16) : sizeof(float));
   args.chunk_vectors = static_cast<std::uint32_t>(kGemvChunkBytes / vector_bytes);
   const double us = static_cast<double>(args.groups * vectors * vector_bytes) / kGemvRate;
   args.blocks = static_cast<std::uint32_t>(
       std::min<double>(args.groups, 2 * std::ceil(us / kGemvBlockUs / 2)));
   LAGOON_ASSIGN_OR_RETURN(Kernel kernel, KernelOf(spec, args));
-  kernel.name = "gemv";
-  kernel.body = target.gemv;
+  kernel.name = bf16 ? "gemv_bf16" : "gemv";
+  kernel.body = bf16 ? target.gemv_bf16 : target.gemv;
   kernel.blocks = args.blocks;
   kernel.scratch_bytes = CeilDivide(args.groups, args.blocks) * kGemvGroup * sizeof(float);
   return kernel;
@@ -134,15 +105,20 @@ Result<Kernel> MakeGemv(const Conv2dSpec& spec, const ConvTarget& target) {
 
 Result<Kernel> MakeConv2d(const Conv2dSpec& spec) {
   LAGOON_RETURN_IF_ERROR(CheckSpec(spec));
+  LAGOON_RETURN_IF_ERROR(CheckPrecision(spec.precision));
   const ConvTarget& target = ChosenConvTarget();
   if (IsGemv(spec)) return MakeGemv(spec, target);
-  const std::vector<ConvTiling> tilings = TileConv2dVersions(spec, target, kVersions);
+  if (spec.precision == Precision::kBf16) {
+    LAGOON_ASSIGN_OR_RETURN(const Bf16Unit* const unit, FindBf16Unit());
+    return MakeBf16Conv2d(spec, *unit);
+  }
+  const std::vector<ConvTiling> tilings = TileConv2dVersions(spec, target, kConvVersions);
   const ConvTiling& tiling = tilings.front();
   if (tiling.scratch_bytes > kMaxScratchBytes) {
-    return Invalid(kOp, "dilation_w " + std::to_string(spec.dilation_w) + " and stride_w " +
-                            std::to_string(spec.stride_w) + " spread a tile over " +
-                            std::to_string(tiling.scratch_bytes) + " bytes, more than " +
-                            std::to_string(kMaxScratchBytes));
+    return Invalid(kConvOp, "dilation_w " + std::to_string(spec.dilation_w) + " and stride_w " +
+                                std::to_string(spec.stride_w) + " spread a tile over " +
+                                std::to_string(tiling.scratch_bytes) + " bytes, more than " +
+                                std::to_string(kMaxScratchBytes));
   }
   LAGOON_ASSIGN_OR_RETURN(Kernel kernel, KernelOf(spec, tiling.args));
   kernel.name = "conv2d";

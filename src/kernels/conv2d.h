@@ -3,6 +3,7 @@
 // 2-D convolution (groups == 1) and GEMM as one implicit-GEMM body with packed weights.
 
 #include "kernels/kernel.h"
+#include "plan/precision.h"
 
 namespace lagoon {
 
@@ -18,12 +19,15 @@ struct Conv2dSpec {
   /// its own, which is faster there but that others cannot read.
   bool any_rows = false;
   Epilogue epilogue;
+  /// kBf16: x and the weights are rounded to bf16 (x not where there is one output pixel only),
+  /// sums are fp32; x, y, bias and residual are fp32 in memory.
+  Precision precision = Precision::kFp32;
 };
 
 /// Inputs: x [batch,height,width,in_channels], packed weights, bias [out_channels] if `bias`,
 /// residual [batch,out_height,out_width,out_channels] if `epilogue.residual`. Output: y, of the
 /// residual's shape. kInvalidArgument names the field when a dimension is zero or the sizes
-/// overflow.
+/// overflow; kUnimplemented what this CPU lacks for the precision.
 Result<Kernel> MakeConv2d(const Conv2dSpec& spec);
 
 /// Size and making of the packed weights. `weights`:

@@ -5,6 +5,7 @@
 #include <string>
 
 #include "kernels/conv2d_testing.h"
+#include "kernels/conv2d_tiling.h"
 
 namespace lagoon {
 namespace {
@@ -14,6 +15,11 @@ using testing::ConvProblem;
 struct Layer {
   const char* name;
   std::uint32_t in, size, out, kernel, stride, pad;
+};
+
+struct Gemm {
+  const char* name;
+  std::uint32_t rows, depth, columns;
 };
 
 // Names: network, stage, place in the block. ResNet's residual inputs are left out.
@@ -61,6 +67,10 @@ constexpr Layer kLayers[] = {
     {"fc.v3", 4096, 1, 1000, 1, 1, 0},
 };
 
+// Products of BERT-base at sequence length 128.
+constexpr Gemm kGemms[] = {
+    {"b.qkv", 128, 768, 768}, {"b.up", 128, 768, 3072}, {"b.down", 128, 3072, 768}};
+
 Conv2dSpec SpecOf(const Layer& layer) {
   Conv2dSpec s;
   s.height = s.width = layer.size;
@@ -75,8 +85,19 @@ Conv2dSpec SpecOf(const Layer& layer) {
   return s;
 }
 
-void RunLayer(benchmark::State& state, const Layer& layer) {
-  ConvProblem problem(SpecOf(layer));
+Conv2dSpec SpecOf(const Gemm& gemm) {
+  Conv2dSpec s;
+  s.height = s.out_height = gemm.rows;
+  s.in_channels = gemm.depth;
+  s.out_channels = gemm.columns;
+  s.bias = true;
+  return s;
+}
+
+// `unit`: null for fp32.
+void RunSpec(benchmark::State& state, Conv2dSpec spec, const Bf16Unit* unit) {
+  if (unit != nullptr) spec.precision = Precision::kBf16;
+  ConvProblem problem(spec, IsGemv(spec) ? nullptr : unit);
   problem.RunAll();
   for (auto _ : state) problem.RunAll();
   state.counters["GFLOP/s"] = benchmark::Counter(problem.kernel.flops * 1e-9,
@@ -84,11 +105,21 @@ void RunLayer(benchmark::State& state, const Layer& layer) {
   state.counters["blocks"] = problem.kernel.blocks;
 }
 
-const bool kRegistered = [] {
-  for (const Layer& layer : kLayers) {
-    benchmark::RegisterBenchmark((std::string("conv2d/") + layer.name).c_str(), RunLayer, layer)
+template <typename Shapes>
+void Register(const Shapes& shapes, const std::string& body, const Bf16Unit* unit) {
+  for (const auto& shape : shapes) {
+    benchmark::RegisterBenchmark((body + "/" + shape.name).c_str(), RunSpec, SpecOf(shape), unit)
         ->Unit(benchmark::kMicrosecond)
         ->MeasureProcessCPUTime();
+  }
+}
+
+const bool kRegistered = [] {
+  Register(kLayers, "conv2d", nullptr);
+  Register(kGemms, "conv2d", nullptr);
+  for (const Bf16Unit* unit : Bf16UnitsOf(MachineBf16Features())) {
+    Register(kLayers, unit->kernel_name, unit);
+    Register(kGemms, unit->kernel_name, unit);
   }
   return true;
 }();

@@ -30,7 +30,8 @@ const ConvTarget& DescribeConvTarget() {
       std::ranges::copy(conv::kMultiply[vectors], t.multiply[vectors]);
     }
     t.store = &conv::StoreRows;
-    t.gemv = &conv::GemvBody;
+    t.gemv = &conv::GemvBody<conv::Fp32Weights>;
+    t.gemv_bf16 = &conv::GemvBody<conv::Bf16Weights>;
     return t;
   }();
   return target;

@@ -22,7 +22,8 @@ struct ConvTarget {
   /// Stores `rows` rows of sums, of which `columns` columns of a panel of `vectors` vectors exist.
   void (*store)(const float* sums, std::size_t rows, std::size_t vectors, std::size_t columns,
                 const ConvStore& store);
-  Body gemv;  // arguments: GemvArgs
+  Body gemv;       // arguments: GemvArgs
+  Body gemv_bf16;  // the same with weights of bf16
 };
 
 /// For the best instruction set of this machine; lives for ever. Any thread.

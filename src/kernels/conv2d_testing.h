@@ -12,6 +12,7 @@
 #include "hwy/aligned_allocator.h"
 #include "hwy/targets.h"
 #include "kernels/conv2d.h"
+#include "kernels/conv2d_bf16.h"
 
 namespace lagoon::testing {
 
@@ -54,7 +55,8 @@ class ScopedTarget {
 /// them.
 class ConvProblem {
  public:
-  explicit ConvProblem(const Conv2dSpec& s)
+  /// `unit`: runs it, for a spec of bf16 that is no matrix-vector product; null: as MakeConv2d.
+  explicit ConvProblem(const Conv2dSpec& s, const Bf16Unit* unit = nullptr)
       : spec(s),
         x(Floats::Random(std::size_t{s.batch} * s.height * s.width * s.in_channels, 1)),
         weights(Floats::Random(
@@ -63,9 +65,18 @@ class ConvProblem {
         residual(Floats::Random(OutputCount(), 4)),
         y(OutputCount()),
         packed(PackedConv2dWeightBytes(s) / sizeof(float)),
-        kernel(*MakeConv2d(s)),
+        kernel(unit != nullptr ? *MakeBf16Conv2d(s, *unit) : *MakeConv2d(s)),
         scratch(hwy::AllocateAligned<std::byte>(kernel.scratch_bytes + 1)) {
     PackConv2dWeights(s, weights.data(), packed.data());
+    Bind();
+  }
+
+  /// From now on the kernel is cut like this.
+  void Use(const KernelVersion& version) {
+    kernel.args = version.args;
+    kernel.blocks = version.blocks;
+    kernel.scratch_bytes = version.scratch_bytes;
+    scratch = hwy::AllocateAligned<std::byte>(kernel.scratch_bytes + 1);
     Bind();
   }
 

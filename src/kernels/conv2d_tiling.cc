@@ -5,6 +5,8 @@
 #include <cstdint>
 #include <limits>
 
+#include "kernels/spread.h"
+
 namespace lagoon {
 namespace {
 
@@ -55,12 +57,6 @@ ConvInput InputOf(const Conv2dArgs& a) {
   if (short_taps || a.kernel_w > kMaxEdgeColumns || !OnlyEndsReadPadding(a))
     return ConvInput::kPatch;
   return ConvInput::kEdge;
-}
-
-// A convolution whose output pixels read neighbouring pixels one for one is one long row.
-bool IsFlat(const Conv2dSpec& s) {
-  return s.kernel_h == 1 && s.kernel_w == 1 && s.stride_h == 1 && s.stride_w == 1 &&
-         s.pad_top == 0 && s.pad_left == 0 && s.out_height == s.height && s.out_width == s.width;
 }
 
 Conv2dArgs ShapeOf(const Conv2dSpec& s) {
@@ -302,33 +298,17 @@ void ForEveryCut(const Candidate& whole, Visit&& visit) {
   }
 }
 
-// The best-scored cut for each of `count` stretches of block times, then the best of the rest.
-std::vector<Candidate> Spread(std::vector<Candidate> cuts, std::size_t count) {
-  if (cuts.size() <= count) return cuts;
-  std::sort(cuts.begin(), cuts.end(),
-            [](const Candidate& a, const Candidate& b) { return a.Score() < b.Score(); });
-  const auto [shortest, longest] = std::minmax_element(
-      cuts.begin(), cuts.end(),
-      [](const Candidate& a, const Candidate& b) { return a.block_us() < b.block_us(); });
-  const double low = std::log(shortest->block_us());
-  const double step = (std::log(longest->block_us()) - low) / static_cast<double>(count) + 1e-9;
-  std::vector<bool> taken(count + 1);
-  std::vector<Candidate> spread, rest;
-  for (const Candidate& cut : cuts) {
-    const auto stretch = static_cast<std::size_t>((std::log(cut.block_us()) - low) / step);
-    (taken[stretch] ? rest : spread).push_back(cut);
-    taken[stretch] = true;
-  }
-  for (std::size_t i = 0; spread.size() < count; ++i) spread.push_back(rest[i]);
-  return spread;
-}
-
 bool SameCut(const Candidate& a, const Candidate& b) {
   return a.a.row_tiles == b.a.row_tiles && a.a.segment_tiles == b.a.segment_tiles &&
          a.a.panel_tiles == b.a.panel_tiles;
 }
 
 }  // namespace
+
+bool IsFlat(const Conv2dSpec& s) {
+  return s.kernel_h == 1 && s.kernel_w == 1 && s.stride_h == 1 && s.stride_w == 1 &&
+         s.pad_top == 0 && s.pad_left == 0 && s.out_height == s.height && s.out_width == s.width;
+}
 
 bool IsGemv(const Conv2dSpec& spec) {
   return !spec.any_rows && IsFlat(spec) && spec.batch * spec.height * spec.width == 1;
@@ -347,7 +327,8 @@ std::vector<ConvTiling> TileConv2dVersions(const Conv2dSpec& spec, const ConvTar
     if (next.Fits() && !SameCut(next, best)) cuts.push_back(next);
   });
   std::vector<ConvTiling> tilings{TilingOf(best)};
-  for (const Candidate& cut : Spread(std::move(cuts), count - 1)) tilings.push_back(TilingOf(cut));
+  for (const Candidate& cut : SpreadCuts(std::move(cuts), count - 1))
+    tilings.push_back(TilingOf(cut));
   // The same cuts with their blocks in the other order.
   const std::size_t cut_count = tilings.size();
   for (std::size_t i = 0; i < cut_count && tilings.size() < count; ++i) {

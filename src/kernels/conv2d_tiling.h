@@ -11,6 +11,9 @@
 
 namespace lagoon {
 
+/// True where output pixels read neighbouring pixels one for one: all images are one long row.
+bool IsFlat(const Conv2dSpec& spec);
+
 /// True for one output pixel of one image: conv2d then runs the matrix-vector body.
 bool IsGemv(const Conv2dSpec& spec);
 

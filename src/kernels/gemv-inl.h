@@ -36,29 +36,71 @@ struct GemvSums {
   }
 };
 
+/// How weights lie in memory: `kFloats` floats hold one vector of a group's outputs.
+struct Fp32Weights {
+  static constexpr bool kBf16 = false;
+  static constexpr std::size_t kFloats = kGemvGroup * hn::MaxLanes(D());
+
+  /// Output `o`'s weights in two neighbouring vectors, the first of which starts at `w`.
+  static HWY_INLINE void LoadPair(const float* w, std::uint32_t o, V& even, V& odd) {
+    even = hn::Load(D(), w + o * hn::MaxLanes(D()));
+    odd = hn::Load(D(), w + kFloats + o * hn::MaxLanes(D()));
+  }
+};
+
+struct Bf16Weights {
+  static constexpr bool kBf16 = true;
+  static constexpr std::size_t kFloats = kGemvGroup * hn::MaxLanes(D()) / 2;
+
+  static HWY_INLINE void LoadPair(const float* w, std::uint32_t o, V& even, V& odd) {
+    const hn::RebindToUnsigned<D> du;
+    const auto words = hn::BitCast(du, hn::Load(D(), w + o * hn::MaxLanes(D())));
+    even = hn::BitCast(D(), hn::ShiftLeft<16>(words));
+    odd = hn::BitCast(D(), hn::And(words, hn::Set(du, 0xffff0000u)));
+  }
+};
+
+/// Vector `i` of x, which has `depth` floats: zero behind its end.
+HWY_INLINE V LoadInput(const float* x, std::size_t depth, std::size_t i) {
+  constexpr std::size_t kLanes = hn::MaxLanes(D());
+  if ((i + 1) * kLanes <= depth) return hn::LoadU(D(), x + i * kLanes);
+  if (i * kLanes >= depth) return hn::Zero(D());
+  return simd::Part(depth % kLanes).Load(x + i * kLanes);
+}
+
+/// Adds two neighbouring vectors of the depth, whose weights start at `w`.
+template <typename Weights>
+HWY_INLINE void AddPair(V x0, V x1, const float* w, GemvSums& sums) {
+  LAGOON_UNROLL for (std::uint32_t o = 0; o < kGemvGroup; ++o) {
+    V even, odd;
+    Weights::LoadPair(w, o, even, odd);
+    sums.even[o] = hn::MulAdd(x0, even, sums.even[o]);
+    sums.odd[o] = hn::MulAdd(x1, odd, sums.odd[o]);
+  }
+}
+
 /// Adds vectors [begin, end) of the depth. `x` and `weights` are those of vector 0; x has `depth`
-/// floats.
+/// floats. Bf16Weights: `begin` and `end` are even.
+template <typename Weights>
 HWY_INLINE void AddVectors(const float* x, std::size_t depth, const float* weights, Range vectors,
                            GemvSums& sums) {
   constexpr std::size_t kLanes = hn::MaxLanes(D());
-  constexpr std::size_t kStep = kGemvGroup * kLanes;
+  constexpr std::size_t kStep = Weights::kFloats;
   // Far enough ahead to hide the latency of memory, near enough to stay in the first-level cache.
   constexpr std::size_t kAhead = 4096 / sizeof(float);
-  const std::size_t whole = std::min(vectors.end, depth / kLanes);
   std::size_t i = vectors.begin;
   const float* w = weights + i * kStep;
-  for (; i + 2 <= whole; i += 2, w += 2 * kStep) {
+  for (; i + 2 <= std::min(vectors.end, depth / kLanes); i += 2, w += 2 * kStep) {
     LAGOON_UNROLL for (std::size_t line = 0; line < 2 * kStep; line += 16)
         hwy::Prefetch(w + kAhead + line);
-    const V x0 = hn::LoadU(D(), x + i * kLanes), x1 = hn::LoadU(D(), x + (i + 1) * kLanes);
-    LAGOON_UNROLL for (std::uint32_t o = 0; o < kGemvGroup; ++o) {
-      sums.even[o] = hn::MulAdd(x0, hn::Load(D(), w + o * kLanes), sums.even[o]);
-      sums.odd[o] = hn::MulAdd(x1, hn::Load(D(), w + kStep + o * kLanes), sums.odd[o]);
-    }
+    AddPair<Weights>(hn::LoadU(D(), x + i * kLanes), hn::LoadU(D(), x + (i + 1) * kLanes), w, sums);
   }
-  for (; i < vectors.end; ++i, w += kStep) {
-    const V x0 = i < whole ? hn::LoadU(D(), x + i * kLanes)
-                           : simd::Part(depth % kLanes).Load(x + i * kLanes);
+  for (; i + 2 <= vectors.end; i += 2, w += 2 * kStep) {
+    AddPair<Weights>(LoadInput(x, depth, i), LoadInput(x, depth, i + 1), w, sums);
+  }
+  if constexpr (!Weights::kBf16) {
+    if (i == vectors.end) return;
+    const V x0 = LoadInput(x, depth, i);
     LAGOON_UNROLL for (std::uint32_t o = 0; o < kGemvGroup; ++o) {
       sums.even[o] = hn::MulAdd(x0, hn::Load(D(), w + o * kLanes), sums.even[o]);
     }
@@ -82,19 +124,20 @@ inline void StoreGemv(const GemvArgs& args, const float* sums, Range outputs) {
 }
 
 /// A convolution over one pixel; arguments: GemvArgs.
+template <typename Weights>
 bool GemvBody(const void* raw, std::uint32_t block, BlockContext& ctx) {
   constexpr std::size_t kLanes = hn::MaxLanes(D());
   const GemvArgs& args = *static_cast<const GemvArgs*>(raw);
   const Range groups = Share(args.groups, args.blocks, block);
-  const std::size_t vectors = CeilDivide(args.depth, kLanes);
+  const std::size_t vectors = GemvVectors(args.depth, kLanes, Weights::kBf16);
   float* sums = reinterpret_cast<float*>(ctx.scratch().data());
   std::size_t unchecked = 0;
   for (std::size_t group = groups.begin; group < groups.end; ++group) {
-    const float* weights = args.weights + group * vectors * kGemvGroup * kLanes;
+    const float* weights = args.weights + group * vectors * Weights::kFloats;
     GemvSums group_sums;
     for (std::size_t begin = 0; begin < vectors;) {
       const std::size_t end = std::min(vectors, begin + args.chunk_vectors - unchecked);
-      AddVectors(args.x, args.depth, weights, {begin, end}, group_sums);
+      AddVectors<Weights>(args.x, args.depth, weights, {begin, end}, group_sums);
       unchecked += end - begin;
       begin = end;
       if (unchecked < args.chunk_vectors) continue;

@@ -5,8 +5,10 @@
 // (kInvalidArgument). Blocks are sized so that the longest stretch between two guard checks, commit
 // included, is under 20 us.
 
+#include "kernels/channel_affine.h"
 #include "kernels/depthwise.h"
 #include "kernels/elementwise.h"
+#include "kernels/grouped_conv.h"
 #include "kernels/index_ops.h"
 #include "kernels/interpolate.h"
 #include "kernels/matmul.h"

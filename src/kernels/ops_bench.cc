@@ -90,6 +90,34 @@ BENCHMARK(Depthwise)
     ->Args({14, 576, 2})
     ->Args({7, 960, 1});
 
+/// Arguments: height = width, channels, stride. 3x3, padding 1, 32 groups, as in ResNeXt.
+void GroupedConv(benchmark::State& state) {
+  GroupedConvSpec spec;
+  spec.height = spec.width = static_cast<std::uint32_t>(state.range(0));
+  spec.in_channels = spec.out_channels = static_cast<std::uint32_t>(state.range(1));
+  spec.groups = 32;
+  spec.stride_h = spec.stride_w = static_cast<std::uint32_t>(state.range(2));
+  spec.out_height = spec.out_width = (spec.height - 1) / spec.stride_h + 1;
+  spec.kernel_h = spec.kernel_w = 3;
+  spec.pad_top = spec.pad_left = 1;
+  spec.bias = true;
+  spec.epilogue.activation = Activation::kRelu;
+  const std::size_t in = std::size_t{spec.height} * spec.width * spec.in_channels;
+  const std::size_t out = std::size_t{spec.out_height} * spec.out_width * spec.out_channels;
+  const std::size_t weights = PackedGroupedConvWeightBytes(spec) / sizeof(float);
+  Bound bound(MakeGroupedConv(spec), {in, weights, spec.out_channels}, out);
+  Measure(state, bound);
+}
+BENCHMARK(GroupedConv)
+    ->Unit(benchmark::kMicrosecond)
+    ->Args({56, 128, 1})
+    ->Args({56, 256, 2})
+    ->Args({28, 256, 1})
+    ->Args({28, 512, 2})
+    ->Args({14, 512, 1})
+    ->Args({14, 1024, 2})
+    ->Args({7, 1024, 1});
+
 /// Arguments: height = width, channels, kernel, padding. Stride 2, as in ResNet, SqueezeNet and
 /// VGG.
 void MaxPool(benchmark::State& state) {

@@ -94,6 +94,44 @@ TEST(Stretch, Depthwise) {
   }
 }
 
+/// Kernels 3x3, stride 1.
+Result<Kernel> GroupedConv(std::size_t size, std::size_t channels, std::size_t groups) {
+  GroupedConvSpec s;
+  s.height = s.width = s.out_height = s.out_width = static_cast<std::uint32_t>(size);
+  s.in_channels = s.out_channels = static_cast<std::uint32_t>(channels);
+  s.groups = static_cast<std::uint32_t>(groups);
+  s.kernel_h = s.kernel_w = 3;
+  s.pad_top = s.pad_left = 1;
+  return MakeGroupedConv(s);
+}
+
+TEST(Stretch, GroupedConv) {
+  for (const auto& [size, channels, groups] : {std::tuple{56u, 128u, 32u},
+                                               {28u, 256u, 32u},
+                                               {14u, 512u, 32u},
+                                               {7u, 1024u, 32u},
+                                               {27u, 96u, 2u},
+                                               {7u, 1024u, 2u}}) {
+    const std::size_t count = std::size_t{size} * size * channels;
+    // Panels of a vector may be wider than what they hold.
+    const std::size_t weights = (std::size_t{channels} + 16 * groups) * 9 * (channels / groups);
+    Check({"grouped", GroupedConv, size, channels, groups, {count, weights}, count});
+  }
+}
+
+TEST(Stretch, ChannelAffine) {
+  const auto join = [](std::size_t rows, std::size_t parts, std::size_t channels) {
+    return MakeChannelAffine({rows, std::vector<std::size_t>(parts, channels)});
+  };
+  for (const auto& [rows, parts, channels] :
+       {std::tuple{3136u, 3u, 64u}, {196u, 30u, 32u}, {100'000u, 2u, 1u}}) {
+    const std::size_t row = std::size_t{parts} * channels;
+    std::vector<std::size_t> inputs{row, row};
+    inputs.resize(2 + parts, std::size_t{rows} * channels);
+    Check({"affine", join, rows, parts, channels, inputs, rows * row});
+  }
+}
+
 template <PoolSpec::Kind kKind, std::uint32_t kKernel, std::uint32_t kStride>
 Result<Kernel> Pool(std::size_t size, std::size_t channels, std::size_t out) {
   PoolSpec s;

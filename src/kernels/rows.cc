@@ -18,6 +18,7 @@ struct RowsArgs {
   std::byte* y = nullptr;
   RowFunction row = nullptr;
   RowParams params;
+  Finish finish;
   OuterAxes<kMaxRowOperands> outer;         // strides in bytes; a negative one wraps around
   std::size_t start[kMaxRowOperands] = {};  // in bytes
   std::ptrdiff_t inner_strides[kMaxRowOperands] = {};  // in elements
@@ -33,6 +34,12 @@ constexpr std::size_t kMaxRank = kMaxOuterAxes + 1;
 /// Pieces begin at multiples of this, so that no two blocks share a cache line of a long row.
 constexpr std::size_t kRowGrain = 64;
 constexpr double kNsPerTask = 15;
+
+/// Where a task begins in y, in elements. Tasks lie one behind the other.
+std::size_t BeginOf(const RowsArgs& args, std::size_t task) {
+  const std::size_t pieces = CeilDivide(args.inner, args.piece);
+  return task / pieces * args.inner + task % pieces * args.piece;
+}
 
 bool RowsBody(const void* raw, std::uint32_t block, BlockContext& ctx) {
   if (ctx.ShouldLeave()) return false;
@@ -56,6 +63,10 @@ bool RowsBody(const void* raw, std::uint32_t block, BlockContext& ctx) {
     piece = 0;
     ++row;
     walk.Next();
+  }
+  if (args.finish.row != nullptr) {
+    const std::size_t begin = BeginOf(args, tasks.begin), end = BeginOf(args, tasks.end);
+    args.finish(reinterpret_cast<float*>(args.y) + begin, nullptr, end - begin);
   }
   return true;
 }
@@ -91,6 +102,7 @@ RowsArgs Layout(const RowsSpec& spec, const std::vector<Axis>& axes) {
   RowsArgs args;
   args.row = spec.row;
   args.params = spec.params;
+  args.finish = spec.finish;
   args.operands = static_cast<std::uint32_t>(spec.inputs.size());
   args.out_bytes = spec.out_bytes;
   args.inner = static_cast<std::size_t>(axes.back().size);

@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "kernels/activation.h"
 #include "kernels/kernel.h"
 
 namespace lagoon {
@@ -43,7 +44,8 @@ struct RowsSpec {
   std::vector<std::int64_t> out = {};  // dims of y, dense row-major
   std::size_t out_bytes = 4;           // of an element of y
   std::vector<RowView> inputs = {};    // 1 to kMaxRowOperands
-  double ns_per_element = 1;
+  double ns_per_element = 1;           // with `finish`
+  Finish finish = {};                  // follows once a block is written; y is fp32
 };
 
 /// Inputs x_0, x_1, ...; output y; no overlap. kInvalidArgument when a size is not positive, y is

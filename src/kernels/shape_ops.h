@@ -1,6 +1,6 @@
 #pragma once
 
-// Ops that only move elements, whatever their type: `element_bytes` is 1, 2, 4 or 8.
+// Ops that move elements, whatever their type: `element_bytes` is 1, 2, 4 or 8.
 
 #include <cstddef>
 #include <cstdint>
@@ -28,6 +28,7 @@ struct StridedCopySpec {
   std::vector<std::int64_t> strides = {};  // in elements of x, one per axis of y
   std::int64_t start = 0;                  // in elements from the pointer to x
   std::size_t element_bytes = 4;
+  Epilogue epilogue = {};  // a function (Activation::kUnary) or nothing; of fp32
 };
 Result<Kernel> MakeStridedCopy(const StridedCopySpec& spec);
 

@@ -125,8 +125,9 @@ TEST(Take, RefusesMapsThatLeaveTheTensor) {
                          {"1 maps", "[2,3]"});
 }
 
-/// y[index] = x[start + steps * index] along every axis of x.
-void CheckStrided(const Shape& dims, const Shape& starts, const Shape& out, const Shape& steps) {
+/// y[index] = x[start + steps * index] along every axis of x. `exp`: exp of that.
+void CheckStrided(const Shape& dims, const Shape& starts, const Shape& out, const Shape& steps,
+                  bool exp = false) {
   SCOPED_TRACE(::testing::PrintToString(dims) + ::testing::PrintToString(starts) +
                ::testing::PrintToString(steps));
   const Floats x = testing::RandomFloats(Count(dims));
@@ -134,7 +135,8 @@ void CheckStrided(const Shape& dims, const Shape& starts, const Shape& out, cons
   for (std::size_t index = 0; index < Count(out); ++index) {
     Shape position = Position(out, index);
     for (std::size_t i = 0; i < dims.size(); ++i) position[i] = starts[i] + position[i] * steps[i];
-    reference.push_back(x[Index(dims, position)]);
+    const double value = x[Index(dims, position)];
+    reference.push_back(exp ? std::exp(value) : value);
   }
   StridedCopySpec spec{out, steps, 0, sizeof(float)};
   std::int64_t stride = 1;
@@ -143,7 +145,9 @@ void CheckStrided(const Shape& dims, const Shape& starts, const Shape& out, cons
     spec.strides[i] *= stride;
     stride *= dims[i];
   }
-  testing::ExpectKernel([&] { return MakeStridedCopy(spec); }, {x}, reference, 0);
+  if (exp) spec.epilogue.activation = Activation::kUnary;
+  spec.epilogue.unary = UnaryOp::kExp;
+  testing::ExpectKernel([&] { return MakeStridedCopy(spec); }, {x}, reference, exp ? 1e-6 : 0);
 }
 
 TEST(StridedCopy, AnyAxisAndStep) {
@@ -162,9 +166,21 @@ TEST(StridedCopy, BackwardsAndBroadcast) {
   CheckStrided({3, 4}, {1, 2}, {30, 40}, {0, 0});
 }
 
+TEST(StridedCopy, AFunctionFollows) {
+  CheckStrided({1, 3, 40, 85}, {0, 0, 0, 2}, {1, 3, 40, 2}, {1, 1, 1, 1}, true);
+  CheckStrided({5, 7}, {4, 6}, {5, 4}, {-1, -2}, true);
+  CheckStrided({2, 100'000}, {0, 3}, {2, 99'000}, {1, 1}, true);
+}
+
 TEST(StridedCopy, RefusesBadShapes) {
   testing::ExpectInvalid(MakeStridedCopy({{2}, {1, 1}, 0, 4}), {"strided_copy", "[2]", "[1,1]"});
   testing::ExpectInvalid(MakeStridedCopy({{0}, {1}, 0, 4}), {"axis 0 of y is 0"});
+  Epilogue epilogue{.activation = Activation::kRelu};
+  testing::ExpectInvalid(MakeStridedCopy({{2}, {1}, 0, 4, epilogue}), {"limits"});
+  epilogue.activation = Activation::kUnary;
+  testing::ExpectInvalid(MakeStridedCopy({{2}, {1}, 0, 8, epilogue}), {"elements of 8 bytes"});
+  epilogue.residual = true;
+  testing::ExpectInvalid(MakeStridedCopy({{2}, {1}, 0, 4, epilogue}), {"residual"});
 }
 
 }  // namespace

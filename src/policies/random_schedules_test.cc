@@ -55,11 +55,12 @@ class RandomSchedules : public testing::DispatcherFixture,
         dispatcher_->Cancel(ids[random() % ids.size()]);
       } else if (dice == 3) {
         device_->Advance(std::chrono::microseconds(random() % 50));
-      } else if (device_->StartBlock()) {
+      } else if (device_->PreferLast(random() % 4 == 0); device_->StartBlock()) {
         if (random() % 8 == 0) {
           plan_of.push_back(2 + random() % 2);
           ids.push_back(*Post(queues[plan_of.back()], Add(), RandomDeadline(random)));
         }
+        while (random() % 4 == 0) device_->RunBlockBeside();
         device_->FinishBlock(!device_->GuardsRaised() || random() % 2 == 0);
       }
     }

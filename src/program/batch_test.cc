@@ -62,7 +62,8 @@ ModelBuilder SmallTranslator() {
   model.Weights("table", {17, 64}).Weights("w", {2, 192, 64}).Weights("r", {2, 192, 48});
   model.Add("Gather", {"table", "ids"}, {"words"}).Int("axis", 0);
   model.Add("Transpose", {"words"}, {"steps"}).Ints("perm", {1, 0, 2});
-  model.Add("LSTM", {"steps", "w", "r"}, {"all"}).Int("hidden_size", 48)
+  model.Add("LSTM", {"steps", "w", "r"}, {"all"})
+      .Int("hidden_size", 48)
       .Text("direction", "bidirectional");
   model.Ints("as_is", {0, 0, -1});
   model.Add("Transpose", {"all"}, {"by_row"}).Ints("perm", {2, 0, 1, 3});
@@ -199,7 +200,7 @@ TEST(CompileBatches, RefusesAnInputWithAFixedFirstDimension) {
 TEST(CompileBatches, RefusesABatchDimensionThatTheOptionsFix) {
   const auto device = MakeDevice(1);
   ImportOptions import;
-  import.dimensions = {{"rows", 4}};
+  import.dimensions = {{ "rows", 4 }};
   const auto loaded = CompileFor(SmallCnn(), *device, {2}, import);
   ASSERT_FALSE(loaded);
   EXPECT_THAT(loaded.error().message, HasSubstr("input 'x' has shape [4,3,9,9]"));

@@ -112,8 +112,7 @@ Result<Tensor> ProgramBuilder::PlaceConstant(ValueId value) {
   tensor.type = v.type;
   tensor.buffer = AddConstant(
       v.name, bytes->size(),
-      [bytes](std::byte* to) { std::memcpy(to, bytes->data(), bytes->size()); },
-      KeyOf(value));
+      [bytes](std::byte* to) { std::memcpy(to, bytes->data(), bytes->size()); }, KeyOf(value));
   Define(value, tensor);
   return tensor;
 }

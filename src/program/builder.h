@@ -15,6 +15,7 @@
 #include "base/status.h"
 #include "graph/graph.h"
 #include "kernels/kernel.h"
+#include "plan/precision.h"
 #include "program/layout.h"
 
 namespace lagoon {
@@ -78,6 +79,7 @@ struct Tensor {
 };
 
 struct LowerOptions {
+  Precision precision = Precision::kFp32;
   /// Other programs share the weights, which must then be packed alike for any number of rows.
   bool shares_weights = false;
 };
@@ -92,6 +94,8 @@ class ProgramBuilder {
   const LowerOptions& options() const { return options_; }
 
   const Graph& graph() const { return graph_; }
+  /// For the lowerings of convolutions and of products with weights.
+  Precision precision() const { return options_.precision; }
   const Dims& dims(ValueId value) const { return graph_.value(value).dims; }
   /// Null when the value is computed.
   const Constant* constant(ValueId value) const;
@@ -150,7 +154,7 @@ class ProgramBuilder {
 
   Graph graph_;
   LowerOptions options_;
-  std::vector<Placements> places_;        // by ValueId
+  std::vector<Placements> places_;       // by ValueId
   std::map<ValueId, std::string> keys_;  // of constants that are not of the graph
   LoweredProgram program_;
 };

@@ -12,6 +12,7 @@
 #include "graph/graph.h"
 #include "plan/instance.h"
 #include "plan/plan.h"
+#include "plan/precision.h"
 
 namespace lagoon {
 
@@ -22,6 +23,7 @@ struct CompileOptions {
   /// Batch sizes to compile for, ascending, at least one (LoadGraphs says what the file must
   /// allow). They share the weights.
   std::vector<std::int64_t> batches = {1};
+  Precision precision = Precision::kFp32;
 };
 
 /// A model of more kernels than this is refused: what is computed from their order is quadratic.

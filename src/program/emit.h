@@ -41,10 +41,10 @@ Result<Tensor> EmitCast(ProgramBuilder& builder, const std::string& name, const 
                         DataType type);
 
 /// y = the part of x from `starts` on in steps of `steps` (both by logical axis; steps may be
-/// negative), of dims `dims`.
+/// negative), of dims `dims`. `epilogue`: a function or nothing.
 Result<Tensor> EmitSlice(ProgramBuilder& builder, const std::string& name, const Tensor& x,
                          std::span<const std::int64_t> starts, const Dims& dims,
-                         std::span<const std::int64_t> steps);
+                         std::span<const std::int64_t> steps, const Epilogue& epilogue = {});
 
 /// y[i, j, ...] = x[maps[0][i], maps[1][j], ...], `fill` where one of them is negative. y lies as
 /// x.

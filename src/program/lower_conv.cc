@@ -1,8 +1,7 @@
-// Conv, Gemm and MatMul: all three are the conv2d body, but for depthwise convolutions.
+// Conv, Gemm and MatMul: all three are the conv2d body, but for convolutions in groups.
 
 #include <fmt/format.h>
 
-#include <algorithm>
 #include <memory>
 
 #include "kernels/conv2d.h"
@@ -12,10 +11,6 @@
 
 namespace lagoon {
 namespace {
-
-/// A convolution in more groups than this, and not depthwise, would be that many kernels: one
-/// direct kernel is the lesser evil.
-constexpr std::uint32_t kMaxGroups = 64;
 
 using Fill = std::function<void(std::byte*)>;
 
@@ -31,19 +26,18 @@ struct DenseOp {
 };
 
 /// Of weights from `first` on, packed for `spec`.
-std::string WeightsKey(const std::string& weights, const Conv2dSpec& spec, std::size_t first,
-                       bool transposed) {
-  return fmt::format("{} {} {} {}x{}x{}x{}", weights, first, transposed, spec.out_channels,
-                     spec.in_channels, spec.kernel_h, spec.kernel_w);
+std::string WeightsKey(const std::string& weights, const Conv2dSpec& spec, bool transposed) {
+  return fmt::format("{} {} {} {}x{}x{}x{}", weights, Name(spec.precision), transposed,
+                     spec.out_channels, spec.in_channels, spec.kernel_h, spec.kernel_w);
 }
 
 Status EmitDense(ProgramBuilder& builder, DenseOp op) {
   op.spec.bias = op.bias.has_value();
   op.spec.epilogue.residual = op.residual.has_value();
   LAGOON_ASSIGN_OR_RETURN(Kernel kernel, MakeConv2d(op.spec));
-  const BufferId weights = builder.AddConstant(
-      op.name + ".weights", PackedConv2dWeightBytes(op.spec), std::move(op.pack),
-      std::move(op.key));
+  const BufferId weights =
+      builder.AddConstant(op.name + ".weights", PackedConv2dWeightBytes(op.spec),
+                          std::move(op.pack), std::move(op.key));
   std::vector<Operand> inputs{builder.All(op.x), builder.All(weights)};
   if (op.bias) inputs.push_back(*op.bias);
   if (op.residual) inputs.push_back(builder.All(*op.residual));
@@ -112,7 +106,7 @@ Result<ConvNode> ReadConv(ProgramBuilder& builder, const Node& node) {
   return conv;
 }
 
-/// Sets the fields that Conv2dSpec and DepthwiseSpec share.
+/// Sets the fields that the specs of all three share.
 template <typename Spec>
 void SetShape(const ConvNode& conv, const Node& node, Spec& spec) {
   spec.batch = conv.in.batch;
@@ -131,30 +125,19 @@ void SetShape(const ConvNode& conv, const Node& node, Spec& spec) {
   spec.epilogue = EpilogueOf(node.fused);
 }
 
-/// The conv2d kernel of group `group`, but for x and y.
-DenseOp MakeGroup(const ConvNode& conv, const Node& node, std::uint32_t group) {
+Status LowerDense(ProgramBuilder& builder, const Node& node, const ConvNode& conv) {
   DenseOp op;
   op.name = node.name;
+  op.spec.precision = builder.precision();
   SetShape(conv, node, op.spec);
-  op.spec.in_channels = conv.in.channels / conv.groups;
-  op.spec.out_channels = conv.out.channels / conv.groups;
-  op.spec.bias = conv.bias.has_value();
+  op.spec.in_channels = conv.in.channels;
+  op.spec.out_channels = conv.out.channels;
   op.spec.any_rows = conv.shares_weights;
-  if (conv.bias) {
-    const std::size_t bytes = op.spec.out_channels * sizeof(float);
-    op.bias = Operand{conv.bias->buffer, group * bytes, bytes};
-  }
-  const std::size_t group_weights = conv.weights.floats().size() / conv.groups;
-  const std::size_t first = group * group_weights;
-  op.pack = [weights = conv.weights, spec = op.spec, first](std::byte* to) {
-    PackConv2dWeights(spec, weights.floats().data() + first, to);
+  op.bias = conv.bias;
+  op.pack = [weights = conv.weights, spec = op.spec](std::byte* to) {
+    PackConv2dWeights(spec, weights.floats().data(), to);
   };
-  op.key = WeightsKey(conv.key, op.spec, first, /*transposed=*/true);
-  return op;
-}
-
-Status LowerDense(ProgramBuilder& builder, const Node& node, const ConvNode& conv) {
-  DenseOp op = MakeGroup(conv, node, 0);
+  op.key = WeightsKey(conv.key, op.spec, /*transposed=*/true);
   LAGOON_ASSIGN_OR_RETURN(op.x, builder.Use(node.inputs[0], Layout::kChannelsLast));
   LAGOON_ASSIGN_OR_RETURN(op.residual, ResidualOf(builder, node, Layout::kChannelsLast));
   op.y = builder.NewTensor(node.name, builder.dims(node.outputs[0]), Layout::kChannelsLast);
@@ -162,19 +145,13 @@ Status LowerDense(ProgramBuilder& builder, const Node& node, const ConvNode& con
   return EmitDense(builder, std::move(op));
 }
 
-Status LowerDepthwise(ProgramBuilder& builder, const Node& node, const ConvNode& conv) {
-  DepthwiseSpec spec;
-  SetShape(conv, node, spec);
-  spec.channels = conv.in.channels;
-  spec.bias = conv.bias.has_value();
-  LAGOON_ASSIGN_OR_RETURN(Kernel kernel, MakeDepthwise(spec));
+/// Emits a convolution that is not dense; `pack` writes `weight_bytes` of weights.
+Status EmitSparse(ProgramBuilder& builder, const Node& node, const ConvNode& conv, Kernel kernel,
+                  std::size_t weight_bytes, Fill pack) {
   LAGOON_ASSIGN_OR_RETURN(const Tensor x, builder.Use(node.inputs[0], Layout::kChannelsLast));
   const BufferId weights =
-      builder.AddConstant(node.name + ".weights", PackedDepthwiseWeightBytes(spec),
-                          [spec, weights = conv.weights](std::byte* to) {
-                            PackDepthwiseWeights(spec, weights.floats().data(), to);
-                          },
-                          conv.key + " depthwise");
+      builder.AddConstant(node.name + ".weights", weight_bytes, std::move(pack),
+                          fmt::format("{} {}", conv.key, kernel.name));
   const Tensor y =
       builder.NewTensor(node.name, builder.dims(node.outputs[0]), Layout::kChannelsLast);
   std::vector<Operand> inputs{builder.All(x), builder.All(weights)};
@@ -183,27 +160,31 @@ Status LowerDepthwise(ProgramBuilder& builder, const Node& node, const ConvNode&
   return builder.Emit(node.name, std::move(kernel), std::move(inputs), {builder.All(y)});
 }
 
-/// Slices the channels of x, convolves every group by itself, and joins the results.
+Status LowerDepthwise(ProgramBuilder& builder, const Node& node, const ConvNode& conv) {
+  DepthwiseSpec spec;
+  SetShape(conv, node, spec);
+  spec.channels = conv.in.channels;
+  spec.bias = conv.bias.has_value();
+  LAGOON_ASSIGN_OR_RETURN(Kernel kernel, MakeDepthwise(spec));
+  return EmitSparse(builder, node, conv, std::move(kernel), PackedDepthwiseWeightBytes(spec),
+                    [spec, weights = conv.weights](std::byte* to) {
+                      PackDepthwiseWeights(spec, weights.floats().data(), to);
+                    });
+}
+
 Status LowerGroups(ProgramBuilder& builder, const Node& node, const ConvNode& conv) {
-  LAGOON_ASSIGN_OR_RETURN(const Tensor x, builder.Use(node.inputs[0], Layout::kChannelsLast));
-  Dims x_part = x.dims;
-  x_part[1] /= conv.groups;
-  Dims y_part = builder.dims(node.outputs[0]);
-  y_part[1] /= conv.groups;
-  std::vector<Tensor> parts;
-  for (std::uint32_t group = 0; group < conv.groups; ++group) {
-    DenseOp op = MakeGroup(conv, node, group);
-    op.name = fmt::format("{}.group{}", node.name, group);
-    const std::vector<std::int64_t> starts{0, group * x_part[1], 0, 0};
-    const std::vector<std::int64_t> steps(4, 1);
-    LAGOON_ASSIGN_OR_RETURN(op.x, EmitSlice(builder, op.name + ".x", x, starts, x_part, steps));
-    op.y = builder.NewTensor(op.name, y_part, Layout::kChannelsLast);
-    parts.push_back(op.y);
-    LAGOON_RETURN_IF_ERROR(EmitDense(builder, std::move(op)));
-  }
-  LAGOON_ASSIGN_OR_RETURN(const Tensor y, EmitConcat(builder, node.name, std::move(parts), 1));
-  builder.Define(node.outputs[0], y);
-  return {};
+  GroupedConvSpec spec;
+  SetShape(conv, node, spec);
+  spec.in_channels = conv.in.channels;
+  spec.out_channels = conv.out.channels;
+  spec.groups = conv.groups;
+  spec.bias = conv.bias.has_value();
+  if (!FitsGroupedConv(spec)) return LowerDirectConv(builder, node);
+  LAGOON_ASSIGN_OR_RETURN(Kernel kernel, MakeGroupedConv(spec));
+  return EmitSparse(builder, node, conv, std::move(kernel), PackedGroupedConvWeightBytes(spec),
+                    [spec, weights = conv.weights](std::byte* to) {
+                      PackGroupedConvWeights(spec, weights.floats().data(), to);
+                    });
 }
 
 /// Whether w lies as [N,K], the order of a convolution's weights, instead of [K,N].
@@ -245,7 +226,6 @@ Status LowerConv(ProgramBuilder& builder, const Node& node) {
   if (conv.groups == conv.in.channels && conv.groups == conv.out.channels) {
     return LowerDepthwise(builder, node, conv);
   }
-  if (conv.groups > kMaxGroups) return LowerDirectConv(builder, node);
   return LowerGroups(builder, node, conv);
 }
 
@@ -270,13 +250,14 @@ Status LowerMatMul(ProgramBuilder& builder, const Node& node) {
   op.spec.height = op.spec.out_height = in.batch;
   op.spec.in_channels = in.channels;
   op.spec.out_channels = out.channels;
+  op.spec.precision = builder.precision();
   op.spec.epilogue = EpilogueOf(node.fused);
   op.spec.any_rows = builder.options().shares_weights;
   LAGOON_ASSIGN_OR_RETURN(op.bias, BiasOf(builder, node, out.channels));
   LAGOON_ASSIGN_OR_RETURN(op.residual, ResidualOf(builder, node, Layout::kPlain));
   LAGOON_ASSIGN_OR_RETURN(op.x, builder.Use(node.inputs[0], Layout::kPlain));
   op.y = builder.NewTensor(node.name, y_dims, Layout::kPlain);
-  op.key = WeightsKey(builder.KeyOf(node.inputs[1]), op.spec, 0, transposed);
+  op.key = WeightsKey(builder.KeyOf(node.inputs[1]), op.spec, transposed);
   op.pack = PackMatrix(op.spec, std::move(weights), transposed);
   builder.Define(node.outputs[0], op.y);
   return EmitDense(builder, std::move(op));

@@ -72,13 +72,14 @@ Result<std::size_t> AxisOf(const Node& node, const Dims& dims) {
 
 Result<Tensor> EmitSlice(ProgramBuilder& builder, const std::string& name, const Tensor& x,
                          std::span<const std::int64_t> starts, const Dims& dims,
-                         std::span<const std::int64_t> steps) {
+                         std::span<const std::int64_t> steps, const Epilogue& epilogue) {
   LAGOON_RETURN_IF_ERROR(CheckSlice(x.dims, starts, dims, steps));
   const Tensor y = builder.NewTensor(name, dims, x.layout, x.type);
   const Dims in = x.physical();
   StridedCopySpec spec;
   spec.out = y.physical();
   spec.element_bytes = SizeOf(x.type);
+  spec.epilogue = epilogue;
   std::vector<std::int64_t> step = Physical(x, steps);
   for (std::size_t i = 0; i < step.size(); ++i) step[i] = spec.out[i] == 1 ? 0 : step[i];
   spec.strides = step;
@@ -230,8 +231,9 @@ Status LowerSlice(ProgramBuilder& builder, const Node& node) {
   }
   const Layout layout = builder.CheapestLayout(std::span(node.inputs).first(1));
   LAGOON_ASSIGN_OR_RETURN(const Tensor x, builder.Use(node.inputs[0], layout));
-  LAGOON_ASSIGN_OR_RETURN(const Tensor y, EmitSlice(builder, node.name, x, starts,
-                                                    builder.dims(node.outputs[0]), steps));
+  LAGOON_ASSIGN_OR_RETURN(
+      const Tensor y, EmitSlice(builder, node.name, x, starts, builder.dims(node.outputs[0]), steps,
+                                EpilogueOf(node.fused)));
   builder.Define(node.outputs[0], y);
   return {};
 }

@@ -33,6 +33,7 @@ Status LowerEinsum(ProgramBuilder& builder, const Node& node);
 Status LowerAttention(ProgramBuilder& builder, const Node& node);
 
 // lower_normalize.cc
+Status LowerChannelAffine(ProgramBuilder& builder, const Node& node);
 Status LowerBatchNormalization(ProgramBuilder& builder, const Node& node);
 Status LowerInstanceNormalization(ProgramBuilder& builder, const Node& node);
 Status LowerGroupNormalization(ProgramBuilder& builder, const Node& node);

@@ -147,6 +147,25 @@ Result<std::optional<Tensor>> RowParameter(ProgramBuilder& builder, const Node& 
 
 }  // namespace
 
+Status LowerChannelAffine(ProgramBuilder& builder, const Node& node) {
+  const Dims& dims = builder.dims(node.outputs[0]);
+  const Layout layout = dims.size() == 4 ? Layout::kChannelsLast : Layout::kPlain;
+  ChannelAffineSpec spec;
+  spec.rows = static_cast<std::size_t>(ElementCount(dims) / dims[1]);
+  spec.epilogue = EpilogueOf(node.fused);
+  std::vector<Operand> inputs;
+  for (std::size_t i = 0; i < node.inputs.size(); ++i) {
+    const bool parameter = i < 2;
+    LAGOON_ASSIGN_OR_RETURN(const Tensor x,
+                            builder.Use(node.inputs[i], parameter ? Layout::kPlain : layout));
+    if (!parameter) spec.channels.push_back(static_cast<std::size_t>(x.dims[1]));
+    inputs.push_back(builder.All(x));
+  }
+  const Tensor y = builder.NewTensor(node.name, dims, layout);
+  builder.Define(node.outputs[0], y);
+  return builder.Emit(node.name, MakeChannelAffine(spec), std::move(inputs), {builder.All(y)});
+}
+
 Status LowerBatchNormalization(ProgramBuilder& builder, const Node& node) {
   Steps steps(builder, node.name);
   const std::size_t rank = builder.dims(node.inputs[0]).size();

@@ -139,6 +139,11 @@ const OpCase kCases[] = {
     {"ConvOfTwoGroups",
      [](TestGraph& g, ValueId x) { return g.Conv(x, 8, {}, 2, true, FusedRelu()); }},
     {"ConvDepthwiseTimesTwo", [](TestGraph& g, ValueId x) { return g.Conv(x, 12, {}, 6); }},
+    {"ConvOfGroupsWithADistantWindow",
+     [](TestGraph& g, ValueId x) {
+       const std::int64_t far = 40'000;
+       return g.Conv(x, 8, {3, 1, {far, far, far, far}, far}, 2, true, FusedRelu());
+     }},
     {"ConvOfManyGroups",
      [](TestGraph& g, ValueId x) {
        return g.Conv(g.Conv(x, 40, {1, 1, {0, 0, 0, 0}}), 40, {1, 1, {0, 0, 0, 0}}, 20);

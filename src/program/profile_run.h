@@ -8,8 +8,8 @@
 
 namespace lagoon {
 
-/// The median time of every op of plan `size`, alone on the idle device, over `runs` runs of the whole
-/// plan in order. Errors as ProfilePlan.
+/// The median time of every op of plan `size`, alone on the idle device, over `runs` runs of the
+/// whole plan in order. Errors as ProfilePlan.
 Result<std::vector<Nanoseconds>> MeasureKernels(LoadedPlan& loaded, Device& device, int runs,
                                                 std::size_t size);
 

@@ -21,7 +21,8 @@ SharedConstants::SharedConstants(std::span<LoweredProgram> programs) : programs_
     for (const LoweredOp& op : program.load_ops) AddComputed(p, op);
     for (const LoweredOp& op : program.ops) {
       for (const Operand& input : op.inputs) {
-        if (program.buffer(input.buffer).constant) constants_[IndexOf(p, input.buffer)].stays = true;
+        if (program.buffer(input.buffer).constant)
+          constants_[IndexOf(p, input.buffer)].stays = true;
       }
     }
   }

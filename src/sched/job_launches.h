@@ -18,7 +18,6 @@ struct JobLaunch {
   Kind kind = Kind::kOp;
   std::uint32_t index = 0;       // of the op or tensor
   std::uint32_t limit = 0;       // of the best-effort group's guard, where the launch has it
-  std::uint32_t epoch = 0;       // of the job when it was submitted
   std::uint32_t blocks = 0;      // that were left to run then
   bool padding = false;          // guarded by a real-time kernel instead of the group
   bool whole = false;            // began with no block done

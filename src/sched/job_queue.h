@@ -41,7 +41,6 @@ struct Job : ScheduledJob {
   std::size_t next_output = 0;
   std::size_t first_incomplete = 0;  // ops before it are complete
   std::size_t revoked_until = 0;     // ops before it were submitted before the last revocation
-  std::uint32_t epoch = 0;           // times that next_op went back
   std::uint32_t inputs_left = 0;     // copies not yet complete
   std::uint32_t outputs_left = 0;
   std::uint32_t launches = 0;  // in flight, revoked ones included
@@ -65,8 +64,9 @@ using FinishedJobs = JobList<&Job::finished_hook>;
 struct JobQueue {
   struct Slot {
     Instance* instance = nullptr;
-    GuardId guard{};             // makes the job on this instance leave
-    std::uint32_t revision = 0;  // the guard's limit for the job at hand
+    GuardId guard{};                       // makes the job on this instance leave
+    std::uint32_t revision = 0;            // the guard's limit for the job at hand
+    std::vector<std::uint32_t> in_flight;  // launches of each op of it
   };
 
   JobQueue(QueueId id_in, QueueOptions options_in) : id(id_in), options(std::move(options_in)) {

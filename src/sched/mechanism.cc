@@ -11,8 +11,6 @@ namespace lagoon {
 namespace {
 
 constexpr std::size_t kJobStreams = 32;  // hardware queues of a GPU (Paella 2)
-constexpr int kRealTime = static_cast<int>(JobClass::kRealTime);
-constexpr int kBestEffort = static_cast<int>(JobClass::kBestEffort);
 
 }  // namespace
 
@@ -57,7 +55,7 @@ Result<QueueId> Mechanism::AddQueue(QueueOptions options) {
   for (Instance* instance : queue->options.instances) {
     LAGOON_ASSIGN_OR_RETURN(const GuardId guard, device_.CreateGuard());
     queue->free_slots.push_back(queue->slots.size());
-    queue->slots.push_back({instance, guard, 0});
+    queue->slots.push_back({instance, guard, 0, {}});
   }
   if (config_.streams == SchedulerConfig::Streams::kPerQueue) {
     LAGOON_ASSIGN_OR_RETURN(queue->stream, device_.CreateStream({queue->options.name}));
@@ -166,6 +164,7 @@ void Mechanism::OnRetired(const DeviceEvent& event, FinishedJobs& finished) {
   if (record.kind == JobLaunch::Kind::kOp) {
     --kernels_[static_cast<int>(job.job_class)];
     blocks_ -= record.blocks;
+    const std::uint32_t in_flight = --job.queue->slots[job.slot].in_flight[record.index];
     if (record.padding) {
       --padding_;
     } else if (job.job_class == JobClass::kBestEffort && record.limit == group_limit_) {
@@ -175,7 +174,7 @@ void Mechanism::OnRetired(const DeviceEvent& event, FinishedJobs& finished) {
       // A block of this launch may have completed a kernel that a later launch named first.
       Advance(job, event.at);
       // Padding left with its room, and nobody has submitted the rest again.
-      if (record.epoch == job.epoch && record.index < job.next_op &&
+      if (in_flight == 0 && record.index < job.next_op &&
           !job.instance->progress(record.index).Complete()) {
         GoBack(job, record.index);
       }
@@ -209,6 +208,7 @@ void Mechanism::Start(Job& job) {
   job.started = true;
   job.state = Job::State::kActive;
   job.stream = NextStream(queue);
+  queue.slots[job.slot].in_flight.assign(job.instance->plan().ops.size(), 0);
   job.result.started = device_.Now();
   job.inputs_left = static_cast<std::uint32_t>(job.inputs.size());
   job.outputs_left = static_cast<std::uint32_t>(job.outputs.size());

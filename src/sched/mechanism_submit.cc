@@ -37,7 +37,6 @@ void Mechanism::RevokeBestEffort() {
 void Mechanism::GoBack(Job& job, std::size_t op) {
   job.revoked_until = std::max(job.revoked_until, job.next_op);
   job.next_op = op;
-  ++job.epoch;
   UpdateReady(job);
 }
 
@@ -148,7 +147,7 @@ Mechanism::Submitted Mechanism::SubmitNext(Job& job, std::uint32_t ops, const Pa
 
 bool Mechanism::SubmitOp(Job& job, const PaddingRoom* room) {
   if (table_.full()) return false;
-  const JobQueue::Slot& slot = job.queue->slots[job.slot];
+  JobQueue::Slot& slot = job.queue->slots[job.slot];
   Segment segment = job.instance->segment(job.next_op);
   const bool best_effort = job.job_class == JobClass::kBestEffort;
   if (room != nullptr) {
@@ -164,7 +163,6 @@ bool Mechanism::SubmitOp(Job& job, const PaddingRoom* room) {
                                   .kind = JobLaunch::Kind::kOp,
                                   .index = static_cast<std::uint32_t>(job.next_op),
                                   .limit = group_limit_,
-                                  .epoch = job.epoch,
                                   .blocks = segment.progress->blocks() - done,
                                   .padding = room != nullptr,
                                   .whole = done == 0});
@@ -172,6 +170,7 @@ bool Mechanism::SubmitOp(Job& job, const PaddingRoom* room) {
   if (!Accepted(device_.Submit(launch), id, job)) return false;
   ++kernels_[best_effort ? kBestEffort : kRealTime];
   blocks_ += segment.progress->blocks() - done;
+  ++slot.in_flight[job.next_op];
   if (best_effort && room == nullptr) ++revocable_;
   if (room != nullptr) {
     ++padding_;

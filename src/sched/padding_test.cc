@@ -143,5 +143,26 @@ TEST_F(PaddingTest, ARunningBlockOfPaddingIsAskedToLeaveAtTheEndOfItsRoom) {
   EXPECT_EQ(background_.result.outcome, Outcome::kDone);
 }
 
+TEST_F(PaddingTest, WhatLeavesLaterThanItsSuccessorIsRunAgainToo) {
+  // The device's last block is one of padding's first kernel; its second one is queued behind it.
+  Use(kPadding, 64, testing::FakeDevice::Time::kVirtual, std::make_unique<testing::ClassFirst>(),
+      /*units=*/2);
+  const QueueId background = AddQueue(JobClass::kBestEffort, Chain({2, 1}, microseconds(20)));
+  const QueueId urgent = AddQueue(JobClass::kRealTime, Chain({1}));
+  ASSERT_TRUE(Post(urgent, urgent_));
+  ASSERT_TRUE(device_->RunBlock());  // the real-time input
+  ASSERT_TRUE(Post(background, background_));
+  device_->PreferLast(true);
+  ASSERT_TRUE(device_->RunBlock());    // the background's input
+  ASSERT_TRUE(device_->StartBlock());  // its first kernel, as padding
+  device_->PreferLast(false);
+  ASSERT_TRUE(device_->RunBlockBeside());  // the real-time kernel: the room ends
+  ASSERT_TRUE(device_->GuardsRaised());
+  device_->FinishBlock(false);
+  device_->RunAll();
+  EXPECT_EQ(urgent_.result.outcome, Outcome::kDone);
+  EXPECT_EQ(background_.result.outcome, Outcome::kDone);
+}
+
 }  // namespace
 }  // namespace lagoon

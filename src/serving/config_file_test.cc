@@ -12,9 +12,11 @@ namespace {
 
 using std::chrono::milliseconds;
 using testing::AllOf;
+using testing::Contains;
 using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::IsEmpty;
+using testing::Not;
 using testing::StartsWith;
 
 Result<ConfigFile> Parse(const std::string& text) {
@@ -58,6 +60,7 @@ TEST(ParseConfig, EmptyTextMeansTheDefaults) {
   EXPECT_EQ(file->settings.max_queue_size, kDefaultQueueSize);
   EXPECT_EQ(file->settings.overflow, Overflow::kReject);
   EXPECT_EQ(file->settings.deadline, Nanoseconds(0));
+  EXPECT_EQ(file->settings.precision, Precision::kFp32);
   EXPECT_EQ(file->settings.filename, "model.onnx");
 }
 
@@ -180,11 +183,14 @@ TEST(Settings, PriorityMaxIsRealTimeAndTheOthersBestEffort) {
 TEST(Settings, ReadsLagoonsParameters) {
   const auto file =
       Parse(Parameter("lagoon.deadline_ms", "33.3") + Parameter("lagoon.overflow", "newest_wins") +
-            Parameter("lagoon.max_queue_size", "3") + Parameter("lagoon.dimension.seq", "128") +
+            Parameter("precision", "bf16") + Parameter("lagoon.max_queue_size", "3") +
+            Parameter("lagoon.dimension.seq", "128") +
             "dynamic_batching { default_queue_policy { max_queue_size: 9 } }");
   ASSERT_TRUE(file.has_value()) << file.error().message;
   EXPECT_EQ(file->settings.deadline, std::chrono::microseconds(33300));
   EXPECT_EQ(file->settings.overflow, Overflow::kNewestWins);
+  EXPECT_EQ(file->settings.precision, Precision::kBf16);
+  EXPECT_THAT(file->warnings, Not(Contains(HasSubstr("precision"))));
   EXPECT_EQ(file->settings.max_queue_size, 3u);  // the more specific one
   EXPECT_EQ(file->settings.dimensions.at("seq"), 128);
 }
@@ -210,6 +216,11 @@ TEST(Settings, RefusesValuesOutOfRange) {
     EXPECT_THAT(ErrorOf(Parameter("lagoon.max_queue_size", value)).message, HasSubstr(value));
   }
   EXPECT_THAT(ErrorOf(Parameter("lagoon.overflow", "oldest")).message, HasSubstr("newest_wins"));
+  for (const char* value : {"", "BF16", "fp16", "bf16 "}) {
+    EXPECT_THAT(
+        ErrorOf(Parameter("precision", value)).message,
+        HasSubstr(std::string("parameter 'precision' is '") + value + "'; it takes 'fp32' or"));
+  }
   EXPECT_THAT(ErrorOf(Parameter("lagoon.dimension.n", "0")).message,
               HasSubstr("lagoon.dimension.n"));
   EXPECT_THAT(ErrorOf("max_batch_size: -1").message, HasSubstr("max_batch_size is -1"));

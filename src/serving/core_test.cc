@@ -116,8 +116,7 @@ TEST_P(EveryScheduler, AnswersConcurrentRequestsOfTwoModels) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Core, EveryScheduler,
-                         ::testing::ValuesIn(SchedulerNames()));
+INSTANTIATE_TEST_SUITE_P(Core, EveryScheduler, ::testing::ValuesIn(SchedulerNames()));
 
 // ---- Queues
 

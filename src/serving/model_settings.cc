@@ -14,7 +14,8 @@ namespace {
 constexpr std::string_view kPrefix = "lagoon.";
 constexpr std::string_view kDimensionPrefix = "lagoon.dimension.";
 constexpr std::string_view kKnownParameters =
-    "lagoon.deadline_ms, lagoon.overflow, lagoon.max_queue_size, lagoon.dimension.NAME";
+    "lagoon.deadline_ms, lagoon.overflow, lagoon.max_queue_size, lagoon.dimension.NAME, precision";
+constexpr std::string_view kPrecision = "precision";
 constexpr double kMaxDeadlineMs = 86'400'000;  // a day
 
 template <typename Number>
@@ -55,6 +56,12 @@ Status ReadParameter(std::string_view key, std::string_view value, ModelSettings
     settings.max_queue_size = *size;
     return {};
   }
+  if (key == kPrecision) {
+    const Result<Precision> precision = ParsePrecision(value);
+    if (!precision) return BadParameter(key, value, "'fp32' or 'bf16'");
+    settings.precision = *precision;
+    return {};
+  }
   if (key.starts_with(kDimensionPrefix) && key.size() > kDimensionPrefix.size()) {
     const auto size = ParseNumber<std::int64_t>(value);
     if (!size || *size < 1) return BadParameter(key, value, "a size of at least 1");
@@ -74,7 +81,7 @@ Status ReadParameters(const inference::ModelConfig& config, ModelSettings& setti
     ordered[key] = parameter.string_value();
   }
   for (const auto& [key, value] : ordered) {
-    if (key.starts_with(kPrefix)) {
+    if (key.starts_with(kPrefix) || key == kPrecision) {
       LAGOON_RETURN_IF_ERROR(ReadParameter(key, value, settings));
     } else {
       warnings.push_back(fmt::format("parameter '{}' is not Lagoon's and has no effect", key));

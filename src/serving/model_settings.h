@@ -10,6 +10,7 @@
 
 #include "base/status.h"
 #include "base/time.h"
+#include "plan/precision.h"
 #include "sched/job.h"
 #include "serving/model_config.pb.h"
 
@@ -28,6 +29,7 @@ struct ModelSettings {
   Overflow overflow = Overflow::kReject;           // lagoon.overflow
   Nanoseconds deadline{0};                         // lagoon.deadline_ms; 0: none
   std::map<std::string, std::int64_t> dimensions;  // lagoon.dimension.NAME: symbolic sizes
+  Precision precision = Precision::kFp32;          // precision
   std::string filename = "model.onnx";  // default_model_filename, inside the version's folder
 };
 

@@ -69,6 +69,7 @@ Result<std::unique_ptr<ServedModel>> ServedModel::Load(ModelSource source, Devic
   options.import.dimensions = file.settings.dimensions;
   const int max_batch_size = file.config.max_batch_size();
   options.batches = BatchesUpTo(max_batch_size);
+  options.precision = file.settings.precision;
   auto compiled = CompileModel(model->source_.path, device, options);
   if (!compiled && max_batch_size > 1) {
     return Annotate(fmt::format("max_batch_size is {}", max_batch_size),

@@ -14,7 +14,7 @@ class Log {
  public:
   Log(Session& session, int size)
       : session_(session), kernel_(session.Load(LogBody)), list_(static_cast<std::size_t>(size)) {
-    gate_kernel_ = session.Load(GateBody);
+    gate_kernel_ = session.LoadGate();
     for (int i = 0; i < size; ++i) {
       records_.push_back(std::make_unique<Record>(1));
       args_.push_back({&next_, list_.data(), i});
@@ -27,7 +27,7 @@ class Log {
     held_ = std::make_unique<Record>(units);
     const Segment segment{.kernel = gate_kernel_, .args = &gate_, .progress = held_->get()};
     session_.Submit(segment);
-    AwaitTrue([&] { return gate_.waiting.load() == static_cast<int>(units); });
+    session_.Await([&] { return gate_.waiting.load() == static_cast<int>(units); });
   }
   void Release() { gate_.open.store(true); }
 
@@ -74,12 +74,13 @@ TEST_P(DeviceConformance, AnOrderedStreamRunsInOrderOfSubmission) {
 TEST_P(DeviceConformance, AStreamWaitsForEveryBlockOfTheLaunchBefore) {
   const auto device = Create();
   Session session(*device);
-  const KernelHandle count = session.Load(CountBody);
+  constexpr Nanoseconds kWork = std::chrono::microseconds(20);
+  const KernelHandle count = session.Load(CountBody, {.block = kWork});
   const StreamId stream = session.NewStream();
   std::array<CountArgs, 20> args;
   std::vector<std::unique_ptr<Record>> records;
   for (CountArgs& arg : args) {
-    arg.work = std::chrono::microseconds(20);
+    arg.work = kWork;
     records.push_back(std::make_unique<Record>(5));
     session.Submit(Segment{.kernel = count, .args = &arg, .progress = records.back()->get()},
                    {stream});
@@ -109,13 +110,14 @@ TEST_P(DeviceConformance, SmallerRanksRunFirstAndEqualOnesInOrderOfSubmission) {
 TEST_P(DeviceConformance, ABetterRankTakesOverBetweenTheBlocksOfARunningLaunch) {
   const auto device = Create({.units = 1});
   Session session(*device);
-  const KernelHandle count = session.Load(CountBody);
+  constexpr Nanoseconds kWork = std::chrono::microseconds(200);
+  const KernelHandle count = session.Load(CountBody, {.block = kWork});
   CountArgs slow, urgent;
-  slow.work = std::chrono::microseconds(200);
+  slow.work = kWork;
   Record slow_record(200), urgent_record(1);
   const LaunchId first = session.Submit(
       Segment{.kernel = count, .args = &slow, .progress = slow_record.get()}, {kUnordered, 9});
-  AwaitTrue([&] { return slow.runs.load() > 0; });
+  session.Await([&] { return slow.runs.load() > 0; });
   const LaunchId second =
       session.Submit(Segment{.kernel = count, .args = &urgent, .progress = urgent_record.get()});
   session.AwaitRetired(second);
@@ -173,9 +175,10 @@ TEST_P(DeviceConformance, AQueuedSuccessorWaitsForItsDependencies) {
 TEST_P(DeviceConformance, APartialDependencyIsMetByTheTileThatMakesItSo) {
   const auto device = Create({.units = 2});
   Session session(*device);
-  const KernelHandle count = session.Load(CountBody);
+  constexpr Nanoseconds kWork = std::chrono::milliseconds(1);
+  const KernelHandle count = session.Load(CountBody, {.block = kWork});
   CountArgs slow, after;
-  slow.work = std::chrono::milliseconds(1);
+  slow.work = kWork;
   Record slow_record(40), after_record(1);
   // One unit works on the slow kernel, the other one waits for its third tile.
   session.Submit(
@@ -212,10 +215,11 @@ TEST_P(DeviceConformance, AllSegmentsOfALaunchRunAndReport) {
 TEST_P(DeviceConformance, NoMoreUnitsThanMaxClaimantsWorkOnASegment) {
   const auto device = Create({.units = 3});
   Session session(*device);
-  const KernelHandle count = session.Load(CountBody);
+  constexpr Nanoseconds kWork = std::chrono::microseconds(50);
+  const KernelHandle count = session.Load(CountBody, {.block = kWork});
   for (const std::uint32_t limit : {1u, 2u}) {
     CountArgs args;
-    args.work = std::chrono::microseconds(50);
+    args.work = kWork;
     Record record(60);
     session.Submit(
         Segment{.kernel = count, .args = &args, .progress = record.get(), .max_claimants = limit});
@@ -230,16 +234,18 @@ TEST_P(DeviceConformance, NoMoreUnitsThanMaxClaimantsWorkOnASegment) {
 TEST_P(DeviceConformance, APaddingSegmentLeavesWhenTheFirstSegmentIsDone) {
   const auto device = Create({.units = 2});
   Session session(*device);
-  const KernelHandle mix = session.Load(MixBody);
-  const KernelHandle count = session.Load(CountBody);
+  constexpr Nanoseconds kWork = std::chrono::microseconds(300);
+  constexpr Nanoseconds kCheck = std::chrono::microseconds(100);
+  constexpr int kChecks = 10;
+  const KernelHandle mix = session.Load(MixBody, {.block = kChecks * kCheck, .check = kCheck});
+  const KernelHandle count = session.Load(CountBody, {.block = kWork});
   const GuardId group = session.NewGuard();
   constexpr std::uint32_t kPaddingBlocks = 64;
   for (int round = 0; round < 20; ++round) {
     std::vector<std::uint64_t> y(kPaddingBlocks, 7);
-    MixArgs padding{
-        .y = y.data(), .in_place = true, .checks = 10, .work = std::chrono::microseconds(100)};
+    MixArgs padding{.y = y.data(), .in_place = true, .checks = kChecks, .work = kCheck};
     CountArgs first;
-    first.work = std::chrono::microseconds(300);
+    first.work = kWork;
     Record first_record(2), padding_record(kPaddingBlocks);
     std::array<Segment, 2> segments{
         Segment{.kernel = count, .args = &first, .progress = first_record.get()},
@@ -260,12 +266,31 @@ TEST_P(DeviceConformance, APaddingSegmentLeavesWhenTheFirstSegmentIsDone) {
   }
 }
 
+// Nothing else happens on the device by then: the commit itself must reach the launch.
+TEST_P(DeviceConformance, AQueuedLaunchLeavesWhenTheKernelThatGuardsItIsDone) {
+  const auto device = Create({.units = 1});
+  Session session(*device);
+  const KernelHandle count = session.Load(CountBody);
+  for (int round = 0; round < 20; ++round) {
+    CountArgs first, padding;
+    first.work = std::chrono::microseconds(200);
+    Record first_record(2), padding_record(4);
+    session.Submit(Segment{.kernel = count, .args = &first, .progress = first_record.get()});
+    Segment segment{.kernel = count, .args = &padding, .progress = padding_record.get()};
+    segment.guards[0] = {&first_record->done_word(), first_record->blocks() - 1};
+    const LaunchId launch = session.Submit(segment);
+    session.AwaitRetired(launch);
+    EXPECT_FALSE(session.Complete(launch, 0));
+    session.AwaitAllRetired();
+  }
+}
+
 // The kernel before has one block. It ends when another unit has been idle for a while: right after
 // it ran out of work, and long enough for it to sleep.
 TEST_P(DeviceConformance, AnActivatedSuccessorGetsAllUnits) {
   const auto device = Create({.units = 2});
   Session session(*device);
-  const KernelHandle gate = session.Load(GateBody);
+  const KernelHandle gate = session.LoadGate();
   for (const auto idle : {std::chrono::microseconds(0), std::chrono::microseconds(50),
                           std::chrono::microseconds(20'000)}) {
     GateArgs before, after;
@@ -274,11 +299,11 @@ TEST_P(DeviceConformance, AnActivatedSuccessorGetsAllUnits) {
     session.Submit(Segment{.kernel = gate, .args = &before, .progress = one.get()});
     session.Submit(
         Segment{.kernel = gate, .args = &after, .progress = wide.get(), .deps = {&dep, 1}});
-    AwaitTrue([&] { return before.waiting.load() == 1; });
+    session.Await([&] { return before.waiting.load() == 1; });
     const Nanoseconds idle_before = device->Times().idle;
-    AwaitTrue([&] { return device->Times().idle - idle_before >= idle; });
+    session.Await([&] { return device->Times().idle - idle_before >= idle; });
     before.open.store(true);
-    EXPECT_TRUE(AwaitTrue([&] { return after.waiting.load() == 2; }));
+    EXPECT_TRUE(session.Await([&] { return after.waiting.load() == 2; }));
     after.open.store(true);
     session.AwaitAllRetired();
   }
@@ -287,12 +312,12 @@ TEST_P(DeviceConformance, AnActivatedSuccessorGetsAllUnits) {
 TEST_P(DeviceConformance, IndependentLaunchesUseAllUnitsAtOnce) {
   const auto device = Create({.units = 2});
   Session session(*device);
-  const KernelHandle gate = session.Load(GateBody);
+  const KernelHandle gate = session.LoadGate();
   GateArgs args;
   Record a(1), b(1);
   session.Submit(Segment{.kernel = gate, .args = &args, .progress = a.get()});
   session.Submit(Segment{.kernel = gate, .args = &args, .progress = b.get()});
-  EXPECT_TRUE(AwaitTrue([&] { return args.waiting.load() == 2; }));
+  EXPECT_TRUE(session.Await([&] { return args.waiting.load() == 2; }));
   args.open.store(true);
   session.AwaitAllRetired();
 }

@@ -87,7 +87,8 @@ TEST_P(DeviceConformance, ManyJobsSurviveRandomRevocations) {
   std::array<InPlaceJob, 4> jobs;
   const auto device = Create({.units = 3});
   Session session(*device);
-  const KernelHandle mix = session.Load(MixBody);
+  const KernelHandle mix = session.Load(
+      MixBody, {.block = std::chrono::microseconds(5), .check = std::chrono::microseconds(1)});
   const GuardId guard = session.NewGuard();
   const std::array<StreamId, 3> streams{kUnordered, session.NewStream(), session.NewStream()};
   std::mt19937 random(2024);
@@ -108,7 +109,7 @@ TEST_P(DeviceConformance, ManyJobsSurviveRandomRevocations) {
       job.Reset();
       submit(job);
     }
-    Spin(std::chrono::microseconds(random() % 60));
+    session.Pass(std::chrono::microseconds(random() % 60));
     if (random() % 2 == 0) {
       session.Raise(guard, ++epoch);
       for (InPlaceJob& job : jobs) submit(job);

@@ -54,11 +54,27 @@ class Record {
   Progress progress_;
 };
 
+bool GateBody(const void* args, std::uint32_t block, BlockContext& ctx);
+
 /// Where and how a test submits.
 struct Place {
   StreamId stream = kUnordered;
   Rank rank = 0;
 };
+
+/// What a block of the suite's kernels costs on a device that does not run bodies.
+struct Cost {
+  std::size_t scratch_bytes = 0;
+  Nanoseconds block = std::chrono::microseconds(10);
+  Nanoseconds check{0};  // between two guard checks; 0: the body has none
+};
+
+/// Longer than any test needs a GateBody to wait for its gate in virtual time.
+inline constexpr Nanoseconds kGateTime = std::chrono::milliseconds(100);
+
+/// Waits for what a device or its threads do. Virtual time moves on meanwhile, and what a body
+/// would do is seen when its block starts or ends. Fails the test when it takes too long.
+bool Await(Device& device, const std::function<bool()>& condition);
 
 /// A device, the launches that the test made on it, and their events, whose order it checks.
 class Session {
@@ -66,7 +82,8 @@ class Session {
   explicit Session(Device& device) : device_(device) {}
 
   /// Loads `body`; the test fails if it does not load.
-  KernelHandle Load(Body body, std::size_t scratch_bytes = 0);
+  KernelHandle Load(Body body, const Cost& cost = {});
+  KernelHandle LoadGate() { return Load(GateBody, {.block = kGateTime}); }
   GuardId NewGuard();
   StreamId NewStream();
   Guard On(GuardId guard, std::uint32_t limit, bool only_before_start = false) const;
@@ -78,6 +95,13 @@ class Session {
   /// Submits; `id` is used up only by kOk.
   SubmitResult TrySubmit(const Segment& segment, LaunchId& id);
   void Raise(GuardId guard, std::uint32_t value);
+
+  bool Await(const std::function<bool()>& condition) {
+    return conformance::Await(device_, condition);
+  }
+  /// Lets at least `time` of the device's clock pass; a device of threads goes on meanwhile.
+  void Pass(Nanoseconds time);
+  bool virtual_time() const { return device_.info().virtual_time; }
 
   /// Polls until `done` holds. Fails the test and returns false when it takes too long.
   bool PollUntil(const std::function<bool()>& done);
@@ -155,6 +179,8 @@ struct MixArgs {
   Nanoseconds work{0};
 };
 bool MixBody(const void* args, std::uint32_t block, BlockContext& ctx);
+/// What MixBody writes when it commits.
+void WriteMix(const MixArgs& mix, std::uint32_t block);
 std::uint64_t Mix(std::uint64_t a, std::uint64_t b);
 
 /// Spins for at least `work`; the clock is read between pauses.
@@ -162,8 +188,5 @@ void Spin(Nanoseconds work);
 
 /// How long a test waits for what must come: a minute, or $LAGOON_TEST_PATIENCE_SECONDS.
 std::chrono::seconds Patience();
-
-/// Waits for another thread's store, yielding. Fails the test when it takes too long.
-bool AwaitTrue(const std::function<bool()>& condition);
 
 }  // namespace lagoon::conformance

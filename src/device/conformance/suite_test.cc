@@ -17,20 +17,35 @@ void Spin(Nanoseconds work) {
   }
 }
 
-bool AwaitTrue(const std::function<bool()>& condition) {
+bool Await(Device& device, const std::function<bool()>& condition) {
+  constexpr Nanoseconds kStep = std::chrono::microseconds(1);
+  const bool virtual_time = device.info().virtual_time;
   const TimePoint until = Now() + Patience();
   while (!condition()) {
     if (Now() > until) {
       ADD_FAILURE() << "waited too long in vain";
       return false;
     }
-    std::this_thread::yield();
+    if (virtual_time) {
+      device.Wait(device.Now() + kStep);
+    } else {
+      std::this_thread::yield();
+    }
   }
   return true;
 }
 
-KernelHandle Session::Load(Body body, std::size_t scratch_bytes) {
-  const Result<KernelHandle> kernel = device_.Load({"test", body}, {scratch_bytes});
+void Session::Pass(Nanoseconds time) {
+  if (!virtual_time()) return Spin(time);
+  const TimePoint until = device_.Now() + time;
+  while (device_.Now() < until) device_.Wait(until);
+}
+
+KernelHandle Session::Load(Body body, const Cost& cost) {
+  // Without a check the whole block is one stretch.
+  const Nanoseconds check = cost.check > Nanoseconds(0) ? cost.check : cost.block;
+  const KernelSpec spec{cost.scratch_bytes, {.time = cost.block, .check_interval = check}};
+  const Result<KernelHandle> kernel = device_.Load({"test", body}, spec);
   EXPECT_TRUE(kernel.has_value());
   return kernel.value_or(KernelHandle{});
 }
@@ -120,7 +135,7 @@ bool Session::PollUntil(const std::function<bool()>& done) {
       ADD_FAILURE() << "waited too long in vain, with " << live_ << " launches in flight";
       return false;
     }
-    device_.Wait(Now() + std::chrono::milliseconds(1));
+    device_.Wait(device_.Now() + std::chrono::milliseconds(1));
   }
   return true;
 }
@@ -180,10 +195,19 @@ std::uint64_t Mix(std::uint64_t a, std::uint64_t b) {
   return a * 0xff51afd7ed558ccd;
 }
 
-bool MixBody(const void* args, std::uint32_t block, BlockContext& ctx) {
-  const auto& mix = *static_cast<const MixArgs*>(args);
+namespace {
+
+std::uint64_t MixOf(const MixArgs& mix, std::uint32_t block) {
   std::uint64_t value = mix.in_place ? mix.y[block] : block;
   for (std::uint32_t i = 0; i < mix.x_count; ++i) value = Mix(value, mix.x[i]);
+  return Mix(value, block + 1);
+}
+
+}  // namespace
+
+bool MixBody(const void* args, std::uint32_t block, BlockContext& ctx) {
+  const auto& mix = *static_cast<const MixArgs*>(args);
+  const std::uint64_t value = MixOf(mix, block);
   for (int i = 0; i < mix.checks; ++i) {
     if (mix.check_count != nullptr && mix.check_count->fetch_add(1) + 1 == mix.stop_at) {
       mix.stopped->store(true);
@@ -195,8 +219,10 @@ bool MixBody(const void* args, std::uint32_t block, BlockContext& ctx) {
     }
     Spin(mix.work);
   }
-  mix.y[block] = Mix(value, block + 1);
+  mix.y[block] = value;
   return true;
 }
+
+void WriteMix(const MixArgs& mix, std::uint32_t block) { mix.y[block] = MixOf(mix, block); }
 
 }  // namespace lagoon::conformance

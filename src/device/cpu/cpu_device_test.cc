@@ -99,7 +99,7 @@ TEST(CpuDevice, GoesAwayWithWorkInFlight) {
     session.Submit(Segment{
         .kernel = session.Load(conformance::CountBody), .args = &args, .progress = record.get()});
   }
-  conformance::AwaitTrue([&] { return args.runs.load() > 0; });
+  conformance::Await(**device, [&] { return args.runs.load() > 0; });
   device->reset();
   const int runs = args.runs.load();
   EXPECT_LT(runs, 100'000);

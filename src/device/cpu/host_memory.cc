@@ -5,6 +5,7 @@
 
 #include <new>
 #include <string>
+#include <utility>
 
 namespace lagoon {
 namespace {
@@ -25,8 +26,8 @@ std::size_t MachineMemory() {
 
 }  // namespace
 
-HostMemory::HostMemory(std::size_t limit_bytes)
-    : limit_bytes_(limit_bytes != 0 ? limit_bytes : MachineMemory()) {}
+HostMemory::HostMemory(std::size_t limit_bytes, std::string device)
+    : limit_bytes_(limit_bytes != 0 ? limit_bytes : MachineMemory()), device_(std::move(device)) {}
 
 bool HostMemory::Take(std::size_t bytes) {
   // relaxed: a count; the memory itself is handed over by the allocator.
@@ -42,9 +43,9 @@ Result<Buffer> HostMemory::Allocate(std::size_t bytes) {
   const auto fail = [&](const char* why) {
     const std::size_t used = used_bytes_.load(std::memory_order_relaxed);
     return Fail(ErrorCode::kResourceExhausted,
-                "device 'cpu': cannot allocate " + std::to_string(bytes) + " bytes: " + why + " (" +
-                    std::to_string(limit_bytes_ - used) + " of " + std::to_string(limit_bytes_) +
-                    " bytes are free)");
+                "device '" + device_ + "': cannot allocate " + std::to_string(bytes) +
+                    " bytes: " + why + " (" + std::to_string(limit_bytes_ - used) + " of " +
+                    std::to_string(limit_bytes_) + " bytes are free)");
   };
   if (!Take(bytes)) return fail("over the memory limit");
   void* data = ::operator new(bytes, AlignmentOf(bytes), std::nothrow);

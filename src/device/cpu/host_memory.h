@@ -3,6 +3,7 @@
 #include <atomic>
 #include <cstddef>
 #include <memory>
+#include <string>
 
 #include "base/status.h"
 #include "device/device.h"
@@ -13,8 +14,8 @@ namespace lagoon {
 /// pages where the kernel has them. Any thread.
 class HostMemory final : public MemoryOwner, public std::enable_shared_from_this<HostMemory> {
  public:
-  /// `limit_bytes`: 0 means what the machine has.
-  explicit HostMemory(std::size_t limit_bytes);
+  /// `limit_bytes`: 0 means what the machine has. `device`: whose memory it is, for messages.
+  explicit HostMemory(std::size_t limit_bytes, std::string device = "cpu");
 
   /// kResourceExhausted names the bytes asked and free. No bytes give an empty buffer.
   Result<Buffer> Allocate(std::size_t bytes);
@@ -26,6 +27,7 @@ class HostMemory final : public MemoryOwner, public std::enable_shared_from_this
   bool Take(std::size_t bytes);
 
   const std::size_t limit_bytes_;
+  const std::string device_;
   std::atomic<std::size_t> used_bytes_{0};
 };
 

@@ -191,7 +191,9 @@ bool LaunchTable::Finish(const Assignment& done, Leave why, TimePoint at) {
   --slot.active;
   if (why == Leave::kCompleted) {
     Report(slot, DeviceEvent::Kind::kComplete, done.segment, at);
-    SettleNaming(done.progress);
+    // Others may be guarded by this kernel: the last commit reaches them here, earlier ones through
+    // the workers.
+    watchers_ != 0 ? SettleAll() : SettleNaming(done.progress);
   }
   // An ordered stream moves on by what its first launch's settling does, even if this worker found
   // nothing: then another one's commit was seen, and that one announces it.

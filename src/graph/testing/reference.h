@@ -37,6 +37,10 @@ class Reference {
       values_[graph_.inputs[i]] = x;
     }
     for (const Node& node : graph_.nodes) {
+      if (node.op == "Split") {
+        Split(node);
+        continue;
+      }
       const bool last = node.fused.residual_last;
       Tensor y = Compute(node);
       if (!last) y = WithResidual(node, y);
@@ -60,9 +64,13 @@ class Reference {
     if (node.op == "Conv") return Conv(node);
     if (node.op == "Gemm" || node.op == "MatMul") return MatMul(node);
     if (node.op == "BatchNormalization") return BatchNorm(node);
+    if (node.op == "Concat") return Concat(node);
+    if (node.op == "Slice") return SliceOfRows(node);
+    if (node.op == "ChannelAffine") return ChannelAffine(node);
     if (node.op == "Add") return Binary(node, [](float a, float b) { return a + b; });
     if (node.op == "Mul") return Binary(node, [](float a, float b) { return a * b; });
     if (node.op == "Relu") return Unary(node, [](float v) { return std::max(v, 0.0f); });
+    if (node.op == "Reshape") return In(node, 0);
     if (node.op == "Tanh" || node.op == "Identity") {
       const bool tanh = node.op == "Tanh";
       return Unary(node, [=](float v) { return tanh ? std::tanh(v) : v; });
@@ -73,6 +81,26 @@ class Reference {
     }
     ADD_FAILURE() << "the reference does not know " << node.op;
     return Tensor(Count(node.outputs[0]));
+  }
+
+  void Split(const Node& node) {
+    const Dims& whole = dims(node.inputs[0]);
+    const std::int64_t axis = node.Int("axis", 0);
+    const auto at = static_cast<std::size_t>(axis < 0 ? axis + std::ssize(whole) : axis);
+    std::size_t row = 1, begin = 0;  // elements of one step of the axes before
+    for (std::size_t i = at; i < whole.size(); ++i) row *= static_cast<std::size_t>(whole[i]);
+    for (const ValueId output : node.outputs) {
+      std::size_t part = 1;
+      for (std::size_t i = at; i < whole.size(); ++i) {
+        part *= static_cast<std::size_t>(dims(output)[i]);
+      }
+      Tensor y;
+      for (std::size_t i = 0; i < In(node, 0).size(); ++i) {
+        if (i % row >= begin && i % row < begin + part) y.push_back(In(node, 0)[i]);
+      }
+      values_[output] = y;
+      begin += part;
+    }
   }
 
   Tensor WithResidual(const Node& node, Tensor y) const {
@@ -138,6 +166,57 @@ class Reference {
       const double scale =
           In(node, 1)[c] / std::sqrt(double{In(node, 4)[c]} + node.Float("epsilon", 1e-5f));
       y[i] = static_cast<float>((y[i] - In(node, 3)[c]) * scale + In(node, 2)[c]);
+    }
+    return y;
+  }
+
+  Tensor Concat(const Node& node) const {
+    const auto axis = static_cast<std::size_t>(node.Int("axis", 0));
+    std::size_t outer = 1;
+    for (std::size_t i = 0; i < axis; ++i) {
+      outer *= static_cast<std::size_t>(dims(node.outputs[0])[i]);
+    }
+    Tensor y;
+    for (std::size_t o = 0; o < outer; ++o) {
+      for (std::size_t part = 0; part < node.inputs.size(); ++part) {
+        const Tensor& x = In(node, part);
+        const std::size_t count = x.size() / outer;
+        y.insert(y.end(), x.begin() + static_cast<std::ptrdiff_t>(o * count),
+                 x.begin() + static_cast<std::ptrdiff_t>((o + 1) * count));
+      }
+    }
+    return y;
+  }
+
+  // Of one axis, the last, in steps of 1.
+  Tensor SliceOfRows(const Node& node) const {
+    const auto row = static_cast<std::size_t>(dims(node.inputs[0]).back());
+    const auto count = static_cast<std::size_t>(dims(node.outputs[0]).back());
+    const auto start = static_cast<std::size_t>(node.Ints("starts", {0}).back());
+    EXPECT_EQ(node.Ints("axes", {}).back() + 1,
+              static_cast<std::int64_t>(dims(node.inputs[0]).size()));
+    Tensor y;
+    for (std::size_t at = start; at < In(node, 0).size(); at += row) {
+      for (std::size_t i = 0; i < count; ++i) y.push_back(In(node, 0)[at + i]);
+    }
+    return y;
+  }
+
+  Tensor ChannelAffine(const Node& node) const {
+    const Dims& shape = dims(node.outputs[0]);
+    const auto batch = static_cast<std::size_t>(shape[0]);
+    const auto channels = static_cast<std::size_t>(shape[1]);
+    const std::size_t inner = Count(node.outputs[0]) / batch / channels;
+    Tensor y;
+    for (std::size_t image = 0; image < batch; ++image) {
+      for (std::size_t part = 2; part < node.inputs.size(); ++part) {
+        const Tensor& x = In(node, part);
+        const std::size_t count = x.size() / batch;
+        for (std::size_t i = image * count; i < (image + 1) * count; ++i) {
+          const std::size_t c = y.size() / inner % channels;
+          y.push_back(x[i] * In(node, 0)[c] + In(node, 1)[c]);
+        }
+      }
     }
     return y;
   }

@@ -7,6 +7,7 @@
 #include <deque>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "device/device.h"
@@ -31,11 +32,23 @@ class FakeDevice final : public Device {
   /// Runs the next block of the best-ranked runnable launch to its commit. False: nothing is
   /// runnable.
   bool RunBlock() { return StartBlock() && FinishBlock(true); }
+  /// The worst-ranked runnable launch goes first, as if the others' units were busy.
+  void PreferLast(bool last) { prefer_last_ = last; }
+  /// A whole block while another one is running, which goes on.
+  bool RunBlockBeside() {
+    const auto running = std::exchange(running_, std::nullopt);
+    const bool ran = RunBlock();
+    running_ = running;
+    return ran;
+  }
   /// Claims a block and leaves it running.
   bool StartBlock() {
     InFlight* best = nullptr;
     for (InFlight& launch : launches_) {
-      if (Runnable(launch) && (best == nullptr || launch.rank < best->rank)) best = &launch;
+      if (!Runnable(launch)) continue;
+      const bool better =
+          best == nullptr || (prefer_last_ ? launch.rank > best->rank : launch.rank < best->rank);
+      if (better) best = &launch;
     }
     if (best == nullptr) return false;
     running_ = {best->id, *best->progress->Claim()};
@@ -209,6 +222,7 @@ class FakeDevice final : public Device {
   Nanoseconds offset_{0};
   DeviceListener* listener_ = nullptr;
   bool held_ = false;
+  bool prefer_last_ = false;
 };
 
 /// A chain of `ops` kernels of `blocks` blocks, with one small input and output.

@@ -1,0 +1,62 @@
+// The queue's methods and the simulation behind them do not allocate. The count is the program's,
+// so this file replaces operator new for all of the layer's tests.
+
+#include <array>
+#include <atomic>
+#include <cstdlib>
+#include <new>
+
+#include "device/sim/sim_testing.h"
+
+namespace {
+
+std::atomic<std::uint64_t> allocations{0};
+
+}  // namespace
+
+void* operator new(std::size_t bytes) {
+  allocations.fetch_add(1, std::memory_order_relaxed);
+  if (void* data = std::malloc(bytes == 0 ? 1 : bytes)) return data;
+  std::abort();
+}
+void operator delete(void* data) noexcept { std::free(data); }
+void operator delete(void* data, std::size_t) noexcept { std::free(data); }
+
+namespace lagoon::sim_testing {
+namespace {
+
+TEST(SimAllocation, NothingAllocatesOnceTheDeviceIsBuilt) {
+  SimDeviceOptions options;
+  options.profile = *LoadSimProfile("h200");
+  const auto device = Make(options);
+  const KernelHandle kernel = LoadKernel(
+      *device, {.time = std::chrono::microseconds(40), .time_spread = 0.2, .threads = 256});
+  const GuardId guard = *device->CreateGuard();
+  const StreamId stream = *device->CreateStream({"a"});
+  std::vector<std::unique_ptr<Record>> records;
+  for (int i = 0; i < 300; ++i) records.push_back(std::make_unique<Record>(500));
+  Record copied(1);
+  const std::uint64_t before = allocations.load();
+  std::array<DeviceEvent, 32> events;
+  std::size_t seen = 0;
+  for (std::uint32_t i = 0; i < records.size(); ++i) {
+    Segment segment{.kernel = kernel, .progress = records[i]->get()};
+    segment.guards[0] = {device->GuardWord(guard), i / 50, false};
+    const StreamId on = i % 2 == 0 ? kUnordered : stream;
+    EXPECT_EQ(device->Submit({LaunchId{i}, on, i % 7, {&segment, 1}}), SubmitResult::kOk);
+    if (i == 100) {
+      const Copy copy{.bytes = 9, .progress = copied.get()};
+      EXPECT_EQ(device->Transfer(copy), SubmitResult::kOk);
+    }
+    if (i % 50 == 49) device->Raise(guard, i / 50 + 1);
+    if (i % 3 == 0) device->Wait(device->Now() + std::chrono::microseconds(100));
+    seen += device->Poll(events);
+  }
+  device->Wait(device->Now() + std::chrono::milliseconds(1));
+  EXPECT_EQ(allocations.load(), before);
+  EXPECT_GT(seen, 300u);
+  EXPECT_GT(device->blocks_ended(), 10'000u);
+}
+
+}  // namespace
+}  // namespace lagoon::sim_testing

@@ -1,0 +1,270 @@
+#pragma once
+
+// The discrete-event simulation behind a SimDevice. docs/simulator.md describes the model.
+
+#include <array>
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "device/cpu/guard_words.h"
+#include "device/device.h"
+#include "device/sim/notifications.h"
+#include "device/sim/profile.h"
+#include "device/sim/sim_block.h"
+#include "device/sim/timer_heap.h"
+#include "device/sim/units.h"
+
+namespace lagoon {
+
+/// Launches on compute units in virtual time. Plain data without threads: the device's lock
+/// protects every method. Deterministic: no decision depends on an address. Nothing allocates after
+/// construction.
+///
+/// A launch goes through these states; any of them can end in kFree (retired):
+///   kFree -> kArriving (its launch latency) -> kWaiting (in its hardware queue, or for what it
+///   depends on) -> kGap (the bubble before a queued successor) -> kReady (for the front end)
+///   -> kStarted (its segments may place blocks)
+class SimEngine {
+ public:
+  static constexpr std::uint32_t kMaxSegments = 8;
+
+  struct Options {
+    SimConstants constants;
+    SimAbort abort = SimAbort::kCheck;
+    std::uint64_t seed = 0;
+    std::uint32_t launches = 0;
+    std::uint32_t streams = 0;
+    SimObserver* observer = nullptr;
+  };
+
+  /// `guards`: the device's words; Revoke() announces their changes. Borrowed.
+  SimEngine(const Options& options, const GuardWords& guards, TimePoint start);
+
+  /// Lets everything happen up to and including `until`, which must not go back.
+  void RunUntil(TimePoint until);
+  /// When something happens next; kNoDeadline: nothing does without the host.
+  TimePoint next() const { return timers_.next(); }
+
+  /// The engine must have run until now. kFull: nothing was taken.
+  SubmitResult Add(const Launch& launch, std::span<const SimKernel* const> kernels);
+  SubmitResult Add(const Copy& copy);
+
+  /// A guard word changed; running blocks can see it at `visible`. Launches that it keeps from
+  /// starting retire at once.
+  void Revoke(TimePoint visible);
+
+  Notifications& events() { return events_; }
+  const Notifications& events() const { return events_; }
+
+  /// Time that units had blocks, summed over units, until now.
+  Nanoseconds busy() const { return busy_; }
+  std::uint32_t units() const { return units_.size(); }
+  /// Blocks and chunks that ended, committed or not.
+  std::uint64_t blocks_ended() const { return blocks_ended_; }
+
+ private:
+  static constexpr std::uint32_t kNone = ~std::uint32_t{0};
+  static constexpr std::uint32_t kGroupBlocks = 32;
+
+  enum class State : std::uint8_t { kFree, kArriving, kWaiting, kGap, kReady, kStarted };
+
+  struct WorkSegment {
+    const SimKernel* kernel = nullptr;  // null: a copy
+    const void* args = nullptr;
+    Progress* progress = nullptr;
+    std::span<const Dep> deps;
+    std::array<Guard, kGuardsPerSegment> guards;
+    std::uint32_t max_claimants = 0;
+    std::uint32_t running = 0;                        // blocks
+    std::uint32_t groups = kNone;                     // of blocks that run
+    std::uint64_t no_room_since = ~std::uint64_t{0};  // value of gives_ when nothing fitted
+    bool active = false;                              // in active_
+    bool placed = false;
+    bool killed = false;  // once
+  };
+
+  struct Slot {
+    LaunchId id{};
+    Rank rank = 0;
+    std::uint64_t sequence = 0;  // of submission
+    std::uint64_t turn = 0;      // of becoming ready: how equal ranks take turns
+    StreamId stream = kUnordered;
+    State state = State::kFree;
+    bool in_queue = false;     // linked in a hardware queue
+    bool holds_queue = false;  // unordered: takes up a hardware queue while it has blocks to place
+    bool started = false;      // a tile was claimed
+    bool left_stream = false;  // its stream has moved on
+    bool evicted = false;      // revoked, and counted
+    std::uint32_t segment_count = 0;
+    std::uint32_t credits = 0;
+    std::uint32_t running = 0;    // blocks of all segments
+    std::uint32_t lane = 0;       // hardware queue; kNone: rides with what is started before it
+    std::uint32_t front = kNone;  // place in fronts_
+    std::uint32_t queue_before = kNone, queue_after = kNone;
+    std::uint32_t live_before = kNone, live_after = kNone;  // by submission; free: next free
+    Copy copy;
+    std::array<WorkSegment, kMaxSegments> segments;
+  };
+
+  // Blocks of one segment that started together and end together: one timer.
+  struct Group {
+    std::uint32_t slot = 0, segment = 0, count = 0;
+    std::uint32_t before = kNone, after = kNone;  // of its segment; free: next free
+    bool leaves = false;                          // without result
+    bool killed = false;                          // and its tiles are no longer its own
+    TimePoint start, end;
+    std::array<std::uint32_t, kGroupBlocks> tiles;
+    std::array<std::uint16_t, kGroupBlocks> units;
+  };
+
+  // A launch that a done count may concern: it is at the head of its queue, or on no stream. Kept
+  // beside the slots so that a search touches few cache lines.
+  struct Front {
+    const Progress* names;      // by its first segment
+    const Progress* waits_for;  // by its first segment; null: nothing
+    std::uint32_t slot;
+    bool look_always;  // several segments, or something that a single commit may change
+  };
+
+  // A segment that may place blocks (or a copy, chunks).
+  struct Active {
+    Rank rank;
+    std::uint64_t turn;
+    std::uint32_t slot, segment;
+    bool operator<(const Active& other) const {
+      if (rank != other.rank) return rank < other.rank;
+      return turn != other.turn ? turn < other.turn : segment < other.segment;
+    }
+  };
+
+  struct Queue {
+    std::uint32_t first = kNone, last = kNone;
+    bool moved = false;  // in moved_
+  };
+
+  struct CopyEngine {
+    std::uint32_t slot = kNone;  // whose chunk it copies
+    std::uint32_t tile = 0;
+  };
+
+  // Life of a launch (engine.cc).
+  void Fire(std::uint32_t timer);
+  void Advance(TimePoint to);
+  void Settle();
+  Slot* Reserve(std::uint32_t segments);
+  void Insert(Slot& slot);
+  std::uint32_t LaneOf(const Slot& slot);
+  std::uint32_t LaneOf(const Dep& dep) const;  // kNone: nobody knows
+  bool LooksAlways(const Slot& slot) const;
+  void EnterFronts(std::uint32_t index);
+  void LeaveFronts(Slot& slot);
+  void Look(std::uint32_t index);
+  void TryReady(std::uint32_t index, bool waited);
+  static bool Runnable(const Slot& slot, const WorkSegment& segment);
+  static bool Finished(const Slot& slot);
+  static bool Retirable(const Slot& slot);
+  void Retire(std::uint32_t index);
+  void Report(Slot& slot, DeviceEvent::Kind kind, std::uint32_t segment);
+
+  // Hardware queues and the front end (engine_queues.cc).
+  void Arrive(std::uint32_t index);
+  void ConsiderHead(std::uint32_t lane, bool waited);
+  void LeaveQueue(std::uint32_t index);
+  void LeaveStream(std::uint32_t index);
+  void Move(std::uint32_t lane);
+  void MakeReady(std::uint32_t index);
+  void PumpFrontEnd();
+  bool HasQueueFor(const Slot& slot) const;
+  void Start(std::uint32_t index);
+  void Exhausted(std::uint32_t index);
+
+  // Blocks (engine_blocks.cc).
+  std::vector<Active>& ListOf(const WorkSegment& segment);
+  void Activate(std::uint32_t index, std::uint32_t segment);
+  void Deactivate(std::uint32_t index, std::uint32_t segment);
+  void PlaceAll();
+  bool Place(const Active& active);                        // true: no tile is left
+  bool PlaceOn(std::uint32_t unit, const Active& active);  // false: no tile is left
+  Nanoseconds BlockTime(const Slot& slot, const WorkSegment& segment, std::uint32_t tile) const;
+  Group& GroupFor(const Active& active, TimePoint end);
+  void CloseGroup();
+  void EndGroup(std::uint32_t index);
+  void FreeGroup(std::uint32_t index);
+  bool CommitGroup(const Group& group, WorkSegment& segment);
+  void AfterDone(const Progress* progress, bool complete);
+  void AfterUnclaim(const Progress* progress);
+  void PumpCopies();
+  void StartChunk(CopyEngine& engine, std::uint32_t engine_index);
+  void EndChunk(std::uint32_t engine);
+  void Observe(const Group& group, bool ended, bool committed);
+  SimBlock BlockOf(const Slot& slot, std::uint32_t segment, std::uint32_t tile,
+                   std::uint32_t unit) const;
+
+  // Revocation (engine_revoke.cc).
+  bool RevokeSegments(std::uint32_t index, TimePoint visible);
+  void LeaveAt(std::uint32_t group, const SimKernel& kernel, TimePoint visible);
+  void Kill(std::uint32_t index, WorkSegment& segment, TimePoint visible);
+  bool OthersRun(std::uint32_t index, const Progress* progress) const;
+
+  std::uint32_t IndexOf(const Slot& slot) const {
+    return static_cast<std::uint32_t>(&slot - slots_.data());
+  }
+  static std::span<const Guard> GuardsOf(const WorkSegment& segment) { return segment.guards; }
+
+  const Options options_;
+  const GuardWords& guards_;
+  TimePoint now_;
+  Units units_;
+  Notifications events_;
+
+  // Timers: groups first, then launches, copy engines, the front end.
+  const std::uint32_t first_slot_timer_, first_copy_timer_, front_end_timer_;
+  TimerHeap timers_;
+
+  std::vector<Slot> slots_;
+  std::uint32_t free_ = kNone;
+  std::uint32_t live_first_ = kNone, live_last_ = kNone;
+  std::uint64_t next_sequence_ = 0, next_turn_ = 0;
+
+  std::vector<Group> groups_;
+  std::uint32_t free_group_ = kNone;
+  std::uint32_t open_group_ = kNone;  // the one that PlaceOn fills
+
+  std::vector<Front> fronts_;
+  std::vector<std::uint32_t> hits_;  // scratch of AfterDone, AfterUnclaim
+  std::uint32_t watchers_ = 0;       // Fronts with look_always
+  std::vector<Active> active_;       // sorted; kernels
+  std::vector<Active> copies_;       // sorted
+  std::vector<Active> ready_;        // sorted; segment unused
+  std::vector<Queue> queues_;
+  std::vector<std::uint32_t> stream_launch_;  // by StreamId: left the queue, not finished
+  std::uint32_t queues_used_ = 0;             // not empty
+  std::uint32_t queues_held_ = 0;             // by unordered launches
+  std::uint32_t next_lane_ = 0;
+  struct Recent {
+    const Progress* names = nullptr;
+    std::uint32_t lane = kNone;
+  };
+  std::array<Recent, 64> recent_;  // launches that retired last, a ring
+  std::uint32_t next_recent_ = 0;
+  std::vector<std::uint32_t> moved_;      // lanes whose head has changed
+  std::vector<std::uint32_t> evictions_;  // by lane; scratch of Revoke
+  std::vector<CopyEngine> copy_engines_;
+  struct Candidate {
+    std::uint32_t unit, threads;
+  };
+  std::vector<Candidate> candidates_;  // scratch of Place
+
+  std::uint32_t last_lane_ = kNone;
+  TimePoint last_dispatch_;
+  TimePoint evicted_at_;  // when the queues are past what was revoked
+
+  std::uint64_t gives_ = 0;  // how often units were given back
+  bool by_host_ = false;     // what happens now is the host's doing
+  bool changed_ = false;     // something may be startable or placeable
+  Nanoseconds busy_{0};
+  std::uint64_t blocks_ended_ = 0;
+};
+
+}  // namespace lagoon

@@ -1,0 +1,309 @@
+// Blocks on compute units, chunks on copy engines.
+
+#include <algorithm>
+
+#include "base/check.h"
+#include "device/sim/engine.h"
+
+namespace lagoon {
+namespace {
+
+// A well-mixed number from three (the finaliser of splitmix64, twice).
+std::uint64_t Hash(std::uint64_t seed, std::uint64_t a, std::uint64_t b) {
+  const auto mix = [](std::uint64_t x) {
+    x += 0x9e3779b97f4a7c15;
+    x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9;
+    x = (x ^ (x >> 27)) * 0x94d049bb133111eb;
+    return x ^ (x >> 31);
+  };
+  return mix(mix(seed ^ a) + b);
+}
+
+}  // namespace
+
+std::vector<SimEngine::Active>& SimEngine::ListOf(const WorkSegment& segment) {
+  return segment.kernel == nullptr ? copies_ : active_;
+}
+
+void SimEngine::Activate(std::uint32_t index, std::uint32_t segment) {
+  Slot& slot = slots_[index];
+  WorkSegment& work = slot.segments[segment];
+  work.active = true;
+  work.no_room_since = ~std::uint64_t{0};
+  std::vector<Active>& list = ListOf(work);
+  const Active active{slot.rank, slot.turn, index, segment};
+  list.insert(std::upper_bound(list.begin(), list.end(), active), active);
+  changed_ = true;
+}
+
+void SimEngine::Deactivate(std::uint32_t index, std::uint32_t segment) {
+  Slot& slot = slots_[index];
+  WorkSegment& work = slot.segments[segment];
+  if (!std::exchange(work.active, false)) return;
+  std::vector<Active>& list = ListOf(work);
+  const Active active{slot.rank, slot.turn, index, segment};
+  list.erase(std::lower_bound(list.begin(), list.end(), active));
+}
+
+// Placement by leftover: each kernel in its turn takes all it can, the next one what is left.
+void SimEngine::PlaceAll() {
+  for (std::size_t i = 0; i < active_.size();) {
+    const Active active = active_[i];
+    if (!Place(active)) {
+      ++i;
+      continue;
+    }
+    Slot& slot = slots_[active.slot];
+    active_.erase(active_.begin() + static_cast<std::ptrdiff_t>(i));
+    slot.segments[active.segment].active = false;
+    if (std::none_of(slot.segments.begin(), slot.segments.begin() + slot.segment_count,
+                     [](const WorkSegment& segment) { return segment.active; })) {
+      Exhausted(active.slot);
+    }
+  }
+}
+
+bool SimEngine::Place(const Active& active) {
+  WorkSegment& work = slots_[active.slot].segments[active.segment];
+  if (work.no_room_since == gives_) return false;
+  const SimKernel& kernel = *work.kernel;
+  std::uint32_t room = work.max_claimants == 0 ? ~0u : work.max_claimants - work.running;
+  candidates_.clear();
+  for (std::uint32_t unit = 0; unit < units_.size(); ++unit) {
+    if (units_.Fits(unit, kernel)) candidates_.push_back({unit, units_.threads(unit)});
+  }
+  bool left = true;
+  while (left && room > 0 && !candidates_.empty()) {
+    // One block on each of the emptiest units, then again.
+    std::uint32_t least = ~0u;
+    for (const Candidate& candidate : candidates_) least = std::min(least, candidate.threads);
+    for (Candidate& candidate : candidates_) {
+      if (candidate.threads != least) continue;
+      left = PlaceOn(candidate.unit, active);
+      if (!left || --room == 0) break;
+      candidate.threads = units_.threads(candidate.unit);
+    }
+    std::erase_if(candidates_,
+                  [&](const Candidate& candidate) { return !units_.Fits(candidate.unit, kernel); });
+  }
+  CloseGroup();
+  if (!left || !work.progress->HasUnclaimed()) return true;
+  work.no_room_since = gives_;
+  return false;
+}
+
+bool SimEngine::PlaceOn(std::uint32_t unit, const Active& active) {
+  Slot& slot = slots_[active.slot];
+  WorkSegment& work = slot.segments[active.segment];
+  const std::optional<std::uint32_t> tile = work.progress->Claim();
+  if (!tile) return false;
+  ++work.running;
+  ++slot.running;
+  const double own = Units::Bandwidth(*work.kernel) * work.running;
+  const Nanoseconds time =
+      units_.Slowed(BlockTime(slot, work, *tile), unit, *work.kernel, active.slot, own);
+  units_.Take(unit, *work.kernel, active.slot);
+  slot.started = true;
+  if (!std::exchange(work.placed, true)) {
+    Report(slot, DeviceEvent::Kind::kPlaced, active.segment);
+  }
+  Group& group = GroupFor(active, now_ + time);
+  group.tiles[group.count] = *tile;
+  group.units[group.count++] = static_cast<std::uint16_t>(unit);
+  return true;
+}
+
+Nanoseconds SimEngine::BlockTime(const Slot& slot, const WorkSegment& segment,
+                                 std::uint32_t tile) const {
+  const SimKernel& kernel = *segment.kernel;
+  if (kernel.time_spread == 0) return kernel.time;
+  // 53 bits make a double in [0, 1).
+  const auto bits = static_cast<double>(Hash(options_.seed, slot.sequence, tile) >> 11);
+  const double within = bits * 0x1p-52 - 1;
+  const double time = static_cast<double>(kernel.time.count()) * (1 + kernel.time_spread * within);
+  return Nanoseconds(std::max<std::int64_t>(1, static_cast<std::int64_t>(time)));
+}
+
+SimEngine::Group& SimEngine::GroupFor(const Active& active, TimePoint end) {
+  if (open_group_ != kNone) {
+    Group& open = groups_[open_group_];
+    if (open.end == end && open.count < kGroupBlocks) return open;
+    CloseGroup();
+  }
+  open_group_ = free_group_;
+  Group& group = groups_[open_group_];
+  free_group_ = group.after;
+  WorkSegment& work = slots_[active.slot].segments[active.segment];
+  group.slot = active.slot;
+  group.segment = active.segment;
+  group.count = 0;
+  group.leaves = group.killed = false;
+  group.start = now_;
+  group.end = end;
+  group.before = kNone;
+  group.after = work.groups;
+  if (work.groups != kNone) groups_[work.groups].before = open_group_;
+  work.groups = open_group_;
+  return group;
+}
+
+void SimEngine::CloseGroup() {
+  if (open_group_ == kNone) return;
+  const Group& group = groups_[open_group_];
+  timers_.Set(open_group_, group.end);
+  Observe(group, /*ended=*/false, /*committed=*/false);
+  open_group_ = kNone;
+}
+
+void SimEngine::FreeGroup(std::uint32_t index) {
+  Group& group = groups_[index];
+  WorkSegment& work = slots_[group.slot].segments[group.segment];
+  (group.before == kNone ? work.groups : groups_[group.before].after) = group.after;
+  if (group.after != kNone) groups_[group.after].before = group.before;
+  group.after = free_group_;
+  free_group_ = index;
+}
+
+void SimEngine::EndGroup(std::uint32_t index) {
+  const Group& group = groups_[index];
+  const std::uint32_t slot_index = group.slot;
+  Slot& slot = slots_[slot_index];
+  WorkSegment& work = slot.segments[group.segment];
+  Progress* const progress = work.progress;
+  for (std::uint32_t i = 0; i < group.count; ++i) units_.Give(group.units[i], *work.kernel);
+  ++gives_;
+  changed_ = true;
+  blocks_ended_ += group.count;
+  work.running -= group.count;
+  slot.running -= group.count;
+  const bool leaves = group.leaves;
+  const bool killed = group.killed;
+  Observe(group, /*ended=*/true, !leaves);
+  bool complete = false;
+  if (!leaves) {
+    complete = CommitGroup(group, work);
+  } else if (!killed) {
+    for (std::uint32_t i = 0; i < group.count; ++i) progress->Unclaim(group.tiles[i]);
+  }
+  if (complete) Report(slot, DeviceEvent::Kind::kComplete, group.segment);
+  FreeGroup(index);
+  if (!leaves) {
+    AfterDone(progress, complete);
+  } else {
+    AfterUnclaim(progress);
+  }
+  Look(slot_index);
+}
+
+// True: that completed the kernel.
+bool SimEngine::CommitGroup(const Group& group, WorkSegment& segment) {
+  bool complete = false;
+  for (std::uint32_t i = 0; i < group.count; ++i) complete = segment.progress->Commit();
+  return complete;
+}
+
+// Other launches that the new done count of `progress` concerns.
+void SimEngine::AfterDone(const Progress* progress, bool complete) {
+  if (!complete && watchers_ == 0) return;
+  hits_.clear();
+  for (const Front& front : fronts_) {
+    const bool named = complete && (front.names == progress || front.waits_for == progress);
+    if (named || front.look_always) hits_.push_back(front.slot);
+  }
+  for (const std::uint32_t hit : hits_) Look(hit);
+}
+
+// A relaunch may have run out of tiles before this one came back.
+void SimEngine::AfterUnclaim(const Progress* progress) {
+  hits_.clear();
+  for (const Front& front : fronts_) {
+    if (front.names == progress || front.look_always) hits_.push_back(front.slot);
+  }
+  for (const std::uint32_t hit : hits_) Look(hit);
+}
+
+void SimEngine::PumpCopies() {
+  for (std::uint32_t i = 0; i < copy_engines_.size() && !copies_.empty(); ++i) {
+    if (copy_engines_[i].slot == kNone) StartChunk(copy_engines_[i], i);
+  }
+}
+
+// The best copy that no other engine works on.
+void SimEngine::StartChunk(CopyEngine& engine, std::uint32_t engine_index) {
+  for (std::size_t i = 0; i < copies_.size();) {
+    const std::uint32_t index = copies_[i].slot;
+    Slot& slot = slots_[index];
+    WorkSegment& work = slot.segments[0];
+    if (work.running != 0) {
+      ++i;
+      continue;
+    }
+    const std::optional<std::uint32_t> tile = work.progress->Claim();
+    if (!tile) {
+      Deactivate(index, 0);
+      Exhausted(index);
+      continue;
+    }
+    engine = {index, *tile};
+    ++work.running;
+    ++slot.running;
+    slot.started = true;
+    const std::size_t begin = std::size_t{*tile} * kCopyChunkBytes;
+    const std::size_t bytes = std::min(kCopyChunkBytes, slot.copy.bytes - begin);
+    Nanoseconds time(static_cast<std::int64_t>(bytes) * 1000 /
+                     options_.constants.copy_bytes_per_us);
+    if (!std::exchange(work.placed, true)) {
+      time += Nanoseconds(options_.constants.copy_latency_ns);
+      Report(slot, DeviceEvent::Kind::kPlaced, 0);
+    }
+    timers_.Set(first_copy_timer_ + engine_index, now_ + time);
+    if (options_.observer != nullptr) {
+      options_.observer->OnPlaced(BlockOf(slot, 0, *tile, engine_index), now_);
+    }
+    return;
+  }
+}
+
+void SimEngine::EndChunk(std::uint32_t engine_index) {
+  CopyEngine& engine = copy_engines_[engine_index];
+  const std::uint32_t index = std::exchange(engine.slot, kNone);
+  Slot& slot = slots_[index];
+  WorkSegment& work = slot.segments[0];
+  --work.running;
+  --slot.running;
+  ++blocks_ended_;
+  changed_ = true;
+  if (options_.observer != nullptr) {
+    options_.observer->OnEnded(BlockOf(slot, 0, engine.tile, engine_index), now_, true);
+  }
+  const Progress* const progress = work.progress;
+  const bool complete = work.progress->Commit();
+  if (complete) Report(slot, DeviceEvent::Kind::kComplete, 0);
+  AfterDone(progress, complete);
+  Look(index);
+}
+
+SimBlock SimEngine::BlockOf(const Slot& slot, std::uint32_t segment, std::uint32_t tile,
+                            std::uint32_t unit) const {
+  const WorkSegment& work = slot.segments[segment];
+  SimBlock block{.launch = slot.id, .segment = segment, .tile = tile, .unit = unit};
+  block.args = work.args;
+  if (work.kernel == nullptr) {
+    block.copy = &slot.copy;
+  } else {
+    block.body = work.kernel->body;
+  }
+  return block;
+}
+
+void SimEngine::Observe(const Group& group, bool ended, bool committed) {
+  if (options_.observer == nullptr) return;
+  for (std::uint32_t i = 0; i < group.count; ++i) {
+    const SimBlock block =
+        BlockOf(slots_[group.slot], group.segment, group.tiles[i], group.units[i]);
+    ended ? options_.observer->OnEnded(block, now_, committed)
+          : options_.observer->OnPlaced(block, now_);
+  }
+}
+
+}  // namespace lagoon

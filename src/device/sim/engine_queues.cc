@@ -1,0 +1,144 @@
+// How launches get from the host's submission to the compute units: hardware queues, and the front
+// end that starts one kernel after the other.
+
+#include <algorithm>
+
+#include "base/check.h"
+#include "device/sim/engine.h"
+
+namespace lagoon {
+
+void SimEngine::Arrive(std::uint32_t index) {
+  Slot& slot = slots_[index];
+  slot.state = State::kWaiting;
+  if (slot.stream == kUnordered) return TryReady(index, /*waited=*/false);
+  Queue& queue = queues_[slot.lane];
+  slot.in_queue = true;
+  slot.queue_before = queue.last;
+  slot.queue_after = kNone;
+  if (queue.last != kNone) {
+    slots_[queue.last].queue_after = index;
+    queue.last = index;
+    return;
+  }
+  queue.first = queue.last = index;
+  ++queues_used_;
+  ConsiderHead(slot.lane, /*waited=*/false);
+}
+
+// The device looks at nothing but the head: what waits there for its stream or for its dependencies
+// holds up all that is behind it (Paella 2.1).
+void SimEngine::ConsiderHead(std::uint32_t lane, bool waited) {
+  const std::uint32_t index = queues_[lane].first;
+  if (index == kNone) return;
+  Slot& slot = slots_[index];
+  EnterFronts(index);
+  if (Retirable(slot)) return Retire(index);
+  if (Finished(slot)) return LeaveStream(index);
+  if (slot.state == State::kWaiting && stream_launch_[Raw(slot.stream)] == kNone) {
+    TryReady(index, waited);
+  }
+}
+
+void SimEngine::Move(std::uint32_t lane) {
+  if (std::exchange(queues_[lane].moved, true)) return;
+  moved_.push_back(lane);
+}
+
+void SimEngine::LeaveQueue(std::uint32_t index) {
+  Slot& slot = slots_[index];
+  if (!std::exchange(slot.in_queue, false)) return;
+  Queue& queue = queues_[slot.lane];
+  (slot.queue_before == kNone ? queue.first : slots_[slot.queue_before].queue_after) =
+      slot.queue_after;
+  (slot.queue_after == kNone ? queue.last : slots_[slot.queue_after].queue_before) =
+      slot.queue_before;
+  if (queue.first == kNone) {
+    --queues_used_;
+    changed_ = true;  // a launch without a stream may take it
+  }
+  Move(slot.lane);
+}
+
+// What comes next in its stream no longer waits for it.
+void SimEngine::LeaveStream(std::uint32_t index) {
+  Slot& slot = slots_[index];
+  if (slot.stream == kUnordered) return;
+  slot.left_stream = true;
+  LeaveQueue(index);
+  std::uint32_t& launch = stream_launch_[Raw(slot.stream)];
+  if (launch != index) return;
+  launch = kNone;
+  Move(slot.lane);
+}
+
+void SimEngine::MakeReady(std::uint32_t index) {
+  Slot& slot = slots_[index];
+  slot.turn = next_turn_++;
+  if (slot.segments[0].kernel == nullptr) return Start(index);  // copy engines have their own queue
+  slot.state = State::kReady;
+  const Active ready{slot.rank, slot.turn, index, 0};
+  ready_.insert(std::upper_bound(ready_.begin(), ready_.end(), ready), ready);
+  changed_ = true;
+}
+
+// Launches of ordered streams are at the head of a queue. The others need one that is free, until
+// all of their blocks are placed.
+bool SimEngine::HasQueueFor(const Slot& slot) const {
+  return slot.stream != kUnordered || queues_held_ == 0 ||
+         queues_held_ + queues_used_ < queues_.size();
+}
+
+void SimEngine::PumpFrontEnd() {
+  const SimConstants& constants = options_.constants;
+  for (;;) {
+    const auto next = std::find_if(ready_.begin(), ready_.end(), [this](const Active& ready) {
+      return HasQueueFor(slots_[ready.slot]);
+    });
+    if (next == ready_.end()) return;
+    const Slot& slot = slots_[next->slot];
+    const bool same = slot.lane == kNone || slot.lane == last_lane_ || last_lane_ == kNone;
+    const Nanoseconds apart(same ? constants.dispatch_ns : constants.stream_switch_ns);
+    const TimePoint at = std::max(evicted_at_, last_dispatch_ + apart);
+    if (at > now_) {
+      timers_.Set(front_end_timer_, at);
+      return;
+    }
+    last_dispatch_ = now_;
+    if (slot.lane != kNone) last_lane_ = slot.lane;
+    const std::uint32_t index = next->slot;
+    ready_.erase(next);
+    Start(index);
+  }
+}
+
+void SimEngine::Start(std::uint32_t index) {
+  Slot& slot = slots_[index];
+  slot.state = State::kStarted;
+  if (slot.stream == kUnordered && slot.segments[0].kernel != nullptr) {
+    slot.holds_queue = true;
+    ++queues_held_;
+  }
+  bool any = false;
+  for (std::uint32_t i = 0; i < slot.segment_count; ++i) {
+    const WorkSegment& segment = slot.segments[i];
+    if (!Runnable(slot, segment) || !segment.progress->HasUnclaimed()) continue;
+    Activate(index, i);
+    any = true;
+  }
+  if (!any) Exhausted(index);
+}
+
+// It has no block left to place: its queue goes on, its stream waits for it.
+void SimEngine::Exhausted(std::uint32_t index) {
+  Slot& slot = slots_[index];
+  if (std::exchange(slot.holds_queue, false)) {
+    --queues_held_;
+    changed_ = true;
+  }
+  if (!slot.in_queue) return;
+  stream_launch_[Raw(slot.stream)] = index;
+  LeaveQueue(index);
+}
+
+}  // namespace lagoon

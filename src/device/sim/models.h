@@ -1,0 +1,56 @@
+#pragma once
+
+// The models of the papers as lists of kernels, for simulated devices. A list follows from
+// published statistics and a fixed seed; it never comes from another device's profile
+// (docs/simulator.md).
+
+#include <cstdint>
+#include <span>
+#include <string_view>
+#include <vector>
+
+#include "base/status.h"
+#include "device/device.h"
+
+namespace lagoon {
+
+/// What is published about a model on a device. Fields that are not are assumed; `source` says
+/// which.
+struct SimModelStatistics {
+  std::string_view device;  // profile
+  std::string_view model;
+  std::uint32_t kernels = 0;
+  Nanoseconds time{0};      // of one execution alone, gaps between kernels included
+  Nanoseconds shortest{0};  // kernel
+  Nanoseconds longest{0};   // kernel; 0: follows from the others
+  std::uint32_t skew = 3;   // of kernel times: the power of a uniform number
+  double least_use = 0;     // units that a kernel uses, as a fraction of all
+  double mean_use = 0;      // weighted with time
+  double most_use = 1;
+  std::string_view source;
+};
+
+struct SimModelKernel {
+  std::uint32_t blocks = 0;
+  BlockDemand block;
+  Nanoseconds time{0};  // of the kernel, alone on the device
+};
+
+/// A model's kernels, each of which depends on the one before.
+struct SimModel {
+  SimModelStatistics statistics;
+  std::vector<SimModelKernel> kernels;
+};
+
+/// All models of all devices.
+std::span<const SimModelStatistics> SimModelTable();
+
+/// kNotFound names the models that the device has.
+Result<SimModel> MakeSimModel(std::string_view device, std::string_view model);
+
+/// kInvalidArgument names what in `statistics` contradicts itself. `units` and `gap`: of the device
+/// (SimConstants::units, dependent_gap_ns).
+Result<SimModel> MakeSimModel(const SimModelStatistics& statistics, std::uint32_t units,
+                              Nanoseconds gap);
+
+}  // namespace lagoon

@@ -1,0 +1,93 @@
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "base/check.h"
+#include "device/device.h"
+
+namespace lagoon {
+
+/// The events of a simulated device on their way to the host, oldest first. What the device itself
+/// found out is visible a notification latency after it happened; what the host brought about is
+/// visible at once. Room is reserved (a credit) before anything can cause an event, so that none is
+/// lost however late the host polls. Not thread-safe; allocates only when built.
+class Notifications {
+ public:
+  Notifications(std::size_t capacity, Nanoseconds latency)
+      : device_(capacity), host_(capacity), latency_(latency), credits_(capacity) {}
+
+  /// Takes `count` credits, or none and says false.
+  bool Reserve(std::size_t count) {
+    if (credits_ < count) return false;
+    credits_ -= count;
+    return true;
+  }
+  /// Gives back credits whose events will not come.
+  void Release(std::size_t count) { credits_ += count; }
+
+  /// Uses up one credit. The times of the device's events must not go back.
+  void PushFromDevice(const DeviceEvent& event) {
+    device_.Push(event);
+    if (next_news_ == kNoDeadline && event.kind != DeviceEvent::Kind::kPlaced) {
+      scan_ = device_.end - 1;
+      next_news_ = Visible(event);
+    }
+  }
+  void PushFromHost(const DeviceEvent& event) { host_.Push(event); }
+
+  /// Moves out the events that are visible at `now`, and their credits become free.
+  std::size_t Pop(std::span<DeviceEvent> into, TimePoint now) {
+    std::size_t count = 0;
+    while (count < into.size() && !host_.empty()) into[count++] = host_.Pop();
+    while (count < into.size() && !device_.empty() && Visible(device_.At(device_.begin)) <= now) {
+      into[count++] = device_.Pop();
+    }
+    if (next_news_ != kNoDeadline && scan_ < device_.begin) FindNews(device_.begin);
+    credits_ += count;
+    return count;
+  }
+
+  /// When the host can first see a device event that it was not told of, other than kPlaced;
+  /// kNoDeadline: none is under way.
+  TimePoint next_news() const { return next_news_; }
+
+  /// The host is told of all that is visible at `now`.
+  void Tell(TimePoint now) {
+    while (next_news_ <= now) FindNews(scan_ + 1);
+  }
+
+ private:
+  struct Ring {
+    explicit Ring(std::size_t capacity) : events(capacity) {}
+    bool empty() const { return begin == end; }
+    const DeviceEvent& At(std::uint64_t i) const { return events[i % events.size()]; }
+    void Push(const DeviceEvent& event) {
+      LAGOON_CHECK(end - begin < events.size());
+      events[end++ % events.size()] = event;
+    }
+    DeviceEvent Pop() { return events[begin++ % events.size()]; }
+    std::vector<DeviceEvent> events;
+    std::uint64_t begin = 0, end = 0;  // of all that were ever pushed
+  };
+
+  TimePoint Visible(const DeviceEvent& event) const { return event.at + latency_; }
+
+  void FindNews(std::uint64_t from) {
+    next_news_ = kNoDeadline;
+    for (scan_ = from; scan_ < device_.end; ++scan_) {
+      if (device_.At(scan_).kind == DeviceEvent::Kind::kPlaced) continue;
+      next_news_ = Visible(device_.At(scan_));
+      return;
+    }
+  }
+
+  Ring device_, host_;
+  const Nanoseconds latency_;
+  std::size_t credits_;
+  std::uint64_t scan_ = 0;  // of next_news_
+  TimePoint next_news_ = kNoDeadline;
+};
+
+}  // namespace lagoon

@@ -1,0 +1,80 @@
+// The simulator passes the suite of all devices. It runs no bodies: an observer does what the
+// suite's bodies would do, when their blocks start and end.
+
+#include <algorithm>
+#include <cstring>
+
+#include "device/conformance/suite.h"
+#include "device/sim/sim_device.h"
+
+namespace lagoon::conformance {
+namespace {
+
+class BodyEffects final : public SimObserver {
+ public:
+  void OnPlaced(const SimBlock& block, TimePoint) override {
+    if (block.body == CountBody) {
+      const auto& count = *static_cast<const CountArgs*>(block.args);
+      const int inside = count.inside.fetch_add(1) + 1;
+      count.most_inside.store(std::max(inside, count.most_inside.load()));
+    } else if (block.body == GateBody) {
+      static_cast<const GateArgs*>(block.args)->waiting.fetch_add(1);
+    } else if (block.body == LogBody) {
+      const auto& log = *static_cast<const LogArgs*>(block.args);
+      log.list[log.next->fetch_add(1)] = log.name;
+    } else if (block.body == MixBody) {
+      StartMix(*static_cast<const MixArgs*>(block.args));
+    }
+  }
+
+  void OnEnded(const SimBlock& block, TimePoint, bool committed) override {
+    if (block.copy != nullptr) return CopyChunk(*block.copy, block.tile);
+    if (block.body == CountBody) {
+      const auto& count = *static_cast<const CountArgs*>(block.args);
+      count.inside.fetch_sub(1);
+      if (committed) count.runs.fetch_add(1);
+    } else if (block.body == MixBody) {
+      const auto& mix = *static_cast<const MixArgs*>(block.args);
+      if (committed) return WriteMix(mix, block.tile);
+      if (mix.left != nullptr) mix.left->fetch_add(1);
+    }
+  }
+
+ private:
+  // The block that makes the check at which a test wants to act says so when it starts.
+  static void StartMix(const MixArgs& mix) {
+    if (mix.check_count == nullptr) return;
+    const int before = mix.check_count->fetch_add(mix.checks);
+    if (before < mix.stop_at && mix.stop_at <= before + mix.checks) mix.stopped->store(true);
+  }
+
+  static void CopyChunk(const Copy& copy, std::uint32_t chunk) {
+    const std::size_t begin = std::size_t{chunk} * kCopyChunkBytes;
+    const std::size_t bytes = std::min(kCopyChunkBytes, copy.bytes - begin);
+    if (bytes == 0) return;
+    std::memcpy(static_cast<std::byte*>(copy.to) + begin,
+                static_cast<const std::byte*>(copy.from) + begin, bytes);
+  }
+};
+
+DeviceUnderTest Simulated(const std::string& name, const std::string& profile, SimAbort abort) {
+  return {name, [profile, abort](const Needs& needs) -> Result<std::unique_ptr<Device>> {
+            static BodyEffects effects;
+            SimDeviceOptions options;
+            LAGOON_ASSIGN_OR_RETURN(options.profile, LoadSimProfile(profile));
+            options.profile.constants.units = needs.units;
+            options.memory_limit_bytes = needs.memory_limit_bytes;
+            options.abort = abort;
+            options.observer = &effects;
+            return SimDevice::Create(options);
+          }};
+}
+
+INSTANTIATE_TEST_SUITE_P(Sim, DeviceConformance,
+                         testing::Values(Simulated("Mi50", "mi50", SimAbort::kCheck),
+                                         Simulated("T4", "t4", SimAbort::kCheck),
+                                         Simulated("H200", "h200", SimAbort::kCheck)),
+                         DeviceName);
+
+}  // namespace
+}  // namespace lagoon::conformance

@@ -1,0 +1,101 @@
+#pragma once
+
+#include <atomic>
+#include <deque>
+#include <memory>
+#include <string>
+
+#include "base/mutex.h"
+#include "base/status.h"
+#include "device/cpu/guard_words.h"
+#include "device/cpu/host_memory.h"
+#include "device/device.h"
+#include "device/sim/engine.h"
+#include "device/sim/profile.h"
+
+namespace lagoon {
+
+struct SimDeviceOptions {
+  SimProfile profile;
+  SimAbort abort = SimAbort::kCheck;
+  std::uint64_t seed = 1;  // of block times; equal seeds and calls give equal runs
+  std::uint32_t max_launches = 4096;
+  std::size_t memory_limit_bytes = 0;  // 0: the profile's
+  SimObserver* observer = nullptr;     // outlives the device
+};
+
+/// A GPU in virtual time: the contract of Device without computing anything. Kernels are what
+/// KernelSpec::block says; bodies are not called, copies move no bytes.
+///
+/// Time moves in Wait(), to the next event or to `until`, and by what each Submit, Transfer, Raise
+/// and polled event costs the host. The same calls in the same order give the same events at the
+/// same times, on any machine.
+///
+/// Any thread may call anything, as DeviceControl and DeviceQueue say; one that calls Wait() while
+/// others submit is safe, but not deterministic. The listener is told from within Wait() only.
+class SimDevice final : public Device {
+ public:
+  /// kInvalidArgument names the profile and the constant that is wrong.
+  static Result<std::unique_ptr<SimDevice>> Create(const SimDeviceOptions& options);
+
+  const SimProfile& profile() const { return profile_; }
+  /// Blocks and copy chunks that ended since the start, committed or not.
+  std::uint64_t blocks_ended() const;
+
+  // DeviceControl
+  const DeviceInfo& info() const override { return info_; }
+  Result<Buffer> Allocate(std::size_t bytes, MemoryKind kind) override;
+  /// kInvalidArgument names the limit that a block exceeds.
+  Result<KernelHandle> Load(const CodeImage& image, const KernelSpec& spec) override;
+  Result<StreamId> CreateStream(const StreamOptions& options) override;
+  Result<GuardId> CreateGuard() override;
+  const std::atomic<std::uint32_t>* GuardWord(GuardId guard) const override;
+
+  // DeviceQueue
+  TimePoint Now() const override;
+  SubmitResult Submit(const Launch& launch) override;
+  SubmitResult Transfer(const Copy& copy) override;
+  SubmitResult Raise(GuardId guard, std::uint32_t value) override;
+  std::size_t Poll(std::span<DeviceEvent> events) override;
+  void SetListener(DeviceListener* listener) override;
+  /// Ends at the first news that no Wait has ended for yet. Without `until`, and nothing that can
+  /// happen, only Wake() ends it.
+  void Wait(TimePoint until) override;
+  void Wake() override;
+
+  UnitTimes Times() const override;
+  void SetWorkHeld(bool held) override;
+
+ private:
+  explicit SimDevice(const SimDeviceOptions& options);
+
+  Status CheckDemand(const std::string& kernel, const BlockDemand& demand) const;
+  void Spend(std::int64_t host_ns) REQUIRES(mutex_);
+  void RunUntil(TimePoint until) REQUIRES(mutex_);
+  bool WaitForNews(TimePoint until) REQUIRES(mutex_);
+
+  const SimProfile profile_;
+  const SimConstants& constants_;
+  DeviceInfo info_;
+  const std::shared_ptr<HostMemory> memory_;
+  GuardWords guards_;
+
+  mutable Mutex mutex_;
+  SimEngine engine_ GUARDED_BY(mutex_);
+  TimePoint now_ GUARDED_BY(mutex_);
+  std::deque<SimKernel> kernels_ GUARDED_BY(mutex_);  // by KernelHandle; addresses stay
+  std::uint32_t streams_ GUARDED_BY(mutex_) = 0;
+  std::atomic<std::uint32_t> guard_count_{0};
+  DeviceListener* listener_ GUARDED_BY(mutex_) = nullptr;
+  bool held_ GUARDED_BY(mutex_) = false;
+  Nanoseconds idle_while_held_ GUARDED_BY(mutex_){0};
+  bool woken_ GUARDED_BY(mutex_) = false;
+  CondVar wake_;
+};
+
+/// The device that benchmarks name: "sim:PROFILE", PROFILE as LoadSimProfile() takes it. Other
+/// options stand as they are given.
+Result<std::unique_ptr<SimDevice>> CreateSimDevice(const std::string& profile,
+                                                   SimDeviceOptions options = {});
+
+}  // namespace lagoon

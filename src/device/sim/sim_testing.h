@@ -1,0 +1,62 @@
+#pragma once
+
+// Simulated devices for tests: a profile whose every latency is zero, and launches by name.
+
+#include <memory>
+#include <utility>
+
+#include "device/conformance/suite.h"
+#include "device/sim/sim_device.h"
+
+namespace lagoon::sim_testing {
+
+using conformance::Record;
+using conformance::Session;
+
+/// Units of 16 blocks, 1024 threads, 65536 registers, 64 KiB; a copy moves 1000 bytes a
+/// microsecond. Everything else takes no time and costs nothing.
+inline SimProfile Ideal(std::uint32_t units) {
+  SimProfile profile;
+  profile.name = "ideal";
+  SimConstants& c = profile.constants;
+  c.units = units;
+  c.blocks_per_unit = 16;
+  c.threads_per_unit = 1024;
+  c.registers_per_unit = 65536;
+  c.shared_bytes_per_unit = 65536;
+  c.memory_mib = 64;
+  c.memory_bytes_per_us = 1'000'000;
+  c.hardware_queues = 32;
+  c.copy_engines = 1;
+  c.copy_bytes_per_us = 1000;
+  c.check_interval_ns = 5000;
+  return profile;
+}
+
+inline std::unique_ptr<SimDevice> Make(SimDeviceOptions options) {
+  Result<std::unique_ptr<SimDevice>> device = SimDevice::Create(options);
+  if (!device) {
+    ADD_FAILURE() << device.error().message;
+    std::abort();
+  }
+  return *std::move(device);
+}
+
+inline std::unique_ptr<SimDevice> Make(const SimProfile& profile) {
+  SimDeviceOptions options;
+  options.profile = profile;
+  return Make(options);
+}
+
+inline KernelHandle LoadKernel(Device& device, const BlockDemand& block) {
+  const Result<KernelHandle> kernel = device.Load({"kernel", nullptr}, {0, block});
+  EXPECT_TRUE(kernel.has_value());
+  return kernel.value_or(KernelHandle{});
+}
+
+/// Since the start of the device, or since `from`.
+inline double Microseconds(TimePoint at, TimePoint from = TimePoint(std::chrono::seconds(1))) {
+  return ToMicroseconds(at - from);
+}
+
+}  // namespace lagoon::sim_testing

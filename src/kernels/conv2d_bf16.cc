@@ -1,0 +1,45 @@
+#include "kernels/conv2d_bf16.h"
+
+#include <string>
+#include <utility>
+
+#include "base/check.h"
+#include "kernels/conv2d_bf16_args.h"
+#include "kernels/conv2d_kernel.h"
+
+namespace lagoon {
+namespace {
+
+constexpr std::size_t kMaxScratchBytes = std::size_t{64} << 20;
+
+// "7x2": parts of the pixels and of the channels.
+std::string NameOf(const Bf16ConvArgs& args) {
+  return std::to_string(args.pixel_tiles) + "x" + std::to_string(args.panel_tiles);
+}
+
+}  // namespace
+
+Result<Kernel> MakeBf16Conv2d(const Conv2dSpec& spec, const Bf16Unit& unit) {
+  // A unit has AVX-512, whose bodies store panels of two vectors.
+  LAGOON_CHECK(ChosenConvTarget().lanes == kBf16Vector);
+  const std::vector<Bf16ConvTiling> tilings = TileBf16Conv2d(spec, unit, kConvVersions);
+  const Bf16ConvTiling& tiling = tilings.front();
+  if (tiling.scratch_bytes > kMaxScratchBytes) {
+    return Invalid(kConvOp, "the input of one output pixel and its sums take " +
+                                std::to_string(tiling.scratch_bytes) + " bytes, more than " +
+                                std::to_string(kMaxScratchBytes));
+  }
+  LAGOON_ASSIGN_OR_RETURN(Kernel kernel, KernelOf(spec, tiling.args));
+  kernel.name = unit.kernel_name;
+  kernel.body = &Bf16Conv2dBody;
+  kernel.blocks = tiling.blocks;
+  kernel.scratch_bytes = tiling.scratch_bytes;
+  for (const Bf16ConvTiling& version : tilings) {
+    LAGOON_ASSIGN_OR_RETURN(Kernel other, KernelOf(spec, version.args));
+    kernel.versions.push_back(
+        {NameOf(version.args), std::move(other.args), version.blocks, version.scratch_bytes});
+  }
+  return kernel;
+}
+
+}  // namespace lagoon

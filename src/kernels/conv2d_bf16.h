@@ -1,0 +1,36 @@
+#pragma once
+
+// conv2d with bf16 arithmetic: behind MakeConv2d and PackConv2dWeights, which choose by
+// Conv2dSpec::precision.
+
+#include <cstddef>
+#include <vector>
+
+#include "kernels/bf16_unit.h"
+#include "kernels/conv2d.h"
+#include "kernels/conv2d_bf16_args.h"
+
+namespace lagoon {
+
+/// As MakeConv2d, on `unit`. Needs a checked spec that is no matrix-vector product.
+Result<Kernel> MakeBf16Conv2d(const Conv2dSpec& spec, const Bf16Unit& unit);
+
+std::size_t PackedBf16Conv2dWeightBytes(const Conv2dSpec& spec);
+void PackBf16Conv2dWeights(const Conv2dSpec& spec, const float* weights, void* packed);
+
+/// All of the arguments but the pointers.
+struct Bf16ConvTiling {
+  Bf16ConvArgs args;
+  std::uint32_t blocks;
+  std::size_t scratch_bytes;
+};
+
+/// Ways to cut the output that keep the blocks' bounds, all different, the best first: at most
+/// `count`, spread over block times from short to long.
+std::vector<Bf16ConvTiling> TileBf16Conv2d(const Conv2dSpec& spec, const Bf16Unit& unit,
+                                           std::size_t count);
+
+/// Computes tile `block`; `args`: Bf16ConvArgs.
+bool Bf16Conv2dBody(const void* args, std::uint32_t block, BlockContext& ctx);
+
+}  // namespace lagoon

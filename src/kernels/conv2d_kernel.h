@@ -1,0 +1,49 @@
+#pragma once
+
+// What the factories of conv2d's bodies share.
+
+#include <cstddef>
+#include <string_view>
+
+#include "kernels/activation.h"
+#include "kernels/checks.h"
+#include "kernels/conv2d.h"
+
+namespace lagoon {
+
+inline constexpr std::string_view kConvOp = "conv2d";
+
+/// REEF 5.3 samples many; more than this differ too little to matter.
+inline constexpr std::size_t kConvVersions = 24;
+
+/// What the bodies' arguments have in common: the operands, by the same names. Blocks and body are
+/// left to the caller.
+template <typename Args>
+Result<Kernel> KernelOf(const Conv2dSpec& spec, Args args) {
+  LAGOON_ASSIGN_OR_RETURN(const Limits limits, LimitsOf(kConvOp, spec.epilogue));
+  args.low = limits.low;
+  args.high = limits.high;
+  LAGOON_ASSIGN_OR_RETURN(args.finish, FinishOf(kConvOp, spec.epilogue));
+  Kernel kernel;
+  kernel.args = ArgsImage(args);
+  kernel.inputs = {offsetof(Args, x), offsetof(Args, weights)};
+  if (spec.bias) kernel.inputs.push_back(offsetof(Args, bias));
+  if (spec.epilogue.residual && spec.epilogue.residual_last) {
+    kernel.inputs.push_back(offsetof(Args, finish_residual));
+  } else if (spec.epilogue.residual) {
+    kernel.in_place = {static_cast<std::uint32_t>(kernel.inputs.size())};
+    kernel.inputs.push_back(offsetof(Args, residual));
+  }
+  kernel.outputs = {offsetof(Args, y)};
+  const double pixels = static_cast<double>(spec.batch) * spec.out_height * spec.out_width;
+  const double depth = static_cast<double>(spec.kernel_h) * spec.kernel_w * spec.in_channels;
+  const double input =
+      static_cast<double>(spec.batch) * spec.height * spec.width * spec.in_channels;
+  kernel.flops = 2 * pixels * spec.out_channels * depth;
+  kernel.bytes_moved =
+      sizeof(float) * (input + depth * spec.out_channels +
+                       pixels * spec.out_channels * (spec.epilogue.residual ? 2 : 1));
+  return kernel;
+}
+
+}  // namespace lagoon

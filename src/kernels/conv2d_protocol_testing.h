@@ -1,0 +1,151 @@
+#pragma once
+
+// For the tests of conv2d's bodies: leaving, resuming, and how long a block may keep its unit.
+
+#include <gtest/gtest.h>
+#include <time.h>
+
+#include <algorithm>
+#include <chrono>
+#include <numeric>
+#include <ostream>
+#include <thread>
+#include <vector>
+
+#include "kernels/conv2d_cases.h"
+#include "kernels/conv2d_testing.h"
+#include "kernels/leave_at_testing.h"
+
+#if defined(__has_feature)
+#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
+#define LAGOON_TEST_SANITIZED 1
+#endif
+#endif
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#define LAGOON_TEST_SANITIZED 1
+#endif
+
+namespace lagoon::testing {
+
+struct ProtocolCase {
+  const char* name;
+  std::uint32_t in, size, out, kernel, stride, pad;
+};
+
+// One of each way to read the input and to cut the depth, and the extremes of the five CNNs.
+inline constexpr ProtocolCase kProtocolCases[] = {
+    {"stem", 3, 224, 64, 7, 2, 3},
+    {"stem_3x3", 3, 224, 32, 3, 2, 1},
+    {"edge", 64, 56, 64, 3, 1, 1},
+    {"edge_deep", 512, 7, 512, 3, 1, 1},
+    {"edge_stride", 256, 28, 256, 3, 2, 1},
+    {"edge_wide", 64, 112, 128, 3, 1, 1},
+    {"pointwise", 64, 56, 256, 1, 1, 0},
+    {"pointwise_deep", 2048, 7, 512, 1, 1, 0},
+    {"pointwise_flat", 16, 112, 96, 1, 1, 0},
+    {"pointwise_narrow", 32, 112, 16, 1, 1, 0},
+    {"pointwise_part", 144, 56, 24, 1, 1, 0},
+    {"pointwise_stride", 512, 28, 1024, 1, 2, 0},
+    {"patch_5x5", 48, 27, 128, 5, 1, 2},
+    {"classifier", 512, 13, 1000, 1, 1, 0},
+    {"gemv", 2048, 1, 1000, 1, 1, 0},
+    {"gemv_deep", 25088, 1, 256, 1, 1, 0},
+};
+
+inline void PrintTo(const ProtocolCase& c, std::ostream* out) { *out << c.name; }
+
+inline Conv2dSpec SpecOf(const ProtocolCase& c) {
+  Conv2dSpec s;
+  s.height = s.width = c.size;
+  s.in_channels = c.in;
+  s.out_channels = c.out;
+  s.kernel_h = s.kernel_w = c.kernel;
+  s.stride_h = s.stride_w = c.stride;
+  s.pad_top = s.pad_left = c.pad;
+  s.out_height = s.out_width = (c.size + 2 * c.pad - c.kernel) / c.stride + 1;
+  s.bias = true;
+  s.epilogue = {Activation::kRelu, 0, 0, /*residual=*/true};
+  return s;
+}
+
+inline double ThreadMicroseconds() {
+  timespec now{};
+  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
+  return static_cast<double>(now.tv_sec) * 1e6 + static_cast<double>(now.tv_nsec) * 1e-3;
+}
+
+/// Takes the time of each stretch between two checks: the shortest of all runs, as whatever else
+/// the machine does only adds to it.
+class StretchTimes : public CheckProbe {
+ public:
+  void Begin() {
+    index_ = 0;
+    last_ = ThreadMicroseconds();
+  }
+  bool OnCheck() override {
+    Mark();
+    return false;
+  }
+  void End() { Mark(); }
+  double Longest() const { return *std::ranges::max_element(shortest_); }
+  double Total() const { return std::accumulate(shortest_.begin(), shortest_.end(), 0.0); }
+
+ private:
+  void Mark() {
+    const double now = ThreadMicroseconds();
+    if (index_ == shortest_.size()) shortest_.push_back(1e9);
+    shortest_[index_] = std::min(shortest_[index_], now - last_);
+    ++index_;
+    last_ = ThreadMicroseconds();  // without the time of this function
+  }
+  std::vector<double> shortest_;
+  std::size_t index_ = 0;
+  double last_ = 0;
+};
+
+// First, middle and last block: they differ in what of the image and of the channels they see.
+inline std::vector<std::uint32_t> SomeBlocks(const Kernel& kernel) {
+  std::vector<std::uint32_t> blocks = {0, kernel.blocks / 2, kernel.blocks - 1};
+  blocks.erase(std::unique(blocks.begin(), blocks.end()), blocks.end());
+  return blocks;
+}
+
+inline void ExpectLeavesUnseenAtEveryCheckAndComputesTheSameAgain(ConvProblem& problem) {
+  const std::span<float> y = problem.y.span();
+  for (const std::uint32_t block : SomeBlocks(problem.kernel)) {
+    std::ranges::fill(y, kPoison);
+    LeaveAt never;
+    ASSERT_TRUE(problem.RunBlock(block, &never));
+    ASSERT_GE(never.checks(), 1);
+    const std::vector<float> undisturbed(y.begin(), y.end());
+    for (int check = 1; check <= never.checks(); ++check) {
+      std::ranges::fill(y, kPoison);
+      LeaveAt probe(check);
+      ASSERT_FALSE(problem.RunBlock(block, &probe)) << "check " << check;
+      ASSERT_EQ(std::ranges::count(y, kPoison), std::ssize(y)) << "check " << check;
+    }
+    ASSERT_TRUE(problem.RunBlock(block));
+    EXPECT_TRUE(std::ranges::equal(y, undisturbed));
+  }
+}
+
+/// Not under a sanitizer: times mean nothing there.
+inline void ExpectChecksOftenEnoughAndShortBlocks(ConvProblem& problem) {
+  constexpr int kRuns = 40, kMostRuns = 400;
+  for (const std::uint32_t block : SomeBlocks(problem.kernel)) {
+    StretchTimes stretches;
+    for (int run = 0; run < kMostRuns; ++run) {
+      if (run >= kRuns && stretches.Longest() <= 20 && stretches.Total() <= 100) break;
+      // Whoever disturbs the machine now is gone later.
+      if (run >= kRuns && run % kRuns == 0)
+        std::this_thread::sleep_for(std::chrono::milliseconds(50));
+      stretches.Begin();
+      ASSERT_TRUE(problem.RunBlock(block, &stretches));
+      stretches.End();
+    }
+    EXPECT_LE(stretches.Longest(), 20.0) << "block " << block;
+    EXPECT_LE(stretches.Total(), 100.0) << "block " << block;
+  }
+}
+
+}  // namespace lagoon::testing
