@@ -89,7 +89,7 @@ class LagoonSide {
   Status Turn(const std::string& scheduler_name, int requests, std::mt19937& random,
               Observed& seen) {
     LAGOON_ASSIGN_OR_RETURN(Scheduler scheduler, MakeScheduler(scheduler_name));
-    Dispatcher dispatcher(*device_, std::move(scheduler.config), std::move(scheduler.policy));
+    Dispatcher dispatcher(*device_, scheduler.config, std::move(scheduler.policy));
     LAGOON_ASSIGN_OR_RETURN(const QueueId urgent,
                             AddQueue(dispatcher, JobClass::kRealTime, *real_time_));
     LAGOON_ASSIGN_OR_RETURN(const QueueId background,

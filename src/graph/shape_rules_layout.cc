@@ -128,7 +128,8 @@ Status InferTranspose(OpContext& context) {
     return context.Invalid(fmt::format("perm has {} axes, the input {}", perm.size(), ToString(x)));
   }
   if (const auto sorted = context.Axes(perm, x.size());
-      !sorted || *std::min_element(perm.begin(), perm.end()) < 0) {
+      !sorted ||
+      std::any_of(perm.begin(), perm.end(), [](std::int64_t axis) { return axis < 0; })) {
     return context.Invalid(fmt::format("perm {} is not a permutation", ToString(perm)));
   }
   Dims out;

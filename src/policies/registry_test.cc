@@ -83,7 +83,8 @@ TEST_F(Ranking, RealTimeGoesFirstWhereTheSchedulerSaysSo) {
        {"sequential", "wait", "one-kernel", "reset", "reef", "lagoon"}) {
     Use(name);
     Add(kBestEffort);
-    EXPECT_EQ(Pick(), Add(kRealTime).id) << name;
+    const JobId urgent = Add(kRealTime).id;
+    EXPECT_EQ(Pick(), urgent) << name;
   }
 }
 

@@ -6,9 +6,10 @@
 
 namespace lagoon {
 
-Dispatcher::Dispatcher(Device& device, SchedulerConfig config, std::unique_ptr<Policy> policy)
+Dispatcher::Dispatcher(Device& device, const SchedulerConfig& config,
+                       std::unique_ptr<Policy> policy)
     : device_(device),
-      config_(std::move(config)),
+      config_(config),
       policy_(std::move(policy)),
       mechanism_(device_, config_, *policy_, queues_) {
   device_.SetListener(this);

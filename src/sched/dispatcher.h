@@ -22,7 +22,7 @@ class Dispatcher final : private DeviceListener {
  public:
   /// `device` is borrowed and must be idle. Starts one thread that sleeps until the next deadline,
   /// unless the device's time is virtual.
-  Dispatcher(Device& device, SchedulerConfig config, std::unique_ptr<Policy> policy);
+  Dispatcher(Device& device, const SchedulerConfig& config, std::unique_ptr<Policy> policy);
   /// Cancels what is left and waits until all of it has finished. No Post or Cancel may be under
   /// way.
   ~Dispatcher() override;

@@ -64,8 +64,8 @@ void HttpConnection::Start() {
 }
 
 void HttpConnection::Drain() {
+  draining_.store(true, std::memory_order_relaxed);  // answers from now on say so
   net::post(strand_, [self = shared_from_this()] {
-    self->draining_ = true;
     if (self->phase_ == Phase::kIdle) self->Close();
   });
 }

@@ -94,7 +94,7 @@ class HttpConnection final : public HttpReply, public std::enable_shared_from_th
   const Context context_;
   Phase phase_ = Phase::kIdle;
   std::atomic<TimePoint> deadline_{kNoDeadline};  // written on the strand, read by CheckDeadline
-  bool draining_ = false;
+  std::atomic<bool> draining_ = false;            // set by any thread
   bool timed_out_ = false;
   bool keep_alive_ = true;
   bool unread_input_ = false;  // the request's body was not read to its end

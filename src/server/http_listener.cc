@@ -177,9 +177,10 @@ void HttpListener::Drain() {
     draining_ = true;
   }
   net::post(strand_, [self = shared_from_this()] {
+    // First, so that whoever finds the port closed knows that every answer from now on is the last.
+    for (const auto& connection : self->Connections()) connection->Drain();
     boost::system::error_code ignored;
     self->acceptor_.close(ignored);
-    for (const auto& connection : self->Connections()) connection->Drain();
   });
 }
 

@@ -22,8 +22,8 @@ class Core final : public InferenceCore {
 
   Status Start(const CoreOptions& options, Scheduler scheduler) {
     LAGOON_RETURN_IF_ERROR(models_.Load(options.repository, *device_, options.profile));
-    dispatcher_ = std::make_unique<Dispatcher>(*device_, std::move(scheduler.config),
-                                               std::move(scheduler.policy));
+    dispatcher_ =
+        std::make_unique<Dispatcher>(*device_, scheduler.config, std::move(scheduler.policy));
     models_.AddQueues(*dispatcher_);
     return {};
   }
