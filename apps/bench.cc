@@ -16,6 +16,7 @@
 #include "bench/disb.h"
 #include "bench/memory.h"
 #include "bench/models.h"
+#include "bench/outputs.h"
 #include "bench/overhead.h"
 #include "policies/registry.h"
 
@@ -321,6 +322,34 @@ void AddMemory(CLI::App& parent) {
   });
 }
 
+void AddOutputs(CLI::App& parent) {
+  auto common = std::make_shared<Common>();
+  auto options = std::make_shared<bench::OutputsOptions>();
+  options->models = kFiveCnns;
+  CLI::App* command = AddBenchmark(
+      parent, "outputs",
+      "Whether models compute what ONNX Runtime computes, also when they are revoked at random",
+      *common, true);
+  auto all = std::make_shared<bool>(false);
+  AddModelNames(*command, options->models, *all);
+  command->add_option("--revocations", options->revocations, "Of each model, at least")
+      ->check(CLI::Range(1, 1'000'000))
+      ->capture_default_str();
+  command->add_option("--seed", options->seed, "Of the moments")->capture_default_str();
+  command->callback([common, options, all] {
+    if (common->no_onnxruntime) Die("bench outputs compares with ONNX Runtime");
+    options->zoo = common->zoo;
+    if (*all) options->models = ModelsIn(common->zoo);
+    options->onnxruntime = common->OnnxRuntime();
+    const Json configuration = {{"models", options->models},
+                                {"workers", options->workers},
+                                {"revocations", options->revocations},
+                                {"seed", options->seed}};
+    Measure("outputs", configuration, *common,
+            [&](bench::Report& report) { return RunOutputs(*options, report); });
+  });
+}
+
 void AddOnnxNodes(CLI::App& parent) {
   struct Words {
     std::string json, docs, match;
@@ -363,6 +392,7 @@ void AddBench(CLI::App& app) {
   AddOverhead(*command);
   AddFootprint(*command);
   AddMemory(*command);
+  AddOutputs(*command);
   AddOnnxNodes(*command);
 }
 

@@ -9,6 +9,11 @@
 #include <csignal>
 #include <cstdio>
 #include <cstdlib>
+#include <fstream>
+#include <iterator>
+#include <span>
+
+#include "bench/temporary_folder.h"
 
 namespace lagoon::bench {
 namespace {
@@ -28,6 +33,22 @@ std::vector<std::string> Arguments(const std::string& model, const OnnxRuntimeOp
                                     std::to_string(options.batch)};
   if (!options.cpus.empty()) words.insert(words.end(), {"--cpus", options.cpus});
   return words;
+}
+
+Result<OnnxRuntimeProcess::Values> ReadValues(const nlohmann::json& tensor) {
+  OnnxRuntimeProcess::Values values{.name = tensor.at("name"),
+                                    .dims = tensor.at("shape"),
+                                    .type = tensor.at("type"),
+                                    .bytes = {}};
+  const std::string path = tensor.at("file");
+  std::ifstream file(path, std::ios::binary);
+  const std::vector<char> chars(std::istreambuf_iterator<char>(file), {});
+  if (!file.good() && !file.eof()) {
+    return Fail(ErrorCode::kInternal, fmt::format("cannot read '{}' of ONNX Runtime", path));
+  }
+  const auto bytes = std::as_bytes(std::span(chars));
+  values.bytes.assign(bytes.begin(), bytes.end());
+  return values;
 }
 
 }  // namespace
@@ -109,6 +130,21 @@ Result<std::vector<double>> OnnxRuntimeProcess::Run(int runs, int warmup) {
   LAGOON_RETURN_IF_ERROR(Send({{"cmd", "run"}, {"n", runs}, {"warmup", warmup}}));
   LAGOON_ASSIGN_OR_RETURN(const nlohmann::json reply, Receive());
   return reply.at("latencies_us").get<std::vector<double>>();
+}
+
+Result<OnnxRuntimeProcess::Example> OnnxRuntimeProcess::RunExample() {
+  LAGOON_ASSIGN_OR_RETURN(const TemporaryFolder folder, TemporaryFolder::Make());
+  LAGOON_RETURN_IF_ERROR(Send({{"cmd", "values"}, {"folder", folder.path()}}));
+  LAGOON_ASSIGN_OR_RETURN(const nlohmann::json reply, Receive());
+  Example example;
+  for (auto [kind, values] :
+       {std::pair{"inputs", &example.inputs}, std::pair{"outputs", &example.outputs}}) {
+    for (const nlohmann::json& tensor : reply.at(kind)) {
+      LAGOON_ASSIGN_OR_RETURN(Values read, ReadValues(tensor));
+      values->push_back(std::move(read));
+    }
+  }
+  return example;
 }
 
 Status OnnxRuntimeProcess::BeginOpenLoop(TimePoint start, const std::vector<double>& arrivals_us) {

@@ -2,6 +2,7 @@
 
 #include <sys/types.h>
 
+#include <cstddef>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <string>
@@ -36,6 +37,19 @@ class OnnxRuntimeProcess {
 
   /// `runs` back to back after `warmup` untimed ones: latencies in microseconds.
   Result<std::vector<double>> Run(int runs, int warmup);
+
+  /// One tensor of a run, as raw bytes.
+  struct Values {
+    std::string name;
+    std::vector<std::int64_t> dims;
+    std::string type;  // NumPy's name
+    std::vector<std::byte> bytes;
+  };
+  struct Example {
+    std::vector<Values> inputs, outputs;
+  };
+  /// One run on the process's own random inputs.
+  Result<Example> RunExample();
 
   // A window shared with other processes: Begin... returns at once, End... waits for the answer.
   Status BeginOpenLoop(TimePoint start, const std::vector<double>& arrivals_us);

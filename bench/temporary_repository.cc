@@ -2,7 +2,6 @@
 
 #include <fmt/format.h>
 
-#include <cstdlib>
 #include <filesystem>
 #include <fstream>
 
@@ -25,12 +24,8 @@ void Declare(onnx::ValueInfoProto& value, const std::string& name,
 
 Result<TemporaryRepository> TemporaryRepository::Link(const std::string& zoo,
                                                       const std::vector<std::string>& models) {
-  TemporaryRepository repository;
-  std::string pattern = (fs::temp_directory_path() / "lagoon-bench-XXXXXX").string();
-  if (mkdtemp(pattern.data()) == nullptr) {
-    return Fail(ErrorCode::kInternal, fmt::format("cannot create a folder like '{}'", pattern));
-  }
-  repository.path_ = pattern;
+  LAGOON_ASSIGN_OR_RETURN(TemporaryFolder folder, TemporaryFolder::Make());
+  TemporaryRepository repository(std::move(folder));
   for (const std::string& model : models) {
     const fs::path source = fs::absolute(fs::path(zoo) / model);
     if (!fs::exists(source)) {
@@ -38,8 +33,10 @@ Result<TemporaryRepository> TemporaryRepository::Link(const std::string& zoo,
                                                     source.string(), model));
     }
     std::error_code error;
-    fs::create_directory_symlink(source, fs::path(pattern) / model, error);
-    if (error) return Fail(ErrorCode::kInternal, fmt::format("'{}': {}", pattern, error.message()));
+    fs::create_directory_symlink(source, fs::path(repository.path()) / model, error);
+    if (error)
+      return Fail(ErrorCode::kInternal,
+                  fmt::format("'{}': {}", repository.path(), error.message()));
   }
   return repository;
 }
@@ -59,7 +56,7 @@ Status TemporaryRepository::AddChannelMeans(const std::string& name,
   const std::int64_t output_dims[] = {dims[0], dims[1], 1, 1};
   Declare(*graph.add_output(), "y", output_dims);
 
-  const fs::path folder = fs::path(path_) / name / "1";
+  const fs::path folder = fs::path(path()) / name / "1";
   std::error_code error;
   fs::create_directories(folder, error);
   std::ofstream file(folder / "model.onnx", std::ios::binary);
@@ -67,11 +64,6 @@ Status TemporaryRepository::AddChannelMeans(const std::string& name,
     return Fail(ErrorCode::kInternal, fmt::format("cannot write '{}'", folder.string()));
   }
   return {};
-}
-
-TemporaryRepository::~TemporaryRepository() {
-  std::error_code ignored;
-  if (!path_.empty()) fs::remove_all(path_, ignored);
 }
 
 }  // namespace lagoon::bench

@@ -3,9 +3,11 @@
 #include <cstdint>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "base/status.h"
+#include "bench/temporary_folder.h"
 
 namespace lagoon::bench {
 
@@ -15,20 +17,14 @@ class TemporaryRepository {
   /// kNotFound names the model that the zoo lacks and how to make it.
   static Result<TemporaryRepository> Link(const std::string& zoo,
                                           const std::vector<std::string>& models);
-  ~TemporaryRepository();
-  TemporaryRepository(TemporaryRepository&& other) noexcept : path_(std::move(other.path_)) {
-    other.path_.clear();
-  }
-  TemporaryRepository& operator=(TemporaryRepository&&) = delete;
-
-  const std::string& path() const { return path_; }
+  const std::string& path() const { return folder_.path(); }
 
   /// Adds a model that computes next to nothing: the mean of each channel of `dims` [1,C,H,W].
   Status AddChannelMeans(const std::string& name, std::span<const std::int64_t> dims);
 
  private:
-  TemporaryRepository() = default;
-  std::string path_;
+  explicit TemporaryRepository(TemporaryFolder folder) : folder_(std::move(folder)) {}
+  TemporaryFolder folder_;
 };
 
 }  // namespace lagoon::bench

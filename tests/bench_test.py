@@ -68,3 +68,20 @@ def test_a_missing_model_is_named(lagoon, tmp_path, words):
     assert result.returncode == 1
     assert metrics is None
     assert "absent" in result.stderr
+
+
+def test_outputs_are_onnxruntimes_also_when_revoked(lagoon, zoo, tmp_path):
+    names = ("mobilenet_v2", "bert_tiny")
+    folder = zoo(names[0]).parent.parent.parent
+    for name in names:
+        zoo(name)
+    result, metrics = run_bench(
+        lagoon, tmp_path, "outputs", "--zoo", folder, "--models", ",".join(names), "--revocations", "100",
+        "--python", sys.executable, "--onnxruntime-worker", ROOT / "bench" / "comparators" / "onnxruntime_worker.py")
+    assert result.returncode == 0, result.stderr
+    assert 0 < metrics["output_error_max"] < 1e-4  # two libraries never agree to the bit
+    for name in names:
+        assert metrics[f"output_error_revoked.{name}"] == metrics[f"output_error.{name}"]
+        assert metrics[f"revocations.{name}"] >= 100
+        assert metrics[f"revoked_launches.{name}"] > 0
+        assert metrics[f"revoked_runs_identical.{name}"] == 1

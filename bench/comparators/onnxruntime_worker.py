@@ -17,6 +17,9 @@ session cannot be made: then it answers that once and exits with 1. The end of s
   {"cmd": "loop", "start_ns": T, "end_ns": U}
       closed loop from T until U; a run in progress at U is finished
       -> count, runs that ended by U; completions_us, the ends of all runs as offsets from T
+  {"cmd": "values", "folder": FOLDER}
+      one run; writes what went in and came out as raw numbers in C order, FOLDER/input-0 and so on
+      -> inputs, outputs: for each its name, shape, type (NumPy's name) and file
 
 Times are CLOCK_MONOTONIC in ns, as std::chrono::steady_clock gives on Linux. A T that is left out
 means now. The session is made as fast as ONNX Runtime gets: all graph optimisations, bound and
@@ -71,15 +74,14 @@ class Model:
         names = [spec.name for spec in self.session.get_outputs()]
         # One plain run tells the shapes of outputs whose dimensions have no fixed size.
         results = self.session.run(names, feed)
-        self.bound = []  # the binding does not keep them alive
-        for name, array in feed.items():
-            value = onnxruntime.OrtValue.ortvalue_from_numpy(array)
+        value_of = onnxruntime.OrtValue.ortvalue_from_numpy
+        # The binding does not keep them alive.
+        self.inputs = {name: value_of(array) for name, array in feed.items()}
+        self.outputs = {name: value_of(array) for name, array in zip(names, results)}
+        for name, value in self.inputs.items():
             self.binding.bind_ortvalue_input(name, value)
-            self.bound.append(value)
-        for name, array in zip(names, results):
-            value = onnxruntime.OrtValue.ortvalue_from_numpy(array)
+        for name, value in self.outputs.items():
             self.binding.bind_ortvalue_output(name, value)
-            self.bound.append(value)
 
     def run(self):
         self.session.run_with_iobinding(self.binding)
@@ -104,7 +106,8 @@ def make_input(spec, random, batch):
     kind = TYPES[spec.type]
     if np.issubdtype(kind, np.floating):
         return random.standard_normal(shape).astype(kind)
-    return random.integers(0, 2, shape).astype(kind)
+    flags = any(word in spec.name for word in ("mask", "type"))
+    return random.integers(0, 2 if flags else 100, shape).astype(kind)
 
 
 def peak_rss_kib():
@@ -192,8 +195,27 @@ def run_loop(model, request):
             "completions_us": [(stamp - start) / 1e3 for stamp in ends]}
 
 
+def write_values(model, request):
+    folder = request.get("folder")
+    if not isinstance(folder, str) or not os.path.isdir(folder):
+        raise RequestError(f"'folder' is {folder!r}, must be a folder")
+    model.run()
+
+    def write(kind, values):
+        described = []
+        for index, (name, value) in enumerate(values.items()):
+            array = value.numpy()
+            file = os.path.join(folder, f"{kind}-{index}")
+            array.tofile(file)
+            described.append({"name": name, "shape": list(array.shape), "type": array.dtype.name,
+                              "file": file})
+        return described
+
+    return {"inputs": write("input", model.inputs), "outputs": write("output", model.outputs)}
+
+
 COMMANDS = {"info": lambda model, _: model.info(), "run": run_closed, "open_loop": run_open_loop,
-            "loop": run_loop}
+            "loop": run_loop, "values": write_values}
 
 
 def answer(model, line):

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <array>
 #include <vector>
 
@@ -25,6 +26,7 @@ class Run {
     outputs_ = outputs;
     instance_.Reset();
     const std::size_t steps = inputs.size() + plan().ops.size() + outputs.size();
+    PlanRevocation();
     while (next_ < steps || !again_.empty() || in_flight_ > 0) {
       LAGOON_RETURN_IF_ERROR(SubmitAll(steps));
       LAGOON_RETURN_IF_ERROR(TakeEvents());
@@ -72,7 +74,12 @@ class Run {
     }
     const std::size_t op = step - inputs_.size();
     if (op < plan().ops.size()) {
-      return device_.Submit({id, kUnordered, step, {&instance_.segment(op), 1}});
+      Segment segment = instance_.segment(op);
+      if (options_.revoke_after) {
+        const std::atomic<std::uint32_t>* word = device_.GuardWord(options_.guard);
+        segment.guards[0] = {word, word->load()};
+      }
+      return device_.Submit({id, kUnordered, step, {&segment, 1}});
     }
     const std::size_t output = op - plan().ops.size();
     Copy copy = instance_.OutputCopy(output, outputs_[output]);
@@ -84,12 +91,21 @@ class Run {
   Status TakeEvents() {
     std::array<DeviceEvent, 64> events;
     const std::size_t count = device_.Poll(events);
-    if (count == 0 && in_flight_ > 0) device_.Wait(device_.Now() + 1s);
+    if (count == 0 && in_flight_ > 0) device_.Wait(std::min(device_.Now() + 1s, revoke_at_));
     for (const DeviceEvent& event : std::span(events).first(count)) {
       if (event.kind == DeviceEvent::Kind::kLost) return Lost();
       OnEvent(event);
     }
+    if (device_.Now() < revoke_at_) return {};
+    const std::uint32_t value = device_.GuardWord(options_.guard)->load() + 1;
+    if (device_.Raise(options_.guard, value) == SubmitResult::kLost) return Lost();
+    PlanRevocation();
     return {};
+  }
+
+  void PlanRevocation() {
+    const auto after = options_.revoke_after ? options_.revoke_after() : std::nullopt;
+    revoke_at_ = after ? device_.Now() + *after : TimePoint::max();
   }
 
   void OnEvent(const DeviceEvent& event) {
@@ -98,7 +114,9 @@ class Run {
     const bool is_op = step >= inputs_.size() && op < plan().ops.size();
     if (event.kind == DeviceEvent::Kind::kRetired) {
       --in_flight_;
-      if (is_op && !instance_.progress(op).Complete()) again_.push_back(step);
+      if (!is_op || instance_.progress(op).Complete()) return;
+      again_.push_back(step);
+      if (options_.revoked != nullptr) ++*options_.revoked;
       return;
     }
     if (!is_op || options_.times.empty()) return;
@@ -114,6 +132,7 @@ class Run {
   std::size_t next_ = 0;            // the first step never submitted
   std::vector<std::size_t> again_;  // ops that retired incomplete
   std::size_t in_flight_ = 0;
+  TimePoint revoke_at_ = TimePoint::max();
 };
 
 }  // namespace

@@ -1,0 +1,187 @@
+#include "bench/outputs.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <filesystem>
+#include <limits>
+#include <random>
+
+#include "bench/bound_model.h"
+#include "device/cpu/cpu_device.h"
+#include "plan/element.h"
+#include "program/run.h"
+
+namespace lagoon::bench {
+namespace {
+
+using Values = OnnxRuntimeProcess::Values;
+using Bytes = std::vector<std::byte>;
+
+Result<const Values*> Find(const std::vector<Values>& values, const TensorSpec& spec) {
+  const auto found = std::find_if(values.begin(), values.end(),
+                                  [&](const Values& value) { return value.name == spec.name; });
+  if (found == values.end() || found->bytes.size() != spec.bytes()) {
+    return Fail(ErrorCode::kInternal,
+                fmt::format("ONNX Runtime has no '{}' of {} bytes", spec.name, spec.bytes()));
+  }
+  return &*found;
+}
+
+/// Infinite where only one side is a number.
+double RelativeError(const TensorSpec& spec, const Bytes& ours, const Bytes& theirs) {
+  double difference = 0, largest = 1e-9;
+  WithElementType(spec.type, [&]<typename T>(std::type_identity<T>) {
+    for (std::size_t at = 0; at < theirs.size(); at += sizeof(T)) {
+      T left, right;
+      std::memcpy(&left, ours.data() + at, sizeof(T));
+      std::memcpy(&right, theirs.data() + at, sizeof(T));
+      const double a = ConvertElement<double>(left), b = ConvertElement<double>(right);
+      largest = std::max(largest, std::abs(b));
+      if (a == b || (std::isnan(a) && std::isnan(b))) continue;
+      const double apart = std::abs(a - b);
+      difference =
+          std::max(difference, std::isnan(apart) ? std::numeric_limits<double>::infinity() : apart);
+    }
+  });
+  return difference / largest;
+}
+
+/// One model with ONNX Runtime's inputs and outputs.
+class Comparison {
+ public:
+  static Result<Comparison> Make(const std::string& file, const std::string& name, Device& device,
+                                 const OnnxRuntimeOptions& options) {
+    LAGOON_ASSIGN_OR_RETURN(const std::unique_ptr<OnnxRuntimeProcess> process,
+                            OnnxRuntimeProcess::Start(file, options));
+    LAGOON_ASSIGN_OR_RETURN(OnnxRuntimeProcess::Example example, process->RunExample());
+    LAGOON_ASSIGN_OR_RETURN(std::unique_ptr<BoundModel> model,
+                            BoundModel::Load(file, name, device));
+    Comparison comparison(std::move(model), std::move(example), device);
+    LAGOON_RETURN_IF_ERROR(comparison.Match());
+    return comparison;
+  }
+
+  /// The error of one run; its outputs are in outputs().
+  Result<double> Run(const RunOptions& options) {
+    std::vector<void*> to;
+    for (Bytes& output : outputs_) {
+      std::fill(output.begin(), output.end(), std::byte{0xFF});
+      to.push_back(output.data());
+    }
+    LAGOON_RETURN_IF_ERROR(RunPlan(model_->instance(), device_, inputs_, to, options));
+    double error = 0;
+    for (std::size_t i = 0; i < outputs_.size(); ++i) {
+      error =
+          std::max(error, RelativeError(plan().outputs[i].spec, outputs_[i], theirs_[i]->bytes));
+    }
+    return error;
+  }
+
+  const std::vector<Bytes>& outputs() const { return outputs_; }
+
+ private:
+  Comparison(std::unique_ptr<BoundModel> model, OnnxRuntimeProcess::Example example, Device& device)
+      : model_(std::move(model)), example_(std::move(example)), device_(device) {}
+
+  const Plan& plan() const { return model_->instance().plan(); }
+
+  Status Match() {
+    for (const PlanTensor& input : plan().inputs) {
+      LAGOON_ASSIGN_OR_RETURN(const Values* values, Find(example_.inputs, input.spec));
+      inputs_.push_back(values->bytes.data());
+    }
+    for (const PlanTensor& output : plan().outputs) {
+      LAGOON_ASSIGN_OR_RETURN(const Values* values, Find(example_.outputs, output.spec));
+      theirs_.push_back(values);
+      outputs_.emplace_back(output.spec.bytes());
+    }
+    return {};
+  }
+
+  std::unique_ptr<BoundModel> model_;
+  OnnxRuntimeProcess::Example example_;
+  Device& device_;
+  std::vector<const void*> inputs_;
+  std::vector<const Values*> theirs_;
+  std::vector<Bytes> outputs_;
+};
+
+/// Moments from nothing to a quarter of a run, so that no run is without, and each comes to an end.
+class RandomMoments {
+ public:
+  RandomMoments(unsigned seed, Nanoseconds run)
+      : random_(seed), upto_(std::max<std::int64_t>(1, run.count() / 4)) {}
+
+  std::optional<Nanoseconds> Next() {
+    ++given_;
+    return Nanoseconds(std::uniform_int_distribution<std::int64_t>(0, upto_)(random_));
+  }
+  /// Those that came while the run lasted: the last one of a run does not.
+  int given() const { return given_; }
+  void EndRun() { --given_; }
+
+ private:
+  std::mt19937 random_;
+  std::int64_t upto_;
+  int given_ = 0;
+};
+
+Status CompareModel(const std::string& name, const OutputsOptions& options, double& worst,
+                    Report& report) {
+  constexpr std::size_t kInFlight = 8;  // a revocation meets queued launches too
+  constexpr int kMaxRuns = 10'000;
+  LAGOON_ASSIGN_OR_RETURN(const std::unique_ptr<Device> device,
+                          CreateCpuDevice({.workers = options.workers}));
+  const auto file = std::filesystem::path(options.zoo) / name / "1" / "model.onnx";
+  LAGOON_ASSIGN_OR_RETURN(Comparison comparison,
+                          Comparison::Make(file.string(), name, *device, options.onnxruntime));
+  LAGOON_RETURN_IF_ERROR(comparison.Run({}));  // first touch
+  const TimePoint begin = Now();
+  LAGOON_ASSIGN_OR_RETURN(const double alone, comparison.Run({}));
+  RandomMoments moments(options.seed, Now() - begin);
+  const std::vector<Bytes> expected = comparison.outputs();
+
+  LAGOON_ASSIGN_OR_RETURN(const GuardId guard, device->CreateGuard());
+  std::size_t revoked = 0;
+  double error = 0;
+  int runs = 0, identical = 0;
+  while (moments.given() < options.revocations && runs < kMaxRuns) {
+    RunOptions run;
+    run.max_in_flight = kInFlight;
+    run.revoke_after = [&] { return moments.Next(); };
+    run.guard = guard;
+    run.revoked = &revoked;
+    LAGOON_ASSIGN_OR_RETURN(const double own, comparison.Run(run));
+    moments.EndRun();
+    error = std::max(error, own);
+    identical += comparison.outputs() == expected ? 1 : 0;
+    ++runs;
+  }
+  report.Metric("output_error." + name, alone);
+  report.Metric("output_error_revoked." + name, error);
+  report.Metric("revocations." + name, moments.given());
+  report.Metric("revoked_launches." + name, static_cast<double>(revoked));
+  report.Metric("revoked_runs_identical." + name, static_cast<double>(identical) / runs);
+  worst = std::max({worst, alone, error});
+  return {};
+}
+
+}  // namespace
+
+Status RunOutputs(const OutputsOptions& options, Report& report) {
+  Progress progress("bench outputs", static_cast<int>(options.models.size()));
+  double worst = 0;
+  for (const std::string& name : options.models) {
+    if (Status status = CompareModel(name, options, worst, report); !status) {
+      return Annotate(name, std::move(status).error());
+    }
+    progress.Step(name);
+  }
+  report.Metric("output_error_max", worst);
+  return {};
+}
+
+}  // namespace lagoon::bench
