@@ -205,11 +205,15 @@ class FakeCore final : public InferenceCore {
   }
 
   static void End(Job& job) {
-    if (job.error) return job.callback(tl::unexpected<Error>(*job.error));
+    if (job.error) {
+      job.request.payload.reset();
+      return job.callback(tl::unexpected<Error>(*job.error));
+    }
     InferResponse response{job.request.model, "1", job.request.id, {Compute(job.request)}, {}};
     response.job.outcome = Outcome::kDone;
     response.job.posted = response.job.started = response.job.inputs_copied = job.posted;
     response.job.computed = response.job.finished = Now();
+    job.request.payload.reset();
     job.callback(std::move(response));
   }
 

@@ -120,6 +120,7 @@ Result<std::shared_ptr<RequestInFlight>> Core::Admit(InferRequest& request,
 RequestHandle Core::Infer(InferRequest request, InferCallback callback) {
   Result<std::shared_ptr<RequestInFlight>> admitted = Admit(request, callback);
   if (!admitted) {
+    request.payload.reset();
     callback(tl::unexpected<Error>(std::move(admitted).error()));
     return RequestHandle{};
   }

@@ -36,8 +36,9 @@ struct InferRequest {
   Nanoseconds timeout{0};  // 0: none. From `arrival`.
   TimePoint arrival;       // when the edge had the first byte
   std::vector<InputTensor> inputs;
-  std::vector<std::string> outputs;     // empty: all
-  std::shared_ptr<const void> payload;  // keeps every `data` alive until the callback has returned
+  std::vector<std::string> outputs;  // empty: all
+  // Keeps every `data` alive. Let go before the callback: who has the answer finds its room free.
+  std::shared_ptr<const void> payload;
 };
 
 struct OutputTensor {

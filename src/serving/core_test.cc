@@ -248,6 +248,21 @@ TEST_F(CoreTest, CancelEndsARequestThatRunsAndOneThatWaits) {
   EXPECT_EQ(CodeOf(Ask(SlowRequest())), std::nullopt);
 }
 
+TEST_F(CoreTest, ARequestsMemoryIsFreeWhenItIsAnswered) {
+  repository_.AddModel("small", SmallModel());
+  repository_.AddModel("slow", LongModel());
+  Open();
+  for (const bool cancelled : {false, true}) {
+    InferRequest request = cancelled ? SlowRequest() : SmallRequest();
+    const std::weak_ptr<const void> payload = request.payload;
+    std::promise<bool> freed;
+    const RequestHandle handle = core_->Infer(
+        std::move(request), [&](const Answer&) { freed.set_value(payload.expired()); });
+    if (cancelled) core_->Cancel(handle);
+    EXPECT_TRUE(freed.get_future().get());
+  }
+}
+
 TEST_F(CoreTest, CancelAfterTheAnswerIsIgnored) {
   repository_.AddModel("small", SmallModel());
   Open();

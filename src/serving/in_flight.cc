@@ -126,12 +126,14 @@ RequestHandle RequestInFlight::Post(const std::shared_ptr<RequestInFlight>& self
 }
 
 void RequestInFlight::Refuse(Error error) {
+  request_.payload.reset();
   model_.recorder().RecordRefused(error.code, Now() - admission_.arrival);
   callback_(tl::unexpected<Error>(std::move(error)));
 }
 
 void RequestInFlight::Finished(const JobResult& result) {
   const std::shared_ptr<RequestInFlight> self = std::move(self_);  // freed at the end, not before
+  request_.payload.reset();
   model_.recorder().RecordFinished(
       result, {admission_.arrival, admission_.deadline, static_cast<std::size_t>(plan().batch)});
   if (result.outcome == Outcome::kDone) {
