@@ -28,8 +28,8 @@ std::unique_ptr<Device> OpenCpuDevice(std::uint32_t workers);
 
 struct CompileWords {
   bool in_place = false;
-  std::vector<std::int64_t> batches = {1};         // see CompileOptions
   Precision precision = Precision::kFp32;
+  std::vector<std::int64_t> batches = {1};         // see CompileOptions
   std::map<std::string, Constant> constants = {};  // inputs that are fixed when the model is loaded
 };
 

@@ -39,8 +39,11 @@ Result<std::vector<Nanoseconds>> MeasureKernels(LoadedPlan& loaded, Device& devi
   const HostTensors host(plan);
   std::vector<std::vector<Nanoseconds>> samples(plan.ops.size());
   std::vector<OpTimes> times(plan.ops.size());
+  RunOptions options;
+  options.max_in_flight = 1;
+  options.times = times;
   for (int run = 0; run < std::max(runs, 1); ++run) {
-    LAGOON_RETURN_IF_ERROR(RunPlan(*instance, device, host.inputs(), host.outputs(), {1, times}));
+    LAGOON_RETURN_IF_ERROR(RunPlan(*instance, device, host.inputs(), host.outputs(), options));
     for (std::size_t i = 0; i < times.size(); ++i) {
       samples[i].push_back(times[i].complete - times[i].placed);
     }
