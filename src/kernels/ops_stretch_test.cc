@@ -14,7 +14,6 @@ namespace {
 
 using testing::BoundKernel;
 using testing::Floats;
-using testing::kLimitUs;
 using testing::LongestStretchUs;
 
 struct Case {
@@ -39,9 +38,10 @@ void Check(const Case& test) {
     ASSERT_TRUE(kernel.has_value()) << kernel.error().message;
     BoundKernel bound(*std::move(kernel), std::move(inputs), test.output);
     const double longest = LongestStretchUs(bound);
-    EXPECT_LE(longest, kLimitUs) << test.name << " " << test.a << " " << test.b << " " << test.c
-                                 << " on " << hwy::TargetName(target) << ", "
-                                 << bound.kernel().blocks << " blocks";
+    SCOPED_TRACE(test.name + " " + std::to_string(test.a) + " " + std::to_string(test.b) + " " +
+                 std::to_string(test.c) + " on " + hwy::TargetName(target) + ", " +
+                 std::to_string(bound.kernel().blocks) + " blocks");
+    testing::ExpectShort(longest);
     ::testing::Test::RecordProperty(
         test.name + "_" + std::to_string(test.a) + "_" + std::to_string(test.b) + "_" +
             std::to_string(test.c) + "_" + hwy::TargetName(target),

@@ -7,6 +7,7 @@
 #if HWY_ONCE
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <vector>
 
 #include "kernels/checks.h"
@@ -24,6 +25,8 @@ constexpr char kName[] = "transpose";
 // strides miss the second-level cache and the table of pages.
 constexpr double kNsPerFlipped = 0.5;
 constexpr double kNsPerFarFlipped = 2.2;
+constexpr double kNsPerNarrowFlipped = 1.5;  // one side has less than a vector
+constexpr std::size_t kNarrow = 8;
 constexpr double kFarElements = 1 << 19;
 constexpr double kFarRuns = 1.5;  // runs of 256 bytes, in relation to one stream
 constexpr double kNsPerTask = 8;
@@ -126,7 +129,9 @@ double TotalNs(const TransposeArgs& args, double count) {
   const double stream_ns = MoveNs(2 * sizeof(float) * count);
   if (args.rows == 1) return tasks_ns + kFarRuns * stream_ns;
   if (args.tile_rows != kFlipTile || args.tile_columns != kFlipTile) return tasks_ns + stream_ns;
-  return tasks_ns + count * (count > kFarElements ? kNsPerFarFlipped : kNsPerFlipped);
+  double each_ns = count > kFarElements ? kNsPerFarFlipped : kNsPerFlipped;
+  if (std::min(args.rows, args.columns) < kNarrow) each_ns = std::max(each_ns, kNsPerNarrowFlipped);
+  return tasks_ns + count * each_ns;
 }
 
 /// Of elements of 8 bytes: their halves are one more axis, which stays the last.

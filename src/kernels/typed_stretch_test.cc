@@ -28,7 +28,8 @@ void Check(const Result<Kernel>& kernel, const std::vector<Bytes>& inputs,
   ASSERT_TRUE(kernel.has_value()) << kernel.error().message;
   testing::TypedRun run(*kernel, inputs, outputs);
   const double longest = testing::LongestStretchUs(run);
-  EXPECT_LE(longest, testing::kLimitUs) << kernel->name << ", " << kernel->blocks << " blocks";
+  SCOPED_TRACE(std::string(kernel->name) + ", " + std::to_string(kernel->blocks) + " blocks");
+  testing::ExpectShort(longest);
   ::testing::Test::RecordProperty(kernel->name, std::to_string(longest) + " us");
 }
 
