@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Draws a short trace of `lagoon ... --trace` as a picture: compute units as rows, blocks in their job's colour.
 
-Blocks that left without a result are hatched, padding has a dashed edge; arrivals are ticks below, revocations lines.
+Blocks that left without a result are hatched, padding has a dashed frame; arrivals are marks below, revocations lines.
 For pictures in pages; to look around in a trace, open it in https://ui.perfetto.dev.
 
 Usage: plot_trace.py TRACE.json --out FILE.svg|png [--unit-us 100] [--title TEXT]
@@ -68,13 +68,19 @@ def draw_block(axes, block, job, place, colour):
     x, width = block["ts"] / unit, block["dur"] / unit
     axes.barh(y, width, left=x, height=0.86, facecolor="white" if left else colour, edgecolor=colour if left else "white",
               hatch="////" if left else None, linewidth=1.0)
-    if block["args"]["padding"] and not left:
-        axes.barh(y, width, left=x, height=0.70, facecolor="none", edgecolor="white", linestyle=(0, (3, 2)), linewidth=1.2)
-    label = job["args"]["model"] + " " + block["name"].split(" ")[0]
-    span = axes.get_xlim()[1] - axes.get_xlim()[0]
-    if width / span > 0.045:
-        axes.text(x + width / 2, y, label, ha="center", va="center", fontsize=8.5, color=INK if left else "white",
-                  bbox={"facecolor": "white", "edgecolor": "none", "pad": 1.0} if left else None)
+    part = width / (axes.get_xlim()[1] - axes.get_xlim()[0])
+    if part < 0.03:
+        return
+    padding = block["args"]["padding"]
+    if padding:
+        inset = 0.0025 * width / part
+        axes.add_patch(plt.Rectangle((x + inset, y - 0.37), width - 2 * inset, 0.74, facecolor="none", zorder=3,
+                                     edgecolor=colour if left else "white", linestyle=(0, (3, 2)), linewidth=1.1))
+    label = job["args"]["model"] + (" " if part > 0.06 else "\n") + block["name"].split(" ")[0]
+    if padding and part > 0.06:
+        label += "\npadding"
+    axes.text(x + width / 2, y, label, ha="center", va="center", fontsize=8, color=INK if left else "white", zorder=4,
+              bbox={"facecolor": "white", "edgecolor": "none", "pad": 1.0} if left else None)
 
 
 def draw(trace, unit, title):
@@ -83,14 +89,14 @@ def draw(trace, unit, title):
     end = max(block["ts"] + block["dur"] for block in trace.blocks) / unit
     figure, axes = plt.subplots(figsize=(10.5, 0.62 * len(rows) + 1.75))
     axes.set_xlim(0, end * 1.005)
-    axes.set_ylim(len(rows) + 0.62, -0.62)
+    axes.set_ylim(len(rows) + 0.2, -0.68)
     shades = colours(trace)
     for block in trace.blocks:
         job = trace.job(block)
         draw_block(axes, block, job, (rows.index(block["tid"]), unit), shades[job["args"]["model"]])
     for event in trace.revocations:
-        axes.axvline(event["ts"] / unit, color=ALARM, linewidth=1.4, ymax=0.985)
-        axes.text(event["ts"] / unit + 0.06, -0.56, "revocation", color=ALARM, fontsize=8.5, va="center")
+        axes.axvline(event["ts"] / unit, color=ALARM, linewidth=1.4)
+        axes.text(event["ts"] / unit + 0.06, -0.57, "revocation", color=ALARM, fontsize=8.5, va="center")
     together = {}
     for event in trace.arrivals:
         together.setdefault(round(event["ts"] / unit, 3), []).append(event["args"]["model"])
@@ -106,9 +112,7 @@ def draw(trace, unit, title):
     names = [f"{model} (real-time)" if shade in REAL_TIME else model for model, shade in shades.items()]
     keys.append(plt.Rectangle((0, 0), 1, 1, facecolor="white", edgecolor=FAINT, hatch="////"))
     names.append("left without result")
-    keys.append(plt.Rectangle((0, 0), 1, 1, facecolor=FAINT, edgecolor="white", linestyle=(0, (3, 2)), linewidth=1.2))
-    names.append("padding")
-    axes.legend(keys, names, ncols=len(names), loc="upper center", bbox_to_anchor=(0.5, -0.24), frameon=False, fontsize=8.5,
+    axes.legend(keys, names, ncols=len(names), loc="upper center", bbox_to_anchor=(0.5, -0.14), frameon=False, fontsize=8.5,
                 handlelength=1.4, columnspacing=1.4)
     return figure
 
@@ -124,6 +128,7 @@ def main():
         "font.family": "DejaVu Sans", "font.size": 9, "text.color": INK, "axes.labelcolor": INK, "axes.titlesize": 10,
         "axes.titleweight": "bold", "axes.titlelocation": "left", "axes.edgecolor": GRID, "axes.spines.top": False,
         "axes.spines.right": False, "axes.spines.left": False, "axes.axisbelow": True, "xtick.color": FAINT,
+        "ytick.color": INK,
         "ytick.left": False, "xtick.bottom": False, "svg.fonttype": "none", "svg.hashsalt": "lagoon",
         "hatch.linewidth": 0.7, "figure.dpi": 130})
     try:

@@ -12,7 +12,7 @@ namespace lagoon {
 
 struct TraceOptions {
   std::size_t max_blocks = std::size_t{1} << 20;  // of all units together; 32 bytes each
-  std::size_t max_events = std::size_t{1} << 20;  // of the scheduler; 48 bytes each
+  std::size_t max_events = std::size_t{1} << 20;  // of the scheduler; 40 bytes each
 };
 
 /// Keeps what a device and its dispatchers did last, in memory of fixed size: a ring a compute unit
@@ -28,7 +28,7 @@ class TraceRecorder final : public DeviceObserver, public SchedObserver {
     std::uint16_t unit = 0;  // as DeviceBlock counts them
     bool committed = false;
   };
-  static_assert(sizeof(Block) == 32);
+  static_assert(sizeof(Block) == 32 && sizeof(SchedEvent) == 40);
 
   /// What is known of a queue: the names of its jobs' kernels.
   struct Queue {

@@ -5,6 +5,7 @@
 
 #include <cstdlib>
 #include <fstream>
+#include <random>
 #include <sstream>
 
 #include "policies/registry.h"
@@ -191,6 +192,55 @@ TEST_F(TraceOfReefExample, HasTheNewestWhenNotEverythingFits) {
   const ReadTrace half = Trace("reef", {all / 2, 1000});
   EXPECT_GT(half.blocks.size(), all / 4);
   EXPECT_TRUE(half.Instants("revocation").empty());  // it was long ago
+}
+
+std::vector<SimTask> RandomTasks(std::mt19937& random) {
+  std::vector<SimTask> tasks(3 + random() % 5);
+  double arrival = 0;
+  for (std::size_t i = 0; i < tasks.size(); ++i) {
+    arrival += 0.25 * static_cast<double>(random() % 8);
+    tasks[i] = {"task" + std::to_string(i),
+                random() % 3 == 0 ? JobClass::kRealTime : JobClass::kBestEffort,
+                arrival,
+                {}};
+    for (std::size_t kernels = 1 + random() % 6; kernels > 0; --kernels) {
+      const auto blocks = static_cast<std::uint32_t>(1 + random() % 7);
+      tasks[i].kernels.push_back({blocks, 0.25 * static_cast<double>(1 + random() % 8)});
+    }
+  }
+  return tasks;
+}
+
+TEST(Trace, HasEachBlockOfEachJobCommittedOnceUnderEveryScheduler) {
+  std::mt19937 random(1);
+  for (const std::string_view scheduler : SchedulerNames()) {
+    for (int round = 0; round < 10; ++round) {
+      const auto device = FigureDevice(kReefUnits, SimAbort::kCheck);
+      TraceRecorder recorder;
+      recorder.Attach(*device);
+      const std::vector<SimTask> tasks = RandomTasks(random);
+      {
+        Scheduler named = *MakeScheduler(scheduler);
+        Dispatcher dispatcher(*device, named.config, std::move(named.policy), &recorder);
+        RunTasks(*device, dispatcher, tasks);
+      }
+      const ReadTrace trace(TraceText(recorder));
+      trace.Check();
+      std::map<std::string, std::uint32_t> committed, expected;
+      for (const auto& job : trace.jobs) {
+        for (const auto& block : trace.blocks) {
+          if (ReadTrace::JobOf(block) == ReadTrace::JobOf(job) && block.args["committed"]) {
+            ++committed[job.args["model"]];
+          }
+        }
+      }
+      for (const SimTask& task : tasks) {
+        expected[task.name] = 2;  // copies
+        for (const SimTask::Kernel& kernel : task.kernels) expected[task.name] += kernel.blocks;
+      }
+      EXPECT_EQ(committed, expected) << scheduler << ", round " << round;
+    }
+  }
 }
 
 TEST(Trace, WithoutRequestsItIsEmptyAndValid) {

@@ -96,10 +96,10 @@ class WorkerDevice final : public Device {
 
   DeviceInfo info_;
   CheckProbe* const probe_;
+  DeviceObserver* observer_ = nullptr;  // set while nothing runs
   const std::shared_ptr<HostMemory> memory_;
   GuardWords guards_;
   DeviceListener* listener_ = nullptr;  // set before the first Submit
-  DeviceObserver* observer_ = nullptr;  // set while nothing runs
 
   mutable Mutex mutex_;
   LaunchTable table_ GUARDED_BY(mutex_);
