@@ -14,7 +14,7 @@ from conftest import DIGITS, ROOT
 from server_process import ServerProcess, triton_input
 
 REPOSITORY = ROOT / "models" / "repository"
-UNITS, JOBS, SCHEDULER = 1, 2, 3
+UNITS, JOBS = 1, 2  # processes of the file
 WORKLOAD = {"time": 1, "tasks": [
     {"id": "camera_rt", "load": {"type": "periodic", "frequency": 200}, "client": {"model_name": "digits"}},
     {"id": "other_be", "load": {"type": "continuous"}, "client": {"model_name": "digits"}}]}

@@ -17,7 +17,7 @@ import matplotlib
 matplotlib.use("Agg")
 import matplotlib.pyplot as plt  # noqa: E402  (the backend comes first)
 
-UNITS, JOBS, SCHEDULER = 1, 2, 3  # processes of the file
+UNITS, JOBS = 1, 2  # processes of the file
 MOST_BLOCKS = 5000
 INK, FAINT, GRID, ALARM = "#1d2b36", "#6b7a86", "#dfe5ea", "#c0392b"
 REAL_TIME = ["#0a7d8c", "#065863", "#3aa7b5"]

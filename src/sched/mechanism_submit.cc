@@ -188,7 +188,7 @@ bool Mechanism::SubmitOp(Job& job, const PaddingRoom* room) {
     stats_.resumed_blocks += done;
   }
   if (observer_ != nullptr) {
-    TellLaunch(SchedEvent::Kind::kLaunched, id, at);
+    TellLaunch(SchedEvent::Kind::kLaunched, id, at, static_cast<std::uint32_t>(job.size));
     if (resumed) TellLaunch(SchedEvent::Kind::kResumed, id, at, done);
   }
   return true;
@@ -201,7 +201,9 @@ bool Mechanism::SubmitCopy(Job& job, Copy copy, JobLaunch::Kind kind, std::size_
   copy.rank = RankOf(job);
   const TimePoint at = observer_ == nullptr ? TimePoint{} : device_.Now();
   if (!Accepted(device_.Transfer(copy), copy.id, job)) return false;
-  if (observer_ != nullptr) TellLaunch(SchedEvent::Kind::kLaunched, copy.id, at);
+  if (observer_ != nullptr) {
+    TellLaunch(SchedEvent::Kind::kLaunched, copy.id, at, static_cast<std::uint32_t>(job.size));
+  }
   return true;
 }
 

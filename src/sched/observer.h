@@ -14,7 +14,8 @@ namespace lagoon {
 struct SchedEvent {
   enum class Kind : std::uint8_t {
     kArrived,   // a job was posted (at its posting)
-    kLaunched,  // a launch of a job went to the device; at: before its first block can run
+    kLaunched,  // a launch of a job went to the device, whose plan is the `value`-th of its queue
+                // (LoadedPlan::at); at: before its first block can run
     kResumed,   // that launch finds `value` blocks done and does not run them again
     kRevoked,   // best-effort work was asked to leave: `value` kernels on the device
     kEvicted,   // a launch retired before any block of it ran, its kernel not complete

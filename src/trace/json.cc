@@ -87,8 +87,14 @@ class Writer {
   int JobThread(std::uint32_t row) const {
     return UnitThread(static_cast<std::uint32_t>(timeline_.unit_rows.size()) + row);
   }
-  int SchedulerThread() const {
-    return JobThread(static_cast<std::uint32_t>(timeline_.job_rows.size()));
+  // A row a kind: the viewer shows one of several instants of a row that are at the same time.
+  enum Moment : std::uint8_t { kArrival, kRevocation, kEviction, kLeaving, kResumption, kMoments };
+  static constexpr std::string_view kMomentRows[kMoments] = {"arrivals", "revocations", "evicted",
+                                                             "left", "resumed"};
+  static constexpr std::string_view kMomentNames[kMoments] = {"arrival", "revocation", "evicted",
+                                                              "left", "resumed"};
+  int MomentThread(int moment) const {
+    return JobThread(static_cast<std::uint32_t>(timeline_.job_rows.size())) + moment;
   }
 
   void PutName(std::string_view what, int process, int thread, const std::string& name) {
@@ -106,7 +112,7 @@ class Writer {
   void PutRows() {
     PutName("process_name", kUnits, UnitThread(0), "compute units of " + recorder_.device());
     PutName("process_name", kJobs, JobThread(0), "jobs");
-    PutName("process_name", kScheduler, SchedulerThread(), "scheduler");
+    PutName("process_name", kScheduler, MomentThread(0), "scheduler");
     const auto lane = [](std::uint32_t i) { return i == 0 ? "" : fmt::format(" ({})", i + 1); };
     for (std::uint32_t i = 0; i < timeline_.unit_rows.size(); ++i) {
       const auto& row = timeline_.unit_rows[i];
@@ -119,7 +125,9 @@ class Writer {
       const auto& row = timeline_.job_rows[i];
       PutThread(kJobs, JobThread(i), row.name + lane(row.lane));
     }
-    PutThread(kScheduler, SchedulerThread(), "decisions");
+    for (int i = 0; i < kMoments; ++i) {
+      PutThread(kScheduler, MomentThread(i), std::string(kMomentRows[i]));
+    }
   }
 
   static std::string NameOf(const Timeline::Job& job) {
@@ -134,12 +142,13 @@ class Writer {
 
   // As a JSON string without its end: what else is to be seen of a block in every viewer is put
   // into its name.
-  const std::string& KernelOf(const Timeline::Job& job, const Timeline::Launch& launch) {
+  const std::string& KernelOf(const Timeline::Launch& launch) {
     static const std::string kInput = "\"input", kOutput = "\"output";
     if (launch.work != Work::kKernel) return launch.work == Work::kInput ? kInput : kOutput;
-    std::string& quoted = kernels_[&job.queue->kernels[launch.index]];
+    const std::string& name = launch.names->kernels[launch.index];
+    std::string& quoted = kernels_[&name];
     if (quoted.empty()) {
-      quoted = Quoted(job.queue->kernels[launch.index]);
+      quoted = Quoted(name);
       quoted.pop_back();
     }
     return quoted;
@@ -181,11 +190,10 @@ class Writer {
         "\"cat\":\"block,{}{}{}\",\"args\":{{\"job\":{},\"run\":{},\"op\":{},\"tile\":{},"
         "\"padding\":{},\"committed\":{}}}}}",
         kUnits, UnitThread(block.row), Time(record.begin), Microseconds(record.end - record.begin),
-        KernelOf(job, launch), launch.padding ? " (padding)" : "",
-        record.committed ? "" : " (left)", ClassName(job.queue->job_class),
-        launch.padding ? ",padding" : "", record.committed ? "" : ",left", Raw(job.id),
-        job.run - recorder_.runs().data(),
-        launch.work == Work::kKernel ? Quoted(job.queue->ops[launch.index])
+        KernelOf(launch), launch.padding ? " (padding)" : "", record.committed ? "" : " (left)",
+        ClassName(job.queue->job_class), launch.padding ? ",padding" : "",
+        record.committed ? "" : ",left", Raw(job.id), job.run - recorder_.runs().data(),
+        launch.work == Work::kKernel ? Quoted(launch.names->ops[launch.index])
                                      : std::to_string(launch.index),
         record.tile, launch.padding, record.committed);
   }
@@ -193,10 +201,7 @@ class Writer {
   void PutJob(const Timeline::Job& job) {
     if (job.finished && job.end < timeline_.begin) return;
     if (job.arrived) {
-      Event(
-          "{{\"ph\":\"i\",\"s\":\"t\",\"pid\":{},\"tid\":{},\"ts\":{},\"name\":\"arrival\","
-          "\"cat\":\"arrival,{}\",\"args\":{{{}}}}}",
-          kJobs, JobThread(job.row), Time(job.begin), ClassName(job.queue->job_class), ArgsOf(job));
+      PutMoment(kArrival, job.begin, ClassName(job.queue->job_class), ArgsOf(job));
     }
     Event(
         "{{\"ph\":\"X\",\"pid\":{},\"tid\":{},\"ts\":{},\"dur\":{},\"name\":{},\"cat\":\"job,{}\","
@@ -209,23 +214,26 @@ class Writer {
   void PutInstant(const Timeline::Instant& instant) {
     const SchedEvent& event = instant.event;
     if (event.kind == Kind::kRevoked) {
-      Event(
-          "{{\"ph\":\"i\",\"s\":\"p\",\"pid\":{},\"tid\":{},\"ts\":{},\"name\":\"revocation\","
-          "\"cat\":\"revocation\",\"args\":{{\"kernels\":{}}}}}",
-          kScheduler, SchedulerThread(), Time(event.at), event.value);
-      return;
+      return PutMoment(kRevocation, event.at, "best-effort",
+                       fmt::format("\"kernels\":{}", event.value));
     }
-    const Timeline::Job& job = timeline_.jobs[instant.job];
+    const Timeline::Launch& launch = timeline_.launches[instant.launch];
+    const Timeline::Job& job = timeline_.jobs[launch.job];
     const bool resumed = event.kind == Kind::kResumed;
-    const std::string_view name = resumed                        ? "resumed"
-                                  : event.kind == Kind::kEvicted ? "evicted"
-                                                                 : "left";
+    const Moment moment = resumed                        ? kResumption
+                          : event.kind == Kind::kEvicted ? kEviction
+                                                         : kLeaving;
+    PutMoment(moment, event.at, ClassName(job.queue->job_class),
+              fmt::format("{},\"op\":{},\"padding\":{}{}", ArgsOf(job),
+                          Quoted(launch.names->ops[launch.index]), launch.padding,
+                          resumed ? fmt::format(",\"blocks\":{}", event.value) : ""));
+  }
+
+  void PutMoment(Moment moment, TimePoint at, std::string_view category, const std::string& args) {
     Event(
         "{{\"ph\":\"i\",\"s\":\"t\",\"pid\":{},\"tid\":{},\"ts\":{},\"name\":\"{}\","
-        "\"cat\":\"{}\",\"args\":{{{},\"op\":{},\"padding\":{}{}}}}}",
-        resumed ? kJobs : kScheduler, resumed ? JobThread(job.row) : SchedulerThread(),
-        Time(event.at), name, name, ArgsOf(job), Quoted(job.queue->ops[event.index]), event.padding,
-        resumed ? fmt::format(",\"blocks\":{}", event.value) : "");
+        "\"cat\":\"{}\",\"args\":{{{}}}}}",
+        kScheduler, MomentThread(moment), Time(at), kMomentNames[moment], category, args);
   }
 
   const TraceRecorder& recorder_;

@@ -41,9 +41,13 @@ void TraceRecorder::OnQueue(QueueId queue, const QueueOptions& options) {
   Queue& added = queues[Raw(queue)];
   added.name = options.name;
   added.job_class = options.job_class;
-  for (const PlanOp& op : options.instances.front()->plan().ops) {
-    added.kernels.push_back(op.kernel_name.empty() ? op.name : op.kernel_name);
-    added.ops.push_back(op.name);
+  const LoadedPlan& loaded = options.instances.front()->loaded();
+  for (std::size_t size = 0; size < loaded.sizes(); ++size) {
+    PlanNames& names = added.plans.emplace_back();
+    for (const PlanOp& op : loaded.at(size).ops) {
+      names.kernels.push_back(op.kernel_name.empty() ? op.name : op.kernel_name);
+      names.ops.push_back(op.name);
+    }
   }
 }
 

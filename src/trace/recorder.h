@@ -30,11 +30,14 @@ class TraceRecorder final : public DeviceObserver, public SchedObserver {
   };
   static_assert(sizeof(Block) == 32 && sizeof(SchedEvent) == 40);
 
-  /// What is known of a queue: the names of its jobs' kernels.
+  /// The ops of a plan: the names of their bodies and of the nodes.
+  struct PlanNames {
+    std::vector<std::string> kernels, ops;
+  };
   struct Queue {
     std::string name;
     JobClass job_class{};
-    std::vector<std::string> kernels, ops;  // by op of its plan: the body's name, the nodes'
+    std::vector<PlanNames> plans;  // by batch size, as LoadedPlan::at
   };
   /// What one dispatcher did: the scheduler's records from number `first` on.
   struct Run {

@@ -65,8 +65,7 @@ class Builder {
         JobOf(event);
         break;
       case Kind::kLaunched:
-        timeline_.launches.push_back(
-            {event.launch, event.at, JobOf(event), event.work, event.index, event.padding});
+        AddLaunch(event);
         break;
       case Kind::kFinished: {
         Timeline::Job& job = timeline_.jobs[JobOf(event)];
@@ -76,17 +75,28 @@ class Builder {
         break;
       }
       case Kind::kDepth:
-        if (event.at >= cut_) timeline_.depths.push_back({event, &runs[run_]});
+        if (event.at >= cut_) timeline_.depths.push_back({event});
         break;
       case Kind::kRevoked:
       case Kind::kResumed:
       case Kind::kEvicted:
       case Kind::kLeft:
-        if (event.at < cut_) break;
-        timeline_.instants.push_back({event, &runs[run_]});
-        if (event.kind != Kind::kRevoked) timeline_.instants.back().job = JobOf(event);
+        if (event.at >= cut_) timeline_.instants.push_back({event});
         break;
     }
+  }
+
+  void AddLaunch(const SchedEvent& event) {
+    const std::uint32_t job = JobOf(event);
+    const std::vector<TraceRecorder::PlanNames>& plans = timeline_.jobs[job].queue->plans;
+    LAGOON_CHECK(event.value < plans.size());
+    timeline_.launches.push_back({.id = event.launch,
+                                  .at = event.at,
+                                  .job = job,
+                                  .names = &plans[event.value],
+                                  .work = event.work,
+                                  .index = event.index,
+                                  .padding = event.padding});
   }
 
   std::uint32_t JobOf(const SchedEvent& event) {
@@ -114,6 +124,9 @@ class Builder {
       if (instant.event.kind == Kind::kRevoked) continue;
       instant.launch = LaunchOf(instant.event.launch, instant.event.at);
     }
+    std::erase_if(timeline_.instants, [](const Timeline::Instant& instant) {
+      return instant.event.kind != Kind::kRevoked && instant.launch == Timeline::kNone;
+    });
   }
 
   std::uint32_t LaunchOf(LaunchId id, TimePoint at) const {

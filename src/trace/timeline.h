@@ -27,6 +27,7 @@ struct Timeline {
     LaunchId id{};
     TimePoint at{};
     std::uint32_t job = 0;  // of jobs
+    const TraceRecorder::PlanNames* names = nullptr;
     SchedEvent::Work work{};
     std::uint32_t index = 0;
     bool padding = false;
@@ -36,12 +37,10 @@ struct Timeline {
     std::uint32_t launch = 0;  // of launches
     std::uint32_t row = 0;     // of unit_rows
   };
-  /// An event that is not a launch, an arrival's posting or the end of a job.
+  /// An event that is no launch, and neither begin nor end of a job.
   struct Instant {
     SchedEvent event;
-    const TraceRecorder::Run* run = nullptr;
-    std::uint32_t job = kNone;     // of jobs
-    std::uint32_t launch = kNone;  // of launches
+    std::uint32_t launch = kNone;  // of launches; none: a revocation, a depth
   };
   struct UnitRow {
     std::uint32_t unit = 0, lane = 0;
