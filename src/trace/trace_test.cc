@@ -28,7 +28,7 @@ std::vector<JobResult> RunExample(Device& device, std::string_view scheduler,
 
 class TraceOfReefExample : public ::testing::Test {
  protected:
-  ReadTrace Trace(std::string_view scheduler, const TraceOptions& options = {}) {
+  ReadTrace Trace(std::string_view scheduler, const TraceOptions& options = {4096, 16384}) {
     const auto device = FigureDevice(kReefUnits, SimAbort::kCheck);
     TraceRecorder recorder(options);
     recorder.Attach(*device);
@@ -216,7 +216,7 @@ TEST(Trace, HasEachBlockOfEachJobCommittedOnceUnderEveryScheduler) {
   for (const std::string_view scheduler : SchedulerNames()) {
     for (int round = 0; round < 10; ++round) {
       const auto device = FigureDevice(kReefUnits, SimAbort::kCheck);
-      TraceRecorder recorder;
+      TraceRecorder recorder({.max_blocks = 4096, .max_events = 16384});
       recorder.Attach(*device);
       const std::vector<SimTask> tasks = RandomTasks(random);
       {
