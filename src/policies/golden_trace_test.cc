@@ -56,13 +56,13 @@ TEST_P(ReefFigures, Figure4bBlockLevelPreemption) {
   EXPECT_EQ(stats_.revocations, 1u);
 }
 
-// (c) A stream a task, and the device takes what became able to run first. At 2, v1's K1 takes three
-// units to 4.5 and r1's K3 the fourth, one block after the other, to 4. b1's K3 gets it then, and at
-// 4.5 a second unit, beside two blocks of v1's K2; the other two wait for 5 and 5.5, so that K2 ends
-// at 6.5. By then b2 and r2 have come (6.25) and taken three units; r2's K1 takes the one that K2
-// leaves at 6.5. v1's K3 starts only at 7.25, with b2's K1 gone, and ends at 9.75: v1 takes 8.25.
-// Beside it, b2's K2 runs from 7.25 and 7.5, r2's K2 from 8.25 and 8.5, b2's K3 from 9.25 and 9.5,
-// and r2's K3 from 9.75 on v1's units.
+// (c) A stream a task, and the device takes what became able to run first. At 2, v1's K1 takes
+// three units to 4.5 and r1's K3 the fourth, one block after the other, to 4. b1's K3 gets it then,
+// and at 4.5 a second unit, beside two blocks of v1's K2; the other two wait for 5 and 5.5, so that
+// K2 ends at 6.5. By then b2 and r2 have come (6.25) and taken three units; r2's K1 takes the one
+// that K2 leaves at 6.5. v1's K3 starts only at 7.25, with b2's K1 gone, and ends at 9.75: v1
+// takes 8.25. Beside it, b2's K2 runs from 7.25 and 7.5, r2's K2 from 8.25 and 8.5, b2's K3
+// from 9.25 and 9.5, and r2's K3 from 9.75 on v1's units.
 TEST_P(ReefFigures, Figure4cMultipleStreams) {
   EXPECT_EQ(Run("streams"), (Ends{4, 5.5, 9.75, 10.5, 10.75}));
 }
