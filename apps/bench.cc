@@ -11,6 +11,7 @@
 
 #include "apps/command.h"
 #include "apps/load.h"
+#include "apps/tracing.h"
 #include "base/log.h"
 #include "bench/contention.h"
 #include "bench/disb.h"
@@ -33,6 +34,7 @@ struct Common {
   std::string worker = "bench/comparators/onnxruntime_worker.py";
   std::string plot;
   bool no_onnxruntime = false;
+  Tracing tracing;
 
   bench::OnnxRuntimeOptions OnnxRuntime() const {
     bench::OnnxRuntimeOptions options;
@@ -183,6 +185,7 @@ void AddContention(CLI::App& parent) {
       ->check(CLI::Range(10, 1000000))
       ->capture_default_str();
   command->add_option("--seed", options->seed, "Of the arrivals' phase")->capture_default_str();
+  common->tracing.AddOptions(*command);
   command->callback([common, options] {
     options->zoo = common->zoo;
     options->against_onnxruntime = !common->no_onnxruntime;
@@ -196,8 +199,10 @@ void AddContention(CLI::App& parent) {
                                 {"requests", options->requests},
                                 {"seed", options->seed},
                                 {"onnxruntime", options->against_onnxruntime}};
+    options->trace = common->tracing.Start();
     Measure("contention", configuration, *common,
             [&](bench::Report& report) { return RunContention(*options, report); });
+    common->tracing.Finish();
   });
 }
 
@@ -243,6 +248,7 @@ void AddDisb(CLI::App& parent) {
       ->check(CLI::Range(1.0, 3600.0))
       ->capture_default_str();
   command->add_option("--seed", options->seed, "Of the arrivals")->capture_default_str();
+  common->tracing.AddOptions(*command);
   command->callback([common, options, word, scale] {
     options->zoo = common->zoo;
     options->workload = LoadWorkload(*word, *scale, options->seed);
@@ -257,8 +263,10 @@ void AddDisb(CLI::App& parent) {
                                 {"seconds", options->seconds},
                                 {"seed", options->seed},
                                 {"onnxruntime", options->against_onnxruntime}};
+    options->trace = common->tracing.Start();
     Measure("disb", configuration, *common,
             [&](bench::Report& report) { return RunDisb(*options, report); });
+    common->tracing.Finish();
   });
 }
 

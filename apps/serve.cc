@@ -11,6 +11,7 @@
 
 #include "apps/command.h"
 #include "apps/load.h"
+#include "apps/tracing.h"
 #include "apps/version.h"
 #include "base/log.h"
 #include "policies/registry.h"
@@ -28,6 +29,7 @@ struct Words {
   std::string example;  // a folder of request bodies for the model 'digits'
   std::string log_level = "info";
   int drain_seconds = 30;
+  Tracing tracing;
 };
 
 // SIGINT and SIGTERM are blocked in every thread, so that only sigwait sees them.
@@ -119,7 +121,7 @@ void Drain(InferenceCore& core, Server& server, int seconds) {
   spdlog::info("stopped");
 }
 
-void Run(const Words& words) {
+void Serve(const Words& words) {
   if (words.device != "cpu") {
     Die(fmt::format("--device {}: this build serves on 'cpu'", words.device));
   }
@@ -134,6 +136,12 @@ void Run(const Words& words) {
   int signal = 0;
   sigwait(&signals, &signal);
   Drain(**core, **server, words.drain_seconds);
+}
+
+void Run(Words& words) {
+  words.core.trace = words.tracing.Start();
+  Serve(words);
+  words.tracing.Finish();
 }
 
 }  // namespace
@@ -176,6 +184,7 @@ void AddServe(CLI::App& app) {
                       "Folder of requests for 'digits' to show a curl of");
   command->add_option("--log-level", words->log_level, "debug, info, warning, error")
       ->capture_default_str();
+  words->tracing.AddOptions(*command);
   command->callback([words] { Run(*words); });
 }
 

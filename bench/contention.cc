@@ -62,7 +62,7 @@ Nanoseconds IntervalFor(double standalone_ms, double load) {
 class LagoonSide {
  public:
   static Result<std::unique_ptr<LagoonSide>> Open(const ContentionOptions& options) {
-    std::unique_ptr<LagoonSide> side(new LagoonSide);
+    std::unique_ptr<LagoonSide> side(new LagoonSide(options.trace));
     CpuDeviceOptions device;
     device.workers = options.workers;
     LAGOON_ASSIGN_OR_RETURN(side->device_, CreateCpuDevice(device));
@@ -79,6 +79,7 @@ class LagoonSide {
       standalone_ms.push_back(ToMilliseconds(Now() - begin));
     }
     side->interval_ = IntervalFor(Median(standalone_ms), options.load);
+    if (options.trace != nullptr) options.trace->Attach(*side->device_);
     return side;
   }
 
@@ -89,7 +90,7 @@ class LagoonSide {
   Status Turn(const std::string& scheduler_name, int requests, std::mt19937& random,
               Observed& seen) {
     LAGOON_ASSIGN_OR_RETURN(Scheduler scheduler, MakeScheduler(scheduler_name));
-    Dispatcher dispatcher(*device_, scheduler.config, std::move(scheduler.policy));
+    Dispatcher dispatcher(*device_, scheduler.config, std::move(scheduler.policy), trace_);
     LAGOON_ASSIGN_OR_RETURN(const QueueId urgent,
                             AddQueue(dispatcher, JobClass::kRealTime, *real_time_));
     LAGOON_ASSIGN_OR_RETURN(const QueueId background,
@@ -122,7 +123,7 @@ class LagoonSide {
   }
 
  private:
-  LagoonSide() = default;
+  explicit LagoonSide(TraceRecorder* trace) : trace_(trace) {}
 
   static Result<QueueId> AddQueue(Dispatcher& dispatcher, JobClass job_class, BoundModel& model) {
     QueueOptions options;
@@ -144,6 +145,7 @@ class LagoonSide {
                                     static_cast<double>(units.count()));
   }
 
+  TraceRecorder* const trace_;
   // Last to go: the device's threads use the models' memory.
   std::unique_ptr<BoundModel> real_time_;
   std::unique_ptr<BoundModel> best_effort_;

@@ -6,6 +6,7 @@
 
 #include "bench/onnxruntime.h"
 #include "bench/report.h"
+#include "trace/recorder.h"
 
 namespace lagoon::bench {
 
@@ -21,6 +22,7 @@ struct ContentionOptions {
   std::uint32_t seed = 1;  // of the phase of the arrivals
   bool against_onnxruntime = true;
   OnnxRuntimeOptions onnxruntime;
+  TraceRecorder* trace = nullptr;  // sees all windows; null: nobody does
 };
 
 /// A real-time model with evenly spaced arrivals beside a best-effort model in a closed loop, under

@@ -112,6 +112,7 @@ class LagoonSide {
       }
       side->models_.push_back(*std::move(model));
     }
+    if (options.trace != nullptr) options.trace->Attach(*side->device_);
     return side;
   }
 
@@ -119,7 +120,7 @@ class LagoonSide {
 
   Status Turn(const std::string& name, const Window& window, SystemResult& seen) {
     LAGOON_ASSIGN_OR_RETURN(Scheduler scheduler, MakeScheduler(name));
-    Dispatcher dispatcher(*device_, scheduler.config, std::move(scheduler.policy));
+    Dispatcher dispatcher(*device_, scheduler.config, std::move(scheduler.policy), options_.trace);
     const auto& clients = options_.workload.clients;
     std::vector<QueueId> queues;
     for (std::size_t i = 0; i < clients.size(); ++i) {

@@ -6,6 +6,7 @@
 #include "bench/disb_workload.h"
 #include "bench/onnxruntime.h"
 #include "bench/report.h"
+#include "trace/recorder.h"
 
 namespace lagoon::bench {
 
@@ -20,6 +21,7 @@ struct DisbOptions {
   unsigned seed = 1;     // of the arrivals
   bool against_onnxruntime = true;
   OnnxRuntimeOptions onnxruntime;
+  TraceRecorder* trace = nullptr;  // sees all windows; null: nobody does
 };
 
 /// One DISB workload under every scheduler, and as one ONNX Runtime session a client. Windows take

@@ -12,6 +12,7 @@
 #include "bench/bound_model.h"
 #include "bench/statistics.h"
 #include "device/cpu/cpu_device.h"
+#include "device/observer.h"
 #include "program/compile.h"
 #include "program/run.h"
 
@@ -78,14 +79,17 @@ bool TakesBatch(const Plan& plan, std::int64_t batch) {
   });
 }
 
-/// Collects what blocks cost.
-class Meter final : public BlockMeter {
+/// Collects for how long blocks ran on a core, on a device of one worker. Transfers count too.
+class Meter final : public DeviceObserver {
  public:
-  void OnBlock(Nanoseconds cpu) override { us_.push_back(ToMicroseconds(cpu)); }
+  void OnPlaced(const DeviceBlock&) override { begin_ = ThreadCpuTime(); }
+  void OnEnded(const DeviceBlock&, TimePoint, bool) override {
+    us_.push_back(ToMicroseconds(ThreadCpuTime() - begin_));
+  }
   const std::vector<double>& us() const { return us_; }
-  void Clear() { us_.clear(); }
 
  private:
+  Nanoseconds begin_{0};
   std::vector<double> us_;
 };
 
@@ -93,13 +97,12 @@ Status MeasureBlocks(const std::string& name, const ModelsOptions& options, Prec
                      Report& report) {
   constexpr int kRuns = 5;
   Meter meter;  // outlives the device, whose only worker calls it
-  LAGOON_ASSIGN_OR_RETURN(const std::unique_ptr<Device> device,
-                          CreateCpuDevice({.workers = 1, .meter = &meter}));
+  LAGOON_ASSIGN_OR_RETURN(const std::unique_ptr<Device> device, CreateCpuDevice({.workers = 1}));
   LAGOON_ASSIGN_OR_RETURN(const std::unique_ptr<BoundModel> model,
                           BoundModel::Load(FileOf(options, name), name, *device,
                                            {.tune = options.tune, .precision = precision}));
   LAGOON_RETURN_IF_ERROR(model->Run(*device));
-  meter.Clear();
+  device->SetObserver(&meter);
   for (int run = 0; run < kRuns; ++run) LAGOON_RETURN_IF_ERROR(model->Run(*device));
   const std::string suffix = precision == Precision::kBf16 ? ".bf16" : "";
   report.Metric("block_us_p99." + name + suffix, Percentile(meter.us(), 99));

@@ -19,7 +19,8 @@ LAYERS = {
     "program": ["base", "device", "plan", "kernels", "graph"],
     "sched": ["base", "device", "plan"],
     "policies": ["base", "sched"],
-    "serving": ["base", "device", "plan", "graph", "program", "sched", "policies"],
+    "trace": ["base", "device", "plan", "sched", "policies"],
+    "serving": ["base", "device", "plan", "graph", "program", "sched", "policies", "trace"],
     "server": ["base", "plan", "sched", "serving", "device"],
 }
 # Real clocks belong to base, the devices and the edges: policies and the mechanism take time from the device.

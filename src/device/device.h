@@ -216,6 +216,8 @@ class DeviceQueue {
   virtual void Wake() = 0;  // any thread
 };
 
+class DeviceObserver;  // device/observer.h
+
 /// How units spent their time since the device started; monotonic. Differences over a window are
 /// what reports use.
 struct UnitTimes {
@@ -232,6 +234,9 @@ class Device : public DeviceControl, public DeviceQueue {
   virtual UnitTimes Times() const = 0;
   /// The scheduler says whether runnable work exists that it does not let run. Dispatcher's lock.
   virtual void SetWorkHeld(bool held) = 0;
+  /// On an idle device. Null: nobody sees the blocks, which then cost a branch each. The observer
+  /// outlives the device or its successor's SetObserver.
+  virtual void SetObserver(DeviceObserver* observer) = 0;
 };
 
 }  // namespace lagoon

@@ -119,6 +119,7 @@ class FailingDevice final : public Device {
   void Wake() override { device_.Wake(); }
   UnitTimes Times() const override { return device_.Times(); }
   void SetWorkHeld(bool held) override { device_.SetWorkHeld(held); }
+  void SetObserver(DeviceObserver* observer) override { device_.SetObserver(observer); }
 
  private:
   bool Fails() { return ++calls_ > after_; }

@@ -7,11 +7,15 @@
 namespace lagoon {
 
 Dispatcher::Dispatcher(Device& device, const SchedulerConfig& config,
-                       std::unique_ptr<Policy> policy)
+                       std::unique_ptr<Policy> policy, SchedObserver* observer)
     : device_(device),
       config_(config),
       policy_(std::move(policy)),
       mechanism_(device_, config_, *policy_, queues_) {
+  {
+    const MutexLock lock(mutex_);
+    mechanism_.Observe(observer);
+  }
   device_.SetListener(this);
   if (device_.info().virtual_time) return;  // every advance of its time is news
   timer_ = std::jthread([this](const std::stop_token& stop) { SleepUntilDeadlines(stop); });

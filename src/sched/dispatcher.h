@@ -11,6 +11,7 @@
 #include "sched/config.h"
 #include "sched/job.h"
 #include "sched/mechanism.h"
+#include "sched/observer.h"
 #include "sched/policy.h"
 
 namespace lagoon {
@@ -21,8 +22,9 @@ namespace lagoon {
 class Dispatcher final : private DeviceListener {
  public:
   /// `device` is borrowed and must be idle. Starts one thread that sleeps until the next deadline,
-  /// unless the device's time is virtual.
-  Dispatcher(Device& device, const SchedulerConfig& config, std::unique_ptr<Policy> policy);
+  /// unless the device's time is virtual. `observer` outlives the dispatcher; null: nobody is told.
+  Dispatcher(Device& device, const SchedulerConfig& config, std::unique_ptr<Policy> policy,
+             SchedObserver* observer = nullptr);
   /// Cancels what is left and waits until all of it has finished. No Post or Cancel may be under
   /// way.
   ~Dispatcher() override;

@@ -33,6 +33,7 @@ class JobLaunches {
   }
 
   bool full() const { return free_.empty(); }
+  std::size_t size() const { return records_.size() - free_.size(); }
 
   /// `launch`'s generation is set by the table.
   LaunchId Add(JobLaunch launch) {

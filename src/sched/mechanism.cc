@@ -61,12 +61,14 @@ Result<QueueId> Mechanism::AddQueue(QueueOptions options) {
     LAGOON_ASSIGN_OR_RETURN(queue->stream, device_.CreateStream({queue->options.name}));
   }
   ready_.AddQueue(queue->id);
+  if (observer_ != nullptr) observer_->OnQueue(queue->id, queue->options);
   return queues_.Add(std::move(queue));
 }
 
 void Mechanism::Admit(std::unique_ptr<Job> owned, FinishedJobs& finished) {
   Job& job = *owned.release();  // the indexes own it now, until Finish hands it out
   jobs_.insert(job);
+  if (observer_ != nullptr) TellJob(SchedEvent::Kind::kArrived, job, job.arrival);
   if (job.deadline != kNoDeadline) deadlines_.insert(job);
   JobQueue& queue = *job.queue;
   job.total = job.remaining = queue.costs[job.size].total();
@@ -94,6 +96,7 @@ void Mechanism::Step(FinishedJobs& finished) {
     if (lost_) return;
     if (RealTimeMode()) RevokeBestEffort();
     PickAndSubmit();
+    if (observer_ != nullptr) TellDepths();
     // What Raise and Submit retired at once is told to nobody.
   } while (PollEvents(finished) > 0);
 }
@@ -158,6 +161,7 @@ void Mechanism::OnComplete(const DeviceEvent& event) {
 
 void Mechanism::OnRetired(const DeviceEvent& event, FinishedJobs& finished) {
   const JobLaunch record = table_.Find(event.launch);
+  if (observer_ != nullptr) TellUnfinished(event);
   table_.Remove(event.launch);
   Job& job = *record.job;
   --job.launches;
@@ -274,6 +278,10 @@ void Mechanism::Finish(Job& job, Outcome outcome, FinishedJobs& finished) {
   for (TimePoint* stamp : {&job.result.started, &job.result.first_block, &job.result.inputs_copied,
                            &job.result.computed}) {
     if (*stamp == TimePoint{}) *stamp = job.result.finished;
+  }
+  if (observer_ != nullptr) {
+    TellJob(SchedEvent::Kind::kFinished, job, job.result.finished,
+            static_cast<std::uint32_t>(outcome));
   }
   finished.push_back(job);
   if (!lost_) OfferNextWaiting(queue);

@@ -2,6 +2,7 @@
 
 // The scheduling mechanism, single-threaded: the dispatcher calls it under its lock.
 
+#include <array>
 #include <boost/intrusive/set.hpp>
 #include <memory>
 #include <vector>
@@ -10,6 +11,7 @@
 #include "sched/config.h"
 #include "sched/job_launches.h"
 #include "sched/job_queue.h"
+#include "sched/observer.h"
 #include "sched/padding.h"
 #include "sched/policy.h"
 #include "sched/ready_index.h"
@@ -37,6 +39,9 @@ class Mechanism {
   /// Expires, polls, revokes, picks and submits until nothing more can be done now. Finished jobs
   /// are moved to `finished`, whose owner delivers and deletes them.
   void Step(FinishedJobs& finished);
+
+  /// Before anything else; null: nobody is told.
+  void Observe(SchedObserver* observer);
 
   TimePoint NextDeadline() const;
   const DispatcherStats& stats() const { return stats_; }
@@ -91,6 +96,12 @@ class Mechanism {
   StreamId NextStream(const JobQueue& queue);
   Rank RankOf(const Job& job) const;
 
+  // What an observer is told (mechanism_observe.cc). Only with one.
+  void TellJob(SchedEvent::Kind kind, const Job& job, TimePoint at, std::uint32_t value = 0);
+  void TellLaunch(SchedEvent::Kind kind, LaunchId id, TimePoint at, std::uint32_t value = 0);
+  void TellUnfinished(const DeviceEvent& retired);
+  void TellDepths();
+
   Device& device_;
   const SchedulerConfig& config_;
   Policy& policy_;
@@ -118,6 +129,8 @@ class Mechanism {
   std::uint64_t picks_ = 0;
   bool lost_ = false;
   DispatcherStats stats_;
+  SchedObserver* observer_ = nullptr;
+  std::array<std::uint32_t, SchedEvent::kDepths> depths_{};  // told last
 };
 
 }  // namespace lagoon

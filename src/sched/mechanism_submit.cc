@@ -23,6 +23,10 @@ bool Mechanism::RealTimeMode() const {
 
 void Mechanism::RevokeBestEffort() {
   if (revocable_ == 0) return;
+  if (observer_ != nullptr) {
+    observer_->OnEvent(
+        {.kind = SchedEvent::Kind::kRevoked, .value = revocable_, .at = device_.Now()});
+  }
   device_.Raise(group_guard_, ++group_limit_);
   revocable_ = 0;
   ++stats_.revocations;
@@ -167,6 +171,7 @@ bool Mechanism::SubmitOp(Job& job, const PaddingRoom* room) {
                                   .padding = room != nullptr,
                                   .whole = done == 0});
   const Launch launch{id, job.stream, RankOf(job), std::span(&segment, 1)};
+  const TimePoint at = observer_ == nullptr ? TimePoint{} : device_.Now();
   if (!Accepted(device_.Submit(launch), id, job)) return false;
   ++kernels_[best_effort ? kBestEffort : kRealTime];
   blocks_ += segment.progress->blocks() - done;
@@ -177,9 +182,14 @@ bool Mechanism::SubmitOp(Job& job, const PaddingRoom* room) {
     padding_job_ = &job;
     ++stats_.padded_launches;
   }
-  if (job.next_op < job.revoked_until) {
+  const bool resumed = job.next_op < job.revoked_until && done > 0;
+  if (resumed) {
     job.result.resumed_blocks += done;
     stats_.resumed_blocks += done;
+  }
+  if (observer_ != nullptr) {
+    TellLaunch(SchedEvent::Kind::kLaunched, id, at, static_cast<std::uint32_t>(job.size));
+    if (resumed) TellLaunch(SchedEvent::Kind::kResumed, id, at, done);
   }
   return true;
 }
@@ -189,7 +199,12 @@ bool Mechanism::SubmitCopy(Job& job, Copy copy, JobLaunch::Kind kind, std::size_
   copy.id = table_.Add({.job = &job, .kind = kind, .index = static_cast<std::uint32_t>(index)});
   copy.stream = job.stream;
   copy.rank = RankOf(job);
-  return Accepted(device_.Transfer(copy), copy.id, job);
+  const TimePoint at = observer_ == nullptr ? TimePoint{} : device_.Now();
+  if (!Accepted(device_.Transfer(copy), copy.id, job)) return false;
+  if (observer_ != nullptr) {
+    TellLaunch(SchedEvent::Kind::kLaunched, copy.id, at, static_cast<std::uint32_t>(job.size));
+  }
+  return true;
 }
 
 bool Mechanism::Accepted(SubmitResult result, LaunchId id, Job& job) {

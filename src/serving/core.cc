@@ -11,6 +11,7 @@
 #include "serving/in_flight.h"
 #include "serving/model_table.h"
 #include "serving/request_check.h"
+#include "trace/recorder.h"
 
 namespace lagoon {
 namespace {
@@ -22,8 +23,9 @@ class Core final : public InferenceCore {
 
   Status Start(const CoreOptions& options, Scheduler scheduler) {
     LAGOON_RETURN_IF_ERROR(models_.Load(options.repository, *device_, options.profile));
-    dispatcher_ =
-        std::make_unique<Dispatcher>(*device_, scheduler.config, std::move(scheduler.policy));
+    if (options.trace != nullptr) options.trace->Attach(*device_);
+    dispatcher_ = std::make_unique<Dispatcher>(*device_, scheduler.config,
+                                               std::move(scheduler.policy), options.trace);
     models_.AddQueues(*dispatcher_);
     return {};
   }

@@ -20,6 +20,8 @@ class ModelConfig;  // generated from model_config.proto, Triton's names and num
 
 namespace lagoon {
 
+class TraceRecorder;  // trace/recorder.h
+
 struct InputTensor {
   std::string name;
   DataType type = DataType::kFloat32;
@@ -123,6 +125,7 @@ struct CoreOptions {
   std::string scheduler = "reset";
   std::uint32_t workers = 0;  // 0: one per core
   ProfileOptions profile;
+  TraceRecorder* trace = nullptr;  // sees all requests; outlives the core; null: nobody does
 };
 
 /// Any thread may call any method. Open() loads every model of the repository; one that fails is

@@ -7,21 +7,11 @@
 
 namespace lagoon {
 
-/// Learns what blocks cost. Called by every worker, from its own thread.
-class BlockMeter {
- public:
-  virtual ~BlockMeter() = default;
-  /// `cpu`: the time that the worker's thread ran on a core during one block of a kernel. Transfers
-  /// count as kernels.
-  virtual void OnBlock(Nanoseconds cpu) = 0;
-};
-
 struct CpuDeviceOptions {
   std::uint32_t workers = 0;           // compute units; 0: one per core that this process may use
   bool pin = false;                    // bind worker i to core i
   std::size_t memory_limit_bytes = 0;  // 0: what the machine has
   CheckProbe* probe = nullptr;         // tests only: sees every guard check of every block
-  BlockMeter* meter = nullptr;         // for measurements: two system calls a block
 };
 
 /// The cores of this machine as a Device: a worker thread is a compute unit. Workers pull the

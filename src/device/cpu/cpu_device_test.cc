@@ -3,9 +3,11 @@
 #include <gtest/gtest.h>
 
 #include <array>
+#include <thread>
 
 #include "device/conformance/suite.h"
 #include "device/cpu/machine.h"
+#include "device/observer.h"
 
 namespace lagoon {
 namespace {
@@ -68,24 +70,29 @@ TEST(CpuDevice, TheProbeSeesEveryGuardCheckOfEveryBlock) {
   EXPECT_EQ(counter.checks.load(), 15);
 }
 
-TEST(CpuDevice, TheMeterLearnsWhatEveryBlockCosts) {
-  struct Meter : BlockMeter {
-    void OnBlock(Nanoseconds cpu) override {
-      ++blocks;
-      if (cpu > Nanoseconds(0)) ++costly;
+// So an observer may measure what a block costs its thread.
+TEST(CpuDevice, TheObserverIsCalledOnTheUnitsOwnThread) {
+  struct Threads final : DeviceObserver {
+    void OnPlaced(const DeviceBlock& block) override {
+      thread_of.at(block.unit) = std::this_thread::get_id();
     }
-    std::atomic<int> blocks{0}, costly{0};
-  } meter;
-  auto device = CreateCpuDevice({.workers = 2, .meter = &meter});
+    void OnEnded(const DeviceBlock& block, TimePoint, bool) override {
+      if (thread_of.at(block.unit) != std::this_thread::get_id()) wrong.fetch_add(1);
+    }
+    std::array<std::thread::id, 2> thread_of{};
+    std::atomic<int> wrong{0};
+  } threads;
+  auto device = CreateCpuDevice({.workers = 2});
   ASSERT_TRUE(device.has_value());
+  (*device)->SetObserver(&threads);
   Session session(**device);
-  std::array<std::uint64_t, 5> y{};
-  conformance::MixArgs args{.y = y.data(), .checks = 3};
-  Record record(5);
+  conformance::CountArgs args;
+  args.work = std::chrono::microseconds(100);
+  Record record(100);
   session.AwaitRetired(session.Submit(Segment{
-      .kernel = session.Load(conformance::MixBody), .args = &args, .progress = record.get()}));
-  EXPECT_EQ(meter.blocks.load(), 5);
-  EXPECT_EQ(meter.costly.load(), 5);
+      .kernel = session.Load(conformance::CountBody), .args = &args, .progress = record.get()}));
+  EXPECT_EQ(threads.wrong.load(), 0);
+  for (const std::thread::id id : threads.thread_of) EXPECT_NE(id, std::this_thread::get_id());
 }
 
 TEST(CpuDevice, GoesAwayWithWorkInFlight) {

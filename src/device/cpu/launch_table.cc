@@ -177,7 +177,8 @@ std::optional<LaunchTable::Assignment> LaunchTable::Pick() {
                         *tile,        slot.rank,
                         slot.stream,  segment.body,
                         segment.args, segment.progress,
-                        segment.deps, std::span<const Guard>(segment.guards)};
+                        segment.deps, std::span<const Guard>(segment.guards),
+                        slot.id,      segment.body == CopyChunk ? &slot.copy : nullptr};
     }
   }
   return std::nullopt;

@@ -38,6 +38,8 @@ class LaunchTable {
     Progress* progress = nullptr;
     std::span<const Dep> deps;
     std::span<const Guard> guards;
+    LaunchId id{};
+    const Copy* copy = nullptr;  // what it is a part of; null: a kernel
   };
 
   /// `guards`: the device's words, which announce their changes through SettleAll(). Borrowed.

@@ -26,7 +26,6 @@ std::uint64_t TilesOf(const Launch& launch) {
 
 WorkerDevice::WorkerDevice(std::uint32_t workers, const CpuDeviceOptions& options)
     : probe_(options.probe),
-      meter_(options.meter),
       memory_(std::make_shared<HostMemory>(options.memory_limit_bytes)),
       guards_(kMaxGuards),
       table_(kLimits, guards_) {
@@ -38,7 +37,7 @@ WorkerDevice::WorkerDevice(std::uint32_t workers, const CpuDeviceOptions& option
   info_.max_segments = LaunchTable::kMaxSegments;
   info_.max_streams = kLimits.streams;
   info_.max_guards = kMaxGuards;
-  for (std::uint32_t i = 0; i < workers; ++i) workers_.push_back(std::make_unique<Worker>());
+  for (std::uint32_t i = 0; i < workers; ++i) workers_.push_back(std::make_unique<Worker>(i));
 }
 
 WorkerDevice::~WorkerDevice() {

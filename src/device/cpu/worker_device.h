@@ -51,11 +51,15 @@ class WorkerDevice final : public Device {
 
   UnitTimes Times() const override;
   void SetWorkHeld(bool held) override;
+  void SetObserver(DeviceObserver* observer) override { observer_ = observer; }
 
  private:
   using Assignment = LaunchTable::Assignment;
 
   struct Worker {
+    explicit Worker(std::uint32_t unit_in) : unit(unit_in) {}
+
+    const std::uint32_t unit;
     // The worker's own.
     std::optional<Assignment> work;
     Leave why = Leave::kExhausted;  // how `work` ended,
@@ -92,7 +96,7 @@ class WorkerDevice final : public Device {
 
   DeviceInfo info_;
   CheckProbe* const probe_;
-  BlockMeter* const meter_;
+  DeviceObserver* observer_ = nullptr;  // set while nothing runs
   const std::shared_ptr<HostMemory> memory_;
   GuardWords guards_;
   DeviceListener* listener_ = nullptr;  // set before the first Submit

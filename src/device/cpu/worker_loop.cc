@@ -4,6 +4,7 @@
 
 #include "device/cpu/busy_lock.h"
 #include "device/cpu/worker_device.h"
+#include "device/observer.h"
 
 namespace lagoon {
 namespace {
@@ -83,12 +84,24 @@ bool WorkerDevice::TakeWork(Worker& worker, const Assignment* last) {
 void WorkerDevice::RunWork(Worker& worker) {
   const Assignment& work = *worker.work;
   BlockContext context(work.guards, {worker.scratch.data(), worker.scratch.size()}, probe_);
+  DeviceBlock block{.launch = work.id,
+                    .segment = work.segment,
+                    .unit = worker.unit,
+                    .body = work.body,
+                    .args = work.args,
+                    .copy = work.copy};
   const auto run = [&](std::uint32_t tile) {
-    const Nanoseconds cpu = meter_ == nullptr ? Nanoseconds(0) : ThreadCpuTime();
-    worker.busy.Start(lagoon::Now());
+    const TimePoint placed = lagoon::Now();
+    worker.busy.Start(placed);
+    if (observer_ != nullptr) {
+      block.tile = tile;
+      block.placed = placed;
+      observer_->OnPlaced(block);
+    }
     const bool committed = work.body(work.args, tile, context);
-    worker.busy.Stop(lagoon::Now());
-    if (meter_ != nullptr) meter_->OnBlock(ThreadCpuTime() - cpu);
+    const TimePoint ended = lagoon::Now();
+    worker.busy.Stop(ended);
+    if (observer_ != nullptr) observer_->OnEnded(block, ended, committed);
     return committed;
   };
   worker.why = RunBlocks(

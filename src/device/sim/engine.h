@@ -8,14 +8,19 @@
 #include <vector>
 
 #include "device/cpu/guard_words.h"
-#include "device/device.h"
+#include "device/observer.h"
 #include "device/sim/notifications.h"
 #include "device/sim/profile.h"
-#include "device/sim/sim_block.h"
 #include "device/sim/timer_heap.h"
 #include "device/sim/units.h"
 
 namespace lagoon {
+
+/// What a revocation does to running blocks.
+enum class SimAbort : std::uint8_t {
+  kCheck,  // they leave at their next guard check; what is committed stays (the block protocol)
+  kKill,   // they are killed at once, and a kernel that is not complete starts anew (REEF 4.3)
+};
 
 /// Launches on compute units in virtual time. Plain data without threads: the device's lock
 /// protects every method. Deterministic: no decision depends on an address. Nothing allocates after
@@ -35,7 +40,6 @@ class SimEngine {
     std::uint64_t seed = 0;
     std::uint32_t launches = 0;
     std::uint32_t streams = 0;
-    SimObserver* observer = nullptr;
   };
 
   /// `guards`: the device's words; Revoke() announces their changes. Borrowed.
@@ -53,6 +57,8 @@ class SimEngine {
   /// A guard word changed; running blocks can see it at `visible`. Launches that it keeps from
   /// starting retire at once.
   void Revoke(TimePoint visible);
+
+  void SetObserver(DeviceObserver* observer) { observer_ = observer; }
 
   Notifications& events() { return events_; }
   const Notifications& events() const { return events_; }
@@ -146,6 +152,7 @@ class SimEngine {
   struct CopyEngine {
     std::uint32_t slot = kNone;  // whose chunk it copies
     std::uint32_t tile = 0;
+    TimePoint placed;
   };
 
   // Life of a launch (engine.cc).
@@ -198,8 +205,8 @@ class SimEngine {
   void StartChunk(CopyEngine& engine, std::uint32_t engine_index);
   void EndChunk(std::uint32_t engine);
   void Observe(const Group& group, bool ended, bool committed);
-  SimBlock BlockOf(const Slot& slot, std::uint32_t segment, std::uint32_t tile,
-                   std::uint32_t unit) const;
+  DeviceBlock BlockOf(const Slot& slot, std::uint32_t segment) const;
+  DeviceBlock ChunkOf(std::uint32_t engine) const;
 
   // Revocation (engine_revoke.cc).
   bool RevokeSegments(std::uint32_t index, TimePoint visible);
@@ -214,6 +221,7 @@ class SimEngine {
 
   const Options options_;
   const GuardWords& guards_;
+  DeviceObserver* observer_ = nullptr;
   TimePoint now_;
   Units units_;
   Notifications events_;

@@ -244,7 +244,7 @@ void SimEngine::StartChunk(CopyEngine& engine, std::uint32_t engine_index) {
       Exhausted(index);
       continue;
     }
-    engine = {index, *tile};
+    engine = {index, *tile, now_};
     ++work.running;
     ++slot.running;
     slot.started = true;
@@ -257,14 +257,13 @@ void SimEngine::StartChunk(CopyEngine& engine, std::uint32_t engine_index) {
       Report(slot, DeviceEvent::Kind::kPlaced, 0);
     }
     timers_.Set(first_copy_timer_ + engine_index, now_ + time);
-    if (options_.observer != nullptr) {
-      options_.observer->OnPlaced(BlockOf(slot, 0, *tile, engine_index), now_);
-    }
+    if (observer_ != nullptr) observer_->OnPlaced(ChunkOf(engine_index));
     return;
   }
 }
 
 void SimEngine::EndChunk(std::uint32_t engine_index) {
+  if (observer_ != nullptr) observer_->OnEnded(ChunkOf(engine_index), now_, true);
   CopyEngine& engine = copy_engines_[engine_index];
   const std::uint32_t index = std::exchange(engine.slot, kNone);
   Slot& slot = slots_[index];
@@ -273,9 +272,6 @@ void SimEngine::EndChunk(std::uint32_t engine_index) {
   --slot.running;
   ++blocks_ended_;
   changed_ = true;
-  if (options_.observer != nullptr) {
-    options_.observer->OnEnded(BlockOf(slot, 0, engine.tile, engine_index), now_, true);
-  }
   const Progress* const progress = work.progress;
   const bool complete = work.progress->Commit();
   if (complete) Report(slot, DeviceEvent::Kind::kComplete, 0);
@@ -283,11 +279,9 @@ void SimEngine::EndChunk(std::uint32_t engine_index) {
   Look(index);
 }
 
-SimBlock SimEngine::BlockOf(const Slot& slot, std::uint32_t segment, std::uint32_t tile,
-                            std::uint32_t unit) const {
+DeviceBlock SimEngine::BlockOf(const Slot& slot, std::uint32_t segment) const {
   const WorkSegment& work = slot.segments[segment];
-  SimBlock block{.launch = slot.id, .segment = segment, .tile = tile, .unit = unit};
-  block.args = work.args;
+  DeviceBlock block{.launch = slot.id, .segment = segment, .args = work.args};
   if (work.kernel == nullptr) {
     block.copy = &slot.copy;
   } else {
@@ -296,13 +290,23 @@ SimBlock SimEngine::BlockOf(const Slot& slot, std::uint32_t segment, std::uint32
   return block;
 }
 
+DeviceBlock SimEngine::ChunkOf(std::uint32_t engine_index) const {
+  const CopyEngine& engine = copy_engines_[engine_index];
+  DeviceBlock block = BlockOf(slots_[engine.slot], 0);
+  block.tile = engine.tile;
+  block.unit = units_.size() + engine_index;
+  block.placed = engine.placed;
+  return block;
+}
+
 void SimEngine::Observe(const Group& group, bool ended, bool committed) {
-  if (options_.observer == nullptr) return;
+  if (observer_ == nullptr) return;
+  DeviceBlock block = BlockOf(slots_[group.slot], group.segment);
+  block.placed = group.start;
   for (std::uint32_t i = 0; i < group.count; ++i) {
-    const SimBlock block =
-        BlockOf(slots_[group.slot], group.segment, group.tiles[i], group.units[i]);
-    ended ? options_.observer->OnEnded(block, now_, committed)
-          : options_.observer->OnPlaced(block, now_);
+    block.tile = group.tiles[i];
+    block.unit = group.units[i];
+    ended ? observer_->OnEnded(block, now_, committed) : observer_->OnPlaced(block);
   }
 }
 

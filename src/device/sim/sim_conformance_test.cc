@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <utility>
 
 #include "device/conformance/suite.h"
 #include "device/sim/sim_device.h"
@@ -10,9 +11,9 @@
 namespace lagoon::conformance {
 namespace {
 
-class BodyEffects final : public SimObserver {
+class BodyEffects final : public DeviceObserver {
  public:
-  void OnPlaced(const SimBlock& block, TimePoint) override {
+  void OnPlaced(const DeviceBlock& block) override {
     if (block.body == CountBody) {
       const auto& count = *static_cast<const CountArgs*>(block.args);
       const int inside = count.inside.fetch_add(1) + 1;
@@ -27,7 +28,7 @@ class BodyEffects final : public SimObserver {
     }
   }
 
-  void OnEnded(const SimBlock& block, TimePoint, bool committed) override {
+  void OnEnded(const DeviceBlock& block, TimePoint, bool committed) override {
     if (block.copy != nullptr) return CopyChunk(*block.copy, block.tile);
     if (block.body == CountBody) {
       const auto& count = *static_cast<const CountArgs*>(block.args);
@@ -65,8 +66,9 @@ DeviceUnderTest Simulated(const std::string& name, const std::string& profile, S
             options.profile.constants.units = needs.units;
             options.memory_limit_bytes = needs.memory_limit_bytes;
             options.abort = abort;
-            options.observer = &effects;
-            return SimDevice::Create(options);
+            LAGOON_ASSIGN_OR_RETURN(std::unique_ptr<SimDevice> device, SimDevice::Create(options));
+            device->SetObserver(&effects);
+            return std::unique_ptr<Device>(std::move(device));
           }};
 }
 

@@ -45,8 +45,7 @@ SimDevice::SimDevice(const SimDeviceOptions& options)
                .abort = options.abort,
                .seed = options.seed,
                .launches = options.max_launches,
-               .streams = kMaxStreams,
-               .observer = options.observer},
+               .streams = kMaxStreams},
               guards_, kStart),
       now_(kStart) {
   info_.name = "sim:" + profile_.name;
@@ -266,6 +265,11 @@ UnitTimes SimDevice::Times() const {
   times.idle = (now_ - kStart) * constants_.units - times.busy;
   times.idle_while_ready = idle_while_held_;
   return times;
+}
+
+void SimDevice::SetObserver(DeviceObserver* observer) {
+  const MutexLock lock(mutex_);
+  engine_.SetObserver(observer);
 }
 
 void SimDevice::SetWorkHeld(bool held) {

@@ -21,7 +21,6 @@ struct SimDeviceOptions {
   std::uint64_t seed = 1;  // of block times; equal seeds and calls give equal runs
   std::uint32_t max_launches = 4096;
   std::size_t memory_limit_bytes = 0;  // 0: the profile's
-  SimObserver* observer = nullptr;     // outlives the device
 };
 
 /// A GPU in virtual time: the contract of Device without computing anything. Kernels are what
@@ -65,6 +64,7 @@ class SimDevice final : public Device {
 
   UnitTimes Times() const override;
   void SetWorkHeld(bool held) override;
+  void SetObserver(DeviceObserver* observer) override;
 
  private:
   explicit SimDevice(const SimDeviceOptions& options);

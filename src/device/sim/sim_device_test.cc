@@ -18,10 +18,10 @@ using std::chrono::microseconds;
 using testing::HasSubstr;
 
 // Counts the blocks that run at once.
-class Crowd final : public SimObserver {
+class Crowd final : public DeviceObserver {
  public:
-  void OnPlaced(const SimBlock&, TimePoint) override { most = std::max(most, ++now); }
-  void OnEnded(const SimBlock&, TimePoint, bool done) override {
+  void OnPlaced(const DeviceBlock&) override { most = std::max(most, ++now); }
+  void OnEnded(const DeviceBlock&, TimePoint, bool done) override {
     --now;
     ++(done ? committed : left);
   }
@@ -35,8 +35,8 @@ class Bench {
     SimDeviceOptions options;
     options.profile = profile;
     options.abort = abort;
-    options.observer = &crowd;
     device = Make(options);
+    device->SetObserver(&crowd);
     session = std::make_unique<Session>(*device);
   }
   KernelHandle Load(const BlockDemand& block) { return LoadKernel(*device, block); }
@@ -308,15 +308,15 @@ TEST(SimDevice, ACopyTakesItsLatencyAndItsBytes) {
 }
 
 TEST(SimDevice, BlockTimesSpreadAroundTheirMean) {
-  struct Times final : SimObserver {
-    void OnPlaced(const SimBlock&, TimePoint) override {}
-    void OnEnded(const SimBlock&, TimePoint at, bool) override { ends.push_back(Microseconds(at)); }
+  struct Times final : DeviceObserver {
+    void OnPlaced(const DeviceBlock&) override {}
+    void OnEnded(const DeviceBlock&, TimePoint at, bool) override {
+      ends.push_back(Microseconds(at));
+    }
     std::vector<double> ends;
   } times;
-  SimDeviceOptions options;
-  options.profile = Ideal(1000);
-  options.observer = &times;
-  const auto device = Make(options);
+  const auto device = Make(Ideal(1000));
+  device->SetObserver(&times);
   Session session(*device);
   Record record(1000);
   session.Submit(

@@ -10,7 +10,7 @@
 #include <utility>
 #include <vector>
 
-#include "device/device.h"
+#include "device/observer.h"
 #include "plan/plan.h"
 
 namespace lagoon::testing {
@@ -52,6 +52,9 @@ class FakeDevice final : public Device {
     }
     if (best == nullptr) return false;
     running_ = {best->id, *best->progress->Claim()};
+    if (observer_ != nullptr) {
+      observer_->OnPlaced({.launch = best->id, .tile = running_->second, .placed = Now()});
+    }
     ++best->active;
     if (!best->placed) Event(DeviceEvent::Kind::kPlaced, best->id);
     best->placed = true;
@@ -61,6 +64,9 @@ class FakeDevice final : public Device {
   /// the listener.
   bool FinishBlock(bool commit) {
     InFlight& launch = Find(running_->first);
+    if (observer_ != nullptr) {
+      observer_->OnEnded({.launch = launch.id, .tile = running_->second}, Now(), commit);
+    }
     --launch.active;
     if (!commit) {
       launch.progress->Unclaim(running_->second);
@@ -154,6 +160,7 @@ class FakeDevice final : public Device {
   void Wake() override {}
   UnitTimes Times() const override { return {}; }
   void SetWorkHeld(bool held) override { held_ = held; }
+  void SetObserver(DeviceObserver* observer) override { observer_ = observer; }
 
  private:
   struct InFlight {
@@ -221,6 +228,7 @@ class FakeDevice final : public Device {
   const TimePoint created_ = TimePoint{} + std::chrono::hours(1);  // of virtual time
   Nanoseconds offset_{0};
   DeviceListener* listener_ = nullptr;
+  DeviceObserver* observer_ = nullptr;
   bool held_ = false;
   bool prefer_last_ = false;
 };

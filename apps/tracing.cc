@@ -1,0 +1,39 @@
+#include "apps/tracing.h"
+
+#include <utility>
+
+#include "apps/command.h"
+#include "apps/load.h"
+#include "base/log.h"
+
+namespace lagoon {
+
+void Tracing::AddOptions(CLI::App& command) {
+  CLI::Option* file = command.add_option(
+      "--trace", path_, "At the end, write what ran here, for https://ui.perfetto.dev");
+  command
+      .add_option("--trace-capacity", capacity_,
+                  "Newest blocks that the trace keeps, and as many scheduler events")
+      ->needs(file)
+      ->check(CLI::Range(std::size_t{1}, std::size_t{1} << 27))
+      ->capture_default_str();
+}
+
+TraceRecorder* Tracing::Start() {
+  if (path_.empty()) return nullptr;
+  Result<TraceFile> file = TraceFile::Create(path_);
+  if (!file) Die("--trace: " + file.error().message);
+  file_ = *std::move(file);
+  recorder_ = std::make_unique<TraceRecorder>(TraceOptions{capacity_, capacity_});
+  return recorder_.get();
+}
+
+void Tracing::Finish() {
+  if (!file_) return;
+  if (const Status status = file_->Write(*recorder_, Build()); !status) {
+    Die("--trace: " + status.error().message);
+  }
+  spdlog::info("trace '{}' written: open it in https://ui.perfetto.dev", path_);
+}
+
+}  // namespace lagoon

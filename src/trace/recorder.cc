@@ -1,0 +1,56 @@
+#include "trace/recorder.h"
+
+#include <algorithm>
+
+#include "base/check.h"
+
+namespace lagoon {
+
+TraceRecorder::TraceRecorder(const TraceOptions& options)
+    : options_(options), events_(options.max_events) {}
+
+void TraceRecorder::Attach(Device& device) {
+  LAGOON_CHECK(blocks_.empty());
+  const DeviceInfo& info = device.info();
+  device_ = info.name;
+  units_ = info.units;
+  // In virtual time one thread at a time tells of all units.
+  const std::size_t rings = info.virtual_time ? 1 : info.units;
+  const std::size_t capacity = std::max<std::size_t>(1, options_.max_blocks / rings);
+  for (std::size_t i = 0; i < rings; ++i) blocks_.emplace_back(capacity);
+  device.SetObserver(this);
+}
+
+void TraceRecorder::OnEnded(const DeviceBlock& block, TimePoint at, bool committed) {
+  Ring<Block>& ring = blocks_.size() == 1 ? blocks_.front() : blocks_[block.unit];
+  ring.Push({.begin = block.placed,
+             .end = at,
+             .launch = block.launch,
+             .tile = block.tile,
+             .unit = static_cast<std::uint16_t>(block.unit),
+             .committed = committed});
+}
+
+void TraceRecorder::OnStart(const SchedulerConfig& config, TimePoint at) {
+  runs_.push_back({std::string(config.name), at, events_.pushed(), {}});
+}
+
+void TraceRecorder::OnQueue(QueueId queue, const QueueOptions& options) {
+  std::vector<Queue>& queues = runs_.back().queues;
+  if (queues.size() <= Raw(queue)) queues.resize(Raw(queue) + 1);
+  Queue& added = queues[Raw(queue)];
+  added.name = options.name;
+  added.job_class = options.job_class;
+  const LoadedPlan& loaded = options.instances.front()->loaded();
+  for (std::size_t size = 0; size < loaded.sizes(); ++size) {
+    PlanNames& names = added.plans.emplace_back();
+    for (const PlanOp& op : loaded.at(size).ops) {
+      names.kernels.push_back(op.kernel_name.empty() ? op.name : op.kernel_name);
+      names.ops.push_back(op.name);
+    }
+  }
+}
+
+void TraceRecorder::OnEvent(const SchedEvent& event) { events_.Push(event); }
+
+}  // namespace lagoon
