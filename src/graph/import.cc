@@ -113,9 +113,10 @@ class Importer {
     for (std::size_t i = 0; i < graph.inputs.size(); ++i) {
       Value& value = graph.value(graph.inputs[i]);
       if (batch_axes_[i].empty() || batch_axes_[i].front() != 0) {
-        return Invalid(fmt::format("input {} has shape {}, whose first dimension is fixed: the "
-                                   "model cannot take a batch of {}",
-                                   Quoted(value.name), ToString(value.dims), batch));
+        return Invalid(
+            fmt::format("input {} has shape {}, whose first dimension is fixed: the "
+                        "model cannot take a batch of {}",
+                        Quoted(value.name), ToString(value.dims), batch));
       }
       for (const std::size_t axis : batch_axes_[i]) value.dims[axis] = batch;
       const std::string label = "input " + Quoted(value.name);
@@ -295,7 +296,7 @@ class Importer {
   ProtoIndex index_;
   Graph graph_;
   std::unordered_map<std::string, ValueId> ids_;
-  std::unordered_set<std::string> batch_names_;        // of dimensions
+  std::unordered_set<std::string> batch_names_;       // of dimensions
   std::vector<std::vector<std::size_t>> batch_axes_;  // by graph input
 };
 
@@ -304,9 +305,10 @@ Status CheckBatch(const Graph& graph, std::int64_t batch) {
   for (const ValueId id : graph.outputs) {
     const Value& value = graph.value(id);
     if (!value.dims.empty() && value.dims.front() == batch) continue;
-    return Invalid(fmt::format("output {} has shape {} for a batch of {}: its first dimension is "
-                               "not the batch",
-                               Quoted(value.name), ToString(value.dims), batch));
+    return Invalid(
+        fmt::format("output {} has shape {} for a batch of {}: its first dimension is "
+                    "not the batch",
+                    Quoted(value.name), ToString(value.dims), batch));
   }
   return {};
 }
