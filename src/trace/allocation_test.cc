@@ -28,7 +28,11 @@ void* operator new(std::size_t bytes) {
   if (void* data = std::malloc(bytes == 0 ? 1 : bytes)) return data;
   std::abort();
 }
+void* operator new(std::size_t bytes, const std::nothrow_t&) noexcept {
+  return operator new(bytes);
+}
 void operator delete(void* data) noexcept { std::free(data); }
+void operator delete(void* data, const std::nothrow_t&) noexcept { std::free(data); }
 void operator delete(void* data, std::size_t) noexcept { std::free(data); }
 
 namespace lagoon::testing {
