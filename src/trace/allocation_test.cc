@@ -1,39 +1,13 @@
-// Recording does not allocate. The count is the program's, so this file replaces operator new for
-// all of the layer's tests. Not under ThreadSanitizer, which brings its own.
+// Recording does not allocate.
 
-#if defined(__has_feature)
-#if __has_feature(thread_sanitizer)
-#define LAGOON_HAS_OWN_NEW
-#endif
-#endif
-#ifndef LAGOON_HAS_OWN_NEW
+#include "base/allocations_testing.h"
+
+#ifdef LAGOON_COUNTS_ALLOCATIONS
 
 #include <gtest/gtest.h>
 
-#include <atomic>
-#include <cstdlib>
-#include <new>
-
 #include "sched/testing/sim_scenario.h"
 #include "trace/recorder.h"
-
-namespace {
-
-std::atomic<std::uint64_t> allocations{0};
-
-}  // namespace
-
-void* operator new(std::size_t bytes) {
-  allocations.fetch_add(1, std::memory_order_relaxed);
-  if (void* data = std::malloc(bytes == 0 ? 1 : bytes)) return data;
-  std::abort();
-}
-void* operator new(std::size_t bytes, const std::nothrow_t&) noexcept {
-  return operator new(bytes);
-}
-void operator delete(void* data) noexcept { std::free(data); }
-void operator delete(void* data, const std::nothrow_t&) noexcept { std::free(data); }
-void operator delete(void* data, std::size_t) noexcept { std::free(data); }
 
 namespace lagoon::testing {
 namespace {
@@ -57,4 +31,4 @@ TEST(TraceAllocation, NothingAllocatesOnceTheRecorderIsAttached) {
 }  // namespace
 }  // namespace lagoon::testing
 
-#endif  // LAGOON_HAS_OWN_NEW
+#endif  // LAGOON_COUNTS_ALLOCATIONS

@@ -1,0 +1,38 @@
+#pragma once
+
+// For tests: counts what the program allocates. Replaces operator new, so that one source of a test
+// program includes it, and all of them are counted. Not under ThreadSanitizer, which brings its
+// own: without LAGOON_COUNTS_ALLOCATIONS there is nothing here.
+
+#if defined(__has_feature)
+#if __has_feature(thread_sanitizer)
+#define LAGOON_HAS_OWN_NEW
+#endif
+#endif
+#ifndef LAGOON_HAS_OWN_NEW
+#define LAGOON_COUNTS_ALLOCATIONS
+
+#include <atomic>
+#include <cstdint>
+#include <cstdlib>
+#include <new>
+
+namespace lagoon {
+
+inline std::atomic<std::uint64_t> allocations{0};
+
+}  // namespace lagoon
+
+void* operator new(std::size_t bytes) {
+  lagoon::allocations.fetch_add(1, std::memory_order_relaxed);
+  if (void* data = std::malloc(bytes == 0 ? 1 : bytes)) return data;
+  std::abort();
+}
+void* operator new(std::size_t bytes, const std::nothrow_t&) noexcept {
+  return operator new(bytes);
+}
+void operator delete(void* data) noexcept { std::free(data); }
+void operator delete(void* data, const std::nothrow_t&) noexcept { std::free(data); }
+void operator delete(void* data, std::size_t) noexcept { std::free(data); }
+
+#endif
