@@ -29,16 +29,9 @@ Result<Kernel> MakeBf16Conv2d(const Conv2dSpec& spec, const Bf16Unit& unit) {
                                 std::to_string(tiling.scratch_bytes) + " bytes, more than " +
                                 std::to_string(kMaxScratchBytes));
   }
-  LAGOON_ASSIGN_OR_RETURN(Kernel kernel, KernelOf(spec, tiling.args));
+  LAGOON_ASSIGN_OR_RETURN(Kernel kernel, KernelOfVersions(spec, tilings, NameOf));
   kernel.name = unit.kernel_name;
   kernel.body = &Bf16Conv2dBody;
-  kernel.blocks = tiling.blocks;
-  kernel.scratch_bytes = tiling.scratch_bytes;
-  for (const Bf16ConvTiling& version : tilings) {
-    LAGOON_ASSIGN_OR_RETURN(Kernel other, KernelOf(spec, version.args));
-    kernel.versions.push_back(
-        {NameOf(version.args), std::move(other.args), version.blocks, version.scratch_bytes});
-  }
   return kernel;
 }
 

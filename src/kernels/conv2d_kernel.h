@@ -4,6 +4,8 @@
 
 #include <cstddef>
 #include <string_view>
+#include <utility>
+#include <vector>
 
 #include "kernels/activation.h"
 #include "kernels/checks.h"
@@ -43,6 +45,22 @@ Result<Kernel> KernelOf(const Conv2dSpec& spec, Args args) {
   kernel.bytes_moved =
       sizeof(float) * (input + depth * spec.out_channels +
                        pixels * spec.out_channels * (spec.epilogue.residual ? 2 : 1));
+  return kernel;
+}
+
+/// A kernel that starts as the first of `tilings`, of which there is at least one, and has all of
+/// them as its versions, which `name_of` their arguments tells apart.
+template <typename Tiling, typename NameOf>
+Result<Kernel> KernelOfVersions(const Conv2dSpec& spec, const std::vector<Tiling>& tilings,
+                                NameOf&& name_of) {
+  LAGOON_ASSIGN_OR_RETURN(Kernel kernel, KernelOf(spec, tilings.front().args));
+  kernel.blocks = tilings.front().blocks;
+  kernel.scratch_bytes = tilings.front().scratch_bytes;
+  for (const Tiling& version : tilings) {
+    LAGOON_ASSIGN_OR_RETURN(Kernel other, KernelOf(spec, version.args));
+    kernel.versions.push_back(
+        {name_of(version.args), std::move(other.args), version.blocks, version.scratch_bytes});
+  }
   return kernel;
 }
 

@@ -3,11 +3,9 @@
 // For the tests of conv2d's bodies: leaving, resuming, and how long a block may keep its unit.
 
 #include <gtest/gtest.h>
-#include <time.h>
 
 #include <algorithm>
 #include <chrono>
-#include <numeric>
 #include <ostream>
 #include <thread>
 #include <vector>
@@ -15,15 +13,7 @@
 #include "kernels/conv2d_cases.h"
 #include "kernels/conv2d_testing.h"
 #include "kernels/leave_at_testing.h"
-
-#if defined(__has_feature)
-#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
-#define LAGOON_TEST_SANITIZED 1
-#endif
-#endif
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-#define LAGOON_TEST_SANITIZED 1
-#endif
+#include "kernels/stretch_testing.h"
 
 namespace lagoon::testing {
 
@@ -68,41 +58,6 @@ inline Conv2dSpec SpecOf(const ProtocolCase& c) {
   return s;
 }
 
-inline double ThreadMicroseconds() {
-  timespec now{};
-  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
-  return static_cast<double>(now.tv_sec) * 1e6 + static_cast<double>(now.tv_nsec) * 1e-3;
-}
-
-/// Takes the time of each stretch between two checks: the shortest of all runs, as whatever else
-/// the machine does only adds to it.
-class StretchTimes : public CheckProbe {
- public:
-  void Begin() {
-    index_ = 0;
-    last_ = ThreadMicroseconds();
-  }
-  bool OnCheck() override {
-    Mark();
-    return false;
-  }
-  void End() { Mark(); }
-  double Longest() const { return *std::ranges::max_element(shortest_); }
-  double Total() const { return std::accumulate(shortest_.begin(), shortest_.end(), 0.0); }
-
- private:
-  void Mark() {
-    const double now = ThreadMicroseconds();
-    if (index_ == shortest_.size()) shortest_.push_back(1e9);
-    shortest_[index_] = std::min(shortest_[index_], now - last_);
-    ++index_;
-    last_ = ThreadMicroseconds();  // without the time of this function
-  }
-  std::vector<double> shortest_;
-  std::size_t index_ = 0;
-  double last_ = 0;
-};
-
 // First, middle and last block: they differ in what of the image and of the channels they see.
 inline std::vector<std::uint32_t> SomeBlocks(const Kernel& kernel) {
   std::vector<std::uint32_t> blocks = {0, kernel.blocks / 2, kernel.blocks - 1};
@@ -135,7 +90,7 @@ inline void ExpectChecksOftenEnoughAndShortBlocks(ConvProblem& problem) {
   for (const std::uint32_t block : SomeBlocks(problem.kernel)) {
     StretchTimes stretches;
     for (int run = 0; run < kMostRuns; ++run) {
-      if (run >= kRuns && stretches.Longest() <= 20 && stretches.Total() <= 100) break;
+      if (run >= kRuns && stretches.LongestUs() <= 20 && stretches.TotalUs() <= 100) break;
       // Whoever disturbs the machine now is gone later.
       if (run >= kRuns && run % kRuns == 0)
         std::this_thread::sleep_for(std::chrono::milliseconds(50));
@@ -143,8 +98,8 @@ inline void ExpectChecksOftenEnoughAndShortBlocks(ConvProblem& problem) {
       ASSERT_TRUE(problem.RunBlock(block, &stretches));
       stretches.End();
     }
-    EXPECT_LE(stretches.Longest(), 20.0) << "block " << block;
-    EXPECT_LE(stretches.Total(), 100.0) << "block " << block;
+    EXPECT_LE(stretches.LongestUs(), 20.0) << "block " << block;
+    EXPECT_LE(stretches.TotalUs(), 100.0) << "block " << block;
   }
 }
 

@@ -25,7 +25,7 @@ struct Case {
 };
 
 void Check(const Case& test) {
-#ifdef LAGOON_SLOW_BUILD
+#ifdef LAGOON_TEST_SANITIZED
   GTEST_SKIP() << "a sanitizer slows the bodies down";
 #endif
   for (const std::int64_t target : {HWY_AVX3, HWY_AVX2}) {

@@ -1,25 +1,27 @@
 #pragma once
 
-// For tests: the longest stretch between two guard checks of a kernel.
+// For tests: how long a kernel's blocks run between two guard checks.
 
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cstddef>
 #include <cstdint>
 #include <cstring>
-#include <ctime>
+#include <numeric>
 #include <vector>
 
+#include "base/time.h"
 #include "device/block.h"
 #include "hwy/aligned_allocator.h"
 #include "kernels/conv2d.h"
 #include "kernels/conv2d_body.h"
 
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-#define LAGOON_SLOW_BUILD 1
+#define LAGOON_TEST_SANITIZED 1
 #elif defined(__has_feature)
 #if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
-#define LAGOON_SLOW_BUILD 1
+#define LAGOON_TEST_SANITIZED 1
 #endif
 #endif
 
@@ -28,55 +30,49 @@ namespace lagoon::testing {
 inline constexpr double kLimitUs = 20;
 inline constexpr int kMinRepetitions = 5, kMaxRepetitions = 60;
 
-/// Time of this thread alone: others on the machine do not count.
-inline double ThreadUs() {
-  timespec now;
-  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
-  return static_cast<double>(now.tv_sec) * 1e6 + static_cast<double>(now.tv_nsec) * 1e-3;
-}
-
-/// The stretches of one block, in their order: each with its best of all runs, since in a long run
-/// something always disturbs some of them.
-class Stretches final : public CheckProbe {
+/// Takes this thread's time of each stretch between two checks of a block: the shortest of all
+/// runs, as whatever else the machine does only adds to it.
+class StretchTimes final : public CheckProbe {
  public:
-  void Start() {
-    next_ = 0;
-    last_ = ThreadUs();
+  void Begin() {
+    index_ = 0;
+    last_ = ThreadCpuTime();
   }
   bool OnCheck() override {
     Mark();
-    last_ = ThreadUs();
     return false;
   }
-  void Finish() { Mark(); }
-  double longest() const { return *std::max_element(best_.begin(), best_.end()); }
+  void End() { Mark(); }
+  double LongestUs() const { return *std::max_element(shortest_us_.begin(), shortest_us_.end()); }
+  double TotalUs() const { return std::accumulate(shortest_us_.begin(), shortest_us_.end(), 0.0); }
 
  private:
   void Mark() {
-    const double us = ThreadUs() - last_;
-    if (next_ == best_.size()) best_.push_back(us);
-    best_[next_] = std::min(best_[next_], us);
-    ++next_;
+    const double us = ToMicroseconds(ThreadCpuTime() - last_);
+    if (index_ == shortest_us_.size()) shortest_us_.push_back(us);
+    shortest_us_[index_] = std::min(shortest_us_[index_], us);
+    ++index_;
+    last_ = ThreadCpuTime();  // without the time of this function
   }
 
-  std::vector<double> best_;
-  std::size_t next_ = 0;
-  double last_ = 0;
+  std::vector<double> shortest_us_;
+  std::size_t index_ = 0;
+  Nanoseconds last_{0};
 };
 
 /// The longest stretch of any block. All blocks run in order each time, so that operands lie where
 /// a model leaves them.
 template <typename Bound>
 double LongestStretchUs(Bound& bound) {
-  std::vector<Stretches> blocks(bound.kernel().blocks);
+  std::vector<StretchTimes> blocks(bound.kernel().blocks);
   double longest = 0;
   for (int repetition = 0; repetition < kMaxRepetitions; ++repetition) {
     longest = 0;
     for (std::uint32_t block = 0; block < blocks.size(); ++block) {
-      blocks[block].Start();
+      blocks[block].Begin();
       bound.RunBlock(block, &blocks[block]);
-      blocks[block].Finish();
-      longest = std::max(longest, blocks[block].longest());
+      blocks[block].End();
+      longest = std::max(longest, blocks[block].LongestUs());
     }
     if (repetition + 1 >= kMinRepetitions && longest < kLimitUs) break;
   }
@@ -108,12 +104,12 @@ inline double Slowness() {
   bind(kernel.outputs[0], y.get());
   double best = 1e9;
   for (int repetition = 0; repetition < kMinRepetitions; ++repetition) {
-    const double begin = ThreadUs();
+    const Nanoseconds begin = ThreadCpuTime();
     for (std::uint32_t block = 0; block < kernel.blocks; ++block) {
       BlockContext context({}, {scratch.get(), kernel.scratch_bytes});
       kernel.body(kernel.args.data(), block, context);
     }
-    best = std::min(best, ThreadUs() - begin);
+    best = std::min(best, ToMicroseconds(ThreadCpuTime() - begin));
   }
   const double flops = 2.0 * static_cast<double>(pixels) * 64 * 9;
   return std::max(1.0, best * ChosenConvTarget().flops_per_us / flops);
