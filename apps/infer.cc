@@ -10,6 +10,7 @@
 #include "apps/command.h"
 #include "apps/load.h"
 #include "apps/tensor_file.h"
+#include "plan/element.h"
 #include "program/compile.h"
 
 namespace lagoon {
@@ -80,14 +81,13 @@ std::map<std::string, Constant> ReadConstants(const Words& words) {
 
 /// Compiled for as many rows as the input files have.
 std::shared_ptr<const LoadedPlan> CompileForInputs(const Words& words, Device& device) {
-  std::shared_ptr<const LoadedPlan> loaded = Compile(
-      words.model, device, {.precision = words.precision, .constants = ReadConstants(words)});
+  CompileWords compile{.precision = words.precision, .constants = ReadConstants(words)};
+  std::shared_ptr<const LoadedPlan> loaded = Compile(words.model, device, compile);
   const std::int64_t batch = BatchOf(loaded->plan, words);
   if (batch == 1) return loaded;
   loaded.reset();
-  return Compile(
-      words.model, device,
-      {.precision = words.precision, .batches = {batch}, .constants = ReadConstants(words)});
+  compile.batches = {batch};
+  return Compile(words.model, device, compile);
 }
 
 Tensors ReadInputs(const Plan& plan, const Words& words) {

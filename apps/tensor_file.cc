@@ -270,12 +270,4 @@ Status WriteNpy(const std::string& path, const TensorSpec& spec, const std::byte
   return {};
 }
 
-double ElementAsDouble(DataType type, const std::byte* data, std::size_t index) {
-  return WithElementType(type, [&]<typename T>(std::type_identity<T>) {
-    T element;
-    std::memcpy(&element, data + index * sizeof(T), sizeof(T));
-    return ConvertElement<double>(element);
-  });
-}
-
 }  // namespace lagoon

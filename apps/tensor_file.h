@@ -28,7 +28,4 @@ Result<Constant> ReadNpy(const std::string& path);
 /// Writes C order, format 1; bfloat16, which the format does not have, as float32.
 Status WriteNpy(const std::string& path, const TensorSpec& spec, const std::byte* data);
 
-/// Element `index` of a tensor, for people.
-double ElementAsDouble(DataType type, const std::byte* data, std::size_t index);
-
 }  // namespace lagoon

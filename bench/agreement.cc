@@ -44,14 +44,10 @@ Result<std::vector<double>> FirstOutput(BoundModel& model, Device& device,
   LAGOON_RETURN_IF_ERROR(RunPlan(model.instance(), device, in, model.outputs(), {}));
   const TensorSpec& spec = plan.outputs.front().spec;
   const auto* const bytes = static_cast<const std::byte*>(model.outputs().front());
-  std::vector<double> values;
-  WithElementType(spec.type, [&]<typename T>(std::type_identity<T>) {
-    for (std::size_t i = 0; i < spec.bytes() / sizeof(T); ++i) {
-      T element;
-      std::memcpy(&element, bytes + i * sizeof(T), sizeof(T));
-      values.push_back(ConvertElement<double>(element));
-    }
-  });
+  std::vector<double> values(static_cast<std::size_t>(ElementCount(spec.dims)));
+  for (std::size_t i = 0; i < values.size(); ++i) {
+    values[i] = ElementAsDouble(spec.type, bytes, i);
+  }
   return values;
 }
 

@@ -1,9 +1,15 @@
 #include "bench/bound_model.h"
 
+#include <filesystem>
+
 #include "program/compile.h"
 #include "program/versions.h"
 
 namespace lagoon::bench {
+
+std::string ModelFile(const std::string& repository, const std::string& name) {
+  return (std::filesystem::path(repository) / name / "1" / "model.onnx").string();
+}
 
 Result<std::unique_ptr<BoundModel>> BoundModel::Load(const std::string& file,
                                                      const std::string& name, Device& device,

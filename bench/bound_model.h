@@ -13,6 +13,9 @@
 
 namespace lagoon::bench {
 
+/// Version 1 of a model in a repository.
+std::string ModelFile(const std::string& repository, const std::string& name);
+
 struct BoundModelOptions {
   bool tune = false;       // with the fastest version of every op (ProfileVersions); seconds
   std::int64_t batch = 1;  // size of dimensions that the file calls "batch"

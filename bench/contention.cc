@@ -2,7 +2,6 @@
 
 #include <fmt/format.h>
 
-#include <filesystem>
 #include <limits>
 #include <thread>
 
@@ -18,10 +17,6 @@ using Seconds = std::chrono::duration<double>;
 constexpr Seconds kSettle{0.25};          // before a window counts
 constexpr Seconds kBestEffortAlone{2.0};  // length of its windows
 constexpr int kStandaloneRuns = 30;
-
-std::string ModelFile(const ContentionOptions& options, const std::string& name) {
-  return (std::filesystem::path(options.zoo) / name / "1" / "model.onnx").string();
-}
 
 // What one system showed over all its windows.
 struct Observed {
@@ -66,11 +61,11 @@ class LagoonSide {
     CpuDeviceOptions device;
     device.workers = options.workers;
     LAGOON_ASSIGN_OR_RETURN(side->device_, CreateCpuDevice(device));
-    LAGOON_ASSIGN_OR_RETURN(
-        side->real_time_,
-        BoundModel::Load(ModelFile(options, options.real_time), options.real_time, *side->device_));
+    LAGOON_ASSIGN_OR_RETURN(side->real_time_,
+                            BoundModel::Load(ModelFile(options.zoo, options.real_time),
+                                             options.real_time, *side->device_));
     LAGOON_ASSIGN_OR_RETURN(side->best_effort_,
-                            BoundModel::Load(ModelFile(options, options.best_effort),
+                            BoundModel::Load(ModelFile(options.zoo, options.best_effort),
                                              options.best_effort, *side->device_));
     std::vector<double> standalone_ms;
     for (int i = 0; i < kStandaloneRuns; ++i) {
@@ -184,10 +179,10 @@ class OnnxRuntimeSide {
     auto side = std::make_unique<OnnxRuntimeSide>();
     LAGOON_ASSIGN_OR_RETURN(
         side->real_time_,
-        OnnxRuntimeProcess::Start(ModelFile(options, options.real_time), setting.real_time));
-    LAGOON_ASSIGN_OR_RETURN(
-        side->best_effort_,
-        OnnxRuntimeProcess::Start(ModelFile(options, options.best_effort), setting.best_effort));
+        OnnxRuntimeProcess::Start(ModelFile(options.zoo, options.real_time), setting.real_time));
+    LAGOON_ASSIGN_OR_RETURN(side->best_effort_,
+                            OnnxRuntimeProcess::Start(ModelFile(options.zoo, options.best_effort),
+                                                      setting.best_effort));
     return side;
   }
 

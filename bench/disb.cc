@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <deque>
-#include <filesystem>
 #include <map>
 #include <thread>
 
@@ -20,10 +19,6 @@ using Seconds = std::chrono::duration<double>;
 constexpr Nanoseconds kSettle = std::chrono::milliseconds(250);  // before a window counts
 constexpr int kStandaloneRuns = 30;
 constexpr std::size_t kSamplesForP999 = 10'000;
-
-std::string FileOf(const DisbOptions& options, const std::string& model) {
-  return (std::filesystem::path(options.zoo) / model / "1" / "model.onnx").string();
-}
 
 bool IsRealTime(const DisbClient& client) { return client.job_class == JobClass::kRealTime; }
 
@@ -101,9 +96,9 @@ class LagoonSide {
     for (const DisbClient& client : options.workload.clients) {
       auto& first = loaded[client.model];
       Result<std::unique_ptr<BoundModel>> model =
-          first != nullptr
-              ? first->Twin(*side->device_)
-              : BoundModel::Load(FileOf(options, client.model), client.model, *side->device_);
+          first != nullptr ? first->Twin(*side->device_)
+                           : BoundModel::Load(ModelFile(options.zoo, client.model), client.model,
+                                              *side->device_);
       if (!model) return Annotate(client.name, std::move(model).error());
       if (first == nullptr) {
         first = model->get();
@@ -226,8 +221,9 @@ class OnnxRuntimeSide {
       OnnxRuntimeOptions settings = options.onnxruntime;
       settings.spinning = false;  // sessions that spin would take the cores of the others
       settings.nice = nice && !IsRealTime(client) ? 19 : 0;
-      LAGOON_ASSIGN_OR_RETURN(side->processes_.emplace_back(),
-                              OnnxRuntimeProcess::Start(FileOf(options, client.model), settings));
+      LAGOON_ASSIGN_OR_RETURN(
+          side->processes_.emplace_back(),
+          OnnxRuntimeProcess::Start(ModelFile(options.zoo, client.model), settings));
     }
     return side;
   }

@@ -5,7 +5,6 @@
 #include <unistd.h>
 
 #include <cstdio>
-#include <filesystem>
 #include <functional>
 
 #include "bench/bound_model.h"
@@ -17,10 +16,6 @@ namespace {
 
 constexpr int kRuns = 3;
 constexpr char kBase[] = "base";
-
-std::string FileOf(const std::string& repository, const std::string& name) {
-  return (std::filesystem::path(repository) / name / "1" / "model.onnx").string();
-}
 
 Status LoadAndRun(const std::string& file) {
   LAGOON_ASSIGN_OR_RETURN(const std::unique_ptr<Device> device, CreateCpuDevice({.workers = 1}));
@@ -81,14 +76,14 @@ Status RunMemory(const MemoryOptions& options, Report& report) {
   Progress progress("bench memory", static_cast<int>(options.models.size() * sides.size()));
   std::vector<double> bases;
   for (const auto& [side, peak_of] : sides) {
-    LAGOON_ASSIGN_OR_RETURN(const double base, peak_of(FileOf(models.path(), kBase)));
+    LAGOON_ASSIGN_OR_RETURN(const double base, peak_of(ModelFile(models.path(), kBase)));
     report.Metric("peak_base_mib." + side, base);
     bases.push_back(base);
   }
   for (const std::string& name : options.models) {
     std::vector<double> peaks;
     for (std::size_t i = 0; i < sides.size(); ++i) {
-      Result<double> peak = sides[i].second(FileOf(models.path(), name));
+      Result<double> peak = sides[i].second(ModelFile(models.path(), name));
       if (!peak) return Annotate(name, std::move(peak).error());
       peaks.push_back(*peak - bases[i]);
       report.Metric(fmt::format("peak_mib.{}.{}", name, sides[i].first), peaks.back());

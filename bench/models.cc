@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <filesystem>
 #include <map>
 #include <thread>
 
@@ -68,10 +67,6 @@ struct Run {
   std::string Suffix() const { return fmt::format("{}.w{}.b{}", name, workers, batch); }
 };
 
-std::string FileOf(const ModelsOptions& options, const std::string& name) {
-  return (std::filesystem::path(options.zoo) / name / "1" / "model.onnx").string();
-}
-
 /// Whether the file lets the caller choose the batch.
 bool TakesBatch(const Plan& plan, std::int64_t batch) {
   return std::any_of(plan.inputs.begin(), plan.inputs.end(), [&](const PlanTensor& input) {
@@ -99,7 +94,7 @@ Status MeasureBlocks(const std::string& name, const ModelsOptions& options, Prec
   Meter meter;  // outlives the device, whose only worker calls it
   LAGOON_ASSIGN_OR_RETURN(const std::unique_ptr<Device> device, CreateCpuDevice({.workers = 1}));
   LAGOON_ASSIGN_OR_RETURN(const std::unique_ptr<BoundModel> model,
-                          BoundModel::Load(FileOf(options, name), name, *device,
+                          BoundModel::Load(ModelFile(options.zoo, name), name, *device,
                                            {.tune = options.tune, .precision = precision}));
   LAGOON_RETURN_IF_ERROR(model->Run(*device));
   device->SetObserver(&meter);
@@ -159,7 +154,7 @@ class ModelsBenchmark {
   Status BenchModel(const Run& run) {
     LAGOON_ASSIGN_OR_RETURN(const std::unique_ptr<Device> device,
                             CreateCpuDevice({.workers = run.workers}));
-    const std::string file = FileOf(options_, run.name);
+    const std::string file = ModelFile(options_.zoo, run.name);
     const BoundModelOptions bound{.tune = options_.tune, .batch = run.batch};
     const TimePoint begin = Now();
     LAGOON_ASSIGN_OR_RETURN(const std::unique_ptr<BoundModel> model,
@@ -196,7 +191,7 @@ class ModelsBenchmark {
                                                Device& device) const {
     if (!options_.bf16) return nullptr;
     bound.precision = Precision::kBf16;
-    return BoundModel::Load(FileOf(options_, run.name), run.name, device, bound);
+    return BoundModel::Load(ModelFile(options_.zoo, run.name), run.name, device, bound);
   }
 
   Status ReportBf16(const std::string& name, BoundModel& fp32, BoundModel& bf16, Device& device) {

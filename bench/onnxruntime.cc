@@ -36,10 +36,7 @@ std::vector<std::string> Arguments(const std::string& model, const OnnxRuntimeOp
 }
 
 Result<OnnxRuntimeProcess::Values> ReadValues(const nlohmann::json& tensor) {
-  OnnxRuntimeProcess::Values values{.name = tensor.at("name"),
-                                    .dims = tensor.at("shape"),
-                                    .type = tensor.at("type"),
-                                    .bytes = {}};
+  OnnxRuntimeProcess::Values values{.name = tensor.at("name"), .bytes = {}};
   const std::string path = tensor.at("file");
   std::ifstream file(path, std::ios::binary);
   const std::vector<char> chars(std::istreambuf_iterator<char>(file), {});

@@ -41,8 +41,6 @@ class OnnxRuntimeProcess {
   /// One tensor of a run, as raw bytes.
   struct Values {
     std::string name;
-    std::vector<std::int64_t> dims;
-    std::string type;  // NumPy's name
     std::vector<std::byte> bytes;
   };
   struct Example {

@@ -4,8 +4,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstring>
-#include <filesystem>
 #include <limits>
 #include <random>
 
@@ -33,19 +31,16 @@ Result<const Values*> Find(const std::vector<Values>& values, const TensorSpec& 
 /// Infinite where only one side is a number.
 double RelativeError(const TensorSpec& spec, const Bytes& ours, const Bytes& theirs) {
   double difference = 0, largest = 1e-9;
-  WithElementType(spec.type, [&]<typename T>(std::type_identity<T>) {
-    for (std::size_t at = 0; at < theirs.size(); at += sizeof(T)) {
-      T left, right;
-      std::memcpy(&left, ours.data() + at, sizeof(T));
-      std::memcpy(&right, theirs.data() + at, sizeof(T));
-      const double a = ConvertElement<double>(left), b = ConvertElement<double>(right);
-      largest = std::max(largest, std::abs(b));
-      if (a == b || (std::isnan(a) && std::isnan(b))) continue;
-      const double apart = std::abs(a - b);
-      difference =
-          std::max(difference, std::isnan(apart) ? std::numeric_limits<double>::infinity() : apart);
-    }
-  });
+  const auto elements = static_cast<std::size_t>(ElementCount(spec.dims));
+  for (std::size_t i = 0; i < elements; ++i) {
+    const double a = ElementAsDouble(spec.type, ours.data(), i);
+    const double b = ElementAsDouble(spec.type, theirs.data(), i);
+    largest = std::max(largest, std::abs(b));
+    if (a == b || (std::isnan(a) && std::isnan(b))) continue;
+    const double apart = std::abs(a - b);
+    difference =
+        std::max(difference, std::isnan(apart) ? std::numeric_limits<double>::infinity() : apart);
+  }
   return difference / largest;
 }
 
@@ -135,9 +130,9 @@ Status CompareModel(const std::string& name, const OutputsOptions& options, doub
   constexpr int kMaxRuns = 10'000;
   LAGOON_ASSIGN_OR_RETURN(const std::unique_ptr<Device> device,
                           CreateCpuDevice({.workers = options.workers}));
-  const auto file = std::filesystem::path(options.zoo) / name / "1" / "model.onnx";
-  LAGOON_ASSIGN_OR_RETURN(Comparison comparison,
-                          Comparison::Make(file.string(), name, *device, options.onnxruntime));
+  LAGOON_ASSIGN_OR_RETURN(
+      Comparison comparison,
+      Comparison::Make(ModelFile(options.zoo, name), name, *device, options.onnxruntime));
   LAGOON_RETURN_IF_ERROR(comparison.Run({}));  // first touch
   const TimePoint begin = Now();
   LAGOON_ASSIGN_OR_RETURN(const double alone, comparison.Run({}));

@@ -19,7 +19,7 @@ session cannot be made: then it answers that once and exits with 1. The end of s
       -> count, runs that ended by U; completions_us, the ends of all runs as offsets from T
   {"cmd": "values", "folder": FOLDER}
       one run; writes what went in and came out as raw numbers in C order, FOLDER/input-0 and so on
-      -> inputs, outputs: for each its name, shape, type (NumPy's name) and file
+      -> inputs, outputs: for each its name and file
 
 Times are CLOCK_MONOTONIC in ns, as std::chrono::steady_clock gives on Linux. A T that is left out
 means now. The session is made as fast as ONNX Runtime gets: all graph optimisations, bound and
@@ -204,11 +204,9 @@ def write_values(model, request):
     def write(kind, values):
         described = []
         for index, (name, value) in enumerate(values.items()):
-            array = value.numpy()
             file = os.path.join(folder, f"{kind}-{index}")
-            array.tofile(file)
-            described.append({"name": name, "shape": list(array.shape), "type": array.dtype.name,
-                              "file": file})
+            value.numpy().tofile(file)
+            described.append({"name": name, "file": file})
         return described
 
     return {"inputs": write("input", model.inputs), "outputs": write("output", model.outputs)}

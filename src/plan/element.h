@@ -4,7 +4,9 @@
 
 #include <bit>
 #include <cmath>
+#include <cstddef>
 #include <cstdint>
+#include <cstring>
 #include <limits>
 #include <type_traits>
 
@@ -131,6 +133,15 @@ auto WithElementType(DataType type, F&& f) {
       break;
   }
   CheckFailed("a numeric DataType", __FILE__, __LINE__);
+}
+
+/// Element `index` of a tensor, at any alignment.
+inline double ElementAsDouble(DataType type, const std::byte* data, std::size_t index) {
+  return WithElementType(type, [&]<typename T>(std::type_identity<T>) {
+    T element;
+    std::memcpy(&element, data + index * sizeof(T), sizeof(T));
+    return ConvertElement<double>(element);
+  });
 }
 
 }  // namespace lagoon
