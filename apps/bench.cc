@@ -15,6 +15,8 @@
 #include "base/log.h"
 #include "bench/contention.h"
 #include "bench/disb.h"
+#include "bench/disb_paper.h"
+#include "bench/disb_sim.h"
 #include "bench/memory.h"
 #include "bench/models.h"
 #include "bench/outputs.h"
@@ -206,29 +208,108 @@ void AddContention(CLI::App& parent) {
   });
 }
 
-bench::DisbWorkload LoadWorkload(const std::string& word, const std::string& scale, unsigned seed) {
-  Result<bench::DisbWorkload> workload =
-      word.ends_with(".json")
-          ? bench::ReadDisbWorkload(word)
-          : bench::NamedDisbWorkload(
-                word, scale == "small" ? bench::DisbScale::kSmall : bench::DisbScale::kPaper, seed);
+bench::DisbWorkload LoadWorkload(const std::string& word, bench::DisbScale scale, unsigned seed) {
+  Result<bench::DisbWorkload> workload = word.ends_with(".json")
+                                             ? bench::ReadDisbWorkload(word)
+                                             : bench::NamedDisbWorkload(word, scale, seed);
   if (!workload) Die(workload.error().message);
   return *std::move(workload);
+}
+
+// What `lagoon bench disb` takes besides the options of a run.
+struct DisbWords {
+  std::string device = "cpu";
+  std::string workload = "A";
+  std::string scale = "small";
+
+  bool simulated() const { return device != "cpu"; }
+  bench::DisbScale Scale() const {
+    if (simulated()) return bench::DisbScale::kSimulated;
+    return scale == "small" ? bench::DisbScale::kSmall : bench::DisbScale::kPaper;
+  }
+  std::vector<std::string> Workloads() const {
+    if (workload == "all") return {"A", "B", "C", "D", "E", "REAL"};
+    return {workload};
+  }
+};
+
+// One report of all workloads that were asked for.
+Status RunDisbWorkloads(const DisbWords& words, bench::DisbRunOptions& run,
+                        const std::function<Status()>& one) {
+  const std::vector<std::string> workloads = words.Workloads();
+  for (const std::string& workload : workloads) {
+    run.workload = LoadWorkload(workload, words.Scale(), run.seed);
+    if (workloads.size() > 1) run.suffix = "." + workload;
+    LAGOON_RETURN_IF_ERROR(one());
+  }
+  return {};
+}
+
+Json ConstantsOf(const SimProfile& profile) {
+  Json constants;
+  for (const SimConstantInfo& info : SimConstantTable()) {
+    constants[std::string(info.name)] = profile.constants.*info.member;
+  }
+  return constants;
+}
+
+void RunSimDisb(const DisbWords& words, const bench::DisbRunOptions& run, Json configuration,
+                const Common& common) {
+  constexpr std::string_view kPrefix = "sim:";
+  if (!words.device.starts_with(kPrefix)) {
+    Die(fmt::format("there is no device '{}'; there are cpu and sim:PROFILE", words.device));
+  }
+  Result<SimProfile> profile = LoadSimProfile(words.device.substr(kPrefix.size()));
+  if (!profile) Die(profile.error().message);
+  bench::SimDisbOptions options;
+  static_cast<bench::DisbRunOptions&>(options) = run;
+  options.closed_loop_slowdown = bench::SimDisbOptions().closed_loop_slowdown;
+  options.profile = *std::move(profile);
+  configuration["profile"] = {{"name", options.profile.name},
+                              {"constants", ConstantsOf(options.profile)}};
+  Measure("disb", std::move(configuration), common, [&](bench::Report& report) -> Status {
+    report.Field("predicted", true);
+    LAGOON_RETURN_IF_ERROR(
+        RunDisbWorkloads(words, options, [&] { return bench::RunDisbOnSim(options, report); }));
+    const std::string table =
+        bench::ComparePaper(options.profile.name, words.workload, words.workload == "all", report);
+    std::fputs(table.c_str(), stderr);
+    return {};
+  });
+}
+
+// Options that would do nothing would seem to have done something.
+void RefuseOfTheCpu(const CLI::App& command, const std::string& device) {
+  for (const char* name :
+       {"--zoo", "--scale", "--workers", "--no-onnxruntime", "--python", "--onnxruntime-worker"}) {
+    if (command.count(name) > 0) {
+      Die(fmt::format("{} is of the CPU, it does nothing on device '{}'", name, device));
+    }
+  }
 }
 
 void AddDisb(CLI::App& parent) {
   auto common = std::make_shared<Common>();
   auto options = std::make_shared<bench::DisbOptions>();
-  auto word = std::make_shared<std::string>("A");
-  auto scale = std::make_shared<std::string>("small");
+  auto words = std::make_shared<DisbWords>();
   CLI::App* command = AddBenchmark(
       parent, "disb", "DISB (REEF, Table 2): real-time clients beside best-effort ones", *common,
       true);
   options->schedulers = {"sequential", "streams", "wait", "one-kernel", "reset", "reef", "lagoon"};
   const std::vector<std::string> known(SchedulerNames().begin(), SchedulerNames().end());
-  command->add_option("--workload", *word, "A, B, C, D, E, REAL, or a file of DISB's form (.json)")
+  command
+      ->add_option(
+          "--device", words->device,
+          "cpu, or sim:PROFILE: a simulated GPU (mi50, gv100, or a profile file) in virtual "
+          "time")
       ->capture_default_str();
-  command->add_option("--scale", *scale, "paper: its five models; small: five of ResNet-18's size")
+  command
+      ->add_option("--workload", words->workload,
+                   "A, B, C, D, E, REAL, a file of DISB's form (.json), or all: the named ones")
+      ->capture_default_str();
+  command
+      ->add_option("--scale", words->scale,
+                   "paper: its five models; small: five of ResNet-18's size")
       ->check(CLI::IsMember({"paper", "small"}))
       ->capture_default_str();
   command->add_option("--schedulers", options->schedulers, "Names")
@@ -249,23 +330,28 @@ void AddDisb(CLI::App& parent) {
       ->capture_default_str();
   command->add_option("--seed", options->seed, "Of the arrivals")->capture_default_str();
   common->tracing.AddOptions(*command);
-  command->callback([common, options, word, scale] {
+  command->callback([common, options, words, command] {
+    Json configuration = {{"device", words->device},
+                          {"workload", words->workload},
+                          {"schedulers", Configurations(options->schedulers)},
+                          {"windows", options->windows},
+                          {"requests", options->requests},
+                          {"seconds", options->seconds},
+                          {"seed", options->seed}};
+    if (words->simulated()) {
+      RefuseOfTheCpu(*command, words->device);
+      return RunSimDisb(*words, *options, std::move(configuration), *common);
+    }
     options->zoo = common->zoo;
-    options->workload = LoadWorkload(*word, *scale, options->seed);
     options->against_onnxruntime = !common->no_onnxruntime;
     options->onnxruntime = common->OnnxRuntime();
-    const Json configuration = {{"workload", *word},
-                                {"scale", *scale},
-                                {"schedulers", Configurations(options->schedulers)},
-                                {"workers", options->workers},
-                                {"windows", options->windows},
-                                {"requests", options->requests},
-                                {"seconds", options->seconds},
-                                {"seed", options->seed},
-                                {"onnxruntime", options->against_onnxruntime}};
+    configuration["scale"] = words->scale;
+    configuration["workers"] = options->workers;
+    configuration["onnxruntime"] = options->against_onnxruntime;
     options->trace = common->tracing.Start();
-    Measure("disb", configuration, *common,
-            [&](bench::Report& report) { return RunDisb(*options, report); });
+    Measure("disb", std::move(configuration), *common, [&](bench::Report& report) {
+      return RunDisbWorkloads(*words, *options, [&] { return RunDisb(*options, report); });
+    });
     common->tracing.Finish();
   });
 }

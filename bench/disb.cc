@@ -18,58 +18,9 @@ namespace {
 using Seconds = std::chrono::duration<double>;
 constexpr Nanoseconds kSettle = std::chrono::milliseconds(250);  // before a window counts
 constexpr int kStandaloneRuns = 30;
-constexpr std::size_t kSamplesForP999 = 10'000;
 
-bool IsRealTime(const DisbClient& client) { return client.job_class == JobClass::kRealTime; }
-
-/// What one system showed of one client, over its windows.
-struct ClientResult {
-  std::vector<double> alone_ms, contended_ms;
-  double completed = 0;  // within the contended windows
-};
-
-struct SystemResult {
-  std::vector<ClientResult> clients;
-  double seconds = 0;  // of all contended windows
-  std::vector<double> idle_while_ready;
-  DispatcherStats stats;
-
-  explicit SystemResult(std::size_t count) : clients(count) {}
-};
-
-/// One window's length, and when each client sends.
-struct Window {
-  Nanoseconds span{0};
-  std::vector<std::vector<Nanoseconds>> arrivals;  // by client; empty: closed loop
-};
-
-using StandaloneTimes = std::map<std::string, Nanoseconds>;  // by model
-
-// Long enough for the wanted number of real-time requests.
-Nanoseconds SpanOf(const DisbOptions& options, const StandaloneTimes& standalone) {
-  double per_second = 0;
-  for (const DisbClient& client : options.workload.clients) {
-    if (!IsRealTime(client)) continue;
-    const Nanoseconds alone = standalone.at(client.model);
-    const double rate = RateOf(client.load, alone);
-    per_second += rate > 0 ? rate : 1 / Seconds(alone).count();
-  }
-  const double seconds =
-      per_second > 0 ? std::min(options.seconds, options.requests / per_second) : options.seconds;
-  return std::chrono::duration_cast<Nanoseconds>(Seconds(seconds / options.windows));
-}
-
-Window MakeWindow(const DisbOptions& options, const StandaloneTimes& standalone,
-                  std::mt19937& random) {
-  Window window;
-  window.span = SpanOf(options, standalone);
-  for (const DisbClient& client : options.workload.clients) {
-    window.arrivals.emplace_back();
-    if (client.load.kind == DisbLoad::Kind::kContinuous) continue;
-    window.arrivals.back() =
-        Arrivals(client.load, standalone.at(client.model), window.span, random);
-  }
-  return window;
+std::string FileOf(const DisbOptions& options, const std::string& model) {
+  return (std::filesystem::path(options.zoo) / model / "1" / "model.onnx").string();
 }
 
 std::vector<TimePoint> From(TimePoint begin, std::span<const Nanoseconds> offsets) {
@@ -87,7 +38,7 @@ struct ClientRun {
 
 // ---- Lagoon
 
-class LagoonSide {
+class LagoonSide final : public DisbSide {
  public:
   static Result<std::unique_ptr<LagoonSide>> Open(const DisbOptions& options) {
     std::unique_ptr<LagoonSide> side(new LagoonSide(options));
@@ -111,9 +62,9 @@ class LagoonSide {
     return side;
   }
 
-  const StandaloneTimes& standalone() const { return standalone_; }
+  const StandaloneTimes& standalone() const override { return standalone_; }
 
-  Status Turn(const std::string& name, const Window& window, SystemResult& seen) {
+  Status Turn(const std::string& name, const DisbWindow& window, SystemResult& seen) override {
     LAGOON_ASSIGN_OR_RETURN(Scheduler scheduler, MakeScheduler(name));
     Dispatcher dispatcher(*device_, scheduler.config, std::move(scheduler.policy), options_.trace);
     const auto& clients = options_.workload.clients;
@@ -134,9 +85,7 @@ class LagoonSide {
     seen.idle_while_ready.push_back(Seconds(idle).count() /
                                     (Seconds(Now() - from).count() * device_->info().units));
     for (std::size_t i = 0; i < clients.size(); ++i) {
-      Append(alone[i].latencies_ms, seen.clients[i].alone_ms);
-      Append(contended[i].latencies_ms, seen.clients[i].contended_ms);
-      seen.clients[i].completed += contended[i].completed;
+      seen.clients[i].Add(alone[i].latencies_ms, contended[i].latencies_ms, contended[i].completed);
     }
     seen.seconds += Seconds(window.span).count();
     const DispatcherStats stats = dispatcher.Stats();
@@ -147,10 +96,6 @@ class LagoonSide {
 
  private:
   explicit LagoonSide(const DisbOptions& options) : options_(options) {}
-
-  static void Append(const std::vector<double>& from, std::vector<double>& to) {
-    to.insert(to.end(), from.begin(), from.end());
-  }
 
   Status MeasureStandalone(const std::string& name, BoundModel& model) {
     std::vector<double> ns;
@@ -164,7 +109,7 @@ class LagoonSide {
   }
 
   std::vector<ClientRun> Run(Dispatcher& dispatcher, const std::vector<QueueId>& queues,
-                             const Window& window, bool best_effort) {
+                             const DisbWindow& window, bool best_effort) {
     const auto& clients = options_.workload.clients;
     std::vector<ClientRun> runs(clients.size());
     const TimePoint begin = Now() + kSettle;
@@ -175,7 +120,7 @@ class LagoonSide {
       std::vector<std::jthread> open;
       for (std::size_t i = 0; i < clients.size(); ++i) {
         if (!best_effort && !IsRealTime(clients[i])) continue;
-        if (clients[i].load.kind == DisbLoad::Kind::kContinuous) {
+        if (IsClosedLoop(clients[i])) {
           loops.emplace_back(dispatcher, queues[i], *models_[i]).Start();
           loop_of.push_back(i);
           continue;
@@ -240,7 +185,7 @@ class OnnxRuntimeSide {
     return times;
   }
 
-  Status Turn(const Window& window, SystemResult& seen) {
+  Status Turn(const DisbWindow& window, SystemResult& seen) {
     LAGOON_RETURN_IF_ERROR(Run(window, /*best_effort=*/false, seen));
     LAGOON_RETURN_IF_ERROR(Run(window, /*best_effort=*/true, seen));
     seen.seconds += Seconds(window.span).count();
@@ -248,14 +193,12 @@ class OnnxRuntimeSide {
   }
 
  private:
-  Status Run(const Window& window, bool best_effort, SystemResult& seen) {
+  Status Run(const DisbWindow& window, bool best_effort, SystemResult& seen) {
     const auto& clients = options_.workload.clients;
     const TimePoint start = Now();
     const TimePoint begin = start + kSettle;
     const auto runs = [&](std::size_t i) { return best_effort || IsRealTime(clients[i]); };
-    const auto is_loop = [&](std::size_t i) {
-      return clients[i].load.kind == DisbLoad::Kind::kContinuous;
-    };
+    const auto is_loop = [&](std::size_t i) { return IsClosedLoop(clients[i]); };
     for (std::size_t i = 0; i < clients.size(); ++i) {
       if (!runs(i)) continue;
       std::vector<double> us;
@@ -301,86 +244,7 @@ class OnnxRuntimeSide {
   std::vector<std::unique_ptr<OnnxRuntimeProcess>> processes_;  // by client
 };
 
-// ---- Report
-
-class SystemReport {
- public:
-  SystemReport(const DisbOptions& options, const StandaloneTimes& standalone, Report& report)
-      : clients_(options.workload.clients), standalone_(standalone), report_(report) {}
-
-  void Add(const std::string& system, const SystemResult& seen) {
-    std::vector<double> normalized, alone;
-    double best_effort = 0, all = 0;
-    for (std::size_t i = 0; i < clients_.size(); ++i) {
-      const ClientResult& client = seen.clients[i];
-      const double standalone_ms = ToMilliseconds(standalone_.at(clients_[i].model));
-      const double share = client.completed / seen.seconds * standalone_ms / 1e3;
-      all += share;
-      const std::string label = system + "." + clients_[i].name;
-      report_.Metric("per_second." + label, client.completed / seen.seconds);
-      if (!client.contended_ms.empty()) {
-        report_.Metric("latency_ms_mean." + label, Mean(client.contended_ms));
-        report_.Metric("latency_ms_p50." + label, Median(client.contended_ms));
-      }
-      if (!IsRealTime(clients_[i])) {
-        best_effort += share;
-        continue;
-      }
-      for (const double ms : client.contended_ms) normalized.push_back(ms / standalone_ms);
-      for (const double ms : client.alone_ms) alone.push_back(ms / standalone_ms);
-    }
-    report_.Metric("throughput_normalized." + system, all);
-    report_.Metric("best_effort_throughput_normalized." + system, best_effort);
-    report_.Metric("realtime_requests." + system, static_cast<double>(normalized.size()));
-    if (!normalized.empty() && !alone.empty()) AddLatency(system, normalized, alone);
-  }
-
- private:
-  void AddLatency(const std::string& system, const std::vector<double>& normalized,
-                  const std::vector<double>& alone) {
-    report_.Metric("realtime_latency_normalized_mean." + system, Mean(normalized));
-    const bool enough = std::min(normalized.size(), alone.size()) >= kSamplesForP99;
-    for (const int percent : {50, enough ? 99 : 90}) {
-      const double value = Percentile(normalized, percent);
-      report_.Metric(fmt::format("realtime_latency_normalized_p{}.{}", percent, system), value);
-      report_.Metric(fmt::format("realtime_latency_vs_alone_p{}.{}", percent, system),
-                     value / Percentile(alone, percent));
-    }
-    if (normalized.size() >= kSamplesForP999) {
-      report_.Metric("realtime_latency_normalized_p99.9." + system, Percentile(normalized, 99.9));
-    }
-  }
-
-  const std::vector<DisbClient>& clients_;
-  const StandaloneTimes& standalone_;
-  Report& report_;
-};
-
-Status RunLagoon(const DisbOptions& options, Progress& progress, Report& report) {
-  LAGOON_ASSIGN_OR_RETURN(const std::unique_ptr<LagoonSide> side, LagoonSide::Open(options));
-  std::vector<SystemResult> seen(options.schedulers.size(),
-                                 SystemResult(options.workload.clients.size()));
-  std::mt19937 random(options.seed);
-  for (int i = 0; i < options.windows; ++i) {
-    const Window window = MakeWindow(options, side->standalone(), random);
-    for (std::size_t j = 0; j < seen.size(); ++j) {
-      LAGOON_RETURN_IF_ERROR(side->Turn(options.schedulers[j], window, seen[j]));
-      progress.Step(options.schedulers[j]);
-    }
-  }
-  for (const auto& [model, standalone] : side->standalone()) {
-    report.Metric("standalone_ms." + model, ToMilliseconds(standalone));
-  }
-  SystemReport systems(options, side->standalone(), report);
-  for (std::size_t j = 0; j < seen.size(); ++j) {
-    const std::string& name = options.schedulers[j];
-    systems.Add(name, seen[j]);
-    report.Metric("idle_while_ready_fraction." + name, Median(seen[j].idle_while_ready));
-    report.Metric("revocations." + name, static_cast<double>(seen[j].stats.revocations));
-    report.Metric("padded_launches." + name, static_cast<double>(seen[j].stats.padded_launches));
-  }
-  return {};
-}
+// ---- Both
 
 Status RunOnnxRuntime(const DisbOptions& options, Progress& progress, Report& report) {
   for (const bool nice : {false, true}) {
@@ -394,7 +258,7 @@ Status RunOnnxRuntime(const DisbOptions& options, Progress& progress, Report& re
       LAGOON_RETURN_IF_ERROR(side->Turn(MakeWindow(options, standalone, random), seen));
       progress.Step(name);
     }
-    SystemReport(options, standalone, report).Add(name, seen);
+    ReportSystem(options, standalone, name + options.suffix, seen, report);
   }
   return {};
 }
@@ -405,7 +269,10 @@ Status RunDisb(const DisbOptions& options, Report& report) {
   const std::size_t systems = options.schedulers.size() + (options.against_onnxruntime ? 2 : 0);
   Progress progress("bench disb " + options.workload.name,
                     static_cast<int>(systems) * options.windows);
-  LAGOON_RETURN_IF_ERROR(RunLagoon(options, progress, report));
+  {
+    LAGOON_ASSIGN_OR_RETURN(const std::unique_ptr<LagoonSide> side, LagoonSide::Open(options));
+    LAGOON_RETURN_IF_ERROR(RunSchedulers(options, *side, progress, report));
+  }
   if (!options.against_onnxruntime) return {};
   return RunOnnxRuntime(options, progress, report);
 }

@@ -1,24 +1,16 @@
 #pragma once
 
 #include <string>
-#include <vector>
 
-#include "bench/disb_workload.h"
+#include "bench/disb_run.h"
 #include "bench/onnxruntime.h"
-#include "bench/report.h"
 #include "trace/recorder.h"
 
 namespace lagoon::bench {
 
-struct DisbOptions {
+struct DisbOptions : DisbRunOptions {
   std::string zoo;
-  DisbWorkload workload;
-  std::vector<std::string> schedulers;
   std::uint32_t workers = 0;
-  int windows = 5;       // of each scheduler, interleaved
-  int requests = 1000;   // real-time ones of all windows of a scheduler together, about
-  double seconds = 120;  // at most, of all windows of a kind together
-  unsigned seed = 1;     // of the arrivals
   bool against_onnxruntime = true;
   OnnxRuntimeOptions onnxruntime;
   TraceRecorder* trace = nullptr;  // sees all windows; null: nobody does

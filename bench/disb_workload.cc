@@ -11,6 +11,8 @@
 #include <optional>
 #include <set>
 
+#include "base/check.h"
+
 namespace lagoon::bench {
 namespace {
 
@@ -29,10 +31,15 @@ Nanoseconds FromSeconds(double seconds) {
 
 // In the roles of ResNet-152, VGG-19, YOLOv3, BERT-base and GPT-2.
 std::array<std::string, 5> ModelsOf(DisbScale scale) {
-  if (scale == DisbScale::kPaper) {
-    return {"resnet152", "vgg19", "yolov3", "bert_base", "gpt2_prefill"};
+  switch (scale) {
+    case DisbScale::kPaper:
+      return {"resnet152", "vgg19", "yolov3", "bert_base", "gpt2_prefill"};
+    case DisbScale::kSmall:
+      return {"googlenet", "resnet18", "squeezenet1_1", "bert_tiny", "mobilenet_v2"};
+    case DisbScale::kSimulated:
+      return {"resnet152", "vgg19", "yolov3", "bert", "gpt2"};
   }
-  return {"googlenet", "resnet18", "squeezenet1_1", "bert_tiny", "mobilenet_v2"};
+  CheckFailed("a known DisbScale", __FILE__, __LINE__);
 }
 
 // Bursts: a request is followed by the next one after a short gap, or after a long one.

@@ -41,9 +41,9 @@ struct DisbWorkload {
   std::vector<DisbClient> clients;
 };
 
-/// `paper`: ResNet-152, VGG-19, YOLOv3, BERT-base, GPT-2; `small`: five of ResNet-18's size or
-/// less.
-enum class DisbScale : std::uint8_t { kPaper, kSmall };
+/// The five models. `paper`: ResNet-152, VGG-19, YOLOv3, BERT-base, GPT-2; `small`: five of
+/// ResNet-18's size or less; `simulated`: the paper's as device/sim/models.h calls them.
+enum class DisbScale : std::uint8_t { kPaper, kSmall, kSimulated };
 
 /// "A" to "E" of the paper's Table 2; "REAL": five real-time clients with bursty arrivals of the
 /// statistics of DISB's published trace (generated, seeded), beside the best-effort clients of C.

@@ -2,6 +2,7 @@
 
 #include <nlohmann/json.hpp>
 #include <string>
+#include <utility>
 
 #include "base/status.h"
 
@@ -16,6 +17,8 @@ class Report {
   Report(std::string benchmark, nlohmann::json configuration, std::string version);
 
   void Metric(const std::string& name, double value);
+  /// Another field of the file: what the metrics cannot say.
+  void Field(const std::string& name, nlohmann::json value) { json_[name] = std::move(value); }
   const nlohmann::json& json() const { return json_; }
 
   /// Writes the file, or prints to stdout when `path` is empty.

@@ -187,7 +187,8 @@ void Mechanism::OnRetired(const DeviceEvent& event, FinishedJobs& finished) {
   if (job.launches > 0) return;
   if (job.state == Job::State::kLeaving) {
     Finish(job, job.result.outcome, finished);
-  } else if (job.next_output == job.outputs.size() && job.outputs_left == 0) {
+  } else if (job.first_incomplete == job.instance->plan().ops.size() &&
+             job.next_output == job.outputs.size() && job.outputs_left == 0) {
     Finish(job, Outcome::kDone, finished);
   }
 }

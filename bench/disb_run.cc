@@ -1,0 +1,121 @@
+#include "bench/disb_run.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "bench/statistics.h"
+
+namespace lagoon::bench {
+namespace {
+
+using Seconds = std::chrono::duration<double>;
+constexpr std::size_t kSamplesForP999 = 10'000;
+constexpr double kMargin = 1.02;  // for arrivals that fall out at the edges of windows
+
+Nanoseconds SpanOf(const DisbRunOptions& options, const StandaloneTimes& standalone) {
+  double per_second = 0;
+  for (const DisbClient& client : options.workload.clients) {
+    if (!IsRealTime(client)) continue;
+    const Nanoseconds alone = standalone.at(client.model);
+    const double rate = RateOf(client.load, alone);
+    per_second += rate > 0 ? rate : 1 / (Seconds(alone).count() * options.closed_loop_slowdown);
+  }
+  const double seconds = per_second > 0
+                             ? std::min(options.seconds, kMargin * options.requests / per_second)
+                             : options.seconds;
+  return std::chrono::duration_cast<Nanoseconds>(Seconds(seconds / options.windows));
+}
+
+void ReportLatency(const std::string& system, const std::vector<double>& normalized,
+                   const std::vector<double>& alone, Report& report) {
+  report.Metric("realtime_latency_normalized_mean." + system, Mean(normalized));
+  const bool enough = std::min(normalized.size(), alone.size()) >= kSamplesForP99;
+  for (const int percent : {50, enough ? 99 : 90}) {
+    const double value = Percentile(normalized, percent);
+    report.Metric(fmt::format("realtime_latency_normalized_p{}.{}", percent, system), value);
+    report.Metric(fmt::format("realtime_latency_vs_alone_p{}.{}", percent, system),
+                  value / Percentile(alone, percent));
+  }
+  if (normalized.size() >= kSamplesForP999) {
+    report.Metric("realtime_latency_normalized_p99.9." + system, Percentile(normalized, 99.9));
+  }
+}
+
+}  // namespace
+
+DisbWindow MakeWindow(const DisbRunOptions& options, const StandaloneTimes& standalone,
+                      std::mt19937& random) {
+  DisbWindow window;
+  window.span = SpanOf(options, standalone);
+  for (const DisbClient& client : options.workload.clients) {
+    window.arrivals.emplace_back();
+    if (IsClosedLoop(client)) continue;
+    window.arrivals.back() =
+        Arrivals(client.load, standalone.at(client.model), window.span, random);
+  }
+  return window;
+}
+
+void ClientResult::Add(const std::vector<double>& alone, const std::vector<double>& contended,
+                       double done) {
+  alone_ms.insert(alone_ms.end(), alone.begin(), alone.end());
+  contended_ms.insert(contended_ms.end(), contended.begin(), contended.end());
+  completed += done;
+}
+
+void ReportSystem(const DisbRunOptions& options, const StandaloneTimes& standalone,
+                  const std::string& system, const SystemResult& seen, Report& report) {
+  const std::vector<DisbClient>& clients = options.workload.clients;
+  std::vector<double> normalized, alone;
+  double best_effort = 0, all = 0;
+  for (std::size_t i = 0; i < clients.size(); ++i) {
+    const ClientResult& client = seen.clients[i];
+    const double standalone_ms = ToMilliseconds(standalone.at(clients[i].model));
+    const double share = client.completed / seen.seconds * standalone_ms / 1e3;
+    all += share;
+    const std::string label = system + "." + clients[i].name;
+    report.Metric("per_second." + label, client.completed / seen.seconds);
+    if (!client.contended_ms.empty()) {
+      report.Metric("latency_ms_mean." + label, Mean(client.contended_ms));
+      report.Metric("latency_ms_p50." + label, Median(client.contended_ms));
+    }
+    if (!IsRealTime(clients[i])) {
+      best_effort += share;
+      continue;
+    }
+    for (const double ms : client.contended_ms) normalized.push_back(ms / standalone_ms);
+    for (const double ms : client.alone_ms) alone.push_back(ms / standalone_ms);
+  }
+  report.Metric("throughput_normalized." + system, all);
+  report.Metric("best_effort_throughput_normalized." + system, best_effort);
+  report.Metric("realtime_requests." + system, static_cast<double>(normalized.size()));
+  if (!normalized.empty() && !alone.empty()) ReportLatency(system, normalized, alone, report);
+}
+
+Status RunSchedulers(const DisbRunOptions& options, DisbSide& side, Progress& progress,
+                     Report& report) {
+  std::vector<SystemResult> seen(options.schedulers.size(),
+                                 SystemResult(options.workload.clients.size()));
+  std::mt19937 random(options.seed);
+  for (int i = 0; i < options.windows; ++i) {
+    const DisbWindow window = MakeWindow(options, side.standalone(), random);
+    for (std::size_t j = 0; j < seen.size(); ++j) {
+      LAGOON_RETURN_IF_ERROR(side.Turn(options.schedulers[j], window, seen[j]));
+      progress.Step(options.schedulers[j]);
+    }
+  }
+  for (const auto& [model, standalone] : side.standalone()) {
+    report.Metric("standalone_ms." + model, ToMilliseconds(standalone));
+  }
+  for (std::size_t j = 0; j < seen.size(); ++j) {
+    const std::string system = options.schedulers[j] + options.suffix;
+    ReportSystem(options, side.standalone(), system, seen[j], report);
+    report.Metric("idle_while_ready_fraction." + system, Median(seen[j].idle_while_ready));
+    report.Metric("revocations." + system, static_cast<double>(seen[j].stats.revocations));
+    report.Metric("padded_launches." + system, static_cast<double>(seen[j].stats.padded_launches));
+  }
+  return {};
+}
+
+}  // namespace lagoon::bench
