@@ -23,8 +23,8 @@ struct DisbOptions : DisbRunOptions {
 /// a system S (a scheduler, or onnxruntime-SETTING), over all its real-time requests:
 ///   realtime_latency_normalized_mean.S, _p50.S, _p99.S (from 1,000 requests on, else _p90), _p99.9
 ///                                   (from 10,000 on): over the model's standalone latency
-///   realtime_latency_vs_alone_p50.S, _p99.S (or _p90): over the same percentile of the windows
-///                                   with real-time clients alone
+///   realtime_latency_vs_alone_mean.S, _p50.S, _p99.S (or _p90): over the same of the windows with
+///                                   real-time clients alone
 ///   best_effort_throughput_normalized.S, throughput_normalized.S   sum over clients of throughput
 ///                                   over standalone maximum (REEF 6.1)
 ///   idle_while_ready_fraction.S, revocations.S, padded_launches.S  schedulers only

@@ -22,7 +22,10 @@ constexpr DisbPaperNumber Number(std::string_view device, std::string_view workl
   return {device, workload, scheduler, metric, value, value, source};
 }
 
-// 6.3 gives one range of throughputs and one highest latency for D, E and the real-world trace.
+// Of D, E and the real-world trace, where real-time requests wait for one another, 6.3 compares the
+// latency with that of real-time clients alone: at most 1.042, in E. It gives one range of
+// throughputs for all three.
+constexpr std::string_view kVersusAlone = "realtime_latency_vs_alone_mean";
 constexpr DisbPaperNumber Range(std::string_view device, std::string_view workload,
                                 std::string_view metric, double least, double most) {
   return {device, workload, "reef", metric, least, most, kOverall};
@@ -43,8 +46,9 @@ constexpr std::array kNumbers{
     Number("mi50", "A", "reef", kLatency, 1.005),
     Number("mi50", "B", "reef", kLatency, 1.005),
     Number("mi50", "C", "reef", kLatency, 1.02),
-    Range("mi50", "D", kLatency, 1.0, 1.042),
-    Number("mi50", "E", "reef", kLatency, 1.042),
+    Range("mi50", "D", kVersusAlone, 1.0, 1.042),
+    Number("mi50", "E", "reef", kVersusAlone, 1.042),
+    Range("mi50", "REAL", kVersusAlone, 1.0, 1.042),
     Number("mi50", "A", "reef", kThroughput, 1.12),
     Number("mi50", "B", "reef", kThroughput, 1.28),
     Number("mi50", "C", "reef", kThroughput, 1.53),
@@ -69,8 +73,9 @@ constexpr std::array kNumbers{
     Number("gv100", "A", "reef", kLatency, 1.005),
     Number("gv100", "B", "reef", kLatency, 1.005),
     Number("gv100", "C", "reef", kLatency, 1.02),
-    Range("gv100", "D", kLatency, 1.0, 1.042),
-    Range("gv100", "E", kLatency, 1.0, 1.042),
+    Range("gv100", "D", kVersusAlone, 1.0, 1.042),
+    Range("gv100", "E", kVersusAlone, 1.0, 1.042),
+    Range("gv100", "REAL", kVersusAlone, 1.0, 1.042),
     Number("gv100", "A", "reef", kThroughput, 1.08),
     Number("gv100", "B", "reef", kThroughput, 1.12),
     Number("gv100", "C", "reef", kThroughput, 1.20),

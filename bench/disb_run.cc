@@ -30,6 +30,7 @@ Nanoseconds SpanOf(const DisbRunOptions& options, const StandaloneTimes& standal
 void ReportLatency(const std::string& system, const std::vector<double>& normalized,
                    const std::vector<double>& alone, Report& report) {
   report.Metric("realtime_latency_normalized_mean." + system, Mean(normalized));
+  report.Metric("realtime_latency_vs_alone_mean." + system, Mean(normalized) / Mean(alone));
   const bool enough = std::min(normalized.size(), alone.size()) >= kSamplesForP99;
   for (const int percent : {50, enough ? 99 : 90}) {
     const double value = Percentile(normalized, percent);
@@ -112,6 +113,9 @@ Status RunSchedulers(const DisbRunOptions& options, DisbSide& side, Progress& pr
     const std::string system = options.schedulers[j] + options.suffix;
     ReportSystem(options, side.standalone(), system, seen[j], report);
     report.Metric("idle_while_ready_fraction." + system, Median(seen[j].idle_while_ready));
+    if (!seen[j].units_busy.empty()) {
+      report.Metric("units_busy_fraction." + system, Median(seen[j].units_busy));
+    }
     report.Metric("revocations." + system, static_cast<double>(seen[j].stats.revocations));
     report.Metric("padded_launches." + system, static_cast<double>(seen[j].stats.padded_launches));
   }

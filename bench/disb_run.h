@@ -55,8 +55,9 @@ struct ClientResult {
 
 struct SystemResult {
   std::vector<ClientResult> clients;
-  double seconds = 0;  // of all contended windows
-  std::vector<double> idle_while_ready;
+  double seconds = 0;                    // of all contended windows
+  std::vector<double> idle_while_ready;  // fractions of unit time, a window each
+  std::vector<double> units_busy;        // where the device knows
   DispatcherStats stats;
 
   explicit SystemResult(std::size_t count) : clients(count) {}

@@ -52,6 +52,7 @@ class SimSide final : public DisbSide {
     const double unit_seconds =
         Seconds(stage.device->Now() - from).count() * stage.device->info().units;
     seen.idle_while_ready.push_back(Seconds(times.idle_while_ready).count() / unit_seconds);
+    seen.units_busy.push_back(Seconds(times.busy).count() / unit_seconds);
     for (std::size_t i = 0; i < clients.size(); ++i) {
       seen.clients[i].Add(alone[i].latencies_ms, contended[i].latencies_ms, contended[i].completed);
     }

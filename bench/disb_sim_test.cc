@@ -32,6 +32,8 @@ Json MetricsOf(const SimDisbOptions& options) {
 
 TEST(DisbSim, EqualOptionsGiveEqualMetrics) {
   SimDisbOptions options = Options("mi50", "E");
+  options.schedulers = {"streams", "lagoon"};
+  options.requests = 12;
   const Json metrics = MetricsOf(options);
   EXPECT_EQ(MetricsOf(options), metrics);
   options.seed = 2;
@@ -41,13 +43,13 @@ TEST(DisbSim, EqualOptionsGiveEqualMetrics) {
 TEST(DisbSim, EverySchedulerServesEveryRequest) {
   SimDisbOptions options = Options("gv100", "C");
   options.schedulers.assign(SchedulerNames().begin(), SchedulerNames().end());
-  options.requests = 30;
+  options.requests = 20;
   const Json metrics = MetricsOf(options);
   for (const std::string& name : options.schedulers) {
-    EXPECT_GE(metrics.at("realtime_requests." + name), 30) << name;
+    EXPECT_GE(metrics.at("realtime_requests." + name), 20) << name;
     EXPECT_GE(metrics.at("realtime_latency_normalized_p50." + name), 0.99) << name;
     EXPECT_GT(metrics.at("best_effort_throughput_normalized." + name), 0.1) << name;
-    EXPECT_LT(metrics.at("throughput_normalized." + name), 3) << name;
+    EXPECT_LT(metrics.at("throughput_normalized." + name), 6) << name;  // six clients
   }
 }
 

@@ -36,6 +36,7 @@ class VirtualClientsTest : public ::testing::Test {
       queue.name = client.name;
       queue.job_class = client.job_class;
       queue.instances = {instances_.back().get()};
+      queue.max_pending = 1000;
       queues_.emplace_back(*dispatcher_->AddQueue(queue));
     }
   }

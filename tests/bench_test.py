@@ -62,6 +62,44 @@ def test_disb_names_what_is_wrong_with_a_workload(lagoon, tmp_path):
         assert result.returncode == 1 and word in result.stderr
 
 
+SIMULATED = ("disb", "--device", "sim:mi50", "--requests", "20", "--windows", "1", "--schedulers", "reef,lagoon")
+
+
+def test_disb_on_a_simulated_device_is_predicted_and_the_same_twice(lagoon, tmp_path):
+    reports = []
+    for path in (tmp_path / "one.json", tmp_path / "two.json"):
+        result = lagoon.run("bench", *SIMULATED, "--workload", "all", "--json", path)
+        assert result.returncode == 0, result.stderr
+        reports.append(json.loads(path.read_text()))
+        assert reports[-1].pop("date")
+    assert reports[0] == reports[1]
+    assert reports[0]["predicted"] is True
+    assert reports[0]["configuration"]["profile"]["name"] == "mi50"
+    assert reports[0]["configuration"]["profile"]["constants"]["units"] == 60
+    for workload in ("A", "B", "C", "D", "E", "REAL"):
+        assert reports[0]["metrics"][f"throughput_normalized.lagoon.{workload}"] > 0.9
+    assert "paper says" in result.stderr
+    compared = {number["metric"] for number in reports[0]["paper"]}
+    assert "throughput_normalized.reef.C" in compared
+
+
+@pytest.mark.parametrize("words, named", [
+    (("--device", "gpu0"), "'gpu0'"),
+    (("--device", "sim:mi51"), "mi51"),
+    (("--device", "sim:absent.json"), "absent.json"),
+    (("--device", "sim:t4"), "'t4' has no model 'vgg19'"),
+    (("--device", "sim:mi50", "--workload", "Z"), "'Z'"),
+    (("--device", "sim:mi50", "--workers", "2"), "--workers"),
+    (("--device", "sim:mi50", "--scale", "small"), "--scale"),
+    (("--device", "sim:mi50", "--no-onnxruntime"), "--no-onnxruntime"),
+])
+def test_disb_names_what_does_not_go_with_a_simulated_device(lagoon, tmp_path, words, named):
+    result, metrics = run_bench(lagoon, tmp_path, "disb", *words)
+    assert result.returncode == 1
+    assert metrics is None
+    assert named in result.stderr
+
+
 @pytest.mark.parametrize("words", [("models", "--models", "absent"), ("memory", "--models", "absent")])
 def test_a_missing_model_is_named(lagoon, tmp_path, words):
     result, metrics = run_bench(lagoon, tmp_path, *words, "--zoo", REPOSITORY, "--no-onnxruntime")

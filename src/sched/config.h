@@ -22,7 +22,8 @@ struct SchedulerConfig {
   enum class Ranks : std::uint8_t {
     kSubmission,  // nothing: first submitted, first run
     kClass,       // real-time before best-effort, each by order of posting
-    kDeadline,    // real-time by deadline, then best-effort in the order of the policy's picks
+    kDeadline,    // real-time by deadline, those without one by order of posting; then best-effort
+                  // in the order of the policy's picks
   };
   std::string_view name;  // of static storage
   Streams streams = Streams::kPooled;

@@ -38,6 +38,43 @@ TEST_F(DispatcherTest, RunsAJobFromInputToOutput) {
   EXPECT_LE(request.result.computed, request.result.finished);
 }
 
+TEST_F(DispatcherTest, AJobWithoutInputsAndOutputsEndsWithItsLastKernel) {
+  SchedulerConfig one_at_a_time = kReset;
+  one_at_a_time.depth = 1;  // after each kernel nothing of the job is on the device
+  Use(one_at_a_time);
+  const auto plan = std::const_pointer_cast<LoadedPlan>(testing::ChainPlan(3, 2));
+  plan->plan.inputs.clear();
+  plan->plan.outputs.clear();
+  const QueueId queue = AddQueue(JobClass::kBestEffort, plan);
+  Request& request = Add();
+  ASSERT_TRUE(dispatcher_->Post({queue, kNoDeadline, {}, {}, &request}));
+  for (int i = 0; i < 5; ++i) ASSERT_TRUE(device_->RunBlock());
+  EXPECT_EQ(request.finished, 0);
+  ASSERT_TRUE(device_->RunBlock());
+  EXPECT_EQ(request.finished, 1);
+  EXPECT_EQ(request.result.outcome, Outcome::kDone);
+}
+
+TEST_F(DispatcherTest, RealTimeJobsWithoutADeadlineRunInOrderOfPosting) {
+  SchedulerConfig config = kReset;
+  config.ranks = Ranks::kDeadline;
+  Use(config);
+  const QueueId first = AddQueue(JobClass::kRealTime, 12, 1);
+  const QueueId second = AddQueue(JobClass::kRealTime, 12, 1);
+  const QueueId third = AddQueue(JobClass::kRealTime, 12, 1);
+  Request &a = Add(), &b = Add(), &urgent = Add();
+  ASSERT_TRUE(Post(first, a));
+  ASSERT_TRUE(Post(second, b));
+  ASSERT_TRUE(Post(third, urgent, device_->Now() + std::chrono::seconds(1)));
+  for (int i = 0; i < 1 + 12 + 1; ++i) ASSERT_TRUE(device_->RunBlock());
+  EXPECT_EQ(urgent.finished, 1);  // a deadline goes before none
+  for (int i = 0; i < 1 + 12 + 1; ++i) ASSERT_TRUE(device_->RunBlock());
+  EXPECT_EQ(a.finished, 1);
+  EXPECT_EQ(b.finished, 0);
+  device_->RunAll();
+  EXPECT_EQ(b.finished, 1);
+}
+
 TEST_F(DispatcherTest, KeepsTheDeviceQueueAtItsDepth) {
   UseReset();
   const QueueId queue = AddQueue(JobClass::kBestEffort, 20, 2);

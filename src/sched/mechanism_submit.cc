@@ -233,6 +233,7 @@ StreamId Mechanism::NextStream(const JobQueue& queue) {
 
 Rank Mechanism::RankOf(const Job& job) const {
   constexpr Rank kBehindRealTime = Rank{1} << 63;
+  constexpr Rank kBehindDeadlines = Rank{1} << 62;
   const bool best_effort = job.job_class == JobClass::kBestEffort;
   switch (config_.ranks) {
     case SchedulerConfig::Ranks::kSubmission:
@@ -241,7 +242,10 @@ Rank Mechanism::RankOf(const Job& job) const {
       return Raw(job.id) | (best_effort ? kBehindRealTime : 0);
     case SchedulerConfig::Ranks::kDeadline:
       if (best_effort) return kBehindRealTime;
-      return static_cast<Rank>(std::max<std::int64_t>(0, job.deadline.time_since_epoch().count()));
+      if (job.deadline == kNoDeadline) return kBehindDeadlines | Raw(job.id);
+      return std::min(
+          static_cast<Rank>(std::max<std::int64_t>(0, job.deadline.time_since_epoch().count())),
+          kBehindDeadlines - 1);
   }
   CheckFailed("a known Ranks", __FILE__, __LINE__);
 }
