@@ -280,8 +280,8 @@ void RunSimDisb(const DisbWords& words, const bench::DisbRunOptions& run, Json c
 
 // Options that would do nothing would seem to have done something.
 void RefuseOfTheCpu(const CLI::App& command, const std::string& device) {
-  for (const char* name :
-       {"--zoo", "--scale", "--workers", "--no-onnxruntime", "--python", "--onnxruntime-worker"}) {
+  for (const char* name : {"--zoo", "--scale", "--workers", "--no-onnxruntime", "--python",
+                           "--onnxruntime-worker", "--trace"}) {
     if (command.count(name) > 0) {
       Die(fmt::format("{} is of the CPU, it does nothing on device '{}'", name, device));
     }
