@@ -19,10 +19,6 @@ using Seconds = std::chrono::duration<double>;
 constexpr Nanoseconds kSettle = std::chrono::milliseconds(250);  // before a window counts
 constexpr int kStandaloneRuns = 30;
 
-std::string FileOf(const DisbOptions& options, const std::string& model) {
-  return (std::filesystem::path(options.zoo) / model / "1" / "model.onnx").string();
-}
-
 std::vector<TimePoint> From(TimePoint begin, std::span<const Nanoseconds> offsets) {
   std::vector<TimePoint> times;
   for (const Nanoseconds offset : offsets) times.push_back(begin + offset);
