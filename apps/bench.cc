@@ -154,7 +154,7 @@ Json Configurations(const std::vector<std::string>& schedulers) {
                             {"depth", config.depth},
                             {"max_kernels", config.max_kernels},
                             {"extra_blocks", config.extra_blocks},
-                            {"padding", config.padding}};
+                            {"padding_kernels", config.padding_kernels}};
   }
   return configurations;
 }

@@ -18,6 +18,7 @@ Result<std::shared_ptr<const LoadedPlan>> LoadSimPlan(const SimModel& model, Sim
     Result<KernelHandle> handle = device.Load({op.name, nullptr}, {0, kernel.block});
     if (!handle) return Annotate(plan.model, std::move(handle).error());
     op.kernel = *handle;
+    op.occupancy = device.Occupancy(*handle);
     op.blocks = kernel.blocks;
     if (i > 0) op.deps = {i - 1};
     op.cost = {kernel.time, kernel.block.time};

@@ -51,10 +51,10 @@ class BasicProgress {
 
   static constexpr std::size_t WordsFor(std::uint32_t blocks) { return (blocks + 63) / 64; }
 
-  /// `unclaimed`: WordsFor(blocks) words that outlive this record. Call Reset() before the first
-  /// use.
+  /// `unclaimed`: at least WordsFor(blocks) words that outlive this record. Call Reset() before the
+  /// first use.
   BasicProgress(std::uint32_t blocks, std::span<Word> unclaimed)
-      : unclaimed_(unclaimed), blocks_(blocks) {}
+      : words_(unclaimed), unclaimed_(words_.first(WordsFor(blocks))), blocks_(blocks) {}
 
   /// Makes every tile unclaimed and not done. Only when every launch that names this record has
   /// retired.
@@ -66,6 +66,13 @@ class BasicProgress {
       unclaimed_[i].store(all, std::memory_order_relaxed);
     }
     done_.store(0, std::memory_order_release);
+  }
+
+  /// The same for a kernel that is from now on cut into `blocks`, for which the words must do.
+  void Reset(std::uint32_t blocks) {
+    unclaimed_ = words_.first(WordsFor(blocks));
+    blocks_ = blocks;
+    Reset();
   }
 
   /// Takes the lowest unclaimed tile that it finds, or nothing when all looked claimed or done. A
@@ -117,7 +124,8 @@ class BasicProgress {
 
  private:
   typename Atomics::template Atomic<std::uint32_t> done_{0};
-  std::span<Word> unclaimed_;
+  std::span<Word> words_;      // for the most blocks that it may be cut into
+  std::span<Word> unclaimed_;  // those in use
   std::uint32_t blocks_;
 };
 

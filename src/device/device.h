@@ -186,6 +186,8 @@ class DeviceControl {
   /// kResourceExhausted, naming the bytes asked and free, when there is no memory.
   virtual Result<Buffer> Allocate(std::size_t bytes, MemoryKind kind) = 0;
   virtual Result<KernelHandle> Load(const CodeImage& image, const KernelSpec& spec) = 0;
+  /// Blocks of a loaded kernel that a compute unit holds at once.
+  virtual std::uint32_t Occupancy(KernelHandle /*kernel*/) const { return 1; }
   virtual Result<StreamId> CreateStream(const StreamOptions& options) = 0;
   /// A word that starts at 0 and only grows, through DeviceQueue::Raise.
   virtual Result<GuardId> CreateGuard() = 0;

@@ -14,6 +14,17 @@ std::size_t AlignUp(std::size_t bytes) {
   return (bytes + kArgsAlignment - 1) / kArgsAlignment * kArgsAlignment;
 }
 
+// Of one version's image; the versions of an op have the same struct.
+std::size_t ArgsStride(const PlanOp& op) { return AlignUp(op.args.size()); }
+
+std::size_t VersionCount(const PlanOp& op) { return std::max<std::size_t>(op.versions.size(), 1); }
+
+std::uint32_t MostBlocks(const PlanOp& op) {
+  std::uint32_t most = op.blocks;
+  for (const OpVersion& version : op.versions) most = std::max(most, version.blocks);
+  return most;
+}
+
 }  // namespace
 
 Result<std::unique_ptr<Instance>> Instance::Create(std::shared_ptr<const LoadedPlan> loaded,
@@ -40,13 +51,16 @@ void Instance::Select(std::size_t size) { binding_ = &bindings_.at(size); }
 Instance::Binding Instance::Bind(const Plan& plan) const {
   Binding binding;
   binding.plan = &plan;
-  for (const PlanOp& op : plan.ops) binding.AddProgress(op.blocks);
+  for (const PlanOp& op : plan.ops) binding.AddProgress(op.blocks, MostBlocks(op));
   for (const auto* tensors : {&plan.inputs, &plan.outputs}) {
-    for (const PlanTensor& tensor : *tensors) binding.AddProgress(CopyBlocks(tensor.spec.bytes()));
+    for (const PlanTensor& tensor : *tensors) {
+      const std::uint32_t blocks = CopyBlocks(tensor.spec.bytes());
+      binding.AddProgress(blocks, blocks);
+    }
   }
 
   std::size_t args_bytes = kArgsAlignment;
-  for (const PlanOp& op : plan.ops) args_bytes += AlignUp(op.args.size());
+  for (const PlanOp& op : plan.ops) args_bytes += VersionCount(op) * ArgsStride(op);
   binding.args.resize(args_bytes);
   void* cursor = binding.args.data();
   std::size_t space = args_bytes;
@@ -56,7 +70,7 @@ Instance::Binding Instance::Bind(const Plan& plan) const {
   binding.deps.resize(plan.ops.size() + plan.outputs.size());
   for (std::size_t i = 0; i < plan.ops.size(); ++i) {
     BindOp(binding, i, args);
-    args += AlignUp(plan.ops[i].args.size());
+    args += VersionCount(plan.ops[i]) * ArgsStride(plan.ops[i]);
   }
   for (std::size_t output = 0; output < plan.outputs.size(); ++output) {
     for (const std::uint32_t producer : plan.outputs[output].ops) {
@@ -64,17 +78,30 @@ Instance::Binding Instance::Bind(const Plan& plan) const {
           {binding.progress[producer].get(), plan.ops[producer].blocks});
     }
   }
+  binding.dependents.resize(plan.ops.size());
+  const auto depend = [&](std::vector<Dep>& deps, const std::vector<std::uint32_t>& on) {
+    for (std::size_t i = 0; i < on.size(); ++i) binding.dependents[on[i]].push_back(&deps[i]);
+  };
+  for (std::size_t i = 0; i < plan.ops.size(); ++i) depend(binding.deps[i], plan.ops[i].deps);
+  for (std::size_t i = 0; i < plan.outputs.size(); ++i) {
+    depend(binding.deps[plan.ops.size() + i], plan.outputs[i].ops);
+  }
   return binding;
 }
 
 void Instance::BindOp(Binding& binding, std::size_t index, std::byte* args) const {
   const Plan& plan = *binding.plan;
   const PlanOp& op = plan.ops[index];
-  std::copy(op.args.begin(), op.args.end(), args);
-  for (const Relocation& relocation : op.relocations) {
-    const Buffer& buffer = relocation.region == Region::kWeights ? loaded_->weights : arena_;
-    const std::byte* target = buffer.data() + relocation.offset;
-    std::memcpy(args + relocation.args_offset, &target, sizeof(target));
+  for (std::size_t version = 0; version < VersionCount(op); ++version) {
+    const std::vector<std::byte>& from = op.versions.empty() ? op.args : op.versions[version].args;
+    LAGOON_CHECK(from.size() == op.args.size());
+    std::byte* to = args + version * ArgsStride(op);
+    std::copy(from.begin(), from.end(), to);
+    for (const Relocation& relocation : op.relocations) {
+      const Buffer& buffer = relocation.region == Region::kWeights ? loaded_->weights : arena_;
+      const std::byte* target = buffer.data() + relocation.offset;
+      std::memcpy(to + relocation.args_offset, &target, sizeof(target));
+    }
   }
   std::vector<Dep>& deps = binding.deps[index];
   for (const std::uint32_t on : op.deps) {
@@ -88,14 +115,16 @@ void Instance::BindOp(Binding& binding, std::size_t index, std::byte* args) cons
   }
   Segment segment;
   segment.kernel = op.kernel;
-  segment.args = args;
+  segment.args = args + op.version * ArgsStride(op);
   segment.progress = binding.progress[index].get();
   segment.deps = deps;
   binding.segments.push_back(segment);
+  binding.versions.push_back(op.version);
+  binding.recut.reserve(plan.ops.size());
 }
 
-void Instance::Binding::AddProgress(std::uint32_t blocks) {
-  const std::size_t words = Progress::WordsFor(blocks);
+void Instance::Binding::AddProgress(std::uint32_t blocks, std::uint32_t most_blocks) {
+  const std::size_t words = Progress::WordsFor(most_blocks);
   bitmaps.push_back(std::make_unique<std::atomic<std::uint64_t>[]>(words));
   progress.push_back(std::make_unique<Progress>(blocks, std::span(bitmaps.back().get(), words)));
 }
@@ -125,7 +154,29 @@ void Instance::Touch() {
   if (arena_.size() > 0) std::memset(arena_.data(), 0, arena_.size());
 }
 
+void Instance::UseVersion(std::size_t index, std::uint32_t version) {
+  LAGOON_CHECK(version < plan().ops[index].versions.size() && progress(index).done() == 0);
+  if (binding_->versions[index] == version) return;
+  if (std::find(binding_->recut.begin(), binding_->recut.end(), index) == binding_->recut.end()) {
+    binding_->recut.push_back(index);
+  }
+  binding_->Recut(index, version);
+}
+
+void Instance::Binding::Recut(std::size_t index, std::uint32_t version) {
+  const PlanOp& op = plan->ops[index];
+  const std::uint32_t blocks = op.versions[version].blocks;
+  auto* args = static_cast<const std::byte*>(segments[index].args);
+  segments[index].args = args + (std::ptrdiff_t{version} - std::ptrdiff_t{versions[index]}) *
+                                    static_cast<std::ptrdiff_t>(ArgsStride(op));
+  versions[index] = version;
+  progress[index]->Reset(blocks);
+  for (Dep* dep : dependents[index]) dep->blocks = blocks;
+}
+
 void Instance::Reset() {
+  for (const std::size_t op : binding_->recut) binding_->Recut(op, plan().ops[op].version);
+  binding_->recut.clear();
   for (const auto& progress : binding_->progress) progress->Reset();
 }
 

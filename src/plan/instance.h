@@ -30,6 +30,13 @@ class Instance {
   const Segment& segment(std::size_t index) const { return binding_->segments[index]; }
   Progress& progress(std::size_t index) { return *binding_->progress[index]; }
 
+  /// Cuts op `index` as its `version` says (PlanOp::versions), until the next Reset() or Select().
+  /// Only while no block of it is done and no launch names it or an op that depends on it. Does not
+  /// allocate.
+  void UseVersion(std::size_t index, std::uint32_t version);
+  /// The version in use; 0 where there is one only.
+  std::uint32_t version(std::size_t index) const { return binding_->versions[index]; }
+
   /// Copies between host memory and the arena; `host` must hold the tensor's bytes until it
   /// retires.
   Copy InputCopy(std::size_t input, const void* host);
@@ -40,21 +47,25 @@ class Instance {
   /// between jobs.
   void Touch();
 
-  /// Makes every record of the selected plan fresh for the next job. Only when no launch names
-  /// them.
+  /// Makes every record of the selected plan fresh for the next job, and cuts every op as the plan
+  /// does. Only when no launch names them.
   void Reset();
 
  private:
   /// One plan bound to the arena.
   struct Binding {
     const Plan* plan = nullptr;
-    std::vector<std::byte> args;
+    std::vector<std::byte> args;  // images of all versions of all ops
     std::vector<std::unique_ptr<std::atomic<std::uint64_t>[]>> bitmaps;
     std::vector<std::unique_ptr<Progress>> progress;  // ops, then inputs, then outputs
     std::vector<std::vector<Dep>> deps;               // ops, then outputs
+    std::vector<std::vector<Dep*>> dependents;        // by op: the deps that wait for it
     std::vector<Segment> segments;
+    std::vector<std::uint32_t> versions;  // in use, by op
+    std::vector<std::size_t> recut;       // ops whose version is not the plan's
 
-    void AddProgress(std::uint32_t blocks);
+    void AddProgress(std::uint32_t blocks, std::uint32_t most_blocks);
+    void Recut(std::size_t index, std::uint32_t version);
   };
 
   Instance() = default;

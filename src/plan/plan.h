@@ -66,8 +66,9 @@ struct PlanOp {
   std::vector<ByteRange> writes;
   /// All ways to cut it, the one that the fields above hold among them; empty: there is one only.
   std::vector<OpVersion> versions;
-  std::uint32_t version = 0;  // the one in use
-  bool in_place = false;      // writes exactly the bytes of one of its reads: not idempotent
+  std::uint32_t version = 0;    // the one in use
+  std::uint32_t occupancy = 1;  // blocks that a unit holds at once (DeviceControl::Occupancy)
+  bool in_place = false;        // writes exactly the bytes of one of its reads: not idempotent
   OpCost cost;
   double flops = 0;  // multiply and add count as two
 };

@@ -1,14 +1,17 @@
 #pragma once
 
+#include <algorithm>
+
 #include "policies/deficit.h"
 #include "policies/fair_srpt.h"
 #include "sched/policy.h"
 
 namespace lagoon {
 
-/// Real-time jobs by deadline; what they leave goes to best-effort jobs by shortest remaining time,
-/// with deficits among their clients (Paella 6). Real-time jobs have no deficit: they take what
-/// they need. Weakness: that of EDF and of SRPT, each within its class. Cost: O(log n).
+/// Real-time jobs by deadline, those without one by order of posting; what they leave goes to
+/// best-effort jobs by shortest remaining time, with deficits among their clients (Paella 6).
+/// Real-time jobs have no deficit: they take what they need. The device keeps to the same orders.
+/// Weakness: that of EDF and of SRPT, each within its class. Cost: O(log n).
 class LagoonPolicy final : public Policy {
  public:
   explicit LagoonPolicy(double threshold = kFairnessThreshold) : threshold_(threshold) {}
@@ -17,11 +20,14 @@ class LagoonPolicy final : public Policy {
 
   Decision Pick(const SchedulingView& view) override {
     const ScheduledJob* urgent = view.ready.First(JobClass::kRealTime);
-    if (urgent != nullptr) return Decision::Run(*urgent);
+    if (urgent != nullptr) return Decision::Run(*urgent, ~0u, DeadlineRank(*urgent));
     const ScheduledJob* behind = deficits_.FirstAbove(
         threshold_, [&](QueueId client) { return view.ready.OldestOf(client); });
-    return Decision::RunOrWait(behind != nullptr ? behind
-                                                 : view.ready.First(JobClass::kBestEffort));
+    if (behind != nullptr) return Decision::Run(*behind);
+    const ScheduledJob* shortest = view.ready.First(JobClass::kBestEffort);
+    if (shortest == nullptr) return Decision::Wait();
+    const auto remaining = static_cast<std::uint64_t>(shortest->remaining.count());
+    return Decision::Run(*shortest, ~0u, remaining + 1);  // behind those with a deficit
   }
 
   void OnArrival(const ScheduledJob& job) override {
@@ -35,6 +41,13 @@ class LagoonPolicy final : public Policy {
   }
 
  private:
+  static std::uint64_t DeadlineRank(const ScheduledJob& job) {
+    constexpr std::uint64_t kWithout = std::uint64_t{1} << 62;
+    if (job.deadline == kNoDeadline) return kWithout | Raw(job.id);
+    const auto at = std::max<std::int64_t>(0, job.deadline.time_since_epoch().count());
+    return std::min(static_cast<std::uint64_t>(at), kWithout - 1);
+  }
+
   double threshold_;
   DeficitCounters deficits_;
 };

@@ -51,6 +51,7 @@ class Ranking : public ::testing::Test {
     index_->Update(job, true);
     return job;
   }
+  void Remove(ScheduledJob& job) { index_->Update(job, false); }
   Policy& policy() { return *scheduler_->policy; }
   Decision Decide(ReadyView::Eligibility eligible = {}) {
     return policy().Pick({TimePoint{}, ReadyView(*index_, eligible)});
@@ -145,6 +146,35 @@ TEST_F(Ranking, EdfGoesByDeadlineAndLeastSlackAlsoByWhatIsLeft) {
     EXPECT_EQ(Pick(), name == "least-slack" ? long_one.id : soon.id) << name;
     EXPECT_NE(Pick(), none.id);
   }
+}
+
+TEST_F(Ranking, LagoonRanksOnTheDeviceAsItPicks) {
+  Use("lagoon");
+  const auto rank_of = [this](ScheduledJob& job) {
+    const Decision decision = Decide();
+    EXPECT_EQ(decision.job, job.id);
+    Remove(job);
+    return decision.rank;
+  };
+  ScheduledJob& early = Add(kRealTime);
+  ScheduledJob& late = Add(kRealTime);
+  ScheduledJob& soon = Add(kRealTime);
+  soon.deadline = TimePoint{} + std::chrono::hours(1000);
+  Reorder(soon);
+  const std::uint64_t urgent = rank_of(soon);
+  const std::uint64_t first = rank_of(early);
+  EXPECT_LT(urgent, first);
+  EXPECT_LT(first, rank_of(late));
+
+  ScheduledJob& long_one = Add(kBestEffort, false, QueueId{0});
+  ScheduledJob& short_one = Add(kBestEffort, false, QueueId{1});
+  long_one.remaining = std::chrono::milliseconds(2);
+  short_one.remaining = std::chrono::milliseconds(1);
+  Reorder(long_one, short_one);
+  EXPECT_GT(Decide().rank, 0u);
+  policy().OnSubmitted(short_one, static_cast<std::uint32_t>(2 * kFairnessThreshold) + 2);
+  EXPECT_EQ(rank_of(long_one), 0u);  // it is behind its share
+  EXPECT_GT(rank_of(short_one), 0u);
 }
 
 TEST_F(Ranking, RoundRobinServesOneKernelATurn) {

@@ -201,6 +201,7 @@ class Linker {
     op.flops = lowered.kernel.flops;
     op.cost = EstimateCost(lowered.kernel, device_.info().units);
     LAGOON_ASSIGN_OR_RETURN(op.kernel, LoadKernel(lowered.kernel));
+    op.occupancy = device_.Occupancy(op.kernel);
     for (const KernelVersion& version : lowered.kernel.versions) {
       op.versions.push_back(
           {version.name, version.args, version.blocks, version.scratch_bytes, {}});

@@ -22,8 +22,7 @@ struct SchedulerConfig {
   enum class Ranks : std::uint8_t {
     kSubmission,  // nothing: first submitted, first run
     kClass,       // real-time before best-effort, each by order of posting
-    kDeadline,    // real-time by deadline, those without one by order of posting; then best-effort
-                  // in the order of the policy's picks
+    kPolicy,      // real-time before best-effort, each as the policy's decisions say
   };
   std::string_view name;  // of static storage
   Streams streams = Streams::kPooled;
@@ -35,8 +34,9 @@ struct SchedulerConfig {
   /// Blocks submitted beyond those that the units can run at once (Paella's B, 4.1 and 6); at least
   /// two kernels are let through, so that one fills the tail of the other. 0: no limit.
   std::uint32_t extra_blocks = 0;
-  /// While real-time work runs, best-effort kernels get the units that it leaves free (REEF 5).
-  bool padding = false;
+  /// While real-time work runs, best-effort kernels get the units that it leaves free (REEF 5):
+  /// those that so many of a real-time job's next kernels all leave. 0: none.
+  std::uint32_t padding_kernels = 0;
 };
 
 /// Counters since the start; monotonic.

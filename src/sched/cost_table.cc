@@ -10,16 +10,16 @@ constexpr int kWeight = 8;  // of the past, against one observation
 }  // namespace
 
 CostTable::CostTable(const Plan& plan) {
-  ops_.reserve(plan.ops.size());
+  kernels_.reserve(plan.ops.size());
   for (const PlanOp& op : plan.ops) {
-    ops_.push_back({op.cost.kernel, op.cost.block});
+    kernels_.push_back(op.cost.kernel);
     total_ += op.cost.kernel;
   }
 }
 
 void CostTable::Observe(std::size_t op, Nanoseconds took) {
-  LAGOON_CHECK(op < ops_.size() && took >= Nanoseconds(0));
-  Nanoseconds& kernel = ops_[op].kernel;
+  LAGOON_CHECK(op < kernels_.size() && took >= Nanoseconds(0));
+  Nanoseconds& kernel = kernels_[op];
   const Nanoseconds before = kernel;
   kernel = kernel == Nanoseconds(0) ? took : kernel + (took - kernel) / kWeight;
   total_ += kernel - before;

@@ -15,9 +15,7 @@ class CostTable {
   explicit CostTable(const Plan& plan);
 
   /// Mean time of a kernel, from its first block to its last commit.
-  Nanoseconds kernel(std::size_t op) const { return ops_[op].kernel; }
-  /// Mean time of one of its blocks; an estimate where nobody measured it.
-  Nanoseconds block(std::size_t op) const { return ops_[op].block; }
+  Nanoseconds kernel(std::size_t op) const { return kernels_[op]; }
   /// Sum over all kernels.
   Nanoseconds total() const { return total_; }
 
@@ -26,11 +24,7 @@ class CostTable {
   void Observe(std::size_t op, Nanoseconds took);
 
  private:
-  struct Op {
-    Nanoseconds kernel{0};
-    Nanoseconds block{0};
-  };
-  std::vector<Op> ops_;
+  std::vector<Nanoseconds> kernels_;  // by op
   Nanoseconds total_{0};
 };
 

@@ -55,24 +55,29 @@ TEST_F(DispatcherTest, AJobWithoutInputsAndOutputsEndsWithItsLastKernel) {
   EXPECT_EQ(request.result.outcome, Outcome::kDone);
 }
 
-TEST_F(DispatcherTest, RealTimeJobsWithoutADeadlineRunInOrderOfPosting) {
-  SchedulerConfig config = kReset;
-  config.ranks = Ranks::kDeadline;
-  Use(config);
-  const QueueId first = AddQueue(JobClass::kRealTime, 12, 1);
-  const QueueId second = AddQueue(JobClass::kRealTime, 12, 1);
-  const QueueId third = AddQueue(JobClass::kRealTime, 12, 1);
-  Request &a = Add(), &b = Add(), &urgent = Add();
-  ASSERT_TRUE(Post(first, a));
-  ASSERT_TRUE(Post(second, b));
-  ASSERT_TRUE(Post(third, urgent, device_->Now() + std::chrono::seconds(1)));
-  for (int i = 0; i < 1 + 12 + 1; ++i) ASSERT_TRUE(device_->RunBlock());
-  EXPECT_EQ(urgent.finished, 1);  // a deadline goes before none
-  for (int i = 0; i < 1 + 12 + 1; ++i) ASSERT_TRUE(device_->RunBlock());
-  EXPECT_EQ(a.finished, 1);
-  EXPECT_EQ(b.finished, 0);
+// First posted, first picked; but the device is to run them the other way round.
+class LastFirstOnTheDevice final : public Policy {
+  Decision Pick(const SchedulingView& view) override {
+    const ScheduledJob* job = view.ready.RealTimeFirst();
+    if (job == nullptr) return Decision::Wait();
+    return Decision::Run(*job, ~0u, Decision::kLastRank - Raw(job->id));
+  }
+};
+
+TEST_F(DispatcherTest, TheDeviceGoesByThePolicysRanksAmongTheJobsOfAClass) {
+  Use({.name = "ranked", .ranks = Ranks::kPolicy}, 64, testing::FakeDevice::Time::kVirtual,
+      std::make_unique<LastFirstOnTheDevice>());
+  std::vector<std::string> order;
+  for (const auto& [name, job_class] :
+       {std::pair("background", JobClass::kBestEffort), std::pair("early", JobClass::kRealTime),
+        std::pair("late", JobClass::kRealTime)}) {
+    Request& request = Add();
+    request.name = name;
+    request.order = &order;
+    ASSERT_TRUE(Post(AddQueue(job_class, 3, 2), request));
+  }
   device_->RunAll();
-  EXPECT_EQ(b.finished, 1);
+  EXPECT_EQ(order, (std::vector<std::string>{"late", "early", "background"}));
 }
 
 TEST_F(DispatcherTest, KeepsTheDeviceQueueAtItsDepth) {

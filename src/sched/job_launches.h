@@ -20,7 +20,7 @@ struct JobLaunch {
   std::uint32_t limit = 0;       // of the best-effort group's guard, where the launch has it
   std::uint32_t blocks = 0;      // that were left to run then
   bool padding = false;          // guarded by a real-time kernel instead of the group
-  bool whole = false;            // began with no block done
+  bool whole = false;            // began with no block done, and had all units
   TimePoint placed{};            // its first block
   std::uint32_t generation = 0;  // tells a reused slot from its former launch
 };

@@ -35,6 +35,7 @@ struct Job : ScheduledJob {
   // While active or leaving. Ops and tensors before an index are submitted or complete.
   Instance* instance = nullptr;
   StreamId stream = kUnordered;
+  Rank rank = 0;         // of its launches among those of its class: the last pick's
   std::size_t slot = 0;  // of the instance in its queue
   std::size_t next_input = 0;
   std::size_t next_op = 0;

@@ -84,11 +84,15 @@ class Mechanism {
   ReadyView::Eligibility Eligible(bool best_effort) const;
   void RevokeBestEffort();
   void PickAndSubmit();
-  bool Pick(const ReadyView& view, const PaddingRoom* room);
+  bool Pick(const ReadyView& view);
+  bool Serve(Job& job, std::uint32_t ops, const PaddingRoom* room);
   std::optional<PaddingRoom> FindRoom() const;
   void PadRealTime();
-  enum class Submitted : std::uint8_t { kAll, kFull, kUnfit };
-  Submitted SubmitNext(Job& job, std::uint32_t ops, const PaddingRoom* room);
+  Job* PickBeside(const PaddingRoom& room);
+  static bool FitsBeside(const Job& job, const PaddingRoom& room);
+  static std::optional<std::uint32_t> StartedVersion(const Job& job, std::size_t op);
+  bool ChooseVersion(Job& job, const PaddingRoom* room);
+  bool SubmitNext(Job& job, std::uint32_t ops, const PaddingRoom* room);
   bool SubmitOp(Job& job, const PaddingRoom* room);
   bool SubmitCopy(Job& job, Copy copy, JobLaunch::Kind kind, std::size_t index);
   void GoBack(Job& job, std::size_t op);

@@ -65,23 +65,29 @@ void Mechanism::PickAndSubmit() {
            config_.preemption == SchedulerConfig::Preemption::kWait;
   };
   while (Fits() && !must_wait()) {
-    if (!Pick(ReadyView(ready_, Eligible(!real_time_mode)), nullptr)) break;
+    if (!Pick(ReadyView(ready_, Eligible(!real_time_mode)))) break;
     real_time_mode = RealTimeMode();
   }
-  if (real_time_mode && config_.padding) PadRealTime();
+  if (real_time_mode && config_.padding_kernels > 0) PadRealTime();
   device_.SetWorkHeld(ready_.Any(JobClass::kRealTime) || ready_.Any(JobClass::kBestEffort));
 }
 
 // False: nothing is eligible, or nothing more fits. What is full steps again with its next
 // retirement.
-bool Mechanism::Pick(const ReadyView& view, const PaddingRoom* room) {
+bool Mechanism::Pick(const ReadyView& view) {
   const Decision decision = policy_.Pick({device_.Now(), view});
   if (!decision.job) return false;
   Job& job = *jobs_.find(*decision.job);
-  LAGOON_CHECK(job.ready_hook.is_linked() && decision.ops > 0);
+  LAGOON_CHECK(decision.ops > 0 && decision.rank <= Decision::kLastRank);
+  job.rank = decision.rank;
+  return Serve(job, decision.ops, nullptr);
+}
+
+bool Mechanism::Serve(Job& job, std::uint32_t ops, const PaddingRoom* room) {
+  LAGOON_CHECK(job.ready_hook.is_linked());
   job.served = ++picks_;
   if (!job.started) Start(job);
-  return SubmitNext(job, decision.ops, room) == Submitted::kAll;
+  return SubmitNext(job, ops, room);
 }
 
 std::optional<PaddingRoom> Mechanism::FindRoom() const {
@@ -92,10 +98,13 @@ std::optional<PaddingRoom> Mechanism::FindRoom() const {
         job.first_incomplete == job.instance->plan().ops.size()) {
       continue;
     }
-    const std::optional<PaddingRoom> beside = RoomBeside(job, device_.info().units);
+    const std::optional<PaddingRoom> beside =
+        RoomBeside(job, device_.info().units, config_.padding_kernels);
     if (!beside) return std::nullopt;
     taken += device_.info().units - beside->units;
+    const std::uint32_t occupancy = std::max(beside->occupancy, room ? room->occupancy : 0);
     if (!room || beside->time < room->time) room = beside;
+    room->occupancy = occupancy;
   }
   if (!room || taken >= device_.info().units) return std::nullopt;
   room->units = device_.info().units - taken;
@@ -108,45 +117,96 @@ void Mechanism::PadRealTime() {
   const std::optional<PaddingRoom> room = FindRoom();
   if (!room) return;
   if (padding_ == 0) {
-    Pick(ReadyView(ready_, {.real_time = false, .best_effort = true, .start_new = true}), &*room);
+    Job* const job = PickBeside(*room);
+    if (job != nullptr) Serve(*job, ~0u, &*room);
   } else if (padding_job_->ready_hook.is_linked()) {
     SubmitNext(*padding_job_, ~0u, &*room);
   }
 }
 
-Mechanism::Submitted Mechanism::SubmitNext(Job& job, std::uint32_t ops, const PaddingRoom* room) {
+// The policy's choice; where that does not fit, the first in the policy's order that does.
+Job* Mechanism::PickBeside(const PaddingRoom& room) {
+  constexpr int kTries = 8;
+  const ReadyView view(ready_, {.real_time = false, .best_effort = true, .start_new = true});
+  const Decision decision = policy_.Pick({device_.Now(), view});
+  if (!decision.job) return nullptr;
+  Job& first = *jobs_.find(*decision.job);
+  if (FitsBeside(first, room)) return &first;
+  int tries = 0;
+  for (const bool started : {true, false}) {
+    for (const ScheduledJob& scheduled : ready_.jobs(JobClass::kBestEffort, started)) {
+      if (++tries > kTries) return nullptr;
+      Job& job = *jobs_.find(scheduled.id);
+      if (FitsBeside(job, room)) return &job;
+    }
+  }
+  return nullptr;
+}
+
+bool Mechanism::FitsBeside(const Job& job, const PaddingRoom& room) {
+  const Instance& instance =
+      job.started ? *job.instance : *job.queue->slots[job.queue->free_slots.back()].instance;
+  const std::vector<PlanOp>& ops = instance.loaded().at(job.size).ops;
+  std::size_t op = job.next_op;
+  while (job.started && op < ops.size() && instance.progress(op).Complete()) ++op;
+  return op == ops.size() || VersionBeside(ops[op], StartedVersion(job, op), room).has_value();
+}
+
+// Nothing: the kernel may be cut anew, as no block of it has run and no launch names it, nor, left
+// over from before a revocation, one behind it.
+std::optional<std::uint32_t> Mechanism::StartedVersion(const Job& job, std::size_t op) {
+  if (!job.started) return std::nullopt;
+  const std::vector<std::uint32_t>& in_flight = job.queue->slots[job.slot].in_flight;
+  bool started = job.instance->progress(op).done() > 0;
+  for (std::size_t i = op; !started && i < std::max(op + 1, job.revoked_until); ++i) {
+    started = in_flight[i] > 0;
+  }
+  return started ? std::optional(job.instance->version(op)) : std::nullopt;
+}
+
+// False: the job's next kernel does not fit into the room, however it is cut.
+bool Mechanism::ChooseVersion(Job& job, const PaddingRoom* room) {
+  const PlanOp& op = job.instance->plan().ops[job.next_op];
+  const std::optional<std::uint32_t> started = StartedVersion(job, job.next_op);
+  std::optional<std::uint32_t> version = started;
+  if (room != nullptr) {
+    version = VersionBeside(op, started, *room);
+    if (!version) return false;
+  }
+  if (!started && !op.versions.empty()) {
+    job.instance->UseVersion(job.next_op, version.value_or(op.version));
+  }
+  return true;
+}
+
+// False: it did not get all that it asked for, as the device is full or a kernel does not fit.
+bool Mechanism::SubmitNext(Job& job, std::uint32_t ops, const PaddingRoom* room) {
   Instance& instance = *job.instance;
   for (; job.next_input < job.inputs.size(); ++job.next_input) {
     const Copy copy = instance.InputCopy(job.next_input, job.inputs[job.next_input]);
-    if (!SubmitCopy(job, copy, JobLaunch::Kind::kInput, job.next_input)) return Submitted::kFull;
+    if (!SubmitCopy(job, copy, JobLaunch::Kind::kInput, job.next_input)) return false;
   }
   UpdateReady(job);
   const std::size_t last = instance.plan().ops.size();
   std::uint32_t kernels = 0;
-  Submitted submitted = Submitted::kAll;
-  while (kernels < ops && job.ready_hook.is_linked() && job.next_op < last) {
+  bool all = true;
+  while (all && kernels < ops && job.ready_hook.is_linked() && job.next_op < last) {
     if (!instance.progress(job.next_op).Complete()) {
-      if (room != nullptr && !FitsInto(*room, job.queue->costs[job.size].block(job.next_op))) {
-        submitted = Submitted::kUnfit;
-        break;
-      }
-      if (!SubmitOp(job, room)) {
-        submitted = Submitted::kFull;
-        break;
-      }
+      all = ChooseVersion(job, room) && SubmitOp(job, room);
+      if (!all) break;
       ++kernels;
     }
     ++job.next_op;
     UpdateReady(job);
   }
   if (kernels > 0) policy_.OnSubmitted(job, kernels);
-  if (submitted != Submitted::kAll || job.first_incomplete < last) return submitted;
+  if (!all || job.first_incomplete < last) return all;
   for (; job.next_output < job.outputs.size(); ++job.next_output) {
     const Copy copy = instance.OutputCopy(job.next_output, job.outputs[job.next_output]);
-    if (!SubmitCopy(job, copy, JobLaunch::Kind::kOutput, job.next_output)) return Submitted::kFull;
+    if (!SubmitCopy(job, copy, JobLaunch::Kind::kOutput, job.next_output)) return false;
   }
   UpdateReady(job);
-  return Submitted::kAll;
+  return true;
 }
 
 bool Mechanism::SubmitOp(Job& job, const PaddingRoom* room) {
@@ -169,7 +229,7 @@ bool Mechanism::SubmitOp(Job& job, const PaddingRoom* room) {
                                   .limit = group_limit_,
                                   .blocks = segment.progress->blocks() - done,
                                   .padding = room != nullptr,
-                                  .whole = done == 0});
+                                  .whole = done == 0 && room == nullptr});
   const Launch launch{id, job.stream, RankOf(job), std::span(&segment, 1)};
   const TimePoint at = observer_ == nullptr ? TimePoint{} : device_.Now();
   if (!Accepted(device_.Submit(launch), id, job)) return false;
@@ -233,19 +293,14 @@ StreamId Mechanism::NextStream(const JobQueue& queue) {
 
 Rank Mechanism::RankOf(const Job& job) const {
   constexpr Rank kBehindRealTime = Rank{1} << 63;
-  constexpr Rank kBehindDeadlines = Rank{1} << 62;
-  const bool best_effort = job.job_class == JobClass::kBestEffort;
+  const Rank of_class = job.job_class == JobClass::kBestEffort ? kBehindRealTime : 0;
   switch (config_.ranks) {
     case SchedulerConfig::Ranks::kSubmission:
       return 0;
     case SchedulerConfig::Ranks::kClass:
-      return Raw(job.id) | (best_effort ? kBehindRealTime : 0);
-    case SchedulerConfig::Ranks::kDeadline:
-      if (best_effort) return kBehindRealTime;
-      if (job.deadline == kNoDeadline) return kBehindDeadlines | Raw(job.id);
-      return std::min(
-          static_cast<Rank>(std::max<std::int64_t>(0, job.deadline.time_since_epoch().count())),
-          kBehindDeadlines - 1);
+      return Raw(job.id) | of_class;
+    case SchedulerConfig::Ranks::kPolicy:
+      return job.rank | of_class;
   }
   CheckFailed("a known Ranks", __FILE__, __LINE__);
 }

@@ -3,6 +3,7 @@
 // Where best-effort kernels fit beside real-time ones (REEF 5).
 
 #include <optional>
+#include <span>
 
 #include "sched/job_queue.h"
 
@@ -12,18 +13,23 @@ namespace lagoon {
 struct PaddingRoom {
   std::uint32_t units = 0;
   Nanoseconds time{0};              // expected
+  std::uint32_t occupancy = 0;      // of the real-time kernels, the largest
   const Progress* until = nullptr;  // the real-time kernel with whose completion the room ends
 };
 
-/// The room beside one active real-time job on a device of `units`: the kernels that it runs next
-/// as long as they need fewer units than there are. Kernels that do not depend on the one before
-/// may run at the same time, so their needs add up. Nothing: the next kernel needs all units, or
-/// none is left. O(1): it looks at most kPaddingKernels ahead.
-std::optional<PaddingRoom> RoomBeside(const Job& job, std::uint32_t units);
-inline constexpr std::size_t kPaddingKernels = 16;
+/// The room beside one active real-time job on a device of `units`: the kernels that it runs next,
+/// at most `kernels` of them, as long as they need fewer units than there are. Kernels that do not
+/// depend on the one before may run at the same time, so their needs add up. Nothing: the next
+/// kernel needs all units, or none is left.
+std::optional<PaddingRoom> RoomBeside(const Job& job, std::uint32_t units, std::uint32_t kernels);
 
-/// Rule 1: whether one block is shorter than the room.
-inline bool FitsInto(const PaddingRoom& room, Nanoseconds block) { return block < room.time; }
+/// How to cut a best-effort kernel that runs in the room; nothing: it does not fit. Rule 1: one
+/// block is shorter than the room. Rule 2: as many of its blocks fit into a unit as of the
+/// real-time kernels, so that it does not lower their occupancy. Among the versions that fit, the
+/// one that is through soonest on the room's units (REEF 5.3); versions that nobody measured do not
+/// count. `started`: the version that blocks of it have run in; it stays with that.
+std::optional<std::uint32_t> VersionBeside(const PlanOp& op, std::optional<std::uint32_t> started,
+                                           const PaddingRoom& room);
 
 /// The guard that makes padding leave when its room ends.
 inline Guard GuardOf(const PaddingRoom& room) {

@@ -12,7 +12,7 @@ using testing::ChainPlan;
 using testing::Request;
 
 constexpr SchedulerConfig kPadding = {
-    .name = "padding", .preemption = SchedulerConfig::Preemption::kReset, .padding = true};
+    .name = "padding", .preemption = SchedulerConfig::Preemption::kReset, .padding_kernels = 16};
 
 // A chain whose op i has blocks[i] blocks, each of `block` time.
 std::shared_ptr<const LoadedPlan> Chain(const std::vector<std::uint32_t>& blocks,
@@ -37,8 +37,9 @@ class RoomTest : public ::testing::Test {
     job_.queue = queue_.get();
     job_.instance = instance_.get();
     job_.first_incomplete = first;
-    return RoomBeside(job_, units);
+    return RoomBeside(job_, units, kernels_);
   }
+  std::uint32_t kernels_ = 16;
   testing::FakeDevice device_;
   std::unique_ptr<Instance> instance_;
   std::unique_ptr<JobQueue> queue_;
@@ -67,10 +68,92 @@ TEST_F(RoomTest, KernelsThatDoNotWaitForOneAnotherAddUp) {
   EXPECT_EQ(room->units, 1u);
 }
 
-TEST_F(RoomTest, LooksAtABoundedNumberOfKernels) {
-  const auto room = Room(Chain(std::vector<std::uint32_t>(100, 1)), 2);
+TEST_F(RoomTest, IsBesideAsManyKernelsAsTheSchedulerSays) {
+  kernels_ = 7;
+  auto room = Room(Chain(std::vector<std::uint32_t>(100, 1)), 2);
   ASSERT_TRUE(room);
-  EXPECT_EQ(room->until, &instance_->progress(kPaddingKernels - 1));
+  EXPECT_EQ(room->until, &instance_->progress(6));
+  kernels_ = 1;
+  room = Room(Chain({1, 3}), 4);
+  ASSERT_TRUE(room);
+  EXPECT_EQ(room->units, 3u);
+  EXPECT_EQ(room->time, microseconds(50));
+}
+
+TEST_F(RoomTest, HasTheHighestOccupancyOfItsKernels) {
+  auto plan = std::const_pointer_cast<LoadedPlan>(Chain({1, 1, 1}));
+  plan->plan.ops[1].occupancy = 6;
+  const auto room = Room(plan, 4);
+  ASSERT_TRUE(room);
+  EXPECT_EQ(room->occupancy, 6u);
+}
+
+// Versions of one kernel: blocks, and the time of one.
+PlanOp Versions(const std::vector<std::pair<std::uint32_t, Nanoseconds>>& cuts) {
+  PlanOp op;
+  for (const auto& [blocks, block] : cuts) {
+    op.versions.push_back({"v", {}, blocks, 0, {block * blocks, block}});
+  }
+  op.blocks = cuts.front().first;
+  op.cost = op.versions.front().cost;
+  return op;
+}
+const PlanOp kCuts = Versions({{2, microseconds(100)},
+                               {8, microseconds(30)},
+                               {12, microseconds(19)},
+                               {40, microseconds(10)},
+                               {1, Nanoseconds(0)}});  // not measured
+
+TEST(VersionBeside, IsTheOneThatIsThroughSoonestAmongThoseShorterThanTheRoom) {
+  PaddingRoom room{.units = 4, .time = microseconds(500), .occupancy = 1, .until = nullptr};
+  EXPECT_EQ(VersionBeside(kCuts, {}, room), 2u);  // 3 x 19 us; 2 x 30, 1 x 100 and 10 x 10
+  room.time = microseconds(19);                   // Rule 1
+  EXPECT_EQ(VersionBeside(kCuts, {}, room), 3u);
+  room.time = microseconds(10);
+  EXPECT_EQ(VersionBeside(kCuts, {}, room), std::nullopt);
+  room = {.units = 2, .time = microseconds(500), .occupancy = 1, .until = nullptr};
+  EXPECT_EQ(VersionBeside(kCuts, {}, room), 0u);  // 100 us; 4 x 30, 6 x 19, 20 x 10
+}
+
+TEST(VersionBeside, StaysWhatItIsOnceBlocksHaveRun) {
+  const PaddingRoom room{.units = 4, .time = microseconds(50), .occupancy = 1, .until = nullptr};
+  EXPECT_EQ(VersionBeside(kCuts, 1, room), 1u);
+  EXPECT_EQ(VersionBeside(kCuts, 0, room), std::nullopt);
+}
+
+TEST(VersionBeside, MustNotLowerTheOccupancyOfRealTimeKernels) {  // Rule 2
+  PlanOp op = kCuts;
+  op.occupancy = 4;
+  PaddingRoom room{.units = 4, .time = microseconds(500), .occupancy = 4, .until = nullptr};
+  EXPECT_TRUE(VersionBeside(op, {}, room));
+  room.occupancy = 5;
+  EXPECT_FALSE(VersionBeside(op, {}, room));
+}
+
+TEST_F(RoomTest, AnInstanceCutsAKernelAnewUntilItIsReset) {
+  auto plan = std::const_pointer_cast<LoadedPlan>(Chain({2, 1}));
+  PlanOp& op = plan->plan.ops[0];
+  op.args.assign(8, std::byte{1});
+  op.versions = {{"wide", op.args, 2, 0, {}}, {"narrow", op.args, 130, 0, {}}};
+  op.versions[1].args.assign(8, std::byte{2});
+  Room(plan, 4);
+  const auto args = [&] { return *static_cast<const std::byte*>(instance_->segment(0).args); };
+  instance_->UseVersion(0, 1);
+  EXPECT_EQ(instance_->version(0), 1u);
+  EXPECT_EQ(args(), std::byte{2});
+  EXPECT_EQ(instance_->segment(1).deps[0].blocks, 130u);
+  std::vector<std::uint32_t> claimed;
+  while (const auto block = instance_->progress(0).Claim()) {
+    claimed.push_back(*block);
+    instance_->progress(0).Commit();
+  }
+  EXPECT_EQ(claimed.size(), 130u);
+  EXPECT_TRUE(instance_->progress(0).Complete());
+  instance_->Reset();
+  EXPECT_EQ(instance_->version(0), 0u);
+  EXPECT_EQ(args(), std::byte{1});
+  EXPECT_EQ(instance_->segment(1).deps[0].blocks, 2u);
+  EXPECT_EQ(instance_->progress(0).blocks(), 2u);
 }
 
 class PaddingTest : public testing::DispatcherFixture {
@@ -162,6 +245,56 @@ TEST_F(PaddingTest, WhatLeavesLaterThanItsSuccessorIsRunAgainToo) {
   device_->RunAll();
   EXPECT_EQ(urgent_.result.outcome, Outcome::kDone);
   EXPECT_EQ(background_.result.outcome, Outcome::kDone);
+}
+
+TEST_F(PaddingTest, AKernelTooLongForTheRoomIsCutAnew) {
+  auto background = std::const_pointer_cast<LoadedPlan>(Chain({2, 1}, microseconds(200)));
+  PlanOp& op = background->plan.ops[1];
+  op.versions = {{"long", {}, 1, 0, op.cost},
+                 {"short", {}, 5, 0, {microseconds(200), microseconds(40)}}};
+  Contend(Chain({1, 1}), background, /*blocks=*/3);  // the input and the first kernel are done
+  EXPECT_EQ(dispatcher_->Stats().padded_launches, 1u);
+  device_->RunAll();
+  EXPECT_EQ(urgent_.result.outcome, Outcome::kDone);
+  EXPECT_EQ(background_.result.outcome, Outcome::kDone);
+  EXPECT_EQ(device_->blocks_run, (1 + 2 + 1) + (1 + 2 + 5 + 1));
+  // Alone again, it is cut as the profile likes it best.
+  ASSERT_TRUE(Post(QueueId{0}, background_));
+  device_->RunAll();
+  EXPECT_EQ(device_->blocks_run, (1 + 2 + 1) + (1 + 2 + 5 + 1) + (1 + 2 + 1 + 1));
+}
+
+TEST_F(PaddingTest, AKernelThatHasBegunKeepsItsVersionOutsideOfTheRoomToo) {
+  auto background = std::const_pointer_cast<LoadedPlan>(Chain({1}, microseconds(200)));
+  PlanOp& op = background->plan.ops[0];
+  op.versions = {{"long", {}, 1, 0, op.cost},
+                 {"short", {}, 5, 0, {microseconds(200), microseconds(40)}}};
+  Contend(Chain({1, 2}), background, /*blocks=*/1);  // its input is there
+  device_->PreferLast(true);
+  ASSERT_TRUE(device_->RunBlock());  // one of five, beside the first real-time kernel
+  device_->PreferLast(false);
+  device_->RunAll();
+  EXPECT_EQ(background_.result.outcome, Outcome::kDone);
+  EXPECT_EQ(device_->blocks_run, (1 + 3 + 1) + (1 + 5 + 1));
+}
+
+TEST_F(PaddingTest, TheFirstJobThatFitsIsPaddedWhereThePolicysChoiceDoesNot) {
+  Use(kPadding, 64, testing::FakeDevice::Time::kVirtual, std::make_unique<testing::ClassFirst>(),
+      /*units=*/2);
+  const QueueId slow = AddQueue(JobClass::kBestEffort, Chain({2}, microseconds(200)));
+  const QueueId fast = AddQueue(JobClass::kBestEffort, Chain({2}, microseconds(20)));
+  const QueueId urgent = AddQueue(JobClass::kRealTime, Chain({1}));
+  ASSERT_TRUE(Post(urgent, urgent_));
+  ASSERT_TRUE(Post(slow, background_));
+  Request& other = Add();
+  ASSERT_TRUE(Post(fast, other));
+  EXPECT_EQ(dispatcher_->Stats().padded_launches, 1u);
+  device_->PreferLast(true);
+  for (int i = 0; i < 1 + 2; ++i) ASSERT_TRUE(device_->RunBlock());
+  EXPECT_EQ(urgent_.finished, 0);
+  device_->PreferLast(false);
+  device_->RunAll();
+  EXPECT_GT(background_.result.first_block, other.result.computed);
 }
 
 }  // namespace

@@ -41,7 +41,9 @@ const ScheduledJob* ReadyView::OldestOf(QueueId queue) const {
   return found == jobs.end() ? nullptr : &*found;
 }
 
-Decision Decision::Run(const ScheduledJob& job, std::uint32_t ops) { return {job.id, ops}; }
+Decision Decision::Run(const ScheduledJob& job, std::uint32_t ops, std::uint64_t rank) {
+  return {job.id, ops, rank};
+}
 
 Decision Decision::RunOrWait(const ScheduledJob* job, std::uint32_t ops) {
   return job == nullptr ? Wait() : Run(*job, ops);

@@ -48,11 +48,16 @@ struct SchedulingView {
 /// What to submit next. Ops beyond the device-queue depth of the scheduler are left for later
 /// picks.
 struct Decision {
+  static constexpr std::uint64_t kLastRank = (std::uint64_t{1} << 63) - 1;
+
   std::optional<JobId> job;  // empty: nothing now
   std::uint32_t ops = 0;
+  /// What the device goes by among the kernels of a class, where the scheduler leaves that to its
+  /// policy (Ranks::kPolicy): smaller first, at most kLastRank; equal ones in order of submission.
+  std::uint64_t rank = 0;
 
   static Decision Wait() { return {}; }
-  static Decision Run(const ScheduledJob& job, std::uint32_t ops = ~0u);
+  static Decision Run(const ScheduledJob& job, std::uint32_t ops = ~0u, std::uint64_t rank = 0);
   /// The same for what a view returned: null waits.
   static Decision RunOrWait(const ScheduledJob* job, std::uint32_t ops = ~0u);
 };

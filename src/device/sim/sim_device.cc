@@ -129,6 +129,19 @@ Result<KernelHandle> SimDevice::Load(const CodeImage& image, const KernelSpec& s
   return KernelHandle(static_cast<std::uint32_t>(kernels_.size() - 1));
 }
 
+std::uint32_t SimDevice::Occupancy(KernelHandle kernel) const {
+  const MutexLock lock(mutex_);
+  const SimKernel& block = kernels_[static_cast<std::size_t>(kernel)];
+  std::int64_t most = constants_.blocks_per_unit;
+  const auto limit = [&most](std::int64_t of_unit, std::uint32_t of_block) {
+    if (of_block > 0) most = std::min(most, of_unit / of_block);
+  };
+  limit(constants_.threads_per_unit, block.threads);
+  limit(constants_.registers_per_unit, block.registers);
+  limit(constants_.shared_bytes_per_unit, block.shared_bytes);
+  return static_cast<std::uint32_t>(most);
+}
+
 Result<StreamId> SimDevice::CreateStream(const StreamOptions& options) {
   const MutexLock lock(mutex_);
   if (streams_ == kMaxStreams) {

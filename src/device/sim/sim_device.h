@@ -46,6 +46,7 @@ class SimDevice final : public Device {
   Result<Buffer> Allocate(std::size_t bytes, MemoryKind kind) override;
   /// kInvalidArgument names the limit that a block exceeds.
   Result<KernelHandle> Load(const CodeImage& image, const KernelSpec& spec) override;
+  std::uint32_t Occupancy(KernelHandle kernel) const override;
   Result<StreamId> CreateStream(const StreamOptions& options) override;
   Result<GuardId> CreateGuard() override;
   const std::atomic<std::uint32_t>* GuardWord(GuardId guard) const override;
