@@ -166,9 +166,9 @@ void Instance::UseVersion(std::size_t index, std::uint32_t version) {
 void Instance::Binding::Recut(std::size_t index, std::uint32_t version) {
   const PlanOp& op = plan->ops[index];
   const std::uint32_t blocks = op.versions[version].blocks;
-  auto* args = static_cast<const std::byte*>(segments[index].args);
-  segments[index].args = args + (std::ptrdiff_t{version} - std::ptrdiff_t{versions[index]}) *
-                                    static_cast<std::ptrdiff_t>(ArgsStride(op));
+  auto* image = static_cast<const std::byte*>(segments[index].args);
+  segments[index].args = image + (std::ptrdiff_t{version} - std::ptrdiff_t{versions[index]}) *
+                                     static_cast<std::ptrdiff_t>(ArgsStride(op));
   versions[index] = version;
   progress[index]->Reset(blocks);
   for (Dep* dep : dependents[index]) dep->blocks = blocks;

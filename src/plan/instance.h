@@ -29,6 +29,7 @@ class Instance {
   /// The segment of op `index`, with its dependencies (input copies included) and without guards.
   const Segment& segment(std::size_t index) const { return binding_->segments[index]; }
   Progress& progress(std::size_t index) { return *binding_->progress[index]; }
+  const Progress& progress(std::size_t index) const { return *binding_->progress[index]; }
 
   /// Cuts op `index` as its `version` says (PlanOp::versions), until the next Reset() or Select().
   /// Only while no block of it is done and no launch names it or an op that depends on it. Does not

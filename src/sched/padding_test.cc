@@ -254,6 +254,10 @@ TEST_F(PaddingTest, AKernelTooLongForTheRoomIsCutAnew) {
                  {"short", {}, 5, 0, {microseconds(200), microseconds(40)}}};
   Contend(Chain({1, 1}), background, /*blocks=*/3);  // the input and the first kernel are done
   EXPECT_EQ(dispatcher_->Stats().padded_launches, 1u);
+  device_->PreferLast(true);
+  for (int i = 0; i < 5; ++i) ASSERT_TRUE(device_->RunBlock());
+  EXPECT_EQ(urgent_.finished, 0);
+  device_->PreferLast(false);
   device_->RunAll();
   EXPECT_EQ(urgent_.result.outcome, Outcome::kDone);
   EXPECT_EQ(background_.result.outcome, Outcome::kDone);
@@ -284,17 +288,21 @@ TEST_F(PaddingTest, TheFirstJobThatFitsIsPaddedWhereThePolicysChoiceDoesNot) {
   const QueueId slow = AddQueue(JobClass::kBestEffort, Chain({2}, microseconds(200)));
   const QueueId fast = AddQueue(JobClass::kBestEffort, Chain({2}, microseconds(20)));
   const QueueId urgent = AddQueue(JobClass::kRealTime, Chain({1}));
+  Request& other = Add();
+  std::vector<std::string> order;
+  for (Request* request : {&urgent_, &background_, &other}) request->order = &order;
+  urgent_.name = "urgent";
+  background_.name = "background";
+  other.name = "other";
   ASSERT_TRUE(Post(urgent, urgent_));
   ASSERT_TRUE(Post(slow, background_));
-  Request& other = Add();
   ASSERT_TRUE(Post(fast, other));
   EXPECT_EQ(dispatcher_->Stats().padded_launches, 1u);
   device_->PreferLast(true);
-  for (int i = 0; i < 1 + 2; ++i) ASSERT_TRUE(device_->RunBlock());
-  EXPECT_EQ(urgent_.finished, 0);
+  for (int i = 0; i < 1 + 2 + 1; ++i) ASSERT_TRUE(device_->RunBlock());
   device_->PreferLast(false);
   device_->RunAll();
-  EXPECT_GT(background_.result.first_block, other.result.computed);
+  EXPECT_EQ(order, (std::vector<std::string>{"other", "urgent", "background"}));
 }
 
 }  // namespace
