@@ -8,10 +8,7 @@ namespace lagoon {
 
 Dispatcher::Dispatcher(Device& device, const SchedulerConfig& config,
                        std::unique_ptr<Policy> policy, SchedObserver* observer)
-    : device_(device),
-      config_(config),
-      policy_(std::move(policy)),
-      mechanism_(device_, config_, *policy_, queues_) {
+    : device_(device), policy_(std::move(policy)), mechanism_(device_, config, *policy_, queues_) {
   {
     const MutexLock lock(mutex_);
     mechanism_.Observe(observer);
@@ -24,7 +21,7 @@ Dispatcher::Dispatcher(Device& device, const SchedulerConfig& config,
 Dispatcher::~Dispatcher() {
   {
     const MutexLock lock(mutex_);
-    mechanism_.CancelAll();
+    ending_ = true;
   }
   Step();
   for (std::uint64_t left; (left = unfinished_.load()) != 0;) unfinished_.wait(left);
@@ -37,6 +34,27 @@ Dispatcher::~Dispatcher() {
 Result<QueueId> Dispatcher::AddQueue(QueueOptions options) {
   const MutexLock lock(mutex_);
   return mechanism_.AddQueue(std::move(options));
+}
+
+SchedulerConfig Dispatcher::config() const {
+  const MutexLock lock(mutex_);
+  return mechanism_.config();
+}
+
+void Dispatcher::Switch(const SchedulerConfig& config, std::unique_ptr<Policy> policy,
+                        std::function<void(Status)> done) {
+  auto change = std::make_unique<Change>(Change{config, std::move(policy), std::move(done), {}});
+  {
+    const MutexLock lock(mutex_);
+    if (change_ == nullptr) change_ = std::move(change);
+  }
+  if (change != nullptr) {
+    return change->done(Fail(ErrorCode::kUnavailable,
+                             fmt::format("cannot switch to scheduler '{}': another switch is under "
+                                         "way, try again when it is through",
+                                         config.name)));
+  }
+  Step();
 }
 
 Result<JobId> Dispatcher::Post(const JobSpec& spec) {
@@ -116,19 +134,48 @@ void Dispatcher::Step() {
   stepping_.fetch_add(1);
   if (news_.fetch_add(1, std::memory_order_acq_rel) == 0) {
     FinishedJobs finished;
+    Changes changes;
     std::uint32_t seen;
     do {
       seen = news_.load(std::memory_order_acquire);
-      Combine(finished);
+      Combine(finished, changes);
     } while (news_.fetch_sub(seen, std::memory_order_acq_rel) != seen);
     // Outside of the combining section: Finished may Post.
     Deliver(finished);
+    for (const auto& change : changes) change->done(*std::move(change->result));
   }
   stepping_.fetch_sub(1);
 }
 
-void Dispatcher::Combine(FinishedJobs& finished) {
+void Dispatcher::Combine(FinishedJobs& finished, Changes& changes) {
   const MutexLock lock(mutex_);
+  // Under a change what is posted stays in the inbox until the mechanism is idle.
+  const bool holds_back = change_ != nullptr && !ending_;
+  if (!holds_back) AdmitPosted(finished);
+  if (ending_) mechanism_.CancelAll();
+  if (has_cancels_.exchange(holds_back)) {
+    const MutexLock cancel_lock(cancel_mutex_);
+    for (const JobId id : cancels_) mechanism_.Cancel(id);
+    if (!holds_back) cancels_.clear();  // else one may be of a job in the inbox
+  }
+  mechanism_.Step(finished);
+  if (change_ == nullptr) return;
+  if (!ending_ && !mechanism_.idle()) return;
+  ChangeScheduler(changes);
+  news_.fetch_add(1);  // what was held back: once more, by this thread
+}
+
+void Dispatcher::ChangeScheduler(Changes& changes) {
+  Change& change = *changes.emplace_back(std::move(change_));
+  if (ending_) {
+    change.result = Fail(ErrorCode::kUnavailable, "the dispatcher ends");
+    return;
+  }
+  change.result = mechanism_.Use(change.config, *change.policy);
+  if (*change.result) std::swap(policy_, change.policy);
+}
+
+void Dispatcher::AdmitPosted(FinishedJobs& finished) {
   Job* newest = inbox_.exchange(nullptr, std::memory_order_acquire);
   Job* oldest = nullptr;
   while (newest != nullptr) {  // the stack is newest first: reverse it
@@ -142,12 +189,6 @@ void Dispatcher::Combine(FinishedJobs& finished) {
     mechanism_.Admit(std::unique_ptr<Job>(oldest), finished);
     oldest = next;
   }
-  if (has_cancels_.exchange(false)) {
-    const MutexLock cancel_lock(cancel_mutex_);
-    for (const JobId id : cancels_) mechanism_.Cancel(id);
-    cancels_.clear();
-  }
-  mechanism_.Step(finished);
 }
 
 void Dispatcher::Deliver(FinishedJobs& finished) {

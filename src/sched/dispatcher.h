@@ -1,7 +1,9 @@
 #pragma once
 
 #include <atomic>
+#include <functional>
 #include <memory>
+#include <optional>
 #include <thread>
 #include <vector>
 
@@ -31,7 +33,16 @@ class Dispatcher final : private DeviceListener {
   Dispatcher(const Dispatcher&) = delete;
   Dispatcher& operator=(const Dispatcher&) = delete;
 
-  const SchedulerConfig& config() const { return config_; }
+  /// Any thread.
+  SchedulerConfig config() const;
+
+  /// Any thread. From now on schedules as `config` and `policy` say: jobs posted before finish
+  /// under the old scheduler; those posted later wait for them and run under the new one. `done` is
+  /// told once, on any thread without a lock, when the new one is in use, or why the old one still
+  /// is: kUnavailable while another switch is under way or when the dispatcher ends,
+  /// kResourceExhausted when the device has no stream for it.
+  void Switch(const SchedulerConfig& config, std::unique_ptr<Policy> policy,
+              std::function<void(Status)> done);
 
   /// Any thread, may block; not on the path of a request. The instances must be idle and outlive
   /// the dispatcher.
@@ -53,15 +64,23 @@ class Dispatcher final : private DeviceListener {
 
  private:
   void OnDeviceNews() override { Step(); }
+  struct Change {
+    SchedulerConfig config;
+    std::unique_ptr<Policy> policy;
+    std::function<void(Status)> done;
+    std::optional<Status> result;  // to be told
+  };
+
   void Step();
-  void Combine(FinishedJobs& finished);
+  using Changes = std::vector<std::unique_ptr<Change>>;  // that are through or refused
+  void Combine(FinishedJobs& finished, Changes& changes);
+  void ChangeScheduler(Changes& changes) REQUIRES(mutex_);
+  void AdmitPosted(FinishedJobs& finished) REQUIRES(mutex_);
   void Deliver(FinishedJobs& finished);
   void SleepUntilDeadlines(const std::stop_token& stop);
   void WakeTimerFor(TimePoint deadline);
 
   Device& device_;
-  const SchedulerConfig config_;
-  const std::unique_ptr<Policy> policy_;
 
   // Threads with news count themselves here; whoever moves it from zero steps for all of them.
   std::atomic<std::uint32_t> news_{0};
@@ -72,8 +91,11 @@ class Dispatcher final : private DeviceListener {
   std::atomic<std::uint64_t> stepping_{0};    // threads inside Step
 
   QueueTable queues_;    // Add under mutex_
-  mutable Mutex mutex_;  // held by the combiner; contended only by AddQueue and Stats
+  mutable Mutex mutex_;  // held by the combiner; contended only by what is rare
+  std::unique_ptr<Policy> policy_ GUARDED_BY(mutex_);
   Mechanism mechanism_ GUARDED_BY(mutex_);
+  std::unique_ptr<Change> change_ GUARDED_BY(mutex_);  // waits until the mechanism is idle
+  bool ending_ GUARDED_BY(mutex_) = false;
 
   Mutex cancel_mutex_;
   std::vector<JobId> cancels_ GUARDED_BY(cancel_mutex_);

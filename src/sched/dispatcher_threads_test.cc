@@ -142,6 +142,34 @@ TEST_P(DispatcherThreads, CancelAndExpiryRaceWithCompletion) {
   EXPECT_EQ(urgent.outcomes(Outcome::kDone) + urgent.outcomes(Outcome::kExpired), kJobs);
 }
 
+TEST_P(DispatcherThreads, SwitchesUnderLoadWithoutLosingAJob) {
+  constexpr int kJobs = 300;
+  Client urgent, background;
+  std::atomic<int> switched{0}, refused{0};
+  {
+    std::jthread producer([&] {
+      for (int i = 0; i < kJobs; ++i) {
+        Post(best_effort_, background);
+        Post(real_time_, urgent);
+        std::this_thread::sleep_for(std::chrono::microseconds(i % 7 * 50));
+      }
+    });
+    for (int i = 0; i < 40; ++i) {
+      const SchedulerConfig to = i % 2 == 0 ? SchedulerConfig{.name = "plain"} : GetParam();
+      dispatcher_->Switch(to, std::make_unique<RealTimeFirst>(),
+                          [&](const Status& status) { ++(status ? switched : refused); });
+      std::this_thread::sleep_for(std::chrono::microseconds(300));
+    }
+  }
+  urgent.AwaitFinished(kJobs);
+  background.AwaitFinished(kJobs);
+  EXPECT_EQ(urgent.outcomes(Outcome::kDone), kJobs);
+  EXPECT_EQ(background.outcomes(Outcome::kDone), kJobs);
+  dispatcher_.reset();
+  EXPECT_EQ(switched + refused, 40);
+  EXPECT_GT(switched, 0);
+}
+
 TEST_P(DispatcherThreads, DestructionWhileRunningFinishesEverything) {
   constexpr int kJobs = 100;
   Client urgent, background;

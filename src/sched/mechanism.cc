@@ -18,23 +18,46 @@ Mechanism::Mechanism(Device& device, const SchedulerConfig& config, Policy& poli
                      QueueTable& queues)
     : device_(device),
       config_(config),
-      policy_(policy),
+      policy_(&policy),
       queues_(queues),
-      table_(device.info().max_launches),
-      ready_(policy.orders()) {
+      table_(device.info().max_launches) {
   Result<GuardId> guard = device_.CreateGuard();
   LAGOON_CHECK(guard.has_value());  // an idle device always has one
   group_guard_ = *guard;
-  const bool per_job = config_.streams == SchedulerConfig::Streams::kPerJob;
-  const std::size_t streams = config_.streams == SchedulerConfig::Streams::kOne ? 1
-                              : per_job                                         ? kJobStreams
-                                                                                : 0;
-  while (streams_.size() < streams) {
+  LAGOON_CHECK(Use(config, policy).has_value());  // and a stream
+}
+
+Status Mechanism::Use(const SchedulerConfig& config, Policy& policy) {
+  LAGOON_CHECK(idle());
+  LAGOON_RETURN_IF_ERROR(MakeStreams(config.streams));
+  config_ = config;
+  policy_ = &policy;
+  next_stream_ = 0;
+  ready_ = ReadyIndex(policy.orders());
+  if (observer_ != nullptr) observer_->OnStart(config_, device_.Now());
+  for (std::uint32_t i = 0; i < Raw(queues_.next_id()); ++i) {
+    ready_.AddQueue(QueueId{i});
+    if (observer_ != nullptr) observer_->OnQueue(QueueId{i}, queues_.Find(QueueId{i})->options);
+  }
+  return {};
+}
+
+Status Mechanism::MakeStreams(SchedulerConfig::Streams kind) {
+  using Streams = SchedulerConfig::Streams;
+  const std::size_t shared = kind == Streams::kOne ? 1 : kind == Streams::kPerJob ? kJobStreams : 0;
+  while (streams_.size() < shared) {
     Result<StreamId> stream = device_.CreateStream({"shared"});
+    if (!stream && streams_.empty()) return tl::unexpected<Error>(std::move(stream).error());
     if (!stream) break;  // fewer will do
     streams_.push_back(*stream);
   }
-  LAGOON_CHECK(streams_.empty() == (streams == 0));
+  if (kind != Streams::kPerQueue) return {};
+  for (std::uint32_t i = 0; i < Raw(queues_.next_id()); ++i) {
+    JobQueue& queue = *queues_.Find(QueueId{i});
+    if (queue.stream != kUnordered) continue;
+    LAGOON_ASSIGN_OR_RETURN(queue.stream, device_.CreateStream({queue.options.name}));
+  }
+  return {};
 }
 
 Mechanism::~Mechanism() { LAGOON_CHECK(jobs_.empty()); }
@@ -72,7 +95,7 @@ void Mechanism::Admit(std::unique_ptr<Job> owned, FinishedJobs& finished) {
   if (job.deadline != kNoDeadline) deadlines_.insert(job);
   JobQueue& queue = *job.queue;
   job.total = job.remaining = queue.costs[job.size].total();
-  policy_.OnArrival(job);
+  policy_->OnArrival(job);
   queue.waiting.push_back(job);
   if (lost_) return Finish(job, Outcome::kFailed, finished);
   if (queue.options.overflow == Overflow::kNewestWins &&
@@ -262,7 +285,7 @@ void Mechanism::Leave(Job& job, Outcome outcome, FinishedJobs& finished) {
 void Mechanism::Finish(Job& job, Outcome outcome, FinishedJobs& finished) {
   JobQueue& queue = *job.queue;
   ready_.Update(job, false);
-  policy_.OnFinished(job);
+  policy_->OnFinished(job);
   if (job.state == Job::State::kWaiting) {
     queue.waiting.erase(queue.waiting.iterator_to(job));
     queue.pending.fetch_sub(1, std::memory_order_relaxed);

@@ -43,6 +43,13 @@ class Mechanism {
   /// Before anything else; null: nobody is told.
   void Observe(SchedObserver* observer);
 
+  bool idle() const { return jobs_.empty(); }
+  const SchedulerConfig& config() const { return config_; }
+  /// Schedules from now on as `config` and `policy` say, which outlives the mechanism or its
+  /// successor. Only when idle. kResourceExhausted when the device has no stream left for it:
+  /// nothing has changed then.
+  Status Use(const SchedulerConfig& config, Policy& policy);
+
   TimePoint NextDeadline() const;
   const DispatcherStats& stats() const { return stats_; }
 
@@ -97,6 +104,7 @@ class Mechanism {
   bool SubmitCopy(Job& job, Copy copy, JobLaunch::Kind kind, std::size_t index);
   void GoBack(Job& job, std::size_t op);
   bool Accepted(SubmitResult result, LaunchId id, Job& job);
+  Status MakeStreams(SchedulerConfig::Streams kind);
   StreamId NextStream(const JobQueue& queue);
   Rank RankOf(const Job& job) const;
 
@@ -107,10 +115,10 @@ class Mechanism {
   void TellDepths();
 
   Device& device_;
-  const SchedulerConfig& config_;
-  Policy& policy_;
+  SchedulerConfig config_;
+  Policy* policy_;
   QueueTable& queues_;
-  std::vector<StreamId> streams_;  // kOne: one; kPerJob: in turns
+  std::vector<StreamId> streams_;  // kOne: the first; kPerJob: in turns
   std::size_t next_stream_ = 0;
 
   JobLaunches table_;

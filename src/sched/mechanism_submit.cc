@@ -75,7 +75,7 @@ void Mechanism::PickAndSubmit() {
 // False: nothing is eligible, or nothing more fits. What is full steps again with its next
 // retirement.
 bool Mechanism::Pick(const ReadyView& view) {
-  const Decision decision = policy_.Pick({device_.Now(), view});
+  const Decision decision = policy_->Pick({device_.Now(), view});
   if (!decision.job) return false;
   Job& job = *jobs_.find(*decision.job);
   LAGOON_CHECK(decision.ops > 0 && decision.rank <= Decision::kLastRank);
@@ -128,7 +128,7 @@ void Mechanism::PadRealTime() {
 Job* Mechanism::PickBeside(const PaddingRoom& room) {
   constexpr int kTries = 8;
   const ReadyView view(ready_, {.real_time = false, .best_effort = true, .start_new = true});
-  const Decision decision = policy_.Pick({device_.Now(), view});
+  const Decision decision = policy_->Pick({device_.Now(), view});
   if (!decision.job) return nullptr;
   Job& first = *jobs_.find(*decision.job);
   if (FitsBeside(first, room)) return &first;
@@ -199,7 +199,7 @@ bool Mechanism::SubmitNext(Job& job, std::uint32_t ops, const PaddingRoom* room)
     ++job.next_op;
     UpdateReady(job);
   }
-  if (kernels > 0) policy_.OnSubmitted(job, kernels);
+  if (kernels > 0) policy_->OnSubmitted(job, kernels);
   if (!all || job.first_incomplete < last) return all;
   for (; job.next_output < job.outputs.size(); ++job.next_output) {
     const Copy copy = instance.OutputCopy(job.next_output, job.outputs[job.next_output]);
@@ -281,6 +281,7 @@ bool Mechanism::Accepted(SubmitResult result, LaunchId id, Job& job) {
 StreamId Mechanism::NextStream(const JobQueue& queue) {
   switch (config_.streams) {
     case SchedulerConfig::Streams::kOne:
+      return streams_.front();
     case SchedulerConfig::Streams::kPerJob:
       return streams_[next_stream_++ % streams_.size()];
     case SchedulerConfig::Streams::kPerQueue:

@@ -3,26 +3,57 @@
 #include <algorithm>
 
 namespace lagoon {
+namespace {
+
+// What a room costs before its first block runs: an event, a step, a launch.
+constexpr Nanoseconds kRelaunch = std::chrono::microseconds(10);
+
+// Unit time that best-effort work gets of a room.
+std::int64_t Use(const PaddingRoom& room) {
+  return std::max<std::int64_t>(0, (room.time - kRelaunch).count()) * room.units;
+}
+
+PaddingRoom Join(const PaddingRoom& a, const PaddingRoom& b) {
+  return {.units = std::min(a.units, b.units),
+          .time = a.time + b.time,
+          .occupancy = std::max(a.occupancy, b.occupancy),
+          .until = b.until};
+}
+
+bool Follows(const PlanOp& op, std::size_t other) {
+  return std::find(op.deps.begin(), op.deps.end(), other) != op.deps.end();
+}
+
+// The room beside kernel `i` and those behind it that do not wait for one another: they may run at
+// the same time, so that their needs add up. `i` moves behind them. No units: they need all.
+PaddingRoom RoomBesideGroup(const Job& job, std::uint32_t units, std::size_t& i) {
+  const std::vector<PlanOp>& ops = job.instance->plan().ops;
+  PaddingRoom room;
+  std::uint32_t width = 0;
+  do {
+    const Progress& progress = job.instance->progress(i);
+    width += progress.blocks();
+    room.time += job.queue->costs[job.size].kernel(i);
+    room.occupancy = std::max(room.occupancy, ops[i].occupancy);
+    room.until = &progress;
+    ++i;
+  } while (width < units && i < ops.size() && !Follows(ops[i], i - 1));
+  room.units = units - std::min(width, units);
+  return room;
+}
+
+}  // namespace
 
 std::optional<PaddingRoom> RoomBeside(const Job& job, std::uint32_t units, std::uint32_t kernels) {
-  const std::vector<PlanOp>& ops = job.instance->plan().ops;
-  const std::size_t end = std::min(ops.size(), job.first_incomplete + kernels);
-  PaddingRoom room;
-  std::uint32_t widest = 0;
-  std::uint32_t width = 0;  // of the kernels that may run at the same time as the one at hand
-  for (std::size_t i = job.first_incomplete; i < end; ++i) {
-    const bool follows =
-        std::find(ops[i].deps.begin(), ops[i].deps.end(), i - 1) != ops[i].deps.end();
-    const Progress& progress = job.instance->progress(i);
-    width = progress.blocks() + (follows ? 0 : width);
-    if (width >= units) break;
-    widest = std::max(widest, width);
-    room.occupancy = std::max(room.occupancy, ops[i].occupancy);
-    room.time += job.queue->costs[job.size].kernel(i);
-    room.until = &progress;
+  const std::size_t end = std::min(job.instance->plan().ops.size(), job.first_incomplete + kernels);
+  std::optional<PaddingRoom> room;
+  for (std::size_t i = job.first_incomplete; i < end;) {
+    const PaddingRoom next = RoomBesideGroup(job, units, i);
+    if (next.units == 0) break;
+    const PaddingRoom joined = room ? Join(*room, next) : next;
+    if (room && Use(joined) < Use(*room) + Use(next)) break;
+    room = joined;
   }
-  if (room.until == nullptr) return std::nullopt;
-  room.units = units - widest;
   return room;
 }
 

@@ -18,9 +18,10 @@ struct PaddingRoom {
 };
 
 /// The room beside one active real-time job on a device of `units`: the kernels that it runs next,
-/// at most `kernels` of them, as long as they need fewer units than there are. Kernels that do not
-/// depend on the one before may run at the same time, so their needs add up. Nothing: the next
-/// kernel needs all units, or none is left.
+/// at most `kernels` of them (REEF 5: one), as long as they need fewer units than there are and one
+/// room leaves best-effort work more of them than a room for each would. Kernels that do not depend
+/// on the one before may run at the same time, so their needs add up. Nothing: the next kernel
+/// needs all units, or none is left.
 std::optional<PaddingRoom> RoomBeside(const Job& job, std::uint32_t units, std::uint32_t kernels);
 
 /// How to cut a best-effort kernel that runs in the room; nothing: it does not fit. Rule 1: one

@@ -46,12 +46,23 @@ class RoomTest : public ::testing::Test {
   Job job_;
 };
 
-TEST_F(RoomTest, ReachesFromNarrowKernelsToTheNextWideOne) {
-  const auto room = Room(Chain({1, 2, 1, 4, 1}), 4);
+TEST_F(RoomTest, ReachesToTheNextWideKernel) {
+  const auto room = Room(Chain({2, 2, 2, 4, 1}), 4);
   ASSERT_TRUE(room);
   EXPECT_EQ(room->units, 2u);
-  EXPECT_EQ(room->time, microseconds(200));
+  EXPECT_EQ(room->time, microseconds(300));
   EXPECT_EQ(room->until, &instance_->progress(2));
+}
+
+TEST_F(RoomTest, TakesInAWiderKernelOnlyWhereThatLeavesMoreThanARoomOfItsOwn) {
+  auto room = Room(Chain({1, 6}), 8);  // 7 units for 40 us and 2 for 290 us, or 2 for 340
+  ASSERT_TRUE(room);
+  EXPECT_EQ(room->units, 7u);
+  EXPECT_EQ(room->time, microseconds(50));
+  room = Room(Chain({1, 2}, microseconds(15)), 8);  // 7 for 5 us and 6 for 20, or 6 for 35
+  ASSERT_TRUE(room);
+  EXPECT_EQ(room->units, 6u);
+  EXPECT_EQ(room->time, microseconds(45));
 }
 
 TEST_F(RoomTest, ThereIsNoneBesideAKernelThatNeedsAllUnits) {
@@ -63,9 +74,11 @@ TEST_F(RoomTest, ThereIsNoneBesideAKernelThatNeedsAllUnits) {
 TEST_F(RoomTest, KernelsThatDoNotWaitForOneAnotherAddUp) {
   auto plan = std::const_pointer_cast<LoadedPlan>(Chain({1, 1, 2, 1}));
   plan->plan.ops[2].deps = {0};  // beside op 1
-  const auto room = Room(plan, 4);
+  kernels_ = 1;
+  const auto room = Room(plan, 4, /*first=*/1);
   ASSERT_TRUE(room);
   EXPECT_EQ(room->units, 1u);
+  EXPECT_EQ(room->until, &instance_->progress(2));
 }
 
 TEST_F(RoomTest, IsBesideAsManyKernelsAsTheSchedulerSays) {
