@@ -96,6 +96,27 @@ def test_every_scheduler_serves(lagoon, digits_only, scheduler, workers, test_sp
         assert relative_error(np.concatenate(answers), digit_scores[:16]) <= TOLERANCE
 
 
+def test_the_scheduler_switches_while_requests_come_in(lagoon, digits_only, test_split, digit_scores):
+    def switch(name):
+        return server.post("/v2/scheduler", json.dumps({"scheduler": name}).encode())
+
+    def in_use():
+        return server.post("/v2/scheduler", None)[1]["scheduler"]  # no body: GET
+
+    with serving(lagoon, digits_only, "--scheduler", "reset") as server:
+        assert in_use() == "reset"
+        with concurrent.futures.ThreadPoolExecutor(4) as pool:
+            answers = [pool.submit(infer_digit, server, image) for image in test_split[0][:64]]
+            for name in ("lagoon", "sequential", "paella", "reef"):
+                status, body = switch(name)
+                assert (status, body["scheduler"]) == (200, name)
+        scores = np.concatenate([answer.result() for answer in answers])
+        assert relative_error(scores, digit_scores[:64]) <= TOLERANCE
+        status, body = switch("magic")
+        assert status == 404 and "'magic'" in body["error"]
+        assert in_use() == "reef"
+
+
 def make_mixed_repository(folder):
     """One model that works and seven that cannot; name -> what the reason must say."""
     (folder / "digits").symlink_to(DIGITS)

@@ -120,7 +120,18 @@ class FakeCore final : public InferenceCore {
     stats.launches = 42;
     return stats;
   }
-  const SchedulerConfig& scheduler() const override { return scheduler_; }
+  SchedulerConfig scheduler() const override {
+    MutexLock lock(mutex_);
+    return scheduler_;
+  }
+  void SwitchScheduler(const std::string& name, std::function<void(Status)> done) override {
+    if (name != "reef") return done(Fail(ErrorCode::kNotFound, "there is no such scheduler"));
+    {
+      MutexLock lock(mutex_);
+      scheduler_.name = "reef";
+    }
+    done({});
+  }
   const DeviceInfo& device() const override { return device_; }
 
   RequestHandle Infer(InferRequest request, InferCallback callback) override {

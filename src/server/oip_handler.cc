@@ -82,6 +82,9 @@ void OipHandler::Handle(const HttpRequest& request, const std::shared_ptr<HttpRe
     return reply->Send(
         HttpResponse::Failure(404, fmt::format("nothing is served at '{}'", request.target)));
   }
+  const bool switches = route.kind == Route::Kind::kScheduler && request.method != http::verb::get;
+  if (switches && request.method == http::verb::post) return SwitchScheduler(request, reply);
+  if (switches) return reply->Send(WrongMethod(request, "GET, POST"));
   const bool infer = route.kind == Route::Kind::kModelInfer;
   if (request.method != (infer ? http::verb::post : http::verb::get)) {
     return reply->Send(WrongMethod(request, infer ? "POST" : "GET"));
@@ -102,6 +105,8 @@ HttpResponse OipHandler::Get(const Route& route) const {
     case Route::Kind::kModelStatistics:
       return JsonOr(core_.Statistics(route.model, route.version),
                     [](const auto& models) { return StatisticsJson(models); });
+    case Route::Kind::kScheduler:
+      return HttpResponse::Json(SchedulerJson(core_.scheduler().name));
     case Route::Kind::kModel:
       return JsonOr(core_.Metadata(route.model, route.version), ModelMetadataJson);
     case Route::Kind::kModelReady:
@@ -126,6 +131,22 @@ HttpResponse OipHandler::Ready() const {
 HttpResponse OipHandler::ModelReady(const Route& route) const {
   const Status ready = core_.ModelReady(route.model, route.version);
   return ready ? HttpResponse::Json(R"({"ready":true})") : HttpResponse::Failure(ready.error());
+}
+
+void OipHandler::SwitchScheduler(const HttpRequest& request,
+                                 const std::shared_ptr<HttpReply>& reply) {
+  const Result<std::string> name =
+      ParseSchedulerJson({reinterpret_cast<const char*>(request.body.data()), request.body.size()});
+  if (!name) return reply->Send(HttpResponse::Failure(name.error()));
+  // Told by whoever finishes the last request of before, which may be a thread of the device.
+  core_.SwitchScheduler(*name, [reply, name = *name, hold = pool_.Hold()](Status status) mutable {
+    const Strand executor = reply->executor();
+    net::post(executor, [reply, name, status = std::move(status)] {
+      reply->Send(status ? HttpResponse::Json(SchedulerJson(name))
+                         : HttpResponse::Failure(status.error()));
+    });
+    hold.reset();
+  });
 }
 
 void OipHandler::Infer(const Route& route, const HttpRequest& request,

@@ -20,6 +20,7 @@ class OipHandler final : public HttpHandler {
   HttpResponse Get(const Route& route) const;
   HttpResponse Ready() const;
   HttpResponse ModelReady(const Route& route) const;
+  void SwitchScheduler(const HttpRequest& request, const std::shared_ptr<HttpReply>& reply);
   void Infer(const Route& route, const HttpRequest& request,
              const std::shared_ptr<HttpReply>& reply);
 

@@ -7,6 +7,7 @@
 #include <array>
 #include <nlohmann/json.hpp>
 
+#include "policies/registry.h"
 #include "serving/model_config.pb.h"
 
 namespace lagoon {
@@ -120,6 +121,20 @@ std::string StatisticsJson(std::span<const ModelStatistics> models) {
   Json list = Json::array();
   for (const ModelStatistics& model : models) list.push_back(ModelStatisticsOf(model));
   return Dump({{"model_stats", std::move(list)}});
+}
+
+std::string SchedulerJson(std::string_view name) {
+  return Dump({{"scheduler", name}, {"schedulers", SchedulerNames()}});
+}
+
+Result<std::string> ParseSchedulerJson(std::string_view body) {
+  const Json json = Json::parse(body, nullptr, /*allow_exceptions=*/false);
+  const bool fits = json.is_object() && json.size() == 1 && json.contains("scheduler") &&
+                    json["scheduler"].is_string();
+  if (fits) return json["scheduler"].get<std::string>();
+  return Fail(
+      ErrorCode::kInvalidArgument,
+      fmt::format(R"(the body must be {{"scheduler": NAME}}, it is '{}')", body.substr(0, 100)));
 }
 
 Result<std::string> ModelConfigJson(const inference::ModelConfig& config) {

@@ -18,6 +18,10 @@ std::span<const std::string_view> ServerExtensions();
 std::string ServerMetadataJson();
 std::string ModelMetadataJson(const ModelMetadata& model);
 std::string StatisticsJson(std::span<const ModelStatistics> models);
+/// The scheduler in use, and all that there are.
+std::string SchedulerJson(std::string_view name);
+/// The name in {"scheduler": NAME}. kInvalidArgument says what is wrong with `body`.
+Result<std::string> ParseSchedulerJson(std::string_view body);
 /// protobuf's own JSON, except that 64-bit integers are numbers, as clients of Triton expect.
 Result<std::string> ModelConfigJson(const inference::ModelConfig& config);
 

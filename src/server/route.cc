@@ -70,6 +70,7 @@ Route ParseRoute(std::string_view target) {
     if (at(2) == "ready") return {Route::Kind::kReady, "", ""};
     return {};
   }
+  if (at(1) == "scheduler" && path.size() == 2) return {Route::Kind::kScheduler, "", ""};
   if (at(1) != "models" || path.size() < 3) return {};
   if (at(2) == "stats" && path.size() == 3) return {Route::Kind::kStatistics, "", ""};
 

@@ -14,6 +14,7 @@ struct Route {
     kReady,
     kServer,
     kStatistics,  // of all models
+    kScheduler,
     kModel,
     kModelReady,
     kModelConfig,

@@ -67,6 +67,28 @@ TEST_F(HttpServer, AnswersModelQueries) {
   EXPECT_EQ(Json::parse(Ask(Get("/v2/models/stats")).body)["model_stats"].size(), 1u);
 }
 
+TEST_F(HttpServer, TellsAndSwitchesTheScheduler) {
+  EXPECT_THAT(Json::parse(Ask(Get("/v2/scheduler")).body)["schedulers"].dump(),
+              HasSubstr("\"lagoon\""));
+  const auto switched = Ask(Post("/v2/scheduler", R"({"scheduler":"reef"})"));
+  EXPECT_EQ(switched.status, 200);
+  EXPECT_EQ(Json::parse(switched.body)["scheduler"], "reef");
+  EXPECT_EQ(Json::parse(Ask(Get("/v2/scheduler")).body)["scheduler"], "reef");
+}
+
+TEST_F(HttpServer, RefusesToSwitchToWhatIsNoScheduler) {
+  const auto unknown = Ask(Post("/v2/scheduler", R"({"scheduler":"magic"})"));
+  EXPECT_EQ(unknown.status, 404);
+  EXPECT_THAT(ErrorOf(unknown), HasSubstr("no such scheduler"));
+  for (const char* body : {"", "reef", R"({"name":"reef"})", R"({"scheduler":3})", "[1]",
+                           R"({"scheduler":"reef","more":1})"}) {
+    const auto response = Ask(Post("/v2/scheduler", body));
+    EXPECT_EQ(response.status, 400) << body;
+    EXPECT_THAT(ErrorOf(response), HasSubstr("{\"scheduler\": NAME}")) << body;
+  }
+  EXPECT_EQ(Ask("DELETE /v2/scheduler HTTP/1.1\r\nHost: test\r\n\r\n").status, 405);
+}
+
 TEST_F(HttpServer, InfersFromJson) {
   const auto response = Ask(Post("/v2/models/twice/versions/1/infer", kTwice));
   ASSERT_EQ(response.status, 200) << response.body;

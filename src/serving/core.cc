@@ -33,7 +33,8 @@ class Core final : public InferenceCore {
   bool Ready() const override { return !draining_.load(std::memory_order_relaxed); }
   std::vector<ModelStatus> Models() const override { return models_.Statuses(); }
   DispatcherStats SchedulerStatistics() const override { return dispatcher_->Stats(); }
-  const SchedulerConfig& scheduler() const override { return dispatcher_->config(); }
+  SchedulerConfig scheduler() const override { return dispatcher_->config(); }
+  void SwitchScheduler(const std::string& name, std::function<void(Status)> done) override;
   const DeviceInfo& device() const override { return device_->info(); }
 
   Status ModelReady(const std::string& model, const std::string& version) const override;
@@ -127,6 +128,13 @@ RequestHandle Core::Infer(InferRequest request, InferCallback callback) {
     return RequestHandle{};
   }
   return RequestInFlight::Post(*admitted, in_flight_, *dispatcher_);
+}
+
+void Core::SwitchScheduler(const std::string& name, std::function<void(Status)> done) {
+  Result<Scheduler> scheduler = MakeScheduler(name);
+  if (!scheduler) return done(tl::unexpected<Error>(std::move(scheduler).error()));
+  spdlog::info("switching to scheduler '{}'", name);
+  dispatcher_->Switch(scheduler->config, std::move(scheduler->policy), std::move(done));
 }
 
 void Core::Cancel(RequestHandle handle) {

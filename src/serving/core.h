@@ -148,7 +148,11 @@ class InferenceCore {
   virtual Result<std::vector<ModelStatistics>> Statistics(const std::string& model,
                                                           const std::string& version) const = 0;
   virtual DispatcherStats SchedulerStatistics() const = 0;
-  virtual const SchedulerConfig& scheduler() const = 0;
+  virtual SchedulerConfig scheduler() const = 0;
+  /// Schedules from now on as the scheduler of that name (policies/registry.h): requests in flight
+  /// finish under the one before, later ones wait for them. `done` once, on any thread: kNotFound
+  /// lists the names, kUnavailable while another switch is under way.
+  virtual void SwitchScheduler(const std::string& name, std::function<void(Status)> done) = 0;
   virtual const DeviceInfo& device() const = 0;
 
   /// Validates, admits and returns; the answer comes through `callback`, errors too (also on this

@@ -5,6 +5,7 @@
 
 #include <atomic>
 #include <cstring>
+#include <future>
 #include <string>
 #include <thread>
 #include <vector>
@@ -114,6 +115,42 @@ TEST_P(EveryScheduler, AnswersConcurrentRequestsOfTwoModels) {
     EXPECT_EQ(statistics.fail.count, 0u);
     EXPECT_EQ(statistics.pending, 0u);
   }
+}
+
+TEST_F(CoreTest, SwitchesTheSchedulerWhileRequestsComeIn) {
+  repository_.AddModel("small", SmallModel());
+  repository_.AddModel("slow", SlowModel());
+  Open();
+  std::atomic<bool> enough{false};
+  std::atomic<int> wrong{0}, asked{0};
+  std::string unknown;
+  {
+    std::vector<std::jthread> clients;
+    for (const float first : {1.0f, 2.0f}) {
+      clients.emplace_back([&, first] {
+        for (; !enough; ++asked) {
+          const Answer small = Ask(SmallRequest("small", first));
+          if (!small || Floats(small->outputs[0])[0] != first + 4) ++wrong;
+          if (!Ask(SlowRequest())) ++wrong;
+        }
+      });
+    }
+    for (const std::string_view name : SchedulerNames()) {
+      std::promise<Status> switched;
+      core_->SwitchScheduler(std::string(name),
+                             [&](Status status) { switched.set_value(std::move(status)); });
+      const Status status = switched.get_future().get();
+      EXPECT_TRUE(status) << name;
+      EXPECT_EQ(core_->scheduler().name, name);
+    }
+    core_->SwitchScheduler("magic",
+                           [&](const Status& status) { unknown = status.error().message; });
+    enough = true;
+  }
+  EXPECT_GT(asked, 0);
+  EXPECT_EQ(wrong, 0);
+  EXPECT_THAT(unknown, AllOf(HasSubstr("'magic'"), HasSubstr("lagoon")));
+  EXPECT_TRUE(Ask(SmallRequest()).has_value());
 }
 
 INSTANTIATE_TEST_SUITE_P(Core, EveryScheduler, ::testing::ValuesIn(SchedulerNames()));
