@@ -7,7 +7,6 @@
 #include <array>
 #include <nlohmann/json.hpp>
 
-#include "policies/registry.h"
 #include "serving/model_config.pb.h"
 
 namespace lagoon {
@@ -124,7 +123,7 @@ std::string StatisticsJson(std::span<const ModelStatistics> models) {
 }
 
 std::string SchedulerJson(std::string_view name) {
-  return Dump({{"scheduler", name}, {"schedulers", SchedulerNames()}});
+  return Dump({{"scheduler", name}, {"schedulers", InferenceCore::Schedulers()}});
 }
 
 Result<std::string> ParseSchedulerJson(std::string_view body) {

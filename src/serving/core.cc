@@ -155,6 +155,8 @@ void Core::Drain(TimePoint until) {
 
 }  // namespace
 
+std::span<const std::string_view> InferenceCore::Schedulers() { return SchedulerNames(); }
+
 Result<std::unique_ptr<InferenceCore>> InferenceCore::Open(const CoreOptions& options) {
   LAGOON_ASSIGN_OR_RETURN(Scheduler scheduler, MakeScheduler(options.scheduler));
   CpuDeviceOptions device_options;

@@ -6,6 +6,7 @@
 #include <memory>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "base/status.h"
@@ -149,7 +150,8 @@ class InferenceCore {
                                                           const std::string& version) const = 0;
   virtual DispatcherStats SchedulerStatistics() const = 0;
   virtual SchedulerConfig scheduler() const = 0;
-  /// Schedules from now on as the scheduler of that name (policies/registry.h): requests in flight
+  static std::span<const std::string_view> Schedulers();  // names of all
+  /// Schedules from now on as the scheduler of that name (Schedulers()): requests in flight
   /// finish under the one before, later ones wait for them. `done` once, on any thread: kNotFound
   /// lists the names, kUnavailable while another switch is under way.
   virtual void SwitchScheduler(const std::string& name, std::function<void(Status)> done) = 0;
