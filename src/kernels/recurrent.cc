@@ -8,14 +8,31 @@
 #include "kernels/recurrent.h"
 #include "kernels/simd-inl.h"
 #include "kernels/tiling.h"
+#include "kernels/unroll.h"
 
 #ifndef LAGOON_KERNELS_RECURRENT_ARGS_
 #define LAGOON_KERNELS_RECURRENT_ARGS_
 namespace lagoon {
 namespace {
 
-/// A task is a group of hidden units of one sequence: one vector of the widest set.
+/// A task is a group of hidden units, one vector of the widest set, of a group of sequences.
 constexpr std::size_t kCellUnits = 16;
+constexpr std::size_t kCellSequences = 2;
+
+constexpr std::size_t GatesWithProducts(CellKind kind) {
+  switch (kind) {
+    case CellKind::kLstm:
+      return 4;
+    case CellKind::kGruLinear:
+      return 3;
+    case CellKind::kGruGates:
+      return 2;
+    case CellKind::kRnn:
+    case CellKind::kGruState:
+      return 1;
+  }
+  return 0;
+}
 
 struct CellArgs {
   const float* x = nullptr;
@@ -36,59 +53,88 @@ namespace lagoon {
 namespace HWY_NAMESPACE {
 namespace {
 
-HWY_INLINE float Dot(const float* a, const float* b, size_t count) {
-  const size_t lanes = simd::Lanes();
-  V low = hn::Zero(D()), high = hn::Zero(D());
-  size_t i = 0;
-  for (; i + 2 * lanes <= count; i += 2 * lanes) {
-    low = hn::MulAdd(hn::LoadU(D(), a + i), hn::LoadU(D(), b + i), low);
-    high = hn::MulAdd(hn::LoadU(D(), a + i + lanes), hn::LoadU(D(), b + i + lanes), high);
-  }
-  float sum = hn::GetLane(hn::SumOfLanes(D(), hn::Add(low, high)));
-  for (; i < count; ++i) sum += a[i] * b[i];
-  return sum;
-}
-
 /// One task: products first, then the functions by vectors.
 class Units {
  public:
   Units(const CellArgs& args, size_t task) : args_(args) {
     // Sequences of the same units follow each other, so that their weights stay in the cache.
-    const size_t sequence = task % args.batch;
-    first_ = task / args.batch * kCellUnits;
+    const size_t groups = CeilDivide(args.batch, kCellSequences);
+    sequence_ = task % groups * kCellSequences;
+    sequences_ = std::min(kCellSequences, args.batch - sequence_);
+    first_ = task / groups * kCellUnits;
     count_ = std::min(kCellUnits, args.hidden - first_);
-    state_ = sequence * args.hidden;
-    x_ = args.x + state_ * args.gates + first_;
-    h_ = args.h + state_;
-    reset_ = args.extra[1] == nullptr ? nullptr : args.extra[1] + state_;
   }
 
   template <CellKind kKind>
   HWY_INLINE void Run() {
-    Products<kKind>();
-    size_t i = 0;
-    for (; i + simd::Lanes() <= count_; i += simd::Lanes()) Step<kKind>(simd::Whole(), i);
-    if (i < count_) Step<kKind>(simd::Part(count_ - i), i);
+    if (sequences_ == kCellSequences) {
+      Multiply<kKind, kCellSequences>();
+    } else {
+      Multiply<kKind, 1>();
+    }
+    for (size_t s = 0; s < sequences_; ++s) {
+      state_ = (sequence_ + s) * args_.hidden;
+      x_ = args_.x + state_ * args_.gates + first_;
+      h_ = args_.h + state_;
+      products_ = dots_[s];
+      size_t i = 0;
+      for (; i + simd::Lanes() <= count_; i += simd::Lanes()) Step<kKind>(simd::Whole(), i);
+      if (i < count_) Step<kKind>(simd::Part(count_ - i), i);
+    }
   }
 
  private:
-  /// Which gates have a product, and with what.
-  template <CellKind kKind>
-  HWY_INLINE void Products() {
-    if constexpr (kKind == CellKind::kGruState) return Multiply(2, reset_);
-    constexpr size_t kProducts = kKind == CellKind::kLstm        ? 4
-                                 : kKind == CellKind::kGruLinear ? 3
-                                 : kKind == CellKind::kGruGates  ? 2
-                                                                 : 1;
-    for (size_t gate = 0; gate < kProducts; ++gate) Multiply(gate, h_);
+  /// The products of the weights with the states, without x. As many at once as hide the latency of
+  /// one; each is summed in the same order however many there are.
+  template <CellKind kKind, size_t kSequences>
+  HWY_INLINE void Multiply() {
+    constexpr size_t kGates = GatesWithProducts(kKind);
+    constexpr size_t kUnits = std::max<size_t>(1, 8 / (kGates * kSequences));
+    constexpr size_t kFirstGate = kKind == CellKind::kGruState ? 2 : 0;
+    const float* states = kKind == CellKind::kGruState ? args_.extra[1] : args_.h;
+    const float* state[kSequences];
+    LAGOON_UNROLL for (size_t s = 0; s < kSequences; ++s) {
+      state[s] = states + (sequence_ + s) * args_.hidden;
+    }
+    for (size_t unit = 0; unit < count_; unit += kUnits) {
+      const float* rows[kGates * kUnits];
+      size_t at[kUnits];  // behind the last unit: that once more
+      LAGOON_UNROLL for (size_t u = 0; u < kUnits; ++u) at[u] = std::min(unit + u, count_ - 1);
+      LAGOON_UNROLL for (size_t row = 0; row < kGates * kUnits; ++row) {
+        const size_t gate = kFirstGate + row / kUnits;
+        rows[row] = args_.r + (gate * args_.hidden + first_ + at[row % kUnits]) * args_.hidden;
+      }
+      V sums[kGates * kUnits][kSequences];
+      Dots<kGates * kUnits, kSequences>(rows, state, sums);
+      LAGOON_UNROLL for (size_t row = 0; row < kGates * kUnits; ++row) {
+        LAGOON_UNROLL for (size_t s = 0; s < kSequences; ++s) {
+          dots_[s][kFirstGate + row / kUnits][at[row % kUnits]] =
+              hn::GetLane(hn::SumOfLanes(D(), sums[row][s]));
+        }
+      }
+    }
   }
 
-  /// The product of gate `gate`'s weights with `state`, without x.
-  HWY_INLINE void Multiply(size_t gate, const float* state) {
-    const float* r = args_.r + (gate * args_.hidden + first_) * args_.hidden;
-    for (size_t i = 0; i < count_; ++i, r += args_.hidden) {
-      products_[gate][i] = Dot(r, state, args_.hidden);
+  template <size_t kRows, size_t kSequences>
+  HWY_INLINE void Dots(const float* const (&rows)[kRows], const float* const (&state)[kSequences],
+                       V (&sums)[kRows][kSequences]) const {
+    LAGOON_UNROLL for (size_t row = 0; row < kRows; ++row) {
+      LAGOON_UNROLL for (size_t s = 0; s < kSequences; ++s) sums[row][s] = hn::Zero(D());
     }
+    const auto add = [&](const auto& io, size_t k) HWY_ATTR {
+      V states[kSequences];
+      LAGOON_UNROLL for (size_t s = 0; s < kSequences; ++s) states[s] = io.Load(state[s] + k);
+      LAGOON_UNROLL for (size_t row = 0; row < kRows; ++row) {
+        const V weights = io.Load(rows[row] + k);
+        LAGOON_UNROLL for (size_t s = 0; s < kSequences; ++s) {
+          sums[row][s] = hn::MulAdd(weights, states[s], sums[row][s]);
+        }
+      }
+    };
+    const size_t lanes = simd::Lanes();
+    size_t k = 0;
+    for (; k + lanes <= args_.hidden; k += lanes) add(simd::Whole(), k);
+    if (k < args_.hidden) add(simd::Part(args_.hidden - k), k);
   }
 
   template <CellKind kKind, class Io>
@@ -148,12 +194,15 @@ class Units {
   }
 
   const CellArgs& args_;
-  size_t first_, count_;  // units
-  size_t state_;          // of the sequence
-  const float* x_;
-  const float* h_;
-  const float* reset_;
-  float products_[4][kCellUnits] = {};
+  size_t first_, count_;         // units
+  size_t sequence_, sequences_;  // the first, and how many
+  float dots_[kCellSequences][4][kCellUnits] = {};
+
+  // Of the sequence at hand.
+  size_t state_ = 0;
+  const float* x_ = nullptr;
+  const float* h_ = nullptr;
+  const float (*products_)[kCellUnits] = nullptr;  // by gate
 };
 
 template <CellKind kKind>
@@ -199,26 +248,27 @@ HWY_EXPORT(PickCellBody);
 constexpr char kName[] = "cell";
 
 // Measured on a Xeon at 2 GHz, one thread, weights in the third-level cache.
-constexpr double kNsPerProduct = 0.1;
-constexpr double kNsPerUnit = 20;
+constexpr double kNsPerWeight = 0.08;
+constexpr double kNsPerProduct = 0.03;
+constexpr double kNsPerUnit = 10;
 
 /// What a kind has beside x, r and h.
 struct Form {
-  std::size_t gates = 1, products = 1, extras = 0, outputs = 1;
+  std::size_t gates = 1, extras = 0, outputs = 1;
 };
 
 Form FormOf(const CellSpec& spec) {
   switch (spec.kind) {
     case CellKind::kLstm:
-      return {4, 4, spec.peepholes ? std::size_t{2} : std::size_t{1}, 2};
+      return {4, spec.peepholes ? std::size_t{2} : std::size_t{1}, 2};
     case CellKind::kRnn:
-      return {1, 1, 0, 1};
+      return {1, 0, 1};
     case CellKind::kGruGates:
-      return {3, 2, 0, 2};
+      return {3, 0, 2};
     case CellKind::kGruState:
-      return {3, 1, 2, 1};
+      return {3, 2, 1};
     case CellKind::kGruLinear:
-      return {3, 3, 1, 1};
+      return {3, 1, 1};
   }
   CheckFailed("a known CellKind", __FILE__, __LINE__);
 }
@@ -235,12 +285,13 @@ Result<Kernel> MakeCell(const CellSpec& spec) {
   args.batch = spec.batch;
   args.hidden = spec.hidden;
   args.gates = form.gates;
-  const std::size_t units = spec.batch * spec.hidden;
-  const double products = static_cast<double>(units) * static_cast<double>(form.products) *
-                          static_cast<double>(spec.hidden);
-  args.tasks = CeilDivide(spec.hidden, kCellUnits) * spec.batch;
+  const double units = static_cast<double>(spec.batch * spec.hidden);
+  const double weights = static_cast<double>(GatesWithProducts(spec.kind)) *
+                         static_cast<double>(spec.hidden * spec.hidden);
+  const double products = weights * static_cast<double>(spec.batch);
+  args.tasks = CeilDivide(spec.hidden, kCellUnits) * CeilDivide(spec.batch, kCellSequences);
   args.blocks =
-      BlocksFor(kNsPerProduct * products + kNsPerUnit * static_cast<double>(units), args.tasks);
+      BlocksFor(kNsPerWeight * weights + kNsPerProduct * products + kNsPerUnit * units, args.tasks);
   Kernel kernel;
   kernel.name = kName;
   kernel.body = HWY_DYNAMIC_DISPATCH(PickCellBody)(spec.kind);
@@ -256,8 +307,7 @@ Result<Kernel> MakeCell(const CellSpec& spec) {
         static_cast<std::uint32_t>(offsetof(CellArgs, out) + i * sizeof(float*)));
   }
   kernel.flops = 2 * products;
-  kernel.bytes_moved = sizeof(float) * static_cast<double>(form.products) *
-                       static_cast<double>(spec.hidden * spec.hidden);
+  kernel.bytes_moved = sizeof(float) * weights;
   return kernel;
 }
 

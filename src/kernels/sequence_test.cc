@@ -270,6 +270,31 @@ TEST(Cell, LstmWithPeepholes) {
   }
 }
 
+TEST(Cell, ASequenceOfABatchGetsTheBitsThatItGetsAlone) {
+  constexpr std::size_t kBatch = 5, kHidden = 50;
+  const Floats x = testing::RandomFloats(kBatch * 4 * kHidden),
+               r = testing::RandomFloats(4 * kHidden * kHidden, -0.3f, 0.3f, 2),
+               h = testing::RandomFloats(kBatch * kHidden, -1, 1, 3),
+               c = testing::RandomFloats(kBatch * kHidden, -1, 1, 4);
+  const auto row = [](const Floats& all, std::size_t at, std::size_t count) {
+    const auto begin = all.begin() + static_cast<std::ptrdiff_t>(at * count);
+    return Floats(begin, begin + static_cast<std::ptrdiff_t>(count));
+  };
+  const auto run = [&](std::size_t batch, const Floats& gates, const Floats& state,
+                       const Floats& cell) {
+    testing::TypedRun step(*MakeCell({CellKind::kLstm, batch, kHidden, false}),
+                           {testing::ToBytes(gates), testing::ToBytes(r), testing::ToBytes(state),
+                            testing::ToBytes(cell)},
+                           {batch * kHidden * 4, batch * kHidden * 4});
+    return testing::FromBytes<float>(step.Run()[0]);
+  };
+  const Floats together = run(kBatch, x, h, c);
+  for (std::size_t b = 0; b < kBatch; ++b) {
+    EXPECT_EQ(row(together, b, kHidden),
+              run(1, row(x, b, 4 * kHidden), row(h, b, kHidden), row(c, b, kHidden)));
+  }
+}
+
 TEST(Cell, GruInBothForms) {
   constexpr std::size_t kHidden = 20;
   const Floats x = testing::RandomFloats(3 * kHidden),
