@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""Breaks the block protocol on purpose and checks that the device tests notice.
+"""Breaks the block protocol and the scheduling on purpose and checks that the tests notice.
 
-Each mutant is one exact replacement in one source file of src/base or src/device. It is applied to a copy under
+Each mutant is one exact replacement in one source file of the layers from src/base to src/policies. It is applied to a copy under
 build/mutants, the test groups named for it are built there and run, and every one of them must fail (or hang).
 A mutant whose text is not found any more is an error, so that the list follows the code.
 
@@ -33,6 +33,12 @@ LIBRARY = ["src/base/check.cc", "src/base/status.cc"] + [
     f"src/device/cpu/{name}.cc"
     for name in ("cpu_device", "host_memory", "launch_table", "machine", "worker_device", "worker_loop")]
 
+SCHEDULING = ["src/base/check.cc", "src/base/status.cc", "src/plan/instance.cc", "src/plan/plan.cc",
+              "src/plan/tensor.cc"] + [
+    f"src/sched/{name}.cc"
+    for name in ("cost_table", "dispatcher", "job", "mechanism", "mechanism_observe", "mechanism_submit", "padding",
+                 "policy")]
+
 # A group is one test program: its sources and what of the library it needs.
 GROUPS = {
     "model": ["src/device/block_model_test.cc"],
@@ -43,6 +49,11 @@ GROUPS = {
     "conformance": [f"src/device/conformance/{name}_test.cc"
                     for name in ("suite", "order", "revocation", "limits", "stress")] +
                    ["src/device/cpu/cpu_conformance_test.cc"] + LIBRARY,
+    "sched": ["src/sched/dispatcher_test.cc", "src/sched/padding_test.cc"] + SCHEDULING,
+    "policies": [f"src/policies/{name}.cc" for name in ("deficit_test", "registry_test", "deficit", "registry")] +
+                SCHEDULING,
+    "schedules": [f"src/policies/{name}.cc" for name in ("random_schedules_test", "deficit", "registry")] +
+                 SCHEDULING,
 }
 
 BLOCK = "src/device/block.h"
@@ -51,6 +62,8 @@ TABLE_H = "src/device/cpu/launch_table.h"
 DEVICE = "src/device/cpu/worker_device.cc"
 LOOP = "src/device/cpu/worker_loop.cc"
 CLOCK = "src/device/cpu/unit_clock.h"
+MECHANISM = "src/sched/mechanism.cc"
+SUBMIT = "src/sched/mechanism_submit.cc"
 
 # (name, what it breaks, file, before, after, groups that must each catch it)
 MUTANTS = [
@@ -163,6 +176,32 @@ MUTANTS = [
      "return (word >> 1) + now.time_since_epoch().count();", "return total_;", ["clock", "conformance"]),
     ("busy-time-goes-back", "a stop that comes late takes back what was told", CLOCK,
      "return Nanoseconds(std::max(told, total));", "return Nanoseconds(total);", ["clock"]),
+    # Scheduling.
+    ("revoked-padding-lost", "padding that left with its room is never submitted again", MECHANISM,
+     "        GoBack(job, record.index);\n", "", ["sched", "schedules"]),
+    ("padding-outlives-its-room", "padding runs on beside kernels that need all units", SUBMIT,
+     "    segment.guards[0] = GuardOf(*room);\n", "", ["sched"]),
+    ("padding-takes-all-units", "padding is not limited to the units that are free", SUBMIT,
+     "    segment.max_claimants = room->units;\n", "", ["sched"]),
+    ("rule-1-ignored", "a block longer than the room is padded", "src/sched/padding.cc",
+     " || block >= room.time) continue;", ") continue;", ["sched"]),
+    ("rule-2-ignored", "padding lowers the occupancy of real-time kernels", "src/sched/padding.cc",
+     "  if (op.occupancy < room.occupancy) return std::nullopt;\n", "", ["sched"]),
+    ("begun-kernel-cut-anew", "a kernel changes its version after blocks of it have run", SUBMIT,
+     "  bool started = job.instance->progress(op).done() > 0;", "  bool started = false;", ["sched"]),
+    ("kernel-cut-anew-under-a-launch", "a kernel changes its version while a launch names it", SUBMIT,
+     "    started = in_flight[i] > 0;", "    started = false;", ["sched"]),
+    ("policys-rank-ignored", "the device does not go by the ranks of the policy", SUBMIT,
+     "return job.rank | of_class;", "return of_class;", ["sched"]),
+    ("switch-does-not-hold-back", "jobs of after a switch run under the scheduler of before",
+     "src/sched/dispatcher.cc", "if (!holds_back) AdmitPosted(finished);", "AdmitPosted(finished);", ["sched"]),
+    ("held-back-cancel-lost", "a job that a switch holds back cannot be cancelled", "src/sched/dispatcher.cc",
+     "if (!holds_back) cancels_.clear();", "cancels_.clear();", ["sched"]),
+    ("deficit-shift-wrong", "a client's kernels do not raise the deficits of the others", "src/policies/deficit.cc",
+     "shift_ += static_cast<double>(kernels) / static_cast<double>(by_deficit_.size());", "", ["policies"]),
+    ("tie-broken-by-address", "of equal jobs the one at the higher address goes first", "src/sched/ready_index.h",
+     "return a.key != b.key ? a.key < b.key : a.id < b.id;", "return a.key != b.key ? a.key < b.key : &a > &b;",
+     ["policies", "schedules"]),
 ]
 
 
@@ -178,7 +217,7 @@ class Builder:
     def prepare(self):
         """A fresh copy of the sources, and the test framework's header compiled once."""
         shutil.rmtree(self.source, ignore_errors=True)
-        for folder in ("src/base", "src/device"):
+        for folder in ("src/base", "src/device", "src/plan", "src/sched", "src/policies"):
             shutil.copytree(ROOT / folder, self.source / folder)
         self.base.mkdir(parents=True, exist_ok=True)
         header = self.source / "tests.h"
@@ -210,8 +249,8 @@ class Builder:
                 if changed is None:
                     self.dependencies[name] = self.read_dependencies(target)
         program = folder / group
-        self.check([COMPILER, "-pthread", *map(str, objects.values()), "-lgtest", "-lgtest_main",
-                    "-o", str(program)])
+        self.check([COMPILER, "-pthread", *map(str, objects.values()), "-lgmock", "-lgtest",
+                    "-lgtest_main", "-lfmt", "-o", str(program)])
         return program
 
     def read_dependencies(self, target):

@@ -94,7 +94,7 @@ TEST_F(DispatcherTest, ASwitchLetsEarlierJobsFinishAndLaterOnesRunUnderTheNewSch
   };
   const QueueId first = AddQueue(JobClass::kRealTime, 3, 2);
   const QueueId second = AddQueue(JobClass::kRealTime, 3, 2);
-  ASSERT_TRUE(Post(first, add("early")));
+  ASSERT_TRUE(Post(AddQueue(JobClass::kRealTime, 3, 2), add("early")));
   ASSERT_TRUE(device_->RunBlock());
   SwitchResult switched;
   dispatcher_->Switch({.name = "new", .ranks = Ranks::kPolicy},

@@ -198,6 +198,38 @@ TEST_F(PaddingTest, BestEffortKernelsGetTheUnitsThatNarrowOnesLeave) {
   EXPECT_EQ(device_->blocks_run, (1 + 3 + 1) + (1 + 8 + 1));  // no tile twice
 }
 
+TEST_F(PaddingTest, TakesNoMoreUnitsThanAreLeft) {
+  Use(kPadding, 64, testing::FakeDevice::Time::kVirtual, std::make_unique<testing::ClassFirst>(),
+      /*units=*/8);
+  const QueueId background = AddQueue(JobClass::kBestEffort, Chain({20}, microseconds(20)));
+  const QueueId urgent = AddQueue(JobClass::kRealTime, Chain({3}));
+  ASSERT_TRUE(Post(urgent, urgent_));
+  ASSERT_TRUE(Post(background, background_));
+  EXPECT_EQ(dispatcher_->Stats().padded_launches, 1u);
+  EXPECT_EQ(device_->max_claimants(), 5u);
+}
+
+TEST_F(PaddingTest, AKernelThatALaunchNamesIsNotCutAnew) {
+  auto background = std::const_pointer_cast<LoadedPlan>(Chain({1}, microseconds(200)));
+  PlanOp& op = background->plan.ops[0];
+  op.versions = {{"long", {}, 1, 0, op.cost},
+                 {"short", {}, 5, 0, {microseconds(200), microseconds(40)}}};
+  Use(kPadding, 64, testing::FakeDevice::Time::kVirtual, std::make_unique<testing::ClassFirst>(),
+      /*units=*/2);
+  const QueueId slow = AddQueue(JobClass::kBestEffort, background);
+  const QueueId urgent = AddQueue(JobClass::kRealTime, Chain({1, 1}));
+  ASSERT_TRUE(Post(slow, background_));
+  ASSERT_TRUE(device_->RunBlock());    // its input
+  ASSERT_TRUE(device_->StartBlock());  // its only block, too long for the room
+  ASSERT_TRUE(Post(urgent, urgent_));
+  EXPECT_EQ(dispatcher_->Stats().padded_launches, 0u);
+  device_->FinishBlock(false);  // it leaves: now it may be cut anew
+  EXPECT_EQ(dispatcher_->Stats().padded_launches, 1u);
+  device_->RunAll();
+  EXPECT_EQ(urgent_.result.outcome, Outcome::kDone);
+  EXPECT_EQ(background_.result.outcome, Outcome::kDone);
+}
+
 TEST_F(PaddingTest, NothingIsPaddedBesideWideKernels) {
   Contend(Chain({2, 2, 2}), Chain({4, 4}));
   for (int i = 0; i < 1 + 5; ++i) ASSERT_TRUE(device_->RunBlock());

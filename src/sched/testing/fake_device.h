@@ -105,6 +105,8 @@ class FakeDevice final : public Device {
   }
   std::size_t launches() const { return launches_.size(); }
   bool work_held() const { return held_; }
+  /// Of the launch that was submitted last.
+  std::uint32_t max_claimants() const { return max_claimants_; }
   int raises = 0;
   int blocks_run = 0;
   std::size_t most_launches = 0;
@@ -131,6 +133,7 @@ class FakeDevice final : public Device {
   }
   SubmitResult Submit(const Launch& launch) override {
     const Segment& segment = launch.segments.front();
+    max_claimants_ = segment.max_claimants;
     InFlight in_flight{launch.id, launch.stream, launch.rank, segment.progress, segment.deps, {},
                        {}};
     std::copy(std::begin(segment.guards), std::end(segment.guards), in_flight.guards);
@@ -230,6 +233,7 @@ class FakeDevice final : public Device {
   DeviceListener* listener_ = nullptr;
   DeviceObserver* observer_ = nullptr;
   bool held_ = false;
+  std::uint32_t max_claimants_ = 0;
   bool prefer_last_ = false;
 };
 
