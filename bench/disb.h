@@ -9,6 +9,7 @@
 namespace lagoon::bench {
 
 struct DisbOptions : DisbRunOptions {
+  DisbOptions() { closed_loop_slowdown = 1.2; }
   std::string zoo;
   std::uint32_t workers = 0;
   bool against_onnxruntime = true;

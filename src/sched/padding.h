@@ -3,7 +3,6 @@
 // Where best-effort kernels fit beside real-time ones (REEF 5).
 
 #include <optional>
-#include <span>
 
 #include "sched/job_queue.h"
 
