@@ -82,6 +82,7 @@ void VirtualClients::Post(std::size_t client, TimePoint from) {
   request.client = client;
   request.from = from;
   ++running_;
+  if (IsRealTime(clients_[client])) request.first = real_time_++ == 0;
   // Its bound is above all that a window can hold.
   LAGOON_CHECK(dispatcher_.Post({*queues_[client], kNoDeadline, {}, {}, &request}).has_value());
 }
@@ -90,7 +91,9 @@ void VirtualClients::Post(std::size_t client, TimePoint from) {
 void VirtualClients::Ended(const Request& request, const JobResult& result) {
   LAGOON_CHECK(result.outcome == Outcome::kDone);
   --running_;
+  if (IsRealTime(clients_[request.client])) --real_time_;
   VirtualRun& run = runs_[request.client];
+  if (request.first) run.starts_us.push_back(ToMicroseconds(result.first_block - request.from));
   const TimePoint at = result.finished;
   const bool ends_inside = at >= begin_ && at < end_;
   if (!IsClosedLoop(clients_[request.client])) {

@@ -14,7 +14,9 @@ namespace lagoon::bench {
 /// What a client saw in one window.
 struct VirtualRun {
   std::vector<double> latencies_ms;  // from the intended arrival; closed loops: from the post
-  double completed = 0;              // in the window
+  /// The same to the first block, of real-time requests that met no other one.
+  std::vector<double> starts_us;
+  double completed = 0;  // in the window
 };
 
 /// All clients of a window, posting to a dispatcher on a device whose time is virtual. One thread.
@@ -34,6 +36,7 @@ class VirtualClients {
     VirtualClients* owner = nullptr;
     std::size_t client = 0;
     TimePoint from;
+    bool first = false;  // real-time, and no other one was under way
   };
   struct Arrival {
     TimePoint at;
@@ -58,6 +61,7 @@ class VirtualClients {
   std::size_t next_ = 0;
   std::size_t open_left_ = 0;       // requests of open loops that have not ended
   std::size_t running_ = 0;         // requests of all
+  std::size_t real_time_ = 0;       // of those, real-time ones
   std::vector<std::size_t> again_;  // closed loops whose request has ended
   std::deque<Request> requests_;    // addresses stay
   std::vector<VirtualRun> runs_;

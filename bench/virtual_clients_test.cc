@@ -67,6 +67,16 @@ TEST_F(VirtualClientsTest, LatencyCountsFromTheIntendedArrival) {
   EXPECT_EQ(runs[0].completed, 2);
 }
 
+TEST_F(VirtualClientsTest, StartsAreOfRealTimeRequestsThatMeetNoOther) {
+  Use("sequential", {Open(JobClass::kRealTime), {"loop", "two", JobClass::kBestEffort, {}}});
+  // The second one meets the first, the third one only best-effort work.
+  const auto runs =
+      Run({milliseconds(20), {{microseconds(100), microseconds(200), milliseconds(10)}, {}}});
+  EXPECT_EQ(runs[0].starts_us.size(), 2u);
+  for (const double start : runs[0].starts_us) EXPECT_LT(start, 1100);
+  EXPECT_TRUE(runs[1].starts_us.empty());
+}
+
 TEST_F(VirtualClientsTest, WhatEndsAfterTheWindowHasALatencyButNoThroughput) {
   Use("sequential", {Open(JobClass::kRealTime)});
   const auto runs = Run({milliseconds(1), {{microseconds(900)}}});

@@ -1,0 +1,77 @@
+#include "apps/bench_command.h"
+
+#include <cstdlib>
+
+#include "apps/command.h"
+#include "apps/load.h"
+#include "base/log.h"
+#include "policies/registry.h"
+
+namespace lagoon {
+
+using Json = nlohmann::json;
+
+void Measure(const std::string& name, Json configuration, const BenchCommon& common,
+             const std::function<Status(bench::Report&)>& run) {
+  spdlog::set_level(spdlog::level::warn);
+  bench::Report report(name, std::move(configuration), Build());
+  if (const Status status = run(report); !status) Die(status.error().message);
+  if (const Status status = report.Write(common.json); !status) Die(status.error().message);
+  if (common.plot.empty()) return;
+  if (common.json.empty()) Die("--plot draws from the file of --json; name one");
+  const std::string command =
+      common.python + " bench/plots/plot.py '" + common.json + "' --out '" + common.plot + "'";
+  // No other thread is left. NOLINTNEXTLINE(concurrency-mt-unsafe)
+  if (std::system(command.c_str()) != 0) Die("the plot failed: " + command);
+}
+
+CLI::App* AddBenchmark(CLI::App& bench, const std::string& name, const std::string& description,
+                       BenchCommon& common, bool has_comparator) {
+  CLI::App* command = AddSimulation(bench, name, description, common);
+  command->add_option("--zoo", common.zoo, "Folder of models (./run models makes it)")
+      ->capture_default_str();
+  if (!has_comparator) return command;
+  AddPlot(*command, common);
+  command->add_flag("--no-onnxruntime", common.no_onnxruntime, "Without ONNX Runtime beside it");
+  command->add_option("--onnxruntime-worker", common.worker, "Its process")->capture_default_str();
+  return command;
+}
+
+CLI::App* AddSimulation(CLI::App& bench, const std::string& name, const std::string& description,
+                        BenchCommon& common) {
+  CLI::App* command = bench.add_subcommand(name, description);
+  command->add_option("--json", common.json, "Write the report here; without it, to stdout");
+  return command;
+}
+
+void AddPlot(CLI::App& command, BenchCommon& common) {
+  command.add_option("--plot", common.plot, "Draw the report into this folder");
+  command.add_option("--python", common.python, "Python with matplotlib, and with onnxruntime")
+      ->capture_default_str();
+}
+
+Json Configurations(const std::vector<std::string>& schedulers) {
+  Json configurations;
+  for (const std::string& name : schedulers) {
+    const SchedulerConfig config = MakeScheduler(name)->config;
+    configurations[name] = {{"streams", static_cast<int>(config.streams)},
+                            {"preemption", static_cast<int>(config.preemption)},
+                            {"ranks", static_cast<int>(config.ranks)},
+                            {"max_active_jobs", config.max_active_jobs},
+                            {"depth", config.depth},
+                            {"max_kernels", config.max_kernels},
+                            {"extra_blocks", config.extra_blocks},
+                            {"padding_kernels", config.padding_kernels}};
+  }
+  return configurations;
+}
+
+Json ProfileJson(const SimProfile& profile) {
+  Json constants;
+  for (const SimConstantInfo& info : SimConstantTable()) {
+    constants[std::string(info.name)] = profile.constants.*info.member;
+  }
+  return {{"name", profile.name}, {"constants", std::move(constants)}};
+}
+
+}  // namespace lagoon

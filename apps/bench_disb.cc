@@ -1,0 +1,160 @@
+// `lagoon bench disb`, on the CPU and on simulated devices.
+
+#include <fmt/format.h>
+
+#include <memory>
+
+#include "apps/bench_command.h"
+#include "apps/command.h"
+#include "bench/disb.h"
+#include "bench/disb_paper.h"
+#include "bench/disb_sim.h"
+#include "policies/registry.h"
+
+namespace lagoon {
+namespace {
+
+using Json = nlohmann::json;
+
+bench::DisbWorkload LoadWorkload(const std::string& word, bench::DisbScale scale, unsigned seed) {
+  Result<bench::DisbWorkload> workload = word.ends_with(".json")
+                                             ? bench::ReadDisbWorkload(word)
+                                             : bench::NamedDisbWorkload(word, scale, seed);
+  if (!workload) Die(workload.error().message);
+  return *std::move(workload);
+}
+
+// What `lagoon bench disb` takes besides the options of a run.
+struct DisbWords {
+  std::string device = "cpu";
+  std::string workload = "A";
+  std::string scale = "small";
+
+  bool simulated() const { return device != "cpu"; }
+  bench::DisbScale Scale() const {
+    if (simulated()) return bench::DisbScale::kSimulated;
+    return scale == "small" ? bench::DisbScale::kSmall : bench::DisbScale::kPaper;
+  }
+  std::vector<std::string> Workloads() const {
+    if (workload == "all") return {"A", "B", "C", "D", "E", "REAL"};
+    return {workload};
+  }
+};
+
+// One report of all workloads that were asked for.
+Status RunDisbWorkloads(const DisbWords& words, bench::DisbRunOptions& run,
+                        const std::function<Status()>& one) {
+  const std::vector<std::string> workloads = words.Workloads();
+  for (const std::string& workload : workloads) {
+    run.workload = LoadWorkload(workload, words.Scale(), run.seed);
+    if (workloads.size() > 1) run.suffix = "." + workload;
+    LAGOON_RETURN_IF_ERROR(one());
+  }
+  return {};
+}
+
+void RunSimDisb(const DisbWords& words, const bench::DisbRunOptions& run, Json configuration,
+                const BenchCommon& common) {
+  constexpr std::string_view kPrefix = "sim:";
+  if (!words.device.starts_with(kPrefix)) {
+    Die(fmt::format("there is no device '{}'; there are cpu and sim:PROFILE", words.device));
+  }
+  Result<SimProfile> profile = LoadSimProfile(words.device.substr(kPrefix.size()));
+  if (!profile) Die(profile.error().message);
+  bench::SimDisbOptions options;
+  static_cast<bench::DisbRunOptions&>(options) = run;
+  options.closed_loop_slowdown = bench::SimDisbOptions().closed_loop_slowdown;
+  options.profile = *std::move(profile);
+  configuration["profile"] = ProfileJson(options.profile);
+  Measure("disb", std::move(configuration), common, [&](bench::Report& report) -> Status {
+    report.Field("predicted", true);
+    LAGOON_RETURN_IF_ERROR(
+        RunDisbWorkloads(words, options, [&] { return bench::RunDisbOnSim(options, report); }));
+    const std::string table =
+        bench::ComparePaper(options.profile.name, words.workload, words.workload == "all", report);
+    std::fputs(table.c_str(), stderr);
+    return {};
+  });
+}
+
+// Options that would do nothing would seem to have done something.
+void RefuseOfTheCpu(const CLI::App& command, const std::string& device) {
+  for (const char* name : {"--zoo", "--scale", "--workers", "--no-onnxruntime", "--python",
+                           "--onnxruntime-worker", "--trace"}) {
+    if (command.count(name) > 0) {
+      Die(fmt::format("{} is of the CPU, it does nothing on device '{}'", name, device));
+    }
+  }
+}
+
+}  // namespace
+
+void AddDisbBenchmark(CLI::App& parent) {
+  auto common = std::make_shared<BenchCommon>();
+  auto options = std::make_shared<bench::DisbOptions>();
+  auto words = std::make_shared<DisbWords>();
+  CLI::App* command = AddBenchmark(
+      parent, "disb", "DISB (REEF, Table 2): real-time clients beside best-effort ones", *common,
+      true);
+  options->schedulers = {"sequential", "streams", "wait", "one-kernel", "reset", "reef", "lagoon"};
+  const std::vector<std::string> known(SchedulerNames().begin(), SchedulerNames().end());
+  command
+      ->add_option(
+          "--device", words->device,
+          "cpu, or sim:PROFILE: a simulated GPU (mi50, gv100, or a profile file) in virtual "
+          "time")
+      ->capture_default_str();
+  command
+      ->add_option("--workload", words->workload,
+                   "A, B, C, D, E, REAL, a file of DISB's form (.json), or all: the named ones")
+      ->capture_default_str();
+  command
+      ->add_option("--scale", words->scale,
+                   "paper: its five models; small: five of ResNet-18's size")
+      ->check(CLI::IsMember({"paper", "small"}))
+      ->capture_default_str();
+  command->add_option("--schedulers", options->schedulers, "Names")
+      ->delimiter(',')
+      ->check(CLI::IsMember(known))
+      ->capture_default_str();
+  command->add_option("--workers", options->workers, "Worker threads (0: one per core)")
+      ->capture_default_str();
+  command->add_option("--windows", options->windows, "Interleaved windows of each scheduler")
+      ->check(CLI::Range(1, 1000))
+      ->capture_default_str();
+  command
+      ->add_option("--requests", options->requests, "Real-time requests in all (p99 from 1000 on)")
+      ->check(CLI::Range(10, 1000000))
+      ->capture_default_str();
+  command->add_option("--seconds", options->seconds, "At most, of a scheduler's windows together")
+      ->check(CLI::Range(1.0, 3600.0))
+      ->capture_default_str();
+  command->add_option("--seed", options->seed, "Of the arrivals")->capture_default_str();
+  common->tracing.AddOptions(*command);
+  command->callback([common, options, words, command] {
+    Json configuration = {{"device", words->device},
+                          {"workload", words->workload},
+                          {"schedulers", Configurations(options->schedulers)},
+                          {"windows", options->windows},
+                          {"requests", options->requests},
+                          {"seconds", options->seconds},
+                          {"seed", options->seed}};
+    if (words->simulated()) {
+      RefuseOfTheCpu(*command, words->device);
+      return RunSimDisb(*words, *options, std::move(configuration), *common);
+    }
+    options->zoo = common->zoo;
+    options->against_onnxruntime = !common->no_onnxruntime;
+    options->onnxruntime = common->OnnxRuntime();
+    configuration["scale"] = words->scale;
+    configuration["workers"] = options->workers;
+    configuration["onnxruntime"] = options->against_onnxruntime;
+    options->trace = common->tracing.Start();
+    Measure("disb", std::move(configuration), *common, [&](bench::Report& report) {
+      return RunDisbWorkloads(*words, *options, [&] { return RunDisb(*options, report); });
+    });
+    common->tracing.Finish();
+  });
+}
+
+}  // namespace lagoon

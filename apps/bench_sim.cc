@@ -1,0 +1,32 @@
+// Benchmarks of and on simulated devices: the simulator's speed, a decision's cost, the figures.
+
+#include <memory>
+
+#include "apps/bench_command.h"
+#include "bench/sim_speed.h"
+
+namespace lagoon {
+namespace {
+
+void AddSimSpeed(CLI::App& parent) {
+  auto common = std::make_shared<BenchCommon>();
+  auto options = std::make_shared<bench::SimSpeedOptions>();
+  CLI::App* command = AddSimulation(
+      parent, "sim", "How fast the simulator is, dispatcher and policy included", *common);
+  command->add_option("--rounds", options->rounds, "Of each case, interleaved")
+      ->check(CLI::Range(1, 1000))
+      ->capture_default_str();
+  command->add_option("--seconds", options->seconds, "Virtual, of each round")
+      ->check(CLI::Range(0.01, 3600.0))
+      ->capture_default_str();
+  command->callback([common, options] {
+    Measure("sim", {{"rounds", options->rounds}, {"seconds", options->seconds}}, *common,
+            [&](bench::Report& report) { return RunSimSpeed(*options, report); });
+  });
+}
+
+}  // namespace
+
+void AddSimBenchmarks(CLI::App& bench) { AddSimSpeed(bench); }
+
+}  // namespace lagoon
