@@ -3,6 +3,7 @@
 #include <memory>
 
 #include "apps/bench_command.h"
+#include "bench/decision.h"
 #include "bench/sim_speed.h"
 
 namespace lagoon {
@@ -25,8 +26,28 @@ void AddSimSpeed(CLI::App& parent) {
   });
 }
 
+void AddDecision(CLI::App& parent) {
+  auto common = std::make_shared<BenchCommon>();
+  auto options = std::make_shared<bench::DecisionOptions>();
+  CLI::App* command =
+      AddSimulation(parent, "decision", "What a scheduling decision costs the host", *common);
+  command->add_option("--rounds", options->rounds, "Of each case, interleaved")
+      ->check(CLI::Range(1, 1000))
+      ->capture_default_str();
+  command->add_option("--seconds", options->seconds, "Virtual, of each round")
+      ->check(CLI::Range(0.01, 3600.0))
+      ->capture_default_str();
+  command->callback([common, options] {
+    Measure("decision", {{"rounds", options->rounds}, {"seconds", options->seconds}}, *common,
+            [&](bench::Report& report) { return RunDecision(*options, report); });
+  });
+}
+
 }  // namespace
 
-void AddSimBenchmarks(CLI::App& bench) { AddSimSpeed(bench); }
+void AddSimBenchmarks(CLI::App& bench) {
+  AddSimSpeed(bench);
+  AddDecision(bench);
+}
 
 }  // namespace lagoon

@@ -16,7 +16,7 @@ struct SimSpeedOptions {
 ///   sim_block_events_per_second.CASE   placements and completions of blocks in a real second
 ///   sim_kernels_per_second.CASE        launches submitted
 ///   sim_speedup.CASE                   virtual seconds in a real one
-///   sim_block_events_per_second        the slowest case
+///   sim_block_events_per_second        the slower one of the first two, the papers' models
 Status RunSimSpeed(const SimSpeedOptions& options, Report& report);
 
 }  // namespace lagoon::bench

@@ -1,0 +1,34 @@
+#pragma once
+
+#include <map>
+#include <string>
+#include <vector>
+
+#include "bench/disb_workload.h"
+#include "bench/sim_stage.h"
+
+namespace lagoon::bench {
+
+/// Paella 2.1, Figure 2: eight kernels, each one block of 128 threads of 9 registers for 300 us.
+SimModel PaellaFigure2Job();
+
+/// Clients on a simulated device with the kernel lists of their models.
+struct SimJobs {
+  std::string device;  // profile
+  std::vector<DisbClient> clients;
+  std::map<std::string, SimModel> models;  // by DisbClient::model
+
+  /// DISB's workload C.
+  static Result<SimJobs> DisbC(const std::string& device);
+  /// `clients` closed loops, in turns of every model that the device has.
+  static Result<SimJobs> Loops(const std::string& device, std::size_t clients);
+  /// The same of one model.
+  static SimJobs Loops(const std::string& device, const SimModel& model, std::size_t clients);
+
+  /// One a client; they name the models here.
+  std::vector<SimStageQueue> Queues(std::size_t instances = 1) const;
+  /// Open loops send at their rates, by the models' own times and a fixed seed.
+  DisbWindow Window(Nanoseconds span) const;
+};
+
+}  // namespace lagoon::bench

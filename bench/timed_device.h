@@ -1,0 +1,97 @@
+#pragma once
+
+#include "device/device.h"
+
+namespace lagoon::bench {
+
+/// A device that counts the real time its dispatcher spends in it, and in its listener. Between a
+/// dispatcher on a simulated device and that device, on one thread.
+class TimedDevice final : public Device, private DeviceListener {
+ public:
+  explicit TimedDevice(Device& device) : device_(device) {}
+
+  /// Real time of all calls that change the device or read its events.
+  Nanoseconds inside() const { return inside_; }
+  /// Real time of the listener, and of the device's calls and launches while it worked.
+  Nanoseconds listening() const { return listening_; }
+  Nanoseconds inside_while_listening() const { return inside_while_listening_; }
+  std::uint64_t launches_while_listening() const { return launches_; }
+
+  const DeviceInfo& info() const override { return device_.info(); }
+  Result<Buffer> Allocate(std::size_t bytes, MemoryKind kind) override {
+    return device_.Allocate(bytes, kind);
+  }
+  Result<KernelHandle> Load(const CodeImage& image, const KernelSpec& spec) override {
+    return device_.Load(image, spec);
+  }
+  Result<StreamId> CreateStream(const StreamOptions& options) override {
+    return device_.CreateStream(options);
+  }
+  Result<GuardId> CreateGuard() override { return device_.CreateGuard(); }
+  const std::atomic<std::uint32_t>* GuardWord(GuardId guard) const override {
+    return device_.GuardWord(guard);
+  }
+
+  TimePoint Now() const override { return device_.Now(); }
+  SubmitResult Submit(const Launch& launch) override {
+    const Timer timer(inside_);
+    const SubmitResult result = device_.Submit(launch);
+    if (is_listening_ && result == SubmitResult::kOk) ++launches_;
+    return result;
+  }
+  SubmitResult Transfer(const Copy& copy) override {
+    const Timer timer(inside_);
+    return device_.Transfer(copy);
+  }
+  SubmitResult Raise(GuardId guard, std::uint32_t value) override {
+    const Timer timer(inside_);
+    return device_.Raise(guard, value);
+  }
+  std::size_t Poll(std::span<DeviceEvent> events) override {
+    const Timer timer(inside_);
+    return device_.Poll(events);
+  }
+  void SetListener(DeviceListener* listener) override {
+    listener_ = listener;
+    device_.SetListener(listener == nullptr ? nullptr : this);
+  }
+  void Wait(TimePoint until) override { device_.Wait(until); }
+  void Wake() override { device_.Wake(); }
+  UnitTimes Times() const override { return device_.Times(); }
+  void SetWorkHeld(bool held) override {
+    const Timer timer(inside_);
+    device_.SetWorkHeld(held);
+  }
+  void SetObserver(DeviceObserver* observer) override { device_.SetObserver(observer); }
+
+ private:
+  class Timer {
+   public:
+    explicit Timer(Nanoseconds& total) : total_(total), start_(lagoon::Now()) {}
+    ~Timer() { total_ += lagoon::Now() - start_; }
+    Timer(const Timer&) = delete;
+    Timer& operator=(const Timer&) = delete;
+
+   private:
+    Nanoseconds& total_;
+    const TimePoint start_;
+  };
+
+  void OnDeviceNews() override {
+    const Nanoseconds before = inside_;
+    is_listening_ = true;
+    const TimePoint start = lagoon::Now();
+    listener_->OnDeviceNews();
+    listening_ += lagoon::Now() - start;
+    is_listening_ = false;
+    inside_while_listening_ += inside_ - before;
+  }
+
+  Device& device_;
+  DeviceListener* listener_ = nullptr;
+  bool is_listening_ = false;
+  Nanoseconds inside_{0}, listening_{0}, inside_while_listening_{0};
+  std::uint64_t launches_ = 0;
+};
+
+}  // namespace lagoon::bench
