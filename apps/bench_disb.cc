@@ -8,6 +8,7 @@
 #include "apps/command.h"
 #include "bench/disb.h"
 #include "bench/disb_paper.h"
+#include "bench/disb_sensitivity.h"
 #include "bench/disb_sim.h"
 #include "policies/registry.h"
 
@@ -29,6 +30,7 @@ struct DisbWords {
   std::string device = "cpu";
   std::string workload = "A";
   std::string scale = "small";
+  bool sensitivity = false;
 
   bool simulated() const { return device != "cpu"; }
   bench::DisbScale Scale() const {
@@ -68,6 +70,13 @@ void RunSimDisb(const DisbWords& words, const bench::DisbRunOptions& run, Json c
   configuration["profile"] = ProfileJson(options.profile);
   Measure("disb", std::move(configuration), common, [&](bench::Report& report) -> Status {
     report.Field("predicted", true);
+    if (words.sensitivity) {
+      options.workload = LoadWorkload(words.workload, words.Scale(), options.seed);
+      std::string table;
+      LAGOON_RETURN_IF_ERROR(RunDisbSensitivity(options, report, table));
+      std::fputs(table.c_str(), stderr);
+      return {};
+    }
     LAGOON_RETURN_IF_ERROR(
         RunDisbWorkloads(words, options, [&] { return bench::RunDisbOnSim(options, report); }));
     const std::string table =
@@ -113,6 +122,9 @@ void AddDisbBenchmark(CLI::App& parent) {
                    "paper: its five models; small: five of ResNet-18's size")
       ->check(CLI::IsMember({"paper", "small"}))
       ->capture_default_str();
+  command->add_flag("--sensitivity", words->sensitivity,
+                    "On a simulated device: `reef` and `streams` in C, unless others are named, "
+                    "with each assumed or calibrated constant at half and at double its value");
   command->add_option("--schedulers", options->schedulers, "Names")
       ->delimiter(',')
       ->check(CLI::IsMember(known))
@@ -132,6 +144,12 @@ void AddDisbBenchmark(CLI::App& parent) {
   command->add_option("--seed", options->seed, "Of the arrivals")->capture_default_str();
   common->tracing.AddOptions(*command);
   command->callback([common, options, words, command] {
+    if (words->sensitivity) {
+      if (!words->simulated()) Die("--sensitivity is of simulated devices, not of device 'cpu'");
+      if (words->workload == "all") Die("--sensitivity takes one workload, not 'all'");
+      if (command->count("--workload") == 0) words->workload = "C";
+      if (command->count("--schedulers") == 0) options->schedulers = {"reef", "streams"};
+    }
     Json configuration = {{"device", words->device},
                           {"workload", words->workload},
                           {"schedulers", Configurations(options->schedulers)},

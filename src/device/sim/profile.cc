@@ -66,7 +66,7 @@ constexpr std::array kTable{
                     "between two guard checks of a block whose kernel does not say"},
     SimConstantInfo{"kill_ns", &SimConstants::kill_ns, 0, kSecond,
                     "to kill all running blocks, where revocation kills"},
-    SimConstantInfo{"coresidency_permille", &SimConstants::coresidency_permille, 0, 10'000,
+    SimConstantInfo{"coresidency_permille", &SimConstants::coresidency_permille, 0, 100'000,
                     "slow-down of a block by other kernels' blocks that fill the rest of its unit"},
 };
 

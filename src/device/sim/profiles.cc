@@ -34,7 +34,7 @@ constexpr std::array kBuiltIn{
 "raise_latency_ns": {"value": 1000, "source": "assumed"},
 "notify_latency_ns": {"value": 2000, "source": "REEF Fig. 21a, calibrated"},
 "dispatch_ns": {"value": 500, "source": "assumed"},
-"stream_switch_ns": {"value": 30000, "source": "REEF 5 (dispatch delay between streams, 20-40 us)"},
+"stream_switch_ns": {"value": 22000, "source": "REEF 5 (dispatch delay between streams, 20-40 us); within that calibrated on REEF 6.3, Fig. 15b: streams' throughput in C"},
 "dependent_gap_ns": {"value": 500, "source": "assumed"},
 "evict_ns": {"value": 7750, "source": "REEF Fig. 20b (31 us for a device queue of 4)"},
 "check_interval_ns": {"value": 5000, "source": "assumed: a quarter of what the block protocol allows (20 us)"},
@@ -67,7 +67,7 @@ constexpr std::array kBuiltIn{
 "evict_ns": {"value": 4000, "source": "REEF Fig. 18b, calibrated: (34 us - 15 us kill - 3 us host) / 4 queued kernels"},
 "check_interval_ns": {"value": 5000, "source": "assumed: a quarter of what the block protocol allows (20 us)"},
 "kill_ns": {"value": 15000, "source": "REEF 4.6"},
-"coresidency_permille": {"value": 300, "source": "assumed"}
+"coresidency_permille": {"value": 7240, "source": "REEF 6.3, Fig. 16b, calibrated: streams' throughput in C"}
 }})json"},
     BuiltIn{"t4", R"json({
 "name": "t4", "description": "NVIDIA Tesla T4",
