@@ -1,9 +1,11 @@
 // Benchmarks of and on simulated devices: the simulator's speed, a decision's cost, the figures.
 
+#include <cstdio>
 #include <memory>
 
 #include "apps/bench_command.h"
 #include "bench/decision.h"
+#include "bench/figures.h"
 #include "bench/sim_speed.h"
 
 namespace lagoon {
@@ -43,11 +45,38 @@ void AddDecision(CLI::App& parent) {
   });
 }
 
+void AddFigures(CLI::App& parent) {
+  auto common = std::make_shared<BenchCommon>();
+  auto options = std::make_shared<bench::FiguresOptions>();
+  CLI::App* command = AddSimulation(
+      parent, "figures", "The papers' figures on simulated devices, beside what the papers say",
+      *common);
+  AddPlot(*command, *common);
+  command->add_option("--only", options->only, "Names, as reef-17; without it, all that can run")
+      ->delimiter(',');
+  command->add_option("--effort", options->effort, "Of the requests of each figure, a part")
+      ->check(CLI::Range(0.001, 10.0))
+      ->capture_default_str();
+  command->add_option("--seed", options->seed, "Of arrivals and moments")->capture_default_str();
+  command->callback([common, options] {
+    const nlohmann::json configuration = {
+        {"only", options->only}, {"effort", options->effort}, {"seed", options->seed}};
+    Measure("figures", configuration, *common, [&](bench::Report& report) -> Status {
+      report.Field("predicted", true);
+      std::string table;
+      LAGOON_RETURN_IF_ERROR(RunFigures(*options, report, table));
+      std::fputs(table.c_str(), stderr);
+      return {};
+    });
+  });
+}
+
 }  // namespace
 
 void AddSimBenchmarks(CLI::App& bench) {
   AddSimSpeed(bench);
   AddDecision(bench);
+  AddFigures(bench);
 }
 
 }  // namespace lagoon

@@ -101,7 +101,7 @@ void ReportCase(const Case& measured, Report& report) {
 }  // namespace
 
 Status RunDecision(const DecisionOptions& options, Report& report) {
-  LAGOON_ASSIGN_OR_RETURN(const SimJobs disb, SimJobs::DisbC("gv100"));
+  LAGOON_ASSIGN_OR_RETURN(const SimJobs disb, SimJobs::Disb("gv100", "C"));
   LAGOON_ASSIGN_OR_RETURN(const SimJobs loops, SimJobs::Loops("t4", 1010));
   std::vector<Case> cases{{"five_best_effort", "lagoon", disb},
                           {"five_best_effort.reef", "reef", disb},

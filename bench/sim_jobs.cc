@@ -30,11 +30,11 @@ SimModel PaellaFigure2Job() {
   return job;
 }
 
-Result<SimJobs> SimJobs::DisbC(const std::string& device) {
+Result<SimJobs> SimJobs::Disb(const std::string& device, const std::string& workload) {
   SimJobs jobs{device, {}, {}};
-  LAGOON_ASSIGN_OR_RETURN(const DisbWorkload workload,
-                          NamedDisbWorkload("C", DisbScale::kSimulated, 1));
-  jobs.clients = workload.clients;
+  LAGOON_ASSIGN_OR_RETURN(const DisbWorkload named,
+                          NamedDisbWorkload(workload, DisbScale::kSimulated, 1));
+  jobs.clients = named.clients;
   for (const DisbClient& client : jobs.clients) {
     LAGOON_ASSIGN_OR_RETURN(SimModel model, MakeSimModel(device, client.model));
     jobs.models.emplace(client.model, std::move(model));

@@ -18,8 +18,8 @@ struct SimJobs {
   std::vector<DisbClient> clients;
   std::map<std::string, SimModel> models;  // by DisbClient::model
 
-  /// DISB's workload C.
-  static Result<SimJobs> DisbC(const std::string& device);
+  /// A workload of DISB.
+  static Result<SimJobs> Disb(const std::string& device, const std::string& workload);
   /// `clients` closed loops, in turns of every model that the device has.
   static Result<SimJobs> Loops(const std::string& device, std::size_t clients);
   /// The same of one model.

@@ -39,7 +39,7 @@ Status RunRound(Case& measured, const SimSpeedOptions& options) {
 }  // namespace
 
 Status RunSimSpeed(const SimSpeedOptions& options, Report& report) {
-  LAGOON_ASSIGN_OR_RETURN(const SimJobs disb, SimJobs::DisbC("gv100"));
+  LAGOON_ASSIGN_OR_RETURN(const SimJobs disb, SimJobs::Disb("gv100", "C"));
   LAGOON_ASSIGN_OR_RETURN(const SimJobs mix, SimJobs::Loops("t4", 64));
   std::vector<Case> cases{{"lagoon", disb},
                           {"paella", mix},

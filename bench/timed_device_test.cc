@@ -10,7 +10,7 @@ namespace lagoon::bench {
 namespace {
 
 TEST(TimedDevice, CountsTheDispatchersTimeApartFromTheDevices) {
-  const SimJobs jobs = *SimJobs::DisbC("gv100");
+  const SimJobs jobs = *SimJobs::Disb("gv100", "C");
   TimedDevice* timed = nullptr;
   const auto wrap = [&](Device& device) {
     auto made = std::make_unique<TimedDevice>(device);
