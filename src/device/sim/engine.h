@@ -258,6 +258,7 @@ class SimEngine {
   std::uint32_t next_recent_ = 0;
   std::vector<std::uint32_t> moved_;      // lanes whose head has changed
   std::vector<std::uint32_t> evictions_;  // by lane; scratch of Revoke
+  bool kills_ = false;                    // scratch of Revoke: blocks were killed
   std::vector<CopyEngine> copy_engines_;
   struct Candidate {
     std::uint32_t unit, threads;

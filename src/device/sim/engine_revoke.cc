@@ -9,6 +9,7 @@ namespace lagoon {
 
 void SimEngine::Revoke(TimePoint visible) {
   by_host_ = true;
+  kills_ = false;
   std::fill(evictions_.begin(), evictions_.end(), 0);
   for (std::uint32_t index = live_first_; index != kNone;) {
     Slot& slot = slots_[index];
@@ -21,10 +22,12 @@ void SimEngine::Revoke(TimePoint visible) {
     index = next;
   }
   // Each queue gets past its revoked kernels one by one, all queues at the same time; meanwhile the
-  // front end starts nothing (REEF 4.2: "lazy eviction").
+  // front end starts nothing (REEF 4.2: "lazy eviction"). What is killed was before them.
   const std::uint32_t most = *std::max_element(evictions_.begin(), evictions_.end());
   if (most > 0) {
-    evicted_at_ = std::max(evicted_at_, visible + most * Nanoseconds(options_.constants.evict_ns));
+    const Nanoseconds kill(kills_ ? options_.constants.kill_ns : 0);
+    const Nanoseconds evict = most * Nanoseconds(options_.constants.evict_ns);
+    evicted_at_ = std::max(evicted_at_, visible + kill + evict);
   }
   Settle();
   by_host_ = false;
@@ -77,6 +80,7 @@ void SimEngine::LeaveAt(std::uint32_t index, const SimKernel& kernel, TimePoint 
 // REEF 4.3: all blocks die where they are, and nothing of an incomplete kernel is kept.
 void SimEngine::Kill(std::uint32_t index, WorkSegment& segment, TimePoint visible) {
   if (std::exchange(segment.killed, true)) return;
+  kills_ = kills_ || segment.groups != kNone;
   for (std::uint32_t i = segment.groups; i != kNone; i = groups_[i].after) {
     Group& group = groups_[i];
     if (!group.leaves) {
