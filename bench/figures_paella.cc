@@ -120,7 +120,7 @@ Result<Figure> PaellaFigure2(const FigureOptions& options) {
   panel.log_x = panel.log_y = true;
   const auto make = [&](const std::string& scheduler) {
     return scheduler == kByOccupancy
-               ? PaellaByOccupancy(mix.profile, mix.models[0].kernels[0].block)
+               ? ByOccupancy("paella", mix.profile, mix.models[0].kernels[0].block)
                : MakeScheduler(scheduler);
   };
   std::map<std::string, double> goodput;

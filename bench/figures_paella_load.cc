@@ -14,17 +14,20 @@
 namespace lagoon::bench {
 namespace {
 
-constexpr double kSigmas[] = {2.0, 1.5};  // bursty, less bursty
-constexpr int kJobs = 3000;
-const std::string kByOccupancy = "paella by occupancy";
+constexpr double kSigmas[] = {2.0, 1.5};       // bursty, less bursty
+constexpr int kJobs = 3000, kLeastJobs = 100;  // so that both models of Figure 12 have some
+const std::string kOccupancy = " by occupancy";
+const std::string kByOccupancy = "paella" + kOccupancy;
 // Table 3: Paella-SS; CUDA-MS, Triton and Paella-MS-jbj; Paella-MS-kbk; -SJF; -RR; Paella.
-const std::vector<std::string> kSystems = {
-    "single-stream", "job-streams", "kernel-streams", "sjf", "rr", "paella", kByOccupancy};
+const std::vector<std::string> kSystems = {"single-stream",    "job-streams",     "kernel-streams",
+                                           "sjf" + kOccupancy, "rr" + kOccupancy, "paella",
+                                           kByOccupancy};
 
 // The blocks of all models of the table take the same of a unit.
 Result<Scheduler> MakeSystem(const LoadMix& mix, const std::string& name) {
-  return name == kByOccupancy ? PaellaByOccupancy(mix.profile, mix.models[0].kernels[0].block)
-                              : MakeScheduler(name);
+  if (!name.ends_with(kOccupancy)) return MakeScheduler(name);
+  return ByOccupancy(name.substr(0, name.size() - kOccupancy.size()), mix.profile,
+                     mix.models[0].kernels[0].block);
 }
 
 Result<LoadMix> EightModels() {
@@ -40,8 +43,9 @@ Result<LoadMix> ShortAndLong() {
   return LoadMix::Open("t4", {{"resnet18", 0.952}, {"inceptionv3", 0.048}});
 }
 
-// Mean gaps of 160 to 1 ms.
-std::vector<double> Loads() {
+// Mean gaps of 160 to 1 ms; a few of them for a look at little effort.
+std::vector<double> Loads(const FigureOptions& options) {
+  if (options.effort < 0.1) return {50, 200, 600};
   std::vector<double> loads;
   for (const double gap_ms : {160., 80., 40., 20., 14., 10., 8., 6.5, 5., 4., 3., 2., 1.5, 1.}) {
     loads.push_back(1000 / gap_ms);
@@ -63,9 +67,11 @@ struct Curve {
 
 double P99(const LoadResult& result) { return Percentile(result.latencies_ms, 99); }
 
-Result<Curve> RunCurve(const LoadMix& mix, const std::string& scheduler, const LoadShape& shape) {
+Result<Curve> RunCurve(const LoadMix& mix, const std::string& scheduler, double sigma,
+                       const FigureOptions& options) {
   Curve curve;
-  for (const double load : Loads()) {
+  const LoadShape shape{sigma, std::max(kLeastJobs, options.Scaled(kJobs)), options.seed};
+  for (const double load : Loads(options)) {
     LAGOON_ASSIGN_OR_RETURN(Scheduler made, MakeSystem(mix, scheduler));
     LAGOON_ASSIGN_OR_RETURN(LoadResult seen, RunLoad(mix, shape, load, std::move(made)));
     const bool saturated = seen.per_second < 0.5 * load;
@@ -115,9 +121,7 @@ Result<Figure> PaellaFigure11(const FigureOptions& options) {
     panel.log_y = true;
     std::map<std::string, Curve> curves;
     for (const std::string& scheduler : kSystems) {
-      LAGOON_ASSIGN_OR_RETURN(
-          curves[scheduler],
-          RunCurve(mix, scheduler, {sigma, options.Scaled(kJobs), options.seed}));
+      LAGOON_ASSIGN_OR_RETURN(curves[scheduler], RunCurve(mix, scheduler, sigma, options));
       for (const LoadResult& point : curves[scheduler].points) {
         panel.Add(scheduler, point.per_second, P99(point));
       }
@@ -134,9 +138,7 @@ Result<Figure> PaellaFigure12(const FigureOptions& options) {
   for (const double sigma : kSigmas) {
     std::map<std::string, Curve> curves;
     for (const std::string& scheduler : kSystems) {
-      LAGOON_ASSIGN_OR_RETURN(
-          curves[scheduler],
-          RunCurve(mix, scheduler, {sigma, options.Scaled(kJobs), options.seed}));
+      LAGOON_ASSIGN_OR_RETURN(curves[scheduler], RunCurve(mix, scheduler, sigma, options));
     }
     for (const std::size_t model : {0u, 1u}) {
       const std::string name(mix.models[model].statistics.model);
@@ -161,8 +163,8 @@ Result<Figure> PaellaFigure12(const FigureOptions& options) {
 // The knob at a load that every threshold sustains.
 Result<Figure> PaellaFigure13(const FigureOptions& options) {
   LAGOON_ASSIGN_OR_RETURN(const LoadMix mix, ShortAndLong());
-  const LoadShape shape{1.5, options.Scaled(kJobs), options.seed};
-  constexpr double kLoad = 400;
+  const LoadShape shape{1.5, std::max(kLeastJobs, options.Scaled(kJobs)), options.seed};
+  constexpr double kLoad = 800;
   Figure figure;
   FigurePanel panel{fmt::format("{} jobs a second, sigma 1.5", kLoad),
                     "fairness threshold, kernels",

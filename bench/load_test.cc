@@ -36,12 +36,12 @@ TEST(Load, OverloadShowsInBothThroughputAndLatency) {
   EXPECT_GT(result.latencies_ms.back(), 1000);
 }
 
-TEST(Load, PaellaByOccupancyKnowsWhatFits) {
+TEST(Load, OccupancyKnowsWhatFits) {
   const SimProfile profile = *LoadSimProfile("gtx1660s");
   const BlockDemand small{.threads = 128, .registers_per_thread = 9};
-  EXPECT_EQ(22 + PaellaByOccupancy(profile, small)->config.extra_blocks, 176u + 8);
+  EXPECT_EQ(22 + ByOccupancy("paella", profile, small)->config.extra_blocks, 176u + 8);
   const BlockDemand large{.threads = 128, .registers_per_thread = 255};  // two fit
-  EXPECT_EQ(22 + PaellaByOccupancy(profile, large)->config.extra_blocks, 22u * 2 + 8);
+  EXPECT_EQ(22 + ByOccupancy("paella", profile, large)->config.extra_blocks, 22u * 2 + 8);
 }
 
 TEST(Load, AModelThatIsNotThereIsNamed) {

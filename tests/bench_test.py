@@ -83,6 +83,49 @@ def test_disb_on_a_simulated_device_is_predicted_and_the_same_twice(lagoon, tmp_
     assert "throughput_normalized.reef.C" in compared
 
 
+def test_sensitivity_tabulates_what_each_assumed_constant_changes(lagoon, tmp_path):
+    result, metrics = run_bench(lagoon, tmp_path, "disb", "--device", "sim:gv100", "--sensitivity",
+                                "--requests", "10", "--windows", "1", "--schedulers", "reset")
+    assert result.returncode == 0, result.stderr
+    assert "coresidency_permille" in result.stderr
+    assert metrics["throughput_normalized.reset.coresidency_permille.half"] > metrics["throughput_normalized.reset"]
+
+
+def test_the_simulator_and_a_decision_are_measured(lagoon, tmp_path):
+    result, metrics = run_bench(lagoon, tmp_path, "sim", "--rounds", "1", "--seconds", "0.01")
+    assert result.returncode == 0, result.stderr
+    assert metrics["sim_block_events_per_second"] > 10_000
+    result, metrics = run_bench(lagoon, tmp_path, "decision", "--rounds", "1", "--seconds", "0.01")
+    assert result.returncode == 0, result.stderr
+    for case in ("five_best_effort", "thousand_ready"):
+        assert 0 < metrics[f"decision_us_median.{case}"] < 100
+
+
+def test_figures_are_drawn_and_compared(lagoon, tmp_path):
+    path, out = tmp_path / "figures.json", tmp_path / "plots"
+    result = lagoon.run("bench", "figures", "--only", "paella-1,reef-22", "--effort", "0.02", "--json", path,
+                        "--plot", out, "--python", sys.executable)
+    assert result.returncode == 0, result.stderr
+    report = json.loads(path.read_text())
+    assert report["predicted"] is True
+    assert report["metrics"]["paella-1.mean_end.one queue"] == 6
+    assert "paper says" in result.stderr
+    assert sorted(file.name for file in out.iterdir()) == ["paella-1.svg", "reef-22.svg"]
+
+
+@pytest.mark.parametrize("words, named", [
+    (("figures", "--only", "reef-99"), "'reef-99'"),
+    (("figures", "--only", "reef-25"), "cannot run on a simulated device"),
+    (("disb", "--sensitivity"), "--sensitivity"),
+    (("disb", "--sensitivity", "--device", "sim:mi50", "--workload", "all"), "'all'"),
+])
+def test_what_a_simulation_cannot_do_is_said(lagoon, tmp_path, words, named):
+    result, metrics = run_bench(lagoon, tmp_path, *words)
+    assert result.returncode == 1
+    assert metrics is None
+    assert named in result.stderr
+
+
 @pytest.mark.parametrize("words, named", [
     (("--device", "gpu0"), "'gpu0'"),
     (("--device", "sim:mi51"), "mi51"),

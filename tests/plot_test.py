@@ -139,3 +139,28 @@ def test_versions_are_drawn_with_what_was_kept_and_what_is_used(tmp_path):
     del metrics["block_us./fc/Gemm.2x1x1"]
     file.write_text(json.dumps({"metrics": metrics}))
     assert plot.main([str(file), "--out", str(tmp_path)]) == 1
+
+
+def papers(**changes):
+    bars = {"title": "Ends", "x": "", "y": "time", "groups": ["one", "two"], "log_x": False, "log_y": False,
+            "series": [{"name": "task A", "x": [0, 1], "y": [3, 5]}]}
+    lines = {**bars, "groups": [], "log_x": True, "log_y": True, "title": "Load",
+             "series": [{"name": "paella", "x": [1, 10], "y": [2, 20]}]}
+    figure = {"name": "paella-1", "title": "Paella Figure 1", "panels": [bars, lines], "paper": [], **changes}
+    return {"metrics": {"paella-1.x": 1}, "figures": [figure]}
+
+
+def test_a_papers_figure_has_all_panels(tmp_path, capsys):
+    assert run_plot(tmp_path, papers()) == 0
+    target = tmp_path / "out" / "paella-1.svg"
+    assert capsys.readouterr().out.split() == [str(target)]
+    svg = target.read_text()
+    for text in ("Paella Figure 1 (simulated)", "Ends", "Load", "task A", "paella", "two"):
+        assert f">{text}<" in svg
+
+
+@pytest.mark.parametrize("changes, named", [
+    ({"name": "../x"}, "'../x'"), ({"panels": [{}]}, "'paella-1'"), ({"panels": []}, "'paella-1'")])
+def test_a_papers_figure_that_lacks_something_is_named(changes, named, tmp_path, capsys):
+    assert run_plot(tmp_path, papers(**changes)) == 1
+    assert named in capsys.readouterr().err

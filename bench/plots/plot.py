@@ -4,7 +4,8 @@
 A file has a flat map "metrics": name with unit -> number. Which figure it gives follows from the
 names: contention.* from realtime_latency_normalized_*, models.* from
 latency_ratio_vs_onnxruntime.*, versions.* (of `lagoon profile --json`) from kernel_us.*. A metric that a figure needs and that is not there or not a number
-is an error; nothing is drawn without it.
+is an error; nothing is drawn without it. The file of `lagoon bench figures` has its figures as
+series in the list "figures"; each becomes a picture of its name.
 
 Usage: plot.py FILE.json... [--out DIR] [--format svg|png]
 """
@@ -307,6 +308,57 @@ def draw_versions(report):
     return figure
 
 
+SHADES = (OTHER, FAINT, LAGOON_PALE, "#d9a441", "#7a5ea8", LAGOON, INK, "#4c8c4a")
+
+
+def draw_panel_bars(axes, panel):
+    """Groups of bars, a series each."""
+    groups, series = panel["groups"], panel["series"]
+    width = 0.8 / max(1, len(series))
+    for index, one in enumerate(series):
+        places = [x + (index - (len(series) - 1) / 2) * width for x in one["x"]]
+        axes.bar(places, one["y"], width * 0.92, color=SHADES[index % len(SHADES)],
+                 label=one["name"])
+    many = len(groups) > 8 or max(map(len, groups)) > 12
+    axes.set_xticks(range(len(groups)), groups, rotation=60 if many else 0,
+                    ha="right" if many else "center", fontsize=7 if many else 8)
+
+
+def draw_panel_lines(axes, panel):
+    for index, one in enumerate(panel["series"]):
+        axes.plot(one["x"], one["y"], "o-", color=SHADES[index % len(SHADES)], linewidth=1.4,
+                  markersize=3.5, label=one["name"])
+    if panel["log_x"]:
+        axes.set_xscale("log")
+
+
+def draw_paper_figure(report, content):
+    """One of the papers' figures: a panel beside the other, or two rows of them."""
+    try:
+        panels = content["panels"]
+        columns = min(2, len(panels))
+        rows = math.ceil(len(panels) / columns)
+        figure, places = plt.subplots(rows, columns, squeeze=False,
+                                      figsize=(5.4 * columns, 0.9 + 3.1 * rows))
+        for axes, panel in zip(places.flat, panels):
+            (draw_panel_bars if panel["groups"] else draw_panel_lines)(axes, panel)
+            if panel["log_y"]:
+                axes.set_yscale("log")
+                axes.yaxis.set_major_formatter(lambda value, _: f"{value:g}")
+            axes.set_title(panel["title"], fontsize=9)
+            axes.set_xlabel(panel["x"])
+            axes.set_ylabel(panel["y"])
+            axes.grid(axis="y")
+            axes.legend(frameon=False, fontsize=7)
+        for axes in list(places.flat)[len(panels):]:
+            axes.set_visible(False)
+        finish(figure, f"{content['title']} (simulated)", report.caption(), 0.02)
+        return figure
+    except (KeyError, TypeError, ValueError, IndexError) as error:
+        name = content.get("name") if isinstance(content, dict) else content
+        raise PlotError(f"{report.path}: figure {name!r} lacks something: {error!r}") from error
+
+
 FIGURES = {
     "contention": ("realtime_latency_normalized_p50", draw_contention),
     "models": ("latency_ratio_vs_onnxruntime", draw_models),
@@ -314,20 +366,30 @@ FIGURES = {
 }
 
 
+def save(draw, target, kind):
+    with plt.rc_context(STYLE):
+        figure = draw()
+        # Without a date the same numbers give the same bytes.
+        figure.savefig(target, metadata={"Date": None} if kind == "svg" else None)
+        plt.close(figure)
+    return target
+
+
 def draw_file(path, out, kind):
     """Writes the figures of one file; returns their paths."""
     report = Report(path)
-    written = []
-    for name, (prefix, draw) in FIGURES.items():
-        if not report.suffixes(prefix):
-            continue
-        with plt.rc_context(STYLE):
-            figure = draw(report)
-            target = out / f"{name}.{kind}"
-            # Without a date the same numbers give the same bytes.
-            figure.savefig(target, metadata={"Date": None} if kind == "svg" else None)
-            plt.close(figure)
-        written.append(target)
+    of_papers = report.content.get("figures")
+    if isinstance(of_papers, list):
+        written = []
+        for content in of_papers:
+            name = content.get("name") if isinstance(content, dict) else None
+            if not isinstance(name, str) or not re.fullmatch(r"[\w-]+", name):
+                raise PlotError(f"{path}: a figure's name is {name!r}")
+            written.append(save(lambda: draw_paper_figure(report, content), out / f"{name}.{kind}",
+                                kind))
+        return written
+    written = [save(lambda: draw(report), out / f"{name}.{kind}", kind)
+               for name, (prefix, draw) in FIGURES.items() if report.suffixes(prefix)]
     if not written:
         raise PlotError(f"{path}: no metric that a figure is drawn from: "
                         f"{', '.join(prefix for prefix, _ in FIGURES.values())}")
