@@ -96,6 +96,45 @@ void RefuseOfTheCpu(const CLI::App& command, const std::string& device) {
   }
 }
 
+void AddDisbOptions(CLI::App& command, bench::DisbOptions& options, DisbWords& words) {
+  options.schedulers = {"sequential", "streams", "wait", "one-kernel", "reset", "reef", "lagoon"};
+  const std::vector<std::string> known(SchedulerNames().begin(), SchedulerNames().end());
+  command
+      .add_option(
+          "--device", words.device,
+          "cpu, or sim:PROFILE: a simulated GPU (mi50, gv100, or a profile file) in virtual "
+          "time")
+      ->capture_default_str();
+  command
+      .add_option("--workload", words.workload,
+                  "A, B, C, D, E, REAL, a file of DISB's form (.json), or all: the named ones")
+      ->capture_default_str();
+  command
+      .add_option("--scale", words.scale, "paper: its five models; small: five of ResNet-18's size")
+      ->check(CLI::IsMember({"paper", "small"}))
+      ->capture_default_str();
+  command.add_flag("--sensitivity", words.sensitivity,
+                   "On a simulated device: `reef` and `streams` in C, unless others are named, "
+                   "with each assumed or calibrated constant at half and at double its value");
+  command.add_option("--schedulers", options.schedulers, "Names")
+      ->delimiter(',')
+      ->check(CLI::IsMember(known))
+      ->capture_default_str();
+  command.add_option("--workers", options.workers, "Worker threads (0: one per core)")
+      ->capture_default_str();
+  command.add_option("--windows", options.windows, "Interleaved windows of each scheduler")
+      ->check(CLI::Range(1, 1000))
+      ->capture_default_str();
+  command
+      .add_option("--requests", options.requests, "Real-time requests in all (p99 from 1000 on)")
+      ->check(CLI::Range(10, 1000000))
+      ->capture_default_str();
+  command.add_option("--seconds", options.seconds, "At most, of a scheduler's windows together")
+      ->check(CLI::Range(1.0, 3600.0))
+      ->capture_default_str();
+  command.add_option("--seed", options.seed, "Of the arrivals")->capture_default_str();
+}
+
 }  // namespace
 
 void AddDisbBenchmark(CLI::App& parent) {
@@ -105,43 +144,7 @@ void AddDisbBenchmark(CLI::App& parent) {
   CLI::App* command = AddBenchmark(
       parent, "disb", "DISB (REEF, Table 2): real-time clients beside best-effort ones", *common,
       true);
-  options->schedulers = {"sequential", "streams", "wait", "one-kernel", "reset", "reef", "lagoon"};
-  const std::vector<std::string> known(SchedulerNames().begin(), SchedulerNames().end());
-  command
-      ->add_option(
-          "--device", words->device,
-          "cpu, or sim:PROFILE: a simulated GPU (mi50, gv100, or a profile file) in virtual "
-          "time")
-      ->capture_default_str();
-  command
-      ->add_option("--workload", words->workload,
-                   "A, B, C, D, E, REAL, a file of DISB's form (.json), or all: the named ones")
-      ->capture_default_str();
-  command
-      ->add_option("--scale", words->scale,
-                   "paper: its five models; small: five of ResNet-18's size")
-      ->check(CLI::IsMember({"paper", "small"}))
-      ->capture_default_str();
-  command->add_flag("--sensitivity", words->sensitivity,
-                    "On a simulated device: `reef` and `streams` in C, unless others are named, "
-                    "with each assumed or calibrated constant at half and at double its value");
-  command->add_option("--schedulers", options->schedulers, "Names")
-      ->delimiter(',')
-      ->check(CLI::IsMember(known))
-      ->capture_default_str();
-  command->add_option("--workers", options->workers, "Worker threads (0: one per core)")
-      ->capture_default_str();
-  command->add_option("--windows", options->windows, "Interleaved windows of each scheduler")
-      ->check(CLI::Range(1, 1000))
-      ->capture_default_str();
-  command
-      ->add_option("--requests", options->requests, "Real-time requests in all (p99 from 1000 on)")
-      ->check(CLI::Range(10, 1000000))
-      ->capture_default_str();
-  command->add_option("--seconds", options->seconds, "At most, of a scheduler's windows together")
-      ->check(CLI::Range(1.0, 3600.0))
-      ->capture_default_str();
-  command->add_option("--seed", options->seed, "Of the arrivals")->capture_default_str();
+  AddDisbOptions(*command, *options, *words);
   common->tracing.AddOptions(*command);
   command->callback([common, options, words, command] {
     if (words->sensitivity) {
