@@ -8,9 +8,8 @@
 
 #include <array>
 
-#include "device/sim/sim_device.h"
 #include "policies/registry.h"
-#include "sched/testing/dispatcher_fixture.h"
+#include "sched/testing/sim_scenario.h"
 
 namespace lagoon {
 namespace {
