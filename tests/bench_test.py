@@ -104,7 +104,7 @@ def test_the_simulator_and_a_decision_are_measured(lagoon, tmp_path):
 def test_figures_are_drawn_and_compared(lagoon, tmp_path):
     path, out = tmp_path / "figures.json", tmp_path / "plots"
     result = lagoon.run("bench", "figures", "--only", "paella-1,reef-22", "--effort", "0.02", "--json", path,
-                        "--plot", out, "--python", sys.executable)
+                        "--plot", out, "--python", sys.executable, folder=ROOT)  # where the plots' program is
     assert result.returncode == 0, result.stderr
     report = json.loads(path.read_text())
     assert report["predicted"] is True

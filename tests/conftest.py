@@ -47,9 +47,9 @@ class Lagoon:
     def __init__(self, binary):
         self.binary = binary
 
-    def run(self, *words, timeout=120):
+    def run(self, *words, timeout=120, folder=None):
         return subprocess.run([self.binary, *map(str, words)], capture_output=True, text=True,
-                              timeout=timeout, check=False)
+                              timeout=timeout, check=False, cwd=folder)
 
     def infer(self, model, inputs, folder):
         """{output name: array}; `folder` takes the tensors' files."""

@@ -336,6 +336,8 @@ def draw_paper_figure(report, content):
     """One of the papers' figures: a panel beside the other, or two rows of them."""
     try:
         panels = content["panels"]
+        if not panels:
+            raise ValueError("no panels")
         columns = min(2, len(panels))
         rows = math.ceil(len(panels) / columns)
         figure, places = plt.subplots(rows, columns, squeeze=False,
