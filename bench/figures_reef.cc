@@ -56,8 +56,8 @@ Result<Figure> Disb(const std::string& device, const FigureOptions& options) {
       if (number.device != device || number.workload != workload || !metrics.contains(metric)) {
         continue;
       }
-      figure.CompareRange(metric + "." + workload, {number.least, number.most}, metrics.at(metric),
-                          std::string(number.source));
+      figure.CompareRange(fmt::format("{}.{}", metric, workload), {number.least, number.most},
+                          metrics.at(metric), std::string(number.source));
     }
   }
   figure.panels = {std::move(latency), std::move(throughput)};

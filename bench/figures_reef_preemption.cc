@@ -66,7 +66,7 @@ Result<Figure> ReefFigure17(const FigureOptions& options) {
         panel.Add(way.label, at, means[way.label]);
       }
       const double ratio = means[WaitWay().label] / means[KillWay().label];
-      const std::string name = device + "." + workload;
+      const std::string name = fmt::format("{}.{}", device, workload);
       if (const auto number = published.find(name); number != published.end()) {
         figure.Compare("wait_over_reset." + name, number->second, ratio, "REEF 6.4");
       } else {

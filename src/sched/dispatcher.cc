@@ -46,15 +46,13 @@ void Dispatcher::Switch(const SchedulerConfig& config, std::unique_ptr<Policy> p
   auto change = std::make_unique<Change>(Change{config, std::move(policy), std::move(done), {}});
   {
     const MutexLock lock(mutex_);
-    if (change_ == nullptr) change_ = std::move(change);
+    if (change_ == nullptr) change_.swap(change);
   }
-  if (change != nullptr) {
-    return change->done(Fail(ErrorCode::kUnavailable,
-                             fmt::format("cannot switch to scheduler '{}': another switch is under "
-                                         "way, try again when it is through",
-                                         config.name)));
-  }
-  Step();
+  if (change == nullptr) return Step();
+  change->done(Fail(ErrorCode::kUnavailable,
+                    fmt::format("cannot switch to scheduler '{}': another switch is under way, try "
+                                "again when it is through",
+                                config.name)));
 }
 
 Result<JobId> Dispatcher::Post(const JobSpec& spec) {
