@@ -1,14 +1,14 @@
 #pragma once
 
-#include "device/device.h"
+#include "device/forwarding_device.h"
 
 namespace lagoon::bench {
 
 /// A device that counts the real time its dispatcher spends in it, and in its listener. Between a
 /// dispatcher on a simulated device and that device, on one thread.
-class TimedDevice final : public Device, private DeviceListener {
+class TimedDevice final : public ForwardingDevice, private DeviceListener {
  public:
-  explicit TimedDevice(Device& device) : device_(device) {}
+  using ForwardingDevice::ForwardingDevice;
 
   /// Real time of all calls that change the device or read its events.
   Nanoseconds inside() const { return inside_; }
@@ -17,23 +17,6 @@ class TimedDevice final : public Device, private DeviceListener {
   Nanoseconds inside_while_listening() const { return inside_while_listening_; }
   std::uint64_t launches_while_listening() const { return launches_; }
 
-  const DeviceInfo& info() const override { return device_.info(); }
-  Result<Buffer> Allocate(std::size_t bytes, MemoryKind kind) override {
-    return device_.Allocate(bytes, kind);
-  }
-  Result<KernelHandle> Load(const CodeImage& image, const KernelSpec& spec) override {
-    return device_.Load(image, spec);
-  }
-  std::uint32_t Occupancy(KernelHandle kernel) const override { return device_.Occupancy(kernel); }
-  Result<StreamId> CreateStream(const StreamOptions& options) override {
-    return device_.CreateStream(options);
-  }
-  Result<GuardId> CreateGuard() override { return device_.CreateGuard(); }
-  const std::atomic<std::uint32_t>* GuardWord(GuardId guard) const override {
-    return device_.GuardWord(guard);
-  }
-
-  TimePoint Now() const override { return device_.Now(); }
   SubmitResult Submit(const Launch& launch) override {
     const Timer timer(inside_);
     const SubmitResult result = device_.Submit(launch);
@@ -56,14 +39,10 @@ class TimedDevice final : public Device, private DeviceListener {
     listener_ = listener;
     device_.SetListener(listener == nullptr ? nullptr : this);
   }
-  void Wait(TimePoint until) override { device_.Wait(until); }
-  void Wake() override { device_.Wake(); }
-  UnitTimes Times() const override { return device_.Times(); }
   void SetWorkHeld(bool held) override {
     const Timer timer(inside_);
     device_.SetWorkHeld(held);
   }
-  void SetObserver(DeviceObserver* observer) override { device_.SetObserver(observer); }
 
  private:
   class Timer {
@@ -88,7 +67,6 @@ class TimedDevice final : public Device, private DeviceListener {
     inside_while_listening_ += inside_ - before;
   }
 
-  Device& device_;
   DeviceListener* listener_ = nullptr;
   bool is_listening_ = false;
   Nanoseconds inside_{0}, listening_{0}, inside_while_listening_{0};

@@ -5,6 +5,7 @@
 
 #include <atomic>
 
+#include "device/forwarding_device.h"
 #include "program/testing/run_graph.h"
 
 namespace lagoon {
@@ -79,34 +80,17 @@ TEST(RunOnce, RunsMoreOpsThanTheDeviceTakesAtOnce) {
 }
 
 /// Fails as told from the `after`-th submission on; forwards everything before.
-class FailingDevice final : public Device {
+class FailingDevice final : public ForwardingDevice {
  public:
   enum class How { kRefuses, kTells, kFull };
-  FailingDevice(Device& device, How how, int after) : device_(device), how_(how), after_(after) {}
+  FailingDevice(Device& device, How how, int after)
+      : ForwardingDevice(device), how_(how), after_(after) {}
 
-  const DeviceInfo& info() const override { return device_.info(); }
-  Result<Buffer> Allocate(std::size_t bytes, MemoryKind kind) override {
-    return device_.Allocate(bytes, kind);
-  }
-  Result<KernelHandle> Load(const CodeImage& image, const KernelSpec& spec) override {
-    return device_.Load(image, spec);
-  }
-  Result<StreamId> CreateStream(const StreamOptions& options) override {
-    return device_.CreateStream(options);
-  }
-  Result<GuardId> CreateGuard() override { return device_.CreateGuard(); }
-  const std::atomic<std::uint32_t>* GuardWord(GuardId guard) const override {
-    return device_.GuardWord(guard);
-  }
-  TimePoint Now() const override { return device_.Now(); }
   SubmitResult Submit(const Launch& launch) override {
     return Fails() ? result() : device_.Submit(launch);
   }
   SubmitResult Transfer(const Copy& copy) override {
     return Fails() ? result() : device_.Transfer(copy);
-  }
-  SubmitResult Raise(GuardId guard, std::uint32_t value) override {
-    return device_.Raise(guard, value);
   }
   std::size_t Poll(std::span<DeviceEvent> events) override {
     if (how_ != How::kTells || !Fails()) return device_.Poll(events);
@@ -114,12 +98,6 @@ class FailingDevice final : public Device {
     events[0].kind = DeviceEvent::Kind::kLost;
     return 1;
   }
-  void SetListener(DeviceListener* listener) override { device_.SetListener(listener); }
-  void Wait(TimePoint until) override { device_.Wait(until); }
-  void Wake() override { device_.Wake(); }
-  UnitTimes Times() const override { return device_.Times(); }
-  void SetWorkHeld(bool held) override { device_.SetWorkHeld(held); }
-  void SetObserver(DeviceObserver* observer) override { device_.SetObserver(observer); }
 
  private:
   bool Fails() { return ++calls_ > after_; }
@@ -128,7 +106,6 @@ class FailingDevice final : public Device {
     return how_ == How::kFull ? SubmitResult::kFull : SubmitResult::kLost;
   }
 
-  Device& device_;
   How how_;
   int after_;
   int calls_ = 0;

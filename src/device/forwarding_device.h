@@ -1,0 +1,46 @@
+#pragma once
+
+#include "device/device.h"
+
+namespace lagoon {
+
+/// A device in front of another one, borrowed, to which every call goes as it is: for those who
+/// override a few calls to count, time or spoil them.
+class ForwardingDevice : public Device {
+ public:
+  explicit ForwardingDevice(Device& device) : device_(device) {}
+
+  const DeviceInfo& info() const override { return device_.info(); }
+  Result<Buffer> Allocate(std::size_t bytes, MemoryKind kind) override {
+    return device_.Allocate(bytes, kind);
+  }
+  Result<KernelHandle> Load(const CodeImage& image, const KernelSpec& spec) override {
+    return device_.Load(image, spec);
+  }
+  std::uint32_t Occupancy(KernelHandle kernel) const override { return device_.Occupancy(kernel); }
+  Result<StreamId> CreateStream(const StreamOptions& options) override {
+    return device_.CreateStream(options);
+  }
+  Result<GuardId> CreateGuard() override { return device_.CreateGuard(); }
+  const std::atomic<std::uint32_t>* GuardWord(GuardId guard) const override {
+    return device_.GuardWord(guard);
+  }
+  TimePoint Now() const override { return device_.Now(); }
+  SubmitResult Submit(const Launch& launch) override { return device_.Submit(launch); }
+  SubmitResult Transfer(const Copy& copy) override { return device_.Transfer(copy); }
+  SubmitResult Raise(GuardId guard, std::uint32_t value) override {
+    return device_.Raise(guard, value);
+  }
+  std::size_t Poll(std::span<DeviceEvent> events) override { return device_.Poll(events); }
+  void SetListener(DeviceListener* listener) override { device_.SetListener(listener); }
+  void Wait(TimePoint until) override { device_.Wait(until); }
+  void Wake() override { device_.Wake(); }
+  UnitTimes Times() const override { return device_.Times(); }
+  void SetWorkHeld(bool held) override { device_.SetWorkHeld(held); }
+  void SetObserver(DeviceObserver* observer) override { device_.SetObserver(observer); }
+
+ protected:
+  Device& device_;
+};
+
+}  // namespace lagoon
