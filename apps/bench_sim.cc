@@ -11,17 +11,21 @@
 namespace lagoon {
 namespace {
 
+void AddRounds(CLI::App& command, int& rounds, double& seconds) {
+  command.add_option("--rounds", rounds, "Of each case, interleaved")
+      ->check(CLI::Range(1, 1000))
+      ->capture_default_str();
+  command.add_option("--seconds", seconds, "Virtual, of each round")
+      ->check(CLI::Range(0.01, 3600.0))
+      ->capture_default_str();
+}
+
 void AddSimSpeed(CLI::App& parent) {
   auto common = std::make_shared<BenchCommon>();
   auto options = std::make_shared<bench::SimSpeedOptions>();
   CLI::App* command = AddSimulation(
       parent, "sim", "How fast the simulator is, dispatcher and policy included", *common);
-  command->add_option("--rounds", options->rounds, "Of each case, interleaved")
-      ->check(CLI::Range(1, 1000))
-      ->capture_default_str();
-  command->add_option("--seconds", options->seconds, "Virtual, of each round")
-      ->check(CLI::Range(0.01, 3600.0))
-      ->capture_default_str();
+  AddRounds(*command, options->rounds, options->seconds);
   command->callback([common, options] {
     Measure("sim", {{"rounds", options->rounds}, {"seconds", options->seconds}}, *common,
             [&](bench::Report& report) { return RunSimSpeed(*options, report); });
@@ -33,12 +37,7 @@ void AddDecision(CLI::App& parent) {
   auto options = std::make_shared<bench::DecisionOptions>();
   CLI::App* command =
       AddSimulation(parent, "decision", "What a scheduling decision costs the host", *common);
-  command->add_option("--rounds", options->rounds, "Of each case, interleaved")
-      ->check(CLI::Range(1, 1000))
-      ->capture_default_str();
-  command->add_option("--seconds", options->seconds, "Virtual, of each round")
-      ->check(CLI::Range(0.01, 3600.0))
-      ->capture_default_str();
+  AddRounds(*command, options->rounds, options->seconds);
   command->callback([common, options] {
     Measure("decision", {{"rounds", options->rounds}, {"seconds", options->seconds}}, *common,
             [&](bench::Report& report) { return RunDecision(*options, report); });

@@ -41,6 +41,28 @@ Result<double> DisbPreemption(const std::string& device, const std::string& work
   return Mean(starts);
 }
 
+/// `requests` real-time requests of a full effort on `device`; what they preempt is to be set.
+Result<PreemptionCase> CaseOn(const std::string& device, const FigureOptions& options,
+                              int requests) {
+  PreemptionCase preempted;
+  LAGOON_ASSIGN_OR_RETURN(preempted.profile, LoadSimProfile(device));
+  preempted.requests = options.Scaled(requests);
+  preempted.seed = options.seed;
+  return preempted;
+}
+
+/// Beside the paper's number where there is one.
+void CompareIfPublished(Figure& figure, const std::string& metric,
+                        const std::map<std::string, double>& published, const std::string& of,
+                        double value) {
+  const std::string name = fmt::format("{}.{}", metric, of);
+  if (const auto number = published.find(of); number != published.end()) {
+    figure.Compare(name, number->second, value, "REEF 6.4");
+  } else {
+    figure.Find(name, value);
+  }
+}
+
 FigurePanel Bars(const std::string& title) {
   FigurePanel panel{title, "", "preemption latency, us, mean", {}};
   panel.log_y = true;
@@ -66,12 +88,8 @@ Result<Figure> ReefFigure17(const FigureOptions& options) {
         panel.Add(way.label, at, means[way.label]);
       }
       const double ratio = means[WaitWay().label] / means[KillWay().label];
-      const std::string name = fmt::format("{}.{}", device, workload);
-      if (const auto number = published.find(name); number != published.end()) {
-        figure.Compare("wait_over_reset." + name, number->second, ratio, "REEF 6.4");
-      } else {
-        figure.Find("wait_over_reset." + name, ratio);
-      }
+      CompareIfPublished(figure, "wait_over_reset", published,
+                         fmt::format("{}.{}", device, workload), ratio);
     }
     figure.panels.push_back(std::move(panel));
   }
@@ -85,10 +103,7 @@ Result<Figure> ReefFigure18(const FigureOptions& options) {
   for (const std::string& device : kDevices) {
     FigurePanel panel = Bars("One best-effort model on " + device);
     std::map<std::string, std::vector<double>> means;  // by way
-    PreemptionCase preempted;
-    LAGOON_ASSIGN_OR_RETURN(preempted.profile, LoadSimProfile(device));
-    preempted.requests = options.Scaled(150);
-    preempted.seed = options.seed;
+    LAGOON_ASSIGN_OR_RETURN(PreemptionCase preempted, CaseOn(device, options, 150));
     for (const std::string_view name : kModels) {
       LAGOON_ASSIGN_OR_RETURN(const SimModel model, MakeSimModel(device, name));
       preempted.best_effort = {&model};
@@ -99,13 +114,8 @@ Result<Figure> ReefFigure18(const FigureOptions& options) {
         means[way.label].push_back(Mean(us));
         panel.Add(way.label, at, Mean(us));
       }
-      const std::string metric = fmt::format("{}.{}", device, name);
-      const double wait = means[WaitWay().label].back();
-      if (const auto number = published.find(metric); number != published.end()) {
-        figure.Compare("preemption_us.wait." + metric, number->second, wait, "REEF 6.4");
-      } else {
-        figure.Find("preemption_us.wait." + metric, wait);
-      }
+      CompareIfPublished(figure, "preemption_us.wait", published,
+                         fmt::format("{}.{}", device, name), means[WaitWay().label].back());
     }
     for (const PreemptionWay& way : {KillWay(), CheckWay()}) {
       const std::vector<double>& us = means[way.label];
@@ -118,10 +128,7 @@ Result<Figure> ReefFigure18(const FigureOptions& options) {
 }
 
 Result<Figure> ReefFigure19(const FigureOptions& options) {
-  PreemptionCase preempted;
-  LAGOON_ASSIGN_OR_RETURN(preempted.profile, LoadSimProfile("mi50"));
-  preempted.requests = options.Scaled(150);
-  preempted.seed = options.seed;
+  LAGOON_ASSIGN_OR_RETURN(PreemptionCase preempted, CaseOn("mi50", options, 150));
   Figure figure;
   FigurePanel by_kernels{
       "Kernels of 100 us", "launched kernels", "preemption latency, us, mean", {}};
@@ -158,10 +165,7 @@ Result<Figure> ReefFigure19(const FigureOptions& options) {
 }
 
 Result<Figure> ReefFigure20(const FigureOptions& options) {
-  PreemptionCase preempted;
-  LAGOON_ASSIGN_OR_RETURN(preempted.profile, LoadSimProfile("mi50"));
-  preempted.requests = options.Scaled(100);
-  preempted.seed = options.seed;
+  LAGOON_ASSIGN_OR_RETURN(PreemptionCase preempted, CaseOn("mi50", options, 100));
   LAGOON_ASSIGN_OR_RETURN(const SimModel resnet, MakeSimModel("mi50", "resnet152"));
   const PreemptionWay all{"reset, all queued", "reset", 0, SimAbort::kKill};
   Figure figure;
@@ -191,10 +195,7 @@ Result<Figure> ReefFigure20(const FigureOptions& options) {
 }
 
 Result<Figure> ReefFigure21(const FigureOptions& options) {
-  PreemptionCase preempted;
-  LAGOON_ASSIGN_OR_RETURN(preempted.profile, LoadSimProfile("mi50"));
-  preempted.requests = options.Scaled(100);
-  preempted.seed = options.seed;
+  LAGOON_ASSIGN_OR_RETURN(PreemptionCase preempted, CaseOn("mi50", options, 100));
   LAGOON_ASSIGN_OR_RETURN(const SimModel resnet, MakeSimModel("mi50", "resnet152"));
   preempted.best_effort = {&resnet};
   Figure figure;
@@ -229,10 +230,7 @@ Result<Figure> ReefFigure22(const FigureOptions& options) {
   Figure figure;
   for (const std::string& device : kDevices) {
     FigurePanel panel{"One preemption on " + device, "", "lost time, us, mean", {}};
-    PreemptionCase preempted;
-    LAGOON_ASSIGN_OR_RETURN(preempted.profile, LoadSimProfile(device));
-    preempted.requests = options.Scaled(150);
-    preempted.seed = options.seed;
+    LAGOON_ASSIGN_OR_RETURN(PreemptionCase preempted, CaseOn(device, options, 150));
     for (const PreemptionWay& way : {KillWay(), CheckWay()}) {
       std::vector<double> lost, shares;
       panel.groups.clear();
