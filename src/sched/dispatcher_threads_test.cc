@@ -151,6 +151,7 @@ TEST_P(DispatcherThreads, SwitchesUnderLoadWithoutLosingAJob) {
       for (int i = 0; i < kJobs; ++i) {
         Post(best_effort_, background);
         Post(real_time_, urgent);
+        // Spread, not synchronisation.
         std::this_thread::sleep_for(std::chrono::microseconds(i % 7 * 50));
       }
     });
@@ -158,6 +159,7 @@ TEST_P(DispatcherThreads, SwitchesUnderLoadWithoutLosingAJob) {
       const SchedulerConfig to = i % 2 == 0 ? SchedulerConfig{.name = "plain"} : GetParam();
       dispatcher_->Switch(to, std::make_unique<RealTimeFirst>(),
                           [&](const Status& status) { ++(status ? switched : refused); });
+      // Spread too: some switches meet others under way, some do not.
       std::this_thread::sleep_for(std::chrono::microseconds(300));
     }
   }
