@@ -12,9 +12,10 @@ import sys
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 LAYERS = {
     "base": [],
-    "device": ["base"],
+    "simt": ["base"],
+    "device": ["base", "simt"],
     "plan": ["base", "device"],
-    "kernels": ["base", "device", "plan"],
+    "kernels": ["base", "simt", "device", "plan"],
     "graph": ["base", "plan"],
     "program": ["base", "device", "plan", "kernels", "graph"],
     "sched": ["base", "device", "plan"],
@@ -24,14 +25,14 @@ LAYERS = {
     "server": ["base", "plan", "sched", "serving", "device"],
 }
 # Real clocks belong to base, the devices and the edges: policies and the mechanism take time from the device.
-NO_CLOCK = {"sched", "policies", "plan", "graph", "kernels"}
+NO_CLOCK = {"sched", "policies", "plan", "graph", "kernels", "simt"}
 CLOCK = re.compile(r"\b(?:steady_clock|system_clock|high_resolution_clock)::now|(?<![\w.>:])Now\(\)")
 INCLUDE = re.compile(r'^#include "([^"/]+)/[^"]+"', re.M)
 
 
 def violations():
     for path in sorted((ROOT / "src").rglob("*")):
-        if path.suffix not in {".h", ".cc"}:
+        if path.suffix not in {".h", ".cc", ".cuh", ".cu"}:
             continue
         layer = path.relative_to(ROOT / "src").parts[0]
         text = path.read_text()
@@ -44,7 +45,7 @@ def violations():
         if layer in NO_CLOCK and not is_test and CLOCK.search(text):
             yield f"{path.relative_to(ROOT)}: src/{layer} must not read a real clock"
         # Highway includes its -inl.h once per target, with guards of its own.
-        if path.suffix == ".h" and not path.stem.endswith("-inl") and "#pragma once" not in text:
+        if path.suffix in {".h", ".cuh"} and not path.stem.endswith("-inl") and "#pragma once" not in text:
             yield f"{path.relative_to(ROOT)}: no #pragma once"
 
 
@@ -76,7 +77,7 @@ def duplicate_types():
     for folder in ("src", "apps", "bench"):
         for path in sorted((ROOT / folder).rglob("*")):
             # A test program has its own types; only those of one program can clash.
-            if path.suffix in {".h", ".cc"} and not path.stem.endswith(("_test", "_bench")):
+            if path.suffix in {".h", ".cc", ".cuh"} and not path.stem.endswith(("_test", "_bench")):
                 for name in types(path.read_text()):
                     homes.setdefault(name, []).append(str(path.relative_to(ROOT)))
     for name, paths in sorted(homes.items()):
