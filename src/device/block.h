@@ -111,6 +111,12 @@ class BasicProgress {
   bool Complete() const { return done() == blocks_; }
   std::uint32_t blocks() const { return blocks_; }
 
+  /// For a device whose units count elsewhere while launches name this record: what has come of it.
+  /// `done` only grows until a Reset().
+  void Mirror(std::uint32_t done) { done_.store(done, std::memory_order_release); }
+  /// The bitmap, for the same: 1 is unclaimed. Only while no unit works on the record.
+  std::span<Word> unclaimed() { return unclaimed_; }
+
   /// For a guard on this record: {&done_word(), n} asks to leave once more than n tiles are done.
   const typename Atomics::template Atomic<std::uint32_t>& done_word() const { return done_; }
 

@@ -32,6 +32,9 @@ struct DeviceInfo {
   bool virtual_time = false;
   /// False: bodies and copies only cost time (a simulator); memory keeps what the host wrote.
   bool computes = true;
+  /// False: blocks run out of the host's sight. No observer hears of them, and a body knows nothing
+  /// of host threads and their scratch memory.
+  bool blocks_on_host = true;
 };
 
 enum class MemoryKind : std::uint8_t { kDevice, kHostVisible };
@@ -75,10 +78,13 @@ class Buffer {
   std::shared_ptr<MemoryOwner> owner_;
 };
 
-/// Code for a device. The CPU takes a function; other devices will take their own images.
+struct CudaImage;  // device/cuda/program.h
+
+/// Code for devices: each takes its own form and refuses what lacks it.
 struct CodeImage {
   std::string name;
-  Body body = nullptr;
+  Body body = nullptr;              // the CPU's
+  const CudaImage* cuda = nullptr;  // an NVIDIA GPU's; outlives the device
 };
 
 /// What a block takes of its compute unit, and costs, on a device that only simulates. Devices that
@@ -94,7 +100,7 @@ struct BlockDemand {
 };
 
 struct KernelSpec {
-  std::size_t scratch_bytes = 0;  // private memory per unit while a block runs
+  std::size_t scratch_bytes = 0;  // private memory per unit while a block runs; of a GPU, shared
   BlockDemand block = {};
 };
 

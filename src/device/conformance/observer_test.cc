@@ -56,6 +56,7 @@ class Log final : public DeviceObserver {
 TEST_P(DeviceConformance, AnObserverSeesEveryBlockAndChunkOnce) {
   Log log;
   const auto device = Create();
+  if (!device->info().blocks_on_host) GTEST_SKIP() << "it does not see single blocks, for ever";
   device->SetObserver(&log);
   Session session(*device);
   CountArgs args;
@@ -89,6 +90,7 @@ TEST_P(DeviceConformance, AnObserverSeesEveryBlockAndChunkOnce) {
 TEST_P(DeviceConformance, AnObserverSeesWhichBlocksLeft) {
   Log log;
   const auto device = Create();
+  if (!device->info().blocks_on_host) GTEST_SKIP() << "it does not see single blocks, for ever";
   device->SetObserver(&log);
   Session session(*device);
   const GuardId guard = session.NewGuard();
@@ -120,6 +122,7 @@ TEST_P(DeviceConformance, AnObserverSeesWhichBlocksLeft) {
 TEST_P(DeviceConformance, NobodySeesBlocksAfterTheObserverHasGone) {
   Log log;
   const auto device = Create();
+  if (!device->info().blocks_on_host) GTEST_SKIP() << "it does not see single blocks, for ever";
   Session session(*device);
   CountArgs args;
   Record first(4), second(4);

@@ -98,8 +98,12 @@ TEST_P(DeviceConformance, ManyJobsSurviveRandomRevocations) {
     job.Submit(session, mix, session.On(guard, epoch), place);
   };
   for (InPlaceJob& job : jobs) submit(job);
+  // An emulated block takes long: revoked as often as others, none would ever commit.
+  const bool emulated = !device->info().blocks_on_host;
+  const int jobs_to_run = emulated ? 100 : 800;
+  const unsigned most_us = emulated ? 1200 : 60;
   const TimePoint until = Now() + Patience();
-  for (int finished = 0; finished < 800;) {
+  for (int finished = 0; finished < jobs_to_run;) {
     ASSERT_LT(Now(), until) << "stuck after " << finished << " jobs, " << epoch << " revocations";
     session.Poll();
     for (InPlaceJob& job : jobs) {
@@ -109,14 +113,14 @@ TEST_P(DeviceConformance, ManyJobsSurviveRandomRevocations) {
       job.Reset();
       submit(job);
     }
-    session.Pass(std::chrono::microseconds(random() % 60));
+    session.Pass(std::chrono::microseconds(random() % most_us));
     if (random() % 2 == 0) {
       session.Raise(guard, ++epoch);
       for (InPlaceJob& job : jobs) submit(job);
     }
   }
   session.AwaitAllRetired();
-  EXPECT_GT(epoch, 100u);
+  EXPECT_GT(epoch, emulated ? 20u : 100u);
 }
 
 }  // namespace

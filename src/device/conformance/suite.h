@@ -56,6 +56,9 @@ class Record {
 
 bool GateBody(const void* args, std::uint32_t block, BlockContext& ctx);
 
+/// The CUDA form of a body of the suite, for Session::Load(); set by who makes such a device.
+inline const CudaImage* (*cuda_form)(Body body) = nullptr;
+
 /// Where and how a test submits.
 struct Place {
   StreamId stream = kUnordered;

@@ -45,7 +45,8 @@ KernelHandle Session::Load(Body body, const Cost& cost) {
   // Without a check the whole block is one stretch.
   const Nanoseconds check = cost.check > Nanoseconds(0) ? cost.check : cost.block;
   const KernelSpec spec{cost.scratch_bytes, {.time = cost.block, .check_interval = check}};
-  const Result<KernelHandle> kernel = device_.Load({"test", body}, spec);
+  const Result<KernelHandle> kernel =
+      device_.Load({"test", body, cuda_form == nullptr ? nullptr : cuda_form(body)}, spec);
   EXPECT_TRUE(kernel.has_value());
   return kernel.value_or(KernelHandle{});
 }

@@ -18,6 +18,13 @@ class GuardWords {
   std::atomic<std::uint32_t>& word(std::size_t index) { return words_[index].word; }
   const std::atomic<std::uint32_t>& word(std::size_t index) const { return words_[index].word; }
 
+  /// Of a word that it owns.
+  std::size_t IndexOf(const std::atomic<std::uint32_t>* word) const {
+    const auto* address = reinterpret_cast<const std::byte*>(word);
+    return static_cast<std::size_t>(address - reinterpret_cast<const std::byte*>(words_.get())) /
+           sizeof(Line);
+  }
+
   /// False for words of somebody else, such as a done count.
   bool Owns(const std::atomic<std::uint32_t>* word) const {
     const auto* address = static_cast<const void*>(word);

@@ -1,0 +1,87 @@
+#include "device/cuda/copies.h"
+
+#include <algorithm>
+#include <cstring>
+
+namespace lagoon::cuda {
+
+Result<std::unique_ptr<CopyEngine>> CopyEngine::Create(
+    const std::shared_ptr<const GpuSession>& session, MarkedStream& to_device,
+    MarkedStream& to_host) {
+  LAGOON_ASSIGN_OR_RETURN(OwnMemory pinned, OwnMemory::Create(session, kPieces * kPieceBytes,
+                                                              OwnMemory::Where::kPinned));
+  return std::unique_ptr<CopyEngine>(
+      new CopyEngine(session, std::move(pinned), to_device, to_host));
+}
+
+void CopyEngine::Add(std::uint32_t key, const Copy& copy, bool from_device) {
+  if (copy.bytes == 0) return finished_.push_back(key);
+  copies_.push_back(std::make_unique<Moving>(Moving{key, copy, from_device}));
+}
+
+bool CopyEngine::TakeFinished(std::uint32_t& key) {
+  if (finished_.empty()) return false;
+  key = finished_.front();
+  finished_.pop_front();
+  return true;
+}
+
+bool CopyEngine::Step(Answer& answer) {
+  const bool up = Land(up_, to_device_);
+  const bool down = Land(down_, to_host_);
+  bool moved = up || down;
+  answer = {};
+  for (const auto& moving : copies_) {
+    while (moving->sent < moving->copy.bytes && !free_.empty()) {
+      answer = Send(*moving);
+      if (answer.code != kSuccess) return true;
+      moved = true;
+    }
+  }
+  return moved;
+}
+
+CopyEngine::Answer CopyEngine::Send(Moving& moving) {
+  const Driver& driver = session_->driver();
+  const std::size_t bytes = std::min(kPieceBytes, moving.copy.bytes - moving.sent);
+  Piece piece{&moving, moving.sent, bytes, free_.front(), 0};
+  MarkedStream& stream = moving.from_device ? to_host_ : to_device_;
+  Answer answer;
+  if (moving.from_device) {
+    const auto from = reinterpret_cast<Address>(moving.copy.from) + moving.sent;
+    answer = {driver.copy_to_host(piece.pinned, from, bytes, stream.handle()), "cuMemcpyDtoHAsync"};
+  } else {
+    std::memcpy(piece.pinned, static_cast<const std::byte*>(moving.copy.from) + moving.sent, bytes);
+    const auto to = reinterpret_cast<Address>(moving.copy.to) + moving.sent;
+    answer = {driver.copy_to_device(to, piece.pinned, bytes, stream.handle()), "cuMemcpyHtoDAsync"};
+  }
+  if (answer.code != kSuccess) return answer;
+  piece.mark = stream.Mark(answer.code);
+  if (answer.code != kSuccess) return {answer.code, "cuStreamWriteValue32"};
+  free_.pop_front();
+  moving.sent += bytes;
+  (moving.from_device ? down_ : up_).push_back(piece);
+  return {};
+}
+
+bool CopyEngine::Land(std::deque<Piece>& pieces, const MarkedStream& stream) {
+  bool moved = false;
+  while (!pieces.empty() && stream.Reached(pieces.front().mark)) {
+    const Piece piece = pieces.front();
+    pieces.pop_front();
+    Moving& moving = *piece.copy;
+    if (moving.from_device) {
+      std::memcpy(static_cast<std::byte*>(moving.copy.to) + piece.offset, piece.pinned,
+                  piece.bytes);
+    }
+    free_.push_back(piece.pinned);
+    moving.arrived += piece.bytes;
+    moved = true;
+    if (moving.arrived < moving.copy.bytes) continue;
+    finished_.push_back(moving.key);
+    std::erase_if(copies_, [&](const auto& other) { return other.get() == &moving; });
+  }
+  return moved;
+}
+
+}  // namespace lagoon::cuda

@@ -1,0 +1,73 @@
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <deque>
+#include <memory>
+
+#include "device/cuda/session.h"
+#include "device/device.h"
+
+namespace lagoon::cuda {
+
+/// Copies between pageable host memory and the GPU, in pieces through pinned memory; several pieces
+/// are under way at once. One thread uses it.
+class CopyEngine {
+ public:
+  static constexpr std::size_t kPieceBytes = std::size_t{256} << 10;
+  static constexpr std::size_t kPieces = 8;
+
+  /// `to_device`, `to_host`: streams of its own, borrowed.
+  static Result<std::unique_ptr<CopyEngine>> Create(
+      const std::shared_ptr<const GpuSession>& session, MarkedStream& to_device,
+      MarkedStream& to_host);
+
+  /// Queues a copy; `from_device` says where its source lies. `key` comes back from Finished().
+  void Add(std::uint32_t key, const Copy& copy, bool from_device);
+  /// What the driver said, and to which call.
+  struct Answer {
+    Code code = kSuccess;
+    const char* call = "";
+  };
+  /// Moves what can be moved. False: nothing to do now.
+  bool Step(Answer& answer);
+  /// The copies that are done, each once: all bytes have arrived.
+  bool TakeFinished(std::uint32_t& key);
+  bool busy() const { return !copies_.empty(); }
+
+ private:
+  struct Moving {
+    std::uint32_t key;
+    Copy copy;
+    bool from_device;
+    std::size_t sent = 0, arrived = 0;
+  };
+  struct Piece {
+    Moving* copy;
+    std::size_t offset, bytes;
+    std::byte* pinned;
+    std::uint32_t mark;
+  };
+
+  CopyEngine(std::shared_ptr<const GpuSession> session, OwnMemory pinned, MarkedStream& to_device,
+             MarkedStream& to_host)
+      : session_(std::move(session)),
+        pinned_(std::move(pinned)),
+        to_device_(to_device),
+        to_host_(to_host) {
+    for (std::size_t i = 0; i < kPieces; ++i) free_.push_back(pinned_.host() + i * kPieceBytes);
+  }
+  Answer Send(Moving& moving);
+  bool Land(std::deque<Piece>& pieces, const MarkedStream& stream);
+
+  const std::shared_ptr<const GpuSession> session_;
+  OwnMemory pinned_;
+  MarkedStream& to_device_;
+  MarkedStream& to_host_;
+  std::deque<std::byte*> free_;
+  std::deque<std::unique_ptr<Moving>> copies_;  // in order of arrival
+  std::deque<Piece> up_, down_;                 // under way, by direction
+  std::deque<std::uint32_t> finished_;
+};
+
+}  // namespace lagoon::cuda

@@ -1,0 +1,136 @@
+#pragma once
+
+// The CUDA driver's API, found at run time: one binary serves machines with and without a GPU, and
+// builds without NVIDIA's toolkit. Declared here are the few calls that Lagoon makes.
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <string>
+
+#include "base/status.h"
+
+namespace lagoon::cuda {
+
+// The API's names and values (cuda.h), under names of our own.
+using Code = int;  // CUresult
+inline constexpr Code kSuccess = 0;
+inline constexpr Code kOutOfMemory = 2;
+inline constexpr Code kNoDevice = 100;
+inline constexpr Code kNotReady = 600;
+
+using Ordinal = int;            // CUdevice
+using Address = std::uint64_t;  // CUdeviceptr
+struct ContextTag;
+struct StreamTag;
+struct ModuleTag;
+struct FunctionTag;
+using Context = ContextTag*;
+using Stream = StreamTag*;
+using Module = ModuleTag*;
+using Function = FunctionTag*;
+
+enum class DeviceAttribute : int {
+  kMultiprocessors = 16,
+  kMajor = 75,
+  kMinor = 76,
+  kUnifiedAddressing = 41,
+  kSharedBytesOptin = 97,
+};
+enum class FunctionAttribute : int { kMaxDynamicShared = 8 };
+inline constexpr unsigned kStreamNonBlocking = 1;
+inline constexpr unsigned kHostPortable = 1;
+
+// Per call: member, the driver's name, its parameters.
+#define LAGOON_CUDA_DRIVER_CALLS(X)                                                                \
+  X(init, "cuInit", (unsigned flags))                                                              \
+  X(driver_version, "cuDriverGetVersion", (int* version))                                          \
+  X(device_count, "cuDeviceGetCount", (int* count))                                                \
+  X(device, "cuDeviceGet", (Ordinal * device, int ordinal))                                        \
+  X(device_name, "cuDeviceGetName", (char* name, int length, Ordinal device))                      \
+  X(device_memory, "cuDeviceTotalMem", (std::size_t * bytes, Ordinal device))                      \
+  X(device_attribute, "cuDeviceGetAttribute", (int* value, int attribute, Ordinal device))         \
+  X(retain_context, "cuDevicePrimaryCtxRetain", (Context * context, Ordinal device))               \
+  X(release_context, "cuDevicePrimaryCtxRelease", (Ordinal device))                                \
+  X(set_context, "cuCtxSetCurrent", (Context context))                                             \
+  X(priority_range, "cuCtxGetStreamPriorityRange", (int* least, int* greatest))                    \
+  X(create_stream, "cuStreamCreateWithPriority", (Stream * stream, unsigned flags, int priority))  \
+  X(destroy_stream, "cuStreamDestroy", (Stream stream))                                            \
+  X(query_stream, "cuStreamQuery", (Stream stream))                                                \
+  X(synchronize, "cuCtxSynchronize", ())                                                           \
+  X(write_value32, "cuStreamWriteValue32",                                                         \
+    (Stream stream, Address to, std::uint32_t value, unsigned flags))                              \
+  X(allocate, "cuMemAlloc", (Address * memory, std::size_t bytes))                                 \
+  X(free, "cuMemFree", (Address memory))                                                           \
+  X(memory_info, "cuMemGetInfo", (std::size_t * free, std::size_t * total))                        \
+  X(allocate_host, "cuMemHostAlloc", (void** memory, std::size_t bytes, unsigned flags))           \
+  X(free_host, "cuMemFreeHost", (void* memory))                                                    \
+  X(host_address, "cuMemHostGetDevicePointer", (Address * address, void* memory, unsigned flags))  \
+  X(copy_to_device, "cuMemcpyHtoDAsync",                                                           \
+    (Address to, const void* from, std::size_t bytes, Stream stream))                              \
+  X(copy_to_host, "cuMemcpyDtoHAsync", (void* to, Address from, std::size_t bytes, Stream stream)) \
+  X(fill, "cuMemsetD8", (Address to, unsigned char value, std::size_t bytes))                      \
+  X(load_module, "cuModuleLoadData", (Module * module, const void* image))                         \
+  X(unload_module, "cuModuleUnload", (Module module))                                              \
+  X(find_function, "cuModuleGetFunction", (Function * function, Module module, const char* name))  \
+  X(set_function_attribute, "cuFuncSetAttribute", (Function function, int attribute, int value))   \
+  X(occupancy, "cuOccupancyMaxActiveBlocksPerMultiprocessor",                                      \
+    (int* blocks, Function function, int threads, std::size_t shared_bytes))                       \
+  X(launch, "cuLaunchKernel",                                                                      \
+    (Function function, unsigned grid_x, unsigned grid_y, unsigned grid_z, unsigned block_x,       \
+     unsigned block_y, unsigned block_z, unsigned shared_bytes, Stream stream, void** parameters,  \
+     void** extra))                                                                                \
+  X(error_name, "cuGetErrorName", (Code code, const char** text))                                  \
+  X(error_text, "cuGetErrorString", (Code code, const char** text))
+
+/// The driver of this machine. Any thread; what its calls ask of the current context is the
+/// caller's business.
+class Driver {
+ public:
+  /// The oldest driver that will do, as cuDriverGetVersion counts: 12.0, the first one with what
+  /// Lagoon uses.
+  static constexpr int kOldestVersion = 12000;
+
+  /// kUnavailable, saying what to do: no library, or none of the driver's; a driver that is too
+  /// old; or one that does not start (no GPU, no permission). `library`: a file name or path.
+  static Result<std::shared_ptr<const Driver>> Load(const std::string& library = "libcuda.so.1");
+  Driver(const Driver&) = delete;
+  Driver& operator=(const Driver&) = delete;
+
+#define LAGOON_CUDA_DECLARE(member, name, parameters) Code(*member) parameters = nullptr;
+  LAGOON_CUDA_DRIVER_CALLS(LAGOON_CUDA_DECLARE)
+#undef LAGOON_CUDA_DECLARE
+
+  /// "CUDA_ERROR_ILLEGAL_ADDRESS (an illegal memory access was encountered)"
+  std::string Describe(Code code) const;
+  /// Success, or kInternal (kResourceExhausted where memory ran out) with "`call`: " in front.
+  /// `call` is the driver's name of it, with the values that matter.
+  Status Check(Code code, const std::string& call) const;
+
+  /// cuDriverGetVersion: 12040 is 12.4.
+  int version() const { return version_; }
+
+ private:
+  Driver() = default;
+  Status Resolve(const std::string& library);
+  Status Start();
+
+  void* handle_ = nullptr;  // of dlopen; never closed: such libraries do not unload cleanly
+  int version_ = 0;
+};
+
+/// What `lagoon devices` tells of a GPU.
+struct GpuInfo {
+  std::string name;
+  int ordinal = 0;
+  int major = 0, minor = 0;  // compute capability
+  std::uint32_t multiprocessors = 0;
+  std::size_t memory_bytes = 0;
+  std::size_t shared_bytes = 0;  // that one block can have
+};
+
+Result<int> CountGpus(const Driver& driver);
+/// kNotFound names the ordinal and how many GPUs there are.
+Result<GpuInfo> DescribeGpu(const Driver& driver, int ordinal);
+
+}  // namespace lagoon::cuda

@@ -1,0 +1,255 @@
+#include "device/cuda/gpu_device.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "base/check.h"
+#include "device/cpu/machine.h"
+
+namespace lagoon::cuda {
+namespace {
+
+constexpr std::uint32_t kMaxWorks = 512;
+constexpr std::uint32_t kMaxStreams = 1024;
+constexpr std::uint32_t kMaxGuardWords = 4096;
+constexpr std::uint32_t kMaxKernels = 1 << 16;
+constexpr std::size_t kEvents = 8192;
+constexpr std::uint32_t kRingNotes = 8192;
+constexpr std::uint32_t kStreamsPerLevel = 4;
+constexpr std::uint32_t kMaxLevels = 6;
+constexpr std::size_t kMarkStride = 64;  // bytes: the host polls them
+
+}  // namespace
+
+GpuDevice::GpuDevice(std::shared_ptr<const GpuSession> session, const CudaDeviceOptions& options)
+    : session_(std::move(session)),
+      options_(options),
+      guards_(kMaxGuardWords),
+      memory_(std::make_shared<GpuMemory>(session_, options.memory_limit_bytes)),
+      works_(kMaxWorks),
+      fifos_(kMaxStreams),
+      events_(kEvents),
+      meter_(session_->gpu().multiprocessors, lagoon::Now()),
+      issues_(kIssues) {
+  const GpuInfo& gpu = session_->gpu();
+  info_.name = fmt::format("cuda:{}", gpu.ordinal);
+  info_.description = gpu.name;
+  info_.units = gpu.multiprocessors;
+  info_.memory_bytes = memory_->limit_bytes();
+  info_.max_launches = kMaxWorks;
+  info_.max_segments = kMaxSegments;
+  info_.max_streams = kMaxStreams;
+  info_.max_guards = kMaxGuardWords;
+  info_.blocks_on_host = false;
+  kernels_.reserve(kMaxKernels);
+  for (std::uint32_t i = kMaxWorks; i-- > 0;) free_works_.push_back(i);
+  order_.reserve(kMaxWorks);
+  fetches_.reserve(kMaxWorks);
+  copy_queue_.reserve(kMaxWorks);
+  // The last event of a device that fails always finds room.
+  LAGOON_CHECK(events_.Reserve(1));
+}
+
+Result<std::unique_ptr<Device>> GpuDevice::Create(std::shared_ptr<const GpuSession> session,
+                                                  const CudaDeviceOptions& options) {
+  std::unique_ptr<GpuDevice> device(new GpuDevice(std::move(session), options));
+  LAGOON_RETURN_IF_ERROR(device->Prepare());
+  device->thread_ = std::jthread([raw = device.get()] {
+    NameThisThread("lagoon-cuda");
+    raw->RunThread();
+  });
+  return std::unique_ptr<Device>(std::move(device));
+}
+
+Status GpuDevice::Prepare() {
+  MutexLock lock(mutex_);
+  const auto own = [this](std::size_t bytes, OwnMemory::Where where) {
+    return OwnMemory::Create(session_, bytes, where);
+  };
+  LAGOON_ASSIGN_OR_RETURN(device_guards_,
+                          own(kMaxGuardWords * kGuardStride, OwnMemory::Where::kDevice));
+  LAGOON_ASSIGN_OR_RETURN(states_, own(kIssues * sizeof(IssueState), OwnMemory::Where::kDevice));
+  LAGOON_ASSIGN_OR_RETURN(records_, RecordPool::Create(session_, {}));
+  LAGOON_ASSIGN_OR_RETURN(ring_, NoteRing::Create(session_, kRingNotes));
+  notes_ = ring_.get();
+  return CreateStreams();
+}
+
+Status GpuDevice::CreateStreams() {
+  int least = 0;
+  int greatest = 0;
+  LAGOON_RETURN_IF_ERROR(
+      driver().Check(driver().priority_range(&least, &greatest), "cuCtxGetStreamPriorityRange"));
+  levels_ = std::min(kMaxLevels, static_cast<std::uint32_t>(least - greatest) + 1);
+  const std::size_t count = std::size_t{levels_} * kStreamsPerLevel + 4;
+  LAGOON_ASSIGN_OR_RETURN(
+      marks_, OwnMemory::Create(session_, count * kMarkStride, OwnMemory::Where::kPinned));
+  std::size_t next = 0;
+  const auto create = [&](int priority) {
+    const std::size_t offset = next++ * kMarkStride;
+    return MarkedStream::Create(session_, priority,
+                                reinterpret_cast<std::uint32_t*>(marks_.host() + offset),
+                                marks_.device() + offset);
+  };
+  for (std::uint32_t level = 0; level < levels_; ++level) {
+    for (std::uint32_t i = 0; i < kStreamsPerLevel; ++i) {
+      KernelStream stream;
+      LAGOON_ASSIGN_OR_RETURN(stream.stream, create(least - static_cast<int>(level)));
+      stream.level = level;
+      stream.issues.reserve(options_.depth);
+      kernel_streams_.push_back(std::move(stream));
+    }
+  }
+  LAGOON_ASSIGN_OR_RETURN(control_, create(greatest));
+  LAGOON_ASSIGN_OR_RETURN(fetch_, create(greatest));
+  LAGOON_ASSIGN_OR_RETURN(to_device_, create(greatest));
+  LAGOON_ASSIGN_OR_RETURN(to_host_, create(greatest));
+  LAGOON_ASSIGN_OR_RETURN(copies_, CopyEngine::Create(session_, *to_device_, *to_host_));
+  return {};
+}
+
+GpuDevice::~GpuDevice() {
+  stopping_.store(true);
+  work_.NotifyAll();
+  if (thread_.joinable()) thread_.join();
+  if (!session_->Enter()) return;
+  // Blocks and copies may still use what goes now. A lost context says so; then nothing runs.
+  driver().synchronize();
+  const MutexLock lock(load_mutex_);
+  for (const auto& [program, loaded] : programs_) driver().unload_module(loaded.first);
+}
+
+Result<Buffer> GpuDevice::Allocate(std::size_t bytes, MemoryKind kind) {
+  return memory_->Allocate(bytes, kind);
+}
+
+Result<std::vector<Function>> GpuDevice::LoadProgram(const Program& program) {
+  const auto known = programs_.find(&program);
+  if (known != programs_.end()) return known->second.second;
+  LAGOON_ASSIGN_OR_RETURN(const std::string image, program.ImageFor(session_->gpu()));
+  Module module = nullptr;
+  LAGOON_RETURN_IF_ERROR(
+      driver().Check(driver().load_module(&module, image.data()), "cuModuleLoadData"));
+  std::vector<Function> functions;
+  const auto find = [&]() -> Status {
+    for (const EntryName& entry : program.entries()) {
+      Function function = nullptr;
+      LAGOON_RETURN_IF_ERROR(
+          driver().Check(driver().find_function(&function, module, entry.name.c_str()),
+                         fmt::format("cuModuleGetFunction('{}')", entry.name)));
+      LAGOON_RETURN_IF_ERROR(driver().Check(
+          driver().set_function_attribute(function,
+                                          static_cast<int>(FunctionAttribute::kMaxDynamicShared),
+                                          static_cast<int>(session_->gpu().shared_bytes)),
+          fmt::format("cuFuncSetAttribute('{}', {} bytes of shared memory)", entry.name,
+                      session_->gpu().shared_bytes)));
+      functions.push_back(function);
+    }
+    return {};
+  };
+  if (Status found = find(); !found) {
+    driver().unload_module(module);
+    return Annotate(fmt::format("program '{}'", program.name()), std::move(found).error());
+  }
+  programs_[&program] = {module, functions};
+  return functions;
+}
+
+Result<KernelHandle> GpuDevice::Load(const CodeImage& image, const KernelSpec& spec) {
+  const std::string where = fmt::format("device '{}': kernel '{}'", info_.name, image.name);
+  if (image.cuda == nullptr) {
+    return Fail(ErrorCode::kInvalidArgument, where + " has no body for CUDA");
+  }
+  const CudaImage& cuda = *image.cuda;
+  const std::size_t shared = kProtocolSharedBytes + spec.scratch_bytes;
+  if (shared > session_->gpu().shared_bytes || cuda.args_bytes > kArgsBytes) {
+    return Fail(
+        ErrorCode::kInvalidArgument,
+        fmt::format("{} takes {} bytes of shared memory and {} of arguments, the limits "
+                    "are {} and {}",
+                    where, shared, cuda.args_bytes, session_->gpu().shared_bytes, kArgsBytes));
+  }
+  if (Status entered = session_->Enter(); !entered) {
+    return Annotate(where, std::move(entered).error());
+  }
+  const MutexLock load_lock(load_mutex_);
+  Result<std::vector<Function>> functions = LoadProgram(*cuda.program);
+  if (!functions) return Annotate(where, std::move(functions).error());
+  const EntryName& entry = cuda.program->entries()[cuda.entry];
+  int occupancy = 0;
+  Status asked = driver().Check(driver().occupancy(&occupancy, (*functions)[cuda.entry],
+                                                   static_cast<int>(entry.threads), shared),
+                                "cuOccupancyMaxActiveBlocksPerMultiprocessor");
+  if (!asked) return Annotate(where, std::move(asked).error());
+  MutexLock lock(mutex_);
+  if (kernels_.size() == kMaxKernels) {
+    return Fail(ErrorCode::kResourceExhausted,
+                fmt::format("{}: {} kernels are loaded", where, kMaxKernels));
+  }
+  kernels_.push_back({*std::move(functions), &cuda, static_cast<std::uint32_t>(shared),
+                      static_cast<std::uint32_t>(std::max(occupancy, 1))});
+  return KernelHandle(kernels_.size() - 1);
+}
+
+std::uint32_t GpuDevice::Occupancy(KernelHandle kernel) const {
+  MutexLock lock(mutex_);
+  return kernels_.at(Raw(kernel)).occupancy;
+}
+
+Result<StreamId> GpuDevice::CreateStream(const StreamOptions& options) {
+  MutexLock lock(mutex_);
+  if (streams_used_ == kMaxStreams) {
+    return Fail(ErrorCode::kResourceExhausted,
+                fmt::format("device '{}': cannot create stream '{}': all {} are in use", info_.name,
+                            options.name, kMaxStreams));
+  }
+  return StreamId(++streams_used_);
+}
+
+Result<GuardId> GpuDevice::CreateGuard() {
+  MutexLock lock(mutex_);
+  const std::uint32_t index = guard_count_.load(std::memory_order_relaxed);
+  if (index == kMaxGuardWords) {
+    return Fail(ErrorCode::kResourceExhausted,
+                fmt::format("device '{}': all {} guards are in use", info_.name, kMaxGuardWords));
+  }
+  guard_count_.store(index + 1, std::memory_order_release);
+  return GuardId(index);
+}
+
+const std::atomic<std::uint32_t>* GpuDevice::GuardWord(GuardId guard) const {
+  LAGOON_CHECK(Raw(guard) < guard_count_.load(std::memory_order_acquire));
+  return &guards_.word(Raw(guard));
+}
+
+UnitTimes GpuDevice::Times() const {
+  MutexLock lock(mutex_);
+  UnitMeter now = meter_;
+  now.Advance(lagoon::Now());
+  return now.times();
+}
+
+void GpuDevice::SetWorkHeld(bool held) {
+  MutexLock lock(mutex_);
+  meter_.SetHeld(held, lagoon::Now());
+}
+
+}  // namespace lagoon::cuda
+
+namespace lagoon {
+
+Result<std::unique_ptr<Device>> CreateCudaDevice(const CudaDeviceOptions& options) {
+  const std::string name = fmt::format("device 'cuda:{}'", options.ordinal);
+  Result<std::shared_ptr<const cuda::Driver>> driver = cuda::Driver::Load(options.driver_library);
+  if (!driver) return Annotate(name, std::move(driver).error());
+  Result<std::shared_ptr<const cuda::GpuSession>> session =
+      cuda::GpuSession::Open(*std::move(driver), options.ordinal);
+  if (!session) return Annotate(name, std::move(session).error());
+  Result<std::unique_ptr<Device>> device = cuda::GpuDevice::Create(*std::move(session), options);
+  if (!device) return Annotate(name, std::move(device).error());
+  return device;
+}
+
+}  // namespace lagoon

@@ -1,0 +1,182 @@
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "base/mutex.h"
+#include "device/cpu/event_ring.h"
+#include "device/cpu/guard_words.h"
+#include "device/cuda/copies.h"
+#include "device/cuda/cuda_device.h"
+#include "device/cuda/gpu_memory.h"
+#include "device/cuda/note_ring.h"
+#include "device/cuda/work.h"
+#include "device/device.h"
+
+namespace lagoon::cuda {
+
+/// The Device contract on an NVIDIA GPU (docs/cuda.md). One lock protects the table of what is in
+/// flight. Who submits, raises or brings news decides under it what the GPU gets next; a thread of
+/// the device's own reads the GPU's notes, copies through pinned memory and tells the listener.
+class GpuDevice final : public Device {
+ public:
+  static Result<std::unique_ptr<Device>> Create(std::shared_ptr<const GpuSession> session,
+                                                const CudaDeviceOptions& options);
+  /// Lets running blocks end; launches in flight are dropped without events.
+  ~GpuDevice() override;
+
+  // DeviceControl
+  const DeviceInfo& info() const override { return info_; }
+  Result<Buffer> Allocate(std::size_t bytes, MemoryKind kind) override;
+  Result<KernelHandle> Load(const CodeImage& image, const KernelSpec& spec) override;
+  std::uint32_t Occupancy(KernelHandle kernel) const override;
+  Result<StreamId> CreateStream(const StreamOptions& options) override;
+  Result<GuardId> CreateGuard() override;
+  const std::atomic<std::uint32_t>* GuardWord(GuardId guard) const override;
+
+  // DeviceQueue
+  TimePoint Now() const override { return lagoon::Now(); }
+  SubmitResult Submit(const Launch& launch) override;
+  SubmitResult Transfer(const Copy& copy) override;
+  SubmitResult Raise(GuardId guard, std::uint32_t value) override;
+  std::size_t Poll(std::span<DeviceEvent> events) override;
+  void SetListener(DeviceListener* listener) override {
+    MutexLock lock(listener_mutex_);
+    listener_ = listener;
+  }
+  void Wait(TimePoint until) override;
+  void Wake() override;
+
+  UnitTimes Times() const override;
+  void SetWorkHeld(bool held) override;
+  void SetObserver(DeviceObserver*) override {}  // DeviceInfo::blocks_on_host is false
+
+  /// Which call of the driver failed and how, once the device is lost; else empty. Any thread.
+  std::string lost_because() const;
+
+ private:
+  static constexpr std::uint32_t kIssues = 256;    // grids in flight
+  static constexpr std::size_t kGuardStride = 32;  // bytes: a sector of its own for every word
+
+  GpuDevice(std::shared_ptr<const GpuSession> session, const CudaDeviceOptions& options);
+  Status Prepare();
+  Status CreateStreams() REQUIRES(mutex_);
+  Result<std::vector<Function>> LoadProgram(const Program& program) REQUIRES(load_mutex_);
+  const Driver& driver() const { return session_->driver(); }
+
+  // What is in flight (gpu_queue.cc).
+  std::uint32_t IndexOf(const Work& work) const REQUIRES(mutex_) {
+    return static_cast<std::uint32_t>(&work - works_.data());
+  }
+  Work* Reserve(LaunchId id, StreamId stream, Rank rank, std::uint32_t credits) REQUIRES(mutex_);
+  void Release(Work& work) REQUIRES(mutex_);
+  bool AttachAll(Work& work) REQUIRES(mutex_);
+  void Insert(Work& work) REQUIRES(mutex_);
+  bool AtHead(const Work& work) const REQUIRES(mutex_);
+  void Advance() REQUIRES(mutex_);
+  void SettleAll() REQUIRES(mutex_);
+  bool Settle(Work& work) REQUIRES(mutex_);
+  bool NeedsFetch(DeviceRecord& record) REQUIRES(mutex_);
+  void Retire(Work& work) REQUIRES(mutex_);
+  void Report(Work& work, DeviceEvent::Kind kind, std::uint32_t segment) REQUIRES(mutex_);
+  void ReportPlaced(Work& work, std::uint32_t segment) REQUIRES(mutex_);
+  void ReportComplete(Work& work, std::uint32_t segment) REQUIRES(mutex_);
+  bool Enter() REQUIRES(mutex_);
+  bool Accept(Code code, const char* call) REQUIRES(mutex_);
+  void Lose(const std::string& why) REQUIRES(mutex_);
+  void AfterCall() EXCLUDES(mutex_);
+
+  // What the GPU gets and says (gpu_issue.cc).
+  void IssueAll() REQUIRES(mutex_);
+  void TryIssue(Work& work) REQUIRES(mutex_);
+  std::uint32_t SegmentsToIssue(const Work& work, std::uint32_t& unmet) const REQUIRES(mutex_);
+  static bool MustWait(const WorkSegment& segment);
+  std::uint32_t ChainStream(const WorkSegment& segment) REQUIRES(mutex_);
+  bool HasRoom(const Work& work) const REQUIRES(mutex_);
+  std::uint32_t FreeStream(Rank rank) const REQUIRES(mutex_);
+  void LaunchGrid(Work& work, std::uint32_t segments, std::uint32_t stream) REQUIRES(mutex_);
+  std::uint32_t FillTable(const Work& work, const Issue& issue) REQUIRES(mutex_);
+  void FillSegment(const WorkSegment& from, SegmentRef& to) REQUIRES(mutex_);
+  GuardRef RefOf(const Guard& guard) REQUIRES(mutex_);
+  bool TakeNotes() REQUIRES(mutex_);
+  void OnNote(const NoteSeen& note) REQUIRES(mutex_);
+  void OnEnded(Issue& issue) REQUIRES(mutex_);
+  bool CheckFetches() REQUIRES(mutex_);
+  void MeterUnits() REQUIRES(mutex_);
+
+  // The device's thread (gpu_thread.cc).
+  void RunThread();
+  void Rest(bool nap) EXCLUDES(mutex_);
+  bool Pump() EXCLUDES(mutex_);
+  bool PumpCopies() EXCLUDES(mutex_);
+  bool TellLoss() EXCLUDES(mutex_);
+  void Tell() EXCLUDES(mutex_);
+  void CheckContext() EXCLUDES(mutex_);
+
+  const std::shared_ptr<const GpuSession> session_;
+  const CudaDeviceOptions options_;
+  DeviceInfo info_;
+  Mutex listener_mutex_;  // held while it is told; taken before mutex_
+  DeviceListener* listener_ GUARDED_BY(listener_mutex_) = nullptr;
+  GuardWords guards_;
+  OwnMemory device_guards_;  // kGuardStride bytes apart
+  std::atomic<std::uint32_t> guard_count_{0};
+  const std::shared_ptr<GpuMemory> memory_;
+
+  Mutex load_mutex_;
+  std::map<const Program*, std::pair<Module, std::vector<Function>>> programs_
+      GUARDED_BY(load_mutex_);
+
+  mutable Mutex mutex_;
+  std::vector<GpuKernel> kernels_ GUARDED_BY(mutex_);  // by KernelHandle; reserved
+  std::vector<Work> works_ GUARDED_BY(mutex_);
+  std::vector<std::uint32_t> free_works_ GUARDED_BY(mutex_);
+  std::vector<std::uint32_t> order_ GUARDED_BY(mutex_);  // live ones, by rank and sequence
+  std::uint64_t next_sequence_ GUARDED_BY(mutex_) = 0;
+  struct Fifo {
+    std::uint32_t first = kNone, last = kNone;
+  };
+  std::vector<Fifo> fifos_ GUARDED_BY(mutex_);  // by StreamId - 1
+  std::uint32_t streams_used_ GUARDED_BY(mutex_) = 0;
+  EventRing events_ GUARDED_BY(mutex_);
+  bool news_ GUARDED_BY(mutex_) = false;  // that the listener has to hear of
+  bool lost_ GUARDED_BY(mutex_) = false;
+  std::string lost_because_ GUARDED_BY(mutex_);
+  UnitMeter meter_ GUARDED_BY(mutex_);
+
+  OwnMemory marks_;  // of all streams
+  OwnMemory states_;
+  std::unique_ptr<RecordPool> records_ GUARDED_BY(mutex_);
+  std::unique_ptr<NoteRing> ring_ GUARDED_BY(mutex_);
+  const NoteRing* notes_ = nullptr;  // the same, for Waiting()
+  std::vector<KernelStream> kernel_streams_ GUARDED_BY(mutex_);
+  std::uint32_t levels_ = 1;
+  std::unique_ptr<MarkedStream> control_;  // guard words, when no kernel stream is idle
+  std::unique_ptr<MarkedStream> fetch_;
+  std::unique_ptr<MarkedStream> to_device_, to_host_;  // of copies_
+  struct PendingFetch {
+    DeviceRecord* record;
+    std::uint32_t mark;
+  };
+  std::vector<PendingFetch> fetches_ GUARDED_BY(mutex_);
+  std::vector<Issue> issues_ GUARDED_BY(mutex_);
+  std::uint32_t next_issue_ GUARDED_BY(mutex_) = 1;
+  std::uint32_t issues_live_ GUARDED_BY(mutex_) = 0;
+  LaunchTable table_ GUARDED_BY(mutex_){};                    // of the launch that is being built
+  std::unique_ptr<CopyEngine> copies_;                        // the thread's
+  std::vector<std::uint32_t> copy_queue_ GUARDED_BY(mutex_);  // works whose bytes may move
+
+  CondVar waiters_;
+  bool woken_ GUARDED_BY(mutex_) = false;
+  CondVar work_;  // the thread's
+  bool asleep_ GUARDED_BY(mutex_) = false;
+  std::atomic<bool> stopping_{false};
+  std::jthread thread_;
+};
+
+}  // namespace lagoon::cuda

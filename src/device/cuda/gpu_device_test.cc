@@ -1,0 +1,487 @@
+// What the GPU device asks of the driver, in which order, and what comes of it when calls fail.
+
+#include "device/cuda/gpu_device.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <array>
+#include <bit>
+#include <cstring>
+#include <map>
+#include <set>
+#include <vector>
+
+#include "device/conformance/suite.h"
+#include "device/cuda/testing/fake_device.h"
+
+namespace lagoon::cuda {
+namespace {
+
+using conformance::CountArgs;
+using conformance::CountBody;
+using conformance::GateArgs;
+using conformance::MixArgs;
+using conformance::MixBody;
+using conformance::Record;
+using conformance::Session;
+using fake::Call;
+using fake::EmulatedSettings;
+using fake::OpenFake;
+using ::testing::HasSubstr;
+
+constexpr Rank kBestEffort = Rank{1} << 63;
+
+std::unique_ptr<Device> Open(const fake::Settings& settings, CudaDeviceOptions options) {
+  OpenFake().Reset(settings);
+  conformance::cuda_form = fake::SuiteImage;
+  Result<std::unique_ptr<Device>> device = CreateCudaDevice(options);
+  EXPECT_TRUE(device.has_value()) << device.error().message;
+  return device ? *std::move(device) : nullptr;
+}
+
+std::unique_ptr<Device> Open(int units = 2) {
+  return Open(EmulatedSettings(units), fake::FakeOptions());
+}
+
+std::vector<Call> Named(const std::vector<Call>& log, const std::string& name) {
+  std::vector<Call> found;
+  std::copy_if(log.begin(), log.end(), std::back_inserter(found),
+               [&](const Call& call) { return call.name == name; });
+  return found;
+}
+
+LaunchTable TableOf(const Call& launch) {
+  LaunchTable table;
+  EXPECT_EQ(launch.parameter.size(), sizeof(table));
+  std::memcpy(&table, launch.parameter.data(), sizeof(table));
+  return table;
+}
+
+TEST(GpuDevice, ALaunchIsABlockATileWithTheSegmentInItsTable) {
+  const auto device = Open();
+  Session session(*device);
+  const KernelHandle count = session.Load(CountBody);
+  const GuardId guard = session.NewGuard();
+  CountArgs args;
+  Record record(7);
+  Segment segment{.kernel = count, .args = &args, .progress = record.get()};
+  segment.guards[0] = session.On(guard, 5, /*only_before_start=*/true);
+  OpenFake().TakeLog();
+  session.AwaitRetired(session.Submit(segment));
+  const std::vector<Call> launches = Named(OpenFake().TakeLog(), "cuLaunchKernel");
+  ASSERT_EQ(launches.size(), 1u);
+  EXPECT_EQ(launches[0].entry, "lagoon_suite");
+  EXPECT_EQ(launches[0].value, 7u) << "the grid";
+  const LaunchTable table = TableOf(launches[0]);
+  EXPECT_EQ(table.segment_count, 1u);
+  EXPECT_EQ(table.segments[0].record.blocks, 7u);
+  EXPECT_EQ(table.segments[0].claimants, 7u);
+  EXPECT_EQ(table.segments[0].tiles_per_block, 1u);
+  EXPECT_EQ(table.segments[0].guards[0].limit, 5u);
+  EXPECT_EQ(table.segments[0].guards[0].only_before_start, 1u);
+  EXPECT_EQ(table.segments[0].guards[1].word, nullptr);
+  EXPECT_EQ(args.runs.load(), 7);
+}
+
+TEST(GpuDevice, ALimitedSegmentIsThatManyBlocksThatLoop) {
+  const auto device = Open(4);
+  Session session(*device);
+  CountArgs args;
+  Record record(50);
+  OpenFake().TakeLog();
+  session.AwaitRetired(session.Submit(Segment{.kernel = session.Load(CountBody),
+                                              .args = &args,
+                                              .progress = record.get(),
+                                              .max_claimants = 3}));
+  const std::vector<Call> launches = Named(OpenFake().TakeLog(), "cuLaunchKernel");
+  ASSERT_EQ(launches.size(), 1u);
+  EXPECT_EQ(launches[0].value, 3u);
+  EXPECT_EQ(TableOf(launches[0]).segments[0].tiles_per_block, 0u);
+  EXPECT_EQ(args.runs.load(), 50);
+}
+
+// The suite's bodies behind two entries.
+class TwoClasses final : public Program {
+ public:
+  const std::string& name() const override { return name_; }
+  std::span<const EntryName> entries() const override { return entries_; }
+  Result<std::string> ImageFor(const GpuInfo&) const override { return std::string("two"); }
+
+ private:
+  const std::string name_ = "two";
+  const std::vector<EntryName> entries_ = {{"lagoon_suite", 32}, {"lagoon_suite_heavy", 32}};
+};
+
+TEST(GpuDevice, ALaunchTakesTheClassOfItsFirstSegmentAndHeavierOnesComeLater) {
+  const auto device = Open(1);
+  Session session(*device);
+  const TwoClasses program;
+  const CudaImage light{.program = &program, .entry = 0};
+  const CudaImage heavy{.program = &program, .entry = 1};
+  const KernelHandle kernels[] = {device->Load({"light", nullptr, &light}, {}).value(),
+                                  device->Load({"heavy", nullptr, &heavy}, {}).value(),
+                                  device->Load({"wide", nullptr, &light}, {1024, {}}).value()};
+  const auto entries_of = [&](int first, int second) {
+    CountArgs args;
+    Record one(2), two(3);
+    const std::array<Segment, 2> segments{
+        Segment{.kernel = kernels[first], .args = &args, .progress = one.get()},
+        Segment{.kernel = kernels[second], .args = &args, .progress = two.get()}};
+    OpenFake().TakeLog();
+    session.AwaitRetired(session.Submit(segments));
+    EXPECT_EQ(args.runs.load(), 5);
+    std::vector<std::string> entries;
+    for (const Call& call : Named(OpenFake().TakeLog(), "cuLaunchKernel")) {
+      entries.push_back(call.entry + "/" + std::to_string(call.value));
+    }
+    return entries;
+  };
+  using ::testing::ElementsAre;
+  EXPECT_THAT(entries_of(0, 0), ElementsAre("lagoon_suite/5"));
+  EXPECT_THAT(entries_of(1, 0), ElementsAre("lagoon_suite_heavy/5"));
+  EXPECT_THAT(entries_of(0, 1), ElementsAre("lagoon_suite/2", "lagoon_suite_heavy/3"));
+  EXPECT_THAT(entries_of(2, 0), ElementsAre("lagoon_suite/5"));
+  EXPECT_THAT(entries_of(0, 2), ElementsAre("lagoon_suite/2", "lagoon_suite/3"))
+      << "padding asked for more shared memory";
+}
+
+// REEF 4.3 in CUDA's terms: the flag, then the real-time kernel, nothing of best effort between.
+TEST(GpuDevice, AGroupsWordIsWrittenRightBeforeTheRealTimeLaunchInItsStream) {
+  const auto device = Open(1);
+  Session session(*device);
+  const KernelHandle gate_kernel = session.LoadGate();
+  const KernelHandle count = session.Load(CountBody);
+  const GuardId group = session.NewGuard();
+  GateArgs gate;
+  CountArgs args;
+  Record best_effort(1), real_time(1);
+  OpenFake().TakeLog();
+  Segment low{.kernel = gate_kernel, .args = &gate, .progress = best_effort.get()};
+  low.guards[0] = session.On(group, 0);
+  session.Submit(low, {kUnordered, kBestEffort});
+  session.Await([&] { return gate.waiting.load() == 1; });
+  session.Raise(group, 1);
+  session.Submit(Segment{.kernel = count, .args = &args, .progress = real_time.get()});
+  gate.open.store(true);
+  session.AwaitAllRetired();
+  const std::vector<Call> log = OpenFake().TakeLog();
+  const std::vector<Call> launches = Named(log, "cuLaunchKernel");
+  ASSERT_EQ(launches.size(), 2u);
+  const auto write = std::find_if(log.begin(), log.end(), [&](const Call& call) {
+    return call.name == "cuStreamWriteValue32" && call.stream == launches[1].stream;
+  });
+  ASSERT_NE(write, log.end());
+  EXPECT_EQ(write->value, 1u);
+  EXPECT_EQ(write->to,
+            reinterpret_cast<std::uint64_t>(TableOf(launches[0]).segments[0].guards[0].word));
+  ASSERT_NE(write + 1, log.end());
+  EXPECT_EQ((write + 1)->name, "cuLaunchKernel");
+  EXPECT_NE(launches[0].stream, launches[1].stream);
+}
+
+TEST(GpuDevice, RealTimeStreamsHaveAHigherPriorityThanBestEffortOnes) {
+  OpenFake().TakeLog();
+  const auto device = Open(1);
+  Session session(*device);
+  std::map<std::uint64_t, std::uint64_t> priority;
+  for (const Call& call : Named(OpenFake().TakeLog(), "cuStreamCreateWithPriority")) {
+    priority[call.stream] = call.value;
+  }
+  const KernelHandle count = session.Load(CountBody);
+  const auto stream_of = [&](Rank rank) {
+    CountArgs args;
+    Record record(1);
+    session.AwaitRetired(session.Submit(
+        Segment{.kernel = count, .args = &args, .progress = record.get()}, {kUnordered, rank}));
+    return Named(OpenFake().TakeLog(), "cuLaunchKernel").at(0).stream;
+  };
+  EXPECT_EQ(priority.at(stream_of(kBestEffort + 3)), 0u) << "CUDA's lowest";
+  EXPECT_GT(priority.at(stream_of(3)), 0u);
+}
+
+TEST(GpuDevice, AtMostDepthKernelsOfAChainAreInAStream) {
+  CudaDeviceOptions options = fake::FakeOptions();
+  options.depth = 3;
+  const auto device = Open(EmulatedSettings(1), options);
+  Session session(*device);
+  const KernelHandle gate_kernel = session.LoadGate();
+  std::vector<GateArgs> gates(6);
+  std::vector<std::unique_ptr<Record>> records;
+  std::vector<Dep> deps;
+  for (std::size_t i = 0; i < gates.size(); ++i) {
+    records.push_back(std::make_unique<Record>(1));
+    deps.push_back(records.back()->AllDone());
+  }
+  OpenFake().TakeLog();
+  for (std::size_t i = 0; i < gates.size(); ++i) {
+    session.Submit(Segment{.kernel = gate_kernel,
+                           .args = &gates[i],
+                           .progress = records[i]->get(),
+                           .deps = std::span(deps).subspan(i == 0 ? 0 : i - 1, i == 0 ? 0 : 1)});
+  }
+  session.Await([&] { return gates[0].waiting.load() == 1; });
+  const std::vector<Call> first = Named(OpenFake().TakeLog(), "cuLaunchKernel");
+  ASSERT_EQ(first.size(), 3u);
+  EXPECT_TRUE(std::all_of(first.begin(), first.end(),
+                          [&](const Call& call) { return call.stream == first[0].stream; }));
+  EXPECT_EQ(TableOf(first[0]).segments[0].dep_count, 0u);
+  EXPECT_EQ(TableOf(first[1]).segments[0].dep_count, 1u);
+  for (GateArgs& gate : gates) gate.open.store(true);
+  session.AwaitAllRetired();
+  for (const GateArgs& gate : gates) EXPECT_EQ(gate.waiting.load(), 1);
+}
+
+// The tiles that are done go up with the relaunch; the host's record had them since the retirement.
+TEST(GpuDevice, APartlyDoneRecordGoesBackAndForth) {
+  const auto device = Open(1);
+  Session session(*device);
+  const KernelHandle mix = session.Load(MixBody);
+  const GuardId guard = session.NewGuard();
+  constexpr std::uint32_t kBlocks = 70;
+  std::vector<std::uint64_t> y(kBlocks, 9);
+  std::atomic<int> checks{0};
+  std::atomic<bool> stopped{false}, resume{false};
+  MixArgs args{.y = y.data(),
+               .in_place = true,
+               .checks = 1,
+               .check_count = &checks,
+               .stop_at = 40,
+               .stopped = &stopped,
+               .resume = &resume};
+  Record record(kBlocks);
+  Segment segment{.kernel = mix, .args = &args, .progress = record.get()};
+  segment.guards[0] = session.On(guard, 0);
+  const LaunchId first = session.Submit(segment);
+  ASSERT_TRUE(session.Await([&] { return stopped.load(); }));
+  session.Raise(guard, 1);
+  resume.store(true);
+  session.AwaitRetired(first);
+  EXPECT_EQ(record->done(), 39u);
+  std::uint32_t unclaimed = 0;
+  for (const auto& word : record->unclaimed()) {
+    unclaimed += static_cast<std::uint32_t>(std::popcount(word.load()));
+  }
+  EXPECT_EQ(unclaimed, kBlocks - 39);
+  OpenFake().TakeLog();
+  segment.guards[0] = {};
+  session.AwaitRetired(session.Submit(segment));
+  const std::vector<Call> log = OpenFake().TakeLog();
+  EXPECT_EQ(Named(log, "cuMemcpyHtoDAsync").size(), 2u) << "the count and the bitmap";
+  EXPECT_EQ(Named(log, "cuLaunchKernel").at(0).value, kBlocks - 39);
+  for (std::uint32_t i = 0; i < kBlocks; ++i) EXPECT_EQ(y[i], conformance::Mix(9, i + 1));
+}
+
+// Its grid finds every tile claimed. Another one would not find more until the old block has ended.
+TEST(GpuDevice, ALaunchThatFoundNothingToClaimIsNotIssuedOverAndOver) {
+  const auto device = Open(2);
+  Session session(*device);
+  const KernelHandle gate_kernel = session.LoadGate();
+  GateArgs gate;
+  Record record(1);
+  const Segment segment{.kernel = gate_kernel, .args = &gate, .progress = record.get()};
+  OpenFake().TakeLog();
+  session.Submit(segment);
+  ASSERT_TRUE(session.Await([&] { return gate.waiting.load() == 1; }));
+  session.Submit(segment);
+  session.Pass(std::chrono::milliseconds(50));  // a grid and its news take far less
+  gate.open.store(true);
+  session.AwaitAllRetired();
+  EXPECT_EQ(Named(OpenFake().TakeLog(), "cuLaunchKernel").size(), 2u);
+  EXPECT_EQ(gate.waiting.load(), 1);
+}
+
+TEST(GpuDevice, KernelsThatDoNotFitAreRefusedWithTheirNumbers) {
+  const auto device = Open();
+  const Result<KernelHandle> none = device->Load({"conv", CountBody, nullptr}, {});
+  ASSERT_FALSE(none.has_value());
+  EXPECT_EQ(none.error().message, "device 'cuda:0': kernel 'conv' has no body for CUDA");
+  const Result<KernelHandle> kernel =
+      device->Load({"conv", nullptr, fake::SuiteImage(CountBody)}, {.scratch_bytes = 1 << 20});
+  ASSERT_FALSE(kernel.has_value());
+  EXPECT_THAT(kernel.error().message, HasSubstr(std::to_string((1 << 20) + kProtocolSharedBytes)));
+}
+
+TEST(GpuDevice, MemoryThatAnotherProcessHasTakenIsMissingInTheMessage) {
+  fake::Settings settings = EmulatedSettings(1);
+  settings.memory_bytes = std::size_t{8} << 20;  // of which the device's own part is gone
+  const auto device = Open(settings, fake::FakeOptions());
+  const Result<Buffer> buffer = device->Allocate(std::size_t{8} << 20, MemoryKind::kDevice);
+  ASSERT_FALSE(buffer.has_value());
+  EXPECT_EQ(buffer.error().code, ErrorCode::kResourceExhausted);
+  EXPECT_THAT(buffer.error().message, HasSubstr("8388608 bytes"));
+  EXPECT_THAT(buffer.error().message, HasSubstr("the GPU has no memory"));
+}
+
+TEST(GpuDevice, AFaultInAKernelLosesTheDeviceOnceAndForAll) {
+  const auto device = Open(1);
+  Session session(*device);
+  const KernelHandle gate_kernel = session.LoadGate();
+  GateArgs gate;
+  Record record(1);
+  const Segment segment{.kernel = gate_kernel, .args = &gate, .progress = record.get()};
+  session.Submit(segment);
+  ASSERT_TRUE(session.Await([&] { return gate.waiting.load() == 1; }));
+  OpenFake().LoseContext(700);
+  std::vector<DeviceEvent> seen;
+  session.Await([&] {
+    DeviceEvent event;
+    while (device->Poll({&event, 1}) == 1) seen.push_back(event);
+    return !seen.empty() && seen.back().kind == DeviceEvent::Kind::kLost;
+  });
+  EXPECT_THAT(static_cast<GpuDevice&>(*device).lost_because(),
+              HasSubstr("CUDA_ERROR_ILLEGAL_ADDRESS"));
+  EXPECT_EQ(device->Submit({LaunchId{77}, kUnordered, 0, {&segment, 1}}), SubmitResult::kLost);
+  EXPECT_EQ(device->Transfer({.id = LaunchId{78}, .progress = record.get()}), SubmitResult::kLost);
+  EXPECT_FALSE(device->Allocate(100, MemoryKind::kDevice).has_value());
+  DeviceEvent event;
+  EXPECT_EQ(device->Poll({&event, 1}), 0u);
+}
+
+TEST(GpuDevice, NothingIsLeftBehind) {
+  {
+    const auto device = Open();
+    Session session(*device);
+    session.Load(CountBody);
+    const Result<Buffer> buffer = device->Allocate(1000, MemoryKind::kDevice);
+    const Result<Buffer> host = device->Allocate(1000, MemoryKind::kHostVisible);
+    EXPECT_GT(OpenFake().leaks(), 0u);
+  }
+  EXPECT_EQ(OpenFake().leaks(), 0u);
+}
+
+// A short life of a device with a bit of everything; whichever call fails, it comes to an end.
+class Scenario {
+ public:
+  enum class End { kNoDevice, kNoKernel, kNoMemory, kLost, kDone };
+
+  End Run() {
+    Result<std::unique_ptr<Device>> created = CreateCudaDevice(fake::FakeOptions());
+    if (!created) return Ended(End::kNoDevice, created.error().message);
+    Device& device = **created;
+    const Result<KernelHandle> mix = device.Load({"mix", MixBody, fake::SuiteImage(MixBody)}, {});
+    if (!mix) return Ended(End::kNoKernel, mix.error().message);
+    const Result<Buffer> buffer = device.Allocate(kBytes, MemoryKind::kDevice);
+    if (!buffer) return Ended(End::kNoMemory, buffer.error().message);
+    const bool done = RunJob(device, *mix, *buffer);
+    return Ended(done ? End::kDone : End::kLost, static_cast<GpuDevice&>(device).lost_because());
+  }
+
+  const std::string& message() const { return message_; }
+
+ private:
+  static constexpr std::uint32_t kBlocks = 20;
+  static constexpr std::size_t kBytes = kBlocks * sizeof(std::uint64_t);
+
+  End Ended(End end, std::string message) {
+    message_ = std::move(message);
+    return end;
+  }
+
+  // Up, a kernel that is revoked half-way and resumed, down.
+  bool RunJob(Device& device, KernelHandle mix, const Buffer& buffer) {
+    const GuardId guard = *device.CreateGuard();
+    args_.y = reinterpret_cast<std::uint64_t*>(buffer.data());
+    Segment segment{
+        .kernel = mix, .args = &args_, .progress = kernel_.get(), .deps = {&up_done_, 1}};
+    segment.guards[0] = {device.GuardWord(guard), 0};
+    const auto ok = [](SubmitResult submitted) { return submitted == SubmitResult::kOk; };
+    const bool begun = ok(device.Transfer({.id = LaunchId{1},
+                                           .to = buffer.data(),
+                                           .from = values_.data(),
+                                           .bytes = kBytes,
+                                           .progress = up_.get()})) &&
+                       ok(device.Submit({LaunchId{2}, kUnordered, 0, {&segment, 1}})) &&
+                       Await(device, [&] { return stopped_.load(); });
+    const bool revoked = begun && ok(device.Raise(guard, 1));
+    resume_.store(true);
+    if (!revoked || !Await(device, [&] { return retired_.contains(LaunchId{2}); })) return false;
+    EXPECT_FALSE(kernel_->Complete());
+    segment.guards[0].limit = 1;
+    return ok(device.Submit({LaunchId{3}, kUnordered, 0, {&segment, 1}})) &&
+           ok(device.Transfer({.id = LaunchId{4},
+                               .to = result_.data(),
+                               .from = buffer.data(),
+                               .bytes = kBytes,
+                               .progress = down_.get(),
+                               .deps = {&kernel_done_, 1}})) &&
+           Await(device, [&] { return retired_.size() == 4; }) && IsRight(result_);
+  }
+
+  // False: the device is lost.
+  bool Await(Device& device, const std::function<bool()>& condition) {
+    bool lost = false;
+    conformance::Await(device, [&] {
+      DeviceEvent event;
+      while (device.Poll({&event, 1}) == 1) {
+        lost = lost || event.kind == DeviceEvent::Kind::kLost;
+        if (event.kind == DeviceEvent::Kind::kRetired) retired_.insert(event.launch);
+      }
+      return lost || condition();
+    });
+    return !lost;
+  }
+
+  static bool IsRight(const std::vector<std::uint64_t>& result) {
+    for (std::uint32_t i = 0; i < kBlocks; ++i) {
+      EXPECT_EQ(result[i], conformance::Mix(3, i + 1)) << "tile " << i;
+    }
+    return true;
+  }
+
+  // Blocks may use all of this until the device has gone.
+  std::vector<std::uint64_t> values_ = std::vector<std::uint64_t>(kBlocks, 3);
+  std::vector<std::uint64_t> result_ = std::vector<std::uint64_t>(kBlocks);
+  Record up_{1}, kernel_{kBlocks}, down_{1};
+  const Dep up_done_ = up_.AllDone(), kernel_done_ = kernel_.AllDone();
+  std::atomic<int> checks_{0};
+  std::atomic<bool> stopped_{false}, resume_{false};
+  MixArgs args_{.in_place = true,
+                .checks = 1,
+                .check_count = &checks_,
+                .stop_at = 9,
+                .stopped = &stopped_,
+                .resume = &resume_};
+  std::set<LaunchId> retired_;
+  std::string message_;
+};
+
+// Every call of every name. False: there is no `nth` one.
+bool SurvivesAFailure(const std::string& call, std::uint64_t nth) {
+  // What gives something back can only try once.
+  static const std::set<std::string> giving_back = {"cuMemFree",       "cuMemFreeHost",
+                                                    "cuStreamDestroy", "cuModuleUnload",
+                                                    "cuCtxSetCurrent", "cuDevicePrimaryCtxRelease"};
+  OpenFake().Reset(EmulatedSettings(2));
+  OpenFake().FailCall(nth, 700, call);
+  Scenario scenario;
+  const Scenario::End end = scenario.Run();
+  if (OpenFake().failed().empty()) {
+    EXPECT_EQ(end, Scenario::End::kDone) << scenario.message();
+    return false;
+  }
+  if (end != Scenario::End::kDone) {
+    EXPECT_THAT(scenario.message(), HasSubstr(call)) << "call " << nth;
+  }
+  if (!giving_back.contains(call)) {
+    EXPECT_EQ(OpenFake().leaks(), 0u) << call << ", call " << nth;
+  }
+  return true;
+}
+
+TEST(GpuDevice, AnErrorInAnyCallEndsInAMessageThatNamesIt) {
+  // Made only after an error, or by chance.
+  const std::set<std::string> not_needed = {"cuGetErrorName", "cuGetErrorString", "cuMemGetInfo",
+                                            "cuStreamQuery"};
+#define LAGOON_CALL_NAME(member, name, parameters) name,
+  for (const char* call : {LAGOON_CUDA_DRIVER_CALLS(LAGOON_CALL_NAME)}) {
+    std::uint64_t nth = 1;
+    while (SurvivesAFailure(call, nth)) ASSERT_LT(++nth, 1000u) << call << " is called for ever";
+    EXPECT_TRUE(nth > 1 || not_needed.contains(call)) << call << " was never made";
+  }
+#undef LAGOON_CALL_NAME
+}
+
+}  // namespace
+}  // namespace lagoon::cuda

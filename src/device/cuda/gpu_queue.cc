@@ -1,0 +1,279 @@
+// What is in flight, from Submit() to the last event.
+
+#include <algorithm>
+#include <utility>
+
+#include "base/check.h"
+#include "device/cuda/gpu_device.h"
+
+namespace lagoon::cuda {
+
+SubmitResult GpuDevice::Submit(const lagoon::Launch& launch) {
+  {
+    MutexLock lock(mutex_);
+    if (lost_ || !Enter()) return SubmitResult::kLost;
+    const auto count = static_cast<std::uint32_t>(launch.segments.size());
+    LAGOON_CHECK(count > 0 && count <= kMaxSegments);
+    Work* const work = Reserve(launch.id, launch.stream, launch.rank, 2 * count + 1);
+    if (work == nullptr) return SubmitResult::kFull;
+    work->segment_count = count;
+    for (std::uint32_t i = 0; i < count; ++i) {
+      const Segment& from = launch.segments[i];
+      LAGOON_CHECK(Raw(from.kernel) < kernels_.size() && from.progress != nullptr);
+      WorkSegment& to = work->segments[i];
+      to = {.kernel = from.kernel,
+            .args = from.args,
+            .progress = from.progress,
+            .max_claimants = from.max_claimants,
+            .deps = from.deps};
+      std::copy(std::begin(from.guards), std::end(from.guards), to.guards.begin());
+    }
+    if (!AttachAll(*work)) {
+      Release(*work);
+      return SubmitResult::kFull;
+    }
+    Insert(*work);
+    Advance();
+  }
+  AfterCall();
+  return SubmitResult::kOk;
+}
+
+SubmitResult GpuDevice::Transfer(const Copy& copy) {
+  {
+    MutexLock lock(mutex_);
+    if (lost_ || !Enter()) return SubmitResult::kLost;
+    LAGOON_CHECK(copy.progress != nullptr);
+    LAGOON_CHECK(copy.progress->blocks() == CopyBlocks(copy.bytes));
+    Work* const work = Reserve(copy.id, copy.stream, copy.rank, 3);
+    if (work == nullptr) return SubmitResult::kFull;
+    work->copy = copy;
+    Insert(*work);
+    Advance();
+  }
+  AfterCall();
+  return SubmitResult::kOk;
+}
+
+SubmitResult GpuDevice::Raise(GuardId guard, std::uint32_t value) {
+  LAGOON_CHECK(Raw(guard) < guard_count_.load(std::memory_order_acquire));
+  {
+    MutexLock lock(mutex_);
+    if (lost_ || !Enter()) return SubmitResult::kLost;
+    std::atomic<std::uint32_t>& word = guards_.word(Raw(guard));
+    const std::uint32_t before = word.load(std::memory_order_relaxed);
+    if (static_cast<std::int32_t>(value - before) <= 0) return SubmitResult::kOk;
+    word.store(value, std::memory_order_relaxed);
+    // On the stream that the next urgent launch takes, in front of it; never behind a kernel.
+    const std::uint32_t idle = FreeStream(0);
+    const Stream stream =
+        idle == kNone ? control_->handle() : kernel_streams_[idle].stream->handle();
+    const Address at = device_guards_.device() + Raw(guard) * kGuardStride;
+    if (!Accept(driver().write_value32(stream, at, value, 0), "cuStreamWriteValue32")) {
+      return SubmitResult::kLost;
+    }
+    Advance();
+  }
+  AfterCall();
+  return SubmitResult::kOk;
+}
+
+std::size_t GpuDevice::Poll(std::span<DeviceEvent> events) {
+  MutexLock lock(mutex_);
+  if (!lost_ && TakeNotes() && Enter()) Advance();
+  return events_.Pop(events);
+}
+
+void GpuDevice::Wait(TimePoint until) {
+  MutexLock lock(mutex_);
+  while (events_.size() == 0 && !woken_ && lagoon::Now() < until) {
+    waiters_.WaitUntil(mutex_, until);
+  }
+  woken_ = false;
+}
+
+void GpuDevice::Wake() {
+  {
+    MutexLock lock(mutex_);
+    woken_ = true;
+  }
+  waiters_.NotifyAll();
+}
+
+// The device's thread may sleep, and others may wait for events that this call has caused.
+void GpuDevice::AfterCall() {
+  bool events = false;
+  bool asleep = false;
+  {
+    MutexLock lock(mutex_);
+    events = events_.size() > 0;
+    asleep = asleep_;
+  }
+  if (asleep) work_.NotifyAll();
+  if (events) waiters_.NotifyAll();
+}
+
+Work* GpuDevice::Reserve(LaunchId id, StreamId stream, Rank rank, std::uint32_t credits) {
+  LAGOON_CHECK(Raw(stream) <= streams_used_);
+  if (free_works_.empty() || !events_.Reserve(credits)) return nullptr;
+  Work& work = works_[free_works_.back()];
+  free_works_.pop_back();
+  work.id = id;
+  work.stream = stream;
+  work.rank = rank;
+  work.sequence = next_sequence_++;
+  work.next_in_stream = kNone;
+  work.segment_count = 0;
+  work.credits = credits;
+  work.issue = kNone;
+  work.started = work.copying = false;
+  return &work;
+}
+
+void GpuDevice::Release(Work& work) {
+  for (WorkSegment& segment : work.all()) {
+    if (segment.record != nullptr) records_->Detach(*segment.record);
+    segment.record = nullptr;
+  }
+  events_.Release(work.credits);
+  free_works_.push_back(IndexOf(work));
+}
+
+// What is complete needs no record.
+bool GpuDevice::AttachAll(Work& work) {
+  for (WorkSegment& segment : work.all()) {
+    if (segment.progress->Complete()) continue;
+    segment.record = records_->Attach(*segment.progress);
+    if (segment.record == nullptr) return false;
+  }
+  return true;
+}
+
+void GpuDevice::Insert(Work& work) {
+  const std::uint32_t index = IndexOf(work);
+  const auto before = [works = std::span<const Work>(works_)](std::uint32_t a, std::uint32_t b) {
+    const Work& left = works[a];
+    const Work& right = works[b];
+    return left.rank != right.rank ? left.rank < right.rank : left.sequence < right.sequence;
+  };
+  order_.insert(std::upper_bound(order_.begin(), order_.end(), index, before), index);
+  if (work.stream == kUnordered) return;
+  Fifo& fifo = fifos_[Raw(work.stream) - 1];
+  (fifo.last == kNone ? fifo.first : works_[fifo.last].next_in_stream) = index;
+  fifo.last = index;
+}
+
+bool GpuDevice::AtHead(const Work& work) const {
+  return work.stream == kUnordered || fifos_[Raw(work.stream) - 1].first == IndexOf(work);
+}
+
+void GpuDevice::Advance() {
+  if (lost_) return;
+  SettleAll();
+  IssueAll();
+}
+
+void GpuDevice::SettleAll() {
+  for (std::size_t i = 0; i < order_.size();) {
+    Work& work = works_[order_[i]];
+    if (Settle(work)) {
+      Retire(work);  // and the next one is at this place
+    } else {
+      ++i;
+    }
+  }
+}
+
+// Whether a work is over. The last launch that names a record waits until its Progress has all.
+bool GpuDevice::Settle(Work& work) {
+  if (work.issue != kNone || work.copying) return false;
+  if (work.is_copy()) return work.copy.progress->Complete();
+  for (const WorkSegment& segment : work.all()) {
+    const bool over = segment.progress->Complete() ||
+                      Revoked(std::span<const Guard>(segment.guards), work.started);
+    if (!over) return false;
+  }
+  bool may_go = true;
+  for (const WorkSegment& segment : work.all()) {
+    if (segment.record == nullptr || segment.record->users > 1) continue;
+    may_go = !NeedsFetch(*segment.record) && may_go;
+  }
+  return may_go;
+}
+
+bool GpuDevice::NeedsFetch(DeviceRecord& record) {
+  if (record.fetching) return true;
+  if (!record.dirty || record.progress->Complete() || record.progress->done() == 0) return false;
+  Code code = records_->Fetch(record, driver(), fetch_->handle());
+  if (!Accept(code, "cuMemcpyDtoHAsync")) return true;
+  const std::uint32_t mark = fetch_->Mark(code);
+  if (!Accept(code, "cuStreamWriteValue32")) return true;
+  record.fetching = true;
+  fetches_.push_back({&record, mark});
+  return true;
+}
+
+void GpuDevice::Retire(Work& work) {
+  const std::uint32_t index = IndexOf(work);
+  Report(work, DeviceEvent::Kind::kRetired, 0);
+  order_.erase(std::find(order_.begin(), order_.end(), index));
+  if (work.stream != kUnordered) {
+    Fifo& fifo = fifos_[Raw(work.stream) - 1];
+    std::uint32_t before = kNone;
+    std::uint32_t at = fifo.first;
+    while (at != index) {
+      before = at;
+      at = works_[at].next_in_stream;
+    }
+    (before == kNone ? fifo.first : works_[before].next_in_stream) = work.next_in_stream;
+    if (fifo.last == index) fifo.last = before;
+  }
+  Release(work);
+}
+
+void GpuDevice::Report(Work& work, DeviceEvent::Kind kind, std::uint32_t segment) {
+  LAGOON_CHECK(work.credits > 0);
+  --work.credits;
+  events_.Push({kind, segment, work.id, lagoon::Now()});
+  if (kind != DeviceEvent::Kind::kPlaced) news_ = true;
+}
+
+void GpuDevice::ReportPlaced(Work& work, std::uint32_t segment) {
+  work.started = true;
+  if (std::exchange(work.segments[segment].placed, true)) return;
+  Report(work, DeviceEvent::Kind::kPlaced, segment);
+}
+
+void GpuDevice::ReportComplete(Work& work, std::uint32_t segment) {
+  ReportPlaced(work, segment);
+  if (std::exchange(work.segments[segment].complete, true)) return;
+  Report(work, DeviceEvent::Kind::kComplete, segment);
+}
+
+bool GpuDevice::Enter() {
+  const Status entered = session_->Enter();
+  if (!entered) Lose(entered.error().message);
+  return entered.has_value();
+}
+
+bool GpuDevice::Accept(Code code, const char* call) {
+  if (code == kSuccess) return true;
+  Lose(std::string(call) + ": " + driver().Describe(code));
+  return false;
+}
+
+// From now on nobody is heard and nothing is sent. The thread tells it, when it has stopped to
+// touch what the callers own.
+void GpuDevice::Lose(const std::string& why) {
+  if (std::exchange(lost_, true)) return;
+  lost_because_ = why;
+  meter_.SetBlocks(0, lagoon::Now());
+  work_.NotifyAll();
+}
+
+std::string GpuDevice::lost_because() const {
+  MutexLock lock(mutex_);
+  return lost_because_;
+}
+
+}  // namespace lagoon::cuda

@@ -1,0 +1,128 @@
+// The device's own thread: reads what the GPU says, copies, and tells those who wait.
+
+#include "base/log.h"
+#include "device/cpu/busy_lock.h"
+#include "device/cuda/gpu_device.h"
+
+namespace lagoon::cuda {
+namespace {
+
+constexpr int kLooks = 64;  // a microsecond or two
+constexpr Nanoseconds kNap = std::chrono::microseconds(20);
+constexpr Nanoseconds kIdleCheck = std::chrono::milliseconds(100);
+constexpr Nanoseconds kContextCheck = std::chrono::milliseconds(1);
+
+}  // namespace
+
+void GpuDevice::RunThread() {
+  {
+    MutexLock lock(mutex_);
+    Enter();
+  }
+  TimePoint last_news = lagoon::Now();
+  TimePoint last_check = last_news;
+  while (!stopping_.load()) {
+    if (TellLoss()) break;
+    const bool moved = Pump();
+    const TimePoint now = lagoon::Now();
+    if (moved) last_news = now;
+    if (now - last_check > kContextCheck) {
+      last_check = now;
+      CheckContext();
+    }
+    if (!moved) Rest(now - last_news > options_.spin);
+  }
+}
+
+// After news more is likely: the ring alone is looked at, as the lock is for those who submit.
+// Later, with nothing in flight, the thread sleeps until somebody submits.
+void GpuDevice::Rest(bool nap) {
+  if (!nap) {
+    for (int i = 0; i < kLooks && !notes_->Waiting(); ++i) CpuPause();
+    return;
+  }
+  MutexLock lock(mutex_);
+  asleep_ = true;
+  if (!lost_ && !order_.empty()) work_.WaitUntil(mutex_, lagoon::Now() + kNap);
+  while (order_.empty() && !lost_ && !stopping_.load()) {
+    work_.WaitUntil(mutex_, lagoon::Now() + kIdleCheck);
+  }
+  asleep_ = false;
+}
+
+// Between two rounds of the thread: no copy moves, so that from the event on all memory is the
+// callers' own.
+bool GpuDevice::TellLoss() {
+  std::string why;
+  {
+    MutexLock lock(mutex_);
+    if (!lost_) return false;
+    events_.Push({DeviceEvent::Kind::kLost, 0, LaunchId{}, lagoon::Now()});
+    why = lost_because_;
+  }
+  spdlog::error("device '{}' is lost: {}", info_.name, why);
+  Tell();
+  return true;
+}
+
+bool GpuDevice::Pump() {
+  bool moved = false;
+  bool news = false;
+  {
+    MutexLock lock(mutex_);
+    if (lost_) return true;
+    news_ = false;
+    moved = TakeNotes();
+    moved = CheckFetches() || moved;
+    for (const std::uint32_t index : copy_queue_) {
+      const Copy& copy = works_[index].copy;
+      copies_->Add(index, copy, memory_->OnGpu(copy.from));
+    }
+    moved = !copy_queue_.empty() || moved;
+    copy_queue_.clear();
+    if (moved) Advance();
+    news = news_;
+  }
+  if (news) Tell();
+  return PumpCopies() || moved;
+}
+
+// The bytes move without the lock; a copy's work stays until its last piece has arrived.
+bool GpuDevice::PumpCopies() {
+  CopyEngine::Answer answer;
+  bool moved = copies_->Step(answer);
+  bool news = false;
+  std::uint32_t key = 0;
+  {
+    MutexLock lock(mutex_);
+    if (lost_ || !Accept(answer.code, answer.call)) return true;
+    news_ = false;
+    while (copies_->TakeFinished(key)) {
+      Work& work = works_[key];
+      work.copy.progress->Mirror(work.copy.progress->blocks());
+      ReportComplete(work, 0);
+      work.copying = false;
+      moved = true;
+    }
+    if (moved) Advance();
+    news = news_;
+  }
+  if (news) Tell();
+  return moved;
+}
+
+void GpuDevice::Tell() {
+  waiters_.NotifyAll();
+  MutexLock lock(listener_mutex_);
+  if (listener_ != nullptr) listener_->OnDeviceNews();
+}
+
+// A fault in a kernel shows in the next call, whatever it is.
+void GpuDevice::CheckContext() {
+  MutexLock lock(mutex_);
+  if (lost_ || order_.empty()) return;
+  const Code code = driver().query_stream(control_->handle());
+  if (code != kNotReady) Accept(code, "cuStreamQuery");
+}
+
+}  // namespace lagoon::cuda

@@ -1,0 +1,86 @@
+#include "device/cuda/image_cache.h"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <cstdint>
+#include <cstdlib>
+#include <fstream>
+#include <sstream>
+#include <string_view>
+#include <system_error>
+
+namespace lagoon::cuda {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr std::string_view kFormat = "lagoon-image 1";
+
+// FNV-1a: against damage and for names, not against an enemy.
+std::uint64_t Hash(std::string_view text) {
+  std::uint64_t hash = 0xcbf29ce484222325;
+  for (const char c : text) hash = (hash ^ static_cast<unsigned char>(c)) * 0x100000001b3;
+  return hash;
+}
+
+// The key is in the file: two keys of one hash cannot be taken for one another.
+std::string Header(const std::string& key, std::string_view image) {
+  return fmt::format("{} {} {} {:016x}\n{}", kFormat, key.size(), image.size(), Hash(image), key);
+}
+
+}  // namespace
+
+fs::path ImageCache::DefaultFolder() {
+  const char* cache = std::getenv("XDG_CACHE_HOME");  // NOLINT(concurrency-mt-unsafe)
+  if (cache != nullptr && *cache != 0) return fs::path(cache) / "lagoon" / "kernels";
+  const char* home = std::getenv("HOME");  // NOLINT(concurrency-mt-unsafe)
+  if (home != nullptr && *home != 0) return fs::path(home) / ".cache" / "lagoon" / "kernels";
+  return {};
+}
+
+fs::path ImageCache::FileOf(const std::string& key) const {
+  return folder_ / fmt::format("{:016x}.image", Hash(key));
+}
+
+std::optional<std::string> ImageCache::Find(const std::string& key) const {
+  if (folder_.empty()) return std::nullopt;
+  std::ifstream file(FileOf(key), std::ios::binary);
+  if (!file) return std::nullopt;
+  std::ostringstream read;
+  read << file.rdbuf();
+  const std::string text = read.str();
+  // All that could be wrong shows when the header is made anew from what follows it.
+  const std::size_t line = text.find('\n');
+  if (line == std::string::npos || text.size() - line - 1 < key.size()) return std::nullopt;
+  const std::string image = text.substr(line + 1 + key.size());
+  const std::string header = Header(key, image);
+  if (image.empty() || text.compare(0, header.size(), header) != 0) return std::nullopt;
+  return image;
+}
+
+bool ImageCache::Keep(const std::string& key, const std::string& image) const {
+  if (folder_.empty()) return false;
+  std::error_code error;
+  fs::create_directories(folder_, error);
+  if (error) return false;
+  // Under another name first: nobody ever reads half of a file.
+  static std::atomic<unsigned> next{0};
+  fs::path temporary = FileOf(key);
+  temporary += fmt::format(".{}.{}", getpid(), next.fetch_add(1));
+  {
+    std::ofstream file(temporary, std::ios::binary);
+    file << Header(key, image) << image;
+    file.close();
+    if (!file) {
+      fs::remove(temporary, error);
+      return false;
+    }
+  }
+  fs::rename(temporary, FileOf(key), error);
+  if (error) fs::remove(temporary, error);
+  return !error;
+}
+
+}  // namespace lagoon::cuda

@@ -1,0 +1,86 @@
+#pragma once
+
+// What device code needs of its compiler, for three of them: nvcc, NVRTC (no standard headers), and
+// a C++ compiler, where simt/machine.h runs a block with one fiber a thread.
+//
+// Orderings are named after their C++ counterparts; the scope is the GPU, and the system for what
+// the host reads.
+
+#include "device/cuda/types.cuh"
+
+#if LAGOON_CUDA_COMPILER
+#define LAGOON_DEVICE __device__ __forceinline__
+#else
+#include "simt/cuda.h"
+#define LAGOON_DEVICE inline
+#endif
+
+namespace lagoon::cuda {
+
+#if LAGOON_CUDA_COMPILER
+
+LAGOON_DEVICE u32 LoadRelaxed(const u32* word) {
+  u32 value;
+  asm volatile("ld.relaxed.gpu.global.u32 %0, [%1];" : "=r"(value) : "l"(word) : "memory");
+  return value;
+}
+LAGOON_DEVICE u64 LoadRelaxed(const u64* word) {
+  u64 value;
+  asm volatile("ld.relaxed.gpu.global.u64 %0, [%1];" : "=l"(value) : "l"(word) : "memory");
+  return value;
+}
+LAGOON_DEVICE u64 LoadAcquire(const u64* word) {
+  u64 value;
+  asm volatile("ld.acquire.gpu.global.u64 %0, [%1];" : "=l"(value) : "l"(word) : "memory");
+  return value;
+}
+/// Seen by the host.
+LAGOON_DEVICE void StoreToHost(u64* word, u64 value) {
+  asm volatile("st.relaxed.sys.global.u64 [%0], %1;" ::"l"(word), "l"(value) : "memory");
+}
+LAGOON_DEVICE u64 FetchAdd(u64* word, u64 value) { return atomicAdd(word, value); }
+LAGOON_DEVICE u64 FetchAnd(u64* word, u64 value) { return atomicAnd(word, value); }
+LAGOON_DEVICE u64 FetchOr(u64* word, u64 value) { return atomicOr(word, value); }
+LAGOON_DEVICE u64 CompareExchange(u64* word, u64 expected, u64 value) {
+  return atomicCAS(word, expected, value);
+}
+/// Orders what this thread, and what it learned of at barriers, did before and after. The atomics
+/// above are relaxed: fences around them make acquire and release of them.
+LAGOON_DEVICE void Fence() { __threadfence(); }
+LAGOON_DEVICE u32 LowestBit(u32 bits) {
+  return static_cast<u32>(__ffs(static_cast<int>(bits))) - 1;
+}
+
+#else
+
+LAGOON_DEVICE u32 LoadRelaxed(const u32* word) { return __atomic_load_n(word, __ATOMIC_RELAXED); }
+LAGOON_DEVICE u64 LoadRelaxed(const u64* word) { return __atomic_load_n(word, __ATOMIC_RELAXED); }
+LAGOON_DEVICE u64 LoadAcquire(const u64* word) { return __atomic_load_n(word, __ATOMIC_ACQUIRE); }
+// Stronger than on a GPU, where the launch's end or a copy in the same stream carries the data.
+LAGOON_DEVICE void StoreToHost(u64* word, u64 value) {
+  simt::MayYield();
+  __atomic_store_n(word, value, __ATOMIC_RELEASE);
+}
+LAGOON_DEVICE u64 FetchAdd(u64* word, u64 value) {
+  simt::MayYield();
+  return __atomic_fetch_add(word, value, __ATOMIC_ACQ_REL);
+}
+LAGOON_DEVICE u64 FetchAnd(u64* word, u64 value) {
+  simt::MayYield();
+  return __atomic_fetch_and(word, value, __ATOMIC_ACQ_REL);
+}
+LAGOON_DEVICE u64 FetchOr(u64* word, u64 value) {
+  simt::MayYield();
+  return __atomic_fetch_or(word, value, __ATOMIC_ACQ_REL);
+}
+LAGOON_DEVICE u64 CompareExchange(u64* word, u64 expected, u64 value) {
+  simt::MayYield();
+  __atomic_compare_exchange_n(word, &expected, value, false, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE);
+  return expected;
+}
+LAGOON_DEVICE void Fence() {}  // the atomics above are strong enough
+LAGOON_DEVICE u32 LowestBit(u32 bits) { return static_cast<u32>(__builtin_ctz(bits)); }
+
+#endif
+
+}  // namespace lagoon::cuda

@@ -1,0 +1,40 @@
+#pragma once
+
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "device/cuda/image_cache.h"
+#include "device/cuda/nvrtc.h"
+#include "device/cuda/program.h"
+
+namespace lagoon::cuda {
+
+/// A program as CUDA C++, compiled for the GPU at hand when it is first loaded, and found in the
+/// cache from then on.
+class SourceProgram final : public Program {
+ public:
+  struct Source {
+    SourceFile main;
+    std::vector<SourceFile> headers;  // all that it includes
+    std::vector<EntryName> entries;   // lightest first
+  };
+
+  /// `nvrtc`: library files as Nvrtc::Load takes them. An image is kept under the compiler's
+  /// version too, so that NVRTC has to be there.
+  SourceProgram(Source source, ImageCache cache, std::vector<std::string> nvrtc = {})
+      : source_(std::move(source)), cache_(std::move(cache)), nvrtc_(std::move(nvrtc)) {}
+
+  const std::string& name() const override { return source_.main.name; }
+  std::span<const EntryName> entries() const override { return source_.entries; }
+  Result<std::string> ImageFor(const GpuInfo& gpu) const override;
+
+ private:
+  std::string KeyFor(int arch, const std::string& compiler) const;
+
+  const Source source_;
+  const ImageCache cache_;
+  const std::vector<std::string> nvrtc_;
+};
+
+}  // namespace lagoon::cuda

@@ -1,0 +1,42 @@
+#pragma once
+
+// A GpuDevice over the fake driver and the emulator, with the suite's bodies.
+
+#include <dlfcn.h>
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "base/check.h"
+#include "device/cuda/cuda_device.h"
+#include "device/cuda/program.h"
+#include "device/cuda/testing/fake_cuda.h"
+
+namespace lagoon::cuda::fake {
+
+/// The fake driver library's control object; the library stays open.
+inline FakeCuda& OpenFake() {
+  static FakeCuda* const fake = [] {
+    void* const library = dlopen(LAGOON_FAKE_CUDA, RTLD_NOW | RTLD_LOCAL);
+    LAGOON_CHECK(library != nullptr);
+    const auto call = reinterpret_cast<FakeCudaCall>(dlsym(library, kFakeCudaSymbol));
+    LAGOON_CHECK(call != nullptr);
+    return call();
+  }();
+  return *fake;
+}
+
+/// A GPU of so many multiprocessors whose kernels are emulated.
+Settings EmulatedSettings(int multiprocessors);
+
+/// The CUDA form of a body of the suite; null: it has none.
+const CudaImage* SuiteImage(Body body);
+
+inline CudaDeviceOptions FakeOptions() {
+  CudaDeviceOptions options;
+  options.driver_library = LAGOON_FAKE_CUDA;
+  return options;
+}
+
+}  // namespace lagoon::cuda::fake

@@ -1,0 +1,138 @@
+#include "device/cuda/testing/fake_gpu.h"
+
+#include <algorithm>
+#include <utility>
+
+namespace lagoon::cuda::fake {
+
+Gpu::Gpu(std::function<std::unique_ptr<Runner>()> make_runner)
+    : make_runner_(std::move(make_runner)), thread_([this] { Run(); }) {}
+
+Gpu::~Gpu() {
+  {
+    const std::lock_guard lock(mutex_);
+    stopping_.store(true);
+  }
+  changed_.notify_all();
+  thread_.join();
+}
+
+std::uint64_t Gpu::CreateStream(int priority) {
+  const std::lock_guard lock(mutex_);
+  streams_[next_stream_].priority = priority;
+  return next_stream_++;
+}
+
+bool Gpu::DestroyStream(std::uint64_t stream) {
+  const std::lock_guard lock(mutex_);
+  const auto found = streams_.find(stream);
+  if (found == streams_.end() || found->second.destroyed) return false;
+  found->second.destroyed = true;
+  if (found->second.operations.empty()) streams_.erase(found);
+  return true;
+}
+
+bool Gpu::Push(std::uint64_t stream, Operation operation) {
+  {
+    const std::lock_guard lock(mutex_);
+    const auto found = streams_.find(stream);
+    if (found == streams_.end() || found->second.destroyed) return false;
+    found->second.operations.push_back(std::move(operation));
+    news_.store(true);
+  }
+  changed_.notify_all();
+  return true;
+}
+
+bool Gpu::Idle(std::uint64_t stream) {
+  const std::lock_guard lock(mutex_);
+  const auto found = streams_.find(stream);
+  return found == streams_.end() || found->second.operations.empty();
+}
+
+void Gpu::Synchronize() {
+  std::unique_lock lock(mutex_);
+  changed_.wait(lock, [&] {
+    return lost_.load() != 0 ||
+           std::all_of(streams_.begin(), streams_.end(),
+                       [](const auto& entry) { return entry.second.operations.empty(); });
+  });
+}
+
+void Gpu::Lose(int code, const std::string& fault) {
+  {
+    const std::lock_guard lock(mutex_);
+    if (lost_.load() != 0) return;
+    fault_ = fault;
+    lost_.store(code);
+  }
+  changed_.notify_all();
+  // No block touches memory any more when this returns.
+  while (std::this_thread::get_id() != thread_.get_id() && stepping_.load()) {
+    std::this_thread::yield();
+  }
+}
+
+std::string Gpu::fault() {
+  const std::lock_guard lock(mutex_);
+  return fault_;
+}
+
+std::size_t Gpu::streams() {
+  const std::lock_guard lock(mutex_);
+  return streams_.size();
+}
+
+// Between any two steps of a kernel the streams move on, so that what the host has queued before a
+// step is done before the next.
+void Gpu::Run() {
+  runner_ = make_runner_();
+  while (!stopping_.load()) {
+    if (news_.exchange(false)) Advance();
+    stepping_.store(true);
+    const bool moved = lost_.load() == 0 && runner_->Step();
+    stepping_.store(false);
+    if (moved) continue;
+    std::unique_lock lock(mutex_);
+    changed_.wait(lock, [this] { return stopping_.load() || news_.load(); });
+  }
+  runner_.reset();
+}
+
+void Gpu::Advance() {
+  {
+    const std::lock_guard lock(mutex_);
+    if (lost_.load() != 0) return;
+    for (auto& [id, stream] : streams_) {
+      while (!stream.busy && !stream.operations.empty()) Begin(stream);
+    }
+    std::erase_if(streams_, [](const auto& entry) {
+      return entry.second.destroyed && entry.second.operations.empty();
+    });
+  }
+  changed_.notify_all();
+}
+
+void Gpu::Begin(Stream& stream) {
+  Operation& operation = stream.operations.front();
+  if (operation.kernel == nullptr) {
+    operation.run();
+    stream.operations.pop_front();
+    return;
+  }
+  stream.busy = true;
+  KernelLaunch launch = *operation.kernel;
+  launch.parameter = operation.parameter.data();
+  launch.priority = stream.priority;
+  launch.done = [this, &stream](const std::string& fault) {
+    constexpr int kLaunchFailed = 719;
+    if (!fault.empty()) Lose(kLaunchFailed, fault);
+    const std::lock_guard lock(mutex_);
+    stream.busy = false;
+    stream.operations.pop_front();
+    news_.store(true);
+  };
+  runner_->Submit(std::move(launch));
+}
+
+}  // namespace lagoon::cuda::fake

@@ -1,0 +1,69 @@
+#pragma once
+
+#include <atomic>
+#include <condition_variable>
+#include <cstdint>
+#include <deque>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "device/cuda/testing/fake_cuda.h"
+
+namespace lagoon::cuda::fake {
+
+/// The streams of a fake GPU and the thread that runs what they hold.
+class Gpu {
+ public:
+  /// An operation, and what it does on the GPU's thread. A kernel's ends later.
+  struct Operation {
+    std::function<void()> run = {};
+    std::unique_ptr<KernelLaunch> kernel = nullptr;
+    std::vector<unsigned char> parameter = {};
+  };
+
+  /// `make_runner` is called on the thread that uses the runner.
+  explicit Gpu(std::function<std::unique_ptr<Runner>()> make_runner);
+  ~Gpu();
+
+  std::uint64_t CreateStream(int priority);
+  bool DestroyStream(std::uint64_t stream);
+  bool Push(std::uint64_t stream, Operation operation);
+  bool Idle(std::uint64_t stream);
+  /// Until all streams are idle or the context is lost.
+  void Synchronize();
+  void Lose(int code, const std::string& fault);
+  int lost() const { return lost_.load(); }
+  std::string fault();
+  std::size_t streams();
+
+ private:
+  struct Stream {
+    int priority = 0;
+    std::deque<Operation> operations;
+    bool busy = false;  // its first operation is a kernel that runs
+    bool destroyed = false;
+  };
+
+  void Run();
+  void Advance();
+  void Begin(Stream& stream);
+
+  const std::function<std::unique_ptr<Runner>()> make_runner_;
+  std::unique_ptr<Runner> runner_;  // the thread's
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  std::map<std::uint64_t, Stream> streams_;
+  std::uint64_t next_stream_ = 1;
+  std::string fault_;
+  std::atomic<int> lost_{0};
+  std::atomic<bool> news_{false};
+  std::atomic<bool> stepping_{false};
+  std::atomic<bool> stopping_{false};
+  std::thread thread_;
+};
+
+}  // namespace lagoon::cuda::fake
