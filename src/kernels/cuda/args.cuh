@@ -1,0 +1,357 @@
+#pragma once
+
+// The arguments of the bodies and how they are cut into tiles: what factories and bodies share.
+// Plain data, for host and device.
+
+#include "device/cuda/types.cuh"
+
+namespace lagoon::cuda {
+
+using i64 = long long;
+
+/// Threads of a block, in every body.
+inline constexpr u32 kBodyThreads = 256;
+
+inline constexpr u32 kMaxAxes = 8;
+
+/// Walks over a dense output with one offset per operand, in elements; outermost first.
+template <u32 kOperands>
+struct Axes {
+  u32 rank;
+  u32 dims[kMaxAxes];
+  i64 strides[kOperands][kMaxAxes];
+};
+
+/// y = f(acc + bias + residual), or f(acc + bias) + residual.
+struct EpilogueArgs {
+  const float* bias;      // null: none
+  const float* residual;  // null: none
+  u32 residual_last;
+  u32 unary;  // a UnaryOp
+  float alpha, beta;
+  float low, high;  // limits, infinite for none
+};
+
+enum class Combine : u32 { kSum, kMax, kMin };
+
+/// Lines of [outer, axis, inner] along the axis: a block takes `columns` lines at once, each with
+/// `parts` threads (columns * parts == kBodyThreads, parts a power of two).
+struct LineArgs {
+  u32 axis, inner;
+  u32 lines;  // outer * inner
+  u32 columns, parts;
+  u32 chunk;  // of the axis, between two looks at the guards
+};
+
+// ---- Elementwise ops and moves of elements.
+
+/// Outputs of a block: below 2 us, so that one look at the guards is enough.
+inline constexpr u32 kElementTile = 4096;
+
+struct UnaryArgs {
+  const float* x;
+  float* y;
+  u32 count;
+  u32 op;  // a UnaryOp
+  float alpha, beta;
+};
+
+/// Those of BinaryOp that give fp32 of fp32.
+enum class Binary : u32 { kAdd, kSub, kMul, kDiv, kPow, kMin, kMax, kMod, kFmod, kPRelu };
+
+struct BinaryArgs {
+  const float* a;
+  const float* b;
+  float* y;
+  u32 count;
+  u32 op;        // a Binary
+  Axes<2> axes;  // of a and b
+  EpilogueArgs epilogue;
+};
+
+/// y[i] = x[start + offset of i]: transposes, slices and broadcasts.
+struct StridedCopyArgs {
+  const void* x;
+  void* y;
+  i64 start;
+  u32 count;
+  u32 element_bytes;  // 1, 2, 4, 8
+  Axes<1> axes;
+};
+
+inline constexpr u32 kFlipTile = 32;
+
+/// Matrices [rows, columns] of 4-byte elements, one behind the other, to [columns, rows].
+struct FlipArgs {
+  const u32* x;
+  u32* y;
+  u32 rows, columns;
+  u32 row_tiles, column_tiles;
+};
+
+/// Runs of neighbouring elements at indices that are data; see IndexSpec.
+struct GatherArgs {
+  const unsigned char* x;
+  const void* indices;
+  unsigned char* y;
+  Axes<2> entries;  // operand 0: into the indices, 1: the base in x
+  u32 tuple;
+  i64 sizes[kMaxAxes], strides[kMaxAxes];
+  u32 run;            // elements
+  u32 count;          // of y
+  u32 element_bytes;  // 1, 2, 4, 8
+  u32 wide;           // indices of 64 bits, else of 32
+};
+
+inline constexpr u32 kMaxConcatParts = 16;
+
+/// Parts [outer, ends[i] - ends[i - 1], inner] side by side.
+struct ConcatArgs {
+  const void* x[kMaxConcatParts];
+  void* y;
+  u32 ends[kMaxConcatParts];  // along the axis of y
+  u32 parts, inner, count;
+  u32 element_bytes;  // 1, 2, 4, 8
+};
+
+/// y[i, j, ...] = x[table[0][i] + table[1][j] + ...], in elements; `fill` where one is negative.
+struct TakeArgs {
+  const void* x;
+  const i64* table;
+  void* y;
+  u32 rank;
+  u32 dims[kMaxAxes];   // of y
+  u32 begin[kMaxAxes];  // of each axis in the table
+  u32 count;
+  u32 element_bytes;  // 1, 2, 4, 8
+  u64 fill;
+};
+
+inline constexpr u32 kMaxChannelParts = 64;
+
+/// y[row][c] = f(x[row][c] * scale[c] + shift[c]), x the parts side by side.
+struct ChannelAffineArgs {
+  const float* scale;
+  const float* shift;
+  const float* x[kMaxChannelParts];
+  float* y;
+  u32 ends[kMaxChannelParts];
+  u32 parts, count;
+  EpilogueArgs epilogue;
+};
+
+/// y = condition ? a : b
+struct WhereArgs {
+  const unsigned char* condition;
+  const float* a;
+  const float* b;
+  float* y;
+  u32 count;
+  Axes<3> axes;  // of condition, a and b
+};
+
+/// Between fp32 and a type of 16 bits, to nearest, halves to even.
+enum class CastKind : u32 { kToBf16, kToF16, kFromBf16, kFromF16 };
+struct CastArgs {
+  const void* x;
+  void* y;
+  u32 count;
+  u32 kind;  // a CastKind
+};
+
+// ---- Ops along an axis.
+
+/// Shared memory of these bodies.
+inline constexpr u32 kLineSharedBytes = kBodyThreads * sizeof(float);
+
+/// A tile is some lines, and of long ones a piece; each block of a line computes what it needs of
+/// the whole line for itself, so that what it writes stays short.
+struct SoftmaxArgs {
+  const float* x;
+  float* y;
+  LineArgs line;
+  u32 pieces;  // of a line, each of line.chunk elements of the axis
+  u32 log;
+};
+
+/// Rows of [rows, axis]; see NormalizeSpec.
+struct NormalizeArgs {
+  const float* x;
+  const float* scale;  // null: none
+  const float* bias;   // null: none
+  float* y;
+  LineArgs line;
+  u32 pieces;
+  u32 period, per_row, inner;  // of the parameters
+  float epsilon;
+  u32 center;
+};
+
+struct ReduceArgs {
+  const float* x;
+  float* y;
+  LineArgs line;
+  u32 combine;   // a Combine
+  float factor;  // of the result
+};
+
+// ---- Windows.
+
+struct WindowArgs {
+  u32 height, width, in_channels, out_height, out_width, channels;  // channels: of y
+  u32 kernel_h, kernel_w, stride_h, stride_w, dilation_h, dilation_w, pad_top, pad_left;
+  u32 count;           // outputs
+  u32 taps_per_check;  // between two looks at the guards
+};
+
+inline constexpr u32 kWindowOutputs = 4;  // of a thread
+inline constexpr u32 kWindowTile = kBodyThreads * kWindowOutputs;
+/// Numbers of x for an output between two looks at the guards: with 4 outputs 256 loads of a
+/// thread, below 10 us.
+inline constexpr u32 kWindowLoadsPerCheck = 64;
+
+enum class Pool : u32 { kMax, kAverage, kAverageCountPadding };
+
+struct PoolArgs {
+  const float* x;
+  float* y;
+  WindowArgs window;
+  u32 kind;  // a Pool
+  u32 pad_bottom, pad_right;
+};
+
+/// Every group of output channels sees its own group of input channels; one channel each:
+/// depthwise.
+struct GroupedConvArgs {
+  const float* x;
+  const float* weights;  // [kernel_h][kernel_w][group_inputs][channels]
+  float* y;
+  WindowArgs window;
+  EpilogueArgs epilogue;
+  u32 group_inputs, group_outputs;  // channels of a group
+};
+
+// ---- Products of matrices.
+
+inline constexpr u32 kMatmulTile = 64;   // rows and columns of a block
+inline constexpr u32 kMatmulDepth = 16;  // of a step
+inline constexpr u32 kMatmulPitch = kMatmulTile + 4;
+inline constexpr u32 kMatmulSharedBytes = 2 * kMatmulDepth * kMatmulPitch * sizeof(float);
+/// Steps between two looks at the guards: 2048 multiply-adds of a thread, some 5 us.
+inline constexpr u32 kMatmulStepsPerCheck = 8;
+
+struct MatmulArgs {
+  const float* a;
+  const float* b;
+  float* y;
+  Axes<2> batch;  // of a and b
+  u32 m, k, n;
+  i64 a_row, a_k, b_k, b_column;
+  u32 row_tiles, column_tiles;  // of one matrix
+  float alpha;
+};
+
+// ---- Convolutions and products with weights, as one implicit product of matrices.
+
+/// How products are computed; sums are fp32 in all of them.
+enum class Math : u32 {
+  kFp32,  // exactly rounded products, no tensor cores
+  kTf32,  // operands fp32 in memory, rounded to 10 bits of fraction
+  kBf16,  // operands bf16 in memory
+  kF16,   // operands fp16 in memory
+};
+
+inline constexpr u32 kConvRowBytes = 64;    // of a row of a tile in shared memory: one step's depth
+inline constexpr u32 kConvChunkBytes = 16;  // what one asynchronous copy brings
+inline constexpr u32 kConvStages = 4;       // in shared memory at once
+/// Steps between two looks at the guards: some 4 us of a 128x128 tile.
+inline constexpr u32 kConvStepsPerCheck = 8;
+
+LAGOON_SHARED_CONSTEXPR u32 ConvSharedBytes(u32 rows, u32 columns) {
+  const u32 stages = kConvStages * (rows + columns) * kConvRowBytes;
+  const u32 sums = rows * (columns + 4) * 4;  // the finished tile, on its way out
+  return stages > sums ? stages : sums;
+}
+
+/// A row is an output pixel of any image, a column an output channel; the depth runs over kernel
+/// rows, kernel columns and input channels. x and y are NHWC, the weights
+/// [out_channels][weight_pitch] in the order of the depth, zero behind it.
+struct ConvArgs {
+  const void* x;
+  const void* weights;
+  void* y;
+  EpilogueArgs epilogue;
+  u32 height, width, channels;
+  u32 out_height, out_width, out_channels;
+  u32 kernel_h, kernel_w, stride_h, stride_w, dilation_h, dilation_w, pad_top, pad_left;
+  u32 pixels, depth;
+  u32 weight_pitch;  // elements, whole chunks
+  u32 row_tiles, column_tiles;
+  u32 splits,
+      steps;   // of the depth; steps of one split. With splits y is [splits][pixels][channels]
+  u32 chunks;  // 1: the channels are whole chunks, so that x is read in them
+  u32 half_y;  // 1: y has the operands' 16-bit type, else fp32
+};
+
+/// y = finished sum of `splits` parts.
+struct SplitSumArgs {
+  const float* parts;  // [splits][count]
+  float* y;
+  EpilogueArgs epilogue;
+  u32 splits, count, channels;
+};
+
+// ---- Attention.
+
+inline constexpr u32 kAttentionRows = 16;       // queries of a block
+inline constexpr u32 kAttentionKeys = 32;       // of a step
+inline constexpr u32 kMaxAttentionDepth = 128;  // of keys and of values
+/// Steps between two looks at the guards: below 10 us at the greatest depth.
+inline constexpr u32 kAttentionStepsPerCheck = 2;
+
+struct AttentionOperand {
+  i64 batch, head, row, column;  // strides in elements; 0 broadcasts
+};
+
+/// See AttentionSpec.
+struct AttentionArgs {
+  const float* q;
+  const float* k;
+  const float* v;
+  const float* mask;          // null: none
+  const unsigned char* keep;  // null: none
+  float* y;
+  AttentionOperand q_view, k_view, v_view, y_view, mask_view, keep_view;
+  u32 heads, rows, keys, depth, value_depth, sharing;
+  u32 row_tiles;
+  u32 pitch;  // of rows in shared memory: odd, so that keys are on different banks
+  u32 kept;
+  float scale, fill;
+};
+
+LAGOON_SHARED_CONSTEXPR u32 AttentionSharedBytes(u32 pitch) {
+  return ((kAttentionRows + 2 * kAttentionKeys) * pitch + kAttentionRows * (kAttentionKeys + 1)) *
+         4;
+}
+
+// ---- Recurrent cells.
+
+inline constexpr u32 kCellUnits = kBodyThreads / 32;  // of a block: a warp each
+inline constexpr u32 kCellStatesPerCheck = 2048;
+inline constexpr u32 kMaxCellGates = 4;
+
+/// One step of a cell; see CellSpec.
+struct CellArgs {
+  const float* x;
+  const float* r;
+  const float* h;
+  const float* extra[2];
+  float* out[2];
+  u32 kind;  // a Cell
+  u32 batch, hidden, gates;
+};
+
+/// In the order of CellKind.
+enum class Cell : u32 { kLstm, kRnn, kGruGates, kGruState, kGruLinear };
+
+}  // namespace lagoon::cuda

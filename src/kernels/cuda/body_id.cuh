@@ -1,0 +1,46 @@
+#pragma once
+
+// The numbers of the bodies, which a launch table names.
+
+namespace lagoon::cuda {
+
+/// By registers and shared memory of a block, which say how many an SM holds. A class holds the
+/// bodies of those before it too.
+enum class EntryClass : unsigned { kLight, kMedium, kHeavy };
+
+enum class BodyId : unsigned {
+  // Light.
+  kUnary,
+  kBinary,
+  kStridedCopy,
+  kFlip,
+  kGather,
+  kSoftmax,
+  kNormalize,
+  kReduce,
+  kPool,
+  kGroupedConv,
+  kMatmul,
+  kSplitSum,
+  kAttention,
+  kCell,
+  kConcat,
+  kTake,
+  kChannelAffine,
+  kWhere,
+  kCast,
+  // Medium.
+  kConv64x64Fp32,
+  kConv64x64Tf32,
+  kConv64x64Bf16,
+  kConv64x64F16,
+  kConv64x32Tf32,
+  kConv64x32Bf16,
+  kConv64x32F16,
+  // Heavy.
+  kConv128x128Tf32,
+  kConv128x128Bf16,
+  kConv128x128F16,
+};
+
+}  // namespace lagoon::cuda

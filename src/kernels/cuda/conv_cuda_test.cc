@@ -1,0 +1,221 @@
+#include <gmock/gmock.h>
+
+#include <cmath>
+
+#include "kernels/cuda/body_testing.h"
+#include "kernels/ops_testing.h"
+#include "plan/element.h"
+
+namespace lagoon::cuda {
+namespace {
+
+using lagoon::testing::Floats;
+using lagoon::testing::RandomFloats;
+using testing::BoundBody;
+using testing::Bytes;
+using testing::BytesOf;
+
+/// Values that every type of `math` holds exactly would hide nothing of the rounding: x is rounded
+/// first, so that what is left to compare is the body.
+Floats Rounded(const Floats& values, Math math) {
+  Floats rounded = values;
+  for (float& value : rounded) {
+    if (math == Math::kBf16) value = ConvertElement<float>(ConvertElement<BFloat16>(value));
+    if (math == Math::kF16) value = ConvertElement<float>(ConvertElement<Float16>(value));
+    if (math == Math::kTf32) value = std::ldexp(std::nearbyint(std::ldexp(value, 10)), -10);
+  }
+  return rounded;
+}
+
+Bytes OperandOf(const Floats& values, Math math) {
+  if (math != Math::kBf16 && math != Math::kF16) return BytesOf(values);
+  std::vector<std::uint16_t> halves;
+  for (const float value : values) {
+    std::uint16_t bits;
+    const auto bf16 = ConvertElement<BFloat16>(value);
+    const auto f16 = ConvertElement<Float16>(value);
+    std::memcpy(&bits, math == Math::kBf16 ? static_cast<const void*>(&bf16) : &f16, 2);
+    halves.push_back(bits);
+  }
+  return BytesOf(halves);
+}
+
+Floats FloatsOf(const Bytes& bytes, Math math, bool half) {
+  Floats values;
+  for (std::size_t i = 0; i < bytes.size(); i += half ? 2 : 4) {
+    float value;
+    if (!half) {
+      std::memcpy(&value, bytes.data() + i, 4);
+    } else if (math == Math::kBf16) {
+      BFloat16 bf16;
+      std::memcpy(&bf16, bytes.data() + i, 2);
+      value = ConvertElement<float>(bf16);
+    } else {
+      Float16 f16;
+      std::memcpy(&f16, bytes.data() + i, 2);
+      value = ConvertElement<float>(f16);
+    }
+    values.push_back(value);
+  }
+  return values;
+}
+
+struct Operands {
+  Floats x, weights, bias, residual;
+};
+
+Operands OperandsOf(const Conv2dSpec& spec, Math math) {
+  const std::size_t in = std::size_t{spec.batch} * spec.height * spec.width * spec.in_channels;
+  const std::size_t out =
+      std::size_t{spec.batch} * spec.out_height * spec.out_width * spec.out_channels;
+  const std::size_t weights =
+      std::size_t{spec.out_channels} * spec.in_channels * spec.kernel_h * spec.kernel_w;
+  return {Rounded(RandomFloats(in), math), Rounded(RandomFloats(weights, -1, 1, 2), math),
+          spec.bias ? RandomFloats(spec.out_channels, -1, 1, 3) : Floats{},
+          spec.epilogue.residual ? RandomFloats(out, -1, 1, 4) : Floats{}};
+}
+
+Bytes ReferenceOf(const Conv2dSpec& spec, const Operands& operands, std::size_t count) {
+  const auto cpu = MakeConv2d(spec);
+  EXPECT_TRUE(cpu) << cpu.error().message;
+  Bytes packed(PackedConv2dWeightBytes(spec));
+  PackConv2dWeights(spec, operands.weights.data(), packed.data());
+  std::vector<Bytes> inputs = {BytesOf(operands.x), packed};
+  if (spec.bias) inputs.push_back(BytesOf(operands.bias));
+  if (spec.epilogue.residual) inputs.push_back(BytesOf(operands.residual));
+  return testing::RunOnCpu(*cpu, inputs, {count * 4})[0];
+}
+
+/// Runs the convolution, and the sum of its parts if there is one; the outputs as fp32.
+void Check(const Conv2dSpec& spec, const ConvOptions& options, double tolerance = 3e-5) {
+  SCOPED_TRACE(::testing::Message() << "math " << static_cast<u32>(options.math) << ", tile "
+                                    << options.tile_rows << "x" << options.tile_columns);
+  const auto made = MakeCudaConv2d(spec, options);
+  ASSERT_TRUE(made) << made.error().message;
+  const Operands operands = OperandsOf(spec, options.math);
+  const std::size_t count =
+      std::size_t{spec.batch} * spec.out_height * spec.out_width * spec.out_channels;
+  Bytes weights(PackedCudaWeightBytes(spec, options.math));
+  PackCudaWeights(spec, options.math, operands.weights.data(), weights.data());
+  std::vector<Bytes> epilogue;
+  if (spec.bias) epilogue.push_back(BytesOf(operands.bias));
+  if (spec.epilogue.residual) epilogue.push_back(BytesOf(operands.residual));
+  std::vector<Bytes> inputs = {OperandOf(operands.x, options.math), weights};
+  if (!made->sum) inputs.insert(inputs.end(), epilogue.begin(), epilogue.end());
+  const std::size_t bytes = made->sum ? made->workspace_bytes : count * (options.half_y ? 2 : 4);
+  BoundBody product(made->product, inputs, {bytes});
+  ASSERT_NO_FATAL_FAILURE(ExpectKeepsPromises(product));
+  Bytes y = product.outputs()[0];
+  if (made->sum) {
+    epilogue.insert(epilogue.begin(), y);
+    BoundBody sum(*made->sum, epilogue, {count * 4});
+    ASSERT_NO_FATAL_FAILURE(ExpectKeepsPromises(sum));
+    y = sum.outputs()[0];
+  }
+  testing::ExpectClose(BytesOf(FloatsOf(y, options.math, options.half_y)),
+                       ReferenceOf(spec, operands, count), tolerance);
+}
+
+constexpr Math kEveryMath[] = {Math::kFp32, Math::kTf32, Math::kBf16, Math::kF16};
+
+Conv2dSpec Gemm(std::uint32_t m, std::uint32_t n, std::uint32_t k) {
+  return {.height = m,
+          .in_channels = k,
+          .out_height = m,
+          .out_channels = n,
+          .bias = true,
+          .epilogue = {}};
+}
+
+TEST(CudaConv, ProductsInEveryTileAndMath) {
+  for (const Math math : kEveryMath) {
+    Check(Gemm(70, 80, 136), {.math = math, .tile_rows = 64, .tile_columns = 64, .splits = 1});
+    if (math == Math::kFp32) continue;
+    Check(Gemm(70, 40, 136), {.math = math, .tile_rows = 64, .tile_columns = 32, .splits = 1});
+    Check(Gemm(130, 136, 72), {.math = math, .tile_rows = 128, .tile_columns = 128, .splits = 1});
+  }
+}
+
+TEST(CudaConv, DepthThatIsNoWholeChunk) {
+  for (const Math math : kEveryMath) Check(Gemm(9, 10, 13), {.math = math});
+}
+
+TEST(CudaConv, WindowsWithPaddingStrideAndDilation) {
+  for (const Math math : kEveryMath) {
+    Check({.batch = 2,
+           .height = 9,
+           .width = 8,
+           .in_channels = 16,
+           .out_height = 5,
+           .out_width = 4,
+           .out_channels = 24,
+           .kernel_h = 3,
+           .kernel_w = 3,
+           .stride_h = 2,
+           .stride_w = 2,
+           .pad_top = 1,
+           .pad_left = 1,
+           .epilogue = {}},
+          {.math = math});
+    Check({.height = 12,
+           .width = 11,
+           .in_channels = 3,
+           .out_height = 8,
+           .out_width = 11,
+           .out_channels = 20,
+           .kernel_h = 3,
+           .kernel_w = 3,
+           .dilation_h = 2,
+           .dilation_w = 2,
+           .pad_left = 2,
+           .epilogue = {}},
+          {.math = math});
+  }
+}
+
+TEST(CudaConv, EpilogueInEveryOrder) {
+  Conv2dSpec spec = Gemm(33, 20, 24);
+  spec.epilogue = {.activation = Activation::kRelu, .residual = true};
+  Check(spec, {.math = Math::kTf32});
+  spec.epilogue.residual_last = true;
+  Check(spec, {.math = Math::kTf32});
+  spec.epilogue = {.activation = Activation::kUnary, .unary = UnaryOp::kGelu};
+  Check(spec, {.math = Math::kFp32});
+}
+
+TEST(CudaConv, SplitDepthIsSummedByASecondKernel) {
+  for (const std::uint32_t splits : {2u, 5u}) {
+    Conv2dSpec spec = Gemm(20, 40, 328);
+    spec.epilogue = {.activation = Activation::kRelu, .residual = true};
+    Check(spec, {.math = Math::kTf32, .splits = splits});
+    Check(spec, {.math = Math::kBf16, .splits = splits});
+  }
+}
+
+TEST(CudaConv, HalfOutputIsRoundedOnce) {
+  Check(Gemm(70, 24, 32), {.math = Math::kBf16, .half_y = true}, 4e-3);
+  Check(Gemm(70, 24, 32), {.math = Math::kF16, .half_y = true}, 5e-4);
+}
+
+TEST(CudaConv, ChoosesTilesThatFillTheGpu) {
+  const auto made = [](const Conv2dSpec& spec) {
+    return *MakeCudaConv2d(spec, {.math = Math::kBf16});
+  };
+  EXPECT_EQ(made(Gemm(4096, 4096, 64)).product.body, BodyId::kConv128x128Bf16);
+  EXPECT_EQ(made(Gemm(1024, 1024, 64)).product.body, BodyId::kConv64x64Bf16);
+  EXPECT_EQ(made(Gemm(196, 256, 64)).product.body, BodyId::kConv64x32Bf16);
+  const CudaConv deep = made(Gemm(49, 512, 4608));
+  EXPECT_TRUE(deep.sum);
+  EXPECT_GE(deep.product.blocks, 100u);
+}
+
+TEST(CudaConv, RefusesWhatItCannot) {
+  EXPECT_EQ(MakeCudaConv2d(Gemm(1, 1, 1), {.half_y = true}).error().code,
+            ErrorCode::kInvalidArgument);
+  EXPECT_EQ(MakeCudaConv2d(Gemm(1, 1, 1), {.tile_rows = 128, .tile_columns = 128}).error().code,
+            ErrorCode::kUnimplemented);
+  EXPECT_FALSE(MakeCudaConv2d(Gemm(0, 1, 1), {}));
+}
+
+}  // namespace
+}  // namespace lagoon::cuda

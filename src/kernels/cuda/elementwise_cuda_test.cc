@@ -1,0 +1,135 @@
+#include <gmock/gmock.h>
+
+#include "kernels/cuda/body_testing.h"
+#include "kernels/ops_testing.h"
+#include "kernels/transpose.h"
+
+namespace lagoon::cuda {
+namespace {
+
+using lagoon::testing::Floats;
+using lagoon::testing::RandomFloats;
+using testing::Bytes;
+using testing::BytesOf;
+using testing::ExpectLikeCpu;
+
+TEST(CudaUnary, EveryFp32Function) {
+  const Floats x = RandomFloats(5000, -4, 4);
+  for (unsigned op = 0; op <= static_cast<unsigned>(UnaryOp::kShrink); ++op) {
+    SCOPED_TRACE(op);
+    const UnarySpec spec{
+        .op = static_cast<UnaryOp>(op), .count = x.size(), .alpha = 0.25, .beta = 0.75};
+    ExpectLikeCpu(MakeCudaUnary(spec), MakeUnary(spec), {BytesOf(x)}, {x.size() * 4}, 4e-6);
+  }
+}
+
+TEST(CudaUnary, NanAndInfinity) {
+  const float infinity = std::numeric_limits<float>::infinity();
+  const Floats x = {NAN, infinity, -infinity, 0.0f, -0.0f};
+  for (const UnaryOp op : {UnaryOp::kRelu, UnaryOp::kClip, UnaryOp::kSigmoid, UnaryOp::kGelu,
+                           UnaryOp::kTanh, UnaryOp::kExp, UnaryOp::kHardSwish}) {
+    SCOPED_TRACE(static_cast<unsigned>(op));
+    const UnarySpec spec{.op = op, .count = x.size(), .alpha = -1, .beta = 1};
+    ExpectLikeCpu(MakeCudaUnary(spec), MakeUnary(spec), {BytesOf(x)}, {x.size() * 4}, 1e-6);
+  }
+}
+
+TEST(CudaUnary, OtherTypesAreRefused) {
+  const auto made = MakeCudaUnary({.op = UnaryOp::kAbs, .count = 4, .type = DataType::kInt64});
+  ASSERT_FALSE(made);
+  EXPECT_EQ(made.error().code, ErrorCode::kUnimplemented);
+  EXPECT_THAT(made.error().message, ::testing::HasSubstr("unary"));
+}
+
+void CheckBinary(const BinarySpec& spec, float low = -3) {
+  const auto count = [](const std::vector<std::int64_t>& dims) {
+    std::size_t n = 1;
+    for (const auto dim : dims) n *= static_cast<std::size_t>(dim);
+    return n;
+  };
+  ExpectLikeCpu(MakeCudaBinary(spec), MakeBinary(spec),
+                {BytesOf(RandomFloats(count(spec.a), low, 3)),
+                 BytesOf(RandomFloats(count(spec.b), low, 3, 2))},
+                {count(spec.out) * 4}, 1e-5);
+}
+
+TEST(CudaBinary, EveryFp32OpBroadcasts) {
+  for (unsigned op = 0; op <= static_cast<unsigned>(BinaryOp::kPRelu); ++op) {
+    SCOPED_TRACE(op);
+    const auto kind = static_cast<BinaryOp>(op);
+    const float low = kind == BinaryOp::kPow ? 0.1f : -3;
+    CheckBinary({.op = kind, .a = {2, 3, 70, 11}, .b = {3, 1, 11}, .out = {2, 3, 70, 11}}, low);
+  }
+  CheckBinary({.op = BinaryOp::kAdd, .a = {1}, .b = {5, 1}, .out = {5, 1}});
+  CheckBinary({.op = BinaryOp::kAdd, .a = {9000}, .b = {9000}, .out = {9000}});
+  CheckBinary({.op = BinaryOp::kAdd,
+               .a = {9, 1, 7},
+               .b = {1, 5, 7},
+               .out = {9, 5, 7},
+               .epilogue = {.activation = Activation::kRelu}});
+}
+
+TEST(CudaTranspose, AnyPermutation) {
+  const Floats x = RandomFloats(2 * 33 * 5 * 40);
+  for (const std::vector<std::int64_t>& permutation : {std::vector<std::int64_t>{0, 3, 1, 2},
+                                                       {0, 2, 3, 1},
+                                                       {3, 2, 1, 0},
+                                                       {1, 0, 2, 3},
+                                                       {0, 1, 2, 3}}) {
+    const std::vector<std::int64_t> dims = {2, 33, 5, 40};
+    ExpectLikeCpu(MakeCudaTranspose(dims, permutation), MakeTranspose(dims, permutation),
+                  {BytesOf(x)}, {x.size() * 4}, 0);
+  }
+}
+
+TEST(CudaTranspose, MatricesAreFlippedInSharedMemory) {
+  EXPECT_STREQ(MakeCudaTranspose(std::vector<std::int64_t>{2, 3, 9, 40},
+                                 std::vector<std::int64_t>{0, 2, 3, 1})
+                   ->name,
+               "flip");
+  EXPECT_STREQ(MakeCudaTranspose(std::vector<std::int64_t>{2, 3, 9, 40},
+                                 std::vector<std::int64_t>{3, 2, 1, 0})
+                   ->name,
+               "strided_copy");
+}
+
+TEST(CudaStridedCopy, BackwardsBroadcastAndEveryElementSize) {
+  for (const std::size_t bytes : {1u, 2u, 4u, 8u}) {
+    const StridedCopySpec spec{
+        .out = {3, 50, 7}, .strides = {0, -7, 1}, .start = 49 * 7, .element_bytes = bytes};
+    Bytes x(50 * 7 * bytes);
+    for (std::size_t i = 0; i < x.size(); ++i) x[i] = static_cast<std::byte>(i * 37);
+    ExpectLikeCpu(MakeCudaStridedCopy(spec), MakeStridedCopy(spec), {x}, {3 * 50 * 7 * bytes}, 0);
+  }
+}
+
+TEST(CudaGather, RowsAtIndicesSomeOutOfRange) {
+  const Floats table = RandomFloats(20 * 300);
+  const std::vector<std::int64_t> indices = {3, -1, 19, 20, 0, -21, 7};
+  const IndexSpec spec{.entries = {7},
+                       .index_strides = {1},
+                       .base_strides = {0},
+                       .sizes = {20},
+                       .strides = {300},
+                       .run = 300,
+                       .tensor = 6000};
+  ExpectLikeCpu(MakeCudaGather(spec), MakeGather(spec), {BytesOf(table), BytesOf(indices)},
+                {7 * 300 * 4}, 0);
+}
+
+TEST(CudaGather, TuplesOfNarrowIndices) {
+  const Floats x = RandomFloats(2 * 4 * 5);
+  const std::vector<std::int32_t> indices = {0, 0, 3, 4, -1, 2, 1, 1, 2, 5, 0, 3};
+  const IndexSpec spec{.entries = {2, 3},
+                       .index_strides = {6, 2},
+                       .base_strides = {20, 0},
+                       .sizes = {4, 5},
+                       .strides = {5, 1},
+                       .run = 1,
+                       .tensor = 40,
+                       .index_type = DataType::kInt32};
+  ExpectLikeCpu(MakeCudaGather(spec), MakeGather(spec), {BytesOf(x), BytesOf(indices)}, {6 * 4}, 0);
+}
+
+}  // namespace
+}  // namespace lagoon::cuda

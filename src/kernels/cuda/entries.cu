@@ -1,0 +1,7 @@
+// The entry kernels of the op bodies: what NVRTC compiles for the GPU at hand, and nvcc as a check.
+
+#include "kernels/cuda/classes.cuh"
+
+LAGOON_CUDA_ENTRY(lagoon_light, lagoon::cuda::LightBodies)
+LAGOON_CUDA_ENTRY(lagoon_medium, lagoon::cuda::MediumBodies)
+LAGOON_CUDA_ENTRY(lagoon_heavy, lagoon::cuda::HeavyBodies)

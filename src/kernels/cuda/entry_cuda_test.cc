@@ -1,0 +1,224 @@
+// The bodies behind the block protocol: entry kernels, several segments, revoked and issued again.
+
+#include <algorithm>
+#include <random>
+
+#include "kernels/cuda/body_testing.h"
+#include "kernels/cuda/classes.cuh"
+#include "kernels/ops_testing.h"
+#include "simt/machine.h"
+
+namespace lagoon::cuda {
+namespace {
+
+using lagoon::testing::RandomFloats;
+using testing::BoundBody;
+using testing::Bytes;
+using testing::BytesOf;
+
+constexpr u32 kRing = 4096;
+constexpr u32 kTag = 7;
+
+/// A record and what of it lies in device memory; the words hold what another tag has left behind.
+struct Record {
+  u64 done = Tagged(kTag - 1, 3);
+  std::vector<u64> claims;
+  u32 blocks;
+
+  explicit Record(u32 count) : claims((count + 31) / 32, Tagged(kTag - 1, 5)), blocks(count) {}
+  RecordRef ref() { return {&done, claims.data(), kTag, blocks}; }
+  u32 Done() const { return TagOf(done) == kTag ? ValueOf(done) : 0; }
+};
+
+/// A launch of kernels side by side, each a segment of its own. Outputs begin poisoned.
+class Segments {
+ public:
+  explicit Segments(std::vector<BoundBody> bodies) : bodies_(std::move(bodies)) {
+    for (const BoundBody& body : bodies_) records_.emplace_back(body.kernel().blocks);
+  }
+
+  /// The second waits for all of the first. Its blocks that come too early leave, so it gets many.
+  void Chain(u32 claimants) {
+    chained_ = true;
+    claimants_ = {3, claimants};
+  }
+
+  bool Complete() const {
+    return std::all_of(records_.begin(), records_.end(),
+                       [](const Record& record) { return record.Done() == record.blocks; });
+  }
+
+  void Issue(u64 seed, std::uint64_t revoke_at) {
+    simt::Machine machine({.seed = seed});
+    u32 word = 0;
+    machine.OnBarrier([&](const simt::BarrierEvent& event) {
+      if (event.barriers == revoke_at) word = 1;
+    });
+    const LaunchTable table = TableOf(word);
+    u32 blocks = 0, shared_bytes = 0;
+    for (u32 i = 0; i < table.segment_count; ++i) blocks += table.segments[i].claimants;
+    for (const BoundBody& body : bodies_) {
+      shared_bytes = std::max(shared_bytes, body.kernel().shared_bytes);
+    }
+    const Status status =
+        machine.Run({.name = "entry",
+                     .grid = {blocks},
+                     .block = {kBodyThreads},
+                     .shared_bytes = shared_bytes + kProtocolSharedBytes,
+                     .kernel = [&] { RunBlock<HeavyBodies>(table, simt::DynamicShared()); }});
+    ASSERT_TRUE(status) << status.error().message;
+    EXPECT_EQ(ValueOf(state_.left), blocks);
+    for (const Record& record : records_) EXPECT_LE(record.Done(), record.blocks);
+    barriers_ = machine.barriers();
+  }
+
+  std::uint64_t barriers() const { return barriers_; }
+  BoundBody& body(std::size_t i) { return bodies_[i]; }
+  /// Notes of a kind among all that were posted.
+  std::size_t Notes(Note kind) const {
+    return static_cast<std::size_t>(
+        std::count_if(ring_.begin(), ring_.begin() + static_cast<std::ptrdiff_t>(head_),
+                      [&](u64 entry) { return (entry >> 60 & 7) == static_cast<u64>(kind); }));
+  }
+
+ private:
+  LaunchTable TableOf(const u32& word) {
+    LaunchTable table{};
+    table.state = &state_;
+    table.ring = {ring_.data(), &head_, kRing, 0};
+    table.issue = ++issue_;
+    table.started = issue_ > 1 ? 1 : 0;
+    table.segment_count = static_cast<u32>(bodies_.size());
+    u32 offset = 0;
+    for (u32 i = 0; i < table.segment_count; ++i) {
+      const CudaKernel& kernel = bodies_[i].kernel();
+      SegmentRef& segment = table.segments[i];
+      segment.record = records_[i].ref();
+      segment.guards[0].word = &word;
+      segment.body = static_cast<u32>(kernel.body);
+      segment.args_offset = offset;
+      segment.claimants = claimants_[i];
+      if (chained_ && i == 1) {
+        segment.deps[0] = {&records_[0].done, kTag, records_[0].blocks};
+        segment.dep_count = 1;
+      }
+      std::memcpy(table.args + offset, kernel.args.data(), kernel.args.size());
+      offset += (static_cast<u32>(kernel.args.size()) + kArgsAlignment - 1) / kArgsAlignment *
+                kArgsAlignment;
+    }
+    return table;
+  }
+
+  std::vector<BoundBody> bodies_;
+  std::vector<Record> records_;
+  IssueState state_ = {};
+  std::vector<u64> ring_ = std::vector<u64>(kRing);
+  u64 head_ = 0;
+  u32 issue_ = 0;
+  bool chained_ = false;
+  std::vector<u32> claimants_ = {3, 3};
+  std::uint64_t barriers_ = 0;
+};
+
+CudaKernel ProductOf(std::uint32_t m, std::uint32_t n, std::uint32_t k) {
+  const Conv2dSpec spec{
+      .height = m, .in_channels = k, .out_height = m, .out_channels = n, .epilogue = {}};
+  return MakeCudaConv2d(spec,
+                        {.math = Math::kTf32, .tile_rows = 64, .tile_columns = 64, .splits = 1})
+      ->product;
+}
+
+std::vector<BoundBody> Bodies() {
+  std::vector<BoundBody> bodies;
+  bodies.emplace_back(ProductOf(150, 100, 300),
+                      std::vector<Bytes>{BytesOf(RandomFloats(150 * 300)),
+                                         BytesOf(RandomFloats(100 * 300, -1, 1, 2))},
+                      std::vector<std::size_t>{150 * 100 * 4});
+  const SoftmaxSpec softmax{.outer = 40, .axis = 70};
+  bodies.emplace_back(*MakeCudaSoftmax(softmax), std::vector<Bytes>{BytesOf(RandomFloats(2800))},
+                      std::vector<std::size_t>{2800 * 4});
+  return bodies;
+}
+
+std::vector<Bytes> Undisturbed() {
+  std::vector<Bytes> outputs;
+  for (BoundBody& body : Bodies()) {
+    EXPECT_EQ(body.Run(body.AllTiles(), {}), body.AllTiles());
+    outputs.push_back(body.outputs()[0]);
+  }
+  return outputs;
+}
+
+TEST(CudaEntry, SegmentsSideBySideCompleteInOneIssue) {
+  Segments segments(Bodies());
+  ASSERT_NO_FATAL_FAILURE(segments.Issue(1, testing::kNever));
+  EXPECT_TRUE(segments.Complete());
+  EXPECT_EQ(segments.Notes(Note::kEnded), 1u);
+  EXPECT_EQ(segments.Notes(Note::kPlaced), 2u);
+  EXPECT_EQ(segments.Notes(Note::kCount), 2u);
+  const std::vector<Bytes> want = Undisturbed();
+  for (std::size_t i = 0; i < want.size(); ++i) EXPECT_EQ(segments.body(i).outputs()[0], want[i]);
+}
+
+TEST(CudaEntry, RevokedAtRandomBarriersAndIssuedAgainGivesTheSameBits) {
+  const std::vector<Bytes> want = Undisturbed();
+  std::mt19937 random(5);
+  for (u64 seed = 0; seed < 12; ++seed) {
+    SCOPED_TRACE(seed);
+    Segments segments(Bodies());
+    if (seed % 2 == 1) segments.Chain(3);
+    std::uint64_t barriers = 60;
+    for (int issue = 0; !segments.Complete(); ++issue) {
+      ASSERT_LT(issue, 50) << "no progress";
+      const bool revoke = issue < 6;
+      const std::uint64_t at = random() % std::max<std::uint64_t>(barriers, 1);
+      ASSERT_NO_FATAL_FAILURE(
+          segments.Issue(seed * 100 + static_cast<u64>(issue), revoke ? at : testing::kNever));
+      barriers = segments.barriers();
+    }
+    for (std::size_t i = 0; i < want.size(); ++i) {
+      ASSERT_EQ(segments.body(i).outputs()[0], want[i]) << "segment " << i;
+    }
+  }
+}
+
+TEST(CudaEntry, SuccessorSeesAllThatItsPredecessorWrote) {
+  constexpr std::size_t kCount = 150 * 100;
+  // Short tiles, so that blocks of the successor begin while the last one is being written.
+  const auto chain = [] {
+    std::vector<BoundBody> bodies;
+    bodies.emplace_back(ProductOf(150, 100, 16),
+                        std::vector<Bytes>{BytesOf(RandomFloats(150 * 16)),
+                                           BytesOf(RandomFloats(100 * 16, -1, 1, 2))},
+                        std::vector<std::size_t>{kCount * 4});
+    const UnarySpec relu{.op = UnaryOp::kRelu, .count = kCount};
+    bodies.emplace_back(*MakeCudaUnary(relu), std::vector<Bytes>{Bytes(kCount * 4)},
+                        std::vector<std::size_t>{kCount * 4});
+    bodies[1].BindInput(0, bodies[0].outputs()[0]);
+    return bodies;
+  };
+  std::vector<BoundBody> one_by_one = chain();
+  for (BoundBody& body : one_by_one) ASSERT_EQ(body.Run(body.AllTiles(), {}), body.AllTiles());
+  for (u64 seed = 0; seed < 60; ++seed) {
+    Segments segments(chain());
+    segments.Chain(24);
+    for (u64 issue = 0; !segments.Complete(); ++issue) {
+      ASSERT_LT(issue, 20u);
+      ASSERT_NO_FATAL_FAILURE(segments.Issue(seed * 20 + issue, testing::kNever));
+    }
+    ASSERT_EQ(segments.body(1).outputs(), one_by_one[1].outputs()) << "seed " << seed;
+  }
+}
+
+TEST(CudaEntry, WhatIsUnderWayLeavesWhenTheGuardRises) {
+  Segments segments(Bodies());
+  // The first barrier comes behind the first block's claim, before any look of a body.
+  ASSERT_NO_FATAL_FAILURE(segments.Issue(1, 0));
+  EXPECT_TRUE(segments.body(0).Untouched());
+  EXPECT_TRUE(segments.body(1).Untouched());
+  ASSERT_NO_FATAL_FAILURE(segments.Issue(2, testing::kNever));
+  EXPECT_TRUE(segments.Complete());
+}
+
+}  // namespace
+}  // namespace lagoon::cuda

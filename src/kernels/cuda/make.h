@@ -1,0 +1,46 @@
+#pragma once
+
+// What the factories share.
+
+#include <cstdint>
+#include <string_view>
+#include <vector>
+
+#include "kernels/cuda/args.cuh"
+#include "kernels/cuda/kernel.h"
+
+namespace lagoon::cuda {
+
+tl::unexpected<Error> Unimplemented(std::string_view op, std::string_view what);
+
+/// The same as 32 bits: CheckElements() has seen that it fits.
+inline u32 U32(std::size_t value) { return static_cast<u32>(value); }
+
+/// Tiles of `tile` elements; at least one.
+inline u32 TilesOf(std::size_t count, u32 tile) { return U32((count + tile - 1) / tile); }
+
+/// kUnimplemented when the function has no device code behind other ops.
+Result<EpilogueArgs> EpilogueOf(std::string_view op, const Epilogue& epilogue);
+/// One that does nothing.
+EpilogueArgs NoEpilogue();
+
+/// An axis of an output and how the operands walk along it.
+struct WalkAxis {
+  std::int64_t size = 1;
+  std::vector<std::int64_t> strides;
+};
+
+/// Without axes of size 1, and with neighbours that all operands walk alike joined.
+std::vector<WalkAxis> Joined(const std::vector<WalkAxis>& axes);
+
+/// kInvalidArgument when more than kMaxAxes are left.
+template <u32 kOperands>
+Result<Axes<kOperands>> AxesOf(std::string_view op, const std::vector<WalkAxis>& walk);
+
+constexpr u32 DivideUp(u32 value, u32 by) { return (value + by - 1) / by; }
+
+/// Lines of `axis` elements, `inner` side by side.
+LineArgs LinesOf(std::size_t outer, std::size_t axis, std::size_t inner);
+inline u32 LineGroups(const LineArgs& args) { return DivideUp(args.lines, args.columns); }
+
+}  // namespace lagoon::cuda

@@ -1,0 +1,125 @@
+#!/usr/bin/env python3
+"""Compiles the CUDA entry kernels and holds them to their budget of registers and spills.
+
+Usage: cuda_budget.py [--nvcc PATH] [--write] [--nvrtc PATH]
+The budget is src/kernels/cuda/budget.json: per architecture and entry the most registers, and bytes of spill stores and
+loads, that the compiler may report; --write replaces it by what it reports now. --nvrtc compiles the same source with
+that library instead, as the server does on the machine of the GPU: without any header but ours. A wrong answer of the
+compiler, an entry that is missing and one that the budget does not name are errors, exit status 1.
+"""
+import argparse
+import ctypes
+import json
+import pathlib
+import re
+import subprocess
+import sys
+import tempfile
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+SOURCE = ROOT / "src/kernels/cuda/entries.cu"
+BUDGET = ROOT / "src/kernels/cuda/budget.json"
+ARCHITECTURES = ("sm_80", "sm_90", "sm_100")
+ENTRY = re.compile(r"Compiling entry function '(\w+)' for '(sm_\d+)\w?'")
+SPILLS = re.compile(r"(\d+) bytes spill stores, (\d+) bytes spill loads")
+REGISTERS = re.compile(r"Used (\d+) registers")
+# What our plain-data headers ask of the standard library, for a compiler that has none.
+SHIMS = {"cstdint": "#pragma once\nnamespace std { using uint8_t = unsigned char; }\n"}
+
+
+def parse(report):
+    """{architecture: {entry: {registers, spill_stores, spill_loads}}}. Functions that an entry calls have their own
+    lines behind its "Used ... registers", and the entry's own spills come before it."""
+    found, current = {}, None
+    for line in report.splitlines():
+        if match := ENTRY.search(line):
+            current = found.setdefault(match[2], {}).setdefault(match[1], {})
+        elif (match := SPILLS.search(line)) and current is not None and not current:
+            current.update(spill_stores=int(match[1]), spill_loads=int(match[2]))
+        elif (match := REGISTERS.search(line)) and current is not None:
+            current.setdefault("registers", int(match[1]))
+    return found
+
+
+def compile_with_nvcc(nvcc):
+    with tempfile.TemporaryDirectory() as folder:
+        found = {}
+        for name in ARCHITECTURES:
+            command = [nvcc, f"-arch={name}", "-std=c++20", "-cubin", "-Xptxas", "-v", "-Werror", "all-warnings",
+                       "-I", str(ROOT / "src"), "-o", f"{folder}/{name}.cubin", str(SOURCE)]
+            done = subprocess.run(command, capture_output=True, text=True)
+            if done.returncode != 0:
+                raise SystemExit(f"{' '.join(command)}\n{done.stderr[-4000:]}")
+            found.update(parse(done.stderr))
+        return found
+
+
+def over(found, budget):
+    for name in sorted({*found, *budget}):
+        for entry in sorted({*found.get(name, {}), *budget.get(name, {})}):
+            got, most = found.get(name, {}).get(entry), budget.get(name, {}).get(entry)
+            if got is None or most is None:
+                yield f"{name} {entry}: {'not compiled' if got is None else 'not in the budget'}"
+                continue
+            for what in sorted({*got, *most}):
+                if what not in got or what not in most or got[what] > most[what]:
+                    yield f"{name} {entry}: {what} {got.get(what)}, the budget is {most.get(what)}"
+
+
+def headers():
+    """Every header that the entries include, by the name that they use."""
+    found = dict(SHIMS)
+    queue = [SOURCE.read_text()]
+    while queue:
+        for name in re.findall(r'^#include ["<]([^">]+)[">]', queue.pop(), re.M):
+            path = ROOT / "src" / name
+            if name in found or not path.exists() or name.startswith("simt/"):
+                continue
+            found[name] = path.read_text()
+            queue.append(found[name])
+    return found
+
+
+def compile_with_nvrtc(library):
+    nvrtc = ctypes.CDLL(library)
+    included = headers()
+    count = len(included)
+    names = (ctypes.c_char_p * count)(*(name.encode() for name in included))
+    texts = (ctypes.c_char_p * count)(*(text.encode() for text in included.values()))
+    program = ctypes.c_void_p()
+    assert nvrtc.nvrtcCreateProgram(ctypes.byref(program), SOURCE.read_bytes(), b"entries.cu", count, texts, names) == 0
+    options = [b"-arch=sm_90", b"-std=c++20"]
+    status = nvrtc.nvrtcCompileProgram(program, len(options), (ctypes.c_char_p * len(options))(*options))
+    size = ctypes.c_size_t()
+    nvrtc.nvrtcGetProgramLogSize(program, ctypes.byref(size))
+    log = ctypes.create_string_buffer(size.value)
+    nvrtc.nvrtcGetProgramLog(program, log)
+    cubin = ctypes.c_size_t()
+    if status == 0:
+        assert nvrtc.nvrtcGetCUBINSize(program, ctypes.byref(cubin)) == 0
+    return status, cubin.value, log.value.decode()
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--nvcc", default="nvcc")
+    parser.add_argument("--nvrtc")
+    parser.add_argument("--write", action="store_true")
+    arguments = parser.parse_args()
+    if arguments.nvrtc:
+        status, size, log = compile_with_nvrtc(arguments.nvrtc)
+        print(log[-4000:], f"nvrtc: status {status}, {size} bytes for sm_90")
+        return 0 if status == 0 and size > 0 else 1
+    found = compile_with_nvcc(arguments.nvcc)
+    if arguments.write:
+        BUDGET.write_text(json.dumps(found, indent=2) + "\n")
+    problems = list(over(found, json.loads(BUDGET.read_text())))
+    for name, entries in found.items():
+        for entry, got in entries.items():
+            print(f"{name:7} {entry:15} {got}")
+    print("\n".join(problems) or "budget: held")
+    return 1 if problems else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
