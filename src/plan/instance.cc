@@ -29,14 +29,24 @@ std::uint32_t MostBlocks(const PlanOp& op) {
 
 Result<std::unique_ptr<Instance>> Instance::Create(std::shared_ptr<const LoadedPlan> loaded,
                                                    DeviceControl& device) {
+  std::size_t arena_bytes = 0;
+  for (std::size_t size = 0; size < loaded->sizes(); ++size) {
+    arena_bytes = std::max(arena_bytes, loaded->at(size).arena_bytes);
+  }
+  LAGOON_ASSIGN_OR_RETURN(Buffer arena, device.Allocate(arena_bytes, MemoryKind::kDevice));
+  return Create(std::move(loaded), std::move(arena));
+}
+
+std::unique_ptr<Instance> Instance::CreateOver(std::byte* arena,
+                                               std::shared_ptr<const LoadedPlan> loaded) {
+  return Create(std::move(loaded), Buffer(arena, 0, [](void*, std::size_t) {}));
+}
+
+std::unique_ptr<Instance> Instance::Create(std::shared_ptr<const LoadedPlan> loaded, Buffer arena) {
   std::unique_ptr<Instance> instance(new Instance);
   instance->loaded_ = std::move(loaded);
+  instance->arena_ = std::move(arena);
   const LoadedPlan& plans = instance->loaded();
-  std::size_t arena_bytes = 0;
-  for (std::size_t size = 0; size < plans.sizes(); ++size) {
-    arena_bytes = std::max(arena_bytes, plans.at(size).arena_bytes);
-  }
-  LAGOON_ASSIGN_OR_RETURN(instance->arena_, device.Allocate(arena_bytes, MemoryKind::kDevice));
   instance->bindings_.reserve(plans.sizes());
   for (std::size_t size = 0; size < plans.sizes(); ++size) {
     instance->bindings_.push_back(instance->Bind(plans.at(size)));

@@ -19,6 +19,11 @@ class Instance {
   static Result<std::unique_ptr<Instance>> Create(std::shared_ptr<const LoadedPlan> loaded,
                                                   DeviceControl& device);
 
+  /// The same over an arena that somebody else owns and that is large enough; it outlives the
+  /// instance.
+  static std::unique_ptr<Instance> CreateOver(std::byte* arena,
+                                              std::shared_ptr<const LoadedPlan> loaded);
+
   /// All batch sizes. Any thread.
   const LoadedPlan& loaded() const { return *loaded_; }
   /// Makes the plan `size` of loaded() the one that plan() and what follows are about; at first it
@@ -68,6 +73,8 @@ class Instance {
     void AddProgress(std::uint32_t blocks, std::uint32_t most_blocks);
     void Recut(std::size_t index, std::uint32_t version);
   };
+
+  static std::unique_ptr<Instance> Create(std::shared_ptr<const LoadedPlan> loaded, Buffer arena);
 
   Instance() = default;
   Binding Bind(const Plan& plan) const;

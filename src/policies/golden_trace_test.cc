@@ -92,5 +92,25 @@ INSTANTIATE_TEST_SUITE_P(Abort, ReefFigures, ::testing::Values(SimAbort::kCheck,
                            return test.param == SimAbort::kCheck ? "Check" : "Kill";
                          });
 
+// Paella's Figure 1: four tasks of three unit kernels on two units, all there at 0. With nothing
+// ahead on the device SRPT keeps to what it has begun: A and B, which have 2 and then 1 left when C
+// and D have 3, end at 3, the others at 6.
+TEST(PaellaFigure1, ShortestRemainingFirstEndsWhatItHasBegun) {
+  const auto device = FigureDevice(2, SimAbort::kCheck);
+  Scheduler paella = *MakeScheduler("paella");
+  paella.config.extra_blocks = 0;
+  Dispatcher dispatcher(*device, paella.config, std::move(paella.policy));
+  const TimePoint begin = device->Now();
+  std::vector<SimTask> tasks;
+  for (const char* name : {"A", "B", "C", "D"}) {
+    tasks.push_back({name, JobClass::kBestEffort, 0, {{1, 1}, {1, 1}, {1, 1}}});
+  }
+  std::vector<double> ends;
+  for (const JobResult& result : RunTasks(*device, dispatcher, tasks)) {
+    ends.push_back(std::chrono::duration<double>(result.computed - begin) / kFigureUnit);
+  }
+  EXPECT_EQ(ends, (std::vector<double>{3, 3, 6, 6}));
+}
+
 }  // namespace
 }  // namespace lagoon::testing

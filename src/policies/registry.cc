@@ -28,13 +28,13 @@ struct Entry {
   std::unique_ptr<Policy> (*policy)();
 };
 
-// What a plain policy is the policy of: kernel by kernel, nobody is preempted, the device keeps the
-// order of submission.
+// What a plain policy is the policy of: nobody is preempted, and the device keeps the order of
+// submission. It has as much as fits, and one kernel of a job at a time (Paella 5.2).
 constexpr SchedulerConfig Plain(std::string_view name) {
-  return {.name = name, .ranks = Ranks::kSubmission, .depth = 4, .extra_blocks = 8};
+  return {.name = name, .ranks = Ranks::kSubmission, .depth = 1, .extra_blocks = 8};
 }
 
-// One entry a scheduler; docs/schedulers.md says what each stands for. The default is `lagoon`.
+// One entry a scheduler; docs/schedulers.md says what each stands for.
 constexpr Entry kSchedulers[] = {
     {{.name = "sequential",
       .streams = Streams::kOne,

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string_view>
 
 namespace lagoon {
@@ -31,9 +32,10 @@ struct SchedulerConfig {
   std::uint32_t max_active_jobs = 0;  // jobs with work on the device at once; 0: no limit
   std::uint32_t depth = 4;            // kernels of one job in the device's queue (REEF 4.2); 0: all
   std::uint32_t max_kernels = 0;      // of one class in the device's queue; 0: no limit (Orion: 1)
-  /// Blocks submitted beyond those that the units can run at once (Paella's B, 4.1 and 6); at least
-  /// two kernels are let through, so that one fills the tail of the other. 0: no limit.
-  std::uint32_t extra_blocks = 0;
+  /// Blocks submitted beyond those that the units hold at once by their kernels' occupancy
+  /// (Paella's B, 4.1 and 6); where it is above 0, at least two kernels are let through, so that
+  /// one fills the tail of the other. Nothing: no limit.
+  std::optional<std::uint32_t> extra_blocks = std::nullopt;
   /// While real-time work runs, best-effort kernels get the units that it leaves free (REEF 5):
   /// those that so many of a real-time job's next kernels all leave. 0: none.
   std::uint32_t padding_kernels = 0;

@@ -62,7 +62,8 @@ Result<JobId> Dispatcher::Post(const JobSpec& spec) {
     return Fail(ErrorCode::kInvalidArgument, fmt::format("there is no queue {}", Raw(spec.queue)));
   }
   const QueueOptions& options = queue->options;
-  const LoadedPlan& loaded = options.instances.front()->loaded();
+  const Instance& instance = spec.instance != nullptr ? *spec.instance : *options.instances.front();
+  const LoadedPlan& loaded = instance.loaded();
   const Plan& plan = loaded.plan;
   if (spec.inputs.size() != plan.inputs.size() || spec.outputs.size() != plan.outputs.size()) {
     return Fail(ErrorCode::kInvalidArgument,
@@ -74,6 +75,12 @@ Result<JobId> Dispatcher::Post(const JobSpec& spec) {
     return Fail(ErrorCode::kInvalidArgument,
                 fmt::format("queue '{}': the job is of batch size {}, there are {}", options.name,
                             spec.size, loaded.sizes()));
+  }
+  if ((spec.instance == nullptr) != (spec.costs == nullptr)) {
+    return Fail(ErrorCode::kInvalidArgument,
+                fmt::format("queue '{}': a job has an instance of its own with the costs of that, "
+                            "or neither",
+                            options.name));
   }
   const std::size_t waiting = queue->pending.fetch_add(1, std::memory_order_relaxed);
   if (waiting >= options.max_pending && options.overflow == Overflow::kReject) {
@@ -94,6 +101,8 @@ Result<JobId> Dispatcher::Post(const JobSpec& spec) {
   job->inputs.assign(spec.inputs.begin(), spec.inputs.end());
   job->outputs.assign(spec.outputs.begin(), spec.outputs.end());
   job->size = spec.size;
+  job->instance = spec.instance;
+  job->costs = spec.costs != nullptr ? spec.costs : &queue->costs[spec.size];
   job->result.posted = posted;
   unfinished_.fetch_add(1);
   job->next_in_inbox = inbox_.load(std::memory_order_relaxed);

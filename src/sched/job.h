@@ -1,12 +1,14 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <span>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "base/ids.h"
+#include "base/status.h"
 #include "base/time.h"
 #include "plan/instance.h"
 
@@ -21,7 +23,7 @@ enum class Outcome : std::uint8_t {
   kCancelled,   // Dispatcher::Cancel
   kExpired,     // its deadline passed while it was queued or running
   kSuperseded,  // a newer request of its queue took its place (Overflow::kNewestWins)
-  kFailed,      // the device was lost
+  kFailed,      // the device was lost, or JobResult::error
 };
 std::string_view Name(Outcome outcome);
 
@@ -38,6 +40,8 @@ struct JobResult {
   std::uint32_t revocations = 0;  // times that its running or queued work was revoked
   std::uint64_t resumed_blocks =
       0;  // blocks that a revocation found done and that did not run again
+  /// kFailed: why, where it was not the device. Set only by a JobHost.
+  std::shared_ptr<const Error> error;
 };
 
 /// Whoever posted a job. Owned by the poster; must live until Finished returns.
@@ -50,6 +54,8 @@ class JobClient {
   virtual void Finished(const JobResult& result) = 0;
 };
 
+class CostTable;
+
 /// One request's execution. Pointers must stay valid until Finished.
 struct JobSpec {
   QueueId queue{};
@@ -59,6 +65,10 @@ struct JobSpec {
   std::span<void* const> outputs;  // one per plan output
   JobClient* client = nullptr;
   std::size_t size = 0;  // which plan of the queue's instances: LoadedPlan::at
+  /// What it runs instead of its queue's plan, in the place of an instance of the queue, and what
+  /// that costs. Null: the queue's. The instance is idle until the job is posted.
+  Instance* instance = nullptr;
+  CostTable* costs = nullptr;
 };
 
 /// What a full queue does.

@@ -19,6 +19,7 @@ struct JobLaunch {
   std::uint32_t index = 0;       // of the op or tensor
   std::uint32_t limit = 0;       // of the best-effort group's guard, where the launch has it
   std::uint32_t blocks = 0;      // that were left to run then
+  std::uint32_t occupancy = 1;   // of a unit by them: PlanOp::occupancy
   bool padding = false;          // guarded by a real-time kernel instead of the group
   bool whole = false;            // began with no block done, and had all units
   TimePoint placed{};            // its first block

@@ -32,8 +32,10 @@ struct Job : ScheduledJob {
   std::size_t size = 0;  // of the batch: which plan of its instance
   JobResult result;
 
+  CostTable* costs = nullptr;
+  Instance* instance = nullptr;  // null: the queue's, once it is active
+
   // While active or leaving. Ops and tensors before an index are submitted or complete.
-  Instance* instance = nullptr;
   StreamId stream = kUnordered;
   Rank rank = 0;         // of its launches among those of its class: the last pick's
   std::size_t slot = 0;  // of the instance in its queue

@@ -94,7 +94,7 @@ void Mechanism::Admit(std::unique_ptr<Job> owned, FinishedJobs& finished) {
   if (observer_ != nullptr) TellJob(SchedEvent::Kind::kArrived, job, job.arrival);
   if (job.deadline != kNoDeadline) deadlines_.insert(job);
   JobQueue& queue = *job.queue;
-  job.total = job.remaining = queue.costs[job.size].total();
+  job.total = job.remaining = job.costs->total();
   policy_->OnArrival(job);
   queue.waiting.push_back(job);
   if (lost_) return Finish(job, Outcome::kFailed, finished);
@@ -172,8 +172,9 @@ void Mechanism::OnComplete(const DeviceEvent& event) {
       if (--job.inputs_left == 0) job.result.inputs_copied = event.at;
       break;
     case JobLaunch::Kind::kOp:
-      if (record.whole) job.queue->costs[job.size].Observe(record.index, event.at - record.placed);
-      blocks_ -= std::exchange(record.blocks, 0);
+      if (record.whole) job.costs->Observe(record.index, event.at - record.placed);
+      in_flight_.Remove(record);
+      record.blocks = 0;
       Advance(job, event.at);
       break;
     case JobLaunch::Kind::kOutput:
@@ -190,7 +191,7 @@ void Mechanism::OnRetired(const DeviceEvent& event, FinishedJobs& finished) {
   --job.launches;
   if (record.kind == JobLaunch::Kind::kOp) {
     --kernels_[static_cast<int>(job.job_class)];
-    blocks_ -= record.blocks;
+    in_flight_.Remove(record);
     const std::uint32_t in_flight = --job.queue->slots[job.slot].in_flight[record.index];
     if (record.padding) {
       --padding_;
@@ -230,7 +231,7 @@ void Mechanism::Start(Job& job) {
   queue.pending.fetch_sub(1, std::memory_order_relaxed);
   job.slot = queue.free_slots.back();
   queue.free_slots.pop_back();
-  job.instance = queue.slots[job.slot].instance;
+  if (job.instance == nullptr) job.instance = queue.slots[job.slot].instance;
   job.instance->Select(job.size);
   job.instance->Reset();  // every launch of the last job on it has retired
   job.started = true;
@@ -252,8 +253,8 @@ void Mechanism::Advance(Job& job, TimePoint at) {
   const std::size_t ops = job.instance->plan().ops.size();
   if (job.first_incomplete == ops) return;
   while (job.first_incomplete < ops && job.instance->progress(job.first_incomplete).Complete()) {
-    job.remaining = std::max(
-        Nanoseconds(0), job.remaining - job.queue->costs[job.size].kernel(job.first_incomplete));
+    job.remaining =
+        std::max(Nanoseconds(0), job.remaining - job.costs->kernel(job.first_incomplete));
     ++job.first_incomplete;
   }
   job.next_op = std::max(job.next_op, job.first_incomplete);

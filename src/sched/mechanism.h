@@ -54,6 +54,34 @@ class Mechanism {
   const DispatcherStats& stats() const { return stats_; }
 
  private:
+  /// The blocks that were not done when their kernels were submitted.
+  struct InFlight {
+    static constexpr std::uint64_t kUnit = std::uint64_t{1} << 20;
+    std::uint64_t blocks = 0;
+    std::uint64_t load = 0;  // what they take of units, a whole one being kUnit
+
+    void Add(const JobLaunch& launch) {
+      blocks += launch.blocks;
+      load += LoadOf(launch);
+    }
+    void Remove(const JobLaunch& launch) {
+      blocks -= launch.blocks;
+      load -= LoadOf(launch);
+    }
+    /// What they take of so many units: above 1, some find no room.
+    double Fill(std::uint32_t units) const {
+      return static_cast<double>(load) / static_cast<double>(units * kUnit);
+    }
+    /// How many find no room, where the units are full.
+    double Beyond(std::uint32_t units) const {
+      return (1 - 1 / Fill(units)) * static_cast<double>(blocks);
+    }
+
+   private:
+    static std::uint64_t LoadOf(const JobLaunch& launch) {
+      return launch.blocks * kUnit / launch.occupancy;
+    }
+  };
   struct ByDeadline {
     bool operator()(const Job& a, const Job& b) const {
       return a.deadline != b.deadline ? a.deadline < b.deadline : a.id < b.id;
@@ -134,7 +162,7 @@ class Mechanism {
   std::uint32_t group_limit_ = 0;
   std::uint32_t revocable_ = 0;            // best-effort kernels in flight with the current limit
   std::uint32_t kernels_[2] = {0, 0};      // in flight, by class
-  std::uint32_t blocks_ = 0;               // of those kernels, that were not done when submitted
+  InFlight in_flight_;                     // of those kernels
   std::uint32_t padding_ = 0;              // of those kernels, beside real-time work
   Job* padding_job_ = nullptr;             // whose, while there are any
   std::uint32_t real_time_computing_ = 0;  // active real-time jobs with incomplete kernels

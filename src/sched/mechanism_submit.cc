@@ -45,8 +45,10 @@ void Mechanism::GoBack(Job& job, std::size_t op) {
 }
 
 bool Mechanism::Fits() const {
-  return config_.extra_blocks == 0 || kernels_[kRealTime] + kernels_[kBestEffort] < 2 ||
-         blocks_ < device_.info().units + config_.extra_blocks;
+  if (!config_.extra_blocks || in_flight_.Fill(device_.info().units) < 1) return true;
+  if (*config_.extra_blocks == 0) return false;
+  return kernels_[kRealTime] + kernels_[kBestEffort] < 2 ||
+         in_flight_.Beyond(device_.info().units) < *config_.extra_blocks;
 }
 
 ReadyView::Eligibility Mechanism::Eligible(bool best_effort) const {
@@ -144,8 +146,9 @@ Job* Mechanism::PickBeside(const PaddingRoom& room) {
 }
 
 bool Mechanism::FitsBeside(const Job& job, const PaddingRoom& room) {
-  const Instance& instance =
-      job.started ? *job.instance : *job.queue->slots[job.queue->free_slots.back()].instance;
+  const Instance& instance = job.instance != nullptr
+                                 ? *job.instance
+                                 : *job.queue->slots[job.queue->free_slots.back()].instance;
   const std::vector<PlanOp>& ops = instance.loaded().at(job.size).ops;
   std::size_t op = job.next_op;
   while (job.started && op < ops.size() && instance.progress(op).Complete()) ++op;
@@ -228,13 +231,14 @@ bool Mechanism::SubmitOp(Job& job, const PaddingRoom* room) {
                                   .index = static_cast<std::uint32_t>(job.next_op),
                                   .limit = group_limit_,
                                   .blocks = segment.progress->blocks() - done,
+                                  .occupancy = job.instance->plan().ops[job.next_op].occupancy,
                                   .padding = room != nullptr,
                                   .whole = done == 0 && room == nullptr});
   const Launch launch{id, job.stream, RankOf(job), std::span(&segment, 1)};
   const TimePoint at = observer_ == nullptr ? TimePoint{} : device_.Now();
   if (!Accepted(device_.Submit(launch), id, job)) return false;
   ++kernels_[best_effort ? kBestEffort : kRealTime];
-  blocks_ += segment.progress->blocks() - done;
+  in_flight_.Add(table_.Find(id));
   ++slot.in_flight[job.next_op];
   if (best_effort && room == nullptr) ++revocable_;
   if (room != nullptr) {

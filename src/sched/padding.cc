@@ -33,7 +33,7 @@ PaddingRoom RoomBesideGroup(const Job& job, std::uint32_t units, std::size_t& i)
   do {
     const Progress& progress = job.instance->progress(i);
     width += progress.blocks();
-    room.time += job.queue->costs[job.size].kernel(i);
+    room.time += job.costs->kernel(i);
     room.occupancy = std::max(room.occupancy, ops[i].occupancy);
     room.until = &progress;
     ++i;

@@ -1,0 +1,52 @@
+// What the mechanism lets on the device where a scheduler limits that by blocks.
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+
+#include "sched/testing/dispatcher_fixture.h"
+
+namespace lagoon::testing {
+namespace {
+
+// How many of twelve jobs, each of one kernel of two blocks, a device of two units gets at once.
+class Filling : public DispatcherFixture {
+ protected:
+  std::size_t Submitted(std::optional<std::uint32_t> extra_blocks,
+                        const std::vector<std::uint32_t>& occupancies) {
+    Use({.name = "filled", .depth = 1, .extra_blocks = extra_blocks}, 64,
+        FakeDevice::Time::kVirtual, std::make_unique<ClassFirst>(), /*units=*/2);
+    for (std::size_t i = 0; i < 12; ++i) {
+      auto plan = std::const_pointer_cast<LoadedPlan>(ChainPlan(1, 2));
+      plan->plan.ops[0].occupancy = occupancies[i % occupancies.size()];
+      EXPECT_TRUE(Post(AddQueue(JobClass::kBestEffort, plan), Add()));
+    }
+    const auto submit = [](const std::string& entry) { return entry.starts_with("submit"); };
+    return static_cast<std::size_t>(std::ranges::count_if(device_->log, submit));
+  }
+};
+
+TEST_F(Filling, SubmitsWhatFitsByOccupancyAndAFewBlocksMore) {
+  EXPECT_EQ(Submitted(1, {1}), 2u);
+  EXPECT_EQ(Submitted(1, {4}), 5u);  // eight blocks fit, the ninth is beyond them
+  EXPECT_EQ(Submitted(3, {4}), 6u);  // ten are not yet three beyond
+  EXPECT_EQ(Submitted(9, {4}), 9u);  // sixteen are eight beyond
+  EXPECT_EQ(Submitted(std::nullopt, {1}), 12u);
+}
+
+TEST_F(Filling, WithNothingAheadNoBlockWaits) {
+  EXPECT_EQ(Submitted(0, {1}), 1u);
+  EXPECT_EQ(Submitted(0, {2}), 2u);
+  EXPECT_EQ(Submitted(0, {4}), 4u);
+}
+
+TEST_F(Filling, CountsKernelsOfDifferentOccupancyByWhatTheyTakeOfAUnit) {
+  // Pairs take 2 + 1/4 units: after the second job these are full, after the fourth 4.5 of 2 units
+  // are asked for, that is, 2.5 / 4.5 of the eight blocks are beyond.
+  EXPECT_EQ(Submitted(1, {1, 8}), 3u);
+  EXPECT_EQ(Submitted(4, {1, 8}), 4u);
+  EXPECT_EQ(Submitted(5, {1, 8}), 5u);
+}
+
+}  // namespace
+}  // namespace lagoon::testing
