@@ -9,7 +9,7 @@ import pytest
 from conftest import DIGITS, ROOT, relative_error
 
 MODEL = DIGITS / "1" / "model.onnx"
-COMMANDS = ("serve", "infer", "inspect", "profile", "bench", "version")
+COMMANDS = ("serve", "infer", "inspect", "profile", "devices", "bench", "version")
 
 
 @pytest.fixture(name="digit", scope="module")
@@ -63,6 +63,17 @@ def test_bad_words_are_named(lagoon, words, expected):
     result = lagoon.run(*words)
     assert 0 < result.returncode < 128
     assert expected in result.stderr
+
+
+def test_devices_lists_the_cpu_and_says_why_there_is_no_gpu(lagoon):
+    result = lagoon.run("devices", "--json", "--cuda-driver", "libno-such-driver.so.1")
+    assert result.returncode == 0, result.stderr
+    devices = json.loads(result.stdout)
+    cpu, = devices["devices"]
+    assert cpu["name"] == "cpu" and cpu["units"] > 0 and cpu["description"]
+    assert "libno-such-driver.so.1" in devices["no_cuda"]
+    text = lagoon.run("devices", "--cuda-driver", "libno-such-driver.so.1").stdout
+    assert re.match(r"cpu\t.+, \d+ units\nno cuda\t.*install NVIDIA's driver", text), text
 
 
 def test_inspect_shows_kernels_for_people(lagoon):

@@ -19,14 +19,17 @@ namespace {
 class Core final : public InferenceCore {
  public:
   explicit Core(std::unique_ptr<Device> device) : device_(std::move(device)) {}
-  ~Core() override { Drain(Now()); }
+  ~Core() override {
+    Drain(Now());
+    models_.StopPrograms();
+  }
 
   Status Start(const CoreOptions& options, Scheduler scheduler) {
     LAGOON_RETURN_IF_ERROR(models_.Load(options.repository, *device_, options.profile));
     if (options.trace != nullptr) options.trace->Attach(*device_);
     dispatcher_ = std::make_unique<Dispatcher>(*device_, scheduler.config,
                                                std::move(scheduler.policy), options.trace);
-    models_.AddQueues(*dispatcher_);
+    models_.AddQueues(*device_, *dispatcher_);
     return {};
   }
 
@@ -140,8 +143,12 @@ void Core::SwitchScheduler(const std::string& name, std::function<void(Status)> 
 void Core::Cancel(RequestHandle handle) {
   // A handle is the job's id, which is never used again: the dispatcher ignores one that has
   // finished.
-  if (handle != RequestHandle{}) {
-    dispatcher_->Cancel(JobId{static_cast<std::underlying_type_t<RequestHandle>>(handle)});
+  if (handle == RequestHandle{}) return;
+  const JobId job{static_cast<std::underlying_type_t<RequestHandle>>(handle)};
+  if (IsHosted(job)) {
+    models_.CancelInPrograms(job, *dispatcher_);
+  } else {
+    dispatcher_->Cancel(job);
   }
 }
 

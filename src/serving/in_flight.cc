@@ -48,16 +48,16 @@ bool InFlightTable::WaitUntilEmpty(TimePoint until) {
 void InFlightTable::CancelAll(Dispatcher& dispatcher) {
   // seq_cst: either Post sees this or we see the job that it notes.
   cancelling_.store(true);
-  std::vector<JobId> jobs;
+  std::vector<std::pair<ServedModel*, JobId>> jobs;
   {
     const MutexLock lock(mutex_);
     for (RequestInFlight* request = first_; request != nullptr; request = request->next_) {
       const std::uint64_t job = request->job_.load();
-      if (job != 0) jobs.push_back(JobId{job});
+      if (job != 0) jobs.emplace_back(&request->model_, JobId{job});
     }
   }
   // Without the mutex: a job may finish inside Cancel.
-  for (const JobId job : jobs) dispatcher.Cancel(job);
+  for (const auto& [model, job] : jobs) model->Cancel(job, dispatcher);
 }
 
 RequestInFlight::RequestInFlight(InferRequest request, InferCallback callback, ServedModel& model,
@@ -103,7 +103,6 @@ RequestHandle RequestInFlight::Post(const std::shared_ptr<RequestInFlight>& self
     return RequestHandle{};
   }
   JobSpec spec;
-  spec.queue = request.model_.QueueFor(request.request_.priority);
   spec.deadline = request.admission_.deadline;
   spec.inputs = request.inputs_;
   spec.outputs = request.outputs_;
@@ -111,7 +110,7 @@ RequestHandle RequestInFlight::Post(const std::shared_ptr<RequestInFlight>& self
   spec.client = &request;
   request.table_ = &table;
   request.self_ = self;
-  Result<JobId> job = dispatcher.Post(spec);
+  Result<JobId> job = request.model_.Post(spec, request.request_.priority, dispatcher);
   if (!job) {
     request.self_.reset();
     Error error = std::move(job).error();
@@ -121,7 +120,7 @@ RequestHandle RequestInFlight::Post(const std::shared_ptr<RequestInFlight>& self
     return RequestHandle{};
   }
   request.job_.store(Raw(*job));
-  if (table.cancelling()) dispatcher.Cancel(*job);
+  if (table.cancelling()) request.model_.Cancel(*job, dispatcher);
   return RequestHandle{Raw(*job)};
 }
 
@@ -140,13 +139,13 @@ void RequestInFlight::Finished(const JobResult& result) {
     response_.job = result;
     callback_(std::move(response_));
   } else {
-    callback_(tl::unexpected<Error>(OutcomeError(result.outcome, model_.name())));
+    callback_(tl::unexpected<Error>(OutcomeError(result, model_.name())));
   }
   table_->Remove(*this);
 }
 
-Error OutcomeError(Outcome outcome, const std::string& model) {
-  switch (outcome) {
+Error OutcomeError(const JobResult& result, const std::string& model) {
+  switch (result.outcome) {
     case Outcome::kExpired:
       return TimeoutError(model);
     case Outcome::kSuperseded:
@@ -155,6 +154,9 @@ Error OutcomeError(Outcome outcome, const std::string& model) {
     case Outcome::kCancelled:
       return {ErrorCode::kCancelled, fmt::format("model '{}': request cancelled", model)};
     case Outcome::kFailed:
+      if (result.error != nullptr) {
+        return {result.error->code, fmt::format("model '{}': {}", model, result.error->message)};
+      }
       return {ErrorCode::kInternal, fmt::format("model '{}': the device was lost", model)};
     case Outcome::kDone:
       break;

@@ -88,7 +88,7 @@ class RequestInFlight final : public JobClient {
 };
 
 /// The answer to a job that ended in any way but kDone.
-Error OutcomeError(Outcome outcome, const std::string& model);
+Error OutcomeError(const JobResult& result, const std::string& model);
 Error TimeoutError(const std::string& model);
 
 }  // namespace lagoon

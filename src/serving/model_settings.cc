@@ -14,7 +14,10 @@ namespace {
 constexpr std::string_view kPrefix = "lagoon.";
 constexpr std::string_view kDimensionPrefix = "lagoon.dimension.";
 constexpr std::string_view kKnownParameters =
-    "lagoon.deadline_ms, lagoon.overflow, lagoon.max_queue_size, lagoon.dimension.NAME, precision";
+    "lagoon.deadline_ms, lagoon.overflow, lagoon.max_queue_size, lagoon.dimension.NAME, "
+    "lagoon.model.ROLE, job.NAME, precision";
+constexpr std::string_view kModelPrefix = "lagoon.model.";
+constexpr std::string_view kProgramPrefix = "job.";
 constexpr std::string_view kPrecision = "precision";
 constexpr double kMaxDeadlineMs = 86'400'000;  // a day
 
@@ -68,8 +71,37 @@ Status ReadParameter(std::string_view key, std::string_view value, ModelSettings
     settings.dimensions[std::string(key.substr(kDimensionPrefix.size()))] = *size;
     return {};
   }
+  if (key.starts_with(kModelPrefix) && key.size() > kModelPrefix.size()) {
+    settings.models[std::string(key.substr(kModelPrefix.size()))] = value;
+    return {};
+  }
+  if (key.starts_with(kProgramPrefix)) {
+    settings.parameters[std::string(key.substr(kProgramPrefix.size()))] = value;
+    return {};
+  }
   return Fail(ErrorCode::kInvalidArgument,
               fmt::format("parameter '{}' is unknown; Lagoon has {}", key, kKnownParameters));
+}
+
+// What only programs have, and what they do not have.
+Status CheckProgram(const inference::ModelConfig& config, const ModelSettings& settings) {
+  if (!settings.program) {
+    if (settings.models.empty() && settings.parameters.empty()) return {};
+    return Fail(ErrorCode::kInvalidArgument,
+                fmt::format("parameters '{}ROLE' and '{}NAME' are of models whose backend is '{}'",
+                            kModelPrefix, kProgramPrefix, kProgramBackend));
+  }
+  if (config.max_batch_size() > 0) {
+    return Fail(ErrorCode::kInvalidArgument,
+                fmt::format("max_batch_size is {}; a job program takes one request at a time: 0",
+                            config.max_batch_size()));
+  }
+  if (settings.overflow != Overflow::kReject || settings.precision != Precision::kFp32 ||
+      !settings.dimensions.empty()) {
+    return Fail(ErrorCode::kInvalidArgument,
+                "a job program takes neither lagoon.overflow, lagoon.dimension.NAME nor precision");
+  }
+  return {};
 }
 
 Status ReadParameters(const inference::ModelConfig& config, ModelSettings& settings,
@@ -81,7 +113,7 @@ Status ReadParameters(const inference::ModelConfig& config, ModelSettings& setti
     ordered[key] = parameter.string_value();
   }
   for (const auto& [key, value] : ordered) {
-    if (key.starts_with(kPrefix) || key == kPrecision) {
+    if (key.starts_with(kPrefix) || key.starts_with(kProgramPrefix) || key == kPrecision) {
       LAGOON_RETURN_IF_ERROR(ReadParameter(key, value, settings));
     } else {
       warnings.push_back(fmt::format("parameter '{}' is not Lagoon's and has no effect", key));
@@ -97,9 +129,11 @@ Status CheckBackend(const inference::ModelConfig& config) {
                 fmt::format("platform is '{}'; Lagoon serves 'onnxruntime_onnx'", platform));
   }
   const std::string& backend = config.backend();
-  if (!backend.empty() && backend != "onnxruntime" && backend != "lagoon") {
+  if (!backend.empty() && backend != "onnxruntime" && backend != "lagoon" &&
+      backend != kProgramBackend) {
     return Fail(ErrorCode::kUnimplemented,
-                fmt::format("backend is '{}'; Lagoon serves 'onnxruntime'", backend));
+                fmt::format("backend is '{}'; Lagoon serves 'onnxruntime' and '{}'", backend,
+                            kProgramBackend));
   }
   return {};
 }
@@ -144,6 +178,11 @@ Result<ModelSettings> ReadSettings(const inference::ModelConfig& config,
                                    std::vector<std::string>& warnings) {
   ModelSettings settings;
   LAGOON_RETURN_IF_ERROR(CheckBackend(config));
+  settings.program = config.backend() == kProgramBackend;
+  if (settings.program) {
+    settings.filename = "job.so";
+    settings.instances = kDefaultCoroutines;
+  }
   if (config.max_batch_size() < 0 || config.max_batch_size() > kMaxBatchSize) {
     return Fail(ErrorCode::kInvalidArgument, fmt::format("max_batch_size is {}; it takes 0 to {}",
                                                          config.max_batch_size(), kMaxBatchSize));
@@ -163,6 +202,7 @@ Result<ModelSettings> ReadSettings(const inference::ModelConfig& config,
   }
   if (size > 0) settings.max_queue_size = size;
   LAGOON_RETURN_IF_ERROR(ReadParameters(config, settings, warnings));
+  LAGOON_RETURN_IF_ERROR(CheckProgram(config, settings));
   return settings;
 }
 

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <map>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "base/status.h"
@@ -17,6 +18,10 @@
 namespace lagoon {
 
 inline constexpr std::uint32_t kMaxInstances = 64;
+/// The backend of models that are job programs (docs/jobs.md).
+inline constexpr std::string_view kProgramBackend = "lagoon_job";
+/// Coroutines of a job program that run at once, unless instance_group says so.
+inline constexpr std::uint32_t kDefaultCoroutines = 16;
 inline constexpr std::size_t kDefaultQueueSize = 64;
 /// Every batch size has a plan of its own.
 inline constexpr std::int32_t kMaxBatchSize = 64;
@@ -30,7 +35,10 @@ struct ModelSettings {
   Nanoseconds deadline{0};                         // lagoon.deadline_ms; 0: none
   std::map<std::string, std::int64_t> dimensions;  // lagoon.dimension.NAME: symbolic sizes
   Precision precision = Precision::kFp32;          // precision
-  std::string filename = "model.onnx";  // default_model_filename, inside the version's folder
+  std::string filename = "model.onnx";        // default_model_filename, inside the version's folder
+  bool program = false;                       // backend kProgramBackend
+  std::map<std::string, std::string> models;  // lagoon.model.ROLE: that the program runs
+  std::map<std::string, std::string> parameters;  // job.NAME: the program's own
 };
 
 /// Reads the settings from `config`. Values out of range, an unknown "lagoon." parameter or another

@@ -103,15 +103,39 @@ ModelTable::Version ModelTable::LoadVersion(ModelSource source, Device& device,
   return version;
 }
 
-void ModelTable::AddQueues(Dispatcher& dispatcher) {
+void ModelTable::AddQueues(Device& device, Dispatcher& dispatcher) {
+  const auto find = [this](const std::string& name) -> Result<const ServedModel*> {
+    LAGOON_ASSIGN_OR_RETURN(const ServedModel* found, Find(name, ""));
+    return found;
+  };
+  for (const bool programs : {false, true}) {  // programs run models that have queues
+    for (auto& [name, entry] : models_) {
+      for (auto& [number, version] : entry.versions) {
+        if (version.served == nullptr || version.served->is_program() != programs) continue;
+        const Status added = programs ? version.served->StartProgram(device, dispatcher, find)
+                                      : version.served->AddQueues(dispatcher);
+        if (added) continue;
+        version.status.state = ModelState::kUnavailable;
+        version.status.reason = added.error().message;
+        LogFailed(version.status);
+      }
+    }
+  }
+}
+
+void ModelTable::StopPrograms() {
   for (auto& [name, entry] : models_) {
     for (auto& [number, version] : entry.versions) {
-      if (version.served == nullptr) continue;
-      const Status added = version.served->AddQueues(dispatcher);
-      if (added) continue;
-      version.status.state = ModelState::kUnavailable;
-      version.status.reason = added.error().message;
-      LogFailed(version.status);
+      if (version.served != nullptr) version.served->StopProgram();
+    }
+  }
+}
+
+void ModelTable::CancelInPrograms(JobId job, Dispatcher& dispatcher) {
+  for (auto& [name, entry] : models_) {
+    for (auto& [number, version] : entry.versions) {
+      if (version.served == nullptr || !version.served->is_program()) continue;
+      version.served->Cancel(job, dispatcher);
     }
   }
 }

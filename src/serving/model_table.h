@@ -24,7 +24,11 @@ class ModelTable {
   Status Load(const std::string& repository, Device& device, const ProfileOptions& profile);
 
   /// Gives every loaded version its queues; one for which there is no room becomes unavailable.
-  void AddQueues(Dispatcher& dispatcher);
+  void AddQueues(Device& device, Dispatcher& dispatcher);
+  /// Before the dispatcher goes.
+  void StopPrograms();
+  /// A job of whichever program has it.
+  void CancelInPrograms(JobId job, Dispatcher& dispatcher);
 
   /// The version named, or the highest served if `version` is empty. kNotFound names the model or
   /// version, kUnavailable carries the reason of the failed load.

@@ -10,6 +10,7 @@
 #include "base/check.h"
 #include "base/log.h"
 #include "program/compile.h"
+#include "serving/job_library.h"
 
 namespace lagoon {
 namespace {
@@ -62,29 +63,48 @@ Result<std::unique_ptr<ServedModel>> ServedModel::Load(ModelSource source, Devic
                                                        const ProfileOptions& profile) {
   std::unique_ptr<ServedModel> model(new ServedModel);
   model->source_ = std::move(source);
-  ConfigFile& file = model->source_.file;
+  LAGOON_RETURN_IF_ERROR(model->is_program() ? model->LoadProgram()
+                                             : model->Compile(device, profile));
+  return model;
+}
 
+Status ServedModel::Compile(Device& device, const ProfileOptions& profile) {
+  ConfigFile& file = source_.file;
   CompileOptions options;
-  options.model = model->name();
+  options.model = name();
   options.import.dimensions = file.settings.dimensions;
   const int max_batch_size = file.config.max_batch_size();
   options.batches = BatchesUpTo(max_batch_size);
   options.precision = file.settings.precision;
-  auto compiled = CompileModel(model->source_.path, device, options);
+  auto compiled = CompileModel(source_.path, device, options);
   if (!compiled && max_batch_size > 1) {
     return Annotate(fmt::format("max_batch_size is {}", max_batch_size),
                     std::move(compiled).error());
   }
   LAGOON_ASSIGN_OR_RETURN(const std::shared_ptr<LoadedPlan> loaded, std::move(compiled));
-  LAGOON_ASSIGN_OR_RETURN(model->signature_,
+  LAGOON_ASSIGN_OR_RETURN(signature_,
                           CompleteConfig(Specs(loaded->plan.inputs), Specs(loaded->plan.outputs),
-                                         file.config, model->warnings_));
+                                         file.config, warnings_));
   LAGOON_RETURN_IF_ERROR(ProfileOneRow(*loaded, device, profile));
   ProfileLarger(*loaded, device, profile);
-  model->loaded_ = loaded;
-  LAGOON_RETURN_IF_ERROR(model->CreateInstances(device));
-  LAGOON_RETURN_IF_ERROR(model->WarmUp(device));
-  return model;
+  loaded_ = loaded;
+  LAGOON_RETURN_IF_ERROR(CreateInstances(device));
+  return WarmUp(device);
+}
+
+Status ServedModel::LoadProgram() {
+  inference::ModelConfig& config = source_.file.config;
+  LAGOON_ASSIGN_OR_RETURN(const DeclaredTensors tensors, TensorsOf(config));
+  LAGOON_ASSIGN_OR_RETURN(signature_,
+                          CompleteConfig(tensors.inputs, tensors.outputs, config, warnings_));
+  LAGOON_ASSIGN_OR_RETURN(program_, LoadJobProgram(source_.path));
+  // A plan that runs nothing has its tensors.
+  auto loaded = std::make_shared<LoadedPlan>();
+  loaded->plan.model = name();
+  for (const TensorSpec& input : tensors.inputs) loaded->plan.inputs.push_back({input, {}, {}});
+  for (const TensorSpec& output : tensors.outputs) loaded->plan.outputs.push_back({output, {}, {}});
+  loaded_ = std::move(loaded);
+  return {};
 }
 
 Status ServedModel::CreateInstances(Device& device) {
@@ -143,6 +163,72 @@ Result<QueueId> ServedModel::AddQueue(
   return dispatcher.AddQueue(std::move(options));
 }
 
+Status ServedModel::StartProgram(Device& device, Dispatcher& dispatcher, const FindModel& find) {
+  LAGOON_ASSIGN_OR_RETURN(
+      host_, Host(std::move(program_), settings().job_class, device, dispatcher, find));
+  if (settings().job_class == JobClass::kBestEffort) return {};
+  LAGOON_ASSIGN_OR_RETURN(std::unique_ptr<JobProgram> second, LoadJobProgram(source_.path));
+  LAGOON_ASSIGN_OR_RETURN(lowered_host_,
+                          Host(std::move(second), JobClass::kBestEffort, device, dispatcher, find));
+  return {};
+}
+
+Result<std::unique_ptr<JobHost>> ServedModel::Host(std::unique_ptr<JobProgram> program,
+                                                   JobClass job_class, Device& device,
+                                                   Dispatcher& dispatcher,
+                                                   const FindModel& find) const {
+  const bool real_time = job_class == JobClass::kRealTime;
+  JobHostOptions options;
+  options.name = fmt::format("{}/{}{}", name(), version(),
+                             job_class == settings().job_class ? "" : " best-effort");
+  options.job_class = job_class;
+  for (const PlanTensor& input : plan().inputs) options.inputs.push_back(input.spec);
+  for (const PlanTensor& output : plan().outputs) options.outputs.push_back(output.spec);
+  for (const auto& [role, model_name] : settings().models) {
+    Result<const ServedModel*> model = find(model_name);
+    const std::string parameter = fmt::format("parameter 'lagoon.model.{}'", role);
+    if (!model) return Annotate(parameter, std::move(model).error());
+    if ((*model)->is_program()) {
+      return Fail(ErrorCode::kUnimplemented,
+                  fmt::format("{}: '{}' is a job program itself; it takes a compiled model",
+                              parameter, model_name));
+    }
+    if (real_time && (*model)->settings().job_class != JobClass::kRealTime) {
+      return Fail(ErrorCode::kInvalidArgument,
+                  fmt::format("{}: '{}' is best-effort, the job program real-time (PRIORITY_MAX): "
+                              "it would wait for best-effort work",
+                              parameter, model_name));
+    }
+    options.models.push_back(
+        {role, (*model)->QueueFor(real_time ? 0 : kLowestRealTimePriority + 1), &(*model)->plan()});
+  }
+  options.parameters = settings().parameters;
+  options.max_jobs = settings().instances;
+  options.max_pending = settings().max_queue_size;
+  return JobHost::Create(std::move(options), std::move(program), device, dispatcher);
+}
+
+void ServedModel::StopProgram() {
+  host_.reset();
+  lowered_host_.reset();
+}
+
+Result<JobId> ServedModel::Post(JobSpec& spec, std::uint64_t priority, Dispatcher& dispatcher) {
+  if (!is_program()) {
+    spec.queue = QueueFor(priority);
+    return dispatcher.Post(spec);
+  }
+  const bool lowered = priority > kLowestRealTimePriority && lowered_host_ != nullptr;
+  return (lowered ? lowered_host_ : host_)->Post(spec);
+}
+
+void ServedModel::Cancel(JobId job, Dispatcher& dispatcher) {
+  if (!is_program()) return dispatcher.Cancel(job);
+  for (const auto* host : {&host_, &lowered_host_}) {
+    if (*host != nullptr) (*host)->Cancel(job);
+  }
+}
+
 QueueId ServedModel::QueueFor(std::uint64_t priority) const {
   return priority <= kLowestRealTimePriority ? queue_ : lowered_queue_;
 }
@@ -165,6 +251,12 @@ ModelStatistics ServedModel::Statistics(const Dispatcher& dispatcher) const {
   statistics.name = name();
   statistics.version = version();
   recorder_.Read(statistics);
+  if (is_program()) {
+    for (const auto* host : {&host_, &lowered_host_}) {
+      if (*host != nullptr) statistics.pending += (*host)->Pending();
+    }
+    return statistics;
+  }
   statistics.pending = dispatcher.Pending(queue_);
   if (lowered_queue_ != queue_) statistics.pending += dispatcher.Pending(lowered_queue_);
   return statistics;

@@ -2,6 +2,7 @@
 
 // One version of a model, loaded and ready to take requests.
 
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -10,6 +11,7 @@
 #include "device/device.h"
 #include "plan/instance.h"
 #include "sched/dispatcher.h"
+#include "sched/job_host.h"
 #include "serving/config_file.h"
 #include "serving/core.h"
 #include "serving/signature.h"
@@ -21,26 +23,37 @@ namespace lagoon {
 struct ModelSource {
   std::string name;
   std::string version;
-  std::string path;  // of the ONNX file
+  std::string path;  // of the ONNX file, or of the job program's library
   ConfigFile file;
 };
 
-/// Immutable after AddQueues, but for the statistics: any thread may use it. Must be alive while
-/// its dispatcher is.
+/// A compiled model, or a job program whose coroutines run others. Immutable after AddQueues or
+/// StartProgram, but for the statistics: any thread may use it. Must be alive while its dispatcher
+/// is.
 class ServedModel {
  public:
-  /// Compiles, takes the profile from the store or makes it, and creates the instances. The device
-  /// must be idle.
+  /// Compiles, takes the profile from the store or makes it, and creates the instances; or loads
+  /// the program's library. The device must be idle.
   static Result<std::unique_ptr<ServedModel>> Load(ModelSource source, Device& device,
                                                    const ProfileOptions& profile);
 
-  /// Once, before the first request. A real-time model gets a second queue, for requests that lower
-  /// their class.
+  bool is_program() const { return settings().program; }
+
+  /// Once, before the first request, unless it is a program. A real-time model gets a second queue,
+  /// for requests that lower their class.
   Status AddQueues(Dispatcher& dispatcher);
 
-  /// The queue for a request of this `priority` (InferRequest::priority): a request may lower its
-  /// class, never raise it.
-  QueueId QueueFor(std::uint64_t priority) const;
+  /// Finds the model that a program runs, or says why not.
+  using FindModel = std::function<Result<const ServedModel*>(const std::string& name)>;
+  /// The same for a program, once those that it runs have queues. A real-time one is started twice.
+  Status StartProgram(Device& device, Dispatcher& dispatcher, const FindModel& find);
+  /// Ends what a program still runs. Before the dispatcher goes.
+  void StopProgram();
+
+  /// A request of this `priority` (InferRequest::priority), which may lower its class, never raise
+  /// it. Sets spec.queue.
+  Result<JobId> Post(JobSpec& spec, std::uint64_t priority, Dispatcher& dispatcher);
+  void Cancel(JobId job, Dispatcher& dispatcher);
 
   const std::string& name() const { return source_.name; }
   const std::string& version() const { return source_.version; }
@@ -65,6 +78,12 @@ class ServedModel {
 
  private:
   ServedModel() = default;
+  Status Compile(Device& device, const ProfileOptions& profile);
+  Status LoadProgram();
+  Result<std::unique_ptr<JobHost>> Host(std::unique_ptr<JobProgram> program, JobClass job_class,
+                                        Device& device, Dispatcher& dispatcher,
+                                        const FindModel& find) const;
+  QueueId QueueFor(std::uint64_t priority) const;
   Status CreateInstances(Device& device);
   Status WarmUp(Device& device);
   Result<QueueId> AddQueue(Dispatcher& dispatcher, JobClass job_class,
@@ -78,6 +97,9 @@ class ServedModel {
   std::vector<std::unique_ptr<Instance>> lowered_instances_;  // real-time models only
   QueueId queue_{};
   QueueId lowered_queue_{};
+  std::unique_ptr<JobProgram> program_;    // until it is started
+  std::unique_ptr<JobHost> host_;          // programs only: of the model's own class
+  std::unique_ptr<JobHost> lowered_host_;  // real-time programs only
   StatisticsRecorder recorder_;
 };
 

@@ -6,6 +6,7 @@
 
 #include "base/check.h"
 #include "graph/text.h"
+#include "serving/model_settings.h"
 
 namespace lagoon {
 namespace {
@@ -102,14 +103,19 @@ class Side {
 
 /// What a complete configuration says beside the tensors.
 void FillRest(inference::ModelConfig& config) {
-  config.set_platform("lagoon_plan");
-  config.set_backend("lagoon");
+  const bool program = config.backend() == kProgramBackend;
+  config.set_platform(program ? std::string(kProgramBackend) : "lagoon_plan");
+  if (!program) config.set_backend("lagoon");
   if (config.version_policy().policy_choice_case() ==
       inference::ModelVersionPolicy::POLICY_CHOICE_NOT_SET) {
     config.mutable_version_policy()->mutable_latest()->set_num_versions(1);
   }
-  if (config.default_model_filename().empty()) config.set_default_model_filename("model.onnx");
-  if (config.instance_group().empty()) config.add_instance_group();
+  if (config.default_model_filename().empty()) {
+    config.set_default_model_filename(program ? "job.so" : "model.onnx");
+  }
+  if (config.instance_group().empty()) {
+    config.add_instance_group()->set_count(program ? kDefaultCoroutines : 1);
+  }
   int index = 0;
   for (auto& group : *config.mutable_instance_group()) {
     if (group.name().empty()) group.set_name(fmt::format("{}_{}", config.name(), index));
@@ -121,6 +127,40 @@ void FillRest(inference::ModelConfig& config) {
   // Clients take their presence for the feature.
   config.clear_response_cache();
   config.clear_model_transaction_policy();
+}
+
+// ---- Models that say nothing of their own tensors
+
+constexpr std::int64_t kMaxElements = std::int64_t{1} << 28;
+constexpr DataType kNumbers[] = {DataType::kFloat32, DataType::kFloat16, DataType::kBFloat16,
+                                 DataType::kFloat64, DataType::kInt8,    DataType::kInt16,
+                                 DataType::kInt32,   DataType::kInt64,   DataType::kUInt8,
+                                 DataType::kUInt16,  DataType::kUInt32,  DataType::kUInt64,
+                                 DataType::kBool};
+
+template <typename Tensors>
+Result<std::vector<TensorSpec>> Declared(const char* kind, const Tensors& tensors) {
+  std::vector<TensorSpec> specs;
+  for (const auto& tensor : tensors) {
+    TensorSpec& spec = specs.emplace_back();
+    spec.name = tensor.name();
+    spec.dims.assign(tensor.dims().begin(), tensor.dims().end());
+    const auto type = std::ranges::find(kNumbers, tensor.data_type(), ConfigType);
+    std::int64_t elements = 1;
+    for (const std::int64_t dim : spec.dims) {
+      elements = dim > 0 && elements <= kMaxElements / dim ? elements * dim : 0;
+      if (elements == 0) break;
+    }
+    if (spec.name.empty() || type == std::end(kNumbers) || elements == 0) {
+      return Fail(ErrorCode::kInvalidArgument,
+                  fmt::format("{} '{}' is {} {}; a job program's tensors have a name, a type of "
+                              "numbers and positive dims, of at most {} elements",
+                              kind, spec.name, inference::DataType_Name(tensor.data_type()),
+                              ToString(spec.dims), kMaxElements));
+    }
+    spec.type = *type;
+  }
+  return specs;
 }
 
 }  // namespace
@@ -165,6 +205,16 @@ inference::DataType ConfigType(DataType type) {
       return inference::TYPE_STRING;
   }
   CheckFailed("a known DataType", __FILE__, __LINE__);
+}
+
+Result<DeclaredTensors> TensorsOf(const inference::ModelConfig& config) {
+  DeclaredTensors tensors;
+  LAGOON_ASSIGN_OR_RETURN(tensors.inputs, Declared("input", config.input()));
+  LAGOON_ASSIGN_OR_RETURN(tensors.outputs, Declared("output", config.output()));
+  if (tensors.outputs.empty()) {
+    return Fail(ErrorCode::kInvalidArgument, "config.pbtxt declares no output of the job program");
+  }
+  return tensors;
 }
 
 Result<Signature> CompleteConfig(const std::vector<TensorSpec>& inputs,

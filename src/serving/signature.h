@@ -28,6 +28,13 @@ std::string QuotedNames(const std::vector<TensorSpec>& specs);
 
 inference::DataType ConfigType(DataType type);
 
+/// What a configuration says of a model that says nothing itself: a job program.
+struct DeclaredTensors {
+  std::vector<TensorSpec> inputs, outputs;
+};
+/// kInvalidArgument names a tensor without name, fixed dims or a type of numbers.
+Result<DeclaredTensors> TensorsOf(const inference::ModelConfig& config);
+
 /// Checks what `config` declares against the model's own `inputs` and `outputs` for a batch of 1,
 /// and fills in what it leaves out: afterwards it is complete, and says what is served (no dim of
 /// -1). Adds a warning for each tensor whose -1 became a fixed size. Errors name the tensor

@@ -1,0 +1,272 @@
+"""Job programs end to end: a language model that generates token by token, a program with a kernel of its own, and
+libraries that cannot be served."""
+
+import concurrent.futures
+import pathlib
+import shutil
+import subprocess
+
+import numpy as np
+import onnx
+import pytest
+import tritonclient.http as triton_http
+from onnx import TensorProto, helper, numpy_helper
+from tritonclient.utils import InferenceServerException
+
+from conftest import ROOT
+from server_process import serving, triton_input
+
+VOCABULARY, HEADS, HEAD_SIZE, LENGTH, TOKENS = 32, 2, 4, 12, 8
+WIDTH = HEADS * HEAD_SIZE
+
+
+class TinyModel:
+    """One layer of attention over a cache of LENGTH tokens, in numpy and as the two graphs of its export."""
+
+    def __init__(self):
+        random = np.random.default_rng(7)
+        def weights(*shape):
+            return random.standard_normal(shape).astype(np.float32)
+        self.embedding, self.positions = weights(VOCABULARY, WIDTH), weights(LENGTH, WIDTH)
+        self.q, self.k, self.v = (weights(WIDTH, WIDTH) for _ in range(3))
+        self.head = weights(WIDTH, VOCABULARY)
+
+    def next_token(self, tokens):
+        """The most probable token behind `tokens`, all computed anew."""
+        x = self.embedding[tokens] + self.positions[:len(tokens)]
+        def heads(values):
+            return values.reshape(len(tokens), HEADS, HEAD_SIZE).transpose(1, 0, 2)
+        q, k, v = heads(x @ self.q), heads(x @ self.k), heads(x @ self.v)
+        scores = q[:, -1:] @ k.transpose(0, 2, 1)
+        share = np.exp(scores - scores.max())
+        share /= share.sum(-1, keepdims=True)
+        attended = (share @ v).transpose(1, 0, 2).reshape(1, WIDTH)
+        return int(np.argmax((x[-1:] + attended) @ self.head))
+
+    def generate(self, prompt):
+        tokens = list(prompt)
+        while len(tokens) <= LENGTH and len(tokens) - len(prompt) < TOKENS:
+            tokens.append(self.next_token(tokens))
+        new = tokens[len(prompt):]
+        return new + [-1] * (TOKENS - len(new))
+
+    def graph(self, queries):
+        """`queries` tokens: LENGTH of a prompt, or 1 behind a cache."""
+        decode = queries == 1
+        keys = LENGTH + 1 if decode else LENGTH
+        nodes, constants = [], []
+        def constant(name, value):
+            constants.append(numpy_helper.from_array(np.asarray(value), name))
+            return name
+        def node(op, inputs, output, **attributes):
+            nodes.append(helper.make_node(op, inputs, [output], **attributes))
+            return output
+        for name in ("embedding", "positions", "q", "k", "v", "head"):
+            constant(name, getattr(self, name))
+        words = node("Gather", ["embedding", "input_ids"], "words")
+        places = node("Gather", ["positions", "position_ids"], "places") if decode else "positions"
+        x = node("Add", [words, places], "x")
+        shape = constant("shape", [1, queries, HEADS, HEAD_SIZE])
+        for name in "qkv":
+            flat = node("MatMul", [x, name], f"{name}_flat")
+            split = node("Reshape", [flat, shape], f"{name}_split")
+            node("Transpose", [split], f"{name}_new" if decode and name != "q" else f"{name}_heads",
+                 perm=[0, 2, 1, 3])
+        if decode:
+            for name in "kv":
+                node("Concat", [f"past_{name}", f"{name}_new"], f"{name}_heads", axis=2)
+        turned = node("Transpose", ["k_heads"], "k_turned", perm=[0, 1, 3, 2])
+        scores = node("MatMul", ["q_heads", turned], "scores")
+        counts = node("Cast", ["attention_mask"], "counts", to=TensorProto.FLOAT)
+        absent = node("Sub", [counts, constant("one", np.float32(1))], "absent")
+        hidden = node("Mul", [absent, constant("large", np.float32(1e4))], "hidden")
+        row = node("Reshape", [hidden, constant("row", [1, 1, 1, keys])], "hidden_row")
+        masked = node("Add", [scores, row], "masked")
+        if not decode:
+            later = np.triu(np.full((LENGTH, LENGTH), -1e4, np.float32), 1)
+            masked = node("Add", [masked, constant("later", later)], "causal")
+        share = node("Softmax", [masked], "share", axis=-1)
+        mixed = node("Transpose", [node("MatMul", [share, "v_heads"], "attended")], "mixed", perm=[0, 2, 1, 3])
+        joined = node("Reshape", [mixed, constant("joined", [1, queries, WIDTH])], "values")
+        node("MatMul", [node("Add", [x, joined], "y"), "head"], "logits")
+        node("Identity", ["k_heads"], "present_k")
+        node("Identity", ["v_heads"], "present_v")
+
+        def tensor(name, kind, *dims):
+            return helper.make_tensor_value_info(name, kind, dims)
+        inputs = [tensor("input_ids", TensorProto.INT64, 1, queries),
+                  tensor("attention_mask", TensorProto.INT64, 1, keys)]
+        if decode:
+            inputs.append(tensor("position_ids", TensorProto.INT64, 1, 1))
+            inputs += [tensor(f"past_{name}", TensorProto.FLOAT, 1, HEADS, LENGTH, HEAD_SIZE) for name in "kv"]
+        outputs = [tensor("logits", TensorProto.FLOAT, 1, queries, VOCABULARY)]
+        outputs += [tensor(f"present_{name}", TensorProto.FLOAT, 1, HEADS, keys, HEAD_SIZE) for name in "kv"]
+        graph = helper.make_graph(nodes, "tiny", inputs, outputs, constants)
+        return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+
+
+def add_program(repository, name, library, config):
+    folder = repository / name / "1"
+    folder.mkdir(parents=True)
+    if library is not None:
+        shutil.copy(library, folder / "job.so")
+    (folder.parent / "config.pbtxt").write_text(f'backend: "lagoon_job"\n{config}')
+
+
+def add_model(repository, name, model, config=""):
+    folder = repository / name / "1"
+    folder.mkdir(parents=True)
+    onnx.save(model, folder / "model.onnx")
+    (folder.parent / "config.pbtxt").write_text(config)
+
+
+def parameter(key, value):
+    return f'parameters {{ key: "{key}" value {{ string_value: "{value}" }} }}\n'
+
+
+def generate_config(prefill="tiny_prefill", decode="tiny_decode"):
+    return (f'input {{ name: "prompt" data_type: TYPE_INT64 dims: [ {LENGTH} ] }}\n'
+            'input { name: "length" data_type: TYPE_INT64 dims: [ 1 ] }\n'
+            f'output {{ name: "tokens" data_type: TYPE_INT64 dims: [ {TOKENS} ] }}\n'
+            + parameter("lagoon.model.prefill", prefill) + parameter("lagoon.model.decode", decode))
+
+
+SCALE_CONFIG = ('input { name: "x" data_type: TYPE_FP32 dims: [ 10000 ] }\n'
+                'input { name: "steps" data_type: TYPE_INT64 dims: [ 1 ] }\n'
+                'output { name: "y" data_type: TYPE_FP32 dims: [ 10000 ] }\n')
+
+BAD_LIBRARIES = {
+    "crashes": "__attribute__((constructor)) static void f() { *(volatile int*)0 = 1; }",
+    "exits": "#include <stdlib.h>\n__attribute__((constructor)) static void f() { exit(0); }",
+    "no_program": "int answer = 42;",
+    "old": "unsigned lagoon_job_program_abi() { return 0; } void* lagoon_job_program_create() { return 0; }",
+    "needs_more": "void missing(); void* lagoon_job_program_create() { missing(); return 0; }",
+}
+BAD_REASONS = {
+    "crashes": "crashes when it is loaded: Segmentation fault",
+    "exits": "exits with 0 when it is loaded",
+    "no_program": "is no job program: it has no LAGOON_JOB_PROGRAM(...)",
+    "old": "is for version 0 of sched/job_program.h",
+    "needs_more": "undefined symbol: missing",
+    "not_there": "No such file or directory",
+    "no_output": "declares no output of the job program",
+    "batched": "max_batch_size is 4; a job program takes one request at a time: 0",
+    "no_such_model": "parameter 'lagoon.model.decode': model 'nobody' is not in the repository",
+    "no_pair": "no prefill and decode of one model",
+    "itself": "is a job program itself",
+    "hasty": "'tiny_decode' is best-effort, the job program real-time",
+    "loose": "a job program's tensors have a name, a type of numbers and positive dims",
+}
+
+
+@pytest.fixture(scope="module", name="programs")
+def fixture_programs(lagoon):
+    return pathlib.Path(lagoon.binary).parent.parent / "examples" / "jobs"
+
+
+@pytest.fixture(scope="module", name="tiny")
+def fixture_tiny():
+    return TinyModel()
+
+
+@pytest.fixture(scope="module", name="server")
+def fixture_server(lagoon, programs, tiny, tmp_path_factory):
+    repository = tmp_path_factory.mktemp("repository")
+    add_model(repository, "tiny_prefill", tiny.graph(LENGTH))
+    add_model(repository, "tiny_decode", tiny.graph(1))
+    generate, scale = programs / "job_generate.so", programs / "job_scale_in_steps.so"
+    add_program(repository, "generate", generate, generate_config())
+    add_program(repository, "scale", scale, SCALE_CONFIG)
+    sources = tmp_path_factory.mktemp("sources")
+    for name, code in BAD_LIBRARIES.items():
+        (sources / f"{name}.c").write_text(code)
+        subprocess.run(["cc", "-shared", "-fPIC", "-w", "-o", sources / f"{name}.so", sources / f"{name}.c"],
+                       check=True)
+        add_program(repository, name, sources / f"{name}.so", SCALE_CONFIG)
+    add_program(repository, "not_there", None, SCALE_CONFIG)
+    add_program(repository, "no_output", scale, "")
+    add_program(repository, "batched", scale, "max_batch_size: 4\n" + SCALE_CONFIG)
+    add_program(repository, "no_such_model", generate, generate_config(decode="nobody"))
+    add_program(repository, "no_pair", generate, generate_config(decode="tiny_prefill"))
+    add_program(repository, "itself", generate, generate_config(prefill="scale"))
+    add_program(repository, "hasty", generate, "optimization { priority: PRIORITY_MAX }\n" + generate_config())
+    add_program(repository, "loose", scale, SCALE_CONFIG.replace("10000", "-1"))
+    with serving(lagoon, repository, "--workers", "2") as running:
+        yield running
+
+
+def ask_tokens(client, prompt):
+    padded = np.zeros(LENGTH, np.int64)
+    padded[:len(prompt)] = prompt
+    inputs = [triton_input(triton_http, "prompt", padded, "INT64"),
+              triton_input(triton_http, "length", np.array([len(prompt)]), "INT64")]
+    return list(client.infer("generate", inputs).as_numpy("tokens"))
+
+
+def ask_scaled(client, x, steps, **words):
+    inputs = [triton_input(triton_http, "x", x), triton_input(triton_http, "steps", np.array([steps]), "INT64")]
+    return client.infer("scale", inputs, **words).as_numpy("y")
+
+
+@pytest.mark.parametrize("length", (1, 3, 7, LENGTH))
+def test_generates_the_tokens_that_the_model_computed_anew_gives(server, tiny, length):
+    prompt = np.random.default_rng(length).integers(0, VOCABULARY, length)
+    assert ask_tokens(server.http(), prompt) == tiny.generate(prompt)
+
+
+def test_clients_side_by_side_get_their_own_tokens(server, tiny):
+    prompts = [np.random.default_rng(seed).integers(0, VOCABULARY, 1 + seed % 6) for seed in range(40)]
+    with concurrent.futures.ThreadPoolExecutor(8) as pool:  # a client belongs to its thread
+        answers = list(pool.map(lambda prompt: ask_tokens(server.http(), prompt), prompts))
+    assert answers == [tiny.generate(prompt) for prompt in prompts]
+
+
+def test_a_kernel_of_a_program_runs_as_often_as_it_says(server):
+    x = np.random.default_rng(1).standard_normal(10000).astype(np.float32)
+    for steps in (0, 1, 10):
+        np.testing.assert_array_equal(ask_scaled(server.http(), x, steps), x * 2.0 ** steps)
+
+
+def test_a_programs_error_is_the_answer(server):
+    with pytest.raises(InferenceServerException, match="steps is 1001, it may be 0 to 1000") as error:
+        ask_scaled(server.http(), np.ones(10000, np.float32), 1001)
+    assert error.value.status() == "400"
+    with pytest.raises(InferenceServerException, match="prompt has token 99, the vocabulary 32"):
+        ask_tokens(server.http(), [1, 99])
+
+
+def test_its_models_count_their_executions_and_it_its_own(server):
+    client = server.http()
+    def executions(model):
+        statistics = client.get_inference_statistics(model)["model_stats"][0]
+        return statistics["inference_stats"]["success"]["count"]
+    before = executions("generate")
+    ask_tokens(client, [1, 2, 3])
+    assert executions("generate") == before + 1
+    config = client.get_model_config("generate")
+    assert config["backend"] == "lagoon_job"
+    assert config["instance_group"][0]["count"] == 16
+
+
+def test_a_request_that_is_too_slow_expires(server):
+    with pytest.raises(InferenceServerException, match="timeout expired"):
+        ask_scaled(server.http(), np.ones(10000, np.float32), 1000, timeout=200)
+
+
+@pytest.mark.parametrize("name", BAD_REASONS)
+def test_what_cannot_be_served_says_why_and_disturbs_nobody(server, name):
+    client = server.http()
+    assert not client.is_model_ready(name)
+    with pytest.raises(InferenceServerException) as error:
+        client.infer(name, [triton_input(triton_http, "x", np.ones(1, np.float32))])
+    assert BAD_REASONS[name] in str(error.value)
+
+
+def test_a_program_compiles_with_one_command(programs, tmp_path):
+    """The command of docs/jobs.md."""
+    library = tmp_path / "job.so"
+    subprocess.run(["c++", "-std=c++20", "-O2", "-fPIC", "-shared", "-I", ROOT / "src", "-o", library,
+                    ROOT / "examples" / "jobs" / "scale_in_steps.cc"], check=True)
+    symbols = subprocess.run(["nm", "-D", library], check=True, capture_output=True, text=True).stdout
+    assert "T lagoon_job_program_create" in symbols
+    assert programs.is_dir()
