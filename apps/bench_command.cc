@@ -54,14 +54,15 @@ Json Configurations(const std::vector<std::string>& schedulers) {
   Json configurations;
   for (const std::string& name : schedulers) {
     const SchedulerConfig config = MakeScheduler(name)->config;
-    configurations[name] = {{"streams", static_cast<int>(config.streams)},
-                            {"preemption", static_cast<int>(config.preemption)},
-                            {"ranks", static_cast<int>(config.ranks)},
-                            {"max_active_jobs", config.max_active_jobs},
-                            {"depth", config.depth},
-                            {"max_kernels", config.max_kernels},
-                            {"extra_blocks", config.extra_blocks},
-                            {"padding_kernels", config.padding_kernels}};
+    configurations[name] = {
+        {"streams", static_cast<int>(config.streams)},
+        {"preemption", static_cast<int>(config.preemption)},
+        {"ranks", static_cast<int>(config.ranks)},
+        {"max_active_jobs", config.max_active_jobs},
+        {"depth", config.depth},
+        {"max_kernels", config.max_kernels},
+        {"extra_blocks", config.extra_blocks ? Json(*config.extra_blocks) : Json(nullptr)},
+        {"padding_kernels", config.padding_kernels}};
   }
   return configurations;
 }

@@ -21,6 +21,7 @@ constexpr char kDescription[] =
     "  lagoon infer MODEL.onnx ...     run one inference on files\n"
     "  lagoon inspect MODEL.onnx       show what a model is compiled to\n"
     "  lagoon profile MODEL.onnx       tune its kernels for this machine\n"
+    "  lagoon devices                  list the devices of this machine\n"
     "  lagoon bench models --help      measure, beside what people use today";
 
 int Main(int argc, char** argv) {
@@ -32,6 +33,7 @@ int Main(int argc, char** argv) {
   AddInfer(app);
   AddInspect(app);
   AddProfile(app);
+  AddDevices(app);
   AddBench(app);
   AddVersion(app);
   try {

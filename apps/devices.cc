@@ -1,0 +1,83 @@
+#include <fmt/format.h>
+
+#include <cstdio>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <string>
+
+#include "apps/command.h"
+#include "device/cpu/machine.h"
+#include "device/cuda/driver.h"
+
+namespace lagoon {
+namespace {
+
+using Json = nlohmann::json;
+
+struct Words {
+  bool json = false;
+  std::string driver = "libcuda.so.1";
+};
+
+Json DescribeCpu() {
+  return {{"name", "cpu"}, {"description", ProcessorName()}, {"units", UsableCoreCount()}};
+}
+
+Json DescribeCuda(const cuda::GpuInfo& gpu) {
+  return {{"name", fmt::format("cuda:{}", gpu.ordinal)},
+          {"description", gpu.name},
+          {"units", gpu.multiprocessors},
+          {"memory_bytes", gpu.memory_bytes},
+          {"compute_capability", fmt::format("{}.{}", gpu.major, gpu.minor)}};
+}
+
+// GPUs, or why there are none.
+Result<Json> ListCuda(const std::string& library) {
+  LAGOON_ASSIGN_OR_RETURN(const std::shared_ptr<const cuda::Driver> driver,
+                          cuda::Driver::Load(library));
+  LAGOON_ASSIGN_OR_RETURN(const int count, cuda::CountGpus(*driver));
+  Json gpus = Json::array();
+  for (int i = 0; i < count; ++i) {
+    LAGOON_ASSIGN_OR_RETURN(const cuda::GpuInfo gpu, cuda::DescribeGpu(*driver, i));
+    gpus.push_back(DescribeCuda(gpu));
+  }
+  return gpus;
+}
+
+void ListDevices(const Words& words) {
+  Json devices = Json::array({DescribeCpu()});
+  const Result<Json> gpus = ListCuda(words.driver);
+  if (gpus) devices.insert(devices.end(), gpus->begin(), gpus->end());
+  if (words.json) {
+    Json all = {{"devices", devices}};
+    if (!gpus) all["no_cuda"] = gpus.error().message;
+    std::printf("%s\n", all.dump(2).c_str());
+    return;
+  }
+  for (const Json& device : devices) {
+    std::string line =
+        fmt::format("{}\t{}, {} units", device["name"].get<std::string>(),
+                    device["description"].get<std::string>(), device["units"].get<std::uint32_t>());
+    if (device.contains("memory_bytes")) {
+      const auto bytes = device["memory_bytes"].get<double>();
+      line += fmt::format(", {:.1f} GiB, compute capability {}", bytes / (1 << 30),
+                          device["compute_capability"].get<std::string>());
+    }
+    std::printf("%s\n", line.c_str());
+  }
+  if (!gpus) std::printf("no cuda\t%s\n", gpus.error().message.c_str());
+}
+
+}  // namespace
+
+void AddDevices(CLI::App& app) {
+  auto words = std::make_shared<Words>();
+  CLI::App* command =
+      app.add_subcommand("devices", "List the devices of this machine, and why one is missing");
+  command->add_flag("--json", words->json, "Print JSON");
+  command->add_option("--cuda-driver", words->driver, "File name or path of the CUDA driver")
+      ->capture_default_str();
+  command->callback([words] { ListDevices(*words); });
+}
+
+}  // namespace lagoon
