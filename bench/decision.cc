@@ -87,6 +87,12 @@ double ClockMicroseconds() {
   return ToMicroseconds(Now() - start) / kReadings;
 }
 
+Status HasDecided(const Case& measured, double seconds) {
+  if (measured.decisions > 0) return {};
+  return Fail(ErrorCode::kInvalidArgument,
+              fmt::format("case '{}': no decision in {} virtual seconds", measured.name, seconds));
+}
+
 void ReportCase(const Case& measured, Report& report) {
   report.Metric("decision_us_median." + measured.name, Median(measured.decision_us));
   report.Metric("decision_us_p99." + measured.name, Percentile(measured.decision_us, 99));
@@ -115,15 +121,20 @@ Status RunDecision(const DecisionOptions& options, Report& report) {
     }
   }
   for (const Case& measured : cases) {
-    if (measured.decisions == 0) {
-      return Fail(ErrorCode::kInvalidArgument,
-                  fmt::format("case '{}': no decision in {} virtual seconds", measured.name,
-                              options.seconds));
-    }
+    LAGOON_RETURN_IF_ERROR(HasDecided(measured, options.seconds));
     ReportCase(measured, report);
   }
   report.Metric("clock_us", ClockMicroseconds());
   return {};
+}
+
+Result<double> MeanDecisionUs(const std::string& device, const std::string& workload,
+                              const std::string& scheduler, double seconds) {
+  LAGOON_ASSIGN_OR_RETURN(SimJobs jobs, SimJobs::Disb(device, workload));
+  Case measured{workload + "." + scheduler, scheduler, std::move(jobs)};
+  LAGOON_RETURN_IF_ERROR(RunRound(measured, {.rounds = 1, .seconds = seconds}));
+  LAGOON_RETURN_IF_ERROR(HasDecided(measured, seconds));
+  return Mean(measured.decision_us);
 }
 
 }  // namespace lagoon::bench

@@ -26,4 +26,8 @@ struct DecisionOptions {
 ///   two
 Status RunDecision(const DecisionOptions& options, Report& report);
 
+/// The mean of all decisions in so many virtual seconds of a workload of DISB.
+Result<double> MeanDecisionUs(const std::string& device, const std::string& workload,
+                              const std::string& scheduler, double seconds);
+
 }  // namespace lagoon::bench

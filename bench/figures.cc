@@ -18,8 +18,6 @@ constexpr std::string_view kNoKernels =
     "it measures what real code costs on a real GPU; a simulated device has none";
 constexpr std::string_view kNoFramework =
     "it measures the host's serving frameworks, which a simulated device does not have";
-constexpr std::string_view kNoVersions =
-    "the frozen kernel lists hold one version of each kernel, and no contention inside one";
 
 constexpr std::array kTable{
     FigureInfo{"paella-1", "Paella Figure 1: four tasks on two units", PaellaFigure1},
@@ -38,6 +36,10 @@ constexpr std::array kTable{
     FigureInfo{"reef-22", "REEF Figure 22: what a restored task loses", ReefFigure22},
     FigureInfo{"reef-23", "REEF Figure 23: pairs of models, mi50", ReefFigure23},
     FigureInfo{"reef-24", "REEF Figure 24: units in use, mi50", ReefFigure24},
+    FigureInfo{"reef-26", "REEF Figure 26: choice of kernels, mi50", ReefFigure26},
+    FigureInfo{"reef-27", "REEF Figure 27: what padding costs, mi50", ReefFigure27},
+    FigureInfo{"reef-29", "REEF Figure 29: beside Orion, gv100", ReefFigure29},
+    FigureInfo{"reef-30", "REEF Figure 30: language models, gv100", ReefFigure30},
     FigureInfo{"paella-3", "Paella Figure 3", nullptr, kNoFramework},
     FigureInfo{"paella-4", "Paella Figure 4", nullptr, kNoFramework},
     FigureInfo{"paella-10", "Paella Figure 10", nullptr, kNoFramework},
@@ -45,15 +47,7 @@ constexpr std::array kTable{
     FigureInfo{"paella-15", "Paella Figure 15", nullptr, kNoKernels},
     FigureInfo{"reef-14", "REEF Figure 14", nullptr, kNoKernels},
     FigureInfo{"reef-25", "REEF Figure 25", nullptr, kNoKernels},
-    FigureInfo{"reef-26", "REEF Figure 26", nullptr,
-               "it is real time of the host: `lagoon bench decision` measures ours"},
-    FigureInfo{"reef-27", "REEF Figure 27", nullptr, kNoVersions},
     FigureInfo{"reef-28", "REEF Figure 28", nullptr, kNoFramework},
-    FigureInfo{
-        "reef-29", "REEF Figure 29", nullptr,
-        "`lagoon bench disb --device sim:gv100 --schedulers one-kernel,reef` has its numbers"},
-    FigureInfo{"reef-30", "REEF Figure 30", nullptr,
-               "no kernel list of a language model is published"},
 };
 
 Result<std::vector<const FigureInfo*>> Choose(const std::vector<std::string>& only) {

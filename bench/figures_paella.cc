@@ -16,8 +16,6 @@ namespace {
 
 using std::chrono::milliseconds;
 
-constexpr const char* kByOccupancy = "paella by occupancy";
-
 // Two units, on which nothing but the kernels takes time.
 SimProfile TwoUnits(std::int64_t queues) {
   SimProfile profile;
@@ -81,13 +79,12 @@ Result<Figure> PaellaFigure1(const FigureOptions& /*options*/) {
   LAGOON_ASSIGN_OR_RETURN(Scheduler paella, MakeScheduler("paella"));
   LAGOON_ASSIGN_OR_RETURN(Scheduler tight, MakeScheduler("paella"));
   // The device is so small that 8 blocks beyond it are all there is.
-  tight.config.extra_blocks = 1;
-  tight.config.depth = 1;
+  tight.config.extra_blocks = 0;
   std::vector<Way> ways;
   ways.push_back({"one queue", 1, std::move(one), {3, 5, 7, 9}});
   ways.push_back({"a queue per task", 32, std::move(many), {5, 5, 6, 6}});
   ways.push_back({"paella", 32, std::move(paella), {}});
-  ways.push_back({"paella, one block ahead", 32, std::move(tight), {3, 3, 6, 6}});
+  ways.push_back({"paella, nothing ahead", 32, std::move(tight), {3, 3, 6, 6}});
   Figure figure;
   FigurePanel panel{"When each task ends", "", "time", {}};
   for (std::size_t i = 0; i < ways.size(); ++i) {
@@ -118,16 +115,11 @@ Result<Figure> PaellaFigure2(const FigureOptions& options) {
   Figure figure;
   FigurePanel panel{"Jobs of eight small kernels", "jobs a second, offered", "p99, ms", {}};
   panel.log_x = panel.log_y = true;
-  const auto make = [&](const std::string& scheduler) {
-    return scheduler == kByOccupancy
-               ? ByOccupancy("paella", mix.profile, mix.models[0].kernels[0].block)
-               : MakeScheduler(scheduler);
-  };
   std::map<std::string, double> goodput;
-  for (const std::string scheduler : {"job-streams", "paella", kByOccupancy}) {
+  for (const std::string scheduler : {"job-streams", "paella"}) {
     std::vector<LoadPoint> points;
     for (double load = 2000; load < 140'000; load *= 1.26) {
-      LAGOON_ASSIGN_OR_RETURN(Scheduler made, make(scheduler));
+      LAGOON_ASSIGN_OR_RETURN(Scheduler made, MakeScheduler(scheduler));
       const LoadShape shape{0, options.Scaled(8000), options.seed};
       LAGOON_ASSIGN_OR_RETURN(const LoadResult seen, RunLoad(mix, shape, load, std::move(made)));
       points.push_back({load, Percentile(seen.latencies_ms, 99)});
@@ -137,10 +129,8 @@ Result<Figure> PaellaFigure2(const FigureOptions& options) {
     goodput[scheduler] = LoadAt(points, kLimitMs);
     figure.Find("jobs_per_second_at_p99_24_ms." + scheduler, goodput[scheduler]);
   }
-  for (const std::string scheduler : {"paella", kByOccupancy}) {
-    figure.Compare(fmt::format("goodput.{}_over_job-streams", scheduler), 2.2,
-                   goodput[scheduler] / goodput["job-streams"], "Paella 2.1");
-  }
+  figure.Compare("goodput.paella_over_job-streams", 2.2, goodput["paella"] / goodput["job-streams"],
+                 "Paella 2.1");
   figure.panels.push_back(std::move(panel));
   return figure;
 }

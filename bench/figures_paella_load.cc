@@ -16,19 +16,9 @@ namespace {
 
 constexpr double kSigmas[] = {2.0, 1.5};       // bursty, less bursty
 constexpr int kJobs = 3000, kLeastJobs = 100;  // so that both models of Figure 12 have some
-const std::string kOccupancy = " by occupancy";
-const std::string kByOccupancy = "paella" + kOccupancy;
 // Table 3: Paella-SS; CUDA-MS, Triton and Paella-MS-jbj; Paella-MS-kbk; -SJF; -RR; Paella.
-const std::vector<std::string> kSystems = {"single-stream",    "job-streams",     "kernel-streams",
-                                           "sjf" + kOccupancy, "rr" + kOccupancy, "paella",
-                                           kByOccupancy};
-
-// The blocks of all models of the table take the same of a unit.
-Result<Scheduler> MakeSystem(const LoadMix& mix, const std::string& name) {
-  if (!name.ends_with(kOccupancy)) return MakeScheduler(name);
-  return ByOccupancy(name.substr(0, name.size() - kOccupancy.size()), mix.profile,
-                     mix.models[0].kernels[0].block);
-}
+const std::vector<std::string> kSystems = {"single-stream", "job-streams", "kernel-streams",
+                                           "sjf",           "rr",          "paella"};
 
 Result<LoadMix> EightModels() {
   std::vector<std::pair<std::string, double>> models;
@@ -72,7 +62,7 @@ Result<Curve> RunCurve(const LoadMix& mix, const std::string& scheduler, double 
   Curve curve;
   const LoadShape shape{sigma, std::max(kLeastJobs, options.Scaled(kJobs)), options.seed};
   for (const double load : Loads(options)) {
-    LAGOON_ASSIGN_OR_RETURN(Scheduler made, MakeSystem(mix, scheduler));
+    LAGOON_ASSIGN_OR_RETURN(Scheduler made, MakeScheduler(scheduler));
     LAGOON_ASSIGN_OR_RETURN(LoadResult seen, RunLoad(mix, shape, load, std::move(made)));
     const bool saturated = seen.per_second < 0.5 * load;
     curve.points.push_back(std::move(seen));
@@ -84,17 +74,15 @@ Result<Curve> RunCurve(const LoadMix& mix, const std::string& scheduler, double 
 // The abstract's claim: at the load where the p99 is 100 ms.
 void CompareAtTail(const std::map<std::string, Curve>& curves, double sigma, Figure& figure) {
   constexpr double kTailMs = 100;
-  for (const std::string& ours : {std::string("paella"), kByOccupancy}) {
-    const std::vector<LoadPoint> paella = curves.at(ours).Of(P99);
-    const double sustained = LoadAt(paella, kTailMs);
-    figure.Find(fmt::format("jobs_per_second_at_p99_100_ms.{}.sigma{}", ours, sigma), sustained);
-    for (const std::string name : {"kernel-streams", "job-streams"}) {
-      const double theirs = LoadAt(curves.at(name).Of(P99), kTailMs);
-      figure.Compare(fmt::format("load_at_p99_100_ms.{}_over_{}.sigma{}", ours, name, sigma), 1.4,
-                     sustained / theirs, "Paella 1");
-      figure.Compare(fmt::format("p99_there.{}_over_{}.sigma{}", name, ours, sigma), 1.35,
-                     kTailMs / ValueAt(paella, theirs), "Paella 1");
-    }
+  const std::vector<LoadPoint> paella = curves.at("paella").Of(P99);
+  const double sustained = LoadAt(paella, kTailMs);
+  figure.Find(fmt::format("jobs_per_second_at_p99_100_ms.paella.sigma{}", sigma), sustained);
+  for (const std::string name : {"kernel-streams", "job-streams"}) {
+    const double theirs = LoadAt(curves.at(name).Of(P99), kTailMs);
+    figure.Compare(fmt::format("load_at_p99_100_ms.paella_over_{}.sigma{}", name, sigma), 1.4,
+                   sustained / theirs, "Paella 1");
+    figure.Compare(fmt::format("p99_there.{}_over_paella.sigma{}", name, sigma), 1.35,
+                   kTailMs / ValueAt(paella, theirs), "Paella 1");
   }
 }
 
@@ -152,10 +140,8 @@ Result<Figure> PaellaFigure12(const FigureOptions& options) {
       }
       figure.panels.push_back(std::move(panel));
     }
-    for (const std::string& ours : {std::string("paella"), kByOccupancy}) {
-      figure.Compare(fmt::format("p99_short.job-streams_over_{}_at_most.sigma{}", ours, sigma), 3,
-                     LargestGain(curves["job-streams"], curves[ours]), "Paella 7.1 (up to)");
-    }
+    figure.Compare(fmt::format("p99_short.job-streams_over_paella_at_most.sigma{}", sigma), 3,
+                   LargestGain(curves["job-streams"], curves["paella"]), "Paella 7.1 (up to)");
   }
   return figure;
 }
@@ -177,7 +163,7 @@ Result<Figure> PaellaFigure13(const FigureOptions& options) {
     return std::vector<double>{Mean(seen.by_model[0]), Mean(seen.by_model[1])};
   };
   for (const double threshold : {0.1, 1., 10., 30., 100., 300., 1000., 10'000.}) {
-    LAGOON_ASSIGN_OR_RETURN(Scheduler paella, MakeSystem(mix, kByOccupancy));
+    LAGOON_ASSIGN_OR_RETURN(Scheduler paella, MakeScheduler("paella"));
     paella.policy = std::make_unique<FairSrptPolicy>(threshold);
     LAGOON_ASSIGN_OR_RETURN(const std::vector<double> means, run(std::move(paella)));
     panel.Add("short (ResNet-18)", threshold, means[0]);

@@ -20,21 +20,6 @@ using Json = nlohmann::json;
 
 constexpr std::array<std::string_view, 6> kWorkloads{"A", "B", "C", "D", "E", "REAL"};
 
-Result<Json> DisbMetrics(const std::string& device, std::string_view workload,
-                         const std::vector<std::string>& schedulers, const FigureOptions& options) {
-  SimDisbOptions run;
-  LAGOON_ASSIGN_OR_RETURN(run.profile, LoadSimProfile(device));
-  LAGOON_ASSIGN_OR_RETURN(run.workload,
-                          NamedDisbWorkload(workload, DisbScale::kSimulated, options.seed));
-  run.schedulers = schedulers;
-  run.requests = options.Scaled(1000);
-  run.windows = options.effort < 1 ? 1 : 5;
-  run.seed = options.seed;
-  Report report("disb", {}, "");
-  LAGOON_RETURN_IF_ERROR(RunDisbOnSim(run, report));
-  return report.json().at("metrics");
-}
-
 Result<Figure> Disb(const std::string& device, const FigureOptions& options) {
   const std::vector<std::string> schedulers = {"sequential", "streams", "reef", "lagoon"};
   Figure figure;
@@ -148,6 +133,21 @@ void ReportPairs(const std::string& scheduler, const PairTotals& totals, Figure&
 }
 
 }  // namespace
+
+Result<Json> DisbMetrics(const std::string& device, std::string_view workload,
+                         const std::vector<std::string>& schedulers, const FigureOptions& options) {
+  SimDisbOptions run;
+  LAGOON_ASSIGN_OR_RETURN(run.profile, LoadSimProfile(device));
+  LAGOON_ASSIGN_OR_RETURN(run.workload,
+                          NamedDisbWorkload(workload, DisbScale::kSimulated, options.seed));
+  run.schedulers = schedulers;
+  run.requests = options.Scaled(1000);
+  run.windows = options.effort < 1 ? 1 : 5;
+  run.seed = options.seed;
+  Report report("disb", {}, "");
+  LAGOON_RETURN_IF_ERROR(RunDisbOnSim(run, report));
+  return report.json().at("metrics");
+}
 
 Result<Figure> ReefFigure15(const FigureOptions& options) { return Disb("mi50", options); }
 Result<Figure> ReefFigure16(const FigureOptions& options) { return Disb("gv100", options); }

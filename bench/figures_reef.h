@@ -2,6 +2,11 @@
 
 // REEF's figures; bench/figures.h.
 
+#include <nlohmann/json.hpp>
+#include <string>
+#include <string_view>
+#include <vector>
+
 #include "bench/figure.h"
 
 namespace lagoon::bench {
@@ -16,5 +21,14 @@ Result<Figure> ReefFigure21(const FigureOptions& options);
 Result<Figure> ReefFigure22(const FigureOptions& options);
 Result<Figure> ReefFigure23(const FigureOptions& options);
 Result<Figure> ReefFigure24(const FigureOptions& options);
+Result<Figure> ReefFigure26(const FigureOptions& options);
+Result<Figure> ReefFigure27(const FigureOptions& options);
+Result<Figure> ReefFigure29(const FigureOptions& options);
+Result<Figure> ReefFigure30(const FigureOptions& options);
+
+/// What RunDisbOnSim() measures of a named workload, with the figure's requests.
+Result<nlohmann::json> DisbMetrics(const std::string& device, std::string_view workload,
+                                   const std::vector<std::string>& schedulers,
+                                   const FigureOptions& options);
 
 }  // namespace lagoon::bench

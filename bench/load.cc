@@ -90,18 +90,6 @@ Result<LoadResult> RunLoad(const LoadMix& mix, const LoadShape& shape, double pe
   return result;
 }
 
-Result<Scheduler> ByOccupancy(const std::string& name, const SimProfile& profile,
-                              const BlockDemand& block) {
-  const SimConstants& c = profile.constants;
-  const std::int64_t registers = std::int64_t{block.threads} * block.registers_per_thread;
-  std::int64_t per_unit = std::min(c.blocks_per_unit, c.threads_per_unit / block.threads);
-  if (registers > 0) per_unit = std::min(per_unit, c.registers_per_unit / registers);
-  LAGOON_ASSIGN_OR_RETURN(Scheduler scheduler, MakeScheduler(name));
-  scheduler.config.depth = 1;
-  scheduler.config.extra_blocks += static_cast<std::uint32_t>(c.units * (per_unit - 1));
-  return scheduler;
-}
-
 double LoadAt(const std::vector<LoadPoint>& points, double limit) {
   for (std::size_t i = 0; i < points.size(); ++i) {
     if (points[i].value <= limit) continue;

@@ -40,13 +40,6 @@ struct LoadResult {
 Result<LoadResult> RunLoad(const LoadMix& mix, const LoadShape& shape, double per_second,
                            Scheduler scheduler);
 
-/// A scheduler of Paella's dispatcher (`paella`, `sjf`, `rr`) as the paper describes that (5.2, 6):
-/// the device has as many blocks as fit into its units by their limits and 8 more, and one kernel
-/// of a job at a time. The registry's counts one block a unit, and lets four kernels of a job wait
-/// for one another in the device's queue.
-Result<Scheduler> ByOccupancy(const std::string& name, const SimProfile& profile,
-                              const BlockDemand& block);
-
 /// A measure of growing load, and what was seen there.
 struct LoadPoint {
   double load = 0, value = 0;

@@ -20,7 +20,7 @@ TEST(Load, InterpolatesOnALogarithmicScale) {
 TEST(Load, EveryJobRunsAndAnIdleDeviceTakesTheModelsTime) {
   const LoadMix mix = *LoadMix::Open("t4", {{"resnet18", 0.75}, {"inceptionv3", 0.25}});
   const LoadResult result =
-      *RunLoad(mix, {.sigma = 1.5, .jobs = 200}, 0.5, *MakeScheduler("paella"));
+      *RunLoad(mix, {.sigma = 1.5, .jobs = 200}, 0.5, *MakeScheduler("job-streams"));
   EXPECT_EQ(result.latencies_ms.size(), 200u);
   EXPECT_NEAR(static_cast<double>(result.by_model[0].size()), 150, 25);
   EXPECT_NEAR(result.per_second, 0.5, 0.01);
@@ -34,14 +34,6 @@ TEST(Load, OverloadShowsInBothThroughputAndLatency) {
       *RunLoad(mix, {.sigma = 0, .jobs = 100}, 1000, *MakeScheduler("single-stream"));
   EXPECT_NEAR(result.per_second, 1000 / 31.2, 1);
   EXPECT_GT(result.latencies_ms.back(), 1000);
-}
-
-TEST(Load, OccupancyKnowsWhatFits) {
-  const SimProfile profile = *LoadSimProfile("gtx1660s");
-  const BlockDemand small{.threads = 128, .registers_per_thread = 9};
-  EXPECT_EQ(22 + ByOccupancy("paella", profile, small)->config.extra_blocks, 176u + 8);
-  const BlockDemand large{.threads = 128, .registers_per_thread = 255};  // two fit
-  EXPECT_EQ(22 + ByOccupancy("paella", profile, large)->config.extra_blocks, 22u * 2 + 8);
 }
 
 TEST(Load, AModelThatIsNotThereIsNamed) {
