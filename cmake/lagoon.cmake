@@ -23,15 +23,23 @@ if(LAGOON_SANITIZE)
 endif()
 target_link_libraries(lagoon_options INTERFACE Threads::Threads)
 
-# lagoon_layer(NAME [DEPS targets...]): the library lagoon_NAME from every .cc of this folder (and its sub-folders),
-# lagoon_NAME_tests from the *_test.cc beside them, lagoon_NAME_bench from the *_bench.cc.
+# All unit tests, without commands and benchmarks: what a sanitizer's tree builds.
+add_custom_target(lagoon_unit_tests)
+
+# lagoon_layer(NAME [TIMELESS] [DEPS targets...]): the library lagoon_NAME from every .cc of this folder (and its sub-folders, but
+# for those under SUBLAYERS, which have a CMakeLists.txt of their own), lagoon_NAME_tests from the *_test.cc and
+# *_testing.cc beside them, lagoon_NAME_bench from the *_bench.cc. Else nothing of a folder `testing` is taken.
+# TIMELESS: no test of it depends on how busy the machine is, so that they may run beside others.
 function(lagoon_layer name)
-  cmake_parse_arguments(ARG "" "" "DEPS;TEST_DEPS" ${ARGN})
+  cmake_parse_arguments(ARG "TIMELESS" "" "DEPS;TEST_DEPS;SUBLAYERS" ${ARGN})
   file(GLOB_RECURSE sources CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/*.cc)
+  foreach(sublayer ${ARG_SUBLAYERS})
+    list(FILTER sources EXCLUDE REGEX "^${CMAKE_CURRENT_SOURCE_DIR}/${sublayer}/")
+  endforeach()
   set(tests ${sources})
   set(benches ${sources})
-  list(FILTER sources EXCLUDE REGEX "_(test|bench)\\.cc$")
-  list(FILTER tests INCLUDE REGEX "_test\\.cc$")
+  list(FILTER sources EXCLUDE REGEX "_(test|testing|bench)\\.cc$|/testing/")
+  list(FILTER tests INCLUDE REGEX "_(test|testing)\\.cc$")
   list(FILTER benches INCLUDE REGEX "_bench\\.cc$")
   set(scope PUBLIC)
   if(sources)
@@ -47,6 +55,10 @@ function(lagoon_layer name)
     target_compile_definitions(lagoon_${name}_tests PRIVATE LAGOON_SOURCE_DIR="${PROJECT_SOURCE_DIR}")
     add_test(NAME ${name} COMMAND lagoon_${name}_tests)
     set_tests_properties(${name} PROPERTIES TIMEOUT 600)
+    if(NOT ARG_TIMELESS)
+      set_tests_properties(${name} PROPERTIES RUN_SERIAL ON)
+    endif()
+    add_dependencies(lagoon_unit_tests lagoon_${name}_tests)
   endif()
   if(benches)
     add_executable(lagoon_${name}_bench ${benches})

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Breaks the block protocol and the scheduling on purpose and checks that the tests notice.
 
-Each mutant is one exact replacement in one source file of the layers from src/base to src/policies. It is applied to a copy under
+Each mutant is one exact replacement in one source file of the layers from src/base to src/policies, or of the CUDA bodies. It is applied to a copy under
 build/mutants, the test groups named for it are built there and run, and every one of them must fail (or hang).
 A mutant whose text is not found any more is an error, so that the list follows the code.
 
@@ -22,7 +22,8 @@ import time
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 SCRATCH = ROOT / "build" / "mutants"
 COMPILER = os.environ.get("CXX", "c++")
-FLAGS = ["-std=c++20", "-O1", "-pthread", "-w"]
+# Of the CPU's bodies, which CUDA's are compared with, one instruction set is enough.
+FLAGS = ["-std=c++20", "-O1", "-pthread", "-w", "-DHWY_COMPILE_ONLY_STATIC"]
 # A mutant that takes this many times longer than the tests without one hangs; at least MIN_TIMEOUT_SECONDS.
 TIMEOUT_FACTOR = 10
 MIN_TIMEOUT_SECONDS = 20
@@ -39,6 +40,12 @@ SCHEDULING = ["src/base/check.cc", "src/base/status.cc", "src/plan/instance.cc",
     for name in ("cost_table", "dispatcher", "job", "mechanism", "mechanism_observe", "mechanism_submit", "padding",
                  "policy")]
 
+def sources_of(folder):
+    """What the library of a folder is made of; of kernels/cuda also what only its tests use."""
+    names = sorted(str(path.relative_to(ROOT)) for path in (ROOT / folder).glob("*.cc"))
+    return [name for name in names if not name.endswith(("_test.cc", "_bench.cc"))]
+
+
 # A group is one test program: its sources and what of the library it needs.
 GROUPS = {
     "model": ["src/device/block_model_test.cc"],
@@ -49,12 +56,20 @@ GROUPS = {
     "conformance": [f"src/device/conformance/{name}_test.cc"
                     for name in ("suite", "order", "revocation", "limits", "stress")] +
                    ["src/device/cpu/cpu_conformance_test.cc"] + LIBRARY,
-    "sched": ["src/sched/dispatcher_test.cc", "src/sched/padding_test.cc"] + SCHEDULING,
+    "sched": [f"src/sched/{name}_test.cc" for name in ("dispatcher", "filling", "padding")] + SCHEDULING,
+    "waitlist": ["src/base/check.cc", "src/sched/waitlist.cc", "src/sched/waitlist_test.cc"],
     "policies": [f"src/policies/{name}.cc" for name in ("deficit_test", "registry_test", "deficit", "registry")] +
                 SCHEDULING,
     "schedules": [f"src/policies/{name}.cc" for name in ("random_schedules_test", "deficit", "registry")] +
                  SCHEDULING,
+    "cuda": [f"src/kernels/cuda/{name}_cuda_test.cc"
+             for name in ("entry", "elementwise", "lines", "matmul", "conv", "sequence")] +
+            sources_of("src/kernels/cuda") + sources_of("src/kernels") + sources_of("src/plan") + sources_of("src/simt") +
+            ["src/base/check.cc", "src/base/status.cc"],
 }
+
+# What a group's program is linked with beside the test framework.
+LIBRARIES = {"cuda": ["-lboost_context", "-lhwy"]}
 
 BLOCK = "src/device/block.h"
 TABLE = "src/device/cpu/launch_table.cc"
@@ -64,6 +79,10 @@ LOOP = "src/device/cpu/worker_loop.cc"
 CLOCK = "src/device/cpu/unit_clock.h"
 MECHANISM = "src/sched/mechanism.cc"
 SUBMIT = "src/sched/mechanism_submit.cc"
+WAITLIST = "src/sched/waitlist.cc"
+ENTRY = "src/device/cuda/entry.cuh"
+CONV = "src/kernels/cuda/conv.cuh"
+MOVES = "src/kernels/cuda/elementwise.cuh"
 
 # (name, what it breaks, file, before, after, groups that must each catch it)
 MUTANTS = [
@@ -191,6 +210,15 @@ MUTANTS = [
      "  bool started = job.instance->progress(op).done() > 0;", "  bool started = false;", ["sched"]),
     ("kernel-cut-anew-under-a-launch", "a kernel changes its version while a launch names it", SUBMIT,
      "    started = in_flight[i] > 0;", "    started = false;", ["sched"]),
+    ("occupancy-ignored", "what fits is counted as one block a unit", SUBMIT,
+     "                                  .occupancy = job.instance->plan().ops[job.next_op].occupancy,\n", "", ["sched"]),
+    ("waitlist-ignores-the-default-stream", "a blocking stream overtakes the default stream", WAITLIST,
+     "    if (streams_[stream].kind == StreamKind::kBlocking) {\n", "    if (false) {\n", ["waitlist"]),
+    ("default-stream-ignores-the-others", "the default stream overtakes blocking streams", WAITLIST,
+     "      if (other.kind == StreamKind::kBlocking) WaitFor(other, op, entry);",
+     "      if (&other == &streams_[kDefaultStream]) WaitFor(other, op, entry);", ["waitlist"]),
+    ("waitlist-serialises-non-blocking-streams", "a non-blocking stream is waited for by the default stream", WAITLIST,
+     "if (other.kind == StreamKind::kBlocking) WaitFor", "if (true) WaitFor", ["waitlist"]),
     ("policys-rank-ignored", "the device does not go by the ranks of the policy", SUBMIT,
      "return job.rank | of_class;", "return of_class;", ["sched"]),
     ("switch-does-not-hold-back", "jobs of after a switch run under the scheduler of before",
@@ -202,6 +230,34 @@ MUTANTS = [
     ("tie-broken-by-address", "of equal jobs the one at the higher address goes first", "src/sched/ready_index.h",
      "return a.key != b.key ? a.key < b.key : a.id < b.id;", "return a.key != b.key ? a.key < b.key : &a > &b;",
      ["policies", "schedules"]),
+    # The CUDA bodies, on the emulator.
+    ("copies-not-waited-for", "a stage is read while its copies are under way", CONV,
+     "WaitCopies<kConvStages - 2>();", "WaitCopies<kConvStages - 1>();", ["cuda"]),
+    ("tile-written-before-all-sums", "a block writes sums that another warp has yet to put down", CONV,
+     "  sums.ForEach(put);\n  __syncthreads();\n", "  sums.ForEach(put);\n", ["cuda"]),
+    ("stage-overwritten-early", "a stage is filled while a warp still reads it", CONV,
+     "    if (__syncthreads_or(leave)) {", "    if (step == 0 && __syncthreads_or(leave)) {", ["cuda"]),
+    ("divergent-leave", "the thread that sees the guard leaves alone", CONV,
+     "    if (__syncthreads_or(leave)) {", "    __syncthreads();\n    if (leave) {", ["cuda"]),
+    ("guard-torn-at-the-last-barrier", "one thread leaves, the others write", MOVES,
+     "  if (__syncthreads_or(leave)) return false;", "  __syncthreads();\n  if (leave) return false;", ["cuda"]),
+    ("leaving-body-says-committed", "a body that leaves says that it has written", MOVES,
+     "  if (__syncthreads_or(leave)) return false;", "  if (__syncthreads_or(leave)) return true;", ["cuda"]),
+    ("matmul-panel-overwritten-early", "the next panel is stored while a warp still reads", "src/kernels/cuda/matmul.cuh",
+     "    MultiplyStep(a, b, sums);\n    __syncthreads();\n", "    MultiplyStep(a, b, sums);\n", ["cuda"]),
+    ("keys-overwritten-early", "the next keys are loaded while a warp still reads", "src/kernels/cuda/attention.cuh",
+     "    walk.Step(key0);\n    __syncthreads();\n", "    walk.Step(key0);\n", ["cuda"]),
+    ("line-sum-read-early", "a line's sum is read before it is complete", "src/kernels/cuda/common.cuh",
+     "  __syncthreads();\n  return shared[line.slot - line.part];", "  return shared[line.slot - line.part];", ["cuda"]),
+    ("leaves-after-writing", "a body writes and leaves", "src/kernels/cuda/cell.cuh",
+     "  if (control.SyncShouldLeave()) return false;\n  if (there && lane == 0) cell.Finish();\n",
+     "  if (there && lane == 0) cell.Finish();\n  if (control.SyncShouldLeave()) return false;\n", ["cuda"]),
+    ("cuda-done-counted-on-abort", "a block that leaves counts as done", ENTRY,
+     "    if (!committed) return Unclaim(mine.record, tile);", "    if (!committed) Unclaim(mine.record, tile);", ["cuda"]),
+    ("cuda-unclaim-lost", "a block that leaves keeps its tile", ENTRY,
+     "    if (!committed) return Unclaim(mine.record, tile);", "    if (!committed) return;", ["cuda"]),
+    ("cuda-commit-before-the-writes", "the reader commits a tile that other warps have yet to write", ENTRY,
+     "    __syncthreads();  // behind all threads' last writes, and before `state` changes\n", "", ["cuda"]),
 ]
 
 
@@ -217,7 +273,7 @@ class Builder:
     def prepare(self):
         """A fresh copy of the sources, and the test framework's header compiled once."""
         shutil.rmtree(self.source, ignore_errors=True)
-        for folder in ("src/base", "src/device", "src/plan", "src/sched", "src/policies"):
+        for folder in ("src/base", "src/simt", "src/device", "src/plan", "src/kernels", "src/sched", "src/policies"):
             shutil.copytree(ROOT / folder, self.source / folder)
         self.base.mkdir(parents=True, exist_ok=True)
         header = self.source / "tests.h"
@@ -250,7 +306,7 @@ class Builder:
                     self.dependencies[name] = self.read_dependencies(target)
         program = folder / group
         self.check([COMPILER, "-pthread", *map(str, objects.values()), "-lgmock", "-lgtest",
-                    "-lgtest_main", "-lfmt", "-o", str(program)])
+                    "-lgtest_main", "-lfmt", *LIBRARIES.get(group, []), "-o", str(program)])
         return program
 
     def read_dependencies(self, target):

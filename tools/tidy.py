@@ -1,8 +1,10 @@
 #!/usr/bin/env python3
 """Runs clang-tidy (.clang-tidy) over our sources with the compile commands of a build folder.
 
-Usage: tidy.py [--build DIR] [FILE...]. A file whose result is known (same content of the file, of every header of ours
-and of .clang-tidy) is not looked at again.
+Usage: tidy.py [--build DIR] [FILE...]. Most of clang-tidy's time goes to the headers of libraries, so that sources are
+looked at several at a time, included by one file: those with the same compile command that declare nothing of the same
+name. Where a batch has findings, its halves are looked at, down to single sources. A file whose result is known (same
+content of the file, of every header of ours and of .clang-tidy) is not looked at again.
 """
 import argparse
 import concurrent.futures
@@ -10,10 +12,16 @@ import hashlib
 import json
 import os
 import pathlib
+import re
+import shlex
 import subprocess
 import sys
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
+BATCH = 12
+# What a file may define for itself, at the start of a line: functions and constants, then types, aliases and macros.
+NAMES = re.compile(r"^(?!return|using|namespace|class|struct|enum|#|//)[\w][\w:<>,*&\[\]() ]*?[ *&](\w+)(?:\(|\{| =|\[|;)", re.M)
+TYPES = re.compile(r"^(?:struct|class|enum class|using|#define) (\w+)", re.M)
 
 
 def digest(paths):
@@ -23,6 +31,42 @@ def digest(paths):
     return state.hexdigest()
 
 
+def flags_of(entry):
+    """The compile command without the file and what is made of it."""
+    words = shlex.split(entry["command"])
+    words = words[next(i for i, word in enumerate(words) if "clang++" in word) + 1:]
+    kept, skip = [], False
+    for word in words:
+        if skip or word in ("-o", "-MF", "-MT"):
+            skip = not skip
+        elif word not in ("-c", "-MD") and word != entry["file"]:
+            kept.append(word)
+    return tuple(kept)
+
+
+def names_in(text):
+    return set(NAMES.findall(text)) | set(TYPES.findall(text)) - {"lagoon"}
+
+
+def batches_of(files, flags):
+    """Lists of files that can be compiled as one."""
+    batches = []
+    for path in files:
+        text = path.read_text()
+        alone = "foreach_target.h" in text  # includes itself
+        names = names_in(text)
+        for batch in batches:
+            if (not alone and not batch["alone"] and batch["flags"] == flags[path] and
+                    len(batch["files"]) < BATCH and not names & batch["names"]):
+                break
+        else:
+            batch = {"files": [], "names": set(), "flags": flags[path], "alone": alone}
+            batches.append(batch)
+        batch["files"].append(path)
+        batch["names"] |= names
+    return [batch["files"] for batch in batches]
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--build", default="build/asan")
@@ -30,34 +74,57 @@ def main():
     arguments = parser.parse_args()
     build = ROOT / arguments.build
     commands = json.loads((build / "compile_commands.json").read_text())
+    flags = {pathlib.Path(entry["file"]): flags_of(entry) for entry in commands}
     folders = [ROOT / name for name in ("src", "apps", "bench")]
-    headers = sorted(path for folder in folders for path in folder.rglob("*.h"))
+    headers = sorted(path for folder in folders for kind in ("*.h", "*.cuh") for path in folder.rglob(kind))
     common = digest([ROOT / ".clang-tidy", *headers])
     cache = build / "tidy"
     cache.mkdir(exist_ok=True)
     wanted = {(ROOT / name).resolve() for name in arguments.files}
-    files = sorted({pathlib.Path(entry["file"]) for entry in commands})
-    # Tests have their own idioms, and generated code is not ours.
-    files = [path for path in files if any(folder in path.parents for folder in folders)
-             and not path.stem.endswith(("_test", "_bench")) and (not wanted or path in wanted)]
 
-    def check(path):
-        stamp = cache / hashlib.sha256((common + digest([path])).encode()).hexdigest()
-        if stamp.exists():
-            return path, 0, ""
-        result = subprocess.run(["clang-tidy", "-p", str(build), "--quiet", str(path)],
-                                capture_output=True, text=True)
-        if result.returncode == 0:
-            stamp.touch()
-        return path, result.returncode, result.stdout
-    failed = 0
+    def stamp(path):
+        return cache / hashlib.sha256((common + digest([path])).encode()).hexdigest()
+
+    # Tests have their own idioms, and generated code is not ours.
+    files = [path for path in sorted(flags) if any(folder in path.parents for folder in folders)
+             and not path.stem.endswith(("_test", "_bench")) and (not wanted or path in wanted)]
+    unknown = [path for path in files if not stamp(path).exists()]
+
+    def tidy(path, *words):
+        return subprocess.run(["clang-tidy", "--quiet", str(path), "--", *flags[path], *words],
+                              capture_output=True, text=True, cwd=build)
+
+    def check(batch):
+        """[(file, its findings)] of those that have some."""
+        if len(batch) == 1:
+            result = tidy(batch[0])
+            if result.returncode != 0:
+                return [(batch[0], result.stdout)]
+        else:
+            together = cache / f"batch-{digest(batch)[:16]}.cc"
+            together.write_text("// NOLINTBEGIN(bugprone-suspicious-include)\n" +
+                                "".join(f'#include "{path}"\n' for path in batch) +
+                                "// NOLINTEND(bugprone-suspicious-include)\n")
+            flags[together] = flags[batch[0]]
+            clean = tidy(together, "-w").returncode == 0  # the compiler warns of each by itself
+            together.unlink()
+            if not clean:
+                half = len(batch) // 2
+                return check(batch[:half]) + check(batch[half:])
+        for path in batch:
+            stamp(path).touch()
+        return []
+
+    batches = batches_of(unknown, flags)
+    done = failed = 0
     with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
-        for number, (path, code, output) in enumerate(pool.map(check, files), 1):
-            print(f"\r[{number}/{len(files)}] {path.relative_to(ROOT)}\033[K", end="", flush=True)
-            if code != 0:
-                failed += 1
-                print(f"\n{output}")
-    print(f"\r{len(files)} files, {failed} with findings\033[K")
+        for batch, findings in zip(batches, pool.map(check, batches)):
+            done += len(batch)
+            print(f"\r[{done}/{len(unknown)}] {batch[-1].relative_to(ROOT)}\033[K", end="", flush=True)
+            failed += len(findings)
+            for path, output in findings:
+                print(f"\n{path.relative_to(ROOT)}:\n{output}")
+    print(f"\r{len(files)} files, {len(files) - len(unknown)} known, {len(batches)} batches, {failed} with findings\033[K")
     return 1 if failed else 0
 
 
