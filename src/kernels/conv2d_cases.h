@@ -219,7 +219,7 @@ inline std::vector<ConvCase> ConvCases() {
   return cases;
 }
 
-inline constexpr float kPoison = -12345.0f;
+inline constexpr float kUnwritten = -12345.0f;
 
 /// Every block alone on poisoned memory: what they write is disjoint, covers y, and equals a full
 /// run.
@@ -228,10 +228,10 @@ inline void ExpectBlocksWriteTheirOwnTileOnly(ConvProblem& problem) {
   const std::vector<float> full(problem.y.span().begin(), problem.y.span().end());
   std::vector<int> writers(full.size());
   for (std::uint32_t block = 0; block < problem.kernel.blocks; ++block) {
-    std::ranges::fill(problem.y.span(), kPoison);
+    std::ranges::fill(problem.y.span(), kUnwritten);
     ASSERT_TRUE(problem.RunBlock(block));
     for (std::size_t i = 0; i < full.size(); ++i) {
-      if (problem.y.data()[i] == kPoison) continue;
+      if (problem.y.data()[i] == kUnwritten) continue;
       ++writers[i];
       ASSERT_EQ(problem.y.data()[i], full[i]) << "block " << block << " element " << i;
     }

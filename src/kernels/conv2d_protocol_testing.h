@@ -68,16 +68,16 @@ inline std::vector<std::uint32_t> SomeBlocks(const Kernel& kernel) {
 inline void ExpectLeavesUnseenAtEveryCheckAndComputesTheSameAgain(ConvProblem& problem) {
   const std::span<float> y = problem.y.span();
   for (const std::uint32_t block : SomeBlocks(problem.kernel)) {
-    std::ranges::fill(y, kPoison);
+    std::ranges::fill(y, kUnwritten);
     LeaveAt never;
     ASSERT_TRUE(problem.RunBlock(block, &never));
     ASSERT_GE(never.checks(), 1);
     const std::vector<float> undisturbed(y.begin(), y.end());
     for (int check = 1; check <= never.checks(); ++check) {
-      std::ranges::fill(y, kPoison);
+      std::ranges::fill(y, kUnwritten);
       LeaveAt probe(check);
       ASSERT_FALSE(problem.RunBlock(block, &probe)) << "check " << check;
-      ASSERT_EQ(std::ranges::count(y, kPoison), std::ssize(y)) << "check " << check;
+      ASSERT_EQ(std::ranges::count(y, kUnwritten), std::ssize(y)) << "check " << check;
     }
     ASSERT_TRUE(problem.RunBlock(block));
     EXPECT_TRUE(std::ranges::equal(y, undisturbed));

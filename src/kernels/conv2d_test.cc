@@ -27,7 +27,7 @@ class Conv2dTest : public ::testing::TestWithParam<std::tuple<std::int64_t, Conv
 
 TEST_P(Conv2dTest, MatchesReference) {
   ConvProblem problem(spec());
-  std::ranges::fill(problem.y.span(), testing::kPoison);
+  std::ranges::fill(problem.y.span(), testing::kUnwritten);
   ASSERT_TRUE(problem.RunAll());
   testing::ExpectReference(problem);
 }

@@ -45,10 +45,20 @@ struct Kernel {
   double bytes_moved = 0;  // operands read and written once each
 };
 
+#if __has_builtin(__builtin_clear_padding)
+#define LAGOON_CLEAR_PADDING(object) __builtin_clear_padding(object)
+#else
+#define LAGOON_CLEAR_PADDING(object) static_cast<void>(object)
+#endif
+/// Whether equal arguments have equal images, which kernels that prepare the same constant are told
+/// by: not with a compiler that leaves padding as it is (Clang).
+inline constexpr bool kArgsImagesCompare = __has_builtin(__builtin_clear_padding);
+
 /// The image of a trivially copyable argument struct.
 template <typename Args>
-std::vector<std::byte> ArgsImage(const Args& args) {
+std::vector<std::byte> ArgsImage(Args args) {
   static_assert(std::is_trivially_copyable_v<Args>);
+  LAGOON_CLEAR_PADDING(&args);
   std::vector<std::byte> image(sizeof(Args));
   std::memcpy(image.data(), &args, sizeof(Args));
   return image;

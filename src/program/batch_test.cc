@@ -157,7 +157,9 @@ TEST(CompileBatches, SizesShareTheWeights) {
     const auto eight = CompileFor(model, *device, {1, 5, 8});
     ASSERT_TRUE(one && eight);
     // Only first states and the like grow with the batch.
-    EXPECT_LE((*eight)->weights.size(), (*one)->weights.size() * 103 / 100);
+    if (kArgsImagesCompare) {
+      EXPECT_LE((*eight)->weights.size(), (*one)->weights.size() * 103 / 100);
+    }
     ASSERT_EQ((*eight)->sizes(), 3U);
     for (std::size_t size = 0; size < 3; ++size) {
       const Plan& plan = (*eight)->at(size);
