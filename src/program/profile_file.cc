@@ -4,11 +4,11 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
 
+#include "base/cache_folder.h"
 #include "base/log.h"
 #include "kernels/kernel.h"
 #include "program/versions.h"
@@ -121,14 +121,7 @@ Result<ProfileFound> Read(std::istream& file, Plan& plan) {
 
 }  // namespace
 
-std::string DefaultProfileFolder() {
-  // Read once at start-up, before there are other threads.
-  const char* cache = std::getenv("XDG_CACHE_HOME");  // NOLINT(concurrency-mt-unsafe)
-  if (cache != nullptr && *cache != 0) return fs::path(cache) / "lagoon" / "profiles";
-  const char* home = std::getenv("HOME");  // NOLINT(concurrency-mt-unsafe)
-  if (home != nullptr && *home != 0) return fs::path(home) / ".cache" / "lagoon" / "profiles";
-  return "";
-}
+std::string DefaultProfileFolder() { return CacheFolder("profiles"); }
 
 std::string ProfileKey(const Plan& plan, const DeviceInfo& device, const std::string& build) {
   Digest digest;

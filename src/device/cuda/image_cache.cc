@@ -5,11 +5,12 @@
 
 #include <atomic>
 #include <cstdint>
-#include <cstdlib>
 #include <fstream>
 #include <sstream>
 #include <string_view>
 #include <system_error>
+
+#include "base/cache_folder.h"
 
 namespace lagoon::cuda {
 namespace {
@@ -32,13 +33,7 @@ std::string Header(const std::string& key, std::string_view image) {
 
 }  // namespace
 
-fs::path ImageCache::DefaultFolder() {
-  const char* cache = std::getenv("XDG_CACHE_HOME");  // NOLINT(concurrency-mt-unsafe)
-  if (cache != nullptr && *cache != 0) return fs::path(cache) / "lagoon" / "kernels";
-  const char* home = std::getenv("HOME");  // NOLINT(concurrency-mt-unsafe)
-  if (home != nullptr && *home != 0) return fs::path(home) / ".cache" / "lagoon" / "kernels";
-  return {};
-}
+fs::path ImageCache::DefaultFolder() { return CacheFolder("kernels"); }
 
 fs::path ImageCache::FileOf(const std::string& key) const {
   return folder_ / fmt::format("{:016x}.image", Hash(key));
