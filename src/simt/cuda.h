@@ -141,54 +141,46 @@ T __shfl_down_sync(unsigned mask, T value, unsigned delta, LAGOON_SIMT_SITE) {
 }
 
 // Device atomics. Blocks share one CPU thread, so that plain accesses are atomic between yields.
+namespace lagoon::simt {
+template <typename T, typename Update>
+T Atomically(T* address, Update update) {
+  MayYield();
+  const T before = *address;
+  *address = update(before);
+  return before;
+}
+}  // namespace lagoon::simt
+
 template <typename T>
 T atomicAdd(T* address, T value) {
-  lagoon::simt::MayYield();
-  const T before = *address;
-  *address = before + value;
-  return before;
+  return lagoon::simt::Atomically(address, [&](T before) { return T(before + value); });
 }
 template <typename T>
 T atomicAnd(T* address, T value) {
-  lagoon::simt::MayYield();
-  const T before = *address;
-  *address = before & value;
-  return before;
+  return lagoon::simt::Atomically(address, [&](T before) { return T(before & value); });
 }
 template <typename T>
 T atomicOr(T* address, T value) {
-  lagoon::simt::MayYield();
-  const T before = *address;
-  *address = before | value;
-  return before;
+  return lagoon::simt::Atomically(address, [&](T before) { return T(before | value); });
 }
 template <typename T>
 T atomicMax(T* address, T value) {
-  lagoon::simt::MayYield();
-  const T before = *address;
-  if (value > before) *address = value;
-  return before;
+  return lagoon::simt::Atomically(address,
+                                  [&](T before) { return value > before ? value : before; });
 }
 template <typename T>
 T atomicMin(T* address, T value) {
-  lagoon::simt::MayYield();
-  const T before = *address;
-  if (value < before) *address = value;
-  return before;
+  return lagoon::simt::Atomically(address,
+                                  [&](T before) { return value < before ? value : before; });
 }
 template <typename T>
 T atomicExch(T* address, T value) {
-  lagoon::simt::MayYield();
-  const T before = *address;
-  *address = value;
-  return before;
+  return lagoon::simt::Atomically(address, [&](T) { return value; });
 }
 template <typename T>
 T atomicCAS(T* address, T expected, T value) {
-  lagoon::simt::MayYield();
-  const T before = *address;
-  if (before == expected) *address = value;
-  return before;
+  return lagoon::simt::Atomically(address,
+                                  [&](T before) { return before == expected ? value : before; });
 }
 
 inline void __threadfence() {}
