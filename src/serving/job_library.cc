@@ -18,32 +18,26 @@ namespace {
 using AbiFunction = std::uint32_t (*)();
 using CreateFunction = JobProgram* (*)();
 
-struct Symbols {
-  AbiFunction abi = nullptr;
-  CreateFunction create = nullptr;
-};
-
-Result<Symbols> Open(const std::string& path) {
+Result<CreateFunction> Open(const std::string& path) {
   void* const library = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
   if (library == nullptr) {
     // NOLINTNEXTLINE(concurrency-mt-unsafe): glibc's is of the calling thread
     const char* const problem = dlerror();
     return Fail(ErrorCode::kInvalidArgument, fmt::format("cannot be loaded: {}", problem));
   }
-  Symbols symbols;
-  symbols.abi = reinterpret_cast<AbiFunction>(dlsym(library, "lagoon_job_program_abi"));
-  symbols.create = reinterpret_cast<CreateFunction>(dlsym(library, "lagoon_job_program_create"));
-  if (symbols.abi == nullptr || symbols.create == nullptr) {
+  const auto abi = reinterpret_cast<AbiFunction>(dlsym(library, "lagoon_job_program_abi"));
+  const auto create = reinterpret_cast<CreateFunction>(dlsym(library, "lagoon_job_program_create"));
+  if (abi == nullptr || create == nullptr) {
     return Fail(ErrorCode::kInvalidArgument,
                 "is no job program: it has no LAGOON_JOB_PROGRAM(...)");
   }
-  if (const std::uint32_t abi = symbols.abi(); abi != kJobProgramAbi) {
+  if (const std::uint32_t version = abi(); version != kJobProgramAbi) {
     return Fail(ErrorCode::kInvalidArgument,
                 fmt::format("is for version {} of sched/job_program.h, this server has {}: compile "
                             "it again",
-                            abi, kJobProgramAbi));
+                            version, kJobProgramAbi));
   }
-  return symbols;
+  return create;
 }
 
 constexpr int kThrough = 77;  // what the child exits with: not by the library's doing
@@ -53,10 +47,10 @@ constexpr int kThrough = 77;  // what the child exits with: not by the library's
   const rlimit no_core{};
   setrlimit(RLIMIT_CORE, &no_core);
   for (const int signal : {SIGSEGV, SIGBUS, SIGILL, SIGFPE, SIGABRT}) std::signal(signal, SIG_DFL);
-  const Result<Symbols> symbols = Open(path);
-  if (symbols) {
+  const Result<CreateFunction> create = Open(path);
+  if (create) {
     try {
-      delete symbols->create();
+      delete (*create)();
     } catch (...) {  // so will it be for the parent
       _exit(kThrough);
     }
@@ -93,15 +87,18 @@ Status TryInChild(const std::string& path, Nanoseconds limit) {
   return {};
 }
 
-Result<std::unique_ptr<JobProgram>> Load(const std::string& path, Nanoseconds limit) {
+Result<CreateFunction> Load(const std::string& path, Nanoseconds limit) {
   if (access(path.c_str(), R_OK) != 0) {
     return Fail(ErrorCode::kNotFound, std::generic_category().message(errno));
   }
   LAGOON_RETURN_IF_ERROR(TryInChild(path, limit));
-  LAGOON_ASSIGN_OR_RETURN(const Symbols symbols, Open(path));
+  return Open(path);
+}
+
+Result<std::unique_ptr<JobProgram>> Make(CreateFunction create) {
   std::unique_ptr<JobProgram> program;
   try {
-    program.reset(symbols.create());
+    program.reset(create());
   } catch (const std::exception& error) {
     return Fail(ErrorCode::kInternal,
                 fmt::format("the program's constructor threw: {}", error.what()));
@@ -112,11 +109,19 @@ Result<std::unique_ptr<JobProgram>> Load(const std::string& path, Nanoseconds li
   return program;
 }
 
+std::string Name(const std::string& path) { return fmt::format("job program {}", path); }
+
 }  // namespace
 
-Result<std::unique_ptr<JobProgram>> LoadJobProgram(const std::string& path, Nanoseconds limit) {
-  Result<std::unique_ptr<JobProgram>> program = Load(path, limit);
-  if (!program) return Annotate(fmt::format("job program {}", path), std::move(program).error());
+Result<JobLibrary> JobLibrary::Load(const std::string& path, Nanoseconds limit) {
+  Result<CreateFunction> create = lagoon::Load(path, limit);
+  if (!create) return Annotate(Name(path), std::move(create).error());
+  return JobLibrary(path, *create);
+}
+
+Result<std::unique_ptr<JobProgram>> JobLibrary::MakeProgram() const {
+  Result<std::unique_ptr<JobProgram>> program = Make(create_);
+  if (!program) return Annotate(Name(path_), std::move(program).error());
   return program;
 }
 

@@ -123,21 +123,23 @@ void ModelTable::AddQueues(Device& device, Dispatcher& dispatcher) {
   }
 }
 
-void ModelTable::StopPrograms() {
-  for (auto& [name, entry] : models_) {
-    for (auto& [number, version] : entry.versions) {
-      if (version.served != nullptr) version.served->StopProgram();
+std::vector<ServedModel*> ModelTable::Programs() const {
+  std::vector<ServedModel*> programs;
+  for (const auto& [name, entry] : models_) {
+    for (const auto& [number, version] : entry.versions) {
+      if (version.served != nullptr && version.served->is_program())
+        programs.push_back(version.served.get());
     }
   }
+  return programs;
+}
+
+void ModelTable::StopPrograms() {
+  for (ServedModel* const program : Programs()) program->StopProgram();
 }
 
 void ModelTable::CancelInPrograms(JobId job, Dispatcher& dispatcher) {
-  for (auto& [name, entry] : models_) {
-    for (auto& [number, version] : entry.versions) {
-      if (version.served == nullptr || !version.served->is_program()) continue;
-      version.served->Cancel(job, dispatcher);
-    }
-  }
+  for (ServedModel* const program : Programs()) program->Cancel(job, dispatcher);
 }
 
 Result<ServedModel*> ModelTable::Find(const std::string& model, const std::string& version) const {

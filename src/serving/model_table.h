@@ -55,6 +55,7 @@ class ModelTable {
                          const ProfileOptions& profile);
   static Version LoadVersion(ModelSource source, Device& device, const ProfileOptions& profile);
   Result<const Entry*> FindEntry(const std::string& model) const;
+  std::vector<ServedModel*> Programs() const;
 
   std::map<std::string, Entry> models_;
 };

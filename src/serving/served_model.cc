@@ -10,7 +10,6 @@
 #include "base/check.h"
 #include "base/log.h"
 #include "program/compile.h"
-#include "serving/job_library.h"
 
 namespace lagoon {
 namespace {
@@ -97,7 +96,7 @@ Status ServedModel::LoadProgram() {
   LAGOON_ASSIGN_OR_RETURN(const DeclaredTensors tensors, TensorsOf(config));
   LAGOON_ASSIGN_OR_RETURN(signature_,
                           CompleteConfig(tensors.inputs, tensors.outputs, config, warnings_));
-  LAGOON_ASSIGN_OR_RETURN(program_, LoadJobProgram(source_.path));
+  LAGOON_ASSIGN_OR_RETURN(library_, JobLibrary::Load(source_.path));
   // A plan that runs nothing has its tensors.
   auto loaded = std::make_shared<LoadedPlan>();
   loaded->plan.model = name();
@@ -164,17 +163,13 @@ Result<QueueId> ServedModel::AddQueue(
 }
 
 Status ServedModel::StartProgram(Device& device, Dispatcher& dispatcher, const FindModel& find) {
-  LAGOON_ASSIGN_OR_RETURN(
-      host_, Host(std::move(program_), settings().job_class, device, dispatcher, find));
+  LAGOON_ASSIGN_OR_RETURN(host_, Host(settings().job_class, device, dispatcher, find));
   if (settings().job_class == JobClass::kBestEffort) return {};
-  LAGOON_ASSIGN_OR_RETURN(std::unique_ptr<JobProgram> second, LoadJobProgram(source_.path));
-  LAGOON_ASSIGN_OR_RETURN(lowered_host_,
-                          Host(std::move(second), JobClass::kBestEffort, device, dispatcher, find));
+  LAGOON_ASSIGN_OR_RETURN(lowered_host_, Host(JobClass::kBestEffort, device, dispatcher, find));
   return {};
 }
 
-Result<std::unique_ptr<JobHost>> ServedModel::Host(std::unique_ptr<JobProgram> program,
-                                                   JobClass job_class, Device& device,
+Result<std::unique_ptr<JobHost>> ServedModel::Host(JobClass job_class, Device& device,
                                                    Dispatcher& dispatcher,
                                                    const FindModel& find) const {
   const bool real_time = job_class == JobClass::kRealTime;
@@ -205,6 +200,7 @@ Result<std::unique_ptr<JobHost>> ServedModel::Host(std::unique_ptr<JobProgram> p
   options.parameters = settings().parameters;
   options.max_jobs = settings().instances;
   options.max_pending = settings().max_queue_size;
+  LAGOON_ASSIGN_OR_RETURN(std::unique_ptr<JobProgram> program, library_->MakeProgram());
   return JobHost::Create(std::move(options), std::move(program), device, dispatcher);
 }
 

@@ -4,6 +4,7 @@
 
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -14,6 +15,7 @@
 #include "sched/job_host.h"
 #include "serving/config_file.h"
 #include "serving/core.h"
+#include "serving/job_library.h"
 #include "serving/signature.h"
 #include "serving/statistics.h"
 
@@ -80,8 +82,7 @@ class ServedModel {
   ServedModel() = default;
   Status Compile(Device& device, const ProfileOptions& profile);
   Status LoadProgram();
-  Result<std::unique_ptr<JobHost>> Host(std::unique_ptr<JobProgram> program, JobClass job_class,
-                                        Device& device, Dispatcher& dispatcher,
+  Result<std::unique_ptr<JobHost>> Host(JobClass job_class, Device& device, Dispatcher& dispatcher,
                                         const FindModel& find) const;
   QueueId QueueFor(std::uint64_t priority) const;
   Status CreateInstances(Device& device);
@@ -97,7 +98,7 @@ class ServedModel {
   std::vector<std::unique_ptr<Instance>> lowered_instances_;  // real-time models only
   QueueId queue_{};
   QueueId lowered_queue_{};
-  std::unique_ptr<JobProgram> program_;    // until it is started
+  std::optional<JobLibrary> library_;      // programs only
   std::unique_ptr<JobHost> host_;          // programs only: of the model's own class
   std::unique_ptr<JobHost> lowered_host_;  // real-time programs only
   StatisticsRecorder recorder_;
