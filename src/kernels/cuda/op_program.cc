@@ -1,0 +1,38 @@
+#include "kernels/cuda/op_program.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "base/check.h"
+#include "kernels/cuda/args.cuh"
+
+namespace lagoon::cuda {
+namespace {
+
+constexpr char kMain[] = "kernels/cuda/entries.cu";
+// All that our plain-data headers ask of the standard library, which NVRTC has not.
+constexpr char kStandardTypes[] =
+    "#pragma once\nnamespace std { using uint8_t = unsigned char; }\n";
+
+}  // namespace
+
+SourceProgram::Source OpSource() {
+  SourceProgram::Source source;
+  source.headers = EmbeddedOpSources();
+  const auto main = std::find_if(source.headers.begin(), source.headers.end(),
+                                 [](const SourceFile& file) { return file.name == kMain; });
+  LAGOON_CHECK(main != source.headers.end());
+  source.main = std::move(*main);
+  *main = {"cstdint", kStandardTypes};
+  for (const char* name : {"lagoon_light", "lagoon_medium", "lagoon_heavy"}) {
+    source.entries.push_back({name, kBodyThreads});
+  }
+  return source;
+}
+
+const Program& OpProgram() {
+  static const SourceProgram program(OpSource(), ImageCache(ImageCache::DefaultFolder()));
+  return program;
+}
+
+}  // namespace lagoon::cuda

@@ -1,0 +1,63 @@
+#include "kernels/cuda/op_program.h"
+
+#include <gtest/gtest.h>
+
+#include <fstream>
+#include <regex>
+#include <set>
+#include <sstream>
+
+#include "kernels/cuda/body_id.cuh"
+
+namespace lagoon::cuda {
+namespace {
+
+std::string ReadFile(const std::string& name) {
+  std::ifstream file(std::string(LAGOON_SOURCE_DIR) + "/src/" + name);
+  std::ostringstream text;
+  text << file.rdbuf();
+  return text.str();
+}
+
+// That NVRTC takes these files is what the test cuda_nvrtc sees, where there is one.
+TEST(OpProgram, HasTheTextsOfTheFiles) {
+  for (const SourceFile& file : EmbeddedOpSources()) {
+    EXPECT_FALSE(file.text.empty()) << file.name;
+    EXPECT_EQ(file.text, ReadFile(file.name)) << file.name;
+  }
+}
+
+TEST(OpProgram, HasAllThatItIncludesAndNothingElse) {
+  const SourceProgram::Source source = OpSource();
+  std::set<std::string> there, included;
+  const std::regex include(R"re(#include ["<]([^">]+)[">])re");
+  const auto read = [&](const SourceFile& file) {
+    for (std::sregex_iterator at(file.text.begin(), file.text.end(), include), end; at != end;
+         ++at) {
+      included.insert((*at)[1]);
+    }
+  };
+  read(source.main);
+  for (const SourceFile& header : source.headers) {
+    EXPECT_TRUE(there.insert(header.name).second) << header.name << " is there twice";
+    read(header);
+  }
+  // The emulator's, which no CUDA compiler reads.
+  std::erase_if(included, [](const std::string& name) { return name.starts_with("simt/"); });
+  EXPECT_EQ(there, included);
+}
+
+TEST(OpProgram, HasAnEntryForEachClassLightestFirst) {
+  const SourceProgram::Source source = OpSource();
+  ASSERT_EQ(source.entries.size(), static_cast<std::size_t>(EntryClass::kHeavy) + 1);
+  std::size_t before = 0;
+  for (const EntryName& entry : source.entries) {
+    const std::size_t at = source.main.text.find("LAGOON_CUDA_ENTRY(" + entry.name + ",");
+    ASSERT_NE(at, std::string::npos) << entry.name;
+    EXPECT_GT(at, before) << entry.name;
+    before = at;
+  }
+}
+
+}  // namespace
+}  // namespace lagoon::cuda
