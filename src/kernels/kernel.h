@@ -15,6 +15,8 @@
 
 namespace lagoon {
 
+struct CudaImage;  // device/cuda/program.h
+
 /// One way to cut a kernel into blocks: another image of the same argument struct.
 struct KernelVersion {
   std::string name;  // says how, and tells the versions of one kernel apart: "7x1x2"
@@ -28,10 +30,11 @@ struct KernelVersion {
 /// documented order. Activations are dense row-major fp32 in the layout that the factory documents
 /// (images: NHWC).
 struct Kernel {
-  const char* name = "";  // of the body, static storage: "conv2d"
-  Body body = nullptr;
+  const char* name = "";            // of the body, static storage: "conv2d"
+  Body body = nullptr;              // the CPU's; null: it is another device's
+  const CudaImage* cuda = nullptr;  // an NVIDIA GPU's; outlives what is compiled with it
   std::uint32_t blocks = 0;
-  std::size_t scratch_bytes = 0;
+  std::size_t scratch_bytes = 0;  // of a unit; of a GPU's block, shared
   std::vector<std::byte> args;
   std::vector<std::uint32_t> inputs;
   std::vector<std::uint32_t> outputs;

@@ -7,7 +7,7 @@
 #include <numeric>
 
 #include "base/check.h"
-#include "kernels/ops.h"
+#include "kernels/cpu_kernels.h"
 
 namespace lagoon {
 namespace {
@@ -152,17 +152,33 @@ Layout ProgramBuilder::CheapestLayout(std::span<const ValueId> values) const {
   return moved_bytes[1] < moved_bytes[0] ? Layout::kChannelsLast : Layout::kPlain;
 }
 
-Status ProgramBuilder::Emit(const std::string& name, Result<Kernel> kernel,
+bool ProgramBuilder::AllConstant(std::span<const Operand> inputs) const {
+  return std::all_of(inputs.begin(), inputs.end(),
+                     [&](const Operand& input) { return program_.buffer(input.buffer).constant; });
+}
+
+const KernelMaker& ProgramBuilder::device_kernels() const {
+  return options_.kernels == nullptr ? CpuKernels() : *options_.kernels;
+}
+
+const KernelMaker& ProgramBuilder::MakerFor(std::span<const Operand> inputs) const {
+  return AllConstant(inputs) ? CpuKernels() : device_kernels();
+}
+
+Status ProgramBuilder::Emit(const std::string& name, const MakeKernel& make,
                             std::vector<Operand> inputs, std::vector<Operand> outputs) {
-  LAGOON_RETURN_IF_ERROR(kernel);
-  LAGOON_CHECK(kernel->inputs.size() == inputs.size());
-  LAGOON_CHECK(kernel->outputs.size() == outputs.size());
-  const bool at_load = std::all_of(inputs.begin(), inputs.end(), [&](const Operand& input) {
-    return program_.buffer(input.buffer).constant;
-  });
+  LAGOON_ASSIGN_OR_RETURN(Kernel kernel, make(MakerFor(inputs)));
+  return Emit(name, std::move(kernel), std::move(inputs), std::move(outputs));
+}
+
+Status ProgramBuilder::Emit(const std::string& name, Kernel kernel, std::vector<Operand> inputs,
+                            std::vector<Operand> outputs) {
+  LAGOON_CHECK(kernel.inputs.size() == inputs.size());
+  LAGOON_CHECK(kernel.outputs.size() == outputs.size());
+  const bool at_load = kernel.body != nullptr && AllConstant(inputs);
   for (const Operand& output : outputs) program_.buffer(output.buffer).constant = at_load;
   (at_load ? program_.load_ops : program_.ops)
-      .push_back({name, *std::move(kernel), std::move(inputs), std::move(outputs)});
+      .push_back({name, std::move(kernel), std::move(inputs), std::move(outputs)});
   return {};
 }
 
@@ -178,7 +194,10 @@ Result<Tensor> ProgramBuilder::Transpose(const Tensor& x, std::span<const std::i
   const std::string source = program_.buffer(x.buffer).name;
   y = NewTensor(source + (layout == Layout::kPlain ? ":plain" : ":nhwc"), y.dims, layout, x.type);
   LAGOON_RETURN_IF_ERROR(Emit("move " + source,
-                              MakeTranspose(permutation.dims, permutation.order, SizeOf(x.type)),
+                              [&](auto& make) {
+                                return make.Transpose(permutation.dims, permutation.order,
+                                                      SizeOf(x.type));
+                              },
                               {All(x)}, {All(y)}));
   return y;
 }
@@ -208,7 +227,7 @@ Result<LoweredTensor> ProgramBuilder::PlaceOutput(ValueId value) {
     copy.type = v.type;
     copy.count = static_cast<std::size_t>(ElementCount(v.dims));
     const Tensor y = NewTensor(v.name, v.dims, Layout::kPlain, v.type);
-    LAGOON_ASSIGN_OR_RETURN(Kernel kernel, MakeUnary(copy));
+    LAGOON_ASSIGN_OR_RETURN(Kernel kernel, device_kernels().Unary(copy));
     program_.ops.push_back({"copy " + v.name, std::move(kernel), {All(tensor)}, {All(y)}});
     tensor = y;
   }

@@ -14,7 +14,7 @@
 
 #include "base/status.h"
 #include "graph/graph.h"
-#include "kernels/kernel.h"
+#include "kernels/kernel_maker.h"
 #include "plan/precision.h"
 #include "program/layout.h"
 
@@ -82,6 +82,8 @@ struct LowerOptions {
   Precision precision = Precision::kFp32;
   /// Other programs share the weights, which must then be packed alike for any number of rows.
   bool shares_weights = false;
+  /// Of the device. Null: the CPU's.
+  const KernelMaker* kernels = nullptr;
 };
 
 /// Where the values of a graph live while its nodes are lowered one after the other. Errors do not
@@ -128,9 +130,17 @@ class ProgramBuilder {
   Operand All(const Tensor& tensor) const { return All(tensor.buffer); }
   Operand All(BufferId buffer) const;
 
-  /// Adds a kernel, in the order of its factory's operands. Passes the factory's error on. A kernel
-  /// that reads only constants becomes a load op, and what it writes a constant.
-  Status Emit(const std::string& name, Result<Kernel> kernel, std::vector<Operand> inputs,
+  /// Who makes kernels that read `inputs`: the CPU those that read only constants, for they run
+  /// when the model loads, the device's maker all others.
+  const KernelMaker& MakerFor(std::span<const Operand> inputs) const;
+  using MakeKernel = std::function<Result<Kernel>(const KernelMaker&)>;
+  /// Adds the kernel that `make` asks of MakerFor(inputs), operands in the order of its factory.
+  /// Passes the factory's error on. A kernel of the CPU's that reads only constants becomes a load
+  /// op, and what it writes a constant.
+  Status Emit(const std::string& name, const MakeKernel& make, std::vector<Operand> inputs,
+              std::vector<Operand> outputs);
+  /// The same for one that has been made, by MakerFor(inputs).
+  Status Emit(const std::string& name, Kernel kernel, std::vector<Operand> inputs,
               std::vector<Operand> outputs);
 
   /// y = Transpose(x, order), lying in `layout`; a view when no byte has to move.
@@ -148,6 +158,8 @@ class ProgramBuilder {
   ProgramBuilder(Graph graph, const LowerOptions& options)
       : graph_(std::move(graph)), options_(options) {}
   BufferId AddBuffer(LoweredBuffer buffer);
+  bool AllConstant(std::span<const Operand> inputs) const;
+  const KernelMaker& device_kernels() const;
   Placements& places(ValueId value) { return places_[static_cast<std::size_t>(value)]; }
   Result<Tensor> PlaceConstant(ValueId value);
   Result<LoweredTensor> PlaceOutput(ValueId value);

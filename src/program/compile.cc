@@ -8,7 +8,7 @@
 
 #include "base/check.h"
 #include "base/heap.h"
-#include "kernels/bf16_unit.h"
+#include "kernels/cpu_kernels.h"
 #include "program/builder.h"
 #include "program/check_plan.h"
 #include "program/link.h"
@@ -18,9 +18,9 @@ namespace lagoon {
 namespace {
 
 Result<LoweredProgram> LowerGraph(Graph graph, const CompileOptions& options) {
-  LAGOON_ASSIGN_OR_RETURN(
-      LoweredProgram program,
-      Lower(std::move(graph), options.model, {options.precision, options.batches.size() > 1}));
+  LAGOON_ASSIGN_OR_RETURN(LoweredProgram program,
+                          Lower(std::move(graph), options.model,
+                                {options.precision, options.batches.size() > 1, options.kernels}));
   if (program.ops.size() <= kMaxPlanOps) return program;
   return Fail(ErrorCode::kResourceExhausted,
               fmt::format("model '{}': {} kernels, more than {}", options.model, program.ops.size(),
@@ -48,7 +48,8 @@ Result<std::shared_ptr<LoadedPlan>> BuildPlans(std::vector<LoweredProgram> progr
 
 Result<std::shared_ptr<LoadedPlan>> CompileGraphs(std::vector<Graph> graphs, Device& device,
                                                   const CompileOptions& options) {
-  Status able = CheckPrecision(options.precision);
+  const KernelMaker& kernels = options.kernels == nullptr ? CpuKernels() : *options.kernels;
+  Status able = kernels.CheckPrecision(options.precision);
   if (!able) return Annotate(fmt::format("model '{}'", options.model), std::move(able).error());
   std::vector<LoweredProgram> programs;
   for (std::size_t i = 0; i < graphs.size(); ++i) {

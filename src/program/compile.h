@@ -10,6 +10,7 @@
 #include "base/status.h"
 #include "device/device.h"
 #include "graph/graph.h"
+#include "kernels/kernel_maker.h"
 #include "plan/instance.h"
 #include "plan/plan.h"
 #include "plan/precision.h"
@@ -24,6 +25,8 @@ struct CompileOptions {
   /// allow). They share the weights.
   std::vector<std::int64_t> batches = {1};
   Precision precision = Precision::kFp32;
+  /// Those of the device. Null: the CPU's. Borrowed; see there how long it must live.
+  const KernelMaker* kernels = nullptr;
 };
 
 /// A model of more kernels than this is refused: what is computed from their order is quadratic.

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <cstring>
 #include <memory>
 
@@ -77,7 +78,8 @@ Result<Tensor> EmitUnary(ProgramBuilder& builder, const std::string& name, Unary
   spec.beta = beta;
   spec.type = x.type;
   const Tensor y = builder.NewTensor(name, x.dims, x.layout, ResultType(op, x.type));
-  LAGOON_RETURN_IF_ERROR(builder.Emit(name, MakeUnary(spec), {builder.All(x)}, {builder.All(y)}));
+  LAGOON_RETURN_IF_ERROR(builder.Emit(name, [&](auto& make) { return make.Unary(spec); },
+                                      {builder.All(x)}, {builder.All(y)}));
   return y;
 }
 
@@ -100,8 +102,8 @@ Result<Tensor> EmitBinary(ProgramBuilder& builder, const std::string& name, Bina
   spec.out = y.physical();
   spec.epilogue = epilogue;
   spec.type = a.type;
-  LAGOON_RETURN_IF_ERROR(
-      builder.Emit(name, MakeBinary(spec), {builder.All(a), builder.All(b)}, {builder.All(y)}));
+  LAGOON_RETURN_IF_ERROR(builder.Emit(name, [&](auto& make) { return make.Binary(spec); },
+                                      {builder.All(a), builder.All(b)}, {builder.All(y)}));
   return y;
 }
 
@@ -110,7 +112,8 @@ Result<Tensor> EmitCast(ProgramBuilder& builder, const std::string& name, const 
   if (x.type == type) return x;
   const Tensor y = builder.NewTensor(name, x.dims, x.layout, type);
   LAGOON_RETURN_IF_ERROR(
-      builder.Emit(name, MakeCast(CountOf(x), x.type, type), {builder.All(x)}, {builder.All(y)}));
+      builder.Emit(name, [&](auto& make) { return make.Cast(CountOf(x), x.type, type); },
+                   {builder.All(x)}, {builder.All(y)}));
   return y;
 }
 
@@ -122,13 +125,15 @@ Result<Tensor> EmitTake(ProgramBuilder& builder, const std::string& name, const 
   for (const std::int64_t axis : PhysicalOrder(x.dims.size(), x.layout)) {
     physical.push_back(std::move(maps[static_cast<std::size_t>(axis)]));
   }
-  LAGOON_ASSIGN_OR_RETURN(TakeKernel take,
-                          MakeTake({x.physical(), std::move(physical), SizeOf(x.type), fill}));
+  const std::array<Operand, 1> input{builder.All(x)};
+  LAGOON_ASSIGN_OR_RETURN(
+      TakeKernel take,
+      builder.MakerFor(input).Take({x.physical(), std::move(physical), SizeOf(x.type), fill}));
   const Tensor table = ConstantTensor(builder, name + ".table", DataType::kInt64,
                                       {static_cast<std::int64_t>(take.table.size())}, take.table);
   const Tensor y = builder.NewTensor(name, dims, x.layout, x.type);
-  LAGOON_RETURN_IF_ERROR(builder.Emit(name, std::move(take.kernel),
-                                      {builder.All(x), builder.All(table)}, {builder.All(y)}));
+  LAGOON_RETURN_IF_ERROR(
+      builder.Emit(name, std::move(take.kernel), {input[0], builder.All(table)}, {builder.All(y)}));
   return y;
 }
 
@@ -141,8 +146,8 @@ Result<Tensor> EmitExpand(ProgramBuilder& builder, const std::string& name, cons
   spec.out = dims;
   spec.strides = BroadcastView(x.dims, dims, spec.element_bytes).strides;
   const Tensor y = builder.NewTensor(name, dims, Layout::kPlain, x.type);
-  LAGOON_RETURN_IF_ERROR(
-      builder.Emit(name, MakeStridedCopy(spec), {builder.All(x)}, {builder.All(y)}));
+  LAGOON_RETURN_IF_ERROR(builder.Emit(name, [&](auto& make) { return make.StridedCopy(spec); },
+                                      {builder.All(x)}, {builder.All(y)}));
   return y;
 }
 

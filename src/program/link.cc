@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <map>
 #include <numeric>
+#include <tuple>
 
 #include "program/memory_plan.h"
 #include "program/ordering.h"
@@ -225,11 +226,11 @@ class Linker {
     for (const KernelVersion& version : kernel.versions) {
       scratch_bytes = std::max(scratch_bytes, version.scratch_bytes);
     }
-    const std::pair key(kernel.body, scratch_bytes);
+    const std::tuple key(kernel.body, kernel.cuda, scratch_bytes);
     const auto found = kernels_.find(key);
     if (found != kernels_.end()) return found->second;
     LAGOON_ASSIGN_OR_RETURN(const KernelHandle handle,
-                            device_.Load({kernel.name, kernel.body}, {scratch_bytes}));
+                            device_.Load({kernel.name, kernel.body, kernel.cuda}, {scratch_bytes}));
     kernels_.emplace(key, handle);
     return handle;
   }
@@ -254,7 +255,7 @@ class Linker {
   std::vector<bool> in_place_;      // by op: output 0 takes the place of an input
   std::vector<std::uint32_t> group_start_;  // by op that is in place
   std::vector<std::size_t> offsets_;        // by BufferId, in the buffer's region
-  std::map<std::pair<Body, std::size_t>, KernelHandle> kernels_;
+  std::map<std::tuple<Body, const CudaImage*, std::size_t>, KernelHandle> kernels_;
   std::size_t program_index_ = 0;
   Plan plan_;
 };

@@ -89,7 +89,8 @@ Status LowerAttention(ProgramBuilder& builder, const Node& node) {
     operands.push_back(builder.All(keep));
   }
   builder.Define(node.outputs[0], y);
-  return builder.Emit(node.name, MakeAttention(spec), std::move(operands), {builder.All(y)});
+  return builder.Emit(node.name, [&](auto& make) { return make.Attention(spec); },
+                      std::move(operands), {builder.All(y)});
 }
 
 }  // namespace lagoon

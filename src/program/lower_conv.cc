@@ -14,34 +14,73 @@ namespace {
 
 using Fill = std::function<void(std::byte*)>;
 
-/// One conv2d kernel: y = activation(x * weights + bias + residual).
+/// One convolution or product: y = activation(x * weights + bias + residual).
 struct DenseOp {
   std::string name;
   Conv2dSpec spec;
-  Fill pack;        // of the weights
-  std::string key;  // of the packed weights
+  Constant weights;  // [N,K] or, not `transposed`, a matrix [K,N]
+  bool transposed = true;
+  std::string key;  // of the weights
   Tensor x, y;
   std::optional<Operand> bias;
   std::optional<Tensor> residual;
 };
 
-/// Of weights from `first` on, packed for `spec`.
-std::string WeightsKey(const std::string& weights, const Conv2dSpec& spec, bool transposed) {
-  return fmt::format("{} {} {} {}x{}x{}x{}", weights, Name(spec.precision), transposed,
-                     spec.out_channels, spec.in_channels, spec.kernel_h, spec.kernel_w);
+/// Of the weights of `op` as `packed` wants them.
+std::string WeightsKey(const DenseOp& op, const PackedKernel& packed) {
+  const Conv2dSpec& spec = op.spec;
+  return fmt::format("{} {} {} {} {}x{}x{}x{}", op.key, packed.form, Name(spec.precision),
+                     op.transposed, spec.out_channels, spec.in_channels, spec.kernel_h,
+                     spec.kernel_w);
+}
+
+Fill FillOf(const DenseOp& op, const PackedKernel& packed) {
+  if (op.transposed) {
+    return [weights = op.weights, pack = packed.pack](std::byte* to) {
+      pack(weights.floats().data(), to);
+    };
+  }
+  const std::size_t k = op.spec.in_channels, n = op.spec.out_channels;
+  return [weights = op.weights, pack = packed.pack, k, n](std::byte* to) {
+    const std::span<const float> w = weights.floats();
+    std::vector<float> flipped(w.size());
+    for (std::size_t i = 0; i < k; ++i) {
+      for (std::size_t j = 0; j < n; ++j) flipped[j * k + i] = w[i * n + j];
+    }
+    pack(flipped.data(), to);
+  };
+}
+
+/// Bias and residual, as far as there are any.
+std::vector<Operand> Addends(const ProgramBuilder& builder, const DenseOp& op) {
+  std::vector<Operand> addends;
+  if (op.bias) addends.push_back(*op.bias);
+  if (op.residual) addends.push_back(builder.All(*op.residual));
+  return addends;
 }
 
 Status EmitDense(ProgramBuilder& builder, DenseOp op) {
   op.spec.bias = op.bias.has_value();
   op.spec.epilogue.residual = op.residual.has_value();
-  LAGOON_ASSIGN_OR_RETURN(Kernel kernel, MakeConv2d(op.spec));
-  const BufferId weights =
-      builder.AddConstant(op.name + ".weights", PackedConv2dWeightBytes(op.spec),
-                          std::move(op.pack), std::move(op.key));
+  const std::vector<Operand> addends = Addends(builder, op);
+  std::vector<Operand> data = addends;
+  data.push_back(builder.All(op.x));
+  LAGOON_ASSIGN_OR_RETURN(PackedKernel packed, builder.MakerFor(data).Conv2d(op.spec));
+  LAGOON_ASSIGN_OR_RETURN(op.x, EmitCast(builder, op.name + ".x", op.x, packed.x_type));
+  const BufferId weights = builder.AddConstant(op.name + ".weights", packed.weight_bytes,
+                                               FillOf(op, packed), WeightsKey(op, packed));
   std::vector<Operand> inputs{builder.All(op.x), builder.All(weights)};
-  if (op.bias) inputs.push_back(*op.bias);
-  if (op.residual) inputs.push_back(builder.All(*op.residual));
-  return builder.Emit(op.name, std::move(kernel), std::move(inputs), {builder.All(op.y)});
+  if (!packed.sum) {
+    inputs.insert(inputs.end(), addends.begin(), addends.end());
+    return builder.Emit(op.name, std::move(packed.kernel), std::move(inputs), {builder.All(op.y)});
+  }
+  const auto count = static_cast<std::int64_t>(packed.parts_bytes / sizeof(float));
+  const Tensor parts = builder.NewTensor(op.name + ".parts", {count}, Layout::kPlain);
+  LAGOON_RETURN_IF_ERROR(builder.Emit(op.name + ".parts", std::move(packed.kernel),
+                                      std::move(inputs), {builder.All(parts)}));
+  std::vector<Operand> summed{builder.All(parts)};
+  summed.insert(summed.end(), addends.begin(), addends.end());
+  return builder.Emit(op.name, *std::move(packed.sum), std::move(summed), {builder.All(op.y)});
 }
 
 /// The bias input of a node as an operand, if it has one.
@@ -134,10 +173,8 @@ Status LowerDense(ProgramBuilder& builder, const Node& node, const ConvNode& con
   op.spec.out_channels = conv.out.channels;
   op.spec.any_rows = conv.shares_weights;
   op.bias = conv.bias;
-  op.pack = [weights = conv.weights, spec = op.spec](std::byte* to) {
-    PackConv2dWeights(spec, weights.floats().data(), to);
-  };
-  op.key = WeightsKey(conv.key, op.spec, /*transposed=*/true);
+  op.weights = conv.weights;
+  op.key = conv.key;
   LAGOON_ASSIGN_OR_RETURN(op.x, builder.Use(node.inputs[0], Layout::kChannelsLast));
   LAGOON_ASSIGN_OR_RETURN(op.residual, ResidualOf(builder, node, Layout::kChannelsLast));
   op.y = builder.NewTensor(node.name, builder.dims(node.outputs[0]), Layout::kChannelsLast);
@@ -145,19 +182,28 @@ Status LowerDense(ProgramBuilder& builder, const Node& node, const ConvNode& con
   return EmitDense(builder, std::move(op));
 }
 
-/// Emits a convolution that is not dense; `pack` writes `weight_bytes` of weights.
-Status EmitSparse(ProgramBuilder& builder, const Node& node, const ConvNode& conv, Kernel kernel,
-                  std::size_t weight_bytes, Fill pack) {
-  LAGOON_ASSIGN_OR_RETURN(const Tensor x, builder.Use(node.inputs[0], Layout::kChannelsLast));
-  const BufferId weights =
-      builder.AddConstant(node.name + ".weights", weight_bytes, std::move(pack),
-                          fmt::format("{} {}", conv.key, kernel.name));
+/// What reads x and, maybe, a bias.
+std::vector<Operand> DataOf(const ProgramBuilder& builder, const ConvNode& conv, const Tensor& x) {
+  std::vector<Operand> data{builder.All(x)};
+  if (conv.bias) data.push_back(*conv.bias);
+  return data;
+}
+
+/// Emits a convolution that is not dense.
+Status EmitSparse(ProgramBuilder& builder, const Node& node, const ConvNode& conv, const Tensor& x,
+                  PackedKernel packed) {
+  const BufferId weights = builder.AddConstant(
+      node.name + ".weights", packed.weight_bytes,
+      [weights = conv.weights, pack = packed.pack](std::byte* to) {
+        pack(weights.floats().data(), to);
+      },
+      fmt::format("{} {} {}", conv.key, packed.form, packed.kernel.name));
   const Tensor y =
       builder.NewTensor(node.name, builder.dims(node.outputs[0]), Layout::kChannelsLast);
   std::vector<Operand> inputs{builder.All(x), builder.All(weights)};
   if (conv.bias) inputs.push_back(*conv.bias);
   builder.Define(node.outputs[0], y);
-  return builder.Emit(node.name, std::move(kernel), std::move(inputs), {builder.All(y)});
+  return builder.Emit(node.name, std::move(packed.kernel), std::move(inputs), {builder.All(y)});
 }
 
 Status LowerDepthwise(ProgramBuilder& builder, const Node& node, const ConvNode& conv) {
@@ -165,11 +211,10 @@ Status LowerDepthwise(ProgramBuilder& builder, const Node& node, const ConvNode&
   SetShape(conv, node, spec);
   spec.channels = conv.in.channels;
   spec.bias = conv.bias.has_value();
-  LAGOON_ASSIGN_OR_RETURN(Kernel kernel, MakeDepthwise(spec));
-  return EmitSparse(builder, node, conv, std::move(kernel), PackedDepthwiseWeightBytes(spec),
-                    [spec, weights = conv.weights](std::byte* to) {
-                      PackDepthwiseWeights(spec, weights.floats().data(), to);
-                    });
+  LAGOON_ASSIGN_OR_RETURN(const Tensor x, builder.Use(node.inputs[0], Layout::kChannelsLast));
+  LAGOON_ASSIGN_OR_RETURN(PackedKernel packed,
+                          builder.MakerFor(DataOf(builder, conv, x)).Depthwise(spec));
+  return EmitSparse(builder, node, conv, x, std::move(packed));
 }
 
 Status LowerGroups(ProgramBuilder& builder, const Node& node, const ConvNode& conv) {
@@ -180,11 +225,10 @@ Status LowerGroups(ProgramBuilder& builder, const Node& node, const ConvNode& co
   spec.groups = conv.groups;
   spec.bias = conv.bias.has_value();
   if (!FitsGroupedConv(spec)) return LowerDirectConv(builder, node);
-  LAGOON_ASSIGN_OR_RETURN(Kernel kernel, MakeGroupedConv(spec));
-  return EmitSparse(builder, node, conv, std::move(kernel), PackedGroupedConvWeightBytes(spec),
-                    [spec, weights = conv.weights](std::byte* to) {
-                      PackGroupedConvWeights(spec, weights.floats().data(), to);
-                    });
+  LAGOON_ASSIGN_OR_RETURN(const Tensor x, builder.Use(node.inputs[0], Layout::kChannelsLast));
+  LAGOON_ASSIGN_OR_RETURN(PackedKernel packed,
+                          builder.MakerFor(DataOf(builder, conv, x)).GroupedConv(spec));
+  return EmitSparse(builder, node, conv, x, std::move(packed));
 }
 
 /// Whether w lies as [N,K], the order of a convolution's weights, instead of [K,N].
@@ -198,20 +242,6 @@ Status CheckGemmNormalForm(const Node& node) {
   return Fail(ErrorCode::kInternal,
               fmt::format("transA {}, alpha {} and beta {} are not in the normal form",
                           node.Int("transA", 0), node.Float("alpha", 1), node.Float("beta", 1)));
-}
-
-/// Packs a [K,N] or [N,K] matrix.
-Fill PackMatrix(const Conv2dSpec& spec, Constant weights, bool transposed) {
-  return [spec, weights = std::move(weights), transposed](std::byte* to) {
-    const std::span<const float> w = weights.floats();
-    if (transposed) return PackConv2dWeights(spec, w.data(), to);
-    const std::size_t k = spec.in_channels, n = spec.out_channels;
-    std::vector<float> flipped(w.size());
-    for (std::size_t i = 0; i < k; ++i) {
-      for (std::size_t j = 0; j < n; ++j) flipped[j * k + i] = w[i * n + j];
-    }
-    PackConv2dWeights(spec, flipped.data(), to);
-  };
 }
 
 }  // namespace
@@ -257,8 +287,9 @@ Status LowerMatMul(ProgramBuilder& builder, const Node& node) {
   LAGOON_ASSIGN_OR_RETURN(op.residual, ResidualOf(builder, node, Layout::kPlain));
   LAGOON_ASSIGN_OR_RETURN(op.x, builder.Use(node.inputs[0], Layout::kPlain));
   op.y = builder.NewTensor(node.name, y_dims, Layout::kPlain);
-  op.key = WeightsKey(builder.KeyOf(node.inputs[1]), op.spec, transposed);
-  op.pack = PackMatrix(op.spec, std::move(weights), transposed);
+  op.key = builder.KeyOf(node.inputs[1]);
+  op.transposed = transposed;
+  op.weights = std::move(weights);
   builder.Define(node.outputs[0], op.y);
   return EmitDense(builder, std::move(op));
 }

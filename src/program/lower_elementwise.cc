@@ -245,7 +245,10 @@ Status LowerWhere(ProgramBuilder& builder, const Node& node) {
   const Tensor y =
       builder.NewTensor(node.name, builder.dims(node.outputs[0]), Layout::kPlain, x[1].type);
   builder.Define(node.outputs[0], y);
-  return builder.Emit(node.name, MakeWhere({x[0].dims, x[1].dims, x[2].dims, y.dims, y.type}),
+  return builder.Emit(node.name,
+                      [&](auto& make) {
+                        return make.Where({x[0].dims, x[1].dims, x[2].dims, y.dims, y.type});
+                      },
                       {builder.All(x[0]), builder.All(x[1]), builder.All(x[2])}, {builder.All(y)});
 }
 

@@ -60,7 +60,7 @@ Result<Tensor> EmitGather(ProgramBuilder& builder, const std::string& name, Inde
   spec.index_type = indices.type;
   spec.type = x.type;
   const Tensor y = builder.NewTensor(name, dims, Layout::kPlain, x.type);
-  LAGOON_RETURN_IF_ERROR(builder.Emit(name, MakeGather(spec),
+  LAGOON_RETURN_IF_ERROR(builder.Emit(name, [&](auto& make) { return make.Gather(spec); },
                                       {builder.All(x), builder.All(indices)}, {builder.All(y)}));
   return y;
 }
@@ -94,8 +94,8 @@ Status LowerScatterOf(ProgramBuilder& builder, const Node& node, IndexSpec spec)
   const Tensor y =
       builder.NewTensor(node.name, builder.dims(node.outputs[0]), Layout::kPlain, spec.type);
   builder.Define(node.outputs[0], y);
-  return builder.Emit(node.name, MakeScatter(spec, ScatterOpOf(node)), std::move(operands),
-                      {builder.All(y)});
+  return builder.Emit(node.name, [&](auto& make) { return make.Scatter(spec, ScatterOpOf(node)); },
+                      std::move(operands), {builder.All(y)});
 }
 
 std::size_t AxisOf(const Node& node) { return static_cast<std::size_t>(node.Int("axis", 0)); }

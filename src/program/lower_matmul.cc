@@ -74,8 +74,9 @@ Result<Tensor> EmitProduct(ProgramBuilder& builder, const std::string& name, con
   dims.push_back(static_cast<std::int64_t>(spec.m));
   dims.push_back(static_cast<std::int64_t>(spec.n));
   const Tensor y = builder.NewTensor(name, dims, Layout::kPlain, spec.type);
-  LAGOON_RETURN_IF_ERROR(builder.Emit(
-      name, MakeMatmul(spec), {builder.All(a.tensor), builder.All(b.tensor)}, {builder.All(y)}));
+  LAGOON_RETURN_IF_ERROR(builder.Emit(name, [&](auto& make) { return make.Matmul(spec); },
+                                      {builder.All(a.tensor), builder.All(b.tensor)},
+                                      {builder.All(y)}));
   return y;
 }
 

@@ -94,7 +94,8 @@ Result<Tensor> EmitSlice(ProgramBuilder& builder, const std::string& name, const
   const Operand operand{
       x.buffer, static_cast<std::size_t>(touched.low) * spec.element_bytes,
       static_cast<std::size_t>(touched.high - touched.low + 1) * spec.element_bytes};
-  LAGOON_RETURN_IF_ERROR(builder.Emit(name, MakeStridedCopy(spec), {operand}, {builder.All(y)}));
+  LAGOON_RETURN_IF_ERROR(builder.Emit(name, [&](auto& make) { return make.StridedCopy(spec); },
+                                      {operand}, {builder.All(y)}));
   return y;
 }
 
@@ -120,9 +121,10 @@ Result<Tensor> EmitConcat(ProgramBuilder& builder, const std::string& name,
         dims[axis] += part.dims[axis];
       }
       const Tensor y = builder.NewTensor(name, dims, parts[first].layout, parts[first].type);
-      LAGOON_RETURN_IF_ERROR(
-          builder.Emit(name, MakeConcat(split.outer, sizes, split.inner, SizeOf(y.type)),
-                       std::move(inputs), {builder.All(y)}));
+      LAGOON_RETURN_IF_ERROR(builder.Emit(
+          name,
+          [&](auto& make) { return make.Concat(split.outer, sizes, split.inner, SizeOf(y.type)); },
+          std::move(inputs), {builder.All(y)}));
       joined.push_back(y);
     }
     parts = std::move(joined);

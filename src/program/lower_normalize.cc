@@ -27,8 +27,8 @@ Result<Tensor> EmitNormalize(ProgramBuilder& builder, const std::string& name,
   if (n.scale) inputs.push_back(builder.All(*n.scale));
   if (n.bias) inputs.push_back(builder.All(*n.bias));
   const Tensor y = builder.NewTensor(name, n.x.dims, Layout::kPlain);
-  LAGOON_RETURN_IF_ERROR(
-      builder.Emit(name, MakeNormalize(spec), std::move(inputs), {builder.All(y)}));
+  LAGOON_RETURN_IF_ERROR(builder.Emit(name, [&](auto& make) { return make.Normalize(spec); },
+                                      std::move(inputs), {builder.All(y)}));
   return y;
 }
 
@@ -163,7 +163,8 @@ Status LowerChannelAffine(ProgramBuilder& builder, const Node& node) {
   }
   const Tensor y = builder.NewTensor(node.name, dims, layout);
   builder.Define(node.outputs[0], y);
-  return builder.Emit(node.name, MakeChannelAffine(spec), std::move(inputs), {builder.All(y)});
+  return builder.Emit(node.name, [&](auto& make) { return make.ChannelAffine(spec); },
+                      std::move(inputs), {builder.All(y)});
 }
 
 Status LowerBatchNormalization(ProgramBuilder& builder, const Node& node) {
@@ -291,8 +292,8 @@ Status LowerLrn(ProgramBuilder& builder, const Node& node) {
   pool.pad_bottom = size - 1 - pool.pad_top;
   pool.pad_left = pool.pad_right = 0;
   const Tensor mean = builder.NewTensor(node.name, x.dims, Layout::kPlain);
-  LAGOON_RETURN_IF_ERROR(
-      builder.Emit(node.name, MakePool(pool), {builder.All(square)}, {builder.All(mean)}));
+  LAGOON_RETURN_IF_ERROR(builder.Emit(node.name, [&](auto& make) { return make.Pool(pool); },
+                                      {builder.All(square)}, {builder.All(mean)}));
   LAGOON_ASSIGN_OR_RETURN(Tensor y, steps.Binary(BinaryOp::kMul, mean, node.Float("alpha", 1e-4F)));
   LAGOON_ASSIGN_OR_RETURN(y, steps.Binary(BinaryOp::kAdd, y, node.Float("bias", 1)));
   LAGOON_ASSIGN_OR_RETURN(y, steps.Unary(UnaryOp::kLog, y));

@@ -37,9 +37,9 @@ Result<Tensor> Quantized(ProgramBuilder& builder, const Node& node, const Tensor
                          const Tensor& scale, const Tensor& zero, std::int64_t axis) {
   LAGOON_ASSIGN_OR_RETURN(const Tensor plain, builder.Convert(x, Layout::kPlain));
   const Tensor y = builder.NewTensor(node.name, x.dims, Layout::kPlain, zero.type);
-  LAGOON_RETURN_IF_ERROR(builder.Emit(node.name, MakeQuantize(SpecOf(x.dims, axis, zero.type)),
-                                      {builder.All(plain), builder.All(scale), builder.All(zero)},
-                                      {builder.All(y)}));
+  LAGOON_RETURN_IF_ERROR(builder.Emit(
+      node.name, [&](auto& make) { return make.Quantize(SpecOf(x.dims, axis, zero.type)); },
+      {builder.All(plain), builder.All(scale), builder.All(zero)}, {builder.All(y)}));
   return y;
 }
 
@@ -90,9 +90,10 @@ Status LowerDequantizeLinear(ProgramBuilder& builder, const Node& node) {
   LAGOON_ASSIGN_OR_RETURN(scale, EmitCast(builder, node.name, scale, DataType::kFloat32));
   LAGOON_ASSIGN_OR_RETURN(const Tensor zero, ZeroPoint(builder, node, 2, x.type, scale.dims));
   Tensor y = builder.NewTensor(node.name, x.dims, Layout::kPlain);
-  LAGOON_RETURN_IF_ERROR(
-      builder.Emit(node.name, MakeDequantize(SpecOf(x.dims, node.Int("axis", -1), x.type)),
-                   {builder.All(x), builder.All(scale), builder.All(zero)}, {builder.All(y)}));
+  LAGOON_RETURN_IF_ERROR(builder.Emit(
+      node.name,
+      [&](auto& make) { return make.Dequantize(SpecOf(x.dims, node.Int("axis", -1), x.type)); },
+      {builder.All(x), builder.All(scale), builder.All(zero)}, {builder.All(y)}));
   LAGOON_ASSIGN_OR_RETURN(y, EmitCast(builder, node.name, y, builder.type(node.outputs[0])));
   builder.Define(node.outputs[0], y);
   return {};

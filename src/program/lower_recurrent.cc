@@ -181,8 +181,9 @@ class Direction {
       made.push_back(NewState());
       written.push_back(builder_.All(made.back()));
     }
-    LAGOON_RETURN_IF_ERROR(builder_.Emit(fmt::format("{}.{}", node_.name, step), MakeCell(spec),
-                                         std::move(inputs), std::move(written)));
+    LAGOON_RETURN_IF_ERROR(builder_.Emit(
+        fmt::format("{}.{}", node_.name, step), [&](auto& make) { return make.Cell(spec); },
+        std::move(inputs), std::move(written)));
     return made;
   }
 

@@ -56,12 +56,13 @@ std::optional<ReduceOp> VectorOp(FoldOp op) {
   }
 }
 
-Result<Kernel> MakeFoldKernel(FoldOp op, const AxisSplit& split, DataType type) {
+Result<Kernel> MakeFoldKernel(const KernelMaker& make, FoldOp op, const AxisSplit& split,
+                              DataType type) {
   const std::optional<ReduceOp> vector = VectorOp(op);
   if (vector && type == DataType::kFloat32) {
-    return MakeReduce({*vector, split.outer, split.axis, split.inner});
+    return make.Reduce({*vector, split.outer, split.axis, split.inner});
   }
-  return MakeFold({split.outer, split.axis, split.inner, type}, op);
+  return make.Fold({split.outer, split.axis, split.inner, type}, op);
 }
 
 /// Runs of neighbouring physical axes among the reduced ones, leaving unit axes out.
@@ -99,8 +100,9 @@ Result<Tensor> FoldAtOnce(ProgramBuilder& builder, const std::string& name, Fold
   LAGOON_ASSIGN_OR_RETURN(const Tensor moved, builder.Transpose(x, order, Layout::kPlain));
   const AxisSplit split = SplitAt(moved.dims, x.dims.size() - axes.size(), x.dims.size() - 1);
   const Tensor y = builder.NewTensor(name, kept, Layout::kPlain, x.type);
-  LAGOON_RETURN_IF_ERROR(builder.Emit(name, MakeFoldKernel(op, split, x.type), {builder.All(moved)},
-                                      {builder.All(y)}));
+  LAGOON_RETURN_IF_ERROR(
+      builder.Emit(name, [&](auto& make) { return MakeFoldKernel(make, op, split, x.type); },
+                   {builder.All(moved)}, {builder.All(y)}));
   return y;
 }
 
@@ -130,7 +132,8 @@ Result<Tensor> EmitFold(ProgramBuilder& builder, const std::string& name, FoldOp
     for (std::size_t i = first; i <= last; ++i) dims[static_cast<std::size_t>(order[i])] = 1;
     const Tensor y = builder.NewTensor(name, dims, x.layout, x.type);
     LAGOON_RETURN_IF_ERROR(
-        builder.Emit(name, MakeFoldKernel(op, split, x.type), {builder.All(x)}, {builder.All(y)}));
+        builder.Emit(name, [&](auto& make) { return MakeFoldKernel(make, op, split, x.type); },
+                     {builder.All(x)}, {builder.All(y)}));
     x = y;
     op = Continued(op);
   }
@@ -202,8 +205,8 @@ Result<Tensor> EmitArg(ProgramBuilder& builder, const Node& node, const Line& li
                        const Dims& dims) {
   const Tensor y = builder.NewTensor(node.name, dims, Layout::kPlain, DataType::kInt64);
   ArgSpec spec{line.axis, node.op == "ArgMin", node.Int("select_last_index", 0) != 0};
-  LAGOON_RETURN_IF_ERROR(
-      builder.Emit(node.name, MakeArg(spec), {builder.All(line.x)}, {builder.All(y)}));
+  LAGOON_RETURN_IF_ERROR(builder.Emit(node.name, [&](auto& make) { return make.Arg(spec); },
+                                      {builder.All(line.x)}, {builder.All(y)}));
   return y;
 }
 
@@ -240,7 +243,8 @@ Status LowerCumSum(ProgramBuilder& builder, const Node& node) {
   const Tensor y = builder.NewTensor(node.name, line.x.dims, Layout::kPlain, line.x.type);
   builder.Define(node.outputs[0], y);
   const ScanSpec spec{line.axis, node.Int("exclusive", 0) != 0, node.Int("reverse", 0) != 0};
-  return builder.Emit(node.name, MakeScan(spec), {builder.All(line.x)}, {builder.All(y)});
+  return builder.Emit(node.name, [&](auto& make) { return make.Scan(spec); }, {builder.All(line.x)},
+                      {builder.All(y)});
 }
 
 Status LowerTopK(ProgramBuilder& builder, const Node& node) {
@@ -253,7 +257,7 @@ Status LowerTopK(ProgramBuilder& builder, const Node& node) {
   if (node.outputs.size() > 1) builder.Define(node.outputs[1], indices);
   const TopKSpec spec{line.axis, static_cast<std::size_t>(node.Int("k", 1)),
                       node.Int("largest", 1) != 0};
-  return builder.Emit(node.name, MakeTopK(spec), {builder.All(line.x)},
+  return builder.Emit(node.name, [&](auto& make) { return make.TopK(spec); }, {builder.All(line.x)},
                       {builder.All(values), builder.All(indices)});
 }
 
@@ -266,9 +270,12 @@ Status LowerSoftmax(ProgramBuilder& builder, const Node& node) {
   const AxisSplit split = SplitAt(x.physical(), at, at);
   const Tensor y = builder.NewTensor(node.name, x.dims, layout);
   builder.Define(node.outputs[0], y);
-  return builder.Emit(node.name,
-                      MakeSoftmax({split.outer, split.axis, split.inner, node.op == "LogSoftmax"}),
-                      {builder.All(x)}, {builder.All(y)});
+  return builder.Emit(
+      node.name,
+      [&](auto& make) {
+        return make.Softmax({split.outer, split.axis, split.inner, node.op == "LogSoftmax"});
+      },
+      {builder.All(x)}, {builder.All(y)});
 }
 
 }  // namespace lagoon

@@ -147,7 +147,10 @@ Result<Tensor> EmitInterpolate(ProgramBuilder& builder, const Node& node, const 
   dims[axis] = static_cast<std::int64_t>(out);
   const Tensor y = builder.NewTensor(node.name, dims, Layout::kPlain);
   LAGOON_RETURN_IF_ERROR(builder.Emit(
-      node.name, MakeInterpolate({split.outer, split.axis, out, split.inner, per_pixel, s.fill}),
+      node.name,
+      [&](auto& make) {
+        return make.Interpolate({split.outer, split.axis, out, split.inner, per_pixel, s.fill});
+      },
       {builder.All(x), builder.All(indices), builder.All(weights)}, {builder.All(y)}));
   return y;
 }

@@ -134,7 +134,10 @@ Result<Tensor> EmitWhere(ProgramBuilder& builder, const std::string& name, const
                          const Tensor& a, const Tensor& b, const Dims& dims) {
   const Tensor y = builder.NewTensor(name, dims, Layout::kPlain, a.type);
   LAGOON_RETURN_IF_ERROR(
-      builder.Emit(name, MakeWhere({condition.dims, a.dims, b.dims, dims, a.type}),
+      builder.Emit(name,
+                   [&](auto& make) {
+                     return make.Where({condition.dims, a.dims, b.dims, dims, a.type});
+                   },
                    {builder.All(condition), builder.All(a), builder.All(b)}, {builder.All(y)}));
   return y;
 }
@@ -253,8 +256,8 @@ Status LowerReverseSequence(ProgramBuilder& builder, const Node& node) {
   spec.type = x.type;
   const Tensor y = builder.NewTensor(node.name, x.dims, Layout::kPlain, x.type);
   builder.Define(node.outputs[0], y);
-  return builder.Emit(node.name, MakeGather(spec), {builder.All(x), builder.All(index)},
-                      {builder.All(y)});
+  return builder.Emit(node.name, [&](auto& make) { return make.Gather(spec); },
+                      {builder.All(x), builder.All(index)}, {builder.All(y)});
 }
 
 }  // namespace lagoon

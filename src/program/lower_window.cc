@@ -74,7 +74,8 @@ Status LowerImagePool(ProgramBuilder& builder, const Node& node) {
   const Tensor y =
       builder.NewTensor(node.name, builder.dims(node.outputs[0]), Layout::kChannelsLast);
   builder.Define(node.outputs[0], y);
-  return builder.Emit(node.name, MakePool(spec), {builder.All(x)}, {builder.All(y)});
+  return builder.Emit(node.name, [&](auto& make) { return make.Pool(spec); }, {builder.All(x)},
+                      {builder.All(y)});
 }
 
 WindowPool KindOf(const Node& node) {
@@ -104,7 +105,9 @@ Status LowerWindowPool(ProgramBuilder& builder, const Node& node) {
     builder.Define(node.outputs[1], indices);
     outputs.push_back(builder.All(indices));
   }
-  return builder.Emit(node.name, MakeWindowPool(spec), {builder.All(x)}, std::move(outputs));
+  return builder.Emit(
+      node.name, [&](auto& make) { return make.WindowPool(spec); }, {builder.All(x)},
+      std::move(outputs));
 }
 
 /// A list of a node over one spatial axis as one over two, of which the first is `one` long.
@@ -182,8 +185,8 @@ Result<Tensor> EmitDirectConv(ProgramBuilder& builder, const Node& node, const T
   const Tensor y = builder.NewTensor(node.name, dims, Layout::kPlain);
   std::vector<Operand> inputs{builder.All(x), builder.All(w)};
   if (bias != nullptr) inputs.push_back(builder.All(*bias));
-  LAGOON_RETURN_IF_ERROR(
-      builder.Emit(node.name, MakeDirectConv(spec), std::move(inputs), {builder.All(y)}));
+  LAGOON_RETURN_IF_ERROR(builder.Emit(node.name, [&](auto& make) { return make.DirectConv(spec); },
+                                      std::move(inputs), {builder.All(y)}));
   return y;
 }
 

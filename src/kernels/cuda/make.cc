@@ -20,7 +20,8 @@ constexpr std::size_t kElementsPerPart = 4;
 }  // namespace
 
 tl::unexpected<Error> Unimplemented(std::string_view op, std::string_view what) {
-  return Fail(ErrorCode::kUnimplemented, fmt::format("cuda {}: {}", op, what));
+  return Fail(ErrorCode::kUnimplemented,
+              fmt::format("{} {} has no CUDA body yet; run it with --device cpu", op, what));
 }
 
 EpilogueArgs NoEpilogue() {
@@ -44,7 +45,7 @@ Result<EpilogueArgs> EpilogueOf(std::string_view op, const Epilogue& epilogue) {
   if (epilogue.activation != Activation::kUnary) return args;
   if (epilogue.unary > UnaryOp::kRound) {
     return Unimplemented(
-        op, fmt::format("function {} in an epilogue", static_cast<unsigned>(epilogue.unary)));
+        op, fmt::format("with function {} behind it", static_cast<unsigned>(epilogue.unary)));
   }
   args.unary = static_cast<u32>(epilogue.unary);
   args.alpha = epilogue.alpha;

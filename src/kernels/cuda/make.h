@@ -11,6 +11,7 @@
 
 namespace lagoon::cuda {
 
+/// kUnimplemented: "`op` `what` has no CUDA body yet", and what to do.
 tl::unexpected<Error> Unimplemented(std::string_view op, std::string_view what);
 
 /// The same as 32 bits: CheckElements() has seen that it fits.

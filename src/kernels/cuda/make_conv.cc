@@ -66,7 +66,7 @@ Result<Tile> PickTile(const Conv2dSpec& spec, std::size_t pixels, const ConvOpti
     if (BlocksOf(tile, pixels, spec.out_channels) >= options.multiprocessors) break;
   }
   if (picked != nullptr) return *picked;
-  return Unimplemented(kName, fmt::format("tile {}x{} with math {}", options.tile_rows,
+  return Unimplemented(kName, fmt::format("in tiles of {}x{} with math {}", options.tile_rows,
                                           options.tile_columns, static_cast<u32>(options.math)));
 }
 

@@ -77,8 +77,8 @@ Result<CudaKernel> MakeCudaUnary(const UnarySpec& spec) {
   LAGOON_RETURN_IF_ERROR(MakeUnary(spec));
   if (!IsFp32(spec.type) || !IsFp32(ResultType(spec.op, spec.type)) || spec.op == UnaryOp::kNot ||
       spec.op == UnaryOp::kBitwiseNot) {
-    return Unimplemented("unary", fmt::format("op {} on type {}", static_cast<unsigned>(spec.op),
-                                              static_cast<unsigned>(spec.type)));
+    return Unimplemented(
+        "unary", fmt::format("op {} of {}", static_cast<unsigned>(spec.op), OipName(spec.type)));
   }
   UnaryArgs args{};
   args.count = U32(spec.count);
@@ -101,7 +101,7 @@ Result<CudaKernel> MakeCudaUnary(const UnarySpec& spec) {
 Result<CudaKernel> MakeCudaBinary(const BinarySpec& spec) {
   LAGOON_ASSIGN_OR_RETURN(const Kernel cpu, MakeBinary(spec));
   if (!IsFp32(spec.type)) {
-    return Unimplemented("binary", fmt::format("type {}", static_cast<unsigned>(spec.type)));
+    return Unimplemented("binary", fmt::format("of {}", OipName(spec.type)));
   }
   BinaryArgs args{};
   LAGOON_ASSIGN_OR_RETURN(const Binary op, BinaryOf(spec.op));
@@ -132,7 +132,7 @@ Result<CudaKernel> MakeCudaBinary(const BinarySpec& spec) {
 Result<CudaKernel> MakeCudaStridedCopy(const StridedCopySpec& spec) {
   LAGOON_ASSIGN_OR_RETURN(const Kernel cpu, MakeStridedCopy(spec));
   if (spec.epilogue.activation != Activation::kNone) {
-    return Unimplemented("strided_copy", "a function behind the copy");
+    return Unimplemented("strided_copy", "with a function behind it");
   }
   StridedCopyArgs args{};
   std::vector<WalkAxis> axes;

@@ -30,8 +30,7 @@ Result<CastKind> CastOf(DataType from, DataType to) {
   if (from == DataType::kFloat32 && to == DataType::kFloat16) return CastKind::kToF16;
   if (from == DataType::kBFloat16 && to == DataType::kFloat32) return CastKind::kFromBf16;
   if (from == DataType::kFloat16 && to == DataType::kFloat32) return CastKind::kFromF16;
-  return Unimplemented(
-      "cast", fmt::format("type {} to {}", static_cast<unsigned>(from), static_cast<unsigned>(to)));
+  return Unimplemented("cast", fmt::format("of {} to {}", OipName(from), OipName(to)));
 }
 
 }  // namespace
@@ -98,7 +97,8 @@ Result<CudaKernel> MakeCudaChannelAffine(const ChannelAffineSpec& spec) {
 
 Result<CudaKernel> MakeCudaWhere(const WhereSpec& spec) {
   LAGOON_ASSIGN_OR_RETURN(const Kernel cpu, MakeWhere(spec));
-  if (spec.type != DataType::kFloat32) return Unimplemented("where", "a type other than fp32");
+  if (spec.type != DataType::kFloat32)
+    return Unimplemented("where", fmt::format("of {}", OipName(spec.type)));
   WhereArgs args{};
   const auto strides = [&](const std::vector<std::int64_t>& dims) {
     return BroadcastView(dims, spec.out, sizeof(float)).strides;

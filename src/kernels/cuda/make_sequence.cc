@@ -42,7 +42,7 @@ Result<CudaKernel> MakeCudaAttention(const AttentionSpec& spec) {
   LAGOON_ASSIGN_OR_RETURN(const Kernel cpu, MakeAttention(spec));
   if (std::max(spec.depth, spec.value_depth) > kMaxAttentionDepth) {
     return Unimplemented("attention",
-                         fmt::format("depth {} and value_depth {}, the most is {}", spec.depth,
+                         fmt::format("of depth {} and value_depth {}, more than {},", spec.depth,
                                      spec.value_depth, kMaxAttentionDepth));
   }
   AttentionArgs args{};

@@ -89,7 +89,7 @@ Result<CudaKernel> MakeCudaGroupedConv(const GroupedConvSpec& spec) {
   args.group_inputs = spec.in_channels / spec.groups;
   args.group_outputs = spec.out_channels / spec.groups;
   if (args.group_inputs > kWindowLoadsPerCheck) {
-    return Unimplemented("grouped_conv", fmt::format("{} input channels of a group, the most is {}",
+    return Unimplemented("grouped_conv", fmt::format("of {} input channels a group, more than {},",
                                                      args.group_inputs, kWindowLoadsPerCheck));
   }
   args.window = WindowOf(spec, spec.in_channels, spec.out_channels, args.group_inputs);
@@ -117,7 +117,8 @@ void PackCudaGroupedWeights(const GroupedConvSpec& spec, const float* weights, v
 
 Result<CudaKernel> MakeCudaMatmul(const MatmulSpec& spec) {
   LAGOON_ASSIGN_OR_RETURN(const Kernel cpu, MakeMatmul(spec));
-  if (spec.type != DataType::kFloat32) return Unimplemented("matmul", "a type other than fp32");
+  if (spec.type != DataType::kFloat32)
+    return Unimplemented("matmul", fmt::format("of {}", OipName(spec.type)));
   MatmulArgs args{};
   std::vector<WalkAxis> axes;
   std::size_t matrices = 1;
