@@ -4,6 +4,7 @@
 // Every device passes the suite in device/conformance.
 
 #include <cstdint>
+#include <cstring>
 #include <memory>
 #include <span>
 #include <string>
@@ -35,6 +36,8 @@ struct DeviceInfo {
   /// False: blocks run out of the host's sight. No observer hears of them, and a body knows nothing
   /// of host threads and their scratch memory.
   bool blocks_on_host = true;
+  /// False: the host cannot reach memory of kind kDevice but by Upload() and copies.
+  bool memory_on_host = true;
 };
 
 enum class MemoryKind : std::uint8_t { kDevice, kHostVisible };
@@ -191,6 +194,11 @@ class DeviceControl {
   virtual const DeviceInfo& info() const = 0;
   /// kResourceExhausted, naming the bytes asked and free, when there is no memory.
   virtual Result<Buffer> Allocate(std::size_t bytes, MemoryKind kind) = 0;
+  /// Writes memory of kind kDevice that nothing in flight names; it is there when this returns.
+  virtual Status Upload(void* to, std::span<const std::byte> from) {
+    std::memcpy(to, from.data(), from.size());
+    return {};
+  }
   virtual Result<KernelHandle> Load(const CodeImage& image, const KernelSpec& spec) = 0;
   /// Blocks of a loaded kernel that a compute unit holds at once.
   virtual std::uint32_t Occupancy(KernelHandle /*kernel*/) const { return 1; }

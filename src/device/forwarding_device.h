@@ -14,6 +14,9 @@ class ForwardingDevice : public Device {
   Result<Buffer> Allocate(std::size_t bytes, MemoryKind kind) override {
     return device_.Allocate(bytes, kind);
   }
+  Status Upload(void* to, std::span<const std::byte> from) override {
+    return device_.Upload(to, from);
+  }
   Result<KernelHandle> Load(const CodeImage& image, const KernelSpec& spec) override {
     return device_.Load(image, spec);
   }

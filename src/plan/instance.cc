@@ -34,7 +34,9 @@ Result<std::unique_ptr<Instance>> Instance::Create(std::shared_ptr<const LoadedP
     arena_bytes = std::max(arena_bytes, loaded->at(size).arena_bytes);
   }
   LAGOON_ASSIGN_OR_RETURN(Buffer arena, device.Allocate(arena_bytes, MemoryKind::kDevice));
-  return Create(std::move(loaded), std::move(arena));
+  std::unique_ptr<Instance> instance = Create(std::move(loaded), std::move(arena));
+  instance->arena_on_host_ = device.info().memory_on_host;
+  return instance;
 }
 
 std::unique_ptr<Instance> Instance::CreateOver(std::byte* arena,
@@ -161,7 +163,7 @@ Copy Instance::OutputCopy(std::size_t output, void* host) {
 }
 
 void Instance::Touch() {
-  if (arena_.size() > 0) std::memset(arena_.data(), 0, arena_.size());
+  if (arena_on_host_ && arena_.size() > 0) std::memset(arena_.data(), 0, arena_.size());
 }
 
 void Instance::UseVersion(std::size_t index, std::uint32_t version) {

@@ -49,8 +49,8 @@ class Instance {
   Copy OutputCopy(std::size_t output, void* host);
   std::byte* arena(const ByteRange& range) const { return arena_.data() + range.offset; }
 
-  /// Writes the whole arena, so that no job meets memory that the system has yet to provide. Only
-  /// between jobs.
+  /// Writes the whole arena, so that no job meets memory that the system has yet to provide;
+  /// nothing where the host cannot. Only between jobs.
   void Touch();
 
   /// Makes every record of the selected plan fresh for the next job, and cuts every op as the plan
@@ -82,6 +82,7 @@ class Instance {
 
   std::shared_ptr<const LoadedPlan> loaded_;
   Buffer arena_;
+  bool arena_on_host_ = true;
   std::vector<Binding> bindings_;  // by size
   Binding* binding_ = nullptr;     // the selected one
 };

@@ -25,7 +25,8 @@ struct CompileOptions {
   /// allow). They share the weights.
   std::vector<std::int64_t> batches = {1};
   Precision precision = Precision::kFp32;
-  /// Those of the device. Null: the CPU's. Borrowed; see there how long it must live.
+  /// Makes the device's kernels; null: the CPU's. Borrowed: their images (Kernel::cuda) must
+  /// outlive the device.
   const KernelMaker* kernels = nullptr;
 };
 

@@ -33,6 +33,10 @@ class Packer {
       freed = 0;
     }
     for (const SharedLoadOp& load_op : shared_.load_ops()) LAGOON_RETURN_IF_ERROR(Run(load_op));
+    if (staged_.size() > 0) {
+      LAGOON_RETURN_IF_ERROR(
+          device_.Upload(weights_.memory.data(), {staged_.data(), weights_.bytes}));
+    }
     SetOffsets();
     return std::move(weights_);
   }
@@ -49,6 +53,10 @@ class Packer {
     if (weights_.bytes > 0) {
       LAGOON_ASSIGN_OR_RETURN(weights_.memory,
                               device_.Allocate(weights_.bytes, MemoryKind::kDevice));
+      if (!device_.info().memory_on_host) {
+        LAGOON_ASSIGN_OR_RETURN(staged_,
+                                device_.Allocate(weights_.bytes, MemoryKind::kHostVisible));
+      }
     }
     if (passing_bytes > 0) {
       LAGOON_ASSIGN_OR_RETURN(passing_, device_.Allocate(passing_bytes, MemoryKind::kHostVisible));
@@ -56,9 +64,11 @@ class Packer {
     return {};
   }
 
+  /// On the host.
   std::byte* Address(std::size_t constant) {
+    const Buffer& staying = staged_.size() > 0 ? staged_ : weights_.memory;
     const bool stays = shared_.constants()[constant].stays;
-    return (stays ? weights_.memory : passing_).data() + offsets_[constant];
+    return (stays ? staying : passing_).data() + offsets_[constant];
   }
 
   void SetPointer(std::vector<std::byte>& args, std::uint32_t at, std::size_t program,
@@ -104,6 +114,7 @@ class Packer {
   SharedConstants shared_;
   std::vector<std::size_t> offsets_;  // by shared constant
   PackedWeights weights_;
+  Buffer staged_;  // what is uploaded; empty: the host writes device memory itself
   Buffer passing_;
 };
 

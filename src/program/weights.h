@@ -18,8 +18,8 @@ struct PackedWeights {
 };
 
 /// Packs the constants and runs the load ops; what several programs need alike is there once. Drops
-/// each buffer's `fill` (and the ONNX bytes that it holds) as soon as it is packed. Device memory
-/// must be writable by the host, as a CPU's is.
+/// each buffer's `fill` (and the ONNX bytes that it holds) as soon as it is packed. Where the host
+/// cannot write device memory, they are packed in host memory and uploaded at once.
 Result<PackedWeights> PackWeights(std::span<LoweredProgram> programs, DeviceControl& device);
 
 }  // namespace lagoon

@@ -45,6 +45,22 @@ TEST_P(DeviceConformance, TransfersCopyEveryByteExactlyOnceWhateverIsRaised) {
   }
 }
 
+TEST_P(DeviceConformance, WhatWasUploadedIsThereForACopy) {
+  const auto device = Create();
+  Session session(*device);
+  std::vector<std::byte> from(100'003), to(from.size());
+  for (std::size_t i = 0; i < from.size(); ++i) from[i] = static_cast<std::byte>(i % 251);
+  const Result<Buffer> buffer = device->Allocate(from.size(), MemoryKind::kDevice);
+  ASSERT_TRUE(buffer) << buffer.error().message;
+  ASSERT_TRUE(device->Upload(buffer->data(), from));
+  from[7] = std::byte{0x77};
+  ASSERT_TRUE(device->Upload(buffer->data() + 7, std::span(from).subspan(7, 1)));
+  Record record(CopyBlocks(from.size()));
+  session.AwaitRetired(session.Transfer(
+      {.to = to.data(), .from = buffer->data(), .bytes = to.size(), .progress = record.get()}));
+  EXPECT_EQ(to, from);
+}
+
 TEST_P(DeviceConformance, ATransferWaitsForWhatProducesItsSource) {
   const auto device = Create();
   Session session(*device);

@@ -58,6 +58,7 @@ inline constexpr unsigned kHostPortable = 1;
   X(destroy_stream, "cuStreamDestroy", (Stream stream))                                            \
   X(query_stream, "cuStreamQuery", (Stream stream))                                                \
   X(synchronize, "cuCtxSynchronize", ())                                                           \
+  X(synchronize_stream, "cuStreamSynchronize", (Stream stream))                                    \
   X(write_value32, "cuStreamWriteValue32",                                                         \
     (Stream stream, Address to, std::uint32_t value, unsigned flags))                              \
   X(allocate, "cuMemAlloc", (Address * memory, std::size_t bytes))                                 \
@@ -66,6 +67,7 @@ inline constexpr unsigned kHostPortable = 1;
   X(allocate_host, "cuMemHostAlloc", (void** memory, std::size_t bytes, unsigned flags))           \
   X(free_host, "cuMemFreeHost", (void* memory))                                                    \
   X(host_address, "cuMemHostGetDevicePointer", (Address * address, void* memory, unsigned flags))  \
+  X(write, "cuMemcpyHtoD", (Address to, const void* from, std::size_t bytes))                      \
   X(copy_to_device, "cuMemcpyHtoDAsync",                                                           \
     (Address to, const void* from, std::size_t bytes, Stream stream))                              \
   X(copy_to_host, "cuMemcpyDtoHAsync", (void* to, Address from, std::size_t bytes, Stream stream)) \

@@ -43,6 +43,7 @@ GpuDevice::GpuDevice(std::shared_ptr<const GpuSession> session, const CudaDevice
   info_.max_streams = kMaxStreams;
   info_.max_guards = kMaxGuardWords;
   info_.blocks_on_host = false;
+  info_.memory_on_host = false;
   kernels_.reserve(kMaxKernels);
   for (std::uint32_t i = kMaxWorks; i-- > 0;) free_works_.push_back(i);
   order_.reserve(kMaxWorks);
@@ -123,6 +124,19 @@ GpuDevice::~GpuDevice() {
 
 Result<Buffer> GpuDevice::Allocate(std::size_t bytes, MemoryKind kind) {
   return memory_->Allocate(bytes, kind);
+}
+
+Status GpuDevice::Upload(void* to, std::span<const std::byte> from) {
+  const auto check = [&](Code code, const char* call) {
+    return driver().Check(code,
+                          fmt::format("device '{}': {}, {} bytes", info_.name, call, from.size()));
+  };
+  LAGOON_RETURN_IF_ERROR(session_->Enter());
+  LAGOON_RETURN_IF_ERROR(check(
+      driver().write(reinterpret_cast<Address>(to), from.data(), from.size()), "cuMemcpyHtoD"));
+  // The call may return while the last bytes are on their way, and our streams do not wait for the
+  // null stream.
+  return check(driver().synchronize_stream(nullptr), "cuStreamSynchronize");
 }
 
 Result<std::vector<Function>> GpuDevice::LoadProgram(const Program& program) {

@@ -33,6 +33,7 @@ class GpuDevice final : public Device {
   // DeviceControl
   const DeviceInfo& info() const override { return info_; }
   Result<Buffer> Allocate(std::size_t bytes, MemoryKind kind) override;
+  Status Upload(void* to, std::span<const std::byte> from) override;
   Result<KernelHandle> Load(const CodeImage& image, const KernelSpec& spec) override;
   std::uint32_t Occupancy(KernelHandle kernel) const override;
   Result<StreamId> CreateStream(const StreamOptions& options) override;

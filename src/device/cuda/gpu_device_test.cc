@@ -354,7 +354,7 @@ TEST(GpuDevice, NothingIsLeftBehind) {
 // A short life of a device with a bit of everything; whichever call fails, it comes to an end.
 class Scenario {
  public:
-  enum class End { kNoDevice, kNoKernel, kNoMemory, kLost, kDone };
+  enum class End { kNoDevice, kNoKernel, kNoMemory, kNoUpload, kLost, kDone };
 
   End Run() {
     Result<std::unique_ptr<Device>> created = CreateCudaDevice(fake::FakeOptions());
@@ -364,6 +364,8 @@ class Scenario {
     if (!mix) return Ended(End::kNoKernel, mix.error().message);
     const Result<Buffer> buffer = device.Allocate(kBytes, MemoryKind::kDevice);
     if (!buffer) return Ended(End::kNoMemory, buffer.error().message);
+    const Status uploaded = device.Upload(buffer->data(), std::as_bytes(std::span(values_)));
+    if (!uploaded) return Ended(End::kNoUpload, uploaded.error().message);
     const bool done = RunJob(device, *mix, *buffer);
     return Ended(done ? End::kDone : End::kLost, static_cast<GpuDevice&>(device).lost_because());
   }

@@ -253,6 +253,11 @@ Code call_synchronize() {
   Fake().gpu->Synchronize();
   return Fake().gpu->lost();
 }
+Code call_synchronize_stream(Stream stream) {
+  LAGOON_FAKE_ENTER("cuStreamSynchronize", true);
+  // Of the null stream only, on which nothing takes time.
+  return stream == nullptr ? kSuccess : kInvalidValue;
+}
 Code call_write_value32(Stream stream, Address to, std::uint32_t value, unsigned) {
   LAGOON_FAKE_ENTER("cuStreamWriteValue32", true);
   auto* const word = reinterpret_cast<std::uint32_t*>(to);
@@ -291,6 +296,12 @@ Code call_free_host(void* memory) {
 Code call_host_address(Address* address, void* memory, unsigned) {
   LAGOON_FAKE_ENTER("cuMemHostGetDevicePointer", true);
   *address = reinterpret_cast<Address>(memory);
+  return kSuccess;
+}
+Code call_write(Address to, const void* from, std::size_t bytes) {
+  LAGOON_FAKE_ENTER("cuMemcpyHtoD", true);
+  std::memcpy(reinterpret_cast<void*>(to), from, bytes);
+  Fake().Log({.name = "cuMemcpyHtoD", .value = bytes, .to = to});
   return kSuccess;
 }
 Code call_copy_to_device(Address to, const void* from, std::size_t bytes, Stream stream) {

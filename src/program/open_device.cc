@@ -1,0 +1,58 @@
+#include "program/open_device.h"
+
+#include <fmt/format.h>
+
+#include <charconv>
+#include <optional>
+#include <string_view>
+#include <utility>
+
+#include "device/cpu/cpu_device.h"
+#include "device/cuda/cuda_device.h"
+#include "kernels/cuda/cuda_kernels.h"
+#include "kernels/cuda/op_program.h"
+
+namespace lagoon {
+namespace {
+
+/// The N of "cuda:N".
+std::optional<int> OrdinalOf(std::string_view name) {
+  constexpr std::string_view kPrefix = "cuda:";
+  if (!name.starts_with(kPrefix)) return std::nullopt;
+  name.remove_prefix(kPrefix.size());
+  int ordinal = -1;
+  const auto [end, error] = std::from_chars(name.data(), name.data() + name.size(), ordinal);
+  if (error != std::errc() || end != name.data() + name.size() || ordinal < 0) return std::nullopt;
+  return ordinal;
+}
+
+Result<ComputeDevice> OpenCuda(const DeviceChoice& choice, int ordinal) {
+  CudaDeviceOptions options;
+  options.ordinal = ordinal;
+  options.driver_library = choice.cuda_driver;
+  ComputeDevice opened;
+  LAGOON_ASSIGN_OR_RETURN(opened.device, CreateCudaDevice(options));
+  const cuda::Program& program =
+      choice.cuda_program == nullptr ? cuda::OpProgram() : *choice.cuda_program;
+  opened.kernels = cuda::CudaKernels(program, opened.device->info().units);
+  return opened;
+}
+
+}  // namespace
+
+Result<ComputeDevice> OpenDevice(const DeviceChoice& choice) {
+  if (const std::optional<int> ordinal = OrdinalOf(choice.name)) return OpenCuda(choice, *ordinal);
+  if (choice.name != "cpu") {
+    return Fail(ErrorCode::kInvalidArgument,
+                fmt::format("there is no device '{}'; it is 'cpu', or 'cuda:N' with the number of "
+                            "a GPU: `lagoon devices` lists them",
+                            choice.name));
+  }
+  CpuDeviceOptions options;
+  options.workers = choice.workers;
+  ComputeDevice opened;
+  LAGOON_ASSIGN_OR_RETURN(opened.device, CreateCpuDevice(options));
+  return opened;
+}
+
+}  // namespace lagoon
