@@ -22,7 +22,7 @@ struct Words {
   std::vector<std::string> constants;  // NAME=FILE: inputs that are known when the model is loaded
   std::string output_dir;
   Normalization normalization = Normalization::kUnit;
-  std::uint32_t workers = 0;
+  DeviceChoice device;
   Precision precision = Precision::kFp32;
 };
 
@@ -80,14 +80,15 @@ std::map<std::string, Constant> ReadConstants(const Words& words) {
 }
 
 /// Compiled for as many rows as the input files have.
-std::shared_ptr<const LoadedPlan> CompileForInputs(const Words& words, Device& device) {
-  CompileWords compile{.precision = words.precision, .constants = ReadConstants(words)};
-  std::shared_ptr<const LoadedPlan> loaded = Compile(words.model, device, compile);
+std::shared_ptr<const LoadedPlan> CompileForInputs(const Words& words, const ComputeDevice& on) {
+  CompileWords compile{
+      .precision = words.precision, .constants = ReadConstants(words), .kernels = on.kernels.get()};
+  std::shared_ptr<const LoadedPlan> loaded = Compile(words.model, *on.device, compile);
   const std::int64_t batch = BatchOf(loaded->plan, words);
   if (batch == 1) return loaded;
   loaded.reset();
   compile.batches = {batch};
-  return Compile(words.model, device, compile);
+  return Compile(words.model, *on.device, compile);
 }
 
 Tensors ReadInputs(const Plan& plan, const Words& words) {
@@ -147,8 +148,9 @@ void WriteOutputs(const Plan& plan, const Tensors& outputs, const std::string& f
 }
 
 void Run(const Words& words) {
-  const std::unique_ptr<Device> device = OpenCpuDevice(words.workers);
-  const std::shared_ptr<const LoadedPlan> loaded = CompileForInputs(words, *device);
+  const ComputeDevice on = Open(words.device);
+  Device& device = *on.device;
+  const std::shared_ptr<const LoadedPlan> loaded = CompileForInputs(words, on);
   const Plan& plan = loaded->plan;
   const Tensors inputs = ReadInputs(plan, words);
   Tensors outputs;
@@ -158,9 +160,9 @@ void Run(const Words& words) {
   for (const PlanTensor& output : plan.outputs) outputs.emplace_back(output.spec.bytes());
   for (std::vector<std::byte>& output : outputs) out.push_back(output.data());
 
-  Result<std::unique_ptr<Instance>> instance = Instance::Create(loaded, *device);
+  Result<std::unique_ptr<Instance>> instance = Instance::Create(loaded, device);
   if (!instance) Die(instance.error().message);
-  if (const Status status = RunOnce(**instance, *device, in, out); !status)
+  if (const Status status = RunOnce(**instance, device, in, out); !status)
     Die(status.error().message);
   if (!words.output_dir.empty()) return WriteOutputs(plan, outputs, words.output_dir);
   for (std::size_t i = 0; i < outputs.size(); ++i) PrintTop(plan.outputs[i].spec, outputs[i]);
@@ -193,7 +195,7 @@ void AddInfer(CLI::App& app) {
       ->transform(CLI::CheckedTransformer(names))
       ->default_str("unit");
   AddPrecision(*command, words->precision);
-  command->add_option("--workers", words->workers, "Worker threads (0: one per core)");
+  AddDevice(*command, words->device);
   command->callback([words] { Run(*words); });
 }
 

@@ -50,6 +50,23 @@ std::unique_ptr<Device> OpenCpuDevice(std::uint32_t workers) {
   return *std::move(device);
 }
 
+void AddDevice(CLI::App& command, DeviceChoice& choice) {
+  command
+      .add_option("--device", choice.name,
+                  "Where models run: cpu, or cuda:N (see `lagoon devices`; not measured yet)")
+      ->capture_default_str();
+  command.add_option("--workers", choice.workers, "Worker threads of cpu (0: one per core)")
+      ->capture_default_str();
+  command.add_option("--cuda-driver", choice.cuda_driver, "File name or path of the CUDA driver")
+      ->capture_default_str();
+}
+
+ComputeDevice Open(const DeviceChoice& choice) {
+  Result<ComputeDevice> opened = OpenDevice(choice);
+  if (!opened) Die(opened.error().message);
+  return *std::move(opened);
+}
+
 CLI::Option* AddPrecision(CLI::App& command, Precision& precision) {
   const std::map<std::string, Precision> names = {{"fp32", Precision::kFp32},
                                                   {"bf16", Precision::kBf16}};
@@ -66,6 +83,7 @@ std::shared_ptr<LoadedPlan> Compile(const std::string& model, Device& device,
   options.in_place = words.in_place;
   options.batches = words.batches;
   options.precision = words.precision;
+  options.kernels = words.kernels;
   options.import.inputs = words.constants;
   options.model = ModelName(model);
   Result<std::shared_ptr<LoadedPlan>> loaded = CompileModel(FindModelFile(model), device, options);

@@ -10,6 +10,7 @@
 #include "graph/graph.h"
 #include "plan/plan.h"
 #include "plan/precision.h"
+#include "program/open_device.h"
 
 namespace lagoon {
 
@@ -26,11 +27,18 @@ std::string ModelName(const std::string& model);
 /// A CPU device, or dies.
 std::unique_ptr<Device> OpenCpuDevice(std::uint32_t workers);
 
+/// Adds --device, --workers and --cuda-driver.
+void AddDevice(CLI::App& command, DeviceChoice& choice);
+
+/// The device chosen, or dies.
+ComputeDevice Open(const DeviceChoice& choice);
+
 struct CompileWords {
   bool in_place = false;
   Precision precision = Precision::kFp32;
   std::vector<std::int64_t> batches = {1};         // see CompileOptions
   std::map<std::string, Constant> constants = {};  // inputs that are fixed when the model is loaded
+  const KernelMaker* kernels = nullptr;            // see CompileOptions
 };
 
 /// Adds --precision.

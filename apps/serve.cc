@@ -24,7 +24,6 @@ namespace {
 struct Words {
   CoreOptions core;
   ServerOptions server;
-  std::string device = "cpu";
   std::string ports_file;
   std::string example;  // a folder of request bodies for the model 'digits'
   std::string log_level = "info";
@@ -77,8 +76,9 @@ std::string FirstExample(const std::string& folder) {
 }
 
 void PrintBanner(const Words& words, const InferenceCore& core, const Server& server) {
-  std::printf("\nLagoon %s on %s, %u workers, scheduler '%s'\n\n", kVersion,
+  std::printf("\nLagoon %s on %s, %u %s, scheduler '%s'\n\n", kVersion,
               core.device().description.c_str(), core.device().units,
+              core.device().name == "cpu" ? "workers" : "multiprocessors",
               std::string(core.scheduler().name).c_str());
   std::printf("  %-20s %-8s %-13s %10s %10s\n", "model", "version", "class", "load ms", "alone ms");
   for (const ModelStatus& model : core.Models()) {
@@ -122,9 +122,6 @@ void Drain(InferenceCore& core, Server& server, int seconds) {
 }
 
 void Serve(const Words& words) {
-  if (words.device != "cpu") {
-    Die(fmt::format("--device {}: this build serves on 'cpu'", words.device));
-  }
   spdlog::set_level(spdlog::level::from_str(words.log_level));
   const sigset_t signals = BlockStopSignals();
   Result<std::unique_ptr<InferenceCore>> core = InferenceCore::Open(words.core);
@@ -154,9 +151,7 @@ void AddServe(CLI::App& app) {
       ->add_option("--models", words->core.repository,
                    "Repository: DIR/<model>/<version>/model.onnx")
       ->required();
-  command->add_option("--device", words->device, "Where models run")->capture_default_str();
-  command->add_option("--workers", words->core.workers, "Worker threads (0: one per core)")
-      ->capture_default_str();
+  AddDevice(*command, words->core.device);
   command
       ->add_option("--scheduler", words->core.scheduler,
                    "How they share it: see docs/schedulers.md")

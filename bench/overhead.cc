@@ -104,7 +104,7 @@ Status RunOverhead(const OverheadOptions& options, Report& report) {
   LAGOON_RETURN_IF_ERROR(repository.AddChannelMeans(kChannelMeans, kResNetInput));
   CoreOptions core_options;
   core_options.repository = repository.path();
-  core_options.workers = options.workers;
+  core_options.device.workers = options.workers;
   LAGOON_ASSIGN_OR_RETURN(const std::unique_ptr<InferenceCore> core,
                           InferenceCore::Open(core_options));
   ServerOptions server_options;

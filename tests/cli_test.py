@@ -1,6 +1,7 @@
 """The `lagoon` command: help, version, inspect, infer's own errors, and bad words."""
 
 import json
+import os
 import re
 
 import numpy as np
@@ -74,6 +75,23 @@ def test_devices_lists_the_cpu_and_says_why_there_is_no_gpu(lagoon):
     assert "libno-such-driver.so.1" in devices["no_cuda"]
     text = lagoon.run("devices", "--cuda-driver", "libno-such-driver.so.1").stdout
     assert re.match(r"cpu\t.+, \d+ units\nno cuda\t.*install NVIDIA's driver", text), text
+
+
+@pytest.mark.parametrize("command", ("infer", "serve"))
+@pytest.mark.parametrize("device, driver, expected", [
+    ("cuda:0", "libno-such-driver.so.1", "install NVIDIA's driver"),
+    ("cuda:7", "fake", "there is no GPU 7: the driver has 1"),
+    ("gpu", "fake", "there is no device 'gpu'"),
+    ("cuda:", "fake", "there is no device 'cuda:'"),
+], ids=str)
+def test_a_device_that_cannot_be_opened_says_why(lagoon, command, device, driver, expected):
+    words = {"infer": (MODEL, "--input", ROOT / "models/digits/samples/digit-3.npy"),
+             "serve": ("--models", DIGITS.parent)}[command]
+    if driver == "fake":
+        driver = os.environ["LAGOON_FAKE_CUDA"]  # a driver library without a GPU
+    result = lagoon.run(command, *words, "--device", device, "--cuda-driver", driver)
+    assert result.returncode == 1
+    assert result.stderr.startswith("lagoon: ") and expected in result.stderr, result.stderr
 
 
 def test_inspect_shows_kernels_for_people(lagoon):

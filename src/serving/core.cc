@@ -6,7 +6,6 @@
 #include <utility>
 
 #include "base/log.h"
-#include "device/cpu/cpu_device.h"
 #include "policies/registry.h"
 #include "serving/in_flight.h"
 #include "serving/model_table.h"
@@ -18,14 +17,16 @@ namespace {
 
 class Core final : public InferenceCore {
  public:
-  explicit Core(std::unique_ptr<Device> device) : device_(std::move(device)) {}
+  explicit Core(ComputeDevice device)
+      : kernels_(std::move(device.kernels)), device_(std::move(device.device)) {}
   ~Core() override {
     Drain(Now());
     models_.StopPrograms();
   }
 
   Status Start(const CoreOptions& options, Scheduler scheduler) {
-    LAGOON_RETURN_IF_ERROR(models_.Load(options.repository, *device_, options.profile));
+    LAGOON_RETURN_IF_ERROR(
+        models_.Load(options.repository, *device_, {options.profile, kernels_.get()}));
     if (options.trace != nullptr) options.trace->Attach(*device_);
     dispatcher_ = std::make_unique<Dispatcher>(*device_, scheduler.config,
                                                std::move(scheduler.policy), options.trace);
@@ -55,6 +56,7 @@ class Core final : public InferenceCore {
   Result<std::shared_ptr<RequestInFlight>> Admit(InferRequest& request, InferCallback& callback);
 
   // In order of need: the dispatcher goes first, then what its jobs used.
+  const std::unique_ptr<const KernelMaker> kernels_;
   const std::unique_ptr<Device> device_;
   ModelTable models_;  // immutable after Start
   InFlightTable in_flight_;
@@ -166,9 +168,7 @@ std::span<const std::string_view> InferenceCore::Schedulers() { return Scheduler
 
 Result<std::unique_ptr<InferenceCore>> InferenceCore::Open(const CoreOptions& options) {
   LAGOON_ASSIGN_OR_RETURN(Scheduler scheduler, MakeScheduler(options.scheduler));
-  CpuDeviceOptions device_options;
-  device_options.workers = options.workers;
-  LAGOON_ASSIGN_OR_RETURN(std::unique_ptr<Device> device, CreateCpuDevice(device_options));
+  LAGOON_ASSIGN_OR_RETURN(ComputeDevice device, OpenDevice(options.device));
   auto core = std::make_unique<Core>(std::move(device));
   LAGOON_RETURN_IF_ERROR(core->Start(options, std::move(scheduler)));
   return core;

@@ -12,6 +12,7 @@
 #include "base/status.h"
 #include "base/time.h"
 #include "plan/tensor.h"
+#include "program/open_device.h"
 #include "program/profile_file.h"
 #include "sched/dispatcher.h"
 
@@ -124,7 +125,7 @@ struct ProfileOptions {
 struct CoreOptions {
   std::string repository;  // Triton's layout
   std::string scheduler = "reset";
-  std::uint32_t workers = 0;  // 0: one per core
+  DeviceChoice device;
   ProfileOptions profile;
   TraceRecorder* trace = nullptr;  // sees all requests; outlives the core; null: nobody does
 };
@@ -133,7 +134,8 @@ struct CoreOptions {
 /// listed with its reason and disturbs nothing else.
 class InferenceCore {
  public:
-  /// kNotFound / kInvalidArgument when the repository cannot be read or the scheduler is unknown.
+  /// kNotFound / kInvalidArgument when the repository cannot be read or the scheduler is unknown;
+  /// else the errors of OpenDevice().
   static Result<std::unique_ptr<InferenceCore>> Open(const CoreOptions& options);
   virtual ~InferenceCore() = default;
 

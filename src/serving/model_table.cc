@@ -31,18 +31,17 @@ void LogFailed(const ModelStatus& status) {
 
 }  // namespace
 
-Status ModelTable::Load(const std::string& repository, Device& device,
-                        const ProfileOptions& profile) {
+Status ModelTable::Load(const std::string& repository, Device& device, const LoadOptions& options) {
   LAGOON_ASSIGN_OR_RETURN(const std::vector<RepositoryModel> models, ScanRepository(repository));
   for (const RepositoryModel& model : models) {
-    models_[model.name] = LoadModel(model, device, profile);
+    models_[model.name] = LoadModel(model, device, options);
   }
   if (models.empty()) spdlog::warn("repository '{}' holds no model", repository);
   return {};
 }
 
 ModelTable::Entry ModelTable::LoadModel(const RepositoryModel& model, Device& device,
-                                        const ProfileOptions& profile) {
+                                        const LoadOptions& options) {
   const std::filesystem::path directory = model.directory;
   Entry entry;
   entry.problem = model.problem;
@@ -70,7 +69,7 @@ ModelTable::Entry ModelTable::LoadModel(const RepositoryModel& model, Device& de
     const std::string name = std::to_string(version);
     const std::filesystem::path path = directory / name / file->settings.filename;
     entry.versions[version] =
-        LoadVersion({model.name, name, path.string(), *file}, device, profile);
+        LoadVersion({model.name, name, path.string(), *file}, device, options);
   }
   if (entry.versions.empty()) {
     entry.problem = "version_policy chooses no version";
@@ -80,14 +79,14 @@ ModelTable::Entry ModelTable::LoadModel(const RepositoryModel& model, Device& de
 }
 
 ModelTable::Version ModelTable::LoadVersion(ModelSource source, Device& device,
-                                            const ProfileOptions& profile) {
+                                            const LoadOptions& options) {
   Version version;
   ModelStatus& status = version.status;
   status.name = source.name;
   status.version = source.version;
   const TimePoint start = Now();
   Result<std::unique_ptr<ServedModel>> model =
-      ServedModel::Load(std::move(source), device, profile);
+      ServedModel::Load(std::move(source), device, options);
   status.load_ms = ToMilliseconds(Now() - start);
   if (!model) {
     status.reason = std::move(model).error().message;

@@ -21,7 +21,7 @@ class ModelTable {
  public:
   /// Loads every model of `repository` that can be loaded. The device must be idle. Errors are of
   /// the repository as a whole; a model's own are in its row.
-  Status Load(const std::string& repository, Device& device, const ProfileOptions& profile);
+  Status Load(const std::string& repository, Device& device, const LoadOptions& options);
 
   /// Gives every loaded version its queues; one for which there is no room becomes unavailable.
   void AddQueues(Device& device, Dispatcher& dispatcher);
@@ -51,9 +51,8 @@ class ModelTable {
     std::string problem;  // not empty: nothing is served
   };
 
-  static Entry LoadModel(const RepositoryModel& model, Device& device,
-                         const ProfileOptions& profile);
-  static Version LoadVersion(ModelSource source, Device& device, const ProfileOptions& profile);
+  static Entry LoadModel(const RepositoryModel& model, Device& device, const LoadOptions& options);
+  static Version LoadVersion(ModelSource source, Device& device, const LoadOptions& options);
   Result<const Entry*> FindEntry(const std::string& model) const;
   std::vector<ServedModel*> Programs() const;
 

@@ -67,7 +67,7 @@ TEST_F(RepositoryTest, ABrokenModelDisturbsNoOther) {
 TEST_F(RepositoryTest, AnUnreadableRepositoryIsAnError) {
   CoreOptions options;
   options.repository = repository_.path() + "/missing";
-  options.workers = 1;
+  options.device.workers = 1;
   const auto missing = InferenceCore::Open(options);
   ASSERT_FALSE(missing.has_value());
   EXPECT_EQ(missing.error().code, ErrorCode::kNotFound);

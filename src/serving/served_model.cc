@@ -59,15 +59,20 @@ Status ProfileOneRow(LoadedPlan& loaded, Device& device, const ProfileOptions& o
 }  // namespace
 
 Result<std::unique_ptr<ServedModel>> ServedModel::Load(ModelSource source, Device& device,
-                                                       const ProfileOptions& profile) {
+                                                       const LoadOptions& options) {
   std::unique_ptr<ServedModel> model(new ServedModel);
   model->source_ = std::move(source);
+  if (model->is_program() && !device.info().memory_on_host) {
+    return Fail(ErrorCode::kUnimplemented,
+                fmt::format("is a job program, which runs on device 'cpu' only, not on '{}'",
+                            device.info().name));
+  }
   LAGOON_RETURN_IF_ERROR(model->is_program() ? model->LoadProgram()
-                                             : model->Compile(device, profile));
+                                             : model->Compile(device, options));
   return model;
 }
 
-Status ServedModel::Compile(Device& device, const ProfileOptions& profile) {
+Status ServedModel::Compile(Device& device, const LoadOptions& load) {
   ConfigFile& file = source_.file;
   CompileOptions options;
   options.model = name();
@@ -75,6 +80,7 @@ Status ServedModel::Compile(Device& device, const ProfileOptions& profile) {
   const int max_batch_size = file.config.max_batch_size();
   options.batches = BatchesUpTo(max_batch_size);
   options.precision = file.settings.precision;
+  options.kernels = load.kernels;
   auto compiled = CompileModel(source_.path, device, options);
   if (!compiled && max_batch_size > 1) {
     return Annotate(fmt::format("max_batch_size is {}", max_batch_size),
@@ -84,8 +90,8 @@ Status ServedModel::Compile(Device& device, const ProfileOptions& profile) {
   LAGOON_ASSIGN_OR_RETURN(signature_,
                           CompleteConfig(Specs(loaded->plan.inputs), Specs(loaded->plan.outputs),
                                          file.config, warnings_));
-  LAGOON_RETURN_IF_ERROR(ProfileOneRow(*loaded, device, profile));
-  ProfileLarger(*loaded, device, profile);
+  LAGOON_RETURN_IF_ERROR(ProfileOneRow(*loaded, device, load.profile));
+  ProfileLarger(*loaded, device, load.profile);
   loaded_ = loaded;
   LAGOON_RETURN_IF_ERROR(CreateInstances(device));
   return WarmUp(device);

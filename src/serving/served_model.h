@@ -29,15 +29,21 @@ struct ModelSource {
   ConfigFile file;
 };
 
+/// How models are compiled for their device, and profiled.
+struct LoadOptions {
+  ProfileOptions profile;
+  const KernelMaker* kernels = nullptr;  // CompileOptions::kernels
+};
+
 /// A compiled model, or a job program whose coroutines run others. Immutable after AddQueues or
 /// StartProgram, but for the statistics: any thread may use it. Must be alive while its dispatcher
 /// is.
 class ServedModel {
  public:
   /// Compiles, takes the profile from the store or makes it, and creates the instances; or loads
-  /// the program's library. The device must be idle.
+  /// the program's library, which is for a CPU's device only. The device must be idle.
   static Result<std::unique_ptr<ServedModel>> Load(ModelSource source, Device& device,
-                                                   const ProfileOptions& profile);
+                                                   const LoadOptions& options);
 
   bool is_program() const { return settings().program; }
 
@@ -80,7 +86,7 @@ class ServedModel {
 
  private:
   ServedModel() = default;
-  Status Compile(Device& device, const ProfileOptions& profile);
+  Status Compile(Device& device, const LoadOptions& load);
   Status LoadProgram();
   Result<std::unique_ptr<JobHost>> Host(JobClass job_class, Device& device, Dispatcher& dispatcher,
                                         const FindModel& find) const;

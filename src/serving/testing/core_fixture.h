@@ -66,7 +66,7 @@ class CoreTest : public ::testing::Test {
     CoreOptions options;
     options.repository = repository_.path();
     options.scheduler = scheduler;
-    options.workers = 2;
+    options.device.workers = 2;
     options.profile.runs = 1;
     auto core = InferenceCore::Open(options);
     ASSERT_TRUE(core.has_value()) << core.error().message;

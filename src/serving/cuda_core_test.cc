@@ -1,0 +1,121 @@
+// The core on a GPU: the fake driver's, whose kernels are emulated.
+
+#include <gmock/gmock.h>
+
+#include <filesystem>
+
+#include "program/testing/emulated_gpu.h"
+#include "serving/testing/core_fixture.h"
+
+namespace lagoon {
+namespace {
+
+using testing::Floats;
+using ::testing::HasSubstr;
+using testing::RequestFor;
+using testing::SmallRequest;
+
+class CudaCoreTest : public testing::CoreTest {
+ protected:
+  void OpenOnGpu() {
+    CoreOptions options;
+    options.repository = repository_.path();
+    options.device = testing::StartEmulatedGpu(2);
+    options.profile.runs = 1;
+    auto core = InferenceCore::Open(options);
+    ASSERT_TRUE(core.has_value()) << core.error().message;
+    core_ = *std::move(core);
+  }
+};
+
+TEST_F(CudaCoreTest, AnswersAsTheCpuDoes) {
+  repository_.AddModel("small", testing::SmallModel());
+  repository_.AddModel("batch", testing::SmallBatchModel(), "max_batch_size: 3");
+  OpenOnGpu();
+  EXPECT_EQ(core_->device().name, "cuda:0");
+  const auto answer = Ask(SmallRequest());
+  ASSERT_TRUE(answer.has_value()) << answer.error().message;
+  EXPECT_EQ(Floats(answer->outputs.at(0)), (std::vector<float>{5, -39}));
+  EXPECT_EQ(Floats(answer->outputs.at(1)), (std::vector<float>{5, 0}));
+  const auto rows = Ask(RequestFor("batch", {2, 4}, {1, 2, 3, -40, 5, 6, 7, 8}));
+  ASSERT_TRUE(rows.has_value()) << rows.error().message;
+  EXPECT_EQ(Floats(rows->outputs.at(0)), (std::vector<float>{5, -39, 13, 13}));
+}
+
+TEST_F(CudaCoreTest, RealTimeRequestsRevokeBestEffortOnesAndAllAreAnswered) {
+  repository_.AddModel("urgent", testing::SmallModel(), testing::kRealTime);
+  std::filesystem::create_directory(repository_.path() + "/digits");
+  // Without its config, which makes it real-time.
+  std::filesystem::copy(LAGOON_SOURCE_DIR "/models/repository/digits/1",
+                        repository_.path() + "/digits/1", std::filesystem::copy_options::recursive);
+  OpenOnGpu();
+  const auto image = [] {
+    InferRequest request = RequestFor("digits", {1, 1, 8, 8}, std::vector<float>(64, 0.5F));
+    request.inputs[0].name = "image";
+    return request;
+  };
+  const auto alone = Ask(image());
+  ASSERT_TRUE(alone.has_value()) << alone.error().message;
+  for (int round = 0; round < 5; ++round) {
+    Sent best_effort = Send(image());
+    // A few only: an emulated block takes longer than they are apart.
+    for (int i = 0; i < 4 && !best_effort.Answered(); ++i) {
+      const auto urgent = Ask(SmallRequest("urgent"));
+      ASSERT_TRUE(urgent.has_value()) << urgent.error().message;
+      ASSERT_EQ(Floats(urgent->outputs.at(0)), (std::vector<float>{5, -39}));
+    }
+    const auto answer = best_effort.answer.get();
+    ASSERT_TRUE(answer.has_value()) << answer.error().message;
+    ASSERT_EQ(Floats(answer->outputs.at(0)), Floats(alone->outputs.at(0)));
+  }
+  EXPECT_GT(StatisticsOf("digits").revocations, 0u);
+}
+
+TEST_F(CudaCoreTest, AModelWithoutCudaBodiesSaysSoAndOthersAreServed) {
+  repository_.AddModel("small", testing::SmallModel());
+  repository_.AddModel("norm", testing::OnnxBuilder()
+                                   .Input("x", {1, 4})
+                                   .Node("ReduceL1", {"x"}, "y")
+                                   .Output("y", {1, 1})
+                                   .Build());
+  OpenOnGpu();
+  EXPECT_TRUE(Ask(SmallRequest()).has_value());
+  const Status status = core_->ModelReady("norm", "");
+  ASSERT_FALSE(status.has_value());
+  EXPECT_THAT(status.error().message, HasSubstr("has no CUDA body yet; run it with --device cpu"));
+}
+
+TEST_F(CudaCoreTest, AJobProgramIsRefused) {
+  repository_.WriteFile("program/1/job.so", "");
+  repository_.WriteFile("program/config.pbtxt",
+                        "backend: \"lagoon_job\"\n"
+                        "input { name: \"x\" data_type: TYPE_FP32 dims: [ 4 ] }\n"
+                        "output { name: \"y\" data_type: TYPE_FP32 dims: [ 4 ] }\n");
+  OpenOnGpu();
+  const Status status = core_->ModelReady("program", "");
+  ASSERT_FALSE(status.has_value());
+  EXPECT_THAT(status.error().message, HasSubstr("runs on device 'cpu' only, not on 'cuda:0'"));
+}
+
+TEST_F(CudaCoreTest, ALostDeviceIsSaidToBeLost) {
+  repository_.AddModel("small", testing::SmallModel());
+  OpenOnGpu();
+  ASSERT_TRUE(Ask(SmallRequest()).has_value());
+  testing::EmulatedDriver().LoseContext(719);
+  const auto answer = Ask(SmallRequest());
+  ASSERT_FALSE(answer.has_value());
+  EXPECT_THAT(answer.error().message, HasSubstr("the device was lost"));
+}
+
+TEST_F(CudaCoreTest, AMissingDriverIsAnErrorOfTheCore) {
+  CoreOptions options;
+  options.repository = repository_.path();
+  options.device.name = "cuda:0";
+  options.device.cuda_driver = "libno-such-driver.so.1";
+  const auto core = InferenceCore::Open(options);
+  ASSERT_FALSE(core.has_value());
+  EXPECT_THAT(core.error().message, HasSubstr("install NVIDIA's driver"));
+}
+
+}  // namespace
+}  // namespace lagoon
