@@ -26,15 +26,16 @@ target_link_libraries(lagoon_options INTERFACE Threads::Threads)
 # All unit tests, without commands and benchmarks: what a sanitizer's tree builds.
 add_custom_target(lagoon_unit_tests)
 
-# lagoon_layer(NAME [TIMELESS] [COMPUTES] [DEPS targets...]): the library lagoon_NAME from every .cc of this folder (and
-# its sub-folders, but for those under SUBLAYERS, which have a CMakeLists.txt of their own), lagoon_NAME_tests from the
-# *_test.cc and *_testing.cc beside them, lagoon_NAME_bench from the *_bench.cc. Else nothing of a folder `testing` is
-# taken.
+# lagoon_layer(NAME [TIMELESS] [COMPUTES] [MEASURES] [DEPS targets...]): the library lagoon_NAME from every .cc of this
+# folder (and its sub-folders, but for those under SUBLAYERS, which have a CMakeLists.txt of their own), lagoon_NAME_tests
+# from the *_test.cc and *_testing.cc beside them, lagoon_NAME_bench from the *_bench.cc. Else nothing of a folder
+# `testing` is taken.
 # TIMELESS: no test of it depends on how busy the machine is, so that they may run beside others.
 # COMPUTES: its tests would take minutes without optimisation. The tests of other layers are compiled without, which
 # takes half as long; under address and undefined the layers themselves are, too.
+# MEASURES: nothing that serves links it, and its tests run without sanitizers only.
 function(lagoon_layer name)
-  cmake_parse_arguments(ARG "TIMELESS;COMPUTES" "" "DEPS;TEST_DEPS;SUBLAYERS" ${ARGN})
+  cmake_parse_arguments(ARG "TIMELESS;COMPUTES;MEASURES" "" "DEPS;TEST_DEPS;SUBLAYERS" ${ARGN})
   if(ARG_COMPUTES AND LAGOON_SANITIZE)
     add_compile_options(-O1)  # of this folder and those below
   endif()
@@ -62,12 +63,14 @@ function(lagoon_layer name)
     endif()
     target_link_libraries(lagoon_${name}_tests PRIVATE lagoon_${name} ${ARG_TEST_DEPS} GTest::gmock GTest::gtest_main)
     target_compile_definitions(lagoon_${name}_tests PRIVATE LAGOON_SOURCE_DIR="${PROJECT_SOURCE_DIR}")
-    add_test(NAME ${name} COMMAND lagoon_${name}_tests)
-    set_tests_properties(${name} PROPERTIES TIMEOUT 600)
-    if(NOT ARG_TIMELESS)
-      set_tests_properties(${name} PROPERTIES RUN_SERIAL ON)
+    if(NOT (ARG_MEASURES AND LAGOON_SANITIZE))
+      add_test(NAME ${name} COMMAND lagoon_${name}_tests)
+      set_tests_properties(${name} PROPERTIES TIMEOUT 600)
+      if(NOT ARG_TIMELESS)
+        set_tests_properties(${name} PROPERTIES RUN_SERIAL ON)
+      endif()
+      add_dependencies(lagoon_unit_tests lagoon_${name}_tests)
     endif()
-    add_dependencies(lagoon_unit_tests lagoon_${name}_tests)
   endif()
   if(benches)
     add_executable(lagoon_${name}_bench ${benches})
