@@ -14,7 +14,21 @@ namespace lagoon::cuda {
 /// kUnimplemented: "`op` `what` has no CUDA body yet", and what to do.
 tl::unexpected<Error> Unimplemented(std::string_view op, std::string_view what);
 
-/// The same as 32 bits: CheckElements() has seen that it fits.
+/// `body` on `args`, with the costs of the CPU's kernel `cpu`; its operands are still to be named.
+template <typename Args>
+CudaKernel KernelLike(const Kernel& cpu, const char* name, BodyId body, u32 blocks,
+                      const Args& args) {
+  CudaKernel kernel;
+  kernel.name = name;
+  kernel.body = body;
+  kernel.blocks = blocks;
+  kernel.args = ArgsImage(args);
+  kernel.flops = cpu.flops;
+  kernel.bytes_moved = cpu.bytes_moved;
+  return kernel;
+}
+
+/// `value` as 32 bits: CheckElements() has seen that it fits.
 inline u32 U32(std::size_t value) { return static_cast<u32>(value); }
 
 /// Tiles of `tile` elements; at least one.

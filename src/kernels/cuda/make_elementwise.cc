@@ -116,16 +116,11 @@ Result<CudaKernel> MakeCudaBinary(const BinarySpec& spec) {
   LAGOON_ASSIGN_OR_RETURN(args.axes, AxesOf<2>("binary", axes));
   args.op = static_cast<u32>(op);
   args.count = U32(count);
-  CudaKernel kernel;
-  kernel.name = "binary";
-  kernel.body = BodyId::kBinary;
-  kernel.blocks = TilesOf(count, kElementTile);
-  kernel.args = ArgsImage(args);
+  CudaKernel kernel =
+      KernelLike(cpu, "binary", BodyId::kBinary, TilesOf(count, kElementTile), args);
   kernel.inputs = {offsetof(BinaryArgs, a), offsetof(BinaryArgs, b)};
   kernel.outputs = {offsetof(BinaryArgs, y)};
   kernel.in_place = cpu.in_place;
-  kernel.flops = cpu.flops;
-  kernel.bytes_moved = cpu.bytes_moved;
   return kernel;
 }
 

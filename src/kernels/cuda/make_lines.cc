@@ -17,16 +17,11 @@ Result<CudaKernel> MakeCudaSoftmax(const SoftmaxSpec& spec) {
   args.line = LinesOf(spec.outer, spec.axis, spec.inner);
   args.pieces = PiecesOf(args.line);
   args.log = spec.log ? 1 : 0;
-  CudaKernel kernel;
-  kernel.name = "softmax";
-  kernel.body = BodyId::kSoftmax;
-  kernel.blocks = LineGroups(args.line) * args.pieces;
+  CudaKernel kernel =
+      KernelLike(cpu, "softmax", BodyId::kSoftmax, LineGroups(args.line) * args.pieces, args);
   kernel.shared_bytes = kLineSharedBytes;
-  kernel.args = ArgsImage(args);
   kernel.inputs = {offsetof(SoftmaxArgs, x)};
   kernel.outputs = {offsetof(SoftmaxArgs, y)};
-  kernel.flops = cpu.flops;
-  kernel.bytes_moved = cpu.bytes_moved;
   return kernel;
 }
 
@@ -40,18 +35,13 @@ Result<CudaKernel> MakeCudaNormalize(const NormalizeSpec& spec) {
   args.inner = U32(spec.inner);
   args.epsilon = spec.epsilon;
   args.center = spec.center ? 1 : 0;
-  CudaKernel kernel;
-  kernel.name = "normalize";
-  kernel.body = BodyId::kNormalize;
-  kernel.blocks = LineGroups(args.line) * args.pieces;
+  CudaKernel kernel =
+      KernelLike(cpu, "normalize", BodyId::kNormalize, LineGroups(args.line) * args.pieces, args);
   kernel.shared_bytes = kLineSharedBytes;
-  kernel.args = ArgsImage(args);
   kernel.inputs = {offsetof(NormalizeArgs, x)};
   if (spec.scale) kernel.inputs.push_back(offsetof(NormalizeArgs, scale));
   if (spec.bias) kernel.inputs.push_back(offsetof(NormalizeArgs, bias));
   kernel.outputs = {offsetof(NormalizeArgs, y)};
-  kernel.flops = cpu.flops;
-  kernel.bytes_moved = cpu.bytes_moved;
   return kernel;
 }
 
@@ -62,16 +52,10 @@ Result<CudaKernel> MakeCudaReduce(const ReduceSpec& spec) {
   const bool max = spec.op == ReduceOp::kMax, min = spec.op == ReduceOp::kMin;
   args.combine = static_cast<u32>(max ? Combine::kMax : min ? Combine::kMin : Combine::kSum);
   args.factor = spec.op == ReduceOp::kMean ? 1 / static_cast<float>(spec.axis) : 1;
-  CudaKernel kernel;
-  kernel.name = "reduce";
-  kernel.body = BodyId::kReduce;
-  kernel.blocks = LineGroups(args.line);
+  CudaKernel kernel = KernelLike(cpu, "reduce", BodyId::kReduce, LineGroups(args.line), args);
   kernel.shared_bytes = kLineSharedBytes;
-  kernel.args = ArgsImage(args);
   kernel.inputs = {offsetof(ReduceArgs, x)};
   kernel.outputs = {offsetof(ReduceArgs, y)};
-  kernel.flops = cpu.flops;
-  kernel.bytes_moved = cpu.bytes_moved;
   return kernel;
 }
 

@@ -63,19 +63,14 @@ Result<CudaKernel> MakeCudaAttention(const AttentionSpec& spec) {
   args.kept = spec.kept ? 1 : 0;
   args.scale = spec.scale;
   args.fill = spec.fill;
-  CudaKernel kernel;
-  kernel.name = "attention";
-  kernel.body = BodyId::kAttention;
-  kernel.blocks = U32(spec.batch * spec.heads) * args.row_tiles;
+  CudaKernel kernel = KernelLike(cpu, "attention", BodyId::kAttention,
+                                 U32(spec.batch * spec.heads) * args.row_tiles, args);
   kernel.shared_bytes = AttentionSharedBytes(args.pitch);
-  kernel.args = ArgsImage(args);
   kernel.inputs = {offsetof(AttentionArgs, q), offsetof(AttentionArgs, k),
                    offsetof(AttentionArgs, v)};
   if (spec.mask) kernel.inputs.push_back(offsetof(AttentionArgs, mask));
   if (spec.keep) kernel.inputs.push_back(offsetof(AttentionArgs, keep));
   kernel.outputs = {offsetof(AttentionArgs, y)};
-  kernel.flops = cpu.flops;
-  kernel.bytes_moved = cpu.bytes_moved;
   return kernel;
 }
 
@@ -86,11 +81,8 @@ Result<CudaKernel> MakeCudaCell(const CellSpec& spec) {
   args.batch = U32(spec.batch);
   args.hidden = U32(spec.hidden);
   args.gates = GatesOf(spec.kind);
-  CudaKernel kernel;
-  kernel.name = "cell";
-  kernel.body = BodyId::kCell;
-  kernel.blocks = args.batch * TilesOf(spec.hidden, kCellUnits);
-  kernel.args = ArgsImage(args);
+  CudaKernel kernel =
+      KernelLike(cpu, "cell", BodyId::kCell, args.batch * TilesOf(spec.hidden, kCellUnits), args);
   kernel.inputs = {offsetof(CellArgs, x), offsetof(CellArgs, r), offsetof(CellArgs, h)};
   for (std::size_t i = 0; kernel.inputs.size() < cpu.inputs.size(); ++i) {
     kernel.inputs.push_back(U32(offsetof(CellArgs, extra) + i * sizeof(float*)));
@@ -98,8 +90,6 @@ Result<CudaKernel> MakeCudaCell(const CellSpec& spec) {
   for (std::size_t i = 0; i < cpu.outputs.size(); ++i) {
     kernel.outputs.push_back(U32(offsetof(CellArgs, out) + i * sizeof(float*)));
   }
-  kernel.flops = cpu.flops;
-  kernel.bytes_moved = cpu.bytes_moved;
   return kernel;
 }
 

@@ -37,18 +37,13 @@ Pool KindOf(PoolSpec::Kind kind) {
 
 CudaKernel GroupedKernel(const char* name, const GroupedConvArgs& args, bool bias,
                          const Kernel& cpu) {
-  CudaKernel kernel;
-  kernel.name = name;
-  kernel.body = BodyId::kGroupedConv;
-  kernel.blocks = TilesOf(args.window.count, kWindowTile);
-  kernel.args = ArgsImage(args);
+  CudaKernel kernel =
+      KernelLike(cpu, name, BodyId::kGroupedConv, TilesOf(args.window.count, kWindowTile), args);
   kernel.inputs = {offsetof(GroupedConvArgs, x), offsetof(GroupedConvArgs, weights)};
   if (bias) {
     kernel.inputs.push_back(offsetof(GroupedConvArgs, epilogue) + offsetof(EpilogueArgs, bias));
   }
   kernel.outputs = {offsetof(GroupedConvArgs, y)};
-  kernel.flops = cpu.flops;
-  kernel.bytes_moved = cpu.bytes_moved;
   return kernel;
 }
 
@@ -61,15 +56,10 @@ Result<CudaKernel> MakeCudaPool(const PoolSpec& spec) {
   args.kind = static_cast<u32>(KindOf(spec.kind));
   args.pad_bottom = spec.pad_bottom;
   args.pad_right = spec.pad_right;
-  CudaKernel kernel;
-  kernel.name = "pool";
-  kernel.body = BodyId::kPool;
-  kernel.blocks = TilesOf(args.window.count, kWindowTile);
-  kernel.args = ArgsImage(args);
+  CudaKernel kernel =
+      KernelLike(cpu, "pool", BodyId::kPool, TilesOf(args.window.count, kWindowTile), args);
   kernel.inputs = {offsetof(PoolArgs, x)};
   kernel.outputs = {offsetof(PoolArgs, y)};
-  kernel.flops = cpu.flops;
-  kernel.bytes_moved = cpu.bytes_moved;
   return kernel;
 }
 
@@ -137,16 +127,11 @@ Result<CudaKernel> MakeCudaMatmul(const MatmulSpec& spec) {
   args.row_tiles = DivideUp(args.m, kMatmulTile);
   args.column_tiles = DivideUp(args.n, kMatmulTile);
   args.alpha = spec.alpha;
-  CudaKernel kernel;
-  kernel.name = "matmul";
-  kernel.body = BodyId::kMatmul;
-  kernel.blocks = U32(matrices) * args.row_tiles * args.column_tiles;
+  CudaKernel kernel = KernelLike(cpu, "matmul", BodyId::kMatmul,
+                                 U32(matrices) * args.row_tiles * args.column_tiles, args);
   kernel.shared_bytes = kMatmulSharedBytes;
-  kernel.args = ArgsImage(args);
   kernel.inputs = {offsetof(MatmulArgs, a), offsetof(MatmulArgs, b)};
   kernel.outputs = {offsetof(MatmulArgs, y)};
-  kernel.flops = cpu.flops;
-  kernel.bytes_moved = cpu.bytes_moved;
   return kernel;
 }
 
