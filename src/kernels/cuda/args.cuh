@@ -76,7 +76,9 @@ struct StridedCopyArgs {
   i64 start;
   u32 count;
   u32 element_bytes;  // 1, 2, 4, 8
+  u32 finished;       // the epilogue comes behind: fp32 only
   Axes<1> axes;
+  EpilogueArgs epilogue;  // without operands
 };
 
 inline constexpr u32 kFlipTile = 32;
@@ -150,13 +152,29 @@ struct WhereArgs {
   Axes<3> axes;  // of condition, a and b
 };
 
-/// Between fp32 and a type of 16 bits, to nearest, halves to even.
-enum class CastKind : u32 { kToBf16, kToF16, kFromBf16, kFromF16 };
+/// Element types of a cast. Floats first.
+enum class ElementType : u32 {
+  kF32,
+  kBf16,
+  kF16,
+  kF64,
+  kBool,
+  kI8,
+  kI16,
+  kI32,
+  kI64,
+  kU8,
+  kU16,
+  kU32,
+  kU64,
+};
+
+/// Between any two; floats to nearest, halves to even.
 struct CastArgs {
   const void* x;
   void* y;
   u32 count;
-  u32 kind;  // a CastKind
+  u32 from, to;  // ElementTypes
 };
 
 // ---- Ops along an axis.

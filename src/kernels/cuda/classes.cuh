@@ -61,7 +61,7 @@ LAGOON_DEVICE bool RunLight(BodyId body, const void* args, u32 tile, unsigned ch
     case BodyId::kWhere:
       return Where(As<WhereArgs>(args), tile, control);
     case BodyId::kCast:
-      return CastHalves(As<CastArgs>(args), tile, control);
+      return Cast(As<CastArgs>(args), tile, control);
     default:
       return false;
   }

@@ -104,6 +104,9 @@ void Check(const Conv2dSpec& spec, const ConvOptions& options, double tolerance 
   if (!made->sum) inputs.insert(inputs.end(), epilogue.begin(), epilogue.end());
   const std::size_t bytes = made->sum ? made->workspace_bytes : count * (options.half_y ? 2 : 4);
   BoundBody product(made->product, inputs, {bytes});
+  if (options.half_y) {
+    product.SetOutputType(options.math == Math::kBf16 ? DataType::kBFloat16 : DataType::kFloat16);
+  }
   ASSERT_NO_FATAL_FAILURE(ExpectKeepsPromises(product));
   Bytes y = product.outputs()[0];
   if (made->sum) {

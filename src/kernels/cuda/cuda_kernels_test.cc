@@ -52,8 +52,6 @@ TEST_F(CudaKernelsTest, WhatHasNoBodyIsNamedWithItsType) {
        "unary op 0 of INT32 "},
       {[&] { return make_->Binary({.a = {4}, .b = {4}, .out = {4}, .type = DataType::kFloat16}); },
        "binary of FP16 "},
-      {[&] { return make_->Cast(4, DataType::kInt64, DataType::kFloat32); },
-       "cast of INT64 to FP32 "},
       {[&] { return make_->Quantize({.quantized = DataType::kInt8}); }, "quantize of INT8 "},
       {[&] { return make_->Interpolate({.in = 2, .out = 3}); }, "interpolate of FP32 "},
   };

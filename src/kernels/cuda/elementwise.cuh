@@ -126,11 +126,23 @@ LAGOON_DEVICE void CopyElements(const StridedCopyArgs& args, u32 begin, u32 end)
   }
 }
 
+LAGOON_DEVICE_CALL void CopyFinished(const StridedCopyArgs& args, u32 begin, u32 end) {
+  LAGOON_NO_UNROLL
+  for (u32 i = begin + threadIdx.x; i < end; i += kBodyThreads) {
+    i64 offset[1];
+    OffsetsAt(args.axes, i, offset);
+    const float x = static_cast<const float*>(args.x)[args.start + offset[0]];
+    static_cast<float*>(args.y)[i] = Finished(args.epilogue, x, 0, i);
+  }
+}
+
 LAGOON_DEVICE bool StridedCopy(const StridedCopyArgs& args, u32 tile, const BlockControl& control) {
   if (control.SyncShouldLeave()) return false;
   const u32 begin = tile * kElementTile;
   const u32 end = Min(args.count, begin + kElementTile);
-  if (args.element_bytes == 4) {
+  if (args.finished != 0) {
+    CopyFinished(args, begin, end);
+  } else if (args.element_bytes == 4) {
     CopyElements<u32>(args, begin, end);
   } else if (args.element_bytes == 2) {
     CopyElements<u16>(args, begin, end);
@@ -324,23 +336,140 @@ LAGOON_DEVICE void CastElements(const CastArgs& args, u32 begin, u32 end) {
   }
 }
 
-LAGOON_DEVICE bool CastHalves(const CastArgs& args, u32 tile, const BlockControl& control) {
+LAGOON_DEVICE double RealAt(ElementType type, const void* x, u32 i) {
+  switch (type) {
+    case ElementType::kBf16:
+      return ToFloat(static_cast<const Bf16*>(x)[i]);
+    case ElementType::kF16:
+      return ToFloat(static_cast<const F16*>(x)[i]);
+    case ElementType::kF64:
+      return static_cast<const double*>(x)[i];
+    default:
+      return static_cast<const float*>(x)[i];
+  }
+}
+
+/// The upper half of u64 is negative.
+LAGOON_DEVICE i64 IntegerAt(ElementType type, const void* x, u32 i) {
+  switch (type) {
+    case ElementType::kI8:
+      return static_cast<const signed char*>(x)[i];
+    case ElementType::kI16:
+      return static_cast<const short*>(x)[i];
+    case ElementType::kI32:
+      return static_cast<const i32*>(x)[i];
+    case ElementType::kU16:
+      return static_cast<const u16*>(x)[i];
+    case ElementType::kU32:
+      return static_cast<const u32*>(x)[i];
+    case ElementType::kI64:
+    case ElementType::kU64:
+      return static_cast<const i64*>(x)[i];
+    default:
+      return static_cast<const u8*>(x)[i];
+  }
+}
+
+/// Wraps around.
+LAGOON_DEVICE void PutInteger(ElementType type, void* y, u32 i, i64 value) {
+  switch (type) {
+    case ElementType::kBool:
+      static_cast<u8*>(y)[i] = value != 0 ? 1 : 0;
+      break;
+    case ElementType::kI16:
+    case ElementType::kU16:
+      static_cast<u16*>(y)[i] = static_cast<u16>(value);
+      break;
+    case ElementType::kI32:
+    case ElementType::kU32:
+      static_cast<u32*>(y)[i] = static_cast<u32>(value);
+      break;
+    case ElementType::kI64:
+    case ElementType::kU64:
+      static_cast<i64*>(y)[i] = value;
+      break;
+    default:
+      static_cast<u8*>(y)[i] = static_cast<u8>(value);
+      break;
+  }
+}
+
+LAGOON_DEVICE void PutFloat(ElementType type, void* y, u32 i, float value) {
+  switch (type) {
+    case ElementType::kBf16:
+      static_cast<Bf16*>(y)[i] = FromFloat<Bf16>(value);
+      break;
+    case ElementType::kF16:
+      static_cast<F16*>(y)[i] = FromFloat<F16>(value);
+      break;
+    default:
+      static_cast<float*>(y)[i] = value;
+      break;
+  }
+}
+
+/// The integer nearest to zero's side of `value` within the type's range; NaN is 0.
+LAGOON_DEVICE i64 Saturated(ElementType type, double value) {
+  if (value != value) return 0;
+  constexpr double kTwo63 = 9223372036854775808.0;
+  if (type == ElementType::kU64) {
+    if (value <= 0) return 0;
+    if (value >= 2 * kTwo63) return -1;
+    return value >= kTwo63 ? static_cast<i64>(static_cast<u64>(value)) : static_cast<i64>(value);
+  }
+  const bool is_signed = type <= ElementType::kI64;
+  const u32 log =
+      (static_cast<u32>(type) - static_cast<u32>(is_signed ? ElementType::kI8 : ElementType::kU8));
+  const u32 bits = 8u << log;
+  if (bits == 64) {
+    if (value <= -kTwo63) return static_cast<i64>(u64{1} << 63);
+    return value >= kTwo63 ? static_cast<i64>(~u64{0} >> 1) : static_cast<i64>(value);
+  }
+  const i64 high = (i64{1} << (is_signed ? bits - 1 : bits)) - 1;
+  const i64 low = is_signed ? -high - 1 : 0;
+  if (value <= static_cast<double>(low)) return low;
+  return value >= static_cast<double>(high) ? high : static_cast<i64>(value);
+}
+
+/// As ConvertElement() of plan/element.h.
+LAGOON_DEVICE_CALL void CastAny(const CastArgs& args, u32 begin, u32 end) {
+  const auto from = static_cast<ElementType>(args.from), to = static_cast<ElementType>(args.to);
+  LAGOON_NO_UNROLL
+  for (u32 i = begin + threadIdx.x; i < end; i += kBodyThreads) {
+    if (from <= ElementType::kF64) {
+      const double value = RealAt(from, args.x, i);
+      if (to < ElementType::kF64) {
+        PutFloat(to, args.y, i, static_cast<float>(value));
+      } else if (to == ElementType::kF64) {
+        static_cast<double*>(args.y)[i] = value;
+      } else {
+        PutInteger(to, args.y, i, to == ElementType::kBool ? value != 0 : Saturated(to, value));
+      }
+      continue;
+    }
+    const i64 value = IntegerAt(from, args.x, i);
+    const bool large = from == ElementType::kU64;
+    if (to < ElementType::kF64) {
+      PutFloat(to, args.y, i,
+               large ? static_cast<float>(static_cast<u64>(value)) : static_cast<float>(value));
+    } else if (to == ElementType::kF64) {
+      static_cast<double*>(args.y)[i] =
+          large ? static_cast<double>(static_cast<u64>(value)) : static_cast<double>(value);
+    } else {
+      PutInteger(to, args.y, i, value);
+    }
+  }
+}
+
+LAGOON_DEVICE bool Cast(const CastArgs& args, u32 tile, const BlockControl& control) {
   if (control.SyncShouldLeave()) return false;
   const u32 begin = tile * kElementTile;
   const u32 end = Min(args.count, begin + kElementTile);
-  switch (static_cast<CastKind>(args.kind)) {
-    case CastKind::kToBf16:
-      CastElements<float, Bf16>(args, begin, end);
-      break;
-    case CastKind::kToF16:
-      CastElements<float, F16>(args, begin, end);
-      break;
-    case CastKind::kFromBf16:
-      CastElements<Bf16, float>(args, begin, end);
-      break;
-    case CastKind::kFromF16:
-      CastElements<F16, float>(args, begin, end);
-      break;
+  const auto from = static_cast<ElementType>(args.from), to = static_cast<ElementType>(args.to);
+  if (from == ElementType::kF32 && to == ElementType::kBf16) {  // what models do at every product
+    CastElements<float, Bf16>(args, begin, end);
+  } else {
+    CastAny(args, begin, end);
   }
   return true;
 }

@@ -103,6 +103,15 @@ TEST(CudaStridedCopy, BackwardsBroadcastAndEveryElementSize) {
   }
 }
 
+TEST(CudaStridedCopy, AFunctionBehindIt) {
+  const StridedCopySpec spec{
+      .out = {40, 30},
+      .strides = {1, 40},
+      .epilogue = {.activation = Activation::kUnary, .unary = UnaryOp::kSigmoid}};
+  ExpectLikeCpu(MakeCudaStridedCopy(spec), MakeStridedCopy(spec), {BytesOf(RandomFloats(1200))},
+                {1200 * 4}, 1e-5);
+}
+
 TEST(CudaGather, RowsAtIndicesSomeOutOfRange) {
   const Floats table = RandomFloats(20 * 300);
   const std::vector<std::int64_t> indices = {3, -1, 19, 20, 0, -21, 7};

@@ -77,7 +77,7 @@ Result<CudaTake> MakeCudaTake(const TakeSpec& spec);
 Result<CudaKernel> MakeCudaChannelAffine(const ChannelAffineSpec& spec);
 /// a and b of fp32.
 Result<CudaKernel> MakeCudaWhere(const WhereSpec& spec);
-/// Between fp32 and bf16 or fp16.
+/// Between any two types of numbers.
 Result<CudaKernel> MakeCudaCast(std::size_t count, DataType from, DataType to);
 
 /// fp32, exact: no tensor cores.

@@ -126,10 +126,9 @@ Result<CudaKernel> MakeCudaBinary(const BinarySpec& spec) {
 
 Result<CudaKernel> MakeCudaStridedCopy(const StridedCopySpec& spec) {
   LAGOON_ASSIGN_OR_RETURN(const Kernel cpu, MakeStridedCopy(spec));
-  if (spec.epilogue.activation != Activation::kNone) {
-    return Unimplemented("strided_copy", "with a function behind it");
-  }
   StridedCopyArgs args{};
+  LAGOON_ASSIGN_OR_RETURN(args.epilogue, EpilogueOf("strided_copy", spec.epilogue));
+  args.finished = spec.epilogue.activation != Activation::kNone ? 1 : 0;
   std::vector<WalkAxis> axes;
   std::size_t count = 1;
   for (std::size_t i = 0; i < spec.out.size(); ++i) {

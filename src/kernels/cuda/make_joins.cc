@@ -25,12 +25,38 @@ CudaKernel ElementKernel(const char* name, BodyId body, const Args& args, double
   return kernel;
 }
 
-Result<CastKind> CastOf(DataType from, DataType to) {
-  if (from == DataType::kFloat32 && to == DataType::kBFloat16) return CastKind::kToBf16;
-  if (from == DataType::kFloat32 && to == DataType::kFloat16) return CastKind::kToF16;
-  if (from == DataType::kBFloat16 && to == DataType::kFloat32) return CastKind::kFromBf16;
-  if (from == DataType::kFloat16 && to == DataType::kFloat32) return CastKind::kFromF16;
-  return Unimplemented("cast", fmt::format("of {} to {}", OipName(from), OipName(to)));
+Result<ElementType> ElementTypeOf(DataType type) {
+  switch (type) {
+    case DataType::kFloat32:
+      return ElementType::kF32;
+    case DataType::kBFloat16:
+      return ElementType::kBf16;
+    case DataType::kFloat16:
+      return ElementType::kF16;
+    case DataType::kFloat64:
+      return ElementType::kF64;
+    case DataType::kBool:
+      return ElementType::kBool;
+    case DataType::kInt8:
+      return ElementType::kI8;
+    case DataType::kInt16:
+      return ElementType::kI16;
+    case DataType::kInt32:
+      return ElementType::kI32;
+    case DataType::kInt64:
+      return ElementType::kI64;
+    case DataType::kUInt8:
+      return ElementType::kU8;
+    case DataType::kUInt16:
+      return ElementType::kU16;
+    case DataType::kUInt32:
+      return ElementType::kU32;
+    case DataType::kUInt64:
+      return ElementType::kU64;
+    case DataType::kString:
+      break;
+  }
+  return Unimplemented("cast", fmt::format("of {}", OipName(type)));
 }
 
 }  // namespace
@@ -120,10 +146,14 @@ Result<CudaKernel> MakeCudaWhere(const WhereSpec& spec) {
 Result<CudaKernel> MakeCudaCast(std::size_t count, DataType from, DataType to) {
   LAGOON_RETURN_IF_ERROR(MakeCast(count, from, to));
   CastArgs args{};
-  LAGOON_ASSIGN_OR_RETURN(const CastKind kind, CastOf(from, to));
-  args.kind = static_cast<u32>(kind);
+  LAGOON_ASSIGN_OR_RETURN(const ElementType x, ElementTypeOf(from));
+  LAGOON_ASSIGN_OR_RETURN(const ElementType y, ElementTypeOf(to));
+  args.from = static_cast<u32>(x);
+  args.to = static_cast<u32>(y);
   args.count = U32(count);
-  CudaKernel kernel = ElementKernel("cast", BodyId::kCast, args, 6.0 * static_cast<double>(count));
+  CudaKernel kernel =
+      ElementKernel("cast", BodyId::kCast, args,
+                    static_cast<double>(count) * static_cast<double>(SizeOf(from) + SizeOf(to)));
   kernel.inputs = {offsetof(CastArgs, x)};
   return kernel;
 }

@@ -1,0 +1,32 @@
+// Which models of the zoo have all their bodies on a GPU: those that are there are compiled for the
+// emulated one.
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <filesystem>
+
+#include "program/compile.h"
+#include "program/testing/emulated_gpu.h"
+
+namespace lagoon {
+namespace {
+
+TEST(CudaZoo, EveryModelThatIsThereCompiles) {
+  const std::filesystem::path zoo = LAGOON_SOURCE_DIR "/models/zoo";
+  if (!std::filesystem::is_directory(zoo)) GTEST_SKIP() << "no zoo: ./run models makes it";
+  const auto on = OpenDevice(testing::StartEmulatedGpu(2));
+  ASSERT_TRUE(on) << on.error().message;
+  for (const auto& entry : std::filesystem::directory_iterator(zoo)) {
+    const std::filesystem::path file = entry.path() / "1" / "model.onnx";
+    if (!std::filesystem::exists(file)) continue;
+    CompileOptions options;
+    options.model = entry.path().filename();
+    options.kernels = on->kernels.get();
+    const auto loaded = CompileModel(file, *on->device, options);
+    EXPECT_TRUE(loaded) << loaded.error().message;
+  }
+}
+
+}  // namespace
+}  // namespace lagoon
