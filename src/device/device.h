@@ -112,6 +112,10 @@ enum class KernelHandle : std::uint32_t {};
 
 struct StreamOptions {
   std::string name;
+  /// Its launches run on at least so many units, set aside for it; what runs in streams without
+  /// such a share may use them too. 0: all units. A device that cannot do it refuses with the
+  /// reason.
+  std::uint32_t units = 0;
 };
 
 /// Launches of this stream have no order among themselves; their dependencies keep them right.

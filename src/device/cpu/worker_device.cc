@@ -1,5 +1,7 @@
 #include "device/cpu/worker_device.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <bit>
 #include <string>
@@ -101,6 +103,11 @@ Result<KernelHandle> WorkerDevice::Load(const CodeImage& image, const KernelSpec
 }
 
 Result<StreamId> WorkerDevice::CreateStream(const StreamOptions& options) {
+  if (options.units != 0) {
+    return Fail(ErrorCode::kUnimplemented,
+                fmt::format("device '{}': stream '{}': cannot set units aside; leave `units` 0",
+                            info_.name, options.name));
+  }
   MutexLock lock(mutex_);
   if (streams_ == info_.max_streams) {
     return Fail(ErrorCode::kResourceExhausted,

@@ -12,6 +12,8 @@ namespace {
 using FindCall = Code (*)(const char* symbol, void** call, int version, std::uint64_t flags,
                           int* status);
 
+constexpr int kGreenContextsVersion = 12050;
+
 std::string VersionText(int version) {
   return fmt::format("{}.{}", version / 1000, version % 1000 / 10);
 }
@@ -64,6 +66,15 @@ Status Driver::Resolve(const std::string& library) {
   LAGOON_RETURN_IF_ERROR(resolve(name, reinterpret_cast<void**>(&(member))));
   LAGOON_CUDA_DRIVER_CALLS(LAGOON_CUDA_RESOLVE)
 #undef LAGOON_CUDA_RESOLVE
+  const auto look_for = [&](const char* name, void** call) {
+    int status = 0;
+    const Code code = find(name, call, kGreenContextsVersion, 0, &status);
+    has_green_contexts_ = has_green_contexts_ && code == kSuccess && *call != nullptr;
+  };
+#define LAGOON_CUDA_LOOK_FOR(member, name, parameters) \
+  look_for(name, reinterpret_cast<void**>(&(member)));
+  LAGOON_CUDA_GREEN_CALLS(LAGOON_CUDA_LOOK_FOR)
+#undef LAGOON_CUDA_LOOK_FOR
   return {};
 }
 

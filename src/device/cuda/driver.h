@@ -29,6 +29,10 @@ using Context = ContextTag*;
 using Stream = StreamTag*;
 using Module = ModuleTag*;
 using Function = FunctionTag*;
+struct GreenContextTag;
+struct ResourceDescTag;
+using GreenContext = GreenContextTag*;
+using ResourceDesc = ResourceDescTag*;
 
 enum class DeviceAttribute : int {
   kMultiprocessors = 16,
@@ -40,6 +44,17 @@ enum class DeviceAttribute : int {
 enum class FunctionAttribute : int { kMaxDynamicShared = 8 };
 inline constexpr unsigned kStreamNonBlocking = 1;
 inline constexpr unsigned kHostPortable = 1;
+inline constexpr unsigned kGreenDefaultStream = 1;
+inline constexpr int kMultiprocessorResource = 1;
+
+/// CUdevResource: the driver's own, but for the count.
+struct DeviceResource {
+  int type = 0;
+  unsigned char own[92] = {};
+  unsigned multiprocessors = 0;
+  unsigned char more[44] = {};
+};
+static_assert(sizeof(DeviceResource) == 144);
 
 // Per call: member, the driver's name, its parameters.
 #define LAGOON_CUDA_DRIVER_CALLS(X)                                                                \
@@ -85,6 +100,21 @@ inline constexpr unsigned kHostPortable = 1;
   X(error_name, "cuGetErrorName", (Code code, const char** text))                                  \
   X(error_text, "cuGetErrorString", (Code code, const char** text))
 
+// Those that an older driver may lack, in the form of CUDA 12.5.
+#define LAGOON_CUDA_GREEN_CALLS(X)                                                               \
+  X(device_resource, "cuDeviceGetDevResource",                                                   \
+    (Ordinal device, DeviceResource * resource, int type))                                       \
+  X(split_resource, "cuDevSmResourceSplitByCount",                                               \
+    (DeviceResource * groups, unsigned* count, const DeviceResource* from, DeviceResource* rest, \
+     unsigned flags, unsigned least))                                                            \
+  X(describe_resource, "cuDevResourceGenerateDesc",                                              \
+    (ResourceDesc * description, DeviceResource * resources, unsigned count))                    \
+  X(create_green_context, "cuGreenCtxCreate",                                                    \
+    (GreenContext * context, ResourceDesc description, Ordinal device, unsigned flags))          \
+  X(destroy_green_context, "cuGreenCtxDestroy", (GreenContext context))                          \
+  X(create_green_stream, "cuGreenCtxStreamCreate",                                               \
+    (Stream * stream, GreenContext context, unsigned flags, int priority))
+
 /// The driver of this machine. Any thread; what its calls ask of the current context is the
 /// caller's business.
 class Driver {
@@ -101,7 +131,10 @@ class Driver {
 
 #define LAGOON_CUDA_DECLARE(member, name, parameters) Code(*member) parameters = nullptr;
   LAGOON_CUDA_DRIVER_CALLS(LAGOON_CUDA_DECLARE)
+  LAGOON_CUDA_GREEN_CALLS(LAGOON_CUDA_DECLARE)
 #undef LAGOON_CUDA_DECLARE
+  /// Whether it has all of LAGOON_CUDA_GREEN_CALLS; otherwise none may be called.
+  bool HasGreenContexts() const { return has_green_contexts_; }
 
   /// "CUDA_ERROR_ILLEGAL_ADDRESS (an illegal memory access was encountered)"
   std::string Describe(Code code) const;
@@ -119,6 +152,7 @@ class Driver {
 
   void* handle_ = nullptr;  // of dlopen; never closed: such libraries do not unload cleanly
   int version_ = 0;
+  bool has_green_contexts_ = true;
 };
 
 /// What `lagoon devices` tells of a GPU.

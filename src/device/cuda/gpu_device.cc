@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <iterator>
 #include <utility>
 
 #include "base/check.h"
@@ -30,6 +31,7 @@ GpuDevice::GpuDevice(std::shared_ptr<const GpuSession> session, const CudaDevice
       memory_(std::make_shared<GpuMemory>(session_, options.memory_limit_bytes)),
       works_(kMaxWorks),
       fifos_(kMaxStreams),
+      stream_shares_(kMaxStreams),
       events_(kEvents),
       meter_(session_->gpu().multiprocessors, lagoon::Now()),
       issues_(kIssues) {
@@ -84,30 +86,67 @@ Status GpuDevice::CreateStreams() {
   LAGOON_RETURN_IF_ERROR(
       driver().Check(driver().priority_range(&least, &greatest), "cuCtxGetStreamPriorityRange"));
   levels_ = std::min(kMaxLevels, static_cast<std::uint32_t>(least - greatest) + 1);
-  const std::size_t count = std::size_t{levels_} * kStreamsPerLevel + 4;
-  LAGOON_ASSIGN_OR_RETURN(
-      marks_, OwnMemory::Create(session_, count * kMarkStride, OwnMemory::Where::kPinned));
-  std::size_t next = 0;
+  least_priority_ = least;
+  constexpr std::size_t kOthers = 4;
+  std::size_t next = std::size_t{levels_} * kStreamsPerLevel;
+  LAGOON_ASSIGN_OR_RETURN(marks_, OwnMemory::Create(session_, (next + kOthers) * kMarkStride,
+                                                    OwnMemory::Where::kPinned));
+  LAGOON_RETURN_IF_ERROR(AddKernelStreams(0, marks_));
   const auto create = [&](int priority) {
     const std::size_t offset = next++ * kMarkStride;
     return MarkedStream::Create(session_, priority,
                                 reinterpret_cast<std::uint32_t*>(marks_.host() + offset),
                                 marks_.device() + offset);
   };
-  for (std::uint32_t level = 0; level < levels_; ++level) {
-    for (std::uint32_t i = 0; i < kStreamsPerLevel; ++i) {
-      KernelStream stream;
-      LAGOON_ASSIGN_OR_RETURN(stream.stream, create(least - static_cast<int>(level)));
-      stream.level = level;
-      stream.issues.reserve(options_.depth);
-      kernel_streams_.push_back(std::move(stream));
-    }
-  }
   LAGOON_ASSIGN_OR_RETURN(control_, create(greatest));
   LAGOON_ASSIGN_OR_RETURN(fetch_, create(greatest));
   LAGOON_ASSIGN_OR_RETURN(to_device_, create(greatest));
   LAGOON_ASSIGN_OR_RETURN(to_host_, create(greatest));
   LAGOON_ASSIGN_OR_RETURN(copies_, CopyEngine::Create(session_, *to_device_, *to_host_));
+  return {};
+}
+
+/// `marks`: a word of kMarkStride bytes for each of them, and maybe more. All or none.
+Status GpuDevice::AddKernelStreams(std::uint32_t share, const OwnMemory& marks) {
+  std::vector<KernelStream> added;
+  for (std::uint32_t level = 0; level < levels_; ++level) {
+    for (std::uint32_t i = 0; i < kStreamsPerLevel; ++i) {
+      const std::size_t offset = added.size() * kMarkStride;
+      KernelStream stream;
+      LAGOON_ASSIGN_OR_RETURN(
+          stream.stream,
+          MarkedStream::Create(session_, least_priority_ - static_cast<int>(level),
+                               reinterpret_cast<std::uint32_t*>(marks.host() + offset),
+                               marks.device() + offset,
+                               share == 0 ? nullptr : shares_->context(share - 1)));
+      stream.level = level;
+      stream.share = share;
+      stream.issues.reserve(options_.depth);
+      added.push_back(std::move(stream));
+    }
+  }
+  std::move(added.begin(), added.end(), std::back_inserter(kernel_streams_));
+  return {};
+}
+
+Status GpuDevice::AddShare(std::uint32_t units) {
+  if (units > info_.units) {
+    return Fail(ErrorCode::kInvalidArgument,
+                fmt::format("{} units, the device has {}", units, info_.units));
+  }
+  LAGOON_RETURN_IF_ERROR(session_->Enter());
+  if (shares_ == nullptr) shares_ = std::make_unique<UnitShares>(session_);
+  LAGOON_ASSIGN_OR_RETURN(
+      OwnMemory marks,
+      OwnMemory::Create(session_, std::size_t{levels_} * kStreamsPerLevel * kMarkStride,
+                        OwnMemory::Where::kPinned));
+  LAGOON_RETURN_IF_ERROR(shares_->Add(units));
+  const auto share = static_cast<std::uint32_t>(shares_->count());
+  if (Status added = AddKernelStreams(share, marks); !added) {
+    shares_->RemoveLast();
+    return added;
+  }
+  share_marks_.push_back(std::move(marks));
   return {};
 }
 
@@ -218,6 +257,14 @@ Result<StreamId> GpuDevice::CreateStream(const StreamOptions& options) {
     return Fail(ErrorCode::kResourceExhausted,
                 fmt::format("device '{}': cannot create stream '{}': all {} are in use", info_.name,
                             options.name, kMaxStreams));
+  }
+  if (options.units > 0) {
+    Status added = AddShare(options.units);
+    if (!added) {
+      return Annotate(fmt::format("device '{}': stream '{}'", info_.name, options.name),
+                      std::move(added).error());
+    }
+    stream_shares_[streams_used_] = static_cast<std::uint32_t>(shares_->count());
   }
   return StreamId(++streams_used_);
 }

@@ -15,6 +15,7 @@
 #include "device/cuda/cuda_device.h"
 #include "device/cuda/gpu_memory.h"
 #include "device/cuda/note_ring.h"
+#include "device/cuda/unit_shares.h"
 #include "device/cuda/work.h"
 #include "device/device.h"
 
@@ -67,6 +68,8 @@ class GpuDevice final : public Device {
   GpuDevice(std::shared_ptr<const GpuSession> session, const CudaDeviceOptions& options);
   Status Prepare();
   Status CreateStreams() REQUIRES(mutex_);
+  Status AddShare(std::uint32_t units) REQUIRES(mutex_);
+  Status AddKernelStreams(std::uint32_t share, const OwnMemory& marks) REQUIRES(mutex_);
   Result<std::vector<Function>> LoadProgram(const Program& program) REQUIRES(load_mutex_);
   const Driver& driver() const { return session_->driver(); }
 
@@ -97,9 +100,10 @@ class GpuDevice final : public Device {
   void TryIssue(Work& work) REQUIRES(mutex_);
   std::uint32_t SegmentsToIssue(const Work& work, std::uint32_t& unmet) const REQUIRES(mutex_);
   static bool MustWait(const WorkSegment& segment);
-  std::uint32_t ChainStream(const WorkSegment& segment) REQUIRES(mutex_);
+  std::uint32_t ShareOf(const Work& work) const REQUIRES(mutex_);
+  std::uint32_t ChainStream(const WorkSegment& segment, std::uint32_t share) REQUIRES(mutex_);
   bool HasRoom(const Work& work) const REQUIRES(mutex_);
-  std::uint32_t FreeStream(Rank rank) const REQUIRES(mutex_);
+  std::uint32_t FreeStream(Rank rank, std::uint32_t share) const REQUIRES(mutex_);
   void LaunchGrid(Work& work, std::uint32_t segments, std::uint32_t stream) REQUIRES(mutex_);
   std::uint32_t FillTable(const Work& work, const Issue& issue) REQUIRES(mutex_);
   void FillSegment(const WorkSegment& from, SegmentRef& to) REQUIRES(mutex_);
@@ -142,7 +146,8 @@ class GpuDevice final : public Device {
   struct Fifo {
     std::uint32_t first = kNone, last = kNone;
   };
-  std::vector<Fifo> fifos_ GUARDED_BY(mutex_);  // by StreamId - 1
+  std::vector<Fifo> fifos_ GUARDED_BY(mutex_);                   // by StreamId - 1
+  std::vector<std::uint32_t> stream_shares_ GUARDED_BY(mutex_);  // likewise
   std::uint32_t streams_used_ GUARDED_BY(mutex_) = 0;
   EventRing events_ GUARDED_BY(mutex_);
   bool news_ GUARDED_BY(mutex_) = false;  // that the listener has to hear of
@@ -150,13 +155,16 @@ class GpuDevice final : public Device {
   std::string lost_because_ GUARDED_BY(mutex_);
   UnitMeter meter_ GUARDED_BY(mutex_);
 
-  OwnMemory marks_;  // of all streams
+  OwnMemory marks_;  // of all streams without a share
+  std::vector<OwnMemory> share_marks_ GUARDED_BY(mutex_);
   OwnMemory states_;
   std::unique_ptr<RecordPool> records_ GUARDED_BY(mutex_);
   std::unique_ptr<NoteRing> ring_ GUARDED_BY(mutex_);
-  const NoteRing* notes_ = nullptr;  // the same, for Waiting()
+  const NoteRing* notes_ = nullptr;                        // the same, for Waiting()
+  std::unique_ptr<UnitShares> shares_ GUARDED_BY(mutex_);  // outlive their streams
   std::vector<KernelStream> kernel_streams_ GUARDED_BY(mutex_);
   std::uint32_t levels_ = 1;
+  int least_priority_ = 0;                 // the driver's number of level 0
   std::unique_ptr<MarkedStream> control_;  // guard words, when no kernel stream is idle
   std::unique_ptr<MarkedStream> fetch_;
   std::unique_ptr<MarkedStream> to_device_, to_host_;  // of copies_

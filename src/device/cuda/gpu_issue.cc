@@ -40,9 +40,9 @@ void GpuDevice::TryIssue(Work& work) {
   if (segments == 0) return;
   std::uint32_t stream = kNone;
   if (unmet > 0) {
-    stream = ChainStream(work.segments[0]);
+    stream = ChainStream(work.segments[0], ShareOf(work));
   } else if (HasRoom(work)) {
-    stream = FreeStream(work.rank);
+    stream = FreeStream(work.rank, ShareOf(work));
   }
   if (stream != kNone) LaunchGrid(work, segments, stream);
 }
@@ -82,9 +82,13 @@ bool GpuDevice::MustWait(const WorkSegment& segment) {
   return record.issues > 0 && segment.parked_at == record.ends + 1;
 }
 
+std::uint32_t GpuDevice::ShareOf(const Work& work) const {
+  return work.stream == kUnordered ? 0 : stream_shares_[Raw(work.stream) - 1];
+}
+
 // Where all grids are that work on what the segment waits for: behind them it needs no word from
 // the host. Its blocks still look, as what is in front may leave without result.
-std::uint32_t GpuDevice::ChainStream(const WorkSegment& segment) {
+std::uint32_t GpuDevice::ChainStream(const WorkSegment& segment, std::uint32_t share) {
   std::uint32_t stream = kNone;
   for (const Dep& dep : segment.deps) {
     if (dep.Met()) continue;
@@ -95,7 +99,10 @@ std::uint32_t GpuDevice::ChainStream(const WorkSegment& segment) {
     if (stream != kNone && stream != record->stream) return kNone;
     stream = record->stream;
   }
-  if (stream == kNone || kernel_streams_[stream].issues.size() >= options_.depth) return kNone;
+  if (stream == kNone || kernel_streams_[stream].share != share ||
+      kernel_streams_[stream].issues.size() >= options_.depth) {
+    return kNone;
+  }
   return stream;
 }
 
@@ -103,10 +110,13 @@ std::uint32_t GpuDevice::ChainStream(const WorkSegment& segment) {
 // give way between their blocks, to a stream of higher priority.
 bool GpuDevice::HasRoom(const Work& work) const {
   const GpuKernel& kernel = kernels_[Raw(work.segments[0].kernel)];
-  const std::uint64_t places = std::uint64_t{info_.units} * kernel.occupancy;
+  const std::uint32_t share = ShareOf(work);
+  const std::uint32_t units = share == 0 ? info_.units : shares_->units(share - 1);
+  const std::uint64_t places = std::uint64_t{units} * kernel.occupancy;
   std::uint64_t taken = 0;
   for (const KernelStream& stream : kernel_streams_) {
     if (stream.issues.empty()) continue;
+    if (share != 0 && stream.share != 0 && stream.share != share) continue;  // has its own units
     const Issue& running = issues_[stream.issues.front()];
     const Work& other = works_[running.work];
     if (other.rank > work.rank) continue;
@@ -122,7 +132,7 @@ bool GpuDevice::HasRoom(const Work& work) const {
 
 // An idle stream between those that run worse ranks and those that run better ones. The upper half
 // of the ranks, best effort, is at home at the lowest priority.
-std::uint32_t GpuDevice::FreeStream(Rank rank) const {
+std::uint32_t GpuDevice::FreeStream(Rank rank, std::uint32_t share) const {
   std::uint32_t above = 0;
   std::uint32_t below = levels_ - 1;
   for (const KernelStream& stream : kernel_streams_) {
@@ -139,7 +149,7 @@ std::uint32_t GpuDevice::FreeStream(Rank rank) const {
   for (std::uint32_t i = 0; i < kernel_streams_.size(); ++i) {
     const KernelStream& stream = kernel_streams_[i];
     const bool between = stream.level >= above && stream.level <= std::max(below, above);
-    if (!between || !stream.issues.empty()) continue;
+    if (!between || !stream.issues.empty() || stream.share != share) continue;
     const std::uint32_t distance =
         stream.level > level ? stream.level - level : level - stream.level;
     if (distance >= best_distance) continue;

@@ -65,7 +65,7 @@ SubmitResult GpuDevice::Raise(GuardId guard, std::uint32_t value) {
     if (static_cast<std::int32_t>(value - before) <= 0) return SubmitResult::kOk;
     word.store(value, std::memory_order_relaxed);
     // On the stream that the next urgent launch takes, in front of it; never behind a kernel.
-    const std::uint32_t idle = FreeStream(0);
+    const std::uint32_t idle = FreeStream(0, 0);
     const Stream stream =
         idle == kNone ? control_->handle() : kernel_streams_[idle].stream->handle();
     const Address at = device_guards_.device() + Raw(guard) * kGuardStride;

@@ -73,12 +73,18 @@ OwnMemory& OwnMemory::operator=(OwnMemory&& other) noexcept {
 
 Result<std::unique_ptr<MarkedStream>> MarkedStream::Create(
     std::shared_ptr<const GpuSession> session, int priority, std::uint32_t* word,
-    Address device_word) {
+    Address device_word, GreenContext share) {
   std::unique_ptr<MarkedStream> stream(new MarkedStream(std::move(session), word, device_word));
   const Driver& driver = stream->session_->driver();
-  LAGOON_RETURN_IF_ERROR(
-      driver.Check(driver.create_stream(&stream->stream_, kStreamNonBlocking, priority),
-                   fmt::format("cuStreamCreateWithPriority({})", priority)));
+  if (share == nullptr) {
+    LAGOON_RETURN_IF_ERROR(
+        driver.Check(driver.create_stream(&stream->stream_, kStreamNonBlocking, priority),
+                     fmt::format("cuStreamCreateWithPriority({})", priority)));
+  } else {
+    LAGOON_RETURN_IF_ERROR(driver.Check(
+        driver.create_green_stream(&stream->stream_, share, kStreamNonBlocking, priority),
+        fmt::format("cuGreenCtxStreamCreate({})", priority)));
+  }
   return stream;
 }
 

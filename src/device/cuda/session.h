@@ -20,6 +20,7 @@ class GpuSession {
 
   const Driver& driver() const { return *driver_; }
   const GpuInfo& gpu() const { return gpu_; }
+  Ordinal device() const { return device_; }
   /// Makes the context the calling thread's. Before any call that works in it.
   Status Enter() const;
 
@@ -60,10 +61,12 @@ class OwnMemory {
 /// A CUDA stream with a word in pinned memory that says how far it has come.
 class MarkedStream {
  public:
-  /// `word`: pinned, as host and GPU see it. Borrowed. `priority`: the driver's number.
+  /// `word`: pinned, as host and GPU see it. Borrowed. `priority`: the driver's number. `share`:
+  /// the green context that its kernels run in; null: none.
   static Result<std::unique_ptr<MarkedStream>> Create(std::shared_ptr<const GpuSession> session,
                                                       int priority, std::uint32_t* word,
-                                                      Address device_word);
+                                                      Address device_word,
+                                                      GreenContext share = nullptr);
   ~MarkedStream();
   MarkedStream(const MarkedStream&) = delete;
   MarkedStream& operator=(const MarkedStream&) = delete;

@@ -73,6 +73,7 @@ struct Issue {
 struct KernelStream {
   std::unique_ptr<MarkedStream> stream;
   std::uint32_t level = 0;  // of priority, 0 is the lowest
+  std::uint32_t share = 0;  // whose units its kernels run on, from 1; 0: all units
   std::vector<std::uint32_t> issues;
 };
 

@@ -143,6 +143,11 @@ std::uint32_t SimDevice::Occupancy(KernelHandle kernel) const {
 }
 
 Result<StreamId> SimDevice::CreateStream(const StreamOptions& options) {
+  if (options.units != 0) {
+    return Fail(ErrorCode::kUnimplemented,
+                fmt::format("device '{}': stream '{}': cannot set units aside; leave `units` 0",
+                            info_.name, options.name));
+  }
   const MutexLock lock(mutex_);
   if (streams_ == kMaxStreams) {
     return Fail(ErrorCode::kResourceExhausted,

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <array>
+#include <atomic>
 #include <cstdlib>
 #include <cstring>
 #include <map>
@@ -29,6 +30,11 @@ class Driver final : public FakeCuda {
  public:
   void Reset(const Settings& settings) override;
   void FailCall(std::uint64_t nth, int code, const std::string& name) override;
+  void RefuseCall(const std::string& name, int code) override {
+    const std::lock_guard lock(mutex);
+    refused_name_ = name;
+    refused_code_ = code;
+  }
   void LoseContext(int code) override {
     if (gpu != nullptr) gpu->Lose(code, "the test's");
   }
@@ -58,6 +64,7 @@ class Driver final : public FakeCuda {
   Settings settings;
   std::unique_ptr<Gpu> gpu;  // while the context of one is retained
   int retained = 0;
+  std::atomic<int> green_contexts{0};
   std::map<void*, std::pair<std::size_t, bool>> memory;  // bytes, of the device
   std::size_t used_bytes = 0;
   std::set<Module> modules;
@@ -66,7 +73,8 @@ class Driver final : public FakeCuda {
  private:
   std::uint64_t fail_at_ = 0;
   int fail_code_ = 0;
-  std::string fail_name_, failed_;
+  int refused_code_ = 0;
+  std::string fail_name_, refused_name_, failed_;
   std::vector<Call> log_;
 };
 
@@ -82,12 +90,14 @@ void Driver::Reset(const Settings& fresh) {
   const std::lock_guard lock(mutex);
   settings = fresh;
   retained = 0;
+  green_contexts = 0;
   for (const auto& [address, block] : memory) std::free(address);
   memory.clear();
   used_bytes = 0;
   modules.clear();
   functions.clear();
   fail_at_ = 0;
+  refused_name_.clear();
   failed_.clear();
   log_.clear();
 }
@@ -100,7 +110,7 @@ void Driver::FailCall(std::uint64_t nth, int code, const std::string& name) {
 }
 
 std::size_t Driver::leaks() const {
-  return memory.size() + modules.size() + static_cast<std::size_t>(retained) +
+  return memory.size() + modules.size() + static_cast<std::size_t>(retained + green_contexts) +
          (gpu == nullptr ? 0 : gpu->streams());
 }
 
@@ -110,6 +120,7 @@ Code Driver::Enter(const char* name, bool needs_context) {
     failed_ = name;
     return fail_code_;
   }
+  if (name == refused_name_) return refused_code_;
   if (!needs_context) return kSuccess;
   if (gpu == nullptr || !has_context) return kInvalidContext;
   return gpu->lost();
@@ -368,6 +379,59 @@ Code call_launch(Function function, unsigned grid_x, unsigned, unsigned, unsigne
   return Fake().Push(stream, {.kernel = std::move(kernel), .parameter = std::move(parameter)},
                      std::move(call));
 }
+constexpr unsigned kGranule = 8;  // multiprocessors, as on Hopper
+
+Code call_device_resource(Ordinal device, DeviceResource* resource, int type) {
+  LAGOON_FAKE_ENTER("cuDeviceGetDevResource", true);
+  if (type != kMultiprocessorResource) return kInvalidValue;
+  resource->type = type;
+  resource->multiprocessors =
+      static_cast<unsigned>(Fake().settings.multiprocessors.at(static_cast<std::size_t>(device)));
+  return kSuccess;
+}
+Code call_split_resource(DeviceResource* groups, unsigned* count, const DeviceResource* from,
+                         DeviceResource* rest, unsigned, unsigned least) {
+  LAGOON_FAKE_ENTER("cuDevSmResourceSplitByCount", true);
+  const unsigned size = std::max(kGranule, (least + kGranule - 1) / kGranule * kGranule);
+  if (from->type != kMultiprocessorResource || *count != 1) return kInvalidValue;
+  *count = size <= from->multiprocessors ? 1 : 0;
+  if (*count == 0) return kSuccess;
+  *groups = *rest = *from;
+  groups->multiprocessors = size;
+  rest->multiprocessors -= size;
+  return kSuccess;
+}
+// Descriptions and contexts are no more here than the number of their multiprocessors.
+Code call_describe_resource(ResourceDesc* description, DeviceResource* resources, unsigned count) {
+  LAGOON_FAKE_ENTER("cuDevResourceGenerateDesc", true);
+  if (count != 1) return kInvalidValue;
+  *description =
+      reinterpret_cast<ResourceDesc>(static_cast<std::uintptr_t>(resources->multiprocessors));
+  return kSuccess;
+}
+Code call_create_green_context(GreenContext* context, ResourceDesc description, Ordinal,
+                               unsigned flags) {
+  LAGOON_FAKE_ENTER("cuGreenCtxCreate", true);
+  if (flags != kGreenDefaultStream || description == nullptr) return kInvalidValue;
+  *context = reinterpret_cast<GreenContext>(description);
+  ++Fake().green_contexts;
+  return kSuccess;
+}
+Code call_destroy_green_context(GreenContext) {
+  LAGOON_FAKE_ENTER("cuGreenCtxDestroy", false);
+  return Fake().green_contexts-- > 0 ? kSuccess : kInvalidValue;
+}
+Code call_create_green_stream(Stream* stream, GreenContext context, unsigned flags, int priority) {
+  LAGOON_FAKE_ENTER("cuGreenCtxStreamCreate", true);
+  if (flags != kStreamNonBlocking) return kInvalidValue;
+  const std::uint64_t id = Fake().gpu->CreateStream(-priority);
+  *stream = reinterpret_cast<Stream>(id);
+  Fake().Log({.name = "cuGreenCtxStreamCreate",
+              .stream = id,
+              .value = reinterpret_cast<std::uint64_t>(context)});
+  return kSuccess;
+}
+
 Code call_error_name(Code code, const char** text) {
   *text = code == kOutOfMemory ? "CUDA_ERROR_OUT_OF_MEMORY"
           : code == kNoDevice  ? "CUDA_ERROR_NO_DEVICE"
@@ -391,6 +455,7 @@ void* Find(const std::string& name) {
     return reinterpret_cast<void*>(call);               \
   }
   LAGOON_CUDA_DRIVER_CALLS(LAGOON_FAKE_FIND)
+  LAGOON_CUDA_GREEN_CALLS(LAGOON_FAKE_FIND)
 #undef LAGOON_FAKE_FIND
   return nullptr;
 }

@@ -61,6 +61,8 @@ class FakeCuda {
 
   /// The `nth` call from now on, from 1, of `name`, or of any where that is empty, returns `code`.
   virtual void FailCall(std::uint64_t nth, int code, const std::string& name = {}) = 0;
+  /// Every call of `name` returns `code` from now on; empty: none does.
+  virtual void RefuseCall(const std::string& name, int code) = 0;
   /// The name of the call that failed so; empty: none has yet.
   virtual std::string failed() const = 0;
   /// From now on every call returns `code`, and nothing runs: an asynchronous fault.
