@@ -7,8 +7,12 @@
 namespace lagoon {
 
 Dispatcher::Dispatcher(Device& device, const SchedulerConfig& config,
-                       std::unique_ptr<Policy> policy, SchedObserver* observer)
-    : device_(device), policy_(std::move(policy)), mechanism_(device_, config, *policy_, queues_) {
+                       std::unique_ptr<Policy> policy, SchedObserver* observer,
+                       std::function<void()> on_lost)
+    : device_(device),
+      policy_(std::move(policy)),
+      mechanism_(device_, config, *policy_, queues_),
+      on_lost_(std::move(on_lost)) {
   {
     const MutexLock lock(mutex_);
     mechanism_.Observe(observer);
@@ -149,6 +153,7 @@ void Dispatcher::Step() {
     } while (news_.fetch_sub(seen, std::memory_order_acq_rel) != seen);
     // Outside of the combining section: Finished may Post.
     Deliver(finished);
+    TellLoss();
     for (const auto& change : changes) change->done(*std::move(change->result));
   }
   stepping_.fetch_sub(1);
@@ -166,6 +171,7 @@ void Dispatcher::Combine(FinishedJobs& finished, Changes& changes) {
     if (!holds_back) cancels_.clear();  // else one may be of a job in the inbox
   }
   mechanism_.Step(finished);
+  if (mechanism_.lost()) lost_.store(true, std::memory_order_relaxed);
   if (change_ == nullptr) return;
   if (!ending_ && !mechanism_.idle()) return;
   ChangeScheduler(changes);
@@ -205,6 +211,11 @@ void Dispatcher::Deliver(FinishedJobs& finished) {
     job->client->Finished(job->result);
     if (unfinished_.fetch_sub(1) == 1) unfinished_.notify_all();
   }
+}
+
+void Dispatcher::TellLoss() {
+  if (!lost_.load(std::memory_order_relaxed) || on_lost_ == nullptr) return;
+  if (!told_lost_.exchange(true)) on_lost_();
 }
 
 void Dispatcher::SleepUntilDeadlines(const std::stop_token& stop) {

@@ -25,8 +25,10 @@ class Dispatcher final : private DeviceListener {
  public:
   /// `device` is borrowed and must be idle. Starts one thread that sleeps until the next deadline,
   /// unless the device's time is virtual. `observer` outlives the dispatcher; null: nobody is told.
+  /// `on_lost` is called once, when the device is lost and every job has been told so, on any
+  /// thread and without a lock; null: nobody is told.
   Dispatcher(Device& device, const SchedulerConfig& config, std::unique_ptr<Policy> policy,
-             SchedObserver* observer = nullptr);
+             SchedObserver* observer = nullptr, std::function<void()> on_lost = nullptr);
   /// Cancels what is left and waits until all of it has finished. No Post or Cancel may be under
   /// way.
   ~Dispatcher() override;
@@ -77,6 +79,7 @@ class Dispatcher final : private DeviceListener {
   void ChangeScheduler(Changes& changes) REQUIRES(mutex_);
   void AdmitPosted(FinishedJobs& finished) REQUIRES(mutex_);
   void Deliver(FinishedJobs& finished);
+  void TellLoss();
   void SleepUntilDeadlines(const std::stop_token& stop);
   void WakeTimerFor(TimePoint deadline);
 
@@ -100,6 +103,9 @@ class Dispatcher final : private DeviceListener {
   Mutex cancel_mutex_;
   std::vector<JobId> cancels_ GUARDED_BY(cancel_mutex_);
   std::atomic<bool> has_cancels_{false};
+
+  const std::function<void()> on_lost_;
+  std::atomic<bool> lost_{false}, told_lost_{false};
 
   Mutex timer_mutex_;
   CondVar timer_wake_;

@@ -44,6 +44,7 @@ class Mechanism {
   void Observe(SchedObserver* observer);
 
   bool idle() const { return jobs_.empty(); }
+  bool lost() const { return lost_; }  // the device is
   const SchedulerConfig& config() const { return config_; }
   /// Schedules from now on as `config` and `policy` say, which outlives the mechanism or its
   /// successor. Only when idle. kResourceExhausted when the device has no stream left for it:

@@ -100,10 +100,10 @@ class FakeCore final : public InferenceCore {
                          {{image ? "pixels" : "x", DataType::kFloat32, in}},
                          {{image ? "scores" : "y", DataType::kFloat32, out}}};
   }
-  Result<const inference::ModelConfig*> Config(const std::string& model,
-                                               const std::string& version) const override {
+  Result<inference::ModelConfig> Config(const std::string& model,
+                                        const std::string& version) const override {
     LAGOON_RETURN_IF_ERROR(Metadata(model, version));
-    return &config_;
+    return config_;
   }
   Result<std::vector<ModelStatistics>> Statistics(const std::string& model,
                                                   const std::string& version) const override {
@@ -132,7 +132,7 @@ class FakeCore final : public InferenceCore {
     }
     done({});
   }
-  const DeviceInfo& device() const override { return device_; }
+  DeviceInfo device() const override { return device_; }
 
   RequestHandle Infer(InferRequest request, InferCallback callback) override {
     const Status valid = Validate(request);

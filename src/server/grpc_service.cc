@@ -70,7 +70,7 @@ grpc::ServerUnaryReactor* GrpcService::ModelConfig(Context* context,
                                                    inference::ModelConfigResponse* response) {
   const auto config = core_.Config(request->name(), request->version());
   if (!config) return Answer(context, GrpcStatus(config.error()));
-  *response->mutable_config() = **config;
+  *response->mutable_config() = *config;
   return Answer(context, grpc::Status::OK);
 }
 

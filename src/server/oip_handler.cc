@@ -9,6 +9,7 @@
 #include "server/error_map.h"
 #include "server/http_infer_codec.h"
 #include "server/oip_json.h"
+#include "serving/model_config.pb.h"
 
 namespace lagoon {
 namespace {
@@ -114,7 +115,7 @@ HttpResponse OipHandler::Get(const Route& route) const {
     case Route::Kind::kModelConfig: {
       const auto config = core_.Config(route.model, route.version);
       if (!config) return HttpResponse::Failure(config.error());
-      return JsonOr(ModelConfigJson(**config), [](const std::string& json) { return json; });
+      return JsonOr(ModelConfigJson(*config), [](const std::string& json) { return json; });
     }
     case Route::Kind::kModelInfer:
     case Route::Kind::kUnknown:

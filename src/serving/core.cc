@@ -2,164 +2,282 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <atomic>
+#include <thread>
 #include <utility>
 
 #include "base/log.h"
+#include "base/mutex.h"
 #include "policies/registry.h"
-#include "serving/in_flight.h"
-#include "serving/model_table.h"
-#include "serving/request_check.h"
-#include "trace/recorder.h"
+#include "serving/device_core.h"
 
 namespace lagoon {
 namespace {
 
+/// The core across the lives of its device: when one is lost, the device is opened anew and its
+/// models are loaded again. Meanwhile every request is answered kUnavailable.
 class Core final : public InferenceCore {
  public:
-  explicit Core(ComputeDevice device)
-      : kernels_(std::move(device.kernels)), device_(std::move(device.device)) {}
-  ~Core() override {
-    Drain(Now());
-    models_.StopPrograms();
+  static Result<std::unique_ptr<Core>> Open(const CoreOptions& options) {
+    std::unique_ptr<Core> core(new Core(options));
+    LAGOON_ASSIGN_OR_RETURN(std::shared_ptr<DeviceCore> life, core->OpenLife());
+    core->Begin(std::move(life));
+    core->keeper_ =
+        std::jthread([raw = core.get()](const std::stop_token& stop) { raw->Keep(stop); });
+    return core;
   }
 
-  Status Start(const CoreOptions& options, Scheduler scheduler) {
-    LAGOON_RETURN_IF_ERROR(
-        models_.Load(options.repository, *device_, {options.profile, kernels_.get()}));
-    if (options.trace != nullptr) options.trace->Attach(*device_);
-    dispatcher_ = std::make_unique<Dispatcher>(*device_, scheduler.config,
-                                               std::move(scheduler.policy), options.trace);
-    models_.AddQueues(*device_, *dispatcher_);
-    return {};
+  bool Ready() const override {
+    const std::shared_ptr<DeviceCore> life = Life();
+    return life != nullptr && life->Ready();
+  }
+  std::vector<ModelStatus> Models() const override;
+  DispatcherStats SchedulerStatistics() const override {
+    const std::shared_ptr<DeviceCore> life = Life();
+    return life == nullptr ? DispatcherStats() : life->SchedulerStatistics();
+  }
+  SchedulerConfig scheduler() const override {
+    const std::shared_ptr<DeviceCore> life = Life();
+    if (life != nullptr) return life->scheduler();
+    const MutexLock lock(mutex_);
+    return last_.scheduler;
+  }
+  void SwitchScheduler(const std::string& name, std::function<void(Status)> done) override {
+    const std::shared_ptr<DeviceCore> life = Life();
+    if (life == nullptr) return done(tl::unexpected<Error>(Away()));
+    life->SwitchScheduler(name, std::move(done));
+  }
+  DeviceInfo device() const override {
+    const MutexLock lock(mutex_);
+    return last_.device;
   }
 
-  bool Ready() const override { return !draining_.load(std::memory_order_relaxed); }
-  std::vector<ModelStatus> Models() const override { return models_.Statuses(); }
-  DispatcherStats SchedulerStatistics() const override { return dispatcher_->Stats(); }
-  SchedulerConfig scheduler() const override { return dispatcher_->config(); }
-  void SwitchScheduler(const std::string& name, std::function<void(Status)> done) override;
-  const DeviceInfo& device() const override { return device_->info(); }
-
-  Status ModelReady(const std::string& model, const std::string& version) const override;
+  Status ModelReady(const std::string& model, const std::string& version) const override {
+    return Ask<Status>([&](DeviceCore& life) { return life.ModelReady(model, version); });
+  }
   Result<ModelMetadata> Metadata(const std::string& model,
-                                 const std::string& version) const override;
-  Result<const inference::ModelConfig*> Config(const std::string& model,
-                                               const std::string& version) const override;
+                                 const std::string& version) const override {
+    return Ask<Result<ModelMetadata>>(
+        [&](DeviceCore& life) { return life.Metadata(model, version); });
+  }
+  Result<inference::ModelConfig> Config(const std::string& model,
+                                        const std::string& version) const override {
+    return Ask<Result<inference::ModelConfig>>(
+        [&](DeviceCore& life) { return life.Config(model, version); });
+  }
   Result<std::vector<ModelStatistics>> Statistics(const std::string& model,
-                                                  const std::string& version) const override;
+                                                  const std::string& version) const override {
+    return Ask<Result<std::vector<ModelStatistics>>>(
+        [&](DeviceCore& life) { return life.Statistics(model, version); });
+  }
   RequestHandle Infer(InferRequest request, InferCallback callback) override;
   void Cancel(RequestHandle handle) override;
   void Drain(TimePoint until) override;
 
  private:
-  Result<std::shared_ptr<RequestInFlight>> Admit(InferRequest& request, InferCallback& callback);
+  explicit Core(const CoreOptions& options) : options_(options) {}
 
-  // In order of need: the dispatcher goes first, then what its jobs used.
-  const std::unique_ptr<const KernelMaker> kernels_;
-  const std::unique_ptr<Device> device_;
-  ModelTable models_;  // immutable after Start
-  InFlightTable in_flight_;
-  std::unique_ptr<Dispatcher> dispatcher_;
-  std::atomic<bool> draining_{false};
+  /// Null while the device is away. Whoever holds it keeps the old device from going, and with it
+  /// the new one from coming: not for longer than a call.
+  std::shared_ptr<DeviceCore> Life() const {
+    const MutexLock lock(mutex_);
+    return life_;
+  }
+  template <typename Answer, typename Question>
+  Answer Ask(const Question& question) const {
+    const std::shared_ptr<DeviceCore> life = Life();
+    if (life == nullptr) return tl::unexpected<Error>(Away());
+    return question(*life);
+  }
+  Error Away() const;
+
+  Result<std::shared_ptr<DeviceCore>> OpenLife();
+  void Begin(std::shared_ptr<DeviceCore> life);
+  void Keep(const std::stop_token& stop);
+  bool AwaitLoss(const std::stop_token& stop);
+  bool Pause(Nanoseconds pause, const std::stop_token& stop);
+  void End();
+
+  // A request's handle is its job's id, which starts anew with every life: the life's number,
+  // modulo 128, stands in these bits of it. Above them is JobHost's.
+  static constexpr int kLifeShift = 56;
+  static constexpr std::uint64_t kLifeMask = std::uint64_t{0x7f} << kLifeShift;
+
+  /// What is known of the last life while there is none.
+  struct Last {
+    DeviceInfo device;
+    SchedulerConfig scheduler;
+    std::vector<ModelStatus> models;
+    std::string problem;  // why the device does not open again
+  };
+
+  const CoreOptions options_;
+  mutable Mutex mutex_;
+  CondVar changed_;
+  std::shared_ptr<DeviceCore> life_ GUARDED_BY(mutex_);
+  std::uint64_t lives_ GUARDED_BY(mutex_) = 0;
+  Last last_ GUARDED_BY(mutex_);
+  bool lost_ GUARDED_BY(mutex_) = false;
+  bool draining_ GUARDED_BY(mutex_) = false;
+  std::jthread keeper_;  // last: stops before anything it uses is gone
 };
 
-Status Core::ModelReady(const std::string& model, const std::string& version) const {
-  const Result<ServedModel*> found = models_.Find(model, version);
-  if (!found) return tl::unexpected<Error>(found.error());
-  return {};
-}
-
-Result<ModelMetadata> Core::Metadata(const std::string& model, const std::string& version) const {
-  LAGOON_ASSIGN_OR_RETURN(const ServedModel* found, models_.Find(model, version));
-  LAGOON_ASSIGN_OR_RETURN(const std::vector<const ServedModel*> all, models_.FindAll(model));
-  ModelMetadata metadata = found->Metadata();
-  for (const ServedModel* served : all) metadata.versions.push_back(served->version());
-  return metadata;
-}
-
-Result<const inference::ModelConfig*> Core::Config(const std::string& model,
-                                                   const std::string& version) const {
-  LAGOON_ASSIGN_OR_RETURN(const ServedModel* found, models_.Find(model, version));
-  return &found->config();
-}
-
-Result<std::vector<ModelStatistics>> Core::Statistics(const std::string& model,
-                                                      const std::string& version) const {
-  std::vector<const ServedModel*> found;
-  if (version.empty()) {
-    LAGOON_ASSIGN_OR_RETURN(found, models_.FindAll(model));
-  } else {
-    LAGOON_ASSIGN_OR_RETURN(const ServedModel* one, models_.Find(model, version));
-    found.push_back(one);
+std::vector<ModelStatus> Core::Models() const {
+  const std::shared_ptr<DeviceCore> life = Life();
+  if (life != nullptr) return life->Models();
+  std::vector<ModelStatus> models;
+  {
+    const MutexLock lock(mutex_);
+    models = last_.models;
   }
-  std::vector<ModelStatistics> statistics;
-  for (const ServedModel* served : found) statistics.push_back(served->Statistics(*dispatcher_));
-  return statistics;
+  for (ModelStatus& model : models) {
+    if (model.state != ModelState::kReady) continue;
+    model.state = ModelState::kUnavailable;
+    model.reason = Away().message;
+  }
+  return models;
 }
 
-/// When `settings` and the request want an answer; counted from its arrival.
-TimePoint DeadlineOf(const InferRequest& request, const ModelSettings& settings) {
-  const Nanoseconds timeout =
-      request.timeout > Nanoseconds(0) ? request.timeout : settings.deadline;
-  // A timeout of centuries would overflow.
-  if (timeout <= Nanoseconds(0) || timeout >= kNoDeadline - request.arrival) return kNoDeadline;
-  return request.arrival + timeout;
-}
-
-Result<std::shared_ptr<RequestInFlight>> Core::Admit(InferRequest& request,
-                                                     InferCallback& callback) {
-  LAGOON_ASSIGN_OR_RETURN(ServedModel* const model, models_.Find(request.model, request.version));
-  const TimePoint now = device_->Now();
-  if (request.arrival == TimePoint{}) request.arrival = now;
-  const auto refuse = [&](Error error) {
-    model->recorder().RecordRefused(error.code, now - request.arrival);
-    return tl::unexpected<Error>(std::move(error));
-  };
-  Result<RequestBinding> binding = BindRequest(request, model->signature());
-  if (!binding) return refuse(std::move(binding).error());
-  const TimePoint deadline = DeadlineOf(request, model->settings());
-  if (deadline <= now) return refuse(TimeoutError(model->name()));
-  const RequestInFlight::Admission admission{request.arrival, deadline};
-  return std::make_shared<RequestInFlight>(std::move(request), std::move(callback), *model,
-                                           *std::move(binding), admission);
+Error Core::Away() const {
+  const MutexLock lock(mutex_);
+  if (last_.problem.empty()) {
+    return {
+        ErrorCode::kUnavailable,
+        fmt::format("device '{}' was lost; its models are being loaded again", last_.device.name)};
+  }
+  return {ErrorCode::kUnavailable, fmt::format("device '{}' was lost and does not open again: {}",
+                                               last_.device.name, last_.problem)};
 }
 
 RequestHandle Core::Infer(InferRequest request, InferCallback callback) {
-  Result<std::shared_ptr<RequestInFlight>> admitted = Admit(request, callback);
-  if (!admitted) {
+  std::shared_ptr<DeviceCore> life;
+  std::uint64_t number = 0;
+  {
+    const MutexLock lock(mutex_);
+    life = life_;
+    number = lives_;
+  }
+  if (life == nullptr) {
     request.payload.reset();
-    callback(tl::unexpected<Error>(std::move(admitted).error()));
+    callback(tl::unexpected<Error>(Away()));
     return RequestHandle{};
   }
-  return RequestInFlight::Post(*admitted, in_flight_, *dispatcher_);
-}
-
-void Core::SwitchScheduler(const std::string& name, std::function<void(Status)> done) {
-  Result<Scheduler> scheduler = MakeScheduler(name);
-  if (!scheduler) return done(tl::unexpected<Error>(std::move(scheduler).error()));
-  spdlog::info("switching to scheduler '{}'", name);
-  dispatcher_->Switch(scheduler->config, std::move(scheduler->policy), std::move(done));
+  const RequestHandle handle = life->Infer(std::move(request), std::move(callback));
+  if (handle == RequestHandle{}) return handle;
+  return RequestHandle{static_cast<std::uint64_t>(handle) | (number << kLifeShift & kLifeMask)};
 }
 
 void Core::Cancel(RequestHandle handle) {
-  // A handle is the job's id, which is never used again: the dispatcher ignores one that has
-  // finished.
-  if (handle == RequestHandle{}) return;
-  const JobId job{static_cast<std::underlying_type_t<RequestHandle>>(handle)};
-  if (IsHosted(job)) {
-    models_.CancelInPrograms(job, *dispatcher_);
-  } else {
-    dispatcher_->Cancel(job);
+  const auto raw = static_cast<std::uint64_t>(handle);
+  std::shared_ptr<DeviceCore> life;
+  {
+    const MutexLock lock(mutex_);
+    // Of another life: it has been answered.
+    if ((raw & kLifeMask) != (lives_ << kLifeShift & kLifeMask)) return;
+    life = life_;
   }
+  if (life != nullptr) life->Cancel(RequestHandle{raw & ~kLifeMask});
 }
 
 void Core::Drain(TimePoint until) {
-  draining_.store(true, std::memory_order_relaxed);
-  in_flight_.Close();
-  if (dispatcher_ == nullptr || in_flight_.WaitUntilEmpty(until)) return;
-  in_flight_.CancelAll(*dispatcher_);
-  in_flight_.WaitUntilEmpty(kNoDeadline);
+  std::shared_ptr<DeviceCore> life;
+  {
+    const MutexLock lock(mutex_);
+    draining_ = true;
+    life = life_;
+  }
+  if (life != nullptr) life->Drain(until);
+}
+
+Result<std::shared_ptr<DeviceCore>> Core::OpenLife() {
+  CoreOptions options = options_;
+  {
+    const MutexLock lock(mutex_);
+    if (lives_ > 0) {
+      options.scheduler = last_.scheduler.name;
+      options.trace = nullptr;  // it shows one device from its beginning to its end
+    }
+  }
+  LAGOON_ASSIGN_OR_RETURN(std::unique_ptr<DeviceCore> life, DeviceCore::Open(options, [this] {
+                            const MutexLock lock(mutex_);
+                            lost_ = true;
+                            changed_.NotifyAll();
+                          }));
+  return std::shared_ptr<DeviceCore>(std::move(life));
+}
+
+void Core::Begin(std::shared_ptr<DeviceCore> life) {
+  bool draining = false;
+  {
+    const MutexLock lock(mutex_);
+    last_.device = life->device();
+    last_.problem.clear();
+    life_ = life;
+    ++lives_;
+    draining = draining_;
+  }
+  if (draining) life->Drain(Now());
+}
+
+/// The keeper's thread: opens the device again whenever it is lost, after a pause that grows while
+/// the device does not last.
+void Core::Keep(const std::stop_token& stop) {
+  Nanoseconds pause = options_.reopen.first;
+  for (TimePoint began = Now(); AwaitLoss(stop); began = Now()) {
+    if (Now() - began > options_.reopen.longest) pause = options_.reopen.first;
+    End();
+    for (bool opened = false; !opened;) {
+      if (!Pause(pause, stop)) return;
+      pause = std::min(2 * pause, options_.reopen.longest);
+      Result<std::shared_ptr<DeviceCore>> life = OpenLife();
+      opened = life.has_value();
+      if (opened) {
+        Begin(*std::move(life));
+        spdlog::info("device '{}' is there again", device().name);
+        continue;
+      }
+      spdlog::error("device '{}' does not open again: {}", device().name, life.error().message);
+      const MutexLock lock(mutex_);
+      last_.problem = life.error().message;
+    }
+  }
+}
+
+bool Core::AwaitLoss(const std::stop_token& stop) {
+  const std::stop_callback wake(stop, [this] {
+    const MutexLock lock(mutex_);
+    changed_.NotifyAll();
+  });
+  const MutexLock lock(mutex_);
+  while (!lost_ && !stop.stop_requested()) changed_.Wait(mutex_);
+  lost_ = false;
+  return !stop.stop_requested();
+}
+
+bool Core::Pause(Nanoseconds pause, const std::stop_token& stop) {
+  const std::stop_callback wake(stop, [this] {
+    const MutexLock lock(mutex_);
+    changed_.NotifyAll();
+  });
+  const TimePoint until = Now() + pause;
+  const MutexLock lock(mutex_);
+  while (Now() < until && !stop.stop_requested()) changed_.WaitUntil(mutex_, until);
+  return !stop.stop_requested();
+}
+
+/// Lets go of the device and all that was on it.
+void Core::End() {
+  std::shared_ptr<DeviceCore> life = Life();
+  Last last{life->device(), life->scheduler(), life->Models(), ""};
+  {
+    const MutexLock lock(mutex_);
+    last_ = std::move(last);
+    life_.reset();
+  }
+  life->AwaitLost(Away().message);
+  // Calls that are about to return. It must not be one of them that takes the device down.
+  while (life.use_count() > 1) std::this_thread::sleep_for(std::chrono::milliseconds(1));
 }
 
 }  // namespace
@@ -167,11 +285,7 @@ void Core::Drain(TimePoint until) {
 std::span<const std::string_view> InferenceCore::Schedulers() { return SchedulerNames(); }
 
 Result<std::unique_ptr<InferenceCore>> InferenceCore::Open(const CoreOptions& options) {
-  LAGOON_ASSIGN_OR_RETURN(Scheduler scheduler, MakeScheduler(options.scheduler));
-  LAGOON_ASSIGN_OR_RETURN(ComputeDevice device, OpenDevice(options.device));
-  auto core = std::make_unique<Core>(std::move(device));
-  LAGOON_RETURN_IF_ERROR(core->Start(options, std::move(scheduler)));
-  return core;
+  return Core::Open(options);
 }
 
 }  // namespace lagoon

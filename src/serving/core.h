@@ -122,16 +122,26 @@ struct ProfileOptions {
   ProfileStore store;
 };
 
+/// How long the core waits before it opens a lost device again; twice as long every time that this
+/// fails, or that the device is lost within `longest`.
+struct ReopenPauses {
+  Nanoseconds first = std::chrono::seconds(1);
+  Nanoseconds longest = std::chrono::minutes(1);
+};
+
 struct CoreOptions {
   std::string repository;  // Triton's layout
   std::string scheduler = "reset";
   DeviceChoice device;
   ProfileOptions profile;
+  ReopenPauses reopen;
   TraceRecorder* trace = nullptr;  // sees all requests; outlives the core; null: nobody does
 };
 
 /// Any thread may call any method. Open() loads every model of the repository; one that fails is
-/// listed with its reason and disturbs nothing else.
+/// listed with its reason and disturbs nothing else. When the device is lost, what is in flight is
+/// answered kUnavailable, as all that comes until the device is open again and the models are
+/// loaded onto it; statistics start anew then, and traces end.
 class InferenceCore {
  public:
   /// kNotFound / kInvalidArgument when the repository cannot be read or the scheduler is unknown;
@@ -145,8 +155,8 @@ class InferenceCore {
   virtual Status ModelReady(const std::string& model, const std::string& version) const = 0;
   virtual Result<ModelMetadata> Metadata(const std::string& model,
                                          const std::string& version) const = 0;
-  virtual Result<const inference::ModelConfig*> Config(const std::string& model,
-                                                       const std::string& version) const = 0;
+  virtual Result<inference::ModelConfig> Config(const std::string& model,
+                                                const std::string& version) const = 0;
   /// Empty `model`: all models.
   virtual Result<std::vector<ModelStatistics>> Statistics(const std::string& model,
                                                           const std::string& version) const = 0;
@@ -157,7 +167,7 @@ class InferenceCore {
   /// finish under the one before, later ones wait for them. `done` once, on any thread: kNotFound
   /// lists the names, kUnavailable while another switch is under way.
   virtual void SwitchScheduler(const std::string& name, std::function<void(Status)> done) = 0;
-  virtual const DeviceInfo& device() const = 0;
+  virtual DeviceInfo device() const = 0;
 
   /// Validates, admits and returns; the answer comes through `callback`, errors too (also on this
   /// thread, before Infer returns). A full queue answers kUnavailable at once.

@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 
 #include <filesystem>
+#include <thread>
 
 #include "program/testing/emulated_gpu.h"
 #include "serving/testing/core_fixture.h"
@@ -22,10 +23,12 @@ class CudaCoreTest : public testing::CoreTest {
     options.repository = repository_.path();
     options.device = testing::StartEmulatedGpu(2);
     options.profile.runs = 1;
+    options.reopen = {std::chrono::milliseconds(1), std::chrono::milliseconds(20)};
     auto core = InferenceCore::Open(options);
     ASSERT_TRUE(core.has_value()) << core.error().message;
     core_ = *std::move(core);
   }
+  void AwaitAnswers();
 };
 
 TEST_F(CudaCoreTest, AnswersAsTheCpuDoes) {
@@ -97,14 +100,84 @@ TEST_F(CudaCoreTest, AJobProgramIsRefused) {
   EXPECT_THAT(status.error().message, HasSubstr("runs on device 'cpu' only, not on 'cuda:0'"));
 }
 
-TEST_F(CudaCoreTest, ALostDeviceIsSaidToBeLost) {
+/// Asks until there is an answer; every other one must be kUnavailable.
+void CudaCoreTest::AwaitAnswers() {
+  const TimePoint until = Now() + std::chrono::minutes(1);
+  for (;;) {
+    const auto answer = Ask(SmallRequest());
+    if (answer.has_value()) {
+      EXPECT_EQ(Floats(answer->outputs.at(0)), (std::vector<float>{5, -39}));
+      return;
+    }
+    ASSERT_EQ(answer.error().code, ErrorCode::kUnavailable) << answer.error().message;
+    ASSERT_THAT(answer.error().message, HasSubstr("lost"));
+    ASSERT_LT(Now(), until) << "the device does not come back";
+  }
+}
+
+TEST_F(CudaCoreTest, ALostDeviceIsOpenedAgainWithItsModels) {
   repository_.AddModel("small", testing::SmallModel());
   OpenOnGpu();
-  ASSERT_TRUE(Ask(SmallRequest()).has_value());
+  for (int life = 0; life < 3; ++life) {
+    for (int i = 0; i < 3; ++i) ASSERT_TRUE(Ask(SmallRequest()).has_value());
+    testing::EmulatedDriver().LoseContext(719);
+    ASSERT_NO_FATAL_FAILURE(AwaitAnswers());
+    EXPECT_TRUE(core_->Ready());
+    EXPECT_EQ(core_->scheduler().name, "reset");
+    EXPECT_EQ(StatisticsOf("small").success.count, 1u) << "not a new life";
+  }
+}
+
+TEST_F(CudaCoreTest, RequestsInFlightOnALostDeviceAreAnswered) {
+  repository_.AddModel("small", testing::SmallModel());
+  OpenOnGpu();
+  for (int round = 0; round < 5; ++round) {
+    std::vector<Sent> sent;
+    for (int i = 0; i < 8; ++i) sent.push_back(Send(SmallRequest()));
+    testing::EmulatedDriver().LoseContext(700);
+    for (Sent& request : sent) {
+      const auto answer = request.answer.get();
+      if (!answer.has_value()) {
+        EXPECT_EQ(answer.error().code, ErrorCode::kUnavailable);
+      }
+      core_->Cancel(request.handle);  // long answered, by another device
+    }
+    ASSERT_NO_FATAL_FAILURE(AwaitAnswers());
+  }
+}
+
+TEST_F(CudaCoreTest, ADeviceThatDoesNotOpenAgainSaysWhyAndIsTriedAgain) {
+  repository_.AddModel("small", testing::SmallModel());
+  OpenOnGpu();
+  testing::EmulatedDriver().RefuseCall("cuStreamCreateWithPriority", 1);
   testing::EmulatedDriver().LoseContext(719);
-  const auto answer = Ask(SmallRequest());
-  ASSERT_FALSE(answer.has_value());
-  EXPECT_THAT(answer.error().message, HasSubstr("the device was lost"));
+  const TimePoint until = Now() + std::chrono::minutes(1);
+  std::string said;
+  while (said.find("does not open again") == std::string::npos) {
+    ASSERT_LT(Now(), until) << said;
+    const auto models = core_->Models();
+    ASSERT_EQ(models.size(), 1u);
+    said = models[0].reason;
+  }
+  EXPECT_THAT(said, HasSubstr("cuStreamCreateWithPriority"));
+  EXPECT_FALSE(core_->Ready());
+  EXPECT_EQ(core_->Statistics("small", "").error().code, ErrorCode::kUnavailable);
+  EXPECT_EQ(core_->device().name, "cuda:0");
+  testing::EmulatedDriver().RefuseCall("", 0);
+  ASSERT_NO_FATAL_FAILURE(AwaitAnswers());
+  EXPECT_TRUE(core_->Ready());
+}
+
+TEST_F(CudaCoreTest, TheServerCanEndWhileItsDeviceIsAway) {
+  repository_.AddModel("small", testing::SmallModel());
+  OpenOnGpu();
+  testing::EmulatedDriver().RefuseCall("cuInit", 1);
+  testing::EmulatedDriver().LoseContext(719);
+  (void)Ask(SmallRequest());  // so that it is noticed
+  while (core_->Ready()) std::this_thread::yield();
+  core_->Drain(Now());
+  core_.reset();
+  testing::EmulatedDriver().RefuseCall("", 0);
 }
 
 TEST_F(CudaCoreTest, AMissingDriverIsAnErrorOfTheCore) {

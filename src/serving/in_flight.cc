@@ -26,9 +26,15 @@ void InFlightTable::Remove(RequestInFlight& request) {
   if (first_ == nullptr && closed_) empty_.NotifyAll();
 }
 
-void InFlightTable::Close() {
+void InFlightTable::Close(std::string why) {
   const MutexLock lock(mutex_);
+  if (!closed_) why_closed_ = std::move(why);
   closed_ = true;
+}
+
+std::string InFlightTable::why_closed() {
+  const MutexLock lock(mutex_);
+  return why_closed_;
 }
 
 bool InFlightTable::WaitUntilEmpty(TimePoint until) {
@@ -99,7 +105,7 @@ RequestHandle RequestInFlight::Post(const std::shared_ptr<RequestInFlight>& self
   static_assert(std::is_same_v<std::underlying_type_t<RequestHandle>, decltype(Raw(JobId{}))>);
   RequestInFlight& request = *self;
   if (!table.Add(request)) {
-    request.Refuse({ErrorCode::kUnavailable, "the server is shutting down"});
+    request.Refuse({ErrorCode::kUnavailable, table.why_closed()});
     return RequestHandle{};
   }
   JobSpec spec;
@@ -157,7 +163,7 @@ Error OutcomeError(const JobResult& result, const std::string& model) {
       if (result.error != nullptr) {
         return {result.error->code, fmt::format("model '{}': {}", model, result.error->message)};
       }
-      return {ErrorCode::kInternal, fmt::format("model '{}': the device was lost", model)};
+      return {ErrorCode::kUnavailable, fmt::format("model '{}': the device was lost", model)};
     case Outcome::kDone:
       break;
   }

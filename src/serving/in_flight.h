@@ -4,6 +4,7 @@
 
 #include <atomic>
 #include <memory>
+#include <string>
 #include <vector>
 
 #include "base/mutex.h"
@@ -28,8 +29,11 @@ class InFlightTable {
   bool Add(RequestInFlight& request);
   void Remove(RequestInFlight& request);
 
-  /// No request is added any more. Idempotent.
-  void Close();
+  /// No request is added any more; `why` is what the next ones are told. Idempotent: the first
+  /// reason stays.
+  void Close(std::string why);
+  /// After Close().
+  std::string why_closed();
   /// True when none is left, false at `until`.
   bool WaitUntilEmpty(TimePoint until);
   /// Cancels those in flight; one whose job is not known yet is cancelled by RequestInFlight::Post.
@@ -42,6 +46,7 @@ class InFlightTable {
   CondVar empty_;
   RequestInFlight* first_ GUARDED_BY(mutex_) = nullptr;  // a list through the requests themselves
   bool closed_ GUARDED_BY(mutex_) = false;
+  std::string why_closed_ GUARDED_BY(mutex_);
   std::atomic<bool> cancelling_{false};
 };
 

@@ -160,10 +160,10 @@ TEST_F(RepositoryTest, MetadataAndConfigAreWhatClientsExpect) {
 
   const auto config = core_->Config("batch", "");
   ASSERT_TRUE(config.has_value());
-  EXPECT_EQ((*config)->name(), "batch");
-  EXPECT_EQ((*config)->max_batch_size(), 4);
-  EXPECT_THAT((*config)->input(0).dims(), ElementsAre(4));
-  EXPECT_EQ((*core_->Config("plain", ""))->optimization().priority(),
+  EXPECT_EQ(config->name(), "batch");
+  EXPECT_EQ(config->max_batch_size(), 4);
+  EXPECT_THAT(config->input(0).dims(), ElementsAre(4));
+  EXPECT_EQ(core_->Config("plain", "")->optimization().priority(),
             inference::ModelOptimizationPolicy::PRIORITY_MAX);
   EXPECT_EQ(core_->Config("none", "").error().code, ErrorCode::kNotFound);
 }

@@ -35,7 +35,8 @@ void GpuDevice::RunThread() {
 }
 
 // After news more is likely: the ring alone is looked at, as the lock is for those who submit.
-// Later, with nothing in flight, the thread sleeps until somebody submits.
+// Later, with nothing in flight, the thread sleeps until somebody submits, but for a look at
+// whether the context still lives.
 void GpuDevice::Rest(bool nap) {
   if (!nap) {
     for (int i = 0; i < kLooks && !notes_->Waiting(); ++i) CpuPause();
@@ -43,9 +44,8 @@ void GpuDevice::Rest(bool nap) {
   }
   MutexLock lock(mutex_);
   asleep_ = true;
-  if (!lost_ && !order_.empty()) work_.WaitUntil(mutex_, lagoon::Now() + kNap);
-  while (order_.empty() && !lost_ && !stopping_.load()) {
-    work_.WaitUntil(mutex_, lagoon::Now() + kIdleCheck);
+  if (!lost_ && !stopping_.load()) {
+    work_.WaitUntil(mutex_, lagoon::Now() + (order_.empty() ? kIdleCheck : kNap));
   }
   asleep_ = false;
 }
@@ -120,7 +120,7 @@ void GpuDevice::Tell() {
 // A fault in a kernel shows in the next call, whatever it is.
 void GpuDevice::CheckContext() {
   MutexLock lock(mutex_);
-  if (lost_ || order_.empty()) return;
+  if (lost_) return;
   const Code code = driver().query_stream(control_->handle());
   if (code != kNotReady) Accept(code, "cuStreamQuery");
 }

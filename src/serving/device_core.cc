@@ -1,0 +1,141 @@
+#include "serving/device_core.h"
+
+#include <fmt/format.h>
+
+#include <utility>
+
+#include "base/log.h"
+#include "policies/registry.h"
+#include "serving/request_check.h"
+#include "trace/recorder.h"
+
+namespace lagoon {
+namespace {
+
+/// When `settings` and the request want an answer; counted from its arrival.
+TimePoint DeadlineOf(const InferRequest& request, const ModelSettings& settings) {
+  const Nanoseconds timeout =
+      request.timeout > Nanoseconds(0) ? request.timeout : settings.deadline;
+  // A timeout of centuries would overflow.
+  if (timeout <= Nanoseconds(0) || timeout >= kNoDeadline - request.arrival) return kNoDeadline;
+  return request.arrival + timeout;
+}
+
+}  // namespace
+
+Result<std::unique_ptr<DeviceCore>> DeviceCore::Open(const CoreOptions& options,
+                                                     std::function<void()> on_lost) {
+  LAGOON_ASSIGN_OR_RETURN(Scheduler scheduler, MakeScheduler(options.scheduler));
+  LAGOON_ASSIGN_OR_RETURN(ComputeDevice device, OpenDevice(options.device));
+  std::unique_ptr<DeviceCore> core(new DeviceCore(std::move(device)));
+  LAGOON_RETURN_IF_ERROR(core->models_.Load(options.repository, *core->device_,
+                                            {options.profile, core->kernels_.get()}));
+  if (options.trace != nullptr) options.trace->Attach(*core->device_);
+  core->dispatcher_ =
+      std::make_unique<Dispatcher>(*core->device_, scheduler.config, std::move(scheduler.policy),
+                                   options.trace, std::move(on_lost));
+  core->models_.AddQueues(*core->device_, *core->dispatcher_);
+  return core;
+}
+
+DeviceCore::~DeviceCore() {
+  Drain(Now());
+  models_.StopPrograms();
+}
+
+Status DeviceCore::ModelReady(const std::string& model, const std::string& version) const {
+  const Result<ServedModel*> found = models_.Find(model, version);
+  if (!found) return tl::unexpected<Error>(found.error());
+  return {};
+}
+
+Result<ModelMetadata> DeviceCore::Metadata(const std::string& model,
+                                           const std::string& version) const {
+  LAGOON_ASSIGN_OR_RETURN(const ServedModel* found, models_.Find(model, version));
+  LAGOON_ASSIGN_OR_RETURN(const std::vector<const ServedModel*> all, models_.FindAll(model));
+  ModelMetadata metadata = found->Metadata();
+  for (const ServedModel* served : all) metadata.versions.push_back(served->version());
+  return metadata;
+}
+
+Result<inference::ModelConfig> DeviceCore::Config(const std::string& model,
+                                                  const std::string& version) const {
+  LAGOON_ASSIGN_OR_RETURN(const ServedModel* found, models_.Find(model, version));
+  return found->config();
+}
+
+Result<std::vector<ModelStatistics>> DeviceCore::Statistics(const std::string& model,
+                                                            const std::string& version) const {
+  std::vector<const ServedModel*> found;
+  if (version.empty()) {
+    LAGOON_ASSIGN_OR_RETURN(found, models_.FindAll(model));
+  } else {
+    LAGOON_ASSIGN_OR_RETURN(const ServedModel* one, models_.Find(model, version));
+    found.push_back(one);
+  }
+  std::vector<ModelStatistics> statistics;
+  for (const ServedModel* served : found) statistics.push_back(served->Statistics(*dispatcher_));
+  return statistics;
+}
+
+Result<std::shared_ptr<RequestInFlight>> DeviceCore::Admit(InferRequest& request,
+                                                           InferCallback& callback) {
+  LAGOON_ASSIGN_OR_RETURN(ServedModel* const model, models_.Find(request.model, request.version));
+  const TimePoint now = device_->Now();
+  if (request.arrival == TimePoint{}) request.arrival = now;
+  const auto refuse = [&](Error error) {
+    model->recorder().RecordRefused(error.code, now - request.arrival);
+    return tl::unexpected<Error>(std::move(error));
+  };
+  Result<RequestBinding> binding = BindRequest(request, model->signature());
+  if (!binding) return refuse(std::move(binding).error());
+  const TimePoint deadline = DeadlineOf(request, model->settings());
+  if (deadline <= now) return refuse(TimeoutError(model->name()));
+  const RequestInFlight::Admission admission{request.arrival, deadline};
+  return std::make_shared<RequestInFlight>(std::move(request), std::move(callback), *model,
+                                           *std::move(binding), admission);
+}
+
+RequestHandle DeviceCore::Infer(InferRequest request, InferCallback callback) {
+  Result<std::shared_ptr<RequestInFlight>> admitted = Admit(request, callback);
+  if (!admitted) {
+    request.payload.reset();
+    callback(tl::unexpected<Error>(std::move(admitted).error()));
+    return RequestHandle{};
+  }
+  return RequestInFlight::Post(*admitted, in_flight_, *dispatcher_);
+}
+
+void DeviceCore::SwitchScheduler(const std::string& name, std::function<void(Status)> done) {
+  Result<Scheduler> scheduler = MakeScheduler(name);
+  if (!scheduler) return done(tl::unexpected<Error>(std::move(scheduler).error()));
+  spdlog::info("switching to scheduler '{}'", name);
+  dispatcher_->Switch(scheduler->config, std::move(scheduler->policy), std::move(done));
+}
+
+void DeviceCore::Cancel(RequestHandle handle) {
+  // A handle is the job's id, which is never used again: the dispatcher ignores one that has
+  // finished.
+  if (handle == RequestHandle{}) return;
+  const JobId job{static_cast<std::underlying_type_t<RequestHandle>>(handle)};
+  if (IsHosted(job)) {
+    models_.CancelInPrograms(job, *dispatcher_);
+  } else {
+    dispatcher_->Cancel(job);
+  }
+}
+
+void DeviceCore::AwaitLost(std::string why) {
+  in_flight_.Close(std::move(why));
+  in_flight_.WaitUntilEmpty(kNoDeadline);
+}
+
+void DeviceCore::Drain(TimePoint until) {
+  draining_.store(true, std::memory_order_relaxed);
+  in_flight_.Close("the server is shutting down");
+  if (dispatcher_ == nullptr || in_flight_.WaitUntilEmpty(until)) return;
+  in_flight_.CancelAll(*dispatcher_);
+  in_flight_.WaitUntilEmpty(kNoDeadline);
+}
+
+}  // namespace lagoon
