@@ -77,3 +77,18 @@ function(lagoon_layer name)
     target_link_libraries(lagoon_${name}_bench PRIVATE lagoon_${name} benchmark::benchmark_main)
   endif()
 endfunction()
+
+# lagoon_embed(TARGET HEADER FUNCTION FILE...): FUNCTION, which HEADER declares, returns the texts of the files, named as
+# they lie under src, in this order (cmake/embed.cmake).
+function(lagoon_embed target header function)
+  list(TRANSFORM ARGN PREPEND ${PROJECT_SOURCE_DIR}/src/ OUTPUT_VARIABLE files)
+  string(REPLACE ";" "|" names "${ARGN}")
+  set(embedded ${CMAKE_CURRENT_BINARY_DIR}/${function}.cc)
+  add_custom_command(
+    OUTPUT ${embedded}
+    COMMAND ${CMAKE_COMMAND} -DOUTPUT=${embedded} -DROOT=${PROJECT_SOURCE_DIR}/src -DHEADER=${header}
+            -DFUNCTION=${function} "-DFILES=${names}" -P ${PROJECT_SOURCE_DIR}/cmake/embed.cmake
+    DEPENDS ${files} ${PROJECT_SOURCE_DIR}/cmake/embed.cmake
+    VERBATIM)
+  target_sources(${target} PRIVATE ${embedded})
+endfunction()

@@ -18,6 +18,7 @@ import tempfile
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 SOURCE = ROOT / "src/kernels/cuda/entries.cu"
+SUITE = ROOT / "src/device/cuda/testing/suite_bodies.cuh"  # the conformance suite's bodies, for a GPU
 BUDGET = ROOT / "src/kernels/cuda/budget.json"
 ARCHITECTURES = ("sm_80", "sm_90", "sm_100")
 ENTRY = re.compile(r"Compiling entry function '(\w+)' for '(sm_\d+)\w?'")
@@ -66,10 +67,10 @@ def over(found, budget):
                     yield f"{name} {entry}: {what} {got.get(what)}, the budget is {most.get(what)}"
 
 
-def headers():
-    """Every header that the entries include, by the name that they use."""
+def headers(source):
+    """Every header that the source includes, by the name that it uses."""
     found = dict(SHIMS)
-    queue = [SOURCE.read_text()]
+    queue = [source.read_text()]
     while queue:
         for name in re.findall(r'^#include ["<]([^">]+)[">]', queue.pop(), re.M):
             path = ROOT / "src" / name
@@ -80,14 +81,14 @@ def headers():
     return found
 
 
-def compile_with_nvrtc(library):
+def compile_with_nvrtc(library, source):
     nvrtc = ctypes.CDLL(library)
-    included = headers()
+    included = headers(source)
     count = len(included)
     names = (ctypes.c_char_p * count)(*(name.encode() for name in included))
     texts = (ctypes.c_char_p * count)(*(text.encode() for text in included.values()))
     program = ctypes.c_void_p()
-    assert nvrtc.nvrtcCreateProgram(ctypes.byref(program), SOURCE.read_bytes(), b"entries.cu", count, texts, names) == 0
+    assert nvrtc.nvrtcCreateProgram(ctypes.byref(program), source.read_bytes(), source.name.encode(), count, texts, names) == 0
     options = [b"-arch=sm_90", b"-std=c++20"]
     status = nvrtc.nvrtcCompileProgram(program, len(options), (ctypes.c_char_p * len(options))(*options))
     size = ctypes.c_size_t()
@@ -107,9 +108,12 @@ def main():
     parser.add_argument("--write", action="store_true")
     arguments = parser.parse_args()
     if arguments.nvrtc:
-        status, size, log = compile_with_nvrtc(arguments.nvrtc)
-        print(log[-4000:], f"nvrtc: status {status}, {size} bytes for sm_90")
-        return 0 if status == 0 and size > 0 else 1
+        wrong = 0
+        for source in (SUITE, SOURCE):
+            status, size, log = compile_with_nvrtc(arguments.nvrtc, source)
+            print(log[-4000:], f"nvrtc: {source.name}: status {status}, {size} bytes for sm_90")
+            wrong += status != 0 or size == 0
+        return 1 if wrong else 0
     found = compile_with_nvcc(arguments.nvcc)
     if arguments.write:
         BUDGET.write_text(json.dumps(found, indent=2) + "\n")

@@ -42,9 +42,10 @@ SCHEDULING = ["src/base/check.cc", "src/base/status.cc", "src/plan/instance.cc",
                  "policy")]
 
 def sources_of(folder):
-    """What the library of a folder is made of; of kernels/cuda also what only its tests use, but not the bodies' text."""
+    """What the library of a folder is made of; of kernels/cuda also what its tests use, but neither the bodies' text nor a GPU."""
     names = sorted(str(path.relative_to(ROOT)) for path in (ROOT / folder).glob("*.cc"))
-    return [name for name in names if not name.endswith(("_test.cc", "_bench.cc", "op_program.cc"))]
+    others = ("_test.cc", "_bench.cc", "op_program.cc", "gpu_testing.cc")
+    return [name for name in names if not name.endswith(others)]
 
 
 # A group is one test program: its sources and what of the library it needs.

@@ -6,7 +6,7 @@
 #include "device/conformance/suite.h"
 #include "device/cuda/testing/emulated_runner.h"
 #include "device/cuda/testing/fake_device.h"
-#include "device/cuda/testing/suite_bodies.cuh"
+#include "device/cuda/testing/suite_program.h"
 
 namespace lagoon::cuda::fake {
 namespace {
@@ -28,7 +28,7 @@ class SuiteProgram final : public Program {
 
  private:
   const std::string name_ = "suite";
-  const std::vector<EntryName> entries_ = {{"lagoon_suite", suite::Bodies::kThreads}};
+  const std::vector<EntryName> entries_ = {{suite::kEntry, suite::Bodies::kThreads}};
 };
 
 }  // namespace
@@ -48,18 +48,8 @@ Settings EmulatedSettings(int multiprocessors) {
 
 const CudaImage* SuiteImage(Body body) {
   static const SuiteProgram program;
-  const auto image = [](suite::Body number) {
-    return CudaImage{.program = &program, .body = static_cast<std::uint32_t>(number)};
-  };
-  static const CudaImage count = image(suite::Body::kCount);
-  static const CudaImage gate = image(suite::Body::kGate);
-  static const CudaImage log = image(suite::Body::kLog);
-  static const CudaImage mix = image(suite::Body::kMix);
-  if (body == conformance::CountBody) return &count;
-  if (body == conformance::GateBody) return &gate;
-  if (body == conformance::LogBody) return &log;
-  if (body == conformance::MixBody) return &mix;
-  return nullptr;
+  static const suite::SuiteImages images(program);
+  return images.Of(body);
 }
 
 }  // namespace lagoon::cuda::fake

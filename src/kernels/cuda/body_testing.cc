@@ -58,6 +58,7 @@ BoundBody::BoundBody(CudaKernel kernel, std::vector<Bytes> inputs,
   for (const std::size_t bytes : output_bytes) outputs_.emplace_back(bytes, kPoison);
   for (std::size_t i = 0; i < inputs_.size(); ++i) {
     Bind(kernel_.args, kernel_.inputs[i], inputs_[i].data());
+    operands_.emplace_back(inputs_[i]);
   }
   for (std::size_t i = 0; i < outputs_.size(); ++i) {
     Bind(kernel_.args, kernel_.outputs[i], outputs_[i].data());
@@ -66,6 +67,7 @@ BoundBody::BoundBody(CudaKernel kernel, std::vector<Bytes> inputs,
 
 void BoundBody::BindInput(std::size_t input, const Bytes& operand) {
   Bind(kernel_.args, kernel_.inputs[input], operand.data());
+  operands_[input] = operand;
 }
 
 std::vector<std::uint32_t> BoundBody::Run(const std::vector<std::uint32_t>& tiles,
@@ -148,6 +150,7 @@ void ExpectKeepsPromises(BoundBody& bound) {
   bound.Poison();
   ASSERT_EQ(bound.Run(all, {.seed = 99}), all);
   ASSERT_EQ(bound.outputs(), whole) << "another order of warps and blocks gives other bits";
+  if (also_expect != nullptr) also_expect(bound, whole);
 }
 
 std::vector<Bytes> RunOnCpu(const Kernel& kernel, const std::vector<Bytes>& inputs,

@@ -1,7 +1,8 @@
 #pragma once
 
 // Runs CUDA bodies on the emulator: whole, in several orders, revoked at any barrier and resumed,
-// and compares with the CPU's body of the same op.
+// and compares with the CPU's body of the same op. Where $LAGOON_TEST_GPU is the number of a GPU,
+// they run there too, and must give what the emulator gives but for the rounding of sums.
 
 #include <gtest/gtest.h>
 
@@ -35,6 +36,8 @@ class BoundBody {
 
   /// Reads another body's output, say, instead of the input that it was made with.
   void BindInput(std::size_t input, const Bytes& operand);
+  /// Of all outputs; fp32 unless told.
+  void SetOutputType(DataType type) { output_type_ = type; }
 
   struct Play {
     std::uint64_t seed = 1;
@@ -51,13 +54,21 @@ class BoundBody {
 
   const CudaKernel& kernel() const { return kernel_; }
   const std::vector<Bytes>& outputs() const { return outputs_; }
+  std::span<const std::span<const std::byte>> operands() const { return operands_; }
+  DataType output_type() const { return output_type_; }
   std::uint64_t barriers() const { return barriers_; }  // of the last Run()
 
  private:
   CudaKernel kernel_;
   std::vector<Bytes> inputs_, outputs_;
+  std::vector<std::span<const std::byte>> operands_;  // inputs_, or what was bound instead
+  DataType output_type_ = DataType::kFloat32;
   std::uint64_t barriers_ = 0;
 };
+
+/// What else ExpectKeepsPromises() holds a body to, beside what the emulator made of it: on a GPU
+/// (gpu_testing.cc). Null: nothing.
+inline void (*also_expect)(const BoundBody& bound, const std::vector<Bytes>& whole) = nullptr;
 
 /// Runs the body whole; revoked at random barriers and resumed, which must give the same bits;
 /// revoked from the start and at barriers of single tiles, which must leave no trace. Leaves the
