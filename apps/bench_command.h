@@ -12,6 +12,7 @@
 #include "bench/onnxruntime.h"
 #include "bench/report.h"
 #include "device/sim/profile.h"
+#include "program/open_device.h"
 
 namespace lagoon {
 
@@ -25,6 +26,10 @@ struct BenchCommon {
   bool no_onnxruntime = false;
   Tracing tracing;
 
+  /// Ours runs on the CPU: beside a model on a GPU it would say nothing.
+  bool BesideOnnxRuntime(const DeviceChoice& device) const {
+    return !no_onnxruntime && device.name == "cpu";
+  }
   bench::OnnxRuntimeOptions OnnxRuntime() const {
     bench::OnnxRuntimeOptions options;
     options.python = python;
@@ -33,7 +38,7 @@ struct BenchCommon {
   }
 };
 
-/// Adds a benchmark of the CPU to `bench`, with its options in `common`, which must live as long.
+/// Adds a benchmark with models to `bench`, with its options in `common`, which must live as long.
 CLI::App* AddBenchmark(CLI::App& bench, const std::string& name, const std::string& description,
                        BenchCommon& common, bool has_comparator);
 

@@ -1,4 +1,4 @@
-// `lagoon bench disb`, on the CPU and on simulated devices.
+// `lagoon bench disb`, on real devices and on simulated ones.
 
 #include <fmt/format.h>
 
@@ -6,6 +6,7 @@
 
 #include "apps/bench_command.h"
 #include "apps/command.h"
+#include "apps/load.h"
 #include "bench/disb.h"
 #include "bench/disb_paper.h"
 #include "bench/disb_sensitivity.h"
@@ -32,7 +33,7 @@ struct DisbWords {
   std::string scale = "small";
   bool sensitivity = false;
 
-  bool simulated() const { return device != "cpu"; }
+  bool simulated() const { return device != "cpu" && !device.starts_with("cuda:"); }
   bench::DisbScale Scale() const {
     if (simulated()) return bench::DisbScale::kSimulated;
     return scale == "small" ? bench::DisbScale::kSmall : bench::DisbScale::kPaper;
@@ -59,7 +60,8 @@ void RunSimDisb(const DisbWords& words, const bench::DisbRunOptions& run, Json c
                 const BenchCommon& common) {
   constexpr std::string_view kPrefix = "sim:";
   if (!words.device.starts_with(kPrefix)) {
-    Die(fmt::format("there is no device '{}'; there are cpu and sim:PROFILE", words.device));
+    Die(fmt::format("there is no device '{}'; there are cpu, cuda:N and sim:PROFILE",
+                    words.device));
   }
   Result<SimProfile> profile = LoadSimProfile(words.device.substr(kPrefix.size()));
   if (!profile) Die(profile.error().message);
@@ -87,11 +89,11 @@ void RunSimDisb(const DisbWords& words, const bench::DisbRunOptions& run, Json c
 }
 
 // Options that would do nothing would seem to have done something.
-void RefuseOfTheCpu(const CLI::App& command, const std::string& device) {
+void RefuseOfRealDevices(const CLI::App& command, const std::string& device) {
   for (const char* name : {"--zoo", "--scale", "--workers", "--no-onnxruntime", "--python",
-                           "--onnxruntime-worker", "--trace"}) {
+                           "--onnxruntime-worker", "--trace", "--cuda-driver"}) {
     if (command.count(name) > 0) {
-      Die(fmt::format("{} is of the CPU, it does nothing on device '{}'", name, device));
+      Die(fmt::format("{} is of real devices, it does nothing on device '{}'", name, device));
     }
   }
 }
@@ -102,8 +104,8 @@ void AddDisbOptions(CLI::App& command, bench::DisbOptions& options, DisbWords& w
   command
       .add_option(
           "--device", words.device,
-          "cpu, or sim:PROFILE: a simulated GPU (mi50, gv100, or a profile file) in virtual "
-          "time")
+          "cpu, cuda:N (see `lagoon devices`; not measured yet), or sim:PROFILE: a simulated GPU "
+          "(mi50, gv100, or a profile file) in virtual time")
       ->capture_default_str();
   command
       .add_option("--workload", words.workload,
@@ -120,8 +122,9 @@ void AddDisbOptions(CLI::App& command, bench::DisbOptions& options, DisbWords& w
       ->delimiter(',')
       ->check(CLI::IsMember(known))
       ->capture_default_str();
-  command.add_option("--workers", options.workers, "Worker threads (0: one per core)")
+  command.add_option("--workers", options.device.workers, "Worker threads (0: one per core)")
       ->capture_default_str();
+  AddCudaDriver(command, options.device);
   command.add_option("--windows", options.windows, "Interleaved windows of each scheduler")
       ->check(CLI::Range(1, 1000))
       ->capture_default_str();
@@ -161,14 +164,15 @@ void AddDisbBenchmark(CLI::App& parent) {
                           {"seconds", options->seconds},
                           {"seed", options->seed}};
     if (words->simulated()) {
-      RefuseOfTheCpu(*command, words->device);
+      RefuseOfRealDevices(*command, words->device);
       return RunSimDisb(*words, *options, std::move(configuration), *common);
     }
     options->zoo = common->zoo;
-    options->against_onnxruntime = !common->no_onnxruntime;
+    options->device.name = words->device;
+    options->against_onnxruntime = common->BesideOnnxRuntime(options->device);
     options->onnxruntime = common->OnnxRuntime();
     configuration["scale"] = words->scale;
-    configuration["workers"] = options->workers;
+    configuration["workers"] = options->device.workers;
     configuration["onnxruntime"] = options->against_onnxruntime;
     options->trace = common->tracing.Start();
     Measure("disb", std::move(configuration), *common, [&](bench::Report& report) {

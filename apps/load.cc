@@ -50,13 +50,21 @@ std::unique_ptr<Device> OpenCpuDevice(std::uint32_t workers) {
   return *std::move(device);
 }
 
-void AddDevice(CLI::App& command, DeviceChoice& choice) {
+void AddDeviceName(CLI::App& command, DeviceChoice& choice) {
   command
       .add_option("--device", choice.name,
                   "Where models run: cpu, or cuda:N (see `lagoon devices`; not measured yet)")
       ->capture_default_str();
+  AddCudaDriver(command, choice);
+}
+
+void AddDevice(CLI::App& command, DeviceChoice& choice) {
+  AddDeviceName(command, choice);
   command.add_option("--workers", choice.workers, "Worker threads of cpu (0: one per core)")
       ->capture_default_str();
+}
+
+void AddCudaDriver(CLI::App& command, DeviceChoice& choice) {
   command.add_option("--cuda-driver", choice.cuda_driver, "File name or path of the CUDA driver")
       ->capture_default_str();
 }

@@ -27,8 +27,11 @@ std::string ModelName(const std::string& model);
 /// A CPU device, or dies.
 std::unique_ptr<Device> OpenCpuDevice(std::uint32_t workers);
 
-/// Adds --device, --workers and --cuda-driver.
+/// Adds --device and --cuda-driver.
+void AddDeviceName(CLI::App& command, DeviceChoice& choice);
+/// Those, and --workers.
 void AddDevice(CLI::App& command, DeviceChoice& choice);
+void AddCudaDriver(CLI::App& command, DeviceChoice& choice);
 
 /// The device chosen, or dies.
 ComputeDevice Open(const DeviceChoice& choice);

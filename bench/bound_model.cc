@@ -12,16 +12,18 @@ std::string ModelFile(const std::string& repository, const std::string& name) {
 }
 
 Result<std::unique_ptr<BoundModel>> BoundModel::Load(const std::string& file,
-                                                     const std::string& name, Device& device,
+                                                     const std::string& name,
+                                                     const ComputeDevice& on,
                                                      const BoundModelOptions& options) {
   std::unique_ptr<BoundModel> model(new BoundModel);
   CompileOptions compile;
   compile.model = name;
+  compile.kernels = on.kernels.get();
   compile.import.dimensions = {{"batch", options.batch}};
   compile.precision = options.precision;
-  LAGOON_ASSIGN_OR_RETURN(model->loaded_, CompileModel(file, device, compile));
-  if (options.tune) LAGOON_RETURN_IF_ERROR(ProfileVersions(*model->loaded_, device, {}));
-  LAGOON_ASSIGN_OR_RETURN(model->instance_, Instance::Create(model->loaded_, device));
+  LAGOON_ASSIGN_OR_RETURN(model->loaded_, CompileModel(file, *on.device, compile));
+  if (options.tune) LAGOON_RETURN_IF_ERROR(ProfileVersions(*model->loaded_, *on.device, {}));
+  LAGOON_ASSIGN_OR_RETURN(model->instance_, Instance::Create(model->loaded_, *on.device));
   model->host_.emplace(model->loaded_->plan);
   return model;
 }

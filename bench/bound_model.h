@@ -9,6 +9,7 @@
 #include "plan/instance.h"
 #include "plan/precision.h"
 #include "program/host_tensors.h"
+#include "program/open_device.h"
 #include "program/run.h"
 
 namespace lagoon::bench {
@@ -27,7 +28,7 @@ struct BoundModelOptions {
 class BoundModel {
  public:
   static Result<std::unique_ptr<BoundModel>> Load(const std::string& file, const std::string& name,
-                                                  Device& device,
+                                                  const ComputeDevice& on,
                                                   const BoundModelOptions& options = {});
 
   /// Another instance of the same plan, with tensors of its own.

@@ -7,7 +7,6 @@
 
 #include "bench/clients.h"
 #include "bench/statistics.h"
-#include "device/cpu/cpu_device.h"
 #include "policies/registry.h"
 
 namespace lagoon::bench {
@@ -58,23 +57,21 @@ class LagoonSide {
  public:
   static Result<std::unique_ptr<LagoonSide>> Open(const ContentionOptions& options) {
     std::unique_ptr<LagoonSide> side(new LagoonSide(options.trace));
-    CpuDeviceOptions device;
-    device.workers = options.workers;
-    LAGOON_ASSIGN_OR_RETURN(side->device_, CreateCpuDevice(device));
-    LAGOON_ASSIGN_OR_RETURN(side->real_time_,
-                            BoundModel::Load(ModelFile(options.zoo, options.real_time),
-                                             options.real_time, *side->device_));
+    LAGOON_ASSIGN_OR_RETURN(side->on_, OpenDevice(options.device));
+    LAGOON_ASSIGN_OR_RETURN(
+        side->real_time_,
+        BoundModel::Load(ModelFile(options.zoo, options.real_time), options.real_time, side->on_));
     LAGOON_ASSIGN_OR_RETURN(side->best_effort_,
                             BoundModel::Load(ModelFile(options.zoo, options.best_effort),
-                                             options.best_effort, *side->device_));
+                                             options.best_effort, side->on_));
     std::vector<double> standalone_ms;
     for (int i = 0; i < kStandaloneRuns; ++i) {
       const TimePoint begin = Now();
-      LAGOON_RETURN_IF_ERROR(side->real_time_->Run(*side->device_));
+      LAGOON_RETURN_IF_ERROR(side->real_time_->Run(side->device()));
       standalone_ms.push_back(ToMilliseconds(Now() - begin));
     }
     side->interval_ = IntervalFor(Median(standalone_ms), options.load);
-    if (options.trace != nullptr) options.trace->Attach(*side->device_);
+    if (options.trace != nullptr) options.trace->Attach(side->device());
     return side;
   }
 
@@ -85,7 +82,7 @@ class LagoonSide {
   Status Turn(const std::string& scheduler_name, int requests, std::mt19937& random,
               Observed& seen) {
     LAGOON_ASSIGN_OR_RETURN(Scheduler scheduler, MakeScheduler(scheduler_name));
-    Dispatcher dispatcher(*device_, scheduler.config, std::move(scheduler.policy), trace_);
+    Dispatcher dispatcher(device(), scheduler.config, std::move(scheduler.policy), trace_);
     LAGOON_ASSIGN_OR_RETURN(const QueueId urgent,
                             AddQueue(dispatcher, JobClass::kRealTime, *real_time_));
     LAGOON_ASSIGN_OR_RETURN(const QueueId background,
@@ -120,6 +117,8 @@ class LagoonSide {
  private:
   explicit LagoonSide(TraceRecorder* trace) : trace_(trace) {}
 
+  Device& device() { return *on_.device; }
+
   static Result<QueueId> AddQueue(Dispatcher& dispatcher, JobClass job_class, BoundModel& model) {
     QueueOptions options;
     options.name = model.instance().plan().model;
@@ -131,11 +130,11 @@ class LagoonSide {
 
   void MeasureIdle(const Arrivals& arrivals, Observed& seen) const {
     std::this_thread::sleep_until(arrivals.begin);
-    const UnitTimes before = device_->Times();
+    const UnitTimes before = on_.device->Times();
     const TimePoint from = Now();
     std::this_thread::sleep_until(arrivals.end);
-    const Nanoseconds idle = device_->Times().idle_while_ready - before.idle_while_ready;
-    const Nanoseconds units = (Now() - from) * device_->info().units;
+    const Nanoseconds idle = on_.device->Times().idle_while_ready - before.idle_while_ready;
+    const Nanoseconds units = (Now() - from) * on_.device->info().units;
     seen.idle_while_ready.push_back(static_cast<double>(idle.count()) /
                                     static_cast<double>(units.count()));
   }
@@ -144,7 +143,7 @@ class LagoonSide {
   // Last to go: the device's threads use the models' memory.
   std::unique_ptr<BoundModel> real_time_;
   std::unique_ptr<BoundModel> best_effort_;
-  std::unique_ptr<Device> device_;
+  ComputeDevice on_;
   Nanoseconds interval_{0};
   DispatcherStats totals_;
 };

@@ -6,6 +6,7 @@
 
 #include "bench/onnxruntime.h"
 #include "bench/report.h"
+#include "program/open_device.h"
 #include "trace/recorder.h"
 
 namespace lagoon::bench {
@@ -15,7 +16,7 @@ struct ContentionOptions {
   std::string real_time = "resnet18";
   std::string best_effort = "resnet50";
   std::vector<std::string> schedulers;
-  std::uint32_t workers = 0;
+  DeviceChoice device;
   double load = 0.5;       // of the real-time model's standalone maximum
   int windows = 5;         // of each kind, interleaved
   int requests = 1000;     // real-time ones of all windows of a kind together

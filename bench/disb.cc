@@ -9,7 +9,6 @@
 
 #include "bench/clients.h"
 #include "bench/statistics.h"
-#include "device/cpu/cpu_device.h"
 #include "policies/registry.h"
 
 namespace lagoon::bench {
@@ -38,23 +37,23 @@ class LagoonSide final : public DisbSide {
  public:
   static Result<std::unique_ptr<LagoonSide>> Open(const DisbOptions& options) {
     std::unique_ptr<LagoonSide> side(new LagoonSide(options));
-    LAGOON_ASSIGN_OR_RETURN(side->device_, CreateCpuDevice({.workers = options.workers}));
+    LAGOON_ASSIGN_OR_RETURN(side->on_, OpenDevice(options.device));
     std::map<std::string, BoundModel*> loaded;
     for (const DisbClient& client : options.workload.clients) {
       auto& first = loaded[client.model];
       Result<std::unique_ptr<BoundModel>> model =
-          first != nullptr ? first->Twin(*side->device_)
-                           : BoundModel::Load(ModelFile(options.zoo, client.model), client.model,
-                                              *side->device_);
+          first != nullptr
+              ? first->Twin(*side->on_.device)
+              : BoundModel::Load(ModelFile(options.zoo, client.model), client.model, side->on_);
       if (!model) return Annotate(client.name, std::move(model).error());
       if (first == nullptr) {
         first = model->get();
-        LAGOON_RETURN_IF_ERROR(first->Profile(*side->device_, 5));
+        LAGOON_RETURN_IF_ERROR(first->Profile(*side->on_.device, 5));
         LAGOON_RETURN_IF_ERROR(side->MeasureStandalone(client.model, *first));
       }
       side->models_.push_back(*std::move(model));
     }
-    if (options.trace != nullptr) options.trace->Attach(*side->device_);
+    if (options.trace != nullptr) options.trace->Attach(*side->on_.device);
     return side;
   }
 
@@ -62,7 +61,8 @@ class LagoonSide final : public DisbSide {
 
   Status Turn(const std::string& name, const DisbWindow& window, SystemResult& seen) override {
     LAGOON_ASSIGN_OR_RETURN(Scheduler scheduler, MakeScheduler(name));
-    Dispatcher dispatcher(*device_, scheduler.config, std::move(scheduler.policy), options_.trace);
+    Dispatcher dispatcher(*on_.device, scheduler.config, std::move(scheduler.policy),
+                          options_.trace);
     const auto& clients = options_.workload.clients;
     std::vector<QueueId> queues;
     for (std::size_t i = 0; i < clients.size(); ++i) {
@@ -74,12 +74,12 @@ class LagoonSide final : public DisbSide {
       LAGOON_ASSIGN_OR_RETURN(queues.emplace_back(), dispatcher.AddQueue(std::move(queue)));
     }
     const std::vector<ClientRun> alone = Run(dispatcher, queues, window, /*best_effort=*/false);
-    const UnitTimes before = device_->Times();
+    const UnitTimes before = on_.device->Times();
     const TimePoint from = Now();
     const std::vector<ClientRun> contended = Run(dispatcher, queues, window, /*best_effort=*/true);
-    const Nanoseconds idle = device_->Times().idle_while_ready - before.idle_while_ready;
+    const Nanoseconds idle = on_.device->Times().idle_while_ready - before.idle_while_ready;
     seen.idle_while_ready.push_back(Seconds(idle).count() /
-                                    (Seconds(Now() - from).count() * device_->info().units));
+                                    (Seconds(Now() - from).count() * on_.device->info().units));
     for (std::size_t i = 0; i < clients.size(); ++i) {
       seen.clients[i].Add(alone[i].latencies_ms, contended[i].latencies_ms, contended[i].completed);
     }
@@ -97,7 +97,7 @@ class LagoonSide final : public DisbSide {
     std::vector<double> ns;
     for (int i = 0; i < kStandaloneRuns; ++i) {
       const TimePoint begin = Now();
-      LAGOON_RETURN_IF_ERROR(model.Run(*device_));
+      LAGOON_RETURN_IF_ERROR(model.Run(*on_.device));
       ns.push_back(static_cast<double>((Now() - begin).count()));
     }
     standalone_[name] = Nanoseconds(static_cast<std::int64_t>(Median(ns)));
@@ -148,7 +148,7 @@ class LagoonSide final : public DisbSide {
   const DisbOptions& options_;
   // The device goes first: its threads use the models' memory.
   std::vector<std::unique_ptr<BoundModel>> models_;  // by client
-  std::unique_ptr<Device> device_;
+  ComputeDevice on_;
   StandaloneTimes standalone_;
 };
 

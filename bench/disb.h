@@ -4,6 +4,7 @@
 
 #include "bench/disb_run.h"
 #include "bench/onnxruntime.h"
+#include "program/open_device.h"
 #include "trace/recorder.h"
 
 namespace lagoon::bench {
@@ -11,7 +12,7 @@ namespace lagoon::bench {
 struct DisbOptions : DisbRunOptions {
   DisbOptions() { closed_loop_slowdown = 1.2; }
   std::string zoo;
-  std::uint32_t workers = 0;
+  DeviceChoice device;
   bool against_onnxruntime = true;
   OnnxRuntimeOptions onnxruntime;
   TraceRecorder* trace = nullptr;  // sees all windows; null: nobody does

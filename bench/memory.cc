@@ -9,7 +9,6 @@
 
 #include "bench/bound_model.h"
 #include "bench/temporary_repository.h"
-#include "device/cpu/cpu_device.h"
 
 namespace lagoon::bench {
 namespace {
@@ -18,10 +17,10 @@ constexpr int kRuns = 3;
 constexpr char kBase[] = "base";
 
 Status LoadAndRun(const std::string& file) {
-  LAGOON_ASSIGN_OR_RETURN(const std::unique_ptr<Device> device, CreateCpuDevice({.workers = 1}));
+  LAGOON_ASSIGN_OR_RETURN(const ComputeDevice on, OpenDevice({.workers = 1}));
   LAGOON_ASSIGN_OR_RETURN(const std::unique_ptr<BoundModel> model,
-                          BoundModel::Load(file, file, *device));
-  for (int i = 0; i < kRuns; ++i) LAGOON_RETURN_IF_ERROR(model->Run(*device));
+                          BoundModel::Load(file, file, on));
+  for (int i = 0; i < kRuns; ++i) LAGOON_RETURN_IF_ERROR(model->Run(*on.device));
   return {};
 }
 

@@ -10,7 +10,6 @@
 #include "bench/agreement.h"
 #include "bench/bound_model.h"
 #include "bench/statistics.h"
-#include "device/cpu/cpu_device.h"
 #include "device/observer.h"
 #include "program/compile.h"
 #include "program/run.h"
@@ -61,10 +60,14 @@ void ReportPlan(const std::string& name, const Plan& plan, Report& report) {
 /// One model with one number of workers and one batch size.
 struct Run {
   std::string name;
-  std::uint32_t workers = 1;
+  std::uint32_t workers = 1;  // 0: the device has none
   std::int64_t batch = 1;
 
-  std::string Suffix() const { return fmt::format("{}.w{}.b{}", name, workers, batch); }
+  /// "w2.b1", on a GPU "b1".
+  std::string Setting() const {
+    return workers == 0 ? fmt::format("b{}", batch) : fmt::format("w{}.b{}", workers, batch);
+  }
+  std::string Suffix() const { return name + "." + Setting(); }
 };
 
 /// Whether the file lets the caller choose the batch.
@@ -92,9 +95,10 @@ Status MeasureBlocks(const std::string& name, const ModelsOptions& options, Prec
                      Report& report) {
   constexpr int kRuns = 5;
   Meter meter;  // outlives the device, whose only worker calls it
-  LAGOON_ASSIGN_OR_RETURN(const std::unique_ptr<Device> device, CreateCpuDevice({.workers = 1}));
+  LAGOON_ASSIGN_OR_RETURN(const ComputeDevice on, OpenDevice({.workers = 1}));
+  Device* const device = on.device.get();
   LAGOON_ASSIGN_OR_RETURN(const std::unique_ptr<BoundModel> model,
-                          BoundModel::Load(ModelFile(options.zoo, name), name, *device,
+                          BoundModel::Load(ModelFile(options.zoo, name), name, on,
                                            {.tune = options.tune, .precision = precision}));
   LAGOON_RETURN_IF_ERROR(model->Run(*device));
   device->SetObserver(&meter);
@@ -152,16 +156,18 @@ class ModelsBenchmark {
                       (1 + (options.against_onnxruntime ? 1 : 0) + (options.bf16 ? 1 : 0)))) {}
 
   Status BenchModel(const Run& run) {
-    LAGOON_ASSIGN_OR_RETURN(const std::unique_ptr<Device> device,
-                            CreateCpuDevice({.workers = run.workers}));
+    DeviceChoice choice = options_.device;
+    choice.workers = run.workers;
+    LAGOON_ASSIGN_OR_RETURN(const ComputeDevice on, OpenDevice(choice));
+    Device* const device = on.device.get();
     const std::string file = ModelFile(options_.zoo, run.name);
     const BoundModelOptions bound{.tune = options_.tune, .batch = run.batch};
     const TimePoint begin = Now();
     LAGOON_ASSIGN_OR_RETURN(const std::unique_ptr<BoundModel> model,
-                            BoundModel::Load(file, run.name, *device, bound));
+                            BoundModel::Load(file, run.name, on, bound));
     const double load_ms = ToMilliseconds(Now() - begin);
     if (run.batch != 1 && !TakesBatch(model->instance().plan(), run.batch)) return {};
-    LAGOON_ASSIGN_OR_RETURN(const std::unique_ptr<BoundModel> bf16, LoadBf16(run, bound, *device));
+    LAGOON_ASSIGN_OR_RETURN(const std::unique_ptr<BoundModel> bf16, LoadBf16(run, bound, on));
     LAGOON_ASSIGN_OR_RETURN(const std::unique_ptr<OnnxRuntimeProcess> onnxruntime,
                             StartOnnxRuntime(file, run));
     LAGOON_ASSIGN_OR_RETURN(const Samples samples,
@@ -175,7 +181,9 @@ class ModelsBenchmark {
     if (!samples.gaps_us.empty()) {
       report_.Metric("kernel_gap_us_p50." + run.name, Median(samples.gaps_us));
     }
-    LAGOON_RETURN_IF_ERROR(MeasureBlocks(run.name, options_, Precision::kFp32, report_));
+    if (device->info().blocks_on_host) {
+      LAGOON_RETURN_IF_ERROR(MeasureBlocks(run.name, options_, Precision::kFp32, report_));
+    }
     return bf16 == nullptr ? Status() : ReportBf16(run.name, *model, *bf16, *device);
   }
 
@@ -188,10 +196,10 @@ class ModelsBenchmark {
  private:
   /// Null: the benchmark runs without it.
   Result<std::unique_ptr<BoundModel>> LoadBf16(const Run& run, BoundModelOptions bound,
-                                               Device& device) const {
+                                               const ComputeDevice& on) const {
     if (!options_.bf16) return nullptr;
     bound.precision = Precision::kBf16;
-    return BoundModel::Load(ModelFile(options_.zoo, run.name), run.name, device, bound);
+    return BoundModel::Load(ModelFile(options_.zoo, run.name), run.name, on, bound);
   }
 
   Status ReportBf16(const std::string& name, BoundModel& fp32, BoundModel& bf16, Device& device) {
@@ -201,6 +209,7 @@ class ModelsBenchmark {
     report_.Metric("bf16_cosine." + name, agreement.cosine);
     report_.Metric("weights_mib." + name + ".bf16",
                    static_cast<double>(bf16.instance().plan().weight_bytes) / kMib);
+    if (!device.info().blocks_on_host) return {};
     return MeasureBlocks(name, options_, Precision::kBf16, report_);
   }
 
@@ -229,7 +238,7 @@ class ModelsBenchmark {
     const double theirs = Median(samples.theirs_ms);
     report_.Metric("latency_ms_p50." + run.Suffix() + ".onnxruntime", theirs);
     report_.Metric("latency_ratio_vs_onnxruntime." + run.Suffix(), ours / theirs);
-    logarithms_[fmt::format("w{}.b{}", run.workers, run.batch)].push_back(std::log(ours / theirs));
+    logarithms_[run.Setting()].push_back(std::log(ours / theirs));
   }
 
   const ModelsOptions& options_;

@@ -5,12 +5,14 @@
 
 #include "bench/onnxruntime.h"
 #include "bench/report.h"
+#include "program/open_device.h"
 
 namespace lagoon::bench {
 
 struct ModelsOptions {
   std::string zoo;                  // folder of models
   std::vector<std::string> models;  // names in it
+  DeviceChoice device;              // but for its workers:
   std::vector<std::uint32_t> workers = {1, 2};
   /// Sizes of the dimension that files call "batch". Files without one have their own size: they
   /// run for 1 only.
@@ -24,7 +26,7 @@ struct ModelsOptions {
 };
 
 /// Latency of every model, beside ONNX Runtime with as many threads in the same run. Metrics, for
-/// model M, W workers and batch B:
+/// model M, W workers and batch B (on a GPU without ".wW", and without the blocks' times):
 ///   latency_ms_p50.M.wW.bB.lagoon, .onnxruntime; latency_ratio_vs_onnxruntime.M.wW.bB (of the
 ///   medians), and its geometric mean over the models latency_ratio_vs_onnxruntime_geomean.wW.bB
 ///   kernel_gap_us_p50.M    last commit of a kernel to the first block of one that waited for it

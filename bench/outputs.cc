@@ -8,7 +8,6 @@
 #include <random>
 
 #include "bench/bound_model.h"
-#include "device/cpu/cpu_device.h"
 #include "plan/element.h"
 #include "program/run.h"
 
@@ -16,14 +15,43 @@ namespace lagoon::bench {
 namespace {
 
 using Values = OnnxRuntimeProcess::Values;
+using Example = OnnxRuntimeProcess::Example;
 using Bytes = std::vector<std::byte>;
+
+Result<Example> RunOnCpu(const std::string& file, const std::string& name) {
+  LAGOON_ASSIGN_OR_RETURN(const ComputeDevice cpu, OpenDevice({}));
+  LAGOON_ASSIGN_OR_RETURN(const std::unique_ptr<BoundModel> model,
+                          BoundModel::Load(file, name, cpu));
+  LAGOON_RETURN_IF_ERROR(model->Run(*cpu.device));
+  Example example;
+  const auto copy = [](const PlanTensor& tensor, const void* data, std::vector<Values>& to) {
+    const auto* const bytes = static_cast<const std::byte*>(data);
+    to.push_back({tensor.spec.name, Bytes(bytes, bytes + tensor.spec.bytes())});
+  };
+  const Plan& plan = model->instance().plan();
+  for (std::size_t i = 0; i < plan.inputs.size(); ++i) {
+    copy(plan.inputs[i], model->inputs()[i], example.inputs);
+  }
+  for (std::size_t i = 0; i < plan.outputs.size(); ++i) {
+    copy(plan.outputs[i], model->outputs()[i], example.outputs);
+  }
+  return example;
+}
+
+Result<Example> RunReference(const std::string& file, const std::string& name,
+                             const OutputsOptions& options) {
+  if (!options.against_onnxruntime) return RunOnCpu(file, name);
+  LAGOON_ASSIGN_OR_RETURN(const std::unique_ptr<OnnxRuntimeProcess> process,
+                          OnnxRuntimeProcess::Start(file, options.onnxruntime));
+  return process->RunExample();
+}
 
 Result<const Values*> Find(const std::vector<Values>& values, const TensorSpec& spec) {
   const auto found = std::find_if(values.begin(), values.end(),
                                   [&](const Values& value) { return value.name == spec.name; });
   if (found == values.end() || found->bytes.size() != spec.bytes()) {
     return Fail(ErrorCode::kInternal,
-                fmt::format("ONNX Runtime has no '{}' of {} bytes", spec.name, spec.bytes()));
+                fmt::format("the reference has no '{}' of {} bytes", spec.name, spec.bytes()));
   }
   return &*found;
 }
@@ -44,17 +72,15 @@ double RelativeError(const TensorSpec& spec, const Bytes& ours, const Bytes& the
   return difference / largest;
 }
 
-/// One model with ONNX Runtime's inputs and outputs.
+/// One model with the reference's inputs and outputs.
 class Comparison {
  public:
-  static Result<Comparison> Make(const std::string& file, const std::string& name, Device& device,
-                                 const OnnxRuntimeOptions& options) {
-    LAGOON_ASSIGN_OR_RETURN(const std::unique_ptr<OnnxRuntimeProcess> process,
-                            OnnxRuntimeProcess::Start(file, options));
-    LAGOON_ASSIGN_OR_RETURN(OnnxRuntimeProcess::Example example, process->RunExample());
-    LAGOON_ASSIGN_OR_RETURN(std::unique_ptr<BoundModel> model,
-                            BoundModel::Load(file, name, device));
-    Comparison comparison(std::move(model), std::move(example), device);
+  static Result<Comparison> Make(const std::string& name, const ComputeDevice& on,
+                                 const OutputsOptions& options) {
+    const std::string file = ModelFile(options.zoo, name);
+    LAGOON_ASSIGN_OR_RETURN(Example example, RunReference(file, name, options));
+    LAGOON_ASSIGN_OR_RETURN(std::unique_ptr<BoundModel> model, BoundModel::Load(file, name, on));
+    Comparison comparison(std::move(model), std::move(example), *on.device);
     LAGOON_RETURN_IF_ERROR(comparison.Match());
     return comparison;
   }
@@ -78,7 +104,7 @@ class Comparison {
   const std::vector<Bytes>& outputs() const { return outputs_; }
 
  private:
-  Comparison(std::unique_ptr<BoundModel> model, OnnxRuntimeProcess::Example example, Device& device)
+  Comparison(std::unique_ptr<BoundModel> model, Example example, Device& device)
       : model_(std::move(model)), example_(std::move(example)), device_(device) {}
 
   const Plan& plan() const { return model_->instance().plan(); }
@@ -97,7 +123,7 @@ class Comparison {
   }
 
   std::unique_ptr<BoundModel> model_;
-  OnnxRuntimeProcess::Example example_;
+  Example example_;
   Device& device_;
   std::vector<const void*> inputs_;
   std::vector<const Values*> theirs_;
@@ -128,11 +154,9 @@ Status CompareModel(const std::string& name, const OutputsOptions& options, doub
                     Report& report) {
   constexpr std::size_t kInFlight = 8;  // a revocation meets queued launches too
   constexpr int kMaxRuns = 10'000;
-  LAGOON_ASSIGN_OR_RETURN(const std::unique_ptr<Device> device,
-                          CreateCpuDevice({.workers = options.workers}));
-  LAGOON_ASSIGN_OR_RETURN(
-      Comparison comparison,
-      Comparison::Make(ModelFile(options.zoo, name), name, *device, options.onnxruntime));
+  LAGOON_ASSIGN_OR_RETURN(const ComputeDevice on, OpenDevice(options.device));
+  Device* const device = on.device.get();
+  LAGOON_ASSIGN_OR_RETURN(Comparison comparison, Comparison::Make(name, on, options));
   LAGOON_RETURN_IF_ERROR(comparison.Run({}));  // first touch
   const TimePoint begin = Now();
   LAGOON_ASSIGN_OR_RETURN(const double alone, comparison.Run({}));
@@ -161,6 +185,16 @@ Status CompareModel(const std::string& name, const OutputsOptions& options, doub
   report.Metric("revoked_launches." + name, static_cast<double>(revoked));
   report.Metric("revoked_runs_identical." + name, static_cast<double>(identical) / runs);
   worst = std::max({worst, alone, error});
+  if (worst > options.most_error) {
+    return Fail(ErrorCode::kInternal,
+                fmt::format("outputs differ from the reference's by {:.2e} of the largest element, "
+                            "the most is {:.2e}",
+                            worst, options.most_error));
+  }
+  if (identical < runs) {
+    return Fail(ErrorCode::kInternal,
+                fmt::format("{} of {} revoked runs have other bits", runs - identical, runs));
+  }
   return {};
 }
 
