@@ -12,11 +12,13 @@
 #include "apps/bench_command.h"
 #include "apps/command.h"
 #include "apps/load.h"
+#include "bench/bound_model.h"
 #include "bench/contention.h"
 #include "bench/memory.h"
 #include "bench/models.h"
 #include "bench/outputs.h"
 #include "bench/overhead.h"
+#include "graph/random_weights.h"
 #include "policies/registry.h"
 
 namespace lagoon {
@@ -59,7 +61,8 @@ void AddModels(CLI::App& parent) {
       ->delimiter(',')
       ->check(CLI::Range(1, 1024))
       ->capture_default_str();
-  command->add_option("--workers", options->workers, "Thread counts")
+  AddDeviceName(*command, options->device);
+  command->add_option("--workers", options->workers, "Thread counts of cpu")
       ->delimiter(',')
       ->capture_default_str();
   command->add_option("--rounds", options->rounds, "Turns of each side")
@@ -71,20 +74,25 @@ void AddModels(CLI::App& parent) {
   command->add_flag("--tune", options->tune, "Choose the fastest version of every kernel first");
   auto precision = std::make_shared<Precision>(Precision::kFp32);
   AddPrecision(*command, *precision)->description("bf16: also that, beside our fp32");
-  command->callback([common, options, all, precision] {
+  command->callback([common, options, all, precision, command] {
     options->bf16 = *precision == Precision::kBf16;
     options->zoo = common->zoo;
     if (*all) options->models = ModelsIn(common->zoo);
-    options->against_onnxruntime = !common->no_onnxruntime;
+    options->against_onnxruntime = common->BesideOnnxRuntime(options->device);
     options->onnxruntime = common->OnnxRuntime();
-    const Json configuration = {{"models", options->models},
-                                {"workers", options->workers},
-                                {"rounds", options->rounds},
-                                {"seconds", options->seconds},
-                                {"onnxruntime", options->against_onnxruntime},
-                                {"tune", options->tune},
-                                {"precision", Name(*precision)},
-                                {"batches", options->batches}};
+    if (options->device.name != "cpu") {
+      if (command->count("--workers") > 0) {
+        Die(fmt::format("--workers is of cpu, it does nothing on device '{}'",
+                        options->device.name));
+      }
+      options->workers = {0};
+    }
+    const Json configuration = {
+        {"models", options->models},   {"device", options->device.name},
+        {"workers", options->workers}, {"rounds", options->rounds},
+        {"seconds", options->seconds}, {"onnxruntime", options->against_onnxruntime},
+        {"tune", options->tune},       {"precision", Name(*precision)},
+        {"batches", options->batches}};
     Measure("models", configuration, *common,
             [&](bench::Report& report) { return RunModels(*options, report); });
   });
@@ -105,8 +113,7 @@ void AddContention(CLI::App& parent) {
       ->delimiter(',')
       ->check(CLI::IsMember(known))
       ->capture_default_str();
-  command->add_option("--workers", options->workers, "Worker threads (0: one per core)")
-      ->capture_default_str();
+  AddDevice(*command, options->device);
   command->add_option("--load", options->load, "Real-time load, of its standalone maximum")
       ->check(CLI::Range(0.01, 0.99))
       ->capture_default_str();
@@ -121,12 +128,13 @@ void AddContention(CLI::App& parent) {
   common->tracing.AddOptions(*command);
   command->callback([common, options] {
     options->zoo = common->zoo;
-    options->against_onnxruntime = !common->no_onnxruntime;
+    options->against_onnxruntime = common->BesideOnnxRuntime(options->device);
     options->onnxruntime = common->OnnxRuntime();
     const Json configuration = {{"realtime", options->real_time},
                                 {"best_effort", options->best_effort},
                                 {"schedulers", Configurations(options->schedulers)},
-                                {"workers", options->workers},
+                                {"device", options->device.name},
+                                {"workers", options->device.workers},
                                 {"load", options->load},
                                 {"windows", options->windows},
                                 {"requests", options->requests},
@@ -205,7 +213,8 @@ void AddOutputs(CLI::App& parent) {
   options->models = kFiveCnns;
   CLI::App* command = AddBenchmark(
       parent, "outputs",
-      "Whether models compute what ONNX Runtime computes, also when they are revoked at random",
+      "Whether models compute what ONNX Runtime, or our CPU device, computes, also when they are "
+      "revoked at random",
       *common, true);
   auto all = std::make_shared<bool>(false);
   AddModelNames(*command, options->models, *all);
@@ -213,17 +222,38 @@ void AddOutputs(CLI::App& parent) {
       ->check(CLI::Range(1, 1'000'000))
       ->capture_default_str();
   command->add_option("--seed", options->seed, "Of the moments")->capture_default_str();
+  command->add_option("--most-error", options->most_error, "Above it the benchmark fails")
+      ->check(CLI::PositiveNumber)
+      ->capture_default_str();
+  AddDevice(*command, options->device);
   command->callback([common, options, all] {
-    if (common->no_onnxruntime) Die("bench outputs compares with ONNX Runtime");
+    options->against_onnxruntime = !common->no_onnxruntime;
     options->zoo = common->zoo;
     if (*all) options->models = ModelsIn(common->zoo);
     options->onnxruntime = common->OnnxRuntime();
-    const Json configuration = {{"models", options->models},
-                                {"workers", options->workers},
-                                {"revocations", options->revocations},
-                                {"seed", options->seed}};
+    const Json configuration = {
+        {"models", options->models},           {"device", options->device.name},
+        {"workers", options->device.workers},  {"onnxruntime", options->against_onnxruntime},
+        {"revocations", options->revocations}, {"seed", options->seed}};
     Measure("outputs", configuration, *common,
             [&](bench::Report& report) { return RunOutputs(*options, report); });
+  });
+}
+
+void AddMakeWeights(CLI::App& parent) {
+  auto folder = std::make_shared<std::string>();
+  CLI::App* command = parent.add_subcommand(
+      "make-weights", "Make up the weights of models that come without (those of a package)");
+  command->add_option("FOLDER", *folder, "Repository of models")->required();
+  command->callback([folder] {
+    const std::vector<std::string> models = ModelsIn(*folder);
+    bench::Progress progress("bench make-weights", static_cast<int>(models.size()));
+    for (const std::string& model : models) {
+      const Result<std::size_t> bytes = MakeRandomWeights(bench::ModelFile(*folder, model));
+      if (!bytes) Die(fmt::format("model '{}': {}", model, bytes.error().message));
+      progress.Step(model);
+      std::printf("%s: %.1f MB\n", model.c_str(), static_cast<double>(*bytes) / 1e6);
+    }
   });
 }
 
@@ -271,6 +301,7 @@ void AddBench(CLI::App& app) {
   AddFootprint(*command);
   AddMemory(*command);
   AddOutputs(*command);
+  AddMakeWeights(*command);
   AddOnnxNodes(*command);
 }
 

@@ -1,0 +1,153 @@
+#!/usr/bin/env python3
+"""Latency of models in PyTorch, as a user would speed them up: eager, as a CUDA graph, and compiled.
+
+Usage: torch_latency.py --json FILE [--device cuda:0] [--batches 1,8] [--seconds 0.5] [--limit 110] MODEL...
+
+A run takes its input from pinned memory and brings its output back, as a request to Lagoon does. Metrics of model M,
+precision P (fp32: true fp32, no TF32; bf16: weights and activations) and batch B:
+  latency_ms_p50.M.P.bB.torch_eager, .torch_graph, .torch_compile, and the best of them .torch_best
+What --limit seconds do not suffice for is left out: compiling comes last. On a CPU there is only the eager way.
+"""
+
+import argparse
+import datetime
+import json
+import statistics
+import sys
+import time
+
+import torch
+
+BERT_TOKENS = 128
+
+
+class Bert(torch.nn.Module):
+    """BERT-base's shape: 12 layers of 768 with 12 heads."""
+
+    def __init__(self):
+        super().__init__()
+        layer = torch.nn.TransformerEncoderLayer(768, 12, 3072, activation="gelu", batch_first=True)
+        self.embedding = torch.nn.Embedding(30522, 768)
+        self.encoder = torch.nn.TransformerEncoder(layer, 12)
+
+    def forward(self, tokens):
+        return self.encoder(self.embedding(tokens))
+
+
+def make(name):
+    if name == "bert_base":
+        return Bert()
+    import torchvision
+    return torchvision.models.get_model(name, weights=None)
+
+
+def make_input(name, batch):
+    if name == "bert_base":
+        return torch.randint(0, 30522, (batch, BERT_TOKENS))
+    return torch.rand(batch, 3, 224, 224)
+
+
+class Case:
+    """A model with its input on the device, and a way to bring one in and the output out."""
+
+    def __init__(self, name, precision, batch, device):
+        self.label = f"{name}.{precision}.b{batch}"
+        self.device = device
+        model = make(name).eval().to(device)
+        self.host = make_input(name, batch)
+        if precision == "bf16":
+            model = model.bfloat16()
+            self.host = self.host if name == "bert_base" else self.host.bfloat16()
+        if device.type == "cuda":
+            self.host = self.host.pin_memory()
+        self.model = model.to(memory_format=torch.channels_last) if name != "bert_base" else model
+        self.input = self.host.to(device)
+
+    def run(self, call):
+        self.input.copy_(self.host, non_blocking=True)
+        output = call()
+        if isinstance(output, tuple):
+            output = output[0]
+        return output.cpu()  # waits
+
+    def eager(self):
+        return lambda: self.model(self.input)
+
+    def graph(self):
+        side = torch.cuda.Stream()
+        side.wait_stream(torch.cuda.current_stream())
+        with torch.cuda.stream(side):
+            for _ in range(3):
+                self.model(self.input)
+        torch.cuda.current_stream().wait_stream(side)
+        graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(graph):
+            output = self.model(self.input)
+
+        def replay():
+            graph.replay()
+            return output
+        return replay
+
+    def compile(self):
+        compiled = torch.compile(self.model, mode="reduce-overhead")
+        return lambda: compiled(self.input)
+
+
+def measure(case, way, seconds):
+    call = getattr(case, way)()
+    for _ in range(5):
+        case.run(call)
+    latencies = []
+    end = time.perf_counter() + seconds
+    while time.perf_counter() < end or len(latencies) < 5:
+        begin = time.perf_counter()
+        case.run(call)
+        latencies.append((time.perf_counter() - begin) * 1e3)
+    return statistics.median(latencies)
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("models", nargs="+", metavar="MODEL")
+    parser.add_argument("--json", required=True, metavar="FILE")
+    parser.add_argument("--device", default="cuda:0", type=torch.device)
+    parser.add_argument("--batches", default="1,8")
+    parser.add_argument("--seconds", default=0.5, type=float)
+    parser.add_argument("--limit", default=110, type=float)
+    arguments = parser.parse_args()
+    torch.backends.cudnn.benchmark = True
+    torch.backends.cudnn.allow_tf32 = False
+    torch.backends.cuda.matmul.allow_tf32 = False
+    begin = time.monotonic()
+    metrics, failures = {}, []
+    ways = ["eager"] if arguments.device.type == "cpu" else ["eager", "graph", "compile"]
+    for way in ways:
+        for name in arguments.models:
+            for precision in ("fp32", "bf16"):
+                for batch in map(int, arguments.batches.split(",")):
+                    if time.monotonic() - begin > arguments.limit:
+                        continue
+                    label = f"{name}.{precision}.b{batch}"
+                    try:
+                        with torch.inference_mode():
+                            case = Case(name, precision, batch, arguments.device)
+                            ms = measure(case, way, arguments.seconds)
+                    except Exception as error:  # one way that a model cannot take must not hide the others
+                        failures.append(f"{label}, {way}: {type(error).__name__}: {str(error).splitlines()[0][:200]}")
+                        continue
+                    metrics[f"latency_ms_p50.{label}.torch_{way}"] = ms
+                    best = f"latency_ms_p50.{label}.torch_best"
+                    metrics[best] = min(metrics.get(best, ms), ms)
+    cuda = arguments.device.type == "cuda"
+    report = {"benchmark": "torch", "date": datetime.datetime.now(datetime.timezone.utc).strftime("%FT%TZ"),
+              "torch": torch.__version__, "failures": failures, "metrics": metrics,
+              "device": torch.cuda.get_device_name(arguments.device) if cuda else "cpu"}
+    with open(arguments.json, "w") as file:
+        json.dump(report, file, indent=2)
+    print(f"{len(metrics)} metrics, {len(failures)} failures" + "".join(f"; {failure}" for failure in failures[:1]))
+    return 0 if metrics else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,68 @@
+#!/usr/bin/env python3
+"""Copies models of the zoo without their weights: a few KB each, for the package that runs on machines without a network.
+
+Every fp32 weight of two dimensions and more moves into external data that is not written; its doc_string says
+"normal MEAN DEVIATION" of the elements that it had. `lagoon bench make-weights FOLDER` writes weights like them.
+What has one dimension stays: the variances of a normalisation must not be random.
+
+Usage: skeleton.py --out DIR [--zoo DIR] NAME...
+"""
+
+import argparse
+import pathlib
+import shutil
+
+import onnx
+from onnx import numpy_helper
+
+DATA = "weights.bin"
+ALIGNMENT = 64
+SMALLEST = 4096  # bytes: below, nothing is gained
+
+
+def empty(tensor, offset):
+    """Takes the elements out of `tensor`; returns where in the file the next weight can begin."""
+    values = numpy_helper.to_array(tensor)
+    for field in ("raw_data", "float_data", "external_data"):
+        tensor.ClearField(field)
+    tensor.data_location = onnx.TensorProto.EXTERNAL
+    tensor.doc_string = f"normal {values.mean(dtype='f8'):.9g} {values.std(dtype='f8'):.9g}"
+    for key, value in (("location", DATA), ("offset", offset), ("length", values.nbytes)):
+        tensor.external_data.add(key=key, value=str(value))
+    return -(-(offset + values.nbytes) // ALIGNMENT) * ALIGNMENT
+
+
+def is_weight(tensor):
+    size = 4
+    for dim in tensor.dims:
+        size *= dim
+    return tensor.data_type == onnx.TensorProto.FLOAT and len(tensor.dims) >= 2 and size >= SMALLEST
+
+
+def copy(source, target):
+    """Copies the model's folder; returns the bytes of its file."""
+    (target / "1").mkdir(parents=True, exist_ok=True)
+    model = onnx.load(source / "1" / "model.onnx")
+    offset = 0
+    for tensor in model.graph.initializer:
+        if is_weight(tensor):
+            offset = empty(tensor, offset)
+    path = target / "1" / "model.onnx"
+    path.write_bytes(model.SerializeToString())
+    shutil.copyfile(source / "config.pbtxt", target / "config.pbtxt")
+    return path.stat().st_size
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("names", nargs="+", metavar="NAME")
+    parser.add_argument("--zoo", type=pathlib.Path, metavar="DIR", default=pathlib.Path(__file__).parent / "zoo")
+    parser.add_argument("--out", type=pathlib.Path, metavar="DIR", required=True)
+    arguments = parser.parse_args()
+    for name in arguments.names:
+        size = copy(arguments.zoo / name, arguments.out / name)
+        print(f"{name}: {size / 1e6:.2f} MB without its weights", flush=True)
+
+
+if __name__ == "__main__":
+    main()
