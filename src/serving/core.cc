@@ -21,8 +21,8 @@ class Core final : public InferenceCore {
  public:
   static Result<std::unique_ptr<Core>> Open(const CoreOptions& options) {
     std::unique_ptr<Core> core(new Core(options));
-    LAGOON_ASSIGN_OR_RETURN(std::shared_ptr<DeviceCore> life, core->OpenLife());
-    core->Begin(std::move(life));
+    LAGOON_ASSIGN_OR_RETURN(const std::shared_ptr<DeviceCore> life, core->OpenLife());
+    core->Begin(life);
     core->keeper_ =
         std::jthread([raw = core.get()](const std::stop_token& stop) { raw->Keep(stop); });
     return core;
@@ -93,7 +93,7 @@ class Core final : public InferenceCore {
   Error Away() const;
 
   Result<std::shared_ptr<DeviceCore>> OpenLife();
-  void Begin(std::shared_ptr<DeviceCore> life);
+  void Begin(const std::shared_ptr<DeviceCore>& life);
   void Keep(const std::stop_token& stop);
   bool AwaitLoss(const std::stop_token& stop);
   bool Pause(Nanoseconds pause, const std::stop_token& stop);
@@ -207,7 +207,7 @@ Result<std::shared_ptr<DeviceCore>> Core::OpenLife() {
   return std::shared_ptr<DeviceCore>(std::move(life));
 }
 
-void Core::Begin(std::shared_ptr<DeviceCore> life) {
+void Core::Begin(const std::shared_ptr<DeviceCore>& life) {
   bool draining = false;
   {
     const MutexLock lock(mutex_);
@@ -230,10 +230,10 @@ void Core::Keep(const std::stop_token& stop) {
     for (bool opened = false; !opened;) {
       if (!Pause(pause, stop)) return;
       pause = std::min(2 * pause, options_.reopen.longest);
-      Result<std::shared_ptr<DeviceCore>> life = OpenLife();
+      const Result<std::shared_ptr<DeviceCore>> life = OpenLife();
       opened = life.has_value();
       if (opened) {
-        Begin(*std::move(life));
+        Begin(*life);
         spdlog::info("device '{}' is there again", device().name);
         continue;
       }

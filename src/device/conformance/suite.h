@@ -150,12 +150,11 @@ struct CountArgs {
 };
 bool CountBody(const void* args, std::uint32_t block, BlockContext& ctx);
 
-/// Waits until `open`; ignores guards, as if it were in its commit.
+/// Of GateBody: waits until `open`; ignores guards, as if it were in its commit.
 struct GateArgs {
   mutable std::atomic<int> waiting{0};
   std::atomic<bool> open{false};
 };
-bool GateBody(const void* args, std::uint32_t block, BlockContext& ctx);
 
 /// Writes its name into a list when it runs.
 struct LogArgs {

@@ -16,7 +16,10 @@
 namespace lagoon::cuda::testing {
 namespace {
 
-constexpr char kVariable[] = "LAGOON_TEST_GPU";
+/// Null: there is none.
+const char* NumberOfGpu() {
+  return std::getenv("LAGOON_TEST_GPU");  // NOLINT(concurrency-mt-unsafe): nobody sets it
+}
 
 struct TestGpu {
   std::unique_ptr<Device> device;
@@ -26,7 +29,7 @@ struct TestGpu {
 const TestGpu* GpuUnderTest() {
   // Never destroyed: the driver may be gone when static objects go.
   static const TestGpu* const gpu = [] {
-    const char* const number = std::getenv(kVariable);
+    const char* const number = NumberOfGpu();
     CudaDeviceOptions options;
     const char* const end = number + std::strlen(number);
     LAGOON_CHECK(std::from_chars(number, end, options.ordinal).ptr == end);
@@ -75,7 +78,7 @@ void ExpectSameOnGpu(const BoundBody& bound, const std::vector<Bytes>& whole) {
 }
 
 [[maybe_unused]] const bool chosen = [] {
-  if (std::getenv(kVariable) != nullptr) also_expect = ExpectSameOnGpu;
+  if (NumberOfGpu() != nullptr) also_expect = ExpectSameOnGpu;
   return true;
 }();
 

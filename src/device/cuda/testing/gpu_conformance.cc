@@ -62,6 +62,7 @@ constexpr char kFilter[] =
     ":*.AStartedLaunchOutlivesAGuardThatHoldsOnlyBeforeTheStart/*";
 
 int Ordinal() {
+  // Nobody sets it. NOLINTNEXTLINE(concurrency-mt-unsafe)
   const char* const number = std::getenv("LAGOON_TEST_GPU");
   return number == nullptr ? 0 : std::atoi(number);
 }
