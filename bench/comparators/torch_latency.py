@@ -51,8 +51,6 @@ class Case:
     """A model with its input on the device, and a way to bring one in and the output out."""
 
     def __init__(self, name, precision, batch, device):
-        self.label = f"{name}.{precision}.b{batch}"
-        self.device = device
         model = make(name).eval().to(device)
         self.host = make_input(name, batch)
         if precision == "bf16":

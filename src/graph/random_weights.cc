@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <charconv>
 #include <cmath>
 #include <cstdio>
 #include <filesystem>
@@ -14,6 +13,7 @@
 #include <vector>
 
 #include "graph/model_file.h"
+#include "graph/tensor_import.h"
 #include "graph/text.h"
 
 namespace lagoon {
@@ -67,16 +67,13 @@ Result<Weight> WeightOf(const onnx::TensorProto& tensor) {
   Weight weight;
   LAGOON_ASSIGN_OR_RETURN(weight.normal, NormalOf(tensor));
   LAGOON_ASSIGN_OR_RETURN(weight.count, CountOf(tensor));
-  for (const onnx::StringStringEntryProto& entry : tensor.external_data()) {
-    const std::string& text = entry.value();
-    if (entry.key() == "location") weight.location = text;
-    if (entry.key() != "offset") continue;
-    const auto [end, error] =
-        std::from_chars(text.data(), text.data() + text.size(), weight.offset);
-    if (error != std::errc() || end != text.data() + text.size() || weight.offset > kMostBytes) {
-      return Invalid(tensor, fmt::format("offset {} is not a place in a file", Quoted(text)));
-    }
+  const Result<ExternalRange> range = ReadExternalRange(tensor);
+  if (!range) return Invalid(tensor, range.error().message);
+  if (range->offset > kMostBytes) {
+    return Invalid(tensor, fmt::format("offset {} is not a place in a file", range->offset));
   }
+  weight.location = range->location;
+  weight.offset = range->offset;
   const std::filesystem::path path(weight.location);
   if (weight.location.empty() || path.filename() != path || path == "..") {
     return Invalid(tensor, fmt::format("location {} is not the name of a file beside the model",

@@ -31,26 +31,6 @@ Result<std::size_t> ToSize(std::string_view key, const std::string& text) {
   return value;
 }
 
-struct ExternalRange {
-  std::string location;
-  std::size_t offset = 0;
-  std::optional<std::size_t> length;
-};
-
-Result<ExternalRange> ReadExternalRange(const onnx::TensorProto& proto) {
-  ExternalRange range;
-  for (const onnx::StringStringEntryProto& entry : proto.external_data()) {
-    if (entry.key() == "location") range.location = entry.value();
-    if (entry.key() == "offset") {
-      LAGOON_ASSIGN_OR_RETURN(range.offset, ToSize("offset", entry.value()));
-    }
-    if (entry.key() == "length") {
-      LAGOON_ASSIGN_OR_RETURN(range.length, ToSize("length", entry.value()));
-    }
-  }
-  return range;
-}
-
 Result<Bytes> ReadExternal(const onnx::TensorProto& proto, std::size_t bytes,
                            const TensorSource& source) {
   LAGOON_ASSIGN_OR_RETURN(const ExternalRange range, ReadExternalRange(proto));
@@ -166,6 +146,20 @@ void ClearData(onnx::TensorProto& proto) {
 }
 
 }  // namespace
+
+Result<ExternalRange> ReadExternalRange(const onnx::TensorProto& proto) {
+  ExternalRange range;
+  for (const onnx::StringStringEntryProto& entry : proto.external_data()) {
+    if (entry.key() == "location") range.location = entry.value();
+    if (entry.key() == "offset") {
+      LAGOON_ASSIGN_OR_RETURN(range.offset, ToSize("offset", entry.value()));
+    }
+    if (entry.key() == "length") {
+      LAGOON_ASSIGN_OR_RETURN(range.length, ToSize("length", entry.value()));
+    }
+  }
+  return range;
+}
 
 std::optional<DataType> ToDataType(int onnx_type) {
   switch (onnx_type) {

@@ -26,4 +26,13 @@ struct TensorSource {
 /// large model is not held twice. Errors say what is wrong, not which tensor.
 Result<Constant> ImportTensor(onnx::TensorProto& proto, const TensorSource& source);
 
+/// Where a weight's external data lies, as the model says: nothing of it is checked but that offset
+/// and length are sizes.
+struct ExternalRange {
+  std::string location;
+  std::size_t offset = 0;
+  std::optional<std::size_t> length;
+};
+Result<ExternalRange> ReadExternalRange(const onnx::TensorProto& proto);
+
 }  // namespace lagoon

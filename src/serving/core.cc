@@ -223,6 +223,10 @@ void Core::Begin(const std::shared_ptr<DeviceCore>& life) {
 /// The keeper's thread: opens the device again whenever it is lost, after a pause that grows while
 /// the device does not last.
 void Core::Keep(const std::stop_token& stop) {
+  const std::stop_callback wake(stop, [this] {
+    const MutexLock lock(mutex_);
+    changed_.NotifyAll();
+  });
   Nanoseconds pause = options_.reopen.first;
   for (TimePoint began = Now(); AwaitLoss(stop); began = Now()) {
     if (Now() - began > options_.reopen.longest) pause = options_.reopen.first;
@@ -245,10 +249,6 @@ void Core::Keep(const std::stop_token& stop) {
 }
 
 bool Core::AwaitLoss(const std::stop_token& stop) {
-  const std::stop_callback wake(stop, [this] {
-    const MutexLock lock(mutex_);
-    changed_.NotifyAll();
-  });
   const MutexLock lock(mutex_);
   while (!lost_ && !stop.stop_requested()) changed_.Wait(mutex_);
   lost_ = false;
@@ -256,10 +256,6 @@ bool Core::AwaitLoss(const std::stop_token& stop) {
 }
 
 bool Core::Pause(Nanoseconds pause, const std::stop_token& stop) {
-  const std::stop_callback wake(stop, [this] {
-    const MutexLock lock(mutex_);
-    changed_.NotifyAll();
-  });
   const TimePoint until = Now() + pause;
   const MutexLock lock(mutex_);
   while (Now() < until && !stop.stop_requested()) changed_.WaitUntil(mutex_, until);

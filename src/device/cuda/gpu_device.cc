@@ -92,12 +92,7 @@ Status GpuDevice::CreateStreams() {
   LAGOON_ASSIGN_OR_RETURN(marks_, OwnMemory::Create(session_, (next + kOthers) * kMarkStride,
                                                     OwnMemory::Where::kPinned));
   LAGOON_RETURN_IF_ERROR(AddKernelStreams(0, marks_));
-  const auto create = [&](int priority) {
-    const std::size_t offset = next++ * kMarkStride;
-    return MarkedStream::Create(session_, priority,
-                                reinterpret_cast<std::uint32_t*>(marks_.host() + offset),
-                                marks_.device() + offset);
-  };
+  const auto create = [&](int priority) { return CreateMarkedStream(marks_, next++, priority); };
   LAGOON_ASSIGN_OR_RETURN(control_, create(greatest));
   LAGOON_ASSIGN_OR_RETURN(fetch_, create(greatest));
   LAGOON_ASSIGN_OR_RETURN(to_device_, create(greatest));
@@ -106,19 +101,25 @@ Status GpuDevice::CreateStreams() {
   return {};
 }
 
+Result<std::unique_ptr<MarkedStream>> GpuDevice::CreateMarkedStream(const OwnMemory& marks,
+                                                                    std::size_t mark, int priority,
+                                                                    GreenContext share) const {
+  const std::size_t offset = mark * kMarkStride;
+  return MarkedStream::Create(session_, priority,
+                              reinterpret_cast<std::uint32_t*>(marks.host() + offset),
+                              marks.device() + offset, share);
+}
+
 /// `marks`: a word of kMarkStride bytes for each of them, and maybe more. All or none.
 Status GpuDevice::AddKernelStreams(std::uint32_t share, const OwnMemory& marks) {
   std::vector<KernelStream> added;
   for (std::uint32_t level = 0; level < levels_; ++level) {
     for (std::uint32_t i = 0; i < kStreamsPerLevel; ++i) {
-      const std::size_t offset = added.size() * kMarkStride;
       KernelStream stream;
       LAGOON_ASSIGN_OR_RETURN(
           stream.stream,
-          MarkedStream::Create(session_, least_priority_ - static_cast<int>(level),
-                               reinterpret_cast<std::uint32_t*>(marks.host() + offset),
-                               marks.device() + offset,
-                               share == 0 ? nullptr : shares_->context(share - 1)));
+          CreateMarkedStream(marks, added.size(), least_priority_ - static_cast<int>(level),
+                             share == 0 ? nullptr : shares_->context(share - 1)));
       stream.level = level;
       stream.share = share;
       stream.issues.reserve(options_.depth);

@@ -68,6 +68,9 @@ class GpuDevice final : public Device {
   GpuDevice(std::shared_ptr<const GpuSession> session, const CudaDeviceOptions& options);
   Status Prepare();
   Status CreateStreams() REQUIRES(mutex_);
+  Result<std::unique_ptr<MarkedStream>> CreateMarkedStream(const OwnMemory& marks, std::size_t mark,
+                                                           int priority,
+                                                           GreenContext share = nullptr) const;
   Status AddShare(std::uint32_t units) REQUIRES(mutex_);
   Status AddKernelStreams(std::uint32_t share, const OwnMemory& marks) REQUIRES(mutex_);
   Result<std::vector<Function>> LoadProgram(const Program& program) REQUIRES(load_mutex_);

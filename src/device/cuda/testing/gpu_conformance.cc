@@ -11,7 +11,6 @@
 #include <memory>
 #include <memory_resource>
 #include <new>
-#include <optional>
 
 #include "base/check.h"
 #include "device/conformance/suite.h"
