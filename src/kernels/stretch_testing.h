@@ -27,7 +27,7 @@
 
 namespace lagoon::testing {
 
-inline constexpr double kLimitUs = 20;
+inline constexpr double kLimitUs = 20, kBlockLimitUs = 100;
 inline constexpr int kMinRepetitions = 5, kMaxRepetitions = 60;
 
 /// Takes this thread's time of each stretch between two checks of a block: the shortest of all
@@ -115,11 +115,14 @@ inline double Slowness() {
   return std::max(1.0, best * ChosenConvTarget().flops_per_us / flops);
 }
 
-/// Fails when blocks run for longer than kLimitUs without a check, on a machine as fast as planned.
-inline void ExpectShort(double longest_us) {
-  if (longest_us <= kLimitUs) return;
+/// Fails when a block, or what it does between two checks, takes far longer than it should. A host
+/// that is shared can be half as fast as planned in ways that Slowness() does not see, so up to
+/// twice `limit_us` is let pass: what sizes its blocks wrongly, or lacks a check, is further off.
+/// Times against the limit itself are what `lagoon bench` reports.
+inline void ExpectShort(double us, double limit_us = kLimitUs) {
+  if (us <= limit_us) return;
   const double slowness = Slowness();
-  EXPECT_LE(longest_us, kLimitUs * slowness)
+  EXPECT_LE(us, 2 * limit_us * slowness)
       << "on a machine " << slowness << " times slower than planned";
 }
 
