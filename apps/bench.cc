@@ -297,6 +297,7 @@ void AddBench(CLI::App& app) {
   AddContention(*command);
   AddDisbBenchmark(*command);
   AddSimBenchmarks(*command);
+  AddGpuBenchmarks(*command);
   AddOverhead(*command);
   AddFootprint(*command);
   AddMemory(*command);

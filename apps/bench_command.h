@@ -61,6 +61,7 @@ nlohmann::json ProfileJson(const SimProfile& profile);
 
 // The files' benchmarks.
 void AddDisbBenchmark(CLI::App& bench);
+void AddGpuBenchmarks(CLI::App& bench);
 void AddSimBenchmarks(CLI::App& bench);
 
 }  // namespace lagoon

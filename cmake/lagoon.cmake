@@ -79,14 +79,21 @@ function(lagoon_layer name)
 endfunction()
 
 # lagoon_embed(TARGET HEADER FUNCTION FILE...): FUNCTION, which HEADER declares, returns the texts of the files, named as
-# they lie under src, in this order (cmake/embed.cmake).
+# they are included: as they lie under src, or in the project (cmake/embed.cmake). In this order.
 function(lagoon_embed target header function)
-  list(TRANSFORM ARGN PREPEND ${PROJECT_SOURCE_DIR}/src/ OUTPUT_VARIABLE files)
+  set(files)
+  foreach(name ${ARGN})
+    if(EXISTS ${PROJECT_SOURCE_DIR}/src/${name})
+      list(APPEND files ${PROJECT_SOURCE_DIR}/src/${name})
+    else()
+      list(APPEND files ${PROJECT_SOURCE_DIR}/${name})
+    endif()
+  endforeach()
   string(REPLACE ";" "|" names "${ARGN}")
   set(embedded ${CMAKE_CURRENT_BINARY_DIR}/${function}.cc)
   add_custom_command(
     OUTPUT ${embedded}
-    COMMAND ${CMAKE_COMMAND} -DOUTPUT=${embedded} -DROOT=${PROJECT_SOURCE_DIR}/src -DHEADER=${header}
+    COMMAND ${CMAKE_COMMAND} -DOUTPUT=${embedded} -DROOT=${PROJECT_SOURCE_DIR} -DHEADER=${header}
             -DFUNCTION=${function} "-DFILES=${names}" -P ${PROJECT_SOURCE_DIR}/cmake/embed.cmake
     DEPENDS ${files} ${PROJECT_SOURCE_DIR}/cmake/embed.cmake
     VERBATIM)

@@ -3,8 +3,6 @@
 #include <fmt/format.h>
 
 #include <charconv>
-#include <optional>
-#include <string_view>
 #include <utility>
 
 #include "device/cpu/cpu_device.h"
@@ -14,17 +12,6 @@
 
 namespace lagoon {
 namespace {
-
-/// The N of "cuda:N".
-std::optional<int> OrdinalOf(std::string_view name) {
-  constexpr std::string_view kPrefix = "cuda:";
-  if (!name.starts_with(kPrefix)) return std::nullopt;
-  name.remove_prefix(kPrefix.size());
-  int ordinal = -1;
-  const auto [end, error] = std::from_chars(name.data(), name.data() + name.size(), ordinal);
-  if (error != std::errc() || end != name.data() + name.size() || ordinal < 0) return std::nullopt;
-  return ordinal;
-}
 
 Result<ComputeDevice> OpenCuda(const DeviceChoice& choice, int ordinal) {
   CudaDeviceOptions options;
@@ -40,8 +27,19 @@ Result<ComputeDevice> OpenCuda(const DeviceChoice& choice, int ordinal) {
 
 }  // namespace
 
+std::optional<int> CudaOrdinal(std::string_view name) {
+  constexpr std::string_view kPrefix = "cuda:";
+  if (!name.starts_with(kPrefix)) return std::nullopt;
+  name.remove_prefix(kPrefix.size());
+  int ordinal = -1;
+  const auto [end, error] = std::from_chars(name.data(), name.data() + name.size(), ordinal);
+  if (error != std::errc() || end != name.data() + name.size() || ordinal < 0) return std::nullopt;
+  return ordinal;
+}
+
 Result<ComputeDevice> OpenDevice(const DeviceChoice& choice) {
-  if (const std::optional<int> ordinal = OrdinalOf(choice.name)) return OpenCuda(choice, *ordinal);
+  if (const std::optional<int> ordinal = CudaOrdinal(choice.name))
+    return OpenCuda(choice, *ordinal);
   if (choice.name != "cpu") {
     return Fail(ErrorCode::kInvalidArgument,
                 fmt::format("there is no device '{}'; it is 'cpu', or 'cuda:N' with the number of "

@@ -4,7 +4,9 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
+#include <string_view>
 
 #include "base/status.h"
 #include "device/device.h"
@@ -29,6 +31,9 @@ struct ComputeDevice {
   std::unique_ptr<const KernelMaker> kernels;  // null: the CPU's
   std::unique_ptr<Device> device;              // goes before them
 };
+
+/// The N of "cuda:N"; of any other name nothing.
+std::optional<int> CudaOrdinal(std::string_view name);
 
 /// kInvalidArgument when there is no device of that name; else as CreateCpuDevice and
 /// CreateCudaDevice, who say what is missing and what to do.

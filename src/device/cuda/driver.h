@@ -31,8 +31,14 @@ using Module = ModuleTag*;
 using Function = FunctionTag*;
 struct GreenContextTag;
 struct ResourceDescTag;
+struct EventTag;
+struct GraphTag;
+struct GraphExecTag;
 using GreenContext = GreenContextTag*;
 using ResourceDesc = ResourceDescTag*;
+using Event = EventTag*;
+using Graph = GraphTag*;
+using GraphExec = GraphExecTag*;
 
 enum class DeviceAttribute : int {
   kMultiprocessors = 16,
@@ -55,6 +61,16 @@ struct DeviceResource {
   unsigned char more[44] = {};
 };
 static_assert(sizeof(DeviceResource) == 144);
+
+/// CUstreamBatchMemOpParams, to write a word.
+struct BatchWrite {
+  int operation = 2;  // CU_STREAM_MEM_OP_WRITE_VALUE_32
+  Address to = 0;
+  std::uint64_t value = 0;
+  std::uint64_t own[3] = {};
+};
+static_assert(sizeof(BatchWrite) == 48);
+inline constexpr int kCaptureThreadLocal = 1;
 
 // Per call: member, the driver's name, its parameters.
 #define LAGOON_CUDA_DRIVER_CALLS(X)                                                                \
@@ -97,6 +113,20 @@ static_assert(sizeof(DeviceResource) == 144);
     (Function function, unsigned grid_x, unsigned grid_y, unsigned grid_z, unsigned block_x,       \
      unsigned block_y, unsigned block_z, unsigned shared_bytes, Stream stream, void** parameters,  \
      void** extra))                                                                                \
+  X(batch_write, "cuStreamBatchMemOp",                                                             \
+    (Stream stream, unsigned count, BatchWrite* writes, unsigned flags))                           \
+  X(create_event, "cuEventCreate", (Event * event, unsigned flags))                                \
+  X(destroy_event, "cuEventDestroy", (Event event))                                                \
+  X(record_event, "cuEventRecord", (Event event, Stream stream))                                   \
+  X(synchronize_event, "cuEventSynchronize", (Event event))                                        \
+  X(elapsed, "cuEventElapsedTime", (float* milliseconds, Event begin, Event end))                  \
+  X(begin_capture, "cuStreamBeginCapture", (Stream stream, int mode))                              \
+  X(end_capture, "cuStreamEndCapture", (Stream stream, Graph * graph))                             \
+  X(instantiate_graph, "cuGraphInstantiateWithFlags",                                              \
+    (GraphExec * instance, Graph graph, std::uint64_t flags))                                      \
+  X(launch_graph, "cuGraphLaunch", (GraphExec graph, Stream stream))                               \
+  X(destroy_graph_instance, "cuGraphExecDestroy", (GraphExec graph))                               \
+  X(destroy_graph, "cuGraphDestroy", (Graph graph))                                                \
   X(error_name, "cuGetErrorName", (Code code, const char** text))                                  \
   X(error_text, "cuGetErrorString", (Code code, const char** text))
 

@@ -105,6 +105,7 @@ class BlockRole {
   }
 
   LAGOON_DEVICE void Tell(Note note, u32 value) {
+    if (table_.ring.capacity == 0) return;
     Post(table_.ring, NoteEntry(note, segment_, table_.issue, value));
   }
 

@@ -47,7 +47,7 @@ struct GuardRef {
 struct RingRef {
   u64* entries;  // host memory
   u64* head;     // device memory: how many were ever posted
-  u32 capacity;  // a power of two
+  u32 capacity;  // a power of two; 0: nobody is told
   u32 unused;
 };
 

@@ -11,6 +11,7 @@
 #if LAGOON_CUDA_COMPILER
 #define LAGOON_DEVICE __device__ __forceinline__
 #else
+#include "base/time.h"
 #include "simt/cuda.h"
 #define LAGOON_DEVICE inline
 #endif
@@ -38,6 +39,18 @@ LAGOON_DEVICE u64 LoadAcquire(const u64* word) {
 LAGOON_DEVICE void StoreToHost(u64* word, u64 value) {
   asm volatile("st.relaxed.sys.global.u64 [%0], %1;" ::"l"(word), "l"(value) : "memory");
 }
+/// Of memory that the host writes.
+LAGOON_DEVICE u32 LoadFromHost(const u32* word) {
+  u32 value;
+  asm volatile("ld.relaxed.sys.global.u32 %0, [%1];" : "=r"(value) : "l"(word) : "memory");
+  return value;
+}
+/// Of a clock that all multiprocessors share.
+LAGOON_DEVICE u64 Nanoseconds() {
+  u64 now;
+  asm volatile("mov.u64 %0, %globaltimer;" : "=l"(now));
+  return now;
+}
 LAGOON_DEVICE u64 FetchAdd(u64* word, u64 value) { return atomicAdd(word, value); }
 LAGOON_DEVICE u64 FetchAnd(u64* word, u64 value) { return atomicAnd(word, value); }
 LAGOON_DEVICE u64 FetchOr(u64* word, u64 value) { return atomicOr(word, value); }
@@ -60,6 +73,11 @@ LAGOON_DEVICE u64 LoadAcquire(const u64* word) { return __atomic_load_n(word, __
 LAGOON_DEVICE void StoreToHost(u64* word, u64 value) {
   simt::MayYield();
   __atomic_store_n(word, value, __ATOMIC_RELEASE);
+}
+LAGOON_DEVICE u32 LoadFromHost(const u32* word) { return LoadRelaxed(word); }
+LAGOON_DEVICE u64 Nanoseconds() {
+  simt::MayYield();  // who asks, waits
+  return static_cast<u64>(lagoon::Now().time_since_epoch().count());
 }
 LAGOON_DEVICE u64 FetchAdd(u64* word, u64 value) {
   simt::MayYield();

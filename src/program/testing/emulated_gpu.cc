@@ -1,7 +1,7 @@
 #include "program/testing/emulated_gpu.h"
 
-#include <map>
 #include <memory>
+#include <utility>
 #include <vector>
 
 #include "device/cuda/testing/emulated_runner.h"
@@ -24,22 +24,20 @@ class EmulatedOps final : public cuda::Program {
   const std::vector<cuda::EntryName> entries_ = cuda::OpSource().entries;
 };
 
-std::unique_ptr<cuda::fake::Runner> MakeRunner(int multiprocessors) {
-  return std::make_unique<cuda::fake::EmulatedRunner>(
-      multiprocessors, /*occupancy=*/1,
-      std::map<std::string, cuda::fake::EntryFunction>{{"lagoon_light", lagoon_light},
-                                                       {"lagoon_medium", lagoon_medium},
-                                                       {"lagoon_heavy", lagoon_heavy}});
-}
-
 }  // namespace
 
-DeviceChoice StartEmulatedGpu(int multiprocessors) {
+DeviceChoice StartEmulatedGpu(int multiprocessors, EmulatedEntries more) {
   static const EmulatedOps program;
+  EmulatedEntries entries = std::move(more);
+  entries.insert({{"lagoon_light", lagoon_light},
+                  {"lagoon_medium", lagoon_medium},
+                  {"lagoon_heavy", lagoon_heavy}});
   cuda::fake::Settings settings;
   settings.multiprocessors = {multiprocessors};
   settings.parameter_bytes = sizeof(cuda::LaunchTable);
-  settings.runner = MakeRunner;
+  settings.runner = [entries](int units) -> std::unique_ptr<cuda::fake::Runner> {
+    return std::make_unique<cuda::fake::EmulatedRunner>(units, /*occupancy=*/1, entries);
+  };
   EmulatedDriver().Reset(settings);
   DeviceChoice choice;
   choice.name = "cuda:0";

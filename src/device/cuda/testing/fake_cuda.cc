@@ -5,11 +5,13 @@
 #include <algorithm>
 #include <array>
 #include <atomic>
+#include <chrono>
 #include <cstdlib>
 #include <cstring>
 #include <map>
 #include <mutex>
 #include <set>
+#include <thread>
 
 #include "device/cuda/driver.h"
 #include "device/cuda/testing/fake_gpu.h"
@@ -25,6 +27,13 @@ constexpr std::size_t kAlignment = 256;
 struct FakeFunction {
   std::string entry;
 };
+
+struct FakeEvent {
+  std::atomic<bool> pending{false};
+  std::chrono::steady_clock::time_point at;
+};
+
+using FakeGraph = std::vector<Gpu::Operation>;
 
 class Driver final : public FakeCuda {
  public:
@@ -65,6 +74,7 @@ class Driver final : public FakeCuda {
   std::unique_ptr<Gpu> gpu;  // while the context of one is retained
   int retained = 0;
   std::atomic<int> green_contexts{0};
+  std::atomic<int> handles{0};                           // of events and graphs
   std::map<void*, std::pair<std::size_t, bool>> memory;  // bytes, of the device
   std::size_t used_bytes = 0;
   std::set<Module> modules;
@@ -90,7 +100,7 @@ void Driver::Reset(const Settings& fresh) {
   const std::lock_guard lock(mutex);
   settings = fresh;
   retained = 0;
-  green_contexts = 0;
+  green_contexts = handles = 0;
   for (const auto& [address, block] : memory) std::free(address);
   memory.clear();
   used_bytes = 0;
@@ -110,7 +120,8 @@ void Driver::FailCall(std::uint64_t nth, int code, const std::string& name) {
 }
 
 std::size_t Driver::leaks() const {
-  return memory.size() + modules.size() + static_cast<std::size_t>(retained + green_contexts) +
+  return memory.size() + modules.size() +
+         static_cast<std::size_t>(retained + green_contexts + handles) +
          (gpu == nullptr ? 0 : gpu->streams());
 }
 
@@ -370,15 +381,107 @@ Code call_launch(Function function, unsigned grid_x, unsigned, unsigned, unsigne
   const std::string& entry = reinterpret_cast<FakeFunction*>(function)->entry;
   const auto* const bytes = static_cast<const unsigned char*>(parameters[0]);
   std::vector<unsigned char> parameter(bytes, bytes + Fake().settings.parameter_bytes);
-  auto kernel = std::make_unique<KernelLaunch>();
-  kernel->entry = entry;
-  kernel->grid = grid_x;
-  kernel->threads = block_x;
-  kernel->shared_bytes = shared_bytes;
+  KernelLaunch kernel;
+  kernel.entry = entry;
+  kernel.grid = grid_x;
+  kernel.threads = block_x;
+  kernel.shared_bytes = shared_bytes;
   Call call{.name = "cuLaunchKernel", .value = grid_x, .entry = entry, .parameter = parameter};
   return Fake().Push(stream, {.kernel = std::move(kernel), .parameter = std::move(parameter)},
                      std::move(call));
 }
+Code call_batch_write(Stream stream, unsigned count, BatchWrite* writes, unsigned) {
+  LAGOON_FAKE_ENTER("cuStreamBatchMemOp", true);
+  for (unsigned i = 0; i < count; ++i) {
+    if (writes[i].operation != BatchWrite{}.operation) return kInvalidValue;
+    auto* const word = reinterpret_cast<std::uint32_t*>(writes[i].to);
+    const auto value = static_cast<std::uint32_t>(writes[i].value);
+    const Code code =
+        Fake().Push(stream, {.run = [=] { __atomic_store_n(word, value, __ATOMIC_RELEASE); }},
+                    {.name = "cuStreamBatchMemOp", .value = value, .to = writes[i].to});
+    if (code != kSuccess) return code;
+  }
+  return kSuccess;
+}
+Code call_create_event(Event* event, unsigned) {
+  LAGOON_FAKE_ENTER("cuEventCreate", true);
+  *event = reinterpret_cast<Event>(new FakeEvent);
+  ++Fake().handles;
+  return kSuccess;
+}
+Code call_destroy_event(Event event) {
+  LAGOON_FAKE_ENTER("cuEventDestroy", false);
+  delete reinterpret_cast<FakeEvent*>(event);
+  --Fake().handles;
+  return kSuccess;
+}
+Code call_record_event(Event event, Stream stream) {
+  LAGOON_FAKE_ENTER("cuEventRecord", true);
+  auto* const fake = reinterpret_cast<FakeEvent*>(event);
+  fake->pending = true;
+  return Fake().Push(stream,
+                     {.run =
+                          [=] {
+                            fake->at = std::chrono::steady_clock::now();
+                            fake->pending = false;
+                          }},
+                     {.name = "cuEventRecord"});
+}
+Code call_synchronize_event(Event event) {
+  LAGOON_FAKE_ENTER("cuEventSynchronize", true);
+  while (reinterpret_cast<FakeEvent*>(event)->pending && Fake().gpu->lost() == 0) {
+    std::this_thread::yield();
+  }
+  return Fake().gpu->lost();
+}
+Code call_elapsed(float* milliseconds, Event begin, Event end) {
+  LAGOON_FAKE_ENTER("cuEventElapsedTime", true);
+  const std::chrono::duration<float, std::milli> passed =
+      reinterpret_cast<FakeEvent*>(end)->at - reinterpret_cast<FakeEvent*>(begin)->at;
+  *milliseconds = passed.count();
+  return kSuccess;
+}
+Code call_begin_capture(Stream stream, int) {
+  LAGOON_FAKE_ENTER("cuStreamBeginCapture", true);
+  return Fake().gpu->BeginCapture(reinterpret_cast<std::uint64_t>(stream)) ? kSuccess
+                                                                           : kInvalidValue;
+}
+Code call_end_capture(Stream stream, Graph* graph) {
+  LAGOON_FAKE_ENTER("cuStreamEndCapture", true);
+  auto captured = Fake().gpu->EndCapture(reinterpret_cast<std::uint64_t>(stream));
+  if (!captured) return kInvalidValue;
+  *graph = reinterpret_cast<Graph>(new FakeGraph(*std::move(captured)));
+  ++Fake().handles;
+  return kSuccess;
+}
+Code call_instantiate_graph(GraphExec* instance, Graph graph, std::uint64_t) {
+  LAGOON_FAKE_ENTER("cuGraphInstantiateWithFlags", true);
+  *instance =
+      reinterpret_cast<GraphExec>(new FakeGraph(*reinterpret_cast<const FakeGraph*>(graph)));
+  ++Fake().handles;
+  return kSuccess;
+}
+Code call_launch_graph(GraphExec graph, Stream stream) {
+  LAGOON_FAKE_ENTER("cuGraphLaunch", true);
+  for (const Gpu::Operation& operation : *reinterpret_cast<const FakeGraph*>(graph)) {
+    const Code code = Fake().Push(stream, operation, {.name = "cuGraphLaunch"});
+    if (code != kSuccess) return code;
+  }
+  return kSuccess;
+}
+Code call_destroy_graph_instance(GraphExec graph) {
+  LAGOON_FAKE_ENTER("cuGraphExecDestroy", false);
+  delete reinterpret_cast<FakeGraph*>(graph);
+  --Fake().handles;
+  return kSuccess;
+}
+Code call_destroy_graph(Graph graph) {
+  LAGOON_FAKE_ENTER("cuGraphDestroy", false);
+  delete reinterpret_cast<FakeGraph*>(graph);
+  --Fake().handles;
+  return kSuccess;
+}
+
 constexpr unsigned kGranule = 8;  // multiprocessors, as on Hopper
 
 Code call_device_resource(Ordinal device, DeviceResource* resource, int type) {

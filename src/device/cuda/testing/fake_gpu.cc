@@ -37,11 +37,30 @@ bool Gpu::Push(std::uint64_t stream, Operation operation) {
     const std::lock_guard lock(mutex_);
     const auto found = streams_.find(stream);
     if (found == streams_.end() || found->second.destroyed) return false;
+    if (found->second.captured) {
+      found->second.captured->push_back(std::move(operation));
+      return true;
+    }
     found->second.operations.push_back(std::move(operation));
     news_.store(true);
   }
   changed_.notify_all();
   return true;
+}
+
+bool Gpu::BeginCapture(std::uint64_t stream) {
+  const std::lock_guard lock(mutex_);
+  const auto found = streams_.find(stream);
+  if (found == streams_.end() || found->second.captured) return false;
+  found->second.captured.emplace();
+  return true;
+}
+
+std::optional<std::vector<Gpu::Operation>> Gpu::EndCapture(std::uint64_t stream) {
+  const std::lock_guard lock(mutex_);
+  const auto found = streams_.find(stream);
+  if (found == streams_.end()) return std::nullopt;
+  return std::exchange(found->second.captured, std::nullopt);
 }
 
 bool Gpu::Idle(std::uint64_t stream) {
@@ -115,7 +134,7 @@ void Gpu::Advance() {
 
 void Gpu::Begin(Stream& stream) {
   Operation& operation = stream.operations.front();
-  if (operation.kernel == nullptr) {
+  if (!operation.kernel) {
     operation.run();
     stream.operations.pop_front();
     return;

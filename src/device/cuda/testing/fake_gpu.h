@@ -7,6 +7,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <thread>
 #include <vector>
@@ -21,7 +22,7 @@ class Gpu {
   /// An operation, and what it does on the GPU's thread. A kernel's ends later.
   struct Operation {
     std::function<void()> run = {};
-    std::unique_ptr<KernelLaunch> kernel = nullptr;
+    std::optional<KernelLaunch> kernel = {};
     std::vector<unsigned char> parameter = {};
   };
 
@@ -32,6 +33,9 @@ class Gpu {
   std::uint64_t CreateStream(int priority);
   bool DestroyStream(std::uint64_t stream);
   bool Push(std::uint64_t stream, Operation operation);
+  /// What the stream is given from now on is kept instead of run, until EndCapture() returns it.
+  bool BeginCapture(std::uint64_t stream);
+  std::optional<std::vector<Operation>> EndCapture(std::uint64_t stream);
   bool Idle(std::uint64_t stream);
   /// Until all streams are idle or the context is lost.
   void Synchronize();
@@ -46,6 +50,7 @@ class Gpu {
     std::deque<Operation> operations;
     bool busy = false;  // its first operation is a kernel that runs
     bool destroyed = false;
+    std::optional<std::vector<Operation>> captured;
   };
 
   void Run();

@@ -35,20 +35,11 @@ struct MixArgs {
 };
 enum class Body : u32 { kCount, kGate, kLog, kMix };
 
-LAGOON_DEVICE long long Nanoseconds() {
-#if LAGOON_CUDA_COMPILER
-  long long now;
-  asm volatile("mov.u64 %0, %globaltimer;" : "=l"(now));
-  return now;
-#else
-  return lagoon::Now().time_since_epoch().count();
-#endif
-}
-
 /// At least so long; other blocks go on meanwhile.
 LAGOON_DEVICE void Spin(long long nanoseconds) {
-  const long long until = Nanoseconds() + nanoseconds;
-  while (nanoseconds > 0 && Nanoseconds() < until) __nanosleep(100);
+  if (nanoseconds <= 0) return;
+  const u64 until = Nanoseconds() + static_cast<u64>(nanoseconds);
+  while (Nanoseconds() < until) __nanosleep(100);
 }
 
 template <typename T>

@@ -1,0 +1,106 @@
+// Benchmarks of a GPU beneath the models: guards, isolation, what our machinery costs.
+
+#include <memory>
+
+#include "apps/bench_command.h"
+#include "apps/load.h"
+#include "bench/gpu/guards.h"
+#include "bench/gpu/isolation.h"
+#include "bench/gpu/machinery.h"
+
+namespace lagoon {
+namespace {
+
+void AddGuards(CLI::App& parent) {
+  auto common = std::make_shared<BenchCommon>();
+  auto options = std::make_shared<bench::GuardsOptions>();
+  CLI::App* command = AddSimulation(
+      parent, "guards", "How soon blocks on a GPU see a word that the host writes, by four ways",
+      *common);
+  AddDeviceName(*command, options->device);
+  command->add_option("--rounds", options->rounds, "Writes of each way, idle and saturated")
+      ->check(CLI::Range(10, 1000000))
+      ->capture_default_str();
+  command->add_option("--watchers", options->watchers, "Blocks that watch")
+      ->check(CLI::Range(1, 256))
+      ->capture_default_str();
+  command->callback([common, options] {
+    Measure("guards",
+            {{"device", options->device.name},
+             {"rounds", options->rounds},
+             {"watchers", options->watchers}},
+            *common, [&](bench::Report& report) { return RunGuards(*options, report); });
+  });
+}
+
+void AddIsolation(CLI::App& parent) {
+  auto common = std::make_shared<BenchCommon>();
+  auto options = std::make_shared<bench::IsolationOptions>();
+  CLI::App* command = AddSimulation(
+      parent, "isolation",
+      "How well a device keeps best-effort work away from real-time work, by what it is told",
+      *common);
+  AddDevice(*command, options->device);
+  command->add_option("--rounds", options->rounds, "Real-time launches of each mode")
+      ->check(CLI::Range(10, 1000000))
+      ->capture_default_str();
+  const auto add_us = [&](const char* name, double& us, const char* what) {
+    command->add_option(name, us, what)->check(CLI::Range(1.0, 1e5))->capture_default_str();
+  };
+  add_us("--best-effort-block-us", options->best_effort_block_us, "Length of a best-effort block");
+  add_us("--real-time-block-us", options->real_time_block_us, "Length of a real-time block");
+  add_us("--piece-us", options->piece_us, "Between two looks at a guard");
+  command->callback([common, options] {
+    Measure("isolation",
+            {{"device", options->device.name},
+             {"workers", options->device.workers},
+             {"rounds", options->rounds},
+             {"best_effort_block_us", options->best_effort_block_us},
+             {"real_time_block_us", options->real_time_block_us},
+             {"piece_us", options->piece_us}},
+            *common, [&](bench::Report& report) { return RunIsolation(*options, report); });
+  });
+}
+
+void AddMachinery(CLI::App& parent) {
+  auto common = std::make_shared<BenchCommon>();
+  auto options = std::make_shared<bench::MachineryOptions>();
+  options->models = {"resnet18"};
+  CLI::App* command = AddBenchmark(
+      parent, "machinery", "What block protocol, entries and notes cost on a GPU", *common, false);
+  AddDeviceName(*command, options->device);
+  command->add_option("--models", options->models, "Names in the zoo")
+      ->delimiter(',')
+      ->capture_default_str();
+  command->add_option("--batch", options->batch, "Size of the dimension called \"batch\"")
+      ->check(CLI::Range(1, 1024))
+      ->capture_default_str();
+  AddPrecision(*command, options->precision);
+  command->add_option("--rounds", options->rounds, "Medians are of so many")
+      ->check(CLI::Range(1, 1000))
+      ->capture_default_str();
+  command->add_option("--repeats", options->repeats, "Of a kernel in one CUDA graph")
+      ->check(CLI::Range(2, 1000))
+      ->capture_default_str();
+  command->callback([common, options] {
+    options->zoo = common->zoo;
+    Measure("machinery",
+            {{"device", options->device.name},
+             {"models", options->models},
+             {"batch", options->batch},
+             {"precision", options->precision == Precision::kBf16 ? "bf16" : "fp32"},
+             {"rounds", options->rounds},
+             {"repeats", options->repeats}},
+            *common, [&](bench::Report& report) { return RunMachinery(*options, report); });
+  });
+}
+
+}  // namespace
+
+void AddGpuBenchmarks(CLI::App& bench) {
+  AddGuards(bench);
+  AddIsolation(bench);
+  AddMachinery(bench);
+}
+
+}  // namespace lagoon

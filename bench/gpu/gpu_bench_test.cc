@@ -1,0 +1,248 @@
+// The benchmarks of a GPU, on the emulated one: the numbers mean nothing there, but that every way
+// and mode runs to its end.
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <string>
+#include <utility>
+
+#include "bench/gpu/guards.h"
+#include "bench/gpu/isolation.h"
+#include "bench/gpu/machinery.h"
+#include "bench/gpu/probe_bodies.cuh"
+#include "bench/gpu/probe_program.h"
+#include "device/cuda/nvrtc.h"
+#include "kernels/cuda/classes.cuh"
+#include "program/testing/emulated_gpu.h"
+
+namespace lagoon::bench {
+namespace {
+
+using lagoon::testing::EmulatedDriver;
+using lagoon::testing::EmulatedEntries;
+using lagoon::testing::StartEmulatedGpu;
+using ::testing::HasSubstr;
+
+/// Entries that the emulator knows by their names.
+class Named final : public cuda::Program {
+ public:
+  explicit Named(std::vector<cuda::EntryName> entries) : entries_(std::move(entries)) {}
+  const std::string& name() const override { return name_; }
+  std::span<const cuda::EntryName> entries() const override { return entries_; }
+  Result<std::string> ImageFor(const cuda::GpuInfo&) const override { return name_; }
+
+ private:
+  const std::string name_ = "emulated";
+  const std::vector<cuda::EntryName> entries_;
+};
+
+const Named& Probe() {
+  static const Named program(cuda::ProbeEntries());
+  return program;
+}
+
+DeviceChoice StartGpu(EmulatedEntries entries = {}) {
+  entries.insert({{"lagoon_probe", lagoon_probe},
+                  {"lagoon_watch", lagoon_watch},
+                  {"lagoon_busy", lagoon_busy}});
+  return StartEmulatedGpu(2, std::move(entries));
+}
+
+double MetricOf(const Report& report, const std::string& name) {
+  const nlohmann::json& metrics = report.json()["metrics"];
+  EXPECT_TRUE(metrics.contains(name)) << name;
+  return metrics.value(name, -1.0);
+}
+
+std::size_t CallsOf(const std::string& name) {
+  const auto log = EmulatedDriver().TakeLog();
+  return static_cast<std::size_t>(std::count_if(
+      log.begin(), log.end(), [&](const cuda::fake::Call& call) { return call.name == name; }));
+}
+
+GuardsOptions SmallGuards(const DeviceChoice& device) {
+  GuardsOptions options;
+  options.device = device;
+  options.rounds = 12;
+  options.watchers = 1;  // the busy kernel needs a multiprocessor too
+  options.program = &Probe();
+  return options;
+}
+
+TEST(Guards, EveryWayIsSeenIdleAndSaturated) {
+  Report report("guards", {}, "test");
+  const GuardsOptions options = SmallGuards(StartGpu());
+  const Status status = RunGuards(options, report);
+  ASSERT_TRUE(status.has_value()) << status.error().message;
+  for (const char* way : {"pinned_poll", "write_value32", "batch_mem_op", "memcpy_async"}) {
+    for (const char* state : {"idle", "saturated"}) {
+      const std::string of = std::string(".") + way + "." + state;
+      EXPECT_GT(MetricOf(report, "guard_us_p50" + of), 0);
+      EXPECT_GE(MetricOf(report, "guard_us_p99" + of), MetricOf(report, "guard_us_p50" + of));
+      EXPECT_GE(MetricOf(report, "guard_us_p50" + of + ".all"),
+                MetricOf(report, "guard_us_p50" + of));
+    }
+  }
+  EXPECT_EQ(EmulatedDriver().fault(), "");
+  EXPECT_EQ(EmulatedDriver().leaks(), 0u);
+}
+
+TEST(Guards, EachWayTakesItsOwnCall) {
+  Report report("guards", {}, "test");
+  const GuardsOptions options = SmallGuards(StartGpu());
+  EmulatedDriver().TakeLog();
+  ASSERT_TRUE(RunGuards(options, report).has_value());
+  const auto log = EmulatedDriver().TakeLog();
+  for (const char* name : {"cuStreamWriteValue32", "cuStreamBatchMemOp", "cuMemcpyHtoDAsync"}) {
+    const auto calls = std::count_if(
+        log.begin(), log.end(), [&](const cuda::fake::Call& call) { return call.name == name; });
+    EXPECT_EQ(calls, 2 * options.rounds) << name;
+  }
+}
+
+TEST(Guards, SayWhichCallFails) {
+  Report report("guards", {}, "test");
+  const GuardsOptions options = SmallGuards(StartGpu());
+  EmulatedDriver().RefuseCall("cuStreamBatchMemOp", 801);
+  const Status status = RunGuards(options, report);
+  ASSERT_FALSE(status.has_value());
+  EXPECT_THAT(status.error().message, HasSubstr("cuStreamBatchMemOp"));
+  EXPECT_EQ(EmulatedDriver().leaks(), 0u);
+}
+
+TEST(Guards, AreForAGpu) {
+  Report report("guards", {}, "test");
+  GuardsOptions options;
+  options.device.name = "cpu";
+  const Status status = RunGuards(options, report);
+  ASSERT_FALSE(status.has_value());
+  EXPECT_EQ(status.error().code, ErrorCode::kInvalidArgument);
+  EXPECT_THAT(status.error().message, HasSubstr("device 'cpu'"));
+}
+
+TEST(Isolation, EveryModeRunsOnAGpuOrIsRefusedWithTheReason) {
+  Report report("isolation", {}, "test");
+  IsolationOptions options;
+  options.device = StartGpu();
+  options.rounds = 10;
+  options.best_effort_block_us = 2;
+  options.real_time_block_us = options.piece_us = 1;
+  options.program = &Probe();
+  const Status status = RunIsolation(options, report);
+  ASSERT_TRUE(status.has_value()) << status.error().message;
+  for (const char* mode : {"alone", "priority", "guard", "abort"}) {
+    const std::string of = std::string(".") + mode;
+    EXPECT_GT(MetricOf(report, "isolation_placed_us_p50" + of), 0);
+    EXPECT_GE(MetricOf(report, "isolation_complete_us_p50" + of),
+              MetricOf(report, "isolation_placed_us_p50" + of));
+  }
+  EXPECT_GT(MetricOf(report, "isolation_best_effort_share.abort"), 0);
+  // The emulated GPU has two multiprocessors, a share takes eight.
+  EXPECT_THAT(report.json()["refused"]["share"].get<std::string>(), HasSubstr("units"));
+  EXPECT_EQ(EmulatedDriver().fault(), "");
+  EXPECT_EQ(EmulatedDriver().leaks(), 0u);
+}
+
+TEST(Isolation, LongBlocksLeaveWhenTheyAreTold) {
+  Report report("isolation", {}, "test");
+  IsolationOptions options;
+  options.device.workers = 2;
+  options.rounds = 30;
+  options.best_effort_block_us = 3000;
+  const Status status = RunIsolation(options, report);
+  ASSERT_TRUE(status.has_value()) << status.error().message;
+  const double abort = MetricOf(report, "isolation_placed_us_p50.abort");
+  EXPECT_LT(2 * abort, MetricOf(report, "isolation_placed_us_p50.guard"));
+  EXPECT_LT(2 * abort, MetricOf(report, "isolation_placed_us_p50.priority"));
+}
+
+template <typename Bodies, cuda::u32 kBody>
+void RunPlain(const cuda::LaunchTable& table, unsigned char* shared) {
+  cuda::RunPlainBlock<Bodies>(kBody, table, shared);
+}
+
+template <cuda::u32... kBody>
+EmulatedEntries AllPlain(std::integer_sequence<cuda::u32, kBody...>) {
+  EmulatedEntries entries;
+  const auto add = [&](std::uint32_t entry, std::uint32_t body, auto* function) {
+    const PlainBody plain{entry, body, cuda::kBodyThreads};
+    entries[PlainEntries({&plain, 1}).front().name] = function;
+  };
+  (add(0, kBody, RunPlain<cuda::LightBodies, kBody>), ...);
+  (add(1, kBody, RunPlain<cuda::MediumBodies, kBody>), ...);
+  return entries;
+}
+
+MachineryOptions SmallMachinery(const DeviceChoice& device) {
+  MachineryOptions options;
+  options.device = device;
+  options.zoo = LAGOON_SOURCE_DIR "/models/repository";
+  options.models = {"digits"};
+  options.rounds = 2;
+  options.repeats = 3;
+  options.plain = [](std::span<const PlainBody> bodies) {
+    return std::make_unique<Named>(PlainEntries(bodies));
+  };
+  return options;
+}
+
+TEST(Machinery, EveryKernelRunsPlainUnderTheProtocolAndWithNotes) {
+  constexpr auto kBodies = static_cast<cuda::u32>(cuda::BodyId::kConv64x32F16) + 1;
+  const DeviceChoice device = StartGpu(AllPlain(std::make_integer_sequence<cuda::u32, kBodies>()));
+  Report report("machinery", {}, "test");
+  const Status status = RunMachinery(SmallMachinery(device), report);
+  ASSERT_TRUE(status.has_value()) << status.error().message;
+  for (const char* variant : {"plain", "protocol", "notes"}) {
+    EXPECT_GT(MetricOf(report, std::string("kernels_us.digits.") + variant), 0);
+  }
+  for (const char* variant : {"plain.launches", "plain.graph", "notes.launches", "notes.graph"}) {
+    EXPECT_GT(MetricOf(report, std::string("chain_us.digits.") + variant), 0);
+  }
+  EXPECT_GE(MetricOf(report, "protocol_cost_most.digits"),
+            MetricOf(report, "protocol_cost.digits"));
+  EXPECT_EQ(EmulatedDriver().fault(), "");
+  EXPECT_EQ(EmulatedDriver().leaks(), 0u);
+  EXPECT_GT(CallsOf("cuGraphLaunch"), 0u);
+}
+
+TEST(Machinery, AFailingCallLeavesNothingBehind) {
+  constexpr auto kBodies = static_cast<cuda::u32>(cuda::BodyId::kConv64x32F16) + 1;
+  for (const char* call : {"cuGraphInstantiateWithFlags", "cuStreamEndCapture", "cuEventRecord"}) {
+    const DeviceChoice device =
+        StartGpu(AllPlain(std::make_integer_sequence<cuda::u32, kBodies>()));
+    EmulatedDriver().RefuseCall(call, 801);
+    Report report("machinery", {}, "test");
+    const Status status = RunMachinery(SmallMachinery(device), report);
+    ASSERT_FALSE(status.has_value()) << call;
+    EXPECT_THAT(status.error().message, HasSubstr(call));
+    EXPECT_EQ(EmulatedDriver().leaks(), 0u) << call;
+  }
+}
+
+TEST(Machinery, PlainEntriesAreTheirBodysAlone) {
+  const PlainBody body{1, 19, 256};
+  EXPECT_EQ(PlainEntries({&body, 1}).front().name, "lagoon_plain_1_19");
+}
+
+// What a GPU would get: NVRTC needs none.
+TEST(GpuPrograms, TheCompilerTakesThem) {
+  if (!cuda::Nvrtc::Load()) GTEST_SKIP() << "no NVRTC on this machine";
+  cuda::GpuInfo gpu;
+  gpu.major = 9;
+  const auto probe = cuda::ProbeProgram().ImageFor(gpu);
+  EXPECT_TRUE(probe.has_value()) << probe.error().message;
+  const std::vector<PlainBody> bodies = {
+      {0, static_cast<std::uint32_t>(cuda::BodyId::kPool), cuda::kBodyThreads},
+      {1, static_cast<std::uint32_t>(cuda::BodyId::kPool), cuda::kBodyThreads},
+      {2, static_cast<std::uint32_t>(cuda::BodyId::kConv128x128Bf16), cuda::kBodyThreads}};
+  const auto plain = PlainProgram(bodies)->ImageFor(gpu);
+  ASSERT_TRUE(plain.has_value()) << plain.error().message;
+  for (const cuda::EntryName& entry : PlainEntries(bodies)) {
+    EXPECT_THAT(*plain, HasSubstr(entry.name));
+  }
+}
+
+}  // namespace
+}  // namespace lagoon::bench

@@ -1,0 +1,308 @@
+#include "bench/gpu/machinery.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <cstring>
+#include <map>
+#include <utility>
+
+#include "base/check.h"
+#include "bench/bound_model.h"
+#include "bench/gpu/raw_gpu.h"
+#include "bench/statistics.h"
+#include "device/cuda/source_program.h"
+#include "device/forwarding_device.h"
+#include "kernels/cuda/op_program.h"
+
+namespace lagoon::bench {
+namespace {
+
+using cuda::OwnMemory;
+
+constexpr std::array<const char*, 3> kClasses = {"LightBodies", "MediumBodies", "HeavyBodies"};
+constexpr std::uint32_t kRingNotes = 1u << 16;
+constexpr std::uint32_t kIssues = 1024;  // states
+constexpr std::uint32_t kCountInterval = 16;
+
+/// Remembers what was loaded under which handle.
+class RecordingDevice final : public ForwardingDevice {
+ public:
+  struct Loaded {
+    const CudaImage* image = nullptr;
+    std::size_t shared_bytes = 0;
+  };
+  using ForwardingDevice::ForwardingDevice;
+
+  Result<KernelHandle> Load(const CodeImage& image, const KernelSpec& spec) override {
+    Result<KernelHandle> handle = device_.Load(image, spec);
+    if (handle) loaded_[*handle] = {image.cuda, cuda::kProtocolSharedBytes + spec.scratch_bytes};
+    return handle;
+  }
+  const Loaded& loaded(KernelHandle handle) const { return loaded_.at(handle); }
+
+ private:
+  std::map<KernelHandle, Loaded> loaded_;
+};
+
+struct ModelKernel {
+  const CudaImage* image = nullptr;
+  std::size_t shared_bytes = 0;
+  std::uint32_t blocks = 0;
+  const void* args = nullptr;
+  cuda::Function plain = nullptr, entry = nullptr;
+  unsigned threads = 0;
+};
+
+enum class Variant { kPlain, kProtocol, kNotes };
+
+class Machinery {
+ public:
+  static Result<std::unique_ptr<Machinery>> Create(const MachineryOptions& options,
+                                                   const std::string& model) {
+    std::unique_ptr<Machinery> machinery(new Machinery(options));
+    LAGOON_RETURN_IF_ERROR(machinery->LoadModel(model));
+    LAGOON_RETURN_IF_ERROR(machinery->Prepare());
+    return machinery;
+  }
+  ~Machinery() {
+    if (gpu_ == nullptr) return;
+    gpu_->driver().synchronize();
+    for (cuda::Event event : {begin_, end_}) {
+      if (event != nullptr) gpu_->driver().destroy_event(event);
+    }
+  }
+  Machinery(const Machinery&) = delete;
+  Machinery& operator=(const Machinery&) = delete;
+
+  std::span<const ModelKernel> kernels() const { return kernels_; }
+
+  /// Microseconds of one launch of the kernel, one of many in a graph.
+  Result<double> KernelUs(const ModelKernel& kernel, Variant variant) {
+    const std::vector<ModelKernel> many(static_cast<std::size_t>(options_.repeats), kernel);
+    LAGOON_ASSIGN_OR_RETURN(const double us, GraphUs(many, variant));
+    return us / options_.repeats;
+  }
+
+  /// Microseconds of the launches as a graph.
+  Result<double> GraphUs(std::span<const ModelKernel> kernels, Variant variant) {
+    cuda::Graph graph = nullptr;
+    cuda::GraphExec instance = nullptr;
+    const cuda::Driver& driver = gpu_->driver();
+    LAGOON_RETURN_IF_ERROR(gpu_->Check(driver.begin_capture(stream_, cuda::kCaptureThreadLocal),
+                                       "cuStreamBeginCapture"));
+    const Status launched = LaunchAll(kernels, variant);
+    const cuda::Code ended = driver.end_capture(stream_, &graph);
+    LAGOON_RETURN_IF_ERROR(launched);
+    LAGOON_RETURN_IF_ERROR(gpu_->Check(ended, "cuStreamEndCapture"));
+    Status made =
+        gpu_->Check(driver.instantiate_graph(&instance, graph, 0), "cuGraphInstantiateWithFlags");
+    driver.destroy_graph(graph);
+    LAGOON_RETURN_IF_ERROR(made);
+    Result<double> us = MedianUs(
+        [&] { return gpu_->Check(driver.launch_graph(instance, stream_), "cuGraphLaunch"); });
+    driver.destroy_graph_instance(instance);
+    return us;
+  }
+
+  /// Microseconds of the same, launched one by one.
+  Result<double> LaunchesUs(std::span<const ModelKernel> kernels, Variant variant) {
+    return MedianUs([&] { return LaunchAll(kernels, variant); });
+  }
+
+ private:
+  explicit Machinery(const MachineryOptions& options) : options_(options) {}
+
+  Status LoadModel(const std::string& model) {
+    LAGOON_ASSIGN_OR_RETURN(gpu_, RawGpu::Open(options_.device));
+    LAGOON_ASSIGN_OR_RETURN(opened_, OpenDevice(options_.device));
+    auto recording = std::make_unique<RecordingDevice>(*opened_.device);
+    recording_ = recording.get();
+    on_ = {.kernels = std::move(opened_.kernels), .device = std::move(recording)};
+    LAGOON_ASSIGN_OR_RETURN(
+        model_, BoundModel::Load(ModelFile(options_.zoo, model), model, on_,
+                                 {.batch = options_.batch, .precision = options_.precision}));
+    return model_->Run(*on_.device);
+  }
+
+  Status Prepare() {
+    const Plan& plan = model_->instance().plan();
+    std::uint32_t most_blocks = 1;
+    for (std::size_t i = 0; i < plan.ops.size(); ++i) {
+      const RecordingDevice::Loaded& loaded = recording_->loaded(plan.ops[i].kernel);
+      kernels_.push_back({.image = loaded.image,
+                          .shared_bytes = loaded.shared_bytes,
+                          .blocks = plan.ops[i].blocks,
+                          .args = model_->instance().segment(i).args});
+      most_blocks = std::max(most_blocks, plan.ops[i].blocks);
+    }
+    LAGOON_RETURN_IF_ERROR(LoadFunctions());
+    LAGOON_ASSIGN_OR_RETURN(stream_, gpu_->NewStream(/*urgent=*/true));
+    const cuda::Driver& driver = gpu_->driver();
+    LAGOON_RETURN_IF_ERROR(gpu_->Check(driver.create_event(&begin_, 0), "cuEventCreate"));
+    LAGOON_RETURN_IF_ERROR(gpu_->Check(driver.create_event(&end_, 0), "cuEventCreate"));
+    const auto allocate = [&](std::size_t bytes, OwnMemory::Where where) {
+      return gpu_->Allocate(bytes, where);
+    };
+    const std::size_t words = (most_blocks + 31) / 32;
+    LAGOON_ASSIGN_OR_RETURN(
+        record_, allocate((kLine + words) * sizeof(cuda::u64), OwnMemory::Where::kDevice));
+    LAGOON_ASSIGN_OR_RETURN(
+        states_, allocate(kIssues * sizeof(cuda::IssueState), OwnMemory::Where::kDevice));
+    LAGOON_ASSIGN_OR_RETURN(head_, allocate(sizeof(cuda::u64), OwnMemory::Where::kDevice));
+    LAGOON_ASSIGN_OR_RETURN(ring_,
+                            allocate(kRingNotes * sizeof(cuda::u64), OwnMemory::Where::kPinned));
+    return {};
+  }
+
+  Status LoadFunctions() {
+    const cuda::Program& program = *kernels_.front().image->program;
+    LAGOON_ASSIGN_OR_RETURN(const std::vector<cuda::Function> entries, gpu_->Load(program));
+    std::vector<PlainBody> bodies;
+    std::map<std::pair<std::uint32_t, std::uint32_t>, std::size_t> places;  // by entry and body
+    for (const ModelKernel& kernel : kernels_) {
+      const CudaImage& image = *kernel.image;
+      LAGOON_CHECK(image.program == &program);
+      if (!places.emplace(std::pair(image.entry, image.body), bodies.size()).second) continue;
+      bodies.push_back({image.entry, image.body, program.entries()[image.entry].threads});
+    }
+    plain_program_ = options_.plain ? options_.plain(bodies) : PlainProgram(bodies);
+    LAGOON_ASSIGN_OR_RETURN(const std::vector<cuda::Function> plain, gpu_->Load(*plain_program_));
+    for (ModelKernel& kernel : kernels_) {
+      const CudaImage& image = *kernel.image;
+      kernel.plain = plain[places.at({image.entry, image.body})];
+      kernel.entry = entries[image.entry];
+      kernel.threads = program.entries()[image.entry].threads;
+    }
+    return {};
+  }
+
+  Status LaunchAll(std::span<const ModelKernel> kernels, Variant variant) {
+    for (const ModelKernel& kernel : kernels) {
+      FillTable(kernel, variant);
+      LAGOON_RETURN_IF_ERROR(gpu_->Launch(variant == Variant::kPlain ? kernel.plain : kernel.entry,
+                                          kernel.blocks, kernel.threads, kernel.shared_bytes,
+                                          stream_, table_));
+    }
+    return {};
+  }
+
+  // As GpuDevice does. Every launch has a tag of its own, under which the record's words count as
+  // untouched; a graph that runs again finds those of its last launch.
+  void FillTable(const ModelKernel& kernel, Variant variant) {
+    const std::uint32_t tag = ++tag_;
+    auto* const words = reinterpret_cast<cuda::u64*>(record_.device());
+    table_.state = reinterpret_cast<cuda::IssueState*>(states_.device()) + tag % kIssues;
+    table_.ring = {reinterpret_cast<cuda::u64*>(ring_.device()),
+                   reinterpret_cast<cuda::u64*>(head_.device()),
+                   variant == Variant::kNotes ? kRingNotes : 0, 0};
+    table_.issue = tag;
+    table_.segment_count = 1;
+    cuda::SegmentRef& segment = table_.segments[0];
+    segment = {};
+    segment.record = {words, words + kLine, tag, kernel.blocks};
+    segment.body = kernel.image->body;
+    segment.claimants = kernel.blocks;
+    segment.tiles_per_block = 1;
+    segment.count_interval = std::max(kCountInterval, kernel.blocks / 64);
+    std::memcpy(table_.args, kernel.args, kernel.image->args_bytes);
+  }
+
+  template <typename Work>
+  Result<double> MedianUs(const Work& work) {
+    const cuda::Driver& driver = gpu_->driver();
+    std::vector<double> us;
+    for (int round = 0; round <= options_.rounds; ++round) {
+      LAGOON_RETURN_IF_ERROR(gpu_->Check(driver.record_event(begin_, stream_), "cuEventRecord"));
+      LAGOON_RETURN_IF_ERROR(work());
+      LAGOON_RETURN_IF_ERROR(gpu_->Check(driver.record_event(end_, stream_), "cuEventRecord"));
+      LAGOON_RETURN_IF_ERROR(gpu_->Check(driver.synchronize_event(end_), "cuEventSynchronize"));
+      float milliseconds = 0;
+      LAGOON_RETURN_IF_ERROR(
+          gpu_->Check(driver.elapsed(&milliseconds, begin_, end_), "cuEventElapsedTime"));
+      if (round > 0) us.push_back(1000.0 * milliseconds);  // the first one warms caches
+    }
+    return Median(std::move(us));
+  }
+
+  static constexpr std::size_t kLine = 16;  // words, so that count and claims are apart
+
+  const MachineryOptions options_;
+  std::unique_ptr<RawGpu> gpu_;
+  ComputeDevice opened_, on_;  // the device, and the recording one in front of it
+  RecordingDevice* recording_ = nullptr;
+  std::unique_ptr<BoundModel> model_;
+  std::unique_ptr<const cuda::Program> plain_program_;
+  std::vector<ModelKernel> kernels_;
+  cuda::Stream stream_ = nullptr;
+  cuda::Event begin_ = nullptr, end_ = nullptr;
+  OwnMemory record_, states_, head_, ring_;
+  cuda::LaunchTable table_{};
+  std::uint32_t tag_ = 0;
+};
+
+Status MeasureModel(const MachineryOptions& options, const std::string& model, Report& report) {
+  LAGOON_ASSIGN_OR_RETURN(const auto machinery, Machinery::Create(options, model));
+  const std::span<const ModelKernel> kernels = machinery->kernels();
+  constexpr std::array<std::pair<Variant, const char*>, 3> kVariants = {
+      {{Variant::kPlain, "plain"}, {Variant::kProtocol, "protocol"}, {Variant::kNotes, "notes"}}};
+  std::array<double, 3> sums{};
+  double most = 0;
+  Progress progress(model, static_cast<int>(kernels.size()));
+  for (const ModelKernel& kernel : kernels) {
+    std::array<double, 3> us{};
+    for (std::size_t i = 0; i < us.size(); ++i) {
+      LAGOON_ASSIGN_OR_RETURN(us[i], machinery->KernelUs(kernel, kVariants[i].first));
+      sums[i] += us[i];
+    }
+    most = std::max(most, us[1] / us[0] - 1);
+    progress.Step("kernels");
+  }
+  for (std::size_t i = 0; i < sums.size(); ++i) {
+    report.Metric(fmt::format("kernels_us.{}.{}", model, kVariants[i].second), sums[i]);
+  }
+  report.Metric("protocol_cost." + model, sums[1] / sums[0] - 1);
+  report.Metric("protocol_cost_most." + model, most);
+  report.Metric("notes_cost." + model, sums[2] / sums[1] - 1);
+  for (const auto& [variant, name] : {kVariants[0], kVariants[2]}) {
+    LAGOON_ASSIGN_OR_RETURN(const double launches, machinery->LaunchesUs(kernels, variant));
+    LAGOON_ASSIGN_OR_RETURN(const double graph, machinery->GraphUs(kernels, variant));
+    report.Metric(fmt::format("chain_us.{}.{}.launches", model, name), launches);
+    report.Metric(fmt::format("chain_us.{}.{}.graph", model, name), graph);
+  }
+  return {};
+}
+
+}  // namespace
+
+std::vector<cuda::EntryName> PlainEntries(std::span<const PlainBody> bodies) {
+  std::vector<cuda::EntryName> entries;
+  for (const PlainBody& body : bodies) {
+    entries.push_back({fmt::format("lagoon_plain_{}_{}", body.entry, body.body), body.threads});
+  }
+  return entries;
+}
+
+std::unique_ptr<const cuda::Program> PlainProgram(std::span<const PlainBody> bodies) {
+  cuda::SourceProgram::Source source = cuda::OpSource();
+  source.entries = PlainEntries(bodies);
+  source.main = {"plain.cu",
+                 "#include \"device/cuda/plain.cuh\"\n#include \"kernels/cuda/classes.cuh\"\n"};
+  for (std::size_t i = 0; i < bodies.size(); ++i) {
+    source.main.text +=
+        fmt::format("LAGOON_CUDA_PLAIN_ENTRY({}, lagoon::cuda::{}, {})\n", source.entries[i].name,
+                    kClasses.at(bodies[i].entry), bodies[i].body);
+  }
+  return std::make_unique<cuda::SourceProgram>(std::move(source),
+                                               cuda::ImageCache(cuda::ImageCache::DefaultFolder()));
+}
+
+Status RunMachinery(const MachineryOptions& options, Report& report) {
+  for (const std::string& model : options.models) {
+    LAGOON_RETURN_IF_ERROR(MeasureModel(options, model, report));
+  }
+  return {};
+}
+
+}  // namespace lagoon::bench

@@ -1,0 +1,52 @@
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "base/status.h"
+#include "base/time.h"
+#include "device/cuda/launch_table.cuh"
+#include "device/cuda/program.h"
+#include "device/cuda/session.h"
+#include "program/open_device.h"
+
+namespace lagoon::bench {
+
+/// A GPU without our device in front, for what benchmarks measure beneath it. One thread.
+class RawGpu {
+ public:
+  /// `choice` must name a GPU: "cuda:N".
+  static Result<std::unique_ptr<RawGpu>> Open(const DeviceChoice& choice);
+  ~RawGpu();
+  RawGpu(const RawGpu&) = delete;
+  RawGpu& operator=(const RawGpu&) = delete;
+
+  const cuda::GpuInfo& info() const { return session_->gpu(); }
+  const cuda::Driver& driver() const { return session_->driver(); }
+
+  /// The functions of the program's entries, in their order, with all the shared memory that a
+  /// block can have. They live as long as this object.
+  Result<std::vector<cuda::Function>> Load(const cuda::Program& program);
+  Result<cuda::OwnMemory> Allocate(std::size_t bytes, cuda::OwnMemory::Where where) const {
+    return cuda::OwnMemory::Create(session_, bytes, where);
+  }
+  /// Of the highest priority, or the lowest. Lives as long as this object.
+  Result<cuda::Stream> NewStream(bool urgent);
+  Status Launch(cuda::Function function, unsigned grid, unsigned threads, std::size_t shared_bytes,
+                cuda::Stream stream, cuda::LaunchTable& table) const;
+  /// Until the stream is empty: kDeadlineExceeded after so long.
+  Status Drain(cuda::Stream stream, Nanoseconds limit) const;
+
+  /// What a call of the driver returned, as a Status with the GPU's name.
+  Status Check(cuda::Code code, const char* call) const;
+
+ private:
+  explicit RawGpu(std::shared_ptr<const cuda::GpuSession> session) : session_(std::move(session)) {}
+
+  const std::shared_ptr<const cuda::GpuSession> session_;
+  std::vector<cuda::Module> modules_;
+  std::vector<cuda::Stream> streams_;
+};
+
+}  // namespace lagoon::bench
