@@ -10,6 +10,7 @@
 
 #include "base/check.h"
 #include "bench/bound_model.h"
+#include "bench/gpu/probe_program.h"
 #include "bench/gpu/raw_gpu.h"
 #include "bench/statistics.h"
 #include "device/cuda/source_program.h"
@@ -286,9 +287,14 @@ std::vector<cuda::EntryName> PlainEntries(std::span<const PlainBody> bodies) {
 
 std::unique_ptr<const cuda::Program> PlainProgram(std::span<const PlainBody> bodies) {
   cuda::SourceProgram::Source source = cuda::OpSource();
+  constexpr char kPlain[] = "bench/gpu/plain.cuh";
+  std::vector<cuda::SourceFile> files = cuda::EmbeddedProbeSources();
+  for (cuda::SourceFile& file : files) {
+    if (file.name == kPlain) source.headers.push_back(std::move(file));
+  }
   source.entries = PlainEntries(bodies);
   source.main = {"plain.cu",
-                 "#include \"device/cuda/plain.cuh\"\n#include \"kernels/cuda/classes.cuh\"\n"};
+                 "#include \"bench/gpu/plain.cuh\"\n#include \"kernels/cuda/classes.cuh\"\n"};
   for (std::size_t i = 0; i < bodies.size(); ++i) {
     source.main.text +=
         fmt::format("LAGOON_CUDA_PLAIN_ENTRY({}, lagoon::cuda::{}, {})\n", source.entries[i].name,

@@ -20,7 +20,7 @@ struct PlainBody {
   std::uint32_t entry = 0, body = 0, threads = 0;
 };
 
-/// Each of the bodies as an entry of its own (device/cuda/plain.cuh), in their order.
+/// Each of the bodies as an entry of its own (bench/gpu/plain.cuh), in their order.
 std::unique_ptr<const cuda::Program> PlainProgram(std::span<const PlainBody> bodies);
 std::vector<cuda::EntryName> PlainEntries(std::span<const PlainBody> bodies);
 

@@ -2,9 +2,9 @@
 
 // Bodies that measure the GPU itself: how soon blocks see a word, and how soon they make room.
 
+#include "bench/gpu/plain.cuh"
 #include "bench/gpu/probe_args.cuh"
 #include "device/cuda/entry.cuh"
-#include "device/cuda/plain.cuh"
 
 namespace lagoon::cuda::probe {
 

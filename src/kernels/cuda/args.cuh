@@ -56,8 +56,32 @@ struct UnaryArgs {
   float alpha, beta;
 };
 
-/// Those of BinaryOp that give fp32 of fp32.
-enum class Binary : u32 { kAdd, kSub, kMul, kDiv, kPow, kMin, kMax, kMod, kFmod, kPRelu };
+/// BinaryOp.
+enum class Binary : u32 {
+  kAdd,
+  kSub,
+  kMul,
+  kDiv,
+  kPow,
+  kMin,
+  kMax,
+  kMod,
+  kFmod,
+  kPRelu,  // the last one that gives fp32 of fp32
+  kAnd,
+  kOr,
+  kXor,
+  kBitAnd,
+  kBitOr,
+  kBitXor,
+  kShiftLeft,
+  kShiftRight,
+  kEqual,
+  kLess,
+  kLessOrEqual,
+  kGreater,
+  kGreaterOrEqual,
+};
 
 struct BinaryArgs {
   const float* a;
@@ -145,14 +169,15 @@ struct ChannelAffineArgs {
 /// y = condition ? a : b
 struct WhereArgs {
   const unsigned char* condition;
-  const float* a;
-  const float* b;
-  float* y;
+  const void* a;
+  const void* b;
+  void* y;
   u32 count;
+  u32 element_bytes;
   Axes<3> axes;  // of condition, a and b
 };
 
-/// Element types of a cast. Floats first.
+/// Floats first.
 enum class ElementType : u32 {
   kF32,
   kBf16,
@@ -175,6 +200,27 @@ struct CastArgs {
   void* y;
   u32 count;
   u32 from, to;  // ElementTypes
+};
+
+/// y is of x's type, or bool.
+struct TypedUnaryArgs {
+  const void* x;
+  void* y;
+  u32 count;
+  u32 op;    // a UnaryOp
+  u32 type;  // an ElementType
+  float alpha, beta;
+};
+
+/// y is of the operands' type, or bool.
+struct TypedBinaryArgs {
+  const void* a;
+  const void* b;
+  void* y;
+  u32 count;
+  u32 op;        // a Binary
+  u32 type;      // an ElementType
+  Axes<2> axes;  // of a and b
 };
 
 // ---- Ops along an axis.

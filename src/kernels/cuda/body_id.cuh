@@ -29,6 +29,8 @@ enum class BodyId : unsigned {
   kChannelAffine,
   kWhere,
   kCast,
+  kTypedUnary,
+  kTypedBinary,
   // Medium.
   kConv64x64Fp32,
   kConv64x64Tf32,

@@ -10,6 +10,7 @@
 #include "kernels/cuda/elementwise.cuh"
 #include "kernels/cuda/lines.cuh"
 #include "kernels/cuda/matmul.cuh"
+#include "kernels/cuda/typed.cuh"
 #include "kernels/cuda/windows.cuh"
 
 namespace lagoon::cuda {
@@ -62,6 +63,10 @@ LAGOON_DEVICE bool RunLight(BodyId body, const void* args, u32 tile, unsigned ch
       return Where(As<WhereArgs>(args), tile, control);
     case BodyId::kCast:
       return Cast(As<CastArgs>(args), tile, control);
+    case BodyId::kTypedUnary:
+      return TypedUnary(As<TypedUnaryArgs>(args), tile, control);
+    case BodyId::kTypedBinary:
+      return TypedBinary(As<TypedBinaryArgs>(args), tile, control);
     default:
       return false;
   }

@@ -48,10 +48,13 @@ TEST_F(CudaKernelsTest, WhatHasNoBodyIsNamedWithItsType) {
        },
        "topk of INT64 "},
       {[&] { return make_->Fold(ints, FoldOp::kSum); }, "reduction 0 of INT64 "},
-      {[&] { return make_->Unary({.count = 4, .type = DataType::kInt32}); },
-       "unary op 0 of INT32 "},
-      {[&] { return make_->Binary({.a = {4}, .b = {4}, .out = {4}, .type = DataType::kFloat16}); },
-       "binary of FP16 "},
+      {[&] { return make_->Unary({.count = 4, .type = DataType::kFloat64}); },
+       "unary op 0 of FP64 "},
+      {[&] {
+         return make_->Binary(
+             {.op = BinaryOp::kPow, .a = {4}, .b = {4}, .out = {4}, .type = DataType::kFloat64});
+       },
+       "binary op 4 of FP64 "},
       {[&] { return make_->Quantize({.quantized = DataType::kInt8}); }, "quantize of INT8 "},
       {[&] { return make_->Interpolate({.in = 2, .out = 3}); }, "interpolate of FP32 "},
   };

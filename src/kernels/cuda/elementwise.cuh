@@ -35,13 +35,13 @@ LAGOON_DEVICE_CALL float ApplyUnary(UnaryOp op, float x, float alpha, float beta
     case UnaryOp::kSoftsign:
       return x / (1 + fabsf(x));
     case UnaryOp::kCelu:
-      return fmaxf(0.0f, x) + fminf(0.0f, alpha * expm1f(x / alpha));
+      return x != x ? x : fmaxf(0.0f, x) + fminf(0.0f, alpha * expm1f(x / alpha));
     case UnaryOp::kSelu:
       return beta * (x > 0 ? x : alpha * expm1f(x));
     case UnaryOp::kThresholdedRelu:
-      return x > alpha ? x : 0;
+      return x <= alpha ? 0 : x;
     case UnaryOp::kShrink:
-      return x < -alpha ? x + beta : x > alpha ? x - beta : 0;
+      return x < -alpha ? x + beta : x > alpha ? x - beta : x == x ? 0 : x;
     default:
       return ApplyCommon(op, x, alpha, beta);
   }
@@ -96,10 +96,9 @@ LAGOON_DEVICE_CALL float ApplyBinary(Binary op, float a, float b) {
     }
     case Binary::kFmod:
       return fmodf(a, b);
-    case Binary::kPRelu:
+    default:  // kPRelu
       return a < 0 ? a * b : a;
   }
-  return 0;
 }
 
 LAGOON_DEVICE bool BinaryElements(const BinaryArgs& args, u32 tile, const BlockControl& control) {
@@ -312,164 +311,6 @@ LAGOON_DEVICE bool ChannelAffine(const ChannelAffineArgs& args, u32 tile,
     const u64 at = u64{i / channels} * (args.ends[part] - first) + (channel - first);
     const float value = args.x[part][at] * args.scale[channel] + args.shift[channel];
     args.y[i] = Finished(args.epilogue, value, channel, i);
-  }
-  return true;
-}
-
-LAGOON_DEVICE bool Where(const WhereArgs& args, u32 tile, const BlockControl& control) {
-  if (control.SyncShouldLeave()) return false;
-  const u32 end = Min(args.count, (tile + 1) * kElementTile);
-  LAGOON_NO_UNROLL
-  for (u32 i = tile * kElementTile + threadIdx.x; i < end; i += kBodyThreads) {
-    i64 offsets[3];
-    OffsetsAt(args.axes, i, offsets);
-    args.y[i] = args.condition[offsets[0]] != 0 ? args.a[offsets[1]] : args.b[offsets[2]];
-  }
-  return true;
-}
-
-template <typename From, typename To>
-LAGOON_DEVICE void CastElements(const CastArgs& args, u32 begin, u32 end) {
-  LAGOON_NO_UNROLL
-  for (u32 i = begin + threadIdx.x; i < end; i += kBodyThreads) {
-    static_cast<To*>(args.y)[i] = FromFloat<To>(ToFloat(static_cast<const From*>(args.x)[i]));
-  }
-}
-
-LAGOON_DEVICE double RealAt(ElementType type, const void* x, u32 i) {
-  switch (type) {
-    case ElementType::kBf16:
-      return ToFloat(static_cast<const Bf16*>(x)[i]);
-    case ElementType::kF16:
-      return ToFloat(static_cast<const F16*>(x)[i]);
-    case ElementType::kF64:
-      return static_cast<const double*>(x)[i];
-    default:
-      return static_cast<const float*>(x)[i];
-  }
-}
-
-/// The upper half of u64 is negative.
-LAGOON_DEVICE i64 IntegerAt(ElementType type, const void* x, u32 i) {
-  switch (type) {
-    case ElementType::kI8:
-      return static_cast<const signed char*>(x)[i];
-    case ElementType::kI16:
-      return static_cast<const short*>(x)[i];
-    case ElementType::kI32:
-      return static_cast<const i32*>(x)[i];
-    case ElementType::kU16:
-      return static_cast<const u16*>(x)[i];
-    case ElementType::kU32:
-      return static_cast<const u32*>(x)[i];
-    case ElementType::kI64:
-    case ElementType::kU64:
-      return static_cast<const i64*>(x)[i];
-    default:
-      return static_cast<const u8*>(x)[i];
-  }
-}
-
-/// Wraps around.
-LAGOON_DEVICE void PutInteger(ElementType type, void* y, u32 i, i64 value) {
-  switch (type) {
-    case ElementType::kBool:
-      static_cast<u8*>(y)[i] = value != 0 ? 1 : 0;
-      break;
-    case ElementType::kI16:
-    case ElementType::kU16:
-      static_cast<u16*>(y)[i] = static_cast<u16>(value);
-      break;
-    case ElementType::kI32:
-    case ElementType::kU32:
-      static_cast<u32*>(y)[i] = static_cast<u32>(value);
-      break;
-    case ElementType::kI64:
-    case ElementType::kU64:
-      static_cast<i64*>(y)[i] = value;
-      break;
-    default:
-      static_cast<u8*>(y)[i] = static_cast<u8>(value);
-      break;
-  }
-}
-
-LAGOON_DEVICE void PutFloat(ElementType type, void* y, u32 i, float value) {
-  switch (type) {
-    case ElementType::kBf16:
-      static_cast<Bf16*>(y)[i] = FromFloat<Bf16>(value);
-      break;
-    case ElementType::kF16:
-      static_cast<F16*>(y)[i] = FromFloat<F16>(value);
-      break;
-    default:
-      static_cast<float*>(y)[i] = value;
-      break;
-  }
-}
-
-/// The integer nearest to zero's side of `value` within the type's range; NaN is 0.
-LAGOON_DEVICE i64 Saturated(ElementType type, double value) {
-  if (value != value) return 0;
-  constexpr double kTwo63 = 9223372036854775808.0;
-  if (type == ElementType::kU64) {
-    if (value <= 0) return 0;
-    if (value >= 2 * kTwo63) return -1;
-    return value >= kTwo63 ? static_cast<i64>(static_cast<u64>(value)) : static_cast<i64>(value);
-  }
-  const bool is_signed = type <= ElementType::kI64;
-  const u32 log =
-      (static_cast<u32>(type) - static_cast<u32>(is_signed ? ElementType::kI8 : ElementType::kU8));
-  const u32 bits = 8u << log;
-  if (bits == 64) {
-    if (value <= -kTwo63) return static_cast<i64>(u64{1} << 63);
-    return value >= kTwo63 ? static_cast<i64>(~u64{0} >> 1) : static_cast<i64>(value);
-  }
-  const i64 high = (i64{1} << (is_signed ? bits - 1 : bits)) - 1;
-  const i64 low = is_signed ? -high - 1 : 0;
-  if (value <= static_cast<double>(low)) return low;
-  return value >= static_cast<double>(high) ? high : static_cast<i64>(value);
-}
-
-/// As ConvertElement() of plan/element.h.
-LAGOON_DEVICE_CALL void CastAny(const CastArgs& args, u32 begin, u32 end) {
-  const auto from = static_cast<ElementType>(args.from), to = static_cast<ElementType>(args.to);
-  LAGOON_NO_UNROLL
-  for (u32 i = begin + threadIdx.x; i < end; i += kBodyThreads) {
-    if (from <= ElementType::kF64) {
-      const double value = RealAt(from, args.x, i);
-      if (to < ElementType::kF64) {
-        PutFloat(to, args.y, i, static_cast<float>(value));
-      } else if (to == ElementType::kF64) {
-        static_cast<double*>(args.y)[i] = value;
-      } else {
-        PutInteger(to, args.y, i, to == ElementType::kBool ? value != 0 : Saturated(to, value));
-      }
-      continue;
-    }
-    const i64 value = IntegerAt(from, args.x, i);
-    const bool large = from == ElementType::kU64;
-    if (to < ElementType::kF64) {
-      PutFloat(to, args.y, i,
-               large ? static_cast<float>(static_cast<u64>(value)) : static_cast<float>(value));
-    } else if (to == ElementType::kF64) {
-      static_cast<double*>(args.y)[i] =
-          large ? static_cast<double>(static_cast<u64>(value)) : static_cast<double>(value);
-    } else {
-      PutInteger(to, args.y, i, value);
-    }
-  }
-}
-
-LAGOON_DEVICE bool Cast(const CastArgs& args, u32 tile, const BlockControl& control) {
-  if (control.SyncShouldLeave()) return false;
-  const u32 begin = tile * kElementTile;
-  const u32 end = Min(args.count, begin + kElementTile);
-  const auto from = static_cast<ElementType>(args.from), to = static_cast<ElementType>(args.to);
-  if (from == ElementType::kF32 && to == ElementType::kBf16) {  // what models do at every product
-    CastElements<float, Bf16>(args, begin, end);
-  } else {
-    CastAny(args, begin, end);
   }
   return true;
 }

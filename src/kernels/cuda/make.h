@@ -2,6 +2,7 @@
 
 // What the factories share.
 
+#include <cstddef>
 #include <cstdint>
 #include <string_view>
 #include <vector>
@@ -33,6 +34,23 @@ inline u32 U32(std::size_t value) { return static_cast<u32>(value); }
 
 /// Tiles of `tile` elements; at least one.
 inline u32 TilesOf(std::size_t count, u32 tile) { return U32((count + tile - 1) / tile); }
+
+/// An elementwise body whose output is `y`; its inputs are still to be named.
+template <typename Args>
+CudaKernel ElementKernel(const char* name, BodyId body, const Args& args, double bytes_moved) {
+  CudaKernel kernel;
+  kernel.name = name;
+  kernel.body = body;
+  kernel.blocks = TilesOf(args.count, kElementTile);
+  kernel.args = ArgsImage(args);
+  kernel.outputs = {offsetof(Args, y)};
+  kernel.bytes_moved = bytes_moved;
+  return kernel;
+}
+
+/// What is not fp32 to fp32 of MakeCudaUnary() and MakeCudaBinary().
+Result<CudaKernel> MakeTypedUnary(const UnarySpec& spec);
+Result<CudaKernel> MakeTypedBinary(const BinarySpec& spec);
 
 /// kUnimplemented when the function has no device code behind other ops.
 Result<EpilogueArgs> EpilogueOf(std::string_view op, const Epilogue& epilogue);

@@ -1,5 +1,3 @@
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <cstddef>
 
@@ -13,33 +11,6 @@ namespace lagoon::cuda {
 namespace {
 
 bool IsFp32(DataType type) { return type == DataType::kFloat32; }
-
-Result<Binary> BinaryOf(BinaryOp op) {
-  switch (op) {
-    case BinaryOp::kAdd:
-      return Binary::kAdd;
-    case BinaryOp::kSub:
-      return Binary::kSub;
-    case BinaryOp::kMul:
-      return Binary::kMul;
-    case BinaryOp::kDiv:
-      return Binary::kDiv;
-    case BinaryOp::kPow:
-      return Binary::kPow;
-    case BinaryOp::kMin:
-      return Binary::kMin;
-    case BinaryOp::kMax:
-      return Binary::kMax;
-    case BinaryOp::kMod:
-      return Binary::kMod;
-    case BinaryOp::kFmod:
-      return Binary::kFmod;
-    case BinaryOp::kPRelu:
-      return Binary::kPRelu;
-    default:
-      return Unimplemented("binary", fmt::format("op {}", static_cast<unsigned>(op)));
-  }
-}
 
 /// A dense operand seen along the axes of what it broadcasts to.
 std::vector<std::int64_t> BroadcastStrides(const std::vector<std::int64_t>& dims,
@@ -75,11 +46,7 @@ CudaKernel FlipOf(std::int64_t batch, std::int64_t rows, std::int64_t columns) {
 
 Result<CudaKernel> MakeCudaUnary(const UnarySpec& spec) {
   LAGOON_RETURN_IF_ERROR(MakeUnary(spec));
-  if (!IsFp32(spec.type) || !IsFp32(ResultType(spec.op, spec.type)) || spec.op == UnaryOp::kNot ||
-      spec.op == UnaryOp::kBitwiseNot) {
-    return Unimplemented(
-        "unary", fmt::format("op {} of {}", static_cast<unsigned>(spec.op), OipName(spec.type)));
-  }
+  if (!IsFp32(spec.type) || !IsFp32(ResultType(spec.op, spec.type))) return MakeTypedUnary(spec);
   UnaryArgs args{};
   args.count = U32(spec.count);
   args.op = static_cast<u32>(spec.op);
@@ -100,11 +67,8 @@ Result<CudaKernel> MakeCudaUnary(const UnarySpec& spec) {
 
 Result<CudaKernel> MakeCudaBinary(const BinarySpec& spec) {
   LAGOON_ASSIGN_OR_RETURN(const Kernel cpu, MakeBinary(spec));
-  if (!IsFp32(spec.type)) {
-    return Unimplemented("binary", fmt::format("of {}", OipName(spec.type)));
-  }
+  if (!IsFp32(spec.type) || !IsFp32(ResultType(spec.op, spec.type))) return MakeTypedBinary(spec);
   BinaryArgs args{};
-  LAGOON_ASSIGN_OR_RETURN(const Binary op, BinaryOf(spec.op));
   LAGOON_ASSIGN_OR_RETURN(args.epilogue, EpilogueOf("binary", spec.epilogue));
   const auto a = BroadcastStrides(spec.a, spec.out), b = BroadcastStrides(spec.b, spec.out);
   std::vector<WalkAxis> axes;
@@ -114,7 +78,7 @@ Result<CudaKernel> MakeCudaBinary(const BinarySpec& spec) {
     count *= static_cast<std::size_t>(spec.out[i]);
   }
   LAGOON_ASSIGN_OR_RETURN(args.axes, AxesOf<2>("binary", axes));
-  args.op = static_cast<u32>(op);
+  args.op = static_cast<u32>(spec.op);
   args.count = U32(count);
   CudaKernel kernel =
       KernelLike(cpu, "binary", BodyId::kBinary, TilesOf(count, kElementTile), args);
