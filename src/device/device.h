@@ -223,7 +223,8 @@ class DeviceQueue {
   virtual SubmitResult Submit(const Launch& launch) = 0;
   virtual SubmitResult Transfer(const Copy& copy) = 0;
   /// Sets the word of `guard` to `value` if that is later. Queued launches that it revokes retire
-  /// at once; running blocks leave at their next check.
+  /// at once, but for those that hardware has behind one that runs: they leave after it. Running
+  /// blocks leave at their next check.
   virtual SubmitResult Raise(GuardId guard, std::uint32_t value) = 0;
   /// Fills `events` with the oldest ones and returns how many.
   virtual std::size_t Poll(std::span<DeviceEvent> events) = 0;

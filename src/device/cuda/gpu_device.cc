@@ -30,7 +30,7 @@ GpuDevice::GpuDevice(std::shared_ptr<const GpuSession> session, const CudaDevice
       guards_(kMaxGuardWords),
       memory_(std::make_shared<GpuMemory>(session_, options.memory_limit_bytes)),
       works_(kMaxWorks),
-      fifos_(kMaxStreams),
+      last_in_stream_(kMaxStreams, kNone),
       stream_shares_(kMaxStreams),
       events_(kEvents),
       meter_(session_->gpu().multiprocessors, lagoon::Now()),

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <atomic>
+#include <boost/container/static_vector.hpp>
 #include <cstdint>
 #include <map>
 #include <memory>
@@ -84,7 +85,6 @@ class GpuDevice final : public Device {
   void Release(Work& work) REQUIRES(mutex_);
   bool AttachAll(Work& work) REQUIRES(mutex_);
   void Insert(Work& work) REQUIRES(mutex_);
-  bool AtHead(const Work& work) const REQUIRES(mutex_);
   void Advance() REQUIRES(mutex_);
   void SettleAll() REQUIRES(mutex_);
   bool Settle(Work& work) REQUIRES(mutex_);
@@ -101,15 +101,19 @@ class GpuDevice final : public Device {
   // What the GPU gets and says (gpu_issue.cc).
   void IssueAll() REQUIRES(mutex_);
   void TryIssue(Work& work) REQUIRES(mutex_);
-  std::uint32_t SegmentsToIssue(const Work& work, std::uint32_t& unmet) const REQUIRES(mutex_);
+  using Waits = boost::container::static_vector<Dep, kMaxDeps>;
+  bool WaitsOf(const Work& work, const WorkSegment& segment, Waits& waits) const REQUIRES(mutex_);
+  std::uint32_t SegmentsToIssue(const Work& work, Waits& waits) const REQUIRES(mutex_);
   static bool MustWait(const WorkSegment& segment);
   std::uint32_t ShareOf(const Work& work) const REQUIRES(mutex_);
-  std::uint32_t ChainStream(const WorkSegment& segment, std::uint32_t share) REQUIRES(mutex_);
+  std::uint32_t ChainStream(const Waits& waits, std::uint32_t share) REQUIRES(mutex_);
   bool HasRoom(const Work& work) const REQUIRES(mutex_);
   std::uint32_t FreeStream(Rank rank, std::uint32_t share) const REQUIRES(mutex_);
-  void LaunchGrid(Work& work, std::uint32_t segments, std::uint32_t stream) REQUIRES(mutex_);
-  std::uint32_t FillTable(const Work& work, const Issue& issue) REQUIRES(mutex_);
-  void FillSegment(const WorkSegment& from, SegmentRef& to) REQUIRES(mutex_);
+  void LaunchGrid(Work& work, std::uint32_t segments, const Waits& waits, std::uint32_t stream)
+      REQUIRES(mutex_);
+  std::uint32_t FillTable(const Work& work, const Issue& issue, const Waits& waits)
+      REQUIRES(mutex_);
+  void FillSegment(const WorkSegment& from, const Waits& waits, SegmentRef& to) REQUIRES(mutex_);
   GuardRef RefOf(const Guard& guard) REQUIRES(mutex_);
   bool TakeNotes() REQUIRES(mutex_);
   void OnNote(const NoteSeen& note) REQUIRES(mutex_);
@@ -146,11 +150,8 @@ class GpuDevice final : public Device {
   std::vector<std::uint32_t> free_works_ GUARDED_BY(mutex_);
   std::vector<std::uint32_t> order_ GUARDED_BY(mutex_);  // live ones, by rank and sequence
   std::uint64_t next_sequence_ GUARDED_BY(mutex_) = 0;
-  struct Fifo {
-    std::uint32_t first = kNone, last = kNone;
-  };
-  std::vector<Fifo> fifos_ GUARDED_BY(mutex_);                   // by StreamId - 1
-  std::vector<std::uint32_t> stream_shares_ GUARDED_BY(mutex_);  // likewise
+  std::vector<std::uint32_t> last_in_stream_ GUARDED_BY(mutex_);  // by StreamId - 1
+  std::vector<std::uint32_t> stream_shares_ GUARDED_BY(mutex_);   // likewise
   std::uint32_t streams_used_ GUARDED_BY(mutex_) = 0;
   EventRing events_ GUARDED_BY(mutex_);
   bool news_ GUARDED_BY(mutex_) = false;  // that the listener has to hear of

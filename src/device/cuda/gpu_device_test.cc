@@ -233,6 +233,77 @@ TEST(GpuDevice, AtMostDepthKernelsOfAChainAreInAStream) {
   for (const GateArgs& gate : gates) EXPECT_EQ(gate.waiting.load(), 1);
 }
 
+TEST(GpuDevice, LaunchesOfAnOrderedStreamAreIssuedBehindOneAnother) {
+  const auto device = Open(2);
+  Session session(*device);
+  const KernelHandle gate_kernel = session.LoadGate();
+  const StreamId stream = session.NewStream();
+  std::vector<GateArgs> gates(3);
+  std::vector<std::unique_ptr<Record>> records;
+  OpenFake().TakeLog();
+  for (GateArgs& gate : gates) {
+    records.push_back(std::make_unique<Record>(1));
+    session.Submit(Segment{.kernel = gate_kernel, .args = &gate, .progress = records.back()->get()},
+                   {stream});
+  }
+  ASSERT_TRUE(session.Await([&] { return gates[0].waiting.load() == 1; }));
+  const std::vector<Call> launches = Named(OpenFake().TakeLog(), "cuLaunchKernel");
+  ASSERT_EQ(launches.size(), 3u) << "though the first one still runs";
+  for (std::size_t i = 1; i < launches.size(); ++i) {
+    EXPECT_EQ(launches[i].stream, launches[0].stream);
+    EXPECT_EQ(TableOf(launches[i]).segments[0].dep_count, 1u);
+  }
+  gates[2].open.store(true);
+  gates[1].open.store(true);
+  session.Pass(std::chrono::milliseconds(20));
+  EXPECT_EQ(gates[1].waiting.load(), 0) << "the first one is not complete";
+  gates[0].open.store(true);
+  session.AwaitAllRetired();
+  EXPECT_TRUE(Named(OpenFake().TakeLog(), "cuLaunchKernel").empty());
+}
+
+// The last one is behind it in CUDA's stream, leaves with it, and is issued again.
+TEST(GpuDevice, ARevokedLaunchOfAnOrderedStreamLetsTheNextOneRun) {
+  const auto device = Open(2);
+  Session session(*device);
+  const KernelHandle gate_kernel = session.LoadGate();
+  const KernelHandle count = session.Load(CountBody);
+  const StreamId stream = session.NewStream();
+  const GuardId guard = session.NewGuard();
+  GateArgs gate;
+  CountArgs skipped, last;
+  Record first(1), second(1), third(1);
+  session.Submit(Segment{.kernel = gate_kernel, .args = &gate, .progress = first.get()}, {stream});
+  Segment revoked{.kernel = count, .args = &skipped, .progress = second.get()};
+  revoked.guards[0] = session.On(guard, 0);
+  session.Submit(revoked, {stream});
+  session.Submit(Segment{.kernel = count, .args = &last, .progress = third.get()}, {stream});
+  ASSERT_TRUE(session.Await([&] { return gate.waiting.load() == 1; }));
+  session.Raise(guard, 1);
+  gate.open.store(true);
+  session.AwaitAllRetired();
+  EXPECT_EQ(skipped.runs.load(), 0);
+  EXPECT_EQ(last.runs.load(), 1);
+}
+
+// Blocks in flight may still look at a record that is gone: the next one has other words.
+TEST(GpuDevice, TheWordsOfARecordAreNotUsedAgainAtOnce) {
+  const auto device = Open(1);
+  Session session(*device);
+  const KernelHandle count = session.Load(CountBody);
+  CountArgs args;
+  std::set<const void*> words;
+  for (int i = 0; i < 50; ++i) {
+    Record record(1);
+    OpenFake().TakeLog();
+    session.AwaitRetired(
+        session.Submit(Segment{.kernel = count, .args = &args, .progress = record.get()}));
+    const std::vector<Call> launches = Named(OpenFake().TakeLog(), "cuLaunchKernel");
+    words.insert(TableOf(launches.at(0)).segments[0].record.done);
+  }
+  EXPECT_EQ(words.size(), 50u);
+}
+
 // The tiles that are done go up with the relaunch; the host's record had them since the retirement.
 TEST(GpuDevice, APartlyDoneRecordGoesBackAndForth) {
   const auto device = Open(1);

@@ -22,10 +22,10 @@ void GpuDevice::IssueAll() {
   for (const std::uint32_t index : order_) {
     Work& work = works_[index];
     if (lost_) return;
-    if (work.issue != kNone || work.copying || !AtHead(work)) continue;
+    if (work.issue != kNone || work.copying) continue;
     if (!work.is_copy()) {
       TryIssue(work);
-    } else if (DepsMet(work.copy.deps)) {
+    } else if (work.previous_in_stream == kNone && DepsMet(work.copy.deps)) {
       work.copying = true;
       work.segments[0] = {};
       ReportPlaced(work, 0);
@@ -35,22 +35,41 @@ void GpuDevice::IssueAll() {
 }
 
 void GpuDevice::TryIssue(Work& work) {
-  std::uint32_t unmet = 0;
-  const std::uint32_t segments = SegmentsToIssue(work, unmet);
+  Waits waits;
+  const std::uint32_t segments = SegmentsToIssue(work, waits);
   if (segments == 0) return;
   std::uint32_t stream = kNone;
-  if (unmet > 0) {
-    stream = ChainStream(work.segments[0], ShareOf(work));
+  if (!waits.empty()) {
+    stream = ChainStream(waits, ShareOf(work));
   } else if (HasRoom(work)) {
     stream = FreeStream(work.rank, ShareOf(work));
   }
-  if (stream != kNone) LaunchGrid(work, segments, stream);
+  if (stream != kNone) LaunchGrid(work, segments, waits, stream);
+}
+
+// What has to be complete before a block of the segment begins, and is not yet: its dependencies,
+// and what is in front of it in an ordered stream. False: the GPU could not tell.
+bool GpuDevice::WaitsOf(const Work& work, const WorkSegment& segment, Waits& waits) const {
+  const auto add = [&](const Dep& dep) {
+    if (dep.Met()) return true;
+    if (waits.size() == waits.capacity()) return false;
+    waits.push_back(dep);
+    return true;
+  };
+  if (!std::all_of(segment.deps.begin(), segment.deps.end(), add)) return false;
+  if (work.previous_in_stream == kNone) return true;
+  const Work& previous = works_[work.previous_in_stream];
+  if (previous.is_copy()) return false;
+  const std::span<const WorkSegment> in_front = previous.all();
+  return std::all_of(in_front.begin(), in_front.end(), [&](const WorkSegment& other) {
+    return add({.on = other.progress, .blocks = other.progress->blocks()});
+  });
 }
 
 // A bit for each segment that can make use of blocks now. The first of them sets class and shared
-// memory, those that need more come later. `unmet`: dependencies that the GPU has to look at; only
-// a launch of one segment is issued with any.
-std::uint32_t GpuDevice::SegmentsToIssue(const Work& work, std::uint32_t& unmet) const {
+// memory, those that need more come later. `waits`: what the GPU has to look at; only a launch of
+// one segment is issued with any.
+std::uint32_t GpuDevice::SegmentsToIssue(const Work& work, Waits& waits) const {
   std::uint32_t segments = 0;
   const GpuKernel* first = nullptr;
   for (std::uint32_t i = 0; i < work.segment_count; ++i) {
@@ -59,9 +78,8 @@ std::uint32_t GpuDevice::SegmentsToIssue(const Work& work, std::uint32_t& unmet)
         Revoked(std::span<const Guard>(segment.guards), work.started)) {
       continue;
     }
-    const auto short_of = static_cast<std::uint32_t>(std::count_if(
-        segment.deps.begin(), segment.deps.end(), [](const Dep& dep) { return !dep.Met(); }));
-    if (short_of > (work.segment_count == 1 ? kMaxDeps : 0)) continue;
+    Waits own;
+    if (!WaitsOf(work, segment, own) || (work.segment_count > 1 && !own.empty())) continue;
     const GpuKernel& kernel = kernels_[Raw(segment.kernel)];
     if (first == nullptr) first = &kernel;
     const bool fits = kernel.image->program == first->image->program &&
@@ -69,7 +87,7 @@ std::uint32_t GpuDevice::SegmentsToIssue(const Work& work, std::uint32_t& unmet)
                       kernel.shared_bytes <= first->shared_bytes;
     if (!fits) continue;
     segments |= 1u << i;
-    unmet += short_of;
+    waits = own;
   }
   return segments;
 }
@@ -86,12 +104,11 @@ std::uint32_t GpuDevice::ShareOf(const Work& work) const {
   return work.stream == kUnordered ? 0 : stream_shares_[Raw(work.stream) - 1];
 }
 
-// Where all grids are that work on what the segment waits for: behind them it needs no word from
-// the host. Its blocks still look, as what is in front may leave without result.
-std::uint32_t GpuDevice::ChainStream(const WorkSegment& segment, std::uint32_t share) {
+// Where all grids are that work on what it waits for: behind them it needs no word from the host.
+// Its blocks still look, as what is in front may leave without result.
+std::uint32_t GpuDevice::ChainStream(const Waits& waits, std::uint32_t share) {
   std::uint32_t stream = kNone;
-  for (const Dep& dep : segment.deps) {
-    if (dep.Met()) continue;
+  for (const Dep& dep : waits) {
     // A part of it will be done earlier than the grid is over.
     if (dep.blocks < dep.on->blocks()) return kNone;
     const DeviceRecord* const record = records_->Find(dep.on->done_word());
@@ -99,7 +116,7 @@ std::uint32_t GpuDevice::ChainStream(const WorkSegment& segment, std::uint32_t s
     if (stream != kNone && stream != record->stream) return kNone;
     stream = record->stream;
   }
-  if (stream == kNone || kernel_streams_[stream].share != share ||
+  if (kernel_streams_[stream].share != share ||
       kernel_streams_[stream].issues.size() >= options_.depth) {
     return kNone;
   }
@@ -159,7 +176,8 @@ std::uint32_t GpuDevice::FreeStream(Rank rank, std::uint32_t share) const {
   return best;
 }
 
-void GpuDevice::LaunchGrid(Work& work, std::uint32_t segments, std::uint32_t stream) {
+void GpuDevice::LaunchGrid(Work& work, std::uint32_t segments, const Waits& waits,
+                           std::uint32_t stream) {
   while (next_issue_ == 0 || issues_[next_issue_ % kIssues].work != kNone) {
     if (issues_live_ == kIssues) return;
     ++next_issue_;
@@ -173,7 +191,7 @@ void GpuDevice::LaunchGrid(Work& work, std::uint32_t segments, std::uint32_t str
   const std::uint32_t slot = next_issue_ % kIssues;
   const Stream handle = kernel_streams_[stream].stream->handle();
   Issue issue{IndexOf(work), next_issue_++, stream, 0, notes, segments};
-  issue.grid = FillTable(work, issue);
+  issue.grid = FillTable(work, issue, waits);
   const WorkSegment& first = work.segments[static_cast<std::uint32_t>(std::countr_zero(segments))];
   const GpuKernel& kernel = kernels_[Raw(first.kernel)];
   for (std::uint32_t i = 0; i < work.segment_count; ++i) {
@@ -199,7 +217,7 @@ void GpuDevice::LaunchGrid(Work& work, std::uint32_t segments, std::uint32_t str
 }
 
 // Returns the grid's size.
-std::uint32_t GpuDevice::FillTable(const Work& work, const Issue& issue) {
+std::uint32_t GpuDevice::FillTable(const Work& work, const Issue& issue, const Waits& waits) {
   table_.state = reinterpret_cast<IssueState*>(states_.device()) + issue.id % kIssues;
   table_.ring = ring_->ref();
   table_.issue = issue.id;
@@ -212,7 +230,7 @@ std::uint32_t GpuDevice::FillTable(const Work& work, const Issue& issue) {
     const WorkSegment& from = work.segments[i];
     const CudaImage& image = *kernels_[Raw(from.kernel)].image;
     SegmentRef& to = table_.segments[table_.segment_count++];
-    FillSegment(from, to);
+    FillSegment(from, waits, to);
     to.body = image.body;
     to.args_offset = args;
     if (image.args_bytes == 0) {
@@ -227,7 +245,7 @@ std::uint32_t GpuDevice::FillTable(const Work& work, const Issue& issue) {
   return grid;
 }
 
-void GpuDevice::FillSegment(const WorkSegment& from, SegmentRef& to) {
+void GpuDevice::FillSegment(const WorkSegment& from, const Waits& waits, SegmentRef& to) {
   const std::uint32_t left = from.progress->blocks() - from.progress->done();
   to.record = from.record->ref;
   // A block a tile, placed by the hardware; or so many blocks that take one after the other.
@@ -235,10 +253,9 @@ void GpuDevice::FillSegment(const WorkSegment& from, SegmentRef& to) {
   to.tiles_per_block = from.max_claimants == 0 ? 1 : 0;
   to.count_interval = CountInterval(from.progress->blocks(), options_.count_interval);
   to.dep_count = 0;
-  for (const Dep& dep : from.deps) {
-    if (dep.Met()) continue;
+  for (const Dep& dep : waits) {
     const DeviceRecord* const record = records_->Find(dep.on->done_word());
-    LAGOON_CHECK(record != nullptr && to.dep_count < kMaxDeps);
+    LAGOON_CHECK(record != nullptr);
     to.deps[to.dep_count++] = {record->ref.done, record->ref.tag, dep.blocks};
   }
   for (std::size_t i = 0; i < kGuardsPerSegment; ++i) to.guards[i] = RefOf(from.guards[i]);

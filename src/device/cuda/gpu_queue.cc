@@ -122,7 +122,7 @@ Work* GpuDevice::Reserve(LaunchId id, StreamId stream, Rank rank, std::uint32_t 
   work.stream = stream;
   work.rank = rank;
   work.sequence = next_sequence_++;
-  work.next_in_stream = kNone;
+  work.previous_in_stream = work.next_in_stream = kNone;
   work.segment_count = 0;
   work.credits = credits;
   work.issue = kNone;
@@ -158,13 +158,10 @@ void GpuDevice::Insert(Work& work) {
   };
   order_.insert(std::upper_bound(order_.begin(), order_.end(), index, before), index);
   if (work.stream == kUnordered) return;
-  Fifo& fifo = fifos_[Raw(work.stream) - 1];
-  (fifo.last == kNone ? fifo.first : works_[fifo.last].next_in_stream) = index;
-  fifo.last = index;
-}
-
-bool GpuDevice::AtHead(const Work& work) const {
-  return work.stream == kUnordered || fifos_[Raw(work.stream) - 1].first == IndexOf(work);
+  std::uint32_t& last = last_in_stream_[Raw(work.stream) - 1];
+  work.previous_in_stream = last;
+  if (last != kNone) works_[last].next_in_stream = index;
+  last = index;
 }
 
 void GpuDevice::Advance() {
@@ -218,15 +215,10 @@ void GpuDevice::Retire(Work& work) {
   Report(work, DeviceEvent::Kind::kRetired, 0);
   order_.erase(std::find(order_.begin(), order_.end(), index));
   if (work.stream != kUnordered) {
-    Fifo& fifo = fifos_[Raw(work.stream) - 1];
-    std::uint32_t before = kNone;
-    std::uint32_t at = fifo.first;
-    while (at != index) {
-      before = at;
-      at = works_[at].next_in_stream;
-    }
-    (before == kNone ? fifo.first : works_[before].next_in_stream) = work.next_in_stream;
-    if (fifo.last == index) fifo.last = before;
+    const std::uint32_t previous = work.previous_in_stream, next = work.next_in_stream;
+    if (previous != kNone) works_[previous].next_in_stream = next;
+    (next == kNone ? last_in_stream_[Raw(work.stream) - 1] : works_[next].previous_in_stream) =
+        previous;
   }
   Release(work);
 }

@@ -9,7 +9,8 @@ namespace lagoon::cuda {
 RecordPool::RecordPool(const Limits& limits)
     : limits_(limits), records_(&nodes_), taken_(limits.granules) {
   records_.reserve(limits.records);
-  for (std::uint32_t slot = limits.records; slot-- > 0;) free_slots_.push_back(slot);
+  for (std::uint32_t slot = 0; slot < limits.records; ++slot) free_slots_.push_back(slot);
+  free_count_ = limits.records;
 }
 
 Result<std::unique_ptr<RecordPool>> RecordPool::Create(
@@ -47,14 +48,15 @@ DeviceRecord* RecordPool::Attach(Progress& progress) {
     ++known->users;
     return known;
   }
-  if (free_slots_.empty()) return nullptr;
+  if (free_count_ == 0) return nullptr;
   const std::uint32_t granules = (progress.blocks() + kGranuleTiles - 1) / kGranuleTiles;
   const std::optional<std::uint32_t> first = TakeGranules(granules);
   if (!first) return nullptr;
   DeviceRecord record;
   record.progress = &progress;
-  record.slot = free_slots_.back();
-  free_slots_.pop_back();
+  record.slot = free_slots_[first_free_];
+  first_free_ = (first_free_ + 1) % limits_.records;
+  --free_count_;
   record.first = *first;
   record.granules = granules;
   record.users = 1;
@@ -69,7 +71,7 @@ void RecordPool::Detach(DeviceRecord& record) {
   LAGOON_CHECK(record.users > 0);
   if (--record.users > 0) return;
   LAGOON_CHECK(record.issues == 0 && !record.fetching);
-  free_slots_.push_back(record.slot);
+  free_slots_[(first_free_ + free_count_++) % limits_.records] = record.slot;
   std::fill_n(taken_.begin() + record.first, record.granules, false);
   records_.erase(&record.progress->done_word());
 }

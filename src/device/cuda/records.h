@@ -77,7 +77,10 @@ class RecordPool {
   OwnMemory words_, shadow_;  // done words, then claims
   std::pmr::unsynchronized_pool_resource nodes_;
   std::pmr::unordered_map<const void*, DeviceRecord> records_;  // by address of the host's count
+  // A ring, the longest free first: blocks in flight may still look at the count of a record that
+  // is gone.
   std::vector<std::uint32_t> free_slots_;
+  std::uint32_t first_free_ = 0, free_count_ = 0;
   std::vector<bool> taken_;  // granules
   std::uint32_t next_granule_ = 0;
   // Tells uses of the same words apart. It comes back after 2^32 of them; a word is taken for

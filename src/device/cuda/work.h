@@ -44,7 +44,7 @@ struct Work {
   Rank rank = 0;
   std::uint64_t sequence = 0;
   StreamId stream = kUnordered;
-  std::uint32_t next_in_stream = kNone;
+  std::uint32_t previous_in_stream = kNone, next_in_stream = kNone;
   std::uint32_t segment_count = 0;  // 0: a copy
   std::array<WorkSegment, kMaxSegments> segments;
   std::uint32_t credits = 0;  // events that may still come
