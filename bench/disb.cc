@@ -7,6 +7,7 @@
 #include <map>
 #include <thread>
 
+#include "base/check.h"
 #include "bench/clients.h"
 #include "bench/statistics.h"
 #include "policies/registry.h"
@@ -242,6 +243,41 @@ class OnnxRuntimeSide {
 
 // ---- Both
 
+std::string_view KindName(DisbLoad::Kind kind) {
+  switch (kind) {
+    case DisbLoad::Kind::kContinuous:
+      return "continuous";
+    case DisbLoad::Kind::kUniform:
+      return "uniform";
+    case DisbLoad::Kind::kPoisson:
+      return "poisson";
+    case DisbLoad::Kind::kTrace:
+      return "trace";
+  }
+  CheckFailed("a known kind of load", __FILE__, __LINE__);
+}
+
+/// Who sends what: for those who measure something else under the same loads.
+nlohmann::json ClientsJson(const DisbWorkload& workload) {
+  nlohmann::json clients = nlohmann::json::array();
+  for (const DisbClient& client : workload.clients) {
+    nlohmann::json load = {{"kind", KindName(client.load.kind)}};
+    if (client.load.kind == DisbLoad::Kind::kTrace) {
+      for (const Nanoseconds at : client.load.trace) load["trace_ms"].push_back(ToMilliseconds(at));
+      load["period_ms"] = ToMilliseconds(client.load.period);
+    } else if (client.load.per_second > 0) {
+      load["per_second"] = client.load.per_second;
+    } else if (!IsClosedLoop(client)) {
+      load["fraction"] = client.load.fraction;
+    }
+    clients.push_back({{"name", client.name},
+                       {"model", client.model},
+                       {"class", IsRealTime(client) ? "real-time" : "best-effort"},
+                       {"load", std::move(load)}});
+  }
+  return clients;
+}
+
 Status RunOnnxRuntime(const DisbOptions& options, Progress& progress, Report& report) {
   for (const bool nice : {false, true}) {
     LAGOON_ASSIGN_OR_RETURN(const std::unique_ptr<OnnxRuntimeSide> side,
@@ -262,6 +298,7 @@ Status RunOnnxRuntime(const DisbOptions& options, Progress& progress, Report& re
 }  // namespace
 
 Status RunDisb(const DisbOptions& options, Report& report) {
+  report.Field("clients" + options.suffix, ClientsJson(options.workload));
   const std::size_t systems = options.schedulers.size() + (options.against_onnxruntime ? 2 : 0);
   Progress progress("bench disb " + options.workload.name,
                     static_cast<int>(systems) * options.windows);

@@ -32,6 +32,7 @@ struct DisbOptions : DisbRunOptions {
 ///   idle_while_ready_fraction.S, revocations.S, padded_launches.S  schedulers only
 ///   realtime_requests.S; latency_ms_mean.S.CLIENT, latency_ms_p50.S.CLIENT, per_second.S.CLIENT
 ///   standalone_ms.MODEL
+/// The field "clients" has the workload: bench/comparators/torch_disb.py plays it in PyTorch.
 Status RunDisb(const DisbOptions& options, Report& report);
 
 }  // namespace lagoon::bench

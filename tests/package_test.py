@@ -151,7 +151,15 @@ def test_gpu_bench_says_what_was_not_measured(scripts, tmp_path):
     assert result.returncode == 0, result.stderr
     assert re.search(r"good, batch 1, fp32: Lagoon ms +not measured", result.stdout)
     names = [step["name"] for step in json.loads((tmp_path / "out" / "bench.json").read_text())["steps"]]
-    assert names[:2] == ["latency-fp32", "latency-bf16"] and names[-1] == "disb-E"
+    assert names[:4] == ["guards", "isolation", "preemption", "machinery"] and names[-1] == "torch"
+
+
+def test_no_step_begins_when_the_time_is_over(scripts, tmp_path):
+    result = scripts("gpu-bench", "--out", str(tmp_path / "out"), "--seconds", "4", "good")
+    assert result.returncode == 0, result.stderr
+    steps = json.loads((tmp_path / "out" / "bench.json").read_text())["steps"]
+    assert {step["status"] for step in steps} == {"skipped"}
+    assert "the 4 s for all steps are over" in result.stdout
 
 
 def test_gpu_bench_reads_its_summary_from_the_reports(scripts, tmp_path):
@@ -165,7 +173,7 @@ def test_gpu_bench_reads_its_summary_from_the_reports(scripts, tmp_path):
 @pytest.mark.parametrize("script", ("gpu-check", "gpu-bench"))
 @pytest.mark.parametrize("words, expected", [
     (("--gpu", "1"), "there is no cuda:1"), (("--gpu", "x"), "--gpu x: the number"),
-    (("--fast",), "there is no option '--fast'"), (("nosuch",), "there is no model 'nosuch'"),
+    (("--seconds", "soon"), "--seconds soon: how long"), (("--fast",), "there is no option '--fast'"), (("nosuch",), "there is no model 'nosuch'"),
 ], ids=str)
 def test_wrong_words_are_refused(scripts, script, words, expected):
     result = scripts(script, *words)
@@ -174,12 +182,36 @@ def test_wrong_words_are_refused(scripts, script, words, expected):
 
 def test_torch_latency_reports_its_medians(tmp_path):
     result = subprocess.run([sys.executable, ROOT / "bench" / "comparators" / "torch_latency.py", "--device", "cpu",
-                             "--json", tmp_path / "torch.json", "--batches", "1", "--seconds", "0.1", "squeezenet1_1",
+                             "--json", tmp_path / "torch.json", "--batches", "1", "--seconds", "0.1", "mobilenet_v2",
                              "nosuch"], capture_output=True, text=True, check=True)
     report = json.loads((tmp_path / "torch.json").read_text())
-    best = report["metrics"]["latency_ms_p50.squeezenet1_1.fp32.b1.torch_best"]
-    assert best == report["metrics"]["latency_ms_p50.squeezenet1_1.fp32.b1.torch_eager"] > 0
+    best = report["metrics"]["latency_ms_p50.mobilenet_v2.fp32.b1.torch_best"]
+    assert best == report["metrics"]["latency_ms_p50.mobilenet_v2.fp32.b1.torch_eager"] > 0
     assert any("nosuch" in failure for failure in report["failures"]), result.stdout
+
+
+def run_torch_disb(tmp_path, report):
+    (tmp_path / "disb.json").write_text(json.dumps(report))
+    return subprocess.run([sys.executable, ROOT / "bench" / "comparators" / "torch_disb.py", "--device", "cpu", "--report",
+                           tmp_path / "disb.json", "--json", tmp_path / "torch.json", "--windows", "1", "--seconds", "2"],
+                          capture_output=True, text=True, check=False)
+
+
+def test_torch_disb_plays_the_clients_of_a_report(tmp_path):
+    result = run_torch_disb(tmp_path, {"clients": [
+        {"name": "urgent", "model": "mobilenet_v2", "class": "real-time", "load": {"kind": "uniform", "fraction": 0.3}},
+        {"name": "late", "model": "mobilenet_v2", "class": "best-effort", "load": {"kind": "continuous"}}]})
+    assert result.returncode == 0, result.stderr
+    metrics = json.loads((tmp_path / "torch.json").read_text())["metrics"]
+    expected = 0.3 * 2 / (metrics["standalone_ms.mobilenet_v2"] / 1e3)
+    assert abs(metrics["realtime_requests.torch-streams"] - expected) <= 1
+    assert metrics["realtime_latency_normalized_p50.torch-streams"] > 0.3
+    assert 0 < metrics["best_effort_throughput_normalized.torch-streams"] < metrics["throughput_normalized.torch-streams"]
+
+
+def test_torch_disb_refuses_what_is_no_report_of_disb(tmp_path):
+    result = run_torch_disb(tmp_path, {"metrics": {}})
+    assert result.returncode == 2 and "no field 'clients'" in result.stderr
 
 
 def test_lagoon_of_the_package_infers(package, zoo, tmp_path):

@@ -18,54 +18,26 @@ import time
 
 import torch
 
-BERT_TOKENS = 128
-
-
-class Bert(torch.nn.Module):
-    """BERT-base's shape: 12 layers of 768 with 12 heads."""
-
-    def __init__(self):
-        super().__init__()
-        layer = torch.nn.TransformerEncoderLayer(768, 12, 3072, activation="gelu", batch_first=True)
-        self.embedding = torch.nn.Embedding(30522, 768)
-        self.encoder = torch.nn.TransformerEncoder(layer, 12)
-
-    def forward(self, tokens):
-        return self.encoder(self.embedding(tokens))
-
-
-def make(name):
-    if name == "bert_base":
-        return Bert()
-    import torchvision
-    return torchvision.models.get_model(name, weights=None)
-
-
-def make_input(name, batch):
-    if name == "bert_base":
-        return torch.randint(0, 30522, (batch, BERT_TOKENS))
-    return torch.rand(batch, 3, 224, 224)
+from torch_models import make, make_input, reads_tokens
 
 
 class Case:
     """A model with its input on the device, and a way to bring one in and the output out."""
 
     def __init__(self, name, precision, batch, device):
-        model = make(name).eval().to(device)
+        model = make(name).to(device)
         self.host = make_input(name, batch)
         if precision == "bf16":
             model = model.bfloat16()
-            self.host = self.host if name == "bert_base" else self.host.bfloat16()
+            self.host = self.host if reads_tokens(name) else self.host.bfloat16()
         if device.type == "cuda":
             self.host = self.host.pin_memory()
-        self.model = model.to(memory_format=torch.channels_last) if name != "bert_base" else model
+        self.model = model if reads_tokens(name) else model.to(memory_format=torch.channels_last)
         self.input = self.host.to(device)
 
     def run(self, call):
         self.input.copy_(self.host, non_blocking=True)
         output = call()
-        if isinstance(output, tuple):
-            output = output[0]
         return output.cpu()  # waits
 
     def eager(self):

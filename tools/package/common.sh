@@ -1,15 +1,21 @@
 # What gpu-check and gpu-bench share. Sourced by them, from the folder of the package.
 
 gpu=0 out='' models=() steps=() failed=0
+budget=470  # seconds for all steps together
 
 # Steps are lines "STATUS<tab>NAME<tab>SECONDS<tab>WORDS" in `steps`; STATUS: ok, FAILED or skipped.
 add_step() { steps+=("$1"$'\t'"$2"$'\t'"$3"$'\t'"$4"); printf '%-8s %-28s %4s s  %s\n' "$1" "$2" "$3" "$4"; }
 
-# step NAME LIMIT COMMAND...: runs the command for at most LIMIT seconds, its words in $out/NAME.log. Of those, the last
-# line is shown.
+# step NAME LIMIT COMMAND...: runs the command for at most LIMIT seconds, and what is left of `budget`, its words in
+# $out/NAME.log. Of those, the last line is shown.
 step() {
-  local name=$1 limit=$2 begin=$SECONDS status=0 words
+  local name=$1 limit=$2 begin=$SECONDS status=0 words left=$((budget - SECONDS))
   shift 2
+  if [ $left -lt 5 ]; then
+    add_step skipped "$name" 0 "the $budget s for all steps are over (--seconds)"
+    return 1
+  fi
+  [ $left -ge "$limit" ] || limit=$left
   timeout -k 10 "$limit" "$@" >"$out/$name.log" 2>&1 </dev/null || status=$?
   words=$(grep -v '^[[:space:]]*$' "$out/$name.log" | tail -1 | cut -c1-160)
   case $status in
@@ -56,11 +62,13 @@ begin() {
     case $1 in
       --gpu) gpu=${2:?--gpu needs a number}; shift 2 ;;
       --out) out=${2:?--out needs a folder}; shift 2 ;;
+      --seconds) budget=${2:?--seconds needs a number}; shift 2 ;;
       -h|--help) usage; exit 0 ;;
       -*) usage >&2; echo "there is no option '$1'" >&2; exit 2 ;;
       *) models+=("$1"); shift ;;
     esac
   done
+  case $budget in ''|*[!0-9]*) echo "--seconds $budget: how long all steps may take, in seconds" >&2; exit 2 ;; esac
   case $gpu in ''|*[!0-9]*) echo "--gpu $gpu: the number of a GPU, as in \`bin/lagoon devices\`" >&2; exit 2 ;; esac
   : "${out:=$here/results}"
   mkdir -p "$out" || exit 2
