@@ -81,14 +81,13 @@ std::map<std::string, Constant> ReadConstants(const Words& words) {
 
 /// Compiled for as many rows as the input files have.
 std::shared_ptr<const LoadedPlan> CompileForInputs(const Words& words, const ComputeDevice& on) {
-  CompileWords compile{
-      .precision = words.precision, .constants = ReadConstants(words), .kernels = on.kernels.get()};
-  std::shared_ptr<const LoadedPlan> loaded = Compile(words.model, *on.device, compile);
+  CompileWords compile{.precision = words.precision, .constants = ReadConstants(words)};
+  std::shared_ptr<const LoadedPlan> loaded = Compile(words.model, on, compile);
   const std::int64_t batch = BatchOf(loaded->plan, words);
   if (batch == 1) return loaded;
   loaded.reset();
   compile.batches = {batch};
-  return Compile(words.model, *on.device, compile);
+  return Compile(words.model, on, compile);
 }
 
 Tensors ReadInputs(const Plan& plan, const Words& words) {

@@ -19,7 +19,7 @@ using Json = nlohmann::json;
 
 struct Words {
   std::vector<std::string> models;
-  std::uint32_t workers = 0;
+  DeviceChoice device;
   int profile_runs = 0;
   std::int64_t batch = 1;
   bool json = false;
@@ -34,25 +34,25 @@ CompileWords CompileWordsOf(const Words& words) {
 
 void InspectModel(const Words& words) {
   if (words.models.size() != 1) Die("inspect takes one model, except with --idempotence");
-  const std::unique_ptr<Device> device = OpenCpuDevice(words.workers);
+  const ComputeDevice on = Open(words.device);
   const std::shared_ptr<LoadedPlan> loaded =
-      Compile(words.models.front(), *device, CompileWordsOf(words));
+      Compile(words.models.front(), on, CompileWordsOf(words));
   if (words.profile_runs > 0) {
-    if (const Status status = ProfilePlan(*loaded, *device, words.profile_runs); !status) {
+    if (const Status status = ProfilePlan(*loaded, *on.device, words.profile_runs); !status) {
       Die(status.error().message);
     }
   }
   std::printf("%s\n", (words.json ? InspectJson(*loaded) : InspectText(*loaded)).c_str());
 }
 
-std::vector<AccessSet> ReadAccessSets(const std::string& model, Device& device,
+std::vector<AccessSet> ReadAccessSets(const std::string& model, const ComputeDevice& on,
                                       const CompileWords& words) {
   if (model.ends_with(".json")) {
     auto sets = ReadTraceFile(model);
     if (!sets) Die(sets.error().message);
     return *std::move(sets);
   }
-  return AccessSetsOf(Compile(model, device, words)->plan);
+  return AccessSetsOf(Compile(model, on, words)->plan);
 }
 
 // The operations that are not idempotent, and from where they restart.
@@ -77,14 +77,14 @@ void PrintGroups(const Json& groups) {
 }
 
 void InspectIdempotence(const Words& words) {
-  const std::unique_ptr<Device> device = OpenCpuDevice(words.workers);
+  const ComputeDevice on = Open(words.device);
   Json document = Json::object();
   if (!words.json) {
     std::printf("%-24s %10s %10s %14s %13s\n", "model", "kernels", "idempotent", "not restorable",
                 "largest group");
   }
   for (const std::string& model : words.models) {
-    const std::vector<AccessSet> sets = ReadAccessSets(model, *device, CompileWordsOf(words));
+    const std::vector<AccessSet> sets = ReadAccessSets(model, on, CompileWordsOf(words));
     const std::vector<std::uint32_t> groups = FindIdempotentGroups(sets);
     const IdempotenceSummary summary = Summarize(groups);
     const std::string name = model.ends_with(".json") ? model : ModelName(model);
@@ -128,7 +128,7 @@ void AddInspect(CLI::App& app) {
   command->add_option("--batch", words->batch, "Rows, for a model that takes batches")
       ->check(CLI::Range(1, 1024));
   AddPrecision(*command, words->precision);
-  command->add_option("--workers", words->workers, "Worker threads (0: one per core)");
+  AddDevice(*command, words->device);
   command->callback(
       [words] { words->idempotence ? InspectIdempotence(*words) : InspectModel(*words); });
 }

@@ -6,7 +6,6 @@
 
 #include "apps/command.h"
 #include "apps/version.h"
-#include "device/cpu/cpu_device.h"
 #include "program/compile.h"
 
 namespace lagoon {
@@ -40,14 +39,6 @@ std::string ModelName(const std::string& model) {
     return name.empty() ? "model" : name.string();
   }
   return path.has_filename() ? path.filename() : path.parent_path().filename();
-}
-
-std::unique_ptr<Device> OpenCpuDevice(std::uint32_t workers) {
-  CpuDeviceOptions options;
-  options.workers = workers;
-  Result<std::unique_ptr<Device>> device = CreateCpuDevice(options);
-  if (!device) Die(device.error().message);
-  return *std::move(device);
 }
 
 void AddDeviceName(CLI::App& command, DeviceChoice& choice) {
@@ -85,16 +76,17 @@ CLI::Option* AddPrecision(CLI::App& command, Precision& precision) {
       ->default_str("fp32");
 }
 
-std::shared_ptr<LoadedPlan> Compile(const std::string& model, Device& device,
+std::shared_ptr<LoadedPlan> Compile(const std::string& model, const ComputeDevice& on,
                                     const CompileWords& words) {
   CompileOptions options;
   options.in_place = words.in_place;
   options.batches = words.batches;
   options.precision = words.precision;
-  options.kernels = words.kernels;
+  options.kernels = on.kernels.get();
   options.import.inputs = words.constants;
   options.model = ModelName(model);
-  Result<std::shared_ptr<LoadedPlan>> loaded = CompileModel(FindModelFile(model), device, options);
+  Result<std::shared_ptr<LoadedPlan>> loaded =
+      CompileModel(FindModelFile(model), *on.device, options);
   if (!loaded) Die(loaded.error().message);
   return *std::move(loaded);
 }

@@ -24,9 +24,6 @@ std::string Build();
 /// The model's name for messages: the folder's or the file's.
 std::string ModelName(const std::string& model);
 
-/// A CPU device, or dies.
-std::unique_ptr<Device> OpenCpuDevice(std::uint32_t workers);
-
 /// Adds --device and --cuda-driver.
 void AddDeviceName(CLI::App& command, DeviceChoice& choice);
 /// Those, and --workers.
@@ -41,14 +38,13 @@ struct CompileWords {
   Precision precision = Precision::kFp32;
   std::vector<std::int64_t> batches = {1};         // see CompileOptions
   std::map<std::string, Constant> constants = {};  // inputs that are fixed when the model is loaded
-  const KernelMaker* kernels = nullptr;            // see CompileOptions
 };
 
 /// Adds --precision.
 CLI::Option* AddPrecision(CLI::App& command, Precision& precision);
 
-/// Compiled for `device`, or dies.
-std::shared_ptr<LoadedPlan> Compile(const std::string& model, Device& device,
+/// Compiled for the device, or dies.
+std::shared_ptr<LoadedPlan> Compile(const std::string& model, const ComputeDevice& on,
                                     const CompileWords& words = {});
 
 }  // namespace lagoon

@@ -18,7 +18,7 @@ struct Words {
   std::string model;
   std::string folder = DefaultProfileFolder();
   std::string json;
-  std::uint32_t workers = 0;
+  DeviceChoice device;
   std::vector<std::int64_t> batches = {1};
   int runs = 7;
   bool force = false;
@@ -83,7 +83,8 @@ void ProfileSize(LoadedPlan& loaded, std::size_t size, Device& device, const Wor
   bench::Report report("profile",
                        {{"model", plan.model},
                         {"batch", plan.batch},
-                        {"workers", device.info().units},
+                        {"device", words.device.name},
+                        {"units", device.info().units},
                         {"precision", Name(words.precision)}},
                        Build());
   // The figures of versions that were pruned are not kept: who wants them measures again.
@@ -102,11 +103,11 @@ void Run(Words words) {
   std::sort(words.batches.begin(), words.batches.end());
   words.batches.erase(std::unique(words.batches.begin(), words.batches.end()), words.batches.end());
   if (!words.json.empty() && words.batches.size() > 1) Die("--json holds one of --batches");
-  const std::unique_ptr<Device> device = OpenCpuDevice(words.workers);
+  const ComputeDevice on = Open(words.device);
   const std::shared_ptr<LoadedPlan> loaded =
-      Compile(words.model, *device, {.precision = words.precision, .batches = words.batches});
+      Compile(words.model, on, {.precision = words.precision, .batches = words.batches});
   for (std::size_t size = 0; size < loaded->sizes(); ++size) {
-    ProfileSize(*loaded, size, *device, words);
+    ProfileSize(*loaded, size, *on.device, words);
   }
 }
 
@@ -134,7 +135,7 @@ void AddProfile(CLI::App& app) {
       ->capture_default_str();
   command->add_flag("--force", words->force, "Measure again what is known");
   AddPrecision(*command, words->precision);
-  command->add_option("--workers", words->workers, "Worker threads (0: one per core)");
+  AddDevice(*command, words->device);
   command->callback([words] { Run(*words); });
 }
 

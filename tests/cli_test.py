@@ -77,7 +77,7 @@ def test_devices_lists_the_cpu_and_says_why_there_is_no_gpu(lagoon):
     assert re.match(r"cpu\t.+, \d+ units\nno cuda\t.*install NVIDIA's driver", text), text
 
 
-@pytest.mark.parametrize("command", ("infer", "serve"))
+@pytest.mark.parametrize("command", ("infer", "serve", "inspect", "profile"))
 @pytest.mark.parametrize("device, driver, expected", [
     ("cuda:0", "libno-such-driver.so.1", "install NVIDIA's driver"),
     ("cuda:7", "fake", "there is no GPU 7: the driver has 1"),
@@ -86,7 +86,7 @@ def test_devices_lists_the_cpu_and_says_why_there_is_no_gpu(lagoon):
 ], ids=str)
 def test_a_device_that_cannot_be_opened_says_why(lagoon, command, device, driver, expected):
     words = {"infer": (MODEL, "--input", ROOT / "models/digits/samples/digit-3.npy"),
-             "serve": ("--models", DIGITS.parent)}[command]
+             "serve": ("--models", DIGITS.parent), "inspect": (MODEL,), "profile": (MODEL,)}[command]
     if driver == "fake":
         driver = os.environ["LAGOON_FAKE_CUDA"]  # a driver library without a GPU
     result = lagoon.run(command, *words, "--device", device, "--cuda-driver", driver)
