@@ -37,6 +37,20 @@ def test_models_reports_latency_and_blocks(lagoon, tmp_path):
     assert 0 < metrics["block_us_p99.digits"] < 10_000
 
 
+def test_isolation_measures_every_mode_of_a_cpu(lagoon, tmp_path):
+    result, metrics = run_bench(lagoon, tmp_path, "isolation", "--workers", "2", "--rounds", "20")
+    assert result.returncode == 0, result.stderr
+    for mode in ("alone", "priority", "guard", "abort"):
+        assert 0 < metrics[f"isolation_placed_us_p50.{mode}"] <= metrics[f"isolation_complete_us_p50.{mode}"]
+    assert not any(name.endswith(".share") for name in metrics)  # refused: a CPU has no shares
+
+
+@pytest.mark.parametrize("name", ("guards", "machinery"))
+def test_what_is_about_a_gpu_says_so(lagoon, tmp_path, name):
+    result, _ = run_bench(lagoon, tmp_path, name, "--device", "cpu")
+    assert result.returncode == 1 and "this measures a GPU" in result.stderr
+
+
 WORKLOAD = {"time": 1, "tasks": [
     {"id": "camera_rt", "load": {"type": "periodic", "frequency": 100}, "client": {"model_name": "digits"}},
     {"id": "other_be", "load": {"type": "continuous"}, "client": {"model_name": "digits"}}]}
