@@ -20,7 +20,8 @@ namespace {
 using cuda::OwnMemory;
 using std::chrono::seconds;
 
-constexpr Nanoseconds kPatience = seconds(30);      // of the kernels: they end when we are gone
+// Of the kernels, which end when we are gone: for itself, and for each round.
+constexpr Nanoseconds kPatience = seconds(30), kRoundPatience = std::chrono::milliseconds(1);
 constexpr Nanoseconds kAnswerWithin = seconds(10);  // of one write
 constexpr std::uint32_t kBusyBytes = 256u << 20;
 constexpr std::uint32_t kBusyGridsOfUnits = 4;
@@ -131,7 +132,7 @@ class Guards {
                cuda::probe::WatchArgs{reinterpret_cast<const cuda::u32*>(word),
                                       reinterpret_cast<cuda::u64*>(OnGpu(Word::kWatchers)),
                                       static_cast<cuda::u32>(options_.rounds), polls ? 1u : 0u,
-                                      static_cast<cuda::u64>(kPatience.count())}));
+                                      PatienceNs()}));
     LAGOON_ASSIGN_OR_RETURN(
         [[maybe_unused]] const TimePoint started,
         Await([&] { return SeenBy(0) == options_.watchers; }, "the watching blocks to start"));
@@ -145,7 +146,7 @@ class Guards {
                                      reinterpret_cast<cuda::u32*>(OnGpu(Word::kRunning)),
                                      kBusyBytes / sizeof(float),
                                      0,
-                                     static_cast<cuda::u64>(kPatience.count())};
+                                     PatienceNs()};
     LAGOON_RETURN_IF_ERROR(Launch(cuda::ProbeEntry::kBusy,
                                   gpu_->info().multiprocessors * kBusyGridsOfUnits, busy_, args));
     LAGOON_ASSIGN_OR_RETURN(
@@ -175,6 +176,10 @@ class Guards {
             "cuMemcpyHtoDAsync");
     }
     return {};
+  }
+
+  cuda::u64 PatienceNs() const {
+    return static_cast<cuda::u64>((kPatience + options_.rounds * kRoundPatience).count());
   }
 
   // Blocks that have seen `value`.

@@ -128,7 +128,7 @@ class Round {
 
   ~Round() {
     // The device goes first, and what it runs ends with the guard.
-    if (device_.device != nullptr && epoch_ < kStopped) device_.device->Raise(guard_, kStopped);
+    if (best_effort_) device_.device->Raise(guard_, kStopped);
   }
   Round(const Round&) = delete;
   Round& operator=(const Round&) = delete;

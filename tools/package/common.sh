@@ -9,18 +9,24 @@ add_step() { steps+=("$1"$'\t'"$2"$'\t'"$3"$'\t'"$4"); printf '%-8s %-28s %4s s 
 # step NAME LIMIT COMMAND...: runs the command for at most LIMIT seconds, and what is left of `budget`, its words in
 # $out/NAME.log. Of those, the last line is shown.
 step() {
-  local name=$1 limit=$2 begin=$SECONDS status=0 words left=$((budget - SECONDS))
+  local name=$1 limit=$2 begin=$SECONDS status=0 words left=$((budget - SECONDS)) cut=0
   shift 2
-  if [ $left -lt 5 ]; then
-    add_step skipped "$name" 0 "the $budget s for all steps are over (--seconds)"
+  if [ $left -lt $((limit / 2)) ]; then
+    add_step skipped "$name" 0 "of the $budget s for all steps $left are left (--seconds)"
     return 1
   fi
-  [ $left -ge "$limit" ] || limit=$left
+  [ $left -ge "$limit" ] || { limit=$left; cut=1; }
   timeout -k 10 "$limit" "$@" >"$out/$name.log" 2>&1 </dev/null || status=$?
   words=$(grep -v '^[[:space:]]*$' "$out/$name.log" | tail -1 | cut -c1-160)
   case $status in
     0) add_step ok "$name" $((SECONDS - begin)) "$words" ;;
-    124|137) add_step FAILED "$name" $((SECONDS - begin)) "took longer than $limit s; $words"; failed=1 ;;
+    124|137)
+      if [ $cut -eq 1 ]; then
+        add_step skipped "$name" $((SECONDS - begin)) "the $budget s for all steps were over (--seconds)"
+      else
+        add_step FAILED "$name" $((SECONDS - begin)) "took longer than $limit s; $words"
+        failed=1
+      fi ;;
     *) add_step FAILED "$name" $((SECONDS - begin)) "exit $status: $words"; failed=1 ;;
   esac
   return "$status"

@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <array>
+#include <cstdlib>
 
 namespace lagoon::cuda {
 namespace {
@@ -86,6 +87,9 @@ Status Driver::Start() {
                 fmt::format("the CUDA driver is of CUDA {}; install one for {} or newer",
                             VersionText(version_), VersionText(kOldestVersion)));
   }
+  // Streams that share one of the GPU's queues wait for one another's kernels; by default there are
+  // 8 of them. NOLINTNEXTLINE(concurrency-mt-unsafe): before the driver has threads
+  setenv("CUDA_DEVICE_MAX_CONNECTIONS", "32", /*overwrite=*/0);
   const Code code = init(0);
   if (code == kSuccess) return {};
   const char* const hint = code == kNoDevice

@@ -23,9 +23,13 @@ void GpuDevice::IssueAll() {
     Work& work = works_[index];
     if (lost_) return;
     if (work.issue != kNone || work.copying) continue;
+    // Nothing can follow in an ordered stream what the GPU has not got; what is complete has
+    // retired.
+    const std::uint32_t previous = work.previous_in_stream;
+    if (previous != kNone && works_[previous].issue == kNone) continue;
     if (!work.is_copy()) {
       TryIssue(work);
-    } else if (work.previous_in_stream == kNone && DepsMet(work.copy.deps)) {
+    } else if (previous == kNone && DepsMet(work.copy.deps)) {
       work.copying = true;
       work.segments[0] = {};
       ReportPlaced(work, 0);
@@ -62,7 +66,11 @@ bool GpuDevice::WaitsOf(const Work& work, const WorkSegment& segment, Waits& wai
   if (previous.is_copy()) return false;
   const std::span<const WorkSegment> in_front = previous.all();
   return std::all_of(in_front.begin(), in_front.end(), [&](const WorkSegment& other) {
-    return add({.on = other.progress, .blocks = other.progress->blocks()});
+    const Dep dep{.on = other.progress, .blocks = other.progress->blocks()};
+    // What leaves would let it leave; and no launch waits for itself.
+    const bool leaves = Revoked(std::span<const Guard>(other.guards), previous.started);
+    if (!dep.Met() && (leaves || other.progress == segment.progress)) return false;
+    return add(dep);
   });
 }
 

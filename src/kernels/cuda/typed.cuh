@@ -30,6 +30,8 @@ LAGOON_DEVICE double RealAt(ElementType type, const void* x, u32 i) {
 /// The upper half of u64 is negative.
 LAGOON_DEVICE i64 IntegerAt(ElementType type, const void* x, u32 i) {
   switch (type) {
+    case ElementType::kBool:  // any byte but 0 is true
+      return static_cast<const u8*>(x)[i] != 0 ? 1 : 0;
     case ElementType::kI8:
       return static_cast<const signed char*>(x)[i];
     case ElementType::kI16:

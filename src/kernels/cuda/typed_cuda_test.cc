@@ -164,6 +164,18 @@ TEST(CudaTypedBinary, EveryOpOfEveryTypeAtItsBounds) {
   EXPECT_GT(checked, 150);
 }
 
+TEST(CudaTypedBinary, AnyByteButZeroIsTrue) {
+  const Bytes a = BytesOf(std::vector<std::uint8_t>{0, 0, 1, 2, 2, 255});
+  const Bytes b = BytesOf(std::vector<std::uint8_t>{0, 2, 2, 1, 4, 0});
+  for (const BinaryOp op : {BinaryOp::kAnd, BinaryOp::kOr, BinaryOp::kXor, BinaryOp::kEqual}) {
+    SCOPED_TRACE(static_cast<unsigned>(op));
+    const BinarySpec spec{.op = op, .a = {6}, .b = {6}, .out = {6}, .type = DataType::kBool};
+    ExpectSameElements(MakeCudaBinary(spec), MakeBinary(spec), {a, b}, 6, DataType::kBool);
+  }
+  ExpectSameElements(MakeCudaCast(6, DataType::kBool, DataType::kInt32),
+                     MakeCast(6, DataType::kBool, DataType::kInt32), {a}, 6, DataType::kInt32);
+}
+
 TEST(CudaTypedBinary, Broadcasts) {
   const BinarySpec spec{.op = BinaryOp::kEqual,
                         .a = {2, 1, 70, 3},
