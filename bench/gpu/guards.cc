@@ -223,7 +223,8 @@ class Guards {
 Status RunGuards(const GuardsOptions& options, Report& report) {
   LAGOON_ASSIGN_OR_RETURN(const auto guards, Guards::Create(options));
   Progress progress("guards", static_cast<int>(2 * kWays.size()));
-  for (const auto& [way, name] : kWays) {
+  for (const auto& [way, way_name] : kWays) {
+    const std::string name = way_name;
     for (const bool saturated : {false, true}) {
       const std::string state = saturated ? "saturated" : "idle";
       LAGOON_ASSIGN_OR_RETURN(const Samples samples, guards->Measure(way, saturated));

@@ -7,8 +7,6 @@
 
 namespace lagoon::bench {
 
-using cuda::OwnMemory;
-
 Result<std::unique_ptr<RawGpu>> RawGpu::Open(const DeviceChoice& choice) {
   const std::optional<int> ordinal = CudaOrdinal(choice.name);
   if (!ordinal) {
