@@ -22,24 +22,12 @@ namespace {
 
 using lagoon::testing::EmulatedDriver;
 using lagoon::testing::EmulatedEntries;
+using lagoon::testing::EmulatedProgram;
 using lagoon::testing::StartEmulatedGpu;
 using ::testing::HasSubstr;
 
-/// Entries that the emulator knows by their names.
-class Named final : public cuda::Program {
- public:
-  explicit Named(std::vector<cuda::EntryName> entries) : entries_(std::move(entries)) {}
-  const std::string& name() const override { return name_; }
-  std::span<const cuda::EntryName> entries() const override { return entries_; }
-  Result<std::string> ImageFor(const cuda::GpuInfo&) const override { return name_; }
-
- private:
-  const std::string name_ = "emulated";
-  const std::vector<cuda::EntryName> entries_;
-};
-
-const Named& Probe() {
-  static const Named program(cuda::ProbeEntries());
+const EmulatedProgram& Probe() {
+  static const EmulatedProgram program(cuda::ProbeEntries());
   return program;
 }
 
@@ -56,10 +44,9 @@ double MetricOf(const Report& report, const std::string& name) {
   return metrics.value(name, -1.0);
 }
 
-std::size_t CallsOf(const std::string& name) {
-  const auto log = EmulatedDriver().TakeLog();
-  return static_cast<std::size_t>(std::count_if(
-      log.begin(), log.end(), [&](const cuda::fake::Call& call) { return call.name == name; }));
+std::ptrdiff_t CallsOf(const std::string& name, const std::vector<cuda::fake::Call>& log) {
+  return std::count_if(log.begin(), log.end(),
+                       [&](const cuda::fake::Call& call) { return call.name == name; });
 }
 
 GuardsOptions SmallGuards(const DeviceChoice& device) {
@@ -96,9 +83,7 @@ TEST(Guards, EachWayTakesItsOwnCall) {
   ASSERT_TRUE(RunGuards(options, report).has_value());
   const auto log = EmulatedDriver().TakeLog();
   for (const char* name : {"cuStreamWriteValue32", "cuStreamBatchMemOp", "cuMemcpyHtoDAsync"}) {
-    const auto calls = std::count_if(
-        log.begin(), log.end(), [&](const cuda::fake::Call& call) { return call.name == name; });
-    EXPECT_EQ(calls, 2 * options.rounds) << name;
+    EXPECT_EQ(CallsOf(name, log), 2 * options.rounds) << name;
   }
 }
 
@@ -183,7 +168,7 @@ MachineryOptions SmallMachinery(const DeviceChoice& device) {
   options.rounds = 2;
   options.repeats = 3;
   options.plain = [](std::span<const PlainBody> bodies) {
-    return std::make_unique<Named>(PlainEntries(bodies));
+    return std::make_unique<EmulatedProgram>(PlainEntries(bodies));
   };
   return options;
 }
@@ -204,7 +189,7 @@ TEST(Machinery, EveryKernelRunsPlainUnderTheProtocolAndWithNotes) {
             MetricOf(report, "protocol_cost.digits"));
   EXPECT_EQ(EmulatedDriver().fault(), "");
   EXPECT_EQ(EmulatedDriver().leaks(), 0u);
-  EXPECT_GT(CallsOf("cuGraphLaunch"), 0u);
+  EXPECT_GT(CallsOf("cuGraphLaunch", EmulatedDriver().TakeLog()), 0);
 }
 
 TEST(Machinery, AFailingCallLeavesNothingBehind) {

@@ -13,7 +13,9 @@
 #include "bench/gpu/probe_program.h"
 #include "bench/gpu/raw_gpu.h"
 #include "bench/statistics.h"
+#include "device/cuda/cuda_device.h"
 #include "device/cuda/source_program.h"
+#include "device/cuda/work.h"
 #include "device/forwarding_device.h"
 #include "kernels/cuda/op_program.h"
 
@@ -24,7 +26,6 @@ using cuda::OwnMemory;
 
 constexpr std::array<const char*, 3> kClasses = {"LightBodies", "MediumBodies", "HeavyBodies"};
 constexpr std::uint32_t kRingNotes = 1u << 16;
-constexpr std::uint32_t kCountInterval = 16;
 
 /// Remembers what was loaded under which handle.
 class RecordingDevice final : public ForwardingDevice {
@@ -218,7 +219,7 @@ class Machinery {
     segment.body = kernel.image->body;
     segment.claimants = kernel.blocks;
     segment.tiles_per_block = 1;
-    segment.count_interval = std::max(kCountInterval, kernel.blocks / 64);
+    segment.count_interval = cuda::CountInterval(kernel.blocks, CudaDeviceOptions().count_interval);
     std::memcpy(table_.args, kernel.args, kernel.image->args_bytes);
   }
 

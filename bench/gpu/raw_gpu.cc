@@ -32,23 +32,9 @@ Status RawGpu::Check(cuda::Code code, const char* call) const {
 }
 
 Result<std::vector<cuda::Function>> RawGpu::Load(const cuda::Program& program) {
-  LAGOON_ASSIGN_OR_RETURN(const std::string image, program.ImageFor(info()));
-  LAGOON_RETURN_IF_ERROR(session_->Enter());
-  cuda::Module module = nullptr;
-  LAGOON_RETURN_IF_ERROR(Check(driver().load_module(&module, image.data()), "cuModuleLoadData"));
-  modules_.push_back(module);
-  std::vector<cuda::Function> functions;
-  for (const cuda::EntryName& entry : program.entries()) {
-    cuda::Function function = nullptr;
-    LAGOON_RETURN_IF_ERROR(Check(driver().find_function(&function, module, entry.name.c_str()),
-                                 "cuModuleGetFunction"));
-    const int attribute = static_cast<int>(cuda::FunctionAttribute::kMaxDynamicShared);
-    LAGOON_RETURN_IF_ERROR(Check(
-        driver().set_function_attribute(function, attribute, static_cast<int>(info().shared_bytes)),
-        "cuFuncSetAttribute"));
-    functions.push_back(function);
-  }
-  return functions;
+  LAGOON_ASSIGN_OR_RETURN(cuda::LoadedProgram loaded, cuda::LoadProgram(*session_, program));
+  modules_.push_back(loaded.module);
+  return std::move(loaded.functions);
 }
 
 Result<cuda::Stream> RawGpu::NewStream(bool urgent) {

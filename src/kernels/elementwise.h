@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "kernels/binary_op.h"
 #include "kernels/kernel.h"
 #include "plan/tensor.h"
 
@@ -26,34 +27,6 @@ DataType ResultType(UnaryOp op, DataType type);
 /// NaN. kInvalidArgument when count is zero or too large, or kClip's alpha is above beta;
 /// kUnimplemented when the op is not defined on the type.
 Result<Kernel> MakeUnary(const UnarySpec& spec);
-
-/// Integers wrap around; an integer division by zero gives 0. Fp16 and bf16 are computed in fp32.
-enum class BinaryOp : std::uint8_t {
-  kAdd,
-  kSub,
-  kMul,
-  kDiv,
-  kPow,
-  kMin,
-  kMax,
-  // From here on there is no vector body.
-  kMod,    // the sign of b
-  kFmod,   // the sign of a
-  kPRelu,  // a < 0 ? a * b : a
-  kAnd,
-  kOr,
-  kXor,
-  kBitAnd,
-  kBitOr,
-  kBitXor,
-  kShiftLeft,
-  kShiftRight,
-  kEqual,
-  kLess,
-  kLessOrEqual,
-  kGreater,
-  kGreaterOrEqual,
-};
 
 struct BinarySpec {
   BinaryOp op = BinaryOp::kAdd;

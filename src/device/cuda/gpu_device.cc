@@ -159,7 +159,7 @@ GpuDevice::~GpuDevice() {
   // Blocks and copies may still use what goes now. A lost context says so; then nothing runs.
   driver().synchronize();
   const MutexLock lock(load_mutex_);
-  for (const auto& [program, loaded] : programs_) driver().unload_module(loaded.first);
+  for (const auto& [program, loaded] : programs_) driver().unload_module(loaded.module);
 }
 
 Result<Buffer> GpuDevice::Allocate(std::size_t bytes, MemoryKind kind) {
@@ -181,34 +181,9 @@ Status GpuDevice::Upload(void* to, std::span<const std::byte> from) {
 
 Result<std::vector<Function>> GpuDevice::LoadProgram(const Program& program) {
   const auto known = programs_.find(&program);
-  if (known != programs_.end()) return known->second.second;
-  LAGOON_ASSIGN_OR_RETURN(const std::string image, program.ImageFor(session_->gpu()));
-  Module module = nullptr;
-  LAGOON_RETURN_IF_ERROR(
-      driver().Check(driver().load_module(&module, image.data()), "cuModuleLoadData"));
-  std::vector<Function> functions;
-  const auto find = [&]() -> Status {
-    for (const EntryName& entry : program.entries()) {
-      Function function = nullptr;
-      LAGOON_RETURN_IF_ERROR(
-          driver().Check(driver().find_function(&function, module, entry.name.c_str()),
-                         fmt::format("cuModuleGetFunction('{}')", entry.name)));
-      LAGOON_RETURN_IF_ERROR(driver().Check(
-          driver().set_function_attribute(function,
-                                          static_cast<int>(FunctionAttribute::kMaxDynamicShared),
-                                          static_cast<int>(session_->gpu().shared_bytes)),
-          fmt::format("cuFuncSetAttribute('{}', {} bytes of shared memory)", entry.name,
-                      session_->gpu().shared_bytes)));
-      functions.push_back(function);
-    }
-    return {};
-  };
-  if (Status found = find(); !found) {
-    driver().unload_module(module);
-    return Annotate(fmt::format("program '{}'", program.name()), std::move(found).error());
-  }
-  programs_[&program] = {module, functions};
-  return functions;
+  if (known != programs_.end()) return known->second.functions;
+  LAGOON_ASSIGN_OR_RETURN(LoadedProgram loaded, cuda::LoadProgram(*session_, program));
+  return (programs_[&program] = std::move(loaded)).functions;
 }
 
 Result<KernelHandle> GpuDevice::Load(const CodeImage& image, const KernelSpec& spec) {

@@ -141,8 +141,7 @@ class GpuDevice final : public Device {
   const std::shared_ptr<GpuMemory> memory_;
 
   Mutex load_mutex_;
-  std::map<const Program*, std::pair<Module, std::vector<Function>>> programs_
-      GUARDED_BY(load_mutex_);
+  std::map<const Program*, LoadedProgram> programs_ GUARDED_BY(load_mutex_);
 
   mutable Mutex mutex_;
   std::vector<GpuKernel> kernels_ GUARDED_BY(mutex_);  // by KernelHandle; reserved

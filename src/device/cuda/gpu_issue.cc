@@ -8,15 +8,6 @@
 #include "device/cuda/gpu_device.h"
 
 namespace lagoon::cuda {
-namespace {
-
-constexpr std::uint32_t kNotesPerRecord = 64;  // at most; larger kernels report less often
-
-std::uint32_t CountInterval(std::uint32_t blocks, std::uint32_t asked) {
-  return std::max(asked, blocks / kNotesPerRecord);
-}
-
-}  // namespace
 
 void GpuDevice::IssueAll() {
   for (const std::uint32_t index : order_) {

@@ -30,6 +30,17 @@ class Program {
   virtual Result<std::string> ImageFor(const GpuInfo& gpu) const = 0;
 };
 
+class GpuSession;  // session.h
+
+/// A program in a GPU's context. Whoever has it unloads the module.
+struct LoadedProgram {
+  Module module = nullptr;
+  std::vector<Function> functions;  // by entry; may have all the shared memory that a block can
+};
+
+/// Makes the context the calling thread's. Errors name the program and the call.
+Result<LoadedProgram> LoadProgram(const GpuSession& session, const Program& program);
+
 }  // namespace cuda
 
 /// A kernel's body on an NVIDIA GPU: CodeImage::cuda. KernelSpec::scratch_bytes is the shared

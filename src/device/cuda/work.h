@@ -2,6 +2,7 @@
 
 // The records of a GpuDevice: what was submitted, what of it the GPU has, and the streams between.
 
+#include <algorithm>
 #include <array>
 #include <cstdint>
 #include <optional>
@@ -15,6 +16,12 @@
 namespace lagoon::cuda {
 
 inline constexpr std::uint32_t kNone = ~std::uint32_t{0};
+
+/// After how many tiles a kernel of `blocks` tells its progress: `asked`, or more for large ones.
+inline std::uint32_t CountInterval(std::uint32_t blocks, std::uint32_t asked) {
+  constexpr std::uint32_t kNotesPerRecord = 64;  // at most
+  return std::max(asked, blocks / kNotesPerRecord);
+}
 
 /// A loaded kernel.
 struct GpuKernel {

@@ -56,39 +56,12 @@ struct UnaryArgs {
   float alpha, beta;
 };
 
-/// BinaryOp.
-enum class Binary : u32 {
-  kAdd,
-  kSub,
-  kMul,
-  kDiv,
-  kPow,
-  kMin,
-  kMax,
-  kMod,
-  kFmod,
-  kPRelu,  // the last one that gives fp32 of fp32
-  kAnd,
-  kOr,
-  kXor,
-  kBitAnd,
-  kBitOr,
-  kBitXor,
-  kShiftLeft,
-  kShiftRight,
-  kEqual,
-  kLess,
-  kLessOrEqual,
-  kGreater,
-  kGreaterOrEqual,
-};
-
 struct BinaryArgs {
   const float* a;
   const float* b;
   float* y;
   u32 count;
-  u32 op;        // a Binary
+  u32 op;        // a BinaryOp
   Axes<2> axes;  // of a and b
   EpilogueArgs epilogue;
 };
@@ -218,7 +191,7 @@ struct TypedBinaryArgs {
   const void* b;
   void* y;
   u32 count;
-  u32 op;        // a Binary
+  u32 op;        // a BinaryOp
   u32 type;      // an ElementType
   Axes<2> axes;  // of a and b
 };

@@ -7,6 +7,7 @@
 
 #include "device/cuda/isa.cuh"
 #include "device/cuda/protocol.cuh"
+#include "kernels/binary_op.h"
 #include "kernels/cuda/args.cuh"
 #include "kernels/unary_op.h"
 

@@ -74,30 +74,39 @@ LAGOON_DEVICE bool Unary(const UnaryArgs& args, u32 tile, const BlockControl& co
   return true;
 }
 
-LAGOON_DEVICE_CALL float ApplyBinary(Binary op, float a, float b) {
+/// The short ones, of float or double.
+template <typename T>
+LAGOON_DEVICE T Arithmetic(BinaryOp op, T a, T b) {
   switch (op) {
-    case Binary::kAdd:
+    case BinaryOp::kAdd:
       return a + b;
-    case Binary::kSub:
+    case BinaryOp::kSub:
       return a - b;
-    case Binary::kMul:
+    case BinaryOp::kMul:
       return a * b;
-    case Binary::kDiv:
+    case BinaryOp::kDiv:
       return a / b;
-    case Binary::kPow:
-      return powf(a, b);
-    case Binary::kMin:
+    case BinaryOp::kMin:
       return a != a || a < b ? a : b;
-    case Binary::kMax:
+    case BinaryOp::kMax:
       return a != a || a > b ? a : b;
-    case Binary::kMod: {
+    default:  // kPRelu
+      return a < 0 ? a * b : a;
+  }
+}
+
+LAGOON_DEVICE_CALL float ApplyBinary(BinaryOp op, float a, float b) {
+  switch (op) {
+    case BinaryOp::kPow:
+      return powf(a, b);
+    case BinaryOp::kMod: {
       const float rest = fmodf(a, b);
       return rest != 0 && (rest < 0) != (b < 0) ? rest + b : rest;
     }
-    case Binary::kFmod:
+    case BinaryOp::kFmod:
       return fmodf(a, b);
-    default:  // kPRelu
-      return a < 0 ? a * b : a;
+    default:
+      return Arithmetic(op, a, b);
   }
 }
 
@@ -109,21 +118,37 @@ LAGOON_DEVICE bool BinaryElements(const BinaryArgs& args, u32 tile, const BlockC
     i64 offsets[2];
     OffsetsAt(args.axes, i, offsets);
     const float y =
-        ApplyBinary(static_cast<Binary>(args.op), args.a[offsets[0]], args.b[offsets[1]]);
+        ApplyBinary(static_cast<BinaryOp>(args.op), args.a[offsets[0]], args.b[offsets[1]]);
     args.y[i] = Finished(args.epilogue, y, 0, i);
   }
   return true;
 }
 
-template <typename T>
-LAGOON_DEVICE void CopyElements(const StridedCopyArgs& args, u32 begin, u32 end) {
-  LAGOON_NO_UNROLL
-  for (u32 i = begin + threadIdx.x; i < end; i += kBodyThreads) {
-    i64 offset[1];
-    OffsetsAt(args.axes, i, offset);
-    static_cast<T*>(args.y)[i] = static_cast<const T*>(args.x)[args.start + offset[0]];
+/// Elements::Move<T>, with a T of so many bytes as the elements have: 1, 2, 4 or 8.
+template <typename Elements, typename Args>
+LAGOON_DEVICE void ByElementBytes(const Args& args, u32 begin, u32 end) {
+  if (args.element_bytes == 4) {
+    Elements::template Move<u32>(args, begin, end);
+  } else if (args.element_bytes == 2) {
+    Elements::template Move<u16>(args, begin, end);
+  } else if (args.element_bytes == 1) {
+    Elements::template Move<u8>(args, begin, end);
+  } else {
+    Elements::template Move<u64>(args, begin, end);
   }
 }
+
+struct CopyElements {
+  template <typename T>
+  LAGOON_DEVICE static void Move(const StridedCopyArgs& args, u32 begin, u32 end) {
+    LAGOON_NO_UNROLL
+    for (u32 i = begin + threadIdx.x; i < end; i += kBodyThreads) {
+      i64 offset[1];
+      OffsetsAt(args.axes, i, offset);
+      static_cast<T*>(args.y)[i] = static_cast<const T*>(args.x)[args.start + offset[0]];
+    }
+  }
+};
 
 LAGOON_DEVICE_CALL void CopyFinished(const StridedCopyArgs& args, u32 begin, u32 end) {
   LAGOON_NO_UNROLL
@@ -141,14 +166,8 @@ LAGOON_DEVICE bool StridedCopy(const StridedCopyArgs& args, u32 tile, const Bloc
   const u32 end = Min(args.count, begin + kElementTile);
   if (args.finished != 0) {
     CopyFinished(args, begin, end);
-  } else if (args.element_bytes == 4) {
-    CopyElements<u32>(args, begin, end);
-  } else if (args.element_bytes == 2) {
-    CopyElements<u16>(args, begin, end);
-  } else if (args.element_bytes == 1) {
-    CopyElements<u8>(args, begin, end);
   } else {
-    CopyElements<u64>(args, begin, end);
+    ByElementBytes<CopyElements>(args, begin, end);
   }
   return true;
 }
@@ -199,29 +218,23 @@ LAGOON_DEVICE i64 GatherTarget(const GatherArgs& args, u32 entry) {
   return target;
 }
 
-template <typename T>
-LAGOON_DEVICE void GatherElements(const GatherArgs& args, u32 begin, u32 end) {
-  LAGOON_NO_UNROLL
-  for (u32 i = begin + threadIdx.x; i < end; i += kBodyThreads) {
-    const i64 target = GatherTarget(args, i / args.run);
-    reinterpret_cast<T*>(args.y)[i] =
-        target < 0 ? T{0} : reinterpret_cast<const T*>(args.x)[target + i % args.run];
+struct GatherElements {
+  template <typename T>
+  LAGOON_DEVICE static void Move(const GatherArgs& args, u32 begin, u32 end) {
+    LAGOON_NO_UNROLL
+    for (u32 i = begin + threadIdx.x; i < end; i += kBodyThreads) {
+      const i64 target = GatherTarget(args, i / args.run);
+      reinterpret_cast<T*>(args.y)[i] =
+          target < 0 ? T{0} : reinterpret_cast<const T*>(args.x)[target + i % args.run];
+    }
   }
-}
+};
 
 LAGOON_DEVICE bool Gather(const GatherArgs& args, u32 tile, const BlockControl& control) {
   if (control.SyncShouldLeave()) return false;
   const u32 begin = tile * kElementTile;
   const u32 end = Min(args.count, begin + kElementTile);
-  if (args.element_bytes == 4) {
-    GatherElements<u32>(args, begin, end);
-  } else if (args.element_bytes == 2) {
-    GatherElements<u16>(args, begin, end);
-  } else if (args.element_bytes == 1) {
-    GatherElements<u8>(args, begin, end);
-  } else {
-    GatherElements<u64>(args, begin, end);
-  }
+  ByElementBytes<GatherElements>(args, begin, end);
   return true;
 }
 
@@ -233,68 +246,56 @@ LAGOON_DEVICE u32 PartOf(const u32* ends, u32 parts, u32 at, u32& begin) {
   return part;
 }
 
-template <typename T>
-LAGOON_DEVICE void ConcatElements(const ConcatArgs& args, u32 begin, u32 end) {
-  const u32 axis = args.ends[args.parts - 1];
-  LAGOON_NO_UNROLL
-  for (u32 i = begin + threadIdx.x; i < end; i += kBodyThreads) {
-    const u32 at = i / args.inner % axis;
-    u32 first;
-    const u32 part = PartOf(args.ends, args.parts, at, first);
-    const u64 row = u64{i / args.inner / axis} * (args.ends[part] - first) + (at - first);
-    static_cast<T*>(args.y)[i] =
-        static_cast<const T*>(args.x[part])[row * args.inner + i % args.inner];
+struct ConcatElements {
+  template <typename T>
+  LAGOON_DEVICE static void Move(const ConcatArgs& args, u32 begin, u32 end) {
+    const u32 axis = args.ends[args.parts - 1];
+    LAGOON_NO_UNROLL
+    for (u32 i = begin + threadIdx.x; i < end; i += kBodyThreads) {
+      const u32 at = i / args.inner % axis;
+      u32 first;
+      const u32 part = PartOf(args.ends, args.parts, at, first);
+      const u64 row = u64{i / args.inner / axis} * (args.ends[part] - first) + (at - first);
+      static_cast<T*>(args.y)[i] =
+          static_cast<const T*>(args.x[part])[row * args.inner + i % args.inner];
+    }
   }
-}
+};
 
 LAGOON_DEVICE bool Concat(const ConcatArgs& args, u32 tile, const BlockControl& control) {
   if (control.SyncShouldLeave()) return false;
   const u32 begin = tile * kElementTile;
   const u32 end = Min(args.count, begin + kElementTile);
-  if (args.element_bytes == 4) {
-    ConcatElements<u32>(args, begin, end);
-  } else if (args.element_bytes == 2) {
-    ConcatElements<u16>(args, begin, end);
-  } else if (args.element_bytes == 1) {
-    ConcatElements<u8>(args, begin, end);
-  } else {
-    ConcatElements<u64>(args, begin, end);
-  }
+  ByElementBytes<ConcatElements>(args, begin, end);
   return true;
 }
 
-template <typename T>
-LAGOON_DEVICE void TakeElements(const TakeArgs& args, u32 begin, u32 end) {
-  LAGOON_NO_UNROLL
-  for (u32 i = begin + threadIdx.x; i < end; i += kBodyThreads) {
-    i64 from = 0;
-    bool fill = false;
-    u32 rest = i;
+struct TakeElements {
+  template <typename T>
+  LAGOON_DEVICE static void Move(const TakeArgs& args, u32 begin, u32 end) {
     LAGOON_NO_UNROLL
-    for (u32 axis = args.rank; axis-- > 0;) {
-      const i64 offset = args.table[args.begin[axis] + rest % args.dims[axis]];
-      rest /= args.dims[axis];
-      fill = fill || offset < 0;
-      from += offset;
+    for (u32 i = begin + threadIdx.x; i < end; i += kBodyThreads) {
+      i64 from = 0;
+      bool fill = false;
+      u32 rest = i;
+      LAGOON_NO_UNROLL
+      for (u32 axis = args.rank; axis-- > 0;) {
+        const i64 offset = args.table[args.begin[axis] + rest % args.dims[axis]];
+        rest /= args.dims[axis];
+        fill = fill || offset < 0;
+        from += offset;
+      }
+      static_cast<T*>(args.y)[i] =
+          fill ? static_cast<T>(args.fill) : static_cast<const T*>(args.x)[from];
     }
-    static_cast<T*>(args.y)[i] =
-        fill ? static_cast<T>(args.fill) : static_cast<const T*>(args.x)[from];
   }
-}
+};
 
 LAGOON_DEVICE bool Take(const TakeArgs& args, u32 tile, const BlockControl& control) {
   if (control.SyncShouldLeave()) return false;
   const u32 begin = tile * kElementTile;
   const u32 end = Min(args.count, begin + kElementTile);
-  if (args.element_bytes == 4) {
-    TakeElements<u32>(args, begin, end);
-  } else if (args.element_bytes == 2) {
-    TakeElements<u16>(args, begin, end);
-  } else if (args.element_bytes == 1) {
-    TakeElements<u8>(args, begin, end);
-  } else {
-    TakeElements<u64>(args, begin, end);
-  }
+  ByElementBytes<TakeElements>(args, begin, end);
   return true;
 }
 

@@ -8,6 +8,7 @@
 
 #include "kernels/activation.h"
 #include "kernels/checks.h"
+#include "kernels/rows.h"
 
 namespace lagoon::cuda {
 namespace {
@@ -90,6 +91,30 @@ Result<Axes<kOperands>> AxesOf(std::string_view op, const std::vector<WalkAxis>&
 template Result<Axes<1>> AxesOf<1>(std::string_view, const std::vector<WalkAxis>&);
 template Result<Axes<3>> AxesOf<3>(std::string_view, const std::vector<WalkAxis>&);
 template Result<Axes<2>> AxesOf<2>(std::string_view, const std::vector<WalkAxis>&);
+
+template <u32 kOperands>
+Result<Axes<kOperands>> BroadcastAxes(std::string_view op,
+                                      const std::vector<std::vector<std::int64_t>>& operands,
+                                      const std::vector<std::int64_t>& out, u32& count) {
+  std::vector<WalkAxis> axes;
+  std::size_t elements = 1;
+  for (const std::int64_t size : out) {
+    axes.push_back({size, {}});
+    elements *= static_cast<std::size_t>(size);
+  }
+  for (const std::vector<std::int64_t>& dims : operands) {
+    const auto strides = BroadcastView(dims, out, sizeof(float)).strides;
+    for (std::size_t i = 0; i < out.size(); ++i) axes[i].strides.push_back(strides[i]);
+  }
+  count = U32(elements);
+  return AxesOf<kOperands>(op, axes);
+}
+template Result<Axes<2>> BroadcastAxes<2>(std::string_view,
+                                          const std::vector<std::vector<std::int64_t>>&,
+                                          const std::vector<std::int64_t>&, u32&);
+template Result<Axes<3>> BroadcastAxes<3>(std::string_view,
+                                          const std::vector<std::vector<std::int64_t>>&,
+                                          const std::vector<std::int64_t>&, u32&);
 
 LineArgs LinesOf(std::size_t outer, std::size_t axis, std::size_t inner) {
   LineArgs args{};

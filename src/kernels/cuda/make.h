@@ -48,9 +48,9 @@ CudaKernel ElementKernel(const char* name, BodyId body, const Args& args, double
   return kernel;
 }
 
-/// What is not fp32 to fp32 of MakeCudaUnary() and MakeCudaBinary().
-Result<CudaKernel> MakeTypedUnary(const UnarySpec& spec);
-Result<CudaKernel> MakeTypedBinary(const BinarySpec& spec);
+/// What is not fp32 to fp32 of MakeCudaUnary() and MakeCudaBinary(); `cpu`: the CPU's kernel.
+Result<CudaKernel> MakeTypedUnary(const UnarySpec& spec, const Kernel& cpu);
+Result<CudaKernel> MakeTypedBinary(const BinarySpec& spec, const Kernel& cpu);
 
 /// kUnimplemented when the function has no device code behind other ops.
 Result<EpilogueArgs> EpilogueOf(std::string_view op, const Epilogue& epilogue);
@@ -69,6 +69,12 @@ std::vector<WalkAxis> Joined(const std::vector<WalkAxis>& axes);
 /// kInvalidArgument when more than kMaxAxes are left.
 template <u32 kOperands>
 Result<Axes<kOperands>> AxesOf(std::string_view op, const std::vector<WalkAxis>& walk);
+
+/// Of dense operands along the axes of `out`, which they broadcast to. `count`: elements of it.
+template <u32 kOperands>
+Result<Axes<kOperands>> BroadcastAxes(std::string_view op,
+                                      const std::vector<std::vector<std::int64_t>>& operands,
+                                      const std::vector<std::int64_t>& out, u32& count);
 
 constexpr u32 DivideUp(u32 value, u32 by) { return (value + by - 1) / by; }
 

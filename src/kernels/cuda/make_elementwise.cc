@@ -4,19 +4,12 @@
 #include "kernels/checks.h"
 #include "kernels/cuda/args.cuh"
 #include "kernels/cuda/make.h"
-#include "kernels/rows.h"
 #include "kernels/transpose.h"
 
 namespace lagoon::cuda {
 namespace {
 
 bool IsFp32(DataType type) { return type == DataType::kFloat32; }
-
-/// A dense operand seen along the axes of what it broadcasts to.
-std::vector<std::int64_t> BroadcastStrides(const std::vector<std::int64_t>& dims,
-                                           const std::vector<std::int64_t>& out) {
-  return BroadcastView(dims, out, sizeof(float)).strides;
-}
 
 std::vector<std::int64_t> DenseStrides(std::span<const std::int64_t> dims) {
   std::vector<std::int64_t> strides(dims.size(), 1);
@@ -45,8 +38,9 @@ CudaKernel FlipOf(std::int64_t batch, std::int64_t rows, std::int64_t columns) {
 }  // namespace
 
 Result<CudaKernel> MakeCudaUnary(const UnarySpec& spec) {
-  LAGOON_RETURN_IF_ERROR(MakeUnary(spec));
-  if (!IsFp32(spec.type) || !IsFp32(ResultType(spec.op, spec.type))) return MakeTypedUnary(spec);
+  LAGOON_ASSIGN_OR_RETURN(const Kernel cpu, MakeUnary(spec));
+  if (!IsFp32(spec.type) || !IsFp32(ResultType(spec.op, spec.type)))
+    return MakeTypedUnary(spec, cpu);
   UnaryArgs args{};
   args.count = U32(spec.count);
   args.op = static_cast<u32>(spec.op);
@@ -67,21 +61,15 @@ Result<CudaKernel> MakeCudaUnary(const UnarySpec& spec) {
 
 Result<CudaKernel> MakeCudaBinary(const BinarySpec& spec) {
   LAGOON_ASSIGN_OR_RETURN(const Kernel cpu, MakeBinary(spec));
-  if (!IsFp32(spec.type) || !IsFp32(ResultType(spec.op, spec.type))) return MakeTypedBinary(spec);
+  if (!IsFp32(spec.type) || !IsFp32(ResultType(spec.op, spec.type)))
+    return MakeTypedBinary(spec, cpu);
   BinaryArgs args{};
   LAGOON_ASSIGN_OR_RETURN(args.epilogue, EpilogueOf("binary", spec.epilogue));
-  const auto a = BroadcastStrides(spec.a, spec.out), b = BroadcastStrides(spec.b, spec.out);
-  std::vector<WalkAxis> axes;
-  std::size_t count = 1;
-  for (std::size_t i = 0; i < spec.out.size(); ++i) {
-    axes.push_back({spec.out[i], {a[i], b[i]}});
-    count *= static_cast<std::size_t>(spec.out[i]);
-  }
-  LAGOON_ASSIGN_OR_RETURN(args.axes, AxesOf<2>("binary", axes));
+  LAGOON_ASSIGN_OR_RETURN(args.axes,
+                          BroadcastAxes<2>("binary", {spec.a, spec.b}, spec.out, args.count));
   args.op = static_cast<u32>(spec.op);
-  args.count = U32(count);
   CudaKernel kernel =
-      KernelLike(cpu, "binary", BodyId::kBinary, TilesOf(count, kElementTile), args);
+      KernelLike(cpu, "binary", BodyId::kBinary, TilesOf(args.count, kElementTile), args);
   kernel.inputs = {offsetof(BinaryArgs, a), offsetof(BinaryArgs, b)};
   kernel.outputs = {offsetof(BinaryArgs, y)};
   kernel.in_place = cpu.in_place;

@@ -7,7 +7,6 @@
 
 #include "kernels/checks.h"
 #include "kernels/cuda/make.h"
-#include "kernels/rows.h"
 
 namespace lagoon::cuda {
 namespace {
@@ -46,27 +45,6 @@ Result<ElementType> ElementTypeOf(DataType type) {
   return Unimplemented("an element", fmt::format("of {}", OipName(type)));
 }
 
-static_assert(static_cast<u32>(Binary::kPRelu) == static_cast<u32>(BinaryOp::kPRelu) &&
-              static_cast<u32>(Binary::kGreaterOrEqual) ==
-                  static_cast<u32>(BinaryOp::kGreaterOrEqual));
-
-/// Dense operands seen along the axes of what they broadcast to.
-template <u32 kOperands>
-Result<Axes<kOperands>> BroadcastAxes(const char* op,
-                                      const std::vector<const std::vector<std::int64_t>*>& operands,
-                                      const std::vector<std::int64_t>& out, u32& count) {
-  std::vector<WalkAxis> axes;
-  for (const std::int64_t size : out) axes.push_back({size, {}});
-  for (const auto* dims : operands) {
-    const auto strides = BroadcastView(*dims, out, sizeof(float)).strides;
-    for (std::size_t i = 0; i < out.size(); ++i) axes[i].strides.push_back(strides[i]);
-  }
-  std::size_t elements = 1;
-  for (const std::int64_t size : out) elements *= static_cast<std::size_t>(size);
-  count = U32(elements);
-  return AxesOf<kOperands>(op, axes);
-}
-
 /// Long functions in double would be most of an entry.
 bool HasDouble(BinaryOp op) {
   return op != BinaryOp::kPow && op != BinaryOp::kMod && op != BinaryOp::kFmod;
@@ -75,13 +53,12 @@ bool HasDouble(UnaryOp op) { return op == UnaryOp::kIsNan || op == UnaryOp::kIsI
 
 }  // namespace
 
-Result<CudaKernel> MakeTypedUnary(const UnarySpec& spec) {
+Result<CudaKernel> MakeTypedUnary(const UnarySpec& spec, const Kernel& cpu) {
   const bool lacks_double = spec.type == DataType::kFloat64 && !HasDouble(spec.op);
   if (lacks_double || (!IsFloat(spec.type) && spec.op == UnaryOp::kShrink)) {
     return Unimplemented(
         "unary", fmt::format("op {} of {}", static_cast<unsigned>(spec.op), OipName(spec.type)));
   }
-  LAGOON_ASSIGN_OR_RETURN(const Kernel cpu, MakeUnary(spec));
   TypedUnaryArgs args{};
   LAGOON_ASSIGN_OR_RETURN(const ElementType type, ElementTypeOf(spec.type));
   args.type = static_cast<u32>(type);
@@ -94,8 +71,7 @@ Result<CudaKernel> MakeTypedUnary(const UnarySpec& spec) {
   return kernel;
 }
 
-Result<CudaKernel> MakeTypedBinary(const BinarySpec& spec) {
-  LAGOON_ASSIGN_OR_RETURN(const Kernel cpu, MakeBinary(spec));
+Result<CudaKernel> MakeTypedBinary(const BinarySpec& spec, const Kernel& cpu) {
   if (spec.type == DataType::kFloat64 && !HasDouble(spec.op)) {
     return Unimplemented("binary", fmt::format("op {} of FP64", static_cast<unsigned>(spec.op)));
   }
@@ -104,12 +80,12 @@ Result<CudaKernel> MakeTypedBinary(const BinarySpec& spec) {
   args.type = static_cast<u32>(type);
   args.op = static_cast<u32>(spec.op);
   if (spec.type == DataType::kBool && spec.op == BinaryOp::kMin) {
-    args.op = static_cast<u32>(Binary::kAnd);
+    args.op = static_cast<u32>(BinaryOp::kAnd);
   } else if (spec.type == DataType::kBool && spec.op == BinaryOp::kMax) {
-    args.op = static_cast<u32>(Binary::kOr);
+    args.op = static_cast<u32>(BinaryOp::kOr);
   }
   LAGOON_ASSIGN_OR_RETURN(args.axes,
-                          BroadcastAxes<2>("binary", {&spec.a, &spec.b}, spec.out, args.count));
+                          BroadcastAxes<2>("binary", {spec.a, spec.b}, spec.out, args.count));
   CudaKernel kernel = ElementKernel("typed_binary", BodyId::kTypedBinary, args, cpu.bytes_moved);
   kernel.inputs = {offsetof(TypedBinaryArgs, a), offsetof(TypedBinaryArgs, b)};
   return kernel;
@@ -118,8 +94,8 @@ Result<CudaKernel> MakeTypedBinary(const BinarySpec& spec) {
 Result<CudaKernel> MakeCudaWhere(const WhereSpec& spec) {
   LAGOON_ASSIGN_OR_RETURN(const Kernel cpu, MakeWhere(spec));
   WhereArgs args{};
-  LAGOON_ASSIGN_OR_RETURN(args.axes, BroadcastAxes<3>("where", {&spec.condition, &spec.a, &spec.b},
-                                                      spec.out, args.count));
+  LAGOON_ASSIGN_OR_RETURN(
+      args.axes, BroadcastAxes<3>("where", {spec.condition, spec.a, spec.b}, spec.out, args.count));
   args.element_bytes = U32(SizeOf(spec.type));
   CudaKernel kernel = ElementKernel("where", BodyId::kWhere, args, cpu.bytes_moved);
   kernel.inputs = {offsetof(WhereArgs, condition), offsetof(WhereArgs, a), offsetof(WhereArgs, b)};

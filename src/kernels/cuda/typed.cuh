@@ -158,41 +158,22 @@ LAGOON_DEVICE bool Cast(const CastArgs& args, u32 tile, const BlockControl& cont
   return true;
 }
 
-LAGOON_DEVICE bool IsCompare(Binary op) { return op >= Binary::kEqual; }
+LAGOON_DEVICE bool IsCompare(BinaryOp op) { return op >= BinaryOp::kEqual; }
 
 /// Of floats and integers.
 template <typename T>
-LAGOON_DEVICE bool Compared(Binary op, T a, T b) {
+LAGOON_DEVICE bool Compared(BinaryOp op, T a, T b) {
   switch (op) {
-    case Binary::kLess:
+    case BinaryOp::kLess:
       return a < b;
-    case Binary::kLessOrEqual:
+    case BinaryOp::kLessOrEqual:
       return a <= b;
-    case Binary::kGreater:
+    case BinaryOp::kGreater:
       return a > b;
-    case Binary::kGreaterOrEqual:
+    case BinaryOp::kGreaterOrEqual:
       return a >= b;
     default:
       return a == b;
-  }
-}
-
-LAGOON_DEVICE double ApplyDouble(Binary op, double a, double b) {
-  switch (op) {
-    case Binary::kAdd:
-      return a + b;
-    case Binary::kSub:
-      return a - b;
-    case Binary::kMul:
-      return a * b;
-    case Binary::kDiv:
-      return a / b;
-    case Binary::kMin:
-      return a != a || a < b ? a : b;
-    case Binary::kMax:
-      return a != a || a > b ? a : b;
-    default:  // kPRelu
-      return a < 0 ? a * b : a;
   }
 }
 
@@ -219,45 +200,45 @@ LAGOON_DEVICE i64 PowerOf(bool wide, i64 a, i64 b) {
   return static_cast<i64>(result);
 }
 
-LAGOON_DEVICE_CALL i64 ApplyInteger(Binary op, ElementType type, i64 a, i64 b) {
+LAGOON_DEVICE_CALL i64 ApplyInteger(BinaryOp op, ElementType type, i64 a, i64 b) {
   const bool wide = type == ElementType::kU64;
   const u64 ua = static_cast<u64>(a), ub = static_cast<u64>(b);
   const bool first_is_less = wide ? ua < ub : a < b;
   switch (op) {
-    case Binary::kAdd:
+    case BinaryOp::kAdd:
       return static_cast<i64>(ua + ub);
-    case Binary::kSub:
+    case BinaryOp::kSub:
       return static_cast<i64>(ua - ub);
-    case Binary::kMul:
+    case BinaryOp::kMul:
       return static_cast<i64>(ua * ub);
-    case Binary::kDiv:
+    case BinaryOp::kDiv:
       return DividedBy(wide, a, b);
-    case Binary::kPow:
+    case BinaryOp::kPow:
       return PowerOf(wide, a, b);
-    case Binary::kMin:
+    case BinaryOp::kMin:
       return first_is_less ? a : b;
-    case Binary::kMax:
+    case BinaryOp::kMax:
       return first_is_less ? b : a;
-    case Binary::kMod: {
+    case BinaryOp::kMod: {
       const i64 rest = RestOf(wide, a, b);
       return !wide && rest != 0 && (rest < 0) != (b < 0) ? rest + b : rest;
     }
-    case Binary::kFmod:
+    case BinaryOp::kFmod:
       return RestOf(wide, a, b);
-    case Binary::kPRelu:
+    case BinaryOp::kPRelu:
       return !wide && a < 0 ? static_cast<i64>(ua * ub) : a;
-    case Binary::kAnd:
-    case Binary::kBitAnd:
+    case BinaryOp::kAnd:
+    case BinaryOp::kBitAnd:
       return a & b;
-    case Binary::kOr:
-    case Binary::kBitOr:
+    case BinaryOp::kOr:
+    case BinaryOp::kBitOr:
       return a | b;
-    case Binary::kXor:
-    case Binary::kBitXor:
+    case BinaryOp::kXor:
+    case BinaryOp::kBitXor:
       return a ^ b;
-    case Binary::kShiftLeft:
+    case BinaryOp::kShiftLeft:
       return ub < BitsOf(type) ? static_cast<i64>(ua << ub) : 0;
-    case Binary::kShiftRight:
+    case BinaryOp::kShiftRight:
       if (ub >= BitsOf(type)) return 0;
       return wide ? static_cast<i64>(ua >> ub) : a >> ub;
     default:
@@ -267,7 +248,7 @@ LAGOON_DEVICE_CALL i64 ApplyInteger(Binary op, ElementType type, i64 a, i64 b) {
 
 /// Flags are 0 and 1: what numbers do with them, And and Or are.
 LAGOON_DEVICE void TypedBinaryElement(const TypedBinaryArgs& args, u32 i, u32 a, u32 b) {
-  const auto op = static_cast<Binary>(args.op);
+  const auto op = static_cast<BinaryOp>(args.op);
   const auto type = static_cast<ElementType>(args.type);
   const auto out = IsCompare(op) ? ElementType::kBool : type;
   if (type > ElementType::kF64) {
@@ -279,7 +260,7 @@ LAGOON_DEVICE void TypedBinaryElement(const TypedBinaryArgs& args, u32 i, u32 a,
   if (IsCompare(op)) {
     PutInteger(out, args.y, i, Compared(op, x, y) ? 1 : 0);
   } else if (type == ElementType::kF64) {
-    static_cast<double*>(args.y)[i] = ApplyDouble(op, x, y);
+    static_cast<double*>(args.y)[i] = Arithmetic(op, x, y);
   } else {
     PutFloat(type, args.y, i, ApplyBinary(op, static_cast<float>(x), static_cast<float>(y)));
   }
@@ -352,28 +333,22 @@ LAGOON_DEVICE bool TypedUnary(const TypedUnaryArgs& args, u32 tile, const BlockC
   return true;
 }
 
-template <typename T>
-LAGOON_DEVICE void WhereElements(const WhereArgs& args, u32 begin, u32 end) {
-  LAGOON_NO_UNROLL
-  for (u32 i = begin + threadIdx.x; i < end; i += kBodyThreads) {
-    i64 offsets[3];
-    OffsetsAt(args.axes, i, offsets);
-    static_cast<T*>(args.y)[i] = args.condition[offsets[0]] != 0
-                                     ? static_cast<const T*>(args.a)[offsets[1]]
-                                     : static_cast<const T*>(args.b)[offsets[2]];
+struct WhereElements {
+  template <typename T>
+  LAGOON_DEVICE static void Move(const WhereArgs& args, u32 begin, u32 end) {
+    LAGOON_NO_UNROLL
+    for (u32 i = begin + threadIdx.x; i < end; i += kBodyThreads) {
+      i64 offsets[3];
+      OffsetsAt(args.axes, i, offsets);
+      static_cast<T*>(args.y)[i] = args.condition[offsets[0]] != 0
+                                       ? static_cast<const T*>(args.a)[offsets[1]]
+                                       : static_cast<const T*>(args.b)[offsets[2]];
+    }
   }
-}
+};
 
 LAGOON_DEVICE_CALL void WhereAny(const WhereArgs& args, u32 begin, u32 end) {
-  if (args.element_bytes == 4) {
-    WhereElements<u32>(args, begin, end);
-  } else if (args.element_bytes == 2) {
-    WhereElements<u16>(args, begin, end);
-  } else if (args.element_bytes == 1) {
-    WhereElements<u8>(args, begin, end);
-  } else {
-    WhereElements<u64>(args, begin, end);
-  }
+  ByElementBytes<WhereElements>(args, begin, end);
 }
 
 LAGOON_DEVICE bool Where(const WhereArgs& args, u32 tile, const BlockControl& control) {

@@ -10,24 +10,9 @@
 #include "kernels/cuda/op_program.h"
 
 namespace lagoon::testing {
-namespace {
-
-/// cuda::OpProgram() without a compiler: the runner knows the entries by their names.
-class EmulatedOps final : public cuda::Program {
- public:
-  const std::string& name() const override { return name_; }
-  std::span<const cuda::EntryName> entries() const override { return entries_; }
-  Result<std::string> ImageFor(const cuda::GpuInfo&) const override { return name_; }
-
- private:
-  const std::string name_ = "emulated ops";
-  const std::vector<cuda::EntryName> entries_ = cuda::OpSource().entries;
-};
-
-}  // namespace
 
 DeviceChoice StartEmulatedGpu(int multiprocessors, EmulatedEntries more) {
-  static const EmulatedOps program;
+  static const EmulatedProgram program(cuda::OpSource().entries);
   EmulatedEntries entries = std::move(more);
   entries.insert({{"lagoon_light", lagoon_light},
                   {"lagoon_medium", lagoon_medium},
