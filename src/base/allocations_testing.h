@@ -1,8 +1,8 @@
 #pragma once
 
-// For tests: counts what the program allocates. Replaces operator new, so that one source of a test
-// program includes it, and all of them are counted. Not under ThreadSanitizer, which brings its
-// own: without LAGOON_COUNTS_ALLOCATIONS there is nothing here.
+// For tests: counts what the program allocates, and notes the largest piece. Replaces operator new,
+// so that one source of a test program includes it, and all of them are counted. Not under
+// ThreadSanitizer, which brings its own: without LAGOON_COUNTS_ALLOCATIONS there is nothing here.
 
 #if defined(__has_feature)
 #if __has_feature(thread_sanitizer)
@@ -20,19 +20,27 @@
 namespace lagoon {
 
 inline std::atomic<std::uint64_t> allocations{0};
+inline std::atomic<std::size_t> largest_allocation{0};  // in bytes; a test sets it to 0
 
 }  // namespace lagoon
 
-void* operator new(std::size_t bytes) {
+// Not inlined: gcc warns where it sees free() on one side of a pair and new on the other.
+[[gnu::noinline]] void* operator new(std::size_t bytes) {
   lagoon::allocations.fetch_add(1, std::memory_order_relaxed);
+  std::size_t largest = lagoon::largest_allocation.load(std::memory_order_relaxed);
+  while (largest < bytes && !lagoon::largest_allocation.compare_exchange_weak(
+                                largest, bytes, std::memory_order_relaxed)) {
+  }
   if (void* data = std::malloc(bytes == 0 ? 1 : bytes)) return data;
   std::abort();
 }
 void* operator new(std::size_t bytes, const std::nothrow_t&) noexcept {
   return operator new(bytes);
 }
-void operator delete(void* data) noexcept { std::free(data); }
-void operator delete(void* data, const std::nothrow_t&) noexcept { std::free(data); }
-void operator delete(void* data, std::size_t) noexcept { std::free(data); }
+[[gnu::noinline]] void operator delete(void* data) noexcept { std::free(data); }
+[[gnu::noinline]] void operator delete(void* data, const std::nothrow_t&) noexcept {
+  std::free(data);
+}
+[[gnu::noinline]] void operator delete(void* data, std::size_t) noexcept { std::free(data); }
 
 #endif

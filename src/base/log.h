@@ -2,5 +2,25 @@
 
 #include <spdlog/spdlog.h>
 
+#include <array>
+#include <string>
+#include <string_view>
+
 /// Logging is spdlog, to stderr: spdlog::info("model '{}': loaded in {:.1f} ms", name, ms).
 /// Never on the path of a request or under a lock of the dispatcher or a device.
+
+namespace lagoon {
+
+/// `text` on one line: a control character, such as a line break or a terminal's escape, is written
+/// as \xNN.
+std::string OneLine(std::string_view text);
+
+/// Gives spdlog's default logger the format of ours: the time, the level, and the message on one
+/// line, whatever names from files or clients stand in the message. Before the first message.
+void SetUpLog();
+
+/// Names of the levels, from the most messages to none.
+inline constexpr std::array<std::string_view, 5> kLogLevels = {"debug", "info", "warning", "error",
+                                                               "off"};
+
+}  // namespace lagoon

@@ -25,6 +25,7 @@ class LAGOON_TSA(capability("mutex")) Mutex {
   bool try_lock() LAGOON_TSA(try_acquire_capability(true)) { return mutex_.try_lock(); }
 
  private:
+  friend class CondVar;
   std::mutex mutex_;
 };
 
@@ -41,18 +42,25 @@ class LAGOON_TSA(scoped_lockable) MutexLock {
   Mutex& mutex_;
 };
 
-/// Waits on a Mutex. Spurious wake-ups happen: loop on the condition.
+/// Waits on a Mutex. Spurious wake-ups happen: loop on the condition. Takes no lock but the Mutex,
+/// unlike std::condition_variable_any, which has a mutex of its own on the heap.
 class CondVar {
  public:
-  void Wait(Mutex& mutex) REQUIRES(mutex) { cv_.wait(mutex); }
+  void Wait(Mutex& mutex) REQUIRES(mutex) {
+    std::unique_lock<std::mutex> held(mutex.mutex_, std::adopt_lock);
+    cv_.wait(held);
+    held.release();  // the caller unlocks
+  }
   void WaitUntil(Mutex& mutex, std::chrono::steady_clock::time_point until) REQUIRES(mutex) {
-    cv_.wait_until(mutex, until);
+    std::unique_lock<std::mutex> held(mutex.mutex_, std::adopt_lock);
+    cv_.wait_until(held, until);
+    held.release();
   }
   void NotifyOne() { cv_.notify_one(); }
   void NotifyAll() { cv_.notify_all(); }
 
  private:
-  std::condition_variable_any cv_;
+  std::condition_variable cv_;
 };
 
 }  // namespace lagoon
