@@ -5,8 +5,8 @@
 #include <algorithm>
 #include <cctype>
 
+#include "base/text.h"
 #include "graph/graph.h"
-#include "graph/text.h"
 
 namespace lagoon {
 namespace {

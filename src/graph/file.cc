@@ -10,7 +10,7 @@
 #include <system_error>
 #include <vector>
 
-#include "graph/text.h"
+#include "base/text.h"
 
 namespace lagoon {
 namespace {

@@ -5,10 +5,10 @@
 #include <algorithm>
 #include <unordered_map>
 
+#include "base/text.h"
 #include "graph/budget.h"
 #include "graph/guard.h"
 #include "graph/import_batches.h"
-#include "graph/text.h"
 
 namespace lagoon {
 namespace {

@@ -5,6 +5,7 @@
 #include <unordered_map>
 #include <unordered_set>
 
+#include "base/text.h"
 #include "graph/attributes.h"
 #include "graph/budget.h"
 #include "graph/graph.h"
@@ -16,7 +17,6 @@
 #include "graph/normalize_softmax.h"
 #include "graph/proto_index.h"
 #include "graph/tensor_import.h"
-#include "graph/text.h"
 
 namespace lagoon {
 namespace {

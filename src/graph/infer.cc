@@ -4,9 +4,9 @@
 
 #include <algorithm>
 
+#include "base/text.h"
 #include "graph/attributes.h"
 #include "graph/evaluate.h"
-#include "graph/text.h"
 
 namespace lagoon {
 namespace {

@@ -5,9 +5,9 @@
 #include <algorithm>
 #include <cstring>
 
+#include "base/text.h"
 #include "graph/budget.h"
 #include "graph/tensor_import.h"
-#include "graph/text.h"
 #include "plan/element.h"
 
 namespace lagoon {

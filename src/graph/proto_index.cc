@@ -5,7 +5,7 @@
 #include <functional>
 #include <queue>
 
-#include "graph/text.h"
+#include "base/text.h"
 
 namespace lagoon {
 namespace {

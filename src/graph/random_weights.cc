@@ -4,22 +4,28 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstdint>
 #include <cstdio>
 #include <filesystem>
 #include <fstream>
 #include <limits>
 #include <map>
-#include <random>
 #include <vector>
 
+#include "base/text.h"
 #include "graph/model_file.h"
 #include "graph/tensor_import.h"
-#include "graph/text.h"
 
 namespace lagoon {
 namespace {
 
 constexpr std::size_t kMostBytes = std::size_t{64} << 30;  // of one weight
+
+// Four integers below 2^16, added: about normal, and never further than 3.5 deviations from the
+// mean.
+constexpr std::int64_t kSumMean = 131070;
+constexpr double kSumDeviation = 37837.227230;
+constexpr unsigned kElementBits = 40;  // the number of an element; the bits above: of the weight
 
 struct Normal {
   float mean = 0, deviation = 0;
@@ -82,15 +88,48 @@ Result<Weight> WeightOf(const onnx::TensorProto& tensor) {
   return weight;
 }
 
-void Write(const Weight& weight, unsigned seed, std::ofstream& to) {
+// Output `number` of splitmix64 from state 0 (Steele, Lea and Flood 2014, section 6), counted
+// from 1.
+std::uint64_t SplitMix64(std::uint64_t number) {
+  std::uint64_t state = number * 0x9E3779B97F4A7C15;
+  state = (state ^ (state >> 30)) * 0xBF58476D1CE4E5B9;
+  state = (state ^ (state >> 27)) * 0x94D049BB133111EB;
+  return state ^ (state >> 31);
+}
+
+// The same bits on every machine and from every compiler (and from models/generators/made_up.py):
+// the sum is a whole number of 18 bits and `step` a float, so their product is exact in double,
+// fused with the addition or not. The addition and the conversion are each rounded once, to
+// nearest.
+class Elements {
+ public:
+  Elements(const Normal& normal, std::size_t weight)
+      : mean_(normal.mean),
+        step_(static_cast<float>(normal.deviation / kSumDeviation)),
+        number_(static_cast<std::uint64_t>(weight) << kElementBits) {}
+
+  float Next() {
+    const std::uint64_t bits = SplitMix64(++number_);
+    std::int64_t sum = -kSumMean;
+    for (int shift = 0; shift < 64; shift += 16) {
+      sum += static_cast<std::int64_t>((bits >> shift) & 0xFFFF);
+    }
+    return static_cast<float>(mean_ + step_ * static_cast<double>(sum));
+  }
+
+ private:
+  const double mean_, step_;
+  std::uint64_t number_;
+};
+
+void Write(const Weight& weight, std::size_t index, std::ofstream& to) {
   constexpr std::size_t kChunk = 1 << 16;
-  std::mt19937 random(seed);
-  std::normal_distribution<float> normal(weight.normal.mean, weight.normal.deviation);
+  Elements elements(weight.normal, index);
   std::vector<float> chunk;
   to.seekp(static_cast<std::streamoff>(weight.offset));
   for (std::size_t left = weight.count; left > 0; left -= chunk.size()) {
     chunk.resize(std::min(left, kChunk));
-    for (float& element : chunk) element = normal(random);
+    for (float& element : chunk) element = elements.Next();
     to.write(reinterpret_cast<const char*>(chunk.data()),
              static_cast<std::streamsize>(chunk.size() * sizeof(float)));
   }
@@ -113,7 +152,7 @@ Result<std::size_t> MakeRandomWeights(const std::string& model_file) {
     const auto path = std::filesystem::path(model_file).parent_path() / weights[i].location;
     const auto [file, is_new] = files.try_emplace(weights[i].location);
     if (is_new) file->second.open(path, std::ios::binary | std::ios::trunc);
-    Write(weights[i], static_cast<unsigned>(i), file->second);
+    Write(weights[i], i, file->second);
     if (!file->second.flush()) {
       return Fail(ErrorCode::kResourceExhausted,
                   fmt::format("cannot write {}: no permission, or no room", Quoted(path.string())));

@@ -12,6 +12,7 @@
 namespace lagoon {
 namespace {
 
+using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
 class RandomWeights : public ::testing::Test {
@@ -89,6 +90,16 @@ TEST_F(RandomWeights, HaveTheirDistributionInTheirPlaces) {
   EXPECT_NEAR(std::sqrt(squares / 300'000 - mean * mean), 2, 0.02);
   ASSERT_TRUE(Make());
   EXPECT_EQ(Read(4096, 300'000), large) << "the same file, other weights";
+}
+
+// models/examples are calibrated for these very weights: their bits must never change. The numbers
+// are those of models/generators/made_up.py.
+TEST_F(RandomWeights, AreTheSameOnEveryMachine) {
+  ASSERT_TRUE(Make());
+  EXPECT_THAT(Read(4096, 4), ElementsAre(-0x1.1edc9e0000000p+2f, -0x1.00b8560000000p+2f,
+                                         0x1.e49d340000000p-1f, 0x1.eba4240000000p+0f));
+  EXPECT_THAT(Read(4096 + 4 * 299'998, 2),
+              ElementsAre(-0x1.8a44300000000p-1f, -0x1.9a3a3c0000000p+1f));
 }
 
 TEST_F(RandomWeights, AreRefusedWhereTheModelDoesNotSayWhichOnes) {

@@ -6,9 +6,9 @@
 #include <cmath>
 #include <limits>
 
+#include "base/text.h"
 #include "graph/shape_rules.h"
 #include "graph/tensor_import.h"
-#include "graph/text.h"
 
 namespace lagoon {
 namespace {

@@ -5,8 +5,8 @@
 #include <algorithm>
 #include <numeric>
 
+#include "base/text.h"
 #include "graph/shape_rules.h"
-#include "graph/text.h"
 
 namespace lagoon {
 namespace {

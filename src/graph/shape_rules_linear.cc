@@ -5,9 +5,9 @@
 #include <algorithm>
 #include <optional>
 
+#include "base/text.h"
 #include "graph/einsum.h"
 #include "graph/shape_rules.h"
-#include "graph/text.h"
 #include "graph/window.h"
 
 namespace lagoon {

@@ -4,8 +4,8 @@
 
 #include <algorithm>
 
+#include "base/text.h"
 #include "graph/shape_rules.h"
-#include "graph/text.h"
 
 namespace lagoon {
 namespace {

@@ -2,8 +2,8 @@
 
 #include <fmt/format.h>
 
+#include "base/text.h"
 #include "graph/shape_rules.h"
-#include "graph/text.h"
 
 namespace lagoon {
 namespace {

@@ -6,8 +6,8 @@
 #include <cstring>
 #include <numeric>
 
+#include "base/text.h"
 #include "graph/shape_rules.h"
-#include "graph/text.h"
 #include "plan/element.h"
 
 namespace lagoon {

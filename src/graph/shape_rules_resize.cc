@@ -6,8 +6,8 @@
 #include <cmath>
 #include <numeric>
 
+#include "base/text.h"
 #include "graph/shape_rules.h"
-#include "graph/text.h"
 
 namespace lagoon {
 namespace {

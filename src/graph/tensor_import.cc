@@ -10,8 +10,8 @@
 #include <utility>
 #include <vector>
 
+#include "base/text.h"
 #include "graph/file.h"
-#include "graph/text.h"
 #include "plan/element.h"
 
 namespace lagoon {

@@ -4,7 +4,7 @@
 
 #include <algorithm>
 
-#include "graph/text.h"
+#include "base/text.h"
 
 namespace lagoon {
 namespace {

@@ -214,6 +214,7 @@ HWY_AFTER_NAMESPACE();
 #include <tuple>
 
 #include "kernels/checks.h"
+#include "kernels/cpu_level.h"
 
 namespace lagoon {
 namespace {
@@ -300,7 +301,7 @@ Result<Kernel> MakeAttention(const AttentionSpec& spec) {
   args.blocks = BlocksFor(rows * RowNs(spec), args.tasks);
   Kernel kernel;
   kernel.name = kName;
-  kernel.body = HWY_DYNAMIC_DISPATCH(PickAttentionBody)();
+  kernel.body = LAGOON_DISPATCH(PickAttentionBody)();
   kernel.blocks = static_cast<std::uint32_t>(args.blocks);
   kernel.scratch_bytes = (args.tile_rows * (args.score_pitch + args.value_pitch + 1) +
                           kAttentionDepth * kPanelFloats) *

@@ -2,6 +2,8 @@
 
 #include "kernels/bf16_unit.h"
 
+#include <fmt/format.h>
+
 #include <array>
 #include <atomic>
 #include <bit>
@@ -12,11 +14,11 @@
 #include "kernels/unroll.h"
 
 #if defined(__x86_64__) && defined(__linux__)
-#include <cpuid.h>
 #include <immintrin.h>
-#include <sys/syscall.h>
-#include <unistd.h>
 #define LAGOON_HAS_BF16_UNITS 1
+#endif
+#ifdef LAGOON_EMULATED_BF16
+#include "kernels/testing/emulated_bf16.h"
 #endif
 
 namespace lagoon {
@@ -189,11 +191,18 @@ void MultiplyInTiles(const Bf16Tile& tile) {
 
 // Measured on one core of a Xeon (Sapphire Rapids) at 2 GHz.
 // There, VDPBF16PS has half the rate of an fp32 multiply-add, and tiles eight times it.
-constexpr Bf16Unit kAmxUnit = {
-    "AMX-BF16",  "conv2d_bf16_amx", 1.0, 8, &EnterTiles, {&MultiplyInTiles<1>, &MultiplyInTiles<2>},
-    &LeaveTiles, &Convert};
+constexpr Bf16Unit kAmxUnit = {"AMX-BF16",
+                               "conv2d_bf16_amx",
+                               CpuLevel::kAmx,
+                               1.0,
+                               8,
+                               &EnterTiles,
+                               {&MultiplyInTiles<1>, &MultiplyInTiles<2>},
+                               &LeaveTiles,
+                               &Convert};
 constexpr Bf16Unit kVectorUnit = {"AVX512-BF16",
                                   "conv2d_bf16_avx512",
+                                  CpuLevel::kAvx512Bf16,
                                   27,
                                   0,
                                   &NothingFor,
@@ -202,76 +211,30 @@ constexpr Bf16Unit kVectorUnit = {"AVX512-BF16",
                                   &Convert};
 constexpr std::array<const Bf16Unit*, 2> kUnits = {&kAmxUnit, &kVectorUnit};
 
-// ---- What this machine has
-
-struct CpuLeaf {
-  unsigned eax = 0, ebx = 0, ecx = 0, edx = 0;
-
-  CpuLeaf(unsigned leaf, unsigned index) {
-    if (__get_cpuid_count(leaf, index, &eax, &ebx, &ecx, &edx) == 0) eax = ebx = ecx = edx = 0;
-  }
-};
-
-constexpr bool HasBits(std::uint64_t word, std::uint64_t bits) { return (word & bits) == bits; }
-
-/// The register states that the kernel keeps for its processes.
-std::uint64_t KeptStates() {
-  constexpr unsigned kReadable = 1u << 27;
-  if (!HasBits(CpuLeaf(1, 0).ecx, kReadable)) return 0;
-  std::uint32_t low, high;
-  asm volatile("xgetbv" : "=a"(low), "=d"(high) : "c"(0));
-  return std::uint64_t{high} << 32 | low;
-}
-
-/// Tiles are state that a process must ask for (Linux 5.16); threads inherit it.
-bool AskForTiles() {
-  constexpr long kRequestPermission = 0x1023;  // ARCH_REQ_XCOMP_PERM
-  constexpr long kTileData = 18;
-  return syscall(SYS_arch_prctl, kRequestPermission, kTileData) == 0;
-}
-
-Bf16Features ReadFeatures() {
-  constexpr std::uint64_t kVectorStates = 0xe6, kTileStates = 0x60000;
-  constexpr unsigned kAvx512 = 1u << 16 | 1u << 30 | 1u << 31;  // F, BW, VL
-  constexpr unsigned kAmx = 1u << 22 | 1u << 24;                // BF16, TILE
-  const CpuLeaf features(7, 0), more(7, 1);
-  const std::uint64_t kept = KeptStates();
-  Bf16Features found;
-  found.avx512 = HasBits(features.ebx, kAvx512) && HasBits(kept, kVectorStates);
-  found.avx512_bf16 = found.avx512 && HasBits(more.eax, 1u << 5);
-  found.amx_bf16 = HasBits(features.edx, kAmx);
-  found.amx_permitted = found.amx_bf16 && HasBits(kept, kTileStates) && AskForTiles();
-  return found;
-}
-
 }  // namespace
 #else
 namespace {
 
 constexpr std::array<const Bf16Unit*, 0> kUnits = {};
 
-Bf16Features ReadFeatures() { return {}; }
-
 }  // namespace
 #endif
 
-const Bf16Features& MachineBf16Features() {
-  static const Bf16Features features = ReadFeatures();
-  return features;
-}
-
-std::span<const Bf16Unit* const> Bf16UnitsOf(const Bf16Features& features) {
+std::span<const Bf16Unit* const> Bf16UnitsOf(CpuLevel level) {
   const std::span<const Bf16Unit* const> all(kUnits);
-  if (all.empty() || !features.avx512 || !features.avx512_bf16) return {};
-  return features.amx_bf16 && features.amx_permitted ? all : all.subspan(1);
+  std::size_t above = 0;
+  while (above < all.size() && all[above]->level > level) ++above;
+  return all.subspan(above);
 }
 
-Result<const Bf16Unit*> FindBf16Unit(const Bf16Features& features) {
-  const std::span<const Bf16Unit* const> units = Bf16UnitsOf(features);
+Result<const Bf16Unit*> FindBf16Unit(CpuLevel level) {
+  const std::span<const Bf16Unit* const> units = Bf16UnitsOf(level);
   if (!units.empty()) return units.front();
-  return Fail(ErrorCode::kUnimplemented,
-              std::string("precision 'bf16' needs a CPU with AVX512-BF16; this one lacks ") +
-                  (features.avx512 ? "it" : "AVX-512 altogether"));
+  return Fail(
+      ErrorCode::kUnimplemented,
+      fmt::format("precision 'bf16' needs a CPU of level '{}' or above, and LAGOON_CPU must "
+                  "not lower the level; this process runs at level '{}'",
+                  NameOf(CpuLevel::kAvx512Bf16), NameOf(level)));
 }
 
 Status CheckPrecision(Precision precision) {

@@ -11,6 +11,7 @@
 #include <span>
 
 #include "base/status.h"
+#include "kernels/cpu_level.h"
 #include "plan/precision.h"
 
 namespace lagoon {
@@ -40,6 +41,7 @@ struct Bf16Tile {
 struct Bf16Unit {
   const char* name;         // "AMX-BF16"
   const char* kernel_name;  // of conv2d on it
+  CpuLevel level;           // the lowest that has it
   /// Of one worker, used to size blocks: a step takes row_ns for each row, and step_ns.
   double row_ns, step_ns;
   /// Before the first multiplication and whenever the number of rows changes.
@@ -53,22 +55,11 @@ struct Bf16Unit {
   void (*convert)(const float* from, std::size_t count, Bf16* to);
 };
 
-/// What of a CPU matters here.
-struct Bf16Features {
-  bool avx512 = false;  // F, BW and VL, with their registers enabled by the kernel
-  bool avx512_bf16 = false;
-  bool amx_bf16 = false;       // with tiles
-  bool amx_permitted = false;  // this process may use tiles
-};
+/// The units of a CPU of this level, the fastest first. Empty below kAvx512Bf16.
+std::span<const Bf16Unit* const> Bf16UnitsOf(CpuLevel level);
 
-/// This machine's; asks the kernel once per process for the permission to use tiles.
-const Bf16Features& MachineBf16Features();
-
-/// The units of a CPU, the fastest first; may be empty.
-std::span<const Bf16Unit* const> Bf16UnitsOf(const Bf16Features& features);
-
-/// The fastest one. kUnimplemented says what the CPU lacks.
-Result<const Bf16Unit*> FindBf16Unit(const Bf16Features& features = MachineBf16Features());
+/// The fastest of them. kUnimplemented names the level that is needed and `level`.
+Result<const Bf16Unit*> FindBf16Unit(CpuLevel level = ActiveCpuLevel());
 
 /// kUnimplemented says what this CPU lacks for `precision`.
 Status CheckPrecision(Precision precision);

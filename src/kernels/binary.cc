@@ -164,6 +164,7 @@ HWY_AFTER_NAMESPACE();
 
 #include "base/check.h"
 #include "kernels/checks.h"
+#include "kernels/cpu_level.h"
 
 namespace lagoon {
 namespace {
@@ -265,7 +266,7 @@ Result<Kernel> MakeBinary(const BinarySpec& spec) {
   SetTiles(ns_per_element, count / args.inner, args);
   Kernel kernel;
   kernel.name = kName;
-  kernel.body = HWY_DYNAMIC_DISPATCH(PickBinaryBody)(spec.op, args.a_moves, args.b_moves);
+  kernel.body = LAGOON_DISPATCH(PickBinaryBody)(spec.op, args.a_moves, args.b_moves);
   LAGOON_CHECK(kernel.body != nullptr);
   kernel.blocks = static_cast<std::uint32_t>(args.blocks);
   kernel.args = ArgsImage(args);

@@ -110,6 +110,7 @@ HWY_AFTER_NAMESPACE();
 #include <fmt/format.h>
 
 #include "kernels/checks.h"
+#include "kernels/cpu_level.h"
 
 namespace lagoon {
 namespace {
@@ -152,7 +153,7 @@ Result<Kernel> MakeChannelAffine(const ChannelAffineSpec& spec) {
   args.blocks = BlocksFor(ns, CeilDivide(args.count, kAffineGrain));
   Kernel kernel;
   kernel.name = kName;
-  kernel.body = HWY_DYNAMIC_DISPATCH(PickChannelAffineBody)();
+  kernel.body = LAGOON_DISPATCH(PickChannelAffineBody)();
   kernel.blocks = static_cast<std::uint32_t>(args.blocks);
   kernel.args = ArgsImage(args);
   kernel.inputs = {offsetof(ChannelAffineArgs, scale), offsetof(ChannelAffineArgs, shift)};

@@ -1,5 +1,7 @@
 #include "kernels/conv2d.h"
 
+#include <fmt/format.h>
+
 #include <cstddef>
 #include <string>
 
@@ -74,10 +76,12 @@ Status CheckSpec(const Conv2dSpec& s) {
   return {};
 }
 
-// "7x1x2": parts of the rows, of a row and of the channels; "7x1x2p": channels vary first.
-std::string NameOf(const Conv2dArgs& args) {
-  return std::to_string(args.row_tiles) + "x" + std::to_string(args.segment_tiles) + "x" +
-         std::to_string(args.panel_tiles) + (args.panels_first && args.panel_tiles > 1 ? "p" : "");
+// "avx2:7x1x2": the level of the body, parts of the rows, of a row and of the channels;
+// "avx2:7x1x2p": channels vary first.
+std::string VersionName(const Conv2dArgs& args) {
+  return fmt::format("{}:{}x{}x{}{}", NameOf(args.target->level), args.row_tiles,
+                     args.segment_tiles, args.panel_tiles,
+                     args.panels_first && args.panel_tiles > 1 ? "p" : "");
 }
 
 Result<Kernel> MakeGemv(const Conv2dSpec& spec, const ConvTarget& target) {
@@ -120,7 +124,7 @@ Result<Kernel> MakeConv2d(const Conv2dSpec& spec) {
                                 std::to_string(tiling.scratch_bytes) + " bytes, more than " +
                                 std::to_string(kMaxScratchBytes));
   }
-  LAGOON_ASSIGN_OR_RETURN(Kernel kernel, KernelOfVersions(spec, tilings, NameOf));
+  LAGOON_ASSIGN_OR_RETURN(Kernel kernel, KernelOfVersions(spec, tilings, VersionName));
   kernel.name = "conv2d";
   kernel.body = &Conv2dBody;
   return kernel;

@@ -117,7 +117,7 @@ void Register(const Shapes& shapes, const std::string& body, const Bf16Unit* uni
 const bool kRegistered = [] {
   Register(kLayers, "conv2d", nullptr);
   Register(kGemms, "conv2d", nullptr);
-  for (const Bf16Unit* unit : Bf16UnitsOf(MachineBf16Features())) {
+  for (const Bf16Unit* unit : Bf16UnitsOf(ActiveCpuLevel())) {
     Register(kLayers, unit->kernel_name, unit);
     Register(kGemms, unit->kernel_name, unit);
   }

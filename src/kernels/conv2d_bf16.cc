@@ -1,5 +1,7 @@
 #include "kernels/conv2d_bf16.h"
 
+#include <fmt/format.h>
+
 #include <string>
 #include <utility>
 
@@ -12,9 +14,9 @@ namespace {
 
 constexpr std::size_t kMaxScratchBytes = std::size_t{64} << 20;
 
-// "7x2": parts of the pixels and of the channels.
-std::string NameOf(const Bf16ConvArgs& args) {
-  return std::to_string(args.pixel_tiles) + "x" + std::to_string(args.panel_tiles);
+// "amx:7x2": the level of the unit, parts of the pixels and of the channels.
+std::string VersionName(const Bf16ConvArgs& args) {
+  return fmt::format("{}:{}x{}", NameOf(args.unit->level), args.pixel_tiles, args.panel_tiles);
 }
 
 }  // namespace
@@ -29,7 +31,7 @@ Result<Kernel> MakeBf16Conv2d(const Conv2dSpec& spec, const Bf16Unit& unit) {
                                 std::to_string(tiling.scratch_bytes) + " bytes, more than " +
                                 std::to_string(kMaxScratchBytes));
   }
-  LAGOON_ASSIGN_OR_RETURN(Kernel kernel, KernelOfVersions(spec, tilings, NameOf));
+  LAGOON_ASSIGN_OR_RETURN(Kernel kernel, KernelOfVersions(spec, tilings, VersionName));
   kernel.name = unit.kernel_name;
   kernel.body = &Bf16Conv2dBody;
   return kernel;

@@ -1,4 +1,4 @@
-// conv2d in bf16: the same shapes as in fp32 on every unit that this machine has, against sums of
+// conv2d in bf16: the same shapes as in fp32 on every unit of this process's level, against sums of
 // fp64 over operands that are rounded to bf16.
 
 #include <gmock/gmock.h>
@@ -15,6 +15,7 @@
 
 #include "kernels/bf16_unit.h"
 #include "kernels/conv2d_cases.h"
+#include "kernels/conv2d_kernel.h"
 #include "kernels/conv2d_protocol_testing.h"
 
 namespace lagoon {
@@ -24,18 +25,17 @@ using testing::ConvCase;
 using testing::ConvProblem;
 using ::testing::HasSubstr;
 using testing::ProtocolCase;
-
-constexpr Bf16Features kEverything{true, true, true, true};
+using ::testing::StartsWith;
 
 /// Units by name, so that a test of one that this machine lacks is listed, and skipped.
 std::vector<std::string> UnitNames() {
   std::vector<std::string> names;
-  for (const Bf16Unit* unit : Bf16UnitsOf(kEverything)) names.emplace_back(unit->name);
+  for (const Bf16Unit* unit : Bf16UnitsOf(CpuLevel::kAmx)) names.emplace_back(unit->name);
   return names;
 }
 
 const Bf16Unit* FindByName(const std::string& name) {
-  for (const Bf16Unit* unit : Bf16UnitsOf(MachineBf16Features())) {
+  for (const Bf16Unit* unit : Bf16UnitsOf(ActiveCpuLevel())) {
     if (name == unit->name) return unit;
   }
   return nullptr;
@@ -125,8 +125,8 @@ GTEST_ALLOW_UNINSTANTIATED_PARAMETERIZED_TEST(Bf16Conv2dProtocolTest);
 
 // A pixel that is no number leaves its neighbours alone, also where the depth ends in a step.
 TEST(Bf16Conv2d, InfinityStaysInItsPixel) {
-  if (Bf16UnitsOf(MachineBf16Features()).empty()) GTEST_SKIP() << "this CPU has no bf16";
-  for (const Bf16Unit* unit : Bf16UnitsOf(MachineBf16Features())) {
+  if (Bf16UnitsOf(ActiveCpuLevel()).empty()) GTEST_SKIP() << "this CPU has no bf16";
+  for (const Bf16Unit* unit : Bf16UnitsOf(ActiveCpuLevel())) {
     Conv2dSpec spec = testing::Gemm(40, 21, 48);
     spec.precision = Precision::kBf16;
     ConvProblem problem(spec, unit);
@@ -138,21 +138,36 @@ TEST(Bf16Conv2d, InfinityStaysInItsPixel) {
   }
 }
 
-TEST(Bf16Conv2d, DeepVersionsAreManyAndNamedApart) {
-  if (Bf16UnitsOf(MachineBf16Features()).empty()) GTEST_SKIP() << "this CPU has no bf16";
+Conv2dSpec DeepSpec() {
   Conv2dSpec spec = testing::Square(256, 14, 256, 3, 1, 1);
   spec.precision = Precision::kBf16;
-  const Result<Kernel> kernel = MakeConv2d(spec);
-  ASSERT_TRUE(kernel);
-  std::vector<std::string> names;
-  for (const KernelVersion& version : kernel->versions) names.push_back(version.name);
-  EXPECT_GE(names.size(), 20u);
-  std::ranges::sort(names);
-  EXPECT_EQ(std::ranges::adjacent_find(names), names.end());
+  return spec;
+}
+
+// How a convolution is cut depends on the speed of a unit: a fast one has more cuts whose blocks
+// are short enough. Units that this machine lacks are only asked how they would cut.
+TEST(Bf16Conv2d, DeepConvolutionsHaveManyVersionsOnEveryUnit) {
+  for (const Bf16Unit* unit : Bf16UnitsOf(CpuLevel::kAmx)) {
+    const std::size_t least = unit->level == CpuLevel::kAmx ? 20 : 7;
+    EXPECT_GE(TileBf16Conv2d(DeepSpec(), *unit, kConvVersions).size(), least) << unit->name;
+  }
+}
+
+TEST(Bf16Conv2d, VersionsAreNamedApartAndByTheirLevel) {
+  if (Bf16UnitsOf(ActiveCpuLevel()).empty()) GTEST_SKIP() << "this CPU has no bf16";
+  for (const Bf16Unit* unit : Bf16UnitsOf(ActiveCpuLevel())) {
+    const Result<Kernel> kernel = MakeBf16Conv2d(DeepSpec(), *unit);
+    ASSERT_TRUE(kernel);
+    std::vector<std::string> names;
+    for (const KernelVersion& version : kernel->versions) names.push_back(version.name);
+    EXPECT_THAT(names, ::testing::Each(StartsWith(std::string(NameOf(unit->level)) + ":")));
+    std::ranges::sort(names);
+    EXPECT_EQ(std::ranges::adjacent_find(names), names.end()) << unit->name;
+  }
 }
 
 TEST(Bf16Unit, ConvertRoundsToNearestEvenAndKeepsNaN) {
-  if (Bf16UnitsOf(MachineBf16Features()).empty()) GTEST_SKIP() << "this CPU has no bf16";
+  if (Bf16UnitsOf(ActiveCpuLevel()).empty()) GTEST_SKIP() << "this CPU has no bf16";
   constexpr float kInfinity = std::numeric_limits<float>::infinity();
   std::vector<float> values = {0.0f,      -0.0f,      1.0f,        1.00390625f, 1.01171875f,
                                -1.5f,     3.4e38f,    -3.39e38f,   kInfinity,   -kInfinity,
@@ -163,7 +178,7 @@ TEST(Bf16Unit, ConvertRoundsToNearestEvenAndKeepsNaN) {
   const testing::Floats random = testing::Floats::Random(1000, 5);
   values.insert(values.end(), random.span().begin(), random.span().end());
   std::vector<Bf16> rounded(values.size());
-  for (const Bf16Unit* unit : Bf16UnitsOf(MachineBf16Features())) {
+  for (const Bf16Unit* unit : Bf16UnitsOf(ActiveCpuLevel())) {
     unit->convert(values.data(), values.size(), rounded.data());
     for (std::size_t i = 0; i < values.size(); ++i) {
       ASSERT_EQ(rounded[i], ToBf16(values[i])) << unit->name << ": " << values[i];
@@ -172,9 +187,9 @@ TEST(Bf16Unit, ConvertRoundsToNearestEvenAndKeepsNaN) {
 }
 
 TEST(Bf16Unit, ConvertTouchesNothingBehindTheEnd) {
-  if (Bf16UnitsOf(MachineBf16Features()).empty()) GTEST_SKIP() << "this CPU has no bf16";
+  if (Bf16UnitsOf(ActiveCpuLevel()).empty()) GTEST_SKIP() << "this CPU has no bf16";
   constexpr Bf16 kMark{0x1234};
-  for (const Bf16Unit* unit : Bf16UnitsOf(MachineBf16Features())) {
+  for (const Bf16Unit* unit : Bf16UnitsOf(ActiveCpuLevel())) {
     for (std::size_t count = 0; count <= 70; ++count) {
       const std::vector<float> values(count, 1.0f);
       std::vector<Bf16> rounded(count + 1, kMark);
@@ -185,22 +200,20 @@ TEST(Bf16Unit, ConvertTouchesNothingBehindTheEnd) {
   }
 }
 
-TEST(Bf16Unit, ErrorSaysWhatTheCpuLacks) {
-  const Result<const Bf16Unit*> old = FindBf16Unit({});
-  ASSERT_FALSE(old);
-  EXPECT_EQ(old.error().code, ErrorCode::kUnimplemented);
-  EXPECT_THAT(old.error().message, HasSubstr("lacks AVX-512 altogether"));
-  const Result<const Bf16Unit*> skylake = FindBf16Unit({.avx512 = true});
-  ASSERT_FALSE(skylake);
-  EXPECT_THAT(skylake.error().message, HasSubstr("needs a CPU with AVX512-BF16"));
+TEST(Bf16Unit, ErrorNamesTheLevelThatIsNeededAndTheOneThatThereIs) {
+  for (const CpuLevel level : {CpuLevel::kPortable, CpuLevel::kAvx2, CpuLevel::kAvx512}) {
+    const Result<const Bf16Unit*> none = FindBf16Unit(level);
+    ASSERT_FALSE(none);
+    EXPECT_EQ(none.error().code, ErrorCode::kUnimplemented);
+    EXPECT_THAT(none.error().message, HasSubstr("needs a CPU of level 'avx512bf16'"));
+    EXPECT_THAT(none.error().message, HasSubstr("runs at level '" + std::string(NameOf(level))));
+  }
 }
 
-TEST(Bf16Unit, TilesNeedThePermissionOfTheKernel) {
+TEST(Bf16Unit, TheFastestOfTheLevelIsFound) {
   if (UnitNames().empty()) GTEST_SKIP() << "this build has no bf16";
-  Bf16Features features = kEverything;
-  EXPECT_STREQ((*FindBf16Unit(features))->name, "AMX-BF16");
-  features.amx_permitted = false;
-  EXPECT_STREQ((*FindBf16Unit(features))->name, "AVX512-BF16");
+  EXPECT_STREQ((*FindBf16Unit(CpuLevel::kAmx))->name, "AMX-BF16");
+  EXPECT_STREQ((*FindBf16Unit(CpuLevel::kAvx512Bf16))->name, "AVX512-BF16");
 }
 
 TEST(Precision, IsParsedByNameAndRefusedByName) {
@@ -218,7 +231,7 @@ TEST(Precision, IsRefusedByTheFactoryWhereTheCpuLacksIt) {
   const Result<Kernel> kernel = MakeConv2d(spec);
   const Status status = CheckPrecision(Precision::kBf16);
   EXPECT_EQ(kernel.has_value(), status.has_value());
-  EXPECT_EQ(status.has_value(), !Bf16UnitsOf(MachineBf16Features()).empty());
+  EXPECT_EQ(status.has_value(), !Bf16UnitsOf(ActiveCpuLevel()).empty());
   if (kernel) return;
   EXPECT_EQ(kernel.error().message, status.error().message);
 }

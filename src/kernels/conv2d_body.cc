@@ -23,6 +23,7 @@ constexpr double kFlopsPerUs = 2e3 * hwy::HWY_NAMESPACE::MaxLanes(simd::D());
 const ConvTarget& DescribeConvTarget() {
   static const ConvTarget target = [] {
     ConvTarget t{};
+    t.level = simd::kLevel;
     t.lanes = hwy::HWY_NAMESPACE::MaxLanes(simd::D());
     t.max_rows = conv::kMaxRows;
     t.flops_per_us = kFlopsPerUs;
@@ -46,7 +47,7 @@ namespace lagoon {
 
 HWY_EXPORT(DescribeConvTarget);
 
-const ConvTarget& ChosenConvTarget() { return HWY_DYNAMIC_DISPATCH(DescribeConvTarget)(); }
+const ConvTarget& ChosenConvTarget() { return LAGOON_DISPATCH(DescribeConvTarget)(); }
 
 }  // namespace lagoon
 #endif

@@ -7,6 +7,7 @@
 
 #include "device/block.h"
 #include "kernels/conv2d_micro.h"
+#include "kernels/cpu_level.h"
 
 namespace lagoon {
 
@@ -14,6 +15,7 @@ namespace lagoon {
 inline constexpr std::uint32_t kMaxMicroRows = 14;
 
 struct ConvTarget {
+  CpuLevel level;          // the lowest that runs these bodies
   std::uint32_t lanes;     // floats of a vector
   std::uint32_t max_rows;  // of a micro-tile
   double flops_per_us;     // of one unit in the micro-kernel; measured, used to size blocks
@@ -26,7 +28,7 @@ struct ConvTarget {
   Body gemv_bf16;  // the same with weights of bf16
 };
 
-/// For the best instruction set of this machine; lives for ever. Any thread.
+/// For the level of this process; lives for ever. Any thread.
 const ConvTarget& ChosenConvTarget();
 
 }  // namespace lagoon

@@ -43,7 +43,7 @@ TEST_P(Conv2dProtocolTest, ChecksOftenEnoughAndBlocksAreShort) {
 // The instruction sets that blocks are sized for; the others only have to be right.
 std::vector<std::int64_t> SizedTargets() {
   std::vector<std::int64_t> targets;
-  for (const std::int64_t target : hwy::SupportedAndGeneratedTargets()) {
+  for (const std::int64_t target : testing::Targets()) {
     if (target == HWY_AVX3 || target == HWY_AVX2 || target == HWY_NEON) targets.push_back(target);
   }
   return targets;
@@ -56,6 +56,9 @@ INSTANTIATE_TEST_SUITE_P(Layers, Conv2dProtocolTest,
                            return std::string(hwy::TargetName(std::get<0>(test.param))) + "_" +
                                   std::get<1>(test.param).name;
                          });
+
+// At level portable there is none.
+GTEST_ALLOW_UNINSTANTIATED_PARAMETERIZED_TEST(Conv2dProtocolTest);
 
 TEST(Conv2dErrors, NamesTheFieldThatIsZero) {
   const auto expect = [](auto change, const char* field) {

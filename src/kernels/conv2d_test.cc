@@ -37,10 +37,8 @@ TEST_P(Conv2dTest, BlocksWriteTheirOwnTileOnly) {
   testing::ExpectBlocksWriteTheirOwnTileOnly(problem);
 }
 
-std::vector<std::int64_t> Targets() { return hwy::SupportedAndGeneratedTargets(); }
-
 INSTANTIATE_TEST_SUITE_P(Shapes, Conv2dTest,
-                         ::testing::Combine(::testing::ValuesIn(Targets()),
+                         ::testing::Combine(::testing::ValuesIn(testing::Targets()),
                                             ::testing::ValuesIn(testing::ConvCases())),
                          [](const auto& test) {
                            return std::string(hwy::TargetName(std::get<0>(test.param))) + "_" +

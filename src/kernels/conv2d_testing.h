@@ -10,9 +10,9 @@
 #include <vector>
 
 #include "hwy/aligned_allocator.h"
-#include "hwy/targets.h"
 #include "kernels/conv2d.h"
 #include "kernels/conv2d_bf16.h"
+#include "kernels/target_testing.h"
 
 namespace lagoon::testing {
 
@@ -36,19 +36,6 @@ class Floats {
  private:
   hwy::AlignedFreeUniquePtr<float[]> data_;
   std::size_t count_ = 0;
-};
-
-/// Makes Highway choose `target` while it lives.
-class ScopedTarget {
- public:
-  explicit ScopedTarget(std::int64_t target) {
-    hwy::SetSupportedTargetsForTest(target);
-    hwy::GetChosenTarget().Update(hwy::SupportedTargets());
-  }
-  ~ScopedTarget() {
-    hwy::SetSupportedTargetsForTest(0);
-    hwy::GetChosenTarget().Update(hwy::SupportedTargets());
-  }
 };
 
 /// The operands of one convolution, weights in ONNX's order and packed, and its kernel bound to

@@ -11,6 +11,7 @@
 #include "base/check.h"
 #include "kernels/activation.h"
 #include "kernels/checks.h"
+#include "kernels/cpu_level.h"
 
 namespace lagoon {
 namespace {
@@ -118,7 +119,7 @@ Result<Kernel> MakeDepthwise(const DepthwiseSpec& spec) {
   LAGOON_CHECK(blocks <= kMaxElements);
   Kernel kernel;
   kernel.name = kName;
-  kernel.body = HWY_DYNAMIC_DISPATCH(PickDepthwiseBody)(spec);
+  kernel.body = LAGOON_DISPATCH(PickDepthwiseBody)(spec);
   kernel.blocks = static_cast<std::uint32_t>(blocks);
   kernel.args = ArgsImage(args);
   kernel.inputs = {offsetof(DepthwiseArgs, x), offsetof(DepthwiseArgs, weights)};

@@ -149,6 +149,7 @@ HWY_AFTER_NAMESPACE();
 
 #if HWY_ONCE
 #include "kernels/checks.h"
+#include "kernels/cpu_level.h"
 
 namespace lagoon {
 namespace {
@@ -205,7 +206,7 @@ Result<Kernel> MakeDirectConv(const DirectConvSpec& spec) {
       args.tasks);
   Kernel kernel;
   kernel.name = kName;
-  kernel.body = HWY_DYNAMIC_DISPATCH(PickDirectConvBody)();
+  kernel.body = LAGOON_DISPATCH(PickDirectConvBody)();
   kernel.blocks = static_cast<std::uint32_t>(args.blocks);
   kernel.scratch_bytes = std::min(w.out[2], kMaxPiece) * sizeof(float);
   kernel.args = ArgsImage(args);

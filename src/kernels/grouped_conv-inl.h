@@ -346,7 +346,7 @@ bool GroupedConvBody(const void* raw, std::uint32_t block, BlockContext& ctx) {
 }  // namespace
 
 GroupedConvTarget PickGroupedConv() {
-  return {&GroupedConvBody, static_cast<std::uint32_t>(simd::Lanes()), kPixelsAtOnce};
+  return {simd::kLevel, &GroupedConvBody, static_cast<std::uint32_t>(simd::Lanes()), kPixelsAtOnce};
 }
 
 }  // namespace HWY_NAMESPACE

@@ -12,6 +12,7 @@
 
 #include "base/check.h"
 #include "kernels/checks.h"
+#include "kernels/cpu_level.h"
 
 namespace lagoon {
 namespace {
@@ -40,7 +41,7 @@ constexpr double kPieceNs = 6'000;
 constexpr double kVersionNs[] = {kBlockNs, 8'000, 6'000, 4'000, 2'500, 1'500};
 constexpr std::size_t kVersionPanels[] = {1, 2, 4};
 
-GroupedConvTarget ChosenTarget() { return HWY_DYNAMIC_DISPATCH(PickGroupedConv)(); }
+GroupedConvTarget ChosenTarget() { return LAGOON_DISPATCH(PickGroupedConv)(); }
 
 std::size_t TapsOfSpec(const GroupedConvSpec& spec) {
   return std::size_t{spec.kernel_h} * spec.kernel_w;
@@ -151,7 +152,8 @@ void SetPieces(std::size_t pixels, GroupedConvArgs& args) {
 
 KernelVersion VersionOf(const GroupedConvArgs& args) {
   KernelVersion version;
-  version.name = fmt::format("{}x{}x{}", args.row_tiles, args.column_tiles, args.panel_tiles);
+  version.name = fmt::format("{}:{}x{}x{}", NameOf(ChosenTarget().level), args.row_tiles,
+                             args.column_tiles, args.panel_tiles);
   version.args = ArgsImage(args);
   const std::uint64_t blocks =
       std::uint64_t{args.spec.batch} * args.row_tiles * args.column_tiles * args.panel_tiles;

@@ -9,6 +9,7 @@
 #include <algorithm>
 
 #include "kernels/activation.h"
+#include "kernels/cpu_level.h"
 #include "kernels/grouped_conv.h"
 #include "kernels/tiling.h"
 
@@ -72,6 +73,7 @@ struct GroupedConvArgs {
 
 /// Of one instruction set.
 struct GroupedConvTarget {
+  CpuLevel level = CpuLevel::kPortable;  // the lowest that runs the body
   Body body = nullptr;
   std::uint32_t lanes = 1;   // of a vector
   std::uint32_t pixels = 1;  // of the longest segment

@@ -79,9 +79,9 @@ std::string NameOf(const GroupedConvSpec& s) {
 void Check(const GroupedConvSpec& s, double tolerance = kTolerance) {
   SCOPED_TRACE(NameOf(s));
   const Problem problem = MakeProblem(s);
-  for (const std::int64_t target : hwy::SupportedAndGeneratedTargets()) {
+  for (const std::int64_t target : testing::Targets()) {
     SCOPED_TRACE(hwy::TargetName(target));
-    const testing::UseTarget use(target);
+    const testing::ScopedTarget use(target);
     std::vector<Floats> inputs = problem.inputs;
     inputs[1].assign(PackedGroupedConvWeightBytes(s) / sizeof(float), NAN);
     PackGroupedConvWeights(s, problem.inputs[1].data(), inputs[1].data());
@@ -217,7 +217,7 @@ TEST(GroupedConv, EveryVersionComputesTheSame) {
   problem.inputs[1].assign(PackedGroupedConvWeightBytes(s) / sizeof(float), 0);
   PackGroupedConvWeights(s, weights.data(), problem.inputs[1].data());
   const Kernel kernel = *MakeGroupedConv(s);
-  ASSERT_GE(kernel.versions.size(), 8u);
+  ASSERT_GE(kernel.versions.size(), 2u);  // how many depends on the lanes of a vector
   EXPECT_EQ(kernel.versions.front().args, kernel.args);
   std::set<std::string> names;
   Floats first;

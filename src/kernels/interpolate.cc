@@ -87,6 +87,7 @@ HWY_AFTER_NAMESPACE();
 
 #if HWY_ONCE
 #include "kernels/checks.h"
+#include "kernels/cpu_level.h"
 
 namespace lagoon {
 namespace {
@@ -122,7 +123,7 @@ Result<Kernel> MakeInterpolate(const InterpolateSpec& spec) {
                           args.tasks);
   Kernel kernel;
   kernel.name = kName;
-  kernel.body = HWY_DYNAMIC_DISPATCH(PickInterpolateBody)();
+  kernel.body = LAGOON_DISPATCH(PickInterpolateBody)();
   kernel.blocks = static_cast<std::uint32_t>(args.blocks);
   kernel.args = ArgsImage(args);
   kernel.inputs = {offsetof(InterpolateArgs, x), offsetof(InterpolateArgs, indices),

@@ -67,10 +67,6 @@ std::vector<std::byte> ArgsImage(Args args) {
   return image;
 }
 
-/// The instruction set the bodies use on this machine: "AVX2", "AVX3" (Highway's name of AVX-512),
-/// ...
-const char* TargetName();
-
 /// Limits are kept while values are stored; any other function follows once a tile is written.
 enum class Activation : std::uint8_t { kNone, kRelu, kClip, kUnary };
 

@@ -75,6 +75,7 @@ HWY_AFTER_NAMESPACE();
 #include <cmath>
 
 #include "kernels/checks.h"
+#include "kernels/cpu_level.h"
 #include "plan/element.h"
 
 namespace lagoon {
@@ -140,7 +141,7 @@ bool TypedBody(const void* raw, std::uint32_t block, BlockContext& ctx) {
 Body FindBody(DataType type) {
   switch (type) {
     case DataType::kFloat32:
-      return HWY_DYNAMIC_DISPATCH(PickMatmulBody)();
+      return LAGOON_DISPATCH(PickMatmulBody)();
     case DataType::kFloat64:
       return &TypedBody<double>;
     case DataType::kInt32:

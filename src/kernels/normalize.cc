@@ -132,6 +132,7 @@ HWY_AFTER_NAMESPACE();
 #include <fmt/format.h>
 
 #include "kernels/checks.h"
+#include "kernels/cpu_level.h"
 
 namespace lagoon {
 namespace {
@@ -168,7 +169,7 @@ Result<Kernel> MakeNormalize(const NormalizeSpec& spec) {
                           spec.rows);
   Kernel kernel;
   kernel.name = kName;
-  kernel.body = HWY_DYNAMIC_DISPATCH(PickNormalizeBody)();
+  kernel.body = LAGOON_DISPATCH(PickNormalizeBody)();
   kernel.blocks = static_cast<std::uint32_t>(args.blocks);
   kernel.args = ArgsImage(args);
   kernel.inputs = {offsetof(NormalizeArgs, x)};

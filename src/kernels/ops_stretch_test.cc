@@ -28,9 +28,9 @@ void Check(const Case& test) {
 #ifdef LAGOON_TEST_SANITIZED
   GTEST_SKIP() << "a sanitizer slows the bodies down";
 #endif
-  for (const std::int64_t target : {HWY_AVX3, HWY_AVX2}) {
-    if ((hwy::SupportedTargets() & target) == 0) continue;
-    const testing::UseTarget use(target);
+  for (const std::int64_t target : testing::Targets()) {
+    if (target != HWY_AVX3 && target != HWY_AVX2) continue;  // blocks are sized for these
+    const testing::ScopedTarget use(target);
     std::vector<Floats> inputs;
     for (const std::size_t count : test.inputs)
       inputs.push_back(testing::RandomFloats(count, 0.5, 2));

@@ -18,26 +18,12 @@
 #include "hwy/highway.h"
 #include "kernels/kernel.h"
 #include "kernels/leave_at_testing.h"
+#include "kernels/target_testing.h"
 
 namespace lagoon::testing {
 
 using Floats = std::vector<float>;
 using Doubles = std::vector<double>;
-
-/// Makes Highway choose `target` while it lives.
-class UseTarget {
- public:
-  explicit UseTarget(std::int64_t target) { Choose(target); }
-  ~UseTarget() { Choose(0); }
-  UseTarget(const UseTarget&) = delete;
-  UseTarget& operator=(const UseTarget&) = delete;
-
- private:
-  static void Choose(std::int64_t target) {
-    hwy::SetSupportedTargetsForTest(target);
-    hwy::GetChosenTarget().Update(hwy::SupportedTargets());
-  }
-};
 
 /// Uniform in [low, high], the same for the same seed.
 inline Floats RandomFloats(std::size_t count, float low = -1, float high = 1, unsigned seed = 1) {
@@ -164,9 +150,9 @@ inline void ExpectClose(const float* y, const Doubles& reference, double toleran
 inline void ExpectKernel(const std::function<Result<Kernel>()>& make,
                          const std::vector<Floats>& inputs, const Doubles& reference,
                          double tolerance) {
-  for (const std::int64_t target : hwy::SupportedAndGeneratedTargets()) {
+  for (const std::int64_t target : Targets()) {
     SCOPED_TRACE(hwy::TargetName(target));
-    const UseTarget use(target);
+    const ScopedTarget use(target);
     Result<Kernel> kernel = make();
     ASSERT_TRUE(kernel.has_value()) << kernel.error().message;
     ASSERT_GE(kernel->blocks, 1u);

@@ -8,6 +8,7 @@
 #include <fmt/format.h>
 
 #include "kernels/checks.h"
+#include "kernels/cpu_level.h"
 
 namespace lagoon {
 namespace {
@@ -93,7 +94,7 @@ Result<Kernel> MakePool(const PoolSpec& spec) {
   LAGOON_ASSIGN_OR_RETURN(const Sizes sizes, CheckSizes(spec));
   LAGOON_RETURN_IF_ERROR(CheckWindows("height", PoolRows(spec), spec.out_height));
   LAGOON_RETURN_IF_ERROR(CheckWindows("width", PoolColumns(spec), spec.out_width));
-  const PoolBodies bodies = HWY_DYNAMIC_DISPATCH(PickPoolBodies)();
+  const PoolBodies bodies = LAGOON_DISPATCH(PickPoolBodies)();
   PoolArgs args;
   args.spec = spec;
   SetTiles(sizes, bodies.lanes, args);

@@ -239,6 +239,7 @@ HWY_AFTER_NAMESPACE();
 #if HWY_ONCE
 #include "base/check.h"
 #include "kernels/checks.h"
+#include "kernels/cpu_level.h"
 
 namespace lagoon {
 namespace {
@@ -294,7 +295,7 @@ Result<Kernel> MakeCell(const CellSpec& spec) {
       BlocksFor(kNsPerWeight * weights + kNsPerProduct * products + kNsPerUnit * units, args.tasks);
   Kernel kernel;
   kernel.name = kName;
-  kernel.body = HWY_DYNAMIC_DISPATCH(PickCellBody)(spec.kind);
+  kernel.body = LAGOON_DISPATCH(PickCellBody)(spec.kind);
   kernel.blocks = static_cast<std::uint32_t>(args.blocks);
   kernel.args = ArgsImage(args);
   kernel.inputs = {offsetof(CellArgs, x), offsetof(CellArgs, r), offsetof(CellArgs, h)};

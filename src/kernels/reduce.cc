@@ -166,6 +166,7 @@ HWY_AFTER_NAMESPACE();
 
 #if HWY_ONCE
 #include "kernels/checks.h"
+#include "kernels/cpu_level.h"
 
 namespace lagoon {
 namespace {
@@ -188,7 +189,7 @@ Result<Kernel> MakeReduce(const ReduceSpec& spec) {
       const std::size_t count,
       CheckElements(kName, "x",
                     {{"outer", spec.outer}, {"axis", spec.axis}, {"inner", spec.inner}}));
-  const ReduceBodies bodies = HWY_DYNAMIC_DISPATCH(PickReduceBodies)(spec.op);
+  const ReduceBodies bodies = LAGOON_DISPATCH(PickReduceBodies)(spec.op);
   const bool rows = spec.inner == 1;
   ReduceArgs args;
   args.axis = spec.axis;

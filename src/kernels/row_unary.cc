@@ -126,7 +126,7 @@ T NegOf(T x, const Params&) {
   return static_cast<T>(std::uint64_t{0} - static_cast<std::uint64_t>(x));
 }
 template <typename T>
-T SameOf(T x, const Params&) {
+T CopyOf(T x, const Params&) {
   return x;
 }
 template <typename T>
@@ -169,63 +169,28 @@ LAGOON_LIBRARY(AcoshOf, acosh)
 LAGOON_LIBRARY(AtanhOf, atanh)
 #undef LAGOON_LIBRARY
 
-struct RowOf {
-  UnaryOp op;
-  RowFunction row;
-};
-
 /// T: float, double or a half type.
 template <typename T>
 RowFunction FloatRow(UnaryOp op) {
   using W = Wide<T>;
-  static constexpr RowOf kRows[] = {
-      {UnaryOp::kRelu, &Unary<T, T, &ReluOf<W>>},
-      {UnaryOp::kClip, &Unary<T, T, &ClipOf<W>>},
-      {UnaryOp::kSigmoid, &Unary<T, T, &SigmoidOf<W>>},
-      {UnaryOp::kTanh, &Unary<T, T, &TanhOf<W>>},
-      {UnaryOp::kExp, &Unary<T, T, &ExpOf<W>>},
-      {UnaryOp::kLog, &Unary<T, T, &LogOf<W>>},
-      {UnaryOp::kSqrt, &Unary<T, T, &SqrtOf<W>>},
-      {UnaryOp::kAbs, &Unary<T, T, &AbsOf<W>>},
-      {UnaryOp::kNeg, &Unary<T, T, &NegOf<W>>},
-      {UnaryOp::kLeakyRelu, &Unary<T, T, &LeakyReluOf<W>>},
-      {UnaryOp::kHardSwish, &Unary<T, T, &HardSwishOf<W>>},
-      {UnaryOp::kHardSigmoid, &Unary<T, T, &HardSigmoidOf<W>>},
-      {UnaryOp::kCopy, &Unary<T, T, &SameOf<W>>},
-      {UnaryOp::kReciprocal, &Unary<T, T, &ReciprocalOf<W>>},
-      {UnaryOp::kErf, &Unary<T, T, &ErfOf<W>>},
-      {UnaryOp::kGelu, &Unary<T, T, &GeluOf<W>>},
-      {UnaryOp::kGeluTanh, &Unary<T, T, &GeluTanhOf<W>>},
-      {UnaryOp::kSoftplus, &Unary<T, T, &SoftplusOf<W>>},
-      {UnaryOp::kSwish, &Unary<T, T, &SwishOf<W>>},
-      {UnaryOp::kMish, &Unary<T, T, &MishOf<W>>},
-      {UnaryOp::kElu, &Unary<T, T, &EluOf<W>>},
-      {UnaryOp::kFloor, &Unary<T, T, &FloorOf<W>>},
-      {UnaryOp::kCeil, &Unary<T, T, &CeilOf<W>>},
-      {UnaryOp::kRound, &Unary<T, T, &RoundOf<W>>},
-      {UnaryOp::kSign, &Unary<T, T, &SignOf<W>>},
-      {UnaryOp::kSin, &Unary<T, T, &SinOf<W>>},
-      {UnaryOp::kCos, &Unary<T, T, &CosOf<W>>},
-      {UnaryOp::kTan, &Unary<T, T, &TanOf<W>>},
-      {UnaryOp::kAsin, &Unary<T, T, &AsinOf<W>>},
-      {UnaryOp::kAcos, &Unary<T, T, &AcosOf<W>>},
-      {UnaryOp::kAtan, &Unary<T, T, &AtanOf<W>>},
-      {UnaryOp::kSinh, &Unary<T, T, &SinhOf<W>>},
-      {UnaryOp::kCosh, &Unary<T, T, &CoshOf<W>>},
-      {UnaryOp::kAsinh, &Unary<T, T, &AsinhOf<W>>},
-      {UnaryOp::kAcosh, &Unary<T, T, &AcoshOf<W>>},
-      {UnaryOp::kAtanh, &Unary<T, T, &AtanhOf<W>>},
-      {UnaryOp::kSoftsign, &Unary<T, T, &SoftsignOf<W>>},
-      {UnaryOp::kCelu, &Unary<T, T, &CeluOf<W>>},
-      {UnaryOp::kSelu, &Unary<T, T, &SeluOf<W>>},
-      {UnaryOp::kThresholdedRelu, &Unary<T, T, &ThresholdedReluOf<W>>},
-      {UnaryOp::kShrink, &Unary<T, T, &ShrinkOf<W>>},
-      {UnaryOp::kIsNan, &Unary<T, Flag, &IsNanOf<W>>},
-      {UnaryOp::kIsInf, &Unary<T, Flag, &IsInfOf<W>>},
-  };
-  const auto* const found =
-      std::find_if(std::begin(kRows), std::end(kRows), [&](const RowOf& r) { return r.op == op; });
-  return found == std::end(kRows) ? nullptr : found->row;
+#define LAGOON_NUMBER_CASE(name) \
+  case UnaryOp::k##name:         \
+    return &Unary<T, T, &name##Of<W>>;
+#define LAGOON_FLAG_CASE(name) \
+  case UnaryOp::k##name:       \
+    return &Unary<T, Flag, &name##Of<W>>;
+#define LAGOON_BIT_CASE(name) case UnaryOp::k##name:
+  switch (op) {
+    LAGOON_VECTOR_UNARY_OPS(LAGOON_NUMBER_CASE)
+    LAGOON_SCALAR_UNARY_OPS(LAGOON_NUMBER_CASE)
+    LAGOON_TEST_UNARY_OPS(LAGOON_FLAG_CASE)
+    LAGOON_BIT_UNARY_OPS(LAGOON_BIT_CASE)
+    break;
+  }
+#undef LAGOON_NUMBER_CASE
+#undef LAGOON_FLAG_CASE
+#undef LAGOON_BIT_CASE
+  return nullptr;  // not defined on floats
 }
 
 template <typename T>
@@ -240,13 +205,13 @@ RowFunction IntegerRow(UnaryOp op) {
     case UnaryOp::kSign:
       return &Unary<T, T, &SignOf<T>>;
     case UnaryOp::kCopy:
-      return &Unary<T, T, &SameOf<T>>;
+      return &Unary<T, T, &CopyOf<T>>;
     case UnaryOp::kShrink:
       return &Unary<T, T, &ShrinkOf<T>>;
     case UnaryOp::kBitwiseNot:
       return &Unary<T, T, &BitwiseNotOf<T>>;
     default:
-      return nullptr;
+      return nullptr;  // not defined on integers
   }
 }
 
@@ -257,7 +222,7 @@ RowFunction FindUnaryRow(UnaryOp op, DataType type) {
   return WithElementType(type, [&]<typename T>(std::type_identity<T>) -> RowFunction {
     if constexpr (std::is_same_v<T, bool>) {
       if (op == UnaryOp::kNot) return &Unary<Flag, Flag, &NotOf>;
-      if (op == UnaryOp::kCopy) return &Unary<Flag, Flag, &SameOf<bool>>;
+      if (op == UnaryOp::kCopy) return &Unary<Flag, Flag, &CopyOf<bool>>;
       return nullptr;
     } else if constexpr (std::is_integral_v<T>) {
       return IntegerRow<T>(op);

@@ -20,7 +20,7 @@ constexpr std::size_t kColumns = 64;
 constexpr std::size_t kScanPiece = 2048;  // elements that a task of several pieces writes
 constexpr std::size_t kElementsPerCheck = 2048;
 constexpr double kNsPerElement = 2.5;
-constexpr double kNsPerTask = 40;
+constexpr double kNsPerScanTask = 40;
 
 /// A task is a piece of the axis of up to kColumns neighbouring columns. Where the axis is in
 /// several pieces, a block has one task and sums up itself what lies before.
@@ -218,8 +218,8 @@ Result<Kernel> MakeScan(const ScanSpec& spec) {
   const double elements = static_cast<double>(spec.axis.outer * args.axis * args.inner);
   args.blocks = args.tasks;
   if (args.pieces == 1) {
-    args.blocks = BlocksFor(kNsPerElement * elements + kNsPerTask * static_cast<double>(args.tasks),
-                            args.tasks);
+    args.blocks = BlocksFor(
+        kNsPerElement * elements + kNsPerScanTask * static_cast<double>(args.tasks), args.tasks);
   }
   Kernel kernel;
   kernel.name = kName;

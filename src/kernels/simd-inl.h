@@ -11,6 +11,7 @@
 #include <cstring>
 
 #include "hwy/highway.h"
+#include "kernels/cpu_level.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace lagoon {
@@ -20,6 +21,15 @@ namespace simd {
 namespace hn = hwy::HWY_NAMESPACE;
 using D = hn::ScalableTag<float>;
 using V = hn::Vec<D>;
+
+/// The lowest level that runs these bodies.
+#if HWY_TARGET == HWY_AVX3 || HWY_TARGET == HWY_AVX3_DL
+inline constexpr CpuLevel kLevel = CpuLevel::kAvx512;
+#elif HWY_TARGET == HWY_AVX2
+inline constexpr CpuLevel kLevel = CpuLevel::kAvx2;
+#else
+inline constexpr CpuLevel kLevel = CpuLevel::kPortable;
+#endif
 
 HWY_INLINE size_t Lanes() { return hn::Lanes(D()); }
 

@@ -197,6 +197,7 @@ HWY_AFTER_NAMESPACE();
 
 #if HWY_ONCE
 #include "kernels/checks.h"
+#include "kernels/cpu_level.h"
 
 namespace lagoon {
 namespace {
@@ -217,7 +218,7 @@ Result<Kernel> MakeSoftmax(const SoftmaxSpec& spec) {
       const std::size_t count,
       CheckElements(kName, "x",
                     {{"outer", spec.outer}, {"axis", spec.axis}, {"inner", spec.inner}}));
-  const SoftmaxBodies bodies = HWY_DYNAMIC_DISPATCH(PickSoftmaxBodies)();
+  const SoftmaxBodies bodies = LAGOON_DISPATCH(PickSoftmaxBodies)();
   const bool rows = spec.inner == 1;
   SoftmaxArgs args;
   args.axis = spec.axis;

@@ -8,18 +8,19 @@
 namespace lagoon {
 namespace {
 
-constexpr char kName[] = "strided_copy";
+constexpr char kCopyName[] = "strided_copy";
 
 Status CheckEpilogue(const StridedCopySpec& spec) {
   const Activation activation = spec.epilogue.activation;
   if (spec.epilogue.residual || spec.epilogue.residual_last) {
-    return Invalid(kName, "a residual is not supported");
+    return Invalid(kCopyName, "a residual is not supported");
   }
   if (activation != Activation::kNone && activation != Activation::kUnary) {
-    return Invalid(kName, "limits are not supported");
+    return Invalid(kCopyName, "limits are not supported");
   }
   if (activation == Activation::kUnary && spec.element_bytes != sizeof(float)) {
-    return Invalid(kName, fmt::format("a function of elements of {} bytes", spec.element_bytes));
+    return Invalid(kCopyName,
+                   fmt::format("a function of elements of {} bytes", spec.element_bytes));
   }
   return {};
 }
@@ -32,8 +33,8 @@ Result<Kernel> MakeStridedCopy(const StridedCopySpec& spec) {
   constexpr double kNsPerStridedElement = 1.5;
   constexpr double kNsPerElement = 0.05;
   if (spec.strides.size() != spec.out.size()) {
-    return Invalid(
-        kName, fmt::format("y {} with strides {}", ShapeText(spec.out), ShapeText(spec.strides)));
+    return Invalid(kCopyName, fmt::format("y {} with strides {}", ShapeText(spec.out),
+                                          ShapeText(spec.strides)));
   }
   bool dense = true;
   for (std::size_t i = spec.out.size(); i-- > 0;) {
@@ -42,14 +43,14 @@ Result<Kernel> MakeStridedCopy(const StridedCopySpec& spec) {
     break;
   }
   RowsSpec rows;
-  rows.name = kName;
+  rows.name = kCopyName;
   rows.row = FindCopyRow(spec.element_bytes);
   rows.out = spec.out;
   rows.out_bytes = spec.element_bytes;
   rows.inputs = {{spec.strides, spec.start, spec.element_bytes}};
   rows.ns_per_element = (dense ? kNsPerElement : kNsPerStridedElement) + FinishNs(spec.epilogue);
   LAGOON_RETURN_IF_ERROR(CheckEpilogue(spec));
-  LAGOON_ASSIGN_OR_RETURN(rows.finish, FinishOf(kName, spec.epilogue));
+  LAGOON_ASSIGN_OR_RETURN(rows.finish, FinishOf(kCopyName, spec.epilogue));
   return MakeRows(rows);
 }
 

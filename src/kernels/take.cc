@@ -11,7 +11,7 @@
 namespace lagoon {
 namespace {
 
-constexpr char kName[] = "take";
+constexpr char kTakeName[] = "take";
 constexpr std::size_t kMaxAxes = 8;
 constexpr std::size_t kMaxRun = 4096;  // bytes copied at once
 
@@ -128,14 +128,14 @@ bool TakeBody(const void* raw, std::uint32_t block, BlockContext& ctx) {
 
 Status Check(const TakeSpec& spec) {
   if (spec.dims.size() != spec.maps.size() || spec.dims.size() > kMaxAxes) {
-    return Invalid(kName, fmt::format("{} maps for x {}, at most {}", spec.maps.size(),
-                                      ShapeText(spec.dims), kMaxAxes));
+    return Invalid(kTakeName, fmt::format("{} maps for x {}, at most {}", spec.maps.size(),
+                                          ShapeText(spec.dims), kMaxAxes));
   }
   for (std::size_t i = 0; i < spec.dims.size(); ++i) {
     for (const std::int64_t index : spec.maps[i]) {
       if (index < spec.dims[i]) continue;
-      return Invalid(
-          kName, fmt::format("axis {} of x {} has no element {}", i, ShapeText(spec.dims), index));
+      return Invalid(kTakeName, fmt::format("axis {} of x {} has no element {}", i,
+                                            ShapeText(spec.dims), index));
     }
   }
   return {};
@@ -200,8 +200,8 @@ Result<TakeKernel> MakeTake(const TakeSpec& spec) {
   LAGOON_RETURN_IF_ERROR(Check(spec));
   std::vector<std::int64_t> out;
   for (const auto& map : spec.maps) out.push_back(static_cast<std::int64_t>(map.size()));
-  LAGOON_RETURN_IF_ERROR(CheckElements(kName, "x", spec.dims));
-  LAGOON_ASSIGN_OR_RETURN(const std::size_t count, CheckElements(kName, "y", out));
+  LAGOON_RETURN_IF_ERROR(CheckElements(kTakeName, "x", spec.dims));
+  LAGOON_ASSIGN_OR_RETURN(const std::size_t count, CheckElements(kTakeName, "y", out));
   TakeKernel take;
   TakeArgs args;
   args.fill = spec.fill;
@@ -218,7 +218,7 @@ Result<TakeKernel> MakeTake(const TakeSpec& spec) {
       BlocksFor(row_ns * static_cast<double>(args.rows) + MoveNs(2.0 * static_cast<double>(bytes)),
                 args.rows * args.pieces);
   Kernel& kernel = take.kernel;
-  kernel.name = kName;
+  kernel.name = kTakeName;
   kernel.body = &TakeBody;
   kernel.blocks = static_cast<std::uint32_t>(args.blocks);
   kernel.args = ArgsImage(args);

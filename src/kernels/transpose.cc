@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "kernels/checks.h"
+#include "kernels/cpu_level.h"
 #include "kernels/shape_ops.h"
 #include "kernels/transpose.h"
 
@@ -171,7 +172,7 @@ Result<Kernel> MakeTranspose(std::span<const std::int64_t> dims,
   TransposeArgs args = Layout(JoinedAxes(dims, permutation));
   Kernel kernel;
   kernel.name = kName;
-  kernel.body = Choose(HWY_DYNAMIC_DISPATCH(PickTransposeBodies)(), args);
+  kernel.body = Choose(LAGOON_DISPATCH(PickTransposeBodies)(), args);
   args.tasks = args.outer.count() * CeilDivide(args.rows, args.tile_rows) *
                CeilDivide(args.columns, args.tile_columns);
   args.blocks = BlocksFor(TotalNs(args, static_cast<double>(count)), args.tasks);

@@ -107,7 +107,7 @@ LAGOON_UNARY(LeakyRelu, hn::IfThenElse(hn::Lt(x, hn::Zero(D())), hn::Mul(alpha, 
 LAGOON_UNARY(HardSwish, hn::Mul(x, simd::Clamp(hn::MulAdd(x, Const(1.0f / 6), Const(0.5f)),
                                                Const(0), Const(1))));
 LAGOON_UNARY(HardSigmoid, simd::Clamp(hn::MulAdd(alpha, x, beta), Const(0), Const(1)));
-LAGOON_UNARY(Identity, x);
+LAGOON_UNARY(Copy, x);
 LAGOON_UNARY(Reciprocal, hn::Div(Const(1), x));
 LAGOON_UNARY(Erf, ErfOf(x));
 LAGOON_UNARY(Gelu, GeluOf(x));
@@ -163,58 +163,20 @@ UnaryBodies BodiesOf() {
 }  // namespace
 
 UnaryBodies PickUnaryBodies(UnaryOp op) {
+#define LAGOON_VECTOR_CASE(name) \
+  case UnaryOp::k##name:         \
+    return BodiesOf<name>();
+#define LAGOON_ROW_CASE(name) case UnaryOp::k##name:
   switch (op) {
-    case UnaryOp::kRelu:
-      return BodiesOf<Relu>();
-    case UnaryOp::kClip:
-      return BodiesOf<Clip>();
-    case UnaryOp::kSigmoid:
-      return BodiesOf<Sigmoid>();
-    case UnaryOp::kTanh:
-      return BodiesOf<Tanh>();
-    case UnaryOp::kExp:
-      return BodiesOf<Exp>();
-    case UnaryOp::kLog:
-      return BodiesOf<Log>();
-    case UnaryOp::kSqrt:
-      return BodiesOf<Sqrt>();
-    case UnaryOp::kAbs:
-      return BodiesOf<Abs>();
-    case UnaryOp::kNeg:
-      return BodiesOf<Neg>();
-    case UnaryOp::kLeakyRelu:
-      return BodiesOf<LeakyRelu>();
-    case UnaryOp::kHardSwish:
-      return BodiesOf<HardSwish>();
-    case UnaryOp::kHardSigmoid:
-      return BodiesOf<HardSigmoid>();
-    case UnaryOp::kCopy:
-      return BodiesOf<Identity>();
-    case UnaryOp::kReciprocal:
-      return BodiesOf<Reciprocal>();
-    case UnaryOp::kErf:
-      return BodiesOf<Erf>();
-    case UnaryOp::kGelu:
-      return BodiesOf<Gelu>();
-    case UnaryOp::kGeluTanh:
-      return BodiesOf<GeluTanh>();
-    case UnaryOp::kSwish:
-      return BodiesOf<Swish>();
-    case UnaryOp::kSoftplus:
-      return BodiesOf<Softplus>();
-    case UnaryOp::kMish:
-      return BodiesOf<Mish>();
-    case UnaryOp::kElu:
-      return BodiesOf<Elu>();
-    case UnaryOp::kFloor:
-      return BodiesOf<Floor>();
-    case UnaryOp::kCeil:
-      return BodiesOf<Ceil>();
-    case UnaryOp::kRound:
-      return BodiesOf<Round>();
-    default:
-      return {};
+    LAGOON_VECTOR_UNARY_OPS(LAGOON_VECTOR_CASE)
+    LAGOON_SCALAR_UNARY_OPS(LAGOON_ROW_CASE)
+    LAGOON_BIT_UNARY_OPS(LAGOON_ROW_CASE)
+    LAGOON_TEST_UNARY_OPS(LAGOON_ROW_CASE)
+    break;
   }
+#undef LAGOON_VECTOR_CASE
+#undef LAGOON_ROW_CASE
+  return {};
 }
 
 }  // namespace HWY_NAMESPACE
@@ -225,6 +187,7 @@ HWY_AFTER_NAMESPACE();
 #include <fmt/format.h>
 
 #include "kernels/checks.h"
+#include "kernels/cpu_level.h"
 
 namespace lagoon {
 namespace {
@@ -265,7 +228,7 @@ Result<Finish> FinishOf(std::string_view op, const Epilogue& epilogue) {
   if (!function && !epilogue.residual_last) return Finish{};
   const UnaryOp unary = function ? epilogue.unary : UnaryOp::kCopy;
   Finish finish;
-  finish.row = HWY_DYNAMIC_DISPATCH(PickUnaryBodies)(unary).finish;
+  finish.row = LAGOON_DISPATCH(PickUnaryBodies)(unary).finish;
   finish.alpha = epilogue.alpha;
   finish.beta = epilogue.beta;
   if (finish.row == nullptr) {
@@ -288,7 +251,7 @@ Result<Kernel> MakeUnary(const UnarySpec& spec) {
     return Invalid(kName,
                    fmt::format("clip: alpha {} is not at most beta {}", spec.alpha, spec.beta));
   }
-  const Body body = HWY_DYNAMIC_DISPATCH(PickUnaryBodies)(spec.op).kernel;
+  const Body body = LAGOON_DISPATCH(PickUnaryBodies)(spec.op).kernel;
   if (body == nullptr || spec.type != DataType::kFloat32) return MakeUnaryRows(spec);
   const auto count = static_cast<double>(spec.count);
   UnaryArgs args;

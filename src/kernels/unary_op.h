@@ -4,54 +4,67 @@
 
 namespace lagoon {
 
-/// Functions of one number. `alpha` and `beta` are parameters.
+/// Functions of one number `x`. The code of every device is made from these lists or switches over
+/// all of their names, so that a function without code does not compile.
+///
+/// With a vector body on the CPU; they may follow another op (Epilogue). With parameters:
+///
+/// - Clip: min(beta, max(alpha, x))
+///
+/// - LeakyRelu: x < 0 ? alpha * x : x
+///
+/// - HardSwish: x * min(1, max(0, x / 6 + 0.5))
+///
+/// - HardSigmoid: min(1, max(0, alpha * x + beta))
+///
+/// - Gelu is the one with erf, GeluTanh the one with tanh
+///
+/// - Swish: x * sigmoid(x)
+///
+/// - Elu: x < 0 ? alpha * (exp(x) - 1) : x
+///
+/// - Round: halves to even
+// clang-format off
+#define LAGOON_VECTOR_UNARY_OPS(OP)                                         \
+  OP(Relu) OP(Clip) OP(Sigmoid) OP(Tanh) OP(Exp) OP(Log) OP(Sqrt) OP(Abs)   \
+  OP(Neg) OP(LeakyRelu) OP(HardSwish) OP(HardSigmoid) OP(Copy)              \
+  OP(Reciprocal) OP(Erf) OP(Gelu) OP(GeluTanh) OP(Swish) OP(Softplus)       \
+  OP(Mish) OP(Elu) OP(Floor) OP(Ceil) OP(Round)
+// clang-format on
+
+/// Of floats, without a vector body:
+///
+/// - Celu: max(0, x) + min(0, alpha * (exp(x / alpha) - 1))
+///
+/// - Selu: beta * (x > 0 ? x : alpha * (exp(x) - 1))
+///
+/// - ThresholdedRelu: x > alpha ? x : 0
+///
+/// - Shrink: x < -alpha ? x + beta : x > alpha ? x - beta : 0
+// clang-format off
+#define LAGOON_SCALAR_UNARY_OPS(OP)                                         \
+  OP(Sign) OP(Sin) OP(Cos) OP(Tan) OP(Asin) OP(Acos) OP(Atan) OP(Sinh)      \
+  OP(Cosh) OP(Asinh) OP(Acosh) OP(Atanh) OP(Softsign) OP(Celu) OP(Selu)     \
+  OP(ThresholdedRelu) OP(Shrink)
+// clang-format on
+
+/// Of flags and bits.
+#define LAGOON_BIT_UNARY_OPS(OP) OP(Not) OP(BitwiseNot)
+
+/// Of floats, to flags:
+///
+/// - IsInf: alpha, beta say whether the negative, the positive one counts
+#define LAGOON_TEST_UNARY_OPS(OP) OP(IsNan) OP(IsInf)
+
+#define LAGOON_UNARY_OP_NAME(name) k##name,
+// clang-format off
 enum class UnaryOp : std::uint8_t {
-  kRelu,
-  kClip,  // min(beta, max(alpha, x))
-  kSigmoid,
-  kTanh,
-  kExp,
-  kLog,
-  kSqrt,
-  kAbs,
-  kNeg,
-  kLeakyRelu,    // x < 0 ? alpha * x : x
-  kHardSwish,    // x * min(1, max(0, x / 6 + 0.5))
-  kHardSigmoid,  // min(1, max(0, alpha * x + beta))
-  kCopy,
-  kReciprocal,
-  kErf,
-  kGelu,      // with erf
-  kGeluTanh,  // with tanh
-  kSwish,     // x * sigmoid(x)
-  kSoftplus,
-  kMish,
-  kElu,  // x < 0 ? alpha * (exp(x) - 1) : x
-  kFloor,
-  kCeil,
-  kRound,  // halves to even
-  // From here on there is no vector body.
-  kSign,
-  kSin,
-  kCos,
-  kTan,
-  kAsin,
-  kAcos,
-  kAtan,
-  kSinh,
-  kCosh,
-  kAsinh,
-  kAcosh,
-  kAtanh,
-  kSoftsign,
-  kCelu,             // max(0, x) + min(0, alpha * (exp(x / alpha) - 1))
-  kSelu,             // beta * (x > 0 ? x : alpha * (exp(x) - 1))
-  kThresholdedRelu,  // x > alpha ? x : 0
-  kShrink,           // x < -alpha ? x + beta : x > alpha ? x - beta : 0
-  kNot,
-  kBitwiseNot,
-  kIsNan,
-  kIsInf,  // alpha, beta: whether the negative, the positive one counts
+  LAGOON_VECTOR_UNARY_OPS(LAGOON_UNARY_OP_NAME)
+  LAGOON_SCALAR_UNARY_OPS(LAGOON_UNARY_OP_NAME)
+  LAGOON_BIT_UNARY_OPS(LAGOON_UNARY_OP_NAME)
+  LAGOON_TEST_UNARY_OPS(LAGOON_UNARY_OP_NAME)
 };
+// clang-format on
+#undef LAGOON_UNARY_OP_NAME
 
 }  // namespace lagoon

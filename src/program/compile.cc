@@ -22,9 +22,11 @@ Result<LoweredProgram> LowerGraph(Graph graph, const CompileOptions& options) {
                           Lower(std::move(graph), options.model,
                                 {options.precision, options.batches.size() > 1, options.kernels}));
   if (program.ops.size() <= kMaxPlanOps) return program;
-  return Fail(ErrorCode::kResourceExhausted,
-              fmt::format("model '{}': {} kernels, more than {}", options.model, program.ops.size(),
-                          kMaxPlanOps));
+  return Fail(
+      ErrorCode::kResourceExhausted,
+      fmt::format("model '{}': compiles to {} kernels, more than the {} that a model may have "
+                  "beside its limit of {} nodes; split it into several models",
+                  options.model, program.ops.size(), kMaxPlanOps, kMaxGraphNodes));
 }
 
 Result<std::shared_ptr<LoadedPlan>> BuildPlans(std::vector<LoweredProgram> programs, Device& device,

@@ -5,6 +5,7 @@
 
 #include <random>
 
+#include "base/testing/paths.h"
 #include "device/cuda/source_program.h"
 #include "program/run.h"
 #include "program/testing/emulated_gpu.h"
@@ -181,8 +182,7 @@ class Digits : public ::testing::Test {
     CompileOptions options;
     options.model = "digits";
     options.kernels = kernels;
-    const std::string file =
-        std::string(LAGOON_SOURCE_DIR) + "/models/repository/digits/1/model.onnx";
+    const std::string file = SourceFolder() + "/models/repository/digits/1/model.onnx";
     auto loaded = CompileModel(file, device, options);
     EXPECT_TRUE(loaded) << loaded.error().message;
     return loaded ? *std::move(loaded) : nullptr;

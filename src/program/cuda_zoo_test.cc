@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <filesystem>
 
+#include "base/testing/paths.h"
 #include "program/compile.h"
 #include "program/testing/emulated_gpu.h"
 
@@ -13,7 +14,7 @@ namespace lagoon {
 namespace {
 
 TEST(CudaZoo, EveryModelThatIsThereCompiles) {
-  const std::filesystem::path zoo = LAGOON_SOURCE_DIR "/models/zoo";
+  const std::filesystem::path zoo = SourceFolder() + "/models/zoo";
   if (!std::filesystem::is_directory(zoo)) GTEST_SKIP() << "no zoo: ./run models makes it";
   const auto on = OpenDevice(testing::StartEmulatedGpu(2));
   ASSERT_TRUE(on) << on.error().message;

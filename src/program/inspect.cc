@@ -4,7 +4,8 @@
 
 #include <nlohmann/json.hpp>
 
-#include "kernels/kernel.h"
+#include "base/json.h"
+#include "kernels/cpu_level.h"
 
 namespace lagoon {
 namespace {
@@ -68,7 +69,7 @@ double ToMebibytes(std::size_t bytes) { return static_cast<double>(bytes) / (1 <
 
 std::string Head(const Plan& plan) {
   std::string text = fmt::format("model {}: {} kernels, {:.1f} MFLOP, bodies for {}\n", plan.model,
-                                 plan.ops.size(), TotalFlops(plan) / 1e6, TargetName());
+                                 plan.ops.size(), TotalFlops(plan) / 1e6, NameOf(ActiveCpuLevel()));
   for (const auto* tensors : {&plan.inputs, &plan.outputs}) {
     for (const PlanTensor& tensor : *tensors) {
       text += fmt::format("{} {} {} {} at {}\n", tensors == &plan.inputs ? "input " : "output",
@@ -118,7 +119,7 @@ std::string InspectJson(const LoadedPlan& loaded) {
     buffers.push_back({{"name", buffer.name}, {"range", ToJson(buffer.range)}});
   }
   const json document = {{"model", plan.model},
-                         {"target", TargetName()},
+                         {"target", NameOf(ActiveCpuLevel())},
                          {"flops", TotalFlops(plan)},
                          {"weight_bytes", plan.weight_bytes},
                          {"arena_bytes", plan.arena_bytes},
@@ -129,7 +130,7 @@ std::string InspectJson(const LoadedPlan& loaded) {
                          {"outputs", ToJson(plan.outputs)},
                          {"kernels", std::move(kernels)},
                          {"buffers", std::move(buffers)}};
-  return document.dump(2, ' ', false, json::error_handler_t::replace);
+  return DumpJson(document, 2);
 }
 
 }  // namespace lagoon

@@ -5,7 +5,7 @@
 
 #include <nlohmann/json.hpp>
 
-#include "kernels/kernel.h"
+#include "kernels/cpu_level.h"
 #include "program/testing/run_graph.h"
 
 namespace lagoon {
@@ -29,7 +29,7 @@ TEST(InspectJson, HoldsWhatThePlanHolds) {
   const Plan& plan = loaded->plan;
   const auto json = nlohmann::json::parse(InspectJson(*loaded));
   EXPECT_EQ(json["model"], "test");
-  EXPECT_EQ(json["target"], TargetName());
+  EXPECT_EQ(json["target"], NameOf(ActiveCpuLevel()));
   EXPECT_EQ(json["weight_bytes"], plan.weight_bytes);
   EXPECT_EQ(json["arena_bytes"], plan.arena_bytes);
   EXPECT_EQ(json["activation_bytes"], plan.activation_bytes);

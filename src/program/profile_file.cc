@@ -9,8 +9,9 @@
 #include <nlohmann/json.hpp>
 
 #include "base/cache_folder.h"
+#include "base/json.h"
 #include "base/log.h"
-#include "kernels/kernel.h"
+#include "kernels/cpu_level.h"
 #include "program/versions.h"
 
 namespace lagoon {
@@ -123,13 +124,13 @@ Result<ProfileFound> Read(std::istream& file, Plan& plan) {
 
 std::string DefaultProfileFolder() { return CacheFolder("profiles"); }
 
-std::string ProfileKey(const Plan& plan, const DeviceInfo& device, const std::string& build) {
+std::string ProfileKey(const Plan& plan, const DeviceInfo& device, const std::string& build,
+                       CpuLevel level) {
   Digest digest;
   digest.Add(build);
   digest.Add(device.name);
   digest.Add(device.description);
   digest.Add(device.units);
-  digest.Add(TargetName());
   for (const PlanOp& op : plan.ops) {
     digest.Add(op.name);
     digest.Add(op.kernel_name);
@@ -143,14 +144,14 @@ std::string ProfileKey(const Plan& plan, const DeviceInfo& device, const std::st
       digest.Add(version.blocks);
     }
   }
-  return fmt::format("{:016x}", digest.value());
+  return fmt::format("{}-{:016x}", NameOf(level), digest.value());
 }
 
 Status SaveProfile(const ProfileStore& store, const std::string& key, const Plan& plan,
                    bool tuned) {
   if (store.folder.empty()) return {};
   json document = {{"model", plan.model},  {"key", key},
-                   {"build", store.build}, {"target", TargetName()},
+                   {"build", store.build}, {"target", NameOf(ActiveCpuLevel())},
                    {"tuned", tuned},       {"standalone_ns", plan.standalone.count()},
                    {"ops", json::array()}};
   for (const PlanOp& op : plan.ops) document["ops"].push_back(ToJson(op));
@@ -159,7 +160,7 @@ Status SaveProfile(const ProfileStore& store, const std::string& key, const Plan
   fs::create_directories(store.folder, error);
   const fs::path path = PathOf(store, plan, key);
   const fs::path partial = fmt::format("{}.{}.partial", path.string(), getpid());
-  std::ofstream(partial) << document.dump(1, ' ', false, json::error_handler_t::replace) << '\n';
+  std::ofstream(partial) << DumpJson(document, 1) << '\n';
   fs::rename(partial, path, error);
   if (error) {
     return Fail(ErrorCode::kInternal,

@@ -4,6 +4,7 @@
 
 #include "base/status.h"
 #include "device/device.h"
+#include "kernels/cpu_level.h"
 #include "plan/plan.h"
 
 namespace lagoon {
@@ -17,10 +18,12 @@ struct ProfileStore {
 /// $XDG_CACHE_HOME/lagoon/profiles, or ~/.cache/lagoon/profiles; empty when neither is known.
 std::string DefaultProfileFolder();
 
-/// Names the file: what a plan's times depend on, as 16 hexadecimal digits: its kernels, their
-/// shapes and versions, the device, the instruction set and the build. Not the weights' values.
-/// To be made of a plan as CompileModel gave it, before its versions are pruned.
-std::string ProfileKey(const Plan& plan, const DeviceInfo& device, const std::string& build);
+/// Names the file: what a plan's times depend on, as "avx2-0123456789abcdef": the level of the
+/// bodies, then 16 hexadecimal digits of the kernels, their shapes and versions, the device and the
+/// build. Not the weights' values. To be made of a plan as CompileModel gave it, before its
+/// versions are pruned.
+std::string ProfileKey(const Plan& plan, const DeviceInfo& device, const std::string& build,
+                       CpuLevel level = ActiveCpuLevel());
 
 /// Writes the costs and versions of a profiled plan. `tuned`: its versions are measured
 /// (ProfileVersions). Replaces an older file at once, so that a reader never sees half of one.

@@ -7,6 +7,8 @@
 #include <nlohmann/json.hpp>
 #include <sstream>
 
+#include "base/json.h"
+
 namespace lagoon {
 namespace {
 
@@ -19,11 +21,11 @@ tl::unexpected<Error> Invalid(std::string message) {
 Result<AddressRange> ParseRange(const json& value) {
   if (!value.is_array() || value.size() != 2 || !value[0].is_number_unsigned() ||
       !value[1].is_number_unsigned()) {
-    return Invalid(fmt::format("has {} where [address, bytes] is expected", value.dump()));
+    return Invalid(fmt::format("has {} where [address, bytes] is expected", DumpJson(value)));
   }
   const AddressRange range{value[0].get<std::uint64_t>(), value[1].get<std::uint64_t>()};
   if (range.bytes == 0 || range.bytes > std::numeric_limits<std::uint64_t>::max() - range.begin) {
-    return Invalid(fmt::format("has {}, which is empty or beyond 64 bits", value.dump()));
+    return Invalid(fmt::format("has {}, which is empty or beyond 64 bits", DumpJson(value)));
   }
   return range;
 }

@@ -194,6 +194,12 @@ TEST_F(ProfileFile, BringsBackCostsAndVersions) {
 
 TEST_F(ProfileFile, IsForOneBuildOneDeviceAndOneStructure) {
   EXPECT_NE(ProfileKey(loaded_->plan, device_->info(), "build 2"), key_);
+  for (const CpuLevel level : {CpuLevel::kPortable, CpuLevel::kAvx2, CpuLevel::kAvx512,
+                               CpuLevel::kAvx512Bf16, CpuLevel::kAmx}) {
+    const std::string of_level = ProfileKey(loaded_->plan, device_->info(), store_.build, level);
+    EXPECT_EQ(of_level == key_, level == ActiveCpuLevel());
+    EXPECT_TRUE(of_level.starts_with(std::string(NameOf(level)) + "-")) << of_level;
+  }
   EXPECT_NE(ProfileKey(loaded_->plan, testing::MakeDevice(1)->info(), store_.build), key_);
   TestGraph other;
   other.Output(other.Conv(other.Input({1, 3, 32, 32}), 64, {}));

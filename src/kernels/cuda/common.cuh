@@ -32,6 +32,7 @@ LAGOON_DEVICE void OffsetsAt(const Axes<kOperands>& axes, u32 index, i64 (&offse
 LAGOON_DEVICE constexpr u32 DivideUp(u32 value, u32 by) { return (value + by - 1) / by; }
 
 LAGOON_DEVICE float Infinity() { return __uint_as_float(0x7f800000u); }
+LAGOON_DEVICE float NotANumber() { return __uint_as_float(0x7fc00000u); }
 
 LAGOON_DEVICE float SigmoidOf(float x) { return 1 / (1 + expf(-x)); }
 LAGOON_DEVICE float SoftplusOf(float x) { return fmaxf(x, 0.0f) + log1pf(expf(-fabsf(x))); }
@@ -41,7 +42,8 @@ LAGOON_DEVICE float Limit(float x, float low, float high) {
   return raised > high ? high : raised;
 }
 
-/// The functions that may follow another op (Epilogue).
+#define LAGOON_NOT_COMMON(name) case UnaryOp::k##name:
+/// The functions that may follow another op (Epilogue); the host asks for no others.
 LAGOON_DEVICE_CALL float ApplyCommon(UnaryOp op, float x, float alpha, float beta) {
   switch (op) {
     case UnaryOp::kRelu:
@@ -90,10 +92,17 @@ LAGOON_DEVICE_CALL float ApplyCommon(UnaryOp op, float x, float alpha, float bet
       return ceilf(x);
     case UnaryOp::kRound:
       return rintf(x);
-    default:
+    case UnaryOp::kCopy:
       return x;
+      // No default: a function without code here or in ApplyUnary() must not compile.
+      LAGOON_SCALAR_UNARY_OPS(LAGOON_NOT_COMMON)
+      LAGOON_BIT_UNARY_OPS(LAGOON_NOT_COMMON)
+      LAGOON_TEST_UNARY_OPS(LAGOON_NOT_COMMON)
+      break;
   }
+  return NotANumber();
 }
+#undef LAGOON_NOT_COMMON
 
 LAGOON_DEVICE float Finished(const EpilogueArgs& args, float sum, u32 channel, u64 at) {
   if (args.bias != nullptr) sum += args.bias[channel];

@@ -6,8 +6,12 @@
 
 namespace lagoon::cuda {
 
+#define LAGOON_ELSEWHERE(name) case UnaryOp::k##name:
+/// Of floats to floats; the host asks for no others.
 LAGOON_DEVICE_CALL float ApplyUnary(UnaryOp op, float x, float alpha, float beta) {
   switch (op) {
+    LAGOON_VECTOR_UNARY_OPS(LAGOON_ELSEWHERE)
+    return ApplyCommon(op, x, alpha, beta);
     case UnaryOp::kSign:
       return x > 0 ? 1 : x < 0 ? -1 : x;
     case UnaryOp::kSin:
@@ -42,10 +46,13 @@ LAGOON_DEVICE_CALL float ApplyUnary(UnaryOp op, float x, float alpha, float beta
       return x <= alpha ? 0 : x;
     case UnaryOp::kShrink:
       return x < -alpha ? x + beta : x > alpha ? x - beta : x == x ? 0 : x;
-    default:
-      return ApplyCommon(op, x, alpha, beta);
+      LAGOON_BIT_UNARY_OPS(LAGOON_ELSEWHERE)
+      LAGOON_TEST_UNARY_OPS(LAGOON_ELSEWHERE)
+      break;
   }
+  return NotANumber();
 }
+#undef LAGOON_ELSEWHERE
 
 /// x and y are aligned to 16 bytes.
 LAGOON_DEVICE bool Unary(const UnaryArgs& args, u32 tile, const BlockControl& control) {
@@ -90,9 +97,29 @@ LAGOON_DEVICE T Arithmetic(BinaryOp op, T a, T b) {
       return a != a || a < b ? a : b;
     case BinaryOp::kMax:
       return a != a || a > b ? a : b;
-    default:  // kPRelu
+    case BinaryOp::kPRelu:
       return a < 0 ? a * b : a;
+    // No default: a function without code must not compile. Those of ApplyBinary():
+    case BinaryOp::kPow:
+    case BinaryOp::kMod:
+    case BinaryOp::kFmod:
+    // Of flags and bits, and those that compare:
+    case BinaryOp::kAnd:
+    case BinaryOp::kOr:
+    case BinaryOp::kXor:
+    case BinaryOp::kBitAnd:
+    case BinaryOp::kBitOr:
+    case BinaryOp::kBitXor:
+    case BinaryOp::kShiftLeft:
+    case BinaryOp::kShiftRight:
+    case BinaryOp::kEqual:
+    case BinaryOp::kLess:
+    case BinaryOp::kLessOrEqual:
+    case BinaryOp::kGreater:
+    case BinaryOp::kGreaterOrEqual:
+      break;
   }
+  return static_cast<T>(NotANumber());
 }
 
 LAGOON_DEVICE_CALL float ApplyBinary(BinaryOp op, float a, float b) {

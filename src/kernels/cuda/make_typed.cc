@@ -50,12 +50,27 @@ bool HasDouble(BinaryOp op) {
   return op != BinaryOp::kPow && op != BinaryOp::kMod && op != BinaryOp::kFmod;
 }
 bool HasDouble(UnaryOp op) { return op == UnaryOp::kIsNan || op == UnaryOp::kIsInf; }
+/// As UnaryInteger() of typed.cuh.
+bool HasInteger(UnaryOp op) {
+  switch (op) {
+    case UnaryOp::kRelu:
+    case UnaryOp::kAbs:
+    case UnaryOp::kNeg:
+    case UnaryOp::kSign:
+    case UnaryOp::kNot:
+    case UnaryOp::kBitwiseNot:
+    case UnaryOp::kCopy:
+      return true;
+    default:
+      return false;
+  }
+}
 
 }  // namespace
 
 Result<CudaKernel> MakeTypedUnary(const UnarySpec& spec, const Kernel& cpu) {
   const bool lacks_double = spec.type == DataType::kFloat64 && !HasDouble(spec.op);
-  if (lacks_double || (!IsFloat(spec.type) && spec.op == UnaryOp::kShrink)) {
+  if (lacks_double || (!IsFloat(spec.type) && !HasInteger(spec.op))) {
     return Unimplemented(
         "unary", fmt::format("op {} of {}", static_cast<unsigned>(spec.op), OipName(spec.type)));
   }

@@ -7,13 +7,14 @@
 #include <set>
 #include <sstream>
 
+#include "base/testing/paths.h"
 #include "kernels/cuda/body_id.cuh"
 
 namespace lagoon::cuda {
 namespace {
 
 std::string ReadFile(const std::string& name) {
-  std::ifstream file(std::string(LAGOON_SOURCE_DIR) + "/src/" + name);
+  std::ifstream file(SourceFolder() + "/src/" + name);
   std::ostringstream text;
   text << file.rdbuf();
   return text.str();

@@ -241,9 +241,14 @@ LAGOON_DEVICE_CALL i64 ApplyInteger(BinaryOp op, ElementType type, i64 a, i64 b)
     case BinaryOp::kShiftRight:
       if (ub >= BitsOf(type)) return 0;
       return wide ? static_cast<i64>(ua >> ub) : a >> ub;
-    default:
+    case BinaryOp::kEqual:
+    case BinaryOp::kLess:
+    case BinaryOp::kLessOrEqual:
+    case BinaryOp::kGreater:
+    case BinaryOp::kGreaterOrEqual:
       return (wide ? Compared(op, ua, ub) : Compared(op, a, b)) ? 1 : 0;
   }
+  return 0;
 }
 
 /// Flags are 0 and 1: what numbers do with them, And and Or are.
@@ -297,7 +302,7 @@ LAGOON_DEVICE i64 UnaryInteger(UnaryOp op, ElementType type, i64 x) {
       return x == 0 ? 1 : 0;
     case UnaryOp::kBitwiseNot:
       return ~x;
-    default:
+    default:  // kCopy: MakeTypedUnary() refuses all others
       return x;
   }
 }
