@@ -3,6 +3,8 @@
 // The device contract: what the scheduler may ask of any accelerator, and what it is told.
 // Every device passes the suite in device/conformance.
 
+#include <array>
+#include <cstddef>
 #include <cstdint>
 #include <cstring>
 #include <memory>
@@ -131,6 +133,10 @@ struct Segment {
   Progress* progress = nullptr;
   std::uint32_t max_claimants = 0;  // units at once; 0: no limit
   std::span<const Dep> deps = {};
+  /// Words of the device (CreateGuard), or counts: {&progress.done_word(), n} of a record that a
+  /// launch names. Once more than n of its blocks are done, this segment leaves and no call is
+  /// needed. The device may take the count for reached only when the launch that counts retires,
+  /// and may look at the first launch of a stream only.
   Guard guards[kGuardsPerSegment] = {};
 };
 
@@ -141,7 +147,8 @@ struct Launch {
   std::span<const Segment> segments;  // 1 to DeviceInfo::max_segments; copied by Submit
 };
 
-/// A copy between host and device memory, executed exactly once; it cannot be revoked.
+/// A copy between host and device memory. A copy that has begun is copied whole, and every byte is
+/// copied at most once, whatever is raised.
 struct Copy {
   LaunchId id{};
   StreamId stream = kUnordered;
@@ -153,7 +160,20 @@ struct Copy {
   /// The device resets nothing: pass a record of CopyBlocks(bytes) blocks after Reset().
   Progress* progress = nullptr;
   std::span<const Dep> deps = {};
+  /// Raised before the first chunk has begun: the copy retires incomplete and copies nothing. Later
+  /// a guard has no effect: Guard::only_before_start is implied.
+  Guard guards[kGuardsPerSegment] = {};
 };
+
+/// The guards as those of a launch: a copy that has begun no longer looks at them.
+inline std::array<Guard, kGuardsPerSegment> CopyGuards(const Copy& copy) {
+  std::array<Guard, kGuardsPerSegment> guards;
+  for (std::size_t i = 0; i < kGuardsPerSegment; ++i) {
+    guards[i] = copy.guards[i];
+    guards[i].only_before_start = true;
+  }
+  return guards;
+}
 
 /// Copies run in chunks of this size, so that a better-ranked launch waits for at most one of them.
 inline constexpr std::size_t kCopyChunkBytes = 64 * 1024;
@@ -182,12 +202,18 @@ struct DeviceEvent {
   TimePoint at{};
 };
 
-/// Told that Poll() has something to act on. Called on any device thread, never under a device
-/// lock, at most one block after the event. Not called for kPlaced alone, nor for events that
-/// Submit or Raise caused before they returned: their caller polls.
+/// Hears of news. See SetListener().
 class DeviceListener {
  public:
   virtual ~DeviceListener() = default;
+  /// Poll() has a kComplete, kRetired or kLost, or had one a moment ago. Called at most one block
+  /// after the event; in virtual time after every advance of the time, too. Not called for kPlaced
+  /// alone, nor for events that Submit(), Transfer() or Raise() caused before they returned: their
+  /// caller polls.
+  ///
+  /// Called by any thread of the device, or of a caller of Wait(); by several at once. The calling
+  /// thread holds no lock of the device, so that the listener may use the queue. As long as it
+  /// runs, its thread does nothing else for the device.
   virtual void OnDeviceNews() = 0;
 };
 
@@ -228,8 +254,13 @@ class DeviceQueue {
   virtual SubmitResult Raise(GuardId guard, std::uint32_t value) = 0;
   /// Fills `events` with the oldest ones and returns how many.
   virtual std::size_t Poll(std::span<DeviceEvent> events) = 0;
-  /// On an idle device. Null: nobody is told; the caller polls or waits. Returns after calls of the
-  /// former listener have returned.
+  /// The listener of all news from now on; null: none, the caller polls or waits. When this
+  /// returns, no call of the former listener runs and none will begin: it may be destroyed. News
+  /// that come meanwhile may call neither the former nor the new one: poll after this.
+  ///
+  /// Also while launches are in flight. Inside OnDeviceNews() this returns at once, as it cannot
+  /// wait for the call that it is made in: calls of the former listener that are under way go on,
+  /// and the next SetListener() from outside waits for them.
   virtual void SetListener(DeviceListener* listener) = 0;
   /// Without the dispatcher's lock: returns when there are events, at `until`, or after Wake(). A
   /// kPlaced that comes during the wait does not end it.

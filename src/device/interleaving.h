@@ -19,6 +19,7 @@
 #include <map>
 #include <optional>
 #include <string>
+#include <type_traits>
 #include <unordered_map>
 #include <utility>
 #include <vector>
@@ -283,7 +284,7 @@ struct ModelAtomics {
   class Atomic {
    public:
     /// Takes a word of the explorer that is being set up.
-    explicit Atomic(T value) : word_(Explorer::current().AddWord(value)) {}
+    explicit Atomic(T value) : word_(Explorer::current().AddWord(Bits(value))) {}
     Atomic() : Atomic(T{}) {}
     Atomic(const Atomic&) = delete;
     Atomic& operator=(const Atomic&) = delete;
@@ -299,6 +300,12 @@ struct ModelAtomics {
     T fetch_add(T value, std::memory_order) {
       return Step([value](T now) { return static_cast<T>(now + value); });
     }
+    T fetch_sub(T value, std::memory_order) {
+      return Step([value](T now) { return static_cast<T>(now - value); });
+    }
+    T exchange(T value, std::memory_order) {
+      return Step([value](T) { return value; });
+    }
     T fetch_and(T value, std::memory_order) {
       return Step([value](T now) { return static_cast<T>(now & value); });
     }
@@ -306,14 +313,53 @@ struct ModelAtomics {
       return Step([value](T now) { return static_cast<T>(now | value); });
     }
 
+    /// Ends only by a notification that comes after the look that found `old`: one that is
+    /// forgotten lets the thread wait for ever.
+    void wait(T old, std::memory_order) const {
+      for (;;) {
+        const std::uint64_t found = Explorer::Access(1, [&](Memory& memory, unsigned) {
+          const bool changed = FromBits(memory[word_]) != old;
+          return std::optional<std::uint64_t>(changed ? 0 : 1 + Notified(memory));
+        });
+        if (found == 0) return;
+        Explorer::Await([&](const Memory& memory) { return 1 + Notified(memory) != found; });
+      }
+    }
+    void notify_all() {
+      static_assert(sizeof(T) <= 4);
+      Explorer::Access(1, [&](Memory& memory, unsigned) {
+        return std::optional<std::uint64_t>(memory[word_] += std::uint64_t{1} << 32);
+      });
+    }
+
    private:
+    static std::uint64_t Bits(T value) {
+      if constexpr (std::is_pointer_v<T>) {
+        return reinterpret_cast<std::uintptr_t>(value);
+      } else {
+        return static_cast<std::uint64_t>(value);
+      }
+    }
+    static T FromBits(std::uint64_t bits) {
+      if constexpr (std::is_pointer_v<T>) {
+        return reinterpret_cast<T>(static_cast<std::uintptr_t>(bits));
+      } else {
+        return static_cast<T>(bits);
+      }
+    }
+
+    // Notifications are counted in the upper half of the word, which a narrow type leaves free.
+    std::uint64_t Notified(const Memory& memory) const {
+      return sizeof(T) <= 4 ? memory[word_] >> 32 : 0;
+    }
+
     template <typename F>
     T Step(F next) const {
-      return static_cast<T>(Explorer::Access(1, [&](Memory& memory, unsigned) {
+      return FromBits(Explorer::Access(1, [&](Memory& memory, unsigned) {
         if (on_access) on_access(memory, Explorer::thread(), word_);
-        const T before = static_cast<T>(memory[word_]);
-        memory[word_] = next(before);
-        return std::optional<std::uint64_t>(before);
+        const T before = FromBits(memory[word_]);
+        memory[word_] = Notified(memory) << 32 | Bits(next(before));
+        return std::optional<std::uint64_t>(Bits(before));
       }));
     }
     std::size_t word_;

@@ -45,6 +45,64 @@ TEST_P(DeviceConformance, TransfersCopyEveryByteExactlyOnceWhateverIsRaised) {
   }
 }
 
+TEST_P(DeviceConformance, ACopyLeavesWithItsGuardOnlyBeforeItsFirstChunk) {
+  const auto device = Create();
+  Session session(*device);
+  const GuardId guard = session.NewGuard();
+  const KernelHandle gate = session.LoadGate();
+  const KernelHandle count = session.Load(CountBody);
+  std::vector<std::byte> from(5 * kCopyChunkBytes, std::byte{0x22}), to(from.size());
+  Record copied(CopyBlocks(from.size()));
+  std::uint32_t raised = 0;
+  for (const StreamId stream : {kUnordered, session.NewStream()}) {
+    SCOPED_TRACE(Raw(stream));
+    std::fill(to.begin(), to.end(), std::byte{0x11});
+    copied->Reset();
+    GateArgs gate_args;
+    CountArgs count_args;
+    Record first(1), behind(1);
+    const Dep dep = first.AllDone();
+    const auto copy = [&] {
+      return Copy{.stream = stream,
+                  .to = to.data(),
+                  .from = from.data(),
+                  .bytes = from.size(),
+                  .progress = copied.get(),
+                  .deps = {&dep, 1},
+                  .guards = {session.On(guard, raised)}};
+    };
+    session.Submit(Segment{.kernel = gate, .args = &gate_args, .progress = first.get()});
+    const LaunchId revoked = session.Transfer(copy());
+    const LaunchId next =
+        session.Submit(Segment{.kernel = count, .args = &count_args, .progress = behind.get()},
+                       {.stream = stream});
+    session.Raise(guard, ++raised);
+    session.AwaitRetired(revoked);
+    session.AwaitRetired(next);  // nothing holds up what is behind it
+    EXPECT_FALSE(first->Complete());
+    gate_args.open = true;
+    session.AwaitAllRetired();
+    EXPECT_FALSE(session.Placed(revoked) || session.Complete(revoked));
+    EXPECT_EQ(copied->done(), 0u);
+    EXPECT_TRUE(std::all_of(to.begin(), to.end(),
+                            [](std::byte value) { return value == std::byte{0x11}; }));
+    // Submitted again, and raised after it has begun: all of it is copied.
+    const LaunchId again = session.Transfer(copy());
+    session.PollUntil([&] { return session.Placed(again); });
+    session.Raise(guard, ++raised);
+    session.AwaitAllRetired();
+    EXPECT_TRUE(session.Complete(again));
+    EXPECT_EQ(to, from);
+    // Already raised: it never begins.
+    copied->Reset();
+    std::fill(to.begin(), to.end(), std::byte{0x11});
+    Copy late = copy();
+    late.guards[1] = session.On(guard, raised - 1);
+    session.AwaitRetired(session.Transfer(late));
+    EXPECT_EQ(to.back(), std::byte{0x11});
+  }
+}
+
 TEST_P(DeviceConformance, WhatWasUploadedIsThereForACopy) {
   const auto device = Create();
   Session session(*device);
@@ -140,45 +198,6 @@ TEST_P(DeviceConformance, NoEventIsLostWhenNobodyPolls) {
     session.AwaitAllRetired();
     for (const LaunchId id : ids) EXPECT_TRUE(session.Complete(id) && session.Retired(id));
   }
-}
-
-TEST_P(DeviceConformance, TheListenerHearsOfCompletionAndMayUseTheQueue) {
-  struct Chain : DeviceListener {
-    void OnDeviceNews() override {
-      // Whoever brings news polls, as the dispatcher does; one at a time.
-      const std::lock_guard<std::mutex> lock(mutex);
-      std::array<DeviceEvent, 8> events;
-      while (const std::size_t count = device->Poll(events)) {
-        for (std::size_t i = 0; i < count; ++i) {
-          if (events[i].kind != DeviceEvent::Kind::kRetired) continue;
-          if (++retired < records.size()) SubmitNext();
-        }
-      }
-    }
-    void SubmitNext() {
-      const Segment segment{.kernel = kernel, .args = &args, .progress = records[retired]->get()};
-      EXPECT_EQ(device->Submit({LaunchId{retired + 1}, kUnordered, 0, {&segment, 1}}),
-                SubmitResult::kOk);
-    }
-    Device* device = nullptr;
-    KernelHandle kernel{};
-    CountArgs args;
-    std::vector<std::unique_ptr<Record>> records;
-    std::mutex mutex;
-    std::atomic<std::size_t> retired{0};
-  };
-  Chain chain;
-  const auto device = Create();
-  chain.device = device.get();
-  chain.kernel = Session(*device).Load(CountBody);
-  for (int i = 0; i < 500; ++i) chain.records.push_back(std::make_unique<Record>(3));
-  device->SetListener(&chain);
-  {
-    const std::lock_guard<std::mutex> lock(chain.mutex);
-    chain.SubmitNext();
-  }
-  Await(*device, [&] { return chain.retired.load() == chain.records.size(); });
-  EXPECT_EQ(chain.args.runs.load(), 1500);
 }
 
 TEST_P(DeviceConformance, WaitEndsAtItsTimeAndByWake) {

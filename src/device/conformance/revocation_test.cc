@@ -1,11 +1,6 @@
 // Conformance: guards, relaunches, and results that do not depend on them.
 
-#include <pthread.h>
-#include <time.h>
-
-#include <algorithm>
 #include <array>
-#include <cstdio>
 #include <vector>
 
 #include "device/conformance/suite.h"
@@ -165,48 +160,37 @@ TEST_P(DeviceConformance, AHundredBlocksLeaveInTheMiddleOfTheirBodies) {
   for (std::uint32_t i = 0; i < kBlocks; ++i) EXPECT_EQ(y[i], Mix(5, i + 1));
 }
 
-std::int64_t ReadNanoseconds(clockid_t clock) {
-  timespec time{};
-  clock_gettime(clock, &time);
-  return std::int64_t{time.tv_sec} * 1'000'000'000 + time.tv_nsec;
-}
-
-// The body runs for 10 ms and asks about every microsecond. What counts is the processor time that
-// its unit uses from Raise() to the body's end: on a shared machine the operating system takes
-// cores away for milliseconds, which says nothing about the protocol. The median, because some
-// samples include an interrupt. Runs in which Raise() came after the 10 ms say nothing either.
-TEST_P(DeviceConformance, ATenMillisecondBlockLeavesWithinFiftyMicroseconds) {
+// The body runs for 10 ms and asks about every microsecond. How long the rest of the block takes
+// depends on the machine, so the checks are counted: at most the one under way when Raise() returns
+// may say "go on". Runs in which Raise() came after the 10 ms say nothing.
+TEST_P(DeviceConformance, ATenMillisecondBlockLeavesAtItsNextCheck) {
   struct LongArgs {
     mutable std::atomic<bool> running{false};
-    mutable std::atomic<clockid_t> clock;  // of the unit's thread
-    mutable std::atomic<std::int64_t> end_ns;
-    mutable std::atomic<TimePoint> end;
+    mutable std::atomic<int> checks{0};  // begun
+    mutable std::atomic<bool> left{false};
   };
   const Body body = [](const void* args, std::uint32_t, BlockContext& ctx) {
     const auto& state = *static_cast<const LongArgs*>(args);
-    clockid_t clock{};
-    pthread_getcpuclockid(pthread_self(), &clock);
-    state.clock.store(clock);
     const TimePoint until = Now() + std::chrono::milliseconds(10);
     state.running.store(true);
     bool leave = false;
     while (!leave && Now() < until) {
       Spin(std::chrono::microseconds(1));
+      ++state.checks;
       leave = ctx.ShouldLeave();
     }
-    state.end_ns.store(ReadNanoseconds(CLOCK_THREAD_CPUTIME_ID));
-    state.end.store(Now());
+    state.left.store(leave);
     return !leave;
   };
   const auto device = Create({.units = 1});
   if (!device->info().computes || !device->info().blocks_on_host) {
-    GTEST_SKIP() << "no thread's processor time to measure, for ever";
+    GTEST_SKIP() << "no thread to watch from the host, for ever";
   }
   Session session(*device);
   const KernelHandle kernel = session.Load(body);
   const GuardId guard = session.NewGuard();
-  std::vector<double> unit_us, wall_us;
-  for (std::uint32_t epoch = 0; unit_us.size() < 101; ++epoch) {
+  int left = 0;
+  for (std::uint32_t epoch = 0; left < 101; ++epoch) {
     ASSERT_LT(epoch, 2000u) << "this machine has no time for the test";
     LongArgs args;
     Record record(1);
@@ -214,21 +198,13 @@ TEST_P(DeviceConformance, ATenMillisecondBlockLeavesWithinFiftyMicroseconds) {
     segment.guards[0] = session.On(guard, epoch);
     const LaunchId id = session.Submit(segment);
     ASSERT_TRUE(session.Await([&] { return args.running.load(); }));
-    const std::int64_t raised_ns = ReadNanoseconds(args.clock.load());
-    const TimePoint raised = Now();
     session.Raise(guard, epoch + 1);
+    const int begun = args.checks.load();
     session.AwaitRetired(id);
-    if (args.end.load() <= raised) continue;
-    unit_us.push_back(static_cast<double>(args.end_ns.load() - raised_ns) / 1000);
-    wall_us.push_back(ToMicroseconds(args.end.load() - raised));
+    if (!args.left.load()) continue;
+    ++left;
+    ASSERT_LE(args.checks.load(), begun + 1);
   }
-  std::sort(unit_us.begin(), unit_us.end());
-  std::sort(wall_us.begin(), wall_us.end());
-  std::printf(
-      "Raise to the block's end: p50 %.1f us, p90 %.1f us of the unit's time; p50 %.1f us, p90 "
-      "%.1f us of the clock's\n",
-      unit_us[50], unit_us[90], wall_us[50], wall_us[90]);
-  EXPECT_LT(unit_us[50], 50);
 }
 
 TEST_P(DeviceConformance, QueuedLaunchesRetireBeforeRaiseReturns) {

@@ -66,7 +66,7 @@ SubmitResult LaunchTable::Add(const Copy& copy) {
                        .args = &slot->copy,
                        .progress = copy.progress,
                        .deps = copy.deps,
-                       .guards = {}};
+                       .guards = CopyGuards(copy)};
   Insert(*slot);
   return SubmitResult::kOk;
 }
@@ -99,7 +99,6 @@ void LaunchTable::Insert(Slot& slot) {
   } else {
     LinkStream(index);
   }
-  Settle(index);
 }
 
 void LaunchTable::LinkStream(std::uint32_t index) {
@@ -190,11 +189,13 @@ bool LaunchTable::Finish(const Assignment& done, Leave why, TimePoint at) {
   const bool limited = segment.max_claimants != 0;
   --segment.claimants;
   --slot.active;
-  if (why == Leave::kCompleted) {
-    Report(slot, DeviceEvent::Kind::kComplete, done.segment, at);
-    // Others may be guarded by this kernel: the last commit reaches them here, earlier ones through
-    // the workers.
-    watchers_ != 0 ? SettleAll() : SettleNaming(done.progress);
+  if (why == Leave::kCompleted) Report(slot, DeviceEvent::Kind::kComplete, done.segment, at);
+  if (watchers_ != 0) {
+    // Whatever the reason to leave, the worker may have committed since it last settled for others:
+    // a guard is looked at before the yield.
+    SettleAll();
+  } else if (why == Leave::kCompleted) {
+    SettleNaming(done.progress);
   }
   // An ordered stream moves on by what its first launch's settling does, even if this worker found
   // nothing: then another one's commit was seen, and that one announces it.

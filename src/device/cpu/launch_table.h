@@ -45,6 +45,7 @@ class LaunchTable {
   /// `guards`: the device's words, which announce their changes through SettleAll(). Borrowed.
   LaunchTable(const Limits& limits, const GuardWords& guards);
 
+  /// The launch waits in the table; SettleNewest() follows before the device's lock is given up.
   /// `bodies`: by KernelHandle. CHECKs that the launch names what exists.
   SubmitResult Add(const Launch& launch, std::span<const Body> bodies);
   SubmitResult Add(const Copy& copy);
@@ -57,6 +58,13 @@ class LaunchTable {
   /// A worker stopped working on what it took; `at`: now, or the last commit when `why` is
   /// kCompleted. True: something that was not runnable may be so now.
   bool Finish(const Assignment& done, Leave why, TimePoint at);
+
+  /// Retires the launch added last if it finds nothing to do. After watchers() is known to workers
+  /// (Watchers::Enter()), so that a commit which the launch waits for is seen here or by its
+  /// worker.
+  void SettleNewest() {
+    if (live_last_ != kNone) Settle(live_last_);
+  }
 
   /// Retires what has become complete or revoked without a worker: after a guard was raised or a
   /// done count changed that `watchers()` wait for.

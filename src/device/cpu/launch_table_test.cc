@@ -27,7 +27,9 @@ class LaunchTableTest : public testing::Test {
 
   SubmitResult Add(int id, Record& record, Rank rank = 0, StreamId stream = kUnordered) {
     segment_.progress = &record.progress;
-    return table_.Add({LaunchId(id), stream, rank, {&segment_, 1}}, bodies_);
+    const SubmitResult result = table_.Add({LaunchId(id), stream, rank, {&segment_, 1}}, bodies_);
+    if (result == SubmitResult::kOk) table_.SettleNewest();
+    return result;
   }
 
   // What a worker does with a tile that commits.
@@ -200,6 +202,20 @@ TEST_F(LaunchTableTest, CountsTheLaunchesThatWatchPartialCounts) {
   EXPECT_EQ(Events(), "retired2");
   EXPECT_EQ(table_.watchers(), 1u);
   EXPECT_EQ(table_.Pick()->progress, &record.progress);
+}
+
+TEST_F(LaunchTableTest, AWorkerThatLeavesWithoutTheLastTileSettlesForThoseWhoWatchItsCount) {
+  Record counting(3), guarded(1);
+  segment_.guards[0] = {&guards_.word(0), 0};
+  Add(1, counting);
+  segment_.guards[0] = {&counting.progress.done_word(), 0};
+  Add(2, guarded);
+  const auto work = table_.Pick();
+  guards_.word(0).store(1);
+  table_.SettleAll();
+  work->progress->Commit();
+  EXPECT_TRUE(table_.Finish(*work, Leave::kRevoked, Now()));
+  EXPECT_EQ(Events(), "placed1 retired1 retired2");
 }
 
 TEST_F(LaunchTableTest, HasBetterSeesOnlyRunnableLaunchesOfSmallerRank) {

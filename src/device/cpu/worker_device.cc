@@ -146,6 +146,7 @@ SubmitResult WorkerDevice::Add(const Work& work, std::uint64_t tiles) {
       result = table_.Add(work);
     }
     if (result != SubmitResult::kOk) return result;
+    watchers_.Enter(table_);
     table_.TakeNews();  // whoever submits polls
     Publish(/*may_run=*/true);
     if (sleepers_ != 0 && table_.NewestMayRun()) wake = sleepers_;
@@ -227,10 +228,7 @@ void WorkerDevice::SetWorkHeld(bool held) {
 void WorkerDevice::Publish(bool may_run) {
   best_rank_.store(table_.best_rank(), std::memory_order_relaxed);
   pending_events_.store(table_.events().size(), std::memory_order_release);
-  if (watchers_.load(std::memory_order_relaxed) != table_.watchers()) {
-    // acq_rel, read-modify-write: see ShouldYield().
-    watchers_.exchange(table_.watchers(), std::memory_order_acq_rel);
-  }
+  watchers_.Publish(table_.watchers());
   if (table_.TakeNews()) undelivered_news_.store(true, std::memory_order_release);
   // release: whoever sees the new epoch sees the rank that goes with it.
   if (may_run) epoch_.fetch_add(1, std::memory_order_release);

@@ -14,7 +14,9 @@
 #include "device/cpu/host_memory.h"
 #include "device/cpu/launch_table.h"
 #include "device/cpu/unit_clock.h"
+#include "device/cpu/watchers.h"
 #include "device/device.h"
+#include "device/host/listener_slot.h"
 
 namespace lagoon {
 
@@ -45,7 +47,7 @@ class WorkerDevice final : public Device {
   SubmitResult Transfer(const Copy& copy) override;
   SubmitResult Raise(GuardId guard, std::uint32_t value) override;
   std::size_t Poll(std::span<DeviceEvent> events) override;
-  void SetListener(DeviceListener* listener) override { listener_ = listener; }
+  void SetListener(DeviceListener* listener) override { listener_.Set(listener); }
   void Wait(TimePoint until) override;
   void Wake() override;
 
@@ -99,7 +101,7 @@ class WorkerDevice final : public Device {
   DeviceObserver* observer_ = nullptr;  // set while nothing runs
   const std::shared_ptr<HostMemory> memory_;
   GuardWords guards_;
-  DeviceListener* listener_ = nullptr;  // set before the first Submit
+  ListenerSlot listener_;
 
   mutable Mutex mutex_;
   LaunchTable table_ GUARDED_BY(mutex_);
@@ -122,8 +124,8 @@ class WorkerDevice final : public Device {
   std::atomic<Rank> best_rank_{~Rank{0}};  // of the table; read after epoch_
   std::atomic<bool> stopping_{false};
   std::atomic<std::size_t> pending_events_{0};
-  std::atomic<bool> undelivered_news_{false};           // taken by whichever worker delivers
-  alignas(64) std::atomic<std::uint32_t> watchers_{0};  // LaunchTable::watchers()
+  std::atomic<bool> undelivered_news_{false};  // taken by whichever worker delivers
+  alignas(64) Watchers watchers_;
 
   std::vector<std::unique_ptr<Worker>> workers_;  // last: joined before the rest goes
 };

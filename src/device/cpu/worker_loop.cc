@@ -117,10 +117,7 @@ bool WorkerDevice::ShouldYield(Worker& worker) {
     DeliverNews();
   }
   if (stopping_.load(std::memory_order_relaxed)) return true;
-  // Read-modify-write, acq_rel: either it comes after the one in Publish() that counts a new
-  // watcher, and settles for it; or before, and then Publish() and all that follows see the commit
-  // just made.
-  if (watchers_.fetch_add(0, std::memory_order_acq_rel) != 0) SettleAll();
+  if (watchers_.Any()) SettleAll();
   const std::uint32_t epoch = epoch_.load(std::memory_order_acquire);
   if (epoch == worker.seen_epoch) return false;
   worker.seen_epoch = epoch;
@@ -169,7 +166,7 @@ void WorkerDevice::DeliverNews() {
   // acquire: the events are there for Poll(), and waiters are counted.
   if (!undelivered_news_.exchange(false, std::memory_order_acquire)) return;
   if (pending_events_.load(std::memory_order_acquire) == 0) return;  // polled meanwhile
-  if (listener_ != nullptr) listener_->OnDeviceNews();
+  listener_.Tell();
   NotifyWaiters();
 }
 

@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "base/testing/paths.h"
 #include "device/cuda/testing/fake_device.h"
 
 namespace lagoon::cuda {
@@ -14,7 +15,7 @@ using fake::Settings;
 using ::testing::AllOf;
 using ::testing::HasSubstr;
 
-std::string LoadError(const std::string& library = LAGOON_FAKE_CUDA) {
+std::string LoadError(const std::string& library = FakeCudaLibrary()) {
   const Result<std::shared_ptr<const Driver>> driver = Driver::Load(library);
   if (driver) return "";
   EXPECT_EQ(driver.error().code, ErrorCode::kUnavailable) << driver.error().message;
@@ -55,7 +56,7 @@ TEST(CudaDriver, DescribesEveryGpu) {
   Settings settings = EmulatedSettings(1);
   settings.multiprocessors = {3, 5};
   OpenFake().Reset(settings);
-  const auto driver = Driver::Load(LAGOON_FAKE_CUDA);
+  const auto driver = Driver::Load(FakeCudaLibrary());
   ASSERT_TRUE(driver.has_value()) << driver.error().message;
   EXPECT_EQ(*CountGpus(**driver), 2);
   const Result<GpuInfo> gpu = DescribeGpu(**driver, 1);
@@ -73,7 +74,7 @@ TEST(CudaDriver, DescribesEveryGpu) {
 
 TEST(CudaDriver, AnErrorNamesTheCallAndTheCode) {
   OpenFake().Reset(EmulatedSettings(1));
-  const auto driver = Driver::Load(LAGOON_FAKE_CUDA);
+  const auto driver = Driver::Load(FakeCudaLibrary());
   ASSERT_TRUE(driver.has_value());
   const Status failed = (*driver)->Check(700, "cuMemFree");
   ASSERT_FALSE(failed.has_value());

@@ -152,8 +152,13 @@ Status GpuDevice::AddShare(std::uint32_t units) {
 }
 
 GpuDevice::~GpuDevice() {
-  stopping_.store(true);
-  work_.NotifyAll();
+  {
+    // Under the lock: between the thread's look at `stopping_` and its sleep a notification would
+    // be lost, and the thread would go on to its next look at whether the context still lives.
+    const MutexLock lock(mutex_);
+    stopping_.store(true);
+    work_.NotifyAll();
+  }
   if (thread_.joinable()) thread_.join();
   if (!session_->Enter()) return;
   // Blocks and copies may still use what goes now. A lost context says so; then nothing runs.

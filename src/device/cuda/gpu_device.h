@@ -19,6 +19,7 @@
 #include "device/cuda/unit_shares.h"
 #include "device/cuda/work.h"
 #include "device/device.h"
+#include "device/host/listener_slot.h"
 
 namespace lagoon::cuda {
 
@@ -48,10 +49,7 @@ class GpuDevice final : public Device {
   SubmitResult Transfer(const Copy& copy) override;
   SubmitResult Raise(GuardId guard, std::uint32_t value) override;
   std::size_t Poll(std::span<DeviceEvent> events) override;
-  void SetListener(DeviceListener* listener) override {
-    MutexLock lock(listener_mutex_);
-    listener_ = listener;
-  }
+  void SetListener(DeviceListener* listener) override { listener_.Set(listener); }
   void Wait(TimePoint until) override;
   void Wake() override;
 
@@ -96,7 +94,13 @@ class GpuDevice final : public Device {
   bool Enter() REQUIRES(mutex_);
   bool Accept(Code code, const char* call) REQUIRES(mutex_);
   void Lose(const std::string& why) REQUIRES(mutex_);
-  void AfterCall() EXCLUDES(mutex_);
+  /// Threads that a call has to wake, once the lock is given up.
+  struct Sleepers {
+    bool thread = false;   // the device's, which sleeps
+    bool waiters = false;  // in Wait(): there are events
+  };
+  Sleepers AdvanceForCall() REQUIRES(mutex_);
+  void WakeUp(Sleepers sleepers) EXCLUDES(mutex_);
 
   // What the GPU gets and says (gpu_issue.cc).
   void IssueAll() REQUIRES(mutex_);
@@ -133,8 +137,7 @@ class GpuDevice final : public Device {
   const std::shared_ptr<const GpuSession> session_;
   const CudaDeviceOptions options_;
   DeviceInfo info_;
-  Mutex listener_mutex_;  // held while it is told; taken before mutex_
-  DeviceListener* listener_ GUARDED_BY(listener_mutex_) = nullptr;
+  ListenerSlot listener_;
   GuardWords guards_;
   OwnMemory device_guards_;  // kGuardStride bytes apart
   std::atomic<std::uint32_t> guard_count_{0};

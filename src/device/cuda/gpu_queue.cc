@@ -9,6 +9,7 @@
 namespace lagoon::cuda {
 
 SubmitResult GpuDevice::Submit(const lagoon::Launch& launch) {
+  Sleepers sleepers;
   {
     MutexLock lock(mutex_);
     if (lost_ || !Enter()) return SubmitResult::kLost;
@@ -33,13 +34,14 @@ SubmitResult GpuDevice::Submit(const lagoon::Launch& launch) {
       return SubmitResult::kFull;
     }
     Insert(*work);
-    Advance();
+    sleepers = AdvanceForCall();
   }
-  AfterCall();
+  WakeUp(sleepers);
   return SubmitResult::kOk;
 }
 
 SubmitResult GpuDevice::Transfer(const Copy& copy) {
+  Sleepers sleepers;
   {
     MutexLock lock(mutex_);
     if (lost_ || !Enter()) return SubmitResult::kLost;
@@ -49,14 +51,15 @@ SubmitResult GpuDevice::Transfer(const Copy& copy) {
     if (work == nullptr) return SubmitResult::kFull;
     work->copy = copy;
     Insert(*work);
-    Advance();
+    sleepers = AdvanceForCall();
   }
-  AfterCall();
+  WakeUp(sleepers);
   return SubmitResult::kOk;
 }
 
 SubmitResult GpuDevice::Raise(GuardId guard, std::uint32_t value) {
   LAGOON_CHECK(Raw(guard) < guard_count_.load(std::memory_order_acquire));
+  Sleepers sleepers;
   {
     MutexLock lock(mutex_);
     if (lost_ || !Enter()) return SubmitResult::kLost;
@@ -72,9 +75,9 @@ SubmitResult GpuDevice::Raise(GuardId guard, std::uint32_t value) {
     if (!Accept(driver().write_value32(stream, at, value, 0), "cuStreamWriteValue32")) {
       return SubmitResult::kLost;
     }
-    Advance();
+    sleepers = AdvanceForCall();
   }
-  AfterCall();
+  WakeUp(sleepers);
   return SubmitResult::kOk;
 }
 
@@ -101,16 +104,14 @@ void GpuDevice::Wake() {
 }
 
 // The device's thread may sleep, and others may wait for events that this call has caused.
-void GpuDevice::AfterCall() {
-  bool events = false;
-  bool asleep = false;
-  {
-    MutexLock lock(mutex_);
-    events = events_.size() > 0;
-    asleep = asleep_;
-  }
-  if (asleep) work_.NotifyAll();
-  if (events) waiters_.NotifyAll();
+GpuDevice::Sleepers GpuDevice::AdvanceForCall() {
+  Advance();
+  return {.thread = asleep_, .waiters = events_.size() > 0};
+}
+
+void GpuDevice::WakeUp(Sleepers sleepers) {
+  if (sleepers.thread) work_.NotifyAll();
+  if (sleepers.waiters) waiters_.NotifyAll();
 }
 
 Work* GpuDevice::Reserve(LaunchId id, StreamId stream, Rank rank, std::uint32_t credits) {
@@ -184,7 +185,10 @@ void GpuDevice::SettleAll() {
 // Whether a work is over. The last launch that names a record waits until its Progress has all.
 bool GpuDevice::Settle(Work& work) {
   if (work.issue != kNone || work.copying) return false;
-  if (work.is_copy()) return work.copy.progress->Complete();
+  if (work.is_copy()) {
+    return work.copy.progress->Complete() ||
+           Revoked(std::span<const Guard>(work.copy.guards), false);
+  }
   for (const WorkSegment& segment : work.all()) {
     const bool over = segment.progress->Complete() ||
                       Revoked(std::span<const Guard>(segment.guards), work.started);

@@ -113,8 +113,7 @@ bool GpuDevice::PumpCopies() {
 
 void GpuDevice::Tell() {
   waiters_.NotifyAll();
-  MutexLock lock(listener_mutex_);
-  if (listener_ != nullptr) listener_->OnDeviceNews();
+  listener_.Tell();
 }
 
 // A fault in a kernel shows in the next call, whatever it is.

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include "base/testing/paths.h"
 #include "device/cuda/protocol.cuh"
 #include "device/cuda/testing/fake_device.h"
 #include "simt/machine.h"
@@ -11,7 +12,7 @@ namespace {
 
 std::unique_ptr<NoteRing> MakeRing(std::uint32_t capacity) {
   fake::OpenFake().Reset(fake::EmulatedSettings(1));
-  auto driver = Driver::Load(LAGOON_FAKE_CUDA);
+  auto driver = Driver::Load(FakeCudaLibrary());
   EXPECT_TRUE(driver.has_value());
   auto session = GpuSession::Open(*driver, 0);
   EXPECT_TRUE(session.has_value());

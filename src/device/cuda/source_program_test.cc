@@ -8,6 +8,8 @@
 #include <map>
 #include <sstream>
 
+#include "base/testing/paths.h"
+
 namespace lagoon::cuda {
 namespace {
 
@@ -101,7 +103,7 @@ TEST_F(SourceProgramTest, WithoutNvrtcItSaysWhatToInstall) {
 
 // What a header of the protocol is for a program.
 SourceFile ReadSource(const std::string& name) {
-  std::ifstream file(std::string(LAGOON_SOURCE_DIR) + "/src/" + name);
+  std::ifstream file(SourceFolder() + "/src/" + name);
   EXPECT_TRUE(file.good()) << name;
   std::ostringstream text;
   text << file.rdbuf();

@@ -127,6 +127,7 @@ SubmitResult SimEngine::Add(const Copy& copy) {
   slot->segments[0] = {};
   slot->segments[0].progress = copy.progress;
   slot->segments[0].deps = copy.deps;
+  slot->segments[0].guards = CopyGuards(copy);
   Insert(*slot);
   return SubmitResult::kOk;
 }

@@ -58,7 +58,7 @@ constexpr SimModelStatistics Vgg() {
   return vgg;
 }
 
-constexpr std::array kTable{
+constexpr std::array kModels{
     Model("mi50", "resnet152", 207, 9'100, 0.34, kReef),
     Vgg(),
     Model("mi50", "yolov3", 144, 10'000, 0.87, kReef),
@@ -150,7 +150,7 @@ std::vector<std::uint32_t> UnitsOf(const SimModelStatistics& statistics, std::ui
 
 }  // namespace
 
-std::span<const SimModelStatistics> SimModelTable() { return kTable; }
+std::span<const SimModelStatistics> SimModelTable() { return kModels; }
 
 Result<SimModel> MakeSimModel(const SimModelStatistics& statistics, std::uint32_t units,
                               Nanoseconds gap) {
@@ -184,7 +184,7 @@ Result<SimModel> MakeSimModel(const SimModelStatistics& statistics, std::uint32_
 
 Result<SimModel> MakeSimModel(std::string_view device, std::string_view model) {
   std::string names;
-  for (const SimModelStatistics& statistics : kTable) {
+  for (const SimModelStatistics& statistics : kModels) {
     if (statistics.device != device) continue;
     if (statistics.model == model) {
       LAGOON_ASSIGN_OR_RETURN(const SimProfile profile, LoadSimProfile(std::string(device)));

@@ -12,6 +12,8 @@
 #include <sstream>
 #include <system_error>
 
+#include "base/json.h"
+
 namespace lagoon {
 namespace {
 
@@ -22,7 +24,7 @@ constexpr std::size_t kMaxProfileBytes = 64 * 1024;
 
 // The bounds are those of the model's tables and of a day's arithmetic in nanoseconds, not of
 // taste.
-constexpr std::array kTable{
+constexpr std::array kConstants{
     SimConstantInfo{"units", &SimConstants::units, 1, 1024, "compute units"},
     SimConstantInfo{"blocks_per_unit", &SimConstants::blocks_per_unit, 1, 64,
                     "blocks that a unit holds at once"},
@@ -77,7 +79,7 @@ tl::unexpected<Error> Wrong(std::string_view origin, const std::string& what) {
 // `value` printed for a message, however long it is.
 std::string Shown(const Json& value) {
   constexpr std::size_t kMost = 60;
-  std::string text = value.dump(-1, ' ', true, Json::error_handler_t::replace);
+  std::string text = DumpJson(value, -1, /*ascii=*/true);
   if (text.size() > kMost) text = text.substr(0, kMost) + "...";
   return text;
 }
@@ -148,7 +150,7 @@ Result<Json> ParseJson(std::string_view text, std::string_view origin) {
 
 std::vector<std::string_view> ConstantNames() {
   std::vector<std::string_view> names;
-  for (const SimConstantInfo& info : kTable) names.push_back(info.name);
+  for (const SimConstantInfo& info : kConstants) names.push_back(info.name);
   return names;
 }
 
@@ -172,17 +174,17 @@ Result<std::string> ReadFile(const std::string& path) {
 
 }  // namespace
 
-std::span<const SimConstantInfo> SimConstantTable() { return kTable; }
+std::span<const SimConstantInfo> SimConstantTable() { return kConstants; }
 
 const SimConstantInfo* FindSimConstant(std::string_view name) {
   const auto found =
-      std::find_if(kTable.begin(), kTable.end(),
+      std::find_if(kConstants.begin(), kConstants.end(),
                    [name](const SimConstantInfo& info) { return info.name == name; });
-  return found == kTable.end() ? nullptr : &*found;
+  return found == kConstants.end() ? nullptr : &*found;
 }
 
 Status CheckSimConstants(const SimConstants& constants, std::string_view origin) {
-  for (const SimConstantInfo& info : kTable) {
+  for (const SimConstantInfo& info : kConstants) {
     const std::int64_t value = constants.*info.member;
     if (value < info.least || value > info.most) {
       return Wrong(origin, fmt::format("constant '{}' is {}, it must be from {} to {}", info.name,
@@ -212,7 +214,7 @@ Result<SimProfile> ParseSimProfile(std::string_view text, std::string_view origi
   LAGOON_ASSIGN_OR_RETURN(profile.description, Text(json, "description", "the profile", origin));
   const Json& constants = json.at("constants");
   LAGOON_RETURN_IF_ERROR(CheckKeys(constants, ConstantNames(), "'constants'", origin));
-  for (const SimConstantInfo& info : kTable) {
+  for (const SimConstantInfo& info : kConstants) {
     LAGOON_RETURN_IF_ERROR(ReadConstant(constants.at(info.name), info, origin, profile));
   }
   LAGOON_RETURN_IF_ERROR(CheckSimConstants(profile.constants, origin));

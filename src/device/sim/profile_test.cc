@@ -8,6 +8,8 @@
 #include <iterator>
 #include <set>
 
+#include "base/testing/paths.h"
+
 namespace lagoon {
 namespace {
 
@@ -59,7 +61,7 @@ TEST(SimProfile, ConstantsAreAddressableByName) {
 }
 
 TEST(SimProfile, TheDocumentListsEveryConstantOfEveryDevice) {
-  std::ifstream file(LAGOON_SOURCE_DIR "/docs/simulator.md");
+  std::ifstream file(SourceFolder() + "/docs/simulator.md");
   const std::string document((std::istreambuf_iterator<char>(file)),
                              std::istreambuf_iterator<char>());
   for (const SimConstantInfo& info : SimConstantTable()) {

@@ -232,20 +232,15 @@ std::size_t SimDevice::Poll(std::span<DeviceEvent> events) {
   return count;
 }
 
-void SimDevice::SetListener(DeviceListener* listener) {
-  const MutexLock lock(mutex_);
-  listener_ = listener;
-}
-
 void SimDevice::Wait(TimePoint until) {
-  DeviceListener* listener = nullptr;
+  bool news = false;
   {
     const MutexLock lock(mutex_);
     const TimePoint before = now_;
-    if (WaitForNews(until) || now_ != before) listener = listener_;
+    // The listener's deadlines are in this time: every advance is news.
+    news = WaitForNews(until) || now_ != before;
   }
-  // Its deadlines are in this time: every advance is news.
-  if (listener != nullptr) listener->OnDeviceNews();
+  if (news) listener_.Tell();
 }
 
 // Moves time on to the first news that nobody was told of. False: there were none until `until`.

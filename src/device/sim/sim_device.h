@@ -10,6 +10,7 @@
 #include "device/cpu/guard_words.h"
 #include "device/cpu/host_memory.h"
 #include "device/device.h"
+#include "device/host/listener_slot.h"
 #include "device/sim/engine.h"
 #include "device/sim/profile.h"
 
@@ -57,7 +58,7 @@ class SimDevice final : public Device {
   SubmitResult Transfer(const Copy& copy) override;
   SubmitResult Raise(GuardId guard, std::uint32_t value) override;
   std::size_t Poll(std::span<DeviceEvent> events) override;
-  void SetListener(DeviceListener* listener) override;
+  void SetListener(DeviceListener* listener) override { listener_.Set(listener); }
   /// Ends at the first news that no Wait has ended for yet. Without `until`, and nothing that can
   /// happen, only Wake() ends it.
   void Wait(TimePoint until) override;
@@ -87,7 +88,7 @@ class SimDevice final : public Device {
   std::deque<SimKernel> kernels_ GUARDED_BY(mutex_);  // by KernelHandle; addresses stay
   std::uint32_t streams_ GUARDED_BY(mutex_) = 0;
   std::atomic<std::uint32_t> guard_count_{0};
-  DeviceListener* listener_ GUARDED_BY(mutex_) = nullptr;
+  ListenerSlot listener_;
   bool held_ GUARDED_BY(mutex_) = false;
   Nanoseconds idle_while_held_ GUARDED_BY(mutex_){0};
   bool woken_ GUARDED_BY(mutex_) = false;

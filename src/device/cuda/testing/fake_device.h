@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "base/check.h"
+#include "base/testing/paths.h"
 #include "device/cuda/cuda_device.h"
 #include "device/cuda/program.h"
 #include "device/cuda/testing/fake_cuda.h"
@@ -18,7 +19,7 @@ namespace lagoon::cuda::fake {
 /// The fake driver library's control object; the library stays open.
 inline FakeCuda& OpenFake() {
   static FakeCuda* const fake = [] {
-    void* const library = dlopen(LAGOON_FAKE_CUDA, RTLD_NOW | RTLD_LOCAL);
+    void* const library = dlopen(FakeCudaLibrary().c_str(), RTLD_NOW | RTLD_LOCAL);
     LAGOON_CHECK(library != nullptr);
     const auto call = reinterpret_cast<FakeCudaCall>(dlsym(library, kFakeCudaSymbol));
     LAGOON_CHECK(call != nullptr);
@@ -35,7 +36,7 @@ const CudaImage* SuiteImage(Body body);
 
 inline CudaDeviceOptions FakeOptions() {
   CudaDeviceOptions options;
-  options.driver_library = LAGOON_FAKE_CUDA;
+  options.driver_library = FakeCudaLibrary();
   return options;
 }
 

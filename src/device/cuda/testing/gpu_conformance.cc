@@ -58,7 +58,9 @@ constexpr char kFilter[] =
     "-*.SmallerRanksRunFirstAndEqualOnesInOrderOfSubmission/*"
     ":*.AQueuedLaunchLeavesWhenTheKernelThatGuardsItIsDone/*"
     ":*.QueuedLaunchesRetireBeforeRaiseReturns/*"
-    ":*.AStartedLaunchOutlivesAGuardThatHoldsOnlyBeforeTheStart/*";
+    ":*.AStartedLaunchOutlivesAGuardThatHoldsOnlyBeforeTheStart/*"
+    ":*.AQueuedLaunchRetiresWhenTheKernelThatItCountsIsRevokedHalfway/*"
+    ":*.AQueuedLaunchRetiresWhenItsCountIsReachedWhileItIsSubmitted/*";
 
 int Ordinal() {
   // Nobody sets it. NOLINTNEXTLINE(concurrency-mt-unsafe)
