@@ -4,7 +4,57 @@
 
 #include <algorithm>
 
+#include "base/check.h"
+
 namespace lagoon {
+namespace {
+
+// The dispatchers whose clients this thread is calling. What these clients post is admitted when
+// they have returned: no answer waits for the jobs of another, and the stack does not grow.
+class Calling {
+ public:
+  explicit Calling(const Dispatcher& dispatcher) : dispatcher_(dispatcher), outer_(innermost) {
+    innermost = this;
+  }
+  ~Calling() { innermost = outer_; }
+  Calling(const Calling&) = delete;
+  Calling& operator=(const Calling&) = delete;
+
+  /// Null: this thread calls no client of the dispatcher.
+  static Calling* ByThisThread(const Dispatcher& dispatcher) {
+    Calling* calling = innermost;
+    while (calling != nullptr && &calling->dispatcher_ != &dispatcher) calling = calling->outer_;
+    return calling;
+  }
+
+  bool again = false;  // a client has brought news
+
+ private:
+  static thread_local Calling* innermost;
+  const Dispatcher& dispatcher_;
+  Calling* const outer_;
+};
+thread_local Calling* Calling::innermost = nullptr;
+
+// Counts a job that waits for an instance, if there is room.
+Status TakePlace(JobQueue& queue) {
+  const QueueOptions& options = queue.options;
+  const bool newest_wins = options.overflow == Overflow::kNewestWins;
+  const std::size_t most = options.max_pending + (newest_wins ? Dispatcher::kMaxUnadmitted : 0);
+  const std::size_t waiting = queue.pending.fetch_add(1, std::memory_order_relaxed);
+  if (waiting < most) return {};
+  queue.pending.fetch_sub(1, std::memory_order_relaxed);
+  if (!newest_wins) {
+    return Fail(ErrorCode::kUnavailable,
+                fmt::format("queue '{}' is full: {} requests are waiting", options.name, waiting));
+  }
+  return Fail(ErrorCode::kUnavailable,
+              fmt::format("queue '{}' is full: {} requests came before the dispatcher could drop "
+                          "all but the newest {}; try again",
+                          options.name, waiting, options.max_pending));
+}
+
+}  // namespace
 
 Dispatcher::Dispatcher(Device& device, const SchedulerConfig& config,
                        std::unique_ptr<Policy> policy, SchedObserver* observer,
@@ -16,6 +66,9 @@ Dispatcher::Dispatcher(Device& device, const SchedulerConfig& config,
   {
     const MutexLock lock(mutex_);
     mechanism_.Observe(observer);
+    taken_cancels_.reserve(kMaxCancels);
+    const MutexLock cancel_lock(cancel_mutex_);
+    cancels_.reserve(kMaxCancels);
   }
   device_.SetListener(this);
   if (device_.info().virtual_time) return;  // every advance of its time is news
@@ -86,13 +139,9 @@ Result<JobId> Dispatcher::Post(const JobSpec& spec) {
                             "or neither",
                             options.name));
   }
-  const std::size_t waiting = queue->pending.fetch_add(1, std::memory_order_relaxed);
-  if (waiting >= options.max_pending && options.overflow == Overflow::kReject) {
-    queue->pending.fetch_sub(1, std::memory_order_relaxed);
-    return Fail(ErrorCode::kUnavailable,
-                fmt::format("queue '{}' is full: {} requests are waiting", options.name, waiting));
+  if (Status room = TakePlace(*queue); !room) {
+    return tl::unexpected<Error>(std::move(room).error());
   }
-
   auto* job = new Job;  // owned by the inbox, then by the mechanism
   const JobId id{next_id_.fetch_add(1, std::memory_order_relaxed)};
   job->id = id;
@@ -121,11 +170,22 @@ Result<JobId> Dispatcher::Post(const JobSpec& spec) {
 }
 
 void Dispatcher::Cancel(JobId job) {
+  bool full = false;
   {
     const MutexLock lock(cancel_mutex_);
-    cancels_.push_back(job);
+    full = cancels_.size() == kMaxCancels;
+    if (!full) cancels_.push_back(job);
   }
-  has_cancels_.store(true);
+  if (full) {
+    // Another thread is in a round, or about to begin one. At the end of that round this thread
+    // does what the next one would do.
+    const MutexLock lock(mutex_);
+    TakeNews(late_);
+    taken_cancels_.push_back(job);
+    ApplyCancels(late_);
+  } else {
+    has_cancels_.store(true);
+  }
   Step();
 }
 
@@ -139,47 +199,68 @@ DispatcherStats Dispatcher::Stats() const {
   return mechanism_.stats();
 }
 
-// Whoever moves news_ from zero works for everybody, until no news came while it worked. Nobody
-// waits for anybody: a thread that finds the combiner at work has told it and goes on.
 void Dispatcher::Step() {
+  if (Calling* const outer = Calling::ByThisThread(*this); outer != nullptr) {
+    outer->again = true;
+    return;
+  }
   stepping_.fetch_add(1);
-  if (news_.fetch_add(1, std::memory_order_acq_rel) == 0) {
-    FinishedJobs finished;
-    Changes changes;
-    std::uint32_t seen;
-    do {
-      seen = news_.load(std::memory_order_acquire);
-      Combine(finished, changes);
-    } while (news_.fetch_sub(seen, std::memory_order_acq_rel) != seen);
-    // Outside of the combining section: Finished may Post.
-    Deliver(finished);
-    TellLoss();
-    for (const auto& change : changes) change->done(*std::move(change->result));
+  Answers answers;
+  for (bool again = true; again;) {
+    again = Work(answers);
+    if (Deliver(answers)) again = true;
   }
   stepping_.fetch_sub(1);
 }
 
-void Dispatcher::Combine(FinishedJobs& finished, Changes& changes) {
-  const MutexLock lock(mutex_);
-  // Under a change what is posted stays in the inbox until the mechanism is idle.
-  const bool holds_back = change_ != nullptr && !ending_;
-  if (!holds_back) AdmitPosted(finished);
-  if (ending_) mechanism_.CancelAll();
-  if (has_cancels_.exchange(holds_back)) {
-    const MutexLock cancel_lock(cancel_mutex_);
-    for (const JobId id : cancels_) mechanism_.Cancel(id);
-    if (!holds_back) cancels_.clear();  // else one may be of a job in the inbox
+// Works for all threads until no news is left, or an answer has waited for kMaxRounds rounds. True:
+// news is left, and no thread works for it until one brings more or this one comes back.
+bool Dispatcher::Work(Answers& answers) {
+  // The thread at work sees the count and does one more round.
+  if (news_.fetch_add(1, std::memory_order_acq_rel) != 0) return false;
+  for (std::uint32_t waited = 0;;) {
+    const std::uint32_t seen = news_.load(std::memory_order_acquire);
+    const bool more = DoRound(answers);
+    if (!more && news_.fetch_sub(seen, std::memory_order_acq_rel) == seen) return false;
+    if (answers.empty() || ++waited < kMaxRounds) continue;
+    // acq_rel: the next thread that moves the count from zero sees what came with the news dropped.
+    news_.exchange(0, std::memory_order_acq_rel);
+    return true;
   }
-  mechanism_.Step(finished);
-  if (mechanism_.lost()) lost_.store(true, std::memory_order_relaxed);
-  if (change_ == nullptr) return;
-  if (!ending_ && !mechanism_.idle()) return;
-  ChangeScheduler(changes);
-  news_.fetch_add(1);  // what was held back: once more, by this thread
 }
 
-void Dispatcher::ChangeScheduler(Changes& changes) {
-  Change& change = *changes.emplace_back(std::move(change_));
+// Calls clients. Other threads work meanwhile, if they have news. True: a client has brought news.
+bool Dispatcher::Deliver(Answers& answers) {
+  if (answers.empty() && !lost_.load(std::memory_order_relaxed)) return false;
+  Calling calling(*this);
+  while (!answers.finished.empty()) {
+    const std::unique_ptr<Job> job(&answers.finished.front());
+    answers.finished.pop_front();
+    job->client->Finished(job->result);
+    if (unfinished_.fetch_sub(1) == 1) unfinished_.notify_all();
+  }
+  TellLoss();
+  for (const auto& change : answers.changes) change->done(*std::move(change->result));
+  answers.changes.clear();
+  return calling.again;
+}
+
+// True: another round is needed, whether there is more news or not.
+bool Dispatcher::DoRound(Answers& answers) {
+  const MutexLock lock(mutex_);
+  answers.finished.splice(answers.finished.end(), late_);
+  TakeNews(answers.finished);
+  ApplyCancels(answers.finished);
+  if (ending_) mechanism_.CancelAll(answers.finished);
+  const bool more = mechanism_.Step(answers.finished);
+  if (mechanism_.lost()) lost_.store(true, std::memory_order_relaxed);
+  if (change_ == nullptr || (!ending_ && !mechanism_.idle())) return more;
+  ChangeScheduler(answers);
+  return true;  // what was held back
+}
+
+void Dispatcher::ChangeScheduler(Answers& answers) {
+  Change& change = *answers.changes.emplace_back(std::move(change_));
   if (ending_) {
     change.result = Fail(ErrorCode::kUnavailable, "the dispatcher ends");
     return;
@@ -188,7 +269,33 @@ void Dispatcher::ChangeScheduler(Changes& changes) {
   if (*change.result) std::swap(policy_, change.policy);
 }
 
-void Dispatcher::AdmitPosted(FinishedJobs& finished) {
+// Cancellations before jobs: a job that is cancelled here was posted before, and is then found.
+void Dispatcher::TakeNews(FinishedJobs& finished) {
+  if (has_cancels_.load(std::memory_order_relaxed)) {
+    has_cancels_.store(false);
+    const MutexLock lock(cancel_mutex_);
+    LAGOON_CHECK(cancels_.size() <= kMaxCancels && taken_cancels_.empty());
+    cancels_.swap(taken_cancels_);
+  }
+  TakePosted(finished);
+}
+
+void Dispatcher::ApplyCancels(FinishedJobs& finished) {
+  for (const JobId id : taken_cancels_) {
+    const auto held = std::ranges::find(held_, id, &Job::id);
+    if (held == held_.end()) {
+      mechanism_.Cancel(id, finished);
+    } else {
+      mechanism_.Refuse(Release(*held), Outcome::kCancelled, finished);
+    }
+  }
+  taken_cancels_.clear();
+}
+
+void Dispatcher::TakePosted(FinishedJobs& finished) {
+  const bool holds_back = change_ != nullptr && !ending_;
+  while (!holds_back && !held_.empty()) mechanism_.Admit(Release(held_.front()), finished);
+  if (inbox_.load(std::memory_order_relaxed) == nullptr) return;
   Job* newest = inbox_.exchange(nullptr, std::memory_order_acquire);
   Job* oldest = nullptr;
   while (newest != nullptr) {  // the stack is newest first: reverse it
@@ -199,18 +306,32 @@ void Dispatcher::AdmitPosted(FinishedJobs& finished) {
   }
   while (oldest != nullptr) {
     Job* next = oldest->next_in_inbox;
-    mechanism_.Admit(std::unique_ptr<Job>(oldest), finished);
+    if (holds_back) {
+      Hold(*oldest, finished);
+    } else {
+      mechanism_.Admit(std::unique_ptr<Job>(oldest), finished);
+    }
     oldest = next;
   }
 }
 
-void Dispatcher::Deliver(FinishedJobs& finished) {
-  while (!finished.empty()) {
-    const std::unique_ptr<Job> job(&finished.front());
-    finished.pop_front();
-    job->client->Finished(job->result);
-    if (unfinished_.fetch_sub(1) == 1) unfinished_.notify_all();
-  }
+// Under a change. Takes ownership; the oldest job that has not started makes room for the newest
+// one where the queue says so. Post has refused what other queues have no room for.
+void Dispatcher::Hold(Job& job, FinishedJobs& finished) {
+  JobQueue& queue = *job.queue;
+  held_.push_back(job);
+  ++queue.held;
+  if (queue.waiting.size() + queue.held <= queue.options.max_pending) return;
+  if (queue.options.overflow != Overflow::kNewestWins) return;
+  if (mechanism_.SupersedeOldest(queue, finished)) return;
+  const auto oldest = std::ranges::find(held_, &queue, &Job::queue);
+  mechanism_.Refuse(Release(*oldest), Outcome::kSuperseded, finished);
+}
+
+std::unique_ptr<Job> Dispatcher::Release(Job& job) {
+  held_.erase(held_.iterator_to(job));
+  --job.queue->held;
+  return std::unique_ptr<Job>(&job);
 }
 
 void Dispatcher::TellLoss() {

@@ -55,6 +55,31 @@ TEST_F(DispatcherTest, AJobWithoutInputsAndOutputsEndsWithItsLastKernel) {
   EXPECT_EQ(request.result.outcome, Outcome::kDone);
 }
 
+TEST_F(DispatcherTest, AnOutputThatIsNotWantedIsNotCopied) {
+  UseReset();
+  const auto plan = std::const_pointer_cast<LoadedPlan>(testing::ChainPlan(2, 3));
+  for (const std::size_t offset : {80, 96}) {
+    plan->plan.outputs.push_back(plan->plan.outputs.front());
+    plan->plan.outputs.back().range.offset = offset;
+  }
+  plan->plan.arena_bytes = 128;
+  const QueueId queue = AddQueue(JobClass::kBestEffort, plan);
+  for (unsigned wanted = 0; wanted < 8; ++wanted) {  // a bit for each output
+    Request& request = Add();
+    std::vector<void*> outputs(3, nullptr);
+    int copies = 0;
+    for (unsigned i = 0; i < 3; ++i) {
+      if ((wanted >> i & 1) == 0) continue;
+      outputs[i] = request.y;
+      ++copies;
+    }
+    ASSERT_TRUE(dispatcher_->Post({queue, kNoDeadline, request.inputs, outputs, &request}));
+    EXPECT_EQ(device_->RunAll(), 1 + 2 * 3 + copies) << wanted;
+    EXPECT_EQ(request.finished, 1) << wanted;
+    EXPECT_EQ(request.result.outcome, Outcome::kDone) << wanted;
+  }
+}
+
 // First posted, first picked; but the device is to run them the other way round.
 class LastFirstOnTheDevice final : public Policy {
   Decision Pick(const SchedulingView& view) override {
@@ -227,7 +252,7 @@ TEST_F(DispatcherTest, ResetRaisesTheGuardBeforeItSubmitsRealTimeWork) {
   ASSERT_TRUE(Post(best_effort, background));
   device_->log.clear();
   ASSERT_TRUE(Post(real_time, urgent));
-  EXPECT_THAT(device_->log, ElementsAre("raise 0 to 1", "copy 2", "submit 2"));
+  EXPECT_THAT(device_->log, ElementsAre("raise 0 to 1", "copy 2", "submit 2", "copy 2"));
 }
 
 TEST_F(DispatcherTest, ABlockThatCommitsAfterTheRevocationCounts) {
@@ -296,7 +321,7 @@ TEST_F(DispatcherTest, StreamsSubmitEverythingAtOnce) {
   Request &background = Add(), &urgent = Add();
   ASSERT_TRUE(Post(best_effort, background));
   ASSERT_TRUE(Post(real_time, urgent));
-  EXPECT_EQ(device_->launches(), 2 * (1u + 5));
+  EXPECT_EQ(device_->launches(), 2 * (1u + 5 + 1));
   device_->RunAll();
   EXPECT_EQ(device_->raises, 0);
   EXPECT_EQ(urgent.result.outcome, Outcome::kDone);

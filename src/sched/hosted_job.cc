@@ -312,6 +312,7 @@ void HostedJob::Answer(TimePoint now) {
   if (!failing_) {
     result_.outcome = Outcome::kDone;
     for (std::size_t i = 0; i < outputs_.size(); ++i) {
+      if (client_outputs_[i] == nullptr) continue;  // not wanted
       std::memcpy(client_outputs_[i], outputs_[i].data(), outputs_[i].size());
     }
   }

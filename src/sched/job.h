@@ -62,7 +62,7 @@ struct JobSpec {
   TimePoint deadline = kNoDeadline;  // enforced while queued and while running
   std::span<const void* const>
       inputs;  // one per plan input, of its bytes; copied by Post (the pointers)
-  std::span<void* const> outputs;  // one per plan output
+  std::span<void* const> outputs;  // one per plan output; null: not wanted, and not copied
   JobClient* client = nullptr;
   std::size_t size = 0;  // which plan of the queue's instances: LoadedPlan::at
   /// What it runs instead of its queue's plan, in the place of an instance of the queue, and what

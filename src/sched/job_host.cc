@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <deque>
+#include <set>
 #include <thread>
 
 #include "base/check.h"
@@ -51,8 +52,14 @@ class Host final : public JobHost, public JobServices, private JobSetup {
 
   // JobHost
   Result<JobId> Post(const JobSpec& spec) override;
-  void Cancel(JobId job) override { Tell({.kind = News::Kind::kCancelled, .job = {}, .id = job}); }
+  void Cancel(JobId job) override;
   std::size_t Pending() const override { return pending_.load(std::memory_order_relaxed); }
+
+  /// Jobs of which something may be told: those that wait, have come since, run, and were given up.
+  std::size_t MostJobs() const {
+    return 4 * options.max_pending + 2 * options.max_jobs + kMaxGivenUp + 1;
+  }
+  std::size_t MostNews() const { return MostJobs() * (2 + JobContext::kMaxOperations); }
 
   // JobServices
   void Tell(JobOperation& operation) override {
@@ -73,6 +80,7 @@ class Host final : public JobHost, public JobServices, private JobSetup {
 
   Status Initialise();
   void Tell(News news);
+  void Forget(const HostedJob& job);
   void StartThread();
   void Loop(HostThread& thread);
   bool WaitForNews();
@@ -95,14 +103,17 @@ class Host final : public JobHost, public JobServices, private JobSetup {
 
   Mutex mutex_;
   CondVar wake_;
+  // Bounded by what is accepted, at most MostNews(): one kArrived for each job that has not
+  // started, one kCancelled for each job, one kFinished for each operation that was posted.
   std::vector<News> news_ GUARDED_BY(mutex_);
+  std::set<JobId> cancellable_ GUARDED_BY(mutex_);  // neither answered nor cancelled
   bool ending_ GUARDED_BY(mutex_) = false;
   bool ended_ GUARDED_BY(mutex_) = false;
 
   // The state: of the thread that is not given up, or, without one, of the caller that handles.
-  std::deque<News> todo_;
+  std::deque<News> todo_;                             // was in news_, and is bounded as that is
   std::map<JobId, std::shared_ptr<HostedJob>> jobs_;  // started, or given up with operations left
-  std::deque<std::shared_ptr<HostedJob>> waiting_;
+  std::deque<std::shared_ptr<HostedJob>> waiting_;    // at most max_pending: Post counts them
   std::map<std::pair<KernelHandle, std::uint32_t>, std::unique_ptr<CostTable>> costs_;
   CostTable no_costs_{Plan{}};
   std::shared_ptr<HostedJob> advancing_;
@@ -220,14 +231,34 @@ Result<JobId> Host::Post(const JobSpec& spec) {
         fmt::format("job program '{}' is full: {} requests are waiting", options.name, waiting));
   }
   const JobId id = NextId();
+  {
+    const MutexLock lock(mutex_);
+    cancellable_.insert(id);
+  }
   Tell({.kind = News::Kind::kArrived,
         .job = std::make_shared<HostedJob>(*this, program_, id, spec)});
   return id;
 }
 
+// Only the first cancellation of a job is news.
+void Host::Cancel(JobId job) {
+  {
+    const MutexLock lock(mutex_);
+    if (cancellable_.erase(job) == 0) return;
+  }
+  Tell({.kind = News::Kind::kCancelled, .job = {}, .id = job});
+}
+
+// A job that is about to be answered.
+void Host::Forget(const HostedJob& job) {
+  const MutexLock lock(mutex_);
+  cancellable_.erase(job.id());
+}
+
 void Host::Tell(News news) {
   {
     const MutexLock lock(mutex_);
+    LAGOON_CHECK(news_.size() < MostNews());
     news_.push_back(std::move(news));
     if (!options.on_callers_thread) return wake_.NotifyAll();
   }
@@ -290,6 +321,7 @@ bool Host::HandleAll(HostThread& thread) {
 bool Host::Handle(const News& news, HostThread& thread) {
   switch (news.kind) {
     case News::Kind::kArrived:
+      LAGOON_CHECK(waiting_.size() < options.max_pending);
       waiting_.push_back(news.job);
       return true;
     case News::Kind::kCancelled: {
@@ -321,6 +353,7 @@ void Host::ExpireWaiting() {
     pending_.fetch_sub(1);
     const std::shared_ptr<HostedJob> over = std::move(*job);
     job = waiting_.erase(job);
+    Forget(*over);
     over->Answer(now);
   }
 }
@@ -352,6 +385,7 @@ void Host::Drop(const std::shared_ptr<HostedJob>& job) {
   jobs_.erase(job->id());
   if (job->abandoned()) return;
   --running_;
+  Forget(*job);
   job->Answer(device->Now());
 }
 
@@ -392,6 +426,7 @@ void Host::GiveUp() {
   thread_.detach();
   given_up_.fetch_add(1);
   --running_;
+  Forget(*job);
   job->Abandon(device->Now());
   if (job->over()) jobs_.erase(job->id());
   current_ = std::make_shared<HostThread>();

@@ -93,6 +93,20 @@ TEST_F(JobHostTest, RunsKernelsAndCopiesOfARequest) {
   EXPECT_LE(result.computed, result.finished);
 }
 
+TEST_F(JobHostTest, AnOutputThatIsNotWantedHasMemoryForTheProgramOnly) {
+  Open(
+      [this](JobContext& job) -> JobTask {
+        co_await job.Launch(
+            scale_, ScaleArgs{job.Input<float>(0).data(), job.Output<float>(0).data(), 2}, 4);
+        co_return Status();
+      },
+      LoadKernels());
+  HostedRequest request;
+  request.outputs[0] = nullptr;
+  ASSERT_TRUE(Post(request));
+  EXPECT_EQ(request.Await().outcome, Outcome::kDone);
+}
+
 TEST_F(JobHostTest, ManyRequestsRunAndEachGetsItsOwnAnswer) {
   options_.max_pending = 1000;
   Open(

@@ -46,10 +46,11 @@ struct Job : ScheduledJob {
   std::size_t revoked_until = 0;     // ops before it were submitted before the last revocation
   std::uint32_t inputs_left = 0;     // copies not yet complete
   std::uint32_t outputs_left = 0;
-  std::uint32_t launches = 0;  // in flight, revoked ones included
+  std::uint32_t output_launches = 0;  // copies of outputs in flight
+  std::uint32_t launches = 0;         // in flight, revoked ones included
 
   Job* next_in_inbox = nullptr;
-  intrusive::list_member_hook<> waiting_hook;   // JobQueue::waiting
+  intrusive::list_member_hook<> waiting_hook;   // JobQueue::waiting or Dispatcher::held_
   intrusive::list_member_hook<> active_hook;    // Mechanism::active_
   intrusive::list_member_hook<> finished_hook;  // FinishedJobs
   intrusive::set_member_hook<> id_hook;         // Mechanism::jobs_
@@ -85,6 +86,7 @@ struct JobQueue {
   std::vector<Slot> slots;
   std::vector<std::size_t> free_slots;
   JobList<&Job::waiting_hook> waiting;  // in order of admission
+  std::size_t held = 0;                 // jobs that a switch of schedulers keeps from admission
 };
 
 /// All queues. Add by one thread at a time; Find by any thread, without a lock: queues never go

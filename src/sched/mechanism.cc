@@ -100,28 +100,44 @@ void Mechanism::Admit(std::unique_ptr<Job> owned, FinishedJobs& finished) {
   if (lost_) return Finish(job, Outcome::kFailed, finished);
   if (queue.options.overflow == Overflow::kNewestWins &&
       queue.waiting.size() > queue.options.max_pending) {
-    Finish(queue.waiting.front(), Outcome::kSuperseded, finished);
+    SupersedeOldest(queue, finished);
   }
   OfferNextWaiting(queue);
 }
 
-void Mechanism::Cancel(JobId id) { cancelled_.push_back(id); }
-
-void Mechanism::CancelAll() {
-  for (const Job& job : jobs_) cancelled_.push_back(job.id);
+void Mechanism::Refuse(std::unique_ptr<Job> owned, Outcome outcome, FinishedJobs& finished) {
+  Job& job = *owned.release();
+  if (observer_ != nullptr) TellJob(SchedEvent::Kind::kArrived, job, job.arrival);
+  job.queue->pending.fetch_sub(1, std::memory_order_relaxed);
+  End(job, outcome, finished);
 }
 
-void Mechanism::Step(FinishedJobs& finished) {
-  PollEvents(finished);
-  do {
-    LeaveCancelled(finished);
-    LeaveExpired(finished);
-    if (lost_) return;
-    if (RealTimeMode()) RevokeBestEffort();
-    PickAndSubmit();
-    if (observer_ != nullptr) TellDepths();
-    // What Raise and Submit retired at once is told to nobody.
-  } while (PollEvents(finished) > 0);
+bool Mechanism::SupersedeOldest(JobQueue& queue, FinishedJobs& finished) {
+  if (queue.waiting.empty()) return false;
+  Finish(queue.waiting.front(), Outcome::kSuperseded, finished);
+  return true;
+}
+
+void Mechanism::Cancel(JobId id, FinishedJobs& finished) {
+  const auto job = jobs_.find(id);
+  if (job != jobs_.end()) Leave(*job, Outcome::kCancelled, finished);
+}
+
+void Mechanism::CancelAll(FinishedJobs& finished) {
+  for (auto job = jobs_.begin(); job != jobs_.end();) {
+    Leave(*job++, Outcome::kCancelled, finished);  // which may take that one out of the set
+  }
+}
+
+bool Mechanism::Step(FinishedJobs& finished) {
+  if (!std::exchange(polled_, false)) PollEvents(finished);
+  LeaveExpired(finished);
+  if (lost_) return false;
+  if (RealTimeMode()) RevokeBestEffort();
+  PickAndSubmit();
+  if (observer_ != nullptr) TellDepths();
+  polled_ = PollEvents(finished) > 0;
+  return polled_;
 }
 
 TimePoint Mechanism::NextDeadline() const {
@@ -172,7 +188,9 @@ void Mechanism::OnComplete(const DeviceEvent& event) {
       if (--job.inputs_left == 0) job.result.inputs_copied = event.at;
       break;
     case JobLaunch::Kind::kOp:
-      if (record.whole) job.costs->Observe(record.index, event.at - record.placed);
+      if (record.whole && !Revoked(record)) {
+        job.costs->Observe(record.index, event.at - record.placed);
+      }
       in_flight_.Remove(record);
       record.blocks = 0;
       Advance(job, event.at);
@@ -189,6 +207,16 @@ void Mechanism::OnRetired(const DeviceEvent& event, FinishedJobs& finished) {
   table_.Remove(event.launch);
   Job& job = *record.job;
   --job.launches;
+  if (record.kind == JobLaunch::Kind::kOutput) {
+    --job.output_launches;
+    if (job.state == Job::State::kActive) {
+      // Revoked before it began: once more, with its kernels.
+      if (!job.instance->OutputCopy(record.index, nullptr).progress->Complete()) {
+        job.next_output = std::min<std::size_t>(job.next_output, record.index);
+      }
+      UpdateReady(job);
+    }
+  }
   if (record.kind == JobLaunch::Kind::kOp) {
     --kernels_[static_cast<int>(job.job_class)];
     in_flight_.Remove(record);
@@ -240,7 +268,9 @@ void Mechanism::Start(Job& job) {
   queue.slots[job.slot].in_flight.assign(job.instance->plan().ops.size(), 0);
   job.result.started = device_.Now();
   job.inputs_left = static_cast<std::uint32_t>(job.inputs.size());
-  job.outputs_left = static_cast<std::uint32_t>(job.outputs.size());
+  job.outputs_left = static_cast<std::uint32_t>(
+      job.outputs.size() - std::ranges::count(job.outputs, static_cast<void*>(nullptr)));
+  if (job.outputs_left == 0) job.next_output = job.outputs.size();  // the last kernel ends the job
   if (job.job_class == JobClass::kRealTime && !job.instance->plan().ops.empty()) {
     ++real_time_computing_;
   }
@@ -294,10 +324,14 @@ void Mechanism::Finish(Job& job, Outcome outcome, FinishedJobs& finished) {
     active_.erase(active_.iterator_to(job));
     if (!lost_) queue.free_slots.push_back(job.slot);
   }
-  job.state = Job::State::kFinished;
   jobs_.erase(jobs_.iterator_to(job));
   if (job.deadline_hook.is_linked()) deadlines_.erase(deadlines_.iterator_to(job));
+  End(job, outcome, finished);
+  if (!lost_) OfferNextWaiting(queue);
+}
 
+void Mechanism::End(Job& job, Outcome outcome, FinishedJobs& finished) {
+  job.state = Job::State::kFinished;
   job.result.outcome = outcome;
   job.result.finished = device_.Now();
   for (TimePoint* stamp : {&job.result.started, &job.result.first_block, &job.result.inputs_copied,
@@ -309,15 +343,6 @@ void Mechanism::Finish(Job& job, Outcome outcome, FinishedJobs& finished) {
             static_cast<std::uint32_t>(outcome));
   }
   finished.push_back(job);
-  if (!lost_) OfferNextWaiting(queue);
-}
-
-void Mechanism::LeaveCancelled(FinishedJobs& finished) {
-  for (const JobId id : cancelled_) {
-    const auto job = jobs_.find(id);
-    if (job != jobs_.end()) Leave(*job, Outcome::kCancelled, finished);
-  }
-  cancelled_.clear();
 }
 
 void Mechanism::LeaveExpired(FinishedJobs& finished) {
@@ -336,9 +361,8 @@ void Mechanism::UpdateReady(Job& job) {
     if (job.state != Job::State::kActive) return false;
     if (job.next_input < job.inputs.size()) return true;
     const std::size_t ops = job.instance->plan().ops.size();
-    if (job.first_incomplete == ops) return job.next_output < job.outputs.size();
-    return job.next_op < ops &&
-           (config_.depth == 0 || job.next_op - job.first_incomplete < config_.depth);
+    if (job.next_op == ops) return job.next_output < job.outputs.size() && OutputsMayGo(job);
+    return config_.depth == 0 || job.next_op - job.first_incomplete < config_.depth;
   };
   ready_.Update(job, ready());
 }

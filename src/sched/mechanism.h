@@ -30,15 +30,23 @@ class Mechanism {
   /// option.
   Result<QueueId> AddQueue(QueueOptions options);
 
+  // Jobs whose outcome is known are moved to `finished`, whose owner delivers and deletes them.
+
   /// Takes ownership. The queue's `pending` counts the job already.
   void Admit(std::unique_ptr<Job> job, FinishedJobs& finished);
+  /// Ends a job that was never admitted. Takes ownership.
+  void Refuse(std::unique_ptr<Job> job, Outcome outcome, FinishedJobs& finished);
+  /// Ends the oldest of the queue's jobs that wait for an instance. False: no job waits.
+  bool SupersedeOldest(JobQueue& queue, FinishedJobs& finished);
   /// Unknown ids (finished jobs) are ignored.
-  void Cancel(JobId id);
-  void CancelAll();
+  void Cancel(JobId id, FinishedJobs& finished);
+  void CancelAll(FinishedJobs& finished);
 
-  /// Expires, polls, revokes, picks and submits until nothing more can be done now. Finished jobs
-  /// are moved to `finished`, whose owner delivers and deletes them.
-  void Step(FinishedJobs& finished);
+  /// One round: reads the device's events, expires, revokes, picks and submits. True: the device
+  /// has retired work meanwhile, so that another round may find something to do; no listener hears
+  /// of that. Bounded: a round reads at most all events of the launches in flight (three each),
+  /// and submits at most DeviceInfo::max_launches launches.
+  bool Step(FinishedJobs& finished);
 
   /// Before anything else; null: nobody is told.
   void Observe(SchedObserver* observer);
@@ -102,15 +110,17 @@ class Mechanism {
   void OnComplete(const DeviceEvent& event);
   void OnRetired(const DeviceEvent& event, FinishedJobs& finished);
   void OnLost(FinishedJobs& finished);
+  bool Revoked(const JobLaunch& launch) const;
 
   // Life of a job.
   void Start(Job& job);
   void Advance(Job& job, TimePoint at);
   void Leave(Job& job, Outcome outcome, FinishedJobs& finished);
   void Finish(Job& job, Outcome outcome, FinishedJobs& finished);
-  void LeaveCancelled(FinishedJobs& finished);
+  void End(Job& job, Outcome outcome, FinishedJobs& finished);
   void LeaveExpired(FinishedJobs& finished);
   void UpdateReady(Job& job);
+  bool OutputsMayGo(const Job& job) const;
   void OfferNextWaiting(JobQueue& queue);
 
   // Picking and submitting.
@@ -131,6 +141,7 @@ class Mechanism {
   bool SubmitNext(Job& job, std::uint32_t ops, const PaddingRoom* room);
   bool SubmitOp(Job& job, const PaddingRoom* room);
   bool SubmitCopy(Job& job, Copy copy, JobLaunch::Kind kind, std::size_t index);
+  bool SubmitOutputs(Job& job);
   void GoBack(Job& job, std::size_t op);
   bool Accepted(SubmitResult result, LaunchId id, Job& job);
   Status MakeStreams(SchedulerConfig::Streams kind);
@@ -155,7 +166,6 @@ class Mechanism {
   intrusive::set<Job, IdHook, intrusive::key_of_value<IdOf>> jobs_;
   intrusive::set<Job, DeadlineHook, intrusive::compare<ByDeadline>> deadlines_;
   JobList<&Job::active_hook> active_;  // jobs that hold an instance
-  std::vector<JobId> cancelled_;
 
   // One guard word for all best-effort work of the device. Raising it to `group_limit_` revokes
   // what was submitted with an earlier limit.
@@ -168,6 +178,7 @@ class Mechanism {
   Job* padding_job_ = nullptr;             // whose, while there are any
   std::uint32_t real_time_computing_ = 0;  // active real-time jobs with incomplete kernels
   std::uint64_t picks_ = 0;
+  bool polled_ = false;  // the last round has read events that no round has acted upon
   bool lost_ = false;
   DispatcherStats stats_;
   SchedObserver* observer_ = nullptr;

@@ -37,6 +37,13 @@ void Mechanism::RevokeBestEffort() {
   }
 }
 
+// Blocks of the launch may have left, and its kernel then had a pause. A kernel that has begun is
+// not interrupted under Preemption::kWait.
+bool Mechanism::Revoked(const JobLaunch& launch) const {
+  return config_.preemption == SchedulerConfig::Preemption::kReset && !launch.padding &&
+         launch.job->job_class == JobClass::kBestEffort && launch.limit != group_limit_;
+}
+
 // Forgets that `op` and those after it were submitted.
 void Mechanism::GoBack(Job& job, std::size_t op) {
   job.revoked_until = std::max(job.revoked_until, job.next_op);
@@ -155,8 +162,9 @@ bool Mechanism::FitsBeside(const Job& job, const PaddingRoom& room) {
   return op == ops.size() || VersionBeside(ops[op], StartedVersion(job, op), room).has_value();
 }
 
-// Nothing: the kernel may be cut anew, as no block of it has run and no launch names it, nor, left
-// over from before a revocation, one behind it.
+// Nothing: the kernel may be cut anew. No block of the kernel has run, and no launch in flight
+// names it, nor one behind it that is left over from before a revocation. Copies of outputs that
+// wait for the kernel have the group's guard too, and left before it.
 std::optional<std::uint32_t> Mechanism::StartedVersion(const Job& job, std::size_t op) {
   if (!job.started) return std::nullopt;
   const std::vector<std::uint32_t>& in_flight = job.queue->slots[job.slot].in_flight;
@@ -203,10 +211,32 @@ bool Mechanism::SubmitNext(Job& job, std::uint32_t ops, const PaddingRoom* room)
     UpdateReady(job);
   }
   if (kernels > 0) policy_->OnSubmitted(job, kernels);
-  if (!all || job.first_incomplete < last) return all;
+  return all && (!OutputsMayGo(job) || SubmitOutputs(job));
+}
+
+// The copies follow the last kernels to the device, which starts them without the dispatcher. Not
+// behind padding, which may leave with its room while the copies stay.
+bool Mechanism::OutputsMayGo(const Job& job) const {
+  const std::size_t ops = job.instance->plan().ops.size();
+  if (job.next_op < ops || job.output_launches > 0) return false;
+  return job.first_incomplete == ops || padding_ == 0 || padding_job_ != &job;
+}
+
+// Copies that have not begun leave with what they wait for: with a job that leaves, or with revoked
+// kernels, which would come again behind them in an ordered stream.
+bool Mechanism::SubmitOutputs(Job& job) {
+  const JobQueue::Slot& slot = job.queue->slots[job.slot];
+  const bool revocable = job.job_class == JobClass::kBestEffort &&
+                         config_.preemption != SchedulerConfig::Preemption::kNone &&
+                         job.first_incomplete < job.instance->plan().ops.size();
   for (; job.next_output < job.outputs.size(); ++job.next_output) {
-    const Copy copy = instance.OutputCopy(job.next_output, job.outputs[job.next_output]);
+    if (job.outputs[job.next_output] == nullptr) continue;  // not wanted
+    Copy copy = job.instance->OutputCopy(job.next_output, job.outputs[job.next_output]);
+    if (copy.progress->Complete()) continue;  // before others were revoked
+    copy.guards[0] = {device_.GuardWord(slot.guard), slot.revision, true};
+    if (revocable) copy.guards[1] = {device_.GuardWord(group_guard_), group_limit_, true};
     if (!SubmitCopy(job, copy, JobLaunch::Kind::kOutput, job.next_output)) return false;
+    ++job.output_launches;
   }
   UpdateReady(job);
   return true;

@@ -3,8 +3,10 @@
 // A device for scheduling tests: runs nothing by itself. The test says when which block runs, on
 // the test's own thread, and reads back a log of everything that the scheduler asked for.
 
+#include <algorithm>
 #include <cstring>
 #include <deque>
+#include <functional>
 #include <optional>
 #include <string>
 #include <utility>
@@ -111,6 +113,11 @@ class FakeDevice final : public Device {
   int blocks_run = 0;
   std::size_t most_launches = 0;
   std::vector<std::string> log;  // "submit 3", "copy 1", "raise 0 to 1"
+  /// Called by Submit and Transfer when the device has the launch: what happens on a device while
+  /// its dispatcher is in the middle of a round.
+  std::function<void()> on_submit;
+  /// The listener is not called: as for what a call of the dispatcher itself causes.
+  bool quiet = false;
 
   // ---- The scheduler's side
 
@@ -141,6 +148,7 @@ class FakeDevice final : public Device {
   }
   SubmitResult Transfer(const Copy& copy) override {
     InFlight in_flight{copy.id, copy.stream, copy.rank, copy.progress, copy.deps, {}, copy};
+    std::ranges::copy(CopyGuards(copy), in_flight.guards);
     return Take(in_flight, "copy " + std::to_string(copy.rank & 0xffff));
   }
   SubmitResult Raise(GuardId guard, std::uint32_t value) override {
@@ -201,6 +209,7 @@ class FakeDevice final : public Device {
     launches_.push_back(launch);
     most_launches = std::max(most_launches, launches_.size());
     log.push_back(std::move(entry));
+    if (on_submit) on_submit();
     return SubmitResult::kOk;
   }
   InFlight& Find(LaunchId id) {
@@ -219,7 +228,7 @@ class FakeDevice final : public Device {
   void Event(DeviceEvent::Kind kind, LaunchId id) { events_.push_back({kind, 0, id, Now()}); }
   void News() {
     Retire();
-    if (listener_ != nullptr) listener_->OnDeviceNews();
+    if (listener_ != nullptr && !quiet) listener_->OnDeviceNews();
   }
 
   DeviceInfo info_;
