@@ -20,15 +20,12 @@ std::size_t SizeClass(std::size_t bytes) {
 
 }  // namespace
 
-std::shared_ptr<BufferPool> BufferPool::Create(std::size_t max_outstanding,
-                                               std::size_t max_retained) {
-  return std::shared_ptr<BufferPool>(new BufferPool(max_outstanding, max_retained));
+std::shared_ptr<BufferPool> BufferPool::Create(std::size_t max_retained) {
+  return std::shared_ptr<BufferPool>(new BufferPool(max_retained));
 }
 
 BufferPool::Block BufferPool::TakeFree(std::size_t bytes) {
   MutexLock lock(mutex_);
-  if (bytes > max_outstanding_ || outstanding_ > max_outstanding_ - bytes) return {nullptr, 0};
-  outstanding_ += bytes;
   // The latest released is the likeliest to be in a cache.
   const auto found =
       std::find_if(free_.rbegin(), free_.rend(), [&](const Block& b) { return b.bytes == bytes; });
@@ -41,15 +38,8 @@ BufferPool::Block BufferPool::TakeFree(std::size_t bytes) {
 
 std::shared_ptr<std::byte[]> BufferPool::Acquire(std::size_t bytes) {
   Block block = TakeFree(SizeClass(bytes));
-  if (block.bytes == 0) return nullptr;
-  if (block.data == nullptr) {
-    block.data.reset(new (std::nothrow) std::byte[block.bytes]);
-    if (block.data == nullptr) {
-      MutexLock lock(mutex_);
-      outstanding_ -= block.bytes;
-      return nullptr;
-    }
-  }
+  if (block.data == nullptr) block.data.reset(new (std::nothrow) std::byte[block.bytes]);
+  if (block.data == nullptr) return nullptr;
   std::byte* data = block.data.get();
   auto owner = std::shared_ptr<Block>(new Block(std::move(block)),
                                       [pool = shared_from_this()](Block* released) {
@@ -61,15 +51,9 @@ std::shared_ptr<std::byte[]> BufferPool::Acquire(std::size_t bytes) {
 
 void BufferPool::Release(Block block) {
   MutexLock lock(mutex_);
-  outstanding_ -= block.bytes;
   if (block.bytes > kLargestRetained || retained_ + block.bytes > max_retained_) return;
   retained_ += block.bytes;
   free_.push_back(std::move(block));
-}
-
-std::size_t BufferPool::outstanding() const {
-  MutexLock lock(mutex_);
-  return outstanding_;
 }
 
 }  // namespace lagoon

@@ -1,9 +1,9 @@
 #include "server/error_map.h"
 
 #include <array>
-#include <nlohmann/json.hpp>
 
 #include "base/check.h"
+#include "base/json.h"
 
 namespace lagoon {
 namespace {
@@ -39,9 +39,17 @@ unsigned HttpStatus(ErrorCode code) { return Row(code).http; }
 
 grpc::StatusCode GrpcCode(ErrorCode code) { return Row(code).grpc; }
 
+std::string CutMessage(std::string_view message) {
+  constexpr std::string_view kMore = "...";
+  if (message.size() <= kMaxMessageBytes) return std::string(message);
+  std::size_t end = kMaxMessageBytes - kMore.size();
+  // Not within a character: continuation bytes of UTF-8 begin with 10.
+  while (end > 0 && (static_cast<unsigned char>(message[end]) & 0xC0U) == 0x80U) --end;
+  return std::string(message.substr(0, end)).append(kMore);
+}
+
 std::string ErrorBody(std::string_view message) {
-  const nlohmann::json body = {{"error", message}};
-  return body.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
+  return DumpJson(nlohmann::json{{"error", CutMessage(message)}});
 }
 
 }  // namespace lagoon

@@ -36,5 +36,20 @@ TEST(ErrorMap, BodyIsJsonWhateverTheMessageHolds) {
   EXPECT_THAT(parsed.at("error").get<std::string>(), testing::StartsWith("model 'a\"b\\\n': "));
 }
 
+TEST(ErrorMap, MessagesAreCutBetweenCharacters) {
+  EXPECT_EQ(CutMessage(std::string(kMaxMessageBytes, 'x')), std::string(kMaxMessageBytes, 'x'));
+  std::string text;
+  for (int i = 0; i < 5000; ++i) text += "\u00e4";
+  for (const std::string& message : {text, "x" + text, std::string(100'000, 'x')}) {
+    const std::string cut = CutMessage(message);
+    EXPECT_LE(cut.size(), kMaxMessageBytes);
+    EXPECT_THAT(cut, testing::EndsWith("..."));
+    EXPECT_TRUE(message.starts_with(cut.substr(0, cut.size() - 3)));
+    EXPECT_NO_THROW(nlohmann::json(cut).dump());  // UTF-8
+  }
+  const auto body = nlohmann::json::parse(ErrorBody(std::string(100'000, 'x')));
+  EXPECT_EQ(body.at("error").get<std::string>().size(), kMaxMessageBytes);
+}
+
 }  // namespace
 }  // namespace lagoon

@@ -3,6 +3,7 @@
 // For tests: an InferenceCore without a device, so that the edges can be tested alone.
 
 #include <fmt/format.h>
+#include <sys/resource.h>
 
 #include <cstring>
 #include <deque>
@@ -22,6 +23,7 @@ namespace lagoon {
 ///   "twice"   x FP32 [1,4] -> y = 2x FP32 [1,4]
 ///   "image"   pixels FP32 [1,3,224,224] -> scores FP32 [1,1000], the first of which is the sum of
 ///   the pixels "broken"  listed, but did not load
+///   "wide"    x FP32 [1,4] -> y FP32 [1,5000], all of them 2x[0]
 /// Requests are answered on a thread of the core's own, or when Release() says so.
 class FakeCore final : public InferenceCore {
  public:
@@ -67,6 +69,11 @@ class FakeCore final : public InferenceCore {
     MutexLock lock(mutex_);
     return statistics_.cancelled;
   }
+  /// The nice value of the thread that called Infer last.
+  int SubmitNice() const {
+    MutexLock lock(mutex_);
+    return submit_nice_;
+  }
   /// The request served last, without its tensors' data.
   InferRequest LastRequest() const {
     MutexLock lock(mutex_);
@@ -88,12 +95,13 @@ class FakeCore final : public InferenceCore {
   Result<ModelMetadata> Metadata(const std::string& model,
                                  const std::string& version) const override {
     const bool image = model == "image";
-    if ((!image && model != "twice") || (!version.empty() && version != "1")) {
+    const bool wide = model == "wide";
+    if ((!image && !wide && model != "twice") || (!version.empty() && version != "1")) {
       return Fail(ErrorCode::kNotFound,
                   fmt::format("model '{}', version '{}': not in the repository", model, version));
     }
     const Dims in = image ? Dims{1, 3, 224, 224} : Dims{1, 4};
-    const Dims out = image ? Dims{1, 1000} : Dims{1, 4};
+    const Dims out = image ? Dims{1, 1000} : wide ? Dims{1, 5000} : Dims{1, 4};
     return ModelMetadata{model,
                          {"1"},
                          "lagoon_plan",
@@ -137,6 +145,7 @@ class FakeCore final : public InferenceCore {
   RequestHandle Infer(InferRequest request, InferCallback callback) override {
     const Status valid = Validate(request);
     MutexLock lock(mutex_);
+    submit_nice_ = ::getpriority(PRIO_PROCESS, 0);
     const RequestHandle handle{++last_handle_};
     Job job{std::move(request), std::move(callback), std::nullopt, Now()};
     if (!valid) job.error = valid.error();
@@ -233,10 +242,15 @@ class FakeCore final : public InferenceCore {
     std::memcpy(in.data(), request.inputs.front().data.data(), in.size() * sizeof(float));
     const bool image = request.model == "image";
     std::vector<float> out(image ? 1000 : in.size());
+    if (request.model == "wide") return Tensor("y", std::vector<float>(5000, 2 * in[0]));
     for (std::size_t i = 0; i < in.size(); ++i) image ? out[0] += in[i] : out[i] = 2 * in[i];
+    return Tensor(image ? "scores" : "y", out);
+  }
+
+  static OutputTensor Tensor(const char* name, const std::vector<float>& values) {
     OutputTensor tensor{
-        image ? "scores" : "y", DataType::kFloat32, {1, static_cast<std::int64_t>(out.size())}, {}};
-    const auto bytes = std::as_bytes(std::span(out));
+        name, DataType::kFloat32, {1, static_cast<std::int64_t>(values.size())}, {}};
+    const auto bytes = std::as_bytes(std::span(values));
     tensor.data.assign(bytes.begin(), bytes.end());
     return tensor;
   }
@@ -248,6 +262,7 @@ class FakeCore final : public InferenceCore {
   CondVar changed_;
   std::map<RequestHandle, Job> jobs_ GUARDED_BY(mutex_);
   std::uint64_t last_handle_ GUARDED_BY(mutex_) = 0;
+  int submit_nice_ GUARDED_BY(mutex_) = 0;
   ModelStatistics statistics_ GUARDED_BY(mutex_);
   InferRequest last_ GUARDED_BY(mutex_);
   std::optional<Error> failure_ GUARDED_BY(mutex_);

@@ -88,6 +88,8 @@ void FillStatistics(std::span<const ModelStatistics> models,
   }
 }
 
-grpc::Status GrpcStatus(const Error& error) { return {GrpcCode(error.code), error.message}; }
+grpc::Status GrpcStatus(const Error& error) {
+  return {GrpcCode(error.code), CutMessage(error.message)};
+}
 
 }  // namespace lagoon

@@ -134,6 +134,49 @@ TEST(GrpcInferParse, RefusesWhatDoesNotFit) {
   EXPECT_EQ(error(message).code, ErrorCode::kUnimplemented);
 }
 
+TEST(GrpcInferParse, RefusesContentsOfTwoTypes) {
+  auto message = Request("FP32", {1});
+  message->mutable_inputs(0)->mutable_contents()->add_fp32_contents(1);
+  ASSERT_TRUE(ParseGrpcInfer(message));
+  message->mutable_inputs(0)->mutable_contents()->add_int64_contents(1);
+  const auto parsed = ParseGrpcInfer(message);
+  ASSERT_FALSE(parsed);
+  EXPECT_EQ(parsed.error().code, ErrorCode::kInvalidArgument);
+  EXPECT_THAT(parsed.error().message, HasSubstr("int64_contents, fp32_contents"));
+}
+
+TEST(GrpcInferParse, MessagesStayShortWhateverTheClientWrote) {
+  const std::string big(100'000, 'n');
+  std::vector<std::shared_ptr<ModelInferRequest>> requests;
+  requests.push_back(Request("FP32", std::vector<std::int64_t>(10'000, 2)));
+  requests.push_back(Request("FP32", std::vector<std::int64_t>(10'000, 1)));
+  requests.push_back(Request("FP32", std::vector<std::int64_t>(10'000, -1)));
+  requests.push_back(Request(big, {1}));
+  requests.push_back(Request("FP99", {1}));
+  requests.back()->mutable_inputs(0)->set_name(big);
+  requests.push_back(Request("FP99", {1}));
+  requests.back()->set_model_name(big);
+  requests.push_back(Request("FP32", {0}));
+  requests.back()->add_outputs()->set_name(big);
+  (*requests.back()->mutable_outputs(0)->mutable_parameters())["classification"].set_int64_param(1);
+  requests.push_back(Request("FP32", {0}));
+  requests.back()->add_outputs()->set_name(big);
+  (*requests.back()->mutable_outputs(0)->mutable_parameters())["shared_memory_region"]
+      .set_string_param(big);
+  for (const auto& request : requests) {
+    const auto parsed = ParseGrpcInfer(request);
+    ASSERT_FALSE(parsed);
+    EXPECT_LT(parsed.error().message.size(), 1000u);
+  }
+}
+
+TEST(GrpcStatus, IsCutFarBelowWhatGrpcCarries) {
+  const grpc::Status status = GrpcStatus({ErrorCode::kInvalidArgument, std::string(100'000, 'x')});
+  EXPECT_EQ(status.error_code(), grpc::StatusCode::INVALID_ARGUMENT);
+  EXPECT_LE(status.error_message().size(), 2048u);
+  EXPECT_THAT(status.error_message(), testing::EndsWith("..."));
+}
+
 TEST(GrpcInferFill, SendsEveryOutputRaw) {
   InferResponse response{"m", "1", "q", {{"y", DataType::kFloat32, {1, 1}, {}}}, {}};
   response.outputs[0].data.assign(4, std::byte{1});

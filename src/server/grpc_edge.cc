@@ -7,11 +7,11 @@
 #include <grpcpp/server_builder.h>
 
 #include <algorithm>
-#include <boost/asio/ip/address.hpp>
 #include <chrono>
 #include <limits>
 
 #include "server/grpc_service.h"
+#include "server/grpc_unserved.h"
 
 namespace lagoon {
 namespace {
@@ -25,48 +25,20 @@ constexpr int kStreamWindow = 4 << 20;
 constexpr int kMaxFrame = 1 << 20;
 constexpr const char* kServiceName = "inference.GRPCInferenceService";
 
-std::string Where(const GrpcEdge::Options& options) {
-  return fmt::format("gRPC {}:{}", options.address, options.port);
-}
-
-// Says why a port cannot be bound, which gRPC itself only logs.
-Status ProbeBind(const boost::asio::ip::address& address, const GrpcEdge::Options& options) {
-  boost::asio::io_context context;
-  boost::system::error_code error;
-  const boost::asio::ip::tcp::endpoint endpoint(address, static_cast<std::uint16_t>(options.port));
-  boost::asio::ip::tcp::acceptor acceptor(context);
-  acceptor.open(endpoint.protocol(), error);
-  if (!error) acceptor.set_option(boost::asio::socket_base::reuse_address(true), error);
-  if (!error) acceptor.bind(endpoint, error);
-  if (!error) acceptor.listen(1, error);
-  if (error == boost::asio::error::address_in_use) {
-    return Fail(ErrorCode::kAlreadyExists,
-                fmt::format("{}: the port is taken by another process", Where(options)));
-  }
-  if (error) {
-    return Fail(ErrorCode::kInvalidArgument,
-                fmt::format("{}: cannot listen: {}", Where(options), error.message()));
-  }
-  return {};
-}
-
 void Configure(grpc::ServerBuilder& builder, const GrpcEdge::Options& options) {
   const auto limit =
       std::min<std::size_t>(options.max_message_bytes, std::numeric_limits<int>::max());
   builder.SetMaxReceiveMessageSize(static_cast<int>(limit));
   builder.SetResourceQuota(grpc::ResourceQuota("lagoon").Resize(options.max_buffered_bytes));
-  // A second server on the port must fail, not take half of the connections.
-  builder.AddChannelArgument(GRPC_ARG_ALLOW_REUSEPORT, 0);
   builder.AddChannelArgument(GRPC_ARG_MAX_CONCURRENT_STREAMS, options.max_calls_per_connection);
   builder.AddChannelArgument(GRPC_ARG_HTTP2_STREAM_LOOKAHEAD_BYTES, kStreamWindow);
   builder.AddChannelArgument(GRPC_ARG_HTTP2_MAX_FRAME_SIZE, kMaxFrame);
+  builder.AddChannelArgument(GRPC_ARG_SERVER_HANDSHAKE_TIMEOUT_MS,
+                             static_cast<int>(options.handshake_timeout.count()));
+  builder.AddChannelArgument(GRPC_ARG_MAX_CONNECTION_IDLE_MS,
+                             static_cast<int>(options.idle_timeout.count()));
   builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_TIME_MS, kKeepaliveMs);
   builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, kKeepaliveTimeoutMs);
-}
-
-std::string ListenAddress(const boost::asio::ip::address& address, int port) {
-  return address.is_v6() ? fmt::format("[{}]:{}", address.to_string(), port)
-                         : fmt::format("{}:{}", address.to_string(), port);
 }
 
 }  // namespace
@@ -79,27 +51,29 @@ GrpcEdge::~GrpcEdge() {
 
 Result<std::unique_ptr<GrpcEdge>> GrpcEdge::Start(InferenceCore& core, IoPool& pool,
                                                   const Options& options) {
-  boost::system::error_code error;
-  const auto address = boost::asio::ip::make_address(options.address, error);
-  if (error || options.port < 0 || options.port > 65535) {
-    return Fail(ErrorCode::kInvalidArgument,
-                fmt::format("{}: not an IP address and a port from 0 to 65535", Where(options)));
-  }
-  LAGOON_RETURN_IF_ERROR(ProbeBind(address, options));
-  grpc::EnableDefaultHealthCheckService(true);
   std::unique_ptr<GrpcEdge> edge(new GrpcEdge);
+  LAGOON_ASSIGN_OR_RETURN(edge->listener_,
+                          GrpcListener::Listen(pool, options.address, options.port));
+  grpc::EnableDefaultHealthCheckService(true);
   edge->service_ = std::make_unique<GrpcService>(core, pool);
+  edge->unserved_ = std::make_unique<GrpcUnserved>();
   grpc::ServerBuilder builder;
   Configure(builder, options);
-  builder.AddListeningPort(ListenAddress(address, options.port), grpc::InsecureServerCredentials(),
-                           &edge->port_);
+  edge->acceptor_ = builder.experimental().AddExternalConnectionAcceptor(
+      grpc::ServerBuilder::experimental_type::ExternalConnectionType::FROM_FD,
+      grpc::InsecureServerCredentials());
   builder.RegisterService(edge->service_.get());
+  builder.RegisterCallbackGenericService(edge->unserved_.get());
   edge->server_ = builder.BuildAndStart();
-  if (edge->server_ == nullptr || edge->port_ == 0) {
-    edge->server_.reset();
-    return Fail(ErrorCode::kAlreadyExists,
-                fmt::format("{}: the port was taken by another process just now", Where(options)));
+  if (edge->server_ == nullptr) {
+    return Fail(ErrorCode::kInternal, fmt::format("gRPC {}:{}: the library did not start a server",
+                                                  options.address, options.port));
   }
+  edge->listener_->Start([acceptor = edge->acceptor_.get()](int descriptor) {
+    grpc::experimental::ExternalConnectionAcceptor::NewConnectionParameters connection;
+    connection.fd = descriptor;
+    acceptor->HandleNewConnection(&connection);
+  });
   edge->SetServing(core.Ready());
   return edge;
 }
@@ -111,6 +85,7 @@ void GrpcEdge::SetServing(bool serving) {
 }
 
 void GrpcEdge::Stop(TimePoint until) {
+  listener_->Close();
   const auto left = std::max(until - Now(), Nanoseconds::zero());
   server_->Shutdown(std::chrono::system_clock::now() +
                     std::chrono::duration_cast<std::chrono::system_clock::duration>(

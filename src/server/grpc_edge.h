@@ -1,16 +1,20 @@
 #pragma once
 
 #include <grpcpp/server.h>
+#include <grpcpp/server_builder.h>
 
+#include <chrono>
 #include <memory>
 #include <string>
 
+#include "server/grpc_listener.h"
 #include "server/io_pool.h"
 #include "serving/core.h"
 
 namespace lagoon {
 
 class GrpcService;
+class GrpcUnserved;
 
 /// The Open Inference Protocol and grpc.health.v1 over gRPC.
 class GrpcEdge {
@@ -21,6 +25,10 @@ class GrpcEdge {
     std::size_t max_message_bytes = std::size_t{64} << 20;
     std::size_t max_buffered_bytes = std::size_t{512} << 20;  // of all calls
     int max_calls_per_connection = 256;
+    // A connection that is no HTTP/2, or has no call in progress, is closed. gRPC 1.51 has no limit
+    // of connections; these times bound how long an idle one holds its descriptor.
+    std::chrono::milliseconds handshake_timeout{10'000};
+    std::chrono::milliseconds idle_timeout{75'000};
   };
 
   /// Serves at once. `core` and `pool` are borrowed; answers are rendered on the pool's threads.
@@ -31,7 +39,7 @@ class GrpcEdge {
   /// Stops at once.
   ~GrpcEdge();
 
-  int port() const { return port_; }
+  int port() const { return listener_->port(); }
   /// What grpc.health.v1 answers. Any thread.
   void SetServing(bool serving);
   /// Takes no more calls, waits for those in progress until `until`, then cancels them, and returns
@@ -42,8 +50,10 @@ class GrpcEdge {
   GrpcEdge();
 
   std::unique_ptr<GrpcService> service_;
+  std::unique_ptr<GrpcUnserved> unserved_;
+  std::shared_ptr<GrpcListener> listener_;
+  std::unique_ptr<grpc::experimental::ExternalConnectionAcceptor> acceptor_;
   std::unique_ptr<grpc::Server> server_;
-  int port_ = 0;
 };
 
 }  // namespace lagoon

@@ -3,8 +3,10 @@
 #include <limits>
 #include <optional>
 
+#include "base/text.h"
 #include "server/grpc_codec.h"
 #include "server/tensor_codec.h"
+#include "serving/request_check.h"
 
 namespace lagoon {
 namespace {
@@ -65,6 +67,23 @@ Result<Bytes> Narrow(const Field& field, GrpcPayload& payload) {
   return Bytes(payload.converted.back());
 }
 
+/// The fields of `contents` that hold something: "fp32_contents, int64_contents".
+std::vector<std::string_view> FieldsOf(const InferTensorContents& contents) {
+  std::vector<std::string_view> fields;
+  const auto add = [&](std::string_view name, int size) {
+    if (size > 0) fields.push_back(name);
+  };
+  add("bool_contents", contents.bool_contents_size());
+  add("int_contents", contents.int_contents_size());
+  add("int64_contents", contents.int64_contents_size());
+  add("uint_contents", contents.uint_contents_size());
+  add("uint64_contents", contents.uint64_contents_size());
+  add("fp32_contents", contents.fp32_contents_size());
+  add("fp64_contents", contents.fp64_contents_size());
+  add("bytes_contents", contents.bytes_contents_size());
+  return fields;
+}
+
 Result<Bytes> TypedContents(DataType type, const InferTensorContents& contents,
                             GrpcPayload& payload) {
   switch (type) {
@@ -108,7 +127,7 @@ Result<InputTensor> BindInput(const InputMessage& input, const std::string* raw,
   const auto type = ParseOipType(input.datatype());
   if (!type) {
     return Invalid(
-        fmt::format("datatype is '{}', which is no type of the protocol", input.datatype()));
+        fmt::format("datatype is {}, which is no type of the protocol", Quoted(input.datatype())));
   }
   InputTensor tensor{input.name(), *type, {input.shape().begin(), input.shape().end()}, {}};
   LAGOON_ASSIGN_OR_RETURN(const std::size_t bytes, TensorBytes(*type, tensor.dims));
@@ -116,11 +135,15 @@ Result<InputTensor> BindInput(const InputMessage& input, const std::string* raw,
     if (input.has_contents()) return Invalid("has contents beside raw_input_contents");
     tensor.data = std::as_bytes(std::span(*raw));
   } else {
+    if (const auto fields = FieldsOf(input.contents()); fields.size() > 1) {
+      return Invalid(
+          fmt::format("its contents have {}; a tensor has one of them", fmt::join(fields, ", ")));
+    }
     LAGOON_ASSIGN_OR_RETURN(tensor.data, TypedContents(*type, input.contents(), payload));
   }
   if (tensor.data.size() != bytes) {
     return Invalid(fmt::format("has {} bytes, {} of shape {} needs {}", tensor.data.size(),
-                               OipName(*type), ToString(tensor.dims), bytes));
+                               OipName(*type), ShownShape(tensor.dims), bytes));
   }
   return tensor;
 }
@@ -137,7 +160,7 @@ Status ParseInputs(const inference::ModelInferRequest& message, GrpcPayload& pay
     auto tensor =
         BindInput(message.inputs(i), raw != 0 ? &message.raw_input_contents(i) : nullptr, payload);
     if (!tensor) {
-      return Annotate(fmt::format("input '{}'", message.inputs(i).name()),
+      return Annotate(fmt::format("input {}", Quoted(message.inputs(i).name())),
                       std::move(tensor).error());
     }
     inputs.push_back(*std::move(tensor));
@@ -150,13 +173,14 @@ Status ParseOutputs(const inference::ModelInferRequest& message,
   for (const auto& output : message.outputs()) {
     if (output.parameters().contains("shared_memory_region")) {
       return Fail(ErrorCode::kUnimplemented,
-                  fmt::format("output '{}': shared memory is not supported", output.name()));
+                  fmt::format("output {}: shared memory is not supported", Quoted(output.name())));
     }
     LAGOON_ASSIGN_OR_RETURN(const std::uint64_t classes,
                             WholeNumber(output.parameters(), "classification"));
     if (classes != 0) {
-      return Fail(ErrorCode::kUnimplemented,
-                  fmt::format("output '{}': 'classification' is not supported", output.name()));
+      return Fail(
+          ErrorCode::kUnimplemented,
+          fmt::format("output {}: 'classification' is not supported", Quoted(output.name())));
     }
     outputs.push_back(output.name());
   }
@@ -188,7 +212,7 @@ Result<GrpcInfer> ParseGrpcInfer(std::shared_ptr<const inference::ModelInferRequ
   parsed.request.id = message->id();
   Status body = ParseBody(std::move(message), parsed);
   if (!body) {
-    return Annotate(fmt::format("model '{}'", parsed.request.model), std::move(body).error());
+    return Annotate(fmt::format("model {}", Quoted(parsed.request.model)), std::move(body).error());
   }
   return parsed;
 }

@@ -8,7 +8,6 @@
 #include <boost/asio/post.hpp>
 #include <boost/asio/read.hpp>
 #include <boost/asio/write.hpp>
-#include <boost/beast/core/string.hpp>
 #include <boost/beast/http/error.hpp>
 #include <boost/beast/http/read.hpp>
 #include <cstring>
@@ -18,6 +17,7 @@
 
 #include "base/check.h"
 #include "base/log.h"
+#include "server/http_request_rules.h"
 
 namespace lagoon {
 namespace {
@@ -33,14 +33,14 @@ constexpr std::size_t kMaxAhead = 32 * 1024;
 constexpr std::chrono::seconds kLingerTime{2};
 constexpr std::string_view kContinue = "HTTP/1.1 100 Continue\r\n\r\n";
 
-// Reads as much as the socket has; the default of asio is 64 KB a call.
-std::size_t WholePieces(const boost::system::error_code& error, std::size_t) {
-  return error ? 0 : std::numeric_limits<std::size_t>::max();
-}
-
-bool Says(const http::fields& fields, http::field name, std::string_view value) {
-  return beast::iequals(fields[name], beast::string_view(value.data(), value.size()));
-}
+// What one call reads or writes at most; a body's bytes are charged between two calls.
+constexpr std::size_t kPiece = std::size_t{1} << 20;
+// A chunked body's buffer: at first, then, then as large as the limit. A buffer costs memory only
+// where it was written to; copying the first two takes 0.1 ms.
+constexpr std::size_t kFirstChunks = std::size_t{64} << 10;
+constexpr std::size_t kMoreChunks = std::size_t{1} << 20;
+// How long an idle connection stays for a request that is on its way, when the server ends.
+constexpr std::chrono::milliseconds kLastRequestTime{100};
 
 }  // namespace
 
@@ -64,9 +64,8 @@ void HttpConnection::Start() {
 }
 
 void HttpConnection::Drain() {
-  draining_.store(true, std::memory_order_relaxed);  // answers from now on say so
   net::post(strand_, [self = shared_from_this()] {
-    if (self->phase_ == Phase::kIdle) self->Close();
+    if (self->phase_ == Phase::kIdle) self->SetDeadline(Phase::kIdle, kLastRequestTime);
   });
 }
 
@@ -76,16 +75,40 @@ void HttpConnection::Abort() {
 
 void HttpConnection::CheckDeadline(TimePoint now) {
   if (now < deadline_.load(std::memory_order_relaxed)) return;
-  net::post(strand_, [self = shared_from_this()] {
-    if (Now() < self->deadline_.load(std::memory_order_relaxed)) return;  // it moved on meanwhile
-    if (self->phase_ == Phase::kHeader || self->phase_ == Phase::kBody) {
-      self->timed_out_ = true;  // the read that is aborted answers
-      ErrorCodeIo ignored;
-      self->socket_.cancel(ignored);
-    } else {
-      self->Close();
-    }
-  });
+  net::post(strand_, [self = shared_from_this()] { self->OnDeadline(); });
+}
+
+void HttpConnection::OnDeadline() {
+  if (Now() < deadline_.load(std::memory_order_relaxed)) return;  // it moved on meanwhile
+  ErrorCodeIo ignored;
+  switch (phase_) {
+    case Phase::kHeader:
+    case Phase::kBody:
+      timed_out_ = true;  // the read that is aborted answers
+      socket_.cancel(ignored);
+      return;
+    case Phase::kIdle:
+      socket_.cancel(ignored);  // closes, unless the read has got something already
+      return;
+    case Phase::kWriting:
+      return Reset();
+    default:
+      return Close();
+  }
+}
+
+void HttpConnection::OnRevoked() {
+  net::post(strand_, [self = shared_from_this()] { self->GiveUpMemory(); });
+}
+
+void HttpConnection::GiveUpMemory() {
+  if (phase_ == Phase::kBody && body_->charge().revoked()) {
+    ErrorCodeIo ignored;
+    socket_.cancel(ignored);  // the read that is aborted answers
+  } else if (phase_ == Phase::kWriting && answer_charge_->revoked()) {
+    spdlog::debug("server: a client that took its answer too slowly was cut off: memory ran short");
+    Reset();
+  }
 }
 
 void HttpConnection::SetDeadline(Phase phase, Nanoseconds in) {
@@ -93,12 +116,21 @@ void HttpConnection::SetDeadline(Phase phase, Nanoseconds in) {
   deadline_.store(Now() + in, std::memory_order_relaxed);
 }
 
-Nanoseconds HttpConnection::TransferTime(std::size_t bytes) const {
+void HttpConnection::BeginTransfer(Phase phase) {
+  phase_ = phase;
+  transfer_began_ = Now();
+  MoveDeadline(0);
+}
+
+// Of what has moved, not of what was declared: a client that sends nothing has no more time for
+// declaring much.
+void HttpConnection::MoveDeadline(std::size_t bytes) {
   const HttpLimits& limits = context_.limits;
-  const double seconds =
-      static_cast<double>(bytes) / static_cast<double>(limits.min_bytes_per_second);
-  return limits.transfer_timeout +
-         std::chrono::duration_cast<Nanoseconds>(std::chrono::duration<double>(seconds));
+  const std::chrono::duration<double> seconds(static_cast<double>(bytes) /
+                                              static_cast<double>(limits.min_bytes_per_second));
+  deadline_.store(
+      transfer_began_ + limits.transfer_timeout + std::chrono::duration_cast<Nanoseconds>(seconds),
+      std::memory_order_relaxed);
 }
 
 // --- reading a request ---
@@ -109,12 +141,14 @@ void HttpConnection::NextRequest() {
   body_.reset();
   body_bytes_ = 0;
   chunks_.reset();
+  is_head_ = false;
+  header_bytes_ = 0;
   header_.emplace();
   header_->header_limit(static_cast<std::uint32_t>(context_.limits.max_header_bytes));
-  // Acceptable() checks it and says the values.
+  // RefuseHeader() checks it and says the values.
   header_->body_limit(std::numeric_limits<std::uint64_t>::max());
-  SetDeadline(Phase::kIdle, context_.limits.idle_timeout);
-  if (draining_ && input_.size() == 0) return Close();
+  SetDeadline(Phase::kIdle, context_.owner->Closing() ? Nanoseconds(kLastRequestTime)
+                                                      : Nanoseconds(context_.limits.idle_timeout));
   if (input_.size() == 0) return ReadHeader();
   first_byte_ = Now();
   SetDeadline(Phase::kHeader, context_.limits.header_timeout);
@@ -138,60 +172,52 @@ void HttpConnection::ReadHeader() {
 
 void HttpConnection::ParseHeader() {
   ErrorCodeIo error;
-  input_.consume(header_->put(input_.data(), error));
-  if (error == http::error::header_limit) {
-    unread_input_ = true;
+  const std::size_t parsed = header_->put(input_.data(), error);
+  input_.consume(parsed);
+  header_bytes_ += parsed;
+  // The parser's own limit is of what it has at once, and a header may come in several pieces.
+  const std::size_t more = header_->is_header_done() ? 0 : input_.size();
+  if (error == http::error::header_limit ||
+      header_bytes_ + more > context_.limits.max_header_bytes) {
     return Refuse(431, fmt::format("the request's header has more than {} bytes",
                                    context_.limits.max_header_bytes));
   }
   if (error && error != http::error::need_more) {
-    unread_input_ = true;
     return Refuse(400, fmt::format("malformed HTTP request: {}", error.message()));
   }
   if (header_->is_header_done()) return OnHeader();
   ReadHeader();
 }
 
-bool HttpConnection::Acceptable() {
-  const auto& fields = header_->get().base();
-  const std::size_t limit = context_.limits.max_body_bytes;
-  const auto length = header_->content_length();
-  if (length && *length > limit) {
-    Refuse(413, fmt::format("the request's body has {} bytes, the limit is {}", *length, limit));
-    return false;
-  }
-  const auto encoding = fields[http::field::content_encoding];
-  if (!encoding.empty() && !Says(fields, http::field::content_encoding, "identity")) {
-    Refuse(415, fmt::format("content encoding '{}' is not supported, send the body as it is",
-                            std::string_view(encoding.data(), encoding.size())));
-    return false;
-  }
-  const auto expect = fields[http::field::expect];
-  if (!expect.empty() && !Says(fields, http::field::expect, "100-continue")) {
-    Refuse(417, fmt::format("expectation '{}' is not supported",
-                            std::string_view(expect.data(), expect.size())));
-    return false;
-  }
-  return true;
+std::size_t HttpConnection::MaxBodyBytes() const {
+  const auto& head = header_->get().base();
+  const std::string_view target = OriginForm({head.target().data(), head.target().size()});
+  return std::min(context_.limits.max_body_bytes,
+                  context_.handler.MaxBodyBytes(head.method(), target));
 }
 
 void HttpConnection::OnHeader() {
-  keep_alive_ = header_->get().keep_alive();
-  unread_input_ = header_->chunked() || header_->content_length().value_or(0) > 0;
-  if (!Acceptable()) return;
-  if (!unread_input_) {
-    received_ = Now();
-    return Handle();
+  const auto& head = header_->get();
+  keep_alive_ = head.keep_alive();
+  is_head_ = head.method() == http::verb::head;
+  std::optional<std::uint64_t> length;
+  if (header_->content_length()) length = *header_->content_length();
+  const bool has_body = header_->chunked() || length.value_or(0) > 0;
+  max_body_bytes_ = has_body ? MaxBodyBytes() : context_.limits.max_body_bytes;
+  if (const auto refusal = RefuseHeader(head.base(), length, max_body_bytes_)) {
+    return Refuse(refusal->status, refusal->message);
   }
-  const std::size_t bytes =
-      header_->chunked() ? context_.limits.max_body_bytes : *header_->content_length();
-  body_ = context_.pool->Acquire(bytes);
-  if (body_ == nullptr) {
-    return Refuse(
-        503, fmt::format("no room for a body of {} bytes beside the requests in progress", bytes));
-  }
-  body_bytes_ = bytes;
-  SetDeadline(Phase::kBody, TransferTime(bytes));
+  if (has_body) return BeginBody();
+  received_ = Now();
+  Handle();
+}
+
+void HttpConnection::BeginBody() {
+  unread_input_ = true;
+  BeginTransfer(Phase::kBody);
+  body_ = std::make_shared<HttpBody>(context_.memory, weak_from_this(), transfer_began_);
+  body_bytes_ = header_->chunked() ? 0 : *header_->content_length();
+  if (!body_->Reserve(body_bytes_, 0)) return RefuseForRoom();
   const auto expect = header_->get()[http::field::expect];
   if (!expect.empty() && input_.size() == 0) return SendContinue();
   ReadBody();
@@ -207,50 +233,80 @@ void HttpConnection::SendContinue() {
 }
 
 void HttpConnection::ReadBody() {
-  if (header_->chunked()) return ReadChunkedBody();
-  ReadSizedBody(body_bytes_);
+  if (!header_->chunked()) return ReadSizedBody(body_bytes_);
+  chunks_.emplace(std::move(*header_));
+  chunks_->body_limit(max_body_bytes_);
+  ReadChunks();
+}
+
+// Charges what has come, and gives the client time for more.
+bool HttpConnection::Arrived(std::size_t bytes) {
+  MoveDeadline(bytes);
+  return body_->charge().Grow(bytes, Now());
 }
 
 void HttpConnection::ReadSizedBody(std::size_t bytes) {
   // Straight into the buffer that the device will read from: parsing it would copy it once more.
   const std::size_t here = std::min(bytes, input_.size());
-  std::memcpy(body_.get(), input_.data().data(), here);
+  std::memcpy(body_->data(), input_.data().data(), here);
   input_.consume(here);
-  net::async_read(socket_, net::buffer(body_.get() + here, bytes - here), WholePieces,
-                  [self = shared_from_this(), bytes](ErrorCodeIo error, std::size_t) {
-                    self->OnBody(error, bytes);
-                  });
+  if (here == bytes) return OnBody({}, bytes);
+  net::async_read(
+      socket_, net::buffer(body_->data() + here, bytes - here),
+      [self = shared_from_this(), here](ErrorCodeIo error, std::size_t more) {
+        return error || !self->body_ || !self->Arrived(here + more) ? 0 : kPiece;
+      },
+      [self = shared_from_this(), here](ErrorCodeIo error, std::size_t more) {
+        self->OnBody(error, here + more);
+      });
 }
 
-void HttpConnection::ReadChunkedBody() {
-  chunks_.emplace(std::move(*header_));
-  chunks_->body_limit(body_bytes_);
-  chunks_->get().body().data = body_.get();
-  chunks_->get().body().size = body_bytes_;
-  chunks_->get().body().more = true;
+void HttpConnection::ReadChunks() {
+  const std::size_t limit = max_body_bytes_;
+  if (body_bytes_ == body_->capacity()) {
+    const std::size_t more = body_bytes_ < kFirstChunks  ? kFirstChunks
+                             : body_bytes_ < kMoreChunks ? kMoreChunks
+                                                         : limit;
+    if (!body_->Reserve(std::min(more, limit), body_bytes_)) return RefuseForRoom();
+  }
+  // Charged before it comes, as the parser does not stop in between: small pieces.
+  piece_bytes_ = std::min(kFirstChunks, body_->capacity() - body_bytes_);
+  if (!Arrived(body_bytes_ + piece_bytes_)) return RefuseForRoom();
+  auto& piece = chunks_->get().body();
+  piece.data = body_->data() + body_bytes_;
+  piece.size = piece_bytes_;
+  piece.more = true;
   http::async_read(
       socket_, input_, *chunks_,
-      [self = shared_from_this()](ErrorCodeIo error, std::size_t) { self->OnChunkedBody(error); });
+      [self = shared_from_this()](ErrorCodeIo error, std::size_t) { self->OnChunks(error); });
 }
 
-void HttpConnection::OnChunkedBody(ErrorCodeIo error) {
-  if (error == http::error::body_limit || error == http::error::need_buffer) {
-    return Refuse(413, fmt::format("the request's body has more than {} bytes, the limit",
-                                   context_.limits.max_body_bytes));
+void HttpConnection::OnChunks(ErrorCodeIo error) {
+  if (phase_ == Phase::kClosed) return;
+  body_bytes_ += piece_bytes_ - chunks_->get().body().size;
+  const bool full = body_bytes_ == max_body_bytes_;
+  if (error == http::error::body_limit || (error == http::error::need_buffer && full)) {
+    return Refuse(
+        413, fmt::format("the request's body has more than {} bytes, the limit", max_body_bytes_));
   }
+  if (error == http::error::need_buffer && !timed_out_) return ReadChunks();
   // Errors of the chunks' own form can be answered; those of the socket cannot.
   if (error && error.category() == make_error_code(http::error::bad_chunk).category() &&
       error != http::error::end_of_stream && error != http::error::partial_message) {
     return Refuse(400, fmt::format("malformed chunked body: {}", error.message()));
   }
-  OnBody(error, body_bytes_ - chunks_->get().body().size);
+  OnBody(error, body_bytes_);
 }
 
 void HttpConnection::OnBody(ErrorCodeIo error, std::size_t bytes) {
   if (phase_ == Phase::kClosed) return;
   if (timed_out_) return RefuseTimeout();
-  if (error) return Close();
-  body_bytes_ = bytes;
+  const bool revoked = error == net::error::operation_aborted;
+  if (error && !revoked) return Close();
+  // The last bytes may have come without room for them.
+  if (revoked || bytes < body_bytes_ || !Arrived(bytes) || !body_->charge().Pin()) {
+    return RefuseForRoom();
+  }
   unread_input_ = false;
   received_ = Now();
   Handle();
@@ -262,10 +318,16 @@ void HttpConnection::Handle() {
   SetDeadline(Phase::kHandling, Nanoseconds::zero());
   deadline_.store(kNoDeadline, std::memory_order_relaxed);  // the job's own deadline counts now
   const auto& head = chunks_ ? chunks_->get().base() : header_->get().base();
-  const auto target = head.target();
-  const HttpRequest request{head.method(), {target.data(), target.size()},
-                            head,          {body_.get(), body_bytes_},
-                            body_,         first_byte_,
+  const std::string_view target = OriginForm({head.target().data(), head.target().size()});
+  std::span<const std::byte> body;
+  if (body_) body = {body_->data(), body_bytes_};
+  // HEAD is answered like GET; Write leaves the body out.
+  const HttpRequest request{is_head_ ? http::verb::get : head.method(),
+                            target,
+                            head,
+                            body,
+                            body_,
+                            first_byte_,
                             received_};
   try {
     context_.handler.Handle(request, shared_from_this());
@@ -309,13 +371,26 @@ void HttpConnection::ClientGone() {
 void HttpConnection::Refuse(unsigned status, std::string_view message) {
   if (phase_ == Phase::kClosed) return;
   keep_alive_ = false;
+  unread_input_ = true;  // what is left of the request, and what is pipelined behind it
   phase_ = Phase::kHandling;
+  body_.reset();
   Write(HttpResponse::Failure(status, message));
+}
+
+void HttpConnection::RefuseForRoom() {
+  if (body_->charge().revoked()) {
+    return Refuse(503,
+                  "the request's body came slowly, and its memory was needed for other requests: "
+                  "try again later");
+  }
+  const MemoryBudget& budget = *context_.memory.budget;
+  Refuse(503, fmt::format("no room for the request's body: requests and answers in progress hold "
+                          "{} of {} bytes that they share; try again later",
+                          budget.SharedBytesUsed(), budget.SharedBytes()));
 }
 
 void HttpConnection::RefuseTimeout() {
   timed_out_ = false;
-  unread_input_ = true;
   Refuse(408, phase_ == Phase::kHeader ? "the request's header took too long"
                                        : "the request's body took too long");
 }
@@ -332,25 +407,40 @@ void HttpConnection::Write(HttpResponse response) {
   ErrorCodeIo ignored;
   socket_.cancel(ignored);  // the watch
   response_ = std::move(response);
-  if (draining_ || unread_input_) keep_alive_ = false;
+  BeginTransfer(Phase::kWriting);
+  ChargeAnswer();
+  if (context_.owner->Draining() || unread_input_) keep_alive_ = false;
   head_ = RenderHead(response_, keep_alive_);
-  const std::size_t bytes = response_.BodyBytes();
-  SetDeadline(Phase::kWriting, TransferTime(bytes));
-
-  const bool with_body = !header_ || chunks_ || header_->get().method() != http::verb::head;
   std::vector<net::const_buffer> pieces = {net::buffer(head_)};
-  if (with_body) {
+  if (!is_head_) {
     pieces.push_back(net::buffer(response_.text));
     for (const auto& blob : response_.blobs) pieces.push_back(net::buffer(blob));
   }
-  net::async_write(socket_, pieces, [self = shared_from_this()](ErrorCodeIo error, std::size_t) {
-    self->OnWritten(error);
-  });
+  net::async_write(
+      socket_, pieces,
+      [self = shared_from_this()](ErrorCodeIo error, std::size_t taken) {
+        if (!error) self->MoveDeadline(taken);
+        return error ? 0 : kPiece;
+      },
+      [self = shared_from_this()](ErrorCodeIo error, std::size_t) { self->OnWritten(error); });
+}
+
+// Until the client has taken it.
+void HttpConnection::ChargeAnswer() {
+  answer_charge_.emplace(context_.memory.budget, weak_from_this(), transfer_began_);
+  const std::size_t bytes = response_.MemoryBytes();
+  if (answer_charge_->Grow(bytes, transfer_began_)) return;
+  const MemoryBudget& budget = *context_.memory.budget;
+  response_ = HttpResponse::Failure(
+      503, fmt::format("no room for an answer of {} bytes: requests and answers in progress hold "
+                       "{} of {} bytes that they share; try again later",
+                       bytes, budget.SharedBytesUsed(), budget.SharedBytes()));
 }
 
 void HttpConnection::OnWritten(ErrorCodeIo error) {
-  if (phase_ == Phase::kClosed) return;
   response_ = {};
+  answer_charge_.reset();
+  if (phase_ == Phase::kClosed) return;
   if (error) return Close();
   if (keep_alive_) return NextRequest();
   if (!unread_input_) return Close();
@@ -363,7 +453,6 @@ void HttpConnection::Linger() {
   SetDeadline(Phase::kLingering, kLingerTime);
   ErrorCodeIo ignored;
   socket_.shutdown(Socket::shutdown_send, ignored);
-  body_.reset();
   input_.consume(input_.size());
   DiscardInput();
 }
@@ -380,10 +469,16 @@ void HttpConnection::Close() {
   if (phase_ == Phase::kClosed) return;
   phase_ = Phase::kClosed;
   deadline_.store(kNoDeadline, std::memory_order_relaxed);
-  body_.reset();
   ErrorCodeIo ignored;
   socket_.shutdown(Socket::shutdown_both, ignored);
   socket_.close(ignored);
+  body_.reset();  // last: a read into it may have been under way
+}
+
+void HttpConnection::Reset() {
+  ErrorCodeIo ignored;
+  socket_.set_option(net::socket_base::linger(true, 0), ignored);  // the kernel forgets it as well
+  Close();
 }
 
 }  // namespace lagoon

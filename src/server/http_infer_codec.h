@@ -28,15 +28,19 @@ struct HttpInfer {
 /// payload keeps `payload` alive. kInvalidArgument or kUnimplemented, naming the input.
 Result<HttpInfer> ParseHttpInfer(std::span<const std::byte> body,
                                  std::optional<std::size_t> json_bytes,
-                                 std::shared_ptr<const void> payload);
+                                 std::shared_ptr<const void> payload,
+                                 const JsonBounds& bounds = {});
 
 /// Reads a body that is one tensor and nothing else (Inference-Header-Content-Length: 0); outputs
 /// are binary. kInvalidArgument when the model has not exactly one input of that size.
 Result<HttpInfer> ParseRawInfer(std::span<const std::byte> body, const ModelMetadata& model,
                                 std::shared_ptr<const void> payload);
 
-/// kInvalidArgument when an output holds a value that JSON cannot carry (NaN, infinity).
-Result<HttpResponse> RenderHttpInfer(InferResponse response, const HttpAnswerFormat& format,
-                                     const EdgeStamps& stamps);
+/// How many elements of `response` an answer in `format` carries as text.
+std::size_t TextElements(const InferResponse& response, const HttpAnswerFormat& format);
+
+/// Status 422, naming the output, when one that is to be JSON holds NaN or infinity.
+HttpResponse RenderHttpInfer(InferResponse response, const HttpAnswerFormat& format,
+                             const EdgeStamps& stamps);
 
 }  // namespace lagoon

@@ -6,11 +6,13 @@
 
 #include <cmath>
 #include <cstring>
+#include <limits>
 #include <nlohmann/json.hpp>
 
 namespace lagoon {
 namespace {
 
+using testing::AllOf;
 using testing::ElementsAre;
 using testing::HasSubstr;
 
@@ -61,14 +63,49 @@ TEST(HttpInferParse, ReadsJsonTensorsOfEveryType) {
   EXPECT_THAT(Values<double>(data(parsed)), ElementsAre(1e308));
 }
 
+TEST(HttpInferParse, TakesWholeNumbersOf64BitsExactly) {
+  const auto data = [](const auto& parsed) { return parsed->request.inputs.front().data; };
+  auto parsed = ParseJson(Input("INT64", "[7]",
+                                "[9007199254740993,-9007199254740993,1,9223372036854775807,3.0,"
+                                "-9223372036854775808,1e3]"));
+  ASSERT_TRUE(parsed) << parsed.error().message;
+  EXPECT_THAT(Values<std::int64_t>(data(parsed)),
+              ElementsAre(9007199254740993, -9007199254740993, 1, INT64_MAX, 3, INT64_MIN, 1000));
+  parsed = ParseJson(Input("UINT64", "[2]", "[18446744073709551615,9007199254740993]"));
+  ASSERT_TRUE(parsed) << parsed.error().message;
+  EXPECT_THAT(Values<std::uint64_t>(data(parsed)), ElementsAre(UINT64_MAX, 9007199254740993u));
+  parsed = ParseJson(Input("FP64", "[2]", "[9007199254740993,18446744073709551615]"));
+  ASSERT_TRUE(parsed) << parsed.error().message;
+  EXPECT_THAT(Values<double>(data(parsed)),
+              ElementsAre(9007199254740992.0, 18446744073709551616.0));
+}
+
+TEST(HttpInferParse, TakesTheGreatestFloatAsToolsPrintIt) {
+  const auto parsed =
+      ParseJson(Input("FP32", "[4]", "[3.4028235e38,-3.4028235e38,3.4028234663852886e38,0.1]"));
+  ASSERT_TRUE(parsed) << parsed.error().message;
+  constexpr float kMax = std::numeric_limits<float>::max();
+  EXPECT_THAT(Values<float>(parsed->request.inputs.front().data),
+              ElementsAre(kMax, -kMax, kMax, 0.1f));
+  const std::string error = ParseJson(Input("FP32", "[1]", "[1e39]")).error().message;
+  EXPECT_THAT(error, HasSubstr("'data' holds 1e+39, which FP32 cannot hold"));
+  EXPECT_THAT(error, testing::Not(HasSubstr("exactly")));
+}
+
 TEST(HttpInferParse, RefusesJsonThatDoesNotFitItsTypeOrShape) {
   for (const auto& text : {
            Input("FP32", "[1]", "[1e39]"),
            Input("INT8", "[1]", "[128]"),
            Input("INT8", "[1]", "[1.5]"),
            Input("UINT16", "[1]", "[-1]"),
-           Input("UINT64", "[1]", "[18446744073709551615]"),
+           Input("UINT64", "[1]", "[18446744073709551616]"),
            Input("INT64", "[1]", "[9223372036854775808]"),
+           Input("INT64", "[1]", "[-9223372036854775809]"),
+           Input("INT64", "[1]", "[9007199254740993.0]"),
+           Input("INT64", "[1]", "[9007199254740993e0]"),
+           Input("UINT64", "[1]", "[-9007199254740993]"),
+           Input("INT32", "[1]", "[9007199254740993]"),
+           Input("FP32", "[1]", "[3.4028236e38]"),
            Input("BOOL", "[1]", "[1]"),
            Input("FP32", "[1]", "[true]"),
            Input("FP33", "[1]", "[1]"),
@@ -94,6 +131,22 @@ const std::string kTwoBinary =
     R"({"name":"a","datatype":"FP32","shape":[2],"parameters":{"binary_data_size":8}},)"
     R"({"name":"j","datatype":"FP32","shape":[1],"data":[9]},)"
     R"({"name":"b","datatype":"INT8","shape":[3],"parameters":{"binary_data_size":3}}]})";
+
+TEST(HttpInferParse, TellsTheCoreWhichOutputsBecomeText) {
+  static constexpr char kBody[] =
+      R"({{"parameters":{{"binary_data_output":{}}},"inputs":[],"outputs":[
+      {{"name":"a"}},{{"name":"b","parameters":{{"binary_data":true}}}},
+      {{"name":"c","parameters":{{"binary_data":false}}}}]}})";
+  using enum OutputForm;
+  auto parsed = ParseJson(fmt::format(kBody, false));
+  ASSERT_TRUE(parsed) << parsed.error().message;
+  EXPECT_EQ(parsed->request.form, kText);
+  EXPECT_THAT(parsed->request.forms, ElementsAre(kText, kBytes, kText));
+  parsed = ParseJson(fmt::format(kBody, true));
+  ASSERT_TRUE(parsed) << parsed.error().message;
+  EXPECT_EQ(parsed->request.form, kBytes);
+  EXPECT_THAT(parsed->request.forms, ElementsAre(kBytes, kBytes, kText));
+}
 
 TEST(HttpInferParse, LeavesBinaryTensorsInTheBody) {
   const std::string body = kTwoBinary + Raw<float>({1, 2}) + "xyz";
@@ -167,10 +220,9 @@ InferResponse TwoOutputs() {
 
 TEST(HttpInferRender, WritesJsonThatReadsBackExactly) {
   const auto response = RenderHttpInfer(TwoOutputs(), {}, {});
-  ASSERT_TRUE(response);
-  EXPECT_EQ(response->content_type, kJsonType);
-  EXPECT_TRUE(response->fields.empty());
-  const auto json = nlohmann::json::parse(response->text);
+  EXPECT_EQ(response.content_type, kJsonType);
+  EXPECT_TRUE(response.fields.empty());
+  const auto json = nlohmann::json::parse(response.text);
   EXPECT_EQ(json["model_name"], "m");
   EXPECT_EQ(json["model_version"], "3");
   EXPECT_EQ(json["id"], "id\"1");
@@ -187,17 +239,16 @@ TEST(HttpInferRender, SendsBinaryWhatIsAskedBinary) {
   format.binary = true;
   format.outputs = {{"y", false}, {"z", std::nullopt}};
   const auto response = RenderHttpInfer(TwoOutputs(), format, {});
-  ASSERT_TRUE(response);
-  EXPECT_EQ(response->content_type, kBinaryType);
-  EXPECT_EQ(response->fields,
-            fmt::format("Inference-Header-Content-Length: {}\r\n", response->text.size()));
-  const auto json = nlohmann::json::parse(response->text);
+  EXPECT_EQ(response.content_type, kBinaryType);
+  EXPECT_EQ(response.fields,
+            fmt::format("Inference-Header-Content-Length: {}\r\n", response.text.size()));
+  const auto json = nlohmann::json::parse(response.text);
   EXPECT_TRUE(json["outputs"][0].contains("data"));
   EXPECT_FALSE(json["outputs"][1].contains("data"));
   EXPECT_EQ(json["outputs"][1]["parameters"]["binary_data_size"], 4);
-  ASSERT_EQ(response->blobs.size(), 1u);
-  EXPECT_THAT(Values<float>(response->blobs[0]), ElementsAre(3));
-  EXPECT_EQ(response->BodyBytes(), response->text.size() + 4);
+  ASSERT_EQ(response.blobs.size(), 1u);
+  EXPECT_THAT(Values<float>(response.blobs[0]), ElementsAre(3));
+  EXPECT_EQ(response.BodyBytes(), response.text.size() + 4);
 }
 
 TEST(HttpInferRender, ReportsStagesWhenAsked) {
@@ -207,8 +258,7 @@ TEST(HttpInferRender, ReportsStagesWhenAsked) {
   stamps.first_byte = Now();
   stamps.received = stamps.first_byte + std::chrono::microseconds(12);
   const auto response = RenderHttpInfer(TwoOutputs(), format, stamps);
-  ASSERT_TRUE(response);
-  const auto json = nlohmann::json::parse(response->text);
+  const auto json = nlohmann::json::parse(response.text);
   EXPECT_EQ(json["parameters"].size(), 8u);
   EXPECT_DOUBLE_EQ(json["parameters"]["lagoon_read_us"].get<double>(), 12);
 }
@@ -217,10 +267,13 @@ TEST(HttpInferRender, RefusesNumbersThatJsonHasNot) {
   InferResponse response = TwoOutputs();
   const float nan = std::nanf("");
   std::memcpy(response.outputs[1].data.data(), &nan, sizeof(nan));
-  EXPECT_THAT(RenderHttpInfer(response, {}, {}).error().message, HasSubstr("output 'z'"));
+  const HttpResponse refused = RenderHttpInfer(response, {}, {});
+  EXPECT_EQ(refused.status, 422u);  // not the caller's fault
+  EXPECT_THAT(refused.text, AllOf(HasSubstr("model 'm'"), HasSubstr("output 'z'"), HasSubstr("NaN"),
+                                  HasSubstr("'binary_data': true")));
   HttpAnswerFormat binary;
   binary.binary = true;
-  EXPECT_TRUE(RenderHttpInfer(response, binary, {}));
+  EXPECT_EQ(RenderHttpInfer(response, binary, {}).status, 200u);
 }
 
 }  // namespace

@@ -6,6 +6,7 @@
 #include <limits>
 #include <utility>
 
+#include "base/text.h"
 #include "server/http_infer_codec.h"
 #include "server/tensor_codec.h"
 
@@ -18,33 +19,61 @@ struct HttpPayload {
   std::vector<std::unique_ptr<std::byte[]>> converted;
 };
 
-// The greatest whole number up to which a double holds every one.
-constexpr double kMaxExact = 9007199254740992.0;
+// The elements as the text has them; nullopt: T cannot hold the value.
 
 template <typename T>
-bool Fits(double value) {
+std::optional<T> As(double value) {
   if constexpr (std::floating_point<T>) {
-    return std::abs(value) <= static_cast<double>(std::numeric_limits<T>::max());
+    // The nearest float. The greatest one is often written with digits that lie a little above.
+    const T nearest = static_cast<T>(value);
+    return std::isfinite(nearest) ? std::optional(nearest) : std::nullopt;
   } else {
-    // min() and max()+1 are powers of two: exact as doubles, which max() of 64 bits is not.
-    constexpr double kMin = static_cast<double>(std::numeric_limits<T>::min());
-    constexpr T kHalf = std::numeric_limits<T>::max() / 2 + 1;
-    constexpr double kEnd = static_cast<double>(kHalf) * 2;
-    return value >= kMin && value < kEnd && std::abs(value) <= kMaxExact &&
-           value == std::floor(value);
+    // Below, no other whole number rounds to this double.
+    if (std::abs(value) >= static_cast<double>(kFirstInexact) || value != std::floor(value))
+      return std::nullopt;
+    const auto whole = static_cast<std::int64_t>(value);
+    return std::in_range<T>(whole) ? std::optional(static_cast<T>(whole)) : std::nullopt;
   }
 }
 
 template <typename T>
-Status Convert(std::span<const double> values, std::string_view type, std::byte* out) {
-  for (const double value : values) {
-    if (!Fits<T>(value)) {
-      return Fail(
-          ErrorCode::kInvalidArgument,
-          fmt::format("'data' holds {}, which {} cannot hold exactly in JSON", value, type));
+std::optional<T> As(const JsonWhole& whole) {
+  if (whole.negative) {
+    const auto value = static_cast<std::int64_t>(whole.bits);
+    return std::in_range<T>(value) ? std::optional(static_cast<T>(value)) : std::nullopt;
+  }
+  return std::in_range<T>(whole.bits) ? std::optional(static_cast<T>(whole.bits)) : std::nullopt;
+}
+
+std::string Digits(const JsonWhole& whole) {
+  return whole.negative ? std::to_string(static_cast<std::int64_t>(whole.bits))
+                        : std::to_string(whole.bits);
+}
+
+tl::unexpected<Error> CannotHold(std::string_view type, const std::string& value) {
+  return Fail(ErrorCode::kInvalidArgument,
+              fmt::format("'data' holds {}, which {} cannot hold", value, type));
+}
+
+template <typename T>
+Status Convert(const JsonInput& input, std::string_view type, std::byte* out) {
+  auto whole = input.wholes.begin();
+  for (std::size_t i = 0; i < input.data.size(); ++i) {
+    const double value = input.data[i];
+    const bool exact = !std::floating_point<T> && whole != input.wholes.end() && whole->index == i;
+    std::optional<T> converted;
+    if constexpr (!std::floating_point<T>) {
+      if (exact) converted = As<T>(*whole);
     }
-    const T converted = static_cast<T>(value);
-    std::memcpy(out, &converted, sizeof(T));
+    if (!exact) converted = As<T>(value);
+    if (!converted && exact) return CannotHold(type, Digits(*whole));
+    if (!converted && !std::floating_point<T> &&
+        std::abs(value) >= static_cast<double>(kFirstInexact)) {
+      return CannotHold(type, fmt::format("{}, not written as a whole number of 64 bits", value));
+    }
+    if (!converted) return CannotHold(type, fmt::format("{}", value));
+    if (exact) ++whole;
+    std::memcpy(out, &*converted, sizeof(T));
     out += sizeof(T);
   }
   return {};
@@ -54,26 +83,26 @@ Status ConvertTo(DataType type, const JsonInput& input, std::byte* out) {
   const std::string_view name = OipName(type);
   switch (type) {
     case DataType::kFloat32:
-      return Convert<float>(input.data, name, out);
+      return Convert<float>(input, name, out);
     case DataType::kFloat64:
-      return Convert<double>(input.data, name, out);
+      return Convert<double>(input, name, out);
     case DataType::kInt8:
-      return Convert<std::int8_t>(input.data, name, out);
+      return Convert<std::int8_t>(input, name, out);
     case DataType::kInt16:
-      return Convert<std::int16_t>(input.data, name, out);
+      return Convert<std::int16_t>(input, name, out);
     case DataType::kInt32:
-      return Convert<std::int32_t>(input.data, name, out);
+      return Convert<std::int32_t>(input, name, out);
     case DataType::kInt64:
-      return Convert<std::int64_t>(input.data, name, out);
+      return Convert<std::int64_t>(input, name, out);
     case DataType::kUInt8:
     case DataType::kBool:
-      return Convert<std::uint8_t>(input.data, name, out);
+      return Convert<std::uint8_t>(input, name, out);
     case DataType::kUInt16:
-      return Convert<std::uint16_t>(input.data, name, out);
+      return Convert<std::uint16_t>(input, name, out);
     case DataType::kUInt32:
-      return Convert<std::uint32_t>(input.data, name, out);
+      return Convert<std::uint32_t>(input, name, out);
     case DataType::kUInt64:
-      return Convert<std::uint64_t>(input.data, name, out);
+      return Convert<std::uint64_t>(input, name, out);
     case DataType::kFloat16:
     case DataType::kBFloat16:
     case DataType::kString:
@@ -111,7 +140,7 @@ Result<InputTensor> BindInput(JsonInput& input, std::span<const std::byte>& tail
   if (!type) {
     return Fail(
         ErrorCode::kInvalidArgument,
-        fmt::format("'datatype' is '{}', which is no type of the protocol", input.datatype));
+        fmt::format("'datatype' is {}, which is no type of the protocol", Quoted(input.datatype)));
   }
   if (!input.has_shape) return Fail(ErrorCode::kInvalidArgument, "'shape' is missing");
   LAGOON_ASSIGN_OR_RETURN(const std::size_t bytes, TensorBytes(*type, input.shape));
@@ -139,6 +168,7 @@ Result<InputTensor> BindInput(JsonInput& input, std::span<const std::byte>& tail
   payload.converted.push_back(std::make_unique<std::byte[]>(bytes));
   LAGOON_RETURN_IF_ERROR(ConvertTo(*type, input, payload.converted.back().get()));
   input.data = {};
+  input.wholes = {};
   tensor.data = {payload.converted.back().get(), bytes};
   return tensor;
 }
@@ -147,14 +177,14 @@ Result<InputTensor> BindInput(JsonInput& input, std::span<const std::byte>& tail
 
 Result<HttpInfer> ParseHttpInfer(std::span<const std::byte> body,
                                  std::optional<std::size_t> json_bytes,
-                                 std::shared_ptr<const void> payload) {
+                                 std::shared_ptr<const void> payload, const JsonBounds& bounds) {
   if (json_bytes.value_or(0) > body.size()) {
     return Fail(ErrorCode::kInvalidArgument,
                 fmt::format("Inference-Header-Content-Length is {}, the body has {} bytes",
                             *json_bytes, body.size()));
   }
   LAGOON_ASSIGN_OR_RETURN(JsonInfer json,
-                          ParseInferJson(body.first(json_bytes.value_or(body.size()))));
+                          ParseInferJson(body.first(json_bytes.value_or(body.size())), bounds));
   std::span<const std::byte> tail = body.subspan(json_bytes.value_or(body.size()));
   HttpInfer parsed;
   auto owner = std::make_shared<HttpPayload>();
@@ -163,7 +193,7 @@ Result<HttpInfer> ParseHttpInfer(std::span<const std::byte> body,
   for (JsonInput& input : json.inputs) {
     const std::string name = input.name;
     auto tensor = BindInput(input, tail, *owner);
-    if (!tensor) return Annotate(fmt::format("input '{}'", name), std::move(tensor).error());
+    if (!tensor) return Annotate(fmt::format("input {}", Quoted(name)), std::move(tensor).error());
     parsed.request.inputs.push_back(*std::move(tensor));
   }
   if (!tail.empty()) {
@@ -173,7 +203,12 @@ Result<HttpInfer> ParseHttpInfer(std::span<const std::byte> body,
   LAGOON_ASSIGN_OR_RETURN(parsed.request.timeout, TimeoutFromMicroseconds(json.timeout_us));
   parsed.request.id = std::move(json.id);
   parsed.request.priority = json.priority;
-  for (const JsonOutput& output : json.outputs) parsed.request.outputs.push_back(output.name);
+  const auto form = [](bool binary) { return binary ? OutputForm::kBytes : OutputForm::kText; };
+  parsed.request.form = form(json.binary_outputs);
+  for (const JsonOutput& output : json.outputs) {
+    parsed.request.outputs.push_back(output.name);
+    parsed.request.forms.push_back(form(output.binary.value_or(json.binary_outputs)));
+  }
   parsed.request.payload = std::move(owner);
   parsed.format = {json.binary_outputs, std::move(json.outputs), json.stages};
   return parsed;

@@ -5,17 +5,12 @@
 #include <concepts>
 #include <cstring>
 #include <iterator>
-#include <nlohmann/json.hpp>
 
+#include "base/json.h"
 #include "server/http_infer_codec.h"
 
 namespace lagoon {
 namespace {
-
-void AppendString(std::string& out, std::string_view text) {
-  const nlohmann::json value = text;
-  out += value.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
-}
 
 template <typename T>
 bool AppendNumber(std::string& out, T value) {
@@ -28,7 +23,7 @@ bool AppendNumber(std::string& out, T value) {
   return true;
 }
 
-// False: a value has no JSON form.
+// False: a value has no JSON form: NaN or infinity.
 template <typename T>
 bool AppendNumbers(std::string& out, std::span<const std::byte> data) {
   for (std::size_t at = 0; at + sizeof(T) <= data.size(); at += sizeof(T)) {
@@ -72,7 +67,7 @@ bool AppendElements(std::string& out, const OutputTensor& output) {
     case DataType::kBool:
       AppendBools(out, output.data);
       return true;
-    case DataType::kFloat16:
+    case DataType::kFloat16:  // the core refused it before it computed (OutputForm::kText)
     case DataType::kBFloat16:
     case DataType::kString:
       break;
@@ -98,43 +93,61 @@ void AppendStages(std::string& out, const EdgeStamps& stamps, const JobResult& j
   out += '}';
 }
 
-// `output` loses its data to `blobs` if it is binary.
-Status AppendOutput(std::string& out, OutputTensor& output, bool binary,
-                    std::vector<std::vector<std::byte>>& blobs) {
+// False: the output holds a value that JSON does not have. `output` loses its data to `blobs` if it
+// is binary.
+bool AppendOutput(std::string& out, OutputTensor& output, bool binary,
+                  std::vector<std::vector<std::byte>>& blobs) {
   out += "{\"name\":";
-  AppendString(out, output.name);
+  out += JsonString(output.name);
   fmt::format_to(std::back_inserter(out), ",\"datatype\":\"{}\",\"shape\":[{}]",
                  OipName(output.type), fmt::join(output.dims, ","));
   if (binary) {
     fmt::format_to(std::back_inserter(out), ",\"parameters\":{{\"binary_data_size\":{}}}}}",
                    output.data.size());
     blobs.push_back(std::move(output.data));
-    return {};
+    return true;
   }
   out += ",\"data\":[";
-  if (!AppendElements(out, output)) {
-    return Fail(ErrorCode::kInvalidArgument,
-                fmt::format("output '{}' of type {} holds a value that JSON cannot carry (NaN or "
-                            "infinity, or a 16-bit float); ask for binary data",
-                            output.name, OipName(output.type)));
-  }
+  if (!AppendElements(out, output)) return false;
   out += "]}";
-  return {};
+  return true;
+}
+
+// The request is well formed and its result is right, so that neither 400 nor 500 fits, and to send
+// it again cannot help, as it might after any 5xx. No ErrorCode: gRPC sends bytes, which hold every
+// value.
+HttpResponse NotJson(const std::string& model, const OutputTensor& output) {
+  constexpr unsigned kUnprocessable = 422;
+  return HttpResponse::Failure(
+      kUnprocessable,
+      fmt::format("model '{}': output '{}' of type {} was computed, but holds NaN or infinity, "
+                  "which JSON does not have; ask for binary data with the output's parameter "
+                  "'binary_data': true",
+                  model, output.name, OipName(output.type)));
 }
 
 }  // namespace
 
-Result<HttpResponse> RenderHttpInfer(InferResponse response, const HttpAnswerFormat& format,
-                                     const EdgeStamps& stamps) {
+std::size_t TextElements(const InferResponse& response, const HttpAnswerFormat& format) {
+  std::size_t elements = 0;
+  for (const OutputTensor& output : response.outputs) {
+    const std::size_t size = SizeOf(output.type);
+    if (size != 0 && !IsBinary(format, output.name)) elements += output.data.size() / size;
+  }
+  return elements;
+}
+
+HttpResponse RenderHttpInfer(InferResponse response, const HttpAnswerFormat& format,
+                             const EdgeStamps& stamps) {
   HttpResponse answer;
   std::string& out = answer.text;
   out += "{\"model_name\":";
-  AppendString(out, response.model);
+  out += JsonString(response.model);
   out += ",\"model_version\":";
-  AppendString(out, response.version);
+  out += JsonString(response.version);
   if (!response.id.empty()) {
     out += ",\"id\":";
-    AppendString(out, response.id);
+    out += JsonString(response.id);
   }
   if (format.stages) AppendStages(out, stamps, response.job);
   out += ",\"outputs\":[";
@@ -142,7 +155,9 @@ Result<HttpResponse> RenderHttpInfer(InferResponse response, const HttpAnswerFor
   for (OutputTensor& output : response.outputs) {
     if (!first) out += ',';
     first = false;
-    LAGOON_RETURN_IF_ERROR(AppendOutput(out, output, IsBinary(format, output.name), answer.blobs));
+    if (!AppendOutput(out, output, IsBinary(format, output.name), answer.blobs)) {
+      return NotJson(response.model, output);
+    }
   }
   out += "]}";
   if (!answer.blobs.empty()) {

@@ -18,6 +18,8 @@ constexpr int kBacklog = 512;
 // How late a timeout may be noticed.
 constexpr std::chrono::milliseconds kSweepPeriod{100};
 constexpr std::chrono::milliseconds kRetryPeriod{100};
+// Of "out of descriptors": a flood of connections is no flood of log lines.
+constexpr std::chrono::seconds kWarnPeriod{5};
 
 std::string Endpoint(const HttpListener::Options& options) {
   return fmt::format("{} {}:{}", options.name, options.address, options.port);
@@ -25,11 +27,10 @@ std::string Endpoint(const HttpListener::Options& options) {
 
 }  // namespace
 
-HttpListener::HttpListener(IoPool& pool, HttpHandler& handler, std::shared_ptr<BufferPool> buffers,
-                           Options options)
+HttpListener::HttpListener(IoPool& pool, HttpHandler& handler, EdgeMemory memory, Options options)
     : pool_(pool),
       handler_(handler),
-      buffers_(std::move(buffers)),
+      memory_(std::move(memory)),
       options_(std::move(options)),
       strand_(net::make_strand(pool.context())),
       acceptor_(strand_),
@@ -37,10 +38,9 @@ HttpListener::HttpListener(IoPool& pool, HttpHandler& handler, std::shared_ptr<B
       sweep_timer_(pool.context()) {}
 
 Result<std::shared_ptr<HttpListener>> HttpListener::Listen(IoPool& pool, HttpHandler& handler,
-                                                           std::shared_ptr<BufferPool> buffers,
-                                                           Options options) {
+                                                           EdgeMemory memory, Options options) {
   std::shared_ptr<HttpListener> listener(
-      new HttpListener(pool, handler, std::move(buffers), std::move(options)));
+      new HttpListener(pool, handler, std::move(memory), std::move(options)));
   LAGOON_RETURN_IF_ERROR(listener->Bind());
   return listener;
 }
@@ -63,6 +63,7 @@ Status HttpListener::Bind() {
   if (!error) acceptor_.set_option(net::socket_base::reuse_address(true), error);
   if (!error) acceptor_.bind(endpoint, error);
   if (!error) acceptor_.listen(kBacklog, error);
+  if (!error) acceptor_.non_blocking(true, error);  // for AcceptBacklog
   if (error == net::error::address_in_use) {
     return Fail(ErrorCode::kAlreadyExists,
                 fmt::format("{}: the port is taken by another process", Endpoint(options_)));
@@ -83,7 +84,8 @@ void HttpListener::Start() {
 }
 
 void HttpListener::Accept() {
-  if (!acceptor_.is_open()) return;
+  if (Closing() || accepting_) return;
+  accepting_ = true;
   acceptor_.async_accept(
       net::make_strand(pool_.context()),
       [self = shared_from_this()](boost::system::error_code error, Socket socket) {
@@ -92,17 +94,39 @@ void HttpListener::Accept() {
 }
 
 void HttpListener::OnAccepted(boost::system::error_code error, Socket socket) {
-  if (!acceptor_.is_open()) return;
-  if (error && error != net::error::connection_aborted) {
-    spdlog::warn("{}: cannot accept a connection: {}", Endpoint(options_), error.message());
-    return RetryAccept();  // out of descriptors: trying at once would spin
+  accepting_ = false;
+  const bool failed =
+      error && error != net::error::connection_aborted && error != net::error::operation_aborted;
+  if (failed && !Closing()) {
+    if (Now() >= next_warning_) {
+      next_warning_ = Now() + kWarnPeriod;
+      spdlog::warn(
+          "{}: cannot accept a connection: {}; the process may have {} files and sockets "
+          "(`ulimit -n`)",
+          Endpoint(options_), error.message(), DescriptorLimit());
+    }
+    if (error != net::error::no_descriptors || !TurnAwayWithoutDescriptor()) return RetryAccept();
   }
   try {
     if (!error) Admit(std::move(socket));
   } catch (const std::exception& e) {
     spdlog::error("{}: a connection was dropped: {}", Endpoint(options_), e.what());
   }
+  if (Closing()) return ClosePort();
   Accept();
+}
+
+// False: nothing was accepted, and trying at once would spin.
+bool HttpListener::TurnAwayWithoutDescriptor() {
+  if (!spare_.Take()) return false;
+  spare_.Give();
+  boost::system::error_code error;
+  Socket socket(net::make_strand(pool_.context()));
+  acceptor_.accept(socket, error);
+  if (!error) TurnAway(socket, "the server has no descriptor for another connection");
+  socket.close(error);
+  spare_.Take();
+  return !error;
 }
 
 void HttpListener::RetryAccept() {
@@ -113,24 +137,28 @@ void HttpListener::RetryAccept() {
       }));
 }
 
+void HttpListener::TurnAway(Socket& socket, const std::string& reason) {
+  // Fits any socket's buffer, so it cannot block; best effort, as the client may be reset by the
+  // close.
+  const HttpResponse full = HttpResponse::Failure(503, reason);
+  boost::system::error_code ignored;
+  socket.non_blocking(true, ignored);
+  socket.write_some(net::buffer(RenderHead(full, false) + full.text), ignored);
+}
+
 void HttpListener::Admit(Socket socket) {
+  bool full = false;
   {
     MutexLock lock(mutex_);
-    if (draining_) return;
-    if (alive_ >= options_.limits.max_connections) {
-      // Fits any socket's buffer, so it cannot block; best effort, as the client may be reset by
-      // the close.
-      const HttpResponse full = HttpResponse::Failure(
-          503, fmt::format("{} connections are open, the limit", options_.limits.max_connections));
-      boost::system::error_code ignored;
-      socket.non_blocking(true, ignored);
-      socket.write_some(net::buffer(RenderHead(full, false) + full.text), ignored);
-      return;
-    }
+    full = alive_ >= options_.limits.max_connections;
+  }
+  if (full) {
+    return TurnAway(
+        socket, fmt::format("{} connections are open, the limit", options_.limits.max_connections));
   }
   auto connection = std::make_shared<HttpConnection>(
       std::move(socket),
-      HttpConnection::Context{handler_, options_.limits, buffers_, shared_from_this()});
+      HttpConnection::Context{handler_, options_.limits, memory_, shared_from_this()});
   {
     MutexLock lock(mutex_);
     connections_.push_back(connection);
@@ -171,17 +199,39 @@ void HttpListener::Sweep() {
       }));
 }
 
+void HttpListener::AnnounceEnd() { draining_.store(true, std::memory_order_relaxed); }
+
 void HttpListener::Drain() {
-  {
-    MutexLock lock(mutex_);
-    draining_ = true;
-  }
+  AnnounceEnd();
+  closing_.store(true, std::memory_order_relaxed);
   net::post(strand_, [self = shared_from_this()] {
-    // First, so that whoever finds the port closed knows that every answer from now on is the last.
-    for (const auto& connection : self->Connections()) connection->Drain();
     boost::system::error_code ignored;
-    self->acceptor_.close(ignored);
+    // An accept that has succeeded already still brings its connection to OnAccepted.
+    if (self->accepting_) self->acceptor_.cancel(ignored);
+    if (!self->accepting_) self->ClosePort();
   });
+}
+
+void HttpListener::ClosePort() {
+  if (!acceptor_.is_open()) return;
+  AcceptBacklog();
+  for (const auto& connection : Connections()) connection->Drain();
+  boost::system::error_code ignored;
+  acceptor_.close(ignored);
+  MutexLock lock(mutex_);
+  open_ = false;
+  idle_.NotifyAll();
+}
+
+// Closing the port would reset those whose connection the kernel has made already.
+void HttpListener::AcceptBacklog() {
+  for (int i = 0; i < kBacklog; ++i) {
+    boost::system::error_code error;
+    Socket socket(net::make_strand(pool_.context()));
+    acceptor_.accept(socket, error);
+    if (error) return;
+    Admit(std::move(socket));
+  }
 }
 
 void HttpListener::Abort() {
@@ -197,7 +247,7 @@ void HttpListener::Close() {
 
 bool HttpListener::WaitIdle(TimePoint until) {
   MutexLock lock(mutex_);
-  while (alive_ > 0) {
+  while (open_ || alive_ > 0) {
     if (Now() >= until) return false;
     if (until == kNoDeadline) {
       idle_.Wait(mutex_);

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "base/mutex.h"
+#include "server/descriptors.h"
 #include "server/http_connection.h"
 
 namespace lagoon {
@@ -28,13 +29,15 @@ class HttpListener final : public HttpConnectionOwner,
   /// connections. kAlreadyExists, naming address and port, when the port is taken; kInvalidArgument
   /// when `address` is not an IP address or cannot be used.
   static Result<std::shared_ptr<HttpListener>> Listen(IoPool& pool, HttpHandler& handler,
-                                                      std::shared_ptr<BufferPool> buffers,
-                                                      Options options);
+                                                      EdgeMemory memory, Options options);
   ~HttpListener() override = default;
 
   int port() const { return port_; }
   void Start();
-  /// Accepts no more; connections close when they have nothing in progress.
+  /// Goes on, but every answer closes its connection and says so: clients turn to another server.
+  void AnnounceEnd();
+  /// AnnounceEnd(), and accepts no more: what waits to be accepted is, then the port closes.
+  /// Connections close when they have nothing in progress.
   void Drain();
   /// Closes every connection at once; requests in progress are cancelled.
   void Abort();
@@ -45,35 +48,45 @@ class HttpListener final : public HttpConnectionOwner,
 
   void ConnectionBegan() override;
   void ConnectionEnded() override;
+  bool Draining() const override { return draining_.load(std::memory_order_relaxed); }
+  bool Closing() const override { return closing_.load(std::memory_order_relaxed); }
 
  private:
   using Acceptor = boost::asio::basic_socket_acceptor<boost::asio::ip::tcp, Strand>;
 
-  HttpListener(IoPool& pool, HttpHandler& handler, std::shared_ptr<BufferPool> buffers,
-               Options options);
+  HttpListener(IoPool& pool, HttpHandler& handler, EdgeMemory memory, Options options);
   Status Bind();
   void Accept();
   void OnAccepted(boost::system::error_code error, Socket socket);
   void Admit(Socket socket);
+  void AcceptBacklog();
+  void ClosePort();
+  void TurnAway(Socket& socket, const std::string& reason);
+  bool TurnAwayWithoutDescriptor();
   void RetryAccept();
   void Sweep();
   std::vector<std::shared_ptr<HttpConnection>> Connections();
 
   IoPool& pool_;
   HttpHandler& handler_;
-  const std::shared_ptr<BufferPool> buffers_;
+  const EdgeMemory memory_;
   const Options options_;
   Strand strand_;
   Acceptor acceptor_;                      // on strand_
   boost::asio::steady_timer retry_timer_;  // on strand_
   boost::asio::steady_timer sweep_timer_;  // on strand_
+  SpareDescriptor spare_;                  // on strand_
+  bool accepting_ = false;                 // an accept is under way; on strand_
+  TimePoint next_warning_;                 // on strand_
   int port_ = 0;
+  std::atomic<bool> draining_ = false;
+  std::atomic<bool> closing_ = false;
 
   Mutex mutex_;
   CondVar idle_;
   std::vector<std::weak_ptr<HttpConnection>> connections_ GUARDED_BY(mutex_);
   std::size_t alive_ GUARDED_BY(mutex_) = 0;
-  bool draining_ GUARDED_BY(mutex_) = false;
+  bool open_ GUARDED_BY(mutex_) = true;  // connections may still come
 };
 
 }  // namespace lagoon

@@ -5,6 +5,7 @@
 #include <boost/beast/http/status.hpp>
 #include <iterator>
 
+#include "base/text.h"
 #include "server/error_map.h"
 
 namespace lagoon {
@@ -43,9 +44,22 @@ HttpResponse HttpResponse::Failure(const Error& error) {
   return Failure(HttpStatus(error.code), error.message);
 }
 
+HttpResponse HttpResponse::WrongMethod(std::string_view target, std::string_view allowed) {
+  HttpResponse response =
+      Failure(405, fmt::format("{} takes {}", Shown(target.substr(0, target.find('?'))), allowed));
+  response.fields = fmt::format("Allow: {}\r\n", allowed);
+  return response;
+}
+
 std::size_t HttpResponse::BodyBytes() const {
   std::size_t bytes = text.size();
   for (const auto& blob : blobs) bytes += blob.size();
+  return bytes;
+}
+
+std::size_t HttpResponse::MemoryBytes() const {
+  std::size_t bytes = text.capacity();
+  for (const auto& blob : blobs) bytes += blob.capacity();
   return bytes;
 }
 

@@ -6,6 +6,7 @@
 #include <chrono>
 #include <cstddef>
 #include <functional>
+#include <limits>
 #include <memory>
 #include <optional>
 #include <span>
@@ -26,7 +27,8 @@ struct HttpLimits {
   std::size_t max_connections = 1024;
   std::chrono::milliseconds idle_timeout{75'000};    // between requests of a connection
   std::chrono::milliseconds header_timeout{10'000};  // first byte to end of header
-  // A body or answer may take `transfer_timeout` plus its bytes at `min_bytes_per_second`.
+  // A body or answer may take `transfer_timeout` plus what has moved so far at
+  // `min_bytes_per_second`.
   std::chrono::milliseconds transfer_timeout{20'000};
   std::size_t min_bytes_per_second = std::size_t{1} << 20;
 };
@@ -59,8 +61,12 @@ struct HttpResponse {
   static HttpResponse Json(std::string body);
   static HttpResponse Failure(unsigned status, std::string_view message);
   static HttpResponse Failure(const Error& error);
+  /// 405; `allowed`: "GET, POST".
+  static HttpResponse WrongMethod(std::string_view target, std::string_view allowed);
 
   std::size_t BodyBytes() const;
+  /// What the answer takes in memory, at least BodyBytes().
+  std::size_t MemoryBytes() const;
 };
 
 /// Status line and header, up to the empty line. `keep_alive` false announces that the connection
@@ -73,8 +79,8 @@ class HttpReply {
   virtual ~HttpReply() = default;
   /// Exactly once per request, on any thread.
   virtual void Send(HttpResponse response) = 0;
-  /// Only from within Handle: `cancel` is called, on executor(), if the client goes away before
-  /// Send.
+  /// Only on executor(), before Send: `cancel` is called, on executor(), if the client goes away
+  /// before Send. A second call replaces the first.
   virtual void OnClientGone(std::function<void()> cancel) = 0;
   /// Where the connection's handlers run; render answers here, not on a thread of the device.
   virtual const Strand& executor() const = 0;
@@ -84,6 +90,12 @@ class HttpReply {
 class HttpHandler {
  public:
   virtual ~HttpHandler() = default;
+  /// The most bytes that the body of such a request may have, below the listener's own limit.
+  /// Asked when the header is there: what is larger is refused before it is read.
+  virtual std::size_t MaxBodyBytes(boost::beast::http::verb /*method*/,
+                                   std::string_view /*target*/) const {
+    return std::numeric_limits<std::size_t>::max();
+  }
   virtual void Handle(const HttpRequest& request, const std::shared_ptr<HttpReply>& reply) = 0;
 };
 

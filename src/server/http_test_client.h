@@ -5,6 +5,7 @@
 #include <arpa/inet.h>
 #include <gtest/gtest.h>
 #include <netinet/in.h>
+#include <poll.h>
 #include <sys/socket.h>
 #include <sys/time.h>
 #include <unistd.h>
@@ -26,8 +27,13 @@ struct HttpTestResponse {
 
 class HttpTestClient {
  public:
-  explicit HttpTestClient(int port) : socket_(::socket(AF_INET, SOCK_STREAM, 0)) {
+  /// `receive_buffer`: of the socket, in bytes; 0: the system's choice.
+  explicit HttpTestClient(int port, int receive_buffer = 0)
+      : socket_(::socket(AF_INET, SOCK_STREAM, 0)) {
     const timeval timeout{10, 0};
+    if (receive_buffer > 0) {
+      ::setsockopt(socket_, SOL_SOCKET, SO_RCVBUF, &receive_buffer, sizeof(receive_buffer));
+    }
     ::setsockopt(socket_, SOL_SOCKET, SO_RCVTIMEO, &timeout, sizeof(timeout));
     ::setsockopt(socket_, SOL_SOCKET, SO_SNDTIMEO, &timeout, sizeof(timeout));
     sockaddr_in address{};
@@ -76,6 +82,12 @@ class HttpTestClient {
     response.body = received_.substr(body, length);
     received_.erase(0, body + length);
     return response;
+  }
+
+  /// True when something can be received at once.
+  bool HasInput() const {
+    pollfd readable{socket_, POLLIN, 0};
+    return ::poll(&readable, 1, 0) > 0;
   }
 
   /// True when the server closes (or resets) without sending another byte.

@@ -2,245 +2,18 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
-#include <array>
-#include <nlohmann/json.hpp>
+#include <cstring>
 #include <string_view>
 #include <utility>
 
+#include "base/text.h"
+#include "server/infer_sax.h"
+
 namespace lagoon {
-namespace {
-
-// "data" nests as deep as a tensor has dimensions; no model has more.
-constexpr std::size_t kMaxDepth = 32;
-constexpr std::size_t kMaxTensors = 1024;
-constexpr std::size_t kMaxRank = 16;
-constexpr std::int64_t kOpen = -1;  // length of an array level that no array has closed yet
-
-// Where in the document an event happens.
-enum class In : std::uint8_t {
-  kTop,
-  kRequest,
-  kParameters,
-  kInputs,
-  kInput,
-  kInputParameters,
-  kShape,
-  kData,
-  kOutputs,
-  kOutput,
-  kOutputParameters,
-  kIgnored,
-};
-
-// Members that mean something where they may stand; elsewhere they are ignored like any other.
-constexpr std::array<std::string_view, 8> kKnownKeys = {
-    "id", "inputs", "outputs", "name", "shape", "data", "parameters", "datatype"};
-
-bool IsObject(In place) {
-  return place == In::kRequest || place == In::kInput || place == In::kOutput;
-}
-
-// Receives nlohmann's events; every handler returns false after setting error_, which ends the
-// parse.
-class InferSax {
- public:
-  using number_integer_t = nlohmann::json::number_integer_t;
-  using number_unsigned_t = nlohmann::json::number_unsigned_t;
-  using number_float_t = nlohmann::json::number_float_t;
-  using string_t = nlohmann::json::string_t;
-  using binary_t = nlohmann::json::binary_t;
-
-  JsonInfer TakeResult() { return std::move(result_); }
-  Error TakeError() { return std::move(error_); }
-
-  bool key(string_t& name) {
-    key_.swap(name);
-    return true;
-  }
-  bool start_object(std::size_t) { return Enter(PlaceOfObject(), "an object"); }
-  bool start_array(std::size_t) {
-    if (Top() == In::kData) return EnterDataLevel();
-    return Enter(PlaceOfArray(), "an array");
-  }
-  bool end_object() { return Leave(); }
-  bool end_array() {
-    if (Top() == In::kData && !LeaveDataLevel()) return false;
-    return Leave();
-  }
-
-  bool null() { return Scalar("null"); }
-  bool boolean(bool value);
-  bool number_integer(number_integer_t value);
-  bool number_unsigned(number_unsigned_t value);
-  bool number_float(number_float_t value, const string_t&);
-  bool string(string_t& value);
-  bool binary(binary_t&) { return Scalar("binary"); }
-
-  template <typename Exception>
-  bool parse_error(std::size_t, const std::string&, const Exception& e) {
-    // The library's text starts with its own name in brackets.
-    const std::string_view what = e.what();
-    const std::size_t end = what.find("] ");
-    return Invalid(what.substr(end == std::string_view::npos ? 0 : end + 2));
-  }
-
- private:
-  In Top() const { return stack_.empty() ? In::kTop : stack_.back(); }
-  JsonInput& Input() { return result_.inputs.back(); }
-  JsonOutput& Output() { return result_.outputs.back(); }
-
-  std::optional<In> PlaceOfObject();
-  std::optional<In> PlaceOfArray();
-  bool Enter(std::optional<In> place, std::string_view what);
-  bool Leave();
-  bool EnterDataLevel();
-  bool LeaveDataLevel();
-  bool Datum(double value);
-  bool DimensionOf(number_unsigned_t value);
-  bool Parameter(std::optional<std::uint64_t> number, std::optional<bool> flag);
-  bool RequestParameter(std::optional<std::uint64_t> number, std::optional<bool> flag);
-  bool Scalar(
-      std::string_view what);  // a value that nothing takes: ignored or refused by its place
-
-  bool IsKnownKey() const {
-    return std::find(kKnownKeys.begin(), kKnownKeys.end(), key_) != kKnownKeys.end();
-  }
-  std::string Place() const;
-  bool Invalid(std::string_view why) { return FailWith(ErrorCode::kInvalidArgument, why); }
-  bool FailWith(ErrorCode code, std::string_view why);
-  bool Wrong(std::string_view what) {
-    return Invalid(fmt::format("'{}' cannot be {}", key_, what));
-  }
-
-  JsonInfer result_;
-  Error error_{ErrorCode::kInvalidArgument, "the request is not a JSON object"};
-  std::vector<In> stack_;
-  std::string key_;
-  std::size_t data_level_ = 0;              // arrays of "data" that are open
-  std::size_t leaf_level_ = 0;              // the level that holds numbers; 0: not known yet
-  std::vector<std::int64_t> level_counts_;  // elements so far of the open array of each level
-};
-
-std::string InferSax::Place() const {
-  for (auto place = stack_.rbegin(); place != stack_.rend(); ++place) {
-    const bool input = *place == In::kInput;
-    if (!input && *place != In::kOutput) continue;
-    const std::size_t index = (input ? result_.inputs.size() : result_.outputs.size()) - 1;
-    const std::string& name = input ? result_.inputs.back().name : result_.outputs.back().name;
-    const std::string_view list = input ? "inputs" : "outputs";
-    return name.empty() ? fmt::format("{}[{}]: ", list, index)
-                        : fmt::format("{}[{}] '{}': ", list, index, name);
-  }
-  return "";
-}
-
-bool InferSax::FailWith(ErrorCode code, std::string_view why) {
-  error_ = {code, fmt::format("request's JSON: {}{}", Place(), why)};
-  return false;
-}
-
-std::optional<In> InferSax::PlaceOfObject() {
-  const bool parameters = key_ == "parameters";
-  const std::optional<In> unknown = IsKnownKey() ? std::nullopt : std::optional(In::kIgnored);
-  switch (Top()) {
-    case In::kTop:
-      return In::kRequest;
-    case In::kRequest:
-      return parameters ? In::kParameters : unknown;
-    case In::kInputs:
-      if (result_.inputs.size() >= kMaxTensors) return std::nullopt;
-      result_.inputs.emplace_back();
-      return In::kInput;
-    case In::kOutputs:
-      if (result_.outputs.size() >= kMaxTensors) return std::nullopt;
-      result_.outputs.emplace_back();
-      return In::kOutput;
-    case In::kInput:
-      return parameters ? In::kInputParameters : unknown;
-    case In::kOutput:
-      return parameters ? In::kOutputParameters : unknown;
-    case In::kShape:
-    case In::kData:
-      return std::nullopt;
-    default:
-      return In::kIgnored;
-  }
-}
-
-std::optional<In> InferSax::PlaceOfArray() {
-  switch (Top()) {
-    case In::kTop:
-    case In::kInputs:
-    case In::kOutputs:
-    case In::kShape:
-      return std::nullopt;
-    case In::kRequest:
-      if (key_ == "inputs") return In::kInputs;
-      if (key_ == "outputs") return In::kOutputs;
-      break;
-    case In::kInput:
-      if (key_ == "shape" && !std::exchange(Input().has_shape, true)) return In::kShape;
-      if (key_ == "data" && !std::exchange(Input().has_data, true)) {
-        data_level_ = 1;
-        leaf_level_ = 0;
-        level_counts_.assign(1, 0);
-        Input().nesting.assign(1, kOpen);
-        return In::kData;
-      }
-      break;
-    default:
-      return In::kIgnored;
-  }
-  return IsKnownKey() ? std::nullopt : std::optional(In::kIgnored);
-}
-
-bool InferSax::Enter(std::optional<In> place, std::string_view what) {
-  if (stack_.size() >= kMaxDepth) {
-    return Invalid(fmt::format("nested more than {} levels deep", kMaxDepth));
-  }
-  if (!place) {
-    if (stack_.empty()) return Invalid("the request is not a JSON object");
-    return Invalid(fmt::format("'{}' is given twice, too often, or cannot hold {}", key_, what));
-  }
-  stack_.push_back(*place);
-  return true;
-}
-
-bool InferSax::Leave() {
-  stack_.pop_back();
-  return true;
-}
-
-bool InferSax::EnterDataLevel() {
-  if (data_level_ >= kMaxRank) {
-    return Invalid(fmt::format("'data' nests more than {} levels deep", kMaxRank));
-  }
-  if (leaf_level_ == data_level_) return Invalid("'data' mixes numbers and arrays");
-  ++level_counts_[data_level_ - 1];
-  ++data_level_;
-  if (level_counts_.size() < data_level_) {
-    level_counts_.push_back(0);
-    Input().nesting.push_back(kOpen);
-  }
-  level_counts_[data_level_ - 1] = 0;
-  stack_.push_back(In::kData);
-  return true;
-}
-
-bool InferSax::LeaveDataLevel() {
-  std::int64_t& length = Input().nesting[data_level_ - 1];
-  const std::int64_t count = level_counts_[data_level_ - 1];
-  if (length == kOpen) length = count;
-  if (length != count) {
-    return Invalid(fmt::format("'data' is ragged: arrays of {} and of {} elements at one level",
-                               length, count));
-  }
-  --data_level_;
-  return true;
-}
+// The handlers of values; those of objects and arrays are in infer_sax.cc.
 
 bool InferSax::Datum(double value) {
+  if (++elements_ > max_elements_) return TooMany();
   if (leaf_level_ == 0) leaf_level_ = data_level_;
   if (leaf_level_ != data_level_ || level_counts_.size() > data_level_) {
     return Invalid("'data' mixes numbers and arrays");
@@ -250,11 +23,21 @@ bool InferSax::Datum(double value) {
   return true;
 }
 
-bool InferSax::DimensionOf(number_unsigned_t value) {
-  if (Input().shape.size() >= kMaxRank || !std::in_range<std::int64_t>(value)) {
-    return Invalid(
-        fmt::format("'shape' has more than {} dimensions or one that is too large", kMaxRank));
+bool InferSax::Whole(double value, std::uint64_t bits, bool negative) {
+  Input().has_numbers = true;
+  if (!Datum(value)) return false;
+  const std::uint64_t magnitude = negative ? 0 - bits : bits;
+  if (magnitude >= kFirstInexact) {
+    Input().wholes.push_back({Input().data.size() - 1, bits, negative});
   }
+  return true;
+}
+
+bool InferSax::DimensionOf(number_unsigned_t value) {
+  if (Input().shape.size() >= kMaxRank) {
+    return Invalid(fmt::format("'shape' has more than {} dimensions", kMaxRank));
+  }
+  if (!std::in_range<std::int64_t>(value)) return TooLarge("holds", std::to_string(value));
   Input().shape.push_back(static_cast<std::int64_t>(value));
   return true;
 }
@@ -295,20 +78,17 @@ bool InferSax::Parameter(std::optional<std::uint64_t> number, std::optional<bool
 bool InferSax::Scalar(std::string_view what) {
   switch (Top()) {
     case In::kIgnored:
-      return true;
+      return CountMember();
     case In::kParameters:
     case In::kInputParameters:
     case In::kOutputParameters:
       return Parameter(std::nullopt, std::nullopt);
     case In::kTop:
       return Invalid("the request is not a JSON object");
-    case In::kData:
-    case In::kShape:
-      return Invalid(fmt::format("'{}' cannot hold {}", key_, what));
     default:
       break;
   }
-  return !IsObject(Top()) || IsKnownKey() ? Wrong(what) : true;
+  return !InObject() || IsKnownKey() ? Wrong(what) : true;
 }
 
 bool InferSax::boolean(bool value) {
@@ -328,8 +108,7 @@ bool InferSax::boolean(bool value) {
 bool InferSax::number_unsigned(number_unsigned_t value) {
   switch (Top()) {
     case In::kData:
-      Input().has_numbers = true;
-      return Datum(static_cast<double>(value));
+      return Whole(static_cast<double>(value), value, false);
     case In::kShape:
       return DimensionOf(value);
     case In::kParameters:
@@ -344,11 +123,14 @@ bool InferSax::number_unsigned(number_unsigned_t value) {
 bool InferSax::number_integer(number_integer_t value) {
   if (value >= 0) return number_unsigned(static_cast<number_unsigned_t>(value));
   if (Top() != In::kData) return Scalar("a negative number");
-  Input().has_numbers = true;
-  return Datum(static_cast<double>(value));
+  return Whole(static_cast<double>(value), static_cast<std::uint64_t>(value), true);
 }
 
-bool InferSax::number_float(number_float_t value, const string_t&) {
+bool InferSax::number_float(number_float_t value, const string_t& text) {
+  // The parser gives a whole number beyond 64 bits as a double too.
+  const bool huge = text.find_first_not_of("0123456789") == std::string::npos;
+  if (huge && Top() == In::kShape) return TooLarge("holds", text);
+  if (huge && HoldsKnownParameter()) return TooLarge("is", text);
   if (Top() != In::kData) return Scalar("a fraction");
   Input().has_numbers = true;
   return Datum(value);
@@ -368,7 +150,7 @@ bool InferSax::string(string_t& value) {
     // Without a datatype yet, the strings are the first sign of one.
     const std::string& type = Input().datatype;
     if (!type.empty() && type != "BYTES")
-      return Invalid("'data' has strings, its datatype is " + type);
+      return Invalid("'data' has strings, its datatype is " + Quoted(type));
     return FailWith(ErrorCode::kUnimplemented,
                     "'data' has strings: BYTES tensors are not supported");
   } else {
@@ -377,13 +159,17 @@ bool InferSax::string(string_t& value) {
   return true;
 }
 
-}  // namespace
-
-Result<JsonInfer> ParseInferJson(std::span<const std::byte> text) {
+Result<JsonInfer> ParseInferJson(std::span<const std::byte> text, const JsonBounds& bounds) {
   const char* begin = reinterpret_cast<const char*>(text.data());
-  InferSax sax;
+  InferSax sax(bounds);
   if (!nlohmann::json::sax_parse(begin, begin + text.size(), &sax)) {
     return tl::unexpected<Error>(sax.TakeError());
+  }
+  // The parser takes a NUL byte for the end of the text and looks no further.
+  if (const void* nul = std::memchr(begin, 0, text.size()); nul != nullptr) {
+    return Fail(ErrorCode::kInvalidArgument,
+                fmt::format("request's JSON: a NUL byte at position {}",
+                            static_cast<const char*>(nul) - begin));
   }
   return sax.TakeResult();
 }

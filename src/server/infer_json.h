@@ -1,6 +1,8 @@
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
+#include <limits>
 #include <optional>
 #include <span>
 #include <string>
@@ -11,6 +13,16 @@
 
 namespace lagoon {
 
+/// From this magnitude on a double may not hold a whole number.
+inline constexpr std::uint64_t kFirstInexact = std::uint64_t{1} << 53;
+
+/// A whole number of kFirstInexact or more, or of -kFirstInexact or less.
+struct JsonWhole {
+  std::size_t index = 0;   // in JsonInput::data
+  std::uint64_t bits = 0;  // of an int64 when `negative`
+  bool negative = false;
+};
+
 /// One entry of "inputs".
 struct JsonInput {
   std::string name;
@@ -18,10 +30,11 @@ struct JsonInput {
   bool has_shape = false;
   Dims shape;
   std::optional<std::uint64_t> binary_bytes;  // parameters.binary_data_size
-  // "data", flattened. Whole numbers are exact up to 2^53.
+  // "data", flattened: every number as the nearest double, and the exact whole numbers beyond.
   bool has_data = false;
   std::vector<double> data;
-  bool has_bools = false;  // true or false occurred; stored as 1 and 0
+  std::vector<JsonWhole> wholes;  // ascending by index
+  bool has_bools = false;         // true or false occurred; stored as 1 and 0
   bool has_numbers = false;
   Dims nesting;  // lengths of the nested arrays, outermost first
 };
@@ -43,9 +56,16 @@ struct JsonInfer {
   std::vector<JsonOutput> outputs;
 };
 
+/// What a request of the model can need: what has more is refused at the first element too many.
+struct JsonBounds {
+  /// Elements of all inputs together.
+  std::size_t max_elements = std::numeric_limits<std::size_t>::max();
+};
+
 /// Parses without building a document: memory stays within a small multiple of `text`, whatever it
 /// nests. Unknown members are ignored; parameters that would change the answer and are not
-/// supported are refused. kInvalidArgument says where; kUnimplemented names the feature.
-Result<JsonInfer> ParseInferJson(std::span<const std::byte> text);
+/// supported are refused, as are known members that are there twice and text after the request.
+/// kInvalidArgument says where; kUnimplemented names the feature.
+Result<JsonInfer> ParseInferJson(std::span<const std::byte> text, const JsonBounds& bounds = {});
 
 }  // namespace lagoon

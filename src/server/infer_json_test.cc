@@ -98,6 +98,126 @@ TEST(InferJson, RefusesDataThatIsNoTensor) {
   }
 }
 
+TEST(InferJson, SaysWhichRuleIsBroken) {
+  const std::string huge = "18446744073709551616";  // 2^64
+  std::string many = R"({"inputs":[{})";
+  for (int i = 0; i < 1024; ++i) many += ",{}";
+  const struct {
+    std::string text;
+    const char* says;
+  } cases[] = {
+      {R"({"inputs":[{"shape":[)" + huge + "]}]}",
+       "'shape' holds 18446744073709551616, which is too large"},
+      {R"({"inputs":[{"shape":[9223372036854775808]}]})",
+       "'shape' holds 9223372036854775808, which is too large"},
+      {R"({"inputs":[{"shape":[1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1]}]})",
+       "'shape' has more than 16 dimensions"},
+      {R"({"parameters":{"priority":)" + huge + "}}",
+       "'priority' is 18446744073709551616, which is too large"},
+      {R"({"parameters":{"timeout":)" + huge + "}}",
+       "'timeout' is 18446744073709551616, which is too large"},
+      {R"({"parameters":{"timeout":1.5}})", "'timeout' is not a whole number from 0"},
+      {many + "]}", "'inputs' has more than 1024 entries"},
+      {R"({"inputs":{}})", "'inputs' cannot be an object"},
+      {R"({"inputs":[{"name":"x"},[]]})", "'inputs' cannot hold an array"},
+      {R"({"inputs":[{"name":"x"},5]})", "'inputs' cannot hold a number"},
+      {R"({"inputs":[{"data":{}}]})", "'data' cannot be an object"},
+      {R"({"inputs":[{"data":[{}]}]})", "'data' cannot hold an object"},
+  };
+  for (const auto& c : cases) {
+    const auto parsed = Parse(c.text);
+    ASSERT_FALSE(parsed) << c.says;
+    EXPECT_EQ(parsed.error().code, ErrorCode::kInvalidArgument) << c.says;
+    EXPECT_THAT(parsed.error().message, HasSubstr(c.says));
+  }
+}
+
+TEST(InferJson, RefusesAKnownMemberThatIsThereTwice) {
+  const struct {
+    const char* text;
+    const char* key;
+  } cases[] = {
+      {R"({"id":"a","id":"b"})", "'id'"},
+      {R"({"inputs":[],"inputs":[]})", "'inputs'"},
+      {R"({"outputs":[],"outputs":[]})", "'outputs'"},
+      {R"({"parameters":{},"parameters":{}})", "'parameters'"},
+      {R"({"parameters":{"priority":1,"priority":2}})", "'priority'"},
+      {R"({"parameters":{"timeout":1,"timeout":2}})", "'timeout'"},
+      {R"({"inputs":[{"name":"a","name":"b"}]})", "'name'"},
+      {R"({"inputs":[{"datatype":"FP32","datatype":"FP64"}]})", "'datatype'"},
+      {R"({"inputs":[{"shape":[1],"shape":[1]}]})", "'shape'"},
+      {R"({"inputs":[{"data":[1],"data":[1]}]})", "'data'"},
+      {R"({"inputs":[{"parameters":{"binary_data_size":1,"binary_data_size":2}}]})",
+       "'binary_data_size'"},
+      {R"({"outputs":[{"name":"a","name":"b"}]})", "'name'"},
+  };
+  for (const auto& c : cases) {
+    const auto parsed = Parse(c.text);
+    ASSERT_FALSE(parsed) << c.text;
+    EXPECT_THAT(parsed.error().message, HasSubstr(std::string(c.key) + " is given twice"))
+        << c.text;
+  }
+  EXPECT_TRUE(Parse(R"({"inputs":[{"name":"a"},{"name":"b"}],"outputs":[{"name":"a"}]})"));
+  EXPECT_TRUE(Parse(R"({"future":{"id":1,"id":2},"future":3})"));
+}
+
+TEST(InferJson, RefusesWhatFollowsTheRequest) {
+  using std::string_literals::operator""s;
+  EXPECT_TRUE(Parse("{} \t\r\n"));
+  for (const std::string& text : {"{}\0"s, "{}\0{}"s, "{}\0garbage"s, "{} x"s, "{}{}"s, "{},"s}) {
+    EXPECT_FALSE(Parse(text)) << text;
+  }
+  EXPECT_THAT(Parse("{}\0"s).error().message, HasSubstr("a NUL byte"));
+}
+
+TEST(InferJson, StopsAtTheFirstElementTooMany) {
+  const auto error = [](const std::string& text, std::size_t max) {
+    const auto parsed = ParseInferJson(std::as_bytes(std::span(text)), JsonBounds{max});
+    return parsed ? "" : parsed.error().message;
+  };
+  // What follows the element too many is no JSON and is not looked at.
+  EXPECT_THAT(error(R"({"inputs":[{"data":[1,2,3,4,5,)", 4), HasSubstr("more elements than the 4"));
+  EXPECT_THAT(error(R"({"inputs":[{"data":[1,2]},{"data":[3,4,5,)", 4), HasSubstr("the 4 that"));
+  EXPECT_THAT(error(R"({"inputs":[{"shape":[1,2],"data":[[1,2,3,)", 9),
+              HasSubstr("more elements than the 2 of shape [1,2]"));
+  EXPECT_THAT(error(R"({"inputs":[{"data":[1]},{"shape":[2],"data":[1,2,3,)", 9),
+              HasSubstr("the 2 of shape [2]"));
+  EXPECT_THAT(error(R"({"inputs":[{"shape":[0],"data":[1,)", 9), HasSubstr("the 0 of shape [0]"));
+  EXPECT_EQ(error(R"({"inputs":[{"shape":[2,2],"data":[[1,2],[3,4]]}]})", 4), "");
+  EXPECT_EQ(error(R"({"inputs":[{"shape":[1,1,1,1],"data":[[[[1]]]]},{"data":[[[[1]]]]}]})", 2),
+            "");
+  // Arrays without elements are bounded too.
+  std::string empty = R"({"inputs":[{"data":[)";
+  for (int i = 0; i < 100; ++i) empty += "[],";
+  EXPECT_THAT(error(empty, 4), HasSubstr("more elements than the 4"));
+}
+
+TEST(InferJson, IgnoresNoMoreThanItsBound) {
+  std::string values = R"({"future":[0)";
+  std::string members = "{";
+  std::string arrays = R"({"future":[)";
+  for (int i = 0; i < 70'000; ++i) {
+    values += ",0";
+    members += R"("a":0,)";
+    arrays += "[],";
+  }
+  for (const std::string& text : {values, members, arrays}) {
+    EXPECT_THAT(Parse(text).error().message, HasSubstr("more than 65536 members"));
+  }
+}
+
+TEST(InferJson, MessagesStayShort) {
+  const std::string big(100'000, 'n');
+  for (const std::string& text :
+       {R"({"inputs":[{"name":")" + big + R"(","shape":[-1]}]})", "{\"" + big + "\" 1}",
+        "{\"a\":" + big + "}", R"({"parameters":{"priority":1)" + std::string(100'000, '0') + "}}",
+        R"({"inputs":[{"shape":[1)" + std::string(100'000, '0') + "]}]}"}) {
+    const auto parsed = Parse(text);
+    ASSERT_FALSE(parsed);
+    EXPECT_LT(parsed.error().message.size(), 1000u);
+  }
+}
+
 TEST(InferJson, NamesTheFeatureThatIsMissing) {
   const auto code = [](const std::string& text) { return Parse(text).error().code; };
   EXPECT_EQ(code(R"({"inputs":[{"data":["a"]}]})"), ErrorCode::kUnimplemented);

@@ -13,8 +13,8 @@ namespace lagoon {
 using Strand = boost::asio::strand<boost::asio::io_context::executor_type>;
 using Socket = boost::asio::basic_stream_socket<boost::asio::ip::tcp, Strand>;
 
-/// The threads of the edges. Sockets, parsing and rendering run here, and nothing else: a handler
-/// that works long (a huge JSON body) occupies one thread while the others go on.
+/// The threads of the edges. Sockets, parsing and rendering run here, and nothing else. A handler
+/// takes less than 1 ms at a stretch: large JSON is the JsonLane's work.
 class IoPool {
  public:
   explicit IoPool(int threads);

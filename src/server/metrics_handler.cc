@@ -4,6 +4,8 @@
 #include <prometheus/text_serializer.h>
 
 #include "base/log.h"
+#include "base/text.h"
+#include "server/route.h"
 
 namespace lagoon {
 namespace {
@@ -65,12 +67,12 @@ constexpr Row kRows[] = {
      MetricType::Counter, Count<&M::superseded>},
 };
 
-struct Reason {
+struct RefusalReason {
   const char* name;
   std::uint64_t M::*count;
 };
 
-constexpr Reason kReasons[] = {
+constexpr RefusalReason kReasons[] = {
     {"REJECTED", &M::rejected},
     {"CANCELED", &M::cancelled},
     {"BACKEND", &M::backend},
@@ -101,7 +103,7 @@ MetricFamily FailureFamily(const std::vector<M>& models) {
   MetricFamily family{
       "nv_inference_request_failure", "Requests that failed, by reason", MetricType::Counter, {}};
   for (const M& model : models) {
-    for (const Reason& reason : kReasons) {
+    for (const RefusalReason& reason : kReasons) {
       auto metric = OfModel(model, MetricType::Counter, static_cast<double>(model.*reason.count));
       metric.label.push_back({"reason", reason.name});
       family.metric.push_back(std::move(metric));
@@ -131,14 +133,13 @@ std::vector<MetricFamily> CoreMetrics::Collect() const {
 
 void MetricsHandler::Handle(const HttpRequest& request, const std::shared_ptr<HttpReply>& reply) {
   const std::string_view path = request.target.substr(0, request.target.find('?'));
+  if (ParseRoute(path).kind == Route::Kind::kScheduler) return scheduler_.Handle(request, reply);
   if (path != "/metrics") {
     return reply->Send(HttpResponse::Failure(
-        404, fmt::format("nothing is served at '{}', metrics are at /metrics", path)));
+        404, fmt::format("nothing is served at {}, metrics are at /metrics", Quoted(path))));
   }
   if (request.method != boost::beast::http::verb::get) {
-    HttpResponse response = HttpResponse::Failure(405, "/metrics takes GET");
-    response.fields = "Allow: GET\r\n";
-    return reply->Send(std::move(response));
+    return reply->Send(HttpResponse::WrongMethod(path, "GET"));
   }
   HttpResponse response =
       HttpResponse::Json(prometheus::TextSerializer().Serialize(metrics_.Collect()));

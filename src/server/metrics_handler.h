@@ -3,6 +3,7 @@
 #include <prometheus/collectable.h>
 
 #include "server/http_message.h"
+#include "server/scheduler_handler.h"
 #include "serving/core.h"
 
 namespace lagoon {
@@ -20,15 +21,18 @@ class CoreMetrics final : public prometheus::Collectable {
   const InferenceCore& core_;
 };
 
-/// GET /metrics.
+/// The operator's port: GET /metrics, and what changes the server.
 class MetricsHandler final : public HttpHandler {
  public:
-  explicit MetricsHandler(const InferenceCore& core) : metrics_(core) {}
+  /// Both are borrowed.
+  MetricsHandler(const InferenceCore& core, SchedulerHandler& scheduler)
+      : metrics_(core), scheduler_(scheduler) {}
 
   void Handle(const HttpRequest& request, const std::shared_ptr<HttpReply>& reply) override;
 
  private:
   CoreMetrics metrics_;
+  SchedulerHandler& scheduler_;
 };
 
 }  // namespace lagoon

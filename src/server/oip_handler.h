@@ -3,7 +3,9 @@
 #include <memory>
 
 #include "server/http_message.h"
+#include "server/infer_handler.h"
 #include "server/route.h"
+#include "server/scheduler_handler.h"
 #include "serving/core.h"
 
 namespace lagoon {
@@ -11,21 +13,29 @@ namespace lagoon {
 /// The Open Inference Protocol over HTTP.
 class OipHandler final : public HttpHandler {
  public:
-  /// Both are borrowed; `pool` is where the connections live.
-  OipHandler(InferenceCore& core, IoPool& pool) : core_(core), pool_(pool) {}
+  /// All are borrowed. `admin`: clients of this port may change the server, that is switch its
+  /// scheduler.
+  OipHandler(InferenceCore& core, InferHandler& infer, SchedulerHandler& scheduler, bool admin)
+      : core_(core), infer_(infer), scheduler_(scheduler), admin_(admin) {}
 
+  /// The port that changes are made on, for the refusal of those that come here. Before the first
+  /// request.
+  void SetAdminPort(int port) { admin_port_ = port; }
+
+  /// Only inferences have bodies of any size.
+  std::size_t MaxBodyBytes(boost::beast::http::verb method, std::string_view target) const override;
   void Handle(const HttpRequest& request, const std::shared_ptr<HttpReply>& reply) override;
 
  private:
   HttpResponse Get(const Route& route) const;
   HttpResponse Ready() const;
   HttpResponse ModelReady(const Route& route) const;
-  void SwitchScheduler(const HttpRequest& request, const std::shared_ptr<HttpReply>& reply);
-  void Infer(const Route& route, const HttpRequest& request,
-             const std::shared_ptr<HttpReply>& reply);
 
   InferenceCore& core_;
-  IoPool& pool_;
+  InferHandler& infer_;
+  SchedulerHandler& scheduler_;
+  const bool admin_;
+  int admin_port_ = 0;
 };
 
 }  // namespace lagoon

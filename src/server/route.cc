@@ -1,7 +1,10 @@
 #include "server/route.h"
 
 #include <optional>
+#include <span>
 #include <vector>
+
+#include "server/unserved.h"
 
 namespace lagoon {
 namespace {
@@ -58,23 +61,20 @@ Route::Kind ModelAction(std::string_view action) {
   return Route::Kind::kUnknown;
 }
 
-}  // namespace
-
-Route ParseRoute(std::string_view target) {
-  const std::vector<std::string> path = Segments(target);
+// A path that starts with "v2".
+Route RouteOf(const std::vector<std::string>& path) {
   const auto at = [&](std::size_t i) { return i < path.size() ? std::string_view(path[i]) : ""; };
-  if (at(0) != "v2") return {};
-  if (path.size() == 1) return {Route::Kind::kServer, "", ""};
+  if (path.size() == 1) return {Route::Kind::kServer};
   if (at(1) == "health" && path.size() == 3) {
-    if (at(2) == "live") return {Route::Kind::kLive, "", ""};
-    if (at(2) == "ready") return {Route::Kind::kReady, "", ""};
+    if (at(2) == "live") return {Route::Kind::kLive};
+    if (at(2) == "ready") return {Route::Kind::kReady};
     return {};
   }
-  if (at(1) == "scheduler" && path.size() == 2) return {Route::Kind::kScheduler, "", ""};
+  if (at(1) == "scheduler" && path.size() == 2) return {Route::Kind::kScheduler};
   if (at(1) != "models" || path.size() < 3) return {};
-  if (at(2) == "stats" && path.size() == 3) return {Route::Kind::kStatistics, "", ""};
+  if (at(2) == "stats" && path.size() == 3) return {Route::Kind::kStatistics};
 
-  Route route{Route::Kind::kModel, path[2], ""};
+  Route route{Route::Kind::kModel, path[2]};
   std::size_t next = 3;
   if (at(next) == "versions" && path.size() > next + 1) {
     route.version = path[next + 1];
@@ -83,6 +83,18 @@ Route ParseRoute(std::string_view target) {
   if (path.size() == next) return route;
   if (path.size() > next + 1) return {};
   route.kind = ModelAction(at(next));
+  return route;
+}
+
+}  // namespace
+
+Route ParseRoute(std::string_view target) {
+  const std::vector<std::string> path = Segments(target);
+  if (path.empty() || path[0] != "v2") return {};
+  Route route = RouteOf(path);
+  if (route.kind != Route::Kind::kUnknown) return route;
+  const std::string_view extension = UnservedExtension(std::span(path).subspan(1));
+  if (!extension.empty()) route = {Route::Kind::kUnserved, "", "", extension};
   return route;
 }
 

@@ -20,10 +20,12 @@ struct Route {
     kModelConfig,
     kModelStatistics,
     kModelInfer,
+    kUnserved,  // of an extension of Triton that Lagoon does not have
   };
   Kind kind = Kind::kUnknown;
-  std::string model;
-  std::string version;  // empty: not given
+  std::string model = {};
+  std::string version = {};         // empty: not given
+  std::string_view extension = {};  // of kUnserved: its name, of static storage
 };
 
 /// `target` as sent; its query is ignored, names are percent-decoded.

@@ -43,10 +43,37 @@ TEST(Route, RefusesEverythingElse) {
   for (const char* target :
        {"", "/", "v2", "/v1", "*", "/v2/health", "/v2/health/dead", "/v2/models", "/v2//models/a",
         "/v2/models/a/versions", "/v2/models/a/infer/b", "/v2/models/a/versions/1/2/3",
-        "/v2/models/%zz", "/v2/models/%4", "/v2/models/a/explode", "/v2/repository/index",
+        "/v2/models/%zz", "/v2/models/%4", "/v2/models/a/explode", "/v2/trace2", "/v2/generate",
         "/v2/models/a/b/c/d/e/f/g/h/i/j", "http://host/v2"}) {
     EXPECT_EQ(ParseRoute(target).kind, Kind::kUnknown) << target;
   }
+}
+
+TEST(Route, NamesTheExtensionOfTritonThatIsNotServed) {
+  const struct {
+    const char* target;
+    const char* extension;
+  } cases[] = {
+      {"/v2/repository/index", "model_repository"},
+      {"/v2/repository/models/digits/load", "model_repository"},
+      {"/v2/repository/models/digits/unload", "model_repository"},
+      {"/v2/systemsharedmemory/status", "system_shared_memory"},
+      {"/v2/systemsharedmemory/region/r/register", "system_shared_memory"},
+      {"/v2/cudasharedmemory/region/r/unregister", "cuda_shared_memory"},
+      {"/v2/trace/setting", "trace"},
+      {"/v2/models/digits/trace/setting", "trace"},
+      {"/v2/models/digits/versions/1/trace/setting", "trace"},
+      {"/v2/logging", "logging"},
+      {"/v2/models/digits/generate", "generate"},
+      {"/v2/models/digits/versions/1/generate_stream", "streaming"},
+  };
+  for (const auto& c : cases) {
+    const Route route = ParseRoute(c.target);
+    EXPECT_EQ(route.kind, Kind::kUnserved) << c.target;
+    EXPECT_EQ(route.extension, c.extension) << c.target;
+  }
+  EXPECT_EQ(ParseRoute("/v2/models/trace").kind, Kind::kModel);
+  EXPECT_EQ(ParseRoute("/v2/models/repository/infer").kind, Kind::kModelInfer);
 }
 
 }  // namespace

@@ -1,10 +1,15 @@
 #include "server/server.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
+#include <array>
 #include <boost/asio/post.hpp>
 #include <boost/asio/steady_timer.hpp>
 #include <thread>
+#include <utility>
 
+#include "base/log.h"
 #include "server/grpc_edge.h"
 #include "server/http_listener.h"
 #include "server/metrics_handler.h"
@@ -16,26 +21,44 @@ namespace {
 constexpr std::size_t kMaxRetainedBytes = std::size_t{32} << 20;
 // How late grpc.health.v1 may follow InferenceCore::Ready.
 constexpr std::chrono::milliseconds kHealthPeriod{200};
-constexpr std::size_t kMaxScrapeBytes = 4096;
+constexpr std::size_t kMaxScrapeConnections = 64;
 
 int ThreadsOf(const ServerOptions& options) {
   if (options.threads > 0) return options.threads;
   return std::clamp(static_cast<int>(std::thread::hardware_concurrency()), 2, 4);
 }
 
+ServerOptions Within(std::size_t descriptors, ServerOptions options) {
+  const std::size_t connections = ConnectionsWithin(descriptors, options.http.max_connections);
+  if (connections < options.http.max_connections) {
+    spdlog::warn(
+        "HTTP: at most {} connections instead of {}: the process may have {} files and "
+        "sockets (`ulimit -n`)",
+        connections, options.http.max_connections, descriptors);
+  }
+  options.http.max_connections = connections;
+  return options;
+}
+
 class EdgeServer final : public Server {
  public:
   EdgeServer(InferenceCore& core, const ServerOptions& options)
       : core_(core),
-        options_(options),
+        options_(Within(DescriptorLimit(), options)),
         pool_(ThreadsOf(options)),
-        oip_(core, pool_),
-        scrapes_(core),
-        buffers_(BufferPool::Create(options.max_buffered_bytes, kMaxRetainedBytes)),
+        infer_(core, pool_, lane_),
+        scheduler_(core, pool_),
+        oip_(core, infer_, scheduler_, options.admin_on_http),
+        scrapes_(core, scheduler_),
+        memory_{BufferPool::Create(kMaxRetainedBytes),
+                std::make_shared<MemoryBudget>(
+                    MemoryBudget::Limits{options.max_buffered_bytes,
+                                         options_.http.max_connections + kMaxScrapeConnections})},
         health_timer_(boost::asio::make_strand(pool_.context())) {}
 
   ~EdgeServer() override {
     if (!stopped_) Stop(Now());
+    lane_.Stop();  // its last work may still hold a socket of the pool
     pool_.Join();  // its handlers use members that are destroyed first
   }
 
@@ -44,11 +67,12 @@ class EdgeServer final : public Server {
   int http_port() const override { return http_->port(); }
   int grpc_port() const override { return grpc_->port(); }
   int metrics_port() const override { return metrics_->port(); }
+  void AnnounceStop() override { http_->AnnounceEnd(); }
   void Stop(TimePoint until) override;
 
  private:
   Result<std::shared_ptr<HttpListener>> Listen(const char* name, int port, HttpHandler& handler,
-                                               std::size_t max_body_bytes);
+                                               const HttpLimits& limits);
   void FollowHealth();
   void StopHealth();
   static void StopListener(const std::shared_ptr<HttpListener>& listener, TimePoint until);
@@ -56,9 +80,12 @@ class EdgeServer final : public Server {
   InferenceCore& core_;
   const ServerOptions options_;
   IoPool pool_;  // sockets and timers must be destroyed before it
+  JsonLane lane_;
+  InferHandler infer_;
+  SchedulerHandler scheduler_;
   OipHandler oip_;
   MetricsHandler scrapes_;
-  std::shared_ptr<BufferPool> buffers_;
+  const EdgeMemory memory_;
   Mutex health_mutex_;
   bool follow_health_ GUARDED_BY(health_mutex_) = true;
   boost::asio::basic_waitable_timer<Clock, boost::asio::wait_traits<Clock>, Strand> health_timer_;
@@ -70,22 +97,41 @@ class EdgeServer final : public Server {
 
 Result<std::shared_ptr<HttpListener>> EdgeServer::Listen(const char* name, int port,
                                                          HttpHandler& handler,
-                                                         std::size_t max_body_bytes) {
-  HttpListener::Options options{name, options_.address, port, options_.http};
-  options.limits.max_body_bytes = max_body_bytes;
-  return HttpListener::Listen(pool_, handler, buffers_, std::move(options));
+                                                         const HttpLimits& limits) {
+  return HttpListener::Listen(pool_, handler, memory_, {name, options_.address, port, limits});
+}
+
+// Else the second of them would be refused as "taken by another process", which is this one.
+lagoon::Status CheckPorts(const ServerOptions& options) {
+  const std::array<std::pair<const char*, int>, 3> ports = {{{"HTTP", options.http_port},
+                                                             {"gRPC", options.grpc_port},
+                                                             {"metrics", options.metrics_port}}};
+  for (std::size_t i = 0; i < ports.size(); ++i) {
+    for (std::size_t j = 0; j < i; ++j) {
+      if (ports[i].second == 0 || ports[i].second != ports[j].second) continue;
+      return Fail(ErrorCode::kInvalidArgument,
+                  fmt::format("{} and {} cannot share port {} of {}; give each its own, or 0",
+                              ports[j].first, ports[i].first, ports[i].second, options.address));
+    }
+  }
+  return {};
 }
 
 lagoon::Status EdgeServer::Open() {
+  LAGOON_RETURN_IF_ERROR(CheckPorts(options_));
   // Every port is bound before anything is served.
-  LAGOON_ASSIGN_OR_RETURN(http_,
-                          Listen("HTTP", options_.http_port, oip_, options_.http.max_body_bytes));
-  LAGOON_ASSIGN_OR_RETURN(metrics_,
-                          Listen("metrics", options_.metrics_port, scrapes_, kMaxScrapeBytes));
+  HttpLimits scrape = options_.http;
+  scrape.max_body_bytes = SchedulerHandler::kMaxBodyBytes;
+  scrape.max_connections = std::min(scrape.max_connections, kMaxScrapeConnections);
+  LAGOON_ASSIGN_OR_RETURN(http_, Listen("HTTP", options_.http_port, oip_, options_.http));
+  LAGOON_ASSIGN_OR_RETURN(metrics_, Listen("metrics", options_.metrics_port, scrapes_, scrape));
+  oip_.SetAdminPort(metrics_->port());
   GrpcEdge::Options grpc;
   grpc.address = options_.address;
   grpc.port = options_.grpc_port;
   grpc.max_message_bytes = options_.http.max_body_bytes;
+  grpc.handshake_timeout = options_.http.header_timeout;
+  grpc.idle_timeout = options_.http.idle_timeout;
   grpc.max_buffered_bytes = options_.max_buffered_bytes;
   LAGOON_ASSIGN_OR_RETURN(grpc_, GrpcEdge::Start(core_, pool_, grpc));
   http_->Start();

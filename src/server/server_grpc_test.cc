@@ -71,6 +71,24 @@ class GrpcServer : public ServerTest {
     return status;
   }
 
+  // The status of a call of `method` with these bytes as its message.
+  grpc::Status CallGeneric(const std::string& method, const std::string& message) {
+    grpc::GenericStub generic(channel_);
+    grpc::ClientContext context;
+    context.set_deadline(std::chrono::system_clock::now() + std::chrono::seconds(20));
+    grpc::CompletionQueue queue;
+    const grpc::Slice slice(message);
+    auto call = generic.PrepareUnaryCall(&context, method, grpc::ByteBuffer(&slice, 1), &queue);
+    call->StartCall();
+    grpc::ByteBuffer answer;
+    grpc::Status status;
+    call->Finish(&answer, &status, this);
+    void* tag = nullptr;
+    bool ok = false;
+    EXPECT_TRUE(queue.Next(&tag, &ok));
+    return status;
+  }
+
   std::shared_ptr<grpc::Channel> channel_;
   std::unique_ptr<Stub> stub_;
 };
@@ -193,22 +211,45 @@ TEST_F(GrpcServer, ErrorsKeepTheirCode) {
 }
 
 TEST_F(GrpcServer, BytesThatAreNoRequestAreAnErrorAndNothingElse) {
-  grpc::GenericStub generic(channel_);
-  grpc::ClientContext context;
-  grpc::CompletionQueue queue;
-  const grpc::Slice garbage("\xff\xff\xff\xff garbage");
-  auto call = generic.PrepareUnaryCall(&context, "/inference.GRPCInferenceService/ModelInfer",
-                                       grpc::ByteBuffer(&garbage, 1), &queue);
-  call->StartCall();
-  grpc::ByteBuffer answer;
-  grpc::Status status;
-  call->Finish(&answer, &status, this);
-  void* tag = nullptr;
-  bool ok = false;
-  ASSERT_TRUE(queue.Next(&tag, &ok));
+  const grpc::Status status =
+      CallGeneric("/inference.GRPCInferenceService/ModelInfer", "\xff\xff\xff\xff garbage");
   EXPECT_EQ(status.error_code(), grpc::StatusCode::INVALID_ARGUMENT);
   inference::ModelInferResponse response;
   EXPECT_TRUE(Call(&Stub::ModelInfer, Twice(), response).ok());
+}
+
+TEST_F(GrpcServer, NamesTheExtensionsOfTritonThatItLacks) {
+  const struct {
+    const char* method;
+    const char* says;
+  } cases[] = {
+      {"RepositoryIndex", "'model_repository'"},
+      {"RepositoryModelLoad", "'model_repository'"},
+      {"SystemSharedMemoryRegister", "'system_shared_memory'"},
+      {"CudaSharedMemoryStatus", "'cuda_shared_memory'"},
+      {"TraceSetting", "'trace'"},
+      {"LogSettings", "'logging'"},
+      {"ModelStreamInfer", "'streaming'"},
+      {"Frobnicate", "method '/inference.GRPCInferenceService/Frobnicate' is not served"},
+  };
+  for (const auto& c : cases) {
+    const grpc::Status status =
+        CallGeneric(std::string("/inference.GRPCInferenceService/") + c.method, "");
+    EXPECT_EQ(status.error_code(), grpc::StatusCode::UNIMPLEMENTED) << c.method;
+    EXPECT_THAT(status.error_message(), HasSubstr(c.says)) << c.method;
+  }
+}
+
+TEST_F(GrpcServer, ErrorsThatQuoteALargeRequestKeepTheirCode) {
+  inference::ModelInferResponse response;
+  inference::ModelInferRequest request = Twice();
+  request.mutable_inputs(0)->set_name(std::string(100'000, 'n'));
+  request.mutable_inputs(0)->set_datatype(std::string(20'000, 't'));
+  request.set_model_name(std::string(100'000, 'm'));
+  EXPECT_EQ(Call(&Stub::ModelInfer, request, response).error_code(),
+            grpc::StatusCode::INVALID_ARGUMENT);
+  core_.FailWith({ErrorCode::kUnavailable, std::string(100'000, 'x')});
+  EXPECT_EQ(Call(&Stub::ModelInfer, Twice(), response).error_code(), grpc::StatusCode::UNAVAILABLE);
 }
 
 TEST_F(GrpcServer, OversizedMessageIsRefused) {

@@ -19,6 +19,7 @@ class ServerTest : public testing::Test {
     options.http_port = options.grpc_port = options.metrics_port = 0;
     options.http = limits_;
     options.max_buffered_bytes = max_buffered_bytes_;
+    options.admin_on_http = admin_on_http_;
     return options;
   }
   void StartServer() {
@@ -41,6 +42,7 @@ class ServerTest : public testing::Test {
 
   HttpLimits limits_;
   std::size_t max_buffered_bytes_ = std::size_t{64} << 20;
+  bool admin_on_http_ = false;
   FakeCore core_;
   std::unique_ptr<Server> server_;
 };

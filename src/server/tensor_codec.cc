@@ -5,6 +5,8 @@
 #include <array>
 #include <limits>
 
+#include "serving/request_check.h"
+
 namespace lagoon {
 namespace {
 
@@ -36,13 +38,13 @@ Result<std::size_t> TensorBytes(DataType type, const Dims& dims) {
   for (const std::int64_t dim : dims) {
     if (dim < 0) {
       return Fail(ErrorCode::kInvalidArgument,
-                  fmt::format("shape {} has a negative number", ToString(dims)));
+                  fmt::format("shape {} has a negative number", ShownShape(dims)));
     }
     if (dim == 0) {
       empty = true;  // the others still have to make sense
     } else if (bytes > kMaxBytes / dim) {
       return Fail(ErrorCode::kInvalidArgument,
-                  fmt::format("shape {} is too large", ToString(dims)));
+                  fmt::format("shape {} is too large", ShownShape(dims)));
     } else {
       bytes *= dim;
     }

@@ -1,5 +1,6 @@
 #include "serving/config_file.h"
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <unistd.h>
@@ -234,7 +235,19 @@ TEST(Settings, RefusesValuesOutOfRange) {
 TEST(Settings, RefusesOtherPlatformsAndBackends) {
   EXPECT_THAT(ErrorOf("platform: \"tensorrt_plan\"").message, HasSubstr("'tensorrt_plan'"));
   EXPECT_THAT(ErrorOf("backend: \"python\"").message, HasSubstr("'python'"));
-  EXPECT_TRUE(Parse("backend: \"onnxruntime\"").has_value());
+  EXPECT_FALSE(Parse("platform: \"lagoon_job\"").has_value());  // of an ONNX file
+}
+
+TEST(Settings, TakesTheNamesOfTritonAndThoseThatLagoonReports) {
+  for (const char* platform : {"onnxruntime_onnx", "lagoon_plan"}) {
+    for (const char* backend : {"onnxruntime", "lagoon"}) {
+      const auto file = Parse(fmt::format("platform: '{}' backend: '{}'", platform, backend));
+      EXPECT_TRUE(file.has_value()) << platform << " " << backend;
+    }
+  }
+  const auto program = Parse("platform: 'lagoon_job' backend: 'lagoon_job'");
+  ASSERT_TRUE(program.has_value()) << program.error().message;
+  EXPECT_TRUE(program->settings.program);
 }
 
 TEST(Settings, InstanceGroupsAddUp) {

@@ -6,6 +6,8 @@
 #include <set>
 #include <sstream>
 
+#include "base/testing/paths.h"
+
 namespace lagoon {
 namespace {
 
@@ -43,7 +45,7 @@ TEST(FieldRules, CoverEveryFieldThatTritonKnows) {
 }
 
 TEST(FieldRules, AreAllInTheOperatorsGuide) {
-  std::ifstream file(std::string(LAGOON_SOURCE_DIR) + "/docs/models.md");
+  std::ifstream file(SourceFolder() + "/docs/models.md");
   ASSERT_TRUE(file.is_open());
   std::ostringstream text;
   text << file.rdbuf();

@@ -3,10 +3,10 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <atomic>
 #include <thread>
 #include <utility>
 
+#include "base/lender.h"
 #include "base/log.h"
 #include "base/mutex.h"
 #include "policies/registry.h"
@@ -21,31 +21,31 @@ class Core final : public InferenceCore {
  public:
   static Result<std::unique_ptr<Core>> Open(const CoreOptions& options) {
     std::unique_ptr<Core> core(new Core(options));
-    LAGOON_ASSIGN_OR_RETURN(const std::shared_ptr<DeviceCore> life, core->OpenLife());
-    core->Begin(life);
+    LAGOON_ASSIGN_OR_RETURN(std::unique_ptr<DeviceCore> life, core->OpenLife(/*again=*/false));
+    core->Begin(std::move(life));
     core->keeper_ =
         std::jthread([raw = core.get()](const std::stop_token& stop) { raw->Keep(stop); });
     return core;
   }
 
   bool Ready() const override {
-    const std::shared_ptr<DeviceCore> life = Life();
-    return life != nullptr && life->Ready();
+    const Life life = life_.Borrow();
+    return life && life->Ready();
   }
   std::vector<ModelStatus> Models() const override;
   DispatcherStats SchedulerStatistics() const override {
-    const std::shared_ptr<DeviceCore> life = Life();
-    return life == nullptr ? DispatcherStats() : life->SchedulerStatistics();
+    const Life life = life_.Borrow();
+    return life ? life->SchedulerStatistics() : DispatcherStats();
   }
   SchedulerConfig scheduler() const override {
-    const std::shared_ptr<DeviceCore> life = Life();
-    if (life != nullptr) return life->scheduler();
+    const Life life = life_.Borrow();
+    if (life) return life->scheduler();
     const MutexLock lock(mutex_);
     return last_.scheduler;
   }
   void SwitchScheduler(const std::string& name, std::function<void(Status)> done) override {
-    const std::shared_ptr<DeviceCore> life = Life();
-    if (life == nullptr) return done(tl::unexpected<Error>(Away()));
+    const Life life = life_.Borrow();
+    if (!life) return done(tl::unexpected<Error>(Away()));
     life->SwitchScheduler(name, std::move(done));
   }
   DeviceInfo device() const override {
@@ -78,22 +78,19 @@ class Core final : public InferenceCore {
  private:
   explicit Core(const CoreOptions& options) : options_(options) {}
 
-  /// Null while the device is away. Whoever holds it keeps the old device from going, and with it
-  /// the new one from coming: not for longer than a call.
-  std::shared_ptr<DeviceCore> Life() const {
-    const MutexLock lock(mutex_);
-    return life_;
-  }
+  /// Empty while the device is away. The keeper waits for the lease's end before it destroys the
+  /// lost device and opens the next: a call holds its lease until it returns, and no longer.
+  using Life = Lender<DeviceCore>::Lease;
   template <typename Answer, typename Question>
   Answer Ask(const Question& question) const {
-    const std::shared_ptr<DeviceCore> life = Life();
-    if (life == nullptr) return tl::unexpected<Error>(Away());
+    const Life life = life_.Borrow();
+    if (!life) return tl::unexpected<Error>(Away());
     return question(*life);
   }
   Error Away() const;
 
-  Result<std::shared_ptr<DeviceCore>> OpenLife();
-  void Begin(const std::shared_ptr<DeviceCore>& life);
+  Result<std::unique_ptr<DeviceCore>> OpenLife(bool again);
+  void Begin(std::unique_ptr<DeviceCore> life);
   void Keep(const std::stop_token& stop);
   bool AwaitLoss(const std::stop_token& stop);
   bool Pause(Nanoseconds pause, const std::stop_token& stop);
@@ -115,109 +112,98 @@ class Core final : public InferenceCore {
   const CoreOptions options_;
   mutable Mutex mutex_;
   CondVar changed_;
-  std::shared_ptr<DeviceCore> life_ GUARDED_BY(mutex_);
-  std::uint64_t lives_ GUARDED_BY(mutex_) = 0;
   Last last_ GUARDED_BY(mutex_);
   bool lost_ GUARDED_BY(mutex_) = false;
   bool draining_ GUARDED_BY(mutex_) = false;
-  std::jthread keeper_;  // last: stops before anything it uses is gone
+  mutable Lender<DeviceCore> life_;  // calls back into what stands above
+  std::jthread keeper_;              // last: stops before anything it uses is gone
 };
 
 std::vector<ModelStatus> Core::Models() const {
-  const std::shared_ptr<DeviceCore> life = Life();
-  if (life != nullptr) return life->Models();
+  if (const Life life = life_.Borrow()) return life->Models();
   std::vector<ModelStatus> models;
+  std::string problem;
   {
     const MutexLock lock(mutex_);
     models = last_.models;
+    problem = last_.problem;
   }
+  problem = problem.empty() ? Away().message : "the device does not open again: " + problem;
   for (ModelStatus& model : models) {
     if (model.state != ModelState::kReady) continue;
     model.state = ModelState::kUnavailable;
-    model.reason = Away().message;
+    model.reason = problem;
   }
   return models;
 }
 
+// For remote clients: the problem, which may name paths of the server, is in the log.
 Error Core::Away() const {
   const MutexLock lock(mutex_);
-  if (last_.problem.empty()) {
-    return {
-        ErrorCode::kUnavailable,
-        fmt::format("device '{}' was lost; its models are being loaded again", last_.device.name)};
-  }
-  return {ErrorCode::kUnavailable, fmt::format("device '{}' was lost and does not open again: {}",
-                                               last_.device.name, last_.problem)};
+  return {
+      ErrorCode::kUnavailable,
+      fmt::format("device '{}' was lost{}", last_.device.name,
+                  last_.problem.empty() ? "; its models are being loaded again"
+                                        : " and does not open again; the server's log says why")};
 }
 
 RequestHandle Core::Infer(InferRequest request, InferCallback callback) {
-  std::shared_ptr<DeviceCore> life;
-  std::uint64_t number = 0;
-  {
-    const MutexLock lock(mutex_);
-    life = life_;
-    number = lives_;
-  }
-  if (life == nullptr) {
+  const Life life = life_.Borrow();
+  if (!life) {
     request.payload.reset();
     callback(tl::unexpected<Error>(Away()));
     return RequestHandle{};
   }
   const RequestHandle handle = life->Infer(std::move(request), std::move(callback));
   if (handle == RequestHandle{}) return handle;
-  return RequestHandle{static_cast<std::uint64_t>(handle) | (number << kLifeShift & kLifeMask)};
+  return RequestHandle{static_cast<std::uint64_t>(handle) |
+                       (life.number() << kLifeShift & kLifeMask)};
 }
 
 void Core::Cancel(RequestHandle handle) {
   const auto raw = static_cast<std::uint64_t>(handle);
-  std::shared_ptr<DeviceCore> life;
-  {
-    const MutexLock lock(mutex_);
-    // Of another life: it has been answered.
-    if ((raw & kLifeMask) != (lives_ << kLifeShift & kLifeMask)) return;
-    life = life_;
-  }
-  if (life != nullptr) life->Cancel(RequestHandle{raw & ~kLifeMask});
+  const Life life = life_.Borrow();
+  // A request of another life has been answered.
+  if (!life || (raw & kLifeMask) != (life.number() << kLifeShift & kLifeMask)) return;
+  life->Cancel(RequestHandle{raw & ~kLifeMask});
 }
 
 void Core::Drain(TimePoint until) {
-  std::shared_ptr<DeviceCore> life;
   {
     const MutexLock lock(mutex_);
     draining_ = true;
-    life = life_;
   }
-  if (life != nullptr) life->Drain(until);
+  // A life that begins after this line finds `draining_`.
+  if (const Life life = life_.Borrow()) life->Drain(until);
 }
 
-Result<std::shared_ptr<DeviceCore>> Core::OpenLife() {
+Result<std::unique_ptr<DeviceCore>> Core::OpenLife(bool again) {
   CoreOptions options = options_;
-  {
+  if (again) {
     const MutexLock lock(mutex_);
-    if (lives_ > 0) {
-      options.scheduler = last_.scheduler.name;
-      options.trace = nullptr;  // it shows one device from its beginning to its end
-    }
+    options.scheduler = last_.scheduler.name;
+    options.trace = nullptr;  // it shows one device from its beginning to its end
   }
-  LAGOON_ASSIGN_OR_RETURN(std::unique_ptr<DeviceCore> life, DeviceCore::Open(options, [this] {
-                            const MutexLock lock(mutex_);
-                            lost_ = true;
-                            changed_.NotifyAll();
-                          }));
-  return std::shared_ptr<DeviceCore>(std::move(life));
+  return DeviceCore::Open(options, [this] {
+    const MutexLock lock(mutex_);
+    lost_ = true;
+    changed_.NotifyAll();
+  });
 }
 
-void Core::Begin(const std::shared_ptr<DeviceCore>& life) {
-  bool draining = false;
+void Core::Begin(std::unique_ptr<DeviceCore> life) {
   {
     const MutexLock lock(mutex_);
     last_.device = life->device();
     last_.problem.clear();
-    life_ = life;
-    ++lives_;
+  }
+  life_.Lend(std::move(life));
+  bool draining = false;
+  {
+    const MutexLock lock(mutex_);
     draining = draining_;
   }
-  if (draining) life->Drain(Now());
+  if (draining) life_.Borrow()->Drain(Now());
 }
 
 /// The keeper's thread: opens the device again whenever it is lost, after a pause that grows while
@@ -234,10 +220,10 @@ void Core::Keep(const std::stop_token& stop) {
     for (bool opened = false; !opened;) {
       if (!Pause(pause, stop)) return;
       pause = std::min(2 * pause, options_.reopen.longest);
-      const Result<std::shared_ptr<DeviceCore>> life = OpenLife();
+      Result<std::unique_ptr<DeviceCore>> life = OpenLife(/*again=*/true);
       opened = life.has_value();
       if (opened) {
-        Begin(*life);
+        Begin(*std::move(life));
         spdlog::info("device '{}' is there again", device().name);
         continue;
       }
@@ -262,18 +248,19 @@ bool Core::Pause(Nanoseconds pause, const std::stop_token& stop) {
   return !stop.stop_requested();
 }
 
-/// Lets go of the device and all that was on it.
+/// Destroys the lost device and all that was on it, when the last call that uses it has returned.
 void Core::End() {
-  std::shared_ptr<DeviceCore> life = Life();
-  Last last{life->device(), life->scheduler(), life->Models(), ""};
+  Last last;
+  {
+    const Life life = life_.Borrow();
+    last = {life->device(), life->scheduler(), life->Models(), /*problem=*/""};
+  }
   {
     const MutexLock lock(mutex_);
     last_ = std::move(last);
-    life_.reset();
   }
-  life->AwaitLost(Away().message);
-  // Calls that are about to return. It must not be one of them that takes the device down.
-  while (life.use_count() > 1) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  life_.Withdraw()->AwaitLost(Away().message);
+  life_.TakeBack();
 }
 
 }  // namespace

@@ -31,6 +31,12 @@ struct InputTensor {
   std::span<const std::byte> data;  // dense row-major, little-endian; borrowed from `payload`
 };
 
+/// How the edge will write an output.
+enum class OutputForm : std::uint8_t {
+  kBytes,  // as it lies in memory
+  kText,   // as JSON numbers, which 16-bit floats do not have: refused before anything is computed
+};
+
 struct InferRequest {
   std::string model;
   std::string version;  // empty: the latest
@@ -41,6 +47,8 @@ struct InferRequest {
   TimePoint arrival;       // when the edge had the first byte
   std::vector<InputTensor> inputs;
   std::vector<std::string> outputs;  // empty: all
+  std::vector<OutputForm> forms;     // of each of `outputs`; those that it does not reach: `form`
+  OutputForm form = OutputForm::kBytes;
   // Keeps every `data` alive. Let go before the callback: who has the answer finds its room free.
   std::shared_ptr<const void> payload;
 };
@@ -110,7 +118,7 @@ struct ModelStatus {
   std::string name;
   std::string version;
   ModelState state = ModelState::kUnavailable;
-  std::string reason;   // why it is unavailable
+  std::string reason;   // why it is unavailable; names paths of the server: not for remote clients
   std::string warning;  // it serves, but not as configured: standalone latency above its deadline
   double load_ms = 0;
   Nanoseconds standalone{0};  // measured at load
@@ -151,7 +159,8 @@ class InferenceCore {
 
   virtual bool Ready() const = 0;  // loaded and not draining
   virtual std::vector<ModelStatus> Models() const = 0;
-  /// kNotFound names the model or version; kUnavailable carries the reason of the failed load.
+  /// kNotFound names the model or version. kUnavailable names them and refers to the log: the
+  /// reason of a failed load names paths of the server, which remote clients must not see.
   virtual Status ModelReady(const std::string& model, const std::string& version) const = 0;
   virtual Result<ModelMetadata> Metadata(const std::string& model,
                                          const std::string& version) const = 0;

@@ -5,6 +5,7 @@
 #include <filesystem>
 #include <thread>
 
+#include "base/testing/paths.h"
 #include "program/testing/emulated_gpu.h"
 #include "serving/testing/core_fixture.h"
 
@@ -49,7 +50,7 @@ TEST_F(CudaCoreTest, RealTimeRequestsRevokeBestEffortOnesAndAllAreAnswered) {
   repository_.AddModel("urgent", testing::SmallModel(), testing::kRealTime);
   std::filesystem::create_directory(repository_.path() + "/digits");
   // Without its config, which makes it real-time.
-  std::filesystem::copy(LAGOON_SOURCE_DIR "/models/repository/digits/1",
+  std::filesystem::copy(SourceFolder() + "/models/repository/digits/1",
                         repository_.path() + "/digits/1", std::filesystem::copy_options::recursive);
   OpenOnGpu();
   const auto image = [] {
@@ -83,9 +84,7 @@ TEST_F(CudaCoreTest, AModelWithoutCudaBodiesSaysSoAndOthersAreServed) {
                                    .Build());
   OpenOnGpu();
   EXPECT_TRUE(Ask(SmallRequest()).has_value());
-  const Status status = core_->ModelReady("norm", "");
-  ASSERT_FALSE(status.has_value());
-  EXPECT_THAT(status.error().message, HasSubstr("has no CUDA body yet; run it with --device cpu"));
+  EXPECT_THAT(ReasonOf("norm"), HasSubstr("has no CUDA body yet; run it with --device cpu"));
 }
 
 TEST_F(CudaCoreTest, AJobProgramIsRefused) {
@@ -95,9 +94,7 @@ TEST_F(CudaCoreTest, AJobProgramIsRefused) {
                         "input { name: \"x\" data_type: TYPE_FP32 dims: [ 4 ] }\n"
                         "output { name: \"y\" data_type: TYPE_FP32 dims: [ 4 ] }\n");
   OpenOnGpu();
-  const Status status = core_->ModelReady("program", "");
-  ASSERT_FALSE(status.has_value());
-  EXPECT_THAT(status.error().message, HasSubstr("runs on device 'cpu' only, not on 'cuda:0'"));
+  EXPECT_THAT(ReasonOf("program"), HasSubstr("runs on device 'cpu' only, not on 'cuda:0'"));
 }
 
 /// Asks until there is an answer; every other one must be kUnavailable.
@@ -161,6 +158,9 @@ TEST_F(CudaCoreTest, ADeviceThatDoesNotOpenAgainSaysWhyAndIsTriedAgain) {
   }
   EXPECT_THAT(said, HasSubstr("cuStreamCreateWithPriority"));
   EXPECT_FALSE(core_->Ready());
+  const auto refused = Ask(SmallRequest());
+  ASSERT_EQ(testing::CodeOf(refused), ErrorCode::kUnavailable);
+  EXPECT_THAT(refused.error().message, HasSubstr("the server's log says why"));
   EXPECT_EQ(core_->Statistics("small", "").error().code, ErrorCode::kUnavailable);
   EXPECT_EQ(core_->device().name, "cuda:0");
   testing::EmulatedDriver().RefuseCall("", 0);

@@ -90,13 +90,10 @@ void RequestInFlight::BindOutputs(const std::vector<std::size_t>& wanted) {
     output.name = spec.name;
     output.type = spec.type;
     output.dims = spec.dims;
+    // The zeros are overwritten: an output is copied whole, or its request fails. What was not
+    // asked for stays null, and costs neither memory nor a copy.
     output.data.resize(spec.bytes());
     outputs_[signature.output_index[index]] = output.data.data();
-  }
-  for (std::size_t i = 0; i < outputs_.size(); ++i) {
-    if (outputs_[i] != nullptr) continue;
-    unwanted_.emplace_back(plan().outputs[i].spec.bytes());
-    outputs_[i] = unwanted_.back().data();
   }
 }
 

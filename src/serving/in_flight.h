@@ -82,8 +82,7 @@ class RequestInFlight final : public JobClient {
   const std::size_t size_;  // of the batch, among the model's plans
   InferResponse response_;
   std::vector<const void*> inputs_;
-  std::vector<void*> outputs_;                    // one per plan output
-  std::vector<std::vector<std::byte>> unwanted_;  // where outputs go that were not asked for
+  std::vector<void*> outputs_;  // one per plan output; null: not asked for
 
   InFlightTable* table_ = nullptr;         // set before the job is posted
   std::shared_ptr<RequestInFlight> self_;  // the job's share

@@ -123,17 +123,23 @@ Status ReadParameters(const inference::ModelConfig& config, ModelSettings& setti
 }
 
 Status CheckBackend(const inference::ModelConfig& config) {
-  const std::string& platform = config.platform();
-  if (!platform.empty() && platform != "onnxruntime_onnx" && platform != "lagoon_plan") {
-    return Fail(ErrorCode::kUnimplemented,
-                fmt::format("platform is '{}'; Lagoon serves 'onnxruntime_onnx'", platform));
-  }
+  // Those of Triton for ONNX files, and those that Lagoon reports: a configuration that a client
+  // has read back may be used again.
   const std::string& backend = config.backend();
   if (!backend.empty() && backend != "onnxruntime" && backend != "lagoon" &&
       backend != kProgramBackend) {
     return Fail(ErrorCode::kUnimplemented,
-                fmt::format("backend is '{}'; Lagoon serves 'onnxruntime' and '{}'", backend,
-                            kProgramBackend));
+                fmt::format("backend is '{}'; Lagoon serves 'onnxruntime', 'lagoon' and '{}'",
+                            backend, kProgramBackend));
+  }
+  const std::string& platform = config.platform();
+  const bool of_program = platform == kProgramBackend && backend == kProgramBackend;
+  if (!platform.empty() && platform != "onnxruntime_onnx" && platform != "lagoon_plan" &&
+      !of_program) {
+    return Fail(ErrorCode::kUnimplemented,
+                fmt::format("platform is '{}'; Lagoon serves 'onnxruntime_onnx' and 'lagoon_plan', "
+                            "and with backend '{}' also '{}'",
+                            platform, kProgramBackend, kProgramBackend));
   }
   return {};
 }

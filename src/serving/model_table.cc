@@ -6,7 +6,7 @@
 #include <utility>
 
 #include "base/log.h"
-#include "graph/text.h"
+#include "base/text.h"
 
 namespace lagoon {
 namespace {
@@ -22,6 +22,12 @@ void LogLoaded(const ServedModel& model, const ModelStatus& status) {
                model.name(), model.version(),
                model.settings().job_class == JobClass::kRealTime ? "real-time" : "best-effort",
                ToMilliseconds(status.standalone), model.settings().instances, status.load_ms);
+}
+
+/// For remote clients: the reason, which names paths and folders of the server, is in the log.
+tl::unexpected<Error> NotServed(const std::string& what) {
+  return Fail(ErrorCode::kUnavailable,
+              what + " is in the repository but is not served; the server's log says why");
 }
 
 void LogFailed(const ModelStatus& status) {
@@ -161,9 +167,7 @@ Result<ServedModel*> ModelTable::Find(const std::string& model, const std::strin
     found = &at->second;
   }
   if (found->status.state != ModelState::kReady) {
-    return Fail(ErrorCode::kUnavailable,
-                fmt::format("model '{}' version {} is not served: {}", model, found->status.version,
-                            found->status.reason));
+    return NotServed(fmt::format("model {} version {}", Quoted(model), found->status.version));
   }
   return found->served.get();
 }
@@ -175,8 +179,7 @@ Result<const ModelTable::Entry*> ModelTable::FindEntry(const std::string& model)
                 fmt::format("model {} is not in the repository", Quoted(model)));
   }
   if (!entry->second.problem.empty()) {
-    return Fail(ErrorCode::kUnavailable,
-                fmt::format("model '{}' is not served: {}", model, entry->second.problem));
+    return NotServed(fmt::format("model {}", Quoted(model)));
   }
   return &entry->second;
 }

@@ -31,7 +31,7 @@ class ModelTable {
   void CancelInPrograms(JobId job, Dispatcher& dispatcher);
 
   /// The version named, or the highest served if `version` is empty. kNotFound names the model or
-  /// version, kUnavailable carries the reason of the failed load.
+  /// version; kUnavailable names them and refers to the log for the reason (Statuses() has it).
   Result<ServedModel*> Find(const std::string& model, const std::string& version) const;
 
   /// All served versions of `model`, or of all models if it is empty, in order of names and

@@ -15,9 +15,11 @@ namespace {
 using namespace std::chrono_literals;
 using namespace lagoon::testing;
 using ::testing::AllOf;
+using ::testing::AnyOf;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
+using ::testing::Not;
 using ::testing::SizeIs;
 
 class RepositoryTest : public CoreTest {};
@@ -48,13 +50,18 @@ TEST_F(RepositoryTest, ABrokenModelDisturbsNoOther) {
 
   EXPECT_TRUE(core_->ModelReady("good", "").has_value());
   EXPECT_EQ(CodeOf(Ask(SmallRequest("good"))), std::nullopt);
+  // Remote clients see the name, and neither paths nor what lies in folders.
   const auto reason = [&](const std::string& model) {
     const Status status = core_->ModelReady(model, "");
+    const Answer answer = Ask(SmallRequest(model));
+    EXPECT_EQ(CodeOf(answer), ErrorCode::kUnavailable) << model;
     EXPECT_FALSE(status.has_value()) << model;
-    if (status) return std::string();
+    if (status || answer) return std::string();
     EXPECT_EQ(status.error().code, ErrorCode::kUnavailable) << model;
-    EXPECT_EQ(CodeOf(Ask(SmallRequest(model))), ErrorCode::kUnavailable) << model;
-    return status.error().message;
+    EXPECT_EQ(status.error().message, answer.error().message);
+    EXPECT_THAT(status.error().message, AllOf(HasSubstr("'" + model + "'"), HasSubstr("log")));
+    EXPECT_THAT(status.error().message, Not(AnyOf(HasSubstr("/"), HasSubstr("v1"))));
+    return ReasonOf(model);
   };
   EXPECT_THAT(reason("bad_config"), HasSubstr("max_batchsize"));
   EXPECT_THAT(reason("wrong_dims"), AllOf(HasSubstr("[1,5]"), HasSubstr("[1,4]")));
@@ -62,6 +69,18 @@ TEST_F(RepositoryTest, ABrokenModelDisturbsNoOther) {
   EXPECT_THAT(reason("no_model"), HasSubstr("model.onnx"));
   EXPECT_THAT(reason("no_version"), HasSubstr("'v1'"));
   EXPECT_THAT(reason("no_such_version"), HasSubstr("version 4"));
+}
+
+TEST_F(RepositoryTest, AModelOfTooManyKernelsNamesBothLimits) {
+  OnnxBuilder builder;  // small tensors: the bytes of all have a limit too
+  builder.Input("x", {1, 4});
+  for (int i = 0; i < 8194; ++i) {
+    builder.Node("Neg", {i == 0 ? "x" : "y" + std::to_string(i - 1)}, "y" + std::to_string(i));
+  }
+  repository_.AddModel("long", builder.Output("y8193", {1, 4}).Build());
+  Open();
+  EXPECT_THAT(ReasonOf("long"), AllOf(HasSubstr("compiles to 8194 kernels"), HasSubstr("8192"),
+                                      HasSubstr("65536 nodes")));
 }
 
 TEST_F(RepositoryTest, AnUnreadableRepositoryIsAnError) {
@@ -133,11 +152,10 @@ TEST_F(RepositoryTest, AModelOfAFixedBatchRefusesALargerOneByName) {
   repository_.AddModel("two", SmallModel(), "max_batch_size: 2");
   Open();
   EXPECT_TRUE(core_->ModelReady("one", "").has_value());
-  const Status two = core_->ModelReady("two", "");
-  ASSERT_FALSE(two.has_value());
-  EXPECT_THAT(two.error().message, HasSubstr("max_batch_size is 2: model 'two': "));
-  EXPECT_THAT(two.error().message, HasSubstr("input 'x' has shape [1,4], whose first dimension is "
-                                             "fixed: the model cannot take a batch of 2"));
+  EXPECT_FALSE(core_->ModelReady("two", "").has_value());
+  EXPECT_THAT(ReasonOf("two"), HasSubstr("max_batch_size is 2: model 'two': "));
+  EXPECT_THAT(ReasonOf("two"), HasSubstr("input 'x' has shape [1,4], whose first dimension is "
+                                         "fixed: the model cannot take a batch of 2"));
 }
 
 TEST_F(RepositoryTest, MetadataAndConfigAreWhatClientsExpect) {

@@ -5,16 +5,17 @@
 #include <algorithm>
 #include <string_view>
 
-#include "graph/text.h"
+#include "base/text.h"
 
 namespace lagoon {
-namespace {
 
 std::string ShownShape(const Dims& dims) {
   constexpr std::size_t kMaxDims = 16;
   if (dims.size() <= kMaxDims) return ToString(dims);
   return fmt::format("of {} dimensions", dims.size());
 }
+
+namespace {
 
 tl::unexpected<Error> Bad(const InferRequest& request, std::string_view kind,
                           std::string_view tensor, const std::string& what) {
@@ -109,6 +110,17 @@ Status BindInputs(const InferRequest& request, const Signature& signature,
   return {};
 }
 
+/// `at`: the place of the output in the answer.
+Status CheckForm(const InferRequest& request, std::size_t at, const TensorSpec& spec) {
+  const OutputForm form = at < request.forms.size() ? request.forms[at] : request.form;
+  const bool has_text = spec.type != DataType::kFloat16 && spec.type != DataType::kBFloat16;
+  if (form == OutputForm::kBytes || has_text) return {};
+  return Fail(ErrorCode::kUnimplemented,
+              fmt::format("model {}: output {} has type {}, which cannot travel as JSON; ask for "
+                          "binary data with the output's parameter 'binary_data': true",
+                          Quoted(request.model), Quoted(spec.name), OipName(spec.type)));
+}
+
 Status BindOutputs(const InferRequest& request, const Signature& signature,
                    RequestBinding& binding) {
   for (const std::string& name : request.outputs) {
@@ -124,6 +136,9 @@ Status BindOutputs(const InferRequest& request, const Signature& signature,
   }
   if (request.outputs.empty()) {
     for (std::size_t i = 0; i < signature.outputs.size(); ++i) binding.outputs.push_back(i);
+  }
+  for (std::size_t i = 0; i < binding.outputs.size(); ++i) {
+    LAGOON_RETURN_IF_ERROR(CheckForm(request, i, signature.outputs[binding.outputs[i]]));
   }
   return {};
 }

@@ -53,6 +53,30 @@ TEST_F(BindRequestTest, AnswersTheOutputsAskedForInTheirOrder) {
   EXPECT_THAT(BindRequest(request_, signature_)->outputs, ElementsAre(1u));
 }
 
+TEST_F(BindRequestTest, RefusesA16BitFloatAsTextAndSaysWhatToAskFor) {
+  for (const DataType type : {DataType::kFloat16, DataType::kBFloat16}) {
+    signature_.outputs[1].type = type;
+    request_.outputs.clear();
+    request_.forms.clear();
+    request_.form = OutputForm::kBytes;
+    EXPECT_TRUE(BindRequest(request_, signature_));  // as bytes
+    request_.form = OutputForm::kText;
+    const auto all = BindRequest(request_, signature_);
+    ASSERT_FALSE(all);
+    EXPECT_EQ(all.error().code, ErrorCode::kUnimplemented);
+    EXPECT_THAT(all.error().message,
+                AllOf(HasSubstr("model 'm': output 'z' has type"), HasSubstr(OipName(type)),
+                      HasSubstr("'binary_data': true")));
+    request_.outputs = {"y"};
+    EXPECT_TRUE(BindRequest(request_, signature_));  // does not want it
+    request_.outputs = {"y", "z"};
+    request_.forms = {OutputForm::kText, OutputForm::kBytes};
+    EXPECT_TRUE(BindRequest(request_, signature_));
+    request_.forms = {OutputForm::kBytes, OutputForm::kText};
+    EXPECT_FALSE(BindRequest(request_, signature_));
+  }
+}
+
 TEST_F(BindRequestTest, NamesAnUnknownInput) {
   request_.inputs.push_back(Input("c", {1}));
   EXPECT_THAT(ErrorOf(), AllOf(HasSubstr("input 'c' is unknown"), HasSubstr("'a', 'b'")));

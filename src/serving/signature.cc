@@ -5,7 +5,7 @@
 #include <algorithm>
 
 #include "base/check.h"
-#include "graph/text.h"
+#include "base/text.h"
 #include "serving/model_settings.h"
 
 namespace lagoon {

@@ -5,7 +5,8 @@
 #include <algorithm>
 #include <iterator>
 #include <map>
-#include <nlohmann/json.hpp>
+
+#include "base/json.h"
 
 namespace lagoon {
 namespace {
@@ -17,11 +18,6 @@ constexpr int kUnits = 1, kJobs = 2, kScheduler = 3;  // processes
 constexpr std::size_t kPieceBytes = 1 << 16;
 // Blocks of one job that are at most so far apart are one slice of the job.
 constexpr Nanoseconds kJoin = std::chrono::microseconds(20);
-
-// As a JSON string, quotes included; what is not UTF-8 is replaced.
-std::string Quoted(const std::string& text) {
-  return nlohmann::json(text).dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
-}
 
 std::string_view ClassName(JobClass job_class) {
   return job_class == JobClass::kRealTime ? "real-time" : "best-effort";
@@ -42,8 +38,8 @@ class Writer {
   void Write(const std::string& version) {
     Put("{{\"displayTimeUnit\":\"ns\",\"otherData\":{{\"version\":{},\"device\":{},\"units\":{},"
         "\"dropped_blocks\":{},\"dropped_events\":{}}},\n\"traceEvents\":[",
-        Quoted(version), Quoted(recorder_.device()), recorder_.units(), timeline_.dropped_blocks,
-        timeline_.dropped_events);
+        JsonString(version), JsonString(recorder_.device()), recorder_.units(),
+        timeline_.dropped_blocks, timeline_.dropped_events);
     PutRows();
     PutBlocks();
     for (const Timeline::Job& job : timeline_.jobs) PutJob(job);
@@ -99,7 +95,7 @@ class Writer {
 
   void PutName(std::string_view what, int process, int thread, const std::string& name) {
     Event("{{\"ph\":\"M\",\"pid\":{},\"tid\":{},\"name\":\"{}\",\"args\":{{\"name\":{}}}}}",
-          process, thread, what, Quoted(name));
+          process, thread, what, JsonString(name));
   }
   void PutThread(int process, int thread, const std::string& name) {
     PutName("thread_name", process, thread, name);
@@ -131,13 +127,13 @@ class Writer {
   }
 
   static std::string NameOf(const Timeline::Job& job) {
-    return Quoted(fmt::format("{} #{}", job.queue->name, Raw(job.id)));
+    return JsonString(fmt::format("{} #{}", job.queue->name, Raw(job.id)));
   }
   // What tells jobs of all runs apart, and what people look for.
   std::string ArgsOf(const Timeline::Job& job) const {
     return fmt::format("\"job\":{},\"run\":{},\"model\":{},\"class\":\"{}\",\"scheduler\":{}",
-                       Raw(job.id), job.run - recorder_.runs().data(), Quoted(job.queue->name),
-                       ClassName(job.queue->job_class), Quoted(job.run->scheduler));
+                       Raw(job.id), job.run - recorder_.runs().data(), JsonString(job.queue->name),
+                       ClassName(job.queue->job_class), JsonString(job.run->scheduler));
   }
 
   // As a JSON string without its end: what else is to be seen of a block in every viewer is put
@@ -148,7 +144,7 @@ class Writer {
     const std::string& name = launch.names->kernels[launch.index];
     std::string& quoted = kernels_[&name];
     if (quoted.empty()) {
-      quoted = Quoted(name);
+      quoted = JsonString(name);
       quoted.pop_back();
     }
     return quoted;
@@ -193,7 +189,7 @@ class Writer {
         KernelOf(launch), launch.padding ? " (padding)" : "", record.committed ? "" : " (left)",
         ClassName(job.queue->job_class), launch.padding ? ",padding" : "",
         record.committed ? "" : ",left", Raw(job.id), job.run - recorder_.runs().data(),
-        launch.work == Work::kKernel ? Quoted(launch.names->ops[launch.index])
+        launch.work == Work::kKernel ? JsonString(launch.names->ops[launch.index])
                                      : std::to_string(launch.index),
         record.tile, launch.padding, record.committed);
   }
@@ -225,7 +221,7 @@ class Writer {
                                                          : kLeaving;
     PutMoment(moment, event.at, ClassName(job.queue->job_class),
               fmt::format("{},\"op\":{},\"padding\":{}{}", ArgsOf(job),
-                          Quoted(launch.names->ops[launch.index]), launch.padding,
+                          JsonString(launch.names->ops[launch.index]), launch.padding,
                           resumed ? fmt::format(",\"blocks\":{}", event.value) : ""));
   }
 

@@ -8,6 +8,7 @@
 #include <random>
 #include <sstream>
 
+#include "base/testing/paths.h"
 #include "policies/registry.h"
 #include "sched/testing/sim_scenario.h"
 #include "trace/testing/read_trace.h"
@@ -304,7 +305,7 @@ TEST(Trace, BlocksOfOneUnitDoNotOverlap) {
 
 // The picture in the docs is drawn from this file. LAGOON_UPDATE_GOLDEN=1 writes it anew.
 TEST_F(TraceOfReefExample, IsTheFileThatTheDocsShow) {
-  const std::string path = LAGOON_SOURCE_DIR "/docs/images/reef-figure-6.json";
+  const std::string path = SourceFolder() + "/docs/images/reef-figure-6.json";
   Trace("reef");
   const char* update = std::getenv("LAGOON_UPDATE_GOLDEN");
   if (update != nullptr && *update != '\0') std::ofstream(path) << text_;

@@ -96,6 +96,14 @@ class CoreTest : public ::testing::Test {
     while (core_->SchedulerStatistics().launches == before) std::this_thread::yield();
     return sent;
   }
+  /// Why the model is not served, as the operator sees it.
+  std::string ReasonOf(const std::string& model) {
+    for (const ModelStatus& status : core_->Models()) {
+      if (status.name == model) return status.reason;
+    }
+    ADD_FAILURE() << model << " is not listed";
+    return "";
+  }
   ModelStatistics StatisticsOf(const std::string& model) {
     auto statistics = core_->Statistics(model, "");
     EXPECT_TRUE(statistics.has_value()) << statistics.error().message;

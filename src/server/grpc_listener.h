@@ -1,0 +1,58 @@
+#pragma once
+
+#include <boost/asio/ip/tcp.hpp>
+#include <boost/asio/steady_timer.hpp>
+#include <cstddef>
+#include <functional>
+#include <memory>
+#include <string>
+
+#include "base/mutex.h"
+#include "base/status.h"
+#include "base/time.h"
+#include "server/io_pool.h"
+
+namespace lagoon {
+
+/// Accepts the connections of the gRPC port for gRPC, whose own listener closes its port for good
+/// when a connection comes and no descriptor is left (1.51, tcp_server_posix.cc). Here accepting
+/// pauses, and some descriptors are left for HTTP. Any thread may call any method. Shared, because
+/// operations in the pool may outlast the edge's interest in it.
+class GrpcListener final : public std::enable_shared_from_this<GrpcListener> {
+ public:
+  /// Takes over a connected socket: not blocking, closed on exec.
+  using Handover = std::function<void(int descriptor)>;
+
+  /// Binds and listens, accepts nothing yet. kAlreadyExists, naming address and port, when the port
+  /// is taken; kInvalidArgument for a bad address or port.
+  static Result<std::shared_ptr<GrpcListener>> Listen(IoPool& pool, const std::string& address,
+                                                      int port);
+
+  int port() const { return port_; }
+  void Start(Handover handover);
+  /// When it returns, nothing is handed over any more.
+  void Close();
+
+ private:
+  using Acceptor = boost::asio::basic_socket_acceptor<boost::asio::ip::tcp, Strand>;
+
+  GrpcListener(IoPool& pool, std::string where);
+  Status Bind(const std::string& address, int port);
+  void Wait();
+  void AcceptSome();
+  void Pause();
+  void HandOver(int descriptor);
+
+  const std::string where_;  // for messages
+  const std::size_t descriptors_;
+  Strand strand_;
+  Acceptor acceptor_;                // on strand_
+  boost::asio::steady_timer pause_;  // on strand_
+  TimePoint next_warning_;           // on strand_
+  int port_ = 0;
+
+  Mutex mutex_;
+  Handover handover_ GUARDED_BY(mutex_);  // empty: closed
+};
+
+}  // namespace lagoon

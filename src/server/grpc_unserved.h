@@ -1,0 +1,15 @@
+#pragma once
+
+#include <grpcpp/generic/async_generic_service.h>
+
+namespace lagoon {
+
+/// Answers every method that GrpcService does not have with UNIMPLEMENTED and a message that names
+/// the extension of Triton that the method belongs to, or the method.
+class GrpcUnserved final : public grpc::CallbackGenericService {
+ public:
+  grpc::ServerGenericBidiReactor* CreateReactor(
+      grpc::GenericCallbackServerContext* context) override;
+};
+
+}  // namespace lagoon

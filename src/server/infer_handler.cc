@@ -1,0 +1,175 @@
+#include "server/infer_handler.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <atomic>
+#include <boost/asio/post.hpp>
+#include <charconv>
+#include <exception>
+#include <functional>
+#include <utility>
+
+#include "base/log.h"
+#include "base/text.h"
+#include "serving/model_config.pb.h"
+
+namespace lagoon {
+namespace {
+
+namespace net = boost::asio;
+
+constexpr std::string_view kJsonLengthField = "Inference-Header-Content-Length";
+// What an element takes as JSON, about.
+constexpr std::size_t kTextBytesPerElement = 12;
+
+// nullopt: the field is absent, the whole body is JSON.
+Result<std::optional<std::size_t>> JsonLength(const HttpRequest& request) {
+  const auto text = request.Field(kJsonLengthField);
+  if (!text) return std::optional<std::size_t>();
+  std::size_t length = 0;
+  const char* end = text->data() + text->size();
+  const auto parsed = std::from_chars(text->data(), end, length);
+  if (parsed.ec != std::errc() || parsed.ptr != end) {
+    return Fail(ErrorCode::kInvalidArgument,
+                fmt::format("{} is {}, not a number of bytes", kJsonLengthField, Quoted(*text)));
+  }
+  return std::optional(length);
+}
+
+// Elements of all inputs in the largest batch that the model takes.
+Result<JsonBounds> BoundsOf(const InferenceCore& core, const Route& route) {
+  LAGOON_ASSIGN_OR_RETURN(const ModelMetadata model, core.Metadata(route.model, route.version));
+  LAGOON_ASSIGN_OR_RETURN(const inference::ModelConfig config,
+                          core.Config(route.model, route.version));
+  JsonBounds bounds{0};
+  for (const TensorSpec& input : model.inputs) {
+    Dims dims = input.dims;
+    // The batch, of which clients see -1.
+    if (!dims.empty() && dims.front() < 0) dims.front() = std::max(config.max_batch_size(), 1);
+    bounds.max_elements += static_cast<std::size_t>(ElementCount(dims));
+  }
+  return bounds;
+}
+
+// An error of a library (memory ran out) is answered too: the connection would wait for ever.
+void AnswerErrors(const std::shared_ptr<HttpReply>& reply, const std::function<void()>& work) {
+  try {
+    work();
+  } catch (const std::exception& e) {
+    spdlog::error("server: handling a request failed: {}", e.what());
+    reply->Send(HttpResponse::Failure(500, "the server could not handle the request"));
+  }
+}
+
+HttpResponse LaneIsFull(std::string_view what) {
+  return HttpResponse::Failure(
+      503, fmt::format("{} large JSON texts wait already, the limit: this {}; send and ask for "
+                       "binary data",
+                       JsonLane::kMaxWaiting, what));
+}
+
+}  // namespace
+
+// Everything that the answer of an inference needs, from submission to Send.
+struct InferHandler::Pending {
+  std::shared_ptr<HttpReply> reply;
+  HttpAnswerFormat format;
+  EdgeStamps stamps;
+
+  void Give(Result<InferResponse> result) const {
+    if (!result) return reply->Send(HttpResponse::Failure(result.error()));
+    reply->Send(RenderHttpInfer(*std::move(result), format, stamps));
+  }
+};
+
+void InferHandler::Handle(const Route& route, const HttpRequest& request,
+                          const std::shared_ptr<HttpReply>& reply) {
+  Arrived arrived{route, request.body, {}, request.payload, request.first_byte, request.received,
+                  reply};
+  const auto length = JsonLength(request);
+  if (!length) return Submit(arrived, tl::unexpected<Error>(length.error()));
+  arrived.json_bytes = *length;
+  const std::size_t json_bytes =
+      std::min(length->value_or(request.body.size()), request.body.size());
+  if (json_bytes > kMaxEdgeJsonBytes) return ParseOnLane(std::move(arrived), json_bytes);
+  Submit(arrived, Parse(arrived, {}));
+}
+
+Result<HttpInfer> InferHandler::Parse(const Arrived& arrived, const JsonBounds& bounds) const {
+  if (arrived.json_bytes != std::size_t{0}) {
+    return ParseHttpInfer(arrived.body, arrived.json_bytes, arrived.payload, bounds);
+  }
+  LAGOON_ASSIGN_OR_RETURN(const ModelMetadata model,
+                          core_.Metadata(arrived.route.model, arrived.route.version));
+  return ParseRawInfer(arrived.body, model, arrived.payload);
+}
+
+void InferHandler::ParseOnLane(Arrived arrived, std::size_t json_bytes) {
+  const auto bounds = BoundsOf(core_, arrived.route);
+  if (!bounds) return Submit(arrived, tl::unexpected<Error>(bounds.error()));
+  const auto gone = std::make_shared<std::atomic<bool>>(false);
+  const auto reply = arrived.reply;
+  const TimePoint received = arrived.received;
+  reply->OnClientGone([gone] { gone->store(true, std::memory_order_relaxed); });
+  auto work = [this, arrived = std::move(arrived), bounds = *bounds, gone]() mutable {
+    const auto keep = arrived.reply;
+    AnswerErrors(keep, [&] {
+      if (gone->load(std::memory_order_relaxed)) return;
+      auto parsed = Parse(arrived, bounds);
+      const Strand strand = arrived.reply->executor();
+      // Not from here: who submits may do the dispatcher's work for all, at this low priority.
+      net::post(strand,
+                [this, arrived = std::move(arrived), gone, parsed = std::move(parsed)]() mutable {
+                  if (!gone->load(std::memory_order_relaxed)) Submit(arrived, std::move(parsed));
+                });
+    });
+  };
+  if (!lane_.Post(received, json_bytes, std::move(work))) {
+    reply->Send(LaneIsFull("request was not read"));
+  }
+}
+
+void InferHandler::Submit(const Arrived& arrived, Result<HttpInfer> parsed) {
+  if (!parsed) {
+    Error error = std::move(parsed).error();
+    const std::string context = fmt::format("model {}: ", Quoted(arrived.route.model));
+    if (!error.message.starts_with(context)) error.message.insert(0, context);
+    return arrived.reply->Send(HttpResponse::Failure(error));
+  }
+  parsed->request.model = arrived.route.model;
+  parsed->request.version = arrived.route.version;
+  parsed->request.arrival = arrived.first_byte;
+  Pending pending{
+      arrived.reply, std::move(parsed->format), {arrived.first_byte, arrived.received, Now()}};
+  const RequestHandle handle = core_.Infer(
+      std::move(parsed->request), [this, pending = std::move(pending),
+                                   hold = pool_.Hold()](Result<InferResponse> result) mutable {
+        PostAnswer(std::move(pending), std::move(result));
+        hold.reset();  // this thread has left the pool
+      });
+  arrived.reply->OnClientGone([&core = core_, handle] { core.Cancel(handle); });
+}
+
+// Rendering and writing are the edge's work: the calling thread may be one of the device's. Nothing
+// of the connection is left with that thread afterwards.
+void InferHandler::PostAnswer(Pending pending, Result<InferResponse> result) {
+  const Strand strand = pending.reply->executor();
+  net::post(strand, [this, pending = std::move(pending), result = std::move(result)]() mutable {
+    Answer(std::move(pending), std::move(result));
+  });
+}
+
+void InferHandler::Answer(Pending pending, Result<InferResponse> result) {
+  const std::size_t elements = result ? TextElements(*result, pending.format) : 0;
+  if (elements <= kMaxEdgeElements) return pending.Give(std::move(result));
+  const auto reply = pending.reply;
+  auto work = [pending = std::move(pending), result = std::move(result)]() mutable {
+    AnswerErrors(pending.reply, [&] { pending.Give(std::move(result)); });
+  };
+  if (!lane_.Post(Now(), elements * kTextBytesPerElement, std::move(work))) {
+    reply->Send(LaneIsFull("answer was not written"));
+  }
+}
+
+}  // namespace lagoon

@@ -1,0 +1,51 @@
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <span>
+
+#include "server/http_infer_codec.h"
+#include "server/http_message.h"
+#include "server/json_lane.h"
+#include "server/route.h"
+#include "serving/core.h"
+
+namespace lagoon {
+
+/// POST .../infer over HTTP: parses, submits, renders. Small JSON is parsed and rendered on the
+/// connection's strand, large JSON on the lane; requests are submitted and answers sent on the
+/// strand.
+class InferHandler {
+ public:
+  /// All are borrowed; `pool` is where the connections live.
+  InferHandler(InferenceCore& core, IoPool& pool, JsonLane& lane)
+      : core_(core), pool_(pool), lane_(lane) {}
+
+  void Handle(const Route& route, const HttpRequest& request,
+              const std::shared_ptr<HttpReply>& reply);
+
+ private:
+  // What a request needs when it outlives HttpHandler::Handle.
+  struct Arrived {
+    Route route;
+    std::span<const std::byte> body;
+    std::optional<std::size_t> json_bytes;  // nullopt: all of `body`
+    std::shared_ptr<const void> payload;    // keeps `body` alive
+    TimePoint first_byte;
+    TimePoint received;
+    std::shared_ptr<HttpReply> reply;
+  };
+  struct Pending;
+
+  Result<HttpInfer> Parse(const Arrived& arrived, const JsonBounds& bounds) const;
+  void ParseOnLane(Arrived arrived, std::size_t json_bytes);
+  void Submit(const Arrived& arrived, Result<HttpInfer> parsed);
+  void PostAnswer(Pending pending, Result<InferResponse> result);
+  void Answer(Pending pending, Result<InferResponse> result);
+
+  InferenceCore& core_;
+  IoPool& pool_;
+  JsonLane& lane_;
+};
+
+}  // namespace lagoon

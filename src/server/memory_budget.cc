@@ -1,0 +1,125 @@
+#include "server/memory_budget.h"
+
+#include <algorithm>
+#include <utility>
+
+namespace lagoon {
+namespace {
+
+double Seconds(Nanoseconds time) { return std::chrono::duration<double>(time).count(); }
+
+// Byte-seconds.
+double Cost(std::size_t bytes, Nanoseconds age) {
+  return static_cast<double>(bytes) * Seconds(age);
+}
+
+bool Slow(std::size_t bytes, Nanoseconds age) {
+  return Seconds(age - MemoryBudget::kGrace) >
+         static_cast<double>(bytes) / MemoryBudget::kGoodBytesPerSecond;
+}
+
+}  // namespace
+
+MemoryBudget::MemoryBudget(Limits limits)
+    : own_(std::clamp<std::size_t>(
+          limits.total_bytes / 2 / std::max<std::size_t>(limits.max_holders, 1), 1, kOwnBytes)),
+      shared_(limits.total_bytes - std::min(limits.total_bytes, own_ * limits.max_holders)) {}
+
+std::size_t MemoryBudget::SharedBytesUsed() const {
+  const MutexLock lock(mutex_);
+  return used_;
+}
+
+bool MemoryBudget::Grow(MemoryCharge& charge, std::size_t bytes, TimePoint now) {
+  Holders revoked;  // outlives the lock: the last owner of a connection releases its charges
+  bool grown = false;
+  {
+    const MutexLock lock(mutex_);
+    grown = GrowLocked(charge, bytes, now, revoked);
+  }
+  for (const auto& holder : revoked) holder->OnRevoked();
+  return grown;
+}
+
+bool MemoryBudget::GrowLocked(MemoryCharge& charge, std::size_t bytes, TimePoint now,
+                              Holders& revoked) {
+  const auto entry = entries_.find(&charge);
+  if (charge.listed_ && entry == entries_.end()) return false;
+  const std::size_t held = charge.listed_ ? entry->second.bytes : 0;
+  const std::size_t wanted = bytes - own_;
+  const std::size_t limit = bytes > kLargeBytes ? shared_ - shared_ / 4 : shared_;
+  const std::size_t used = used_ - held + wanted;
+  if (used > limit && !TakeFromSlow(used - limit, Cost(held, now - charge.began_), now, revoked)) {
+    return false;
+  }
+  used_ += wanted - held;
+  entries_[&charge] = {charge.holder_, charge.began_, wanted, false};
+  charge.listed_ = true;
+  return true;
+}
+
+// All or nothing: nothing is revoked in vain. The charge that wants to grow costs `cost`, and so
+// never takes from itself.
+bool MemoryBudget::TakeFromSlow(std::size_t bytes, double cost, TimePoint now, Holders& revoked) {
+  std::vector<std::pair<double, Entries::iterator>> slow;
+  for (auto entry = entries_.begin(); entry != entries_.end(); ++entry) {
+    const Nanoseconds age = now - entry->second.began;
+    const double costs = Cost(entry->second.bytes, age);
+    if (!entry->second.pinned && Slow(entry->second.bytes, age) && costs > cost) {
+      slow.emplace_back(costs, entry);
+    }
+  }
+  std::sort(slow.begin(), slow.end(),
+            [](const auto& a, const auto& b) { return a.first > b.first; });
+  std::size_t found = 0;
+  std::size_t count = 0;
+  while (count < slow.size() && found < bytes) found += slow[count++].second->second.bytes;
+  if (found < bytes) return false;
+  for (std::size_t i = 0; i < count; ++i) {
+    const auto entry = slow[i].second;
+    if (auto holder = entry->second.holder.lock()) revoked.push_back(std::move(holder));
+    used_ -= entry->second.bytes;
+    entries_.erase(entry);
+  }
+  return true;
+}
+
+bool MemoryBudget::Pin(const MemoryCharge& charge) {
+  const MutexLock lock(mutex_);
+  const auto entry = entries_.find(&charge);
+  if (entry == entries_.end()) return false;
+  entry->second.pinned = true;
+  return true;
+}
+
+bool MemoryBudget::Revoked(const MemoryCharge& charge) const {
+  const MutexLock lock(mutex_);
+  return !entries_.contains(&charge);
+}
+
+void MemoryBudget::Release(const MemoryCharge& charge) {
+  const MutexLock lock(mutex_);
+  const auto entry = entries_.find(&charge);
+  if (entry == entries_.end()) return;
+  used_ -= entry->second.bytes;
+  entries_.erase(entry);
+}
+
+MemoryCharge::~MemoryCharge() {
+  if (listed_) budget_->Release(*this);
+}
+
+bool MemoryCharge::Grow(std::size_t bytes, TimePoint now) {
+  if (bytes <= bytes_) return true;
+  const std::size_t own = budget_->OwnBytes();
+  const std::size_t steps = (bytes + own - 1) / own;
+  if (steps > 1 && !budget_->Grow(*this, steps * own, now)) return false;
+  bytes_ = steps * own;
+  return true;
+}
+
+bool MemoryCharge::Pin() { return !listed_ || budget_->Pin(*this); }
+
+bool MemoryCharge::revoked() const { return listed_ && budget_->Revoked(*this); }
+
+}  // namespace lagoon

@@ -1,0 +1,107 @@
+#pragma once
+
+#include <cstddef>
+#include <map>
+#include <memory>
+#include <vector>
+
+#include "base/mutex.h"
+#include "base/time.h"
+
+namespace lagoon {
+
+/// Owns memory that a MemoryBudget can take back: a connection.
+class MemoryHolder {
+ public:
+  virtual ~MemoryHolder() = default;
+  /// A charge of this holder was revoked: free the memory soon. Any thread; no lock is held.
+  virtual void OnRevoked() = 0;
+};
+
+class MemoryCharge;
+
+/// The memory that bodies and answers of all connections may take together. Any thread.
+///
+/// Every charge has OwnBytes() for itself: small requests and answers always find room, as there
+/// are no more holders than `max_holders`. What a charge holds beyond OwnBytes() comes from a part
+/// that all share; charges above kLargeBytes may fill three quarters of that part, so that one
+/// quarter is left for those of medium size. When there is no room, charges that are slow give way:
+/// first the charge that has held the most bytes for the longest time, and only charges that have
+/// cost more (bytes times seconds) than the charge that wants to grow.
+class MemoryBudget {
+ public:
+  struct Limits {
+    std::size_t total_bytes = std::size_t{512} << 20;
+    std::size_t max_holders = 1024;
+  };
+
+  static constexpr std::size_t kOwnBytes = std::size_t{64} << 10;
+  static constexpr std::size_t kLargeBytes = std::size_t{1} << 20;
+  // A charge is slow when it is older than the grace and its bytes at this rate. A client on a
+  // local network is ten times as fast.
+  static constexpr std::chrono::milliseconds kGrace{250};
+  static constexpr double kGoodBytesPerSecond = 16.0 * (1 << 20);
+
+  explicit MemoryBudget(Limits limits);
+
+  /// At most kOwnBytes, and no more than all holders can have at once within half of the total.
+  std::size_t OwnBytes() const { return own_; }
+  /// The part that all share, and what is taken of it.
+  std::size_t SharedBytes() const { return shared_; }
+  std::size_t SharedBytesUsed() const;
+
+ private:
+  friend class MemoryCharge;
+  struct Entry {
+    std::weak_ptr<MemoryHolder> holder;
+    TimePoint began;
+    std::size_t bytes = 0;  // of the shared part
+    bool pinned = false;
+  };
+  using Entries = std::map<const MemoryCharge*, Entry>;
+  using Holders = std::vector<std::shared_ptr<MemoryHolder>>;
+
+  bool Grow(MemoryCharge& charge, std::size_t bytes, TimePoint now);
+  bool GrowLocked(MemoryCharge& charge, std::size_t bytes, TimePoint now, Holders& revoked)
+      REQUIRES(mutex_);
+  bool TakeFromSlow(std::size_t bytes, double cost, TimePoint now, Holders& revoked)
+      REQUIRES(mutex_);
+  bool Pin(const MemoryCharge& charge);
+  bool Revoked(const MemoryCharge& charge) const;
+  void Release(const MemoryCharge& charge);
+
+  const std::size_t own_;
+  const std::size_t shared_;
+  mutable Mutex mutex_;
+  Entries entries_ GUARDED_BY(mutex_);  // of charges beyond OwnBytes() that are not revoked
+  std::size_t used_ GUARDED_BY(mutex_) = 0;
+};
+
+/// The memory of one body or one answer. One thread at a time; the budget must outlive the charge,
+/// and is kept alive by the charge. Gives everything back at its end.
+class MemoryCharge {
+ public:
+  MemoryCharge(std::shared_ptr<MemoryBudget> budget, std::weak_ptr<MemoryHolder> holder,
+               TimePoint now)
+      : budget_(std::move(budget)), holder_(std::move(holder)), began_(now) {}
+  ~MemoryCharge();
+  MemoryCharge(const MemoryCharge&) = delete;
+  MemoryCharge& operator=(const MemoryCharge&) = delete;
+
+  /// Holds at least `bytes` from now on, in steps of OwnBytes(). False: no room, the charge stays
+  /// as it was, or it was revoked.
+  bool Grow(std::size_t bytes, TimePoint now);
+  /// The charge cannot be revoked any more: work on the memory has begun. False: it was revoked.
+  bool Pin();
+  bool revoked() const;
+
+ private:
+  friend class MemoryBudget;
+  const std::shared_ptr<MemoryBudget> budget_;
+  const std::weak_ptr<MemoryHolder> holder_;
+  const TimePoint began_;
+  std::size_t bytes_ = 0;
+  bool listed_ = false;  // was in the budget's list once; no longer there: revoked
+};
+
+}  // namespace lagoon

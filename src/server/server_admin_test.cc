@@ -1,0 +1,110 @@
+// What the HTTP port serves to clients, and what the metrics port alone to operators.
+
+#include <fmt/format.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <string>
+
+#include "server/http_server_test_base.h"
+
+namespace lagoon {
+namespace {
+
+using testing::HasSubstr;
+
+class AdminServer : public HttpServer {
+ protected:
+  static HttpTestResponse AskPort(int port, std::string_view request) {
+    HttpTestClient client(port);
+    EXPECT_TRUE(client.Send(request));
+    return client.Receive();
+  }
+  HttpTestResponse AskMetricsPort(std::string_view request) {
+    return AskPort(server_->metrics_port(), request);
+  }
+};
+
+TEST_F(AdminServer, TellsTheSchedulerAndSwitchesItOnTheMetricsPortOnly) {
+  EXPECT_THAT(Json::parse(Ask(Get("/v2/scheduler")).body)["schedulers"].dump(),
+              HasSubstr("\"lagoon\""));
+  const std::string reef = Post("/v2/scheduler", R"({"scheduler":"reef"})");
+  const auto refused = Ask(reef);
+  EXPECT_EQ(refused.status, 403);
+  EXPECT_THAT(ErrorOf(refused),
+              HasSubstr(fmt::format("the metrics port, {},", server_->metrics_port())));
+  EXPECT_THAT(ErrorOf(refused), HasSubstr("--allow-admin-on-http"));
+  EXPECT_NE(Json::parse(Ask(Get("/v2/scheduler")).body)["scheduler"], "reef");
+
+  const auto switched = AskMetricsPort(reef);
+  EXPECT_EQ(switched.status, 200);
+  EXPECT_EQ(Json::parse(switched.body)["scheduler"], "reef");
+  EXPECT_EQ(Json::parse(Ask(Get("/v2/scheduler")).body)["scheduler"], "reef");
+  EXPECT_EQ(Json::parse(AskMetricsPort(Get("/v2/scheduler")).body)["scheduler"], "reef");
+}
+
+TEST_F(AdminServer, SwitchesTheSchedulerOnTheHttpPortWhereThatIsAllowed) {
+  server_.reset();
+  admin_on_http_ = true;
+  StartServer();
+  EXPECT_EQ(Ask(Post("/v2/scheduler", R"({"scheduler":"reef"})")).status, 200);
+  EXPECT_EQ(Json::parse(Ask(Get("/v2/scheduler")).body)["scheduler"], "reef");
+}
+
+TEST_F(AdminServer, RefusesToSwitchToWhatIsNoScheduler) {
+  const auto unknown = AskMetricsPort(Post("/v2/scheduler", R"({"scheduler":"magic"})"));
+  EXPECT_EQ(unknown.status, 404);
+  EXPECT_THAT(ErrorOf(unknown), HasSubstr("no such scheduler"));
+  using std::string_literals::operator""s;
+  for (const std::string& body :
+       {""s, "reef"s, R"({"name":"reef"})"s, R"({"scheduler":3})"s, "[1]"s, "null"s, "{}"s,
+        R"({"scheduler":"reef","more":1})"s, R"({"scheduler":"reef","scheduler":"reef"})"s,
+        R"({"scheduler":{"scheduler":"reef"}})"s, R"({"scheduler":"reef"}x)"s,
+        "{\"scheduler\":\"reef\"}\0"s, std::string(4096, '[')}) {
+    const auto response = AskMetricsPort(Post("/v2/scheduler", body));
+    EXPECT_EQ(response.status, 400) << body;
+    EXPECT_THAT(ErrorOf(response), HasSubstr("{\"scheduler\": NAME}")) << body;
+    EXPECT_LT(response.body.size(), 500u);
+  }
+  for (const int port : {server_->http_port(), server_->metrics_port()}) {
+    EXPECT_EQ(AskPort(port, "DELETE /v2/scheduler HTTP/1.1\r\nHost: test\r\n\r\n").status, 405);
+  }
+}
+
+TEST_F(AdminServer, OnlyInferencesHaveLargeBodies) {
+  server_.reset();
+  admin_on_http_ = true;
+  StartServer();
+  for (const int port : {server_->http_port(), server_->metrics_port()}) {
+    // The answer comes before the body.
+    HttpTestClient declared(port);
+    ASSERT_TRUE(
+        declared.Send("POST /v2/scheduler HTTP/1.1\r\nHost: test\r\nContent-Length: 4097\r\n\r\n"));
+    const auto response = declared.Receive();
+    EXPECT_EQ(response.status, 413);
+    EXPECT_THAT(ErrorOf(response), HasSubstr("4097 bytes, the limit is 4096"));
+    // And before a body without a declared length ends.
+    HttpTestClient chunked(port);
+    chunked.Send("POST /v2/scheduler HTTP/1.1\r\nHost: test\r\nTransfer-Encoding: chunked\r\n\r\n" +
+                 fmt::format("{:x}\r\n{}\r\n1\r\n[\r\n", 4096, std::string(4096, '[')));
+    EXPECT_EQ(chunked.Receive().status, 413);
+  }
+  EXPECT_EQ(Ask(Post("/v2/models/twice/infer", std::string(5000, ' '))).status, 400);
+}
+
+TEST_F(AdminServer, NamesTheExtensionsOfTritonThatItLacks) {
+  for (const auto& [request, extension] :
+       {std::pair(Post("/v2/repository/index", "{}"), "'model_repository'"),
+        std::pair(Post("/v2/repository/models/twice/load", "{}"), "'model_repository'"),
+        std::pair(Get("/v2/systemsharedmemory/status"), "'system_shared_memory'"),
+        std::pair(Get("/v2/cudasharedmemory/status"), "'cuda_shared_memory'"),
+        std::pair(Get("/v2/trace/setting"), "'trace'"), std::pair(Get("/v2/logging"), "'logging'"),
+        std::pair(Post("/v2/models/twice/generate", "{}"), "'generate'")}) {
+    const auto response = Ask(request);
+    EXPECT_EQ(response.status, 501) << request;
+    EXPECT_THAT(ErrorOf(response), HasSubstr(extension));
+  }
+}
+
+}  // namespace
+}  // namespace lagoon

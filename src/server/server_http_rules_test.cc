@@ -1,0 +1,99 @@
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <thread>
+
+#include "server/http_server_test_base.h"
+
+namespace lagoon {
+namespace {
+
+using testing::HasSubstr;
+
+// What HTTP demands of a server, where a proxy in front relies on it.
+using HttpRules = HttpServer;
+
+TEST_F(HttpRules, ABodyOfAnUnknownEncodingIsNotTheNextRequest) {
+  for (const char* encoding : {"gzip", "xchunked", "identity", "chunked, gzip", "gzip, chunked"}) {
+    HttpTestClient client(server_->http_port());
+    ASSERT_TRUE(
+        client.Send(fmt::format("POST /v2/models/twice/infer HTTP/1.1\r\nHost: test\r\n"
+                                "Transfer-Encoding: {}\r\n\r\n{}",
+                                encoding, Get("/v2/health/live"))));
+    const auto response = client.Receive();
+    EXPECT_EQ(response.status, 501) << encoding;
+    EXPECT_EQ(response.fields.at("connection"), "close") << encoding;
+    EXPECT_THAT(ErrorOf(response), HasSubstr(encoding));
+    EXPECT_TRUE(client.ReceivesEnd()) << encoding;
+  }
+}
+
+TEST_F(HttpRules, ChunksAreNoPartOfHttp10) {
+  EXPECT_EQ(
+      Ask("POST /v2 HTTP/1.0\r\nHost: test\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n").status,
+      400);
+}
+
+TEST_F(HttpRules, OneHostAndOneLengthOfTheJson) {
+  EXPECT_THAT(ErrorOf(Ask("GET /v2 HTTP/1.1\r\n\r\n")), HasSubstr("'Host' is missing"));
+  EXPECT_EQ(Ask("GET /v2 HTTP/1.1\r\nHost: a\r\nHost: b\r\n\r\n").status, 400);
+  const std::string length = "Inference-Header-Content-Length: 9\r\n";
+  EXPECT_EQ(Ask(Post("/v2/models/twice/infer", kTwice, length + length)).status, 400);
+}
+
+TEST_F(HttpRules, AnAbsoluteUriIsServed) {
+  EXPECT_EQ(Ask(Get("http://test/v2/health/live")).body, R"({"live":true})");
+  EXPECT_EQ(Ask(Get("http://test")).status, 404);
+}
+
+TEST_F(HttpRules, AHeaderOfManyShortFieldsHasTheSameLimit) {
+  std::string request = "GET /v2 HTTP/1.1\r\nHost: test\r\n";
+  while (request.size() < 16'000) request += "a: b\r\n";
+  EXPECT_EQ(Ask(request + "\r\n").status, 200);
+  while (request.size() < 16'400) request += "a: b\r\n";
+  const auto response = Ask(request + "\r\n");
+  EXPECT_EQ(response.status, 431);
+  EXPECT_THAT(ErrorOf(response), HasSubstr("16384"));
+}
+
+TEST_F(HttpRules, PipelinedRequestsAreNoLongHeader) {
+  std::string requests;
+  for (int i = 0; i < 1000; ++i) requests += Get("/v2/health/live");
+  HttpTestClient client(server_->http_port());
+  ASSERT_TRUE(client.Send(requests));
+  for (int i = 0; i < 1000; ++i) ASSERT_EQ(client.Receive().status, 200);
+}
+
+TEST_F(HttpRules, AfterTheEndIsAnnouncedEveryAnswerIsTheLast) {
+  HttpTestClient early(server_->http_port());
+  ASSERT_TRUE(early.Send(Get("/v2/health/live")));
+  ASSERT_EQ(early.Receive().fields.at("connection"), "keep-alive");
+  core_.SetReady(false);
+  server_->AnnounceStop();
+  HttpTestClient late(server_->http_port());
+  for (HttpTestClient* client : {&early, &late}) {
+    ASSERT_TRUE(client->Send(Get("/v2/health/ready")));
+    const auto response = client->Receive();
+    EXPECT_EQ(response.status, 503);
+    EXPECT_EQ(response.fields.at("connection"), "close");
+    EXPECT_TRUE(client->ReceivesEnd());
+  }
+}
+
+TEST_F(HttpRules, WhatWasSentBeforeTheEndIsAnswered) {
+  for (int i = 0; i < 50; ++i) {
+    HttpTestClient waiting(server_->http_port());
+    ASSERT_TRUE(waiting.Send(Get("/v2/health/live")));
+    ASSERT_EQ(waiting.Receive().status, 200);
+    HttpTestClient fresh(server_->http_port());  // perhaps not accepted yet
+    ASSERT_TRUE(waiting.Send(Get("/v2/health/live")));
+    ASSERT_TRUE(fresh.Send(Get("/v2/health/live")));
+    server_->Stop(Now() + std::chrono::seconds(30));
+    EXPECT_EQ(waiting.Receive().status, 200);
+    EXPECT_EQ(fresh.Receive().status, 200);
+    StartServer();
+  }
+}
+
+}  // namespace
+}  // namespace lagoon

@@ -1,0 +1,69 @@
+#include "server/unserved.h"
+
+#include <fmt/format.h>
+
+#include <array>
+
+namespace lagoon {
+namespace {
+
+struct Extension {
+  std::string_view name;
+  std::string_view path;    // the first segments below /v2
+  std::string_view method;  // the beginning, or the end, of the names of its gRPC methods
+  std::string_view instead;
+};
+
+constexpr std::array kUnserved = {
+    Extension{"model_repository", "repository", "Repository",
+              "the models are those of the folder that the server was started with"},
+    Extension{"system_shared_memory", "systemsharedmemory", "SystemSharedMemory",
+              "send tensors with the request"},
+    Extension{"cuda_shared_memory", "cudasharedmemory", "CudaSharedMemory",
+              "send tensors with the request"},
+    Extension{"trace", "trace", "TraceSetting", "start the server with --trace FILE"},
+    Extension{"logging", "logging", "LogSettings", "start the server with --log-level LEVEL"},
+    Extension{"generate", "generate", "", "use infer"},
+    Extension{"streaming", "generate_stream", "ModelStreamInfer", "use ModelInfer, or infer"},
+};
+
+constexpr std::string_view kService = "/inference.GRPCInferenceService/";
+
+// What follows the model, and the version where there is one.
+std::span<const std::string> AfterModel(std::span<const std::string> path) {
+  if (path.size() < 2 || path[0] != "models") return {};
+  path = path.subspan(2);
+  return path.size() >= 2 && path[0] == "versions" ? path.subspan(2) : path;
+}
+
+}  // namespace
+
+std::string_view UnservedExtension(std::span<const std::string> segments) {
+  const auto of_model = AfterModel(segments);
+  for (const Extension& extension : kUnserved) {
+    const bool model_only = extension.path.starts_with("generate");
+    if (!model_only && !segments.empty() && segments[0] == extension.path) return extension.name;
+    const bool of_models = model_only || extension.path == "trace";
+    if (of_models && !of_model.empty() && of_model[0] == extension.path) return extension.name;
+  }
+  return "";
+}
+
+std::string_view UnservedExtensionOfRpc(std::string_view method) {
+  if (!method.starts_with(kService)) return "";
+  method.remove_prefix(kService.size());
+  for (const Extension& extension : kUnserved) {
+    if (!extension.method.empty() && method.starts_with(extension.method)) return extension.name;
+  }
+  return "";
+}
+
+std::string UnservedMessage(std::string_view extension) {
+  for (const Extension& row : kUnserved) {
+    if (row.name != extension) continue;
+    return fmt::format("Triton's extension '{}' is not served; {}", row.name, row.instead);
+  }
+  return fmt::format("Triton's extension '{}' is not served", extension);
+}
+
+}  // namespace lagoon
