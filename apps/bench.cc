@@ -18,7 +18,6 @@
 #include "bench/models.h"
 #include "bench/outputs.h"
 #include "bench/overhead.h"
-#include "graph/random_weights.h"
 #include "policies/registry.h"
 
 namespace lagoon {
@@ -28,6 +27,9 @@ using Json = nlohmann::json;
 
 const std::vector<std::string> kFiveCnns = {"resnet18", "resnet50", "mobilenet_v2", "squeezenet1_1",
                                             "vgg19"};
+
+// The `lagoon` command, which some benchmarks start.
+std::string Lagoon() { return ProgramBeside("lagoon", "`./run build` or `./run bench`"); }
 
 // The folders with a model, in the order of their names.
 std::vector<std::string> ModelsIn(const std::string& zoo) {
@@ -124,7 +126,11 @@ void AddContention(CLI::App& parent) {
       ->add_option("--requests", options->requests, "Real-time requests in all (p99 from 1000 on)")
       ->check(CLI::Range(10, 1000000))
       ->capture_default_str();
-  command->add_option("--seed", options->seed, "Of the arrivals' phase")->capture_default_str();
+  command->add_option("--seconds", options->seconds, "At most, in all (0: no limit)")
+      ->check(CLI::Range(0.0, 36000.0))
+      ->capture_default_str();
+  command->add_option("--seed", options->seed, "Of the order of windows and the arrivals' phase")
+      ->capture_default_str();
   common->tracing.AddOptions(*command);
   command->callback([common, options] {
     options->zoo = common->zoo;
@@ -138,6 +144,7 @@ void AddContention(CLI::App& parent) {
                                 {"load", options->load},
                                 {"windows", options->windows},
                                 {"requests", options->requests},
+                                {"seconds", options->seconds},
                                 {"seed", options->seed},
                                 {"onnxruntime", options->against_onnxruntime}};
     options->trace = common->tracing.Start();
@@ -180,7 +187,7 @@ void AddFootprint(CLI::App& parent) {
       ->capture_default_str();
   command->callback([common, options] {
     options->zoo = common->zoo;
-    options->lagoon = std::filesystem::read_symlink("/proc/self/exe");
+    options->lagoon = Lagoon();
     Measure("footprint", {{"models", options->models}}, *common,
             [&](bench::Report& report) { return RunFootprint(*options, report); });
   });
@@ -240,23 +247,6 @@ void AddOutputs(CLI::App& parent) {
   });
 }
 
-void AddMakeWeights(CLI::App& parent) {
-  auto folder = std::make_shared<std::string>();
-  CLI::App* command = parent.add_subcommand(
-      "make-weights", "Make up the weights of models that come without (those of a package)");
-  command->add_option("FOLDER", *folder, "Repository of models")->required();
-  command->callback([folder] {
-    const std::vector<std::string> models = ModelsIn(*folder);
-    bench::Progress progress("bench make-weights", static_cast<int>(models.size()));
-    for (const std::string& model : models) {
-      const Result<std::size_t> bytes = MakeRandomWeights(bench::ModelFile(*folder, model));
-      if (!bytes) Die(fmt::format("model '{}': {}", model, bytes.error().message));
-      progress.Step(model);
-      std::printf("%s: %.1f MB\n", model.c_str(), static_cast<double>(*bytes) / 1e6);
-    }
-  });
-}
-
 void AddOnnxNodes(CLI::App& parent) {
   struct Words {
     std::string json, docs, match;
@@ -273,8 +263,7 @@ void AddOnnxNodes(CLI::App& parent) {
       ->capture_default_str();
   command->add_option("--script", words->script, "What runs the cases")->capture_default_str();
   command->callback([words] {
-    const std::string self = std::filesystem::read_symlink("/proc/self/exe");
-    std::vector<std::string> line{words->python, words->script, self};
+    std::vector<std::string> line{words->python, words->script, Lagoon()};
     for (const auto& [option, value] :
          {std::pair{"--json", words->json}, {"--docs", words->docs}, {"--match", words->match}}) {
       if (!value.empty()) line.insert(line.end(), {option, value});
@@ -289,21 +278,17 @@ void AddOnnxNodes(CLI::App& parent) {
 
 }  // namespace
 
-void AddBench(CLI::App& app) {
-  CLI::App* command =
-      app.add_subcommand("bench", "Measure; every benchmark writes one JSON report");
-  command->require_subcommand(1);
-  AddModels(*command);
-  AddContention(*command);
-  AddDisbBenchmark(*command);
-  AddSimBenchmarks(*command);
-  AddGpuBenchmarks(*command);
-  AddOverhead(*command);
-  AddFootprint(*command);
-  AddMemory(*command);
-  AddOutputs(*command);
-  AddMakeWeights(*command);
-  AddOnnxNodes(*command);
+void AddBenchmarks(CLI::App& app) {
+  AddModels(app);
+  AddContention(app);
+  AddDisbBenchmark(app);
+  AddSimBenchmarks(app);
+  AddGpuBenchmarks(app);
+  AddOverhead(app);
+  AddFootprint(app);
+  AddMemory(app);
+  AddOutputs(app);
+  AddOnnxNodes(app);
 }
 
 }  // namespace lagoon

@@ -1,10 +1,9 @@
 #include "apps/bench_command.h"
 
-#include <cstdlib>
-
 #include "apps/command.h"
 #include "apps/load.h"
 #include "base/log.h"
+#include "bench/process.h"
 #include "policies/registry.h"
 
 namespace lagoon {
@@ -19,10 +18,10 @@ void Measure(const std::string& name, Json configuration, const BenchCommon& com
   if (const Status status = report.Write(common.json); !status) Die(status.error().message);
   if (common.plot.empty()) return;
   if (common.json.empty()) Die("--plot draws from the file of --json; name one");
-  const std::string command =
-      common.python + " bench/plots/plot.py '" + common.json + "' --out '" + common.plot + "'";
-  // No other thread is left. NOLINTNEXTLINE(concurrency-mt-unsafe)
-  if (std::system(command.c_str()) != 0) Die("the plot failed: " + command);
+  const Result<int> drawn =
+      bench::RunToEnd({common.python, "bench/plots/plot.py", common.json, "--out", common.plot});
+  if (!drawn) Die("the plot failed: " + drawn.error().message);
+  if (*drawn != 0) Die("the plot of '" + common.json + "' failed; its last lines say why");
 }
 
 CLI::App* AddBenchmark(CLI::App& bench, const std::string& name, const std::string& description,

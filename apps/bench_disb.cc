@@ -125,7 +125,9 @@ void AddDisbOptions(CLI::App& command, bench::DisbOptions& options, DisbWords& w
   command.add_option("--workers", options.device.workers, "Worker threads (0: one per core)")
       ->capture_default_str();
   AddCudaDriver(command, options.device);
-  command.add_option("--windows", options.windows, "Interleaved windows of each scheduler")
+  command
+      .add_option("--windows", options.windows,
+                  "Interleaved windows of each scheduler (of simulated devices 5)")
       ->check(CLI::Range(1, 1000))
       ->capture_default_str();
   command
@@ -155,6 +157,9 @@ void AddDisbBenchmark(CLI::App& parent) {
       if (words->workload == "all") Die("--sensitivity takes one workload, not 'all'");
       if (command->count("--workload") == 0) words->workload = "C";
       if (command->count("--schedulers") == 0) options->schedulers = {"reef", "streams"};
+    }
+    if (words->simulated() && command->count("--windows") == 0) {
+      options->windows = bench::DisbRunOptions().windows;
     }
     Json configuration = {{"device", words->device},
                           {"workload", words->workload},

@@ -44,6 +44,9 @@ void AddIsolation(CLI::App& parent) {
   command->add_option("--rounds", options->rounds, "Real-time launches of each mode")
       ->check(CLI::Range(10, 1000000))
       ->capture_default_str();
+  command->add_option("--windows", options->windows, "Windows of each mode, in random order")
+      ->check(CLI::Range(1, 1000))
+      ->capture_default_str();
   const auto add_us = [&](const char* name, double& us, const char* what) {
     command->add_option(name, us, what)->check(CLI::Range(1.0, 1e5))->capture_default_str();
   };
@@ -55,6 +58,7 @@ void AddIsolation(CLI::App& parent) {
             {{"device", options->device.name},
              {"workers", options->device.workers},
              {"rounds", options->rounds},
+             {"windows", options->windows},
              {"best_effort_block_us", options->best_effort_block_us},
              {"real_time_block_us", options->real_time_block_us},
              {"piece_us", options->piece_us}},

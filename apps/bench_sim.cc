@@ -1,12 +1,15 @@
 // Benchmarks of and on simulated devices: the simulator's speed, a decision's cost, the figures.
+// And how long jobs wait for the dispatcher, in real time.
 
 #include <cstdio>
 #include <memory>
 
 #include "apps/bench_command.h"
+#include "bench/admission.h"
 #include "bench/decision.h"
 #include "bench/figures.h"
 #include "bench/sim_speed.h"
+#include "policies/registry.h"
 
 namespace lagoon {
 namespace {
@@ -44,6 +47,47 @@ void AddDecision(CLI::App& parent) {
   });
 }
 
+void AddAdmission(CLI::App& parent) {
+  auto common = std::make_shared<BenchCommon>();
+  auto options = std::make_shared<bench::AdmissionOptions>();
+  CLI::App* command = AddSimulation(
+      parent, "admission", "How long real-time jobs wait for the dispatcher beside short kernels",
+      *common);
+  command->add_option("--workers", options->workers, "Worker threads (0: one per core)")
+      ->check(CLI::Range(0, 1024))
+      ->capture_default_str();
+  command->add_option("--requests", options->requests, "Real-time posts of each case")
+      ->check(CLI::Range(1, 1'000'000))
+      ->capture_default_str();
+  command->add_option("--rounds", options->rounds, "Turns of each case")
+      ->check(CLI::Range(1, 1000))
+      ->capture_default_str();
+  command->add_option("--clients", options->clients, "Best-effort clients")
+      ->check(CLI::Range(1, 64))
+      ->capture_default_str();
+  command->add_option("--kernel-us", options->kernel_us, "Length of a kernel")
+      ->check(CLI::Range(0.1, 1e5))
+      ->capture_default_str();
+  const std::vector<std::string> known(SchedulerNames().begin(), SchedulerNames().end());
+  command->add_option("--scheduler", options->scheduler, "Name")
+      ->check(CLI::IsMember(known))
+      ->capture_default_str();
+  command->add_option("--seed", options->seed, "Of the pauses between posts")
+      ->capture_default_str();
+  command->callback([common, options] {
+    if (options->requests < options->rounds) options->rounds = options->requests;
+    Measure("admission",
+            {{"workers", options->workers},
+             {"requests", options->requests},
+             {"rounds", options->rounds},
+             {"clients", options->clients},
+             {"kernel_us", options->kernel_us},
+             {"scheduler", Configurations({options->scheduler})},
+             {"seed", options->seed}},
+            *common, [&](bench::Report& report) { return RunAdmission(*options, report); });
+  });
+}
+
 void AddFigures(CLI::App& parent) {
   auto common = std::make_shared<BenchCommon>();
   auto options = std::make_shared<bench::FiguresOptions>();
@@ -75,6 +119,7 @@ void AddFigures(CLI::App& parent) {
 void AddSimBenchmarks(CLI::App& bench) {
   AddSimSpeed(bench);
   AddDecision(bench);
+  AddAdmission(bench);
   AddFigures(bench);
 }
 

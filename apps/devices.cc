@@ -6,21 +6,29 @@
 #include <string>
 
 #include "apps/command.h"
+#include "base/json.h"
 #include "device/cpu/machine.h"
 #include "device/cuda/driver.h"
+#include "kernels/cpu_level.h"
 
 namespace lagoon {
 namespace {
 
 using Json = nlohmann::json;
 
-struct Words {
+struct DevicesWords {
   bool json = false;
   std::string driver = "libcuda.so.1";
 };
 
 Json DescribeCpu() {
-  return {{"name", "cpu"}, {"description", ProcessorName()}, {"units", UsableCoreCount()}};
+  Json levels = Json::array();
+  for (const CpuLevel level : MachineCpuLevels()) levels.push_back(NameOf(level));
+  return {{"name", "cpu"},
+          {"description", ProcessorName()},
+          {"units", UsableCoreCount()},
+          {"level", NameOf(ActiveCpuLevel())},
+          {"levels", levels}};
 }
 
 Json DescribeCuda(const cuda::GpuInfo& gpu) {
@@ -44,14 +52,14 @@ Result<Json> ListCuda(const std::string& library) {
   return gpus;
 }
 
-void ListDevices(const Words& words) {
+void ListDevices(const DevicesWords& words) {
   Json devices = Json::array({DescribeCpu()});
   const Result<Json> gpus = ListCuda(words.driver);
   if (gpus) devices.insert(devices.end(), gpus->begin(), gpus->end());
   if (words.json) {
     Json all = {{"devices", devices}};
     if (!gpus) all["no_cuda"] = gpus.error().message;
-    std::printf("%s\n", all.dump(2).c_str());
+    std::printf("%s\n", DumpJson(all, 2).c_str());
     return;
   }
   for (const Json& device : devices) {
@@ -63,6 +71,10 @@ void ListDevices(const Words& words) {
       line += fmt::format(", {:.1f} GiB, compute capability {}", bytes / (1 << 30),
                           device["compute_capability"].get<std::string>());
     }
+    if (device.contains("level")) {
+      line += fmt::format(", level {} of {}", device["level"].get<std::string>(),
+                          NamesOf(MachineCpuLevels()));
+    }
     std::printf("%s\n", line.c_str());
   }
   if (!gpus) std::printf("no cuda\t%s\n", gpus.error().message.c_str());
@@ -71,7 +83,7 @@ void ListDevices(const Words& words) {
 }  // namespace
 
 void AddDevices(CLI::App& app) {
-  auto words = std::make_shared<Words>();
+  auto words = std::make_shared<DevicesWords>();
   CLI::App* command =
       app.add_subcommand("devices", "List the devices of this machine, and why one is missing");
   command->add_flag("--json", words->json, "Print JSON");

@@ -16,7 +16,7 @@
 namespace lagoon {
 namespace {
 
-struct Words {
+struct InferWords {
   std::string model;
   std::vector<std::string> inputs;     // NAME=FILE, or FILE for a model with one input
   std::vector<std::string> constants;  // NAME=FILE: inputs that are known when the model is loaded
@@ -37,7 +37,7 @@ std::string InputNames(const Plan& plan) {
   return names;
 }
 
-std::map<std::string, std::string> FilesByInput(const Plan& plan, const Words& words) {
+std::map<std::string, std::string> FilesByInput(const Plan& plan, const InferWords& words) {
   std::map<std::string, std::string> files;
   for (const std::string& word : words.inputs) {
     const std::size_t equals = word.find('=');
@@ -53,7 +53,7 @@ std::map<std::string, std::string> FilesByInput(const Plan& plan, const Words& w
 }
 
 /// The rows of the .npy files: 1 unless one is like the model's input but for its first dim.
-std::int64_t BatchOf(const Plan& plan, const Words& words) {
+std::int64_t BatchOf(const Plan& plan, const InferWords& words) {
   const std::map<std::string, std::string> files = FilesByInput(plan, words);
   for (const PlanTensor& input : plan.inputs) {
     const auto file = files.find(input.spec.name);
@@ -67,7 +67,7 @@ std::int64_t BatchOf(const Plan& plan, const Words& words) {
   return 1;
 }
 
-std::map<std::string, Constant> ReadConstants(const Words& words) {
+std::map<std::string, Constant> ReadConstants(const InferWords& words) {
   std::map<std::string, Constant> constants;
   for (const std::string& word : words.constants) {
     const std::size_t equals = word.find('=');
@@ -80,7 +80,8 @@ std::map<std::string, Constant> ReadConstants(const Words& words) {
 }
 
 /// Compiled for as many rows as the input files have.
-std::shared_ptr<const LoadedPlan> CompileForInputs(const Words& words, const ComputeDevice& on) {
+std::shared_ptr<const LoadedPlan> CompileForInputs(const InferWords& words,
+                                                   const ComputeDevice& on) {
   CompileWords compile{.precision = words.precision, .constants = ReadConstants(words)};
   std::shared_ptr<const LoadedPlan> loaded = Compile(words.model, on, compile);
   const std::int64_t batch = BatchOf(loaded->plan, words);
@@ -90,7 +91,7 @@ std::shared_ptr<const LoadedPlan> CompileForInputs(const Words& words, const Com
   return Compile(words.model, on, compile);
 }
 
-Tensors ReadInputs(const Plan& plan, const Words& words) {
+Tensors ReadInputs(const Plan& plan, const InferWords& words) {
   std::map<std::string, std::string> files = FilesByInput(plan, words);
   Tensors tensors;
   for (const PlanTensor& input : plan.inputs) {
@@ -146,7 +147,7 @@ void WriteOutputs(const Plan& plan, const Tensors& outputs, const std::string& f
   }
 }
 
-void Run(const Words& words) {
+void RunInfer(const InferWords& words) {
   const ComputeDevice on = Open(words.device);
   Device& device = *on.device;
   const std::shared_ptr<const LoadedPlan> loaded = CompileForInputs(words, on);
@@ -172,7 +173,7 @@ void Run(const Words& words) {
 void AddInfer(CLI::App& app) {
   CLI::App* command =
       app.add_subcommand("infer", "Run one inference on files (.npy, .json, image)");
-  auto words = std::make_shared<Words>();
+  auto words = std::make_shared<InferWords>();
   command->add_option("MODEL", words->model, "An .onnx file or a model's folder in a repository")
       ->required();
   command->add_option(
@@ -195,7 +196,7 @@ void AddInfer(CLI::App& app) {
       ->default_str("unit");
   AddPrecision(*command, words->precision);
   AddDevice(*command, words->device);
-  command->callback([words] { Run(*words); });
+  command->callback([words] { RunInfer(*words); });
 }
 
 }  // namespace lagoon

@@ -8,6 +8,7 @@
 
 #include "apps/command.h"
 #include "apps/load.h"
+#include "base/json.h"
 #include "program/compile.h"
 #include "program/idempotence.h"
 #include "program/trace_file.h"
@@ -17,7 +18,7 @@ namespace {
 
 using Json = nlohmann::json;
 
-struct Words {
+struct InspectWords {
   std::vector<std::string> models;
   DeviceChoice device;
   int profile_runs = 0;
@@ -28,11 +29,11 @@ struct Words {
   Precision precision = Precision::kFp32;
 };
 
-CompileWords CompileWordsOf(const Words& words) {
+CompileWords CompileWordsOf(const InspectWords& words) {
   return {.in_place = words.in_place, .precision = words.precision, .batches = {words.batch}};
 }
 
-void InspectModel(const Words& words) {
+void InspectModel(const InspectWords& words) {
   if (words.models.size() != 1) Die("inspect takes one model, except with --idempotence");
   const ComputeDevice on = Open(words.device);
   const std::shared_ptr<LoadedPlan> loaded =
@@ -76,7 +77,7 @@ void PrintGroups(const Json& groups) {
   }
 }
 
-void InspectIdempotence(const Words& words) {
+void InspectIdempotence(const InspectWords& words) {
   const ComputeDevice on = Open(words.device);
   Json document = Json::object();
   if (!words.json) {
@@ -101,8 +102,7 @@ void InspectIdempotence(const Words& words) {
                 summary.idempotent, summary.not_restorable, summary.largest_group);
     if (words.models.size() == 1) PrintGroups(listed);
   }
-  if (words.json)
-    std::printf("%s\n", document.dump(2, ' ', false, Json::error_handler_t::replace).c_str());
+  if (words.json) std::printf("%s\n", DumpJson(document, 2).c_str());
 }
 
 }  // namespace
@@ -110,7 +110,7 @@ void InspectIdempotence(const Words& words) {
 void AddInspect(CLI::App& app) {
   CLI::App* command = app.add_subcommand(
       "inspect", "Show what a model is compiled to: kernels, blocks, access sets, buffers");
-  auto words = std::make_shared<Words>();
+  auto words = std::make_shared<InspectWords>();
   command
       ->add_option("MODEL", words->models,
                    "An .onnx file or a model's folder in a repository; with --idempotence any "

@@ -11,9 +11,22 @@
 namespace lagoon {
 namespace fs = std::filesystem;
 
+std::string HowToMake(const std::string& path) {
+  const fs::path parts = fs::path(path).lexically_normal();
+  for (auto part = parts.begin(); part != parts.end(); ++part) {
+    if (*part != "models" || std::next(part) == parts.end() || *std::next(part) != "zoo") continue;
+    const auto name = std::next(part, 2);
+    if (name == parts.end() || name->empty()) return "; ./run models makes some";
+    return fmt::format("; ./run models {} makes it", name->string());
+  }
+  return "";
+}
+
 std::string FindModelFile(const std::string& model) {
   if (fs::is_regular_file(model)) return model;
-  if (!fs::is_directory(model)) Die(fmt::format("'{}' is neither a file nor a folder", model));
+  if (!fs::is_directory(model)) {
+    Die(fmt::format("'{}' is neither a file nor a folder{}", model, HowToMake(model)));
+  }
   long best = -1;
   for (const fs::directory_entry& entry : fs::directory_iterator(model)) {
     const std::string name = entry.path().filename();

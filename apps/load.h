@@ -18,6 +18,10 @@ namespace lagoon {
 /// version). Returns the file; dies naming what it looked for.
 std::string FindModelFile(const std::string& model);
 
+/// How to make what is missing at `path`, when that is in a folder of models from ./run models
+/// (models/zoo): "; ./run models NAME makes it". Else empty.
+std::string HowToMake(const std::string& path);
+
 /// Version and commit: profiles of another build are stale.
 std::string Build();
 

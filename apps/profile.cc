@@ -14,7 +14,7 @@
 namespace lagoon {
 namespace {
 
-struct Words {
+struct ProfileWords {
   std::string model;
   std::string folder = DefaultProfileFolder();
   std::string json;
@@ -76,7 +76,7 @@ void PrintTable(const Plan& plan) {
   }
 }
 
-void ProfileSize(LoadedPlan& loaded, std::size_t size, Device& device, const Words& words) {
+void ProfileSize(LoadedPlan& loaded, std::size_t size, Device& device, const ProfileWords& words) {
   Plan& plan = loaded.at(size);
   const ProfileStore store{words.folder, Build()};
   const std::string key = ProfileKey(plan, device.info(), store.build);
@@ -99,7 +99,7 @@ void ProfileSize(LoadedPlan& loaded, std::size_t size, Device& device, const Wor
   if (const Status written = report.Write(words.json); !written) Die(written.error().message);
 }
 
-void Run(Words words) {
+void RunProfile(ProfileWords words) {
   std::sort(words.batches.begin(), words.batches.end());
   words.batches.erase(std::unique(words.batches.begin(), words.batches.end()), words.batches.end());
   if (!words.json.empty() && words.batches.size() > 1) Die("--json holds one of --batches");
@@ -116,7 +116,7 @@ void Run(Words words) {
 void AddProfile(CLI::App& app) {
   CLI::App* command = app.add_subcommand(
       "profile", "Measure the ways to cut each kernel into blocks and keep the best for `serve`");
-  auto words = std::make_shared<Words>();
+  auto words = std::make_shared<ProfileWords>();
   command->add_option("MODEL", words->model, "An .onnx file or a model's folder in a repository")
       ->required();
   command->add_option("--profiles", words->folder, "Where profiles are kept")
@@ -136,7 +136,7 @@ void AddProfile(CLI::App& app) {
   command->add_flag("--force", words->force, "Measure again what is known");
   AddPrecision(*command, words->precision);
   AddDevice(*command, words->device);
-  command->callback([words] { Run(*words); });
+  command->callback([words] { RunProfile(*words); });
 }
 
 }  // namespace lagoon

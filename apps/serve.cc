@@ -7,12 +7,12 @@
 #include <filesystem>
 #include <fstream>
 #include <memory>
-#include <nlohmann/json.hpp>
 
 #include "apps/command.h"
 #include "apps/load.h"
 #include "apps/tracing.h"
 #include "apps/version.h"
+#include "base/json.h"
 #include "base/log.h"
 #include "policies/registry.h"
 #include "server/server.h"
@@ -21,7 +21,7 @@
 namespace lagoon {
 namespace {
 
-struct Words {
+struct ServeWords {
   CoreOptions core;
   ServerOptions server;
   std::string ports_file;
@@ -31,12 +31,22 @@ struct Words {
   Tracing tracing;
 };
 
-// SIGINT and SIGTERM are blocked in every thread, so that only sigwait sees them.
-sigset_t BlockStopSignals() {
+// The signals that drain and stop the server. SIGHUP comes from a terminal that closes or from
+// `systemctl reload`; there is nothing to reload. Under nohup SIGHUP is ignored, and stays so.
+sigset_t StopSignals() {
   sigset_t signals;
   sigemptyset(&signals);
   sigaddset(&signals, SIGINT);
   sigaddset(&signals, SIGTERM);
+  struct sigaction hangup = {};
+  sigaction(SIGHUP, nullptr, &hangup);
+  if (hangup.sa_handler != SIG_IGN) sigaddset(&signals, SIGHUP);
+  return signals;
+}
+
+// They are blocked in every thread, so that only sigwait sees them.
+sigset_t BlockStopSignals() {
+  const sigset_t signals = StopSignals();
   pthread_sigmask(SIG_BLOCK, &signals, nullptr);
   std::signal(SIGPIPE, SIG_IGN);
   return signals;
@@ -46,7 +56,7 @@ sigset_t BlockStopSignals() {
 void WritePorts(const std::string& path, const nlohmann::json& ports) {
   const std::string part = path + ".part";
   std::ofstream file(part);
-  file << ports.dump() << '\n';
+  file << DumpJson(ports) << '\n';
   file.close();
   std::error_code error;
   std::filesystem::rename(part, path, error);
@@ -75,7 +85,7 @@ std::string FirstExample(const std::string& folder) {
   return files.empty() ? std::string() : *std::min_element(files.begin(), files.end());
 }
 
-void PrintBanner(const Words& words, const InferenceCore& core, const Server& server) {
+void PrintBanner(const ServeWords& words, const InferenceCore& core, const Server& server) {
   std::printf("\nLagoon %s on %s, %u %s, scheduler '%s'\n\n", kVersion,
               core.device().description.c_str(), core.device().units,
               core.device().name == "cpu" ? "workers" : "multiprocessors",
@@ -83,7 +93,8 @@ void PrintBanner(const Words& words, const InferenceCore& core, const Server& se
   std::printf("  %-20s %-8s %-13s %10s %10s\n", "model", "version", "class", "load ms", "alone ms");
   for (const ModelStatus& model : core.Models()) {
     if (model.state != ModelState::kReady) {
-      std::printf("  %-20s not served: %s\n", model.name.c_str(), model.reason.c_str());
+      std::printf("  %-20s not served: %s\n", OneLine(model.name).c_str(),
+                  OneLine(model.reason).c_str());
       continue;
     }
     std::printf("  %-20s %-8s %-13s %10.1f %10.2f\n", model.name.c_str(), model.version.c_str(),
@@ -104,38 +115,39 @@ void PrintBanner(const Words& words, const InferenceCore& core, const Server& se
   std::fflush(stdout);
 }
 
-void Drain(InferenceCore& core, Server& server, int seconds) {
+void Drain(InferenceCore& core, Server& server, const sigset_t& signals, int seconds) {
   spdlog::info("draining: answering what is in flight, for at most {} s; again stops at once",
                seconds);
   // The second signal ends the process the way the shell expects.
-  std::signal(SIGINT, SIG_DFL);
-  std::signal(SIGTERM, SIG_DFL);
-  sigset_t signals;
-  sigemptyset(&signals);
-  sigaddset(&signals, SIGINT);
-  sigaddset(&signals, SIGTERM);
+  for (const int signal : {SIGINT, SIGTERM, SIGHUP}) {
+    if (sigismember(&signals, signal) == 1) std::signal(signal, SIG_DFL);
+  }
   pthread_sigmask(SIG_UNBLOCK, &signals, nullptr);
   const TimePoint until = Now() + std::chrono::seconds(seconds);
+  server.AnnounceStop();
   core.Drain(until);
   server.Stop(until);
   spdlog::info("stopped");
 }
 
-void Serve(const Words& words) {
+void Serve(const ServeWords& words) {
   spdlog::set_level(spdlog::level::from_str(words.log_level));
   const sigset_t signals = BlockStopSignals();
   Result<std::unique_ptr<InferenceCore>> core = InferenceCore::Open(words.core);
-  if (!core) Die(core.error().message);
+  if (!core) {
+    const std::string& folder = words.core.repository;
+    Die(core.error().message + (std::filesystem::exists(folder) ? "" : HowToMake(folder)));
+  }
   Result<std::unique_ptr<Server>> server = Server::Start(**core, words.server);
   if (!server) Die(server.error().message);
   PrintBanner(words, **core, **server);
   if (!words.ports_file.empty()) WritePorts(words.ports_file, Describe(**core, **server));
   int signal = 0;
   sigwait(&signals, &signal);
-  Drain(**core, **server, words.drain_seconds);
+  Drain(**core, **server, signals, words.drain_seconds);
 }
 
-void Run(Words& words) {
+void RunServe(ServeWords& words) {
   words.core.trace = words.tracing.Start();
   Serve(words);
   words.tracing.Finish();
@@ -146,7 +158,7 @@ void Run(Words& words) {
 void AddServe(CLI::App& app) {
   CLI::App* command =
       app.add_subcommand("serve", "Serve a model repository over HTTP, gRPC and metrics");
-  auto words = std::make_shared<Words>();
+  auto words = std::make_shared<ServeWords>();
   command
       ->add_option("--models", words->core.repository,
                    "Repository: DIR/<model>/<version>/model.onnx")
@@ -169,6 +181,9 @@ void AddServe(CLI::App& app) {
   command->add_option("--grpc-port", words->server.grpc_port, "0: any free")->capture_default_str();
   command->add_option("--metrics-port", words->server.metrics_port, "0: any free")
       ->capture_default_str();
+  command->add_flag("--allow-admin-on-http", words->server.admin_on_http,
+                    "Let clients of the HTTP port switch the scheduler too, not only those of the "
+                    "metrics port");
   command->add_option("--ports-file", words->ports_file,
                       "When ready, write ports and models here as JSON");
   command
@@ -177,10 +192,11 @@ void AddServe(CLI::App& app) {
       ->capture_default_str();
   command->add_option("--example", words->example,
                       "Folder of requests for 'digits' to show a curl of");
-  command->add_option("--log-level", words->log_level, "debug, info, warning, error")
+  command->add_option("--log-level", words->log_level, "The least level of messages that is logged")
+      ->check(CLI::IsMember(std::vector<std::string>(kLogLevels.begin(), kLogLevels.end())))
       ->capture_default_str();
   words->tracing.AddOptions(*command);
-  command->callback([words] { Run(*words); });
+  command->callback([words] { RunServe(*words); });
 }
 
 }  // namespace lagoon

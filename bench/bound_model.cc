@@ -1,5 +1,7 @@
 #include "bench/bound_model.h"
 
+#include <fmt/format.h>
+
 #include <filesystem>
 
 #include "program/compile.h"
@@ -15,6 +17,10 @@ Result<std::unique_ptr<BoundModel>> BoundModel::Load(const std::string& file,
                                                      const std::string& name,
                                                      const ComputeDevice& on,
                                                      const BoundModelOptions& options) {
+  if (!std::filesystem::exists(file)) {
+    return Fail(ErrorCode::kNotFound,
+                fmt::format("'{}' is not there; ./run models {} makes it", file, name));
+  }
   std::unique_ptr<BoundModel> model(new BoundModel);
   CompileOptions compile;
   compile.model = name;

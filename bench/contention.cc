@@ -2,11 +2,17 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <functional>
+#include <iterator>
 #include <limits>
 #include <thread>
 
 #include "bench/clients.h"
+#include "bench/evidence.h"
+#include "bench/leftover.h"
 #include "bench/statistics.h"
+#include "bench/windows.h"
 #include "policies/registry.h"
 
 namespace lagoon::bench {
@@ -17,12 +23,19 @@ constexpr Seconds kSettle{0.25};          // before a window counts
 constexpr Seconds kBestEffortAlone{2.0};  // length of its windows
 constexpr int kStandaloneRuns = 30;
 
-// What one system showed over all its windows.
-struct Observed {
+constexpr double kUnknown = std::numeric_limits<double>::quiet_NaN();
+
+// The windows of a trial, which are compared with each other.
+enum Window : std::size_t { kAlone, kBestEffort, kBoth };
+const std::vector<std::string> kWindows = {"alone", "best-effort", "both"};
+
+// What one system showed in one trial.
+struct Trial {
   std::vector<double> alone_ms, contended_ms, preemption_us;
-  std::vector<double> best_effort_alone,
-      best_effort_contended;  // completions per second, one a window
-  std::vector<double> idle_while_ready;
+  double busy = kUnknown;  // part of the time with a real-time request under way, alone
+  double best_effort_alone = 0, best_effort_contended = 0;  // completions per second
+  double idle_while_ready = kUnknown;                       // of the units' time
+  DispatcherStats totals;
 };
 
 // Evenly spaced arrivals of one window.
@@ -43,6 +56,12 @@ struct Arrivals {
     for (const TimePoint time : times) offsets.push_back(ToMicroseconds(time - begin));
     return offsets;
   }
+  // Of a window of real-time work alone.
+  double Busy(const std::vector<double>& latencies_ms) const {
+    std::vector<double> arrivals_ms;
+    for (const double us : OffsetsUs()) arrivals_ms.push_back(us / 1e3);
+    return BusyFraction(arrivals_ms, latencies_ms, ToMilliseconds(end - begin));
+  }
 };
 
 Nanoseconds IntervalFor(double standalone_ms, double load) {
@@ -52,7 +71,7 @@ Nanoseconds IntervalFor(double standalone_ms, double load) {
 
 // ---- Lagoon
 
-// Both models on one device; a dispatcher for each turn of each scheduler.
+// Both models on one device; a dispatcher for each window.
 class LagoonSide {
  public:
   static Result<std::unique_ptr<LagoonSide>> Open(const ContentionOptions& options) {
@@ -75,12 +94,8 @@ class LagoonSide {
     return side;
   }
 
-  Nanoseconds interval() const { return interval_; }
-  const DispatcherStats& totals() const { return totals_; }
-
-  // One turn: alone, best-effort alone, both.
-  Status Turn(const std::string& scheduler_name, int requests, std::mt19937& random,
-              Observed& seen) {
+  Status Measure(const std::string& scheduler_name, Window window, int requests,
+                 std::mt19937& random, Trial& trial) {
     LAGOON_ASSIGN_OR_RETURN(Scheduler scheduler, MakeScheduler(scheduler_name));
     Dispatcher dispatcher(device(), scheduler.config, std::move(scheduler.policy), trace_);
     LAGOON_ASSIGN_OR_RETURN(const QueueId urgent,
@@ -89,28 +104,31 @@ class LagoonSide {
                             AddQueue(dispatcher, JobClass::kBestEffort, *best_effort_));
     OpenLoopClient producer(dispatcher, urgent, *real_time_);
     ClosedLoopClient loop(dispatcher, background, *best_effort_);
-
-    for (const Sample& sample : producer.Run(Arrivals(requests, interval_, random).times)) {
-      seen.alone_ms.push_back(sample.latency_ms);
+    if (window == kAlone) {
+      const Arrivals arrivals(requests, interval_, random);
+      for (const Sample& sample : producer.Run(arrivals.times)) {
+        trial.alone_ms.push_back(sample.latency_ms);
+      }
+      trial.busy = arrivals.Busy(trial.alone_ms);
+    } else if (window == kBestEffort) {
+      loop.Start();
+      std::this_thread::sleep_for(kSettle);
+      const TimePoint begin = Now();
+      std::this_thread::sleep_for(kBestEffortAlone);
+      const TimePoint end = Now();
+      trial.best_effort_alone = Throughput(loop.Stop(), begin, end);
+    } else {
+      loop.Start();
+      const Arrivals arrivals(requests, interval_, random);
+      std::jthread meter([&] { MeasureIdle(arrivals, trial); });
+      for (const Sample& sample : producer.Run(arrivals.times)) {
+        trial.contended_ms.push_back(sample.latency_ms);
+        trial.preemption_us.push_back(sample.preemption_us);
+      }
+      meter.join();
+      trial.best_effort_contended = Throughput(loop.Stop(), arrivals.begin, arrivals.end);
+      trial.totals = dispatcher.Stats();
     }
-
-    loop.Start();
-    std::this_thread::sleep_for(kSettle);
-    const TimePoint begin = Now();
-    std::this_thread::sleep_for(kBestEffortAlone);
-    const TimePoint end = Now();
-    seen.best_effort_alone.push_back(Throughput(loop.Stop(), begin, end));
-
-    loop.Start();
-    const Arrivals arrivals(requests, interval_, random);
-    std::jthread meter([&] { MeasureIdle(arrivals, seen); });
-    for (const Sample& sample : producer.Run(arrivals.times)) {
-      seen.contended_ms.push_back(sample.latency_ms);
-      seen.preemption_us.push_back(sample.preemption_us);
-    }
-    meter.join();
-    seen.best_effort_contended.push_back(Throughput(loop.Stop(), arrivals.begin, arrivals.end));
-    totals_ = dispatcher.Stats();
     return {};
   }
 
@@ -128,15 +146,14 @@ class LagoonSide {
     return dispatcher.AddQueue(std::move(options));
   }
 
-  void MeasureIdle(const Arrivals& arrivals, Observed& seen) const {
+  void MeasureIdle(const Arrivals& arrivals, Trial& trial) const {
     std::this_thread::sleep_until(arrivals.begin);
     const UnitTimes before = on_.device->Times();
     const TimePoint from = Now();
     std::this_thread::sleep_until(arrivals.end);
     const Nanoseconds idle = on_.device->Times().idle_while_ready - before.idle_while_ready;
     const Nanoseconds units = (Now() - from) * on_.device->info().units;
-    seen.idle_while_ready.push_back(static_cast<double>(idle.count()) /
-                                    static_cast<double>(units.count()));
+    trial.idle_while_ready = static_cast<double>(idle.count()) / static_cast<double>(units.count());
   }
 
   TraceRecorder* const trace_;
@@ -145,7 +162,6 @@ class LagoonSide {
   std::unique_ptr<BoundModel> best_effort_;
   ComputeDevice on_;
   Nanoseconds interval_{0};
-  DispatcherStats totals_;
 };
 
 // ---- ONNX Runtime
@@ -190,28 +206,28 @@ class OnnxRuntimeSide {
     return Median(us) / 1e3;
   }
 
-  Status Alone(int requests, Nanoseconds interval, std::mt19937& random, Observed& seen) {
+  Status Measure(Window window, int requests, Nanoseconds interval, std::mt19937& random,
+                 Trial& trial) {
     const Arrivals arrivals(requests, interval, random);
-    LAGOON_RETURN_IF_ERROR(real_time_->BeginOpenLoop(arrivals.begin, arrivals.OffsetsUs()));
-    LAGOON_ASSIGN_OR_RETURN(const std::vector<double> us, real_time_->EndOpenLoop());
-    for (const double latency : us) seen.alone_ms.push_back(latency / 1e3);
-    const TimePoint begin = Now() + std::chrono::duration_cast<Nanoseconds>(kSettle);
-    const TimePoint end = begin + std::chrono::duration_cast<Nanoseconds>(kBestEffortAlone);
-    LAGOON_ASSIGN_OR_RETURN(const double rate, Loop(begin, end, [] { return Status(); }));
-    seen.best_effort_alone.push_back(rate);
-    return {};
-  }
-
-  Status Contended(int requests, Nanoseconds interval, std::mt19937& random, Observed& seen) {
-    const Arrivals arrivals(requests, interval, random);
-    const auto real_time = [&]() -> Status {
+    const auto real_time = [&](std::vector<double>& latencies_ms) -> Status {
       LAGOON_RETURN_IF_ERROR(real_time_->BeginOpenLoop(arrivals.begin, arrivals.OffsetsUs()));
       LAGOON_ASSIGN_OR_RETURN(const std::vector<double> us, real_time_->EndOpenLoop());
-      for (const double latency : us) seen.contended_ms.push_back(latency / 1e3);
+      for (const double latency : us) latencies_ms.push_back(latency / 1e3);
       return {};
     };
-    LAGOON_ASSIGN_OR_RETURN(const double rate, Loop(arrivals.begin, arrivals.end, real_time));
-    seen.best_effort_contended.push_back(rate);
+    if (window == kAlone) {
+      LAGOON_RETURN_IF_ERROR(real_time(trial.alone_ms));
+      trial.busy = arrivals.Busy(trial.alone_ms);
+    } else if (window == kBestEffort) {
+      const TimePoint end =
+          arrivals.begin + std::chrono::duration_cast<Nanoseconds>(kBestEffortAlone);
+      LAGOON_ASSIGN_OR_RETURN(trial.best_effort_alone,
+                              Loop(arrivals.begin, end, [] { return Status(); }));
+    } else {
+      LAGOON_ASSIGN_OR_RETURN(trial.best_effort_contended, Loop(arrivals.begin, arrivals.end, [&] {
+                                return real_time(trial.contended_ms);
+                              }));
+    }
     return {};
   }
 
@@ -234,97 +250,217 @@ class OnnxRuntimeSide {
   std::unique_ptr<OnnxRuntimeProcess> best_effort_;
 };
 
-// ---- Report
+// ---- All systems
 
-// `reference`: what the system is normalised by; its own windows alone, or the default setting's.
-void ReportSystem(const std::string& name, const Observed& seen, const Observed& reference,
-                  Nanoseconds interval, Report& report) {
-  const bool enough =
-      seen.contended_ms.size() >= kSamplesForP99 && reference.alone_ms.size() >= kSamplesForP99;
-  const int tail = enough ? 99 : 90;
-  for (const int percent : {50, tail}) {
-    const double alone = Percentile(reference.alone_ms, percent);
-    const double contended = Percentile(seen.contended_ms, percent);
-    report.Metric(fmt::format("realtime_latency_normalized_p{}.{}", percent, name),
-                  contended / alone);
-    report.Metric(fmt::format("realtime_latency_ms_p{}.{}.alone", percent, name), alone);
-    report.Metric(fmt::format("realtime_latency_ms_p{}.{}.contended", percent, name), contended);
-    if (!seen.preemption_us.empty()) {
-      report.Metric(fmt::format("preemption_us_p{}.{}", percent, name),
-                    Percentile(seen.preemption_us, percent));
-    }
-  }
-  const double busy = Mean(reference.alone_ms) / ToMilliseconds(interval);
-  const double alone = Median(reference.best_effort_alone);
-  const double contended = Median(seen.best_effort_contended);
-  report.Metric("best_effort_share_of_leftover." + name, contended / (alone * (1 - busy)));
-  report.Metric("best_effort_per_s." + name + ".alone", alone);
-  report.Metric("best_effort_per_s." + name + ".contended", contended);
-  report.Metric("realtime_busy_fraction." + name, busy);
-  if (!seen.idle_while_ready.empty()) {
-    report.Metric("idle_while_ready_fraction." + name, Median(seen.idle_while_ready));
-  }
-  report.Metric("realtime_requests." + name, static_cast<double>(seen.contended_ms.size()));
+// A scheduler, or a setting of ONNX Runtime.
+struct System {
+  std::string name;
+  std::function<Status(Window, Trial&)> measure;
+  std::vector<Trial> trials;
+};
+
+template <typename Read>
+std::vector<double> Each(const std::vector<const Trial*>& trials, Read read) {
+  std::vector<double> values;
+  for (const Trial* trial : trials) values.push_back(read(*trial));
+  return values;
 }
 
-Status RunLagoon(const ContentionOptions& options, Progress& progress, Report& report) {
-  LAGOON_ASSIGN_OR_RETURN(const std::unique_ptr<LagoonSide> side, LagoonSide::Open(options));
-  std::vector<Observed> seen(options.schedulers.size());
-  std::vector<DispatcherStats> totals(options.schedulers.size());
-  std::mt19937 random(options.seed);
-  const int requests = (options.requests + options.windows - 1) / options.windows;
-  for (int window = 0; window < options.windows; ++window) {
-    for (std::size_t i = 0; i < options.schedulers.size(); ++i) {
-      LAGOON_RETURN_IF_ERROR(side->Turn(options.schedulers[i], requests, random, seen[i]));
-      totals[i].revocations += side->totals().revocations;
-      totals[i].resumed_blocks += side->totals().resumed_blocks;
-      progress.Step(options.schedulers[i]);
-    }
+std::vector<double> Pool(const std::vector<const Trial*>& trials,
+                         std::vector<double> Trial::*samples) {
+  std::vector<double> all;
+  for (const Trial* trial : trials) {
+    all.insert(all.end(), (trial->*samples).begin(), (trial->*samples).end());
   }
-  for (std::size_t i = 0; i < seen.size(); ++i) {
-    ReportSystem(options.schedulers[i], seen[i], seen[i], side->interval(), report);
-    report.Metric("revocations." + options.schedulers[i],
-                  static_cast<double>(totals[i].revocations));
-    report.Metric("resumed_blocks." + options.schedulers[i],
-                  static_cast<double>(totals[i].resumed_blocks));
-  }
-  return {};
+  return all;
 }
 
-Status RunOnnxRuntime(const ContentionOptions& options, Progress& progress, Report& report) {
-  const std::vector<Setting> settings = Settings(options.onnxruntime);
-  std::vector<std::unique_ptr<OnnxRuntimeSide>> sides;
-  for (const Setting& setting : settings) {
-    LAGOON_ASSIGN_OR_RETURN(sides.emplace_back(), OnnxRuntimeSide::Open(options, setting));
+// What the benchmark is about (docs/benchmarks.md).
+constexpr const char* kJudged[] = {"reset", "lagoon"};
+constexpr double kMostTail = 1.10, kLeastShare = 0.90, kMostIdle = 0.02;
+
+class SystemReport {
+ public:
+  SystemReport(const System& system, std::vector<const Trial*> trials, bool clean,
+               Evidence& evidence, Report& report)
+      : name_(system.name),
+        trials_(std::move(trials)),
+        clean_(clean),
+        evidence_(evidence),
+        report_(report) {}
+
+  void Write() {
+    const auto requests = Pool(trials_, &Trial::contended_ms).size();
+    const bool enough =
+        requests >= kSamplesForP99 && trials_.front()->contended_ms.size() >= kSamplesForWindowP99;
+    const int tail = enough ? 99 : 90;
+    for (const int percent : {50, tail}) Latency(percent);
+    if (tail == 99) Target("realtime_latency_normalized_p99", tail_, Bound::kAtMost, kMostTail);
+    BestEffort();
+    report_.Metric("realtime_requests." + name_, static_cast<double>(requests));
   }
-  LAGOON_ASSIGN_OR_RETURN(const double standalone_ms, sides.front()->StandaloneMs());
-  const Nanoseconds interval = IntervalFor(standalone_ms, options.load);
-  std::vector<Observed> seen(settings.size());
-  std::mt19937 random(options.seed);
-  const int requests = (options.requests + options.windows - 1) / options.windows;
-  for (int window = 0; window < options.windows; ++window) {
-    LAGOON_RETURN_IF_ERROR(sides.front()->Alone(requests, interval, random, seen.front()));
-    for (std::size_t i = 0; i < sides.size(); ++i) {
-      LAGOON_RETURN_IF_ERROR(sides[i]->Contended(requests, interval, random, seen[i]));
-      progress.Step(settings[i].name);
-    }
+  bool leftover_known() const { return leftover_known_; }
+
+ private:
+  void Latency(int percent) {
+    const auto ratio = [&](const Trial& trial) {
+      return Percentile(trial.contended_ms, percent) / Percentile(trial.alone_ms, percent);
+    };
+    tail_ = evidence_.Add(fmt::format("realtime_latency_normalized_p{}.{}", percent, name_),
+                          Each(trials_, ratio));
+    const std::string ms = fmt::format("realtime_latency_ms_p{}.{}", percent, name_);
+    report_.Metric(ms + ".alone", Percentile(Pool(trials_, &Trial::alone_ms), percent));
+    report_.Metric(ms + ".contended", Percentile(Pool(trials_, &Trial::contended_ms), percent));
+    const std::vector<double> preemption = Pool(trials_, &Trial::preemption_us);
+    if (preemption.empty()) return;
+    report_.Metric(fmt::format("preemption_us_p{}.{}", percent, name_),
+                   Percentile(preemption, percent));
   }
-  for (std::size_t i = 0; i < seen.size(); ++i) {
-    ReportSystem(settings[i].name, seen[i], seen.front(), interval, report);
+
+  void BestEffort() {
+    const Interval share = evidence_.Add(
+        "best_effort_share_of_leftover." + name_, Each(trials_, [](const Trial& trial) {
+          return LeftoverShare(trial.best_effort_alone, trial.best_effort_contended, trial.busy);
+        }));
+    leftover_known_ = share.pairs > 0;
+    if (leftover_known_)
+      Target("best_effort_share_of_leftover", share, Bound::kAtLeast, kLeastShare);
+    const auto median = [&](double Trial::*member) {
+      return Median(Each(trials_, [&](const Trial& trial) { return trial.*member; }));
+    };
+    const double busy = median(&Trial::busy);
+    report_.Metric("best_effort_per_s." + name_ + ".alone", median(&Trial::best_effort_alone));
+    report_.Metric("best_effort_per_s." + name_ + ".contended",
+                   median(&Trial::best_effort_contended));
+    report_.Metric("realtime_busy_fraction." + name_, busy);
+    const Interval idle =
+        evidence_.Add("idle_while_ready_fraction." + name_,
+                      Each(trials_, [](const Trial& trial) { return trial.idle_while_ready; }));
+    Target("idle_while_ready_fraction", idle, Bound::kAtMost, kMostIdle);
   }
-  return {};
+
+  void Target(const std::string& metric, const Interval& interval, Bound bound, double target) {
+    if (std::find(std::begin(kJudged), std::end(kJudged), name_) == std::end(kJudged)) return;
+    evidence_.Target(metric + "." + name_, interval, bound, target, clean_);
+  }
+
+  const std::string& name_;
+  const std::vector<const Trial*> trials_;
+  const bool clean_;
+  Interval tail_;
+  bool leftover_known_ = false;
+  Evidence& evidence_;
+  Report& report_;
+};
+
+// Totals of a scheduler over the trials that count.
+void ReportRevocations(const std::string& name, const std::vector<const Trial*>& trials,
+                       Report& report) {
+  DispatcherStats totals;
+  for (const Trial* trial : trials) {
+    totals.revocations += trial->totals.revocations;
+    totals.resumed_blocks += trial->totals.resumed_blocks;
+  }
+  report.Metric("revocations." + name, static_cast<double>(totals.revocations));
+  report.Metric("resumed_blocks." + name, static_cast<double>(totals.resumed_blocks));
 }
+
+class ContentionBenchmark {
+ public:
+  ContentionBenchmark(const ContentionOptions& options, Report& report)
+      : options_(options),
+        report_(report),
+        random_(options.seed),
+        requests_((options.requests + options.windows - 1) / options.windows) {}
+
+  Status Open() {
+    LAGOON_ASSIGN_OR_RETURN(lagoon_, LagoonSide::Open(options_));
+    for (const std::string& name : options_.schedulers) {
+      systems_.push_back({name,
+                          [this, name](Window window, Trial& trial) {
+                            return lagoon_->Measure(name, window, requests_, random_, trial);
+                          },
+                          {}});
+    }
+    return options_.against_onnxruntime ? OpenOnnxRuntime() : Status();
+  }
+
+  Status Run() {
+    WindowsPlan plan{.windows = kWindows,
+                     .rounds = options_.windows,
+                     .seconds = options_.seconds,
+                     .seed = options_.seed};
+    for (const System& system : systems_) plan.groups.push_back(system.name);
+    Progress progress("bench contention",
+                      static_cast<int>(plan.groups.size() * kWindows.size()) * options_.windows);
+    const auto measure = [&](const WindowPlace& place) -> Status {
+      System& system = systems_[place.group];
+      if (system.trials.size() <= place.trial) system.trials.emplace_back();
+      LAGOON_RETURN_IF_ERROR(
+          system.measure(static_cast<Window>(place.window), system.trials[place.trial]));
+      progress.Step(system.name);
+      return {};
+    };
+    HostProbe probe;
+    LAGOON_ASSIGN_OR_RETURN(const WindowsResult result, MeasureWindows(plan, probe, Now, measure));
+    Write(result);
+    return {};
+  }
+
+ private:
+  Status OpenOnnxRuntime() {
+    for (const Setting& setting : Settings(options_.onnxruntime)) {
+      LAGOON_ASSIGN_OR_RETURN(sides_.emplace_back(), OnnxRuntimeSide::Open(options_, setting));
+      OnnxRuntimeSide* const defaults = sides_.front().get();
+      OnnxRuntimeSide* const side = sides_.back().get();
+      if (side == defaults) {
+        LAGOON_ASSIGN_OR_RETURN(const double standalone_ms, side->StandaloneMs());
+        onnxruntime_interval_ = IntervalFor(standalone_ms, options_.load);
+      }
+      // Alone is what a user gives up: the default setting.
+      systems_.push_back({setting.name,
+                          [=, this](Window window, Trial& trial) {
+                            OnnxRuntimeSide& one = window == kBoth ? *side : *defaults;
+                            return one.Measure(window, requests_, onnxruntime_interval_, random_,
+                                               trial);
+                          },
+                          {}});
+    }
+    return {};
+  }
+
+  void Write(const WindowsResult& result) {
+    Evidence evidence(report_, options_.seed);
+    nlohmann::json no_leftover = nlohmann::json::array();
+    for (std::size_t i = 0; i < systems_.size(); ++i) {
+      std::vector<const Trial*> trials;
+      for (const std::size_t trial : result.trials[i]) trials.push_back(&systems_[i].trials[trial]);
+      SystemReport one(systems_[i], trials, result.Clean(i), evidence, report_);
+      one.Write();
+      if (!one.leftover_known()) no_leftover.push_back(systems_[i].name);
+      if (i < options_.schedulers.size()) ReportRevocations(systems_[i].name, trials, report_);
+    }
+    report_.Field("no_leftover", std::move(no_leftover));
+    evidence.AddWindows(result.summary);
+    evidence.Finish();
+  }
+
+  const ContentionOptions& options_;
+  Report& report_;
+  std::mt19937 random_;
+  const int requests_;  // of a window
+  std::unique_ptr<LagoonSide> lagoon_;
+  std::vector<std::unique_ptr<OnnxRuntimeSide>> sides_;  // by setting; the first is the default
+  Nanoseconds onnxruntime_interval_{0};
+  std::vector<System> systems_;
+};
 
 }  // namespace
 
 Status RunContention(const ContentionOptions& options, Report& report) {
-  const std::size_t systems =
-      options.schedulers.size() +
-      (options.against_onnxruntime ? Settings(options.onnxruntime).size() : 0);
-  Progress progress("bench contention", static_cast<int>(systems) * options.windows);
-  LAGOON_RETURN_IF_ERROR(RunLagoon(options, progress, report));
-  if (!options.against_onnxruntime) return {};
-  return RunOnnxRuntime(options, progress, report);
+  ContentionBenchmark benchmark(options, report);
+  LAGOON_RETURN_IF_ERROR(benchmark.Open());
+  return benchmark.Run();
 }
 
 }  // namespace lagoon::bench

@@ -4,12 +4,16 @@
 
 #include <algorithm>
 #include <deque>
+#include <functional>
+#include <limits>
 #include <map>
 #include <thread>
 
 #include "base/check.h"
 #include "bench/clients.h"
+#include "bench/evidence.h"
 #include "bench/statistics.h"
+#include "bench/windows.h"
 #include "policies/registry.h"
 
 namespace lagoon::bench {
@@ -18,6 +22,13 @@ namespace {
 using Seconds = std::chrono::duration<double>;
 constexpr Nanoseconds kSettle = std::chrono::milliseconds(250);  // before a window counts
 constexpr int kStandaloneRuns = 30;
+
+// Trials that replace disturbed ones, at most, of all: a run takes at most so much longer.
+constexpr double kRepeats = 0.25;
+
+// The windows of a trial, which are compared with each other.
+enum Part : std::size_t { kAlone, kAll };
+const std::vector<std::string> kParts = {"real-time alone", "all"};
 
 std::vector<TimePoint> From(TimePoint begin, std::span<const Nanoseconds> offsets) {
   std::vector<TimePoint> times;
@@ -34,7 +45,7 @@ struct ClientRun {
 
 // ---- Lagoon
 
-class LagoonSide final : public DisbSide {
+class LagoonSide {
  public:
   static Result<std::unique_ptr<LagoonSide>> Open(const DisbOptions& options) {
     std::unique_ptr<LagoonSide> side(new LagoonSide(options));
@@ -58,9 +69,10 @@ class LagoonSide final : public DisbSide {
     return side;
   }
 
-  const StandaloneTimes& standalone() const override { return standalone_; }
+  const StandaloneTimes& standalone() const { return standalone_; }
 
-  Status Turn(const std::string& name, const DisbWindow& window, SystemResult& seen) override {
+  /// One window under a scheduler.
+  Status Measure(const std::string& name, const DisbWindow& window, Part part, SystemResult& seen) {
     LAGOON_ASSIGN_OR_RETURN(Scheduler scheduler, MakeScheduler(name));
     Dispatcher dispatcher(*on_.device, scheduler.config, std::move(scheduler.policy),
                           options_.trace);
@@ -74,20 +86,21 @@ class LagoonSide final : public DisbSide {
       queue.max_pending = 100'000;  // nothing is dropped: lateness shows as latency
       LAGOON_ASSIGN_OR_RETURN(queues.emplace_back(), dispatcher.AddQueue(std::move(queue)));
     }
-    const std::vector<ClientRun> alone = Run(dispatcher, queues, window, /*best_effort=*/false);
     const UnitTimes before = on_.device->Times();
     const TimePoint from = Now();
-    const std::vector<ClientRun> contended = Run(dispatcher, queues, window, /*best_effort=*/true);
+    const std::vector<ClientRun> runs =
+        Run(dispatcher, queues, window, /*best_effort=*/part == kAll);
+    for (std::size_t i = 0; i < clients.size(); ++i) {
+      ClientResult& client = seen.clients[i];
+      (part == kAll ? client.contended_ms : client.alone_ms) = runs[i].latencies_ms;
+      if (part == kAll) client.completed = runs[i].completed;
+    }
+    if (part == kAlone) return {};
     const Nanoseconds idle = on_.device->Times().idle_while_ready - before.idle_while_ready;
     seen.idle_while_ready.push_back(Seconds(idle).count() /
                                     (Seconds(Now() - from).count() * on_.device->info().units));
-    for (std::size_t i = 0; i < clients.size(); ++i) {
-      seen.clients[i].Add(alone[i].latencies_ms, contended[i].latencies_ms, contended[i].completed);
-    }
-    seen.seconds += Seconds(window.span).count();
-    const DispatcherStats stats = dispatcher.Stats();
-    seen.stats.revocations += stats.revocations;
-    seen.stats.padded_launches += stats.padded_launches;
+    seen.seconds = Seconds(window.span).count();
+    seen.stats = dispatcher.Stats();
     return {};
   }
 
@@ -182,11 +195,9 @@ class OnnxRuntimeSide {
     return times;
   }
 
-  Status Turn(const DisbWindow& window, SystemResult& seen) {
-    LAGOON_RETURN_IF_ERROR(Run(window, /*best_effort=*/false, seen));
-    LAGOON_RETURN_IF_ERROR(Run(window, /*best_effort=*/true, seen));
-    seen.seconds += Seconds(window.span).count();
-    return {};
+  Status Measure(const DisbWindow& window, Part part, SystemResult& seen) {
+    if (part == kAll) seen.seconds = Seconds(window.span).count();
+    return Run(window, /*best_effort=*/part == kAll, seen);
   }
 
  private:
@@ -278,36 +289,158 @@ nlohmann::json ClientsJson(const DisbWorkload& workload) {
   return clients;
 }
 
-Status RunOnnxRuntime(const DisbOptions& options, Progress& progress, Report& report) {
-  for (const bool nice : {false, true}) {
-    LAGOON_ASSIGN_OR_RETURN(const std::unique_ptr<OnnxRuntimeSide> side,
-                            OnnxRuntimeSide::Open(options, nice));
-    LAGOON_ASSIGN_OR_RETURN(const StandaloneTimes standalone, side->Standalone());
-    const std::string name = nice ? "onnxruntime-nice19" : "onnxruntime";
-    SystemResult seen(options.workload.clients.size());
-    std::mt19937 random(options.seed);
-    for (int i = 0; i < options.windows; ++i) {
-      LAGOON_RETURN_IF_ERROR(side->Turn(MakeWindow(options, standalone, random), seen));
-      progress.Step(name);
-    }
-    ReportSystem(options, standalone, name + options.suffix, seen, report);
+// ---- All systems
+
+// Targets of docs/benchmarks.md.
+constexpr const char* kJudged = "lagoon";
+constexpr double kMostTail = 1.10, kMostIdle = 0.02;
+
+// A scheduler, or a setting of ONNX Runtime.
+struct System {
+  std::string name;
+  bool scheduler;
+  StandaloneTimes standalone;
+  std::function<Status(const DisbWindow&, Part, SystemResult&)> measure;
+  std::vector<DisbWindow> windows = {};  // by round; the same arrivals for every scheduler
+  std::vector<SystemResult> trials = {};
+};
+
+// Of all real-time clients of a trial: latencies over those standalone.
+std::vector<double> Normalized(const DisbOptions& options, const System& system,
+                               const SystemResult& trial,
+                               std::vector<double> ClientResult::*samples) {
+  std::vector<double> all;
+  const std::vector<DisbClient>& clients = options.workload.clients;
+  for (std::size_t i = 0; i < clients.size(); ++i) {
+    if (!IsRealTime(clients[i])) continue;
+    const double alone_ms = ToMilliseconds(system.standalone.at(clients[i].model));
+    for (const double ms : trial.clients[i].*samples) all.push_back(ms / alone_ms);
   }
-  return {};
+  return all;
 }
+
+class DisbBenchmark {
+ public:
+  DisbBenchmark(const DisbOptions& options, Report& report) : options_(options), report_(report) {}
+
+  Status Open() {
+    LAGOON_ASSIGN_OR_RETURN(lagoon_, LagoonSide::Open(options_));
+    for (const std::string& name : options_.schedulers) {
+      systems_.push_back({name, true, lagoon_->standalone(),
+                          [this, name](const DisbWindow& window, Part part, SystemResult& seen) {
+                            return lagoon_->Measure(name, window, part, seen);
+                          }});
+    }
+    for (const bool nice : {false, true}) {
+      if (!options_.against_onnxruntime) break;
+      LAGOON_ASSIGN_OR_RETURN(onnxruntimes_.emplace_back(), OnnxRuntimeSide::Open(options_, nice));
+      OnnxRuntimeSide* const side = onnxruntimes_.back().get();
+      LAGOON_ASSIGN_OR_RETURN(StandaloneTimes standalone, side->Standalone());
+      systems_.push_back({nice ? "onnxruntime-nice19" : "onnxruntime", false, std::move(standalone),
+                          [side](const DisbWindow& window, Part part, SystemResult& seen) {
+                            return side->Measure(window, part, seen);
+                          }});
+    }
+    for (System& system : systems_) {
+      std::mt19937 random(options_.seed);
+      for (int i = 0; i < options_.windows; ++i) {
+        system.windows.push_back(MakeWindow(options_, system.standalone, random));
+      }
+    }
+    return {};
+  }
+
+  Status Run() {
+    WindowsPlan plan{
+        .windows = kParts, .rounds = options_.windows, .repeats = kRepeats, .seed = options_.seed};
+    for (const System& system : systems_) plan.groups.push_back(system.name);
+    Progress progress("bench disb " + options_.workload.name,
+                      static_cast<int>(systems_.size() * kParts.size()) * options_.windows);
+    const auto measure = [&](const WindowPlace& place) -> Status {
+      System& system = systems_[place.group];
+      if (system.trials.size() <= place.trial) {
+        system.trials.emplace_back(options_.workload.clients.size());
+      }
+      LAGOON_RETURN_IF_ERROR(system.measure(system.windows[place.round],
+                                            static_cast<Part>(place.window),
+                                            system.trials[place.trial]));
+      progress.Step(system.name);
+      return {};
+    };
+    HostProbe probe;
+    LAGOON_ASSIGN_OR_RETURN(const WindowsResult result, MeasureWindows(plan, probe, Now, measure));
+    ReportStandalone(lagoon_->standalone(), report_);
+    Evidence evidence(report_, options_.seed);
+    for (std::size_t i = 0; i < systems_.size(); ++i) {
+      Write(systems_[i], result.trials[i], result.Clean(i), evidence);
+    }
+    evidence.AddWindows(result.summary);
+    evidence.Finish(options_.suffix);
+    return {};
+  }
+
+ private:
+  void Write(const System& system, const std::vector<std::size_t>& trials, bool clean,
+             Evidence& evidence) {
+    SystemResult all(options_.workload.clients.size());
+    for (const std::size_t trial : trials) all.Add(system.trials[trial]);
+    const std::string name = system.name + options_.suffix;
+    ReportSystem(options_, system.standalone, name, all, report_);
+    WriteRatios(system, trials, clean, evidence);
+    if (!system.scheduler) return;
+    ReportScheduler(name, all, report_);
+    const std::string idle_name = "idle_while_ready_fraction." + name;
+    const Interval idle = evidence.Add(idle_name, all.idle_while_ready);
+    if (system.name != kJudged) return;
+    evidence.Target(idle_name, idle, Bound::kAtMost, kMostIdle, clean);
+  }
+
+  // Contended over alone, pair by pair.
+  void WriteRatios(const System& system, const std::vector<std::size_t>& trials, bool clean,
+                   Evidence& evidence) {
+    std::vector<double> mean, median, tail;
+    std::size_t least = std::numeric_limits<std::size_t>::max(), total = 0;
+    for (const std::size_t trial : trials) {
+      const SystemResult& seen = system.trials[trial];
+      const auto count = Normalized(options_, system, seen, &ClientResult::contended_ms).size();
+      least = std::min(
+          {least, count, Normalized(options_, system, seen, &ClientResult::alone_ms).size()});
+      total += count;
+    }
+    if (least == 0) return;
+    const int percent = least >= kSamplesForWindowP99 && total >= kSamplesForP99 ? 99 : 90;
+    for (const std::size_t trial : trials) {
+      const SystemResult& seen = system.trials[trial];
+      const auto all = Normalized(options_, system, seen, &ClientResult::contended_ms);
+      const auto alone = Normalized(options_, system, seen, &ClientResult::alone_ms);
+      mean.push_back(Mean(all) / Mean(alone));
+      median.push_back(Median(all) / Median(alone));
+      tail.push_back(Percentile(all, percent) / Percentile(alone, percent));
+    }
+    const std::string name = system.name + options_.suffix;
+    evidence.Add("realtime_latency_vs_alone_mean." + name, mean);
+    evidence.Add("realtime_latency_vs_alone_p50." + name, median);
+    const std::string tail_name = fmt::format("realtime_latency_vs_alone_p{}.{}", percent, name);
+    const Interval interval = evidence.Add(tail_name, tail);
+    if (system.name == kJudged && percent == 99) {
+      evidence.Target(tail_name, interval, Bound::kAtMost, kMostTail, clean);
+    }
+  }
+
+  const DisbOptions& options_;
+  Report& report_;
+  std::unique_ptr<LagoonSide> lagoon_;
+  std::vector<std::unique_ptr<OnnxRuntimeSide>> onnxruntimes_;
+  std::vector<System> systems_;
+};
 
 }  // namespace
 
 Status RunDisb(const DisbOptions& options, Report& report) {
   report.Field("clients" + options.suffix, ClientsJson(options.workload));
-  const std::size_t systems = options.schedulers.size() + (options.against_onnxruntime ? 2 : 0);
-  Progress progress("bench disb " + options.workload.name,
-                    static_cast<int>(systems) * options.windows);
-  {
-    LAGOON_ASSIGN_OR_RETURN(const std::unique_ptr<LagoonSide> side, LagoonSide::Open(options));
-    LAGOON_RETURN_IF_ERROR(RunSchedulers(options, *side, progress, report));
-  }
-  if (!options.against_onnxruntime) return {};
-  return RunOnnxRuntime(options, progress, report);
+  DisbBenchmark benchmark(options, report);
+  LAGOON_RETURN_IF_ERROR(benchmark.Open());
+  return benchmark.Run();
 }
 
 }  // namespace lagoon::bench

@@ -94,32 +94,32 @@ void ReportSystem(const DisbRunOptions& options, const StandaloneTimes& standalo
   if (!normalized.empty() && !alone.empty()) ReportLatency(system, normalized, alone, report);
 }
 
-Status RunSchedulers(const DisbRunOptions& options, DisbSide& side, Progress& progress,
-                     Report& report) {
-  std::vector<SystemResult> seen(options.schedulers.size(),
-                                 SystemResult(options.workload.clients.size()));
-  std::mt19937 random(options.seed);
-  for (int i = 0; i < options.windows; ++i) {
-    const DisbWindow window = MakeWindow(options, side.standalone(), random);
-    for (std::size_t j = 0; j < seen.size(); ++j) {
-      LAGOON_RETURN_IF_ERROR(side.Turn(options.schedulers[j], window, seen[j]));
-      progress.Step(options.schedulers[j]);
-    }
+void SystemResult::Add(const SystemResult& other) {
+  for (std::size_t i = 0; i < clients.size(); ++i) {
+    const ClientResult& client = other.clients[i];
+    clients[i].Add(client.alone_ms, client.contended_ms, client.completed);
   }
-  for (const auto& [model, standalone] : side.standalone()) {
-    report.Metric("standalone_ms." + model, ToMilliseconds(standalone));
+  seconds += other.seconds;
+  idle_while_ready.insert(idle_while_ready.end(), other.idle_while_ready.begin(),
+                          other.idle_while_ready.end());
+  units_busy.insert(units_busy.end(), other.units_busy.begin(), other.units_busy.end());
+  stats.revocations += other.stats.revocations;
+  stats.padded_launches += other.stats.padded_launches;
+}
+
+void ReportScheduler(const std::string& system, const SystemResult& seen, Report& report) {
+  report.Metric("idle_while_ready_fraction." + system, Median(seen.idle_while_ready));
+  if (!seen.units_busy.empty()) {
+    report.Metric("units_busy_fraction." + system, Median(seen.units_busy));
   }
-  for (std::size_t j = 0; j < seen.size(); ++j) {
-    const std::string system = options.schedulers[j] + options.suffix;
-    ReportSystem(options, side.standalone(), system, seen[j], report);
-    report.Metric("idle_while_ready_fraction." + system, Median(seen[j].idle_while_ready));
-    if (!seen[j].units_busy.empty()) {
-      report.Metric("units_busy_fraction." + system, Median(seen[j].units_busy));
-    }
-    report.Metric("revocations." + system, static_cast<double>(seen[j].stats.revocations));
-    report.Metric("padded_launches." + system, static_cast<double>(seen[j].stats.padded_launches));
+  report.Metric("revocations." + system, static_cast<double>(seen.stats.revocations));
+  report.Metric("padded_launches." + system, static_cast<double>(seen.stats.padded_launches));
+}
+
+void ReportStandalone(const StandaloneTimes& standalone, Report& report) {
+  for (const auto& [model, time] : standalone) {
+    report.Metric("standalone_ms." + model, ToMilliseconds(time));
   }
-  return {};
 }
 
 }  // namespace lagoon::bench

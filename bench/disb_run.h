@@ -61,24 +61,16 @@ struct SystemResult {
   DispatcherStats stats;
 
   explicit SystemResult(std::size_t count) : clients(count) {}
+  /// Adds the windows of `other`.
+  void Add(const SystemResult& other);
 };
 
 /// Adds the metrics of `system` that RunDisb() lists, those of latency and throughput.
 void ReportSystem(const DisbRunOptions& options, const StandaloneTimes& standalone,
                   const std::string& system, const SystemResult& seen, Report& report);
 
-/// A device under Lagoon's schedulers, with the workload's models on it.
-class DisbSide {
- public:
-  virtual ~DisbSide() = default;
-  virtual const StandaloneTimes& standalone() const = 0;
-  /// One window under a scheduler: real-time clients alone, then all.
-  virtual Status Turn(const std::string& scheduler, const DisbWindow& window,
-                      SystemResult& seen) = 0;
-};
-
-/// All windows of all schedulers, in turns; one step of `progress` each.
-Status RunSchedulers(const DisbRunOptions& options, DisbSide& side, Progress& progress,
-                     Report& report);
+/// Adds those that only schedulers have: idle time, revocations, paddings.
+void ReportScheduler(const std::string& system, const SystemResult& seen, Report& report);
+void ReportStandalone(const StandaloneTimes& standalone, Report& report);
 
 }  // namespace lagoon::bench

@@ -13,7 +13,7 @@ using Seconds = std::chrono::duration<double>;
 constexpr Nanoseconds kSettle = std::chrono::milliseconds(100);  // before a window counts
 constexpr Nanoseconds kStandaloneSpan = std::chrono::seconds(1);
 
-class SimSide final : public DisbSide {
+class SimSide {
  public:
   static Result<std::unique_ptr<SimSide>> Open(const SimDisbOptions& options) {
     std::unique_ptr<SimSide> side(new SimSide(options));
@@ -27,9 +27,10 @@ class SimSide final : public DisbSide {
     return side;
   }
 
-  const StandaloneTimes& standalone() const override { return standalone_; }
+  const StandaloneTimes& standalone() const { return standalone_; }
 
-  Status Turn(const std::string& scheduler, const DisbWindow& window, SystemResult& seen) override {
+  // One window under a scheduler: real-time clients alone, then all.
+  Status Turn(const std::string& scheduler, const DisbWindow& window, SystemResult& seen) {
     const std::vector<DisbClient>& clients = options_.workload.clients;
     LAGOON_ASSIGN_OR_RETURN(SimStage quiet, Prepare(scheduler, clients, /*best_effort=*/false));
     const std::vector<VirtualRun> alone = quiet.Run(clients, window, kSettle);
@@ -84,7 +85,23 @@ Status RunDisbOnSim(const SimDisbOptions& options, Report& report) {
   Progress progress("bench disb " + options.workload.name,
                     static_cast<int>(options.schedulers.size()) * options.windows);
   LAGOON_ASSIGN_OR_RETURN(const std::unique_ptr<SimSide> side, SimSide::Open(options));
-  return RunSchedulers(options, *side, progress, report);
+  std::vector<SystemResult> seen(options.schedulers.size(),
+                                 SystemResult(options.workload.clients.size()));
+  std::mt19937 random(options.seed);
+  for (int i = 0; i < options.windows; ++i) {
+    const DisbWindow window = MakeWindow(options, side->standalone(), random);
+    for (std::size_t j = 0; j < seen.size(); ++j) {
+      LAGOON_RETURN_IF_ERROR(side->Turn(options.schedulers[j], window, seen[j]));
+      progress.Step(options.schedulers[j]);
+    }
+  }
+  ReportStandalone(side->standalone(), report);
+  for (std::size_t j = 0; j < seen.size(); ++j) {
+    const std::string system = options.schedulers[j] + options.suffix;
+    ReportSystem(options, side->standalone(), system, seen[j], report);
+    ReportScheduler(system, seen[j], report);
+  }
+  return {};
 }
 
 }  // namespace lagoon::bench

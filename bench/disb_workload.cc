@@ -12,6 +12,7 @@
 #include <set>
 
 #include "base/check.h"
+#include "base/json.h"
 
 namespace lagoon::bench {
 namespace {
@@ -109,7 +110,7 @@ class TaskParser {
       return Refused("'model_name' must be a string");
     }
     if (client.value("batch_size", Json(1)) != Json(1)) {
-      return Refused(fmt::format("'batch_size' is {}, must be 1", client["batch_size"].dump()));
+      return Refused(fmt::format("'batch_size' is {}, must be 1", DumpJson(client["batch_size"])));
     }
     DisbClient parsed;
     parsed.name = task_;
@@ -133,8 +134,8 @@ class TaskParser {
     if (client.contains("priority")) {
       if (client["priority"] == Json(0)) return JobClass::kRealTime;
       if (client["priority"] == Json(1)) return JobClass::kBestEffort;
-      return Refused(
-          fmt::format("'priority' is {}, must be 0 (real-time) or 1", client["priority"].dump()));
+      return Refused(fmt::format("'priority' is {}, must be 0 (real-time) or 1",
+                                 DumpJson(client["priority"])));
     }
     if (task_.ends_with("_rt")) return JobClass::kRealTime;
     if (task_.ends_with("_be")) return JobClass::kBestEffort;
@@ -149,14 +150,14 @@ class TaskParser {
     if (type != "periodic" && type != "poisson") {
       return Refused(fmt::format(
           "load 'type' is {}, must be \"continuous\", \"periodic\", \"poisson\" or \"trace\"",
-          type.dump()));
+          DumpJson(type)));
     }
     load.kind = type == "periodic" ? Kind::kUniform : Kind::kPoisson;
     const Json frequency = json.value("frequency", Json());
     load.per_second = frequency.is_number() ? frequency.get<double>() : 0;
     if (!(load.per_second > 0 && load.per_second <= kMaxPerSecond)) {
       return Refused(fmt::format("'frequency' is {}, must be a number above 0 and at most {}",
-                                 frequency.dump(), kMaxPerSecond));
+                                 DumpJson(frequency), kMaxPerSecond));
     }
     return load;
   }
@@ -174,7 +175,7 @@ class TaskParser {
       if (!(ms >= 0 && ms <= kMaxTraceMs) || (!load.trace.empty() && at < load.trace.back())) {
         return Refused(
             fmt::format("time {} of the trace is not from 0 to {} ms, or before the last",
-                        time.dump(), kMaxTraceMs));
+                        DumpJson(time), kMaxTraceMs));
       }
       load.trace.push_back(at);
     }
@@ -239,7 +240,7 @@ Result<DisbWorkload> ParseDisbWorkload(const std::string& name, const Json& docu
   }
   const Json time = document.value("time", Json(60));
   if (!time.is_number() || !(time.get<double>() > 0 && time.get<double>() <= 3600)) {
-    return refuse(fmt::format("'time' is {}, must be above 0 and at most 3600 s", time.dump()));
+    return refuse(fmt::format("'time' is {}, must be above 0 and at most 3600 s", DumpJson(time)));
   }
   const Json& tasks = document["tasks"];
   if (tasks.empty() || tasks.size() > kMaxClients) {
@@ -253,7 +254,7 @@ Result<DisbWorkload> ParseDisbWorkload(const std::string& name, const Json& docu
     if (!id.is_string() || id.get<std::string>().empty()) {
       return refuse(fmt::format("task {} has no 'id'", workload.clients.size()));
     }
-    if (!ids.insert(id).second) return refuse(fmt::format("two tasks are called {}", id.dump()));
+    if (!ids.insert(id).second) return refuse(fmt::format("two tasks are called {}", DumpJson(id)));
     TaskParser parser(name, id, time.get<double>());
     LAGOON_ASSIGN_OR_RETURN(DisbClient client, parser.Parse(task));
     workload.clients.push_back(std::move(client));

@@ -6,6 +6,7 @@
 #include <boost/beast/http.hpp>
 #include <nlohmann/json.hpp>
 
+#include "base/json.h"
 #include "base/time.h"
 #include "bench/infer_client.h"
 
@@ -34,7 +35,7 @@ class HttpClient final : public InferClient {
            {"parameters", {{"binary_data_size", target.input.bytes()}}}}}},
         {"outputs", {{{"name", target.output}, {"parameters", {{"binary_data", true}}}}}},
         {"parameters", {{"lagoon_stages", true}}}};
-    json_ = json.dump();
+    json_ = DumpJson(json);
     head_ = "POST /v2/models/" + target.model + "/infer HTTP/1.1\r\nHost: " + target.address +
             "\r\nContent-Type: application/octet-stream\r\nInference-Header-Content-Length: " +
             std::to_string(json_.size()) +

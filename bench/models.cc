@@ -5,11 +5,14 @@
 #include <algorithm>
 #include <cmath>
 #include <map>
+#include <span>
 #include <thread>
 
 #include "bench/agreement.h"
 #include "bench/bound_model.h"
+#include "bench/evidence.h"
 #include "bench/statistics.h"
+#include "bench/windows.h"
 #include "device/observer.h"
 #include "program/compile.h"
 #include "program/run.h"
@@ -115,40 +118,102 @@ struct Sides {
   OnnxRuntimeProcess* onnxruntime;
 };
 
-/// Latencies in milliseconds, and the gaps between our kernels.
-struct Samples {
+/// What one trial showed: latencies in milliseconds, and the gaps between our kernels.
+struct Trial {
   std::vector<double> ours_ms, bf16_ms, theirs_ms, gaps_us;
 };
 
-Result<Samples> TakeTurns(const Sides& sides, Device& device, const std::string& label,
-                          const ModelsOptions& options, Progress& progress) {
-  Samples samples;
-  for (int i = 0; i < kWarmUpRuns; ++i) {
-    LAGOON_RETURN_IF_ERROR(sides.ours.Run(device));
-    if (sides.bf16 != nullptr) LAGOON_RETURN_IF_ERROR(sides.bf16->Run(device));
-  }
-  for (int round = 0; round < options.rounds; ++round) {
-    LAGOON_RETURN_IF_ERROR(RunFor(sides.ours, device, options.seconds, samples.ours_ms));
-    LAGOON_RETURN_IF_ERROR(MeasureGaps(sides.ours, device, samples.gaps_us));
-    progress.Step(label);
-    if (sides.bf16 != nullptr) {
-      LAGOON_RETURN_IF_ERROR(RunFor(*sides.bf16, device, options.seconds, samples.bf16_ms));
-      progress.Step(label);
+/// The trials that count.
+struct Samples {
+  std::vector<Trial> trials;
+  bool clean = true;  // nothing disturbed them
+
+  std::vector<double> All(std::vector<double> Trial::*samples) const {
+    std::vector<double> all;
+    for (const Trial& trial : trials) {
+      all.insert(all.end(), (trial.*samples).begin(), (trial.*samples).end());
     }
-    if (sides.onnxruntime == nullptr) continue;
-    const int runs = std::max(1, static_cast<int>(options.seconds * 1e3 / Median(samples.ours_ms)));
-    LAGOON_ASSIGN_OR_RETURN(const std::vector<double> us, sides.onnxruntime->Run(runs, 1));
-    for (const double latency : us) samples.theirs_ms.push_back(latency / 1e3);
-    progress.Step(label);
+    return all;
   }
-  return samples;
-}
+  /// Of the medians, pair by pair.
+  std::vector<double> Ratios(std::vector<double> Trial::*over,
+                             std::vector<double> Trial::*under) const {
+    std::vector<double> ratios;
+    for (const Trial& trial : trials) {
+      ratios.push_back(Median(trial.*over) / Median(trial.*under));
+    }
+    return ratios;
+  }
+};
+
+class Turns {
+ public:
+  Turns(const Sides& sides, Device& device, std::string label, const ModelsOptions& options)
+      : sides_(sides), device_(device), label_(std::move(label)), options_(options) {}
+
+  Result<Samples> Take(HostWatch& watch, Progress& progress, Evidence& evidence) {
+    LAGOON_RETURN_IF_ERROR(WarmUp());
+    WindowsPlan plan{
+        .groups = {label_}, .windows = {kOurs}, .rounds = options_.rounds, .seed = options_.seed};
+    if (sides_.bf16 != nullptr) plan.windows.emplace_back(kBf16);
+    if (sides_.onnxruntime != nullptr) plan.windows.emplace_back(kTheirs);
+    std::vector<Trial> trials;
+    const auto measure = [&](const WindowPlace& place) -> Status {
+      if (trials.size() <= place.trial) trials.emplace_back();
+      LAGOON_RETURN_IF_ERROR(Measure(plan.windows[place.window], trials[place.trial]));
+      progress.Step(label_);
+      return {};
+    };
+    LAGOON_ASSIGN_OR_RETURN(const WindowsResult result, MeasureWindows(plan, watch, Now, measure));
+    evidence.AddWindows(result.summary);
+    Samples samples{.trials = {}, .clean = result.Clean(0)};
+    for (const std::size_t trial : result.trials[0]) samples.trials.push_back(trials[trial]);
+    return samples;
+  }
+
+ private:
+  static constexpr const char* kOurs = "lagoon";
+  static constexpr const char* kBf16 = "bf16";
+  static constexpr const char* kTheirs = "onnxruntime";
+
+  Status WarmUp() {
+    for (int i = 0; i < kWarmUpRuns; ++i) {
+      const TimePoint begin = Now();
+      LAGOON_RETURN_IF_ERROR(sides_.ours.Run(device_));
+      ours_ms_ = ToMilliseconds(Now() - begin);
+      if (sides_.bf16 != nullptr) LAGOON_RETURN_IF_ERROR(sides_.bf16->Run(device_));
+    }
+    return {};
+  }
+
+  Status Measure(const std::string& side, Trial& trial) {
+    if (side == kOurs) {
+      LAGOON_RETURN_IF_ERROR(RunFor(sides_.ours, device_, options_.seconds, trial.ours_ms));
+      ours_ms_ = Median(trial.ours_ms);
+      return MeasureGaps(sides_.ours, device_, trial.gaps_us);
+    }
+    if (side == kBf16) return RunFor(*sides_.bf16, device_, options_.seconds, trial.bf16_ms);
+    const int runs = std::max(1, static_cast<int>(options_.seconds * 1e3 / ours_ms_));
+    LAGOON_ASSIGN_OR_RETURN(const std::vector<double> us, sides_.onnxruntime->Run(runs, 1));
+    for (const double latency : us) trial.theirs_ms.push_back(latency / 1e3);
+    return {};
+  }
+
+  const Sides& sides_;
+  Device& device_;
+  const std::string label_;
+  const ModelsOptions& options_;
+  double ours_ms_ = 0;  // latest known latency of ours, for as many runs of theirs
+};
+
+constexpr double kMostRatio = 1.25;
 
 class ModelsBenchmark {
  public:
   ModelsBenchmark(const ModelsOptions& options, Report& report)
       : options_(options),
         report_(report),
+        evidence_(report, options.seed),
         progress_("bench models",
                   static_cast<int>(
                       options.models.size() * options.workers.size() * options.batches.size() *
@@ -170,27 +235,34 @@ class ModelsBenchmark {
     LAGOON_ASSIGN_OR_RETURN(const std::unique_ptr<BoundModel> bf16, LoadBf16(run, bound, on));
     LAGOON_ASSIGN_OR_RETURN(const std::unique_ptr<OnnxRuntimeProcess> onnxruntime,
                             StartOnnxRuntime(file, run));
-    LAGOON_ASSIGN_OR_RETURN(const Samples samples,
-                            TakeTurns({*model, bf16.get(), onnxruntime.get()}, *device,
-                                      run.Suffix(), options_, progress_));
+    const Sides sides{*model, bf16.get(), onnxruntime.get()};
+    LAGOON_ASSIGN_OR_RETURN(
+        const Samples samples,
+        Turns(sides, *device, run.Suffix(), options_).Take(probe_, progress_, evidence_));
     ReportLatency(run, samples);
     if (run.workers != options_.workers.back() || run.batch != 1) return {};
     LAGOON_RETURN_IF_ERROR(model->Profile(*device, 5));
     ReportPlan(run.name, model->instance().plan(), report_);
     if (!options_.tune) report_.Metric("load_ms." + run.name, load_ms);
-    if (!samples.gaps_us.empty()) {
-      report_.Metric("kernel_gap_us_p50." + run.name, Median(samples.gaps_us));
-    }
+    const std::vector<double> gaps_us = samples.All(&Trial::gaps_us);
+    if (!gaps_us.empty()) report_.Metric("kernel_gap_us_p50." + run.name, Median(gaps_us));
     if (device->info().blocks_on_host) {
       LAGOON_RETURN_IF_ERROR(MeasureBlocks(run.name, options_, Precision::kFp32, report_));
     }
     return bf16 == nullptr ? Status() : ReportBf16(run.name, *model, *bf16, *device);
   }
 
-  void ReportMeans() const {
-    for (const auto& [suffix, logarithms] : logarithms_) {
-      report_.Metric("latency_ratio_vs_onnxruntime_geomean." + suffix, std::exp(Mean(logarithms)));
+  void Finish() {
+    const auto geometric_mean = [](std::span<const double> ratios) {
+      double logarithms = 0;
+      for (const double ratio : ratios) logarithms += std::log(ratio);
+      return std::exp(logarithms / static_cast<double>(ratios.size()));
+    };
+    for (const auto& [setting, of_models] : ratios_) {
+      evidence_.AddInterval("latency_ratio_vs_onnxruntime_geomean." + setting,
+                            CombinedInterval(of_models, options_.seed, geometric_mean));
     }
+    evidence_.Finish();
   }
 
  private:
@@ -227,24 +299,30 @@ class ModelsBenchmark {
   }
 
   void ReportLatency(const Run& run, const Samples& samples) {
-    const double ours = Median(samples.ours_ms);
-    report_.Metric("latency_ms_p50." + run.Suffix() + ".lagoon", ours);
-    if (!samples.bf16_ms.empty()) {
-      const double bf16 = Median(samples.bf16_ms);
-      report_.Metric("latency_ms_p50." + run.Suffix() + ".bf16", bf16);
-      report_.Metric("bf16_speedup." + run.Suffix(), ours / bf16);
+    const auto report_p50 = [&](const char* side, std::vector<double> Trial::*member) {
+      const std::vector<double> all = samples.All(member);
+      if (all.empty()) return false;
+      report_.Metric(fmt::format("latency_ms_p50.{}.{}", run.Suffix(), side), Median(all));
+      return true;
+    };
+    report_p50("lagoon", &Trial::ours_ms);
+    if (report_p50("bf16", &Trial::bf16_ms)) {
+      evidence_.Add("bf16_speedup." + run.Suffix(),
+                    samples.Ratios(&Trial::ours_ms, &Trial::bf16_ms));
     }
-    if (samples.theirs_ms.empty()) return;
-    const double theirs = Median(samples.theirs_ms);
-    report_.Metric("latency_ms_p50." + run.Suffix() + ".onnxruntime", theirs);
-    report_.Metric("latency_ratio_vs_onnxruntime." + run.Suffix(), ours / theirs);
-    logarithms_[run.Setting()].push_back(std::log(ours / theirs));
+    if (!report_p50("onnxruntime", &Trial::theirs_ms)) return;
+    const std::string name = "latency_ratio_vs_onnxruntime." + run.Suffix();
+    const std::vector<double> ratios = samples.Ratios(&Trial::ours_ms, &Trial::theirs_ms);
+    evidence_.Target(name, evidence_.Add(name, ratios), Bound::kAtMost, kMostRatio, samples.clean);
+    ratios_[run.Setting()].push_back(ratios);
   }
 
   const ModelsOptions& options_;
   Report& report_;
+  Evidence evidence_;
   Progress progress_;
-  std::map<std::string, std::vector<double>> logarithms_;  // of the ratios, by "wW.bB"
+  HostProbe probe_;
+  std::map<std::string, std::vector<std::vector<double>>> ratios_;  // by "wW.bB" and model
 };
 
 }  // namespace
@@ -261,7 +339,7 @@ Status RunModels(const ModelsOptions& options, Report& report) {
       }
     }
   }
-  benchmark.ReportMeans();
+  benchmark.Finish();
   return {};
 }
 

@@ -13,6 +13,7 @@
 #include <iterator>
 #include <span>
 
+#include "base/json.h"
 #include "bench/temporary_folder.h"
 
 namespace lagoon::bench {
@@ -92,7 +93,7 @@ OnnxRuntimeProcess::~OnnxRuntimeProcess() {
 }
 
 Status OnnxRuntimeProcess::Send(const nlohmann::json& command) {
-  const std::string line = command.dump() + "\n";
+  const std::string line = DumpJson(command) + "\n";
   for (std::size_t sent = 0; sent < line.size();) {
     const ssize_t wrote = write(to_, line.data() + sent, line.size() - sent);
     if (wrote <= 0) {

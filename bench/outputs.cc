@@ -78,8 +78,8 @@ class Comparison {
   static Result<Comparison> Make(const std::string& name, const ComputeDevice& on,
                                  const OutputsOptions& options) {
     const std::string file = ModelFile(options.zoo, name);
-    LAGOON_ASSIGN_OR_RETURN(Example example, RunReference(file, name, options));
     LAGOON_ASSIGN_OR_RETURN(std::unique_ptr<BoundModel> model, BoundModel::Load(file, name, on));
+    LAGOON_ASSIGN_OR_RETURN(Example example, RunReference(file, name, options));
     Comparison comparison(std::move(model), std::move(example), *on.device);
     LAGOON_RETURN_IF_ERROR(comparison.Match());
     return comparison;

@@ -6,9 +6,11 @@
 #include <random>
 
 #include "base/log.h"
+#include "bench/evidence.h"
 #include "bench/infer_client.h"
 #include "bench/statistics.h"
 #include "bench/temporary_repository.h"
+#include "bench/windows.h"
 #include "server/server.h"
 #include "serving/core.h"
 
@@ -37,7 +39,7 @@ struct Timings {
   }
 };
 
-Status Measure(InferClient& client, int requests, Timings* timings) {
+Status InferMany(InferClient& client, int requests, Timings* timings) {
   for (int i = 0; i < requests; ++i) {
     LAGOON_ASSIGN_OR_RETURN(const Timing timing, client.Infer());
     if (timings != nullptr) timings->Add(timing);
@@ -49,7 +51,7 @@ Status Measure(InferClient& client, int requests, Timings* timings) {
 struct Series {
   std::string name;  // of its metrics
   std::unique_ptr<InferClient> client;
-  Timings timings;
+  std::vector<Timings> trials;
 };
 
 Result<ClientTarget> Target(const InferenceCore& core, const std::string& model) {
@@ -85,14 +87,47 @@ Result<std::vector<Series>> Connect(const InferenceCore& core, const Server& ser
   return series;
 }
 
-void AddMetrics(const Series& series, Report& report) {
-  const std::vector<double>& overhead = series.timings.overhead_us;
-  report.Metric("overhead_us_p50." + series.name, Percentile(overhead, 50));
+void AddMetrics(const Series& series, const std::vector<std::size_t>& trials, Evidence& evidence,
+                Report& report) {
+  std::vector<double> overhead, medians;
+  std::map<std::string, std::vector<double>> stages_us;
+  for (const std::size_t trial : trials) {
+    const Timings& timings = series.trials[trial];
+    overhead.insert(overhead.end(), timings.overhead_us.begin(), timings.overhead_us.end());
+    medians.push_back(Median(timings.overhead_us));
+    for (const auto& [stage, us] : timings.stages_us) {
+      stages_us[stage].insert(stages_us[stage].end(), us.begin(), us.end());
+    }
+  }
+  evidence.Add("overhead_us_p50." + series.name, medians);
   const int tail = overhead.size() >= kSamplesForP99 ? 99 : 90;
   report.Metric(fmt::format("overhead_us_p{}.{}", tail, series.name), Percentile(overhead, tail));
-  for (const auto& [stage, us] : series.timings.stages_us) {
+  for (const auto& [stage, us] : stages_us) {
     report.Metric(fmt::format("stage_us_p50.{}.{}", series.name, stage), Median(us));
   }
+}
+
+// The protocols with both models, one a window, in random order.
+Status MeasureAll(const OverheadOptions& options, std::vector<Series>& all, Report& report) {
+  for (Series& series : all) LAGOON_RETURN_IF_ERROR(InferMany(*series.client, kWarmUp, nullptr));
+  Progress progress("bench overhead", options.rounds * static_cast<int>(all.size()));
+  WindowsPlan plan{.groups = {"overhead"}, .windows = {}, .rounds = options.rounds};
+  for (const Series& series : all) plan.windows.push_back(series.name);
+  const int requests = (options.requests + options.rounds - 1) / options.rounds;
+  const auto measure = [&](const WindowPlace& place) -> Status {
+    Series& series = all[place.window];
+    series.trials.resize(place.trial + 1);
+    LAGOON_RETURN_IF_ERROR(InferMany(*series.client, requests, &series.trials[place.trial]));
+    progress.Step(series.name);
+    return {};
+  };
+  HostProbe probe;
+  LAGOON_ASSIGN_OR_RETURN(const WindowsResult result, MeasureWindows(plan, probe, Now, measure));
+  Evidence evidence(report, plan.seed);
+  for (const Series& series : all) AddMetrics(series, result.trials[0], evidence, report);
+  evidence.AddWindows(result.summary);
+  evidence.Finish();
+  return {};
 }
 
 }  // namespace
@@ -117,18 +152,9 @@ Status RunOverhead(const OverheadOptions& options, Report& report) {
                           Connect(*core, *server, options.model, "." + options.model));
   std::move(behind.begin(), behind.end(), std::back_inserter(all));
 
-  Progress progress("bench overhead", options.rounds * static_cast<int>(all.size()));
-  for (int round = 0; round < options.rounds; ++round) {
-    for (Series& series : all) {
-      if (round == 0) LAGOON_RETURN_IF_ERROR(Measure(*series.client, kWarmUp, nullptr));
-      LAGOON_RETURN_IF_ERROR(
-          Measure(*series.client, options.requests / options.rounds, &series.timings));
-      progress.Step(series.name);
-    }
-  }
-  for (const Series& series : all) AddMetrics(series, report);
+  Status measured = MeasureAll(options, all, report);
   server->Stop(Now() + std::chrono::seconds(5));
-  return {};
+  return measured;
 }
 
 }  // namespace lagoon::bench

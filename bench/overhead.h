@@ -11,13 +11,14 @@ struct OverheadOptions {
   std::string model = "resnet18";
   std::uint32_t workers = 0;
   int requests = 1000;
-  int rounds = 5;  // the protocols take turns
+  int rounds = 10;  // the protocols take turns, in random order
 };
 
 /// What the server adds to a request of the model's input size, at concurrency 1, over HTTP with
 /// binary tensors and over gRPC: a client in this process, on loopback. Overhead is the client's
 /// time from before it sends a serialised request to after the answer's last byte, less the model's
-/// kernels (compute_infer). Metrics, for a protocol P (http, grpc):
+/// kernels (compute_infer). Its p50 is the median over the windows that the host did not disturb,
+/// with its interval (bench/evidence.h). Metrics, for a protocol P (http, grpc):
 ///   overhead_us_p50.P, _p99.P                of a model of that input that computes next to
 ///   nothing overhead_us_p50.P.MODEL, _p99.P.MODEL    of the model itself, whose weights and
 ///   activations

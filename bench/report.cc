@@ -13,7 +13,8 @@
 #include <iostream>
 #include <thread>
 
-#include "kernels/kernel.h"
+#include "base/json.h"
+#include "kernels/cpu_level.h"
 
 namespace lagoon::bench {
 namespace {
@@ -38,7 +39,7 @@ Report::Report(std::string benchmark, nlohmann::json configuration, std::string 
   json_["machine"] = {{"processor", ProcessorModel()},
                       {"cores", std::thread::hardware_concurrency()},
                       {"kernel", kernel.release},
-                      {"instruction_set", TargetName()}};
+                      {"instruction_set", NameOf(ActiveCpuLevel())}};
   json_["configuration"] = std::move(configuration);
   json_["metrics"] = nlohmann::json::object();
 }
@@ -50,11 +51,11 @@ void Report::Metric(const std::string& name, double value) {
 
 Status Report::Write(const std::string& path) const {
   if (path.empty()) {
-    std::cout << json_.dump(2) << std::endl;
+    std::cout << DumpJson(json_, 2) << std::endl;
     return {};
   }
   std::ofstream file(path);
-  file << json_.dump(2) << '\n';
+  file << DumpJson(json_, 2) << '\n';
   file.close();
   if (!file) return Fail(ErrorCode::kInvalidArgument, fmt::format("'{}' cannot be written", path));
   std::fprintf(stderr, "wrote %s\n", path.c_str());

@@ -11,6 +11,8 @@ namespace lagoon::bench {
 
 /// p99 means something only from this many samples on.
 inline constexpr std::size_t kSamplesForP99 = 1000;
+/// The same within one window: from here on the p99 is not the largest sample.
+inline constexpr std::size_t kSamplesForWindowP99 = 100;
 
 /// The value that `percent` of the samples do not exceed (nearest rank). Not empty.
 inline double Percentile(std::vector<double> samples, double percent) {

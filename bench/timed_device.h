@@ -36,8 +36,9 @@ class TimedDevice final : public ForwardingDevice, private DeviceListener {
     return device_.Poll(events);
   }
   void SetListener(DeviceListener* listener) override {
+    device_.SetListener(nullptr);  // no call reads `listener_` after this
     listener_ = listener;
-    device_.SetListener(listener == nullptr ? nullptr : this);
+    if (listener != nullptr) device_.SetListener(this);
   }
   void SetWorkHeld(bool held) override {
     const Timer timer(inside_);

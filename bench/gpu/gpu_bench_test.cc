@@ -8,6 +8,7 @@
 #include <string>
 #include <utility>
 
+#include "base/testing/paths.h"
 #include "bench/gpu/guards.h"
 #include "bench/gpu/isolation.h"
 #include "bench/gpu/machinery.h"
@@ -112,6 +113,7 @@ TEST(Isolation, EveryModeRunsOnAGpuOrIsRefusedWithTheReason) {
   IsolationOptions options;
   options.device = StartGpu();
   options.rounds = 10;
+  options.windows = 2;
   options.best_effort_block_us = 2;
   options.real_time_block_us = options.piece_us = 1;
   options.program = &Probe();
@@ -135,6 +137,7 @@ TEST(Isolation, LongBlocksLeaveWhenTheyAreTold) {
   IsolationOptions options;
   options.device.workers = 2;
   options.rounds = 30;
+  options.windows = 2;
   options.best_effort_block_us = 3000;
   const Status status = RunIsolation(options, report);
   ASSERT_TRUE(status.has_value()) << status.error().message;
@@ -163,7 +166,7 @@ EmulatedEntries AllPlain(std::integer_sequence<cuda::u32, kBody...>) {
 MachineryOptions SmallMachinery(const DeviceChoice& device) {
   MachineryOptions options;
   options.device = device;
-  options.zoo = LAGOON_SOURCE_DIR "/models/repository";
+  options.zoo = SourceFolder() + "/models/repository";
   options.models = {"digits"};
   options.rounds = 2;
   options.repeats = 3;

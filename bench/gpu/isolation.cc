@@ -11,9 +11,11 @@
 #include <string>
 #include <vector>
 
+#include "bench/evidence.h"
 #include "bench/gpu/probe_args.cuh"
 #include "bench/gpu/probe_program.h"
 #include "bench/statistics.h"
+#include "bench/windows.h"
 
 namespace lagoon::bench {
 namespace {
@@ -96,25 +98,25 @@ class Kernel {
 // One mode on a device of its own, as shares are not given back.
 class Round {
  public:
-  static Result<std::unique_ptr<Round>> Create(const IsolationOptions& options, Mode mode) {
-    std::unique_ptr<Round> round(new Round(options, mode));
+  static Result<std::unique_ptr<Round>> Create(const IsolationOptions& options, Mode mode,
+                                               std::uint32_t seed) {
+    std::unique_ptr<Round> round(new Round(options, mode, seed));
     LAGOON_RETURN_IF_ERROR(round->Prepare());
     return round;
   }
 
-  Result<Samples> Measure() {
-    Samples samples;
+  Status Measure(int launches, Samples& samples) {
     std::uniform_int_distribution<int> pause_us(200, 500);
     const TimePoint begin = Now();
     const std::uint64_t before = best_effort_->blocks_done();
-    for (int i = 0; i < options_.rounds; ++i) {
+    for (int i = 0; i < launches; ++i) {
       if (mode_ != Mode::kAlone) LAGOON_RETURN_IF_ERROR(AwaitBestEffort());
       LAGOON_RETURN_IF_ERROR(Pump(Now() + std::chrono::microseconds(pause_us(random_)), kTime));
       LAGOON_RETURN_IF_ERROR(RealTime(samples));
     }
     samples.best_effort_per_s =
         static_cast<double>(best_effort_->blocks_done() - before) / Seconds(Now() - begin);
-    return samples;
+    return {};
   }
 
   // Blocks of best-effort work a second, with nothing beside it.
@@ -136,8 +138,8 @@ class Round {
  private:
   static constexpr std::uint32_t kStopped = 1u << 30;
 
-  Round(const IsolationOptions& options, Mode mode)
-      : options_(options), mode_(mode), random_(options.seed) {}
+  Round(const IsolationOptions& options, Mode mode, std::uint32_t seed)
+      : options_(options), mode_(mode), random_(seed) {}
   static double Seconds(Nanoseconds duration) {
     return std::chrono::duration<double>(duration).count();
   }
@@ -265,41 +267,120 @@ class Round {
   std::optional<TimePoint> placed_, complete_;
 };
 
+// What one trial showed: of each mode that is measured, and of best-effort work alone.
+struct Trial {
+  std::array<Samples, kModes.size()> modes;
+  double best_effort_alone_per_s = 0;
+};
+
+class IsolationBenchmark {
+ public:
+  IsolationBenchmark(const IsolationOptions& options, Report& report)
+      : options_(options), report_(report) {}
+
+  Status Run() {
+    LAGOON_RETURN_IF_ERROR(FindModes());
+    WindowsPlan plan{.groups = {"isolation"},
+                     .windows = {"best-effort alone"},
+                     .rounds = options_.windows,
+                     .seed = options_.seed};
+    for (const std::size_t mode : modes_) plan.windows.emplace_back(kModes[mode].second);
+    Progress progress("isolation", static_cast<int>(plan.windows.size()) * plan.rounds);
+    const auto measure = [&](const WindowPlace& place) -> Status {
+      if (trials_.size() <= place.trial) trials_.emplace_back();
+      progress.Step(plan.windows[place.window]);
+      return Measure(place.window, static_cast<std::uint32_t>(place.trial), trials_[place.trial]);
+    };
+    HostProbe probe;
+    LAGOON_ASSIGN_OR_RETURN(const WindowsResult result, MeasureWindows(plan, probe, Now, measure));
+    Evidence evidence(report_, options_.seed);
+    Write(result.trials[0], evidence);
+    evidence.AddWindows(result.summary);
+    evidence.Finish();
+    return {};
+  }
+
+ private:
+  // Those that the device does not refuse.
+  Status FindModes() {
+    nlohmann::json refused = nlohmann::json::object();
+    for (std::size_t i = 0; i < kModes.size(); ++i) {
+      const auto& [mode, name] = kModes[i];
+      const Result<std::unique_ptr<Round>> round = Round::Create(options_, mode, options_.seed);
+      if (round) {
+        modes_.push_back(i);
+      } else if (mode == Mode::kShare) {
+        refused[name] = round.error().message;
+      } else {
+        return tl::unexpected(round.error());
+      }
+    }
+    report_.Field("refused", std::move(refused));
+    return {};
+  }
+
+  // Window 0 is best-effort work alone, then the modes.
+  Status Measure(std::size_t window, std::uint32_t trial, Trial& seen) const {
+    const std::size_t mode = window == 0 ? 0 : modes_[window - 1];
+    const Mode which = window == 0 ? Mode::kPriority : kModes[mode].first;
+    LAGOON_ASSIGN_OR_RETURN(const std::unique_ptr<Round> round,
+                            Round::Create(options_, which, options_.seed + trial));
+    if (window == 0) {
+      LAGOON_ASSIGN_OR_RETURN(seen.best_effort_alone_per_s, round->BestEffortAlone());
+      return {};
+    }
+    const int launches = (options_.rounds + options_.windows - 1) / options_.windows;
+    return round->Measure(launches, seen.modes[mode]);
+  }
+
+  void Write(const std::vector<std::size_t>& trials, Evidence& evidence) const {
+    std::vector<double> alone;
+    for (const std::size_t trial : trials) alone.push_back(trials_[trial].best_effort_alone_per_s);
+    evidence.Add("best_effort_blocks_per_s.alone", alone);
+    for (const std::size_t mode : modes_) {
+      const std::string name = kModes[mode].second;
+      for (const int percent : {50, 99}) {
+        WriteTimes(
+            fmt::format("isolation_placed_us_p{}.{}", percent, name), trials, percent,
+            [&](const Trial& trial) { return trial.modes[mode].placed_us; }, evidence);
+        WriteTimes(
+            fmt::format("isolation_complete_us_p{}.{}", percent, name), trials, percent,
+            [&](const Trial& trial) { return trial.modes[mode].complete_us; }, evidence);
+      }
+      if (kModes[mode].first == Mode::kAlone) continue;
+      std::vector<double> shares;
+      for (const std::size_t i : trials) {
+        shares.push_back(trials_[i].modes[mode].best_effort_per_s /
+                         trials_[i].best_effort_alone_per_s);
+      }
+      evidence.Add("isolation_best_effort_share." + name, shares);
+    }
+  }
+
+  // The percentile of all launches, with the interval of the windows' percentiles.
+  template <typename Read>
+  void WriteTimes(const std::string& name, const std::vector<std::size_t>& trials, int percent,
+                  Read read, Evidence& evidence) const {
+    std::vector<double> all, by_window;
+    for (const std::size_t trial : trials) {
+      const std::vector<double> us = read(trials_[trial]);
+      all.insert(all.end(), us.begin(), us.end());
+      by_window.push_back(Percentile(us, percent));
+    }
+    evidence.Add(name, by_window);
+    report_.Metric(name, Percentile(all, percent));
+  }
+
+  const IsolationOptions& options_;
+  Report& report_;
+  std::vector<std::size_t> modes_;  // of kModes
+  std::vector<Trial> trials_;
+};
+
 }  // namespace
 
 Status RunIsolation(const IsolationOptions& options, Report& report) {
-  double alone_per_s = 0;
-  {
-    LAGOON_ASSIGN_OR_RETURN(const auto round, Round::Create(options, Mode::kPriority));
-    LAGOON_ASSIGN_OR_RETURN(alone_per_s, round->BestEffortAlone());
-  }
-  report.Metric("best_effort_blocks_per_s.alone", alone_per_s);
-  nlohmann::json refused = nlohmann::json::object();
-  Progress progress("isolation", static_cast<int>(kModes.size()));
-  for (const auto& [mode, name] : kModes) {
-    const std::string mode_name = name;
-    Result<std::unique_ptr<Round>> round = Round::Create(options, mode);
-    if (!round) {
-      if (mode != Mode::kShare) return tl::unexpected(std::move(round).error());
-      refused[mode_name] = round.error().message;
-      progress.Step(mode_name + " is refused");
-      continue;
-    }
-    LAGOON_ASSIGN_OR_RETURN(const Samples samples, (*round)->Measure());
-    for (const double percent : {50.0, 99.0}) {
-      report.Metric(fmt::format("isolation_placed_us_p{:g}.{}", percent, name),
-                    Percentile(samples.placed_us, percent));
-      report.Metric(fmt::format("isolation_complete_us_p{:g}.{}", percent, name),
-                    Percentile(samples.complete_us, percent));
-    }
-    if (mode != Mode::kAlone) {
-      report.Metric("isolation_best_effort_share." + mode_name,
-                    samples.best_effort_per_s / alone_per_s);
-    }
-    progress.Step(mode_name);
-  }
-  report.Field("refused", std::move(refused));
-  return {};
+  return IsolationBenchmark(options, report).Run();
 }
 
 }  // namespace lagoon::bench

@@ -11,7 +11,8 @@ namespace lagoon::bench {
 
 struct IsolationOptions {
   DeviceChoice device;
-  int rounds = 1000;                  // real-time launches of each mode
+  int rounds = 1000;                  // real-time launches of each mode, of all windows together
+  int windows = 8;                    // of each mode, in random order
   double best_effort_block_us = 100;  // in pieces of piece_us
   double real_time_block_us = 20;
   double piece_us = 10;
@@ -26,7 +27,10 @@ struct IsolationOptions {
 /// its own). Metrics, in microseconds from the launch:
 ///   isolation_placed_us_p50.MODE, _p99.MODE      the first real-time block has begun
 ///   isolation_complete_us_p50.MODE, _p99.MODE    the last one has ended
-///   isolation_best_effort_share.MODE             of the blocks that best-effort work does alone
+///   isolation_best_effort_share.MODE             of the blocks that best-effort work does alone,
+///   as
+///                                                a median over trials
+/// All have intervals over the windows that the host did not disturb (bench/evidence.h).
 /// A mode that the device refuses is named in the field "refused", with its words.
 Status RunIsolation(const IsolationOptions& options, Report& report);
 

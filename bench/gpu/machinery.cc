@@ -246,10 +246,10 @@ class Machinery {
       LAGOON_RETURN_IF_ERROR(work());
       LAGOON_RETURN_IF_ERROR(gpu_->Check(driver.record_event(end_, stream_), "cuEventRecord"));
       LAGOON_RETURN_IF_ERROR(gpu_->Check(driver.synchronize_event(end_), "cuEventSynchronize"));
-      float milliseconds = 0;
+      float elapsed_ms = 0;
       LAGOON_RETURN_IF_ERROR(
-          gpu_->Check(driver.elapsed(&milliseconds, begin_, end_), "cuEventElapsedTime"));
-      if (round > 0) us.push_back(1000.0 * milliseconds);  // the first one warms caches
+          gpu_->Check(driver.elapsed(&elapsed_ms, begin_, end_), "cuEventElapsedTime"));
+      if (round > 0) us.push_back(1000.0 * elapsed_ms);  // the first one warms caches
     }
     return Median(std::move(us));
   }

@@ -67,6 +67,25 @@ class Report:
             raise PlotError(f"{self.path}: metric '{name}' is {value!r}, a number is needed")
         return None
 
+    def interval(self, name):
+        """(low, high) of a metric, or None: reports before 2026-11-22 have no intervals."""
+        intervals = self.content.get("intervals")
+        bounds = intervals.get(name) if isinstance(intervals, dict) else None
+        if bounds is None:
+            return None
+        values = [bounds.get(key) if isinstance(bounds, dict) else None for key in ("low", "high")]
+        for value in values:
+            if not isinstance(value, (int, float)) or isinstance(value, bool) or not math.isfinite(value):
+                raise PlotError(f"{self.path}: interval '{name}' is {bounds!r}, numbers low and high are needed")
+        return tuple(values)
+
+    def host(self):
+        """What the report says of disturbed windows, in words; empty without."""
+        host = self.content.get("host")
+        if not isinstance(host, dict) or not host.get("windows"):
+            return ""
+        return f"{host.get('disturbed')} of {host['windows']} windows disturbed"
+
     def caption(self):
         """Machine and version, as far as the file says."""
         machine = self.content.get("machine")
@@ -74,6 +93,7 @@ class Report:
         parts = [machine.get("processor"), machine.get("instruction_set"), self.content.get("version")]
         if machine.get("cores"):
             parts.insert(1, f"{machine['cores']} cores")
+        parts.append(self.host())
         return " · ".join(str(part) for part in parts if part)
 
 
@@ -154,12 +174,23 @@ def draw_pairs(axes, names, low, high):
     axes.xaxis.set_minor_locator(matplotlib.ticker.NullLocator())
 
 
-def draw_bars(axes, names, values):
+def draw_interval(axes, interval, row):
+    """The bounds of 95 % as a thin line with ends."""
+    if interval is not None:
+        axes.plot(interval, [row, row], "|-", color=INK, linewidth=0.9, markersize=5, zorder=5)
+
+
+def draw_bars(axes, names, values, intervals):
     rows = draw_rows(axes, names)
     for name, row in rows.items():
+        if values[name] is None:
+            axes.annotate("nothing left over", (0, row), fontsize=7.5, color=FAINT, va="center",
+                          xytext=(4, 0), textcoords="offset points")
+            continue
         axes.barh(row, values[name], height=0.55, color=colours(name)[0])
+        draw_interval(axes, intervals[name], row + 0.18)
         add_value(axes, values[name], row)
-    axes.set_xlim(0, max(1.0, *values.values()) * 1.15)
+    axes.set_xlim(0, max([1.0, *(value for value in values.values() if value is not None)]) * 1.15)
 
 
 def finish(figure, title, caption, bottom):
@@ -185,17 +216,23 @@ def draw_contention(report):
         return {name: report.number(f"{prefix}.{name}", needed) for name in names}
 
     low, high = (read(f"realtime_latency_normalized_p{percent}") for percent in (50, tail))
-    share = read("best_effort_share_of_leftover")
+    nothing_left = set(report.content.get("no_leftover") or ())
+    share = {name: report.number(f"best_effort_share_of_leftover.{name}", name not in nothing_left)
+             for name in names}
     quick, slow = (read(f"preemption_us_p{percent}", False) for percent in (50, tail))
     measured = {name for name in names if quick[name] is not None and slow[name] is not None}
     columns = 3 if measured else 2
     figure, axes = plt.subplots(1, columns, figsize=(3.7 * columns, 1.5 + 0.42 * len(names)),
                                 sharey=True)
     draw_pairs(axes[0], names, low, high)
+    bounds = {name: report.interval(f"realtime_latency_normalized_p{tail}.{name}") for name in names}
+    for name, row in draw_rows(axes[0], names).items():
+        draw_interval(axes[0], bounds[name], row + 0.22)
     add_limit(axes[0], 1.1, "goal: p99 1.10")
     axes[0].set_title("Real-time latency, contended / alone")
     axes[0].set_xlabel(f"p50 (ring) to p{tail} (dot), logarithmic; left is better")
-    draw_bars(axes[1], names, share)
+    draw_bars(axes[1], names, share,
+              {name: report.interval(f"best_effort_share_of_leftover.{name}") for name in names})
     axes[1].set_title("Best-effort share of the leftover")
     axes[1].set_xlabel("throughput / what idle time allows; right is better")
     add_limit(axes[1], 0.9, "goal: 0.90")

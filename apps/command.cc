@@ -1,0 +1,53 @@
+#include "apps/command.h"
+
+#include <cstdio>
+#include <exception>
+#include <filesystem>
+#include <system_error>
+
+#include "base/log.h"
+#include "kernels/cpu_level.h"
+
+namespace lagoon {
+
+void Die(const std::string& message) {
+  std::fprintf(stderr, "lagoon: %s\n", message.c_str());
+  throw CLI::RuntimeError(1);
+}
+
+int RunProgram(const char* name, const char* description, void (*add_words)(CLI::App&),
+               std::span<char*> words) {
+  try {
+    SetUpLog();
+    CLI::App app(description, name);
+    app.require_subcommand(1);
+    app.set_help_all_flag("--help-all", "Help of every command");
+    add_words(app);
+    try {
+      const Result<CpuLevel>& level = ProcessCpuLevel();  // before a body is chosen
+      if (!level) Die(level.error().message);
+      app.parse(static_cast<int>(words.size()), words.data());
+    } catch (const CLI::RuntimeError& error) {
+      return error.get_exit_code();
+    } catch (const CLI::ParseError& error) {
+      return app.exit(error);
+    }
+  } catch (const std::exception& error) {  // a library's: ours are Results
+    std::fprintf(stderr, "lagoon: %s\n", error.what());
+    return 1;
+  }
+  return 0;
+}
+
+std::string ProgramBeside(const std::string& name, const std::string& how_to_make) {
+  std::error_code error;
+  const std::filesystem::path self = std::filesystem::read_symlink("/proc/self/exe", error);
+  if (error) Die("/proc/self/exe cannot be read: " + error.message());
+  std::string path = self.parent_path() / name;
+  if (!std::filesystem::exists(path)) {
+    Die("there is no program '" + path + "'; " + how_to_make + " makes it");
+  }
+  return path;
+}
+
+}  // namespace lagoon
