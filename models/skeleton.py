@@ -2,13 +2,14 @@
 """Copies models of the zoo without their weights: a few KB each, for the package that runs on machines without a network.
 
 Every fp32 weight of two dimensions and more moves into external data that is not written; its doc_string says
-"normal MEAN DEVIATION" of the elements that it had. `lagoon bench make-weights FOLDER` writes weights like them.
+"normal MEAN DEVIATION" of the elements that it had. `lagoon make-weights FOLDER` writes weights like them.
 What has one dimension stays: the variances of a normalisation must not be random.
 
 Usage: skeleton.py --out DIR [--zoo DIR] NAME...
 """
 
 import argparse
+import math
 import pathlib
 import shutil
 
@@ -20,33 +21,35 @@ ALIGNMENT = 64
 SMALLEST = 4096  # bytes: below, nothing is gained
 
 
-def empty(tensor, offset):
+def empty(tensor, offset, normals):
     """Takes the elements out of `tensor`; returns where in the file the next weight can begin."""
     values = numpy_helper.to_array(tensor)
+    mean, deviation = normals.get(tensor.name) or (values.mean(dtype="f8"), values.std(dtype="f8"))
     for field in ("raw_data", "float_data", "external_data"):
         tensor.ClearField(field)
     tensor.data_location = onnx.TensorProto.EXTERNAL
-    tensor.doc_string = f"normal {values.mean(dtype='f8'):.9g} {values.std(dtype='f8'):.9g}"
+    tensor.doc_string = f"normal {mean:.9g} {deviation:.9g}"
     for key, value in (("location", DATA), ("offset", offset), ("length", values.nbytes)):
         tensor.external_data.add(key=key, value=str(value))
     return -(-(offset + values.nbytes) // ALIGNMENT) * ALIGNMENT
 
 
-def is_weight(tensor):
-    size = 4
-    for dim in tensor.dims:
-        size *= dim
-    return tensor.data_type == onnx.TensorProto.FLOAT and len(tensor.dims) >= 2 and size >= SMALLEST
+def is_large(shape):
+    """Whether an fp32 weight of this shape leaves the file."""
+    return len(shape) >= 2 and 4 * math.prod(shape) >= SMALLEST
 
 
-def copy(source, target):
-    """Copies the model's folder; returns the bytes of its file."""
+def copy(source, target, normals=None):
+    """Copies the model's folder; returns the bytes of its file.
+
+    `normals` gives {name of a weight: (mean, deviation)}; of other weights both are measured.
+    """
     (target / "1").mkdir(parents=True, exist_ok=True)
     model = onnx.load(source / "1" / "model.onnx")
     offset = 0
     for tensor in model.graph.initializer:
-        if is_weight(tensor):
-            offset = empty(tensor, offset)
+        if tensor.data_type == onnx.TensorProto.FLOAT and is_large(tensor.dims):
+            offset = empty(tensor, offset, normals or {})
     path = target / "1" / "model.onnx"
     path.write_bytes(model.SerializeToString())
     shutil.copyfile(source / "config.pbtxt", target / "config.pbtxt")
