@@ -1,6 +1,7 @@
 """`lagoon bench`: reports that say what they measured, and errors that name what is missing."""
 
 import json
+import shutil
 import sys
 
 import pytest
@@ -14,6 +15,22 @@ def run_bench(lagoon, tmp_path, *words):
     path = tmp_path / "report.json"
     result = lagoon.run("bench", *words, "--json", path)
     return result, json.loads(path.read_text())["metrics"] if path.exists() else None
+
+
+def test_the_measuring_program_is_found_beside_the_command_or_named(lagoon, tmp_path):
+    result = lagoon.run("bench", "--help", folder=tmp_path)
+    assert result.returncode == 0, result.stderr
+    assert "contention" in result.stdout and "admission" in result.stdout
+    result = lagoon.run("bench", "models", "--help")
+    assert result.returncode == 0 and "--batches" in result.stdout
+    result = lagoon.run("bench", "contention", "--frobnicate")
+    assert 0 < result.returncode < 128 and "--frobnicate" in result.stderr
+    alone = type(lagoon)(shutil.copy(lagoon.binary, tmp_path))
+    result = alone.run("bench", "models")
+    assert result.returncode == 1
+    for words in (str(tmp_path / "lagoon-bench"), "./run build", "./run bench"):
+        assert words in result.stderr
+    assert alone.run("devices").returncode == 0
 
 
 def test_memory_compares_peaks_of_fresh_processes(lagoon, tmp_path):
@@ -37,8 +54,29 @@ def test_models_reports_latency_and_blocks(lagoon, tmp_path):
     assert 0 < metrics["block_us_p99.digits"] < 10_000
 
 
+def test_contention_reports_intervals_targets_and_the_host(lagoon, tmp_path):
+    result, metrics = run_bench(lagoon, tmp_path, "contention", "--zoo", REPOSITORY, "--realtime", "digits",
+                                "--best-effort", "digits", "--schedulers", "reset,streams", "--requests", "20",
+                                "--windows", "2", "--no-onnxruntime")
+    assert result.returncode == 0, result.stderr
+    report = json.loads((tmp_path / "report.json").read_text())
+    for name in ("reset", "streams"):
+        metric = f"realtime_latency_normalized_p50.{name}"
+        interval = report["intervals"][metric]
+        assert interval["low"] <= interval["median"] == metrics[metric] <= interval["high"]
+        assert 1 <= interval["pairs"] <= 4
+    host = report["host"]
+    assert 12 <= host["windows"] <= 18  # two systems, two windows of three kinds; half of them again
+    assert host["disturbed"] >= host["trials_thrown_out"]
+    assert 0 <= host["probe_fraction"] < 1
+    assert {target["metric"]: target["outcome"] for target in report["targets"]}[
+        "idle_while_ready_fraction.reset"] == "undecided"  # of fewer than six pairs
+    assert "windows disturbed" in result.stderr
+    assert report["machine"]["processor"] and report["machine"]["cores"] >= 1 and report["machine"]["instruction_set"]
+
+
 def test_isolation_measures_every_mode_of_a_cpu(lagoon, tmp_path):
-    result, metrics = run_bench(lagoon, tmp_path, "isolation", "--workers", "2", "--rounds", "20")
+    result, metrics = run_bench(lagoon, tmp_path, "isolation", "--workers", "2", "--rounds", "20", "--windows", "2")
     assert result.returncode == 0, result.stderr
     for mode in ("alone", "priority", "guard", "abort"):
         assert 0 < metrics[f"isolation_placed_us_p50.{mode}"] <= metrics[f"isolation_complete_us_p50.{mode}"]
@@ -62,8 +100,10 @@ def test_disb_runs_a_workload_of_a_file_under_several_schedulers(lagoon, tmp_pat
                                 tmp_path / "pair.json", "--schedulers", "sequential,lagoon", "--requests",
                                 "40", "--windows", "2", "--no-onnxruntime")
     assert result.returncode == 0, result.stderr
+    intervals = json.loads((tmp_path / "report.json").read_text())["intervals"]
     for name in ("sequential", "lagoon"):
-        assert 30 <= metrics[f"realtime_requests.{name}"] <= 50
+        trials = intervals[f"realtime_latency_vs_alone_p50.{name}"]["pairs"]  # those that the host left alone
+        assert 15 <= metrics[f"realtime_requests.{name}"] / trials <= 25
         assert metrics[f"realtime_latency_normalized_p50.{name}"] > 0  # of a model of 10 us: noise
         assert metrics[f"best_effort_throughput_normalized.{name}"] > 0.05
         assert metrics[f"throughput_normalized.{name}"] > metrics[f"best_effort_throughput_normalized.{name}"]
@@ -115,8 +155,17 @@ def test_the_simulator_and_a_decision_are_measured(lagoon, tmp_path):
         assert 0 < metrics[f"decision_us_median.{case}"] < 100
 
 
+def test_admission_measures_posts_alone_and_beside_short_kernels(lagoon, tmp_path):
+    result, metrics = run_bench(lagoon, tmp_path, "admission", "--workers", "2", "--requests", "20", "--rounds", "2")
+    assert result.returncode == 0, result.stderr
+    for case in ("alone", "beside"):
+        for name in ("post_to_admit", "finish_to_answer", "computed_to_finished"):
+            assert 0 <= metrics[f"{name}_us_p50.{case}"] <= metrics[f"{name}_us_p99.{case}"]
+    assert metrics["best_effort_kernels_per_second.beside"] > 0
+
+
 def test_figures_are_drawn_and_compared(lagoon, tmp_path):
-    path, out = tmp_path / "figures.json", tmp_path / "plots"
+    path, out = tmp_path / "it's $HOME.json", tmp_path / "plots; true"
     result = lagoon.run("bench", "figures", "--only", "paella-1,reef-22", "--effort", "0.02", "--json", path,
                         "--plot", out, "--python", sys.executable, folder=ROOT)  # where the plots' program is
     assert result.returncode == 0, result.stderr
@@ -162,7 +211,7 @@ def test_a_missing_model_is_named(lagoon, tmp_path, words):
     result, metrics = run_bench(lagoon, tmp_path, *words, "--zoo", REPOSITORY, "--no-onnxruntime")
     assert result.returncode == 1
     assert metrics is None
-    assert "absent" in result.stderr
+    assert "./run models absent makes it" in result.stderr
 
 
 def test_outputs_are_onnxruntimes_also_when_revoked(lagoon, zoo, tmp_path):

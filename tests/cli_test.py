@@ -74,7 +74,55 @@ def test_devices_lists_the_cpu_and_says_why_there_is_no_gpu(lagoon):
     assert cpu["name"] == "cpu" and cpu["units"] > 0 and cpu["description"]
     assert "libno-such-driver.so.1" in devices["no_cuda"]
     text = lagoon.run("devices", "--cuda-driver", "libno-such-driver.so.1").stdout
-    assert re.match(r"cpu\t.+, \d+ units\nno cuda\t.*install NVIDIA's driver", text), text
+    assert re.match(r"cpu\t.+, \d+ units, level \w+ of .+\nno cuda\t.*install NVIDIA's driver", text), text
+
+
+LEVELS = ["portable", "avx2", "avx512", "avx512bf16", "amx"]
+
+
+def describe_cpu(lagoon):
+    return json.loads(lagoon.run("devices", "--json").stdout)["devices"][0]
+
+
+def test_devices_shows_the_level_of_every_value_of_lagoon_cpu(lagoon, monkeypatch):
+    monkeypatch.delenv("LAGOON_CPU", raising=False)
+    cpu = describe_cpu(lagoon)
+    levels = cpu["levels"]
+    assert levels == [level for level in LEVELS if level in levels] and cpu["level"] == levels[-1]
+    monkeypatch.setenv("LAGOON_CPU", "")
+    assert describe_cpu(lagoon) == cpu
+    for level in levels:
+        monkeypatch.setenv("LAGOON_CPU", level)
+        assert describe_cpu(lagoon) == {**cpu, "level": level}
+        assert f"level {level} of {', '.join(levels)}\n" in lagoon.run("devices").stdout
+
+
+@pytest.mark.parametrize("words", (("devices",), ("infer", MODEL), ("serve", "--models", "."), ("version",)),
+                         ids=lambda words: words[0])
+@pytest.mark.parametrize("level", ("avx", "AVX2", "amx"))
+def test_a_level_that_there_is_not_is_refused_by_every_command(lagoon, monkeypatch, words, level):
+    monkeypatch.delenv("LAGOON_CPU", raising=False)
+    levels = describe_cpu(lagoon)["levels"]
+    if level in levels:
+        pytest.skip("this machine has every level")
+    monkeypatch.setenv("LAGOON_CPU", level)
+    result = lagoon.run(*words)
+    assert result.returncode == 1 and not result.stdout
+    assert result.stderr.startswith(f"lagoon: LAGOON_CPU is '{level}', which "), result.stderr
+    assert result.stderr.endswith(f"are {', '.join(levels)}\n")
+
+
+def test_profiles_of_two_levels_are_kept_apart(lagoon, monkeypatch, tmp_path):
+    monkeypatch.delenv("LAGOON_CPU", raising=False)
+    levels = describe_cpu(lagoon)["levels"]
+    for level in levels:
+        monkeypatch.setenv("LAGOON_CPU", level)
+        result = lagoon.run("profile", MODEL, "--profiles", tmp_path, "--runs", "1")
+        assert result.returncode == 0, result.stderr
+    names = sorted(path.name for path in tmp_path.iterdir())
+    assert len(names) == len(levels)
+    for level in levels:
+        assert any(f"-{level}-" in name for name in names), (level, names)
 
 
 @pytest.mark.parametrize("command", ("infer", "serve", "inspect", "profile"))
@@ -220,6 +268,18 @@ def test_infer_reads_other_number_types_of_npy(lagoon, test_split, digit_scores,
     result = lagoon.run("infer", MODEL, "--input", path, "--output-dir", tmp_path / "out")
     assert result.returncode == 0, result.stderr
     assert relative_error(np.load(tmp_path / "out" / "scores.npy"), digit_scores[:1]) < 1e-4
+
+
+@pytest.mark.parametrize("words, expected", [
+    (("infer", "models/zoo/nobody"), "./run models nobody makes it"),
+    (("infer", "models/zoo/nobody/1/model.onnx"), "./run models nobody makes it"),
+    (("inspect", "models/zoo/nobody"), "./run models nobody makes it"),
+    (("serve", "--models", "models/zoo"), "./run models makes some"),
+])
+def test_a_missing_model_of_the_zoo_names_the_command_that_makes_it(lagoon, tmp_path, words, expected):
+    result = lagoon.run(*words, folder=tmp_path)
+    assert result.returncode == 1
+    assert expected in result.stderr
 
 
 def test_infer_takes_a_model_folder_of_a_repository(lagoon, digit):

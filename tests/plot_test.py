@@ -96,6 +96,36 @@ def test_one_file_with_both_gives_both_figures(tmp_path):
     assert {path.name for path in (tmp_path / "out").iterdir()} == {"contention.svg", "models.svg"}
 
 
+def with_intervals(content):
+    content["intervals"] = {name: {"median": value, "low": value * 0.9, "high": value * 1.2, "pairs": 10}
+                            for name, value in content["metrics"].items()}
+    content["host"] = {"windows": 40, "disturbed": 7}
+    return content
+
+
+def test_intervals_are_drawn_and_the_host_is_told(tmp_path):
+    assert run_plot(tmp_path, contention()) == 0
+    plain = (tmp_path / "out" / "contention.svg").read_text()
+    assert run_plot(tmp_path, with_intervals(contention())) == 0
+    drawn = (tmp_path / "out" / "contention.svg").read_text()
+    assert "7 of 40 windows disturbed" in drawn and "windows disturbed" not in plain
+    assert drawn.count("<path") + drawn.count("<use") > plain.count("<path") + plain.count("<use")
+
+
+def test_a_bad_interval_is_refused_by_name(tmp_path, capsys):
+    content = with_intervals(contention())
+    content["intervals"]["best_effort_share_of_leftover.reset"] = {"low": "much", "high": 1}
+    assert run_plot(tmp_path, content) == 1
+    assert "best_effort_share_of_leftover.reset" in capsys.readouterr().err
+
+
+def test_a_system_that_leaves_nothing_over_has_no_bar(tmp_path):
+    content = without(contention(), "best_effort_share_of_leftover.streams")
+    content["no_leftover"] = ["streams"]
+    assert run_plot(tmp_path, content) == 0
+    assert "nothing left over" in (tmp_path / "out" / "contention.svg").read_text()
+
+
 def without(content, metric, value=None):
     if value is None:
         del content["metrics"][metric]

@@ -60,9 +60,9 @@ class ServerProcess:
     def grpc(self):
         return triton_grpc.InferenceServerClient(self.url("grpc"))
 
-    def post(self, path, body, headers=None):
+    def post(self, path, body, headers=None, port="http"):
         """(status, JSON body) of a plain HTTP request."""
-        request = urllib.request.Request(f"http://{self.url('http')}{path}", data=body,
+        request = urllib.request.Request(f"http://{self.url(port)}{path}", data=body,
                                          headers=headers or {})
         try:
             with urllib.request.urlopen(request, timeout=60) as reply:
