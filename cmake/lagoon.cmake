@@ -1,8 +1,10 @@
 # Warnings, sanitizers, and the one way to declare a layer.
 
 find_package(Threads REQUIRED)
-find_package(GTest REQUIRED)
-find_package(benchmark REQUIRED)
+if(LAGOON_TESTS)
+  find_package(GTest REQUIRED)
+  find_package(benchmark REQUIRED)
+endif()
 find_package(spdlog REQUIRED)
 find_package(fmt REQUIRED)
 find_package(nlohmann_json REQUIRED)
@@ -22,6 +24,78 @@ if(LAGOON_SANITIZE)
   target_link_options(lagoon_options INTERFACE -fsanitize=${LAGOON_SANITIZE})
 endif()
 target_link_libraries(lagoon_options INTERFACE Threads::Threads)
+
+# lagoon_unity(TARGET): with LAGOON_UNITY the target's sources are compiled up to 8 at a time (docs/contributing.md).
+# Sources that define the same name get different units. A source that Highway compiles once per instruction set
+# includes itself by its own name, and stays alone; so does one with SKIP_UNITY_BUILD_INCLUSION.
+# CMake's own units name their sources by absolute paths, so that a compiler cache finds none of them in another checkout.
+function(lagoon_unity target)
+  if(NOT LAGOON_UNITY)
+    return()
+  endif()
+  get_target_property(sources ${target} SOURCES)
+  set(compiled)  # what the target is made of instead
+  set(units 0)
+  foreach(source ${sources})
+    get_filename_component(path ${source} ABSOLUTE)
+    file(STRINGS ${path} alone REGEX "hwy/foreach_target\\.h" LIMIT_COUNT 1)
+    get_source_file_property(skip ${path} SKIP_UNITY_BUILD_INCLUSION)
+    if(alone OR skip)
+      list(APPEND compiled ${path})
+      continue()
+    endif()
+    lagoon_names_in(${path} names)
+    list(LENGTH names count)
+    set(unit 0)
+    set(fits FALSE)
+    while(NOT fits)
+      math(EXPR unit "${unit} + 1")
+      set(others ${names})
+      list(REMOVE_ITEM others ${names_${unit}} "")  # the names of the unit
+      list(LENGTH others left)
+      if(left EQUAL count AND NOT "${size_${unit}}" STREQUAL 8)
+        set(fits TRUE)
+      endif()
+    endwhile()
+    if(unit GREATER units)
+      set(units ${unit})
+    endif()
+    list(APPEND names_${unit} ${names})
+    math(EXPR size_${unit} "0${size_${unit}} + 1")
+    file(RELATIVE_PATH name ${PROJECT_SOURCE_DIR} ${path})
+    string(REGEX REPLACE "^src/" "" name ${name})
+    string(APPEND text_${unit} "#include \"${name}\"\n")
+  endforeach()
+  foreach(unit RANGE 1 ${units})
+    if(units GREATER 0)
+      set(file ${CMAKE_CURRENT_BINARY_DIR}/${target}_unit_${unit}.cc)
+      file(CONFIGURE OUTPUT ${file} CONTENT "// Made by lagoon_unity().\n${text_${unit}}" @ONLY)
+      list(APPEND compiled ${file})
+    endif()
+  endforeach()
+  set_property(TARGET ${target} PROPERTY SOURCES ${compiled})
+endfunction()
+
+# The functions, constants and types that a source defines at the start of a line, in the variable `names`; and the
+# constants of its functions, because a constant of another source in the same unit would be shadowed.
+function(lagoon_names_in source names)
+  file(STRINGS ${source} lines REGEX "^([A-Za-z].*[ *&][A-Za-z_0-9]+| .*const.* k[A-Z][A-Za-z0-9]*( =|\\[|{))")
+  set(found)
+  foreach(line IN LISTS lines)
+    if(line MATCHES "^ .* (k[A-Z][A-Za-z0-9]*)( =|\\[|{)")
+      list(APPEND found ${CMAKE_MATCH_1})
+      continue()
+    endif()
+    if(line MATCHES "^(struct|class|enum class|enum) ([A-Za-z_0-9]+)")
+      list(APPEND found ${CMAKE_MATCH_2})
+    elseif(NOT line MATCHES "^(return|using|namespace|template) " AND
+           line MATCHES "^[^(={]*[ *&]([A-Za-z_0-9]+)(\\(|\\[|{| =)")
+      list(APPEND found ${CMAKE_MATCH_1})
+    endif()
+  endforeach()
+  list(REMOVE_DUPLICATES found)
+  set(${names} ${found} PARENT_SCOPE)
+endfunction()
 
 # All unit tests, without commands and benchmarks: what a sanitizer's tree builds.
 add_custom_target(lagoon_unit_tests)
@@ -51,18 +125,24 @@ function(lagoon_layer name)
   set(scope PUBLIC)
   if(sources)
     add_library(lagoon_${name} STATIC ${sources})
+    if(NOT ARG_MEASURES)
+      lagoon_unity(lagoon_${name})
+    endif()
   else()
     add_library(lagoon_${name} INTERFACE)
     set(scope INTERFACE)
   endif()
   target_link_libraries(lagoon_${name} ${scope} lagoon_options ${ARG_DEPS})
+  if(NOT LAGOON_TESTS)
+    return()
+  endif()
   if(tests)
     add_executable(lagoon_${name}_tests ${tests})
     if(NOT ARG_COMPUTES)
       target_compile_options(lagoon_${name}_tests PRIVATE -O0)
     endif()
-    target_link_libraries(lagoon_${name}_tests PRIVATE lagoon_${name} ${ARG_TEST_DEPS} GTest::gmock GTest::gtest_main)
-    target_compile_definitions(lagoon_${name}_tests PRIVATE LAGOON_SOURCE_DIR="${PROJECT_SOURCE_DIR}")
+    target_link_libraries(lagoon_${name}_tests PRIVATE lagoon_${name} ${ARG_TEST_DEPS} lagoon_test_paths
+                          GTest::gmock GTest::gtest_main)
     if(NOT (ARG_MEASURES AND LAGOON_SANITIZE))
       add_test(NAME ${name} COMMAND lagoon_${name}_tests)
       set_tests_properties(${name} PROPERTIES TIMEOUT 1200)
@@ -76,6 +156,44 @@ function(lagoon_layer name)
     add_executable(lagoon_${name}_bench ${benches})
     target_link_libraries(lagoon_${name}_bench PRIVATE lagoon_${name} benchmark::benchmark_main)
   endif()
+endfunction()
+
+# The instruction-set levels (src/kernels/cpu_level.h).
+set(LAGOON_LEVELS portable avx2 avx512 avx512bf16 amx)
+
+# lagoon_level_tests(NAME COMMAND...): a test NAME.LEVEL for every level, which runs the bodies of that level alone. A
+# level that the machine or the build lacks is reported as skipped. Not under sanitizers, whose build has few bodies.
+function(lagoon_level_tests name)
+  if(LAGOON_SANITIZE OR NOT LAGOON_TESTS)
+    return()
+  endif()
+  foreach(level ${LAGOON_LEVELS})
+    add_test(NAME ${name}.${level} COMMAND ${ARGN})
+    set_tests_properties(${name}.${level} PROPERTIES TIMEOUT 1200 LABELS level ENVIRONMENT LAGOON_CPU=${level}
+                         SKIP_REGULAR_EXPRESSION "LAGOON_CPU is '${level}', which this machine or this build lacks")
+  endforeach()
+endfunction()
+
+# lagoon_emulated_tests(NAME LIBRARY SOURCE...): the tests SOURCE... of a layer above AVX-512 with bf16 and AMX emulated
+# (src/kernels/testing/emulated_bf16.h): the files that know these instructions are compiled again, and take the place of
+# those in lagoon_kernels. Skipped on a machine without AVX-512.
+function(lagoon_emulated_tests name library)
+  if(NOT LAGOON_TESTS)
+    return()
+  endif()
+  set(target lagoon_${name}_emulated_tests)
+  set(replaced ${PROJECT_SOURCE_DIR}/src/kernels/bf16_unit.cc ${PROJECT_SOURCE_DIR}/src/kernels/cpu_level.cc)
+  add_executable(${target} ${ARGN} ${replaced})
+  target_compile_definitions(${target} PRIVATE LAGOON_EMULATED_BF16)
+  target_link_libraries(${target} PRIVATE ${library} GTest::gmock GTest::gtest_main)
+  add_dependencies(lagoon_unit_tests ${target})
+  set(left_out *ChecksOftenEnough*)  # times
+  if(LAGOON_SANITIZE)
+    string(APPEND left_out :*AllVersions*)  # what they touch, one version touches
+  endif()
+  add_test(NAME ${name}.emulated COMMAND ${target} --gtest_filter=-${left_out})
+  set_tests_properties(${name}.emulated PROPERTIES TIMEOUT 1200 LABELS level ENVIRONMENT LAGOON_CPU=amx
+                       SKIP_REGULAR_EXPRESSION "LAGOON_CPU is 'amx', which this machine or this build lacks")
 endfunction()
 
 # lagoon_embed(TARGET HEADER FUNCTION FILE...): FUNCTION, which HEADER declares, returns the texts of the files, named as

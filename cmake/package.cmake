@@ -1,13 +1,13 @@
 # What `./run package` puts together: cmake --install --component package. It runs on any x86-64 Linux whose glibc is not
 # older than ours: every other library lies in lib/, and is found by its place.
 # Component gpu_tests: what gpu-check runs besides.
-foreach(program lagoon lagoon_gpu_conformance lagoon_kernels_cuda_tests)
+foreach(program lagoon lagoon-bench lagoon_gpu_conformance lagoon_kernels_cuda_tests)
   set_target_properties(${program} PROPERTIES INSTALL_RPATH "$ORIGIN/../lib")
   # An rpath of the old kind: it holds for what the libraries themselves need, too.
   target_link_options(${program} PRIVATE -Wl,--disable-new-dtags)
 endforeach()
 set(glibc "^lib(c|m|mvec|dl|rt|pthread|resolv|util|anl)\\.so" "^ld-linux")
-install(TARGETS lagoon RUNTIME_DEPENDENCY_SET package DESTINATION bin COMPONENT package)
+install(TARGETS lagoon lagoon-bench RUNTIME_DEPENDENCY_SET package DESTINATION bin COMPONENT package)
 install(RUNTIME_DEPENDENCY_SET package DESTINATION lib COMPONENT package PRE_EXCLUDE_REGEXES ${glibc})
 install(TARGETS lagoon_gpu_conformance lagoon_kernels_cuda_tests RUNTIME_DEPENDENCY_SET gpu_tests DESTINATION bin
         COMPONENT gpu_tests)

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """Checks that includes point only downwards (docs/architecture.md), that a header has its guard, and that a type has
-one definition.
+one definition, and that JSON is written by one function.
 
 A file in src/X may include "X/..." and the layers listed for X. Two definitions of one name outside of anonymous
 namespaces break the one-definition rule without a word from compiler or linker. Exit status 1 lists every violation.
@@ -27,6 +27,8 @@ LAYERS = {
 # Real clocks belong to base, the devices and the edges: policies and the mechanism take time from the device.
 NO_CLOCK = {"sched", "policies", "plan", "graph", "kernels", "simt"}
 CLOCK = re.compile(r"\b(?:steady_clock|system_clock|high_resolution_clock)::now|(?<![\w.>:])Now\(\)")
+# Throws on a string that is not UTF-8: base/json.h has the form that replaces it.
+DUMP = re.compile(r"[.>]dump\(")
 INCLUDE = re.compile(r'^#include "([^"/]+)/[^"]+"', re.M)
 
 
@@ -42,6 +44,8 @@ def violations():
             if target in LAYERS and target not in allowed:
                 yield f"{path.relative_to(ROOT)}: src/{layer} must not include from src/{target}"
         is_test = path.stem.endswith(("_test", "_bench")) or "testing" in path.parts
+        if "HWY_DYNAMIC_DISPATCH" in text and path.name != "cpu_level.h":
+            yield f"{path.relative_to(ROOT)}: LAGOON_DISPATCH chooses a body; Highway's macro does not know LAGOON_CPU"
         if layer in NO_CLOCK and not is_test and CLOCK.search(text):
             yield f"{path.relative_to(ROOT)}: src/{layer} must not read a real clock"
         # Highway includes its -inl.h once per target, with guards of its own.
@@ -85,7 +89,17 @@ def duplicate_types():
             yield f"{name} is defined more than once: {', '.join(paths)}"
 
 
+def throwing_dumps():
+    for folder in ("src", "apps", "bench"):
+        for path in sorted((ROOT / folder).rglob("*")):
+            name = str(path.relative_to(ROOT))
+            if path.suffix in {".h", ".cc"} and not path.stem.endswith("_test") and name != "src/base/json.h":
+                if DUMP.search(NOISE.sub(" ", path.read_text())):
+                    yield f"{name}: dump() throws on what is not UTF-8; use DumpJson of base/json.h"
+
+
 def self_test():
+    assert DUMP.search(NOISE.sub(" ", "x = json.dump(2);")) and not DUMP.search(NOISE.sub(" ", "// json.dump()"))
     text = """namespace a { struct X { struct In {}; }; namespace { class Y {}; } enum class E : int { k }; class X;
         // class Z {};
         void f() { struct Local {}; } class W final : public X { }; const char* s = "struct Q {"; }"""
@@ -94,7 +108,7 @@ def self_test():
 
 def main():
     self_test()
-    found = [*violations(), *duplicate_types()]
+    found = [*violations(), *duplicate_types(), *throwing_dumps()]
     print("\n".join(found) or f"layers: {len(LAYERS)} layers, no violation")
     return 1 if found else 0
 

@@ -4,9 +4,10 @@
 Each mutant is one exact replacement in one source file of the layers from src/base to src/policies, or of the CUDA bodies. It is applied to a copy under
 build/mutants, the first test group named for it (with --every-group: each of them) is built there and run, and must
 fail (or hang).
-A mutant whose text is not found any more is an error, so that the list follows the code.
+A mutant whose text is not found any more is an error, so that the list follows the code. Of objects that a mutation does
+not change there is one copy, compiled once and linked into all mutants. Several mutants are built and run side by side.
 
-Usage: tools/mutants.py [--list | --check] [--every-group] [--jobs N] [NAME ...]      (names: only these)
+Usage: tools/mutants.py [--list | --check] [--every-group] [--sample N [--seed S]] [--jobs N] [NAME ...]      (names: only these)
 Exit code: 0 when every mutant is caught, 1 when one survives, 2 when the tests fail without a mutant or a
 replacement does not match.
 """
@@ -15,6 +16,8 @@ import argparse
 import concurrent.futures
 import os
 import pathlib
+import queue
+import random
 import shutil
 import subprocess
 import sys
@@ -54,11 +57,16 @@ GROUPS = {
     "block": ["src/device/block_test.cc"],
     "table": ["src/device/cpu/launch_table_test.cc", "src/device/cpu/launch_table.cc",
               "src/base/check.cc"],
+    "table-model": ["src/device/cpu/launch_table_model_test.cc", "src/device/cpu/launch_table.cc",
+                    "src/base/check.cc"],
+    "listener": ["src/device/host/listener_slot_test.cc"],
     "clock": ["src/device/cpu/unit_clock_test.cc"],
     "conformance": [f"src/device/conformance/{name}_test.cc"
-                    for name in ("suite", "order", "revocation", "limits", "stress")] +
+                    for name in ("suite", "order", "revocation", "limits", "listener", "counts", "stress")] +
                    ["src/device/cpu/cpu_conformance_test.cc"] + LIBRARY,
-    "sched": [f"src/sched/{name}_test.cc" for name in ("dispatcher", "filling", "padding")] + SCHEDULING,
+    "sched": [f"src/sched/{name}_test.cc" for name in ("combiner", "dispatcher", "filling", "outputs", "padding")] +
+             SCHEDULING,
+    "lender": ["src/base/check.cc", "src/base/lender_test.cc"],
     "waitlist": ["src/base/check.cc", "src/sched/waitlist.cc", "src/sched/waitlist_test.cc"],
     "policies": [f"src/policies/{name}.cc" for name in ("deficit_test", "registry_test", "deficit", "registry")] +
                 SCHEDULING,
@@ -79,9 +87,13 @@ TABLE_H = "src/device/cpu/launch_table.h"
 DEVICE = "src/device/cpu/worker_device.cc"
 LOOP = "src/device/cpu/worker_loop.cc"
 CLOCK = "src/device/cpu/unit_clock.h"
+WATCHERS = "src/device/cpu/watchers.h"
+LISTENER = "src/device/host/listener_slot.h"
 MECHANISM = "src/sched/mechanism.cc"
 SUBMIT = "src/sched/mechanism_submit.cc"
+DISPATCHER = "src/sched/dispatcher.cc"
 WAITLIST = "src/sched/waitlist.cc"
+LENDER = "src/base/lender.h"
 ENTRY = "src/device/cuda/entry.cuh"
 CONV = "src/kernels/cuda/conv.cuh"
 MOVES = "src/kernels/cuda/elementwise.cuh"
@@ -143,10 +155,30 @@ MUTANTS = [
      "if (guard.Raised()) return true;", ["model", "block", "conformance"]),
     # The table of launches.
     ("relaunch-not-settled", "a relaunch never learns that an old block completed its record", TABLE,
-     "    watchers_ != 0 ? SettleAll() : SettleNaming(done.progress);\n", "", ["table"]),
-    ("watchers-not-settled", "a launch that a kernel's last commit guards stays", TABLE,
-     "watchers_ != 0 ? SettleAll() : SettleNaming(done.progress);", "SettleNaming(done.progress);",
-     ["conformance"]),
+     "    SettleNaming(done.progress);\n", "", ["table"]),
+    ("watchers-not-settled", "a launch that a worker's last commit guards stays", TABLE,
+     "  if (watchers_ != 0) {", "  if (false) {", ["table", "table-model", "conformance"]),
+    ("revoked-worker-settles-for-itself-alone",
+     "a launch stays whose partial count was reached by a worker that left by its own guard", TABLE,
+     "  if (watchers_ != 0) {", "  if (watchers_ != 0 && why == Leave::kCompleted) {",
+     ["table-model", "table", "conformance"]),
+    ("newest-settled-before-it-is-known", "a launch stays whose partial count is reached while it is submitted",
+     WATCHERS, "    Publish(table.watchers());\n    table.SettleNewest();\n",
+     "    table.SettleNewest();\n    Publish(table.watchers());\n", ["table-model"]),
+    ("commit-does-not-look-for-watchers", "workers do not settle for partial counts", WATCHERS,
+     "return count_.fetch_add(0, std::memory_order_acq_rel) != 0;", "return false;", ["table-model", "conformance"]),
+    # The listener.
+    ("listener-not-waited-for", "SetListener(nullptr) returns while the listener is called", LISTENER,
+     "      calls_.wait(calls, std::memory_order_seq_cst);\n", "      break;\n", ["listener", "conformance"]),
+    ("listener-read-before-it-is-counted", "a listener is called after SetListener(nullptr)", LISTENER,
+     "    calls_.fetch_add(1, std::memory_order_seq_cst);\n"
+     "    DeviceListener* const listener = listener_.load(std::memory_order_seq_cst);\n",
+     "    DeviceListener* const listener = listener_.load(std::memory_order_seq_cst);\n"
+     "    calls_.fetch_add(1, std::memory_order_seq_cst);\n", ["listener"]),
+    ("end-of-a-call-not-told", "SetListener(nullptr) waits for ever", LISTENER,
+     "== 1) calls_.notify_all();", "== 1) {}", ["listener"]),
+    ("listener-waits-for-itself", "a listener that clears itself hangs", LISTENER,
+     "      if (call->slot() == this) return true;\n", "", ["listener", "conformance"]),
     ("stream-order-ignored", "launches of a stream run at once", TABLE,
      "    stream.last = index;\n  }", "    stream.last = index;\n    MakeEligible(index);\n  }",
      ["table", "conformance"]),
@@ -171,6 +203,8 @@ MUTANTS = [
     ("transfer-copies-one-chunk", "each chunk of a transfer is the first", TABLE,
      "const std::size_t begin = std::size_t{block} * kCopyChunkBytes;", "const std::size_t begin = 0;",
      ["conformance"]),
+    ("copy-ignores-its-guard", "a copy that waits does not leave with its guard", TABLE,
+     ".guards = CopyGuards(copy)}", ".guards = {}}", ["conformance"]),
     # The device around it.
     ("raise-does-not-settle", "queued launches stay after Raise()", DEVICE,
      "    table_.SettleAll();\n", "", ["conformance"]),
@@ -224,14 +258,56 @@ MUTANTS = [
     ("policys-rank-ignored", "the device does not go by the ranks of the policy", SUBMIT,
      "return job.rank | of_class;", "return of_class;", ["sched"]),
     ("switch-does-not-hold-back", "jobs of after a switch run under the scheduler of before",
-     "src/sched/dispatcher.cc", "if (!holds_back) AdmitPosted(finished);", "AdmitPosted(finished);", ["sched"]),
-    ("held-back-cancel-lost", "a job that a switch holds back cannot be cancelled", "src/sched/dispatcher.cc",
-     "if (!holds_back) cancels_.clear();", "cancels_.clear();", ["sched"]),
+     DISPATCHER, "const bool holds_back = change_ != nullptr && !ending_;", "const bool holds_back = false;", ["sched"]),
+    ("held-back-cancel-lost", "a job that a switch holds back cannot be cancelled", DISPATCHER,
+     "if (held == held_.end()) {", "if (true) {", ["sched"]),
+    ("switch-holds-back-without-limit", "newest-wins queues grow while a switch is under way", DISPATCHER,
+     "  const auto oldest = std::ranges::find(held_, &queue, &Job::queue);\n"
+     "  mechanism_.Refuse(Release(*oldest), Outcome::kSuperseded, finished);\n", "", ["sched"]),
+    ("answers-wait-for-all-news", "the combiner works on for as long as there is news", DISPATCHER,
+     "if (answers.empty() || ++waited < kMaxRounds) continue;", "continue;", ["sched"]),
+    ("posts-wait-for-the-device", "a round goes on for as long as the device has events", MECHANISM,
+     "  return polled_;\n", "  return polled_ && Step(finished);\n", ["sched"]),
+    ("dropped-news-forgotten", "the combiner does not come back for the news that it left", DISPATCHER,
+     "    news_.exchange(0, std::memory_order_acq_rel);\n    return true;",
+     "    news_.exchange(0, std::memory_order_acq_rel);\n    return false;", ["sched"]),
+    ("events-without-news-forgotten", "what a round itself has caused is not acted upon", DISPATCHER,
+     "ending_ && !mechanism_.idle())) return more;", "ending_ && !mechanism_.idle())) return false;", ["sched"]),
+    ("answers-nest", "a client that posts is called inside of its own call", DISPATCHER,
+     "outer != nullptr) {", "false) {", ["sched"]),
+    ("combiner-held-while-calling", "no thread works while a client is called", DISPATCHER,
+     "    news_.exchange(0, std::memory_order_acq_rel);\n    return true;",
+     "    Deliver(answers);\n    waited = 0;", ["sched"]),
+    ("cancellation-overtakes-its-job", "a cancellation is looked at before its job is taken", DISPATCHER,
+     "  if (has_cancels_.load(std::memory_order_relaxed)) {\n    has_cancels_.store(false);\n"
+     "    const MutexLock lock(cancel_mutex_);\n"
+     "    LAGOON_CHECK(cancels_.size() <= kMaxCancels && taken_cancels_.empty());\n"
+     "    cancels_.swap(taken_cancels_);\n  }\n  TakePosted(finished);\n",
+     "  TakePosted(finished);\n  if (has_cancels_.load(std::memory_order_relaxed)) {\n"
+     "    has_cancels_.store(false);\n    const MutexLock lock(cancel_mutex_);\n"
+     "    cancels_.swap(taken_cancels_);\n  }\n", ["sched"]),
+    ("outputs-stay-with-a-leaving-job", "a copy waits for kernels that no one will complete", SUBMIT,
+     "    copy.guards[0] = {device_.GuardWord(slot.guard), slot.revision, true};\n", "", ["sched"]),
+    ("outputs-before-revoked-kernels", "a copy blocks its stream for the kernels that it waits for", SUBMIT,
+     "    if (revocable) copy.guards[1] = {device_.GuardWord(group_guard_), group_limit_, true};\n", "", ["sched"]),
+    ("revoked-output-lost", "a copy that left with its kernels is never submitted again", MECHANISM,
+     "job.next_output = std::min<std::size_t>(job.next_output, record.index);", "", ["sched"]),
+    ("outputs-behind-padding", "copies wait on the device for kernels that may leave without them", SUBMIT,
+     " || padding_ == 0 || padding_job_ != &job;", " || true;", ["sched"]),
+    ("pause-learned-as-cost", "a kernel's cost takes in the time that it was revoked", MECHANISM,
+     "if (record.whole && !Revoked(record)) {", "if (record.whole) {", ["sched"]),
     ("deficit-shift-wrong", "a client's kernels do not raise the deficits of the others", "src/policies/deficit.cc",
      "shift_ += static_cast<double>(kernels) / static_cast<double>(by_deficit_.size());", "", ["policies"]),
     ("tie-broken-by-address", "of equal jobs the one at the higher address goes first", "src/sched/ready_index.h",
      "return a.key != b.key ? a.key < b.key : a.id < b.id;", "return a.key != b.key ? a.key < b.key : &a > &b;",
      ["policies", "schedules"]),
+    ("unwanted-output-copied", "an output that was not asked for is copied", SUBMIT,
+     "    if (job.outputs[job.next_output] == nullptr) continue;  // not wanted\n", "", ["sched"]),
+    # Calls that use a device while it is lost.
+    ("lease-not-waited-for", "a device is destroyed while calls use it", LENDER,
+     "    while (leases_ > 0) returned_.Wait(mutex_);\n", "", ["lender"]),
+    ("lent-after-withdrawal", "a call borrows a device that is about to be destroyed", LENDER,
+     "    lending_ = false;\n    return object_.get();", "    return object_.get();", ["lender"]),
     # The CUDA bodies, on the emulator.
     ("copies-not-waited-for", "a stage is read while its copies are under way", CONV,
      "WaitCopies<kConvStages - 2>();", "WaitCopies<kConvStages - 1>();", ["cuda"]),
@@ -264,57 +340,84 @@ MUTANTS = [
 
 
 class Builder:
-    """Compiles sources of a tree, and shares with the unmutated build every object that a mutant leaves alone."""
+    """Compiles the test programs without a mutant, and keeps their objects for the mutants."""
 
     def __init__(self, jobs):
         self.jobs = jobs
-        self.source = SCRATCH / "tree"
         self.base = SCRATCH / "base"
+        self.tree = Tree(self, SCRATCH / "tree")
         self.dependencies = {}
+        self.ccache = [path] if (path := shutil.which("ccache")) else []
 
     def prepare(self):
         """A fresh copy of the sources, and the test framework's header compiled once."""
-        shutil.rmtree(self.source, ignore_errors=True)
-        for folder in ("src/base", "src/simt", "src/device", "src/plan", "src/kernels", "src/sched", "src/policies"):
-            shutil.copytree(ROOT / folder, self.source / folder)
-        self.base.mkdir(parents=True, exist_ok=True)
-        header = self.source / "tests.h"
+        shutil.rmtree(SCRATCH, ignore_errors=True)
+        self.tree.copy_sources()
+        self.base.mkdir(parents=True)
+        header = SCRATCH / "tests.h"
         header.write_text("#include <gtest/gtest.h>\n#include <array>\n#include <functional>\n"
                           "#include <map>\n#include <random>\n#include <thread>\n")
-        self.check([COMPILER, *FLAGS, "-x", "c++-header", str(header), "-o", f"{header}.gch"])
+        check([COMPILER, *FLAGS, "-x", "c++-header", str(header), "-o", f"{header}.gch"])
 
-    def check(self, command):
-        done = subprocess.run(command, capture_output=True, text=True)
-        if done.returncode != 0:
-            raise RuntimeError(f"{' '.join(command)}\n{done.stderr[-3000:]}")
+    def build_base(self, groups):
+        """Compiles the sources of all groups; each source once. Returns {group: program}."""
+        names = sorted({name for group in groups for name in GROUPS[group]})
+        with concurrent.futures.ThreadPoolExecutor(self.jobs) as pool:
+            targets = dict(zip(names, pool.map(lambda name: self.tree.compile(name, self.base), names)))
+            for name, target in targets.items():
+                self.dependencies[name] = self.tree.read_dependencies(target)
+            return dict(zip(groups, pool.map(lambda group: self.link(group, self.base, {}), groups)))
+
+    def object_of(self, name, folder):
+        return folder / (name.replace("/", "_") + ".o")
+
+    def link(self, group, folder, changed):
+        """`changed`: {source: object} of those that a mutant changes."""
+        objects = [str(changed.get(name, self.object_of(name, self.base))) for name in GROUPS[group]]
+        program = folder / group
+        check([COMPILER, "-pthread", *objects, "-lgmock", "-lgtest", "-lgtest_main", "-lfmt",
+               *LIBRARIES.get(group, []), "-o", str(program)])
+        return program
+
+
+class Tree:
+    """A copy of the sources that one mutant at a time changes."""
+
+    def __init__(self, builder, source):
+        self.builder = builder
+        self.source = source
+        self.objects = source.with_name(source.name + "-objects")
+
+    def copy_sources(self):
+        for folder in ("src/base", "src/simt", "src/device", "src/plan", "src/kernels", "src/sched", "src/policies"):
+            shutil.copytree(ROOT / folder, self.source / folder)
 
     def compile(self, name, folder):
-        target = folder / (name.replace("/", "_") + ".o")
-        include = ["-include", str(self.source / "tests.h")] if name.endswith("_test.cc") else []
-        self.check([COMPILER, *FLAGS, *include, "-I", str(self.source / "src"), "-MD", "-c",
-                    str(self.source / name), "-o", str(target)])
+        target = self.builder.object_of(name, folder)
+        # A precompiled header is not for the compiler cache.
+        test = name.endswith("_test.cc")
+        words = ["-include", str(SCRATCH / "tests.h")] if test else []
+        check([*([] if test else self.builder.ccache), COMPILER, *FLAGS, *words, "-I", str(self.source / "src"), "-MD",
+               "-c", str(self.source / name), "-o", str(target)])
         return target
 
-    def build(self, group, folder, changed=None):
-        """Links the group's program; compiles what depends on `changed`, or everything when it is None."""
-        folder.mkdir(parents=True, exist_ok=True)
-        needed = [name for name in GROUPS[group]
-                  if changed is None or changed in self.dependencies[name]]
-        objects = {name: self.base / (name.replace("/", "_") + ".o") for name in GROUPS[group]}
-        with concurrent.futures.ThreadPoolExecutor(self.jobs) as pool:
-            for name, target in zip(needed, pool.map(lambda n: self.compile(n, folder), needed)):
-                objects[name] = target
-                if changed is None:
-                    self.dependencies[name] = self.read_dependencies(target)
-        program = folder / group
-        self.check([COMPILER, "-pthread", *map(str, objects.values()), "-lgmock", "-lgtest",
-                    "-lgtest_main", "-lfmt", *LIBRARIES.get(group, []), "-o", str(program)])
-        return program
+    def build(self, group, changed):
+        """The group's program with what depends on the file `changed` compiled from this tree."""
+        shutil.rmtree(self.objects, ignore_errors=True)
+        self.objects.mkdir()
+        needed = [name for name in GROUPS[group] if changed in self.builder.dependencies[name]]
+        return self.builder.link(group, self.objects, {name: self.compile(name, self.objects) for name in needed})
 
     def read_dependencies(self, target):
         words = target.with_suffix(".d").read_text().replace("\\\n", " ").split()
-        prefix = str(self.source) + "/"
-        return {word[len(prefix):] for word in words if word.startswith(prefix)}
+        marker = f"/{self.source.name}/"  # a compiler cache may have made the path a relative one
+        return {word.split(marker, 1)[1] for word in words if marker in word}
+
+
+def check(command):
+    done = subprocess.run(command, capture_output=True, text=True)
+    if done.returncode != 0:
+        raise RuntimeError(f"{' '.join(command)}\n{done.stderr[-3000:]}")
 
 
 def run_tests(program, timeout=300):
@@ -336,21 +439,20 @@ def run_tests(program, timeout=300):
     return False, failed[0].split("/Cpu")[0] if failed else f"exit {done.returncode}", seconds
 
 
-def try_mutant(builder, mutant, timeouts):
+def try_mutant(tree, mutant, timeouts):
     """Rows (group, caught, how, seconds)."""
-    name, _, file, before, after, groups = mutant
-    path = builder.source / file
+    _, _, file, before, after, groups = mutant
+    path = tree.source / file
     original = path.read_text()
     path.write_text(original.replace(before, after, 1))
-    folder = SCRATCH / "mutant"
+    rows = []
     try:
         for group in groups:
-            shutil.rmtree(folder, ignore_errors=True)
-            passed, how, seconds = run_tests(builder.build(group, folder, changed=file),
-                                             timeouts[group])
-            yield group, not passed, how, seconds
+            passed, how, seconds = run_tests(tree.build(group, file), timeouts[group])
+            rows.append((group, not passed, how, seconds))
     finally:
         path.write_text(original)
+    return rows
 
 
 def check_matches(mutants):
@@ -371,7 +473,10 @@ def main():
                         help="only check that every replacement matches its source")
     parser.add_argument("--every-group", action="store_true",
                         help="every group named for a mutant must catch it, not only the first")
-    parser.add_argument("--jobs", type=int, default=os.cpu_count(), help="compilers at once")
+    parser.add_argument("--sample", type=int, metavar="N", help="only N mutants, drawn by the seed")
+    parser.add_argument("--seed", help="of the sample; default: the last commit, so that each commit draws others")
+    parser.add_argument("--jobs", type=int, default=os.cpu_count(), help="mutants at once")
+    parser.add_argument("--count", type=pathlib.Path, metavar="FILE", help="gets the numbers of caught mutants and of survivors")
     parser.add_argument("names", nargs="*", metavar="NAME")
     arguments = parser.parse_args()
     unknown = set(arguments.names) - {mutant[0] for mutant in MUTANTS}
@@ -388,30 +493,62 @@ def main():
         return 0
     if not arguments.every_group:
         mutants = [(*mutant[:5], mutant[5][:1]) for mutant in mutants]
-    return run_all(Builder(arguments.jobs), mutants)
+    if arguments.sample and arguments.sample < len(mutants):
+        seed = arguments.seed or last_commit()
+        print(f"{arguments.sample} of {len(mutants)} mutants, drawn by the seed {seed} (the same again: --seed {seed}; "
+              "all: ./run mutants)", flush=True)
+        mutants = random.Random(seed).sample(mutants, arguments.sample)
+    survivors = run_all(Builder(arguments.jobs), mutants)
+    if survivors is None:
+        return 2
+    if arguments.count:
+        arguments.count.write_text(f"{len(mutants) - len(survivors)} {len(survivors)}\n")
+    return 1 if survivors else 0
+
+
+def last_commit():
+    done = subprocess.run(["git", "rev-parse", "--short=12", "HEAD"], capture_output=True, text=True, cwd=ROOT)
+    return done.stdout.strip() or "0"
 
 
 def run_all(builder, mutants):
+    """The names of the mutants that survive; None when the tests fail without a mutant."""
     begin = time.monotonic()
     builder.prepare()
     timeouts = {}
-    for group in sorted({group for mutant in mutants for group in mutant[5]}):
-        passed, how, seconds = run_tests(builder.build(group, builder.base))
+    groups = sorted({group for mutant in mutants for group in mutant[5]})
+    for group, program in builder.build_base(groups).items():
+        passed, how, seconds = run_tests(program)
         print(f"{'(no mutant)':40} {group:12} {how} ({seconds:.1f} s)", flush=True)
         if not passed:
-            return 2
+            return None
         timeouts[group] = max(MIN_TIMEOUT_SECONDS, TIMEOUT_FACTOR * seconds)
+
+    trees = queue.SimpleQueue()
+    for i in range(builder.jobs):
+        tree = Tree(builder, SCRATCH / f"tree-{i}")
+        tree.copy_sources()
+        trees.put(tree)
+
+    def attempt(mutant):
+        tree = trees.get()
+        try:
+            return try_mutant(tree, mutant, timeouts)
+        finally:
+            trees.put(tree)
+
     survivors = []
-    for mutant in mutants:
-        for group, caught, how, seconds in try_mutant(builder, mutant, timeouts):
-            print(f"{mutant[0]:40} {group:12} {'caught' if caught else 'SURVIVED'}: {how} "
-                  f"({seconds:.1f} s)", flush=True)
-            if not caught:
-                survivors.append(f"{mutant[0]} ({group})")
+    with concurrent.futures.ThreadPoolExecutor(builder.jobs) as pool:
+        for done, (mutant, rows) in enumerate(zip(mutants, pool.map(attempt, mutants)), start=1):
+            for group, caught, how, seconds in rows:
+                print(f"[{done}/{len(mutants)}] {mutant[0]:40} {group:12} {'caught' if caught else 'SURVIVED'}: {how} "
+                      f"({seconds:.1f} s)", flush=True)
+            if not all(caught for _, caught, _, _ in rows):
+                survivors.append(mutant[0])
     print(f"{len(mutants)} mutants, {len(survivors)} survived, {time.monotonic() - begin:.0f} s")
     for survivor in survivors:
         print(f"survived: {survivor}", file=sys.stderr)
-    return 1 if survivors else 0
+    return survivors
 
 
 if __name__ == "__main__":

@@ -3,8 +3,9 @@
 
 Usage: tidy.py [--build DIR] [FILE...]. Most of clang-tidy's time goes to the headers of libraries, so that sources are
 looked at several at a time, included by one file: those with the same compile command that declare nothing of the same
-name. Where a batch has findings, its halves are looked at, down to single sources. A file whose result is known (same
-content of the file, of every header of ours and of .clang-tidy) is not looked at again.
+name. Where a batch has findings, its halves are looked at, down to single sources. A file with a clean result is not looked
+at again until its content, a header of ours that it includes, its flags, .clang-tidy or clang-tidy itself change. The clean results
+are kept in the user's cache folder, so that another checkout finds them.
 """
 import argparse
 import concurrent.futures
@@ -24,10 +25,30 @@ NAMES = re.compile(r"^(?!return|using|namespace|class|struct|enum|#|//)[\w][\w:<
 TYPES = re.compile(r"^(?:struct|class|enum class|using|#define) (\w+)", re.M)
 
 
-def digest(paths):
-    state = hashlib.sha256()
-    for path in paths:
-        state.update(str(path).encode() + b"\0" + path.read_bytes())
+INCLUDE = re.compile(r'^#include "([^"]+)"', re.M)
+
+
+def cache_folder():
+    home = os.environ.get("XDG_CACHE_HOME") or pathlib.Path.home() / ".cache"
+    return pathlib.Path(home) / "lagoon" / "tidy"
+
+
+def closure(path, roots, known):
+    """The file and the headers of ours that it includes, directly or not. `known` remembers them."""
+    if path not in known:
+        known[path] = {path}  # first, for headers that include one another
+        for name in INCLUDE.findall(path.read_text()):
+            for root in (path.parent, *roots):
+                if (root / name).is_file():
+                    known[path] = known[path] | closure(root / name, roots, known)
+                    break
+    return known[path]
+
+
+def digest(words, paths):
+    state = hashlib.sha256("\0".join(words).encode())
+    for path in sorted(paths):
+        state.update(b"\0" + str(path.relative_to(ROOT)).encode() + b"\0" + path.read_bytes())
     return state.hexdigest()
 
 
@@ -69,21 +90,26 @@ def batches_of(files, flags):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--build", default="build/asan")
+    parser.add_argument("--build", default="build/tidy")
     parser.add_argument("files", nargs="*")
     arguments = parser.parse_args()
     build = ROOT / arguments.build
     commands = json.loads((build / "compile_commands.json").read_text())
     flags = {pathlib.Path(entry["file"]): flags_of(entry) for entry in commands}
     folders = [ROOT / name for name in ("src", "apps", "bench")]
-    headers = sorted(path for folder in folders for kind in ("*.h", "*.cuh") for path in folder.rglob(kind))
-    common = digest([ROOT / ".clang-tidy", *headers])
-    cache = build / "tidy"
-    cache.mkdir(exist_ok=True)
+    version = subprocess.run(["clang-tidy", "--version"], capture_output=True, text=True).stdout
+    common = digest([version], [ROOT / ".clang-tidy"])
+    scratch = build / "batches"
+    scratch.mkdir(exist_ok=True)
+    cache = cache_folder()
+    cache.mkdir(parents=True, exist_ok=True)
+    known = {}
     wanted = {(ROOT / name).resolve() for name in arguments.files}
 
     def stamp(path):
-        return cache / hashlib.sha256((common + digest([path])).encode()).hexdigest()
+        # Flags and generated headers name this checkout; another one has the same behind its own name.
+        words = [common, *(word.replace(str(ROOT), "") for word in flags[path])]
+        return cache / digest(words, closure(path, (ROOT / "src", ROOT), known))
 
     # Tests have their own idioms, and generated code is not ours.
     files = [path for path in sorted(flags) if any(folder in path.parents for folder in folders)
@@ -101,7 +127,7 @@ def main():
             if result.returncode != 0:
                 return [(batch[0], result.stdout)]
         else:
-            together = cache / f"batch-{digest(batch)[:16]}.cc"
+            together = scratch / f"batch-{digest([], batch)[:16]}.cc"
             together.write_text("// NOLINTBEGIN(bugprone-suspicious-include)\n" +
                                 "".join(f'#include "{path}"\n' for path in batch) +
                                 "// NOLINTEND(bugprone-suspicious-include)\n")

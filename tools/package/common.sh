@@ -93,7 +93,7 @@ begin() {
   for model in "${models[@]}"; do
     [ -f "$here/models/$model/1/model.onnx" ] || { echo "there is no model '$model' in $here/models" >&2; exit 2; }
   done
-  "$here/bin/lagoon" bench make-weights "$here/models" || exit 2
+  "$here/bin/lagoon" make-weights "$here/models" || exit 2
 }
 
 # finish NAME: the table once more, the JSON beside it, and the exit status.
