@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
-"""Breaks the block protocol and the scheduling on purpose and checks that the tests notice.
+"""Breaks the block protocol, the scheduling and the limits of the server on purpose and checks that the tests notice.
 
-Each mutant is one exact replacement in one source file of the layers from src/base to src/policies, or of the CUDA bodies. It is applied to a copy under
-build/mutants, the first test group named for it (with --every-group: each of them) is built there and run, and must
-fail (or hang).
-A mutant whose text is not found any more is an error, so that the list follows the code. Of objects that a mutation does
-not change there is one copy, compiled once and linked into all mutants. Several mutants are built and run side by side.
+Each mutant of tools/mutant_list.py is one exact replacement in one source file. It is applied to a copy
+under build/mutants, the first test group named for it (with --every-group: each of them) is built there and
+run, and must fail (or hang). A mutant whose text is not found any more is an error, so that the list follows
+the code. Of objects that a mutation does not change there is one copy, compiled once and linked into all
+mutants. Several mutants are built and run side by side.
 
 Usage: tools/mutants.py [--list | --check] [--every-group] [--sample N [--seed S]] [--jobs N] [NAME ...]      (names: only these)
 Exit code: 0 when every mutant is caught, 1 when one survives, 2 when the tests fail without a mutant or a
@@ -23,6 +23,8 @@ import subprocess
 import sys
 import time
 
+from mutant_list import GROUPS, LIBRARIES, MUTANTS
+
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 SCRATCH = ROOT / "build" / "mutants"
 COMPILER = os.environ.get("CXX", "c++")
@@ -33,310 +35,6 @@ TIMEOUT_FACTOR = 10
 MIN_TIMEOUT_SECONDS = 20
 # Tests whose outcome depends on how busy the machine is prove nothing here.
 NOISY = "-*FiftyMicroseconds*"
-
-LIBRARY = ["src/base/check.cc", "src/base/status.cc"] + [
-    f"src/device/cpu/{name}.cc"
-    for name in ("cpu_device", "host_memory", "launch_table", "machine", "worker_device", "worker_loop")]
-
-SCHEDULING = ["src/base/check.cc", "src/base/status.cc", "src/plan/instance.cc", "src/plan/plan.cc",
-              "src/plan/tensor.cc"] + [
-    f"src/sched/{name}.cc"
-    for name in ("cost_table", "dispatcher", "job", "mechanism", "mechanism_observe", "mechanism_submit", "padding",
-                 "policy")]
-
-def sources_of(folder):
-    """What the library of a folder is made of; of kernels/cuda also what its tests use, but neither the bodies' text nor a GPU."""
-    names = sorted(str(path.relative_to(ROOT)) for path in (ROOT / folder).glob("*.cc"))
-    others = ("_test.cc", "_bench.cc", "op_program.cc", "gpu_testing.cc")
-    return [name for name in names if not name.endswith(others)]
-
-
-# A group is one test program: its sources and what of the library it needs.
-GROUPS = {
-    "model": ["src/device/block_model_test.cc"],
-    "block": ["src/device/block_test.cc"],
-    "table": ["src/device/cpu/launch_table_test.cc", "src/device/cpu/launch_table.cc",
-              "src/base/check.cc"],
-    "table-model": ["src/device/cpu/launch_table_model_test.cc", "src/device/cpu/launch_table.cc",
-                    "src/base/check.cc"],
-    "listener": ["src/device/host/listener_slot_test.cc"],
-    "clock": ["src/device/cpu/unit_clock_test.cc"],
-    "conformance": [f"src/device/conformance/{name}_test.cc"
-                    for name in ("suite", "order", "revocation", "limits", "listener", "counts", "stress")] +
-                   ["src/device/cpu/cpu_conformance_test.cc"] + LIBRARY,
-    "sched": [f"src/sched/{name}_test.cc" for name in ("combiner", "dispatcher", "filling", "outputs", "padding")] +
-             SCHEDULING,
-    "lender": ["src/base/check.cc", "src/base/lender_test.cc"],
-    "waitlist": ["src/base/check.cc", "src/sched/waitlist.cc", "src/sched/waitlist_test.cc"],
-    "policies": [f"src/policies/{name}.cc" for name in ("deficit_test", "registry_test", "deficit", "registry")] +
-                SCHEDULING,
-    "schedules": [f"src/policies/{name}.cc" for name in ("random_schedules_test", "deficit", "registry")] +
-                 SCHEDULING,
-    "cuda": [f"src/kernels/cuda/{name}_cuda_test.cc"
-             for name in ("entry", "elementwise", "lines", "matmul", "conv", "sequence")] +
-            sources_of("src/kernels/cuda") + sources_of("src/kernels") + sources_of("src/plan") + sources_of("src/simt") +
-            ["src/base/check.cc", "src/base/status.cc"],
-}
-
-# What a group's program is linked with beside the test framework.
-LIBRARIES = {"cuda": ["-lboost_context", "-lhwy"]}
-
-BLOCK = "src/device/block.h"
-TABLE = "src/device/cpu/launch_table.cc"
-TABLE_H = "src/device/cpu/launch_table.h"
-DEVICE = "src/device/cpu/worker_device.cc"
-LOOP = "src/device/cpu/worker_loop.cc"
-CLOCK = "src/device/cpu/unit_clock.h"
-WATCHERS = "src/device/cpu/watchers.h"
-LISTENER = "src/device/host/listener_slot.h"
-MECHANISM = "src/sched/mechanism.cc"
-SUBMIT = "src/sched/mechanism_submit.cc"
-DISPATCHER = "src/sched/dispatcher.cc"
-WAITLIST = "src/sched/waitlist.cc"
-LENDER = "src/base/lender.h"
-ENTRY = "src/device/cuda/entry.cuh"
-CONV = "src/kernels/cuda/conv.cuh"
-MOVES = "src/kernels/cuda/elementwise.cuh"
-
-# (name, what it breaks, file, before, after, groups that must each catch it, the cheapest first)
-MUTANTS = [
-    # The five that the protocol stands on.
-    ("guard-check-skipped-in-bodies", "running blocks never see a guard", BLOCK,
-     "if (!guard.only_before_start && guard.Raised()) return true;", "",
-     ["block", "conformance"]),
-    ("guard-check-skipped-between-blocks", "a revoked launch claims on", BLOCK,
-     "if (Revoked(guards, /*started=*/true)) return Leave::kRevoked;", "", ["block"]),
-    ("unclaim-lost", "a block that leaves keeps its tile", BLOCK,
-     "      progress.Unclaim(tile);\n", "", ["model", "block", "conformance"]),
-    ("done-counted-on-abort", "a block that leaves counts as done", BLOCK,
-     "      progress.Unclaim(tile);\n", "      progress.Unclaim(tile);\n      progress.Commit();\n",
-     ["model", "block", "conformance"]),
-    ("dependency-not-checked-by-picks", "a kernel starts before its predecessor is done", TABLE,
-     " && DepsMet(segment.deps);", ";", ["table", "conformance"]),
-    ("dependency-not-checked-between-blocks", "a block starts before its predecessor is done", BLOCK,
-     "if (!DepsMet(deps)) return Leave::kBlocked;", "", ["block"]),
-    ("record-reused-early", "a launch retires while its blocks still run", TABLE,
-     "  if (slot.active != 0) return false;\n", "", ["table", "conformance"]),
-    # Claims and counts.
-    ("claim-not-atomic", "two units may take one tile", BLOCK,
-     "const std::uint64_t before = unclaimed_[i].fetch_and(~bit, std::memory_order_acquire);",
-     "const std::uint64_t before = unclaimed_[i].load(std::memory_order_acquire);\n"
-     "        unclaimed_[i].store(before & ~bit, std::memory_order_relaxed);", ["model"]),
-    ("claim-not-verified", "a tile is taken though somebody was faster", BLOCK,
-     "if ((before & bit) != 0) {", "if ((before | bit) != 0) {", ["model"]),
-    ("claim-only-in-first-word", "kernels of more than 64 tiles never finish", BLOCK,
-     "return i * 64 + static_cast", "return static_cast", ["block"]),
-    ("unclaim-not-atomic", "giving back a tile loses others", BLOCK,
-     "unclaimed_[block / 64].fetch_or(std::uint64_t{1} << (block % 64), std::memory_order_release);",
-     "unclaimed_[block / 64].store(std::uint64_t{1} << (block % 64), std::memory_order_release);",
-     ["model"]),
-    ("commit-not-atomic", "two commits count as one", BLOCK,
-     "return done_.fetch_add(1, std::memory_order_acq_rel) + 1 == blocks_;",
-     "const std::uint32_t before = done_.load(std::memory_order_acquire);\n"
-     "    done_.store(before + 1, std::memory_order_release);\n"
-     "    return before + 1 == blocks_;", ["model"]),
-    ("commit-before-the-body", "a kernel is complete while a tile is being written", BLOCK,
-     "    if (!run(tile)) {\n", "    const bool completed = progress.Commit();\n"
-     "    if (completed) { run(tile); return Leave::kCompleted; }\n    if (!run(tile)) {\n", ["model"]),
-    ("tile-committed-twice", "each tile counts double", BLOCK,
-     "    if (progress.Commit()) return", "    progress.Commit();\n    if (progress.Commit()) return",
-     ["model"]),
-    ("dependency-one-short", "one tile of the predecessor is not waited for", BLOCK,
-     "return on->done() >= blocks;", "return on->done() + 1 >= blocks;", ["model", "conformance"]),
-    ("claimed-tile-forgotten", "the tile of a pick is never run", BLOCK,
-     "if (!first || !claimed) {", "if (true) {", ["model", "block"]),
-    ("reset-keeps-the-count", "a reused record is complete at once", BLOCK,
-     "    done_.store(0, std::memory_order_release);\n", "", ["block"]),
-    ("guard-does-not-wrap", "words that wrap around revoke nothing", BLOCK,
-     "static_cast<std::int32_t>(word->load(std::memory_order_relaxed) - limit) > 0",
-     "word->load(std::memory_order_relaxed) > limit", ["block", "conformance"]),
-    ("started-kernel-revoked", "a guard that holds before the start stops a running kernel", BLOCK,
-     "if (!(guard.only_before_start && started) && guard.Raised()) return true;",
-     "if (guard.Raised()) return true;", ["model", "block", "conformance"]),
-    # The table of launches.
-    ("relaunch-not-settled", "a relaunch never learns that an old block completed its record", TABLE,
-     "    SettleNaming(done.progress);\n", "", ["table"]),
-    ("watchers-not-settled", "a launch that a worker's last commit guards stays", TABLE,
-     "  if (watchers_ != 0) {", "  if (false) {", ["table", "table-model", "conformance"]),
-    ("revoked-worker-settles-for-itself-alone",
-     "a launch stays whose partial count was reached by a worker that left by its own guard", TABLE,
-     "  if (watchers_ != 0) {", "  if (watchers_ != 0 && why == Leave::kCompleted) {",
-     ["table-model", "table", "conformance"]),
-    ("newest-settled-before-it-is-known", "a launch stays whose partial count is reached while it is submitted",
-     WATCHERS, "    Publish(table.watchers());\n    table.SettleNewest();\n",
-     "    table.SettleNewest();\n    Publish(table.watchers());\n", ["table-model"]),
-    ("commit-does-not-look-for-watchers", "workers do not settle for partial counts", WATCHERS,
-     "return count_.fetch_add(0, std::memory_order_acq_rel) != 0;", "return false;", ["table-model", "conformance"]),
-    # The listener.
-    ("listener-not-waited-for", "SetListener(nullptr) returns while the listener is called", LISTENER,
-     "      calls_.wait(calls, std::memory_order_seq_cst);\n", "      break;\n", ["listener", "conformance"]),
-    ("listener-read-before-it-is-counted", "a listener is called after SetListener(nullptr)", LISTENER,
-     "    calls_.fetch_add(1, std::memory_order_seq_cst);\n"
-     "    DeviceListener* const listener = listener_.load(std::memory_order_seq_cst);\n",
-     "    DeviceListener* const listener = listener_.load(std::memory_order_seq_cst);\n"
-     "    calls_.fetch_add(1, std::memory_order_seq_cst);\n", ["listener"]),
-    ("end-of-a-call-not-told", "SetListener(nullptr) waits for ever", LISTENER,
-     "== 1) calls_.notify_all();", "== 1) {}", ["listener"]),
-    ("listener-waits-for-itself", "a listener that clears itself hangs", LISTENER,
-     "      if (call->slot() == this) return true;\n", "", ["listener", "conformance"]),
-    ("stream-order-ignored", "launches of a stream run at once", TABLE,
-     "    stream.last = index;\n  }", "    stream.last = index;\n    MakeEligible(index);\n  }",
-     ["table", "conformance"]),
-    ("stream-stuck", "a stream does not move on after its first launch", TABLE,
-     "  if (stream.first != kNone) MakeEligible(stream.first);\n", "", ["table", "conformance"]),
-    ("rank-ignored", "launches run in order of submission", TABLE_H,
-     "return rank != other.rank ? rank < other.rank : sequence < other.sequence;",
-     "return sequence < other.sequence;", ["table", "conformance"]),
-    ("max-claimants-ignored", "a padding segment takes all units", TABLE,
-     "(segment.max_claimants == 0 || segment.claimants < segment.max_claimants) &&", "",
-     ["conformance"]),
-    ("start-forgotten", "a started launch counts as queued", TABLE,
-     "      slot.started = true;\n", "", ["conformance"]),
-    ("partial-counts-unwatched", "nobody looks again when part of a kernel is done", TABLE,
-     "return true;\n    }\n    for (const Guard&", "return false;\n    }\n    for (const Guard&",
-     ["table", "conformance"]),
-    ("credits-leak", "events that never come keep their room", TABLE,
-     "  events_.Release(slot.credits);\n", "", ["table", "conformance"]),
-    ("credits-not-reserved", "events overrun the ring when nobody polls", TABLE,
-     "if (free_ == kNone || !events_.Reserve(credits)) return nullptr;",
-     "if (free_ == kNone) return nullptr;\n  events_.Reserve(credits);", ["table", "conformance"]),
-    ("transfer-copies-one-chunk", "each chunk of a transfer is the first", TABLE,
-     "const std::size_t begin = std::size_t{block} * kCopyChunkBytes;", "const std::size_t begin = 0;",
-     ["conformance"]),
-    ("copy-ignores-its-guard", "a copy that waits does not leave with its guard", TABLE,
-     ".guards = CopyGuards(copy)}", ".guards = {}}", ["conformance"]),
-    # The device around it.
-    ("raise-does-not-settle", "queued launches stay after Raise()", DEVICE,
-     "    table_.SettleAll();\n", "", ["conformance"]),
-    ("guard-words-shrink", "an earlier value lowers a guard", DEVICE,
-     "if (static_cast<std::int32_t>(value - before) <= 0) return SubmitResult::kOk;", "",
-     ["conformance"]),
-    ("submission-unannounced", "workers are not told of a launch", DEVICE,
-     "table_.TakeNews();  // whoever submits polls\n    Publish(/*may_run=*/true);",
-     "table_.TakeNews();  // whoever submits polls\n    Publish(/*may_run=*/false);", ["conformance"]),
-    ("activation-unannounced", "other workers sleep through what a last commit made runnable", LOOP,
-     "may_run = table_.Finish(", "table_.Finish(", ["conformance"]),
-    ("sleepers-not-woken", "a sleeping worker stays asleep", LOOP,
-     "      if (sleepers_ != 0 && table_.HasRunnable()) wake = sleepers_;\n    }\n  }\n",
-     "    }\n  }\n", ["conformance"]),
-    ("no-yield", "a better rank waits for the end of a running kernel", LOOP,
-     "  return table_.HasBetter(worker.work->rank);", "  return false;", ["conformance"]),
-    ("news-not-delivered", "the listener is not called by an idle worker", LOOP,
-     "      DeliverNews();\n      AwaitChange(worker);", "      AwaitChange(worker);", ["conformance"]),
-    ("scratch-not-grown", "a body gets less scratch than its kernel asked for", LOOP,
-     "        std::swap(worker.scratch, worker.next_scratch);\n", "", ["conformance"]),
-    ("idle-time-doubled", "a worker that finds work stays counted as idle", CLOCK,
-     "    --idle_workers_;\n", "", ["clock"]),
-    ("busy-time-not-live", "time inside a running body is not counted", CLOCK,
-     "return (word >> 1) + now.time_since_epoch().count();", "return total_;", ["clock", "conformance"]),
-    ("busy-time-goes-back", "a stop that comes late takes back what was told", CLOCK,
-     "return Nanoseconds(std::max(told, total));", "return Nanoseconds(total);", ["clock"]),
-    # Scheduling.
-    ("revoked-padding-lost", "padding that left with its room is never submitted again", MECHANISM,
-     "        GoBack(job, record.index);\n", "", ["sched", "schedules"]),
-    ("padding-outlives-its-room", "padding runs on beside kernels that need all units", SUBMIT,
-     "    segment.guards[0] = GuardOf(*room);\n", "", ["sched"]),
-    ("padding-takes-all-units", "padding is not limited to the units that are free", SUBMIT,
-     "    segment.max_claimants = room->units;\n", "", ["sched"]),
-    ("rule-1-ignored", "a block longer than the room is padded", "src/sched/padding.cc",
-     " || block >= room.time) continue;", ") continue;", ["sched"]),
-    ("rule-2-ignored", "padding lowers the occupancy of real-time kernels", "src/sched/padding.cc",
-     "  if (op.occupancy < room.occupancy) return std::nullopt;\n", "", ["sched"]),
-    ("begun-kernel-cut-anew", "a kernel changes its version after blocks of it have run", SUBMIT,
-     "  bool started = job.instance->progress(op).done() > 0;", "  bool started = false;", ["sched"]),
-    ("kernel-cut-anew-under-a-launch", "a kernel changes its version while a launch names it", SUBMIT,
-     "    started = in_flight[i] > 0;", "    started = false;", ["sched"]),
-    ("occupancy-ignored", "what fits is counted as one block a unit", SUBMIT,
-     "                                  .occupancy = job.instance->plan().ops[job.next_op].occupancy,\n", "", ["sched"]),
-    ("waitlist-ignores-the-default-stream", "a blocking stream overtakes the default stream", WAITLIST,
-     "    if (streams_[stream].kind == StreamKind::kBlocking) {\n", "    if (false) {\n", ["waitlist"]),
-    ("default-stream-ignores-the-others", "the default stream overtakes blocking streams", WAITLIST,
-     "      if (other.kind == StreamKind::kBlocking) WaitFor(other, op, entry);",
-     "      if (&other == &streams_[kDefaultStream]) WaitFor(other, op, entry);", ["waitlist"]),
-    ("waitlist-serialises-non-blocking-streams", "a non-blocking stream is waited for by the default stream", WAITLIST,
-     "if (other.kind == StreamKind::kBlocking) WaitFor", "if (true) WaitFor", ["waitlist"]),
-    ("policys-rank-ignored", "the device does not go by the ranks of the policy", SUBMIT,
-     "return job.rank | of_class;", "return of_class;", ["sched"]),
-    ("switch-does-not-hold-back", "jobs of after a switch run under the scheduler of before",
-     DISPATCHER, "const bool holds_back = change_ != nullptr && !ending_;", "const bool holds_back = false;", ["sched"]),
-    ("held-back-cancel-lost", "a job that a switch holds back cannot be cancelled", DISPATCHER,
-     "if (held == held_.end()) {", "if (true) {", ["sched"]),
-    ("switch-holds-back-without-limit", "newest-wins queues grow while a switch is under way", DISPATCHER,
-     "  const auto oldest = std::ranges::find(held_, &queue, &Job::queue);\n"
-     "  mechanism_.Refuse(Release(*oldest), Outcome::kSuperseded, finished);\n", "", ["sched"]),
-    ("answers-wait-for-all-news", "the combiner works on for as long as there is news", DISPATCHER,
-     "if (answers.empty() || ++waited < kMaxRounds) continue;", "continue;", ["sched"]),
-    ("posts-wait-for-the-device", "a round goes on for as long as the device has events", MECHANISM,
-     "  return polled_;\n", "  return polled_ && Step(finished);\n", ["sched"]),
-    ("dropped-news-forgotten", "the combiner does not come back for the news that it left", DISPATCHER,
-     "    news_.exchange(0, std::memory_order_acq_rel);\n    return true;",
-     "    news_.exchange(0, std::memory_order_acq_rel);\n    return false;", ["sched"]),
-    ("events-without-news-forgotten", "what a round itself has caused is not acted upon", DISPATCHER,
-     "ending_ && !mechanism_.idle())) return more;", "ending_ && !mechanism_.idle())) return false;", ["sched"]),
-    ("answers-nest", "a client that posts is called inside of its own call", DISPATCHER,
-     "outer != nullptr) {", "false) {", ["sched"]),
-    ("combiner-held-while-calling", "no thread works while a client is called", DISPATCHER,
-     "    news_.exchange(0, std::memory_order_acq_rel);\n    return true;",
-     "    Deliver(answers);\n    waited = 0;", ["sched"]),
-    ("cancellation-overtakes-its-job", "a cancellation is looked at before its job is taken", DISPATCHER,
-     "  if (has_cancels_.load(std::memory_order_relaxed)) {\n    has_cancels_.store(false);\n"
-     "    const MutexLock lock(cancel_mutex_);\n"
-     "    LAGOON_CHECK(cancels_.size() <= kMaxCancels && taken_cancels_.empty());\n"
-     "    cancels_.swap(taken_cancels_);\n  }\n  TakePosted(finished);\n",
-     "  TakePosted(finished);\n  if (has_cancels_.load(std::memory_order_relaxed)) {\n"
-     "    has_cancels_.store(false);\n    const MutexLock lock(cancel_mutex_);\n"
-     "    cancels_.swap(taken_cancels_);\n  }\n", ["sched"]),
-    ("outputs-stay-with-a-leaving-job", "a copy waits for kernels that no one will complete", SUBMIT,
-     "    copy.guards[0] = {device_.GuardWord(slot.guard), slot.revision, true};\n", "", ["sched"]),
-    ("outputs-before-revoked-kernels", "a copy blocks its stream for the kernels that it waits for", SUBMIT,
-     "    if (revocable) copy.guards[1] = {device_.GuardWord(group_guard_), group_limit_, true};\n", "", ["sched"]),
-    ("revoked-output-lost", "a copy that left with its kernels is never submitted again", MECHANISM,
-     "job.next_output = std::min<std::size_t>(job.next_output, record.index);", "", ["sched"]),
-    ("outputs-behind-padding", "copies wait on the device for kernels that may leave without them", SUBMIT,
-     " || padding_ == 0 || padding_job_ != &job;", " || true;", ["sched"]),
-    ("pause-learned-as-cost", "a kernel's cost takes in the time that it was revoked", MECHANISM,
-     "if (record.whole && !Revoked(record)) {", "if (record.whole) {", ["sched"]),
-    ("deficit-shift-wrong", "a client's kernels do not raise the deficits of the others", "src/policies/deficit.cc",
-     "shift_ += static_cast<double>(kernels) / static_cast<double>(by_deficit_.size());", "", ["policies"]),
-    ("tie-broken-by-address", "of equal jobs the one at the higher address goes first", "src/sched/ready_index.h",
-     "return a.key != b.key ? a.key < b.key : a.id < b.id;", "return a.key != b.key ? a.key < b.key : &a > &b;",
-     ["policies", "schedules"]),
-    ("unwanted-output-copied", "an output that was not asked for is copied", SUBMIT,
-     "    if (job.outputs[job.next_output] == nullptr) continue;  // not wanted\n", "", ["sched"]),
-    # Calls that use a device while it is lost.
-    ("lease-not-waited-for", "a device is destroyed while calls use it", LENDER,
-     "    while (leases_ > 0) returned_.Wait(mutex_);\n", "", ["lender"]),
-    ("lent-after-withdrawal", "a call borrows a device that is about to be destroyed", LENDER,
-     "    lending_ = false;\n    return object_.get();", "    return object_.get();", ["lender"]),
-    # The CUDA bodies, on the emulator.
-    ("copies-not-waited-for", "a stage is read while its copies are under way", CONV,
-     "WaitCopies<kConvStages - 2>();", "WaitCopies<kConvStages - 1>();", ["cuda"]),
-    ("tile-written-before-all-sums", "a block writes sums that another warp has yet to put down", CONV,
-     "  sums.ForEach(put);\n  __syncthreads();\n", "  sums.ForEach(put);\n", ["cuda"]),
-    ("stage-overwritten-early", "a stage is filled while a warp still reads it", CONV,
-     "    if (__syncthreads_or(leave)) {", "    if (step == 0 && __syncthreads_or(leave)) {", ["cuda"]),
-    ("divergent-leave", "the thread that sees the guard leaves alone", CONV,
-     "    if (__syncthreads_or(leave)) {", "    __syncthreads();\n    if (leave) {", ["cuda"]),
-    ("guard-torn-at-the-last-barrier", "one thread leaves, the others write", MOVES,
-     "  if (__syncthreads_or(leave)) return false;", "  __syncthreads();\n  if (leave) return false;", ["cuda"]),
-    ("leaving-body-says-committed", "a body that leaves says that it has written", MOVES,
-     "  if (__syncthreads_or(leave)) return false;", "  if (__syncthreads_or(leave)) return true;", ["cuda"]),
-    ("matmul-panel-overwritten-early", "the next panel is stored while a warp still reads", "src/kernels/cuda/matmul.cuh",
-     "    MultiplyStep(a, b, sums);\n    __syncthreads();\n", "    MultiplyStep(a, b, sums);\n", ["cuda"]),
-    ("keys-overwritten-early", "the next keys are loaded while a warp still reads", "src/kernels/cuda/attention.cuh",
-     "    walk.Step(key0);\n    __syncthreads();\n", "    walk.Step(key0);\n", ["cuda"]),
-    ("line-sum-read-early", "a line's sum is read before it is complete", "src/kernels/cuda/common.cuh",
-     "  __syncthreads();\n  return shared[line.slot - line.part];", "  return shared[line.slot - line.part];", ["cuda"]),
-    ("leaves-after-writing", "a body writes and leaves", "src/kernels/cuda/cell.cuh",
-     "  if (control.SyncShouldLeave()) return false;\n  if (there && lane == 0) cell.Finish();\n",
-     "  if (there && lane == 0) cell.Finish();\n  if (control.SyncShouldLeave()) return false;\n", ["cuda"]),
-    ("cuda-done-counted-on-abort", "a block that leaves counts as done", ENTRY,
-     "    if (!committed) return Unclaim(mine.record, tile);", "    if (!committed) Unclaim(mine.record, tile);", ["cuda"]),
-    ("cuda-unclaim-lost", "a block that leaves keeps its tile", ENTRY,
-     "    if (!committed) return Unclaim(mine.record, tile);", "    if (!committed) return;", ["cuda"]),
-    ("cuda-commit-before-the-writes", "the reader commits a tile that other warps have yet to write", ENTRY,
-     "    __syncthreads();  // behind all threads' last writes, and before `state` changes\n", "", ["cuda"]),
-]
 
 
 class Builder:
@@ -389,7 +87,8 @@ class Tree:
         self.objects = source.with_name(source.name + "-objects")
 
     def copy_sources(self):
-        for folder in ("src/base", "src/simt", "src/device", "src/plan", "src/kernels", "src/sched", "src/policies"):
+        for folder in ("src/base", "src/simt", "src/device", "src/plan", "src/kernels", "src/sched", "src/policies",
+                       "src/server"):
             shutil.copytree(ROOT / folder, self.source / folder)
 
     def compile(self, name, folder):

@@ -83,7 +83,7 @@ class EveryScheduler : public CoreTest, public ::testing::WithParamInterface<std
 
 TEST_P(EveryScheduler, AnswersConcurrentRequestsOfTwoModels) {
   constexpr int kThreads = 4;
-  constexpr int kRequests = 40;
+  constexpr int kRequests = 20;
   repository_.AddModel("small", SmallModel(),
                        std::string(kRealTime) + "instance_group [ { count: 2 } ]");
   repository_.AddModel("slow", SlowModel(8));

@@ -14,7 +14,7 @@ using namespace lagoon::testing;
 class OutputsTest : public CoreTest {
  protected:
   static constexpr std::int64_t kWide = 1 << 16;
-  static constexpr std::size_t kWideBytes = kWide * sizeof(float);
+  [[maybe_unused]] static constexpr std::size_t kWideBytes = kWide * sizeof(float);
 
   /// Outputs of x [1,4]: "wide" [1,kWide] = x W, "narrow" [1,4] = relu(x).
   static onnx::ModelProto WideModel() {
@@ -36,7 +36,7 @@ class OutputsTest : public CoreTest {
 
 TEST_F(OutputsTest, AnOutputThatWasNotAskedForIsNotAllocated) {
 #ifndef LAGOON_COUNTS_ALLOCATIONS
-  GTEST_SKIP() << "this build has a sanitizer's own operator new, which counts nothing";
+  GTEST_SKIP() << "ThreadSanitizer brings an operator new of its own, which counts nothing";
 #else
   repository_.AddModel("wide", WideModel());
   Open();

@@ -45,6 +45,7 @@ class Driver final : public FakeCuda {
     refused_code_ = code;
   }
   void LoseContext(int code) override {
+    const std::lock_guard lock(gpu_mutex);
     if (gpu != nullptr) gpu->Lose(code, "the test's");
   }
   std::string failed() const override {
@@ -55,7 +56,10 @@ class Driver final : public FakeCuda {
     const std::lock_guard lock(mutex);
     return std::exchange(log_, {});
   }
-  std::string fault() const override { return gpu == nullptr ? "" : gpu->fault(); }
+  std::string fault() const override {
+    const std::lock_guard lock(gpu_mutex);
+    return gpu == nullptr ? "" : gpu->fault();
+  }
   std::size_t leaks() const override;
 
   /// Counts a call; what it must return instead of working, or kSuccess.
@@ -71,6 +75,8 @@ class Driver final : public FakeCuda {
 
   mutable std::mutex mutex;
   Settings settings;
+  // Held to create and destroy `gpu`, and by tests, which look at it from threads of their own.
+  mutable std::mutex gpu_mutex;
   std::unique_ptr<Gpu> gpu;  // while the context of one is retained
   int retained = 0;
   std::atomic<int> green_contexts{0};
@@ -227,6 +233,7 @@ Code call_device_attribute(int* value, int attribute, Ordinal device) {
 Code call_retain_context(Context* context, Ordinal device) {
   LAGOON_FAKE_ENTER("cuDevicePrimaryCtxRetain", false);
   Driver& fake = Fake();
+  const std::lock_guard lock(fake.gpu_mutex);
   if (fake.retained++ == 0) {
     const int units = fake.settings.multiprocessors.at(static_cast<std::size_t>(device));
     fake.gpu = std::make_unique<Gpu>([=, make = fake.settings.runner] { return make(units); });
@@ -236,6 +243,7 @@ Code call_retain_context(Context* context, Ordinal device) {
 }
 Code call_release_context(Ordinal) {
   LAGOON_FAKE_ENTER("cuDevicePrimaryCtxRelease", false);
+  const std::lock_guard lock(Fake().gpu_mutex);
   if (--Fake().retained == 0) Fake().gpu.reset();
   return kSuccess;
 }
