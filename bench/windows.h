@@ -38,8 +38,8 @@ struct WindowPlace {
 /// Why a window does not count.
 enum class Disturbance { kNone, kStolen, kForeign, kSlow, kLate };
 
-/// Relative to `usual`, the median of the readings of the same window in other trials; with NaN in
-/// `usual` (fewer than three trials) only what is absolute is judged.
+/// Compares a reading with `usual`, the median of the readings of the same window in other trials.
+/// Where `usual` holds NaN (fewer than three trials), only the absolute limits apply.
 Disturbance Judge(const HostReading& reading, const HostReading& usual);
 
 /// What happened to the windows of a benchmark, for its report.
@@ -61,7 +61,7 @@ struct WindowsResult {
   std::vector<std::vector<std::size_t>> trials;
   WindowsSummary summary;
 
-  /// Whether the group's trials are undisturbed ones: others decide nothing.
+  /// Whether the trials of the group are undisturbed. Disturbed trials do not decide on a target.
   bool Clean(std::size_t group) const { return clean[group]; }
   std::vector<bool> clean;
 };

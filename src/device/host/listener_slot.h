@@ -8,7 +8,7 @@
 
 namespace lagoon {
 
-/// A device's listener: who calls it and who takes it away meet here.
+/// Holds the listener of a device. One thread may call the listener while another takes it away.
 ///
 /// Tell() takes no lock: it costs two atomic additions. Templated on its atomics, so that a test
 /// explores all interleavings. The slot must outlive the threads that call Tell().
@@ -16,7 +16,7 @@ template <typename Atomics>
 class BasicListenerSlot {
  public:
   /// After Set() no call of the former listener runs and none will begin. While Set() waits for
-  /// calls, news calls no listener.
+  /// calls under way, Tell() calls no listener.
   ///
   /// Any thread, one at a time. Inside a call by this slot Set() does not wait, as it would wait
   /// for itself: calls under way go on, and the next Set() from outside waits for them.
