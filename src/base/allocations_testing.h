@@ -1,8 +1,9 @@
 #pragma once
 
-// For tests: counts what the program allocates, and notes the largest piece. Replaces operator new,
-// so that one source of a test program includes it, and all of them are counted. Not under
-// ThreadSanitizer, which brings its own: without LAGOON_COUNTS_ALLOCATIONS there is nothing here.
+// For tests: counts the program's allocations and notes the largest one. Replaces operator new, so
+// one source of a test program includes this header and all sources are counted. Under
+// ThreadSanitizer, which has its own operator new, LAGOON_COUNTS_ALLOCATIONS is not defined and the
+// header is empty.
 
 #if defined(__has_feature)
 #if __has_feature(thread_sanitizer)

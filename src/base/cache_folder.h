@@ -5,9 +5,9 @@
 
 namespace lagoon {
 
-/// Where what can be made again is kept: $XDG_CACHE_HOME/lagoon/KIND, else ~/.cache/lagoon/KIND;
-/// empty when the environment names neither. Reads the environment: call it at start-up, before
-/// there are other threads.
+/// The folder for files that can be made again: $XDG_CACHE_HOME/lagoon/KIND, else
+/// ~/.cache/lagoon/KIND. Empty if the environment names neither. Reads the environment: call it at
+/// start-up, before other threads exist.
 std::string CacheFolder(std::string_view kind);
 
 }  // namespace lagoon

@@ -7,6 +7,6 @@ namespace lagoon {
 
 }  // namespace lagoon
 
-/// For bugs only: what a caller or the environment can cause is a Result. Active in every build.
+/// For bugs only. What a caller or the environment can cause is a Result. Active in every build.
 #define LAGOON_CHECK(condition) \
   ((condition) ? static_cast<void>(0) : ::lagoon::CheckFailed(#condition, __FILE__, __LINE__))

@@ -5,12 +5,13 @@
 
 namespace lagoon {
 
-// Opaque identifiers. Each is issued by one owner and means nothing elsewhere.
+// Opaque identifiers. The comment names the only issuer of each; elsewhere the number means
+// nothing.
 enum class StreamId : std::uint32_t {};  // DeviceControl::CreateStream
 enum class GuardId : std::uint32_t {};   // DeviceControl::CreateGuard
-enum class LaunchId : std::uint64_t {};  // the submitter of a launch (the dispatcher)
-enum class JobId : std::uint64_t {};     // Dispatcher, in order of posting; ties break by it
-enum class QueueId : std::uint32_t {};   // Dispatcher::AddQueue
+enum class LaunchId : std::uint64_t {};  // the code that submits the launch (the dispatcher)
+enum class JobId : std::uint64_t {};    // Dispatcher, in order of posting; breaks ties between jobs
+enum class QueueId : std::uint32_t {};  // Dispatcher::AddQueue
 
 template <typename Id>
 constexpr auto Raw(Id id) {

@@ -17,7 +17,7 @@ std::string DumpJson(const BasicJson& json, int indent = -1, bool ascii = false)
   return json.dump(indent, ' ', ascii, BasicJson::error_handler_t::replace);
 }
 
-/// The same of one string, quotes included.
+/// The same for one string, quotes included.
 inline std::string JsonString(std::string_view text) { return DumpJson(nlohmann::json(text)); }
 
 }  // namespace lagoon

@@ -34,7 +34,7 @@ class Lender {
     explicit operator bool() const { return lender_ != nullptr; }
     T* operator->() const { return object_; }
     T& operator*() const { return *object_; }
-    /// Counts the objects that were lent: 1 for the first, 0 without an object.
+    /// Number of the object among those lent, counted from 1. 0 without an object.
     std::uint64_t number() const { return number_; }
 
    private:
@@ -52,7 +52,7 @@ class Lender {
   Lender& operator=(const Lender&) = delete;
   ~Lender() { TakeBack(); }
 
-  /// The object of before must have been taken back.
+  /// The object lent before must have been taken back.
   void Lend(std::unique_ptr<T> object) {
     const MutexLock lock(mutex_);
     LAGOON_CHECK(object_ == nullptr && object != nullptr);

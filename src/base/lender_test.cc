@@ -22,7 +22,7 @@ TEST(Lender, LendsNothingBeforeLendAndAfterWithdraw) {
     EXPECT_EQ(*lease, 7);
     EXPECT_EQ(lender.Withdraw(), &*lease);
     EXPECT_FALSE(lender.Borrow());
-    EXPECT_EQ(*lease, 7);  // goes on
+    EXPECT_EQ(*lease, 7);  // the lease goes on
   }
   const std::unique_ptr<int> back = lender.TakeBack();
   ASSERT_NE(back, nullptr);
@@ -52,7 +52,7 @@ TEST(Lender, AMovedLeaseEndsOnce) {
   EXPECT_EQ(*other, 7);
 }
 
-/// Counts the threads that use it, and notes whether one was inside when it was destroyed.
+/// Counts the threads inside, and notes whether one was inside at destruction.
 struct Watched {
   explicit Watched(std::atomic<int>& users_at_end) : at_end(users_at_end) {}
   ~Watched() { at_end.fetch_add(users.load()); }

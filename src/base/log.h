@@ -15,8 +15,9 @@ namespace lagoon {
 /// as \xNN.
 std::string OneLine(std::string_view text);
 
-/// Gives spdlog's default logger the format of ours: the time, the level, and the message on one
-/// line, whatever names from files or clients stand in the message. Before the first message.
+/// Sets the format of spdlog's default logger: the time, the level, and the message on one line,
+/// even if names from files or clients in the message contain line breaks. Call it before the first
+/// message.
 void SetUpLog();
 
 /// Names of the levels, from the most messages to none.

@@ -31,7 +31,7 @@ TEST(Log, ANameWithALineBreakForgesNoLine) {
 
 TEST(Log, EveryNamedLevelIsOneOfSpdlogs) {
   for (const std::string_view name : kLogLevels) {
-    // from_str answers `off` for what it does not know.
+    // from_str returns `off` for a name that it does not know.
     EXPECT_EQ(spdlog::level::from_str(std::string(name)) == spdlog::level::off, name == "off");
   }
 }

@@ -5,8 +5,8 @@
 
 namespace lagoon {
 
-/// A name out of a file, fit for a message: cut after 100 bytes, bytes outside printable ASCII as
-/// '?'.
+/// A name from a file, made fit for a message: cut after 100 bytes, with '?' for each byte outside
+/// of printable ASCII.
 std::string Shown(std::string_view name);
 
 /// The same in single quotes.

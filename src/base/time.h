@@ -17,7 +17,7 @@ inline constexpr TimePoint kNoDeadline = TimePoint::max();
 /// dispatcher take time from their device (DeviceQueue::Now), which is virtual in a simulator.
 inline TimePoint Now() { return Clock::now(); }
 
-/// What the calling thread has run on a core, waiting excluded. A system call. For measurements.
+/// CPU time of the calling thread; waiting is excluded. A system call. For measurements.
 inline Nanoseconds ThreadCpuTime() {
   timespec now{};
   clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
@@ -31,7 +31,7 @@ inline std::uint64_t UnixMilliseconds() {
                                         .count());
 }
 
-/// A duration in the unit that reports use; the only place where the type ends.
+/// A duration in the unit that reports use. Only here a duration loses its type.
 inline double ToMicroseconds(Nanoseconds d) {
   return std::chrono::duration<double, std::micro>(d).count();
 }

@@ -1,15 +1,15 @@
 #pragma once
 
-// The block protocol: how the tiles of a kernel are claimed, left, committed and resumed.
+// The block protocol: how the tiles of a kernel are claimed, given back, committed and resumed.
 //
-// One source for every device that runs C++ bodies, templated on its atomics so that a test
+// All devices that run C++ bodies use this source. It is templated on its atomics, so that a test
 // explores all interleavings of the very code that real threads run. docs/protocol.md gives the
-// argument; in short:
-//   claim     a tile has at most one owner, from Claim() until Unclaim() or Commit()
-//   guards    hints that ask running blocks to leave; missing one costs time, never correctness
-//   commit    only committed tiles count as done; from its first visible write a block must not
-//   leave complete  done == blocks; not the same as retired (all claimants have left) reuse Reset()
-//   only when every launch that names the record has retired
+// argument. In short:
+// - Claim: a tile has at most one owner, from Claim() until Unclaim() or Commit().
+// - Guard: a hint that asks running blocks to leave. Missing a guard costs time, not correctness.
+// - Commit: only committed tiles count as done. No block leaves after its first visible write.
+// - Complete: done == blocks. A complete launch has not retired: units may still be in it.
+// - Reuse: Reset() is allowed only when every launch that names the record has retired.
 
 #include <atomic>
 #include <bit>
@@ -20,13 +20,13 @@
 
 namespace lagoon {
 
-/// The atomics of real threads. A test substitutes a set whose every access is a scheduling point.
+/// The atomics of real threads. A test substitutes atomics with a scheduling point at every access.
 struct StdAtomics {
   template <typename T>
   using Atomic = std::atomic<T>;
 };
 
-/// Asks blocks to leave while `int32(word - limit) > 0`. Words only grow; wrap-around is harmless.
+/// Asks blocks to leave while `int32(word - limit) > 0`. Words only grow. Wrap-around is harmless.
 template <typename Atomics>
 struct BasicGuard {
   const typename Atomics::template Atomic<std::uint32_t>* word = nullptr;  // null: no guard
@@ -42,8 +42,8 @@ struct BasicGuard {
   }
 };
 
-/// How far one op of one job is. Shared by all launches that name it; owned by whoever binds the
-/// op.
+/// The progress of one op of one job. All launches of the op name this record. Its owner is the
+/// code that binds the op to memory.
 template <typename Atomics>
 class BasicProgress {
  public:
@@ -62,28 +62,30 @@ class BasicProgress {
     for (std::size_t i = 0; i < unclaimed_.size(); ++i) {
       const std::uint32_t left = blocks_ - static_cast<std::uint32_t>(i * 64);
       const std::uint64_t all = left >= 64 ? ~std::uint64_t{0} : (std::uint64_t{1} << left) - 1;
-      // relaxed: whoever uses the record next learns of it through a later Submit.
+      // relaxed: the next users of the record come after a later Submit, which publishes these
+      // stores.
       unclaimed_[i].store(all, std::memory_order_relaxed);
     }
     done_.store(0, std::memory_order_release);
   }
 
-  /// The same for a kernel that is from now on cut into `blocks`, for which the words must do.
+  /// Reset() for a kernel that is from now on cut into `blocks`. The words of the constructor must
+  /// suffice for that many.
   void Reset(std::uint32_t blocks) {
     unclaimed_ = words_.first(WordsFor(blocks));
     blocks_ = blocks;
     Reset();
   }
 
-  /// Takes the lowest unclaimed tile that it finds, or nothing when all looked claimed or done. A
-  /// tile given back behind the search is missed: whoever calls Unclaim() must see to it that
-  /// someone looks again.
+  /// Takes the lowest unclaimed tile that the search finds; nothing if every tile looked claimed or
+  /// done. The search misses a tile that is given back behind it: the caller of Unclaim() must make
+  /// sure that Claim() is called again.
   std::optional<std::uint32_t> Claim() {
     for (std::uint32_t i = 0; i < unclaimed_.size(); ++i) {
       std::uint64_t bits = unclaimed_[i].load(std::memory_order_relaxed);
       while (bits != 0) {
         const std::uint64_t bit = bits & (~bits + 1);
-        // acquire: pairs with Unclaim(), so that the next owner comes after the last one's scratch.
+        // acquire: pairs with Unclaim(). The next owner's writes come after the last owner's reads.
         const std::uint64_t before = unclaimed_[i].fetch_and(~bit, std::memory_order_acquire);
         if ((before & bit) != 0) {
           return i * 64 + static_cast<std::uint32_t>(std::countr_zero(bit));
@@ -106,15 +108,15 @@ class BasicProgress {
     return done_.fetch_add(1, std::memory_order_acq_rel) + 1 == blocks_;
   }
 
-  /// acquire: whoever sees `blocks` done also sees what they wrote.
+  /// acquire: a caller that sees `blocks` tiles done also sees what those tiles wrote.
   std::uint32_t done() const { return done_.load(std::memory_order_acquire); }
   bool Complete() const { return done() == blocks_; }
   std::uint32_t blocks() const { return blocks_; }
 
-  /// For a device whose units count elsewhere while launches name this record: what has come of it.
-  /// `done` only grows until a Reset().
+  /// For devices that count elsewhere (GPU): copies the device's count into this record. `done`
+  /// must not decrease until a Reset().
   void Mirror(std::uint32_t done) { done_.store(done, std::memory_order_release); }
-  /// The bitmap, for the same: 1 is unclaimed. Only while no unit works on the record.
+  /// The bitmap, for the same devices: bit 1 is unclaimed. Only while no unit works on the record.
   std::span<Word> unclaimed() { return unclaimed_; }
 
   /// For a guard on this record: {&done_word(), n} asks to leave once more than n tiles are done.
@@ -130,12 +132,12 @@ class BasicProgress {
 
  private:
   typename Atomics::template Atomic<std::uint32_t> done_{0};
-  std::span<Word> words_;      // for the most blocks that it may be cut into
-  std::span<Word> unclaimed_;  // those in use
+  std::span<Word> words_;      // room for the largest number of blocks
+  std::span<Word> unclaimed_;  // the first WordsFor(blocks_) of words_
   std::uint32_t blocks_;
 };
 
-/// A segment's dependency: `blocks` tiles of `on` must be done before it claims any of its own.
+/// A dependency of a segment: `blocks` tiles of `on` must be done before the segment claims a tile.
 template <typename Atomics>
 struct BasicDep {
   const BasicProgress<Atomics>* on = nullptr;
@@ -148,11 +150,11 @@ inline constexpr std::size_t kGuardsPerSegment = 2;
 
 /// Why a unit stopped working on a segment.
 enum class Leave : std::uint8_t {
-  kExhausted,  // no tile left to claim; others may still be running theirs
+  kExhausted,  // no tile left to claim; other units may still run theirs
   kCompleted,  // this unit committed the last tile
   kRevoked,    // a guard was raised
-  kBlocked,    // a dependency is short
-  kYielded,    // the caller's `yield` asked for it
+  kBlocked,    // a dependency is not met
+  kYielded,    // `yield` returned true
 };
 
 class BlockContext;
@@ -165,11 +167,11 @@ using Guard = BasicGuard<StdAtomics>;
 using Progress = BasicProgress<StdAtomics>;
 using Dep = BasicDep<StdAtomics>;
 
-/// Test hook: sees every guard check of a body. Null in production.
+/// Test hook: called at every guard check of a body. Null in production.
 class CheckProbe {
  public:
   virtual ~CheckProbe() = default;
-  /// Called at each check; true makes the block leave, as if a guard were raised.
+  /// True makes the block leave, as if a guard were raised.
   virtual bool OnCheck() = 0;
 };
 
@@ -180,8 +182,8 @@ class BlockContext {
                CheckProbe* probe = nullptr)
       : guards_(guards), scratch_(scratch), probe_(probe) {}
 
-  /// To be asked at most 20 us apart (commit included). After true the body must return false,
-  /// unless it has already written something visible: then it must finish and return true.
+  /// A body calls this at most 20 us apart, its commit included. After true the body must return
+  /// false, unless it has already written something visible: then it must finish and return true.
   bool ShouldLeave() {
     if (probe_ != nullptr && probe_->OnCheck()) return true;
     for (const Guard& guard : guards_) {
@@ -190,8 +192,8 @@ class BlockContext {
     return false;
   }
 
-  /// This unit's private memory, 64-byte aligned, at least KernelSpec::scratch_bytes. Contents
-  /// undefined.
+  /// This unit's private memory, 64-byte aligned, at least KernelSpec::scratch_bytes. Its contents
+  /// are undefined.
   std::span<std::byte> scratch() const { return scratch_; }
 
  private:
@@ -200,8 +202,8 @@ class BlockContext {
   CheckProbe* probe_;
 };
 
-/// Whether a guard asks blocks to leave. `started`: a block of the launch has run, so that guards
-/// that hold only before the start no longer count.
+/// True if a guard asks blocks to leave. `started`: a block of the launch has run, so guards with
+/// `only_before_start` no longer count.
 template <typename Atomics>
 bool Revoked(std::span<const BasicGuard<Atomics>> guards, bool started) {
   for (const auto& guard : guards) {
@@ -219,10 +221,12 @@ bool DepsMet(std::span<const BasicDep<Atomics>> deps) {
 }
 
 /// One unit's loop over a segment of a started launch: checks guards and dependencies, claims,
-/// runs, commits or unclaims. `run(block)` is the body; `yield()` is asked before each claim.
-/// `claimed`: a tile that the caller claimed after the same checks; it runs first. Guards come
-/// before dependencies: a revoked launch leaves whatever it waits for. Dependencies are read before
-/// the claim; as done counts only grow until a Reset, they still hold after it.
+/// runs, commits or unclaims. `run(block)` is the body. `yield()` is called before each claim; true
+/// ends the loop. `claimed`: a tile that the caller claimed after the same checks; it runs first.
+///
+/// Guards are checked before dependencies, so that a revoked launch leaves even while it waits for
+/// one. Dependencies are read before the claim. They still hold after it, because done counts only
+/// grow until a Reset().
 template <typename Atomics, typename Run, typename Yield>
 Leave RunBlocks(BasicProgress<Atomics>& progress, std::span<const BasicDep<Atomics>> deps,
                 std::span<const BasicGuard<Atomics>> guards, Run&& run, Yield&& yield,

@@ -25,26 +25,26 @@ struct DeviceInfo {
   std::string description;
   std::uint32_t units = 0;  // compute units: worker threads, SMs
   std::size_t memory_bytes = 0;
-  std::uint32_t max_launches =
-      0;  // in flight at once, transfers included; more is SubmitResult::kFull
-  std::uint32_t max_segments = 0;  // of one launch
+  /// Launches in flight at once, transfers included. One more is SubmitResult::kFull.
+  std::uint32_t max_launches = 0;
+  std::uint32_t max_segments = 0;  // per launch
   std::uint32_t max_streams = 0;
   std::uint32_t max_guards = 0;
-  /// Now() stands still between events: the device tells its listener after every advance, and
-  /// nobody may sleep until a time of it.
+  /// Now() stands still between events, and the device calls its listener after every advance. Do
+  /// not sleep until a time of this clock.
   bool virtual_time = false;
-  /// False: bodies and copies only cost time (a simulator); memory keeps what the host wrote.
+  /// False: bodies and copies only cost time (a simulator). Memory keeps what the host wrote.
   bool computes = true;
-  /// False: blocks run out of the host's sight. No observer hears of them, and a body knows nothing
-  /// of host threads and their scratch memory.
+  /// False: blocks do not run on host threads. No observer sees them, and bodies must not use
+  /// thread-local state or scratch memory of the host.
   bool blocks_on_host = true;
-  /// False: the host cannot reach memory of kind kDevice but by Upload() and copies.
+  /// False: the host reaches memory of kind kDevice only by Upload() and copies.
   bool memory_on_host = true;
 };
 
 enum class MemoryKind : std::uint8_t { kDevice, kHostVisible };
 
-/// Where buffers come from; lives as long as the last of them.
+/// Frees memory of buffers. Lives as long as the last buffer that it allocated.
 class MemoryOwner {
  public:
   virtual ~MemoryOwner() = default;
@@ -85,19 +85,18 @@ class Buffer {
 
 struct CudaImage;  // device/cuda/program.h
 
-/// Code for devices: each takes its own form and refuses what lacks it.
+/// Code for devices. Each device takes its own form, and refuses an image without that form.
 struct CodeImage {
   std::string name;
-  Body body = nullptr;              // the CPU's
-  const CudaImage* cuda = nullptr;  // an NVIDIA GPU's; outlives the device
+  Body body = nullptr;              // for the CPU
+  const CudaImage* cuda = nullptr;  // for an NVIDIA GPU; outlives the device
 };
 
-/// What a block takes of its compute unit, and costs, on a device that only simulates. Devices that
-/// compute find out for themselves.
+/// What a block takes of its compute unit, and how long it runs. Only simulators read this.
 struct BlockDemand {
-  Nanoseconds time{0};        // mean, when its kernel runs alone on the device
-  double time_spread = 0;     // single blocks are uniform within this fraction of the mean
-  std::uint32_t threads = 0;  // 0: a whole unit, whatever else is asked
+  Nanoseconds time{0};        // mean, when the kernel runs alone on the device
+  double time_spread = 0;     // block times are uniform within this fraction of the mean
+  std::uint32_t threads = 0;  // 0: the block takes a whole unit, whatever the other fields say
   std::uint32_t registers_per_thread = 0;
   std::uint32_t shared_bytes = 0;
   std::uint64_t memory_bytes = 0;  // moved from and to device memory
@@ -105,7 +104,8 @@ struct BlockDemand {
 };
 
 struct KernelSpec {
-  std::size_t scratch_bytes = 0;  // private memory per unit while a block runs; of a GPU, shared
+  /// Private memory of a unit while a block runs. On a GPU: shared memory.
+  std::size_t scratch_bytes = 0;
   BlockDemand block = {};
 };
 
@@ -114,29 +114,29 @@ enum class KernelHandle : std::uint32_t {};
 
 struct StreamOptions {
   std::string name;
-  /// Its launches run on at least so many units, set aside for it; what runs in streams without
-  /// such a share may use them too. 0: all units. A device that cannot do it refuses with the
-  /// reason.
+  /// Number of units set aside for this stream: its launches run on at least that many. Launches of
+  /// streams without such a share may use these units too. 0: the stream has no share. A device
+  /// that cannot set units aside refuses with the reason.
   std::uint32_t units = 0;
 };
 
-/// Launches of this stream have no order among themselves; their dependencies keep them right.
+/// Launches of this stream have no order among themselves, only their dependencies.
 inline constexpr StreamId kUnordered{0};
 
-/// Smaller runs first. Equal ranks: first submitted first.
+/// The smaller rank runs first. Of equal ranks, the launch that was submitted first.
 using Rank = std::uint64_t;
 
-/// Part of a launch. The spans and records it names must outlive the launch's retirement.
+/// Part of a launch. What its spans and pointers refer to must outlive the launch's retirement.
 struct Segment {
   KernelHandle kernel{};
   const void* args = nullptr;
   Progress* progress = nullptr;
-  std::uint32_t max_claimants = 0;  // units at once; 0: no limit
+  std::uint32_t max_claimants = 0;  // largest number of units in this segment at once; 0: no limit
   std::span<const Dep> deps = {};
-  /// Words of the device (CreateGuard), or counts: {&progress.done_word(), n} of a record that a
-  /// launch names. Once more than n of its blocks are done, this segment leaves and no call is
-  /// needed. The device may take the count for reached only when the launch that counts retires,
-  /// and may look at the first launch of a stream only.
+  /// Words of the device (CreateGuard), or done counts: {&progress.done_word(), n}, where
+  /// `progress` is named by a launch. Once more than n of its blocks are done, this segment leaves
+  /// without a call of Raise(). A device may notice the count only when the launch that counts
+  /// retires, and may look at the first launch of a stream only.
   Guard guards[kGuardsPerSegment] = {};
 };
 
@@ -148,7 +148,7 @@ struct Launch {
 };
 
 /// A copy between host and device memory. A copy that has begun is copied whole, and every byte is
-/// copied at most once, whatever is raised.
+/// copied at most once, even if a guard is raised.
 struct Copy {
   LaunchId id{};
   StreamId stream = kUnordered;
@@ -156,16 +156,16 @@ struct Copy {
   void* to = nullptr;
   const void* from = nullptr;
   std::size_t bytes = 0;
-  /// Counts the copy's chunks; complete when all is copied, so that kernels can depend on it.
-  /// The device resets nothing: pass a record of CopyBlocks(bytes) blocks after Reset().
+  /// Counts the chunks of the copy. Complete when all bytes are copied, so kernels can depend on
+  /// it. The device does not reset it: pass a record of CopyBlocks(bytes) blocks after Reset().
   Progress* progress = nullptr;
   std::span<const Dep> deps = {};
-  /// Raised before the first chunk has begun: the copy retires incomplete and copies nothing. Later
-  /// a guard has no effect: Guard::only_before_start is implied.
+  /// If a guard is raised before the first chunk begins, the copy retires incomplete and copies
+  /// nothing. Later a guard has no effect: Guard::only_before_start is implied.
   Guard guards[kGuardsPerSegment] = {};
 };
 
-/// The guards as those of a launch: a copy that has begun no longer looks at them.
+/// The copy's guards with only_before_start set, as a launch has them.
 inline std::array<Guard, kGuardsPerSegment> CopyGuards(const Copy& copy) {
   std::array<Guard, kGuardsPerSegment> guards;
   for (std::size_t i = 0; i < kGuardsPerSegment; ++i) {
@@ -184,15 +184,14 @@ constexpr std::uint32_t CopyBlocks(std::size_t bytes) {
 
 enum class SubmitResult : std::uint8_t {
   kOk,
-  kFull,  // no room or no event credits: nothing was submitted, try again after a retirement
-  kLost,  // the device failed; every launch was reported lost
+  kFull,  // no slot or no event credits: nothing was submitted; try again after a retirement
+  kLost,  // the device failed; all launches in flight are reported lost
 };
 
 struct DeviceEvent {
   enum class Kind : std::uint8_t {
-    kPlaced,    // the first block of a segment is about to run (not reported if none ever runs)
-    kComplete,  // a segment's progress became complete by a block of this launch; at: the last
-                // commit
+    kPlaced,    // first block of a segment is about to run; not reported if none ever runs
+    kComplete,  // a block of this launch completed a segment's progress; at: last commit
     kRetired,   // no block of the launch runs or will ever run; may be incomplete
     kLost,      // the device failed
   };
@@ -202,7 +201,7 @@ struct DeviceEvent {
   TimePoint at{};
 };
 
-/// Hears of news. See SetListener().
+/// Called when a device has news. See SetListener().
 class DeviceListener {
  public:
   virtual ~DeviceListener() = default;
@@ -224,35 +223,36 @@ class DeviceControl {
   virtual const DeviceInfo& info() const = 0;
   /// kResourceExhausted, naming the bytes asked and free, when there is no memory.
   virtual Result<Buffer> Allocate(std::size_t bytes, MemoryKind kind) = 0;
-  /// Writes memory of kind kDevice that nothing in flight names; it is there when this returns.
+  /// Writes memory of kind kDevice that no launch in flight names. The bytes are there on return.
   virtual Status Upload(void* to, std::span<const std::byte> from) {
     std::memcpy(to, from.data(), from.size());
     return {};
   }
   virtual Result<KernelHandle> Load(const CodeImage& image, const KernelSpec& spec) = 0;
-  /// Blocks of a loaded kernel that a compute unit holds at once.
+  /// Number of blocks of a loaded kernel that a compute unit holds at once.
   virtual std::uint32_t Occupancy(KernelHandle /*kernel*/) const { return 1; }
   virtual Result<StreamId> CreateStream(const StreamOptions& options) = 0;
-  /// A word that starts at 0 and only grows, through DeviceQueue::Raise.
+  /// A word that starts at 0. Only DeviceQueue::Raise() changes it, and only upwards.
   virtual Result<GuardId> CreateGuard() = 0;
   virtual const std::atomic<std::uint32_t>* GuardWord(GuardId guard) const = 0;
 };
 
-/// The hot path. One caller at a time (the dispatcher's lock); nothing blocks except Wait, nothing
-/// allocates. Events of one launch come in the order placed, complete, retired.
+/// The hot path. One caller at a time (under the dispatcher's lock). No call blocks except Wait(),
+/// and none allocates. Events of one launch come in the order placed, complete, retired.
 class DeviceQueue {
  public:
   virtual ~DeviceQueue() = default;
   virtual TimePoint Now() const = 0;  // virtual time on a simulator
-  /// All or nothing. Launches of an ordered stream start after the one before is complete or
-  /// retired. What finds nothing to do (all tiles done, or a guard already raised) retires at once.
+  /// All or nothing. A launch of an ordered stream starts after the launch before it is complete or
+  /// retired. A launch without anything to do (all tiles done, or a guard already raised) retires
+  /// at once.
   virtual SubmitResult Submit(const Launch& launch) = 0;
   virtual SubmitResult Transfer(const Copy& copy) = 0;
-  /// Sets the word of `guard` to `value` if that is later. Queued launches that it revokes retire
-  /// at once, but for those that hardware has behind one that runs: they leave after it. Running
-  /// blocks leave at their next check.
+  /// Sets the word of `guard` to `value` if `value` is later. Queued launches that this revokes
+  /// retire at once. Exception: a launch that the hardware has already queued behind a running one
+  /// leaves after that one. Running blocks leave at their next check.
   virtual SubmitResult Raise(GuardId guard, std::uint32_t value) = 0;
-  /// Fills `events` with the oldest ones and returns how many.
+  /// Moves the oldest events to `events` and returns their number.
   virtual std::size_t Poll(std::span<DeviceEvent> events) = 0;
   /// The listener of all news from now on; null: none, the caller polls or waits. When this
   /// returns, no call of the former listener runs and none will begin: it may be destroyed. News
@@ -262,21 +262,21 @@ class DeviceQueue {
   /// wait for the call that it is made in: calls of the former listener that are under way go on,
   /// and the next SetListener() from outside waits for them.
   virtual void SetListener(DeviceListener* listener) = 0;
-  /// Without the dispatcher's lock: returns when there are events, at `until`, or after Wake(). A
-  /// kPlaced that comes during the wait does not end it.
+  /// Called without the dispatcher's lock. Returns when there are events, at `until`, or after
+  /// Wake(). A kPlaced that comes during the wait does not end it.
   virtual void Wait(TimePoint until) = 0;
   virtual void Wake() = 0;  // any thread
 };
 
 class DeviceObserver;  // device/observer.h
 
-/// How units spent their time since the device started; monotonic. Differences over a window are
-/// what reports use.
+/// How units spent their time since the device started. The sums only grow; reports use differences
+/// over a window.
 struct UnitTimes {
   Nanoseconds busy{0};  // inside bodies
   Nanoseconds idle{0};  // nothing to run
-  Nanoseconds idle_while_ready{
-      0};  // the part of `idle` while the scheduler held work back (SetWorkHeld)
+  /// The part of `idle` during which the scheduler held work back (SetWorkHeld).
+  Nanoseconds idle_while_ready{0};
 };
 
 /// A device: control, queue and accounting of one accelerator.
@@ -284,10 +284,11 @@ class Device : public DeviceControl, public DeviceQueue {
  public:
   /// Sum over units. Any thread.
   virtual UnitTimes Times() const = 0;
-  /// The scheduler says whether runnable work exists that it does not let run. Dispatcher's lock.
+  /// `held`: there is runnable work that the scheduler does not let run. Under the dispatcher's
+  /// lock.
   virtual void SetWorkHeld(bool held) = 0;
-  /// On an idle device. Null: nobody sees the blocks, which then cost a branch each. The observer
-  /// outlives the device or its successor's SetObserver.
+  /// Only on an idle device. Null: blocks are not observed, and each costs only a branch. The
+  /// observer must live until the next SetObserver() or the end of the device.
   virtual void SetObserver(DeviceObserver* observer) = 0;
 };
 

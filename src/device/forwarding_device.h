@@ -4,8 +4,8 @@
 
 namespace lagoon {
 
-/// A device in front of another one, borrowed, to which every call goes as it is: for those who
-/// override a few calls to count, time or spoil them.
+/// Forwards every call to another device, which it borrows. For classes that override a few calls
+/// to count, time or spoil them.
 class ForwardingDevice : public Device {
  public:
   explicit ForwardingDevice(Device& device) : device_(device) {}

@@ -15,19 +15,20 @@ struct DeviceBlock {
   std::uint32_t unit = 0;
   TimePoint placed{};          // when it began
   Body body = nullptr;         // what the kernel was loaded with
-  const void* args = nullptr;  // the segment's
-  const Copy* copy = nullptr;  // of a copy, else null
+  const void* args = nullptr;  // argument of the segment
+  const Copy* copy = nullptr;  // set if the block is a chunk of this copy; else null
 };
 
-/// Sees every block of a device, for traces, meters and tests. Called in the middle of the block
-/// path: it must be short, must not allocate or lock, and must not call the device. Calls of one
-/// unit come one at a time and in order, those of several units at once; a device of virtual time
-/// makes all of them one at a time, in order of that time.
+/// Sees every block of a device: for traces, meters and tests. The device calls it in the middle of
+/// the block path: a call must be short, must not allocate or lock, and must not call the device.
+/// Calls for one unit come one at a time and in order; calls for several units come at the same
+/// time. A device with virtual time makes all calls one at a time, in the order of that time.
 class DeviceObserver {
  public:
   virtual ~DeviceObserver() = default;
   virtual void OnPlaced(const DeviceBlock& block) = 0;
-  /// The same block at its end. `committed`: it counts; false: it left without result.
+  /// The same block at its end. `committed`: the tile counts as done. False: the block left without
+  /// a result.
   virtual void OnEnded(const DeviceBlock& block, TimePoint at, bool committed) = 0;
 };
 

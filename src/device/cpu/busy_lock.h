@@ -17,8 +17,8 @@ inline void CpuPause() {
 #endif
 }
 
-/// Like MutexLock, but tries for a moment before it sleeps: the device's lock is held for well
-/// under a microsecond, and a futex sleep and wake-up between two kernels would cost many of them.
+/// Like MutexLock, but tries for a moment before it sleeps. The device's lock is held for well
+/// under a microsecond; a futex sleep and wake-up between two kernels would cost many microseconds.
 class LAGOON_TSA(scoped_lockable) BusyLock {
  public:
   explicit BusyLock(Mutex& mutex) LAGOON_TSA(acquire_capability(mutex))

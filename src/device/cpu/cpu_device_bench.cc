@@ -1,5 +1,5 @@
-// What the CPU device itself costs: the gap between kernels, and from Raise() to the first
-// real-time block. Two workers; times are medians and percentiles over the samples of a run, in
+// Costs of the CPU device itself: the gap between kernels, and the time from Raise() to the first
+// real-time block. Two workers. Times are medians and percentiles over the samples of a run, in
 // microseconds.
 
 #include <benchmark/benchmark.h>
@@ -25,7 +25,7 @@ struct Record {
   Progress progress;
 };
 
-// Works for `work`, and asks for its guards every 5 us.
+// Runs for the time `work`, and checks its guards every 5 us.
 struct WorkArgs {
   Nanoseconds work;
 };
@@ -60,7 +60,7 @@ void Report(benchmark::State& state, std::vector<double>& samples) {
   state.counters["p99_us"] = Percentile(samples, 0.99);
 }
 
-// Waits until `launches` have retired and hands every event to `see`.
+// Waits until `launches` launches have retired and passes every event to `see`.
 template <typename See>
 void Drain(Device& device, std::size_t launches, See see) {
   std::array<DeviceEvent, 64> events;
@@ -74,7 +74,8 @@ void Drain(Device& device, std::size_t launches, See see) {
   }
 }
 
-// A chain of 100 kernels, all submitted at once: last commit to first block of the successor.
+// A chain of 100 kernels, all submitted at once: time from last commit to the successor's first
+// block.
 void BM_KernelGap(benchmark::State& state) {
   constexpr std::size_t kKernels = 100;
   const auto blocks = static_cast<std::uint32_t>(state.range(0));
@@ -133,7 +134,8 @@ void BM_Preemption(benchmark::State& state) {
     Segment segment{.kernel = kernel, .args = &best_effort, .progress = &background.progress};
     segment.guards[0] = {device->GuardWord(guard), epoch};
     device->Submit({LaunchId{1}, kUnordered, 1, {&segment, 1}});
-    // Asleep, as a server's threads are: with two cores a spinning one would take a worker's.
+    // Sleeps, as a server's threads do: with two cores a spinning thread would take a worker's
+    // core.
     std::this_thread::sleep_for(std::chrono::microseconds(300 + 37 * (epoch % 16)));
 
     const Segment first{.kernel = kernel, .args = &real_time, .progress = &urgent.progress};
@@ -150,7 +152,7 @@ void BM_Preemption(benchmark::State& state) {
 }
 BENCHMARK(BM_Preemption)->Iterations(1000)->UseRealTime()->Unit(benchmark::kMicrosecond);
 
-// The host's side: what one Submit() costs behind a queue of `range` launches that wait for a
+// The host's side: the cost of one Submit() behind a queue of `range` launches that wait for a
 // dependency.
 void BM_Submit(benchmark::State& state) {
   const WorkArgs args{Nanoseconds(0)};

@@ -70,7 +70,7 @@ TEST(CpuDevice, TheProbeSeesEveryGuardCheckOfEveryBlock) {
   EXPECT_EQ(counter.checks.load(), 15);
 }
 
-// So an observer may measure what a block costs its thread.
+// An observer may therefore measure what a block costs its thread.
 TEST(CpuDevice, TheObserverIsCalledOnTheUnitsOwnThread) {
   struct Threads final : DeviceObserver {
     void OnPlaced(const DeviceBlock& block) override {

@@ -9,13 +9,13 @@
 
 namespace lagoon {
 
-/// The events of a device, oldest first. Room for an event is reserved (a credit) before anything
-/// can cause it, so that an event is never lost, however late the host polls. Externally locked.
+/// The events of a device, oldest first. Room for an event (a credit) is reserved before anything
+/// can cause the event, so that none is lost, however late the host polls. Externally locked.
 class EventRing {
  public:
   explicit EventRing(std::size_t capacity) : events_(capacity), credits_(capacity) {}
 
-  /// Takes `count` credits, or none and says false.
+  /// Takes `count` credits and returns true, or takes none and returns false.
   bool Reserve(std::size_t count) {
     if (credits_ < count) return false;
     credits_ -= count;
@@ -32,7 +32,7 @@ class EventRing {
     ++size_;
   }
 
-  /// Moves out the oldest events, and their credits become free.
+  /// Moves the oldest events out, frees their credits, and returns the number of events.
   std::size_t Pop(std::span<DeviceEvent> into) {
     std::size_t count = 0;
     for (; count < into.size() && size_ > 0; ++count, --size_) {

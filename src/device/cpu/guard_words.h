@@ -8,8 +8,8 @@
 
 namespace lagoon {
 
-/// The guard words of a device, each on a cache line of its own: running blocks read them all the
-/// time.
+/// The guard words of a device. Each has its own cache line, because running blocks read the words
+/// all the time.
 class GuardWords {
  public:
   explicit GuardWords(std::size_t capacity)
@@ -18,14 +18,14 @@ class GuardWords {
   std::atomic<std::uint32_t>& word(std::size_t index) { return words_[index].word; }
   const std::atomic<std::uint32_t>& word(std::size_t index) const { return words_[index].word; }
 
-  /// Of a word that it owns.
+  /// Index of `word`, which must be one of these words.
   std::size_t IndexOf(const std::atomic<std::uint32_t>* word) const {
     const auto* address = reinterpret_cast<const std::byte*>(word);
     return static_cast<std::size_t>(address - reinterpret_cast<const std::byte*>(words_.get())) /
            sizeof(Line);
   }
 
-  /// False for words of somebody else, such as a done count.
+  /// False for other words, such as a done count.
   bool Owns(const std::atomic<std::uint32_t>* word) const {
     const auto* address = static_cast<const void*>(word);
     return !std::less<>()(address, static_cast<const void*>(words_.get())) &&

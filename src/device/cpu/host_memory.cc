@@ -11,8 +11,8 @@ namespace lagoon {
 namespace {
 
 constexpr std::size_t kAlignment = 64;
-// Weights and arenas of 2 MiB and more start on a huge page, so that a tile's rows cost few TLB
-// entries.
+// Weights and arenas of at least 2 MiB start on a huge page, so that the rows of a tile need few
+// TLB entries.
 constexpr std::size_t kHugePage = std::size_t{2} << 20;
 
 std::align_val_t AlignmentOf(std::size_t bytes) {
@@ -30,7 +30,7 @@ HostMemory::HostMemory(std::size_t limit_bytes, std::string device)
     : limit_bytes_(limit_bytes != 0 ? limit_bytes : MachineMemory()), device_(std::move(device)) {}
 
 bool HostMemory::Take(std::size_t bytes) {
-  // relaxed: a count; the memory itself is handed over by the allocator.
+  // relaxed: only a count. The allocator synchronises the memory itself.
   std::size_t used = used_bytes_.load(std::memory_order_relaxed);
   do {
     if (bytes > limit_bytes_ - used) return false;
@@ -54,7 +54,7 @@ Result<Buffer> HostMemory::Allocate(std::size_t bytes) {
     return fail("the system has no memory");
   }
   if (bytes >= kHugePage) {
-    // Advice only: without huge pages everything works, slower.
+    // Advice only: without huge pages everything works, but slower.
     static_cast<void>(madvise(data, bytes, MADV_HUGEPAGE));
   }
   return Buffer(data, bytes, shared_from_this());

@@ -10,14 +10,14 @@
 
 namespace lagoon {
 
-/// Host memory as device memory: 64-byte aligned, counted against a limit, large buffers on huge
-/// pages where the kernel has them. Any thread.
+/// Host memory as device memory: 64-byte aligned and counted against a limit. Large buffers lie on
+/// huge pages if the operating system has them. Any thread.
 class HostMemory final : public MemoryOwner, public std::enable_shared_from_this<HostMemory> {
  public:
-  /// `limit_bytes`: 0 means what the machine has. `device`: whose memory it is, for messages.
+  /// `limit_bytes`: 0 means all memory of the machine. `device`: name of the device, for messages.
   explicit HostMemory(std::size_t limit_bytes, std::string device = "cpu");
 
-  /// kResourceExhausted names the bytes asked and free. No bytes give an empty buffer.
+  /// kResourceExhausted names the bytes asked and free. 0 bytes give an empty buffer.
   Result<Buffer> Allocate(std::size_t bytes);
   void Free(void* data, std::size_t bytes) override;
 

@@ -117,7 +117,7 @@ void LaunchTable::LinkStream(std::uint32_t index) {
   }
 }
 
-// Returns the launch that became first of the stream by this, and eligible.
+// Returns the launch that thereby became first of the stream and eligible, or kNone.
 std::uint32_t LaunchTable::UnlinkStream(std::uint32_t index) {
   Slot& slot = slots_[index];
   Stream& stream = streams_[Raw(slot.stream) - 1];
@@ -191,14 +191,14 @@ bool LaunchTable::Finish(const Assignment& done, Leave why, TimePoint at) {
   --slot.active;
   if (why == Leave::kCompleted) Report(slot, DeviceEvent::Kind::kComplete, done.segment, at);
   if (watchers_ != 0) {
-    // Whatever the reason to leave, the worker may have committed since it last settled for others:
-    // a guard is looked at before the yield.
+    // Whatever the reason to leave, this worker may have committed since its last SettleAll(): the
+    // loop checks guards before it calls yield().
     SettleAll();
   } else if (why == Leave::kCompleted) {
     SettleNaming(done.progress);
   }
-  // An ordered stream moves on by what its first launch's settling does, even if this worker found
-  // nothing: then another one's commit was seen, and that one announces it.
+  // May move the ordered stream on even if this worker found no tile: then it saw another worker's
+  // last commit. That other worker makes the change known.
   Settle(done.slot);
   return why != Leave::kExhausted || limited || slot.segment_count == 0;
 }
@@ -207,8 +207,8 @@ void LaunchTable::SettleAll() {
   for (std::uint32_t index = live_first_; index != kNone;) {
     const Slot& slot = slots_[index];
     const std::uint32_t next = slot.live_after;
-    // Whoever becomes first of a stream by this was submitted later, so this loop still comes to
-    // it.
+    // A launch that thereby becomes first of its stream was submitted later, so this loop still
+    // comes to it.
     if (Retirable(slot)) {
       Retire(index);
     } else if (slot.in_stream && slot.eligible && Finished(slot)) {
@@ -249,7 +249,8 @@ bool LaunchTable::Names(const Entry& entry, const Slot& slot, const Progress* pr
   return entry.progress == progress;
 }
 
-// All segments are complete. Its stream moves on, even while the last workers are still leaving.
+// True if all segments are complete. Then the stream moves on, even while the last workers still
+// leave.
 bool LaunchTable::Finished(const Slot& slot) {
   return std::all_of(slot.segments.begin(), slot.segments.begin() + slot.segment_count,
                      [](const WorkSegment& segment) { return segment.progress->Complete(); });
@@ -264,8 +265,8 @@ bool LaunchTable::Retirable(const Slot& slot) {
                      });
 }
 
-// Draws the conclusions of a change of one launch, and of its stream's next ones as they come
-// first.
+// Acts on a change of one launch: retires it, or moves its stream on. Then does the same with the
+// stream's next launches as each becomes first.
 void LaunchTable::Settle(std::uint32_t index) {
   while (index != kNone) {
     const Slot& slot = slots_[index];
@@ -280,8 +281,8 @@ void LaunchTable::Settle(std::uint32_t index) {
   }
 }
 
-// Other launches that name a record which became complete: a relaunch whose last tiles were
-// finished by the blocks of the launch before it.
+// Settles other launches that name a record that became complete: relaunches whose last tiles were
+// finished by blocks of the launch before.
 void LaunchTable::SettleNaming(const Progress* progress) {
   naming_.clear();
   for (const Entry& entry : order_) {
@@ -290,7 +291,7 @@ void LaunchTable::SettleNaming(const Progress* progress) {
   for (const std::uint32_t index : naming_) Settle(index);
 }
 
-// Returns the launch that became first of its stream by this.
+// Returns the launch that thereby became first of its stream, or kNone.
 std::uint32_t LaunchTable::Retire(std::uint32_t index) {
   Slot& slot = slots_[index];
   Report(slot, DeviceEvent::Kind::kRetired, 0, Now());

@@ -13,20 +13,20 @@
 
 namespace lagoon {
 
-/// The launches in flight on a device of worker threads: which segment a free worker takes, and
-/// when a launch is complete and retired. Plain data without threads; the device's lock protects
-/// every method. Nothing allocates after construction.
+/// The launches in flight on a device of worker threads. Decides which segment a free worker takes,
+/// and when a launch is complete and retired. Plain data without threads; the device's lock
+/// protects every method. Nothing allocates after construction.
 class LaunchTable {
  public:
   struct Limits {
     std::uint32_t launches = 512;
-    std::uint32_t streams = 1024;  // ordered ones
+    std::uint32_t streams = 1024;  // ordered streams
     std::size_t events = 4096;
   };
   static constexpr std::uint32_t kMaxSegments = 8;
 
-  /// What a worker took: a segment and the tile to begin with. Everything named here stays valid
-  /// until the worker calls Finish().
+  /// What a worker took: a segment and the first tile. All pointers and spans stay valid until the
+  /// worker calls Finish().
   struct Assignment {
     std::uint32_t slot = 0;
     std::uint32_t segment = 0;
@@ -39,54 +39,55 @@ class LaunchTable {
     std::span<const Dep> deps;
     std::span<const Guard> guards;
     LaunchId id{};
-    const Copy* copy = nullptr;  // what it is a part of; null: a kernel
+    const Copy* copy = nullptr;  // the copy that this is a part of; null: a kernel
   };
 
-  /// `guards`: the device's words, which announce their changes through SettleAll(). Borrowed.
+  /// `guards`: the device's guard words. SettleAll() follows every change of a word. Borrowed.
   LaunchTable(const Limits& limits, const GuardWords& guards);
 
-  /// The launch waits in the table; SettleNewest() follows before the device's lock is given up.
-  /// `bodies`: by KernelHandle. CHECKs that the launch names what exists.
+  /// Adds the launch. SettleNewest() must follow before the device's lock is given up. `bodies`: by
+  /// KernelHandle. CHECKs that the kernels, progress records and stream exist.
   SubmitResult Add(const Launch& launch, std::span<const Body> bodies);
   SubmitResult Add(const Copy& copy);
 
-  /// Claims a tile of the best-ranked segment that may run, and reports kPlaced if it is the
-  /// segment's first of this launch. Nothing: no tile can be had before the table or a Progress
-  /// changes.
+  /// Claims a tile of the best-ranked segment that may run, and reports kPlaced if it is the first
+  /// tile of that segment in this launch. Nothing: no tile is available until the table or a
+  /// Progress changes.
   std::optional<Assignment> Pick();
 
-  /// A worker stopped working on what it took; `at`: now, or the last commit when `why` is
-  /// kCompleted. True: something that was not runnable may be so now.
+  /// A worker stopped working on `done`. `at`: now, or the time of the last commit if `why` is
+  /// kCompleted. True: something may have become runnable.
   bool Finish(const Assignment& done, Leave why, TimePoint at);
 
-  /// Retires the launch added last if it finds nothing to do. After watchers() is known to workers
-  /// (Watchers::Enter()), so that a commit which the launch waits for is seen here or by its
-  /// worker.
+  /// Retires the launch added last if it has nothing to do. Call this after workers can see
+  /// watchers() (Watchers::Enter()): then either this call or the committing worker sees a commit
+  /// that the launch waits for.
   void SettleNewest() {
     if (live_last_ != kNone) Settle(live_last_);
   }
 
-  /// Retires what has become complete or revoked without a worker: after a guard was raised or a
-  /// done count changed that `watchers()` wait for.
+  /// Retires launches that became complete or revoked without a worker: after a guard was raised,
+  /// or after a partial done count changed that `watchers()` wait for.
   void SettleAll();
 
-  /// Whether a segment may run, of any rank or of a rank smaller than `than`. Claims nothing.
+  /// True if some segment may run: of any rank, or of a rank smaller than `than`. Claims nothing.
   bool HasRunnable() const { return HasRunnable(order_.size()); }
   bool HasBetter(Rank than) const;
-  /// Whether the launch added last may run: all that an Add() can make runnable.
+  /// True if the launch added last may run. An Add() can make no other launch runnable.
   bool NewestMayRun() const;
 
-  /// Smallest rank of the launches at the head of their stream; the largest Rank when there are
-  /// none.
+  /// Smallest rank of the eligible launches: those first in their stream or in no stream. The
+  /// largest Rank if there are none.
   Rank best_rank() const;
 
-  /// Launches that wait for or are guarded by something that may change without a call of Finish():
-  /// partial done counts. While there are any, workers call SettleAll() after every commit.
+  /// Number of launches that wait for, or are guarded by, a partial done count. Such a count
+  /// changes without a call of Finish(). While there are any, workers call SettleAll() after every
+  /// commit.
   std::uint32_t watchers() const { return watchers_; }
 
   EventRing& events() { return events_; }
   const EventRing& events() const { return events_; }
-  /// Whether kComplete or kRetired was reported since the last call.
+  /// True if kComplete or kRetired was reported since the last call.
   bool TakeNews() { return std::exchange(news_, false); }
 
   std::uint32_t live() const { return live_; }
@@ -105,8 +106,7 @@ class LaunchTable {
     bool placed = false;
   };
 
-  // States: free -> queued behind its stream (not eligible) -> eligible -> retired, which is free
-  // again.
+  // States: free -> queued behind its stream (not eligible) -> eligible -> retired (free again).
   struct Slot {
     LaunchId id{};
     Rank rank = 0;
@@ -116,13 +116,13 @@ class LaunchTable {
     std::uint32_t credits = 0;  // events that may still come
     std::uint32_t active = 0;   // workers in its segments
     bool started = false;       // a tile was claimed
-    bool eligible = false;      // in order_: first of its stream, or of none
+    bool eligible = false;      // in order_: first of its stream, or in no stream
     bool in_stream = false;     // linked in its stream
     bool watcher = false;
     std::uint32_t stream_before = kNone, stream_after = kNone;
-    std::uint32_t live_before = kNone,
-                  live_after = kNone;  // in order of submission; free: next free
-    Copy copy;                         // what a transfer's body reads
+    // In order of submission. Of a free slot: live_after is the next free slot.
+    std::uint32_t live_before = kNone, live_after = kNone;
+    Copy copy;  // read by the body of a transfer
     std::array<WorkSegment, kMaxSegments> segments;
   };
 
@@ -130,7 +130,7 @@ class LaunchTable {
     std::uint32_t first = kNone, last = kNone;
   };
 
-  // An eligible launch; kept beside the slots so that a search touches few cache lines.
+  // An eligible launch. Kept outside of the slots, so that a search touches few cache lines.
   struct Entry {
     Rank rank;
     std::uint64_t sequence;
@@ -172,10 +172,10 @@ class LaunchTable {
   std::uint32_t live_ = 0;
   std::uint32_t watchers_ = 0;
   std::uint64_t next_sequence_ = 0;
-  std::vector<Entry> order_;     // sorted; eligible launches only
+  std::vector<Entry> order_;     // eligible launches only, sorted
   std::vector<Stream> streams_;  // by StreamId - 1
   EventRing events_;
-  std::vector<std::uint32_t> naming_;  // scratch of SettleNaming
+  std::vector<std::uint32_t> naming_;  // scratch memory of SettleNaming
   bool news_ = false;
 };
 

@@ -2,8 +2,8 @@
 // partial done count: such a launch must retire, whatever happens at the same time.
 //
 // The code is the device's own: RunBlocks() of block.h and the Watchers over model atomics, and the
-// LaunchTable itself. The table is no model, so it cannot be a part of the explored state. Its
-// history is: each change of the table is one step, and to make the step the changes before it are
+// LaunchTable itself. The table has no model atomics, so it cannot be a part of the explored state.
+// Its history is: each change of the table is one step. To make a step, the changes before it are
 // made again on a fresh table.
 
 #include <gtest/gtest.h>
@@ -41,7 +41,7 @@ constexpr std::size_t kMaxWorkers = 2;
 
 bool Nothing(const void*, std::uint32_t, BlockContext&) { return true; }
 
-// What the lock does not protect, at the moment of a change of the table.
+// The words that the lock does not protect, at the moment of a change of the table.
 struct Words {
   std::array<std::uint32_t, kLaunches> done;
   std::array<std::uint64_t, kLaunches> unclaimed;
@@ -51,8 +51,8 @@ struct Words {
 struct Change {
   enum class Kind : std::uint8_t { kSubmit, kSettleNewest, kSettleAll, kPick, kFinish };
   Kind kind;
-  std::size_t which;  // the launch of kSubmit, the worker of kPick and kFinish
-  Leave why;          // of kFinish
+  std::size_t which;  // kSubmit: the launch; kPick and kFinish: the worker
+  Leave why;          // of kFinish only
   Words words;
 };
 
@@ -105,8 +105,8 @@ class World {
     const auto& held = held_[worker];
     return held ? 1 + 2 * Raw(held->id) + held->tile : 0;
   }
-  /// Equal if the tables are in the same state: all that they keep follows from what was submitted,
-  /// what was reported and what workers hold.
+  /// Equal if the tables are in the same state: what was submitted, what was reported and what
+  /// workers hold determine all that a table keeps.
   std::uint64_t State() const {
     std::uint64_t state = submitted_;
     for (const std::uint32_t reported : reported_) state = state * 16 + reported;
@@ -162,7 +162,7 @@ class Model {
   Explorer::Outcome Run() { return explorer_.Run(); }
 
  private:
-  // What Watchers::Enter() asks of a table.
+  // What Watchers::Enter() calls on a table.
   struct Newest {
     Model& model;
     std::uint32_t watchers() const { return model.CountWatchers(); }
@@ -263,7 +263,7 @@ class Model {
     return words;
   }
 
-  // Histories by number, one for each state of the table; 0 is the empty one.
+  // Histories have numbers, one for each state of the table; 0 is the empty history.
   struct History {
     std::uint64_t before;
     Change last;
@@ -316,7 +316,8 @@ class Model {
   std::array<std::size_t, kLaunches> retired_{};
   const std::size_t history_ = explorer_.AddWord(0), watching_ = explorer_.AddWord(0),
                     locked_ = explorer_.AddWord(0);
-  std::map<std::uint64_t, std::uint64_t> numbers_;  // of histories, by the state they led to
+  std::map<std::uint64_t, std::uint64_t>
+      numbers_;  // number of a history, by the state that it led to
   std::vector<History> histories_;
 };
 

@@ -169,7 +169,7 @@ TEST_F(LaunchTableTest, RefusesWhenSlotsOrCreditsRunOut) {
   EXPECT_EQ(fill(), 4);  // slots
   while (const auto work = table_.Pick()) Commit(*work);
   EXPECT_EQ(table_.events().size(), 12u);
-  EXPECT_EQ(fill(), 1);  // 16 events: 12 to be polled, 3 for this one
+  EXPECT_EQ(fill(), 1);  // 16 events: 12 unpolled, 3 for this launch
   Events();
   EXPECT_EQ(fill(), 3);
 }

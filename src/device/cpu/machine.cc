@@ -9,7 +9,7 @@
 namespace lagoon {
 namespace {
 
-// Control group version 2: "<quota us> <period us>" or "max <period us>". 0: no limit.
+// Reads control group version 2: "<quota us> <period us>" or "max <period us>". 0: no limit.
 std::uint32_t QuotaCores() {
   std::ifstream file("/sys/fs/cgroup/cpu.max");
   double quota = 0;
@@ -60,7 +60,7 @@ Status PinThread(std::jthread& thread, int core) {
 }
 
 void NameThisThread(const std::string& name) {
-  // Fails only for names over 15 characters; the name is for people.
+  // Fails only for names over 15 characters. The name is for people only.
   static_cast<void>(pthread_setname_np(pthread_self(), name.substr(0, 15).c_str()));
 }
 

@@ -14,7 +14,7 @@ namespace lagoon {
 namespace {
 
 constexpr LaunchTable::Limits kLimits;
-constexpr std::uint32_t kMaxGuards = 4096;  // one an instance, one a dispatcher
+constexpr std::uint32_t kMaxGuards = 4096;  // one per instance and one per dispatcher
 constexpr std::uint32_t kMaxKernels = 1 << 16;
 constexpr std::size_t kMinScratchBytes = 4096;
 
@@ -91,7 +91,7 @@ Result<KernelHandle> WorkerDevice::Load(const CodeImage& image, const KernelSpec
                                                    "': " + std::to_string(kMaxKernels) +
                                                    " kernels are loaded");
   }
-  // Another Load may have grown the scratch more meanwhile.
+  // Meanwhile another Load() may have grown the scratch memory further.
   if (needed > scratch_bytes_) {
     scratch_bytes_ = needed;
     for (std::size_t i = 0; i < workers_.size(); ++i) {
@@ -165,14 +165,14 @@ SubmitResult WorkerDevice::Raise(GuardId guard, std::uint32_t value) {
   std::atomic<std::uint32_t>& word = guards_.word(Raw(guard));
   const std::uint32_t before = word.load(std::memory_order_relaxed);
   if (static_cast<std::int32_t>(value - before) <= 0) return SubmitResult::kOk;
-  // Before the lock, so that running blocks see it at once. relaxed: a guard is a hint; the lock
-  // below makes it known to every later pick.
+  // Before taking the lock, so that running blocks see it at once. relaxed: a guard is a hint; the
+  // lock below makes it visible to every later pick.
   word.store(value, std::memory_order_relaxed);
   std::uint32_t wake = 0;
   {
     BusyLock lock(mutex_);
     table_.SettleAll();
-    table_.TakeNews();  // whoever raises polls
+    table_.TakeNews();  // the caller of Raise() polls
     Publish(/*may_run=*/true);
     if (sleepers_ != 0 && table_.HasRunnable()) wake = sleepers_;
   }
@@ -230,7 +230,7 @@ void WorkerDevice::Publish(bool may_run) {
   pending_events_.store(table_.events().size(), std::memory_order_release);
   watchers_.Publish(table_.watchers());
   if (table_.TakeNews()) undelivered_news_.store(true, std::memory_order_release);
-  // release: whoever sees the new epoch sees the rank that goes with it.
+  // release: a thread that sees the new epoch also sees the rank that belongs to it.
   if (may_run) epoch_.fetch_add(1, std::memory_order_release);
 }
 
@@ -241,7 +241,7 @@ void WorkerDevice::WakeWorkers(std::uint64_t count, std::uint32_t sleepers) {
 }
 
 void WorkerDevice::NotifyWaiters() {
-  // The events were added under the lock: a waiter that is not counted yet will see them.
+  // The events were added under the lock. A waiter that is not counted yet will see them.
   if (waiters_.load(std::memory_order_relaxed) != 0 &&
       pending_events_.load(std::memory_order_acquire) != 0) {
     news_.NotifyAll();

@@ -20,17 +20,17 @@
 
 namespace lagoon {
 
-/// The Device contract on worker threads. One lock protects the table of launches; a worker holds
-/// it to return what it finished and to take what is best, and runs blocks without it. What makes
-/// something runnable happens under the lock and moves `epoch_`, so that nobody sleeps or goes on
-/// past it.
+/// The Device contract on worker threads. One lock protects the table of launches. A worker holds
+/// the lock to return what it finished and to take the best work; it runs blocks without the lock.
+/// Every change that makes something runnable happens under the lock and increments `epoch_`, so no
+/// worker sleeps or goes on past it.
 class WorkerDevice final : public Device {
  public:
   WorkerDevice(std::uint32_t workers, const CpuDeviceOptions& options);
-  /// Lets running blocks end; launches in flight are dropped without events.
+  /// Lets running blocks end. Launches in flight are dropped without events.
   ~WorkerDevice() override;
 
-  /// Once. `cores`: worker i is bound to cores[i]; empty: to none.
+  /// Call once. `cores`: worker i is bound to cores[i]. Empty: no worker is bound.
   Status Start(std::span<const int> cores);
 
   // DeviceControl
@@ -62,16 +62,16 @@ class WorkerDevice final : public Device {
     explicit Worker(std::uint32_t unit_in) : unit(unit_in) {}
 
     const std::uint32_t unit;
-    // The worker's own.
+    // Used by the worker's thread only.
     std::optional<Assignment> work;
-    Leave why = Leave::kExhausted;  // how `work` ended,
-    TimePoint left_at;              // and when
+    Leave why = Leave::kExhausted;  // how `work` ended
+    TimePoint left_at;              // when `work` ended
     std::uint32_t seen_epoch = 0;
     bool idle = false;
     bool news_deferred = false;
     Buffer scratch;
 
-    Buffer next_scratch;  // larger, to be taken over at the next pick; under the device's lock
+    Buffer next_scratch;  // larger; swapped in at the next pick; under the device's lock
     BusyClock busy;       // read by Times()
     std::jthread thread;
   };
@@ -85,10 +85,10 @@ class WorkerDevice final : public Device {
   void AwaitChange(Worker& worker);
   bool SpinForChange(const Worker& worker) const;
 
-  // After any change of the table: tells workers and the mirrors of its state that are read without
-  // lock.
+  // After any change of the table: makes it visible to workers, and updates the copies of the
+  // table's state that are read without the lock.
   void Publish(bool may_run) REQUIRES(mutex_);
-  /// Wakes up to `count` of `sleepers`. Without the lock.
+  /// Wakes up to `count` of `sleepers`. Call without the lock.
   void WakeWorkers(std::uint64_t count, std::uint32_t sleepers);
   template <typename Work>
   SubmitResult Add(const Work& work, std::uint64_t tiles);
@@ -98,7 +98,7 @@ class WorkerDevice final : public Device {
 
   DeviceInfo info_;
   CheckProbe* const probe_;
-  DeviceObserver* observer_ = nullptr;  // set while nothing runs
+  DeviceObserver* observer_ = nullptr;  // changed only while nothing runs
   const std::shared_ptr<HostMemory> memory_;
   GuardWords guards_;
   ListenerSlot listener_;
@@ -110,24 +110,25 @@ class WorkerDevice final : public Device {
   std::uint32_t streams_ GUARDED_BY(mutex_) = 0;
   std::atomic<std::uint32_t> guard_count_{0};
   IdleClock idle_ GUARDED_BY(mutex_);
-  bool held_ = false;  // the caller of SetWorkHeld's
+  bool held_ = false;  // used only by the caller of SetWorkHeld()
 
-  CondVar work_;  // sleeping workers
+  CondVar work_;  // wakes sleeping workers
   std::uint32_t sleepers_ GUARDED_BY(mutex_) = 0;
-  CondVar news_;  // Wait()
+  CondVar news_;  // wakes callers of Wait()
   bool woken_ GUARDED_BY(mutex_) = false;
   std::atomic<std::uint32_t> waiters_{0};  // changed under the lock
 
   // Written under the lock, read without it.
-  alignas(64) std::atomic<std::uint32_t> epoch_{
-      0};                                  // moves when something may have become runnable
+  // Incremented when something may have become runnable.
+  alignas(64) std::atomic<std::uint32_t> epoch_{0};
   std::atomic<Rank> best_rank_{~Rank{0}};  // of the table; read after epoch_
   std::atomic<bool> stopping_{false};
   std::atomic<std::size_t> pending_events_{0};
-  std::atomic<bool> undelivered_news_{false};  // taken by whichever worker delivers
+  std::atomic<bool> undelivered_news_{false};  // the worker that clears it delivers
   alignas(64) Watchers watchers_;
 
-  std::vector<std::unique_ptr<Worker>> workers_;  // last: joined before the rest goes
+  std::vector<std::unique_ptr<Worker>>
+      workers_;  // last: joined before the other members are destroyed
 };
 
 }  // namespace lagoon

@@ -9,15 +9,14 @@
 namespace lagoon {
 namespace {
 
-// How long a worker without work keeps looking before it sleeps. A kernel's tail, when one worker
-// waits for the other's last block, lasts up to a block (20-100 us): sleeping in it would cost a
-// futex wake-up, 5-50 us, at almost every kernel. Longer would take the core from the threads that
-// bring requests: with two cores there is no other.
+// How long a worker without work keeps looking before it sleeps. At a kernel's tail one worker
+// waits for the other's last block, up to one block (20-100 us). If the worker slept then, almost
+// every kernel would cost a futex wake-up (5-50 us). Longer spinning would take the core from the
+// threads that bring requests: with two cores there is no other.
 constexpr Nanoseconds kIdleSpin = std::chrono::microseconds(100);
 constexpr int kPausesPerClock = 16;
 
-// Whether `next` goes on where `last` ended, or is more urgent: then the news of `last` wait for
-// one block.
+// True if `next` continues `last`, or is more urgent. Then the news of `last` wait for one block.
 bool Continues(const LaunchTable::Assignment& next, const LaunchTable::Assignment& last) {
   if (next.rank < last.rank) return true;
   if (next.stream != kUnordered && next.stream == last.stream) return true;
@@ -31,7 +30,7 @@ void WorkerDevice::RunWorker(Worker& worker) {
   while (NextWork(worker)) RunWork(worker);
 }
 
-// Returns what the worker has finished, takes the next and delivers news. False: the device stops.
+// Returns what the worker finished, takes the next work and delivers news. False: the device stops.
 bool WorkerDevice::NextWork(Worker& worker) {
   std::optional<Assignment> last = std::exchange(worker.work, std::nullopt);
   for (;; last.reset()) {
@@ -41,9 +40,10 @@ bool WorkerDevice::NextWork(Worker& worker) {
       AwaitChange(worker);
       continue;
     }
-    // News of a kernel wait until the first block of its successor has run, so that whoever listens
-    // is not part of the gap between kernels; a worker without work delivers them meanwhile. For
-    // everything else news come first: the next block may be somebody else's and long.
+    // News of a kernel wait until the first block of its successor has run, so that the listener's
+    // time does not add to the gap between kernels. A worker without work delivers the news
+    // meanwhile. In all other cases the news come first: the next block may belong to another job
+    // and be long.
     if (last && !worker.news_deferred && Continues(*worker.work, *last)) {
       worker.news_deferred = undelivered_news_.load(std::memory_order_relaxed);
     } else {
@@ -73,7 +73,7 @@ bool WorkerDevice::TakeWork(Worker& worker, const Assignment* last) {
       if (worker.next_scratch.size() > worker.scratch.size()) {
         std::swap(worker.scratch, worker.next_scratch);
       }
-      // One is enough: it wakes the next if there is still more.
+      // One is enough: the woken worker wakes the next if there is more work.
       if (sleepers_ != 0 && table_.HasRunnable()) wake = sleepers_;
     }
   }
@@ -110,7 +110,7 @@ void WorkerDevice::RunWork(Worker& worker) {
   worker.left_at = lagoon::Now();
 }
 
-// Asked after every commit but a kernel's last, without the lock.
+// Called after every commit but a kernel's last, without the lock.
 bool WorkerDevice::ShouldYield(Worker& worker) {
   if (worker.news_deferred) {
     worker.news_deferred = false;
@@ -163,7 +163,7 @@ bool WorkerDevice::SpinForChange(const Worker& worker) const {
 
 void WorkerDevice::DeliverNews() {
   if (!undelivered_news_.load(std::memory_order_relaxed)) return;
-  // acquire: the events are there for Poll(), and waiters are counted.
+  // acquire: the events are visible to Poll(), and the waiters are counted.
   if (!undelivered_news_.exchange(false, std::memory_order_acquire)) return;
   if (pending_events_.load(std::memory_order_acquire) == 0) return;  // polled meanwhile
   listener_.Tell();

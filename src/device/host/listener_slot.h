@@ -29,9 +29,9 @@ class BasicListenerSlot {
     listener_.store(listener, std::memory_order_release);
   }
 
-  /// Any thread, without a lock that a listener may need: DeviceListener::OnDeviceNews().
+  /// Any thread, holding no lock that a listener may need: see DeviceListener::OnDeviceNews().
   void Tell() {
-    // relaxed: a guess, which saves the counting where there is no listener.
+    // relaxed: only a guess. Without a listener the counting is saved.
     if (listener_.load(std::memory_order_relaxed) == nullptr) return;
     const Call call(*this);
     // seq_cst, here and in Set(): either Set() sees this call counted and waits for it, or this
@@ -74,7 +74,7 @@ class BasicListenerSlot {
   static inline constinit thread_local const Call* innermost_ = nullptr;
 
   typename Atomics::template Atomic<DeviceListener*> listener_{nullptr};
-  typename Atomics::template Atomic<std::uint32_t> calls_{0};  // under way or just beginning
+  typename Atomics::template Atomic<std::uint32_t> calls_{0};  // calls under way or just beginning
 };
 
 using ListenerSlot = BasicListenerSlot<StdAtomics>;

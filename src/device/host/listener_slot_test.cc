@@ -81,7 +81,8 @@ TEST(ListenerSlot, ACallOfAnotherSlotIsWaitedForInsideACall) {
   slot.Tell();
 }
 
-// All interleavings of two threads that tell and one that sets, clears and destroys a listener.
+// All interleavings of two threads that call Tell() and one that sets, clears and destroys a
+// listener.
 class SlotModel {
  public:
   /// `clears_itself`: the listener calls Set(nullptr) inside its call, too.
