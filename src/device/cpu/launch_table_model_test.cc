@@ -316,8 +316,7 @@ class Model {
   std::array<std::size_t, kLaunches> retired_{};
   const std::size_t history_ = explorer_.AddWord(0), watching_ = explorer_.AddWord(0),
                     locked_ = explorer_.AddWord(0);
-  std::map<std::uint64_t, std::uint64_t>
-      numbers_;  // number of a history, by the state that it led to
+  std::map<std::uint64_t, std::uint64_t> numbers_;  // of histories, by the state they led to
   std::vector<History> histories_;
 };
 

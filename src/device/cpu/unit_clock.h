@@ -9,12 +9,12 @@
 
 namespace lagoon {
 
-/// Time of one worker inside bodies. Start and Stop on the worker; Total on any thread, also
-/// inside.
+/// Time that one worker spent inside bodies. Start() and Stop() on the worker's thread. Total() on
+/// any thread, also while a body runs.
 class BusyClock {
  public:
   void Start(TimePoint now) {
-    // One word holds both the sum and whether it runs: (sum - start) while it does. Bit 0: it runs.
+    // Bit 0: a body runs. The other bits hold the sum, or (sum - start time) while a body runs.
     word_.store(((total_ - now.time_since_epoch().count()) << 1) | 1, std::memory_order_release);
     start_ = now;
   }
@@ -24,10 +24,11 @@ class BusyClock {
     word_.store(total_ << 1, std::memory_order_release);
   }
 
-  /// Never less than an earlier call gave.
+  /// Never less than an earlier call returned.
   Nanoseconds Total() const {
-    // Its worker may lose the core between reading the clock and Stop()'s store: until then it
-    // seems to run, and goes back by that time. What was told once stays.
+    // The worker may lose its core between reading the clock and Stop()'s store. Until that store
+    // the body seems to run; then the sum drops by that time. Total() must not go back, so it keeps
+    // the largest value that it has returned.
     const std::int64_t total = Read();
     std::int64_t told = told_.load(std::memory_order_relaxed);
     while (told < total && !told_.compare_exchange_weak(told, total, std::memory_order_relaxed)) {
@@ -41,7 +42,7 @@ class BusyClock {
       const std::int64_t word = word_.load(std::memory_order_acquire);
       if ((word & 1) == 0) return word >> 1;
       const TimePoint now = Now();
-      // Unchanged: `now` belongs to the run that the word tells of.
+      // Unchanged: `now` belongs to the run that this word describes.
       if (word_.load(std::memory_order_acquire) == word) {
         return (word >> 1) + now.time_since_epoch().count();
       }
@@ -50,12 +51,12 @@ class BusyClock {
 
   std::atomic<std::int64_t> word_{0};
   mutable std::atomic<std::int64_t> told_{0};
-  std::int64_t total_ = 0;  // the worker's
-  TimePoint start_;         // the worker's
+  std::int64_t total_ = 0;  // used by the worker only
+  TimePoint start_;         // used by the worker only
 };
 
-/// Time of all workers without work, and the part of it while the scheduler held work back: the
-/// integral of the number of idle workers, up to now. Externally locked.
+/// Sum over all workers of the time without work, and the part of it during which the scheduler
+/// held work back: the integral of the number of idle workers, up to now. Externally locked.
 class IdleClock {
  public:
   void Enter(TimePoint now) {

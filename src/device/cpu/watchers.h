@@ -12,7 +12,7 @@ namespace lagoon {
 /// A commit takes no lock, so a submission and a commit may happen at the same time. Both access
 /// this word by a read-modify-write, so one of the two comes first:
 ///
-// - the submission: then the committing worker finds Any() and looks at all launches;
+/// - the submission: then the committing worker finds Any() and looks at all launches;
 /// - the commit: then the submission sees the new count, and looks at its own launch after that.
 ///
 /// Templated on its atomics, so that a test explores all interleavings.

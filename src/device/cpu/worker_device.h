@@ -127,8 +127,8 @@ class WorkerDevice final : public Device {
   std::atomic<bool> undelivered_news_{false};  // the worker that clears it delivers
   alignas(64) Watchers watchers_;
 
-  std::vector<std::unique_ptr<Worker>>
-      workers_;  // last: joined before the other members are destroyed
+  // Last: the threads are joined before the other members are destroyed.
+  std::vector<std::unique_ptr<Worker>> workers_;
 };
 
 }  // namespace lagoon

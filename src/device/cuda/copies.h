@@ -10,28 +10,29 @@
 
 namespace lagoon::cuda {
 
-/// Copies between pageable host memory and the GPU, in pieces through pinned memory; several pieces
-/// are under way at once. One thread uses it.
+/// Copies between pageable host memory and the GPU, in pieces through pinned memory. Several pieces
+/// are under way at once. Used by one thread.
 class CopyEngine {
  public:
   static constexpr std::size_t kPieceBytes = std::size_t{256} << 10;
   static constexpr std::size_t kPieces = 8;
 
-  /// `to_device`, `to_host`: streams of its own, borrowed.
+  /// `to_device`, `to_host`: streams for these copies only. Borrowed.
   static Result<std::unique_ptr<CopyEngine>> Create(
       const std::shared_ptr<const GpuSession>& session, MarkedStream& to_device,
       MarkedStream& to_host);
 
-  /// Queues a copy; `from_device` says where its source lies. `key` comes back from Finished().
+  /// Queues a copy. `from_device`: the source is on the GPU. TakeFinished() gives `key` back.
   void Add(std::uint32_t key, const Copy& copy, bool from_device);
-  /// What the driver said, and to which call.
+  /// A result of the driver, and the call that returned it.
   struct Answer {
     Code code = kSuccess;
     const char* call = "";
   };
-  /// Moves what can be moved. False: nothing to do now.
+  /// Moves what can be moved now. False: there is nothing to do now. `answer`: a call of the driver
+  /// that failed, else kSuccess.
   bool Step(Answer& answer);
-  /// The copies that are done, each once: all bytes have arrived.
+  /// Takes the key of a copy whose bytes have all arrived. False: there is none.
   bool TakeFinished(std::uint32_t& key);
   bool busy() const { return !copies_.empty(); }
 
@@ -66,7 +67,7 @@ class CopyEngine {
   MarkedStream& to_host_;
   std::deque<std::byte*> free_;
   std::deque<std::unique_ptr<Moving>> copies_;  // in order of arrival
-  std::deque<Piece> up_, down_;                 // under way, by direction
+  std::deque<Piece> up_, down_;                 // pieces under way, by direction
   std::deque<std::uint32_t> finished_;
 };
 

@@ -12,17 +12,17 @@ namespace lagoon {
 struct CudaDeviceOptions {
   int ordinal = 0;
   std::string driver_library = "libcuda.so.1";
-  std::size_t memory_limit_bytes = 0;  // of Allocate(); 0: what the GPU has
-  /// Launches in one CUDA stream at once: one that runs, and successors that depend on it.
+  std::size_t memory_limit_bytes = 0;  // limit of Allocate(); 0: all memory of the GPU
+  /// Launches in one CUDA stream at once: a running one, and successors that depend on it.
   std::uint32_t depth = 4;
-  /// A kernel's progress is reported after every so many tiles, or more for large ones.
+  /// A kernel's progress is reported after this many tiles, or after more for large kernels.
   std::uint32_t count_interval = 16;
-  /// How long the device's thread looks for news before it begins to sleep in between.
+  /// How long the device's thread looks for news before it begins to sleep between looks.
   Nanoseconds spin = std::chrono::microseconds(100);
 };
 
-/// An NVIDIA GPU. kUnavailable when there is no driver or it does not start, kNotFound when it has
-/// no such GPU; the message says what to do.
+/// An NVIDIA GPU. kUnavailable: there is no driver, or it does not start. kNotFound: there is no
+/// such GPU. The message says what to do.
 Result<std::unique_ptr<Device>> CreateCudaDevice(const CudaDeviceOptions& options);
 
 }  // namespace lagoon

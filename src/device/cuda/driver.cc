@@ -9,7 +9,7 @@
 namespace lagoon::cuda {
 namespace {
 
-// cuGetProcAddress_v2; its last parameter says why there is no such symbol.
+// cuGetProcAddress_v2. `status` says why a symbol is missing.
 using FindCall = Code (*)(const char* symbol, void** call, int version, std::uint64_t flags,
                           int* status);
 
@@ -80,7 +80,7 @@ Status Driver::Resolve(const std::string& library) {
 }
 
 Status Driver::Start() {
-  // Before anything else: an old driver may not know the calls below.
+  // First, because an old driver may not know the calls below.
   LAGOON_RETURN_IF_ERROR(Check(driver_version(&version_), "cuDriverGetVersion"));
   if (version_ < kOldestVersion) {
     return Fail(ErrorCode::kUnavailable,

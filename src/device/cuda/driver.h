@@ -53,7 +53,7 @@ inline constexpr unsigned kHostPortable = 1;
 inline constexpr unsigned kGreenDefaultStream = 1;
 inline constexpr int kMultiprocessorResource = 1;
 
-/// CUdevResource: the driver's own, but for the count.
+/// CUdevResource. Lagoon reads only the number of multiprocessors.
 struct DeviceResource {
   int type = 0;
   unsigned char own[92] = {};
@@ -62,7 +62,7 @@ struct DeviceResource {
 };
 static_assert(sizeof(DeviceResource) == 144);
 
-/// CUstreamBatchMemOpParams, to write a word.
+/// CUstreamBatchMemOpParams, in the form that writes a word.
 struct BatchWrite {
   int operation = 2;  // CU_STREAM_MEM_OP_WRITE_VALUE_32
   Address to = 0;
@@ -72,7 +72,7 @@ struct BatchWrite {
 static_assert(sizeof(BatchWrite) == 48);
 inline constexpr int kCaptureThreadLocal = 1;
 
-// Per call: member, the driver's name, its parameters.
+// Per call: the member, the driver's name of the call, its parameters.
 #define LAGOON_CUDA_DRIVER_CALLS(X)                                                                \
   X(init, "cuInit", (unsigned flags))                                                              \
   X(driver_version, "cuDriverGetVersion", (int* version))                                          \
@@ -130,7 +130,7 @@ inline constexpr int kCaptureThreadLocal = 1;
   X(error_name, "cuGetErrorName", (Code code, const char** text))                                  \
   X(error_text, "cuGetErrorString", (Code code, const char** text))
 
-// Those that an older driver may lack, in the form of CUDA 12.5.
+// Calls that an older driver may lack, in the form of CUDA 12.5.
 #define LAGOON_CUDA_GREEN_CALLS(X)                                                               \
   X(device_resource, "cuDeviceGetDevResource",                                                   \
     (Ordinal device, DeviceResource * resource, int type))                                       \
@@ -145,16 +145,17 @@ inline constexpr int kCaptureThreadLocal = 1;
   X(create_green_stream, "cuGreenCtxStreamCreate",                                               \
     (Stream * stream, GreenContext context, unsigned flags, int priority))
 
-/// The driver of this machine. Any thread; what its calls ask of the current context is the
-/// caller's business.
+/// The driver of this machine. Any thread. Before a call that needs a current context, the caller
+/// sets it.
 class Driver {
  public:
-  /// The oldest driver that will do, as cuDriverGetVersion counts: 12.0, the first one with what
+  /// The oldest version that works, as cuDriverGetVersion counts: 12.0, the first with all that
   /// Lagoon uses.
   static constexpr int kOldestVersion = 12000;
 
-  /// kUnavailable, saying what to do: no library, or none of the driver's; a driver that is too
-  /// old; or one that does not start (no GPU, no permission). `library`: a file name or path.
+  /// kUnavailable, saying what to do, in these cases: there is no such library, or it is no driver;
+  /// the driver is too old; it does not start (no GPU, no permission). `library`: a file name or
+  /// path.
   static Result<std::shared_ptr<const Driver>> Load(const std::string& library = "libcuda.so.1");
   Driver(const Driver&) = delete;
   Driver& operator=(const Driver&) = delete;
@@ -163,13 +164,13 @@ class Driver {
   LAGOON_CUDA_DRIVER_CALLS(LAGOON_CUDA_DECLARE)
   LAGOON_CUDA_GREEN_CALLS(LAGOON_CUDA_DECLARE)
 #undef LAGOON_CUDA_DECLARE
-  /// Whether it has all of LAGOON_CUDA_GREEN_CALLS; otherwise none may be called.
+  /// True if the driver has all of LAGOON_CUDA_GREEN_CALLS. Otherwise none of them may be called.
   bool HasGreenContexts() const { return has_green_contexts_; }
 
   /// "CUDA_ERROR_ILLEGAL_ADDRESS (an illegal memory access was encountered)"
   std::string Describe(Code code) const;
-  /// Success, or kInternal (kResourceExhausted where memory ran out) with "`call`: " in front.
-  /// `call` is the driver's name of it, with the values that matter.
+  /// Success, or kInternal (kResourceExhausted if memory ran out) with "`call`: " in front. `call`:
+  /// the driver's name of the call, with the values that matter.
   Status Check(Code code, const std::string& call) const;
 
   /// cuDriverGetVersion: 12040 is 12.4.
@@ -180,19 +181,19 @@ class Driver {
   Status Resolve(const std::string& library);
   Status Start();
 
-  void* handle_ = nullptr;  // of dlopen; never closed: such libraries do not unload cleanly
+  void* handle_ = nullptr;  // from dlopen; never closed: such libraries do not unload cleanly
   int version_ = 0;
   bool has_green_contexts_ = true;
 };
 
-/// What `lagoon devices` tells of a GPU.
+/// What `lagoon devices` prints about a GPU.
 struct GpuInfo {
   std::string name;
   int ordinal = 0;
   int major = 0, minor = 0;  // compute capability
   std::uint32_t multiprocessors = 0;
   std::size_t memory_bytes = 0;
-  std::size_t shared_bytes = 0;  // that one block can have
+  std::size_t shared_bytes = 0;  // the most that one block can have
 };
 
 Result<int> CountGpus(const Driver& driver);

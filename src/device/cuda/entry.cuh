@@ -1,16 +1,17 @@
 #pragma once
 
-// Entry kernels: a launch of segments, played by every block of its grid.
+// Entry kernels: every block of a grid runs RunBlock() on the segments of one launch.
 //
 // A class of bodies is a struct with
-//   static constexpr u32 kThreads       of a block
-//   static constexpr u32 kMinBlocks     that an SM must hold: bounds the registers
+//   static constexpr u32 kThreads       threads of a block
+//   static constexpr u32 kMinBlocks     blocks that an SM must hold: bounds the registers
 //   static bool Run(u32 body, const void* args, u32 tile, unsigned char* shared,
 //                   const BlockControl&)
-// whose Run() is a switch over its bodies. A body is called by all threads of the block, takes
-// args aligned to 16 bytes, `shared` aligned to 128, and returns in all threads the same: true, it
-// has written its tile, false, SyncShouldLeave() was true and nothing was written. It may return
-// without a barrier behind its last write; its cp.async groups must have been waited for. Shared
+// Run() is a switch over the bodies of the class. All threads of the block call it. `args` is
+// aligned to 16 bytes and `shared` to 128; shared memory is undefined at the start. Run() returns
+// the same in all threads: true if it has written its tile; false if SyncShouldLeave() was true and
+// it has written nothing. It may return without a barrier behind its last write, but must have
+// waited for its cp.async groups.
 // memory is undefined at its start.
 
 #include "device/cuda/protocol.cuh"
@@ -28,8 +29,9 @@ class BlockRole {
  public:
   LAGOON_DEVICE explicit BlockRole(const LaunchTable& table) : table_(table) {}
 
-  /// Once, first. Roles are dealt out in order of arrival, the first segment's first: the order in
-  /// which the hardware starts blocks is not documented.
+  /// Call this once, before the other methods. Roles are given out in order of arrival, those of
+  /// the first segment first, because the order in which the hardware starts blocks is not
+  /// documented.
   LAGOON_DEVICE void Choose() {
     u32 place = blockIdx.x;
     if (table_.segment_count > 1) {
@@ -44,7 +46,8 @@ class BlockRole {
 
   LAGOON_DEVICE u32 index() const { return segment_; }
 
-  /// Guards, then dependencies, then the claim: what is revoked leaves whatever it waits for.
+  /// Returns a claimed tile or kNoTile. Checks guards, then dependencies, then claims: a revoked
+  /// block leaves even while it waits for a dependency.
   LAGOON_DEVICE u32 Next() {
     const SegmentRef& mine = segment();
     if (mine.tiles_per_block != 0 && taken_ == mine.tiles_per_block) return kNoTile;
@@ -68,9 +71,9 @@ class BlockRole {
   }
 
   LAGOON_DEVICE void Leave() {
-    Fence();  // what the block has read and told comes before
+    Fence();  // all reads and notes of this block come before
     if (TaggedAdd(&table_.state->left, table_.issue, 1) + 1 != gridDim.x) return;
-    Fence();  // the others' notes come before the last ones
+    Fence();  // the notes of the other blocks come before the last ones
     for (segment_ = 0; segment_ < table_.segment_count; ++segment_) {
       const RecordRef& record = segment().record;
       const u64 done = LoadRelaxed(record.done);
@@ -115,7 +118,7 @@ class BlockRole {
   u32 taken_ = 0;
 };
 
-/// One block of a launch. `shared`: aligned to 128 bytes.
+/// Runs one block of a launch. `shared`: aligned to 128 bytes.
 template <typename Bodies>
 LAGOON_DEVICE void RunBlock(const LaunchTable& table, unsigned char* shared) {
   BlockState& state = *reinterpret_cast<BlockState*>(shared);
@@ -143,8 +146,8 @@ LAGOON_DEVICE void RunBlock(const LaunchTable& table, unsigned char* shared) {
 
 }  // namespace lagoon::cuda
 
-// LAGOON_CUDA_ENTRY(name, Bodies): the entry kernel of a class; for a C++ compiler a function that
-// plays one thread of a block, to be called by a simt::Machine.
+// LAGOON_CUDA_ENTRY(name, Bodies): the entry kernel of a class of bodies. For a C++ compiler: a
+// function that runs one thread of a block, to be called by a simt::Machine.
 #if LAGOON_CUDA_COMPILER
 #define LAGOON_CUDA_ENTRY(name, Bodies)                                              \
   extern "C" __global__ void __launch_bounds__(Bodies::kThreads, Bodies::kMinBlocks) \

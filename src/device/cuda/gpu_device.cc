@@ -51,7 +51,7 @@ GpuDevice::GpuDevice(std::shared_ptr<const GpuSession> session, const CudaDevice
   order_.reserve(kMaxWorks);
   fetches_.reserve(kMaxWorks);
   copy_queue_.reserve(kMaxWorks);
-  // The last event of a device that fails always finds room.
+  // Reserves room for the last event of a device that fails.
   LAGOON_CHECK(events_.Reserve(1));
 }
 
@@ -110,7 +110,7 @@ Result<std::unique_ptr<MarkedStream>> GpuDevice::CreateMarkedStream(const OwnMem
                               marks.device() + offset, share);
 }
 
-/// `marks`: a word of kMarkStride bytes for each of them, and maybe more. All or none.
+/// `marks`: room for kMarkStride bytes per stream of the share. Adds all streams or none.
 Status GpuDevice::AddKernelStreams(std::uint32_t share, const OwnMemory& marks) {
   std::vector<KernelStream> added;
   for (std::uint32_t level = 0; level < levels_; ++level) {
@@ -153,15 +153,16 @@ Status GpuDevice::AddShare(std::uint32_t units) {
 
 GpuDevice::~GpuDevice() {
   {
-    // Under the lock: between the thread's look at `stopping_` and its sleep a notification would
-    // be lost, and the thread would go on to its next look at whether the context still lives.
+    // Under the lock: a notification between the thread's look at `stopping_` and its sleep would
+    // be lost, and the thread would sleep until its next check of the context.
     const MutexLock lock(mutex_);
     stopping_.store(true);
     work_.NotifyAll();
   }
   if (thread_.joinable()) thread_.join();
   if (!session_->Enter()) return;
-  // Blocks and copies may still use what goes now. A lost context says so; then nothing runs.
+  // Blocks and copies may still use what is destroyed now. A lost context returns an error; then
+  // nothing runs.
   driver().synchronize();
   const MutexLock lock(load_mutex_);
   for (const auto& [program, loaded] : programs_) driver().unload_module(loaded.module);
@@ -179,8 +180,8 @@ Status GpuDevice::Upload(void* to, std::span<const std::byte> from) {
   LAGOON_RETURN_IF_ERROR(session_->Enter());
   LAGOON_RETURN_IF_ERROR(check(
       driver().write(reinterpret_cast<Address>(to), from.data(), from.size()), "cuMemcpyHtoD"));
-  // The call may return while the last bytes are on their way, and our streams do not wait for the
-  // null stream.
+  // The call may return while the last bytes are on their way, and Lagoon's streams do not wait for
+  // the null stream.
   return check(driver().synchronize_stream(nullptr), "cuStreamSynchronize");
 }
 

@@ -24,13 +24,14 @@
 namespace lagoon::cuda {
 
 /// The Device contract on an NVIDIA GPU (docs/cuda.md). One lock protects the table of what is in
-/// flight. Who submits, raises or brings news decides under it what the GPU gets next; a thread of
-/// the device's own reads the GPU's notes, copies through pinned memory and tells the listener.
+/// flight. Every thread that submits, raises or brings news decides under the lock what the GPU
+/// gets next. The device's own thread reads the GPU's notes, copies through pinned memory and calls
+/// the listener.
 class GpuDevice final : public Device {
  public:
   static Result<std::unique_ptr<Device>> Create(std::shared_ptr<const GpuSession> session,
                                                 const CudaDeviceOptions& options);
-  /// Lets running blocks end; launches in flight are dropped without events.
+  /// Lets running blocks end. Launches in flight are dropped without events.
   ~GpuDevice() override;
 
   // DeviceControl
@@ -57,12 +58,12 @@ class GpuDevice final : public Device {
   void SetWorkHeld(bool held) override;
   void SetObserver(DeviceObserver*) override {}  // DeviceInfo::blocks_on_host is false
 
-  /// Which call of the driver failed and how, once the device is lost; else empty. Any thread.
+  /// Once the device is lost: the driver's call that failed, and how. Else empty. Any thread.
   std::string lost_because() const;
 
  private:
   static constexpr std::uint32_t kIssues = 256;    // grids in flight
-  static constexpr std::size_t kGuardStride = 32;  // bytes: a sector of its own for every word
+  static constexpr std::size_t kGuardStride = 32;  // bytes: each word has its own sector
 
   GpuDevice(std::shared_ptr<const GpuSession> session, const CudaDeviceOptions& options);
   Status Prepare();
@@ -94,15 +95,15 @@ class GpuDevice final : public Device {
   bool Enter() REQUIRES(mutex_);
   bool Accept(Code code, const char* call) REQUIRES(mutex_);
   void Lose(const std::string& why) REQUIRES(mutex_);
-  /// Threads that a call has to wake, once the lock is given up.
+  /// Threads that a call must wake after it has given the lock up.
   struct Sleepers {
-    bool thread = false;   // the device's, which sleeps
-    bool waiters = false;  // in Wait(): there are events
+    bool thread = false;   // the device's thread sleeps
+    bool waiters = false;  // there are events for callers of Wait()
   };
   Sleepers AdvanceForCall() REQUIRES(mutex_);
   void WakeUp(Sleepers sleepers) EXCLUDES(mutex_);
 
-  // What the GPU gets and says (gpu_issue.cc).
+  // What the GPU gets, and what it reports (gpu_issue.cc).
   void IssueAll() REQUIRES(mutex_);
   void TryIssue(Work& work) REQUIRES(mutex_);
   using Waits = boost::container::static_vector<Dep, kMaxDeps>;
@@ -150,30 +151,30 @@ class GpuDevice final : public Device {
   std::vector<GpuKernel> kernels_ GUARDED_BY(mutex_);  // by KernelHandle; reserved
   std::vector<Work> works_ GUARDED_BY(mutex_);
   std::vector<std::uint32_t> free_works_ GUARDED_BY(mutex_);
-  std::vector<std::uint32_t> order_ GUARDED_BY(mutex_);  // live ones, by rank and sequence
+  std::vector<std::uint32_t> order_ GUARDED_BY(mutex_);  // live works, by rank and sequence
   std::uint64_t next_sequence_ GUARDED_BY(mutex_) = 0;
   std::vector<std::uint32_t> last_in_stream_ GUARDED_BY(mutex_);  // by StreamId - 1
-  std::vector<std::uint32_t> stream_shares_ GUARDED_BY(mutex_);   // likewise
+  std::vector<std::uint32_t> stream_shares_ GUARDED_BY(mutex_);   // by StreamId - 1; 0: all units
   std::uint32_t streams_used_ GUARDED_BY(mutex_) = 0;
   EventRing events_ GUARDED_BY(mutex_);
-  bool news_ GUARDED_BY(mutex_) = false;  // that the listener has to hear of
+  bool news_ GUARDED_BY(mutex_) = false;  // there are events that the listener must hear of
   bool lost_ GUARDED_BY(mutex_) = false;
   std::string lost_because_ GUARDED_BY(mutex_);
   UnitMeter meter_ GUARDED_BY(mutex_);
 
-  OwnMemory marks_;  // of all streams without a share
+  OwnMemory marks_;  // mark words of all streams without a share
   std::vector<OwnMemory> share_marks_ GUARDED_BY(mutex_);
   OwnMemory states_;
   std::unique_ptr<RecordPool> records_ GUARDED_BY(mutex_);
   std::unique_ptr<NoteRing> ring_ GUARDED_BY(mutex_);
-  const NoteRing* notes_ = nullptr;                        // the same, for Waiting()
-  std::unique_ptr<UnitShares> shares_ GUARDED_BY(mutex_);  // outlive their streams
+  const NoteRing* notes_ = nullptr;                        // ring_, for Waiting() without the lock
+  std::unique_ptr<UnitShares> shares_ GUARDED_BY(mutex_);  // destroyed after their streams
   std::vector<KernelStream> kernel_streams_ GUARDED_BY(mutex_);
   std::uint32_t levels_ = 1;
-  int least_priority_ = 0;                 // the driver's number of level 0
-  std::unique_ptr<MarkedStream> control_;  // guard words, when no kernel stream is idle
+  int least_priority_ = 0;                 // the driver's number for level 0
+  std::unique_ptr<MarkedStream> control_;  // for guard words when no kernel stream is idle
   std::unique_ptr<MarkedStream> fetch_;
-  std::unique_ptr<MarkedStream> to_device_, to_host_;  // of copies_
+  std::unique_ptr<MarkedStream> to_device_, to_host_;  // used by copies_
   struct PendingFetch {
     DeviceRecord* record;
     std::uint32_t mark;
@@ -182,13 +183,13 @@ class GpuDevice final : public Device {
   std::vector<Issue> issues_ GUARDED_BY(mutex_);
   std::uint32_t next_issue_ GUARDED_BY(mutex_) = 1;
   std::uint32_t issues_live_ GUARDED_BY(mutex_) = 0;
-  LaunchTable table_ GUARDED_BY(mutex_){};                    // of the launch that is being built
-  std::unique_ptr<CopyEngine> copies_;                        // the thread's
-  std::vector<std::uint32_t> copy_queue_ GUARDED_BY(mutex_);  // works whose bytes may move
+  LaunchTable table_ GUARDED_BY(mutex_){};                    // of the launch being built
+  std::unique_ptr<CopyEngine> copies_;                        // used by the device's thread only
+  std::vector<std::uint32_t> copy_queue_ GUARDED_BY(mutex_);  // works whose bytes may be copied now
 
   CondVar waiters_;
   bool woken_ GUARDED_BY(mutex_) = false;
-  CondVar work_;  // the thread's
+  CondVar work_;  // wakes the device's thread
   bool asleep_ GUARDED_BY(mutex_) = false;
   std::atomic<bool> stopping_{false};
   std::jthread thread_;

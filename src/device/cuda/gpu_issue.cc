@@ -1,4 +1,4 @@
-// What the GPU gets, when and in which stream, and what it says about it.
+// What the GPU gets, when and in which stream, and what it reports.
 
 #include <algorithm>
 #include <bit>
@@ -14,8 +14,8 @@ void GpuDevice::IssueAll() {
     Work& work = works_[index];
     if (lost_) return;
     if (work.issue != kNone || work.copying) continue;
-    // Nothing can follow in an ordered stream what the GPU has not got; what is complete has
-    // retired.
+    // In an ordered stream a launch can only follow one that the GPU has already got. A complete
+    // one has retired.
     const std::uint32_t previous = work.previous_in_stream;
     if (previous != kNone && works_[previous].issue == kNone) continue;
     if (!work.is_copy()) {
@@ -42,8 +42,9 @@ void GpuDevice::TryIssue(Work& work) {
   if (stream != kNone) LaunchGrid(work, segments, waits, stream);
 }
 
-// What has to be complete before a block of the segment begins, and is not yet: its dependencies,
-// and what is in front of it in an ordered stream. False: the GPU could not tell.
+// Collects what must be complete before a block of the segment begins, and is not yet: its
+// dependencies, and the launch before it in an ordered stream. False: the GPU cannot check all of
+// it, so the host must wait.
 bool GpuDevice::WaitsOf(const Work& work, const WorkSegment& segment, Waits& waits) const {
   const auto add = [&](const Dep& dep) {
     if (dep.Met()) return true;
@@ -58,16 +59,17 @@ bool GpuDevice::WaitsOf(const Work& work, const WorkSegment& segment, Waits& wai
   const std::span<const WorkSegment> in_front = previous.all();
   return std::all_of(in_front.begin(), in_front.end(), [&](const WorkSegment& other) {
     const Dep dep{.on = other.progress, .blocks = other.progress->blocks()};
-    // What leaves would let it leave; and no launch waits for itself.
+    // A revoked launch leaves incomplete, and the waiting grid would leave with it. A launch cannot
+    // wait for its own kernel.
     const bool leaves = Revoked(std::span<const Guard>(other.guards), previous.started);
     if (!dep.Met() && (leaves || other.progress == segment.progress)) return false;
     return add(dep);
   });
 }
 
-// A bit for each segment that can make use of blocks now. The first of them sets class and shared
-// memory, those that need more come later. `waits`: what the GPU has to look at; only a launch of
-// one segment is issued with any.
+// Returns a bit for each segment that can use blocks now. The first such segment sets entry kernel
+// and shared memory; segments that need more are issued later. `waits`: what the blocks must check
+// on the GPU; always empty for launches of several segments.
 std::uint32_t GpuDevice::SegmentsToIssue(const Work& work, Waits& waits) const {
   std::uint32_t segments = 0;
   const GpuKernel* first = nullptr;
@@ -91,8 +93,9 @@ std::uint32_t GpuDevice::SegmentsToIssue(const Work& work, Waits& waits) const {
   return segments;
 }
 
-// Its record is on its way, or what it lacks is with blocks of other grids: until one of them has
-// ended, another grid would find nothing.
+// True if another grid would find nothing now: the record is on its way to or from the GPU, or the
+// missing tiles are with blocks of other grids, and no grid has ended since this segment's last
+// one.
 bool GpuDevice::MustWait(const WorkSegment& segment) {
   const DeviceRecord& record = *segment.record;
   if (record.fetching || (record.to_load && record.issues > 0) || record.loading) return true;
@@ -103,12 +106,13 @@ std::uint32_t GpuDevice::ShareOf(const Work& work) const {
   return work.stream == kUnordered ? 0 : stream_shares_[Raw(work.stream) - 1];
 }
 
-// Where all grids are that work on what it waits for: behind them it needs no word from the host.
-// Its blocks still look, as what is in front may leave without result.
+// The stream of all grids that work on what the launch waits for; kNone: not one stream, or no
+// place in it. Behind these grids the launch needs no word from the host. Its blocks still check
+// the dependencies, because the grids in front may leave without a result.
 std::uint32_t GpuDevice::ChainStream(const Waits& waits, std::uint32_t share) {
   std::uint32_t stream = kNone;
   for (const Dep& dep : waits) {
-    // A part of it will be done earlier than the grid is over.
+    // A partial count is reached before the grid ends: the launch would start too late.
     if (dep.blocks < dep.on->blocks()) return kNone;
     const DeviceRecord* const record = records_->Find(dep.on->done_word());
     if (record == nullptr || record->issues == 0 || record->stream == kNone) return kNone;
@@ -122,8 +126,8 @@ std::uint32_t GpuDevice::ChainStream(const Waits& waits, std::uint32_t share) {
   return stream;
 }
 
-// Whether units are left by what runs with the same rank or a better one. Those with a worse one
-// give way between their blocks, to a stream of higher priority.
+// True if running grids of the same or a better rank leave units free. Grids of a worse rank give
+// way between their blocks to a stream of higher priority.
 bool GpuDevice::HasRoom(const Work& work) const {
   const GpuKernel& kernel = kernels_[Raw(work.segments[0].kernel)];
   const std::uint32_t share = ShareOf(work);
@@ -132,7 +136,8 @@ bool GpuDevice::HasRoom(const Work& work) const {
   std::uint64_t taken = 0;
   for (const KernelStream& stream : kernel_streams_) {
     if (stream.issues.empty()) continue;
-    if (share != 0 && stream.share != 0 && stream.share != share) continue;  // has its own units
+    if (share != 0 && stream.share != 0 && stream.share != share)
+      continue;  // that share has its own units
     const Issue& running = issues_[stream.issues.front()];
     const Work& other = works_[running.work];
     if (other.rank > work.rank) continue;
@@ -146,8 +151,8 @@ bool GpuDevice::HasRoom(const Work& work) const {
   return taken < places;
 }
 
-// An idle stream between those that run worse ranks and those that run better ones. The upper half
-// of the ranks, best effort, is at home at the lowest priority.
+// An idle stream with a priority between the streams of worse ranks and those of better ranks. The
+// upper half of the ranks (best effort) prefers the lowest priority.
 std::uint32_t GpuDevice::FreeStream(Rank rank, std::uint32_t share) const {
   std::uint32_t above = 0;
   std::uint32_t below = levels_ - 1;
@@ -215,7 +220,7 @@ void GpuDevice::LaunchGrid(Work& work, std::uint32_t segments, const Waits& wait
   MeterUnits();
 }
 
-// Returns the grid's size.
+// Fills `table_` for the grid. Returns the number of blocks of the grid.
 std::uint32_t GpuDevice::FillTable(const Work& work, const Issue& issue, const Waits& waits) {
   table_.state = reinterpret_cast<IssueState*>(states_.device()) + issue.id % kIssues;
   table_.ring = ring_->ref();
@@ -247,7 +252,8 @@ std::uint32_t GpuDevice::FillTable(const Work& work, const Issue& issue, const W
 void GpuDevice::FillSegment(const WorkSegment& from, const Waits& waits, SegmentRef& to) {
   const std::uint32_t left = from.progress->blocks() - from.progress->done();
   to.record = from.record->ref;
-  // A block a tile, placed by the hardware; or so many blocks that take one after the other.
+  // Without a limit: one block per tile, placed by the hardware. With a limit: that many blocks,
+  // and each takes one tile after the other.
   to.claimants = from.max_claimants == 0 ? left : std::min(left, from.max_claimants);
   to.tiles_per_block = from.max_claimants == 0 ? 1 : 0;
   to.count_interval = CountInterval(from.progress->blocks(), options_.count_interval);
@@ -260,7 +266,8 @@ void GpuDevice::FillSegment(const WorkSegment& from, const Waits& waits, Segment
   for (std::size_t i = 0; i < kGuardsPerSegment; ++i) to.guards[i] = RefOf(from.guards[i]);
 }
 
-// What the GPU cannot see, a count of no launch in flight, the host alone looks at.
+// The GPU cannot see the done count of a record without launches in flight: only the host checks
+// such a guard.
 GuardRef GpuDevice::RefOf(const Guard& guard) {
   GuardRef ref{};
   if (guard.word == nullptr) return ref;
@@ -289,7 +296,7 @@ void GpuDevice::OnNote(const NoteSeen& note) {
   Issue& issue = issues_[note.issue % kIssues];
   LAGOON_CHECK(issue.work != kNone && (issue.id & 0xffffff) == note.issue);
   if (note.kind == Note::kEnded) return OnEnded(issue);
-  // The table has only the segments that take part.
+  // The table holds only the segments that take part in the issue.
   std::uint32_t segments = issue.segments;
   for (std::uint32_t skip = note.segment; skip > 0; --skip) segments &= segments - 1;
   const auto index = static_cast<std::uint32_t>(std::countr_zero(segments));
@@ -298,7 +305,8 @@ void GpuDevice::OnNote(const NoteSeen& note) {
   if (note.kind == Note::kPlaced) return ReportPlaced(work, index);
   Progress& progress = *work.segments[index].progress;
   if (note.value > progress.done()) progress.Mirror(note.value);
-  // Another launch's block may have completed it: told by the one that did.
+  // The launch with the last commit sends this count. Blocks of another launch may have completed
+  // the record: then that launch reports it.
   if (note.value == progress.blocks()) ReportComplete(work, index);
 }
 

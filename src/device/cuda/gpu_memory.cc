@@ -13,7 +13,7 @@ GpuMemory::GpuMemory(std::shared_ptr<const GpuSession> session, std::size_t limi
     : session_(std::move(session)),
       limit_bytes_(limit_bytes == 0 ? session_->gpu().memory_bytes : limit_bytes) {}
 
-// What another process has taken, only the driver knows.
+// Only the driver knows how much memory other processes have taken.
 tl::unexpected<Error> GpuMemory::NoMemory(std::size_t bytes, const char* why) const {
   std::size_t free = 0;
   std::size_t total = 0;
@@ -56,7 +56,7 @@ void GpuMemory::Free(void* data, std::size_t bytes) {
   const bool on_gpu = found->second.on_gpu;
   blocks_.erase(found);
   if (on_gpu) used_bytes_ -= bytes;
-  // A lost context has freed it already.
+  // A lost context has already freed the memory.
   if (!session_->Enter()) return;
   if (on_gpu) {
     session_->driver().free(address);

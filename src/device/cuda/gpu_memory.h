@@ -9,16 +9,16 @@
 
 namespace lagoon::cuda {
 
-/// The buffers of a GPU: device memory, or pinned host memory. Lives as long as the last of them.
+/// Allocates buffers of device memory or pinned host memory. Lives as long as the last of them.
 class GpuMemory final : public MemoryOwner, public std::enable_shared_from_this<GpuMemory> {
  public:
-  /// `limit_bytes` of device memory; 0: what the GPU has.
+  /// `limit_bytes`: limit on device memory; 0: all memory of the GPU.
   GpuMemory(std::shared_ptr<const GpuSession> session, std::size_t limit_bytes);
 
-  /// kResourceExhausted names the bytes asked and free. No bytes give an empty buffer. Any thread.
+  /// kResourceExhausted names the bytes asked and free. 0 bytes give an empty buffer. Any thread.
   Result<Buffer> Allocate(std::size_t bytes, MemoryKind kind);
   void Free(void* data, std::size_t bytes) override;
-  /// Whether the address lies in a buffer on the GPU. Any thread.
+  /// True if the address lies in a buffer on the GPU. Any thread.
   bool OnGpu(const void* address) const;
   std::size_t limit_bytes() const { return limit_bytes_; }
 

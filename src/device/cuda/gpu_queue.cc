@@ -67,7 +67,8 @@ SubmitResult GpuDevice::Raise(GuardId guard, std::uint32_t value) {
     const std::uint32_t before = word.load(std::memory_order_relaxed);
     if (static_cast<std::int32_t>(value - before) <= 0) return SubmitResult::kOk;
     word.store(value, std::memory_order_relaxed);
-    // On the stream that the next urgent launch takes, in front of it; never behind a kernel.
+    // In the stream that the next urgent launch takes: before that launch, and never behind a
+    // kernel.
     const std::uint32_t idle = FreeStream(0, 0);
     const Stream stream =
         idle == kNone ? control_->handle() : kernel_streams_[idle].stream->handle();
@@ -103,7 +104,7 @@ void GpuDevice::Wake() {
   waiters_.NotifyAll();
 }
 
-// The device's thread may sleep, and others may wait for events that this call has caused.
+// The device's thread may be asleep, and callers of Wait() may wait for events of this call.
 GpuDevice::Sleepers GpuDevice::AdvanceForCall() {
   Advance();
   return {.thread = asleep_, .waiters = events_.size() > 0};
@@ -140,7 +141,7 @@ void GpuDevice::Release(Work& work) {
   free_works_.push_back(IndexOf(work));
 }
 
-// What is complete needs no record.
+// A complete Progress needs no record.
 bool GpuDevice::AttachAll(Work& work) {
   for (WorkSegment& segment : work.all()) {
     if (segment.progress->Complete()) continue;
@@ -175,14 +176,15 @@ void GpuDevice::SettleAll() {
   for (std::size_t i = 0; i < order_.size();) {
     Work& work = works_[order_[i]];
     if (Settle(work)) {
-      Retire(work);  // and the next one is at this place
+      Retire(work);  // the next work is at this place now
     } else {
       ++i;
     }
   }
 }
 
-// Whether a work is over. The last launch that names a record waits until its Progress has all.
+// True if the work is over. The last launch that names a record waits until the Progress holds all
+// of the record's state.
 bool GpuDevice::Settle(Work& work) {
   if (work.issue != kNone || work.copying) return false;
   if (work.is_copy()) {
@@ -258,8 +260,8 @@ bool GpuDevice::Accept(Code code, const char* call) {
   return false;
 }
 
-// From now on nobody is heard and nothing is sent. The thread tells it, when it has stopped to
-// touch what the callers own.
+// From now on notes are ignored and nothing is sent. The device's thread reports the loss once it
+// has stopped touching the callers' memory.
 void GpuDevice::Lose(const std::string& why) {
   if (std::exchange(lost_, true)) return;
   lost_because_ = why;

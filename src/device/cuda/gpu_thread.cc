@@ -1,4 +1,4 @@
-// The device's own thread: reads what the GPU says, copies, and tells those who wait.
+// The device's own thread: reads the GPU's notes, copies, and calls the listener and waiters.
 
 #include "base/log.h"
 #include "device/cpu/busy_lock.h"
@@ -34,9 +34,9 @@ void GpuDevice::RunThread() {
   }
 }
 
-// After news more is likely: the ring alone is looked at, as the lock is for those who submit.
-// Later, with nothing in flight, the thread sleeps until somebody submits, but for a look at
-// whether the context still lives.
+// After news, more news is likely: the thread looks only at the ring and leaves the lock to
+// callers. Later it naps between looks. With nothing in flight it sleeps until a call wakes it, and
+// wakes in between only to check that the context still lives.
 void GpuDevice::Rest(bool nap) {
   if (!nap) {
     for (int i = 0; i < kLooks && !notes_->Waiting(); ++i) CpuPause();
@@ -50,8 +50,8 @@ void GpuDevice::Rest(bool nap) {
   asleep_ = false;
 }
 
-// Between two rounds of the thread: no copy moves, so that from the event on all memory is the
-// callers' own.
+// Reports a loss. Runs between two rounds of the thread, when no copy moves: after the event all
+// memory belongs to the callers.
 bool GpuDevice::TellLoss() {
   std::string why;
   {
@@ -87,7 +87,7 @@ bool GpuDevice::Pump() {
   return PumpCopies() || moved;
 }
 
-// The bytes move without the lock; a copy's work stays until its last piece has arrived.
+// The bytes move without the lock. The Work of a copy stays until its last piece has arrived.
 bool GpuDevice::PumpCopies() {
   CopyEngine::Answer answer;
   bool moved = copies_->Step(answer);
@@ -116,7 +116,7 @@ void GpuDevice::Tell() {
   listener_.Tell();
 }
 
-// A fault in a kernel shows in the next call, whatever it is.
+// A fault in a kernel shows as an error of the next call, whatever that call is.
 void GpuDevice::CheckContext() {
   MutexLock lock(mutex_);
   if (lost_) return;

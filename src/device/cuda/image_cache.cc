@@ -19,14 +19,14 @@ namespace fs = std::filesystem;
 
 constexpr std::string_view kFormat = "lagoon-image 1";
 
-// FNV-1a: against damage and for names, not against an enemy.
+// FNV-1a, for file names and against damage. No protection against an attacker.
 std::uint64_t Hash(std::string_view text) {
   std::uint64_t hash = 0xcbf29ce484222325;
   for (const char c : text) hash = (hash ^ static_cast<unsigned char>(c)) * 0x100000001b3;
   return hash;
 }
 
-// The key is in the file: two keys of one hash cannot be taken for one another.
+// The header contains the key, so two keys with the same hash cannot be confused.
 std::string Header(const std::string& key, std::string_view image) {
   return fmt::format("{} {} {} {:016x}\n{}", kFormat, key.size(), image.size(), Hash(image), key);
 }
@@ -46,7 +46,7 @@ std::optional<std::string> ImageCache::Find(const std::string& key) const {
   std::ostringstream read;
   read << file.rdbuf();
   const std::string text = read.str();
-  // All that could be wrong shows when the header is made anew from what follows it.
+  // Any damage shows when the header is computed anew from the rest of the file.
   const std::size_t line = text.find('\n');
   if (line == std::string::npos || text.size() - line - 1 < key.size()) return std::nullopt;
   const std::string image = text.substr(line + 1 + key.size());
@@ -60,7 +60,7 @@ bool ImageCache::Keep(const std::string& key, const std::string& image) const {
   std::error_code error;
   fs::create_directories(folder_, error);
   if (error) return false;
-  // Under another name first: nobody ever reads half of a file.
+  // Written under another name first, so that no reader sees half of a file.
   static std::atomic<unsigned> next{0};
   fs::path temporary = FileOf(key);
   temporary += fmt::format(".{}.{}", getpid(), next.fetch_add(1));

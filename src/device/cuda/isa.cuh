@@ -1,12 +1,12 @@
 #pragma once
 
-// What bodies need beyond portable.cuh: shared variables, numbers of 16 bits, the warp-wide matrix
+// What bodies need beyond portable.cuh: shared variables, 16-bit numbers, warp-wide matrix
 // instructions and asynchronous copies.
 
 #include "device/cuda/portable.cuh"
 
 #if LAGOON_CUDA_COMPILER
-/// For long functions of one number: inlined where they are used they would be most of an entry.
+/// For long functions of one number. Inlined at each use they would be most of an entry's code.
 #define LAGOON_DEVICE_CALL inline __device__ __noinline__
 #define LAGOON_UNROLL _Pragma("unroll")
 #define LAGOON_NO_UNROLL _Pragma("unroll 1")
@@ -55,7 +55,7 @@ LAGOON_DEVICE float ToFloat(F16 value) {
 #endif
 }
 
-/// Two floats as two halves in one word, `low` in its low half; to nearest, halves to even.
+/// Two floats as two 16-bit floats in one word, `low` in its low half. To nearest, ties to even.
 template <typename T>
 LAGOON_DEVICE u32 PackHalves(float low, float high);
 template <>
@@ -88,7 +88,7 @@ LAGOON_DEVICE float FromFloat<float>(float value) {
   return value;
 }
 
-/// The bits of an operand of MmaTf32, to nearest, halves away from zero.
+/// The bits of an operand of MmaTf32. To nearest, ties away from zero.
 LAGOON_DEVICE u32 ToTf32(float value) {
 #if LAGOON_CUDA_COMPILER
   u32 result;
@@ -100,7 +100,7 @@ LAGOON_DEVICE u32 ToTf32(float value) {
 #endif
 }
 
-// ---- Matrix instructions, by whole warps. Fragments: see PTX ISA.
+// ---- Matrix instructions, executed by whole warps. Fragments: see PTX ISA.
 
 #if LAGOON_CUDA_COMPILER
 LAGOON_DEVICE u32 SharedAddress(const void* shared) {
@@ -139,7 +139,7 @@ LAGOON_DEVICE void Mma<F16>(float (&d)[4], const u32 (&a)[4], u32 b0, u32 b1) {
   simt::CallWarp(simt::MmaF16, kAllLanes, &in, nullptr, {__FILE__, __LINE__});
 #endif
 }
-/// d += a * b, m16n8k8, of ToTf32().
+/// d += a * b, m16n8k8. a and b come from ToTf32().
 LAGOON_DEVICE void MmaTf32(float (&d)[4], const u32 (&a)[4], u32 b0, u32 b1) {
 #if LAGOON_CUDA_COMPILER
   asm volatile(
@@ -154,7 +154,7 @@ LAGOON_DEVICE void MmaTf32(float (&d)[4], const u32 (&a)[4], u32 b0, u32 b1) {
 #endif
 }
 
-/// Four 8x8 matrices of 16 bits; lane i names row i % 8 of matrix i / 8 (16 bytes, aligned).
+/// Loads four 8x8 matrices of 16 bits. Lane i passes row i % 8 of matrix i / 8 (16 bytes, aligned).
 LAGOON_DEVICE void LoadMatrices(u32 (&r)[4], const void* row) {
 #if LAGOON_CUDA_COMPILER
   asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0,%1,%2,%3}, [%4];"
@@ -176,10 +176,11 @@ LAGOON_DEVICE void LoadMatricesTransposed(u32 (&r)[4], const void* row) {
 #endif
 }
 
-// ---- Asynchronous copies to shared memory. They have arrived for the thread that issued them
-// after its wait, for the others after a barrier behind that.
+// ---- Asynchronous copies to shared memory. After WaitCopies() they have arrived for the thread
+// that issued them; after a barrier behind that, for the other threads.
 
-/// The first `bytes` of 16 from `source` (0: it is not read), zeros for the rest.
+/// Copies the first `bytes` of 16 bytes from `source` and fills the rest with zeros. 0: `source` is
+/// not read.
 LAGOON_DEVICE void CopyAsync16(void* shared, const void* source, u32 bytes) {
 #if LAGOON_CUDA_COMPILER
   asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(SharedAddress(shared)),
@@ -205,7 +206,7 @@ LAGOON_DEVICE void CommitCopies() {
   simt::CommitCopies();
 #endif
 }
-/// Until all but the latest `kPending` groups have arrived.
+/// Waits until all but the latest `kPending` groups have arrived.
 template <u32 kPending>
 LAGOON_DEVICE void WaitCopies() {
 #if LAGOON_CUDA_COMPILER

@@ -18,9 +18,9 @@ struct NoteSeen {
   std::uint32_t value = 0;
 };
 
-/// The host's end of the notification ring. Whoever issues a grid reserves room for all that it may
-/// post, and gives it back when the grid's last note has been taken: the GPU cannot overrun it.
-/// Externally locked.
+/// The host's end of the notification ring. Before a grid is issued, the caller reserves room for
+/// all notes that the grid may post, and releases the room when the grid's last note has been
+/// taken. So the GPU cannot overrun the ring. Externally locked.
 class NoteRing {
  public:
   static Result<std::unique_ptr<NoteRing>> Create(const std::shared_ptr<const GpuSession>& session,
@@ -46,7 +46,7 @@ class NoteRing {
   }
   void Release(std::uint32_t notes) { free_ += notes; }
 
-  /// Whether there is a next note, as far as one can say without the lock. Any thread.
+  /// True if a next note seems to be there. Needs no lock. Any thread.
   bool Waiting() const { return IsNew(Next()); }
 
   /// The next note, in order of posting.
@@ -63,7 +63,7 @@ class NoteRing {
   u64 Next() const {
     const u64 taken = taken_.load(std::memory_order_relaxed);
     const auto* const entries = reinterpret_cast<const u64*>(entries_.host());
-    // acquire: what the GPU wrote before the note is read after it.
+    // acquire: reads after this see what the GPU wrote before the note.
     return __atomic_load_n(entries + (taken & (capacity_ - 1)), __ATOMIC_ACQUIRE);
   }
   bool IsNew(u64 entry) const {

@@ -11,7 +11,7 @@
 
 namespace lagoon::cuda {
 
-/// A file that sources include by this name.
+/// A file that sources include by `name`.
 struct SourceFile {
   std::string name;  // "device/cuda/entry.cuh"
   std::string text;
@@ -20,8 +20,8 @@ struct SourceFile {
 /// Any thread.
 class Nvrtc {
  public:
-  /// kUnavailable, saying what was looked for and what to do. `libraries`: file names or paths, the
-  /// first that opens is taken; empty: those of the toolkits that will do.
+  /// kUnavailable, saying what was looked for and what to do. `libraries`: file names or paths; the
+  /// first that opens is used. Empty: those of the known toolkits.
   static Result<std::shared_ptr<const Nvrtc>> Load(const std::vector<std::string>& libraries = {});
   Nvrtc(const Nvrtc&) = delete;
   Nvrtc& operator=(const Nvrtc&) = delete;
@@ -41,7 +41,7 @@ class Nvrtc {
                              std::span<const std::string> options) const;
   std::string LogOf(Program program) const;
 
-  void* handle_ = nullptr;  // of dlopen; never closed: such libraries do not unload cleanly
+  void* handle_ = nullptr;  // from dlopen; never closed: such libraries do not unload cleanly
   std::string version_;
   int (*get_version_)(int* major, int* minor) = nullptr;
   int (*create_)(Program* program, const char* source, const char* name, int headers,

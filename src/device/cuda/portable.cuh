@@ -1,10 +1,10 @@
 #pragma once
 
-// What device code needs of its compiler, for three of them: nvcc, NVRTC (no standard headers), and
-// a C++ compiler, where simt/machine.h runs a block with one fiber a thread.
+// What device code needs from its compiler. There are three compilers: nvcc, NVRTC (no standard
+// headers), and a C++ compiler, where simt/machine.h runs a block with one fiber per thread.
 //
-// Orderings are named after their C++ counterparts; the scope is the GPU, and the system for what
-// the host reads.
+// Orderings have the names of their C++ counterparts. The scope is the GPU; for words that the host
+// reads, the system.
 
 #include "device/cuda/types.cuh"
 
@@ -35,17 +35,17 @@ LAGOON_DEVICE u64 LoadAcquire(const u64* word) {
   asm volatile("ld.acquire.gpu.global.u64 %0, [%1];" : "=l"(value) : "l"(word) : "memory");
   return value;
 }
-/// Seen by the host.
+/// To memory that the host reads.
 LAGOON_DEVICE void StoreToHost(u64* word, u64 value) {
   asm volatile("st.relaxed.sys.global.u64 [%0], %1;" ::"l"(word), "l"(value) : "memory");
 }
-/// Of memory that the host writes.
+/// From memory that the host writes.
 LAGOON_DEVICE u32 LoadFromHost(const u32* word) {
   u32 value;
   asm volatile("ld.relaxed.sys.global.u32 %0, [%1];" : "=r"(value) : "l"(word) : "memory");
   return value;
 }
-/// Of a clock that all multiprocessors share.
+/// Time of a clock that all multiprocessors share.
 LAGOON_DEVICE u64 Nanoseconds() {
   u64 now;
   asm volatile("mov.u64 %0, %globaltimer;" : "=l"(now));
@@ -57,8 +57,8 @@ LAGOON_DEVICE u64 FetchOr(u64* word, u64 value) { return atomicOr(word, value); 
 LAGOON_DEVICE u64 CompareExchange(u64* word, u64 expected, u64 value) {
   return atomicCAS(word, expected, value);
 }
-/// Orders what this thread, and what it learned of at barriers, did before and after. The atomics
-/// above are relaxed: fences around them make acquire and release of them.
+/// Orders what this thread did, and what it learned of at barriers, before and after the fence. The
+/// atomics above are relaxed: fences around them make them acquire and release.
 LAGOON_DEVICE void Fence() { __threadfence(); }
 LAGOON_DEVICE u32 LowestBit(u32 bits) {
   return static_cast<u32>(__ffs(static_cast<int>(bits))) - 1;
@@ -69,14 +69,15 @@ LAGOON_DEVICE u32 LowestBit(u32 bits) {
 LAGOON_DEVICE u32 LoadRelaxed(const u32* word) { return __atomic_load_n(word, __ATOMIC_RELAXED); }
 LAGOON_DEVICE u64 LoadRelaxed(const u64* word) { return __atomic_load_n(word, __ATOMIC_RELAXED); }
 LAGOON_DEVICE u64 LoadAcquire(const u64* word) { return __atomic_load_n(word, __ATOMIC_ACQUIRE); }
-// Stronger than on a GPU, where the launch's end or a copy in the same stream carries the data.
+// Stronger than on a GPU, where the end of the launch or a copy in the same stream publishes the
+// data.
 LAGOON_DEVICE void StoreToHost(u64* word, u64 value) {
   simt::MayYield();
   __atomic_store_n(word, value, __ATOMIC_RELEASE);
 }
 LAGOON_DEVICE u32 LoadFromHost(const u32* word) { return LoadRelaxed(word); }
 LAGOON_DEVICE u64 Nanoseconds() {
-  simt::MayYield();  // who asks, waits
+  simt::MayYield();  // the caller waits for time to pass
   return static_cast<u64>(lagoon::Now().time_since_epoch().count());
 }
 LAGOON_DEVICE u64 FetchAdd(u64* word, u64 value) {

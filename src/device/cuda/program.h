@@ -13,32 +13,33 @@ namespace lagoon {
 
 namespace cuda {
 
-/// An entry kernel: a class of bodies (device/cuda/entry.cuh).
+/// An entry kernel: the kernel of one class of bodies (device/cuda/entry.cuh).
 struct EntryName {
-  std::string name;  // of the kernel in the image
+  std::string name;  // of the kernel, in the image
   std::uint32_t threads = 256;
 };
 
-/// Code that a GPU loads as one module. Lives as long as any kernel of it.
+/// Code that a GPU loads as one module. Must outlive all kernels loaded from it.
 class Program {
  public:
   virtual ~Program() = default;
   virtual const std::string& name() const = 0;
-  /// Lightest first; an entry has the bodies of those before it, and more.
+  /// Lightest first. Each entry has all bodies of the entries before it, and more.
   virtual std::span<const EntryName> entries() const = 0;
-  /// What cuModuleLoadData takes, for this GPU. Any thread, may take seconds.
+  /// The image for this GPU, as cuModuleLoadData takes it. Any thread, may take seconds.
   virtual Result<std::string> ImageFor(const GpuInfo& gpu) const = 0;
 };
 
 class GpuSession;  // session.h
 
-/// A program in a GPU's context. Whoever has it unloads the module.
+/// A program in a GPU's context. The owner of this struct unloads the module.
 struct LoadedProgram {
   Module module = nullptr;
-  std::vector<Function> functions;  // by entry; may have all the shared memory that a block can
+  std::vector<Function>
+      functions;  // by entry; each may use as much shared memory as a block can have
 };
 
-/// Makes the context the calling thread's. Errors name the program and the call.
+/// Makes the context current on the calling thread. Errors name the program and the call.
 Result<LoadedProgram> LoadProgram(const GpuSession& session, const Program& program);
 
 }  // namespace cuda
@@ -48,8 +49,8 @@ Result<LoadedProgram> LoadProgram(const GpuSession& session, const Program& prog
 struct CudaImage {
   const cuda::Program* program = nullptr;
   std::uint32_t body = 0;        // its number in the entries that have it
-  std::uint32_t entry = 0;       // the lightest of them
-  std::uint32_t args_bytes = 0;  // copied into the launch; 0: the pointer itself is
+  std::uint32_t entry = 0;       // the lightest entry that has the body
+  std::uint32_t args_bytes = 0;  // copied into the launch; 0: the pointer itself is copied
 };
 
 }  // namespace lagoon

@@ -1,7 +1,7 @@
 #pragma once
 
-// The block protocol (docs/protocol.md) as a CUDA block plays it. Thread 0 reads and decides; the
-// block learns of it at a barrier, so that all threads go the same way.
+// The block protocol (docs/protocol.md) for a CUDA block. Thread 0 reads and decides. The other
+// threads learn the decision at a barrier, so that all threads go the same way.
 
 #include "device/cuda/launch_table.cuh"
 #include "device/cuda/portable.cuh"
@@ -54,20 +54,22 @@ class BlockControl {
     return false;
   }
 
-  /// A barrier; true in all threads or in none. At most 20 us apart, the commit included. After
-  /// true the body returns false, unless it has written something that others see.
+  /// A barrier; returns the same value in all threads. Bodies call it at most 20 us apart, the
+  /// commit included. After true the body returns false, unless it has written something that
+  /// others see.
   LAGOON_DEVICE bool SyncShouldLeave() const { return __syncthreads_or(ShouldLeave()) != 0; }
 
  private:
   const GuardRef* guards_;
 };
 
-/// No tile: of Claim().
+/// Claim() found no tile.
 inline constexpr u32 kNoTile = ~u32{0};
 
-// The calls below are thread 0's.
+// Only thread 0 makes the calls below.
 
-/// Takes the unclaimed tile `wanted`, or the next one that it finds behind it, around the end.
+/// Takes the unclaimed tile `wanted`, or another one: the search begins at the word of `wanted` and
+/// goes around the end. kNoTile: it found none.
 LAGOON_DEVICE u32 Claim(const RecordRef& record, u32 wanted) {
   const u32 words = (record.blocks + 31) / 32;
   u32 preferred = u32{1} << (wanted % 32);
@@ -83,7 +85,7 @@ LAGOON_DEVICE u32 Claim(const RecordRef& record, u32 wanted) {
       if (bits == 0) break;
       const u32 tile = LowestBit((bits & preferred) != 0 ? preferred : bits);
       const u64 bit = u64{1} << tile;
-      // Only the first claim of a word has to compare: the tag does not change any more.
+      // Only the first claim in a word must compare: after it, the tag of the word stays.
       const u64 before = fresh ? CompareExchange(word, seen, Tagged(record.tag, all) & ~bit)
                                : FetchAnd(word, ~bit);
       if (fresh ? before == seen : (before & bit) != 0) {
@@ -103,7 +105,8 @@ LAGOON_DEVICE void Unclaim(const RecordRef& record, u32 tile) {
   FetchOr(record.claims + tile / 32, u64{1} << (tile % 32));
 }
 
-/// After the barrier that follows the block's last write. Returns how many tiles are done now.
+/// Call this after the barrier that follows the block's last write. Returns the number of tiles
+/// done now.
 LAGOON_DEVICE u32 Commit(const RecordRef& record) {
   Fence();  // the tile's data go with the count
   return TaggedAdd(record.done, record.tag, 1) + 1;
@@ -116,7 +119,7 @@ LAGOON_DEVICE bool Met(const DepRef& dep) {
 
 LAGOON_DEVICE void Post(const RingRef& ring, u64 entry) {
   const u64 position = FetchAdd(ring.head, 1);
-  // One store: the phase and the entry come together. It needs no fence, it is all that it says.
+  // One store, so that phase and entry come together. No fence: the note publishes only itself.
   StoreToHost(ring.entries + (position & (ring.capacity - 1)),
               entry | PhaseOfLap(position / ring.capacity));
 }

@@ -27,7 +27,7 @@ Result<std::unique_ptr<RecordPool>> RecordPool::Create(
 }
 
 std::optional<std::uint32_t> RecordPool::TakeGranules(std::uint32_t count) {
-  // From where the last search ended, once around.
+  // Begins where the last search ended, and goes around once.
   std::uint32_t run = 0;
   for (std::uint32_t tried = 0; tried < limits_.granules + count; ++tried) {
     const std::uint32_t granule = next_granule_;
@@ -97,7 +97,7 @@ Code RecordPool::Load(DeviceRecord& record, const Driver& driver, Stream stream)
   *Shadow(done_at) = Tagged(record.ref.tag, record.progress->done());
   const std::span<Progress::Word> tiles = record.progress->unclaimed();
   for (std::uint32_t i = 0; i < ClaimWords(record); ++i) {
-    // relaxed: the host alone uses the bitmap now.
+    // relaxed: only the host uses the bitmap now.
     const std::uint64_t bits = tiles[i / 2].load(std::memory_order_relaxed);
     *Shadow(claims_at + i) = Tagged(record.ref.tag, static_cast<u32>(bits >> (i % 2 * 32)));
   }
@@ -118,7 +118,7 @@ void RecordPool::Store(const DeviceRecord& record) {
   const std::span<Progress::Word> tiles = record.progress->unclaimed();
   for (std::uint32_t i = 0; i < ClaimWords(record); ++i) {
     const u64 word = *Shadow(claims_at + i);
-    // A word without the tag was never claimed from: as the bitmap began.
+    // No tile was claimed in a word without the tag: the host's word is still right.
     if (TagOf(word) != record.ref.tag) continue;
     const std::uint32_t shift = i % 2 * 32;
     const std::uint64_t others = ~(std::uint64_t{0xffffffff} << shift);

@@ -19,24 +19,25 @@ namespace lagoon::cuda {
 struct DeviceRecord {
   Progress* progress = nullptr;
   RecordRef ref{};          // on the GPU
-  std::uint32_t slot = 0;   // of the done word
-  std::uint32_t first = 0;  // granule of the claims
+  std::uint32_t slot = 0;   // index of the done word
+  std::uint32_t first = 0;  // first granule of the claims
   std::uint32_t granules = 0;
-  std::uint32_t users = 0;   // launches that name it
-  std::uint32_t issues = 0;  // grids in flight that work on it
-  std::uint64_t ends = 0;    // grids that have ended
-  std::uint32_t stream = 0;  // index of the one that all of them are in; ~0: of several
-  bool to_load = false;      // partly done on the host before: the GPU must learn of it
-  bool loading = false;      // the first grid that finds it so has not ended
+  std::uint32_t users = 0;   // number of launches that name it
+  std::uint32_t issues = 0;  // number of grids in flight that work on it
+  std::uint64_t ends = 0;    // number of grids that worked on it and have ended
+  std::uint32_t stream = 0;  // index of the stream of all `issues` grids; ~0: several streams
+  bool to_load = false;      // was partly done at Attach(): the GPU's words must be loaded
+  bool loading = false;      // the grid that was launched behind the load has not ended
   bool dirty = false;        // the GPU's bitmap may differ from the host's
-  bool fetching = false;     // the bitmap is on its way to the host
+  bool fetching = false;     // the bitmap is being copied to the host
 };
 
-/// The device's records: memory on the GPU, the same again pinned on the host for what goes back
-/// and forth, and who is attached. Externally locked. Nothing allocates once warm.
+/// The device's records: their memory on the GPU, equal pinned memory on the host for copies in
+/// both directions, and the users of each record. Externally locked. Nothing allocates once warm.
 ///
-/// A record on the GPU lives as long as launches name its Progress. Then the Progress has all of
-/// it, so that nobody else has to know of the GPU's: tests, Reset() and deletion stay as they are.
+/// A record on the GPU lives while launches in flight name its Progress. Afterwards the Progress
+/// holds the complete state, so that other code (tests, Reset(), deletion) need not know the GPU's
+/// record.
 class RecordPool {
  public:
   struct Limits {
@@ -48,22 +49,23 @@ class RecordPool {
   static Result<std::unique_ptr<RecordPool>> Create(
       const std::shared_ptr<const GpuSession>& session, const Limits& limits);
 
-  /// The record of a Progress for one more user, or null: no room.
+  /// Adds a user to the record of a Progress. Null: no room for a new record.
   DeviceRecord* Attach(Progress& progress);
-  /// By one user. The record must have nothing that the Progress lacks.
+  /// Removes a user. With the last user the record goes: then the Progress must hold all its state.
   void Detach(DeviceRecord& record);
-  /// Of a Progress that is attached, by its count; else null.
+  /// The record of an attached Progress, found by its done count; else null.
   DeviceRecord* Find(const std::atomic<std::uint32_t>& done_word);
 
-  /// Enqueues what the GPU's record must have before its first block.
+  /// Enqueues the copy of the words that the GPU's record must have before its first block.
   Code Load(DeviceRecord& record, const Driver& driver, Stream stream);
-  /// Enqueues the way back of its bitmap; after it has arrived, Store() puts it into the Progress.
+  /// Enqueues the copy of the bitmap to the host. After it has arrived, Store() puts it into the
+  /// Progress.
   Code Fetch(const DeviceRecord& record, const Driver& driver, Stream stream);
   void Store(const DeviceRecord& record);
 
  private:
   static constexpr std::uint32_t kGranuleWords = kGranuleTiles / 32;
-  static constexpr std::uint32_t kDoneStride = 8;  // words: a sector of its own for every count
+  static constexpr std::uint32_t kDoneStride = 8;  // words: each count has its own sector
 
   explicit RecordPool(const Limits& limits);
   std::optional<std::uint32_t> TakeGranules(std::uint32_t count);
@@ -74,17 +76,18 @@ class RecordPool {
   }
 
   const Limits limits_;
-  OwnMemory words_, shadow_;  // done words, then claims
+  OwnMemory words_, shadow_;  // by address of the done count
   std::pmr::unsynchronized_pool_resource nodes_;
-  std::pmr::unordered_map<const void*, DeviceRecord> records_;  // by address of the host's count
-  // A ring, the longest free first: blocks in flight may still look at the count of a record that
-  // is gone.
+  std::pmr::unordered_map<const void*, DeviceRecord>
+      records_;  // by address of the Progress's done count
+  // FIFO of free slots, oldest first, because blocks still in flight may read the count of a record
+  // that was just detached.
   std::vector<std::uint32_t> free_slots_;
   std::uint32_t first_free_ = 0, free_count_ = 0;
   std::vector<bool> taken_;  // granules
   std::uint32_t next_granule_ = 0;
-  // Tells uses of the same words apart. It comes back after 2^32 of them; a word is taken for
-  // another's only if nobody has touched it in exactly as many.
+  // Generation tag: distinguishes successive users of the same device words. It wraps after 2^32
+  // attachments; a stale word is misread only if nothing has touched it for exactly that many.
   std::uint32_t tag_ = 0;
 };
 

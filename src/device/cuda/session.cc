@@ -48,14 +48,14 @@ Result<OwnMemory> OwnMemory::Create(std::shared_ptr<const GpuSession> session, s
   memory.session_ = std::move(session);
   LAGOON_RETURN_IF_ERROR(driver.Check(driver.fill(memory.device_, 0, bytes),
                                       fmt::format("cuMemsetD8({} bytes)", bytes)));
-  // Streams that do not wait for the default one must not overtake it.
+  // Streams that do not wait for the default stream must not overtake this call.
   LAGOON_RETURN_IF_ERROR(driver.Check(driver.synchronize(), "cuCtxSynchronize"));
   return memory;
 }
 
 OwnMemory::~OwnMemory() {
   if (session_ == nullptr || !session_->Enter()) return;
-  // A lost context has freed it already, and says so: nothing to do about it.
+  // A lost context has already freed the memory. Then these calls fail, which does no harm.
   if (host_ != nullptr) {
     session_->driver().free_host(host_);
   } else {

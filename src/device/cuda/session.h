@@ -8,8 +8,8 @@
 
 namespace lagoon::cuda {
 
-/// A GPU's primary context, retained: the one that every module, stream and allocation of a device
-/// lies in. Lives as long as the last of them.
+/// A GPU's primary context, retained. All modules, streams and allocations of a device lie in it.
+/// Lives as long as the last of them.
 class GpuSession {
  public:
   static Result<std::shared_ptr<const GpuSession>> Open(std::shared_ptr<const Driver> driver,
@@ -21,7 +21,7 @@ class GpuSession {
   const Driver& driver() const { return *driver_; }
   const GpuInfo& gpu() const { return gpu_; }
   Ordinal device() const { return device_; }
-  /// Makes the context the calling thread's. Before any call that works in it.
+  /// Makes the context current on the calling thread. Call it before driver calls that need it.
   Status Enter() const;
 
  private:
@@ -34,8 +34,8 @@ class GpuSession {
   Context context_ = nullptr;
 };
 
-/// Memory that a device needs for itself, all bits zero: on the GPU, or pinned on the host where
-/// both can reach it.
+/// Memory for the device's own use, all bits zero: on the GPU, or pinned on the host, where both
+/// can reach it.
 class OwnMemory {
  public:
   enum class Where { kDevice, kPinned };
@@ -48,7 +48,7 @@ class OwnMemory {
   OwnMemory& operator=(OwnMemory&& other) noexcept;
 
   Address device() const { return device_; }
-  std::byte* host() const { return host_; }  // null: on the GPU
+  std::byte* host() const { return host_; }  // null for memory on the GPU
   std::size_t bytes() const { return bytes_; }
 
  private:
@@ -58,11 +58,12 @@ class OwnMemory {
   std::size_t bytes_ = 0;
 };
 
-/// A CUDA stream with a word in pinned memory that says how far it has come.
+/// A CUDA stream, and a word in pinned memory that says how far the stream has come.
 class MarkedStream {
  public:
-  /// `word`: pinned, as host and GPU see it. Borrowed. `priority`: the driver's number. `share`:
-  /// the green context that its kernels run in; null: none.
+  /// `word`, `device_word`: the pinned word as the host and as the GPU addresses it. Borrowed.
+  /// `priority`: the driver's number. `share`: the green context that the stream's kernels run in;
+  /// null: none.
   static Result<std::unique_ptr<MarkedStream>> Create(std::shared_ptr<const GpuSession> session,
                                                       int priority, std::uint32_t* word,
                                                       Address device_word,
@@ -74,9 +75,9 @@ class MarkedStream {
   Stream handle() const { return stream_; }
   /// Enqueues a mark and returns its number; 0 and `code` when the driver refuses.
   std::uint32_t Mark(Code& code);
-  /// Everything before the mark is done and seen. Any thread.
+  /// True when everything before the mark is done and visible. Any thread.
   bool Reached(std::uint32_t mark) const {
-    // acquire: what a copy brought is read after it.
+    // acquire: reads after this see the bytes of copies before the mark.
     const std::uint32_t now = __atomic_load_n(word_, __ATOMIC_ACQUIRE);
     return static_cast<std::int32_t>(now - mark) >= 0;
   }

@@ -7,7 +7,7 @@
 
 namespace lagoon::cuda {
 
-// Another source, GPU or compiler is another image.
+// Another source, GPU architecture or compiler gives another image.
 std::string SourceProgram::KeyFor(int arch, const std::string& compiler) const {
   std::string key = fmt::format("sm_{} nvrtc {}\n", arch, compiler);
   const auto add = [&key](const SourceFile& file) {

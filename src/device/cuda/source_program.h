@@ -10,18 +10,18 @@
 
 namespace lagoon::cuda {
 
-/// A program as CUDA C++, compiled for the GPU at hand when it is first loaded, and found in the
-/// cache from then on.
+/// A program as CUDA C++ source. Compiled for the GPU at hand when it is first loaded; later loads
+/// find the image in the cache.
 class SourceProgram final : public Program {
  public:
   struct Source {
     SourceFile main;
-    std::vector<SourceFile> headers;  // all that it includes
+    std::vector<SourceFile> headers;  // all headers that `main` includes
     std::vector<EntryName> entries;   // lightest first
   };
 
-  /// `nvrtc`: library files as Nvrtc::Load takes them. An image is kept under the compiler's
-  /// version too, so that NVRTC has to be there.
+  /// `nvrtc`: library files, as Nvrtc::Load takes them. The key of an image contains the compiler's
+  /// version, so NVRTC must be there even if the image is in the cache.
   SourceProgram(Source source, ImageCache cache, std::vector<std::string> nvrtc = {})
       : source_(std::move(source)), cache_(std::move(cache)), nvrtc_(std::move(nvrtc)) {}
 

@@ -26,7 +26,7 @@ Status UnitShares::Add(std::uint32_t units) {
   share.rest_before = rest_;
   DeviceResource mine, rest;
   unsigned groups = 1;
-  // It refuses more than there is, or gives no group.
+  // If too many units are asked for, the driver returns an error or zero groups.
   const Code split = driver.split_resource(&mine, &groups, &rest_, &rest, 0, units);
   if (units > rest_.multiprocessors || (split == kSuccess && groups == 0)) {
     return Fail(

@@ -9,21 +9,21 @@
 
 namespace lagoon::cuda {
 
-/// Multiprocessors of a GPU that are set aside for some streams: green contexts (CUDA 12.5). What
-/// runs in another stream may still use them. The caller's lock.
+/// Multiprocessors of a GPU that are set aside for some streams, as green contexts (CUDA 12.5).
+/// Kernels of other streams may still use these multiprocessors. Externally locked.
 class UnitShares {
  public:
   explicit UnitShares(std::shared_ptr<const GpuSession> session) : session_(std::move(session)) {}
-  /// After their streams.
+  /// Only after the streams of all shares are destroyed.
   ~UnitShares();
   UnitShares(const UnitShares&) = delete;
   UnitShares& operator=(const UnitShares&) = delete;
 
-  /// Sets at least `units` aside that no share has, as many more as the GPU's granularity asks (8
-  /// on Hopper). kUnimplemented when the driver has no green contexts, kResourceExhausted when too
-  /// few units are left.
+  /// Sets aside at least `units` units that no other share has, rounded up to the GPU's granularity
+  /// (8 on Hopper). kUnimplemented: the driver has no green contexts. kResourceExhausted: too few
+  /// units are left.
   Status Add(std::uint32_t units);
-  /// Gives the last one back.
+  /// Gives the share that was added last back.
   void RemoveLast();
 
   std::size_t count() const { return shares_.size(); }
@@ -34,12 +34,12 @@ class UnitShares {
   struct Share {
     GreenContext context = nullptr;
     std::uint32_t units = 0;
-    DeviceResource rest_before;  // what was left for it and those after it
+    DeviceResource rest_before;  // units that were left before this share
   };
 
   const std::shared_ptr<const GpuSession> session_;
   std::vector<Share> shares_;
-  DeviceResource rest_;  // asked for with the first share
+  DeviceResource rest_;  // units that are left; queried with the first share
 };
 
 }  // namespace lagoon::cuda

@@ -1,6 +1,6 @@
 #pragma once
 
-// The records of a GpuDevice: what was submitted, what of it the GPU has, and the streams between.
+// The records of a GpuDevice: what was submitted, which of it the GPU has, and the streams between.
 
 #include <algorithm>
 #include <array>
@@ -17,7 +17,8 @@ namespace lagoon::cuda {
 
 inline constexpr std::uint32_t kNone = ~std::uint32_t{0};
 
-/// After how many tiles a kernel of `blocks` tells its progress: `asked`, or more for large ones.
+/// Number of tiles after which a kernel of `blocks` tiles reports: `asked`, or more for large
+/// kernels.
 inline std::uint32_t CountInterval(std::uint32_t blocks, std::uint32_t asked) {
   constexpr std::uint32_t kNotesPerRecord = 64;  // at most
   return std::max(asked, blocks / kNotesPerRecord);
@@ -27,7 +28,7 @@ inline std::uint32_t CountInterval(std::uint32_t blocks, std::uint32_t asked) {
 struct GpuKernel {
   std::vector<Function> functions;  // by entry, from the lightest
   const CudaImage* image = nullptr;
-  std::uint32_t shared_bytes = 0;  // with the protocol's
+  std::uint32_t shared_bytes = 0;  // the protocol's part included
   std::uint32_t occupancy = 1;
 };
 
@@ -39,13 +40,14 @@ struct WorkSegment {
   std::uint32_t max_claimants = 0;
   std::span<const Dep> deps = {};
   std::array<Guard, kGuardsPerSegment> guards = {};
-  bool placed = false, complete = false;  // reported
-  std::uint64_t parked_at =
-      0;  // of record->ends: until it moves there is nothing to claim; 0: none
+  bool placed = false, complete = false;  // reported already
+  /// record->ends + 1 when this segment's last grid ended; 0: no grid yet. Until another grid of
+  /// the record ends, a new grid would find no tile to claim.
+  std::uint64_t parked_at = 0;
 };
 
-/// A launch or copy in flight. Held by the host, then issued (in a CUDA stream), then held again if
-/// it is neither complete nor revoked; or free.
+/// A launch or copy in flight: held by the host, then issued into a CUDA stream, then held again if
+/// it is neither complete nor revoked. Or a free slot.
 struct Work {
   LaunchId id{};
   Rank rank = 0;
@@ -56,7 +58,7 @@ struct Work {
   std::array<WorkSegment, kMaxSegments> segments;
   std::uint32_t credits = 0;  // events that may still come
   std::uint32_t issue = kNone;
-  bool started = false;  // a block of it has run
+  bool started = false;  // one of its blocks has run
   bool live = false;
   Copy copy;
   bool copying = false;
@@ -69,23 +71,23 @@ struct Work {
 /// A grid in a CUDA stream, until its last block has left.
 struct Issue {
   std::uint32_t work = kNone;  // kNone: free
-  std::uint32_t id = 0;        // tag of its words on the GPU
+  std::uint32_t id = 0;        // tag of the issue's words on the GPU
   std::uint32_t stream = 0;    // index
   std::uint32_t grid = 0;
-  std::uint32_t notes = 0;     // room that it holds in the ring
+  std::uint32_t notes = 0;     // room reserved in the ring
   std::uint32_t segments = 0;  // bit s: segment s takes part
 };
 
 /// A CUDA stream for kernels and what is in it, oldest first.
 struct KernelStream {
   std::unique_ptr<MarkedStream> stream;
-  std::uint32_t level = 0;  // of priority, 0 is the lowest
-  std::uint32_t share = 0;  // whose units its kernels run on, from 1; 0: all units
+  std::uint32_t level = 0;  // priority; 0 is the lowest
+  std::uint32_t share = 0;  // number of the share whose units it uses, from 1; 0: all units
   std::vector<std::uint32_t> issues;
 };
 
-/// Integrals of busy and idle units over time, as the host sees them: from a grid's launch to its
-/// end it takes as many units as it has blocks.
+/// Integrals of busy and idle units over time, as the host sees them. A grid counts for as many
+/// units as it has blocks, from its launch to its end.
 class UnitMeter {
  public:
   UnitMeter(std::uint32_t units, TimePoint now) : units_(units), last_(now) {}
