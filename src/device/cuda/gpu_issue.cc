@@ -136,8 +136,8 @@ bool GpuDevice::HasRoom(const Work& work) const {
   std::uint64_t taken = 0;
   for (const KernelStream& stream : kernel_streams_) {
     if (stream.issues.empty()) continue;
-    if (share != 0 && stream.share != 0 && stream.share != share)
-      continue;  // that share has its own units
+    // That share has its own units.
+    if (share != 0 && stream.share != 0 && stream.share != share) continue;
     const Issue& running = issues_[stream.issues.front()];
     const Work& other = works_[running.work];
     if (other.rank > work.rank) continue;

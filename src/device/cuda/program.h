@@ -35,8 +35,8 @@ class GpuSession;  // session.h
 /// A program in a GPU's context. The owner of this struct unloads the module.
 struct LoadedProgram {
   Module module = nullptr;
-  std::vector<Function>
-      functions;  // by entry; each may use as much shared memory as a block can have
+  // By entry. Each function may use as much shared memory as a block can have.
+  std::vector<Function> functions;
 };
 
 /// Makes the context current on the calling thread. Errors name the program and the call.

@@ -78,8 +78,8 @@ class RecordPool {
   const Limits limits_;
   OwnMemory words_, shadow_;  // by address of the done count
   std::pmr::unsynchronized_pool_resource nodes_;
-  std::pmr::unordered_map<const void*, DeviceRecord>
-      records_;  // by address of the Progress's done count
+  // By address of the Progress's done count.
+  std::pmr::unordered_map<const void*, DeviceRecord> records_;
   // FIFO of free slots, oldest first, because blocks still in flight may read the count of a record
   // that was just detached.
   std::vector<std::uint32_t> free_slots_;

@@ -73,7 +73,8 @@ class MarkedStream {
   MarkedStream& operator=(const MarkedStream&) = delete;
 
   Stream handle() const { return stream_; }
-  /// Enqueues a mark and returns its number; 0 and `code` when the driver refuses.
+  /// Enqueues a mark and returns its number. `code`: the driver's answer. If it is not kSuccess,
+  /// the mark may never be reached.
   std::uint32_t Mark(Code& code);
   /// True when everything before the mark is done and visible. Any thread.
   bool Reached(std::uint32_t mark) const {

@@ -18,7 +18,7 @@ SimEngine::SimEngine(const Options& options, const GuardWords& guards, TimePoint
       guards_(guards),
       now_(start),
       units_(options.constants),
-      // Events stay until they are polled; launches come and go meanwhile.
+      // Events stay until they are polled, while launches come and go.
       events_(std::size_t{8} * options.launches, Nanoseconds(options.constants.notify_latency_ns)),
       first_slot_timer_(GroupsOf(options.constants)),
       first_copy_timer_(first_slot_timer_ + options.launches),
@@ -77,7 +77,7 @@ void SimEngine::Fire(std::uint32_t timer) {
   }
 }
 
-// Draws all conclusions that take no time.
+// Makes all changes that take no time.
 void SimEngine::Settle() {
   while (changed_ || !moved_.empty()) {
     while (!moved_.empty()) {
@@ -165,9 +165,9 @@ void SimEngine::Insert(Slot& slot) {
   timers_.Set(first_slot_timer_ + index, now_ + Nanoseconds(options_.constants.launch_latency_ns));
 }
 
-// An ordered stream has one hardware queue. Unordered launches follow what they depend on, as if
-// they had been put on its stream; what depends on nothing takes the next queue in turn. Padding
-// goes with the kernel that it pads: in REEF the two are one launch.
+// An ordered stream has one hardware queue. An unordered launch goes where the launches that it
+// depends on went, as if it were in their stream. If there is none, it takes the next queue in
+// turn. Padding goes with the kernel that it pads: in REEF the two are one launch.
 std::uint32_t SimEngine::LaneOf(const Slot& slot) {
   const auto queues = static_cast<std::uint32_t>(queues_.size());
   if (slot.stream != kUnordered) return (Raw(slot.stream) - 1) % queues;
@@ -180,9 +180,10 @@ std::uint32_t SimEngine::LaneOf(const Slot& slot) {
   return next_lane_++ % queues;
 }
 
-// Of the launch that names what it depends on, or did until a short while ago. A record may lie
-// where one of a retired launch lay: what is met was completed by a launch that retired later than
-// that one, and the newest entry is looked at first, so that addresses make no difference.
+// The queue of the launch that names the record `dep.on`, or named it a short while ago. A record
+// may lie at the address of an older record, whose launch has retired. If `dep` is met, the launch
+// that completed it retired later than that one. The newest entry is looked at first, so addresses
+// make no difference.
 std::uint32_t SimEngine::LaneOf(const Dep& dep) const {
   for (const Front& front : fronts_) {
     if (front.names == dep.on && slots_[front.slot].lane != kNone) return slots_[front.slot].lane;
@@ -222,7 +223,7 @@ void SimEngine::LeaveFronts(Slot& slot) {
   slot.front = kNone;
 }
 
-// Draws the conclusions of a change for one launch.
+// Acts on a change that concerns one launch.
 void SimEngine::Look(std::uint32_t index) {
   Slot& slot = slots_[index];
   if (slot.state == State::kFree) return;
@@ -243,7 +244,7 @@ void SimEngine::Look(std::uint32_t index) {
   }
 }
 
-// `waited`: it was queued before it could run, so that the bubble between kernels comes first.
+// `waited`: the launch was queued before it could run, so the bubble between kernels comes first.
 void SimEngine::TryReady(std::uint32_t index, bool waited) {
   Slot& slot = slots_[index];
   const auto end = slot.segments.begin() + slot.segment_count;
@@ -269,7 +270,8 @@ bool SimEngine::Runnable(const Slot& slot, const WorkSegment& segment) {
          DepsMet(segment.deps);
 }
 
-// All segments are complete: its stream moves on, even while its last blocks are still leaving.
+// True if all segments are complete. Then the stream moves on, even while the last blocks still
+// leave.
 bool SimEngine::Finished(const Slot& slot) {
   return std::all_of(slot.segments.begin(), slot.segments.begin() + slot.segment_count,
                      [](const WorkSegment& segment) { return segment.progress->Complete(); });
@@ -310,7 +312,7 @@ void SimEngine::Report(Slot& slot, DeviceEvent::Kind kind, std::uint32_t segment
   LAGOON_CHECK(slot.credits > 0);
   --slot.credits;
   const DeviceEvent event{kind, segment, slot.id, now_};
-  // What has started may have events under way, which this one must not overtake.
+  // A started launch may have events under way, which this event must not overtake.
   if (by_host_ && !slot.started) {
     events_.PushFromHost(event);
   } else {

@@ -18,18 +18,21 @@ namespace lagoon {
 
 /// What a revocation does to running blocks.
 enum class SimAbort : std::uint8_t {
-  kCheck,  // they leave at their next guard check; what is committed stays (the block protocol)
-  kKill,   // they are killed at once, and a kernel that is not complete starts anew (REEF 4.3)
+  kCheck,  // they leave at their next guard check; committed tiles stay (the block protocol)
+  kKill,   // they die at once, and an incomplete kernel starts anew (REEF 4.3)
 };
 
 /// Launches on compute units in virtual time. Plain data without threads: the device's lock
 /// protects every method. Deterministic: no decision depends on an address. Nothing allocates after
 /// construction.
 ///
-/// A launch goes through these states; any of them can end in kFree (retired):
-///   kFree -> kArriving (its launch latency) -> kWaiting (in its hardware queue, or for what it
-///   depends on) -> kGap (the bubble before a queued successor) -> kReady (for the front end)
-///   -> kStarted (its segments may place blocks)
+/// A launch goes through these states in order. From each of them it can retire, back to kFree:
+/// - kFree
+/// - kArriving: during its launch latency
+/// - kWaiting: in its hardware queue, or for its dependencies
+/// - kGap: the bubble before a queued successor
+/// - kReady: waits for the front end
+/// - kStarted: its segments may place blocks
 class SimEngine {
  public:
   static constexpr std::uint32_t kMaxSegments = 8;
@@ -42,20 +45,20 @@ class SimEngine {
     std::uint32_t streams = 0;
   };
 
-  /// `guards`: the device's words; Revoke() announces their changes. Borrowed.
+  /// `guards`: the device's guard words. Revoke() follows every change of a word. Borrowed.
   SimEngine(const Options& options, const GuardWords& guards, TimePoint start);
 
-  /// Lets everything happen up to and including `until`, which must not go back.
+  /// Simulates up to and including `until`, which must not go back.
   void RunUntil(TimePoint until);
-  /// When something happens next; kNoDeadline: nothing does without the host.
+  /// Time of the next event. kNoDeadline: nothing happens without the host.
   TimePoint next() const { return timers_.next(); }
 
   /// The engine must have run until now. kFull: nothing was taken.
   SubmitResult Add(const Launch& launch, std::span<const SimKernel* const> kernels);
   SubmitResult Add(const Copy& copy);
 
-  /// A guard word changed; running blocks can see it at `visible`. Launches that it keeps from
-  /// starting retire at once.
+  /// A guard word changed. Running blocks can see the change at `visible`. Launches that the word
+  /// keeps from starting retire at once.
   void Revoke(TimePoint visible);
 
   void SetObserver(DeviceObserver* observer) { observer_ = observer; }
@@ -63,7 +66,7 @@ class SimEngine {
   Notifications& events() { return events_; }
   const Notifications& events() const { return events_; }
 
-  /// Time that units had blocks, summed over units, until now.
+  /// Time during which units had blocks, summed over units, until now.
   Nanoseconds busy() const { return busy_; }
   std::uint32_t units() const { return units_.size(); }
   /// Blocks and chunks that ended, committed or not.
@@ -82,58 +85,60 @@ class SimEngine {
     std::span<const Dep> deps;
     std::array<Guard, kGuardsPerSegment> guards;
     std::uint32_t max_claimants = 0;
-    std::uint32_t running = 0;                        // blocks
-    std::uint32_t groups = kNone;                     // of blocks that run
-    std::uint64_t no_room_since = ~std::uint64_t{0};  // value of gives_ when nothing fitted
+    std::uint32_t running = 0;                        // number of blocks
+    std::uint32_t groups = kNone;                     // list of its running blocks
+    std::uint64_t no_room_since = ~std::uint64_t{0};  // value of gives_ when no block fitted
     bool active = false;                              // in active_
     bool placed = false;
-    bool killed = false;  // once
+    bool killed = false;  // happens only once
   };
 
   struct Slot {
     LaunchId id{};
     Rank rank = 0;
     std::uint64_t sequence = 0;  // of submission
-    std::uint64_t turn = 0;      // of becoming ready: how equal ranks take turns
+    std::uint64_t turn = 0;      // number in order of becoming ready; equal ranks take turns by it
     StreamId stream = kUnordered;
     State state = State::kFree;
     bool in_queue = false;     // linked in a hardware queue
-    bool holds_queue = false;  // unordered: takes up a hardware queue while it has blocks to place
+    bool holds_queue = false;  // unordered, and occupies a hardware queue: it has blocks to place
     bool started = false;      // a tile was claimed
     bool left_stream = false;  // its stream has moved on
-    bool evicted = false;      // revoked, and counted
+    bool evicted = false;      // revoked, and counted in evictions_
     std::uint32_t segment_count = 0;
     std::uint32_t credits = 0;
     std::uint32_t running = 0;    // blocks of all segments
-    std::uint32_t lane = 0;       // hardware queue; kNone: rides with what is started before it
-    std::uint32_t front = kNone;  // place in fronts_
+    std::uint32_t lane = 0;       // hardware queue; kNone: padding, which starts without one
+    std::uint32_t front = kNone;  // index in fronts_
     std::uint32_t queue_before = kNone, queue_after = kNone;
-    std::uint32_t live_before = kNone, live_after = kNone;  // by submission; free: next free
+    // In order of submission. Of a free slot: live_after is the next free slot.
+    std::uint32_t live_before = kNone, live_after = kNone;
     Copy copy;
     std::array<WorkSegment, kMaxSegments> segments;
   };
 
-  // Blocks of one segment that started together and end together: one timer.
+  // Blocks of one segment that started together and end together. They share one timer.
   struct Group {
     std::uint32_t slot = 0, segment = 0, count = 0;
-    std::uint32_t before = kNone, after = kNone;  // of its segment; free: next free
-    bool leaves = false;                          // without result
-    bool killed = false;                          // and its tiles are no longer its own
+    // In the segment's list. Of a free group: `after` is the next free group.
+    std::uint32_t before = kNone, after = kNone;
+    bool leaves = false;  // its blocks end without a result
+    bool killed = false;  // its tiles were given back when it was killed
     TimePoint start, end;
     std::array<std::uint32_t, kGroupBlocks> tiles;
     std::array<std::uint16_t, kGroupBlocks> units;
   };
 
-  // A launch that a done count may concern: it is at the head of its queue, or on no stream. Kept
-  // beside the slots so that a search touches few cache lines.
+  // A launch that a done count may concern: at the head of its hardware queue, or in no stream.
+  // Kept outside of the slots, so that a search touches few cache lines.
   struct Front {
-    const Progress* names;      // by its first segment
-    const Progress* waits_for;  // by its first segment; null: nothing
+    const Progress* names;      // record of its first segment
+    const Progress* waits_for;  // record that its first segment waits for; null: none
     std::uint32_t slot;
-    bool look_always;  // several segments, or something that a single commit may change
+    bool look_always;  // several segments, or a partial count: any commit may concern it
   };
 
-  // A segment that may place blocks (or a copy, chunks).
+  // A segment that may place blocks, or a copy that may start a chunk.
   struct Active {
     Rank rank;
     std::uint64_t turn;
@@ -150,7 +155,7 @@ class SimEngine {
   };
 
   struct CopyEngine {
-    std::uint32_t slot = kNone;  // whose chunk it copies
+    std::uint32_t slot = kNone;  // the copy
     std::uint32_t tile = 0;
     TimePoint placed;
   };
@@ -162,7 +167,7 @@ class SimEngine {
   Slot* Reserve(std::uint32_t segments);
   void Insert(Slot& slot);
   std::uint32_t LaneOf(const Slot& slot);
-  std::uint32_t LaneOf(const Dep& dep) const;  // kNone: nobody knows
+  std::uint32_t LaneOf(const Dep& dep) const;  // kNone: unknown
   bool LooksAlways(const Slot& slot) const;
   void EnterFronts(std::uint32_t index);
   void LeaveFronts(Slot& slot);
@@ -226,7 +231,7 @@ class SimEngine {
   Units units_;
   Notifications events_;
 
-  // Timers: groups first, then launches, copy engines, the front end.
+  // Timer ids: groups first, then launches, copy engines, the front end.
   const std::uint32_t first_slot_timer_, first_copy_timer_, front_end_timer_;
   TimerHeap timers_;
 
@@ -237,40 +242,41 @@ class SimEngine {
 
   std::vector<Group> groups_;
   std::uint32_t free_group_ = kNone;
-  std::uint32_t open_group_ = kNone;  // the one that PlaceOn fills
+  std::uint32_t open_group_ = kNone;  // the group that PlaceOn() fills
 
   std::vector<Front> fronts_;
-  std::vector<std::uint32_t> hits_;  // scratch of AfterDone, AfterUnclaim
-  std::uint32_t watchers_ = 0;       // Fronts with look_always
-  std::vector<Active> active_;       // sorted; kernels
+  std::vector<std::uint32_t> hits_;  // scratch memory of AfterDone and AfterUnclaim
+  std::uint32_t watchers_ = 0;       // number of Fronts with look_always
+  std::vector<Active> active_;       // kernels, sorted
   std::vector<Active> copies_;       // sorted
   std::vector<Active> ready_;        // sorted; segment unused
   std::vector<Queue> queues_;
-  std::vector<std::uint32_t> stream_launch_;  // by StreamId: left the queue, not finished
-  std::uint32_t queues_used_ = 0;             // not empty
-  std::uint32_t queues_held_ = 0;             // by unordered launches
+  std::vector<std::uint32_t>
+      stream_launch_;              // by StreamId: it has left the queue and is not finished
+  std::uint32_t queues_used_ = 0;  // number of queues that are not empty
+  std::uint32_t queues_held_ = 0;  // number of queues held by unordered launches
   std::uint32_t next_lane_ = 0;
   struct Recent {
     const Progress* names = nullptr;
     std::uint32_t lane = kNone;
   };
-  std::array<Recent, 64> recent_;  // launches that retired last, a ring
+  std::array<Recent, 64> recent_;  // ring of the launches that retired last
   std::uint32_t next_recent_ = 0;
   std::vector<std::uint32_t> moved_;      // lanes whose head has changed
-  std::vector<std::uint32_t> evictions_;  // by lane; scratch of Revoke
-  bool kills_ = false;                    // scratch of Revoke: blocks were killed
+  std::vector<std::uint32_t> evictions_;  // by lane; scratch memory of Revoke
+  bool kills_ = false;                    // scratch memory of Revoke: blocks were killed
   std::vector<CopyEngine> copy_engines_;
   struct Candidate {
     std::uint32_t unit, threads;
   };
-  std::vector<Candidate> candidates_;  // scratch of Place
+  std::vector<Candidate> candidates_;  // scratch memory of Place
 
   std::uint32_t last_lane_ = kNone;
   TimePoint last_dispatch_;
-  TimePoint evicted_at_;  // when the queues are past what was revoked
+  TimePoint evicted_at_;  // when the queues are past the revoked launches
 
-  std::uint64_t gives_ = 0;  // how often units were given back
-  bool by_host_ = false;     // what happens now is the host's doing
+  std::uint64_t gives_ = 0;  // number of times that units were given back
+  bool by_host_ = false;     // the current change comes from a call of the host
   bool changed_ = false;     // something may be startable or placeable
   Nanoseconds busy_{0};
   std::uint64_t blocks_ended_ = 0;

@@ -45,7 +45,7 @@ void SimEngine::Deactivate(std::uint32_t index, std::uint32_t segment) {
   list.erase(std::lower_bound(list.begin(), list.end(), active));
 }
 
-// Placement by leftover: each kernel in its turn takes all it can, the next one what is left.
+// Placement by leftover: each kernel in turn takes all it can; the next kernel gets what is left.
 void SimEngine::PlaceAll() {
   for (std::size_t i = 0; i < active_.size();) {
     const Active active = active_[i];
@@ -195,14 +195,14 @@ void SimEngine::EndGroup(std::uint32_t index) {
   Look(slot_index);
 }
 
-// True: that completed the kernel.
+// True: the group completed the kernel.
 bool SimEngine::CommitGroup(const Group& group, WorkSegment& segment) {
   bool complete = false;
   for (std::uint32_t i = 0; i < group.count; ++i) complete = segment.progress->Commit();
   return complete;
 }
 
-// Other launches that the new done count of `progress` concerns.
+// Looks at the other launches that the new done count of `progress` concerns.
 void SimEngine::AfterDone(const Progress* progress, bool complete) {
   if (!complete && watchers_ == 0) return;
   hits_.clear();
@@ -213,7 +213,7 @@ void SimEngine::AfterDone(const Progress* progress, bool complete) {
   for (const std::uint32_t hit : hits_) Look(hit);
 }
 
-// A relaunch may have run out of tiles before this one came back.
+// A relaunch may have found no tile before these tiles came back.
 void SimEngine::AfterUnclaim(const Progress* progress) {
   hits_.clear();
   for (const Front& front : fronts_) {
@@ -228,7 +228,7 @@ void SimEngine::PumpCopies() {
   }
 }
 
-// The best copy that no other engine works on.
+// Starts a chunk of the best copy that no other engine works on.
 void SimEngine::StartChunk(CopyEngine& engine, std::uint32_t engine_index) {
   for (std::size_t i = 0; i < copies_.size();) {
     const std::uint32_t index = copies_[i].slot;

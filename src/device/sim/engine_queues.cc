@@ -1,5 +1,5 @@
-// How launches get from the host's submission to the compute units: hardware queues, and the front
-// end that starts one kernel after the other.
+// How launches get from the host's submission to the compute units: through hardware queues, and
+// through the front end, which starts one kernel after the other.
 
 #include <algorithm>
 
@@ -26,8 +26,8 @@ void SimEngine::Arrive(std::uint32_t index) {
   ConsiderHead(slot.lane, /*waited=*/false);
 }
 
-// The device looks at nothing but the head: what waits there for its stream or for its dependencies
-// holds up all that is behind it (Paella 2.1).
+// The device looks only at the head of a queue. A head that waits for its stream or its
+// dependencies holds up everything behind it (Paella 2.1).
 void SimEngine::ConsiderHead(std::uint32_t lane, bool waited) {
   const std::uint32_t index = queues_[lane].first;
   if (index == kNone) return;
@@ -55,12 +55,12 @@ void SimEngine::LeaveQueue(std::uint32_t index) {
       slot.queue_before;
   if (queue.first == kNone) {
     --queues_used_;
-    changed_ = true;  // a launch without a stream may take it
+    changed_ = true;  // an unordered launch may take the queue
   }
   Move(slot.lane);
 }
 
-// What comes next in its stream no longer waits for it.
+// The next launch of its stream no longer waits for this one.
 void SimEngine::LeaveStream(std::uint32_t index) {
   Slot& slot = slots_[index];
   if (slot.stream == kUnordered) return;
@@ -82,8 +82,8 @@ void SimEngine::MakeReady(std::uint32_t index) {
   changed_ = true;
 }
 
-// Launches of ordered streams are at the head of a queue. The others need one that is free, until
-// all of their blocks are placed.
+// Launches of ordered streams are at the head of a queue already. An unordered launch needs a free
+// queue until all of its blocks are placed.
 bool SimEngine::HasQueueFor(const Slot& slot) const {
   return slot.stream != kUnordered || queues_held_ == 0 ||
          queues_held_ + queues_used_ < queues_.size();
@@ -129,7 +129,7 @@ void SimEngine::Start(std::uint32_t index) {
   if (!any) Exhausted(index);
 }
 
-// It has no block left to place: its queue goes on, its stream waits for it.
+// The launch has no block left to place. Its queue moves on; its stream still waits for it.
 void SimEngine::Exhausted(std::uint32_t index) {
   Slot& slot = slots_[index];
   if (std::exchange(slot.holds_queue, false)) {

@@ -21,8 +21,8 @@ void SimEngine::Revoke(TimePoint visible) {
     if (Retirable(slot)) Retire(index);
     index = next;
   }
-  // Each queue gets past its revoked kernels one by one, all queues at the same time; meanwhile the
-  // front end starts nothing (REEF 4.2: "lazy eviction"). What is killed was before them.
+  // Each queue gets past its revoked kernels one by one, all queues at the same time. Until then
+  // the front end starts nothing (REEF 4.2: "lazy eviction"). Kills come before that.
   const std::uint32_t most = *std::max_element(evictions_.begin(), evictions_.end());
   if (most > 0) {
     const Nanoseconds kill(kills_ ? options_.constants.kill_ns : 0);
@@ -33,7 +33,7 @@ void SimEngine::Revoke(TimePoint visible) {
   by_host_ = false;
 }
 
-// Makes the blocks of revoked segments leave. Whether there is such a segment.
+// Makes the blocks of revoked segments leave. True: there was such a segment.
 bool SimEngine::RevokeSegments(std::uint32_t index, TimePoint visible) {
   Slot& slot = slots_[index];
   bool any = false;
@@ -64,7 +64,7 @@ bool SimEngine::RevokeSegments(std::uint32_t index, TimePoint visible) {
   return any;
 }
 
-// At the first check at which the guard can be seen. What has none left commits.
+// Ends the group at its first check that can see the guard. A group without another check commits.
 void SimEngine::LeaveAt(std::uint32_t index, const SimKernel& kernel, TimePoint visible) {
   Group& group = groups_[index];
   if (group.leaves) return;
@@ -77,7 +77,7 @@ void SimEngine::LeaveAt(std::uint32_t index, const SimKernel& kernel, TimePoint 
   timers_.Set(index, check);
 }
 
-// REEF 4.3: all blocks die where they are, and nothing of an incomplete kernel is kept.
+// REEF 4.3: all blocks die where they are, and no result of an incomplete kernel is kept.
 void SimEngine::Kill(std::uint32_t index, WorkSegment& segment, TimePoint visible) {
   if (std::exchange(segment.killed, true)) return;
   kills_ = kills_ || segment.groups != kNone;
@@ -96,7 +96,7 @@ void SimEngine::Kill(std::uint32_t index, WorkSegment& segment, TimePoint visibl
   if (!OthersRun(index, segment.progress)) segment.progress->Reset();
 }
 
-// Whether blocks of another launch hold tiles of `progress`.
+// True if blocks of another launch hold tiles of `progress`.
 bool SimEngine::OthersRun(std::uint32_t index, const Progress* progress) const {
   const auto holds = [&](const WorkSegment& work) {
     if (work.progress != progress) return false;

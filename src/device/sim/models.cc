@@ -23,16 +23,17 @@ constexpr std::uint32_t kThreads = 256, kRegisters = 64, kBlocksPerUnit = 4;
 // 54.2 us.
 constexpr std::uint32_t kWaves = 2;
 
-// REEF, Table 1: kernels (TVM) and times. Figure 3 and 2.1: VGG's kernels take 10 to 365 us and 6.7
-// to 86.7 % of the units; the shortest kernel of the others is taken to be as short. 6.5:
+// REEF, Table 1: number of kernels (TVM) and times. Figure 3 and 2.1: VGG's kernels take 10 to 365
+// us and 6.7 to 86.7 % of the units. The same shortest kernel is assumed for the other models. 6.5:
 // ResNet-152 uses 34 % and YOLOv3 87 % of the units; the other means are assumed.
 constexpr std::string_view kReef = "REEF Table 1, Fig. 3, 2.1, 6.5; use assumed for bert, gpt2";
 constexpr std::string_view kReefVgg = "REEF Table 1, Fig. 3, 2.1; mean use assumed";
-// REEF has no times for its GV100. Assumed: MI50's times the ratio of the peaks in single precision
-// (13.3 to 14.8 TFLOP/s), and more use of each unit's share (6.3 says so without a number).
+// REEF has no times for its GV100. Assumed: MI50's times scaled by the ratio of the
+// single-precision peaks (13.3 to 14.8 TFLOP/s), and a larger use of the units (6.3 says so without
+// a number).
 constexpr std::string_view kScaled = "assumed: mi50's kernels and times by peak, use 1.2 times";
-// Paella, Table 2: times. 7.2: InceptionV3 has five times the kernels of ResNet-18. Other counts
-// are those of the layers after fusion, and use is assumed.
+// Paella, Table 2: times. 7.2: InceptionV3 has five times the kernels of ResNet-18. The other
+// counts are numbers of layers after fusion; use is assumed.
 constexpr std::string_view kPaella = "Paella Table 2, Fig. 13; kernel counts and use assumed";
 
 constexpr SimModelStatistics Model(std::string_view device, std::string_view model,
@@ -84,8 +85,8 @@ tl::unexpected<Error> Wrong(const SimModelStatistics& statistics, const std::str
               fmt::format("model '{}' on '{}': {}", statistics.model, statistics.device, what));
 }
 
-// The middles of `count` equal parts of [0, 1), in an order that the seed fixes. mt19937 and this
-// shuffle are the same everywhere; the library's distributions are not.
+// The middles of `count` equal parts of [0, 1), in an order that depends only on the seed. mt19937
+// and this shuffle are the same everywhere; the library's distributions are not.
 std::vector<double> Shuffled(std::uint32_t count, std::uint32_t seed) {
   std::vector<double> parts(count);
   for (std::uint32_t i = 0; i < count; ++i) parts[i] = (i + 0.5) / count;
@@ -100,7 +101,8 @@ double Power(double base, std::uint32_t exponent) {
   return power;
 }
 
-// Kernel times in ns: `shortest` and what is left, shared out by u^skew; the largest is `longest`.
+// Kernel times in ns: `shortest` each, and the remaining time divided in proportion to u^skew. If
+// `longest` is given, the largest time is `longest`.
 Result<std::vector<double>> KernelTimes(const SimModelStatistics& statistics, Nanoseconds gap) {
   std::vector<double> times = Shuffled(statistics.kernels, statistics.kernels);
   const auto largest = std::max_element(times.begin(), times.end());
@@ -126,7 +128,7 @@ Result<std::vector<double>> KernelTimes(const SimModelStatistics& statistics, Na
   return times;
 }
 
-// Units of each kernel: even around the mean, as wide as the bounds let it be.
+// Number of units of each kernel: uniform around the mean, as wide as the bounds allow.
 std::vector<std::uint32_t> UnitsOf(const SimModelStatistics& statistics, std::uint32_t units,
                                    std::span<const double> times) {
   const std::vector<double> parts = Shuffled(statistics.kernels, statistics.kernels + 1);
@@ -173,7 +175,7 @@ Result<SimModel> MakeSimModel(const SimModelStatistics& statistics, std::uint32_
     kernel.time = Nanoseconds(std::llround(times[i]));
     kernel.block.threads = kThreads;
     kernel.block.registers_per_thread = kRegisters;
-    // A kernel that leaves units free has one block on each of the others.
+    // A kernel that leaves units free has one block on each unit that it uses.
     const bool full = used[i] == units;
     kernel.blocks = full ? units * kBlocksPerUnit * kWaves : used[i];
     kernel.block.time = full ? kernel.time / kWaves : kernel.time;

@@ -14,18 +14,18 @@
 
 namespace lagoon {
 
-/// What is published about a model on a device. Fields that are not are assumed; `source` says
+/// What is published about a model on a device. Unpublished fields are assumed; `source` says
 /// which.
 struct SimModelStatistics {
-  std::string_view device;  // profile
+  std::string_view device;  // name of the profile
   std::string_view model;
   std::uint32_t kernels = 0;
-  Nanoseconds time{0};      // of one execution alone, gaps between kernels included
-  Nanoseconds shortest{0};  // kernel
-  Nanoseconds longest{0};   // kernel; 0: follows from the others
-  std::uint32_t skew = 3;   // of kernel times: the power of a uniform number
-  double least_use = 0;     // units that a kernel uses, as a fraction of all
-  double mean_use = 0;      // weighted with time
+  Nanoseconds time{0};      // one execution alone, gaps between kernels included
+  Nanoseconds shortest{0};  // shortest kernel
+  Nanoseconds longest{0};   // longest kernel; 0: follows from the other fields
+  std::uint32_t skew = 3;   // kernel times follow a uniform number to this power
+  double least_use = 0;     // least fraction of the units that a kernel uses
+  double mean_use = 0;      // mean fraction, weighted with time
   double most_use = 1;
   std::string_view source;
 };
@@ -33,7 +33,7 @@ struct SimModelStatistics {
 struct SimModelKernel {
   std::uint32_t blocks = 0;
   BlockDemand block;
-  Nanoseconds time{0};  // of the kernel, alone on the device
+  Nanoseconds time{0};  // the whole kernel, alone on the device
 };
 
 /// A model's kernels, each of which depends on the one before.
@@ -48,8 +48,8 @@ std::span<const SimModelStatistics> SimModelTable();
 /// kNotFound names the models that the device has.
 Result<SimModel> MakeSimModel(std::string_view device, std::string_view model);
 
-/// kInvalidArgument names what in `statistics` contradicts itself. `units` and `gap`: of the device
-/// (SimConstants::units, dependent_gap_ns).
+/// kInvalidArgument names the fields of `statistics` that contradict each other. `units` and `gap`:
+/// the device's SimConstants::units and dependent_gap_ns.
 Result<SimModel> MakeSimModel(const SimModelStatistics& statistics, std::uint32_t units,
                               Nanoseconds gap);
 

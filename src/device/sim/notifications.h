@@ -9,16 +9,16 @@
 
 namespace lagoon {
 
-/// The events of a simulated device on their way to the host, oldest first. What the device itself
-/// found out is visible a notification latency after it happened; what the host brought about is
-/// visible at once. Room is reserved (a credit) before anything can cause an event, so that none is
-/// lost however late the host polls. Not thread-safe; allocates only when built.
+/// The events of a simulated device on their way to the host, oldest first. An event that the
+/// device caused is visible one notification latency after it happened. An event that the host
+/// caused is visible at once. Room (a credit) is reserved before anything can cause an event, so
+/// that none is lost, however late the host polls. Not thread-safe; allocates only when built.
 class Notifications {
  public:
   Notifications(std::size_t capacity, Nanoseconds latency)
       : device_(capacity), host_(capacity), latency_(latency), credits_(capacity) {}
 
-  /// Takes `count` credits, or none and says false.
+  /// Takes `count` credits and returns true, or takes none and returns false.
   bool Reserve(std::size_t count) {
     if (credits_ < count) return false;
     credits_ -= count;
@@ -37,7 +37,7 @@ class Notifications {
   }
   void PushFromHost(const DeviceEvent& event) { host_.Push(event); }
 
-  /// Moves out the events that are visible at `now`, and their credits become free.
+  /// Moves out the events that are visible at `now`, and frees their credits.
   std::size_t Pop(std::span<DeviceEvent> into, TimePoint now) {
     std::size_t count = 0;
     while (count < into.size() && !host_.empty()) into[count++] = host_.Pop();
@@ -49,11 +49,11 @@ class Notifications {
     return count;
   }
 
-  /// When the host can first see a device event that it was not told of, other than kPlaced;
-  /// kNoDeadline: none is under way.
+  /// When the host can first see the next device event, other than kPlaced, that Tell() has not
+  /// covered. kNoDeadline: none is under way.
   TimePoint next_news() const { return next_news_; }
 
-  /// The host is told of all that is visible at `now`.
+  /// Called when the host learns of all events that are visible at `now`.
   void Tell(TimePoint now) {
     while (next_news_ <= now) FindNews(scan_ + 1);
   }
@@ -69,7 +69,7 @@ class Notifications {
     }
     DeviceEvent Pop() { return events[begin++ % events.size()]; }
     std::vector<DeviceEvent> events;
-    std::uint64_t begin = 0, end = 0;  // of all that were ever pushed
+    std::uint64_t begin = 0, end = 0;  // count all events ever pushed
   };
 
   TimePoint Visible(const DeviceEvent& event) const { return event.at + latency_; }
@@ -86,7 +86,7 @@ class Notifications {
   Ring device_, host_;
   const Nanoseconds latency_;
   std::size_t credits_;
-  std::uint64_t scan_ = 0;  // of next_news_
+  std::uint64_t scan_ = 0;  // index of the event of next_news_
   TimePoint next_news_ = kNoDeadline;
 };
 

@@ -22,8 +22,8 @@ using Json = nlohmann::json;
 constexpr std::int64_t kSecond = 1'000'000'000;
 constexpr std::size_t kMaxProfileBytes = 64 * 1024;
 
-// The bounds are those of the model's tables and of a day's arithmetic in nanoseconds, not of
-// taste.
+// The bounds are no recommendations. They follow from the sizes of the model's tables, and from
+// what arithmetic in nanoseconds over a day can hold.
 constexpr std::array kConstants{
     SimConstantInfo{"units", &SimConstants::units, 1, 1024, "compute units"},
     SimConstantInfo{"blocks_per_unit", &SimConstants::blocks_per_unit, 1, 64,
@@ -76,7 +76,7 @@ tl::unexpected<Error> Wrong(std::string_view origin, const std::string& what) {
   return Fail(ErrorCode::kInvalidArgument, fmt::format("device profile '{}': {}", origin, what));
 }
 
-// `value` printed for a message, however long it is.
+// `value` as text for a message, cut after kMost characters.
 std::string Shown(const Json& value) {
   constexpr std::size_t kMost = 60;
   std::string text = DumpJson(value, -1, /*ascii=*/true);
@@ -129,7 +129,7 @@ Status ReadConstant(const Json& object, const SimConstantInfo& info, std::string
   return {};
 }
 
-// The parser takes the last of several equal keys without a word; here that is an error.
+// The parser silently takes the last of several equal keys; here that is an error.
 Result<Json> ParseJson(std::string_view text, std::string_view origin) {
   std::vector<std::set<std::string>> seen;  // by depth
   std::string twice;
@@ -191,7 +191,7 @@ Status CheckSimConstants(const SimConstants& constants, std::string_view origin)
                                        value, info.least, info.most));
     }
   }
-  // A unit that holds so many blocks or threads must be able to run them.
+  // A unit that holds that many blocks or threads must be able to run them.
   const auto at_least = [&](std::string_view name, std::string_view than) -> Status {
     const std::int64_t value = constants.*FindSimConstant(name)->member;
     const std::int64_t bound = constants.*FindSimConstant(than)->member;

@@ -1,6 +1,6 @@
 #pragma once
 
-// What a simulated device is made of: constants with a name and a source each (docs/simulator.md).
+// The constants that make up a simulated device, each with a name and a source (docs/simulator.md).
 
 #include <cstdint>
 #include <filesystem>
@@ -44,15 +44,15 @@ struct SimConstants {
   // Leaving.
   std::int64_t check_interval_ns = 0;
   std::int64_t kill_ns = 0;
-  // How much blocks of other kernels on the same unit slow a block, when they fill it.
+  // Slow-down of a block by blocks of other kernels, when they fill the rest of its unit.
   std::int64_t coresidency_permille = 0;
 };
 
-/// One of SimConstants by name.
+/// Describes one member of SimConstants.
 struct SimConstantInfo {
   std::string_view name;
   std::int64_t SimConstants::*member;
-  std::int64_t least, most;  // what a profile may say
+  std::int64_t least, most;  // bounds of the value in a profile
   std::string_view meaning;
 };
 
@@ -66,24 +66,25 @@ struct SimProfile {
   std::string name;         // "mi50"
   std::string description;  // of the device, for people
   SimConstants constants;
-  std::vector<std::string> sources;  // of each constant, as SimConstantTable() orders them
+  std::vector<std::string> sources;  // of each constant, in the order of SimConstantTable()
 };
 
-/// Names of the profiles that are built in, in the order of docs/simulator.md.
+/// Names of the built-in profiles, in the order of docs/simulator.md.
 std::span<const std::string_view> BuiltInSimProfiles();
 
-/// "mi50", or the path of a profile file if it holds a '/' or ends in ".json". kNotFound names what
-/// there is; kInvalidArgument names file, key and value.
+/// `name_or_path`: a built-in name ("mi50"), or the path of a profile file if it holds a '/' or
+/// ends in ".json". kNotFound names the built-in profiles; kInvalidArgument names file, key and
+/// value.
 Result<SimProfile> LoadSimProfile(const std::string& name_or_path);
 
-/// A profile's text: {"name", "description", "constants": {NAME: {"value", "source"}}}, all of them
-/// and nothing else. `origin` is named in errors.
+/// Reads the text of a profile: {"name", "description", "constants": {NAME: {"value", "source"}}},
+/// with all constants and no other key. `origin` is named in errors.
 Result<SimProfile> ParseSimProfile(std::string_view text, std::string_view origin);
 
-/// Whether the constants are within their bounds and fit together.
+/// Checks that the constants are within their bounds and fit together.
 Status CheckSimConstants(const SimConstants& constants, std::string_view origin);
 
-/// The text of a profile that is built in; empty: there is none of that name.
+/// The text of a built-in profile. Empty: there is no built-in profile of that name.
 std::string_view BuiltInSimProfileText(std::string_view name);
 
 }  // namespace lagoon

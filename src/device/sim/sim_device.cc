@@ -17,7 +17,7 @@ constexpr std::uint32_t kMaxGuards = 1024;
 constexpr std::uint32_t kMaxKernels = 1 << 16;
 constexpr std::uint32_t kLeastLaunches = 16, kMostLaunches = 1 << 16;
 constexpr Nanoseconds kMostBlockTime = std::chrono::hours(1);
-// Not zero, which a default-constructed TimePoint means.
+// Not zero, which is the value of a default-constructed TimePoint.
 constexpr TimePoint kStart{std::chrono::seconds(1)};
 
 }  // namespace
@@ -185,7 +185,7 @@ void SimDevice::RunUntil(TimePoint until) {
   idle_while_held_ += (until - now_) * constants_.units - (engine_.busy() - busy);
 }
 
-// The host works while the device goes on.
+// The host spends this time while the device goes on.
 void SimDevice::Spend(std::int64_t host_ns) {
   const TimePoint until = now_ + Nanoseconds(host_ns);
   RunUntil(until);
@@ -237,13 +237,14 @@ void SimDevice::Wait(TimePoint until) {
   {
     const MutexLock lock(mutex_);
     const TimePoint before = now_;
-    // The listener's deadlines are in this time: every advance is news.
+    // The listener's deadlines are in virtual time, so every advance is news.
     news = WaitForNews(until) || now_ != before;
   }
   if (news) listener_.Tell();
 }
 
-// Moves time on to the first news that nobody was told of. False: there were none until `until`.
+// Moves time on to the first news not reported yet. False: none until `until`, or Wake() was
+// called.
 bool SimDevice::WaitForNews(TimePoint until) {
   for (;;) {
     if (std::exchange(woken_, false)) return false;

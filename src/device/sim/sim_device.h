@@ -21,18 +21,19 @@ struct SimDeviceOptions {
   SimAbort abort = SimAbort::kCheck;
   std::uint64_t seed = 1;  // of block times; equal seeds and calls give equal runs
   std::uint32_t max_launches = 4096;
-  std::size_t memory_limit_bytes = 0;  // 0: the profile's
+  std::size_t memory_limit_bytes = 0;  // 0: the profile's memory
 };
 
-/// A GPU in virtual time: the contract of Device without computing anything. Kernels are what
-/// KernelSpec::block says; bodies are not called, copies move no bytes.
+/// A GPU in virtual time: the contract of Device without computing anything. A kernel takes the
+/// time and resources in KernelSpec::block. Bodies are not called, and copies move no bytes.
 ///
-/// Time moves in Wait(), to the next event or to `until`, and by what each Submit, Transfer, Raise
-/// and polled event costs the host. The same calls in the same order give the same events at the
-/// same times, on any machine.
+/// Time moves in Wait(), to the next event or to `until`. Each Submit, Transfer, Raise and polled
+/// event also moves time, by its cost on the host. The same calls in the same order give the same
+/// events at the same times, on any machine.
 ///
-/// Any thread may call anything, as DeviceControl and DeviceQueue say; one that calls Wait() while
-/// others submit is safe, but not deterministic. The listener is told from within Wait() only.
+/// Any thread may call anything, as DeviceControl and DeviceQueue say. Wait() beside another
+/// thread's submissions is safe, but not deterministic. The listener is called from within Wait()
+/// only.
 class SimDevice final : public Device {
  public:
   /// kInvalidArgument names the profile and the constant that is wrong.
@@ -59,8 +60,8 @@ class SimDevice final : public Device {
   SubmitResult Raise(GuardId guard, std::uint32_t value) override;
   std::size_t Poll(std::span<DeviceEvent> events) override;
   void SetListener(DeviceListener* listener) override { listener_.Set(listener); }
-  /// Ends at the first news that no Wait has ended for yet. Without `until`, and nothing that can
-  /// happen, only Wake() ends it.
+  /// Ends at the first news for which no Wait() has ended yet. If `until` is kNoDeadline and
+  /// nothing can happen, only Wake() ends it.
   void Wait(TimePoint until) override;
   void Wake() override;
 
@@ -85,7 +86,7 @@ class SimDevice final : public Device {
   mutable Mutex mutex_;
   SimEngine engine_ GUARDED_BY(mutex_);
   TimePoint now_ GUARDED_BY(mutex_);
-  std::deque<SimKernel> kernels_ GUARDED_BY(mutex_);  // by KernelHandle; addresses stay
+  std::deque<SimKernel> kernels_ GUARDED_BY(mutex_);  // by KernelHandle; addresses are stable
   std::uint32_t streams_ GUARDED_BY(mutex_) = 0;
   std::atomic<std::uint32_t> guard_count_{0};
   ListenerSlot listener_;
@@ -95,8 +96,8 @@ class SimDevice final : public Device {
   CondVar wake_;
 };
 
-/// The device that benchmarks name: "sim:PROFILE", PROFILE as LoadSimProfile() takes it. Other
-/// options stand as they are given.
+/// Creates the device that benchmarks call "sim:PROFILE". `profile`: as LoadSimProfile() takes it.
+/// The other options stay as given.
 Result<std::unique_ptr<SimDevice>> CreateSimDevice(const std::string& profile,
                                                    SimDeviceOptions options = {});
 

@@ -13,8 +13,8 @@ namespace lagoon::sim_testing {
 using conformance::Record;
 using conformance::Session;
 
-/// Units of 16 blocks, 1024 threads, 65536 registers, 64 KiB; a copy moves 1000 bytes a
-/// microsecond. Everything else takes no time and costs nothing.
+/// Units of 16 blocks, 1024 threads, 65536 registers, 64 KiB; a copy moves 1000 bytes per
+/// microsecond. Everything else takes no time.
 inline SimProfile Ideal(std::uint32_t units) {
   SimProfile profile;
   profile.name = "ideal";
@@ -54,7 +54,7 @@ inline KernelHandle LoadKernel(Device& device, const BlockDemand& block) {
   return kernel.value_or(KernelHandle{});
 }
 
-/// Since the start of the device, or since `from`.
+/// Time from `from` (default: the start of the device) to `at`.
 inline double Microseconds(TimePoint at, TimePoint from = TimePoint(std::chrono::seconds(1))) {
   return ToMicroseconds(at - from);
 }

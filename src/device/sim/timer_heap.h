@@ -9,14 +9,14 @@
 namespace lagoon {
 
 /// The timers of a simulation: at most one per id, earliest first, equal times in the order in
-/// which they were set. A four-ary heap that knows where each id lies, so that a timer can be moved
-/// or dropped and the heap never holds more than the ids there are. Allocates only when built.
+/// which they were set. A four-ary heap that stores the place of each id. So a timer can be moved
+/// or dropped, and the heap never has more entries than ids. Allocates only when built.
 class TimerHeap {
  public:
   explicit TimerHeap(std::uint32_t ids) : place_(ids, kUnset) { heap_.reserve(ids); }
 
   bool empty() const { return heap_.empty(); }
-  /// kNoDeadline when there is none.
+  /// kNoDeadline if no timer is set.
   TimePoint next() const { return heap_.empty() ? kNoDeadline : heap_.front().at; }
   bool IsSet(std::uint32_t id) const { return place_[id] != kUnset; }
 
@@ -102,7 +102,7 @@ class TimerHeap {
   }
 
   std::vector<Entry> heap_;
-  std::vector<std::uint32_t> place_;  // by id: where in heap_
+  std::vector<std::uint32_t> place_;  // by id: index in heap_
   std::uint64_t next_order_ = 0;
 };
 

@@ -40,7 +40,7 @@ void Units::Give(std::uint32_t unit, const SimKernel& kernel) {
   asked_ -= Bandwidth(kernel);
   if (--u.blocks == 0) {
     u.owner = kNobody;
-    // Sums of doubles drift: an idle device asks for nothing.
+    // Sums of doubles drift, so the demand of an idle device is set to 0.
     if (--busy_ == 0) asked_ = 0;
   }
 }
@@ -58,7 +58,8 @@ Nanoseconds Units::Slowed(Nanoseconds time, std::uint32_t unit, const SimKernel&
     factor += company_ * static_cast<double>(u.threads) / static_cast<double>(limit_.threads);
   }
   const double asked = asked_ + Bandwidth(kernel);
-  // Its own kernel's share is in the measured time, also when that alone is more than there is.
+  // The measured time includes what the kernel's own blocks ask for, even if that alone is more
+  // than the device has.
   const double room = std::max(bandwidth_, own_bandwidth);
   if (kernel.memory_bytes != 0 && asked > room) {
     const double share = bandwidth_ / static_cast<double>(units_.size());

@@ -10,7 +10,7 @@
 
 namespace lagoon {
 
-/// A kernel as the model knows it: a block's demand in the units' terms.
+/// A kernel in the model: the demand of one block, in terms of the units' limits.
 struct SimKernel {
   Body body = nullptr;
   std::uint32_t threads = 0;
@@ -22,8 +22,8 @@ struct SimKernel {
   Nanoseconds check_interval{0};
 };
 
-/// What of the compute units is taken, and by how many blocks: the limits of Paella's Table 1 and
-/// the slow-down by company. Not thread-safe; allocates only when built.
+/// Tracks what blocks take of the compute units: the limits of Paella's Table 1, and the slow-down
+/// by other launches' blocks. Not thread-safe; allocates only when built.
 class Units {
  public:
   explicit Units(const SimConstants& constants);
@@ -39,15 +39,15 @@ class Units {
   }
   std::uint32_t threads(std::uint32_t unit) const { return units_[unit].threads; }
 
-  /// `owner`: the launch; a unit slows down blocks of different ones.
+  /// `owner`: the launch. Blocks of different owners on one unit slow each other down.
   void Take(std::uint32_t unit, const SimKernel& kernel, std::uint32_t owner);
   void Give(std::uint32_t unit, const SimKernel& kernel);
 
-  /// The time of a block that is about to be taken: its own `time` and what company costs it. That
-  /// stays what it is when others come and go meanwhile.
+  /// The time of a block that is about to be placed: its own `time` plus the slow-down by other
+  /// blocks. It does not change when blocks come and go later.
   Nanoseconds Slowed(Nanoseconds time, std::uint32_t unit, const SimKernel& kernel,
                      std::uint32_t owner, double own_bandwidth) const;
-  /// Bytes a microsecond that one block asks for.
+  /// Memory bandwidth that one block asks for, in bytes per microsecond.
   static double Bandwidth(const SimKernel& kernel);
 
  private:
@@ -61,11 +61,11 @@ class Units {
 
   const std::uint32_t blocks_limit_;
   const Unit limit_;
-  const double company_;    // slow-down by a unit full of others
-  const double bandwidth_;  // bytes a microsecond
+  const double company_;    // slow-down by a unit full of other launches' blocks
+  const double bandwidth_;  // bytes per microsecond
   std::vector<Unit> units_;
   std::uint32_t busy_ = 0;  // units with at least one block
-  double asked_ = 0;        // bytes a microsecond, by all blocks
+  double asked_ = 0;        // by all blocks, in bytes per microsecond
 };
 
 }  // namespace lagoon
