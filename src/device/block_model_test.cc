@@ -29,7 +29,7 @@ using ModelDep = BasicDep<ModelAtomics>;
 constexpr std::size_t kKernels = 3;
 constexpr std::size_t kLaunches = 2;  // the first one and the relaunch
 constexpr std::size_t kWorkers = 2;
-constexpr std::size_t kHost = kWorkers;  // its thread
+constexpr std::size_t kHost = kWorkers;  // index of its thread
 using Blocks = std::array<std::uint32_t, kKernels>;
 
 struct Shape {
@@ -136,7 +136,7 @@ class Model {
     Change(launches_[launch].active, -1);
   }
 
-  // A body: looks at the guard once on its way, then writes its tile.
+  // A body: checks the guard once on its way, then writes its tile.
   bool RunTile(std::size_t kernel, std::uint32_t block, std::span<const ModelGuard> guards) {
     const TileWords& tile = tiles_[kernel][block];
     Step([&](Memory& memory) {

@@ -27,8 +27,8 @@
 namespace lagoon::interleaving {
 
 using Memory = std::vector<std::uint64_t>;
-/// What an access does with the memory and returns; nothing: not possible now, the thread waits.
-/// `choice` counts from 0: an access may have several outcomes.
+/// What an access does to the memory, and its result. Nothing: the access is not possible now, and
+/// the thread waits. `choice` counts from 0: an access may have several outcomes.
 using Effect = std::function<std::optional<std::uint64_t>(Memory&, unsigned choice)>;
 
 class Explorer {
@@ -56,7 +56,7 @@ class Explorer {
     threads_.push_back({std::move(name), std::move(body)});
   }
 
-  /// Checked in every state: what is wrong, or nullptr.
+  /// `invariant` is checked in every state. It returns what is wrong, or nullptr.
   void SetInvariant(std::function<const char*(const Memory&)> invariant) {
     invariant_ = std::move(invariant);
   }
@@ -95,12 +95,12 @@ class Explorer {
   }
   static std::size_t thread() { return current_->running_; }
 
-  /// The one that lives; one at a time.
+  /// The only living Explorer. There is one at a time.
   static Explorer& current() { return *current_; }
 
-  /// The thread's local state is fully named by `label` here, whatever happened before: logs that
-  /// led here are replaced by the first one that did, so that states which differ in nothing else
-  /// are one.
+  /// Declares that `label` names the thread's whole local state here, whatever happened before. All
+  /// logs that lead here are replaced by the first such log, so that states which differ only in
+  /// these logs are one state.
   static void Checkpoint(std::uint64_t label) { current_->DoCheckpoint(label); }
 
  private:
@@ -144,7 +144,7 @@ class Explorer {
 
   void DoCheckpoint(std::uint64_t label) {
     Log& log = state_->logs[running_];
-    if (position_ < log.size()) return;  // on the way through the log
+    if (position_ < log.size()) return;  // the log is still being replayed
     const Log& known = checkpoints_.try_emplace({running_, label}, log).first->second;
     if (stepped_) log = known;
     position_ = log.size();
@@ -208,7 +208,7 @@ class Explorer {
     for (std::size_t i = names.size(); i-- > 0;) outcome_.violation += ' ' + names[i];
   }
 
-  // Backwards from the endings: whatever is not reached can never end.
+  // Searches backwards from the endings: a state that is not reached can never end.
   void CheckEveryStateCanEnd() {
     std::vector<std::vector<StateId>> before(parents_.size());
     for (const auto& [from, to] : edges_) before[to].push_back(from);
@@ -245,7 +245,7 @@ class Explorer {
     for (const std::uint64_t word : state.memory) mix(word);
     for (std::size_t i = 0; i < state.logs.size(); ++i) {
       mix(state.returned[i] ? ~std::uint64_t{0} : state.logs[i].size());
-      if (state.returned[i]) continue;  // what it has seen matters no more
+      if (state.returned[i]) continue;  // the log of a returned thread no longer matters
       for (const std::uint64_t value : state.logs[i]) mix(value);
     }
     return hash;
@@ -275,15 +275,15 @@ class Explorer {
   std::vector<StateId> endings_;
 };
 
-/// Atomics whose every access is a step; memory orderings are taken as sequentially consistent.
+/// Atomics with a step at every access. All memory orderings count as sequentially consistent.
 struct ModelAtomics {
-  /// Sees every access: (thread, word).
+  /// Called at every access: (thread, word).
   static inline std::function<void(const Memory&, std::size_t, std::size_t)> on_access;
 
   template <typename T>
   class Atomic {
    public:
-    /// Takes a word of the explorer that is being set up.
+    /// Takes a word of the current explorer. Before Run().
     explicit Atomic(T value) : word_(Explorer::current().AddWord(Bits(value))) {}
     Atomic() : Atomic(T{}) {}
     Atomic(const Atomic&) = delete;
@@ -313,8 +313,8 @@ struct ModelAtomics {
       return Step([value](T now) { return static_cast<T>(now | value); });
     }
 
-    /// Ends only by a notification that comes after the look that found `old`: one that is
-    /// forgotten lets the thread wait for ever.
+    /// Ends only by a notification after the load that found `old`. If that notification is
+    /// forgotten, the thread waits for ever.
     void wait(T old, std::memory_order) const {
       for (;;) {
         const std::uint64_t found = Explorer::Access(1, [&](Memory& memory, unsigned) {
@@ -348,7 +348,7 @@ struct ModelAtomics {
       }
     }
 
-    // Notifications are counted in the upper half of the word, which a narrow type leaves free.
+    // The upper half of a word, which a type of at most 4 bytes leaves free, counts notifications.
     std::uint64_t Notified(const Memory& memory) const {
       return sizeof(T) <= 4 ? memory[word_] >> 32 : 0;
     }

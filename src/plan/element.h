@@ -22,7 +22,7 @@ struct Float16 {
   explicit operator float() const;
 };
 
-/// The upper half of a float. Made from one by rounding to the nearest, ties to even.
+/// The upper half of a float. Made from a float by rounding to the nearest, ties to even.
 struct BFloat16 {
   std::uint16_t bits;
   static BFloat16 From(float value);
@@ -32,7 +32,7 @@ struct BFloat16 {
 template <typename T>
 inline constexpr bool kIsHalf = std::is_same_v<T, Float16> || std::is_same_v<T, BFloat16>;
 
-/// What elements of T are computed in.
+/// The type in which elements of T are computed.
 template <typename T>
 using Wide = std::conditional_t<kIsHalf<T>, float, T>;
 
@@ -72,8 +72,9 @@ inline BFloat16 BFloat16::From(float value) {
   return {static_cast<std::uint16_t>((all + 0x7fffu + (all >> 16 & 1u)) >> 16)};
 }
 
-/// Conversion as the hardware of exporters does it, made total: a float outside an integer's range
-/// becomes the nearest bound, "not a number" becomes 0; integers wrap around; a bool is "not 0".
+/// Converts as the hardware does on which models are exported, and also defines the cases that C++
+/// leaves open: a float outside an integer's range becomes the nearest bound, "not a number"
+/// becomes 0, integers wrap around. A bool is "not 0".
 template <typename To, typename From>
 To ConvertElement(From from) {
   if constexpr (std::is_same_v<To, From>) {

@@ -14,7 +14,7 @@ std::size_t AlignUp(std::size_t bytes) {
   return (bytes + kArgsAlignment - 1) / kArgsAlignment * kArgsAlignment;
 }
 
-// Of one version's image; the versions of an op have the same struct.
+// Distance between the images of two versions of an op; all versions have the same struct.
 std::size_t ArgsStride(const PlanOp& op) { return AlignUp(op.args.size()); }
 
 std::size_t VersionCount(const PlanOp& op) { return std::max<std::size_t>(op.versions.size(), 1); }

@@ -9,25 +9,24 @@
 
 namespace lagoon {
 
-/// A loaded plan bound to an arena of its own: segments ready to submit, one Progress record an op,
-/// one a graph input or output for its copy. Runs one job at a time, of any batch size that the
-/// plan has; not thread-safe.
+/// A loaded plan bound to an arena of its own: segments ready to submit, one Progress record per
+/// op, and one per graph input and output for its copy. Runs one job at a time, of any batch size
+/// of the plan. Not thread-safe.
 class Instance {
  public:
-  /// Allocates the arena on `device`, as large as the largest batch needs it. kResourceExhausted
-  /// when it does not fit. Adds no weight memory: `loaded` is shared.
+  /// Allocates the arena on `device`, large enough for the largest batch. kResourceExhausted if
+  /// there is no memory. Allocates no weight memory: `loaded` is shared.
   static Result<std::unique_ptr<Instance>> Create(std::shared_ptr<const LoadedPlan> loaded,
                                                   DeviceControl& device);
 
-  /// The same over an arena that somebody else owns and that is large enough; it outlives the
-  /// instance.
+  /// Uses `arena`, which the caller owns. It must be large enough and outlive the instance.
   static std::unique_ptr<Instance> CreateOver(std::byte* arena,
                                               std::shared_ptr<const LoadedPlan> loaded);
 
-  /// All batch sizes. Any thread.
+  /// The plans of all batch sizes. Any thread.
   const LoadedPlan& loaded() const { return *loaded_; }
-  /// Makes the plan `size` of loaded() the one that plan() and what follows are about; at first it
-  /// is the smallest. Only between jobs.
+  /// Selects plan `size` of loaded() for plan() and all methods below. At first the smallest is
+  /// selected. Only between jobs.
   void Select(std::size_t size);
   const Plan& plan() const { return *binding_->plan; }
 
@@ -36,25 +35,25 @@ class Instance {
   Progress& progress(std::size_t index) { return *binding_->progress[index]; }
   const Progress& progress(std::size_t index) const { return *binding_->progress[index]; }
 
-  /// Cuts op `index` as its `version` says (PlanOp::versions), until the next Reset() or Select().
-  /// Only while no block of it is done and no launch names it or an op that depends on it. Does not
+  /// Cuts op `index` as its `version` says (PlanOp::versions), until the next Reset(). Only while
+  /// no block of the op is done, and no launch names the op or one that depends on it. Does not
   /// allocate.
   void UseVersion(std::size_t index, std::uint32_t version);
-  /// The version in use; 0 where there is one only.
+  /// The version in use. 0 if the op has only one.
   std::uint32_t version(std::size_t index) const { return binding_->versions[index]; }
 
-  /// Copies between host memory and the arena; `host` must hold the tensor's bytes until it
-  /// retires.
+  /// Copies between host memory and the arena. `host`: the tensor's bytes; must stay valid until
+  /// the copy retires.
   Copy InputCopy(std::size_t input, const void* host);
   Copy OutputCopy(std::size_t output, void* host);
   std::byte* arena(const ByteRange& range) const { return arena_.data() + range.offset; }
 
-  /// Writes the whole arena, so that no job meets memory that the system has yet to provide;
-  /// nothing where the host cannot. Only between jobs.
+  /// Writes the whole arena, so that the system provides all its memory before the next job. Does
+  /// nothing if the host cannot reach the arena. Only between jobs.
   void Touch();
 
-  /// Makes every record of the selected plan fresh for the next job, and cuts every op as the plan
-  /// does. Only when no launch names them.
+  /// Resets all records of the selected plan for the next job, and cuts every op as the plan does.
+  /// Only when no launch names these records.
   void Reset();
 
  private:
@@ -65,7 +64,7 @@ class Instance {
     std::vector<std::unique_ptr<std::atomic<std::uint64_t>[]>> bitmaps;
     std::vector<std::unique_ptr<Progress>> progress;  // ops, then inputs, then outputs
     std::vector<std::vector<Dep>> deps;               // ops, then outputs
-    std::vector<std::vector<Dep*>> dependents;        // by op: the deps that wait for it
+    std::vector<std::vector<Dep*>> dependents;        // by op: the deps that refer to it
     std::vector<Segment> segments;
     std::vector<std::uint32_t> versions;  // in use, by op
     std::vector<std::size_t> recut;       // ops whose version is not the plan's

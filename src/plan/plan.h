@@ -34,18 +34,18 @@ struct ByteRange {
 struct Relocation {
   std::uint32_t args_offset = 0;  // where the pointer lies in PlanOp::args
   Region region = Region::kArena;
-  std::size_t offset = 0;  // what it points to
+  std::size_t offset = 0;  // offset in the region that the pointer points to
 };
 
-/// What an op is expected to cost; a profile replaces the estimate.
+/// The expected cost of an op. A profile replaces the estimate.
 struct OpCost {
   Nanoseconds kernel{0};  // standalone, from first claim to last commit, with all units
-  Nanoseconds block{0};   // mean of one block
+  Nanoseconds block{0};   // mean time of one block
 };
 
 /// One way to cut an op into blocks.
 struct OpVersion {
-  std::string name;  // tells the versions of one op apart
+  std::string name;  // unique among the versions of one op
   std::vector<std::byte> args;
   std::uint32_t blocks = 0;
   std::size_t scratch_bytes = 0;
@@ -54,7 +54,7 @@ struct OpVersion {
 
 /// One kernel of a model. Ops are in topological order; the index is the op's name in `deps`.
 struct PlanOp {
-  std::string name;         // of the node(s) it computes, for people
+  std::string name;         // of the node(s) that it computes, for people
   std::string kernel_name;  // of the body: "conv2d"
   KernelHandle kernel{};
   std::uint32_t blocks = 0;
@@ -64,9 +64,9 @@ struct PlanOp {
   std::vector<std::uint32_t> deps;  // ops that must be complete before this one starts
   std::vector<ByteRange> reads;     // access sets, over all blocks
   std::vector<ByteRange> writes;
-  /// All ways to cut it, the one that the fields above hold among them; empty: there is one only.
+  /// All ways to cut the op, including the one in the fields above. Empty: there is only that one.
   std::vector<OpVersion> versions;
-  std::uint32_t version = 0;    // the one in use
+  std::uint32_t version = 0;    // index in `versions` of the one in the fields above
   std::uint32_t occupancy = 1;  // blocks that a unit holds at once (DeviceControl::Occupancy)
   bool in_place = false;        // writes exactly the bytes of one of its reads: not idempotent
   OpCost cost;
@@ -81,7 +81,7 @@ struct PlanTensor {
   std::vector<std::uint32_t> ops;
 };
 
-/// A value on the device, for people: values that are views of one another share one.
+/// A value on the device, for people. Values that are views of one another share one PlanBuffer.
 struct PlanBuffer {
   std::string name;
   ByteRange range;
@@ -89,20 +89,19 @@ struct PlanBuffer {
 
 struct Plan {
   std::string model;
-  std::int64_t batch = 1;  // for how many rows it was compiled: the first dim of every input
+  std::int64_t batch = 1;  // number of rows: the first dim of every input
   std::vector<PlanOp> ops;
   std::vector<PlanTensor> inputs;
   std::vector<PlanTensor> outputs;
   std::size_t arena_bytes = 0;
   std::size_t weight_bytes = 0;
-  std::vector<PlanBuffer> buffers;   // of the arena, in order of their producers
-  std::size_t activation_bytes = 0;  // what the arena would take if no buffer shared its bytes
+  std::vector<PlanBuffer> buffers;   // in the arena, in order of their producers
+  std::size_t activation_bytes = 0;  // size of the arena if no buffers shared bytes
   Nanoseconds standalone{0};  // latency of one execution alone on the device; 0: not profiled
 };
 
-/// A model with its weights on a device; one per model, shared by its instances. The plans of
-/// several batch sizes share the weights, and have the same inputs and outputs but for the first
-/// dims.
+/// A model with its weights on a device. One per model, shared by its instances. The plans of
+/// several batch sizes share the weights; their inputs and outputs differ only in the first dims.
 struct LoadedPlan {
   Plan plan;                 // of the smallest batch
   std::vector<Plan> larger;  // of the other batch sizes, ascending
@@ -111,7 +110,7 @@ struct LoadedPlan {
   std::size_t sizes() const { return 1 + larger.size(); }
   const Plan& at(std::size_t size) const { return size == 0 ? plan : larger[size - 1]; }
   Plan& at(std::size_t size) { return size == 0 ? plan : larger[size - 1]; }
-  /// Which plan computes a batch of exactly `batch`.
+  /// Index of the plan for a batch of exactly `batch` rows.
   std::optional<std::size_t> SizeFor(std::int64_t batch) const;
 };
 

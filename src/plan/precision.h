@@ -7,14 +7,14 @@
 
 namespace lagoon {
 
-/// What convolutions and products with weights multiply; sums, and what lies in memory between
-/// kernels, are fp32 always.
+/// The type of the factors in convolutions and in products with weights. Sums, and values in memory
+/// between kernels, are always fp32.
 enum class Precision : std::uint8_t { kFp32, kBf16 };
 
 /// "fp32", "bf16".
 std::string_view Name(Precision precision);
 
-/// kInvalidArgument naming the word and what there is.
+/// kInvalidArgument names the word and the valid words.
 Result<Precision> ParsePrecision(std::string_view word);
 
 }  // namespace lagoon

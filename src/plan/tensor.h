@@ -8,8 +8,8 @@
 
 namespace lagoon {
 
-/// Element types a model may name. A kBool is a byte, 0 or 1 where Lagoon writes it, "not 0" where
-/// it reads it; kString has no values at run time.
+/// Element types that a model may name. A kBool is a byte: Lagoon writes 0 or 1, and reads every
+/// other value than 0 as true. kString has no values at run time.
 enum class DataType : std::uint8_t {
   kFloat32,
   kFloat16,
@@ -30,7 +30,7 @@ enum class DataType : std::uint8_t {
 /// Bytes of one element; 0 for kString.
 std::size_t SizeOf(DataType type);
 bool IsFloat(DataType type);    // of 16, 32 or 64 bits
-bool IsInteger(DataType type);  // signed or not; kBool is none
+bool IsInteger(DataType type);  // signed or unsigned; not kBool
 /// The Open Inference Protocol's name: "FP32", "INT64", "BYTES", ...
 std::string_view OipName(DataType type);
 
@@ -38,7 +38,8 @@ using Dims = std::vector<std::int64_t>;
 
 /// "[1,3,224,224]", as messages print it.
 std::string ToString(const Dims& dims);
-/// Product; 1 for a scalar. Every dim must be >= 0 and the product fit (the importer checks both).
+/// Product of the dims; 1 for a scalar. Every dim must be >= 0 and the product must fit (the
+/// importer checks both).
 std::int64_t ElementCount(const Dims& dims);
 
 struct TensorSpec {

@@ -30,12 +30,12 @@ struct Lane {
   ThreadIndex index = {};
   LaneState state = LaneState::kEnded;
   Site site = {};  // where it waits
-  // Of the warp call that it waits in.
+  // Arguments of the warp call that it waits in.
   WarpOp op = nullptr;
   std::uint32_t mask = 0;
   const void* in = nullptr;
   void* out = nullptr;
-  // Oldest first; `groups` has the length of each committed group, what is behind them is open.
+  // Oldest first. `groups`: length of each committed group. Copies behind these are not committed.
   std::vector<AsyncCopy> copies;
   std::vector<std::size_t> groups;
 };
@@ -55,7 +55,7 @@ struct Block {
   unsigned ended = 0, at_barrier = 0, true_at_barrier = 0;
   unsigned barrier_result = 0;
   std::uint64_t barriers = 0;
-  bool yielded = false;  // a lane asked that others run
+  bool yielded = false;  // a lane called Yield()
   std::string fault;
   std::uint64_t* random = nullptr;  // the machine's state
   std::unique_ptr<unsigned char, FreeShared> dynamic_shared;
@@ -63,7 +63,7 @@ struct Block {
 
 struct LaunchState {
   Launch launch;
-  std::vector<unsigned> order;  // of the blocks
+  std::vector<unsigned> order;  // in which the blocks begin
   std::size_t begun = 0, ended = 0;
   std::uint64_t steps = 0;
 };

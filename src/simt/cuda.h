@@ -51,7 +51,7 @@ void Shuffle(const WarpCall& call) {
     if ((call.mask >> lane & 1) == 0) continue;
     const unsigned argument = static_cast<const ShuffleIn<T>*>(call.in[lane])->argument;
     const unsigned source = kSource(lane, argument);
-    // The value of a lane that takes no part is undefined: all bits set, to be noticed.
+    // The value of a lane outside of the mask is undefined: all bits set, so that its use shows.
     T value;
     std::memset(&value, 0xff, sizeof(value));
     if (source < 32 && (call.mask >> source & 1) != 0) {
@@ -93,7 +93,7 @@ inline void SyncWarp(const WarpCall&) {}
 
 }  // namespace lagoon::simt
 
-// The place of the caller: threads that wait must wait at the same one.
+// The place of the caller: threads that wait together must wait at the same place.
 #define LAGOON_SIMT_SITE const char *file = __builtin_FILE(), int line = __builtin_LINE()
 
 inline void __syncthreads(LAGOON_SIMT_SITE) { lagoon::simt::Barrier(false, {file, line}); }
@@ -186,7 +186,7 @@ T atomicCAS(T* address, T expected, T value) {
 inline void __threadfence() {}
 inline void __threadfence_block() {}
 inline void __threadfence_system() {}
-/// Others run meanwhile: a loop that waits for memory needs it.
+/// Lets other threads run: a loop that waits for memory must call it.
 inline void __nanosleep(unsigned) { lagoon::simt::Yield(); }
 [[noreturn]] inline void __trap(LAGOON_SIMT_SITE) { lagoon::simt::Trap("__trap()", {file, line}); }
 
@@ -203,7 +203,7 @@ inline unsigned __float_as_uint(float value) {
 inline float __expf(float x) { return std::exp(x); }
 inline float rsqrtf(float x) { return 1 / std::sqrt(x); }
 inline int __popc(unsigned bits) { return __builtin_popcount(bits); }
-/// From 1; 0: none.
+/// Position of the lowest set bit, from 1. 0: no bit is set.
 inline int __ffs(int bits) { return __builtin_ffs(bits); }
 inline int __ffsll(long long bits) { return __builtin_ffsll(bits); }
 inline unsigned __umulhi(unsigned a, unsigned b) {

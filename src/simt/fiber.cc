@@ -39,7 +39,7 @@ std::size_t PageBytes() {
 
 std::size_t StackBytes(std::size_t usable) { return PageBytes() + usable; }
 
-/// Stacks of fibers that are gone, for the next ones: mapping one costs more than a short kernel.
+/// Stacks of destroyed fibers, kept for new ones: mapping a stack costs more than a short kernel.
 class StackPool {
  public:
   explicit StackPool(std::size_t usable) : usable_(usable) {}
@@ -118,7 +118,7 @@ void EndTracked([[maybe_unused]] void* tracked) {
 #endif
 }
 
-// As much as deep bodies need under a sanitizer.
+// Enough for deep bodies under a sanitizer.
 constexpr std::size_t kStackBytes = std::size_t{128} << 10;
 
 StackPool& Pool() {

@@ -1,7 +1,7 @@
 #pragma once
 
-// A stack of its own that runs until it pauses. Fibers and whoever resumes them share one OS
-// thread.
+// A fiber has a stack of its own and runs until it pauses. Fibers and the code that resumes them
+// share one OS thread.
 
 #include <cstddef>
 #include <cstdint>
@@ -19,7 +19,7 @@ class Fiber {
   Fiber(const Fiber&) = delete;
   Fiber& operator=(const Fiber&) = delete;
 
-  /// What the next Resume() begins. The fiber is idle: new, finished or dropped.
+  /// Sets the job that the next Resume() begins. The fiber must be idle: new, finished or dropped.
   void Start(Job job, void* argument);
 
   /// Runs the job until it pauses or ends. Called from outside of the fiber.
@@ -28,15 +28,15 @@ class Fiber {
   /// Returns from Resume(). Called by the job, on the fiber.
   void Pause();
 
-  /// Forgets a paused job; nothing on its stack is destroyed.
+  /// Forgets a paused job. Nothing on its stack is destroyed.
   void Drop();
 
  private:
   static void Main(void* self);
   void Create();
 
-  std::byte* memory_ = nullptr;  // guard page, then the stack; taken at the first use
-  void* context_ = nullptr;      // of the paused fiber; null: its stack holds nothing
+  std::byte* memory_ = nullptr;  // guard page, then the stack; allocated at the first use
+  void* context_ = nullptr;      // of the paused fiber; null: its stack is empty
   void* resumer_ = nullptr;
   Job job_ = nullptr;
   void* argument_ = nullptr;

@@ -15,7 +15,7 @@ namespace {
 
 constexpr std::size_t kSharedAlignment = 128;
 
-/// Exactly `bytes`, so that AddressSanitizer sees an access beyond them; all bits set.
+/// Allocates exactly `bytes`, so that AddressSanitizer sees accesses behind them. All bits are set.
 std::unique_ptr<unsigned char, FreeShared> AllocateShared(std::size_t bytes) {
   void* memory = nullptr;
   LAGOON_CHECK(posix_memalign(&memory, kSharedAlignment, std::max<std::size_t>(bytes, 1)) == 0);
@@ -141,7 +141,7 @@ void Machine::Begin(Block& block, LaunchState& launch, unsigned number) {
 bool Machine::Step() {
   Fill();
   if (resident_.empty()) return false;
-  // A block that runs on while others stand still shows other mistakes than turns of one step.
+  // A block that runs on while others stand still shows other mistakes than turns of one step do.
   const bool stays = running_ != nullptr && running_->launch != nullptr && Random() % stay_ != 0;
   if (!stays) running_ = blocks_[resident_[Random() % resident_.size()]].get();
   Block& block = *running_;

@@ -4,7 +4,8 @@
 // blocks at once, in an order drawn from a seed. It is as strict as the language, not as lenient as
 // some GPU: a barrier that not all threads of a block reach at the same place is an error, shared
 // memory starts with all bits set, and an asynchronous copy arrives no earlier than the wait for
-// it. It is sequentially consistent: races between blocks of the memory model it cannot show.
+// it. It is sequentially consistent, so it cannot show races between blocks that come from a weaker
+// memory model.
 
 #include <cstddef>
 #include <cstdint>
@@ -28,33 +29,34 @@ struct LaunchState;
 
 struct Launch {
   std::string name;  // of the kernel, for messages
-  Dim3 grid, block;  // at most kMaxThreads of a block
+  Dim3 grid, block;  // a block has at most kMaxThreads threads
   std::size_t shared_bytes = 0;
-  int priority = 0;                              // blocks of a higher one begin first
+  int priority = 0;                              // blocks of launches with a higher one begin first
   std::function<void()> kernel;                  // what every thread runs
   std::function<void(const Status&)> done = {};  // called once, by Step(); may be empty
 };
 
-/// When all threads of a block have met at a barrier, and before any goes on.
+/// Reported when all threads of a block have met at a barrier, before any thread goes on.
 struct BarrierEvent {
   const std::string& kernel;
   unsigned block;          // linear index
-  std::uint64_t barrier;   // of this block, from 0
-  std::uint64_t barriers;  // that the machine has seen in all, from 0
+  std::uint64_t barrier;   // number within this block, from 0
+  std::uint64_t barriers;  // number among all barriers of the machine, from 0
 };
 
 struct MachineOptions {
   std::uint64_t seed = 1;
   unsigned multiprocessors = 2;
   unsigned blocks_per_multiprocessor = 2;
-  /// After so many steps a launch that has not ended fails: it waits for something for ever.
+  /// A launch that has not ended after so many steps fails: it waits for something that never
+  /// comes.
   std::uint64_t max_steps = std::uint64_t{1} << 26;
 };
 
 inline constexpr unsigned kMaxThreads = 1024;
 
-/// Not thread-safe: one thread calls it, kernels run inside of Step(), and callbacks may not call
-/// Step(). They and the kernels may write memory that other kernels read.
+/// Not thread-safe: one thread calls it. Kernels run inside of Step(). Callbacks must not call
+/// Step(). Callbacks and kernels may write memory that other kernels read.
 class Machine {
  public:
   explicit Machine(const MachineOptions& options = {});
@@ -62,18 +64,18 @@ class Machine {
   Machine(const Machine&) = delete;
   Machine& operator=(const Machine&) = delete;
 
-  /// Launches run beside each other, in no order; `done` says when one has ended, and how.
-  /// kInternal: the kernel is wrong (message: kernel, block, threads, place). kDeadlineExceeded:
-  /// max_steps.
+  /// Launches run beside each other, in no order. `done` is called when the launch has ended, with
+  /// its status. kInternal: the kernel is wrong (message: kernel, block, threads, place).
+  /// kDeadlineExceeded: max_steps.
   void Submit(Launch launch);
 
   /// Runs one warp of one block until all its threads wait or have ended. False: nothing to do.
   bool Step();
 
-  /// Submits, and steps until it has ended. Other launches go on meanwhile.
+  /// Submits the launch and steps until it has ended. Other launches go on meanwhile.
   Status Run(Launch launch);
 
-  /// A hook of tests: called by Step() at every barrier.
+  /// For tests: Step() calls `hook` at every barrier.
   void OnBarrier(std::function<void(const BarrierEvent&)> hook) { on_barrier_ = std::move(hook); }
 
   std::uint64_t barriers() const { return barriers_; }
@@ -91,11 +93,11 @@ class Machine {
 
   MachineOptions options_;
   std::uint64_t random_;
-  unsigned stay_ = 1;         // steps that a block has in a row, on average: 1, 8 or 64
-  Block* running_ = nullptr;  // whose step was the last one; null: none yet
+  unsigned stay_ = 1;         // average number of steps that a block has in a row: 1, 8 or 64
+  Block* running_ = nullptr;  // the block of the last step; null: none yet
   std::uint64_t barriers_ = 0;
   std::vector<std::unique_ptr<Block>> blocks_;  // one per place; idle: no launch
-  std::vector<unsigned> resident_;              // places that are taken
+  std::vector<unsigned> resident_;              // indices of the places that are taken
   std::vector<std::unique_ptr<LaunchState>> launches_;
   std::function<void(const BarrierEvent&)> on_barrier_;
 };

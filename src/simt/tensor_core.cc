@@ -123,9 +123,9 @@ std::uint16_t FloatToF16(float value) {
   std::uint32_t result;
   if (magnitude > 0x7f800000) {
     result = 0x7e00;
-  } else if (magnitude >= 0x477ff000) {  // 65520, from where on it is infinite
+  } else if (magnitude >= 0x477ff000) {  // 65520: from here on it is infinite
     result = 0x7c00;
-  } else if (magnitude < 0x38800000) {  // 2^-14: in units of 2^-24, rounded as the mode says
+  } else if (magnitude < 0x38800000) {  // below 2^-14: in units of 2^-24, rounded as the mode says
     result = static_cast<std::uint32_t>(std::nearbyint(std::bit_cast<float>(magnitude) * 0x1p24f));
   } else {
     result = (magnitude - (112u << 23) + 0xfff + (magnitude >> 13 & 1)) >> 13;

@@ -17,10 +17,10 @@ struct MmaOperands {
   float* d;
 };
 
-/// m16n8k16, row.col: a 4 words, b 2 words, of pairs of 16 bits; d 4 floats.
+/// m16n8k16, row.col. a: 4 words, b: 2 words, each a pair of 16-bit numbers; d: 4 floats.
 void MmaBf16(const WarpCall& call);
 void MmaF16(const WarpCall& call);
-/// m16n8k8, row.col: a 4 words, b 2 words; the low 13 bits are ignored.
+/// m16n8k8, row.col. a: 4 words, b: 2 words; the low 13 bits of each are ignored.
 void MmaTf32(const WarpCall& call);
 
 /// ldmatrix .x4: `in` of lane i is the address of row i % 8 of matrix i / 8; `out` 4 words.
@@ -29,7 +29,7 @@ void LoadMatricesTransposed(const WarpCall& call);
 
 float Bf16ToFloat(std::uint16_t bits);
 float F16ToFloat(std::uint16_t bits);
-/// To nearest, halves to even; NaN stays NaN.
+/// To nearest, ties to even; NaN stays NaN.
 std::uint16_t FloatToBf16(float value);
 std::uint16_t FloatToF16(float value);
 

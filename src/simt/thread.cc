@@ -34,7 +34,7 @@ void Arrive(Lane& lane, std::size_t copies) {
   lane.copies.erase(lane.copies.begin(), lane.copies.begin() + static_cast<std::ptrdiff_t>(copies));
 }
 
-/// The last lane to come computes for all; false: some are still to come.
+/// The last lane to call computes for all. False: some lanes are still missing.
 bool TryWarpCall(Lane& caller) {
   const unsigned first = caller.id / kWarpLanes * kWarpLanes;
   WarpCall call{{}, {}, caller.mask};

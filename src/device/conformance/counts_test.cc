@@ -8,8 +8,8 @@
 namespace lagoon::conformance {
 namespace {
 
-/// A kernel of two blocks on a device of one unit: the first ends by itself, the second waits for
-/// Resume(). In virtual time it goes on alone.
+/// A kernel of two blocks on a device of one unit. The first block ends by itself, the second waits
+/// for Resume(). In virtual time the second also ends by itself.
 class HalvedKernel {
  public:
   explicit HalvedKernel(KernelHandle mix) : mix_(mix) {}
@@ -36,7 +36,7 @@ class HalvedKernel {
 constexpr Nanoseconds kBlock = std::chrono::microseconds(100);  // in virtual time
 constexpr Rank kWorse = 9;
 
-// The unit commits a block, and leaves by the guard of its own launch before it looks around.
+// The unit commits a block, and leaves because of its own launch's guard before it looks at others.
 TEST_P(DeviceConformance, AQueuedLaunchRetiresWhenTheKernelThatItCountsIsRevokedHalfway) {
   const auto device = Create({.units = 1});
   Session session(*device);
@@ -69,7 +69,7 @@ TEST_P(DeviceConformance, AQueuedLaunchRetiresWhenItsCountIsReachedWhileItIsSubm
   Session session(*device);
   const KernelHandle mix = session.Load(MixBody, {.block = kBlock});
   const KernelHandle count = session.Load(CountBody);
-  // A GPU tells the count later, at the latest when the kernel that counts has ended.
+  // A GPU reports the count later, at the latest when the kernel that counts has ended.
   const bool at_once = device->info().blocks_on_host;
   const int rounds = at_once ? 300 : 10;  // an emulated block takes long
   for (int round = 0; round < rounds; ++round) {
@@ -107,7 +107,7 @@ TEST_P(DeviceConformance, ALaunchBehindAnotherOfItsStreamRetiresWhenItsCountIsRe
   const LaunchId id = session.Submit(counting.segment());
   counting.Resume();
   session.AwaitRetired(id);
-  // A device may look at the first launch of a stream only: it is let go.
+  // A device may look at the first launch of a stream only: let that launch run.
   session.Submit(Segment{.kernel = count, .args = &args, .progress = needed.get()});
   session.AwaitAllRetired();
   EXPECT_EQ(args_before.runs.load(), 1);

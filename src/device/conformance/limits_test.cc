@@ -35,7 +35,7 @@ TEST_P(DeviceConformance, TransfersCopyEveryByteExactlyOnceWhateverIsRaised) {
     EXPECT_TRUE(std::equal(from.begin(), from.end(), to.begin()));
     EXPECT_TRUE(std::all_of(to.begin() + static_cast<std::ptrdiff_t>(bytes), to.end(),
                             [](std::byte value) { return value == std::byte{0xee}; }));
-    // Exactly once: what the host writes after the retirement stays.
+    // Exactly once: bytes that the host writes after the retirement stay.
     std::fill(to.begin(), to.end(), std::byte{0x11});
     const LaunchId again = session.Transfer(
         {.to = to.data(), .from = from.data(), .bytes = bytes, .progress = record.get()});
@@ -78,7 +78,7 @@ TEST_P(DeviceConformance, ACopyLeavesWithItsGuardOnlyBeforeItsFirstChunk) {
                        {.stream = stream});
     session.Raise(guard, ++raised);
     session.AwaitRetired(revoked);
-    session.AwaitRetired(next);  // nothing holds up what is behind it
+    session.AwaitRetired(next);  // the revoked copy does not hold it up
     EXPECT_FALSE(first->Complete());
     gate_args.open = true;
     session.AwaitAllRetired();
@@ -86,7 +86,7 @@ TEST_P(DeviceConformance, ACopyLeavesWithItsGuardOnlyBeforeItsFirstChunk) {
     EXPECT_EQ(copied->done(), 0u);
     EXPECT_TRUE(std::all_of(to.begin(), to.end(),
                             [](std::byte value) { return value == std::byte{0x11}; }));
-    // Submitted again, and raised after it has begun: all of it is copied.
+    // Submit again, and raise after the copy has begun: all of it is copied.
     const LaunchId again = session.Transfer(copy());
     session.PollUntil([&] { return session.Placed(again); });
     session.Raise(guard, ++raised);
@@ -179,8 +179,8 @@ TEST_P(DeviceConformance, NoEventIsLostWhenNobodyPolls) {
   for (int round = 0; round < 2; ++round) {
     std::vector<std::unique_ptr<Record>> records;
     std::vector<LaunchId> ids;
-    // Launches come and go, their events stay. One at a time, so that the device is full of events,
-    // not of launches, when it refuses for long.
+    // Launches come and go, but their events stay. Submitted one at a time: when the device refuses
+    // for long, it is full of events, not of launches.
     const auto submit = [&](const Segment& segment) {
       LaunchId id{};
       if (session.TrySubmit(segment, id) != SubmitResult::kOk) return false;
@@ -312,8 +312,8 @@ TEST_P(DeviceConformance, StreamsGuardsAndKernelsAreBounded) {
   EXPECT_EQ(kernel.error().code, ErrorCode::kInvalidArgument);
 }
 
-// Times() is exact at any moment, also while units run or wait. Upper bounds would depend on who
-// else uses the machine; sums and lower bounds do not.
+// Times() is exact at any moment, also while units run or wait. Upper bounds would depend on other
+// programs on the machine; sums and lower bounds do not.
 TEST_P(DeviceConformance, UnitTimesAccountForBodiesAndIdleness) {
   const auto device = Create({.units = 2});
   Session session(*device);

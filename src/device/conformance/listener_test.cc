@@ -1,4 +1,4 @@
-// Conformance: who is called when there is news, and until when.
+// Conformance: which listener is called when there is news, and until when.
 
 #include <array>
 #include <memory>
@@ -61,10 +61,11 @@ struct GateListener : DeviceListener {
   std::atomic<bool> open{false};
 };
 
-/// Time in which a wrong device does what it must not do; a right one never needs it.
+/// Time for a wrong device to do what it must not do. A right device never needs it.
 constexpr Nanoseconds kChance = std::chrono::milliseconds(10);
 
-// Lets news come: in virtual time they come inside Wait(), here on a thread of its own.
+// Makes news come. In virtual time news comes only inside Wait(), which runs on its own thread
+// here.
 std::jthread Drive(Device& device, const std::atomic<int>& until_called) {
   if (!device.info().virtual_time) return {};
   return std::jthread([&] {
@@ -128,7 +129,7 @@ TEST_P(DeviceConformance, NoCallBeginsAfterAListenerWasClearedWhileNewsCome) {
     Record record(1);
     const LaunchId id =
         session.Submit(Segment{.kernel = count, .args = &args, .progress = record.get()});
-    session.AwaitRetired(id);  // the listener may be about to hear of the same
+    session.AwaitRetired(id);  // the listener may be about to be called for this, too
     device->SetListener(nullptr);
     listener.cleared.store(true);
   }
@@ -158,7 +159,7 @@ TEST_P(DeviceConformance, AListenerMayClearItself) {
         Segment{.kernel = count, .args = &args, .progress = records.back()->get()});
   };
   submit();
-  // Not polled: what was polled is no news.
+  // Do not poll here: polled events are no news.
   ASSERT_TRUE(session.Await([&] { return listener.calls.load() != 0; }));
   for (int i = 0; i < 5; ++i) session.AwaitRetired(submit());
   device->SetListener(nullptr);

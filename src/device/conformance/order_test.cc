@@ -97,7 +97,7 @@ TEST_P(DeviceConformance, SmallerRanksRunFirstAndEqualOnesInOrderOfSubmission) {
   Session session(*device);
   Log log(session, 9);
   log.Hold();
-  // Names are the order expected.
+  // The names are in the expected order.
   for (const int name : {6, 3, 0, 7, 4, 1, 8, 5, 2}) {
     log.Submit(name, {kUnordered, static_cast<Rank>(name / 3)});
   }
@@ -162,7 +162,7 @@ TEST_P(DeviceConformance, AQueuedSuccessorWaitsForItsDependencies) {
   Log log(session, kLength);
   std::vector<Dep> deps;
   for (int i = 0; i < kLength; ++i) deps.push_back(log.Done(i));
-  // All at once, on no stream, the last one first and with the best rank.
+  // All submitted at once, in no stream, the last one first and with the best rank.
   for (int i = kLength - 1; i >= 0; --i) {
     const std::size_t before = i == 0 ? 0 : static_cast<std::size_t>(i) - 1;
     log.Submit(i, {kUnordered, static_cast<Rank>(kLength - i)},
@@ -266,7 +266,7 @@ TEST_P(DeviceConformance, APaddingSegmentLeavesWhenTheFirstSegmentIsDone) {
   }
 }
 
-// Nothing else happens on the device by then: the commit itself must reach the launch.
+// Nothing else happens on the device by then: the commit itself must make the launch leave.
 TEST_P(DeviceConformance, AQueuedLaunchLeavesWhenTheKernelThatGuardsItIsDone) {
   const auto device = Create({.units = 1});
   Session session(*device);
@@ -285,8 +285,8 @@ TEST_P(DeviceConformance, AQueuedLaunchLeavesWhenTheKernelThatGuardsItIsDone) {
   }
 }
 
-// The kernel before has one block. It ends when another unit has been idle for a while: right after
-// it ran out of work, and long enough for it to sleep.
+// The first kernel has one block. It ends after the other unit has been idle for some time: right
+// after that unit ran out of work, or long enough for it to sleep.
 TEST_P(DeviceConformance, AnActivatedSuccessorGetsAllUnits) {
   const auto device = Create({.units = 2});
   Session session(*device);

@@ -40,8 +40,8 @@ class ChainJob {
   void StopAt(int check) {
     for (MixArgs& args : args_) args.stop_at = check;
   }
-  /// In virtual time the body goes on: from its block's start to that check. Late in the stretch,
-  /// but before its end, with what a revocation takes.
+  /// In virtual time the body does not stop: the time from its block's start to that check passes.
+  /// With the latency of a revocation, this is late in the stretch, but before its end.
   bool AwaitStop(int check) {
     if (!session_.Await([&] { return stopped_.load(); })) return false;
     if (session_.virtual_time()) session_.Pass((check - 1) % kChecks * kStretch);
@@ -135,7 +135,7 @@ TEST_P(DeviceConformance, AHundredBlocksLeaveInTheMiddleOfTheirBodies) {
   constexpr std::uint32_t kBlocks = 4;
   std::vector<std::uint64_t> y(kBlocks, 5);
   std::atomic<int> checks{0}, left{0};
-  // Never through before it is revoked: about 10 s of checks.
+  // Does not end before it is revoked: its checks take about 10 s.
   MixArgs args{.y = y.data(),
                .in_place = true,
                .checks = kChecks,
@@ -160,9 +160,9 @@ TEST_P(DeviceConformance, AHundredBlocksLeaveInTheMiddleOfTheirBodies) {
   for (std::uint32_t i = 0; i < kBlocks; ++i) EXPECT_EQ(y[i], Mix(5, i + 1));
 }
 
-// The body runs for 10 ms and asks about every microsecond. How long the rest of the block takes
+// The body runs for 10 ms and checks about every microsecond. How long the rest of the block takes
 // depends on the machine, so the checks are counted: at most the one under way when Raise() returns
-// may say "go on". Runs in which Raise() came after the 10 ms say nothing.
+// may say "go on". Runs in which Raise() came after the 10 ms prove nothing.
 TEST_P(DeviceConformance, ATenMillisecondBlockLeavesAtItsNextCheck) {
   struct LongArgs {
     mutable std::atomic<bool> running{false};
@@ -228,7 +228,7 @@ TEST_P(DeviceConformance, QueuedLaunchesRetireBeforeRaiseReturns) {
   }
   session.Raise(guard, 1);
   session.Poll();
-  // A GPU may have a few of them in hardware, behind the one that runs.
+  // A GPU may have a few of them in hardware, behind the running one.
   EXPECT_LE(session.live(), device->info().blocks_on_host ? 1u : 4u);
   gate.open.store(true);
   session.AwaitAllRetired();
@@ -276,7 +276,7 @@ TEST_P(DeviceConformance, AStartedLaunchOutlivesAGuardThatHoldsOnlyBeforeTheStar
   session.Poll();
   EXPECT_TRUE(session.Retired(second));
   EXPECT_FALSE(session.Retired(first));
-  // Its unit goes away to a better rank in between, and comes back.
+  // In between, a launch of a better rank takes the unit; then the unit comes back.
   CountArgs args;
   Record urgent(1);
   const LaunchId third = session.Submit(
@@ -341,13 +341,13 @@ TEST_P(DeviceConformance, ARelaunchIsCompletedByABlockOfTheLaunchBefore) {
   EXPECT_EQ(gate.waiting.load(), 2);
 }
 
-// The old block leaves long after everybody else ran out of work and slept: its tile must not be
+// The old block leaves long after all other units ran out of work and slept: its tile must not be
 // lost.
 TEST_P(DeviceConformance, ATileThatAnOldBlockGivesBackLateIsRunByTheRelaunch) {
   const auto device = Create({.units = 2});
   Session session(*device);
   const KernelHandle mix = session.Load(MixBody);
-  // In virtual time, what stops the old block is that its next check is far.
+  // In virtual time the old block is late because its next check is far away.
   const KernelHandle stopping = session.Load(
       MixBody, {.block = std::chrono::milliseconds(4), .check = std::chrono::milliseconds(3)});
   const GuardId guard = session.NewGuard();

@@ -20,8 +20,8 @@ class InPlaceJob {
     values_.fill(1);
     for (std::size_t k = 0; k < kKernels; ++k) {
       records_.push_back(std::make_unique<Record>(kBlocks));
-      // The sum over all tiles would race with the writes in place: every kernel reads the buffer
-      // before.
+      // The sum over all tiles would race with the writes in place, so every kernel sums over the
+      // buffer before.
       args_[k] = {.x = buffer(k),
                   .x_count = kBlocks,
                   .y = buffer(k + 1),
@@ -98,7 +98,7 @@ TEST_P(DeviceConformance, ManyJobsSurviveRandomRevocations) {
     job.Submit(session, mix, session.On(guard, epoch), place);
   };
   for (InPlaceJob& job : jobs) submit(job);
-  // An emulated block takes long: revoked as often as others, none would ever commit.
+  // An emulated block takes long: if it were revoked as often as others, none would ever commit.
   const bool emulated = !device->info().blocks_on_host;
   const int jobs_to_run = emulated ? 100 : 800;
   const unsigned most_us = emulated ? 1200 : 60;

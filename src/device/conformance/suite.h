@@ -56,7 +56,8 @@ class Record {
 
 bool GateBody(const void* args, std::uint32_t block, BlockContext& ctx);
 
-/// The CUDA form of a body of the suite, for Session::Load(); set by who makes such a device.
+/// The CUDA form of a body of the suite, for Session::Load(). Set by tests that create a GPU
+/// device.
 inline const CudaImage* (*cuda_form)(Body body) = nullptr;
 
 /// Where and how a test submits.
@@ -72,14 +73,15 @@ struct Cost {
   Nanoseconds check{0};  // between two guard checks; 0: the body has none
 };
 
-/// Longer than any test needs a GateBody to wait for its gate in virtual time.
+/// Longer than any test lets a GateBody wait for its gate in virtual time.
 inline constexpr Nanoseconds kGateTime = std::chrono::milliseconds(100);
 
-/// Waits for what a device or its threads do. Virtual time moves on meanwhile, and what a body
-/// would do is seen when its block starts or ends. Fails the test when it takes too long.
+/// Waits until the device or its threads make `condition` true. Moves virtual time on meanwhile;
+/// there the effects of a body show when its block starts or ends. Fails the test if it takes too
+/// long.
 bool Await(Device& device, const std::function<bool()>& condition);
 
-/// A device, the launches that the test made on it, and their events, whose order it checks.
+/// A device, the launches that a test made on it, and their events. Checks the order of the events.
 class Session {
  public:
   explicit Session(Device& device) : device_(device) {}
@@ -95,18 +97,18 @@ class Session {
   LaunchId Submit(std::span<const Segment> segments, Place place = {});
   LaunchId Submit(const Segment& segment, Place place = {}) { return Submit({&segment, 1}, place); }
   LaunchId Transfer(Copy copy);
-  /// Submits; `id` is used up only by kOk.
+  /// Submits. Only kOk uses `id` up.
   SubmitResult TrySubmit(const Segment& segment, LaunchId& id);
   void Raise(GuardId guard, std::uint32_t value);
 
   bool Await(const std::function<bool()>& condition) {
     return conformance::Await(device_, condition);
   }
-  /// Lets at least `time` of the device's clock pass; a device of threads goes on meanwhile.
+  /// Lets at least `time` of the device's clock pass. A device of threads works on meanwhile.
   void Pass(Nanoseconds time);
   bool virtual_time() const { return device_.info().virtual_time; }
 
-  /// Polls until `done` holds. Fails the test and returns false when it takes too long.
+  /// Polls until `done` holds. If it takes too long, fails the test and returns false.
   bool PollUntil(const std::function<bool()>& done);
   void AwaitRetired(LaunchId id);
   void AwaitAllRetired();
@@ -141,7 +143,7 @@ class DeviceConformance : public testing::TestWithParam<DeviceUnderTest> {
 
 // Bodies of the suite. All args are borrowed until the launch has retired.
 
-/// Counts its runs, and the units that are in it at once.
+/// Counts its runs and the largest number of units in it at once.
 struct CountArgs {
   mutable std::atomic<int> runs{0};
   mutable std::atomic<int> inside{0};
@@ -150,13 +152,13 @@ struct CountArgs {
 };
 bool CountBody(const void* args, std::uint32_t block, BlockContext& ctx);
 
-/// Of GateBody: waits until `open`; ignores guards, as if it were in its commit.
+/// Arguments of GateBody, which waits until `open`. It ignores guards, as if it were in its commit.
 struct GateArgs {
   mutable std::atomic<int> waiting{0};
   std::atomic<bool> open{false};
 };
 
-/// Writes its name into a list when it runs.
+/// Writes `name` into a list when it runs.
 struct LogArgs {
   std::atomic<int>* next = nullptr;  // place in the list
   int* list = nullptr;
@@ -164,16 +166,16 @@ struct LogArgs {
 };
 bool LogBody(const void* args, std::uint32_t block, BlockContext& ctx);
 
-/// One step of a chain whose result depends on every tile of the step before: y[tile] is mixed from
-/// all of x and tile. In place: y[tile] = Mix(y[tile], ...), written in the commit only. Asks for
-/// its guards `checks` times on its way.
+/// One step of a chain in which each result depends on every tile of the step before: y[tile] is
+/// mixed from all of x and tile. In place: y[tile] = Mix(y[tile], ...), written in the commit only.
+/// Checks its guards `checks` times on its way.
 struct MixArgs {
-  const std::uint64_t* x = nullptr;  // null: none
+  const std::uint64_t* x = nullptr;  // null: no input
   std::uint32_t x_count = 0;
   std::uint64_t* y = nullptr;
   bool in_place = false;
   int checks = 0;
-  std::atomic<int>* check_count = nullptr;  // counts all checks; null: nobody counts
+  std::atomic<int>* check_count = nullptr;  // counts all checks; may be null
   int stop_at = 0;                          // this check waits until `resume`
   std::atomic<bool>* stopped = nullptr;
   std::atomic<bool>* resume = nullptr;
@@ -188,7 +190,7 @@ std::uint64_t Mix(std::uint64_t a, std::uint64_t b);
 /// Spins for at least `work`; the clock is read between pauses.
 void Spin(Nanoseconds work);
 
-/// How long a test waits for what must come: a minute, or $LAGOON_TEST_PATIENCE_SECONDS.
+/// How long a test waits before it fails: a minute, or $LAGOON_TEST_PATIENCE_SECONDS.
 std::chrono::seconds Patience();
 
 }  // namespace lagoon::conformance

@@ -42,7 +42,7 @@ void Session::Pass(Nanoseconds time) {
 }
 
 KernelHandle Session::Load(Body body, const Cost& cost) {
-  // Without a check the whole block is one stretch.
+  // Without checks the whole block is one stretch.
   const Nanoseconds check = cost.check > Nanoseconds(0) ? cost.check : cost.block;
   const KernelSpec spec{cost.scratch_bytes, {.time = cost.block, .check_interval = check}};
   const Result<KernelHandle> kernel =

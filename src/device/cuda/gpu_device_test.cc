@@ -1,4 +1,4 @@
-// What the GPU device asks of the driver, in which order, and what comes of it when calls fail.
+// Which calls the GPU device makes, in which order, and what happens when calls fail.
 
 #include "device/cuda/gpu_device.h"
 
@@ -147,7 +147,8 @@ TEST(GpuDevice, ALaunchTakesTheClassOfItsFirstSegmentAndHeavierOnesComeLater) {
       << "padding asked for more shared memory";
 }
 
-// REEF 4.3 in CUDA's terms: the flag, then the real-time kernel, nothing of best effort between.
+// REEF 4.3 in CUDA's terms: first the flag, then the real-time kernel, and no best-effort work
+// between.
 TEST(GpuDevice, AGroupsWordIsWrittenRightBeforeTheRealTimeLaunchInItsStream) {
   const auto device = Open(1);
   Session session(*device);
@@ -262,7 +263,7 @@ TEST(GpuDevice, LaunchesOfAnOrderedStreamAreIssuedBehindOneAnother) {
   EXPECT_TRUE(Named(OpenFake().TakeLog(), "cuLaunchKernel").empty());
 }
 
-// The last one is behind it in CUDA's stream, leaves with it, and is issued again.
+// The last launch is behind the revoked one in CUDA's stream, leaves with it, and is issued again.
 TEST(GpuDevice, ARevokedLaunchOfAnOrderedStreamLetsTheNextOneRun) {
   const auto device = Open(2);
   Session session(*device);
@@ -286,7 +287,7 @@ TEST(GpuDevice, ARevokedLaunchOfAnOrderedStreamLetsTheNextOneRun) {
   EXPECT_EQ(last.runs.load(), 1);
 }
 
-// Blocks in flight may still look at a record that is gone: the next one has other words.
+// Blocks in flight may still look at a detached record, so the next record gets other words.
 TEST(GpuDevice, TheWordsOfARecordAreNotUsedAgainAtOnce) {
   const auto device = Open(1);
   Session session(*device);
@@ -304,7 +305,8 @@ TEST(GpuDevice, TheWordsOfARecordAreNotUsedAgainAtOnce) {
   EXPECT_EQ(words.size(), 50u);
 }
 
-// The tiles that are done go up with the relaunch; the host's record had them since the retirement.
+// The done tiles go to the GPU with the relaunch. The host's record has had them since the
+// retirement.
 TEST(GpuDevice, APartlyDoneRecordGoesBackAndForth) {
   const auto device = Open(1);
   Session session(*device);
@@ -344,7 +346,8 @@ TEST(GpuDevice, APartlyDoneRecordGoesBackAndForth) {
   for (std::uint32_t i = 0; i < kBlocks; ++i) EXPECT_EQ(y[i], conformance::Mix(9, i + 1));
 }
 
-// Its grid finds every tile claimed. Another one would not find more until the old block has ended.
+// The launch's grid finds every tile claimed. Until the old block has ended, another grid would
+// find no more.
 TEST(GpuDevice, ALaunchThatFoundNothingToClaimIsNotIssuedOverAndOver) {
   const auto device = Open(2);
   Session session(*device);
@@ -376,7 +379,7 @@ TEST(GpuDevice, KernelsThatDoNotFitAreRefusedWithTheirNumbers) {
 
 TEST(GpuDevice, MemoryThatAnotherProcessHasTakenIsMissingInTheMessage) {
   fake::Settings settings = EmulatedSettings(1);
-  settings.memory_bytes = std::size_t{8} << 20;  // of which the device's own part is gone
+  settings.memory_bytes = std::size_t{8} << 20;  // the device itself needs a part of it
   const auto device = Open(settings, fake::FakeOptions());
   const Result<Buffer> buffer = device->Allocate(std::size_t{8} << 20, MemoryKind::kDevice);
   ASSERT_FALSE(buffer.has_value());
@@ -422,7 +425,7 @@ TEST(GpuDevice, NothingIsLeftBehind) {
   EXPECT_EQ(OpenFake().leaks(), 0u);
 }
 
-// A short life of a device with a bit of everything; whichever call fails, it comes to an end.
+// A short life of a device that does a bit of everything. It ends, whichever call fails.
 class Scenario {
  public:
   enum class End { kNoDevice, kNoKernel, kNoMemory, kNoUpload, kLost, kDone };
@@ -452,7 +455,7 @@ class Scenario {
     return end;
   }
 
-  // Up, a kernel that is revoked half-way and resumed, down.
+  // Copies up, runs a kernel that is revoked half-way and resumed, and copies down.
   bool RunJob(Device& device, KernelHandle mix, const Buffer& buffer) {
     const GuardId guard = *device.CreateGuard();
     args_.y = reinterpret_cast<std::uint64_t*>(buffer.data());
@@ -503,7 +506,7 @@ class Scenario {
     return true;
   }
 
-  // Blocks may use all of this until the device has gone.
+  // Blocks may use all of this until the device is destroyed.
   std::vector<std::uint64_t> values_ = std::vector<std::uint64_t>(kBlocks, 3);
   std::vector<std::uint64_t> result_ = std::vector<std::uint64_t>(kBlocks);
   Record up_{1}, kernel_{kBlocks}, down_{1};
@@ -520,9 +523,9 @@ class Scenario {
   std::string message_;
 };
 
-// Every call of every name. False: there is no `nth` one.
+// Runs the scenario with the `nth` call of `call` failing. False: there is no `nth` call.
 bool SurvivesAFailure(const std::string& call, std::uint64_t nth) {
-  // What gives something back can only try once.
+  // A call that gives something back is made only once: after its failure the thing is lost.
   static const std::set<std::string> giving_back = {"cuMemFree",       "cuMemFreeHost",
                                                     "cuStreamDestroy", "cuModuleUnload",
                                                     "cuCtxSetCurrent", "cuDevicePrimaryCtxRelease"};
@@ -544,7 +547,7 @@ bool SurvivesAFailure(const std::string& call, std::uint64_t nth) {
 }
 
 TEST(GpuDevice, AnErrorInAnyCallEndsInAMessageThatNamesIt) {
-  // Made only after an error, by chance, or by benchmarks.
+  // Calls that are made only after an error, by chance, or by benchmarks.
   const std::set<std::string> not_needed = {
       "cuGetErrorName",       "cuGetErrorString",   "cuMemGetInfo",
       "cuStreamQuery",        "cuStreamBatchMemOp", "cuEventCreate",

@@ -17,7 +17,7 @@ namespace fs = std::filesystem;
 using ::testing::AllOf;
 using ::testing::HasSubstr;
 
-// A folder of the test's own, gone with it.
+// A folder for one test, removed with it.
 class SourceProgramTest : public testing::Test {
  protected:
   SourceProgramTest()
@@ -101,7 +101,7 @@ TEST_F(SourceProgramTest, WithoutNvrtcItSaysWhatToInstall) {
   EXPECT_THAT(other.error().message, HasSubstr("nvrtcVersion"));
 }
 
-// What a header of the protocol is for a program.
+// A source file of the repository, under the name by which programs include it.
 SourceFile ReadSource(const std::string& name) {
   std::ifstream file(SourceFolder() + "/src/" + name);
   EXPECT_TRUE(file.good()) << name;
@@ -134,7 +134,7 @@ TEST_F(SourceProgramTest, NvrtcCompilesTheProtocolForEveryGpuAndTheCacheSavesIt)
     images.push_back(*image);
   }
   EXPECT_NE(images[0], images[1]);
-  // What is compiled is written, so nothing is.
+  // All images are in the cache now, so no file is written.
   std::map<fs::path, fs::file_time_type> written;
   for (const auto& file : fs::directory_iterator(folder_)) {
     written[file.path()] = file.last_write_time();

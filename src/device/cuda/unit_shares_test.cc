@@ -37,7 +37,7 @@ class UnitSharesTest : public ::testing::Test {
   Result<StreamId> Create(std::uint32_t units) {
     return device_->CreateStream({.name = "mine", .units = units});
   }
-  /// Runs a kernel in `stream`; the launch.
+  /// Runs a kernel in `stream` and returns its launch call.
   Call LaunchIn(StreamId stream, std::uint32_t blocks = 3) {
     Session session(*device_);
     CountArgs args;
@@ -138,7 +138,7 @@ TEST_F(UnitSharesTest, ACallThatFailsLeavesNothingBehind) {
     const auto failed = Create(8);
     ASSERT_FALSE(failed);
     EXPECT_THAT(failed.error().message, HasSubstr(name));
-    // All sixteen can still be had.
+    // All sixteen units can still be set aside.
     ASSERT_TRUE(Create(8));
     const auto second = Create(8);
     ASSERT_TRUE(second) << second.error().message;

@@ -34,7 +34,7 @@ class PaellaFigure1 {
     last_[task] = session_.Submit(segment, {stream});
   }
 
-  /// A task after the other, each to a stream of its own.
+  /// Submits one task after the other, each to its own stream.
   void SubmitTasks() {
     for (std::size_t task = 0; task < kTasks; ++task) {
       const StreamId stream = session_.NewStream();
@@ -68,26 +68,27 @@ class PaellaFigure1 {
   std::array<LaunchId, kTasks> last_{};
 };
 
-// One hardware queue: only its head is looked at. A1, A2 run alone, as each waits for the one
-// before. When A3 is placed at 2, B1 comes to the head and depends on nothing that runs: it takes
-// the other unit. So tasks overlap by one kernel: A is done at 3, B at 5, C at 7, D at 9.
+// One hardware queue: the device looks only at its head. A1 and A2 run alone, as each kernel waits
+// for the one before. When A3 is placed at 2, B1 comes to the head and depends on nothing that
+// runs: it takes the other unit. So tasks overlap by one kernel: A is done at 3, B at 5, C at 7, D
+// at 9.
 TEST(SimGoldenTrace, PaellaFigure1OneQueue) {
   PaellaFigure1 figure(1);
   figure.SubmitTasks();
   EXPECT_EQ(figure.Ends(), (std::vector<double>{3, 5, 7, 9}));
 }
 
-// A queue per task: the heads take turns in the order in which they came to be able to run. At 0:
-// A1 B1; at 1: C1 D1, which waited longer than A2 B2; at 2: A2 B2; at 3: C2 D2; at 4: A3 B3; at 5:
-// C3 D3.
+// One queue per task: the heads take turns in the order in which they became able to run. At 0: A1
+// B1. At 1: C1 D1, which waited longer than A2 B2. At 2: A2 B2. At 3: C2 D2. At 4: A3 B3. At 5: C3
+// D3.
 TEST(SimGoldenTrace, PaellaFigure1AQueuePerTask) {
   PaellaFigure1 figure(32);
   figure.SubmitTasks();
   EXPECT_EQ(figure.Ends(), (std::vector<double>{5, 5, 6, 6}));
 }
 
-// Paella holds kernels back: two tasks at a time, each kernel submitted when the one before has
-// ended. A and B end at 3, C and D at 6.
+// Paella holds kernels back: two tasks at a time, and each kernel is submitted when the one before
+// has ended. A and B end at 3, C and D at 6.
 TEST(SimGoldenTrace, PaellaFigure1SoftwareDispatch) {
   PaellaFigure1 figure(32);
   for (const std::size_t first : {0u, 2u}) {
@@ -103,8 +104,8 @@ TEST(SimGoldenTrace, PaellaFigure1SoftwareDispatch) {
 }
 
 // Paella, Figure 2: 22 units of 1024 threads hold 176 blocks of 128 threads. Kernels of one block
-// in 32 queues use 32 of them (18 %) when each queue holds the 8 kernels of a job; launched as they
-// become able to run, all 176.
+// in 32 queues use 32 of these places (18 %) if each queue holds the 8 kernels of a job. Launched
+// as they become able to run, they use all 176.
 class PaellaFigure2 {
  public:
   static constexpr std::uint32_t kJobs = 176, kKernels = 8;
@@ -141,8 +142,8 @@ TEST(SimGoldenTrace, PaellaFigure2FullQueuesUseAFifthOfTheDevice) {
     const StreamId stream = together.session().NewStream();
     for (std::uint32_t i = 0; i < PaellaFigure2::kKernels; ++i) together.Submit(job, i, stream);
   }
-  // 5.5 jobs a queue, one after the other, 8 kernels of 300 us each: the last kernel of a job runs
-  // beside the first of the next, so 7 kernel times a job and one more.
+  // 5.5 jobs per queue, one after the other, 8 kernels of 300 us each. The last kernel of a job
+  // runs beside the first of the next, so 7 kernel times per job and one more.
   const double ms = together.Finish();
   EXPECT_GE(ms, (6 * 7 + 1) * 0.3);
   EXPECT_LE(ms, (6 * 7 + 1) * 0.3 * 1.1);

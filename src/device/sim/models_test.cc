@@ -75,7 +75,7 @@ Nanoseconds RunAtDepth(const SimModel& model, std::size_t depth) {
 }
 
 // REEF, Figure 21a: ResNet-152 takes 14.3 ms at a queue depth of 1, 12.3 ms at 4, and 0.3 % less
-// with all it wants.
+// with all kernels in the queue.
 TEST(SimModels, AShortDeviceQueueCostsWhatReefMeasured) {
   const SimModel model = *MakeSimModel("mi50", "resnet152");
   const double one = ToMicroseconds(RunAtDepth(model, 1));
@@ -120,7 +120,7 @@ TEST(SimModels, VggHasThePublishedRanges) {
   EXPECT_GE(wide->blocks, 50u);
 }
 
-// Frozen: a change of a list changes every figure that was predicted with it.
+// Frozen: a change of a list changes every figure that was predicted with the list.
 TEST(SimModels, ListsAreFrozen) {
   std::uint64_t sum = 14695981039346656037u;
   for (const SimModelStatistics& statistics : SimModelTable()) {

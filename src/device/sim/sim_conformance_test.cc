@@ -1,5 +1,5 @@
-// The simulator passes the suite of all devices. It runs no bodies: an observer does what the
-// suite's bodies would do, when their blocks start and end.
+// The simulator passes the suite of all devices. It runs no bodies: when blocks start and end, an
+// observer does what the suite's bodies would do.
 
 #include <algorithm>
 #include <cstring>
@@ -42,7 +42,7 @@ class BodyEffects final : public DeviceObserver {
   }
 
  private:
-  // The block that makes the check at which a test wants to act says so when it starts.
+  // If the block makes the check at which a test wants to stop it, it reports so when it starts.
   static void StartMix(const MixArgs& mix) {
     if (mix.check_count == nullptr) return;
     const int before = mix.check_count->fetch_add(mix.checks);

@@ -1,5 +1,5 @@
-// How fast the simulator is: blocks placed and ended per second of one core, device only, with the
-// host's calls. `events` counts placements and completions.
+// How fast the simulator is: blocks placed and ended per second of one core. Only the device, with
+// the host's calls. `events` counts placements and completions.
 
 #include <benchmark/benchmark.h>
 
@@ -22,8 +22,8 @@ struct Record {
   Progress progress;
 };
 
-// Clients whose jobs are chains of kernels, closed-loop: a kernel's retirement submits the one that
-// is `depth` further on, as a dispatcher would.
+// Closed-loop clients with jobs that are chains of kernels: when a kernel retires, the one `depth`
+// further on is submitted, as a dispatcher would.
 class Clients {
  public:
   static constexpr std::size_t kKernels = 64, kDepth = 4;
@@ -44,7 +44,7 @@ class Clients {
     }
   }
 
-  // Until `blocks` more have ended.
+  // Runs until `blocks` more have ended.
   void Run(std::uint64_t blocks) {
     const std::uint64_t end = device_.blocks_ended() + blocks;
     std::array<DeviceEvent, 64> events;
@@ -61,7 +61,7 @@ class Clients {
   struct Chain {
     std::vector<std::unique_ptr<Record>> records;
     std::vector<Dep> deps;
-    std::size_t next = 0;  // of all that were ever submitted
+    std::size_t next = 0;  // counts all kernels ever submitted
   };
 
   void Submit(std::size_t client) {
@@ -103,7 +103,7 @@ BENCHMARK(BM_EqualBlocks)
     ->Args({6, 800})
     ->Args({64, 8});
 
-// Every block ends at a time of its own: nothing can be grouped.
+// Every block ends at a time of its own: blocks cannot be grouped.
 void BM_UnequalBlocks(benchmark::State& state) {
   Measure(state, {.time = std::chrono::microseconds(50), .time_spread = 0.3, .threads = 256});
 }

@@ -1,4 +1,4 @@
-// The model, one mechanism at a time: every test switches on what it is about and nothing else.
+// The model, one mechanism at a time: every test switches on only what it tests.
 
 #include "device/sim/sim_device.h"
 
@@ -28,7 +28,7 @@ class Crowd final : public DeviceObserver {
   int now = 0, most = 0, committed = 0, left = 0;
 };
 
-// A device with one kernel at work, and records that live as long.
+// A device, and the records and dependencies of its launches.
 class Bench {
  public:
   explicit Bench(const SimProfile& profile, SimAbort abort = SimAbort::kCheck) {
@@ -154,7 +154,7 @@ TEST(SimDevice, AQueuedSuccessorStartsAfterTheBubble) {
   const Segment first = bench.Of(kernel, 1);
   bench.session->Submit(first);
   EXPECT_EQ(bench.CompleteAt(bench.session->Submit(bench.After(first, kernel, 1))), 22);
-  // Not what comes when its predecessor is done already.
+  // No gap if the predecessor is done already.
   EXPECT_EQ(bench.CompleteAt(bench.session->Submit(bench.After(first, kernel, 1))), 32);
 }
 
@@ -194,8 +194,8 @@ TEST(SimDevice, LaunchesWithoutAStreamTakeAFreeQueueEach) {
   profile.constants.hardware_queues = 2;
   Bench bench(profile);
   const KernelHandle kernel = bench.Load({.time = microseconds(10)});
-  // The first two hold both queues while their blocks wait; the third one has the best rank, but
-  // can only come when one of them has placed its last block.
+  // The first two hold both queues while their blocks wait. The third has the best rank, but can
+  // start only when one of them has placed its last block.
   const LaunchId first = bench.session->Submit(bench.Of(kernel, 2), {kUnordered, 5});
   const LaunchId second = bench.session->Submit(bench.Of(kernel, 2), {kUnordered, 5});
   bench.session->Pass(Nanoseconds(1));
@@ -217,7 +217,7 @@ TEST(SimDevice, CompanyOnAUnitSlowsABlockDown) {
   EXPECT_EQ(Microseconds(bench.session->CompleteAt(first)), 100);
   // Half of the unit is taken by others: 0.4 * 1/2 more.
   EXPECT_EQ(Microseconds(bench.session->CompleteAt(second)), 120);
-  // Blocks of one kernel are no company: what they cost each other is in their measured time.
+  // Blocks of one kernel do not slow each other: their mutual cost is in their measured time.
   EXPECT_EQ(bench.CompleteAt(bench.session->Submit(bench.Of(half, 2))), 220);
 }
 
@@ -231,8 +231,9 @@ TEST(SimDevice, TwoKernelsThatFillTheBandwidthSlowEachOther) {
   const LaunchId second = bench.session->Submit(bench.Of(greedy, 1));
   bench.session->AwaitAllRetired();
   EXPECT_EQ(Microseconds(bench.session->CompleteAt(first)), 100);
-  EXPECT_EQ(Microseconds(bench.session->CompleteAt(second)), 160);  // 1600 asked of 1000
-  // A kernel that asks for too much by itself was measured so.
+  EXPECT_EQ(Microseconds(bench.session->CompleteAt(second)),
+            160);  // 1600 asked of 1000
+  // A kernel that asks for too much by itself was measured with that.
   EXPECT_EQ(bench.CompleteAt(bench.session->Submit(bench.Of(greedy, 2))), 260);
 }
 
@@ -253,7 +254,7 @@ TEST(SimDevice, RevokedBlocksLeaveAtTheirNextCheckAndOthersKeepWhatTheyDid) {
   EXPECT_EQ(Microseconds(bench.device->Now()), 10'040);
   EXPECT_EQ(segment.progress->done(), 1u);
   EXPECT_EQ(bench.crowd.left, 1);
-  // Nothing starts until the queue is past what was revoked.
+  // Nothing starts until the queue is past the revoked launch.
   segment.guards[0] = bench.session->On(guard, 1);
   EXPECT_EQ(bench.CompleteAt(bench.session->Submit(segment)), 10'047 + 10'000);
 }
@@ -288,7 +289,7 @@ TEST(SimDevice, AKilledKernelStartsAnew) {
   const LaunchId again = bench.session->Submit(segment);
   bench.session->AwaitRetired(first);
   EXPECT_EQ(Microseconds(bench.device->Now()), 253);
-  // A second revocation of others does not take away what the relaunch did.
+  // A second revocation, of another guard, does not undo what the relaunch did.
   bench.session->Pass(microseconds(147));
   bench.session->Raise(bench.session->NewGuard(), 1);
   EXPECT_EQ(segment.progress->done(), 1u);
@@ -345,12 +346,12 @@ TEST(SimDevice, EveryAdvanceOfTimeIsNewsToTheListener) {
   bench.device->Wait(kNoDeadline);
   EXPECT_EQ(listener.news, 2);
   EXPECT_EQ(Microseconds(bench.device->Now()), 12);
-  // Told once, even if it does not poll.
+  // Reported once, even if the host does not poll.
   bench.device->Wait(bench.device->Now() + microseconds(5));
   EXPECT_EQ(Microseconds(bench.device->Now()), 17);
 }
 
-// What a seeded host, which cannot know where its records lie, sees of a busy device.
+// What a host sees of a busy device. The host's calls depend on a seed, not on addresses.
 using Trace = std::vector<std::tuple<std::uint64_t, int, std::uint32_t, double>>;
 
 Trace RandomRun(std::uint32_t seed, std::size_t padding) {

@@ -13,7 +13,7 @@
 
 namespace lagoon::cuda::fake {
 
-/// What LAGOON_CUDA_ENTRY makes for a C++ compiler.
+/// The function that LAGOON_CUDA_ENTRY defines for a C++ compiler.
 using EntryFunction = void (*)(const LaunchTable& table, unsigned char* shared);
 
 /// Runs the fake driver's kernels on a simt::Machine.

@@ -1,4 +1,5 @@
-// The calls of the fake driver: each counts, may fail as the test asked, and hands its work on.
+// The calls of the fake driver. Each call is counted, may fail if the test asked for that, and
+// hands its work on.
 
 #include "device/cuda/testing/fake_cuda.h"
 
@@ -62,7 +63,7 @@ class Driver final : public FakeCuda {
   }
   std::size_t leaks() const override;
 
-  /// Counts a call; what it must return instead of working, or kSuccess.
+  /// Counts a call. Returns the code that it must return instead of working, or kSuccess.
   Code Enter(const char* name, bool needs_context);
   void Log(Call call) {
     const std::lock_guard lock(mutex);
@@ -75,13 +76,13 @@ class Driver final : public FakeCuda {
 
   mutable std::mutex mutex;
   Settings settings;
-  // Held to create and destroy `gpu`, and by tests, which look at it from threads of their own.
+  // Held to create and destroy `gpu`, and by tests that look at `gpu` from their own threads.
   mutable std::mutex gpu_mutex;
-  std::unique_ptr<Gpu> gpu;  // while the context of one is retained
+  std::unique_ptr<Gpu> gpu;  // exists while its context is retained
   int retained = 0;
   std::atomic<int> green_contexts{0};
-  std::atomic<int> handles{0};                           // of events and graphs
-  std::map<void*, std::pair<std::size_t, bool>> memory;  // bytes, of the device
+  std::atomic<int> handles{0};                           // number of events and graphs
+  std::map<void*, std::pair<std::size_t, bool>> memory;  // bytes; true: of the device
   std::size_t used_bytes = 0;
   std::set<Module> modules;
   std::map<Module, std::map<std::string, std::unique_ptr<FakeFunction>>> functions;
@@ -145,7 +146,7 @@ Code Driver::Enter(const char* name, bool needs_context) {
 
 Code Driver::Push(Stream stream, Gpu::Operation operation, Call call) {
   call.stream = reinterpret_cast<std::uint64_t>(stream);
-  // The log's order is the streams': one caller at a time.
+  // The log must have the order of the streams: one caller at a time.
   static std::mutex order;
   const std::lock_guard lock(order);
   const std::uint64_t id = call.stream;
@@ -285,7 +286,7 @@ Code call_synchronize() {
 }
 Code call_synchronize_stream(Stream stream) {
   LAGOON_FAKE_ENTER("cuStreamSynchronize", true);
-  // Of the null stream only, on which nothing takes time.
+  // Only for the null stream, on which nothing takes time.
   return stream == nullptr ? kSuccess : kInvalidValue;
 }
 Code call_write_value32(Stream stream, Address to, std::uint32_t value, unsigned) {
@@ -303,7 +304,7 @@ Code call_allocate(Address* address, std::size_t bytes) {
 }
 Code call_free(Address address) {
   LAGOON_FAKE_ENTER("cuMemFree", false);
-  // As the real ones do. What the GPU works on stays until it is done.
+  // Waits, as the real drivers do: memory in use by the GPU stays until the work is done.
   if (Fake().gpu != nullptr) Fake().gpu->Synchronize();
   return Fake().Free(reinterpret_cast<void*>(address));
 }
@@ -512,7 +513,7 @@ Code call_split_resource(DeviceResource* groups, unsigned* count, const DeviceRe
   rest->multiprocessors -= size;
   return kSuccess;
 }
-// Descriptions and contexts are no more here than the number of their multiprocessors.
+// In this fake, a description or context is only the number of its multiprocessors.
 Code call_describe_resource(ResourceDesc* description, DeviceResource* resources, unsigned count) {
   LAGOON_FAKE_ENTER("cuDevResourceGenerateDesc", true);
   if (count != 1) return kInvalidValue;
@@ -556,7 +557,7 @@ Code call_error_text(Code code, const char** text) {
   return kSuccess;
 }
 
-/// The call of this name, or null.
+/// The call with this name, or null.
 void* Find(const std::string& name) {
   const std::vector<std::string>& missing = Fake().settings.missing;
   if (std::find(missing.begin(), missing.end(), name) != missing.end()) return nullptr;

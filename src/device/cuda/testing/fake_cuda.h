@@ -1,8 +1,8 @@
 #pragma once
 
-// A driver library without a GPU: host memory is device memory, streams run their operations in
-// order on a thread of its own, and kernels run on whatever the test gives it. Tests find the
-// control object in the library by the name kFakeCudaSymbol.
+// A driver library without a GPU. Host memory is device memory, streams run their operations in
+// order on a thread of the library, and kernels run on the Runner that the test provides. Tests
+// find the control object in the library by the name kFakeCudaSymbol.
 
 #include <cstddef>
 #include <cstdint>
@@ -17,9 +17,10 @@ struct KernelLaunch {
   std::string entry;
   unsigned grid = 0, threads = 0;
   std::size_t shared_bytes = 0;
-  const void* parameter = nullptr;  // the kernel's only one; lives until `done`
-  int priority = 0;                 // of the stream: higher goes first
-  /// Once, inside of Runner::Step(). Not empty: what the kernel did wrong; the context is lost.
+  const void* parameter = nullptr;  // the kernel's only parameter; lives until `done`
+  int priority = 0;                 // of the stream; higher goes first
+  /// Called once, inside of Runner::Step(). `fault`: what the kernel did wrong; then the context is
+  /// lost. Empty: nothing.
   std::function<void(const std::string& fault)> done;
 };
 
@@ -28,17 +29,17 @@ class Runner {
  public:
   virtual ~Runner() = default;
   virtual void Submit(KernelLaunch launch) = 0;
-  /// A part of a block. False: nothing to do.
+  /// Runs a part of a block. False: nothing to do.
   virtual bool Step() = 0;
 };
 
 struct Settings {
   int driver_version = 13000;
-  std::vector<int> multiprocessors = {2};  // one entry a GPU
+  std::vector<int> multiprocessors = {2};  // one entry per GPU
   std::size_t memory_bytes = std::size_t{1} << 30;
   std::size_t shared_bytes = std::size_t{227} << 10;
-  std::size_t parameter_bytes = 0;        // of every kernel
-  int occupancy = 1;                      // blocks of any kernel on a multiprocessor
+  std::size_t parameter_bytes = 0;        // size of every kernel's parameter
+  int occupancy = 1;                      // blocks of any kernel per multiprocessor
   std::vector<std::string> missing = {};  // calls that the driver does not have
   /// Makes the runner of a GPU.
   std::function<std::unique_ptr<Runner>(int multiprocessors)> runner;
@@ -46,8 +47,8 @@ struct Settings {
 
 struct Call {
   std::string name;
-  std::uint64_t stream = 0;                   // in order of their creation, from 1; 0: none
-  std::uint64_t value = 0;                    // written, bytes, grid, or priority
+  std::uint64_t stream = 0;                   // number in order of creation, from 1; 0: none
+  std::uint64_t value = 0;                    // word written, bytes, grid, or priority
   std::uint64_t to = 0;                       // address
   std::string entry = {};                     // of a launch
   std::vector<unsigned char> parameter = {};  // of a launch
@@ -56,22 +57,23 @@ struct Call {
 class FakeCuda {
  public:
   virtual ~FakeCuda() = default;
-  /// Starts anew; all devices must be gone.
+  /// Starts anew. All devices must be destroyed.
   virtual void Reset(const Settings& settings) = 0;
 
-  /// The `nth` call from now on, from 1, of `name`, or of any where that is empty, returns `code`.
+  /// The `nth` call of `name` from now on (from 1) returns `code`. Empty `name`: the `nth` of all
+  /// calls.
   virtual void FailCall(std::uint64_t nth, int code, const std::string& name = {}) = 0;
-  /// Every call of `name` returns `code` from now on; empty: none does.
+  /// From now on every call of `name` returns `code`. Empty: none does.
   virtual void RefuseCall(const std::string& name, int code) = 0;
-  /// The name of the call that failed so; empty: none has yet.
+  /// The name of the call that FailCall() made fail. Empty: none has yet.
   virtual std::string failed() const = 0;
   /// From now on every call returns `code`, and nothing runs: an asynchronous fault.
   virtual void LoseContext(int code) = 0;
-  /// Those that hand work to the GPU, in order.
+  /// Takes the calls so far that hand work to the GPU, in order.
   virtual std::vector<Call> TakeLog() = 0;
   /// Why the context was lost, if a kernel did it.
   virtual std::string fault() const = 0;
-  /// Allocations, streams and modules that were not given back.
+  /// Number of allocations, streams and modules that were not given back.
   virtual std::size_t leaks() const = 0;
 };
 

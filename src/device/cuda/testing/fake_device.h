@@ -28,7 +28,7 @@ inline FakeCuda& OpenFake() {
   return *fake;
 }
 
-/// A GPU of so many multiprocessors whose kernels are emulated.
+/// Settings of one GPU of `multiprocessors`, with emulated kernels.
 Settings EmulatedSettings(int multiprocessors);
 
 /// The CUDA form of a body of the suite; null: it has none.

@@ -86,7 +86,7 @@ void Gpu::Lose(int code, const std::string& fault) {
     lost_.store(code);
   }
   changed_.notify_all();
-  // No block touches memory any more when this returns.
+  // When this returns, no block touches memory any more.
   while (std::this_thread::get_id() != thread_.get_id() && stepping_.load()) {
     std::this_thread::yield();
   }
@@ -102,8 +102,8 @@ std::size_t Gpu::streams() {
   return streams_.size();
 }
 
-// Between any two steps of a kernel the streams move on, so that what the host has queued before a
-// step is done before the next.
+// Between two steps of a kernel the streams move on: what the host queued before a step is done
+// before the next step.
 void Gpu::Run() {
   runner_ = make_runner_();
   while (!stopping_.load()) {

@@ -19,7 +19,7 @@ namespace lagoon::cuda::fake {
 /// The streams of a fake GPU and the thread that runs what they hold.
 class Gpu {
  public:
-  /// An operation, and what it does on the GPU's thread. A kernel's ends later.
+  /// `run`: executed on the GPU's thread. `kernel`: an operation that ends later.
   struct Operation {
     std::function<void()> run = {};
     std::optional<KernelLaunch> kernel = {};
@@ -33,11 +33,11 @@ class Gpu {
   std::uint64_t CreateStream(int priority);
   bool DestroyStream(std::uint64_t stream);
   bool Push(std::uint64_t stream, Operation operation);
-  /// What the stream is given from now on is kept instead of run, until EndCapture() returns it.
+  /// From now on the stream's operations are kept instead of run, until EndCapture() returns them.
   bool BeginCapture(std::uint64_t stream);
   std::optional<std::vector<Operation>> EndCapture(std::uint64_t stream);
   bool Idle(std::uint64_t stream);
-  /// Until all streams are idle or the context is lost.
+  /// Waits until all streams are idle or the context is lost.
   void Synchronize();
   void Lose(int code, const std::string& fault);
   int lost() const { return lost_.load(); }
@@ -58,7 +58,7 @@ class Gpu {
   void Begin(Stream& stream);
 
   const std::function<std::unique_ptr<Runner>()> make_runner_;
-  std::unique_ptr<Runner> runner_;  // the thread's
+  std::unique_ptr<Runner> runner_;  // used by thread_ only
   std::mutex mutex_;
   std::condition_variable changed_;
   std::map<std::uint64_t, Stream> streams_;

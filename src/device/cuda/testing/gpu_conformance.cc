@@ -1,6 +1,6 @@
-// The conformance suite on a real GPU: $LAGOON_TEST_GPU is its number, 0 without. The suite's
-// bodies get pointers to its arguments, which lie on the stack and in the heap; so both are made of
-// pinned memory here, which the GPU reaches at the same addresses.
+// The conformance suite on a real GPU: $LAGOON_TEST_GPU is its number, by default 0. The suite's
+// bodies get pointers to their arguments, which lie on the stack and in the heap. So stack and heap
+// are pinned memory here, which the GPU reaches at the same addresses.
 
 #include <gtest/gtest.h>
 #include <pthread.h>
@@ -20,10 +20,10 @@
 
 namespace {
 
-/// Where operator new takes memory from; null before there is a GPU: malloc.
+/// Where operator new takes memory from. Null, before there is a GPU: malloc.
 std::atomic<std::pmr::memory_resource*> heap{nullptr};
 
-/// In front of every block.
+/// Lies in front of every allocation.
 struct alignas(std::max_align_t) BlockHeader {
   std::pmr::memory_resource* from;
   std::size_t bytes;
@@ -53,7 +53,7 @@ namespace {
 constexpr std::size_t kMemoryBytes = std::size_t{256} << 20;
 constexpr std::size_t kStackBytes = std::size_t{16} << 20;
 
-// They hold up a device of one unit with a single block; a GPU has room beside it.
+// Left out: these tests occupy a device of one unit with a single block; a GPU has room beside it.
 constexpr char kFilter[] =
     "-*.SmallerRanksRunFirstAndEqualOnesInOrderOfSubmission/*"
     ":*.AQueuedLaunchLeavesWhenTheKernelThatGuardsItIsDone/*"
@@ -63,12 +63,12 @@ constexpr char kFilter[] =
     ":*.AQueuedLaunchRetiresWhenItsCountIsReachedWhileItIsSubmitted/*";
 
 int Ordinal() {
-  // Nobody sets it. NOLINTNEXTLINE(concurrency-mt-unsafe)
+  // No thread changes the environment. NOLINTNEXTLINE(concurrency-mt-unsafe)
   const char* const number = std::getenv("LAGOON_TEST_GPU");
   return number == nullptr ? 0 : std::atoi(number);
 }
 
-/// Nothing is kept: the suite's bodies are compiled in a second.
+/// No image is kept: the suite's bodies are compiled in a second.
 const cuda::Program& SuiteProgram() {
   static const cuda::SourceProgram program = [] {
     cuda::SourceProgram::Source source;
@@ -126,7 +126,7 @@ int RunTests(const cuda::OwnMemory& memory) {
   LAGOON_CHECK(pthread_create(&thread, &attributes, run, &result) == 0);
   LAGOON_CHECK(pthread_join(thread, nullptr) == 0);
   std::fflush(nullptr);
-  // Static objects may still have memory of ours.
+  // Static objects may still own memory of this program's heap.
   std::_Exit(result);
 }
 

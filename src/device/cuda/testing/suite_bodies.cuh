@@ -1,7 +1,7 @@
 #pragma once
 
-// The bodies of the conformance suite as CUDA bodies. They get a pointer to the suite's arguments,
-// whose layouts are repeated here; the host's test compares them.
+// The bodies of the conformance suite as CUDA bodies. Each gets a pointer to the suite's arguments.
+// The layouts of the arguments are repeated here; a host test compares them.
 
 #include "device/cuda/entry.cuh"
 
@@ -35,7 +35,7 @@ struct MixArgs {
 };
 enum class Body : u32 { kCount, kGate, kLog, kMix };
 
-/// At least so long; other blocks go on meanwhile.
+/// Spins for at least this long. Other blocks go on meanwhile.
 LAGOON_DEVICE void Spin(long long nanoseconds) {
   if (nanoseconds <= 0) return;
   const u64 until = Nanoseconds() + static_cast<u64>(nanoseconds);
@@ -79,7 +79,7 @@ LAGOON_DEVICE void Maximize(int* word, int value) {
 #endif
 }
 
-/// Thread 0 waits, and the block with it.
+/// Waits with the whole block until thread 0 reads true.
 LAGOON_DEVICE void Await(const bool* word) {
   while (__syncthreads_or(threadIdx.x == 0 && Read(word) ? 1 : 0) == 0) {
   }

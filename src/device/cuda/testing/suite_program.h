@@ -13,12 +13,12 @@
 
 namespace lagoon::cuda {
 
-/// suite_bodies.cuh and all that it includes (made by cmake/embed.cmake).
+/// suite_bodies.cuh and all files that it includes (made by cmake/embed.cmake).
 std::vector<SourceFile> EmbeddedSuiteSources();
 
 namespace suite {
 
-/// The suite's bodies as images of a program, whose only entry has them.
+/// The suite's bodies as images of a program with one entry, which has all of them.
 class SuiteImages {
  public:
   explicit SuiteImages(const Program& program) {
