@@ -7,8 +7,8 @@
 namespace lagoon {
 
 /// `json` as text, with every piece of a string that is not UTF-8 replaced by U+FFFD. The library's
-/// own dump() throws on such a string, and names of files and tensors may hold anything. All code
-/// of ours writes JSON through this function (tools/check_layers.py).
+/// own dump() throws on such a string, and names of files and tensors may hold anything. All of
+/// Lagoon writes JSON through this function (tools/check_layers.py).
 ///
 /// `indent`: spaces per level; -1 writes one line. `ascii`: other characters as \uXXXX, so that the
 /// text may be cut anywhere.

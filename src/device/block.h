@@ -8,7 +8,7 @@
 // - Claim: a tile has at most one owner, from Claim() until Unclaim() or Commit().
 // - Guard: a hint that asks running blocks to leave. Missing a guard costs time, not correctness.
 // - Commit: only committed tiles count as done. No block leaves after its first visible write.
-// - Complete: done == blocks. A complete launch has not retired: units may still be in it.
+// - Complete: done == blocks. Not the same as retired: units may still be in a complete launch.
 // - Reuse: Reset() is allowed only when every launch that names the record has retired.
 
 #include <atomic>

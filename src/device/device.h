@@ -1,6 +1,7 @@
 #pragma once
 
-// The device contract: what the scheduler may ask of any accelerator, and what it is told.
+// The device contract: the calls that the scheduler makes to any accelerator, and the events that
+// come back.
 // Every device passes the suite in device/conformance.
 
 #include <array>
@@ -165,7 +166,7 @@ struct Copy {
   Guard guards[kGuardsPerSegment] = {};
 };
 
-/// The copy's guards with only_before_start set, as a launch has them.
+/// The copy's guards with only_before_start set: a copy that has begun no longer checks them.
 inline std::array<Guard, kGuardsPerSegment> CopyGuards(const Copy& copy) {
   std::array<Guard, kGuardsPerSegment> guards;
   for (std::size_t i = 0; i < kGuardsPerSegment; ++i) {
@@ -185,7 +186,7 @@ constexpr std::uint32_t CopyBlocks(std::size_t bytes) {
 enum class SubmitResult : std::uint8_t {
   kOk,
   kFull,  // no slot or no event credits: nothing was submitted; try again after a retirement
-  kLost,  // the device failed; all launches in flight are reported lost
+  kLost,  // the device failed; one kLost event reports all launches in flight as lost
 };
 
 struct DeviceEvent {
@@ -193,7 +194,7 @@ struct DeviceEvent {
     kPlaced,    // first block of a segment is about to run; not reported if none ever runs
     kComplete,  // a block of this launch completed a segment's progress; at: last commit
     kRetired,   // no block of the launch runs or will ever run; may be incomplete
-    kLost,      // the device failed
+    kLost,      // the device failed and all its launches are lost; `launch` means nothing
   };
   Kind kind{};
   std::uint32_t segment = 0;
@@ -206,13 +207,13 @@ class DeviceListener {
  public:
   virtual ~DeviceListener() = default;
   /// Poll() has a kComplete, kRetired or kLost, or had one a moment ago. Called at most one block
-  /// after the event; in virtual time after every advance of the time, too. Not called for kPlaced
-  /// alone, nor for events that Submit(), Transfer() or Raise() caused before they returned: their
-  /// caller polls.
+  /// after the event. In virtual time also called after every advance of the time. Not called for
+  /// kPlaced alone, nor for events that Submit(), Transfer() or Raise() caused before they
+  /// returned: the callers of these poll.
   ///
-  /// Called by any thread of the device, or of a caller of Wait(); by several at once. The calling
-  /// thread holds no lock of the device, so that the listener may use the queue. As long as it
-  /// runs, its thread does nothing else for the device.
+  /// Called on any thread of the device, or on a thread that calls Wait(); on several threads at
+  /// once. The calling thread holds no lock of the device, so the listener may use the queue. While
+  /// the listener runs, its thread does nothing else for the device.
   virtual void OnDeviceNews() = 0;
 };
 
@@ -254,12 +255,12 @@ class DeviceQueue {
   virtual SubmitResult Raise(GuardId guard, std::uint32_t value) = 0;
   /// Moves the oldest events to `events` and returns their number.
   virtual std::size_t Poll(std::span<DeviceEvent> events) = 0;
-  /// The listener of all news from now on; null: none, the caller polls or waits. When this
-  /// returns, no call of the former listener runs and none will begin: it may be destroyed. News
-  /// that come meanwhile may call neither the former nor the new one: poll after this.
+  /// Sets the listener of all news from now on. Null: no listener; the caller polls or waits. When
+  /// this returns, no call of the former listener runs and none will begin: it may be destroyed.
+  /// News that comes meanwhile may reach neither the former nor the new listener: poll after this.
   ///
-  /// Also while launches are in flight. Inside OnDeviceNews() this returns at once, as it cannot
-  /// wait for the call that it is made in: calls of the former listener that are under way go on,
+  /// Allowed while launches are in flight. Inside OnDeviceNews() this returns at once, as it cannot
+  /// wait for the call that it is made in. Calls of the former listener that are under way go on,
   /// and the next SetListener() from outside waits for them.
   virtual void SetListener(DeviceListener* listener) = 0;
   /// Called without the dispatcher's lock. Returns when there are events, at `until`, or after

@@ -66,7 +66,7 @@ class Instance {
     std::vector<std::vector<Dep>> deps;               // ops, then outputs
     std::vector<std::vector<Dep*>> dependents;        // by op: the deps that refer to it
     std::vector<Segment> segments;
-    std::vector<std::uint32_t> versions;  // in use, by op
+    std::vector<std::uint32_t> versions;  // version in use, by op
     std::vector<std::size_t> recut;       // ops whose version is not the plan's
 
     void AddProgress(std::uint32_t blocks, std::uint32_t most_blocks);
@@ -82,7 +82,7 @@ class Instance {
   std::shared_ptr<const LoadedPlan> loaded_;
   Buffer arena_;
   bool arena_on_host_ = true;
-  std::vector<Binding> bindings_;  // by size
+  std::vector<Binding> bindings_;  // one per batch size
   Binding* binding_ = nullptr;     // the selected one
 };
 

@@ -34,7 +34,7 @@ struct ByteRange {
 struct Relocation {
   std::uint32_t args_offset = 0;  // where the pointer lies in PlanOp::args
   Region region = Region::kArena;
-  std::size_t offset = 0;  // offset in the region that the pointer points to
+  std::size_t offset = 0;  // of the pointer's target in the region
 };
 
 /// The expected cost of an op. A profile replaces the estimate.
@@ -103,8 +103,8 @@ struct Plan {
 /// A model with its weights on a device. One per model, shared by its instances. The plans of
 /// several batch sizes share the weights; their inputs and outputs differ only in the first dims.
 struct LoadedPlan {
-  Plan plan;                 // of the smallest batch
-  std::vector<Plan> larger;  // of the other batch sizes, ascending
+  Plan plan;                 // plan of the smallest batch
+  std::vector<Plan> larger;  // plans of the other batch sizes, ascending
   Buffer weights;
 
   std::size_t sizes() const { return 1 + larger.size(); }

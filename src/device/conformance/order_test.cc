@@ -229,8 +229,8 @@ TEST_P(DeviceConformance, NoMoreUnitsThanMaxClaimantsWorkOnASegment) {
   }
 }
 
-// The shape of padding (REEF 5): a real-time segment, and a best-effort one on at most one unit
-// that leaves when the first is done, and is resumed by a launch of its own.
+// As in padding (REEF 5): a real-time segment, and a best-effort one on at most one unit. The
+// second leaves when the first is done, and a launch of its own resumes it.
 TEST_P(DeviceConformance, APaddingSegmentLeavesWhenTheFirstSegmentIsDone) {
   const auto device = Create({.units = 2});
   Session session(*device);

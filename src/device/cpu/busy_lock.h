@@ -8,7 +8,7 @@
 
 namespace lagoon {
 
-/// Tells the core that this is a spin loop.
+/// A hint to the core that this is a spin loop.
 inline void CpuPause() {
 #if defined(__x86_64__)
   _mm_pause();

@@ -136,7 +136,7 @@ class LaunchTable {
     std::uint64_t sequence;
     std::uint32_t slot;
     std::uint32_t segment_count;
-    const Progress* progress;  // of the first segment
+    const Progress* progress;  // record of the first segment
     bool operator<(const Entry& other) const {
       return rank != other.rank ? rank < other.rank : sequence < other.sequence;
     }

@@ -121,7 +121,7 @@ class WorkerDevice final : public Device {
   // Written under the lock, read without it.
   // Incremented when something may have become runnable.
   alignas(64) std::atomic<std::uint32_t> epoch_{0};
-  std::atomic<Rank> best_rank_{~Rank{0}};  // of the table; read after epoch_
+  std::atomic<Rank> best_rank_{~Rank{0}};  // best rank in the table; read after epoch_
   std::atomic<bool> stopping_{false};
   std::atomic<std::size_t> pending_events_{0};
   std::atomic<bool> undelivered_news_{false};  // the worker that clears it delivers

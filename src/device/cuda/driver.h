@@ -12,7 +12,7 @@
 
 namespace lagoon::cuda {
 
-// The API's names and values (cuda.h), under names of our own.
+// The API's types and values (cuda.h), under Lagoon's names.
 using Code = int;  // CUresult
 inline constexpr Code kSuccess = 0;
 inline constexpr Code kOutOfMemory = 2;

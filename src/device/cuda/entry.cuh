@@ -12,7 +12,6 @@
 // the same in all threads: true if it has written its tile; false if SyncShouldLeave() was true and
 // it has written nothing. It may return without a barrier behind its last write, but must have
 // waited for its cp.async groups.
-// memory is undefined at its start.
 
 #include "device/cuda/protocol.cuh"
 

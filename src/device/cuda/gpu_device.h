@@ -183,7 +183,7 @@ class GpuDevice final : public Device {
   std::vector<Issue> issues_ GUARDED_BY(mutex_);
   std::uint32_t next_issue_ GUARDED_BY(mutex_) = 1;
   std::uint32_t issues_live_ GUARDED_BY(mutex_) = 0;
-  LaunchTable table_ GUARDED_BY(mutex_){};                    // of the launch being built
+  LaunchTable table_ GUARDED_BY(mutex_){};                    // table of the launch being built
   std::unique_ptr<CopyEngine> copies_;                        // used by the device's thread only
   std::vector<std::uint32_t> copy_queue_ GUARDED_BY(mutex_);  // works whose bytes may be copied now
 

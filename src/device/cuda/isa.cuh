@@ -179,8 +179,8 @@ LAGOON_DEVICE void LoadMatricesTransposed(u32 (&r)[4], const void* row) {
 // ---- Asynchronous copies to shared memory. After WaitCopies() they have arrived for the thread
 // that issued them; after a barrier behind that, for the other threads.
 
-/// Copies the first `bytes` of 16 bytes from `source` and fills the rest with zeros. 0: `source` is
-/// not read.
+/// Copies the first `bytes` of 16 bytes from `source` and fills the rest with zeros. If `bytes` is
+/// 0, `source` is not read.
 LAGOON_DEVICE void CopyAsync16(void* shared, const void* source, u32 bytes) {
 #if LAGOON_CUDA_COMPILER
   asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(SharedAddress(shared)),

@@ -35,11 +35,11 @@ LAGOON_DEVICE u64 LoadAcquire(const u64* word) {
   asm volatile("ld.acquire.gpu.global.u64 %0, [%1];" : "=l"(value) : "l"(word) : "memory");
   return value;
 }
-/// To memory that the host reads.
+/// Stores to memory that the host reads.
 LAGOON_DEVICE void StoreToHost(u64* word, u64 value) {
   asm volatile("st.relaxed.sys.global.u64 [%0], %1;" ::"l"(word), "l"(value) : "memory");
 }
-/// From memory that the host writes.
+/// Loads from memory that the host writes.
 LAGOON_DEVICE u32 LoadFromHost(const u32* word) {
   u32 value;
   asm volatile("ld.relaxed.sys.global.u32 %0, [%1];" : "=r"(value) : "l"(word) : "memory");

@@ -15,7 +15,7 @@ namespace cuda {
 
 /// An entry kernel: the kernel of one class of bodies (device/cuda/entry.cuh).
 struct EntryName {
-  std::string name;  // of the kernel, in the image
+  std::string name;  // of the entry kernel in the image
   std::uint32_t threads = 256;
 };
 
@@ -48,7 +48,7 @@ Result<LoadedProgram> LoadProgram(const GpuSession& session, const Program& prog
 /// memory of a block.
 struct CudaImage {
   const cuda::Program* program = nullptr;
-  std::uint32_t body = 0;        // its number in the entries that have it
+  std::uint32_t body = 0;        // number of the body in the entries that have it
   std::uint32_t entry = 0;       // the lightest entry that has the body
   std::uint32_t args_bytes = 0;  // copied into the launch; 0: the pointer itself is copied
 };

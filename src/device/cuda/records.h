@@ -42,7 +42,7 @@ class RecordPool {
  public:
   struct Limits {
     std::uint32_t records = 2048;
-    std::uint32_t granules = 8192;  // of kGranuleTiles tiles
+    std::uint32_t granules = 8192;  // of kGranuleTiles tiles each
   };
   static constexpr std::uint32_t kGranuleTiles = 1024;
 
@@ -76,7 +76,7 @@ class RecordPool {
   }
 
   const Limits limits_;
-  OwnMemory words_, shadow_;  // by address of the done count
+  OwnMemory words_, shadow_;  // done words, then claims
   std::pmr::unsynchronized_pool_resource nodes_;
   // By address of the Progress's done count.
   std::pmr::unordered_map<const void*, DeviceRecord> records_;

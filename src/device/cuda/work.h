@@ -72,13 +72,13 @@ struct Work {
 struct Issue {
   std::uint32_t work = kNone;  // kNone: free
   std::uint32_t id = 0;        // tag of the issue's words on the GPU
-  std::uint32_t stream = 0;    // index
+  std::uint32_t stream = 0;    // index of the CUDA stream
   std::uint32_t grid = 0;
   std::uint32_t notes = 0;     // room reserved in the ring
   std::uint32_t segments = 0;  // bit s: segment s takes part
 };
 
-/// A CUDA stream for kernels and what is in it, oldest first.
+/// A CUDA stream for kernels, and the issues in it, oldest first.
 struct KernelStream {
   std::unique_ptr<MarkedStream> stream;
   std::uint32_t level = 0;  // priority; 0 is the lowest

@@ -96,7 +96,7 @@ class SimEngine {
   struct Slot {
     LaunchId id{};
     Rank rank = 0;
-    std::uint64_t sequence = 0;  // of submission
+    std::uint64_t sequence = 0;  // number in order of submission
     std::uint64_t turn = 0;      // number in order of becoming ready; equal ranks take turns by it
     StreamId stream = kUnordered;
     State state = State::kFree;
@@ -251,8 +251,8 @@ class SimEngine {
   std::vector<Active> copies_;       // sorted
   std::vector<Active> ready_;        // sorted; segment unused
   std::vector<Queue> queues_;
-  std::vector<std::uint32_t>
-      stream_launch_;              // by StreamId: it has left the queue and is not finished
+  // By StreamId: the launch that has left its queue and is not finished.
+  std::vector<std::uint32_t> stream_launch_;
   std::uint32_t queues_used_ = 0;  // number of queues that are not empty
   std::uint32_t queues_held_ = 0;  // number of queues held by unordered launches
   std::uint32_t next_lane_ = 0;

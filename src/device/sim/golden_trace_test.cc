@@ -162,8 +162,8 @@ TEST(SimGoldenTrace, PaellaFigure2FullQueuesUseAFifthOfTheDevice) {
 }
 
 // REEF, Figure 20b: preempting one job with four kernels in the device's queue takes 3 us on the
-// host, 31 us for the queue and 3 us for the units. Here: the same, and what the model adds for the
-// word to be seen (1 us).
+// host, 31 us for the queue and 3 us for the units. Here: the same, plus 1 us of the model until
+// the word is seen.
 TEST(SimGoldenTrace, ReefPreemptionIsASumOfSteps) {
   SimDeviceOptions options;
   options.profile = *LoadSimProfile("mi50");

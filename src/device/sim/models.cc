@@ -134,7 +134,7 @@ std::vector<std::uint32_t> UnitsOf(const SimModelStatistics& statistics, std::ui
   const std::vector<double> parts = Shuffled(statistics.kernels, statistics.kernels + 1);
   const double half = std::min(statistics.mean_use - statistics.least_use,
                                statistics.most_use - statistics.mean_use);
-  double mean = 0, all = 0;  // of `parts`, weighted with time
+  double mean = 0, all = 0;  // mean of `parts`, weighted with time; all time
   for (std::size_t i = 0; i < parts.size(); ++i) {
     mean += parts[i] * times[i];
     all += times[i];

@@ -28,7 +28,7 @@ struct SimConstants {
   std::int64_t copy_engines = 0;
   std::int64_t copy_bytes_per_us = 0;
   std::int64_t copy_latency_ns = 0;
-  // What the host spends.
+  // Time that the host spends.
   std::int64_t host_submit_ns = 0;
   std::int64_t host_event_ns = 0;
   std::int64_t host_raise_ns = 0;
@@ -41,7 +41,7 @@ struct SimConstants {
   std::int64_t stream_switch_ns = 0;
   std::int64_t dependent_gap_ns = 0;
   std::int64_t evict_ns = 0;
-  // Leaving.
+  // How blocks leave.
   std::int64_t check_interval_ns = 0;
   std::int64_t kill_ns = 0;
   // Slow-down of a block by blocks of other kernels, when they fill the rest of its unit.

@@ -231,8 +231,7 @@ TEST(SimDevice, TwoKernelsThatFillTheBandwidthSlowEachOther) {
   const LaunchId second = bench.session->Submit(bench.Of(greedy, 1));
   bench.session->AwaitAllRetired();
   EXPECT_EQ(Microseconds(bench.session->CompleteAt(first)), 100);
-  EXPECT_EQ(Microseconds(bench.session->CompleteAt(second)),
-            160);  // 1600 asked of 1000
+  EXPECT_EQ(Microseconds(bench.session->CompleteAt(second)), 160);  // 1600 asked of 1000
   // A kernel that asks for too much by itself was measured with that.
   EXPECT_EQ(bench.CompleteAt(bench.session->Submit(bench.Of(greedy, 2))), 260);
 }

@@ -65,7 +65,7 @@ class Units {
   const double bandwidth_;  // bytes per microsecond
   std::vector<Unit> units_;
   std::uint32_t busy_ = 0;  // units with at least one block
-  double asked_ = 0;        // by all blocks, in bytes per microsecond
+  double asked_ = 0;        // demand of all blocks, in bytes per microsecond
 };
 
 }  // namespace lagoon

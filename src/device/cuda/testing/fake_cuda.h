@@ -50,8 +50,8 @@ struct Call {
   std::uint64_t stream = 0;                   // number in order of creation, from 1; 0: none
   std::uint64_t value = 0;                    // word written, bytes, grid, or priority
   std::uint64_t to = 0;                       // address
-  std::string entry = {};                     // of a launch
-  std::vector<unsigned char> parameter = {};  // of a launch
+  std::string entry = {};                     // launch: name of the entry kernel
+  std::vector<unsigned char> parameter = {};  // launch: bytes of the parameter
 };
 
 class FakeCuda {
