@@ -242,7 +242,11 @@ MUTANTS = [
      "  const auto oldest = std::ranges::find(held_, &queue, &Job::queue);\n"
      "  mechanism_.Refuse(Release(*oldest), Outcome::kSuperseded, finished);\n", "", ["sched"]),
     ("answers-wait-for-all-news", "the combiner works on for as long as there is news", DISPATCHER,
-     "if (answers.empty() || ++waited < kMaxRounds) continue;", "continue;", ["sched"]),
+     "if (answers.empty() || (!at_once && ++waited < kMaxRounds)) continue;", "if (!at_once) continue;", ["sched"]),
+    ("real-time-answers-wait-for-rounds", "the answer of a real-time job waits for further rounds", DISPATCHER,
+     "const bool at_once = HasRealTime(answers.finished);", "const bool at_once = false;", ["sched"]),
+    ("work-before-real-time-answers", "the answer of a real-time job waits for the submission of best-effort kernels",
+     MECHANISM, "  if (HasRealTime(finished)) return polled_ = true;\n", "", ["sched"]),
     ("posts-wait-for-the-device", "a round goes on for as long as the device has events", MECHANISM,
      "  return polled_;\n", "  return polled_ && Step(finished);\n", ["sched"]),
     ("dropped-news-forgotten", "the combiner does not come back for the news that it left", DISPATCHER,

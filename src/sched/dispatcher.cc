@@ -213,7 +213,8 @@ void Dispatcher::Step() {
   stepping_.fetch_sub(1);
 }
 
-// Works for all threads until no news is left, or an answer has waited for kMaxRounds rounds. True:
+// Works for all threads until no news is left, a real-time job has finished, or an answer has waited
+// for kMaxRounds rounds. True:
 // news is left, and no thread works for it until one brings more or this one comes back.
 bool Dispatcher::Work(Answers& answers) {
   // The thread at work sees the count and does one more round.
@@ -222,7 +223,8 @@ bool Dispatcher::Work(Answers& answers) {
     const std::uint32_t seen = news_.load(std::memory_order_acquire);
     const bool more = DoRound(answers);
     if (!more && news_.fetch_sub(seen, std::memory_order_acq_rel) == seen) return false;
-    if (answers.empty() || ++waited < kMaxRounds) continue;
+    const bool at_once = HasRealTime(answers.finished);
+    if (answers.empty() || (!at_once && ++waited < kMaxRounds)) continue;
     // acq_rel: the next thread that moves the count from zero sees what came with the news dropped.
     news_.exchange(0, std::memory_order_acq_rel);
     return true;

@@ -28,11 +28,12 @@ namespace lagoon {
 /// - A posted job is admitted by the next round that begins, unless a switch of schedulers is under
 ///   way. While a thread calls clients, any other thread that brings news does the next round.
 ///
-/// - A finished job's answer is delivered after at most kMaxRounds rounds, the one in which the job
-///   finished included.
+/// - The answer of a finished real-time job is delivered after the round in which the job finished,
+///   and that round submits nothing. Other answers are delivered after at most kMaxRounds rounds, the
+///   one in which the job finished included.
 class Dispatcher final : private DeviceListener {
  public:
-  /// Rounds that a finished job may wait for its answer: enough to keep the device supplied with
+  /// Rounds that a finished best-effort job may wait for its answer: enough to keep the device supplied with
   /// short kernels (a round takes some microseconds), and few enough that the answer is not late.
   static constexpr std::uint32_t kMaxRounds = 4;
   /// Cancellations that wait for the next round. A caller that finds so many waits for the end of

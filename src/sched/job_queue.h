@@ -64,6 +64,9 @@ using JobList =
 /// Jobs whose outcome is known; whoever holds the list calls Finished and deletes them.
 using FinishedJobs = JobList<&Job::finished_hook>;
 
+/// Whether one of the jobs is of the real-time class.
+bool HasRealTime(const FinishedJobs& finished);
+
 /// The jobs of one class of one model.
 struct JobQueue {
   struct Slot {

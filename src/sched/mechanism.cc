@@ -133,11 +133,18 @@ bool Mechanism::Step(FinishedJobs& finished) {
   if (!std::exchange(polled_, false)) PollEvents(finished);
   LeaveExpired(finished);
   if (lost_) return false;
+  // The round stops here: submitting takes some microseconds, for which the answer does not wait.
+  if (HasRealTime(finished)) return polled_ = true;
   if (RealTimeMode()) RevokeBestEffort();
   PickAndSubmit();
   if (observer_ != nullptr) TellDepths();
   polled_ = PollEvents(finished) > 0;
   return polled_;
+}
+
+bool HasRealTime(const FinishedJobs& finished) {
+  return std::ranges::any_of(
+      finished, [](const Job& job) { return job.queue->options.job_class == JobClass::kRealTime; });
 }
 
 TimePoint Mechanism::NextDeadline() const {

@@ -45,7 +45,8 @@ class Mechanism {
   /// One round: reads the device's events, expires, revokes, picks and submits. True: the device
   /// has retired work meanwhile, so that another round may find something to do; no listener hears
   /// of that. Bounded: a round reads at most all events of the launches in flight (three each),
-  /// and submits at most DeviceInfo::max_launches launches.
+  /// and submits at most DeviceInfo::max_launches launches. A round that finishes a real-time job
+  /// submits nothing and returns true: the answer goes first.
   bool Step(FinishedJobs& finished);
 
   /// Before anything else; null: nobody is told.
