@@ -15,10 +15,11 @@ inline constexpr std::size_t kMaxIndexAxes = 8;
 
 /// How indices map to elements. An entry is a tuple of `sizes.size()` neighbouring indices; it
 /// selects a run of `run` neighbouring elements of the indexed tensor. The entries form an array of
-/// shape `entries`. Entry (i, j, ...) has its tuple at offset
-/// i * index_strides[0] + j * index_strides[1] + ... in the indices. Its run starts at element i * base_strides[0] + ... +
-/// tuple[0] * strides[0] + tuple[1] * strides[1] + ... of the tensor. Index n of a tuple must be
-/// below sizes[n].
+/// shape `entries`. For entry (i, j, ...):
+/// - the tuple lies at offset i * index_strides[0] + j * index_strides[1] + ... in the indices;
+/// - the run starts at element i * base_strides[0] + j * base_strides[1] + ...
+///   + tuple[0] * strides[0] + tuple[1] * strides[1] + ... of the tensor;
+/// - tuple[n] must be below sizes[n].
 /// Example: ONNX Gather of x [5, 7] on axis 0 with 3 indices has entries {3}, index_strides {1},
 /// base_strides {0}, sizes {5}, strides {7}, run 7 and tensor 35.
 struct IndexSpec {
