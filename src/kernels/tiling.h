@@ -34,9 +34,9 @@ constexpr std::size_t CeilDivide(std::size_t value, std::size_t by) {
 }
 
 /// Time to read or write all operands of an op once; `bytes`: their total size. Measured on a Xeon
-/// at 2 GHz, one thread, other load on the host, by adding two tensors: 0.013, 0.024 and 0.044 ns per
-/// byte if they fit the second-level cache, nearly fit it, and do not. The first figure is rounded
-/// up for operands that a model has left in other caches.
+/// at 2 GHz, one thread, other load on the host, by adding two tensors: 0.013, 0.024 and 0.044 ns
+/// per byte if they fit the second-level cache, nearly fit it, and do not. The first figure is
+/// rounded up for operands that a model has left in other caches.
 inline double MoveNs(double bytes) {
   constexpr double kMegabyte = 1 << 20;
   if (bytes <= kMegabyte) return 0.025 * bytes;
