@@ -1,6 +1,6 @@
 #pragma once
 
-// The steps of FuseOps, in the order in which they run.
+// The steps of FuseOps; fuse.cc has their order.
 
 #include <map>
 #include <string>

@@ -18,7 +18,7 @@ struct AttentionView {
 
 /// y = softmax(scale * q * transposed(k) + mask, over the keys) * v for every head.
 struct AttentionSpec {
-  std::size_t batch = 1, heads = 1, rows = 1;  // of q and y; each row is one query
+  std::size_t batch = 1, heads = 1, rows = 1;  // sizes of q and y; each row is one query
   std::size_t keys = 1;                        // rows of k and v
   std::size_t depth = 1, value_depth = 1;      // columns of q and k; columns of v and y
   std::size_t sharing = 1;   // number of neighbouring heads that read the same k and v

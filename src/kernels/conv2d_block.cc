@@ -76,7 +76,7 @@ class ConvBlock {
     KernelRows kernel_rows{};
     Pixels pixels{};
     std::int64_t column = 0;  // image column of kernel column 0 for the first pixel
-    std::size_t offset = 0;   // of the first pixel's first channel in y
+    std::size_t offset = 0;   // offset in y of the first pixel's first channel
   };
   static constexpr std::size_t kNowhere = ~std::size_t{0};
 

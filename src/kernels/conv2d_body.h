@@ -18,7 +18,7 @@ struct ConvTarget {
   CpuLevel level;          // the lowest level that runs these bodies
   std::uint32_t lanes;     // floats per vector
   std::uint32_t max_rows;  // most rows of a micro-tile
-  double flops_per_us;     // of one compute unit in the micro-kernel; measured, used to size blocks
+  double flops_per_us;     // of the micro-kernel on one compute unit; measured, sizes blocks
   /// The micro-kernels, indexed by [vectors - 1][rows - 1].
   void (*multiply[2][kMaxMicroRows])(MicroTile&);
   /// Stores `rows` rows of sums of a panel of `vectors` vectors, of which the first `columns`

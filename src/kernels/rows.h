@@ -33,7 +33,7 @@ using RowFunction = void (*)(const RowOperand* x, std::byte* y, std::size_t coun
 /// How the elements of an operand lie along the axes of the output.
 struct RowView {
   std::vector<std::int64_t> strides;  // in elements, one per axis; 0 broadcasts, may be negative
-  std::int64_t start = 0;             // of element 0, counted from the operand's pointer
+  std::int64_t start = 0;             // position of element 0, from the operand's pointer
   std::size_t element_bytes = 4;
 };
 

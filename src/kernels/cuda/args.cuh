@@ -109,7 +109,7 @@ inline constexpr u32 kMaxConcatParts = 16;
 struct ConcatArgs {
   const void* x[kMaxConcatParts];
   void* y;
-  u32 ends[kMaxConcatParts];  // of each part, along the axis of y
+  u32 ends[kMaxConcatParts];  // end of each part along the axis of y
   u32 parts, inner, count;
   u32 element_bytes;  // 1, 2, 4, 8
 };
@@ -221,7 +221,7 @@ struct NormalizeArgs {
   float* y;
   LineArgs line;
   u32 pieces;
-  u32 period, per_row, inner;  // of the parameters, see NormalizeSpec
+  u32 period, per_row, inner;  // which parameters an element uses, see NormalizeSpec
   float epsilon;
   u32 center;
 };
@@ -300,7 +300,8 @@ enum class Math : u32 {
   kF16,   // operands fp16 in memory
 };
 
-inline constexpr u32 kConvRowBytes = 64;  // of a tile's row in shared memory: the depth of one step
+inline constexpr u32 kConvRowBytes =
+    64;  // bytes of a tile's row in shared memory: one step's depth
 inline constexpr u32 kConvChunkBytes = 16;  // bytes of one asynchronous copy
 inline constexpr u32 kConvStages = 4;       // stages in shared memory at once
 /// Steps between two guard checks: about 4 us for a 128x128 tile.
@@ -364,7 +365,7 @@ struct AttentionArgs {
   AttentionOperand q_view, k_view, v_view, y_view, mask_view, keep_view;
   u32 heads, rows, keys, depth, value_depth, sharing;
   u32 row_tiles;
-  u32 pitch;  // of rows in shared memory; odd, so that keys are on different banks
+  u32 pitch;  // pitch of rows in shared memory; odd, so that keys are on different banks
   u32 kept;
   float scale, fill;
 };

@@ -123,7 +123,7 @@ struct Line {
   u64 start;   // index of the line's first element
   u32 number;  // number of the line
   u32 part;
-  u32 slot;  // of the thread in shared memory; the parts of a line are neighbours
+  u32 slot;  // the thread's place in shared memory; the parts of a line are neighbours
   bool there;
 
   LAGOON_DEVICE Line(const LineArgs& args, u32 group) {

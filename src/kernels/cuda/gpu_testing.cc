@@ -18,7 +18,7 @@ namespace {
 
 /// Null if the variable is not set.
 const char* NumberOfGpu() {
-  return std::getenv("LAGOON_TEST_GPU");  // NOLINT(concurrency-mt-unsafe): nobody sets it
+  return std::getenv("LAGOON_TEST_GPU");  // NOLINT(concurrency-mt-unsafe): never set
 }
 
 struct TestGpu {

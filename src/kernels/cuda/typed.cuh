@@ -150,7 +150,7 @@ LAGOON_DEVICE bool Cast(const CastArgs& args, u32 tile, const BlockControl& cont
   const u32 begin = tile * kElementTile;
   const u32 end = Min(args.count, begin + kElementTile);
   const auto from = static_cast<ElementType>(args.from), to = static_cast<ElementType>(args.to);
-  if (from == ElementType::kF32 && to == ElementType::kBf16) {  // what models do at every product
+  if (from == ElementType::kF32 && to == ElementType::kBf16) {  // before every bf16 product
     CastElements<float, Bf16>(args, begin, end);
   } else {
     CastAny(args, begin, end);
