@@ -10,7 +10,7 @@
 namespace lagoon {
 
 /// What one step computes. x: the gates' part of the input, biases included; r: the recurrent
-/// weights; the other operands are state. Gates are in ONNX's order, one after the other along
+/// weights; h, c, z and r * h: states. Gates are in ONNX's order, one after the other along
 /// [gates * hidden].
 enum class CellKind : std::uint8_t {
   kLstm,      // x, r, h, c, [peepholes] -> h, c. Gates i, o, f, c; peepholes i, o, f
