@@ -6,8 +6,8 @@
 
 namespace lagoon {
 
-/// The value of an attribute. kUnimplemented for sub-graphs and lists of tensors.
-/// Errors do not name the attribute.
+/// Converts an attribute. kUnimplemented for sub-graphs and lists of tensors. Error messages do not
+/// name the attribute.
 Result<Attribute> ImportAttribute(onnx::AttributeProto& proto, const TensorSource& source);
 
 /// The kind of an attribute as one letter, as op tables spell it: 'i' integer, 'I' integers, 'f'

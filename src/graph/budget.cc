@@ -10,7 +10,7 @@
 namespace lagoon {
 namespace {
 
-// A real model folds each of its constants a handful of times (cast, transpose, reshape, scale).
+// A real model folds each of its constants a few times (cast, transpose, reshape, scale).
 constexpr std::size_t kWorkPerByte = 8;
 
 }  // namespace
@@ -26,7 +26,7 @@ Result<std::size_t> CheckedBytes(const Dims& dims, DataType type) {
                   fmt::format("shape {} has a negative dimension", ToString(dims)));
     }
   }
-  // Zeros are left out, so that the product of any of the dimensions fits, in any order.
+  // Skips zeros, so that every partial product of the dimensions fits, in any order.
   auto bytes = static_cast<std::int64_t>(SizeOf(type));
   for (const std::int64_t dim : dims) {
     if (__builtin_mul_overflow(bytes, std::max<std::int64_t>(dim, 1), &bytes)) {

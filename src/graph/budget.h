@@ -14,16 +14,17 @@ namespace lagoon {
 /// empty tensor.
 Result<std::size_t> CheckedBytes(const Dims& dims, DataType type);
 
-/// What one import may still allocate and compute. One thread.
+/// The memory and the work that one import may still spend. For one thread.
 class ByteBudget {
  public:
   explicit ByteBudget(std::size_t max_bytes) : max_bytes_(max_bytes) {}
 
-  /// Takes memory, before it is allocated, for `what` (a phrase for the error: "initialiser 'w'").
+  /// Reserves memory before it is allocated. `what`: a phrase for the error message ("initialiser
+  /// 'w'").
   Status Charge(std::size_t bytes, std::string_view what);
 
-  /// Takes bytes that constant folding is about to read: bounds its time, at a few times the
-  /// memory.
+  /// Counts bytes that constant folding is about to read. This bounds the folding time; the limit
+  /// is a few times the memory limit.
   Status ChargeWork(std::size_t bytes, std::string_view what);
 
   std::size_t used() const { return used_; }

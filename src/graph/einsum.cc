@@ -29,7 +29,7 @@ std::vector<std::string> Split(std::string_view text, char at) {
   return parts;
 }
 
-/// The labels of a term whose ellipsis, if it has one, stands for `hidden` axes.
+/// The labels of a term whose ellipsis, if any, stands for `hidden` axes.
 Result<std::string> Expand(const std::string& term, std::size_t hidden) {
   std::string labels;
   for (std::size_t i = 0; i < term.size(); ++i) {
@@ -61,7 +61,8 @@ Status AddSizes(const std::string& labels, const Dims& dims, Einsum& einsum) {
   return {};
 }
 
-/// Without an arrow: the hidden axes, then the labels that occur once, in order.
+/// The output of an equation without an arrow: the hidden axes, then the labels that occur once, in
+/// alphabetical order.
 std::string ImplicitOutput(const Einsum& einsum, std::size_t hidden) {
   std::string output;
   for (std::size_t axis = hidden; axis-- > 0;) output.push_back(static_cast<char>('0' + axis));

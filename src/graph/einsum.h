@@ -12,8 +12,8 @@
 
 namespace lagoon {
 
-/// Labels are letters, and for the axes behind an ellipsis the digits '0' to '7', counted from the
-/// back.
+/// A label is a letter. The axes behind an ellipsis have the digits '0' to '7', counted from the
+/// last axis.
 struct Einsum {
   std::vector<std::string> inputs;  // one label per axis of each operand
   std::string output;
@@ -22,8 +22,8 @@ struct Einsum {
   Dims OutputDims() const;
 };
 
-/// Reads `equation` for operands of these shapes. kInvalidArgument says what does not fit,
-/// kUnimplemented names a label that stands twice in one operand.
+/// Parses `equation` for operands of these shapes. kInvalidArgument: the equation does not fit the
+/// shapes; the message says where. kUnimplemented: a label occurs twice in one operand.
 Result<Einsum> ParseEinsum(std::string_view equation, const std::vector<Dims>& shapes);
 
 }  // namespace lagoon

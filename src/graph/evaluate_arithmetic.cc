@@ -14,7 +14,7 @@ namespace {
 
 using Bytes = std::vector<std::byte>;
 
-// Calls `f(std::type_identity<T>{})` for the types that arithmetic is done in.
+// Calls `f(std::type_identity<T>{})` for the types that arithmetic supports.
 template <typename F>
 Result<ConstantBytes> WithNumberType(const OpContext& context, F&& f) {
   switch (context.input(0).type) {
@@ -37,7 +37,7 @@ const T* Elements(const ConstantBytes& bytes) {
   return reinterpret_cast<const T*>(bytes->data());
 }
 
-// Signed overflow is undefined in C++, so integers take the unsigned way.
+// Signed overflow is undefined in C++, so integers are computed unsigned.
 template <typename T>
 struct Unsigned {
   using Type = T;
@@ -62,7 +62,7 @@ T Divide(T a, T b) {
 template <typename T>
 using BinaryFunction = T (*)(T, T);
 
-// Null: not known, or not for this type.
+// Null if the op is unknown or not supported for the type.
 template <typename T>
 BinaryFunction<T> FindBinary(std::string_view op) {
   using U = typename Unsigned<T>::Type;
@@ -119,7 +119,7 @@ ConstantBytes CompareEqual(const Bytes& a, const Bytes& b, std::size_t count) {
   return bytes;
 }
 
-// Views x as [outer, axes..., inner] moved to [kept..., reduced...]: the reduced axes last.
+// Views x as [kept..., reduced...]: moves the reduced axes to the end.
 StridedView ReducedLast(const OpContext& context, Dims& dims) {
   const Dims& x = context.dims(0);
   const std::vector<std::int64_t> axes = context.node().Ints("axes", {});

@@ -27,7 +27,7 @@ std::vector<T> RangeOf(const OpContext& context, std::int64_t count) {
     std::memcpy(&element, context.constant(i)->bytes->data(), sizeof(T));
     return element;
   };
-  // Unsigned, so that a product beyond the last element wraps instead of overflowing.
+  // Unsigned, so that a product beyond the last element wraps around instead of overflowing.
   using Wide = std::conditional_t<std::is_floating_point_v<T>, T, std::uint64_t>;
   std::vector<T> values(static_cast<std::size_t>(count));
   for (std::size_t i = 0; i < values.size(); ++i) {

@@ -26,7 +26,7 @@ ConstantBytes Materialise(const StridedView& view, const Dims& dims) {
   return bytes;
 }
 
-// Bytes of everything behind the first `axis` dimensions.
+// Bytes of one slice along the dimensions from `axis` on.
 std::size_t BytesFrom(const Dims& dims, std::size_t axis, DataType type) {
   const Dims inner(dims.begin() + static_cast<std::ptrdiff_t>(axis), dims.end());
   return static_cast<std::size_t>(ElementCount(inner)) * SizeOf(type);
@@ -92,7 +92,7 @@ Result<ConstantBytes> EvaluateSlice(const OpContext& context, std::size_t output
   const Dims& out = context.output(output).dims;
   for (std::size_t i = 0; i < out.size(); ++i) {
     view.offset += starts[i] * view.strides[i];
-    // A huge step over one element is never taken; multiplying it could overflow.
+    // A huge step over one element is never taken, but multiplying by that step could overflow.
     view.strides[i] = out[i] > 1 ? view.strides[i] * steps[i] : 0;
   }
   return Materialise(view, out);

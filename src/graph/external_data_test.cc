@@ -45,7 +45,7 @@ std::string Bytes(const std::vector<float>& values) {
 
 class ExternalData : public ::testing::Test {
  protected:
-  // The model lies in models/, so that there is something to escape to.
+  // The model is in models/, so that a path can try to leave that folder.
   ExternalData() {
     fs::create_directory(folder_ / "models");
     folder_.Write("models/weights.bin", Bytes({9, 9, 3, 4, 5}));

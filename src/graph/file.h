@@ -12,11 +12,11 @@ namespace lagoon {
 /// A regular file, open for reading. Move-only; closes itself.
 class File {
  public:
-  /// Follows symbolic links. kNotFound if there is none; kInvalidArgument for a folder, a device or
-  /// a file that may not be read. Never blocks on a pipe.
+  /// Follows symbolic links. kNotFound if the file does not exist; kInvalidArgument for a folder, a
+  /// device or an unreadable file. Never blocks on a pipe.
   static Result<File> Open(const std::string& path);
 
-  /// Opens `location`, which came out of an untrusted file, below `folder`: it must be relative,
+  /// Opens `location` below `folder`. `location` comes from an untrusted file: it must be relative,
   /// without "..", and no part of it may be a symbolic link.
   static Result<File> OpenBeneath(const std::string& folder, const std::string& location);
 
@@ -29,9 +29,9 @@ class File {
   ~File();
 
   int fd() const { return fd_; }
-  std::size_t size() const { return size_; }  // when it was opened
+  std::size_t size() const { return size_; }  // at the time of Open()
 
-  /// Fills `to` from `offset` on; fails if the file ends before.
+  /// Fills `to` with the bytes from `offset` on; fails if the file ends before `to` is full.
   Status ReadAt(std::size_t offset, std::span<std::byte> to) const;
 
  private:

@@ -40,8 +40,8 @@ bool IsOneOf(const std::string& op, std::initializer_list<const char*> ops) {
   return std::any_of(ops.begin(), ops.end(), [&](const char* known) { return op == known; });
 }
 
-// Whether the first output always equals the first input. The shapes in question are checked by the
-// caller to be the same.
+// True if the first output always equals the first input. The caller checks that their shapes are
+// equal.
 bool IsNoOp(const Node& node) {
   if (node.outputs.size() > 1) return false;
   if (IsOneOf(node.op, {"Identity", "Dropout", "Cast"})) return true;
@@ -80,7 +80,7 @@ class NoOpRemover {
       }
       kept.push_back(std::move(node));
     }
-    for (Node& node : kept) Rename(node);  // nodes before one that gave its output's name away
+    for (Node& node : kept) Rename(node);  // for nodes before one whose output was renamed
     graph_.nodes = std::move(kept);
   }
 
@@ -97,7 +97,7 @@ class NoOpRemover {
     return x.type == y.type && x.dims == y.dims && !y.constant;
   }
 
-  // The output of a graph keeps its value, and so its name: the producer of `x` writes it instead.
+  // A graph output keeps its value, and so its name: the producer of `x` writes that value instead.
   bool Remove(Node& node, std::vector<Node>& kept) {
     const ValueId x = node.inputs[0];
     const ValueId y = node.outputs[0];
@@ -145,7 +145,7 @@ Status Fold(Graph& graph, const ImportOptions& options) {
     if (done) continue;
     LAGOON_RETURN_IF_ERROR(EvaluateIfConstant(graph, node, budget));
   }
-  Compact(graph);  // evaluated nodes go, and with them what only they read
+  Compact(graph);  // drops evaluated nodes and what only they read
   NoOpRemover(graph).Run();
   Compact(graph);
   return {};

@@ -26,7 +26,7 @@ Result<Constant> Computed(const std::function<void(ModelBuilder&)>& build,
   ModelBuilder model(opset);
   model.Input("x", {2, 3, 4}).Output("c");
   build(model);
-  // As fp32, which an output must be.
+  // Converts "c" to fp32, the type of the declared output.
   for (onnx::NodeProto& node : *model.graph().mutable_node()) {
     for (std::string& name : *node.mutable_output()) {
       if (name == "c") name = "value";

@@ -35,7 +35,7 @@ Scaled ScaledOf(const GraphEditor& editor, ValueId value) {
   for (std::size_t side = divides ? 1 : 0; side < 2; ++side) {
     const std::optional<double> number = NumberOf(editor, node->inputs[side]);
     const ValueId other = node->inputs[1 - side];
-    // A number with axes of its own may give the product more of them.
+    // A number with axes may give the product more axes.
     if (!number || editor.value(other).dims != editor.value(value).dims) continue;
     return {other, divides ? 1 / *number : *number};
   }

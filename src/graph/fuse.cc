@@ -13,7 +13,8 @@
 namespace lagoon {
 namespace {
 
-// Every node may come to need weights of its own; those that share some are charged for a copy.
+// Fusion may give every node weights of its own, so nodes that share weights are charged for a
+// copy.
 Status ChargeSharedWeights(const Graph& graph, const ImportOptions& options) {
   ByteBudget budget(options.max_bytes);
   LAGOON_RETURN_IF_ERROR(ChargeValues(graph, budget));
@@ -46,13 +47,13 @@ Status Fuse(Graph& graph, const ImportOptions& options, ScaledWeights& scaled) {
   FuseBias(graph);
   DivideSplitLinears(graph);
   FuseResiduals(graph);
-  FuseBias(graph);  // behind a residual
+  FuseBias(graph);  // for biases after a residual
   FuseActivations(graph);
-  FuseResiduals(graph);  // behind an activation
+  FuseResiduals(graph);  // for residuals after an activation
   return {};
 }
 
-// Constants that passes computed alike for another batch become the same bytes.
+// Lets constants that passes computed equally for another batch size share their bytes.
 void ShareConstants(const Graph& first, Graph& graph) {
   std::unordered_map<std::string_view, const Constant*> known;
   for (const Value& value : first.values) {

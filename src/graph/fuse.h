@@ -1,6 +1,6 @@
 #pragma once
 
-// The steps of FuseOps, in their order.
+// The steps of FuseOps; fuse.cc has their order.
 
 #include <map>
 #include <string>
@@ -12,18 +12,20 @@
 
 namespace lagoon {
 
-/// Gemm: alpha and beta go into the weights, the bias becomes [N].
+/// Multiplies alpha and beta of every Gemm into its weights and its bias; the bias becomes [N].
 void NormalizeGemms(Graph& graph);
 
-/// A Gemm of rows that a Reshape laid out, and that another lays back, becomes a MatMul of the
-/// tensor itself, so that what follows can be fused with it. After NormalizeGemms.
+/// Turns a Gemm between two Reshapes (one makes rows of the tensor, the other restores its shape)
+/// into a MatMul on the tensor itself, so that later ops can be fused with it. Runs after
+/// NormalizeGemms.
 void FuseReshapedGemms(Graph& graph);
 
-/// Add of a constant per output channel to a Conv, Gemm or MatMul becomes its bias.
+/// An Add of one constant per output channel behind a Conv, Gemm or MatMul becomes the bias of that
+/// node.
 void FuseBias(Graph& graph);
 
-/// Weights that FuseBatchNorms has scaled, by node: the graphs of one model for several batch sizes
-/// have the same ones.
+/// Weights that FuseBatchNorms has already scaled, by node name. The graphs of one model for
+/// several batch sizes share them.
 struct ScaledWeights {
   struct Entry {
     Constant from;
@@ -32,47 +34,48 @@ struct ScaledWeights {
   };
   std::map<std::string, Entry> by_node;
 };
-/// A Gemm or MatMul whose output only a Split along its columns reads (queries, keys and values)
-/// becomes one node for each part. After FuseBias, before what gives it residuals.
+/// Splits a Gemm or MatMul into one node per part if its output is read only by a Split along the
+/// columns (queries, keys and values). Runs after FuseBias and before the steps that add residuals.
 void DivideSplitLinears(Graph& graph);
 
-/// Scales weights and bias of the Conv, Gemm or MatMul before a BatchNormalization, in double
-/// precision. kInvalidArgument if a variance is negative.
+/// Folds a BatchNormalization into weights and bias of the Conv, Gemm or MatMul before it, in
+/// double precision. kInvalidArgument if a variance is negative.
 Status FuseBatchNorms(Graph& graph, ScaledWeights& scaled);
 
-/// What FuseBatchNorms left becomes a ChannelAffine, or Mul and Add with constants [1,C,1,...]
-/// where the rank is not 2 or 4.
+/// Turns each BatchNormalization that FuseBatchNorms left into a ChannelAffine, or, for ranks other
+/// than 2 and 4, into Mul and Add with constants of shape [1,C,1,...].
 Status ExpandBatchNorms(Graph& graph);
 
-/// A Concat of channels goes into the ChannelAffine that alone reads it.
+/// Merges a Concat along the channels into the ChannelAffine that is its only reader.
 void FuseJoins(Graph& graph);
-/// A Concat of more tensors stays.
+/// FuseJoins leaves a Concat of more tensors as it is.
 inline constexpr std::size_t kMaxJoinedParts = 64;
 
-/// Add of two computed tensors of one shape goes into the later of the Convs (group 1), Gemms and
-/// MatMuls that compute them, which then stands where the Add stood: after both. Behind an
-/// activation that the node has by then.
+/// Fuses an Add of two computed tensors of the same shape into the node that computes one of them:
+/// a Conv (group 1), Gemm or MatMul, the later of the two if both qualify. The merged node takes
+/// the place of the Add, so that it runs after both operands. If the node already has an
+/// activation, the residual is added after the activation.
 void FuseResiduals(Graph& graph);
 
-/// x / sqrt(mean(x^2) + epsilon) becomes an RMSNormalization, of x - mean(x) a LayerNormalization;
-/// what then scales it and is added to it, its parameters.
+/// x / sqrt(mean(x^2) + epsilon) becomes an RMSNormalization; the same formula on x - mean(x)
+/// becomes a LayerNormalization. A scale and a bias that follow become parameters of the new node.
 void FuseNormalizations(Graph& graph);
 
-/// x times a function of x becomes a Gelu or a Swish.
+/// x * f(x) becomes a Gelu or a Swish, depending on f.
 void FuseGatedActivations(Graph& graph);
 
 /// softmax(q * transposed(k)) * v of rank 4, with scale and mask, becomes an Attention.
 void FuseAttention(Graph& graph);
-/// Longer rows of scores stay what they are.
+/// FuseAttention leaves longer rows of scores unfused.
 inline constexpr std::int64_t kMaxFusedKeys = 8192;
 
-/// Relu and Clip go into the Conv, Gemm, MatMul, ChannelAffine or Add before them, other functions
-/// into the first four and into Slice.
+/// Fuses Relu and Clip into the Conv, Gemm, MatMul, ChannelAffine or Add before them, and other
+/// functions into a Conv, Gemm, MatMul, ChannelAffine or Slice.
 void FuseActivations(Graph& graph);
 
 bool IsLinear(const Node& node);  // a packed Conv, Gemm or MatMul
 
-/// Output channels of a linear node: of its weights, and what its bias holds.
+/// Output channels of a linear node, from the shape of its weights; also the length of its bias.
 std::int64_t Channels(const GraphEditor& editor, const Node& node);
 
 /// The bias of a linear node, zeros if it has none.

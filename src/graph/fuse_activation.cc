@@ -6,7 +6,7 @@
 namespace lagoon {
 namespace {
 
-/// Functions that linear nodes, ChannelAffine and Slice take besides limits.
+/// Functions that linear nodes, ChannelAffine and Slice support besides limits.
 constexpr std::string_view kFunctions[] = {"LeakyRelu",   "Sigmoid",  "Tanh", "HardSwish",
                                            "HardSigmoid", "Swish",    "Gelu", "Mish",
                                            "Elu",         "Softplus", "Exp"};
@@ -17,7 +17,7 @@ bool IsFunction(const Node& node) {
   return std::find(std::begin(kFunctions), std::end(kFunctions), node.op) != std::end(kFunctions);
 }
 
-/// Whether `node` may be followed by `activation` without another kernel.
+/// True if `node` can apply `activation` in the same kernel.
 bool Takes(const Node& node, const Node& activation) {
   if (node.fused.activation != ActivationKind::kNone || node.fused.residual_last) return false;
   if (node.op == "Slice") return IsFunction(activation);

@@ -12,13 +12,13 @@ namespace {
 constexpr std::size_t kRank = 4;  // batch, heads, rows, columns
 using Order = std::vector<std::int64_t>;
 
-/// A tensor of rank 4 whose axes are read in another order.
+/// A tensor of rank 4 with its axes read in another order.
 struct Permuted {
   ValueId of = kNoValue;
   Order order = {0, 1, 2, 3};
 };
 
-/// Walks through the Transposes that compute `value`.
+/// Looks through the Transposes that compute `value`.
 Permuted PermutedOf(const GraphEditor& editor, ValueId value) {
   Permuted result{value};
   while (const Node* const node = ComputedBy(editor, result.of, "Transpose")) {
@@ -34,7 +34,7 @@ bool HasHeads(const GraphEditor& editor, ValueId value) {
   return editor.value(value).type == DataType::kFloat32 && editor.value(value).dims.size() == kRank;
 }
 
-/// Whether a value of `dims` broadcasts to the scores without making them larger.
+/// True if a value of `dims` broadcasts to the scores without making them larger.
 bool BroadcastsTo(const Dims& dims, const Dims& scores) {
   if (dims.size() > scores.size()) return false;
   for (std::size_t back = 1; back <= dims.size(); ++back) {
@@ -44,11 +44,11 @@ bool BroadcastsTo(const Dims& dims, const Dims& scores) {
   return true;
 }
 
-/// What is known of the scores while the formula is read backwards.
+/// What is known about the scores while the formula is read backwards.
 struct Scores {
   ValueId value = kNoValue;
-  ValueId mask = kNoValue;  // is added
-  ValueId keep = kNoValue;  // bool: `fill` where it is not `kept`
+  ValueId mask = kNoValue;  // added to the scores
+  ValueId keep = kNoValue;  // bool; the score is `fill` where an element differs from `kept`
   bool kept = true;
   double fill = 0;
   double scale = 1;
@@ -58,14 +58,15 @@ bool IsProduct(const GraphEditor& editor, ValueId value) {
   return ComputedBy(editor, ScaledOf(editor, value).of, "MatMul") != nullptr;
 }
 
-/// Whether a mask may be added to `value`: it is a product, or a choice between one and a number.
+/// True if a mask may be added to `value`: it is a product, or a choice between a product and a
+/// number.
 bool IsScores(const GraphEditor& editor, ValueId value) {
   const Node* const where = ComputedBy(editor, value, "Where");
   if (where == nullptr) return IsProduct(editor, value);
   return IsProduct(editor, where->inputs[1]) || IsProduct(editor, where->inputs[2]);
 }
 
-/// Takes off an addition of a mask.
+/// Removes the addition of a mask.
 void TakeMask(const GraphEditor& editor, Scores& scores) {
   const Node* const sum = ComputedBy(editor, scores.value, "Add");
   if (sum == nullptr) return;
@@ -80,7 +81,7 @@ void TakeMask(const GraphEditor& editor, Scores& scores) {
   }
 }
 
-/// Takes off a choice between the scores and a number.
+/// Removes a choice between the scores and a number.
 void TakeChoice(const GraphEditor& editor, Scores& scores) {
   const Node* const where = ComputedBy(editor, scores.value, "Where");
   if (where == nullptr) return;
@@ -103,7 +104,7 @@ void TakeScale(const GraphEditor& editor, ValueId& value, double& scale) {
   scale *= scaled.factor;
 }
 
-/// The product of two computed matrices that the scores are, or null.
+/// The product of two computed matrices that gives the scores, or null.
 const Node* ProductOf(const GraphEditor& editor, Scores& scores) {
   TakeMask(editor, scores);
   TakeChoice(editor, scores);
@@ -112,7 +113,7 @@ const Node* ProductOf(const GraphEditor& editor, Scores& scores) {
   return product != nullptr && !product->packed ? product : nullptr;
 }
 
-/// Batch and heads are those of the product, without broadcasting.
+/// True if batch and heads are those of the product, without broadcasting.
 bool SameHeads(const GraphEditor& editor, ValueId value, const Dims& dims) {
   const Dims& own = editor.value(value).dims;
   return own[0] == dims[0] && own[1] == dims[1];
@@ -132,7 +133,7 @@ std::optional<Scores> ReadScores(const GraphEditor& editor, ValueId probabilitie
 
 void TryAttention(GraphEditor& editor, std::size_t i) {
   Node& node = editor.node(i);
-  // Probabilities that somebody else reads are needed anyway.
+  // If other nodes read the probabilities, these must be computed anyway.
   if (node.op != "MatMul" || node.packed || !editor.SoleProducer(node.inputs[0])) return;
   std::optional<Scores> scores = ReadScores(editor, node.inputs[0]);
   if (!scores) return;
@@ -148,7 +149,7 @@ void TryAttention(GraphEditor& editor, std::size_t i) {
   const Permuted from_v = PermutedOf(editor, node.inputs[1]);
   if (from_v.order.back() != static_cast<std::int64_t>(kRank) - 1) return;
   Order k_order = from_k.order;
-  std::swap(k_order[2], k_order[3]);  // k is the transposed right side
+  std::swap(k_order[2], k_order[3]);  // k is the transposed right operand
   node.op = "Attention";
   node.inputs = {from_q.of, from_k.of, from_v.of, scores->mask, scores->keep};
   node.attributes = {{"q_order", from_q.order},
@@ -160,7 +161,8 @@ void TryAttention(GraphEditor& editor, std::size_t i) {
                      {"fill", static_cast<float>(scores->fill)}};
 }
 
-/// A Transpose behind it, which keeps the columns together, is how the result is written.
+/// Merges a following Transpose that keeps the columns together into the order in which y is
+/// written.
 void TryOutput(GraphEditor& editor, std::size_t i) {
   const Node& transpose = editor.node(i);
   if (transpose.op != "Transpose") return;

@@ -31,8 +31,8 @@ Result<Affine> ReadBatchNorm(Graph& graph, Node& node) {
   return affine;
 }
 
-// Weights with each output channel scaled. Conv: [M,C,H,W]. Gemm: [N,K] or, not transposed, [K,N]
-// as MatMul has it.
+// Weights with each output channel scaled. Conv: [M,C,H,W]. Gemm: [N,K] or, if not transposed,
+// [K,N] as in MatMul.
 ValueId ScaleChannels(GraphEditor& editor, const Node& node, const std::vector<double>& scale,
                       ScaledWeights& known) {
   const Value& weights = editor.value(node.inputs[1]);
@@ -69,7 +69,7 @@ void FoldInto(GraphEditor& editor, std::size_t i, const Affine& affine, ScaledWe
   SetBias(editor, i, bias);
 }
 
-// The scale must reach all that the node adds up, and the channels of the batch-norm, axis 1, must
+// The scale must apply to all that the node sums, and the channels of the batch-norm, axis 1, must
 // be those of the node.
 bool TakesScale(const GraphEditor& editor, const Node& node) {
   if (!IsLinear(node) || node.fused.residual != kNoValue) return false;

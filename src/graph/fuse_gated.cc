@@ -1,4 +1,4 @@
-// Activations as exporters write them out: x times a function of x.
+// Activations that exporters write out: x times a function of x.
 
 #include <array>
 #include <cmath>
@@ -10,7 +10,7 @@
 namespace lagoon {
 namespace {
 
-/// A Gelu of x; `approximate` as its attribute has it.
+/// A Gelu of x, with its attribute `approximate`.
 struct Gelu {
   ValueId x = kNoValue;
   const char* approximate = "";
@@ -59,7 +59,7 @@ std::optional<Gelu> GeluGateOf(const GraphEditor& editor, ValueId value) {
   return std::nullopt;
 }
 
-/// A product of three as one of two, one of which is itself a product.
+/// The factors of a product of three: a product of two, one of which is itself a product.
 using Factors = std::array<ValueId, 3>;
 
 std::optional<Gelu> GeluOf(const GraphEditor& editor, const Factors& factors) {

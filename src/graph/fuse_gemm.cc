@@ -15,7 +15,7 @@ void ScaleWeights(GraphEditor& editor, std::size_t i, float alpha) {
   node.inputs[1] = editor.AddConstant(node, "_scaled", Dims(weights.dims), scaled);
 }
 
-// C is [N], [1,N], [1], [1,1] or a scalar: the shape rule refuses the rest.
+// C is [N], [1,N], [1], [1,1] or a scalar; the shape rule refuses all other shapes.
 void BroadcastBias(GraphEditor& editor, std::size_t i, float beta) {
   const Node& node = editor.node(i);
   const std::span<const float> from = editor.value(node.inputs[2]).constant->floats();
@@ -32,7 +32,8 @@ bool HasLeadingDims(const Dims& dims, const Dims& like) {
          std::equal(dims.begin(), dims.end() - 1, like.begin());
 }
 
-// The tensor whose rows `node` multiplies, laid out by a Reshape; nothing if that is no such node.
+// The tensor whose rows, made by a Reshape, `node` multiplies; nothing if `node` is not of this
+// form.
 std::optional<ValueId> UnfoldedInput(const GraphEditor& editor, const Node& node) {
   if (node.op != "Gemm" || !node.packed || node.Int("transB", 0) != 0) return std::nullopt;
   const std::optional<std::size_t> before = editor.Producer(node.inputs[0]);

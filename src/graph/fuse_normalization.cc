@@ -1,4 +1,4 @@
-// Layer and root-mean-square norms as exporters write them out.
+// Layer and root-mean-square norms that exporters write out as single ops.
 
 #include <algorithm>
 #include <optional>
@@ -11,7 +11,7 @@ namespace {
 
 struct Mean {
   ValueId of = kNoValue;
-  std::int64_t axis = 0;  // it is over all axes from here on
+  std::int64_t axis = 0;  // the mean is over all axes from this one on
 };
 
 std::optional<Mean> MeanOf(const GraphEditor& editor, ValueId value) {
@@ -55,7 +55,7 @@ std::optional<Deviation> DeviationOf(const GraphEditor& editor, ValueId value) {
   return std::nullopt;
 }
 
-/// What `value` is the reciprocal of.
+/// The value whose reciprocal `value` is.
 std::optional<ValueId> ReciprocalOf(const GraphEditor& editor, ValueId value) {
   const Node* const reciprocal = ComputedBy(editor, value, "Reciprocal");
   if (reciprocal != nullptr) return reciprocal->inputs[0];
@@ -64,7 +64,7 @@ std::optional<ValueId> ReciprocalOf(const GraphEditor& editor, ValueId value) {
   return std::nullopt;
 }
 
-/// The deviation that `node` divides by: x / deviation, or x * (1 / deviation).
+/// The deviation by which `node` divides: x / deviation, or x * (1 / deviation).
 std::optional<Deviation> Divides(const GraphEditor& editor, const Node& node) {
   if (node.op == "Div") {
     const std::optional<Deviation> by = DeviationOf(editor, node.inputs[1]);
@@ -99,7 +99,7 @@ bool TryNormalization(GraphEditor& editor, std::size_t i) {
   return true;
 }
 
-/// Whether `parameter` is a constant that broadcasts to the rows that `norm` normalises.
+/// True if `parameter` is a constant that broadcasts to the rows that `norm` normalises.
 bool FitsRows(const GraphEditor& editor, const Node& norm, ValueId parameter) {
   const Value& value = editor.value(parameter);
   const Dims& dims = editor.value(norm.outputs[0]).dims;
@@ -112,7 +112,7 @@ bool FitsRows(const GraphEditor& editor, const Node& norm, ValueId parameter) {
   return true;
 }
 
-/// Mul of a constant becomes the scale of the norm before it, Add of one its bias.
+/// A Mul by a constant becomes the scale of the norm before it, an Add of a constant its bias.
 void TryParameter(GraphEditor& editor, std::size_t i) {
   const Node& node = editor.node(i);
   if ((node.op != "Mul" && node.op != "Add") || node.inputs.size() != 2) return;
@@ -140,7 +140,7 @@ void FuseNormalizations(Graph& graph) {
     for (std::size_t i = 0; i < editor.size(); ++i) TryNormalization(editor, i);
     editor.Finish();
   }
-  GraphEditor editor(graph);  // counts the uses anew: what computed the moments is gone
+  GraphEditor editor(graph);  // counts uses anew, because the nodes for the moments are gone
   for (std::size_t i = 0; i < editor.size(); ++i) TryParameter(editor, i);
   editor.Finish();
 }

@@ -31,8 +31,8 @@ void TryFuse(GraphEditor& editor, std::size_t add) {
     residual = sides[1 - side];
   }
   if (!best) return;
-  // Only the Add reads what the node computes, so nothing before the Add waits for it: it may move
-  // there, behind the residual, and no cycle can arise.
+  // Only the Add reads the node's result, so no node before the Add waits for the node. The node
+  // may move to the Add's place, after the residual, without making a cycle.
   Fused& fused = editor.node(*best).fused;
   fused.residual = residual;
   fused.residual_last = fused.activation != ActivationKind::kNone;

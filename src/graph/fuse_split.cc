@@ -5,7 +5,7 @@
 namespace lagoon {
 namespace {
 
-// The columns [begin, begin + count) of a matrix of rows of `width`.
+// The columns [begin, begin + count) of a matrix with rows of `width`.
 std::vector<float> Columns(std::span<const float> matrix, std::size_t width, std::size_t begin,
                            std::size_t count) {
   std::vector<float> part;
@@ -70,7 +70,7 @@ std::vector<Node> Divide(GraphEditor& editor, const Node& linear, const Node& sp
 void DivideSplitLinears(Graph& graph) {
   GraphEditor editor(graph);
   std::vector<Node> nodes;
-  std::vector<std::vector<Node>> parts(editor.size());  // that stand for a node
+  std::vector<std::vector<Node>> parts(editor.size());  // by node: the nodes that replace it
   std::vector<bool> gone(editor.size(), false);
   for (std::size_t i = 0; i < editor.size(); ++i) {
     const std::optional<std::size_t> linear = DividedLinear(editor, editor.node(i));

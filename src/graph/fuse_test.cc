@@ -18,7 +18,7 @@ using testing::MessageOf;
 using testing::ModelBuilder;
 using testing::Ops;
 
-// The fused graph, which must compute what the imported one does.
+// The fused graph. Expects the same outputs as from the imported graph.
 Graph Fused(const ModelBuilder& model) {
   const Result<Graph> before = model.Import();
   Result<Graph> after = model.Load();
@@ -115,7 +115,7 @@ TEST(FuseBatchNorm, WithoutAConvolutionBecomesScaleAndShift) {
   }
 }
 
-// As DenseNet has it.
+// As in DenseNet.
 TEST(FuseBatchNorm, TakesTheJoinBeforeIt) {
   ModelBuilder model;
   model.Input("a", {2, 1, 3, 3}).Input("b", {2, 3, 3, 3}).Output("y");
@@ -237,7 +237,7 @@ TEST(FuseGemm, OfRowsThatAReshapeLaidOutIsAMatMulOfTheTensorItself) {
   model.Add("Reshape", {"g", "back"}, {"h"});
   model.Add("Relu", {"h"}, {"y"});
   model.Add("Gemm", {"r", "w", "b"}, {"k"});
-  model.Add("Reshape", {"k", "other"}, {"z"});  // rows laid back otherwise: stays
+  model.Add("Reshape", {"k", "other"}, {"z"});  // rows restored to another shape: stays
   EXPECT_EQ(Ops(Fused(model)), "Reshape MatMul Gemm Reshape");
 }
 
@@ -324,7 +324,7 @@ TEST(FuseResidual, MovesTheConvolutionBehindItsResidual) {
 }
 
 TEST(FuseResidual, MakesNoCycle) {
-  // The sum's other side depends on the convolution: it is read twice, so it stays.
+  // The other operand of the sum depends on the convolution, which is read twice and so stays.
   ModelBuilder model;
   model.Input("x", {1, 4, 5, 5}).Output("y");
   AddConv(model, "x", "c", 4, 4);
@@ -427,7 +427,7 @@ TEST(FuseActivation, LeavesIntermediatesThatAreNeeded) {
   EXPECT_EQ(Ops(Fused(model)), "Conv Relu");
 }
 
-// All of it on graphs that nobody thought of.
+// All fusions on random graphs.
 
 class RandomModel {
  public:
@@ -444,7 +444,7 @@ class RandomModel {
  private:
   static constexpr std::int64_t kChannels = 4;
 
-  // The latest values most often, so that chains as well as branches arise.
+  // Prefers the latest values, so that both chains and branches arise.
   std::string Pick() {
     const std::size_t back =
         random_() % 4 == 0 ? std::min<std::size_t>(random_() % 4, values_.size() - 1) : 0;

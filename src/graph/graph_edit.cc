@@ -10,7 +10,7 @@ namespace {
 
 std::size_t Index(ValueId id) { return static_cast<std::size_t>(id); }
 
-// Values that the outputs need. Constants need nothing.
+// Values that the outputs need. Constants need no other value.
 std::vector<bool> NeededValues(const Graph& graph) {
   std::vector<bool> needed(graph.values.size(), false);
   for (const ValueId output : graph.outputs) needed[Index(output)] = true;
@@ -27,7 +27,8 @@ std::vector<bool> NeededValues(const Graph& graph) {
   return needed;
 }
 
-// A node that stays keeps its first output, needed or not: its shape says what the node computes.
+// A remaining node keeps its first output, needed or not, because that output's shape defines what
+// the node computes.
 void DropUnusedNodes(Graph& graph, std::vector<bool>& needed) {
   for (Node& node : graph.nodes) {
     const ValueId first = node.outputs.empty() ? kNoValue : node.outputs[0];
@@ -88,7 +89,7 @@ GraphEditor::GraphEditor(Graph& graph)
     }
     if (node.fused.residual != kNoValue) ++uses_[Index(node.fused.residual)];
   }
-  // Two, so that an output of the graph never looks like a value with one reader.
+  // Counts two, so that a graph output never looks like a value with one reader.
   for (const ValueId output : graph.outputs) uses_[Index(output)] += 2;
 }
 

@@ -1,6 +1,6 @@
 #pragma once
 
-// Surgery on graphs, shared by the passes.
+// Changes to graphs that several passes share.
 
 #include <optional>
 #include <string>
@@ -13,11 +13,11 @@
 
 namespace lagoon {
 
-/// Drops nodes that no output needs, outputs of nodes that nobody reads, and values that nothing
-/// names; a constant needs no node. Graph inputs stay. Renumbers values.
+/// Drops nodes that no output needs, node outputs without a reader, and values that nothing names.
+/// A node that computes a constant is dropped too. Graph inputs stay. Renumbers values.
 void Compact(Graph& graph);
 
-/// A graph while a pass merges nodes: who produces and who reads each value.
+/// A graph while a pass merges nodes: the producer and the number of readers of each value.
 class GraphEditor {
  public:
   explicit GraphEditor(Graph& graph);
@@ -28,38 +28,39 @@ class GraphEditor {
   bool removed(std::size_t i) const { return removed_[i]; }
   const Value& value(ValueId id) const { return graph_.value(id); }
 
-  /// The node that computes `value`; nothing for inputs and constants.
+  /// Index of the node that computes `value`; nothing for inputs and constants.
   std::optional<std::size_t> Producer(ValueId value) const;
 
-  /// The node that computes `value`, if it is read exactly once and is no output of the graph: then
-  /// the reader may be merged into it.
+  /// Index of the node that computes `value`, if `value` is read exactly once and is not a graph
+  /// output: its reader may then be merged into the node.
   std::optional<std::size_t> SoleProducer(ValueId value) const;
 
-  /// Node `into` takes over the output of `reader`, the only reader of its own; `reader` goes.
+  /// Merges node `reader` into node `into`: `into` takes over the outputs of `reader`, which is
+  /// removed. `reader` must be the only reader of `into`.
   void Absorb(std::size_t into, std::size_t reader);
 
-  /// The same, but the merged node stands where `reader` stood.
+  /// As Absorb, but the merged node takes `reader`'s place in the order.
   void AbsorbAtReader(std::size_t into, std::size_t reader);
 
-  /// A new fp32 constant named after `node`.
+  /// Adds a new fp32 constant named after `node`.
   ValueId AddConstant(const Node& node, std::string_view suffix, Dims dims,
                       const std::vector<float>& values);
   ValueId AddConstant(const Node& node, std::string_view suffix, Constant constant);
 
-  /// Ends the pass: removed nodes and what only they used are gone.
+  /// Ends the pass: drops removed nodes and all that only they used.
   void Finish();
 
  private:
   Graph& graph_;
   std::vector<std::optional<std::size_t>> producers_;  // by value
-  std::vector<std::size_t> uses_;                      // by value; an output of the graph is a use
-  std::vector<bool> removed_;                          // by node
+  std::vector<std::size_t> uses_;  // by value; a graph output counts as two uses
+  std::vector<bool> removed_;      // by node
 };
 
-/// Takes the bytes of all values of the graph.
+/// Charges the bytes of all values of the graph to `budget`.
 Status ChargeValues(const Graph& graph, ByteBudget& budget);
 
-/// A new fp32 constant in `graph`.
+/// Adds a new fp32 constant to `graph`.
 ValueId AddFloatConstant(Graph& graph, std::string name, Dims dims,
                          const std::vector<float>& values);
 

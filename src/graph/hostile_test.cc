@@ -131,7 +131,7 @@ TEST(HostileSize, TooManyOutputsOfTheModelAreRefused) {
 TEST(HostileSize, ManyOutputsTakeNoQuadraticTime) {
   ModelBuilder model;
   model.Input("x", {1});
-  for (int i = 0; i < 50'000; ++i) {  // no-ops, so that every pass looks at each
+  for (int i = 0; i < 50'000; ++i) {  // no-ops, so that every pass visits each one
     const std::string y = "y" + std::to_string(i);
     model.Add("Identity", {"x"}, {y});
     model.Output(y);
@@ -157,7 +157,7 @@ TEST(HostileSize, NamesAreBounded) {
 TEST(HostileSize, SmallFieldsThatGrowWhenDecodedAreCharged) {
   ImportOptions options;
   options.max_bytes = 10 << 20;
-  // One byte each on the wire, eight decoded; two and about 250.
+  // One byte each on the wire and eight bytes decoded; two bytes on the wire and about 250 decoded.
   const std::string numbers = Field(5, Field(7, std::string(2 << 20, '\1')));
   const std::string tensors = Repeat(Field(5, ""), 1 << 16);
   for (const std::string& graph : {numbers, tensors}) {
@@ -258,7 +258,7 @@ TEST(HostileConstant, ReadOverAndOverIsChargedAsWork) {
   model.Output(sum);
   model.graph().mutable_output()->DeleteSubrange(0, 1);
   ImportOptions options;
-  options.max_bytes = 2 << 20;  // the constant takes one; forty times one is over eight times two
+  options.max_bytes = 2 << 20;  // the constant has 1 MiB; folding reads 40 MiB, more than 8 times 2
   EXPECT_THAT(MessageOf(model.Import(options), ErrorCode::kResourceExhausted),
               AllOf(HasSubstr("(ReduceSum"), HasSubstr("folding constants")));
   options.max_bytes = 16 << 20;
@@ -315,7 +315,7 @@ TEST(HostileGraph, CyclesAreRefused) {
 TEST(HostileGraph, LongChainsDoNotOverflowTheStack) {
   ModelBuilder model;
   model.Input("v0", {1}).Output("v60000");
-  for (int i = 60000; i-- > 0;) {  // the last first: sorting has to turn it around
+  for (int i = 60000; i-- > 0;) {  // the last one first, so that the sort must reverse the order
     model.Add("Relu", {"v" + std::to_string(i)}, {"v" + std::to_string(i + 1)});
   }
   const Result<Graph> graph = model.Load();

@@ -55,7 +55,7 @@ class Importer {
     graph_.opset = opset;
   }
 
-  /// Reads all that the outputs need. Shapes are not known yet.
+  /// Reads everything that the outputs need. Does not infer shapes.
   Status Read() {
     LAGOON_RETURN_IF_ERROR(CheckProto());
     LAGOON_ASSIGN_OR_RETURN(index_, IndexGraph(proto_, graph_.opset));
@@ -68,7 +68,7 @@ class Importer {
     return AddOutputs();
   }
 
-  /// The graph of what was read, for inputs of `batch` rows. Shares its constants.
+  /// A copy of the graph for inputs of `batch` rows. Shares the constants.
   Result<Graph> Instantiate(std::int64_t batch) const {
     Graph graph = graph_;
     ByteBudget budget = budget_;
@@ -95,7 +95,8 @@ class Importer {
     return {};
   }
 
-  /// Open first dimensions of inputs are the batch, and so are all dimensions of their names.
+  /// Finds the batch dimensions: the open first dimensions of inputs, and all dimensions of the
+  /// same name.
   void FindBatchDimensions() {
     for (const onnx::ValueInfoProto& input : proto_.input()) {
       const onnx::TensorShapeProto& shape = input.type().tensor_type().shape();
@@ -199,7 +200,7 @@ class Importer {
     return {};
   }
 
-  // The value of a node's input; its initialiser is read at the first use.
+  // The value of a node's input. Reads an initialiser at its first use.
   Result<ValueId> Use(const std::string& name) {
     if (name.empty()) return kNoValue;
     if (const auto known = ids_.find(name); known != ids_.end()) return known->second;
@@ -271,13 +272,14 @@ class Importer {
     return {};
   }
 
-  // The shape that the file states for an output may leave dimensions open, but not contradict.
+  // The shape that the file declares for an output may leave dimensions open, but must not
+  // contradict.
   static Status CheckDeclared(const onnx::ValueInfoProto& info, const Dims& dims) {
     if (!info.type().has_tensor_type() || !info.type().tensor_type().has_shape()) return {};
     const onnx::TensorShapeProto& shape = info.type().tensor_type().shape();
     bool same = static_cast<std::size_t>(shape.dim_size()) == dims.size();
     for (int i = 0; same && i < shape.dim_size(); ++i) {
-      const std::int64_t declared = shape.dim(i).dim_value();  // 0 where it is open
+      const std::int64_t declared = shape.dim(i).dim_value();  // 0 if open
       same = declared == 0 || declared == dims[static_cast<std::size_t>(i)];
     }
     if (same) return {};
@@ -296,11 +298,12 @@ class Importer {
   ProtoIndex index_;
   Graph graph_;
   std::unordered_map<std::string, ValueId> ids_;
-  std::unordered_set<std::string> batch_names_;       // of dimensions
+  std::unordered_set<std::string> batch_names_;       // names of dimensions
   std::vector<std::vector<std::size_t>> batch_axes_;  // by graph input
 };
 
-// One size may be anything; with several the caller counts on rows that come back as rows.
+// For one batch size outputs may have any shape. For several, the caller relies on outputs with one
+// row per input row.
 Status CheckBatch(const Graph& graph, std::int64_t batch) {
   for (const ValueId id : graph.outputs) {
     const Value& value = graph.value(id);

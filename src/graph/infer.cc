@@ -11,7 +11,8 @@
 namespace lagoon {
 namespace {
 
-// Whether `list`, a row of the op table, holds "k:name".
+// True if `list`, the attributes of a row of the op table, contains "k:name" with the kind letter
+// `kind`.
 bool TakesAttribute(std::string_view list, std::string_view name, char kind) {
   while (!list.empty()) {
     const std::string_view entry = list.substr(0, list.find(' '));
@@ -66,14 +67,14 @@ bool AllConstant(const OpContext& context) {
   return true;
 }
 
-// Aliases share bytes that are already counted.
+// Aliases and constants share bytes that are already counted.
 bool Shares(const OpSpec& spec) {
   return spec.evaluate == EvaluateAlias || spec.evaluate == EvaluateConstant;
 }
 
 Status ChargeInputs(const OpContext& context, const OpSpec& spec, ByteBudget& budget) {
   if (Shares(spec) || spec.run_time == RunTime::kShapeOnly) return {};
-  // Sums of many inputs go over the whole output once for each.
+  // Sums of many inputs read the whole output once for each input.
   const std::size_t least = spec.evaluate == EvaluateBinary
                                 ? static_cast<std::size_t>(ElementCount(context.output(0).dims)) *
                                       SizeOf(DataType::kFloat32)
@@ -129,7 +130,7 @@ Status CheckOutputSizes(const OpContext& context) {
   return {};
 }
 
-// A first output that the file leaves out: rules and lowerings always find one.
+// Names a first output that the file leaves out, because rules and lowerings always expect one.
 void NameFirstOutput(Graph& graph, Node& node) {
   if (node.outputs.empty() || node.outputs[0] != kNoValue) return;
   Value value;

@@ -9,8 +9,8 @@
 
 namespace lagoon {
 
-/// Reads and decodes an ONNX file, after a scan that bounds what decoding takes (`max_bytes` and
-/// the limits of graph.h). The model has a graph. Weights inside the file are decoded with it.
+/// Reads and decodes an ONNX file, after a scan that limits the memory for decoding (`max_bytes`
+/// and the limits of graph.h). The model has a graph. Weights inside the file are decoded too.
 Result<std::unique_ptr<onnx::ModelProto>> ReadModelFile(const std::string& path,
                                                         std::size_t max_bytes);
 

@@ -13,7 +13,7 @@ namespace {
 using testing::ModelBuilder;
 using testing::TempFolder;
 
-// Every kind of node and constant that the importer knows to treat in a special way.
+// A model with every kind of node and constant that the importer treats specially.
 std::string ValidModel(std::int64_t opset) {
   ModelBuilder model(opset);
   model.Input("x", {1, 4, 8, 8}).Output("y", {1, 5});
@@ -68,8 +68,8 @@ void Mutate(std::string& bytes, std::mt19937_64& random) {
   }
 }
 
-// The structure lies in the first kilobyte or so of nodes; weights fill the rest. Names, shapes and
-// attributes are what must break.
+// The first kilobyte or so of nodes contains the structure; weights fill the rest. Most damage
+// should hit names, shapes and attributes.
 TEST(MutatedFile, GivesAGraphOrAnError) {
   constexpr int kRounds = 4000;
   const TempFolder folder;
@@ -89,7 +89,7 @@ TEST(MutatedFile, GivesAGraphOrAnError) {
     EXPECT_NE(graph.error().code, ErrorCode::kInternal) << round << ": " << graph.error().message;
     EXPECT_LT(graph.error().message.size(), 2000u) << round;
   }
-  // Both sides are reached: weights are most of the bytes, so some damage changes only numbers.
+  // Both results occur. Weights are most of the bytes, so some damage changes only numbers.
   EXPECT_GT(loaded, kRounds / 20);
   EXPECT_GT(refused, kRounds / 4);
 }
@@ -99,7 +99,7 @@ TEST(MutatedFile, CutAnywhereIsRefused) {
   const std::string bytes = ValidModel(13);
   for (std::size_t size = 0; size < bytes.size(); ++size) {
     const Result<Graph> graph = LoadGraph(folder.Write("model.onnx", bytes.substr(0, size)));
-    // The opset comes behind the graph: without it a cut file could still be whole.
+    // The opset comes after the graph: without the opset a cut file could still be complete.
     ASSERT_FALSE(graph.has_value()) << "cut at " << size << " of " << bytes.size();
   }
 }

@@ -17,7 +17,7 @@ ValueId AddValue(Graph& graph, std::string name, DataType type, const Dims& dims
   return static_cast<ValueId>(graph.values.size() - 1);
 }
 
-// The single axis that a softmax over the axes from `from` on amounts to, or -1.
+// The single axis that a softmax over the axes from `from` on is equivalent to, or -1.
 std::int64_t OnlyAxis(const Dims& dims, std::int64_t from) {
   std::int64_t only = from;
   int long_axes = 0;

@@ -4,9 +4,9 @@
 
 namespace lagoon {
 
-/// Before opset 13 Softmax runs over all axes from `axis` on. Where more than one of them is longer
-/// than 1, flattens the input to two dimensions and shapes the output back, so that every Softmax
-/// of the graph runs over one axis.
+/// Before opset 13 Softmax runs over all axes from `axis` on. Where more than one of these axes is
+/// longer than 1, flattens the input to two dimensions and restores the shape of the output, so
+/// that every Softmax of the graph runs over one axis.
 void NormalizeSoftmax(Graph& graph);
 
 }  // namespace lagoon

@@ -105,7 +105,7 @@ Result<std::int64_t> OpContext::Axis(std::int64_t axis, std::size_t rank) const 
 
 Result<std::vector<std::int64_t>> OpContext::Axes(std::vector<std::int64_t> axes,
                                                   std::size_t rank) const {
-  // Bounds the message as well as the work: more axes than dimensions cannot be distinct.
+  // Limits the message as well as the work: more axes than dimensions cannot be distinct.
   if (axes.size() > rank) {
     return Invalid(fmt::format("{} axes for a shape of {} dimensions", axes.size(), rank));
   }

@@ -1,6 +1,6 @@
 #pragma once
 
-// What a shape rule sees of its node, and the table of ops.
+// A node as a shape rule sees it, and the table of ops.
 
 #include <cstdint>
 #include <initializer_list>
@@ -15,8 +15,8 @@
 
 namespace lagoon {
 
-/// One node while its shape is inferred or its value computed. Inputs are known: shape, type and,
-/// where constant, contents. Borrows graph and node.
+/// One node while its shape is inferred or its value is computed. Shape and type of the inputs are
+/// known, and the contents of constant inputs. Borrows graph and node.
 class OpContext {
  public:
   OpContext(Graph& graph, Node& node) : graph_(graph), node_(node) {}
@@ -47,7 +47,7 @@ class OpContext {
   void EraseAttribute(const std::string& name) { node_.attributes.erase(name); }
   void SetPacked() { node_.packed = true; }
   void SetOp(std::string op) { node_.op = std::move(op); }
-  /// Drops the inputs from `count` on: they became attributes.
+  /// Drops the inputs from `count` on, after they became attributes.
   void KeepInputs(std::size_t count) {
     if (node_.inputs.size() > count) node_.inputs.resize(count);
   }
@@ -56,34 +56,36 @@ class OpContext {
   /// The first output has the first input's type.
   void SetOutput(Dims dims) { SetOutput(0, input(0).type, std::move(dims)); }
 
-  /// The integers of input `i`, called `what` in errors: constant, int32 or int64, rank 0 or 1.
+  /// The integers of input `i`, which must be constant, int32 or int64, of rank 0 or 1. `what`: the
+  /// name of the input in errors.
   Result<std::vector<std::int64_t>> ConstantInts(std::size_t i, std::string_view what) const;
-  /// The fp32 number of input `i`: constant, one element.
+  /// The fp32 number of input `i`, which must be constant with one element.
   Result<float> ConstantFloat(std::size_t i, std::string_view what) const;
 
-  /// Input `i`: constant, one number of any type.
+  /// Input `i`, which must be a constant of one element of any type.
   Result<Constant> OneConstant(std::size_t i, std::string_view what) const;
-  /// The element type that integer attribute `name` names; `otherwise` if it is left out.
+  /// The element type that the integer attribute `name` stands for; `otherwise` if it is left out.
   Result<DataType> TypeAttribute(const std::string& name, DataType otherwise) const;
 
-  /// Integers that older opsets have as an attribute and newer ones as input `i` from
-  /// `input_since` on. Nothing if they are left out.
+  /// Integers that older opsets have as an attribute, and opsets from `input_since` on as input
+  /// `i`. Nothing if they are left out.
   Result<std::optional<std::vector<std::int64_t>>> IntsFromInputOrAttribute(
       std::size_t i, const std::string& attribute, std::int64_t input_since) const;
 
-  /// `axis` counted from the front; negative ones count from the back of `rank` axes.
+  /// `axis` counted from the front of `rank` axes; a negative `axis` counts from the back.
   Result<std::int64_t> Axis(std::int64_t axis, std::size_t rank) const;
-  /// The same for a list without duplicates, sorted.
+  /// The same for a list of axes: sorted. Duplicates are an error.
   Result<std::vector<std::int64_t>> Axes(std::vector<std::int64_t> axes, std::size_t rank) const;
 
-  /// Input `others[i]`, where it is there, has the element type of input `first`.
+  /// Checks that each present input `others[i]` has the element type of input `first`.
   Status SameType(std::size_t first, std::initializer_list<std::size_t> others) const;
-  /// Input `i`, where it is there, is fp32: all that kernels take at that place.
+  /// Checks that input `i`, if present, is fp32, the only type that kernels take for this input.
   Status Float32(std::size_t i) const;
-  /// Input `i`, where it is there, is one number ([] or [1]), or with `size` also a vector of it.
+  /// Checks that input `i`, if present, is one number ([] or [1]) or, with `size`, a vector of
+  /// `size` elements.
   Status NumberOr(std::size_t i, std::optional<std::int64_t> size = {}) const;
 
-  /// Bytes of a tensor, as CheckedBytes, with an error that names the node.
+  /// Bytes of a tensor, as CheckedBytes; the error names the node.
   Result<std::size_t> Bytes(const Dims& dims, DataType type) const;
 
   /// Errors that name node, op and opset.
@@ -103,17 +105,18 @@ std::int64_t FirstAsInt64(const Constant& constant);
 /// type and shape of its outputs.
 using ShapeRule = Status (*)(OpContext& context);
 
-/// Contents of one output of a node whose inputs are constant (Shape and Size: known in shape). The
-/// shape rule has run; the bytes are those of the output's shape and type. kUnimplemented: not of
-/// these types; then kernels compute it when the model is loaded.
+/// An evaluator computes the contents of one output of a node whose inputs are constant (for Shape
+/// and Size: have known shapes). It runs after the shape rule; the bytes it returns match the
+/// output's shape and type. kUnimplemented: not for these types; kernels then compute the output
+/// when the model is loaded.
 using ConstantBytes = std::shared_ptr<const std::vector<std::byte>>;
 using Evaluator = Result<ConstantBytes> (*)(const OpContext& context, std::size_t output);
 
 /// Which inputs an op takes at run time.
 enum class RunTime : std::uint8_t {
-  kYes,       // which types, the lowering says
+  kYes,       // the lowering says which types
   kNever,     // all inputs must be constant
-  kShapeOnly  // looks only at shapes: always evaluated
+  kShapeOnly  // depends on shapes only: always evaluated
 };
 
 struct OpSpec {
@@ -122,8 +125,9 @@ struct OpSpec {
   std::size_t min_inputs = 1;
   std::size_t max_inputs = 1;
   std::size_t max_outputs = 1;
-  std::string_view
-      attributes;  // "i:axis f:alpha": kind (attributes.h) and name of all that are taken
+  /// All attributes that the op takes, each as kind letter (attributes.h) and name:
+  /// "i:axis f:alpha".
+  std::string_view attributes;
   ShapeRule rule = nullptr;
   Evaluator evaluate = nullptr;  // null: kernels compute it when the model is loaded
   RunTime run_time = RunTime::kYes;

@@ -10,7 +10,7 @@
 namespace lagoon {
 namespace {
 
-constexpr int kNoNode = -1;  // an input or an initialiser
+constexpr int kNoNode = -1;  // for an input or an initialiser
 
 class Indexer {
  public:
@@ -41,7 +41,7 @@ class Indexer {
         return Fail(ErrorCode::kInvalidArgument,
                     fmt::format("initialiser {} is defined twice", Quoted(name)));
       }
-      producers_.emplace(name, kNoNode);  // may also be an input, which it gives a default
+      producers_.emplace(name, kNoNode);  // may also be an input, whose default it then is
     }
     return {};
   }
@@ -89,7 +89,7 @@ class Indexer {
     return {};
   }
 
-  // Kahn's algorithm; among the ready nodes the first of the file goes first.
+  // Kahn's algorithm; of the ready nodes, the first one in the file goes first.
   Status Sort() {
     std::vector<std::vector<int>> readers(needed_.size());
     std::vector<int> missing(needed_.size(), 0);

@@ -10,13 +10,14 @@
 
 namespace lagoon {
 
-/// Who defines which name in a GraphProto, and which nodes the outputs need. Borrows the proto.
+/// Where each name of a GraphProto is defined, and which nodes the outputs need. Borrows the proto.
 struct ProtoIndex {
   std::unordered_map<std::string_view, int> initialisers;  // name -> index
-  std::vector<int> order;  // nodes that an output needs, in topological order, else as in the file
+  /// The nodes that an output needs, in topological order; otherwise in the order of the file.
+  std::vector<int> order;
 };
 
-/// kInvalidArgument for a name defined twice, a name that nothing defines, and a cycle.
+/// kInvalidArgument for a name defined twice, a name without a definition, and a cycle.
 Result<ProtoIndex> IndexGraph(const onnx::GraphProto& graph, std::int64_t opset);
 
 /// A node's name, made up from op and index if it has none.

@@ -19,19 +19,20 @@
 namespace lagoon {
 namespace {
 
-constexpr std::size_t kMostBytes = std::size_t{64} << 30;  // of one weight
+constexpr std::size_t kMostBytes = std::size_t{64} << 30;  // limit for one weight
 
-// Four integers below 2^16, added: about normal, and never further than 3.5 deviations from the
+// The sum of four integers below 2^16 is about normal, and never more than 3.5 deviations from the
 // mean.
 constexpr std::int64_t kSumMean = 131070;
 constexpr double kSumDeviation = 37837.227230;
-constexpr unsigned kElementBits = 40;  // the number of an element; the bits above: of the weight
+// Bits for the number of an element; the bits above are the number of the weight.
+constexpr unsigned kElementBits = 40;
 
 struct Normal {
   float mean = 0, deviation = 0;
 };
 
-/// What is to be written, and where.
+/// What to write, and where.
 struct Weight {
   std::string location;
   std::size_t offset = 0, count = 0;
@@ -88,8 +89,8 @@ Result<Weight> WeightOf(const onnx::TensorProto& tensor) {
   return weight;
 }
 
-// Output `number` of splitmix64 from state 0 (Steele, Lea and Flood 2014, section 6), counted
-// from 1.
+// Output `number`, counted from 1, of splitmix64 from state 0 (Steele, Lea and Flood 2014, section
+// 6).
 std::uint64_t SplitMix64(std::uint64_t number) {
   std::uint64_t state = number * 0x9E3779B97F4A7C15;
   state = (state ^ (state >> 30)) * 0xBF58476D1CE4E5B9;
@@ -97,10 +98,10 @@ std::uint64_t SplitMix64(std::uint64_t number) {
   return state ^ (state >> 31);
 }
 
-// The same bits on every machine and from every compiler (and from models/generators/made_up.py):
-// the sum is a whole number of 18 bits and `step` a float, so their product is exact in double,
-// fused with the addition or not. The addition and the conversion are each rounded once, to
-// nearest.
+// Gives the same bits on every machine and with every compiler (and as
+// models/generators/made_up.py). The sum is a whole number of 18 bits and `step` is a float, so
+// their product is exact in double, whether or not it is fused with the addition. The addition and
+// the conversion are each rounded once, to nearest.
 class Elements {
  public:
   Elements(const Normal& normal, std::size_t weight)

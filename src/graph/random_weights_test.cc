@@ -92,8 +92,8 @@ TEST_F(RandomWeights, HaveTheirDistributionInTheirPlaces) {
   EXPECT_EQ(Read(4096, 300'000), large) << "the same file, other weights";
 }
 
-// models/examples are calibrated for these very weights: their bits must never change. The numbers
-// are those of models/generators/made_up.py.
+// models/examples are calibrated for exactly these weights, so their bits must never change. The
+// numbers are those of models/generators/made_up.py.
 TEST_F(RandomWeights, AreTheSameOnEveryMachine) {
   ASSERT_TRUE(Make());
   EXPECT_THAT(Read(4096, 4), ElementsAre(-0x1.1edc9e0000000p+2f, -0x1.00b8560000000p+2f,

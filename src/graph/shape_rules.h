@@ -1,7 +1,7 @@
 #pragma once
 
-// The shape rules that the op table names (op_table.cc). Each checks its node, brings it into the
-// normal form of graph.h and sets its outputs.
+// The shape rules that the op table refers to (op_table.cc). Each rule checks its node, brings it
+// into the normal form of graph.h and sets its outputs.
 
 #include "base/status.h"
 #include "graph/op_context.h"
@@ -110,13 +110,13 @@ Status InferConstant(OpContext& context);
 Status InferConstantOfShape(OpContext& context);
 Status InferRange(OpContext& context);
 
-/// What `a` and `b` broadcast to, as numpy does; the error names both.
+/// The shape that `a` and `b` broadcast to, by numpy's rules; the error names both shapes.
 Result<Dims> Broadcast(const OpContext& context, const Dims& a, const Dims& b);
 
-/// Input `i` is of INT32 or INT64.
+/// Fails unless input `i` is int32 or int64.
 Status CheckIndices(const OpContext& context, std::size_t i);
 
-/// The attribute of a Constant node that holds its value, as a constant.
+/// The value of a Constant node, from whichever attribute holds it.
 Result<Constant> ConstantNodeValue(const OpContext& context);
 
 }  // namespace lagoon

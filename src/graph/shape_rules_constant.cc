@@ -19,7 +19,7 @@ Constant MakeConstant(DataType type, Dims dims, const T* values, std::size_t cou
   return {type, std::move(dims), std::move(bytes)};
 }
 
-// ceil((limit - start) / delta), and 0 where that is negative.
+// ceil((limit - start) / delta), or 0 if that is negative.
 Result<std::int64_t> CountInts(const OpContext& context, std::int64_t start, std::int64_t limit,
                                std::int64_t delta) {
   if (delta == 0) return context.Invalid("has a delta of 0");
@@ -37,7 +37,7 @@ Result<std::int64_t> CountFloats(const OpContext& context, double start, double 
                                  double delta) {
   constexpr double kMaxCount = 0x1p62;
   const double count = std::ceil((limit - start) / delta);
-  if (!(count < kMaxCount)) {  // also true for "not a number"
+  if (!(count < kMaxCount)) {  // also true for NaN
     return context.Invalid(fmt::format("from {} to {} by {} has no end", start, limit, delta));
   }
   return count <= 0 ? 0 : static_cast<std::int64_t>(count);

@@ -1,4 +1,4 @@
-// Ops that compute each element by itself.
+// Ops that compute each element independently.
 
 #include <fmt/format.h>
 
@@ -105,7 +105,7 @@ Status InferClip(OpContext& context) {
     context.KeepInputs(1);
     return InferUnary(context);
   }
-  // Of wider types the limits of FP32 are no limits.
+  // For wider types the limits of FP32 are no limits.
   const bool fp32 = context.input(0).type == DataType::kFloat32;
   using Limits = std::numeric_limits<float>;
   float low = context.node().Float("min", fp32 ? Limits::lowest() : -Limits::infinity());
@@ -159,7 +159,7 @@ Status InferDropout(OpContext& context) {
 Status InferCast(OpContext& context) {
   if (!context.has_attribute("to")) return context.Invalid("has no 'to'");
   LAGOON_ASSIGN_OR_RETURN(const DataType type, context.TypeAttribute("to", DataType::kFloat32));
-  context.EraseAttribute("saturate");  // of 8-bit floats
+  context.EraseAttribute("saturate");  // only for 8-bit floats
   context.SetOutput(0, type, context.dims(0));
   return {};
 }
@@ -189,7 +189,7 @@ Status InferPow(OpContext& context) {
 
 Status InferSum(OpContext& context) {
   LAGOON_RETURN_IF_ERROR(InferBinary(context));
-  if (context.input_count() == 2) context.SetOp("Add");  // which fusion knows
+  if (context.input_count() == 2) context.SetOp("Add");  // fusion supports Add
   return {};
 }
 

@@ -1,4 +1,4 @@
-// Ops that read or write at indices which are data: Gather, Scatter and their kin.
+// Ops that read or write at indices that are tensor data: Gather, Scatter and similar ops.
 
 #include <fmt/format.h>
 

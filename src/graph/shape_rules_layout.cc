@@ -1,4 +1,4 @@
-// Ops that rename, permute, join or part dimensions.
+// Ops that rename, permute, join or split dimensions.
 
 #include <fmt/format.h>
 

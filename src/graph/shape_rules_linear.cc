@@ -1,4 +1,4 @@
-// Conv, ConvTranspose, Gemm, MatMul and their integer kin, Einsum.
+// Conv, ConvTranspose, Gemm, MatMul and their integer variants, Einsum.
 
 #include <fmt/format.h>
 
@@ -13,7 +13,7 @@
 namespace lagoon {
 namespace {
 
-/// Whether input `i` is left out or a constant of fp32, as kernels that pack it need.
+/// True if input `i` is left out or an fp32 constant, as kernels that pack it need.
 bool Packs(const OpContext& context, std::size_t i) {
   if (!context.has_input(i)) return true;
   return context.constant(i) != nullptr && context.input(i).type == DataType::kFloat32;
@@ -46,7 +46,7 @@ Status CheckGroups(const OpContext& context, std::size_t weights, std::int64_t g
   const std::int64_t channels = context.dims(0)[1];
   const Dims& w = context.dims(weights);
   const std::int64_t whole = transposed ? channels : w[0];
-  // Divisions, not products: group may be anything.
+  // Divisions instead of products, because group may have any value.
   const bool fits = group >= 1 && whole >= 1 && w[1] >= 1 && channels % group == 0 &&
                     whole % group == 0 &&
                     (transposed ? w[0] == channels : channels / group == w[1]);
@@ -55,7 +55,7 @@ Status CheckGroups(const OpContext& context, std::size_t weights, std::int64_t g
                                      ToString(context.dims(0)), ToString(w), group));
 }
 
-/// kernel_shape, given or from the weights.
+/// kernel_shape, from the attribute or from the weights.
 Result<std::vector<std::int64_t>> KernelShape(const OpContext& context, std::size_t weights) {
   const Dims& w = context.dims(weights);
   std::vector<std::int64_t> actual(w.begin() + 2, w.end());
@@ -82,7 +82,7 @@ Result<Dims> ConvOutput(OpContext& context, std::size_t weights) {
   return out;
 }
 
-/// What a and b multiply to, as numpy.matmul does.
+/// The shape of the product of a and b, as in numpy.matmul.
 Result<Dims> MatMulOutput(const OpContext& context, std::size_t left, std::size_t right) {
   Dims a = context.dims(left), b = context.dims(right);
   const auto mismatch = [&] {
@@ -101,7 +101,7 @@ Result<Dims> MatMulOutput(const OpContext& context, std::size_t left, std::size_
   return out;
 }
 
-/// An 8-bit integer type of input `i`.
+/// Fails unless input `i` has an 8-bit integer type.
 Status CheckByte(const OpContext& context, std::size_t i) {
   const DataType type = context.input(i).type;
   if (type == DataType::kInt8 || type == DataType::kUInt8) return {};
@@ -109,7 +109,7 @@ Status CheckByte(const OpContext& context, std::size_t i) {
                                      Quoted(context.input(i).name), OipName(type)));
 }
 
-/// The inputs that are bytes, and their zero points, which may be left out.
+/// Indices of the inputs that are bytes, and of their zero points, which may be left out.
 struct ByteProduct {
   std::size_t left, right, zero_left, zero_right;
 };
@@ -121,8 +121,8 @@ Status CheckBytes(const OpContext& context, const ByteProduct& inputs) {
   return context.SameType(inputs.right, {inputs.zero_right});
 }
 
-/// The rows (or the columns) of the product that scales and zero points may be given for; nothing
-/// where the input is a vector.
+/// The number of rows (or columns) of the product that may each have a scale and a zero point;
+/// nothing if the input is a vector.
 std::optional<std::int64_t> Rows(const OpContext& context, std::size_t left) {
   const Dims& dims = context.dims(left);
   return dims.size() < 2 ? std::nullopt : std::optional(dims[dims.size() - 2]);
@@ -132,7 +132,8 @@ std::optional<std::int64_t> Columns(const OpContext& context, std::size_t right)
   return dims.size() < 2 ? std::nullopt : std::optional(dims.back());
 }
 
-/// Scale and zero point of the output of a QLinear op are one number each; all scales are fp32.
+/// Checks that scale and zero point of a QLinear op's output are one number each, and that all
+/// scales are fp32.
 Status CheckScales(const OpContext& context) {
   LAGOON_RETURN_IF_ERROR(CheckByte(context, 7));
   for (const std::size_t i : {1, 4, 6}) LAGOON_RETURN_IF_ERROR(context.Float32(i));
@@ -148,7 +149,7 @@ Status InferConv(OpContext& context) {
   LAGOON_RETURN_IF_ERROR(CheckVector(context, 2, "bias", out[1]));
   if (!context.has_input(2)) context.KeepInputs(2);
   const bool fp32 = context.input(0).type == DataType::kFloat32;
-  // Three spatial axes have a plain body only.
+  // Three spatial axes are supported by a plain body only.
   if (fp32 && context.rank(0) <= 4 && Packs(context, 1) && Packs(context, 2)) context.SetPacked();
   context.SetOutput(std::move(out));
   return {};
@@ -215,7 +216,7 @@ Status InferGemm(OpContext& context) {
                                        ToString(x), ToString(w), flipped, transposed));
   }
   const Dims out{x[flipped ? 1 : 0], columns};
-  bool row = true;  // C, if any, adds the same to each row
+  bool row = true;  // C, if any, adds the same values to each row
   if (context.has_input(2)) {
     const Dims& c = context.dims(2);
     LAGOON_ASSIGN_OR_RETURN(const Dims sum, Broadcast(context, out, c));

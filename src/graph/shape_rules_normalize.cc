@@ -10,7 +10,7 @@
 namespace lagoon {
 namespace {
 
-/// Input `i`, if it is there, has shape [size].
+/// Checks that input `i`, if present, has shape [size].
 Status CheckParameter(const OpContext& context, std::size_t i, std::string_view what,
                       std::int64_t size) {
   if (!context.has_input(i)) return {};
@@ -20,7 +20,8 @@ Status CheckParameter(const OpContext& context, std::size_t i, std::string_view 
                                      ToString(value.dims), size));
 }
 
-/// Parameters of a batch norm may be of another float type than the input.
+/// Checks that all inputs are floats. Parameters of a batch norm may have another float type than
+/// the input.
 Status CheckFloats(const OpContext& context) {
   for (std::size_t i = 0; i < context.input_count(); ++i) {
     if (!context.has_input(i) || IsFloat(context.input(i).type)) continue;

@@ -1,4 +1,4 @@
-// Between floats and 8-bit integers with a scale and a zero point.
+// Conversions between floats and 8-bit integers with a scale and a zero point.
 
 #include <fmt/format.h>
 
@@ -8,7 +8,8 @@
 namespace lagoon {
 namespace {
 
-/// The scale is one number or one per element of axis `axis`; the zero point, if any, is like it.
+/// The scale must be one number, or one per element along axis `axis`; the zero point, if any, must
+/// have the same shape.
 Status CheckScale(OpContext& context) {
   if (!IsFloat(context.input(1).type)) {
     return context.Invalid(fmt::format("scale {} is {}, it must be a float",
@@ -26,7 +27,7 @@ Status CheckScale(OpContext& context) {
                                        ToString(scale), ToString(context.dims(2))));
   }
   if (ElementCount(scale) == 1) {
-    context.SetAttribute("axis", std::int64_t{-1});  // none
+    context.SetAttribute("axis", std::int64_t{-1});  // no axis
     return {};
   }
   LAGOON_ASSIGN_OR_RETURN(const std::int64_t axis,

@@ -10,11 +10,11 @@
 namespace lagoon {
 namespace {
 
-/// What the three ops differ in.
+/// The differences between the three ops.
 struct Cell {
   std::string_view op;
   std::int64_t gates;
-  std::vector<std::string> activations;  // of one direction
+  std::vector<std::string> activations;  // for one direction
 };
 
 const Cell& CellOf(const std::string& op) {
@@ -25,7 +25,7 @@ const Cell& CellOf(const std::string& op) {
                        [&](const Cell& cell) { return cell.op == op || cell.op == "RNN"; });
 }
 
-/// Input `i`, if it is there, has shape `dims`.
+/// Checks that input `i`, if present, has shape `dims`.
 Status CheckShape(const OpContext& context, std::size_t i, const Dims& dims) {
   if (!context.has_input(i) || context.dims(i) == dims) return {};
   return context.Invalid(fmt::format("input {} has shape {}, expected {}",
@@ -56,7 +56,8 @@ Status CheckAttributes(OpContext& context, std::int64_t directions) {
   return context.Unimplemented("activations other than the default are not supported");
 }
 
-/// Sequences must all be as long as the input: their lengths, if given, are constant and say so.
+/// All sequences must be as long as the input: lengths, if given, must be constant and equal to
+/// that.
 Status CheckLengths(const OpContext& context, std::int64_t batch, std::int64_t steps) {
   if (!context.has_input(4)) return {};
   LAGOON_ASSIGN_OR_RETURN(const auto lengths, context.ConstantInts(4, "sequence_lens"));

@@ -1,4 +1,4 @@
-// Ops that take or add a region: Pad, Slice, Gather, Expand.
+// Ops that read or add a region: Pad, Slice, Gather, Expand.
 
 #include <fmt/format.h>
 
@@ -17,14 +17,15 @@ constexpr std::int64_t kMaxPad = std::int64_t{1} << 30;
 
 using Ints = std::vector<std::int64_t>;
 
-// The range of one axis, clamped to it. For step < 0 it ends before `end`, which may be -1.
+// The range of one axis, clamped to that axis. For step < 0 the range ends before `end`, which may
+// be -1.
 struct Range {
   std::int64_t start = 0, end = 0, step = 1;
 
   std::int64_t count() const {
     const std::int64_t span = step > 0 ? end - start : start - end;
     if (span <= 0) return 0;
-    // -(step + 1) + 1 keeps the smallest integer representable.
+    // -(step + 1) + 1 avoids the overflow for the smallest integer.
     const auto stride =
         step > 0 ? static_cast<std::uint64_t>(step) : static_cast<std::uint64_t>(-(step + 1)) + 1;
     return static_cast<std::int64_t>((static_cast<std::uint64_t>(span) - 1) / stride + 1);
@@ -65,7 +66,7 @@ Result<SliceLists> ReadSlice(const OpContext& context) {
   if (ends->size() != count || axes->size() != count || steps->size() != count) {
     return context.Invalid("starts, ends, axes and steps differ in length");
   }
-  LAGOON_RETURN_IF_ERROR(context.Axes(*axes, context.rank(0)));  // refuses duplicates
+  LAGOON_RETURN_IF_ERROR(context.Axes(*axes, context.rank(0)));  // fails for duplicates
   return SliceLists{*std::move(starts), *std::move(ends), *std::move(axes), *std::move(steps)};
 }
 
@@ -77,7 +78,7 @@ Result<Ints> ReadPads(const OpContext& context) {
   std::iota(axes.begin(), axes.end(), 0);
   if (context.has_input(3)) {
     LAGOON_ASSIGN_OR_RETURN(axes, context.ConstantInts(3, "axes"));
-    LAGOON_RETURN_IF_ERROR(context.Axes(axes, rank));  // refuses duplicates
+    LAGOON_RETURN_IF_ERROR(context.Axes(axes, rank));  // fails for duplicates
   }
   if (!given || given->size() != 2 * axes.size()) {
     return context.Invalid(fmt::format("has {} pads for {} axes of {}", given ? given->size() : 0,
@@ -92,7 +93,7 @@ Result<Ints> ReadPads(const OpContext& context) {
   return pads;
 }
 
-/// The constant that fills, of input 0's type; zero if it is left out.
+/// The constant for the padding, of input 0's type; zero if left out.
 Result<Constant> PadValue(const OpContext& context) {
   const DataType type = context.input(0).type;
   if (context.has_input(2)) {

@@ -17,7 +17,7 @@ constexpr std::int64_t kMaxSide = std::int64_t{1} << 30;
 using Ints = std::vector<std::int64_t>;
 using Floats = std::vector<float>;
 
-/// The fp32 numbers of input `i`, empty if it is left out or has none.
+/// The fp32 numbers of input `i`; empty if the input is left out or empty.
 Result<Floats> ConstantFloats(const OpContext& context, std::size_t i, std::string_view what) {
   if (!context.has_input(i)) return Floats();
   const Constant* value = context.constant(i);
@@ -33,7 +33,7 @@ Result<Floats> ConstantFloats(const OpContext& context, std::size_t i, std::stri
   return Floats(value->floats().begin(), value->floats().end());
 }
 
-/// How the axes change, and the region of x that is looked at ("tf_crop_and_resize").
+/// How the axes change, and which region of x is read ("tf_crop_and_resize").
 struct Scaling {
   Floats scales;
   Dims out;
@@ -53,7 +53,7 @@ Result<Dims> ScaledDims(const OpContext& context, const Floats& scales) {
   return out;
 }
 
-/// "not_larger" and "not_smaller" scale all the axes alike.
+/// For "not_larger" and "not_smaller" gives all axes the same scale.
 void KeepAspectRatio(const std::string& policy, const Dims& x, const Ints& axes, Scaling& scaling) {
   if (policy == "stretch") return;
   float common = 0;
@@ -70,7 +70,7 @@ void KeepAspectRatio(const std::string& policy, const Dims& x, const Ints& axes,
   }
 }
 
-/// The axes that scales, sizes and roi are about.
+/// The axes that scales, sizes and roi refer to.
 Result<Ints> ScaledAxes(const OpContext& context) {
   Ints axes = context.node().Ints("axes", {});
   if (axes.empty()) {
@@ -78,7 +78,7 @@ Result<Ints> ScaledAxes(const OpContext& context) {
     std::iota(axes.begin(), axes.end(), 0);
     return axes;
   }
-  LAGOON_RETURN_IF_ERROR(context.Axes(axes, context.rank(0)));  // refuses duplicates
+  LAGOON_RETURN_IF_ERROR(context.Axes(axes, context.rank(0)));  // fails for duplicates
   for (std::int64_t& axis : axes) {
     LAGOON_ASSIGN_OR_RETURN(axis, context.Axis(axis, context.rank(0)));
   }
@@ -109,7 +109,7 @@ Status ScaleToSizes(const OpContext& context, const Ints& axes, Scaling& scaling
   return {};
 }
 
-/// The region of interest, which is there in mode "tf_crop_and_resize" only.
+/// Reads the region of interest, which exists in mode "tf_crop_and_resize" only.
 Status ReadRegion(const OpContext& context, const Ints& axes, Scaling& scaling) {
   LAGOON_ASSIGN_OR_RETURN(const Floats roi, ConstantFloats(context, 1, "roi"));
   if (roi.size() != 2 * axes.size()) {

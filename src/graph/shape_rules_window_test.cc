@@ -53,7 +53,8 @@ Node AutoPadded(const std::string& mode, const Dims& x, const Ints& strides) {
 }
 
 TEST(ConvShape, ResolvesAutoPad) {
-  // Height 5 with a kernel of 3 needs 2 in all; width 6 with a kernel of 4 needs 3.
+  // Height 5 with a kernel of 3 needs 2 pixels of padding in total; width 6 with a kernel of 4
+  // needs 3.
   const Node upper = AutoPadded("SAME_UPPER", {1, 1, 5, 6}, {1, 1});
   EXPECT_THAT(upper.Ints("pads", {}), ElementsAre(1, 1, 1, 2));
   EXPECT_FALSE(upper.attributes.contains("auto_pad"));

@@ -52,8 +52,8 @@ Result<Bytes> ReadExternal(const onnx::TensorProto& proto, std::size_t bytes,
   return data;
 }
 
-// Numbers of one of the typed fields as elements of T; ONNX keeps small integers and the bits of
-// 16-bit floats in int32_data, uint32 in uint64_data.
+// Converts the numbers of a typed field to elements of T. ONNX stores small integers and the bits
+// of 16-bit floats in int32_data, uint32 in uint64_data.
 template <typename T, typename Field>
 Result<Bytes> FromTypedField(const Field& field, std::size_t bytes) {
   if (static_cast<std::size_t>(field.size()) * sizeof(T) != bytes) {
@@ -136,7 +136,7 @@ Result<Bytes> ReadData(const onnx::TensorProto& proto, DataType type, std::size_
 }
 
 void ClearData(onnx::TensorProto& proto) {
-  // Swapping frees; clear_raw_data() would keep the capacity.
+  // swap() releases the memory; clear_raw_data() would keep the capacity.
   if (proto.has_raw_data()) std::string().swap(*proto.mutable_raw_data());
   google::protobuf::RepeatedField<float>().Swap(proto.mutable_float_data());
   google::protobuf::RepeatedField<double>().Swap(proto.mutable_double_data());

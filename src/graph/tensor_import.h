@@ -10,24 +10,25 @@
 
 namespace lagoon {
 
-/// Lagoon's type for an ONNX element type; nothing for strings, complex numbers and unknown ones.
+/// Lagoon's type for an ONNX element type; nothing for strings, complex numbers and unknown types.
 std::optional<DataType> ToDataType(int onnx_type);
-/// The reverse.
+/// The ONNX element type for `type`.
 std::int64_t ToOnnxType(DataType type);
 
-/// Where tensors may find their data and what they may take.
+/// Where tensors may find their data, and the memory they may take.
 struct TensorSource {
-  std::string folder;  // of the model: external data lies below it
+  std::string folder;  // folder of the model; external data lies below it
   ByteBudget& budget;
 };
 
-/// The constant that `proto` describes, from raw_data, a typed field or external data; the size is
-/// checked against the shape before memory is taken. Empties proto's data on the way, so that a
-/// large model is not held twice. Errors say what is wrong, not which tensor.
+/// The constant that `proto` describes, from raw_data, a typed field or external data. The data
+/// size is checked against the shape before memory is allocated. Empties proto's data during the
+/// conversion, so that a large model is not in memory twice. Errors say what is wrong, but not in
+/// which tensor.
 Result<Constant> ImportTensor(onnx::TensorProto& proto, const TensorSource& source);
 
-/// Where a weight's external data lies, as the model says: nothing of it is checked but that offset
-/// and length are sizes.
+/// Where a weight's external data lies, according to the model. Not checked, except that offset and
+/// length are valid sizes.
 struct ExternalRange {
   std::string location;
   std::size_t offset = 0;

@@ -12,7 +12,7 @@ namespace {
 using Ints = std::vector<std::int64_t>;
 using Sizes = std::span<const std::int64_t>;
 
-// Bounds every sum and product below far from overflow.
+// Keeps every sum and product below far from overflow.
 constexpr std::int64_t kMaxExtent = std::int64_t{1} << 30;
 
 std::int64_t CeilDiv(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; }
@@ -45,14 +45,14 @@ Status ReadWindow(const OpContext& context, Sizes image, Window& window) {
   return {};
 }
 
-/// Parts `total` pixels of padding along axis `i` as `mode` says.
+/// Splits `total` pixels of padding along axis `i` according to `mode`.
 void SetSamePads(const std::string& mode, std::int64_t total, std::size_t i, Window& window) {
   const std::int64_t small = total >= 0 ? total / 2 : (total - 1) / 2;
   window.pads[i] = mode == "SAME_UPPER" ? small : total - small;
   window.pads[i + window.kernel.size()] = total - window.pads[i];
 }
 
-/// The mode; "NOTSET" when the pads are given.
+/// The auto_pad mode; "NOTSET" if pads are given.
 Result<std::string> AutoPad(const OpContext& context, const Window& window) {
   const std::string mode = context.node().String("auto_pad", "NOTSET");
   if (mode == "NOTSET") return mode;
@@ -79,7 +79,7 @@ Status ResolveOutput(const OpContext& context, Sizes image, bool ceil, Window& w
     window.out[i] = (padded - extent) / stride + 1;
     if (!ceil) continue;
     std::int64_t out = CeilDiv(padded - extent, stride) + 1;
-    // A last window that starts behind the image holds padding only: it does not count.
+    // A last window that starts behind the image covers only padding and does not count.
     if ((out - 1) * stride >= image[i] + window.pads[i]) --out;
     if (out <= window.out[i]) continue;
     window.out[i] = out;
@@ -156,7 +156,7 @@ Result<Window> ResolveTransposedWindow(OpContext& context, Sizes image, Ints ker
     const std::int64_t full = (image[i] - 1) * window.strides[i] + Extent(window, i) + added[i];
     if (!shape.empty() || mode.starts_with("SAME")) {
       const std::int64_t out = shape.empty() ? image[i] * window.strides[i] : shape[i];
-      // Without a mode the larger half comes first, as the specification has it.
+      // Without a mode the larger half comes first, as in the specification.
       SetSamePads(mode == "SAME_UPPER" ? "SAME_UPPER" : "SAME_LOWER", full - out, i, window);
     }
     window.out.push_back(full - window.pads[i] - window.pads[i + rank]);

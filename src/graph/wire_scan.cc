@@ -13,7 +13,7 @@
 namespace lagoon {
 namespace {
 
-// What a length-delimited field holds. kBytes also stands for strings and fixed-size numbers.
+// The contents of a length-delimited field. kBytes also stands for strings and fixed-size numbers.
 enum class Kind : std::uint8_t {
   kBytes,
   kVarints,
@@ -40,7 +40,7 @@ struct Field {
   Kind holds;
 };
 
-// The fields of onnx.proto that hold messages or packed varints; all others are kBytes.
+// The fields of onnx.proto that contain messages or packed varints; all other fields are kBytes.
 constexpr Field kFields[] = {
     {Kind::kModel, 7, Kind::kGraph},       {Kind::kModel, 8, Kind::kLeaf},
     {Kind::kModel, 14, Kind::kLeaf},       {Kind::kModel, 20, Kind::kTraining},
@@ -82,8 +82,8 @@ bool IsName(Kind in, int number) {
          (in == Kind::kAttribute && number == 1);
 }
 
-// What the generated classes take, rounded up: an object with its slot in a repeated field, a
-// string, one number. Packed varints decode to 8 bytes each, from one byte on the wire.
+// Memory that the generated classes take, rounded up: for an object with its slot in a repeated
+// field, a string, one number. Packed varints decode to 8 bytes each, from one byte on the wire.
 constexpr std::uint64_t kMessageBytes = 256;
 constexpr std::uint64_t kStringBytes = 64;
 constexpr std::uint64_t kNumberBytes = 8;
@@ -99,7 +99,7 @@ class Scanner {
   }
 
  private:
-  static constexpr int kMaxDepth = 50;  // protobuf itself stops at 100
+  static constexpr int kMaxDepth = 50;  // protobuf's own limit is 100
 
   Status Damaged() {
     return Fail(
@@ -112,7 +112,7 @@ class Scanner {
     return Fail(ErrorCode::kResourceExhausted, fmt::format("more than {} {}", limit, what));
   }
 
-  // Runs until the innermost limit.
+  // Reads fields until the innermost limit.
   Status Message(Kind kind, int depth) {
     if (depth > kMaxDepth) return TooLarge("levels of nested messages", kMaxDepth);
     LAGOON_RETURN_IF_ERROR(Charge(kMessageBytes));
@@ -140,7 +140,7 @@ class Scanner {
         if (!input_.Skip(4)) return Damaged();
         return Charge(kNumberBytes);
       default:
-        return Damaged();  // groups: ONNX has none
+        return Damaged();  // a group, which ONNX does not use
     }
   }
 

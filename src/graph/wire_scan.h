@@ -7,10 +7,10 @@
 
 namespace lagoon {
 
-/// Walks an ONNX file's wire format without building anything, and fails if it is damaged
-/// (kInvalidArgument) or if the decoded model would break kMaxGraphNodes, kMaxGraphEdges,
-/// kMaxNameBytes or take more than about `max_bytes` (kResourceExhausted). Decoding must not come
-/// first: two bytes on the wire can make 250 in memory.
+/// Walks the wire format of an ONNX file without building anything. Fails if the file is damaged
+/// (kInvalidArgument), or if the decoded model would exceed kMaxGraphNodes, kMaxGraphEdges,
+/// kMaxNameBytes or about `max_bytes` of memory (kResourceExhausted). The scan must run before
+/// decoding, because two bytes on the wire can become 250 bytes in memory.
 Status ScanWireFormat(const File& file, std::size_t max_bytes);
 
 }  // namespace lagoon

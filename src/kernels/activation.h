@@ -1,7 +1,7 @@
 #pragma once
 
-// What bodies make of an Epilogue: limits, y = min(high, max(low, value)), and a function for what
-// limits do not say.
+// How bodies apply an Epilogue: as limits, y = min(high, max(low, value)), and as a function where
+// limits cannot express the activation.
 
 #include <cstddef>
 #include <string_view>
@@ -14,30 +14,31 @@ struct Limits {
   float low = 0, high = 0;
 };
 
-/// Infinite where the activation is no limit. kInvalidArgument naming `op` when kClip's low is not
-/// at most its high.
+/// The limits of an activation; infinite if the activation is not a limit. kInvalidArgument naming
+/// `op` unless kClip has low <= high.
 Result<Limits> LimitsOf(std::string_view op, const Epilogue& epilogue);
 
-/// y = f(y) + residual, on values that a block has just written.
+/// y = f(y) + residual, applied to values that a block has just written.
 struct Finish {
   using Row = void (*)(const Finish& finish, float* y, const float* residual, std::size_t count);
 
-  Row row = nullptr;  // null: there is nothing to do
+  Row row = nullptr;  // null: nothing to do
   float alpha = 0, beta = 0;
 
-  /// `residual`: null for none.
+  /// `residual`: may be null.
   void operator()(float* y, const float* residual, std::size_t count) const {
     row(*this, y, residual, count);
   }
 };
 
-/// kInvalidArgument naming `op` when the function has no vector body.
+/// kInvalidArgument naming `op` if the function has no vector body.
 Result<Finish> FinishOf(std::string_view op, const Epilogue& epilogue);
 
-/// What a Finish takes for one value.
+/// Time that a Finish takes per value, in nanoseconds.
 double FinishNs(const Epilogue& epilogue);
 
-/// kInvalidArgument naming `op` when there is a residual, or a function that is no limit.
+/// kInvalidArgument naming `op` if the epilogue has a residual, or a function that limits cannot
+/// express.
 Status CheckOnlyLimits(std::string_view op, const Epilogue& epilogue);
 
 }  // namespace lagoon

@@ -16,7 +16,7 @@
 namespace lagoon {
 namespace {
 
-/// Of a packed panel; what is summed up at once.
+/// Depth of a packed panel, which is summed up at once.
 constexpr std::size_t kAttentionDepth = 256;
 /// The widest panel of two vectors.
 constexpr std::size_t kPanelFloats = 32;
@@ -32,7 +32,7 @@ struct AttentionArgs {
   AttentionView q_view, k_view, v_view, y_view, mask_view, keep_view;
   std::size_t heads = 1, rows = 1, keys = 1, depth = 1, value_depth = 1, sharing = 1;
   std::size_t tile_rows = 1, row_tiles = 1, tasks = 1, blocks = 1;
-  std::size_t score_pitch = 1, value_pitch = 1;  // floats; whole panels
+  std::size_t score_pitch = 1, value_pitch = 1;  // in floats; multiples of whole panels
   float scale = 1, fill = 0;
   bool kept = true;
 };
@@ -51,7 +51,8 @@ namespace lagoon {
 namespace HWY_NAMESPACE {
 namespace {
 
-/// One task. Scratch: scores [rows, keys], sums [rows, value_depth], a reciprocal per row, a panel.
+/// Computes one task. Scratch: scores [rows, keys], sums [rows, value_depth], a reciprocal per row,
+/// a panel.
 class AttentionTile {
  public:
   AttentionTile(const AttentionArgs& args, size_t task, float* scratch, BlockContext* ctx)
@@ -65,7 +66,7 @@ class AttentionTile {
         reciprocals_(sums_ + args.tile_rows * args.value_pitch),
         panel_(reciprocals_ + args.tile_rows) {}
 
-  /// False: left, nothing written.
+  /// False: the block left and has written nothing.
   bool Run() {
     if (!Scores()) return false;
     for (size_t row = 0; row < rows_.size(); ++row) {
@@ -79,7 +80,8 @@ class AttentionTile {
   }
 
  private:
-  /// Null: other tasks of the block have written, so this one must finish.
+  /// False always if `ctx_` is null: other tasks of the block have written, so this one must
+  /// finish.
   bool Leaves() { return ctx_ != nullptr && ctx_->ShouldLeave(); }
   size_t KeyHead() const { return head_ / args_.sharing; }
 
@@ -131,7 +133,7 @@ class AttentionTile {
     for (size_t j = 0; j < args_.keys; ++j) scores[j] += mask[j * args_.mask_view.column];
   }
 
-  /// Scores have whole vectors.
+  /// Scores are padded to whole vectors.
   HWY_INLINE void Scale(float* scores) const {
     const V scale = hn::Set(D(), args_.scale);
     for (size_t j = 0; j < args_.keys; j += simd::Lanes()) {
@@ -148,7 +150,7 @@ class AttentionTile {
     if (j < args_.keys) add(simd::Part(args_.keys - j), j);
   }
 
-  /// scores = exp(scores - largest); what their sum is to be multiplied by to give 1.
+  /// scores = exp(scores - largest). Returns the factor that makes their sum 1.
   HWY_INLINE float Exponentials(float* scores) const {
     const size_t lanes = simd::Lanes();
     const V lowest = hn::Set(D(), -std::numeric_limits<float>::infinity());
@@ -223,11 +225,11 @@ HWY_EXPORT(PickAttentionBody);
 
 constexpr char kName[] = "attention";
 
-// Measured on a Xeon at 2 GHz, one thread: a multiply and add with AVX2, and an exponential with
-// the passes around it.
+// Measured on a Xeon at 2 GHz, one thread: a multiply and add with AVX2; an exponential with the
+// passes around it.
 constexpr double kNsPerProduct = 0.03;
 constexpr double kNsPerScore = 1.2;
-/// A task that is a block of its own looks at its guards between panels.
+/// A block of one task checks its guards between panels.
 constexpr double kTaskNs = 50'000;
 constexpr std::size_t kMostRows = 64;
 

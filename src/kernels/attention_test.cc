@@ -12,14 +12,14 @@ using testing::Doubles;
 using testing::Floats;
 using ::testing::HasSubstr;
 
-/// Bytes behind a pointer to floats.
+/// `bytes` as floats, for operands that are pointers to floats.
 Floats BytesAsFloats(const std::vector<std::uint8_t>& bytes) {
   Floats floats(bytes.size() / sizeof(float) + 1);
   std::memcpy(floats.data(), bytes.data(), bytes.size());
   return floats;
 }
 
-/// Heads one behind the other, rows dense.
+/// Heads one behind the other, each with dense rows.
 AttentionView Dense(std::size_t heads, std::size_t rows, std::size_t columns) {
   return {heads * rows * columns, rows * columns, columns, 1};
 }

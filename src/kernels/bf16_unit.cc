@@ -1,4 +1,4 @@
-// The only file with intrinsics: Highway 1.0 knows neither AMX nor AVX512-BF16.
+// The only file with intrinsics, because Highway 1.0 supports neither AMX nor AVX512-BF16.
 
 #include "kernels/bf16_unit.h"
 
@@ -29,7 +29,8 @@ namespace {
 #define LAGOON_AVX512_BF16 __attribute__((target("avx512f,avx512bw,avx512vl,avx512bf16")))
 #define LAGOON_AMX_BF16 __attribute__((target("avx512f,amx-tile,amx-bf16")))
 
-constexpr std::size_t kHalfElements = std::size_t{kBf16Step} * kBf16Vector;  // of one step
+/// Weights of one step of half a panel.
+constexpr std::size_t kHalfElements = std::size_t{kBf16Step} * kBf16Vector;
 constexpr std::size_t kVectorBytes = kBf16Vector * sizeof(float);
 
 LAGOON_AVX512_BF16 inline __m512bh AsBf16(__m512i v) { return reinterpret_cast<__m512bh>(v); }
@@ -51,7 +52,7 @@ LAGOON_AVX512_BF16 void Convert(const float* from, std::size_t count, Bf16* to) 
 
 // ---- AVX512-BF16
 
-constexpr std::uint32_t kVectorRows = 8;  // two registers of sums each, and two of weights
+constexpr std::uint32_t kVectorRows = 8;  // two registers of sums per row, and two of weights
 
 template <int kRows, int kHalves>
 LAGOON_AVX512_BF16 void MultiplyRows(const Bf16Tile& tile, std::uint32_t first) {
@@ -89,7 +90,7 @@ LAGOON_AVX512_BF16 void MultiplyRows(const Bf16Tile& tile, std::uint32_t first) 
   }
 }
 
-/// The last rows, fewer than kVectorRows.
+/// Multiplies the last rows, fewer than kVectorRows.
 template <int kRows, int kHalves>
 void MultiplyRest(const Bf16Tile& tile, std::uint32_t first) {
   if constexpr (kRows > 0) {
@@ -112,7 +113,7 @@ void NothingFor(std::uint32_t) {}
 
 // ---- AMX
 
-/// LDTILECFG's operand, palette 1.
+/// The operand of LDTILECFG, palette 1.
 struct alignas(64) TileConfig {
   std::uint8_t palette = 1;
   std::uint8_t start_row = 0;
@@ -141,7 +142,7 @@ LAGOON_AMX_BF16 void LeaveTiles() { _tile_release(); }
 
 template <bool kLower, int kHalves>
 LAGOON_AMX_BF16 void MultiplyTiles(const Bf16Tile& tile) {
-  // The intrinsics of some compilers do not say that they touch memory.
+  // The intrinsics of some compilers are not declared to access memory.
   std::atomic_signal_fence(std::memory_order_seq_cst);
   constexpr long kPitch = kHalves * static_cast<long>(kVectorBytes);
   float* const sums = tile.sums;
@@ -152,7 +153,7 @@ LAGOON_AMX_BF16 void MultiplyTiles(const Bf16Tile& tile) {
     if constexpr (kLower) _tile_loadd(2, lower_sums, kPitch);
     if constexpr (kLower && kHalves == 2) _tile_loadd(3, lower_sums + kBf16Vector, kPitch);
   } else {
-    // A pitch of zero: every row is the bias.
+    // A pitch of zero loads the bias into every row.
     _tile_loadd(0, tile.bias, 0);
     if constexpr (kHalves == 2) _tile_loadd(1, tile.bias + kBf16Vector, 0);
     if constexpr (kLower) _tile_loadd(2, tile.bias, 0);
@@ -189,8 +190,8 @@ void MultiplyInTiles(const Bf16Tile& tile) {
   return tile.rows > 16 ? MultiplyTiles<true, kHalves>(tile) : MultiplyTiles<false, kHalves>(tile);
 }
 
-// Measured on one core of a Xeon (Sapphire Rapids) at 2 GHz.
-// There, VDPBF16PS has half the rate of an fp32 multiply-add, and tiles eight times it.
+// Measured on one core of a Xeon (Sapphire Rapids) at 2 GHz. There VDPBF16PS has half the rate of
+// an fp32 multiply-add, and tiles have eight times that rate.
 constexpr Bf16Unit kAmxUnit = {"AMX-BF16",
                                "conv2d_bf16_amx",
                                CpuLevel::kAmx,
@@ -247,7 +248,7 @@ Bf16 ToBf16(float value) {
   const auto bits = std::bit_cast<std::uint32_t>(value);
   if (std::isnan(value)) return Bf16{static_cast<std::uint16_t>(bits >> 16 | 0x40)};
   if ((bits & 0x7f800000) == 0) return Bf16{static_cast<std::uint16_t>(bits >> 16 & 0x8000)};
-  // Half of the last place, less one where that leaves an even number even.
+  // Adds half of the last place, less one if the kept part is even: halves are rounded to even.
   const std::uint32_t rounded = bits + 0x7fff + (bits >> 16 & 1);
   return Bf16{static_cast<std::uint16_t>(rounded >> 16)};
 }

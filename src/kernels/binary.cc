@@ -16,7 +16,8 @@
 namespace lagoon {
 namespace {
 
-/// The output as rows of `inner` elements, each cut into `pieces`; a task is one piece of one row.
+/// The output is seen as rows of `inner` elements, each cut into `pieces`. A task is one piece of
+/// one row.
 struct BinaryArgs {
   const float* a = nullptr;
   const float* b = nullptr;
@@ -24,12 +25,12 @@ struct BinaryArgs {
   std::size_t inner = 1;
   std::size_t pieces = 1;
   std::size_t tasks = 1, blocks = 1;
-  bool a_moves = true, b_moves = true;  // along a row; else one element serves all of it
+  bool a_moves = true, b_moves = true;  // along a row; false: one element for the whole row
   OuterAxes<2> outer;                   // operand 0: a, 1: b
   Limits limits;
 };
 
-/// Pieces begin at multiples of this: a cache line, and the widest vector.
+/// Pieces begin at multiples of this: a cache line, which is also the widest vector.
 constexpr std::size_t kBinaryGrain = 16;
 
 }  // namespace
@@ -64,8 +65,8 @@ struct MaxOf {
   static HWY_INLINE V Of(V a, V b) { return hn::Max(a, b); }
 };
 struct PowOf {
-  /// Lane by lane: exponents in models are nearly always constants that a graph folds into other
-  /// ops.
+  /// Computes lane by lane: exponents in models are nearly always constants, for which the graph
+  /// has other ops.
   static HWY_INLINE V Of(V a, V b) {
     HWY_ALIGN float base[hn::MaxLanes(D())], power[hn::MaxLanes(D())];
     hn::Store(a, D(), base);
@@ -76,7 +77,7 @@ struct PowOf {
   }
 };
 
-/// Vectors of an operand that moves, or one element for all of them.
+/// Vectors of an operand that moves, or one element repeated.
 template <bool kMoves>
 struct Operand {
   const float* data;
@@ -133,7 +134,7 @@ Body PickMoves(bool a, bool b) {
 
 }  // namespace
 
-/// At least one operand moves.
+/// At least one operand must move.
 Body PickBinaryBody(BinaryOp op, bool a_moves, bool b_moves) {
   switch (op) {
     case BinaryOp::kAdd:
@@ -173,7 +174,7 @@ HWY_EXPORT(PickBinaryBody);
 
 constexpr char kName[] = "binary";
 
-// Measured on a Xeon at 2 GHz, one thread; pow is the C library's.
+// Measured on a Xeon at 2 GHz, one thread; pow is from the C library.
 constexpr double kNsPerPow = 15;
 constexpr double kNsPerRow = 6;
 
@@ -182,7 +183,7 @@ struct Axis {
   bool a_moves = false, b_moves = false;
 };
 
-/// Size of `axis` (counted in `out`) of a shape that numpy pads with ones on the left.
+/// The size of `axis` (counted in `out`) of a shape that numpy's rules pad with ones on the left.
 std::int64_t SizeAt(const std::vector<std::int64_t>& shape, std::size_t axis, std::size_t rank) {
   const std::size_t missing = rank - shape.size();
   return axis < missing ? 1 : shape[axis - missing];
@@ -193,7 +194,7 @@ tl::unexpected<Error> NoBroadcast(const BinarySpec& spec) {
                                     ShapeText(spec.b), ShapeText(spec.out)));
 }
 
-/// The axes of `out` without those of size one, neighbours that broadcast alike joined. Never
+/// The axes of `out` without those of size one, with neighbours joined that broadcast alike. Never
 /// empty.
 Result<std::vector<Axis>> JoinedAxes(const BinarySpec& spec) {
   const std::size_t rank = spec.out.size();
@@ -242,7 +243,7 @@ BinaryArgs Layout(const std::vector<Axis>& axes) {
 
 void SetTiles(double ns_per_element, std::size_t rows, BinaryArgs& args) {
   const double row_ns = kNsPerRow + ns_per_element * static_cast<double>(args.inner);
-  // A row above half a block is cut, so that blocks of whole pieces come out even.
+  // A row longer than half a block is cut, so that blocks of whole pieces have similar sizes.
   args.pieces = std::min(CeilDivide(args.inner, kBinaryGrain),
                          static_cast<std::size_t>(std::ceil(row_ns / (kBlockNs / 8))));
   args.tasks = rows * args.pieces;

@@ -14,9 +14,9 @@ enum class BinaryOp : std::uint8_t {
   kPow,
   kMin,
   kMax,
-  // From here on there is no vector body.
-  kMod,    // the sign of b
-  kFmod,   // the sign of a
+  // The ops from here on have no vector body.
+  kMod,    // result has the sign of b
+  kFmod,   // result has the sign of a
   kPRelu,  // a < 0 ? a * b : a
   kAnd,
   kOr,

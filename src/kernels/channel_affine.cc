@@ -1,4 +1,4 @@
-// Foreach-target compiles the first half once per instruction set; the factory follows once.
+// foreach_target.h compiles the first half once per instruction set; the factory follows once.
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "kernels/channel_affine.cc"
 #include "hwy/foreach_target.h"
@@ -21,7 +21,7 @@ struct ChannelAffineArgs {
   const float* shift = nullptr;
   const float* x[kMaxAffineParts] = {};
   float* y = nullptr;
-  std::size_t ends[kMaxAffineParts] = {};  // of each part in a row
+  std::size_t ends[kMaxAffineParts] = {};  // end of each part in a row
   std::size_t parts = 0;
   std::size_t row = 1, count = 1, blocks = 1;
   Limits limits;
@@ -44,7 +44,7 @@ using simd::D;
 using simd::V;
 namespace hn = hwy::HWY_NAMESPACE;
 
-/// Channels of one pixel and one part.
+/// The channels of one pixel and one part.
 struct AffineRun {
   const float* x = nullptr;
   const float* scale = nullptr;
@@ -119,7 +119,7 @@ HWY_EXPORT(PickChannelAffineBody);
 
 constexpr char kName[] = "channel_affine";
 
-// Measured on a Xeon at 2 GHz, one thread: to begin a part in a row.
+// Measured on a Xeon at 2 GHz, one thread: time to begin a part in a row.
 constexpr double kNsPerRun = 6;
 
 Status SetParts(const ChannelAffineSpec& spec, ChannelAffineArgs& args) {

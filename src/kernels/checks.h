@@ -14,7 +14,8 @@
 
 namespace lagoon {
 
-/// No tensor of a kernel has more elements: offsets, products of counts and costs then fit 64 bits.
+/// Upper limit for the elements of a tensor, so that offsets, products of counts and costs fit 64
+/// bits.
 inline constexpr std::size_t kMaxElements = std::size_t{1} << 31;
 
 struct Field {
@@ -25,8 +26,8 @@ struct Field {
 /// kInvalidArgument naming `op` and the first field that is zero or above kMaxElements.
 Status CheckPositive(std::string_view op, std::initializer_list<Field> fields);
 
-/// The product of the fields, each at least 1; kInvalidArgument naming `op`, `tensor` and the
-/// values when one is zero or the product exceeds kMaxElements.
+/// The product of the fields, each at least 1. kInvalidArgument naming `op`, `tensor` and the
+/// values if one is zero or the product exceeds kMaxElements.
 Result<std::size_t> CheckElements(std::string_view op, std::string_view tensor,
                                   std::initializer_list<Field> fields);
 Result<std::size_t> CheckElements(std::string_view op, std::string_view tensor,

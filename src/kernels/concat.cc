@@ -13,12 +13,12 @@ namespace {
 
 constexpr char kName[] = "concat";
 
-/// The output as rows, each made of one run per input; blocks are shares of the output's grains.
-/// All sizes are in bytes.
+/// The output is seen as rows, each made of one run per input. Blocks are shares of the output's
+/// grains. All sizes are in bytes.
 struct ConcatArgs {
   const std::byte* x[kMaxConcatInputs] = {};
   std::byte* y = nullptr;
-  std::size_t ends[kMaxConcatInputs] = {};  // of each input's run in a row
+  std::size_t ends[kMaxConcatInputs] = {};  // end of each input's run in a row
   std::size_t inputs = 0;
   std::size_t row = 1, count = 1, blocks = 1;
 };

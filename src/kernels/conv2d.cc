@@ -18,15 +18,15 @@
 namespace lagoon {
 namespace {
 
-// Of one block's private memory; only huge dilations or paddings come near it.
+// Limit for one block's private memory; only huge dilations or paddings come near this limit.
 constexpr std::size_t kMaxScratchBytes = std::size_t{64} << 20;
 
-// Matrix-vector products run at the speed of memory: bytes per us, and the time of a block.
+// Matrix-vector products run at the speed of memory: bytes per us, and the time per block.
 constexpr double kGemvRate = 12e3;
 constexpr double kGemvBlockUs = 35;
 constexpr std::size_t kGemvChunkBytes = 64 << 10;  // 3 to 6 us between checks
 
-// The positions that a row or column of outputs reads must fit the body's arithmetic.
+// The positions that a row or column of outputs reads must fit the body's integers.
 Status CheckExtent(std::string_view axis, std::size_t out, std::size_t stride, std::size_t kernel,
                    std::size_t dilation, std::size_t pad) {
   const std::size_t outputs = (out - 1) * stride, window = (kernel - 1) * dilation;
@@ -76,8 +76,8 @@ Status CheckSpec(const Conv2dSpec& s) {
   return {};
 }
 
-// "avx2:7x1x2": the level of the body, parts of the rows, of a row and of the channels;
-// "avx2:7x1x2p": channels vary first.
+// "avx2:7x1x2": the level of the body, then the number of parts of the rows, of a row and of the
+// channels; "avx2:7x1x2p": consecutive blocks differ in their channels.
 std::string VersionName(const Conv2dArgs& args) {
   return fmt::format("{}:{}x{}x{}{}", NameOf(args.target->level), args.row_tiles,
                      args.segment_tiles, args.panel_tiles,

@@ -15,22 +15,23 @@ struct Conv2dSpec {
   std::uint32_t kernel_h = 1, kernel_w = 1, stride_h = 1, stride_w = 1;
   std::uint32_t dilation_h = 1, dilation_w = 1, pad_top = 0, pad_left = 0;
   bool bias = false;
-  /// The weights are packed as for any number of rows and pixels: not for a single one in a form of
-  /// its own, which is faster there but that others cannot read.
+  /// True: the weights are packed in the general form, which works for any number of output pixels.
+  /// False: a spec with a single output pixel uses a faster form of its own, which other specs
+  /// cannot read.
   bool any_rows = false;
   Epilogue epilogue;
-  /// kBf16: x and the weights are rounded to bf16 (x not where there is one output pixel only),
-  /// sums are fp32; x, y, bias and residual are fp32 in memory.
+  /// kBf16: x and the weights are rounded to bf16 (with a single output pixel only the weights);
+  /// sums are fp32. In memory x, y, bias and residual are fp32.
   Precision precision = Precision::kFp32;
 };
 
 /// Inputs: x [batch,height,width,in_channels], packed weights, bias [out_channels] if `bias`,
 /// residual [batch,out_height,out_width,out_channels] if `epilogue.residual`. Output: y, of the
-/// residual's shape. kInvalidArgument names the field when a dimension is zero or the sizes
-/// overflow; kUnimplemented what this CPU lacks for the precision.
+/// residual's shape. kInvalidArgument names the field if a dimension is zero or the sizes overflow;
+/// kUnimplemented says what this CPU lacks for the precision.
 Result<Kernel> MakeConv2d(const Conv2dSpec& spec);
 
-/// Size and making of the packed weights. `weights`:
+/// Packed weights: their size, and the function that makes them. `weights`:
 /// [out_channels][in_channels][kernel_h][kernel_w] (ONNX's OIHW).
 std::size_t PackedConv2dWeightBytes(const Conv2dSpec& spec);
 void PackConv2dWeights(const Conv2dSpec& spec, const float* weights, void* packed);

@@ -1,14 +1,13 @@
 #pragma once
 
-// What conv2d's factory and its bodies agree on: the argument struct and the cutting into tiles.
+// Shared by conv2d's factory and its bodies: the argument struct and the cutting into tiles.
 //
-// The convolution is a matrix product: a row is an output pixel, a column an output channel, and
+// The convolution is a matrix product: a row is an output pixel, a column is an output channel, and
 // the depth runs over kernel rows, kernel columns and input channels, in this order. Names:
-//   panel    the columns of one micro-tile: two vectors, in the last panel perhaps one
+//   panel    the columns of one micro-tile: two vectors, or one vector in the last panel
 //   segment  the rows of one micro-tile: neighbouring pixels of one output row
 //   tap      a stretch of the depth that is contiguous in x: the channels of one kernel position,
-//   or of a
-//            whole kernel row where its columns are neighbours
+//            or of a whole kernel row if the columns of that row are neighbours in x
 //   chunk    the part of the depth that one call of the micro-kernel covers
 //   tile     what one block computes: some panels of some segments
 
@@ -24,14 +23,14 @@ namespace lagoon {
 /// Limit of Conv2dArgs::call_panels.
 inline constexpr std::uint32_t kMaxCallPanels = 8;
 
-/// Input channels up to which padding is read from one shared block of zeros.
+/// Most input channels for which padding is read from one shared block of zeros.
 inline constexpr std::uint32_t kMaxEdgeChannels = 4096;
 
 /// How a body reads x.
 enum class ConvInput : std::uint8_t {
-  kDirect,  // in place; no column of padding
-  kEdge,    // in place; only the first and the last pixel of an output row touch columns of padding
-  kPatch,   // from a copy with zeros around, made by each block for itself
+  kDirect,  // in place; no output reads a column of padding
+  kEdge,    // in place; only the first and the last pixel of an output row read columns of padding
+  kPatch,   // from a copy with zeros around it, which each block makes for itself
 };
 
 struct Conv2dArgs {
@@ -40,36 +39,36 @@ struct Conv2dArgs {
   const float* bias;      // may be null
   const float* residual;  // may be null
   float* y;
-  const ConvTarget* target;      // that the tiling is for
+  const ConvTarget* target;      // the instruction set that the tiling is for
   float low, high;               // limits of y; infinite for none
-  Finish finish;                 // of a tile that is written
+  Finish finish;                 // applied to a tile after it is written
   const float* finish_residual;  // may be null
 
-  // Elements. `depth` = kernel_h * taps_w * tap_depth.
+  // Sizes in elements. `depth` = kernel_h * taps_w * tap_depth.
   std::uint32_t height, width, channels;
   std::uint32_t out_height, out_width, out_channels;
   std::uint32_t kernel_h, kernel_w, stride_h, stride_w, dilation_h, dilation_w, pad_top, pad_left;
   std::uint32_t taps_w, tap_depth, depth;
   ConvInput input;
 
-  // Chunks: several taps each, or (tap_pieces > 1) a piece of one tap each.
+  // Chunks: each covers several taps or, if tap_pieces > 1, a piece of one tap.
   std::uint32_t chunks, chunk_taps, tap_pieces;
 
-  // Tiles of one image: row_tiles x segment_tiles x panel_tiles. Either row_tiles or segment_tiles
-  // is cut so that a tile is some whole output rows or a part of one.
-  std::uint32_t lanes;             // of a vector
-  std::uint32_t panels, segments;  // segments of one output row
-  std::uint32_t segment_pixels;    // of most segments; the first ones may have one more
+  // Tiles per image: row_tiles x segment_tiles x panel_tiles. A tile is some whole output rows
+  // (segment_tiles is 1) or a part of one row.
+  std::uint32_t lanes;             // floats per vector
+  std::uint32_t panels, segments;  // panels of y; segments per output row
+  std::uint32_t segment_pixels;    // pixels of most segments; the first ones may have one more
   std::uint32_t images, row_tiles, segment_tiles, panel_tiles;
-  bool panels_first;  // consecutive blocks differ in their panels: they share input; else they
-                      // share weights
-  bool
-      panels_inner;  // within a block, the micro-tiles of all panels of a segment follow each other
-  std::uint32_t whole_panels;  // whose columns all exist
-  std::uint32_t call_panels;   // that one call of the micro-kernel may take, with panels_inner
-  std::uint32_t direct_items;  // the last micro-tiles of a block write y themselves
-  std::uint32_t item_floats;   // scratch of one micro-tile
-  std::size_t patch_offset;    // bytes in the scratch
+  /// True: consecutive blocks have different panels and share input. False: they share weights.
+  bool panels_first;
+  /// True: within a block, the micro-tiles of all panels of a segment follow each other.
+  bool panels_inner;
+  std::uint32_t whole_panels;  // number of panels whose columns all exist
+  std::uint32_t call_panels;   // most panels per call of the micro-kernel, with panels_inner
+  std::uint32_t direct_items;  // number of micro-tiles at the end of a block that write y directly
+  std::uint32_t item_floats;   // floats of scratch per micro-tile
+  std::size_t patch_offset;    // offset of the patch in the scratch, in bytes
 };
 
 /// The micro-tiles of one block.
@@ -83,7 +82,7 @@ struct ConvTile {
 struct Pixels {
   std::uint32_t first, count;
 };
-/// Sizes differ by at most one.
+/// The pixels of a segment. Sizes of segments differ by at most one.
 inline Pixels PixelsOf(const Conv2dArgs& args, std::uint32_t segment) {
   const std::uint32_t longer = args.out_width - args.segment_pixels * args.segments;
   const std::uint32_t first = segment * args.segment_pixels + (segment < longer ? segment : longer);
@@ -103,7 +102,7 @@ inline ConvTile TileOf(const Conv2dArgs& args, std::uint32_t block) {
   return tile;
 }
 
-/// Columns of a panel: two vectors, or one where the rest fits.
+/// Columns of a panel: two vectors, or one vector if the remaining columns fit.
 inline std::uint32_t PanelWidth(std::uint32_t lanes, std::uint32_t out_channels,
                                 std::size_t panel) {
   const std::size_t rest = out_channels - panel * 2 * lanes;

@@ -14,7 +14,7 @@ namespace {
 
 constexpr std::size_t kMaxScratchBytes = std::size_t{64} << 20;
 
-// "amx:7x2": the level of the unit, parts of the pixels and of the channels.
+// "amx:7x2": the level of the unit, then the number of parts of the pixels and of the channels.
 std::string VersionName(const Bf16ConvArgs& args) {
   return fmt::format("{}:{}x{}", NameOf(args.unit->level), args.pixel_tiles, args.panel_tiles);
 }
@@ -22,7 +22,7 @@ std::string VersionName(const Bf16ConvArgs& args) {
 }  // namespace
 
 Result<Kernel> MakeBf16Conv2d(const Conv2dSpec& spec, const Bf16Unit& unit) {
-  // A unit has AVX-512, whose bodies store panels of two vectors.
+  // A machine with a unit has AVX-512, whose bodies store panels of two vectors.
   LAGOON_CHECK(ChosenConvTarget().lanes == kBf16Vector);
   const std::vector<Bf16ConvTiling> tilings = TileBf16Conv2d(spec, unit, kConvVersions);
   const Bf16ConvTiling& tiling = tilings.front();

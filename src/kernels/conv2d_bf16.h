@@ -1,7 +1,7 @@
 #pragma once
 
-// conv2d with bf16 arithmetic: behind MakeConv2d and PackConv2dWeights, which choose by
-// Conv2dSpec::precision.
+// conv2d with bf16 arithmetic. MakeConv2d and PackConv2dWeights call these functions if
+// Conv2dSpec::precision asks for bf16.
 
 #include <cstddef>
 #include <vector>
@@ -12,20 +12,20 @@
 
 namespace lagoon {
 
-/// As MakeConv2d, on `unit`. Needs a checked spec that is no matrix-vector product.
+/// As MakeConv2d, on `unit`. `spec` must be checked and must not be a matrix-vector product.
 Result<Kernel> MakeBf16Conv2d(const Conv2dSpec& spec, const Bf16Unit& unit);
 
 std::size_t PackedBf16Conv2dWeightBytes(const Conv2dSpec& spec);
 void PackBf16Conv2dWeights(const Conv2dSpec& spec, const float* weights, void* packed);
 
-/// All of the arguments but the pointers.
+/// All arguments except the pointers.
 struct Bf16ConvTiling {
   Bf16ConvArgs args;
   std::uint32_t blocks;
   std::size_t scratch_bytes;
 };
 
-/// Ways to cut the output that keep the blocks' bounds, all different, the best first: at most
+/// Different ways to cut the output within the time limits of blocks, the best one first: at most
 /// `count`, spread over block times from short to long.
 std::vector<Bf16ConvTiling> TileBf16Conv2d(const Conv2dSpec& spec, const Bf16Unit& unit,
                                            std::size_t count);

@@ -1,10 +1,10 @@
 #pragma once
 
-// What the bf16 body of conv2d and its factory agree on. The convolution is a matrix product: a row
-// is an output pixel of any image, a column an output channel, the depth runs over kernel rows,
+// Shared by the bf16 body of conv2d and its factory. The convolution is a matrix product: a row is
+// an output pixel of any image, a column is an output channel, and the depth runs over kernel rows,
 // kernel columns and input channels. A block copies the input of its pixels to scratch memory as
-// rows of bf16, multiplies, and writes fp32.
-//   panel  the columns of one micro-tile: 32, in the last panel perhaps 16
+// rows of bf16, multiplies, and writes fp32. Names:
+//   panel  the columns of one micro-tile: 32, or 16 in the last panel
 //   group  the pixels of one micro-tile: at most 32
 //   tile   what one block computes: some panels of some pixels
 
@@ -28,9 +28,9 @@ struct Bf16ConvArgs {
   const float* residual;  // may be null
   float* y;
   const Bf16Unit* unit;
-  const ConvTarget* target;      // that stores
+  const ConvTarget* target;      // stores the results
   float low, high;               // limits of y; infinite for none
-  Finish finish;                 // of a tile that is written
+  Finish finish;                 // applied to a tile after it is written
   const float* finish_residual;  // may be null
 
   std::uint32_t height, width, channels;
@@ -38,14 +38,15 @@ struct Bf16ConvArgs {
   std::uint32_t kernel_h, kernel_w, stride_h, stride_w, dilation_h, dilation_w, pad_top, pad_left;
   bool flat;  // pixel i of the output reads pixel i of the input and nothing else
 
-  std::uint32_t pixels;  // of all images
-  std::uint32_t steps;   // of the depth
+  std::uint32_t pixels;  // output pixels of all images
+  std::uint32_t steps;   // steps of the depth
   std::uint32_t panels;
-  std::uint32_t chunk_steps;  // between two checks
+  std::uint32_t chunk_steps;  // steps between two guard checks
   std::uint32_t pixel_tiles, panel_tiles;
-  bool panels_first;        // consecutive blocks differ in their panels, else in their pixels
-  std::size_t row_bytes;    // from row to row of the input in scratch memory
-  std::size_t sums_offset;  // bytes in the scratch memory
+  /// True: consecutive blocks differ in their panels. False: in their pixels.
+  bool panels_first;
+  std::size_t row_bytes;    // distance between rows of the input in scratch memory
+  std::size_t sums_offset;  // offset of the sums in scratch memory, in bytes
 };
 
 struct Bf16ConvTile {
@@ -59,7 +60,7 @@ inline Bf16ConvTile Bf16TileOf(const Bf16ConvArgs& args, std::uint32_t block) {
   return {Share(args.pixels, args.pixel_tiles, pixel), Share(args.panels, args.panel_tiles, panel)};
 }
 
-/// Columns of a panel: 32, or 16 where the rest fits.
+/// Columns of a panel: 32, or 16 if the remaining columns fit.
 inline std::size_t Bf16PanelWidth(std::size_t out_channels, std::size_t panel) {
   return out_channels - panel * kBf16Panel > kBf16Vector ? kBf16Panel : kBf16Vector;
 }

@@ -12,13 +12,15 @@
 namespace lagoon {
 namespace {
 
-/// Elements copied between two checks, 4 us, where a kernel row takes as long as some more.
+/// Elements copied between two guard checks, 4 us. Each kernel row costs as much as kCopiedPerRow
+/// more elements.
 constexpr std::size_t kCopiedPerCheck = 48 << 10;
 constexpr std::size_t kCopiedPerRow = 96;
 
 alignas(64) constexpr float kNoBias[kBf16Panel] = {};
 
-/// The unit's state on this thread: gone when the multiplication ends, however it ends.
+/// The unit's state on this thread. The destructor releases the state, however the multiplication
+/// ends.
 class UnitState {
  public:
   explicit UnitState(const Bf16Unit& unit) : unit_(unit) {}
@@ -37,7 +39,7 @@ class UnitState {
   std::uint32_t rows_ = 0;
 };
 
-/// Copies the input of one output pixel, all of its depth, as bf16.
+/// Copies the input of one output pixel, over the whole depth, as bf16.
 class PixelCopy {
  public:
   PixelCopy(const Bf16ConvArgs& args, std::size_t pixel) : args_(args), first_(pixel) {
@@ -53,7 +55,7 @@ class PixelCopy {
     } else {
       for (std::uint32_t row = 0; row < args_.kernel_h; ++row) to = CopyKernelRow(row, to);
     }
-    // Zero times whatever lay there might be no number.
+    // Zeros the rest of the last step: zero times stale memory could be NaN.
     const std::size_t depth = std::size_t{args_.kernel_h} * args_.kernel_w * args_.channels;
     std::fill_n(to, std::size_t{args_.steps} * kBf16Step - depth, Bf16{});
   }
@@ -117,7 +119,7 @@ class Bf16Block {
 
   bool Run() {
     if (!CopyInput() || !Multiply() || ctx_.ShouldLeave()) return false;
-    // The first visible write: from here to the end without a check.
+    // The first visible write: no guard check from here to the end.
     for (std::size_t group = 0; group < groups_; ++group) {
       for (std::size_t panel = tile_.panels.begin; panel < tile_.panels.end; ++panel) {
         Store(group, panel);
@@ -131,7 +133,7 @@ class Bf16Block {
   std::size_t ColumnsOf(std::size_t panel) const {
     return std::min<std::size_t>(WidthOf(panel), args_.out_channels - panel * kBf16Panel);
   }
-  // Of the tile's pixels.
+  // A share of the tile's pixels.
   Range GroupOf(std::size_t group) const { return Share(tile_.pixels.size(), groups_, group); }
   const Bf16* WeightsOf(std::size_t panel) const {
     return args_.weights + panel * args_.steps * kBf16Panel * kBf16Step;
@@ -139,7 +141,7 @@ class Bf16Block {
   float* SumsAt(std::size_t group, std::size_t panel) const {
     return sums_ + ((panel - tile_.panels.begin) * groups_ + group) * kBf16ItemFloats;
   }
-  // Room for a whole panel: the kernel's own bias may end in it.
+  // Returns room for a whole panel, because the kernel's own bias may end within the panel.
   const float* BiasAt(std::size_t panel) {
     if (args_.bias == nullptr) return kNoBias;
     const float* const bias = args_.bias + panel * kBf16Panel;
@@ -148,7 +150,7 @@ class Bf16Block {
     return part_bias_;
   }
 
-  // Of item (group, 0)'s first value in y, and in what has y's shape.
+  // Offset of the first value of item (group, panel) in y and in tensors of y's shape.
   std::size_t OffsetOf(std::size_t group, std::size_t panel) const {
     return (tile_.pixels.begin + GroupOf(group).begin) * args_.out_channels + panel * kBf16Panel;
   }
@@ -216,7 +218,8 @@ bool Bf16Block::MultiplyItem(std::size_t group, std::size_t panel, UnitState& st
   return true;
 }
 
-// In scratch memory: a function of a whole tile would take longer than blocks may write.
+// Finishes an item in scratch memory: finishing a whole tile in y would take longer than a block
+// may write.
 void Bf16Block::FinishItem(std::size_t group, std::size_t panel) const {
   const std::size_t rows = GroupOf(group).size(), width = WidthOf(panel);
   float* const sums = SumsAt(group, panel);

@@ -7,11 +7,11 @@
 namespace lagoon {
 namespace {
 
-// Where in a filter, in ONNX's order, the elements of one step lie: the depth runs over kernel
+// Where the elements of one step lie in a filter in ONNX's order. The depth runs over kernel
 // positions, then channels.
 struct StepPlaces {
   std::size_t offset[kBf16Step];
-  std::size_t count;  // fewer in the last step
+  std::size_t count;  // elements of the step; fewer in the last one
 
   StepPlaces(const Conv2dSpec& spec, std::size_t step) {
     const std::size_t kernel = std::size_t{spec.kernel_h} * spec.kernel_w;
@@ -23,8 +23,8 @@ struct StepPlaces {
   }
 };
 
-// One column of half a panel of one step, [pair of the depth][column][2]; zero where the depth
-// ends.
+// Packs one column of half a panel of one step, [pair of the depth][column][2]; zeros behind the
+// depth.
 void PackColumn(const StepPlaces& places, const float* filter, Bf16* to) {
   for (std::size_t i = 0; i < kBf16Step; ++i) {
     to[i / 2 * 2 * kBf16Vector + i % 2] =

@@ -1,5 +1,5 @@
-// conv2d in bf16: the same shapes as in fp32 on every unit of this process's level, against sums of
-// fp64 over operands that are rounded to bf16.
+// conv2d in bf16: the same shapes as in fp32, on every unit of this process's level. Compares with
+// fp64 sums over operands rounded to bf16.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -27,7 +27,8 @@ using ::testing::HasSubstr;
 using testing::ProtocolCase;
 using ::testing::StartsWith;
 
-/// Units by name, so that a test of one that this machine lacks is listed, and skipped.
+/// The names of all units, so that the tests of a unit that this machine lacks are listed as
+/// skipped.
 std::vector<std::string> UnitNames() {
   std::vector<std::string> names;
   for (const Bf16Unit* unit : Bf16UnitsOf(CpuLevel::kAmx)) names.emplace_back(unit->name);
@@ -123,7 +124,7 @@ INSTANTIATE_TEST_SUITE_P(Layers, Bf16Conv2dProtocolTest,
                          });
 GTEST_ALLOW_UNINSTANTIATED_PARAMETERIZED_TEST(Bf16Conv2dProtocolTest);
 
-// A pixel that is no number leaves its neighbours alone, also where the depth ends in a step.
+// A pixel with an infinity does not change its neighbours, also where the depth ends within a step.
 TEST(Bf16Conv2d, InfinityStaysInItsPixel) {
   if (Bf16UnitsOf(ActiveCpuLevel()).empty()) GTEST_SKIP() << "this CPU has no bf16";
   for (const Bf16Unit* unit : Bf16UnitsOf(ActiveCpuLevel())) {
@@ -144,8 +145,8 @@ Conv2dSpec DeepSpec() {
   return spec;
 }
 
-// How a convolution is cut depends on the speed of a unit: a fast one has more cuts whose blocks
-// are short enough. Units that this machine lacks are only asked how they would cut.
+// How a convolution is cut depends on the speed of a unit: a fast unit has more cuts with blocks
+// that are short enough. For units that this machine lacks, the test only computes the cuts.
 TEST(Bf16Conv2d, DeepConvolutionsHaveManyVersionsOnEveryUnit) {
   for (const Bf16Unit* unit : Bf16UnitsOf(CpuLevel::kAmx)) {
     const std::size_t least = unit->level == CpuLevel::kAmx ? 20 : 7;
@@ -224,7 +225,7 @@ TEST(Precision, IsParsedByNameAndRefusedByName) {
   EXPECT_THAT(wrong.error().message, HasSubstr("'int4'"));
 }
 
-// Whatever this machine has: MakeConv2d and CheckPrecision agree.
+// On any machine: MakeConv2d and CheckPrecision agree.
 TEST(Precision, IsRefusedByTheFactoryWhereTheCpuLacksIt) {
   Conv2dSpec spec = testing::Gemm(10, 20, 30);
   spec.precision = Precision::kBf16;

@@ -12,18 +12,18 @@
 namespace lagoon {
 namespace {
 
-// A block's planned time, in us, and of that the time from the first visible write to the end: half
+// A block's planned time, and of that the time from the first visible write to the end, in us. Half
 // of what the protocol allows, because memory may be slower than planned.
 constexpr double kMaxBlockUs = 68;
 constexpr double kCommitUs = 11;
 constexpr double kChunkUs = 7;
-constexpr double kClaimUs = 0.7;  // what a block costs beside its work
+constexpr double kClaimUs = 0.7;  // cost of a block besides its work
 // Bytes per us.
 constexpr double kStoreRate = 12e3;     // from scratch to memory
 constexpr double kFarRate = 15e3;       // weights that are not in this unit's cache
-constexpr double kCopyNs = 0.08;        // an element of the input, read and converted
-constexpr double kCopyRowNs = 8;        // a kernel row of an output pixel
-constexpr double kNearBytes = 1 << 20;  // what stays in the second-level cache
+constexpr double kCopyNs = 0.08;        // per element of the input, read and converted
+constexpr double kCopyRowNs = 8;        // per kernel row of an output pixel
+constexpr double kNearBytes = 1 << 20;  // bytes that stay in the second-level cache
 constexpr std::size_t kMaxWidePanels = 64;
 constexpr std::size_t kMaxPixels = 1024;
 
@@ -62,7 +62,7 @@ class Candidate {
     return store_us() <= kCommitUs && block_us() <= kMaxBlockUs &&
            static_cast<double>(SumsOffset()) <= kNearBytes;
   }
-  /// Estimated time on two units: the fewer the blocks, the more an odd number of them costs.
+  /// Estimated time on two units. The fewer blocks there are, the more an odd number of them costs.
   double Score() const {
     const double work = static_cast<double>(blocks()) * (block_us() + kClaimUs);
     return work / 2 + (blocks() % 2 == 1 ? 0.5 : 0.05) * block_us();
@@ -103,13 +103,13 @@ Bf16ConvArgs ShapeOf(const Conv2dSpec& s, const Bf16Unit& unit) {
   a.panels = static_cast<std::uint32_t>(CeilDivide(s.out_channels, kBf16Panel));
   const double step_ns = kBf16Rows * unit.row_ns + unit.step_ns;
   a.chunk_steps = static_cast<std::uint32_t>(std::max(1.0, kChunkUs * 1e3 / step_ns));
-  // An odd number of lines: rows then lie in different sets of the cache.
+  // An odd number of lines, so that rows lie in different sets of the cache.
   const std::size_t lines = CeilDivide(a.steps * kBf16Step * sizeof(Bf16), 64);
   a.row_bytes = (lines | 1) * 64;
   return a;
 }
 
-// Calls `visit` with every cut that is worth a look, each once.
+// Calls `visit` once for every cut that may be good.
 template <typename Visit>
 void ForEveryCut(const Candidate& whole, Visit&& visit) {
   Candidate next = whole;
@@ -130,7 +130,7 @@ void ForEveryCut(const Candidate& whole, Visit&& visit) {
   }
 }
 
-// What is left when nothing fits.
+// The cut to use if no other one fits.
 Candidate FinestCut(const Candidate& whole) {
   Candidate finest = whole;
   finest.Cut(whole.a.pixels, whole.a.panels);

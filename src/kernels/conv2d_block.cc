@@ -1,4 +1,4 @@
-// One block of conv2d. Compiled for the plainest instruction set: vector instructions in the code
+// One block of conv2d. Compiled for the plainest instruction set, because vector instructions
 // between two calls of the micro-kernel would queue behind its arithmetic.
 
 #include "kernels/conv2d_block.h"
@@ -14,13 +14,13 @@
 namespace lagoon {
 namespace {
 
-/// Padding that is read, and the bias of a kernel without one.
+/// Read as padding, and as the bias of a kernel without one.
 alignas(64) constexpr float kZeros[kMaxEdgeChannels] = {};
 
 constexpr std::size_t kMaxPanelWidth = 32;
 
-/// The run of one block. Steps of the depth are chunks; each visits all micro-tiles, so that a
-/// chunk of weights is used by all of them while it is in the cache.
+/// Runs one block. The steps of the depth are chunks. Each step visits all micro-tiles, so that all
+/// of them use a chunk of weights while it is in the cache.
 class ConvBlock {
  public:
   ConvBlock(const Conv2dArgs& args, std::uint32_t block, BlockContext& ctx)
@@ -55,7 +55,7 @@ class ConvBlock {
       }
     }
     if (ctx.ShouldLeave()) return false;
-    // The first visible write: from here to the end without a check.
+    // The first visible write: no guard check from here to the end.
     for (Cursor at = Begin(0); at.item < items - direct; at.Next()) Store(at);
     const Chunk last = ChunkOf(args_, args_.chunks - 1);
     for (Cursor at = Begin(items - direct); at.item < items;) {
@@ -69,14 +69,14 @@ class ConvBlock {
 
  private:
   Cursor Begin(std::size_t item) const { return Cursor(tile_, args_.panels_inner, item); }
-  // What depends on the row and the segment only. Several calls in turn need it, and in a shallow
-  // convolution working it out each time would take as long as the arithmetic.
+  // What depends on the row and the segment only. Several calls in turn need these values, and in a
+  // shallow convolution computing them each time would take as long as the arithmetic.
   struct Spot {
     std::size_t place = kNowhere;
     KernelRows kernel_rows{};
     Pixels pixels{};
     std::int64_t column = 0;  // image column of kernel column 0 for the first pixel
-    std::size_t offset = 0;   // of the first pixel's first channel in y
+    std::size_t offset = 0;   // offset in y of the first pixel's first channel
   };
   static constexpr std::size_t kNowhere = ~std::size_t{0};
 
@@ -103,14 +103,14 @@ class ConvBlock {
   std::size_t ColumnsAt(const Cursor& at) const {
     return std::min<std::size_t>(WidthAt(at), args_.out_channels - at.panel * panel_width_);
   }
-  // Panels from `at` on that one call takes; items stop before `end`.
+  // Number of panels from `at` on that one call takes; items stop before `end`.
   std::uint32_t PanelsPerCall(const Cursor& at, std::size_t end) const {
     if (at.panel >= args_.whole_panels) return 1;
     const std::size_t whole = std::min<std::size_t>(tile_.panels.end, args_.whole_panels);
     const std::size_t count = std::min(whole - at.panel, end - at.item);
     return static_cast<std::uint32_t>(std::min<std::size_t>(count, args_.call_panels));
   }
-  // `whole`: all columns of the panel exist.
+  // `whole`: whether all columns of the panel exist.
   const float* BiasAt(const Cursor& at, bool whole) {
     if (args_.bias == nullptr) return kZeros;
     const float* bias = args_.bias + at.panel * panel_width_;
@@ -136,10 +136,10 @@ class ConvBlock {
 
   const Conv2dArgs& args_;
   const ConvTile tile_;
-  const std::size_t panel_width_;  // of all panels but perhaps the last
+  const std::size_t panel_width_;  // width of all panels, perhaps except the last
   float* const acc_;
   const InputView input_;
-  Spot here_, next_;  // next_: nowhere at the end of the tile
+  Spot here_, next_;  // next_: kNowhere at the end of the tile
   MicroTile micro_{};
   alignas(64) float part_bias_[kMaxPanelWidth] = {};
   PrefetchStream prefetch_[2 * kMaxCallPanels + 1];
@@ -174,7 +174,7 @@ void ConvBlock::Store(const Cursor& at) {
                       micro_.store);
 }
 
-// The tile is still in the cache.
+// Called while the tile is still in the cache.
 void ConvBlock::FinishTile() const {
   const std::size_t channel = tile_.panels.begin * panel_width_;
   const std::size_t channels =
@@ -194,8 +194,8 @@ void ConvBlock::FinishTile() const {
   }
 }
 
-// What the micro-kernel asks for while it computes: a store that misses the cache would hold up all
-// later ones, and the processor's own prefetching does not see through the many rows.
+// Sets what the micro-kernel prefetches while it computes. A store that misses the cache would
+// delay all later stores, and the processor's own prefetcher does not recognise the many rows.
 void ConvBlock::SetPrefetch(const Cursor& at, std::uint32_t panels, const Chunk& chunk,
                             bool finish) {
   const std::uint32_t steps = std::max(1u, micro_.taps * (micro_.tap_depth / kDepthStep));
@@ -206,7 +206,8 @@ void ConvBlock::SetPrefetch(const Cursor& at, std::uint32_t panels, const Chunk&
     if (steps < rows) micro_.prefetch_burst = (rows + steps - 1) / steps;
     const std::uint32_t count =
         steps < rows ? (rows + micro_.prefetch_burst - 1) / micro_.prefetch_burst : rows;
-    // Values stored at once: the next micro-tile's place, as this one's would come too late.
+    // For values stored at once, prefetch the next micro-tile's place: for this one a prefetch
+    // would come too late.
     const std::size_t offset = here_.offset + (at.panel + (finish ? 1 : 0)) * panel_width_;
     for (std::uint32_t panel = 0; panel + 1 < panels; ++panel) {
       stream = AddStoreStream(offset + panel * panel_width_, count, stream);
@@ -223,7 +224,7 @@ void ConvBlock::SetPrefetch(const Cursor& at, std::uint32_t panels, const Chunk&
   micro_.prefetch = prefetch_;
 }
 
-// Where in y the micro-tile goes that follows `panels` panels from `at` on.
+// Offset in y of the micro-tile that follows `panels` panels from `at` on.
 std::size_t ConvBlock::NextOffset(const Cursor& at, std::uint32_t panels) const {
   const bool same_place = args_.panels_inner && at.panel + panels < tile_.panels.end;
   if (same_place) return here_.offset + (at.panel + panels) * panel_width_;
@@ -245,8 +246,8 @@ PrefetchStream* ConvBlock::AddStoreStream(std::size_t offset, std::uint32_t coun
   return stream;
 }
 
-// The input that the next segment does not share with this one: its pixels' last kernel row. Each
-// panel asks for a share. Null: nothing to ask for.
+// The input that the next segment does not share with this one: the last kernel row of its pixels.
+// Each panel prefetches a share. Null: nothing to prefetch.
 const std::byte* ConvBlock::InputAhead(const Cursor& at, std::size_t steps) const {
   if (next_.place == kNowhere) return nullptr;
   const std::size_t begin = (at.panel - tile_.panels.begin) * steps * kPrefetchBytes;
@@ -256,7 +257,7 @@ const std::byte* ConvBlock::InputAhead(const Cursor& at, std::size_t steps) cons
   return input_.At(row, std::max<std::int64_t>(0, next_.column), args_.channels) + begin;
 }
 
-// The weights that come after this chunk's of this panel. Each segment asks for a share.
+// The weights that come after this chunk of this panel. Each segment prefetches a share.
 const std::byte* ConvBlock::WeightsAhead(const Cursor& at, const Chunk& chunk,
                                          std::size_t steps) const {
   const bool next_panel = at.panel + 1 < tile_.panels.end;
@@ -280,14 +281,14 @@ void ConvBlock::NextPanel() {
   if (args_.residual != nullptr) micro_.store.residual += panel_width_;
 }
 
-// Where the micro-kernel finds `chunk` of the input and of the weights. False: all of it is
+// Points the micro-kernel to `chunk` of the input and of the weights. False: the whole chunk is
 // padding.
 bool ConvBlock::SetTaps(const Cursor& at, const Chunk& chunk) {
   const std::uint32_t first_tap = here_.kernel_rows.begin * args_.taps_w;
   const std::uint32_t end_tap = here_.kernel_rows.end * args_.taps_w;
   const std::uint32_t begin = std::clamp(chunk.tap, first_tap, end_tap);
   const std::uint32_t end = std::clamp(chunk.tap + chunk.taps, begin, end_tap);
-  const bool cut = begin != chunk.tap;  // then at the start of a kernel row
+  const bool cut = begin != chunk.tap;  // true: starts at the start of a kernel row
   const std::int64_t kernel_row = cut ? here_.kernel_rows.begin : chunk.row;
   micro_.column = cut ? 0 : chunk.column;
   const std::int64_t column = here_.column + std::int64_t{micro_.column} * args_.dilation_w;
@@ -311,7 +312,7 @@ bool ConvBlock::SetTaps(const Cursor& at, const Chunk& chunk) {
 void ConvBlock::Accumulate(const Cursor& at, std::uint32_t panels, const Chunk& chunk,
                            bool finish) {
   Enter(at);
-  // The last chunk is due even when it is padding: sums must be there to be stored.
+  // The last chunk is needed even if it is padding: the sums must exist to be stored.
   if (!SetTaps(at, chunk) && !chunk.last) return;
   const std::size_t width = WidthAt(at);
   const bool whole = ColumnsAt(at) == width;

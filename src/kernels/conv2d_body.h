@@ -15,20 +15,21 @@ namespace lagoon {
 inline constexpr std::uint32_t kMaxMicroRows = 14;
 
 struct ConvTarget {
-  CpuLevel level;          // the lowest that runs these bodies
-  std::uint32_t lanes;     // floats of a vector
-  std::uint32_t max_rows;  // of a micro-tile
-  double flops_per_us;     // of one unit in the micro-kernel; measured, used to size blocks
-  /// The micro-kernels, by [vectors - 1][rows - 1].
+  CpuLevel level;          // the lowest level that runs these bodies
+  std::uint32_t lanes;     // floats per vector
+  std::uint32_t max_rows;  // most rows of a micro-tile
+  double flops_per_us;     // of the micro-kernel on one compute unit; measured, sizes blocks
+  /// The micro-kernels, indexed by [vectors - 1][rows - 1].
   void (*multiply[2][kMaxMicroRows])(MicroTile&);
-  /// Stores `rows` rows of sums, of which `columns` columns of a panel of `vectors` vectors exist.
+  /// Stores `rows` rows of sums of a panel of `vectors` vectors, of which the first `columns`
+  /// columns exist.
   void (*store)(const float* sums, std::size_t rows, std::size_t vectors, std::size_t columns,
                 const ConvStore& store);
   Body gemv;       // arguments: GemvArgs
-  Body gemv_bf16;  // the same with weights of bf16
+  Body gemv_bf16;  // the same with bf16 weights
 };
 
-/// For the level of this process; lives for ever. Any thread.
+/// The target for the level of this process. Static lifetime; any thread.
 const ConvTarget& ChosenConvTarget();
 
 }  // namespace lagoon

@@ -17,13 +17,13 @@
 
 namespace lagoon::testing {
 
-/// A sum as it should be.
+/// A sum in double precision.
 struct Expected {
   double value;
-  double magnitude;  // sum of absolute products, which rounding errors scale with
+  double magnitude;  // sum of absolute products; rounding errors are proportional to it
 };
 
-/// The operands as a body multiplies them.
+/// `value` as a body multiplies it: rounded to bf16 or unchanged.
 inline double Rounded(float value, bool bf16) {
   return bf16 ? std::bit_cast<float>(static_cast<std::uint32_t>(ToBf16(value)) << 16) : value;
 }
@@ -65,7 +65,7 @@ inline double FinishReference(const ConvProblem& p, double sum, std::size_t inde
   return e.residual_last ? sum + residual : sum;
 }
 
-/// y against sums of fp64.
+/// Compares y with sums in fp64.
 inline void ExpectReference(const ConvProblem& p) {
   std::size_t index = 0;
   for (std::size_t image = 0; image < p.spec.batch; ++image) {
@@ -89,7 +89,7 @@ struct ConvCase {
 
 inline void PrintTo(const ConvCase& c, std::ostream* out) { *out << c.name; }
 
-// Square images and kernels; `out` follows from symmetric padding.
+// Square images and kernels; the output size follows from symmetric padding.
 inline Conv2dSpec Square(std::uint32_t in, std::uint32_t size, std::uint32_t out,
                          std::uint32_t kernel, std::uint32_t stride, std::uint32_t pad) {
   Conv2dSpec s;
@@ -118,7 +118,7 @@ inline Conv2dSpec With(Conv2dSpec spec, auto change) {
   return spec;
 }
 
-// Functions behind the store, and residuals behind an activation.
+// Adds cases with functions after the store, and with residuals after an activation.
 inline void AddFinished(std::vector<ConvCase>& cases) {
   for (const bool residual : {false, true}) {
     for (const Activation activation : {Activation::kRelu, Activation::kUnary}) {
@@ -139,7 +139,7 @@ inline void AddFinished(std::vector<ConvCase>& cases) {
   }
 }
 
-/// Every way to read the input, to cut the depth and to end, all small.
+/// Small cases for every way to read the input, to cut the depth and to end a tile.
 inline std::vector<ConvCase> ConvCases() {
   std::vector<ConvCase> cases = {
       {"stem_7x7_s2", Square(3, 62, 64, 7, 2, 3)},
@@ -221,8 +221,8 @@ inline std::vector<ConvCase> ConvCases() {
 
 inline constexpr float kUnwritten = -12345.0f;
 
-/// Every block alone on poisoned memory: what they write is disjoint, covers y, and equals a full
-/// run.
+/// Runs every block alone on poisoned memory. Expects that the blocks write disjoint tiles, that
+/// the tiles cover y, and that the values equal those of a full run.
 inline void ExpectBlocksWriteTheirOwnTileOnly(ConvProblem& problem) {
   ASSERT_TRUE(problem.RunAll());
   const std::vector<float> full(problem.y.span().begin(), problem.y.span().end());

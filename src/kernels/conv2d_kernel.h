@@ -1,6 +1,6 @@
 #pragma once
 
-// What the factories of conv2d's bodies share.
+// Shared by the factories of conv2d's bodies.
 
 #include <cstddef>
 #include <string_view>
@@ -15,11 +15,12 @@ namespace lagoon {
 
 inline constexpr std::string_view kConvOp = "conv2d";
 
-/// REEF 5.3 samples many; more than this differ too little to matter.
+/// Most versions of a kernel. REEF 5.3 samples many versions; with more than this, the versions
+/// differ too little to matter.
 inline constexpr std::size_t kConvVersions = 24;
 
-/// What the bodies' arguments have in common: the operands, by the same names. Blocks and body are
-/// left to the caller.
+/// The part of a kernel that is the same for all bodies: cost and operands, whose fields have the
+/// same names in all argument structs. The caller sets blocks and body.
 template <typename Args>
 Result<Kernel> KernelOf(const Conv2dSpec& spec, Args args) {
   LAGOON_ASSIGN_OR_RETURN(const Limits limits, LimitsOf(kConvOp, spec.epilogue));
@@ -48,8 +49,8 @@ Result<Kernel> KernelOf(const Conv2dSpec& spec, Args args) {
   return kernel;
 }
 
-/// A kernel that starts as the first of `tilings`, of which there is at least one, and has all of
-/// them as its versions, which `name_of` their arguments tells apart.
+/// A kernel that starts as the first of `tilings` (at least one) and has all of them as its
+/// versions. `name_of` gives a distinct name for the arguments of each.
 template <typename Tiling, typename NameOf>
 Result<Kernel> KernelOfVersions(const Conv2dSpec& spec, const std::vector<Tiling>& tilings,
                                 NameOf&& name_of) {

@@ -26,8 +26,8 @@ using simd::D;
 using simd::V;
 namespace hn = simd::hn;
 
-// Two vectors of columns; as many rows as leave two registers for the weights and one for the
-// input.
+// A micro-tile has two vectors of columns, and as many rows as leave two registers for the weights
+// and one for the input.
 #if HWY_TARGET == HWY_AVX3 || HWY_TARGET == HWY_AVX3_DL
 inline constexpr int kMaxRows = 14;
 #else
@@ -37,15 +37,15 @@ inline constexpr int kMaxVectors = 2;
 
 HWY_INLINE const float* Floats(const std::byte* p) { return reinterpret_cast<const float*>(p); }
 
-/// Pointers to the input of `kRows` pixels that lie `pitch` bytes apart, the first and the last
-/// apart from the rest because they may be padding. One pointer serves three rows through [p +
-/// pitch] and [p + 2 * pitch]: with one pointer a row, x86 would run out of registers.
+/// Pointers to the input of `kRows` pixels, `pitch` bytes apart. The first and the last pixel have
+/// pointers of their own because they may be padding. One pointer serves three rows through [p +
+/// pitch] and [p + 2 * pitch]: with one pointer per row, x86 would run out of registers.
 template <int kRows>
 struct RowPointers {
   static constexpr int kGroups = kRows > 2 ? kRows / 3 : 0;
   const std::byte* first;
   const std::byte* last;
-  std::array<const std::byte*, kGroups + 1> middle{};  // one too many: none is no array
+  std::array<const std::byte*, kGroups + 1> middle{};  // one too many: arrays cannot be empty
 
   HWY_INLINE RowPointers(const MicroTile& tile, const std::byte* a, std::uint32_t tap) {
     first = (tile.zero_first >> tap & 1) != 0 ? tile.zeros : a;
@@ -89,8 +89,8 @@ struct Accumulators {
       }
     }
   }
-  /// One step of the depth: `b` holds its row of the panel, `k` its byte offset from the row
-  /// pointers.
+  /// One step of the depth. `b`: the row of the panel for this step; `k`: byte offset of the step
+  /// from the row pointers.
   HWY_INLINE void Step(const RowPointers<kRows>& rows, std::size_t pitch, const float* b,
                        std::size_t k) {
     V weights[kVectors];
@@ -104,7 +104,7 @@ struct Accumulators {
   }
 };
 
-/// Writes the rows of a panel whose columns all exist, one after the other.
+/// Writes the rows of a panel one after the other; all columns of the panel exist.
 template <int kVectors>
 class RowStore {
  public:
@@ -133,15 +133,16 @@ class RowStore {
   const std::size_t pitch_;
 };
 
-/// y = limit(sums + residual) from registers.
+/// y = limit(sums + residual), from registers.
 template <bool kResidual, int kRows, int kVectors>
 HWY_INLINE void Finish(const Accumulators<kRows, kVectors>& acc, const ConvStore& store) {
   RowStore<kVectors> rows(store);
   LAGOON_UNROLL for (int r = 0; r < kRows; ++r) rows.template Write<kResidual>(acc.v[r]);
 }
 
-/// Walks prefetch streams; ends with Save(), so that the next call goes on. Field by field: a copy
-/// of a whole struct would read fields together that were written one by one, and wait for them.
+/// Walks the prefetch streams. Save() stores the position, so that the next call continues there.
+/// Copies field by field: a copy of the whole struct would read several fields at once that were
+/// written one by one, and would wait for these writes.
 class Prefetcher {
  public:
   explicit HWY_INLINE Prefetcher(const MicroTile& tile)
@@ -180,7 +181,7 @@ class Prefetcher {
   const std::uint32_t burst_;
 };
 
-/// The micro-kernel. Not inlined: with anything else around it, registers would spill.
+/// The micro-kernel. Not inlined, because inlined code would spill registers.
 template <int kRows, int kVectors>
 HWY_NOINLINE void Multiply(MicroTile& tile) {
   constexpr std::size_t kWidth = kVectors * hn::MaxLanes(D());
@@ -237,7 +238,7 @@ inline constexpr std::array<MultiplyFn, kMaxRows> kMultiply[kMaxVectors] = {
     MultiplyTable<2>(std::make_index_sequence<kMaxRows>()),
 };
 
-/// The same from scratch, for a panel whose columns all exist.
+/// The same from scratch memory, for a panel whose columns all exist.
 template <int kVectors, bool kResidual>
 HWY_INLINE void StoreWhole(const float* acc, std::size_t count, const ConvStore& store) {
   RowStore<kVectors> rows(store);
@@ -251,7 +252,7 @@ HWY_INLINE void StoreWhole(const float* acc, std::size_t count, const ConvStore&
   }
 }
 
-/// The same where only `columns` of the panel exist.
+/// The same for a panel of which only the first `columns` columns exist.
 inline void StorePart(const float* acc, std::size_t rows, std::size_t vectors, std::size_t columns,
                       const ConvStore& store) {
   constexpr std::size_t kLanes = hn::MaxLanes(D());
@@ -272,7 +273,7 @@ inline void StorePart(const float* acc, std::size_t rows, std::size_t vectors, s
   }
 }
 
-/// `vectors`: of the panel; `columns`: those that exist.
+/// `vectors`: vectors of the panel; `columns`: number of its columns that exist.
 inline void StoreRows(const float* acc, std::size_t rows, std::size_t vectors, std::size_t columns,
                       const ConvStore& store) {
   if (columns < vectors * hn::MaxLanes(D())) return StorePart(acc, rows, vectors, columns, store);

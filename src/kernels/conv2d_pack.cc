@@ -26,7 +26,7 @@ void PackGemv(const Conv2dSpec& spec, std::size_t lanes, const float* weights, f
   }
 }
 
-// The same in bf16, two vectors of the depth together: [group][pair][output][lane][2].
+// The same in bf16, with two vectors of the depth together: [group][pair][output][lane][2].
 void PackBf16Gemv(const Conv2dSpec& spec, std::size_t lanes, const float* weights, Bf16* packed) {
   const std::size_t groups = CeilDivide(spec.out_channels, kGemvGroup);
   const std::size_t vectors = GemvVectors(spec.in_channels, lanes, /*bf16=*/true);
@@ -43,8 +43,8 @@ void PackBf16Gemv(const Conv2dSpec& spec, std::size_t lanes, const float* weight
   }
 }
 
-// One panel: [kernel_h][kernel_w][in_channels][width], for `count` output channels from `channel`
-// on; zero to `width`.
+// Packs one panel: [kernel_h][kernel_w][in_channels][width], for `count` output channels from
+// `channel` on; zeros up to `width`.
 void PackPanel(const Conv2dSpec& spec, std::size_t channel, std::size_t width, const float* weights,
                float* packed) {
   const std::size_t kernel = std::size_t{spec.kernel_h} * spec.kernel_w;

@@ -40,7 +40,7 @@ TEST_P(Conv2dProtocolTest, ChecksOftenEnoughAndBlocksAreShort) {
   testing::ExpectChecksOftenEnoughAndShortBlocks(problem);
 }
 
-// The instruction sets that blocks are sized for; the others only have to be right.
+// The instruction sets that blocks are sized for; the others only have to give correct results.
 std::vector<std::int64_t> SizedTargets() {
   std::vector<std::int64_t> targets;
   for (const std::int64_t target : testing::Targets()) {

@@ -23,7 +23,7 @@ struct ProtocolCase {
   std::uint32_t in, size, out, kernel, stride, pad;
 };
 
-// One of each way to read the input and to cut the depth, and the extremes of the five CNNs.
+// One case for each way to read the input and to cut the depth, and the extremes of the five CNNs.
 inline constexpr ProtocolCase kProtocolCases[] = {
     {"stem", 3, 224, 64, 7, 2, 3},
     {"stem_3x3", 3, 224, 32, 3, 2, 1},
@@ -59,7 +59,7 @@ inline Conv2dSpec SpecOf(const ProtocolCase& c) {
   return s;
 }
 
-// First, middle and last block: they differ in what of the image and of the channels they see.
+// First, middle and last block: they cover different parts of the image and of the channels.
 inline std::vector<std::uint32_t> SomeBlocks(const Kernel& kernel) {
   std::vector<std::uint32_t> blocks = {0, kernel.blocks / 2, kernel.blocks - 1};
   blocks.erase(std::unique(blocks.begin(), blocks.end()), blocks.end());
@@ -85,7 +85,7 @@ inline void ExpectLeavesUnseenAtEveryCheckAndComputesTheSameAgain(ConvProblem& p
   }
 }
 
-/// Not under a sanitizer: times mean nothing there.
+/// Not for builds with a sanitizer, where times mean nothing.
 inline void ExpectChecksOftenEnoughAndShortBlocks(ConvProblem& problem) {
   constexpr int kRuns = 40, kMostRuns = 400;
   for (const std::uint32_t block : SomeBlocks(problem.kernel)) {
@@ -93,7 +93,7 @@ inline void ExpectChecksOftenEnoughAndShortBlocks(ConvProblem& problem) {
     for (int run = 0; run < kMostRuns; ++run) {
       if (run >= kRuns && stretches.LongestUs() <= kLimitUs && stretches.TotalUs() <= kBlockLimitUs)
         break;
-      // Whoever disturbs the machine now is gone later.
+      // Another process may disturb this run: wait, and try again.
       if (run >= kRuns && run % kRuns == 0)
         std::this_thread::sleep_for(std::chrono::milliseconds(50));
       stretches.Begin();

@@ -38,11 +38,12 @@ class Floats {
   std::size_t count_ = 0;
 };
 
-/// The operands of one convolution, weights in ONNX's order and packed, and its kernel bound to
-/// them.
+/// The operands of one convolution, its weights in ONNX's order and packed, and its kernel bound to
+/// these operands.
 class ConvProblem {
  public:
-  /// `unit`: runs it, for a spec of bf16 that is no matrix-vector product; null: as MakeConv2d.
+  /// `unit`: the unit to run on, for a bf16 spec that is not a matrix-vector product. Null: as
+  /// MakeConv2d.
   explicit ConvProblem(const Conv2dSpec& s, const Bf16Unit* unit = nullptr)
       : spec(s),
         x(Floats::Random(std::size_t{s.batch} * s.height * s.width * s.in_channels, 1)),
@@ -58,7 +59,7 @@ class ConvProblem {
     Bind();
   }
 
-  /// From now on the kernel is cut like this.
+  /// Cuts the kernel as in `version` from now on.
   void Use(const KernelVersion& version) {
     kernel.args = version.args;
     kernel.blocks = version.blocks;

@@ -10,27 +10,27 @@
 namespace lagoon {
 namespace {
 
-// A block's planned time, in us. Large kernels have blocks near kIdealBlockUs.
+// A block's planned time, in us. Large kernels get blocks near each of kIdealBlockUs.
 constexpr double kMaxBlockUs = 68;
 constexpr double kIdealBlockUs[] = {4, 8, 12, 16, 20, 24, 28, 32, 36, 40, 45, 50, 55, 60, 65};
-// From the first visible write to the end; half the bound of 20 us because memory may be slower
-// than planned.
+// Time from the first visible write to the end, in us. Half the limit of 20 us, because memory may
+// be slower than planned.
 constexpr double kCommitUs = 11;
 constexpr double kChunkUs = 7;
-constexpr double kClaimUs = 0.7;  // what a block costs beside its work
+constexpr double kClaimUs = 0.7;  // cost of a block besides its work
 constexpr std::uint32_t kMaxChunkDepth = 1024;
-// Bytes per us: writing results to memory, copying a patch, and reading what is not in this unit's
-// cache.
+// Bytes per us for writing results to memory, copying a patch, and reading data that is not in this
+// unit's cache.
 constexpr double kStoreRate = 15e3;
 constexpr double kDetourRate = 30e3;  // through scratch instead of from registers
 constexpr double kPatchRate = 25e3;
-constexpr double kFarRate = 40e3;       // most of it hides behind the arithmetic
-constexpr double kNearBytes = 1 << 20;  // what stays in the second-level cache
+constexpr double kFarRate = 40e3;       // most of the time hides behind the arithmetic
+constexpr double kNearBytes = 1 << 20;  // bytes that stay in the second-level cache
 constexpr double kInnerPanelBytes = 512 << 10;
-// From so many channels on, a tap is long enough to read the padding by pointer instead of copying
+// From this many channels on, a tap is long enough to read padding by pointer instead of copying
 // the input.
 constexpr std::uint32_t kMinEdgeChannels = 16;
-constexpr std::uint32_t kMaxEdgeColumns = 32;  // bits of a mask
+constexpr std::uint32_t kMaxEdgeColumns = 32;  // bits of a padding mask
 
 std::uint32_t CeilDiv32(std::size_t value, std::size_t by) {
   return static_cast<std::uint32_t>(CeilDivide(value, by));
@@ -42,7 +42,7 @@ bool ReadsColumnPadding(const Conv2dArgs& a) {
   return a.pad_left > 0 || last >= a.width;
 }
 
-// Whether every pixel between the first and the last of an output row has all its columns inside.
+// True if every pixel between the first and the last of an output row has all its columns inside.
 bool OnlyEndsReadPadding(const Conv2dArgs& a) {
   if (a.out_width < 3) return a.out_width == 1;
   const std::int64_t second = std::int64_t{a.stride_w} - a.pad_left;
@@ -131,7 +131,7 @@ class Candidate {
            PatchBytes() <= static_cast<std::size_t>(kNearBytes);
   }
 
-  // Floats that a block copies in kPatch mode.
+  // Bytes that a block copies in kPatch mode.
   std::size_t PatchBytes() const {
     if (a.input != ConvInput::kPatch) return 0;
     const std::size_t pixels = segments_ * CeilDivide(a.out_width, a.segments);
@@ -142,13 +142,13 @@ class Candidate {
     return std::min<std::size_t>(height, a.height) * width * a.channels * sizeof(float);
   }
 
-  // Weights of one block.
+  // Bytes of the weights of one block.
   double TileWeightBytes() const {
     return static_cast<double>(panels_) * 2 * a.lanes * a.depth * sizeof(float);
   }
 
-  // Bytes that blocks fetch from beyond their unit's cache, if consecutive blocks differ in their
-  // panels (and share input) or else share weights.
+  // Bytes that all blocks fetch from outside their unit's cache, if consecutive blocks differ in
+  // their panels and share input (`panels_first`), or else share weights.
   double FarBytes(bool panels_first) const {
     const double input =
         static_cast<double>(a.images) * a.height * a.width * a.channels * sizeof(float);
@@ -160,7 +160,7 @@ class Candidate {
                         : shared_weights + input * (input > kNearBytes ? a.panel_tiles : 1);
   }
 
-  // Estimated time on two units: the fewer the blocks, the more an odd number of them costs.
+  // Estimated time on two units. The fewer blocks there are, the more an odd number of them costs.
   double Score() const {
     const double count = static_cast<double>(blocks());
     const double items_in_all =
@@ -174,7 +174,7 @@ class Candidate {
   }
 
   std::uint32_t DirectItems() const {
-    // n of all items accumulate and store within the commit; the others only store.
+    // n of all items accumulate and store within the commit time; the others only store.
     const double n = (kCommitUs - store_us()) / (item_us_ / a.chunks);
     return static_cast<std::uint32_t>(std::clamp(n, 0.0, static_cast<double>(items())));
   }
@@ -191,12 +191,12 @@ class Candidate {
   std::size_t rows_ = 1, segments_ = 1, panels_ = 1;
 };
 
-// Cuts the rows of the product into about `tiles` parts of an image: whole output rows, or parts of
-// one.
+// Cuts the rows of the product into about `tiles` parts per image: whole output rows, or parts of
+// one row.
 void CutSpatially(std::size_t tiles, std::uint32_t panel_tiles, Candidate& candidate) {
   const std::size_t rows = candidate.a.out_height;
   if (tiles <= rows) {
-    // As few tiles as have this many rows at most.
+    // The fewest tiles with at most this many rows.
     const std::size_t tall = CeilDivide(rows, std::max<std::size_t>(tiles, 1));
     return candidate.Cut(CeilDiv32(rows, tall), 1, panel_tiles);
   }
@@ -204,7 +204,7 @@ void CutSpatially(std::size_t tiles, std::uint32_t panel_tiles, Candidate& candi
   candidate.Cut(static_cast<std::uint32_t>(rows), static_cast<std::uint32_t>(parts), panel_tiles);
 }
 
-// Calls `visit` with every cut that is worth a look, some of them more than once.
+// Calls `visit` for every cut that may be good, for some of them more than once.
 template <typename Visit>
 void ForEachCut(const Candidate& whole, Visit&& visit) {
   const Conv2dArgs& shape = whole.a;
@@ -242,7 +242,7 @@ Candidate BestCut(const Candidate& whole) {
   return best;
 }
 
-// Not yet cut.
+// The output as one tile, before it is cut.
 Candidate WholeOf(const Conv2dSpec& spec, const ConvTarget& target) {
   Conv2dArgs shape = ShapeOf(spec);
   shape.target = &target;
@@ -269,7 +269,7 @@ ConvTiling TilingOf(Candidate cut) {
   return tiling;
 }
 
-// Calls `visit` with every cut into equal parts, each once.
+// Calls `visit` once for every cut into equal parts.
 template <typename Visit>
 void ForEveryCut(const Candidate& whole, Visit&& visit) {
   const Conv2dArgs& shape = whole.a;

@@ -1,6 +1,6 @@
 #pragma once
 
-// How a convolution is mapped to the body: the shape that the body sees, and its blocks.
+// How a convolution is mapped to the body: the shape that the body computes, and its blocks.
 
 #include <cstddef>
 #include <vector>
@@ -11,13 +11,14 @@
 
 namespace lagoon {
 
-/// True where output pixels read neighbouring pixels one for one: all images are one long row.
+/// True if output pixel i reads input pixel i only: the body then treats all images as one long
+/// row.
 bool IsFlat(const Conv2dSpec& spec);
 
 /// True for one output pixel of one image: conv2d then runs the matrix-vector body.
 bool IsGemv(const Conv2dSpec& spec);
 
-/// The tiling for `target`: all of Conv2dArgs but the pointers. Needs a checked spec.
+/// The tiling for a target: all of Conv2dArgs but the pointers. The spec must be checked.
 struct ConvTiling {
   Conv2dArgs args;
   std::uint32_t blocks;
@@ -25,8 +26,8 @@ struct ConvTiling {
 };
 ConvTiling TileConv2d(const Conv2dSpec& spec, const ConvTarget& target);
 
-/// Ways to cut the output that keep the blocks' bounds, all different, the one of TileConv2d first:
-/// at most `count`, spread over block times from short to long.
+/// Different ways to cut the output within the time limits of blocks, TileConv2d's first: at most
+/// `count`, spread over block times from short to long.
 std::vector<ConvTiling> TileConv2dVersions(const Conv2dSpec& spec, const ConvTarget& target,
                                            std::size_t count);
 

@@ -1,6 +1,7 @@
 #pragma once
 
-// The places of a block: its micro-tiles in order, and what of the input and of the depth they see.
+// How a block walks its micro-tiles, and the part of the input and of the depth that each one
+// reads.
 
 #include <algorithm>
 #include <cstddef>
@@ -36,7 +37,7 @@ class Cursor {
       ++panel;
     }
   }
-  /// Next(), `count` times; with panels innermost and without leaving the segment.
+  /// As Next(), called `count` times. Only with panels innermost, and only within one segment.
   void Advance(std::size_t count) {
     if (count == 0) return;
     item += count - 1;
@@ -51,7 +52,7 @@ class Cursor {
   }
 
   std::size_t item, panel;
-  std::size_t place;  // which of the tile's segments
+  std::size_t place;  // index among the tile's segments, over all its rows
   std::size_t row, segment;
 
  private:
@@ -59,8 +60,8 @@ class Cursor {
   bool panels_inner_;
 };
 
-/// Kernel rows that lie inside the image for one output row; `y`: image row of kernel row 0, may be
-/// negative.
+/// The kernel rows that lie inside the image for one output row. `y`: image row of kernel row 0,
+/// may be negative.
 struct KernelRows {
   std::uint32_t begin, end;
   std::int64_t y;
@@ -86,8 +87,8 @@ inline std::int64_t ColumnOf(const Conv2dArgs& args, std::size_t pixel) {
   return static_cast<std::int64_t>(pixel) * args.stride_w - args.pad_left;
 }
 
-/// A part of the depth: `taps` taps from kernel row `row`, column `column` on; of each, floats
-/// [begin, begin + depth).
+/// A part of the depth: `taps` taps from tap number `tap` on, which lies at kernel row `row` and
+/// column `column`. Covers the floats [begin, begin + depth) of each tap.
 struct Chunk {
   std::uint32_t tap, taps, row, column, begin, depth;
   bool last;
@@ -112,7 +113,7 @@ inline Chunk ChunkOf(const Conv2dArgs& args, std::uint32_t index) {
   return chunk;
 }
 
-/// Where a tile's input is read: in x, or in a copy of the part that it needs.
+/// Where a tile reads its input: in x, or in a copy of the part that the tile needs.
 struct InputView {
   const float* origin;  // pixel (first_row, first_column)
   std::int64_t first_row, first_column;
@@ -124,7 +125,7 @@ struct InputView {
   }
 };
 
-/// Copies `columns` pixels from `column` on, which may lie outside the image: zero there.
+/// Copies `columns` pixels from `column` on. Pixels outside the image become zero.
 inline void CopyPatchRow(const Conv2dArgs& args, const float* image_row, std::int64_t column,
                          std::size_t columns, float* to) {
   const std::int64_t end = column + static_cast<std::int64_t>(columns);
@@ -163,7 +164,7 @@ inline InputView CopyPatch(const Conv2dArgs& args, const ConvTile& tile, const f
   return view;
 }
 
-/// Bit c: at kernel column c, `pixel` reads padding.
+/// Bit c: `pixel` reads padding at kernel column c.
 inline std::uint32_t PaddingMask(const Conv2dArgs& args, std::size_t pixel) {
   std::uint32_t mask = 0;
   std::int64_t column = ColumnOf(args, pixel);

@@ -4,7 +4,7 @@
 
 namespace lagoon {
 
-/// The CPU's bodies: what every device's load ops run, too. Lives for ever.
+/// The maker of the CPU's bodies, which also run the load ops of every device. Static lifetime.
 const KernelMaker& CpuKernels();
 
 }  // namespace lagoon

@@ -24,7 +24,7 @@ constexpr char kVariable[] = "LAGOON_CPU";
 
 constexpr std::array<const char*, 5> kNames = {"portable", "avx2", "avx512", "avx512bf16", "amx"};
 
-/// Highway's bodies that a level runs.
+/// Highway's targets that a level runs.
 std::int64_t BodiesOf(CpuLevel level) {
   constexpr std::int64_t kAvx512Bodies = HWY_AVX3 | HWY_AVX3_DL;
   if (level == CpuLevel::kPortable) return HWY_TARGETS & ~(HWY_AVX2 | kAvx512Bodies);
@@ -48,7 +48,7 @@ struct CpuLeaf {
 
 constexpr bool HasBits(std::uint64_t word, std::uint64_t bits) { return (word & bits) == bits; }
 
-/// The register states that the kernel keeps for its processes.
+/// The register states that the operating system saves for processes (XCR0).
 std::uint64_t KeptStates() {
   constexpr unsigned kReadable = 1u << 27;
   if (!HasBits(CpuLeaf(1, 0).ecx, kReadable)) return 0;
@@ -57,14 +57,14 @@ std::uint64_t KeptStates() {
   return std::uint64_t{high} << 32 | low;
 }
 
-/// Tiles are state that a process must ask for (Linux 5.16); threads inherit it.
+/// A process must ask for the use of tiles (Linux 5.16); threads inherit the permission.
 bool AskForTiles() {
   constexpr long kRequestPermission = 0x1023;  // ARCH_REQ_XCOMP_PERM
   constexpr long kTileData = 18;
   return syscall(SYS_arch_prctl, kRequestPermission, kTileData) == 0;
 }
 
-/// Of a machine with AVX-512.
+/// For a machine with AVX-512.
 CpuLevel HighestBf16Level() {
   constexpr unsigned kAvx512Bf16 = 1u << 5;
   constexpr unsigned kAmx = 1u << 22 | 1u << 24;  // BF16, TILE
@@ -94,7 +94,8 @@ std::vector<CpuLevel> FindLevels() {
   return levels;
 }
 
-/// Bodies below the level go too: tests that run every body run those of the level only.
+/// Also removes bodies below the level, so that tests that run every body run only those of the
+/// level.
 void LimitBodies(CpuLevel level) {
   // DisableTargets() would be undone by the next SupportedTargets() (Highway 1.0.3).
   hwy::SetSupportedTargetsForTest(BodiesOf(level));
@@ -103,7 +104,7 @@ void LimitBodies(CpuLevel level) {
 
 Result<CpuLevel> DecideLevel() {
   const std::span<const CpuLevel> levels = MachineCpuLevels();
-  // Unsafe only beside a thread that changes the environment, which none of ours does.
+  // Unsafe only beside a thread that changes the environment; Lagoon has no such thread.
   const char* word = std::getenv(kVariable);  // NOLINT(concurrency-mt-unsafe)
   if (word == nullptr || *word == 0) return levels.back();
   LAGOON_ASSIGN_OR_RETURN(const CpuLevel level, ParseCpuLevel(word, levels));

@@ -55,7 +55,7 @@ TEST(CpuLevel, TheMachinesAreInOrderAndHaveTheProcesss) {
   EXPECT_THAT(levels, ::testing::Contains(ActiveCpuLevel()));
 }
 
-// Under LAGOON_CPU, as ctest's tests of the levels run this.
+// Checks the level in LAGOON_CPU, which ctest's tests of the levels set.
 TEST(CpuLevel, TheVariableDecidesAboutTheBodies) {
   const char* word = std::getenv("LAGOON_CPU");
   const CpuLevel level = ActiveCpuLevel();
@@ -63,7 +63,7 @@ TEST(CpuLevel, TheVariableDecidesAboutTheBodies) {
     EXPECT_STREQ(NameOf(level), word);
   }
   EXPECT_EQ(ChosenConvTarget().level, std::min(level, CpuLevel::kAvx512));
-  static_cast<void>(hwy::SupportedTargets());  // which forgets a limit that DisableTargets() set
+  static_cast<void>(hwy::SupportedTargets());  // this forgets a limit set by DisableTargets()
   EXPECT_EQ(ChosenConvTarget().level, std::min(level, CpuLevel::kAvx512));
 }
 

@@ -22,21 +22,23 @@ using simd::D;
 using simd::V;
 namespace hn = hwy::HWY_NAMESPACE;
 
-/// Neighbouring outputs of one row. Pointers are at the tile's first channel; strides in elements.
+/// Neighbouring outputs of one row. Pointers point to the tile's first channel; strides in
+/// elements.
 struct Strip {
-  const float* x =
-      nullptr;  // first column that is not padding, first filter row that meets the image
+  /// At the first column that is not padding and the first filter row that meets the image.
+  const float* x = nullptr;
   const float* weights = nullptr;
   const float* bias = nullptr;
   float* y = nullptr;
   size_t x_row = 0, weight_row = 0;  // from one filter row to the next
-  size_t pixel = 0;                  // from one column to the next: all channels
-  size_t rows = 0;                   // filter rows that meet the image
-  size_t channels = 0;               // of the tile
+  size_t pixel = 0;                  // from one column to the next, over all channels
+  size_t rows = 0;                   // number of filter rows that meet the image
+  size_t channels = 0;               // channels of the tile
   Limits limits;
 };
 
-/// acc plus tap kTap of a row of three; taps beyond it (also negative ones, wrapped) do not exist.
+/// acc plus tap kTap of a row of three; acc itself if there is no such tap (kTap > 2, also from a
+/// wrapped negative number).
 template <size_t kTap>
 HWY_INLINE V Tap(V x, V w0, V w1, V w2, V acc) {
   if constexpr (kTap == 0) return hn::MulAdd(x, w0, acc);
@@ -45,8 +47,8 @@ HWY_INLINE V Tap(V x, V w0, V w1, V w2, V acc) {
   return acc;
 }
 
-/// How a strip of a 3-wide filter lies: kPixels outputs at stride kStride; kLeft: its first column
-/// is padding; kRight: its last one is.
+/// The shape of a strip of a 3-wide filter: kPixels outputs at stride kStride. kLeft, kRight:
+/// whether the first, the last column of the strip is padding.
 template <size_t kStride, size_t kPixels, bool kLeft, bool kRight>
 struct Shape3 {
   static constexpr size_t kColumns = (kPixels - 1) * kStride + 3;
@@ -63,7 +65,7 @@ struct Shape3 {
     }
   }
 
-  /// One vector of channels, `c` channels into the tile.
+  /// Computes one vector of channels, at channel `c` of the tile.
   static HWY_INLINE void Vector(const Strip& s, size_t c) {
     using simd::Whole;
     const V start = s.bias != nullptr ? Whole::Load(s.bias + c) : hn::Zero(D());
@@ -91,7 +93,7 @@ struct Shape3 {
     if constexpr (kPixels > 3) Whole::Store(simd::Clamp(acc[3], low, high), y + 3 * s.pixel);
   }
 
-  /// The tile's channels are whole vectors.
+  /// The number of channels of the tile must be a multiple of the vector length.
   static void Run(const Strip& s) {
     const size_t lanes = simd::Lanes();
     for (size_t c = 0; c < s.channels; c += lanes) Vector(s, c);
@@ -171,7 +173,7 @@ void RunWindow(const Window& w, const Strip& s) {
   if (c < s.channels) WindowVectors<1>(simd::Part(s.channels - c), w, s, c);
 }
 
-/// One row of a tile.
+/// Computes one row of a tile.
 class RowRunner {
  public:
   HWY_INLINE RowRunner(const DepthwiseArgs& args, size_t image, size_t row, Range channels)
@@ -196,7 +198,7 @@ class RowRunner {
     strip_.limits = args.limits;
   }
 
-  /// Any filter, one output after the other.
+  /// For any filter: one output after the other.
   HWY_INLINE void Plain(Range columns) {
     for (size_t column = columns.begin; column < columns.end; ++column) {
       const AxisTaps taps = TapsOf({.size = spec_.width,
@@ -219,7 +221,8 @@ class RowRunner {
     }
   }
 
-  /// Filters three wide without dilation, at most one column of padding on a side of any strip.
+  /// For filters three wide without dilation, with at most one column of padding on each side of a
+  /// strip.
   template <size_t kStride>
   HWY_INLINE void Three(Range columns) {
     for (size_t column = columns.begin; column < columns.end;) {
@@ -242,7 +245,7 @@ class RowRunner {
     }
   }
 
-  /// Of what the others have written.
+  /// Applies `finish` to the outputs that the other functions have written.
   HWY_INLINE void Finish(const lagoon::Finish& finish, Range columns) {
     const size_t channels = spec_.channels;
     float* const y = y_ + columns.begin * channels;
@@ -254,17 +257,17 @@ class RowRunner {
 
  private:
   const DepthwiseSpec& spec_;
-  const float* x_ = nullptr;  // first filter row that meets the image, column 0
+  const float* x_ = nullptr;  // column 0 of the first filter row that meets the image
   float* y_ = nullptr;        // column 0 of the output row
   Strip strip_;
 };
 
-/// A tile is walked in strips of so many columns, top to bottom, so that the filter's rows stay in
-/// the first-level cache (3 x 18 x 144 floats are 31 KB). Measured on 56x56x144 at stride 2: 62 us
-/// instead of 92.
+/// A tile is walked in strips of this many columns, top to bottom, so that the input rows under the
+/// filter stay in the first-level cache (3 x 18 x 144 floats are 31 KB). Measured on 56x56x144 at
+/// stride 2: 62 us instead of 92.
 constexpr size_t kColumnsAtOnce = 16;
 
-/// kStride: of a 3-wide filter without dilation; 0: any filter.
+/// kStride: the stride of a 3-wide filter without dilation; 0: any filter.
 template <size_t kStride>
 bool DepthwiseBody(const void* raw, std::uint32_t block, BlockContext& ctx) {
   if (ctx.ShouldLeave()) return false;
@@ -278,8 +281,8 @@ bool DepthwiseBody(const void* raw, std::uint32_t block, BlockContext& ctx) {
   Range channels = Share(grains, args.channel_tiles, channel_tile);
   channels.begin *= kDepthwiseChannelGrain;
   channels.end = std::min<size_t>(spec.channels, channels.end * kDepthwiseChannelGrain);
-  // The unrolled body takes whole vectors only: half the code, and models have few channels beside
-  // them.
+  // The unrolled body takes whole vectors only: that halves the code, and few channels of models
+  // remain outside whole vectors.
   const size_t unrolled = kStride == 0 ? 0 : channels.size() / simd::Lanes() * simd::Lanes();
   const Range whole{channels.begin, channels.begin + unrolled};
   const Range rest{whole.end, channels.end};

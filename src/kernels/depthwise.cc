@@ -1,4 +1,4 @@
-// Foreach-target compiles the first half once per instruction set; the factory follows once.
+// foreach_target.h compiles the first half once per instruction set; the factory follows once.
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "kernels/depthwise.cc"
 #include "hwy/foreach_target.h"
@@ -25,8 +25,8 @@ constexpr char kName[] = "depthwise";
 constexpr double kNsPerInput = 0.2;
 constexpr double kNsPerOutput = 0.05;
 constexpr double kNsPerTap = 0.018;
-// A filter without an unrolled body loads two vectors per tap; below 64 channels it waits for each
-// sum.
+// A filter without an unrolled body loads two vectors per tap; below 64 channels it also waits for
+// each sum.
 constexpr double kNsPerPlainTap = 0.06;
 constexpr double kNsPerLonelyTap = 0.2;
 
@@ -75,16 +75,16 @@ constexpr std::size_t RoundDivide(std::size_t value, std::size_t by) {
   return std::max<std::size_t>(1, (value + by / 2) / by);
 }
 
-/// About `wanted` tiles of whole things, none half again as long as wanted; few are made an even
-/// number, so that two units finish together.
+/// A number of tiles so that each has about `wanted` things, and none more than half above that. A
+/// small number is made even, so that two units finish together.
 std::uint32_t EvenTiles(std::size_t things, std::size_t wanted) {
   std::size_t tiles = CeilDivide(things, RoundDivide(things, wanted));
   if (tiles > 1 && tiles < 16 && tiles < things) tiles += tiles % 2;
   return static_cast<std::uint32_t>(tiles);
 }
 
-/// Rows first: a block of whole rows reads memory in one piece. Narrow images are cut along
-/// channels before that, because a band of few rows reads many rows twice.
+/// Cuts rows first, because a block of whole rows reads memory in one piece. Narrow images are cut
+/// along channels before that, because a band of few rows reads many rows twice.
 void SetTiles(const Sizes& sizes, DepthwiseArgs& args) {
   const DepthwiseSpec& spec = args.spec;
   const std::size_t grains = CeilDivide(spec.channels, kDepthwiseChannelGrain);

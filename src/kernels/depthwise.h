@@ -10,7 +10,7 @@
 
 namespace lagoon {
 
-/// Shapes in elements, NHWC. Padding at the bottom and right is what the output's size implies.
+/// Shapes in elements, NHWC. Padding at the bottom and right follows from the output size.
 struct DepthwiseSpec {
   std::uint32_t batch = 1, height = 1, width = 1, channels = 1, out_height = 1, out_width = 1;
   std::uint32_t kernel_h = 1, kernel_w = 1, stride_h = 1, stride_w = 1;
@@ -19,18 +19,19 @@ struct DepthwiseSpec {
   Epilogue epilogue = {};  // activation only
 };
 
-/// Inputs: x [batch,height,width,channels], packed weights, bias [channels] if `bias`.
-/// Output: y [batch,out_height,out_width,channels]; it must not overlap the inputs.
-/// kInvalidArgument names the field when a size is zero, a product overflows, the filter has more
-/// than kMaxDepthwiseTaps taps, or a residual is asked for.
+/// Inputs: x [batch,height,width,channels], packed weights, bias [channels] if `bias`. Output: y
+/// [batch,out_height,out_width,channels], which must not overlap an input. kInvalidArgument names
+/// the field if a size is zero, a product overflows, the filter has more than kMaxDepthwiseTaps
+/// taps, or the epilogue has a residual.
 Result<Kernel> MakeDepthwise(const DepthwiseSpec& spec);
 
-/// So that one pixel of a few channels stays far below the longest stretch between guard checks.
+/// Most taps of a filter, so that one pixel of a few channels stays far below the longest time
+/// allowed between guard checks.
 inline constexpr std::size_t kMaxDepthwiseTaps = 2048;
 
 std::size_t PackedDepthwiseWeightBytes(const DepthwiseSpec& spec);
 /// `weights`: [channels][1][kernel_h][kernel_w]; `packed`: [kernel_h][kernel_w][channels], so that
-/// the body reads both operands along channels.
+/// the body reads both operands along the channels.
 void PackDepthwiseWeights(const DepthwiseSpec& spec, const float* weights, void* packed);
 
 }  // namespace lagoon

@@ -1,6 +1,6 @@
 #pragma once
 
-// What the factory of the depthwise convolution hands to its body.
+// The arguments that the factory of the depthwise convolution passes to its body.
 
 #include "kernels/activation.h"
 #include "kernels/depthwise.h"
@@ -16,10 +16,10 @@ struct DepthwiseArgs {
   DepthwiseSpec spec;
   Limits limits;
   Finish finish;
-  std::uint32_t row_tiles = 1, column_tiles = 1, channel_tiles = 1;  // of one image
+  std::uint32_t row_tiles = 1, column_tiles = 1, channel_tiles = 1;  // tiles per image
 };
 
-/// Channel tiles start at multiples of this: a cache line, and the widest vector.
+/// Channel tiles start at multiples of this: a cache line, which is also the widest vector.
 inline constexpr std::size_t kDepthwiseChannelGrain = 16;
 
 }  // namespace lagoon

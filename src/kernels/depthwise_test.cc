@@ -124,7 +124,7 @@ TEST(Depthwise, PaddingMayBeAsymmetricOrWiderThanTheFilter) {
   s.pad_top = 1;
   s.out_height = s.out_width = 3;  // the last window reaches one element beyond the right edge
   Check(s);
-  s = Square(5, 18, 3, 1, 4);  // the first windows see nothing but padding
+  s = Square(5, 18, 3, 1, 4);  // the first windows cover only padding
   s.bias = true;
   Check(s);
   s = Square(6, 18, 3, 1, 2);
@@ -136,7 +136,7 @@ TEST(Depthwise, Dilation) {
   s.dilation_h = s.dilation_w = 2;
   s.out_height = s.out_width = 12;
   Check(s);
-  s.dilation_w = 1;  // rows apart, columns together: the unrolled body
+  s.dilation_w = 1;  // dilated rows, dense columns: uses the unrolled body
   s.pad_left = 1;
   Check(s);
 }

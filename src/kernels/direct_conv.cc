@@ -54,9 +54,9 @@ HWY_INLINE void AddScaled(float w, const float* x, size_t stride, size_t count, 
   for (; i < count; ++i) sum[i] += w * x[i * stride];
 }
 
-/// The position along axis `a` of x under tap `tap` of the window at `out`; false: padding.
+/// The position along axis `a` of x under tap `tap` of the window at `out`. False: padding.
 HWY_INLINE bool Source(const SpatialWindow& w, size_t a, size_t out, size_t tap, size_t& in) {
-  in = out * w.stride[a] + tap * w.dilation[a] - w.pad_begin[a];  // below 0 it wraps to a huge one
+  in = out * w.stride[a] + tap * w.dilation[a] - w.pad_begin[a];  // wraps to a huge number below 0
   return in < w.in[a];
 }
 
@@ -74,7 +74,7 @@ HWY_INLINE void AddTap(const SpatialWindow& w, const float* x, float factor, siz
             sum + (begin - piece.begin));
 }
 
-/// Looks at the guards every so many products; false: leave.
+/// Checks the guards after a number of products. False: leave.
 class Meter {
  public:
   explicit Meter(BlockContext* ctx) : ctx_(ctx) {}
@@ -91,13 +91,13 @@ class Meter {
   size_t products_ = 0;
 };
 
-/// False: left.
+/// False: the block left.
 HWY_INLINE bool Sums(const DirectConvArgs& args, size_t row, const Range& piece, float* sum,
                      BlockContext* ctx) {
-  constexpr size_t kProductsPerTap = 16;  // what a tap costs that lies in the padding
+  constexpr size_t kProductsPerTap = 16;  // cost of a tap in the padding
   const SpatialWindow& w = args.window;
   const size_t h = row % w.out[1], d = row / w.out[1] % w.out[0];
-  const size_t channel = row / (w.out[0] * w.out[1]);  // of all images
+  const size_t channel = row / (w.out[0] * w.out[1]);  // counted over all images
   const size_t channels = args.groups * args.out_channels;
   const size_t image = channel / channels, out = channel % channels;
   const size_t x_plane = w.in[0] * w.in[1] * w.in[2];

@@ -1,6 +1,6 @@
 #pragma once
 
-// What MakeUnary and MakeBinary give for types and ops without a vector body.
+// The kernels that MakeUnary and MakeBinary return for types and ops without a vector body.
 
 #include "kernels/elementwise.h"
 

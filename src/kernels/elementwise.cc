@@ -1,4 +1,4 @@
-// The typed elementwise ops; those of fp32 with a vector body are in unary.cc and binary.cc.
+// The typed elementwise ops; fp32 ops with a vector body are in unary.cc and binary.cc.
 
 #include "kernels/elementwise.h"
 
@@ -17,7 +17,8 @@ using Shape = std::vector<std::int64_t>;
 constexpr double kNsPerLibraryCall = 20;
 constexpr double kNsPerElement = 2.5;
 
-/// At worst: what some ops take depends on the numbers. Measured likewise, on numbers far apart.
+/// Worst case, because some ops take longer for some numbers. Measured as above, on numbers far
+/// apart.
 double NsPerElement(BinaryOp op, DataType type) {
   constexpr double kNsPerFmod = 350, kNsPerFmod64 = 1800, kNsPerIntegerPower = 70;
   switch (op) {
@@ -58,7 +59,7 @@ bool IsLibraryCall(UnaryOp op) {
   }
 }
 
-/// Whether `dims` broadcasts to `out` as numpy does.
+/// True if `dims` broadcasts to `out` by numpy's rules.
 bool Broadcasts(const Shape& dims, const Shape& out) {
   if (dims.size() > out.size()) return false;
   for (std::size_t i = 0; i < dims.size(); ++i) {

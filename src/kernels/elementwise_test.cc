@@ -105,13 +105,13 @@ double UnaryInDouble(const UnarySpec& s, double x) {
     case UnaryOp::kBitwiseNot:
     case UnaryOp::kIsNan:
     case UnaryOp::kIsInf:
-      break;  // not from fp32 to fp32
+      break;  // not an op from fp32 to fp32
   }
   ADD_FAILURE() << "op " << int(s.op);
   return 0;
 }
 
-/// Overflows as single precision does.
+/// Overflows as in single precision.
 double Unary(const UnarySpec& s, double x) {
   if (std::isnan(x)) return x;
   return float(UnaryInDouble(s, x));
@@ -123,7 +123,7 @@ const std::vector<UnaryOp> kUnaryOps = [] {
   return ops;
 }();
 
-/// Where the ops are defined, and small enough that rounding x does not show.
+/// The range where the op is defined and where the rounding of x does not matter.
 std::pair<float, float> Domain(UnaryOp op) {
   switch (op) {
     case UnaryOp::kLog:
@@ -160,9 +160,9 @@ TEST(Unary, MatchesReferenceOnAnyCount) {
 
 TEST(Unary, ExtremesAndNan) {
   for (const UnaryOp op : kUnaryOps) {
-    if (op == UnaryOp::kTan) continue;  // rounding x shows
+    if (op == UnaryOp::kTan) continue;  // sensitive to the rounding of x
     Floats x = {0, 1, -1, 0.999f, -1.001f, 1e-30f, 9.7f, 60, -60, 104, -104, 3e38f, -3e38f, NAN};
-    // Limits at infinity are limits, not products with zero.
+    // Infinities only for ops that do not multiply by zero there, which gives NaN.
     const bool product = op == UnaryOp::kHardSwish || op == UnaryOp::kMish ||
                          op == UnaryOp::kGelu || op == UnaryOp::kGeluTanh ||
                          op == UnaryOp::kSoftsign || op == UnaryOp::kSwish;
@@ -226,7 +226,7 @@ double Binary(BinaryOp op, double a, double b) {
   }
 }
 
-/// Where element `index` of `out` lies in `shape`.
+/// The position in `shape` that broadcasts to element `index` of `out`.
 std::size_t Broadcast(const Shape& shape, const Shape& out, std::size_t index) {
   std::size_t at = 0, stride = 1;
   for (std::size_t i = 0; i < out.size(); ++i) {

@@ -17,7 +17,7 @@ namespace {
 
 namespace hn = hwy::HWY_NAMESPACE;
 
-/// One task: part of a matrix. Strides in elements.
+/// One task: a part of a matrix. Strides in elements.
 struct FlipTile {
   const float* x = nullptr;
   float* y = nullptr;
@@ -38,7 +38,7 @@ HWY_INLINE void FlipSquare(const float* x, size_t, float* y, size_t) { *y = *x; 
 #else
 constexpr size_t kFlip = 4;
 
-/// In registers.
+/// Transposes a 4x4 square in registers.
 HWY_INLINE void FlipSquare(const float* x, size_t x_row, float* y, size_t y_column) {
   const hn::FixedTag<float, 4> d;
   const auto r0 = hn::LoadU(d, x), r1 = hn::LoadU(d, x + x_row);

@@ -1,4 +1,4 @@
-// Functions of vectors that hold for every number, once per Highway target. Include after
+// Functions of vectors that are correct for every number, once per Highway target. Include after
 // foreach_target.h.
 
 #if defined(LAGOON_KERNELS_FUNCTIONS_INL_H_) == defined(HWY_TARGET_TOGGLE)
@@ -11,7 +11,7 @@
 #include "hwy/contrib/math/math-inl.h"
 #include "kernels/simd-inl.h"
 
-/// Under a sanitizer not inlined: with its checks the compiler would take minutes for every use.
+/// Not inlined under a sanitizer, whose checks would make the compiler take minutes for every use.
 #undef LAGOON_VECTOR_FUNCTION
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
 #define LAGOON_VECTOR_FUNCTION HWY_MAYBE_UNUSED HWY_NOINLINE
@@ -36,7 +36,8 @@ namespace hn = hwy::HWY_NAMESPACE;
 
 HWY_INLINE V Const(float value) { return hn::Set(D(), value); }
 
-/// Highway's functions hold on a limited range; outside it, and for NaN, these say what they give.
+/// Highway's functions are correct on a limited range. These wrappers define the result outside
+/// that range and for NaN.
 LAGOON_VECTOR_FUNCTION V SafeExp(V x) {
   const V e = hn::Exp(D(), hn::Min(Const(104.0f), x));
   return hn::IfThenElse(hn::IsNaN(x), x, e);

@@ -27,7 +27,7 @@ using simd::D;
 using simd::V;
 namespace hn = simd::hn;
 
-/// Sums of one group; two per output, so that consecutive additions do not wait for each other.
+/// The sums of one group: two per output, so that consecutive additions do not wait for each other.
 struct GemvSums {
   V even[kGemvGroup], odd[kGemvGroup];
 
@@ -36,12 +36,13 @@ struct GemvSums {
   }
 };
 
-/// How weights lie in memory: `kFloats` floats hold one vector of a group's outputs.
+/// Layout of the weights: `kFloats` floats hold one vector of the depth for all outputs of a group.
 struct Fp32Weights {
   static constexpr bool kBf16 = false;
   static constexpr std::size_t kFloats = kGemvGroup * hn::MaxLanes(D());
 
-  /// Output `o`'s weights in two neighbouring vectors, the first of which starts at `w`.
+  /// Loads the weights of output `o` for two neighbouring vectors of the depth. `w`: start of the
+  /// first one.
   static HWY_INLINE void LoadPair(const float* w, std::uint32_t o, V& even, V& odd) {
     even = hn::Load(D(), w + o * hn::MaxLanes(D()));
     odd = hn::Load(D(), w + kFloats + o * hn::MaxLanes(D()));
@@ -60,7 +61,7 @@ struct Bf16Weights {
   }
 };
 
-/// Vector `i` of x, which has `depth` floats: zero behind its end.
+/// Vector `i` of x, which has `depth` floats; zero behind the end of x.
 HWY_INLINE V LoadInput(const float* x, std::size_t depth, std::size_t i) {
   constexpr std::size_t kLanes = hn::MaxLanes(D());
   if ((i + 1) * kLanes <= depth) return hn::LoadU(D(), x + i * kLanes);
@@ -79,8 +80,8 @@ HWY_INLINE void AddPair(V x0, V x1, const float* w, GemvSums& sums) {
   }
 }
 
-/// Adds vectors [begin, end) of the depth. `x` and `weights` are those of vector 0; x has `depth`
-/// floats. Bf16Weights: `begin` and `end` are even.
+/// Adds vectors [begin, end) of the depth. `x` and `weights` point to vector 0; x has `depth`
+/// floats. For Bf16Weights `begin` and `end` must be even.
 template <typename Weights>
 HWY_INLINE void AddVectors(const float* x, std::size_t depth, const float* weights, Range vectors,
                            GemvSums& sums) {
@@ -107,13 +108,13 @@ HWY_INLINE void AddVectors(const float* x, std::size_t depth, const float* weigh
   }
 }
 
-/// y = limit(sums + bias + residual) for one block's outputs.
+/// y = limit(sums + bias + residual) for the outputs of one block.
 inline void StoreGemv(const GemvArgs& args, const float* sums, Range outputs) {
   for (std::size_t o = outputs.begin; o < outputs.end; ++o) {
     float v = sums[o - outputs.begin];
     if (args.bias != nullptr) v += args.bias[o];
     if (args.residual != nullptr) v += args.residual[o];
-    if (v < args.low) v = args.low;  // a NaN stays one
+    if (v < args.low) v = args.low;  // a NaN stays a NaN
     if (v > args.high) v = args.high;
     args.y[o] = v;
   }
@@ -123,7 +124,7 @@ inline void StoreGemv(const GemvArgs& args, const float* sums, Range outputs) {
               outputs.size());
 }
 
-/// A convolution over one pixel; arguments: GemvArgs.
+/// The body of a convolution with one output pixel; arguments: GemvArgs.
 template <typename Weights>
 bool GemvBody(const void* raw, std::uint32_t block, BlockContext& ctx) {
   constexpr std::size_t kLanes = hn::MaxLanes(D());

@@ -25,7 +25,7 @@ using simd::D;
 using simd::V;
 namespace hn = hwy::HWY_NAMESPACE;
 
-// A sum per pixel, and three registers for the weights, the input and its permutation.
+// One register per pixel for its sum, and three for the weights, the input and its permutation.
 #if HWY_TARGET == HWY_AVX3 || HWY_TARGET == HWY_AVX3_DL
 constexpr size_t kPixelsAtOnce = 14;
 #else
@@ -36,21 +36,22 @@ static_assert(kPixelsAtOnce <= kMaxGroupedPixels);
 /// A segment of a panel over a piece of the depth. Strides in floats.
 struct Segment {
   const float* x = nullptr;  // in the patch: first pixel, first filter row that meets the image
-  size_t pixel = 0, column = 0, row = 0;  // to the next pixel, filter column, filter row
-  const float* weights = nullptr;         // at that filter row
-  size_t rows = 0, columns = 0;           // taps
-  size_t depth = 0;                       // channels of a group
-  Range piece;                            // of the depth
-  const int32_t* lanes = nullptr;         // [channel of a group][lane]: where a lane reads
-  float* sums = nullptr;                  // [pixel][lane]
-  bool last = false;                      // piece: then sums go to y, through the limits
+  size_t pixel = 0, column = 0, row = 0;  // stride to the next pixel, filter column, filter row
+  const float* weights = nullptr;         // at the first filter row that meets the image
+  size_t rows = 0, columns = 0;           // number of taps
+  size_t depth = 0;                       // channels per group
+  Range piece;                            // the piece of the depth
+  /// [channel of a group][lane]: the position within a pixel of the patch that a lane reads.
+  const int32_t* lanes = nullptr;
+  float* sums = nullptr;  // [pixel][lane]
+  bool last = false;      // the last piece: then the limited sums go to y
   float* y = nullptr;
-  size_t y_pixel = 0, y_count = 0;  // to the next pixel; channels of the panel
+  size_t y_pixel = 0, y_count = 0;  // stride to the next pixel; channels of the panel
   Limits limits;
 };
 
-/// Pointers to pixels at an equal pitch: one serves three of them, for x86 has too few registers
-/// for one each.
+/// Pointers to pixels at an equal pitch. One pointer serves three pixels, because x86 has too few
+/// registers for one pointer per pixel.
 template <size_t kPixels>
 struct PixelPointers {
   static constexpr size_t kCount = (kPixels + 2) / 3;
@@ -86,8 +87,8 @@ HWY_INLINE void StoreSums(const Segment& s, const V (&sums)[kPixels]) {
   }
 }
 
-/// One filter column. kSeveral: every lane reads the channel of its own group; else all lanes read
-/// the same one.
+/// Adds one filter column. kSeveral: every lane reads the channel of its own group; otherwise all
+/// lanes read the same channel.
 template <bool kSeveral, size_t kPixels>
 HWY_INLINE void AddTap(const Segment& s, const float* x, const float* weights, V (&sums)[kPixels]) {
   const size_t lanes = simd::Lanes();
@@ -158,7 +159,7 @@ class Patch {
     image_ = args.x + tile.image * spec.height * spec.width * spec.in_channels;
   }
 
-  /// The panel's input channels. `ctx`: asked after every row; null: never. False: leave.
+  /// Copies the panel's input channels. Checks `ctx`, unless null, after every row. False: leave.
   bool Fill(Range channels, BlockContext* ctx) {
     float* to = memory_;
     for (ptrdiff_t row = first_row_; row < end_row_; ++row, to += columns_ * slot_) {
@@ -216,22 +217,23 @@ class Patch {
   float* memory_;
   size_t slot_;
   const float* image_ = nullptr;
-  ptrdiff_t first_row_ = 0, end_row_ = 0;  // of the image
-  ptrdiff_t column_ = 0;                   // of the image, may be padding
+  ptrdiff_t first_row_ = 0, end_row_ = 0;  // rows of the image
+  ptrdiff_t column_ = 0;                   // column of the image; may be padding
   size_t columns_ = 0;
 };
 
-/// One block.
+/// Computes one block.
 class GroupedRunner {
  public:
-  /// `ctx`: null when the block has several segments: it writes as it goes, and must not leave.
+  /// `ctx`: null if the block has several segments. Such a block writes y as it goes, and so it
+  /// must not leave.
   GroupedRunner(const GroupedConvArgs& args, const GroupedTile& tile, float* memory,
                 BlockContext* ctx)
       : args_(args), spec_(args.spec), tile_(tile), ctx_(ctx), patch_(args, tile, memory) {
     if (args.panels.several()) FillLanes();
   }
 
-  /// False: left.
+  /// False: the block left.
   bool Panel(size_t panel) {
     channels_ = ChannelsOf(spec_, args_.panels, panel);
     const size_t depth = spec_.in_channels / spec_.groups;
@@ -259,7 +261,7 @@ class GroupedRunner {
     }
   }
 
-  /// What sums start from.
+  /// The initial values of the sums.
   void FillBias() {
     const size_t lanes = simd::Lanes();
     std::fill(start_, start_ + lanes, 0.0f);
@@ -268,7 +270,8 @@ class GroupedRunner {
     }
   }
 
-  /// Pixels `columns`, counted within the tile, of an output row. False: left.
+  /// Computes the pixels `columns` (counted from the tile's first column) of an output row. False:
+  /// the block left.
   bool Pixels(size_t row, Range columns) {
     const AxisTaps taps = TapsOf({.size = spec_.height,
                                   .taps = spec_.kernel_h,
@@ -322,7 +325,7 @@ class GroupedRunner {
   BlockContext* ctx_;
   Patch patch_;
   PanelChannels channels_;
-  const float* weights_ = nullptr;  // of the panel
+  const float* weights_ = nullptr;  // weights of the panel
   static constexpr size_t kLanes = hn::MaxLanes(D());
   HWY_ALIGN float start_[kLanes];
   HWY_ALIGN float sums_[kPixelsAtOnce * kLanes];

@@ -1,4 +1,4 @@
-// Foreach-target compiles the first half once per instruction set; the factory follows once.
+// foreach_target.h compiles the first half once per instruction set; the factory follows once.
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "kernels/grouped_conv.cc"
 #include "hwy/foreach_target.h"
@@ -21,23 +21,24 @@ HWY_EXPORT(PickGroupedConv);
 
 constexpr char kName[] = "grouped_conv";
 
-// Of the smallest tile's input: one row between two guard checks, all of it in a block's scratch.
+// Limits for the smallest tile's input: one row is copied between two guard checks, all of it must
+// fit a block's scratch.
 constexpr std::size_t kMaxPatchRowFloats = std::size_t{1} << 16;
 constexpr std::size_t kMaxPatchFloats = std::size_t{1} << 20;
 constexpr std::size_t kMaxTaps = 1024;
 
-// Measured on a Xeon with AVX-512 at 2 GHz, one thread, ResNeXt-50's layers: a vector of products
-// (each needs a permutation of its own where a panel has several groups), a vector of outputs, and
+// Measured on a Xeon with AVX-512 at 2 GHz, one thread, on ResNeXt-50's layers: a vector of
+// products (with a permutation of its own if a panel has several groups), a vector of outputs, and
 // a float of the patch.
 constexpr double kNsPerProduct = 0.3;
 constexpr double kNsPerPermuted = 0.5;
 constexpr double kNsPerOutput = 4;
 constexpr double kNsPerPatchFloat = 0.12;
 
-// Between two guard checks of a block that is one segment.
+// Time between two guard checks of a block that is one segment.
 constexpr double kPieceNs = 6'000;
 
-// The cuts that are offered as versions: block times to aim at, and panels that a block shares.
+// The cuts that are offered as versions: target block times, and numbers of panels per block.
 constexpr double kVersionNs[] = {kBlockNs, 8'000, 6'000, 4'000, 2'500, 1'500};
 constexpr std::size_t kVersionPanels[] = {1, 2, 4};
 
@@ -91,7 +92,7 @@ Result<Sizes> CheckSizes(const GroupedConvSpec& spec) {
   return sizes;
 }
 
-/// Rows and columns of a block's output, at most.
+/// Largest number of rows and columns of a block's output.
 struct Shape {
   std::size_t rows = 1, columns = 1;
 };
@@ -100,7 +101,7 @@ Shape LargestTile(const GroupedConvArgs& args) {
           CeilDivide(args.spec.out_width, args.column_tiles)};
 }
 
-/// The input of a tile and a panel.
+/// Floats of the input of a tile and a panel.
 std::size_t PatchFloats(const GroupedConvSpec& spec, const GroupedPanels& panels,
                         const Shape& tile) {
   return ReachOf(tile.rows, spec.stride_h, spec.kernel_h, spec.dilation_h) *
@@ -108,7 +109,7 @@ std::size_t PatchFloats(const GroupedConvSpec& spec, const GroupedPanels& panels
          PatchSlot(spec, panels);
 }
 
-/// Of a panel's tile.
+/// Time of one panel of a tile.
 double TileNs(const GroupedConvArgs& args, const Shape& tile) {
   const GroupedConvSpec& spec = args.spec;
   const double product = args.panels.several() ? kNsPerPermuted : kNsPerProduct;
@@ -118,13 +119,14 @@ double TileNs(const GroupedConvArgs& args, const Shape& tile) {
          kNsPerPatchFloat * static_cast<double>(PatchFloats(spec, args.panels, tile));
 }
 
-/// Few blocks are made an even number, so that two units finish together.
+/// Makes a small number of blocks even, so that two units finish together.
 std::uint32_t Even(std::size_t tiles, std::size_t most) {
   if (tiles > 1 && tiles < 16 && tiles < most) tiles += tiles % 2;
   return static_cast<std::uint32_t>(tiles);
 }
 
-/// Cuts for blocks of `ns`: whole panels where they are short, else rows, else parts of a row.
+/// Cuts for blocks of `ns`: several panels per block if they are short, else one panel, its rows
+/// cut, else parts of a row.
 void SetTiles(double ns, std::size_t pixels, GroupedConvArgs& args) {
   const GroupedConvSpec& spec = args.spec;
   const double panel = TileNs(args, {spec.out_height, spec.out_width});
@@ -141,7 +143,7 @@ void SetTiles(double ns, std::size_t pixels, GroupedConvArgs& args) {
   args.column_tiles = static_cast<std::uint32_t>(CeilDivide(spec.out_width, columns));
 }
 
-/// A block of one segment may be long: its depth is cut, with a guard check after each piece.
+/// A block of one segment may be long, so its depth is cut, with a guard check after each piece.
 void SetPieces(std::size_t pixels, GroupedConvArgs& args) {
   const Shape tile = LargestTile(args);
   if (tile.rows > 1 || tile.columns > pixels || args.panel_tiles < args.panels.count) return;
@@ -163,7 +165,7 @@ KernelVersion VersionOf(const GroupedConvArgs& args) {
   return version;
 }
 
-/// All different, the one for the usual block time first.
+/// Different versions, the one for the usual block time first.
 std::vector<KernelVersion> VersionsOf(const GroupedConvArgs& args, std::size_t pixels) {
   std::vector<KernelVersion> versions;
   for (const std::size_t shared : kVersionPanels) {

@@ -1,7 +1,7 @@
 #pragma once
 
-// 2-D convolution in groups: every group of output channels sees its own group of input channels.
-// One group is conv2d's, one channel a group depthwise's.
+// 2-D convolution in groups: every group of output channels reads its own group of input channels.
+// conv2d computes convolutions with a single group, depthwise those with one channel per group.
 
 #include <cstddef>
 #include <cstdint>
@@ -10,8 +10,8 @@
 
 namespace lagoon {
 
-/// Shapes in elements, NHWC; channels are those of all groups. Padding at the bottom and right is
-/// what the output's size implies.
+/// Shapes in elements, NHWC; channel counts cover all groups. Padding at the bottom and right
+/// follows from the output size.
 struct GroupedConvSpec {
   std::uint32_t batch = 1, height = 1, width = 1, in_channels = 1;
   std::uint32_t out_height = 1, out_width = 1, out_channels = 1, groups = 1;
@@ -22,18 +22,18 @@ struct GroupedConvSpec {
 };
 
 /// Inputs: x [batch,height,width,in_channels], packed weights, bias [out_channels] if `bias`.
-/// Output: y [batch,out_height,out_width,out_channels]; it must not overlap the inputs.
-/// kInvalidArgument names the field when a size is zero, a product overflows, `groups` does not
-/// divide the channels, a residual is asked for, or not FitsGroupedConv().
+/// Output: y [batch,out_height,out_width,out_channels], which must not overlap an input.
+/// kInvalidArgument names the field if a size is zero, a product overflows, `groups` does not
+/// divide the channels, the epilogue has a residual, or FitsGroupedConv() is false.
 Result<Kernel> MakeGroupedConv(const GroupedConvSpec& spec);
 
-/// Whether the input of the smallest tile is small enough to be copied between two guard checks
-/// and into a block's memory: windows of any model are, a dilation of thousands is not. Needs
-/// sizes that are not zero.
+/// True if the input of the smallest tile fits a block's memory and can be copied between two guard
+/// checks. The windows of all known models fit; a dilation of thousands does not. Sizes must not be
+/// zero.
 bool FitsGroupedConv(const GroupedConvSpec& spec);
 
-/// Size and making of the packed weights, for the instruction set of this machine. `weights`:
-/// [out_channels][in_channels / groups][kernel_h][kernel_w].
+/// Packed weights for the instruction set of this machine: their size, and the function that makes
+/// them. `weights`: [out_channels][in_channels / groups][kernel_h][kernel_w].
 std::size_t PackedGroupedConvWeightBytes(const GroupedConvSpec& spec);
 void PackGroupedConvWeights(const GroupedConvSpec& spec, const float* weights, void* packed);
 

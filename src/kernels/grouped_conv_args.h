@@ -1,10 +1,10 @@
 #pragma once
 
-// What the factory of the grouped convolution hands to its body. Names:
+// The arguments that the factory of the grouped convolution passes to its body. Names:
 //   panel    output channels that share one vector: some whole groups, or a part of one group
 //   segment  the pixels of one output row that are computed together, each in a register
-//   patch    a copy of the input of a tile and a panel, with zeros where columns are padding: the
-//            pixels of a panel lie side by side in it
+//   patch    a copy of the input of a tile and a panel, with zeros where columns are padding; the
+//            pixels of a panel lie side by side in the patch
 
 #include <algorithm>
 
@@ -15,13 +15,13 @@
 
 namespace lagoon {
 
-/// Pixels of the longest segment on any instruction set.
+/// Most pixels of a segment on any instruction set.
 inline constexpr std::size_t kMaxGroupedPixels = 14;
 
-/// How the channels lie in vectors.
+/// How the channels are distributed over vectors.
 struct GroupedPanels {
-  std::uint32_t lanes = 1;   // of a vector
-  std::uint32_t groups = 1;  // of a panel; 1: a panel may also be a part of a group
+  std::uint32_t lanes = 1;   // floats per vector
+  std::uint32_t groups = 1;  // groups per panel; if 1, a panel may also be a part of a group
   std::uint32_t count = 1;
 
   bool several() const { return groups > 1; }
@@ -67,16 +67,18 @@ struct GroupedConvArgs {
   Limits limits;
   Finish finish;
   GroupedPanels panels;
-  std::uint32_t row_tiles = 1, column_tiles = 1, panel_tiles = 1;  // of one image
-  std::uint32_t pieces = 1;  // of the depth, with a guard check after each; 1 but for single tasks
+  std::uint32_t row_tiles = 1, column_tiles = 1, panel_tiles = 1;  // tiles per image
+  /// Pieces of the depth, with a guard check after each. More than 1 only if a block is a single
+  /// task.
+  std::uint32_t pieces = 1;
 };
 
-/// Of one instruction set.
+/// The body for one instruction set.
 struct GroupedConvTarget {
-  CpuLevel level = CpuLevel::kPortable;  // the lowest that runs the body
+  CpuLevel level = CpuLevel::kPortable;  // the lowest level that runs the body
   Body body = nullptr;
-  std::uint32_t lanes = 1;   // of a vector
-  std::uint32_t pixels = 1;  // of the longest segment
+  std::uint32_t lanes = 1;   // floats per vector
+  std::uint32_t pixels = 1;  // pixels of the longest segment
 };
 
 /// What one block computes.
@@ -96,13 +98,13 @@ inline GroupedTile TileOf(const GroupedConvArgs& args, std::size_t block) {
   return tile;
 }
 
-/// Input positions under `outputs` neighbouring outputs of an axis.
+/// Number of input positions that `outputs` neighbouring outputs of an axis cover.
 inline std::size_t ReachOf(std::size_t outputs, std::size_t stride, std::size_t taps,
                            std::size_t dilation) {
   return (outputs - 1) * stride + (taps - 1) * dilation + 1;
 }
 
-/// Floats of a pixel in a patch.
+/// Floats per pixel of a patch.
 inline std::size_t PatchSlot(const GroupedConvSpec& spec, const GroupedPanels& panels) {
   return panels.several() ? panels.lanes : spec.in_channels / spec.groups;
 }

@@ -171,7 +171,7 @@ TEST(GroupedConv, PaddingMayBeAsymmetricOrWiderThanTheKernel) {
   s.out_height = s.out_width = 3;
   Check(s);
   s = Three(5, 20, 5);
-  s.pad_top = s.pad_left = 4;  // the first windows see nothing but padding
+  s.pad_top = s.pad_left = 4;  // the first windows cover only padding
   s.out_height = s.out_width = 11;
   s.bias = true;
   Check(s);
@@ -217,7 +217,7 @@ TEST(GroupedConv, EveryVersionComputesTheSame) {
   problem.inputs[1].assign(PackedGroupedConvWeightBytes(s) / sizeof(float), 0);
   PackGroupedConvWeights(s, weights.data(), problem.inputs[1].data());
   const Kernel kernel = *MakeGroupedConv(s);
-  ASSERT_GE(kernel.versions.size(), 2u);  // how many depends on the lanes of a vector
+  ASSERT_GE(kernel.versions.size(), 2u);  // their number depends on the lanes of a vector
   EXPECT_EQ(kernel.versions.front().args, kernel.args);
   std::set<std::string> names;
   Floats first;

@@ -13,9 +13,9 @@ namespace lagoon {
 namespace {
 
 constexpr double kNsPerEntry = 12;
-constexpr std::size_t kGatherPiece = 4096;       // bytes of a run
+constexpr std::size_t kGatherPiece = 4096;       // bytes of a run that a task copies
 constexpr std::size_t kScatterRange = 64 << 10;  // bytes of y that a block owns
-constexpr std::int64_t kCombinePiece = 1024;     // elements between two looks at the guards
+constexpr std::int64_t kCombinePiece = 1024;     // elements between two guard checks
 constexpr double kNsPerCombined = 3;
 constexpr double kNsPerCheck = 4000;
 
@@ -43,7 +43,7 @@ struct ScatterArgs {
   const std::byte* updates = nullptr;
   std::byte* y = nullptr;
   Indexing indexing;
-  RowFunction combine = nullptr;        // null: assigns
+  RowFunction combine = nullptr;        // null: assign
   std::int64_t entries = 0, range = 1;  // range: elements of y per block
   std::size_t element_bytes = 4;
 };
@@ -71,7 +71,7 @@ class EntryWalk {
     }
   }
 
-  /// Where the entry's run begins in the indexed tensor, or -1: an index is out of range.
+  /// Where the entry's run begins in the indexed tensor, or -1 if an index is out of range.
   std::int64_t Target(const std::byte* indices) const {
     std::int64_t target = base_;
     for (std::size_t n = 0; n < indexing_.tuple; ++n) {
@@ -126,12 +126,12 @@ bool GatherBody(const void* raw, std::uint32_t block, BlockContext& ctx) {
   return true;
 }
 
-/// Looks at the guards of a block every so much work.
+/// Checks the guards of a block after a certain amount of work.
 class Meter {
  public:
   explicit Meter(BlockContext& ctx) : ctx_(ctx) {}
 
-  /// False: the block shall leave.
+  /// False: the block must leave.
   bool Spend(double ns) {
     spent_ += ns;
     if (spent_ < kNsPerCheck) return true;
@@ -144,8 +144,8 @@ class Meter {
   double spent_ = 0;
 };
 
-/// Applies the part of an update that meets y's elements [begin, end), which lie in `memory`.
-/// False: left.
+/// Applies the part of an update that overlaps y's elements [begin, end), which are stored in
+/// `memory`. False: the block left.
 bool Apply(const ScatterArgs& args, std::int64_t target, const std::byte* update,
            std::int64_t begin, std::int64_t end, std::byte* memory, Meter& meter) {
   const auto element = static_cast<std::int64_t>(args.element_bytes);
@@ -195,7 +195,7 @@ bool ScatterBody(const void* raw, std::uint32_t block, BlockContext& ctx) {
   return true;
 }
 
-/// Everything that an entry in range can name lies in the tensor.
+/// Checks that every entry with indices in range stays in the tensor.
 Status CheckInside(const char* name, const IndexSpec& spec) {
   std::int64_t most = spec.run;
   for (std::size_t i = 0; i < spec.entries.size(); ++i) {

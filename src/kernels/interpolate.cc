@@ -13,8 +13,8 @@
 namespace lagoon {
 namespace {
 
-/// Long rows are cut: a task is a piece of y[o, i, :]. Of short ones a task is a stretch of several
-/// y[o, i, :].
+/// Long rows are cut: a task is a piece of y[o, i, :]. For short rows a task is several
+/// neighbouring y[o, i, :].
 struct InterpolateArgs {
   const float* x = nullptr;
   const std::int32_t* indices = nullptr;
@@ -38,7 +38,7 @@ using simd::D;
 using simd::V;
 namespace hn = hwy::HWY_NAMESPACE;
 
-/// Elements [part.begin, part.end) of one row.
+/// Computes elements [part.begin, part.end) of one row.
 HWY_INLINE void Blend(const InterpolateArgs& args, size_t row, Range part) {
   const size_t outer = row / args.out, i = row % args.out;
   const std::int32_t* const indices = args.indices + i * args.taps;

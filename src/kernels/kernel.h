@@ -1,6 +1,6 @@
 #pragma once
 
-// What every op's factory returns: a body with its argument image, tiled for the device at hand.
+// What every op's factory returns: a body with its argument image, tiled for its device.
 
 #include <cstddef>
 #include <cstdint>
@@ -19,33 +19,33 @@ struct CudaImage;  // device/cuda/program.h
 
 /// One way to cut a kernel into blocks: another image of the same argument struct.
 struct KernelVersion {
-  std::string name;  // says how, and tells the versions of one kernel apart: "7x1x2"
+  std::string name;  // describes the cut and is unique among the versions of a kernel: "7x1x2"
   std::vector<std::byte> args;
   std::uint32_t blocks = 0;
   std::size_t scratch_bytes = 0;
 };
 
 /// A body tiled for one shape. `args` is the image of the body's argument struct with null
-/// pointers; `inputs` and `outputs` say where in it the operands' pointers lie, in the factory's
-/// documented order. Activations are dense row-major fp32 in the layout that the factory documents
-/// (images: NHWC).
+/// pointers; `inputs` and `outputs` are the offsets of the operands' pointers in that image, in the
+/// order that the factory documents. Tensors are dense row-major, with the types and the layout
+/// that the factory documents (images: NHWC).
 struct Kernel {
-  const char* name = "";            // of the body, static storage: "conv2d"
-  Body body = nullptr;              // the CPU's; null: it is another device's
-  const CudaImage* cuda = nullptr;  // an NVIDIA GPU's; outlives what is compiled with it
+  const char* name = "";            // name of the body, static storage: "conv2d"
+  Body body = nullptr;              // CPU body; null for a kernel of another device
+  const CudaImage* cuda = nullptr;  // code for an NVIDIA GPU; outlives what is compiled with it
   std::uint32_t blocks = 0;
-  std::size_t scratch_bytes = 0;  // of a unit; of a GPU's block, shared
+  std::size_t scratch_bytes = 0;  // per compute unit; on a GPU shared memory per block
   std::vector<std::byte> args;
   std::vector<std::uint32_t> inputs;
   std::vector<std::uint32_t> outputs;
-  /// Positions in `inputs` of operands that output 0 may replace in place: a block reads of them
-  /// only the bytes that it writes, and reads them before.
+  /// Positions in `inputs` of operands whose memory output 0 may use: a block reads only those
+  /// bytes of such an operand that it writes, and reads them before it writes.
   std::vector<std::uint32_t> in_place;
-  /// All ways that the factory knows, with this one among them; empty where there is only this one
-  /// (REEF 5.3).
+  /// All ways to cut the kernel that the factory offers, this one included; empty if there is only
+  /// this one (REEF 5.3).
   std::vector<KernelVersion> versions;
-  double flops = 0;        // multiply and add count as two
-  double bytes_moved = 0;  // operands read and written once each
+  double flops = 0;        // a multiplication and an addition count as two
+  double bytes_moved = 0;  // every operand read or written once
 };
 
 #if __has_builtin(__builtin_clear_padding)
@@ -53,8 +53,8 @@ struct Kernel {
 #else
 #define LAGOON_CLEAR_PADDING(object) static_cast<void>(object)
 #endif
-/// Whether equal arguments have equal images, which kernels that prepare the same constant are told
-/// by: not with a compiler that leaves padding as it is (Clang).
+/// True if equal Args structs always have equal images, so that comparing images finds kernels that
+/// prepare the same constant. False on compilers that cannot clear padding (Clang).
 inline constexpr bool kArgsImagesCompare = __has_builtin(__builtin_clear_padding);
 
 /// The image of a trivially copyable argument struct.
@@ -67,7 +67,8 @@ std::vector<std::byte> ArgsImage(Args args) {
   return image;
 }
 
-/// Limits are kept while values are stored; any other function follows once a tile is written.
+/// kRelu and kClip are limits, applied while values are stored. kUnary is applied after a tile is
+/// written.
 enum class Activation : std::uint8_t { kNone, kRelu, kClip, kUnary };
 
 /// What a body does to its results: y = activation(acc + bias + residual).
@@ -76,10 +77,10 @@ struct Epilogue {
   float low = 0;          // kClip
   float high = 0;         // kClip
   bool residual = false;  // one more input, of the output's shape
-  /// The residual is added behind the activation: y = activation(acc + bias) + residual.
+  /// Adds the residual after the activation: y = activation(acc + bias) + residual.
   bool residual_last = false;
-  UnaryOp unary = UnaryOp::kCopy;  // kUnary: one with a vector body (MakeUnary)
-  float alpha = 0, beta = 0;       // its parameters
+  UnaryOp unary = UnaryOp::kCopy;  // for kUnary: an op with a vector body (MakeUnary)
+  float alpha = 0, beta = 0;       // parameters of `unary`
 };
 
 }  // namespace lagoon

@@ -1,6 +1,6 @@
 #pragma once
 
-// Where a lowering gets its kernels from: one interface for the bodies of every kind of device.
+// The source of a lowering's kernels: one interface for the bodies of every kind of device.
 
 #include <cstdint>
 #include <functional>
@@ -15,30 +15,32 @@
 
 namespace lagoon {
 
-/// A kernel on weights that lie in a form of its own.
+/// A kernel with its weights in a packed form.
 struct PackedKernel {
-  Kernel kernel;  // inputs: x, the packed weights, then those of the factory
+  Kernel kernel;  // inputs: x, the packed weights, then the factory's other inputs
   std::size_t weight_bytes = 0;
-  /// Writes `weight_bytes` bytes from the weights as ONNX has them.
+  /// Writes `weight_bytes` bytes, from weights in ONNX's layout.
   std::function<void(const float* weights, void* packed)> pack;
-  /// Tells forms apart in which the same weights may lie: "cpu". Static storage.
+  /// Name of the packed form, which tells different packed forms of the same weights apart: "cpu".
+  /// Static storage.
   const char* form = "";
-  DataType x_type = DataType::kFloat32;  // as which x is read
+  DataType x_type = DataType::kFloat32;  // the type of x that the kernel reads
 
-  /// When the depth is split: adds the parts, which `kernel` then writes instead of y. Inputs: the
-  /// parts, then the factory's behind the weights, which `kernel` does not take.
+  /// Set if the depth is split: `kernel` then writes partial results, the parts, instead of y, and
+  /// this kernel adds them. Inputs: the parts, then those inputs of the factory that come after the
+  /// weights; `kernel` does not take these.
   std::optional<Kernel> sum = std::nullopt;
   std::size_t parts_bytes = 0;
 };
 
-/// The factories of one kind of device. They take the specs of kernels/*.h, and their operands come
-/// in the order that is documented there. Errors are those of the CPU's factories; kUnimplemented
-/// names what the device has no body for. Any thread.
+/// The factories of one kind of device. They take the specs of kernels/*.h; operands come in the
+/// order that is documented there. Errors are those of the CPU's factories; kUnimplemented names
+/// what the device has no body for. Any thread.
 class KernelMaker {
  public:
   virtual ~KernelMaker() = default;
 
-  /// kUnimplemented says what the device lacks for `precision`.
+  /// The kUnimplemented message says what the device lacks for `precision`.
   virtual Status CheckPrecision(Precision precision) const = 0;
 
   // Elementwise.

@@ -4,7 +4,7 @@
 
 namespace lagoon::testing {
 
-/// Counts checks, and leaves at one of them (from 1; 0: never).
+/// Counts guard checks, and leaves at check number `check` (counted from 1; 0: never).
 class LeaveAt final : public CheckProbe {
  public:
   explicit LeaveAt(int check = 0) : leave_at_(check) {}

@@ -14,7 +14,7 @@ namespace lagoon {
 namespace HWY_NAMESPACE {
 namespace {
 
-/// False: left, nothing written.
+/// False: the block left and has written nothing.
 HWY_INLINE bool Tile(const MatmulArgs& args, const MatmulTile& tile, float* sums,
                      BlockContext* ctx) {
   const Walk<2> walk(args.batch, tile.batch);
@@ -53,7 +53,8 @@ bool MatmulBody(const void* raw, std::uint32_t block, BlockContext& ctx) {
   const auto& args = *static_cast<const MatmulArgs*>(raw);
   const Range tasks = Share(args.tasks, args.blocks, block);
   auto* const sums = reinterpret_cast<float*>(ctx.scratch().data());
-  // Only a block of one tile may leave in the middle: others have written by then.
+  // Only a block of one tile may leave in the middle: in other blocks, earlier tiles are written by
+  // then.
   BlockContext* const may_leave = tasks.size() == 1 ? &ctx : nullptr;
   for (size_t task = tasks.begin; task < tasks.end; ++task) {
     if (!Tile(args, MatmulTile(args, task), sums, may_leave)) return false;
@@ -85,13 +86,14 @@ HWY_EXPORT(PickMatmulBody);
 
 constexpr char kName[] = "matmul";
 
-// Measured on a Xeon at 2 GHz, one thread: a multiply and add with AVX2, and of other types.
+// Measured on a Xeon at 2 GHz, one thread: a multiply and add in fp32 with AVX2, and one in other
+// types.
 constexpr double kNsPerProduct = 0.03;
 constexpr double kNsPerTypedProduct = 1.0;
 constexpr double kNsPerTile = 300;
 constexpr std::size_t kTypedDepthPerCheck = 48;
 
-/// The plain way, for types that models multiply rarely. Sums of a tile are in scratch memory.
+/// Plain loops, for types that models rarely multiply. The sums of a tile are in scratch memory.
 template <typename T>
 bool TypedTile(const MatmulArgs& args, const MatmulTile& tile, std::uint64_t* sums,
                BlockContext* ctx) {

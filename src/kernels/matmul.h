@@ -1,6 +1,6 @@
 #pragma once
 
-// Products of two computed matrices, as attention needs them.
+// Products of two computed matrices, as in attention.
 
 #include <cstdint>
 #include <vector>
@@ -10,20 +10,20 @@
 
 namespace lagoon {
 
-/// y[b..., i, j] = alpha * sum over p of a[b..., i, p] * b[b..., p, j]. Operands may lie in any
-/// order; strides are in elements, y is dense row-major.
+/// y[b..., i, j] = alpha * sum over p of a[b..., i, p] * b[b..., p, j]. The operands may have any
+/// layout, given by strides in elements; y is dense row-major.
 struct MatmulSpec {
   std::vector<std::int64_t> batch = {};                                  // dims of y before [m, n]
   std::vector<std::int64_t> a_batch_strides = {}, b_batch_strides = {};  // 0 broadcasts
   std::size_t m = 1, k = 1, n = 1;
   std::size_t a_row_stride = 1, a_k_stride = 1;
   std::size_t b_k_stride = 1, b_column_stride = 1;
-  float alpha = 1;                     // fp32 only
+  float alpha = 1;                     // other than 1 only for fp32
   DataType type = DataType::kFloat32;  // or kFloat64, kInt32, kInt64, kUInt32, kUInt64
 };
 
-/// Inputs a, b; output y. Integers wrap around. kInvalidArgument when a size is zero or too large;
-/// kUnimplemented on other types.
+/// Inputs: a, b. Output: y. Integers wrap around. kInvalidArgument if a size is zero or too large;
+/// kUnimplemented for other types.
 Result<Kernel> MakeMatmul(const MatmulSpec& spec);
 
 }  // namespace lagoon

@@ -17,9 +17,9 @@ struct MatmulArgs {
   float alpha = 1;
 };
 
-inline constexpr std::size_t kMatmulRows = 48;     // of a tile
-inline constexpr std::size_t kMatmulColumns = 64;  // of a tile; a multiple of two vectors
-inline constexpr std::size_t kMatmulDepth = 256;   // of a packed panel of b
+inline constexpr std::size_t kMatmulRows = 48;     // rows of a tile
+inline constexpr std::size_t kMatmulColumns = 64;  // columns of a tile; a multiple of two vectors
+inline constexpr std::size_t kMatmulDepth = 256;   // depth of a packed panel of b
 /// Scratch: the tile's sums, then a panel of b.
 inline constexpr std::size_t kMatmulScratch =
     (kMatmulRows * kMatmulColumns + kMatmulDepth * kMatmulColumns) * sizeof(float);

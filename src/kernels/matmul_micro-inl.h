@@ -1,4 +1,4 @@
-// Products of small matrices that lie anywhere, once per Highway target. Include after
+// Products of small matrices of any layout, once per Highway target. Include after
 // foreach_target.h.
 
 #if defined(LAGOON_KERNELS_MATMUL_MICRO_INL_H_) == defined(HWY_TARGET_TOGGLE)
@@ -22,29 +22,29 @@ using simd::D;
 using simd::V;
 namespace hn = hwy::HWY_NAMESPACE;
 
-/// Rows that the micro-kernel computes at once, by two vectors of columns: as many sums as
-/// registers hold.
+/// Rows that the micro-kernel computes at once, by two vectors of columns: as many sums as fit the
+/// registers.
 #if HWY_TARGET == HWY_AVX3
 constexpr size_t kMicroRows = 12;
 #else
 constexpr size_t kMicroRows = 6;
 #endif
 
-/// Rows of a left side; strides in elements.
+/// Rows of the left operand; strides in elements.
 struct LeftRows {
   const float* data;
   size_t row, k;
   size_t rows;
 };
 
-/// At most two vectors of columns of a right side; strides in elements.
+/// At most two vectors of columns of the right operand; strides in elements.
 struct RightPanel {
   const float* data;
   size_t k, column;
   size_t columns;
 };
 
-/// Whole panels lie here: two vectors a row, whatever the number of columns.
+/// The sums of a panel: two vectors per row, whatever the number of columns.
 struct PanelSums {
   float* data;
   size_t pitch;  // floats from row to row
@@ -76,7 +76,7 @@ HWY_INLINE void MicroKernel(const LeftRows& a, const float* b, size_t b_k, size_
   }
 }
 
-/// The same for a.rows <= kRows.
+/// MicroKernel for a.rows <= kRows.
 template <size_t kRows>
 HWY_INLINE void MicroRows(const LeftRows& a, const float* b, size_t b_k, size_t depth,
                           const PanelSums& sums) {
@@ -86,7 +86,7 @@ HWY_INLINE void MicroRows(const LeftRows& a, const float* b, size_t b_k, size_t 
   }
 }
 
-/// As [depth, two vectors], zeros behind the columns.
+/// Packs a panel as [depth, two vectors], with zeros behind its columns.
 HWY_INLINE void PackPanel(const RightPanel& b, size_t depth, float* packed) {
   const size_t width = 2 * simd::Lanes();
   if (b.k == 1 && b.column != 1) {

@@ -8,22 +8,23 @@
 
 namespace lagoon {
 
-/// No row is longer: it is read and written without a break between.
+/// Longest row. A row is read and written without a guard check between.
 inline constexpr std::size_t kMaxNormalizeRow = 16'384;
 
 /// y = (x - mean) / sqrt(variance + epsilon) * scale + bias over each row of x [rows, row]. Element
-/// j of row i has the parameters (i % period) * per_row + j / inner: per element of a row (period
-/// 1, inner 1), or per channel.
+/// j of row i uses scale and bias number (i % period) * (row / inner) + j / inner: one per element
+/// of a row (period 1, inner 1), or one per channel.
 struct NormalizeSpec {
   std::size_t rows = 1, row = 1;
   std::size_t period = 1, inner = 1;
   float epsilon = 1e-5f;
   bool scale = true, bias = true;
-  bool center = true;  // false: mean is taken to be 0
+  bool center = true;  // false: the mean is taken as 0
 };
 
-/// Inputs: x, scale [period * row / inner], bias (those that the spec has). Output: y; no overlap.
-/// kInvalidArgument when a size is zero, `inner` does not divide the row, or it is too long.
+/// Inputs: x, scale [period * row / inner], bias of the same shape (if the spec has them). Output:
+/// y, which must not overlap an input. kInvalidArgument if a size is zero, `inner` does not divide
+/// the row, or the row is too long.
 Result<Kernel> MakeNormalize(const NormalizeSpec& spec);
 
 }  // namespace lagoon

@@ -1,9 +1,9 @@
 #pragma once
 
-// The ops beside conv2d, one factory per body. All fp32, dense row-major; images NHWC.
-// Every factory checks its spec and names the op, the offending field and the values
-// (kInvalidArgument). Blocks are sized so that the longest stretch between two guard checks, commit
-// included, is under 20 us.
+// The factories of all ops except conv2d, one factory per body. Tensors are dense row-major, images
+// NHWC, and fp32 unless the spec has a type. Every factory checks its spec; a kInvalidArgument
+// error names the op, the offending field and the values. Blocks are sized so that the longest time
+// between two guard checks, commit included, is below 20 us.
 
 #include "kernels/channel_affine.h"
 #include "kernels/depthwise.h"

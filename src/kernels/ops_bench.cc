@@ -1,5 +1,5 @@
-// Time of whole ops on one thread: every block in order, operands as a model leaves them (hot where
-// they fit). lagoon_kernels_bench --benchmark_filter=Depthwise
+// Time of whole ops on one thread: every block in order, with operands in the caches as in a model.
+// lagoon_kernels_bench --benchmark_filter=Depthwise
 
 #include <benchmark/benchmark.h>
 
@@ -27,7 +27,7 @@ class Bound {
     }
   }
 
-  /// Writes the first input, as the op before would have: in the cache where it fits.
+  /// Writes the first input, as the previous op would: it is in the cache if it fits.
   void ProduceInput() { std::fill(memory_[0].begin(), memory_[0].end(), 0.5f); }
 
   const Kernel& kernel() const { return kernel_; }

@@ -1,6 +1,6 @@
-// The longest stretch between two guard checks, commit included, stays under 20 us: for every op
-// over the shapes of MobileNetV2, ResNet, SqueezeNet and VGG, and for shapes that are too long for
-// one block.
+// The longest time between two guard checks, commit included, is below 20 us: for every op, over
+// the shapes of MobileNetV2, ResNet, SqueezeNet and VGG, and for shapes that are too long for one
+// block.
 
 #include <string>
 #include <vector>
@@ -113,7 +113,7 @@ TEST(Stretch, GroupedConv) {
                                                {27u, 96u, 2u},
                                                {7u, 1024u, 2u}}) {
     const std::size_t count = std::size_t{size} * size * channels;
-    // Panels of a vector may be wider than what they hold.
+    // The vector of a panel may be wider than the panel's channels.
     const std::size_t weights = (std::size_t{channels} + 16 * groups) * 9 * (channels / groups);
     Check({"grouped", GroupedConv, size, channels, groups, {count, weights}, count});
   }

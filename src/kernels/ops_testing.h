@@ -25,7 +25,7 @@ namespace lagoon::testing {
 using Floats = std::vector<float>;
 using Doubles = std::vector<double>;
 
-/// Uniform in [low, high], the same for the same seed.
+/// Uniform in [low, high]; equal seeds give equal numbers.
 inline Floats RandomFloats(std::size_t count, float low = -1, float high = 1, unsigned seed = 1) {
   std::mt19937 generator(seed);
   std::uniform_real_distribution<float> uniform(low, high);
@@ -68,7 +68,7 @@ class BoundKernel {
   const Kernel& kernel() const { return kernel_; }
   std::size_t size() const { return memory_.size() - 2 * kZone; }
   const float* y() const { return memory_.data() + kZone; }
-  /// Guard zones included.
+  /// Counts elements of the guard zones too.
   std::size_t CountWritten() const {
     std::size_t count = 0;
     for (const float value : memory_) count += IsPoison(value) ? 0 : 1;
@@ -86,7 +86,8 @@ class BoundKernel {
   std::vector<std::byte> scratch_;
 };
 
-/// A block that leaves at a check leaves no trace; one that does not leave there has finished.
+/// Expects that a block that leaves at a guard check has written nothing, for each of its first
+/// checks.
 inline void ExpectLeavesCleanly(BoundKernel& bound, std::uint32_t block) {
   LeaveAt count;
   ASSERT_TRUE(bound.RunBlock(block, &count));
@@ -99,8 +100,8 @@ inline void ExpectLeavesCleanly(BoundKernel& bound, std::uint32_t block) {
   }
 }
 
-/// On poisoned memory each block alone writes only its tile, with the same bits as when all ran;
-/// the tiles are disjoint and cover the output. Leaves the output complete.
+/// Expects that on poisoned memory each block alone writes only its tile, with the same bits as in
+/// a full run, and that the tiles are disjoint and cover the output. Leaves the output complete.
 inline void ExpectBlocksKeepTheirTiles(BoundKernel& bound) {
   bound.Poison();
   bound.RunAll();

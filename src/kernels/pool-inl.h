@@ -33,7 +33,7 @@ struct SumOf {
 
 /// The taps of one output that meet the image.
 struct PoolWindow {
-  const float* x = nullptr;  // the first of them, at the tile's first channel
+  const float* x = nullptr;  // the first of these taps, at the tile's first channel
   float* y = nullptr;
   size_t rows = 0, columns = 0;
   size_t row_step = 0, column_step = 0;  // in elements
@@ -75,12 +75,12 @@ HWY_INLINE void RunPoolWindow(const PoolWindow& w, size_t channels) {
   if (c < channels) PoolVectors<Fold, 1>(simd::Part(channels - c), w, c);
 }
 
-/// Taps between two guard checks of a long window; a tap of one vector from memory takes 5 to 10
+/// Taps between two guard checks of a long window. A tap of one vector from memory takes 5 to 10
 /// ns.
 constexpr size_t kTapsPerCheck = 1024;
 
-/// One vector of one window; leaves between taps. Long sums are made of shorter ones, which keeps
-/// the rounding error small.
+/// One vector of one window; may leave between taps. Long sums are made of shorter ones to keep the
+/// rounding error small.
 template <class Fold, class Io>
 bool LongWindow(const Io& io, const PoolWindow& w, BlockContext& ctx) {
   V total = hn::Set(D(), Fold::kStart);

@@ -50,7 +50,7 @@ Result<Sizes> CheckSizes(const PoolSpec& spec) {
   return sizes;
 }
 
-/// A maximum or an average over nothing does not exist.
+/// Fails for a window without elements: a maximum or an average over nothing does not exist.
 Status CheckWindows(const char* axis, const WindowAxis& window, std::size_t outputs) {
   for (std::size_t output = 0; output < outputs; ++output) {
     if (TapsOf(window, output).count != 0) continue;
@@ -63,8 +63,8 @@ Status CheckWindows(const char* axis, const WindowAxis& window, std::size_t outp
   return {};
 }
 
-/// Blocks of a few windows where one window is cheap; else one window of one vector each, whose
-/// body looks at its guards between taps.
+/// A block has several windows if one window is cheap; otherwise one vector of one window, whose
+/// body checks its guards between taps.
 void SetTiles(const Sizes& sizes, std::size_t lanes, PoolArgs& args) {
   const double ns_per_tap = args.spec.channels < 64 ? kNsPerLonelyTap : kNsPerTap;
   const double ns_per_output = kNsPerOutput + ns_per_tap * static_cast<double>(sizes.taps);

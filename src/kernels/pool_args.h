@@ -1,6 +1,6 @@
 #pragma once
 
-// What the factory of pooling hands to its body.
+// The arguments that the factory of pooling passes to its body.
 
 #include "device/block.h"
 #include "kernels/pool.h"
@@ -14,13 +14,13 @@ struct PoolArgs {
   float* y = nullptr;
   PoolSpec spec;
   std::uint32_t window_tiles = 1;   // shares of all windows of the batch, in order
-  std::uint32_t channel_tiles = 1;  // of channel_tile channels, the last may be smaller
+  std::uint32_t channel_tiles = 1;  // tiles of channel_tile channels; the last may be smaller
   std::uint32_t channel_tile = 0;
-  bool long_windows =
-      false;  // one window of at most one vector per block, with checks between taps
+  /// True: a block computes one window of at most one vector, with guard checks between taps.
+  bool long_windows = false;
 };
 
-/// Channel tiles start at multiples of this: a cache line, and the widest vector.
+/// Channel tiles start at multiples of this: a cache line, which is also the widest vector.
 inline constexpr std::size_t kPoolChannelGrain = 16;
 
 struct PoolBodies {
@@ -44,7 +44,7 @@ inline WindowAxis PoolColumns(const PoolSpec& spec) {
           .pad = spec.pad_left};
 }
 
-/// Taps that kAverageCountPadding counts: those inside the image with its padding.
+/// Number of taps that kAverageCountPadding counts: those inside the image and its padding.
 inline std::size_t TapsWithPadding(const WindowAxis& axis, std::size_t pad_after,
                                    std::size_t output) {
   WindowAxis padded = axis;

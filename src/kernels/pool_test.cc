@@ -70,7 +70,7 @@ PoolSpec Square(std::uint32_t size, std::uint32_t channels, std::uint32_t kernel
 }
 
 TEST(Pool, MatchesReferenceOnShapesOfModels) {
-  Check(Square(56, 64, 3, 2, 1));   // ResNet's first, smaller
+  Check(Square(56, 64, 3, 2, 1));   // like ResNet's first pooling, smaller
   Check(Square(28, 128, 3, 2, 0));  // SqueezeNet
   Check(Square(56, 64, 2, 2, 0));   // VGG
   Check(Square(8, 512, 2, 2, 0));

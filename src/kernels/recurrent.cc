@@ -15,7 +15,8 @@
 namespace lagoon {
 namespace {
 
-/// A task is a group of hidden units, one vector of the widest set, of a group of sequences.
+/// A task is a group of hidden units (as many as the widest vector has lanes) of a group of
+/// sequences.
 constexpr std::size_t kCellUnits = 16;
 constexpr std::size_t kCellSequences = 2;
 
@@ -53,11 +54,11 @@ namespace lagoon {
 namespace HWY_NAMESPACE {
 namespace {
 
-/// One task: products first, then the functions by vectors.
+/// Computes one task: products first, then the functions, vector by vector.
 class Units {
  public:
   Units(const CellArgs& args, size_t task) : args_(args) {
-    // Sequences of the same units follow each other, so that their weights stay in the cache.
+    // Tasks on the same units follow each other, so that their weights stay in the cache.
     const size_t groups = CeilDivide(args.batch, kCellSequences);
     sequence_ = task % groups * kCellSequences;
     sequences_ = std::min(kCellSequences, args.batch - sequence_);
@@ -84,8 +85,8 @@ class Units {
   }
 
  private:
-  /// The products of the weights with the states, without x. As many at once as hide the latency of
-  /// one; each is summed in the same order however many there are.
+  /// The products of the weights with the states, without x. Computes as many at once as hide the
+  /// latency of one; the order of each sum does not depend on their number.
   template <CellKind kKind, size_t kSequences>
   HWY_INLINE void Multiply() {
     constexpr size_t kGates = GatesWithProducts(kKind);
@@ -98,7 +99,7 @@ class Units {
     }
     for (size_t unit = 0; unit < count_; unit += kUnits) {
       const float* rows[kGates * kUnits];
-      size_t at[kUnits];  // behind the last unit: that once more
+      size_t at[kUnits];  // the last unit is repeated behind the end
       LAGOON_UNROLL for (size_t u = 0; u < kUnits; ++u) at[u] = std::min(unit + u, count_ - 1);
       LAGOON_UNROLL for (size_t row = 0; row < kGates * kUnits; ++row) {
         const size_t gate = kFirstGate + row / kUnits;
@@ -170,7 +171,7 @@ class Units {
     Write(io, 1, i, c);
   }
 
-  /// Lanes behind the units are garbage that nobody stores.
+  /// Lanes behind the last unit are garbage and are never stored.
   HWY_INLINE V Product(size_t gate, size_t i) const { return hn::LoadU(D(), products_[gate] + i); }
   template <class Io>
   HWY_INLINE V X(const Io& io, size_t gate, size_t i) const {
@@ -195,10 +196,10 @@ class Units {
 
   const CellArgs& args_;
   size_t first_, count_;         // units
-  size_t sequence_, sequences_;  // the first, and how many
+  size_t sequence_, sequences_;  // the first one, and their number
   float dots_[kCellSequences][4][kCellUnits] = {};
 
-  // Of the sequence at hand.
+  // Values for the current sequence.
   size_t state_ = 0;
   const float* x_ = nullptr;
   const float* h_ = nullptr;
@@ -253,7 +254,7 @@ constexpr double kNsPerWeight = 0.08;
 constexpr double kNsPerProduct = 0.03;
 constexpr double kNsPerUnit = 10;
 
-/// What a kind has beside x, r and h.
+/// The operands of a kind besides x, r and h.
 struct Form {
   std::size_t gates = 1, extras = 0, outputs = 1;
 };

@@ -9,15 +9,17 @@
 
 namespace lagoon {
 
-/// What a step computes from x (the gates' part of the input, biases included), the recurrent
-/// weights r and the state. Gates are in ONNX's order, one after the other along [gates * hidden].
+/// What one step computes. x: the gates' part of the input, biases included; r: the recurrent
+/// weights; h, c, z and r * h: states. Gates are in ONNX's order, one after the other along
+/// [gates * hidden].
 enum class CellKind : std::uint8_t {
-  kLstm,       // x, r, h, c, [peepholes] -> h, c: gates i, o, f, c; peepholes i, o, f
-  kRnn,        // x, r, h -> h
-  kGruGates,   // x, r, h -> z, r * h: the first half of a GRU that resets before its product
-  kGruState,   // x, r, h, z, r * h -> h: the second half
-  kGruLinear,  // x, r, h, bias -> h: a GRU that resets after its product; bias [hidden] is its
-               // recurrent bias of gate h
+  kLstm,      // x, r, h, c, [peepholes] -> h, c. Gates i, o, f, c; peepholes i, o, f
+  kRnn,       // x, r, h -> h
+  kGruGates,  // x, r, h -> z, r * h. First half of a GRU that resets before its product
+  kGruState,  // x, r, h, z, r * h -> h. Second half of that GRU
+  /// x, r, h, bias -> h. A GRU that resets after its product; bias [hidden] is the recurrent bias
+  /// of gate h.
+  kGruLinear,
 };
 
 struct CellSpec {
@@ -27,8 +29,9 @@ struct CellSpec {
 };
 
 /// Inputs and outputs as CellKind lists them: x [batch, gates * hidden], r [gates * hidden,
-/// hidden], states [batch, hidden], peepholes [3 * hidden]; all fp32, no overlap. A block computes
-/// some of the hidden units for the whole batch. kInvalidArgument when a size is zero or too large.
+/// hidden], states [batch, hidden], peepholes [3 * hidden]; all fp32; outputs must not overlap
+/// inputs. A block computes some of the hidden units for the whole batch. kInvalidArgument if a
+/// size is zero or too large.
 Result<Kernel> MakeCell(const CellSpec& spec);
 
 }  // namespace lagoon

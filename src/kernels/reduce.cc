@@ -13,7 +13,7 @@
 namespace lagoon {
 namespace {
 
-/// A line is what one vector accumulates: a row when inner is 1, else one vector of neighbouring
+/// A line is what one vector accumulates: a row if inner is 1, otherwise one vector of neighbouring
 /// columns.
 struct ReduceArgs {
   const float* x = nullptr;
@@ -29,8 +29,8 @@ struct ReduceBodies {
   std::size_t lanes = 0;
 };
 
-/// Vectors between two guard checks of a line, and between two roundings into its total: sums of
-/// sums keep the error small. A vector of a strided column takes up to 10 ns from memory.
+/// Vectors of a line between two guard checks, and between two additions to its total: sums of sums
+/// keep the rounding error small. A vector of a strided column takes up to 10 ns from memory.
 constexpr std::size_t kReduceVectorsPerCheck = 1024;
 
 }  // namespace
@@ -62,7 +62,7 @@ struct Min {
   static HWY_INLINE V Lanes(V v) { return hn::MinOfLanes(D(), v); }
 };
 
-/// Folds `count` vectors `step` elements apart, four at a time to hide the latency of one.
+/// Folds `count` vectors that lie `step` elements apart, four at a time to hide the latency of one.
 template <class Fold, class Io>
 HWY_INLINE V FoldVectors(const Io& io, const float* x, size_t step, size_t count) {
   V acc[4];
@@ -78,7 +78,8 @@ HWY_INLINE V FoldVectors(const Io& io, const float* x, size_t step, size_t count
   return Fold::Of(Fold::Of(acc[0], acc[1]), Fold::Of(acc[2], acc[3]));
 }
 
-/// A whole line, leaving between its pieces while `ctx` asks for it; null: a short line, no checks.
+/// Folds a whole line. If `ctx` is not null, checks the guards between pieces; null is for short
+/// lines.
 template <class Fold, class Io>
 HWY_INLINE bool FoldLine(const Io& io, const float* x, size_t step, size_t count, BlockContext* ctx,
                          V& total) {
@@ -133,8 +134,8 @@ bool ReduceBody(const void* raw, std::uint32_t block, BlockContext& ctx) {
   if (ctx.ShouldLeave()) return false;
   const auto& args = *static_cast<const ReduceArgs*>(raw);
   const Range lines = Share(args.lines, args.blocks, block);
-  // Several lines together are short; the first of them is a visible write, so there is no leaving
-  // after it.
+  // Several lines together are short. The first one of them is a visible write, after which the
+  // block must not leave.
   BlockContext* checks = lines.size() == 1 ? &ctx : nullptr;
   for (size_t line = lines.begin; line < lines.end; ++line) {
     const bool kept =
@@ -176,8 +177,8 @@ HWY_EXPORT(PickReduceBodies);
 constexpr char kName[] = "reduce";
 
 // Measured on a Xeon at 2 GHz, one thread, 49x1280: 1.1 ns per vector of a column from the
-// second-level cache, three times that from the third; each such vector is a cache line, or half of
-// one, of its own.
+// second-level cache, three times that from the third. Each such vector is a separate cache line,
+// or half of one.
 constexpr double kNsPerRowVector = 2;
 constexpr double kNsPerColumnVector = 2.5;
 constexpr double kNsPerLine = 10;

@@ -11,17 +11,17 @@ namespace lagoon {
 
 enum class ReduceOp : std::uint8_t { kSum, kMean, kMax, kMin };
 
-/// Of the middle axis of [outer, axis, inner] to [outer, inner]; global pooling of NHWC is
-/// outer = batch, axis = height*width, inner = channels.
+/// Reduces the middle axis of [outer, axis, inner], giving [outer, inner]. Global pooling of NHWC
+/// has outer = batch, axis = height * width, inner = channels.
 struct ReduceSpec {
   ReduceOp op = ReduceOp::kMean;
   std::size_t outer = 1, axis = 1, inner = 1;
 };
 
-/// Input x [outer, axis, inner], output y [outer, inner]; no overlap. Each output belongs to one
-/// block, so that the result does not depend on how blocks run. A NaN among the elements of kMax
-/// and kMin gives an unspecified one of them. kInvalidArgument when a size is zero or the product
-/// is too large.
+/// Input x [outer, axis, inner], output y [outer, inner], which must not overlap x. One block
+/// computes all of an output, so that the result does not depend on the order of blocks. If an
+/// input of kMax or kMin contains NaN, the result is an unspecified element. kInvalidArgument if a
+/// size is zero or the product is too large.
 Result<Kernel> MakeReduce(const ReduceSpec& spec);
 
 }  // namespace lagoon

@@ -23,31 +23,31 @@ struct ColumnArgs {
   std::byte* y = nullptr;
   std::size_t axis = 1, inner = 1;
   std::size_t tiles_per_outer = 1, tasks = 1, blocks = 1;
-  bool least = false, last = false;  // MakeArg
+  bool least = false, last = false;  // for MakeArg
 };
 
 constexpr std::size_t kColumns = 64;
 constexpr std::size_t kElementsPerCheck = 2048;
 constexpr double kNsPerElement = 2.0;
-constexpr double kNsPerLongElement = 12;  // with a function of the C library
+constexpr double kNsPerLongElement = 12;  // with a call of the C library
 constexpr double kNsPerTask = 40;
 
 template <typename T>
 using Sum = std::conditional_t<std::is_integral_v<T>, std::uint64_t, T>;
 
-/// What a fold of elements of W keeps: of integers 64 bits, which every count fits, or fp64 for a
-/// root; of floats W.
+/// The type of a fold's state for elements of W: 64 bits for integers, which hold every count;
+/// fp64 for a root of integers; W for floats.
 template <typename W, FoldOp kOp>
 using Kept = std::conditional_t<
     !std::is_integral_v<W> || std::is_same_v<W, bool>, W,
     std::conditional_t<kOp == FoldOp::kL2, double,
                        std::conditional_t<std::is_signed_v<W>, std::int64_t, std::uint64_t>>>;
 
-/// State and steps of a fold in arithmetic of W.
+/// State and steps of a fold, computed in W.
 template <typename W, FoldOp kOp>
 struct Fold {
   W value = Start();
-  W scale = 0;  // kLogSumExp: sum of exp(x - value)
+  W scale = 0;  // for kLogSumExp: sum of exp(x - value)
 
   static W Start() {
     using Limits = std::numeric_limits<W>;
@@ -90,7 +90,7 @@ struct Fold {
     }
   }
 
-  /// Keeps the sum of exp relative to the greatest element seen.
+  /// Keeps the sum of exp(x) relative to the greatest element so far.
   void AddExp(W x) {
     if (x <= value) {
       scale += std::isinf(x) ? W{0} : std::exp(x - value);
@@ -121,7 +121,7 @@ Tile TileOf(const ColumnArgs& args, std::size_t task) {
           std::min(kColumns, args.inner - column)};
 }
 
-/// Walks a tile row by row; false when the block shall leave, which only `may_leave` blocks ask.
+/// Walks a tile row by row. False: the block must leave; only checked in blocks that may leave.
 template <typename Visit>
 bool ForRows(const ColumnArgs& args, const Tile& tile, BlockContext* ctx, Visit&& visit) {
   std::size_t since_check = 0;
@@ -135,8 +135,9 @@ bool ForRows(const ColumnArgs& args, const Tile& tile, BlockContext* ctx, Visit&
   return true;
 }
 
-/// Runs the tiles of a block. A block of one tile may leave while it reads; one of more, whose
-/// first tile is written before the last is read, looks at its guards only at the start.
+/// Runs the tiles of a block. A block of one tile may leave while it reads. A block of several
+/// tiles writes the first one before it reads the last one, so it checks its guards only at the
+/// start.
 template <typename Work>
 bool ForTiles(const ColumnArgs& args, std::uint32_t block, BlockContext& ctx, Work&& work) {
   if (ctx.ShouldLeave()) return false;
@@ -224,7 +225,7 @@ Body PickFold(FoldOp op) {
   return nullptr;
 }
 
-/// Null: not on this type. Bools have a maximum and a minimum only.
+/// Null if the op is not defined on the type. Bools have only a maximum and a minimum.
 Body FindFold(FoldOp op, DataType type) {
   if (type == DataType::kString) return nullptr;
   return WithElementType(type, [&]<typename T>(std::type_identity<T>) -> Body {

@@ -1,7 +1,6 @@
 #pragma once
 
-// Reductions and scans of one axis, of any element type: those that MakeReduce (fp32, vectors) does
-// not cover.
+// Reductions and scans along one axis for all element types; MakeReduce covers fp32 with vectors.
 
 #include <cstdint>
 
@@ -28,28 +27,28 @@ struct AxisSpec {
   DataType type = DataType::kFloat32;
 };
 
-/// Input x [outer, axis, inner], output y [outer, inner] of the same type. Fp16 and bf16 are
-/// accumulated in fp32, integers wrap around, a mean of integers is cut. NaN wins in kMax and kMin.
-/// kUnimplemented when the op is not defined on the type.
+/// Input x [outer, axis, inner], output y [outer, inner] of the same type. fp16 and bf16 are
+/// accumulated in fp32, integers wrap around, and a mean of integers is truncated. kMax and kMin of
+/// a NaN are NaN. kUnimplemented if the op is not defined on the type.
 Result<Kernel> MakeFold(const AxisSpec& spec, FoldOp op);
 
-/// Input x, output y [outer, inner] of kInt64: where the greatest (least) element lies; of equals
-/// the first, or the last.
+/// Input x; output y [outer, inner] of kInt64: the index of the greatest (or least) element. Of
+/// equal elements the first one, or the last one.
 struct ArgSpec {
   AxisSpec axis = {};
   bool least = false, last = false;
 };
 Result<Kernel> MakeArg(const ArgSpec& spec);
 
-/// Input x, output y, both [outer, axis, inner]: running sums.
+/// Running sums. Input x and output y, both [outer, axis, inner].
 struct ScanSpec {
   AxisSpec axis = {};
   bool exclusive = false, reverse = false;
 };
 Result<Kernel> MakeScan(const ScanSpec& spec);
 
-/// Input x; outputs values [outer, k, inner] of its type and their indices (kInt64), sorted; equals
-/// in the order of their indices.
+/// Input x; outputs: values [outer, k, inner] of x's type and their indices (kInt64), sorted. Equal
+/// values are in the order of their indices.
 struct TopKSpec {
   AxisSpec axis = {};
   std::size_t k = 1;

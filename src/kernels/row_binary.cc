@@ -13,7 +13,7 @@ namespace {
 using rows::Binary;
 using rows::Flag;
 
-/// Integers wrap around in the unsigned way, which C++ defines.
+/// Integers are computed unsigned, because C++ defines only unsigned overflow.
 template <typename T>
 using Wraps = std::conditional_t<std::is_integral_v<T>, std::uint64_t, T>;
 
@@ -37,7 +37,7 @@ T DivOf(T a, T b) {
   }
   return static_cast<T>(a / b);
 }
-/// Of integers by squaring; a negative power of one gives 0 except of 1 and -1.
+/// Integers by squaring; a negative power gives 0, except for 1 and -1.
 template <typename T>
 T PowOf(T a, T b) {
   if constexpr (std::is_floating_point_v<T>) {
@@ -55,7 +55,7 @@ T PowOf(T a, T b) {
     return result;
   }
 }
-/// NaN wins, as numpy has it.
+/// The result of a NaN is NaN, as in numpy.
 template <typename T>
 T MinOf(T a, T b) {
   if constexpr (std::is_floating_point_v<T>) {

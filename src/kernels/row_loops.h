@@ -1,6 +1,6 @@
 #pragma once
 
-// Row functions from functions of one element. Loops that compilers turn into vector code where
+// Builds row functions from functions of one element, as loops that compilers vectorise if the
 // operands are dense.
 
 #include <cstddef>
@@ -10,12 +10,12 @@
 
 namespace lagoon::rows {
 
-/// A kBool in memory: any byte, not 0 is true. (A C++ bool may only be 0 or 1.)
+/// A kBool in memory: any byte other than 0 is true. (A C++ bool may only be 0 or 1.)
 struct Flag {
   std::uint8_t byte;
 };
 
-/// Element as it is computed with.
+/// Converts an element to the type for computing.
 template <typename T>
 auto Load(T element) {
   if constexpr (kIsHalf<T>) {

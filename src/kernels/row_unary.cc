@@ -17,7 +17,7 @@ using Params = RowParams;
 
 template <typename T>
 T Limit(T x, T low, T high) {
-  return x < low ? low : x > high ? high : x;  // NaN stays
+  return x < low ? low : x > high ? high : x;  // a NaN stays a NaN
 }
 
 template <typename T>
@@ -88,9 +88,9 @@ T SeluOf(T x, const Params& p) {
 }
 template <typename T>
 T ThresholdedReluOf(T x, const Params& p) {
-  return x <= static_cast<T>(p.alpha) ? T{0} : x;  // NaN stays
+  return x <= static_cast<T>(p.alpha) ? T{0} : x;  // a NaN stays a NaN
 }
-/// x + by. Integers wrap around when `by` is whole, else they end at their limits.
+/// x + by. Integers wrap around if `by` is whole, otherwise they saturate.
 template <typename T>
 T Shifted(T x, double by) {
   if constexpr (std::is_integral_v<T>) {
@@ -105,7 +105,7 @@ template <typename T>
 T ShrinkOf(T x, const Params& p) {
   if (static_cast<double>(x) < -p.alpha) return Shifted(x, p.beta);
   if (static_cast<double>(x) > p.alpha) return Shifted(x, -p.beta);
-  return x == x ? T{0} : x;  // NaN stays
+  return x == x ? T{0} : x;  // a NaN stays a NaN
 }
 template <typename T>
 T SignOf(T x, const Params&) {

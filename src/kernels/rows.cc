@@ -19,13 +19,13 @@ struct RowsArgs {
   RowFunction row = nullptr;
   RowParams params;
   Finish finish;
-  OuterAxes<kMaxRowOperands> outer;         // strides in bytes; a negative one wraps around
+  OuterAxes<kMaxRowOperands> outer;         // strides in bytes; negative ones wrap around
   std::size_t start[kMaxRowOperands] = {};  // in bytes
   std::ptrdiff_t inner_strides[kMaxRowOperands] = {};  // in elements
   std::size_t element_bytes[kMaxRowOperands] = {};
   std::uint32_t operands = 1;
   std::size_t out_bytes = 4;
-  std::size_t inner = 1;  // elements of a row
+  std::size_t inner = 1;  // elements per row
   std::size_t piece = 1;  // elements of a row that one task computes
   std::size_t tasks = 1, blocks = 1;
 };
@@ -35,7 +35,7 @@ constexpr std::size_t kMaxRank = kMaxOuterAxes + 1;
 constexpr std::size_t kRowGrain = 64;
 constexpr double kNsPerTask = 15;
 
-/// Where a task begins in y, in elements. Tasks lie one behind the other.
+/// Where a task begins in y, in elements. Tasks follow each other in y.
 std::size_t BeginOf(const RowsArgs& args, std::size_t task) {
   const std::size_t pieces = CeilDivide(args.inner, args.piece);
   return task / pieces * args.inner + task % pieces * args.piece;
@@ -76,7 +76,8 @@ struct Axis {
   std::int64_t strides[kMaxRowOperands] = {};
 };
 
-/// The axes of y without those of size one; neighbours that every operand walks as one, joined.
+/// The axes of y without those of size one, with neighbours joined that all operands walk as one
+/// axis.
 std::vector<Axis> JoinedAxes(const RowsSpec& spec) {
   std::vector<Axis> axes;
   for (std::size_t i = 0; i < spec.out.size(); ++i) {

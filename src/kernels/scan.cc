@@ -17,18 +17,18 @@ using rows::Load;
 using rows::Store;
 
 constexpr std::size_t kColumns = 64;
-constexpr std::size_t kScanPiece = 2048;  // elements that a task of several pieces writes
+constexpr std::size_t kScanPiece = 2048;  // elements per task if the axis has several pieces
 constexpr std::size_t kElementsPerCheck = 2048;
 constexpr double kNsPerElement = 2.5;
 constexpr double kNsPerScanTask = 40;
 
-/// A task is a piece of the axis of up to kColumns neighbouring columns. Where the axis is in
-/// several pieces, a block has one task and sums up itself what lies before.
+/// A task is a piece of the axis of up to kColumns neighbouring columns. If the axis has several
+/// pieces, a block has one task and itself sums up the elements before its piece.
 struct ScanArgs {
   const std::byte* x = nullptr;
   std::byte* y = nullptr;
   std::size_t axis = 1, inner = 1;
-  std::size_t tiles = 1;  // of columns
+  std::size_t tiles = 1;  // tiles of columns
   std::size_t pieces = 1, tasks = 1, blocks = 1;
   bool exclusive = false, reverse = false;
 };
@@ -58,7 +58,7 @@ class Columns {
     y_ = reinterpret_cast<T*>(args.y) + at;
   }
 
-  /// Adds the rows before `end`; false: left.
+  /// Adds the rows before `end`. False: the block left.
   bool Add(std::size_t end, BlockContext& ctx) {
     std::size_t since_check = 0;
     for (std::size_t i = 0; i < end; ++i) {
@@ -112,24 +112,24 @@ struct TopKArgs {
   std::byte* values = nullptr;
   std::int64_t* indices = nullptr;
   std::size_t axis = 1, inner = 1, k = 1;
-  std::size_t pieces = 1;  // ranges of ranks, each written by a block of its own
+  std::size_t pieces = 1;  // ranges of ranks, each written by its own block
   bool largest = true;
 };
 
-/// Elements seen between two looks at the guards; an update of the heap counts as many.
+/// An update of the heap counts as this many elements between two guard checks.
 constexpr std::size_t kUpdateWork = 32;
 constexpr std::size_t kUpdatesPerCheck = kElementsPerCheck / kUpdateWork;
 constexpr std::size_t kRanksPerBlock = 512;
-constexpr std::size_t kMaxK = 1 << 16;  // 1 MiB of scratch memory for each unit
+constexpr std::size_t kMaxK = 1 << 16;  // 1 MiB of scratch memory per compute unit
 
-/// A candidate; "less" means better, so that the worst kept one is the top of the heap.
+/// A candidate. "Less" means better, so that the worst kept candidate is at the top of the heap.
 template <typename T>
 struct Candidate {
   Wide<T> value;
   std::int64_t index;
 };
 
-/// Values in order; "not a number" is the greatest, as numpy has it.
+/// Orders values; NaN is the greatest, as in numpy.
 template <typename W>
 bool Less(W a, W b) {
   if constexpr (std::is_floating_point_v<W>) {
@@ -138,7 +138,8 @@ bool Less(W a, W b) {
   return a < b;
 }
 
-/// One line: the k best so far are a heap in scratch memory, then sorted in place by popping.
+/// Computes one line. The k best elements so far are a heap in scratch memory, which popping then
+/// sorts in place.
 template <typename T>
 bool TopKBody(const void* raw, std::uint32_t block, BlockContext& ctx) {
   const auto& args = *static_cast<const TopKArgs*>(raw);

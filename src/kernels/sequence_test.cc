@@ -75,14 +75,14 @@ TEST(Interpolate, AlongTheLastAndAnInnerAxis) {
         }
       }
     }
-    Floats table(indices.size());  // as its bytes
+    Floats table(indices.size());  // the bytes of `indices`
     std::memcpy(table.data(), indices.data(), indices.size() * sizeof(float));
     testing::ExpectKernel([&] { return MakeInterpolate(spec); }, {x, table, weights}, reference,
                           1e-6);
   }
 }
 
-/// A small window over three axes, each different.
+/// A small window with a different geometry on each of three axes.
 SpatialWindow Window() {
   SpatialWindow w;
   w.in = {3, 5, 40};

@@ -88,7 +88,7 @@ void CheckTake(const Shape& dims, const std::vector<Shape>& maps, float fill) {
   }
   const Result<TakeKernel> take = MakeTake({dims, maps, sizeof(float), Bits(fill)});
   ASSERT_TRUE(take) << take.error().message;
-  Floats table(take->table.size() * 2);  // as its bytes
+  Floats table(take->table.size() * 2);  // the bytes of the table
   std::memcpy(table.data(), take->table.data(), take->table.size() * sizeof(std::int64_t));
   testing::ExpectKernel([&] { return Result<Kernel>(take->kernel); }, {x, table}, reference, 0);
 }
@@ -113,7 +113,7 @@ TEST(Take, PadsAnyAxis) {
 
 TEST(Take, RepeatsMirrorsAndCuts) {
   CheckTake({3, 4}, {{2, 1, 0, 1, 2}, {0, 0, 1, 1, 2, 2, 3, 3}}, 0);
-  CheckTake({3, 10'007}, {{2, 0}, Padded(10'007, 0, 0)}, 0);  // a prime run
+  CheckTake({3, 10'007}, {{2, 0}, Padded(10'007, 0, 0)}, 0);  // a run of prime length
   CheckTake({2, 3, 2, 3, 2, 3, 2, 3}, std::vector<Shape>(8, Shape{1, 0}), 0);
 }
 

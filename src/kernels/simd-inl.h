@@ -39,7 +39,8 @@ struct Whole {
   static HWY_INLINE void Store(V v, float* p) { hn::StoreU(v, D(), p); }
 };
 
-/// Moves the first `count` < Lanes() lanes; touches no other memory. Other lanes load as zero.
+/// Moves the first `count` < Lanes() lanes and touches no other memory. The other lanes load as
+/// zero.
 class Part {
  public:
 #if HWY_TARGET == HWY_AVX2 || HWY_TARGET == HWY_AVX3 || HWY_TARGET == HWY_AVX3_DL
@@ -50,7 +51,7 @@ class Part {
  private:
   hn::Mask<D> mask_;
 #else
-  // Elsewhere a masked access may touch the whole vector.
+  // On other targets a masked access may touch the whole vector.
   explicit HWY_INLINE Part(size_t count) : count_(count) {}
   HWY_INLINE V Load(const float* p) const {
     HWY_ALIGN float lanes[hn::MaxLanes(D())] = {};
@@ -68,8 +69,8 @@ class Part {
 #endif
 };
 
-/// Limits to [low, high]. A NaN stays a NaN: x86 then returns the second operand, scalars the
-/// number.
+/// Limits to [low, high]. A NaN stays a NaN: Min and Max return the second operand on x86, but the
+/// number on scalar targets.
 HWY_INLINE V Clamp(V v, V low, V high) {
   const V limited = hn::Min(high, hn::Max(low, v));
 #if HWY_TARGET == HWY_SCALAR || HWY_TARGET == HWY_EMU128

@@ -15,7 +15,7 @@
 namespace lagoon {
 namespace {
 
-/// A line is what one vector normalises: a row when inner is 1, else one vector of neighbouring
+/// A line is what one vector normalises: a row if inner is 1, otherwise one vector of neighbouring
 /// columns.
 struct SoftmaxArgs {
   const float* x = nullptr;
@@ -23,8 +23,9 @@ struct SoftmaxArgs {
   std::size_t axis = 1, inner = 1;
   std::size_t lines = 1, lines_per_outer = 1;
   std::size_t line_blocks = 1;  // shares of the lines
-  std::size_t parts =
-      1;  // of one line, when it is too long for a block; then each block has one line
+  /// Parts per line. More than 1 if a line is too long for a block; then each block has one part of
+  /// one line.
+  std::size_t parts = 1;
   bool log = false;
 };
 
@@ -49,7 +50,7 @@ using simd::D;
 using simd::V;
 namespace hn = hwy::HWY_NAMESPACE;
 
-/// Per lane for columns; for rows folded over the lanes once all is seen.
+/// Per lane for columns. For rows, folded over the lanes after the whole line is read.
 struct Stats {
   V max, sum;
 
@@ -58,8 +59,8 @@ struct Stats {
   }
 };
 
-/// A line whose vectors lie `step` elements apart; the last may be a part (rows), or all are
-/// (columns). kLog: subtracts the logarithm of the sum instead of dividing by it.
+/// A line whose vectors lie `step` elements apart. Only the last vector may be partial (rows), or
+/// all may be (columns). kLog: subtracts the logarithm of the sum instead of dividing by the sum.
 template <bool kRows>
 class Line {
  public:
@@ -76,7 +77,7 @@ class Line {
     if (!kRows && part_ == lanes) part_ = 0;
   }
 
-  /// Steps of the line; a part of a row counts as one.
+  /// Number of steps of the line; a partial vector of a row counts as one.
   HWY_INLINE size_t steps() const { return whole_ + (kRows && part_ != 0 ? 1 : 0); }
 
   HWY_INLINE void Max(Range steps, Stats& stats) const {
@@ -113,7 +114,7 @@ class Line {
     });
   }
 
-  /// After Max over the whole line, and after Sum.
+  /// Call after Max over the whole line; FoldSum after Sum.
   static HWY_INLINE void FoldMax(Stats& stats) {
     if (kRows) stats.max = hn::MaxOfLanes(D(), stats.max);
   }
@@ -142,8 +143,8 @@ class Line {
   bool log_;
 };
 
-/// One part of a line that is too long for a block: every part finds the line's maximum and sum for
-/// itself.
+/// One part of a line that is too long for a block. Every part computes the maximum and the sum of
+/// the whole line for itself.
 template <bool kRows>
 bool LongLine(const Line<kRows>& line, Range part, BlockContext& ctx) {
   Stats stats = Stats::Start();
@@ -206,8 +207,8 @@ HWY_EXPORT(PickSoftmaxBodies);
 
 constexpr char kName[] = "softmax";
 
-// Measured on a Xeon at 2 GHz, one thread: two exponentials of a vector, either width; columns from
-// the third-level cache.
+// Measured on a Xeon at 2 GHz, one thread: two exponentials of a vector, the same for both vector
+// widths; columns from the third-level cache.
 constexpr double kNsPerVector = 16;
 constexpr double kNsPerLine = 40;
 

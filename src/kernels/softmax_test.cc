@@ -32,7 +32,7 @@ void Check(SoftmaxSpec s, float range = 5) {
                  << s.outer << "x" << s.axis << "x" << s.inner << " log " << log);
     s.log = log;
     const Floats x = testing::RandomFloats(s.outer * s.axis * s.inner, -range, range);
-    // Sums of up to 10^5 terms; probabilities are at most one, logarithms a few tens.
+    // Sums have up to 10^5 terms. Probabilities are at most 1, logarithms of magnitude below 100.
     testing::ExpectKernel([&] { return MakeSoftmax(s); }, {x}, Reference(s, x), 2e-6);
   }
 }

@@ -8,8 +8,8 @@
 
 namespace lagoon {
 
-/// The best-scored cut for each of `count` stretches of block times, then the best of the rest. A
-/// cut has Score(), lower is better, and block_us().
+/// Keeps `count` cuts: the best-scored one in each of `count` equal logarithmic ranges of block
+/// time, then the best of the rest. A cut has Score() (lower is better) and block_us().
 template <typename Cut>
 std::vector<Cut> SpreadCuts(std::vector<Cut> cuts, std::size_t count) {
   if (cuts.size() <= count) return cuts;

@@ -1,6 +1,6 @@
 #pragma once
 
-// For tests: how long a kernel's blocks run between two guard checks.
+// For tests: the time that a kernel's blocks run between two guard checks.
 
 #include <gtest/gtest.h>
 
@@ -30,8 +30,8 @@ namespace lagoon::testing {
 inline constexpr double kLimitUs = 20, kBlockLimitUs = 100;
 inline constexpr int kMinRepetitions = 5, kMaxRepetitions = 60;
 
-/// Takes this thread's time of each stretch between two checks of a block: the shortest of all
-/// runs, as whatever else the machine does only adds to it.
+/// Measures this thread's time between two guard checks of a block. Keeps the shortest time of all
+/// runs, because other work on the machine only adds time.
 class StretchTimes final : public CheckProbe {
  public:
   void Begin() {
@@ -52,7 +52,7 @@ class StretchTimes final : public CheckProbe {
     if (index_ == shortest_us_.size()) shortest_us_.push_back(us);
     shortest_us_[index_] = std::min(shortest_us_[index_], us);
     ++index_;
-    last_ = ThreadCpuTime();  // without the time of this function
+    last_ = ThreadCpuTime();  // excludes the time of this function
   }
 
   std::vector<double> shortest_us_;
@@ -60,8 +60,8 @@ class StretchTimes final : public CheckProbe {
   Nanoseconds last_{0};
 };
 
-/// The longest stretch of any block. All blocks run in order each time, so that operands lie where
-/// a model leaves them.
+/// The longest time between two checks of any block. All blocks run in order each time, so that
+/// operands lie in the caches as in a model.
 template <typename Bound>
 double LongestStretchUs(Bound& bound) {
   std::vector<StretchTimes> blocks(bound.kernel().blocks);
@@ -79,9 +79,9 @@ double LongestStretchUs(Bound& bound) {
   return longest;
 }
 
-/// How many times as long as planned a dense convolution takes now, at least 1: the CPU is slower
-/// than those that the limit is for, or shares its caches and arithmetic with neighbours, which no
-/// clock of a thread shows.
+/// How many times longer than planned a dense convolution takes now, at least 1. The CPU may be
+/// slower than those that the limit is for, or may share caches and arithmetic with other programs,
+/// which no thread clock shows.
 inline double Slowness() {
   Conv2dSpec spec;
   spec.height = spec.width = spec.out_height = spec.out_width = 28;
@@ -115,10 +115,10 @@ inline double Slowness() {
   return std::max(1.0, best * ChosenConvTarget().flops_per_us / flops);
 }
 
-/// Fails when a block, or what it does between two checks, takes far longer than it should. A host
-/// that is shared can be half as fast as planned in ways that Slowness() does not see, so up to
-/// twice `limit_us` is let pass: what sizes its blocks wrongly, or lacks a check, is further off.
-/// Times against the limit itself are what `lagoon bench` reports.
+/// Fails if a block, or the work between two checks, takes far longer than it should. A shared host
+/// can be half as fast as planned in ways that Slowness() does not see, so up to twice `limit_us`
+/// passes; a body with wrong block sizes or a missing check is further off. `lagoon bench` reports
+/// times against the limit itself.
 inline void ExpectShort(double us, double limit_us = kLimitUs) {
   if (us <= limit_us) return;
   const double slowness = Slowness();

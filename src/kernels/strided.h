@@ -23,7 +23,7 @@ struct OuterAxes {
   }
 };
 
-/// A position in row-major order over OuterAxes. Division only at the start.
+/// A position in row-major order over OuterAxes. Divides only at the start.
 template <std::size_t kOperands>
 class Walk {
  public:
@@ -40,7 +40,7 @@ class Walk {
   std::size_t offset(std::size_t operand) const { return offsets_[operand]; }
   std::size_t index(std::size_t axis) const { return index_[axis]; }
 
-  /// To the next position; from the last one to the first.
+  /// Moves to the next position, and from the last one to the first.
   void Next() {
     for (std::uint32_t axis = axes_.rank; axis-- > 0;) {
       const bool wraps = ++index_[axis] == axes_.dims[axis];

@@ -15,14 +15,14 @@ constexpr char kTakeName[] = "take";
 constexpr std::size_t kMaxAxes = 8;
 constexpr std::size_t kMaxRun = 4096;  // bytes copied at once
 
-/// y as rows of entries; an entry is a run of neighbouring elements. The table says for each
-/// position along each axis where in x it begins, in bytes, or is negative.
+/// y is seen as rows of entries; an entry is a run of neighbouring elements. For each position
+/// along each axis the table has the offset in x in bytes, or a negative number.
 struct TakeArgs {
   const std::byte* x = nullptr;
   const std::int64_t* table = nullptr;
   std::byte* y = nullptr;
-  std::size_t dims[kMaxAxes] = {};   // the last one: entries of a row
-  std::size_t begin[kMaxAxes] = {};  // of each axis in the table
+  std::size_t dims[kMaxAxes] = {};   // last one: entries per row
+  std::size_t begin[kMaxAxes] = {};  // where each axis begins in the table
   std::size_t axes = 1;
   std::size_t run = 4, element = 4;  // bytes
   std::uint64_t fill = 0;
@@ -36,7 +36,7 @@ void Fill(std::byte* y, std::size_t bytes, std::uint64_t fill, std::size_t eleme
   for (std::size_t at = 0; at < bytes; at += element) std::memcpy(y + at, &fill, element);
 }
 
-/// The rows of y in order: it divides once, for the first.
+/// Walks the rows of y in order; divides only for the first row.
 class RowWalk {
  public:
   RowWalk(const TakeArgs& args, std::size_t row) : args_(args) {
@@ -46,7 +46,7 @@ class RowWalk {
     }
   }
 
-  /// Where the row begins in x; negative: all of it is filled.
+  /// Where the row begins in x; negative: the whole row is filled.
   std::int64_t Start() const {
     std::int64_t start = 0;
     for (std::size_t axis = 0; axis + 1 < args_.axes; ++axis) {
@@ -149,14 +149,14 @@ bool IsIdentity(const std::vector<std::int64_t>& map, std::int64_t dim) {
   return true;
 }
 
-/// The largest divisor of `count` of at most `limit`.
+/// The largest divisor of `count` that is at most `limit`.
 std::size_t Divisor(std::size_t count, std::size_t limit) {
   std::size_t divisor = std::min(count, limit);
   while (count % divisor != 0) --divisor;
   return divisor;
 }
 
-/// Adds an axis in front of those that `args` has (they are collected from the back).
+/// Adds an axis in front of the axes of `args`, which are collected from the back.
 void AddAxis(const std::vector<std::int64_t>& map, std::size_t stride, TakeArgs& args,
              std::vector<std::int64_t>& table) {
   args.begin[args.axes] = table.size();
@@ -173,8 +173,8 @@ std::vector<std::int64_t> Identity(std::size_t count) {
   return map;
 }
 
-/// Fills dims, begin, axes and run, at most as many axes as x has or one; the inner axes that stay
-/// whole become the run.
+/// Fills dims, begin, axes and run. `args` gets at least one axis and at most as many as x. Inner
+/// axes that stay whole become the run.
 void Layout(const TakeSpec& spec, TakeArgs& args, std::vector<std::int64_t>& table) {
   std::size_t axis = spec.dims.size();
   std::size_t whole = 1;  // elements

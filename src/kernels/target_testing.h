@@ -10,14 +10,14 @@
 
 namespace lagoon::testing {
 
-/// The targets whose bodies this process can run: at the level that LAGOON_CPU names the one of
-/// that level, else all of this machine and build.
+/// The targets whose bodies this process can run: the target of the level in LAGOON_CPU, or without
+/// LAGOON_CPU all targets of this machine and build.
 inline std::vector<std::int64_t> Targets() {
   static_cast<void>(ActiveCpuLevel());
   return hwy::SupportedAndGeneratedTargets();
 }
 
-/// Makes LAGOON_DISPATCH choose `target`, one of Targets(), while it lives.
+/// While this object lives, LAGOON_DISPATCH chooses `target`, which is one of Targets().
 class ScopedTarget {
  public:
   explicit ScopedTarget(std::int64_t target) : before_(Usable()) { Choose(target); }

@@ -1,7 +1,8 @@
 #pragma once
 
-// How the bodies that write as they go cut their work into blocks. Such a block checks its guards
-// once, before it writes, so all of it must stay under the 20 us of the block protocol.
+// How bodies that write their output as they go cut their work into blocks. Such a block checks its
+// guards only once, before it writes, so the whole block must stay below the 20 us of the block
+// protocol.
 
 #include <algorithm>
 #include <cmath>
@@ -10,11 +11,11 @@
 
 namespace lagoon {
 
-/// What a block is planned to take. Half the limit of 20 us: the costs are measured with operands
-/// in the second- and third-level cache, and a block may find them in memory.
+/// Planned time of a block. Half the limit of 20 us, because costs are measured with operands in
+/// the second- and third-level cache, and a block may find its operands in memory.
 inline constexpr double kBlockNs = 10'000;
 
-/// Work up to this is one block: a second unit would cost more in claims than it saves.
+/// Work up to this time is one block: claims by a second unit would cost more than they save.
 inline constexpr double kSingleBlockNs = 12'000;
 
 struct Range {
@@ -22,7 +23,7 @@ struct Range {
   std::size_t size() const { return end - begin; }
 };
 
-/// Share `index` of `parts` of `total` things in order; sizes differ by at most one.
+/// Share `index` of `parts` of the range [0, total), in order; sizes differ by at most one. Needs
 /// total <= 2^31, parts <= 2^32.
 constexpr Range Share(std::size_t total, std::size_t parts, std::size_t index) {
   return {total * index / parts, total * (index + 1) / parts};
@@ -32,19 +33,19 @@ constexpr std::size_t CeilDivide(std::size_t value, std::size_t by) {
   return (value + by - 1) / by;
 }
 
-/// Time to move all operands of an op, `bytes` together, read and written once. Measured on a Xeon
-/// at 2 GHz, one thread, neighbours busy, by adding two tensors: 0.013, 0.024 and 0.044 ns per byte
-/// where they fit the second-level cache, nearly fit it, and do not; the first rounded up for
-/// operands that a model has left elsewhere.
+/// Time to read or write all operands of an op once; `bytes`: their total size. Measured on a Xeon
+/// at 2 GHz, one thread, other load on the host, by adding two tensors: 0.013, 0.024 and 0.044 ns
+/// per byte if they fit the second-level cache, nearly fit it, and do not. The first figure is
+/// rounded up for operands that a model has left in other caches.
 inline double MoveNs(double bytes) {
   constexpr double kMegabyte = 1 << 20;
   if (bytes <= kMegabyte) return 0.025 * bytes;
   return (bytes <= 4 * kMegabyte ? 0.035 : 0.06) * bytes;
 }
 
-/// Blocks for `tasks` alike and indivisible pieces of work that take `total_ns` together, at least
-/// 1: no block is planned above kSingleBlockNs unless it is a single task. Few blocks are made an
-/// even number, so that two units finish together.
+/// Number of blocks, at least 1, for `tasks` equal and indivisible pieces of work that take
+/// `total_ns` together. No block is planned above kSingleBlockNs unless it is a single task. A
+/// small number of blocks is made even, so that two units finish together.
 inline std::uint32_t BlocksFor(double total_ns, std::size_t tasks) {
   if (total_ns <= kSingleBlockNs || tasks <= 1) return 1;
   const double tasks_per_block = kBlockNs * static_cast<double>(tasks) / total_ns;

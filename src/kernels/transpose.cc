@@ -22,14 +22,14 @@ HWY_EXPORT(PickTransposeBodies);
 
 constexpr char kName[] = "transpose";
 
-// Measured on a Xeon at 2 GHz, one thread, neighbours busy: 64x56x56, then 1000x64x64, whose
-// strides miss the second-level cache and the table of pages.
+// Measured on a Xeon at 2 GHz, one thread, other load on the host: 64x56x56, then 1000x64x64, whose
+// strides miss the second-level cache and the TLB.
 constexpr double kNsPerFlipped = 0.5;
 constexpr double kNsPerFarFlipped = 2.2;
-constexpr double kNsPerNarrowFlipped = 1.5;  // one side has less than a vector
+constexpr double kNsPerNarrowFlipped = 1.5;  // one side is shorter than a vector
 constexpr std::size_t kNarrow = 8;
 constexpr double kFarElements = 1 << 19;
-constexpr double kFarRuns = 1.5;  // runs of 256 bytes, in relation to one stream
+constexpr double kFarRuns = 1.5;  // runs of 256 bytes, relative to one stream
 constexpr double kNsPerTask = 8;
 
 constexpr std::size_t kFlipTile = 32;    // 4 KB on each side
@@ -57,7 +57,8 @@ Status Check(std::span<const std::int64_t> dims, std::span<const std::int64_t> p
   return {};
 }
 
-/// The output's axes without those of size one; neighbours in both tensors joined. May be empty.
+/// The output's axes without those of size one, with neighbours joined that are neighbours in both
+/// tensors. May be empty.
 std::vector<Axis> JoinedAxes(std::span<const std::int64_t> dims,
                              std::span<const std::int64_t> permutation) {
   std::size_t x_strides[kMaxTransposeRank];
@@ -86,8 +87,8 @@ std::vector<Axis> JoinedAxes(std::span<const std::int64_t> dims,
   return axes;
 }
 
-/// The last axis of y becomes the rows, the last axis of x the columns; when they are one axis, it
-/// stays together and is the columns.
+/// The last axis of y becomes the rows, the last axis of x the columns. If both are the same axis,
+/// it becomes the columns and stays together.
 TransposeArgs Layout(const std::vector<Axis>& axes) {
   TransposeArgs args;
   for (std::size_t i = 0; i < axes.size(); ++i) {
@@ -135,7 +136,7 @@ double TotalNs(const TransposeArgs& args, double count) {
   return tasks_ns + count * each_ns;
 }
 
-/// Of elements of 8 bytes: their halves are one more axis, which stays the last.
+/// For elements of 8 bytes: their halves become one more axis, which stays the last one.
 Result<Kernel> MakeTransposeOfPairs(std::span<const std::int64_t> dims,
                                     std::span<const std::int64_t> permutation) {
   std::vector<std::int64_t> halves(dims.begin(), dims.end());

@@ -11,10 +11,9 @@ namespace lagoon {
 
 inline constexpr std::size_t kMaxTransposeRank = 8;
 
-/// y.dims[i] == x.dims[permutation[i]]. Input x, output y, no overlap.
-/// kInvalidArgument names the values when the rank is zero or above kMaxTransposeRank, a size is
-/// not positive, or `permutation` is none.
-/// `element_bytes` is 1, 2, 4 or 8.
+/// y.dims[i] == x.dims[permutation[i]]. Input x, output y, which must not overlap x.
+/// `element_bytes`: 1, 2, 4 or 8. kInvalidArgument names the values if the rank is zero or above
+/// kMaxTransposeRank, a size is not positive, or `permutation` is not a permutation.
 Result<Kernel> MakeTranspose(std::span<const std::int64_t> dims,
                              std::span<const std::int64_t> permutation,
                              std::size_t element_bytes = 4);

@@ -1,5 +1,5 @@
-// The longest stretch between two guard checks stays under 20 us also for the kernels on any type:
-// indices, windows, sequences and data that is as unkind as can be.
+// The longest time between two guard checks is below 20 us for the typed kernels too: indices,
+// windows, sequences, and worst-case data.
 
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-// Elementwise ops, casts, choices and quantisation of other types than fp32.
+// Elementwise ops, casts, choices and quantisation of types other than fp32.
 
 #include <gmock/gmock.h>
 
@@ -155,7 +155,7 @@ TEST(Cast, IsTotal) {
 TEST(Cast, RoundsToHalvesAsIeeeSays) {
   const auto bits = [](float value) { return Float16::From(value).bits; };
   EXPECT_EQ(bits(1), 0x3c00);
-  EXPECT_EQ(bits(1 + 0x1p-11f), 0x3c00);  // a tie, to even
+  EXPECT_EQ(bits(1 + 0x1p-11f), 0x3c00);  // a tie, rounded to even
   EXPECT_EQ(bits(1 + 0x1p-11f + 0x1p-20f), 0x3c01);
   EXPECT_EQ(bits(65504), 0x7bff);
   EXPECT_EQ(bits(65520), 0x7c00);  // infinity
@@ -357,7 +357,7 @@ TEST(TopK, ManyRanksAreManyBlocks) {
   constexpr std::size_t kCount = 3000, kK = 1300;
   I32 x(kCount), values(kK);
   I64 indices(kK);
-  for (std::size_t i = 0; i < kCount; ++i) x[i] = static_cast<std::int32_t>(i);  // every one is new
+  for (std::size_t i = 0; i < kCount; ++i) x[i] = static_cast<std::int32_t>(i);  // ascending
   for (std::size_t i = 0; i < kK; ++i) {
     values[i] = static_cast<std::int32_t>(kCount - 1 - i);
     indices[i] = values[i];

@@ -1,7 +1,7 @@
 #pragma once
 
-// For the tests of kernels on any element types: runs the blocks of a kernel one by one on poisoned
-// memory, and checks that each writes a tile of its own.
+// For tests of kernels on any element types: runs the blocks of a kernel one by one on poisoned
+// memory, and checks that each block writes its own tile only.
 
 #include <gtest/gtest.h>
 
@@ -42,15 +42,15 @@ class TypedRun {
     for (std::size_t i = 0; i < outputs_.size(); ++i) Bind(kernel_.outputs[i], outputs_[i].data());
   }
 
-  /// All blocks, last first: their order must not matter.
+  /// Runs all blocks, the last one first: their order must not matter.
   const std::vector<Bytes>& Run(std::byte poison = std::byte{0xa5}) {
     for (Bytes& output : outputs_) std::fill(output.begin(), output.end(), poison);
     for (std::uint32_t block = kernel_.blocks; block-- > 0;) EXPECT_TRUE(RunBlock(block));
     return outputs_;
   }
 
-  /// Every byte is written by exactly one block, and the same whatever was there before; a block
-  /// that leaves has written nothing.
+  /// Expects that every byte is written by exactly one block, with a value that does not depend on
+  /// the memory's contents before; a block that leaves must have written nothing.
   void ExpectTiles() {
     for (const std::uint32_t block : {0u, kernel_.blocks / 2, kernel_.blocks - 1}) {
       ExpectLeavesCleanly(block);
@@ -96,7 +96,7 @@ class TypedRun {
     ASSERT_TRUE(RunBlock(block, &count));
     ASSERT_GE(count.checks(), 1) << "block " << block << " never looks at its guards";
     for (int i = 1; i <= std::min(count.checks(), kMaxChecks); ++i) {
-      // The last checks are the ones behind which results may already lie around.
+      // Results may already exist at the last checks, so those are tried too.
       const int check = i % 2 == 1 ? (i + 1) / 2 : count.checks() - i / 2 + 1;
       for (Bytes& output : outputs_) std::fill(output.begin(), output.end(), std::byte{0xa5});
       const std::vector<Bytes> untouched = outputs_;

@@ -28,7 +28,7 @@ struct UnaryBodies {
   Finish::Row finish = nullptr;
 };
 
-/// Blocks begin at multiples of this: a cache line, and the widest vector.
+/// Blocks begin at multiples of this: a cache line, which is also the widest vector.
 constexpr std::size_t kUnaryGrain = 16;
 
 }  // namespace
@@ -53,7 +53,7 @@ HWY_INLINE V Polynomial(V x, const float (&coefficients)[kCount]) {  // constant
   return y;
 }
 
-/// Below 1: x times a polynomial of x^2, fitted to a relative error of 2e-9. From there on:
+/// Below 1: x times a polynomial of x^2, fitted to a relative error of 2e-9. From 1 on:
 /// 1 - exp(-x^2) times a polynomial of 1 / (1 + x / 2), fitted to an absolute error of 4e-9.
 LAGOON_VECTOR_FUNCTION V ErfOf(V x) {
   constexpr float kNear[] = {1.1283791065216064f,   -0.3761262595653534f,  0.11283597350120544f,
@@ -62,7 +62,7 @@ LAGOON_VECTOR_FUNCTION V ErfOf(V x) {
   constexpr float kFar[] = {0.000516509055159986f, 0.2747432291507721f,  0.3250410258769989f,
                             0.11703358590602875f,  0.37999704480171204f, -0.03831472992897034f,
                             -0.05980060249567032f};
-  // 1 in fp32 from here on; from 9.3 on the exponential would be subnormal, and slow.
+  // From 4.5 on the result is 1 in fp32; from 9.3 on the exponential would be subnormal and slow.
   const V size = hn::Min(hn::Abs(x), Const(4.5f));
   const V square = hn::Mul(size, size);
   const V t = hn::Div(Const(1), hn::MulAdd(size, Const(0.5f), Const(1)));
@@ -196,7 +196,8 @@ HWY_EXPORT(PickUnaryBodies);
 
 constexpr char kName[] = "unary";
 
-// Measured on a Xeon at 2 GHz, one thread, with AVX2; the others are faster than memory.
+// Measured on a Xeon at 2 GHz, one thread, with AVX2. Functions that are not listed are faster than
+// memory.
 double NsPerElement(UnaryOp op) {
   switch (op) {
     case UnaryOp::kSigmoid:

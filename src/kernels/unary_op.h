@@ -4,25 +4,18 @@
 
 namespace lagoon {
 
-/// Functions of one number `x`. The code of every device is made from these lists or switches over
-/// all of their names, so that a function without code does not compile.
+/// Functions of one number `x`. The code of every device is generated from these lists, or switches
+/// over all names, so that a function without code does not compile.
 ///
-/// With a vector body on the CPU; they may follow another op (Epilogue). With parameters:
-///
+/// Functions with a vector body on the CPU. They may be fused behind another op (Epilogue).
+/// Definitions and parameters:
 /// - Clip: min(beta, max(alpha, x))
-///
 /// - LeakyRelu: x < 0 ? alpha * x : x
-///
 /// - HardSwish: x * min(1, max(0, x / 6 + 0.5))
-///
 /// - HardSigmoid: min(1, max(0, alpha * x + beta))
-///
-/// - Gelu is the one with erf, GeluTanh the one with tanh
-///
+/// - Gelu: the definition with erf; GeluTanh: the one with tanh
 /// - Swish: x * sigmoid(x)
-///
 /// - Elu: x < 0 ? alpha * (exp(x) - 1) : x
-///
 /// - Round: halves to even
 // clang-format off
 #define LAGOON_VECTOR_UNARY_OPS(OP)                                         \
@@ -32,14 +25,10 @@ namespace lagoon {
   OP(Mish) OP(Elu) OP(Floor) OP(Ceil) OP(Round)
 // clang-format on
 
-/// Of floats, without a vector body:
-///
+/// Functions of floats without a vector body:
 /// - Celu: max(0, x) + min(0, alpha * (exp(x / alpha) - 1))
-///
 /// - Selu: beta * (x > 0 ? x : alpha * (exp(x) - 1))
-///
 /// - ThresholdedRelu: x > alpha ? x : 0
-///
 /// - Shrink: x < -alpha ? x + beta : x > alpha ? x - beta : 0
 // clang-format off
 #define LAGOON_SCALAR_UNARY_OPS(OP)                                         \
@@ -48,12 +37,11 @@ namespace lagoon {
   OP(ThresholdedRelu) OP(Shrink)
 // clang-format on
 
-/// Of flags and bits.
+/// Functions of flags and bits.
 #define LAGOON_BIT_UNARY_OPS(OP) OP(Not) OP(BitwiseNot)
 
-/// Of floats, to flags:
-///
-/// - IsInf: alpha, beta say whether the negative, the positive one counts
+/// Tests of floats, with flags as results. IsInf: alpha and beta say whether negative and positive
+/// infinity count.
 #define LAGOON_TEST_UNARY_OPS(OP) OP(IsNan) OP(IsInf)
 
 #define LAGOON_UNARY_OP_NAME(name) k##name,

@@ -1,8 +1,8 @@
 #pragma once
 
-/// Before a loop over registers with constant bounds: arrays of vectors stay in registers only when
-/// every loop over them is unrolled. Not under a sanitizer: its checks would be unrolled too, and
-/// the compiler would take minutes.
+/// Put before a loop with constant bounds over registers: arrays of vectors stay in registers only
+/// if every loop over them is unrolled. Empty under a sanitizer, whose checks would be unrolled too
+/// and would make the compiler take minutes.
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
 #define LAGOON_UNROLL
 #elif defined(__clang__)

@@ -11,13 +11,13 @@ struct WindowAxis {
   std::size_t size = 1, taps = 1, stride = 1, dilation = 1, pad = 0;
 };
 
-/// Tap t of the output reads index t * dilation + origin; the taps [first, first + count) lie in
+/// Tap t of the output reads index t * dilation + origin. The taps [first, first + count) lie in
 /// [0, size).
 struct AxisTaps {
   std::ptrdiff_t origin = 0;
   std::size_t first = 0, count = 0;
 
-  /// Where the first of them reads; 0 if there is none.
+  /// The index that tap `first` reads; 0 if there is no tap.
   std::size_t start(std::size_t dilation) const {
     return count == 0
                ? 0

@@ -1,7 +1,7 @@
 #pragma once
 
-// Convolution and pooling over one to three spatial axes, plain layout [N,C,D,H,W]: what the image
-// bodies (conv2d, depthwise, pool) do not cover. Missing axes are 1.
+// Convolution and pooling over one to three spatial axes in the plain layout [N,C,D,H,W], for cases
+// that the image bodies (conv2d, depthwise, pool) do not cover. Missing axes have size 1.
 
 #include <array>
 #include <cstdint>
@@ -19,15 +19,16 @@ struct SpatialWindow {
   std::array<std::size_t, kSpatialAxes> pad_begin{0, 0, 0};
 };
 
-/// y = sum of x * w + bias. The weights [groups * out_channels, in_channels, D, H, W] are data.
+/// y = sum of x * w + bias. The weights [groups * out_channels, in_channels, D, H, W] are ordinary
+/// tensor data, not packed.
 struct DirectConvSpec {
   SpatialWindow window = {};
   std::size_t batch = 1, groups = 1;
-  std::size_t in_channels = 1, out_channels = 1;  // of one group
+  std::size_t in_channels = 1, out_channels = 1;  // channels of one group
   bool bias = false;
 };
 
-/// Inputs: x, w, [bias]; output y; fp32. A block computes rows of y; its sums are in scratch
+/// Inputs: x, w, [bias]. Output: y. All fp32. A block computes rows of y, with its sums in scratch
 /// memory.
 Result<Kernel> MakeDirectConv(const DirectConvSpec& spec);
 
@@ -36,14 +37,16 @@ enum class WindowPool : std::uint8_t { kMax, kAverage, kAverageCountPadding, kLp
 struct WindowPoolSpec {
   WindowPool kind = WindowPool::kMax;
   SpatialWindow window = {};
-  std::size_t images = 1;     // N * C
-  int p = 2;                  // kLp
-  bool indices = false;       // kMax: the second output, of kInt64: where the maximum lies in x
-  bool column_major = false;  // those indices count along the first spatial axis first
-  DataType type = DataType::kFloat32;  // kMax: also kInt8, kUInt8
+  std::size_t images = 1;  // N * C
+  int p = 2;               // for kLp
+  /// kMax: adds a second output (kInt64), the index of each maximum in x.
+  bool indices = false;
+  /// These indices count along the first spatial axis first.
+  bool column_major = false;
+  DataType type = DataType::kFloat32;  // for kMax also kInt8, kUInt8
 };
 
-/// Input x; outputs y and, if asked for, indices.
+/// Input x; outputs y and, if `indices`, the indices.
 Result<Kernel> MakeWindowPool(const WindowPoolSpec& spec);
 
 }  // namespace lagoon

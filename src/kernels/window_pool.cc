@@ -20,7 +20,7 @@ constexpr double kNsPerOutput = 20;
 struct WindowPoolArgs {
   const std::byte* x = nullptr;
   std::byte* y = nullptr;
-  std::int64_t* indices = nullptr;  // null: not asked for
+  std::int64_t* indices = nullptr;  // null: not wanted
   SpatialWindow window;
   std::size_t outputs = 1, blocks = 1;
   int p = 2;
@@ -38,8 +38,8 @@ Range TapsInside(const SpatialWindow& w, std::size_t a, std::size_t out) {
   return {begin, std::max(begin, std::min(end, w.kernel[a]))};
 }
 
-/// Calls visit(element of the image) for each tap of output `at` that lies in x. With a context the
-/// block may leave in between: then false.
+/// Calls visit(element of the image) for each tap of output `at` that lies in x. If `ctx` is not
+/// null, checks the guards between taps. False: the block left.
 template <typename Visit>
 bool ForTaps(const SpatialWindow& w, std::size_t at, BlockContext* ctx, Visit&& visit) {
   const std::size_t out[] = {at / (w.out[1] * w.out[2]), at / w.out[2] % w.out[1], at % w.out[2]};
@@ -63,7 +63,7 @@ bool ForTaps(const SpatialWindow& w, std::size_t at, BlockContext* ctx, Visit&& 
   return true;
 }
 
-/// The same place with the first spatial axis as the fastest.
+/// The same place, counted with the first spatial axis as the fastest one.
 std::size_t ColumnMajor(const SpatialWindow& w, std::size_t place) {
   const std::size_t k = place % w.in[2], h = place / w.in[2] % w.in[1],
                     d = place / (w.in[1] * w.in[2]);

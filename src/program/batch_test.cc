@@ -29,7 +29,8 @@ void OpenBatch(ModelBuilder& model, int input = 0) {
       ->set_dim_param("rows");
 }
 
-/// What exporters emit of a small CNN: batch-norms apart, and a flattening that asks for the shape.
+/// A small CNN as exporters write it: with separate batch-norms, and a flattening that reads the
+/// shape.
 ModelBuilder SmallCnn() {
   ModelBuilder model;
   model.Input("x", {1, 3, 9, 9}).Output("y");
@@ -53,8 +54,8 @@ ModelBuilder SmallCnn() {
   return model;
 }
 
-/// A recurrent model, whose first states are as large as the batch, and whose row axis is not
-/// everywhere the first.
+/// A recurrent model. Its first states have the size of the batch, and its row axis is not always
+/// the first axis.
 ModelBuilder SmallTranslator() {
   ModelBuilder model;
   model.Input("ids", {1, 5}, onnx::TensorProto::INT64).Output("y");
@@ -114,8 +115,9 @@ std::vector<float> RunRows(Instance& instance, Device& device, const std::byte* 
   return y;
 }
 
-/// Runs every batch on one instance, in an order that mixes the sizes, and compares every row with
-/// that of a run by itself. The bits are the same: every kernel sums a row in its own order.
+/// Runs every batch size on one instance, in a mixed order, and compares every row with a run of
+/// that row alone. The bits are equal, because every kernel sums a row in an order that does not
+/// depend on the batch.
 void ExpectRowsAsAlone(const ModelBuilder& model, std::int64_t max_batch) {
   const auto device = MakeDevice(2);
   auto loaded = CompileFor(model, *device, UpTo(max_batch));
@@ -156,7 +158,7 @@ TEST(CompileBatches, SizesShareTheWeights) {
     const auto one = CompileFor(model, *device, {1});
     const auto eight = CompileFor(model, *device, {1, 5, 8});
     ASSERT_TRUE(one && eight);
-    // Only first states and the like grow with the batch.
+    // Only first states and similar constants grow with the batch.
     if (kArgsImagesCompare) {
       EXPECT_LE((*eight)->weights.size(), (*one)->weights.size() * 103 / 100);
     }

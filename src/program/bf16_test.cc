@@ -1,4 +1,4 @@
-// Models compiled with precision bf16, beside themselves in fp32.
+// Models compiled with precision bf16, compared with the same models in fp32.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -23,7 +23,8 @@ using ::testing::HasSubstr;
 using testing::MakeDevice;
 using testing::TestGraph;
 
-/// A convolution of every kind, a product with weights for many rows, and one for a single row.
+/// A network with a convolution of every kind, a product with weights for many rows, and one for a
+/// single row.
 TestGraph Network() {
   TestGraph g;
   ValueId x = g.Conv(g.Input({1, 3, 40, 40}), 32, {7, 2, {3, 3, 3, 3}}, 1, true, FusedRelu());
@@ -89,7 +90,7 @@ TEST_F(Bf16Model, EveryHeavyKernelIsBf16AndWeightsAreHalf) {
   std::size_t heavy = 0;
   for (const PlanOp& op : loaded_->plan.ops) {
     EXPECT_NE(op.kernel_name, "conv2d") << op.name;
-    EXPECT_NE(op.kernel_name, "gemv") << op.name;  // grouped_conv is fp32 for now
+    EXPECT_NE(op.kernel_name, "gemv") << op.name;  // grouped_conv is fp32 only
     heavy += op.kernel_name.find("bf16") != std::string::npos ? 1 : 0;
   }
   EXPECT_EQ(heavy, 3 + 1 + 1U);
@@ -108,7 +109,7 @@ TEST_F(Bf16Model, GivesTheSameBitsOnAnyNumberOfWorkers) {
 }
 
 TEST_F(Bf16Model, GivesTheSameBitsWhenItsBlocksLeave) {
-  /// Two threads ask it. Rarely enough for blocks with many checks to come to their end.
+  /// Two threads call this. Leaves rarely enough for blocks with many checks to finish.
   class LeaveAtTimes final : public CheckProbe {
    public:
     bool OnCheck() override {

@@ -220,7 +220,7 @@ Result<LoweredTensor> ProgramBuilder::PlaceOutput(ValueId value) {
       std::any_of(program_.inputs.begin(), program_.inputs.end(),
                   [&](const LoweredTensor& input) { return input.buffer == tensor.buffer; });
   const Value& v = graph_.value(value);
-  // An output needs a place of its own in the arena and an op to wait for.
+  // An output needs its own place in the arena and an op to wait for.
   if (is_input || program_.buffer(tensor.buffer).constant) {
     UnarySpec copy;
     copy.op = UnaryOp::kCopy;

@@ -1,6 +1,6 @@
 #pragma once
 
-// What lowering writes while it walks a graph: kernels, and the buffers that they read and write.
+// What lowering produces while it walks a graph: kernels, and the buffers that they read and write.
 
 #include <array>
 #include <cstddef>
@@ -25,18 +25,20 @@ enum class BufferId : std::uint32_t {};
 struct LoweredBuffer {
   std::string name;
   std::size_t bytes = 0;
-  /// Known at load: filled by `fill`, or computed by an op of LoweredProgram::load_ops.
+  /// The contents are known when the model is loaded: written by `fill`, or computed by an op of
+  /// LoweredProgram::load_ops.
   bool constant = false;
-  /// Writes `bytes` bytes to 64-byte aligned memory. Called at most once, then dropped with what it
-  /// holds.
+  /// Writes `bytes` bytes to 64-byte aligned memory. Called at most once and then destroyed with
+  /// all that it owns.
   std::function<void(std::byte*)> fill;
-  /// Filled constants of one size and one such key have the same bytes, in whatever programs packed
-  /// together they are; empty: only the bytes themselves tell.
+  /// Identifies the contents of a filled constant: constants of equal size and equal key have the
+  /// same bytes, also in different programs that are packed together. Empty: only comparing the
+  /// bytes can tell.
   std::string key = {};
 };
 
-/// A buffer as an op uses it: its kernel's pointer points to `offset`, its blocks touch from there
-/// up to `bytes` bytes.
+/// A buffer as an operand of an op. The kernel's pointer points to `offset`; the op's blocks access
+/// at most the `bytes` bytes from there on.
 struct Operand {
   BufferId buffer{};
   std::size_t offset = 0;
@@ -55,11 +57,11 @@ struct LoweredTensor {
   BufferId buffer{};
 };
 
-/// A model as kernels over buffers without places. Ops are in topological order; every buffer has
-/// one writer.
+/// A model as kernels over buffers that have no addresses yet. Ops are in topological order; every
+/// buffer has one writer.
 struct LoweredProgram {
   std::vector<LoweredBuffer> buffers;
-  std::vector<LoweredOp> load_ops;  // read and write constants only: run once when the model loads
+  std::vector<LoweredOp> load_ops;  // read and write constants only: run once, at load
   std::vector<LoweredOp> ops;
   std::vector<LoweredTensor> inputs;
   std::vector<LoweredTensor> outputs;
@@ -68,7 +70,7 @@ struct LoweredProgram {
   const LoweredBuffer& buffer(BufferId id) const { return buffers[static_cast<std::size_t>(id)]; }
 };
 
-/// A value on the device: dims in ONNX's order, and how they lie in the buffer.
+/// A value on the device: dims in ONNX's order, and the layout in the buffer.
 struct Tensor {
   BufferId buffer{};
   Dims dims;
@@ -80,14 +82,15 @@ struct Tensor {
 
 struct LowerOptions {
   Precision precision = Precision::kFp32;
-  /// Other programs share the weights, which must then be packed alike for any number of rows.
+  /// True if other programs share the weights, which must then be packed in the form for any number
+  /// of rows.
   bool shares_weights = false;
-  /// Of the device. Null: the CPU's.
+  /// The device's kernels. Null: the CPU's.
   const KernelMaker* kernels = nullptr;
 };
 
-/// Where the values of a graph live while its nodes are lowered one after the other. Errors do not
-/// name the node: the caller that knows it does. Not thread-safe.
+/// The places of a graph's values while its nodes are lowered one after the other. Errors do not
+/// name the node; the caller adds its name. Not thread-safe.
 class ProgramBuilder {
  public:
   /// Makes a buffer for every graph input. Call before anything else.
@@ -96,60 +99,63 @@ class ProgramBuilder {
   const LowerOptions& options() const { return options_; }
 
   const Graph& graph() const { return graph_; }
-  /// For the lowerings of convolutions and of products with weights.
+  /// For lowering convolutions and products with weights.
   Precision precision() const { return options_.precision; }
   const Dims& dims(ValueId value) const { return graph_.value(value).dims; }
-  /// Null when the value is computed.
+  /// Null if the value is computed.
   const Constant* constant(ValueId value) const;
   DataType type(ValueId value) const { return graph_.value(value).type; }
-  /// A constant of fp32; `role` names it in the error ("weights").
+  /// The fp32 constant `value`; `role` names it in the error ("weights").
   Result<Constant> FloatConstant(ValueId value, const char* role) const;
 
-  /// The value in `layout`, moved there if needed (once; later uses share it).
+  /// The value in `layout`, moved to that layout if needed. The move happens once; later uses share
+  /// the result.
   Result<Tensor> Use(ValueId value, Layout layout);
-  /// The layout in which the fewest bytes of `values` must move; kPlain but for ranks 3 to 5.
+  /// The layout for which the fewest bytes of `values` must move; always kPlain unless the rank is
+  /// 3 to 5.
   Layout CheapestLayout(std::span<const ValueId> values) const;
-  /// Says that `tensor` is `value` of the graph.
+  /// Declares that `tensor` holds the graph's `value`.
   void Define(ValueId value, const Tensor& tensor);
 
-  /// A value that the graph does not have: for lowerings that make a node of another type of it.
+  /// Adds a value that the graph does not have, for lowerings that rewrite a node as other nodes.
   ValueId AddValue(const std::string& name, DataType type, const Dims& dims);
-  /// The same for a constant. `key`: tells its bytes apart, as LoweredBuffer::key does; to be given
-  /// for one that every lowering of the graph makes anew.
+  /// The same for a constant. `key` identifies the contents, as LoweredBuffer::key. Pass a key for
+  /// a constant that every lowering of the graph creates anew.
   ValueId AddValue(const std::string& name, Constant constant, std::string key = {});
-  /// Constants of one such key have the same bytes.
+  /// The key of a constant; constants with equal keys have the same bytes.
   std::string KeyOf(ValueId constant) const;
 
-  /// A buffer for something that an op will write.
+  /// A new buffer that an op will write.
   Tensor NewTensor(const std::string& name, const Dims& dims, Layout layout,
                    DataType type = DataType::kFloat32);
-  /// A constant of `bytes` bytes, which `fill` writes when the model loads; see LoweredBuffer::key.
+  /// A constant of `bytes` bytes, which `fill` writes when the model is loaded; `key`: see
+  /// LoweredBuffer::key.
   BufferId AddConstant(const std::string& name, std::size_t bytes,
                        std::function<void(std::byte*)> fill, std::string key = {});
-  /// All of a tensor, as an operand.
+  /// The whole tensor, as an operand.
   Operand All(const Tensor& tensor) const { return All(tensor.buffer); }
   Operand All(BufferId buffer) const;
 
-  /// Who makes kernels that read `inputs`: the CPU those that read only constants, for they run
-  /// when the model loads, the device's maker all others.
+  /// The maker for a kernel with these inputs: the CPU's if all inputs are constants, because the
+  /// kernel then runs at load time; otherwise the device's.
   const KernelMaker& MakerFor(std::span<const Operand> inputs) const;
   using MakeKernel = std::function<Result<Kernel>(const KernelMaker&)>;
-  /// Adds the kernel that `make` asks of MakerFor(inputs), operands in the order of its factory.
-  /// Passes the factory's error on. A kernel of the CPU's that reads only constants becomes a load
-  /// op, and what it writes a constant.
+  /// Adds the kernel that `make` gets from MakerFor(inputs), with operands in the order of its
+  /// factory. Returns the factory's error. A CPU kernel that reads only constants becomes a load
+  /// op, and its outputs become constants.
   Status Emit(const std::string& name, const MakeKernel& make, std::vector<Operand> inputs,
               std::vector<Operand> outputs);
-  /// The same for one that has been made, by MakerFor(inputs).
+  /// The same for a finished kernel, made by MakerFor(inputs).
   Status Emit(const std::string& name, Kernel kernel, std::vector<Operand> inputs,
               std::vector<Operand> outputs);
 
-  /// y = Transpose(x, order), lying in `layout`; a view when no byte has to move.
+  /// y = Transpose(x, order), stored in `layout`; a view of x if no byte has to move.
   Result<Tensor> Transpose(const Tensor& x, std::span<const std::int64_t> order, Layout layout);
   Result<Tensor> Convert(const Tensor& x, Layout layout);
-  /// The same elements in row-major order under other dims.
+  /// The same elements in row-major order with other dims.
   Result<Tensor> Reshape(const Tensor& x, const Dims& dims);
 
-  /// Places the graph's outputs. The builder is spent afterwards.
+  /// Places the graph's outputs. The builder must not be used afterwards.
   Result<LoweredProgram> Finish() &&;
 
  private:
@@ -167,12 +173,12 @@ class ProgramBuilder {
   Graph graph_;
   LowerOptions options_;
   std::vector<Placements> places_;       // by ValueId
-  std::map<ValueId, std::string> keys_;  // of constants that are not of the graph
+  std::map<ValueId, std::string> keys_;  // keys of added constants
   LoweredProgram program_;
 };
 
-/// Lowers every node of a folded and fused graph. Takes the graph, so that a constant is freed as
-/// soon as it is packed. Errors name model, node, op and opset.
+/// Lowers every node of a folded and fused graph. Takes the graph, so that each constant can be
+/// freed as soon as it is packed. Errors name model, node, op and opset.
 Result<LoweredProgram> Lower(Graph graph, const std::string& model,
                              const LowerOptions& options = {});
 

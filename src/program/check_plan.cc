@@ -114,7 +114,7 @@ class Checker {
     return {};
   }
 
-  /// The write that `reader` sees in `range`: no op in between has touched any byte of it.
+  /// The last op before `before` that writes a byte of `range`. `written`: the range of that write.
   std::optional<std::uint32_t> LastWriter(std::uint32_t before, const ByteRange& range,
                                           ByteRange* written) const {
     for (std::uint32_t i = before; i-- > 0;) {

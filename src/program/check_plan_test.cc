@@ -21,7 +21,7 @@ PlanOp Op(const char* name, std::vector<std::uint32_t> deps, std::vector<ByteRan
   return op;
 }
 
-/// in -> a -> {b, c} -> d -> out; a at 64, b at 128, c at 192, d at 256.
+/// in -> a -> {b, c} -> d -> out, with a at offset 64, b at 128, c at 192, d at 256.
 Plan Diamond() {
   Plan plan;
   plan.model = "diamond";

@@ -18,47 +18,49 @@
 namespace lagoon {
 
 struct CompileOptions {
-  std::string model;  // the name that messages use
+  std::string model;  // name for messages
   ImportOptions import;
   bool in_place = false;  // see LinkOptions
   /// Batch sizes to compile for, ascending, at least one (LoadGraphs says what the file must
-  /// allow). They share the weights.
+  /// allow). Their plans share the weights.
   std::vector<std::int64_t> batches = {1};
   Precision precision = Precision::kFp32;
-  /// Makes the device's kernels; null: the CPU's. Borrowed: their images (Kernel::cuda) must
+  /// Makes the device's kernels; null: the CPU's. Borrowed; the kernels' images (Kernel::cuda) must
   /// outlive the device.
   const KernelMaker* kernels = nullptr;
 };
 
-/// A model of more kernels than this is refused: what is computed from their order is quadratic.
+/// A model with more kernels is refused, because ordering them takes quadratic time and memory.
 inline constexpr std::size_t kMaxPlanOps = 8192;
 
-/// Compiles an ONNX file for `device`, packs the weights into device memory. Blocking: seconds for
-/// a large model. At most the packed weights and the constants not packed yet are in memory at
-/// once. To be shared as const once it is profiled. Errors name model, node, op and opset, and the
-/// batch where there are several. Any thread; the device may be serving.
+/// Compiles an ONNX file for `device` and packs the weights into device memory. Blocking: seconds
+/// for a large model. Memory holds at most the packed weights and the constants that are not packed
+/// yet. Share the result as const only after profiling. Errors name model, node, op and opset, and
+/// the batch if there are several. Any thread; the device may be serving requests.
 Result<std::shared_ptr<LoadedPlan>> CompileModel(const std::string& path, Device& device,
                                                  const CompileOptions& options);
 
-/// The same for a graph in memory, folded and fused, or in that form from the start, for the one
-/// batch that `options` name.
+/// The same for a graph in memory, which must be folded and fused or equivalent, for the one batch
+/// size in `options`.
 Result<std::shared_ptr<LoadedPlan>> CompileGraph(Graph graph, Device& device,
                                                  const CompileOptions& options);
 
 /// Runs the plan `size` of `loaded` `runs` times (at least once) and replaces its costs by medians:
-/// every kernel alone on the device, and the latency of the whole, copies included. The device must
-/// be idle and nobody else may use it or `loaded`. kResourceExhausted: no arena; kInternal: the
-/// device was lost.
+/// the time of every kernel alone on the device, and the latency of the whole run, copies included.
+/// The device must be idle, and no other code may use the device or `loaded` meanwhile.
+/// kResourceExhausted: no memory for an arena; kInternal: the device was lost.
 Status ProfilePlan(LoadedPlan& loaded, Device& device, int runs, std::size_t size = 0);
 
-/// Replaces the costs of `plan` by those of `measured`, the same model for another batch, times the
-/// ratio of the batches. Where the two differ in their ops, only its latency is replaced.
+/// Replaces the costs of `plan` by those of `measured`, the plan of the same model for another
+/// batch size, times the ratio of the batch sizes. If the two plans have different ops, replaces
+/// only the latency.
 void ScaleProfile(const Plan& measured, Plan& plan, std::uint32_t units);
 
-/// Runs one inference of the instance's selected plan synchronously on an idle device without a
-/// dispatcher: for profiling, tests and `lagoon infer`. `inputs` and `outputs`: one pointer per
-/// plan tensor, of the tensor's bytes. What a launch leaves undone is submitted again. kInternal:
-/// the device was lost; kUnavailable: it was not idle and took no launch.
+/// Runs one inference of the instance's selected plan synchronously, without a dispatcher, on an
+/// idle device: for profiling, tests and `lagoon infer`. `inputs` and `outputs`: one pointer per
+/// plan tensor, to as many bytes as the tensor has. Launches that retire incomplete are submitted
+/// again. kInternal: the device was lost; kUnavailable: the device was not idle and refused a
+/// launch.
 Status RunOnce(Instance& instance, Device& device, std::span<const void* const> inputs,
                std::span<void* const> outputs);
 

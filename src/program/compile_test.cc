@@ -47,7 +47,7 @@ ValueId Residual(TestGraph& g, ValueId x, std::int64_t channels, std::int64_t st
 }
 
 ValueId Classify(TestGraph& g, ValueId x, std::int64_t classes) {
-  const Dims dims = g.value(x).dims;  // a copy: adding values moves them
+  const Dims dims = g.value(x).dims;  // a copy, because adding values moves them
   const ValueId pooled = g.Op("GlobalAveragePool", {x});
   const ValueId flat = g.View("Flatten", pooled, {dims[0], dims[1]});
   const ValueId logits = g.Op("Gemm", {flat, g.Constant({classes, dims[1]}), g.Constant({classes})},
@@ -172,7 +172,7 @@ TEST(CompileGraph, ConstantsThatMustMoveAreMovedWhenLoading) {
   g.Output(g.Op("GlobalMaxPool", {g.Op("Mul", {x, g.Constant({1, 4, 6, 5})})}));
   const auto loaded = testing::ExpectSameAsReference(g);
   ASSERT_NE(loaded, nullptr);
-  EXPECT_EQ(CountOps(loaded->plan, "transpose"), 1U);  // of the input
+  EXPECT_EQ(CountOps(loaded->plan, "transpose"), 1U);  // the one of the input
 }
 
 TEST(CompileGraph, ReusesTheMemoryOfDeadActivations) {
@@ -286,7 +286,7 @@ TEST(CompileModel, NamesTheModelWhenTheFileIsMissing) {
 
 // Shared weights.
 
-/// Counts what is allocated through it.
+/// Counts the allocations made through this object.
 class CountingControl final : public DeviceControl {
  public:
   explicit CountingControl(DeviceControl& device) : device_(device) {}
@@ -312,14 +312,14 @@ class CountingControl final : public DeviceControl {
   DeviceControl& device_;
 };
 
-/// This thread's CPU time: others on the machine do not count.
+/// This thread's CPU time, which excludes other work on the machine.
 Nanoseconds ThreadTime() {
   timespec now{};
   clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
   return std::chrono::seconds(now.tv_sec) + Nanoseconds(now.tv_nsec);
 }
 
-/// Convolutions and a matrix of 8 million weights in all, by the ONNX graph alone.
+/// Convolutions and a matrix with 8 million weights in total, built as a graph without a file.
 Graph MidSizeGraph() {
   Graph graph;
   graph.opset = 13;

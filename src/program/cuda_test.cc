@@ -1,4 +1,5 @@
-// Models compiled for a GPU: the lowering of the CPU's with CUDA bodies, run on the emulator.
+// Models compiled for a GPU: the same lowering as for the CPU, with CUDA bodies, run on the
+// emulator.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -19,7 +20,7 @@ using testing::EmulatedDriver;
 using ::testing::HasSubstr;
 using testing::TestGraph;
 
-/// An emulated GPU with the kernels for it.
+/// An emulated GPU with the maker of its kernels.
 class Gpu {
  public:
   explicit Gpu(int multiprocessors = 4) : Gpu(testing::StartEmulatedGpu(multiprocessors)) {}
@@ -41,7 +42,7 @@ class Gpu {
     return CompileGraph(graph, device(), options);
   }
 
-  /// Compiles and runs it twice in one instance; returns the outputs of the second run.
+  /// Compiles `graph` and runs it twice in one instance; returns the outputs of the second run.
   std::vector<std::vector<float>> Run(const TestGraph& graph,
                                       Precision precision = Precision::kFp32) {
     const auto loaded = Compile(graph.graph(), precision);
@@ -57,7 +58,7 @@ class Gpu {
     EXPECT_EQ(EmulatedDriver().fault(), "");
     return outputs;
   }
-  /// Of the kernels of what was run.
+  /// Names of the kernels of the last model.
   const std::vector<std::string>& names() const { return names_; }
 
  private:
@@ -175,7 +176,7 @@ TEST(CudaProgram, WithoutNvrtcTheModelSaysWhatToInstall) {
                     HasSubstr("install the nvrtc package")));
 }
 
-/// The model that ships, on random inputs.
+/// The model that ships with Lagoon, on random inputs.
 class Digits : public ::testing::Test {
  protected:
   static std::shared_ptr<LoadedPlan> Load(Device& device, const KernelMaker* kernels) {
@@ -188,7 +189,7 @@ class Digits : public ::testing::Test {
     return loaded ? *std::move(loaded) : nullptr;
   }
 
-  /// Of one run on input `seed`.
+  /// The output of one run on the input of `seed`.
   static std::vector<float> Run(Instance& instance, Device& device, std::uint32_t seed,
                                 const RunOptions& options = {}) {
     const TensorSpec& input = instance.plan().inputs.at(0).spec;
@@ -228,7 +229,7 @@ TEST_F(Digits, RevokedAtRandomGivesTheSameBits) {
   options.guard = *device.CreateGuard();
   options.revoked = &revoked;
   for (int run = 0; run < 8; ++run) {
-    int left = 5;  // so that it comes to an end
+    int left = 5;  // so that the run finishes
     options.revoke_after = [&]() -> std::optional<Nanoseconds> {
       if (left-- == 0) return std::nullopt;
       return Nanoseconds(random() % static_cast<std::uint64_t>(alone.count() / 4));

@@ -1,5 +1,5 @@
-// Which models of the zoo have all their bodies on a GPU: those that are there are compiled for the
-// emulated one.
+// Checks which models of the zoo have all their bodies on a GPU: compiles the models that are
+// present for the emulated GPU.
 
 #include <gtest/gtest.h>
 

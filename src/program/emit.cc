@@ -21,7 +21,7 @@ Dims Broadcast(const Dims& a, const Dims& b) {
   return out;
 }
 
-/// Leading axes of one up to `rank`, then moved to `layout`.
+/// Adds leading axes of size one up to `rank`, then moves x to `layout`.
 Result<Tensor> AtRank(ProgramBuilder& builder, const Tensor& x, std::size_t rank, Layout layout) {
   LAGOON_CHECK(x.dims.size() <= rank);
   if (x.dims.size() == rank) return builder.Convert(x, layout);

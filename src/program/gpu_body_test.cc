@@ -1,5 +1,5 @@
-// What tests on a real GPU use to run single bodies (kernels/cuda/testing/gpu_body.h), on the
-// emulated one.
+// Tests kernels/cuda/testing/gpu_body.h, which runs single bodies on a real GPU, on the emulated
+// GPU.
 
 #include "kernels/cuda/testing/gpu_body.h"
 

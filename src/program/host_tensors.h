@@ -8,7 +8,7 @@
 
 namespace lagoon {
 
-/// Host memory for the inputs and outputs of a plan, for runs whose results nobody reads. Inputs
+/// Host memory for the inputs and outputs of a plan, for runs whose results are not used. Inputs
 /// hold small positive numbers.
 class HostTensors {
  public:

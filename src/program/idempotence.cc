@@ -10,7 +10,7 @@ namespace {
 
 using Bytes = boost::icl::interval_set<std::uint64_t>;
 
-// Weights and arenas are address spaces of their own; a plan needs far less than this of each.
+// Weights and arena are separate address spaces; a plan needs far less than this of each.
 constexpr std::uint64_t kWeightsBase = std::uint64_t{1} << 62;
 
 Bytes Union(std::span<const AddressRange> ranges) {
@@ -22,7 +22,7 @@ Bytes Union(std::span<const AddressRange> ranges) {
   return bytes;
 }
 
-// Consecutive operations, grown towards the front.
+// A group of consecutive operations that grows towards the front.
 class Group {
  public:
   void Prepend(const Bytes& reads, const Bytes& writes) {
@@ -33,7 +33,7 @@ class Group {
   bool Idempotent() const { return !boost::icl::intersects(inputs_, outputs_); }
 
  private:
-  Bytes inputs_;  // read before the group itself has written them
+  Bytes inputs_;  // read before the group itself writes them
   Bytes outputs_;
 };
 

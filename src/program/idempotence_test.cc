@@ -64,7 +64,8 @@ TEST(Idempotence, SummaryCountsKernelsAndTheLargestGroup) {
   EXPECT_EQ(summary.largest_group, 3u);
 }
 
-// Runs operations on symbolic bytes: what an operation writes depends on all that it reads.
+// Runs operations on symbolic bytes: every byte that an operation writes depends on all bytes that
+// it reads.
 class Machine {
  public:
   void Run(const AccessSet& operation, std::size_t writes_done) {
@@ -83,7 +84,7 @@ class Machine {
 };
 
 // The definition itself, on random programs: interrupted anywhere and restarted from the group's
-// first operation, the memory ends as without interruption.
+// first operation, the memory ends as in a run without interruption.
 TEST(Idempotence, RestartingAGroupGivesTheSameResult) {
   std::mt19937 random(7);
   const auto bytes = [&](std::size_t most) {

@@ -6,12 +6,12 @@
 
 namespace lagoon {
 
-/// What `lagoon inspect` prints of a compiled model: its kernels (body, blocks, FLOPs, times,
+/// The output of `lagoon inspect` for a compiled model: its kernels (body, blocks, FLOPs, times,
 /// access sets, dependencies), its buffers and its memory. Times are measured if the plan is
-/// profiled, else estimates.
+/// profiled, otherwise estimated.
 std::string InspectText(const LoadedPlan& loaded);
 
-/// The same as JSON, indented; bytes that are not UTF-8 in a model's names are replaced.
+/// The same as indented JSON; bytes in the model's names that are not UTF-8 are replaced.
 std::string InspectJson(const LoadedPlan& loaded);
 
 }  // namespace lagoon

@@ -44,7 +44,7 @@ TEST(InspectJson, HoldsWhatThePlanHolds) {
     EXPECT_EQ(kernel["writes"][0]["offset"], plan.ops[i].writes[0].offset);
     EXPECT_EQ(kernel["reads"].size(), plan.ops[i].reads.size());
   }
-  // Two multiply-adds for each of 27 weights and 4 * 8 * 8 outputs, at least.
+  // At least two FLOPs for each of 27 weights and 4 * 8 * 8 outputs.
   EXPECT_GE(json["flops"], 2 * 27 * 256);
   EXPECT_EQ(json["buffers"].size(), plan.buffers.size());
 }

@@ -35,7 +35,7 @@ std::size_t PhysicalAxis(std::size_t rank, Layout layout, std::size_t axis) {
 }
 
 Permutation Simplify(const Permutation& permutation) {
-  // Runs of axes of x that are neighbours in y too, without unit axes, in the order of y.
+  // Runs of axes of x that are neighbours in y too, without axes of size one, in the order of y.
   struct Run {
     std::int64_t first, last, size;
   };

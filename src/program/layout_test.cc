@@ -36,7 +36,7 @@ TEST(Layout, MovingIsFreeWithOnePixelOrOneChannel) {
 }
 
 TEST(Layout, TransposingToTheOtherLayoutIsFree) {
-  // ONNX Transpose from NHWC dims to NCHW dims: lying channels-last, y is x.
+  // ONNX Transpose from NHWC dims to NCHW dims: in kChannelsLast, y has the same bytes as x.
   const std::vector<std::int64_t> to_nchw{0, 3, 1, 2};
   EXPECT_TRUE(
       MovePermutation({1, 4, 5, 3}, Layout::kPlain, to_nchw, Layout::kChannelsLast).IsFree());

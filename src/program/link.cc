@@ -11,7 +11,7 @@
 namespace lagoon {
 namespace {
 
-// What one CPU core is assumed to do until a profile says better.
+// Assumed speed of one CPU core, until a profile has better numbers.
 constexpr double kUnitFlopsPerSecond = 60e9;
 constexpr double kUnitBytesPerSecond = 8e9;
 
@@ -119,8 +119,8 @@ class Linker {
     }
   }
 
-  // The group of ops that must run again when op i is interrupted starts where its place is first
-  // written, and holds the whole group of every other in-place op in it.
+  // First op of the group that must run again if op i is interrupted. The group starts where op i's
+  // place is first written, and contains the whole groups of all other in-place ops in it.
   std::uint32_t GroupStart(std::uint32_t i, std::uint32_t first) const {
     for (std::uint32_t op = i; op-- > first;) {
       if (in_place_[op]) first = std::min(first, group_start_[op]);
@@ -135,7 +135,7 @@ class Linker {
     place_[output] = place;
     const std::vector<std::uint32_t>& users = uses_[output].ops;
     uses_[place].ops.insert(uses_[place].ops.end(), users.begin(), users.end());
-    // What the group reads must be there when it runs again.
+    // The group's inputs must still be in memory when the group runs again.
     for (std::uint32_t op = first; op < i; ++op) {
       for (const Operand& read : program_.ops[op].inputs) {
         if (IsConstant(read.buffer)) continue;
@@ -145,8 +145,8 @@ class Linker {
     }
   }
 
-  // Whether output 0 of op i may take the place of one of its inputs: the same bytes, which only
-  // this operand of this op still needs.
+  // True if output 0 of op i may take the place of one of its inputs: both are the same bytes, and
+  // only this operand of this op still needs them.
   bool MayReplace(std::uint32_t i, const Operand& input, const Ordering& ordering) const {
     const LoweredOp& op = program_.ops[i];
     const std::size_t output = Index(op.outputs[0].buffer);
@@ -220,7 +220,7 @@ class Linker {
     return op;
   }
 
-  // With scratch for every version, so that all share one handle.
+  // Loads with scratch for every version, so that all versions share one handle.
   Result<KernelHandle> LoadKernel(const Kernel& kernel) {
     std::size_t scratch_bytes = kernel.scratch_bytes;
     for (const KernelVersion& version : kernel.versions) {
@@ -251,9 +251,9 @@ class Linker {
   const PackedWeights& weights_;
   DeviceControl& device_;
   std::vector<BufferUse> uses_;     // by BufferId; `ops` is empty for constants
-  std::vector<std::size_t> place_;  // by BufferId: the buffer whose place it takes, or itself
-  std::vector<bool> in_place_;      // by op: output 0 takes the place of an input
-  std::vector<std::uint32_t> group_start_;  // by op that is in place
+  std::vector<std::size_t> place_;  // by BufferId: the first buffer in its place, possibly itself
+  std::vector<bool> in_place_;      // by op: true if output 0 takes the place of an input
+  std::vector<std::uint32_t> group_start_;  // by op; for in-place ops only
   std::vector<std::size_t> offsets_;        // by BufferId, in the buffer's region
   std::map<std::tuple<Body, const CudaImage*, std::size_t>, KernelHandle> kernels_;
   std::size_t program_index_ = 0;

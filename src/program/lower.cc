@@ -16,7 +16,7 @@ namespace {
 
 using LowerFunction = Status (*)(ProgramBuilder&, const Node&);
 
-/// Whether the right side and the bias are constants, so that kernels pack them.
+/// True if the right side and the bias are constants, so that kernels can pack them.
 bool IsPacked(const ProgramBuilder& builder, const Node& node) {
   if (builder.dims(node.inputs[1]).size() != 2 || builder.dims(node.inputs[0]).size() < 2) {
     return false;
@@ -25,7 +25,7 @@ bool IsPacked(const ProgramBuilder& builder, const Node& node) {
                      [&](ValueId id) { return id == kNoValue || builder.constant(id) != nullptr; });
 }
 
-/// A Gemm whose constants are in the normal form that fusion leaves.
+/// True for a Gemm whose constants are in the normal form that fusion leaves.
 bool IsNormalGemm(const ProgramBuilder& builder, const Node& node) {
   if (!IsPacked(builder, node) || node.Int("transA", 0) != 0) return false;
   if (node.Float("alpha", 1) != 1 || node.Float("beta", 1) != 1) return false;
@@ -68,10 +68,10 @@ Status LowerGemmNode(ProgramBuilder& builder, const Node& node) {
 struct Lowering {
   std::string_view op;
   LowerFunction lower;
-  /// kFloat: computes in fp32. Inputs and outputs of other float types are converted around it;
-  /// integers it does not take.
+  /// kFloat: computes in fp32. Inputs and outputs of other float types are converted; integers are
+  /// not supported.
   enum Types : std::uint8_t { kAny, kFloat } types = kAny;
-  bool fuses = false;  // whether it honours Node::fused
+  bool fuses = false;  // true: supports Node::fused
 };
 
 constexpr auto kFloat = Lowering::kFloat;
@@ -236,7 +236,7 @@ Constant ToFloat32(const Constant& constant) {
   });
 }
 
-/// A value of fp32 with the contents of `value`.
+/// An fp32 value with the contents of `value`.
 Result<ValueId> InFloat32(ProgramBuilder& builder, ValueId value) {
   const std::string name = builder.graph().value(value).name + ":fp32";
   if (const Constant* constant = builder.constant(value)) {
@@ -250,7 +250,7 @@ Result<ValueId> InFloat32(ProgramBuilder& builder, ValueId value) {
   return id;
 }
 
-/// Lowers a node of floats that are not all fp32: conversions around it.
+/// Lowers a node with floats that are not all fp32: converts its inputs and outputs.
 Status LowerConverted(ProgramBuilder& builder, const Node& node, LowerFunction lower) {
   Node fp32 = node;
   for (ValueId& input : fp32.inputs) {
@@ -276,7 +276,8 @@ Status LowerConverted(ProgramBuilder& builder, const Node& node, LowerFunction l
   return {};
 }
 
-/// Whether input 0, which says what a node computes in, is already of fp32.
+/// True if all float inputs are fp32. Fails if input 0, which determines the type of the
+/// computation, is not a float.
 Result<bool> IsFloat32(const ProgramBuilder& builder, const Node& node) {
   bool all = true;
   for (const ValueId input : node.inputs) {

@@ -1,4 +1,4 @@
-// Attention, which fusion makes of what exporters write.
+// Attention nodes, which fusion makes from the ops that exporters write.
 
 #include <fmt/format.h>
 
@@ -11,7 +11,7 @@
 namespace lagoon {
 namespace {
 
-/// Size and stride of batch, head, row and column.
+/// Sizes and strides of batch, head, row and column.
 struct Heads {
   std::array<std::size_t, 4> dims{}, strides{};
 

@@ -1,4 +1,4 @@
-// Conv, Gemm and MatMul: all three are the conv2d body, but for convolutions in groups.
+// Conv, Gemm and MatMul. All three use the conv2d body, except for convolutions in groups.
 
 #include <fmt/format.h>
 
@@ -18,15 +18,15 @@ using Fill = std::function<void(std::byte*)>;
 struct DenseOp {
   std::string name;
   Conv2dSpec spec;
-  Constant weights;  // [N,K] or, not `transposed`, a matrix [K,N]
+  Constant weights;  // [N,K], or a matrix [K,N] if not `transposed`
   bool transposed = true;
-  std::string key;  // of the weights
+  std::string key;  // key of the weights
   Tensor x, y;
   std::optional<Operand> bias;
   std::optional<Tensor> residual;
 };
 
-/// Of the weights of `op` as `packed` wants them.
+/// Key of the weights of `op` in the form that `packed` takes.
 std::string WeightsKey(const DenseOp& op, const PackedKernel& packed) {
   const Conv2dSpec& spec = op.spec;
   return fmt::format("{} {} {} {} {}x{}x{}x{}", op.key, packed.form, Name(spec.precision),
@@ -51,7 +51,7 @@ Fill FillOf(const DenseOp& op, const PackedKernel& packed) {
   };
 }
 
-/// Bias and residual, as far as there are any.
+/// The operands for bias and residual, if there are any.
 std::vector<Operand> Addends(const ProgramBuilder& builder, const DenseOp& op) {
   std::vector<Operand> addends;
   if (op.bias) addends.push_back(*op.bias);
@@ -108,14 +108,14 @@ Result<std::optional<Tensor>> ResidualOf(ProgramBuilder& builder, const Node& no
   return std::optional(std::move(residual));
 }
 
-/// What the three ways to lower a Conv node share.
+/// Shared by the three ways to lower a Conv node.
 struct ConvNode {
   ImageShape in, out;
   WindowShape window;
   std::uint32_t groups = 1;
   Constant weights;
   std::optional<Operand> bias;
-  std::string key;  // of the weights
+  std::string key;  // key of the weights
   bool shares_weights = false;
 };
 
@@ -145,7 +145,7 @@ Result<ConvNode> ReadConv(ProgramBuilder& builder, const Node& node) {
   return conv;
 }
 
-/// Sets the fields that the specs of all three share.
+/// Sets the fields that all three specs have.
 template <typename Spec>
 void SetShape(const ConvNode& conv, const Node& node, Spec& spec) {
   spec.batch = conv.in.batch;
@@ -182,7 +182,7 @@ Status LowerDense(ProgramBuilder& builder, const Node& node, const ConvNode& con
   return EmitDense(builder, std::move(op));
 }
 
-/// What reads x and, maybe, a bias.
+/// The operands x and, if there is one, the bias.
 std::vector<Operand> DataOf(const ProgramBuilder& builder, const ConvNode& conv, const Tensor& x) {
   std::vector<Operand> data{builder.All(x)};
   if (conv.bias) data.push_back(*conv.bias);
@@ -231,7 +231,7 @@ Status LowerGroups(ProgramBuilder& builder, const Node& node, const ConvNode& co
   return EmitSparse(builder, node, conv, x, std::move(packed));
 }
 
-/// Whether w lies as [N,K], the order of a convolution's weights, instead of [K,N].
+/// True if w is [N,K], the order of a convolution's weights, instead of [K,N].
 bool IsTransposed(const Node& node) { return node.op == "Gemm" && node.Int("transB", 0) != 0; }
 
 Status CheckGemmNormalForm(const Node& node) {

@@ -103,7 +103,7 @@ const auto& Find(const Table& table, const Node& node) {
   return *found;
 }
 
-/// What a node of one input computes.
+/// The function that a node of one input computes.
 struct Function {
   UnaryOp op = UnaryOp::kCopy;
   float alpha = 0, beta = 0;
@@ -129,7 +129,7 @@ BinaryOp BinaryOpOf(const Node& node) {
   return Find(kBinary, node).op;
 }
 
-/// The inputs of a broadcasting node; those of the output's rank lie in the cheapest layout.
+/// The inputs of a broadcasting node. Those of the output's rank are in the cheapest layout.
 Result<std::vector<Tensor>> UseAll(ProgramBuilder& builder, const Node& node) {
   const std::size_t rank = builder.dims(node.outputs[0]).size();
   const bool image = rank == 3 || rank == 4;
@@ -142,7 +142,7 @@ Result<std::vector<Tensor>> UseAll(ProgramBuilder& builder, const Node& node) {
   return inputs;
 }
 
-/// Clip with bounds that are inputs.
+/// Lowers a Clip with bounds that are inputs.
 Status LowerBounds(ProgramBuilder& builder, const Node& node) {
   const Layout layout = builder.CheapestLayout(std::span(node.inputs).first(1));
   LAGOON_ASSIGN_OR_RETURN(Tensor y, builder.Use(node.inputs[0], layout));

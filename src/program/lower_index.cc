@@ -1,4 +1,4 @@
-// Gather, Scatter and their kin.
+// Gather, Scatter and similar ops.
 
 #include <fmt/format.h>
 
@@ -25,7 +25,7 @@ std::int64_t ProductOf(const Dims& dims, std::size_t first, std::size_t last) {
                            dims.begin() + static_cast<std::ptrdiff_t>(last)));
 }
 
-/// Every element of `indices` replaces the coordinate of its own place along `axis`.
+/// Every element of `indices` replaces the coordinate along `axis` of its own position.
 IndexSpec ByElement(const Dims& x, const Dims& indices, std::size_t axis) {
   IndexSpec spec;
   spec.entries = indices;
@@ -37,8 +37,8 @@ IndexSpec ByElement(const Dims& x, const Dims& indices, std::size_t axis) {
   return spec;
 }
 
-/// Every tuple along the last axis of `indices` names what lies behind the first axes of x, after
-/// `batch` axes that both share.
+/// Every tuple along the last axis of `indices` selects a part of x by the coordinates of its first
+/// axes, after `batch` axes that x and `indices` share.
 IndexSpec ByTuple(const Dims& x, const Dims& indices, std::size_t batch) {
   const auto tuple = static_cast<std::size_t>(indices.back());
   const Ints strides = RowMajorStrides(x);

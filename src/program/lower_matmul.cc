@@ -1,4 +1,4 @@
-// Matrices that are computed, their integer kin, and Einsum.
+// Products of computed matrices, products of integers, and Einsum.
 
 #include <fmt/format.h>
 
@@ -14,7 +14,7 @@
 namespace lagoon {
 namespace {
 
-/// Strides of the leading axes of x, seen along `batch`; 0 where x broadcasts.
+/// Strides of the leading axes of x along `batch`; 0 where x broadcasts.
 std::vector<std::int64_t> BatchStrides(const Dims& x, const Dims& batch) {
   const Dims leading(x.begin(), x.end() - 2);
   std::vector<std::int64_t> strides = BroadcastView(leading, batch, 1).strides;
@@ -33,7 +33,7 @@ Dims BroadcastLeading(const Dims& a, const Dims& b) {
   return out;
 }
 
-/// How a matrix of two axes is read: as it lies, or transposed.
+/// How a matrix of two axes is read: as stored, or transposed.
 struct Side {
   Tensor tensor;
   bool flipped = false;
@@ -80,20 +80,20 @@ Result<Tensor> EmitProduct(ProgramBuilder& builder, const std::string& name, con
   return y;
 }
 
-/// A vector as a row on the left or as a column on the right, as numpy.matmul does.
+/// A vector becomes a row on the left or a column on the right, as in numpy.matmul.
 Result<Tensor> AsMatrix(ProgramBuilder& builder, const Tensor& x, bool left) {
   if (x.dims.size() != 1) return x;
   return builder.Reshape(x, left ? Dims{1, x.dims[0]} : Dims{x.dims[0], 1});
 }
 
-/// Column vectors of a number per row broadcast along the rows of a product.
+/// One number per row becomes a column vector, which broadcasts along the rows of a product.
 Result<Tensor> PerRow(ProgramBuilder& builder, const Tensor& x) {
   if (x.dims.size() != 1) return x;
   return builder.Reshape(x, {x.dims[0], 1});
 }
 
-/// The matrix x - zero point, as INT32. Zero points are one number, one per row on the left or one
-/// per column on the right.
+/// The matrix x - zero point, as INT32. The zero point is one number, one per row on the left, or
+/// one per column on the right.
 Result<Tensor> Centered(ProgramBuilder& builder, const std::string& name, ValueId x, ValueId zero,
                         bool left) {
   LAGOON_ASSIGN_OR_RETURN(Tensor tensor, builder.Use(x, Layout::kPlain));
@@ -124,7 +124,7 @@ Result<Tensor> IntegerProduct(ProgramBuilder& builder, const Node& node,
   return EmitMatMul(builder, node.name, a, b);
 }
 
-// Einsum: an operand with a label per axis.
+// An operand of Einsum, with a label per axis.
 struct Labelled {
   std::string labels;
   Tensor tensor;
@@ -132,7 +132,7 @@ struct Labelled {
 
 bool Has(const std::string& labels, char label) { return labels.find(label) != std::string::npos; }
 
-/// Sums over the labels that nobody else asks for.
+/// Sums over the labels that are not in `wanted`.
 Result<Labelled> SumAway(ProgramBuilder& builder, const std::string& name, Labelled x,
                          const std::string& wanted) {
   std::vector<std::size_t> axes;
@@ -166,8 +166,8 @@ std::int64_t SizeOf(const Labelled& x, const std::string& labels) {
   return size;
 }
 
-/// Labels with an axis of one in x that are longer in `other`: x is expanded, so that a product of
-/// matrices needs no broadcasting.
+/// Expands the axes of size one in x whose labels have a larger size in `other`, so that a product
+/// of matrices needs no broadcasting.
 Result<Labelled> Widened(ProgramBuilder& builder, const std::string& name, Labelled x,
                          const Labelled& other) {
   Dims dims = x.tensor.dims;
@@ -179,7 +179,7 @@ Result<Labelled> Widened(ProgramBuilder& builder, const std::string& name, Label
   return x;
 }
 
-/// The product of two operands, of which `wanted` is needed later.
+/// The product of two operands; keeps the labels in `wanted`.
 Result<Labelled> Contract(ProgramBuilder& builder, const std::string& name, Labelled a, Labelled b,
                           const std::string& wanted) {
   LAGOON_ASSIGN_OR_RETURN(a, SumAway(builder, name, a, wanted + b.labels));
@@ -229,7 +229,7 @@ Status LowerComputedMatMul(ProgramBuilder& builder, const Node& node) {
 Status LowerComputedGemm(ProgramBuilder& builder, const Node& node) {
   for (const char* factor : {"alpha", "beta"}) {
     const float value = node.Float(factor, 1);
-    // Integers are multiplied as integers: a fraction would round to another factor.
+    // Integers are multiplied as integers, so a fractional factor would be rounded.
     if (IsFloat(builder.type(node.inputs[0])) || std::nearbyint(value) == value) continue;
     return Fail(ErrorCode::kUnimplemented,
                 fmt::format("{} is {} and the matrices are {}", factor, value,

@@ -12,13 +12,13 @@
 namespace lagoon {
 namespace {
 
-/// `values`, one for each logical axis of x, as they lie in memory.
+/// `values`, one for each logical axis of x, in the order of the physical axes.
 std::vector<std::int64_t> Physical(const Tensor& x, std::span<const std::int64_t> values) {
   return PhysicalDims({values.begin(), values.end()}, x.layout);
 }
 
-/// The elements of x, counted from its first, that a slice touches: the first one it takes, the
-/// lowest and the highest. All arguments in physical axes.
+/// The elements of x that a slice touches, counted from x's first element: the first one taken, the
+/// lowest and the highest. All arguments are by physical axis.
 struct Touched {
   std::int64_t first = 0, low = 0, high = 0;
 };
@@ -46,7 +46,7 @@ Status CheckCount(const std::vector<std::int64_t>& values, std::size_t count, co
 Status CheckSlice(const Dims& x, std::span<const std::int64_t> starts, const Dims& out,
                   std::span<const std::int64_t> steps) {
   for (std::size_t i = 0; i < x.size(); ++i) {
-    // Divisions: a step over one element may be anything.
+    // Divisions instead of products: a step over one element may have any size.
     const std::int64_t room = steps[i] > 0 ? x[i] - 1 - starts[i] : starts[i];
     const bool inside = steps[i] != 0 && starts[i] >= 0 && out[i] >= 1 && starts[i] < x[i] &&
                         (out[i] == 1 || (out[i] - 1) <= room / std::abs(steps[i]));
@@ -88,7 +88,8 @@ Result<Tensor> EmitSlice(ProgramBuilder& builder, const std::string& name, const
     spec.strides[i] *= stride;
     stride *= in[i];
   }
-  // The kernel gets a pointer to the lowest element that it reads, so that its access set is exact.
+  // The kernel's pointer points to the lowest element that it reads, so that its access set is
+  // exact.
   const Touched touched = TouchedBySlice(in, Physical(x, starts), spec.out, step);
   spec.start = touched.first - touched.low;
   const Operand operand{
@@ -134,13 +135,13 @@ Result<Tensor> EmitConcat(ProgramBuilder& builder, const std::string& name,
 
 namespace {
 
-/// Whether an image of `from` becomes [N,A,B,H,W]: channels last, that moves nothing.
+/// True if an image of `from` becomes [N,A,B,H,W]; in kChannelsLast no byte moves.
 bool SplitsChannels(const Dims& from, const Dims& to) {
   return from.size() == 4 && to.size() == 5 && from[0] == to[0] && from[2] == to[3] &&
          from[3] == to[4];
 }
 
-/// Whether [N,A,B,H,W] becomes [N,B,A,H,W].
+/// True if [N,A,B,H,W] becomes [N,B,A,H,W].
 bool ShufflesChannels(const std::vector<std::int64_t>& order) {
   return order == std::vector<std::int64_t>{0, 2, 1, 3, 4};
 }
@@ -172,8 +173,8 @@ Status LowerTranspose(ProgramBuilder& builder, const Node& node) {
   LAGOON_ASSIGN_OR_RETURN(
       const Tensor x,
       builder.Use(node.inputs[0], builder.CheapestLayout(std::span(node.inputs).first(1))));
-  // A model that was NHWC before its export transposes around every image op: then one of the two
-  // layouts of y is x as it lies.
+  // A model that was NHWC before its export has a Transpose around every image op. For such a
+  // Transpose, one of the two layouts of y is x unchanged.
   const bool last_free =
       image && MovePermutation(x_dims, x.layout, order, Layout::kChannelsLast).IsFree();
   const bool stays_last = x.layout == Layout::kChannelsLast && ShufflesChannels(order);
@@ -243,7 +244,7 @@ Status LowerSlice(ProgramBuilder& builder, const Node& node) {
 Status LowerDropout(ProgramBuilder& builder, const Node& node) {
   LAGOON_RETURN_IF_ERROR(LowerView(builder, node));
   if (node.outputs.size() < 2 || node.outputs[1] == kNoValue) return {};
-  // Nothing is dropped: the mask is all ones.
+  // Nothing is dropped, so the mask is all ones.
   const ValueId mask = node.outputs[1];
   const Tensor one =
       ConstantNumber(builder, builder.type(mask), 1, Dims(builder.dims(mask).size(), 1));

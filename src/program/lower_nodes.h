@@ -1,20 +1,20 @@
 #pragma once
 
 // One function per family of ops: appends the kernels of a node in the graph's normal form
-// (graph/graph.h) and defines its outputs. An error says what is wrong; Lower() puts model, node,
-// op and opset before it.
+// (graph/graph.h) and defines its outputs. An error says what is wrong; Lower() adds model, node,
+// op and opset.
 
 #include "program/builder.h"
 
 namespace lagoon {
 
-// lower_conv.cc: with constant weights.
-Status LowerConv(ProgramBuilder& builder, const Node& node);    // over images
+// lower_conv.cc: Conv, MatMul and Gemm with constant weights.
+Status LowerConv(ProgramBuilder& builder, const Node& node);    // on images
 Status LowerMatMul(ProgramBuilder& builder, const Node& node);  // and Gemm
 
 // lower_window.cc
 Status LowerConvNode(ProgramBuilder& builder, const Node& node);
-/// Over plain tensors; the weights may be computed.
+/// On plain tensors; the weights may be computed.
 Status LowerDirectConv(ProgramBuilder& builder, const Node& node);
 Status LowerConvTranspose(ProgramBuilder& builder, const Node& node);
 Status LowerConvInteger(ProgramBuilder& builder, const Node& node);
@@ -22,7 +22,7 @@ Status LowerQLinearConv(ProgramBuilder& builder, const Node& node);
 Status LowerPool(ProgramBuilder& builder, const Node& node);  // MaxPool, AveragePool, LpPool
 Status LowerGlobalLpPool(ProgramBuilder& builder, const Node& node);
 
-// lower_matmul.cc: of two computed sides.
+// lower_matmul.cc: products of two computed operands.
 Status LowerComputedMatMul(ProgramBuilder& builder, const Node& node);
 Status LowerComputedGemm(ProgramBuilder& builder, const Node& node);
 Status LowerMatMulInteger(ProgramBuilder& builder, const Node& node);
@@ -65,13 +65,13 @@ Status LowerSoftmax(ProgramBuilder& builder, const Node& node);  // and LogSoftm
 // lower_elementwise.cc
 Status LowerUnary(ProgramBuilder& builder, const Node& node);
 Status LowerIsInf(ProgramBuilder& builder, const Node& node);
-Status LowerBinary(ProgramBuilder& builder, const Node& node);  // with any number of inputs
+Status LowerBinary(ProgramBuilder& builder, const Node& node);  // any number of inputs
 Status LowerPow(ProgramBuilder& builder, const Node& node);
 Status LowerCast(ProgramBuilder& builder, const Node& node);
 Status LowerWhere(ProgramBuilder& builder, const Node& node);
 
 // lower_move.cc
-Status LowerView(ProgramBuilder& builder, const Node& node);  // Reshape and its kin, Identity
+Status LowerView(ProgramBuilder& builder, const Node& node);  // Reshape and similar ops, Identity
 Status LowerTranspose(ProgramBuilder& builder, const Node& node);
 Status LowerConcat(ProgramBuilder& builder, const Node& node);
 Status LowerSplit(ProgramBuilder& builder, const Node& node);
@@ -111,11 +111,11 @@ struct WindowShape {
 };
 Result<WindowShape> WindowOf(const Node& node);
 
-/// Says that a node has no fused residual or activation that its lowering would drop.
+/// Fails if the node has a fused residual or activation, which its lowering would drop.
 Status CheckNotFused(const Node& node);
-/// The activation (not the residual) that fusion put behind a node.
+/// The activation (not the residual) that fusion added to a node.
 Epilogue EpilogueOf(const Fused& fused);
-/// lower_elementwise.cc: a function of one input as the epilogue of a kernel.
+/// lower_elementwise.cc: sets the epilogue of a kernel to a function of one input.
 void SetFunction(const Fused& fused, Epilogue& epilogue);
 
 }  // namespace lagoon

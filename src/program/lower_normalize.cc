@@ -11,7 +11,7 @@
 namespace lagoon {
 namespace {
 
-/// Rows of x as NormalizeSpec has them, and the parameters.
+/// Rows of x as NormalizeSpec describes them, and the parameters.
 struct Normalization {
   NormalizeSpec spec;
   Tensor x;
@@ -32,7 +32,7 @@ Result<Tensor> EmitNormalize(ProgramBuilder& builder, const std::string& name,
   return y;
 }
 
-/// Arithmetic by steps, for what no single body does. All tensors are fp32.
+/// Arithmetic in several steps, for ops without a body of their own. All tensors are fp32.
 class Steps {
  public:
   Steps(ProgramBuilder& builder, const std::string& name) : builder_(builder), name_(name) {}
@@ -52,7 +52,8 @@ class Steps {
     Tensor mean, inverse_deviation;
     Tensor centered;
   };
-  /// Over `axes`, which stay as ones. Without `center` the mean is taken to be 0 and not computed.
+  /// Mean and variance over `axes`, which keep size one. Without `center` the mean is taken as 0
+  /// and not computed.
   Result<Moments> MomentsOf(const Tensor& x, const std::vector<std::size_t>& axes, double epsilon,
                             bool center = true) {
     Moments m;
@@ -85,7 +86,7 @@ std::size_t CountFrom(const Dims& dims, std::size_t first) {
       ElementCount(Dims(dims.begin() + static_cast<std::ptrdiff_t>(first), dims.end())));
 }
 
-/// [C] as [C,1,...] so that it broadcasts along axis 1 of `rank` axes.
+/// [C] as [C,1,...], so that it broadcasts along axis 1 of `rank` axes.
 Result<Tensor> PerChannel(ProgramBuilder& builder, ValueId value, std::size_t rank) {
   LAGOON_ASSIGN_OR_RETURN(const Tensor plain, builder.Use(value, Layout::kPlain));
   Dims dims(rank - 1, 1);
@@ -93,7 +94,7 @@ Result<Tensor> PerChannel(ProgramBuilder& builder, ValueId value, std::size_t ra
   return builder.Reshape(plain, dims);
 }
 
-/// Rows too long for one block: by steps. x is [N, groups, rest].
+/// Normalizes rows too long for one block, in steps. x is [N, groups, rest].
 Result<Tensor> NormalizeBySteps(ProgramBuilder& builder, const Node& node, const Tensor& x,
                                 std::int64_t groups, double epsilon) {
   Steps steps(builder, node.name);
@@ -105,7 +106,7 @@ Result<Tensor> NormalizeBySteps(ProgramBuilder& builder, const Node& node, const
   return builder.Reshape(y, x.dims);
 }
 
-/// Over each of `groups` groups of channels; scale and bias are [C].
+/// Normalizes each of `groups` groups of channels; scale and bias are [C].
 Status LowerGroups(ProgramBuilder& builder, const Node& node, std::int64_t groups) {
   LAGOON_ASSIGN_OR_RETURN(const Tensor x, builder.Use(node.inputs[0], Layout::kPlain));
   const double epsilon = node.Float("epsilon", 1e-5F);
@@ -136,7 +137,7 @@ Status LowerGroups(ProgramBuilder& builder, const Node& node, std::int64_t group
   return {};
 }
 
-/// Scale or bias of a layer norm, as long as a row.
+/// Scale or bias of a layer norm; it has the size of a row.
 Result<std::optional<Tensor>> RowParameter(ProgramBuilder& builder, const Node& node, std::size_t i,
                                            const Dims& row) {
   if (i >= node.inputs.size() || node.inputs[i] == kNoValue) return std::optional<Tensor>();
@@ -197,7 +198,8 @@ Status LowerGroupNormalization(ProgramBuilder& builder, const Node& node) {
   Node per_channel = node;
   for (std::size_t i = 1; i < 3; ++i) {
     if (builder.dims(node.inputs[i])[0] == channels) continue;
-    // Before opset 21 the parameters are per group: each repeats for the channels of its group.
+    // Before opset 21 the parameters are per group: each one is repeated for the channels of its
+    // group.
     LAGOON_ASSIGN_OR_RETURN(Tensor given, builder.Use(node.inputs[i], Layout::kPlain));
     LAGOON_ASSIGN_OR_RETURN(given, builder.Reshape(given, {groups, 1}));
     LAGOON_ASSIGN_OR_RETURN(given,

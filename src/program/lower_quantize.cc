@@ -1,4 +1,4 @@
-// Between floats and 8-bit integers.
+// Conversions between floats and 8-bit integers.
 
 #include <fmt/format.h>
 
@@ -23,7 +23,7 @@ QuantizeSpec SpecOf(const Dims& dims, std::int64_t axis, DataType quantized) {
   return spec;
 }
 
-/// The zero point of input `i`, or zeros like the scale.
+/// The zero point in input `i`, or zeros in the scale's shape.
 Result<Tensor> ZeroPoint(ProgramBuilder& builder, const Node& node, std::size_t i, DataType type,
                          const Dims& scale) {
   if (i < node.inputs.size() && node.inputs[i] != kNoValue) {
@@ -43,7 +43,7 @@ Result<Tensor> Quantized(ProgramBuilder& builder, const Node& node, const Tensor
   return y;
 }
 
-/// The least or the greatest of x and 0.
+/// The least or the greatest element of x, or 0 if that is less or greater.
 Result<Tensor> Extreme(ProgramBuilder& builder, const Node& node, const Tensor& x, bool least) {
   std::vector<std::size_t> axes;
   for (std::size_t i = 0; i < x.dims.size(); ++i) axes.push_back(i);

@@ -1,4 +1,5 @@
-// LSTM, GRU and RNN: the input's part of all gates is one product, then a kernel or two per step.
+// LSTM, GRU and RNN: the input's part of all gates is one product; every step is one or two
+// kernels.
 
 #include <fmt/format.h>
 
@@ -12,7 +13,7 @@ namespace {
 
 using Ints = std::vector<std::int64_t>;
 
-/// More steps than this would be more kernels than a plan should have.
+/// More steps than this would make more kernels than a plan should have.
 constexpr std::int64_t kMaxSteps = 1024;
 
 /// The sizes of a node; X is [steps, batch, input] once `layout` is resolved.
@@ -20,7 +21,7 @@ struct Sizes {
   std::int64_t steps = 1, batch = 1, input = 1, hidden = 1, gates = 1, directions = 1;
 };
 
-/// One direction while it is lowered.
+/// One direction of a node while it is lowered.
 class Direction {
  public:
   Direction(ProgramBuilder& builder, const Node& node, const Sizes& sizes, std::int64_t index)
@@ -49,7 +50,8 @@ class Direction {
  private:
   bool Has(std::size_t i) const { return i < node_.inputs.size() && node_.inputs[i] != kNoValue; }
 
-  /// This direction's part of input `i`, whose directions lie along `axis`, as `dims`.
+  /// This direction's part of input `i`, in the shape `dims`. The directions of the input lie along
+  /// `axis`.
   Result<Tensor> Part(std::size_t i, std::size_t axis, const Dims& dims) {
     LAGOON_ASSIGN_OR_RETURN(const Tensor all, builder_.Use(node_.inputs[i], Layout::kPlain));
     Ints starts(all.dims.size(), 0);
@@ -69,8 +71,8 @@ class Direction {
     return EmitSlice(builder_, node_.name, x, starts, {count}, steps);
   }
 
-  /// [rows of all gates]: what the biases add to the gates beside the recurrent one of a GRU that
-  /// resets after its product.
+  /// [rows of all gates]: the sum of the biases of the gates, without the recurrent bias of gate h
+  /// of a GRU that resets after its product.
   Result<std::optional<Tensor>> GateBias() {
     if (!Has(3)) return std::optional<Tensor>();
     const std::int64_t rows = sizes_.gates * sizes_.hidden;
@@ -102,7 +104,7 @@ class Direction {
     return Part(i, axis, {sizes_.batch, sizes_.hidden});
   }
 
-  /// This direction's part of the constant weights of the input.
+  /// This direction's part of the constant input weights.
   Constant InputWeights(const Constant& all) const {
     const std::size_t bytes = all.bytes->size() / static_cast<std::size_t>(sizes_.directions);
     const auto begin = all.bytes->begin() + static_cast<std::ptrdiff_t>(bytes) * index_;
@@ -164,7 +166,7 @@ class Direction {
     return builder_.NewTensor(node_.name, {sizes_.batch, sizes_.hidden}, Layout::kPlain);
   }
 
-  /// Emits a kernel of the gates of `step`, the weights, h and `extras`.
+  /// Emits a kernel on the gates of `step`, the weights, h and `extras`.
   Result<std::vector<Tensor>> Cell(CellKind kind, std::int64_t step,
                                    const std::vector<Tensor>& extras, std::size_t outputs) {
     CellSpec spec{kind, static_cast<std::size_t>(sizes_.batch),
@@ -233,7 +235,7 @@ Result<Sizes> SizesOf(const ProgramBuilder& builder, const Node& node) {
               fmt::format("{} steps, the most is {}", sizes.steps, kMaxSteps));
 }
 
-/// Parts [batch, hidden] as one value [parts..., batch, hidden], or with the batch first.
+/// Joins parts [batch, hidden] to one value [parts..., batch, hidden], or with the batch first.
 Status Join(ProgramBuilder& builder, const Node& node, std::size_t output,
             std::vector<Tensor> parts, const Dims& leading) {
   if (output >= node.outputs.size() || node.outputs[output] == kNoValue) return {};

@@ -37,10 +37,10 @@ FoldOp FoldOpOf(const Node& node) {
   return found->second;
 }
 
-/// The op of the kernels behind the first, which see what it made of each run.
+/// The op of the kernels after the first one, which read the results of the first.
 FoldOp Continued(FoldOp op) { return op == FoldOp::kSumSquare ? FoldOp::kSum : op; }
 
-/// The body with vectors, where it covers the op.
+/// The op of the body with vectors, if that body covers `op`.
 std::optional<ReduceOp> VectorOp(FoldOp op) {
   switch (op) {
     case FoldOp::kSum:
@@ -65,7 +65,7 @@ Result<Kernel> MakeFoldKernel(const KernelMaker& make, FoldOp op, const AxisSpli
   return make.Fold({split.outer, split.axis, split.inner, type}, op);
 }
 
-/// Runs of neighbouring physical axes among the reduced ones, leaving unit axes out.
+/// Runs of neighbouring physical axes among the reduced ones, without axes of size one.
 std::vector<std::pair<std::size_t, std::size_t>> RunsOf(std::vector<std::size_t> physical) {
   std::sort(physical.begin(), physical.end());
   std::vector<std::pair<std::size_t, std::size_t>> runs;
@@ -83,8 +83,8 @@ std::vector<std::pair<std::size_t, std::size_t>> RunsOf(std::vector<std::size_t>
 
 namespace {
 
-/// x with the reduced axes moved to the end, reduced at once: what is kept between two kernels is
-/// rounded to the type of x, which only fp32 and fp64 can afford.
+/// Moves the reduced axes of x to the end and reduces all at once. Intermediate results between two
+/// kernels would be rounded to x's type, which is precise enough only for fp32 and fp64.
 Result<Tensor> FoldAtOnce(ProgramBuilder& builder, const std::string& name, FoldOp op,
                           const Tensor& x, const std::vector<std::size_t>& axes) {
   std::vector<std::int64_t> order;
@@ -108,7 +108,7 @@ Result<Tensor> FoldAtOnce(ProgramBuilder& builder, const std::string& name, Fold
 
 }  // namespace
 
-/// One kernel for each run of axes that are neighbours in memory. (A mean of means over equal
+/// Emits one kernel for each run of axes that are neighbours in memory. (A mean of means over equal
 /// counts is the mean.)
 Result<Tensor> EmitFold(ProgramBuilder& builder, const std::string& name, FoldOp op, Tensor x,
                         const std::vector<std::size_t>& axes) {
@@ -121,7 +121,7 @@ Result<Tensor> EmitFold(ProgramBuilder& builder, const std::string& name, FoldOp
   std::vector<std::pair<std::size_t, std::size_t>> runs = RunsOf(std::move(physical));
   const bool exact = x.type == DataType::kFloat32 || x.type == DataType::kFloat64;
   if (runs.size() > 1 && !exact) return FoldAtOnce(builder, name, op, x, axes);
-  // Even a single element becomes its size or its square.
+  // Even a single element changes, to its absolute value or its square.
   if (changes && runs.empty()) runs.emplace_back(1, 0);
   for (const auto& [first, last] : runs) {
     AxisSplit split{static_cast<std::size_t>(ElementCount(x.dims)), 1, 1};
@@ -186,7 +186,7 @@ Status LowerReduce(ProgramBuilder& builder, const Node& node) {
 
 namespace {
 
-/// Input 0, plain, and how its axis `axis` splits it.
+/// Input 0 in plain layout, split at axis `axis`.
 struct Line {
   Tensor x;
   AxisSpec axis;

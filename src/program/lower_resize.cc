@@ -1,4 +1,5 @@
-// Resize: to the nearest pixel by an index per axis, else by weights, one axis after the other.
+// Resize: to the nearest pixel by an index per axis, otherwise by weights, one axis after the
+// other.
 
 #include <fmt/format.h>
 
@@ -16,7 +17,7 @@ namespace {
 struct AxisScale {
   std::int64_t in = 1, out = 1;
   double scale = 1;
-  double start = 0, end = 1;  // of the region of interest
+  double start = 0, end = 1;  // bounds of the region of interest
 };
 
 struct Sampling {
@@ -39,11 +40,11 @@ Sampling SamplingOf(const Node& node) {
   return s;
 }
 
-/// Where pixel `i` of the output lies in the input.
+/// The position in the input of pixel `i` of the output.
 double Coordinate(const Sampling& s, const AxisScale& axis, std::int64_t i) {
   const auto at = static_cast<double>(i);
-  // The length that the scale gives may be fractional; the coordinates go by that, as in ONNX's own
-  // implementation.
+  // The length that the scale gives may be fractional. The coordinates use that length, as in
+  // ONNX's own implementation.
   const auto in = static_cast<double>(axis.in);
   const double out = axis.scale * in;
   if (s.coordinates == "asymmetric") return at / axis.scale;
@@ -77,7 +78,7 @@ std::int64_t Nearest(const Sampling& s, const AxisScale& axis, double x) {
   return std::clamp<std::int64_t>(static_cast<std::int64_t>(pixel), 0, axis.in - 1);
 }
 
-/// The weights of the pixels around `fraction`, from the first tap on.
+/// The weights of the pixels around `fraction`, starting with the first tap.
 std::vector<double> Weights(const Sampling& s, double fraction) {
   if (s.mode == "linear") return {1 - fraction, fraction};
   const double a = s.cubic_a;
@@ -95,7 +96,7 @@ Taps TapsOf(const Sampling& s, const AxisScale& axis) {
   Taps taps;
   for (std::int64_t i = 0; i < axis.out; ++i) {
     const double x = Coordinate(s, axis, i);
-    // Far outside, where only a region of interest reaches, every pixel is the same: outside.
+    // Far outside, where only a region of interest reaches, all pixels are equal: outside.
     const double base = std::clamp(std::floor(x), -4.0, static_cast<double>(axis.in) + 4);
     std::vector<double> weights = Weights(s, x - base);
     const auto first = static_cast<std::int64_t>(base) - (s.mode == "linear" ? 0 : 1);

@@ -13,7 +13,7 @@ namespace {
 
 using Map = std::vector<std::int64_t>;
 
-/// The element of an axis of `size` that position `at` mirrors to; neither end is repeated.
+/// The element of an axis of `size` that position `at` mirrors to. The ends are not repeated.
 std::int64_t Reflect(std::int64_t at, std::int64_t size) {
   if (size == 1) return 0;
   const std::int64_t period = 2 * (size - 1);
@@ -100,7 +100,7 @@ Status LowerCompress(ProgramBuilder& builder, const Node& node) {
 
 namespace {
 
-/// x seen under other dims, permuted, and seen under the output's dims.
+/// Reshapes x to the dims `split`, permutes it, and reshapes it to the output's dims.
 Status LowerPermuted(ProgramBuilder& builder, const Node& node, const Dims& split,
                      const std::vector<std::int64_t>& order) {
   LAGOON_ASSIGN_OR_RETURN(Tensor x, builder.Use(node.inputs[0], Layout::kPlain));
@@ -111,7 +111,7 @@ Status LowerPermuted(ProgramBuilder& builder, const Node& node, const Dims& spli
   return {};
 }
 
-/// A matrix of bools that is true where `keep(row, column)` is.
+/// A matrix of bools that is true where `keep(row, column)` is true.
 template <typename Keep>
 Result<Tensor> Mask(ProgramBuilder& builder, const std::string& name, std::int64_t rows,
                     std::int64_t columns, Keep&& keep) {
@@ -142,7 +142,7 @@ Result<Tensor> EmitWhere(ProgramBuilder& builder, const std::string& name, const
   return y;
 }
 
-/// 0, 1, ... as INT64 along `axis` of `rank` axes.
+/// The numbers 0, 1, ... as INT64 along `axis` of `rank` axes.
 Result<Tensor> Places(ProgramBuilder& builder, const std::string& name, std::int64_t count,
                       std::size_t axis, std::size_t rank) {
   LAGOON_RETURN_IF_ERROR(CheckTable({count}));
@@ -204,7 +204,7 @@ Status LowerOneHot(ProgramBuilder& builder, const Node& node) {
   Dims apart = index.dims;
   apart.insert(apart.begin() + static_cast<std::ptrdiff_t>(axis), 1);
   LAGOON_ASSIGN_OR_RETURN(index, builder.Reshape(index, apart));
-  // A negative index counts from the back: both the index and the index plus the depth are tried.
+  // A negative index counts from the end, so both the index and the index plus the depth are tried.
   LAGOON_ASSIGN_OR_RETURN(const Tensor place,
                           Places(builder, node.name, dims[axis], axis, dims.size()));
   const Tensor depth = ConstantNumber(builder, DataType::kInt64, static_cast<double>(dims[axis]));
@@ -234,7 +234,8 @@ Status LowerReverseSequence(ProgramBuilder& builder, const Node& node) {
   Dims along(2, 1);
   along[1 - time] = both[1 - time];
   LAGOON_ASSIGN_OR_RETURN(lengths, builder.Reshape(lengths, along));
-  // Step t of a sequence of n steps comes from step n - 1 - t; behind its end nothing moves.
+  // Step t of a sequence of n steps comes from step n - 1 - t; steps behind the end of the sequence
+  // stay.
   LAGOON_ASSIGN_OR_RETURN(const Tensor place, Places(builder, node.name, both[time], time, 2));
   const Tensor one = ConstantNumber(builder, DataType::kInt64, 1);
   LAGOON_ASSIGN_OR_RETURN(Tensor from,

@@ -1,4 +1,4 @@
-// Every op that is lowered, on images in both layouts, against the reference.
+// Every lowered op, on images in both layouts, compared with the reference.
 
 #include <gtest/gtest.h>
 
@@ -14,7 +14,7 @@ using Window = TestGraph::Window;
 
 constexpr std::int64_t kOne = 1, kZero = 0;
 
-/// Adds what is tested to a graph with an image x of [2,6,5,7] and returns its output.
+/// Adds the op under test to a graph with an image x of [2,6,5,7] and returns the op's output.
 struct OpCase {
   const char* name;
   ValueId (*build)(TestGraph& g, ValueId x);
@@ -45,7 +45,7 @@ ValueId Concat(TestGraph& g, std::vector<ValueId> parts, std::int64_t axis) {
   return g.Op("Concat", std::move(parts), {{"axis", axis}});
 }
 
-/// A computed image of x's shape that lies channels-last.
+/// A computed image of x's shape in kChannelsLast.
 ValueId Other(TestGraph& g, ValueId x) { return g.Conv(x, 6, {1, 1, {0, 0, 0, 0}}); }
 
 Fused Residual(ValueId residual, ActivationKind activation = ActivationKind::kRelu) {

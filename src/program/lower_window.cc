@@ -1,5 +1,5 @@
-// Pooling and convolution over windows: images of two axes go to the image bodies, the rest to the
-// general ones.
+// Pooling and convolution over windows. Images with two spatial axes use the image bodies, others
+// the general bodies.
 
 #include <fmt/format.h>
 
@@ -18,7 +18,7 @@ namespace {
 
 using Ints = std::vector<std::int64_t>;
 
-/// The window of a node over the spatial axes of x and y, its last axes.
+/// The window of a node over the spatial axes of x and y, which are their last axes.
 Result<SpatialWindow> WindowOver(const Node& node, const Dims& x, const Dims& y) {
   const std::size_t rank = x.size() - 2;
   if (rank < 1 || rank > kSpatialAxes) {
@@ -110,7 +110,7 @@ Status LowerWindowPool(ProgramBuilder& builder, const Node& node) {
       std::move(outputs));
 }
 
-/// A list of a node over one spatial axis as one over two, of which the first is `one` long.
+/// Changes a list for one spatial axis to a list for two, with size `one` along the first.
 void Widen(Node& node, const char* attribute, std::int64_t one) {
   Ints values = node.Ints(attribute, {});
   const auto half = static_cast<std::ptrdiff_t>(values.size() / 2);
@@ -132,7 +132,7 @@ Constant WidenedConstant(const Constant& constant) {
   return wide;
 }
 
-/// [N,C,L] as the image [N,C,1,L]: channels last, that moves nothing.
+/// [N,C,L] as the image [N,C,1,L]; in kChannelsLast no byte moves.
 Result<ValueId> AsImage(ProgramBuilder& builder, const Node& node, ValueId value) {
   LAGOON_ASSIGN_OR_RETURN(const Tensor x, builder.Use(value, Layout::kChannelsLast));
   const ValueId image = builder.AddValue(node.name + ".image", x.type, Widened(x.dims));
@@ -140,7 +140,7 @@ Result<ValueId> AsImage(ProgramBuilder& builder, const Node& node, ValueId value
   return image;
 }
 
-/// Lowers a node over one spatial axis as one over images of one row.
+/// Lowers a node with one spatial axis as a node on images of one row.
 Status LowerAsImage(ProgramBuilder& builder, const Node& node,
                     Status (*lower)(ProgramBuilder&, const Node&)) {
   Node image = node;
@@ -171,7 +171,7 @@ bool IsConstantOrNone(const ProgramBuilder& builder, const Node& node, std::size
          builder.constant(node.inputs[i]) != nullptr;
 }
 
-/// A convolution with weights that are a tensor.
+/// Emits a convolution whose weights are a plain tensor.
 Result<Tensor> EmitDirectConv(ProgramBuilder& builder, const Node& node, const Tensor& x,
                               const Tensor& w, const Tensor* bias, const Dims& dims) {
   const auto groups = static_cast<std::size_t>(node.Int("group", 1));
@@ -190,8 +190,8 @@ Result<Tensor> EmitDirectConv(ProgramBuilder& builder, const Node& node, const T
   return y;
 }
 
-/// The weights of a transposed convolution [C, M/group, ...] as those of a convolution over its
-/// input with zeros between the pixels: [M, C/group, ...], mirrored.
+/// The weights of a transposed convolution [C, M/group, ...] as weights [M, C/group, ...],
+/// mirrored, of a convolution over its input with zeros between the pixels.
 Constant MirroredWeights(const Constant& w, std::int64_t groups) {
   const std::int64_t in = w.dims[0] / groups, out = w.dims[1];
   const std::int64_t taps = ElementCount(Dims(w.dims.begin() + 2, w.dims.end()));
@@ -214,7 +214,7 @@ Constant MirroredWeights(const Constant& w, std::int64_t groups) {
   return {DataType::kFloat32, std::move(dims), std::move(bytes)};
 }
 
-/// The same of weights that are computed.
+/// The same for computed weights.
 Result<Tensor> MirrorWeights(ProgramBuilder& builder, const std::string& name, const Tensor& w,
                              std::int64_t groups) {
   std::vector<Ints> maps;
@@ -237,7 +237,8 @@ Result<Tensor> MirrorWeights(ProgramBuilder& builder, const std::string& name, c
   return builder.Reshape(mirrored, dims);
 }
 
-/// The spread image of a transposed convolution may be far larger than its input and its output.
+/// Limits the spread image of a transposed convolution, which may be far larger than input and
+/// output.
 Status CheckSpread(const Dims& x, const Dims& out, const Ints& kernel, const Ints& dilations) {
   constexpr double kMaxElements = 1 << 28;
   Dims dims(x.begin(), x.begin() + 2);
@@ -254,8 +255,8 @@ Status CheckSpread(const Dims& x, const Dims& out, const Ints& kernel, const Int
   return CheckTable(dims);
 }
 
-/// x with the zeros between its pixels and around them that a transposed convolution asks for; and
-/// the node that convolves it.
+/// x with zeros between its pixels and around them, as a transposed convolution needs it. `conv`:
+/// receives the node that convolves the result.
 Result<Tensor> Spread(ProgramBuilder& builder, const Node& node, const Dims& out, Node& conv) {
   LAGOON_ASSIGN_OR_RETURN(const Tensor x, builder.Use(node.inputs[0], Layout::kPlain));
   const std::size_t rank = x.dims.size() - 2;
@@ -356,7 +357,7 @@ Status LowerGlobalLpPool(ProgramBuilder& builder, const Node& node) {
 
 namespace {
 
-/// x - zero point as fp32, which holds every product of two bytes.
+/// x - zero point as fp32, which represents every product of two bytes exactly.
 Result<ValueId> CenteredFloat(ProgramBuilder& builder, const Node& node, std::size_t x,
                               std::size_t zero, bool per_channel) {
   LAGOON_ASSIGN_OR_RETURN(Tensor tensor, builder.Use(node.inputs[x], Layout::kPlain));
@@ -376,8 +377,8 @@ Result<ValueId> CenteredFloat(ProgramBuilder& builder, const Node& node, std::si
   return id;
 }
 
-/// The convolution of centred bytes `x` and `w`. Sums of fp32 are exact up to 2^24; beyond, the
-/// error is that of a float.
+/// The convolution of centred bytes `x` and `w`. fp32 sums are exact up to 2^24; larger sums have
+/// the rounding error of fp32.
 Result<Tensor> ByteConv(ProgramBuilder& builder, const Node& node, ValueId x, ValueId w) {
   Node conv = node;
   conv.inputs = {x, w};
@@ -387,7 +388,7 @@ Result<Tensor> ByteConv(ProgramBuilder& builder, const Node& node, ValueId x, Va
   return builder.Use(conv.outputs[0], Layout::kPlain);
 }
 
-/// `count` channels (axis 1) of a value from `first` on.
+/// `count` channels (axis 1) of a value, starting with channel `first`.
 Result<ValueId> Channels(ProgramBuilder& builder, const Node& node, ValueId value,
                          std::int64_t first, std::int64_t count) {
   LAGOON_ASSIGN_OR_RETURN(const Tensor x, builder.Use(value, Layout::kPlain));
@@ -403,7 +404,8 @@ Result<ValueId> Channels(ProgramBuilder& builder, const Node& node, ValueId valu
   return id;
 }
 
-/// How many channels fp32 sums exactly: 2^24 over the greatest product times the window.
+/// The number of channels that fp32 sums exactly: 2^24 divided by the greatest product and by the
+/// window size.
 Result<std::int64_t> ExactChannels(const Dims& w, std::int64_t groups) {
   constexpr std::int64_t kMaxProducts = (1 << 24) / (255 * 255);
   const std::int64_t taps = ElementCount(Dims(w.begin() + 2, w.end()));
@@ -414,7 +416,7 @@ Result<std::int64_t> ExactChannels(const Dims& w, std::int64_t groups) {
                           groups, w[1] * taps));
 }
 
-/// [M] or one number, to broadcast along the channels of an image of `rank` axes.
+/// Reshapes [M], or one number, to broadcast along the channels of an image of `rank` axes.
 Result<Tensor> AlongChannels(ProgramBuilder& builder, const Tensor& x, std::size_t rank) {
   Dims dims(rank - 1, 1);
   dims[0] = ElementCount(x.dims);

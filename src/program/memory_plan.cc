@@ -7,7 +7,7 @@
 namespace lagoon {
 namespace {
 
-/// Whether `first` is dead for good when `second` is written.
+/// True if no op uses `first` any more when `second` is written.
 bool DiesBefore(const BufferUse& first, const BufferUse& second, const Ordering& ordering) {
   return std::all_of(first.ops.begin(), first.ops.end(),
                      [&](std::uint32_t op) { return ordering.Precedes(op, second.producer); });
@@ -22,7 +22,8 @@ struct Interval {
   std::size_t begin, end;
 };
 
-/// The start of the smallest gap between `taken` that holds `bytes`; else behind the last of them.
+/// The start of the smallest gap between `taken` that holds `bytes`, or the end of the last
+/// interval.
 std::size_t BestFit(std::vector<Interval> taken, std::size_t bytes) {
   std::sort(taken.begin(), taken.end(),
             [](const Interval& a, const Interval& b) { return a.begin < b.begin; });

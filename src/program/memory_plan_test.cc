@@ -28,8 +28,8 @@ TEST(PlanMemory, ChainNeedsTwoBuffers) {
 }
 
 TEST(PlanMemory, BranchesThatMayOverlapInTimeShareNothing) {
-  // 0 -> {1 -> 2, 3 -> 4} -> 5: no buffer of one branch may take the place of one of the other,
-  // although in the order of the list the first branch is over when the second begins.
+  // 0 -> {1 -> 2, 3 -> 4} -> 5: a buffer of one branch must not take the place of a buffer of the
+  // other, although in list order the first branch ends before the second begins.
   const Deps deps{{}, {0}, {1}, {0}, {3}, {2, 4}};
   const std::vector<BufferUse> uses{{64, 0, {0, 1, 3}, false}, {64, 1, {1, 2}, false},
                                     {64, 2, {2, 5}, false},    {64, 3, {3, 4}, false},
@@ -56,8 +56,8 @@ TEST(PlanMemory, PinnedBuffersShareNothing) {
 }
 
 TEST(PlanMemory, TakesTheTightestGap) {
-  // Five buffers are live at once and are stacked by size; when the second and the fourth are dead,
-  // the last finds gaps of 1024 and of 256 bytes between what is still live.
+  // Five buffers are live at once and are stacked by size. When the second and the fourth are dead,
+  // the last one finds gaps of 1024 and 256 bytes between the live ones.
   const Deps deps{{}, {0}, {1}, {2}, {3}, {4}, {5}};
   const std::vector<BufferUse> uses{{4096, 0, {0, 6}, false}, {1024, 1, {1, 5}, false},
                                     {900, 2, {2, 6}, false},  {256, 3, {3, 5}, false},

@@ -1,6 +1,6 @@
 #pragma once
 
-// Devices by name, each with the kernels that models are compiled to for it.
+// Devices by name, each with the maker of its kernels.
 
 #include <cstdint>
 #include <memory>
@@ -19,24 +19,24 @@ class Program;  // device/cuda/program.h
 }
 
 struct DeviceChoice {
-  std::string name = "cpu";                  // or "cuda:N": GPU N of the driver's
+  std::string name = "cpu";                  // or "cuda:N": the driver's GPU number N
   std::uint32_t workers = 0;                 // threads of "cpu"; 0: one per core
   std::string cuda_driver = "libcuda.so.1";  // file name or path
-  /// Has the entries of the op bodies, and outlives the device. Null: cuda::OpProgram().
+  /// Contains the entries of the op bodies and outlives the device. Null: cuda::OpProgram().
   const cuda::Program* cuda_program = nullptr;
 };
 
-/// A device and what makes its kernels (CompileOptions::kernels).
+/// A device and the maker of its kernels (CompileOptions::kernels).
 struct ComputeDevice {
   std::unique_ptr<const KernelMaker> kernels;  // null: the CPU's
-  std::unique_ptr<Device> device;              // goes before them
+  std::unique_ptr<Device> device;              // destroyed before `kernels`
 };
 
-/// The N of "cuda:N"; of any other name nothing.
+/// The N of "cuda:N"; nothing for any other name.
 std::optional<int> CudaOrdinal(std::string_view name);
 
-/// kInvalidArgument when there is no device of that name; else as CreateCpuDevice and
-/// CreateCudaDevice, who say what is missing and what to do.
+/// kInvalidArgument if there is no device of that name; otherwise the errors of CreateCpuDevice and
+/// CreateCudaDevice, which say what is missing and what to do.
 Result<ComputeDevice> OpenDevice(const DeviceChoice& choice);
 
 }  // namespace lagoon

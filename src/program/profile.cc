@@ -16,7 +16,7 @@ Nanoseconds Median(std::vector<Nanoseconds>& samples) {
   return *middle;
 }
 
-// An instance that dies before the plan that it borrows.
+// An instance that must be destroyed before `loaded`, which it borrows.
 Result<std::unique_ptr<Instance>> BorrowingInstance(LoadedPlan& loaded, Device& device,
                                                     std::size_t size) {
   const std::shared_ptr<const LoadedPlan> borrowed(std::shared_ptr<void>(), &loaded);

@@ -58,7 +58,7 @@ json ToJson(const PlanOp& op) {
   return value;
 }
 
-// File names: what a model's name may hold and a path's may not is left out.
+// Drops the characters of the model's name that are not safe in a file name.
 fs::path PathOf(const ProfileStore& store, const Plan& plan, const std::string& key) {
   std::string name;
   for (const char c : plan.model) {
@@ -71,7 +71,7 @@ tl::unexpected<Error> Unfit(const PlanOp& op, const char* what) {
   return Fail(ErrorCode::kInvalidArgument, fmt::format("op '{}': {}", op.name, what));
 }
 
-// Throws json::exception when a field is missing or of another type.
+// Throws json::exception if a field is missing or has another type.
 Status ApplyVersions(const json& entry, PlanOp& op) {
   std::vector<OpVersion> kept;
   for (const json& of : entry.at("versions")) {
@@ -92,7 +92,7 @@ Status ApplyVersions(const json& entry, PlanOp& op) {
   return {};
 }
 
-// All or nothing. Throws as ApplyVersions.
+// Applies all entries or none. Throws as ApplyVersions.
 Result<ProfileFound> Apply(const json& document, Plan& plan) {
   const json& entries = document.at("ops");
   if (entries.size() != plan.ops.size()) {

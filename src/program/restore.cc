@@ -32,7 +32,7 @@ class RestoringRun {
   }
 
  private:
-  // Forgets the group of the interrupted op and returns where it starts.
+  // Forgets the results of the interrupted op's group and returns the first op of the group.
   std::uint32_t Restore(std::uint32_t op) {
     const std::uint32_t first = options_.groups[op];
     for (std::uint32_t i = first; i <= op; ++i) instance_.progress(i).Reset();
@@ -70,7 +70,7 @@ class RestoringRun {
                     result == SubmitResult::kLost ? "was lost" : "is not idle"));
   }
 
-  // Until the one launch in flight has retired; raises the guard at `revoke_at`.
+  // Waits until the one launch in flight has retired; raises the guard at `revoke_at`.
   Status Await(std::optional<TimePoint> revoke_at) {
     for (;;) {
       std::array<DeviceEvent, 8> events;

@@ -13,23 +13,25 @@
 namespace lagoon {
 
 struct RestoreOptions {
-  /// For each op the first op of its idempotent group (FindIdempotentGroups); none is kNoGroup.
+  /// For each op the first op of its idempotent group (FindIdempotentGroups); no entry may be
+  /// kNoGroup.
   std::span<const std::uint32_t> groups;
-  /// One of the device's guards, which nobody else raises.
+  /// A guard of the device that no other code raises.
   GuardId guard{};
-  /// Asked before every launch: when to revoke it, counted from its submission. Nothing: never.
+  /// Called before every launch. Returns the time from the launch's submission to its revocation;
+  /// nothing: no revocation.
   std::function<std::optional<Nanoseconds>()> revoke_after;
 };
 
 struct RestoreStats {
   std::size_t revocations = 0;     // launches that left their kernel incomplete
-  std::size_t reexecuted = 0;      // kernels that ran again for it, the interrupted one included
-  std::size_t max_reexecuted = 0;  // for one revocation
+  std::size_t reexecuted = 0;      // kernels that ran again, the interrupted ones included
+  std::size_t max_reexecuted = 0;  // most kernels that ran again for one revocation
 };
 
-/// RunOnce as an engine without claims does it (REEF 4.4): kernels run one after another; what a
-/// revoked kernel has already written is forgotten, and its idempotent group runs again from its
-/// first kernel. Errors as RunOnce.
+/// RunOnce as in an engine without claims (REEF 4.4). Kernels run one after another. After a
+/// revocation the results of the interrupted kernel are forgotten, and its idempotent group runs
+/// again from its first kernel. Errors as RunOnce.
 Status RunWithRestore(Instance& instance, Device& device, std::span<const void* const> inputs,
                       std::span<void* const> outputs, const RestoreOptions& options,
                       RestoreStats& stats);

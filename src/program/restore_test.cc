@@ -15,7 +15,7 @@ namespace {
 
 using testing::TestGraph;
 
-// Residual blocks, whose sums go where the shortcut lay.
+// Residual blocks in which each sum is stored in the shortcut's place.
 TestGraph ResidualNetwork(int blocks) {
   TestGraph g;
   ValueId x = g.Conv(g.Input({1, 3, 32, 32}), 16, {}, 1, true, testing::FusedRelu());
@@ -97,7 +97,7 @@ TEST(InPlace, KernelsThatReplaceAnInputAreNotIdempotentAndOthersAre) {
   }
 }
 
-// What every op declares to write is what it writes, to the byte: all of it, and nothing else.
+// Every op writes exactly the bytes that it declares to write.
 TEST(AccessSets, AreWhatTheBodiesWrite) {
   const TestGraph g = ResidualNetwork(2);
   const auto device = testing::MakeDevice(1);
@@ -125,7 +125,7 @@ TEST(Restore, ThousandRevocationsGiveTheSameBits) {
   options.groups = groups;
   options.guard = *device->CreateGuard();
   options.revoke_after = [&]() -> std::optional<Nanoseconds> {
-    if (random() % 4 == 0) return std::nullopt;  // so that every run comes to its end
+    if (random() % 4 == 0) return std::nullopt;  // so that every run finishes
     return Nanoseconds(random() % 200'000);
   };
   RestoreStats stats;

@@ -42,7 +42,7 @@ class Run {
                 fmt::format("model '{}': device '{}' was lost", plan().model, device_.info().name));
   }
 
-  /// Submits what was left undone first: all that is queued may wait for it.
+  /// Submits incomplete ops first, because all queued steps may wait for them.
   Status SubmitAll(std::size_t steps) {
     while (in_flight_ < options_.max_in_flight && (!again_.empty() || next_ < steps)) {
       const std::size_t step = again_.empty() ? next_ : again_.back();
@@ -129,7 +129,7 @@ class Run {
   const RunOptions& options_;
   std::span<const void* const> inputs_;
   std::span<void* const> outputs_;
-  std::size_t next_ = 0;            // the first step never submitted
+  std::size_t next_ = 0;            // the first step that was never submitted
   std::vector<std::size_t> again_;  // ops that retired incomplete
   std::size_t in_flight_ = 0;
   TimePoint revoke_at_ = TimePoint::max();

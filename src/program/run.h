@@ -13,21 +13,21 @@
 
 namespace lagoon {
 
-/// When an op's first block ran and when its last one was committed.
+/// When an op's first block started and when its last block was committed.
 struct OpTimes {
   TimePoint placed;
   TimePoint complete;
 };
 
 struct RunOptions {
-  /// 1 runs every op alone on the device.
+  /// Limit for operations in flight. 1 runs every op alone on the device.
   std::size_t max_in_flight = std::numeric_limits<std::size_t>::max();
-  /// Empty, or one for each op of the plan, to be filled.
+  /// Empty, or one entry per op of the plan, which the run fills.
   std::span<OpTimes> times;
-  /// Asked when the run begins and after each revocation: when to revoke all launches of ops next,
-  /// counted from then. Nothing, or no function: never.
+  /// Called when the run begins and after each revocation. Returns the time from the call to the
+  /// next revocation of all launches of ops. Nothing, or no function: no revocation.
   std::function<std::optional<Nanoseconds>()> revoke_after;
-  /// One of the device's, which nobody else raises. Only with `revoke_after`.
+  /// A guard of the device that no other code raises. Only with `revoke_after`.
   GuardId guard{};
   /// Counts the launches that were revoked before their op was complete. May be null.
   std::size_t* revoked = nullptr;

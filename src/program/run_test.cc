@@ -15,7 +15,7 @@ using ::testing::HasSubstr;
 using testing::MakeDevice;
 using testing::TestGraph;
 
-/// A few ops of every kind that leaves in the middle: convolutions, a branch, pooling, a matrix.
+/// A few ops of every kind that can leave in the middle: convolutions, a branch, pooling, a matrix.
 TestGraph SmallNet() {
   TestGraph g;
   const ValueId x = g.Conv(g.Input({1, 3, 12, 12}), 8, {}, 1, true, testing::FusedRelu());
@@ -79,7 +79,7 @@ TEST(RunOnce, RunsMoreOpsThanTheDeviceTakesAtOnce) {
   testing::ExpectOutputs(g, testing::RunOn(**instance, *device, g));
 }
 
-/// Fails as told from the `after`-th submission on; forwards everything before.
+/// Fails from the `after`-th submission on, in the way of `how`; forwards everything before.
 class FailingDevice final : public ForwardingDevice {
  public:
   enum class How { kRefuses, kTells, kFull };
@@ -102,7 +102,7 @@ class FailingDevice final : public ForwardingDevice {
  private:
   bool Fails() { return ++calls_ > after_; }
   SubmitResult result() const {
-    if (how_ == How::kTells) return SubmitResult::kOk;  // and its launch is never heard of
+    if (how_ == How::kTells) return SubmitResult::kOk;  // and never reports the launch
     return how_ == How::kFull ? SubmitResult::kFull : SubmitResult::kLost;
   }
 

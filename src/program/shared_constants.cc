@@ -41,7 +41,7 @@ void SharedConstants::AddFilled(std::size_t program, LoweredBuffer& buffer, std:
   index_[program][id] = known->second;
   if (!is_new) return;
   if (buffer.key.empty()) {
-    // The map keeps its keys where they are.
+    // Pointers to the map's keys stay valid.
     fill = [bytes = buffer.bytes, from = &known->first](std::byte* to) {
       std::memcpy(to, from->data() + from->size() - bytes, bytes);
     };

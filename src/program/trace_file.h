@@ -10,13 +10,13 @@
 namespace lagoon {
 
 inline constexpr std::size_t kMaxTraceOperations = 1 << 16;
-inline constexpr std::size_t kMaxTraceRanges = 1 << 20;  // of all operations together
+inline constexpr std::size_t kMaxTraceRanges = 1 << 20;  // limit for all operations together
 
-/// Reads a memory trace of an engine whose kernels we did not compile (docs/idempotence.md has the
-/// form). Errors name the operation, the field and the value; `name` is put before them.
+/// Parses a memory trace of an engine whose kernels Lagoon did not compile (form:
+/// docs/idempotence.md). Errors begin with `name` and name the operation, the field and the value.
 Result<std::vector<AccessSet>> ParseTrace(std::string_view json, const std::string& name);
 
-/// The same from a file. kNotFound: it cannot be read.
+/// The same from a file. kNotFound if the file cannot be read.
 Result<std::vector<AccessSet>> ReadTraceFile(const std::string& path);
 
 }  // namespace lagoon

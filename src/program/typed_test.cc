@@ -27,7 +27,7 @@ std::vector<T> FromBytes(const Bytes& bytes) {
   return values;
 }
 
-/// A graph in the normal form, of any types.
+/// A graph in the normal form, with values of any types.
 class TypedGraph {
  public:
   TypedGraph() { graph_.opset = 17; }

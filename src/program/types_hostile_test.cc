@@ -1,4 +1,4 @@
-// Models that are well-formed protobuf but lie about types, shapes and sizes: they are refused with
+// Models that are well-formed protobuf but have wrong types, shapes or sizes. They are refused with
 // a message, or run, but never read or write out of bounds.
 
 #include <gmock/gmock.h>
@@ -62,7 +62,7 @@ struct HostileNode {
     return graph;
   }
 
-  /// What import or lowering says against the model; "" if nothing.
+  /// The error message of import or lowering; "" if both succeed.
   std::string Refusal() const {
     Result<Graph> graph = Load();
     if (!graph) return graph.error().message;

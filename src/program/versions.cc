@@ -18,7 +18,7 @@ std::size_t MostVersions(const Plan& plan) {
   return most;
 }
 
-// Ops with fewer versions than others repeat theirs: more samples do no harm.
+// Ops with fewer versions than others repeat theirs; additional samples do no harm.
 Status MeasureRound(LoadedPlan& loaded, std::size_t size, Device& device, std::size_t round,
                     int runs) {
   Plan& plan = loaded.at(size);

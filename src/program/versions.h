@@ -1,8 +1,9 @@
 #pragma once
 
-// Multi-version kernels (REEF 5.3): every heavy op can be cut into blocks in many ways. They are
-// measured, the ones that another beats in every respect are dropped, and the fastest one is used;
-// the others are for a scheduler that wants other blocks beside a real-time kernel.
+// Multi-version kernels (REEF 5.3): every heavy op can be cut into blocks in many ways. All
+// versions are measured. A version that another one beats in every respect is dropped, and the
+// fastest version is used. The remaining ones are for a scheduler that prefers other blocks beside
+// a real-time kernel.
 
 #include <cstdint>
 #include <functional>
@@ -15,45 +16,46 @@
 namespace lagoon {
 
 struct VersionOptions {
-  int runs = 7;  // of each version; medians are kept
-  /// A version with longer blocks is not put into use where there is one with shorter blocks. Below
-  /// the bound of 100 us, because they take longer when caches are cold.
+  int runs = 7;  // runs of each version; costs are medians
+  /// A version with longer blocks is not put into use if there is one with shorter blocks. Below
+  /// the limit of 100 us, because blocks take longer when caches are cold.
   Nanoseconds max_block = std::chrono::microseconds(70);
-  std::size_t keep = 10;  // versions of one op at most
-  /// Called after every step with the steps done and their number. May be empty.
+  std::size_t keep = 10;  // most versions of one op
+  /// Called after every step with the number of finished steps and of all steps. May be empty.
   std::function<void(int done, int of)> progress;
-  /// Called for every op with its measured versions, before they are pruned. May be empty.
+  /// Called for every op with its measured versions, before pruning. May be empty.
   std::function<void(const PlanOp& op)> measured;
 };
 
-/// Measures every version of every op where it will run, between its neighbours: the whole plan
-/// runs `runs` times with each op's first version, then with the second, and so on. Then prunes
-/// (PruneVersions) and puts the fastest version of each op into use; the plan's costs are those of
-/// ProfilePlan. For the plan `size` of `loaded` only. The device must be idle, and no instance of
-/// the plan may exist. Errors as ProfilePlan.
+/// Measures every version of every op in its place, between its neighbours: the whole plan runs
+/// `runs` times with the first version of each op, then with the second, and so on. Then puts the
+/// fastest version of each op into use and prunes the others (PruneVersions); the plan's costs
+/// become those of ProfilePlan. For the plan `size` of `loaded` only. The device must be idle, and
+/// no instance of the plan may exist. Errors as ProfilePlan.
 Status ProfileVersions(LoadedPlan& loaded, Device& device, const VersionOptions& options,
                        std::size_t size = 0);
 
-/// Puts version `index` of `op` into use, with its cost. Only while no instance of the plan exists.
+/// Puts version `index` of `op` into use, with the cost of that version. Only while no instance of
+/// the plan exists.
 void UseVersion(PlanOp& op, std::uint32_t index);
 
-/// What counts when versions are compared (REEF 5.3; registers and shared memory of a GPU are
-/// occupancy and scratch here, a block always has one thread of a CPU).
+/// The numbers by which versions are compared (REEF 5.3). REEF compares registers and shared memory
+/// of a GPU; here these are occupancy and scratch. A block always has one CPU thread.
 struct VersionTraits {
   Nanoseconds kernel{0};
   Nanoseconds block{0};
-  double occupancy = 0;  // mean share of the units that it keeps busy while it runs
+  double occupancy = 0;  // mean share of the compute units that are busy while the kernel runs
   std::size_t scratch_bytes = 0;
-  std::uint32_t threads = 1;  // of a block
+  std::uint32_t threads = 1;  // threads per block
   std::uint32_t blocks = 0;
 };
 VersionTraits TraitsOf(const OpVersion& version, std::uint32_t units);
 
-/// Whether `a` is at least as good as `b` in all six respects, and better in one.
+/// True if `a` is at least as good as `b` in all six numbers, and better in one. Smaller is better.
 bool Dominates(const VersionTraits& a, const VersionTraits& b);
 
-/// Drops the versions that another one dominates, and from more than `keep` those whose block time
-/// is nearest to that of a faster one. The version in use stays. Needs measured costs.
+/// Drops dominated versions. While more than `keep` are left, drops the version whose block time is
+/// nearest to that of a faster one. The version in use stays. Costs must be measured.
 void PruneVersions(PlanOp& op, std::uint32_t units, std::size_t keep);
 
 }  // namespace lagoon

@@ -69,7 +69,7 @@ TEST(Versions, PruningDropsWhatIsDominatedAndKeepsTheOneInUse) {
 
 TEST(Versions, PruningThinsOutNeighboursFirst) {
   PlanOp op;
-  for (int i = 0; i < 6; ++i) {  // each slower, with shorter blocks: nobody dominates
+  for (int i = 0; i < 6; ++i) {  // each slower, with shorter blocks: none dominates
     op.versions.push_back(Version("v" + std::to_string(i), 100 + i, 64 >> i, 4u << i));
   }
   op.versions.push_back(Version("near_v1", 103, 31, 9));
@@ -112,7 +112,7 @@ TEST(Versions, HeavyOpsHaveAtLeastTwentyAndAllComputeTheSame) {
     const auto outputs = testing::RunOn(**instance, *device, g);
     testing::ExpectOutputs(g, outputs);
     if (round == 0) first = outputs;
-    EXPECT_EQ(outputs, first) << "round " << round;  // to the bit: a cut changes no sum's order
+    EXPECT_EQ(outputs, first) << "round " << round;  // equal bits: sums keep their order
   }
 }
 

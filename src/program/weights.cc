@@ -26,7 +26,7 @@ class Packer {
       if (!constant.fill) continue;
       constant.fill(Address(i));
       constant.fill = nullptr;
-      // Else the peak would hold every constant twice: as ONNX has it, and packed.
+      // Otherwise the peak would hold every constant twice: in ONNX's form, and packed.
       freed += constant.bytes;
       if (freed < kReturnBytes) continue;
       ReturnFreedMemory();
@@ -42,7 +42,7 @@ class Packer {
   }
 
  private:
-  /// Constants that only load ops read go to memory that is given back after loading.
+  /// Constants that only load ops read are placed in memory that is released after loading.
   Status Place() {
     std::size_t passing_bytes = 0;
     for (const SharedConstant& constant : shared_.constants()) {
@@ -64,7 +64,7 @@ class Packer {
     return {};
   }
 
-  /// On the host.
+  /// Address of a constant in host memory.
   std::byte* Address(std::size_t constant) {
     const Buffer& staying = staged_.size() > 0 ? staged_ : weights_.memory;
     const bool stays = shared_.constants()[constant].stays;
@@ -112,9 +112,9 @@ class Packer {
   std::span<LoweredProgram> programs_;
   DeviceControl& device_;
   SharedConstants shared_;
-  std::vector<std::size_t> offsets_;  // by shared constant
+  std::vector<std::size_t> offsets_;  // by index of the shared constant
   PackedWeights weights_;
-  Buffer staged_;  // what is uploaded; empty: the host writes device memory itself
+  Buffer staged_;  // memory to be uploaded; empty if the host writes device memory itself
   Buffer passing_;
 };
 

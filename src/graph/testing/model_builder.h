@@ -16,7 +16,7 @@
 
 namespace lagoon::testing {
 
-/// A fresh folder that goes with the object.
+/// A fresh folder that is deleted with the object.
 class TempFolder {
  public:
   TempFolder() {
@@ -106,7 +106,7 @@ onnx::TensorProto RawTensor(const std::string& name, int type, const Dims& dims,
   return tensor;
 }
 
-/// A model; `proto` is open for what the methods do not offer.
+/// A model under construction. Use `proto` for what the methods do not offer.
 class ModelBuilder {
  public:
   explicit ModelBuilder(std::int64_t opset = 13) {
@@ -137,7 +137,7 @@ class ModelBuilder {
     *graph().add_initializer() = RawTensor(name, onnx::TensorProto::FLOAT, dims, values);
     return *this;
   }
-  /// Elements are small, distinct and of both signs.
+  /// Adds weights with small, distinct elements of both signs.
   ModelBuilder& Weights(const std::string& name, const Dims& dims) {
     std::vector<float> values(static_cast<std::size_t>(ElementCount(dims)));
     for (std::size_t i = 0; i < values.size(); ++i) {
@@ -164,7 +164,7 @@ class ModelBuilder {
     return folder.Write(name, Bytes());
   }
 
-  /// The passes, through a file of its own.
+  /// ImportOnnx() and LoadGraph() of this model, through a temporary file.
   Result<Graph> Import(const ImportOptions& options = {}) const {
     const TempFolder folder;
     return ImportOnnx(Save(folder), options);

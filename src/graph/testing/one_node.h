@@ -12,7 +12,8 @@
 
 namespace lagoon::testing {
 
-/// A model of one node that reads "x" (of `dims`) and `parameters`, initialisers made by `prepare`.
+/// A model of one node. The node reads "x" (of shape `dims`) and `parameters`: initialisers that
+/// `prepare` makes.
 struct OneNode {
   std::string op;
   Dims dims;

@@ -1,7 +1,7 @@
 #pragma once
 
-// A naive executor of graphs, to tell whether a pass kept what a graph computes. It knows the ops
-// that fusion touches, with Node::fused; sums are in double.
+// A naive executor of graphs, to check that a pass keeps the results of a graph. Supports the ops
+// that fusion touches, and Node::fused; sums are in double.
 
 #include <gtest/gtest.h>
 
@@ -27,7 +27,7 @@ class Reference {
     }
   }
 
-  /// Outputs for inputs that are a fixed function of their index.
+  /// The outputs for inputs that are a fixed function of the element index.
   std::vector<Tensor> Run() {
     for (std::size_t i = 0; i < graph_.inputs.size(); ++i) {
       Tensor x(Count(graph_.inputs[i]));
@@ -57,7 +57,7 @@ class Reference {
  private:
   const Dims& dims(ValueId id) const { return graph_.value(id).dims; }
   std::size_t Count(ValueId id) const { return static_cast<std::size_t>(ElementCount(dims(id))); }
-  // Fails, by an exception that ends the test, if the node runs before its input.
+  // Throws, which ends the test, if the node runs before the node that computes this input.
   const Tensor& In(const Node& node, std::size_t i) const { return values_.at(node.inputs.at(i)); }
 
   Tensor Compute(const Node& node) const {
@@ -87,7 +87,7 @@ class Reference {
     const Dims& whole = dims(node.inputs[0]);
     const std::int64_t axis = node.Int("axis", 0);
     const auto at = static_cast<std::size_t>(axis < 0 ? axis + std::ssize(whole) : axis);
-    std::size_t row = 1, begin = 0;  // elements of one step of the axes before
+    std::size_t row = 1, begin = 0;  // elements of one step along the axes before `axis`
     for (std::size_t i = at; i < whole.size(); ++i) row *= static_cast<std::size_t>(whole[i]);
     for (const ValueId output : node.outputs) {
       std::size_t part = 1;
@@ -188,7 +188,7 @@ class Reference {
     return y;
   }
 
-  // Of one axis, the last, in steps of 1.
+  // A Slice of the last axis only, in steps of 1.
   Tensor SliceOfRows(const Node& node) const {
     const auto row = static_cast<std::size_t>(dims(node.inputs[0]).back());
     const auto count = static_cast<std::size_t>(dims(node.outputs[0]).back());
@@ -283,7 +283,7 @@ class Reference {
   std::map<ValueId, Tensor> values_;
 };
 
-/// Expects that both graphs compute the same outputs, up to rounding.
+/// Expects both graphs to compute the same outputs, up to rounding.
 inline void ExpectSameOutputs(const Graph& expected, const Graph& actual) {
   const std::vector<Tensor> a = Reference(expected).Run();
   const std::vector<Tensor> b = Reference(actual).Run();

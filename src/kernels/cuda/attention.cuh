@@ -1,15 +1,16 @@
 #pragma once
 
-// Attention of heads in fp32: scores and probabilities stay on the SM. A block has some queries of
-// one head and walks over the keys, with sums that are scaled anew when a greater score comes
+// Attention of several heads in fp32: scores and probabilities stay on the SM. A block has some
+// queries of one head and walks over the keys. Its sums are rescaled when a greater score comes
 // (online softmax: Milakov and Gimelshein 2018).
 
 #include "kernels/cuda/common.cuh"
 
 namespace lagoon::cuda {
 
-/// One block's walk. Thread t has query t / 16, of the keys of a step t % 16 and the one 16 behind,
-/// of the values every 16th column from t % 16 on: what a query needs lies in one half of a warp.
+/// The walk of one block. Thread t has query t / 16. Of the keys of a step it has numbers t % 16
+/// and t % 16 + 16, and of the columns of the values every 16th one from t % 16 on. So one half of
+/// a warp has all that a query needs.
 class AttentionWalk {
  public:
   LAGOON_DEVICE AttentionWalk(const AttentionArgs& args, u32 tile, unsigned char* shared)
@@ -32,7 +33,7 @@ class AttentionWalk {
     Load(args_.v, args_.v_view, head, key0, args_.keys, kAttentionKeys, args_.value_depth, values_);
   }
 
-  /// After a barrier behind the loads; a barrier follows before the next ones.
+  /// Call after a barrier behind the loads. The next loads need another barrier.
   LAGOON_DEVICE void Step(u32 key0) {
     const float scores[2] = {Score(key0, Lane()), Score(key0, Lane() + 16)};
     float max = fmaxf(scores[0], scores[1]);
@@ -41,7 +42,7 @@ class AttentionWalk {
       max = fmaxf(max, __shfl_xor_sync(kAllLanes, max, lanes));
     }
     max = fmaxf(max, max_);
-    // No score so far is above -infinity: the sums are zero, and there is nothing to scale.
+    // No score so far is above -infinity: the sums are zero, so there is nothing to rescale.
     const bool none = max == -Infinity();
     const float correction = none ? 1 : expf(max_ - max);
     max_ = max;
@@ -78,7 +79,7 @@ class AttentionWalk {
   static LAGOON_DEVICE u32 Query() { return threadIdx.x / 16; }
   static LAGOON_DEVICE u32 Lane() { return threadIdx.x % 16; }
 
-  /// Rows behind the last one become zero.
+  /// Loads rows to shared memory. Rows behind the last one become zero.
   LAGOON_DEVICE void Load(const float* from, const AttentionOperand& view, u32 head, u32 row0,
                           u32 rows, u32 count, u32 depth, float* shared) const {
     const float* const operand = from + batch_ * view.batch + head * view.head;

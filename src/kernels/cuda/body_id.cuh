@@ -1,11 +1,11 @@
 #pragma once
 
-// The numbers of the bodies, which a launch table names.
+// The numbers of the bodies, as launch tables contain them.
 
 namespace lagoon::cuda {
 
-/// By registers and shared memory of a block, which say how many an SM holds. A class holds the
-/// bodies of those before it too.
+/// Classes of bodies by registers and shared memory of a block, which limit the blocks per SM. A
+/// class also contains the bodies of the lighter classes.
 enum class EntryClass : unsigned { kLight, kMedium, kHeavy };
 
 enum class BodyId : unsigned {

@@ -18,7 +18,7 @@ void Bind(std::vector<std::byte>& args, std::uint32_t offset, const std::byte* o
   std::memcpy(args.data() + offset, &operand, sizeof(operand));
 }
 
-/// Memory as the CPU's bodies expect it.
+/// Memory with the alignment that the CPU's bodies need.
 class AlignedMemory {
  public:
   explicit AlignedMemory(std::size_t bytes) : memory_(bytes + kAlignment) {}
@@ -33,7 +33,7 @@ class AlignedMemory {
   Bytes memory_;
 };
 
-/// Revokes at single barriers of one tile alone.
+/// Revokes one tile at some of its barriers, in separate runs.
 void ExpectTileLeavesCleanly(BoundBody& bound, std::uint32_t tile) {
   bound.Poison();
   ASSERT_EQ(bound.Run({tile}, {}).size(), 1u) << "tile " << tile;

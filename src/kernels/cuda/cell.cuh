@@ -6,11 +6,11 @@
 
 namespace lagoon::cuda {
 
-/// What lane 0 of a warp makes of the products.
+/// What lane 0 of a warp computes from the products.
 struct CellUnit {
   const CellArgs& args;
   u32 unit;
-  u64 state;  // of the sequence, in [batch, hidden]
+  u64 state;  // index of the sequence's state in [batch, hidden]
   float products[kMaxCellGates] = {};
 
   LAGOON_DEVICE CellUnit(const CellArgs& cell, u32 sequence, u32 number)
@@ -61,7 +61,7 @@ struct CellUnit {
   }
 };
 
-/// The gates whose weights are multiplied with the states.
+/// True for the gates whose weights are multiplied with the states.
 LAGOON_DEVICE bool HasProduct(Cell kind, u32 gate) {
   switch (kind) {
     case Cell::kLstm:

@@ -1,6 +1,6 @@
 #pragma once
 
-// The entry classes: each a switch over its bodies.
+// The entry classes: each one is a switch over its bodies.
 
 #include "device/cuda/entry.cuh"
 #include "kernels/cuda/attention.cuh"
@@ -20,8 +20,8 @@ LAGOON_DEVICE const Args& As(const void* args) {
   return *static_cast<const Args*>(args);
 }
 
-/// False as well when the id is not one of the class: the host sees to it that this does not
-/// happen.
+/// False if a guard revoked the block, and also for an id that is not in the class, which the host
+/// never passes.
 LAGOON_DEVICE bool RunLight(BodyId body, const void* args, u32 tile, unsigned char* shared,
                             const BlockControl& control) {
   switch (body) {

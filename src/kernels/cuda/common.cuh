@@ -1,9 +1,9 @@
 #pragma once
 
-// What the bodies share: positions in tensors, sums over the threads of a block, functions of one
-// number. Every body is
+// Shared by the bodies: positions in tensors, sums over the threads of a block, functions of one
+// number. Every body has the form
 //   bool Name(const NameArgs& args, u32 tile, unsigned char* shared, const BlockControl& control)
-// and keeps the promises of docs/protocol.md (docs/cuda-bodies.md says how).
+// and keeps the promises of docs/protocol.md (docs/cuda-bodies.md explains how).
 
 #include "device/cuda/isa.cuh"
 #include "device/cuda/protocol.cuh"
@@ -13,7 +13,7 @@
 
 namespace lagoon::cuda {
 
-/// Offsets of every operand at position `index` in row-major order.
+/// The offsets of every operand at position `index` in row-major order.
 template <u32 kOperands>
 LAGOON_DEVICE void OffsetsAt(const Axes<kOperands>& axes, u32 index, i64 (&offsets)[kOperands]) {
   LAGOON_UNROLL
@@ -36,14 +36,14 @@ LAGOON_DEVICE float NotANumber() { return __uint_as_float(0x7fc00000u); }
 
 LAGOON_DEVICE float SigmoidOf(float x) { return 1 / (1 + expf(-x)); }
 LAGOON_DEVICE float SoftplusOf(float x) { return fmaxf(x, 0.0f) + log1pf(expf(-fabsf(x))); }
-/// NaN stays NaN.
+/// A NaN stays a NaN.
 LAGOON_DEVICE float Limit(float x, float low, float high) {
   const float raised = x < low ? low : x;
   return raised > high ? high : raised;
 }
 
 #define LAGOON_NOT_COMMON(name) case UnaryOp::k##name:
-/// The functions that may follow another op (Epilogue); the host asks for no others.
+/// The functions that may follow another op (Epilogue). The host passes no others.
 LAGOON_DEVICE_CALL float ApplyCommon(UnaryOp op, float x, float alpha, float beta) {
   switch (op) {
     case UnaryOp::kRelu:
@@ -120,10 +120,10 @@ LAGOON_DEVICE float Combined(Combine how, float a, float b) {
 
 /// A thread's share of its line.
 struct Line {
-  u64 start;   // of the line's first element
-  u32 number;  // of the line
+  u64 start;   // index of the line's first element
+  u32 number;  // number of the line
   u32 part;
-  u32 slot;  // of the thread, in shared memory: the parts of a line are neighbours
+  u32 slot;  // the thread's place in shared memory; the parts of a line are neighbours
   bool there;
 
   LAGOON_DEVICE Line(const LineArgs& args, u32 group) {
@@ -138,8 +138,8 @@ struct Line {
   }
 };
 
-/// Combines the values of a line's threads, in an order that does not depend on how they run.
-/// Begins and ends with a barrier. Shared: kBodyThreads floats.
+/// Combines the values of a line's threads, in an order that does not depend on timing. Begins and
+/// ends with a barrier. `shared`: kBodyThreads floats.
 LAGOON_DEVICE float CombineLine(const LineArgs& args, const Line& line, Combine how, float value,
                                 float* shared) {
   __syncthreads();

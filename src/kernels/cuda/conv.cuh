@@ -1,21 +1,21 @@
 #pragma once
 
-// Convolution (and the product of a matrix with weights: a 1x1 convolution) as an implicit product
-// of matrices. Operands come by asynchronous copies into a ring of stages in shared memory; a tile
-// of sums lives in registers, and goes out by way of shared memory, so that the epilogue is there
-// once.
+// Convolution, and the product of a matrix with weights (a 1x1 convolution), as an implicit product
+// of matrices. Asynchronous copies bring the operands into a ring of stages in shared memory. A
+// tile of sums is kept in registers and is written through shared memory, so that the code has the
+// epilogue only once.
 
 #include "kernels/cuda/common.cuh"
 
 namespace lagoon::cuda {
 
-/// Where chunk `chunk` of a row lies in a stage's operand: eight neighbouring rows, read at the
-/// same chunk, are on different banks.
+/// Offset of chunk `chunk` of a row in a stage's operand. Eight neighbouring rows, read at the same
+/// chunk, are on different banks.
 LAGOON_DEVICE u32 ConvSlot(u32 row, u32 chunk) {
   return row * kConvRowBytes + (chunk ^ (row / 2 % 4)) * kConvChunkBytes;
 }
 
-/// Tensor cores: a block's warps are kWarpRows x kWarpColumns, each with a part of the tile.
+/// Sums by tensor cores. A block has kWarpRows x kWarpColumns warps, each with a part of the tile.
 /// `Number` is Bf16, F16 or, for tf32, float.
 template <typename Number, u32 kRows, u32 kColumns, u32 kWarpRows>
 class TensorSums {
@@ -59,8 +59,9 @@ class TensorSums {
 
  private:
   static constexpr u32 kWarpColumns = kBodyThreads / 32 / kWarpRows;
-  static constexpr u32 kM = kRows / kWarpRows / 16;        // of 16 rows
-  static constexpr u32 kN = kColumns / kWarpColumns / 16;  // of 16 columns, two products wide
+  static constexpr u32 kM = kRows / kWarpRows / 16;  // groups of 16 rows per warp
+  static constexpr u32 kN =
+      kColumns / kWarpColumns / 16;  // groups of 16 columns, two products each
   static_assert(kM * kWarpRows * 16 == kRows && kN * kWarpColumns * 16 == kColumns);
 
   static LAGOON_DEVICE u32 Lane() { return threadIdx.x % 32; }
@@ -88,13 +89,13 @@ class TensorSums {
   float sums_[kM][2 * kN][4] = {};
 };
 
-/// True fp32: a thread has every 16th row and column of a 64x64 tile.
+/// Sums in true fp32: a thread has every 16th row and column of a 64x64 tile.
 class ExactSums {
  public:
   using Element = float;
 
   LAGOON_DEVICE void Step(const unsigned char* rows, const unsigned char* columns) {
-    LAGOON_NO_UNROLL  // for few registers
+    LAGOON_NO_UNROLL  // to save registers
         for (u32 chunk = 0; chunk < 4; ++chunk) {
       float4 a[4];
       LAGOON_UNROLL
@@ -131,7 +132,7 @@ class ExactSums {
   float sums_[4][4] = {};
 };
 
-/// Brings a thread's chunks of one operand into a stage: chunk threadIdx.x % 4 of every 64th row.
+/// Copies a thread's chunks of one operand into a stage: chunk threadIdx.x % 4 of every 64th row.
 template <typename Element, u32 kRows>
 class ConvPixels {
  public:
@@ -173,7 +174,7 @@ class ConvPixels {
   static constexpr u32 kShare = kRows / 64;
   static constexpr i32 kOutside = -(1 << 30);
 
-  /// Null: padding, or behind the depth.
+  /// Null for padding and behind the depth.
   LAGOON_DEVICE const Element* At(u32 i, u32 depth) const {
     const u32 row_depth = args_.kernel_w * args_.channels;
     const u32 r = depth / row_depth, in_row = depth % row_depth;
@@ -207,7 +208,7 @@ LAGOON_DEVICE void LoadWeights(const ConvArgs& args, u32 column0, u32 step, unsi
 
 template <u32 kColumns>
 struct PutSum {
-  static constexpr u32 kPitch = kColumns + 4;  // off the banks of the row above
+  static constexpr u32 kPitch = kColumns + 4;  // avoids the banks of the row above
   float* tile;
 
   LAGOON_DEVICE void operator()(u32 row, u32 column, float sum) {
@@ -215,7 +216,7 @@ struct PutSum {
   }
 };
 
-/// Writes a tile of sums that lies in shared memory.
+/// Writes a tile of sums from shared memory to y.
 template <typename Element, u32 kRows, u32 kColumns>
 LAGOON_DEVICE void WriteTile(const ConvArgs& args, u32 row0, u32 column0, u64 split,
                              const float* tile) {
@@ -251,7 +252,7 @@ LAGOON_DEVICE bool Conv(const ConvArgs& args, u32 tile, unsigned char* shared,
       pixels.Load(first + step, stage);
       LoadWeights<Element, kColumns>(args, column0, first + step, stage + kRows * kConvRowBytes);
     }
-    CommitCopies();  // an empty group too, so that the count of groups is that of steps
+    CommitCopies();  // also for no copies, so that there is one group per step
   };
   Sums sums;
   LAGOON_UNROLL
@@ -260,7 +261,8 @@ LAGOON_DEVICE bool Conv(const ConvArgs& args, u32 tile, unsigned char* shared,
   for (u32 step = 0; step < args.steps; ++step) {
     const bool leave = step % kConvStepsPerCheck == 0 && control.ShouldLeave();
     WaitCopies<kConvStages - 2>();
-    // Behind it the step's operands are there for all threads, and its predecessor's stage is free.
+    // After this barrier all threads see the step's operands, and the previous step's stage is
+    // free.
     if (__syncthreads_or(leave)) {
       WaitCopies<0>();
       return false;

@@ -15,8 +15,7 @@ using testing::BoundBody;
 using testing::Bytes;
 using testing::BytesOf;
 
-/// Values that every type of `math` holds exactly would hide nothing of the rounding: x is rounded
-/// first, so that what is left to compare is the body.
+/// x rounded to the type of `math`, so that the test compares only the body and not the rounding.
 Floats Rounded(const Floats& values, Math math) {
   Floats rounded = values;
   for (float& value : rounded) {
@@ -86,7 +85,7 @@ Bytes ReferenceOf(const Conv2dSpec& spec, const Operands& operands, std::size_t 
   return testing::RunOnCpu(*cpu, inputs, {count * 4})[0];
 }
 
-/// Runs the convolution, and the sum of its parts if there is one; the outputs as fp32.
+/// Runs the convolution and, if there are parts, their sum. Returns the outputs as fp32.
 void Check(const Conv2dSpec& spec, const ConvOptions& options, double tolerance = 3e-5) {
   SCOPED_TRACE(::testing::Message() << "math " << static_cast<u32>(options.math) << ", tile "
                                     << options.tile_rows << "x" << options.tile_columns);

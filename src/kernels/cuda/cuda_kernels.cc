@@ -15,7 +15,8 @@
 namespace lagoon::cuda {
 namespace {
 
-/// The error of something that only the CPU has; `cpu`: what its factory says of the spec.
+/// The error for a spec that only the CPU supports. `cpu`: the result of the CPU's factory for that
+/// spec.
 template <typename Made>
 tl::unexpected<Error> NoBody(const Result<Made>& cpu, std::string_view op, DataType type) {
   if (!cpu) return tl::unexpected<Error>(cpu.error());
@@ -160,7 +161,7 @@ class Kernels final : public KernelMaker {
   const Program& program_;
   const std::uint32_t multiprocessors_;
   mutable Mutex mutex_;
-  mutable std::map<BodyId, CudaImage> images_ GUARDED_BY(mutex_);  // of the bodies asked for
+  mutable std::map<BodyId, CudaImage> images_ GUARDED_BY(mutex_);  // of the bodies used so far
 };
 
 Result<PackedKernel> Kernels::Conv2d(const Conv2dSpec& spec) const {

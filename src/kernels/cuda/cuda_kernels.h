@@ -8,10 +8,11 @@
 
 namespace lagoon::cuda {
 
-/// The CUDA bodies as kernels of a GPU with so many multiprocessors, for which they are cut.
-/// Convolutions and products with weights: in true fp32, or on tensor cores with operands of bf16,
-/// x rounded before. `program` has the entries of kernels/cuda/entries.cu (OpProgram) and is
-/// borrowed. What is returned outlives all that is compiled with it, and the device.
+/// The CUDA bodies as kernels, cut for a GPU with this number of multiprocessors. Convolutions and
+/// products with weights run in true fp32, or on tensor cores with bf16 operands, for which a
+/// separate kernel first rounds x. `program` contains the entries of kernels/cuda/entries.cu
+/// (OpProgram) and is borrowed. The result must outlive everything that is compiled with it, and
+/// the device.
 std::unique_ptr<const KernelMaker> CudaKernels(const Program& program,
                                                std::uint32_t multiprocessors);
 

@@ -7,7 +7,7 @@
 namespace lagoon::cuda {
 
 #define LAGOON_ELSEWHERE(name) case UnaryOp::k##name:
-/// Of floats to floats; the host asks for no others.
+/// Functions of floats with float results. The host passes no others.
 LAGOON_DEVICE_CALL float ApplyUnary(UnaryOp op, float x, float alpha, float beta) {
   switch (op) {
     LAGOON_VECTOR_UNARY_OPS(LAGOON_ELSEWHERE)
@@ -54,7 +54,7 @@ LAGOON_DEVICE_CALL float ApplyUnary(UnaryOp op, float x, float alpha, float beta
 }
 #undef LAGOON_ELSEWHERE
 
-/// x and y are aligned to 16 bytes.
+/// x and y must be aligned to 16 bytes.
 LAGOON_DEVICE bool Unary(const UnaryArgs& args, u32 tile, const BlockControl& control) {
   if (control.SyncShouldLeave()) return false;
   const auto op = static_cast<UnaryOp>(args.op);
@@ -81,7 +81,7 @@ LAGOON_DEVICE bool Unary(const UnaryArgs& args, u32 tile, const BlockControl& co
   return true;
 }
 
-/// The short ones, of float or double.
+/// The short functions, for float or double.
 template <typename T>
 LAGOON_DEVICE T Arithmetic(BinaryOp op, T a, T b) {
   switch (op) {
@@ -99,11 +99,11 @@ LAGOON_DEVICE T Arithmetic(BinaryOp op, T a, T b) {
       return a != a || a > b ? a : b;
     case BinaryOp::kPRelu:
       return a < 0 ? a * b : a;
-    // No default: a function without code must not compile. Those of ApplyBinary():
+    // No default: a function without code must not compile. ApplyBinary() computes these:
     case BinaryOp::kPow:
     case BinaryOp::kMod:
     case BinaryOp::kFmod:
-    // Of flags and bits, and those that compare:
+    // Functions of flags and bits, and comparisons:
     case BinaryOp::kAnd:
     case BinaryOp::kOr:
     case BinaryOp::kXor:
@@ -151,7 +151,7 @@ LAGOON_DEVICE bool BinaryElements(const BinaryArgs& args, u32 tile, const BlockC
   return true;
 }
 
-/// Elements::Move<T>, with a T of so many bytes as the elements have: 1, 2, 4 or 8.
+/// Calls Elements::Move<T> with a T that has as many bytes as an element: 1, 2, 4 or 8.
 template <typename Elements, typename Args>
 LAGOON_DEVICE void ByElementBytes(const Args& args, u32 begin, u32 end) {
   if (args.element_bytes == 4) {
@@ -199,7 +199,7 @@ LAGOON_DEVICE bool StridedCopy(const StridedCopyArgs& args, u32 tile, const Bloc
   return true;
 }
 
-/// Shared: kFlipTile * (kFlipTile + 1) words; the odd pitch keeps columns on different banks.
+/// `shared`: kFlipTile * (kFlipTile + 1) words. The odd pitch keeps columns on different banks.
 LAGOON_DEVICE bool Flip(const FlipArgs& args, u32 tile, unsigned char* shared,
                         const BlockControl& control) {
   constexpr u32 kPitch = kFlipTile + 1;
@@ -228,7 +228,7 @@ LAGOON_DEVICE bool Flip(const FlipArgs& args, u32 tile, unsigned char* shared,
   return true;
 }
 
-/// Where the entry's run begins in x, or -1.
+/// Where the run of the entry begins in x, or -1 if an index is out of range.
 LAGOON_DEVICE i64 GatherTarget(const GatherArgs& args, u32 entry) {
   i64 offsets[2];
   OffsetsAt(args.entries, entry, offsets);
@@ -265,7 +265,7 @@ LAGOON_DEVICE bool Gather(const GatherArgs& args, u32 tile, const BlockControl& 
   return true;
 }
 
-/// The part of `ends` that holds `at`, and where it begins there.
+/// The part of `ends` that contains `at`. `begin`: where that part begins.
 LAGOON_DEVICE u32 PartOf(const u32* ends, u32 parts, u32 at, u32& begin) {
   u32 part = 0;
   begin = 0;

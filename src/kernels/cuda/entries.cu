@@ -1,4 +1,5 @@
-// The entry kernels of the op bodies: what NVRTC compiles for the GPU at hand, and nvcc as a check.
+// The entry kernels of the op bodies. NVRTC compiles this file for the GPU at run time; nvcc
+// compiles it as a check.
 
 #include "kernels/cuda/classes.cuh"
 

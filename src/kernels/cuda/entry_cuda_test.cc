@@ -1,4 +1,4 @@
-// The bodies behind the block protocol: entry kernels, several segments, revoked and issued again.
+// The bodies with the block protocol: entry kernels, several segments, revocation and resubmission.
 
 #include <algorithm>
 #include <random>
@@ -19,7 +19,7 @@ using testing::BytesOf;
 constexpr u32 kRing = 4096;
 constexpr u32 kTag = 7;
 
-/// A record and what of it lies in device memory; the words hold what another tag has left behind.
+/// A record with its part in device memory. The words contain the values of another tag.
 struct Record {
   u64 done = Tagged(kTag - 1, 3);
   std::vector<u64> claims;
@@ -30,14 +30,15 @@ struct Record {
   u32 Done() const { return TagOf(done) == kTag ? ValueOf(done) : 0; }
 };
 
-/// A launch of kernels side by side, each a segment of its own. Outputs begin poisoned.
+/// A launch of kernels side by side, each in its own segment. Outputs are poisoned at first.
 class Segments {
  public:
   explicit Segments(std::vector<BoundBody> bodies) : bodies_(std::move(bodies)) {
     for (const BoundBody& body : bodies_) records_.emplace_back(body.kernel().blocks);
   }
 
-  /// The second waits for all of the first. Its blocks that come too early leave, so it gets many.
+  /// The second kernel waits for all of the first. Its blocks that start too early leave, so it
+  /// gets many claimants.
   void Chain(u32 claimants) {
     chained_ = true;
     claimants_ = {3, claimants};
@@ -74,7 +75,7 @@ class Segments {
 
   std::uint64_t barriers() const { return barriers_; }
   BoundBody& body(std::size_t i) { return bodies_[i]; }
-  /// Notes of a kind among all that were posted.
+  /// Counts the notes of one kind among all posted notes.
   std::size_t Notes(Note kind) const {
     return static_cast<std::size_t>(
         std::count_if(ring_.begin(), ring_.begin() + static_cast<std::ptrdiff_t>(head_),
@@ -184,7 +185,7 @@ TEST(CudaEntry, RevokedAtRandomBarriersAndIssuedAgainGivesTheSameBits) {
 
 TEST(CudaEntry, SuccessorSeesAllThatItsPredecessorWrote) {
   constexpr std::size_t kCount = 150 * 100;
-  // Short tiles, so that blocks of the successor begin while the last one is being written.
+  // Short tiles, so that blocks of the successor start while the last tile is being written.
   const auto chain = [] {
     std::vector<BoundBody> bodies;
     bodies.emplace_back(ProductOf(150, 100, 16),
@@ -212,7 +213,7 @@ TEST(CudaEntry, SuccessorSeesAllThatItsPredecessorWrote) {
 
 TEST(CudaEntry, WhatIsUnderWayLeavesWhenTheGuardRises) {
   Segments segments(Bodies());
-  // The first barrier comes behind the first block's claim, before any look of a body.
+  // The first barrier comes after the first block's claim, before any guard check of a body.
   ASSERT_NO_FATAL_FAILURE(segments.Issue(1, 0));
   EXPECT_TRUE(segments.body(0).Untouched());
   EXPECT_TRUE(segments.body(1).Untouched());

@@ -1,4 +1,4 @@
-// Where $LAGOON_TEST_GPU is the number of a GPU, every body that is tested runs there too.
+// If $LAGOON_TEST_GPU is the number of a GPU, every tested body runs on that GPU too.
 
 #include <charconv>
 #include <cmath>
@@ -16,9 +16,9 @@
 namespace lagoon::cuda::testing {
 namespace {
 
-/// Null: there is none.
+/// Null if the variable is not set.
 const char* NumberOfGpu() {
-  return std::getenv("LAGOON_TEST_GPU");  // NOLINT(concurrency-mt-unsafe): nobody sets it
+  return std::getenv("LAGOON_TEST_GPU");  // NOLINT(concurrency-mt-unsafe): never set
 }
 
 struct TestGpu {
@@ -27,7 +27,7 @@ struct TestGpu {
 };
 
 const TestGpu* GpuUnderTest() {
-  // Never destroyed: the driver may be gone when static objects go.
+  // Never destroyed: the driver may be unloaded before static objects are destroyed.
   static const TestGpu* const gpu = [] {
     const char* const number = NumberOfGpu();
     CudaDeviceOptions options;
@@ -43,7 +43,7 @@ const TestGpu* GpuUnderTest() {
   return gpu;
 }
 
-/// The same elements but for rounding: the GPU's sums in tensor cores have an order of their own.
+/// Expects equal elements up to rounding: the GPU's tensor cores add in another order.
 void ExpectSameElements(const Bytes& got, const Bytes& want, DataType type) {
   if (got == want) return;
   ASSERT_EQ(got.size(), want.size());

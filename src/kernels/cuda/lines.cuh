@@ -55,7 +55,7 @@ LAGOON_DEVICE bool Normalize(const NormalizeArgs& args, u32 tile, unsigned char*
   const float* const x = args.x + line.start;
   const float size = static_cast<float>(at.axis);
   float mean = 0, variance = 0;
-  // The mean first: the variance as a sum of squares about it loses nothing to cancellation.
+  // The mean first: a variance as the sum of squares about the mean loses nothing to cancellation.
   LAGOON_NO_UNROLL
   for (u32 pass = args.center != 0 ? 0 : 1; pass < 2; ++pass) {
     float sum = 0;

@@ -13,9 +13,9 @@
 namespace lagoon::cuda {
 namespace {
 
-// Elements of a block between two looks at the guards: 64 of a thread, some 5 us.
+// Elements of a block between two guard checks: 64 per thread, about 5 us.
 constexpr u32 kLineElements = 16384;
-// Parts of a line have at least so many elements, so that combining them does not dominate.
+// Parts of a line have at least this many elements, so that combining them does not dominate.
 constexpr std::size_t kElementsPerPart = 4;
 
 }  // namespace
@@ -121,7 +121,7 @@ LineArgs LinesOf(std::size_t outer, std::size_t axis, std::size_t inner) {
   args.axis = U32(axis);
   args.inner = U32(inner);
   args.lines = U32(outer * inner);
-  // Across lines a warp reads whole cache lines; along the axis as many threads as have work.
+  // Across lines, a warp reads whole cache lines. Along the axis, as many threads as have work.
   const std::size_t parts = inner == 1
                                 ? std::bit_ceil(std::max<std::size_t>(axis / kElementsPerPart, 1))
                                 : kBodyThreads / std::min<std::size_t>(std::bit_ceil(inner), 32);

@@ -1,6 +1,6 @@
 #pragma once
 
-// What the factories share.
+// Shared by the factories.
 
 #include <cstddef>
 #include <cstdint>
@@ -12,10 +12,11 @@
 
 namespace lagoon::cuda {
 
-/// kUnimplemented: "`op` `what` has no CUDA body yet", and what to do.
+/// The error kUnimplemented: "`op` `what` has no CUDA body yet", and a hint what to do.
 tl::unexpected<Error> Unimplemented(std::string_view op, std::string_view what);
 
-/// `body` on `args`, with the costs of the CPU's kernel `cpu`; its operands are still to be named.
+/// A kernel that runs `body` with `args` and has the costs of the CPU's kernel `cpu`. The caller
+/// adds the operands.
 template <typename Args>
 CudaKernel KernelLike(const Kernel& cpu, const char* name, BodyId body, u32 blocks,
                       const Args& args) {
@@ -29,13 +30,13 @@ CudaKernel KernelLike(const Kernel& cpu, const char* name, BodyId body, u32 bloc
   return kernel;
 }
 
-/// `value` as 32 bits: CheckElements() has seen that it fits.
+/// `value` as 32 bits; CheckElements() guarantees that it fits.
 inline u32 U32(std::size_t value) { return static_cast<u32>(value); }
 
-/// Tiles of `tile` elements; at least one.
+/// Number of tiles of `tile` elements; at least one.
 inline u32 TilesOf(std::size_t count, u32 tile) { return U32((count + tile - 1) / tile); }
 
-/// An elementwise body whose output is `y`; its inputs are still to be named.
+/// An elementwise kernel with the output `y`. The caller adds the inputs.
 template <typename Args>
 CudaKernel ElementKernel(const char* name, BodyId body, const Args& args, double bytes_moved) {
   CudaKernel kernel;
@@ -48,29 +49,31 @@ CudaKernel ElementKernel(const char* name, BodyId body, const Args& args, double
   return kernel;
 }
 
-/// What is not fp32 to fp32 of MakeCudaUnary() and MakeCudaBinary(); `cpu`: the CPU's kernel.
+/// The kernels of MakeCudaUnary() and MakeCudaBinary() that are not fp32 to fp32; `cpu`: the CPU's
+/// kernel.
 Result<CudaKernel> MakeTypedUnary(const UnarySpec& spec, const Kernel& cpu);
 Result<CudaKernel> MakeTypedBinary(const BinarySpec& spec, const Kernel& cpu);
 
-/// kUnimplemented when the function has no device code behind other ops.
+/// kUnimplemented if the function has no device code for epilogues.
 Result<EpilogueArgs> EpilogueOf(std::string_view op, const Epilogue& epilogue);
-/// One that does nothing.
+/// An epilogue that does nothing.
 EpilogueArgs NoEpilogue();
 
-/// An axis of an output and how the operands walk along it.
+/// An axis of an output, and the operands' strides along it.
 struct WalkAxis {
   std::int64_t size = 1;
   std::vector<std::int64_t> strides;
 };
 
-/// Without axes of size 1, and with neighbours that all operands walk alike joined.
+/// The axes without those of size 1, with neighbours joined that all operands walk alike.
 std::vector<WalkAxis> Joined(const std::vector<WalkAxis>& axes);
 
-/// kInvalidArgument when more than kMaxAxes are left.
+/// kInvalidArgument if more than kMaxAxes remain.
 template <u32 kOperands>
 Result<Axes<kOperands>> AxesOf(std::string_view op, const std::vector<WalkAxis>& walk);
 
-/// Of dense operands along the axes of `out`, which they broadcast to. `count`: elements of it.
+/// The axes of dense operands that broadcast to `out`. `count`: receives the number of elements of
+/// `out`.
 template <u32 kOperands>
 Result<Axes<kOperands>> BroadcastAxes(std::string_view op,
                                       const std::vector<std::vector<std::int64_t>>& operands,
@@ -78,7 +81,7 @@ Result<Axes<kOperands>> BroadcastAxes(std::string_view op,
 
 constexpr u32 DivideUp(u32 value, u32 by) { return (value + by - 1) / by; }
 
-/// Lines of `axis` elements, `inner` side by side.
+/// Lines of `axis` elements, `inner` lines side by side.
 LineArgs LinesOf(std::size_t outer, std::size_t axis, std::size_t inner);
 inline u32 LineGroups(const LineArgs& args) { return DivideUp(args.lines, args.columns); }
 

@@ -12,7 +12,7 @@ namespace lagoon::cuda {
 namespace {
 
 constexpr char kName[] = "conv2d";
-/// A split has at least so many steps: below, its sums cost more than its products.
+/// Least steps of a split: with fewer, the sums cost more than the products.
 constexpr u32 kMinSplitSteps = 8;
 constexpr u32 kMaxSplits = 16;
 
@@ -53,7 +53,7 @@ u32 BlocksOf(const Tile& tile, std::size_t pixels, std::size_t channels) {
   return TilesOf(pixels, tile.rows) * TilesOf(channels, tile.columns);
 }
 
-/// The largest tile that fills the GPU, else the smallest.
+/// The largest tile size that fills the GPU, otherwise the smallest one.
 Result<Tile> PickTile(const Conv2dSpec& spec, std::size_t pixels, const ConvOptions& options) {
   const Tile* picked = nullptr;
   for (const Tile& tile : kTiles) {
@@ -76,7 +76,7 @@ u32 PickSplits(u32 blocks, u32 steps, const ConvOptions& options) {
   return std::clamp(std::min(fill, steps / kMinSplitSteps), 1u, kMaxSplits);
 }
 
-/// Where the epilogue's operands go; `base` is its place in the arguments.
+/// Adds the operands of the epilogue; `base` is the offset of the epilogue in the arguments.
 void AddEpilogueInputs(const Conv2dSpec& spec, std::size_t base, CudaKernel& kernel) {
   if (spec.bias) kernel.inputs.push_back(U32(base + offsetof(EpilogueArgs, bias)));
   if (spec.epilogue.residual) {
@@ -132,7 +132,7 @@ Result<ConvArgs> ArgsOf(const Conv2dSpec& spec, const ConvOptions& options) {
 }  // namespace
 
 Result<CudaConv> MakeCudaConv2d(const Conv2dSpec& spec, const ConvOptions& options) {
-  Conv2dSpec exact = spec;  // which every CPU has
+  Conv2dSpec exact = spec;  // every CPU supports this
   exact.precision = Precision::kFp32;
   LAGOON_ASSIGN_OR_RETURN(const Kernel cpu, MakeConv2d(exact));
   if (options.half_y && !IsHalf(options.math)) return Invalid(kName, "half_y of fp32 operands");
@@ -142,7 +142,7 @@ Result<CudaConv> MakeCudaConv2d(const Conv2dSpec& spec, const ConvOptions& optio
   args.column_tiles = DivideUp(args.out_channels, tile.columns);
   const u32 tiles = args.row_tiles * args.column_tiles;
   const u32 steps = TilesOf(args.depth, U32(kConvRowBytes / OperandBytes(options.math)));
-  // The sum of parts is fp32 only.
+  // Sums of parts are fp32 only.
   const u32 wanted = options.half_y ? 1 : PickSplits(tiles, steps, options);
   args.steps = DivideUp(steps, wanted);
   args.splits = DivideUp(steps, args.steps);

@@ -116,7 +116,7 @@ Result<CudaKernel> MakeCudaTranspose(std::span<const std::int64_t> dims,
     copy.strides.push_back(strides[from]);
     axes.push_back({dims[from], {strides[from]}});
   }
-  // [columns, rows], perhaps below one outer axis: matrices to flip by way of shared memory.
+  // [columns, rows], perhaps with one outer axis: matrices to be transposed through shared memory.
   const std::vector<WalkAxis> joined = Joined(axes);
   const std::size_t rank = joined.size();
   if (element_bytes == 4 && (rank == 2 || rank == 3) && joined[rank - 2].strides[0] == 1) {

@@ -30,7 +30,7 @@ Cell CellOf(CellKind kind) {
   return Cell::kGruLinear;
 }
 
-/// Of x: those of the recurrent weights.
+/// Number of gates in x, which is also that of the recurrent weights.
 u32 GatesOf(CellKind kind) {
   if (kind == CellKind::kLstm) return 4;
   return kind == CellKind::kRnn ? 1 : 3;

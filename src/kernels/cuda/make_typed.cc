@@ -45,7 +45,7 @@ Result<ElementType> ElementTypeOf(DataType type) {
   return Unimplemented("an element", fmt::format("of {}", OipName(type)));
 }
 
-/// Long functions in double would be most of an entry.
+/// Long functions in double would make up most of an entry, so they are left out.
 bool HasDouble(BinaryOp op) {
   return op != BinaryOp::kPow && op != BinaryOp::kMod && op != BinaryOp::kFmod;
 }

@@ -9,7 +9,7 @@
 namespace lagoon::cuda {
 namespace {
 
-/// `loads`: numbers of x that a tap of an output reads.
+/// `loads`: numbers of x that one tap of an output reads.
 template <typename Spec>
 WindowArgs WindowOf(const Spec& spec, u32 in_channels, u32 channels, u32 loads = 1) {
   return {.height = spec.height,

@@ -1,13 +1,13 @@
 #pragma once
 
-// Products of two computed matrices in true fp32, operands in any order (MatmulSpec).
+// Products of two computed matrices in true fp32; operands may have any layout (MatmulSpec).
 
 #include "kernels/cuda/common.cuh"
 
 namespace lagoon::cuda {
 
-/// One operand's stretch of `kMatmulTile` lines and `kMatmulDepth` of the depth, on its way to
-/// shared memory through registers.
+/// One operand's part of `kMatmulTile` lines and `kMatmulDepth` of the depth, which goes to shared
+/// memory through registers.
 class MatmulOperand {
  public:
   LAGOON_DEVICE MatmulOperand(const float* data, u32 lines, u32 depth, i64 line_stride,
@@ -35,7 +35,7 @@ class MatmulOperand {
  private:
   static constexpr u32 kLoads = kMatmulTile * kMatmulDepth / kBodyThreads;
 
-  // Neighbouring threads load what lies side by side.
+  // Neighbouring threads load neighbouring elements.
   LAGOON_DEVICE u32 LineOf(u32 i) const {
     const u32 at = threadIdx.x + i * kBodyThreads;
     return along_depth_ ? at / kMatmulDepth : at % kMatmulTile;
@@ -86,7 +86,7 @@ LAGOON_DEVICE bool Matmul(const MatmulArgs& args, u32 tile, unsigned char* share
   right.Load(0);
   LAGOON_NO_UNROLL
   for (u32 step = 0, depth = 0; depth < args.k; ++step, depth += kMatmulDepth) {
-    // Read here, used at the barrier: the answer is under way while the operands are stored.
+    // Read here and used at the barrier, so that the load overlaps with storing the operands.
     const bool leave = step % kMatmulStepsPerCheck == 0 && control.ShouldLeave();
     left.Store(a);
     right.Store(b);

@@ -10,7 +10,7 @@ namespace lagoon::cuda {
 namespace {
 
 constexpr char kMain[] = "kernels/cuda/entries.cu";
-// All that our plain-data headers ask of the standard library, which NVRTC has not.
+// The only names that the plain-data headers use from the standard library, which NVRTC lacks.
 constexpr char kStandardTypes[] =
     "#pragma once\nnamespace std { using uint8_t = unsigned char; }\n";
 

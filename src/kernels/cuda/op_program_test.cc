@@ -20,7 +20,7 @@ std::string ReadFile(const std::string& name) {
   return text.str();
 }
 
-// That NVRTC takes these files is what the test cuda_nvrtc sees, where there is one.
+// The test cuda_nvrtc checks that NVRTC compiles these files, if NVRTC is installed.
 TEST(OpProgram, HasTheTextsOfTheFiles) {
   for (const SourceFile& file : EmbeddedOpSources()) {
     EXPECT_FALSE(file.text.empty()) << file.name;
@@ -43,7 +43,7 @@ TEST(OpProgram, HasAllThatItIncludesAndNothingElse) {
     EXPECT_TRUE(there.insert(header.name).second) << header.name << " is there twice";
     read(header);
   }
-  // The emulator's, which no CUDA compiler reads.
+  // Files of the emulator, which no CUDA compiler reads.
   std::erase_if(included, [](const std::string& name) {
     return name.starts_with("simt/") || name == "base/time.h";
   });

@@ -95,7 +95,7 @@ void CheckCell(const CellSpec& spec) {
       BytesOf(RandomFloats(states, -1, 1, 3))};
   const auto cpu = MakeCell(spec);
   ASSERT_TRUE(cpu);
-  // c, z and r * h are states; peepholes [3 * hidden] and biases [hidden] are shorter or longer.
+  // c, z and r * h are states; peepholes [3 * hidden] and biases [hidden] have other sizes.
   for (unsigned seed = 4; inputs.size() < cpu->inputs.size(); ++seed) {
     inputs.push_back(BytesOf(RandomFloats(states + 3 * spec.hidden, -1, 1, seed)));
   }

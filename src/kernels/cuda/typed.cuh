@@ -1,6 +1,6 @@
 #pragma once
 
-// Elementwise ops on elements of any type, as the CPU's row functions compute them.
+// Elementwise ops on elements of any type, with the results of the CPU's row functions.
 
 #include "kernels/cuda/elementwise.cuh"
 
@@ -27,7 +27,7 @@ LAGOON_DEVICE double RealAt(ElementType type, const void* x, u32 i) {
   }
 }
 
-/// The upper half of u64 is negative.
+/// Element `i` as i64. u64 values from 2^63 on become negative.
 LAGOON_DEVICE i64 IntegerAt(ElementType type, const void* x, u32 i) {
   switch (type) {
     case ElementType::kBool:  // any byte but 0 is true
@@ -50,7 +50,7 @@ LAGOON_DEVICE i64 IntegerAt(ElementType type, const void* x, u32 i) {
   }
 }
 
-/// Wraps around.
+/// Stores `value`; narrower types wrap around.
 LAGOON_DEVICE void PutInteger(ElementType type, void* y, u32 i, i64 value) {
   switch (type) {
     case ElementType::kBool:
@@ -94,7 +94,7 @@ LAGOON_DEVICE u32 BitsOf(ElementType integer) {
   return 8u << (static_cast<u32>(integer) - static_cast<u32>(first));
 }
 
-/// The integer nearest to zero's side of `value` within the type's range; NaN is 0.
+/// `value` rounded towards zero and limited to the type's range; NaN becomes 0.
 LAGOON_DEVICE i64 Saturated(ElementType type, double value) {
   if (value != value) return 0;
   constexpr double kTwo63 = 9223372036854775808.0;
@@ -115,7 +115,7 @@ LAGOON_DEVICE i64 Saturated(ElementType type, double value) {
   return value >= static_cast<double>(high) ? high : static_cast<i64>(value);
 }
 
-/// As ConvertElement() of plan/element.h.
+/// Converts as ConvertElement() of plan/element.h.
 LAGOON_DEVICE_CALL void CastAny(const CastArgs& args, u32 begin, u32 end) {
   const auto from = static_cast<ElementType>(args.from), to = static_cast<ElementType>(args.to);
   LAGOON_NO_UNROLL
@@ -150,7 +150,7 @@ LAGOON_DEVICE bool Cast(const CastArgs& args, u32 tile, const BlockControl& cont
   const u32 begin = tile * kElementTile;
   const u32 end = Min(args.count, begin + kElementTile);
   const auto from = static_cast<ElementType>(args.from), to = static_cast<ElementType>(args.to);
-  if (from == ElementType::kF32 && to == ElementType::kBf16) {  // what models do at every product
+  if (from == ElementType::kF32 && to == ElementType::kBf16) {  // before every bf16 product
     CastElements<float, Bf16>(args, begin, end);
   } else {
     CastAny(args, begin, end);
@@ -160,7 +160,7 @@ LAGOON_DEVICE bool Cast(const CastArgs& args, u32 tile, const BlockControl& cont
 
 LAGOON_DEVICE bool IsCompare(BinaryOp op) { return op >= BinaryOp::kEqual; }
 
-/// Of floats and integers.
+/// Comparisons of floats or integers.
 template <typename T>
 LAGOON_DEVICE bool Compared(BinaryOp op, T a, T b) {
   switch (op) {
@@ -177,7 +177,7 @@ LAGOON_DEVICE bool Compared(BinaryOp op, T a, T b) {
   }
 }
 
-/// In 64 bits, of which the narrower types keep the lower ones. `wide` unsigned numbers fill them.
+/// Division in 64 bits; narrower types keep the lower bits. `wide`: a and b are u64.
 LAGOON_DEVICE i64 DividedBy(bool wide, i64 a, i64 b) {
   if (b == 0) return 0;
   if (wide) return static_cast<i64>(static_cast<u64>(a) / static_cast<u64>(b));
@@ -188,7 +188,7 @@ LAGOON_DEVICE i64 RestOf(bool wide, i64 a, i64 b) {
   if (wide) return static_cast<i64>(static_cast<u64>(a) % static_cast<u64>(b));
   return b == -1 ? 0 : a % b;
 }
-/// By squaring; a negative power gives 0 except of 1 and -1.
+/// a to the power of b, by squaring. Negative powers give 0, except for 1 and -1.
 LAGOON_DEVICE i64 PowerOf(bool wide, i64 a, i64 b) {
   if (!wide && b < 0) return a == 1 ? 1 : a == -1 ? (b % 2 != 0 ? -1 : 1) : 0;
   u64 result = 1;
@@ -251,7 +251,7 @@ LAGOON_DEVICE_CALL i64 ApplyInteger(BinaryOp op, ElementType type, i64 a, i64 b)
   return 0;
 }
 
-/// Flags are 0 and 1: what numbers do with them, And and Or are.
+/// Flags are 0 and 1, so that And and Or use the functions for numbers.
 LAGOON_DEVICE void TypedBinaryElement(const TypedBinaryArgs& args, u32 i, u32 a, u32 b) {
   const auto op = static_cast<BinaryOp>(args.op);
   const auto type = static_cast<ElementType>(args.type);

@@ -58,7 +58,7 @@ constexpr DataType kNumbers[] = {DataType::kFloat32, DataType::kBFloat16, DataTy
                                  DataType::kUInt8,   DataType::kUInt16,   DataType::kUInt32,
                                  DataType::kUInt64};
 
-/// Around zero, at the bounds of every integer type and far beyond, in `type`.
+/// Values around zero, at the bounds of every integer type and far beyond, in `type`.
 Bytes EdgesOf(DataType type) {
   std::vector<double> values = {0,     -0.0, 0.5,   -0.5, 1,        -1,        1.5, 2.999,
                                 1e-30, 1e30, -1e30, 3e38, INFINITY, -INFINITY, NAN};
@@ -78,7 +78,7 @@ Bytes EdgesOf(DataType type) {
   });
 }
 
-/// The same bits as the CPU's, or NaN in both; for floats up to `tolerance`.
+/// Expects the same bits as the CPU's, or NaN in both; floats may differ by up to `tolerance`.
 void ExpectSameElements(const Result<CudaKernel>& made, const Result<Kernel>& cpu,
                         const std::vector<Bytes>& inputs, std::size_t count, DataType type,
                         double tolerance = 0) {
@@ -110,7 +110,7 @@ TEST(CudaCast, BetweenAllTypesAtTheirBounds) {
   }
 }
 
-// What the CPU computes and CUDA does not; all else must be there.
+// True for what only the CPU computes; CUDA must support everything else.
 bool IsLeftOut(BinaryOp op, DataType type) {
   return type == DataType::kFloat64 &&
          (op == BinaryOp::kPow || op == BinaryOp::kMod || op == BinaryOp::kFmod);
@@ -122,7 +122,7 @@ bool IsLeftOut(UnaryOp op, DataType type) {
   return !is_float && op == UnaryOp::kShrink;
 }
 
-/// Every element beside every other.
+/// Every element paired with every other one.
 std::pair<Bytes, Bytes> Pairs(DataType type) {
   const Bytes x = EdgesOf(type);
   const std::size_t size = SizeOf(type), count = x.size() / size;

@@ -1,12 +1,12 @@
 #pragma once
 
-// Windows that slide over NHWC images, channel by channel: pooling and convolution in groups.
+// Windows that slide over NHWC images, channel by channel: pooling and grouped convolution.
 
 #include "kernels/cuda/common.cuh"
 
 namespace lagoon::cuda {
 
-/// An output's place.
+/// The position of an output.
 struct WindowOutput {
   const float* image;
   i32 top, left;
@@ -23,7 +23,7 @@ struct WindowOutput {
     left = static_cast<i32>(out_column * args.stride_w) - static_cast<i32>(args.pad_left);
   }
 
-  /// The pixel under a tap. Null: it lies in the padding.
+  /// The pixel under a tap; null in the padding.
   LAGOON_DEVICE const float* Tap(const WindowArgs& args, u32 r, u32 s) const {
     const i32 row = top + static_cast<i32>(r * args.dilation_h);
     const i32 column = left + static_cast<i32>(s * args.dilation_w);
@@ -34,8 +34,8 @@ struct WindowOutput {
   }
 };
 
-/// Calls step(o, output, r, s) for every tap of the thread's outputs o; false: leave. `Step` is a
-/// struct, as lambdas in device code need a compiler option.
+/// Calls step(o, output, r, s) for every tap of the thread's outputs o. False: leave. `Step` is a
+/// struct because lambdas in device code need a compiler option.
 template <typename Step>
 LAGOON_DEVICE bool WalkWindows(const WindowArgs& args, const float* x, u32 tile,
                                const BlockControl& control, Step& step) {
@@ -84,7 +84,7 @@ struct PoolStep {
     counts[o] += kind == Pool::kAverageCountPadding ? InPadding(output, r, s) : tap != nullptr;
   }
 
-  /// Whether the tap lies in the image with its padding.
+  /// True if the tap lies in the image or its padding.
   LAGOON_DEVICE bool InPadding(const WindowOutput& output, u32 r, u32 s) const {
     const WindowArgs& window = args.window;
     const i32 row = output.top + static_cast<i32>(r * window.dilation_h);

@@ -1,8 +1,8 @@
 #pragma once
 
-// For tests on a machine with AVX-512 alone: the instructions of AMX-BF16 and AVX512-BF16 that
-// bf16_unit.cc uses, as functions. Where the CPU would fault, or would read what was never written,
-// a check fails. Sums are rounded after every product, in another order than the CPU's.
+// For tests on a machine that has only AVX-512: functions that emulate the AMX-BF16 and AVX512-BF16
+// instructions of bf16_unit.cc. A check fails where the CPU would fault or would read what was
+// never written. Sums are rounded after every product, in another order than on the CPU.
 
 #include <immintrin.h>
 
@@ -20,7 +20,7 @@ namespace lagoon::emulated {
 
 using Register = __m512i;
 
-/// Of 32 floats, the lower 16 in `low`.
+/// Converts 32 floats, the lower 16 of which are in `low`.
 LAGOON_EMULATED Register Convert(__m512 high, __m512 low) {
   alignas(64) float from[32];
   alignas(64) Bf16 to[32];
@@ -30,13 +30,13 @@ LAGOON_EMULATED Register Convert(__m512 high, __m512 low) {
   return _mm512_load_si512(to);
 }
 
-/// The upper halves of 16 floats. The CPU takes denormals for zeros.
+/// Converts the upper halves of 16 words to floats. As on the CPU, denormals become zero.
 LAGOON_EMULATED __m512 Widen(__m512i halves) {
   const __mmask16 normal = _mm512_test_epi32_mask(halves, _mm512_set1_epi32(0x7f800000));
   return _mm512_castsi512_ps(_mm512_maskz_mov_epi32(normal, halves));
 }
 
-/// Of each pair of bf16 the first, moved up. Masked: gcc 12 warns about the plain intrinsic.
+/// The first bf16 of each pair, moved up. Masked, because gcc 12 warns about the plain intrinsic.
 LAGOON_EMULATED __m512i LowerHalves(Register pairs) {
   return _mm512_maskz_slli_epi32(0xffff, pairs, 16);
 }
@@ -54,7 +54,7 @@ LAGOON_EMULATED __m512 Multiply(__m512 sums, Register a, Register b) {
 
 inline constexpr int kTiles = 8, kTileRows = 16, kTileBytes = 64;
 
-/// LDTILECFG's operand. The tests see bf16_unit.cc's own struct as these bytes.
+/// The operand of LDTILECFG. The tests pass the bytes of the struct in bf16_unit.cc.
 struct Config {
   std::uint8_t palette = 0, start_row = 0;
   std::uint8_t reserved[14] = {};
@@ -112,7 +112,7 @@ inline void Store(int tile, void* to, long pitch) {
   }
 }
 
-/// c += a b, whose pairs of bf16 lie in columns of a and of b.
+/// c += a * b; the pairs of bf16 lie along the columns of a and of b.
 LAGOON_EMULATED void MultiplyTiles(int c, int a, int b) {
   Tiles& tiles = ThisThreads();
   const Config& config = tiles.config;

@@ -1,6 +1,7 @@
 #pragma once
 
-// For tests: compares what the ops of a plan declare to write with what they write.
+// For tests: compares the bytes that the ops of a plan declare to write with the bytes that they
+// write.
 
 #include <gtest/gtest.h>
 
@@ -15,8 +16,9 @@
 
 namespace lagoon::testing {
 
-/// Runs every op of a plan alone on an arena whose declared writes hold poison. Every byte of them
-/// must be overwritten, whatever the poison was, and no other byte of the arena may change.
+/// Runs every op of a plan alone on an arena whose declared writes are filled with poison. Every
+/// poisoned byte must be overwritten, whatever the poison was, and no other byte of the arena may
+/// change.
 class DeclaredWrites {
  public:
   DeclaredWrites(std::shared_ptr<const LoadedPlan> loaded, Device& device)

@@ -1,6 +1,6 @@
 #pragma once
 
-// A GPU for tests: the fake driver, whose kernels are the op bodies on the emulator.
+// A GPU for tests: the fake driver, which runs the op bodies on the emulator as its kernels.
 
 #include <map>
 #include <span>
@@ -19,7 +19,7 @@ namespace lagoon::testing {
 using EmulatedEntries =
     std::map<std::string, void (*)(const cuda::LaunchTable& table, unsigned char* shared)>;
 
-/// A program without a compiler: the emulator knows its entries by their names.
+/// A program without a compiler: the emulator finds its entries by name.
 class EmulatedProgram final : public cuda::Program {
  public:
   explicit EmulatedProgram(std::vector<cuda::EntryName> entries) : entries_(std::move(entries)) {}
@@ -32,11 +32,11 @@ class EmulatedProgram final : public cuda::Program {
   const std::vector<cuda::EntryName> entries_;
 };
 
-/// Starts the fake driver anew, with one GPU; every device of it must be gone. For OpenDevice().
-/// `more`: kernels beside those of the ops.
+/// Restarts the fake driver with one GPU, for OpenDevice(). All devices of the driver must have
+/// been destroyed. `more`: kernels in addition to those of the ops.
 DeviceChoice StartEmulatedGpu(int multiprocessors, EmulatedEntries more = {});
 
-/// To look at what the driver was asked, and to let it fail.
+/// The fake driver, for tests that inspect its calls or make it fail.
 cuda::fake::FakeCuda& EmulatedDriver();
 
 }  // namespace lagoon::testing

@@ -1,6 +1,6 @@
 #pragma once
 
-// For tests: a graph interpreter that is slow and obvious, and graphs built by hand.
+// For tests: a slow and simple interpreter of graphs, and graphs built by hand.
 
 #include <cstring>
 #include <deque>
@@ -11,23 +11,23 @@
 
 namespace lagoon::testing {
 
-/// Row-major in ONNX's layout.
+/// A tensor in ONNX's layout, row-major.
 struct HostTensor {
   Dims dims;
   std::vector<float> data;
 };
 
-/// What a node in the graph's normal form computes, by loops over indexes in double precision. The
-/// inputs are the node's, then the fused residual if there is one. `out_dims` is used by Reshape
-/// and its kin only. Aborts on an op that it does not know.
+/// Computes a node in the graph's normal form, by loops over indexes in double precision. `inputs`:
+/// the node's inputs, then the fused residual if there is one. `out_dims` is used by Reshape and
+/// similar ops only. Aborts on an unknown op.
 std::vector<HostTensor> Evaluate(const Node& node, const std::vector<const HostTensor*>& inputs,
                                  const Dims& out_dims);
 
-/// Numbers in [-1, 1) that depend on `seed` alone.
+/// Numbers in [-1, 1) that depend only on `seed`.
 HostTensor RandomTensor(const Dims& dims, std::uint32_t seed);
 
-/// A graph that computes itself while it is built, on random inputs, so that its shapes are known
-/// and its outputs can be compared.
+/// A graph that computes its values on random inputs while it is built, so that its shapes are
+/// known and its outputs can be compared.
 class TestGraph {
  public:
   explicit TestGraph(std::int64_t opset = 13) { graph_.opset = opset; }
@@ -35,11 +35,11 @@ class TestGraph {
   ValueId Input(const Dims& dims);
   ValueId Constant(const Dims& dims);
   ValueId Constant(const Dims& dims, std::vector<float> values);
-  /// An op with one output.
+  /// Adds an op with one output.
   ValueId Op(const std::string& op, std::vector<ValueId> inputs,
              std::map<std::string, Attribute> attributes = {}, Fused fused = {});
   std::vector<ValueId> Split(ValueId x, std::int64_t axis, std::vector<std::int64_t> sizes);
-  /// Reshape, Flatten, Squeeze, Unsqueeze.
+  /// Adds a Reshape, Flatten, Squeeze or Unsqueeze.
   ValueId View(const std::string& op, ValueId x, const Dims& dims);
   void Output(ValueId value) { graph_.outputs.push_back(value); }
 
@@ -49,7 +49,7 @@ class TestGraph {
     std::vector<std::int64_t> pads{1, 1, 1, 1};
     std::int64_t dilation = 1;
   };
-  /// A Conv with random weights and, if `bias`, a bias.
+  /// Adds a Conv with random weights and, if `bias`, a random bias.
   ValueId Conv(ValueId x, std::int64_t channels, const Window& window, std::int64_t groups = 1,
                bool bias = true, Fused fused = {});
   ValueId Pool(const std::string& op, ValueId x, const Window& window, std::int64_t count_pad = 0);
@@ -66,7 +66,7 @@ class TestGraph {
   std::uint32_t seed_ = 1;
 };
 
-/// A constant of fp32 without axes.
+/// An fp32 constant without axes.
 inline Constant Number(float value) {
   auto bytes = std::make_shared<std::vector<std::byte>>(sizeof(value));
   std::memcpy(bytes->data(), &value, sizeof(value));

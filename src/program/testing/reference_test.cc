@@ -203,7 +203,7 @@ HostTensor Reduce(const std::string& op, const HostTensor& x, std::vector<std::i
 
 HostTensor Softmax(const Node& node, const HostTensor& x) {
   const auto axis = static_cast<std::size_t>(node.Int("axis", 0));
-  // log(sum(exp(x))) along the axis, of differences to one of its elements: exp stays small.
+  // log(sum(exp(x))) along the axis, of the differences to the maximum, so that exp stays small.
   const auto log_sum_at = [&](Index at) {
     double max = -INFINITY, sum = 0;
     for (at[axis] = 0; at[axis] < x.dims[axis]; ++at[axis]) max = std::max(max, At(x, at));
@@ -332,7 +332,7 @@ std::vector<HostTensor> Evaluate(const Node& node, const std::vector<const HostT
   return {y};
 }
 
-// The reference itself, against numbers worked out by hand.
+// Tests of the reference itself, with numbers computed by hand.
 
 TEST(Reference, ConvolvesWithPaddingStrideAndBias) {
   TestGraph g;

@@ -1,6 +1,7 @@
 #pragma once
 
-// For tests: compiles a TestGraph for a CPU device, runs it and compares it with the reference.
+// For tests: compiles a TestGraph for a CPU device, runs it and compares its outputs with the
+// reference.
 
 #include <gtest/gtest.h>
 
@@ -27,7 +28,7 @@ inline std::unique_ptr<Device> MakeDevice(std::uint32_t workers, CheckProbe* pro
   return *std::move(device);
 }
 
-/// Null, with a test failure, if the graph does not compile.
+/// Returns null and reports a test failure if the graph does not compile.
 inline std::shared_ptr<LoadedPlan> Compile(const Graph& graph, Device& device) {
   CompileOptions options;
   options.model = "test";
@@ -62,7 +63,7 @@ inline double RelativeError(const std::vector<float>& got, const std::vector<flo
   double error = 0, scale = 1e-30;
   for (std::size_t i = 0; i < expected.size(); ++i) {
     const double difference = std::abs(static_cast<double>(got[i]) - expected[i]);
-    if (!(difference <= error)) error = difference;  // a NaN stays
+    if (!(difference <= error)) error = difference;  // a NaN stays a NaN
     scale = std::max(scale, std::abs(static_cast<double>(expected[i])));
   }
   return error / scale;

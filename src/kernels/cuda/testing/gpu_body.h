@@ -1,6 +1,6 @@
 #pragma once
 
-// A CUDA body on a device, for tests: the emulated GPU, or a real one.
+// A CUDA body on a device, for tests: the emulated GPU or a real one.
 
 #include <gtest/gtest.h>
 
@@ -19,13 +19,13 @@
 
 namespace lagoon::cuda::testing {
 
-/// A kernel with operands in the memory of `gpu`, which must be idle and live longer; `guard` is of
-/// that device. Failures of the device fail the test.
+/// A kernel with operands in the memory of `gpu`, which must be idle and must outlive this object.
+/// `guard` is a guard of that device. Failures of the device fail the test.
 class GpuBody {
  public:
   using Bytes = std::vector<std::byte>;
 
-  /// `program`: its entries hold the body, by EntryClass.
+  /// `program`: its entries, one per EntryClass, contain the body.
   GpuBody(Device& gpu, GuardId guard, const Program& program, const CudaKernel& kernel,
           std::span<const std::span<const std::byte>> inputs,
           std::span<const std::size_t> output_bytes)
@@ -56,12 +56,12 @@ class GpuBody {
       Bind(kernel.outputs[i], outputs_.back());
     }
   }
-  // The device takes its address with every launch.
+  // Not copyable: launches pass the address of `progress_` to the device.
   GpuBody(const GpuBody&) = delete;
   GpuBody& operator=(const GpuBody&) = delete;
 
-  /// Poisons the outputs, runs the kernel until it is complete, revoking it `revocations` times a
-  /// random while of at most `longest` after it was launched, and reads them.
+  /// Poisons the outputs, runs the kernel until it is complete, and reads the outputs. Revokes it
+  /// `revocations` times, each at a random time of at most `longest` after the launch.
   std::vector<Bytes> Run(int revocations = 0, Nanoseconds longest = {}) {
     progress_.Reset();
     Poison();
@@ -77,7 +77,7 @@ class GpuBody {
     return Outputs();
   }
 
-  /// A launch whose guard is up leaves the outputs as they were.
+  /// Expects that a launch with a raised guard leaves the outputs unchanged.
   void ExpectStaysOutWhenRevoked() {
     progress_.Reset();
     Poison();
