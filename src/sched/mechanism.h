@@ -43,10 +43,10 @@ class Mechanism {
   void Cancel(JobId id, FinishedJobs& finished);
   void CancelAll(FinishedJobs& finished);
 
-  /// One round: reads the device's events, expires, revokes, picks and submits. Reads the events once
-  /// more at its end, as no listener is called for those that the round itself caused. True: there
-  /// were such events, and another round is needed. Bounded: a round reads at most all events of the
-  /// launches in flight (three each), and submits at most DeviceInfo::max_launches launches.
+  /// One round: reads the device's events, expires, revokes, picks and submits. Reads the events
+  /// once more at its end, as no listener is called for those that the round itself caused. True:
+  /// there were such events, and another round is needed. Bounded: a round reads at most all events
+  /// of the launches in flight (three each), and submits at most DeviceInfo::max_launches launches.
   bool Step(FinishedJobs& finished);
 
   /// Must be called before anything else; null: no observer.
