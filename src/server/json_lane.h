@@ -45,8 +45,8 @@ class JsonLane {
   const std::size_t max_waiting_;
   Mutex mutex_;
   CondVar changed_;
-  std::multimap<TimePoint, std::function<void()>> waiting_
-      GUARDED_BY(mutex_);  // by arrival plus time for the bytes
+  // By arrival plus a time for the bytes.
+  std::multimap<TimePoint, std::function<void()>> waiting_ GUARDED_BY(mutex_);
   bool stopped_ GUARDED_BY(mutex_) = false;
   std::jthread thread_;
 };

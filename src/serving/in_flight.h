@@ -46,8 +46,8 @@ class InFlightTable {
  private:
   Mutex mutex_;
   CondVar empty_;
-  RequestInFlight* first_ GUARDED_BY(mutex_) =
-      nullptr;  // head of a list linked through the requests
+  // Head of a list that is linked through the requests.
+  RequestInFlight* first_ GUARDED_BY(mutex_) = nullptr;
   bool closed_ GUARDED_BY(mutex_) = false;
   std::string why_closed_ GUARDED_BY(mutex_);
   std::atomic<bool> cancelling_{false};

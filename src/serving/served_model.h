@@ -102,9 +102,8 @@ class ServedModel {
   Signature signature_;
   std::vector<std::string> warnings_;
   std::shared_ptr<const LoadedPlan> loaded_;
-  std::vector<std::unique_ptr<Instance>> instances_;  // for the model's own class
-  std::vector<std::unique_ptr<Instance>>
-      lowered_instances_;  // real-time models only: for lowered requests
+  std::vector<std::unique_ptr<Instance>> instances_;          // for the model's own class
+  std::vector<std::unique_ptr<Instance>> lowered_instances_;  // real-time models only
   QueueId queue_{};
   QueueId lowered_queue_{};
   std::optional<JobLibrary> library_;      // programs only
