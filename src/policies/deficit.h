@@ -36,7 +36,7 @@ class DeficitCounters {
  private:
   struct Client {
     QueueId id{};
-    std::uint32_t jobs = 0;  // unfinished
+    std::uint32_t jobs = 0;  // number of unfinished jobs
     double base = 0;         // deficit minus shift_
     boost::intrusive::set_member_hook<> hook;
   };

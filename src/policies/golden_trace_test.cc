@@ -1,5 +1,5 @@
 // REEF's Figures 4 and 6 as numbers: one workload (ReefExample) under each way of sharing a device
-// that the paper draws. Time is in the figures' units.
+// that the paper shows. Times are in the figures' unit.
 //
 // Four units. r1 and b1 come at 0, each three kernels of two blocks of time 1. v1 comes at 1.5: K1
 // of three blocks of 2.5, K2 of four of 1, K3 of two of 2.5; alone it takes 2.5 + 1 + 2.5 = 6. b2
@@ -23,7 +23,7 @@ void PrintTo(const Ends& ends, std::ostream* out) {
        << ", r2 " << ends.r2;
 }
 
-// Either way of leaving gives the same ends here: nothing that is killed had a block done.
+// Both kinds of SimAbort give the same ends here: no revoked kernel had a block done.
 class ReefFigures : public ::testing::TestWithParam<SimAbort> {
  protected:
   // When each task's last kernel is complete.

@@ -80,7 +80,7 @@ TEST_F(DispatcherTest, AnOutputThatIsNotWantedIsNotCopied) {
   }
 }
 
-// First posted, first picked; but the device is to run them the other way round.
+// Picks the job that was posted first, but ranks jobs so that the device runs the last one first.
 class LastFirstOnTheDevice final : public Policy {
   Decision Pick(const SchedulingView& view) override {
     const ScheduledJob* job = view.ready.RealTimeFirst();
@@ -105,7 +105,7 @@ TEST_F(DispatcherTest, TheDeviceGoesByThePolicysRanksAmongTheJobsOfAClass) {
   EXPECT_EQ(order, (std::vector<std::string>{"late", "early", "background"}));
 }
 
-// How a switch ended; nothing: it has not.
+// How a switch ended; nullopt: it has not ended.
 using SwitchResult = std::optional<Status>;
 
 TEST_F(DispatcherTest, ASwitchLetsEarlierJobsFinishAndLaterOnesRunUnderTheNewScheduler) {

@@ -1,4 +1,4 @@
-// What a job host keeps is bounded, whatever its callers do.
+// The memory of a job host is bounded, for any behaviour of its callers.
 
 #include <gtest/gtest.h>
 
@@ -9,7 +9,7 @@
 namespace lagoon::testing {
 namespace {
 
-// The host checks how much news it holds: more than MostNews() ends the test.
+// The host itself checks that it holds at most MostNews() news: more would end the test.
 TEST_F(JobHostFixture, CancellationsDoNotPileUpWhileACoroutineComputes) {
   constexpr int kFlood = 50'000;  // MostNews() is some 11,000 here
   options_.max_jobs = 1;
@@ -39,7 +39,7 @@ TEST_F(JobHostFixture, CancellationsDoNotPileUpWhileACoroutineComputes) {
   // Its coroutine may have ended before the cancellation was read.
   const Outcome outcome = running.Await().outcome;
   EXPECT_TRUE(outcome == Outcome::kDone || outcome == Outcome::kCancelled) << Name(outcome);
-  host_->Cancel(*first);  // answered: nothing to do
+  host_->Cancel(*first);  // already answered: no effect
 }
 
 }  // namespace

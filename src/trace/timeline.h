@@ -61,7 +61,7 @@ struct Timeline {
   std::uint64_t dropped_events = 0;
 };
 
-/// The timeline starts where no ring has lost a record.
+/// The timeline begins at the first moment from which on no ring has lost a record.
 Timeline MakeTimeline(const TraceRecorder& recorder);
 
 }  // namespace lagoon
