@@ -152,8 +152,7 @@ Status Host::Open(JobHostOptions options_in, std::unique_ptr<JobProgram> program
   for (std::size_t i = 0; i < kPlaces; ++i) {
     places.instances.push_back(places_.emplace_back(Instance::CreateOver(nullptr, plan)).get());
   }
-  places.max_pending =
-      options.max_jobs * JobContext::kMaxStreams;  // at most so many operations are active
+  places.max_pending = options.max_jobs * JobContext::kMaxStreams;  // most active operations
   LAGOON_ASSIGN_OR_RETURN(queue, dispatcher->AddQueue(std::move(places)));
   current_ = std::make_shared<HostThread>();
   if (options.on_callers_thread) return {};
