@@ -27,8 +27,7 @@ class LagoonPolicy final : public Policy {
     const ScheduledJob* shortest = view.ready.First(JobClass::kBestEffort);
     if (shortest == nullptr) return Decision::Wait();
     const auto remaining = static_cast<std::uint64_t>(shortest->remaining.count());
-    return Decision::Run(*shortest, ~0u,
-                         remaining + 1);  // behind the clients whose deficit is above the threshold
+    return Decision::Run(*shortest, ~0u, remaining + 1);  // rank 0: clients above the threshold
   }
 
   void OnArrival(const ScheduledJob& job) override {

@@ -85,8 +85,7 @@ Dispatcher::~Dispatcher() {
   device_.SetListener(nullptr);
   timer_.request_stop();
   if (timer_.joinable()) timer_.join();
-  while (stepping_.load() != 0)
-    std::this_thread::yield();  // the other thread is a few instructions from its end
+  while (stepping_.load() != 0) std::this_thread::yield();  // only the end of Step() is left
 }
 
 Result<QueueId> Dispatcher::AddQueue(QueueOptions options) {

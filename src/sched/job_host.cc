@@ -263,8 +263,7 @@ void Host::Tell(News news) {
     news_.push_back(std::move(news));
     if (!options.on_callers_thread) return wake_.NotifyAll();
   }
-  if (std::exchange(handling_, true))
-    return;  // news is being handled further up this thread's stack
+  if (std::exchange(handling_, true)) return;             // handled further up this thread's stack
   while (TakeNews()) LAGOON_CHECK(HandleAll(*current_));  // a caller's thread is never given up
   handling_ = false;
 }

@@ -31,7 +31,7 @@ TEST_F(JobHostFixture, CancellationsDoNotPileUpWhileACoroutineComputes) {
   for (int i = 0; i < kFlood; ++i) {
     host_->Cancel(*first);
     host_->Cancel(*second);
-    host_->Cancel(JobId{Raw(*second) + 1000 + static_cast<std::uint64_t>(i)});  // of no job
+    host_->Cancel(JobId{Raw(*second) + 1000 + static_cast<std::uint64_t>(i)});  // the id of no job
   }
   go_on.store(true);
   go_on.notify_all();

@@ -271,8 +271,7 @@ void Mechanism::Start(Job& job) {
   job.inputs_left = static_cast<std::uint32_t>(job.inputs.size());
   job.outputs_left = static_cast<std::uint32_t>(
       job.outputs.size() - std::ranges::count(job.outputs, static_cast<void*>(nullptr)));
-  if (job.outputs_left == 0)
-    job.next_output = job.outputs.size();  // the job ends with its last kernel
+  if (job.outputs_left == 0) job.next_output = job.outputs.size();  // ends with the last kernel
   if (job.job_class == JobClass::kRealTime && !job.instance->plan().ops.empty()) {
     ++real_time_computing_;
   }

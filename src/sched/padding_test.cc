@@ -119,9 +119,8 @@ const PlanOp kCuts = Versions({{2, microseconds(100)},
 
 TEST(VersionBeside, IsTheOneThatIsThroughSoonestAmongThoseShorterThanTheRoom) {
   PaddingRoom room{.units = 4, .time = microseconds(500), .occupancy = 1, .until = nullptr};
-  EXPECT_EQ(VersionBeside(kCuts, {}, room),
-            2u);                 // 3 x 19 us, less than 2 x 30, 1 x 100 and 10 x 10
-  room.time = microseconds(19);  // Rule 1
+  EXPECT_EQ(VersionBeside(kCuts, {}, room), 2u);  // 3 x 19 us < 2 x 30, 1 x 100, 10 x 10
+  room.time = microseconds(19);                   // Rule 1
   EXPECT_EQ(VersionBeside(kCuts, {}, room), 3u);
   room.time = microseconds(10);
   EXPECT_EQ(VersionBeside(kCuts, {}, room), std::nullopt);

@@ -13,7 +13,7 @@
 
 namespace lagoon {
 
-/// Counts the connections that exist, and tells them about the server's shutdown. Any thread.
+/// Counts the connections that exist, and has the state of the server's shutdown. Any thread.
 class HttpConnectionOwner {
  public:
   virtual ~HttpConnectionOwner() = default;
@@ -110,7 +110,7 @@ class HttpConnection final : public HttpReply,
   const Context context_;
   Phase phase_ = Phase::kIdle;
   std::atomic<TimePoint> deadline_{kNoDeadline};  // written on the strand, read by CheckDeadline
-  TimePoint transfer_began_;                      // of the body or the answer
+  TimePoint transfer_began_;                      // when the body's or answer's transfer began
   bool timed_out_ = false;
   bool keep_alive_ = true;
   bool is_head_ = false;       // the method is HEAD

@@ -42,7 +42,7 @@ struct HttpRequest {
   const boost::beast::http::fields& fields;
   std::span<const std::byte> body;
   std::shared_ptr<const void> payload;
-  TimePoint first_byte;  // of the header arrived
+  TimePoint first_byte;  // the first byte of the header arrived
   TimePoint received;    // the last byte of the body arrived
 
   std::optional<std::string_view> Field(std::string_view name) const;

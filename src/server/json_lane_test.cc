@@ -37,7 +37,7 @@ TEST(JsonLane, WorksInOrderOfArrivalAndSize) {
     EXPECT_TRUE(lane.Post(since, bytes, [&order, number] { order.push_back(number); }));
   };
   post(now, 64 << 20, 4);  // the largest: after all that come soon
-  post(now, 1000, 1);      // of two equal ones the first
+  post(now, 1000, 1);      // the first of two equal ones
   post(now, 1000, 2);
   post(now + std::chrono::seconds(1), 1000, 3);  // small: overtakes the large one
   post(now + std::chrono::minutes(1), 1000, 5);  // too late to overtake

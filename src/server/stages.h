@@ -10,7 +10,7 @@ namespace lagoon {
 
 /// The stamps of an edge while a request comes in.
 struct EdgeStamps {
-  TimePoint first_byte;  // of the request arrived
+  TimePoint first_byte;  // the first byte of the request arrived
   TimePoint received;    // its last byte arrived
   TimePoint submitted;   // parsed; InferenceCore::Infer was called
 };

@@ -235,7 +235,7 @@ TEST(Settings, RefusesValuesOutOfRange) {
 TEST(Settings, RefusesOtherPlatformsAndBackends) {
   EXPECT_THAT(ErrorOf("platform: \"tensorrt_plan\"").message, HasSubstr("'tensorrt_plan'"));
   EXPECT_THAT(ErrorOf("backend: \"python\"").message, HasSubstr("'python'"));
-  EXPECT_FALSE(Parse("platform: \"lagoon_job\"").has_value());  // of an ONNX file
+  EXPECT_FALSE(Parse("platform: \"lagoon_job\"").has_value());  // not for an ONNX file
 }
 
 TEST(Settings, TakesTheNamesOfTritonAndThoseThatLagoonReports) {

@@ -11,9 +11,8 @@
 namespace lagoon {
 
 struct TraceOptions {
-  std::size_t max_blocks = std::size_t{1}
-                           << 20;  // blocks kept, of all units together; 32 bytes each
-  std::size_t max_events = std::size_t{1} << 20;  // scheduler events kept; 40 bytes each
+  std::size_t max_blocks = std::size_t{1} << 20;  // kept of all units together; 32 bytes each
+  std::size_t max_events = std::size_t{1} << 20;  // kept of the scheduler; 40 bytes each
 };
 
 /// Records the latest actions of a device and its dispatchers, in memory of fixed size: one ring

@@ -24,7 +24,7 @@ inline constexpr Nanoseconds kFigureUnit = std::chrono::microseconds(100);
 struct SimTask {
   struct Kernel {
     std::uint32_t blocks = 0;
-    double time = 0;  // of a block
+    double time = 0;  // time of one block
   };
   std::string name;
   JobClass job_class = JobClass::kBestEffort;
