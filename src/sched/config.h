@@ -11,8 +11,8 @@ struct SchedulerConfig {
   enum class Streams : std::uint8_t {
     kOne,       // everything in order
     kPerQueue,  // one ordered stream per model and class
-    kPerJob,    // one ordered stream per job, of a fixed number; more jobs share them
-    kPooled,    // no order but the dependencies
+    kPerJob,    // one ordered stream per job, from a fixed number that jobs share in turn
+    kPooled,    // no order beyond the dependencies
   };
   enum class Preemption : std::uint8_t {
     kNone,

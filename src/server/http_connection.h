@@ -45,8 +45,8 @@ class HttpConnection final : public HttpReply,
 
   // Any thread:
   void Start();
-  /// The owner is Closing(): closes the connection at once when idle, else after the present
-  /// answer.
+  /// Call it when the owner is Closing(). An idle connection closes after 100 ms, as a request may
+  /// be on its way; a busy one closes after the present answer.
   void Drain();
   /// Closes the connection now; a request in progress is cancelled.
   void Abort();
