@@ -56,7 +56,7 @@ TEST_P(ReefFigures, Figure4bBlockLevelPreemption) {
   EXPECT_EQ(stats_.revocations, 1u);
 }
 
-// (c) A stream a task, and the device takes what became able to run first. At 2, v1's K1 takes
+// (c) One stream per task; the device runs first what became ready first. At 2, v1's K1 takes
 // three units to 4.5 and r1's K3 the fourth, one block after the other, to 4. b1's K3 gets it then,
 // and at 4.5 a second unit, beside two blocks of v1's K2; the other two wait for 5 and 5.5, so that
 // K2 ends at 6.5. By then b2 and r2 have come (6.25) and taken three units; r2's K1 takes the one
@@ -93,8 +93,8 @@ INSTANTIATE_TEST_SUITE_P(Abort, ReefFigures, ::testing::Values(SimAbort::kCheck,
                          });
 
 // Paella's Figure 1: four tasks of three unit kernels on two units, all there at 0. With nothing
-// ahead on the device SRPT keeps to what it has begun: A and B, which have 2 and then 1 left when C
-// and D have 3, end at 3, the others at 6.
+// ahead on the device SRPT continues the tasks that have begun: A and B, which have 2 and then 1
+// left when C and D have 3, end at 3, the others at 6.
 TEST(PaellaFigure1, ShortestRemainingFirstEndsWhatItHasBegun) {
   const auto device = FigureDevice(2, SimAbort::kCheck);
   Scheduler paella = *MakeScheduler("paella");

@@ -194,7 +194,7 @@ TEST_F(DispatcherTest, ASwitchUnderWayIsToldWhenTheDispatcherEnds) {
   const QueueId queue = AddQueue(JobClass::kBestEffort, 3, 2);
   Request &early = Add(), &late = Add();
   ASSERT_TRUE(Post(queue, early));
-  ASSERT_TRUE(device_->RunBlock());  // its input: no guard makes a copy leave
+  ASSERT_TRUE(device_->RunBlock());  // the copy of its input, which has no guard
   SwitchResult switched;
   dispatcher_->Switch({.name = "new"}, std::make_unique<testing::ClassFirst>(),
                       [&](Status status) { switched = std::move(status); });
@@ -501,7 +501,7 @@ TEST_F(DispatcherTest, DestructionFinishesWhatIsLeft) {
   Request &running = Add(), &waiting = Add();
   ASSERT_TRUE(Post(queue, running));
   ASSERT_TRUE(Post(queue, waiting));
-  ASSERT_TRUE(device_->RunBlock());  // a copy cannot be revoked
+  ASSERT_TRUE(device_->RunBlock());  // the input's copy, which has no guard
   dispatcher_.reset();
   EXPECT_EQ(running.result.outcome, Outcome::kCancelled);
   EXPECT_EQ(waiting.result.outcome, Outcome::kCancelled);

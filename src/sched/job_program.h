@@ -83,8 +83,9 @@ class JobTask {
   std::coroutine_handle<promise_type> handle_;
 };
 
-/// A stream of one job, created by its JobContext; virtual, so that a job may have many (up to
-/// JobContext::kMaxStreams). They are in order as CUDA's are: see Waitlist.
+/// A stream of one job, created by its JobContext. No stream of the device is taken, so that a job
+/// may have many (up to JobContext::kMaxStreams). The order is that of CUDA's streams: see
+/// Waitlist.
 using JobStream = Waitlist::Stream;
 
 /// Another model of the repository, as a program sees it.
@@ -95,10 +96,11 @@ struct JobModel {
 };
 
 /// One request of a program, while its coroutine runs. Only for the coroutine, from the thread that
-/// resumes it. Operations start as soon as the order of their streams and the scheduler let them;
-/// none has to be awaited. What they name must stay valid until they are complete: the request's
-/// tensors and what Allocate() gave do so to the end of the job, a local variable only if the
-/// coroutine awaits the operation before it leaves the variable's scope.
+/// resumes it. Operations start as soon as the order of their streams and the scheduler allow; they
+/// need not be awaited. Memory that an operation reads or writes must stay valid until the
+/// operation is complete. The request's tensors and memory from Allocate() stay valid to the end of
+/// the job; a local variable does so only if the coroutine awaits the operation before it leaves
+/// the variable's scope.
 ///
 /// A call that is wrong (an unknown stream, too many operations) fails the job, as does an
 /// operation that does not complete because the request was cancelled, expired, or the device was

@@ -17,7 +17,7 @@ class ReadyView {
   struct Eligibility {
     bool real_time = true;
     bool best_effort = true;
-    bool start_new = true;  // jobs without work on the device
+    bool start_new = true;  // jobs that have not started
   };
 
   ReadyView(const ReadyIndex& index, Eligibility eligible) : index_(index), eligible_(eligible) {}

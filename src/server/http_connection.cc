@@ -85,7 +85,7 @@ void HttpConnection::OnDeadline() {
   switch (phase_) {
     case Phase::kHeader:
     case Phase::kBody:
-      timed_out_ = true;  // the read that is aborted answers
+      timed_out_ = true;  // the aborted read sends the answer
       socket_.cancel(ignored);
       return;
     case Phase::kIdle:
@@ -105,7 +105,7 @@ void HttpConnection::OnRevoked() {
 void HttpConnection::GiveUpMemory() {
   if (phase_ == Phase::kBody && body_->charge().revoked()) {
     ErrorCodeIo ignored;
-    socket_.cancel(ignored);  // the read that is aborted answers
+    socket_.cancel(ignored);  // the aborted read sends the answer
   } else if (phase_ == Phase::kWriting && answer_charge_->revoked()) {
     spdlog::debug("server: a client that took its answer too slowly was cut off: memory ran short");
     Reset();
@@ -407,7 +407,7 @@ void HttpConnection::Send(HttpResponse response) {
 void HttpConnection::Write(HttpResponse response) {
   LAGOON_CHECK(phase_ == Phase::kHandling);
   ErrorCodeIo ignored;
-  socket_.cancel(ignored);  // the watch
+  socket_.cancel(ignored);  // ends WatchClient()
   response_ = std::move(response);
   BeginTransfer(Phase::kWriting);
   ChargeAnswer();

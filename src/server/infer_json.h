@@ -30,7 +30,8 @@ struct JsonInput {
   bool has_shape = false;
   Dims shape;
   std::optional<std::uint64_t> binary_bytes;  // parameters.binary_data_size
-  // "data", flattened: every number as the nearest double, and the exact whole numbers beyond.
+  // "data", flattened: every number as the nearest double. Whole numbers that a double may not hold
+  // exactly are in `wholes` too.
   bool has_data = false;
   std::vector<double> data;
   std::vector<JsonWhole> wholes;  // ascending by index

@@ -215,7 +215,7 @@ bool InferSax::EnterDataLevel() {
     return Invalid(fmt::format("'data' nests more than {} levels deep", kMaxRank));
   }
   if (leaf_level_ == data_level_) return Invalid("'data' mixes numbers and arrays");
-  // A tensor has at most as many arrays of each rank as elements.
+  // A tensor has at most as many arrays on each level as it has elements.
   if (++arrays_ / kMaxRank > max_elements_) return TooMany();
   ++level_counts_[data_level_ - 1];
   ++data_level_;

@@ -44,7 +44,7 @@ class MemoryBudget {
 
   explicit MemoryBudget(Limits limits);
 
-  /// At most kOwnBytes, and no more than all holders can have at once within half of the total.
+  /// kOwnBytes, or less if kOwnBytes for all holders would exceed half of the total.
   std::size_t OwnBytes() const { return own_; }
   /// The size of the part that all share, and how much of it is taken.
   std::size_t SharedBytes() const { return shared_; }

@@ -34,7 +34,7 @@ struct InputTensor {
 /// How the edge will write an output.
 enum class OutputForm : std::uint8_t {
   kBytes,  // as it lies in memory
-  kText,   // as JSON numbers, which 16-bit floats do not have: refused before anything is computed
+  kText,   // as JSON numbers; 16-bit floats, which have none, are refused before computing
 };
 
 struct InferRequest {
@@ -91,7 +91,7 @@ struct ModelStatistics {
   std::string name;
   std::string version;
   std::uint64_t last_inference_ms = 0;  // Unix time; 0: never
-  std::uint64_t inference_count = 0;    // rows of all batches
+  std::uint64_t inference_count = 0;    // rows of all executions
   std::uint64_t execution_count = 0;
   std::vector<BatchStatistics> batches;  // the batch sizes that have run, ascending
   StageStatistics success, fail, queue, compute_input, compute_infer, compute_output;
@@ -101,7 +101,7 @@ struct ModelStatistics {
   std::uint64_t superseded = 0;
   std::uint64_t revocations = 0;
   std::uint64_t resumed_blocks = 0;
-  std::uint64_t pending = 0;  // waiting now
+  std::uint64_t pending = 0;  // requests that wait now
 };
 
 struct ModelMetadata {
@@ -159,7 +159,7 @@ class InferenceCore {
   static Result<std::unique_ptr<InferenceCore>> Open(const CoreOptions& options);
   virtual ~InferenceCore() = default;
 
-  virtual bool Ready() const = 0;  // loaded and not draining
+  virtual bool Ready() const = 0;  // models are loaded, and the core is not draining
   virtual std::vector<ModelStatus> Models() const = 0;
   /// kNotFound names the model or version. kUnavailable names them and refers to the log: the
   /// reason of a failed load names paths of the server, which remote clients must not see.

@@ -32,7 +32,8 @@ struct VersionChoice {
 VersionChoice ChooseVersions(const inference::ModelVersionPolicy& policy,
                              const std::vector<std::int64_t>& available);
 
-/// The number of a version's folder name, or 0: a positive integer without sign or leading zeros.
+/// The version that a folder's name stands for: a positive integer without sign or leading zeros.
+/// 0: `text` is no such number.
 std::int64_t ParseVersion(const std::string& text);
 
 }  // namespace lagoon

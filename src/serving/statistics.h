@@ -61,7 +61,7 @@ class StatisticsRecorder {
   std::atomic<std::uint64_t> inferences_{0};
   Stage success_, fail_, queue_;
   Compute compute_;
-  std::array<Compute, kMaxBatchSize> batches_;  // by rows - 1
+  std::array<Compute, kMaxBatchSize> batches_;  // indexed by rows - 1
   std::atomic<std::uint64_t> rejected_{0}, cancelled_{0}, backend_{0}, other_{0};
   std::atomic<std::uint64_t> deadline_misses_{0}, superseded_{0};
   std::atomic<std::uint64_t> revocations_{0}, resumed_blocks_{0};
