@@ -18,7 +18,7 @@ using std::chrono::microseconds;
 using testing::ChainPlan;
 using testing::Request;
 
-// Two best-effort clients and a real-time one, which comes when they are at work.
+// Two best-effort clients, and a real-time client that posts while they work.
 class LaunchPath {
  public:
   explicit LaunchPath(std::string_view name) : device_(*CreateSimDevice("mi50")) {
@@ -36,7 +36,7 @@ class LaunchPath {
       queues_[i] = *dispatcher_->AddQueue(options);
     }
   }
-  /// A round; returns what it allocated but for the posts.
+  /// Runs one round of jobs. Returns the number of allocations, those of Post() not counted.
   std::uint64_t Run() {
     const int goal = finished() + 3;
     Post(0);
@@ -79,7 +79,7 @@ TEST(LaunchPathTest, AllocatesNothingAfterAdmissionUnderAnyScheduler) {
   for (const std::string_view name : SchedulerNames()) {
     SCOPED_TRACE(name);
     LaunchPath path(name);
-    path.Run();  // gives each instance its tables
+    path.Run();  // lets each instance allocate its tables
     const std::uint64_t launches = path.launches();
     EXPECT_EQ(path.Run(), 0u);
     EXPECT_GE(path.launches() - launches, 3u * 20);

@@ -5,7 +5,7 @@
 namespace lagoon {
 namespace {
 
-// Beyond it, single kernels would lose digits of a double beside the shift.
+// With a larger shift, a double would lose digits when a single kernel is added.
 constexpr double kLargestShift = 1e9;
 
 }  // namespace
@@ -44,7 +44,7 @@ double DeficitCounters::deficit(QueueId id) const {
   return known ? clients_[Raw(id)].base + shift_ : 0;
 }
 
-// All move by the same amount, so the order stays.
+// All deficits move by the same amount, so that their order stays.
 void DeficitCounters::Renormalise() {
   for (Client& client : by_deficit_) client.base += shift_;
   shift_ = 0;

@@ -8,10 +8,10 @@
 
 namespace lagoon {
 
-/// Who was served less than an equal share (Paella 6): a kernel of one client lowers that client's
-/// deficit by 1 - 1/n and raises the others' by 1/n, where n clients have unfinished jobs. A client
-/// is a queue; one without jobs has no deficit, so that nobody saves up. A kernel costs O(log n):
-/// the raise of all is one shared shift.
+/// How far each client is behind an equal share of the device (Paella 6). While n clients have
+/// unfinished jobs, a kernel of one client lowers that client's deficit by 1 - 1/n and raises those
+/// of the others by 1/n. A client is a queue. A client without jobs has no deficit, so that an idle
+/// client saves up nothing. A kernel costs O(log n), as one shared shift raises all deficits.
 class DeficitCounters {
  public:
   ~DeficitCounters();
@@ -22,8 +22,8 @@ class DeficitCounters {
 
   double deficit(QueueId client) const;
 
-  /// Of the clients whose deficit is above `threshold`, largest first: the first that `accept`
-  /// takes, with what it returned.
+  /// Calls `accept` for the clients with a deficit above `threshold`, largest deficit first, until
+  /// a result is true. Returns that result, or a value-initialised one.
   template <typename Accept>
   auto FirstAbove(double threshold, Accept&& accept) const -> decltype(accept(QueueId{})) {
     for (const Client& client : by_deficit_) {
@@ -36,8 +36,8 @@ class DeficitCounters {
  private:
   struct Client {
     QueueId id{};
-    std::uint32_t jobs = 0;  // unfinished
-    double base = 0;         // deficit less the shift of all
+    std::uint32_t jobs = 0;  // number of unfinished jobs
+    double base = 0;         // deficit minus shift_
     boost::intrusive::set_member_hook<> hook;
   };
   struct LargestFirst {
@@ -50,7 +50,7 @@ class DeficitCounters {
 
   void Renormalise();
 
-  std::deque<Client> clients_;  // by queue
+  std::deque<Client> clients_;  // indexed by QueueId
   boost::intrusive::set<Client, Hook, boost::intrusive::compare<LargestFirst>> by_deficit_;
   double shift_ = 0;
 };

@@ -5,12 +5,12 @@
 
 namespace lagoon {
 
-/// Kernels of a client that may be behind an equal share before fairness comes first. Large: SRPT.
+/// How many kernels a client may be behind an equal share before fairness comes first. Large: SRPT.
 inline constexpr double kFairnessThreshold = 1000;
 
-/// Shortest remaining time first; but when a client's deficit is above the threshold, the oldest
-/// ready job of the one with the largest (Paella 6). Weakness: remaining times are profiles, which
-/// contention falsifies. Cost: O(log n).
+/// Shortest remaining time first. But while deficits of clients are above the threshold: the oldest
+/// ready job of the client with the largest one (Paella 6). Weakness: remaining times come from
+/// profiles, which contention falsifies. Cost: O(log n).
 class FairSrptPolicy final : public Policy {
  public:
   explicit FairSrptPolicy(double threshold = kFairnessThreshold) : threshold_(threshold) {}

@@ -4,8 +4,8 @@
 
 namespace lagoon {
 
-/// Order of arrival, whatever the class. Where every job is submitted as it arrives, the device
-/// decides (CUDA streams, Triton). Weakness: knows no urgency. Cost: O(1).
+/// Order of arrival, regardless of class. If every job is submitted when it arrives, the device
+/// decides (CUDA streams, Triton). Weakness: ignores urgency. Cost: O(1).
 class FifoPolicy final : public Policy {
  public:
   Decision Pick(const SchedulingView& view) override {

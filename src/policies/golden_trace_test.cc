@@ -1,5 +1,5 @@
 // REEF's Figures 4 and 6 as numbers: one workload (ReefExample) under each way of sharing a device
-// that the paper draws. Time is in the figures' units.
+// that the paper shows. Times are in the figures' unit.
 //
 // Four units. r1 and b1 come at 0, each three kernels of two blocks of time 1. v1 comes at 1.5: K1
 // of three blocks of 2.5, K2 of four of 1, K3 of two of 2.5; alone it takes 2.5 + 1 + 2.5 = 6. b2
@@ -23,7 +23,7 @@ void PrintTo(const Ends& ends, std::ostream* out) {
        << ", r2 " << ends.r2;
 }
 
-// Either way of leaving gives the same ends here: nothing that is killed had a block done.
+// Both kinds of SimAbort give the same ends here: no revoked kernel had a block done.
 class ReefFigures : public ::testing::TestWithParam<SimAbort> {
  protected:
   // When each task's last kernel is complete.
@@ -56,7 +56,7 @@ TEST_P(ReefFigures, Figure4bBlockLevelPreemption) {
   EXPECT_EQ(stats_.revocations, 1u);
 }
 
-// (c) A stream a task, and the device takes what became able to run first. At 2, v1's K1 takes
+// (c) One stream per task; the device runs first what became ready first. At 2, v1's K1 takes
 // three units to 4.5 and r1's K3 the fourth, one block after the other, to 4. b1's K3 gets it then,
 // and at 4.5 a second unit, beside two blocks of v1's K2; the other two wait for 5 and 5.5, so that
 // K2 ends at 6.5. By then b2 and r2 have come (6.25) and taken three units; r2's K1 takes the one
@@ -93,8 +93,8 @@ INSTANTIATE_TEST_SUITE_P(Abort, ReefFigures, ::testing::Values(SimAbort::kCheck,
                          });
 
 // Paella's Figure 1: four tasks of three unit kernels on two units, all there at 0. With nothing
-// ahead on the device SRPT keeps to what it has begun: A and B, which have 2 and then 1 left when C
-// and D have 3, end at 3, the others at 6.
+// ahead on the device SRPT continues the tasks that have begun: A and B, which have 2 and then 1
+// left when C and D have 3, end at 3, the others at 6.
 TEST(PaellaFigure1, ShortestRemainingFirstEndsWhatItHasBegun) {
   const auto device = FigureDevice(2, SimAbort::kCheck);
   Scheduler paella = *MakeScheduler("paella");

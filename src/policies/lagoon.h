@@ -8,10 +8,10 @@
 
 namespace lagoon {
 
-/// Real-time jobs by deadline, those without one by order of posting; what they leave goes to
-/// best-effort jobs by shortest remaining time, with deficits among their clients (Paella 6).
-/// Real-time jobs have no deficit: they take what they need. The device keeps to the same orders.
-/// Weakness: that of EDF and of SRPT, each within its class. Cost: O(log n).
+/// Real-time jobs by deadline; after them real-time jobs without a deadline, in order of posting.
+/// Best-effort jobs get what is left, by shortest remaining time, with deficits among their clients
+/// (Paella 6). Real-time jobs have no deficit: they take what they need. The device keeps the same
+/// orders. Weakness: that of EDF and of SRPT, each within its class. Cost: O(log n).
 class LagoonPolicy final : public Policy {
  public:
   explicit LagoonPolicy(double threshold = kFairnessThreshold) : threshold_(threshold) {}
@@ -27,7 +27,7 @@ class LagoonPolicy final : public Policy {
     const ScheduledJob* shortest = view.ready.First(JobClass::kBestEffort);
     if (shortest == nullptr) return Decision::Wait();
     const auto remaining = static_cast<std::uint64_t>(shortest->remaining.count());
-    return Decision::Run(*shortest, ~0u, remaining + 1);  // behind those with a deficit
+    return Decision::Run(*shortest, ~0u, remaining + 1);  // rank 0: clients above the threshold
   }
 
   void OnArrival(const ScheduledJob& job) override {

@@ -28,13 +28,13 @@ struct Entry {
   std::unique_ptr<Policy> (*policy)();
 };
 
-// What a plain policy is the policy of: nobody is preempted, and the device keeps the order of
-// submission. It has as much as fits, and one kernel of a job at a time (Paella 5.2).
+// The configuration for plain policies: no preemption, and the device keeps the order of
+// submission. The device gets as many kernels as fit, one of each job at a time (Paella 5.2).
 constexpr SchedulerConfig Plain(std::string_view name) {
   return {.name = name, .ranks = Ranks::kSubmission, .depth = 1, .extra_blocks = 8};
 }
 
-// One entry a scheduler; docs/schedulers.md says what each stands for.
+// One entry per scheduler; docs/schedulers.md describes each.
 constexpr Entry kSchedulers[] = {
     {{.name = "sequential",
       .streams = Streams::kOne,

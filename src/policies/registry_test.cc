@@ -29,7 +29,7 @@ TEST(Registry, AnUnknownNameListsTheKnownOnes) {
   EXPECT_THAT(scheduler.error().message, HasSubstr("reset, reef, lagoon"));
 }
 
-// Ready jobs under the policy of a named scheduler.
+// A set of ready jobs under the policy of a named scheduler.
 class Ranking : public ::testing::Test {
  protected:
   ~Ranking() override { Clear(); }
@@ -198,7 +198,8 @@ TEST_F(Ranking, FairnessLetsTheClientThatIsFarBehindGoBeforeTheShortestJob) {
     ScheduledJob& long_one = Add(kBestEffort, false, QueueId{1});
     long_one.remaining = std::chrono::milliseconds(1);
     Reorder(long_one);
-    const auto behind = static_cast<std::uint32_t>(2 * kFairnessThreshold);  // 1/2 a kernel
+    // Each kernel of one client adds 1/2 to the deficit of the other.
+    const auto behind = static_cast<std::uint32_t>(2 * kFairnessThreshold);
     policy().OnSubmitted(short_one, behind);
     EXPECT_EQ(Pick(), short_one.id) << name;
     policy().OnSubmitted(short_one, 1);

@@ -1,4 +1,4 @@
-// How long news waits for the dispatcher: rounds of the combiner, and bounds of what is queued. The
+// How long news waits for the dispatcher: rounds of the combiner, and bounds of its queues. The
 // device runs every launch at once, so that a thread in the dispatcher finds more to do for as long
 // as jobs have kernels.
 
@@ -21,7 +21,7 @@ using testing::Request;
 constexpr SchedulerConfig kOneAtATime = {.name = "one at a time", .depth = 1};
 constexpr std::uint32_t kMany = 500;
 
-/// Calls a function with the job's end.
+/// Calls a function with the result of the job.
 struct Caller final : JobClient {
   void Finished(const JobResult& result_in) override {
     result = result_in;
@@ -36,8 +36,8 @@ struct Caller final : JobClient {
   std::function<void()> then;
 };
 
-// Parameter: whether the device calls its listener for what the dispatcher's own calls cause. If
-// not, the dispatcher learns of it by polling only.
+// Parameter: whether the device calls its listener for events that the dispatcher's own calls
+// cause. If not, the dispatcher sees these events only when it polls.
 class Combiner : public testing::DispatcherFixture, public ::testing::WithParamInterface<bool> {
  protected:
   Combiner() {
@@ -70,14 +70,14 @@ class Combiner : public testing::DispatcherFixture, public ::testing::WithParamI
     EXPECT_TRUE(Post(slow_, slow));
     EXPECT_EQ(quick.result.outcome, Outcome::kDone);
     EXPECT_GT(last, 0u);
-    // What was left to do meanwhile is not forgotten.
+    // The work that was left meanwhile is still done.
     EXPECT_EQ(slow.finished, 1);
     return answered - last;
   }
 
   QueueId slow_{}, quick_{};
   std::uint32_t submitted_ = 0;
-  std::function<void()> at_ten_;  // in the middle of a round
+  std::function<void()> at_ten_;  // called in the middle of a round
 };
 INSTANTIATE_TEST_SUITE_P(News, Combiner, ::testing::Bool(), [](const auto& quiet) {
   return quiet.param ? "ByPolling" : "ByTheListener";

@@ -5,7 +5,7 @@
 namespace lagoon {
 namespace {
 
-constexpr int kWeight = 8;  // of the past, against one observation
+constexpr int kWeight = 8;  // one observation moves the mean by 1/8 of the difference
 
 }  // namespace
 

@@ -8,8 +8,8 @@
 
 namespace lagoon {
 
-/// What the kernels of one queue's plan cost: the profile's figures, refined by what is observed
-/// (Paella 6). Not thread-safe; allocates only when made.
+/// Expected times of the kernels of one plan: those of the profile, refined by observation
+/// (Paella 6). Not thread-safe; allocates only in the constructor.
 class CostTable {
  public:
   explicit CostTable(const Plan& plan);
@@ -19,8 +19,8 @@ class CostTable {
   /// Sum over all kernels.
   Nanoseconds total() const { return total_; }
 
-  /// A kernel ran from its first block to its last commit, not revoked in between, in `took`. The
-  /// mean follows slowly, so that one disturbed run does not reorder jobs.
+  /// `took`: time of one run from its first block to its last commit, without a revocation in
+  /// between. The mean follows slowly, so that one disturbed run does not reorder jobs.
   void Observe(std::size_t op, Nanoseconds took);
 
  private:

@@ -9,8 +9,8 @@
 namespace lagoon {
 namespace {
 
-// The dispatchers whose clients this thread is calling. What these clients post is admitted when
-// they have returned: no answer waits for the jobs of another, and the stack does not grow.
+// The dispatchers whose clients this thread is calling. Jobs that these clients post are admitted
+// after they have returned: no answer waits for new jobs, and the stack does not grow.
 class Calling {
  public:
   explicit Calling(const Dispatcher& dispatcher) : dispatcher_(dispatcher), outer_(innermost) {
@@ -20,7 +20,7 @@ class Calling {
   Calling(const Calling&) = delete;
   Calling& operator=(const Calling&) = delete;
 
-  /// Null: this thread calls no client of the dispatcher.
+  /// Null: this thread is not calling a client of the dispatcher.
   static Calling* ByThisThread(const Dispatcher& dispatcher) {
     Calling* calling = innermost;
     while (calling != nullptr && &calling->dispatcher_ != &dispatcher) calling = calling->outer_;
@@ -36,7 +36,7 @@ class Calling {
 };
 thread_local Calling* Calling::innermost = nullptr;
 
-// Counts a job that waits for an instance, if there is room.
+// Counts a job that will wait for an instance, if there is room for one more.
 Status TakePlace(JobQueue& queue) {
   const QueueOptions& options = queue.options;
   const bool newest_wins = options.overflow == Overflow::kNewestWins;
@@ -71,7 +71,7 @@ Dispatcher::Dispatcher(Device& device, const SchedulerConfig& config,
     cancels_.reserve(kMaxCancels);
   }
   device_.SetListener(this);
-  if (device_.info().virtual_time) return;  // every advance of its time is news
+  if (device_.info().virtual_time) return;  // every advance of the time calls OnDeviceNews()
   timer_ = std::jthread([this](const std::stop_token& stop) { SleepUntilDeadlines(stop); });
 }
 
@@ -85,7 +85,7 @@ Dispatcher::~Dispatcher() {
   device_.SetListener(nullptr);
   timer_.request_stop();
   if (timer_.joinable()) timer_.join();
-  while (stepping_.load() != 0) std::this_thread::yield();  // a few instructions from its end
+  while (stepping_.load() != 0) std::this_thread::yield();  // only the end of Step() is left
 }
 
 Result<QueueId> Dispatcher::AddQueue(QueueOptions options) {
@@ -159,7 +159,7 @@ Result<JobId> Dispatcher::Post(const JobSpec& spec) {
   job->result.posted = posted;
   unfinished_.fetch_add(1);
   job->next_in_inbox = inbox_.load(std::memory_order_relaxed);
-  // release: whoever drains the stack sees the job.
+  // release: the thread that drains the stack sees the job's fields.
   while (!inbox_.compare_exchange_weak(job->next_in_inbox, job, std::memory_order_release,
                                        std::memory_order_relaxed)) {
   }
@@ -177,8 +177,8 @@ void Dispatcher::Cancel(JobId job) {
     if (!full) cancels_.push_back(job);
   }
   if (full) {
-    // Another thread is in a round, or about to begin one. At the end of that round this thread
-    // does what the next one would do.
+    // Another thread is in a round or about to begin one. When that round is over, this thread
+    // applies the cancellations, as the next round would.
     const MutexLock lock(mutex_);
     TakeNews(late_);
     taken_cancels_.push_back(job);
@@ -213,11 +213,11 @@ void Dispatcher::Step() {
   stepping_.fetch_sub(1);
 }
 
-// Works for all threads until no news is left, a real-time job has finished, or an answer has waited
-// for kMaxRounds rounds. True:
-// news is left, and no thread works for it until one brings more or this one comes back.
+// Does rounds for all threads until no news is left, a real-time job has finished, or an answer has
+// waited for kMaxRounds rounds. True: news is left, which waits until this thread calls Work() again
+// or another brings more news.
 bool Dispatcher::Work(Answers& answers) {
-  // The thread at work sees the count and does one more round.
+  // Not zero: the thread that does the rounds sees the count and does one more.
   if (news_.fetch_add(1, std::memory_order_acq_rel) != 0) return false;
   for (std::uint32_t waited = 0;;) {
     const std::uint32_t seen = news_.load(std::memory_order_acquire);
@@ -225,13 +225,15 @@ bool Dispatcher::Work(Answers& answers) {
     if (!more && news_.fetch_sub(seen, std::memory_order_acq_rel) == seen) return false;
     const bool at_once = HasRealTime(answers.finished);
     if (answers.empty() || (!at_once && ++waited < kMaxRounds)) continue;
-    // acq_rel: the next thread that moves the count from zero sees what came with the news dropped.
+    // acq_rel: the next thread that raises the count from zero sees everything written before the
+    // news that is dropped here.
     news_.exchange(0, std::memory_order_acq_rel);
     return true;
   }
 }
 
-// Calls clients. Other threads work meanwhile, if they have news. True: a client has brought news.
+// Calls clients. Meanwhile, other threads that bring news do the rounds. True: a client has brought
+// news.
 bool Dispatcher::Deliver(Answers& answers) {
   if (answers.empty() && !lost_.load(std::memory_order_relaxed)) return false;
   Calling calling(*this);
@@ -258,7 +260,7 @@ bool Dispatcher::DoRound(Answers& answers) {
   if (mechanism_.lost()) lost_.store(true, std::memory_order_relaxed);
   if (change_ == nullptr || (!ending_ && !mechanism_.idle())) return more;
   ChangeScheduler(answers);
-  return true;  // what was held back
+  return true;  // for the jobs that were held back
 }
 
 void Dispatcher::ChangeScheduler(Answers& answers) {
@@ -271,7 +273,8 @@ void Dispatcher::ChangeScheduler(Answers& answers) {
   if (*change.result) std::swap(policy_, change.policy);
 }
 
-// Cancellations before jobs: a job that is cancelled here was posted before, and is then found.
+// Takes cancellations before posted jobs: a job was posted before its cancellation, so that the
+// job is found when the cancellations are applied.
 void Dispatcher::TakeNews(FinishedJobs& finished) {
   if (has_cancels_.load(std::memory_order_relaxed)) {
     has_cancels_.store(false);
@@ -317,8 +320,9 @@ void Dispatcher::TakePosted(FinishedJobs& finished) {
   }
 }
 
-// Under a change. Takes ownership; the oldest job that has not started makes room for the newest
-// one where the queue says so. Post has refused what other queues have no room for.
+// While a change of the scheduler is under way. Takes ownership. If a queue of kNewestWins is full,
+// its oldest job that has not started is superseded. Post has already refused jobs beyond the room
+// of other queues.
 void Dispatcher::Hold(Job& job, FinishedJobs& finished) {
   JobQueue& queue = *job.queue;
   held_.push_back(job);

@@ -20,37 +20,38 @@ namespace lagoon {
 
 /// One per device: takes jobs, lets the policy pick, submits, revokes, finishes. No thread of its
 /// own runs jobs: the thread that brings news (an arriving request, a worker that finished a
-/// kernel) works for all threads, in rounds, until no news is left
+/// kernel) does the work for all threads, in rounds, until no news is left
 /// (docs/adr/0006-combining-dispatcher.md).
 ///
 /// Bounds, in rounds (Mechanism::Step says what a round does):
 ///
 /// - A posted job is admitted by the next round that begins, unless a switch of schedulers is under
-///   way. While a thread calls clients, any other thread that brings news does the next round.
+///   way. While one thread calls clients, another thread that brings news does the next round.
 ///
 /// - The answer of a finished real-time job is delivered after the round in which the job finished,
 ///   and that round submits nothing. Other answers are delivered after at most kMaxRounds rounds, the
 ///   one in which the job finished included.
 class Dispatcher final : private DeviceListener {
  public:
-  /// Rounds that a finished best-effort job may wait for its answer: enough to keep the device supplied with
-  /// short kernels (a round takes some microseconds), and few enough that the answer is not late.
+  /// Most rounds that a finished best-effort job waits for its answer: enough to keep the device
+  /// supplied with short kernels (a round takes some microseconds), and few enough that the answer is
+  /// not late.
   static constexpr std::uint32_t kMaxRounds = 4;
-  /// Cancellations that wait for the next round. A caller that finds so many waits for the end of
-  /// the round under way.
+  /// Most cancellations that wait for the next round. A caller that finds so many waits for the end
+  /// of the round under way.
   static constexpr std::size_t kMaxCancels = 1024;
-  /// Jobs of a queue of Overflow::kNewestWins, beyond its max_pending, that may wait for the next
-  /// round. Post refuses more.
+  /// Most jobs beyond max_pending that may wait for the next round, in a queue of
+  /// Overflow::kNewestWins. Post refuses more.
   static constexpr std::size_t kMaxUnadmitted = 1024;
 
   /// `device` is borrowed and must be idle. Starts one thread that sleeps until the next deadline,
-  /// unless the device's time is virtual. `observer` outlives the dispatcher; null: nobody is told.
-  /// `on_lost` is called once, when the device is lost and every job has been told so, on any
-  /// thread and without a lock; null: nobody is told.
+  /// unless the device's time is virtual. `observer` outlives the dispatcher; null: no observer.
+  /// `on_lost` is called once after the device was lost, on any thread and without a lock. Another
+  /// thread may still be calling clients of failed jobs then. Null: no call.
   Dispatcher(Device& device, const SchedulerConfig& config, std::unique_ptr<Policy> policy,
              SchedObserver* observer = nullptr, std::function<void()> on_lost = nullptr);
-  /// Cancels what is left and waits until all of it has finished. No Post or Cancel may be under
-  /// way.
+  /// Cancels all jobs that are left and waits until they have finished. No Post or Cancel may be
+  /// under way.
   ~Dispatcher() override;
   Dispatcher(const Dispatcher&) = delete;
   Dispatcher& operator=(const Dispatcher&) = delete;
@@ -58,11 +59,11 @@ class Dispatcher final : private DeviceListener {
   /// Any thread.
   SchedulerConfig config() const;
 
-  /// Any thread. From now on schedules as `config` and `policy` say: jobs posted before finish
-  /// under the old scheduler; those posted later wait for them and run under the new one. `done` is
-  /// told once, on any thread without a lock, when the new one is in use, or why the old one still
-  /// is: kUnavailable while another switch is under way or when the dispatcher ends,
-  /// kResourceExhausted when the device has no stream for it.
+  /// Any thread. Changes the scheduler to `config` and `policy`. Jobs posted before finish under
+  /// the old scheduler; jobs posted later wait for them and run under the new one. `done` is called
+  /// once, on any thread without a lock: with success when the new scheduler is in use, or with the
+  /// reason why the old one stays: kUnavailable while another switch is under way or when the
+  /// dispatcher ends, kResourceExhausted when the device has too few streams.
   void Switch(const SchedulerConfig& config, std::unique_ptr<Policy> policy,
               std::function<void(Status)> done);
 
@@ -71,17 +72,19 @@ class Dispatcher final : private DeviceListener {
   Result<QueueId> AddQueue(QueueOptions options);
 
   /// Any thread. On success Finished() is called exactly once, possibly before Post returns.
-  /// kUnavailable, naming the queue and its limit, when the queue is full (Overflow::kReject) or
-  /// when jobs come faster than rounds do (kMaxUnadmitted). Called by a client's Finished(), Post
-  /// returns before the job is admitted.
-  /// kInvalidArgument when the spec does not fit the queue's plan.
+  /// If a client's Finished() calls Post, Post returns before the job is admitted.
+  ///
+  /// - kUnavailable, naming the queue and its limit, when the queue is full (Overflow::kReject) or
+  ///   when jobs come faster than rounds do (kMaxUnadmitted).
+  ///
+  /// - kInvalidArgument when the spec does not fit the queue's plan.
   Result<JobId> Post(const JobSpec& spec);
 
-  /// Any thread. The job leaves through the guards and finishes as kCancelled, unless it finished
-  /// before. Unknown ids are ignored. May wait for the end of a round (kMaxCancels).
+  /// Any thread. The guards revoke the job's launches, and the job finishes as kCancelled unless it
+  /// finished before. Unknown ids are ignored. May wait for the end of a round (kMaxCancels).
   void Cancel(JobId job);
 
-  /// Any thread. Jobs that wait for an instance.
+  /// Any thread. The number of jobs that wait for an instance.
   std::size_t Pending(QueueId queue) const;
 
   DispatcherStats Stats() const;
@@ -92,13 +95,14 @@ class Dispatcher final : private DeviceListener {
     SchedulerConfig config;
     std::unique_ptr<Policy> policy;
     std::function<void(Status)> done;
-    std::optional<Status> result;  // to be told
+    std::optional<Status> result;  // what `done` will be called with
   };
 
-  /// What clients are to hear, without a lock: ends of jobs, and of changes of the scheduler.
+  /// Calls to make without a lock: of clients of finished jobs, and of `done` of changes of the
+  /// scheduler.
   struct Answers {
     FinishedJobs finished;
-    std::vector<std::unique_ptr<Change>> changes;  // that are through or refused
+    std::vector<std::unique_ptr<Change>> changes;  // completed or refused
     bool empty() const { return finished.empty() && changes.empty(); }
   };
 
@@ -118,22 +122,23 @@ class Dispatcher final : private DeviceListener {
 
   Device& device_;
 
-  // Threads with news count themselves here. The thread that moves it from zero works for all.
+  // Each thread that brings news adds one. The thread that raises the count from zero does the work
+  // for all.
   std::atomic<std::uint32_t> news_{0};
-  std::atomic<Job*> inbox_{
-      nullptr};  // newest first; a Treiber stack that is only ever drained whole
+  // A Treiber stack, newest job first, which is only ever drained as a whole.
+  std::atomic<Job*> inbox_{nullptr};
   std::atomic<std::uint64_t> next_id_{1};
   std::atomic<std::uint64_t> unfinished_{0};  // accepted jobs whose Finished has not returned
   std::atomic<std::uint64_t> stepping_{0};    // threads inside Step
 
-  QueueTable queues_;    // Add under mutex_
-  mutable Mutex mutex_;  // held by the combiner; contended only by what is rare
+  QueueTable queues_;    // Add() only under mutex_
+  mutable Mutex mutex_;  // held during a round; other uses are rare
   std::unique_ptr<Policy> policy_ GUARDED_BY(mutex_);
   Mechanism mechanism_ GUARDED_BY(mutex_);
   std::unique_ptr<Change> change_ GUARDED_BY(mutex_);  // waits until the mechanism is idle
   bool ending_ GUARDED_BY(mutex_) = false;
-  // Jobs that were posted under a change, in order of posting. Bounded: together with the jobs that
-  // wait for an instance, at most max_pending of each queue.
+  // Jobs that were posted while a change was under way, in order of posting. Bounded: together with
+  // the jobs that wait for an instance, at most max_pending of each queue.
   JobList<&Job::waiting_hook> held_ GUARDED_BY(mutex_);
   std::vector<JobId> taken_cancels_ GUARDED_BY(mutex_);  // at most kMaxCancels; scratch
   FinishedJobs late_ GUARDED_BY(mutex_);                 // finished outside of a round
@@ -148,7 +153,7 @@ class Dispatcher final : private DeviceListener {
   Mutex timer_mutex_;
   CondVar timer_wake_;
   TimePoint timer_target_ GUARDED_BY(timer_mutex_) = kNoDeadline;
-  std::jthread timer_;  // last: stops before anything it uses is gone
+  std::jthread timer_;  // last member: stops before what it uses is destroyed
 };
 
 }  // namespace lagoon

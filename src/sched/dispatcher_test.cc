@@ -80,7 +80,7 @@ TEST_F(DispatcherTest, AnOutputThatIsNotWantedIsNotCopied) {
   }
 }
 
-// First posted, first picked; but the device is to run them the other way round.
+// Picks the job that was posted first, but ranks jobs so that the device runs the last one first.
 class LastFirstOnTheDevice final : public Policy {
   Decision Pick(const SchedulingView& view) override {
     const ScheduledJob* job = view.ready.RealTimeFirst();
@@ -105,7 +105,7 @@ TEST_F(DispatcherTest, TheDeviceGoesByThePolicysRanksAmongTheJobsOfAClass) {
   EXPECT_EQ(order, (std::vector<std::string>{"late", "early", "background"}));
 }
 
-// How a switch ended; nothing: it has not.
+// How a switch ended; nullopt: it has not ended.
 using SwitchResult = std::optional<Status>;
 
 TEST_F(DispatcherTest, ASwitchLetsEarlierJobsFinishAndLaterOnesRunUnderTheNewScheduler) {
@@ -194,7 +194,7 @@ TEST_F(DispatcherTest, ASwitchUnderWayIsToldWhenTheDispatcherEnds) {
   const QueueId queue = AddQueue(JobClass::kBestEffort, 3, 2);
   Request &early = Add(), &late = Add();
   ASSERT_TRUE(Post(queue, early));
-  ASSERT_TRUE(device_->RunBlock());  // its input: no guard makes a copy leave
+  ASSERT_TRUE(device_->RunBlock());  // the copy of its input, which has no guard
   SwitchResult switched;
   dispatcher_->Switch({.name = "new"}, std::make_unique<testing::ClassFirst>(),
                       [&](Status status) { switched = std::move(status); });
@@ -501,7 +501,7 @@ TEST_F(DispatcherTest, DestructionFinishesWhatIsLeft) {
   Request &running = Add(), &waiting = Add();
   ASSERT_TRUE(Post(queue, running));
   ASSERT_TRUE(Post(queue, waiting));
-  ASSERT_TRUE(device_->RunBlock());  // a copy cannot be revoked
+  ASSERT_TRUE(device_->RunBlock());  // the input's copy, which has no guard
   dispatcher_.reset();
   EXPECT_EQ(running.result.outcome, Outcome::kCancelled);
   EXPECT_EQ(waiting.result.outcome, Outcome::kCancelled);

@@ -1,4 +1,4 @@
-// What the mechanism lets on the device where a scheduler limits that by blocks.
+// How many kernels the mechanism submits when the scheduler limits the blocks on the device.
 
 #include <gtest/gtest.h>
 
@@ -9,7 +9,8 @@
 namespace lagoon::testing {
 namespace {
 
-// How many of twelve jobs, each of one kernel of two blocks, a device of two units gets at once.
+// Posts twelve jobs, each of one kernel of two blocks, on a device of two units. Returns how many
+// of them are submitted at once.
 class Filling : public DispatcherFixture {
  protected:
   std::size_t Submitted(std::optional<std::uint32_t> extra_blocks,
@@ -41,8 +42,8 @@ TEST_F(Filling, WithNothingAheadNoBlockWaits) {
 }
 
 TEST_F(Filling, CountsKernelsOfDifferentOccupancyByWhatTheyTakeOfAUnit) {
-  // Pairs take 2 + 1/4 units: after the second job these are full, after the fourth 4.5 of 2 units
-  // are asked for, that is, 2.5 / 4.5 of the eight blocks are beyond.
+  // Each pair of jobs takes 2 + 1/4 units. After the second job the 2 units are full. After the
+  // fourth, 4.5 units are needed, so that 2.5 / 4.5 of the eight blocks are beyond the units.
   EXPECT_EQ(Submitted(1, {1, 8}), 3u);
   EXPECT_EQ(Submitted(4, {1, 8}), 4u);
   EXPECT_EQ(Submitted(5, {1, 8}), 5u);

@@ -11,7 +11,7 @@
 namespace lagoon {
 namespace {
 
-// Of a block of which nothing is known: too long to pad any room.
+// Block time if none is known: too long for any room, so that the kernel is not used as padding.
 constexpr Nanoseconds kUnknown = std::chrono::hours(1);
 
 PlanTensor BytesAt(std::size_t bytes) {
@@ -121,7 +121,7 @@ JobWait HostedJob::CopyToHost(void* to, const std::byte* from, std::size_t bytes
   const auto copy = [&]() -> JobWait {
     Plan plan;
     plan.outputs.push_back(BytesAt(bytes));
-    // The arena of a plan that only reads it.
+    // Becomes the arena of a plan that only reads from the arena.
     auto operation = MakeCall(const_cast<std::byte*>(from), std::move(plan), *services_.copy_costs);
     operation->outputs = {to};
     return Issue(std::move(operation), stream);
@@ -243,7 +243,7 @@ void HostedJob::OnFinished(JobOperation& operation) {
   std::vector<Waitlist::Op> activated;
   waitlist_.Complete(finished->number, activated);
   for (const Waitlist::Op number : activated) {
-    if (failing_) return;  // the one before it could not be posted
+    if (failing_) return;  // an operation before could not be posted
     Post(*operations_.at(number));
   }
 }
@@ -278,7 +278,7 @@ bool HostedJob::Advance(HostThread& thread) {
 
 void HostedJob::Resume(HostThread& thread) {
   if (started_) return task_.handle().resume();
-  // Run() is the program's own function, which need not be a coroutine.
+  // Run() belongs to the program and need not be a coroutine: it may throw or return an empty task.
   JobTask task;
   std::string problem;
   try {

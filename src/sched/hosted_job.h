@@ -18,28 +18,28 @@
 
 namespace lagoon {
 
-/// Whether a thread of a host is in the program's code, or works on the host's state, which then
-/// belongs to it alone. A thread that stays in the program's code for too long can be given up:
-/// the state passes to another one, and it finds out when it comes back.
+/// Records whether a thread of a host runs the program's code or works on the host's state, which
+/// then belongs to this thread alone. A thread that stays in the program's code for too long can be
+/// given up: the state passes to another thread, and Return() of the given-up thread is false.
 class HostThread {
  public:
-  /// Into the program's code, for a new resumption. By the thread.
+  /// Enters the program's code for a new resumption. Called by the thread itself.
   void EnterProgram(TimePoint now) {
     since_.store(now.time_since_epoch().count(), std::memory_order_relaxed);
     state_.store((++resumptions_ << kBits) | kProgram, std::memory_order_release);
   }
-  /// Back to the host's state, false if the thread was given up. By the thread.
+  /// Goes back to the host's state; false if the thread was given up. Called by the thread itself.
   bool Return() { return Change(kProgram, kHost); }
-  /// After Return(), in the same resumption.
+  /// Enters the program's code again after Return(), in the same resumption.
   void GoOn() { state_.store((resumptions_ << kBits) | kProgram, std::memory_order_release); }
 
-  /// Gives the thread up if its resumption began before `limit`. By another thread, which owns the
-  /// host's state if this says true.
+  /// Gives the thread up if its resumption did not begin after `limit`. Called by another thread,
+  /// which owns the host's state if this returns true.
   bool GiveUp(TimePoint limit) {
     std::uint64_t seen = state_.load(std::memory_order_acquire);
     if ((seen & kMask) != kProgram) return false;
     if (since_.load(std::memory_order_relaxed) > limit.time_since_epoch().count()) return false;
-    // Fails when it has returned or been resumed since.
+    // Fails when the thread has returned or begun another resumption since the load.
     return state_.compare_exchange_strong(seen, kGivenUp, std::memory_order_acq_rel);
   }
 
@@ -53,49 +53,49 @@ class HostThread {
                                           std::memory_order_acq_rel);
   }
 
-  std::uint64_t resumptions_ = 0;  // the thread's own
+  std::uint64_t resumptions_ = 0;  // only used by the thread itself
   std::atomic<std::uint64_t> state_{kHost};
   std::atomic<std::int64_t> since_{0};
 };
 
 class HostedJob;
 
-/// One operation of a job: a job of the dispatcher, posted when it is active.
+/// One operation of a job. The operation is posted as a job of the dispatcher when it is active.
 struct JobOperation final : JobClient {
   void Finished(const JobResult& result_in) override;
 
   HostedJob* job = nullptr;
   Waitlist::Op number = 0;
-  std::unique_ptr<Instance> instance;  // of a kernel or copy
+  std::unique_ptr<Instance> instance;  // set for a kernel or copy; null for a model
   std::vector<const void*> inputs;
   std::vector<void*> outputs;
   JobSpec spec;
   bool posted = false;
-  JobId id{};  // the dispatcher's, once posted
+  JobId id{};  // id in the dispatcher, once posted
   JobResult result;
 };
 
-/// What a host lends to its jobs.
+/// What a host offers to its jobs.
 class JobServices {
  public:
   virtual ~JobServices() = default;
-  /// Any thread: an operation has finished.
+  /// An operation has finished. Any thread.
   virtual void Tell(JobOperation& operation) = 0;
-  /// What a kernel cut into so many blocks costs; the host's own, for good. The dispatcher reads
-  /// and refines it.
+  /// Costs of a kernel launched with so many blocks. Owned by the host and valid as long as the
+  /// host. The dispatcher reads and refines them.
   virtual CostTable& CostsOf(KernelHandle kernel, std::uint32_t blocks) = 0;
   virtual const KernelSpec* FindKernel(KernelHandle kernel) const = 0;
 
   JobHostOptions options;
-  std::vector<JobModel> models;  // as the options say
+  std::vector<JobModel> models;  // in the order of options.models
   QueueId queue{};               // where kernels and copies are posted
   CostTable* copy_costs = nullptr;
   Device* device = nullptr;
   Dispatcher* dispatcher = nullptr;
 };
 
-/// Not thread-safe: only for whoever owns the host's state, but for what the coroutine calls, which
-/// takes the state for the call.
+/// Not thread-safe: only the thread that owns the host's state may call it. The methods of
+/// JobContext, which the coroutine calls, take the state for the time of the call.
 class HostedJob final : public JobContext {
  public:
   HostedJob(JobServices& services, std::shared_ptr<JobProgram> program, JobId id,
@@ -104,18 +104,20 @@ class HostedJob final : public JobContext {
   JobId id() const { return id_; }
   TimePoint deadline() const { return deadline_; }
 
-  /// Makes the coroutine on the first call, and resumes it until it awaits what is not complete, or
-  /// ends. False: the thread was given up meanwhile, and owns nothing any more.
+  /// Makes the coroutine on the first call, and resumes it until it awaits something incomplete or
+  /// ends. False: the thread was given up meanwhile and does not own the host's state any more.
   bool Advance(HostThread& thread);
   /// The operation has left the dispatcher.
   void OnFinished(JobOperation& operation);
-  /// Nothing of it runs or will run: it can be answered.
+  /// True: nothing of the job runs or will run, so that the job can be answered.
   bool over() const { return failing_ ? posted_ == 0 : returned_ && waitlist_.incomplete() == 0; }
-  /// It ends like this, once what was posted has left. Later reasons do not count.
+  /// Makes the job end with this outcome, once the posted operations have finished. Later calls
+  /// have no effect.
   void End(Outcome outcome, std::optional<Error> error = std::nullopt);
-  /// Tells the client. `now`: the device's.
+  /// Calls the client's Finished(). `now`: the device's time.
   void Answer(TimePoint now);
-  /// The thread that runs it does not come back: answers for it, and what it calls has no effect.
+  /// The thread that runs the coroutine was given up: answers in its place. What the coroutine
+  /// calls from now on has no effect.
   void Abandon(TimePoint now);
   bool abandoned() const { return abandoned_; }
 
@@ -154,15 +156,15 @@ class HostedJob final : public JobContext {
   const TimePoint deadline_;
   JobClient* client_;
   std::vector<void*> client_outputs_;
-  std::vector<std::vector<std::byte>> inputs_, outputs_;  // its own: it may outlive the request
+  std::vector<std::vector<std::byte>> inputs_, outputs_;  // copies: the job may outlive the request
   std::vector<Buffer> memory_;
-  HostThread* thread_ = nullptr;  // that resumed it last
+  HostThread* thread_ = nullptr;  // the thread that resumed the job last
   JobTask task_;
   bool started_ = false, returned_ = false, failing_ = false, abandoned_ = false;
   std::optional<JobWait> wait_;
   Waitlist waitlist_;
-  std::map<Waitlist::Op, std::unique_ptr<JobOperation>> operations_;  // incomplete ones
-  std::size_t posted_ = 0;                                            // of them
+  std::map<Waitlist::Op, std::unique_ptr<JobOperation>> operations_;  // incomplete operations
+  std::size_t posted_ = 0;                                            // how many of them are posted
   std::uint64_t issued_ = 0;
   JobResult result_;
 };

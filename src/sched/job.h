@@ -37,20 +37,20 @@ struct JobResult {
   TimePoint inputs_copied;        // all inputs in the arena
   TimePoint computed;             // the last kernel was complete
   TimePoint finished;             // outputs copied, everything retired
-  std::uint32_t revocations = 0;  // times that its running or queued work was revoked
-  std::uint64_t resumed_blocks =
-      0;  // blocks that a revocation found done and that did not run again
-  /// kFailed: why, where it was not the device. Set only by a JobHost.
+  std::uint32_t revocations = 0;  // how often its running or queued work was revoked
+  /// Blocks that were done before a revocation and did not run again.
+  std::uint64_t resumed_blocks = 0;
+  /// kFailed: the reason, unless the device was lost. Set only by a JobHost.
   std::shared_ptr<const Error> error;
 };
 
-/// Whoever posted a job. Owned by the poster; must live until Finished returns.
+/// Receives the end of a job. Owned by the caller of Post; must live until Finished returns.
 class JobClient {
  public:
   virtual ~JobClient() = default;
-  /// Exactly once per accepted job, on any thread, without a lock of the dispatcher. Nothing of the
-  /// job is used any more: the client may free it. Must be short (hand over to a thread of your
-  /// own) and must not block; it may Post().
+  /// Called exactly once per accepted job, on any thread, without a lock of the dispatcher. What
+  /// the JobSpec pointed to is not used any more: the client may free it. Must be short (hand
+  /// longer work to a thread of your own) and must not block; it may call Post().
   virtual void Finished(const JobResult& result) = 0;
 };
 
@@ -60,13 +60,15 @@ class CostTable;
 struct JobSpec {
   QueueId queue{};
   TimePoint deadline = kNoDeadline;  // enforced while queued and while running
-  std::span<const void* const>
-      inputs;  // one per plan input, of its bytes; copied by Post (the pointers)
-  std::span<void* const> outputs;  // one per plan output; null: not wanted, and not copied
+  /// One pointer per plan input, to the input's bytes. Post copies the pointers, not the bytes.
+  std::span<const void* const> inputs;
+  /// One pointer per plan output, to where the output is copied. Null: the output is not copied.
+  std::span<void* const> outputs;
   JobClient* client = nullptr;
   std::size_t size = 0;  // which plan of the queue's instances: LoadedPlan::at
-  /// What it runs instead of its queue's plan, in the place of an instance of the queue, and what
-  /// that costs. Null: the queue's. The instance is idle until the job is posted.
+  /// Runs this instance instead of one of the queue's, with these costs. Set both or neither. The
+  /// job still occupies one instance of its queue. The instance must be idle when the job is
+  /// posted.
   Instance* instance = nullptr;
   CostTable* costs = nullptr;
 };
@@ -81,9 +83,9 @@ enum class Overflow : std::uint8_t {
 struct QueueOptions {
   std::string name;  // for messages and metrics: the model
   JobClass job_class = JobClass::kBestEffort;
-  /// Borrowed, of one LoadedPlan; as many jobs run at once; at least one.
+  /// Borrowed; at least one; all of the same LoadedPlan. Each instance runs one job at a time.
   std::vector<Instance*> instances;
-  std::size_t max_pending = 64;  // jobs that wait for an instance; at least one
+  std::size_t max_pending = 64;  // most jobs that may wait for an instance; at least one
   Overflow overflow = Overflow::kReject;
 };
 

@@ -15,18 +15,18 @@
 namespace lagoon {
 namespace {
 
-// Kernels and copies of all jobs of a host that run at once; others wait, active.
+// Most kernels and copies of all jobs of a host that run at once. Other active ones wait.
 constexpr std::size_t kPlaces = 16;
-// Threads that a host may lose to coroutines that do not come back.
+// Most threads that a host may lose to coroutines that do not return.
 constexpr std::size_t kMaxGivenUp = 4;
 
-// Apart from the dispatcher's, which count from 1; of all hosts.
+// Ids for the jobs of all hosts. Those of dispatchers count from 1, so that the two never meet.
 JobId NextId() {
   static std::atomic<std::uint64_t> next{std::uint64_t{1} << 63};
   return JobId{next.fetch_add(1, std::memory_order_relaxed)};
 }
 
-// What an instance of a place is of: never run, for people to read.
+// The plan of the instances of a host's queue. It never runs: only its names are shown to people.
 std::shared_ptr<const LoadedPlan> PlacePlan(const std::string& name) {
   auto loaded = std::make_shared<LoadedPlan>();
   loaded->plan.model = name;
@@ -36,7 +36,7 @@ std::shared_ptr<const LoadedPlan> PlacePlan(const std::string& name) {
   return loaded;
 }
 
-/// What the host's thread is told.
+/// An event for the thread that owns the host's state.
 struct News {
   enum class Kind : std::uint8_t { kArrived, kCancelled, kFinished } kind{};
   std::shared_ptr<HostedJob> job;     // kArrived
@@ -55,7 +55,7 @@ class Host final : public JobHost, public JobServices, private JobSetup {
   void Cancel(JobId job) override;
   std::size_t Pending() const override { return pending_.load(std::memory_order_relaxed); }
 
-  /// Jobs of which something may be told: those that wait, have come since, run, and were given up.
+  /// Most jobs that may have news: jobs that wait, have arrived since, run, or were given up.
   std::size_t MostJobs() const {
     return 4 * options.max_pending + 2 * options.max_jobs + kMaxGivenUp + 1;
   }
@@ -98,30 +98,31 @@ class Host final : public JobHost, public JobServices, private JobSetup {
   std::shared_ptr<JobProgram> program_;
   std::vector<std::unique_ptr<Instance>> places_;
   std::map<KernelHandle, KernelSpec> kernels_;
-  std::atomic<std::size_t> pending_{0};  // posted and not started
+  std::atomic<std::size_t> pending_{0};  // jobs posted and not started
   std::atomic<std::size_t> given_up_{0};
 
   Mutex mutex_;
   CondVar wake_;
-  // Bounded by what is accepted, at most MostNews(): one kArrived for each job that has not
-  // started, one kCancelled for each job, one kFinished for each operation that was posted.
+  // At most MostNews(): one kArrived for each job that has not started, one kCancelled for each
+  // job, and one kFinished for each operation that was posted.
   std::vector<News> news_ GUARDED_BY(mutex_);
   std::set<JobId> cancellable_ GUARDED_BY(mutex_);  // neither answered nor cancelled
   bool ending_ GUARDED_BY(mutex_) = false;
   bool ended_ GUARDED_BY(mutex_) = false;
 
-  // The state: of the thread that is not given up, or, without one, of the caller that handles.
-  std::deque<News> todo_;                             // was in news_, and is bounded as that is
+  // The state. Owned by the one thread that is not given up; if the host has no thread
+  // (on_callers_thread), by the caller that handles news.
+  std::deque<News> todo_;                             // taken from news_, with the same bound
   std::map<JobId, std::shared_ptr<HostedJob>> jobs_;  // started, or given up with operations left
   std::deque<std::shared_ptr<HostedJob>> waiting_;    // at most max_pending: Post counts them
   std::map<std::pair<KernelHandle, std::uint32_t>, std::unique_ptr<CostTable>> costs_;
   CostTable no_costs_{Plan{}};
   std::shared_ptr<HostedJob> advancing_;
   std::uint32_t running_ = 0;
-  bool handling_ = false;   // by a caller
-  bool cancelled_ = false;  // all that was left at the end
+  bool handling_ = false;   // a caller handles news
+  bool cancelled_ = false;  // CancelAll() has run
 
-  std::shared_ptr<HostThread> current_;  // changed by the watch only
+  std::shared_ptr<HostThread> current_;  // changed by the watch's thread only
   std::thread thread_;
   std::jthread watch_;
 };
@@ -151,7 +152,7 @@ Status Host::Open(JobHostOptions options_in, std::unique_ptr<JobProgram> program
   for (std::size_t i = 0; i < kPlaces; ++i) {
     places.instances.push_back(places_.emplace_back(Instance::CreateOver(nullptr, plan)).get());
   }
-  places.max_pending = options.max_jobs * JobContext::kMaxStreams;  // what can be active
+  places.max_pending = options.max_jobs * JobContext::kMaxStreams;  // most active operations
   LAGOON_ASSIGN_OR_RETURN(queue, dispatcher->AddQueue(std::move(places)));
   current_ = std::make_shared<HostThread>();
   if (options.on_callers_thread) return {};
@@ -240,7 +241,7 @@ Result<JobId> Host::Post(const JobSpec& spec) {
   return id;
 }
 
-// Only the first cancellation of a job is news.
+// Only the first cancellation of a job has an effect.
 void Host::Cancel(JobId job) {
   {
     const MutexLock lock(mutex_);
@@ -249,7 +250,7 @@ void Host::Cancel(JobId job) {
   Tell({.kind = News::Kind::kCancelled, .job = {}, .id = job});
 }
 
-// A job that is about to be answered.
+// Called when a job is about to be answered.
 void Host::Forget(const HostedJob& job) {
   const MutexLock lock(mutex_);
   cancellable_.erase(job.id());
@@ -262,12 +263,12 @@ void Host::Tell(News news) {
     news_.push_back(std::move(news));
     if (!options.on_callers_thread) return wake_.NotifyAll();
   }
-  if (std::exchange(handling_, true)) return;             // further up this thread's stack
-  while (TakeNews()) LAGOON_CHECK(HandleAll(*current_));  // nobody gives the only thread up
+  if (std::exchange(handling_, true)) return;             // handled further up this thread's stack
+  while (TakeNews()) LAGOON_CHECK(HandleAll(*current_));  // a caller's thread is never given up
   handling_ = false;
 }
 
-// ---- The thread that has the state
+// ---- The thread that owns the state
 
 void Host::StartThread() {
   thread_ = std::thread([this, thread = current_] { Loop(*thread); });
@@ -276,7 +277,7 @@ void Host::StartThread() {
 void Host::Loop(HostThread& thread) {
   do {
     const bool ending = WaitForNews();
-    if (!HandleAll(thread)) return;  // given up: nothing here is ours any more
+    if (!HandleAll(thread)) return;  // given up: the state belongs to another thread
     if (ending) CancelAll();
   } while (!cancelled_ || !jobs_.empty());
   const MutexLock lock(mutex_);
@@ -284,7 +285,7 @@ void Host::Loop(HostThread& thread) {
   wake_.NotifyAll();
 }
 
-// True: the host ends.
+// True: the host is being destroyed.
 bool Host::WaitForNews() {
   TimePoint until = kNoDeadline;
   for (const auto& job : waiting_) until = std::min(until, job->deadline());
@@ -418,11 +419,11 @@ void Host::Watch(const std::stop_token& stop) {
   }
 }
 
-// The state is the watch's now, until it starts another thread.
+// The watch's thread owns the state until it has started another thread.
 void Host::GiveUp() {
   const std::shared_ptr<HostedJob> job = std::move(advancing_);
   spdlog::error("job program '{}': a coroutine does not await anything; gave it up", options.name);
-  // Left to the thread that may still come back, with the job, whose share it holds.
+  // The thread may still return. It then frees what it holds, a reference to the job among it.
   thread_.detach();
   given_up_.fetch_add(1);
   --running_;
@@ -442,7 +443,7 @@ Host::~Host() {
     const MutexLock lock(mutex_);
     ending_ = true;
     wake_.NotifyAll();
-    while (!ended_) wake_.Wait(mutex_);  // the watch goes on meanwhile
+    while (!ended_) wake_.Wait(mutex_);  // the watch keeps running meanwhile
   }
   watch_.request_stop();
   watch_.join();

@@ -12,10 +12,10 @@
 
 namespace lagoon {
 
-/// Whether an id is of a job of a host; the dispatcher's are not.
+/// True for ids of jobs of a JobHost; false for ids of the dispatcher.
 constexpr bool IsHosted(JobId job) { return (Raw(job) >> 63) != 0; }
 
-/// A model that a program may run: where, and as what.
+/// A model that a program may run, with the queue that runs it.
 struct HostedModel {
   std::string role;
   QueueId queue{};
@@ -25,16 +25,16 @@ struct HostedModel {
 struct JobHostOptions {
   std::string name;  // for messages: the model
   JobClass job_class = JobClass::kBestEffort;
-  std::vector<TensorSpec> inputs, outputs;  // of a request
+  std::vector<TensorSpec> inputs, outputs;  // of one request
   std::vector<HostedModel> models;
   std::map<std::string, std::string> parameters;
-  std::uint32_t max_jobs = 16;  // coroutines at once; others wait
-  std::size_t max_pending = 64;
-  std::uint64_t max_operations = std::uint64_t{1} << 20;  // of one job
-  /// A coroutine that computes on the host for so long without awaiting is given up.
+  std::uint32_t max_jobs = 16;   // jobs that have started, each a coroutine; others wait
+  std::size_t max_pending = 64;  // jobs that wait
+  std::uint64_t max_operations = std::uint64_t{1} << 20;  // most operations of one job
+  /// A coroutine that computes on the host for longer than this without awaiting is given up.
   Nanoseconds host_limit = std::chrono::seconds(10);
-  /// Coroutines are resumed by whichever thread brings news; for virtual time, where one thread
-  /// does everything. Else by a thread of the host's own, since they may compute.
+  /// True: the thread that brings news resumes the coroutines. Only for virtual time, where one
+  /// thread does everything. False: a thread of the host's own resumes them, as they may compute.
   bool on_callers_thread = false;
 };
 
@@ -43,18 +43,20 @@ struct JobHostOptions {
 /// jobs and models (Paella 5.2). Any thread may call any method.
 class JobHost {
  public:
-  /// Initialises `program`, whose error is annotated with the name. Dispatcher and device outlive
-  /// the host.
+  /// Initialises `program`. An error of the program is annotated with options.name. Dispatcher and
+  /// device outlive the host.
   static Result<std::unique_ptr<JobHost>> Create(JobHostOptions options,
                                                  std::unique_ptr<JobProgram> program,
                                                  Device& device, Dispatcher& dispatcher);
-  /// Cancels what is left and waits for it, but for coroutines that were given up.
+  /// Cancels the jobs that are left and waits for their ends, but not for coroutines that were
+  /// given up.
   virtual ~JobHost() = default;
 
-  /// As Dispatcher::Post: inputs, outputs, deadline and client of `spec` count. An id is never one
-  /// of the dispatcher's. A coroutine's error makes the job end as kFailed with a message.
+  /// As Dispatcher::Post, but copies the bytes of the inputs, and uses only inputs, outputs,
+  /// deadline and client of `spec`. Ids differ from all ids of the dispatcher. An error of the
+  /// coroutine makes the job end as kFailed with a message.
   virtual Result<JobId> Post(const JobSpec& spec) = 0;
-  /// Unknown ids are ignored, those of the dispatcher and of other hosts included.
+  /// Ignores unknown ids, among them those of the dispatcher and of other hosts.
   virtual void Cancel(JobId job) = 0;
   virtual std::size_t Pending() const = 0;
 };

@@ -1,4 +1,4 @@
-// What a job host keeps is bounded, whatever its callers do.
+// The memory of a job host is bounded, for any behaviour of its callers.
 
 #include <gtest/gtest.h>
 
@@ -9,7 +9,7 @@
 namespace lagoon::testing {
 namespace {
 
-// The host checks how much news it holds: more than MostNews() ends the test.
+// The host itself checks that it holds at most MostNews() news: more would end the test.
 TEST_F(JobHostFixture, CancellationsDoNotPileUpWhileACoroutineComputes) {
   constexpr int kFlood = 50'000;  // MostNews() is some 11,000 here
   options_.max_jobs = 1;
@@ -31,7 +31,7 @@ TEST_F(JobHostFixture, CancellationsDoNotPileUpWhileACoroutineComputes) {
   for (int i = 0; i < kFlood; ++i) {
     host_->Cancel(*first);
     host_->Cancel(*second);
-    host_->Cancel(JobId{Raw(*second) + 1000 + static_cast<std::uint64_t>(i)});  // of no job
+    host_->Cancel(JobId{Raw(*second) + 1000 + static_cast<std::uint64_t>(i)});  // the id of no job
   }
   go_on.store(true);
   go_on.notify_all();
@@ -39,7 +39,7 @@ TEST_F(JobHostFixture, CancellationsDoNotPileUpWhileACoroutineComputes) {
   // Its coroutine may have ended before the cancellation was read.
   const Outcome outcome = running.Await().outcome;
   EXPECT_TRUE(outcome == Outcome::kDone || outcome == Outcome::kCancelled) << Name(outcome);
-  host_->Cancel(*first);  // answered: nothing to do
+  host_->Cancel(*first);  // already answered: no effect
 }
 
 }  // namespace

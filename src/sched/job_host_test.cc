@@ -37,7 +37,7 @@ bool NoteBody(const void* args, std::uint32_t /*block*/, BlockContext& /*ctx*/) 
   return true;
 }
 
-// Runs until it is asked to leave, once the gate is open commits.
+// Runs until its guard is raised. Commits once the gate is open.
 struct GateArgs {
   const std::atomic<bool>* open;
 };
@@ -343,7 +343,7 @@ TEST_F(EndlessJob, EndsWhenItIsCancelled) {
   while (log_.entries().size() < 10) std::this_thread::yield();
   host_->Cancel(job);
   EXPECT_EQ(request.Await().outcome, Outcome::kCancelled);
-  host_->Cancel(job);  // nobody knows it any more
+  host_->Cancel(job);  // the id is not known any more
   host_.reset();
   EXPECT_EQ(left_, 1);
 }
@@ -374,7 +374,7 @@ TEST_F(JobHostTest, ACoroutineThatDoesNotComeBackIsGivenUpAndOthersGoOn) {
   Open(
       [&](JobContext& job) -> JobTask {
         if (job.Input<float>(0)[0] == 0) {
-          job.Launch(gate_, GateArgs{&open_}, 1);  // runs until it is told to leave
+          job.Launch(gate_, GateArgs{&open_}, 1);  // runs until it is revoked
           while (!release) std::this_thread::yield();
           job.Launch(note_, NoteArgs{&log_, 666}, 1);  // has no effect any more
           ++back;
@@ -490,7 +490,7 @@ TEST_F(JobHostTest, AProgramThatCannotStartSaysWhy) {
             "job program 'program': kernel 'k' has no body");
 }
 
-// In virtual time the coroutines run on the thread that brings the news.
+// In virtual time the coroutines run on the thread that brings news.
 class JobHostInVirtualTime : public ::testing::Test {
  protected:
   JobHostInVirtualTime() {
@@ -523,7 +523,7 @@ class JobHostInVirtualTime : public ::testing::Test {
   JobHostOptions options_;
   KernelHandle kernel_{};
   int jobs_ = 0;
-  std::vector<int> steps_;  // whose, in order
+  std::vector<int> steps_;  // the numbers of the jobs, in the order of their steps
   std::unique_ptr<JobHost> host_;
 };
 

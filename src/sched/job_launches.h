@@ -11,22 +11,23 @@ namespace lagoon {
 
 struct Job;
 
-/// What a launch in flight belongs to.
+/// The job and the op or tensor that a launch in flight works for.
 struct JobLaunch {
   enum class Kind : std::uint8_t { kInput, kOp, kOutput };
   Job* job = nullptr;
   Kind kind = Kind::kOp;
-  std::uint32_t index = 0;       // of the op or tensor
-  std::uint32_t limit = 0;       // of the best-effort group's guard, where the launch has it
-  std::uint32_t blocks = 0;      // that were left to run then
-  std::uint32_t occupancy = 1;   // of a unit by them: PlanOp::occupancy
-  bool padding = false;          // guarded by a real-time kernel instead of the group
-  bool whole = false;            // began with no block done, and had all units
-  TimePoint placed{};            // its first block
-  std::uint32_t generation = 0;  // tells a reused slot from its former launch
+  std::uint32_t index = 0;       // number of the op or tensor in the plan
+  std::uint32_t limit = 0;       // guard limit it was submitted with (best-effort, not padding)
+  std::uint32_t blocks = 0;      // blocks not yet done at submission; 0 once the kernel is complete
+  std::uint32_t occupancy = 1;   // blocks that a unit holds at once: PlanOp::occupancy
+  bool padding = false;          // leaves with a real-time kernel instead of with the group
+  bool whole = false;            // runs all blocks and may use all units: its time is a cost
+  TimePoint placed{};            // when its first block began
+  std::uint32_t generation = 0;  // distinguishes successive launches in the same slot
 };
 
-/// Launch ids and their records, in a fixed number of slots. Allocates nothing after construction.
+/// Hands out launch ids and keeps a record for each, in a fixed number of slots. Allocates nothing
+/// after construction.
 class JobLaunches {
  public:
   explicit JobLaunches(std::uint32_t slots) : records_(slots) {
@@ -36,7 +37,7 @@ class JobLaunches {
   bool full() const { return free_.empty(); }
   std::size_t size() const { return records_.size() - free_.size(); }
 
-  /// `launch`'s generation is set by the table.
+  /// Sets the generation of the record.
   LaunchId Add(JobLaunch launch) {
     LAGOON_CHECK(!full() && launch.job != nullptr);
     const std::uint32_t slot = free_.back();

@@ -35,7 +35,7 @@ class JobWait {
       : job_(&job), kind_(kind), index_(index) {}
 
   Kind kind() const { return kind_; }
-  std::uint64_t index() const { return index_; }  // of the operation or stream
+  std::uint64_t index() const { return index_; }  // number of the operation or stream
 
   // For the compiler.
   inline bool await_ready() const;
@@ -83,22 +83,24 @@ class JobTask {
   std::coroutine_handle<promise_type> handle_;
 };
 
-/// A stream of one job, created by its JobContext; virtual, so that a job may have many (up to
-/// JobContext::kMaxStreams). They are in order as CUDA's are: see Waitlist.
+/// A stream of one job, created by its JobContext. No stream of the device is taken, so that a job
+/// may have many (up to JobContext::kMaxStreams). The order is that of CUDA's streams: see
+/// Waitlist.
 using JobStream = Waitlist::Stream;
 
 /// Another model of the repository, as a program sees it.
 struct JobModel {
-  std::uint32_t index = 0;  // among those that the program has found
+  std::uint32_t index = 0;  // in the list of models that the program may run
   std::vector<TensorSpec> inputs;
   std::vector<TensorSpec> outputs;
 };
 
 /// One request of a program, while its coroutine runs. Only for the coroutine, from the thread that
-/// resumes it. Operations start as soon as the order of their streams and the scheduler let them;
-/// none has to be awaited. What they name must stay valid until they are complete: the request's
-/// tensors and what Allocate() gave do so to the end of the job, a local variable only if the
-/// coroutine awaits the operation before it leaves the variable's scope.
+/// resumes it. Operations start as soon as the order of their streams and the scheduler allow; they
+/// need not be awaited. Memory that an operation reads or writes must stay valid until the
+/// operation is complete. The request's tensors and memory from Allocate() stay valid to the end of
+/// the job; a local variable does so only if the coroutine awaits the operation before it leaves
+/// the variable's scope.
 ///
 /// A call that is wrong (an unknown stream, too many operations) fails the job, as does an
 /// operation that does not complete because the request was cancelled, expired, or the device was
@@ -107,7 +109,7 @@ struct JobModel {
 class JobContext {
  public:
   static constexpr std::size_t kMaxStreams = 32;
-  /// Issued and not complete.
+  /// Most operations of one job that may be issued and not complete.
   static constexpr std::size_t kMaxOperations = 1024;
 
   virtual ~JobContext() = default;
@@ -126,12 +128,12 @@ class JobContext {
     return {reinterpret_cast<T*>(bytes.data()), bytes.size() / sizeof(T)};
   }
 
-  /// Device memory until the end of the job, 64-byte aligned. kResourceExhausted.
+  /// Device memory that is valid until the end of the job, 64-byte aligned. kResourceExhausted when
+  /// the device has no room for it.
   virtual Result<std::byte*> Allocate(std::size_t bytes) = 0;
   virtual JobStream CreateStream(StreamKind kind) = 0;
 
-  /// A kernel of the program: `blocks` times its body, with `args` as the argument struct, which is
-  /// copied.
+  /// Runs the body of a kernel of the program `blocks` times. `args`: the argument struct, copied.
   virtual JobWait Launch(KernelHandle kernel, std::span<const std::byte> args, std::uint32_t blocks,
                          JobStream stream) = 0;
   template <typename Args>
@@ -144,18 +146,18 @@ class JobContext {
                                JobStream stream = Waitlist::kDefaultStream) = 0;
   virtual JobWait CopyToHost(void* to, const std::byte* from, std::size_t bytes,
                              JobStream stream = Waitlist::kDefaultStream) = 0;
-  /// One execution of a model, whose tensors are in host memory, in the order of `model`.
+  /// Runs a model once. The tensors are in host memory, in the order of `model`.
   virtual JobWait Run(const JobModel& model, std::span<const void* const> inputs,
                       std::span<void* const> outputs,
                       JobStream stream = Waitlist::kDefaultStream) = 0;
 
-  /// All operations of a stream, or of the job, that were issued so far.
+  /// Waits for all operations of a stream, or of the job, that were issued so far.
   JobWait Sync(JobStream stream) { return {*this, JobWait::Kind::kStream, stream}; }
   JobWait All() { return {*this, JobWait::Kind::kAll, 0}; }
 
  private:
   friend class JobWait;
-  /// Whether the coroutine may go on at once.
+  /// True: what `wait` waits for is complete, so that the coroutine need not be suspended.
   virtual bool Ready(const JobWait& wait) = 0;
   virtual void SuspendUntil(const JobWait& wait) = 0;
 };
@@ -169,12 +171,12 @@ inline void JobWait::await_suspend(std::coroutine_handle<> /*handle*/) const {
 class JobSetup {
  public:
   virtual ~JobSetup() = default;
-  /// See device/block.h for what a body promises. spec.block.time is what a block is expected to
-  /// take, for padding; 0: not known, and the kernel pads nothing before it has run.
+  /// See device/block.h for the contract of a body. spec.block.time is the expected time of a
+  /// block, used for padding; 0: not known, and the kernel is never used as padding.
   virtual Result<KernelHandle> LoadKernel(const std::string& name, Body body,
                                           const KernelSpec& spec) = 0;
-  /// The model that the configuration's parameter "lagoon.model.ROLE" names. Valid as long as the
-  /// program.
+  /// The model that the configuration's parameter "lagoon.model.ROLE" names. The result is valid as
+  /// long as the program lives.
   virtual Result<const JobModel*> FindModel(const std::string& role) = 0;
   /// The configuration's parameter of this name, if it is there.
   virtual std::optional<std::string> Parameter(const std::string& name) const = 0;
@@ -184,19 +186,20 @@ class JobSetup {
 class JobProgram {
  public:
   virtual ~JobProgram() = default;
-  /// Once, before the first request. An error makes the model unavailable.
+  /// Called once, before the first request. An error makes the model unavailable.
   virtual Status Init(JobSetup& setup) = 0;
-  /// For each request; several run at a time, interleaved on one thread. `job` outlives the
-  /// coroutine. An error, or an exception, fails the request.
+  /// Called for each request. Several requests run at a time, interleaved on one thread. `job`
+  /// outlives the coroutine. An error, or an exception, fails the request.
   virtual JobTask Run(JobContext& job) = 0;
 };
 
-/// Changes with every change of this file that a compiled library would notice.
+/// Raised with every change of this file that is not compatible with compiled libraries.
 inline constexpr std::uint32_t kJobProgramAbi = 1;
 
 }  // namespace lagoon
 
-/// Once in a shared library: makes `Program`, a JobProgram, what the library serves.
+/// Use once in a shared library. The library then serves `Program`, a class derived from
+/// JobProgram.
 #define LAGOON_JOB_PROGRAM(Program)                                                      \
   static_assert(std::is_base_of_v<::lagoon::JobProgram, Program>);                       \
   extern "C" std::uint32_t lagoon_job_program_abi() { return ::lagoon::kJobProgramAbi; } \

@@ -14,7 +14,7 @@ namespace lagoon {
 
 struct JobQueue;
 
-/// One job. Created by Post on the caller's thread, then owned by the mechanism until it is
+/// One job. Created by Post on the caller's thread, then owned by the mechanism until the job is
 /// finished.
 ///
 ///   waiting -> active -> finished             an instance became free; all outputs are copied
@@ -29,25 +29,26 @@ struct Job : ScheduledJob {
   JobClient* client = nullptr;
   std::vector<const void*> inputs;
   std::vector<void*> outputs;
-  std::size_t size = 0;  // of the batch: which plan of its instance
+  std::size_t size = 0;  // batch size: which plan of its instance (LoadedPlan::at)
   JobResult result;
 
   CostTable* costs = nullptr;
-  Instance* instance = nullptr;  // null: the queue's, once it is active
+  Instance* instance = nullptr;  // null: takes one of the queue's when it becomes active
 
-  // While active or leaving. Ops and tensors before an index are submitted or complete.
+  // Valid while active or leaving. Ops and tensors before a next_... index are submitted or
+  // complete.
   StreamId stream = kUnordered;
-  Rank rank = 0;         // of its launches among those of its class: the last pick's
-  std::size_t slot = 0;  // of the instance in its queue
+  Rank rank = 0;         // rank of its launches within its class, from the last pick
+  std::size_t slot = 0;  // which slot of the queue the job occupies
   std::size_t next_input = 0;
   std::size_t next_op = 0;
   std::size_t next_output = 0;
-  std::size_t first_incomplete = 0;  // ops before it are complete
-  std::size_t revoked_until = 0;     // ops before it were submitted before the last revocation
-  std::uint32_t inputs_left = 0;     // copies not yet complete
+  std::size_t first_incomplete = 0;  // ops before this one are complete
+  std::size_t revoked_until = 0;  // ops before this one may have launches from before a revocation
+  std::uint32_t inputs_left = 0;  // input copies not yet complete
   std::uint32_t outputs_left = 0;
   std::uint32_t output_launches = 0;  // copies of outputs in flight
-  std::uint32_t launches = 0;         // in flight, revoked ones included
+  std::uint32_t launches = 0;         // launches in flight, revoked ones included
 
   Job* next_in_inbox = nullptr;
   intrusive::list_member_hook<> waiting_hook;   // JobQueue::waiting or Dispatcher::held_
@@ -61,7 +62,7 @@ template <intrusive::list_member_hook<> Job::*Hook>
 using JobList =
     intrusive::list<Job, intrusive::member_hook<Job, intrusive::list_member_hook<>, Hook>>;
 
-/// Jobs whose outcome is known; whoever holds the list calls Finished and deletes them.
+/// Jobs whose outcome is known. The owner of the list calls Finished and deletes the jobs.
 using FinishedJobs = JobList<&Job::finished_hook>;
 
 /// Whether one of the jobs is of the real-time class.
@@ -71,9 +72,9 @@ bool HasRealTime(const FinishedJobs& finished);
 struct JobQueue {
   struct Slot {
     Instance* instance = nullptr;
-    GuardId guard{};                       // makes the job on this instance leave
-    std::uint32_t revision = 0;            // the guard's limit for the job at hand
-    std::vector<std::uint32_t> in_flight;  // launches of each op of it
+    GuardId guard{};                       // revokes the launches of the job on this instance
+    std::uint32_t revision = 0;            // the guard's limit for the present job
+    std::vector<std::uint32_t> in_flight;  // launches in flight, by op of the present job
   };
 
   JobQueue(QueueId id_in, QueueOptions options_in) : id(id_in), options(std::move(options_in)) {
@@ -83,7 +84,7 @@ struct JobQueue {
 
   const QueueId id;
   QueueOptions options;
-  std::vector<CostTable> costs;         // by batch size, of the plans that all instances run
+  std::vector<CostTable> costs;         // by batch size (LoadedPlan::at); shared by all instances
   std::atomic<std::size_t> pending{0};  // posted and not started; changed by any thread
   StreamId stream = kUnordered;
   std::vector<Slot> slots;
@@ -107,7 +108,7 @@ class QueueTable {
     LAGOON_CHECK(!full() && queue->id == next_id());
     const QueueId id = queue->id;
     queues_.push_back(std::move(queue));
-    // release: pairs with Find. The vector never reallocates, what is published never changes.
+    // release: pairs with Find. The vector never reallocates, and published entries never change.
     count_.store(queues_.size(), std::memory_order_release);
     return id;
   }

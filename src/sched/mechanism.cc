@@ -24,7 +24,7 @@ Mechanism::Mechanism(Device& device, const SchedulerConfig& config, Policy& poli
   Result<GuardId> guard = device_.CreateGuard();
   LAGOON_CHECK(guard.has_value());  // an idle device always has one
   group_guard_ = *guard;
-  LAGOON_CHECK(Use(config, policy).has_value());  // and a stream
+  LAGOON_CHECK(Use(config, policy).has_value());  // an idle device always has a stream
 }
 
 Status Mechanism::Use(const SchedulerConfig& config, Policy& policy) {
@@ -48,7 +48,7 @@ Status Mechanism::MakeStreams(SchedulerConfig::Streams kind) {
   while (streams_.size() < shared) {
     Result<StreamId> stream = device_.CreateStream({"shared"});
     if (!stream && streams_.empty()) return tl::unexpected<Error>(std::move(stream).error());
-    if (!stream) break;  // fewer will do
+    if (!stream) break;  // fewer streams suffice
     streams_.push_back(*stream);
   }
   if (kind != Streams::kPerQueue) return {};
@@ -125,7 +125,7 @@ void Mechanism::Cancel(JobId id, FinishedJobs& finished) {
 
 void Mechanism::CancelAll(FinishedJobs& finished) {
   for (auto job = jobs_.begin(); job != jobs_.end();) {
-    Leave(*job++, Outcome::kCancelled, finished);  // which may take that one out of the set
+    Leave(*job++, Outcome::kCancelled, finished);  // Leave() may remove the job from the set
   }
 }
 
@@ -151,7 +151,7 @@ TimePoint Mechanism::NextDeadline() const {
   return deadlines_.empty() ? kNoDeadline : deadlines_.begin()->deadline;
 }
 
-// ---- Device news
+// ---- Events of the device
 
 std::size_t Mechanism::PollEvents(FinishedJobs& finished) {
   std::array<DeviceEvent, 64> events;
@@ -217,7 +217,7 @@ void Mechanism::OnRetired(const DeviceEvent& event, FinishedJobs& finished) {
   if (record.kind == JobLaunch::Kind::kOutput) {
     --job.output_launches;
     if (job.state == Job::State::kActive) {
-      // Revoked before it began: once more, with its kernels.
+      // Revoked before it began: submit it again, with its kernels.
       if (!job.instance->OutputCopy(record.index, nullptr).progress->Complete()) {
         job.next_output = std::min<std::size_t>(job.next_output, record.index);
       }
@@ -234,9 +234,10 @@ void Mechanism::OnRetired(const DeviceEvent& event, FinishedJobs& finished) {
       --revocable_;
     }
     if (job.state == Job::State::kActive) {
-      // A block of this launch may have completed a kernel that a later launch named first.
+      // The kernel may be complete by now: after a revocation it may have two launches in flight,
+      // and a block of either may complete it.
       Advance(job, event.at);
-      // Padding left with its room, and nobody has submitted the rest again.
+      // Padding was revoked when its room ended, and the rest of its blocks is not submitted yet.
       if (in_flight == 0 && record.index < job.next_op &&
           !job.instance->progress(record.index).Complete()) {
         GoBack(job, record.index);
@@ -268,7 +269,7 @@ void Mechanism::Start(Job& job) {
   queue.free_slots.pop_back();
   if (job.instance == nullptr) job.instance = queue.slots[job.slot].instance;
   job.instance->Select(job.size);
-  job.instance->Reset();  // every launch of the last job on it has retired
+  job.instance->Reset();  // all launches of the former job have retired
   job.started = true;
   job.state = Job::State::kActive;
   job.stream = NextStream(queue);
@@ -277,7 +278,7 @@ void Mechanism::Start(Job& job) {
   job.inputs_left = static_cast<std::uint32_t>(job.inputs.size());
   job.outputs_left = static_cast<std::uint32_t>(
       job.outputs.size() - std::ranges::count(job.outputs, static_cast<void*>(nullptr)));
-  if (job.outputs_left == 0) job.next_output = job.outputs.size();  // the last kernel ends the job
+  if (job.outputs_left == 0) job.next_output = job.outputs.size();  // ends with the last kernel
   if (job.job_class == JobClass::kRealTime && !job.instance->plan().ops.empty()) {
     ++real_time_computing_;
   }

@@ -26,49 +26,51 @@ class Mechanism {
   Mechanism(const Mechanism&) = delete;
   Mechanism& operator=(const Mechanism&) = delete;
 
-  /// kResourceExhausted when the device has no guard or stream left; kInvalidArgument names the
-  /// option.
+  /// kResourceExhausted when the device has no guard or stream left, or there are kMaxQueues
+  /// queues; kInvalidArgument names the option.
   Result<QueueId> AddQueue(QueueOptions options);
 
-  // Jobs whose outcome is known are moved to `finished`, whose owner delivers and deletes them.
+  // Jobs whose outcome is known are moved to `finished`. The owner of that list delivers and
+  // deletes them.
 
-  /// Takes ownership. The queue's `pending` counts the job already.
+  /// Takes ownership. The job must already be counted in the queue's `pending`.
   void Admit(std::unique_ptr<Job> job, FinishedJobs& finished);
   /// Ends a job that was never admitted. Takes ownership.
   void Refuse(std::unique_ptr<Job> job, Outcome outcome, FinishedJobs& finished);
-  /// Ends the oldest of the queue's jobs that wait for an instance. False: no job waits.
+  /// Ends the oldest job of the queue that waits for an instance. False: no job waits.
   bool SupersedeOldest(JobQueue& queue, FinishedJobs& finished);
   /// Unknown ids (finished jobs) are ignored.
   void Cancel(JobId id, FinishedJobs& finished);
   void CancelAll(FinishedJobs& finished);
 
-  /// One round: reads the device's events, expires, revokes, picks and submits. True: the device
-  /// has retired work meanwhile, so that another round may find something to do; no listener hears
-  /// of that. Bounded: a round reads at most all events of the launches in flight (three each),
-  /// and submits at most DeviceInfo::max_launches launches. A round that finishes a real-time job
-  /// submits nothing and returns true: the answer goes first.
+  /// One round: reads the device's events, expires, revokes, picks and submits. Reads the events
+  /// once more at its end, as no listener is called for those that the round itself caused. True:
+  /// there were such events, and another round is needed. A round that finishes a real-time job
+  /// submits nothing, because the answer goes first, and returns true.
+  /// Bounded: a round reads at most all events of the launches in flight (three each), and submits
+  /// at most DeviceInfo::max_launches launches.
   bool Step(FinishedJobs& finished);
 
-  /// Before anything else; null: nobody is told.
+  /// Must be called before anything else; null: no observer.
   void Observe(SchedObserver* observer);
 
   bool idle() const { return jobs_.empty(); }
-  bool lost() const { return lost_; }  // the device is
+  bool lost() const { return lost_; }  // the device is lost
   const SchedulerConfig& config() const { return config_; }
-  /// Schedules from now on as `config` and `policy` say, which outlives the mechanism or its
-  /// successor. Only when idle. kResourceExhausted when the device has no stream left for it:
-  /// nothing has changed then.
+  /// Schedules from now on as `config` and `policy` say. `policy` must live until the next Use() or
+  /// the end of the mechanism. Only when idle. kResourceExhausted when the device has too few
+  /// streams left: the former scheduler stays in use then.
   Status Use(const SchedulerConfig& config, Policy& policy);
 
   TimePoint NextDeadline() const;
   const DispatcherStats& stats() const { return stats_; }
 
  private:
-  /// The blocks that were not done when their kernels were submitted.
+  /// Sums over kernels in flight, of the blocks that were not done at their submission.
   struct InFlight {
     static constexpr std::uint64_t kUnit = std::uint64_t{1} << 20;
     std::uint64_t blocks = 0;
-    std::uint64_t load = 0;  // what they take of units, a whole one being kUnit
+    std::uint64_t load = 0;  // units that the blocks take, in kUnit-ths of a unit
 
     void Add(const JobLaunch& launch) {
       blocks += launch.blocks;
@@ -78,11 +80,11 @@ class Mechanism {
       blocks -= launch.blocks;
       load -= LoadOf(launch);
     }
-    /// What they take of so many units: above 1, some find no room.
+    /// The share of `units` units that the blocks take; above 1, some blocks find no room.
     double Fill(std::uint32_t units) const {
       return static_cast<double>(load) / static_cast<double>(units * kUnit);
     }
-    /// How many find no room, where the units are full.
+    /// How many blocks find no room; only where Fill(units) is at least 1.
     double Beyond(std::uint32_t units) const {
       return (1 - 1 / Fill(units)) * static_cast<double>(blocks);
     }
@@ -105,8 +107,7 @@ class Mechanism {
   using DeadlineHook =
       intrusive::member_hook<Job, intrusive::set_member_hook<>, &Job::deadline_hook>;
 
-  // Device news.
-  std::size_t PollEvents(FinishedJobs& finished);  // how many there were
+  std::size_t PollEvents(FinishedJobs& finished);  // handles the device's events; returns how many
   void OnPlaced(const DeviceEvent& event);
   void OnComplete(const DeviceEvent& event);
   void OnRetired(const DeviceEvent& event, FinishedJobs& finished);
@@ -149,7 +150,7 @@ class Mechanism {
   StreamId NextStream(const JobQueue& queue);
   Rank RankOf(const Job& job) const;
 
-  // What an observer is told (mechanism_observe.cc). Only with one.
+  // Calls of the observer (mechanism_observe.cc). Only if there is one.
   void TellJob(SchedEvent::Kind kind, const Job& job, TimePoint at, std::uint32_t value = 0);
   void TellLaunch(SchedEvent::Kind kind, LaunchId id, TimePoint at, std::uint32_t value = 0);
   void TellUnfinished(const DeviceEvent& retired);
@@ -159,7 +160,7 @@ class Mechanism {
   SchedulerConfig config_;
   Policy* policy_;
   QueueTable& queues_;
-  std::vector<StreamId> streams_;  // kOne: the first; kPerJob: in turns
+  std::vector<StreamId> streams_;  // kOne uses the first, kPerJob all of them in turn
   std::size_t next_stream_ = 0;
 
   JobLaunches table_;
@@ -168,22 +169,22 @@ class Mechanism {
   intrusive::set<Job, DeadlineHook, intrusive::compare<ByDeadline>> deadlines_;
   JobList<&Job::active_hook> active_;  // jobs that hold an instance
 
-  // One guard word for all best-effort work of the device. Raising it to `group_limit_` revokes
-  // what was submitted with an earlier limit.
+  // One guard word for all best-effort work of the device but padding. Raising it to `group_limit_`
+  // revokes the launches that were submitted with an earlier limit.
   GuardId group_guard_{};
   std::uint32_t group_limit_ = 0;
   std::uint32_t revocable_ = 0;            // best-effort kernels in flight with the current limit
-  std::uint32_t kernels_[2] = {0, 0};      // in flight, by class
-  InFlight in_flight_;                     // of those kernels
-  std::uint32_t padding_ = 0;              // of those kernels, beside real-time work
-  Job* padding_job_ = nullptr;             // whose, while there are any
+  std::uint32_t kernels_[2] = {0, 0};      // kernels in flight, by class
+  InFlight in_flight_;                     // sums over those kernels
+  std::uint32_t padding_ = 0;              // best-effort kernels in flight as padding
+  Job* padding_job_ = nullptr;             // the one job they belong to; valid while padding_ > 0
   std::uint32_t real_time_computing_ = 0;  // active real-time jobs with incomplete kernels
   std::uint64_t picks_ = 0;
-  bool polled_ = false;  // the last round has read events that no round has acted upon
+  bool polled_ = false;  // the last round read events at its end; the next one need not poll first
   bool lost_ = false;
   DispatcherStats stats_;
   SchedObserver* observer_ = nullptr;
-  std::array<std::uint32_t, SchedEvent::kDepths> depths_{};  // told last
+  std::array<std::uint32_t, SchedEvent::kDepths> depths_{};  // as last reported to the observer
 };
 
 }  // namespace lagoon

@@ -1,4 +1,4 @@
-// What a mechanism tells its observer.
+// The mechanism's calls of its observer.
 
 #include "sched/mechanism.h"
 
@@ -6,7 +6,7 @@ namespace lagoon {
 
 void Mechanism::Observe(SchedObserver* observer) {
   observer_ = observer;
-  depths_.fill(~std::uint32_t{0});  // nothing was told yet, not even that they are empty
+  depths_.fill(~std::uint32_t{0});  // report all depths first, zeros too
   if (observer_ != nullptr) observer_->OnStart(config_, device_.Now());
 }
 
@@ -31,7 +31,7 @@ void Mechanism::TellLaunch(SchedEvent::Kind kind, LaunchId id, TimePoint at, std
                       .at = at});
 }
 
-// A launch that left its kernel behind.
+// Reports a launch that retired before its kernel was complete.
 void Mechanism::TellUnfinished(const DeviceEvent& retired) {
   const JobLaunch& launch = table_.Find(retired.launch);
   if (launch.kind != JobLaunch::Kind::kOp) return;

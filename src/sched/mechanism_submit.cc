@@ -1,4 +1,4 @@
-// What a step does once it knows the news: revoke, pick, pad and submit.
+// The part of a step after reading events: revoke, pick, pad and submit.
 
 #include <algorithm>
 
@@ -37,14 +37,14 @@ void Mechanism::RevokeBestEffort() {
   }
 }
 
-// Blocks of the launch may have left, and its kernel then had a pause. A kernel that has begun is
-// not interrupted under Preemption::kWait.
+// True: the launch was revoked under Preemption::kReset, so that its kernel may have been
+// interrupted. Preemption::kWait does not interrupt a kernel that has begun.
 bool Mechanism::Revoked(const JobLaunch& launch) const {
   return config_.preemption == SchedulerConfig::Preemption::kReset && !launch.padding &&
          launch.job->job_class == JobClass::kBestEffort && launch.limit != group_limit_;
 }
 
-// Forgets that `op` and those after it were submitted.
+// Treats `op` and all ops after it as not submitted.
 void Mechanism::GoBack(Job& job, std::size_t op) {
   job.revoked_until = std::max(job.revoked_until, job.next_op);
   job.next_op = op;
@@ -81,8 +81,8 @@ void Mechanism::PickAndSubmit() {
   device_.SetWorkHeld(ready_.Any(JobClass::kRealTime) || ready_.Any(JobClass::kBestEffort));
 }
 
-// False: nothing is eligible, or nothing more fits. What is full steps again with its next
-// retirement.
+// False: the policy waits, or nothing more fits. A full device causes another step when a launch
+// retires.
 bool Mechanism::Pick(const ReadyView& view) {
   const Decision decision = policy_->Pick({device_.Now(), view});
   if (!decision.job) return false;
@@ -101,7 +101,7 @@ bool Mechanism::Serve(Job& job, std::uint32_t ops, const PaddingRoom* room) {
 
 std::optional<PaddingRoom> Mechanism::FindRoom() const {
   std::optional<PaddingRoom> room;
-  std::uint32_t taken = 0;  // by all other real-time jobs
+  std::uint32_t taken = 0;  // units that all real-time jobs need
   for (const Job& job : active_) {
     if (job.job_class != JobClass::kRealTime || job.state != Job::State::kActive ||
         job.first_incomplete == job.instance->plan().ops.size()) {
@@ -120,7 +120,7 @@ std::optional<PaddingRoom> Mechanism::FindRoom() const {
   return room;
 }
 
-// One job at a time, so that no more units than the room has are taken for long.
+// Pads with one job at a time, so that padding does not take more units than the room has for long.
 void Mechanism::PadRealTime() {
   if (!ready_.Any(JobClass::kBestEffort)) return;
   const std::optional<PaddingRoom> room = FindRoom();
@@ -133,7 +133,8 @@ void Mechanism::PadRealTime() {
   }
 }
 
-// The policy's choice; where that does not fit, the first in the policy's order that does.
+// Returns the policy's choice if that fits into the room, else the first job in the policy's order
+// that fits, among the first kTries.
 Job* Mechanism::PickBeside(const PaddingRoom& room) {
   constexpr int kTries = 8;
   const ReadyView view(ready_, {.real_time = false, .best_effort = true, .start_new = true});
@@ -162,9 +163,9 @@ bool Mechanism::FitsBeside(const Job& job, const PaddingRoom& room) {
   return op == ops.size() || VersionBeside(ops[op], StartedVersion(job, op), room).has_value();
 }
 
-// Nothing: the kernel may be cut anew. No block of the kernel has run, and no launch in flight
-// names it, nor one behind it that is left over from before a revocation. Copies of outputs that
-// wait for the kernel have the group's guard too, and left before it.
+// The version that the op must keep, or nullopt if another one may be chosen: no block of the op
+// has run, and neither the op nor a later op (from before a revocation) has a launch in flight.
+// Copies of outputs that depend on the op also have the group's guard and left before the op.
 std::optional<std::uint32_t> Mechanism::StartedVersion(const Job& job, std::size_t op) {
   if (!job.started) return std::nullopt;
   const std::vector<std::uint32_t>& in_flight = job.queue->slots[job.slot].in_flight;
@@ -175,7 +176,7 @@ std::optional<std::uint32_t> Mechanism::StartedVersion(const Job& job, std::size
   return started ? std::optional(job.instance->version(op)) : std::nullopt;
 }
 
-// False: the job's next kernel does not fit into the room, however it is cut.
+// False: no version of the job's next kernel fits into the room.
 bool Mechanism::ChooseVersion(Job& job, const PaddingRoom* room) {
   const PlanOp& op = job.instance->plan().ops[job.next_op];
   const std::optional<std::uint32_t> started = StartedVersion(job, job.next_op);
@@ -190,7 +191,8 @@ bool Mechanism::ChooseVersion(Job& job, const PaddingRoom* room) {
   return true;
 }
 
-// False: it did not get all that it asked for, as the device is full or a kernel does not fit.
+// False: not all of the kernels or copies were submitted, as the device is full or a kernel does
+// not fit into the room.
 bool Mechanism::SubmitNext(Job& job, std::uint32_t ops, const PaddingRoom* room) {
   Instance& instance = *job.instance;
   for (; job.next_input < job.inputs.size(); ++job.next_input) {
@@ -214,16 +216,18 @@ bool Mechanism::SubmitNext(Job& job, std::uint32_t ops, const PaddingRoom* room)
   return all && (!OutputsMayGo(job) || SubmitOutputs(job));
 }
 
-// The copies follow the last kernels to the device, which starts them without the dispatcher. Not
-// behind padding, which may leave with its room while the copies stay.
+// Copies of outputs are submitted right after the last kernels, so that the device starts them
+// without the dispatcher. But not after padding, which may be revoked when its room ends, while the
+// copies would stay.
 bool Mechanism::OutputsMayGo(const Job& job) const {
   const std::size_t ops = job.instance->plan().ops.size();
   if (job.next_op < ops || job.output_launches > 0) return false;
   return job.first_incomplete == ops || padding_ == 0 || padding_job_ != &job;
 }
 
-// Copies that have not begun leave with what they wait for: with a job that leaves, or with revoked
-// kernels, which would come again behind them in an ordered stream.
+// A copy that has not begun must be revoked with the kernels that it waits for: when its job
+// leaves, or when the kernels are revoked. In an ordered stream the kernels would otherwise be
+// submitted again behind the copy.
 bool Mechanism::SubmitOutputs(Job& job) {
   const JobQueue::Slot& slot = job.queue->slots[job.slot];
   const bool revocable = job.job_class == JobClass::kBestEffort &&
@@ -232,7 +236,7 @@ bool Mechanism::SubmitOutputs(Job& job) {
   for (; job.next_output < job.outputs.size(); ++job.next_output) {
     if (job.outputs[job.next_output] == nullptr) continue;  // not wanted
     Copy copy = job.instance->OutputCopy(job.next_output, job.outputs[job.next_output]);
-    if (copy.progress->Complete()) continue;  // before others were revoked
+    if (copy.progress->Complete()) continue;  // done before the other copies were revoked
     copy.guards[0] = {device_.GuardWord(slot.guard), slot.revision, true};
     if (revocable) copy.guards[1] = {device_.GuardWord(group_guard_), group_limit_, true};
     if (!SubmitCopy(job, copy, JobLaunch::Kind::kOutput, job.next_output)) return false;

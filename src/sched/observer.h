@@ -9,33 +9,34 @@
 
 namespace lagoon {
 
-/// Something that the mechanism saw or did. What a field means depends on the kind; the others are
-/// zero.
+/// Something that the mechanism saw or did. The kind decides which fields are set and what they
+/// mean; the others are zero.
 struct SchedEvent {
   enum class Kind : std::uint8_t {
-    kArrived,   // a job was posted (at its posting)
-    kLaunched,  // a launch of a job went to the device, whose plan is the `value`-th of its queue
-                // (LoadedPlan::at); at: before its first block can run
-    kResumed,   // that launch finds `value` blocks done and does not run them again
-    kRevoked,   // best-effort work was asked to leave: `value` kernels on the device
-    kEvicted,   // a launch retired before any block of it ran, its kernel not complete
-    kLeft,      // a launch retired after some, its kernel not complete
-    kFinished,  // a job left; value: its Outcome
-    kDepth,     // a queue's new depth; index: the Depth, value: how many
+    kArrived,  // a job was posted; at: the time of the posting
+    // A launch went to the device. value: the batch size of the job, which chooses the plan of its
+    // queue (LoadedPlan::at); at: before the first block of the launch can run.
+    kLaunched,
+    kResumed,   // the launch just reported finds `value` blocks done and does not run them again
+    kRevoked,   // best-effort work was revoked; value: its kernels on the device
+    kEvicted,   // a launch retired before any of its blocks ran; its kernel is not complete
+    kLeft,      // a launch retired after some of its blocks ran; its kernel is not complete
+    kFinished,  // a job ended; value: its Outcome
+    kDepth,     // a depth has changed; index: the Depth, value: the new depth
   };
-  /// What a launch computes; its `index` counts within that.
+  /// What a launch does; `index` is the number of the input, kernel or output.
   enum class Work : std::uint8_t { kInput, kKernel, kOutput };
   enum class Depth : std::uint8_t {
-    kReadyRealTime,    // jobs that may take another kernel and did not get it
-    kReadyBestEffort,  // the same
+    kReadyRealTime,    // real-time jobs that could submit another kernel and did not
+    kReadyBestEffort,  // the same for best-effort jobs
     kWaiting,          // jobs that have not started
-    kLaunches,         // in the device
+    kLaunches,         // launches in the device
   };
   static constexpr std::size_t kDepths = 4;
 
   Kind kind{};
   Work work{};
-  bool padding = false;  // of a launch: beside real-time work
+  bool padding = false;  // the launch is padding: it runs beside real-time work
   QueueId queue{};
   std::uint32_t index = 0;
   std::uint32_t value = 0;
@@ -44,16 +45,18 @@ struct SchedEvent {
   TimePoint at{};
 };
 
-/// Told what a dispatcher does, for traces and tests. Every call is under the dispatcher's lock: it
-/// must be short and must not call the dispatcher or the device.
+/// Receives what a dispatcher does, for traces and tests. Every call is made under the dispatcher's
+/// lock: it must be short and must not call the dispatcher or the device.
 class SchedObserver {
  public:
   virtual ~SchedObserver() = default;
-  /// A dispatcher begins. Its ids are its own: another one's may be equal. May allocate.
+  /// A dispatcher begins to use a scheduler. Ids of different dispatchers may be equal. May
+  /// allocate.
   virtual void OnStart(const SchedulerConfig& config, TimePoint at) = 0;
-  /// Before any event of its jobs. May allocate.
+  /// Called before any event of the queue's jobs. May allocate.
   virtual void OnQueue(QueueId queue, const QueueOptions& options) = 0;
-  /// In order of what happened, but kArrived, which is told after its time. Must not allocate.
+  /// Called in the order in which things happened, except for kArrived, which comes later than its
+  /// time. Must not allocate.
   virtual void OnEvent(const SchedEvent& event) = 0;
 };
 

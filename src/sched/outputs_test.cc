@@ -1,5 +1,6 @@
-// Copies of outputs follow a job's last kernels to the device, and what becomes of them when the
-// kernels are revoked or the job leaves. And what kernels that were revoked teach about costs.
+// Copies of outputs are submitted right after a job's last kernels. These tests show what happens
+// to the copies when the kernels are revoked or the job leaves, and which revoked kernels count as
+// observations of cost.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -21,7 +22,7 @@ constexpr SchedulerConfig kReset = {.name = "reset", .preemption = Preemption::k
 
 class Outputs : public testing::DispatcherFixture {
  protected:
-  // A chain whose output is what its input was: the kernels of the fake device compute nothing.
+  // A chain whose output equals its input, as the kernels of the fake device compute nothing.
   static std::shared_ptr<LoadedPlan> Through(std::uint32_t ops, std::uint32_t blocks) {
     auto plan = std::const_pointer_cast<LoadedPlan>(ChainPlan(ops, blocks));
     plan->plan.outputs[0].range = plan->plan.inputs[0].range;
@@ -38,7 +39,7 @@ TEST_F(Outputs, AreSubmittedWithTheLastKernels) {
   Request& request = Add();
   ASSERT_TRUE(Post(AddQueue(JobClass::kBestEffort, Through(2, 1)), request));
   EXPECT_THAT(device_->log, ElementsAre("copy 1", "submit 1", "submit 1", "copy 1"));
-  device_->quiet = true;  // the dispatcher hears of nothing more
+  device_->quiet = true;  // the listener is not called any more
   EXPECT_EQ(device_->RunAll(), 4);
   EXPECT_TRUE(Copied(request));
   EXPECT_EQ(request.finished, 0);
@@ -63,8 +64,8 @@ TEST_F(Outputs, WaitForKernelsThatWereRevokedAndAreCopiedOnce) {
   EXPECT_EQ(background.result.outcome, Outcome::kDone);
   EXPECT_EQ(background.result.resumed_blocks, 1u);
   EXPECT_TRUE(Copied(background));
-  EXPECT_EQ(Count("copy 1"), 3u);  // the input, and the output twice: the first one left
-  EXPECT_EQ(device_->blocks_run, (2 + 2 * 3) + (2 + 1));  // each once
+  EXPECT_EQ(Count("copy 1"), 3u);  // the input, and the output twice: the first copy was revoked
+  EXPECT_EQ(device_->blocks_run, (2 + 2 * 3) + (2 + 1));  // each block once
 }
 
 TEST_F(Outputs, LeaveWithACancelledJobBeforeTheyHaveBegun) {
@@ -89,7 +90,7 @@ TEST_F(Outputs, ThatHaveBegunAreCopiedWholeBeforeTheJobLeaves) {
   Request& request = Add();
   const JobId job = *Post(queue, request);
   ASSERT_TRUE(device_->RunBlock() && device_->RunBlock());
-  ASSERT_TRUE(device_->StartBlock());  // of the output
+  ASSERT_TRUE(device_->StartBlock());  // the copy of the output
   dispatcher_->Cancel(job);
   EXPECT_FALSE(device_->GuardsRaised());
   EXPECT_EQ(request.finished, 0);  // the client's memory is in use
@@ -97,7 +98,8 @@ TEST_F(Outputs, ThatHaveBegunAreCopiedWholeBeforeTheJobLeaves) {
   EXPECT_EQ(request.result.outcome, Outcome::kCancelled);
 }
 
-// In an ordered stream a kernel that comes again would be behind the copy that waits for it.
+// In an ordered stream, a kernel that is submitted again would be behind the copy that waits for
+// it.
 TEST_F(Outputs, LeaveAnOrderedStreamWithTheKernelsThatTheyWaitFor) {
   Use({.name = "wait", .streams = Streams::kPerQueue, .preemption = Preemption::kWait});
   const QueueId best_effort = AddQueue(JobClass::kBestEffort, Through(2, 2));
@@ -138,7 +140,8 @@ TEST_F(Outputs, NeverTakeTheRoomOfTheKernelsThatTheyWaitFor) {
   }
 }
 
-// Padding leaves with its room; its job's outputs are submitted when all kernels are complete.
+// Padding is revoked when its room ends, so that its job's outputs are submitted only when all
+// kernels are complete.
 TEST_F(Outputs, AreNotSubmittedBehindPadding) {
   SchedulerConfig padding = kReset;
   padding.padding_kernels = 16;
@@ -194,7 +197,7 @@ TEST_F(Costs, FollowAKernelThatRanThroughButNotOneThatWasRevoked) {
       while (urgent.finished == 0) ASSERT_TRUE(device_->RunBlockBeside());
     }
     device_->Advance(kPause);
-    device_->FinishBlock(true);  // completes the kernel, of a launch that was to leave
+    device_->FinishBlock(true);  // completes the kernel in a launch that was revoked
     device_->RunAll();
     EXPECT_EQ(background.result.outcome, Outcome::kDone);
     EXPECT_EQ(costs_->kernel(0), revoked ? Nanoseconds(0) : kPause);

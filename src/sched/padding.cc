@@ -5,10 +5,10 @@
 namespace lagoon {
 namespace {
 
-// What a room costs before its first block runs: an event, a step, a launch.
+// Time before the first block runs in a room: for an event, a step and a launch.
 constexpr Nanoseconds kRelaunch = std::chrono::microseconds(10);
 
-// Unit time that best-effort work gets of a room.
+// Unit time (ns times units) that best-effort work gets from a room.
 std::int64_t Use(const PaddingRoom& room) {
   return std::max<std::int64_t>(0, (room.time - kRelaunch).count()) * room.units;
 }
@@ -24,8 +24,9 @@ bool Follows(const PlanOp& op, std::size_t other) {
   return std::find(op.deps.begin(), op.deps.end(), other) != op.deps.end();
 }
 
-// The room beside kernel `i` and those behind it that do not wait for one another: they may run at
-// the same time, so that their needs add up. `i` moves behind them. No units: they need all.
+// The room beside kernel `i` and the next kernels of which none depends on the one before: they may
+// run at the same time, so that their needs add up. `i` moves behind them. Zero units: they need
+// all units.
 PaddingRoom RoomBesideGroup(const Job& job, std::uint32_t units, std::size_t& i) {
   const std::vector<PlanOp>& ops = job.instance->plan().ops;
   PaddingRoom room;

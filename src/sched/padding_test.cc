@@ -14,7 +14,7 @@ using testing::Request;
 constexpr SchedulerConfig kPadding = {
     .name = "padding", .preemption = SchedulerConfig::Preemption::kReset, .padding_kernels = 16};
 
-// A chain whose op i has blocks[i] blocks, each of `block` time.
+// A chain whose op i has blocks[i] blocks, each of which takes the time `block`.
 std::shared_ptr<const LoadedPlan> Chain(const std::vector<std::uint32_t>& blocks,
                                         Nanoseconds block = microseconds(50)) {
   auto loaded =
@@ -101,7 +101,7 @@ TEST_F(RoomTest, HasTheHighestOccupancyOfItsKernels) {
   EXPECT_EQ(room->occupancy, 6u);
 }
 
-// Versions of one kernel: blocks, and the time of one.
+// Versions of one kernel: the number of blocks, and the time of one block.
 PlanOp Versions(const std::vector<std::pair<std::uint32_t, Nanoseconds>>& cuts) {
   PlanOp op;
   for (const auto& [blocks, block] : cuts) {
@@ -119,13 +119,13 @@ const PlanOp kCuts = Versions({{2, microseconds(100)},
 
 TEST(VersionBeside, IsTheOneThatIsThroughSoonestAmongThoseShorterThanTheRoom) {
   PaddingRoom room{.units = 4, .time = microseconds(500), .occupancy = 1, .until = nullptr};
-  EXPECT_EQ(VersionBeside(kCuts, {}, room), 2u);  // 3 x 19 us; 2 x 30, 1 x 100 and 10 x 10
+  EXPECT_EQ(VersionBeside(kCuts, {}, room), 2u);  // 3 x 19 us < 2 x 30, 1 x 100, 10 x 10
   room.time = microseconds(19);                   // Rule 1
   EXPECT_EQ(VersionBeside(kCuts, {}, room), 3u);
   room.time = microseconds(10);
   EXPECT_EQ(VersionBeside(kCuts, {}, room), std::nullopt);
   room = {.units = 2, .time = microseconds(500), .occupancy = 1, .until = nullptr};
-  EXPECT_EQ(VersionBeside(kCuts, {}, room), 0u);  // 100 us; 4 x 30, 6 x 19, 20 x 10
+  EXPECT_EQ(VersionBeside(kCuts, {}, room), 0u);  // 100 us, less than 4 x 30, 6 x 19 and 20 x 10
 }
 
 TEST(VersionBeside, StaysWhatItIsOnceBlocksHaveRun) {
@@ -182,7 +182,7 @@ class PaddingTest : public testing::DispatcherFixture {
     for (int i = 0; i < blocks; ++i) ASSERT_TRUE(device_->RunBlock());
     ASSERT_TRUE(Post(urgent, urgent_));
   }
-  // A fixture's member must outlive the dispatcher, which TearDown does not end.
+  // Destroys the dispatcher before the requests, which are destroyed before the fixture's members.
   ~PaddingTest() override { dispatcher_.reset(); }
 
   Request urgent_, background_;
@@ -191,7 +191,7 @@ class PaddingTest : public testing::DispatcherFixture {
 TEST_F(PaddingTest, BestEffortKernelsGetTheUnitsThatNarrowOnesLeave) {
   Contend(Chain({1, 1, 1}), Chain({4, 4}));
   EXPECT_GT(dispatcher_->Stats().padded_launches, 0u);
-  EXPECT_EQ(dispatcher_->Stats().revocations, 1u);  // what ran without the room's guard left
+  EXPECT_EQ(dispatcher_->Stats().revocations, 1u);  // work without the room's guard was revoked
   device_->RunAll();
   EXPECT_EQ(urgent_.result.outcome, Outcome::kDone);
   EXPECT_EQ(background_.result.outcome, Outcome::kDone);
@@ -223,7 +223,7 @@ TEST_F(PaddingTest, AKernelThatALaunchNamesIsNotCutAnew) {
   ASSERT_TRUE(device_->StartBlock());  // its only block, too long for the room
   ASSERT_TRUE(Post(urgent, urgent_));
   EXPECT_EQ(dispatcher_->Stats().padded_launches, 0u);
-  device_->FinishBlock(false);  // it leaves: now it may be cut anew
+  device_->FinishBlock(false);  // the block leaves: now another version may be chosen
   EXPECT_EQ(dispatcher_->Stats().padded_launches, 1u);
   device_->RunAll();
   EXPECT_EQ(urgent_.result.outcome, Outcome::kDone);
@@ -262,7 +262,7 @@ TEST_F(PaddingTest, ARunningBlockOfPaddingIsAskedToLeaveAtTheEndOfItsRoom) {
   Contend(Chain({1, 2}), Chain({8}, microseconds(20)), /*blocks=*/1);
   ASSERT_TRUE(device_->RunBlock());  // the real-time input
   ASSERT_TRUE(device_->StartBlock());
-  EXPECT_FALSE(device_->GuardsRaised());  // that is the real-time kernel
+  EXPECT_FALSE(device_->GuardsRaised());  // the running block is one of the real-time kernel
   device_->FinishBlock(true);
   ASSERT_TRUE(device_->StartBlock());
   EXPECT_FALSE(device_->GuardsRaised());
@@ -307,7 +307,7 @@ TEST_F(PaddingTest, AKernelTooLongForTheRoomIsCutAnew) {
   EXPECT_EQ(urgent_.result.outcome, Outcome::kDone);
   EXPECT_EQ(background_.result.outcome, Outcome::kDone);
   EXPECT_EQ(device_->blocks_run, (1 + 2 + 1) + (1 + 2 + 5 + 1));
-  // Alone again, it is cut as the profile likes it best.
+  // Without real-time work, the version that the profile chose is used again.
   ASSERT_TRUE(Post(QueueId{0}, background_));
   device_->RunAll();
   EXPECT_EQ(device_->blocks_run, (1 + 2 + 1) + (1 + 2 + 5 + 1) + (1 + 2 + 1 + 1));

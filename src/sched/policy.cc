@@ -5,7 +5,7 @@
 namespace lagoon {
 namespace {
 
-// Of two jobs of one order; either may be null.
+// The first of two jobs that have the same order; either may be null.
 const ScheduledJob* Earlier(const ScheduledJob* a, const ScheduledJob* b) {
   if (a == nullptr || b == nullptr) return a != nullptr ? a : b;
   return ReadyIndex::ByKey()(*b, *a) ? b : a;

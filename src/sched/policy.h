@@ -1,7 +1,7 @@
 #pragma once
 
-// All that a scheduling policy sees. A policy ranks; the mechanism (dispatcher) revokes, pads,
-// submits and enforces limits. See docs/write-a-policy.md.
+// The interface of scheduling policies. A policy ranks jobs; the mechanism (dispatcher) revokes,
+// pads, submits and enforces limits. See docs/write-a-policy.md.
 
 #include <cstdint>
 #include <optional>
@@ -11,24 +11,24 @@
 
 namespace lagoon {
 
-/// The jobs that may take another kernel now. Reading the first of an order is O(1).
+/// The jobs that may submit another kernel now. Reading the first job of an order is O(1).
 class ReadyView {
  public:
   struct Eligibility {
     bool real_time = true;
     bool best_effort = true;
-    bool start_new = true;  // jobs without work on the device
+    bool start_new = true;  // jobs that have not started
   };
 
   ReadyView(const ReadyIndex& index, Eligibility eligible) : index_(index), eligible_(eligible) {}
 
-  /// First in the order of the class that the policy asked for; null when nothing of it is ready.
+  /// First in the order that the policy asked for; null when no job of the class is ready.
   const ScheduledJob* First(JobClass job_class) const;
   /// First of both classes; real-time jobs before best-effort ones.
   const ScheduledJob* RealTimeFirst() const;
   /// First of both classes, which must have the same order.
   const ScheduledJob* First() const;
-  /// The queue's job that was posted first among those that are ready.
+  /// The ready job of the queue that was posted first; null when none is ready.
   const ScheduledJob* OldestOf(QueueId queue) const;
 
  private:
@@ -45,38 +45,39 @@ struct SchedulingView {
   ReadyView ready;
 };
 
-/// What to submit next. Ops beyond the device-queue depth of the scheduler are left for later
-/// picks.
+/// What to submit next: at most `ops` kernels of `job`. Kernels beyond the scheduler's `depth` are
+/// left for later picks.
 struct Decision {
   static constexpr std::uint64_t kLastRank = (std::uint64_t{1} << 63) - 1;
 
-  std::optional<JobId> job;  // empty: nothing now
+  std::optional<JobId> job;  // empty: submit nothing now
   std::uint32_t ops = 0;
-  /// What the device goes by among the kernels of a class, where the scheduler leaves that to its
-  /// policy (Ranks::kPolicy): smaller first, at most kLastRank; equal ones in order of submission.
+  /// Order of kernels of one class on the device, under Ranks::kPolicy only: smaller first, equal
+  /// ones in order of submission; at most kLastRank.
   std::uint64_t rank = 0;
 
   static Decision Wait() { return {}; }
   static Decision Run(const ScheduledJob& job, std::uint32_t ops = ~0u, std::uint64_t rank = 0);
-  /// The same for what a view returned: null waits.
+  /// Runs a job that a view returned; null: waits.
   static Decision RunOrWait(const ScheduledJob* job, std::uint32_t ops = ~0u);
 };
 
-/// One thread at a time (the dispatcher's), no locks, no clock but view.now. Deterministic.
+/// Called by one thread at a time, under the dispatcher's lock. Must be deterministic, take no
+/// locks, and read no clock but view.now.
 class Policy {
  public:
   virtual ~Policy() = default;
-  /// Called until it waits or nothing more fits. Must not allocate.
+  /// Called until the decision is to wait or nothing more fits. Must not allocate.
   virtual Decision Pick(const SchedulingView& view) = 0;
 
-  /// How the view orders the jobs of each class; asked once.
+  /// How the view orders the jobs of each class. Called once, before the first Pick.
   virtual JobOrders orders() const { return {}; }
 
   /// A job was posted. May allocate.
   virtual void OnArrival(const ScheduledJob& /*job*/) {}
   /// `kernels` more kernels of the job were submitted, after a pick.
   virtual void OnSubmitted(const ScheduledJob& /*job*/, std::uint32_t /*kernels*/) {}
-  /// The job left, whatever its outcome; once for each OnArrival.
+  /// The job ended, with any outcome. Called once for each OnArrival.
   virtual void OnFinished(const ScheduledJob& /*job*/) {}
 };
 

@@ -17,8 +17,8 @@ enum class By : std::uint8_t {
   kDeadline,     // earliest first; jobs without one last
   kSlack,        // deadline less remaining time, smallest first
   kTotal,        // expected time of the whole job, shortest first
-  kRemaining,    // expected time of what is left of it, shortest first
-  kLeastServed,  // the one that was picked longest ago, or never
+  kRemaining,    // expected time of its incomplete kernels, shortest first
+  kLeastServed,  // picked longest ago first; jobs never picked before all others
 };
 
 /// The order of each class.
@@ -27,25 +27,26 @@ struct JobOrders {
   By best_effort = By::kArrival;
 };
 
-/// What policies know of a job. The dispatcher's own record derives from it.
+/// The part of a job that policies see. The dispatcher's own record (Job) derives from it.
 struct ScheduledJob {
   JobId id{};
-  QueueId queue_id{};  // whose job it is: a client, or a class of a model
+  QueueId queue_id{};  // the job's queue: one class of one model, which is a client for fairness
   JobClass job_class = JobClass::kBestEffort;
   TimePoint arrival;  // when it was posted
   TimePoint deadline = kNoDeadline;
-  Nanoseconds total{0};      // of its kernels, each alone on the device; 0: not known
-  Nanoseconds remaining{0};  // of those that are not complete (Paella 6)
-  std::uint64_t served = 0;  // number of the pick that served it last; 0: none
+  Nanoseconds total{0};      // expected time of its kernels, each alone on the device; 0: not known
+  Nanoseconds remaining{0};  // the same for the kernels that are not complete (Paella 6)
+  std::uint64_t served = 0;  // number of the last pick that chose it; 0: never picked
   bool started = false;      // it holds an instance
 
-  std::int64_t key = 0;  // the index's, while it holds the job
+  std::int64_t key = 0;  // sort key of ReadyIndex, valid while the index holds the job
   intrusive::set_member_hook<> ready_hook;
   intrusive::set_member_hook<> queue_hook;
 };
 
-/// The ready jobs, apart by class and by whether they have started, each in the order that the
-/// policy asked for; and by queue, in order of posting. Allocates only in AddQueue.
+/// The ready jobs in two views. One separates them by class and by whether they have started, each
+/// part in the order that the policy asked for. The other separates them by queue, in order of
+/// posting. Allocates only in AddQueue.
 class ReadyIndex {
  public:
   struct ByKey {
@@ -66,13 +67,13 @@ class ReadyIndex {
 
   explicit ReadyIndex(JobOrders orders = {}) : orders_{orders.real_time, orders.best_effort} {}
 
-  /// Before a job of it is updated.
+  /// Must be called before a job of the queue is updated.
   void AddQueue(QueueId queue) {
     if (queues_.size() <= Raw(queue)) queues_.resize(Raw(queue) + 1);
   }
 
-  /// Adds, removes, or puts in its new place after what the order goes by has changed.
-  /// `job.started` must not change while the job is in the index.
+  /// Adds the job, removes it, or moves it to its new place after a value that determines the order
+  /// has changed. `job.started` must not change while the job is in the index.
   void Update(ScheduledJob& job, bool ready) {
     Set& set = sets_[static_cast<int>(job.job_class)][job.started];
     const bool linked = job.ready_hook.is_linked();

@@ -1,4 +1,4 @@
-// The mechanism on a simulated device: the same dispatcher in virtual time.
+// The dispatcher on a simulated device, in virtual time.
 
 #include <gtest/gtest.h>
 
@@ -10,8 +10,8 @@ namespace {
 
 using std::chrono::microseconds;
 
-// A best-effort job of 50 kernels, 100 us each on all units, and a real-time one of five that comes
-// in its middle.
+// A best-effort job of 50 kernels, 100 us each on all units, and a real-time job of five kernels
+// that arrives in its middle.
 struct Scenario {
   JobResult best_effort, real_time;
   Nanoseconds real_time_latency{0};
@@ -20,7 +20,7 @@ struct Scenario {
     const auto device = *CreateSimDevice("mi50");
     const KernelSpec spec{0, {.time = microseconds(100)}};
     const KernelHandle kernel = *device->Load({"kernel", nullptr}, spec);
-    LAGOON_CHECK(kernel == KernelHandle{});  // which the plans of the fixture name
+    LAGOON_CHECK(kernel == KernelHandle{});  // the handle that the fixture's plans use
     const auto slow = *Instance::Create(ChainPlan(50, 60), *device);
     const auto urgent = *Instance::Create(ChainPlan(5, 60), *device);
     SchedulerConfig config;

@@ -9,7 +9,7 @@ Waitlist::Stream Waitlist::AddStream(StreamKind kind) {
   return static_cast<Stream>(streams_.size() - 1);
 }
 
-// For the last operation of a stream: the earlier ones are complete when that is.
+// Makes `op` wait for the last operation of `stream`: when that is complete, so are all before.
 void Waitlist::WaitFor(const StreamState& stream, Op op, Entry& entry) {
   if (stream.next == 0) return;
   const auto last = incomplete_.find(stream.next - 1);

@@ -7,21 +7,22 @@
 
 namespace lagoon {
 
-/// What a stream waits for beside its own operations.
+/// How the operations of a stream are ordered against the default stream.
 enum class StreamKind : std::uint8_t {
   kBlocking,     // in order with the default stream, as cudaStreamCreate makes them
-  kNonBlocking,  // with nobody
+  kNonBlocking,  // no order with any other stream
 };
 
 /// The operations of one job that are not complete, in the order of CUDA's streams (Paella 5.2 and
-/// Figure 7). An operation is *active* when nothing that it waits for is left; only active ones are
-/// shown to the scheduler. It waits for the operation before it on its stream; one of the default
-/// stream (the legacy one) also for all issued before it on blocking streams, and one of a blocking
-/// stream for those issued before it on the default stream. Not thread-safe.
+/// Figure 7). An operation is *active* when all operations that it waits for are complete; the
+/// scheduler sees only active ones. Every operation waits for the one before it on its stream. An
+/// operation of the default stream (the legacy one) also waits for all that were issued before it
+/// on blocking streams. An operation of a blocking stream also waits for all that were issued
+/// before it on the default stream. Not thread-safe.
 class Waitlist {
  public:
   using Stream = std::uint32_t;
-  using Op = std::uint64_t;  // counts the job's operations
+  using Op = std::uint64_t;  // number of the operation, counted within the job
   static constexpr Stream kDefaultStream = 0;
 
   Waitlist() { streams_.emplace_back(); }
@@ -29,26 +30,27 @@ class Waitlist {
   Stream AddStream(StreamKind kind);
   std::size_t streams() const { return streams_.size(); }  // the default one included
 
-  /// Issues the next operation, on a stream that there is.
+  /// Issues the next operation, on a stream that exists.
   Op Add(Stream stream);
-  /// Of an incomplete operation.
+  /// `op` must be incomplete.
   bool active(Op op) const { return incomplete_.at(op).waits_for == 0; }
 
-  /// An active operation is complete. Appends those that are active for it, in order of issue.
+  /// Marks an active operation as complete. Appends the operations that become active by this, in
+  /// order of issue.
   void Complete(Op op, std::vector<Op>& activated);
 
   bool IsComplete(Op op) const { return !incomplete_.contains(op); }
-  /// All operations issued on it.
+  /// True: all operations issued on the stream are complete.
   bool IsStreamComplete(Stream stream) const;
   std::size_t incomplete() const { return incomplete_.size(); }
 
  private:
   struct StreamState {
     StreamKind kind = StreamKind::kBlocking;
-    Op next = 0;  // one behind its last operation; 0: none was issued
+    Op next = 0;  // number of its last operation plus one; 0: none was issued
   };
   struct Entry {
-    std::uint32_t waits_for = 0;  // operations
+    std::uint32_t waits_for = 0;  // number of incomplete operations that it waits for
     std::vector<Op> successors;
   };
 

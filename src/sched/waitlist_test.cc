@@ -72,8 +72,8 @@ TEST(Waitlist, TheDefaultStreamIsInOrderToo) {
   EXPECT_EQ(Complete(list, first), Ops{second});
 }
 
-// CUDA's rules word by word: an operation may start when none of those issued before it that it
-// must not overtake is left.
+// CUDA's rules word by word: an operation may start when all earlier operations that it must not
+// overtake are complete.
 struct Model {
   struct Issued {
     Waitlist::Stream stream;

@@ -10,7 +10,7 @@ namespace {
 
 // Sizes are rounded up so that requests of about the same size share buffers.
 constexpr std::size_t kSmallest = 4096;
-// Bigger ones are rare, and untouched pages of a fresh one cost nothing.
+// Bigger buffers are rare, and the untouched pages of a fresh one cost nothing.
 constexpr std::size_t kLargestRetained = std::size_t{8} << 20;
 
 std::size_t SizeClass(std::size_t bytes) {
@@ -26,7 +26,7 @@ std::shared_ptr<BufferPool> BufferPool::Create(std::size_t max_retained) {
 
 BufferPool::Block BufferPool::TakeFree(std::size_t bytes) {
   MutexLock lock(mutex_);
-  // The latest released is the likeliest to be in a cache.
+  // The buffer that was released last is the one most likely to be in a CPU cache.
   const auto found =
       std::find_if(free_.rbegin(), free_.rend(), [&](const Block& b) { return b.bytes == bytes; });
   if (found == free_.rend()) return {nullptr, bytes};

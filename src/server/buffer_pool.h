@@ -8,15 +8,16 @@
 
 namespace lagoon {
 
-/// Memory of request bodies, not zeroed. A reused buffer spares a 600 KB request some 150 page
-/// faults, which cost about as much as receiving it. Any thread.
+/// Memory for request bodies, not zeroed. A reused buffer saves a request of 600 KB some 150 page
+/// faults, which cost about as much as receiving the request. Any thread.
 class BufferPool : public std::enable_shared_from_this<BufferPool> {
  public:
-  /// Keeps at most `max_retained` bytes for reuse. What is in use is a MemoryBudget's business.
+  /// Keeps at most `max_retained` bytes for reuse. A MemoryBudget limits the memory in use.
   static std::shared_ptr<BufferPool> Create(std::size_t max_retained);
 
-  /// At least `bytes` bytes, returned to the pool (which they keep alive) by the last owner. Null
-  /// when memory is out. A large buffer costs memory only where it was written to.
+  /// At least `bytes` bytes. They keep the pool alive, and return to the pool when the last owner
+  /// releases them. Null when memory is out. A large buffer takes memory only for the pages that
+  /// were written to.
   std::shared_ptr<std::byte[]> Acquire(std::size_t bytes);
 
  private:

@@ -10,9 +10,9 @@
 namespace lagoon {
 namespace {
 
-// What HTTP leaves for gRPC's connections, metrics, model files and devices.
+// Descriptors that HTTP leaves for gRPC's connections, metrics, model files and devices.
 constexpr std::size_t kOtherDescriptors = 256;
-// What gRPC leaves for all others.
+// Descriptors that gRPC leaves for all other uses.
 constexpr std::size_t kNotForGrpc = 64;
 
 }  // namespace

@@ -4,17 +4,17 @@
 
 namespace lagoon {
 
-/// How many connections a listener may have when it wants `wanted` and the process may have
-/// `descriptors` files and sockets: some are left for gRPC, metrics and files.
+/// How many connections a listener may have, at most `wanted`, in a process that may have
+/// `descriptors` files and sockets. Leaves some for gRPC, metrics and files.
 std::size_t ConnectionsWithin(std::size_t descriptors, std::size_t wanted);
-/// gRPC takes no connection when so many of the process's `descriptors` are in use: the rest is
-/// left for HTTP and files.
+/// gRPC accepts no connection while this many of the process's `descriptors` are in use. The rest
+/// is left for HTTP and files.
 std::size_t DescriptorsForGrpc(std::size_t descriptors);
-/// The process's limit now: `ulimit -n`.
+/// The process's present limit of descriptors (`ulimit -n`).
 std::size_t DescriptorLimit();
 
-/// A descriptor in reserve: given up for a moment when there is no other, so that a client can be
-/// answered instead of left waiting. Owned by one thread at a time.
+/// A descriptor in reserve. When no other is left, it is closed for a moment, so that a client can
+/// be answered instead of left waiting. Owned by one thread at a time.
 class SpareDescriptor {
  public:
   SpareDescriptor() { Take(); }
@@ -22,7 +22,7 @@ class SpareDescriptor {
   SpareDescriptor(const SpareDescriptor&) = delete;
   SpareDescriptor& operator=(const SpareDescriptor&) = delete;
 
-  /// True when the reserve is there (again).
+  /// Opens the reserve unless it is open. True: the reserve is open.
   bool Take();
   void Give();
 

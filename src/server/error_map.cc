@@ -43,7 +43,7 @@ std::string CutMessage(std::string_view message) {
   constexpr std::string_view kMore = "...";
   if (message.size() <= kMaxMessageBytes) return std::string(message);
   std::size_t end = kMaxMessageBytes - kMore.size();
-  // Not within a character: continuation bytes of UTF-8 begin with 10.
+  // Do not cut within a character: continuation bytes of UTF-8 begin with the bits 10.
   while (end > 0 && (static_cast<unsigned char>(message[end]) & 0xC0U) == 0x80U) --end;
   return std::string(message.substr(0, end)).append(kMore);
 }

@@ -9,19 +9,19 @@
 
 namespace lagoon {
 
-// How an ErrorCode reads on the wire; docs/protocols.md has the table.
+// The codes of HTTP and gRPC for an ErrorCode; docs/protocols.md has the table.
 
 unsigned HttpStatus(ErrorCode code);
 grpc::StatusCode GrpcCode(ErrorCode code);
 
-/// `message`, cut to at most this many bytes. Our messages quote what a client wrote in pieces of
-/// 100 bytes; this is the last resort. gRPC carries 16,384 bytes, and sends a byte outside ASCII as
-/// three.
+/// `message`, cut to at most this many bytes. This is the last resort: messages quote at most 100
+/// bytes of a client's text at a time. The limit of gRPC is 16,384 bytes, where a byte outside
+/// ASCII counts as three.
 inline constexpr std::size_t kMaxMessageBytes = 2048;
 std::string CutMessage(std::string_view message);
 
-/// {"error":"..."}: the body of every HTTP answer that is not a success. Bytes that are not UTF-8
-/// are replaced; cut by CutMessage.
+/// {"error":"..."}: the body of every HTTP answer that is not a success. The message is cut by
+/// CutMessage, and bytes that are not UTF-8 are replaced.
 std::string ErrorBody(std::string_view message);
 
 }  // namespace lagoon

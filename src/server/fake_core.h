@@ -19,12 +19,15 @@
 
 namespace lagoon {
 
-/// Serves, version 1 of each:
-///   "twice"   x FP32 [1,4] -> y = 2x FP32 [1,4]
-///   "image"   pixels FP32 [1,3,224,224] -> scores FP32 [1,1000], the first of which is the sum of
-///   the pixels "broken"  listed, but did not load
-///   "wide"    x FP32 [1,4] -> y FP32 [1,5000], all of them 2x[0]
-/// Requests are answered on a thread of the core's own, or when Release() says so.
+/// Serves version 1 of each of these models:
+///
+/// - "twice": x FP32 [1,4] -> y = 2x FP32 [1,4]
+/// - "image": pixels FP32 [1,3,224,224] -> scores FP32 [1,1000]; the first score is the sum of the
+///   pixels
+/// - "broken": listed, but did not load
+/// - "wide": x FP32 [1,4] -> y FP32 [1,5000], all elements 2x[0]
+///
+/// Requests are answered on a thread of the core's own; after Hold() only when Release() is called.
 class FakeCore final : public InferenceCore {
  public:
   FakeCore() : worker_([this](const std::stop_token& stop) { Work(stop); }) {
@@ -40,7 +43,7 @@ class FakeCore final : public InferenceCore {
     changed_.NotifyAll();
   }
 
-  // What tests set up and look at.
+  // For tests to set up and inspect.
   void Hold() {
     MutexLock lock(mutex_);
     held_ = true;
@@ -74,7 +77,7 @@ class FakeCore final : public InferenceCore {
     MutexLock lock(mutex_);
     return submit_nice_;
   }
-  /// The request served last, without its tensors' data.
+  /// The request that was served last, without the data of its tensors.
   InferRequest LastRequest() const {
     MutexLock lock(mutex_);
     return last_;
@@ -183,7 +186,7 @@ class FakeCore final : public InferenceCore {
                             ToString(spec.dims)));
   }
 
-  // The next job that may end; null: none.
+  // The next job that may end; end(): there is none.
   std::map<RequestHandle, Job>::iterator Next() REQUIRES(mutex_) {
     for (auto job = jobs_.begin(); job != jobs_.end(); ++job) {
       if (!held_ || job->second.error) return job;

@@ -9,15 +9,15 @@
 namespace lagoon {
 
 struct GrpcInfer {
-  InferRequest request;  // arrival is left to the caller
+  InferRequest request;  // the caller sets `arrival`
   bool stages = false;   // report Stages() as parameters
 };
 
-/// Tensors stay in `message`, which the request's payload keeps alive. kInvalidArgument or
+/// Tensors stay in `message`, which the request's payload keeps alive. Errors: kInvalidArgument or
 /// kUnimplemented, naming the input.
 Result<GrpcInfer> ParseGrpcInfer(std::shared_ptr<const inference::ModelInferRequest> message);
 
-/// `stamps` may be null: no stages are reported.
+/// Null `stamps`: no stages are reported.
 void FillGrpcInfer(InferResponse response, const EdgeStamps* stamps,
                    inference::ModelInferResponse& message);
 

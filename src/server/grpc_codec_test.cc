@@ -201,7 +201,7 @@ TEST(MessagePool, KeepsAMessageAndItsMemory) {
   const ModelInferRequest* address = first.get();
   const void* memory = first->raw_input_contents(0).data();
   first.reset();
-  second.reset();  // one too many
+  second.reset();  // one message too many for the pool
   EXPECT_EQ(pool->free(), 1u);
   const auto again = pool->Acquire();
   EXPECT_EQ(again.get(), address);

@@ -16,11 +16,11 @@
 namespace lagoon {
 namespace {
 
-// A client that vanished without a word is noticed after this and its pings' timeout.
+// A client that vanished without closing is noticed after this time and the timeout of the ping.
 constexpr int kKeepaliveMs = 60'000;
 constexpr int kKeepaliveTimeoutMs = 20'000;
-// Tensors of some 600 KB arrive in one piece instead of forty frames and several rounds of window
-// updates.
+// Large enough for a tensor of some 600 KB in one piece, instead of forty frames and several rounds
+// of window updates.
 constexpr int kStreamWindow = 4 << 20;
 constexpr int kMaxFrame = 1 << 20;
 constexpr const char* kServiceName = "inference.GRPCInferenceService";

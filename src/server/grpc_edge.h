@@ -23,15 +23,16 @@ class GrpcEdge {
     std::string address;
     int port = 0;  // 0: any free one
     std::size_t max_message_bytes = std::size_t{64} << 20;
-    std::size_t max_buffered_bytes = std::size_t{512} << 20;  // of all calls
+    std::size_t max_buffered_bytes = std::size_t{512} << 20;  // of all calls together
     int max_calls_per_connection = 256;
-    // A connection that is no HTTP/2, or has no call in progress, is closed. gRPC 1.51 has no limit
-    // of connections; these times bound how long an idle one holds its descriptor.
+    // After these times a connection is closed that does not speak HTTP/2, or has no call in
+    // progress. gRPC 1.51 has no limit on connections; the times bound how long an idle one holds a
+    // descriptor.
     std::chrono::milliseconds handshake_timeout{10'000};
     std::chrono::milliseconds idle_timeout{75'000};
   };
 
-  /// Serves at once. `core` and `pool` are borrowed; answers are rendered on the pool's threads.
+  /// Begins to serve. `core` and `pool` are borrowed; answers are rendered on the pool's threads.
   /// kAlreadyExists, naming address and port, when the port is taken; kInvalidArgument for a bad
   /// address.
   static Result<std::unique_ptr<GrpcEdge>> Start(InferenceCore& core, IoPool& pool,
@@ -42,8 +43,8 @@ class GrpcEdge {
   int port() const { return listener_->port(); }
   /// What grpc.health.v1 answers. Any thread.
   void SetServing(bool serving);
-  /// Takes no more calls, waits for those in progress until `until`, then cancels them, and returns
-  /// when every one has ended. Once.
+  /// Takes no more calls, waits for calls in progress until `until`, then cancels them. Returns
+  /// when every call has ended. Call it once.
   void Stop(TimePoint until);
 
  private:

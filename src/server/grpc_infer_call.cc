@@ -14,7 +14,7 @@ using ResponseTraits = grpc::SerializationTraits<inference::ModelInferResponse>;
 }  // namespace
 
 void GrpcInferCall::Start(grpc::ByteBuffer& raw, InferMessagePool& messages) {
-  stamps_.first_byte = stamps_.received = Now();  // gRPC has read it before it tells us
+  stamps_.first_byte = stamps_.received = Now();  // gRPC has read the whole message already
   std::shared_ptr<inference::ModelInferRequest> message = messages.Acquire();
   if (!RequestTraits::Deserialize(&raw, message.get()).ok()) {
     return Finish({grpc::StatusCode::INVALID_ARGUMENT, "the message is not a ModelInferRequest"});
@@ -26,10 +26,10 @@ void GrpcInferCall::Start(grpc::ByteBuffer& raw, InferMessagePool& messages) {
   stamps_.submitted = Now();
   SetHandle(core_.Infer(std::move(parsed->request), [this, hold = pool_.Hold()](
                                                         Result<InferResponse> result) mutable {
-    // Rendering and writing are the edge's work: this thread may be one of the device's.
+    // Render and write on a thread of the edge: this thread may be one of the device's.
     boost::asio::post(pool_.context(),
                       [this, result = std::move(result)]() mutable { Respond(std::move(result)); });
-    hold.reset();  // this thread has left the pool; the call may be gone
+    hold.reset();  // this thread has left the pool's code; the call may be deleted
   }));
 }
 

@@ -14,15 +14,16 @@ namespace lagoon {
 
 using InferMessagePool = MessagePool<inference::ModelInferRequest>;
 
-/// One ModelInfer in progress. Owned by the call: deletes itself when gRPC is done with it. Reads
-/// and writes raw messages, so that parsing is timed, reports its own error, and uses pooled
-/// memory.
+/// One ModelInfer call in progress. Deletes itself in OnDone(), when gRPC is done with the call.
+/// Reads and writes raw messages, so that parsing can be timed, can report its own errors, and uses
+/// pooled memory.
 class GrpcInferCall final : public grpc::ServerUnaryReactor {
  public:
   GrpcInferCall(InferenceCore& core, IoPool& pool, grpc::ByteBuffer& response)
       : core_(core), pool_(pool), response_(response) {}
 
-  /// Consumes `raw`. Before the reactor is returned to gRPC: it cannot be deleted while this runs.
+  /// Consumes `raw`. Must be called before the reactor is returned to gRPC, so that gRPC cannot
+  /// delete it meanwhile.
   void Start(grpc::ByteBuffer& raw, InferMessagePool& messages);
 
   void OnCancel() override;
@@ -39,7 +40,7 @@ class GrpcInferCall final : public grpc::ServerUnaryReactor {
   bool stages_ = false;
 
   Mutex mutex_;
-  std::optional<RequestHandle> handle_ GUARDED_BY(mutex_);  // once Infer has returned
+  std::optional<RequestHandle> handle_ GUARDED_BY(mutex_);  // set once Infer has returned
   bool cancelled_ GUARDED_BY(mutex_) = false;
 };
 

@@ -17,7 +17,7 @@ using InputMessage = inference::ModelInferRequest::InferInputTensor;
 using Parameters = google::protobuf::Map<std::string, InferParameter>;
 using Bytes = std::span<const std::byte>;
 
-// Where the tensors are: in the message, except those that had to be converted.
+// Owns the tensors: those in the message, and those that had to be converted.
 struct GrpcPayload {
   std::shared_ptr<const inference::ModelInferRequest> message;
   std::vector<std::vector<std::byte>> converted;
@@ -52,7 +52,7 @@ Bytes InPlace(const Field& field) {
   return std::as_bytes(std::span(field.data(), static_cast<std::size_t>(field.size())));
 }
 
-// Narrow types travel as 32-bit ones.
+// Types narrower than 32 bits are sent as 32-bit fields.
 template <typename To, typename Field>
 Result<Bytes> Narrow(const Field& field, GrpcPayload& payload) {
   std::vector<std::byte> narrow(static_cast<std::size_t>(field.size()) * sizeof(To));
@@ -67,7 +67,7 @@ Result<Bytes> Narrow(const Field& field, GrpcPayload& payload) {
   return Bytes(payload.converted.back());
 }
 
-/// The fields of `contents` that hold something: "fp32_contents, int64_contents".
+/// The names of the fields of `contents` that are not empty: "fp32_contents, int64_contents".
 std::vector<std::string_view> FieldsOf(const InferTensorContents& contents) {
   std::vector<std::string_view> fields;
   const auto add = [&](std::string_view name, int size) {
@@ -118,7 +118,7 @@ Result<Bytes> TypedContents(DataType type, const InferTensorContents& contents,
               fmt::format("{} has no typed contents, use raw_input_contents", OipName(type)));
 }
 
-// `raw` is null when the request has no raw_input_contents.
+// Null `raw`: the request has no raw_input_contents.
 Result<InputTensor> BindInput(const InputMessage& input, const std::string* raw,
                               GrpcPayload& payload) {
   if (input.parameters().contains("shared_memory_region")) {

@@ -22,7 +22,7 @@ namespace {
 namespace net = boost::asio;
 
 constexpr int kBacklog = 512;
-// Accepted at a time, before the pool's thread does something else.
+// Most connections accepted at a time, before the pool's thread does something else.
 constexpr int kAtOnce = 64;
 constexpr std::chrono::milliseconds kPause{100};
 constexpr std::chrono::seconds kWarnPeriod{5};
@@ -113,7 +113,7 @@ void GrpcListener::AcceptSome() {
   Wait();
 }
 
-// Out of descriptors, most likely: trying at once would spin.
+// Most likely no descriptor is left: trying again at once would spin.
 void GrpcListener::Pause() {
   const std::error_code reason(errno, std::generic_category());
   if (Now() >= next_warning_) {
@@ -128,7 +128,7 @@ void GrpcListener::Pause() {
 }
 
 void GrpcListener::HandOver(int descriptor) {
-  // The kernel gives the lowest free number: so many are in use.
+  // The kernel gives the lowest free number, so at least `descriptor` descriptors are in use.
   const bool too_many = static_cast<std::size_t>(descriptor) >= descriptors_;
   if (too_many && Now() >= next_warning_) {
     next_warning_ = Now() + kWarnPeriod;

@@ -14,23 +14,23 @@
 
 namespace lagoon {
 
-/// Accepts the connections of the gRPC port for gRPC, whose own listener closes its port for good
-/// when a connection comes and no descriptor is left (1.51, tcp_server_posix.cc). Here accepting
-/// pauses, and some descriptors are left for HTTP. Any thread may call any method. Shared, because
-/// operations in the pool may outlast the edge's interest in it.
+/// Accepts the connections of the gRPC port. gRPC's own listener closes its port for good when a
+/// connection comes and no descriptor is left (1.51, tcp_server_posix.cc). This listener pauses
+/// instead, and leaves some descriptors for HTTP. Any thread may call any method. Shared, because
+/// operations in the pool may outlast the edge.
 class GrpcListener final : public std::enable_shared_from_this<GrpcListener> {
  public:
-  /// Takes over a connected socket: not blocking, closed on exec.
+  /// Takes ownership of a connected socket, which is non-blocking and closed on exec.
   using Handover = std::function<void(int descriptor)>;
 
-  /// Binds and listens, accepts nothing yet. kAlreadyExists, naming address and port, when the port
-  /// is taken; kInvalidArgument for a bad address or port.
+  /// Binds and listens, but accepts nothing yet. kAlreadyExists, naming address and port, when the
+  /// port is taken; kInvalidArgument for a bad address or port.
   static Result<std::shared_ptr<GrpcListener>> Listen(IoPool& pool, const std::string& address,
                                                       int port);
 
   int port() const { return port_; }
   void Start(Handover handover);
-  /// When it returns, nothing is handed over any more.
+  /// After Close() has returned, no socket is handed over any more.
   void Close();
 
  private:

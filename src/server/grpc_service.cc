@@ -36,8 +36,7 @@ grpc::ServerUnaryReactor* GrpcService::ModelReady(Context* context,
   if (!ready && ready.error().code != ErrorCode::kUnavailable) {
     return Answer(context, GrpcStatus(ready.error()));
   }
-  response->set_ready(
-      ready.has_value());  // a model that is there but failed is an answer, no error
+  response->set_ready(ready.has_value());  // a model that failed to load is an answer, not an error
   return Answer(context, grpc::Status::OK);
 }
 
@@ -60,7 +59,8 @@ grpc::ServerUnaryReactor* GrpcService::ModelMetadata(Context* context,
 grpc::ServerUnaryReactor* GrpcService::ModelInfer(Context*, const grpc::ByteBuffer* request,
                                                   grpc::ByteBuffer* response) {
   auto* call = new GrpcInferCall(core_, pool_, *response);
-  // The buffer is this call's own, and parsing frees it: a waiting request holds its tensors once.
+  // The buffer belongs to this call. Parsing frees it, so that a waiting request holds its tensors
+  // only once.
   call->Start(*const_cast<grpc::ByteBuffer*>(request), *messages_);
   return call;
 }

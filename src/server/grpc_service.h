@@ -5,7 +5,7 @@
 
 namespace lagoon {
 
-/// The methods of the service, on gRPC's threads. ModelInfer works on raw messages (see
+/// The methods of the service; they run on gRPC's threads. ModelInfer works on raw messages (see
 /// GrpcInferCall).
 class GrpcService final : public inference::GRPCInferenceService::WithRawCallbackMethod_ModelInfer<
                               inference::GRPCInferenceService::CallbackService> {

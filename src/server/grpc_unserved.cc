@@ -8,7 +8,7 @@
 namespace lagoon {
 namespace {
 
-// Finishes at once and reads nothing of what the client sends.
+// Finishes at once, without reading what the client sends.
 class Refusal final : public grpc::ServerGenericBidiReactor {
  public:
   explicit Refusal(const std::string& message) {

@@ -4,8 +4,8 @@
 
 namespace lagoon {
 
-/// Answers every method that GrpcService does not have with UNIMPLEMENTED and a message that names
-/// the extension of Triton that the method belongs to, or the method.
+/// Answers every method that GrpcService does not have with UNIMPLEMENTED. The message names the
+/// extension of Triton that the method belongs to, or the method.
 class GrpcUnserved final : public grpc::CallbackGenericService {
  public:
   grpc::ServerGenericBidiReactor* CreateReactor(

@@ -10,20 +10,20 @@
 
 namespace lagoon {
 
-/// What the connections of all ports share.
+/// The memory that the connections of all ports share.
 struct EdgeMemory {
   std::shared_ptr<BufferPool> buffers;
   std::shared_ptr<MemoryBudget> budget;
 };
 
-/// The bytes of one request's body, charged as they come: the size that a client declares reserves
-/// address space and no memory. One thread at a time.
+/// The bytes of one request's body. They are charged as they arrive: the size that a client
+/// declares reserves address space, but no memory. One thread at a time.
 class HttpBody {
  public:
   HttpBody(EdgeMemory memory, std::weak_ptr<MemoryHolder> holder, TimePoint now)
       : memory_(std::move(memory)), charge_(memory_.budget, std::move(holder), now) {}
 
-  /// Makes room for `capacity` bytes behind data() and keeps the first `used`. False: memory is
+  /// Makes room for `capacity` bytes at data() and keeps the first `used` bytes. False: memory is
   /// out.
   bool Reserve(std::size_t capacity, std::size_t used) {
     if (capacity <= capacity_) return true;

@@ -26,20 +26,21 @@ namespace net = boost::asio;
 namespace beast = boost::beast;
 namespace http = beast::http;
 
-// One read of a header; also takes the first piece of a body, which is then copied: no larger.
+// Most bytes of one read of a header. No larger, because the read may include the begin of a body,
+// which is then copied.
 constexpr std::size_t kHeaderChunk = 16 * 1024;
-// What a client may send ahead of its answer before we stop reading from it.
+// Bytes that a client may send ahead of its answer before the connection stops reading.
 constexpr std::size_t kMaxAhead = 32 * 1024;
 constexpr std::chrono::seconds kLingerTime{2};
 constexpr std::string_view kContinue = "HTTP/1.1 100 Continue\r\n\r\n";
 
-// What one call reads or writes at most; a body's bytes are charged between two calls.
+// Most bytes that one call reads or writes; a body's bytes are charged between two calls.
 constexpr std::size_t kPiece = std::size_t{1} << 20;
-// A chunked body's buffer: at first, then, then as large as the limit. A buffer costs memory only
-// where it was written to; copying the first two takes 0.1 ms.
+// Sizes of a chunked body's buffer: this one, then kMoreChunks, then the limit. A buffer takes
+// memory only for the pages that were written to; copying the first two takes 0.1 ms.
 constexpr std::size_t kFirstChunks = std::size_t{64} << 10;
 constexpr std::size_t kMoreChunks = std::size_t{1} << 20;
-// How long an idle connection stays for a request that is on its way, when the server ends.
+// How long an idle connection stays open for a request that is on its way, when the server stops.
 constexpr std::chrono::milliseconds kLastRequestTime{100};
 
 }  // namespace
@@ -79,16 +80,16 @@ void HttpConnection::CheckDeadline(TimePoint now) {
 }
 
 void HttpConnection::OnDeadline() {
-  if (Now() < deadline_.load(std::memory_order_relaxed)) return;  // it moved on meanwhile
+  if (Now() < deadline_.load(std::memory_order_relaxed)) return;  // was moved meanwhile
   ErrorCodeIo ignored;
   switch (phase_) {
     case Phase::kHeader:
     case Phase::kBody:
-      timed_out_ = true;  // the read that is aborted answers
+      timed_out_ = true;  // the aborted read sends the answer
       socket_.cancel(ignored);
       return;
     case Phase::kIdle:
-      socket_.cancel(ignored);  // closes, unless the read has got something already
+      socket_.cancel(ignored);  // closes, unless the read has received bytes already
       return;
     case Phase::kWriting:
       return Reset();
@@ -104,7 +105,7 @@ void HttpConnection::OnRevoked() {
 void HttpConnection::GiveUpMemory() {
   if (phase_ == Phase::kBody && body_->charge().revoked()) {
     ErrorCodeIo ignored;
-    socket_.cancel(ignored);  // the read that is aborted answers
+    socket_.cancel(ignored);  // the aborted read sends the answer
   } else if (phase_ == Phase::kWriting && answer_charge_->revoked()) {
     spdlog::debug("server: a client that took its answer too slowly was cut off: memory ran short");
     Reset();
@@ -122,8 +123,8 @@ void HttpConnection::BeginTransfer(Phase phase) {
   MoveDeadline(0);
 }
 
-// Of what has moved, not of what was declared: a client that sends nothing has no more time for
-// declaring much.
+// `bytes`: moved so far. The declared size does not count, so that a client gains no time by
+// declaring a large body.
 void HttpConnection::MoveDeadline(std::size_t bytes) {
   const HttpLimits& limits = context_.limits;
   const std::chrono::duration<double> seconds(static_cast<double>(bytes) /
@@ -145,7 +146,7 @@ void HttpConnection::NextRequest() {
   header_bytes_ = 0;
   header_.emplace();
   header_->header_limit(static_cast<std::uint32_t>(context_.limits.max_header_bytes));
-  // RefuseHeader() checks it and says the values.
+  // RefuseHeader() checks the limit instead, with the values in its message.
   header_->body_limit(std::numeric_limits<std::uint64_t>::max());
   SetDeadline(Phase::kIdle, context_.owner->Closing() ? Nanoseconds(kLastRequestTime)
                                                       : Nanoseconds(context_.limits.idle_timeout));
@@ -175,7 +176,7 @@ void HttpConnection::ParseHeader() {
   const std::size_t parsed = header_->put(input_.data(), error);
   input_.consume(parsed);
   header_bytes_ += parsed;
-  // The parser's own limit is of what it has at once, and a header may come in several pieces.
+  // The parser's own limit holds for one call of put(), but a header may come in several pieces.
   const std::size_t more = header_->is_header_done() ? 0 : input_.size();
   if (error == http::error::header_limit ||
       header_bytes_ + more > context_.limits.max_header_bytes) {
@@ -239,14 +240,14 @@ void HttpConnection::ReadBody() {
   ReadChunks();
 }
 
-// Charges what has come, and gives the client time for more.
+// Charges the bytes that have arrived, and gives the client time for more.
 bool HttpConnection::Arrived(std::size_t bytes) {
   MoveDeadline(bytes);
   return body_->charge().Grow(bytes, Now());
 }
 
 void HttpConnection::ReadSizedBody(std::size_t bytes) {
-  // Straight into the buffer that the device will read from: parsing it would copy it once more.
+  // Read directly into the buffer that the device will read from: a parser would copy once more.
   const std::size_t here = std::min(bytes, input_.size());
   std::memcpy(body_->data(), input_.data().data(), here);
   input_.consume(here);
@@ -269,7 +270,7 @@ void HttpConnection::ReadChunks() {
                                                          : limit;
     if (!body_->Reserve(std::min(more, limit), body_bytes_)) return RefuseForRoom();
   }
-  // Charged before it comes, as the parser does not stop in between: small pieces.
+  // Charged before it arrives, as the parser does not stop within a piece. So pieces are small.
   piece_bytes_ = std::min(kFirstChunks, body_->capacity() - body_bytes_);
   if (!Arrived(body_bytes_ + piece_bytes_)) return RefuseForRoom();
   auto& piece = chunks_->get().body();
@@ -290,7 +291,7 @@ void HttpConnection::OnChunks(ErrorCodeIo error) {
         413, fmt::format("the request's body has more than {} bytes, the limit", max_body_bytes_));
   }
   if (error == http::error::need_buffer && !timed_out_) return ReadChunks();
-  // Errors of the chunks' own form can be answered; those of the socket cannot.
+  // Malformed chunks can be answered; errors of the socket cannot.
   if (error && error.category() == make_error_code(http::error::bad_chunk).category() &&
       error != http::error::end_of_stream && error != http::error::partial_message) {
     return Refuse(400, fmt::format("malformed chunked body: {}", error.message()));
@@ -303,7 +304,7 @@ void HttpConnection::OnBody(ErrorCodeIo error, std::size_t bytes) {
   if (timed_out_) return RefuseTimeout();
   const bool revoked = error == net::error::operation_aborted;
   if (error && !revoked) return Close();
-  // The last bytes may have come without room for them.
+  // The last bytes may have arrived without room in the budget.
   if (revoked || bytes < body_bytes_ || !Arrived(bytes) || !body_->charge().Pin()) {
     return RefuseForRoom();
   }
@@ -321,7 +322,7 @@ void HttpConnection::Handle() {
   const std::string_view target = OriginForm({head.target().data(), head.target().size()});
   std::span<const std::byte> body;
   if (body_) body = {body_->data(), body_bytes_};
-  // HEAD is answered like GET; Write leaves the body out.
+  // HEAD is handled like GET; Write() leaves the body out.
   const HttpRequest request{is_head_ ? http::verb::get : head.method(),
                             target,
                             head,
@@ -333,10 +334,11 @@ void HttpConnection::Handle() {
     context_.handler.Handle(request, shared_from_this());
   } catch (const std::exception& e) {
     spdlog::error("server: handling a request failed: {}", e.what());
-    // Closes afterwards: an answer that comes all the same must not meet the next request.
+    // Refuse() closes the connection: if the handler still sends an answer, that must not become
+    // the answer to the next request.
     if (phase_ == Phase::kHandling) return Refuse(500, "the server could not handle the request");
   }
-  body_.reset();  // the handler holds it as long as it needs it
+  body_.reset();  // the handler holds the bytes as long as it needs them
   if (phase_ == Phase::kHandling) WatchClient();
 }
 
@@ -349,7 +351,7 @@ void HttpConnection::WatchClient() {
 }
 
 void HttpConnection::OnClientReadable() {
-  // More than that waits in the socket; that client is not watched until its answer is out.
+  // The rest waits in the socket. The client is not watched any more until its answer is written.
   if (input_.size() >= kMaxAhead) return;
   ErrorCodeIo error;
   const std::size_t bytes = socket_.read_some(input_.prepare(kMaxAhead - input_.size()), error);
@@ -371,7 +373,7 @@ void HttpConnection::ClientGone() {
 void HttpConnection::Refuse(unsigned status, std::string_view message) {
   if (phase_ == Phase::kClosed) return;
   keep_alive_ = false;
-  unread_input_ = true;  // what is left of the request, and what is pipelined behind it
+  unread_input_ = true;  // the rest of the request, and pipelined requests after it
   phase_ = Phase::kHandling;
   body_.reset();
   Write(HttpResponse::Failure(status, message));
@@ -405,7 +407,7 @@ void HttpConnection::Send(HttpResponse response) {
 void HttpConnection::Write(HttpResponse response) {
   LAGOON_CHECK(phase_ == Phase::kHandling);
   ErrorCodeIo ignored;
-  socket_.cancel(ignored);  // the watch
+  socket_.cancel(ignored);  // ends WatchClient()
   response_ = std::move(response);
   BeginTransfer(Phase::kWriting);
   ChargeAnswer();
@@ -425,7 +427,7 @@ void HttpConnection::Write(HttpResponse response) {
       [self = shared_from_this()](ErrorCodeIo error, std::size_t) { self->OnWritten(error); });
 }
 
-// Until the client has taken it.
+// Charges the answer until the client has received it. Without room, replaces it by a 503.
 void HttpConnection::ChargeAnswer() {
   answer_charge_.emplace(context_.memory.budget, weak_from_this(), transfer_began_);
   const std::size_t bytes = response_.MemoryBytes();
@@ -472,12 +474,12 @@ void HttpConnection::Close() {
   ErrorCodeIo ignored;
   socket_.shutdown(Socket::shutdown_both, ignored);
   socket_.close(ignored);
-  body_.reset();  // last: a read into it may have been under way
+  body_.reset();  // last: a read into the body may have been under way
 }
 
 void HttpConnection::Reset() {
   ErrorCodeIo ignored;
-  socket_.set_option(net::socket_base::linger(true, 0), ignored);  // the kernel forgets it as well
+  socket_.set_option(net::socket_base::linger(true, 0), ignored);  // drops unsent bytes
   Close();
 }
 

@@ -13,22 +13,22 @@
 
 namespace lagoon {
 
-/// Counts the connections that exist, and says how far the end has come. Any thread.
+/// Counts the connections that exist, and has the state of the server's shutdown. Any thread.
 class HttpConnectionOwner {
  public:
   virtual ~HttpConnectionOwner() = default;
   virtual void ConnectionBegan() = 0;
   virtual void ConnectionEnded() = 0;
-  /// Every answer is the last one of its connection, and says so.
+  /// True: every answer is the last one of its connection and announces that in its header.
   virtual bool Draining() const = 0;
-  /// Idle connections close.
+  /// True: idle connections must close.
   virtual bool Closing() const = 0;
 };
 
-/// One client's connection. Serves its requests one after the other; what the client pipelines
-/// waits in a bounded buffer, then in the socket. Everything runs on the socket's strand unless
-/// said otherwise. Shared by its own asynchronous operations, and by the answer that is still to
-/// come.
+/// One client's connection. Serves its requests one after the other; requests that the client
+/// pipelines wait in a bounded buffer, then in the socket. Everything runs on the socket's strand
+/// unless said otherwise. Shared by its own asynchronous operations, and by the answer that is
+/// still to come.
 class HttpConnection final : public HttpReply,
                              public MemoryHolder,
                              public std::enable_shared_from_this<HttpConnection> {
@@ -45,11 +45,12 @@ class HttpConnection final : public HttpReply,
 
   // Any thread:
   void Start();
-  /// The owner is Closing(): closes when idle, else after the answer in progress.
+  /// Call it when the owner is Closing(). An idle connection closes after 100 ms, as a request may
+  /// be on its way; a busy one closes after the present answer.
   void Drain();
-  /// Closes now; a request in progress is cancelled.
+  /// Closes the connection now; a request in progress is cancelled.
   void Abort();
-  /// Ends what took too long.
+  /// Ends the present phase if its deadline has passed.
   void CheckDeadline(TimePoint now);
   void OnRevoked() override;
 
@@ -75,12 +76,12 @@ class HttpConnection final : public HttpReply,
   void ReadHeader();
   void ParseHeader();
   void OnHeader();
-  std::size_t MaxBodyBytes() const;  // of the request that header_ holds, by its route
+  std::size_t MaxBodyBytes() const;  // for the request in header_, by its route
   void BeginBody();
   void SendContinue();
   void ReadBody();
   void ReadSizedBody(std::size_t bytes);
-  bool Arrived(std::size_t bytes);  // false: no room for what has come
+  bool Arrived(std::size_t bytes);  // false: no room for the bytes that arrived
   void ReadChunks();
   void OnChunks(ErrorCodeIo error);
   void OnBody(ErrorCodeIo error, std::size_t bytes);
@@ -109,24 +110,24 @@ class HttpConnection final : public HttpReply,
   const Context context_;
   Phase phase_ = Phase::kIdle;
   std::atomic<TimePoint> deadline_{kNoDeadline};  // written on the strand, read by CheckDeadline
-  TimePoint transfer_began_;                      // of the body or the answer
+  TimePoint transfer_began_;                      // when the body's or answer's transfer began
   bool timed_out_ = false;
   bool keep_alive_ = true;
   bool is_head_ = false;       // the method is HEAD
   bool unread_input_ = false;  // the request's body was not read to its end
 
-  boost::beast::flat_buffer
-      input_;  // header and what the client sent beyond the request in progress
+  /// The header, and bytes that the client sent beyond the request in progress.
+  boost::beast::flat_buffer input_;
   std::optional<HeaderParser> header_;
   std::size_t header_bytes_ = 0;  // parsed so far
   std::optional<ChunkParser> chunks_;
-  std::size_t piece_bytes_ = 0;  // what the chunks' parser may write next
+  std::size_t piece_bytes_ = 0;  // how many bytes the chunk parser may write next
   std::shared_ptr<HttpBody> body_;
-  std::size_t max_body_bytes_ = 0;  // of this request
-  std::size_t body_bytes_ = 0;      // declared, or come in chunks so far
+  std::size_t max_body_bytes_ = 0;  // limit for this request
+  std::size_t body_bytes_ = 0;      // bytes of the body: as declared, or arrived in chunks so far
   TimePoint first_byte_;
   TimePoint received_;
-  std::uint64_t request_ = 0;  // tells a stale watch from the present one
+  std::uint64_t request_ = 0;  // number of the request: identifies watches of earlier requests
   std::function<void()> client_gone_;
 
   std::string head_;

@@ -268,7 +268,7 @@ TEST(HttpInferRender, RefusesNumbersThatJsonHasNot) {
   const float nan = std::nanf("");
   std::memcpy(response.outputs[1].data.data(), &nan, sizeof(nan));
   const HttpResponse refused = RenderHttpInfer(response, {}, {});
-  EXPECT_EQ(refused.status, 422u);  // not the caller's fault
+  EXPECT_EQ(refused.status, 422u);  // the request is not at fault
   EXPECT_THAT(refused.text, AllOf(HasSubstr("model 'm'"), HasSubstr("output 'z'"), HasSubstr("NaN"),
                                   HasSubstr("'binary_data': true")));
   HttpAnswerFormat binary;

@@ -13,22 +13,23 @@
 namespace lagoon {
 namespace {
 
-// Keeps the body, and the tensors that came as JSON, as long as the request.
+// Owns the body, and the tensors that came as JSON, as long as the request lives.
 struct HttpPayload {
   std::shared_ptr<const void> body;
   std::vector<std::unique_ptr<std::byte[]>> converted;
 };
 
-// The elements as the text has them; nullopt: T cannot hold the value.
+// The value as an element of type T; nullopt: T cannot hold the value.
 
 template <typename T>
 std::optional<T> As(double value) {
   if constexpr (std::floating_point<T>) {
-    // The nearest float. The greatest one is often written with digits that lie a little above.
+    // The nearest float. Not a range check on `value`: the largest float is often written with
+    // digits that are slightly above it.
     const T nearest = static_cast<T>(value);
     return std::isfinite(nearest) ? std::optional(nearest) : std::nullopt;
   } else {
-    // Below, no other whole number rounds to this double.
+    // Only below kFirstInexact is it certain that the text had exactly this whole number.
     if (std::abs(value) >= static_cast<double>(kFirstInexact) || value != std::floor(value))
       return std::nullopt;
     const auto whole = static_cast<std::int64_t>(value);
@@ -133,7 +134,7 @@ Status CheckData(DataType type, const JsonInput& input) {
   return {};
 }
 
-// Consumes the input's part of `tail` if it is binary.
+// If the input is binary, consumes its part of `tail`.
 Result<InputTensor> BindInput(JsonInput& input, std::span<const std::byte>& tail,
                               HttpPayload& payload) {
   const auto type = ParseOipType(input.datatype);

@@ -23,7 +23,7 @@ bool AppendNumber(std::string& out, T value) {
   return true;
 }
 
-// False: a value has no JSON form: NaN or infinity.
+// False: a value is NaN or infinite, which JSON does not have.
 template <typename T>
 bool AppendNumbers(std::string& out, std::span<const std::byte> data) {
   for (std::size_t at = 0; at + sizeof(T) <= data.size(); at += sizeof(T)) {
@@ -93,8 +93,8 @@ void AppendStages(std::string& out, const EdgeStamps& stamps, const JobResult& j
   out += '}';
 }
 
-// False: the output holds a value that JSON does not have. `output` loses its data to `blobs` if it
-// is binary.
+// False: the output holds a value that JSON does not have. If `binary`, the data of `output` is
+// moved to `blobs`.
 bool AppendOutput(std::string& out, OutputTensor& output, bool binary,
                   std::vector<std::vector<std::byte>>& blobs) {
   out += "{\"name\":";
@@ -113,9 +113,8 @@ bool AppendOutput(std::string& out, OutputTensor& output, bool binary,
   return true;
 }
 
-// The request is well formed and its result is right, so that neither 400 nor 500 fits, and to send
-// it again cannot help, as it might after any 5xx. No ErrorCode: gRPC sends bytes, which hold every
-// value.
+// Neither 400 nor a 5xx fits: the request is well formed, its result is right, and sending it again
+// does not help. Has no ErrorCode, because in gRPC every value can be sent.
 HttpResponse NotJson(const std::string& model, const OutputTensor& output) {
   constexpr unsigned kUnprocessable = 422;
   return HttpResponse::Failure(

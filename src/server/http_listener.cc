@@ -15,10 +15,10 @@ namespace {
 namespace net = boost::asio;
 
 constexpr int kBacklog = 512;
-// How late a timeout may be noticed.
+// The longest delay until a timeout is noticed.
 constexpr std::chrono::milliseconds kSweepPeriod{100};
 constexpr std::chrono::milliseconds kRetryPeriod{100};
-// Of "out of descriptors": a flood of connections is no flood of log lines.
+// Time between two warnings, so that a flood of connections is no flood of log lines.
 constexpr std::chrono::seconds kWarnPeriod{5};
 
 std::string Endpoint(const HttpListener::Options& options) {
@@ -58,8 +58,8 @@ Status HttpListener::Bind() {
   }
   const net::ip::tcp::endpoint endpoint(address, static_cast<std::uint16_t>(options_.port));
   acceptor_.open(endpoint.protocol(), error);
-  // Only connections of an earlier process may be left on the port, not a process that still
-  // listens.
+  // Allows the port while connections of an earlier process are left on it, but not while a process
+  // still listens.
   if (!error) acceptor_.set_option(net::socket_base::reuse_address(true), error);
   if (!error) acceptor_.bind(endpoint, error);
   if (!error) acceptor_.listen(kBacklog, error);
@@ -116,7 +116,7 @@ void HttpListener::OnAccepted(boost::system::error_code error, Socket socket) {
   Accept();
 }
 
-// False: nothing was accepted, and trying at once would spin.
+// False: nothing was accepted; trying again at once would spin.
 bool HttpListener::TurnAwayWithoutDescriptor() {
   if (!spare_.Take()) return false;
   spare_.Give();
@@ -138,8 +138,8 @@ void HttpListener::RetryAccept() {
 }
 
 void HttpListener::TurnAway(Socket& socket, const std::string& reason) {
-  // Fits any socket's buffer, so it cannot block; best effort, as the client may be reset by the
-  // close.
+  // The answer fits into any socket's buffer, so that writing cannot block. Best effort: the close
+  // may reset the connection before the client has read the answer.
   const HttpResponse full = HttpResponse::Failure(503, reason);
   boost::system::error_code ignored;
   socket.non_blocking(true, ignored);
@@ -206,7 +206,7 @@ void HttpListener::Drain() {
   closing_.store(true, std::memory_order_relaxed);
   net::post(strand_, [self = shared_from_this()] {
     boost::system::error_code ignored;
-    // An accept that has succeeded already still brings its connection to OnAccepted.
+    // If an accept has succeeded already, its connection still goes to OnAccepted.
     if (self->accepting_) self->acceptor_.cancel(ignored);
     if (!self->accepting_) self->ClosePort();
   });
@@ -223,7 +223,7 @@ void HttpListener::ClosePort() {
   idle_.NotifyAll();
 }
 
-// Closing the port would reset those whose connection the kernel has made already.
+// Accepts the connections that the kernel has already made: closing the port would reset them.
 void HttpListener::AcceptBacklog() {
   for (int i = 0; i < kBacklog; ++i) {
     boost::system::error_code error;

@@ -13,8 +13,8 @@
 
 namespace lagoon {
 
-/// Accepts connections of one port and owns what they share. Any thread may call any method.
-/// Shared, because operations in the pool may outlast the server's interest in it.
+/// Accepts the connections of one port and owns what they share. Any thread may call any method.
+/// Shared, because operations in the pool may outlast the server.
 class HttpListener final : public HttpConnectionOwner,
                            public std::enable_shared_from_this<HttpListener> {
  public:
@@ -25,7 +25,7 @@ class HttpListener final : public HttpConnectionOwner,
     HttpLimits limits;
   };
 
-  /// Binds and listens, accepts nothing yet. `handler` and `pool` must outlive the listener's
+  /// Binds and listens, but accepts nothing yet. `handler` and `pool` must outlive the listener's
   /// connections. kAlreadyExists, naming address and port, when the port is taken; kInvalidArgument
   /// when `address` is not an IP address or cannot be used.
   static Result<std::shared_ptr<HttpListener>> Listen(IoPool& pool, HttpHandler& handler,
@@ -34,16 +34,18 @@ class HttpListener final : public HttpConnectionOwner,
 
   int port() const { return port_; }
   void Start();
-  /// Goes on, but every answer closes its connection and says so: clients turn to another server.
+  /// Keeps serving, but every answer announces the end of its connection and closes it, so that
+  /// clients turn to another server.
   void AnnounceEnd();
-  /// AnnounceEnd(), and accepts no more: what waits to be accepted is, then the port closes.
-  /// Connections close when they have nothing in progress.
+  /// AnnounceEnd(), then accepts the connections that already wait and closes the port. Connections
+  /// close when they have nothing in progress.
   void Drain();
   /// Closes every connection at once; requests in progress are cancelled.
   void Abort();
-  /// Waits until every connection is closed and every request answered. False: not by `until`.
+  /// Waits until every connection is closed and every request is answered. False: not done by
+  /// `until`.
   bool WaitIdle(TimePoint until);
-  /// When drained and idle: ends its timers, so that nothing of it is left in the pool.
+  /// Call it when drained and idle: ends the timers, so that no operation is left in the pool.
   void Close();
 
   void ConnectionBegan() override;

@@ -20,29 +20,30 @@
 
 namespace lagoon {
 
-/// Bounds of one listener; every one has an answer or a close of its own (docs/protocols.md).
+/// Bounds of one listener. docs/protocols.md says for each what happens beyond: an answer or a
+/// close.
 struct HttpLimits {
   std::size_t max_header_bytes = 16 * 1024;
   std::size_t max_body_bytes = std::size_t{64} << 20;
   std::size_t max_connections = 1024;
   std::chrono::milliseconds idle_timeout{75'000};    // between requests of a connection
   std::chrono::milliseconds header_timeout{10'000};  // first byte to end of header
-  // A body or answer may take `transfer_timeout` plus what has moved so far at
-  // `min_bytes_per_second`.
+  // A body or answer may take `transfer_timeout` plus the time in which the bytes moved so far pass
+  // at `min_bytes_per_second`.
   std::chrono::milliseconds transfer_timeout{20'000};
   std::size_t min_bytes_per_second = std::size_t{1} << 20;
 };
 
-/// One request, complete. Views are valid during HttpHandler::Handle; `payload` keeps `body` alive
-/// longer.
+/// One complete request. Views are valid during HttpHandler::Handle; `payload` keeps `body` alive
+/// for longer.
 struct HttpRequest {
   boost::beast::http::verb method;
   std::string_view target;  // as sent, with its query
   const boost::beast::http::fields& fields;
   std::span<const std::byte> body;
   std::shared_ptr<const void> payload;
-  TimePoint first_byte;  // of the header
-  TimePoint received;    // the last byte of the body
+  TimePoint first_byte;  // the first byte of the header arrived
+  TimePoint received;    // the last byte of the body arrived
 
   std::optional<std::string_view> Field(std::string_view name) const;
 };
@@ -53,19 +54,19 @@ inline constexpr std::string_view kBinaryType = "application/octet-stream";
 /// The body is `text` followed by `blobs`.
 struct HttpResponse {
   unsigned status = 200;
-  std::string_view content_type = kJsonType;  // of static storage
-  std::string fields;  // more header lines, each with its CRLF; no text of clients
+  std::string_view content_type = kJsonType;  // in static storage
+  std::string fields;  // more header lines, each with its CRLF; never a client's text
   std::string text;
   std::vector<std::vector<std::byte>> blobs;
 
   static HttpResponse Json(std::string body);
   static HttpResponse Failure(unsigned status, std::string_view message);
   static HttpResponse Failure(const Error& error);
-  /// 405; `allowed`: "GET, POST".
+  /// Status 405; `allowed` as in "GET, POST".
   static HttpResponse WrongMethod(std::string_view target, std::string_view allowed);
 
   std::size_t BodyBytes() const;
-  /// What the answer takes in memory, at least BodyBytes().
+  /// The memory that the answer takes, at least BodyBytes().
   std::size_t MemoryBytes() const;
 };
 
@@ -73,25 +74,25 @@ struct HttpResponse {
 /// closes.
 std::string RenderHead(const HttpResponse& response, bool keep_alive);
 
-/// How a handler answers the request that it was given.
+/// Takes the handler's answer to one request.
 class HttpReply {
  public:
   virtual ~HttpReply() = default;
-  /// Exactly once per request, on any thread.
+  /// Must be called exactly once per request, on any thread.
   virtual void Send(HttpResponse response) = 0;
-  /// Only on executor(), before Send: `cancel` is called, on executor(), if the client goes away
-  /// before Send. A second call replaces the first.
+  /// `cancel` is called on executor() if the client goes away before Send(). A second call replaces
+  /// the first. Only on executor(), before Send().
   virtual void OnClientGone(std::function<void()> cancel) = 0;
-  /// Where the connection's handlers run; render answers here, not on a thread of the device.
+  /// The strand of the connection. Render answers here, not on a thread of the device.
   virtual const Strand& executor() const = 0;
 };
 
-/// Called on threads of the pool, for several connections at once.
+/// Handles requests. Called on threads of the pool, for several connections at once.
 class HttpHandler {
  public:
   virtual ~HttpHandler() = default;
-  /// The most bytes that the body of such a request may have, below the listener's own limit.
-  /// Asked when the header is there: what is larger is refused before it is read.
+  /// The most bytes that the body of such a request may have, within the listener's own limit.
+  /// Called when the header has arrived: a larger body is refused before it is read.
   virtual std::size_t MaxBodyBytes(boost::beast::http::verb /*method*/,
                                    std::string_view /*target*/) const {
     return std::numeric_limits<std::size_t>::max();

@@ -14,7 +14,7 @@ namespace http = beast::http;
 
 constexpr int kHttp11 = 11;  // as Beast numbers versions
 
-// Readers differ in which of two they believe.
+// HTTP implementations differ in which one of two such fields they use.
 constexpr std::string_view kGivenOnce[] = {"Host", "Inference-Header-Content-Length",
                                            "Content-Encoding", "Expect"};
 
@@ -32,8 +32,8 @@ std::optional<HttpRefusal> RefuseTransferEncoding(const HttpRequestHeader& heade
   if (header.version() < kHttp11) {
     return HttpRefusal{400, "HTTP/1.0 has no Transfer-Encoding; send Content-Length"};
   }
-  // What one reader skips and another one reads as the body would be the next request's place to
-  // hide: nothing but the one encoding that is understood.
+  // Request smuggling: bytes that a proxy takes for the body and this server for the next request.
+  // So only the one encoding is accepted that is understood.
   if (std::next(first) == last && beast::iequals(first->value(), "chunked")) return std::nullopt;
   return HttpRefusal{
       501, fmt::format("transfer encoding '{}' is not supported, 'chunked' alone is",

@@ -11,7 +11,8 @@
 
 namespace lagoon {
 
-/// Why a request is not read further: it is answered, then its connection closes.
+/// Why a request is not read further. The refusal is sent as the answer, then the connection
+/// closes.
 struct HttpRefusal {
   unsigned status = 400;
   std::string message;
@@ -19,8 +20,9 @@ struct HttpRefusal {
 
 using HttpRequestHeader = boost::beast::http::header<true, boost::beast::http::fields>;
 
-/// What a header may not say. Strict where a proxy in front could read the request otherwise: how
-/// long the body is (Transfer-Encoding), and which host is asked. `length` is Content-Length.
+/// The reason to refuse the header, if any. Strict where a proxy in front of the server could read
+/// the request in another way: the body's length (Transfer-Encoding) and the host. `length`: the
+/// Content-Length.
 std::optional<HttpRefusal> RefuseHeader(const HttpRequestHeader& header,
                                         std::optional<std::uint64_t> length,
                                         std::size_t max_body_bytes);

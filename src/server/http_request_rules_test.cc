@@ -10,7 +10,7 @@ namespace {
 
 using Fields = std::initializer_list<std::pair<const char*, const char*>>;
 
-// 0: not refused.
+// The status of the refusal; 0: not refused.
 unsigned StatusOf(Fields fields, unsigned version = 11) {
   HttpRequestHeader header;
   header.version(version);

@@ -27,7 +27,7 @@ struct HttpTestResponse {
 
 class HttpTestClient {
  public:
-  /// `receive_buffer`: of the socket, in bytes; 0: the system's choice.
+  /// `receive_buffer`: that of the socket, in bytes; 0: the system's default.
   explicit HttpTestClient(int port, int receive_buffer = 0)
       : socket_(::socket(AF_INET, SOCK_STREAM, 0)) {
     const timeval timeout{10, 0};
@@ -63,7 +63,8 @@ class HttpTestClient {
     socket_ = -1;
   }
 
-  /// The next response; what follows it stays for the next call. The answer to HEAD has no body.
+  /// The next response. Bytes after it stay for the next call. `with_body`: false for the answer to
+  /// HEAD.
   HttpTestResponse Receive(bool with_body = true) {
     HttpTestResponse response;
     std::size_t end = 0;

@@ -20,10 +20,10 @@ namespace {
 namespace net = boost::asio;
 
 constexpr std::string_view kJsonLengthField = "Inference-Header-Content-Length";
-// What an element takes as JSON, about.
+// About the length of one element as JSON.
 constexpr std::size_t kTextBytesPerElement = 12;
 
-// nullopt: the field is absent, the whole body is JSON.
+// nullopt: the field is absent and the whole body is JSON.
 Result<std::optional<std::size_t>> JsonLength(const HttpRequest& request) {
   const auto text = request.Field(kJsonLengthField);
   if (!text) return std::optional<std::size_t>();
@@ -37,7 +37,7 @@ Result<std::optional<std::size_t>> JsonLength(const HttpRequest& request) {
   return std::optional(length);
 }
 
-// Elements of all inputs in the largest batch that the model takes.
+// The number of elements of all inputs in the largest batch that the model takes.
 Result<JsonBounds> BoundsOf(const InferenceCore& core, const Route& route) {
   LAGOON_ASSIGN_OR_RETURN(const ModelMetadata model, core.Metadata(route.model, route.version));
   LAGOON_ASSIGN_OR_RETURN(const inference::ModelConfig config,
@@ -45,14 +45,14 @@ Result<JsonBounds> BoundsOf(const InferenceCore& core, const Route& route) {
   JsonBounds bounds{0};
   for (const TensorSpec& input : model.inputs) {
     Dims dims = input.dims;
-    // The batch, of which clients see -1.
+    // The batch dimension, which the metadata shows as -1.
     if (!dims.empty() && dims.front() < 0) dims.front() = std::max(config.max_batch_size(), 1);
     bounds.max_elements += static_cast<std::size_t>(ElementCount(dims));
   }
   return bounds;
 }
 
-// An error of a library (memory ran out) is answered too: the connection would wait for ever.
+// Answers exceptions of a library too (memory ran out): else the connection would wait for ever.
 void AnswerErrors(const std::shared_ptr<HttpReply>& reply, const std::function<void()>& work) {
   try {
     work();
@@ -118,7 +118,8 @@ void InferHandler::ParseOnLane(Arrived arrived, std::size_t json_bytes) {
       if (gone->load(std::memory_order_relaxed)) return;
       auto parsed = Parse(arrived, bounds);
       const Strand strand = arrived.reply->executor();
-      // Not from here: who submits may do the dispatcher's work for all, at this low priority.
+      // Do not submit from this thread: it would do the dispatcher's rounds for all at low
+      // priority.
       net::post(strand,
                 [this, arrived = std::move(arrived), gone, parsed = std::move(parsed)]() mutable {
                   if (!gone->load(std::memory_order_relaxed)) Submit(arrived, std::move(parsed));
@@ -146,13 +147,13 @@ void InferHandler::Submit(const Arrived& arrived, Result<HttpInfer> parsed) {
       std::move(parsed->request), [this, pending = std::move(pending),
                                    hold = pool_.Hold()](Result<InferResponse> result) mutable {
         PostAnswer(std::move(pending), std::move(result));
-        hold.reset();  // this thread has left the pool
+        hold.reset();  // this thread has left the pool's code
       });
   arrived.reply->OnClientGone([&core = core_, handle] { core.Cancel(handle); });
 }
 
-// Rendering and writing are the edge's work: the calling thread may be one of the device's. Nothing
-// of the connection is left with that thread afterwards.
+// Renders and writes on a thread of the edge, as the calling thread may be one of the device's.
+// When PostAnswer has returned, the calling thread holds no reference to the connection.
 void InferHandler::PostAnswer(Pending pending, Result<InferResponse> result) {
   const Strand strand = pending.reply->executor();
   net::post(strand, [this, pending = std::move(pending), result = std::move(result)]() mutable {

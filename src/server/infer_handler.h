@@ -17,7 +17,7 @@ namespace lagoon {
 /// strand.
 class InferHandler {
  public:
-  /// All are borrowed; `pool` is where the connections live.
+  /// All are borrowed. `pool`: the one that runs the connections.
   InferHandler(InferenceCore& core, IoPool& pool, JsonLane& lane)
       : core_(core), pool_(pool), lane_(lane) {}
 
@@ -25,7 +25,7 @@ class InferHandler {
               const std::shared_ptr<HttpReply>& reply);
 
  private:
-  // What a request needs when it outlives HttpHandler::Handle.
+  // The parts of a request that are needed after HttpHandler::Handle has returned.
   struct Arrived {
     Route route;
     std::span<const std::byte> body;

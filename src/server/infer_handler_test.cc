@@ -17,7 +17,7 @@ namespace {
 
 using testing::HasSubstr;
 
-// A connection of which only the answer is looked at.
+// Stands for a connection; keeps the answer.
 class FakeReply final : public HttpReply {
  public:
   explicit FakeReply(IoPool& pool) : strand_(boost::asio::make_strand(pool.context())) {}
@@ -43,7 +43,7 @@ class InferHandlerTest : public testing::Test {
     pool_.Join();
   }
 
-  // Nothing gets through the lane until Release.
+  // Blocks the lane until Release().
   void Plug() {
     released_ = false;
     std::promise<void> began;
@@ -58,7 +58,7 @@ class InferHandlerTest : public testing::Test {
     go_.set_value();
   }
 
-  // As a connection does it; returns when Handle has returned.
+  // Calls the handler as a connection does. Returns when Handle() has returned.
   std::shared_ptr<FakeReply> Ask(const std::string& model, const std::string& body) {
     auto reply = std::make_shared<FakeReply>(pool_);
     auto text = std::make_shared<const std::string>(body);
@@ -130,7 +130,7 @@ TEST_F(InferHandlerTest, RequestsAreSubmittedAtNormalPriority) {
 TEST_F(InferHandlerTest, LargeAnswersAreWrittenOnTheLane) {
   Plug();
   auto wide = Ask("wide", Small())->answer();
-  // Both pass the one thread of the pool, the wide one's answer first.
+  // Both answers pass the one thread of the pool, the wide one first.
   EXPECT_EQ(Ask("twice", Small())->answer().get().status, 200u);
   EXPECT_TRUE(Waits(wide));
   Release();
@@ -138,7 +138,7 @@ TEST_F(InferHandlerTest, LargeAnswersAreWrittenOnTheLane) {
 }
 
 TEST_F(InferHandlerTest, MoreElementsThanTheModelTakesAreRefused) {
-  // The shape comes behind the data and says nothing.
+  // The shape comes after the data, so that it cannot bound the data.
   HttpResponse answer = Ask("twice", Request("x", "[1,99999]", 99'999))->answer().get();
   EXPECT_EQ(answer.status, 400u);
   EXPECT_THAT(answer.text, HasSubstr("more elements than the 4 that the model takes"));

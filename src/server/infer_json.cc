@@ -127,7 +127,7 @@ bool InferSax::number_integer(number_integer_t value) {
 }
 
 bool InferSax::number_float(number_float_t value, const string_t& text) {
-  // The parser gives a whole number beyond 64 bits as a double too.
+  // The parser reports a whole number beyond 64 bits as a double, too.
   const bool huge = text.find_first_not_of("0123456789") == std::string::npos;
   if (huge && Top() == In::kShape) return TooLarge("holds", text);
   if (huge && HoldsKnownParameter()) return TooLarge("is", text);
@@ -147,7 +147,7 @@ bool InferSax::string(string_t& value) {
   } else if (place == In::kOutput && key_ == "name") {
     Output().name = std::move(value);
   } else if (place == In::kData) {
-    // Without a datatype yet, the strings are the first sign of one.
+    // Without a datatype so far, strings alone show that the tensor is of BYTES.
     const std::string& type = Input().datatype;
     if (!type.empty() && type != "BYTES")
       return Invalid("'data' has strings, its datatype is " + Quoted(type));
@@ -165,7 +165,7 @@ Result<JsonInfer> ParseInferJson(std::span<const std::byte> text, const JsonBoun
   if (!nlohmann::json::sax_parse(begin, begin + text.size(), &sax)) {
     return tl::unexpected<Error>(sax.TakeError());
   }
-  // The parser takes a NUL byte for the end of the text and looks no further.
+  // The parser takes a NUL byte for the end of the text and ignores the rest.
   if (const void* nul = std::memchr(begin, 0, text.size()); nul != nullptr) {
     return Fail(ErrorCode::kInvalidArgument,
                 fmt::format("request's JSON: a NUL byte at position {}",

@@ -13,13 +13,13 @@
 
 namespace lagoon {
 
-/// From this magnitude on a double may not hold a whole number.
+/// From this magnitude on, a double cannot hold every whole number.
 inline constexpr std::uint64_t kFirstInexact = std::uint64_t{1} << 53;
 
 /// A whole number of kFirstInexact or more, or of -kFirstInexact or less.
 struct JsonWhole {
   std::size_t index = 0;   // in JsonInput::data
-  std::uint64_t bits = 0;  // of an int64 when `negative`
+  std::uint64_t bits = 0;  // the value; as an int64 when `negative`
   bool negative = false;
 };
 
@@ -30,7 +30,8 @@ struct JsonInput {
   bool has_shape = false;
   Dims shape;
   std::optional<std::uint64_t> binary_bytes;  // parameters.binary_data_size
-  // "data", flattened: every number as the nearest double, and the exact whole numbers beyond.
+  // "data", flattened: every number as the nearest double. Whole numbers that a double may not hold
+  // exactly are in `wholes` too.
   bool has_data = false;
   std::vector<double> data;
   std::vector<JsonWhole> wholes;  // ascending by index
@@ -45,7 +46,7 @@ struct JsonOutput {
   std::optional<bool> binary;  // parameters.binary_data
 };
 
-/// The JSON part of an infer request; what is absent keeps its default.
+/// The JSON part of an infer request. Absent members keep their defaults.
 struct JsonInfer {
   std::string id;
   std::uint64_t priority = 0;
@@ -56,16 +57,17 @@ struct JsonInfer {
   std::vector<JsonOutput> outputs;
 };
 
-/// What a request of the model can need: what has more is refused at the first element too many.
+/// The most that a request for the model can need. A request with more is refused at the first
+/// element too many.
 struct JsonBounds {
-  /// Elements of all inputs together.
+  /// Number of elements of all inputs together.
   std::size_t max_elements = std::numeric_limits<std::size_t>::max();
 };
 
-/// Parses without building a document: memory stays within a small multiple of `text`, whatever it
-/// nests. Unknown members are ignored; parameters that would change the answer and are not
-/// supported are refused, as are known members that are there twice and text after the request.
-/// kInvalidArgument says where; kUnimplemented names the feature.
+/// Parses without building a document, so that memory stays within a small multiple of `text` at
+/// any nesting. Unknown members are ignored. Refused are: unsupported parameters that would change
+/// the answer, known members that occur twice, and text after the request. kInvalidArgument says
+/// where; kUnimplemented names the feature.
 Result<JsonInfer> ParseInferJson(std::span<const std::byte> text, const JsonBounds& bounds = {});
 
 }  // namespace lagoon

@@ -15,7 +15,7 @@ Result<JsonInfer> Parse(std::string_view text) {
   return ParseInferJson(std::as_bytes(std::span(text)));
 }
 
-// The request with `data` as the data of its only input.
+// A request with `data` as the data of its only input.
 std::string WithData(const std::string& data) {
   return R"({"inputs":[{"name":"x","datatype":"FP32","shape":[2,2],"data":)" + data + "}]}";
 }
@@ -175,7 +175,7 @@ TEST(InferJson, StopsAtTheFirstElementTooMany) {
     const auto parsed = ParseInferJson(std::as_bytes(std::span(text)), JsonBounds{max});
     return parsed ? "" : parsed.error().message;
   };
-  // What follows the element too many is no JSON and is not looked at.
+  // The text after the element too many is not JSON, and is not parsed.
   EXPECT_THAT(error(R"({"inputs":[{"data":[1,2,3,4,5,)", 4), HasSubstr("more elements than the 4"));
   EXPECT_THAT(error(R"({"inputs":[{"data":[1,2]},{"data":[3,4,5,)", 4), HasSubstr("the 4 that"));
   EXPECT_THAT(error(R"({"inputs":[{"shape":[1,2],"data":[[1,2,3,)", 9),

@@ -14,12 +14,12 @@ namespace {
 // "data" nests as deep as a tensor has dimensions; no model has more.
 constexpr std::size_t kMaxDepth = 32;
 constexpr std::size_t kMaxTensors = 1024;
-// Members, and values of members that are ignored, in a whole request. 1,024 inputs and as many
-// outputs have some 10,000; what has more would only take time.
+// Most members, and values of ignored members, in a whole request. 1,024 inputs and as many outputs
+// have some 10,000; a request with more would only take time.
 constexpr std::size_t kMaxMembers = 65'536;
 constexpr std::int64_t kOpen = -1;  // length of an array level that no array has closed yet
 
-// Members that mean something where they may stand; elsewhere they are ignored like any other.
+// Members with a meaning at certain places; at other places they are ignored.
 constexpr std::array<std::string_view, 8> kKnownKeys = {
     "id", "inputs", "outputs", "name", "shape", "data", "parameters", "datatype"};
 
@@ -27,7 +27,7 @@ constexpr std::array<std::string_view, 8> kKnownParameters = {
     "priority",         "timeout",     "binary_data_output", "lagoon_stages",
     "binary_data_size", "binary_data", "classification",     "shared_memory_region"};
 
-// 0: the name is not known.
+// The bit of a known name for Frame::seen; 0: the name is not known.
 std::uint32_t BitOf(std::string_view name) {
   const auto member = std::ranges::find(kKnownKeys, name);
   if (member != kKnownKeys.end()) return 1U << (member - kKnownKeys.begin());
@@ -36,7 +36,7 @@ std::uint32_t BitOf(std::string_view name) {
   return 1U << (kKnownKeys.size() + static_cast<std::size_t>(parameter - kKnownParameters.begin()));
 }
 
-// Saturates.
+// The number of elements of `shape`; saturates.
 std::size_t Elements(const Dims& shape) {
   std::size_t count = 1;
   for (const std::int64_t dim : shape) {
@@ -184,7 +184,7 @@ void InferSax::BeginData() {
   level_counts_.assign(1, 0);
   Input().nesting.assign(1, kOpen);
   max_elements_ = bounds_.max_elements;
-  // The shape often comes before the data, and then says when there is too much.
+  // If the shape comes before the data, as it often does, it bounds the number of elements.
   if (!Input().has_shape) return;
   const std::size_t needed = Elements(Input().shape);
   if (needed < max_elements_ - std::min(elements_, max_elements_)) {
@@ -215,7 +215,7 @@ bool InferSax::EnterDataLevel() {
     return Invalid(fmt::format("'data' nests more than {} levels deep", kMaxRank));
   }
   if (leaf_level_ == data_level_) return Invalid("'data' mixes numbers and arrays");
-  // A tensor has at most as many arrays of each rank as elements.
+  // A tensor has at most as many arrays on each level as it has elements.
   if (++arrays_ / kMaxRank > max_elements_) return TooMany();
   ++level_counts_[data_level_ - 1];
   ++data_level_;

@@ -72,7 +72,7 @@ class InferSax {
     kOutputParameters,
     kIgnored,
   };
-  // Where the parser is, and which known members were there already.
+  // A place in the document, and which known members of it have occurred.
   struct Frame {
     In place;
     std::uint32_t seen = 0;
@@ -96,13 +96,13 @@ class InferSax {
   bool DimensionOf(number_unsigned_t value);
   bool Parameter(std::optional<std::uint64_t> number, std::optional<bool> flag);
   bool RequestParameter(std::optional<std::uint64_t> number, std::optional<bool> flag);
-  bool Scalar(
-      std::string_view what);  // a value that nothing takes: ignored or refused by its place
+  // A value that is not expected at its place: ignored or refused, depending on the place.
+  bool Scalar(std::string_view what);
 
   bool IsKnownKey() const;
   bool HoldsKnownParameter() const;
   bool InObject() const;
-  // What the place is called in messages.
+  // The name of the place, for messages.
   std::string_view Subject() const;
   std::string Place() const;
   bool Invalid(std::string_view why) { return FailWith(ErrorCode::kInvalidArgument, why); }
@@ -110,9 +110,9 @@ class InferSax {
   bool Wrong(std::string_view what);
   bool TooLarge(std::string_view verb, std::string_view number);
 
-  // Dimensions of a shape, and levels of "data".
+  // Most dims of a shape, and most levels of "data".
   static constexpr std::size_t kMaxRank = 16;
-  // The parser quotes the text that it stumbled over, however long it is.
+  // The parser quotes the text that it cannot parse, of any length.
   static constexpr std::size_t kMaxSyntaxBytes = 300;
 
   const JsonBounds bounds_;
@@ -120,12 +120,12 @@ class InferSax {
   Error error_{ErrorCode::kInvalidArgument, "the request is not a JSON object"};
   std::vector<Frame> stack_;
   std::string key_;
-  std::size_t members_ = 0;                 // so far, see kMaxMembers
-  std::size_t elements_ = 0;                // of all "data" so far
-  std::size_t arrays_ = 0;                  // in all "data" so far
-  std::size_t max_elements_ = 0;            // of all "data" up to the end of the present one
-  std::size_t data_level_ = 0;              // arrays of "data" that are open
-  std::size_t leaf_level_ = 0;              // the level that holds numbers; 0: not known yet
+  std::size_t members_ = 0;       // members so far; see kMaxMembers
+  std::size_t elements_ = 0;      // elements of all "data" so far
+  std::size_t arrays_ = 0;        // arrays in all "data" so far
+  std::size_t max_elements_ = 0;  // most elements of all "data" up to the end of the present one
+  std::size_t data_level_ = 0;    // arrays of "data" that are open
+  std::size_t leaf_level_ = 0;    // the level that holds numbers; 0: not known yet
   std::vector<std::int64_t> level_counts_;  // elements so far of the open array of each level
 };
 

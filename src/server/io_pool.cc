@@ -15,8 +15,8 @@ void Run(boost::asio::io_context& context) {
       context.run();
       return;
     } catch (const std::exception& e) {
-      // A library threw out of a handler (memory ran out): that connection is lost, the others go
-      // on.
+      // An exception of a library left a handler (memory ran out). That connection is lost; the
+      // others continue.
       spdlog::error("server: a connection was dropped: {}", e.what());
     }
   }
@@ -24,8 +24,8 @@ void Run(boost::asio::io_context& context) {
 
 }  // namespace
 
-// Shared with every hold, so that releasing the last one touches nothing that Join's caller may
-// destroy.
+// Shared with every hold, so that releasing the last hold touches nothing that the caller of Join()
+// may already have destroyed.
 struct IoPool::Holds {
   Mutex mutex;
   CondVar released;

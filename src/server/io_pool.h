@@ -9,12 +9,12 @@
 
 namespace lagoon {
 
-/// What a connection's handlers run on, one at a time.
+/// Runs the handlers of one connection, one at a time.
 using Strand = boost::asio::strand<boost::asio::io_context::executor_type>;
 using Socket = boost::asio::basic_stream_socket<boost::asio::ip::tcp, Strand>;
 
-/// The threads of the edges. Sockets, parsing and rendering run here, and nothing else. A handler
-/// takes less than 1 ms at a stretch: large JSON is the JsonLane's work.
+/// The threads of the edges. Only sockets, parsing and rendering run here. A handler takes less
+/// than 1 ms at a stretch: large JSON goes to the JsonLane.
 class IoPool {
  public:
   explicit IoPool(int threads);
@@ -25,12 +25,13 @@ class IoPool {
 
   boost::asio::io_context& context() { return context_; }
 
-  /// Join waits until it is released. For a thread that is not the pool's and hands work over to
-  /// it: that thread may still be inside the pool when the work is already done.
+  /// Join() waits until the result is released. Hold it while a thread outside of the pool posts
+  /// work to the pool: that thread may still be inside the pool's code when the work is already
+  /// done.
   std::shared_ptr<void> Hold();
 
-  /// Runs what is left and ends the threads. Every socket and timer must be closed, else it never
-  /// returns; what they used may be destroyed afterwards.
+  /// Runs the work that is left and ends the threads. Every socket and timer must be closed, else
+  /// Join() never returns. What the handlers used may be destroyed afterwards.
   void Join();
 
  private:

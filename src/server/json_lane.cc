@@ -10,11 +10,11 @@
 namespace lagoon {
 namespace {
 
-// A tenth of the share of a thread of normal priority: the device's threads and the edges compute
-// and answer on the same cores.
+// Gives the lane a tenth of the CPU time of a thread of normal priority, because the threads of the
+// device and the edges run on the same cores.
 constexpr int kNice = 10;
-// Several times what parsing takes: a small piece of work passes a large one that came shortly
-// before, and none waits for ever.
+// Several times the time of parsing a byte: small work overtakes large work that came shortly
+// before, and no work waits for ever.
 constexpr Nanoseconds kRankPerByte{100};
 
 }  // namespace
@@ -42,7 +42,8 @@ void JsonLane::Stop() {
 }
 
 void JsonLane::Run() {
-  // Of this thread alone: Linux keeps a nice value for each. Without permission it stays as it is.
+  // For this thread only: in Linux each thread has a nice value. Without permission nothing
+  // changes.
   ::setpriority(PRIO_PROCESS, 0, kNice);
   for (;;) {
     std::function<void()> work;

@@ -17,13 +17,13 @@ inline constexpr std::size_t kMaxEdgeJsonBytes = std::size_t{16} << 10;
 /// 200 ns an element.
 inline constexpr std::size_t kMaxEdgeElements = 4096;
 
-/// One thread at low priority that parses and renders the JSON that is too large for the edge
-/// threads. One connection has one request in progress, so a connection waits behind at most one
-/// piece of work of each other connection. Small work goes ahead: it is ordered by the time of
-/// arrival plus a time for its bytes. Any thread may call any method.
+/// One thread at low priority that parses and renders JSON that is too large for the edge threads.
+/// A connection has one request in progress, so it waits behind at most one piece of work of each
+/// other connection. Work is ordered by its time of arrival plus a time for its bytes, so that
+/// small work goes ahead. Any thread may call any method.
 class JsonLane {
  public:
-  /// What may wait, of all connections; more is refused.
+  /// Most pieces of work of all connections that may wait; more are refused.
   static constexpr std::size_t kMaxWaiting = 256;
 
   explicit JsonLane(std::size_t max_waiting = kMaxWaiting);
@@ -32,11 +32,11 @@ class JsonLane {
   JsonLane(const JsonLane&) = delete;
   JsonLane& operator=(const JsonLane&) = delete;
 
-  /// Calls `work` once, on the lane's thread. `since` is when the request arrived, `bytes` how
-  /// much there is to parse or write. False: too much waits, or the lane has stopped.
+  /// Calls `work` once, on the lane's thread. `since`: when the request arrived. `bytes`: how much
+  /// there is to parse or write. False: max_waiting pieces wait already, or the lane has stopped.
   [[nodiscard]] bool Post(TimePoint since, std::size_t bytes, std::function<void()> work);
 
-  /// Does what waits and ends the thread. Not from `work`.
+  /// Does the work that waits and ends the thread. Must not be called by `work`.
   void Stop();
 
  private:
@@ -45,7 +45,8 @@ class JsonLane {
   const std::size_t max_waiting_;
   Mutex mutex_;
   CondVar changed_;
-  std::multimap<TimePoint, std::function<void()>> waiting_ GUARDED_BY(mutex_);  // by rank
+  // By arrival plus a time for the bytes.
+  std::multimap<TimePoint, std::function<void()>> waiting_ GUARDED_BY(mutex_);
   bool stopped_ GUARDED_BY(mutex_) = false;
   std::jthread thread_;
 };

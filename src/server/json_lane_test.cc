@@ -36,11 +36,11 @@ TEST(JsonLane, WorksInOrderOfArrivalAndSize) {
   const auto post = [&](TimePoint since, std::size_t bytes, int number) {
     EXPECT_TRUE(lane.Post(since, bytes, [&order, number] { order.push_back(number); }));
   };
-  post(now, 64 << 20, 4);  // the largest: behind all that come soon
-  post(now, 1000, 1);      // of equals the first
+  post(now, 64 << 20, 4);  // the largest: after all that come soon
+  post(now, 1000, 1);      // the first of two equal ones
   post(now, 1000, 2);
-  post(now + std::chrono::seconds(1), 1000, 3);  // small, and passes
-  post(now + std::chrono::minutes(1), 1000, 5);  // too late to pass
+  post(now + std::chrono::seconds(1), 1000, 3);  // small: overtakes the large one
+  post(now + std::chrono::minutes(1), 1000, 5);  // too late to overtake
   plug.Release();
   lane.Stop();
   EXPECT_THAT(order, testing::ElementsAre(1, 2, 3, 4, 5));

@@ -8,7 +8,7 @@ namespace {
 
 double Seconds(Nanoseconds time) { return std::chrono::duration<double>(time).count(); }
 
-// Byte-seconds.
+// In byte-seconds.
 double Cost(std::size_t bytes, Nanoseconds age) {
   return static_cast<double>(bytes) * Seconds(age);
 }
@@ -58,8 +58,8 @@ bool MemoryBudget::GrowLocked(MemoryCharge& charge, std::size_t bytes, TimePoint
   return true;
 }
 
-// All or nothing: nothing is revoked in vain. The charge that wants to grow costs `cost`, and so
-// never takes from itself.
+// All or nothing, so that no charge is revoked in vain. `cost`: that of the growing charge, which
+// therefore never revokes itself.
 bool MemoryBudget::TakeFromSlow(std::size_t bytes, double cost, TimePoint now, Holders& revoked) {
   std::vector<std::pair<double, Entries::iterator>> slow;
   for (auto entry = entries_.begin(); entry != entries_.end(); ++entry) {

@@ -10,7 +10,7 @@
 
 namespace lagoon {
 
-/// Owns memory that a MemoryBudget can take back: a connection.
+/// Owns memory that a MemoryBudget can take back; implemented by connections.
 class MemoryHolder {
  public:
   virtual ~MemoryHolder() = default;
@@ -24,10 +24,10 @@ class MemoryCharge;
 ///
 /// Every charge has OwnBytes() for itself: small requests and answers always find room, as there
 /// are no more holders than `max_holders`. What a charge holds beyond OwnBytes() comes from a part
-/// that all share; charges above kLargeBytes may fill three quarters of that part, so that one
-/// quarter is left for those of medium size. When there is no room, charges that are slow give way:
-/// first the charge that has held the most bytes for the longest time, and only charges that have
-/// cost more (bytes times seconds) than the charge that wants to grow.
+/// that all share. Charges above kLargeBytes may fill three quarters of that part, so that one
+/// quarter is left for charges of medium size. When there is no room, slow charges are revoked: the
+/// one with the highest cost (bytes times seconds held) first, and only those with a higher cost
+/// than the charge that is to grow.
 class MemoryBudget {
  public:
   struct Limits {
@@ -37,16 +37,16 @@ class MemoryBudget {
 
   static constexpr std::size_t kOwnBytes = std::size_t{64} << 10;
   static constexpr std::size_t kLargeBytes = std::size_t{1} << 20;
-  // A charge is slow when it is older than the grace and its bytes at this rate. A client on a
-  // local network is ten times as fast.
+  // A charge is slow when it is older than kGrace and older than its bytes take at this rate. A
+  // client on a local network is ten times as fast.
   static constexpr std::chrono::milliseconds kGrace{250};
   static constexpr double kGoodBytesPerSecond = 16.0 * (1 << 20);
 
   explicit MemoryBudget(Limits limits);
 
-  /// At most kOwnBytes, and no more than all holders can have at once within half of the total.
+  /// kOwnBytes, or less if kOwnBytes for all holders would exceed half of the total.
   std::size_t OwnBytes() const { return own_; }
-  /// The part that all share, and what is taken of it.
+  /// The size of the part that all share, and how much of it is taken.
   std::size_t SharedBytes() const { return shared_; }
   std::size_t SharedBytesUsed() const;
 
@@ -55,7 +55,7 @@ class MemoryBudget {
   struct Entry {
     std::weak_ptr<MemoryHolder> holder;
     TimePoint began;
-    std::size_t bytes = 0;  // of the shared part
+    std::size_t bytes = 0;  // bytes taken of the shared part
     bool pinned = false;
   };
   using Entries = std::map<const MemoryCharge*, Entry>;
@@ -73,12 +73,12 @@ class MemoryBudget {
   const std::size_t own_;
   const std::size_t shared_;
   mutable Mutex mutex_;
-  Entries entries_ GUARDED_BY(mutex_);  // of charges beyond OwnBytes() that are not revoked
+  Entries entries_ GUARDED_BY(mutex_);  // charges beyond OwnBytes() that are not revoked
   std::size_t used_ GUARDED_BY(mutex_) = 0;
 };
 
-/// The memory of one body or one answer. One thread at a time; the budget must outlive the charge,
-/// and is kept alive by the charge. Gives everything back at its end.
+/// The memory of one body or one answer. Keeps the budget alive, and gives everything back in its
+/// destructor. One thread at a time.
 class MemoryCharge {
  public:
   MemoryCharge(std::shared_ptr<MemoryBudget> budget, std::weak_ptr<MemoryHolder> holder,
@@ -88,10 +88,10 @@ class MemoryCharge {
   MemoryCharge(const MemoryCharge&) = delete;
   MemoryCharge& operator=(const MemoryCharge&) = delete;
 
-  /// Holds at least `bytes` from now on, in steps of OwnBytes(). False: no room, the charge stays
-  /// as it was, or it was revoked.
+  /// Makes the charge at least `bytes`, in steps of OwnBytes(). False: there is no room and the
+  /// charge stays as it was, or the charge was revoked.
   bool Grow(std::size_t bytes, TimePoint now);
-  /// The charge cannot be revoked any more: work on the memory has begun. False: it was revoked.
+  /// Makes the charge irrevocable, because work on the memory begins. False: it was revoked before.
   bool Pin();
   bool revoked() const;
 
@@ -101,7 +101,7 @@ class MemoryCharge {
   const std::weak_ptr<MemoryHolder> holder_;
   const TimePoint began_;
   std::size_t bytes_ = 0;
-  bool listed_ = false;  // was in the budget's list once; no longer there: revoked
+  bool listed_ = false;  // was put on the budget's list; if it is no longer there, it was revoked
 };
 
 }  // namespace lagoon

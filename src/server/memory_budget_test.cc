@@ -17,7 +17,8 @@ class CountingHolder final : public MemoryHolder {
   int revoked = 0;
 };
 
-// 16 MiB, of which 64 holders have 64 KiB each: 12 MiB are shared, 9 MiB of them with large ones.
+// 16 MiB in all, of which 64 holders have 64 KiB each. 12 MiB are shared; large charges may take 9
+// MiB of them.
 class MemoryBudgetTest : public testing::Test {
  protected:
   std::unique_ptr<MemoryCharge> Charge(std::size_t bytes) {

@@ -7,8 +7,8 @@
 
 namespace lagoon {
 
-/// Protobuf messages for reuse: a cleared one keeps its strings' memory, so that parsing the next
-/// request of the same size neither allocates nor touches fresh pages. Any thread.
+/// Protobuf messages for reuse. A cleared message keeps the memory of its strings, so that parsing
+/// the next request of the same size neither allocates nor touches fresh pages. Any thread.
 template <typename Message>
 class MessagePool : public std::enable_shared_from_this<MessagePool<Message>> {
  public:
@@ -17,7 +17,8 @@ class MessagePool : public std::enable_shared_from_this<MessagePool<Message>> {
     return std::shared_ptr<MessagePool>(new MessagePool(max_messages, max_bytes_each));
   }
 
-  /// An empty message. Returned to the pool, which it keeps alive, by its last owner.
+  /// An empty message. It keeps the pool alive, and returns to the pool when its last owner
+  /// releases it.
   std::shared_ptr<Message> Acquire() {
     std::unique_ptr<Message> message = TakeFree();
     if (message == nullptr) message = std::make_unique<Message>();

@@ -31,7 +31,7 @@ double Count(const ModelStatistics& model) {
 
 template <StageStatistics ModelStatistics::*kStage>
 double Microseconds(const ModelStatistics& model) {
-  const std::uint64_t whole = (model.*kStage).ns / 1000;  // as Triton counts
+  const std::uint64_t whole = (model.*kStage).ns / 1000;  // Triton counts whole microseconds
   return static_cast<double>(whole);
 }
 

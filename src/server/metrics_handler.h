@@ -21,7 +21,7 @@ class CoreMetrics final : public prometheus::Collectable {
   const InferenceCore& core_;
 };
 
-/// The operator's port: GET /metrics, and what changes the server.
+/// The operator's port: GET /metrics, and requests that change the server.
 class MetricsHandler final : public HttpHandler {
  public:
   /// Both are borrowed.

@@ -13,16 +13,15 @@ namespace lagoon {
 /// The Open Inference Protocol over HTTP.
 class OipHandler final : public HttpHandler {
  public:
-  /// All are borrowed. `admin`: clients of this port may change the server, that is switch its
-  /// scheduler.
+  /// All are borrowed. `admin`: clients of this port may switch the scheduler.
   OipHandler(InferenceCore& core, InferHandler& infer, SchedulerHandler& scheduler, bool admin)
       : core_(core), infer_(infer), scheduler_(scheduler), admin_(admin) {}
 
-  /// The port that changes are made on, for the refusal of those that come here. Before the first
-  /// request.
+  /// The port that accepts such changes, to be named when this port refuses one. Must be called
+  /// before the first request.
   void SetAdminPort(int port) { admin_port_ = port; }
 
-  /// Only inferences have bodies of any size.
+  /// Only inference requests may have large bodies.
   std::size_t MaxBodyBytes(boost::beast::http::verb method, std::string_view target) const override;
   void Handle(const HttpRequest& request, const std::shared_ptr<HttpReply>& reply) override;
 

@@ -69,7 +69,7 @@ bool Is64Bit(const FieldDescriptor& field) {
 }
 
 Json NumberOf(const Json& text) {
-  // protobuf wrote it: a whole number in quotes.
+  // protobuf writes 64-bit integers as whole numbers in quotes.
   return text.is_string() ? Json::parse(text.get_ref<const std::string&>()) : text;
 }
 
@@ -99,7 +99,7 @@ void UnquoteIntegers(Json& json, const Descriptor& message) {
   }
 }
 
-// Takes {"scheduler": NAME} and ends the parse at the first thing that is anything else.
+// Accepts {"scheduler": NAME} and ends the parse at the first other event.
 class SchedulerSax {
  public:
   using number_integer_t = Json::number_integer_t;
@@ -179,7 +179,7 @@ Result<std::string> ParseSchedulerJson(std::string_view body) {
 Result<std::string> ModelConfigJson(const inference::ModelConfig& config) {
   google::protobuf::util::JsonPrintOptions options;
   options.preserve_proto_field_names = true;
-  options.always_print_primitive_fields = true;  // clients read max_batch_size without asking
+  options.always_print_primitive_fields = true;  // clients rely on max_batch_size
   std::string text;
   const auto status = google::protobuf::util::MessageToJsonString(config, &text, options);
   if (!status.ok()) {

@@ -10,7 +10,7 @@ namespace lagoon {
 
 inline constexpr std::string_view kServerName = "lagoon";
 std::string_view ServerVersion();
-/// The extensions of the protocol that are served, and no others: clients act on them.
+/// Exactly the extensions of the protocol that are served: clients rely on this list.
 std::span<const std::string_view> ServerExtensions();
 
 // Bodies of HTTP answers, as the Open Inference Protocol and Triton's extensions define them.
@@ -18,11 +18,11 @@ std::span<const std::string_view> ServerExtensions();
 std::string ServerMetadataJson();
 std::string ModelMetadataJson(const ModelMetadata& model);
 std::string StatisticsJson(std::span<const ModelStatistics> models);
-/// The scheduler in use, and all that there are.
+/// `name`: the scheduler in use. The body also lists all schedulers.
 std::string SchedulerJson(std::string_view name);
-/// The name in {"scheduler": NAME}. kInvalidArgument says what is wrong with `body`.
+/// Returns NAME of {"scheduler": NAME}. kInvalidArgument says what is wrong with `body`.
 Result<std::string> ParseSchedulerJson(std::string_view body);
-/// protobuf's own JSON, except that 64-bit integers are numbers, as clients of Triton expect.
+/// protobuf's own JSON, except that 64-bit integers are numbers, as Triton's clients expect.
 Result<std::string> ModelConfigJson(const inference::ModelConfig& config);
 
 }  // namespace lagoon

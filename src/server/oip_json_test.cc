@@ -65,7 +65,7 @@ TEST(OipJson, ConfigHasIntegersAsNumbersAndNoAbsentMessages) {
   const Json json = Json::parse(*text);
   EXPECT_EQ(json["max_batch_size"], 0);
   EXPECT_EQ(json["input"][0]["dims"], Json({1, 3000000000}));
-  // Their presence alone switches the mode of clients.
+  // The mere presence of these fields switches clients to another mode.
   for (const char* absent : {"dynamic_batching", "sequence_batching", "model_transaction_policy",
                              "response_cache", "ensemble_scheduling"}) {
     EXPECT_FALSE(json.contains(absent)) << absent;

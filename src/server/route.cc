@@ -36,7 +36,8 @@ std::optional<std::string> PercentDecode(std::string_view text) {
   return out;
 }
 
-// Empty: not a path that could be served. A trailing slash is no segment.
+// The decoded segments of the path; empty: no path that could be served. A trailing slash is no
+// segment.
 std::vector<std::string> Segments(std::string_view target) {
   std::vector<std::string> segments;
   std::string_view path = target.substr(0, target.find_first_of("?#"));

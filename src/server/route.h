@@ -6,7 +6,7 @@
 
 namespace lagoon {
 
-/// What a path of the Open Inference Protocol names.
+/// A parsed path of the Open Inference Protocol.
 struct Route {
   enum class Kind : std::uint8_t {
     kUnknown,
@@ -20,15 +20,15 @@ struct Route {
     kModelConfig,
     kModelStatistics,
     kModelInfer,
-    kUnserved,  // of an extension of Triton that Lagoon does not have
+    kUnserved,  // belongs to an extension of Triton that Lagoon does not have
   };
   Kind kind = Kind::kUnknown;
   std::string model = {};
   std::string version = {};         // empty: not given
-  std::string_view extension = {};  // of kUnserved: its name, of static storage
+  std::string_view extension = {};  // kUnserved: the extension's name, in static storage
 };
 
-/// `target` as sent; its query is ignored, names are percent-decoded.
+/// Parses `target` as the client sent it. Ignores the query and percent-decodes names.
 Route ParseRoute(std::string_view target);
 
 }  // namespace lagoon

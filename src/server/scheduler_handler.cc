@@ -11,7 +11,7 @@ namespace {
 namespace net = boost::asio;
 namespace http = boost::beast::http;
 
-// Nothing of the connection is left with the calling thread afterwards.
+// When this has returned, the calling thread holds no reference to the connection.
 void PostAnswer(std::shared_ptr<HttpReply> reply, std::string name, Status status) {
   const Strand strand = reply->executor();
   net::post(strand, [reply = std::move(reply), name = std::move(name), status = std::move(status)] {
@@ -34,14 +34,14 @@ void SchedulerHandler::Switch(const HttpRequest& request, const std::shared_ptr<
   const Result<std::string> name =
       ParseSchedulerJson({reinterpret_cast<const char*>(request.body.data()), request.body.size()});
   if (!name) return reply->Send(HttpResponse::Failure(name.error()));
-  // The callback comes from the thread that finishes the last request under the old scheduler,
-  // which may be one of the device's.
-  // `reply = reply`: a captured copy that can be moved from, so that the connection is let go
+  // The thread that finishes the last request under the old scheduler runs the callback; it may be
+  // one of the device's.
+  // `reply = reply`: a captured copy that can be moved from, so that the connection is released
   // before the pool.
   core_.SwitchScheduler(*name,
                         [reply = reply, name = *name, hold = pool_.Hold()](Status status) mutable {
                           PostAnswer(std::move(reply), std::move(name), std::move(status));
-                          hold.reset();  // this thread has left the pool
+                          hold.reset();  // this thread has left the pool's code
                         });
 }
 

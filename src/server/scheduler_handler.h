@@ -8,16 +8,16 @@
 
 namespace lagoon {
 
-/// /v2/scheduler: GET tells the scheduler in use, POST switches it.
+/// /v2/scheduler: GET returns the scheduler in use, POST switches it.
 class SchedulerHandler {
  public:
-  /// A body beyond this is no request to switch.
+  /// Bytes of the largest body that is accepted.
   static constexpr std::size_t kMaxBodyBytes = 4096;
 
-  /// Both are borrowed; `pool` is where the connections live.
+  /// Both are borrowed. `pool`: the one that runs the connections.
   SchedulerHandler(InferenceCore& core, IoPool& pool) : core_(core), pool_(pool) {}
 
-  /// Any method: 405 to what is neither GET nor POST.
+  /// Handles any method; the answer is 405 unless the method is GET or POST.
   void Handle(const HttpRequest& request, const std::shared_ptr<HttpReply>& reply);
 
  private:

@@ -19,7 +19,7 @@ namespace lagoon {
 namespace {
 
 constexpr std::size_t kMaxRetainedBytes = std::size_t{32} << 20;
-// How late grpc.health.v1 may follow InferenceCore::Ready.
+// The longest delay of grpc.health.v1 behind InferenceCore::Ready.
 constexpr std::chrono::milliseconds kHealthPeriod{200};
 constexpr std::size_t kMaxScrapeConnections = 64;
 
@@ -58,8 +58,8 @@ class EdgeServer final : public Server {
 
   ~EdgeServer() override {
     if (!stopped_) Stop(Now());
-    lane_.Stop();  // its last work may still hold a socket of the pool
-    pool_.Join();  // its handlers use members that are destroyed first
+    lane_.Stop();  // the last work may still hold a socket of the pool
+    pool_.Join();  // handlers in the pool use members that are destroyed before it
   }
 
   lagoon::Status Open();
@@ -101,7 +101,8 @@ Result<std::shared_ptr<HttpListener>> EdgeServer::Listen(const char* name, int p
   return HttpListener::Listen(pool_, handler, memory_, {name, options_.address, port, limits});
 }
 
-// Else the second of them would be refused as "taken by another process", which is this one.
+// Checked here, because otherwise the second of two equal ports would be refused as taken by
+// another process.
 lagoon::Status CheckPorts(const ServerOptions& options) {
   const std::array<std::pair<const char*, int>, 3> ports = {{{"HTTP", options.http_port},
                                                              {"gRPC", options.grpc_port},

@@ -17,36 +17,38 @@ struct ServerOptions {
   int grpc_port = 8001;
   int metrics_port = 8002;
   HttpLimits http;  // max_body_bytes bounds a gRPC message too
-  // Bodies and answers in memory: HTTP and metrics together (MemoryBudget), gRPC for itself.
+  // Memory of bodies and answers. HTTP and metrics share one limit of this size (MemoryBudget),
+  // gRPC has another.
   std::size_t max_buffered_bytes = std::size_t{512} << 20;
-  // The HTTP port may switch the scheduler too, not the metrics port alone.
+  // True: clients of the HTTP port may switch the scheduler too, not only those of the metrics
+  // port.
   bool admin_on_http = false;
-  int threads = 0;  // of the edges; 0: one per core, at least 2, at most 4
+  int threads = 0;  // threads of the edges; 0: one per core, at least 2, at most 4
 };
 
 /// The edges of one core: HTTP, gRPC and metrics. No scheduling here.
 class Server {
  public:
-  /// Serves as soon as it returns. `core` is borrowed and must outlive the server.
-  /// kAlreadyExists, naming protocol, address and port, when a port is taken; kInvalidArgument when
-  /// the address or a port cannot be used, or two protocols are given one port. Nothing is served
-  /// then.
+  /// Serves when it has returned. `core` is borrowed and must outlive the server. On an error
+  /// nothing is served: kAlreadyExists, naming protocol, address and port, when a port is taken;
+  /// kInvalidArgument when the address or a port cannot be used, or two protocols have the same
+  /// port.
   static Result<std::unique_ptr<Server>> Start(InferenceCore& core, const ServerOptions& options);
   /// Stop(Now()) unless stopped.
   virtual ~Server() = default;
 
-  // As bound.
+  // The ports that are bound.
   virtual int http_port() const = 0;
   virtual int grpc_port() const = 0;
   virtual int metrics_port() const = 0;
 
-  /// Every HTTP answer from now on closes its connection and says so. Call it before
-  /// InferenceCore::Drain(): the port stays open while the core answers what is in flight, so that
-  /// a client that comes now gets 503 and turns to another server. Any thread.
+  /// From now on every HTTP answer announces the end of its connection and closes it. Call this
+  /// before InferenceCore::Drain(): the port stays open while the core answers requests in flight,
+  /// so that a client that comes now gets 503 and turns to another server. Any thread.
   virtual void AnnounceStop() = 0;
-  /// Accepts nothing new, answers what is in flight, closes. What is not answered by `until` is
-  /// cancelled. Returns when the core has given back every request. Metrics are served to the end.
-  /// One thread, once.
+  /// Accepts nothing new, answers requests in flight, and closes. Requests that are not answered by
+  /// `until` are cancelled. Returns when the core has answered every request. Metrics are served to
+  /// the end. Call it once, on one thread.
   virtual void Stop(TimePoint until) = 0;
 };
 

@@ -1,4 +1,4 @@
-// What the HTTP port serves to clients, and what the metrics port alone to operators.
+// What the HTTP port serves to clients, and what only the metrics port serves to operators.
 
 #include <fmt/format.h>
 #include <gmock/gmock.h>

@@ -101,11 +101,11 @@ TEST_F(HttpLimitsTest, OneConnectionTooManyIsTold) {
   EXPECT_TRUE(Eventually([&] { return Ask(Get("/v2/health/live")).status == 200; }));
 }
 
-// 8 MiB: 32 KiB for each of 128 connections, 4 MiB that they share.
+// 8 MiB: 32 KiB for each of 128 connections, and 4 MiB that all share.
 class HttpMemoryTest : public HttpServer {
  protected:
-  static constexpr std::size_t kPending =
-      7;  // images in memory at once: 576 KiB each beyond its own 32
+  // Images in memory at once: each takes 576 KiB beyond the 32 KiB of its connection.
+  static constexpr std::size_t kPending = 7;
 
   void SetUp() override {
     limits_.max_body_bytes = std::size_t{4} << 20;
@@ -163,7 +163,7 @@ TEST_F(HttpMemoryTest, DeclaredBodiesReserveNothing) {
 TEST_F(HttpMemoryTest, ChunkedBodiesCostWhatTheyHold) {
   core_.Hold();
   std::vector<std::unique_ptr<HttpTestClient>> clients;
-  // One less: chunks are charged 64 KiB before they come.
+  // One less than kPending: chunks are charged 64 KiB before they arrive.
   for (std::size_t i = 1; i < kPending; ++i) clients.push_back(Sends(ChunkedImage()));
   EXPECT_TRUE(Eventually([&] { return core_.Pending() == kPending - 1; }));
   core_.Release();
@@ -186,7 +186,7 @@ TEST_F(HttpMemoryTest, FullMemoryIsSaidAndSmallRequestsAreServedAllTheSame) {
   core_.Release();
   EXPECT_EQ(small->Receive().status, 200);
   for (auto& client : clients) EXPECT_EQ(client->Receive().status, 200);
-  EXPECT_EQ(Ask(Image()).status, 200);  // the room is back
+  EXPECT_EQ(Ask(Image()).status, 200);  // the memory is free again
 }
 
 TEST_F(HttpMemoryTest, BodiesThatComeSlowlyMakeRoomForOthers) {
@@ -213,7 +213,7 @@ TEST_F(HttpMemoryTest, BodiesThatComeSlowlyMakeRoomForOthers) {
   for (auto& client : clients) EXPECT_EQ(client->Receive().status, 200);
 }
 
-// "/large": an answer of 20 MiB; else a small one.
+// Answers "/large" with 20 MiB, else with a few bytes.
 class LargeAnswers final : public HttpHandler {
  public:
   void Handle(const HttpRequest& request, const std::shared_ptr<HttpReply>& reply) override {
@@ -225,7 +225,7 @@ class LargeAnswers final : public HttpHandler {
 TEST(HttpAnswers, ClientsThatDoNotReadHoldABoundedPart) {
   LargeAnswers handler;
   IoPool pool(2);
-  // 60 MiB to share, 45 of them for what is as large.
+  // 60 MiB are shared, of which answers as large as these may take 45.
   const auto budget =
       std::make_shared<MemoryBudget>(MemoryBudget::Limits{std::size_t{64} << 20, 64});
   auto listener = *HttpListener::Listen(pool, handler, {BufferPool::Create(0), budget},

@@ -10,7 +10,7 @@ namespace {
 
 using testing::HasSubstr;
 
-// What HTTP demands of a server, where a proxy in front relies on it.
+// Rules of HTTP for servers on which a proxy in front relies.
 using HttpRules = HttpServer;
 
 TEST_F(HttpRules, ABodyOfAnUnknownEncodingIsNotTheNextRequest) {

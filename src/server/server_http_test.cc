@@ -89,7 +89,7 @@ TEST_F(HttpServer, ReadsALargeBodyThatComesInPieces) {
            json + std::string(reinterpret_cast<const char*>(pixels.data()), 602112),
            fmt::format("Inference-Header-Content-Length: {}\r\n", json.size()));
   HttpTestClient client(server_->http_port());
-  // Pieces that cut the header, the JSON and the tensor anywhere.
+  // Pieces that cut the header, the JSON and the tensor at arbitrary places.
   std::string_view rest = request;
   for (std::size_t piece : {10u, 60u, 150u, 20000u, 100001u}) {
     ASSERT_TRUE(client.Send(rest.substr(0, piece)));
@@ -284,7 +284,7 @@ TEST_F(HttpServer, StopCancelsWhatIsNotAnsweredInTime) {
 }
 
 TEST_F(HttpServer, MayGoAwayRightAfterItsLastAnswer) {
-  // The core's thread may still be handing that answer over (found under UBSan).
+  // The core's thread may still be handing over that answer (found with UBSan).
   for (int i = 0; i < 50; ++i) {
     HttpTestClient client(server_->http_port());
     ASSERT_TRUE(client.Send(Post("/v2/models/twice/infer", kTwice)));
@@ -316,7 +316,7 @@ TEST_F(HttpServer, SecondServerOnThePortIsAnErrorThatNamesIt) {
   second = Server::Start(core_, options);
   ASSERT_FALSE(second);
   EXPECT_THAT(second.error().message, HasSubstr("metrics 127.0.0.1:"));
-  EXPECT_EQ(Ask(Get("/v2/health/live")).status, 200);  // the first goes on
+  EXPECT_EQ(Ask(Get("/v2/health/live")).status, 200);  // the first server still serves
 }
 
 TEST_F(HttpServer, BadAddressIsAnError) {
@@ -326,7 +326,7 @@ TEST_F(HttpServer, BadAddressIsAnError) {
   ASSERT_FALSE(server);
   EXPECT_EQ(server.error().code, ErrorCode::kInvalidArgument);
   EXPECT_THAT(server.error().message, HasSubstr("'nowhere'"));
-  options.address = "192.0.2.1";  // not ours
+  options.address = "192.0.2.1";  // no address of this machine
   EXPECT_FALSE(Server::Start(core_, options));
 }
 
@@ -361,7 +361,7 @@ TEST_F(HttpServer, MetricsHaveTritonsNamesAndOurs) {
   EXPECT_EQ(client.Receive().status, 404);
 }
 
-// What no handler of ours should do.
+// Throws, which no handler should do.
 class ThrowingHandler final : public HttpHandler {
  public:
   void Handle(const HttpRequest&, const std::shared_ptr<HttpReply>&) override {

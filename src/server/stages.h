@@ -8,10 +8,10 @@
 
 namespace lagoon {
 
-/// What an edge stamps on a request's way in.
+/// The stamps of an edge while a request comes in.
 struct EdgeStamps {
-  TimePoint first_byte;  // of the request
-  TimePoint received;    // its last byte was here
+  TimePoint first_byte;  // the first byte of the request arrived
+  TimePoint received;    // its last byte arrived
   TimePoint submitted;   // parsed; InferenceCore::Infer was called
 };
 
@@ -20,9 +20,9 @@ struct Stage {
   double us = 0;
 };
 
-/// Where the time of a request went, in order; the stages follow each other without gaps, so that
-/// their sum is the time from `stamps.first_byte` to `responding`, the moment when the answer's
-/// rendering begins.
+/// The stages of a request in order, with their times. The stages follow each other without gaps,
+/// so that their sum is the time from `stamps.first_byte` to `responding`, the moment when the
+/// rendering of the answer begins.
 std::array<Stage, 8> Stages(const EdgeStamps& stamps, const JobResult& job, TimePoint responding);
 
 }  // namespace lagoon

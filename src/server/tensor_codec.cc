@@ -17,7 +17,7 @@ constexpr std::array kTypes = {
     DataType::kBool,    DataType::kString,
 };
 
-// Far above any body, far below where a product of two could overflow 64 bits.
+// Far above the size of any body, and far below the point where a product could overflow 64 bits.
 constexpr std::int64_t kMaxBytes = std::int64_t{1} << 46;
 
 }  // namespace
@@ -41,7 +41,7 @@ Result<std::size_t> TensorBytes(DataType type, const Dims& dims) {
                   fmt::format("shape {} has a negative number", ShownShape(dims)));
     }
     if (dim == 0) {
-      empty = true;  // the others still have to make sense
+      empty = true;  // the other dims must still be valid
     } else if (bytes > kMaxBytes / dim) {
       return Fail(ErrorCode::kInvalidArgument,
                   fmt::format("shape {} is too large", ShownShape(dims)));
@@ -53,7 +53,7 @@ Result<std::size_t> TensorBytes(DataType type, const Dims& dims) {
 }
 
 Result<Nanoseconds> TimeoutFromMicroseconds(std::uint64_t timeout_us) {
-  // Leaves room for adding it to any point in time.
+  // Small enough that the timeout can be added to any point in time.
   constexpr std::uint64_t kMax = std::numeric_limits<std::int64_t>::max() / 4000;
   if (timeout_us > kMax) {
     return Fail(

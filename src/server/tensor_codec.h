@@ -10,7 +10,7 @@
 
 namespace lagoon {
 
-/// The type that the Open Inference Protocol calls `name`.
+/// The type with this name in the Open Inference Protocol; nullopt: there is none.
 std::optional<DataType> ParseOipType(std::string_view name);
 
 /// Bytes of a dense tensor. kInvalidArgument, without the tensor's name, when `dims` has a negative

@@ -9,8 +9,8 @@ namespace {
 
 struct Extension {
   std::string_view name;
-  std::string_view path;    // the first segments below /v2
-  std::string_view method;  // the beginning, or the end, of the names of its gRPC methods
+  std::string_view path;    // the segment below /v2 or after the model
+  std::string_view method;  // how the names of its gRPC methods begin; empty: it has none
   std::string_view instead;
 };
 
@@ -29,7 +29,7 @@ constexpr std::array kUnserved = {
 
 constexpr std::string_view kService = "/inference.GRPCInferenceService/";
 
-// What follows the model, and the version where there is one.
+// The segments after the model and, if present, the version.
 std::span<const std::string> AfterModel(std::span<const std::string> path) {
   if (path.size() < 2 || path[0] != "models") return {};
   path = path.subspan(2);

@@ -9,14 +9,14 @@ namespace lagoon {
 // Triton's extensions that Lagoon does not serve. Their names are Triton's; a client that asks for
 // one gets 501 or UNIMPLEMENTED with UnservedMessage().
 
-/// The extension that a path below /v2 belongs to; empty: none of them.
+/// The extension that a path below /v2 belongs to; empty: to none of them.
 std::string_view UnservedExtension(std::span<const std::string> segments);
 
 /// The extension that a method belongs to ("/inference.GRPCInferenceService/RepositoryIndex");
 /// empty: none of them.
 std::string_view UnservedExtensionOfRpc(std::string_view method);
 
-/// Names `extension` and what there is instead.
+/// Names `extension` and what to use instead.
 std::string UnservedMessage(std::string_view extension);
 
 }  // namespace lagoon

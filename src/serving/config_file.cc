@@ -18,7 +18,7 @@ using google::protobuf::TextFormat;
 
 constexpr std::size_t kMaxErrors = 5;
 
-/// Keeps the first errors of a parse, with their place.
+/// Keeps the first errors of a parse, with their line and column.
 class ErrorList final : public google::protobuf::io::ErrorCollector {
  public:
   explicit ErrorList(const std::string& path) : path_(path) {}
@@ -27,7 +27,7 @@ class ErrorList final : public google::protobuf::io::ErrorCollector {
                 const std::string& message) override {
     if (count_++ >= kMaxErrors) return;
     if (!text_.empty()) text_ += "; ";
-    // The parser says -1 where it has no place, and counts from 0.
+    // The parser counts from 0, and gives -1 when there is no line.
     text_ += line < 0 ? fmt::format("{}: {}", path_, message)
                       : fmt::format("{}:{}:{}: {}", path_, line + 1, column + 1, message);
   }

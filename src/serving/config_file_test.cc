@@ -30,7 +30,7 @@ Error ErrorOf(const std::string& text) {
   return file ? Error{ErrorCode::kInternal, "parsed"} : file.error();
 }
 
-// What users of Triton have: taken field by field from the forms that its documentation describes.
+// A configuration as users of Triton have it, made field by field from Triton's documentation.
 constexpr char kTypical[] = R"(
 name: "m"
 platform: "onnxruntime_onnx"
@@ -192,7 +192,7 @@ TEST(Settings, ReadsLagoonsParameters) {
   EXPECT_EQ(file->settings.overflow, Overflow::kNewestWins);
   EXPECT_EQ(file->settings.precision, Precision::kBf16);
   EXPECT_THAT(file->warnings, Not(Contains(HasSubstr("precision"))));
-  EXPECT_EQ(file->settings.max_queue_size, 3u);  // the more specific one
+  EXPECT_EQ(file->settings.max_queue_size, 3u);  // the more specific field counts
   EXPECT_EQ(file->settings.dimensions.at("seq"), 128);
 }
 
@@ -235,7 +235,7 @@ TEST(Settings, RefusesValuesOutOfRange) {
 TEST(Settings, RefusesOtherPlatformsAndBackends) {
   EXPECT_THAT(ErrorOf("platform: \"tensorrt_plan\"").message, HasSubstr("'tensorrt_plan'"));
   EXPECT_THAT(ErrorOf("backend: \"python\"").message, HasSubstr("'python'"));
-  EXPECT_FALSE(Parse("platform: \"lagoon_job\"").has_value());  // of an ONNX file
+  EXPECT_FALSE(Parse("platform: \"lagoon_job\"").has_value());  // not for an ONNX file
 }
 
 TEST(Settings, TakesTheNamesOfTritonAndThoseThatLagoonReports) {

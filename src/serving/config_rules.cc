@@ -98,12 +98,12 @@ constexpr FieldRule kRules[] = {
     {"model_metrics", kIgnored, "histogram buckets cannot be chosen"},
 };
 
-/// One walk over a config: where it is, and what it has found.
+/// One walk over a config, with the warnings found so far.
 class RuleWalk {
  public:
   explicit RuleWalk(std::string_view file) : file_(file) {}
 
-  /// `rule_path` and `shown_path`: of `message`, ending in '.' unless empty; the second with
+  /// `rule_path` and `shown_path`: path of `message`, ending in '.' unless empty; `shown_path` has
   /// indexes.
   Status Visit(const Message& message, const Locations* locations, const std::string& rule_path,
                const std::string& shown_path) {
@@ -167,7 +167,7 @@ class RuleWalk {
     return {};
   }
 
-  /// "FILE:LINE: ", or "FILE: " where the parser kept no line.
+  /// "FILE:LINE: ", or "FILE: " if the parser kept no line.
   std::string Place(const Locations* locations, const FieldDescriptor& field) const {
     if (locations == nullptr) return fmt::format("{}: ", file_);
     const auto location = locations->GetLocation(&field, field.is_repeated() ? 0 : -1);

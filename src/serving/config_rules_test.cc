@@ -13,7 +13,7 @@ namespace {
 
 using google::protobuf::Descriptor;
 
-/// The fields below `message` that no rule covers, and the paths of all rules met.
+/// Collects the fields below `message` that no rule covers, and the paths of all rules that apply.
 void Walk(const Descriptor& message, const std::string& prefix, std::set<std::string>& missing,
           std::set<std::string_view>& met) {
   for (int i = 0; i < message.field_count(); ++i) {

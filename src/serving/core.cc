@@ -15,8 +15,9 @@
 namespace lagoon {
 namespace {
 
-/// The core across the lives of its device: when one is lost, the device is opened anew and its
-/// models are loaded again. Meanwhile every request is answered kUnavailable.
+/// The core across losses of its device. A "life" is the time from opening the device to its loss.
+/// After a loss the device is opened again and the models are loaded again; meanwhile every request
+/// is answered kUnavailable.
 class Core final : public InferenceCore {
  public:
   static Result<std::unique_ptr<Core>> Open(const CoreOptions& options) {
@@ -78,8 +79,8 @@ class Core final : public InferenceCore {
  private:
   explicit Core(const CoreOptions& options) : options_(options) {}
 
-  /// Empty while the device is away. The keeper waits for the lease's end before it destroys the
-  /// lost device and opens the next: a call holds its lease until it returns, and no longer.
+  /// Empty while there is no device. The keeper waits for the ends of all leases before it destroys
+  /// the lost device and opens it again. A call holds its lease until the call returns, no longer.
   using Life = Lender<DeviceCore>::Lease;
   template <typename Answer, typename Question>
   Answer Ask(const Question& question) const {
@@ -96,12 +97,12 @@ class Core final : public InferenceCore {
   bool Pause(Nanoseconds pause, const std::stop_token& stop);
   void End();
 
-  // A request's handle is its job's id, which starts anew with every life: the life's number,
-  // modulo 128, stands in these bits of it. Above them is JobHost's.
+  // The handle of a request is the id of its job. Ids start anew with every life, so these bits of
+  // the handle hold the number of the life, modulo 128. The bit above marks ids of a JobHost.
   static constexpr int kLifeShift = 56;
   static constexpr std::uint64_t kLifeMask = std::uint64_t{0x7f} << kLifeShift;
 
-  /// What is known of the last life while there is none.
+  /// The state of the former life, for the time until the next one begins.
   struct Last {
     DeviceInfo device;
     SchedulerConfig scheduler;
@@ -115,8 +116,8 @@ class Core final : public InferenceCore {
   Last last_ GUARDED_BY(mutex_);
   bool lost_ GUARDED_BY(mutex_) = false;
   bool draining_ GUARDED_BY(mutex_) = false;
-  mutable Lender<DeviceCore> life_;  // calls back into what stands above
-  std::jthread keeper_;              // last: stops before anything it uses is gone
+  mutable Lender<DeviceCore> life_;  // its callbacks use the members above
+  std::jthread keeper_;              // last member: stops before what it uses is destroyed
 };
 
 std::vector<ModelStatus> Core::Models() const {
@@ -137,7 +138,7 @@ std::vector<ModelStatus> Core::Models() const {
   return models;
 }
 
-// For remote clients: the problem, which may name paths of the server, is in the log.
+// For remote clients, so without last_.problem, which may name paths of the server. The log has it.
 Error Core::Away() const {
   const MutexLock lock(mutex_);
   return {
@@ -163,7 +164,7 @@ RequestHandle Core::Infer(InferRequest request, InferCallback callback) {
 void Core::Cancel(RequestHandle handle) {
   const auto raw = static_cast<std::uint64_t>(handle);
   const Life life = life_.Borrow();
-  // A request of another life has been answered.
+  // All requests of another life have been answered.
   if (!life || (raw & kLifeMask) != (life.number() << kLifeShift & kLifeMask)) return;
   life->Cancel(RequestHandle{raw & ~kLifeMask});
 }
@@ -173,7 +174,7 @@ void Core::Drain(TimePoint until) {
     const MutexLock lock(mutex_);
     draining_ = true;
   }
-  // A life that begins after this line finds `draining_`.
+  // A life that begins after this line sees draining_ in Begin().
   if (const Life life = life_.Borrow()) life->Drain(until);
 }
 
@@ -182,7 +183,7 @@ Result<std::unique_ptr<DeviceCore>> Core::OpenLife(bool again) {
   if (again) {
     const MutexLock lock(mutex_);
     options.scheduler = last_.scheduler.name;
-    options.trace = nullptr;  // it shows one device from its beginning to its end
+    options.trace = nullptr;  // a trace covers one life only
   }
   return DeviceCore::Open(options, [this] {
     const MutexLock lock(mutex_);
@@ -206,8 +207,8 @@ void Core::Begin(std::unique_ptr<DeviceCore> life) {
   if (draining) life_.Borrow()->Drain(Now());
 }
 
-/// The keeper's thread: opens the device again whenever it is lost, after a pause that grows while
-/// the device does not last.
+/// Runs on the keeper's thread. Opens the device again whenever it is lost, after a pause that
+/// grows while the device does not last.
 void Core::Keep(const std::stop_token& stop) {
   const std::stop_callback wake(stop, [this] {
     const MutexLock lock(mutex_);
@@ -248,7 +249,8 @@ bool Core::Pause(Nanoseconds pause, const std::stop_token& stop) {
   return !stop.stop_requested();
 }
 
-/// Destroys the lost device and all that was on it, when the last call that uses it has returned.
+/// Waits until the last call that uses the lost device has returned, then destroys the device and
+/// everything on it.
 void Core::End() {
   Last last;
   {

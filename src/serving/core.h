@@ -34,22 +34,23 @@ struct InputTensor {
 /// How the edge will write an output.
 enum class OutputForm : std::uint8_t {
   kBytes,  // as it lies in memory
-  kText,   // as JSON numbers, which 16-bit floats do not have: refused before anything is computed
+  kText,   // as JSON numbers; 16-bit floats, which have none, are refused before computing
 };
 
 struct InferRequest {
   std::string model;
   std::string version;  // empty: the latest
   std::string id;       // echoed
-  std::uint64_t priority =
-      0;  // 0: the model's class. 1: real-time if the model is. 2 or more: best-effort.
-  Nanoseconds timeout{0};  // 0: none. From `arrival`.
+  /// 0: the model's class. 1: real-time if the model is. 2 or more: best-effort.
+  std::uint64_t priority = 0;
+  Nanoseconds timeout{0};  // counted from `arrival`; 0: none
   TimePoint arrival;       // when the edge had the first byte
   std::vector<InputTensor> inputs;
   std::vector<std::string> outputs;  // empty: all
-  std::vector<OutputForm> forms;     // of each of `outputs`; those that it does not reach: `form`
+  std::vector<OutputForm> forms;     // one per entry of `outputs`; `form` for those beyond its end
   OutputForm form = OutputForm::kBytes;
-  // Keeps every `data` alive. Let go before the callback: who has the answer finds its room free.
+  // Owns the bytes behind every `data`. Released before the callback runs, so that the client's
+  // next request finds the buffer free.
   std::shared_ptr<const void> payload;
 };
 
@@ -90,9 +91,9 @@ struct ModelStatistics {
   std::string name;
   std::string version;
   std::uint64_t last_inference_ms = 0;  // Unix time; 0: never
-  std::uint64_t inference_count = 0;    // rows of all batches
+  std::uint64_t inference_count = 0;    // rows of all executions
   std::uint64_t execution_count = 0;
-  std::vector<BatchStatistics> batches;  // that have run, ascending
+  std::vector<BatchStatistics> batches;  // the batch sizes that have run, ascending
   StageStatistics success, fail, queue, compute_input, compute_infer, compute_output;
   // Failures by reason, as Triton's metric names them.
   std::uint64_t rejected = 0, cancelled = 0, backend = 0, other = 0;
@@ -100,7 +101,7 @@ struct ModelStatistics {
   std::uint64_t superseded = 0;
   std::uint64_t revocations = 0;
   std::uint64_t resumed_blocks = 0;
-  std::uint64_t pending = 0;  // waiting now
+  std::uint64_t pending = 0;  // requests that wait now
 };
 
 struct ModelMetadata {
@@ -130,8 +131,8 @@ struct ProfileOptions {
   ProfileStore store;
 };
 
-/// How long the core waits before it opens a lost device again; twice as long every time that this
-/// fails, or that the device is lost within `longest`.
+/// How long the core waits before it opens a lost device again. The pause doubles every time that
+/// opening fails, or that the device is lost again within `longest`; it never exceeds `longest`.
 struct ReopenPauses {
   Nanoseconds first = std::chrono::seconds(1);
   Nanoseconds longest = std::chrono::minutes(1);
@@ -143,21 +144,22 @@ struct CoreOptions {
   DeviceChoice device;
   ProfileOptions profile;
   ReopenPauses reopen;
-  TraceRecorder* trace = nullptr;  // sees all requests; outlives the core; null: nobody does
+  TraceRecorder* trace = nullptr;  // records all requests; outlives the core; null: no trace
 };
 
-/// Any thread may call any method. Open() loads every model of the repository; one that fails is
-/// listed with its reason and disturbs nothing else. When the device is lost, what is in flight is
-/// answered kUnavailable, as all that comes until the device is open again and the models are
-/// loaded onto it; statistics start anew then, and traces end.
+/// Any thread may call any method. Open() loads every model of the repository. A model that fails
+/// to load is listed with the reason and does not affect the others. When the device is lost,
+/// requests in flight are answered kUnavailable, and so are all requests that come until the device
+/// is open again and the models are loaded onto it. After a loss, statistics start anew and the
+/// trace has ended.
 class InferenceCore {
  public:
-  /// kNotFound / kInvalidArgument when the repository cannot be read or the scheduler is unknown;
-  /// else the errors of OpenDevice().
+  /// kNotFound when the repository does not exist or the scheduler is unknown; kInvalidArgument
+  /// when the repository cannot be read; else the errors of OpenDevice().
   static Result<std::unique_ptr<InferenceCore>> Open(const CoreOptions& options);
   virtual ~InferenceCore() = default;
 
-  virtual bool Ready() const = 0;  // loaded and not draining
+  virtual bool Ready() const = 0;  // models are loaded, and the core is not draining
   virtual std::vector<ModelStatus> Models() const = 0;
   /// kNotFound names the model or version. kUnavailable names them and refers to the log: the
   /// reason of a failed load names paths of the server, which remote clients must not see.
@@ -171,20 +173,21 @@ class InferenceCore {
                                                           const std::string& version) const = 0;
   virtual DispatcherStats SchedulerStatistics() const = 0;
   virtual SchedulerConfig scheduler() const = 0;
-  static std::span<const std::string_view> Schedulers();  // names of all
-  /// Schedules from now on as the scheduler of that name (Schedulers()): requests in flight
-  /// finish under the one before, later ones wait for them. `done` once, on any thread: kNotFound
-  /// lists the names, kUnavailable while another switch is under way.
+  static std::span<const std::string_view> Schedulers();  // the names of all schedulers
+  /// Changes to the scheduler of that name (Schedulers()). Requests in flight finish under the old
+  /// scheduler; later ones wait for them. `done` is called once, on any thread: kNotFound lists the
+  /// names; for other errors see Dispatcher::Switch; kUnavailable also while the device is lost.
   virtual void SwitchScheduler(const std::string& name, std::function<void(Status)> done) = 0;
   virtual DeviceInfo device() const = 0;
 
-  /// Validates, admits and returns; the answer comes through `callback`, errors too (also on this
-  /// thread, before Infer returns). A full queue answers kUnavailable at once.
+  /// Validates, admits and returns. The answer or error comes through `callback`, possibly on this
+  /// thread and before Infer returns. A full queue answers kUnavailable at once.
   virtual RequestHandle Infer(InferRequest request, InferCallback callback) = 0;
-  /// For a client that went away; a handle that is no longer in flight is ignored.
+  /// For a client that went away. Ignores a handle that is no longer in flight.
   virtual void Cancel(RequestHandle handle) = 0;
 
-  /// Refuses new requests, waits until those in flight are done or `until`, then cancels the rest.
+  /// Refuses new requests, waits until those in flight are answered or `until`, then cancels the
+  /// rest and waits for their answers.
   virtual void Drain(TimePoint until) = 0;
 };
 

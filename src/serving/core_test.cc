@@ -137,7 +137,7 @@ TEST_F(CoreTest, SwitchesTheSchedulerWhileRequestsComeIn) {
       }
     });
     for (const std::string_view name : SchedulerNames()) {
-      answered.wait(answered.load());  // requests do come in under each
+      answered.wait(answered.load());  // at least one request is answered under each scheduler
       const auto switched = std::make_shared<std::promise<Status>>();  // outlives its set_value
       core_->SwitchScheduler(std::string(name),
                              [switched](Status status) { switched->set_value(std::move(status)); });
@@ -164,7 +164,7 @@ TEST_F(CoreTest, AFullQueueIsRefusedAtOnce) {
   const InferRequest request = SlowRequest();
   std::vector<Sent> accepted;
   Sent last = Send(request);
-  while (!last.Answered()) {  // all at once: the model needs far longer than this loop
+  while (!last.Answered()) {  // all at once: the model runs far longer than this loop
     accepted.push_back(std::move(last));
     ASSERT_LT(accepted.size(), 100u);
     last = Send(request);
@@ -207,7 +207,8 @@ TEST_F(CoreTest, ARequestExpiresWhileItRuns) {
   Open();
   InferRequest request = WithTimeout(SlowRequest(), 5ms);
   std::uint64_t asked = 0;
-  while (core_->SchedulerStatistics().launches == 0) {  // a busy machine may not even start it
+  // On a busy machine a request may expire before it starts.
+  while (core_->SchedulerStatistics().launches == 0) {
     request.arrival = Now();
     const Answer answer = Ask(request);
     ++asked;
@@ -218,7 +219,7 @@ TEST_F(CoreTest, ARequestExpiresWhileItRuns) {
   const ModelStatistics statistics = StatisticsOf("slow");
   EXPECT_EQ(statistics.deadline_misses, asked);
   EXPECT_EQ(statistics.success.count, 0u);
-  // The instance is free again, and right.
+  // The instance is free again and computes correctly.
   EXPECT_EQ(CodeOf(Ask(SlowRequest())), std::nullopt);
 }
 

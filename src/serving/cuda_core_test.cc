@@ -1,4 +1,4 @@
-// The core on a GPU: the fake driver's, whose kernels are emulated.
+// The core on the GPU of the fake driver, which emulates kernels.
 
 #include <gmock/gmock.h>
 
@@ -49,7 +49,7 @@ TEST_F(CudaCoreTest, AnswersAsTheCpuDoes) {
 TEST_F(CudaCoreTest, RealTimeRequestsRevokeBestEffortOnesAndAllAreAnswered) {
   repository_.AddModel("urgent", testing::SmallModel(), testing::kRealTime);
   std::filesystem::create_directory(repository_.path() + "/digits");
-  // Without its config, which makes it real-time.
+  // Without its config file, which would make the model real-time.
   std::filesystem::copy(SourceFolder() + "/models/repository/digits/1",
                         repository_.path() + "/digits/1", std::filesystem::copy_options::recursive);
   OpenOnGpu();
@@ -62,7 +62,7 @@ TEST_F(CudaCoreTest, RealTimeRequestsRevokeBestEffortOnesAndAllAreAnswered) {
   ASSERT_TRUE(alone.has_value()) << alone.error().message;
   for (int round = 0; round < 5; ++round) {
     Sent best_effort = Send(image());
-    // A few only: an emulated block takes longer than they are apart.
+    // Only a few, as an emulated block takes longer than the time between two requests.
     for (int i = 0; i < 4 && !best_effort.Answered(); ++i) {
       const auto urgent = Ask(SmallRequest("urgent"));
       ASSERT_TRUE(urgent.has_value()) << urgent.error().message;
@@ -97,7 +97,7 @@ TEST_F(CudaCoreTest, AJobProgramIsRefused) {
   EXPECT_THAT(ReasonOf("program"), HasSubstr("runs on device 'cpu' only, not on 'cuda:0'"));
 }
 
-/// Asks until there is an answer; every other one must be kUnavailable.
+/// Sends requests until one succeeds; all others must fail as kUnavailable.
 void CudaCoreTest::AwaitAnswers() {
   const TimePoint until = Now() + std::chrono::minutes(1);
   for (;;) {
@@ -137,7 +137,7 @@ TEST_F(CudaCoreTest, RequestsInFlightOnALostDeviceAreAnswered) {
       if (!answer.has_value()) {
         EXPECT_EQ(answer.error().code, ErrorCode::kUnavailable);
       }
-      core_->Cancel(request.handle);  // long answered, by another device
+      core_->Cancel(request.handle);  // answered long ago, in an earlier life of the device
     }
     ASSERT_NO_FATAL_FAILURE(AwaitAnswers());
   }
@@ -173,7 +173,7 @@ TEST_F(CudaCoreTest, TheServerCanEndWhileItsDeviceIsAway) {
   OpenOnGpu();
   testing::EmulatedDriver().RefuseCall("cuInit", 1);
   testing::EmulatedDriver().LoseContext(719);
-  (void)Ask(SmallRequest());  // so that it is noticed
+  (void)Ask(SmallRequest());  // so that the loss is noticed
   while (core_->Ready()) std::this_thread::yield();
   core_->Drain(Now());
   core_.reset();

@@ -12,11 +12,11 @@
 namespace lagoon {
 namespace {
 
-/// When `settings` and the request want an answer; counted from its arrival.
+/// The request's deadline: its timeout, or else that of `settings`, after its arrival. A timeout of
+/// centuries, for which the sum would overflow, counts as none.
 TimePoint DeadlineOf(const InferRequest& request, const ModelSettings& settings) {
   const Nanoseconds timeout =
       request.timeout > Nanoseconds(0) ? request.timeout : settings.deadline;
-  // A timeout of centuries would overflow.
   if (timeout <= Nanoseconds(0) || timeout >= kNoDeadline - request.arrival) return kNoDeadline;
   return request.arrival + timeout;
 }
@@ -114,8 +114,8 @@ void DeviceCore::SwitchScheduler(const std::string& name, std::function<void(Sta
 }
 
 void DeviceCore::Cancel(RequestHandle handle) {
-  // A handle is the job's id, which is never used again: the dispatcher ignores one that has
-  // finished.
+  // A handle is the id of the job. Ids are not used again, so that the dispatcher ignores the id of
+  // a job that has finished.
   if (handle == RequestHandle{}) return;
   const JobId job{static_cast<std::underlying_type_t<RequestHandle>>(handle)};
   if (IsHosted(job)) {

@@ -1,6 +1,6 @@
 #pragma once
 
-// The core as long as its device lives.
+// The core for one opening of the device, until the device is lost.
 
 #include <atomic>
 #include <functional>
@@ -14,8 +14,8 @@
 
 namespace lagoon {
 
-/// Loads the models onto a device, and serves them. When the device is lost, what is in flight and
-/// what comes later is answered kUnavailable.
+/// Loads the models onto a device and serves them. When the device is lost, requests in flight and
+/// all later ones are answered kUnavailable.
 class DeviceCore final : public InferenceCore {
  public:
   /// As InferenceCore::Open. `on_lost` is called once, on any thread, when the device is lost.
@@ -40,7 +40,8 @@ class DeviceCore final : public InferenceCore {
   RequestHandle Infer(InferRequest request, InferCallback callback) override;
   void Cancel(RequestHandle handle) override;
   void Drain(TimePoint until) override;
-  /// Once the device is lost: refuses new requests with `why` and returns when all are answered.
+  /// Call it once the device is lost. Refuses new requests with `why`, and returns when all
+  /// requests in flight are answered.
   void AwaitLost(std::string why);
 
  private:
@@ -48,7 +49,7 @@ class DeviceCore final : public InferenceCore {
       : kernels_(std::move(device.kernels)), device_(std::move(device.device)) {}
   Result<std::shared_ptr<RequestInFlight>> Admit(InferRequest& request, InferCallback& callback);
 
-  // In order of need: the dispatcher goes first, then what its jobs used.
+  // Order matters: the dispatcher is destroyed first, then what its jobs used.
   const std::unique_ptr<const KernelMaker> kernels_;
   const std::unique_ptr<Device> device_;
   ModelTable models_;  // immutable after Open

@@ -52,7 +52,7 @@ bool InFlightTable::WaitUntilEmpty(TimePoint until) {
 }
 
 void InFlightTable::CancelAll(Dispatcher& dispatcher) {
-  // seq_cst: either Post sees this or we see the job that it notes.
+  // seq_cst: either Post() sees this flag, or the loop below sees the job id that Post() stored.
   cancelling_.store(true);
   std::vector<std::pair<ServedModel*, JobId>> jobs;
   {
@@ -62,7 +62,7 @@ void InFlightTable::CancelAll(Dispatcher& dispatcher) {
       if (job != 0) jobs.emplace_back(&request->model_, JobId{job});
     }
   }
-  // Without the mutex: a job may finish inside Cancel.
+  // Without the mutex, because a job may finish inside Cancel(), which takes the mutex in Remove().
   for (const auto& [model, job] : jobs) model->Cancel(job, dispatcher);
 }
 
@@ -90,8 +90,8 @@ void RequestInFlight::BindOutputs(const std::vector<std::size_t>& wanted) {
     output.name = spec.name;
     output.type = spec.type;
     output.dims = spec.dims;
-    // The zeros are overwritten: an output is copied whole, or its request fails. What was not
-    // asked for stays null, and costs neither memory nor a copy.
+    // The zeros are overwritten: an output is copied as a whole, or the request fails. An output
+    // that was not asked for stays null in outputs_, and costs neither memory nor a copy.
     output.data.resize(spec.bytes());
     outputs_[signature.output_index[index]] = output.data.data();
   }
@@ -134,7 +134,8 @@ void RequestInFlight::Refuse(Error error) {
 }
 
 void RequestInFlight::Finished(const JobResult& result) {
-  const std::shared_ptr<RequestInFlight> self = std::move(self_);  // freed at the end, not before
+  // Keeps this object alive until the end of the function.
+  const std::shared_ptr<RequestInFlight> self = std::move(self_);
   request_.payload.reset();
   model_.recorder().RecordFinished(
       result, {admission_.arrival, admission_.deadline, static_cast<std::size_t>(plan().batch)});

@@ -17,8 +17,8 @@ namespace lagoon {
 
 class RequestInFlight;
 
-/// All requests that a dispatcher has or is about to get; knows when there are none left. Any
-/// thread.
+/// All requests that are posted to a dispatcher or about to be posted. Callers can wait until none
+/// is left. Any thread.
 class InFlightTable {
  public:
   InFlightTable() = default;
@@ -29,29 +29,32 @@ class InFlightTable {
   bool Add(RequestInFlight& request);
   void Remove(RequestInFlight& request);
 
-  /// No request is added any more; `why` is what the next ones are told. Idempotent: the first
-  /// reason stays.
+  /// From now on no request is added. `why`: the error message for later requests. Idempotent: the
+  /// first reason stays.
   void Close(std::string why);
-  /// After Close().
+  /// The reason given to Close(). Only after Close().
   std::string why_closed();
-  /// True when none is left, false at `until`.
+  /// True when no request is left; false when `until` has passed.
   bool WaitUntilEmpty(TimePoint until);
-  /// Cancels those in flight; one whose job is not known yet is cancelled by RequestInFlight::Post.
+  /// Cancels the requests in flight. RequestInFlight::Post cancels a request whose job id it had
+  /// not stored yet.
   void CancelAll(Dispatcher& dispatcher);
-  /// To be asked after a request's job was noted: whether CancelAll may have missed it.
+  /// True: CancelAll may have missed a request. Read it after the id of the request's job was
+  /// stored.
   bool cancelling() const { return cancelling_.load(); }
 
  private:
   Mutex mutex_;
   CondVar empty_;
-  RequestInFlight* first_ GUARDED_BY(mutex_) = nullptr;  // a list through the requests themselves
+  // Head of a list that is linked through the requests.
+  RequestInFlight* first_ GUARDED_BY(mutex_) = nullptr;
   bool closed_ GUARDED_BY(mutex_) = false;
   std::string why_closed_ GUARDED_BY(mutex_);
   std::atomic<bool> cancelling_{false};
 };
 
-/// One request: holds what its job points at, and answers it. Shared by Infer, until the job's id
-/// is noted, and by the job, until Finished; whichever ends last frees it.
+/// One request. Owns what its job points to, and answers the request. Shared by Infer, until the
+/// job's id is stored, and by the job, until Finished().
 class RequestInFlight final : public JobClient {
  public:
   struct Admission {
@@ -62,7 +65,7 @@ class RequestInFlight final : public JobClient {
   RequestInFlight(InferRequest request, InferCallback callback, ServedModel& model,
                   RequestBinding binding, Admission admission);
 
-  /// Posts the job and returns its name, or answers the error and returns 0.
+  /// Posts the job and returns its handle; or answers with the error and returns 0.
   static RequestHandle Post(const std::shared_ptr<RequestInFlight>& self, InFlightTable& table,
                             Dispatcher& dispatcher);
 
@@ -79,19 +82,19 @@ class RequestInFlight final : public JobClient {
   InferCallback callback_;
   ServedModel& model_;
   const Admission admission_;
-  const std::size_t size_;  // of the batch, among the model's plans
+  const std::size_t size_;  // the plan for the request's batch (LoadedPlan::at)
   InferResponse response_;
   std::vector<const void*> inputs_;
-  std::vector<void*> outputs_;  // one per plan output; null: not asked for
+  std::vector<void*> outputs_;  // one per plan output; null: the client did not ask for it
 
   InFlightTable* table_ = nullptr;         // set before the job is posted
-  std::shared_ptr<RequestInFlight> self_;  // the job's share
+  std::shared_ptr<RequestInFlight> self_;  // the job's reference to this request
   std::atomic<std::uint64_t> job_{0};      // 0: not known yet
-  RequestInFlight* previous_ = nullptr;    // the table's list, under its mutex
+  RequestInFlight* previous_ = nullptr;    // links of the table's list, under its mutex
   RequestInFlight* next_ = nullptr;
 };
 
-/// The answer to a job that ended in any way but kDone.
+/// The answer to a request whose job ended with another outcome than kDone.
 Error OutcomeError(const JobResult& result, const std::string& model);
 Error TimeoutError(const std::string& model);
 

@@ -21,7 +21,7 @@ using CreateFunction = JobProgram* (*)();
 Result<CreateFunction> Open(const std::string& path) {
   void* const library = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
   if (library == nullptr) {
-    // NOLINTNEXTLINE(concurrency-mt-unsafe): glibc's is of the calling thread
+    // NOLINTNEXTLINE(concurrency-mt-unsafe): glibc's dlerror is per thread
     const char* const problem = dlerror();
     return Fail(ErrorCode::kInvalidArgument, fmt::format("cannot be loaded: {}", problem));
   }
@@ -40,9 +40,10 @@ Result<CreateFunction> Open(const std::string& path) {
   return create;
 }
 
-constexpr int kThrough = 77;  // what the child exits with: not by the library's doing
+constexpr int kThrough = 77;  // exit code of a child in which the library did no harm
 
-// In a forked child: whether it comes through is all that counts, errors are told by the parent.
+// Runs in a forked child. Only crashing, exiting and hanging matter here: the parent loads the
+// library again and reports other errors.
 [[noreturn]] void Try(const std::string& path) {
   const rlimit no_core{};
   setrlimit(RLIMIT_CORE, &no_core);
@@ -51,7 +52,7 @@ constexpr int kThrough = 77;  // what the child exits with: not by the library's
   if (create) {
     try {
       delete (*create)();
-    } catch (...) {  // so will it be for the parent
+    } catch (...) {  // the parent will see and report the same exception
       _exit(kThrough);
     }
   }
@@ -74,7 +75,7 @@ Status TryInChild(const std::string& path, Nanoseconds limit) {
       return Fail(ErrorCode::kInvalidArgument,
                   fmt::format("is not loaded after {:.0f} ms", ToMilliseconds(limit)));
     }
-    std::this_thread::sleep_for(std::chrono::milliseconds(1));  // of its own: no event to wait for
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));  // there is no event to wait for
   }
   if (WIFSIGNALED(status)) {
     return Fail(ErrorCode::kInvalidArgument,

@@ -10,13 +10,12 @@
 
 namespace lagoon {
 
-/// A shared library with a job program (LAGOON_JOB_PROGRAM). Never unloaded: kernels are its code.
-/// Errors name its path and what is wrong.
+/// A shared library with a job program (LAGOON_JOB_PROGRAM). Never unloaded, because kernels are
+/// code of the library. Errors name the library's path and what is wrong.
 class JobLibrary {
  public:
-  /// The library is first loaded, and a program made, in a process of its own, so that one that
-  /// crashes, exits or hangs (for longer than `limit`) while it is loaded is an error here and
-  /// nothing else.
+  /// First loads the library and makes a program in a child process. A library that crashes, exits
+  /// or hangs (for longer than `limit`) while it is loaded is then only an error.
   static Result<JobLibrary> Load(const std::string& path,
                                  Nanoseconds limit = std::chrono::seconds(10));
 

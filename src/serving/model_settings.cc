@@ -83,7 +83,8 @@ Status ReadParameter(std::string_view key, std::string_view value, ModelSettings
               fmt::format("parameter '{}' is unknown; Lagoon has {}", key, kKnownParameters));
 }
 
-// What only programs have, and what they do not have.
+// Refuses settings that only programs may have in other models, and settings that programs must not
+// have.
 Status CheckProgram(const inference::ModelConfig& config, const ModelSettings& settings) {
   if (!settings.program) {
     if (settings.models.empty() && settings.parameters.empty()) return {};
@@ -106,7 +107,7 @@ Status CheckProgram(const inference::ModelConfig& config, const ModelSettings& s
 
 Status ReadParameters(const inference::ModelConfig& config, ModelSettings& settings,
                       std::vector<std::string>& warnings) {
-  // In order of the keys: the map of protobuf has none, and messages should not change from run to
+  // Sorted by key, as a map of protobuf has no order and messages should not change from run to
   // run.
   std::map<std::string_view, std::string_view> ordered;
   for (const auto& [key, parameter] : config.parameters()) {
@@ -123,8 +124,8 @@ Status ReadParameters(const inference::ModelConfig& config, ModelSettings& setti
 }
 
 Status CheckBackend(const inference::ModelConfig& config) {
-  // Those of Triton for ONNX files, and those that Lagoon reports: a configuration that a client
-  // has read back may be used again.
+  // Accepts Triton's names for ONNX files and the names that Lagoon reports, so that a
+  // configuration that a client has read back can be used again.
   const std::string& backend = config.backend();
   if (!backend.empty() && backend != "onnxruntime" && backend != "lagoon" &&
       backend != kProgramBackend) {
@@ -167,7 +168,7 @@ Status ReadInstances(const inference::ModelConfig& config, ModelSettings& settin
 Status ReadFilename(const inference::ModelConfig& config, ModelSettings& settings) {
   const std::string& name = config.default_model_filename();
   if (name.empty()) return {};
-  // A name only: a path could leave the repository.
+  // Only a name is accepted: a path could leave the repository.
   if (name == "." || name == ".." || name.find_first_of(std::string_view("/\0", 2)) != name.npos) {
     return Fail(ErrorCode::kInvalidArgument,
                 fmt::format("default_model_filename is '{}'; it takes the name of a file in the "

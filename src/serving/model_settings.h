@@ -1,6 +1,6 @@
 #pragma once
 
-// How a model is served: what config.pbtxt says beside names and shapes.
+// How a model is served: the contents of config.pbtxt except names and shapes.
 
 #include <cstddef>
 #include <cstdint>
@@ -20,10 +20,10 @@ namespace lagoon {
 inline constexpr std::uint32_t kMaxInstances = 64;
 /// The backend of models that are job programs (docs/jobs.md).
 inline constexpr std::string_view kProgramBackend = "lagoon_job";
-/// Coroutines of a job program that run at once, unless instance_group says so.
+/// Coroutines of a job program that run at once, unless instance_group gives another number.
 inline constexpr std::uint32_t kDefaultCoroutines = 16;
 inline constexpr std::size_t kDefaultQueueSize = 64;
-/// Every batch size has a plan of its own.
+/// Limited because every batch size has a plan of its own.
 inline constexpr std::int32_t kMaxBatchSize = 64;
 inline constexpr std::size_t kMaxQueueSize = 65536;
 
@@ -33,17 +33,17 @@ struct ModelSettings {
   std::size_t max_queue_size = kDefaultQueueSize;
   Overflow overflow = Overflow::kReject;           // lagoon.overflow
   Nanoseconds deadline{0};                         // lagoon.deadline_ms; 0: none
-  std::map<std::string, std::int64_t> dimensions;  // lagoon.dimension.NAME: symbolic sizes
+  std::map<std::string, std::int64_t> dimensions;  // lagoon.dimension.NAME: sizes of symbolic dims
   Precision precision = Precision::kFp32;          // precision
-  std::string filename = "model.onnx";        // default_model_filename, inside the version's folder
-  bool program = false;                       // backend kProgramBackend
-  std::map<std::string, std::string> models;  // lagoon.model.ROLE: that the program runs
-  std::map<std::string, std::string> parameters;  // job.NAME: the program's own
+  std::string filename = "model.onnx";            // default_model_filename, in the version's folder
+  bool program = false;                           // a job program: backend kProgramBackend
+  std::map<std::string, std::string> models;      // lagoon.model.ROLE: models that the program runs
+  std::map<std::string, std::string> parameters;  // job.NAME: parameters for the program
 };
 
-/// Reads the settings from `config`. Values out of range, an unknown "lagoon." parameter or another
-/// backend's model are errors that name field and value. Adds a warning for each parameter that is
-/// not Lagoon's.
+/// Reads the settings from `config`. Values out of range, an unknown "lagoon." parameter and a
+/// model for another backend are errors that name field and value. Adds a warning for each
+/// parameter that is not Lagoon's.
 Result<ModelSettings> ReadSettings(const inference::ModelConfig& config,
                                    std::vector<std::string>& warnings);
 

@@ -24,7 +24,7 @@ void LogLoaded(const ServedModel& model, const ModelStatus& status) {
                ToMilliseconds(status.standalone), model.settings().instances, status.load_ms);
 }
 
-/// For remote clients: the reason, which names paths and folders of the server, is in the log.
+/// For remote clients, so without the reason, which names paths of the server. The log has it.
 tl::unexpected<Error> NotServed(const std::string& what) {
   return Fail(ErrorCode::kUnavailable,
               what + " is in the repository but is not served; the server's log says why");
@@ -113,7 +113,7 @@ void ModelTable::AddQueues(Device& device, Dispatcher& dispatcher) {
     LAGOON_ASSIGN_OR_RETURN(const ServedModel* found, Find(name, ""));
     return found;
   };
-  for (const bool programs : {false, true}) {  // programs run models that have queues
+  for (const bool programs : {false, true}) {  // models first: programs run models that have queues
     for (auto& [name, entry] : models_) {
       for (auto& [number, version] : entry.versions) {
         if (version.served == nullptr || version.served->is_program() != programs) continue;
@@ -151,7 +151,7 @@ Result<ServedModel*> ModelTable::Find(const std::string& model, const std::strin
   LAGOON_ASSIGN_OR_RETURN(const Entry* entry, FindEntry(model));
   const Version* found = nullptr;
   if (version.empty()) {
-    // The highest says why, if none is served.
+    // If no version is served, the error is about the highest one.
     for (auto at = entry->versions.rbegin(); at != entry->versions.rend(); ++at) {
       const bool ready = at->second.status.state == ModelState::kReady;
       if (found == nullptr || ready) found = &at->second;

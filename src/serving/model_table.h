@@ -1,6 +1,6 @@
 #pragma once
 
-// What the repository holds and what became of it: versions served and versions that failed.
+// The versions of all models in the repository: those that are served and those that failed.
 
 #include <cstdint>
 #include <map>
@@ -19,19 +19,21 @@ namespace lagoon {
 /// Filled once, then immutable: any thread may look up.
 class ModelTable {
  public:
-  /// Loads every model of `repository` that can be loaded. The device must be idle. Errors are of
-  /// the repository as a whole; a model's own are in its row.
+  /// Loads every model of `repository` that can be loaded. The device must be idle. Errors are
+  /// about the repository as a whole; the error of a single model is in its ModelStatus.
   Status Load(const std::string& repository, Device& device, const LoadOptions& options);
 
-  /// Gives every loaded version its queues; one for which there is no room becomes unavailable.
+  /// Gives every loaded version its queues and starts the job programs. A version for which this
+  /// fails becomes unavailable.
   void AddQueues(Device& device, Dispatcher& dispatcher);
-  /// Before the dispatcher goes.
+  /// Must be called before the dispatcher is destroyed.
   void StopPrograms();
-  /// A job of whichever program has it.
+  /// Cancels the job in the program that runs it, if any.
   void CancelInPrograms(JobId job, Dispatcher& dispatcher);
 
-  /// The version named, or the highest served if `version` is empty. kNotFound names the model or
-  /// version; kUnavailable names them and refers to the log for the reason (Statuses() has it).
+  /// The version named, or the highest one that is served if `version` is empty. kNotFound names
+  /// the model or version; kUnavailable names them and refers to the log for the reason (Statuses()
+  /// has the reason).
   Result<ServedModel*> Find(const std::string& model, const std::string& version) const;
 
   /// All served versions of `model`, or of all models if it is empty, in order of names and
@@ -43,12 +45,12 @@ class ModelTable {
 
  private:
   struct Version {
-    std::unique_ptr<ServedModel> served;  // as `status` says: null if the load failed
+    std::unique_ptr<ServedModel> served;  // null if the load failed
     ModelStatus status;
   };
   struct Entry {
     std::map<std::int64_t, Version> versions;
-    std::string problem;  // not empty: nothing is served
+    std::string problem;  // not empty: why no version is served
   };
 
   static Entry LoadModel(const RepositoryModel& model, Device& device, const LoadOptions& options);

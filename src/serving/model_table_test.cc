@@ -50,7 +50,7 @@ TEST_F(RepositoryTest, ABrokenModelDisturbsNoOther) {
 
   EXPECT_TRUE(core_->ModelReady("good", "").has_value());
   EXPECT_EQ(CodeOf(Ask(SmallRequest("good"))), std::nullopt);
-  // Remote clients see the name, and neither paths nor what lies in folders.
+  // Remote clients see the model's name, but neither paths nor contents of folders.
   const auto reason = [&](const std::string& model) {
     const Status status = core_->ModelReady(model, "");
     const Answer answer = Ask(SmallRequest(model));
@@ -72,7 +72,7 @@ TEST_F(RepositoryTest, ABrokenModelDisturbsNoOther) {
 }
 
 TEST_F(RepositoryTest, AModelOfTooManyKernelsNamesBothLimits) {
-  OnnxBuilder builder;  // small tensors: the bytes of all have a limit too
+  OnnxBuilder builder;  // small tensors, as the sum of their bytes is limited too
   builder.Input("x", {1, 4});
   for (int i = 0; i < 8194; ++i) {
     builder.Node("Neg", {i == 0 ? "x" : "y" + std::to_string(i - 1)}, "y" + std::to_string(i));

@@ -43,7 +43,7 @@ TEST_F(OutputsTest, AnOutputThatWasNotAskedForIsNotAllocated) {
   largest_allocation = 0;
   const Answer all = AskFor({});
   ASSERT_TRUE(all.has_value()) << all.error().message;
-  EXPECT_GE(largest_allocation, kWideBytes);  // the counter sees such an allocation
+  EXPECT_GE(largest_allocation, kWideBytes);  // the counter does see such an allocation
   largest_allocation = 0;
   const Answer one = AskFor({"narrow"});
   ASSERT_TRUE(one.has_value()) << one.error().message;

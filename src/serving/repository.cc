@@ -15,7 +15,7 @@ namespace fs = std::filesystem;
 
 constexpr std::size_t kMaxNameBytes = 128;
 
-/// A name goes into URLs, metrics and logs.
+/// True for names that are safe in URLs, metrics and logs.
 bool IsModelName(std::string_view name) {
   constexpr std::string_view kAllowed =
       "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-";
@@ -23,7 +23,7 @@ bool IsModelName(std::string_view name) {
          name.find_first_not_of(kAllowed) == name.npos;
 }
 
-/// The names of the folders in `path`, sorted, hidden ones left out.
+/// The sorted names of the folders in `path`, without hidden ones.
 std::vector<std::string> Folders(const fs::path& path, std::error_code& error) {
   std::vector<std::string> names;
   fs::directory_iterator entry(path, error);

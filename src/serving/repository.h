@@ -14,8 +14,8 @@ namespace lagoon {
 struct RepositoryModel {
   std::string name;
   std::string directory;
-  std::vector<std::int64_t> versions;  // that have a folder, ascending
-  std::string problem;                 // not empty: why nothing of it can be served
+  std::vector<std::int64_t> versions;  // those that have a folder, ascending
+  std::string problem;                 // not empty: why no version can be served
 };
 
 /// Lists the models by name. Files and hidden folders are not models; a folder that cannot be one
@@ -25,14 +25,15 @@ Result<std::vector<RepositoryModel>> ScanRepository(const std::string& path);
 
 struct VersionChoice {
   std::vector<std::int64_t> serve;    // ascending
-  std::vector<std::int64_t> missing;  // named by the policy, but without a folder
+  std::vector<std::int64_t> missing;  // named by the policy, but have no folder
 };
 
-/// Applies the policy; without one, the latest.
+/// Applies the policy. Without a policy, the latest version is served.
 VersionChoice ChooseVersions(const inference::ModelVersionPolicy& policy,
                              const std::vector<std::int64_t>& available);
 
-/// The number of a version's folder name, or 0: a positive integer without sign or leading zeros.
+/// The version that a folder's name stands for: a positive integer without sign or leading zeros.
+/// 0: `text` is no such number.
 std::int64_t ParseVersion(const std::string& text);
 
 }  // namespace lagoon

@@ -90,7 +90,7 @@ TEST_F(ScanRepositoryTest, AFileIsNoRepository) {
 }
 
 TEST_F(ScanRepositoryTest, AnUnreadableRepositoryIsAnError) {
-  // A loop of links cannot be read by anybody, root included.
+  // A loop of links cannot be read by any user, root included.
   fs::create_symlink(root_ / "loop", root_ / "loop");
   const auto models = ScanRepository(root_ / "loop");
   ASSERT_FALSE(models.has_value());

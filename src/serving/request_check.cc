@@ -32,7 +32,7 @@ bool SameRows(const Dims& a, const Dims& b) {
   return !a.empty() && a.size() == b.size() && std::equal(a.begin() + 1, a.end(), b.begin() + 1);
 }
 
-/// The rows of `input`, whose spec is for one.
+/// The number of rows of `input`. `spec`: the input's spec for one row.
 Result<std::int64_t> BatchOf(const InferRequest& request, const InputTensor& input,
                              const TensorSpec& spec, std::int64_t max_batch) {
   if (max_batch == 0) {
@@ -55,7 +55,7 @@ Result<std::int64_t> BatchOf(const InferRequest& request, const InputTensor& inp
                          ToString(input.dims), batch, max_batch));
 }
 
-/// Returns the rows of the input.
+/// Returns the number of rows of the input.
 Result<std::int64_t> CheckInput(const InferRequest& request, const InputTensor& input,
                                 const TensorSpec& spec, std::int64_t max_batch) {
   if (input.type != spec.type) {
@@ -73,7 +73,7 @@ Result<std::int64_t> CheckInput(const InferRequest& request, const InputTensor& 
   return batch;
 }
 
-/// All inputs must have as many rows as the first.
+/// Checks that input `index` has as many rows as the first input.
 Status CheckSameBatch(const InferRequest& request, std::int64_t batch, std::int64_t first,
                       std::size_t index) {
   if (batch == first) return {};
@@ -110,7 +110,7 @@ Status BindInputs(const InferRequest& request, const Signature& signature,
   return {};
 }
 
-/// `at`: the place of the output in the answer.
+/// `at`: the index of the output in the answer.
 Status CheckForm(const InferRequest& request, std::size_t at, const TensorSpec& spec) {
   const OutputForm form = at < request.forms.size() ? request.forms[at] : request.form;
   const bool has_text = spec.type != DataType::kFloat16 && spec.type != DataType::kBFloat16;

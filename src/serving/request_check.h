@@ -1,6 +1,6 @@
 #pragma once
 
-// Whether a request fits a model, and where its tensors go.
+// Checks whether a request fits a model, and binds its tensors to those of the model.
 
 #include <string>
 #include <vector>
@@ -12,19 +12,21 @@
 namespace lagoon {
 
 struct RequestBinding {
-  std::int64_t batch = 1;           // rows: the first dim of every input
-  std::vector<const void*> inputs;  // of each plan input: the request's own bytes
-  std::vector<std::size_t>
-      outputs;  // the outputs to answer with, in order: indexes into Signature::outputs
+  std::int64_t batch = 1;           // rows: the first dim of every input; 1 without batches
+  std::vector<const void*> inputs;  // one per plan input: the request's own bytes
+  /// The outputs of the answer, in order, as indexes into Signature::outputs.
+  std::vector<std::size_t> outputs;
 };
 
-/// A client's shape, fit for a message: of more than 16 dimensions only their number.
+/// A client's shape for a message. A shape of more than 16 dims is shown as their number only.
 std::string ShownShape(const Dims& dims);
 
-/// kUnimplemented names an output that has no form as text (InferRequest::form).
-/// kInvalidArgument names model, tensor and both values: an input or output that is unknown,
-/// missing or there twice, a wrong type, shape or number of bytes, an empty batch, one above the
-/// model's maximum, and inputs of different batches.
+/// kUnimplemented names an output whose type has no text form, if text is asked for
+/// (InferRequest::form). kInvalidArgument names model, tensor and both values, for:
+///
+/// - an input or output that is unknown, missing or given twice;
+/// - a wrong type, shape or number of bytes;
+/// - an empty batch, a batch above the model's maximum, or inputs of different batches.
 Result<RequestBinding> BindRequest(const InferRequest& request, const Signature& signature);
 
 }  // namespace lagoon

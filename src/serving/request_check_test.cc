@@ -68,7 +68,7 @@ TEST_F(BindRequestTest, RefusesA16BitFloatAsTextAndSaysWhatToAskFor) {
                 AllOf(HasSubstr("model 'm': output 'z' has type"), HasSubstr(OipName(type)),
                       HasSubstr("'binary_data': true")));
     request_.outputs = {"y"};
-    EXPECT_TRUE(BindRequest(request_, signature_));  // does not want it
+    EXPECT_TRUE(BindRequest(request_, signature_));  // does not ask for that output
     request_.outputs = {"y", "z"};
     request_.forms = {OutputForm::kText, OutputForm::kBytes};
     EXPECT_TRUE(BindRequest(request_, signature_));

@@ -36,8 +36,8 @@ std::vector<std::int64_t> BatchesUpTo(std::int64_t max) {
   return batches;
 }
 
-/// Larger batches get what `lagoon profile` has measured of them, else what one row costs, times
-/// the rows: to measure each would take as long as loading.
+/// Larger batches get the profile that `lagoon profile` has stored for them, else the costs of one
+/// row times the number of rows: measuring each batch would take as long as loading.
 void ProfileLarger(LoadedPlan& loaded, Device& device, const ProfileOptions& options) {
   for (Plan& plan : loaded.larger) {
     const std::string key = ProfileKey(plan, device.info(), options.store.build);
@@ -103,7 +103,7 @@ Status ServedModel::LoadProgram() {
   LAGOON_ASSIGN_OR_RETURN(signature_,
                           CompleteConfig(tensors.inputs, tensors.outputs, config, warnings_));
   LAGOON_ASSIGN_OR_RETURN(library_, JobLibrary::Load(source_.path));
-  // A plan that runs nothing has its tensors.
+  // A plan without ops holds the tensors of the program.
   auto loaded = std::make_shared<LoadedPlan>();
   loaded->plan.model = name();
   for (const TensorSpec& input : tensors.inputs) loaded->plan.inputs.push_back({input, {}, {}});

@@ -25,7 +25,7 @@ namespace lagoon {
 struct ModelSource {
   std::string name;
   std::string version;
-  std::string path;  // of the ONNX file, or of the job program's library
+  std::string path;  // path of the ONNX file or of the job program's library
   ConfigFile file;
 };
 
@@ -35,31 +35,32 @@ struct LoadOptions {
   const KernelMaker* kernels = nullptr;  // CompileOptions::kernels
 };
 
-/// A compiled model, or a job program whose coroutines run others. Immutable after AddQueues or
-/// StartProgram, but for the statistics: any thread may use it. Must be alive while its dispatcher
-/// is.
+/// A compiled model, or a job program whose coroutines run other models. Immutable after AddQueues
+/// or StartProgram, except for the statistics: any thread may use it. Must outlive the dispatcher.
 class ServedModel {
  public:
-  /// Compiles, takes the profile from the store or makes it, and creates the instances; or loads
-  /// the program's library, which is for a CPU's device only. The device must be idle.
+  /// A model: compiles, takes the profile from the store or measures it, and creates the instances.
+  /// A job program: loads its library; kUnimplemented unless the device is a CPU. The device must
+  /// be idle.
   static Result<std::unique_ptr<ServedModel>> Load(ModelSource source, Device& device,
                                                    const LoadOptions& options);
 
   bool is_program() const { return settings().program; }
 
-  /// Once, before the first request, unless it is a program. A real-time model gets a second queue,
-  /// for requests that lower their class.
+  /// Called once, before the first request, unless this is a program. A real-time model gets a
+  /// second queue, for requests that lower their class.
   Status AddQueues(Dispatcher& dispatcher);
 
-  /// Finds the model that a program runs, or says why not.
+  /// Finds the model that a program runs; an error gives the reason why not.
   using FindModel = std::function<Result<const ServedModel*>(const std::string& name)>;
-  /// The same for a program, once those that it runs have queues. A real-time one is started twice.
+  /// The same for a program. The models that it runs must have queues already. A real-time program
+  /// is started twice: the second one is for requests that lower their class.
   Status StartProgram(Device& device, Dispatcher& dispatcher, const FindModel& find);
-  /// Ends what a program still runs. Before the dispatcher goes.
+  /// Ends the jobs that a program still runs. Must be called before the dispatcher is destroyed.
   void StopProgram();
 
-  /// A request of this `priority` (InferRequest::priority), which may lower its class, never raise
-  /// it. Sets spec.queue.
+  /// Posts a request of this `priority` (InferRequest::priority), which may lower its class but
+  /// never raise it. Sets spec.queue.
   Result<JobId> Post(JobSpec& spec, std::uint64_t priority, Dispatcher& dispatcher);
   void Cancel(JobId job, Dispatcher& dispatcher);
 
@@ -67,21 +68,22 @@ class ServedModel {
   const std::string& version() const { return source_.version; }
   const inference::ModelConfig& config() const { return source_.file.config; }
   const ModelSettings& settings() const { return source_.file.settings; }
-  /// What the operator should know beside the warnings of the config file.
+  /// Warnings for the operator beyond those of the config file.
   const std::vector<std::string>& warnings() const { return warnings_; }
   const Signature& signature() const { return signature_; }
-  /// Of every batch size.
+  /// The plans of all batch sizes.
   const LoadedPlan& plans() const { return *loaded_; }
-  /// Which of them computes `batch` rows, 1 to the signature's maximum.
+  /// The index of the plan (LoadedPlan::at) that computes `batch` rows, 1 to the signature's
+  /// maximum.
   std::size_t SizeFor(std::int64_t batch) const;
-  /// Of one row.
+  /// The plan for one row.
   const Plan& plan() const { return loaded_->plan; }
   StatisticsRecorder& recorder() { return recorder_; }
 
-  /// Not empty when the model cannot meet its own deadline.
+  /// A warning if the model cannot meet its own deadline, else empty.
   std::string DeadlineWarning() const;
   ModelStatistics Statistics(const Dispatcher& dispatcher) const;
-  /// Without the versions, which the repository knows. The batch dimension is -1.
+  /// Without the versions, which ModelTable has. The batch dimension is -1.
   ModelMetadata Metadata() const;
 
  private:
@@ -100,12 +102,12 @@ class ServedModel {
   Signature signature_;
   std::vector<std::string> warnings_;
   std::shared_ptr<const LoadedPlan> loaded_;
-  std::vector<std::unique_ptr<Instance>> instances_;          // of the model's own class
+  std::vector<std::unique_ptr<Instance>> instances_;          // for the model's own class
   std::vector<std::unique_ptr<Instance>> lowered_instances_;  // real-time models only
   QueueId queue_{};
   QueueId lowered_queue_{};
   std::optional<JobLibrary> library_;      // programs only
-  std::unique_ptr<JobHost> host_;          // programs only: of the model's own class
+  std::unique_ptr<JobHost> host_;          // programs only: for the model's own class
   std::unique_ptr<JobHost> lowered_host_;  // real-time programs only
   StatisticsRecorder recorder_;
 };

@@ -11,7 +11,7 @@
 namespace lagoon {
 namespace {
 
-/// The dims that the config's words are about: without the batch dimension if there is one.
+/// The dims that the config must declare: those of `spec` without the batch dimension, if any.
 Result<Dims> ConfigDims(const char* kind, const TensorSpec& spec, int max_batch_size) {
   if (max_batch_size == 0) return spec.dims;
   if (spec.dims.empty() || spec.dims.front() != 1) {
@@ -31,7 +31,7 @@ class Side {
        std::vector<std::string>& warnings)
       : kind_(kind), specs_(specs), max_batch_size_(max_batch_size), warnings_(warnings) {}
 
-  /// Checks and completes each declared tensor; without any, declares all.
+  /// Checks and completes each declared tensor. If none is declared, declares all.
   Status Complete(Tensors& declared) {
     if (declared.empty()) {
       for (const TensorSpec& spec : specs_) declared.Add()->set_name(spec.name);
@@ -101,7 +101,7 @@ class Side {
   std::vector<std::string>& warnings_;
 };
 
-/// What a complete configuration says beside the tensors.
+/// Fills in the fields of a complete configuration other than the tensors.
 void FillRest(inference::ModelConfig& config) {
   const bool program = config.backend() == kProgramBackend;
   config.set_platform(program ? std::string(kProgramBackend) : "lagoon_plan");
@@ -124,12 +124,12 @@ void FillRest(inference::ModelConfig& config) {
     ++index;
   }
   config.mutable_optimization();
-  // Clients take their presence for the feature.
+  // Clients take the presence of these fields as a sign that the feature is there.
   config.clear_response_cache();
   config.clear_model_transaction_policy();
 }
 
-// ---- Models that say nothing of their own tensors
+// ---- Job programs, whose tensors only the configuration declares
 
 constexpr std::int64_t kMaxElements = std::int64_t{1} << 28;
 constexpr DataType kNumbers[] = {DataType::kFloat32, DataType::kFloat16, DataType::kBFloat16,

@@ -52,7 +52,8 @@ void StatisticsRecorder::RecordFinished(const JobResult& result, const Request& 
 }
 
 void StatisticsRecorder::Compute::Add(const JobResult& result) {
-  // An input that no kernel waits for, or none at all, may be stamped after the last kernel.
+  // inputs_copied may be later than `computed` if no kernel waits for the last input or there is no
+  // input.
   const TimePoint copied = std::min(result.inputs_copied, result.computed);
   input.Add(copied - result.started);
   infer.Add(result.computed - copied);

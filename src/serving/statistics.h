@@ -1,6 +1,6 @@
 #pragma once
 
-// What one version of a model has done so far, counted as Triton counts.
+// Counters of one version of a model, with Triton's definitions.
 
 #include <array>
 #include <atomic>
@@ -13,17 +13,22 @@
 
 namespace lagoon {
 
-/// Any thread may call any method; recording is a dozen relaxed additions.
-/// Stages: queue is posted..started, compute_input started..inputs copied, compute_infer
-/// ..computed, compute_output ..finished; success and fail count from the request's arrival.
+/// Any thread may call any method; recording is a dozen relaxed additions. The stages, in stamps of
+/// JobResult:
+///
+/// - queue: from posted to started
+/// - compute_input: from started to inputs_copied
+/// - compute_infer: from inputs_copied to computed
+/// - compute_output: from computed to finished
+/// - success, fail: from the request's arrival to its end
 class StatisticsRecorder {
  public:
-  /// A request that a queue had accepted has ended. Of the stages, `queue` counts for every
-  /// outcome, the others for kDone only.
+  /// A request that a queue had accepted has ended. `queue` counts for every outcome, the compute
+  /// stages for kDone only.
   struct Request {
     TimePoint arrival;
     TimePoint deadline = kNoDeadline;
-    std::size_t batch = 1;  // rows, 1 to kMaxBatchSize, or any number for a model without batches
+    std::size_t batch = 1;  // rows; a number above kMaxBatchSize is not counted by batch size
   };
   void RecordFinished(const JobResult& result, const Request& request);
 
@@ -31,7 +36,7 @@ class StatisticsRecorder {
   /// kDeadlineExceeded are rejections, everything else is "other".
   void RecordRefused(ErrorCode code, Nanoseconds since_arrival);
 
-  /// Copies the counters; name, version and pending are the caller's.
+  /// Copies the counters; the caller sets name, version and pending.
   void Read(ModelStatistics& statistics) const;
 
  private:
@@ -56,7 +61,7 @@ class StatisticsRecorder {
   std::atomic<std::uint64_t> inferences_{0};
   Stage success_, fail_, queue_;
   Compute compute_;
-  std::array<Compute, kMaxBatchSize> batches_;  // by rows - 1
+  std::array<Compute, kMaxBatchSize> batches_;  // indexed by rows - 1
   std::atomic<std::uint64_t> rejected_{0}, cancelled_{0}, backend_{0}, other_{0};
   std::atomic<std::uint64_t> deadline_misses_{0}, superseded_{0};
   std::atomic<std::uint64_t> revocations_{0}, resumed_blocks_{0};

@@ -143,7 +143,7 @@ TEST(Statistics, StagesAreNeverNegative) {
   JobResult result = Done();
   result.inputs_copied = result.finished;  // the job has no inputs
   StatisticsRecorder recorder;
-  recorder.RecordFinished(result, {At(500), kNoDeadline});  // and a clock of the edge was ahead
+  recorder.RecordFinished(result, {At(500), kNoDeadline});  // it "arrived" after its end
   const ModelStatistics s = Read(recorder);
   EXPECT_EQ(s.compute_input.ns, 120'000u);
   EXPECT_EQ(s.compute_infer.ns, 0u);

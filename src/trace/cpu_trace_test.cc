@@ -45,7 +45,7 @@ TEST(CpuTrace, HasEveryBlockOfEveryJob) {
   constexpr std::uint32_t kKernels = 3, kBlocks = 5;
   const auto device = *CreateCpuDevice({.workers = 2});
   const KernelHandle kernel = *device->Load({"spin", SpinBody}, {});
-  ASSERT_EQ(kernel, KernelHandle{});  // which the plan names
+  ASSERT_EQ(kernel, KernelHandle{});  // the handle that the plan uses
   TraceRecorder recorder;
   recorder.Attach(*device);
   const auto instance = [&] { return *Instance::Create(ChainPlan(kKernels, kBlocks), *device); };
@@ -81,12 +81,12 @@ TEST(CpuTrace, HasEveryBlockOfEveryJob) {
     if (block.args["committed"]) ++committed[ReadTrace::JobOf(block)];
   }
   for (const auto& job : trace.jobs) {
-    EXPECT_EQ(committed[ReadTrace::JobOf(job)], kKernels * kBlocks + 2);  // and two copies
+    EXPECT_EQ(committed[ReadTrace::JobOf(job)], kKernels * kBlocks + 2);  // and its two copies
     EXPECT_EQ(job.args["outcome"], "done");
   }
   std::set<std::string> rows;
   for (const auto& block : trace.blocks) rows.insert(block.row);
-  EXPECT_LE(rows.size(), 2u);  // a worker is a row: its blocks never overlap
+  EXPECT_LE(rows.size(), 2u);  // one row per worker: its blocks never overlap
 }
 
 }  // namespace

@@ -9,15 +9,15 @@
 
 namespace lagoon {
 
-/// A file that a trace goes to in the end. It is made first, so that who cannot write learns of it
-/// before anything runs.
+/// The file for a trace. The file is created before the run and written after it, so that an error
+/// of the path shows before anything runs.
 class TraceFile {
  public:
   /// kInvalidArgument names the file and why it cannot be written.
   static Result<TraceFile> Create(const std::string& path);
 
-  /// Once; the recorder must be at rest. kResourceExhausted names the file and why it is not
-  /// complete (no space).
+  /// Call it once, when nothing is recorded any more. kResourceExhausted names the file and why the
+  /// file is not complete (no space).
   Status Write(const TraceRecorder& recorder, const std::string& version);
 
   const std::string& path() const { return path_; }

@@ -14,9 +14,9 @@ namespace {
 using Kind = SchedEvent::Kind;
 using Work = SchedEvent::Work;
 
-constexpr int kUnits = 1, kJobs = 2, kScheduler = 3;  // processes
+constexpr int kUnits = 1, kJobs = 2, kScheduler = 3;  // ids of the trace's processes
 constexpr std::size_t kPieceBytes = 1 << 16;
-// Blocks of one job that are at most so far apart are one slice of the job.
+// Blocks of one job on one unit that are at most so far apart are joined into one slice of the job.
 constexpr Nanoseconds kJoin = std::chrono::microseconds(20);
 
 std::string_view ClassName(JobClass job_class) {
@@ -71,19 +71,19 @@ class Writer {
     piece_.clear();
   }
 
-  // In microseconds. The viewer multiplies by 1000 and cuts off: the fifth of a nanosecond is for
-  // what a double loses, or slices that touch would overlap.
+  // In microseconds. The viewer multiplies by 1000 and truncates. The added fifth of a nanosecond
+  // covers the rounding of a double, which would make adjacent slices overlap.
   static std::string Microseconds(Nanoseconds time) {
     return fmt::format("{}.{:03}2", time.count() / 1000, time.count() % 1000);
   }
   std::string Time(TimePoint at) const { return Microseconds(at - timeline_.begin); }
 
-  // Threads are rows; their ids are unlike any process's.
+  // Each row is a thread of the trace. Thread ids differ from all process ids.
   static int UnitThread(std::uint32_t row) { return static_cast<int>(100 + row); }
   int JobThread(std::uint32_t row) const {
     return UnitThread(static_cast<std::uint32_t>(timeline_.unit_rows.size()) + row);
   }
-  // A row a kind: the viewer shows one of several instants of a row that are at the same time.
+  // Each kind has its own row: of several instants of a row at the same time, the viewer shows one.
   enum Moment : std::uint8_t { kArrival, kRevocation, kEviction, kLeaving, kResumption, kMoments };
   static constexpr std::string_view kMomentRows[kMoments] = {"arrivals", "revocations", "evicted",
                                                              "left", "resumed"};
@@ -129,15 +129,15 @@ class Writer {
   static std::string NameOf(const Timeline::Job& job) {
     return JsonString(fmt::format("{} #{}", job.queue->name, Raw(job.id)));
   }
-  // What tells jobs of all runs apart, and what people look for.
+  // Job and run identify the job among all runs; the other arguments are for people to search.
   std::string ArgsOf(const Timeline::Job& job) const {
     return fmt::format("\"job\":{},\"run\":{},\"model\":{},\"class\":\"{}\",\"scheduler\":{}",
                        Raw(job.id), job.run - recorder_.runs().data(), JsonString(job.queue->name),
                        ClassName(job.queue->job_class), JsonString(job.run->scheduler));
   }
 
-  // As a JSON string without its end: what else is to be seen of a block in every viewer is put
-  // into its name.
+  // Returns an unterminated JSON string (no closing quote): the caller appends " (padding)" or
+  // " (left)", because viewers show only the name.
   const std::string& KernelOf(const Timeline::Launch& launch) {
     static const std::string kInput = "\"input", kOutput = "\"output";
     if (launch.work != Work::kKernel) return launch.work == Work::kInput ? kInput : kOutput;
@@ -166,7 +166,8 @@ class Writer {
            next.record.begin - before.record.end <= kJoin;
   }
 
-  // Before its blocks: of two slices that begin together, the first is the outer one.
+  // Must be written before the blocks: of two slices that begin together, the first is the outer
+  // one.
   void PutJobOnUnit(const Timeline::Block& first, const Timeline::Block& last) {
     const Timeline::Job& job = timeline_.jobs[timeline_.launches[first.launch].job];
     Event(
@@ -237,7 +238,7 @@ class Writer {
   const std::function<void(std::string_view)>& write_;
   fmt::memory_buffer piece_;
   bool first_ = true;
-  std::map<const std::string*, std::string> kernels_;  // by name: begun as a JSON string
+  std::map<const std::string*, std::string> kernels_;  // by name: KernelOf()'s strings
 };
 
 }  // namespace

@@ -8,8 +8,9 @@
 
 namespace lagoon {
 
-/// Gives `write` a timeline as JSON of the trace event format, which https://ui.perfetto.dev opens,
-/// in pieces. docs/tracing.md says what the rows and fields mean. `version`: of the program.
+/// Writes a timeline in pieces through `write`, as JSON of the trace event format, which
+/// https://ui.perfetto.dev opens. docs/tracing.md says what the rows and fields mean. `version`: of
+/// this program.
 void WriteTraceJson(const TraceRecorder& recorder, const Timeline& timeline,
                     const std::string& version, const std::function<void(std::string_view)>& write);
 

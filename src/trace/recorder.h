@@ -11,35 +11,36 @@
 namespace lagoon {
 
 struct TraceOptions {
-  std::size_t max_blocks = std::size_t{1} << 20;  // of all units together; 32 bytes each
-  std::size_t max_events = std::size_t{1} << 20;  // of the scheduler; 40 bytes each
+  std::size_t max_blocks = std::size_t{1} << 20;  // kept of all units together; 32 bytes each
+  std::size_t max_events = std::size_t{1} << 20;  // kept of the scheduler; 40 bytes each
 };
 
-/// Keeps what a device and its dispatchers did last, in memory of fixed size: a ring a compute unit
-/// and one for the scheduler. Recording allocates nothing and takes no lock; what does not fit
-/// replaces the oldest and is counted. One dispatcher at a time; read it when there is none and the
-/// device is idle. docs/tracing.md
+/// Records the latest actions of a device and its dispatchers, in memory of fixed size: one ring
+/// per compute unit and one for the scheduler. Recording blocks and events allocates nothing and
+/// takes no lock. In a full ring a new record replaces the oldest one, which is counted. One
+/// dispatcher at a time. Read the recorder when there is no dispatcher and the device is idle. See
+/// docs/tracing.md.
 class TraceRecorder final : public DeviceObserver, public SchedObserver {
  public:
   struct Block {
     TimePoint begin{}, end{};
     LaunchId launch{};
     std::uint32_t tile = 0;
-    std::uint16_t unit = 0;  // as DeviceBlock counts them
+    std::uint16_t unit = 0;  // number of the unit, as in DeviceBlock
     bool committed = false;
   };
   static_assert(sizeof(Block) == 32 && sizeof(SchedEvent) == 40);
 
-  /// The ops of a plan: the names of their bodies and of the nodes.
+  /// Names for the ops of a plan, by op: `kernels` of their bodies, `ops` of the graph's nodes.
   struct PlanNames {
     std::vector<std::string> kernels, ops;
   };
   struct Queue {
     std::string name;
     JobClass job_class{};
-    std::vector<PlanNames> plans;  // by batch size, as LoadedPlan::at
+    std::vector<PlanNames> plans;  // by batch size (LoadedPlan::at)
   };
-  /// What one dispatcher did: the scheduler's records from number `first` on.
+  /// One dispatcher under one scheduler: the events from number `first` up to the next Run's.
   struct Run {
     std::string scheduler;
     TimePoint begin{};
@@ -49,7 +50,7 @@ class TraceRecorder final : public DeviceObserver, public SchedObserver {
 
   explicit TraceRecorder(const TraceOptions& options = {});
 
-  /// Becomes the observer of an idle device, which it must outlive. Once.
+  /// Becomes the observer of an idle device. The recorder must outlive the device. Call it once.
   void Attach(Device& device);
 
   const std::string& device() const { return device_; }
@@ -70,7 +71,7 @@ class TraceRecorder final : public DeviceObserver, public SchedObserver {
   const TraceOptions options_;
   std::string device_;
   std::uint32_t units_ = 0;
-  std::vector<Ring<Block>> blocks_;  // by unit; of virtual time: one for all
+  std::vector<Ring<Block>> blocks_;  // by unit; in virtual time one ring for all units
   Ring<SchedEvent> events_;
   std::vector<Run> runs_;
 };

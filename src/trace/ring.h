@@ -8,8 +8,9 @@
 
 namespace lagoon {
 
-/// The newest records of one writer: a new one takes the place of the oldest when there is no
-/// other. Push() on the writer's thread, allocating nothing; the rest after it has stopped.
+/// The newest records of one writer. When the ring is full, a new record replaces the oldest one.
+/// Push() runs on the writer's thread and allocates nothing. The other methods may be called after
+/// the writer has stopped.
 template <typename T>
 class alignas(64) Ring {
  public:
@@ -22,10 +23,11 @@ class alignas(64) Ring {
   }
 
   std::size_t size() const { return pushed_ < records_.size() ? pushed_ : records_.size(); }
-  /// Records that newer ones replaced; also the number of the oldest that is left.
+  /// How many records were replaced by newer ones; also the number of the oldest record that is
+  /// left.
   std::uint64_t lost() const { return pushed_ - size(); }
   std::uint64_t pushed() const { return pushed_; }
-  /// From 0, the oldest.
+  /// Index 0 is the oldest record.
   const T& operator[](std::size_t i) const {
     const std::size_t at = (pushed_ > records_.size() ? next_ : 0) + i;
     return records_[at < records_.size() ? at : at - records_.size()];

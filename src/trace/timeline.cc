@@ -12,7 +12,7 @@ namespace {
 
 using Kind = SchedEvent::Kind;
 
-// Rows for what overlaps: everything goes to the first lane that is free by then.
+// Assigns lanes so that intervals of one lane do not overlap: the first lane that is free.
 class Lanes {
  public:
   /// Calls must come in order of `begin`.
@@ -48,7 +48,7 @@ class Builder {
   }
 
  private:
-  // From here on no ring has lost anything.
+  // Sets cut_ to the time from which on no ring has lost a record.
   void FindBegin() {
     const Ring<SchedEvent>& events = recorder_.events();
     if (events.lost() > 0) cut_ = events[0].at;
@@ -114,7 +114,7 @@ class Builder {
     return found->second;
   }
 
-  // By id, then time: an id is used again, but never while its launch is in the device.
+  // By id, then time: ids are used again, but never while a launch with the id is in the device.
   void SortLaunches() {
     std::sort(timeline_.launches.begin(), timeline_.launches.end(),
               [](const Timeline::Launch& a, const Timeline::Launch& b) {
@@ -153,7 +153,8 @@ class Builder {
     }
   }
 
-  // Of everything that is left; jobs that have not finished last until then.
+  // Sets begin and end to those of all records that are left. Jobs that have not finished last
+  // until the end.
   void FindEnd() {
     TimePoint first = kNoDeadline, last = cut_;
     const auto see = [&](TimePoint from, TimePoint to) {
@@ -201,7 +202,7 @@ class Builder {
                      [](const auto& a, const auto& b) { return a.row < b.row; });
   }
 
-  // Rows by the queue's name, whichever dispatcher's it was.
+  // Rows are per queue name: queues of different dispatchers with one name share them.
   void PlaceJobs() {
     std::vector<std::uint32_t> order;
     for (const auto& [key, index] : job_of_) order.push_back(index);
@@ -226,7 +227,7 @@ class Builder {
   const TraceRecorder& recorder_;
   Timeline timeline_;
   TimePoint cut_ = TimePoint::min();
-  std::size_t run_ = 0;  // whose event is at hand
+  std::size_t run_ = 0;  // index of the run of the present event
   std::map<std::pair<std::size_t, JobId>, std::uint32_t> job_of_;
 };
 

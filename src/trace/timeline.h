@@ -8,8 +8,8 @@
 
 namespace lagoon {
 
-/// What a recorder kept, put together: which job each block was of, and rows on which nothing
-/// overlaps. Borrows the recorder's names.
+/// The contents of a recorder, joined: every block with its launch and job, and rows on which
+/// nothing overlaps. Borrows the recorder's names.
 struct Timeline {
   static constexpr std::uint32_t kNone = ~std::uint32_t{0};
 
@@ -17,16 +17,16 @@ struct Timeline {
     const TraceRecorder::Run* run = nullptr;
     const TraceRecorder::Queue* queue = nullptr;
     JobId id{};
-    std::uint32_t row = 0;      // of job_rows
-    bool arrived = false;       // within the trace; else it began before
-    bool finished = false;      // within the trace; else it still ran at its end
-    TimePoint begin{}, end{};   // posted and finished, or as far as the trace knows
-    std::uint32_t outcome = 0;  // while finished
+    std::uint32_t row = 0;      // index into job_rows
+    bool arrived = false;       // arrived within the trace; else it began before
+    bool finished = false;      // finished within the trace; else it still ran at its end
+    TimePoint begin{}, end{};   // posted and finished, cut to the trace
+    std::uint32_t outcome = 0;  // an Outcome; valid if `finished`
   };
   struct Launch {
     LaunchId id{};
     TimePoint at{};
-    std::uint32_t job = 0;  // of jobs
+    std::uint32_t job = 0;  // index into jobs
     const TraceRecorder::PlanNames* names = nullptr;
     SchedEvent::Work work{};
     std::uint32_t index = 0;
@@ -34,13 +34,13 @@ struct Timeline {
   };
   struct Block {
     TraceRecorder::Block record;
-    std::uint32_t launch = 0;  // of launches
-    std::uint32_t row = 0;     // of unit_rows
+    std::uint32_t launch = 0;  // index into launches
+    std::uint32_t row = 0;     // index into unit_rows
   };
-  /// An event that is no launch, and neither begin nor end of a job.
+  /// An event other than a launch and the begin or end of a job.
   struct Instant {
     SchedEvent event;
-    std::uint32_t launch = kNone;  // of launches; none: a revocation, a depth
+    std::uint32_t launch = kNone;  // index into launches; kNone for a revocation or depth
   };
   struct UnitRow {
     std::uint32_t unit = 0, lane = 0;
@@ -51,17 +51,17 @@ struct Timeline {
   };
 
   std::vector<Job> jobs;
-  std::vector<Launch> launches;  // by id, then time
-  std::vector<Block> blocks;     // by row, then time
+  std::vector<Launch> launches;  // sorted by id, then time
+  std::vector<Block> blocks;     // sorted by row, then time
   std::vector<Instant> instants, depths;
   std::vector<UnitRow> unit_rows;
   std::vector<JobRow> job_rows;
   TimePoint begin{}, end{};
-  std::uint64_t dropped_blocks = 0;  // did not fit, or nobody knows any more whose they were
+  std::uint64_t dropped_blocks = 0;  // did not fit, or their launches are not known any more
   std::uint64_t dropped_events = 0;
 };
 
-/// Starts where every ring still has everything.
+/// The timeline begins at the first moment from which on no ring has lost a record.
 Timeline MakeTimeline(const TraceRecorder& recorder);
 
 }  // namespace lagoon

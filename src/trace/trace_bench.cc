@@ -1,5 +1,5 @@
-// What recording costs: a block, and a kernel that a dispatcher submits, whose body does nothing
-// (`traced:0` and `traced:1` are to be compared).
+// The cost of recording, for a block and for a kernel that a dispatcher submits. The kernel's body
+// does nothing; compare `traced:0` with `traced:1`.
 
 #include <benchmark/benchmark.h>
 
@@ -23,7 +23,7 @@ std::unique_ptr<Device> OneWorker() {
   return *std::move(device);
 }
 
-// What is added to a block.
+// The time that recording adds to a block.
 void BM_Block(benchmark::State& state) {
   const auto device = OneWorker();
   TraceRecorder recorder;
@@ -71,7 +71,7 @@ void BM_Kernel(benchmark::State& state) {
     state.SetIterationTime(std::chrono::duration<double>(Now() - begin).count() / kKernels);
   }
 }
-// The time is of one kernel, so the number of iterations must be told.
+// The time is that of one kernel, so that the benchmark must be given the number of iterations.
 BENCHMARK(BM_Kernel)->Arg(0)->Arg(1)->ArgName("traced")->Iterations(200)->UseManualTime();
 
 }  // namespace

@@ -18,7 +18,7 @@ namespace {
 
 constexpr std::int64_t kUnitNs = kFigureUnit.count();
 
-// Runs the example under a scheduler, on a device that the recorder is attached to.
+// Runs the example under a scheduler on a device to which the recorder is attached.
 std::vector<JobResult> RunExample(Device& device, std::string_view scheduler,
                                   TraceRecorder* recorder) {
   Scheduler named = *MakeScheduler(scheduler);
@@ -66,7 +66,7 @@ TEST_F(TraceOfReefExample, HasEveryBlockOnTheUnitAndAtTheTimeWhereItRan) {
 
 TEST_F(TraceOfReefExample, MarksPaddingAndWhatLeft) {
   const ReadTrace trace = Trace("reef");
-  std::map<std::string, std::pair<int, int>> seen;  // padding that committed, that left
+  std::map<std::string, std::pair<int, int>> seen;  // blocks of padding: committed, left
   for (const auto& block : trace.blocks) {
     if (!block.Is("padding")) continue;
     EXPECT_THAT(block.name, ::testing::HasSubstr("(padding)"));
@@ -177,7 +177,7 @@ TEST_F(TraceOfReefExample, JobsOfOneDispatcherAfterTheOtherAreKeptApart) {
   }
 }
 
-// However little fits, what there is holds together, and the rest is counted.
+// For any small capacity, the records that are kept are consistent and the lost ones are counted.
 TEST_F(TraceOfReefExample, HasTheNewestWhenNotEverythingFits) {
   const std::size_t all = Trace("reef").blocks.size();
   for (const std::size_t blocks : {std::size_t{1}, std::size_t{7}, std::size_t{20}, all}) {
@@ -192,7 +192,7 @@ TEST_F(TraceOfReefExample, HasTheNewestWhenNotEverythingFits) {
   }
   const ReadTrace half = Trace("reef", {all / 2, 1000});
   EXPECT_GT(half.blocks.size(), all / 4);
-  EXPECT_TRUE(half.Instants("revocation").empty());  // it was long ago
+  EXPECT_TRUE(half.Instants("revocation").empty());  // it is older than all that is kept
 }
 
 std::vector<SimTask> RandomTasks(std::mt19937& random) {
@@ -273,7 +273,7 @@ TEST(Trace, NamesOfAnyBytesMakeValidJson) {
   EXPECT_EQ(trace.jobs.size(), 1u);
 }
 
-// Blocks that share a unit are on rows of their own.
+// Blocks that share a unit at the same time are on different rows.
 TEST(Trace, BlocksOfOneUnitDoNotOverlap) {
   const auto device = FigureDevice(1, SimAbort::kCheck);
   TraceRecorder recorder;
@@ -303,7 +303,7 @@ TEST(Trace, BlocksOfOneUnitDoNotOverlap) {
   EXPECT_EQ(rows, (std::set<std::string>{"unit 0", "unit 0 (2)", "unit 0 (3)", "unit 0 (4)"}));
 }
 
-// The picture in the docs is drawn from this file. LAGOON_UPDATE_GOLDEN=1 writes it anew.
+// The picture in the docs is drawn from this file. LAGOON_UPDATE_GOLDEN=1 writes the file again.
 TEST_F(TraceOfReefExample, IsTheFileThatTheDocsShow) {
   const std::string path = SourceFolder() + "/docs/images/reef-figure-6.json";
   Trace("reef");

@@ -1,7 +1,8 @@
 #pragma once
 
-// A device for scheduling tests: runs nothing by itself. The test says when which block runs, on
-// the test's own thread, and reads back a log of everything that the scheduler asked for.
+// A device for scheduling tests that runs nothing by itself. The test decides when which block
+// runs, on the test's own thread, and reads a log of everything that the scheduler submitted or
+// raised.
 
 #include <algorithm>
 #include <cstring>
@@ -24,7 +25,7 @@ class FakeDevice final : public Device {
   explicit FakeDevice(std::uint32_t max_launches = 64, Time time = Time::kVirtual,
                       std::uint32_t units = 1) {
     info_.name = "fake";
-    info_.units = units;  // for those who ask: one block runs at a time
+    info_.units = units;  // only reported: in fact one block runs at a time
     info_.max_launches = max_launches;
     info_.virtual_time = time == Time::kVirtual;
   }
@@ -34,9 +35,9 @@ class FakeDevice final : public Device {
   /// Runs the next block of the best-ranked runnable launch to its commit. False: nothing is
   /// runnable.
   bool RunBlock() { return StartBlock() && FinishBlock(true); }
-  /// The worst-ranked runnable launch goes first, as if the others' units were busy.
+  /// If true, the worst-ranked runnable launch goes first, as if the others' units were busy.
   void PreferLast(bool last) { prefer_last_ = last; }
-  /// A whole block while another one is running, which goes on.
+  /// Runs a whole block beside the running one, which keeps running.
   bool RunBlockBeside() {
     const auto running = std::exchange(running_, std::nullopt);
     const bool ran = RunBlock();
@@ -62,8 +63,8 @@ class FakeDevice final : public Device {
     best->placed = true;
     return true;
   }
-  /// Ends the running block, committed or left without result; then retires what is over and tells
-  /// the listener.
+  /// Ends the running block: committed, or left without a result. Then retires the launches that
+  /// are over and calls the listener.
   bool FinishBlock(bool commit) {
     InFlight& launch = Find(running_->first);
     if (observer_ != nullptr) {
@@ -83,7 +84,7 @@ class FakeDevice final : public Device {
     News();
     return true;
   }
-  /// Whether the running block would be asked to leave.
+  /// True: a guard of the running block is raised, so that the block should leave.
   bool GuardsRaised() {
     const InFlight& launch = Find(running_->first);
     for (const Guard& guard : launch.guards) {
@@ -107,16 +108,17 @@ class FakeDevice final : public Device {
   }
   std::size_t launches() const { return launches_.size(); }
   bool work_held() const { return held_; }
-  /// Of the launch that was submitted last.
+  /// Segment::max_claimants of the last launch.
   std::uint32_t max_claimants() const { return max_claimants_; }
   int raises = 0;
   int blocks_run = 0;
   std::size_t most_launches = 0;
   std::vector<std::string> log;  // "submit 3", "copy 1", "raise 0 to 1"
-  /// Called by Submit and Transfer when the device has the launch: what happens on a device while
-  /// its dispatcher is in the middle of a round.
+  /// Called by Submit and Transfer when the device has the launch. Simulates what happens on a
+  /// device while its dispatcher is in the middle of a round.
   std::function<void()> on_submit;
-  /// The listener is not called: as for what a call of the dispatcher itself causes.
+  /// If true, the listener is not called, as for events that a call of the dispatcher itself
+  /// causes.
   bool quiet = false;
 
   // ---- The scheduler's side
@@ -237,7 +239,7 @@ class FakeDevice final : public Device {
   std::deque<std::atomic<std::uint32_t>> guards_;
   std::deque<DeviceEvent> events_;
   std::uint32_t streams_ = 0;
-  const TimePoint created_ = TimePoint{} + std::chrono::hours(1);  // of virtual time
+  const TimePoint created_ = TimePoint{} + std::chrono::hours(1);  // begin of virtual time
   Nanoseconds offset_{0};
   DeviceListener* listener_ = nullptr;
   DeviceObserver* observer_ = nullptr;

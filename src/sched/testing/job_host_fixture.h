@@ -1,6 +1,6 @@
 #pragma once
 
-// A host on a CPU device, whose program is what a test says.
+// A JobHost on a CPU device, with a program that the test defines.
 
 #include <gtest/gtest.h>
 
@@ -18,7 +18,7 @@
 
 namespace lagoon::testing {
 
-/// A program of two functions.
+/// A program made of two functions.
 class TestProgram final : public JobProgram {
  public:
   using RunFunction = std::function<JobTask(JobContext&)>;
@@ -34,7 +34,7 @@ class TestProgram final : public JobProgram {
   InitFunction init_;
 };
 
-/// A request of one input and one output of four floats, whose end can be awaited.
+/// A request with one input and one output of four floats. Tests can wait for the end.
 class HostedRequest final : public JobClient {
  public:
   void Finished(const JobResult& result) override {
@@ -53,7 +53,7 @@ class HostedRequest final : public JobClient {
     const std::lock_guard lock(mutex_);
     return finished_ > 0;
   }
-  /// What a program's failure says.
+  /// Waits for a failure of the program and returns its message.
   std::string AwaitMessage() {
     const JobResult& result = Await();
     EXPECT_EQ(result.outcome, Outcome::kFailed);
@@ -72,7 +72,7 @@ class HostedRequest final : public JobClient {
   int finished_ = 0;
 };
 
-/// What kernels of a test write down, in the order in which they ran.
+/// Numbers that the kernels of a test write, in the order in which the kernels ran.
 class Log {
  public:
   void Add(int entry) {
@@ -124,7 +124,7 @@ class JobHostFixture : public ::testing::Test {
   JobHostOptions options_;
   std::unique_ptr<Device> device_;
   std::unique_ptr<Dispatcher> dispatcher_;
-  std::unique_ptr<JobHost> host_;  // goes first
+  std::unique_ptr<JobHost> host_;  // destroyed first
 };
 
 }  // namespace lagoon::testing

@@ -17,14 +17,14 @@
 
 namespace lagoon::testing {
 
-/// Schedules are in this unit of time.
+/// The unit of time of the schedules.
 inline constexpr Nanoseconds kFigureUnit = std::chrono::microseconds(100);
 
 /// One request of a model of its own: a chain of kernels, whose blocks take a whole compute unit.
 struct SimTask {
   struct Kernel {
     std::uint32_t blocks = 0;
-    double time = 0;  // of a block
+    double time = 0;  // time of one block
   };
   std::string name;
   JobClass job_class = JobClass::kBestEffort;
@@ -36,7 +36,7 @@ inline Nanoseconds FigureTime(double units) {
   return std::chrono::duration_cast<Nanoseconds>(units * kFigureUnit);
 }
 
-/// Running blocks look at their guards often enough for any time of a schedule.
+/// Running blocks check their guards more often than any time of a schedule needs.
 inline std::unique_ptr<SimDevice> FigureDevice(std::uint32_t units, SimAbort abort) {
   SimDeviceOptions options;
   options.profile = sim_testing::Ideal(units);
@@ -61,8 +61,8 @@ inline std::shared_ptr<const LoadedPlan> PlanOf(const SimTask& task, Device& dev
   return loaded;
 }
 
-/// Posts every task when it arrives, on an idle device, and returns how the jobs ended when all
-/// have; in order of the tasks, which come in order of arrival.
+/// Posts every task when it arrives, on an idle device. Returns the results when all jobs have
+/// ended, in order of the tasks, which must be in order of arrival.
 inline std::vector<JobResult> RunTasks(Device& device, Dispatcher& dispatcher,
                                        std::span<const SimTask> tasks) {
   std::vector<std::unique_ptr<Instance>> instances;
@@ -93,9 +93,9 @@ inline std::vector<JobResult> RunTasks(Device& device, Dispatcher& dispatcher,
   return results;
 }
 
-/// A workload like that of REEF's Figures 4 and 6: four compute units, two best-effort tasks at
-/// work, a real-time one that comes in their middle, and two more best-effort ones before it is
-/// done. The paper prints no sizes: these are ours.
+/// A workload like that of REEF's Figures 4 and 6: four compute units, two best-effort tasks that
+/// run, a real-time task that arrives in their middle, and two more best-effort tasks that arrive
+/// before the real-time task is done. The paper gives no sizes: these are ours.
 inline constexpr std::uint32_t kReefUnits = 4;
 inline std::vector<SimTask> ReefExample() {
   const std::vector<SimTask::Kernel> best_effort = {{2, 1}, {2, 1}, {2, 1}};

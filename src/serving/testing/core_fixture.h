@@ -1,6 +1,6 @@
 #pragma once
 
-// For tests: a core over a repository of their own, and requests for its models.
+// For tests: a core over a repository of the test's own, and requests for its models.
 
 #include <gtest/gtest.h>
 
@@ -24,7 +24,7 @@ inline std::string Parameter(const std::string& key, const std::string& value) {
   return "parameters { key: \"" + key + "\" value { string_value: \"" + value + "\" } }\n";
 }
 
-/// A request whose tensor it owns.
+/// A request that owns its tensor.
 inline InferRequest RequestFor(const std::string& model, const Dims& dims,
                                std::vector<float> values) {
   auto payload = std::make_shared<std::vector<float>>(std::move(values));
@@ -54,7 +54,7 @@ inline std::vector<float> Floats(const OutputTensor& output) {
 
 using Answer = Result<InferResponse>;
 
-/// The error's code, or nothing for a good answer.
+/// The error's code; nullopt for a good answer.
 inline std::optional<ErrorCode> CodeOf(const Answer& answer) {
   if (answer) return std::nullopt;
   return answer.error().code;
@@ -96,7 +96,7 @@ class CoreTest : public ::testing::Test {
     while (core_->SchedulerStatistics().launches == before) std::this_thread::yield();
     return sent;
   }
-  /// Why the model is not served, as the operator sees it.
+  /// The reason why the model is not served, as in ModelStatus.
   std::string ReasonOf(const std::string& model) {
     for (const ModelStatus& status : core_->Models()) {
       if (status.name == model) return status.reason;

@@ -1,6 +1,6 @@
 #pragma once
 
-// For tests: repositories in a folder of their own, and small ONNX models to put there.
+// For tests: repositories in temporary folders, and small ONNX models for them.
 
 #include <gtest/gtest.h>
 #include <unistd.h>
@@ -16,7 +16,7 @@
 
 namespace lagoon::testing {
 
-/// A folder that goes away with the test.
+/// A folder that is removed at the end of the test.
 class TestRepository {
  public:
   TestRepository() {
@@ -75,7 +75,7 @@ class OnnxBuilder {
                                       values.size() * sizeof(float));
     return *this;
   }
-  /// A constant whose bytes lie in `file` beside the model.
+  /// A constant with its bytes in `file` beside the model.
   OnnxBuilder& ExternalConstant(const std::string& name, const Dims& dims,
                                 const std::string& file) {
     onnx::TensorProto& tensor = AddTensor(name, dims);
@@ -128,7 +128,7 @@ inline onnx::ModelProto SmallModel() {
       .Build();
 }
 
-/// SmallModel with an open batch.
+/// SmallModel with a symbolic first dim.
 inline onnx::ModelProto SmallBatchModel() {
   onnx::ModelProto model = SmallModel();
   for (auto* values :
@@ -157,7 +157,7 @@ inline onnx::ModelProto SlowModel(int steps = 512) {
   return builder.Output("y", {kSlowRows, kSlowColumns}).Build();
 }
 
-/// The same, for tests in which something must happen meanwhile: long enough for a busy machine.
+/// The same, long enough for tests in which something must happen meanwhile on a busy machine.
 inline onnx::ModelProto LongModel() { return SlowModel(2048); }
 
 }  // namespace lagoon::testing

@@ -71,7 +71,7 @@ struct ReadTrace {
     }
   }
 
-  /// As the viewer reads it: what is left of whole nanoseconds is cut off.
+  /// A time as the viewer reads it: truncated to whole nanoseconds.
   static std::int64_t Time(double microseconds) {
     return static_cast<std::int64_t>(microseconds * 1000);
   }
@@ -97,8 +97,8 @@ struct ReadTrace {
     return found;
   }
 
-  /// Slices of a row do not overlap; each block is of a known job, lies within it and within a
-  /// slice of that job on its unit.
+  /// Checks that slices of a row do not overlap, and that each block belongs to a known job and
+  /// lies within that job and within one slice of that job on the block's unit.
   void Check() const {
     for (const std::vector<Slice>* slices : {&jobs, &blocks, &on_units}) CheckRows(*slices);
     std::map<std::pair<int, int>, Slice> job_of;
