@@ -183,7 +183,7 @@ def reason(result):
 
 
 def table(results):
-    """What docs/ops.md shows: a row for each claimed op, and the ops that are refused."""
+    """What docs/guide/ops.md shows: a row for each claimed op, and the ops that are refused."""
     claimed = by_op(results)
     why = collections.defaultdict(dict)  # op -> reasons in the order of their cases
     for result in results:
@@ -198,7 +198,7 @@ def table(results):
     return "\n".join(lines)
 
 
-BEGIN = "<!-- written by `lagoon bench onnx-nodes --docs docs/ops.md` -->"
+BEGIN = "<!-- written by `lagoon bench onnx-nodes --docs docs/guide/ops.md` -->"
 END = "<!-- end -->"
 
 

@@ -3,8 +3,8 @@
 // The block protocol: how the tiles of a kernel are claimed, left, committed and resumed.
 //
 // One source for every device that runs C++ bodies, templated on its atomics so that a test
-// explores all interleavings of the very code that real threads run. docs/protocol.md gives the
-// argument; in short:
+// explores all interleavings of the very code that real threads run.
+// docs/design/block-protocol.md gives the argument; in short:
 //   claim     a tile has at most one owner, from Claim() until Unclaim() or Commit()
 //   guards    hints that ask running blocks to leave; missing one costs time, never correctness
 //   commit    only committed tiles count as done; from its first visible write a block must not
@@ -158,7 +158,7 @@ enum class Leave : std::uint8_t {
 class BlockContext;
 
 /// Computes tile `block`. True: committed; false: left without a visible write because
-/// ctx.ShouldLeave() said so (and only then). See the promises in docs/protocol.md.
+/// ctx.ShouldLeave() said so (and only then). See the promises in docs/design/block-protocol.md.
 using Body = bool (*)(const void* args, std::uint32_t block, BlockContext& ctx);
 
 using Guard = BasicGuard<StdAtomics>;

@@ -3,7 +3,7 @@
 // The graph of a model between ONNX and a Plan: typed values, nodes in topological order.
 //
 // Importing brings every node into one normal form, whatever the opset, so that later layers know
-// one spelling of an op. docs/ops.md lists the ops; the normal form is:
+// one spelling of an op. docs/guide/ops.md lists the ops; the normal form is:
 // - A node whose inputs are all constant and that no evaluator covers stays: it is computed by a
 //   kernel when the model is loaded.
 // - Inputs that carry parameters (Clip's bounds, Reshape's shape, axes, pads, starts, ...) must be

@@ -1,5 +1,5 @@
-// The ops that Lagoon imports. Bodies of those that run are in `kernels`; docs/ops.md is the list
-// for people.
+// The ops that Lagoon imports. Bodies of those that run are in `kernels`; docs/guide/ops.md is the
+// list for people.
 
 #include <algorithm>
 #include <iterator>

@@ -34,7 +34,7 @@ constexpr SchedulerConfig Plain(std::string_view name) {
   return {.name = name, .ranks = Ranks::kSubmission, .depth = 1, .extra_blocks = 8};
 }
 
-// One entry a scheduler; docs/schedulers.md says what each stands for.
+// One entry a scheduler; docs/guide/schedulers.md says what each stands for.
 constexpr Entry kSchedulers[] = {
     {{.name = "sequential",
       .streams = Streams::kOne,

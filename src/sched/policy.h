@@ -1,7 +1,7 @@
 #pragma once
 
 // All that a scheduling policy sees. A policy ranks; the mechanism (dispatcher) revokes, pads,
-// submits and enforces limits. See docs/write-a-policy.md.
+// submits and enforces limits. See docs/guide/write-a-policy.md.
 
 #include <cstdint>
 #include <optional>

@@ -9,7 +9,7 @@
 
 namespace lagoon {
 
-// How an ErrorCode reads on the wire; docs/protocols.md has the table.
+// How an ErrorCode reads on the wire; docs/guide/clients.md has the table.
 
 unsigned HttpStatus(ErrorCode code);
 grpc::StatusCode GrpcCode(ErrorCode code);

@@ -20,7 +20,7 @@
 
 namespace lagoon {
 
-/// Bounds of one listener; every one has an answer or a close of its own (docs/protocols.md).
+/// Bounds of one listener; every one has an answer or a close of its own (docs/guide/clients.md).
 struct HttpLimits {
   std::size_t max_header_bytes = 16 * 1024;
   std::size_t max_body_bytes = std::size_t{64} << 20;

@@ -30,8 +30,8 @@ struct FieldRule {
   int accepted = -1;      // an enum value that is fine although the verdict is not kServed
 };
 
-/// Every rule, in the order of docs/models.md. A message whose fields have rules too is looked into
-/// after its own verdict.
+/// Every rule, in the order of docs/guide/models.md. A message whose fields have rules too is
+/// looked into after its own verdict.
 std::span<const FieldRule> FieldRules();
 
 /// Null when `path` has no rule.

@@ -9,7 +9,7 @@
 namespace lagoon {
 
 /// Gives `write` a timeline as JSON of the trace event format, which https://ui.perfetto.dev opens,
-/// in pieces. docs/tracing.md says what the rows and fields mean. `version`: of the program.
+/// in pieces. docs/guide/tracing.md says what the rows and fields mean. `version`: of the program.
 void WriteTraceJson(const TraceRecorder& recorder, const Timeline& timeline,
                     const std::string& version, const std::function<void(std::string_view)>& write);
 

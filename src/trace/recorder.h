@@ -18,7 +18,7 @@ struct TraceOptions {
 /// Keeps what a device and its dispatchers did last, in memory of fixed size: a ring a compute unit
 /// and one for the scheduler. Recording allocates nothing and takes no lock; what does not fit
 /// replaces the oldest and is counted. One dispatcher at a time; read it when there is none and the
-/// device is idle. docs/tracing.md
+/// device is idle. docs/guide/tracing.md
 class TraceRecorder final : public DeviceObserver, public SchedObserver {
  public:
   struct Block {

@@ -23,9 +23,10 @@
 
 namespace lagoon::cuda {
 
-/// The Device contract on an NVIDIA GPU (docs/cuda.md). One lock protects the table of what is in
-/// flight. Who submits, raises or brings news decides under it what the GPU gets next; a thread of
-/// the device's own reads the GPU's notes, copies through pinned memory and tells the listener.
+/// The Device contract on an NVIDIA GPU (docs/design/cuda.md). One lock protects the table of what
+/// is in flight. Who submits, raises or brings news decides under it what the GPU gets next; a
+/// thread of the device's own reads the GPU's notes, copies through pinned memory and tells the
+/// listener.
 class GpuDevice final : public Device {
  public:
   static Result<std::unique_ptr<Device>> Create(std::shared_ptr<const GpuSession> session,

@@ -1,7 +1,7 @@
 #pragma once
 
-// The block protocol (docs/protocol.md) as a CUDA block plays it. Thread 0 reads and decides; the
-// block learns of it at a barrier, so that all threads go the same way.
+// The block protocol (docs/design/block-protocol.md) as a CUDA block plays it. Thread 0 reads and
+// decides; the block learns of it at a barrier, so that all threads go the same way.
 
 #include "device/cuda/launch_table.cuh"
 #include "device/cuda/portable.cuh"

@@ -1,6 +1,7 @@
 #pragma once
 
-// What a simulated device is made of: constants with a name and a source each (docs/simulator.md).
+// What a simulated device is made of: constants with a name and a source each
+// (docs/design/simulator.md).
 
 #include <cstdint>
 #include <filesystem>
@@ -69,7 +70,7 @@ struct SimProfile {
   std::vector<std::string> sources;  // of each constant, as SimConstantTable() orders them
 };
 
-/// Names of the profiles that are built in, in the order of docs/simulator.md.
+/// Names of the profiles that are built in, in the order of docs/design/simulator.md.
 std::span<const std::string_view> BuiltInSimProfiles();
 
 /// "mi50", or the path of a profile file if it holds a '/' or ends in ".json". kNotFound names what

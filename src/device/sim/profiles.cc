@@ -1,5 +1,5 @@
 // The devices that are built in. Every constant says where it is from; "assumed" ones are printed
-// with their sensitivity (docs/simulator.md).
+// with their sensitivity (docs/design/simulator.md).
 
 #include <array>
 

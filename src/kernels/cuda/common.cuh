@@ -3,7 +3,7 @@
 // What the bodies share: positions in tensors, sums over the threads of a block, functions of one
 // number. Every body is
 //   bool Name(const NameArgs& args, u32 tile, unsigned char* shared, const BlockControl& control)
-// and keeps the promises of docs/protocol.md (docs/cuda-bodies.md says how).
+// and keeps the promises of docs/design/block-protocol.md (docs/design/cuda-bodies.md says how).
 
 #include "device/cuda/isa.cuh"
 #include "device/cuda/protocol.cuh"
