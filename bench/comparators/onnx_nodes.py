@@ -25,6 +25,7 @@ import re
 import subprocess
 import sys
 import tempfile
+import textwrap
 
 import numpy as np
 import onnx
@@ -194,7 +195,8 @@ def table(results):
         reasons = "; ".join(text.replace("|", "\\|") for text in why[op])
         lines.append(f"| `{op}` | {count['passed']} of {sum(count.values())} | {reasons} |")
     refused = sorted(op for op in why if op not in claimed)
-    lines += ["", "No case passes of: " + ", ".join(f"`{op}`" for op in refused) + "."]
+    sentence = "No case passes of: " + ", ".join(f"`{op}`" for op in refused) + "."
+    lines += ["", *textwrap.wrap(sentence, 100, break_on_hyphens=False)]
     return "\n".join(lines)
 
 
