@@ -257,7 +257,8 @@ void AddOnnxNodes(CLI::App& parent) {
   CLI::App* command = parent.add_subcommand(
       "onnx-nodes", "The ONNX project's own tests of single ops: how many pass");
   command->add_option("--json", words->json, "Write counts and every case here");
-  command->add_option("--docs", words->docs, "Renew the table of ops in this page (docs/ops.md)");
+  command->add_option("--docs", words->docs,
+                      "Renew the table of ops in this page (docs/guide/ops.md)");
   command->add_option("--match", words->match, "Only cases whose name has this text");
   command->add_option("--python", words->python, "Python with numpy and onnx")
       ->capture_default_str();

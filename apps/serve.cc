@@ -166,7 +166,7 @@ void AddServe(CLI::App& app) {
   AddDevice(*command, words->core.device);
   command
       ->add_option("--scheduler", words->core.scheduler,
-                   "How they share it: see docs/schedulers.md")
+                   "How they share it: see docs/guide/schedulers.md")
       ->check(
           CLI::IsMember(std::vector<std::string>(SchedulerNames().begin(), SchedulerNames().end())))
       ->capture_default_str();

@@ -13,7 +13,7 @@ struct AdmissionOptions {
   int rounds = 5;                   // the cases take turns
   int clients = 4;                  // best-effort ones, closed loop, each with a model of its own
   double kernel_us = 8;             // of one block; the kernels of GNMT take about as long
-  std::string scheduler = "reset";  // a name of docs/schedulers.md
+  std::string scheduler = "reset";  // a name of docs/guide/schedulers.md
   std::uint64_t seed = 1;           // of the pauses between real-time posts
 };
 

@@ -275,7 +275,7 @@ std::vector<double> Pool(const std::vector<const Trial*>& trials,
   return all;
 }
 
-// What the benchmark is about (docs/benchmarks.md).
+// What the benchmark is about (docs/results/benchmarks.md).
 constexpr const char* kJudged[] = {"reset", "lagoon"};
 constexpr double kMostTail = 1.10, kLeastShare = 0.90, kMostIdle = 0.02;
 

@@ -291,7 +291,7 @@ nlohmann::json ClientsJson(const DisbWorkload& workload) {
 
 // ---- All systems
 
-// Targets of docs/benchmarks.md.
+// Targets of docs/results/benchmarks.md.
 constexpr const char* kJudged = "lagoon";
 constexpr double kMostTail = 1.10, kMostIdle = 0.02;
 

@@ -1,6 +1,6 @@
 #pragma once
 
-// How benchmarks compare sides on a host that is not theirs alone: docs/benchmarks.md, "How
+// How benchmarks compare sides on a host that is not theirs alone: docs/results/benchmarks.md, "How
 // evidence is gathered".
 
 #include <cstddef>

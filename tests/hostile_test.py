@@ -28,7 +28,7 @@ from server_process import ServerProcess, serving
 MIB = 1 << 20
 SECONDS = float(os.environ.get("LAGOON_HOSTILE_SECONDS", "1"))
 FIGURES = os.environ.get("LAGOON_HOSTILE_JSON", "")
-# What bodies and answers above 1 MiB may hold together (docs/protocols.md, "Memory").
+# What bodies and answers above 1 MiB may hold together (docs/guide/clients.md, "Memory").
 LARGE = 333 * MIB
 SLACK = 96 * MIB  # what a server needs besides: buffers kept for reuse, heaps of the threads
 PATIENCE = 60  # seconds: a client that waits longer is shut out

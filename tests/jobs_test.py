@@ -265,7 +265,7 @@ def test_what_cannot_be_served_says_why_and_disturbs_nobody(server, name):
 
 
 def test_a_program_compiles_with_one_command(programs, tmp_path):
-    """The command of docs/jobs.md."""
+    """The command of docs/guide/jobs.md."""
     library = tmp_path / "job.so"
     subprocess.run(["c++", "-std=c++20", "-O2", "-fPIC", "-shared", "-I", ROOT / "src", "-o", library,
                     ROOT / "examples" / "jobs" / "scale_in_steps.cc"], check=True)

@@ -119,7 +119,7 @@ def test_weights_have_seeds_of_their_own():
 
 
 def test_documentation_lists_the_catalogue():
-    text = (ROOT / "docs" / "models.md").read_text()
+    text = (ROOT / "docs" / "guide" / "models.md").read_text()
     rows = re.findall(r"^\| `(\w+)` \| (\w+) \| (\d+) \| (\d+) \| (\d+) \|", text, re.M)
     assert rows == [(name, entry.family, str(entry.seed), str(entry.calibration),
                      str(entry.megabytes)) for name, entry in CATALOGUE.items()]

@@ -31,9 +31,9 @@ def test_no_case_fails(results, metrics):
 
 def test_the_docs_say_what_runs(results):
     """Also: no case that passed once is refused unnoticed."""
-    page = (ROOT / "docs" / "ops.md").read_text()
+    page = (ROOT / "docs" / "guide" / "ops.md").read_text()
     renewed = onnx_nodes.with_table(page, results)
-    assert renewed == page, "run `lagoon bench onnx-nodes --docs docs/ops.md` and look at the change"
+    assert renewed == page, "run `lagoon bench onnx-nodes --docs docs/guide/ops.md` and look at the change"
 
 
 def test_enough_ops_and_cases_pass(metrics):

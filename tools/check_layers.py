@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Checks that includes point only downwards (docs/architecture.md), that a header has its guard, and that a type has
+"""Checks that includes point only downwards (docs/design/architecture.md), that a header has its guard, and that a type has
 one definition, and that JSON is written by one function.
 
 A file in src/X may include "X/..." and the layers listed for X. Two definitions of one name outside of anonymous

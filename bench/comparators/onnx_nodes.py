@@ -25,6 +25,7 @@ import re
 import subprocess
 import sys
 import tempfile
+import textwrap
 
 import numpy as np
 import onnx
@@ -183,7 +184,7 @@ def reason(result):
 
 
 def table(results):
-    """What docs/ops.md shows: a row for each claimed op, and the ops that are refused."""
+    """What docs/guide/ops.md shows: a row for each claimed op, and the ops that are refused."""
     claimed = by_op(results)
     why = collections.defaultdict(dict)  # op -> reasons in the order of their cases
     for result in results:
@@ -194,11 +195,12 @@ def table(results):
         reasons = "; ".join(text.replace("|", "\\|") for text in why[op])
         lines.append(f"| `{op}` | {count['passed']} of {sum(count.values())} | {reasons} |")
     refused = sorted(op for op in why if op not in claimed)
-    lines += ["", "No case passes of: " + ", ".join(f"`{op}`" for op in refused) + "."]
+    sentence = "No case passes of: " + ", ".join(f"`{op}`" for op in refused) + "."
+    lines += ["", *textwrap.wrap(sentence, 100, break_on_hyphens=False)]
     return "\n".join(lines)
 
 
-BEGIN = "<!-- written by `lagoon bench onnx-nodes --docs docs/ops.md` -->"
+BEGIN = "<!-- written by `lagoon bench onnx-nodes --docs docs/guide/ops.md` -->"
 END = "<!-- end -->"
 
 

@@ -21,7 +21,7 @@ struct DoubleArgs {
 };
 
 // Each block has values of its own and runs once: it asks nothing on the way, as it is shorter than
-// the 20 us in which it would have to (docs/protocol.md).
+// the 20 us in which it would have to (docs/design/block-protocol.md).
 bool DoubleBody(const void* args, std::uint32_t block, lagoon::BlockContext& /*ctx*/) {
   const auto& a = *static_cast<const DoubleArgs*>(args);
   const std::size_t first = block * kValuesPerBlock;

@@ -3,7 +3,7 @@
 // The block protocol: how the tiles of a kernel are claimed, given back, committed and resumed.
 //
 // All devices that run C++ bodies use this source. It is templated on its atomics, so that a test
-// explores all interleavings of the very code that real threads run. docs/protocol.md gives the
+// explores all interleavings of the very code that real threads run. docs/design/block-protocol.md gives the
 // argument. In short:
 // - Claim: a tile has at most one owner, from Claim() until Unclaim() or Commit().
 // - Guard: a hint that asks running blocks to leave. Missing a guard costs time, not correctness.
@@ -160,7 +160,7 @@ enum class Leave : std::uint8_t {
 class BlockContext;
 
 /// Computes tile `block`. True: committed; false: left without a visible write because
-/// ctx.ShouldLeave() said so (and only then). See the promises in docs/protocol.md.
+/// ctx.ShouldLeave() said so (and only then). See the promises in docs/design/block-protocol.md.
 using Body = bool (*)(const void* args, std::uint32_t block, BlockContext& ctx);
 
 using Guard = BasicGuard<StdAtomics>;

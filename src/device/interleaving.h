@@ -10,7 +10,7 @@
 // States seen before (by a 128-bit hash) are not expanded again.
 //
 // Sequentially consistent: an access takes effect at once for all. What the weaker orderings of the
-// real code allow on top is argued in docs/protocol.md and watched by ThreadSanitizer.
+// real code allow on top is argued in docs/design/block-protocol.md and watched by ThreadSanitizer.
 
 #include <atomic>
 #include <cstddef>

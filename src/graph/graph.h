@@ -3,7 +3,7 @@
 // The graph of a model, the form between ONNX and a Plan: typed values, nodes in topological order.
 //
 // Import brings every node into one normal form, whatever the opset, so that later layers see one
-// spelling of each op. docs/ops.md lists the ops. The normal form:
+// spelling of each op. docs/guide/ops.md lists the ops. The normal form:
 // - A node whose inputs are all constant and that no evaluator covers stays in the graph: a kernel
 //   computes it when the model is loaded.
 // - Inputs that carry parameters (Clip's bounds, Reshape's shape, axes, pads, starts, ...) must be

@@ -1,4 +1,4 @@
-// The ops that Lagoon imports. The bodies of ops that run are in `kernels`; docs/ops.md lists the
+// The ops that Lagoon imports. The bodies of ops that run are in `kernels`; docs/guide/ops.md lists the
 // ops for users.
 
 #include <algorithm>

@@ -34,7 +34,7 @@ constexpr SchedulerConfig Plain(std::string_view name) {
   return {.name = name, .ranks = Ranks::kSubmission, .depth = 1, .extra_blocks = 8};
 }
 
-// One entry per scheduler; docs/schedulers.md describes each.
+// One entry per scheduler; docs/guide/schedulers.md describes each.
 constexpr Entry kSchedulers[] = {
     {{.name = "sequential",
       .streams = Streams::kOne,

@@ -19,7 +19,7 @@ struct Scheduler {
 /// kNotFound lists the known names.
 Result<Scheduler> MakeScheduler(std::string_view name);
 
-/// In the order of docs/schedulers.md.
+/// In the order of docs/guide/schedulers.md.
 std::span<const std::string_view> SchedulerNames();
 
 }  // namespace lagoon

@@ -6,7 +6,7 @@
 
 namespace lagoon {
 
-/// A named configuration of the mechanism; docs/schedulers.md has the table.
+/// A named configuration of the mechanism; docs/guide/schedulers.md has the table.
 struct SchedulerConfig {
   enum class Streams : std::uint8_t {
     kOne,       // everything in order

@@ -21,7 +21,7 @@ namespace lagoon {
 /// One per device: takes jobs, lets the policy pick, submits, revokes, finishes. No thread of its
 /// own runs jobs: the thread that brings news (an arriving request, a worker that finished a
 /// kernel) does the work for all threads, in rounds, until no news is left
-/// (docs/adr/0006-combining-dispatcher.md).
+/// (docs/design/adr/0006-combining-dispatcher.md).
 ///
 /// Bounds, in rounds (Mechanism::Step says what a round does):
 ///

@@ -2,7 +2,7 @@
 
 // Jobs with logic on the host: a program loads what it needs once, and runs a C++20 coroutine for
 // each request, which launches kernels, copies and whole models on streams of its own and awaits
-// them (Paella 5.2, Figure 8). docs/jobs.md shows how to write one.
+// them (Paella 5.2, Figure 8). docs/guide/jobs.md shows how to write one.
 
 #include <coroutine>
 #include <cstddef>

@@ -1,7 +1,7 @@
 #pragma once
 
 // The interface of scheduling policies. A policy ranks jobs; the mechanism (dispatcher) revokes,
-// pads, submits and enforces limits. See docs/write-a-policy.md.
+// pads, submits and enforces limits. See docs/guide/write-a-policy.md.
 
 #include <cstdint>
 #include <optional>

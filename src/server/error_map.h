@@ -9,7 +9,7 @@
 
 namespace lagoon {
 
-// The codes of HTTP and gRPC for an ErrorCode; docs/protocols.md has the table.
+// The codes of HTTP and gRPC for an ErrorCode; docs/guide/clients.md has the table.
 
 unsigned HttpStatus(ErrorCode code);
 grpc::StatusCode GrpcCode(ErrorCode code);

@@ -20,7 +20,7 @@
 
 namespace lagoon {
 
-/// Bounds of one listener. docs/protocols.md says for each what happens beyond: an answer or a
+/// Bounds of one listener. docs/guide/clients.md says for each what happens beyond: an answer or a
 /// close.
 struct HttpLimits {
   std::size_t max_header_bytes = 16 * 1024;

@@ -9,7 +9,7 @@
 namespace lagoon {
 
 /// The core's statistics as Prometheus metrics: Triton's names (nv_inference_*) and ours
-/// (lagoon_*). docs/protocols.md lists them.
+/// (lagoon_*). docs/guide/clients.md lists them.
 class CoreMetrics final : public prometheus::Collectable {
  public:
   /// `core` is borrowed.

@@ -30,7 +30,7 @@ struct FieldRule {
   int accepted = -1;      // an enum value that is accepted although the verdict is not kServed
 };
 
-/// Every rule, in the order of docs/models.md. If fields inside a message have rules too, they are
+/// Every rule, in the order of docs/guide/models.md. If fields inside a message have rules too, they are
 /// applied after the message's own.
 std::span<const FieldRule> FieldRules();
 

@@ -45,7 +45,7 @@ TEST(FieldRules, CoverEveryFieldThatTritonKnows) {
 }
 
 TEST(FieldRules, AreAllInTheOperatorsGuide) {
-  std::ifstream file(SourceFolder() + "/docs/models.md");
+  std::ifstream file(SourceFolder() + "/docs/guide/models.md");
   ASSERT_TRUE(file.is_open());
   std::ostringstream text;
   text << file.rdbuf();

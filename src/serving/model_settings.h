@@ -18,7 +18,7 @@
 namespace lagoon {
 
 inline constexpr std::uint32_t kMaxInstances = 64;
-/// The backend of models that are job programs (docs/jobs.md).
+/// The backend of models that are job programs (docs/guide/jobs.md).
 inline constexpr std::string_view kProgramBackend = "lagoon_job";
 /// Coroutines of a job program that run at once, unless instance_group gives another number.
 inline constexpr std::uint32_t kDefaultCoroutines = 16;

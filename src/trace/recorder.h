@@ -19,7 +19,7 @@ struct TraceOptions {
 /// per compute unit and one for the scheduler. Recording blocks and events allocates nothing and
 /// takes no lock. In a full ring a new record replaces the oldest one, which is counted. One
 /// dispatcher at a time. Read the recorder when there is no dispatcher and the device is idle. See
-/// docs/tracing.md.
+/// docs/guide/tracing.md.
 class TraceRecorder final : public DeviceObserver, public SchedObserver {
  public:
   struct Block {

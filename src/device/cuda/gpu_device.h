@@ -23,7 +23,7 @@
 
 namespace lagoon::cuda {
 
-/// The Device contract on an NVIDIA GPU (docs/cuda.md). One lock protects the table of what is in
+/// The Device contract on an NVIDIA GPU (docs/design/cuda.md). One lock protects the table of what is in
 /// flight. Every thread that submits, raises or brings news decides under the lock what the GPU
 /// gets next. The device's own thread reads the GPU's notes, copies through pinned memory and calls
 /// the listener.

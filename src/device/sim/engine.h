@@ -1,6 +1,6 @@
 #pragma once
 
-// The discrete-event simulation behind a SimDevice. docs/simulator.md describes the model.
+// The discrete-event simulation behind a SimDevice. docs/design/simulator.md describes the model.
 
 #include <array>
 #include <cstdint>

@@ -2,7 +2,7 @@
 
 // The models of the papers as lists of kernels, for simulated devices. A list follows from
 // published statistics and a fixed seed; it never comes from another device's profile
-// (docs/simulator.md).
+// (docs/design/simulator.md).
 
 #include <cstdint>
 #include <span>

@@ -1,6 +1,6 @@
 #pragma once
 
-// The constants that make up a simulated device, each with a name and a source (docs/simulator.md).
+// The constants that make up a simulated device, each with a name and a source (docs/design/simulator.md).
 
 #include <cstdint>
 #include <filesystem>
@@ -69,7 +69,7 @@ struct SimProfile {
   std::vector<std::string> sources;  // of each constant, in the order of SimConstantTable()
 };
 
-/// Names of the built-in profiles, in the order of docs/simulator.md.
+/// Names of the built-in profiles, in the order of docs/design/simulator.md.
 std::span<const std::string_view> BuiltInSimProfiles();
 
 /// `name_or_path`: a built-in name ("mi50"), or the path of a profile file if it holds a '/' or

@@ -61,7 +61,7 @@ TEST(SimProfile, ConstantsAreAddressableByName) {
 }
 
 TEST(SimProfile, TheDocumentListsEveryConstantOfEveryDevice) {
-  std::ifstream file(SourceFolder() + "/docs/simulator.md");
+  std::ifstream file(SourceFolder() + "/docs/design/simulator.md");
   const std::string document((std::istreambuf_iterator<char>(file)),
                              std::istreambuf_iterator<char>());
   for (const SimConstantInfo& info : SimConstantTable()) {

@@ -1,5 +1,5 @@
 // The built-in devices. Every constant names its source; "assumed" ones are printed with their
-// sensitivity (docs/simulator.md).
+// sensitivity (docs/design/simulator.md).
 
 #include <array>
 
