@@ -37,8 +37,8 @@ std::vector<TimePoint> From(TimePoint begin, std::span<const Nanoseconds> offset
   return times;
 }
 
-/// Latencies and ends of the requests that count. In a closed loop these are the requests that end
-/// in [begin, end).
+/// Latencies of the requests that count (in a closed loop: those that end in [begin, end)), and the
+/// number of completions in the window.
 struct ClientRun {
   std::vector<double> latencies_ms;
   double completed = 0;

@@ -262,7 +262,7 @@ class Round {
   std::optional<Kernel> real_time_, best_effort_;
   ComputeDevice device_;  // is destroyed before the kernels and arguments that its launches use
   GuardId guard_{};
-  std::uint32_t epoch_ = 0, limit_ = 0;  // the guard's value; best-effort work's limit of it
+  std::uint32_t epoch_ = 0, limit_ = 0;  // the guard's value; the launch's limit
   bool real_time_in_flight_ = false, best_effort_in_flight_ = false, best_effort_runs_ = false;
   std::optional<TimePoint> placed_, complete_;
 };
