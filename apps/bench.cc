@@ -47,16 +47,15 @@ std::vector<std::string> ModelsIn(const std::string& zoo) {
 
 void AddModelNames(CLI::App& command, std::vector<std::string>& models, bool& all) {
   command.add_option("--models", models, "Names in the zoo")->delimiter(',')->capture_default_str();
-  command.add_flag("--all", all, "Every model of the zoo's folder");
+  command.add_flag("--all", all, "Every model in the zoo");
 }
 
 void AddModels(CLI::App& parent) {
   auto common = std::make_shared<BenchCommon>();
   auto options = std::make_shared<bench::ModelsOptions>();
   options->models = kFiveCnns;
-  CLI::App* command = AddBenchmark(
-      parent, "models", "Latency of every model, beside ONNX Runtime with as many threads", *common,
-      true);
+  CLI::App* command = AddBenchmark(parent, "models",
+                                   "Latency of models, compared with ONNX Runtime", *common, true);
   auto all = std::make_shared<bool>(false);
   AddModelNames(*command, options->models, *all);
   command->add_option("--batches", options->batches, "Sizes of the dimension called \"batch\"")
@@ -64,18 +63,18 @@ void AddModels(CLI::App& parent) {
       ->check(CLI::Range(1, 1024))
       ->capture_default_str();
   AddDeviceName(*command, options->device);
-  command->add_option("--workers", options->workers, "Thread counts of cpu")
+  command->add_option("--workers", options->workers, "Numbers of threads to measure with (cpu)")
       ->delimiter(',')
       ->capture_default_str();
-  command->add_option("--rounds", options->rounds, "Turns of each side")
+  command->add_option("--rounds", options->rounds, "Trials: each side has one turn in a trial")
       ->check(CLI::Range(1, 1000))
       ->capture_default_str();
-  command->add_option("--seconds", options->seconds, "Length of a turn")
+  command->add_option("--seconds", options->seconds, "Length of a turn in seconds")
       ->check(CLI::Range(0.01, 3600.0))
       ->capture_default_str();
   command->add_flag("--tune", options->tune, "Choose the fastest version of every kernel first");
   auto precision = std::make_shared<Precision>(Precision::kFp32);
-  AddPrecision(*command, *precision)->description("bf16: also that, beside our fp32");
+  AddPrecision(*command, *precision)->description("bf16: measure bf16 too, in turns with fp32");
   command->callback([common, options, all, precision, command] {
     options->bf16 = *precision == Precision::kBf16;
     options->zoo = common->zoo;
@@ -111,25 +110,25 @@ void AddContention(CLI::App& parent) {
   command->add_option("--realtime", options->real_time, "Real-time model")->capture_default_str();
   command->add_option("--best-effort", options->best_effort, "Best-effort model")
       ->capture_default_str();
-  command->add_option("--schedulers", options->schedulers, "Names")
+  command->add_option("--schedulers", options->schedulers, "Schedulers to compare")
       ->delimiter(',')
       ->check(CLI::IsMember(known))
       ->capture_default_str();
   AddDevice(*command, options->device);
-  command->add_option("--load", options->load, "Real-time load, of its standalone maximum")
+  command->add_option("--load", options->load, "Real-time load, as a part of what the model can do")
       ->check(CLI::Range(0.01, 0.99))
       ->capture_default_str();
-  command->add_option("--windows", options->windows, "Interleaved windows")
+  command->add_option("--windows", options->windows, "Windows of each kind, interleaved")
       ->check(CLI::Range(1, 1000))
       ->capture_default_str();
   command
       ->add_option("--requests", options->requests, "Real-time requests in all (p99 from 1000 on)")
       ->check(CLI::Range(10, 1000000))
       ->capture_default_str();
-  command->add_option("--seconds", options->seconds, "At most, in all (0: no limit)")
+  command->add_option("--seconds", options->seconds, "Time limit in all (0: no limit)")
       ->check(CLI::Range(0.0, 36000.0))
       ->capture_default_str();
-  command->add_option("--seed", options->seed, "Of the order of windows and the arrivals' phase")
+  command->add_option("--seed", options->seed, "Seed of the windows' order and the arrivals' phase")
       ->capture_default_str();
   common->tracing.AddOptions(*command);
   command->callback([common, options] {
@@ -157,13 +156,13 @@ void AddContention(CLI::App& parent) {
 void AddOverhead(CLI::App& parent) {
   auto common = std::make_shared<BenchCommon>();
   auto options = std::make_shared<bench::OverheadOptions>();
-  CLI::App* command = AddBenchmark(parent, "overhead",
-                                   "What the server adds to a request over HTTP and gRPC, by stage",
-                                   *common, false);
+  CLI::App* command =
+      AddBenchmark(parent, "overhead", "Time that the server adds to a request over HTTP and gRPC",
+                   *common, false);
   command->add_option("--model", options->model, "Model")->capture_default_str();
   command->add_option("--workers", options->workers, "Worker threads (0: one per core)")
       ->capture_default_str();
-  command->add_option("--requests", options->requests, "Of each protocol")
+  command->add_option("--requests", options->requests, "Requests over each protocol")
       ->check(CLI::Range(10, 1000000))
       ->capture_default_str();
   command->callback([common, options] {
@@ -197,9 +196,9 @@ void AddMemory(CLI::App& parent) {
   auto common = std::make_shared<BenchCommon>();
   auto options = std::make_shared<bench::MemoryOptions>();
   options->models = kFiveCnns;
-  CLI::App* command = AddBenchmark(
-      parent, "memory", "Peak memory of loading and running a model, beside ONNX Runtime", *common,
-      true);
+  CLI::App* command =
+      AddBenchmark(parent, "memory", "Peak memory of running a model, compared with ONNX Runtime",
+                   *common, true);
   auto all = std::make_shared<bool>(false);
   AddModelNames(*command, options->models, *all);
   command->callback([common, options, all] {
@@ -220,16 +219,16 @@ void AddOutputs(CLI::App& parent) {
   options->models = kFiveCnns;
   CLI::App* command = AddBenchmark(
       parent, "outputs",
-      "Whether models compute what ONNX Runtime, or our CPU device, computes, also when they are "
-      "revoked at random",
+      "Compares models' outputs with those of ONNX Runtime (or of device cpu), also when models "
+      "are revoked at random moments",
       *common, true);
   auto all = std::make_shared<bool>(false);
   AddModelNames(*command, options->models, *all);
-  command->add_option("--revocations", options->revocations, "Of each model, at least")
+  command->add_option("--revocations", options->revocations, "Least revocations of each model")
       ->check(CLI::Range(1, 1'000'000))
       ->capture_default_str();
-  command->add_option("--seed", options->seed, "Of the moments")->capture_default_str();
-  command->add_option("--most-error", options->most_error, "Above it the benchmark fails")
+  command->add_option("--seed", options->seed, "Seed of the moments")->capture_default_str();
+  command->add_option("--most-error", options->most_error, "Fail if a relative error is larger")
       ->check(CLI::PositiveNumber)
       ->capture_default_str();
   AddDevice(*command, options->device);
@@ -255,14 +254,14 @@ void AddOnnxNodes(CLI::App& parent) {
   };
   auto words = std::make_shared<Words>();
   CLI::App* command = parent.add_subcommand(
-      "onnx-nodes", "The ONNX project's own tests of single ops: how many pass");
-  command->add_option("--json", words->json, "Write counts and every case here");
-  command->add_option("--docs", words->docs,
-                      "Renew the table of ops in this page (docs/guide/ops.md)");
+      "onnx-nodes", "Runs the ONNX project's tests of single ops and counts those that pass");
+  command->add_option("--json", words->json, "Write the counts and the result of each case here");
+  command->add_option("--docs", words->docs, "Update the table of ops in this page (docs/guide/ops.md)");
   command->add_option("--match", words->match, "Only cases whose name has this text");
   command->add_option("--python", words->python, "Python with numpy and onnx")
       ->capture_default_str();
-  command->add_option("--script", words->script, "What runs the cases")->capture_default_str();
+  command->add_option("--script", words->script, "Script that runs the cases")
+      ->capture_default_str();
   command->callback([words] {
     std::vector<std::string> line{words->python, words->script, Lagoon()};
     for (const auto& [option, value] :

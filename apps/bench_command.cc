@@ -31,21 +31,22 @@ CLI::App* AddBenchmark(CLI::App& bench, const std::string& name, const std::stri
       ->capture_default_str();
   if (!has_comparator) return command;
   AddPlot(*command, common);
-  command->add_flag("--no-onnxruntime", common.no_onnxruntime, "Without ONNX Runtime beside it");
-  command->add_option("--onnxruntime-worker", common.worker, "Its process")->capture_default_str();
+  command->add_flag("--no-onnxruntime", common.no_onnxruntime, "Do not measure ONNX Runtime");
+  command->add_option("--onnxruntime-worker", common.worker, "Script that runs ONNX Runtime")
+      ->capture_default_str();
   return command;
 }
 
 CLI::App* AddSimulation(CLI::App& bench, const std::string& name, const std::string& description,
                         BenchCommon& common) {
   CLI::App* command = bench.add_subcommand(name, description);
-  command->add_option("--json", common.json, "Write the report here; without it, to stdout");
+  command->add_option("--json", common.json, "Write the report to this file instead of stdout");
   return command;
 }
 
 void AddPlot(CLI::App& command, BenchCommon& common) {
-  command.add_option("--plot", common.plot, "Draw the report into this folder");
-  command.add_option("--python", common.python, "Python with matplotlib, and with onnxruntime")
+  command.add_option("--plot", common.plot, "Draw the report of --json into this folder");
+  command.add_option("--python", common.python, "Python with matplotlib and onnxruntime")
       ->capture_default_str();
 }
 

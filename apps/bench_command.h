@@ -1,6 +1,7 @@
 #pragma once
 
-// What the files of `lagoon bench` share: the options that every benchmark takes, and how one runs.
+// What the files of `lagoon bench` share: the options that every benchmark takes, and Measure(),
+// which runs a benchmark.
 
 #include <CLI/CLI.hpp>
 #include <functional>
@@ -16,7 +17,7 @@
 
 namespace lagoon {
 
-// What every benchmark takes.
+// The options that benchmarks share.
 struct BenchCommon {
   std::string zoo = "models/zoo";
   std::string json;
@@ -26,7 +27,8 @@ struct BenchCommon {
   bool no_onnxruntime = false;
   Tracing tracing;
 
-  /// Ours runs on the CPU: beside a model on a GPU it would say nothing.
+  /// Whether to measure ONNX Runtime too. Its build here runs on the CPU, so that a comparison with
+  /// a model on a GPU would mean nothing.
   bool BesideOnnxRuntime(const DeviceChoice& device) const {
     return !no_onnxruntime && device.name == "cpu";
   }
@@ -38,28 +40,28 @@ struct BenchCommon {
   }
 };
 
-/// Adds a benchmark with models to `bench`, with its options in `common`, which must live as long.
+/// Adds a benchmark of models to `bench`. Its options go to `common`, which must live as long.
 CLI::App* AddBenchmark(CLI::App& bench, const std::string& name, const std::string& description,
                        BenchCommon& common, bool has_comparator);
 
-/// The same for one that needs neither a zoo nor a comparator: --json alone.
+/// The same for a benchmark that needs neither a zoo nor a comparator: adds only --json.
 CLI::App* AddSimulation(CLI::App& bench, const std::string& name, const std::string& description,
                         BenchCommon& common);
-/// --plot and the Python that draws.
+/// Adds --plot and --python.
 void AddPlot(CLI::App& command, BenchCommon& common);
 
-/// Runs the benchmark, writes its file and draws it. Dies of what fails: a file that is written
-/// after half a run would hide why.
+/// Runs the benchmark, writes its report and draws the plot. Dies if one of these fails; then it
+/// writes no report, which would be incomplete.
 void Measure(const std::string& name, nlohmann::json configuration, const BenchCommon& common,
              const std::function<Status(bench::Report&)>& run);
 
-/// What each scheduler's name stands for, printed into every report.
+/// The configuration behind each scheduler's name, for a report.
 nlohmann::json Configurations(const std::vector<std::string>& schedulers);
 
-/// The same for a simulated device.
+/// The name and constants of a simulated device, for a report.
 nlohmann::json ProfileJson(const SimProfile& profile);
 
-// The files' benchmarks.
+// Each of these adds the benchmarks of one file.
 void AddDisbBenchmark(CLI::App& bench);
 void AddGpuBenchmarks(CLI::App& bench);
 void AddSimBenchmarks(CLI::App& bench);

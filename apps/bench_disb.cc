@@ -26,7 +26,7 @@ bench::DisbWorkload LoadWorkload(const std::string& word, bench::DisbScale scale
   return *std::move(workload);
 }
 
-// What `lagoon bench disb` takes besides the options of a run.
+// The options of `lagoon bench disb` besides those of a run.
 struct DisbWords {
   std::string device = "cpu";
   std::string workload = "A";
@@ -44,7 +44,7 @@ struct DisbWords {
   }
 };
 
-// One report of all workloads that were asked for.
+// Runs `one` for each of the chosen workloads, all for one report.
 Status RunDisbWorkloads(const DisbWords& words, bench::DisbRunOptions& run,
                         const std::function<Status()>& one) {
   const std::vector<std::string> workloads = words.Workloads();
@@ -88,7 +88,7 @@ void RunSimDisb(const DisbWords& words, const bench::DisbRunOptions& run, Json c
   });
 }
 
-// Options that would do nothing would seem to have done something.
+// Dies if an option for real devices is given: on a simulated device it would have no effect.
 void RefuseOfRealDevices(const CLI::App& command, const std::string& device) {
   for (const char* name : {"--zoo", "--scale", "--workers", "--no-onnxruntime", "--python",
                            "--onnxruntime-worker", "--trace", "--cuda-driver"}) {
@@ -109,16 +109,17 @@ void AddDisbOptions(CLI::App& command, bench::DisbOptions& options, DisbWords& w
       ->capture_default_str();
   command
       .add_option("--workload", words.workload,
-                  "A, B, C, D, E, REAL, a file of DISB's form (.json), or all: the named ones")
+                  "A, B, C, D, E, REAL, a file in DISB's format (.json), or all (the named ones)")
       ->capture_default_str();
   command
-      .add_option("--scale", words.scale, "paper: its five models; small: five of ResNet-18's size")
+      .add_option("--scale", words.scale,
+                  "paper: the paper's five models; small: five models of ResNet-18's size or less")
       ->check(CLI::IsMember({"paper", "small"}))
       ->capture_default_str();
   command.add_flag("--sensitivity", words.sensitivity,
-                   "On a simulated device: `reef` and `streams` in C, unless others are named, "
-                   "with each assumed or calibrated constant at half and at double its value");
-  command.add_option("--schedulers", options.schedulers, "Names")
+                   "On a simulated device: repeat with each assumed or calibrated constant at half "
+                   "and at double its value (default: workload C, schedulers reef and streams)");
+  command.add_option("--schedulers", options.schedulers, "Schedulers to compare")
       ->delimiter(',')
       ->check(CLI::IsMember(known))
       ->capture_default_str();
@@ -127,17 +128,18 @@ void AddDisbOptions(CLI::App& command, bench::DisbOptions& options, DisbWords& w
   AddCudaDriver(command, options.device);
   command
       .add_option("--windows", options.windows,
-                  "Interleaved windows of each scheduler (of simulated devices 5)")
+                  "Windows of each scheduler, interleaved (default on simulated devices: 5)")
       ->check(CLI::Range(1, 1000))
       ->capture_default_str();
   command
       .add_option("--requests", options.requests, "Real-time requests in all (p99 from 1000 on)")
       ->check(CLI::Range(10, 1000000))
       ->capture_default_str();
-  command.add_option("--seconds", options.seconds, "At most, of a scheduler's windows together")
+  command
+      .add_option("--seconds", options.seconds, "Longest time of a scheduler's windows together")
       ->check(CLI::Range(1.0, 3600.0))
       ->capture_default_str();
-  command.add_option("--seed", options.seed, "Of the arrivals")->capture_default_str();
+  command.add_option("--seed", options.seed, "Seed of the arrivals")->capture_default_str();
 }
 
 }  // namespace

@@ -1,4 +1,4 @@
-// Benchmarks of a GPU beneath the models: guards, isolation, what our machinery costs.
+// Benchmarks of a GPU beneath the models: guards, isolation, the cost of our machinery.
 
 #include <memory>
 
@@ -15,13 +15,13 @@ void AddGuards(CLI::App& parent) {
   auto common = std::make_shared<BenchCommon>();
   auto options = std::make_shared<bench::GuardsOptions>();
   CLI::App* command = AddSimulation(
-      parent, "guards", "How soon blocks on a GPU see a word that the host writes, by four ways",
+      parent, "guards", "Time until blocks on a GPU see a word that the host writes in four ways",
       *common);
   AddDeviceName(*command, options->device);
-  command->add_option("--rounds", options->rounds, "Writes of each way, idle and saturated")
+  command->add_option("--rounds", options->rounds, "Writes in each way, on an idle and a busy GPU")
       ->check(CLI::Range(10, 1000000))
       ->capture_default_str();
-  command->add_option("--watchers", options->watchers, "Blocks that watch")
+  command->add_option("--watchers", options->watchers, "Blocks that watch the word")
       ->check(CLI::Range(1, 256))
       ->capture_default_str();
   command->callback([common, options] {
@@ -38,7 +38,7 @@ void AddIsolation(CLI::App& parent) {
   auto options = std::make_shared<bench::IsolationOptions>();
   CLI::App* command = AddSimulation(
       parent, "isolation",
-      "How well a device keeps best-effort work away from real-time work, by what it is told",
+      "How well each mechanism of a device keeps best-effort work away from real-time work",
       *common);
   AddDevice(*command, options->device);
   command->add_option("--rounds", options->rounds, "Real-time launches of each mode")
@@ -50,9 +50,9 @@ void AddIsolation(CLI::App& parent) {
   const auto add_us = [&](const char* name, double& us, const char* what) {
     command->add_option(name, us, what)->check(CLI::Range(1.0, 1e5))->capture_default_str();
   };
-  add_us("--best-effort-block-us", options->best_effort_block_us, "Length of a best-effort block");
-  add_us("--real-time-block-us", options->real_time_block_us, "Length of a real-time block");
-  add_us("--piece-us", options->piece_us, "Between two looks at a guard");
+  add_us("--best-effort-block-us", options->best_effort_block_us, "Time of a best-effort block");
+  add_us("--real-time-block-us", options->real_time_block_us, "Time of a real-time block");
+  add_us("--piece-us", options->piece_us, "Time between two checks of a guard");
   command->callback([common, options] {
     Measure("isolation",
             {{"device", options->device.name},
@@ -71,7 +71,7 @@ void AddMachinery(CLI::App& parent) {
   auto options = std::make_shared<bench::MachineryOptions>();
   options->models = {"resnet18"};
   CLI::App* command = AddBenchmark(
-      parent, "machinery", "What block protocol, entries and notes cost on a GPU", *common, false);
+      parent, "machinery", "Cost of block protocol, entries and notes on a GPU", *common, false);
   AddDeviceName(*command, options->device);
   command->add_option("--models", options->models, "Names in the zoo")
       ->delimiter(',')
@@ -80,10 +80,10 @@ void AddMachinery(CLI::App& parent) {
       ->check(CLI::Range(1, 1024))
       ->capture_default_str();
   AddPrecision(*command, options->precision);
-  command->add_option("--rounds", options->rounds, "Medians are of so many")
+  command->add_option("--rounds", options->rounds, "Measurements behind each median")
       ->check(CLI::Range(1, 1000))
       ->capture_default_str();
-  command->add_option("--repeats", options->repeats, "Of a kernel in one CUDA graph")
+  command->add_option("--repeats", options->repeats, "Launches of a kernel in one CUDA graph")
       ->check(CLI::Range(2, 1000))
       ->capture_default_str();
   command->callback([common, options] {

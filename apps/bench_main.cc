@@ -4,6 +4,7 @@
 
 int main(int argc, char** argv) {
   const std::span words(argv, static_cast<std::size_t>(argc));
-  return lagoon::RunProgram("lagoon bench", "Measure; every benchmark writes one JSON report",
-                            lagoon::AddBenchmarks, words);
+  return lagoon::RunProgram(
+      "lagoon bench", "Benchmarks of latency, memory, schedulers; each writes one JSON report",
+      lagoon::AddBenchmarks, words);
 }

@@ -1,5 +1,5 @@
-// Benchmarks of and on simulated devices: the simulator's speed, a decision's cost, the figures.
-// And how long jobs wait for the dispatcher, in real time.
+// Benchmarks of and on simulated devices: the simulator's speed, the cost of a decision, the
+// papers' figures. And one in real time: how long jobs wait for the dispatcher.
 
 #include <cstdio>
 #include <memory>
@@ -15,10 +15,10 @@ namespace lagoon {
 namespace {
 
 void AddRounds(CLI::App& command, int& rounds, double& seconds) {
-  command.add_option("--rounds", rounds, "Of each case, interleaved")
+  command.add_option("--rounds", rounds, "Rounds of each case, interleaved")
       ->check(CLI::Range(1, 1000))
       ->capture_default_str();
-  command.add_option("--seconds", seconds, "Virtual, of each round")
+  command.add_option("--seconds", seconds, "Virtual seconds of each round")
       ->check(CLI::Range(0.01, 3600.0))
       ->capture_default_str();
 }
@@ -27,7 +27,7 @@ void AddSimSpeed(CLI::App& parent) {
   auto common = std::make_shared<BenchCommon>();
   auto options = std::make_shared<bench::SimSpeedOptions>();
   CLI::App* command = AddSimulation(
-      parent, "sim", "How fast the simulator is, dispatcher and policy included", *common);
+      parent, "sim", "Speed of the simulator, dispatcher and policy included", *common);
   AddRounds(*command, options->rounds, options->seconds);
   command->callback([common, options] {
     Measure("sim", {{"rounds", options->rounds}, {"seconds", options->seconds}}, *common,
@@ -39,7 +39,7 @@ void AddDecision(CLI::App& parent) {
   auto common = std::make_shared<BenchCommon>();
   auto options = std::make_shared<bench::DecisionOptions>();
   CLI::App* command =
-      AddSimulation(parent, "decision", "What a scheduling decision costs the host", *common);
+      AddSimulation(parent, "decision", "Host time of a scheduling decision", *common);
   AddRounds(*command, options->rounds, options->seconds);
   command->callback([common, options] {
     Measure("decision", {{"rounds", options->rounds}, {"seconds", options->seconds}}, *common,
@@ -59,20 +59,20 @@ void AddAdmission(CLI::App& parent) {
   command->add_option("--requests", options->requests, "Real-time posts of each case")
       ->check(CLI::Range(1, 1'000'000))
       ->capture_default_str();
-  command->add_option("--rounds", options->rounds, "Turns of each case")
+  command->add_option("--rounds", options->rounds, "Rounds of each case, interleaved")
       ->check(CLI::Range(1, 1000))
       ->capture_default_str();
   command->add_option("--clients", options->clients, "Best-effort clients")
       ->check(CLI::Range(1, 64))
       ->capture_default_str();
-  command->add_option("--kernel-us", options->kernel_us, "Length of a kernel")
+  command->add_option("--kernel-us", options->kernel_us, "Time of a kernel in us")
       ->check(CLI::Range(0.1, 1e5))
       ->capture_default_str();
   const std::vector<std::string> known(SchedulerNames().begin(), SchedulerNames().end());
-  command->add_option("--scheduler", options->scheduler, "Name")
+  command->add_option("--scheduler", options->scheduler, "Scheduler (docs/guide/schedulers.md)")
       ->check(CLI::IsMember(known))
       ->capture_default_str();
-  command->add_option("--seed", options->seed, "Of the pauses between posts")
+  command->add_option("--seed", options->seed, "Seed of the pauses between posts")
       ->capture_default_str();
   command->callback([common, options] {
     if (options->requests < options->rounds) options->rounds = options->requests;
@@ -92,15 +92,16 @@ void AddFigures(CLI::App& parent) {
   auto common = std::make_shared<BenchCommon>();
   auto options = std::make_shared<bench::FiguresOptions>();
   CLI::App* command = AddSimulation(
-      parent, "figures", "The papers' figures on simulated devices, beside what the papers say",
+      parent, "figures", "Figures of REEF and Paella on simulated devices, beside their numbers",
       *common);
   AddPlot(*command, *common);
-  command->add_option("--only", options->only, "Names, as reef-17; without it, all that can run")
+  command->add_option("--only", options->only, "Names such as reef-17 (default: all that can run)")
       ->delimiter(',');
-  command->add_option("--effort", options->effort, "Of the requests of each figure, a part")
+  command->add_option("--effort", options->effort, "Factor for the requests of each figure")
       ->check(CLI::Range(0.001, 10.0))
       ->capture_default_str();
-  command->add_option("--seed", options->seed, "Of arrivals and moments")->capture_default_str();
+  command->add_option("--seed", options->seed, "Seed of arrivals and of moments of preemption")
+      ->capture_default_str();
   command->callback([common, options] {
     const nlohmann::json configuration = {
         {"only", options->only}, {"effort", options->effort}, {"seed", options->seed}};

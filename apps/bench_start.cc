@@ -1,4 +1,4 @@
-// `lagoon bench`: hands its words to the program lagoon-bench.
+// `lagoon bench`: starts the program lagoon-bench with the same words.
 
 #include <unistd.h>
 
@@ -11,9 +11,8 @@
 namespace lagoon {
 
 void AddBench(CLI::App& app) {
-  CLI::App* command =
-      app.add_subcommand("bench", "Measure; every benchmark writes one JSON report");
-  command->prefix_command();  // no word is for this command, --help neither
+  CLI::App* command = app.add_subcommand("bench", "Run benchmarks; each writes one JSON report");
+  command->prefix_command();  // passes all words on to lagoon-bench, --help too
   command->set_help_flag();
   command->set_help_all_flag();
   command->callback([command] {

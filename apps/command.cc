@@ -24,7 +24,8 @@ int RunProgram(const char* name, const char* description, void (*add_words)(CLI:
     app.set_help_all_flag("--help-all", "Help of every command");
     add_words(app);
     try {
-      const Result<CpuLevel>& level = ProcessCpuLevel();  // before a body is chosen
+      // Checked here, before any code chooses a kernel's body by the level.
+      const Result<CpuLevel>& level = ProcessCpuLevel();
       if (!level) Die(level.error().message);
       app.parse(static_cast<int>(words.size()), words.data());
     } catch (const CLI::RuntimeError& error) {
@@ -32,7 +33,7 @@ int RunProgram(const char* name, const char* description, void (*add_words)(CLI:
     } catch (const CLI::ParseError& error) {
       return app.exit(error);
     }
-  } catch (const std::exception& error) {  // a library's: ours are Results
+  } catch (const std::exception& error) {  // from a library: our own errors are Results
     std::fprintf(stderr, "lagoon: %s\n", error.what());
     return 1;
   }

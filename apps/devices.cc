@@ -39,7 +39,7 @@ Json DescribeCuda(const cuda::GpuInfo& gpu) {
           {"compute_capability", fmt::format("{}.{}", gpu.major, gpu.minor)}};
 }
 
-// GPUs, or why there are none.
+// The GPUs, or the reason why there are none.
 Result<Json> ListCuda(const std::string& library) {
   LAGOON_ASSIGN_OR_RETURN(const std::shared_ptr<const cuda::Driver> driver,
                           cuda::Driver::Load(library));
@@ -85,7 +85,7 @@ void ListDevices(const DevicesWords& words) {
 void AddDevices(CLI::App& app) {
   auto words = std::make_shared<DevicesWords>();
   CLI::App* command =
-      app.add_subcommand("devices", "List the devices of this machine, and why one is missing");
+      app.add_subcommand("devices", "List the devices of this machine, or why there is no GPU");
   command->add_flag("--json", words->json, "Print JSON");
   command->add_option("--cuda-driver", words->driver, "File name or path of the CUDA driver")
       ->capture_default_str();

@@ -19,7 +19,7 @@ namespace {
 struct InferWords {
   std::string model;
   std::vector<std::string> inputs;     // NAME=FILE, or FILE for a model with one input
-  std::vector<std::string> constants;  // NAME=FILE: inputs that are known when the model is loaded
+  std::vector<std::string> constants;  // NAME=FILE: inputs that are fixed when the model is loaded
   std::string output_dir;
   Normalization normalization = Normalization::kUnit;
   DeviceChoice device;
@@ -52,7 +52,8 @@ std::map<std::string, std::string> FilesByInput(const Plan& plan, const InferWor
   return files;
 }
 
-/// The rows of the .npy files: 1 unless one is like the model's input but for its first dim.
+/// The batch size in the .npy files: the first dim of a file whose other dims are those of the
+/// model's input; 1 if there is no such file.
 std::int64_t BatchOf(const Plan& plan, const InferWords& words) {
   const std::map<std::string, std::string> files = FilesByInput(plan, words);
   for (const PlanTensor& input : plan.inputs) {
@@ -79,7 +80,7 @@ std::map<std::string, Constant> ReadConstants(const InferWords& words) {
   return constants;
 }
 
-/// Compiled for as many rows as the input files have.
+/// Compiles the model for as many rows as the input files have.
 std::shared_ptr<const LoadedPlan> CompileForInputs(const InferWords& words,
                                                    const ComputeDevice& on) {
   CompileWords compile{.precision = words.precision, .constants = ReadConstants(words)};

@@ -56,7 +56,7 @@ std::vector<AccessSet> ReadAccessSets(const std::string& model, const ComputeDev
   return AccessSetsOf(Compile(model, on, words)->plan);
 }
 
-// The operations that are not idempotent, and from where they restart.
+// The operations that are not idempotent, and the operations from which they restart.
 Json GroupsOf(std::span<const AccessSet> sets, std::span<const std::uint32_t> groups) {
   Json list = Json::array();
   for (std::uint32_t i = 0; i < groups.size(); ++i) {
@@ -108,24 +108,25 @@ void InspectIdempotence(const InspectWords& words) {
 }  // namespace
 
 void AddInspect(CLI::App& app) {
-  CLI::App* command = app.add_subcommand(
-      "inspect", "Show what a model is compiled to: kernels, blocks, access sets, buffers");
+  CLI::App* command =
+      app.add_subcommand("inspect", "Show a compiled model: kernels, blocks, access sets, buffers");
   auto words = std::make_shared<InspectWords>();
   command
       ->add_option("MODEL", words->models,
                    "An .onnx file or a model's folder in a repository; with --idempotence any "
                    "number of them, or memory traces (.json)")
       ->required();
-  command->add_flag("--json", words->json, "As JSON");
+  command->add_flag("--json", words->json, "Print JSON");
   command
       ->add_option("--profile", words->profile_runs,
                    "Measure kernel and block times over this many runs")
       ->check(CLI::Range(1, 1000));
   command->add_flag("--idempotence", words->idempotence,
-                    "Count the kernels that may simply be run again, and the groups of the others");
+                    "Count the idempotent kernels (which may simply run again) and the groups in "
+                    "which the others restart");
   command->add_flag("--in-place", words->in_place,
                     "Let outputs replace inputs in memory where that is possible");
-  command->add_option("--batch", words->batch, "Rows, for a model that takes batches")
+  command->add_option("--batch", words->batch, "Batch size, for a model that takes batches")
       ->check(CLI::Range(1, 1024));
   AddPrecision(*command, words->precision);
   AddDevice(*command, words->device);

@@ -57,14 +57,14 @@ std::string ModelName(const std::string& model) {
 void AddDeviceName(CLI::App& command, DeviceChoice& choice) {
   command
       .add_option("--device", choice.name,
-                  "Where models run: cpu, or cuda:N (see `lagoon devices`; not measured yet)")
+                  "Device to run on: cpu, or cuda:N (see `lagoon devices`; not measured yet)")
       ->capture_default_str();
   AddCudaDriver(command, choice);
 }
 
 void AddDevice(CLI::App& command, DeviceChoice& choice) {
   AddDeviceName(command, choice);
-  command.add_option("--workers", choice.workers, "Worker threads of cpu (0: one per core)")
+  command.add_option("--workers", choice.workers, "Worker threads of device cpu (0: one per core)")
       ->capture_default_str();
 }
 
@@ -83,8 +83,9 @@ CLI::Option* AddPrecision(CLI::App& command, Precision& precision) {
   const std::map<std::string, Precision> names = {{"fp32", Precision::kFp32},
                                                   {"bf16", Precision::kBf16}};
   return command
-      .add_option("--precision", precision,
-                  "Of convolutions and products with weights: fp32, or bf16 with sums in fp32")
+      .add_option(
+          "--precision", precision,
+          "Type for convolutions and products with weights: fp32, or bf16 with sums in fp32")
       ->transform(CLI::CheckedTransformer(names))
       ->default_str("fp32");
 }

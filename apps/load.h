@@ -14,27 +14,28 @@
 
 namespace lagoon {
 
-/// MODEL on a command line: an .onnx file, or a model's folder in a repository (its highest
-/// version). Returns the file; dies naming what it looked for.
+/// The file behind MODEL on a command line: an .onnx file itself, or the highest version in a
+/// model's folder of a repository. Dies if there is none, with a message that names the path.
 std::string FindModelFile(const std::string& model);
 
-/// How to make what is missing at `path`, when that is in a folder of models from ./run models
-/// (models/zoo): "; ./run models NAME makes it". Else empty.
+/// How to make the missing model at `path`, to end a message: "; ./run models NAME makes it". Empty
+/// if `path` is not in models/zoo, the folder that ./run models fills.
 std::string HowToMake(const std::string& path);
 
-/// Version and commit: profiles of another build are stale.
+/// Version and commit. Profiles of another build are stale.
 std::string Build();
 
-/// The model's name for messages: the folder's or the file's.
+/// The model's name for messages: the name of its folder, or of its file.
 std::string ModelName(const std::string& model);
 
 /// Adds --device and --cuda-driver.
 void AddDeviceName(CLI::App& command, DeviceChoice& choice);
-/// Those, and --workers.
+/// Adds --device, --cuda-driver and --workers.
 void AddDevice(CLI::App& command, DeviceChoice& choice);
+/// Adds --cuda-driver.
 void AddCudaDriver(CLI::App& command, DeviceChoice& choice);
 
-/// The device chosen, or dies.
+/// Opens the chosen device. Dies on failure.
 ComputeDevice Open(const DeviceChoice& choice);
 
 struct CompileWords {
@@ -47,7 +48,7 @@ struct CompileWords {
 /// Adds --precision.
 CLI::Option* AddPrecision(CLI::App& command, Precision& precision);
 
-/// Compiled for the device, or dies.
+/// Compiles the model for the device. Dies on failure.
 std::shared_ptr<LoadedPlan> Compile(const std::string& model, const ComputeDevice& on,
                                     const CompileWords& words = {});
 

@@ -4,16 +4,16 @@ namespace lagoon {
 namespace {
 
 constexpr char kDescription[] =
-    "Lagoon serves many DNN models on one shared accelerator (here: the cores of this CPU).\n"
+    "Lagoon serves many DNN models on one shared device: the cores of a CPU, or a GPU.\n"
     "Real-time models answer as if they were alone; best-effort models take what they leave.\n"
     "\n"
     "  lagoon serve --models DIR       serve a model repository over HTTP and gRPC\n"
     "  lagoon infer MODEL.onnx ...     run one inference on files\n"
-    "  lagoon inspect MODEL.onnx       show what a model is compiled to\n"
-    "  lagoon profile MODEL.onnx       tune its kernels for this machine\n"
+    "  lagoon inspect MODEL.onnx       show a compiled model\n"
+    "  lagoon profile MODEL.onnx       tune a model's kernels for this machine\n"
     "  lagoon devices                  list the devices of this machine\n"
-    "  lagoon make-weights DIR         make up weights for models that come without\n"
-    "  lagoon bench models --help      measure, beside what people use today";
+    "  lagoon make-weights DIR         make random weights for models without weights\n"
+    "  lagoon bench --help             list the benchmarks";
 
 void AddCommands(CLI::App& app) {
   AddServe(app);

@@ -44,7 +44,7 @@ void MakeWeights(const std::string& repository) {
 
 void AddMakeWeights(CLI::App& app) {
   CLI::App* command = app.add_subcommand(
-      "make-weights", "Make up the weights of models that come without (examples, a package's)");
+      "make-weights", "Make random weights for models without weights (examples, a package's)");
   auto repository = std::make_shared<std::string>();
   command->add_option("FOLDER", *repository, "Repository of models")->required();
   command->callback([repository] { MakeWeights(*repository); });

@@ -25,7 +25,7 @@ struct ProfileWords {
   Precision precision = Precision::kFp32;
 };
 
-// Every measured version; `kept` says which ones pruning left.
+// Reports every measured version. AddKept() reports which ones are left after pruning.
 void AddVersions(const PlanOp& op, std::uint32_t units, bench::Report& report) {
   for (const OpVersion& version : op.versions) {
     const VersionTraits traits = TraitsOf(version, units);
@@ -87,7 +87,7 @@ void ProfileSize(LoadedPlan& loaded, std::size_t size, Device& device, const Pro
                         {"units", device.info().units},
                         {"precision", Name(words.precision)}},
                        Build());
-  // The figures of versions that were pruned are not kept: who wants them measures again.
+  // A stored profile has no figures of pruned versions: for --json the versions are measured again.
   if (words.force || !words.json.empty() || LoadProfile(store, key, plan) != ProfileFound::kTuned) {
     Status status = Tune(loaded, size, device, words.runs, report);
     if (status) status = SaveProfile(store, key, plan, /*tuned=*/true);
@@ -115,25 +115,24 @@ void RunProfile(ProfileWords words) {
 
 void AddProfile(CLI::App& app) {
   CLI::App* command = app.add_subcommand(
-      "profile", "Measure the ways to cut each kernel into blocks and keep the best for `serve`");
+      "profile", "Measure ways to cut each kernel into blocks and keep the best ones for `serve`");
   auto words = std::make_shared<ProfileWords>();
   command->add_option("MODEL", words->model, "An .onnx file or a model's folder in a repository")
       ->required();
-  command->add_option("--profiles", words->folder, "Where profiles are kept")
-      ->capture_default_str();
+  command->add_option("--profiles", words->folder, "Folder of the profiles")->capture_default_str();
   command->add_option(
       "--json", words->json,
-      "Measure, and write every version's figures here (bench/plots/plot.py draws them)");
+      "Measure again, and write every version's numbers here (bench/plots/plot.py draws them)");
   command
       ->add_option("--batches", words->batches,
                    "Batch sizes, for a model that is served with a max_batch_size")
       ->delimiter(',')
       ->check(CLI::Range(1, 1024))
       ->capture_default_str();
-  command->add_option("--runs", words->runs, "Runs of each version; medians are kept")
+  command->add_option("--runs", words->runs, "Runs of each version; their median counts")
       ->check(CLI::Range(1, 1000))
       ->capture_default_str();
-  command->add_flag("--force", words->force, "Measure again what is known");
+  command->add_flag("--force", words->force, "Measure even if there is a profile");
   AddPrecision(*command, words->precision);
   AddDevice(*command, words->device);
   command->callback([words] { RunProfile(*words); });

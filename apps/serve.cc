@@ -44,7 +44,8 @@ sigset_t StopSignals() {
   return signals;
 }
 
-// They are blocked in every thread, so that only sigwait sees them.
+// Blocks the signals in every thread, so that only sigwait() gets them. Call it before any thread
+// starts.
 sigset_t BlockStopSignals() {
   const sigset_t signals = StopSignals();
   pthread_sigmask(SIG_BLOCK, &signals, nullptr);
@@ -52,7 +53,8 @@ sigset_t BlockStopSignals() {
   return signals;
 }
 
-// Written whole or not at all: whoever waits for the file may read it as soon as it is there.
+// Writes the file whole or not at all: a script that waits for the file may read it as soon as it
+// exists.
 void WritePorts(const std::string& path, const nlohmann::json& ports) {
   const std::string part = path + ".part";
   std::ofstream file(part);
@@ -166,20 +168,24 @@ void AddServe(CLI::App& app) {
   AddDevice(*command, words->core.device);
   command
       ->add_option("--scheduler", words->core.scheduler,
-                   "How they share it: see docs/guide/schedulers.md")
+                   "How models share the device: see docs/guide/schedulers.md")
       ->check(
           CLI::IsMember(std::vector<std::string>(SchedulerNames().begin(), SchedulerNames().end())))
       ->capture_default_str();
   words->core.profile.store = {DefaultProfileFolder(), Build()};
   command
       ->add_option("--profiles", words->core.profile.store.folder,
-                   "Where `lagoon profile` keeps what it measured; empty: nowhere")
+                   "Folder of the profiles of `lagoon profile`; empty: use no profiles")
       ->capture_default_str();
   command->add_option("--address", words->server.address, "Address to listen on")
       ->capture_default_str();
-  command->add_option("--http-port", words->server.http_port, "0: any free")->capture_default_str();
-  command->add_option("--grpc-port", words->server.grpc_port, "0: any free")->capture_default_str();
-  command->add_option("--metrics-port", words->server.metrics_port, "0: any free")
+  command->add_option("--http-port", words->server.http_port, "Port of HTTP (0: any free port)")
+      ->capture_default_str();
+  command->add_option("--grpc-port", words->server.grpc_port, "Port of gRPC (0: any free port)")
+      ->capture_default_str();
+  command
+      ->add_option("--metrics-port", words->server.metrics_port,
+                   "Port of metrics and administration (0: any free port)")
       ->capture_default_str();
   command->add_flag("--allow-admin-on-http", words->server.admin_on_http,
                     "Let clients of the HTTP port switch the scheduler too, not only those of the "
@@ -187,12 +193,14 @@ void AddServe(CLI::App& app) {
   command->add_option("--ports-file", words->ports_file,
                       "When ready, write ports and models here as JSON");
   command
-      ->add_option("--drain-seconds", words->drain_seconds, "Time for what is in flight at the end")
+      ->add_option("--drain-seconds", words->drain_seconds,
+                   "Longest time for answering requests in flight when the server stops")
       ->check(CLI::Range(0, 3600))
       ->capture_default_str();
   command->add_option("--example", words->example,
-                      "Folder of requests for 'digits' to show a curl of");
-  command->add_option("--log-level", words->log_level, "The least level of messages that is logged")
+                      "Folder of requests for model 'digits'; the banner shows a curl command for "
+                      "the first one");
+  command->add_option("--log-level", words->log_level, "Lowest level of messages that are logged")
       ->check(CLI::IsMember(std::vector<std::string>(kLogLevels.begin(), kLogLevels.end())))
       ->capture_default_str();
   words->tracing.AddOptions(*command);

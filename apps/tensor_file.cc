@@ -44,7 +44,7 @@ Result<std::string> ReadFile(const std::string& path) {
 
 using Bytes = std::vector<std::byte>;
 
-/// Types and their names in .npy headers.
+/// A type and its name in .npy headers.
 struct NpyType {
   DataType type;
   std::string_view name;
@@ -56,7 +56,7 @@ constexpr NpyType kNpyTypes[] = {
     {DataType::kUInt32, "<u4"},  {DataType::kUInt64, "<u8"},  {DataType::kBool, "|b1"},
 };
 
-/// Elements of another type. Bytes of a bool may be anything.
+/// Converts elements to another type. Bytes of a bool may have any value: not 0 is true.
 Bytes Convert(const Bytes& from, DataType from_type, DataType to_type) {
   if (from_type == to_type) return from;
   return WithElementType(from_type, [&]<typename From>(std::type_identity<From>) {
@@ -83,7 +83,7 @@ Result<Bytes> Sized(const std::string& path, const TensorSpec& spec, Bytes bytes
                                    ElementCount(spec.dims)));
 }
 
-/// The sizes behind 'shape': in a header.
+/// Reads the sizes after 'shape': in a header.
 Result<Dims> NpyShape(const std::string& path, std::string_view header) {
   constexpr std::string_view kKey = "'shape': (";
   const std::size_t begin = header.find(kKey);
@@ -211,7 +211,7 @@ Result<Constant> ReadNpy(const std::string& path) {
   Constant constant;
   constant.type = type->type;
   LAGOON_ASSIGN_OR_RETURN(constant.dims, NpyShape(path, header));
-  // Of one row or column both orders are the same.
+  // With at most one dim above 1 both orders are the same.
   if (header.find("'fortran_order': False") == std::string_view::npos &&
       std::count_if(constant.dims.begin(), constant.dims.end(), [](auto n) { return n > 1; }) > 1) {
     return Invalid(path, "is not in C order; save it with numpy.ascontiguousarray");

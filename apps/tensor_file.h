@@ -10,22 +10,24 @@
 
 namespace lagoon {
 
-/// How pixels (0..255) become an image model's input.
+/// How pixels (0..255) become an image model's input: as 0..1; as 0..1, then normalised by
+/// ImageNet's mean and deviation; unchanged.
 enum class Normalization { kUnit, kImageNet, kRaw };
 
-/// Reads one tensor of `spec`'s type and shape from a file, by its ending:
-///   .npy               any numbers or bools, C order, format 1 to 3; converted to the type
-///   .json              nested or flat numbers; or an inference request's body: the input named
-///                      `spec.name`
-///   .png .jpg .bmp     resized to the model's FP32 [1,C,H,W] (C 1 or 3) and normalised
-/// kInvalidArgument names the file, what it holds and what the model takes.
+/// Reads one tensor of `spec`'s type and shape from a file. The ending of its name decides how:
+///   .npy                  numbers or bools of any type, in C order, format 1 to 3; converted to
+///                         `spec`'s type
+///   .json                 nested or flat numbers; or the body of an inference request, in which
+///                         the input `spec.name` is read
+///   .png .jpg .jpeg .bmp  resized to the model's FP32 [1,C,H,W] (C is 1 or 3) and normalised
+/// Errors are kInvalidArgument and name the file, its content and what the model takes.
 Result<std::vector<std::byte>> ReadTensor(const std::string& path, const TensorSpec& spec,
                                           Normalization normalization);
 
-/// A whole .npy file.
+/// Reads a whole .npy file with its own type and shape.
 Result<Constant> ReadNpy(const std::string& path);
 
-/// Writes C order, format 1; bfloat16, which the format does not have, as float32.
+/// Writes a .npy file in C order, format 1. The format has no bfloat16: it is written as float32.
 Status WriteNpy(const std::string& path, const TensorSpec& spec, const std::byte* data);
 
 }  // namespace lagoon

@@ -10,10 +10,10 @@ namespace lagoon {
 
 void Tracing::AddOptions(CLI::App& command) {
   CLI::Option* file = command.add_option(
-      "--trace", path_, "At the end, write what ran here, for https://ui.perfetto.dev");
+      "--trace", path_, "At the end, write a trace to this file, for https://ui.perfetto.dev");
   command
       .add_option("--trace-capacity", capacity_,
-                  "Newest blocks that the trace keeps, and as many scheduler events")
+                  "Number of blocks, and of scheduler events, that the trace keeps (the newest)")
       ->needs(file)
       ->check(CLI::Range(std::size_t{1}, std::size_t{1} << 27))
       ->capture_default_str();

@@ -10,14 +10,16 @@
 
 namespace lagoon {
 
-/// `--trace FILE` of a command: a recorder while it runs, a file at its end.
+/// The option `--trace FILE` of a command: records while the command runs, and writes the file at
+/// its end.
 class Tracing {
  public:
   void AddOptions(CLI::App& command);
 
-  /// Null without the option. Dies when the file cannot be written.
+  /// The recorder; null without the option. Dies if the file cannot be created.
   TraceRecorder* Start();
-  /// After what was recorded has come to rest. Dies when the file is not complete.
+  /// Writes the file. Call it when nothing records any more. Dies if the file cannot be written
+  /// completely.
   void Finish();
 
  private:

@@ -18,7 +18,7 @@ namespace lagoon::bench {
 namespace {
 
 constexpr std::uint32_t kRealTimeKernels = 2;
-// Long enough that the dispatcher works on the inside of a job most of the time.
+// Long jobs: most of the dispatcher's work is then inside a job, not at its beginning or end.
 constexpr std::uint32_t kBestEffortKernels = 200;
 constexpr std::uint32_t kTensorBytes = 16;
 
@@ -72,7 +72,7 @@ class AdmissionWatch final : public SchedObserver {
   AdmissionWatch(std::vector<double>& admit_us, int requests) : admit_us_(admit_us) {
     admit_us_.reserve(admit_us_.size() + static_cast<std::size_t>(requests));
   }
-  // Before the first post.
+  // Call it before the first post.
   void Watch(QueueId queue) { queue_ = queue; }
 
   void OnStart(const SchedulerConfig& /*config*/, TimePoint /*at*/) override {}
@@ -87,7 +87,8 @@ class AdmissionWatch final : public SchedObserver {
   QueueId queue_{~std::uint32_t{0}};
 };
 
-// Posts jobs of one queue, and remembers how their answers came.
+// Posts jobs to one queue, and notes how long their answers took. With `again`, Finished() posts
+// the next job.
 class Client final : public JobClient {
  public:
   Client(Dispatcher& dispatcher, QueueId queue, bool again)
@@ -101,20 +102,20 @@ class Client final : public JobClient {
     if (!posted) return tl::unexpected<Error>(std::move(posted).error());
     return {};
   }
-  // From another thread: this one's answer is the last.
+  // Any thread: the job in flight becomes the last one.
   void Stop() { again_.store(false); }
   void Await() const { finished_.wait(false); }
 
   void Finished(const JobResult& result) override {
     answer_us.push_back(ToMicroseconds(Now() - result.finished));
     output_us.push_back(ToMicroseconds(result.finished - result.computed));
-    // A queue of one client is never full.
+    // Post() cannot fail here: a queue with one client is never full.
     if (again_.load()) return LAGOON_CHECK(Post().has_value());
     finished_.store(true);
     finished_.notify_all();
   }
 
-  // Complete after Await().
+  // May be read after Await().
   std::vector<double> answer_us, output_us;
 
  private:
@@ -200,7 +201,7 @@ class Round {
   std::unique_ptr<Device> device_;
   std::vector<std::unique_ptr<Instance>> instances_;
   std::vector<std::unique_ptr<Client>> clients_;  // the real-time one first
-  std::unique_ptr<Dispatcher> dispatcher_;        // goes first
+  std::unique_ptr<Dispatcher> dispatcher_;        // last member: is destroyed first
 };
 
 void ReportTimes(const std::string& name, const std::string& of, const std::vector<double>& us,
@@ -221,7 +222,7 @@ Status RunAdmission(const AdmissionOptions& options, Report& report) {
   std::mt19937_64 random(options.seed);
   Progress progress("bench admission", 2 * options.rounds);
   for (int round = 0; round < options.rounds; ++round) {
-    // As many as are left for the rounds to come.
+    // Splits options.requests evenly over the rounds, without losing a remainder.
     const int requests =
         options.requests * (round + 1) / options.rounds - options.requests * round / options.rounds;
     for (Case& measured : cases) {

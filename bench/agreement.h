@@ -8,13 +8,15 @@ namespace lagoon::bench {
 
 /// How near the first outputs of two compilations of a model are, over some inputs.
 struct Agreement {
-  double top1 = 0;    // of all rows along the last axis, the share with the largest value in the
-                      // same place
-  double cosine = 0;  // of the outputs as vectors, the smallest of all inputs
+  /// Share of the rows (along the last axis) whose largest value is at the same index in both.
+  double top1 = 0;
+  /// The smallest cosine similarity over all inputs, with the whole output as one vector.
+  double cosine = 0;
 };
 
-/// Runs both on the same seeded inputs: normal numbers; ids below 100, where inputs are integers;
-/// masks of ones and types of zeros, by their names. The device must be idle.
+/// Runs both models on the same `inputs` seeded inputs. Floats are normally distributed, integers
+/// are ids below 100; integer tensors with "mask" in their name are ones, with "type" zeros. The
+/// device must be idle.
 Result<Agreement> Compare(BoundModel& a, BoundModel& b, Device& device, int inputs);
 
 }  // namespace lagoon::bench

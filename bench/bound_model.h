@@ -18,13 +18,13 @@ namespace lagoon::bench {
 std::string ModelFile(const std::string& repository, const std::string& name);
 
 struct BoundModelOptions {
-  bool tune = false;       // with the fastest version of every op (ProfileVersions); seconds
+  bool tune = false;       // use the fastest version of every op (ProfileVersions); takes seconds
   std::int64_t batch = 1;  // size of dimensions that the file calls "batch"
   Precision precision = Precision::kFp32;
 };
 
-/// A compiled model with one instance, values for its inputs and room for its outputs. One run at a
-/// time.
+/// A compiled model with one instance, values for its inputs and room for its outputs. Only one run
+/// at a time.
 class BoundModel {
  public:
   static Result<std::unique_ptr<BoundModel>> Load(const std::string& file, const std::string& name,

@@ -20,7 +20,7 @@ std::vector<Sample> OpenLoopClient::Run(std::span<const TimePoint> arrivals) {
   left_.store(static_cast<std::uint32_t>(arrivals.size()));
   constexpr double kNever = std::numeric_limits<double>::infinity();
   std::jthread producer([&] {
-    prctl(PR_SET_TIMERSLACK, 1);  // the default adds 50 us to every sleep
+    prctl(PR_SET_TIMERSLACK, 1);  // in ns; the default adds 50 us to every sleep
     for (std::size_t i = 0; i < arrivals.size(); ++i) {
       Request& request = requests[i];
       request.owner = this;

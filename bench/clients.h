@@ -48,9 +48,9 @@ class ClosedLoopClient final : public JobClient {
       : dispatcher_(dispatcher), queue_(queue), model_(model) {}
 
   void Start();
-  /// Posts no more, waits for the one in flight; when every request ended.
+  /// Stops posting, waits for the request in flight, and returns when each request ended.
   std::vector<TimePoint> Stop();
-  /// Latencies of the requests since Start(), posting to end; after Stop().
+  /// Latency of each request since Start(), from its post to its end. Call it after Stop().
   const std::vector<double>& latencies_ms() const { return latencies_ms_; }
 
  private:
@@ -64,12 +64,12 @@ class ClosedLoopClient final : public JobClient {
   std::atomic<bool> running_{false};
   TimePoint posted_;
   std::vector<double> latencies_ms_;
-  std::vector<TimePoint>
-      completions_;  // one writer: the thread that finished the request in flight
+  // One writer: the thread that finished the request in flight.
+  std::vector<TimePoint> completions_;
 };
 
-/// Completions per second within [begin, end), from the first to the last one there, so that
-/// requests which the edges cut do not count. 0 with fewer than two.
+/// Completions per second within [begin, end), measured from the first to the last completion
+/// there, so that requests cut by the window's edges do not count. 0 with fewer than two.
 double Throughput(std::span<const TimePoint> completions, TimePoint begin, TimePoint end);
 
 }  // namespace lagoon::bench

@@ -19,8 +19,8 @@ namespace lagoon::bench {
 namespace {
 
 using Seconds = std::chrono::duration<double>;
-constexpr Seconds kSettle{0.25};          // before a window counts
-constexpr Seconds kBestEffortAlone{2.0};  // length of its windows
+constexpr Seconds kSettle{0.25};          // run before a window begins
+constexpr Seconds kBestEffortAlone{2.0};  // length of the windows of best-effort work alone
 constexpr int kStandaloneRuns = 30;
 
 constexpr double kUnknown = std::numeric_limits<double>::quiet_NaN();
@@ -29,12 +29,12 @@ constexpr double kUnknown = std::numeric_limits<double>::quiet_NaN();
 enum Window : std::size_t { kAlone, kBestEffort, kBoth };
 const std::vector<std::string> kWindows = {"alone", "best-effort", "both"};
 
-// What one system showed in one trial.
+// The results of one system in one trial.
 struct Trial {
   std::vector<double> alone_ms, contended_ms, preemption_us;
-  double busy = kUnknown;  // part of the time with a real-time request under way, alone
+  double busy = kUnknown;  // part of the window "alone" with a real-time request under way
   double best_effort_alone = 0, best_effort_contended = 0;  // completions per second
-  double idle_while_ready = kUnknown;                       // of the units' time
+  double idle_while_ready = kUnknown;                       // part of the units' time
   DispatcherStats totals;
 };
 
@@ -56,7 +56,7 @@ struct Arrivals {
     for (const TimePoint time : times) offsets.push_back(ToMicroseconds(time - begin));
     return offsets;
   }
-  // Of a window of real-time work alone.
+  // The busy part of a window of real-time work alone with these latencies.
   double Busy(const std::vector<double>& latencies_ms) const {
     std::vector<double> arrivals_ms;
     for (const double us : OffsetsUs()) arrivals_ms.push_back(us / 1e3);
@@ -71,7 +71,7 @@ Nanoseconds IntervalFor(double standalone_ms, double load) {
 
 // ---- Lagoon
 
-// Both models on one device; a dispatcher for each window.
+// Both models on one device; each window has a new dispatcher.
 class LagoonSide {
  public:
   static Result<std::unique_ptr<LagoonSide>> Open(const ContentionOptions& options) {
@@ -142,7 +142,7 @@ class LagoonSide {
     options.name = model.instance().plan().model;
     options.job_class = job_class;
     options.instances = {&model.instance()};
-    options.max_pending = 100000;  // nothing is dropped: lateness shows as latency
+    options.max_pending = 100000;  // no request is dropped: lateness shows as latency
     return dispatcher.AddQueue(std::move(options));
   }
 
@@ -157,7 +157,7 @@ class LagoonSide {
   }
 
   TraceRecorder* const trace_;
-  // Last to go: the device's threads use the models' memory.
+  // Declared before the device, so that they outlive it: its threads use the models' memory.
   std::unique_ptr<BoundModel> real_time_;
   std::unique_ptr<BoundModel> best_effort_;
   ComputeDevice on_;
@@ -172,7 +172,8 @@ struct Setting {
   OnnxRuntimeOptions best_effort;
 };
 
-// What a user tries: defaults, no spinning, one core each, the operating system's priorities.
+// The settings that a user tries: the defaults, no spinning, one core per process, and the
+// operating system's priorities.
 std::vector<Setting> Settings(const OnnxRuntimeOptions& base) {
   Setting defaults{"onnxruntime-default", base, base};
   Setting quiet{"onnxruntime-no-spinning", base, base};
@@ -232,7 +233,8 @@ class OnnxRuntimeSide {
   }
 
  private:
-  // The best-effort model from before `begin` until `end`, with `beside` at the same time.
+  // Runs the best-effort model from before `begin` until `end`, and `beside` at the same time.
+  // Returns best-effort completions per second.
   template <typename Beside>
   Result<double> Loop(TimePoint begin, TimePoint end, Beside beside) {
     const TimePoint from = Now();
@@ -275,7 +277,7 @@ std::vector<double> Pool(const std::vector<const Trial*>& trials,
   return all;
 }
 
-// What the benchmark is about (docs/results/benchmarks.md).
+// The schedulers with targets, and the targets (docs/results/benchmarks.md).
 constexpr const char* kJudged[] = {"reset", "lagoon"};
 constexpr double kMostTail = 1.10, kLeastShare = 0.90, kMostIdle = 0.02;
 
@@ -353,7 +355,7 @@ class SystemReport {
   Report& report_;
 };
 
-// Totals of a scheduler over the trials that count.
+// Reports a scheduler's totals over the trials that count.
 void ReportRevocations(const std::string& name, const std::vector<const Trial*>& trials,
                        Report& report) {
   DispatcherStats totals;
@@ -417,7 +419,7 @@ class ContentionBenchmark {
         LAGOON_ASSIGN_OR_RETURN(const double standalone_ms, side->StandaloneMs());
         onnxruntime_interval_ = IntervalFor(standalone_ms, options_.load);
       }
-      // Alone is what a user gives up: the default setting.
+      // The windows "alone" always use the default setting: that is what a user gives up.
       systems_.push_back({setting.name,
                           [=, this](Window window, Trial& trial) {
                             OnnxRuntimeSide& one = window == kBoth ? *side : *defaults;
@@ -448,7 +450,7 @@ class ContentionBenchmark {
   const ContentionOptions& options_;
   Report& report_;
   std::mt19937 random_;
-  const int requests_;  // of a window
+  const int requests_;  // real-time requests per window
   std::unique_ptr<LagoonSide> lagoon_;
   std::vector<std::unique_ptr<OnnxRuntimeSide>> sides_;  // by setting; the first is the default
   Nanoseconds onnxruntime_interval_{0};

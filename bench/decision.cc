@@ -24,7 +24,7 @@ class TimedPolicy final : public Policy {
   TimedPolicy(std::unique_ptr<Policy> policy, Case& seen)
       : policy_(std::move(policy)), seen_(seen) {}
 
-  // Set before the first pick.
+  // Call it before the first pick.
   void Use(const TimedDevice& device) { device_ = &device; }
 
   JobOrders orders() const override { return policy_->orders(); }
@@ -39,7 +39,7 @@ class TimedPolicy final : public Policy {
   void OnArrival(const ScheduledJob& job) override { policy_->OnArrival(job); }
   void OnSubmitted(const ScheduledJob& job, std::uint32_t kernels) override {
     policy_->OnSubmitted(job, kernels);
-    if (!picked_) return;  // more for a job that was picked before
+    if (!picked_) return;  // more kernels of a job whose pick is counted already
     picked_ = false;
     const Nanoseconds took = Now() - asked_ - (device_->inside() - inside_before_);
     seen_.decision_us.push_back(ToMicroseconds(took));

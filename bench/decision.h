@@ -9,24 +9,28 @@ struct DecisionOptions {
   double seconds = 0.5;  // virtual, of each round
 };
 
-/// Real time that a scheduling decision costs the host, measured from outside on simulated devices.
-/// Cases: `five_best_effort` (DISB C on gv100: a real-time client and five best-effort ones, under
-/// `lagoon`), the same under `reef` and `reset`, `thousand_ready` (1,010 closed-loop clients of
-/// Paella's models on t4, under `paella`, which has at most a few of them on the device).
-///   decision_us_median.CASE, _p99  from asking the policy until the mechanism has noted what it
-///                                  submitted, the device's own time taken out; all kernels of a
-///                                  pick count as one decision
-///   kernels_per_decision.CASE      their mean
-///   pick_us_median.CASE, _p99      the policy's part, of all picks, those that find nothing
-///                                  included
-///   dispatcher_us_per_kernel.CASE  all that the dispatcher does with the device's news (polling
-///                                  and simulating taken out): events, progress, revocation,
-///                                  padding, picks, submission, finished jobs; mean
-///   clock_us                       of one reading of the clock: a pick includes one, a decision
-///   two
+/// Measures from outside, on simulated devices, how much real time a scheduling decision costs the
+/// host. Cases:
+/// - `five_best_effort`: DISB C on gv100 (a real-time client and five best-effort ones), under
+///   `lagoon`; the same under `reef` and under `reset`
+/// - `thousand_ready`: 1,010 closed-loop clients of Paella's models on t4, under `paella`, which
+///   has only a few of their jobs on the device at once
+///
+/// Metrics:
+///   decision_us_median.CASE, _p99  from the call of the policy until the mechanism has noted what
+///                                  it submitted, without the time spent in the device; all
+///                                  kernels of a pick count as one decision
+///   kernels_per_decision.CASE      mean
+///   decisions.CASE                 how many there were
+///   pick_us_median.CASE, _p99      the policy's part, over all picks, also those that pick no job
+///   dispatcher_us_per_kernel.CASE  all that the dispatcher does on the device's news, without
+///                                  polling and simulating: events, progress, revocation, padding,
+///                                  picks, submission, finished jobs; the median of the rounds'
+///                                  means
+///   clock_us                       one reading of the clock: a pick includes one, a decision two
 Status RunDecision(const DecisionOptions& options, Report& report);
 
-/// The mean of all decisions in so many virtual seconds of a workload of DISB.
+/// Mean time of all decisions, in microseconds, in `seconds` virtual seconds of a workload of DISB.
 Result<double> MeanDecisionUs(const std::string& device, const std::string& workload,
                               const std::string& scheduler, double seconds);
 

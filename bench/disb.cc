@@ -20,10 +20,11 @@ namespace lagoon::bench {
 namespace {
 
 using Seconds = std::chrono::duration<double>;
-constexpr Nanoseconds kSettle = std::chrono::milliseconds(250);  // before a window counts
+constexpr Nanoseconds kSettle = std::chrono::milliseconds(250);  // run before a window begins
 constexpr int kStandaloneRuns = 30;
 
-// Trials that replace disturbed ones, at most, of all: a run takes at most so much longer.
+// Most repetitions of disturbed trials, as a part of all trials: a run becomes longer by at most
+// this part.
 constexpr double kRepeats = 0.25;
 
 // The windows of a trial, which are compared with each other.
@@ -36,8 +37,8 @@ std::vector<TimePoint> From(TimePoint begin, std::span<const Nanoseconds> offset
   return times;
 }
 
-/// Latencies and the ends of the requests that count: those of [begin, end) where the loop is
-/// closed.
+/// Latencies of the requests that count (in a closed loop: those that end in [begin, end)), and the
+/// number of completions in the window.
 struct ClientRun {
   std::vector<double> latencies_ms;
   double completed = 0;
@@ -71,7 +72,7 @@ class LagoonSide {
 
   const StandaloneTimes& standalone() const { return standalone_; }
 
-  /// One window under a scheduler.
+  /// Measures one window under the scheduler `name`.
   Status Measure(const std::string& name, const DisbWindow& window, Part part, SystemResult& seen) {
     LAGOON_ASSIGN_OR_RETURN(Scheduler scheduler, MakeScheduler(name));
     Dispatcher dispatcher(*on_.device, scheduler.config, std::move(scheduler.policy),
@@ -83,7 +84,7 @@ class LagoonSide {
       queue.name = clients[i].name;
       queue.job_class = clients[i].job_class;
       queue.instances = {&models_[i]->instance()};
-      queue.max_pending = 100'000;  // nothing is dropped: lateness shows as latency
+      queue.max_pending = 100'000;  // no request is dropped: lateness shows as latency
       LAGOON_ASSIGN_OR_RETURN(queues.emplace_back(), dispatcher.AddQueue(std::move(queue)));
     }
     const UnitTimes before = on_.device->Times();
@@ -160,7 +161,7 @@ class LagoonSide {
   }
 
   const DisbOptions& options_;
-  // The device goes first: its threads use the models' memory.
+  // Declared before the device, so that they outlive it: its threads use the models' memory.
   std::vector<std::unique_ptr<BoundModel>> models_;  // by client
   ComputeDevice on_;
   StandaloneTimes standalone_;
@@ -232,7 +233,9 @@ class OnnxRuntimeSide {
     return static_cast<double>(us.size());
   }
 
-  // Completions as offsets from the loop's start.
+  // `us`: completions of a closed loop, as offsets from its start. Appends the latencies of the
+  // requests that end in the window. Returns the number of completions that the window has at the
+  // rate between the first and the last one there.
   static double AddLoop(const std::vector<double>& us, Nanoseconds span,
                         std::vector<double>& latencies_ms) {
     const double begin = ToMicroseconds(kSettle);
@@ -268,7 +271,7 @@ std::string_view KindName(DisbLoad::Kind kind) {
   CheckFailed("a known kind of load", __FILE__, __LINE__);
 }
 
-/// Who sends what: for those who measure something else under the same loads.
+/// The clients and their loads, so that other programs can measure under the same loads.
 nlohmann::json ClientsJson(const DisbWorkload& workload) {
   nlohmann::json clients = nlohmann::json::array();
   for (const DisbClient& client : workload.clients) {
@@ -305,7 +308,7 @@ struct System {
   std::vector<SystemResult> trials = {};
 };
 
-// Of all real-time clients of a trial: latencies over those standalone.
+// The latencies of all real-time clients in a trial, over their standalone latencies.
 std::vector<double> Normalized(const DisbOptions& options, const System& system,
                                const SystemResult& trial,
                                std::vector<double> ClientResult::*samples) {
@@ -395,7 +398,8 @@ class DisbBenchmark {
     evidence.Target(idle_name, idle, Bound::kAtMost, kMostIdle, clean);
   }
 
-  // Contended over alone, pair by pair.
+  // Reports the latency of the window with all clients over that of real-time clients alone, pair
+  // by pair.
   void WriteRatios(const System& system, const std::vector<std::size_t>& trials, bool clean,
                    Evidence& evidence) {
     std::vector<double> mean, median, tail;

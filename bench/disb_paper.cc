@@ -22,9 +22,9 @@ constexpr DisbPaperNumber Number(std::string_view device, std::string_view workl
   return {device, workload, scheduler, metric, value, value, source};
 }
 
-// Of D, E and the real-world trace, where real-time requests wait for one another, 6.3 compares the
-// latency with that of real-time clients alone: at most 1.042, in E. It gives one range of
-// throughputs for all three.
+// In D, E and the real-world trace real-time requests wait for one another. For these three, 6.3
+// compares the latency with that of real-time clients alone (at most 1.042, in E), and gives one
+// range of throughputs for all.
 constexpr std::string_view kVersusAlone = "realtime_latency_vs_alone_mean";
 constexpr DisbPaperNumber Range(std::string_view device, std::string_view workload,
                                 std::string_view metric, double least, double most) {

@@ -1,6 +1,6 @@
 #pragma once
 
-// What REEF publishes of DISB, to print beside what we get.
+// The numbers that REEF publishes for DISB, to print beside ours.
 
 #include <span>
 #include <string>
@@ -23,9 +23,10 @@ struct DisbPaperNumber {
 std::span<const DisbPaperNumber> DisbPaperNumbers();
 
 /// Adds the field "paper" to the report of `device`: a list of {"metric", "paper", "got",
-/// "off_percent", "source"}, for each published number whose metric the report has; `got` beyond
-/// the nearer end of a range is off. `suffixed`: metrics name their workload, else all are of
-/// `workload`. Returns the list as a table for people; empty: nothing is published.
+/// "off_percent", "source"}, one for each published number whose metric the report has. For a
+/// range, "off_percent" is the distance from its nearer end, 0 inside. `suffixed`: the names of
+/// metrics end in their workload; else all metrics belong to `workload`. Returns the list as a
+/// table for people; empty if the paper has no such number.
 std::string ComparePaper(const std::string& device, const std::string& workload, bool suffixed,
                          Report& report);
 

@@ -11,7 +11,7 @@ namespace {
 
 using Seconds = std::chrono::duration<double>;
 constexpr std::size_t kSamplesForP999 = 10'000;
-constexpr double kMargin = 1.02;  // for arrivals that fall out at the edges of windows
+constexpr double kMargin = 1.02;  // makes up for arrivals that the edges of windows cut off
 
 Nanoseconds SpanOf(const DisbRunOptions& options, const StandaloneTimes& standalone) {
   double per_second = 0;

@@ -1,7 +1,7 @@
 #pragma once
 
-// What DISB shares among devices and comparators: windows of arrivals, what a system showed, and
-// how it is reported.
+// The parts of DISB that all devices and comparators share: windows of arrivals, the results of a
+// system, and their report.
 
 #include <map>
 #include <random>
@@ -18,17 +18,17 @@ struct DisbRunOptions {
   DisbWorkload workload;
   std::vector<std::string> schedulers;
   int windows = 5;       // of each scheduler, interleaved
-  int requests = 1000;   // real-time ones of all windows of a scheduler together, about
-  double seconds = 120;  // at most, of all windows of a kind together
-  unsigned seed = 1;     // of the arrivals
-  /// How much slower than alone a real-time client in a closed loop may get before it makes fewer
-  /// than `requests`.
+  int requests = 1000;   // real-time requests in all windows of a scheduler together, about
+  double seconds = 120;  // most time of all windows of one kind together
+  unsigned seed = 1;     // for the arrivals
+  /// Windows are long enough for `requests` even if a real-time client in a closed loop is slower
+  /// than alone by this factor.
   double closed_loop_slowdown = 1;
-  /// Of every system's name in the metrics: ".A" where a report has more workloads than one.
+  /// Ends every system's name in the metrics: ".A" if a report has more than one workload.
   std::string suffix;
 };
 
-using StandaloneTimes = std::map<std::string, Nanoseconds>;  // latency alone, by model
+using StandaloneTimes = std::map<std::string, Nanoseconds>;  // standalone latency by model
 
 inline bool IsRealTime(const DisbClient& client) { return client.job_class == JobClass::kRealTime; }
 inline bool IsClosedLoop(const DisbClient& client) {
@@ -41,23 +41,24 @@ struct DisbWindow {
   std::vector<std::vector<Nanoseconds>> arrivals;  // by client; empty: closed loop
 };
 
-/// Long enough, with all windows, for the wanted number of real-time requests.
+/// A window long enough that `options.windows` of them have about `options.requests` real-time
+/// requests, but not longer than `options.seconds` allows.
 DisbWindow MakeWindow(const DisbRunOptions& options, const StandaloneTimes& standalone,
                       std::mt19937& random);
 
-/// What one system showed of one client, over its windows.
+/// The results of one client under one system, over all windows.
 struct ClientResult {
   std::vector<double> alone_ms, contended_ms;
-  double completed = 0;  // within the contended windows
+  double completed = 0;  // requests within the contended windows
 
   void Add(const std::vector<double>& alone, const std::vector<double>& contended, double done);
 };
 
 struct SystemResult {
   std::vector<ClientResult> clients;
-  double seconds = 0;                    // of all contended windows
-  std::vector<double> idle_while_ready;  // fractions of unit time, a window each
-  std::vector<double> units_busy;        // where the device knows
+  double seconds = 0;                    // length of all contended windows together
+  std::vector<double> idle_while_ready;  // fraction of the units' time, by window
+  std::vector<double> units_busy;        // the same; empty if the device does not measure it
   DispatcherStats stats;
 
   explicit SystemResult(std::size_t count) : clients(count) {}
@@ -65,11 +66,11 @@ struct SystemResult {
   void Add(const SystemResult& other);
 };
 
-/// Adds the metrics of `system` that RunDisb() lists, those of latency and throughput.
+/// Adds the metrics of latency and throughput that RunDisb() lists.
 void ReportSystem(const DisbRunOptions& options, const StandaloneTimes& standalone,
                   const std::string& system, const SystemResult& seen, Report& report);
 
-/// Adds those that only schedulers have: idle time, revocations, paddings.
+/// Adds the metrics that only schedulers have: idle time, revocations, padded launches.
 void ReportScheduler(const std::string& system, const SystemResult& seen, Report& report);
 void ReportStandalone(const StandaloneTimes& standalone, Report& report);
 

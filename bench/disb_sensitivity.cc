@@ -22,7 +22,7 @@ struct Variant {
   SimProfile profile;
 };
 
-// Nothing, where the changed constant cannot be.
+// Nothing if the constant would keep its value, or the changed value is not valid.
 std::optional<Variant> Vary(const SimProfile& profile, std::size_t index, double factor) {
   const SimConstantInfo& info = SimConstantTable()[index];
   Variant variant{&info, profile.sources[index], factor < 1 ? "half" : "double", profile};

@@ -12,7 +12,7 @@ using ::testing::Not;
 TEST(DisbSensitivity, ChangesEachAssumedConstantAloneWithinItsBounds) {
   SimDisbOptions options;
   options.profile = *LoadSimProfile("mi50");
-  // Only two are left to change; half of one copy engine there is none.
+  // Leaves two constants to vary. One is the number of copy engines, 1: there is no half of it.
   for (std::string& source : options.profile.sources) source = "data sheet";
   const auto index = [](std::string_view name) {
     return static_cast<std::size_t>(FindSimConstant(name) - SimConstantTable().data());
@@ -34,7 +34,7 @@ TEST(DisbSensitivity, ChangesEachAssumedConstantAloneWithinItsBounds) {
   EXPECT_EQ(list[0].at("factor"), "double");
   EXPECT_EQ(list[1].at("value"), options.profile.constants.stream_switch_ns / 2);
   const nlohmann::json& metrics = report.json().at("metrics");
-  // Kernels of different queues start half as far apart.
+  // With half of stream_switch_ns, kernels of different queues start half as far apart.
   EXPECT_GT(metrics.at("throughput_normalized.streams.stream_switch_ns.half"),
             metrics.at("throughput_normalized.streams").get<double>() * 1.1);
   EXPECT_THAT(table, HasSubstr("stream_switch_ns"));

@@ -10,7 +10,7 @@ namespace lagoon::bench {
 namespace {
 
 using Seconds = std::chrono::duration<double>;
-constexpr Nanoseconds kSettle = std::chrono::milliseconds(100);  // before a window counts
+constexpr Nanoseconds kSettle = std::chrono::milliseconds(100);  // run before a window begins
 constexpr Nanoseconds kStandaloneSpan = std::chrono::seconds(1);
 
 class SimSide {
@@ -29,7 +29,7 @@ class SimSide {
 
   const StandaloneTimes& standalone() const { return standalone_; }
 
-  // One window under a scheduler: real-time clients alone, then all.
+  // Measures one window under a scheduler: with real-time clients alone, then with all clients.
   Status Turn(const std::string& scheduler, const DisbWindow& window, SystemResult& seen) {
     const std::vector<DisbClient>& clients = options_.workload.clients;
     LAGOON_ASSIGN_OR_RETURN(SimStage quiet, Prepare(scheduler, clients, /*best_effort=*/false));
@@ -64,7 +64,7 @@ class SimSide {
                           std::move(scheduler), queues);
   }
 
-  // One request after the other, each submitted whole.
+  // One request after the other; all kernels of a request are submitted at once.
   Status MeasureStandalone(const std::string& model) {
     const std::vector<DisbClient> client{{model, model, JobClass::kRealTime, {}}};
     LAGOON_ASSIGN_OR_RETURN(SimStage stage, Prepare("sequential", client, true));

@@ -12,12 +12,14 @@ struct SimDisbOptions : DisbRunOptions {
 
 /// RunDisb() on a simulated device: the same workloads, arrivals, schedulers and metrics, in
 /// virtual time, with the frozen kernel lists of device/sim/models.h. Equal options give equal
-/// metrics. What differs: a request of a closed loop counts in the throughput by the part of its
-/// time that lies in the window, others if they end in it. Best-effort clients stop one window's
-/// length after the end of theirs, so that a scheduler that starves real-time work ends too.
-/// Besides RunDisb()'s metrics:
-///   units_busy_fraction.S   time that units had blocks
-/// Fails with kNotFound naming the models that the device has.
+/// metrics. Differences from RunDisb():
+/// - A request of a closed loop counts in the throughput by the part of its time inside the window;
+///   a request of an open loop counts if it ends there.
+/// - Closed loops stop at the latest one window's length after the end of the window, so that a run
+///   ends even under a scheduler that starves real-time work.
+/// - There is another metric, units_busy_fraction.S: part of the units' time that they had blocks.
+///
+/// Fails with kNotFound for a model that the device does not have, naming those that it has.
 Status RunDisbOnSim(const SimDisbOptions& options, Report& report);
 
 }  // namespace lagoon::bench

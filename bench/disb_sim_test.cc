@@ -57,7 +57,7 @@ TEST(DisbSim, PreemptionKeepsTheLatencyThatSequentialLoses) {
   SimDisbOptions options = Options("mi50", "A");
   options.suffix = ".A";
   const Json metrics = MetricsOf(options);
-  // A best-effort request of 9.1 ms is in the way of one of 3.7 ms.
+  // A real-time request of 3.7 ms waits for a best-effort request of 9.1 ms.
   EXPECT_GT(metrics.at("realtime_latency_normalized_mean.sequential.A"), 1.5);
   EXPECT_LT(metrics.at("realtime_latency_normalized_mean.reset.A"), 1.1);
   EXPECT_EQ(metrics.at("revocations.sequential.A"), 0);
@@ -66,7 +66,7 @@ TEST(DisbSim, PreemptionKeepsTheLatencyThatSequentialLoses) {
   EXPECT_GT(metrics.at("padded_launches.reef.A"), 0);
   EXPECT_GT(metrics.at("throughput_normalized.reef.A"),
             metrics.at("throughput_normalized.reset.A"));
-  // One at a time gives what one at a time can.
+  // The throughput is normalized to one request at a time, which is what this scheduler does.
   EXPECT_NEAR(metrics.at("throughput_normalized.sequential.A"), 1, 0.05);
 }
 

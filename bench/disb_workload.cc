@@ -30,7 +30,7 @@ Nanoseconds FromSeconds(double seconds) {
   return std::chrono::duration_cast<Nanoseconds>(Seconds(seconds));
 }
 
-// In the roles of ResNet-152, VGG-19, YOLOv3, BERT-base and GPT-2.
+// Models that take the roles of ResNet-152, VGG-19, YOLOv3, BERT-base and GPT-2.
 std::array<std::string, 5> ModelsOf(DisbScale scale) {
   switch (scale) {
     case DisbScale::kPaper:
@@ -47,7 +47,7 @@ std::array<std::string, 5> ModelsOf(DisbScale scale) {
 struct Bursts {
   double per_second;    // mean rate
   double short_gap_ms;  // median within a burst
-  double long_share;    // of gaps that end a burst
+  double long_share;    // share of the long gaps, each of which ends a burst
 };
 
 // Rates and burstiness of the trace that DISB publishes (38 s; requests a second of each of its
@@ -79,7 +79,7 @@ DisbLoad Relative(Kind kind, double fraction) {
   return load;
 }
 
-// Every key must be known: a word that is ignored would change what is measured.
+// Finds a key that is not known. Such a key is an error: to ignore it would change the workload.
 std::optional<std::string> UnknownKey(const Json& object,
                                       std::initializer_list<const char*> known) {
   for (const auto& [key, value] : object.items()) {
@@ -115,7 +115,7 @@ class TaskParser {
     DisbClient parsed;
     parsed.name = task_;
     parsed.model = client["model_name"];
-    // DISB's files say what a model was trained on.
+    // In DISB's files the model's name ends in the data set that the model was trained on.
     if (const auto data = parsed.model.rfind("-imagenet"); data != std::string::npos) {
       parsed.model.resize(data);
     }

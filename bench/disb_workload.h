@@ -1,6 +1,7 @@
 #pragma once
 
-// DISB, the DNN inference serving benchmark (REEF 6.1, Table 2): who sends what, and when.
+// DISB, the DNN inference serving benchmark (REEF 6.1, Table 2): its clients, their models and
+// arrivals.
 
 #include <nlohmann/json_fwd.hpp>
 #include <random>
@@ -16,17 +17,17 @@ namespace lagoon::bench {
 
 struct DisbLoad {
   enum class Kind : std::uint8_t {
-    kContinuous,  // the next request when the last one is answered
+    kContinuous,  // closed loop: the next request when the last one is answered
     kUniform,     // evenly spaced, with a random phase
     kPoisson,
-    kTrace,  // at the given times, over and over
+    kTrace,  // at the times of `trace`, repeated every `period`
   };
   Kind kind = Kind::kContinuous;
-  /// Of the model's standalone maximum (Table 2). Not used where `per_second` is given.
+  /// Rate as a part of the model's standalone maximum (Table 2). Not used if `per_second` is given.
   double fraction = 0;
   double per_second = 0;
   std::vector<Nanoseconds> trace;  // ascending offsets
-  Nanoseconds period{0};           // of the trace
+  Nanoseconds period{0};           // length of the trace
 };
 
 struct DisbClient {
@@ -41,19 +42,22 @@ struct DisbWorkload {
   std::vector<DisbClient> clients;
 };
 
-/// The five models. `paper`: ResNet-152, VGG-19, YOLOv3, BERT-base, GPT-2; `small`: five of
-/// ResNet-18's size or less; `simulated`: the paper's as device/sim/models.h calls them.
+/// Which five models play: kPaper: ResNet-152, VGG-19, YOLOv3, BERT-base, GPT-2; kSmall: five
+/// models of ResNet-18's size or less; kSimulated: the paper's, by their names in
+/// device/sim/models.h.
 enum class DisbScale : std::uint8_t { kPaper, kSmall, kSimulated };
 
-/// "A" to "E" of the paper's Table 2; "REAL": five real-time clients with bursty arrivals of the
-/// statistics of DISB's published trace (generated, seeded), beside the best-effort clients of C.
-/// kNotFound lists the names.
+/// `name`: "A" to "E", the workloads of the paper's Table 2; or "REAL": five real-time clients
+/// beside the best-effort clients of C, with bursty arrivals that are generated from `seed` with
+/// the statistics of DISB's published trace. Any other name: kNotFound, with a message that lists
+/// the names.
 Result<DisbWorkload> NamedDisbWorkload(std::string_view name, DisbScale scale, unsigned seed);
 
-/// DISB's own JSON: {"time", "tasks": [{"id", "load": {"type", "frequency", "trace"}, "client":
-/// {"name", "model_name", "priority"}}]}. The class is `priority` 0 (real-time) or 1, else the
-/// ending of the id, "_rt" or "_be". A trace's times are milliseconds; "-imagenet" at the end of a
-/// model's name is dropped. kInvalidArgument names the task, key and value.
+/// Reads DISB's own JSON: {"time", "tasks": [{"id", "load": {"type", "frequency", "trace"},
+/// "client": {"name", "model_name", "priority"}}]}. The job class follows from `priority`
+/// (0: real-time, 1: best-effort); without it, from the ending of the id, "_rt" or "_be". A trace's
+/// times are milliseconds. "-imagenet" at the end of a model's name is dropped. Errors are
+/// kInvalidArgument and name the task, key and value.
 Result<DisbWorkload> ParseDisbWorkload(const std::string& name, const nlohmann::json& document);
 Result<DisbWorkload> ReadDisbWorkload(const std::string& file);
 

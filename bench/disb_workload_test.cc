@@ -98,7 +98,7 @@ TEST(DisbWorkload, ReadsTheFormOfDisbsOwnFiles) {
   EXPECT_EQ(workload->clients[1].load.kind, DisbLoad::Kind::kContinuous);
 }
 
-// A file with one good task, changed at one place.
+// The error for a file with one valid task that has another value at `pointer`.
 std::string Refusal(const std::string& pointer, const Json& value) {
   Json document = Json::parse(R"({"time": 60, "tasks": [{"id": "x_rt",
       "load": {"type": "periodic", "frequency": 100}, "client": {"model_name": "m"}}]})");

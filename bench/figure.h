@@ -1,6 +1,6 @@
 #pragma once
 
-// A figure of a paper as we get it on simulated devices: series to draw, and numbers to compare.
+// A figure of a paper, reproduced on simulated devices: series to draw, and numbers to compare.
 
 #include <nlohmann/json_fwd.hpp>
 #include <string>
@@ -13,20 +13,20 @@ namespace lagoon::bench {
 
 struct FigureSeries {
   std::string name;
-  std::vector<double> x, y;  // of bars: x is the index of the group
+  std::vector<double> x, y;  // in a bar chart x is the index of the group
 };
 
 struct FigurePanel {
-  std::string title, x, y;          // what the axes say, units included
-  std::vector<std::string> groups;  // of bars; empty: lines
+  std::string title, x, y;          // x, y: labels of the axes, with units
+  std::vector<std::string> groups;  // of a bar chart; empty: a line chart
   bool log_x = false, log_y = false;
   std::vector<FigureSeries> series = {};
 
-  /// Adds a point to the series of that name.
+  /// Adds a point to the series `name`, which the first point creates.
   void Add(const std::string& name, double at, double value);
 };
 
-/// One published number, or a range, and ours.
+/// One published number (or range) beside ours.
 struct FigureNumber {
   std::string metric;  // name with unit
   double least = 0, most = 0;
@@ -36,8 +36,8 @@ struct FigureNumber {
 
 struct Figure {
   std::vector<FigurePanel> panels;
-  std::vector<FigureNumber> numbers;                     // with one of the paper's
-  std::vector<std::pair<std::string, double>> findings;  // without: the figure has no text
+  std::vector<FigureNumber> numbers;                     // that the paper has too
+  std::vector<std::pair<std::string, double>> findings;  // that the paper only draws
 
   void Compare(std::string metric, double paper, double got, std::string source) {
     numbers.push_back({std::move(metric), paper, paper, got, std::move(source)});
@@ -50,8 +50,8 @@ struct Figure {
 };
 
 struct FigureOptions {
-  unsigned seed = 1;  // of arrivals and moments
-  double effort = 1;  // of the requests that a figure needs; less is faster and less sure
+  unsigned seed = 1;  // for arrivals and moments of preemption
+  double effort = 1;  // scales the number of requests: less is faster and less certain
   /// `count` scaled by the effort, at least 3.
   int Scaled(int count) const;
 };

@@ -84,7 +84,7 @@ double OffPercent(const FigureNumber& number) {
   return 0;
 }
 
-// Four digits are what a simulation is good for.
+// Rounds to four digits: a simulation is not more precise.
 double Rounded(double value) {
   if (value == 0 || !std::isfinite(value)) return value;
   const double scale = std::pow(10, 3 - std::floor(std::log10(std::abs(value))));

@@ -10,25 +10,25 @@
 
 namespace lagoon::bench {
 
-/// A figure of a paper, or why a simulated device cannot say anything about it.
+/// A figure of a paper, or the reason why a simulated device cannot reproduce it.
 struct FigureInfo {
   std::string_view name;                                          // "reef-17"
-  std::string_view title;                                         // and the device
-  Result<Figure> (*run)(const FigureOptions& options) = nullptr;  // null: it cannot
-  std::string_view refused = {};
+  std::string_view title;                                         // figure, subject, device
+  Result<Figure> (*run)(const FigureOptions& options) = nullptr;  // null: cannot be reproduced
+  std::string_view refused = {};                                  // the reason if `run` is null
 };
 
-/// All that are known, in the order in which they run.
+/// All figures, in the order in which they run.
 std::span<const FigureInfo> FigureTable();
 
 struct FiguresOptions : FigureOptions {
   std::vector<std::string> only;  // empty: all that can run
 };
 
-/// Runs figures on simulated devices. Metrics: FIGURE.METRIC of every number and finding. The field
-/// "figures" has for each {"name", "title", "panels", "paper": [{"metric", "paper", "got",
-/// "off_percent", "source"}]}. `table` becomes "paper says / we got" for people. kInvalidArgument
-/// names an unknown figure, or says why one is refused.
+/// Runs figures on simulated devices. Metrics: FIGURE.METRIC for every number and finding. The
+/// field "figures" lists {"name", "title", "panels", "paper": [{"metric", "paper", "got",
+/// "off_percent", "source"}]}. `table` becomes a table "paper says / we got" for people. Fails with
+/// kInvalidArgument for an unknown figure (naming it) or a refused one (with the reason).
 Status RunFigures(const FiguresOptions& options, Report& report, std::string& table);
 
 }  // namespace lagoon::bench

@@ -16,7 +16,7 @@ namespace {
 
 using std::chrono::milliseconds;
 
-// Two units, on which nothing but the kernels takes time.
+// A device with two units, on which only the kernels take time.
 SimProfile TwoUnits(std::int64_t queues) {
   SimProfile profile;
   profile.name = "two units";
@@ -49,7 +49,7 @@ SimModel Chain(std::string_view name, std::size_t kernels, Nanoseconds time,
   return model;
 }
 
-// When each of four tasks of three unit kernels ends, all submitted at 0.
+// The ends of four tasks, each of three kernels of one time unit (1 ms), all submitted at time 0.
 Result<std::vector<double>> TaskEnds(std::int64_t queues, Scheduler scheduler) {
   const SimModel task = Chain("task", 3, milliseconds(1), 0);
   const SimJobs jobs = SimJobs::Loops("", task, 4);
@@ -78,7 +78,7 @@ Result<Figure> PaellaFigure1(const FigureOptions& /*options*/) {
   LAGOON_ASSIGN_OR_RETURN(Scheduler many, MakeScheduler("job-streams"));
   LAGOON_ASSIGN_OR_RETURN(Scheduler paella, MakeScheduler("paella"));
   LAGOON_ASSIGN_OR_RETURN(Scheduler tight, MakeScheduler("paella"));
-  // The device is so small that 8 blocks beyond it are all there is.
+  // Without this, 8 blocks beyond what fits the device would be all blocks of this small example.
   tight.config.extra_blocks = 0;
   std::vector<Way> ways;
   ways.push_back({"one queue", 1, std::move(one), {3, 5, 7, 9}});
@@ -135,8 +135,8 @@ Result<Figure> PaellaFigure2(const FigureOptions& options) {
   return figure;
 }
 
-// MNIST is a thousand times smaller than the smallest of Paella's models (8): two kernels of one
-// block here, assumed.
+// MNIST is a thousand times smaller than the smallest of Paella's eight models. It is assumed to be
+// two kernels of one block.
 Result<Figure> PaellaFigure9(const FigureOptions& options) {
   LAGOON_ASSIGN_OR_RETURN(const SimModel mobilenet, MakeSimModel("t4", "mobilenetv2"));
   const std::array models{Chain("mnist", 2, Nanoseconds(800), 256), mobilenet};

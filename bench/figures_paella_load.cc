@@ -15,7 +15,7 @@ namespace lagoon::bench {
 namespace {
 
 constexpr double kSigmas[] = {2.0, 1.5};       // bursty, less bursty
-constexpr int kJobs = 3000, kLeastJobs = 100;  // so that both models of Figure 12 have some
+constexpr int kJobs = 3000, kLeastJobs = 100;  // enough for both models of Figure 12 to have jobs
 // Table 3: Paella-SS; CUDA-MS, Triton and Paella-MS-jbj; Paella-MS-kbk; -SJF; -RR; Paella.
 const std::vector<std::string> kSystems = {"single-stream", "job-streams", "kernel-streams",
                                            "sjf",           "rr",          "paella"};
@@ -28,12 +28,12 @@ Result<LoadMix> EightModels() {
   return LoadMix::Open("t4", models);
 }
 
-// Figure 12: as many of a size as the size is small (7.1).
+// Figure 12: a model's share of the jobs is inversely proportional to its size (7.1).
 Result<LoadMix> ShortAndLong() {
   return LoadMix::Open("t4", {{"resnet18", 0.952}, {"inceptionv3", 0.048}});
 }
 
-// Mean gaps of 160 to 1 ms; a few of them for a look at little effort.
+// Jobs a second, for mean gaps of 160 to 1 ms; only three loads with little effort.
 std::vector<double> Loads(const FigureOptions& options) {
   if (options.effort < 0.1) return {50, 200, 600};
   std::vector<double> loads;
@@ -43,8 +43,8 @@ std::vector<double> Loads(const FigureOptions& options) {
   return loads;
 }
 
-// The same load for every scheduler, one after the other until it is saturated: jobs then end at
-// half the rate at which they come.
+// One scheduler under growing load, up to saturation, where jobs end at less than half the rate at
+// which they arrive. All schedulers get the same jobs.
 struct Curve {
   std::vector<LoadResult> points;
 
@@ -71,7 +71,7 @@ Result<Curve> RunCurve(const LoadMix& mix, const std::string& scheduler, double 
   return curve;
 }
 
-// The abstract's claim: at the load where the p99 is 100 ms.
+// The claim of Paella's abstract, for the load at which the p99 is 100 ms.
 void CompareAtTail(const std::map<std::string, Curve>& curves, double sigma, Figure& figure) {
   constexpr double kTailMs = 100;
   const std::vector<LoadPoint> paella = curves.at("paella").Of(P99);
@@ -86,7 +86,7 @@ void CompareAtTail(const std::map<std::string, Curve>& curves, double sigma, Fig
   }
 }
 
-// In the p99 of short jobs, where the streams still keep up.
+// The largest ratio of the p99 of short jobs, over the loads with which the streams still keep up.
 double LargestGain(const Curve& streams, const Curve& ours) {
   double gain = 0;
   for (std::size_t i = 0; i < std::min(ours.points.size(), streams.points.size()); ++i) {
@@ -146,7 +146,7 @@ Result<Figure> PaellaFigure12(const FigureOptions& options) {
   return figure;
 }
 
-// The knob at a load that every threshold sustains.
+// Varies the fairness threshold at a load that every threshold sustains.
 Result<Figure> PaellaFigure13(const FigureOptions& options) {
   LAGOON_ASSIGN_OR_RETURN(const LoadMix mix, ShortAndLong());
   const LoadShape shape{1.5, std::max(kLeastJobs, options.Scaled(kJobs)), options.seed};

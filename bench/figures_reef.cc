@@ -64,7 +64,8 @@ class PairRuns {
   static Result<PairRuns> Open(const FigureOptions& options) {
     PairRuns runs;
     LAGOON_ASSIGN_OR_RETURN(runs.profile_, LoadSimProfile("mi50"));
-    runs.span_ = milliseconds(std::max(100, options.Scaled(800)));  // the longest takes 13 ms
+    // The longest request takes 13 ms.
+    runs.span_ = milliseconds(std::max(100, options.Scaled(800)));
     for (std::size_t i = 0; i < kModels.size(); ++i) {
       LAGOON_ASSIGN_OR_RETURN(runs.models_.emplace_back(), MakeSimModel("mi50", kModels[i]));
       LAGOON_ASSIGN_OR_RETURN(runs.alone_.emplace_back(), runs.Run("sequential", i, {}));
@@ -103,10 +104,10 @@ class PairRuns {
   std::vector<Pair> alone_;
 };
 
-// What all pairs of a scheduler show.
+// The results of a scheduler for all pairs.
 struct PairTotals {
-  std::vector<double> latency, throughput, realtime;  // of each pair, standalone is 1
-  std::vector<double> with_resnet;                    // throughput where that is real-time
+  std::vector<double> latency, throughput, realtime;  // by pair, relative to standalone
+  std::vector<double> with_resnet;                    // throughput if ResNet is real-time
   int starved = 0;                                    // pairs without best-effort throughput
 };
 

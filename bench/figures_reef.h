@@ -26,7 +26,8 @@ Result<Figure> ReefFigure27(const FigureOptions& options);
 Result<Figure> ReefFigure29(const FigureOptions& options);
 Result<Figure> ReefFigure30(const FigureOptions& options);
 
-/// What RunDisbOnSim() measures of a named workload, with the figure's requests.
+/// The metrics that RunDisbOnSim() reports for a named workload, with the number of requests that
+/// a figure needs.
 Result<nlohmann::json> DisbMetrics(const std::string& device, std::string_view workload,
                                    const std::vector<std::string>& schedulers,
                                    const FigureOptions& options);

@@ -26,7 +26,8 @@ double Largest(const std::vector<double>& values) {
   return *std::max_element(values.begin(), values.end());
 }
 
-// Mean latency of preemption in a workload of DISB, of requests that meet no other real-time one.
+// Mean preemption latency in a workload of DISB, over requests that arrive while no other real-time
+// request is under way.
 Result<double> DisbPreemption(const std::string& device, const std::string& workload,
                               const PreemptionWay& way, Nanoseconds span) {
   LAGOON_ASSIGN_OR_RETURN(const SimJobs jobs, SimJobs::Disb(device, workload));
@@ -41,7 +42,8 @@ Result<double> DisbPreemption(const std::string& device, const std::string& work
   return Mean(starts);
 }
 
-/// `requests` real-time requests of a full effort on `device`; what they preempt is to be set.
+/// A case on `device` with `requests` real-time requests, scaled by the effort. The caller sets
+/// `best_effort`.
 Result<PreemptionCase> CaseOn(const std::string& device, const FigureOptions& options,
                               int requests) {
   PreemptionCase preempted;
@@ -51,7 +53,7 @@ Result<PreemptionCase> CaseOn(const std::string& device, const FigureOptions& op
   return preempted;
 }
 
-/// Beside the paper's number where there is one.
+/// Adds a number beside the paper's if the paper publishes one, else a finding.
 void CompareIfPublished(Figure& figure, const std::string& metric,
                         const std::map<std::string, double>& published, const std::string& of,
                         double value) {
@@ -71,10 +73,10 @@ FigurePanel Bars(const std::string& title) {
 
 }  // namespace
 
+// Runs at least 300 ms, as the slowest client of D sends every 132 ms.
 Result<Figure> ReefFigure17(const FigureOptions& options) {
   const std::map<std::string, double> published{
       {"mi50.B", 19.3}, {"mi50.C", 21.8}, {"gv100.A", 6.1}, {"gv100.C", 15.0}};
-  // Clients of D send every 132 ms at most.
   const Nanoseconds span = milliseconds(std::max(300, options.Scaled(1500)));
   Figure figure;
   for (const std::string& device : kDevices) {

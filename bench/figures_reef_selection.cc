@@ -1,5 +1,5 @@
-// Figures 26 and 27: what the choice of kernels for padding costs the host, and what padding costs
-// real-time kernels.
+// Figures 26 and 27: the host's time for choosing kernels to pad with, and the time that padding
+// costs real-time kernels.
 
 #include <fmt/format.h>
 
@@ -59,7 +59,7 @@ class KernelTimer final : public ForwardingDevice {
   std::map<KernelHandle, std::vector<double>> times_;
 };
 
-// The times of the real-time kernels of a workload, with the best-effort clients or without.
+// The times of a workload's real-time kernels, with or without the best-effort clients.
 Result<std::map<KernelHandle, std::vector<double>>> KernelTimes(const SimJobs& jobs,
                                                                 bool best_effort,
                                                                 Nanoseconds span) {
@@ -110,7 +110,7 @@ Result<Figure> ReefFigure27(const FigureOptions& options) {
     LAGOON_ASSIGN_OR_RETURN(const auto beside, KernelTimes(jobs, true, span));
     for (const auto& [kernel, times] : beside) {
       const auto found = alone.find(kernel);
-      if (found == alone.end()) continue;  // did not run in so short a time
+      if (found == alone.end()) continue;  // the kernel did not run alone in so short a time
       const double expected = Mean(found->second);
       for (const double time : times) overheads.push_back(time - expected);
     }

@@ -1,4 +1,4 @@
-// Figures 29 and 30: beside Orion, and with language models.
+// Figures 29 and 30: the comparison with Orion, and language models.
 
 #include <fmt/format.h>
 
@@ -16,7 +16,7 @@ namespace {
 using Json = nlohmann::json;
 using std::chrono::microseconds;
 
-// What the model cards say of the three models.
+// The three models' sizes, from their model cards.
 struct LanguageModel {
   std::string_view name;
   std::uint32_t layers;
@@ -27,14 +27,15 @@ constexpr LanguageModel kLanguageModels[] = {
     {"Qwen2.5-3B", 36, 2048, 2048, 2 * 256, 11008, 151936},
     {"Gemma-2B", 18, 2048, 2048, 2 * 256, 16384, 256000},
 };
-// Of a request (REEF 6.7); fewer for a look at little effort.
+// Tokens of a request (REEF 6.7); fewer with little effort.
 int Tokens(const FigureOptions& options) { return options.effort < 0.1 ? 10 : 100; }
 
 constexpr std::string_view kDevice = "gv100";
 
-// No kernel list of a language model is published. With one row a product does nothing but read its
-// matrix, here of 16 bits, so that its time follows from the memory's; attention over a few hundred
-// tokens and the norms are assumed to take 3 us each.
+// The kernels of a request to a language model. No kernel list of such a model is published. A
+// product with one row only reads its matrix (here of 16-bit values), so that its time follows from
+// the memory's bandwidth. Attention over a few hundred tokens and the norms are assumed to take
+// 3 us each.
 class Decoder {
  public:
   Decoder(const SimConstants& device, const LanguageModel& model, int tokens) : device_(device) {
@@ -60,7 +61,7 @@ class Decoder {
     request_.statistics.kernels = static_cast<std::uint32_t>(request_.kernels.size());
   }
 
-  /// A request of so many tokens.
+  /// A whole request, all tokens one after the other.
   const SimModel& request() const { return request_; }
 
  private:
@@ -101,7 +102,8 @@ Result<Conversation> Converse(const SimProfile& profile, const SimModel& model,
   LAGOON_ASSIGN_OR_RETURN(Scheduler made, MakeScheduler(scheduler));
   LAGOON_ASSIGN_OR_RETURN(SimStage stage,
                           SimStage::Open({.profile = profile}, std::move(made), jobs.Queues()));
-  const Nanoseconds span = 2 * requests * model.statistics.time;  // at half of its maximum
+  // DISB A sends at half of the model's standalone maximum.
+  const Nanoseconds span = 2 * requests * model.statistics.time;
   const std::vector<VirtualRun> runs =
       stage.Run(jobs.clients, jobs.Window(span), model.statistics.time);
   Conversation seen;
@@ -118,11 +120,12 @@ Result<Conversation> Converse(const SimProfile& profile, const SimModel& model,
 
 }  // namespace
 
-// Orion submits one kernel at a time; REEF has no padding here, as the kernels are closed (6.6).
+// Orion submits one kernel at a time. REEF has no padding here, as the kernels' sources are closed
+// (6.6).
 Result<Figure> ReefFigure29(const FigureOptions& options) {
   struct Workload {
     std::string_view name;
-    double p99;  // Orion's, of the time alone
+    double p99;  // Orion's p99, relative to the time alone
   };
   constexpr std::array kWorkloads{Workload{"A", 1.05}, Workload{"B", 1.05}, Workload{"C", 1.17}};
   const std::vector<std::string> systems = {"one-kernel", "reset"};
@@ -135,7 +138,7 @@ Result<Figure> ReefFigure29(const FigureOptions& options) {
                             DisbMetrics(std::string(kDevice), workload, systems, options));
     latency.groups.push_back(workload);
     throughput.groups.push_back(workload);
-    // p99 from 1,000 requests on; fewer have a p90.
+    // Reports have a p99 from 1,000 requests on, else a p90.
     const std::string tail =
         metrics.contains("realtime_latency_normalized_p99.reset") ? "p99" : "p90";
     for (const std::string& system : systems) {

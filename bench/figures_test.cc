@@ -36,8 +36,8 @@ std::string MessageOf(const std::string& name) {
   return status ? "" : status.error().message;
 }
 
-// What a reader of the file needs of each figure: series that can be drawn, numbers that say where
-// they are from.
+// Checks that each figure has what readers of the file need: series that can be drawn, and numbers
+// with their source.
 void ExpectWhole(const Json& figure) {
   ASSERT_FALSE(figure.at("panels").empty());
   for (const Json& panel : figure.at("panels")) {
@@ -90,8 +90,8 @@ TEST(Figures, PaellaFigure1IsAsItIsDrawn) {
   ASSERT_EQ(series.size(), 4u);
   const std::vector<std::vector<double>> ends = {
       {3, 5, 5, 3}, {5, 5, 5, 3}, {7, 6, 6, 6}, {9, 6, 6, 6}};
-  for (std::size_t task = 0; task < 4;
-       ++task) {  // one queue, a queue each, paella's, nothing ahead
+  // Columns: one queue; a queue per task; paella; paella, nothing ahead.
+  for (std::size_t task = 0; task < 4; ++task) {
     EXPECT_EQ(series[task].at("y").get<std::vector<double>>(), ends[task]) << "task " << task;
   }
   EXPECT_THAT(table, AllOf(HasSubstr("paper says"), HasSubstr("one queue")));

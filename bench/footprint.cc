@@ -17,7 +17,7 @@ namespace {
 
 constexpr std::chrono::seconds kStartLimit{120};
 
-// `lagoon serve` as a child; ended with this object.
+// `lagoon serve` as a child process. The destructor ends the process.
 class ServeProcess {
  public:
   ServeProcess(const std::string& lagoon, const std::string& repository, const std::string& ports) {
@@ -60,8 +60,8 @@ Status RunFootprint(const FootprintOptions& options, Report& report) {
     if (!server.running() || Now() - begin > kStartLimit) {
       return Fail(ErrorCode::kInternal, fmt::format("'{} serve' did not start", options.lagoon));
     }
-    std::this_thread::sleep_for(
-        std::chrono::milliseconds(2));  // another process: nothing to wait on
+    // Polls, as there is nothing in another process to wait on.
+    std::this_thread::sleep_for(std::chrono::milliseconds(2));
   }
   report.Metric("serve_ready_ms", ToMilliseconds(Now() - begin));
   report.Metric("serve_peak_rss_mib", PeakRssMib(server.pid()));

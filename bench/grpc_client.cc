@@ -60,7 +60,7 @@ class GrpcClient final : public InferClient {
   }
 
  private:
-  // Returns the time of the call in microseconds.
+  // Makes the call. Returns its time in microseconds.
   Result<double> Call(grpc::ByteBuffer* answer) {
     grpc::ClientContext context;
     grpc::Status status;

@@ -16,8 +16,8 @@
 namespace lagoon::bench {
 namespace {
 
-constexpr int kUnitSteps = 20'000;         // each waits for the one before: 4 or 5 cycles
-constexpr std::size_t kLeastSamples = 20;  // of the probe in a window; fewer say nothing
+constexpr int kUnitSteps = 20'000;         // each waits for the step before: 4 or 5 cycles
+constexpr std::size_t kLeastSamples = 20;  // with fewer in a window the probe's values are unknown
 constexpr double kUnknown = std::numeric_limits<double>::quiet_NaN();
 
 double Seconds(Nanoseconds time) { return std::chrono::duration<double>(time).count(); }
@@ -41,8 +41,9 @@ std::string ReadAll(const std::string& path) {
 
 double TicksPerSecond() { return static_cast<double>(sysconf(_SC_CLK_TCK)); }
 
-// Core time of a child of this process; 0 for any other process. The fields follow the name, which
-// is in brackets: state, parent, ..., user and system time as the 12th and 13th.
+// Core time of a process from the text of /proc/PID/stat: 0 if `parent` is not its parent. The
+// name is in brackets. After it come the state, the parent, ..., and as the 12th and 13th field
+// user and system time.
 double ChildSeconds(const std::string& stat, pid_t parent) {
   const std::size_t name_end = stat.rfind(')');
   if (name_end == std::string::npos) return 0;
@@ -52,7 +53,7 @@ double ChildSeconds(const std::string& stat, pid_t parent) {
   return (std::stod(words[11]) + std::stod(words[12])) / TicksPerSecond();
 }
 
-// Core time of this process, of the children that it has and of those that have ended.
+// Core time of this process, of its running children and of those that have ended.
 double OwnSeconds() {
   rusage self{}, ended{};
   getrusage(RUSAGE_SELF, &self);
@@ -91,7 +92,7 @@ HostProbe::~HostProbe() = default;
 void HostProbe::Loop(const std::stop_token& stop) {
   while (!stop.stop_requested()) {
     const TimePoint due = Now() + kPeriod;
-    std::this_thread::sleep_until(due);  // what is measured
+    std::this_thread::sleep_until(due);  // lateness of this wake-up is what is measured
     const double late_us = ToMicroseconds(Now() - due);
     const Nanoseconds before = ThreadCpuTime();
     RunUnit();
@@ -117,7 +118,7 @@ HostReading HostProbe::End() {
   const HostTimes after = ReadHostTimes();
   reading.stolen_s = after.stolen_s - before_.stolen_s;
   reading.foreign_s = after.busy_s - before_.busy_s - (OwnSeconds() - own_before_s_);
-  if (reading.foreign_s < 0) reading.foreign_s = 0;  // /proc/stat counts in ticks
+  if (reading.foreign_s < 0) reading.foreign_s = 0;  // /proc/stat is only precise to a tick
   const MutexLock lock(mutex_);
   reading.probe_s = std::accumulate(unit_us_.begin(), unit_us_.end(), 0.0) / 1e6;
   const bool enough = unit_us_.size() >= kLeastSamples;

@@ -9,9 +9,9 @@
 
 namespace lagoon::bench {
 
-/// What the host and other programs did to this machine during one window. NaN: not known.
+/// What the host and other programs did to this machine during one window. NaN: unknown.
 struct HostReading {
-  double core_seconds = 0;  // the window's length times the cores
+  double core_seconds = 0;  // length of the window times the number of cores
   double stolen_s = 0;      // core time that the hypervisor gave to others (/proc/stat, steal)
   double foreign_s = 0;     // core time of processes that are neither this one nor its children
   double unit_us = 0;       // mean core time of the probe's unit of work
@@ -35,9 +35,9 @@ struct HostTimes {
 HostTimes ParseHostTimes(const std::string& proc_stat, double ticks_per_second);
 
 /// The real host. A thread of normal priority sleeps kPeriod, notes how late it woke up, and runs a
-/// fixed unit of work in registers, which neither caches nor other threads of this machine slow
-/// down: core time does not count waiting. The unit takes 20 to 80 us, so that the thread has less
-/// than 1 % of one core.
+/// fixed unit of work in registers. Neither caches nor other threads of this machine slow the unit
+/// down, as core time does not count waiting. The unit takes 20 to 80 us, so that the thread takes
+/// less than 1 % of one core.
 class HostProbe final : public HostWatch {
  public:
   static constexpr Nanoseconds kPeriod = std::chrono::milliseconds(10);
@@ -56,7 +56,7 @@ class HostProbe final : public HostWatch {
   TimePoint begin_;
   HostTimes before_;
   double own_before_s_ = 0;
-  std::jthread thread_;  // last: it uses the others
+  std::jthread thread_;  // last member, as the thread uses the others
 };
 
 }  // namespace lagoon::bench

@@ -10,18 +10,18 @@
 
 namespace lagoon::bench {
 
-/// What one request took: the client's view, and the server's stages by name, in microseconds.
+/// Time of one request: in total as the client sees it, and by the server's stages.
 struct Timing {
   double total_us = 0;
   std::map<std::string, double> stages_us;
 };
 
-/// A client of one model over one connection, at concurrency 1. One thread.
+/// A client of one model over one connection, with one request at a time. One thread.
 class InferClient {
  public:
   virtual ~InferClient() = default;
-  /// Builds and serialises the request that Infer sends: the client's work, which is not timed.
-  /// `input` is copied.
+  /// Builds and serialises the request that Infer() sends. This is the client's work and not timed.
+  /// Copies `input`.
   virtual Status Prepare(std::span<const float> input) = 0;
   virtual Result<Timing> Infer() = 0;
 };

@@ -10,11 +10,11 @@
 namespace lagoon::bench {
 namespace {
 
-constexpr int kResamples =
-    2000;                        // the bounds move by less than a tenth of their distance beyond it
-constexpr double kTail = 0.025;  // outside of each bound: 95 % are between them
+// With more resamples the bounds move by less than a tenth of the interval's width.
+constexpr int kResamples = 2000;
+constexpr double kTail = 0.025;  // part outside of each bound: 95 % lie between them
 
-// As std::uniform_int_distribution, but the same with every standard library.
+// Like std::uniform_int_distribution, but the same with every standard library.
 std::size_t Below(std::size_t count, std::mt19937& random) {
   return static_cast<std::size_t>((static_cast<std::uint64_t>(random()) * count) >> 32);
 }

@@ -9,16 +9,16 @@
 
 namespace lagoon::bench {
 
-/// A median with the bounds that hold it with 95 % confidence.
+/// A median with the bounds of its 95 % confidence interval.
 struct Interval {
   double median = 0;
   double low = 0;
   double high = 0;
-  std::size_t pairs = 0;  // window pairs that the median is of
+  std::size_t pairs = 0;  // number of values (window pairs) behind the median
 };
 
-/// Fewer pairs decide nothing: the smallest and the largest of n values hold the median between
-/// them with a probability of 1 - 2^(1-n), which reaches 95 % at 6.
+/// With fewer pairs no target is decided: the true median lies between the smallest and the largest
+/// of n values with a probability of 1 - 2^(1-n), which exceeds 95 % from n = 6 on.
 inline constexpr std::size_t kLeastPairs = 6;
 
 /// The middle value, or the mean of the two middle values. Not empty.
@@ -29,8 +29,8 @@ double MiddleValue(std::vector<double> values);
 /// Equal seeds give equal intervals.
 Interval MedianInterval(std::span<const double> values, std::uint32_t seed);
 
-/// The same for a figure that combines the medians of several groups, as a geometric mean over
-/// models: every group is resampled by itself. `pairs` is that of the smallest group.
+/// The same for a number that combines the medians of several groups, for example a geometric mean
+/// over models. Every group is resampled by itself. `pairs` is the size of the smallest group.
 Interval CombinedInterval(const std::vector<std::vector<double>>& groups, std::uint32_t seed,
                           const std::function<double(std::span<const double>)>& combine);
 

@@ -40,7 +40,7 @@ TEST(MedianInterval, LeavesOutWhatIsNoNumber) {
   EXPECT_EQ(MedianInterval({}, 1).pairs, 0u);
 }
 
-// The part of 400 samples of `count` values whose interval holds the true median.
+// The part of 400 samples, of `count` values each, whose interval contains the true median.
 template <typename Draw>
 double Coverage(std::size_t count, double truth, Draw draw) {
   constexpr int kSamples = 400;

@@ -9,7 +9,8 @@
 namespace lagoon::bench {
 namespace {
 
-// A server that needs 10 ms a request, every 20 ms one; the host stops the server for a while.
+// A server that takes 10 ms for a request and gets one every 20 ms. The host stops the server for a
+// while.
 struct Window {
   std::vector<double> arrivals, latencies;
   double span = 0;
@@ -41,7 +42,7 @@ TEST(BusyFraction, IsThePartOfTheTimeWithARequestUnderWay) {
 
 TEST(BusyFraction, CountsRequestsThatQueueOnce) {
   const Window window(200);
-  EXPECT_GT(window.MeanOverDistance(), 1.5);  // the time that requests wait, many at once
+  EXPECT_GT(window.MeanOverDistance(), 1.5);  // counts the waiting of many requests at once
   EXPECT_NEAR(BusyFraction(window.arrivals, window.latencies, window.span),
               window.service / window.span, 1e-9);
 }
@@ -53,7 +54,8 @@ TEST(BusyFraction, CountsNothingBeyondTheWindow) {
   EXPECT_DOUBLE_EQ(BusyFraction(std::vector<double>{50}, std::vector<double>{never}, 100), 0.5);
 }
 
-// On a busy host the old figure said 7 to 11 for ONNX Runtime, whose requests queue sooner.
+// On a busy host mean latency over distance gave 7 to 11 for ONNX Runtime, whose requests queue
+// sooner.
 TEST(LeftoverShare, IsTheSameForASideWhoseRequestsQueue) {
   for (const double stop_ms : {0.0, 100.0, 200.0}) {
     const Window window(stop_ms);

@@ -10,7 +10,7 @@ namespace {
 
 using Seconds = std::chrono::duration<double>;
 
-// Uniform in (0, 1): the library's distributions differ from one to another.
+// Uniform in (0, 1). Distributions of the standard libraries differ from each other.
 double Uniform(std::mt19937& random) { return (random() + 0.5) / 4294967296.0; }
 
 double Gap(const LoadShape& shape, std::mt19937& random) {
@@ -19,7 +19,7 @@ double Gap(const LoadShape& shape, std::mt19937& random) {
   return std::exp(shape.sigma * radius * std::cos(2 * std::numbers::pi * Uniform(random)));
 }
 
-// When each job comes, of which model; the gaps have the mean 1.
+// The arrival of a job of a model. The mean gap of all arrivals is 1.
 struct Arrival {
   double at;
   std::size_t model;

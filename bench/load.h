@@ -10,44 +10,48 @@
 
 namespace lagoon::bench {
 
-/// How far apart jobs come: 0: exponential, else lognormal with that sigma.
+/// The gaps between jobs.
 struct LoadShape {
-  double sigma = 0;
+  double sigma = 0;  // lognormal gaps with this sigma; 0: exponential gaps
   int jobs = 0;
   unsigned seed = 1;
 };
 
-/// A device and the models that jobs are of, each with its share of the jobs.
+/// A device and the models that run on it, each with its share of the jobs.
 struct LoadMix {
   SimProfile profile;
   std::vector<SimModel> models;
-  std::vector<double> shares;  // of each; they add up to 1
+  std::vector<double> shares;  // by model; their sum is 1
   std::size_t instances = 64;  // jobs of a model that run at once; others wait
 
-  /// Models of the profile's table. kNotFound names one that is not there.
+  /// Takes pairs of a model of the profile's table and its share. Fails with kNotFound for a model
+  /// that is not in the table, naming it.
   static Result<LoadMix> Open(const std::string& profile,
                               const std::vector<std::pair<std::string, double>>& models);
 };
 
 struct LoadResult {
-  double offered = 0, per_second = 0;  // jobs: as they came; as they ended, the last one included
-  std::vector<double> latencies_ms;    // of all jobs
+  // Jobs a second: as they arrived; as they ended, until the end of the last one.
+  double offered = 0, per_second = 0;
+  std::vector<double> latencies_ms;  // of all jobs
   std::vector<std::vector<double>> by_model;
 };
 
-/// All jobs at `per_second`. The gaps of equal shapes are the same but for their scale, which makes
-/// their mean exact.
+/// Runs all jobs of `shape`, which arrive at `per_second` in the mean. Equal shapes give the same
+/// gaps at every rate, only scaled so that their mean is exact.
 Result<LoadResult> RunLoad(const LoadMix& mix, const LoadShape& shape, double per_second,
                            Scheduler scheduler);
 
-/// A measure of growing load, and what was seen there.
+/// One point of a curve: a load and the value measured there. Curves are in order of growing load.
 struct LoadPoint {
   double load = 0, value = 0;
 };
-/// The load at which the value first grows beyond `limit`, interpolated between the points on a
-/// logarithmic scale; the last load if it never does, the first if it does there already.
+/// The load at which the value first exceeds `limit`, interpolated between the points on a
+/// logarithmic scale. The last load if the value never exceeds `limit`, the first load if it does
+/// so from the start.
 double LoadAt(const std::vector<LoadPoint>& points, double limit);
-/// The value at `load`, interpolated in the same way; the nearest end's beyond the points.
+/// The value at `load`, interpolated in the same way. Outside of the points: the value of the
+/// nearest point.
 double ValueAt(const std::vector<LoadPoint>& points, double load);
 
 }  // namespace lagoon::bench

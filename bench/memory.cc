@@ -24,11 +24,11 @@ Status LoadAndRun(const std::string& file) {
   return {};
 }
 
-// In a child, so that nothing of an earlier model counts.
+// Runs the model in a child process, so that no memory of an earlier model counts.
 Result<double> PeakOfLagoon(const std::string& file) {
   int ends[2];
   if (pipe(ends) != 0) return Fail(ErrorCode::kInternal, "no pipe for a child");
-  std::fflush(nullptr);  // else the child would write it too
+  std::fflush(nullptr);  // else the child would write buffered output a second time
   const pid_t child = fork();
   if (child == 0) {
     close(ends[0]);

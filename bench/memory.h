@@ -15,12 +15,13 @@ struct MemoryOptions {
   OnnxRuntimeOptions onnxruntime;
 };
 
-/// Peak resident memory of a process that loads one model and runs it three times with one thread,
-/// batch 1: Lagoon and ONNX Runtime, each in a new process, less the peak of the same process with
-/// a model that computes next to nothing (a library, an interpreter). Metrics, for model M:
+/// Measures the peak resident memory of a new process that loads one model and runs it three times
+/// with one thread and batch 1, for Lagoon and for ONNX Runtime. The peak of the same process with
+/// a model that computes next to nothing is subtracted: it is the memory of the library or the
+/// interpreter. Metrics, for model M:
 ///   peak_mib.M.lagoon, .onnxruntime; memory_ratio_vs_onnxruntime.M
 ///   peak_base_mib.lagoon, .onnxruntime    what was subtracted
-/// Call it while the process has one thread: it forks.
+/// Forks: call it while the process has only one thread.
 Status RunMemory(const MemoryOptions& options, Report& report);
 
 }  // namespace lagoon::bench

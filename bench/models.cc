@@ -36,7 +36,8 @@ Status RunFor(BoundModel& model, Device& device, double seconds,
   return {};
 }
 
-// Last commit of what a kernel waited for, to its own first block.
+// Measures each kernel's gap from the last commit of the kernels that it waits for to its first
+// block.
 Status MeasureGaps(BoundModel& model, Device& device, std::vector<double>& gaps_us) {
   const Plan& plan = model.instance().plan();
   std::vector<OpTimes> times(plan.ops.size());
@@ -63,10 +64,10 @@ void ReportPlan(const std::string& name, const Plan& plan, Report& report) {
 /// One model with one number of workers and one batch size.
 struct Run {
   std::string name;
-  std::uint32_t workers = 1;  // 0: the device has none
+  std::uint32_t workers = 1;  // 0: the device is a GPU
   std::int64_t batch = 1;
 
-  /// "w2.b1", on a GPU "b1".
+  /// For example "w2.b1"; on a GPU "b1".
   std::string Setting() const {
     return workers == 0 ? fmt::format("b{}", batch) : fmt::format("w{}.b{}", workers, batch);
   }
@@ -80,7 +81,7 @@ bool TakesBatch(const Plan& plan, std::int64_t batch) {
   });
 }
 
-/// Collects for how long blocks ran on a core, on a device of one worker. Transfers count too.
+/// Collects the CPU times of blocks and of transfers, on a device with one worker.
 class Meter final : public DeviceObserver {
  public:
   void OnPlaced(const DeviceBlock&) override { begin_ = ThreadCpuTime(); }
@@ -111,14 +112,14 @@ Status MeasureBlocks(const std::string& name, const ModelsOptions& options, Prec
   return {};
 }
 
-/// Who takes turns on one device. The last two may be null.
+/// The sides that take turns on one device. The last two may be null.
 struct Sides {
   BoundModel& ours;
   BoundModel* bf16;
   OnnxRuntimeProcess* onnxruntime;
 };
 
-/// What one trial showed: latencies in milliseconds, and the gaps between our kernels.
+/// The results of one trial: latencies in milliseconds, and the gaps between our kernels.
 struct Trial {
   std::vector<double> ours_ms, bf16_ms, theirs_ms, gaps_us;
 };
@@ -126,7 +127,7 @@ struct Trial {
 /// The trials that count.
 struct Samples {
   std::vector<Trial> trials;
-  bool clean = true;  // nothing disturbed them
+  bool clean = true;  // the host disturbed none of them
 
   std::vector<double> All(std::vector<double> Trial::*samples) const {
     std::vector<double> all;
@@ -135,7 +136,7 @@ struct Samples {
     }
     return all;
   }
-  /// Of the medians, pair by pair.
+  /// The ratios of the medians, pair by pair.
   std::vector<double> Ratios(std::vector<double> Trial::*over,
                              std::vector<double> Trial::*under) const {
     std::vector<double> ratios;
@@ -203,7 +204,7 @@ class Turns {
   Device& device_;
   const std::string label_;
   const ModelsOptions& options_;
-  double ours_ms_ = 0;  // latest known latency of ours, for as many runs of theirs
+  double ours_ms_ = 0;  // our latest latency: gives the number of ONNX Runtime's runs in a turn
 };
 
 constexpr double kMostRatio = 1.25;

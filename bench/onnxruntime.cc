@@ -53,7 +53,7 @@ Result<OnnxRuntimeProcess::Values> ReadValues(const nlohmann::json& tensor) {
 
 Result<std::unique_ptr<OnnxRuntimeProcess>> OnnxRuntimeProcess::Start(
     const std::string& model, const OnnxRuntimeOptions& options) {
-  std::signal(SIGPIPE, SIG_IGN);  // a worker that died is an error message, not our end
+  std::signal(SIGPIPE, SIG_IGN);  // writing to a dead worker fails instead of killing us
   std::unique_ptr<OnnxRuntimeProcess> process(new OnnxRuntimeProcess);
   process->model_ = model;
   int to[2];
@@ -87,7 +87,7 @@ Result<std::unique_ptr<OnnxRuntimeProcess>> OnnxRuntimeProcess::Start(
 }
 
 OnnxRuntimeProcess::~OnnxRuntimeProcess() {
-  if (to_ >= 0) close(to_);  // the end of its stdin ends it
+  if (to_ >= 0) close(to_);  // the worker ends when its stdin is closed
   if (from_ != nullptr) std::fclose(from_);
   if (pid_ > 0) waitpid(pid_, nullptr, 0);
 }

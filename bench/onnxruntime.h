@@ -16,15 +16,15 @@ namespace lagoon::bench {
 struct OnnxRuntimeOptions {
   std::string python;  // with onnxruntime installed
   std::string worker;  // bench/comparators/onnxruntime_worker.py
-  int threads = 0;     // 0: its default
+  int threads = 0;     // 0: ONNX Runtime's default
   bool spinning = true;
-  std::string cpus;  // "0,1"; empty: all
+  std::string cpus;  // cores that the process may use, "0,1"; empty: all
   int nice = 0;
   std::int64_t batch = 1;  // size of dimensions that the file calls "batch"
 };
 
-/// ONNX Runtime with one model in a process of its own, as a user would run it beside another.
-/// One thread. The process ends with this object.
+/// ONNX Runtime with one model in a process of its own, as a user runs two models side by side
+/// today. One thread. The destructor ends the process.
 class OnnxRuntimeProcess {
  public:
   static Result<std::unique_ptr<OnnxRuntimeProcess>> Start(const std::string& model,
@@ -35,7 +35,8 @@ class OnnxRuntimeProcess {
 
   const nlohmann::json& info() const { return info_; }
 
-  /// `runs` back to back after `warmup` untimed ones: latencies in microseconds.
+  /// Does `warmup` untimed runs, then `runs` timed ones back to back. Returns the latencies of the
+  /// timed runs in microseconds.
   Result<std::vector<double>> Run(int runs, int warmup);
 
   /// One tensor of a run, as raw bytes.
@@ -49,12 +50,14 @@ class OnnxRuntimeProcess {
   /// One run on the process's own random inputs.
   Result<Example> RunExample();
 
-  // A window shared with other processes: Begin... returns at once, End... waits for the answer.
+  // A window shared with other processes: Begin...() returns at once, End...() waits for the end of
+  // the window.
   Status BeginOpenLoop(TimePoint start, const std::vector<double>& arrivals_us);
-  Result<std::vector<double>>
-  EndOpenLoop();  // latencies from the intended arrival, in microseconds
+  /// Latencies from the intended arrivals, in microseconds.
+  Result<std::vector<double>> EndOpenLoop();
   Status BeginLoop(TimePoint start, TimePoint end);
-  Result<std::vector<double>> EndLoop();  // completions in microseconds after `start`
+  /// Completions, in microseconds after `start`.
+  Result<std::vector<double>> EndLoop();
 
  private:
   OnnxRuntimeProcess() = default;

@@ -56,7 +56,7 @@ Result<const Values*> Find(const std::vector<Values>& values, const TensorSpec& 
   return &*found;
 }
 
-/// Infinite where only one side is a number.
+/// Infinite if an element is a number on only one side.
 double RelativeError(const TensorSpec& spec, const Bytes& ours, const Bytes& theirs) {
   double difference = 0, largest = 1e-9;
   const auto elements = static_cast<std::size_t>(ElementCount(spec.dims));
@@ -130,7 +130,8 @@ class Comparison {
   std::vector<Bytes> outputs_;
 };
 
-/// Moments from nothing to a quarter of a run, so that no run is without, and each comes to an end.
+/// Random times from 0 to a quarter of a run's time, until the next revocation. So short that every
+/// run is revoked, and so long that every run makes progress.
 class RandomMoments {
  public:
   RandomMoments(unsigned seed, Nanoseconds run)
@@ -140,7 +141,8 @@ class RandomMoments {
     ++given_;
     return Nanoseconds(std::uniform_int_distribution<std::int64_t>(0, upto_)(random_));
   }
-  /// Those that came while the run lasted: the last one of a run does not.
+  /// The number of revocations so far. The last moment of each run does not count, as the run ends
+  /// before it.
   int given() const { return given_; }
   void EndRun() { --given_; }
 
@@ -152,7 +154,7 @@ class RandomMoments {
 
 Status CompareModel(const std::string& name, const OutputsOptions& options, double& worst,
                     Report& report) {
-  constexpr std::size_t kInFlight = 8;  // a revocation meets queued launches too
+  constexpr std::size_t kInFlight = 8;  // so that a revocation also meets queued launches
   constexpr int kMaxRuns = 10'000;
   LAGOON_ASSIGN_OR_RETURN(const ComputeDevice on, OpenDevice(options.device));
   Device* const device = on.device.get();

@@ -21,7 +21,7 @@ constexpr int kWarmUp = 20;
 constexpr const char* kChannelMeans = "channel_means";
 constexpr std::int64_t kResNetInput[] = {1, 3, 224, 224};
 
-// All requests of one protocol.
+// The times of all requests of one window.
 struct Timings {
   std::vector<double> overhead_us;
   std::map<std::string, std::vector<double>> stages_us;
@@ -49,7 +49,7 @@ Status InferMany(InferClient& client, int requests, Timings* timings) {
 
 // One protocol and one model.
 struct Series {
-  std::string name;  // of its metrics
+  std::string name;  // ends the names of the metrics
   std::unique_ptr<InferClient> client;
   std::vector<Timings> trials;
 };
@@ -107,7 +107,7 @@ void AddMetrics(const Series& series, const std::vector<std::size_t>& trials, Ev
   }
 }
 
-// The protocols with both models, one a window, in random order.
+// Measures both protocols with both models, a window each per trial, in random order.
 Status MeasureAll(const OverheadOptions& options, std::vector<Series>& all, Report& report) {
   for (Series& series : all) LAGOON_RETURN_IF_ERROR(InferMany(*series.client, kWarmUp, nullptr));
   Progress progress("bench overhead", options.rounds * static_cast<int>(all.size()));

@@ -9,7 +9,7 @@ using std::chrono::microseconds;
 using std::chrono::milliseconds;
 
 constexpr Nanoseconds kRealTimeKernel = microseconds(200);
-// Between real-time requests, in the mean: best-effort work has most of the device.
+// Mean gap between real-time requests, so that best-effort work has most of the device's time.
 constexpr Nanoseconds kGap = milliseconds(12);
 
 // Uniform in [0, 1).
@@ -101,7 +101,7 @@ Result<RestoreCost> MeasureRestore(const PreemptionCase& preempted, const Preemp
   for (int i = 0; i < preempted.requests; ++i) {
     Probe best_effort, real_time;
     LAGOON_RETURN_IF_ERROR(Post(stage, 1, best_effort));
-    const double part = 0.02 + 0.9 * Uniform(random);  // some kernels are left to come back to
+    const double part = 0.02 + 0.9 * Uniform(random);  // some kernels are left to run afterwards
     const TimePoint moment =
         device.Now() + std::chrono::duration_cast<Nanoseconds>(part * alone.took());
     while (device.Now() < moment) device.Wait(moment);

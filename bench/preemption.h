@@ -1,7 +1,7 @@
 #pragma once
 
-// How long real-time work waits for best-effort work to leave a simulated device, and what that
-// costs (REEF 6.4).
+// How long real-time work waits until best-effort work has left a simulated device, and what this
+// costs the best-effort work (REEF 6.4).
 
 #include <string>
 #include <vector>
@@ -10,8 +10,8 @@
 
 namespace lagoon::bench {
 
-/// A way to preempt: a named scheduler with the depth of the device's queue and what happens to
-/// running blocks.
+/// A way to preempt: a scheduler, the depth of the device's queue, and what happens to running
+/// blocks.
 struct PreemptionWay {
   std::string label;
   std::string scheduler;
@@ -21,32 +21,34 @@ struct PreemptionWay {
   Result<Scheduler> Make() const;
 };
 
-/// REEF's wait-based baseline (6.4): everything is queued, and leaves lazily.
+/// REEF's wait-based baseline (6.4): all kernels of a job are queued on the device. Queued kernels
+/// leave, running ones finish.
 PreemptionWay WaitWay();
-/// As REEF does it: running blocks are killed.
+/// REEF's way: running blocks are killed.
 PreemptionWay KillWay();
-/// As the block protocol does it: they leave at a check, and what is committed stays.
+/// The block protocol's way: running blocks leave at a check, and committed blocks stay done.
 PreemptionWay CheckWay();
 
 struct PreemptionCase {
   SimProfile profile;
   std::vector<const SimModel*> best_effort;  // closed loops
-  int requests = 100;                        // of the real-time client, at random moments
+  int requests = 100;                        // real-time requests, at random moments
   unsigned seed = 1;
 };
 
-/// From the arrival of a real-time request to its first block, in microseconds; one a request.
+/// The time from each real-time request's arrival to its first block, in microseconds.
 Result<std::vector<double>> PreemptionUs(const PreemptionCase& preempted, const PreemptionWay& way);
 
-/// What a best-effort request loses by one preemption beyond the time from the real-time request's
-/// arrival to its end: relaunching, and what has to run again.
+/// The time that a best-effort request loses by one preemption, without the time from the real-time
+/// request's arrival to its end: relaunching, and work that has to run again.
 struct RestoreCost {
-  std::vector<double> us;  // one a preemption
-  double alone_us = 0;     // the request, not preempted
+  std::vector<double> us;  // by preemption
+  double alone_us = 0;     // time of the best-effort request without preemption
 };
 Result<RestoreCost> MeasureRestore(const PreemptionCase& preempted, const PreemptionWay& way);
 
-/// `kernels` of `time` each, on all units of the profile.
+/// A model of `kernels` kernels that take `time` each and have a block on every unit of the
+/// profile.
 SimModel FullKernels(const SimProfile& profile, std::size_t kernels, Nanoseconds time);
 
 }  // namespace lagoon::bench

@@ -33,7 +33,7 @@ TEST(Preemption, AKilledKernelRunsAgainAndACheckedOneGoesOn) {
   const RestoreCost killed = *MeasureRestore(Case(model), KillWay());
   EXPECT_NEAR(killed.alone_us, 8000, 100);
   EXPECT_EQ(killed.us.size(), 20u);
-  // Half a kernel in the mean, at most a whole one and its relaunch.
+  // A preemption loses half a kernel in the mean, and at most a whole one and its relaunch.
   EXPECT_NEAR(Mean(killed.us), 200, 120);
   EXPECT_LT(*std::max_element(killed.us.begin(), killed.us.end()), 450);
 }

@@ -8,8 +8,8 @@
 
 namespace lagoon::bench {
 
-/// One benchmark's JSON file: what ran, where, and a flat map "metrics" of name with unit to
-/// number.
+/// One benchmark's JSON file: what ran, on which machine, and "metrics", a flat map from names
+/// (with their unit) to numbers.
 class Report {
  public:
   /// `benchmark`: the word after `lagoon bench`. `configuration`: all its options, defaults
@@ -17,7 +17,7 @@ class Report {
   Report(std::string benchmark, nlohmann::json configuration, std::string version);
 
   void Metric(const std::string& name, double value);
-  /// Another field of the file: what the metrics cannot say.
+  /// Adds a field to the file, beside "metrics".
   void Field(const std::string& name, nlohmann::json value) { json_[name] = std::move(value); }
   const nlohmann::json& json() const { return json_; }
 
@@ -28,7 +28,7 @@ class Report {
   nlohmann::json json_;
 };
 
-/// A line that fills while something takes long. Only on a terminal; elsewhere a line per tenth.
+/// A progress bar on a terminal; elsewhere a line for each tenth of the steps.
 class Progress {
  public:
   Progress(std::string title, int steps);

@@ -20,14 +20,15 @@ struct SimJobs {
 
   /// A workload of DISB.
   static Result<SimJobs> Disb(const std::string& device, const std::string& workload);
-  /// `clients` closed loops, in turns of every model that the device has.
+  /// `clients` closed loops, which take all models of the device in turn.
   static Result<SimJobs> Loops(const std::string& device, std::size_t clients);
-  /// The same of one model.
+  /// The same with one model.
   static SimJobs Loops(const std::string& device, const SimModel& model, std::size_t clients);
 
-  /// One a client; they name the models here.
+  /// One queue per client. They point into `models`: this object must outlive them.
   std::vector<SimStageQueue> Queues(std::size_t instances = 1) const;
-  /// Open loops send at their rates, by the models' own times and a fixed seed.
+  /// A window of `span`. The arrivals of open loops follow from the clients' loads, the models'
+  /// own times and a fixed seed.
   DisbWindow Window(Nanoseconds span) const;
 };
 

@@ -8,9 +8,10 @@
 
 namespace lagoon::bench {
 
-/// A frozen kernel list as a plan that the dispatcher runs on `device`: a chain with the published
-/// times as its profile. It has neither inputs nor outputs: the published times are of the kernels.
-/// Fails when a kernel's blocks do not fit into the device's units, naming the model.
+/// Makes a plan from a frozen kernel list, for a dispatcher on `device`: a chain of kernels with
+/// the published times as its profile. The plan has neither inputs nor outputs, as the published
+/// times do not include copies. Fails if a kernel's blocks do not fit into the device's units,
+/// naming the model.
 Result<std::shared_ptr<const LoadedPlan>> LoadSimPlan(const SimModel& model, SimDevice& device);
 
 }  // namespace lagoon::bench

@@ -13,7 +13,7 @@ using Seconds = std::chrono::duration<double>;
 struct Case {
   std::string scheduler;
   SimJobs jobs;
-  std::vector<double> events = {}, kernels = {}, speedups = {};  // a round each
+  std::vector<double> events = {}, kernels = {}, speedups = {};  // by round
 
   std::string name() const { return scheduler + "." + jobs.device; }
 };
@@ -29,7 +29,7 @@ Status RunRound(Case& measured, const SimSpeedOptions& options) {
   const TimePoint start = Now();
   stage.Run(measured.jobs.clients, window, Nanoseconds(0));
   const double took = Seconds(Now() - start).count();
-  // What has ended was placed, and nothing is left.
+  // Every block that ended was placed before, and no block still runs: two events per block.
   measured.events.push_back(2 * static_cast<double>(stage.device().blocks_ended()) / took);
   measured.kernels.push_back(static_cast<double>(stage.dispatcher().Stats().launches) / took);
   measured.speedups.push_back(Seconds(stage.device().Now() - virtual_start).count() / took);

@@ -9,14 +9,17 @@ struct SimSpeedOptions {
   double seconds = 2.0;  // virtual, of each round
 };
 
-/// How fast the simulator is, dispatcher and policy included, on one core. Cases: `lagoon.gv100`
-/// (DISB C), `paella.t4` (64 closed-loop clients of Paella's eight models), `paella.gtx1660s` (400
-/// closed-loop clients of Paella's Figure 2: kernels of one block, the least that an event can be
-/// shared by). Medians of the rounds:
+/// Measures how fast the simulator is on one core, dispatcher and policy included. Cases:
+/// - `lagoon.gv100`: DISB C
+/// - `paella.t4`: 64 closed-loop clients of Paella's eight models
+/// - `paella.gtx1660s`: 400 closed-loop clients of Paella's Figure 2, whose kernels have one block:
+///   the cost of a launch is spread over the fewest block events.
+///
+/// Metrics are medians of the rounds:
 ///   sim_block_events_per_second.CASE   placements and completions of blocks in a real second
-///   sim_kernels_per_second.CASE        launches submitted
-///   sim_speedup.CASE                   virtual seconds in a real one
-///   sim_block_events_per_second        the slower one of the first two, the papers' models
+///   sim_kernels_per_second.CASE        launches submitted in a real second
+///   sim_speedup.CASE                   virtual seconds in a real second
+///   sim_block_events_per_second        the slower one of the first two cases
 Status RunSimSpeed(const SimSpeedOptions& options, Report& report);
 
 }  // namespace lagoon::bench

@@ -7,7 +7,7 @@
 namespace lagoon::bench {
 namespace {
 
-constexpr std::size_t kMaxPending = 1'000'000;  // nothing is dropped: lateness shows as latency
+constexpr std::size_t kMaxPending = 1'000'000;  // no request is dropped: lateness shows as latency
 
 }  // namespace
 

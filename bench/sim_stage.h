@@ -14,30 +14,30 @@
 
 namespace lagoon::bench {
 
-/// What one client of a stage asks for.
+/// The queue of one client of a stage.
 struct SimStageQueue {
   std::string name;
   JobClass job_class = JobClass::kBestEffort;
   const SimModel* model = nullptr;  // null: the client has no queue
-  std::size_t instances = 1;        // requests of it that run at once
+  std::size_t instances = 1;        // the client's requests that run at once
 };
 
-/// A simulated device of its own with some clients' models under a scheduler, so that no run leaves
-/// anything behind. One thread.
+/// A simulated device and a dispatcher with some clients' models under a scheduler. Every run takes
+/// a new stage, so that no run affects the next. One thread.
 class SimStage {
  public:
-  /// Puts something between the dispatcher and the device; empty: nothing.
+  /// Makes a device to put between the dispatcher and the simulated device; empty: none.
   using Wrap = std::function<std::unique_ptr<Device>(Device&)>;
 
   /// Clients of one model share its plan. Fails when a model does not fit the device, naming it.
   static Result<SimStage> Open(const SimDeviceOptions& options, Scheduler scheduler,
                                std::span<const SimStageQueue> queues, const Wrap& wrap = {});
 
-  /// A window of `clients`, which are those of the queues in their order, after `settle`.
+  /// Runs a window of `clients`, in the order of the queues. The window begins after `settle`.
   std::vector<VirtualRun> Run(const std::vector<DisbClient>& clients, const DisbWindow& window,
                               Nanoseconds settle);
 
-  /// Fraction of the units' time since the start that they had blocks, or nothing while work was
+  /// Fractions of the units' time since the start: with blocks, and without blocks while work was
   /// held back.
   double UnitsBusy() const { return Fraction(device_->Times().busy); }
   double IdleWhileReady() const { return Fraction(device_->Times().idle_while_ready); }

@@ -9,9 +9,9 @@
 
 namespace lagoon::bench {
 
-/// p99 means something only from this many samples on.
+/// A p99 is reported only from this many samples on.
 inline constexpr std::size_t kSamplesForP99 = 1000;
-/// The same within one window: from here on the p99 is not the largest sample.
+/// The same within one window: with more samples the p99 is not simply the largest one.
 inline constexpr std::size_t kSamplesForWindowP99 = 100;
 
 /// The value that `percent` of the samples do not exceed (nearest rank). Not empty.

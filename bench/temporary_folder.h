@@ -7,7 +7,7 @@
 
 namespace lagoon::bench {
 
-/// An empty folder, removed with this object, whatever is in it then.
+/// A new, empty folder. The destructor removes the folder with all that is in it.
 class TemporaryFolder {
  public:
   static Result<TemporaryFolder> Make();

@@ -11,15 +11,16 @@
 
 namespace lagoon::bench {
 
-/// A model repository of links to some models of a zoo; removed with this object.
+/// A model repository of links to some models of a zoo. The destructor removes the repository.
 class TemporaryRepository {
  public:
-  /// kNotFound names the model that the zoo lacks and how to make it.
+  /// Fails with kNotFound, naming a model that the zoo lacks and how to make that model.
   static Result<TemporaryRepository> Link(const std::string& zoo,
                                           const std::vector<std::string>& models);
   const std::string& path() const { return folder_.path(); }
 
-  /// Adds a model that computes next to nothing: the mean of each channel of `dims` [1,C,H,W].
+  /// Adds a model that computes next to nothing: the mean of each channel. `dims`: shape of the
+  /// input, [1,C,H,W].
   Status AddChannelMeans(const std::string& name, std::span<const std::int64_t> dims);
 
  private:

@@ -4,15 +4,15 @@
 
 namespace lagoon::bench {
 
-/// A device that counts the real time its dispatcher spends in it, and in its listener. Between a
-/// dispatcher on a simulated device and that device, on one thread.
+/// Sits between a dispatcher and its simulated device, and counts the real time that is spent in
+/// the device and in the dispatcher's listener. One thread.
 class TimedDevice final : public ForwardingDevice, private DeviceListener {
  public:
   using ForwardingDevice::ForwardingDevice;
 
-  /// Real time of all calls that change the device or read its events.
+  /// Real time in all calls that change the device or read its events.
   Nanoseconds inside() const { return inside_; }
-  /// Real time of the listener, and of the device's calls and launches while it worked.
+  /// Real time in the listener; the part of it in calls of the device; the launches made there.
   Nanoseconds listening() const { return listening_; }
   Nanoseconds inside_while_listening() const { return inside_while_listening_; }
   std::uint64_t launches_while_listening() const { return launches_; }

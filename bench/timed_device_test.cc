@@ -23,7 +23,7 @@ TEST(TimedDevice, CountsTheDispatchersTimeApartFromTheDevices) {
   EXPECT_GT(timed->inside_while_listening(), Nanoseconds(0));
   EXPECT_GE(timed->inside(), timed->inside_while_listening());
   EXPECT_GT(timed->listening(), timed->inside_while_listening());
-  // What was posted submits outside of the listener.
+  // Post() also submits launches, outside of the listener.
   EXPECT_GT(timed->launches_while_listening(), 100u);
   EXPECT_LT(timed->launches_while_listening(), stage.dispatcher().Stats().launches);
 }

@@ -7,8 +7,8 @@
 namespace lagoon::bench {
 namespace {
 
-// Virtual time after which a request that has not ended is a bug of the dispatcher: nothing else
-// would end the loop.
+// Virtual time after which a request that has not ended is a bug of the dispatcher. Without this
+// limit the loop would never end.
 constexpr Nanoseconds kStalled = std::chrono::hours(24);
 
 }  // namespace
@@ -51,7 +51,7 @@ void VirtualClients::PlanArrivals(const DisbWindow& window) {
   open_left_ = arrivals_.size();
 }
 
-// Posting takes time of the host, in which more may come due.
+// Posting takes host time, in which more arrivals may become due.
 void VirtualClients::PostDue() {
   for (bool any = true; any;) {
     any = false;
@@ -70,7 +70,8 @@ void VirtualClients::PostDue() {
   }
 }
 
-// Contention lasts until the last real-time request has ended, within bounds.
+// Closed loops go on until the window has ended and all requests of open loops, but at most for
+// another window's length.
 bool VirtualClients::MayLoop() const {
   const TimePoint now = device_.Now();
   return now < end_ || (open_left_ > 0 && now < last_call_);
@@ -83,11 +84,11 @@ void VirtualClients::Post(std::size_t client, TimePoint from) {
   request.from = from;
   ++running_;
   if (IsRealTime(clients_[client])) request.first = real_time_++ == 0;
-  // Its bound is above all that a window can hold.
+  // The queue's bound is above the number of requests that a window can have.
   LAGOON_CHECK(dispatcher_.Post({*queues_[client], kNoDeadline, {}, {}, &request}).has_value());
 }
 
-// The next request of a closed loop is posted by PostDue(), so that loops do not nest.
+// PostDue() posts the next request of a closed loop: posting here would recurse.
 void VirtualClients::Ended(const Request& request, const JobResult& result) {
   LAGOON_CHECK(result.outcome == Outcome::kDone);
   --running_;

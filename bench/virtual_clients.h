@@ -11,23 +11,24 @@
 
 namespace lagoon::bench {
 
-/// What a client saw in one window.
+/// The results of a client in one window.
 struct VirtualRun {
   std::vector<double> latencies_ms;  // from the intended arrival; closed loops: from the post
-  /// The same to the first block, of real-time requests that met no other one.
+  /// The times from there to the first block, of real-time requests that arrived while no other
+  /// real-time request was under way.
   std::vector<double> starts_us;
-  double completed = 0;  // in the window
+  double completed = 0;  // requests in the window (DISB on sim: bench/disb_sim.h)
 };
 
 /// All clients of a window, posting to a dispatcher on a device whose time is virtual. One thread.
 class VirtualClients {
  public:
-  /// `queues`: one a client; nothing: it sends nothing. All borrowed.
+  /// `queues`: by client; a client without a queue sends nothing. Borrows all arguments.
   VirtualClients(Device& device, Dispatcher& dispatcher, const std::vector<DisbClient>& clients,
                  const std::vector<std::optional<QueueId>>& queues);
 
-  /// Closed loops start now, the window after `settle`. Returns by client, when all requests have
-  /// ended.
+  /// Closed loops start at once, the window begins after `settle`. Returns when all requests have
+  /// ended: the results by client.
   std::vector<VirtualRun> Run(const DisbWindow& window, Nanoseconds settle);
 
  private:
@@ -36,7 +37,7 @@ class VirtualClients {
     VirtualClients* owner = nullptr;
     std::size_t client = 0;
     TimePoint from;
-    bool first = false;  // real-time, and no other one was under way
+    bool first = false;  // a real-time request, posted while no other one was under way
   };
   struct Arrival {
     TimePoint at;
@@ -60,10 +61,10 @@ class VirtualClients {
   std::vector<Arrival> arrivals_;  // of open loops, ascending
   std::size_t next_ = 0;
   std::size_t open_left_ = 0;       // requests of open loops that have not ended
-  std::size_t running_ = 0;         // requests of all
-  std::size_t real_time_ = 0;       // of those, real-time ones
-  std::vector<std::size_t> again_;  // closed loops whose request has ended
-  std::deque<Request> requests_;    // addresses stay
+  std::size_t running_ = 0;         // posted requests that have not ended
+  std::size_t real_time_ = 0;       // real-time requests among these
+  std::vector<std::size_t> again_;  // clients in closed loops that are to post again
+  std::deque<Request> requests_;    // a deque, as addresses must not change
   std::vector<VirtualRun> runs_;
 };
 

@@ -11,7 +11,7 @@ namespace {
 using std::chrono::microseconds;
 using std::chrono::milliseconds;
 
-// Two kernels of 500 us on every unit.
+// A model of two kernels, each of 500 us on every unit.
 SimModel TwoKernels() {
   SimModel model;
   model.statistics.model = "two";

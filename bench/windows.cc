@@ -12,16 +12,17 @@
 namespace lagoon::bench {
 namespace {
 
-// Of a window's core time. The constant part is the resolution of /proc: some ticks of 10 ms.
+// Limits, as a part of the window's core time plus a constant for the resolution of /proc (some
+// ticks of 10 ms).
 constexpr double kMostStolen = 0.02, kMostStolenS = 0.02;
 constexpr double kMostForeign = 0.05, kMostForeignS = 0.05;
 // The unit of work runs in registers: only another program on the same physical core, or another
 // clock rate, makes it slower than usual.
 constexpr double kMostSlow = 1.15;
-// Twice as late as usual, and by more than a scheduler's time slice.
+// The limit is twice the usual lateness plus a scheduler's time slice.
 constexpr double kMostLate = 2, kMostLateUs = 4'000;
-constexpr double kForRounds = 0.8;       // of the limit of time: the rest is for repetitions
-constexpr std::size_t kLeastTrials = 3;  // whose median is "usual"
+constexpr double kForRounds = 0.8;       // part of the time limit; the rest is for repetitions
+constexpr std::size_t kLeastTrials = 3;  // with fewer trials "usual" is unknown
 constexpr double kUnknown = std::numeric_limits<double>::quiet_NaN();
 
 double UsualValue(const std::vector<HostReading>& readings, double HostReading::*member) {
@@ -32,7 +33,7 @@ double UsualValue(const std::vector<HostReading>& readings, double HostReading::
   return values.size() < kLeastTrials ? kUnknown : MiddleValue(std::move(values));
 }
 
-// As std::shuffle, but the same with every standard library.
+// Like std::shuffle, but the same with every standard library.
 template <typename T>
 void Shuffle(std::vector<T>& items, std::mt19937& random) {
   for (std::size_t i = items.size(); i > 1; --i) std::swap(items[i - 1], items[random() % i]);
@@ -113,7 +114,8 @@ class Runner {
   }
 
  private:
-  // Whether one more ends within `seconds`, if it takes as long as the `done` ones in the mean.
+  // Whether one more round (or trial) ends within `seconds` if it takes the mean time of the `done`
+  // ones.
   bool Fits(int done, double seconds) const {
     if (plan_.seconds <= 0) return true;
     const double passed = std::chrono::duration<double>(now_() - begin_).count();
@@ -124,8 +126,8 @@ class Runner {
     std::size_t round = 0;
     std::vector<HostReading> readings;  // by window
     std::vector<Disturbance> found;     // by window
-    bool disturbed = false;             // one of the windows is
-    bool replaced = false;              // by a repetition
+    bool disturbed = false;             // at least one window is disturbed
+    bool replaced = false;              // a repetition has been measured
   };
 
   Status MeasureTrial(std::size_t group, std::size_t round) {
@@ -144,7 +146,7 @@ class Runner {
     return {};
   }
 
-  // Of all trials anew: what is usual is better known with each.
+  // Judges all trials again, as each new trial makes the usual values better known.
   void JudgeAll() {
     for (std::vector<Trial>& trials : trials_) {
       for (Trial& trial : trials) {
@@ -194,7 +196,7 @@ class Runner {
 
 }  // namespace
 
-// Comparisons with NaN are false: what is not known disturbs nothing.
+// Comparisons with NaN are false: unknown values never count as a disturbance.
 Disturbance Judge(const HostReading& reading, const HostReading& usual) {
   if (reading.stolen_s > kMostStolenS + kMostStolen * reading.core_seconds) {
     return Disturbance::kStolen;

@@ -1,6 +1,6 @@
 #pragma once
 
-// How benchmarks compare sides on a host that is not theirs alone: docs/results/benchmarks.md, "How
+// How benchmarks compare sides on a host that other programs use too: docs/results/benchmarks.md, "How
 // evidence is gathered".
 
 #include <cstddef>
@@ -15,27 +15,28 @@
 
 namespace lagoon::bench {
 
-/// What is compared belongs to one group, and a trial of a group measures each of the group's
-/// windows once, one directly after the other.
+/// Windows that are compared with each other belong to one group. A trial of a group measures each
+/// of its windows once, one directly after the other.
 struct WindowsPlan {
   std::vector<std::string> groups = {};   // names, for progress and reports
-  std::vector<std::string> windows = {};  // of every group: the sides that are compared
+  std::vector<std::string> windows = {};  // names in every group: the sides that are compared
   int rounds = 10;                        // trials of each group
-  double repeats = 0.5;                   // trials that replace disturbed ones, at most, of all
-  /// In all, repetitions included: no round begins that would end after 0.8 of them. 0: no limit.
+  double repeats = 0.5;                   // most repetitions of disturbed trials, of all trials
+  /// Limit in all, repetitions included. No round begins that would end after 0.8 of this time: the
+  /// rest is for repetitions. 0: no limit.
   double seconds = 0;
-  std::uint32_t seed = 1;  // of the order
+  std::uint32_t seed = 1;  // for the order
 };
 
-/// One window that is to be measured.
+/// A window that is to be measured next.
 struct WindowPlace {
   std::size_t group = 0;
   std::size_t window = 0;
-  std::size_t trial = 0;  // of the group, from 0, in the order of time
-  std::size_t round = 0;  // of the trial; a repetition has the round of what it replaces
+  std::size_t trial = 0;  // number of the group's trial, from 0, in the order of time
+  std::size_t round = 0;  // of the trial; a repetition keeps the round of the trial it replaces
 };
 
-/// Why a window does not count.
+/// Why a window does not count; kNone: it counts.
 enum class Disturbance { kNone, kStolen, kForeign, kSlow, kLate };
 
 /// Compares a reading with `usual`, the median of the readings of the same window in other trials.
@@ -45,7 +46,7 @@ Disturbance Judge(const HostReading& reading, const HostReading& usual);
 /// What happened to the windows of a benchmark, for its report.
 struct WindowsSummary {
   int windows = 0;                                  // measured, repetitions included
-  int disturbed = 0;                                // of those
+  int disturbed = 0;                                // disturbed windows among these
   int stolen = 0, foreign = 0, slow = 0, late = 0;  // by reason
   int repeated = 0;                                 // trials measured again
   int thrown_out = 0;                               // trials that do not count
@@ -57,21 +58,21 @@ struct WindowsSummary {
 };
 
 struct WindowsResult {
-  /// By group: the trials that count, ascending. All trials of a group without an undisturbed one.
+  /// By group: the trials that count, ascending. If all trials of a group are disturbed, all count.
   std::vector<std::vector<std::size_t>> trials;
   WindowsSummary summary;
 
-  /// Whether the trials of the group are undisturbed. Disturbed trials do not decide on a target.
+  /// True if the counted trials of the group are undisturbed. Disturbed ones decide no target.
   bool Clean(std::size_t group) const { return clean[group]; }
   std::vector<bool> clean;
 };
 
 using MeasureWindow = std::function<Status(const WindowPlace&)>;
 
-/// Measures `rounds` trials of every group, groups and the windows of a trial in random order.
-/// `watch` reads the host during each window. A trial with a disturbed window is measured again,
-/// whole, as its windows are compared with each other; at most `repeats` of all trials are. Ends
-/// with the first error of `measure`. `now` is the clock of `seconds`.
+/// Measures `rounds` trials of every group. Groups, and the windows of a trial, are in random
+/// order. `watch` reads the host during each window. If a window is disturbed, the whole trial is
+/// measured again, as its windows are compared with each other, up to `repeats` of all trials.
+/// Fails with the first error of `measure`. `now` is the clock for `seconds`.
 Result<WindowsResult> MeasureWindows(const WindowsPlan& plan, HostWatch& watch,
                                      const std::function<TimePoint()>& now,
                                      const MeasureWindow& measure);

@@ -14,15 +14,15 @@ namespace {
 
 using ::testing::ElementsAre;
 
-// A host in virtual time. The host becomes slower and slower, is noisy, and from time to time takes
-// a part of the cores away for some windows.
+// A host in virtual time. The host becomes slower and slower, is noisy, and is disturbed in some
+// windows.
 class FakeHost final : public HostWatch {
  public:
   struct Options {
-    double drift = 0;      // slower by this factor a window
+    double drift = 0;      // every window is slower by this part of the first one's time
     double noise = 0;      // deviation of a window's speed
-    double disturbed = 0;  // probability that a window is
-    double slowdown = 3;   // of a disturbed window
+    double disturbed = 0;  // probability that a window is disturbed
+    double slowdown = 3;   // factor in a disturbed window
     std::uint32_t seed = 1;
   };
   explicit FakeHost(const Options& options) : options_(options), random_(options.seed) {}
@@ -43,7 +43,8 @@ class FakeHost final : public HostWatch {
   void Disturb(std::function<bool(int)> script) { script_ = std::move(script); }
 
   TimePoint now() const { return now_; }
-  // What takes `ms` on a free host takes here. Only one side suffers from what others take.
+  // Runs work of `ms` on a free host; returns its time on this host. Disturbances slow down only a
+  // side that `suffers`.
   double Run(double ms, bool suffers) {
     double factor = 1 + options_.drift * windows_;
     factor *= 1 + options_.noise * std::normal_distribution<double>()(random_);
@@ -105,11 +106,11 @@ TEST(Windows, ABiasedNoisyDisturbedHostGivesTheRightInterval) {
     held_with_all += with_all.low <= 1.05 && 1.05 <= with_all.high ? 1 : 0;
   }
   EXPECT_GE(held, kRuns * 85 / 100);
-  EXPECT_LT(held_with_all, held);  // what is thrown out matters
+  EXPECT_LT(held_with_all, held);  // throwing trials out makes a difference
 }
 
 TEST(Windows, ADisturbedWindowIsThrownOutWithItsPairAndMeasuredAgain) {
-  for (std::uint32_t seed = 1; seed <= 8; ++seed) {  // so that either side is the disturbed one
+  for (std::uint32_t seed = 1; seed <= 8; ++seed) {  // seeds decide which side is disturbed
     FakeHost host({.slowdown = 100});
     host.Disturb([](int window) { return window == 3; });  // the second of the second trial
     Comparison comparison;
@@ -122,7 +123,7 @@ TEST(Windows, ADisturbedWindowIsThrownOutWithItsPairAndMeasuredAgain) {
     EXPECT_EQ(result->summary.stolen, 1);
     EXPECT_EQ(result->summary.repeated, 1);
     EXPECT_EQ(result->summary.thrown_out, 1);
-    EXPECT_EQ(comparison.places.back().round, 1u);  // of what it replaces
+    EXPECT_EQ(comparison.places.back().round, 1u);  // the round of the replaced trial
     EXPECT_DOUBLE_EQ(comparison.Ratio(result->trials[0]).high, 1.05);
   }
 }
@@ -134,7 +135,7 @@ TEST(Windows, RepetitionsAreBoundedAndAHostThatIsNeverFreeDecidesNothing) {
   ASSERT_TRUE(result);
   EXPECT_EQ(host.windows(), 2 * (4 + 2));
   EXPECT_FALSE(result->Clean(0));
-  EXPECT_EQ(result->trials[0].size(), 6u);  // their values, at least
+  EXPECT_EQ(result->trials[0].size(), 6u);  // all disturbed trials count, as there is no other
   EXPECT_THAT(result->summary.only_disturbed, ElementsAre("one"));
 }
 
@@ -167,7 +168,7 @@ TEST(Windows, NoRoundBeginsThatWouldEndAfterTheLimit) {
   EXPECT_EQ(result->trials[0].size(), 5u);  // a window takes one second here
   FakeHost busy({.disturbed = 1});
   ASSERT_TRUE(comparison.Run(busy, {.rounds = 100, .repeats = 10, .seconds = 13}));
-  EXPECT_EQ(busy.windows(), 12);  // a repetition more
+  EXPECT_EQ(busy.windows(), 12);  // one repetition more
 }
 
 TEST(Windows, TheFirstErrorEndsTheMeasurement) {
@@ -221,7 +222,7 @@ TEST(HostProbe, ReadsThisMachine) {
   const HostReading reading = probe.End();
   EXPECT_GT(reading.core_seconds, 0);
   EXPECT_FALSE(reading.foreign_s < 0);
-  EXPECT_TRUE(std::isnan(reading.unit_us));  // far too short a window
+  EXPECT_TRUE(std::isnan(reading.unit_us));  // unknown, as the window is far too short
 }
 
 }  // namespace

@@ -1,5 +1,7 @@
-# Writes a C++ file with the texts of files: cmake -DOUTPUT=FILE -DROOT=FOLDER -DHEADER=NAME -DFUNCTION=NAME -DFILES=A|B -P embed.cmake
-# FILES are named as they lie under ROOT/src, or ROOT. FUNCTION, which HEADER declares, returns them as cuda::SourceFile.
+# Writes a C++ file that contains the texts of other files. Usage:
+#   cmake -DOUTPUT=FILE -DROOT=FOLDER -DHEADER=NAME -DFUNCTION=NAME -DFILES=A|B -P embed.cmake
+# FILES are paths relative to ROOT/src, or to ROOT. HEADER declares FUNCTION, which returns the files as
+# cuda::SourceFile.
 
 string(REPLACE "|" ";" FILES "${FILES}")
 file(WRITE ${OUTPUT}.part "// Made by cmake/embed.cmake.\n#include \"${HEADER}\"\n\nnamespace lagoon::cuda {\n\n"

@@ -26,15 +26,16 @@ endif()
 target_link_libraries(lagoon_options INTERFACE Threads::Threads)
 
 # lagoon_unity(TARGET): with LAGOON_UNITY the target's sources are compiled up to 8 at a time (docs/contributing.md).
-# Sources that define the same name get different units. A source that Highway compiles once per instruction set
-# includes itself by its own name, and stays alone; so does one with SKIP_UNITY_BUILD_INCLUSION.
-# CMake's own units name their sources by absolute paths, so that a compiler cache finds none of them in another checkout.
+# Sources that define the same name go to different units. A source that Highway compiles once per instruction set
+# includes itself by its own name, and is compiled alone; so is a source with SKIP_UNITY_BUILD_INCLUSION.
+# CMake's own unity builds include sources by absolute paths: a compiler cache would find none of them in another
+# checkout.
 function(lagoon_unity target)
   if(NOT LAGOON_UNITY)
     return()
   endif()
   get_target_property(sources ${target} SOURCES)
-  set(compiled)  # what the target is made of instead
+  set(compiled)  # the target's new sources
   set(units 0)
   foreach(source ${sources})
     get_filename_component(path ${source} ABSOLUTE)
@@ -51,7 +52,7 @@ function(lagoon_unity target)
     while(NOT fits)
       math(EXPR unit "${unit} + 1")
       set(others ${names})
-      list(REMOVE_ITEM others ${names_${unit}} "")  # the names of the unit
+      list(REMOVE_ITEM others ${names_${unit}} "")  # without the names that the unit defines
       list(LENGTH others left)
       if(left EQUAL count AND NOT "${size_${unit}}" STREQUAL 8)
         set(fits TRUE)
@@ -76,8 +77,8 @@ function(lagoon_unity target)
   set_property(TARGET ${target} PROPERTY SOURCES ${compiled})
 endfunction()
 
-# The functions, constants and types that a source defines at the start of a line, in the variable `names`; and the
-# constants of its functions, because a constant of another source in the same unit would be shadowed.
+# Sets the variable `names` to the functions, constants and types that a source defines at the start of a line, and to
+# the constants inside its functions, which would shadow constants of another source in the same unit.
 function(lagoon_names_in source names)
   file(STRINGS ${source} lines REGEX "^([A-Za-z].*[ *&][A-Za-z_0-9]+| .*const.* k[A-Z][A-Za-z0-9]*( =|\\[|{))")
   set(found)
@@ -97,21 +98,22 @@ function(lagoon_names_in source names)
   set(${names} ${found} PARENT_SCOPE)
 endfunction()
 
-# All unit tests, without commands and benchmarks: what a sanitizer's tree builds.
+# All unit tests, without commands and benchmarks: the target that trees with sanitizers build.
 add_custom_target(lagoon_unit_tests)
 
-# lagoon_layer(NAME [TIMELESS] [COMPUTES] [MEASURES] [DEPS targets...]): the library lagoon_NAME from every .cc of this
-# folder (and its sub-folders, but for those under SUBLAYERS, which have a CMakeLists.txt of their own), lagoon_NAME_tests
-# from the *_test.cc and *_testing.cc beside them, lagoon_NAME_bench from the *_bench.cc. Else nothing of a folder
-# `testing` is taken.
-# TIMELESS: no test of it depends on how busy the machine is, so that they may run beside others.
-# COMPUTES: its tests would take minutes without optimisation. The tests of other layers are compiled without, which
-# takes half as long; under address and undefined the layers themselves are, too.
-# MEASURES: nothing that serves links it, and its tests run without sanitizers only.
+# lagoon_layer(NAME [TIMELESS] [COMPUTES] [MEASURES] [DEPS targets...]) defines, from this folder and its sub-folders:
+# - the program lagoon_NAME_tests from every *_test.cc and *_testing.cc
+# - the program lagoon_NAME_bench from every *_bench.cc
+# - the library lagoon_NAME from all other .cc files, but those in folders `testing`
+# Sub-folders in SUBLAYERS are left out: they have a CMakeLists.txt of their own.
+# TIMELESS: the layer's tests do not depend on how busy the machine is, so that they may run beside others.
+# COMPUTES: the layer's tests would take minutes without optimisation. The tests of other layers are compiled without
+# optimisation, which takes half as long; with the sanitizers address and undefined so are the layers themselves.
+# MEASURES: the server does not link the layer, and the layer's tests run only without sanitizers.
 function(lagoon_layer name)
   cmake_parse_arguments(ARG "TIMELESS;COMPUTES;MEASURES" "" "DEPS;TEST_DEPS;SUBLAYERS" ${ARGN})
   if(ARG_COMPUTES AND LAGOON_SANITIZE)
-    add_compile_options(-O1)  # of this folder and those below
+    add_compile_options(-O1)  # for this folder and its sub-folders
   endif()
   file(GLOB_RECURSE sources CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/*.cc)
   foreach(sublayer ${ARG_SUBLAYERS})
@@ -162,8 +164,9 @@ endfunction()
 # The instruction-set levels (src/kernels/cpu_level.h).
 set(LAGOON_LEVELS portable avx2 avx512 avx512bf16 amx)
 
-# lagoon_level_tests(NAME COMMAND...): a test NAME.LEVEL for every level, which runs the bodies of that level alone. A
-# level that the machine or the build lacks is reported as skipped. Not under sanitizers, whose build has few bodies.
+# lagoon_level_tests(NAME COMMAND...): a test NAME.LEVEL for every level, which runs only the bodies of that level. A
+# level that the machine or the build lacks is reported as skipped. There are none with sanitizers, as such a build has
+# few bodies.
 function(lagoon_level_tests name)
   if(LAGOON_SANITIZE OR NOT LAGOON_TESTS)
     return()
@@ -175,9 +178,9 @@ function(lagoon_level_tests name)
   endforeach()
 endfunction()
 
-# lagoon_emulated_tests(NAME LIBRARY SOURCE...): the tests SOURCE... of a layer above AVX-512 with bf16 and AMX emulated
-# (src/kernels/testing/emulated_bf16.h): the files that know these instructions are compiled again, and take the place of
-# those in lagoon_kernels. Skipped on a machine without AVX-512.
+# lagoon_emulated_tests(NAME LIBRARY SOURCE...): the tests SOURCE... of a layer, on AVX-512 with bf16 and AMX emulated
+# (src/kernels/testing/emulated_bf16.h). The files that use these instructions are compiled again and replace those in
+# lagoon_kernels. Skipped on a machine without AVX-512.
 function(lagoon_emulated_tests name library)
   if(NOT LAGOON_TESTS)
     return()
@@ -188,17 +191,17 @@ function(lagoon_emulated_tests name library)
   target_compile_definitions(${target} PRIVATE LAGOON_EMULATED_BF16)
   target_link_libraries(${target} PRIVATE ${library} GTest::gmock GTest::gtest_main)
   add_dependencies(lagoon_unit_tests ${target})
-  set(left_out *ChecksOftenEnough*)  # times
+  set(left_out *ChecksOftenEnough*)  # measures times, which mean nothing under emulation
   if(LAGOON_SANITIZE)
-    string(APPEND left_out :*AllVersions*)  # what they touch, one version touches
+    string(APPEND left_out :*AllVersions*)  # one version runs the same code
   endif()
   add_test(NAME ${name}.emulated COMMAND ${target} --gtest_filter=-${left_out})
   set_tests_properties(${name}.emulated PROPERTIES TIMEOUT 1200 LABELS level ENVIRONMENT LAGOON_CPU=amx
                        SKIP_REGULAR_EXPRESSION "LAGOON_CPU is 'amx', which this machine or this build lacks")
 endfunction()
 
-# lagoon_embed(TARGET HEADER FUNCTION FILE...): FUNCTION, which HEADER declares, returns the texts of the files, named as
-# they are included: as they lie under src, or in the project (cmake/embed.cmake). In this order.
+# lagoon_embed(TARGET HEADER FUNCTION FILE...): makes FUNCTION, which HEADER declares and which returns the texts of the
+# files in this order (cmake/embed.cmake). FILE is a path as in #include: relative to src, or to the project.
 function(lagoon_embed target header function)
   set(files)
   foreach(name ${ARGN})

@@ -1,9 +1,9 @@
-# What `./run package` puts together: cmake --install --component package. It runs on any x86-64 Linux whose glibc is not
-# older than ours: every other library lies in lib/, and is found by its place.
-# Component gpu_tests: what gpu-check runs besides.
+# The package of `./run package`: cmake --install --component package. It runs on any x86-64 Linux with the same or a
+# newer glibc: all other libraries are in lib/, and the programs find them by a relative path.
+# Component gpu_tests: the test programs that gpu-check runs.
 foreach(program lagoon lagoon-bench lagoon_gpu_conformance lagoon_kernels_cuda_tests)
   set_target_properties(${program} PROPERTIES INSTALL_RPATH "$ORIGIN/../lib")
-  # An rpath of the old kind: it holds for what the libraries themselves need, too.
+  # The old kind of rpath, which also applies to the libraries' own dependencies.
   target_link_options(${program} PRIVATE -Wl,--disable-new-dtags)
 endforeach()
 set(glibc "^lib(c|m|mvec|dl|rt|pthread|resolv|util|anl)\\.so" "^ld-linux")

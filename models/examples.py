@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
 """Writes the example models of `./run serve`: models/examples, committed, without their large weights.
 
-A model of the zoo gets the weights that `lagoon make-weights` will make up. Then one pass over seeded
-inputs sets the statistics of its batch-norms and the scale and bias of its last layer, so that answers
-differ between inputs. What the pass sets is a few hundred KB and stays in the file; the weights go.
-So `./run serve` needs no Python. The pass is not the same to the bit on another machine: the
-committed files are the models.
+Each model of the zoo gets the random weights that `lagoon make-weights` will make later. Then one pass
+over seeded inputs sets the statistics of its batch-norms and the scale and bias of its last layer, so
+that answers differ between inputs. The values that the pass sets are a few hundred KB and stay in the
+file; the weights are left out. So `./run serve` needs no Python. The pass does not give the same bits
+on every machine: the committed files are what counts.
 
 Usage: examples.py [--out DIR] [NAME...]
 """
@@ -29,11 +29,12 @@ from skeleton import copy, is_large
 from zoo import CHECK_SEED
 
 NAMES = ("resnet18", "mobilenet_v2")
-MOST_BYTES = 1 << 20  # of one file in the repository
+MOST_BYTES = 1 << 20  # size limit of a committed file
 
 
 class MadeUpWeights:
-    """The weights of a module that leave its file: each has a number, in the exporter's order, and a deviation."""
+    """The weights of a module that are left out of its file. Each has a number, in the exporter's order, and a
+    deviation."""
 
     def __init__(self, module):
         large = {name: parameter for name, parameter in module.named_parameters() if is_large(parameter.shape)}
@@ -48,8 +49,8 @@ class MadeUpWeights:
         weight.data.copy_(torch.from_numpy(values))
 
     def normalise_layer(self, name):
-        """A forward hook like calibration.normalise_output, but with one scale for all channels of the layer: the
-        weight stays one that can be made up."""
+        """A forward hook like calibration.normalise_output, but with one scale for all channels of the layer, so that
+        `lagoon make-weights` can still make the weight."""
         def hook(layer, _, output):
             axes = [axis for axis in range(output.dim()) if axis != 1]
             mean, scale = output.mean(axes), 1 / output.std(axes).square().mean().sqrt()
@@ -61,7 +62,7 @@ class MadeUpWeights:
         return hook
 
     def calibrate(self, network, entry):
-        """One pass sets batch-norms and, where there is none behind, the scale of the layer."""
+        """Sets, in one pass, the batch-norms, and the scale of each layer that no batch-norm follows."""
         plain = normalisable_layers(self.module)
         hooks = [layer.register_forward_hook(self.normalise_layer(f"{name}.weight"))
                  for name, layer in self.module.named_modules() if any(layer is other for other in plain)]
@@ -71,7 +72,7 @@ class MadeUpWeights:
             hook.remove()
 
     def check(self, original, skeleton):
-        """Raises unless `lagoon make-weights` gives the skeleton the weights of the original, to the bit."""
+        """Raises unless `lagoon make-weights` gives the skeleton exactly the weights of the original."""
         values = {tensor.name: numpy_helper.to_array(tensor) for tensor in onnx.load(original).graph.initializer}
         tensors = onnx.load(skeleton, load_external_data=False).graph.initializer
         for number, tensor in enumerate(tensor for tensor in tensors if tensor.external_data):

@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
 """Copies models of the zoo without their weights: a few KB each, for the package that runs on machines without a network.
 
-Every fp32 weight of two dimensions and more moves into external data that is not written; its doc_string says
-"normal MEAN DEVIATION" of the elements that it had. `lagoon make-weights FOLDER` writes weights like them.
-What has one dimension stays: the variances of a normalisation must not be random.
+Every large fp32 weight with two or more dimensions moves into external data, which is not written. Its doc_string says
+"normal MEAN DEVIATION" for the elements that the weight had, and `lagoon make-weights FOLDER` writes weights like
+these. Tensors with one dimension stay in the file: the variances of a normalisation must not be random.
 
 Usage: skeleton.py --out DIR [--zoo DIR] NAME...
 """
@@ -18,11 +18,11 @@ from onnx import numpy_helper
 
 DATA = "weights.bin"
 ALIGNMENT = 64
-SMALLEST = 4096  # bytes: below, nothing is gained
+SMALLEST = 4096  # bytes; smaller weights stay in the file
 
 
 def empty(tensor, offset, normals):
-    """Takes the elements out of `tensor`; returns where in the file the next weight can begin."""
+    """Takes the elements out of `tensor`. Returns the offset in the file at which the next weight can begin."""
     values = numpy_helper.to_array(tensor)
     mean, deviation = normals.get(tensor.name) or (values.mean(dtype="f8"), values.std(dtype="f8"))
     for field in ("raw_data", "float_data", "external_data"):
@@ -35,14 +35,14 @@ def empty(tensor, offset, normals):
 
 
 def is_large(shape):
-    """Whether an fp32 weight of this shape leaves the file."""
+    """True if an fp32 weight of this shape is taken out of the file."""
     return len(shape) >= 2 and 4 * math.prod(shape) >= SMALLEST
 
 
 def copy(source, target, normals=None):
-    """Copies the model's folder; returns the bytes of its file.
+    """Copies the model's folder; returns the size of its file in bytes.
 
-    `normals` gives {name of a weight: (mean, deviation)}; of other weights both are measured.
+    `normals`: {name of a weight: (mean, deviation)}. For other weights both are measured.
     """
     (target / "1").mkdir(parents=True, exist_ok=True)
     model = onnx.load(source / "1" / "model.onnx")

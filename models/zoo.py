@@ -23,8 +23,8 @@ from generators.catalogue import CATALOGUE, DEFAULT, REALTIME, SMALL
 from generators.images import make_images  # noqa: F401 (for the tests)
 
 HERE = pathlib.Path(__file__).resolve().parent
-STAMP = "zoo.json"  # in the model's folder: what it was made by, and the hashes of its files
-CHECK_SEED = 1000  # above the seed of the weights: other inputs than the calibration's
+STAMP = "zoo.json"  # in the model's folder: the key of make_key(), and the hashes of the model's files
+CHECK_SEED = 1000  # added to the seed of the weights, for other inputs than the calibration's
 PACKAGES = ("torch", "torchvision", "numpy", "transformers")
 
 
@@ -40,7 +40,7 @@ def source_files(module, seen=None):
 
 
 def make_key(name):
-    """Identifies what a model is made by: its sources, its entry, the versions of what it calls."""
+    """Identifies how a model is made: by the sources of its generator, its entry, and the packages' versions."""
     import importlib.metadata as metadata
     entry = CATALOGUE[name]
     digest = hashlib.sha256()
@@ -61,7 +61,7 @@ def hash_file(path):
 
 
 def up_to_date(folder, key):
-    """Trusts sizes and not hashes: hashing gigabytes at every start would be felt."""
+    """Compares the sizes of files, not hashes: hashing gigabytes at every start would take long."""
     try:
         stamp = json.loads((folder / STAMP).read_text())
         return stamp["key"] == key and all(
@@ -72,7 +72,7 @@ def up_to_date(folder, key):
 
 
 def generate(name, out, key):
-    """Writes one model; the stamp comes last, so that what was interrupted is made again."""
+    """Writes one model. The stamp comes last, so that an interrupted model is made again."""
     from generators.exporting import build, check, export, make_config
     entry = CATALOGUE[name]
     folder = out / name
@@ -96,7 +96,7 @@ def generate(name, out, key):
 
 
 def make(name, arguments, label):
-    """Generates a model unless it is up to date; raises whatever goes wrong."""
+    """Generates a model unless it is up to date. Raises on any failure."""
     key = make_key(name)
     if not arguments.force and up_to_date(arguments.out / name, key):
         print(f"{label}: up to date", flush=True)
@@ -111,7 +111,7 @@ def make(name, arguments, label):
 
 
 def compile_with(binary, folder):
-    """Lets `lagoon inspect` compile the model; raises with its last line when it cannot."""
+    """Compiles the model with `lagoon inspect`. Raises with the last line of its output on failure."""
     result = subprocess.run([binary, "inspect", folder], stdout=subprocess.DEVNULL,
                             stderr=subprocess.PIPE, text=True, check=False)
     if result.returncode != 0:
@@ -123,19 +123,19 @@ def parse_arguments():
     parser = argparse.ArgumentParser(prog="./run models", description=__doc__.splitlines()[0])
     which = parser.add_mutually_exclusive_group()
     which.add_argument("names", nargs="*", metavar="NAME", default=[],
-                       help=f"which (default: {', '.join(DEFAULT)}, the models of the published "
+                       help=f"models to make (default: {', '.join(DEFAULT)}, those of the published "
                        "measurements; --list names them all)")
     which.add_argument("--small", action="store_true",
-                       help=f"what the tests need: {', '.join(SMALL)}")
+                       help=f"the models that the tests need: {', '.join(SMALL)}")
     which.add_argument("--all", action="store_true",
-                       help=f"all {len(CATALOGUE)}, {megabytes(CATALOGUE) / 1000:.1f} GB")
+                       help=f"all {len(CATALOGUE)} models, {megabytes(CATALOGUE) / 1000:.1f} GB")
     parser.add_argument("--out", type=pathlib.Path, default=HERE / "zoo", metavar="DIR",
-                        help="the repository (default: models/zoo)")
-    parser.add_argument("--force", action="store_true", help="make again what is up to date")
+                        help="folder for the repository (default: models/zoo)")
+    parser.add_argument("--force", action="store_true", help="also make models that are up to date")
     parser.add_argument("--lagoon", type=pathlib.Path, metavar="FILE",
-                        help="the command that must be able to compile each model (./run models "
-                        "names the one of build/release when it is there)")
-    parser.add_argument("--list", action="store_true", help="print what there is and stop")
+                        help="a lagoon command, which must be able to compile each model (./run models "
+                        "gives the one of build/release if it is built)")
+    parser.add_argument("--list", action="store_true", help="list the models and stop")
     arguments = parser.parse_args()
     unknown = sorted(set(arguments.names) - set(CATALOGUE))
     if unknown:
@@ -160,7 +160,7 @@ def print_list():
 
 
 def main():
-    """A model that fails does not keep the others from being made, but fails the command."""
+    """Makes all models, even if one fails. Then the command fails."""
     arguments = parse_arguments()
     if arguments.list:
         print_list()
@@ -175,7 +175,7 @@ def main():
         except ModelError as error:
             print(f"{label}: FAILED: {error}", file=sys.stderr, flush=True)
             failed.append(name)
-        except Exception:  # torch, its exporter and ONNX Runtime raise whatever they like
+        except Exception:  # torch, its exporter and ONNX Runtime have no common base class
             print(f"{label}: FAILED:\n{traceback.format_exc()}", file=sys.stderr, flush=True)
             failed.append(name)
     if failed:

@@ -1,4 +1,4 @@
-"""Models with a batch: rows of a batch are what single requests give, over every edge."""
+"""Models with a batch: over every edge, the rows of a batch equal the answers to single requests."""
 
 import numpy as np
 import onnx
@@ -16,7 +16,7 @@ MODELS = ("digits", "squeezenet1_1", "mobilenet_v2", "gnmt_tiny")
 
 
 def open_batch(source, path):
-    """Copies a model; the first dimension of all that goes in and out becomes the batch."""
+    """Copies a model; the first dimension of all inputs and outputs becomes the batch."""
     model = onnx.load(str(source))
     for value in [*model.graph.input, *model.graph.output]:
         value.type.tensor_type.shape.dim[0].dim_param = "batch"
@@ -162,7 +162,7 @@ def test_model_of_a_fixed_batch_refuses_a_larger_one(server):
     with pytest.raises(InferenceServerException) as error:
         infer_http(server, "fixed", {"image": np.zeros((1, 1, 8, 8), np.float32)})
     client.close()
-    # A client is told the name; the reason, which may name paths of the server, is in the log.
+    # The answer has only the name. The reason, which may have paths of the server, is in the log.
     assert "model 'fixed'" in error.value.message(), error.value.message()
     for word in ("max_batch_size is 2", "input 'image' has shape [1,1,8,8]", "fixed"):
         assert word in server.log(), server.log()

@@ -1,4 +1,4 @@
-"""`lagoon bench`: reports that say what they measured, and errors that name what is missing."""
+"""`lagoon bench`: the contents of its reports, and errors that name what is missing."""
 
 import json
 import shutil
@@ -66,11 +66,11 @@ def test_contention_reports_intervals_targets_and_the_host(lagoon, tmp_path):
         assert interval["low"] <= interval["median"] == metrics[metric] <= interval["high"]
         assert 1 <= interval["pairs"] <= 4
     host = report["host"]
-    assert 12 <= host["windows"] <= 18  # two systems, two windows of three kinds; half of them again
+    assert 12 <= host["windows"] <= 18  # two systems, two windows of three kinds; at most half of them again
     assert host["disturbed"] >= host["trials_thrown_out"]
     assert 0 <= host["probe_fraction"] < 1
     assert {target["metric"]: target["outcome"] for target in report["targets"]}[
-        "idle_while_ready_fraction.reset"] == "undecided"  # of fewer than six pairs
+        "idle_while_ready_fraction.reset"] == "undecided"  # fewer than six pairs
     assert "windows disturbed" in result.stderr
     assert report["machine"]["processor"] and report["machine"]["cores"] >= 1 and report["machine"]["instruction_set"]
 
@@ -80,7 +80,7 @@ def test_isolation_measures_every_mode_of_a_cpu(lagoon, tmp_path):
     assert result.returncode == 0, result.stderr
     for mode in ("alone", "priority", "guard", "abort"):
         assert 0 < metrics[f"isolation_placed_us_p50.{mode}"] <= metrics[f"isolation_complete_us_p50.{mode}"]
-    assert not any(name.endswith(".share") for name in metrics)  # refused: a CPU has no shares
+    assert not any(name.endswith(".share") for name in metrics)  # refused: device cpu has no shares
 
 
 @pytest.mark.parametrize("name", ("guards", "machinery"))
@@ -102,9 +102,9 @@ def test_disb_runs_a_workload_of_a_file_under_several_schedulers(lagoon, tmp_pat
     assert result.returncode == 0, result.stderr
     intervals = json.loads((tmp_path / "report.json").read_text())["intervals"]
     for name in ("sequential", "lagoon"):
-        trials = intervals[f"realtime_latency_vs_alone_p50.{name}"]["pairs"]  # those that the host left alone
+        trials = intervals[f"realtime_latency_vs_alone_p50.{name}"]["pairs"]  # trials that the host did not disturb
         assert 15 <= metrics[f"realtime_requests.{name}"] / trials <= 25
-        assert metrics[f"realtime_latency_normalized_p50.{name}"] > 0  # of a model of 10 us: noise
+        assert metrics[f"realtime_latency_normalized_p50.{name}"] > 0  # the model takes 10 us: the value is noise
         assert metrics[f"best_effort_throughput_normalized.{name}"] > 0.05
         assert metrics[f"throughput_normalized.{name}"] > metrics[f"best_effort_throughput_normalized.{name}"]
 
@@ -167,7 +167,7 @@ def test_admission_measures_posts_alone_and_beside_short_kernels(lagoon, tmp_pat
 def test_figures_are_drawn_and_compared(lagoon, tmp_path):
     path, out = tmp_path / "it's $HOME.json", tmp_path / "plots; true"
     result = lagoon.run("bench", "figures", "--only", "paella-1,reef-22", "--effort", "0.02", "--json", path,
-                        "--plot", out, "--python", sys.executable, folder=ROOT)  # where the plots' program is
+                        "--plot", out, "--python", sys.executable, folder=ROOT)  # the folder with bench/plots
     assert result.returncode == 0, result.stderr
     report = json.loads(path.read_text())
     assert report["predicted"] is True

@@ -82,7 +82,7 @@ def test_run_times_every_run_but_the_warm_up(worker):
 
 
 def test_open_loop_waits_for_each_arrival(worker):
-    worker.ask("info")  # it is up
+    worker.ask("info")  # waits until the worker is up
     arrivals = [0, 20_000, 40_000.5, 60_000]
     start = time.monotonic_ns() + 50_000_000
     reply = worker.ask("open_loop", arrivals_us=arrivals, start_ns=start)
@@ -93,7 +93,7 @@ def test_open_loop_waits_for_each_arrival(worker):
 
 
 def test_open_loop_counts_from_the_intended_arrival(worker):
-    """The start is 100 ms ago: the queue that built up is part of every latency."""
+    """The start is 100 ms ago: every latency contains this delay."""
     arrivals = [0, 1, 2]
     reply = worker.ask("open_loop", arrivals_us=arrivals,
                        start_ns=time.monotonic_ns() - 100_000_000)
@@ -103,7 +103,7 @@ def test_open_loop_counts_from_the_intended_arrival(worker):
 
 
 def test_loop_stops_at_the_end_and_stamps_every_completion(worker):
-    worker.ask("info")  # it is up
+    worker.ask("info")  # waits until the worker is up
     start = time.monotonic_ns() + 20_000_000
     reply = worker.ask("loop", start_ns=start, end_ns=start + 50_000_000)
     completions = reply["completions_us"]

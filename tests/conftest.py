@@ -1,4 +1,4 @@
-"""What the Python tests share: where things lie, the `lagoon` binary, models and images."""
+"""Shared by the Python tests: paths, the `lagoon` binary, models and images."""
 
 import os
 import pathlib
@@ -14,7 +14,7 @@ import pytest
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT / "models"))  # zoo.make_images
-# Profiles of these runs are nobody else's: kept from one test to the next, gone with the session.
+# Profiles of these runs go to a folder of their own, which lasts as long as the test session.
 CACHE = tempfile.TemporaryDirectory(prefix="lagoon-tests-")
 os.environ["XDG_CACHE_HOME"] = CACHE.name
 
@@ -23,7 +23,7 @@ TOLERANCE = 1e-4
 
 
 def relative_error(actual, expected):
-    """max|a - b| / max|b|: relative to the tensor, as single elements may be near 0."""
+    """max|a - b| / max|b|: relative to the whole tensor, as single elements may be near 0."""
     assert actual.shape == expected.shape, f"shape {actual.shape}, expected {expected.shape}"
     assert np.isfinite(actual).all()
     actual, expected = actual.astype(np.float64), expected.astype(np.float64)
@@ -33,7 +33,7 @@ def relative_error(actual, expected):
 
 
 def run_onnxruntime(path, inputs):
-    """{output name: array} of ONNX Runtime."""
+    """{output name: array} from ONNX Runtime."""
     options = onnxruntime.SessionOptions()
     options.log_severity_level = 3
     session = onnxruntime.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
@@ -73,7 +73,7 @@ def lagoon():
 
 @pytest.fixture(scope="session")
 def zoo():
-    """name -> ONNX file; a model is generated when it is not there or not up to date."""
+    """name -> ONNX file. A model that is missing or not up to date is generated."""
     def get(name):
         subprocess.run([sys.executable, "-W", "ignore", ROOT / "models" / "zoo.py", name],
                        check=True)
@@ -83,14 +83,14 @@ def zoo():
 
 @pytest.fixture(scope="session")
 def test_split():
-    """(images float32 [360, 1, 8, 8] in 0..1, labels [360]), unseen in the training."""
+    """(images float32 [360, 1, 8, 8] in 0..1, labels [360]), not used in the training."""
     split = np.load(ROOT / "models" / "digits" / "test_split.npz")
     return (split["images"].astype(np.float32) / 16)[:, None], split["labels"]
 
 
 @pytest.fixture(scope="session")
 def digit_scores(test_split):
-    """What ONNX Runtime answers for the test split: float32 [360, 10]."""
+    """ONNX Runtime's scores for the test split: float32 [360, 10]."""
     session = onnxruntime.InferenceSession(str(DIGITS / "1" / "model.onnx"),
                                            providers=["CPUExecutionProvider"])
     return np.concatenate([session.run(None, {"image": image[None]})[0] for image in test_split[0]])

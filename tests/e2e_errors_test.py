@@ -1,4 +1,4 @@
-"""Bad input to a running server: a clear error on every edge, and nothing else is disturbed."""
+"""Bad input to a running server: a clear error on every edge, and other clients are not disturbed."""
 
 import json
 import socket
@@ -60,7 +60,7 @@ def infer_grpc(server, model, tensors, **words):
 
 
 EDGES = pytest.mark.parametrize("infer", (infer_http, infer_grpc), ids=("http", "grpc"))
-# What an error is over HTTP and over gRPC.
+# Errors as (HTTP status, gRPC status).
 NOT_FOUND = ("404", "StatusCode.NOT_FOUND")
 INVALID = ("400", "StatusCode.INVALID_ARGUMENT")
 EXPIRED = ("504", "StatusCode.DEADLINE_EXCEEDED")
@@ -160,7 +160,7 @@ def test_binary_tensor_that_does_not_add_up_is_answered_with_400(server, length,
 
 
 def test_well_formed_binary_tensor_is_served(server):
-    """The cases above fail for what is wrong with them, not for their form."""
+    """A valid request of the same form as the cases above: those fail for their errors, not for their form."""
     request = json.loads(BINARY)
     request["outputs"] = [{"name": "scores", "parameters": {"binary_data": False}}]
     header = json.dumps(request).encode()
@@ -225,7 +225,7 @@ def test_random_bytes_disturb_nothing(server, port, seed):
     try:
         exchange(server, data, port)
     except OSError:
-        pass  # a reset is a fair answer to noise
+        pass  # noise may be answered by a reset of the connection
 
 
 @EDGES
@@ -259,7 +259,7 @@ def ask_many(server, model, count):
 
 @pytest.mark.parametrize("model, reason", (("small_queue", "small_queue"), ("camera", "camera")))
 def test_overflow_is_answered_at_once(server, model, reason):
-    """A queue of one: some requests are served, the others refused, none is left hanging."""
+    """With a queue of one request, some requests are served and the others refused; none hangs."""
     answers, errors = ask_many(server, model, 12)
     assert len(answers) >= 2 and errors
     assert all(error.status() in FULL and reason in error.message() for error in errors)
@@ -271,7 +271,7 @@ def connect_and_leave(server, head, body, linger):
     connection.sendall(head + body)
     if linger is not None:
         time.sleep(linger)
-    # A reset instead of an orderly close: the harder case.
+    # Closes with a reset instead of an orderly shutdown, which is harder for the server.
     connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
     connection.close()
 

@@ -37,7 +37,7 @@ def infer_digit(server, image, model="digits"):
 
 
 def expect_no_start(lagoon, *words):
-    """`lagoon serve` fails by itself, not by a signal; returns what it printed to stderr."""
+    """Checks that `lagoon serve` exits with an error, not by a signal. Returns its stderr."""
     result = lagoon.run("serve", *words, timeout=60)
     assert 0 < result.returncode < 128, f"exit {result.returncode}\n{result.stderr}"
     return result.stderr
@@ -129,7 +129,7 @@ def test_the_scheduler_switches_on_the_http_port_where_that_is_allowed(lagoon, d
 
 
 def make_mixed_repository(folder):
-    """One model that works and seven that cannot; name -> what the reason must say."""
+    """One model that works and seven that cannot. Returns name -> words of the reason."""
     (folder / "digits").symlink_to(DIGITS)
     cut = copy_model(DIGITS, folder, "cut") / "1" / "model.onnx"
     cut.write_bytes(cut.read_bytes()[:5000])
@@ -161,7 +161,7 @@ def test_broken_models_are_explained_and_the_good_one_serves(lagoon, tmp_path, t
             assert error.value.status() in ("503", "404", "400"), name
             message = error.value.message()
             assert f"'{name}'" in message and "log" in message, message
-            assert str(tmp_path) not in message, message  # paths are the operator's
+            assert str(tmp_path) not in message, message  # clients must not see the server's paths
             for word in (name, *words):
                 assert word in server.log(), name
         client.close()
@@ -177,9 +177,9 @@ def test_model_that_cannot_meet_its_deadline_is_reported(lagoon, zoo, tmp_path):
 
 @pytest.mark.parametrize("how", (signal.SIGTERM, signal.SIGINT, signal.SIGHUP), ids=lambda how: how.name)
 def test_signal_drains_and_ends_with_success(lagoon, zoo, tmp_path, how):
-    """Everything in flight at the signal is answered; the process ends with 0."""
+    """All requests in flight at the signal are answered, and the process exits with 0."""
     (tmp_path / "resnet18").symlink_to(zoo("resnet18").parent.parent)
-    server = ServerProcess(lagoon, tmp_path, "--workers", 1).wait_ready()  # not faster than requests come, anywhere
+    server = ServerProcess(lagoon, tmp_path, "--workers", 1).wait_ready()  # slower than requests come, on any machine
     count = 40
     try:
         status, alone = ask_resnet18(server)
@@ -198,7 +198,7 @@ def test_signal_drains_and_ends_with_success(lagoon, zoo, tmp_path, how):
 
 
 def ask_resnet18(server):
-    """(status, answer) of an image of ones, sent as a binary tensor."""
+    """(status, answer) for an image of ones, sent as a binary tensor."""
     tensor = {"name": "input", "datatype": "FP32", "shape": [1, 3, 224, 224],
               "parameters": {"binary_data_size": 602112}}
     header = json.dumps({"inputs": [tensor]}).encode()
@@ -208,10 +208,10 @@ def ask_resnet18(server):
 
 
 def wait_until_accepted(server, count):
-    """Until `count` requests for resnet18 are answered, running or waiting; some must still wait.
+    """Waits until `count` requests for resnet18 are answered, running or waiting; some must still wait.
 
-    One runs, and nothing counts that: the others make count - 1. Between two runs none runs, so
-    the same sum has to be seen twice.
+    No metric counts the running request: answered and waiting ones are count - 1. As for a moment
+    between two runs no request runs, the sum must be the same twice in a row.
     """
     deadline = time.monotonic() + 60
     before = None
@@ -253,7 +253,7 @@ def test_client_that_never_finishes_its_request_does_not_block_the_end(lagoon, d
 
 
 def test_ports_file_appears_whole(lagoon, digits_only):
-    """Who waits for the file may read it as soon as it is there."""
+    """As soon as the file exists, it is complete."""
     with serving(lagoon, digits_only) as server:
         ports = {server.ports[protocol] for protocol in ("http", "grpc", "metrics")}
         assert len(ports) == 3
@@ -262,7 +262,7 @@ def test_ports_file_appears_whole(lagoon, digits_only):
 
 
 def test_folder_names_of_any_bytes_disturb_nothing(lagoon, digits_only, test_split, digit_scores):
-    """Neither does the ports file break on what is not UTF-8, nor can a name forge a line of the log."""
+    """Names that are not UTF-8 do not break the ports file, and no name can forge a line of the log."""
     for name in (b"bad\xff", b"evil\n00:00:00.000 info model 'other': served"):
         (pathlib.Path(os.fsdecode(os.fsencode(digits_only) + b"/" + name)) / "1").mkdir(parents=True)
     with serving(lagoon, digits_only) as server:
@@ -275,7 +275,7 @@ def test_folder_names_of_any_bytes_disturb_nothing(lagoon, digits_only, test_spl
 
 
 def test_hangup_under_nohup_is_ignored(lagoon, digits_only, test_split, digit_scores):
-    old = signal.signal(signal.SIGHUP, signal.SIG_IGN)  # as nohup leaves it; children inherit it
+    old = signal.signal(signal.SIGHUP, signal.SIG_IGN)  # as under nohup; children inherit it
     try:
         server = ServerProcess(lagoon, digits_only).wait_ready()
     finally:

@@ -24,7 +24,7 @@ def fixture_server(lagoon, repository):
 
 
 class HttpEdge:
-    """One way to ask; `grpc` below is another with the same methods."""
+    """One way to send requests; GrpcEdge below is another, with the same methods."""
     module = triton_http
 
     def __init__(self, server, binary):
@@ -115,7 +115,7 @@ def test_model_metadata(edge):
 
 def test_model_config(edge):
     config = edge.json("get_model_config", "resnet18")
-    config = config.get("config", config)  # gRPC wraps it
+    config = config.get("config", config)  # over gRPC the config is inside a field
     assert config["name"] == "resnet18"
     assert config["input"][0]["data_type"] == "TYPE_FP32"
     assert [int(size) for size in config["input"][0]["dims"]] == [1, 3, 224, 224]
@@ -202,7 +202,7 @@ def test_async_grpc_answers_belong_to_their_requests(server, test_split, digit_s
 
 @pytest.mark.parametrize("service, expected", [(b"", 1), (b"inference.GRPCInferenceService", 1)])
 def test_grpc_health_protocol_says_serving(server, service, expected):
-    """grpc.health.v1.Health/Check, spelled in bytes: message {1: service} -> {1: status}."""
+    """grpc.health.v1.Health/Check, with messages written as bytes: {1: service} -> {1: status}."""
     with grpc.insecure_channel(server.url("grpc")) as channel:
         check = channel.unary_unary("/grpc.health.v1.Health/Check")
         request = b"\x0a" + bytes([len(service)]) + service if service else b""
@@ -237,7 +237,7 @@ def test_metrics_count_and_are_described(server, test_split):
 
 
 def test_real_time_and_best_effort_together_answer_the_same_bits(server):
-    """No answer shows preemption: those under contention equal those alone, bit by bit."""
+    """Preemption does not change answers: under contention they have the same bits as alone."""
     from zoo import make_images
     image = make_images(1, seed=4713)
     alone = {}
@@ -268,7 +268,7 @@ def test_real_time_and_best_effort_together_answer_the_same_bits(server):
         assert all(np.array_equal(output, alone[model]) for output in outputs), model
     after, _ = server.metrics()
     key = ("lagoon_revocations_total", "mobilenet_v2")
-    assert after[key] > before.get(key, 0)  # or this test has shown nothing
+    assert after[key] > before.get(key, 0)  # else nothing was preempted and the test means nothing
     edge.client.close()
 
 

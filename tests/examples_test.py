@@ -1,4 +1,4 @@
-"""The example models of `./run serve`: committed without large weights, which `lagoon make-weights` makes up."""
+"""The example models of `./run serve`, which are committed without large weights: `lagoon make-weights` makes them."""
 
 import hashlib
 import shutil
@@ -14,10 +14,10 @@ from server_process import serving, triton_http, triton_input
 
 EXAMPLES = ROOT / "models" / "examples"
 NAMES = ("resnet18", "mobilenet_v2")
-MOST_BYTES = 1 << 20  # of one file in the repository
+MOST_BYTES = 1 << 20  # size limit of a committed file
 IMAGES = 8
 LEAST_ANSWERS = 3  # different classes for IMAGES images
-IMAGE_SEED = 4000  # other images than those of the calibration
+IMAGE_SEED = 4000  # gives other images than those of the calibration
 
 
 @pytest.fixture(scope="module")
@@ -46,7 +46,7 @@ def test_the_committed_files_are_small():
 
 @pytest.mark.parametrize("name", NAMES)
 def test_made_up_weights_are_the_same_bytes_as_in_python(examples, name):
-    """The program and numpy compute each weight in whole numbers: any machine and compiler gives these bytes."""
+    """lagoon and numpy compute weights with integers: every machine and compiler gives the same bytes."""
     path = file_of(examples, name)
     tensors = onnx.load(path, load_external_data=False).graph.initializer
     external = [tensor for tensor in tensors if tensor.external_data]
@@ -68,7 +68,7 @@ def test_weights_made_again_are_the_same_bytes(lagoon, examples):
 
 @pytest.mark.parametrize("name", NAMES)
 def test_answers_differ_between_inputs(lagoon, examples, name, tmp_path):
-    """A model whose weights do not fit its batch-norms answers one class to everything, or NaN."""
+    """A model with weights that do not fit its batch-norms would give one class for all images, or NaN."""
     images = make_images(IMAGES, IMAGE_SEED)
     scores = [run_onnxruntime(file_of(examples, name), {"input": image[None]})["output"][0] for image in images]
     assert np.isfinite(scores).all()

@@ -1,14 +1,14 @@
 #!/usr/bin/env python3
-"""JSON that a hostile client sends, each attack beside a control that costs the network as much.
+"""Attacks with JSON by hostile clients. Each attack has a control with as much network traffic.
 
-Under pytest every attack is short, and only what holds on any machine is asserted: the answers, that the neighbour is
-served, and the memory. As a command it measures: the latency of a real-time neighbour, memory and the time of an attacker's
-request, during the attack and during its control, as JSON on standard output. Python's own library is all it needs.
+Under pytest every attack is short, and the assertions hold on any machine: about answers, memory, and that a neighbour
+is served. As a command this measures, during the attack and during its control, the latency of a real-time neighbour,
+memory, and the time of an attacker's request, and writes JSON to standard output. It needs only Python's own library.
 
 Usage: LAGOON_BINARY=build/release/apps/lagoon tests/hostile_json_test.py [ATTACK ...]
-  LAGOON_HOSTILE_SECONDS  of every attack and every control (3; under pytest 1)
-  LAGOON_HOSTILE_MB       of a large body (62; under pytest 16)
-  LAGOON_HOSTILE_JSON     under pytest: the figures are appended to this file, a line for each attack
+  LAGOON_HOSTILE_SECONDS  length of every attack and every control (3; under pytest 1)
+  LAGOON_HOSTILE_MB       size of a large body (62; under pytest 16)
+  LAGOON_HOSTILE_JSON     under pytest: append the figures to this file, a line for each attack
 """
 
 import contextlib
@@ -29,7 +29,7 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent
 DIGITS = ROOT / "models" / "repository" / "digits"
 START_SECONDS = 120
 SOCKET_SECONDS = 60
-WIDE = 1_000_000  # elements of the wide model's answer
+WIDE = 1_000_000  # elements of the answer of model 'wide'
 MIB = 1 << 20
 
 
@@ -55,7 +55,7 @@ def float_value(name, dims):
 
 
 def wide_model():
-    """x FP32 [1,1] -> y FP32 [1,WIDE], all of them x."""
+    """x FP32 [1,1] -> y FP32 [1,WIDE], every element is x."""
     shape = field(1, 2) + field(2, 7) + field(8, b"shape") + field(9, struct.pack("<2q", 1, WIDE))
     node = field(1, b"x") + field(1, b"shape") + field(2, b"y") + field(4, b"Expand")
     graph = (field(1, node) + field(2, b"wide") + field(5, shape) + field(11, float_value(b"x", (1, 1))) +
@@ -105,11 +105,11 @@ class Server:
         assert all(model["ready"] for model in self.ports["models"].values()), self.log.read_text()
 
     def memory(self):
-        """MiB: (now, the most since the last time)."""
+        """(resident memory now, its maximum since the last call) in MiB."""
         status = pathlib.Path(f"/proc/{self.process.pid}/status").read_text()
         values = dict(line.split(":", 1) for line in status.splitlines())
         now, peak = (int(values[name].split()[0]) / 1024 for name in ("VmRSS", "VmHWM"))
-        with contextlib.suppress(OSError):  # 5: begin the maximum anew
+        with contextlib.suppress(OSError):  # 5 resets the maximum
             pathlib.Path(f"/proc/{self.process.pid}/clear_refs").write_text("5")
         return now, peak
 
@@ -125,7 +125,7 @@ class Server:
 
 
 class Client:
-    """One connection that is made again when the server closes it."""
+    """One connection, which is opened again when the server closes it."""
 
     def __init__(self, port):
         self.port = port
@@ -133,7 +133,7 @@ class Client:
         self.received = b""
 
     def ask(self, method, path, body=b"", more=""):
-        """(status, body); status 0 when the connection ended without an answer. A refusal may come before all is sent."""
+        """(status, body); status 0 if the connection ended without an answer. An error may come before all is sent."""
         if self.socket is None:
             self.socket = socket.create_connection(("127.0.0.1", self.port), timeout=SOCKET_SECONDS)
             self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
@@ -208,8 +208,8 @@ def switches(_):
     return b'{"scheduler":"lagoon"}'
 
 
-# Name -> clients, and (method, path, body of a size) of the attack and of its control: as many bytes, refused or answered
-# without the work that the attack asks for.
+# Name -> (number of clients, attack, control). Attack and control are (method, path, function that makes a body of a
+# size). The control sends as many bytes, and is refused or answered without the work that the attack causes.
 ATTACKS = {
     "scheduler_body": (2, ("POST", "/v2/scheduler", brackets), ("POST", INFER, brackets)),
     "numbers": (3, ("POST", INFER, numbers), ("POST", INFER, lambda size: b"x" + numbers(size))),
@@ -221,7 +221,7 @@ ATTACKS = {
 
 
 def attack(port, words, size, until, results):
-    """One attacker, in a process of its own: sends (statuses, milliseconds, answers' sizes)."""
+    """One attacker, in a process of its own: puts (statuses, milliseconds, answers' sizes) into `results`."""
     method, path, make = words
     body = make(size)
     client = Client(port)
@@ -283,7 +283,7 @@ def measure(server, clients, words, size, seconds):
 
 
 def run(binary, name, size, seconds):
-    """{"attack": figures, "control": figures}, each with a server of its own, the control first."""
+    """{"attack": figures, "control": figures}. Each runs with a server of its own, the control first."""
     clients, attacking, control = ATTACKS[name]
     figures = {}
     for side, words in (("control", control), ("attack", attacking)):
@@ -322,13 +322,14 @@ def grown(figures):
 def test_a_body_for_the_scheduler_is_refused_before_it_is_read():
     figures = check("scheduler_body")
     assert set(figures["attack_statuses"]) <= {"413", "0"} and figures["attack_statuses"]["413"] > 0
-    assert grown(figures) < SHORT_BYTES / MIB  # it was 75 times the body
+    assert grown(figures) < SHORT_BYTES / MIB  # was 75 times the body's size before the fix
 
 
 def test_more_numbers_than_the_model_takes_are_refused():
     figures = check("numbers")
     assert set(figures["attack_statuses"]) == {"400"}
-    # Three bodies, and some that were freed just now; no list of their numbers, which took eight times as much.
+    # Room for three bodies and some that were just freed, but not for lists of their numbers, which once took eight
+    # times as much.
     assert grown(figures) < 6 * SHORT_BYTES / MIB + 64
 
 

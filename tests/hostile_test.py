@@ -1,9 +1,9 @@
-"""What hostile HTTP clients can do to their neighbours: each attack beside a control run without it.
+"""Effects of hostile HTTP clients on other clients. Each attack has a control run without the attack.
 
-Asserted is what holds on any machine: no neighbour is shut out, memory is bounded, statuses are
-right. The figures (the neighbour's p50 and p99 with and without the attack, memory, duration) are
-appended as lines of JSON to the file that LAGOON_HOSTILE_JSON names; LAGOON_HOSTILE_SECONDS is the
-length of each of the two runs (default 1).
+The assertions hold on any machine: no other client is shut out, memory is bounded, statuses are
+right. The figures (another client's p50 and p99 with and without the attack, memory, duration) are
+appended as lines of JSON to the file LAGOON_HOSTILE_JSON. LAGOON_HOSTILE_SECONDS is the length of
+each of the two runs (default 1).
 """
 
 import contextlib
@@ -28,10 +28,10 @@ from server_process import ServerProcess, serving
 MIB = 1 << 20
 SECONDS = float(os.environ.get("LAGOON_HOSTILE_SECONDS", "1"))
 FIGURES = os.environ.get("LAGOON_HOSTILE_JSON", "")
-# What bodies and answers above 1 MiB may hold together (docs/guide/clients.md, "Memory").
+# Limit for all bodies and answers above 1 MiB together (docs/guide/clients.md, "Memory").
 LARGE = 333 * MIB
-SLACK = 96 * MIB  # what a server needs besides: buffers kept for reuse, heaps of the threads
-PATIENCE = 60  # seconds: a client that waits longer is shut out
+SLACK = 96 * MIB  # the server's other memory: buffers kept for reuse, heaps of the threads
+PATIENCE = 60  # seconds; a client that waits longer counts as shut out
 
 IMAGE_BYTES = 4 * 3 * 224 * 224
 DIGIT = json.dumps({"inputs": [{"name": "image", "datatype": "FP32", "shape": [1, 1, 8, 8],
@@ -58,7 +58,7 @@ def value(name, shape):
 
 @pytest.fixture(scope="module", name="folder")
 def fixture_folder(tmp_path_factory):
-    """'digits'; 'image' takes 602 KB; 'wide' answers with 6.6 MB of JSON."""
+    """A repository with 'digits', 'image' (an input of 602 KB) and 'wide' (an answer of 6.6 MB of JSON)."""
     folder = tmp_path_factory.mktemp("hostile")
     (folder / "digits").symlink_to(DIGITS)
     save(folder, "image", [helper.make_node("GlobalAveragePool", ["image"], ["means"])],
@@ -116,7 +116,7 @@ def ask(server, request):
 
 
 class Neighbour:
-    """Asks for one model in a loop, on a connection that is kept, and samples the memory."""
+    """A client that sends one request in a loop over one connection, and samples the server's memory."""
 
     def __init__(self, server, request):
         self.server, self.request = server, request
@@ -171,7 +171,7 @@ def report(name, **figures):
 def beside(name, server, attack, request=None):
     """Runs the neighbour without the attack, then with it; yields the second neighbour.
 
-    `attack` is called with an ExitStack, which ends what the attack leaves open.
+    `attack` is called with an ExitStack, which closes the connections that the attack leaves open.
     """
     request = request or sized("digits", DIGIT)
     with Neighbour(server, request) as control:
@@ -198,7 +198,7 @@ def opens(stack, server, request, port="http", receive_buffer=0):
 @pytest.mark.parametrize("request_", (sized("digits", DIGIT), sized("image", IMAGE, len(IMAGE_HEAD))),
                          ids=("small", "medium"))
 def test_bodies_that_are_declared_and_never_sent(server, framing, request_):
-    """B2: eight of them shut every other client out for 84 s."""
+    """B2: eight such clients once shut out every other client for 84 s."""
     def attack(stack):
         for _ in range(32):
             opens(stack, server, post("digits", framing))
@@ -210,7 +210,7 @@ def test_bodies_that_are_declared_and_never_sent(server, framing, request_):
 @pytest.mark.parametrize("request_", (sized("digits", DIGIT), sized("image", IMAGE, len(IMAGE_HEAD))),
                          ids=("small", "medium"))
 def test_large_bodies_that_never_end(server, request_):
-    """720 MiB in bodies that stop short of their end: the neighbours have room, memory is bounded."""
+    """720 MiB in bodies that stop before their end: other clients are served, memory is bounded."""
     before = resident(server)
 
     def attack(stack):
@@ -227,14 +227,14 @@ def test_large_bodies_that_never_end(server, request_):
 
 
 def test_chunked_clients_are_served_as_sized_ones_are(server):
-    """B3: of 16 well-behaved chunked clients 8 were refused."""
+    """B3: 8 of 16 well-behaved chunked clients were once refused."""
     chunks = b"".join(b"%x\r\n%b\r\n" % (len(piece), piece) for piece in
                       (IMAGE[at:at + 65536] for at in range(0, len(IMAGE), 65536)))
     head = post("image", "Transfer-Encoding: chunked", len(IMAGE_HEAD))
     begin = time.monotonic()
     with contextlib.ExitStack() as stack:
         clients = [opens(stack, server, head + chunks) for _ in range(16)]
-        for client in clients:  # every body has come, none has ended
+        for client in clients:  # all bodies have been sent, but not their last chunks
             client.sendall(b"0\r\n\r\n")
         statuses = [answer(client)[0] for client in clients]
     report("16 chunked clients", statuses=statuses, attack_s=round(time.monotonic() - begin, 3))
@@ -244,7 +244,7 @@ def test_chunked_clients_are_served_as_sized_ones_are(server):
 @pytest.mark.parametrize("encoding", ("gzip", "xchunked", "identity", "chunked, gzip",
                                       "gzip, chunked"))
 def test_unknown_transfer_encoding_smuggles_nothing(server, encoding):
-    """B4: the body was run as the next request."""
+    """B4: the body was once taken for the next request."""
     hidden = b"GET /v2/health/live HTTP/1.1\r\nHost: smuggled\r\n\r\n"
     with contextlib.closing(connect(server)) as connection:
         connection.sendall(post("digits", f"Transfer-Encoding: {encoding}") + hidden)
@@ -258,13 +258,13 @@ def test_unknown_transfer_encoding_smuggles_nothing(server, encoding):
 
 
 def test_answers_that_are_never_read(server):
-    """B5: 120 clients held 800 MB, 1024 would have held 6.6 GB."""
+    """B5: 120 such clients once held 800 MB; 1024 would have held 6.6 GB."""
     before = resident(server)
 
     def attack(stack):
         for _ in range(120):
             connection = opens(stack, server, sized("wide", WIDE), receive_buffer=4096)
-            select.select([connection], [], [], PATIENCE)  # its answer has begun, or is a refusal
+            select.select([connection], [], [], PATIENCE)  # until an answer or a refusal begins
 
     with beside("answers never read", server, attack) as neighbour:
         held = resident(server)
@@ -284,7 +284,7 @@ def test_headers_that_come_slowly(server):
 
 @contextlib.contextmanager
 def few_descriptors(count):
-    """Processes that are started within have at most `count` files and sockets."""
+    """Processes that are started inside this context have at most `count` open files and sockets."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (count, hard))
     try:
@@ -305,7 +305,7 @@ def wait_until_served(server):
 
 @pytest.mark.parametrize("port", ("http", "grpc"))
 def test_a_flood_of_connections_leaves_no_client_waiting(lagoon, folder, port):
-    """B13: with few descriptors, idle sockets on the gRPC port let HTTP clients hang."""
+    """B13: with few descriptors, idle sockets on the gRPC port once made HTTP clients hang."""
     with few_descriptors(256):
         process = ServerProcess(lagoon, folder)
     with contextlib.closing(process.wait_ready()) as server, contextlib.ExitStack() as stack:
@@ -324,17 +324,17 @@ def test_a_flood_of_connections_leaves_no_client_waiting(lagoon, folder, port):
         report(f"400 connections to {port}", late_client_s=round(time.monotonic() - begin, 3))
         stack.close()
         wait_until_served(server)
-        with server.grpc() as client:  # gRPC's own listener closed its port for good
+        with server.grpc() as client:  # gRPC's own listener once closed its port for ever
             assert client.is_server_live(client_timeout=PATIENCE)
 
 
 def test_header_limit_is_what_it_says(server):
-    fields = b"a: b\r\n" * 3000  # 18 KB: passed when it came in one piece
+    fields = b"a: b\r\n" * 3000  # 18 KB; once accepted if sent in one piece
     assert ask(server, b"GET /v2 HTTP/1.1\r\nHost: a\r\n" + fields + b"\r\n")[0] == 431
 
 
 def test_draining_tells_clients_to_go(lagoon, folder):
-    """B10: what is in flight is answered; who comes later gets 503 and `Connection: close`."""
+    """B10: requests in flight are answered; later ones get 503 and `Connection: close`."""
     outcomes = {"200": 0, "503": 0, "refused": 0, "cut": 0}
     kept_open = []
     lock = threading.Lock()
@@ -371,7 +371,7 @@ def test_draining_tells_clients_to_go(lagoon, folder):
             threads = [threading.Thread(target=loop, args=(server,)) for _ in range(4)]
             for thread in threads:
                 thread.start()
-            first = answer(pending[0])[0]  # the others have been sent before
+            first = answer(pending[0])[0]  # after all other requests have been sent
             signalled.set()
             server.terminate()
             statuses = [first] + [answer(connection)[0] for connection in pending[1:]]

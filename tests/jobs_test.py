@@ -32,7 +32,7 @@ class TinyModel:
         self.head = weights(WIDTH, VOCABULARY)
 
     def next_token(self, tokens):
-        """The most probable token behind `tokens`, all computed anew."""
+        """The most probable token after `tokens`, computed without a cache."""
         x = self.embedding[tokens] + self.positions[:len(tokens)]
         def heads(values):
             return values.reshape(len(tokens), HEADS, HEAD_SIZE).transpose(1, 0, 2)
@@ -51,7 +51,7 @@ class TinyModel:
         return new + [-1] * (TOKENS - len(new))
 
     def graph(self, queries):
-        """`queries` tokens: LENGTH of a prompt, or 1 behind a cache."""
+        """The graph for `queries` tokens: LENGTH (prefill of a prompt) or 1 (decode with a cache)."""
         decode = queries == 1
         keys = LENGTH + 1 if decode else LENGTH
         nodes, constants = [], []
@@ -216,7 +216,7 @@ def test_generates_the_tokens_that_the_model_computed_anew_gives(server, tiny, l
 
 def test_clients_side_by_side_get_their_own_tokens(server, tiny):
     prompts = [np.random.default_rng(seed).integers(0, VOCABULARY, 1 + seed % 6) for seed in range(40)]
-    with concurrent.futures.ThreadPoolExecutor(8) as pool:  # a client belongs to its thread
+    with concurrent.futures.ThreadPoolExecutor(8) as pool:  # each call has its own client: it belongs to one thread
         answers = list(pool.map(lambda prompt: ask_tokens(server.http(), prompt), prompts))
     assert answers == [tiny.generate(prompt) for prompt in prompts]
 
@@ -259,7 +259,7 @@ def test_what_cannot_be_served_says_why_and_disturbs_nobody(server, name):
     assert not client.is_model_ready(name)
     with pytest.raises(InferenceServerException) as error:
         client.infer(name, [triton_input(triton_http, "x", np.ones(1, np.float32))])
-    # A client is told the name; the reason, which may name paths of the server, is in the log.
+    # The answer has only the name. The reason, which may have paths of the server, is in the log.
     assert f"model '{name}'" in str(error.value)
     assert any(f"'{name}'" in line and BAD_REASONS[name] in line for line in server.log().splitlines()), server.log()
 

@@ -106,7 +106,7 @@ def test_catalogue_is_sound():
     for name, entry in CATALOGUE.items():
         assert entry.family in families, name
         assert entry.megabytes > 0 and entry.description, name
-        # Fewer inputs would give statistics of those inputs, not of the kind.
+        # With fewer inputs the statistics would be those of single inputs.
         assert entry.calibration >= 8 or entry.calibration == 0, name
     assert set(DEFAULT) | set(SMALL) | REALTIME <= set(CATALOGUE)
     assert sum(CATALOGUE[name].megabytes for name in SMALL) < 100
@@ -168,7 +168,7 @@ def test_gpt2_computes_the_same_after_its_export(name, tmp_path, monkeypatch):
     answers, error = exporting.check(network, path, seed=1, dynamic_batch=False)
     assert answers >= 4
     assert error < 1e-5
-    assert all(np.array_equal(array, again)  # dropout would change the cache that decode gets
+    assert all(np.array_equal(array, again)  # with dropout the cache for decode would differ
                for array, again in zip(sample.values(), network.sample(1, 5).values()))
 
 

@@ -1,6 +1,6 @@
-"""Small ONNX models, each made to hit one property of one op or one way in which ops meet.
+"""Small ONNX models, each for one property of one op or for one combination of ops.
 
-Sizes are odd and prime on purpose: nothing here fits a tile or a vector.
+Sizes are odd and prime on purpose, so that they do not fit a tile or a vector.
 """
 
 import dataclasses
@@ -17,12 +17,12 @@ class Case:
     name: str
     opset: int
     nodes: list
-    inputs: dict  # name -> shape; a string in it is a symbolic dimension
+    inputs: dict  # name -> shape; a string in a shape is a symbolic dimension
     weights: dict = dataclasses.field(default_factory=dict)  # array, or shape
     outputs: tuple = ("y",)
     low: float = None  # the inputs are uniform in low..high; default: normal
     high: float = None
-    weights_are_inputs: bool = False  # as files before IR version 4 list them
+    weights_are_inputs: bool = False  # list weights as inputs, as files before IR version 4 do
 
     def __post_init__(self):
         self.random = np.random.default_rng(zlib.crc32(self.name.encode()))
@@ -39,7 +39,7 @@ class Case:
         if self.weights_are_inputs:
             inputs += [helper.make_tensor_value_info(name, FLOAT, array.shape)
                        for name, array in self.weights.items()]
-        # No shapes: they are Lagoon's to infer.
+        # Without shapes: Lagoon must infer them.
         outputs = [helper.make_tensor_value_info(name, FLOAT, None) for name in self.outputs]
         graph = helper.make_graph(
             self.nodes, self.name, inputs, outputs,
@@ -49,7 +49,7 @@ class Case:
         return model
 
     def feed(self):
-        """Input arrays; a symbolic dimension is 1, as Lagoon takes it."""
+        """Input arrays. A symbolic dimension is 1, as in Lagoon."""
         arrays = {}
         for name, shape in self.inputs.items():
             shape = [size if isinstance(size, int) else 1 for size in shape]
@@ -149,7 +149,7 @@ def gemms():
 
 
 def softmaxes():
-    """Before opset 13 softmax runs over all axes from `axis` on, after over `axis` alone."""
+    """Before opset 13 softmax runs over all axes from `axis` on, later over `axis` alone."""
     for op in ("Softmax", "LogSoftmax"):
         for opset in (9, 11, 13, 17):
             for axis in (1, 2, -1):
@@ -272,7 +272,7 @@ def batch_norm_weights(channels, prefix=""):
 
 
 def fusions():
-    """What the compiler joins, and the shapes that look alike but must not be joined."""
+    """Ops that the compiler fuses, and similar graphs that it must not fuse."""
     x, w, pads = {"x": [1, 6, 9, 9]}, {"w": (6, 6, 3, 3), "b": (6,)}, [1, 1, 1, 1]
     names, norm = batch_norm_weights(6)
     c = node("Conv", "x w b", "c", pads=pads)
@@ -360,7 +360,7 @@ def graphs():
 
 
 def attention():
-    """Products of two computed tensors, as transformers have them."""
+    """Products of two computed tensors, as in transformers."""
     q, k, v = [2, 3, 7, 16], [2, 3, 11, 16], [2, 3, 11, 16]
     scale = {"scale": np.float32(0.25)}
     yield Case("attention", 13,
@@ -389,7 +389,7 @@ def attention():
 
 
 def windows():
-    """Convolutions and poolings that are not over images, or upside down."""
+    """Convolutions, poolings and normalisations in less common forms: over one or three axes, transposed, computed."""
     yield conv("one_axis", [1, 5, 33], (7, 5, 3), bias=True, pads=[1, 1], strides=[2])
     yield conv("three_axes", [1, 3, 5, 6, 7], (4, 3, 3, 2, 3), bias=True, pads=[1, 0, 1, 1, 0, 1])
     yield conv("many_groups", [1, 130, 5, 5], (260, 1, 3, 3), group=130)
@@ -427,7 +427,7 @@ def all_cases():
     return cases
 
 
-# What Lagoon does not run: name -> (nodes, op that the message names, opset).
+# Models that Lagoon refuses: name -> (nodes, op that the message names, opset).
 # The input is x, constants are w and w2.
 REFUSED = {
     "unknown_op": ([node("Frobnicate", "x")], "Frobnicate", 13),

@@ -1,4 +1,4 @@
-"""Formulas as exporters write them out, which the compiler joins, and some that only look alike."""
+"""Formulas that exporters write as several ops and the compiler fuses, and some that only look alike."""
 
 import math
 
@@ -121,7 +121,7 @@ def attentions():
 
 
 def epilogues():
-    """Functions and residuals behind convolutions and matrices."""
+    """Functions and residuals after convolutions and products with matrices."""
     x, w = {"x": [1, 40, 9, 9]}, {"w": (40, 40, 3, 3), "b": (40,)}
     c = node("Conv", "x w b", "c", pads=PADS)
     for op, attributes in (("LeakyRelu", {"alpha": 0.1}), ("Sigmoid", {}), ("Tanh", {}),

@@ -30,7 +30,7 @@ def test_no_case_fails(results, metrics):
 
 
 def test_the_docs_say_what_runs(results):
-    """Also: no case that passed once is refused unnoticed."""
+    """This also shows when a case that once passed is refused."""
     page = (ROOT / "docs" / "guide" / "ops.md").read_text()
     renewed = onnx_nodes.with_table(page, results)
     assert renewed == page, "run `lagoon bench onnx-nodes --docs docs/guide/ops.md` and look at the change"

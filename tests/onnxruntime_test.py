@@ -10,11 +10,11 @@ import onnx_formulas
 from conftest import DIGITS, ROOT, TOLERANCE, relative_error, run_onnxruntime
 
 ALWAYS = ("resnet18", "mobilenet_v2", "squeezenet1_1")
-IF_THERE = ("resnet50", "vgg19")  # 700 MB that not every test run should have to make
+IF_THERE = ("resnet50", "vgg19")  # 700 MB: only tested if they are made already
 
 
 def compare(lagoon, model, inputs, folder):
-    """Runs both, checks every output; returns (Lagoon's, ONNX Runtime's)."""
+    """Runs both and compares every output. Returns (Lagoon's outputs, ONNX Runtime's)."""
     expected = run_onnxruntime(model, inputs)
     actual = lagoon.infer(model, inputs, folder)
     assert actual.keys() == expected.keys()
@@ -60,7 +60,7 @@ def test_large_cnn_agrees_with_onnxruntime(lagoon, name, tmp_path):
 
 
 def text_inputs(path):
-    """Ids of words, and a mask that leaves the last ones out; any batch is 1."""
+    """Ids of words, and a mask that leaves out the last ones. A batch dimension is 1."""
     random = np.random.default_rng(4711)
     inputs = {}
     for value in onnx.load(str(path), load_external_data=False).graph.input:
@@ -79,7 +79,7 @@ def test_text_model_agrees_with_onnxruntime(lagoon, zoo, name, tmp_path):
 
 
 def save_with_external_data(folder):
-    """A model whose weights lie in a file beside it."""
+    """A model with its weights in a file beside it."""
     case = next(case for case in onnx_cases.all_cases() if case.name == "gemm_relu_residual")
     path = folder / "model.onnx"
     onnx.save_model(case.model(), str(path), save_as_external_data=True,
@@ -95,12 +95,12 @@ def test_external_data_is_read(lagoon, tmp_path):
 
 
 def expect_refusal(lagoon, model, tmp_path, *words):
-    """`lagoon infer` fails cleanly and its message has all `words`."""
+    """Checks that `lagoon infer` fails cleanly, with all `words` in its message."""
     np.save(tmp_path / "x.npy", np.zeros((4, 4, 3, 3), np.float32))
     result = lagoon.run("infer", model, "--input", f"x={tmp_path / 'x.npy'}", "--output-dir",
                         tmp_path / "out")
     assert result.returncode == 1, f"exit {result.returncode}\n{result.stderr}"
-    # The file, or the model that is named after its folder.
+    # The message names the file, or the model, which has the name of its folder.
     assert model.name in result.stderr or f"'{model.parent.name}'" in result.stderr
     for word in words:
         assert word in result.stderr, f"no {word!r} in: {result.stderr}"
@@ -164,7 +164,7 @@ def test_truncated_model_is_refused(lagoon, keep, tmp_path):
 
 @pytest.mark.parametrize("seed", range(20))
 def test_damaged_model_never_crashes(lagoon, seed, tmp_path):
-    """64 random bytes of the digit model overwritten: an answer or a clean error, no signal."""
+    """64 random bytes of the digit model are overwritten: an answer or a clean error, but no signal."""
     random = np.random.default_rng(seed)
     data = np.frombuffer((DIGITS / "1" / "model.onnx").read_bytes(), np.uint8).copy()
     data[random.integers(0, data.size, 32)] = random.integers(0, 256, 32)

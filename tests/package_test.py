@@ -1,4 +1,4 @@
-"""`./run package`: what it installs runs from anywhere, and its scripts say what went wrong."""
+"""`./run package`: the installed programs run from any folder, and its scripts report what went wrong."""
 
 import json
 import os
@@ -20,7 +20,7 @@ SCRIPTS = ROOT / "tools" / "package"
 
 @pytest.fixture(scope="module")
 def package(lagoon, tmp_path_factory):
-    """An installed package, moved away from where it was installed."""
+    """An installed package, moved to another folder after the installation."""
     build = pathlib.Path(lagoon.binary).parent.parent
     folder = tmp_path_factory.mktemp("package")
     subprocess.run(["cmake", "--install", build, "--component", "package", "--prefix", folder / "made", "--strip"],
@@ -122,7 +122,7 @@ esac
 
 @pytest.fixture
 def scripts(tmp_path):
-    """The package's scripts with programs that only pretend."""
+    """The package's scripts with fake programs."""
     for path in SCRIPTS.iterdir():
         shutil.copy(path, tmp_path)
     (tmp_path / "bin").mkdir()

@@ -1,4 +1,4 @@
-"""bench/plots/plot.py: draws from a bench's JSON, and refuses one that lacks what it needs."""
+"""bench/plots/plot.py: draws the JSON of a benchmark, and refuses a file without the metrics that it needs."""
 
 import json
 import sys
@@ -45,7 +45,7 @@ def models():
 
 
 def run_plot(folder, content, *words):
-    """The exit code; the figures are in folder/out."""
+    """Draws a file with `content` into folder/out. Returns the exit code."""
     file = folder / "report.json"
     file.write_text(content if isinstance(content, str) else json.dumps(content))
     return plot.main([str(file), "--out", str(folder / "out"), *words])

@@ -19,7 +19,7 @@ STOP_SECONDS = 60
 
 
 class ServerProcess:
-    """A running server; its log is kept for failures."""
+    """A running server. Keeps the server's log, for messages of failed tests."""
 
     def __init__(self, lagoon, models, *words):
         self.folder = tempfile.TemporaryDirectory(prefix="lagoon-serve-")
@@ -71,7 +71,7 @@ class ServerProcess:
             return error.code, json.loads(error.read() or b"null")
 
     def metrics(self):
-        """{(name, model or ''): sum over other labels}, and the text."""
+        """{(name, model or ''): sum over other labels}, and the text of the metrics."""
         with urllib.request.urlopen(f"http://{self.url('metrics')}/metrics", timeout=60) as reply:
             text = reply.read().decode()
         values = {}
@@ -88,7 +88,7 @@ class ServerProcess:
         return self.process.wait(STOP_SECONDS)
 
     def close(self):
-        """Ends the server; a crash or an unclean end on the way fails the test."""
+        """Ends the server. A crash or an unclean end fails the test."""
         try:
             if self.process.poll() is None:
                 self.terminate()
@@ -110,7 +110,7 @@ def serving(lagoon, models, *words):
 
 
 def triton_input(module, name, array, datatype="FP32", **words):
-    """`module`: triton_http or triton_grpc; `words`: binary_data of HTTP."""
+    """An input tensor. `module`: triton_http or triton_grpc; `words`: for HTTP, binary_data."""
     tensor = module.InferInput(name, list(array.shape), datatype)
     tensor.set_data_from_numpy(array, **words)
     return tensor

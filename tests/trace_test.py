@@ -1,4 +1,4 @@
-"""`--trace`: what a run's file says, on a real device; and the picture that is drawn from one."""
+"""`--trace`: the file of a run on a real device, and the picture drawn from a file."""
 
 import collections
 import json
@@ -14,7 +14,7 @@ from conftest import DIGITS, ROOT
 from server_process import ServerProcess, triton_input
 
 REPOSITORY = ROOT / "models" / "repository"
-UNITS, JOBS = 1, 2  # processes of the file
+UNITS, JOBS = 1, 2  # pids in the file
 # Few requests, so that all of them fit.
 WORKLOAD = {"time": 1, "tasks": [
     {"id": "camera_rt", "load": {"type": "periodic", "frequency": 100}, "client": {"model_name": "digits"}},
@@ -22,7 +22,7 @@ WORKLOAD = {"time": 1, "tasks": [
 
 
 class Trace:
-    """The file, checked: rows without overlaps, each block in its job."""
+    """A trace file. Checks that rows have no overlaps and that each block belongs to its job."""
 
     def __init__(self, path):
         content = json.loads(path.read_text())
@@ -45,7 +45,7 @@ class Trace:
 
     @staticmethod
     def end(event):
-        """As Perfetto reads it, in ns."""
+        """The end of an event in ns, as Perfetto computes it."""
         return int(event["ts"] * 1000) + int(event["dur"] * 1000)
 
     def check_rows(self, slices):
@@ -82,7 +82,7 @@ def test_disb_traces_every_scheduler(lagoon, tmp_path):
     committed = collections.Counter((block["args"]["run"], block["args"]["job"])
                                     for block in trace.blocks if block["args"]["committed"])
     assert set(committed) == set(trace.jobs)
-    assert len(set(committed.values())) == 1  # one model: every job is the same number of blocks
+    assert len(set(committed.values())) == 1  # one model: every job has the same number of blocks
 
 
 def test_what_does_not_fit_is_counted_and_said(lagoon, tmp_path):
@@ -103,7 +103,7 @@ def fixture_repository(tmp_path):
 
 
 def serve(lagoon, repository, path, images):
-    """Serves `images` and stops; the server's log."""
+    """Serves `images` and stops. Returns the server's log."""
     server = ServerProcess(lagoon, repository, "--trace", path).wait_ready()
     try:
         client = server.http()
@@ -146,7 +146,7 @@ def test_no_space_is_an_error(lagoon, tmp_path):
     result = disb(lagoon, tmp_path, "--trace", "/dev/full")
     assert result.returncode == 1
     assert "/dev/full" in result.stderr and "No space" in result.stderr
-    assert (tmp_path / "report.json").exists()  # what was measured is not lost
+    assert (tmp_path / "report.json").exists()  # the report is written even so
 
 
 def test_capacity_without_a_trace_is_refused(lagoon, repository):

@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
-"""Checks that includes point only downwards (docs/design/architecture.md), that a header has its guard, and that a type has
-one definition, and that JSON is written by one function.
+"""Checks includes, header guards, clocks, and that types have one definition and JSON has one writer.
 
-A file in src/X may include "X/..." and the layers listed for X. Two definitions of one name outside of anonymous
-namespaces break the one-definition rule without a word from compiler or linker. Exit status 1 lists every violation.
+Includes may only point downwards (docs/design/architecture.md): a file in src/X may include "X/..." and the layers listed for
+X. Two definitions of one name outside of anonymous namespaces break the one-definition rule, and neither compiler nor
+linker reports it. Lists every violation and exits with status 1 if there is one.
 """
 import pathlib
 import re
@@ -27,7 +27,7 @@ LAYERS = {
 # Real clocks belong to base, the devices and the edges: policies and the mechanism take time from the device.
 NO_CLOCK = {"sched", "policies", "plan", "graph", "kernels", "simt"}
 CLOCK = re.compile(r"\b(?:steady_clock|system_clock|high_resolution_clock)::now|(?<![\w.>:])Now\(\)")
-# Throws on a string that is not UTF-8: base/json.h has the form that replaces it.
+# dump() throws on a string that is not UTF-8: base/json.h has DumpJson(), which does not.
 DUMP = re.compile(r"[.>]dump\(")
 INCLUDE = re.compile(r'^#include "([^"/]+)/[^"]+"', re.M)
 
@@ -39,7 +39,7 @@ def violations():
         layer = path.relative_to(ROOT / "src").parts[0]
         text = path.read_text()
         allowed = {layer, *LAYERS[layer]}
-        # Generated protobuf headers lie at the top of their layer's build folder.
+        # Generated protobuf headers are at the top of their layer's build folder.
         for target in INCLUDE.findall(text):
             if target in LAYERS and target not in allowed:
                 yield f"{path.relative_to(ROOT)}: src/{layer} must not include from src/{target}"
@@ -48,7 +48,7 @@ def violations():
             yield f"{path.relative_to(ROOT)}: LAGOON_DISPATCH chooses a body; Highway's macro does not know LAGOON_CPU"
         if layer in NO_CLOCK and not is_test and CLOCK.search(text):
             yield f"{path.relative_to(ROOT)}: src/{layer} must not read a real clock"
-        # Highway includes its -inl.h once per target, with guards of its own.
+        # Highway includes an -inl.h once per target: such a file has guards of its own.
         if path.suffix in {".h", ".cuh"} and not path.stem.endswith("-inl") and "#pragma once" not in text:
             yield f"{path.relative_to(ROOT)}: no #pragma once"
 
@@ -60,7 +60,7 @@ SCOPE = re.compile(r"\bnamespace(?:\s+([\w:]+))?\s*\{|\b(?:class|struct|union|en
 
 def types(text):
     """Qualified names of the types that `text` defines in named namespaces; not templates' specialisations."""
-    scopes = []  # the name of each open brace's namespace; None: something else, or anonymous
+    scopes = []  # for each open brace the name of its namespace; None: anonymous, or no namespace
     for found in SCOPE.finditer(NOISE.sub(" ", text)):
         namespace, name, brace = found.groups()
         if brace == "}":
@@ -80,7 +80,7 @@ def duplicate_types():
     homes = {}
     for folder in ("src", "apps", "bench"):
         for path in sorted((ROOT / folder).rglob("*")):
-            # A test program has its own types; only those of one program can clash.
+            # Types of test programs are left out: types of different programs cannot clash.
             if path.suffix in {".h", ".cc", ".cuh"} and not path.stem.endswith(("_test", "_bench")):
                 for name in types(path.read_text()):
                     homes.setdefault(name, []).append(str(path.relative_to(ROOT)))

@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""Checks what clang-format does not: the width of comments and docs, and comments in places where they read badly.
+"""Checks the width of comments and docs, and finds comments in places where they read badly.
 
 - A line of a source or of a page of docs has at most 100 columns. Tables, code blocks, links and raw strings may be wider.
 - No comment stands behind an initialiser that has a line of its own: the comment belongs above the declaration.
 
-Exit status 1 lists every violation.
+clang-format leaves comments alone. Lists every violation and exits with status 1 if there is one.
 """
 import pathlib
 import re

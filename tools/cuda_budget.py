@@ -2,10 +2,10 @@
 """Compiles the CUDA entry kernels and holds them to their budget of registers and spills.
 
 Usage: cuda_budget.py [--nvcc PATH] [--write] [--nvrtc PATH]
-The budget is src/kernels/cuda/budget.json: per architecture and entry the most registers, and bytes of spill stores and
-loads, that the compiler may report; --write replaces it by what it reports now. --nvrtc compiles the same source with
-that library instead, as the server does on the machine of the GPU: without any header but ours. A wrong answer of the
-compiler, an entry that is missing and one that the budget does not name are errors, exit status 1.
+The budget is src/kernels/cuda/budget.json. For each architecture and entry it has the largest number of registers, and
+of bytes of spill stores and loads, that the compiler may report; --write replaces the budget by the present report.
+--nvrtc compiles the same source with that library instead, as the server does on a machine with a GPU, with no headers
+but ours. Errors (exit status 1): the compiler fails, an entry exceeds the budget, is missing, or is not in the budget.
 """
 import argparse
 import ctypes
@@ -24,13 +24,13 @@ ARCHITECTURES = ("sm_80", "sm_90", "sm_100")
 ENTRY = re.compile(r"Compiling entry function '(\w+)' for '(sm_\d+)\w?'")
 SPILLS = re.compile(r"(\d+) bytes spill stores, (\d+) bytes spill loads")
 REGISTERS = re.compile(r"Used (\d+) registers")
-# What our plain-data headers ask of the standard library, for a compiler that has none.
+# The parts of the standard library that our plain-data headers use, for a compiler without a standard library.
 SHIMS = {"cstdint": "#pragma once\nnamespace std { using uint8_t = unsigned char; }\n"}
 
 
 def parse(report):
-    """{architecture: {entry: {registers, spill_stores, spill_loads}}}. Functions that an entry calls have their own
-    lines behind its "Used ... registers", and the entry's own spills come before it."""
+    """{architecture: {entry: {registers, spill_stores, spill_loads}}}. An entry's spills come before its line "Used ...
+    registers"; the lines of functions that the entry calls come after it."""
     found, current = {}, None
     for line in report.splitlines():
         if match := ENTRY.search(line):
@@ -68,7 +68,7 @@ def over(found, budget):
 
 
 def headers(source):
-    """Every header that the source includes, by the name that it uses."""
+    """{name in the #include: text} of every header that the source includes, directly or not."""
     found = dict(SHIMS)
     queue = [source.read_text()]
     while queue:

@@ -16,13 +16,14 @@ SCHEDULING = ["src/base/check.cc", "src/base/status.cc", "src/plan/instance.cc",
 
 
 def sources_of(folder):
-    """What the library of a folder is made of; of kernels/cuda also what its tests use, but neither the bodies' text nor a GPU."""
+    """The sources of a folder's library. For kernels/cuda also those that its tests use, but neither the bodies'
+    embedded text nor those that need a GPU."""
     names = sorted(str(path.relative_to(ROOT)) for path in (ROOT / folder).glob("*.cc"))
     others = ("_test.cc", "_bench.cc", "op_program.cc", "gpu_testing.cc")
     return [name for name in names if not name.endswith(others)]
 
 
-# A group is one test program: its sources and what of the library it needs.
+# A group is one test program: its sources, and those sources of the library that it needs.
 GROUPS = {
     "model": ["src/device/block_model_test.cc"],
     "block": ["src/device/block_test.cc"],
@@ -52,7 +53,7 @@ GROUPS = {
             ["src/base/check.cc", "src/base/status.cc"],
 }
 
-# What a group's program is linked with beside the test framework.
+# Libraries of a group's program besides the test framework.
 LIBRARIES = {"cuda": ["-lboost_context", "-lhwy"], "json-lane": ["-lspdlog"]}
 
 BLOCK = "src/device/block.h"
@@ -77,7 +78,7 @@ MOVES = "src/kernels/cuda/elementwise.cuh"
 
 # (name, what it breaks, file, before, after, groups that must each catch it, the cheapest first)
 MUTANTS = [
-    # The five that the protocol stands on.
+    # The five rules that the protocol is built on.
     ("guard-check-skipped-in-bodies", "running blocks never see a guard", BLOCK,
      "if (!guard.only_before_start && guard.Raised()) return true;", "",
      ["block", "conformance"]),
@@ -284,12 +285,12 @@ MUTANTS = [
      ["policies", "schedules"]),
     ("unwanted-output-copied", "an output that was not asked for is copied", SUBMIT,
      "    if (job.outputs[job.next_output] == nullptr) continue;  // not wanted\n", "", ["sched"]),
-    # Calls that use a device while it is lost.
+    # Calls that use a device while the device is lost.
     ("lease-not-waited-for", "a device is destroyed while calls use it", LENDER,
      "    while (leases_ > 0) returned_.Wait(mutex_);\n", "", ["lender"]),
     ("lent-after-withdrawal", "a call borrows a device that is about to be destroyed", LENDER,
      "    lending_ = false;\n    return object_.get();", "    return object_.get();", ["lender"]),
-    # What the server grants its clients.
+    # The server's limits for its clients.
     ("charge-never-given-back", "the memory of a closed connection stays charged", BUDGET,
      "  if (listed_) budget_->Release(*this);\n", "", ["budget"]),
     ("large-charges-take-all", "large bodies leave no room to medium ones", BUDGET,

@@ -3,9 +3,9 @@
 
 Each mutant of tools/mutant_list.py is one exact replacement in one source file. It is applied to a copy
 under build/mutants, the first test group named for it (with --every-group: each of them) is built there and
-run, and must fail (or hang). A mutant whose text is not found any more is an error, so that the list follows
-the code. Of objects that a mutation does not change there is one copy, compiled once and linked into all
-mutants. Several mutants are built and run side by side.
+run, and must fail (or hang). A mutant whose text is no longer in the source is an error, so that the list follows
+the code. Objects that a mutation does not change are compiled once and linked into all mutants. Several mutants
+are built and run in parallel.
 
 Usage: tools/mutants.py [--list | --check] [--every-group] [--sample N [--seed S]] [--jobs N] [NAME ...]      (names: only these)
 Exit code: 0 when every mutant is caught, 1 when one survives, 2 when the tests fail without a mutant or a
@@ -28,12 +28,13 @@ from mutant_list import GROUPS, LIBRARIES, MUTANTS
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 SCRATCH = ROOT / "build" / "mutants"
 COMPILER = os.environ.get("CXX", "c++")
-# Of the CPU's bodies, which CUDA's are compared with, one instruction set is enough.
+# The tests compare CUDA's bodies with the CPU's: one instruction set of those is enough.
 FLAGS = ["-std=c++20", "-O1", "-pthread", "-w", "-DHWY_COMPILE_ONLY_STATIC"]
-# A mutant that takes this many times longer than the tests without one hangs; at least MIN_TIMEOUT_SECONDS.
+# A mutant counts as hanging after this many times the time of the tests without a mutant, and at least
+# MIN_TIMEOUT_SECONDS.
 TIMEOUT_FACTOR = 10
 MIN_TIMEOUT_SECONDS = 20
-# Tests whose outcome depends on how busy the machine is prove nothing here.
+# Left out: tests whose outcome depends on how busy the machine is.
 NOISY = "-*FiftyMicroseconds*"
 
 
@@ -70,7 +71,7 @@ class Builder:
         return folder / (name.replace("/", "_") + ".o")
 
     def link(self, group, folder, changed):
-        """`changed`: {source: object} of those that a mutant changes."""
+        """Links the group's program. `changed`: {source: object} for the sources that a mutant changes."""
         objects = [str(changed.get(name, self.object_of(name, self.base))) for name in GROUPS[group]]
         program = folder / group
         check([COMPILER, "-pthread", *objects, "-lgmock", "-lgtest", "-lgtest_main", "-lfmt",
@@ -93,7 +94,7 @@ class Tree:
 
     def compile(self, name, folder):
         target = self.builder.object_of(name, folder)
-        # A precompiled header is not for the compiler cache.
+        # The compiler cache does not work with a precompiled header.
         test = name.endswith("_test.cc")
         words = ["-include", str(SCRATCH / "tests.h")] if test else []
         check([*([] if test else self.builder.ccache), COMPILER, *FLAGS, *words, "-I", str(self.source / "src"), "-MD",
@@ -101,7 +102,7 @@ class Tree:
         return target
 
     def build(self, group, changed):
-        """The group's program with what depends on the file `changed` compiled from this tree."""
+        """The group's program; objects that depend on the file `changed` are compiled from this tree."""
         shutil.rmtree(self.objects, ignore_errors=True)
         self.objects.mkdir()
         needed = [name for name in GROUPS[group] if changed in self.builder.dependencies[name]]
@@ -120,7 +121,7 @@ def check(command):
 
 
 def run_tests(program, timeout=300):
-    """(whether all passed, what happened in a few words, seconds)."""
+    """(True if all tests passed, the outcome in a few words, seconds)."""
     begin = time.monotonic()
     command = [str(program), "--gtest_fail_fast", f"--gtest_filter={NOISY}"]
     environment = dict(os.environ, LAGOON_TEST_PATIENCE_SECONDS="6")
@@ -139,7 +140,7 @@ def run_tests(program, timeout=300):
 
 
 def try_mutant(tree, mutant, timeouts):
-    """Rows (group, caught, how, seconds)."""
+    """Applies and tests one mutant. Rows (group, caught, how, seconds)."""
     _, _, file, before, after, groups = mutant
     path = tree.source / file
     original = path.read_text()
@@ -155,7 +156,7 @@ def try_mutant(tree, mutant, timeouts):
 
 
 def check_matches(mutants):
-    """Every replacement must name text that is there exactly once."""
+    """Checks that the text of every replacement is in its source exactly once."""
     stale = [f"{name}: found {count} times in {file}: {before!r}"
              for name, _, file, before, _, _ in mutants
              if (count := (ROOT / file).read_text().count(before)) != 1]
@@ -173,9 +174,10 @@ def main():
     parser.add_argument("--every-group", action="store_true",
                         help="every group named for a mutant must catch it, not only the first")
     parser.add_argument("--sample", type=int, metavar="N", help="only N mutants, drawn by the seed")
-    parser.add_argument("--seed", help="of the sample; default: the last commit, so that each commit draws others")
+    parser.add_argument("--seed", help="seed of the sample (default: the last commit, so that each commit draws others)")
     parser.add_argument("--jobs", type=int, default=os.cpu_count(), help="mutants at once")
-    parser.add_argument("--count", type=pathlib.Path, metavar="FILE", help="gets the numbers of caught mutants and of survivors")
+    parser.add_argument("--count", type=pathlib.Path, metavar="FILE",
+                        help="write the numbers of caught and of surviving mutants here")
     parser.add_argument("names", nargs="*", metavar="NAME")
     arguments = parser.parse_args()
     unknown = set(arguments.names) - {mutant[0] for mutant in MUTANTS}

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """Draws a short trace of `lagoon ... --trace` as a picture: compute units as rows, blocks in their job's colour.
 
-Blocks that left without a result are hatched, padding has a dashed frame; arrivals are marks below, revocations lines.
-For pictures in pages; to look around in a trace, open it in https://ui.perfetto.dev.
+Blocks that left without a result are hatched, padding has a dashed frame. Arrivals are marks below the rows,
+revocations are lines. This is for pictures in docs; to explore a trace, open the file in https://ui.perfetto.dev.
 
 Usage: plot_trace.py TRACE.json --out FILE.svg|png [--unit-us 100] [--title TEXT]
 """
@@ -17,7 +17,7 @@ import matplotlib
 matplotlib.use("Agg")
 import matplotlib.pyplot as plt  # noqa: E402  (the backend comes first)
 
-UNITS, JOBS = 1, 2  # processes of the file
+UNITS, JOBS = 1, 2  # pids in the file
 MOST_BLOCKS = 5000
 INK, FAINT, GRID, ALARM = "#1d2b36", "#6b7a86", "#dfe5ea", "#c0392b"
 REAL_TIME = ["#0a7d8c", "#065863", "#3aa7b5"]
@@ -42,7 +42,7 @@ class Trace:
             self.revocations = [event for event in instants if event["name"] == "revocation"]
         except (OSError, ValueError, KeyError, TypeError) as error:
             raise TraceError(f"{path}: not a trace of Lagoon: {error!r}") from error
-        # Copies and rows on which nothing but copies ran are noise here.
+        # Leaves out copies, and with them rows that have only copies.
         self.blocks = [block for block in self.blocks if not block["name"].startswith(("input", "output"))]
         if not 0 < len(self.blocks) <= MOST_BLOCKS:
             raise TraceError(f"{path}: {len(self.blocks)} blocks; a picture takes 1 to {MOST_BLOCKS}")
@@ -52,7 +52,7 @@ class Trace:
 
 
 def colours(trace):
-    """{model: colour}, in order of arrival; classes have shades of their own."""
+    """{model: colour} in order of arrival. Each job class has its own range of colours."""
     found, left = {}, {"real-time": list(REAL_TIME), "best-effort": list(BEST_EFFORT)}
     for job in sorted(trace.jobs.values(), key=lambda job: job["ts"]):
         shades = left[job["args"]["class"]]
@@ -121,7 +121,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("trace", type=pathlib.Path)
     parser.add_argument("--out", type=pathlib.Path, required=True)
-    parser.add_argument("--unit-us", type=float, default=1, help="what the time axis counts in")
+    parser.add_argument("--unit-us", type=float, default=1, help="unit of the time axis in us")
     parser.add_argument("--title", default="")
     words = parser.parse_args()
     plt.rcParams.update({

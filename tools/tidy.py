@@ -1,11 +1,13 @@
 #!/usr/bin/env python3
 """Runs clang-tidy (.clang-tidy) over our sources with the compile commands of a build folder.
 
-Usage: tidy.py [--build DIR] [FILE...]. Most of clang-tidy's time goes to the headers of libraries, so that sources are
-looked at several at a time, included by one file: those with the same compile command that declare nothing of the same
-name. Where a batch has findings, its halves are looked at, down to single sources. A file with a clean result is not looked
-at again until its content, a header of ours that it includes, its flags, .clang-tidy or clang-tidy itself change. The clean results
-are kept in the user's cache folder, so that another checkout finds them.
+Usage: tidy.py [--build DIR] [FILE...]
+
+Most of clang-tidy's time goes to the headers of libraries. Sources are therefore checked in batches, each included by
+one file: sources with the same compile command that do not declare the same name. If a batch has findings, its halves
+are checked, down to single sources. A clean file is not checked again until its content, a header of ours that it
+includes, its flags, .clang-tidy or clang-tidy itself changes. Clean results are kept in the user's cache folder, so
+that other checkouts use them too.
 """
 import argparse
 import concurrent.futures
@@ -20,7 +22,7 @@ import sys
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 BATCH = 12
-# What a file may define for itself, at the start of a line: functions and constants, then types, aliases and macros.
+# Names that a file defines at the start of a line: functions and constants, then types, aliases and macros.
 NAMES = re.compile(r"^(?!return|using|namespace|class|struct|enum|#|//)[\w][\w:<>,*&\[\]() ]*?[ *&](\w+)(?:\(|\{| =|\[|;)", re.M)
 TYPES = re.compile(r"^(?:struct|class|enum class|using|#define) (\w+)", re.M)
 
@@ -34,9 +36,9 @@ def cache_folder():
 
 
 def closure(path, roots, known):
-    """The file and the headers of ours that it includes, directly or not. `known` remembers them."""
+    """The file and our headers that it includes, directly or not. `known` caches results."""
     if path not in known:
-        known[path] = {path}  # first, for headers that include one another
+        known[path] = {path}  # set first, as headers may include each other
         for name in INCLUDE.findall(path.read_text()):
             for root in (path.parent, *roots):
                 if (root / name).is_file():
@@ -53,7 +55,7 @@ def digest(words, paths):
 
 
 def flags_of(entry):
-    """The compile command without the file and what is made of it."""
+    """The compile command without the source and its output."""
     words = shlex.split(entry["command"])
     words = words[next(i for i, word in enumerate(words) if "clang++" in word) + 1:]
     kept, skip = [], False
@@ -70,7 +72,7 @@ def names_in(text):
 
 
 def batches_of(files, flags):
-    """Lists of files that can be compiled as one."""
+    """Lists of files that can be compiled together."""
     batches = []
     for path in files:
         text = path.read_text()
@@ -107,7 +109,7 @@ def main():
     wanted = {(ROOT / name).resolve() for name in arguments.files}
 
     def stamp(path):
-        # Flags and generated headers name this checkout; another one has the same behind its own name.
+        # Without this checkout's path in the flags, so that other checkouts get the same stamp.
         words = [common, *(word.replace(str(ROOT), "") for word in flags[path])]
         return cache / digest(words, closure(path, (ROOT / "src", ROOT), known))
 
@@ -121,7 +123,7 @@ def main():
                               capture_output=True, text=True, cwd=build)
 
     def check(batch):
-        """[(file, its findings)] of those that have some."""
+        """[(file, findings)] for the files with findings."""
         if len(batch) == 1:
             result = tidy(batch[0])
             if result.returncode != 0:
@@ -132,7 +134,7 @@ def main():
                                 "".join(f'#include "{path}"\n' for path in batch) +
                                 "// NOLINTEND(bugprone-suspicious-include)\n")
             flags[together] = flags[batch[0]]
-            clean = tidy(together, "-w").returncode == 0  # the compiler warns of each by itself
+            clean = tidy(together, "-w").returncode == 0  # -w: compiler warnings come from the builds
             together.unlink()
             if not clean:
                 half = len(batch) // 2

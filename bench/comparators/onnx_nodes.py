@@ -1,18 +1,18 @@
-"""Runs the ONNX project's own backend node tests through `lagoon infer`, and counts.
+"""Runs the ONNX project's own backend node tests with `lagoon infer`, and counts the results.
 
     onnx_nodes.py LAGOON [--json FILE] [--docs FILE] [--match TEXT]
 
 (`lagoon bench onnx-nodes` calls it.)
 
-Every case is one of three:
-- passed: each output has the expected type and shape and is close (rtol 1e-3, atol 1e-7, as ONNX's runner
-  has it, or what the case says itself);
-- unsupported: refused when it was loaded, by a message that names the reason;
+Each case has one of three results:
+- passed: each output has the expected type and shape and is close (rtol 1e-3 and atol 1e-7 as in ONNX's runner,
+  or the case's own tolerances);
+- unsupported: Lagoon refuses to load the model, with a message that names the reason;
 - failed: anything else. There must be none.
 
-Lagoon fixes shapes when it loads a model. The cases have shapes, axes and the like as graph inputs: one that
-the refusal says "must be constant" is fixed at load to the value of the test (`--constant`), and the case runs
-again.
+Lagoon fixes shapes when it loads a model, but many cases have shapes, axes and the like as graph inputs. If the
+refusal says that such an input "must be constant", the case runs again with the test's value fixed at load
+(`--constant`).
 """
 
 import argparse
@@ -30,7 +30,7 @@ import textwrap
 import numpy as np
 import onnx
 
-# The cases of onnx 1.12 name types by aliases that newer versions of numpy have dropped.
+# The cases of onnx 1.12 use aliases of types that newer versions of numpy no longer have.
 for _alias, _type in (("float", float), ("int", int), ("bool", bool), ("object", object)):
     if _alias not in vars(np):
         setattr(np, _alias, _type)
@@ -46,13 +46,14 @@ Result = collections.namedtuple("Result", "name op status detail fixed")
 
 
 def op_of(case):
-    """The op that a case of one node is about; of more nodes: nothing."""
+    """The op of a case with one node; "" for a case with more nodes."""
     nodes = case.model.graph.node
     return nodes[0].op_type if len(nodes) == 1 and nodes[0].domain in ("", "ai.onnx") else ""
 
 
 def from_bfloat16(value_info, array):
-    """onnx has bfloat16 as its bits, numpy has no such type: as float32, which Lagoon converts."""
+    """The array as numpy has it. onnx keeps bfloat16 as bits and numpy has no such type: these become float32, which
+    Lagoon converts."""
     if value_info.type.tensor_type.elem_type != onnx.TensorProto.BFLOAT16:
         return np.asarray(array)
     return (np.asarray(array).astype(np.uint32) << 16).view(np.float32)
@@ -123,7 +124,7 @@ class Runner:
             if actual.dtype != expected.dtype or actual.shape != expected.shape:
                 return "failed", (f"output '{name}' is {actual.dtype} {actual.shape}, expected "
                                   f"{expected.dtype} {expected.shape}")
-            # onnx 1.12 cuts bfloat16 instead of rounding it: one step of its 8 bits is allowed.
+            # onnx 1.12 truncates to bfloat16 instead of rounding: a difference of one step of its 8 bits is allowed.
             half = value.type.tensor_type.elem_type == onnx.TensorProto.BFLOAT16
             rtol = max(case.rtol, 2**-7 if half else 0)
             try:
@@ -142,16 +143,16 @@ class Runner:
 
 
 def run_all(binary, match=""):
-    """Every case whose name has `match`, in the order of their names."""
+    """Runs every case with `match` in its name. Results in the order of the names."""
     cases = sorted((case for case in collect_testcases(None) if match in case.name),
                    key=lambda case: case.name)
-    # Cases are small: two processes at a time hide the start of each.
+    # Cases are small: two processes at a time hide the time that a process takes to start.
     with concurrent.futures.ThreadPoolExecutor(2) as pool:
         return list(pool.map(Runner(binary).run, cases))
 
 
 def by_op(results):
-    """op -> Counter of statuses, for the ops that have at least one case that passed: the claimed ones."""
+    """op -> Counter of statuses, for the claimed ops: those with at least one passed case."""
     counts = collections.defaultdict(collections.Counter)
     for result in results:
         if result.op:
@@ -177,14 +178,14 @@ def metrics(results):
 
 
 def reason(result):
-    """Why a case is unsupported, without the names of its model and node."""
+    """The reason why a case is unsupported, without the names of its model and node."""
     text = re.sub(r".*?opset \d+\): ", "", result.detail.splitlines()[0])
     text = re.sub(r"^lagoon: (model '[^']*': )?(/model\.onnx: )?", "", text)
     return text if len(text) <= 90 else text[:87] + "..."
 
 
 def table(results):
-    """What docs/guide/ops.md shows: a row for each claimed op, and the ops that are refused."""
+    """The table of docs/guide/ops.md: a row for each claimed op, and the refused ops."""
     claimed = by_op(results)
     why = collections.defaultdict(dict)  # op -> reasons in the order of their cases
     for result in results:
@@ -205,7 +206,7 @@ END = "<!-- end -->"
 
 
 def with_table(text, results):
-    """A page with the table of these results between its two marks."""
+    """The page `text` with the table of these results between its two marks."""
     before, begin, rest = text.partition(BEGIN)
     _, end, after = rest.partition(END)
     if not begin or not end:

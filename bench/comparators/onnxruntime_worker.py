@@ -1,29 +1,30 @@
 #!/usr/bin/env python3
 """Runs one ONNX model with ONNX Runtime, driven line by line: the comparator of `lagoon bench`.
 
-One process is one session, as a user would run it beside another. It reads one JSON object per
-line from stdin and answers each with one line on stdout; everything else that is printed goes to
-stderr. A failure answers {"ok": false, "error": TEXT} and the process stays, except when the
-session cannot be made: then it answers that once and exits with 1. The end of stdin and {"cmd":
-"quit"} end it with 0.
+One process has one session, as if a user ran two models side by side. The process reads one JSON
+object per line from stdin and answers each with one line on stdout; everything else that is printed
+goes to stderr. The answer to a failure is {"ok": false, "error": TEXT}, and the process goes on. If
+the session cannot be made, the process gives this answer once and exits with 1. The end of stdin or
+{"cmd": "quit"} ends the process with 0.
 
   {"cmd": "info"}
       -> settings, model, versions, load_ms, peak_rss_kib so far
   {"cmd": "run", "n": N, "warmup": K}
       closed loop of K untimed and N timed runs -> latencies_us: N numbers
   {"cmd": "open_loop", "arrivals_us": [...], "start_ns": T}
-      one run for each intended arrival (ascending offsets from T), late ones at once
-      -> per arrival latencies_us, from the intended arrival to the end, and starts_us, to the begin
+      one run for each intended arrival (ascending offsets from T); a late one begins at once
+      -> for each arrival latencies_us, from the intended arrival to the end of its run, and
+         starts_us, to the beginning of its run
   {"cmd": "loop", "start_ns": T, "end_ns": U}
       closed loop from T until U; a run in progress at U is finished
       -> count, runs that ended by U; completions_us, the ends of all runs as offsets from T
   {"cmd": "values", "folder": FOLDER}
-      one run; writes what went in and came out as raw numbers in C order, FOLDER/input-0 and so on
-      -> inputs, outputs: for each its name and file
+      one run; writes inputs and outputs as raw numbers in C order to FOLDER/input-0 and so on
+      -> inputs, outputs: name and file of each
 
-Times are CLOCK_MONOTONIC in ns, as std::chrono::steady_clock gives on Linux. A T that is left out
-means now. The session is made as fast as ONNX Runtime gets: all graph optimisations, bound and
-preallocated input and output.
+Times are CLOCK_MONOTONIC in ns, like std::chrono::steady_clock on Linux. A T that is left out means
+now. The session is as fast as ONNX Runtime can be: all graph optimisations, inputs and outputs
+preallocated and bound.
 """
 
 import argparse
@@ -46,11 +47,11 @@ TYPES = {"tensor(float)": np.float32, "tensor(double)": np.float64, "tensor(floa
 
 
 class RequestError(Exception):
-    """The caller's words are wrong."""
+    """The caller's request is wrong; the text says why."""
 
 
 class Model:
-    """A session with its inputs and outputs bound once; run() is all that is timed."""
+    """A session with its inputs and outputs bound once. Only run() is timed."""
 
     def __init__(self, arguments):
         self.arguments = arguments
@@ -72,10 +73,10 @@ class Model:
         random = np.random.default_rng(self.arguments.seed)
         feed = {spec.name: make_input(spec, random, self.arguments.batch) for spec in self.session.get_inputs()}
         names = [spec.name for spec in self.session.get_outputs()]
-        # One plain run tells the shapes of outputs whose dimensions have no fixed size.
+        # One plain run gives the shapes of outputs without fixed dimensions.
         results = self.session.run(names, feed)
         value_of = onnxruntime.OrtValue.ortvalue_from_numpy
-        # The binding does not keep them alive.
+        # Kept here, because the binding does not keep them alive.
         self.inputs = {name: value_of(array) for name, array in feed.items()}
         self.outputs = {name: value_of(array) for name, array in zip(names, results)}
         for name, value in self.inputs.items():
@@ -111,7 +112,7 @@ def make_input(spec, random, batch):
 
 
 def peak_rss_kib():
-    """VmHWM and not ru_maxrss: that one starts with the peak of the process that forked us."""
+    """Peak memory: VmHWM, because ru_maxrss starts with the peak of the process that forked this one."""
     with open("/proc/self/status", encoding="ascii") as status:
         for line in status:
             if line.startswith("VmHWM:"):
@@ -127,7 +128,7 @@ def get_integer(request, key, default, limit):
 
 
 def sleep_until(when_ns):
-    """Absolute sleep; with the timer slack of main() it wakes within tens of us on an idle CPU."""
+    """Sleeps until an absolute time. With main()'s timer slack it wakes up within tens of us on an idle CPU."""
     while (left := when_ns - time.perf_counter_ns()) > 0:
         time.sleep(left / 1e9)
 
@@ -158,7 +159,7 @@ def get_arrivals(request):
     number = lambda value: isinstance(value, (int, float)) and not isinstance(value, bool)
     if not isinstance(arrivals, list) or len(arrivals) > MAX_RUNS or not all(map(number, arrivals)):
         raise RequestError(f"'arrivals_us' must be a list of at most {MAX_RUNS} numbers")
-    # Written so that NaN fails too.
+    # This form of the condition is false for NaN too.
     if not all(after >= before for before, after in zip([0, *arrivals], arrivals)):
         raise RequestError("'arrivals_us' must ascend from 0 or more")
     if arrivals and arrivals[-1] * 1e3 > MAX_WINDOW_NS:
@@ -265,7 +266,7 @@ def prepare_process(arguments):
 
 def main():
     arguments = parse_arguments()
-    # Whatever a library prints must not land between the replies.
+    # Output of libraries must not get between the replies.
     replies = os.fdopen(os.dup(1), "w", encoding="utf-8")
     os.dup2(2, 1)
 

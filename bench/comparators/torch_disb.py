@@ -1,16 +1,17 @@
 #!/usr/bin/env python3
-"""DISB in PyTorch, as a user would do it today: one process, a CUDA stream of its own priority for every client.
+"""DISB in PyTorch, as a user would do it today: one process with a CUDA stream for every client.
 
 Usage: torch_disb.py --report FILE --json FILE [--device cuda:0] [--windows 2] [--seconds 3] [--eager]
 
-The clients and their loads are those of FILE, a report of `lagoon bench disb`. Each client has a thread, an instance of
-its model, a stream (real-time: the highest priority) and a CUDA graph; a request takes its input from pinned memory and
-brings its output back. Windows take turns: real-time clients alone, then all, with the same arrivals; nothing is
-dropped, latency counts from the intended arrival (of a closed loop: from the post). A load in percent is of the
-model's standalone maximum in PyTorch. Metrics as those of `lagoon bench disb`, for the system torch-streams:
+The clients and their loads come from FILE, a report of `lagoon bench disb`. Each client has a thread, an instance of
+its model, a stream (real-time: the highest priority) and a CUDA graph. A request takes its input from pinned memory
+and copies its output back. Windows take turns: real-time clients alone, then all clients, with the same arrivals. No
+request is dropped; latency counts from the intended arrival (in a closed loop: from the post). A relative load is a
+part of the model's standalone maximum in PyTorch. The metrics are those of `lagoon bench disb`, for the system
+torch-streams:
   realtime_latency_normalized_mean, _p50, _p99 (from 1,000 requests on, else _p90); realtime_latency_vs_alone_...;
   best_effort_throughput_normalized, throughput_normalized, realtime_requests, standalone_ms.MODEL
-On a CPU streams and graphs do not exist, and clients only share its cores.
+On a CPU there are no streams and graphs: clients only share its cores.
 """
 
 import argparse
@@ -27,7 +28,7 @@ import torch
 from torch_models import make, make_input
 
 SYSTEM = "torch-streams"
-SETTLE_S = 0.25  # before a window counts
+SETTLE_S = 0.25  # run before a window begins
 
 
 class Client:
@@ -89,7 +90,7 @@ class Client:
         return self.load["kind"] == "continuous"
 
     def arrivals(self, standalone_s, span_s, chance):
-        """Offsets in seconds, ascending."""
+        """Arrivals in [0, span_s) as ascending offsets in seconds. Not for closed loops."""
         kind = self.load["kind"]
         if kind == "trace":
             times, period = [t / 1e3 for t in self.load["trace_ms"]], self.load["period_ms"] / 1e3
@@ -103,7 +104,7 @@ class Client:
 
 
 def play(client, begin, span_s, arrivals, latencies):
-    """A client's thread: its latencies in seconds of one window, those that count."""
+    """A client's thread for one window: appends the latencies, in seconds, that count."""
     if client.closed_loop():
         while (post := time.perf_counter()) < begin + span_s:
             client.run()
@@ -138,8 +139,8 @@ def percentile(samples, percent):
 
 def summarise(clients, standalone, alone, contended, seconds):
     metrics = {f"standalone_ms.{model}": 1e3 * value for model, value in standalone.items()}
-    normalised = {True: [], False: []}  # contended, alone
-    throughput = {True: 0.0, False: 0.0}  # of real-time clients, of the others
+    normalised = {True: [], False: []}  # True: all clients, False: real-time clients alone
+    throughput = {True: 0.0, False: 0.0}  # True: real-time clients, False: the others
     for client in clients:
         for kind, seen in ((True, contended), (False, alone)):
             if client.real_time:

@@ -1,12 +1,13 @@
 #!/usr/bin/env python3
-"""Latency of models in PyTorch, as a user would speed them up: eager, as a CUDA graph, and compiled.
+"""Latency of models in PyTorch, run in the ways that a user would try: eager, as a CUDA graph, and compiled.
 
 Usage: torch_latency.py --json FILE [--device cuda:0] [--batches 1,8] [--seconds 0.5] [--limit 110] MODEL...
 
-A run takes its input from pinned memory and brings its output back, as a request to Lagoon does. Metrics of model M,
+A run takes its input from pinned memory and copies its output back, like a request to Lagoon. Metrics for model M,
 precision P (fp32: true fp32, no TF32; bf16: weights and activations) and batch B:
-  latency_ms_p50.M.P.bB.torch_eager, .torch_graph, .torch_compile, and the best of them .torch_best
-What --limit seconds do not suffice for is left out: compiling comes last. On a CPU there is only the eager way.
+  latency_ms_p50.M.P.bB.torch_eager, .torch_graph, .torch_compile, and the best of them as .torch_best
+After --limit seconds the remaining measurements are left out; compiling comes last. On a CPU there is only the eager
+way.
 """
 
 import argparse
@@ -22,7 +23,7 @@ from torch_models import make, make_input, reads_tokens
 
 
 class Case:
-    """A model with its input on the device, and a way to bring one in and the output out."""
+    """A model, with its input on the host and on the device."""
 
     def __init__(self, name, precision, batch, device):
         model = make(name).to(device)
@@ -38,7 +39,7 @@ class Case:
     def run(self, call):
         self.input.copy_(self.host, non_blocking=True)
         output = call()
-        return output.cpu()  # waits
+        return output.cpu()  # waits for the GPU
 
     def eager(self):
         return lambda: self.model(self.input)
@@ -111,13 +112,13 @@ def main():
                         with torch.inference_mode():
                             case = Case(name, precision, batch, arguments.device)
                             ms = measure(case, way, arguments.seconds)
-                    except Exception as error:  # one way that a model cannot take must not hide the others
+                    except Exception as error:  # a way that fails for this model must not hide the other ways
                         failures.append(f"{label}, {way}: {type(error).__name__}: {str(error).splitlines()[0][:200]}")
                         continue
                     metrics[f"latency_ms_p50.{label}.torch_{way}"] = ms
                     best = f"latency_ms_p50.{label}.torch_best"
                     metrics[best] = min(metrics.get(best, ms), ms)
-                    # At once: compiling may take longer than somebody waits.
+                    # Writes after each result, because the process may be ended while it compiles.
                     write(arguments.json, arguments.device, metrics, failures)
     write(arguments.json, arguments.device, metrics, failures)
     print(f"{len(metrics)} metrics, {len(failures)} failures" + "".join(f"; {failure}" for failure in failures[:1]))

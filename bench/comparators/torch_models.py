@@ -1,6 +1,6 @@
-"""Models of the zoo's shapes in PyTorch alone, with random weights: neither torchvision nor transformers is needed.
+"""Models with the shapes of the zoo's, with random weights. Needs PyTorch, but neither torchvision nor transformers.
 
-make(name) gives a module in evaluation mode, make_input(name, batch) what it takes.
+make(name) gives a module in evaluation mode, make_input(name, batch) its input.
 """
 
 import torch
@@ -146,7 +146,7 @@ def attend(q, k, v, causal):
 
 
 class Transformer(nn.Module):
-    """Layers of attention of BERT's or GPT-2's shape over TOKENS tokens."""
+    """A transformer of BERT's or GPT-2's shape over TOKENS tokens."""
 
     def __init__(self, vocabulary, width, layers, heads, causal, outputs):
         super().__init__()

@@ -1,5 +1,5 @@
-// The benchmarks of a GPU, on the emulated one: the numbers mean nothing there, but that every way
-// and mode runs to its end.
+// The benchmarks of a GPU, on the emulated one. The numbers mean nothing there: the tests check
+// that every way and mode runs to its end.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -54,7 +54,7 @@ GuardsOptions SmallGuards(const DeviceChoice& device) {
   GuardsOptions options;
   options.device = device;
   options.rounds = 12;
-  options.watchers = 1;  // the busy kernel needs a multiprocessor too
+  options.watchers = 1;  // leaves a multiprocessor for the busy kernel
   options.program = &Probe();
   return options;
 }
@@ -126,7 +126,7 @@ TEST(Isolation, EveryModeRunsOnAGpuOrIsRefusedWithTheReason) {
               MetricOf(report, "isolation_placed_us_p50" + of));
   }
   EXPECT_GT(MetricOf(report, "isolation_best_effort_share.abort"), 0);
-  // The emulated GPU has two multiprocessors, a share takes eight.
+  // The emulated GPU has two multiprocessors, but the smallest share is eight.
   EXPECT_THAT(report.json()["refused"]["share"].get<std::string>(), HasSubstr("units"));
   EXPECT_EQ(EmulatedDriver().fault(), "");
   EXPECT_EQ(EmulatedDriver().leaks(), 0u);
@@ -214,7 +214,7 @@ TEST(Machinery, PlainEntriesAreTheirBodysAlone) {
   EXPECT_EQ(PlainEntries({&body, 1}).front().name, "lagoon_plain_1_19");
 }
 
-// What a GPU would get: NVRTC needs none.
+// Compiles the programs as for a GPU. NVRTC works without one.
 TEST(GpuPrograms, TheCompilerTakesThem) {
   if (!cuda::Nvrtc::Load()) GTEST_SKIP() << "no NVRTC on this machine";
   cuda::GpuInfo gpu;

@@ -20,9 +20,10 @@ namespace {
 using cuda::OwnMemory;
 using std::chrono::seconds;
 
-// Of the kernels, which end when we are gone: for itself, and for each round.
+// A kernel ends by itself after kPatience, and kRoundPatience more for each round, so that no
+// kernel runs on if this process dies.
 constexpr Nanoseconds kPatience = seconds(30), kRoundPatience = std::chrono::milliseconds(1);
-constexpr Nanoseconds kAnswerWithin = seconds(10);  // of one write
+constexpr Nanoseconds kAnswerWithin = seconds(10);  // limit for the answers to one write
 constexpr std::uint32_t kBusyBytes = 256u << 20;
 constexpr std::uint32_t kBusyGridsOfUnits = 4;
 
@@ -47,7 +48,7 @@ class Guards {
 
   ~Guards() {
     if (guard_.device() == 0) return;
-    // Kernels that still run, after an error, end with their last values.
+    // After an error kernels may still run: the last values of their words end them.
     const auto last = static_cast<std::uint32_t>(options_.rounds);
     __atomic_store_n(Pinned(Word::kGuard), last, __ATOMIC_RELAXED);
     __atomic_store_n(Pinned(Word::kStop), 1u, __ATOMIC_RELAXED);
@@ -82,7 +83,7 @@ class Guards {
   }
 
  private:
-  // Words in pinned memory, each in a line of its own; the watchers' follow.
+  // Words in pinned memory, each in a cache line of its own. The watchers' words follow.
   enum class Word { kGuard, kSource, kStop, kRunning, kWatchers };
   static constexpr std::size_t kLine = 128;
 
@@ -182,7 +183,7 @@ class Guards {
     return static_cast<cuda::u64>((kPatience + options_.rounds * kRoundPatience).count());
   }
 
-  // Blocks that have seen `value`.
+  // Number of blocks that have seen `value`.
   std::uint32_t SeenBy(std::uint32_t value) const {
     std::uint32_t blocks = 0;
     for (std::uint32_t i = 0; i < options_.watchers; ++i) {

@@ -22,7 +22,7 @@ namespace {
 
 constexpr LaunchId kRealTime{1}, kBestEffort{2};
 constexpr Rank kBestEffortRank = Rank{1} << 63;
-constexpr std::uint32_t kBestEffortWaves = 64;  // of blocks, until the device has run all of them
+constexpr std::uint32_t kBestEffortWaves = 64;  // blocks of the kernel, in fillings of the device
 constexpr Nanoseconds kAnswerWithin = std::chrono::seconds(10);
 constexpr Nanoseconds kLook = std::chrono::microseconds(50);
 constexpr Nanoseconds kBaseline = std::chrono::milliseconds(500);
@@ -34,7 +34,7 @@ constexpr std::array<std::pair<Mode, const char*>, 5> kModes = {{{Mode::kAlone, 
                                                                  {Mode::kAbort, "abort"},
                                                                  {Mode::kShare, "share"}}};
 
-// The same as probe::Spin, on a CPU.
+// probe::Spin for a CPU.
 bool SpinBody(const void* args, std::uint32_t, BlockContext& context) {
   const auto& spin = *static_cast<const cuda::probe::SpinArgs*>(args);
   for (std::uint32_t i = 0; i < spin.pieces; ++i) {
@@ -48,10 +48,10 @@ bool SpinBody(const void* args, std::uint32_t, BlockContext& context) {
 
 struct Samples {
   std::vector<double> placed_us, complete_us;
-  double best_effort_per_s = 0;  // blocks
+  double best_effort_per_s = 0;  // blocks a second
 };
 
-// A launch of one kernel that is submitted again and again, under one record.
+// A launch of one kernel that is submitted again and again with the same progress record.
 class Kernel {
  public:
   Kernel(LaunchId id, Rank rank, StreamId stream, KernelHandle kernel, std::uint32_t blocks,
@@ -69,7 +69,7 @@ class Kernel {
   }
   void Watch(const Guard& guard) { segment_.guards[0] = guard; }
 
-  /// What is complete begins anew.
+  /// Resumes an incomplete launch. A complete one begins anew.
   Status Submit(Device& device) {
     if (progress_.Complete()) {
       blocks_before_ += progress_.blocks();
@@ -95,7 +95,7 @@ class Kernel {
   std::uint64_t blocks_before_ = 0;
 };
 
-// One mode on a device of its own, as shares are not given back.
+// One mode on a new device, as a device does not take back the units of a share.
 class Round {
  public:
   static Result<std::unique_ptr<Round>> Create(const IsolationOptions& options, Mode mode,
@@ -119,7 +119,7 @@ class Round {
     return {};
   }
 
-  // Blocks of best-effort work a second, with nothing beside it.
+  // Blocks of best-effort work a second, without real-time work.
   Result<double> BestEffortAlone() {
     LAGOON_RETURN_IF_ERROR(AwaitBestEffort());
     const TimePoint begin = Now();
@@ -129,7 +129,7 @@ class Round {
   }
 
   ~Round() {
-    // The device goes first, and what it runs ends with the guard.
+    // Ends the best-effort launch, for which the device's destructor would wait.
     if (best_effort_) device_.device->Raise(guard_, kStopped);
   }
   Round(const Round&) = delete;
@@ -161,7 +161,7 @@ class Round {
     if (mode_ == Mode::kShare) {
       LAGOON_ASSIGN_OR_RETURN(real_time,
                               device.CreateStream({.name = "real-time", .units = quarter}));
-      // As granules go, what is left may be a little less than three quarters.
+      // Not three quarters: shares come in granules, so that a little less may be left.
       LAGOON_ASSIGN_OR_RETURN(best_effort,
                               device.CreateStream({.name = "best-effort", .units = units * 5 / 8}));
     }
@@ -185,7 +185,7 @@ class Round {
     return best_effort_->Submit(*device_.device);
   }
 
-  // What was asked to leave is back.
+  // Waits until best-effort work runs again.
   Status AwaitBestEffort() {
     LAGOON_RETURN_IF_ERROR(Pump(Now() + kAnswerWithin, kBestEffortRuns));
     return best_effort_runs_ ? Status() : Late("best-effort work does not begin");
@@ -216,8 +216,8 @@ class Round {
                             Seconds(kAnswerWithin)));
   }
 
-  // Reads events until `until`, or until that has come. Best-effort work goes on when nobody asks
-  // it to leave any more.
+  // Reads events until `until`, or until `event` has come (kTime: never). Submits best-effort work
+  // again when no launch is in flight.
   enum Event { kTime, kRealTimeIsOver, kBestEffortRuns };
   Status Pump(TimePoint until, Event event) {
     Device& device = *device_.device;
@@ -232,7 +232,7 @@ class Round {
       }
       const TimePoint now = Now();
       if (now >= until) return {};
-      // Not for long: a kPlaced does not end it.
+      // Waits only kLook at a time: a kPlaced does not end Wait().
       if (count == 0) device.Wait(std::min(until, now + kLook));
     }
   }
@@ -260,14 +260,14 @@ class Round {
   std::mt19937 random_;
   CudaImage image_;
   std::optional<Kernel> real_time_, best_effort_;
-  ComputeDevice device_;  // goes before what its launches name
+  ComputeDevice device_;  // is destroyed before the kernels and arguments that its launches use
   GuardId guard_{};
-  std::uint32_t epoch_ = 0, limit_ = 0;  // of the guard, and what best-effort work was given
+  std::uint32_t epoch_ = 0, limit_ = 0;  // the guard's value; the launch's limit
   bool real_time_in_flight_ = false, best_effort_in_flight_ = false, best_effort_runs_ = false;
   std::optional<TimePoint> placed_, complete_;
 };
 
-// What one trial showed: of each mode that is measured, and of best-effort work alone.
+// The results of one trial: of each measured mode, and of best-effort work alone.
 struct Trial {
   std::array<Samples, kModes.size()> modes;
   double best_effort_alone_per_s = 0;
@@ -301,7 +301,7 @@ class IsolationBenchmark {
   }
 
  private:
-  // Those that the device does not refuse.
+  // Finds the modes that the device does not refuse.
   Status FindModes() {
     nlohmann::json refused = nlohmann::json::object();
     for (std::size_t i = 0; i < kModes.size(); ++i) {
@@ -319,7 +319,7 @@ class IsolationBenchmark {
     return {};
   }
 
-  // Window 0 is best-effort work alone, then the modes.
+  // Window 0 is best-effort work alone; the modes follow.
   Status Measure(std::size_t window, std::uint32_t trial, Trial& seen) const {
     const std::size_t mode = window == 0 ? 0 : modes_[window - 1];
     const Mode which = window == 0 ? Mode::kPriority : kModes[mode].first;
@@ -357,7 +357,7 @@ class IsolationBenchmark {
     }
   }
 
-  // The percentile of all launches, with the interval of the windows' percentiles.
+  // Reports a percentile over all launches, with the interval of the windows' percentiles.
   template <typename Read>
   void WriteTimes(const std::string& name, const std::vector<std::size_t>& trials, int percent,
                   Read read, Evidence& evidence) const {
@@ -373,7 +373,7 @@ class IsolationBenchmark {
 
   const IsolationOptions& options_;
   Report& report_;
-  std::vector<std::size_t> modes_;  // of kModes
+  std::vector<std::size_t> modes_;  // indices in kModes
   std::vector<Trial> trials_;
 };
 

@@ -27,7 +27,7 @@ using cuda::OwnMemory;
 constexpr std::array<const char*, 3> kClasses = {"LightBodies", "MediumBodies", "HeavyBodies"};
 constexpr std::uint32_t kRingNotes = 1u << 16;
 
-/// Remembers what was loaded under which handle.
+/// Remembers each kernel that was loaded, by its handle.
 class RecordingDevice final : public ForwardingDevice {
  public:
   struct Loaded {
@@ -79,15 +79,16 @@ class Machinery {
 
   std::span<const ModelKernel> kernels() const { return kernels_; }
 
-  /// Microseconds of one launch of the kernel, one of many in a graph.
+  /// Microseconds of one launch of the kernel: the mean of many in a graph.
   Result<double> KernelUs(const ModelKernel& kernel, Variant variant) {
     const std::vector<ModelKernel> many(static_cast<std::size_t>(options_.repeats), kernel);
     LAGOON_ASSIGN_OR_RETURN(const double us, GraphUs(many, variant));
     return us / options_.repeats;
   }
 
-  /// Microseconds of all kernels as a graph. They are in it twice: a graph that runs again has its
-  /// old tags, and no word may still carry the tag under which it is asked for.
+  /// Microseconds of all kernels as a graph. The graph has all kernels twice: a graph that runs
+  /// again uses the same tags, and a launch whose tag the words still carry would find its work
+  /// done.
   Result<double> ChainGraphUs(Variant variant) {
     std::vector<ModelKernel> twice = kernels_;
     twice.insert(twice.end(), kernels_.begin(), kernels_.end());
@@ -95,7 +96,7 @@ class Machinery {
     return us / 2;
   }
 
-  /// Microseconds of the launches as a graph; at least two of each kernel.
+  /// Microseconds of the launches as a graph, which needs at least two launches of each kernel.
   Result<double> GraphUs(std::span<const ModelKernel> kernels, Variant variant) {
     cuda::Graph graph = nullptr;
     cuda::GraphExec instance = nullptr;
@@ -201,9 +202,9 @@ class Machinery {
     return {};
   }
 
-  // As GpuDevice does. Every launch has a tag of its own, under which the words count as untouched;
-  // all use the same ones, one launch after the other, so that a graph that runs again finds the
-  // tags of its last launches.
+  // Fills the table as GpuDevice does. Every launch has a new tag, for which the words count as
+  // untouched. All launches use the same words, one after the other, so that a graph that runs
+  // again finds the tags of its last launches there.
   void FillTable(const ModelKernel& kernel, Variant variant) {
     const std::uint32_t tag = ++tag_;
     auto* const words = reinterpret_cast<cuda::u64*>(record_.device());
@@ -223,7 +224,7 @@ class Machinery {
     std::memcpy(table_.args, kernel.args, kernel.image->args_bytes);
   }
 
-  // The last launch has run all its blocks: what was measured is work.
+  // Checks that the last launch has run all its blocks, so that real work was measured.
   Status CheckLast(const ModelKernel& last) {
     const cuda::Driver& driver = gpu_->driver();
     LAGOON_RETURN_IF_ERROR(
@@ -249,16 +250,16 @@ class Machinery {
       float elapsed_ms = 0;
       LAGOON_RETURN_IF_ERROR(
           gpu_->Check(driver.elapsed(&elapsed_ms, begin_, end_), "cuEventElapsedTime"));
-      if (round > 0) us.push_back(1000.0 * elapsed_ms);  // the first one warms caches
+      if (round > 0) us.push_back(1000.0 * elapsed_ms);  // the first round warms caches
     }
     return Median(std::move(us));
   }
 
-  static constexpr std::size_t kLine = 16;  // words, so that count and claims are apart
+  static constexpr std::size_t kLine = 16;  // words of a cache line, between count and claims
 
   const MachineryOptions options_;
   std::unique_ptr<RawGpu> gpu_;
-  ComputeDevice opened_, on_;  // the device, and the recording one in front of it
+  ComputeDevice opened_, on_;  // the device, and the recording device in front of it
   RecordingDevice* recording_ = nullptr;
   std::unique_ptr<BoundModel> model_;
   std::unique_ptr<const cuda::Program> plain_program_;

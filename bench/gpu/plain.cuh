@@ -1,13 +1,13 @@
 #pragma once
 
-// The same bodies without the protocol, for benchmarks: what it costs is the difference.
+// Entries that run a body without the block protocol, for benchmarks of what the protocol costs.
 
 #include "device/cuda/entry.cuh"
 
 namespace lagoon::cuda {
 
-/// One block: its tile is its number. No guard is read, nothing is claimed, counted or told. `body`
-/// should be a constant: then no switch is left.
+/// Runs one block on the tile of the same number. Reads no guard, claims and counts no tile, and
+/// sends no notes. `body` should be a constant: the compiler then removes the switch over bodies.
 template <typename Bodies>
 LAGOON_DEVICE void RunPlainBlock(u32 body, const LaunchTable& table, unsigned char* shared) {
   const GuardRef none[kMaxGuards] = {};

@@ -1,6 +1,6 @@
 #pragma once
 
-// Bodies that measure the GPU itself: how soon blocks see a word, and how soon they make room.
+// Bodies that measure the GPU itself: how soon blocks see a written word, and how soon they leave.
 
 #include "bench/gpu/plain.cuh"
 #include "bench/gpu/probe_args.cuh"

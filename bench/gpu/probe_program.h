@@ -6,14 +6,15 @@
 
 namespace lagoon::cuda {
 
-/// The bodies of bench/gpu/probe_bodies.cuh with the entries of ProbeEntry. Lives for ever.
+/// The bodies of bench/gpu/probe_bodies.cuh with the entries of ProbeEntry. The reference stays
+/// valid until the process ends.
 const Program& ProbeProgram();
 
-/// What its entries are, in this order.
+/// The entries of ProbeProgram(), in this order.
 enum class ProbeEntry { kProbe, kWatch, kBusy };
 std::vector<EntryName> ProbeEntries();
 
-/// probe_bodies.cuh and all that it includes (made by cmake/embed.cmake).
+/// probe_bodies.cuh and all files that it includes (made by cmake/embed.cmake).
 std::vector<SourceFile> EmbeddedProbeSources();
 
 }  // namespace lagoon::cuda

@@ -13,7 +13,7 @@
 
 namespace lagoon::bench {
 
-/// A GPU without our device in front, for what benchmarks measure beneath it. One thread.
+/// A GPU without our Device, for benchmarks of what lies beneath a Device. One thread.
 class RawGpu {
  public:
   /// `choice` must name a GPU: "cuda:N".
@@ -25,20 +25,20 @@ class RawGpu {
   const cuda::GpuInfo& info() const { return session_->gpu(); }
   const cuda::Driver& driver() const { return session_->driver(); }
 
-  /// The functions of the program's entries, in their order, with all the shared memory that a
-  /// block can have. They live as long as this object.
+  /// The functions of the program's entries, in their order. Each may use as much shared memory as
+  /// a block can have. They live as long as this object.
   Result<std::vector<cuda::Function>> Load(const cuda::Program& program);
   Result<cuda::OwnMemory> Allocate(std::size_t bytes, cuda::OwnMemory::Where where) const {
     return cuda::OwnMemory::Create(session_, bytes, where);
   }
-  /// Of the highest priority, or the lowest. Lives as long as this object.
+  /// A stream of the highest priority (`urgent`) or the lowest. It lives as long as this object.
   Result<cuda::Stream> NewStream(bool urgent);
   Status Launch(cuda::Function function, unsigned grid, unsigned threads, std::size_t shared_bytes,
                 cuda::Stream stream, cuda::LaunchTable& table) const;
-  /// Until the stream is empty: kDeadlineExceeded after so long.
+  /// Waits until the stream is empty. Fails with kDeadlineExceeded after `limit`.
   Status Drain(cuda::Stream stream, Nanoseconds limit) const;
 
-  /// What a call of the driver returned, as a Status with the GPU's name.
+  /// The result of the driver's function `call` as a Status that names the GPU.
   Status Check(cuda::Code code, const char* call) const;
 
  private:

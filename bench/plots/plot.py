@@ -1,11 +1,14 @@
 #!/usr/bin/env python3
 """Draws the figures of `lagoon bench` from the JSON files that it writes.
 
-A file has a flat map "metrics": name with unit -> number. Which figure it gives follows from the
-names: contention.* from realtime_latency_normalized_*, models.* from
-latency_ratio_vs_onnxruntime.*, versions.* (of `lagoon profile --json`) from kernel_us.*. A metric that a figure needs and that is not there or not a number
-is an error; nothing is drawn without it. The file of `lagoon bench figures` has its figures as
-series in the list "figures"; each becomes a picture of its name.
+A file has a flat map "metrics": name with unit -> number. The names decide which figure is drawn:
+- contention.*: from realtime_latency_normalized_*
+- models.*: from latency_ratio_vs_onnxruntime.*
+- versions.* (a file of `lagoon profile --json`): from kernel_us.*
+
+It is an error if a metric that a figure needs is missing or not a number; then the figure is not
+drawn. The file of `lagoon bench figures` has its figures as series in the list "figures"; each
+becomes a picture with the figure's name.
 
 Usage: plot.py FILE.json... [--out DIR] [--format svg|png]
 """
@@ -22,7 +25,7 @@ import matplotlib
 matplotlib.use("Agg")
 import matplotlib.pyplot as plt  # noqa: E402  (the backend comes first)
 
-COMPARATOR = "onnxruntime"  # what starts so is not Lagoon
+COMPARATOR = "onnxruntime"  # systems whose names begin with this are not Lagoon
 ORDER = ("sequential", "streams", "wait", "reset")
 INK, FAINT, GRID = "#1d2b36", "#6b7a86", "#dfe5ea"
 LAGOON, LAGOON_PALE = "#0a7d8c", "#8fcbd2"
@@ -55,7 +58,7 @@ class Report:
             raise PlotError(f"{path}: has no map 'metrics'")
 
     def suffixes(self, prefix):
-        """In order of the file: what follows `prefix`. in the metrics' names."""
+        """The parts after "PREFIX." of the metrics' names, in the order of the file."""
         start = prefix + "."
         return [name[len(start):] for name in self.metrics if name.startswith(start)]
 
@@ -80,14 +83,14 @@ class Report:
         return tuple(values)
 
     def host(self):
-        """What the report says of disturbed windows, in words; empty without."""
+        """The report's facts about disturbed windows in words; empty if it has none."""
         host = self.content.get("host")
         if not isinstance(host, dict) or not host.get("windows"):
             return ""
         return f"{host.get('disturbed')} of {host['windows']} windows disturbed"
 
     def caption(self):
-        """Machine and version, as far as the file says."""
+        """Machine and version, as far as the file has them."""
         machine = self.content.get("machine")
         machine = machine if isinstance(machine, dict) else {}
         parts = [machine.get("processor"), machine.get("instruction_set"), self.content.get("version")]
@@ -102,7 +105,7 @@ def colours(name):
 
 
 def label_of(name):
-    """Scheduler or comparator as a reader knows it."""
+    """The name of a scheduler or comparator for readers."""
     if not name.startswith(COMPARATOR):
         return name
     setting = name[len(COMPARATOR):].strip("._-").replace("_", " ").replace("-", " ")
@@ -110,7 +113,7 @@ def label_of(name):
 
 
 def sort_schedulers(names):
-    """Lagoon's in the order of ORDER, others after them, then the comparators."""
+    """Schedulers in ORDER first, then the other schedulers, then the comparators."""
     def key(name):
         known = ORDER.index(name) if name in ORDER else len(ORDER)
         return name.startswith(COMPARATOR), known, name
@@ -124,7 +127,7 @@ def format_number(value):
 
 
 def add_value(axes, value, row):
-    """The number beside a mark, readable where a line crosses it."""
+    """Writes the number beside a mark, readable even if a line crosses it."""
     axes.annotate(format_number(value), (value, row), xytext=(7, 0), va="center", fontsize=8,
                   textcoords="offset points", zorder=4,
                   bbox={"facecolor": "white", "edgecolor": "none", "pad": 0.8})
@@ -137,7 +140,7 @@ def add_limit(axes, value, text):
 
 
 def draw_rows(axes, names):
-    """Rows from the top; a gap before the comparators. Returns the row of each name."""
+    """Labels rows from the top, with a gap before the comparators. Returns the row of each name."""
     rows, row = {}, 0.0
     for previous, name in zip([None, *names], names):
         if previous and name.startswith(COMPARATOR) and not previous.startswith(COMPARATOR):
@@ -175,7 +178,7 @@ def draw_pairs(axes, names, low, high):
 
 
 def draw_interval(axes, interval, row):
-    """The bounds of 95 % as a thin line with ends."""
+    """Draws the bounds of a 95 % interval as a thin line with ends."""
     if interval is not None:
         axes.plot(interval, [row, row], "|-", color=INK, linewidth=0.9, markersize=5, zorder=5)
 
@@ -200,7 +203,7 @@ def finish(figure, title, caption, bottom):
 
 
 def choose_tail(report, names):
-    """The upper percentile that the file has: p99, or p90 of a run too short for it."""
+    """The upper percentile that the file has: p99, or p90 if the run was too short for a p99."""
     for percentile in (99, 90):
         if set(report.suffixes(f"realtime_latency_normalized_p{percentile}")) >= set(names):
             return percentile
@@ -277,7 +280,7 @@ def draw_grouped_bars(axes, models, groups, shades):
 
 
 def group_label(group):
-    """"w2.b8" in words; batch 1 goes without saying."""
+    """"w2.b8" in words; batch 1 is not mentioned."""
     workers, batch = group[1:].split(".b")
     label = f"{workers} worker{'s' if workers != '1' else ''}"
     return label if batch == "1" else f"{label}, batch {batch}"
@@ -322,7 +325,7 @@ def read_versions(report):
 
 
 def draw_versions(report):
-    """REEF's Figure 14: the measured versions of the heaviest ops, what pruning kept, what is used."""
+    """Like REEF's Figure 14: the measured, the kept (after pruning) and the used versions of the heaviest ops."""
     ops = dict(list(read_versions(report).items())[:6])
     figure, axes = plt.subplots(2, 3, figsize=(11, 6.2), squeeze=False)
     for place, (op, versions) in zip(axes.flat, ops.items()):
@@ -349,7 +352,7 @@ SHADES = (OTHER, FAINT, LAGOON_PALE, "#d9a441", "#7a5ea8", LAGOON, INK, "#4c8c4a
 
 
 def draw_panel_bars(axes, panel):
-    """Groups of bars, a series each."""
+    """Draws groups of bars; each series has one bar in a group."""
     groups, series = panel["groups"], panel["series"]
     width = 0.8 / max(1, len(series))
     for index, one in enumerate(series):
@@ -370,7 +373,7 @@ def draw_panel_lines(axes, panel):
 
 
 def draw_paper_figure(report, content):
-    """One of the papers' figures: a panel beside the other, or two rows of them."""
+    """Draws a figure of a paper: panels side by side, in one or two rows."""
     try:
         panels = content["panels"]
         if not panels:

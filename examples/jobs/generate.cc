@@ -1,13 +1,14 @@
-// Text from a language model, token by token: a prompt through one model, which leaves a cache of
-// keys and values, then each new token through another. Between two tokens the scheduler may run
-// whatever is more urgent, the tokens of other requests included.
+// Generates text with a language model, token by token. The prompt runs through one model, which
+// fills a cache of keys and values; then each new token runs through another model. Between two
+// tokens the scheduler may run more urgent work, including the tokens of other requests.
 //
 //   input "prompt" INT64 [n]      token ids; only the first "length" count
 //   input "length" INT64 [1]      1 to n
-//   output "tokens" INT64 [m]     the most probable continuation, -1 behind its end
+//   output "tokens" INT64 [m]     the most probable continuation, then -1
 //
-// It runs the models in the roles `prefill` and `decode`, of the shapes that GPT-2's exports have
-// (see CheckModels). Parameters: job.end_token, after which it stops; none: it never does.
+// The program runs the models in the roles `prefill` and `decode`, with the shapes of GPT-2's
+// exports (see CheckModels). Parameter job.end_token: the text ends after this token; without the
+// parameter, no token ends the text.
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -30,9 +31,9 @@ using lagoon::JobTask;
 using lagoon::Result;
 using lagoon::Status;
 
-// What the models agree on.
+// The sizes that both models have.
 struct Shape {
-  std::int64_t length = 0;  // of the cache, in tokens
+  std::int64_t length = 0;  // length of the cache, in tokens
   std::int64_t vocabulary = 0;
   std::int64_t heads = 0, head_size = 0;
   std::size_t caches = 0;  // keys and values of all layers
@@ -44,6 +45,8 @@ Status Expect(const lagoon::TensorSpec& tensor, const Dims& dims) {
               fmt::format("tensor '{}' is {}, expected {}", tensor.name, tensor.dims, dims));
 }
 
+// Checks the models' inputs and outputs:
+//
 // prefill: input_ids, attention_mask [1,n] -> logits [1,n,v], then caches [1,h,n,d]
 // decode:  input_ids [1,1], attention_mask [1,n+1], position_ids [1,1], caches [1,h,n,d]
 //          -> logits [1,1,v], then caches [1,h,n+1,d], the new token's entry last
@@ -80,8 +83,8 @@ Result<Shape> CheckModels(const JobModel& prefill, const JobModel& decode) {
   return shape;
 }
 
-// One request's tensors. The cache has room for `length` tokens; the entry of a new one comes last
-// from the model and is moved behind those that count.
+// One request's tensors. The cache has room for `length` tokens. The model appends the entry of a
+// new token at the end of its output; KeepToken() copies the entry behind those in use.
 class Text {
  public:
   explicit Text(const Shape& shape)
@@ -104,7 +107,7 @@ class Text {
   std::vector<const void*> PrefillInputs() const { return {ids_.data(), mask_.data()}; }
   std::vector<void*> PrefillOutputs() { return Outputs(past_); }
 
-  /// For `token`, which comes next.
+  /// The inputs for decoding `token`, which comes next.
   std::vector<const void*> DecodeInputs(std::int64_t token) {
     token_ = token;
     mask_.back() = 1;
@@ -114,7 +117,7 @@ class Text {
   }
   std::vector<void*> DecodeOutputs() { return Outputs(present_); }
 
-  /// Keeps what decoding a token left.
+  /// Adds the entry of the decoded token to the cache.
   void KeepToken() {
     const auto size = static_cast<std::size_t>(shape_.head_size);
     const auto length = static_cast<std::size_t>(shape_.length);
@@ -128,7 +131,7 @@ class Text {
     mask_[static_cast<std::size_t>(used_++)] = 1;
   }
 
-  /// The most probable token behind the one in `row` of the logits.
+  /// The most probable token after the one in `row` of the logits.
   std::int64_t Best(std::int64_t row) const {
     const auto first = logits_.begin() + row * shape_.vocabulary;
     return std::max_element(first, first + shape_.vocabulary) - first;
@@ -142,7 +145,7 @@ class Text {
   }
 
   const Shape shape_;
-  std::int64_t used_ = 0;  // tokens in the cache: also the position of the next
+  std::int64_t used_ = 0;  // number of tokens in the cache; also the position of the next one
   std::int64_t token_ = 0;
   std::vector<std::int64_t> ids_, mask_;
   std::vector<float> logits_;

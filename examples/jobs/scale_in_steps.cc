@@ -1,6 +1,6 @@
-// The smallest job program: one kernel of its own, launched as often as the request says.
+// A very small job program: one kernel of its own, launched as often as the request says.
 //
-//   input "x" FP32 [n], input "steps" INT64 [1]  ->  output "y" FP32 [n], x times 2 to the steps
+//   input "x" FP32 [n], input "steps" INT64 [1]  ->  output "y" FP32 [n]: x times 2 to the "steps"
 
 #include <algorithm>
 #include <string>
@@ -20,8 +20,8 @@ struct DoubleArgs {
   std::size_t count;
 };
 
-// Each block has values of its own and runs once: it asks nothing on the way, as it is shorter than
-// the 20 us in which it would have to (docs/design/block-protocol.md).
+// Each block has values of its own and runs once. The body does not check whether it should leave:
+// it takes less than the 20 us within which a body must check (docs/design/block-protocol.md).
 bool DoubleBody(const void* args, std::uint32_t block, lagoon::BlockContext& /*ctx*/) {
   const auto& a = *static_cast<const DoubleArgs*>(args);
   const std::size_t first = block * kValuesPerBlock;
@@ -48,7 +48,7 @@ class ScaleInSteps final : public lagoon::JobProgram {
     const lagoon::Result<std::byte*> memory = job.Allocate(bytes);
     if (!memory) co_return tl::unexpected<lagoon::Error>(memory.error());
 
-    // The default stream keeps these in order; nothing has to be awaited in between.
+    // The default stream runs these in order: no co_await is necessary in between.
     job.CopyToDevice(*memory, job.input(0).data(), bytes);
     const std::size_t count = bytes / sizeof(float);
     const DoubleArgs args{reinterpret_cast<float*>(*memory), count};

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Trains the digit classifier that ships with Lagoon; writes all that is committed of it.
+"""Trains the digit classifier that ships with Lagoon, and writes all its committed files.
 
 Data: the 1,797 handwritten 8x8 digits of scikit-learn (sklearn.datasets.load_digits), split into
 1,437 images to train with and 360 to test with, each digit in proportion. The same machine and
@@ -85,12 +85,12 @@ def load_split():
 
 
 def to_input(images):
-    """uint8 [n, 8, 8] in 0..16 -> what the model takes: float32 [n, 1, 8, 8] in 0..1."""
+    """uint8 [n, 8, 8] in 0..16 -> the model's input: float32 [n, 1, 8, 8] in 0..1."""
     return (images.astype(np.float32) / MAX_PIXEL)[:, None]
 
 
 def shift_randomly(batch, generator):
-    """Each image moved by at most one pixel: 1,437 images are few, and writing is not centred."""
+    """Moves each image by at most one pixel, because 1,437 images are few and handwriting is not centred."""
     padded = functional.pad(batch, (1, 1, 1, 1))
     offsets = torch.randint(0, 3, (len(batch), 2), generator=generator)
     return torch.stack([image[:, y:y + 8, x:x + 8]

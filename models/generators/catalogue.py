@@ -1,4 +1,4 @@
-"""The models of the zoo: what each is, who makes it and from which seed."""
+"""The models of the zoo: for each a description, the family that builds it, and the seed."""
 
 import dataclasses
 
@@ -7,12 +7,12 @@ import dataclasses
 class Entry:
     family: str  # the file beside this one that builds it
     seed: int
-    calibration: int  # inputs that set the statistics
-    megabytes: int  # of the ONNX file
+    calibration: int  # number of inputs that set the statistics
+    megabytes: int  # size of the ONNX file
     description: str
-    # The first axis of inputs and outputs is named "batch". Only where the exporter's graph stays
-    # as simple as with a batch of 1; and not in the models of the published measurements, whose
-    # bytes stay what they were.
+    # True: the first axis of inputs and outputs is named "batch". False if the exporter's graph
+    # would be less simple than with a batch of 1, and for the models of the published
+    # measurements, which must keep their bytes.
     dynamic_batch: bool = True
 
 
@@ -54,8 +54,8 @@ CATALOGUE = {
     "bert_tiny": fixed("bert", 4, 32, 16, "Two layers like BERT's, for tests"),
     "gnmt_tiny": Entry("gnmt", 17, 0, 12, "gnmt at a quarter of its width, for tests"),
 }
-# What is made when nothing is named: the models of the published measurements.
+# The models that are made by default: those of the published measurements.
 DEFAULT = ("resnet18", "resnet50", "mobilenet_v2", "squeezenet1_1", "vgg19")
-# What the tests need.
+# The models that the tests need.
 SMALL = ("resnet18", "mobilenet_v2", "squeezenet1_1", "bert_tiny", "gnmt_tiny")
 REALTIME = {"resnet18"}  # their priority is PRIORITY_MAX

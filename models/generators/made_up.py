@@ -1,14 +1,14 @@
-"""The weights that `lagoon make-weights` writes, in numpy: the same bits (src/graph/random_weights.h)."""
+"""The weights of `lagoon make-weights`, computed with numpy: the same bits (src/graph/random_weights.h)."""
 
 import numpy as np
 
 GOLDEN, FIRST, SECOND = (np.uint64(value) for value in (0x9E3779B97F4A7C15, 0xBF58476D1CE4E5B9, 0x94D049BB133111EB))
-SUM_MEAN, SUM_DEVIATION = 131070, 37837.227230  # of four integers below 2^16, added
-ELEMENTS = 40  # bits: the number of an element
+SUM_MEAN, SUM_DEVIATION = 131070, 37837.227230  # for a sum of four integers below 2^16
+ELEMENTS = 40  # number of bits for the number of an element
 
 
 def splitmix64(numbers):
-    """Outputs of splitmix64 from state 0; `numbers` counts from 1."""
+    """The outputs of splitmix64, from state 0, with these `numbers`: the first output has number 1."""
     with np.errstate(over="ignore"):
         state = numbers * GOLDEN
         state = (state ^ (state >> np.uint64(30))) * FIRST
@@ -17,7 +17,7 @@ def splitmix64(numbers):
 
 
 def made_up(index, mean, deviation, shape):
-    """float32 array of `shape`: the weight number `index` of a model's file, "normal `mean` `deviation`"."""
+    """Weight number `index` of a model's file (doc_string "normal `mean` `deviation`"), float32 of `shape`."""
     count = int(np.prod(shape))
     bits = splitmix64((np.uint64(index) << np.uint64(ELEMENTS)) + np.arange(1, count + 1, dtype=np.uint64))
     total = sum(((bits >> np.uint64(shift)) & np.uint64(0xFFFF)).astype(np.int64) for shift in (0, 16, 32, 48))

@@ -1,5 +1,4 @@
-// Fuzzes the import of ONNX files: whatever the bytes, LoadGraph returns, in bounded time and
-// memory.
+// Fuzzes the import of ONNX files: for any bytes LoadGraph must return, in bounded time and memory.
 
 #include <fmt/format.h>
 #include <unistd.h>
@@ -14,10 +13,10 @@
 
 namespace {
 
-// Large enough for every seed, small enough that a bomb is refused before it hurts.
+// Large enough for every seed, small enough that a file that asks for much memory is refused early.
 constexpr std::size_t kMaxBytes = std::size_t{32} << 20;
 
-// A file in memory where there is such a folder; removed with the process.
+// A model file, in memory if the machine has /dev/shm. The destructor removes it.
 class ModelFile {
  public:
   ModelFile() {

@@ -1,5 +1,8 @@
 #!/usr/bin/env python3
-"""Writes the seeds of import_fuzz: small models that reach every part of the importer. Usage: make_corpus.py [DIR]"""
+"""Writes the seeds of import_fuzz: small models that reach every part of the importer.
+
+Usage: make_corpus.py [DIR]
+"""
 import pathlib
 import sys
 

@@ -1,4 +1,4 @@
-# What gpu-check and gpu-bench share. Sourced by them, from the folder of the package.
+# The functions of gpu-check and gpu-bench, which source this file from the folder of the package.
 
 gpu=0 out='' models=() steps=() failed=0
 budget=470  # seconds for all steps together
@@ -6,8 +6,8 @@ budget=470  # seconds for all steps together
 # Steps are lines "STATUS<tab>NAME<tab>SECONDS<tab>WORDS" in `steps`; STATUS: ok, FAILED or skipped.
 add_step() { steps+=("$1"$'\t'"$2"$'\t'"$3"$'\t'"$4"); printf '%-8s %-28s %4s s  %s\n' "$1" "$2" "$3" "$4"; }
 
-# step NAME LIMIT COMMAND...: runs the command for at most LIMIT seconds, and what is left of `budget`, its words in
-# $out/NAME.log. Of those, the last line is shown.
+# step NAME LIMIT COMMAND...: runs the command for at most LIMIT seconds, and at most for the rest of `budget`. The
+# command's output goes to $out/NAME.log; its last line is shown.
 step() {
   local name=$1 limit=$2 begin=$SECONDS status=0 words left=$((budget - SECONDS)) cut=0
   shift 2
@@ -50,7 +50,8 @@ write_steps() {
   } >"$1"
 }
 
-# NVRTC comes with a CUDA toolkit and with PyTorch: its folder, where the dynamic linker does not know it.
+# NVRTC comes with a CUDA toolkit and with PyTorch, in folders that the dynamic linker may not search. Adds the first
+# such folder to LD_LIBRARY_PATH.
 add_nvrtc() {
   local folder
   for folder in /usr/local/cuda/lib64 /usr/local/cuda/targets/x86_64-linux/lib \
@@ -62,7 +63,7 @@ add_nvrtc() {
   done
 }
 
-# Reads the options, finds the GPU, and makes the models' weights where they are not made yet.
+# Reads the options, finds the GPU, and makes the weights of models that have none yet.
 begin() {
   while [ $# -gt 0 ]; do
     case $1 in
@@ -96,7 +97,8 @@ begin() {
   "$here/bin/lagoon" make-weights "$here/models" || exit 2
 }
 
-# finish NAME: the table once more, the JSON beside it, and the exit status.
+# finish NAME: writes the steps to $out/NAME.json, prints how many were ok, failed or skipped, and exits with the
+# status.
 finish() {
   write_steps "$out/$1.json"
   echo
