@@ -256,7 +256,8 @@ void AddOnnxNodes(CLI::App& parent) {
   CLI::App* command = parent.add_subcommand(
       "onnx-nodes", "Runs the ONNX project's tests of single ops and counts those that pass");
   command->add_option("--json", words->json, "Write the counts and the result of each case here");
-  command->add_option("--docs", words->docs, "Update the table of ops in this page (docs/guide/ops.md)");
+  command->add_option("--docs", words->docs,
+                      "Update the table of ops in this page (docs/guide/ops.md)");
   command->add_option("--match", words->match, "Only cases whose name has this text");
   command->add_option("--python", words->python, "Python with numpy and onnx")
       ->capture_default_str();

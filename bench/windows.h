@@ -1,7 +1,7 @@
 #pragma once
 
-// How benchmarks compare sides on a host that other programs use too: docs/results/benchmarks.md, "How
-// evidence is gathered".
+// How benchmarks compare sides on a host that other programs use too: docs/results/benchmarks.md,
+// "How evidence is gathered".
 
 #include <cstddef>
 #include <cstdint>

@@ -3,8 +3,8 @@
 // The block protocol: how the tiles of a kernel are claimed, given back, committed and resumed.
 //
 // All devices that run C++ bodies use this source. It is templated on its atomics, so that a test
-// explores all interleavings of the very code that real threads run. docs/design/block-protocol.md gives the
-// argument. In short:
+// explores all interleavings of the very code that real threads run. docs/design/block-protocol.md
+// gives the argument. In short:
 // - Claim: a tile has at most one owner, from Claim() until Unclaim() or Commit().
 // - Guard: a hint that asks running blocks to leave. Missing a guard costs time, not correctness.
 // - Commit: only committed tiles count as done. No block leaves after its first visible write.

@@ -1,5 +1,5 @@
-// The ops that Lagoon imports. The bodies of ops that run are in `kernels`; docs/guide/ops.md lists the
-// ops for users.
+// The ops that Lagoon imports. The bodies of ops that run are in `kernels`; docs/guide/ops.md lists
+// the ops for users.
 
 #include <algorithm>
 #include <iterator>

@@ -54,8 +54,8 @@ class Combiner : public testing::DispatcherFixture, public ::testing::WithParamI
     return dispatcher_->Post({queue, kNoDeadline, caller.inputs, caller.outputs, &caller});
   }
 
-  /// Launches between the end of a short job's last launch and the short job's answer, beside a long
-  /// best-effort job.
+  /// Launches between the end of a short job's last launch and the short job's answer, beside a
+  /// long best-effort job.
   std::uint32_t KernelsBeforeTheAnswer(JobClass job_class) {
     const QueueId queue = AddQueue(job_class, 2, 1);
     Request& slow = Add();

@@ -214,8 +214,8 @@ void Dispatcher::Step() {
 }
 
 // Does rounds for all threads until no news is left, a real-time job has finished, or an answer has
-// waited for kMaxRounds rounds. True: news is left, which waits until this thread calls Work() again
-// or another brings more news.
+// waited for kMaxRounds rounds. True: news is left, which waits until this thread calls Work()
+// again or another brings more news.
 bool Dispatcher::Work(Answers& answers) {
   // Not zero: the thread that does the rounds sees the count and does one more.
   if (news_.fetch_add(1, std::memory_order_acq_rel) != 0) return false;

@@ -29,13 +29,13 @@ namespace lagoon {
 ///   way. While one thread calls clients, another thread that brings news does the next round.
 ///
 /// - The answer of a finished real-time job is delivered after the round in which the job finished,
-///   and that round submits nothing. Other answers are delivered after at most kMaxRounds rounds, the
-///   one in which the job finished included.
+///   and that round submits nothing. Other answers are delivered after at most kMaxRounds rounds,
+///   the one in which the job finished included.
 class Dispatcher final : private DeviceListener {
  public:
   /// Most rounds that a finished best-effort job waits for its answer: enough to keep the device
-  /// supplied with short kernels (a round takes some microseconds), and few enough that the answer is
-  /// not late.
+  /// supplied with short kernels (a round takes some microseconds), and few enough that the answer
+  /// is not late.
   static constexpr std::uint32_t kMaxRounds = 4;
   /// Most cancellations that wait for the next round. A caller that finds so many waits for the end
   /// of the round under way.

@@ -30,8 +30,8 @@ struct FieldRule {
   int accepted = -1;      // an enum value that is accepted although the verdict is not kServed
 };
 
-/// Every rule, in the order of docs/guide/models.md. If fields inside a message have rules too, they are
-/// applied after the message's own.
+/// Every rule, in the order of docs/guide/models.md. If fields inside a message have rules too,
+/// they are applied after the message's own.
 std::span<const FieldRule> FieldRules();
 
 /// Null when `path` has no rule.

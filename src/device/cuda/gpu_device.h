@@ -23,10 +23,10 @@
 
 namespace lagoon::cuda {
 
-/// The Device contract on an NVIDIA GPU (docs/design/cuda.md). One lock protects the table of what is in
-/// flight. Every thread that submits, raises or brings news decides under the lock what the GPU
-/// gets next. The device's own thread reads the GPU's notes, copies through pinned memory and calls
-/// the listener.
+/// The Device contract on an NVIDIA GPU (docs/design/cuda.md). One lock protects the table of what
+/// is in flight. Every thread that submits, raises or brings news decides under the lock what the
+/// GPU gets next. The device's own thread reads the GPU's notes, copies through pinned memory and
+/// calls the listener.
 class GpuDevice final : public Device {
  public:
   static Result<std::unique_ptr<Device>> Create(std::shared_ptr<const GpuSession> session,

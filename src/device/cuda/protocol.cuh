@@ -1,7 +1,7 @@
 #pragma once
 
-// The block protocol (docs/design/block-protocol.md) for a CUDA block. Thread 0 reads and decides. The other
-// threads learn the decision at a barrier, so that all threads go the same way.
+// The block protocol (docs/design/block-protocol.md) for a CUDA block. Thread 0 reads and decides.
+// The other threads learn the decision at a barrier, so that all threads go the same way.
 
 #include "device/cuda/launch_table.cuh"
 #include "device/cuda/portable.cuh"

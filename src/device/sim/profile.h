@@ -1,6 +1,7 @@
 #pragma once
 
-// The constants that make up a simulated device, each with a name and a source (docs/design/simulator.md).
+// The constants that make up a simulated device, each with a name and a source
+// (docs/design/simulator.md).
 
 #include <cstdint>
 #include <filesystem>

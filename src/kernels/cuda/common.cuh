@@ -3,7 +3,8 @@
 // Shared by the bodies: positions in tensors, sums over the threads of a block, functions of one
 // number. Every body has the form
 //   bool Name(const NameArgs& args, u32 tile, unsigned char* shared, const BlockControl& control)
-// and keeps the promises of docs/design/block-protocol.md (docs/design/cuda-bodies.md explains how).
+// and keeps the promises of docs/design/block-protocol.md (docs/design/cuda-bodies.md explains
+// how).
 
 #include "device/cuda/isa.cuh"
 #include "device/cuda/protocol.cuh"
