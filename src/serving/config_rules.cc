@@ -15,7 +15,8 @@ using google::protobuf::Reflection;
 using Locations = google::protobuf::TextFormat::ParseInfoTree;
 using enum FieldVerdict;
 
-constexpr std::string_view kNoGpu = "this build runs on the CPU";
+constexpr std::string_view kOneDevice = "one device serves all models; --device chooses the device";
+constexpr std::string_view kOwnMemory = "the device places the memory of tensors itself";
 constexpr std::string_view kNoBatching = "requests are not joined; a request may bring a batch";
 
 constexpr FieldRule kRules[] = {
@@ -50,11 +51,11 @@ constexpr FieldRule kRules[] = {
     {"optimization", kInside, ""},
     {"optimization.graph", kIgnored, "the graph is always fully optimized"},
     {"optimization.priority", kServed, ""},
-    {"optimization.cuda", kIgnored, kNoGpu},
+    {"optimization.cuda", kIgnored, kOneDevice},
     {"optimization.execution_accelerators", kIgnored, "Lagoon runs its own kernels"},
-    {"optimization.input_pinned_memory", kIgnored, kNoGpu},
-    {"optimization.output_pinned_memory", kIgnored, kNoGpu},
-    {"optimization.gather_kernel_buffer_threshold", kIgnored, kNoGpu},
+    {"optimization.input_pinned_memory", kIgnored, kOwnMemory},
+    {"optimization.output_pinned_memory", kIgnored, kOwnMemory},
+    {"optimization.gather_kernel_buffer_threshold", kIgnored, kOwnMemory},
     {"optimization.eager_batching", kIgnored, kNoBatching},
     {"dynamic_batching", kIgnored, kNoBatching},
     {"dynamic_batching.preferred_batch_size", kIgnored, kNoBatching},
@@ -75,16 +76,16 @@ constexpr FieldRule kRules[] = {
     {"ensemble_scheduling", kRefused, "a model is one ONNX file"},
     {"instance_group", kInside, ""},
     {"instance_group.name", kServed, ""},
-    {"instance_group.kind", kIgnored, kNoGpu, inference::ModelInstanceGroup::KIND_CPU},
+    {"instance_group.kind", kIgnored, kOneDevice, inference::ModelInstanceGroup::KIND_CPU},
     {"instance_group.count", kServed, ""},
     {"instance_group.rate_limiter", kIgnored, "the scheduler decides what runs"},
-    {"instance_group.gpus", kIgnored, kNoGpu},
-    {"instance_group.secondary_devices", kIgnored, kNoGpu},
+    {"instance_group.gpus", kIgnored, kOneDevice},
+    {"instance_group.secondary_devices", kIgnored, kOneDevice},
     {"instance_group.profile", kIgnored, "profiles exist in TensorRT only"},
     {"instance_group.passive", kIgnored, "every instance serves"},
     {"instance_group.host_policy", kIgnored, "all instances share the workers"},
     {"default_model_filename", kServed, ""},
-    {"cc_model_filenames", kIgnored, kNoGpu},
+    {"cc_model_filenames", kIgnored, "one file serves on all devices"},
     {"metric_tags", kIgnored, "metrics carry model and version only"},
     {"parameters", kServed, ""},
     {"model_warmup", kIgnored, "a model is profiled, and so warm, before it is ready"},
