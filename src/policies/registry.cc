@@ -6,7 +6,6 @@
 #include <array>
 
 #include "policies/fair_srpt.h"
-#include "policies/fifo.h"
 #include "policies/lagoon.h"
 #include "policies/ordered.h"
 #include "policies/realtime_first.h"
@@ -22,6 +21,10 @@ template <typename P>
 std::unique_ptr<Policy> Make() {
   return std::make_unique<P>();
 }
+
+// In order of arrival, whatever the class. Where every job is submitted when it arrives, the device
+// decides (CUDA streams, Triton).
+using ArrivalPolicy = OrderedPolicy<By::kArrival>;
 
 struct Entry {
   SchedulerConfig config;
@@ -43,16 +46,16 @@ constexpr Entry kSchedulers[] = {
       .depth = 0},
      Make<RealTimeFirstPolicy>},
     {{.name = "single-stream", .streams = Streams::kOne, .ranks = Ranks::kSubmission, .depth = 0},
-     Make<FifoPolicy>},
+     Make<ArrivalPolicy>},
     {{.name = "streams", .streams = Streams::kPerQueue, .ranks = Ranks::kSubmission, .depth = 0},
-     Make<FifoPolicy>},
+     Make<ArrivalPolicy>},
     {{.name = "job-streams", .streams = Streams::kPerJob, .ranks = Ranks::kSubmission, .depth = 0},
-     Make<FifoPolicy>},
+     Make<ArrivalPolicy>},
     {{.name = "kernel-streams",
       .streams = Streams::kPerJob,
       .ranks = Ranks::kSubmission,
       .depth = 1},
-     Make<FifoPolicy>},
+     Make<ArrivalPolicy>},
     {{.name = "wait", .streams = Streams::kPerQueue, .preemption = Preemption::kWait},
      Make<RealTimeFirstPolicy>},
     {{.name = "one-kernel", .max_kernels = 1}, Make<RealTimeFirstPolicy>},
@@ -64,7 +67,7 @@ constexpr Entry kSchedulers[] = {
       .ranks = Ranks::kPolicy,
       .padding_kernels = 16},
      Make<LagoonPolicy>},
-    {Plain("fifo"), Make<FifoPolicy>},
+    {Plain("fifo"), Make<ArrivalPolicy>},
     {Plain("sjf"), Make<OrderedPolicy<By::kTotal>>},
     {Plain("rr"), Make<OrderedPolicy<By::kLeastServed>>},
     {Plain("edf"), Make<OrderedPolicy<By::kDeadline>>},

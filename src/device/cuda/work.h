@@ -59,7 +59,6 @@ struct Work {
   std::uint32_t credits = 0;  // events that may still come
   std::uint32_t issue = kNone;
   bool started = false;  // one of its blocks has run
-  bool live = false;
   Copy copy;
   bool copying = false;
 
