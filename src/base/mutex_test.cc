@@ -4,7 +4,7 @@
 
 #include <thread>
 
-#include "base/allocations_testing.h"
+#include "base/testing/allocations.h"
 #include "base/time.h"
 
 namespace lagoon {

@@ -4,8 +4,8 @@
 
 #include <string>
 
-#include "kernels/conv2d_testing.h"
 #include "kernels/conv2d_tiling.h"
+#include "kernels/testing/conv2d.h"
 
 namespace lagoon {
 namespace {

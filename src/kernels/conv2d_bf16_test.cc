@@ -14,9 +14,9 @@
 #include <vector>
 
 #include "kernels/bf16_unit.h"
-#include "kernels/conv2d_cases.h"
 #include "kernels/conv2d_kernel.h"
-#include "kernels/conv2d_protocol_testing.h"
+#include "kernels/testing/conv2d_cases.h"
+#include "kernels/testing/conv2d_protocol.h"
 
 namespace lagoon {
 namespace {

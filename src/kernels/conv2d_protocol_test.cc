@@ -1,5 +1,7 @@
 // conv2d and the block protocol: leaving, resuming, and how long a block may keep its unit.
 
+#include "kernels/testing/conv2d_protocol.h"
+
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -8,7 +10,6 @@
 
 #include "hwy/targets.h"
 #include "kernels/conv2d.h"
-#include "kernels/conv2d_protocol_testing.h"
 
 namespace lagoon {
 namespace {

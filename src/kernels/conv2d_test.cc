@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "hwy/targets.h"
-#include "kernels/conv2d_cases.h"
+#include "kernels/testing/conv2d_cases.h"
 
 namespace lagoon {
 namespace {

@@ -10,7 +10,7 @@
 
 #include "hwy/highway.h"
 #include "kernels/conv2d_body.h"
-#include "kernels/target_testing.h"
+#include "kernels/testing/target.h"
 
 namespace lagoon {
 namespace {

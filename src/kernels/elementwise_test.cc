@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <limits>
 
-#include "kernels/ops_testing.h"
+#include "kernels/testing/ops.h"
 
 namespace lagoon {
 namespace {

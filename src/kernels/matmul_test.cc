@@ -1,7 +1,7 @@
 #include "kernels/matmul.h"
 
-#include "kernels/ops_testing.h"
-#include "kernels/typed_testing.h"
+#include "kernels/testing/ops.h"
+#include "kernels/testing/typed.h"
 
 namespace lagoon {
 namespace {

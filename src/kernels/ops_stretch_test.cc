@@ -6,8 +6,8 @@
 #include <vector>
 
 #include "kernels/ops.h"
-#include "kernels/ops_testing.h"
-#include "kernels/stretch_testing.h"
+#include "kernels/testing/ops.h"
+#include "kernels/testing/stretch.h"
 
 namespace lagoon {
 namespace {

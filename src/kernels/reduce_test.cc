@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "kernels/ops_testing.h"
+#include "kernels/testing/ops.h"
 
 namespace lagoon {
 namespace {

@@ -5,8 +5,8 @@
 #include <cmath>
 
 #include "kernels/ops.h"
-#include "kernels/ops_testing.h"
-#include "kernels/typed_testing.h"
+#include "kernels/testing/ops.h"
+#include "kernels/testing/typed.h"
 
 namespace lagoon {
 namespace {

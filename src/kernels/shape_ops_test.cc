@@ -4,7 +4,7 @@
 #include <bit>
 #include <limits>
 
-#include "kernels/ops_testing.h"
+#include "kernels/testing/ops.h"
 
 namespace lagoon {
 namespace {

@@ -8,8 +8,8 @@
 #include <string>
 
 #include "kernels/ops.h"
-#include "kernels/stretch_testing.h"
-#include "kernels/typed_testing.h"
+#include "kernels/testing/stretch.h"
+#include "kernels/testing/typed.h"
 
 namespace lagoon {
 namespace {

@@ -1,11 +1,12 @@
 // Elementwise ops, casts, choices and quantisation of types other than fp32.
 
+#include "kernels/testing/typed.h"
+
 #include <gmock/gmock.h>
 
 #include <limits>
 
 #include "kernels/ops.h"
-#include "kernels/typed_testing.h"
 #include "plan/element.h"
 
 namespace lagoon {

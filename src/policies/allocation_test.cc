@@ -1,6 +1,6 @@
 // The launch path of every named scheduler does not allocate: from a job's admission to its end.
 
-#include "base/allocations_testing.h"
+#include "base/testing/allocations.h"
 
 #ifdef LAGOON_COUNTS_ALLOCATIONS
 

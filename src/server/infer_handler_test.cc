@@ -10,7 +10,7 @@
 #include <mutex>
 #include <nlohmann/json.hpp>
 
-#include "server/fake_core.h"
+#include "server/testing/fake_core.h"
 
 namespace lagoon {
 namespace {

@@ -8,7 +8,7 @@
 #include <future>
 
 #include "server/grpc_service.grpc.pb.h"
-#include "server/server_test_base.h"
+#include "server/testing/server_test_base.h"
 
 namespace lagoon {
 namespace {

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "server/http_listener.h"
-#include "server/http_server_test_base.h"
+#include "server/testing/http_server_test_base.h"
 
 namespace lagoon {
 namespace {

@@ -3,7 +3,7 @@
 
 #include <thread>
 
-#include "server/http_server_test_base.h"
+#include "server/testing/http_server_test_base.h"
 
 namespace lagoon {
 namespace {

@@ -7,7 +7,7 @@
 #include <stdexcept>
 
 #include "server/http_listener.h"
-#include "server/http_server_test_base.h"
+#include "server/testing/http_server_test_base.h"
 
 namespace lagoon {
 namespace {

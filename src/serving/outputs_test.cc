@@ -3,7 +3,7 @@
 
 #include <vector>
 
-#include "base/allocations_testing.h"
+#include "base/testing/allocations.h"
 #include "serving/testing/core_fixture.h"
 
 namespace lagoon {

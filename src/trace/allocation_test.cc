@@ -1,6 +1,6 @@
 // Recording does not allocate.
 
-#include "base/allocations_testing.h"
+#include "base/testing/allocations.h"
 
 #ifdef LAGOON_COUNTS_ALLOCATIONS
 

@@ -1,12 +1,12 @@
 // The queue's methods and the simulation behind them do not allocate.
 
-#include "base/allocations_testing.h"
+#include "base/testing/allocations.h"
 
 #ifdef LAGOON_COUNTS_ALLOCATIONS
 
 #include <array>
 
-#include "device/sim/sim_testing.h"
+#include "device/sim/testing/sim_fixture.h"
 
 namespace lagoon::sim_testing {
 namespace {

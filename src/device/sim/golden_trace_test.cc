@@ -3,7 +3,7 @@
 #include <array>
 #include <vector>
 
-#include "device/sim/sim_testing.h"
+#include "device/sim/testing/sim_fixture.h"
 
 namespace lagoon::sim_testing {
 namespace {

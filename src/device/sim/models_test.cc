@@ -4,7 +4,7 @@
 
 #include <algorithm>
 
-#include "device/sim/sim_testing.h"
+#include "device/sim/testing/sim_fixture.h"
 
 namespace lagoon::sim_testing {
 namespace {

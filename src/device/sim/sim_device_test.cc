@@ -9,7 +9,7 @@
 #include <tuple>
 #include <vector>
 
-#include "device/sim/sim_testing.h"
+#include "device/sim/testing/sim_fixture.h"
 
 namespace lagoon::sim_testing {
 namespace {

@@ -3,7 +3,7 @@
 #include <cmath>
 
 #include "kernels/cuda/body_testing.h"
-#include "kernels/ops_testing.h"
+#include "kernels/testing/ops.h"
 #include "plan/element.h"
 
 namespace lagoon::cuda {

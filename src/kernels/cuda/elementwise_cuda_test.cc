@@ -1,7 +1,7 @@
 #include <gmock/gmock.h>
 
 #include "kernels/cuda/body_testing.h"
-#include "kernels/ops_testing.h"
+#include "kernels/testing/ops.h"
 #include "kernels/transpose.h"
 
 namespace lagoon::cuda {

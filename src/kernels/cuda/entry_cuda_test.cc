@@ -5,7 +5,7 @@
 
 #include "kernels/cuda/body_testing.h"
 #include "kernels/cuda/classes.cuh"
-#include "kernels/ops_testing.h"
+#include "kernels/testing/ops.h"
 #include "simt/machine.h"
 
 namespace lagoon::cuda {

@@ -1,7 +1,7 @@
 #include <gtest/gtest.h>
 
 #include "kernels/cuda/body_testing.h"
-#include "kernels/ops_testing.h"
+#include "kernels/testing/ops.h"
 
 namespace lagoon::cuda {
 namespace {

@@ -1,5 +1,5 @@
 #include "kernels/cuda/body_testing.h"
-#include "kernels/ops_testing.h"
+#include "kernels/testing/ops.h"
 
 namespace lagoon::cuda {
 namespace {

@@ -3,7 +3,7 @@
 #include <limits>
 
 #include "kernels/cuda/body_testing.h"
-#include "kernels/ops_testing.h"
+#include "kernels/testing/ops.h"
 
 namespace lagoon::cuda {
 namespace {

@@ -4,7 +4,7 @@
 #include <cstring>
 
 #include "kernels/cuda/body_testing.h"
-#include "kernels/ops_testing.h"
+#include "kernels/testing/ops.h"
 #include "plan/element.h"
 
 namespace lagoon::cuda {

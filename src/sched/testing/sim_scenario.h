@@ -12,7 +12,7 @@
 #include <utility>
 #include <vector>
 
-#include "device/sim/sim_testing.h"
+#include "device/sim/testing/sim_fixture.h"
 #include "sched/testing/dispatcher_fixture.h"
 
 namespace lagoon::testing {

@@ -12,7 +12,7 @@
 #include "hwy/aligned_allocator.h"
 #include "kernels/conv2d.h"
 #include "kernels/conv2d_bf16.h"
-#include "kernels/target_testing.h"
+#include "kernels/testing/target.h"
 
 namespace lagoon::testing {
 

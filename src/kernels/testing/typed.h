@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "kernels/kernel.h"
-#include "kernels/leave_at_testing.h"
+#include "kernels/testing/leave_at.h"
 
 namespace lagoon::testing {
 

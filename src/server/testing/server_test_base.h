@@ -7,8 +7,8 @@
 #include <memory>
 #include <thread>
 
-#include "server/fake_core.h"
 #include "server/server.h"
+#include "server/testing/fake_core.h"
 
 namespace lagoon {
 

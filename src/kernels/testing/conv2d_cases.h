@@ -12,8 +12,8 @@
 #include <vector>
 
 #include "kernels/bf16_unit.h"
-#include "kernels/conv2d_testing.h"
 #include "kernels/conv2d_tiling.h"
+#include "kernels/testing/conv2d.h"
 
 namespace lagoon::testing {
 

@@ -17,8 +17,8 @@
 
 #include "hwy/highway.h"
 #include "kernels/kernel.h"
-#include "kernels/leave_at_testing.h"
-#include "kernels/target_testing.h"
+#include "kernels/testing/leave_at.h"
+#include "kernels/testing/target.h"
 
 namespace lagoon::testing {
 

@@ -8,8 +8,8 @@
 #include <string>
 #include <string_view>
 
-#include "server/http_test_client.h"
-#include "server/server_test_base.h"
+#include "server/testing/http_test_client.h"
+#include "server/testing/server_test_base.h"
 
 namespace lagoon {
 

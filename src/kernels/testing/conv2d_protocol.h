@@ -11,10 +11,10 @@
 #include <thread>
 #include <vector>
 
-#include "kernels/conv2d_cases.h"
-#include "kernels/conv2d_testing.h"
-#include "kernels/leave_at_testing.h"
-#include "kernels/stretch_testing.h"
+#include "kernels/testing/conv2d.h"
+#include "kernels/testing/conv2d_cases.h"
+#include "kernels/testing/leave_at.h"
+#include "kernels/testing/stretch.h"
 
 namespace lagoon::testing {
 
