@@ -260,7 +260,10 @@ def ask_many(server, model, count):
 @pytest.mark.parametrize("model, reason", (("small_queue", "small_queue"), ("camera", "camera")))
 def test_overflow_is_answered_at_once(server, model, reason):
     """With a queue of one request, some requests are served and the others refused; none hangs."""
-    answers, errors = ask_many(server, model, 12)
+    for count in (12, 24, 48, 96):  # a fast server may answer a dozen requests as they come
+        answers, errors = ask_many(server, model, count)
+        if errors:
+            break
     assert len(answers) >= 2 and errors
     assert all(error.status() in FULL and reason in error.message() for error in errors)
     assert all(np.array_equal(answer, answers[0]) for answer in answers)
