@@ -244,8 +244,6 @@ MUTANTS = [
      "  mechanism_.Refuse(Release(*oldest), Outcome::kSuperseded, finished);\n", "", ["sched"]),
     ("answers-wait-for-all-news", "the combiner works on for as long as there is news", DISPATCHER,
      "if (answers.empty() || (!at_once && ++waited < kMaxRounds)) continue;", "if (!at_once) continue;", ["sched"]),
-    ("real-time-answers-wait-for-rounds", "the answer of a real-time job waits for further rounds", DISPATCHER,
-     "const bool at_once = HasRealTime(answers.finished);", "const bool at_once = false;", ["sched"]),
     ("work-before-real-time-answers", "the answer of a real-time job waits for the submission of best-effort kernels",
      MECHANISM, "  if (HasRealTime(finished)) return polled_ = true;\n", "", ["sched"]),
     ("posts-wait-for-the-device", "a round goes on for as long as the device has events", MECHANISM,

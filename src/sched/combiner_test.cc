@@ -36,6 +36,8 @@ struct Caller final : JobClient {
   std::function<void()> then;
 };
 
+using DispatcherFixtureTest = testing::DispatcherFixture;
+
 // Parameter: whether the device calls its listener for events that the dispatcher's own calls
 // cause. If not, the dispatcher sees these events only when it polls.
 class Combiner : public testing::DispatcherFixture, public ::testing::WithParamInterface<bool> {
@@ -103,9 +105,31 @@ TEST_P(Combiner, AFinishedJobIsAnsweredAfterAFewRounds) {
   EXPECT_LE(KernelsBeforeTheAnswer(JobClass::kBestEffort), Dispatcher::kMaxRounds);
 }
 
-TEST_P(Combiner, TheRoundThatFinishesARealTimeJobSubmitsNothing) {
-  // The kernel that the round before submits, after the last launch of the real-time job.
+TEST_P(Combiner, ARealTimeJobIsAnsweredAfterTheRoundInWhichItFinished) {
+  // The kernel that this round submits after the last launch of the real-time job.
   EXPECT_EQ(KernelsBeforeTheAnswer(JobClass::kRealTime), 1u);
+}
+
+// Best-effort work was revoked for the real-time job, whose last kernel and output copy are over.
+TEST_F(DispatcherFixtureTest, ARealTimeJobIsAnsweredBeforeBestEffortWorkIsSubmittedAgain) {
+  Use({.name = "reset", .preemption = SchedulerConfig::Preemption::kReset});
+  device_->quiet = true;
+  const QueueId slow = AddQueue(JobClass::kBestEffort, kMany, 1);
+  const QueueId quick = AddQueue(JobClass::kRealTime, 2, 1);
+  Request& best_effort = Add();
+  Caller real_time;
+  std::size_t at_answer = 0;
+  real_time.then = [&] { at_answer = device_->log.size(); };
+  ASSERT_TRUE(Post(slow, best_effort));
+  ASSERT_TRUE(
+      dispatcher_->Post({quick, kNoDeadline, real_time.inputs, real_time.outputs, &real_time}));
+  device_->RunAll();
+  ASSERT_EQ(real_time.finished, 0);
+  const std::size_t before = device_->log.size();
+  dispatcher_->Cancel(JobId{~std::uint64_t{0}});  // no such job: the call only begins a round
+  ASSERT_EQ(real_time.finished, 1);
+  EXPECT_EQ(at_answer, before);
+  EXPECT_GT(device_->log.size(), before);
 }
 
 TEST_P(Combiner, WhatAnAnswerPostsIsNotDoneInsideOfTheCall) {
