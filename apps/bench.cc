@@ -12,12 +12,12 @@
 #include "apps/bench_command.h"
 #include "apps/command.h"
 #include "apps/load.h"
-#include "bench/bound_model.h"
-#include "bench/contention.h"
-#include "bench/memory.h"
-#include "bench/models.h"
-#include "bench/outputs.h"
-#include "bench/overhead.h"
+#include "bench/client/bound_model.h"
+#include "bench/live/contention.h"
+#include "bench/live/memory.h"
+#include "bench/live/models.h"
+#include "bench/live/outputs.h"
+#include "bench/live/overhead.h"
 #include "policies/registry.h"
 
 namespace lagoon {

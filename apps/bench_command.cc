@@ -3,7 +3,7 @@
 #include "apps/command.h"
 #include "apps/load.h"
 #include "base/log.h"
-#include "bench/process.h"
+#include "bench/client/process.h"
 #include "policies/registry.h"
 
 namespace lagoon {
@@ -67,12 +67,12 @@ Json Configurations(const std::vector<std::string>& schedulers) {
   return configurations;
 }
 
-Json ProfileJson(const SimProfile& profile) {
+Json GpuModelJson(const GpuModel& gpu) {
   Json constants;
   for (const SimConstantInfo& info : SimConstantTable()) {
-    constants[std::string(info.name)] = profile.constants.*info.member;
+    constants[std::string(info.name)] = gpu.constants.*info.member;
   }
-  return {{"name", profile.name}, {"constants", std::move(constants)}};
+  return {{"name", gpu.name}, {"constants", std::move(constants)}};
 }
 
 }  // namespace lagoon

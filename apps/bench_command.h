@@ -10,9 +10,9 @@
 #include <vector>
 
 #include "apps/tracing.h"
-#include "bench/onnxruntime.h"
-#include "bench/report.h"
-#include "device/sim/profile.h"
+#include "bench/client/onnxruntime.h"
+#include "bench/report/report.h"
+#include "device/sim/gpu_model.h"
 #include "program/open_device.h"
 
 namespace lagoon {
@@ -59,7 +59,7 @@ void Measure(const std::string& name, nlohmann::json configuration, const BenchC
 nlohmann::json Configurations(const std::vector<std::string>& schedulers);
 
 /// The name and constants of a simulated device, for a report.
-nlohmann::json ProfileJson(const SimProfile& profile);
+nlohmann::json GpuModelJson(const GpuModel& gpu);
 
 // Each of these adds the benchmarks of one file.
 void AddDisbBenchmark(CLI::App& bench);

@@ -7,10 +7,10 @@
 #include "apps/bench_command.h"
 #include "apps/command.h"
 #include "apps/load.h"
-#include "bench/disb.h"
-#include "bench/disb_paper.h"
-#include "bench/disb_sensitivity.h"
-#include "bench/disb_sim.h"
+#include "bench/live/disb.h"
+#include "bench/papers/disb_paper.h"
+#include "bench/sim/disb_sensitivity.h"
+#include "bench/sim/disb_sim.h"
 #include "policies/registry.h"
 
 namespace lagoon {
@@ -60,16 +60,15 @@ void RunSimDisb(const DisbWords& words, const bench::DisbRunOptions& run, Json c
                 const BenchCommon& common) {
   constexpr std::string_view kPrefix = "sim:";
   if (!words.device.starts_with(kPrefix)) {
-    Die(fmt::format("there is no device '{}'; there are cpu, cuda:N and sim:PROFILE",
-                    words.device));
+    Die(fmt::format("there is no device '{}'; there are cpu, cuda:N and sim:GPU", words.device));
   }
-  Result<SimProfile> profile = LoadSimProfile(words.device.substr(kPrefix.size()));
-  if (!profile) Die(profile.error().message);
+  Result<GpuModel> gpu = LoadGpuModel(words.device.substr(kPrefix.size()));
+  if (!gpu) Die(gpu.error().message);
   bench::SimDisbOptions options;
   static_cast<bench::DisbRunOptions&>(options) = run;
   options.closed_loop_slowdown = bench::SimDisbOptions().closed_loop_slowdown;
-  options.profile = *std::move(profile);
-  configuration["profile"] = ProfileJson(options.profile);
+  options.gpu = *std::move(gpu);
+  configuration["profile"] = GpuModelJson(options.gpu);
   Measure("disb", std::move(configuration), common, [&](bench::Report& report) -> Status {
     report.Field("predicted", true);
     if (words.sensitivity) {
@@ -82,7 +81,7 @@ void RunSimDisb(const DisbWords& words, const bench::DisbRunOptions& run, Json c
     LAGOON_RETURN_IF_ERROR(
         RunDisbWorkloads(words, options, [&] { return bench::RunDisbOnSim(options, report); }));
     const std::string table =
-        bench::ComparePaper(options.profile.name, words.workload, words.workload == "all", report);
+        bench::ComparePaper(options.gpu.name, words.workload, words.workload == "all", report);
     std::fputs(table.c_str(), stderr);
     return {};
   });
@@ -104,8 +103,8 @@ void AddDisbOptions(CLI::App& command, bench::DisbOptions& options, DisbWords& w
   command
       .add_option(
           "--device", words.device,
-          "cpu, cuda:N (see `lagoon devices`; not measured yet), or sim:PROFILE: a simulated GPU "
-          "(mi50, gv100, or a profile file) in virtual time")
+          "cpu, cuda:N (see `lagoon devices`; not measured yet), or sim:GPU: a simulated GPU "
+          "(mi50, gv100, or a file of a GPU model) in virtual time")
       ->capture_default_str();
   command
       .add_option("--workload", words.workload,

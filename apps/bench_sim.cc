@@ -5,10 +5,10 @@
 #include <memory>
 
 #include "apps/bench_command.h"
-#include "bench/admission.h"
-#include "bench/decision.h"
-#include "bench/figures.h"
-#include "bench/sim_speed.h"
+#include "bench/papers/figures.h"
+#include "bench/sim/admission.h"
+#include "bench/sim/decision.h"
+#include "bench/sim/sim_speed.h"
 #include "policies/registry.h"
 
 namespace lagoon {

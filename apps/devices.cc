@@ -7,8 +7,8 @@
 
 #include "apps/command.h"
 #include "base/json.h"
-#include "device/cpu/machine.h"
-#include "device/cuda/driver.h"
+#include "device/cuda/driver/driver.h"
+#include "device/host/machine.h"
 #include "kernels/cpu_level.h"
 
 namespace lagoon {

@@ -10,8 +10,8 @@
 #include "apps/load.h"
 #include "base/json.h"
 #include "program/compile.h"
-#include "program/idempotence.h"
-#include "program/trace_file.h"
+#include "program/idempotence/access_trace.h"
+#include "program/idempotence/idempotence.h"
 
 namespace lagoon {
 namespace {

@@ -10,7 +10,7 @@
 
 #include "apps/command.h"
 #include "apps/load.h"
-#include "graph/random_weights.h"
+#include "graph/import/random_weights.h"
 
 namespace lagoon {
 namespace {

@@ -7,9 +7,9 @@
 
 #include "apps/command.h"
 #include "apps/load.h"
-#include "bench/report.h"
-#include "program/profile_file.h"
-#include "program/versions.h"
+#include "bench/report/report.h"
+#include "program/profile/profile_file.h"
+#include "program/profile/versions.h"
 
 namespace lagoon {
 namespace {
@@ -39,7 +39,7 @@ void AddVersions(const PlanOp& op, std::uint32_t units, bench::Report& report) {
 }
 
 Status Tune(LoadedPlan& loaded, std::size_t size, Device& device, int runs, bench::Report& report) {
-  std::optional<bench::Progress> bar;
+  std::optional<bench::ProgressBar> bar;
   VersionOptions options;
   options.runs = runs;
   options.progress = [&](int, int of) {

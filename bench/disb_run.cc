@@ -4,7 +4,7 @@
 
 #include <algorithm>
 
-#include "bench/statistics.h"
+#include "bench/measure/statistics.h"
 
 namespace lagoon::bench {
 namespace {

@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "bench/disb_workload.h"
-#include "bench/report.h"
+#include "bench/report/report.h"
 #include "sched/config.h"
 
 namespace lagoon::bench {

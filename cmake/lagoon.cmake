@@ -102,16 +102,16 @@ endfunction()
 add_custom_target(lagoon_unit_tests)
 
 # lagoon_layer(NAME [TIMELESS] [COMPUTES] [MEASURES] [DEPS targets...]) defines, from this folder and its sub-folders:
-# - the program lagoon_NAME_tests from every *_test.cc and *_testing.cc
+# - the program lagoon_NAME_tests from every *_test.cc, and from the helpers in TESTING
 # - the program lagoon_NAME_bench from every *_bench.cc
-# - the library lagoon_NAME from all other .cc files, but those in folders `testing`
+# - the library lagoon_NAME from all other .cc files, but those in folders `testing` and in TESTING
 # Sub-folders in SUBLAYERS are left out: they have a CMakeLists.txt of their own.
 # TIMELESS: the layer's tests do not depend on how busy the machine is, so that they may run beside others.
 # COMPUTES: the layer's tests would take minutes without optimisation. The tests of other layers are compiled without
 # optimisation, which takes half as long; with the sanitizers address and undefined so are the layers themselves.
 # MEASURES: the server does not link the layer, and the layer's tests run only without sanitizers.
 function(lagoon_layer name)
-  cmake_parse_arguments(ARG "TIMELESS;COMPUTES;MEASURES" "" "DEPS;TEST_DEPS;SUBLAYERS" ${ARGN})
+  cmake_parse_arguments(ARG "TIMELESS;COMPUTES;MEASURES" "" "DEPS;TEST_DEPS;SUBLAYERS;TESTING" ${ARGN})
   if(ARG_COMPUTES AND LAGOON_SANITIZE)
     add_compile_options(-O1)  # for this folder and its sub-folders
   endif()
@@ -121,8 +121,11 @@ function(lagoon_layer name)
   endforeach()
   set(tests ${sources})
   set(benches ${sources})
-  list(FILTER sources EXCLUDE REGEX "_(test|testing|bench)\\.cc$|/testing/")
-  list(FILTER tests INCLUDE REGEX "_(test|testing)\\.cc$")
+  list(TRANSFORM ARG_TESTING PREPEND ${CMAKE_CURRENT_SOURCE_DIR}/ OUTPUT_VARIABLE helpers)
+  list(FILTER sources EXCLUDE REGEX "_(test|bench)\\.cc$|/testing/")
+  list(REMOVE_ITEM sources ${helpers} "")
+  list(FILTER tests INCLUDE REGEX "_test\\.cc$")
+  list(APPEND tests ${helpers})
   list(FILTER benches INCLUDE REGEX "_bench\\.cc$")
   set(scope PUBLIC)
   if(sources)
@@ -186,7 +189,7 @@ function(lagoon_emulated_tests name library)
     return()
   endif()
   set(target lagoon_${name}_emulated_tests)
-  set(replaced ${PROJECT_SOURCE_DIR}/src/kernels/bf16_unit.cc ${PROJECT_SOURCE_DIR}/src/kernels/cpu_level.cc)
+  set(replaced ${PROJECT_SOURCE_DIR}/src/kernels/conv/bf16/bf16_unit.cc ${PROJECT_SOURCE_DIR}/src/kernels/cpu_level.cc)
   add_executable(${target} ${ARGN} ${replaced})
   target_compile_definitions(${target} PRIVATE LAGOON_EMULATED_BF16)
   target_link_libraries(${target} PRIVATE ${library} GTest::gmock GTest::gtest_main)

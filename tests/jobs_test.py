@@ -146,7 +146,7 @@ BAD_REASONS = {
     "crashes": "crashes when it is loaded: Segmentation fault",
     "exits": "exits with 0 when it is loaded",
     "no_program": "is no job program: it has no LAGOON_JOB_PROGRAM(...)",
-    "old": "is for version 0 of sched/job_program.h",
+    "old": "is for version 0 of sched/programs/job_program.h",
     "needs_more": "undefined symbol: missing",
     "not_there": "No such file or directory",
     "no_output": "declares no output of the job program",

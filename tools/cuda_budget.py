@@ -17,7 +17,7 @@ import sys
 import tempfile
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
-SOURCE = ROOT / "src/kernels/cuda/entries.cu"
+SOURCE = ROOT / "src/kernels/cuda/bodies/entries.cu"
 SUITE = ROOT / "src/device/cuda/testing/suite_bodies.cuh"  # the conformance suite's bodies, for a GPU
 BUDGET = ROOT / "src/kernels/cuda/budget.json"
 ARCHITECTURES = ("sm_80", "sm_90", "sm_100")

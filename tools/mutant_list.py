@@ -5,8 +5,9 @@ import pathlib
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 
 LIBRARY = ["src/base/check.cc", "src/base/status.cc"] + [
-    f"src/device/cpu/{name}.cc"
-    for name in ("cpu_device", "host_memory", "launch_table", "machine", "worker_device", "worker_loop")]
+    f"src/device/{name}.cc"
+    for name in ("cpu/cpu_device", "cpu/launch_table", "cpu/worker_device", "cpu/worker_loop", "host/host_memory",
+                 "host/machine")]
 
 SCHEDULING = ["src/base/check.cc", "src/base/status.cc", "src/plan/instance.cc", "src/plan/plan.cc",
               "src/plan/tensor.cc"] + [
@@ -16,11 +17,12 @@ SCHEDULING = ["src/base/check.cc", "src/base/status.cc", "src/plan/instance.cc",
 
 
 def sources_of(folder):
-    """The sources of a folder's library. For kernels/cuda also those that its tests use, but neither the bodies'
-    embedded text nor those that need a GPU."""
-    names = sorted(str(path.relative_to(ROOT)) for path in (ROOT / folder).glob("*.cc"))
-    others = ("_test.cc", "_bench.cc", "op_program.cc", "gpu_testing.cc")
-    return [name for name in names if not name.endswith(others)]
+    """The sources of a folder's library, without those of a CUDA sub-folder and the bodies' embedded text."""
+    names = sorted(str(path.relative_to(ROOT)) for path in (ROOT / folder).rglob("*.cc"))
+    others = ("_test.cc", "_bench.cc", "op_program.cc")
+    return [name for name in names
+            if not name.endswith(others) and f"{folder}/cuda/" not in name
+            and "/testing/" not in name]
 
 
 # A group is one test program: its sources, and those sources of the library that it needs.
@@ -34,22 +36,22 @@ GROUPS = {
     "listener": ["src/device/host/listener_slot_test.cc"],
     "clock": ["src/device/cpu/unit_clock_test.cc"],
     "conformance": [f"src/device/conformance/{name}_test.cc"
-                    for name in ("suite", "order", "revocation", "limits", "listener", "counts", "stress")] +
-                   ["src/device/cpu/cpu_conformance_test.cc"] + LIBRARY,
+                    for name in ("order", "revocation", "limits", "listener", "counts", "stress")] +
+                   ["src/device/conformance/suite.cc", "src/device/cpu/cpu_conformance_test.cc"] + LIBRARY,
     "sched": [f"src/sched/{name}_test.cc" for name in ("combiner", "dispatcher", "filling", "outputs", "padding")] +
              SCHEDULING,
     "lender": ["src/base/check.cc", "src/base/lender_test.cc"],
-    "waitlist": ["src/base/check.cc", "src/sched/waitlist.cc", "src/sched/waitlist_test.cc"],
+    "waitlist": ["src/base/check.cc", "src/sched/programs/waitlist.cc", "src/sched/programs/waitlist_test.cc"],
     "policies": [f"src/policies/{name}.cc" for name in ("deficit_test", "registry_test", "deficit", "registry")] +
                 SCHEDULING,
     "schedules": [f"src/policies/{name}.cc" for name in ("random_schedules_test", "deficit", "registry")] +
                  SCHEDULING,
     "budget": ["src/server/memory_budget_test.cc", "src/server/memory_budget.cc"],
-    "rules": ["src/server/http_request_rules_test.cc", "src/server/http_request_rules.cc"],
-    "json-lane": ["src/server/json_lane_test.cc", "src/server/json_lane.cc", "src/base/log.cc"],
+    "rules": ["src/server/http/http_request_rules_test.cc", "src/server/http/http_request_rules.cc"],
+    "json-lane": ["src/server/http/json_lane_test.cc", "src/server/http/json_lane.cc", "src/base/log.cc"],
     "cuda": [f"src/kernels/cuda/{name}_cuda_test.cc"
              for name in ("entry", "elementwise", "lines", "matmul", "conv", "sequence")] +
-            sources_of("src/kernels/cuda") + sources_of("src/kernels") + sources_of("src/plan") + sources_of("src/simt") +
+            ["src/kernels/cuda/testing/body.cc"] + sources_of("src/kernels/cuda") + sources_of("src/kernels") + sources_of("src/plan") + sources_of("src/simt") +
             ["src/base/check.cc", "src/base/status.cc"],
 }
 
@@ -67,14 +69,14 @@ LISTENER = "src/device/host/listener_slot.h"
 MECHANISM = "src/sched/mechanism.cc"
 SUBMIT = "src/sched/mechanism_submit.cc"
 DISPATCHER = "src/sched/dispatcher.cc"
-WAITLIST = "src/sched/waitlist.cc"
+WAITLIST = "src/sched/programs/waitlist.cc"
 LENDER = "src/base/lender.h"
 BUDGET = "src/server/memory_budget.cc"
-RULES = "src/server/http_request_rules.cc"
-JSON_LANE = "src/server/json_lane.cc"
-ENTRY = "src/device/cuda/entry.cuh"
-CONV = "src/kernels/cuda/conv.cuh"
-MOVES = "src/kernels/cuda/elementwise.cuh"
+RULES = "src/server/http/http_request_rules.cc"
+JSON_LANE = "src/server/http/json_lane.cc"
+ENTRY = "src/device/cuda/gpu/entry.cuh"
+CONV = "src/kernels/cuda/bodies/conv.cuh"
+MOVES = "src/kernels/cuda/bodies/elementwise.cuh"
 
 # (name, what it breaks, file, before, after, groups that must each catch it, the cheapest first)
 MUTANTS = [
@@ -324,13 +326,13 @@ MUTANTS = [
      "  if (__syncthreads_or(leave)) return false;", "  __syncthreads();\n  if (leave) return false;", ["cuda"]),
     ("leaving-body-says-committed", "a body that leaves says that it has written", MOVES,
      "  if (__syncthreads_or(leave)) return false;", "  if (__syncthreads_or(leave)) return true;", ["cuda"]),
-    ("matmul-panel-overwritten-early", "the next panel is stored while a warp still reads", "src/kernels/cuda/matmul.cuh",
+    ("matmul-panel-overwritten-early", "the next panel is stored while a warp still reads", "src/kernels/cuda/bodies/matmul.cuh",
      "    MultiplyStep(a, b, sums);\n    __syncthreads();\n", "    MultiplyStep(a, b, sums);\n", ["cuda"]),
-    ("keys-overwritten-early", "the next keys are loaded while a warp still reads", "src/kernels/cuda/attention.cuh",
+    ("keys-overwritten-early", "the next keys are loaded while a warp still reads", "src/kernels/cuda/bodies/attention.cuh",
      "    walk.Step(key0);\n    __syncthreads();\n", "    walk.Step(key0);\n", ["cuda"]),
-    ("line-sum-read-early", "a line's sum is read before it is complete", "src/kernels/cuda/common.cuh",
+    ("line-sum-read-early", "a line's sum is read before it is complete", "src/kernels/cuda/bodies/common.cuh",
      "  __syncthreads();\n  return shared[line.slot - line.part];", "  return shared[line.slot - line.part];", ["cuda"]),
-    ("leaves-after-writing", "a body writes and leaves", "src/kernels/cuda/cell.cuh",
+    ("leaves-after-writing", "a body writes and leaves", "src/kernels/cuda/bodies/cell.cuh",
      "  if (control.SyncShouldLeave()) return false;\n  if (there && lane == 0) cell.Finish();\n",
      "  if (there && lane == 0) cell.Finish();\n  if (control.SyncShouldLeave()) return false;\n", ["cuda"]),
     ("cuda-done-counted-on-abort", "a block that leaves counts as done", ENTRY,

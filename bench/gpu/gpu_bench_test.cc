@@ -14,8 +14,8 @@
 #include "bench/gpu/machinery.h"
 #include "bench/gpu/probe_bodies.cuh"
 #include "bench/gpu/probe_program.h"
-#include "device/cuda/nvrtc.h"
-#include "kernels/cuda/classes.cuh"
+#include "device/cuda/driver/nvrtc.h"
+#include "kernels/cuda/bodies/classes.cuh"
 #include "program/testing/emulated_gpu.h"
 
 namespace lagoon::bench {
@@ -147,8 +147,8 @@ TEST(Isolation, LongBlocksLeaveWhenTheyAreTold) {
 }
 
 template <typename Bodies, cuda::u32 kBody>
-void RunPlain(const cuda::LaunchTable& table, unsigned char* shared) {
-  cuda::RunPlainBlock<Bodies>(kBody, table, shared);
+void RunPlain(const cuda::GridParams& params, unsigned char* shared) {
+  cuda::RunPlainBlock<Bodies>(kBody, params, shared);
 }
 
 template <cuda::u32... kBody>

@@ -12,7 +12,7 @@
 #include "bench/gpu/probe_args.cuh"
 #include "bench/gpu/probe_program.h"
 #include "bench/gpu/raw_gpu.h"
-#include "bench/statistics.h"
+#include "bench/measure/statistics.h"
 
 namespace lagoon::bench {
 namespace {
@@ -116,9 +116,9 @@ class Guards {
 
   template <typename Args>
   Status Launch(cuda::ProbeEntry entry, std::uint32_t grid, cuda::Stream stream, const Args& args) {
-    std::memcpy(table_.args, &args, sizeof(args));
+    std::memcpy(params_.args, &args, sizeof(args));
     return gpu_->Launch(functions_[static_cast<std::size_t>(entry)], grid, cuda::probe::kThreads,
-                        cuda::kProtocolSharedBytes, stream, table_);
+                        cuda::kProtocolSharedBytes, stream, params_);
   }
 
   Status StartWatching(Way way) {
@@ -216,14 +216,14 @@ class Guards {
   std::vector<cuda::Function> functions_;
   cuda::Stream watching_ = nullptr, writing_ = nullptr, busy_ = nullptr;
   OwnMemory pinned_, guard_, data_;
-  cuda::LaunchTable table_{};
+  cuda::GridParams params_{};
 };
 
 }  // namespace
 
 Status RunGuards(const GuardsOptions& options, Report& report) {
   LAGOON_ASSIGN_OR_RETURN(const auto guards, Guards::Create(options));
-  Progress progress("guards", static_cast<int>(2 * kWays.size()));
+  ProgressBar progress("guards", static_cast<int>(2 * kWays.size()));
   for (const auto& [way, way_name] : kWays) {
     const std::string name = way_name;
     for (const bool saturated : {false, true}) {

@@ -3,8 +3,8 @@
 #include <cstdint>
 
 #include "base/status.h"
-#include "bench/report.h"
-#include "device/cuda/program.h"
+#include "bench/report/report.h"
+#include "device/cuda/driver/program.h"
 #include "program/open_device.h"
 
 namespace lagoon::bench {

@@ -11,11 +11,11 @@
 #include <string>
 #include <vector>
 
-#include "bench/evidence.h"
 #include "bench/gpu/probe_args.cuh"
 #include "bench/gpu/probe_program.h"
-#include "bench/statistics.h"
-#include "bench/windows.h"
+#include "bench/measure/evidence.h"
+#include "bench/measure/statistics.h"
+#include "bench/measure/windows.h"
 
 namespace lagoon::bench {
 namespace {
@@ -285,7 +285,7 @@ class IsolationBenchmark {
                      .rounds = options_.windows,
                      .seed = options_.seed};
     for (const std::size_t mode : modes_) plan.windows.emplace_back(kModes[mode].second);
-    Progress progress("isolation", static_cast<int>(plan.windows.size()) * plan.rounds);
+    ProgressBar progress("isolation", static_cast<int>(plan.windows.size()) * plan.rounds);
     const auto measure = [&](const WindowPlace& place) -> Status {
       if (trials_.size() <= place.trial) trials_.emplace_back();
       progress.Step(plan.windows[place.window]);

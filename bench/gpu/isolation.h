@@ -3,8 +3,8 @@
 #include <cstdint>
 
 #include "base/status.h"
-#include "bench/report.h"
-#include "device/cuda/program.h"
+#include "bench/report/report.h"
+#include "device/cuda/driver/program.h"
 #include "program/open_device.h"
 
 namespace lagoon::bench {
@@ -33,7 +33,7 @@ struct IsolationOptions {
 ///   isolation_complete_us_p50.MODE, _p99.MODE    the last real-time block has ended
 ///   isolation_best_effort_share.MODE             best-effort blocks a second, relative to those
 ///                                                without real-time work; median over trials
-/// All have intervals over the windows that the host did not disturb (bench/evidence.h).
+/// All have intervals over the windows that the host did not disturb (bench/measure/evidence.h).
 /// The field "refused" names the modes that the device refuses, with its error message.
 Status RunIsolation(const IsolationOptions& options, Report& report);
 

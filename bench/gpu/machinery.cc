@@ -9,12 +9,12 @@
 #include <utility>
 
 #include "base/check.h"
-#include "bench/bound_model.h"
+#include "bench/client/bound_model.h"
 #include "bench/gpu/probe_program.h"
 #include "bench/gpu/raw_gpu.h"
-#include "bench/statistics.h"
+#include "bench/measure/statistics.h"
 #include "device/cuda/cuda_device.h"
-#include "device/cuda/source_program.h"
+#include "device/cuda/driver/source_program.h"
 #include "device/cuda/work.h"
 #include "device/forwarding_device.h"
 #include "kernels/cuda/op_program.h"
@@ -197,31 +197,31 @@ class Machinery {
       FillTable(kernel, variant);
       LAGOON_RETURN_IF_ERROR(gpu_->Launch(variant == Variant::kPlain ? kernel.plain : kernel.entry,
                                           kernel.blocks, kernel.threads, kernel.shared_bytes,
-                                          stream_, table_));
+                                          stream_, params_));
     }
     return {};
   }
 
-  // Fills the table as GpuDevice does. Every launch has a new tag, for which the words count as
+  // Fills the parameters as GpuDevice does. Every launch has a new tag, for which the words count as
   // untouched. All launches use the same words, one after the other, so that a graph that runs
   // again finds the tags of its last launches there.
   void FillTable(const ModelKernel& kernel, Variant variant) {
     const std::uint32_t tag = ++tag_;
     auto* const words = reinterpret_cast<cuda::u64*>(record_.device());
-    table_.state = reinterpret_cast<cuda::IssueState*>(state_.device());
-    table_.ring = {reinterpret_cast<cuda::u64*>(ring_.device()),
-                   reinterpret_cast<cuda::u64*>(head_.device()),
-                   variant == Variant::kNotes ? kRingNotes : 0, 0};
-    table_.issue = tag;
-    table_.segment_count = 1;
-    cuda::SegmentRef& segment = table_.segments[0];
+    params_.state = reinterpret_cast<cuda::IssueState*>(state_.device());
+    params_.ring = {reinterpret_cast<cuda::u64*>(ring_.device()),
+                    reinterpret_cast<cuda::u64*>(head_.device()),
+                    variant == Variant::kNotes ? kRingNotes : 0, 0};
+    params_.issue = tag;
+    params_.segment_count = 1;
+    cuda::SegmentRef& segment = params_.segments[0];
     segment = {};
     segment.record = {words, words + kLine, tag, kernel.blocks};
     segment.body = kernel.image->body;
     segment.claimants = kernel.blocks;
     segment.tiles_per_block = 1;
     segment.count_interval = cuda::CountInterval(kernel.blocks, CudaDeviceOptions().count_interval);
-    std::memcpy(table_.args, kernel.args, kernel.image->args_bytes);
+    std::memcpy(params_.args, kernel.args, kernel.image->args_bytes);
   }
 
   // Checks that the last launch has run all its blocks, so that real work was measured.
@@ -267,7 +267,7 @@ class Machinery {
   cuda::Stream stream_ = nullptr;
   cuda::Event begin_ = nullptr, end_ = nullptr;
   OwnMemory record_, state_, head_, ring_, done_;
-  cuda::LaunchTable table_{};
+  cuda::GridParams params_{};
   std::uint32_t tag_ = 0;
 };
 
@@ -278,7 +278,7 @@ Status MeasureModel(const MachineryOptions& options, const std::string& model, R
       {{Variant::kPlain, "plain"}, {Variant::kProtocol, "protocol"}, {Variant::kNotes, "notes"}}};
   std::array<double, 3> sums{};
   double most = 0;
-  Progress progress(model, static_cast<int>(kernels.size()));
+  ProgressBar progress(model, static_cast<int>(kernels.size()));
   for (const ModelKernel& kernel : kernels) {
     std::array<double, 3> us{};
     for (std::size_t i = 0; i < us.size(); ++i) {
@@ -321,8 +321,9 @@ std::unique_ptr<const cuda::Program> PlainProgram(std::span<const PlainBody> bod
     if (file.name == kPlain) source.headers.push_back(std::move(file));
   }
   source.entries = PlainEntries(bodies);
-  source.main = {"plain.cu",
-                 "#include \"bench/gpu/plain.cuh\"\n#include \"kernels/cuda/classes.cuh\"\n"};
+  source.main = {
+      "plain.cu",
+      "#include \"bench/gpu/plain.cuh\"\n#include \"kernels/cuda/bodies/classes.cuh\"\n"};
   for (std::size_t i = 0; i < bodies.size(); ++i) {
     source.main.text +=
         fmt::format("LAGOON_CUDA_PLAIN_ENTRY({}, lagoon::cuda::{}, {})\n", source.entries[i].name,

@@ -8,8 +8,8 @@
 #include <vector>
 
 #include "base/status.h"
-#include "bench/report.h"
-#include "device/cuda/program.h"
+#include "bench/report/report.h"
+#include "device/cuda/driver/program.h"
 #include "plan/precision.h"
 #include "program/open_device.h"
 

@@ -2,16 +2,16 @@
 
 // Entries that run a body without the block protocol, for benchmarks of what the protocol costs.
 
-#include "device/cuda/entry.cuh"
+#include "device/cuda/gpu/entry.cuh"
 
 namespace lagoon::cuda {
 
 /// Runs one block on the tile of the same number. Reads no guard, claims and counts no tile, and
 /// sends no notes. `body` should be a constant: the compiler then removes the switch over bodies.
 template <typename Bodies>
-LAGOON_DEVICE void RunPlainBlock(u32 body, const LaunchTable& table, unsigned char* shared) {
+LAGOON_DEVICE void RunPlainBlock(u32 body, const GridParams& params, unsigned char* shared) {
   const GuardRef none[kMaxGuards] = {};
-  Bodies::Run(body, table.args, blockIdx.x, shared + kProtocolSharedBytes, BlockControl(none));
+  Bodies::Run(body, params.args, blockIdx.x, shared + kProtocolSharedBytes, BlockControl(none));
 }
 
 }  // namespace lagoon::cuda
@@ -19,13 +19,13 @@ LAGOON_DEVICE void RunPlainBlock(u32 body, const LaunchTable& table, unsigned ch
 #if LAGOON_CUDA_COMPILER
 #define LAGOON_CUDA_PLAIN_ENTRY(name, Bodies, body)                                  \
   extern "C" __global__ void __launch_bounds__(Bodies::kThreads, Bodies::kMinBlocks) \
-      name(const __grid_constant__ lagoon::cuda::LaunchTable table) {                \
+      name(const __grid_constant__ lagoon::cuda::GridParams params) {                \
     extern __shared__ __align__(128) unsigned char lagoon_shared[];                  \
-    lagoon::cuda::RunPlainBlock<Bodies>(body, table, lagoon_shared);                 \
+    lagoon::cuda::RunPlainBlock<Bodies>(body, params, lagoon_shared);                \
   }
 #else
 #define LAGOON_CUDA_PLAIN_ENTRY(name, Bodies, body)                                 \
-  inline void name(const lagoon::cuda::LaunchTable& table, unsigned char* shared) { \
-    lagoon::cuda::RunPlainBlock<Bodies>(body, table, shared);                       \
+  inline void name(const lagoon::cuda::GridParams& params, unsigned char* shared) { \
+    lagoon::cuda::RunPlainBlock<Bodies>(body, params, shared);                      \
   }
 #endif

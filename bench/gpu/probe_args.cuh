@@ -2,7 +2,7 @@
 
 // The arguments of the bodies in probe_bodies.cuh. Host and device code include this file.
 
-#include "device/cuda/types.cuh"
+#include "device/cuda/gpu/types.cuh"
 
 namespace lagoon::cuda::probe {
 

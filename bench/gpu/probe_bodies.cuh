@@ -4,7 +4,7 @@
 
 #include "bench/gpu/plain.cuh"
 #include "bench/gpu/probe_args.cuh"
-#include "device/cuda/entry.cuh"
+#include "device/cuda/gpu/entry.cuh"
 
 namespace lagoon::cuda::probe {
 

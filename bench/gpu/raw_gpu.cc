@@ -53,8 +53,8 @@ Result<cuda::Stream> RawGpu::NewStream(bool urgent) {
 
 Status RawGpu::Launch(cuda::Function function, unsigned grid, unsigned threads,
                       std::size_t shared_bytes, cuda::Stream stream,
-                      cuda::LaunchTable& table) const {
-  void* parameter = &table;
+                      cuda::GridParams& params) const {
+  void* parameter = &params;
   return Check(driver().launch(function, grid, 1, 1, threads, 1, 1,
                                static_cast<unsigned>(shared_bytes), stream, &parameter, nullptr),
                "cuLaunchKernel");

@@ -6,9 +6,9 @@
 
 #include "base/status.h"
 #include "base/time.h"
-#include "device/cuda/launch_table.cuh"
-#include "device/cuda/program.h"
-#include "device/cuda/session.h"
+#include "device/cuda/driver/program.h"
+#include "device/cuda/driver/session.h"
+#include "device/cuda/gpu/grid_params.cuh"
 #include "program/open_device.h"
 
 namespace lagoon::bench {
@@ -34,7 +34,7 @@ class RawGpu {
   /// A stream of the highest priority (`urgent`) or the lowest. It lives as long as this object.
   Result<cuda::Stream> NewStream(bool urgent);
   Status Launch(cuda::Function function, unsigned grid, unsigned threads, std::size_t shared_bytes,
-                cuda::Stream stream, cuda::LaunchTable& table) const;
+                cuda::Stream stream, cuda::GridParams& params) const;
   /// Waits until the stream is empty. Fails with kDeadlineExceeded after `limit`.
   Status Drain(cuda::Stream stream, Nanoseconds limit) const;
 

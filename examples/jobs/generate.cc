@@ -18,7 +18,7 @@
 #include <cstring>
 #include <vector>
 
-#include "sched/job_program.h"
+#include "sched/programs/job_program.h"
 
 namespace {
 

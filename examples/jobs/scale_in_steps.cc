@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <string>
 
-#include "sched/job_program.h"
+#include "sched/programs/job_program.h"
 
 namespace {
 

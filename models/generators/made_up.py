@@ -1,4 +1,4 @@
-"""The weights of `lagoon make-weights`, computed with numpy: the same bits (src/graph/random_weights.h)."""
+"""The weights of `lagoon make-weights`, computed with numpy: the same bits (src/graph/import/random_weights.h)."""
 
 import numpy as np
 

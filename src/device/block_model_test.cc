@@ -13,7 +13,7 @@
 #include <vector>
 
 #include "device/block.h"
-#include "device/interleaving.h"
+#include "device/testing/interleaving.h"
 
 namespace lagoon {
 namespace {

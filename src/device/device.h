@@ -84,7 +84,7 @@ class Buffer {
   std::shared_ptr<MemoryOwner> owner_;
 };
 
-struct CudaImage;  // device/cuda/program.h
+struct CudaImage;  // device/cuda/driver/program.h
 
 /// Code for devices. Each device takes its own form, and refuses an image without that form.
 struct CodeImage {

@@ -30,7 +30,7 @@
 //   - Swish: x * sigmoid(x).
 //   - Attention: q, k, v, [mask], [keep] of rank 4, with the attributes q_order, k_order,
 //     v_order, y_order (which axes are batch, head, row and column), scale, kept and fill
-//     (kernels/attention.h).
+//     (kernels/sequence/attention.h).
 //   - ChannelAffine: scale [C], shift [C], then one or more parts of rank 2 or 4, joined along
 //     axis 1: y = joined * scale + shift. It replaces a BatchNormalization that has no Conv, Gemm
 //     or MatMul before it.

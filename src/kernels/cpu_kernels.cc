@@ -2,7 +2,7 @@
 
 #include <utility>
 
-#include "kernels/bf16_unit.h"
+#include "kernels/conv/bf16/bf16_unit.h"
 
 namespace lagoon {
 namespace {

@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "hwy/highway.h"
-#include "kernels/conv2d_body.h"
+#include "kernels/conv/conv2d_body.h"
 #include "kernels/testing/target.h"
 
 namespace lagoon {

@@ -11,11 +11,11 @@
 
 #include "base/status.h"
 #include "device/block.h"
-#include "kernels/unary_op.h"
+#include "kernels/elementwise/unary_op.h"
 
 namespace lagoon {
 
-struct CudaImage;  // device/cuda/program.h
+struct CudaImage;  // device/cuda/driver/program.h
 
 /// One way to cut a kernel into blocks: another image of the same argument struct.
 struct KernelVersion {

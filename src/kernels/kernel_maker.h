@@ -8,9 +8,9 @@
 #include <span>
 
 #include "base/status.h"
-#include "kernels/attention.h"
-#include "kernels/conv2d.h"
+#include "kernels/conv/conv2d.h"
 #include "kernels/ops.h"
+#include "kernels/sequence/attention.h"
 #include "plan/precision.h"
 
 namespace lagoon {

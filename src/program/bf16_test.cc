@@ -9,9 +9,9 @@
 #include <string>
 #include <vector>
 
-#include "kernels/bf16_unit.h"
+#include "kernels/conv/bf16/bf16_unit.h"
 #include "program/compile.h"
-#include "program/profile_file.h"
+#include "program/profile/profile_file.h"
 #include "program/testing/run_graph.h"
 
 namespace lagoon {

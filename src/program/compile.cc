@@ -9,10 +9,10 @@
 #include "base/check.h"
 #include "base/heap.h"
 #include "kernels/cpu_kernels.h"
-#include "program/builder.h"
-#include "program/check_plan.h"
-#include "program/link.h"
-#include "program/weights.h"
+#include "program/link/check_plan.h"
+#include "program/link/link.h"
+#include "program/link/weights.h"
+#include "program/lower/builder.h"
 
 namespace lagoon {
 namespace {

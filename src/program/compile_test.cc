@@ -7,8 +7,8 @@
 #include <set>
 
 #include "base/time.h"
-#include "program/builder.h"
-#include "program/ordering.h"
+#include "program/link/ordering.h"
+#include "program/lower/builder.h"
 #include "program/testing/run_graph.h"
 
 namespace lagoon {

@@ -7,7 +7,7 @@
 #include <random>
 
 #include "base/testing/paths.h"
-#include "device/cuda/source_program.h"
+#include "device/cuda/driver/source_program.h"
 #include "program/run.h"
 #include "program/testing/emulated_gpu.h"
 #include "program/testing/run_graph.h"

@@ -15,7 +15,7 @@
 namespace lagoon {
 
 namespace cuda {
-class Program;  // device/cuda/program.h
+class Program;  // device/cuda/driver/program.h
 }
 
 struct DeviceChoice {

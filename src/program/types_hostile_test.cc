@@ -8,7 +8,7 @@
 #include <functional>
 
 #include "graph/testing/model_builder.h"
-#include "program/builder.h"
+#include "program/lower/builder.h"
 #include "program/testing/run_graph.h"
 
 namespace lagoon {

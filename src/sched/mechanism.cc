@@ -20,7 +20,7 @@ Mechanism::Mechanism(Device& device, const SchedulerConfig& config, Policy& poli
       config_(config),
       policy_(&policy),
       queues_(queues),
-      table_(device.info().max_launches) {
+      launches_(device.info().max_launches) {
   Result<GuardId> guard = device_.CreateGuard();
   LAGOON_CHECK(guard.has_value());  // an idle device always has one
   group_guard_ = *guard;
@@ -181,14 +181,14 @@ std::size_t Mechanism::PollEvents(FinishedJobs& finished) {
 }
 
 void Mechanism::OnPlaced(const DeviceEvent& event) {
-  JobLaunch& record = table_.Find(event.launch);
+  JobLaunch& record = launches_.Find(event.launch);
   record.placed = event.at;
   TimePoint& first = record.job->result.first_block;
   if (first == TimePoint{}) first = event.at;
 }
 
 void Mechanism::OnComplete(const DeviceEvent& event) {
-  JobLaunch& record = table_.Find(event.launch);
+  JobLaunch& record = launches_.Find(event.launch);
   Job& job = *record.job;
   switch (record.kind) {
     case JobLaunch::Kind::kInput:
@@ -209,9 +209,9 @@ void Mechanism::OnComplete(const DeviceEvent& event) {
 }
 
 void Mechanism::OnRetired(const DeviceEvent& event, FinishedJobs& finished) {
-  const JobLaunch record = table_.Find(event.launch);
+  const JobLaunch record = launches_.Find(event.launch);
   if (observer_ != nullptr) TellUnfinished(event);
-  table_.Remove(event.launch);
+  launches_.Remove(event.launch);
   Job& job = *record.job;
   --job.launches;
   if (record.kind == JobLaunch::Kind::kOutput) {

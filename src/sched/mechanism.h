@@ -163,7 +163,7 @@ class Mechanism {
   std::vector<StreamId> streams_;  // kOne uses the first, kPerJob all of them in turn
   std::size_t next_stream_ = 0;
 
-  JobLaunches table_;
+  JobLaunches launches_;
   ReadyIndex ready_;
   intrusive::set<Job, IdHook, intrusive::key_of_value<IdOf>> jobs_;
   intrusive::set<Job, DeadlineHook, intrusive::compare<ByDeadline>> deadlines_;

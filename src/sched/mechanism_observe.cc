@@ -16,7 +16,7 @@ void Mechanism::TellJob(SchedEvent::Kind kind, const Job& job, TimePoint at, std
 }
 
 void Mechanism::TellLaunch(SchedEvent::Kind kind, LaunchId id, TimePoint at, std::uint32_t value) {
-  const JobLaunch& launch = table_.Find(id);
+  const JobLaunch& launch = launches_.Find(id);
   const auto work = launch.kind == JobLaunch::Kind::kInput ? SchedEvent::Work::kInput
                     : launch.kind == JobLaunch::Kind::kOp  ? SchedEvent::Work::kKernel
                                                            : SchedEvent::Work::kOutput;
@@ -33,7 +33,7 @@ void Mechanism::TellLaunch(SchedEvent::Kind kind, LaunchId id, TimePoint at, std
 
 // Reports a launch that retired before its kernel was complete.
 void Mechanism::TellUnfinished(const DeviceEvent& retired) {
-  const JobLaunch& launch = table_.Find(retired.launch);
+  const JobLaunch& launch = launches_.Find(retired.launch);
   if (launch.kind != JobLaunch::Kind::kOp) return;
   if (launch.job->instance->progress(launch.index).Complete()) return;
   const bool ran = launch.placed != TimePoint{};
@@ -47,7 +47,7 @@ void Mechanism::TellDepths() {
   };
   const std::array<std::size_t, SchedEvent::kDepths> now = {
       ready(JobClass::kRealTime), ready(JobClass::kBestEffort), jobs_.size() - active_.size(),
-      table_.size()};
+      launches_.size()};
   for (std::uint32_t i = 0; i < now.size(); ++i) {
     const auto depth = static_cast<std::uint32_t>(now[i]);
     if (std::exchange(depths_[i], depth) == depth) continue;

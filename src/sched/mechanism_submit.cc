@@ -247,7 +247,7 @@ bool Mechanism::SubmitOutputs(Job& job) {
 }
 
 bool Mechanism::SubmitOp(Job& job, const PaddingRoom* room) {
-  if (table_.full()) return false;
+  if (launches_.full()) return false;
   JobQueue::Slot& slot = job.queue->slots[job.slot];
   Segment segment = job.instance->segment(job.next_op);
   const bool best_effort = job.job_class == JobClass::kBestEffort;
@@ -260,19 +260,19 @@ bool Mechanism::SubmitOp(Job& job, const PaddingRoom* room) {
   }
   segment.guards[1] = {device_.GuardWord(slot.guard), slot.revision, false};
   const std::uint32_t done = segment.progress->done();
-  const LaunchId id = table_.Add({.job = &job,
-                                  .kind = JobLaunch::Kind::kOp,
-                                  .index = static_cast<std::uint32_t>(job.next_op),
-                                  .limit = group_limit_,
-                                  .blocks = segment.progress->blocks() - done,
-                                  .occupancy = job.instance->plan().ops[job.next_op].occupancy,
-                                  .padding = room != nullptr,
-                                  .whole = done == 0 && room == nullptr});
+  const LaunchId id = launches_.Add({.job = &job,
+                                     .kind = JobLaunch::Kind::kOp,
+                                     .index = static_cast<std::uint32_t>(job.next_op),
+                                     .limit = group_limit_,
+                                     .blocks = segment.progress->blocks() - done,
+                                     .occupancy = job.instance->plan().ops[job.next_op].occupancy,
+                                     .padding = room != nullptr,
+                                     .whole = done == 0 && room == nullptr});
   const Launch launch{id, job.stream, RankOf(job), std::span(&segment, 1)};
   const TimePoint at = observer_ == nullptr ? TimePoint{} : device_.Now();
   if (!Accepted(device_.Submit(launch), id, job)) return false;
   ++kernels_[best_effort ? kBestEffort : kRealTime];
-  in_flight_.Add(table_.Find(id));
+  in_flight_.Add(launches_.Find(id));
   ++slot.in_flight[job.next_op];
   if (best_effort && room == nullptr) ++revocable_;
   if (room != nullptr) {
@@ -293,8 +293,8 @@ bool Mechanism::SubmitOp(Job& job, const PaddingRoom* room) {
 }
 
 bool Mechanism::SubmitCopy(Job& job, Copy copy, JobLaunch::Kind kind, std::size_t index) {
-  if (table_.full()) return false;
-  copy.id = table_.Add({.job = &job, .kind = kind, .index = static_cast<std::uint32_t>(index)});
+  if (launches_.full()) return false;
+  copy.id = launches_.Add({.job = &job, .kind = kind, .index = static_cast<std::uint32_t>(index)});
   copy.stream = job.stream;
   copy.rank = RankOf(job);
   const TimePoint at = observer_ == nullptr ? TimePoint{} : device_.Now();
@@ -311,7 +311,7 @@ bool Mechanism::Accepted(SubmitResult result, LaunchId id, Job& job) {
     ++stats_.launches;
     return true;
   }
-  table_.Remove(id);
+  launches_.Remove(id);
   ++stats_.refused_launches;
   return false;
 }

@@ -12,7 +12,7 @@
 
 #include "base/log.h"
 #include "base/text.h"
-#include "serving/model_config.pb.h"
+#include "serving/config/model_config.pb.h"
 
 namespace lagoon {
 namespace {

@@ -4,9 +4,9 @@
 #include <optional>
 #include <span>
 
-#include "server/http_infer_codec.h"
-#include "server/http_message.h"
-#include "server/json_lane.h"
+#include "server/http/http_infer_codec.h"
+#include "server/http/http_message.h"
+#include "server/http/json_lane.h"
 #include "server/route.h"
 #include "serving/core.h"
 

@@ -2,7 +2,7 @@
 
 #include <prometheus/collectable.h>
 
-#include "server/http_message.h"
+#include "server/http/http_message.h"
 #include "server/scheduler_handler.h"
 #include "serving/core.h"
 

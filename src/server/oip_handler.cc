@@ -8,7 +8,7 @@
 #include "base/text.h"
 #include "server/oip_json.h"
 #include "server/unserved.h"
-#include "serving/model_config.pb.h"
+#include "serving/config/model_config.pb.h"
 
 namespace lagoon {
 namespace {

@@ -2,7 +2,7 @@
 
 #include <memory>
 
-#include "server/http_message.h"
+#include "server/http/http_message.h"
 #include "server/infer_handler.h"
 #include "server/route.h"
 #include "server/scheduler_handler.h"

@@ -10,7 +10,7 @@
 
 #include "base/json.h"
 #include "base/text.h"
-#include "serving/model_config.pb.h"
+#include "serving/config/model_config.pb.h"
 
 namespace lagoon {
 namespace {

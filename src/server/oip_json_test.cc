@@ -5,7 +5,7 @@
 
 #include <nlohmann/json.hpp>
 
-#include "serving/model_config.pb.h"
+#include "serving/config/model_config.pb.h"
 
 namespace lagoon {
 namespace {

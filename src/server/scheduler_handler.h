@@ -3,7 +3,7 @@
 #include <cstddef>
 #include <memory>
 
-#include "server/http_message.h"
+#include "server/http/http_message.h"
 #include "serving/core.h"
 
 namespace lagoon {

@@ -10,8 +10,8 @@
 #include <utility>
 
 #include "base/log.h"
-#include "server/grpc_edge.h"
-#include "server/http_listener.h"
+#include "server/grpc/grpc_edge.h"
+#include "server/http/http_listener.h"
 #include "server/metrics_handler.h"
 #include "server/oip_handler.h"
 

@@ -5,7 +5,7 @@
 
 #include "base/status.h"
 #include "base/time.h"
-#include "server/http_message.h"
+#include "server/http/http_message.h"
 #include "serving/core.h"
 
 namespace lagoon {

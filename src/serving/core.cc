@@ -98,7 +98,7 @@ class Core final : public InferenceCore {
   void End();
 
   // The handle of a request is the id of its job. Ids start anew with every life, so these bits of
-  // the handle hold the number of the life, modulo 128. The bit above marks ids of a JobHost.
+  // the handle hold the number of the life, modulo 128. The bit above marks ids of a ProgramHost.
   static constexpr int kLifeShift = 56;
   static constexpr std::uint64_t kLifeMask = std::uint64_t{0x7f} << kLifeShift;
 

@@ -13,7 +13,7 @@
 #include "base/time.h"
 #include "plan/tensor.h"
 #include "program/open_device.h"
-#include "program/profile_file.h"
+#include "program/profile/profile_file.h"
 #include "sched/dispatcher.h"
 
 namespace inference {

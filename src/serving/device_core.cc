@@ -118,7 +118,7 @@ void DeviceCore::Cancel(RequestHandle handle) {
   // a job that has finished.
   if (handle == RequestHandle{}) return;
   const JobId job{static_cast<std::underlying_type_t<RequestHandle>>(handle)};
-  if (IsHosted(job)) {
+  if (IsProgramRun(job)) {
     models_.CancelInPrograms(job, *dispatcher_);
   } else {
     dispatcher_->Cancel(job);

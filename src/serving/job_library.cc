@@ -32,10 +32,12 @@ Result<CreateFunction> Open(const std::string& path) {
                 "is no job program: it has no LAGOON_JOB_PROGRAM(...)");
   }
   if (const std::uint32_t version = abi(); version != kJobProgramAbi) {
-    return Fail(ErrorCode::kInvalidArgument,
-                fmt::format("is for version {} of sched/job_program.h, this server has {}: compile "
-                            "it again",
-                            version, kJobProgramAbi));
+    return Fail(
+        ErrorCode::kInvalidArgument,
+        fmt::format(
+            "is for version {} of sched/programs/job_program.h, this server has {}: compile "
+            "it again",
+            version, kJobProgramAbi));
   }
   return create;
 }

@@ -6,7 +6,7 @@
 
 #include "base/status.h"
 #include "base/time.h"
-#include "sched/job_program.h"
+#include "sched/programs/job_program.h"
 
 namespace lagoon {
 

@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "serving/model_config.pb.h"
+#include "serving/config/model_config.pb.h"
 #include "serving/testing/core_fixture.h"
 
 namespace lagoon {

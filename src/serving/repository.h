@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "base/status.h"
-#include "serving/model_config.pb.h"
+#include "serving/config/model_config.pb.h"
 
 namespace lagoon {
 

@@ -175,11 +175,11 @@ Status ServedModel::StartProgram(Device& device, Dispatcher& dispatcher, const F
   return {};
 }
 
-Result<std::unique_ptr<JobHost>> ServedModel::Host(JobClass job_class, Device& device,
-                                                   Dispatcher& dispatcher,
-                                                   const FindModel& find) const {
+Result<std::unique_ptr<ProgramHost>> ServedModel::Host(JobClass job_class, Device& device,
+                                                       Dispatcher& dispatcher,
+                                                       const FindModel& find) const {
   const bool real_time = job_class == JobClass::kRealTime;
-  JobHostOptions options;
+  ProgramHostOptions options;
   options.name = fmt::format("{}/{}{}", name(), version(),
                              job_class == settings().job_class ? "" : " best-effort");
   options.job_class = job_class;
@@ -207,7 +207,7 @@ Result<std::unique_ptr<JobHost>> ServedModel::Host(JobClass job_class, Device& d
   options.max_jobs = settings().instances;
   options.max_pending = settings().max_queue_size;
   LAGOON_ASSIGN_OR_RETURN(std::unique_ptr<JobProgram> program, library_->MakeProgram());
-  return JobHost::Create(std::move(options), std::move(program), device, dispatcher);
+  return ProgramHost::Create(std::move(options), std::move(program), device, dispatcher);
 }
 
 void ServedModel::StopProgram() {

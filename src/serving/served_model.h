@@ -12,8 +12,8 @@
 #include "device/device.h"
 #include "plan/instance.h"
 #include "sched/dispatcher.h"
-#include "sched/job_host.h"
-#include "serving/config_file.h"
+#include "sched/programs/program_host.h"
+#include "serving/config/config_file.h"
 #include "serving/core.h"
 #include "serving/job_library.h"
 #include "serving/signature.h"
@@ -90,8 +90,8 @@ class ServedModel {
   ServedModel() = default;
   Status Compile(Device& device, const LoadOptions& load);
   Status LoadProgram();
-  Result<std::unique_ptr<JobHost>> Host(JobClass job_class, Device& device, Dispatcher& dispatcher,
-                                        const FindModel& find) const;
+  Result<std::unique_ptr<ProgramHost>> Host(JobClass job_class, Device& device,
+                                            Dispatcher& dispatcher, const FindModel& find) const;
   QueueId QueueFor(std::uint64_t priority) const;
   Status CreateInstances(Device& device);
   Status WarmUp(Device& device);
@@ -106,9 +106,9 @@ class ServedModel {
   std::vector<std::unique_ptr<Instance>> lowered_instances_;  // real-time models only
   QueueId queue_{};
   QueueId lowered_queue_{};
-  std::optional<JobLibrary> library_;      // programs only
-  std::unique_ptr<JobHost> host_;          // programs only: for the model's own class
-  std::unique_ptr<JobHost> lowered_host_;  // real-time programs only
+  std::optional<JobLibrary> library_;          // programs only
+  std::unique_ptr<ProgramHost> host_;          // programs only: for the model's own class
+  std::unique_ptr<ProgramHost> lowered_host_;  // real-time programs only
   StatisticsRecorder recorder_;
 };
 

@@ -6,7 +6,7 @@
 
 #include "base/check.h"
 #include "base/text.h"
-#include "serving/model_settings.h"
+#include "serving/config/model_settings.h"
 
 namespace lagoon {
 namespace {

@@ -7,7 +7,7 @@
 
 #include "base/status.h"
 #include "plan/tensor.h"
-#include "serving/model_config.pb.h"
+#include "serving/config/model_config.pb.h"
 
 namespace lagoon {
 

@@ -8,8 +8,8 @@
 
 #include "base/status.h"
 #include "base/time.h"
+#include "serving/config/model_settings.h"
 #include "serving/core.h"
-#include "serving/model_settings.h"
 
 namespace lagoon {
 

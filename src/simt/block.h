@@ -6,8 +6,8 @@
 #include <string>
 #include <vector>
 
+#include "simt/emulator.h"
 #include "simt/fiber.h"
-#include "simt/machine.h"
 #include "simt/thread.h"
 
 namespace lagoon::simt {
@@ -57,12 +57,12 @@ struct Block {
   std::uint64_t barriers = 0;
   bool yielded = false;  // a lane called Yield()
   std::string fault;
-  std::uint64_t* random = nullptr;  // the machine's state
+  std::uint64_t* random = nullptr;  // the emulator's state
   std::unique_ptr<unsigned char, FreeShared> dynamic_shared;
 };
 
 struct LaunchState {
-  Launch launch;
+  Grid launch;
   std::vector<unsigned> order;  // in which the blocks begin
   std::size_t begun = 0, ended = 0;
   std::uint64_t steps = 0;

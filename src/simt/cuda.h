@@ -1,6 +1,6 @@
 #pragma once
 
-// CUDA's names for a C++ compiler: the source of a kernel that includes this runs on a Machine.
+// CUDA's names for a C++ compiler: the source of a kernel that includes this runs on a Emulator.
 
 #include <cmath>
 #include <cstdint>

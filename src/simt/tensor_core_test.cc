@@ -13,12 +13,12 @@ namespace lagoon::simt {
 namespace {
 
 void RunWarp(std::function<void()> kernel, std::size_t shared_bytes = 0) {
-  Machine machine;
-  const Status status = machine.Run({.name = "kernel",
-                                     .grid = {1},
-                                     .block = {32},
-                                     .shared_bytes = shared_bytes,
-                                     .kernel = std::move(kernel)});
+  Emulator emulator;
+  const Status status = emulator.Run({.name = "kernel",
+                                      .grid = {1},
+                                      .block = {32},
+                                      .shared_bytes = shared_bytes,
+                                      .kernel = std::move(kernel)});
   ASSERT_TRUE(status) << status.error().message;
 }
 

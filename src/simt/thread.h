@@ -1,12 +1,12 @@
 #pragma once
 
-// What a kernel on a Machine can do. simt/cuda.h gives these functions CUDA's names. Call them only
+// What a kernel on a Emulator can do. simt/cuda.h gives these functions CUDA's names. Call them only
 // on the fiber of a thread.
 
 #include <cstddef>
 #include <cstdint>
 
-#include "simt/machine.h"
+#include "simt/emulator.h"
 
 namespace lagoon::simt {
 

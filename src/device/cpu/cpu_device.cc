@@ -5,8 +5,8 @@
 #include <utility>
 #include <vector>
 
-#include "device/cpu/machine.h"
 #include "device/cpu/worker_device.h"
+#include "device/host/machine.h"
 
 namespace lagoon {
 

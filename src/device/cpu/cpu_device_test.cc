@@ -6,7 +6,7 @@
 #include <thread>
 
 #include "device/conformance/suite.h"
-#include "device/cpu/machine.h"
+#include "device/host/machine.h"
 #include "device/observer.h"
 
 namespace lagoon {

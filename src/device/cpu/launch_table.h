@@ -7,9 +7,9 @@
 #include <utility>
 #include <vector>
 
-#include "device/cpu/event_ring.h"
-#include "device/cpu/guard_words.h"
 #include "device/device.h"
+#include "device/host/event_ring.h"
+#include "device/host/guard_words.h"
 
 namespace lagoon {
 

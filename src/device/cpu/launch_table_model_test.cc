@@ -20,7 +20,7 @@
 #include "device/block.h"
 #include "device/cpu/launch_table.h"
 #include "device/cpu/watchers.h"
-#include "device/interleaving.h"
+#include "device/testing/interleaving.h"
 
 namespace lagoon {
 namespace {

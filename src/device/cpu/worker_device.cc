@@ -7,8 +7,8 @@
 #include <string>
 
 #include "base/check.h"
-#include "device/cpu/busy_lock.h"
-#include "device/cpu/machine.h"
+#include "device/host/busy_lock.h"
+#include "device/host/machine.h"
 
 namespace lagoon {
 namespace {

@@ -10,12 +10,12 @@
 
 #include "base/mutex.h"
 #include "device/cpu/cpu_device.h"
-#include "device/cpu/guard_words.h"
-#include "device/cpu/host_memory.h"
 #include "device/cpu/launch_table.h"
 #include "device/cpu/unit_clock.h"
 #include "device/cpu/watchers.h"
 #include "device/device.h"
+#include "device/host/guard_words.h"
+#include "device/host/host_memory.h"
 #include "device/host/listener_slot.h"
 
 namespace lagoon {

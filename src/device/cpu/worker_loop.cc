@@ -2,8 +2,8 @@
 
 #include <algorithm>
 
-#include "device/cpu/busy_lock.h"
 #include "device/cpu/worker_device.h"
+#include "device/host/busy_lock.h"
 #include "device/observer.h"
 
 namespace lagoon {

@@ -5,28 +5,28 @@
 
 namespace lagoon::cuda {
 
-Result<std::unique_ptr<CopyEngine>> CopyEngine::Create(
+Result<std::unique_ptr<CopyPipeline>> CopyPipeline::Create(
     const std::shared_ptr<const GpuSession>& session, MarkedStream& to_device,
     MarkedStream& to_host) {
   LAGOON_ASSIGN_OR_RETURN(OwnMemory pinned, OwnMemory::Create(session, kPieces * kPieceBytes,
                                                               OwnMemory::Where::kPinned));
-  return std::unique_ptr<CopyEngine>(
-      new CopyEngine(session, std::move(pinned), to_device, to_host));
+  return std::unique_ptr<CopyPipeline>(
+      new CopyPipeline(session, std::move(pinned), to_device, to_host));
 }
 
-void CopyEngine::Add(std::uint32_t key, const Copy& copy, bool from_device) {
+void CopyPipeline::Add(std::uint32_t key, const Copy& copy, bool from_device) {
   if (copy.bytes == 0) return finished_.push_back(key);
   copies_.push_back(std::make_unique<Moving>(Moving{key, copy, from_device}));
 }
 
-bool CopyEngine::TakeFinished(std::uint32_t& key) {
+bool CopyPipeline::TakeFinished(std::uint32_t& key) {
   if (finished_.empty()) return false;
   key = finished_.front();
   finished_.pop_front();
   return true;
 }
 
-bool CopyEngine::Step(Answer& answer) {
+bool CopyPipeline::Step(Answer& answer) {
   const bool up = Land(up_, to_device_);
   const bool down = Land(down_, to_host_);
   bool moved = up || down;
@@ -41,7 +41,7 @@ bool CopyEngine::Step(Answer& answer) {
   return moved;
 }
 
-CopyEngine::Answer CopyEngine::Send(Moving& moving) {
+CopyPipeline::Answer CopyPipeline::Send(Moving& moving) {
   const Driver& driver = session_->driver();
   const std::size_t bytes = std::min(kPieceBytes, moving.copy.bytes - moving.sent);
   Piece piece{&moving, moving.sent, bytes, free_.front(), 0};
@@ -64,7 +64,7 @@ CopyEngine::Answer CopyEngine::Send(Moving& moving) {
   return {};
 }
 
-bool CopyEngine::Land(std::deque<Piece>& pieces, const MarkedStream& stream) {
+bool CopyPipeline::Land(std::deque<Piece>& pieces, const MarkedStream& stream) {
   bool moved = false;
   while (!pieces.empty() && stream.Reached(pieces.front().mark)) {
     const Piece piece = pieces.front();

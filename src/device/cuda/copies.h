@@ -5,20 +5,20 @@
 #include <deque>
 #include <memory>
 
-#include "device/cuda/session.h"
+#include "device/cuda/driver/session.h"
 #include "device/device.h"
 
 namespace lagoon::cuda {
 
 /// Copies between pageable host memory and the GPU, in pieces through pinned memory. Several pieces
 /// are under way at once. Used by one thread.
-class CopyEngine {
+class CopyPipeline {
  public:
   static constexpr std::size_t kPieceBytes = std::size_t{256} << 10;
   static constexpr std::size_t kPieces = 8;
 
   /// `to_device`, `to_host`: streams for these copies only. Borrowed.
-  static Result<std::unique_ptr<CopyEngine>> Create(
+  static Result<std::unique_ptr<CopyPipeline>> Create(
       const std::shared_ptr<const GpuSession>& session, MarkedStream& to_device,
       MarkedStream& to_host);
 
@@ -50,8 +50,8 @@ class CopyEngine {
     std::uint32_t mark;
   };
 
-  CopyEngine(std::shared_ptr<const GpuSession> session, OwnMemory pinned, MarkedStream& to_device,
-             MarkedStream& to_host)
+  CopyPipeline(std::shared_ptr<const GpuSession> session, OwnMemory pinned, MarkedStream& to_device,
+               MarkedStream& to_host)
       : session_(std::move(session)),
         pinned_(std::move(pinned)),
         to_device_(to_device),

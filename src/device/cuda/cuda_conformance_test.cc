@@ -36,7 +36,7 @@ class SuiteProgram final : public Program {
 Settings EmulatedSettings(int multiprocessors) {
   Settings settings;
   settings.multiprocessors = {multiprocessors};
-  settings.parameter_bytes = sizeof(LaunchTable);
+  settings.parameter_bytes = sizeof(GridParams);
   settings.runner = [](int units) {
     return std::make_unique<EmulatedRunner>(
         units, 1,

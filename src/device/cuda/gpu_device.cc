@@ -7,7 +7,7 @@
 #include <utility>
 
 #include "base/check.h"
-#include "device/cpu/machine.h"
+#include "device/host/machine.h"
 
 namespace lagoon::cuda {
 namespace {
@@ -97,7 +97,7 @@ Status GpuDevice::CreateStreams() {
   LAGOON_ASSIGN_OR_RETURN(fetch_, create(greatest));
   LAGOON_ASSIGN_OR_RETURN(to_device_, create(greatest));
   LAGOON_ASSIGN_OR_RETURN(to_host_, create(greatest));
-  LAGOON_ASSIGN_OR_RETURN(copies_, CopyEngine::Create(session_, *to_device_, *to_host_));
+  LAGOON_ASSIGN_OR_RETURN(copies_, CopyPipeline::Create(session_, *to_device_, *to_host_));
   return {};
 }
 

@@ -10,15 +10,15 @@
 #include <vector>
 
 #include "base/mutex.h"
-#include "device/cpu/event_ring.h"
-#include "device/cpu/guard_words.h"
 #include "device/cuda/copies.h"
 #include "device/cuda/cuda_device.h"
-#include "device/cuda/gpu_memory.h"
+#include "device/cuda/driver/gpu_memory.h"
+#include "device/cuda/driver/unit_shares.h"
 #include "device/cuda/note_ring.h"
-#include "device/cuda/unit_shares.h"
 #include "device/cuda/work.h"
 #include "device/device.h"
+#include "device/host/event_ring.h"
+#include "device/host/guard_words.h"
 #include "device/host/listener_slot.h"
 
 namespace lagoon::cuda {
@@ -183,8 +183,8 @@ class GpuDevice final : public Device {
   std::vector<Issue> issues_ GUARDED_BY(mutex_);
   std::uint32_t next_issue_ GUARDED_BY(mutex_) = 1;
   std::uint32_t issues_live_ GUARDED_BY(mutex_) = 0;
-  LaunchTable table_ GUARDED_BY(mutex_){};                    // table of the launch being built
-  std::unique_ptr<CopyEngine> copies_;                        // used by the device's thread only
+  GridParams params_ GUARDED_BY(mutex_){};  // parameters of the launch being built
+  std::unique_ptr<CopyPipeline> copies_;    // used by the device's thread only
   std::vector<std::uint32_t> copy_queue_ GUARDED_BY(mutex_);  // works whose bytes may be copied now
 
   CondVar waiters_;

@@ -52,11 +52,11 @@ std::vector<Call> Named(const std::vector<Call>& log, const std::string& name) {
   return found;
 }
 
-LaunchTable TableOf(const Call& launch) {
-  LaunchTable table;
-  EXPECT_EQ(launch.parameter.size(), sizeof(table));
-  std::memcpy(&table, launch.parameter.data(), sizeof(table));
-  return table;
+GridParams ParamsOf(const Call& launch) {
+  GridParams params;
+  EXPECT_EQ(launch.parameter.size(), sizeof(params));
+  std::memcpy(&params, launch.parameter.data(), sizeof(params));
+  return params;
 }
 
 TEST(GpuDevice, ALaunchIsABlockATileWithTheSegmentInItsTable) {
@@ -74,14 +74,14 @@ TEST(GpuDevice, ALaunchIsABlockATileWithTheSegmentInItsTable) {
   ASSERT_EQ(launches.size(), 1u);
   EXPECT_EQ(launches[0].entry, "lagoon_suite");
   EXPECT_EQ(launches[0].value, 7u) << "the grid";
-  const LaunchTable table = TableOf(launches[0]);
-  EXPECT_EQ(table.segment_count, 1u);
-  EXPECT_EQ(table.segments[0].record.blocks, 7u);
-  EXPECT_EQ(table.segments[0].claimants, 7u);
-  EXPECT_EQ(table.segments[0].tiles_per_block, 1u);
-  EXPECT_EQ(table.segments[0].guards[0].limit, 5u);
-  EXPECT_EQ(table.segments[0].guards[0].only_before_start, 1u);
-  EXPECT_EQ(table.segments[0].guards[1].word, nullptr);
+  const GridParams params = ParamsOf(launches[0]);
+  EXPECT_EQ(params.segment_count, 1u);
+  EXPECT_EQ(params.segments[0].record.blocks, 7u);
+  EXPECT_EQ(params.segments[0].claimants, 7u);
+  EXPECT_EQ(params.segments[0].tiles_per_block, 1u);
+  EXPECT_EQ(params.segments[0].guards[0].limit, 5u);
+  EXPECT_EQ(params.segments[0].guards[0].only_before_start, 1u);
+  EXPECT_EQ(params.segments[0].guards[1].word, nullptr);
   EXPECT_EQ(args.runs.load(), 7);
 }
 
@@ -98,7 +98,7 @@ TEST(GpuDevice, ALimitedSegmentIsThatManyBlocksThatLoop) {
   const std::vector<Call> launches = Named(OpenFake().TakeLog(), "cuLaunchKernel");
   ASSERT_EQ(launches.size(), 1u);
   EXPECT_EQ(launches[0].value, 3u);
-  EXPECT_EQ(TableOf(launches[0]).segments[0].tiles_per_block, 0u);
+  EXPECT_EQ(ParamsOf(launches[0]).segments[0].tiles_per_block, 0u);
   EXPECT_EQ(args.runs.load(), 50);
 }
 
@@ -176,7 +176,7 @@ TEST(GpuDevice, AGroupsWordIsWrittenRightBeforeTheRealTimeLaunchInItsStream) {
   ASSERT_NE(write, log.end());
   EXPECT_EQ(write->value, 1u);
   EXPECT_EQ(write->to,
-            reinterpret_cast<std::uint64_t>(TableOf(launches[0]).segments[0].guards[0].word));
+            reinterpret_cast<std::uint64_t>(ParamsOf(launches[0]).segments[0].guards[0].word));
   ASSERT_NE(write + 1, log.end());
   EXPECT_EQ((write + 1)->name, "cuLaunchKernel");
   EXPECT_NE(launches[0].stream, launches[1].stream);
@@ -227,8 +227,8 @@ TEST(GpuDevice, AtMostDepthKernelsOfAChainAreInAStream) {
   ASSERT_EQ(first.size(), 3u);
   EXPECT_TRUE(std::all_of(first.begin(), first.end(),
                           [&](const Call& call) { return call.stream == first[0].stream; }));
-  EXPECT_EQ(TableOf(first[0]).segments[0].dep_count, 0u);
-  EXPECT_EQ(TableOf(first[1]).segments[0].dep_count, 1u);
+  EXPECT_EQ(ParamsOf(first[0]).segments[0].dep_count, 0u);
+  EXPECT_EQ(ParamsOf(first[1]).segments[0].dep_count, 1u);
   for (GateArgs& gate : gates) gate.open.store(true);
   session.AwaitAllRetired();
   for (const GateArgs& gate : gates) EXPECT_EQ(gate.waiting.load(), 1);
@@ -252,7 +252,7 @@ TEST(GpuDevice, LaunchesOfAnOrderedStreamAreIssuedBehindOneAnother) {
   ASSERT_EQ(launches.size(), 3u) << "though the first one still runs";
   for (std::size_t i = 1; i < launches.size(); ++i) {
     EXPECT_EQ(launches[i].stream, launches[0].stream);
-    EXPECT_EQ(TableOf(launches[i]).segments[0].dep_count, 1u);
+    EXPECT_EQ(ParamsOf(launches[i]).segments[0].dep_count, 1u);
   }
   gates[2].open.store(true);
   gates[1].open.store(true);
@@ -300,7 +300,7 @@ TEST(GpuDevice, TheWordsOfARecordAreNotUsedAgainAtOnce) {
     session.AwaitRetired(
         session.Submit(Segment{.kernel = count, .args = &args, .progress = record.get()}));
     const std::vector<Call> launches = Named(OpenFake().TakeLog(), "cuLaunchKernel");
-    words.insert(TableOf(launches.at(0)).segments[0].record.done);
+    words.insert(ParamsOf(launches.at(0)).segments[0].record.done);
   }
   EXPECT_EQ(words.size(), 50u);
 }

@@ -207,7 +207,7 @@ void GpuDevice::LaunchGrid(Work& work, std::uint32_t segments, const Waits& wait
     ++record.issues;
     record.dirty = true;
   }
-  void* parameter = &table_;
+  void* parameter = &params_;
   const EntryName& entry = kernel.image->program->entries()[kernel.image->entry];
   const Code code =
       driver().launch(kernel.functions[kernel.image->entry], issue.grid, 1, 1, entry.threads, 1, 1,
@@ -220,27 +220,27 @@ void GpuDevice::LaunchGrid(Work& work, std::uint32_t segments, const Waits& wait
   MeterUnits();
 }
 
-// Fills `table_` for the grid. Returns the number of blocks of the grid.
+// Fills `params_` for the grid. Returns the number of blocks of the grid.
 std::uint32_t GpuDevice::FillTable(const Work& work, const Issue& issue, const Waits& waits) {
-  table_.state = reinterpret_cast<IssueState*>(states_.device()) + issue.id % kIssues;
-  table_.ring = ring_->ref();
-  table_.issue = issue.id;
-  table_.started = work.started ? 1 : 0;
-  table_.segment_count = 0;
+  params_.state = reinterpret_cast<IssueState*>(states_.device()) + issue.id % kIssues;
+  params_.ring = ring_->ref();
+  params_.issue = issue.id;
+  params_.started = work.started ? 1 : 0;
+  params_.segment_count = 0;
   std::uint32_t grid = 0;
   std::uint32_t args = 0;
   for (std::uint32_t i = 0; i < work.segment_count; ++i) {
     if ((issue.segments >> i & 1) == 0) continue;
     const WorkSegment& from = work.segments[i];
     const CudaImage& image = *kernels_[Raw(from.kernel)].image;
-    SegmentRef& to = table_.segments[table_.segment_count++];
+    SegmentRef& to = params_.segments[params_.segment_count++];
     FillSegment(from, waits, to);
     to.body = image.body;
     to.args_offset = args;
     if (image.args_bytes == 0) {
-      std::memcpy(table_.args + args, &from.args, sizeof(from.args));
+      std::memcpy(params_.args + args, &from.args, sizeof(from.args));
     } else {
-      std::memcpy(table_.args + args, from.args, image.args_bytes);
+      std::memcpy(params_.args + args, from.args, image.args_bytes);
     }
     const std::uint32_t bytes = std::max<std::uint32_t>(image.args_bytes, sizeof(from.args));
     args += (bytes + kArgsAlignment - 1) / kArgsAlignment * kArgsAlignment;

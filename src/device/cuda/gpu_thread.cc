@@ -1,8 +1,8 @@
 // The device's own thread: reads the GPU's notes, copies, and calls the listener and waiters.
 
 #include "base/log.h"
-#include "device/cpu/busy_lock.h"
 #include "device/cuda/gpu_device.h"
+#include "device/host/busy_lock.h"
 
 namespace lagoon::cuda {
 namespace {
@@ -89,7 +89,7 @@ bool GpuDevice::Pump() {
 
 // The bytes move without the lock. The Work of a copy stays until its last piece has arrived.
 bool GpuDevice::PumpCopies() {
-  CopyEngine::Answer answer;
+  CopyPipeline::Answer answer;
   bool moved = copies_->Step(answer);
   bool news = false;
   std::uint32_t key = 0;

@@ -6,8 +6,8 @@
 #include <optional>
 #include <utility>
 
-#include "device/cuda/launch_table.cuh"
-#include "device/cuda/session.h"
+#include "device/cuda/driver/session.h"
+#include "device/cuda/gpu/grid_params.cuh"
 
 namespace lagoon::cuda {
 

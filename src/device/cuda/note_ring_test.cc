@@ -3,9 +3,9 @@
 #include <gtest/gtest.h>
 
 #include "base/testing/paths.h"
-#include "device/cuda/protocol.cuh"
+#include "device/cuda/gpu/protocol.cuh"
 #include "device/cuda/testing/fake_device.h"
-#include "simt/machine.h"
+#include "simt/emulator.h"
 
 namespace lagoon::cuda {
 namespace {
@@ -23,13 +23,13 @@ std::unique_ptr<NoteRing> MakeRing(std::uint32_t capacity) {
 
 // The GPU's side.
 void PostNotes(const NoteRing& ring, std::uint32_t first, std::uint32_t count) {
-  simt::Machine machine;
+  simt::Emulator emulator;
   const Status posted =
-      machine.Run({.name = "post", .grid = {1, 1, 1}, .block = {1, 1, 1}, .kernel = [&] {
-                     for (std::uint32_t i = first; i < first + count; ++i) {
-                       Post(ring.ref(), NoteEntry(Note::kCount, i % 4, i, i));
-                     }
-                   }});
+      emulator.Run({.name = "post", .grid = {1, 1, 1}, .block = {1, 1, 1}, .kernel = [&] {
+                      for (std::uint32_t i = first; i < first + count; ++i) {
+                        Post(ring.ref(), NoteEntry(Note::kCount, i % 4, i, i));
+                      }
+                    }});
   ASSERT_TRUE(posted.has_value()) << posted.error().message;
 }
 

@@ -10,8 +10,8 @@
 #include <vector>
 
 #include "device/block.h"
-#include "device/cuda/launch_table.cuh"
-#include "device/cuda/session.h"
+#include "device/cuda/driver/session.h"
+#include "device/cuda/gpu/grid_params.cuh"
 
 namespace lagoon::cuda {
 

@@ -9,9 +9,9 @@
 #include <span>
 #include <vector>
 
-#include "device/cuda/program.h"
+#include "device/cuda/driver/program.h"
+#include "device/cuda/driver/session.h"
 #include "device/cuda/records.h"
-#include "device/cuda/session.h"
 
 namespace lagoon::cuda {
 

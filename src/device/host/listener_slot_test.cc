@@ -6,7 +6,7 @@
 #include <thread>
 #include <vector>
 
-#include "device/interleaving.h"
+#include "device/testing/interleaving.h"
 
 namespace lagoon {
 namespace {

@@ -13,7 +13,7 @@ namespace {
 
 TEST(SimAllocation, NothingAllocatesOnceTheDeviceIsBuilt) {
   SimDeviceOptions options;
-  options.profile = *LoadSimProfile("h200");
+  options.gpu = *LoadGpuModel("h200");
   const auto device = Make(options);
   const KernelHandle kernel = LoadKernel(
       *device, {.time = std::chrono::microseconds(40), .time_spread = 0.2, .threads = 256});

@@ -7,10 +7,10 @@
 #include <span>
 #include <vector>
 
-#include "device/cpu/guard_words.h"
+#include "device/host/guard_words.h"
 #include "device/observer.h"
+#include "device/sim/gpu_model.h"
 #include "device/sim/notifications.h"
-#include "device/sim/profile.h"
 #include "device/sim/timer_heap.h"
 #include "device/sim/units.h"
 

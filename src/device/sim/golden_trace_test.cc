@@ -55,9 +55,9 @@ class PaellaFigure1 {
 
  private:
   static std::unique_ptr<SimDevice> MakeDevice(std::int64_t queues) {
-    SimProfile profile = Ideal(2);
-    profile.constants.hardware_queues = queues;
-    return Make(profile);
+    GpuModel gpu = Ideal(2);
+    gpu.constants.hardware_queues = queues;
+    return Make(gpu);
   }
 
   std::unique_ptr<SimDevice> device_;
@@ -153,7 +153,7 @@ TEST(SimGoldenTrace, PaellaFigure2FullQueuesUseAFifthOfTheDevice) {
     for (std::uint32_t job = 0; job < PaellaFigure2::kJobs; ++job) held.Submit(job, i, kUnordered);
     held.session().AwaitAllRetired();
   }
-  // All 176 at once: 8 kernel times, up to 1.3 times as long in full company (the profile's
+  // All 176 at once: 8 kernel times, up to 1.3 times as long in full company (the GPU model's
   // assumption), and the host's time for 176 submissions before each.
   const double held_ms = held.Finish();
   EXPECT_GE(held_ms, 8 * 0.3);
@@ -166,7 +166,7 @@ TEST(SimGoldenTrace, PaellaFigure2FullQueuesUseAFifthOfTheDevice) {
 // the word is seen.
 TEST(SimGoldenTrace, ReefPreemptionIsASumOfSteps) {
   SimDeviceOptions options;
-  options.profile = *LoadSimProfile("mi50");
+  options.gpu = *LoadGpuModel("mi50");
   options.abort = SimAbort::kKill;
   const auto device = Make(options);
   Session session(*device);

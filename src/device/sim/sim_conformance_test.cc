@@ -58,12 +58,12 @@ class BodyEffects final : public DeviceObserver {
   }
 };
 
-DeviceUnderTest Simulated(const std::string& name, const std::string& profile, SimAbort abort) {
-  return {name, [profile, abort](const Needs& needs) -> Result<std::unique_ptr<Device>> {
+DeviceUnderTest Simulated(const std::string& name, const std::string& gpu, SimAbort abort) {
+  return {name, [gpu, abort](const Needs& needs) -> Result<std::unique_ptr<Device>> {
             static BodyEffects effects;
             SimDeviceOptions options;
-            LAGOON_ASSIGN_OR_RETURN(options.profile, LoadSimProfile(profile));
-            options.profile.constants.units = needs.units;
+            LAGOON_ASSIGN_OR_RETURN(options.gpu, LoadGpuModel(gpu));
+            options.gpu.constants.units = needs.units;
             options.memory_limit_bytes = needs.memory_limit_bytes;
             options.abort = abort;
             LAGOON_ASSIGN_OR_RETURN(std::unique_ptr<SimDevice> device, SimDevice::Create(options));

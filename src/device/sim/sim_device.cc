@@ -23,23 +23,23 @@ constexpr TimePoint kStart{std::chrono::seconds(1)};
 }  // namespace
 
 Result<std::unique_ptr<SimDevice>> SimDevice::Create(const SimDeviceOptions& options) {
-  LAGOON_RETURN_IF_ERROR(CheckSimConstants(options.profile.constants, options.profile.name));
+  LAGOON_RETURN_IF_ERROR(CheckSimConstants(options.gpu.constants, options.gpu.name));
   if (options.max_launches < kLeastLaunches || options.max_launches > kMostLaunches) {
     return Fail(
         ErrorCode::kInvalidArgument,
         fmt::format("device 'sim:{}': {} launches in flight asked, it must be from {} to {}",
-                    options.profile.name, options.max_launches, kLeastLaunches, kMostLaunches));
+                    options.gpu.name, options.max_launches, kLeastLaunches, kMostLaunches));
   }
   return std::unique_ptr<SimDevice>(new SimDevice(options));
 }
 
 SimDevice::SimDevice(const SimDeviceOptions& options)
-    : profile_(options.profile),
-      constants_(profile_.constants),
+    : gpu_(options.gpu),
+      constants_(gpu_.constants),
       memory_(std::make_shared<HostMemory>(
           options.memory_limit_bytes != 0 ? options.memory_limit_bytes
                                           : static_cast<std::size_t>(constants_.memory_mib) << 20,
-          "sim:" + profile_.name)),
+          "sim:" + gpu_.name)),
       guards_(kMaxGuards),
       engine_({.constants = constants_,
                .abort = options.abort,
@@ -48,8 +48,8 @@ SimDevice::SimDevice(const SimDeviceOptions& options)
                .streams = kMaxStreams},
               guards_, kStart),
       now_(kStart) {
-  info_.name = "sim:" + profile_.name;
-  info_.description = profile_.description;
+  info_.name = "sim:" + gpu_.name;
+  info_.description = gpu_.description;
   info_.units = static_cast<std::uint32_t>(constants_.units);
   info_.memory_bytes = memory_->limit_bytes();
   info_.max_launches = options.max_launches;
@@ -291,9 +291,9 @@ void SimDevice::SetWorkHeld(bool held) {
   held_ = held;
 }
 
-Result<std::unique_ptr<SimDevice>> CreateSimDevice(const std::string& profile,
+Result<std::unique_ptr<SimDevice>> CreateSimDevice(const std::string& gpu,
                                                    SimDeviceOptions options) {
-  LAGOON_ASSIGN_OR_RETURN(options.profile, LoadSimProfile(profile));
+  LAGOON_ASSIGN_OR_RETURN(options.gpu, LoadGpuModel(gpu));
   return SimDevice::Create(options);
 }
 

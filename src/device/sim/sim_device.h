@@ -7,21 +7,21 @@
 
 #include "base/mutex.h"
 #include "base/status.h"
-#include "device/cpu/guard_words.h"
-#include "device/cpu/host_memory.h"
 #include "device/device.h"
+#include "device/host/guard_words.h"
+#include "device/host/host_memory.h"
 #include "device/host/listener_slot.h"
 #include "device/sim/engine.h"
-#include "device/sim/profile.h"
+#include "device/sim/gpu_model.h"
 
 namespace lagoon {
 
 struct SimDeviceOptions {
-  SimProfile profile;
+  GpuModel gpu;
   SimAbort abort = SimAbort::kCheck;
   std::uint64_t seed = 1;  // of block times; equal seeds and calls give equal runs
   std::uint32_t max_launches = 4096;
-  std::size_t memory_limit_bytes = 0;  // 0: the profile's memory
+  std::size_t memory_limit_bytes = 0;  // 0: the GPU model's memory
 };
 
 /// A GPU in virtual time: the contract of Device without computing anything. A kernel takes the
@@ -36,10 +36,10 @@ struct SimDeviceOptions {
 /// only.
 class SimDevice final : public Device {
  public:
-  /// kInvalidArgument names the profile and the constant that is wrong.
+  /// kInvalidArgument names the GPU model and the constant that is wrong.
   static Result<std::unique_ptr<SimDevice>> Create(const SimDeviceOptions& options);
 
-  const SimProfile& profile() const { return profile_; }
+  const GpuModel& gpu() const { return gpu_; }
   /// Blocks and copy chunks that ended since the start, committed or not.
   std::uint64_t blocks_ended() const;
 
@@ -77,7 +77,7 @@ class SimDevice final : public Device {
   void RunUntil(TimePoint until) REQUIRES(mutex_);
   bool WaitForNews(TimePoint until) REQUIRES(mutex_);
 
-  const SimProfile profile_;
+  const GpuModel gpu_;
   const SimConstants& constants_;
   DeviceInfo info_;
   const std::shared_ptr<HostMemory> memory_;
@@ -96,9 +96,9 @@ class SimDevice final : public Device {
   CondVar wake_;
 };
 
-/// Creates the device that benchmarks call "sim:PROFILE". `profile`: as LoadSimProfile() takes it.
+/// Creates the device that benchmarks call "sim:GPU". `gpu`: as LoadGpuModel() takes it.
 /// The other options stay as given.
-Result<std::unique_ptr<SimDevice>> CreateSimDevice(const std::string& profile,
+Result<std::unique_ptr<SimDevice>> CreateSimDevice(const std::string& gpu,
                                                    SimDeviceOptions options = {});
 
 }  // namespace lagoon

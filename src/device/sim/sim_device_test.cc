@@ -31,9 +31,9 @@ class Crowd final : public DeviceObserver {
 // A device, and the records and dependencies of its launches.
 class Bench {
  public:
-  explicit Bench(const SimProfile& profile, SimAbort abort = SimAbort::kCheck) {
+  explicit Bench(const GpuModel& gpu, SimAbort abort = SimAbort::kCheck) {
     SimDeviceOptions options;
-    options.profile = profile;
+    options.gpu = gpu;
     options.abort = abort;
     device = Make(options);
     device->SetObserver(&crowd);
@@ -119,21 +119,21 @@ TEST(SimDevice, AKernelThatDoesNotFitIntoAUnitIsRefusedByName) {
 
 TEST(SimDevice, OptionsAndConstantsOutOfBoundsAreRefused) {
   SimDeviceOptions options;
-  options.profile = Ideal(0);
+  options.gpu = Ideal(0);
   EXPECT_THAT(SimDevice::Create(options).error().message, HasSubstr("'units' is 0"));
-  options.profile = Ideal(1);
+  options.gpu = Ideal(1);
   options.max_launches = 1 << 20;
   EXPECT_THAT(SimDevice::Create(options).error().message, HasSubstr("1048576 launches"));
 }
 
 // A job's latency is the sum of the steps on its way.
 TEST(SimDevice, LatenciesAreSumsOfSteps) {
-  SimProfile profile = Ideal(1);
-  profile.constants.host_submit_ns = 1'000;
-  profile.constants.launch_latency_ns = 20'000;
-  profile.constants.notify_latency_ns = 300'000;
-  profile.constants.host_event_ns = 4'000'000;
-  Bench bench(profile);
+  GpuModel gpu = Ideal(1);
+  gpu.constants.host_submit_ns = 1'000;
+  gpu.constants.launch_latency_ns = 20'000;
+  gpu.constants.notify_latency_ns = 300'000;
+  gpu.constants.host_event_ns = 4'000'000;
+  Bench bench(gpu);
   const LaunchId id = bench.session->Submit(bench.Of(bench.Load({.time = microseconds(5'000)}), 1));
   EXPECT_EQ(Microseconds(bench.device->Now()), 1);
   bench.device->Wait(kNoDeadline);
@@ -147,9 +147,9 @@ TEST(SimDevice, LatenciesAreSumsOfSteps) {
 }
 
 TEST(SimDevice, AQueuedSuccessorStartsAfterTheBubble) {
-  SimProfile profile = Ideal(1);
-  profile.constants.dependent_gap_ns = 2'000;
-  Bench bench(profile);
+  GpuModel gpu = Ideal(1);
+  gpu.constants.dependent_gap_ns = 2'000;
+  Bench bench(gpu);
   const KernelHandle kernel = bench.Load({.time = microseconds(10)});
   const Segment first = bench.Of(kernel, 1);
   bench.session->Submit(first);
@@ -159,10 +159,10 @@ TEST(SimDevice, AQueuedSuccessorStartsAfterTheBubble) {
 }
 
 TEST(SimDevice, KernelsOfDifferentStreamsStartApart) {
-  SimProfile profile = Ideal(8);
-  profile.constants.stream_switch_ns = 30'000;
-  profile.constants.dispatch_ns = 1'000;
-  Bench bench(profile);
+  GpuModel gpu = Ideal(8);
+  gpu.constants.stream_switch_ns = 30'000;
+  gpu.constants.dispatch_ns = 1'000;
+  Bench bench(gpu);
   const KernelHandle kernel = bench.Load({.time = microseconds(500)});
   std::vector<LaunchId> ids;
   for (int i = 0; i < 3; ++i) {
@@ -175,9 +175,9 @@ TEST(SimDevice, KernelsOfDifferentStreamsStartApart) {
 }
 
 TEST(SimDevice, AHeadThatWaitsHoldsUpItsHardwareQueueOnly) {
-  SimProfile profile = Ideal(4);
-  profile.constants.hardware_queues = 2;
-  Bench bench(profile);
+  GpuModel gpu = Ideal(4);
+  gpu.constants.hardware_queues = 2;
+  Bench bench(gpu);
   const KernelHandle kernel = bench.Load({.time = microseconds(10)});
   const KernelHandle slow = bench.Load({.time = microseconds(100)});
   const StreamId a = bench.session->NewStream(), b = bench.session->NewStream();
@@ -190,9 +190,9 @@ TEST(SimDevice, AHeadThatWaitsHoldsUpItsHardwareQueueOnly) {
 }
 
 TEST(SimDevice, LaunchesWithoutAStreamTakeAFreeQueueEach) {
-  SimProfile profile = Ideal(1);
-  profile.constants.hardware_queues = 2;
-  Bench bench(profile);
+  GpuModel gpu = Ideal(1);
+  gpu.constants.hardware_queues = 2;
+  Bench bench(gpu);
   const KernelHandle kernel = bench.Load({.time = microseconds(10)});
   // The first two hold both queues while their blocks wait. The third has the best rank, but can
   // start only when one of them has placed its last block.
@@ -207,9 +207,9 @@ TEST(SimDevice, LaunchesWithoutAStreamTakeAFreeQueueEach) {
 }
 
 TEST(SimDevice, CompanyOnAUnitSlowsABlockDown) {
-  SimProfile profile = Ideal(1);
-  profile.constants.coresidency_permille = 400;
-  Bench bench(profile);
+  GpuModel gpu = Ideal(1);
+  gpu.constants.coresidency_permille = 400;
+  Bench bench(gpu);
   const KernelHandle half = bench.Load({.time = microseconds(100), .threads = 512});
   const LaunchId first = bench.session->Submit(bench.Of(half, 1));
   const LaunchId second = bench.session->Submit(bench.Of(half, 1));
@@ -222,9 +222,9 @@ TEST(SimDevice, CompanyOnAUnitSlowsABlockDown) {
 }
 
 TEST(SimDevice, TwoKernelsThatFillTheBandwidthSlowEachOther) {
-  SimProfile profile = Ideal(2);
-  profile.constants.memory_bytes_per_us = 1'000;
-  Bench bench(profile);
+  GpuModel gpu = Ideal(2);
+  gpu.constants.memory_bytes_per_us = 1'000;
+  Bench bench(gpu);
   // Each block asks for 800 bytes a microsecond, more than a unit's share of 500.
   const KernelHandle greedy = bench.Load({.time = microseconds(100), .memory_bytes = 80'000});
   const LaunchId first = bench.session->Submit(bench.Of(greedy, 1));
@@ -237,10 +237,10 @@ TEST(SimDevice, TwoKernelsThatFillTheBandwidthSlowEachOther) {
 }
 
 TEST(SimDevice, RevokedBlocksLeaveAtTheirNextCheckAndOthersKeepWhatTheyDid) {
-  SimProfile profile = Ideal(1);
-  profile.constants.raise_latency_ns = 1'000;
-  profile.constants.evict_ns = 7'000;
-  Bench bench(profile);
+  GpuModel gpu = Ideal(1);
+  gpu.constants.raise_latency_ns = 1'000;
+  gpu.constants.evict_ns = 7'000;
+  Bench bench(gpu);
   const KernelHandle kernel =
       bench.Load({.time = microseconds(10'000), .check_interval = microseconds(20)});
   const GuardId guard = bench.session->NewGuard();
@@ -272,9 +272,9 @@ TEST(SimDevice, ABlockPastItsLastCheckCommits) {
 }
 
 TEST(SimDevice, AKilledKernelStartsAnew) {
-  SimProfile profile = Ideal(1);
-  profile.constants.kill_ns = 3'000;
-  Bench bench(profile, SimAbort::kKill);
+  GpuModel gpu = Ideal(1);
+  gpu.constants.kill_ns = 3'000;
+  Bench bench(gpu, SimAbort::kKill);
   const KernelHandle kernel = bench.Load({.time = microseconds(100)});
   const GuardId guard = bench.session->NewGuard();
   Segment segment = bench.Of(kernel, 4);
@@ -298,9 +298,9 @@ TEST(SimDevice, AKilledKernelStartsAnew) {
 }
 
 TEST(SimDevice, ACopyTakesItsLatencyAndItsBytes) {
-  SimProfile profile = Ideal(1);
-  profile.constants.copy_latency_ns = 10'000;
-  Bench bench(profile);
+  GpuModel gpu = Ideal(1);
+  gpu.constants.copy_latency_ns = 10'000;
+  Bench bench(gpu);
   const std::size_t bytes = 3 * kCopyChunkBytes + 1'000;
   Record record(CopyBlocks(bytes));
   const LaunchId id = bench.session->Transfer({.bytes = bytes, .progress = record.get()});
@@ -355,7 +355,7 @@ using Trace = std::vector<std::tuple<std::uint64_t, int, std::uint32_t, double>>
 
 Trace RandomRun(std::uint32_t seed, std::size_t padding) {
   SimDeviceOptions options;
-  options.profile = *LoadSimProfile("t4");
+  options.gpu = *LoadGpuModel("t4");
   const auto device = Make(options);
   std::mt19937 random(seed);
   std::vector<KernelHandle> kernels;

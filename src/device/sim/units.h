@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "device/device.h"
-#include "device/sim/profile.h"
+#include "device/sim/gpu_model.h"
 
 namespace lagoon {
 

@@ -2,7 +2,7 @@
 
 #include <cmath>
 
-#include "kernels/cuda/body_testing.h"
+#include "kernels/cuda/testing/body.h"
 #include "kernels/testing/ops.h"
 #include "plan/element.h"
 

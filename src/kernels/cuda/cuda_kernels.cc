@@ -10,7 +10,7 @@
 #include "base/mutex.h"
 #include "kernels/cpu_kernels.h"
 #include "kernels/cuda/kernel.h"
-#include "kernels/cuda/make.h"
+#include "kernels/cuda/make/make.h"
 
 namespace lagoon::cuda {
 namespace {

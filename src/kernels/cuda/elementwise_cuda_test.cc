@@ -1,8 +1,8 @@
 #include <gmock/gmock.h>
 
-#include "kernels/cuda/body_testing.h"
+#include "kernels/cuda/testing/body.h"
+#include "kernels/move/transpose.h"
 #include "kernels/testing/ops.h"
-#include "kernels/transpose.h"
 
 namespace lagoon::cuda {
 namespace {

@@ -3,10 +3,10 @@
 #include <algorithm>
 #include <random>
 
-#include "kernels/cuda/body_testing.h"
-#include "kernels/cuda/classes.cuh"
+#include "kernels/cuda/bodies/classes.cuh"
+#include "kernels/cuda/testing/body.h"
 #include "kernels/testing/ops.h"
-#include "simt/machine.h"
+#include "simt/emulator.h"
 
 namespace lagoon::cuda {
 namespace {
@@ -50,27 +50,27 @@ class Segments {
   }
 
   void Issue(u64 seed, std::uint64_t revoke_at) {
-    simt::Machine machine({.seed = seed});
+    simt::Emulator emulator({.seed = seed});
     u32 word = 0;
-    machine.OnBarrier([&](const simt::BarrierEvent& event) {
+    emulator.OnBarrier([&](const simt::BarrierEvent& event) {
       if (event.barriers == revoke_at) word = 1;
     });
-    const LaunchTable table = TableOf(word);
+    const GridParams params = ParamsOf(word);
     u32 blocks = 0, shared_bytes = 0;
-    for (u32 i = 0; i < table.segment_count; ++i) blocks += table.segments[i].claimants;
+    for (u32 i = 0; i < params.segment_count; ++i) blocks += params.segments[i].claimants;
     for (const BoundBody& body : bodies_) {
       shared_bytes = std::max(shared_bytes, body.kernel().shared_bytes);
     }
     const Status status =
-        machine.Run({.name = "entry",
-                     .grid = {blocks},
-                     .block = {kBodyThreads},
-                     .shared_bytes = shared_bytes + kProtocolSharedBytes,
-                     .kernel = [&] { RunBlock<HeavyBodies>(table, simt::DynamicShared()); }});
+        emulator.Run({.name = "entry",
+                      .grid = {blocks},
+                      .block = {kBodyThreads},
+                      .shared_bytes = shared_bytes + kProtocolSharedBytes,
+                      .kernel = [&] { RunBlock<HeavyBodies>(params, simt::DynamicShared()); }});
     ASSERT_TRUE(status) << status.error().message;
     EXPECT_EQ(ValueOf(state_.left), blocks);
     for (const Record& record : records_) EXPECT_LE(record.Done(), record.blocks);
-    barriers_ = machine.barriers();
+    barriers_ = emulator.barriers();
   }
 
   std::uint64_t barriers() const { return barriers_; }
@@ -83,17 +83,17 @@ class Segments {
   }
 
  private:
-  LaunchTable TableOf(const u32& word) {
-    LaunchTable table{};
-    table.state = &state_;
-    table.ring = {ring_.data(), &head_, kRing, 0};
-    table.issue = ++issue_;
-    table.started = issue_ > 1 ? 1 : 0;
-    table.segment_count = static_cast<u32>(bodies_.size());
+  GridParams ParamsOf(const u32& word) {
+    GridParams params{};
+    params.state = &state_;
+    params.ring = {ring_.data(), &head_, kRing, 0};
+    params.issue = ++issue_;
+    params.started = issue_ > 1 ? 1 : 0;
+    params.segment_count = static_cast<u32>(bodies_.size());
     u32 offset = 0;
-    for (u32 i = 0; i < table.segment_count; ++i) {
+    for (u32 i = 0; i < params.segment_count; ++i) {
       const CudaKernel& kernel = bodies_[i].kernel();
-      SegmentRef& segment = table.segments[i];
+      SegmentRef& segment = params.segments[i];
       segment.record = records_[i].ref();
       segment.guards[0].word = &word;
       segment.body = static_cast<u32>(kernel.body);
@@ -103,11 +103,11 @@ class Segments {
         segment.deps[0] = {&records_[0].done, kTag, records_[0].blocks};
         segment.dep_count = 1;
       }
-      std::memcpy(table.args + offset, kernel.args.data(), kernel.args.size());
+      std::memcpy(params.args + offset, kernel.args.data(), kernel.args.size());
       offset += (static_cast<u32>(kernel.args.size()) + kArgsAlignment - 1) / kArgsAlignment *
                 kArgsAlignment;
     }
-    return table;
+    return params;
   }
 
   std::vector<BoundBody> bodies_;

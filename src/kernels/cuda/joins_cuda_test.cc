@@ -1,6 +1,6 @@
 #include <gtest/gtest.h>
 
-#include "kernels/cuda/body_testing.h"
+#include "kernels/cuda/testing/body.h"
 #include "kernels/testing/ops.h"
 
 namespace lagoon::cuda {

@@ -1,4 +1,4 @@
-#include "kernels/cuda/body_testing.h"
+#include "kernels/cuda/testing/body.h"
 #include "kernels/testing/ops.h"
 
 namespace lagoon::cuda {

@@ -4,12 +4,12 @@
 #include <utility>
 
 #include "base/check.h"
-#include "kernels/cuda/args.cuh"
+#include "kernels/cuda/bodies/args.cuh"
 
 namespace lagoon::cuda {
 namespace {
 
-constexpr char kMain[] = "kernels/cuda/entries.cu";
+constexpr char kMain[] = "kernels/cuda/bodies/entries.cu";
 // The only names that the plain-data headers use from the standard library, which NVRTC lacks.
 constexpr char kStandardTypes[] =
     "#pragma once\nnamespace std { using uint8_t = unsigned char; }\n";

@@ -2,7 +2,7 @@
 
 #include <vector>
 
-#include "device/cuda/source_program.h"
+#include "device/cuda/driver/source_program.h"
 
 namespace lagoon::cuda {
 

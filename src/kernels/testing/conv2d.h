@@ -10,8 +10,8 @@
 #include <vector>
 
 #include "hwy/aligned_allocator.h"
-#include "kernels/conv2d.h"
-#include "kernels/conv2d_bf16.h"
+#include "kernels/conv/bf16/conv2d_bf16.h"
+#include "kernels/conv/conv2d.h"
 #include "kernels/testing/target.h"
 
 namespace lagoon::testing {

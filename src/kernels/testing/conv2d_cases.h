@@ -11,8 +11,8 @@
 #include <string>
 #include <vector>
 
-#include "kernels/bf16_unit.h"
-#include "kernels/conv2d_tiling.h"
+#include "kernels/conv/bf16/bf16_unit.h"
+#include "kernels/conv/conv2d_tiling.h"
 #include "kernels/testing/conv2d.h"
 
 namespace lagoon::testing {

@@ -10,7 +10,7 @@
 #include <cstring>
 
 #include "base/check.h"
-#include "kernels/bf16_unit.h"
+#include "kernels/conv/bf16/bf16_unit.h"
 
 namespace lagoon::emulated {
 

@@ -14,8 +14,8 @@
 #include "base/time.h"
 #include "device/block.h"
 #include "hwy/aligned_allocator.h"
-#include "kernels/conv2d.h"
-#include "kernels/conv2d_body.h"
+#include "kernels/conv/conv2d.h"
+#include "kernels/conv/conv2d_body.h"
 
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
 #define LAGOON_TEST_SANITIZED 1

@@ -6,7 +6,7 @@
 
 #include "device/cuda/testing/emulated_runner.h"
 #include "device/cuda/testing/fake_device.h"
-#include "kernels/cuda/entries.cu"
+#include "kernels/cuda/bodies/entries.cu"
 #include "kernels/cuda/op_program.h"
 
 namespace lagoon::testing {
@@ -19,7 +19,7 @@ DeviceChoice StartEmulatedGpu(int multiprocessors, EmulatedEntries more) {
                   {"lagoon_heavy", lagoon_heavy}});
   cuda::fake::Settings settings;
   settings.multiprocessors = {multiprocessors};
-  settings.parameter_bytes = sizeof(cuda::LaunchTable);
+  settings.parameter_bytes = sizeof(cuda::GridParams);
   settings.runner = [entries](int units) -> std::unique_ptr<cuda::fake::Runner> {
     return std::make_unique<cuda::fake::EmulatedRunner>(units, /*occupancy=*/1, entries);
   };

@@ -8,8 +8,8 @@
 #include <utility>
 #include <vector>
 
-#include "device/cuda/launch_table.cuh"
-#include "device/cuda/program.h"
+#include "device/cuda/driver/program.h"
+#include "device/cuda/gpu/grid_params.cuh"
 #include "device/cuda/testing/fake_cuda.h"
 #include "program/open_device.h"
 
@@ -17,7 +17,7 @@ namespace lagoon::testing {
 
 /// Kernels by name, as LAGOON_CUDA_ENTRY makes them for a C++ compiler.
 using EmulatedEntries =
-    std::map<std::string, void (*)(const cuda::LaunchTable& table, unsigned char* shared)>;
+    std::map<std::string, void (*)(const cuda::GridParams& params, unsigned char* shared)>;
 
 /// A program without a compiler: the emulator finds its entries by name.
 class EmulatedProgram final : public cuda::Program {

@@ -13,8 +13,8 @@
 
 #include "base/check.h"
 #include "device/cpu/cpu_device.h"
-#include "program/check_plan.h"
 #include "program/compile.h"
+#include "program/link/check_plan.h"
 #include "program/testing/reference.h"
 
 namespace lagoon::testing {

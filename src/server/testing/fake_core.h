@@ -14,8 +14,8 @@
 #include <utility>
 
 #include "base/mutex.h"
+#include "serving/config/model_config.pb.h"
 #include "serving/core.h"
-#include "serving/model_config.pb.h"
 
 namespace lagoon {
 

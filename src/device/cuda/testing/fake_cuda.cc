@@ -14,7 +14,7 @@
 #include <set>
 #include <thread>
 
-#include "device/cuda/driver.h"
+#include "device/cuda/driver/driver.h"
 #include "device/cuda/testing/fake_gpu.h"
 
 namespace lagoon::cuda::fake {

@@ -11,7 +11,7 @@
 #include "base/check.h"
 #include "base/testing/paths.h"
 #include "device/cuda/cuda_device.h"
-#include "device/cuda/program.h"
+#include "device/cuda/driver/program.h"
 #include "device/cuda/testing/fake_cuda.h"
 
 namespace lagoon::cuda::fake {

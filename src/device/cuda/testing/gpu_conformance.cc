@@ -15,7 +15,7 @@
 #include "base/check.h"
 #include "device/conformance/suite.h"
 #include "device/cuda/cuda_device.h"
-#include "device/cuda/session.h"
+#include "device/cuda/driver/session.h"
 #include "device/cuda/testing/suite_program.h"
 
 namespace {

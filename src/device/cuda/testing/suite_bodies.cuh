@@ -3,7 +3,7 @@
 // The bodies of the conformance suite as CUDA bodies. Each gets a pointer to the suite's arguments.
 // The layouts of the arguments are repeated here; a host test compares them.
 
-#include "device/cuda/entry.cuh"
+#include "device/cuda/gpu/entry.cuh"
 
 namespace lagoon::cuda::suite {
 

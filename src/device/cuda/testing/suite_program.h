@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "device/conformance/suite.h"
-#include "device/cuda/source_program.h"
+#include "device/cuda/driver/source_program.h"
 #include "device/cuda/testing/suite_bodies.cuh"
 
 namespace lagoon::cuda {

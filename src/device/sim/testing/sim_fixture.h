@@ -1,6 +1,6 @@
 #pragma once
 
-// Simulated devices for tests: a profile whose every latency is zero, and launches by name.
+// Simulated devices for tests: a GPU model whose every latency is zero, and launches by name.
 
 #include <memory>
 #include <utility>
@@ -15,10 +15,10 @@ using conformance::Session;
 
 /// Units of 16 blocks, 1024 threads, 65536 registers, 64 KiB; a copy moves 1000 bytes per
 /// microsecond. Everything else takes no time.
-inline SimProfile Ideal(std::uint32_t units) {
-  SimProfile profile;
-  profile.name = "ideal";
-  SimConstants& c = profile.constants;
+inline GpuModel Ideal(std::uint32_t units) {
+  GpuModel gpu;
+  gpu.name = "ideal";
+  SimConstants& c = gpu.constants;
   c.units = units;
   c.blocks_per_unit = 16;
   c.threads_per_unit = 1024;
@@ -30,7 +30,7 @@ inline SimProfile Ideal(std::uint32_t units) {
   c.copy_engines = 1;
   c.copy_bytes_per_us = 1000;
   c.check_interval_ns = 5000;
-  return profile;
+  return gpu;
 }
 
 inline std::unique_ptr<SimDevice> Make(SimDeviceOptions options) {
@@ -42,9 +42,9 @@ inline std::unique_ptr<SimDevice> Make(SimDeviceOptions options) {
   return *std::move(device);
 }
 
-inline std::unique_ptr<SimDevice> Make(const SimProfile& profile) {
+inline std::unique_ptr<SimDevice> Make(const GpuModel& gpu) {
   SimDeviceOptions options;
-  options.profile = profile;
+  options.gpu = gpu;
   return Make(options);
 }
 

@@ -13,7 +13,7 @@
 #include <span>
 #include <vector>
 
-#include "device/cuda/program.h"
+#include "device/cuda/driver/program.h"
 #include "device/device.h"
 #include "kernels/cuda/kernel.h"
 

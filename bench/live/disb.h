@@ -1,0 +1,50 @@
+#pragma once
+
+#include <string>
+
+#include "bench/client/onnxruntime.h"
+#include "bench/disb_run.h"
+#include "program/open_device.h"
+#include "trace/recorder.h"
+
+namespace lagoon::bench {
+
+struct DisbOptions : DisbRunOptions {
+  DisbOptions() {
+    closed_loop_slowdown = 1.2;
+    windows = 10;
+  }
+  std::string zoo;
+  DeviceChoice device;
+  bool against_onnxruntime = true;
+  OnnxRuntimeOptions onnxruntime;
+  TraceRecorder* trace = nullptr;  // records all windows; null: no trace
+};
+
+/// Measures one DISB workload under every scheduler, and with one ONNX Runtime session per client.
+/// A trial of a system has two windows: real-time clients alone, and all clients; MeasureWindows()
+/// chooses their order and repeats trials that the host disturbed. The arrivals of a round are the
+/// same for every scheduler. Each client has an instance and a queue of its own. No request is
+/// dropped: lateness shows as latency, which counts from the intended arrival (in a closed loop:
+/// from the post). Metrics, for a system S (a scheduler, or onnxruntime-SETTING), over all its
+/// real-time requests:
+///   realtime_latency_normalized_mean.S, _p50.S, _p99.S (with 1,000 requests or more, else _p90),
+///   _p99.9.S (with 10,000 or more)
+///                                   latency over the model's standalone latency
+///   realtime_latency_vs_alone_mean.S, _p50.S, _p99.S (with 1,000 requests in all and 100 in every
+///   window, else _p90)
+///                                   normalized latency with all clients over the same statistic
+///                                   of the window "real-time clients alone"; median over trials
+///                                   with its interval (bench/measure/evidence.h)
+///   best_effort_throughput_normalized.S, throughput_normalized.S
+///                                   sum over clients of throughput over standalone maximum
+///                                   (REEF 6.1)
+///   idle_while_ready_fraction.S, revocations.S, padded_launches.S
+///                                   schedulers only
+///   realtime_requests.S; latency_ms_mean.S.CLIENT, latency_ms_p50.S.CLIENT, per_second.S.CLIENT
+///   standalone_ms.MODEL
+/// Targets for `lagoon`: realtime_latency_vs_alone_p99 at most 1.10, idle while ready at most 0.02.
+/// The field "clients" describes the workload: bench/comparators/torch_disb.py plays it in PyTorch.
+Status RunDisb(const DisbOptions& options, Report& report);
+
+}  // namespace lagoon::bench

@@ -1,0 +1,347 @@
+#include "bench/live/models.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+#include <span>
+#include <thread>
+
+#include "bench/client/bound_model.h"
+#include "bench/live/agreement.h"
+#include "bench/measure/evidence.h"
+#include "bench/measure/statistics.h"
+#include "bench/measure/windows.h"
+#include "device/observer.h"
+#include "program/compile.h"
+#include "program/run.h"
+
+namespace lagoon::bench {
+namespace {
+
+constexpr int kWarmUpRuns = 3;
+constexpr double kMib = 1 << 20;
+
+// Runs `model` back to back for `seconds`; appends latencies in milliseconds.
+Status RunFor(BoundModel& model, Device& device, double seconds,
+              std::vector<double>& latencies_ms) {
+  const TimePoint end =
+      Now() + std::chrono::duration_cast<Nanoseconds>(std::chrono::duration<double>(seconds));
+  do {
+    const TimePoint begin = Now();
+    LAGOON_RETURN_IF_ERROR(model.Run(device));
+    latencies_ms.push_back(ToMilliseconds(Now() - begin));
+  } while (Now() < end);
+  return {};
+}
+
+// Measures each kernel's gap from the last commit of the kernels that it waits for to its first
+// block.
+Status MeasureGaps(BoundModel& model, Device& device, std::vector<double>& gaps_us) {
+  const Plan& plan = model.instance().plan();
+  std::vector<OpTimes> times(plan.ops.size());
+  RunOptions options;
+  options.times = times;
+  LAGOON_RETURN_IF_ERROR(model.Run(device, options));
+  for (std::size_t i = 0; i < plan.ops.size(); ++i) {
+    TimePoint ready;
+    for (const std::uint32_t on : plan.ops[i].deps) ready = std::max(ready, times[on].complete);
+    if (!plan.ops[i].deps.empty()) gaps_us.push_back(ToMicroseconds(times[i].placed - ready));
+  }
+  return {};
+}
+
+void ReportPlan(const std::string& name, const Plan& plan, Report& report) {
+  Nanoseconds longest{0};
+  for (const PlanOp& op : plan.ops) longest = std::max(longest, op.cost.block);
+  report.Metric("kernels." + name, static_cast<double>(plan.ops.size()));
+  report.Metric("block_us_max." + name, ToMicroseconds(longest));
+  report.Metric("weights_mib." + name, static_cast<double>(plan.weight_bytes) / kMib);
+  report.Metric("arena_mib." + name, static_cast<double>(plan.arena_bytes) / kMib);
+}
+
+/// One model with one number of workers and one batch size.
+struct Run {
+  std::string name;
+  std::uint32_t workers = 1;  // 0: the device is a GPU
+  std::int64_t batch = 1;
+
+  /// For example "w2.b1"; on a GPU "b1".
+  std::string Setting() const {
+    return workers == 0 ? fmt::format("b{}", batch) : fmt::format("w{}.b{}", workers, batch);
+  }
+  std::string Suffix() const { return name + "." + Setting(); }
+};
+
+/// Whether the file lets the caller choose the batch.
+bool TakesBatch(const Plan& plan, std::int64_t batch) {
+  return std::any_of(plan.inputs.begin(), plan.inputs.end(), [&](const PlanTensor& input) {
+    return !input.spec.dims.empty() && input.spec.dims[0] == batch;
+  });
+}
+
+/// Collects the CPU times of blocks and of transfers, on a device with one worker.
+class Meter final : public DeviceObserver {
+ public:
+  void OnPlaced(const DeviceBlock&) override { begin_ = ThreadCpuTime(); }
+  void OnEnded(const DeviceBlock&, TimePoint, bool) override {
+    us_.push_back(ToMicroseconds(ThreadCpuTime() - begin_));
+  }
+  const std::vector<double>& us() const { return us_; }
+
+ private:
+  Nanoseconds begin_{0};
+  std::vector<double> us_;
+};
+
+Status MeasureBlocks(const std::string& name, const ModelsOptions& options, Precision precision,
+                     Report& report) {
+  constexpr int kRuns = 5;
+  Meter meter;  // outlives the device, whose only worker calls it
+  LAGOON_ASSIGN_OR_RETURN(const ComputeDevice on, OpenDevice({.workers = 1}));
+  Device* const device = on.device.get();
+  LAGOON_ASSIGN_OR_RETURN(const std::unique_ptr<BoundModel> model,
+                          BoundModel::Load(ModelFile(options.zoo, name), name, on,
+                                           {.tune = options.tune, .precision = precision}));
+  LAGOON_RETURN_IF_ERROR(model->Run(*device));
+  device->SetObserver(&meter);
+  for (int run = 0; run < kRuns; ++run) LAGOON_RETURN_IF_ERROR(model->Run(*device));
+  const std::string suffix = precision == Precision::kBf16 ? ".bf16" : "";
+  report.Metric("block_us_p99." + name + suffix, Percentile(meter.us(), 99));
+  return {};
+}
+
+/// The sides that take turns on one device. The last two may be null.
+struct Sides {
+  BoundModel& ours;
+  BoundModel* bf16;
+  OnnxRuntimeProcess* onnxruntime;
+};
+
+/// The results of one trial: latencies in milliseconds, and the gaps between our kernels.
+struct Trial {
+  std::vector<double> ours_ms, bf16_ms, theirs_ms, gaps_us;
+};
+
+/// The trials that count.
+struct Samples {
+  std::vector<Trial> trials;
+  bool clean = true;  // the host disturbed none of them
+
+  std::vector<double> All(std::vector<double> Trial::*samples) const {
+    std::vector<double> all;
+    for (const Trial& trial : trials) {
+      all.insert(all.end(), (trial.*samples).begin(), (trial.*samples).end());
+    }
+    return all;
+  }
+  /// The ratios of the medians, pair by pair.
+  std::vector<double> Ratios(std::vector<double> Trial::*over,
+                             std::vector<double> Trial::*under) const {
+    std::vector<double> ratios;
+    for (const Trial& trial : trials) {
+      ratios.push_back(Median(trial.*over) / Median(trial.*under));
+    }
+    return ratios;
+  }
+};
+
+class Turns {
+ public:
+  Turns(const Sides& sides, Device& device, std::string label, const ModelsOptions& options)
+      : sides_(sides), device_(device), label_(std::move(label)), options_(options) {}
+
+  Result<Samples> Take(HostWatch& watch, ProgressBar& progress, Evidence& evidence) {
+    LAGOON_RETURN_IF_ERROR(WarmUp());
+    WindowsPlan plan{
+        .groups = {label_}, .windows = {kOurs}, .rounds = options_.rounds, .seed = options_.seed};
+    if (sides_.bf16 != nullptr) plan.windows.emplace_back(kBf16);
+    if (sides_.onnxruntime != nullptr) plan.windows.emplace_back(kTheirs);
+    std::vector<Trial> trials;
+    const auto measure = [&](const WindowPlace& place) -> Status {
+      if (trials.size() <= place.trial) trials.emplace_back();
+      LAGOON_RETURN_IF_ERROR(Measure(plan.windows[place.window], trials[place.trial]));
+      progress.Step(label_);
+      return {};
+    };
+    LAGOON_ASSIGN_OR_RETURN(const WindowsResult result, MeasureWindows(plan, watch, Now, measure));
+    evidence.AddWindows(result.summary);
+    Samples samples{.trials = {}, .clean = result.Clean(0)};
+    for (const std::size_t trial : result.trials[0]) samples.trials.push_back(trials[trial]);
+    return samples;
+  }
+
+ private:
+  static constexpr const char* kOurs = "lagoon";
+  static constexpr const char* kBf16 = "bf16";
+  static constexpr const char* kTheirs = "onnxruntime";
+
+  Status WarmUp() {
+    for (int i = 0; i < kWarmUpRuns; ++i) {
+      const TimePoint begin = Now();
+      LAGOON_RETURN_IF_ERROR(sides_.ours.Run(device_));
+      ours_ms_ = ToMilliseconds(Now() - begin);
+      if (sides_.bf16 != nullptr) LAGOON_RETURN_IF_ERROR(sides_.bf16->Run(device_));
+    }
+    return {};
+  }
+
+  Status Measure(const std::string& side, Trial& trial) {
+    if (side == kOurs) {
+      LAGOON_RETURN_IF_ERROR(RunFor(sides_.ours, device_, options_.seconds, trial.ours_ms));
+      ours_ms_ = Median(trial.ours_ms);
+      return MeasureGaps(sides_.ours, device_, trial.gaps_us);
+    }
+    if (side == kBf16) return RunFor(*sides_.bf16, device_, options_.seconds, trial.bf16_ms);
+    const int runs = std::max(1, static_cast<int>(options_.seconds * 1e3 / ours_ms_));
+    LAGOON_ASSIGN_OR_RETURN(const std::vector<double> us, sides_.onnxruntime->Run(runs, 1));
+    for (const double latency : us) trial.theirs_ms.push_back(latency / 1e3);
+    return {};
+  }
+
+  const Sides& sides_;
+  Device& device_;
+  const std::string label_;
+  const ModelsOptions& options_;
+  double ours_ms_ = 0;  // our latest latency: gives the number of ONNX Runtime's runs in a turn
+};
+
+constexpr double kMostRatio = 1.25;
+
+class ModelsBenchmark {
+ public:
+  ModelsBenchmark(const ModelsOptions& options, Report& report)
+      : options_(options),
+        report_(report),
+        evidence_(report, options.seed),
+        progress_("bench models",
+                  static_cast<int>(
+                      options.models.size() * options.workers.size() * options.batches.size() *
+                      static_cast<std::size_t>(options.rounds) *
+                      (1 + (options.against_onnxruntime ? 1 : 0) + (options.bf16 ? 1 : 0)))) {}
+
+  Status BenchModel(const Run& run) {
+    DeviceChoice choice = options_.device;
+    choice.workers = run.workers;
+    LAGOON_ASSIGN_OR_RETURN(const ComputeDevice on, OpenDevice(choice));
+    Device* const device = on.device.get();
+    const std::string file = ModelFile(options_.zoo, run.name);
+    const BoundModelOptions bound{.tune = options_.tune, .batch = run.batch};
+    const TimePoint begin = Now();
+    LAGOON_ASSIGN_OR_RETURN(const std::unique_ptr<BoundModel> model,
+                            BoundModel::Load(file, run.name, on, bound));
+    const double load_ms = ToMilliseconds(Now() - begin);
+    if (run.batch != 1 && !TakesBatch(model->instance().plan(), run.batch)) return {};
+    LAGOON_ASSIGN_OR_RETURN(const std::unique_ptr<BoundModel> bf16, LoadBf16(run, bound, on));
+    LAGOON_ASSIGN_OR_RETURN(const std::unique_ptr<OnnxRuntimeProcess> onnxruntime,
+                            StartOnnxRuntime(file, run));
+    const Sides sides{*model, bf16.get(), onnxruntime.get()};
+    LAGOON_ASSIGN_OR_RETURN(
+        const Samples samples,
+        Turns(sides, *device, run.Suffix(), options_).Take(probe_, progress_, evidence_));
+    ReportLatency(run, samples);
+    if (run.workers != options_.workers.back() || run.batch != 1) return {};
+    LAGOON_RETURN_IF_ERROR(model->Profile(*device, 5));
+    ReportPlan(run.name, model->instance().plan(), report_);
+    if (!options_.tune) report_.Metric("load_ms." + run.name, load_ms);
+    const std::vector<double> gaps_us = samples.All(&Trial::gaps_us);
+    if (!gaps_us.empty()) report_.Metric("kernel_gap_us_p50." + run.name, Median(gaps_us));
+    if (device->info().blocks_on_host) {
+      LAGOON_RETURN_IF_ERROR(MeasureBlocks(run.name, options_, Precision::kFp32, report_));
+    }
+    return bf16 == nullptr ? Status() : ReportBf16(run.name, *model, *bf16, *device);
+  }
+
+  void Finish() {
+    const auto geometric_mean = [](std::span<const double> ratios) {
+      double logarithms = 0;
+      for (const double ratio : ratios) logarithms += std::log(ratio);
+      return std::exp(logarithms / static_cast<double>(ratios.size()));
+    };
+    for (const auto& [setting, of_models] : ratios_) {
+      evidence_.AddInterval("latency_ratio_vs_onnxruntime_geomean." + setting,
+                            CombinedInterval(of_models, options_.seed, geometric_mean));
+    }
+    evidence_.Finish();
+  }
+
+ private:
+  /// Null: the benchmark runs without it.
+  Result<std::unique_ptr<BoundModel>> LoadBf16(const Run& run, BoundModelOptions bound,
+                                               const ComputeDevice& on) const {
+    if (!options_.bf16) return nullptr;
+    bound.precision = Precision::kBf16;
+    return BoundModel::Load(ModelFile(options_.zoo, run.name), run.name, on, bound);
+  }
+
+  Status ReportBf16(const std::string& name, BoundModel& fp32, BoundModel& bf16, Device& device) {
+    constexpr int kInputs = 16;
+    LAGOON_ASSIGN_OR_RETURN(const Agreement agreement, Compare(fp32, bf16, device, kInputs));
+    report_.Metric("bf16_top1_agreement." + name, agreement.top1);
+    report_.Metric("bf16_cosine." + name, agreement.cosine);
+    report_.Metric("weights_mib." + name + ".bf16",
+                   static_cast<double>(bf16.instance().plan().weight_bytes) / kMib);
+    if (!device.info().blocks_on_host) return {};
+    return MeasureBlocks(name, options_, Precision::kBf16, report_);
+  }
+
+  /// Null: the benchmark runs without it.
+  Result<std::unique_ptr<OnnxRuntimeProcess>> StartOnnxRuntime(const std::string& file,
+                                                               const Run& run) {
+    if (!options_.against_onnxruntime) return nullptr;
+    OnnxRuntimeOptions theirs = options_.onnxruntime;
+    theirs.threads = static_cast<int>(run.workers);
+    theirs.batch = run.batch;
+    LAGOON_ASSIGN_OR_RETURN(std::unique_ptr<OnnxRuntimeProcess> process,
+                            OnnxRuntimeProcess::Start(file, theirs));
+    report_.Metric("load_ms." + run.name + ".onnxruntime", process->info().value("load_ms", 0.0));
+    return process;
+  }
+
+  void ReportLatency(const Run& run, const Samples& samples) {
+    const auto report_p50 = [&](const char* side, std::vector<double> Trial::*member) {
+      const std::vector<double> all = samples.All(member);
+      if (all.empty()) return false;
+      report_.Metric(fmt::format("latency_ms_p50.{}.{}", run.Suffix(), side), Median(all));
+      return true;
+    };
+    report_p50("lagoon", &Trial::ours_ms);
+    if (report_p50("bf16", &Trial::bf16_ms)) {
+      evidence_.Add("bf16_speedup." + run.Suffix(),
+                    samples.Ratios(&Trial::ours_ms, &Trial::bf16_ms));
+    }
+    if (!report_p50("onnxruntime", &Trial::theirs_ms)) return;
+    const std::string name = "latency_ratio_vs_onnxruntime." + run.Suffix();
+    const std::vector<double> ratios = samples.Ratios(&Trial::ours_ms, &Trial::theirs_ms);
+    evidence_.Target(name, evidence_.Add(name, ratios), Bound::kAtMost, kMostRatio, samples.clean);
+    ratios_[run.Setting()].push_back(ratios);
+  }
+
+  const ModelsOptions& options_;
+  Report& report_;
+  Evidence evidence_;
+  ProgressBar progress_;
+  HostProbe probe_;
+  std::map<std::string, std::vector<std::vector<double>>> ratios_;  // by "wW.bB" and model
+};
+
+}  // namespace
+
+Status RunModels(const ModelsOptions& options, Report& report) {
+  ModelsBenchmark benchmark(options, report);
+  for (const std::string& name : options.models) {
+    for (const std::uint32_t workers : options.workers) {
+      for (const std::int64_t batch : options.batches) {
+        if (Status status = benchmark.BenchModel({name, workers, batch}); !status) {
+          return Annotate(fmt::format("{} with {} workers, batch {}", name, workers, batch),
+                          std::move(status).error());
+        }
+      }
+    }
+  }
+  benchmark.Finish();
+  return {};
+}
+
+}  // namespace lagoon::bench

@@ -1,0 +1,160 @@
+#include "bench/live/overhead.h"
+
+#include <fmt/format.h>
+
+#include <filesystem>
+#include <random>
+
+#include "base/log.h"
+#include "bench/client/infer_client.h"
+#include "bench/client/temporary_repository.h"
+#include "bench/measure/evidence.h"
+#include "bench/measure/statistics.h"
+#include "bench/measure/windows.h"
+#include "server/server.h"
+#include "serving/core.h"
+
+namespace lagoon::bench {
+namespace {
+
+constexpr int kWarmUp = 20;
+constexpr const char* kChannelMeans = "channel_means";
+constexpr std::int64_t kResNetInput[] = {1, 3, 224, 224};
+
+// The times of all requests of one window.
+struct Timings {
+  std::vector<double> overhead_us;
+  std::map<std::string, std::vector<double>> stages_us;
+
+  void Add(const Timing& timing) {
+    double covered = 0;
+    for (const auto& [stage, us] : timing.stages_us) {
+      stages_us[stage].push_back(us);
+      covered += us;
+    }
+    stages_us["wire"].push_back(timing.total_us - covered);
+    const auto infer = timing.stages_us.find("compute_infer");
+    LAGOON_CHECK(infer != timing.stages_us.end());
+    overhead_us.push_back(timing.total_us - infer->second);
+  }
+};
+
+Status InferMany(InferClient& client, int requests, Timings* timings) {
+  for (int i = 0; i < requests; ++i) {
+    LAGOON_ASSIGN_OR_RETURN(const Timing timing, client.Infer());
+    if (timings != nullptr) timings->Add(timing);
+  }
+  return {};
+}
+
+// One protocol and one model.
+struct Series {
+  std::string name;  // ends the names of the metrics
+  std::unique_ptr<InferClient> client;
+  std::vector<Timings> trials;
+};
+
+Result<ClientTarget> Target(const InferenceCore& core, const std::string& model) {
+  LAGOON_ASSIGN_OR_RETURN(const ModelMetadata metadata, core.Metadata(model, ""));
+  ClientTarget target;
+  target.address = "127.0.0.1";
+  target.model = model;
+  target.input = metadata.inputs.front();
+  target.output = metadata.outputs.front().name;
+  return target;
+}
+
+std::vector<float> RandomInput(const TensorSpec& spec) {
+  std::vector<float> input(static_cast<std::size_t>(ElementCount(spec.dims)));
+  std::mt19937 random(1);
+  std::normal_distribution<float> normal;
+  for (float& value : input) value = normal(random);
+  return input;
+}
+
+Result<std::vector<Series>> Connect(const InferenceCore& core, const Server& server,
+                                    const std::string& model, const std::string& suffix) {
+  LAGOON_ASSIGN_OR_RETURN(ClientTarget target, Target(core, model));
+  std::vector<Series> series(2);
+  target.port = server.http_port();
+  series[0].name = "http" + suffix;
+  LAGOON_ASSIGN_OR_RETURN(series[0].client, ConnectHttp(target));
+  target.port = server.grpc_port();
+  series[1].name = "grpc" + suffix;
+  LAGOON_ASSIGN_OR_RETURN(series[1].client, ConnectGrpc(target));
+  const std::vector<float> input = RandomInput(target.input);
+  for (const Series& one : series) LAGOON_RETURN_IF_ERROR(one.client->Prepare(input));
+  return series;
+}
+
+void AddMetrics(const Series& series, const std::vector<std::size_t>& trials, Evidence& evidence,
+                Report& report) {
+  std::vector<double> overhead, medians;
+  std::map<std::string, std::vector<double>> stages_us;
+  for (const std::size_t trial : trials) {
+    const Timings& timings = series.trials[trial];
+    overhead.insert(overhead.end(), timings.overhead_us.begin(), timings.overhead_us.end());
+    medians.push_back(Median(timings.overhead_us));
+    for (const auto& [stage, us] : timings.stages_us) {
+      stages_us[stage].insert(stages_us[stage].end(), us.begin(), us.end());
+    }
+  }
+  evidence.Add("overhead_us_p50." + series.name, medians);
+  const int tail = overhead.size() >= kSamplesForP99 ? 99 : 90;
+  report.Metric(fmt::format("overhead_us_p{}.{}", tail, series.name), Percentile(overhead, tail));
+  for (const auto& [stage, us] : stages_us) {
+    report.Metric(fmt::format("stage_us_p50.{}.{}", series.name, stage), Median(us));
+  }
+}
+
+// Measures both protocols with both models, a window each per trial, in random order.
+Status MeasureAll(const OverheadOptions& options, std::vector<Series>& all, Report& report) {
+  for (Series& series : all) LAGOON_RETURN_IF_ERROR(InferMany(*series.client, kWarmUp, nullptr));
+  ProgressBar progress("bench overhead", options.rounds * static_cast<int>(all.size()));
+  WindowsPlan plan{.groups = {"overhead"}, .windows = {}, .rounds = options.rounds};
+  for (const Series& series : all) plan.windows.push_back(series.name);
+  const int requests = (options.requests + options.rounds - 1) / options.rounds;
+  const auto measure = [&](const WindowPlace& place) -> Status {
+    Series& series = all[place.window];
+    series.trials.resize(place.trial + 1);
+    LAGOON_RETURN_IF_ERROR(InferMany(*series.client, requests, &series.trials[place.trial]));
+    progress.Step(series.name);
+    return {};
+  };
+  HostProbe probe;
+  LAGOON_ASSIGN_OR_RETURN(const WindowsResult result, MeasureWindows(plan, probe, Now, measure));
+  Evidence evidence(report, plan.seed);
+  for (const Series& series : all) AddMetrics(series, result.trials[0], evidence, report);
+  evidence.AddWindows(result.summary);
+  evidence.Finish();
+  return {};
+}
+
+}  // namespace
+
+Status RunOverhead(const OverheadOptions& options, Report& report) {
+  spdlog::set_level(spdlog::level::warn);
+  LAGOON_ASSIGN_OR_RETURN(TemporaryRepository repository,
+                          TemporaryRepository::Link(options.zoo, {options.model}));
+  LAGOON_RETURN_IF_ERROR(repository.AddChannelMeans(kChannelMeans, kResNetInput));
+  CoreOptions core_options;
+  core_options.repository = repository.path();
+  core_options.device.workers = options.workers;
+  LAGOON_ASSIGN_OR_RETURN(const std::unique_ptr<InferenceCore> core,
+                          InferenceCore::Open(core_options));
+  ServerOptions server_options;
+  server_options.http_port = server_options.grpc_port = server_options.metrics_port = 0;
+  LAGOON_ASSIGN_OR_RETURN(const std::unique_ptr<Server> server,
+                          Server::Start(*core, server_options));
+
+  LAGOON_ASSIGN_OR_RETURN(std::vector<Series> all, Connect(*core, *server, kChannelMeans, ""));
+  LAGOON_ASSIGN_OR_RETURN(std::vector<Series> behind,
+                          Connect(*core, *server, options.model, "." + options.model));
+  std::move(behind.begin(), behind.end(), std::back_inserter(all));
+
+  Status measured = MeasureAll(options, all, report);
+  server->Stop(Now() + std::chrono::seconds(5));
+  return measured;
+}
+
+}  // namespace lagoon::bench

@@ -1,0 +1,43 @@
+#pragma once
+
+#include <string>
+
+#include "bench/report/report.h"
+
+namespace lagoon::bench {
+
+struct OverheadOptions {
+  std::string zoo;
+  std::string model = "resnet18";
+  std::uint32_t workers = 0;
+  int requests = 1000;
+  int rounds = 10;  // the protocols and models take turns, in random order
+};
+
+/// Measures what the server adds to a request of the model's input size, one request at a time,
+/// over HTTP with binary tensors and over gRPC. The client is in this process, on loopback.
+/// Overhead is the client's time from just before it sends the serialised request to just after the
+/// answer's last byte, less the model's kernels (compute_infer). The p50 is the median over the
+/// windows that the host did not disturb, with its interval (bench/measure/evidence.h). Metrics, for a
+/// protocol P (http, grpc):
+///   overhead_us_p50.P, _p99.P              with a model that has the same input and computes next
+///                                          to nothing
+///   overhead_us_p50.P.MODEL, _p99.P.MODEL  with the model itself, whose weights and activations
+///                                          fill the caches
+///   stage_us_p50.P[.MODEL].STAGE           stages: read, parse, admit, queue, compute_input,
+///                                          compute_infer, compute_output, respond; wire is the
+///                                          time that no stage of the server covers
+/// With fewer than 1,000 requests _p90 takes the place of _p99.
+Status RunOverhead(const OverheadOptions& options, Report& report);
+
+struct FootprintOptions {
+  std::string zoo;
+  std::vector<std::string> models;
+  std::string lagoon;  // path of the binary
+};
+
+/// Measures memory and load time of `lagoon serve` in a process of its own. Metrics:
+/// serve_peak_rss_mib, serve_ready_ms, load_ms.M for every model M.
+Status RunFootprint(const FootprintOptions& options, Report& report);
+
+}  // namespace lagoon::bench

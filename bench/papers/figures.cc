@@ -1,0 +1,173 @@
+#include "bench/papers/figures.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+
+#include "bench/papers/figures_paella.h"
+#include "bench/papers/figures_reef.h"
+
+namespace lagoon::bench {
+namespace {
+
+using Json = nlohmann::json;
+
+constexpr std::string_view kNoKernels =
+    "it measures what real code costs on a real GPU; a simulated device has none";
+constexpr std::string_view kNoFramework =
+    "it measures the host's serving frameworks, which a simulated device does not have";
+
+constexpr std::array kTable{
+    FigureInfo{"paella-1", "Paella Figure 1: four tasks on two units", PaellaFigure1},
+    FigureInfo{"paella-2", "Paella Figure 2: head-of-line blocking, gtx1660s", PaellaFigure2},
+    FigureInfo{"paella-9", "Paella Figure 9: delay of the scheduler, t4", PaellaFigure9},
+    FigureInfo{"paella-11", "Paella Figure 11: eight models, t4", PaellaFigure11},
+    FigureInfo{"paella-12", "Paella Figure 12: short and long jobs, t4", PaellaFigure12},
+    FigureInfo{"paella-13", "Paella Figure 13: the fairness threshold, t4", PaellaFigure13},
+    FigureInfo{"reef-15", "REEF Figure 15: DISB, mi50", ReefFigure15},
+    FigureInfo{"reef-16", "REEF Figure 16: DISB, gv100", ReefFigure16},
+    FigureInfo{"reef-17", "REEF Figure 17: preemption latency in DISB", ReefFigure17},
+    FigureInfo{"reef-18", "REEF Figure 18: preemption latency by model", ReefFigure18},
+    FigureInfo{"reef-19", "REEF Figure 19: preemption latency by kernels, mi50", ReefFigure19},
+    FigureInfo{"reef-20", "REEF Figure 20: preemption latency by clients, mi50", ReefFigure20},
+    FigureInfo{"reef-21", "REEF Figure 21: depth of the device's queue, mi50", ReefFigure21},
+    FigureInfo{"reef-22", "REEF Figure 22: what a restored task loses", ReefFigure22},
+    FigureInfo{"reef-23", "REEF Figure 23: pairs of models, mi50", ReefFigure23},
+    FigureInfo{"reef-24", "REEF Figure 24: units in use, mi50", ReefFigure24},
+    FigureInfo{"reef-26", "REEF Figure 26: choice of kernels, mi50", ReefFigure26},
+    FigureInfo{"reef-27", "REEF Figure 27: what padding costs, mi50", ReefFigure27},
+    FigureInfo{"reef-29", "REEF Figure 29: beside Orion, gv100", ReefFigure29},
+    FigureInfo{"reef-30", "REEF Figure 30: language models, gv100", ReefFigure30},
+    FigureInfo{"paella-3", "Paella Figure 3", nullptr, kNoFramework},
+    FigureInfo{"paella-4", "Paella Figure 4", nullptr, kNoFramework},
+    FigureInfo{"paella-10", "Paella Figure 10", nullptr, kNoFramework},
+    FigureInfo{"paella-14", "Paella Figure 14", nullptr, kNoFramework},
+    FigureInfo{"paella-15", "Paella Figure 15", nullptr, kNoKernels},
+    FigureInfo{"reef-14", "REEF Figure 14", nullptr, kNoKernels},
+    FigureInfo{"reef-25", "REEF Figure 25", nullptr, kNoKernels},
+    FigureInfo{"reef-28", "REEF Figure 28", nullptr, kNoFramework},
+};
+
+Result<std::vector<const FigureInfo*>> Choose(const std::vector<std::string>& only) {
+  std::vector<const FigureInfo*> chosen;
+  if (only.empty()) {
+    for (const FigureInfo& info : kTable) {
+      if (info.run != nullptr) chosen.push_back(&info);
+    }
+  }
+  for (const std::string& name : only) {
+    const auto found = std::find_if(kTable.begin(), kTable.end(),
+                                    [&](const FigureInfo& info) { return info.name == name; });
+    if (found == kTable.end()) {
+      std::string names;
+      for (const FigureInfo& info : kTable) {
+        if (info.run != nullptr) names += fmt::format("{}{}", names.empty() ? "" : ", ", info.name);
+      }
+      return Fail(ErrorCode::kInvalidArgument,
+                  fmt::format("there is no figure '{}'; there are: {}", name, names));
+    }
+    if (found->run == nullptr) {
+      return Fail(
+          ErrorCode::kInvalidArgument,
+          fmt::format("figure '{}' cannot run on a simulated device: {}", name, found->refused));
+    }
+    chosen.push_back(&*found);
+  }
+  return chosen;
+}
+
+double OffPercent(const FigureNumber& number) {
+  if (number.got < number.least) return (number.got / number.least - 1) * 100;
+  if (number.got > number.most) return (number.got / number.most - 1) * 100;
+  return 0;
+}
+
+// Rounds to four digits: a simulation is not more precise.
+double Rounded(double value) {
+  if (value == 0 || !std::isfinite(value)) return value;
+  const double scale = std::pow(10, 3 - std::floor(std::log10(std::abs(value))));
+  return std::round(value * scale) / scale;
+}
+
+Json JsonOf(const FigurePanel& panel) {
+  Json series = Json::array();
+  for (const FigureSeries& one : panel.series) {
+    Json x = Json::array(), y = Json::array();
+    for (const double value : one.x) x.push_back(Rounded(value));
+    for (const double value : one.y) y.push_back(Rounded(value));
+    series.push_back({{"name", one.name}, {"x", std::move(x)}, {"y", std::move(y)}});
+  }
+  return {{"title", panel.title}, {"x", panel.x},         {"y", panel.y},
+          {"log_x", panel.log_x}, {"log_y", panel.log_y}, {"groups", panel.groups},
+          {"series", series}};
+}
+
+Json PaperOf(const FigureInfo& info, const Figure& figure, std::string& table) {
+  Json list = Json::array();
+  for (const FigureNumber& number : figure.numbers) {
+    const bool one = number.least == number.most;
+    const Json paper = one ? Json(number.least) : Json{number.least, number.most};
+    const std::string shown =
+        one ? fmt::format("{}", number.least) : fmt::format("{} to {}", number.least, number.most);
+    const double off = OffPercent(number);
+    table += fmt::format("{:<10} {:<58} {:>14} {:>9.4g} {:>+7.1f}%\n", info.name, number.metric,
+                         shown, number.got, off);
+    list.push_back({{"metric", number.metric},
+                    {"paper", paper},
+                    {"got", Rounded(number.got)},
+                    {"off_percent", Rounded(off)},
+                    {"source", number.source}});
+  }
+  for (const auto& [metric, got] : figure.findings) {
+    table += fmt::format("{:<10} {:<58} {:>14} {:>9.4g}\n", info.name, metric, "", got);
+  }
+  return list;
+}
+
+}  // namespace
+
+void FigurePanel::Add(const std::string& name, double at, double value) {
+  const auto found = std::find_if(series.begin(), series.end(),
+                                  [&](const FigureSeries& one) { return one.name == name; });
+  FigureSeries& one = found == series.end() ? series.emplace_back() : *found;
+  one.name = name;
+  one.x.push_back(at);
+  one.y.push_back(value);
+}
+
+int FigureOptions::Scaled(int count) const {
+  return std::max(3, static_cast<int>(std::lround(count * effort)));
+}
+
+std::span<const FigureInfo> FigureTable() { return kTable; }
+
+Status RunFigures(const FiguresOptions& options, Report& report, std::string& table) {
+  LAGOON_ASSIGN_OR_RETURN(const std::vector<const FigureInfo*> chosen, Choose(options.only));
+  ProgressBar progress("bench figures", static_cast<int>(chosen.size()));
+  table = fmt::format("{:<10} {:<58} {:>14} {:>9} {:>8}\n", "figure", "metric", "paper says",
+                      "we got", "off");
+  Json list = Json::array();
+  for (const FigureInfo* info : chosen) {
+    Result<Figure> figure = info->run(options);
+    if (!figure) return Annotate(std::string(info->name), std::move(figure).error());
+    Json panels = Json::array();
+    for (const FigurePanel& panel : figure->panels) panels.push_back(JsonOf(panel));
+    list.push_back({{"name", info->name},
+                    {"title", info->title},
+                    {"panels", std::move(panels)},
+                    {"paper", PaperOf(*info, *figure, table)}});
+    for (const FigureNumber& number : figure->numbers) {
+      report.Metric(fmt::format("{}.{}", info->name, number.metric), number.got);
+    }
+    for (const auto& [metric, got] : figure->findings) {
+      report.Metric(fmt::format("{}.{}", info->name, metric), got);
+    }
+    progress.Step(std::string(info->name));
+  }
+  report.Field("figures", std::move(list));
+  return {};
+}
+
+}  // namespace lagoon::bench

@@ -1,0 +1,184 @@
+// Figures 11, 12 and 13: models under random load.
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <functional>
+#include <map>
+
+#include "bench/measure/statistics.h"
+#include "bench/papers/figures_paella.h"
+#include "bench/sim/load.h"
+#include "policies/fair_srpt.h"
+
+namespace lagoon::bench {
+namespace {
+
+constexpr double kSigmas[] = {2.0, 1.5};       // bursty, less bursty
+constexpr int kJobs = 3000, kLeastJobs = 100;  // enough for both models of Figure 12 to have jobs
+// Table 3: Paella-SS; CUDA-MS, Triton and Paella-MS-jbj; Paella-MS-kbk; -SJF; -RR; Paella.
+const std::vector<std::string> kSystems = {"single-stream", "job-streams", "kernel-streams",
+                                           "sjf",           "rr",          "paella"};
+
+Result<LoadMix> EightModels() {
+  std::vector<std::pair<std::string, double>> models;
+  for (const SimModelStatistics& statistics : SimModelTable()) {
+    if (statistics.device == "t4") models.emplace_back(statistics.model, 1.0 / 8);
+  }
+  return LoadMix::Open("t4", models);
+}
+
+// Figure 12: a model's share of the jobs is inversely proportional to its size (7.1).
+Result<LoadMix> ShortAndLong() {
+  return LoadMix::Open("t4", {{"resnet18", 0.952}, {"inceptionv3", 0.048}});
+}
+
+// Jobs a second, for mean gaps of 160 to 1 ms; only three loads with little effort.
+std::vector<double> Loads(const FigureOptions& options) {
+  if (options.effort < 0.1) return {50, 200, 600};
+  std::vector<double> loads;
+  for (const double gap_ms : {160., 80., 40., 20., 14., 10., 8., 6.5, 5., 4., 3., 2., 1.5, 1.}) {
+    loads.push_back(1000 / gap_ms);
+  }
+  return loads;
+}
+
+// One scheduler under growing load, up to saturation, where jobs end at less than half the rate at
+// which they arrive. All schedulers get the same jobs.
+struct Curve {
+  std::vector<LoadResult> points;
+
+  std::vector<LoadPoint> Of(const std::function<double(const LoadResult&)>& value) const {
+    std::vector<LoadPoint> of;
+    for (const LoadResult& point : points) of.push_back({point.offered, value(point)});
+    return of;
+  }
+};
+
+double P99(const LoadResult& result) { return Percentile(result.latencies_ms, 99); }
+
+Result<Curve> RunCurve(const LoadMix& mix, const std::string& scheduler, double sigma,
+                       const FigureOptions& options) {
+  Curve curve;
+  const LoadShape shape{sigma, std::max(kLeastJobs, options.Scaled(kJobs)), options.seed};
+  for (const double load : Loads(options)) {
+    LAGOON_ASSIGN_OR_RETURN(Scheduler made, MakeScheduler(scheduler));
+    LAGOON_ASSIGN_OR_RETURN(LoadResult seen, RunLoad(mix, shape, load, std::move(made)));
+    const bool saturated = seen.per_second < 0.5 * load;
+    curve.points.push_back(std::move(seen));
+    if (saturated) break;
+  }
+  return curve;
+}
+
+// The claim of Paella's abstract, for the load at which the p99 is 100 ms.
+void CompareAtTail(const std::map<std::string, Curve>& curves, double sigma, Figure& figure) {
+  constexpr double kTailMs = 100;
+  const std::vector<LoadPoint> paella = curves.at("paella").Of(P99);
+  const double sustained = LoadAt(paella, kTailMs);
+  figure.Find(fmt::format("jobs_per_second_at_p99_100_ms.paella.sigma{}", sigma), sustained);
+  for (const std::string name : {"kernel-streams", "job-streams"}) {
+    const double theirs = LoadAt(curves.at(name).Of(P99), kTailMs);
+    figure.Compare(fmt::format("load_at_p99_100_ms.paella_over_{}.sigma{}", name, sigma), 1.4,
+                   sustained / theirs, "Paella 1");
+    figure.Compare(fmt::format("p99_there.{}_over_paella.sigma{}", name, sigma), 1.35,
+                   kTailMs / ValueAt(paella, theirs), "Paella 1");
+  }
+}
+
+// The largest ratio of the p99 of short jobs, over the loads with which the streams still keep up.
+double LargestGain(const Curve& streams, const Curve& ours) {
+  double gain = 0;
+  for (std::size_t i = 0; i < std::min(ours.points.size(), streams.points.size()); ++i) {
+    const LoadResult& theirs = streams.points[i];
+    if (theirs.per_second < 0.95 * theirs.offered) break;
+    gain = std::max(
+        gain, Percentile(theirs.by_model[0], 99) / Percentile(ours.points[i].by_model[0], 99));
+  }
+  return gain;
+}
+
+}  // namespace
+
+Result<Figure> PaellaFigure11(const FigureOptions& options) {
+  LAGOON_ASSIGN_OR_RETURN(const LoadMix mix, EightModels());
+  Figure figure;
+  for (const double sigma : kSigmas) {
+    FigurePanel panel{
+        fmt::format("Eight models, sigma {}", sigma), "jobs a second, done", "p99, ms", {}};
+    panel.log_y = true;
+    std::map<std::string, Curve> curves;
+    for (const std::string& scheduler : kSystems) {
+      LAGOON_ASSIGN_OR_RETURN(curves[scheduler], RunCurve(mix, scheduler, sigma, options));
+      for (const LoadResult& point : curves[scheduler].points) {
+        panel.Add(scheduler, point.per_second, P99(point));
+      }
+    }
+    CompareAtTail(curves, sigma, figure);
+    figure.panels.push_back(std::move(panel));
+  }
+  return figure;
+}
+
+Result<Figure> PaellaFigure12(const FigureOptions& options) {
+  LAGOON_ASSIGN_OR_RETURN(const LoadMix mix, ShortAndLong());
+  Figure figure;
+  for (const double sigma : kSigmas) {
+    std::map<std::string, Curve> curves;
+    for (const std::string& scheduler : kSystems) {
+      LAGOON_ASSIGN_OR_RETURN(curves[scheduler], RunCurve(mix, scheduler, sigma, options));
+    }
+    for (const std::size_t model : {0u, 1u}) {
+      const std::string name(mix.models[model].statistics.model);
+      FigurePanel panel{
+          fmt::format("{}, sigma {}", name, sigma), "jobs a second, done, both", "p99, ms", {}};
+      panel.log_y = true;
+      for (const std::string& scheduler : kSystems) {
+        for (const LoadResult& point : curves[scheduler].points) {
+          panel.Add(scheduler, point.per_second, Percentile(point.by_model[model], 99));
+        }
+      }
+      figure.panels.push_back(std::move(panel));
+    }
+    figure.Compare(fmt::format("p99_short.job-streams_over_paella_at_most.sigma{}", sigma), 3,
+                   LargestGain(curves["job-streams"], curves["paella"]), "Paella 7.1 (up to)");
+  }
+  return figure;
+}
+
+// Varies the fairness threshold at a load that every threshold sustains.
+Result<Figure> PaellaFigure13(const FigureOptions& options) {
+  LAGOON_ASSIGN_OR_RETURN(const LoadMix mix, ShortAndLong());
+  const LoadShape shape{1.5, std::max(kLeastJobs, options.Scaled(kJobs)), options.seed};
+  constexpr double kLoad = 800;
+  Figure figure;
+  FigurePanel panel{fmt::format("{} jobs a second, sigma 1.5", kLoad),
+                    "fairness threshold, kernels",
+                    "mean latency, ms",
+                    {}};
+  panel.log_x = panel.log_y = true;
+  const auto run = [&](Scheduler scheduler) -> Result<std::vector<double>> {
+    LAGOON_ASSIGN_OR_RETURN(const LoadResult seen,
+                            RunLoad(mix, shape, kLoad, std::move(scheduler)));
+    return std::vector<double>{Mean(seen.by_model[0]), Mean(seen.by_model[1])};
+  };
+  for (const double threshold : {0.1, 1., 10., 30., 100., 300., 1000., 10'000.}) {
+    LAGOON_ASSIGN_OR_RETURN(Scheduler paella, MakeScheduler("paella"));
+    paella.policy = std::make_unique<FairSrptPolicy>(threshold);
+    LAGOON_ASSIGN_OR_RETURN(const std::vector<double> means, run(std::move(paella)));
+    panel.Add("short (ResNet-18)", threshold, means[0]);
+    panel.Add("long (InceptionV3)", threshold, means[1]);
+    if (threshold == 0.1 || threshold == 10'000) {
+      figure.Find(fmt::format("mean_ms_short.threshold{}", threshold), means[0]);
+      figure.Find(fmt::format("mean_ms_long.threshold{}", threshold), means[1]);
+    }
+  }
+  LAGOON_ASSIGN_OR_RETURN(Scheduler single, MakeScheduler("single-stream"));
+  LAGOON_ASSIGN_OR_RETURN(const std::vector<double> means, run(std::move(single)));
+  figure.Find("mean_ms_short.single-stream", means[0]);
+  figure.Find("mean_ms_long.single-stream", means[1]);
+  figure.panels.push_back(std::move(panel));
+  return figure;
+}
+
+}  // namespace lagoon::bench

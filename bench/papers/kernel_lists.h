@@ -1,0 +1,56 @@
+#pragma once
+
+// The models of the papers as lists of kernels, for simulated devices. A list follows from
+// published statistics and a fixed seed; it never comes from another GPU
+// (docs/design/simulator.md).
+
+#include <cstdint>
+#include <span>
+#include <string_view>
+#include <vector>
+
+#include "base/status.h"
+#include "device/device.h"
+
+namespace lagoon {
+
+/// What is published about a model on a device. Unpublished fields are assumed; `source` says
+/// which.
+struct SimModelStatistics {
+  std::string_view device;  // name of the GPU model
+  std::string_view model;
+  std::uint32_t kernels = 0;
+  Nanoseconds time{0};      // one execution alone, gaps between kernels included
+  Nanoseconds shortest{0};  // shortest kernel
+  Nanoseconds longest{0};   // longest kernel; 0: follows from the other fields
+  std::uint32_t skew = 3;   // kernel times follow a uniform number to this power
+  double least_use = 0;     // least fraction of the units that a kernel uses
+  double mean_use = 0;      // mean fraction, weighted with time
+  double most_use = 1;
+  std::string_view source;
+};
+
+struct SimModelKernel {
+  std::uint32_t blocks = 0;
+  BlockDemand block;
+  Nanoseconds time{0};  // the whole kernel, alone on the device
+};
+
+/// A model's kernels, each of which depends on the one before.
+struct SimModel {
+  SimModelStatistics statistics;
+  std::vector<SimModelKernel> kernels;
+};
+
+/// All models of all devices.
+std::span<const SimModelStatistics> SimModelTable();
+
+/// kNotFound names the models that the device has.
+Result<SimModel> MakeSimModel(std::string_view device, std::string_view model);
+
+/// kInvalidArgument names the fields of `statistics` that contradict each other. `units` and `gap`:
+/// the device's SimConstants::units and dependent_gap_ns.
+Result<SimModel> MakeSimModel(const SimModelStatistics& statistics, std::uint32_t units,
+                              Nanoseconds gap);
+
+}  // namespace lagoon

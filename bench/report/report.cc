@@ -1,0 +1,95 @@
+#include "bench/report/report.h"
+
+#include <fmt/chrono.h>
+#include <fmt/format.h>
+#include <sys/utsname.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <cmath>
+#include <cstdio>
+#include <ctime>
+#include <fstream>
+#include <iostream>
+#include <thread>
+
+#include "base/json.h"
+#include "kernels/cpu_level.h"
+
+namespace lagoon::bench {
+namespace {
+
+std::string ProcessorModel() {
+  std::ifstream file("/proc/cpuinfo");
+  for (std::string line; std::getline(file, line);) {
+    const std::size_t colon = line.find(": ");
+    if (line.starts_with("model name") && colon != std::string::npos) return line.substr(colon + 2);
+  }
+  return "unknown";
+}
+
+}  // namespace
+
+Report::Report(std::string benchmark, nlohmann::json configuration, std::string version) {
+  utsname kernel{};
+  uname(&kernel);
+  json_["benchmark"] = std::move(benchmark);
+  json_["version"] = std::move(version);
+  json_["date"] = fmt::format("{:%Y-%m-%dT%H:%M:%SZ}", fmt::gmtime(std::time(nullptr)));
+  json_["machine"] = {{"processor", ProcessorModel()},
+                      {"cores", std::thread::hardware_concurrency()},
+                      {"kernel", kernel.release},
+                      {"instruction_set", NameOf(ActiveCpuLevel())}};
+  json_["configuration"] = std::move(configuration);
+  json_["metrics"] = nlohmann::json::object();
+}
+
+void Report::Metric(const std::string& name, double value) {
+  if (std::isnan(value)) return;  // a percentile of too few samples is left out
+  json_["metrics"][name] = value;
+}
+
+Status Report::Write(const std::string& path) const {
+  if (path.empty()) {
+    std::cout << DumpJson(json_, 2) << std::endl;
+    return {};
+  }
+  std::ofstream file(path);
+  file << DumpJson(json_, 2) << '\n';
+  file.close();
+  if (!file) return Fail(ErrorCode::kInvalidArgument, fmt::format("'{}' cannot be written", path));
+  std::fprintf(stderr, "wrote %s\n", path.c_str());
+  return {};
+}
+
+ProgressBar::ProgressBar(std::string title, int steps)
+    : title_(std::move(title)), steps_(steps), terminal_(isatty(STDERR_FILENO) != 0) {}
+
+ProgressBar::~ProgressBar() {
+  if (terminal_) std::fprintf(stderr, "\r\033[K");
+}
+
+void Progress::Step(const std::string& now) {
+  const int tenths_before = done_ * 10 / steps_;
+  done_ = std::min(done_ + 1, steps_);
+  if (terminal_ || done_ * 10 / steps_ != tenths_before) Draw(now);
+}
+
+void Progress::Draw(const std::string& now) const {
+  constexpr int kWidth = 30;
+  const int filled = done_ * kWidth / steps_;
+  std::fprintf(stderr, "%s%s [%s%s] %3d%% %s%s", terminal_ ? "\r\033[K" : "", title_.c_str(),
+               std::string(static_cast<std::size_t>(filled), '#').c_str(),
+               std::string(static_cast<std::size_t>(kWidth - filled), '.').c_str(),
+               done_ * 100 / steps_, now.c_str(), terminal_ ? "" : "\n");
+}
+
+double PeakRssMib(int pid) {
+  std::ifstream file(fmt::format("/proc/{}/status", pid));
+  for (std::string line; std::getline(file, line);) {
+    if (line.starts_with("VmHWM:")) return std::stod(line.substr(6)) / 1024.0;
+  }
+  return 0;
+}
+
+}  // namespace lagoon::bench

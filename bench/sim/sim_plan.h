@@ -1,0 +1,17 @@
+#pragma once
+
+#include <memory>
+
+#include "bench/papers/kernel_lists.h"
+#include "device/sim/sim_device.h"
+#include "plan/plan.h"
+
+namespace lagoon::bench {
+
+/// Makes a plan from a frozen kernel list, for a dispatcher on `device`: a chain of kernels with
+/// the published times as its profile. The plan has neither inputs nor outputs, as the published
+/// times do not include copies. Fails if a kernel's blocks do not fit into the device's units,
+/// naming the model.
+Result<std::shared_ptr<const LoadedPlan>> LoadSimPlan(const SimModel& model, SimDevice& device);
+
+}  // namespace lagoon::bench

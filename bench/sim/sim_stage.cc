@@ -1,0 +1,57 @@
+#include "bench/sim/sim_stage.h"
+
+#include <map>
+
+#include "bench/sim/sim_plan.h"
+
+namespace lagoon::bench {
+namespace {
+
+constexpr std::size_t kMaxPending = 1'000'000;  // no request is dropped: lateness shows as latency
+
+}  // namespace
+
+Result<SimStage> SimStage::Open(const SimDeviceOptions& options, Scheduler scheduler,
+                                std::span<const SimStageQueue> queues, const Wrap& wrap) {
+  SimStage stage;
+  LAGOON_ASSIGN_OR_RETURN(stage.device_, SimDevice::Create(options));
+  stage.start_ = stage.device_->Now();
+  if (wrap) stage.wrapped_ = wrap(*stage.device_);
+  Device& device = stage.wrapped_ ? *stage.wrapped_ : *stage.device_;
+  stage.dispatcher_ =
+      std::make_unique<Dispatcher>(device, scheduler.config, std::move(scheduler.policy));
+  std::map<const SimModel*, std::shared_ptr<const LoadedPlan>> plans;
+  for (const SimStageQueue& wanted : queues) {
+    stage.queues_.emplace_back();
+    if (wanted.model == nullptr) continue;
+    std::shared_ptr<const LoadedPlan>& plan = plans[wanted.model];
+    if (plan == nullptr) {
+      LAGOON_ASSIGN_OR_RETURN(plan, LoadSimPlan(*wanted.model, *stage.device_));
+    }
+    QueueOptions queue;
+    queue.name = wanted.name;
+    queue.job_class = wanted.job_class;
+    queue.max_pending = kMaxPending;
+    for (std::size_t i = 0; i < wanted.instances; ++i) {
+      LAGOON_ASSIGN_OR_RETURN(stage.instances_.emplace_back(),
+                              Instance::Create(plan, *stage.device_));
+      queue.instances.push_back(stage.instances_.back().get());
+    }
+    LAGOON_ASSIGN_OR_RETURN(stage.queues_.back(), stage.dispatcher_->AddQueue(std::move(queue)));
+  }
+  return stage;
+}
+
+std::vector<VirtualRun> SimStage::Run(const std::vector<DisbClient>& clients,
+                                      const DisbWindow& window, Nanoseconds settle) {
+  Device& device = wrapped_ ? *wrapped_ : *device_;
+  VirtualClients run(device, *dispatcher_, clients, queues_);
+  return run.Run(window, settle);
+}
+
+double SimStage::Fraction(Nanoseconds unit_time) const {
+  const std::chrono::duration<double> all = (device_->Now() - start_) * device_->info().units;
+  return unit_time / all;
+}
+
+}  // namespace lagoon::bench

@@ -1,0 +1,61 @@
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "bench/papers/kernel_lists.h"
+#include "bench/sim/virtual_clients.h"
+#include "device/sim/sim_device.h"
+#include "policies/registry.h"
+
+namespace lagoon::bench {
+
+/// The queue of one client of a stage.
+struct SimStageQueue {
+  std::string name;
+  JobClass job_class = JobClass::kBestEffort;
+  const SimModel* model = nullptr;  // null: the client has no queue
+  std::size_t instances = 1;        // the client's requests that run at once
+};
+
+/// A simulated device and a dispatcher with some clients' models under a scheduler. Every run takes
+/// a new stage, so that no run affects the next. One thread.
+class SimStage {
+ public:
+  /// Makes a device to put between the dispatcher and the simulated device; empty: none.
+  using Wrap = std::function<std::unique_ptr<Device>(Device&)>;
+
+  /// Clients of one model share its plan. Fails when a model does not fit the device, naming it.
+  static Result<SimStage> Open(const SimDeviceOptions& options, Scheduler scheduler,
+                               std::span<const SimStageQueue> queues, const Wrap& wrap = {});
+
+  /// Runs a window of `clients`, in the order of the queues. The window begins after `settle`.
+  std::vector<VirtualRun> Run(const std::vector<DisbClient>& clients, const DisbWindow& window,
+                              Nanoseconds settle);
+
+  /// Fractions of the units' time since the start: with blocks, and without blocks while work was
+  /// held back.
+  double UnitsBusy() const { return Fraction(device_->Times().busy); }
+  double IdleWhileReady() const { return Fraction(device_->Times().idle_while_ready); }
+
+  SimDevice& device() { return *device_; }
+  Dispatcher& dispatcher() { return *dispatcher_; }
+  const std::vector<std::optional<QueueId>>& queues() const { return queues_; }
+
+ private:
+  SimStage() = default;
+  double Fraction(Nanoseconds unit_time) const;
+
+  std::unique_ptr<SimDevice> device_;
+  TimePoint start_;
+  std::unique_ptr<Device> wrapped_;  // null: the dispatcher uses the device itself
+  std::vector<std::unique_ptr<Instance>> instances_;
+  std::unique_ptr<Dispatcher> dispatcher_;
+  std::vector<std::optional<QueueId>> queues_;  // by client
+};
+
+}  // namespace lagoon::bench

@@ -1,0 +1,87 @@
+#include "device/cuda/driver/driver.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "base/testing/paths.h"
+#include "device/cuda/testing/fake_device.h"
+
+namespace lagoon::cuda {
+namespace {
+
+using fake::EmulatedSettings;
+using fake::OpenFake;
+using fake::Settings;
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+
+std::string LoadError(const std::string& library = FakeCudaLibrary()) {
+  const Result<std::shared_ptr<const Driver>> driver = Driver::Load(library);
+  if (driver) return "";
+  EXPECT_EQ(driver.error().code, ErrorCode::kUnavailable) << driver.error().message;
+  return driver.error().message;
+}
+
+TEST(CudaDriver, WithoutALibraryItSaysWhatToInstall) {
+  EXPECT_THAT(LoadError("libno-such-driver.so.1"),
+              AllOf(HasSubstr("libno-such-driver.so.1"), HasSubstr("install NVIDIA's driver")));
+}
+
+TEST(CudaDriver, ALibraryThatIsNoDriverIsTooOld) {
+  EXPECT_THAT(LoadError("libm.so.6"), HasSubstr("too old"));
+}
+
+TEST(CudaDriver, AnOldDriverIsNamedWithItsVersion) {
+  Settings settings = EmulatedSettings(1);
+  settings.driver_version = 11040;
+  OpenFake().Reset(settings);
+  EXPECT_THAT(LoadError(), AllOf(HasSubstr("11.4"), HasSubstr("12.0")));
+}
+
+TEST(CudaDriver, ACallThatTheDriverLacksIsNamed) {
+  Settings settings = EmulatedSettings(1);
+  settings.missing = {"cuStreamWriteValue32"};
+  OpenFake().Reset(settings);
+  EXPECT_THAT(LoadError(), HasSubstr("cuStreamWriteValue32"));
+}
+
+TEST(CudaDriver, WithoutAGpuItSaysWhereToLook) {
+  Settings settings = EmulatedSettings(1);
+  settings.multiprocessors.clear();
+  OpenFake().Reset(settings);
+  EXPECT_THAT(LoadError(), AllOf(HasSubstr("CUDA_ERROR_NO_DEVICE"), HasSubstr("nvidia-smi")));
+}
+
+TEST(CudaDriver, DescribesEveryGpu) {
+  Settings settings = EmulatedSettings(1);
+  settings.multiprocessors = {3, 5};
+  OpenFake().Reset(settings);
+  const auto driver = Driver::Load(FakeCudaLibrary());
+  ASSERT_TRUE(driver.has_value()) << driver.error().message;
+  EXPECT_EQ(*CountGpus(**driver), 2);
+  const Result<GpuInfo> gpu = DescribeGpu(**driver, 1);
+  ASSERT_TRUE(gpu.has_value()) << gpu.error().message;
+  EXPECT_EQ(gpu->name, "Fake GPU");
+  EXPECT_EQ(gpu->multiprocessors, 5u);
+  EXPECT_EQ(gpu->major, 9);
+  EXPECT_EQ(gpu->memory_bytes, settings.memory_bytes);
+  EXPECT_EQ(gpu->shared_bytes, settings.shared_bytes);
+  const Result<GpuInfo> third = DescribeGpu(**driver, 2);
+  ASSERT_FALSE(third.has_value());
+  EXPECT_EQ(third.error().code, ErrorCode::kNotFound);
+  EXPECT_EQ(third.error().message, "there is no GPU 2: the driver has 2");
+}
+
+TEST(CudaDriver, AnErrorNamesTheCallAndTheCode) {
+  OpenFake().Reset(EmulatedSettings(1));
+  const auto driver = Driver::Load(FakeCudaLibrary());
+  ASSERT_TRUE(driver.has_value());
+  const Status failed = (*driver)->Check(700, "cuMemFree");
+  ASSERT_FALSE(failed.has_value());
+  EXPECT_EQ(failed.error().code, ErrorCode::kInternal);
+  EXPECT_EQ(failed.error().message, "cuMemFree: CUDA_ERROR_ILLEGAL_ADDRESS (made up by a test)");
+  EXPECT_EQ((*driver)->Check(kOutOfMemory, "x").error().code, ErrorCode::kResourceExhausted);
+}
+
+}  // namespace
+}  // namespace lagoon::cuda

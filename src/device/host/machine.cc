@@ -1,0 +1,67 @@
+#include "device/host/machine.h"
+
+#include <pthread.h>
+#include <sched.h>
+
+#include <algorithm>
+#include <fstream>
+
+namespace lagoon {
+namespace {
+
+// Reads control group version 2: "<quota us> <period us>" or "max <period us>". 0: no limit.
+std::uint32_t QuotaCores() {
+  std::ifstream file("/sys/fs/cgroup/cpu.max");
+  double quota = 0;
+  double period = 0;
+  if (!(file >> quota >> period) || quota <= 0 || period <= 0) return 0;
+  return std::max(1u, static_cast<std::uint32_t>(quota / period));
+}
+
+}  // namespace
+
+std::vector<int> UsableCores() {
+  std::vector<int> cores;
+  cpu_set_t set;
+  CPU_ZERO(&set);
+  if (sched_getaffinity(0, sizeof(set), &set) == 0) {
+    for (int i = 0; i < CPU_SETSIZE; ++i) {
+      if (CPU_ISSET(i, &set)) cores.push_back(i);
+    }
+  }
+  return cores;
+}
+
+std::uint32_t UsableCoreCount() {
+  auto count = static_cast<std::uint32_t>(UsableCores().size());
+  if (count == 0) count = std::max(1u, std::thread::hardware_concurrency());
+  const std::uint32_t quota = QuotaCores();
+  return quota == 0 ? count : std::min(count, quota);
+}
+
+std::string ProcessorName() {
+  std::ifstream file("/proc/cpuinfo");
+  for (std::string line; std::getline(file, line);) {
+    const std::size_t colon = line.find(": ");
+    if (line.starts_with("model name") && colon != std::string::npos) return line.substr(colon + 2);
+  }
+  return "unknown processor";
+}
+
+Status PinThread(std::jthread& thread, int core) {
+  cpu_set_t set;
+  CPU_ZERO(&set);
+  CPU_SET(core, &set);
+  if (pthread_setaffinity_np(thread.native_handle(), sizeof(set), &set) != 0) {
+    return Fail(ErrorCode::kInvalidArgument,
+                "device 'cpu': cannot bind a worker to core " + std::to_string(core));
+  }
+  return {};
+}
+
+void NameThisThread(const std::string& name) {
+  // Fails only for names over 15 characters. The name is for people only.
+  static_cast<void>(pthread_setname_np(pthread_self(), name.substr(0, 15).c_str()));
+}
+
+}  // namespace lagoon

@@ -1,0 +1,52 @@
+#pragma once
+
+// Evaluators that the op table refers to: they compute the contents of constant nodes. Plain loops,
+// because they run once, when a model is loaded, on shapes and weights.
+
+#include "base/status.h"
+#include "graph/ops/op_context.h"
+
+namespace lagoon {
+
+// evaluate_move.cc: move elements of any type unchanged.
+Result<ConstantBytes> EvaluateAlias(const OpContext& context, std::size_t output);  // same bytes
+Result<ConstantBytes> EvaluateTranspose(const OpContext& context, std::size_t output);
+Result<ConstantBytes> EvaluateSlice(const OpContext& context, std::size_t output);
+Result<ConstantBytes> EvaluateSplit(const OpContext& context, std::size_t output);
+Result<ConstantBytes> EvaluateExpand(const OpContext& context, std::size_t output);
+Result<ConstantBytes> EvaluateConcat(const OpContext& context, std::size_t output);
+Result<ConstantBytes> EvaluateGather(const OpContext& context, std::size_t output);
+Result<ConstantBytes> EvaluateWhere(const OpContext& context, std::size_t output);
+
+// evaluate_make.cc: compute from shapes and attributes.
+Result<ConstantBytes> EvaluateShape(const OpContext& context, std::size_t output);
+Result<ConstantBytes> EvaluateSize(const OpContext& context, std::size_t output);
+Result<ConstantBytes> EvaluateConstant(const OpContext& context, std::size_t output);
+Result<ConstantBytes> EvaluateConstantOfShape(const OpContext& context, std::size_t output);
+Result<ConstantBytes> EvaluateRange(const OpContext& context, std::size_t output);
+Result<ConstantBytes> EvaluateCast(const OpContext& context, std::size_t output);
+
+// evaluate_arithmetic.cc: fp32, fp64, int32 and int64; integer overflow wraps around.
+Result<ConstantBytes> EvaluateUnary(const OpContext& context, std::size_t output);
+Result<ConstantBytes> EvaluateBinary(const OpContext& context, std::size_t output);
+Result<ConstantBytes> EvaluateEqual(const OpContext& context, std::size_t output);
+Result<ConstantBytes> EvaluateReduce(const OpContext& context, std::size_t output);
+
+/// Copies elements of `element_bytes` each in row-major order of `dims`: the element at index i is
+/// read at `from` + (offset + sum(i[d] * strides[d])) elements. Strides may be 0 or negative.
+struct StridedView {
+  const std::byte* from = nullptr;
+  std::size_t element_bytes = 0;
+  std::int64_t offset = 0;
+  std::vector<std::int64_t> strides;  // as many as dims
+};
+void CopyStrided(const StridedView& view, const Dims& dims, std::byte* to);
+
+/// Row-major strides of `dims`, in elements.
+std::vector<std::int64_t> RowMajorStrides(const Dims& dims);
+
+/// The bytes of input `i` broadcast to `dims`; input `i`'s own buffer if broadcasting changes
+/// nothing.
+ConstantBytes BroadcastBytes(const OpContext& context, std::size_t i, const Dims& dims);
+
+}  // namespace lagoon

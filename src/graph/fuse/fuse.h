@@ -1,0 +1,87 @@
+#pragma once
+
+// The steps of FuseOps; fuse.cc has their order.
+
+#include <map>
+#include <string>
+#include <vector>
+
+#include "base/status.h"
+#include "graph/fuse/graph_edit.h"
+#include "graph/graph.h"
+
+namespace lagoon {
+
+/// Multiplies alpha and beta of every Gemm into its weights and its bias; the bias becomes [N].
+void NormalizeGemms(Graph& graph);
+
+/// Turns a Gemm between two Reshapes (one makes rows of the tensor, the other restores its shape)
+/// into a MatMul on the tensor itself, so that later ops can be fused with it. Runs after
+/// NormalizeGemms.
+void FuseReshapedGemms(Graph& graph);
+
+/// An Add of one constant per output channel behind a Conv, Gemm or MatMul becomes the bias of that
+/// node.
+void FuseBias(Graph& graph);
+
+/// Weights that FuseBatchNorms has already scaled, by node name. The graphs of one model for
+/// several batch sizes share them.
+struct ScaledWeights {
+  struct Entry {
+    Constant from;
+    std::vector<double> scale;
+    Constant scaled;
+  };
+  std::map<std::string, Entry> by_node;
+};
+/// Splits a Gemm or MatMul into one node per part if its output is read only by a Split along the
+/// columns (queries, keys and values). Runs after FuseBias and before the steps that add residuals.
+void DivideSplitLinears(Graph& graph);
+
+/// Folds a BatchNormalization into weights and bias of the Conv, Gemm or MatMul before it, in
+/// double precision. kInvalidArgument if a variance is negative.
+Status FuseBatchNorms(Graph& graph, ScaledWeights& scaled);
+
+/// Turns each BatchNormalization that FuseBatchNorms left into a ChannelAffine, or, for ranks other
+/// than 2 and 4, into Mul and Add with constants of shape [1,C,1,...].
+Status ExpandBatchNorms(Graph& graph);
+
+/// Merges a Concat along the channels into the ChannelAffine that is its only reader.
+void FuseJoins(Graph& graph);
+/// FuseJoins leaves a Concat of more tensors as it is.
+inline constexpr std::size_t kMaxJoinedParts = 64;
+
+/// Fuses an Add of two computed tensors of the same shape into the node that computes one of them:
+/// a Conv (group 1), Gemm or MatMul, the later of the two if both qualify. The merged node takes
+/// the place of the Add, so that it runs after both operands. If the node already has an
+/// activation, the residual is added after the activation.
+void FuseResiduals(Graph& graph);
+
+/// x / sqrt(mean(x^2) + epsilon) becomes an RMSNormalization; the same formula on x - mean(x)
+/// becomes a LayerNormalization. A scale and a bias that follow become parameters of the new node.
+void FuseNormalizations(Graph& graph);
+
+/// x * f(x) becomes a Gelu or a Swish, depending on f.
+void FuseGatedActivations(Graph& graph);
+
+/// softmax(q * transposed(k)) * v of rank 4, with scale and mask, becomes an Attention.
+void FuseAttention(Graph& graph);
+/// FuseAttention leaves longer rows of scores unfused.
+inline constexpr std::int64_t kMaxFusedKeys = 8192;
+
+/// Fuses Relu and Clip into the Conv, Gemm, MatMul, ChannelAffine or Add before them, and other
+/// functions into a Conv, Gemm, MatMul, ChannelAffine or Slice.
+void FuseActivations(Graph& graph);
+
+bool IsLinear(const Node& node);  // a packed Conv, Gemm or MatMul
+
+/// Output channels of a linear node, from the shape of its weights; also the length of its bias.
+std::int64_t Channels(const GraphEditor& editor, const Node& node);
+
+/// The bias of a linear node, zeros if it has none.
+std::vector<double> BiasOf(const GraphEditor& editor, const Node& node);
+
+/// Gives node `i`, a linear one, the bias `bias`, rounded to fp32.
+void SetBias(GraphEditor& editor, std::size_t i, const std::vector<double>& bias);
+
+}  // namespace lagoon

@@ -1,0 +1,57 @@
+#include <algorithm>
+#include <optional>
+
+#include "graph/fuse/fuse.h"
+
+namespace lagoon {
+namespace {
+
+/// Functions that linear nodes, ChannelAffine and Slice support besides limits.
+constexpr std::string_view kFunctions[] = {"LeakyRelu",   "Sigmoid",  "Tanh", "HardSwish",
+                                           "HardSigmoid", "Swish",    "Gelu", "Mish",
+                                           "Elu",         "Softplus", "Exp"};
+
+bool IsLimit(const Node& node) { return node.op == "Relu" || node.op == "Clip"; }
+
+bool IsFunction(const Node& node) {
+  return std::find(std::begin(kFunctions), std::end(kFunctions), node.op) != std::end(kFunctions);
+}
+
+/// True if `node` can apply `activation` in the same kernel.
+bool Takes(const Node& node, const Node& activation) {
+  if (node.fused.activation != ActivationKind::kNone || node.fused.residual_last) return false;
+  if (node.op == "Slice") return IsFunction(activation);
+  return IsLinear(node) || node.op == "ChannelAffine" || (node.op == "Add" && IsLimit(activation));
+}
+
+void SetActivation(const Node& activation, Fused& fused) {
+  if (activation.op == "Relu") {
+    fused.activation = ActivationKind::kRelu;
+  } else if (activation.op == "Clip") {
+    fused.activation = ActivationKind::kClip;
+    fused.low = activation.Float("min", 0);
+    fused.high = activation.Float("max", 0);
+  } else {
+    fused.activation = ActivationKind::kOp;
+    fused.op = activation.op;
+    fused.attributes = activation.attributes;
+  }
+}
+
+}  // namespace
+
+void FuseActivations(Graph& graph) {
+  GraphEditor editor(graph);
+  for (std::size_t i = 0; i < editor.size(); ++i) {
+    const Node& node = editor.node(i);
+    if (!(IsLimit(node) || IsFunction(node)) || node.inputs.size() > 1) continue;
+    if (editor.value(node.inputs[0]).type != DataType::kFloat32) continue;
+    const std::optional<std::size_t> producer = editor.SoleProducer(node.inputs[0]);
+    if (!producer || !Takes(editor.node(*producer), node)) continue;
+    SetActivation(node, editor.node(*producer).fused);
+    editor.Absorb(*producer, i);
+  }
+  editor.Finish();
+}
+
+}  // namespace lagoon

@@ -1,0 +1,118 @@
+// Activations that exporters write out: x times a function of x.
+
+#include <array>
+#include <cmath>
+#include <optional>
+
+#include "graph/fuse/formula.h"
+#include "graph/fuse/fuse.h"
+
+namespace lagoon {
+namespace {
+
+/// A Gelu of x, with its attribute `approximate`.
+struct Gelu {
+  ValueId x = kNoValue;
+  const char* approximate = "";
+};
+
+/// x, if `value` is x to the power of three.
+std::optional<ValueId> CubeOf(const GraphEditor& editor, ValueId value) {
+  const Node* const power = ComputedBy(editor, value, "Pow");
+  if (power != nullptr && IsNumber(editor, power->inputs[1], 3)) return power->inputs[0];
+  const Node* const product = ComputedBy(editor, value, "Mul");
+  for (std::size_t side = 0; product != nullptr && side < 2; ++side) {
+    const Node* const square = ComputedBy(editor, product->inputs[side], "Mul");
+    const ValueId x = product->inputs[1 - side];
+    if (square != nullptr && square->inputs[0] == x && square->inputs[1] == x) return x;
+  }
+  return std::nullopt;
+}
+
+/// x, if `value` is x + 0.044715 x^3.
+std::optional<ValueId> CubicOf(const GraphEditor& editor, ValueId value) {
+  const Node* const sum = ComputedBy(editor, value, "Add");
+  for (std::size_t side = 0; sum != nullptr && side < 2; ++side) {
+    const ValueId x = sum->inputs[1 - side];
+    const std::optional<ValueId> cube = OtherThan(editor, sum->inputs[side], "Mul", 0.044715);
+    if (cube && CubeOf(editor, *cube) == x) return x;
+  }
+  return std::nullopt;
+}
+
+/// x, if `value` is 1 + erf(x / sqrt(2)), or its approximation with tanh.
+std::optional<Gelu> GeluGateOf(const GraphEditor& editor, ValueId value) {
+  const std::optional<ValueId> function = OtherThan(editor, value, "Add", 1);
+  if (!function) return std::nullopt;
+  constexpr double kPrecision = 1e-6;
+  if (const Node* const erf = ComputedBy(editor, *function, "Erf")) {
+    const Scaled scaled = ScaledOf(editor, erf->inputs[0]);
+    if (std::abs(scaled.factor - std::sqrt(0.5)) > kPrecision) return std::nullopt;
+    return Gelu{scaled.of, "none"};
+  }
+  if (const Node* const tanh = ComputedBy(editor, *function, "Tanh")) {
+    const Scaled scaled = ScaledOf(editor, tanh->inputs[0]);
+    if (std::abs(scaled.factor - std::sqrt(2 / std::acos(-1.0))) > kPrecision) return std::nullopt;
+    const std::optional<ValueId> x = CubicOf(editor, scaled.of);
+    if (x) return Gelu{*x, "tanh"};
+  }
+  return std::nullopt;
+}
+
+/// The factors of a product of three: a product of two, one of which is itself a product.
+using Factors = std::array<ValueId, 3>;
+
+std::optional<Gelu> GeluOf(const GraphEditor& editor, const Factors& factors) {
+  for (std::size_t gate = 0; gate < 3; ++gate) {
+    const std::optional<Gelu> gelu = GeluGateOf(editor, factors[gate]);
+    if (!gelu) continue;
+    const ValueId a = factors[(gate + 1) % 3], b = factors[(gate + 2) % 3];
+    if ((a == gelu->x && IsNumber(editor, b, 0.5)) || (b == gelu->x && IsNumber(editor, a, 0.5))) {
+      return gelu;
+    }
+  }
+  return std::nullopt;
+}
+
+void TryGelu(GraphEditor& editor, std::size_t i) {
+  Node& node = editor.node(i);
+  for (std::size_t side = 0; side < 2; ++side) {
+    const Node* const product = ComputedBy(editor, node.inputs[side], "Mul");
+    if (product == nullptr) continue;
+    const std::optional<Gelu> gelu =
+        GeluOf(editor, {product->inputs[0], product->inputs[1], node.inputs[1 - side]});
+    if (!gelu || editor.value(gelu->x).dims != editor.value(node.outputs[0]).dims) continue;
+    node.op = "Gelu";
+    node.inputs = {gelu->x};
+    node.attributes = {{"approximate", std::string(gelu->approximate)}};
+    return;
+  }
+}
+
+void TrySwish(GraphEditor& editor, std::size_t i) {
+  Node& node = editor.node(i);
+  for (std::size_t side = 0; side < 2; ++side) {
+    const Node* const sigmoid = ComputedBy(editor, node.inputs[side], "Sigmoid");
+    const ValueId x = node.inputs[1 - side];
+    if (sigmoid == nullptr || sigmoid->inputs[0] != x) continue;
+    node.op = "Swish";
+    node.inputs = {x};
+    return;
+  }
+}
+
+}  // namespace
+
+void FuseGatedActivations(Graph& graph) {
+  GraphEditor editor(graph);
+  for (std::size_t i = 0; i < editor.size(); ++i) {
+    const Node& node = editor.node(i);
+    if (node.op != "Mul" || node.inputs.size() != 2) continue;
+    if (editor.value(node.outputs[0]).type != DataType::kFloat32) continue;
+    TryGelu(editor, i);
+    if (node.op == "Mul") TrySwish(editor, i);
+  }
+  editor.Finish();
+}
+
+}  // namespace lagoon

@@ -1,0 +1,172 @@
+#include "graph/fuse/graph_edit.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "base/check.h"
+
+namespace lagoon {
+namespace {
+
+std::size_t Index(ValueId id) { return static_cast<std::size_t>(id); }
+
+// Values that the outputs need. Constants need no other value.
+std::vector<bool> NeededValues(const Graph& graph) {
+  std::vector<bool> needed(graph.values.size(), false);
+  for (const ValueId output : graph.outputs) needed[Index(output)] = true;
+  for (auto node = graph.nodes.rbegin(); node != graph.nodes.rend(); ++node) {
+    const bool used = std::any_of(node->outputs.begin(), node->outputs.end(), [&](ValueId id) {
+      return id != kNoValue && needed[Index(id)] && !graph.value(id).constant;
+    });
+    if (!used) continue;
+    for (const ValueId input : node->inputs) {
+      if (input != kNoValue) needed[Index(input)] = true;
+    }
+    if (node->fused.residual != kNoValue) needed[Index(node->fused.residual)] = true;
+  }
+  return needed;
+}
+
+// A remaining node keeps its first output, needed or not, because that output's shape defines what
+// the node computes.
+void DropUnusedNodes(Graph& graph, std::vector<bool>& needed) {
+  for (Node& node : graph.nodes) {
+    const ValueId first = node.outputs.empty() ? kNoValue : node.outputs[0];
+    for (ValueId& output : node.outputs) {
+      if (output == kNoValue) continue;
+      if (!needed[Index(output)] || graph.value(output).constant) output = kNoValue;
+    }
+    const bool stays = std::any_of(node.outputs.begin(), node.outputs.end(),
+                                   [](ValueId output) { return output != kNoValue; });
+    if (stays && first != kNoValue) {
+      node.outputs[0] = first;
+      needed[Index(first)] = true;
+    }
+    while (!node.outputs.empty() && node.outputs.back() == kNoValue) node.outputs.pop_back();
+  }
+  std::erase_if(graph.nodes, [](const Node& node) { return node.outputs.empty(); });
+}
+
+}  // namespace
+
+void Compact(Graph& graph) {
+  std::vector<bool> needed = NeededValues(graph);
+  DropUnusedNodes(graph, needed);
+  for (const ValueId input : graph.inputs) needed[Index(input)] = true;
+
+  std::vector<ValueId> renumbered(graph.values.size(), kNoValue);
+  std::vector<Value> values;
+  for (std::size_t i = 0; i < graph.values.size(); ++i) {
+    if (!needed[i]) continue;
+    renumbered[i] = static_cast<ValueId>(values.size());
+    values.push_back(std::move(graph.values[i]));
+  }
+  graph.values = std::move(values);
+  const auto renumber = [&](ValueId& id) {
+    if (id != kNoValue) id = renumbered[Index(id)];
+  };
+  for (Node& node : graph.nodes) {
+    std::for_each(node.inputs.begin(), node.inputs.end(), renumber);
+    std::for_each(node.outputs.begin(), node.outputs.end(), renumber);
+    renumber(node.fused.residual);
+  }
+  std::for_each(graph.inputs.begin(), graph.inputs.end(), renumber);
+  std::for_each(graph.outputs.begin(), graph.outputs.end(), renumber);
+}
+
+GraphEditor::GraphEditor(Graph& graph)
+    : graph_(graph),
+      producers_(graph.values.size()),
+      uses_(graph.values.size(), 0),
+      removed_(graph.nodes.size(), false) {
+  for (std::size_t i = 0; i < graph.nodes.size(); ++i) {
+    const Node& node = graph.nodes[i];
+    for (const ValueId output : node.outputs) {
+      if (output != kNoValue) producers_[Index(output)] = i;
+    }
+    for (const ValueId input : node.inputs) {
+      if (input != kNoValue) ++uses_[Index(input)];
+    }
+    if (node.fused.residual != kNoValue) ++uses_[Index(node.fused.residual)];
+  }
+  // Counts two, so that a graph output never looks like a value with one reader.
+  for (const ValueId output : graph.outputs) uses_[Index(output)] += 2;
+}
+
+std::optional<std::size_t> GraphEditor::Producer(ValueId value) const {
+  return value == kNoValue ? std::nullopt : producers_[Index(value)];
+}
+
+std::optional<std::size_t> GraphEditor::SoleProducer(ValueId value) const {
+  if (value == kNoValue || uses_[Index(value)] != 1) return std::nullopt;
+  return producers_[Index(value)];
+}
+
+void GraphEditor::Absorb(std::size_t into, std::size_t reader) {
+  LAGOON_CHECK(node(into).outputs.size() == 1 && node(reader).outputs.size() == 1);
+  node(into).outputs = node(reader).outputs;
+  producers_[Index(node(into).outputs[0])] = into;
+  removed_[reader] = true;
+}
+
+void GraphEditor::AbsorbAtReader(std::size_t into, std::size_t reader) {
+  LAGOON_CHECK(node(into).outputs.size() == 1 && node(reader).outputs.size() == 1);
+  node(into).outputs = node(reader).outputs;
+  std::swap(node(into), node(reader));
+  removed_[into] = true;
+}
+
+ValueId GraphEditor::AddConstant(const Node& node, std::string_view suffix, Dims dims,
+                                 const std::vector<float>& values) {
+  producers_.emplace_back();
+  uses_.push_back(1);
+  return AddFloatConstant(graph_, node.name + std::string(suffix), std::move(dims), values);
+}
+
+ValueId GraphEditor::AddConstant(const Node& node, std::string_view suffix, Constant constant) {
+  producers_.emplace_back();
+  uses_.push_back(1);
+  Value value;
+  value.name = node.name + std::string(suffix);
+  value.type = constant.type;
+  value.dims = constant.dims;
+  value.shape_known = true;
+  value.constant = std::move(constant);
+  graph_.values.push_back(std::move(value));
+  return static_cast<ValueId>(graph_.values.size() - 1);
+}
+
+void GraphEditor::Finish() {
+  std::size_t kept = 0;
+  for (std::size_t i = 0; i < graph_.nodes.size(); ++i) {
+    if (removed_[i]) continue;
+    if (kept != i) graph_.nodes[kept] = std::move(graph_.nodes[i]);
+    ++kept;
+  }
+  graph_.nodes.resize(kept);
+  Compact(graph_);
+}
+
+Status ChargeValues(const Graph& graph, ByteBudget& budget) {
+  for (const Value& value : graph.values) {
+    LAGOON_ASSIGN_OR_RETURN(const std::size_t bytes, CheckedBytes(value.dims, value.type));
+    LAGOON_RETURN_IF_ERROR(budget.Charge(bytes, "the graph"));
+  }
+  return {};
+}
+
+ValueId AddFloatConstant(Graph& graph, std::string name, Dims dims,
+                         const std::vector<float>& values) {
+  LAGOON_CHECK(static_cast<std::size_t>(ElementCount(dims)) == values.size());
+  auto bytes = std::make_shared<std::vector<std::byte>>(values.size() * sizeof(float));
+  if (!values.empty()) std::memcpy(bytes->data(), values.data(), bytes->size());
+  Value value;
+  value.name = std::move(name);
+  value.dims = dims;
+  value.shape_known = true;
+  value.constant = Constant{DataType::kFloat32, std::move(dims), std::move(bytes)};
+  graph.values.push_back(std::move(value));
+  return static_cast<ValueId>(graph.values.size() - 1);
+}
+
+}  // namespace lagoon

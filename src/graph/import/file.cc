@@ -1,0 +1,105 @@
+#include "graph/import/file.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <string_view>
+#include <system_error>
+#include <vector>
+
+#include "base/text.h"
+
+namespace lagoon {
+namespace {
+
+// O_NONBLOCK: opening a pipe must not wait for a writer.
+constexpr int kOpenFlags = O_RDONLY | O_CLOEXEC | O_NONBLOCK;
+
+std::string Reason(int error) { return std::generic_category().message(error); }
+
+Error ErrnoError(const std::string& shown, int error) {
+  const ErrorCode code =
+      error == ENOENT || error == ENOTDIR ? ErrorCode::kNotFound : ErrorCode::kInvalidArgument;
+  const std::string why = error == ELOOP ? "it is a symbolic link" : Reason(error);
+  return {code, fmt::format("cannot open {}: {}", shown, why)};
+}
+
+Result<std::vector<std::string>> SplitLocation(const std::string& location) {
+  const auto refuse = [&](const char* why) {
+    return Fail(ErrorCode::kInvalidArgument,
+                fmt::format("external data location {} {}", Quoted(location), why));
+  };
+  if (location.empty()) return refuse("is empty");
+  if (location.find('\0') != std::string::npos) return refuse("contains a zero byte");
+  if (location.front() == '/') return refuse("is absolute; it must lie beside the model");
+  std::vector<std::string> parts;
+  for (std::size_t begin = 0; begin <= location.size();) {
+    const std::size_t end = std::min(location.find('/', begin), location.size());
+    const std::string part = location.substr(begin, end - begin);
+    if (part == "..") return refuse("leaves the model's folder");
+    if (!part.empty() && part != ".") parts.push_back(part);
+    begin = end + 1;
+  }
+  if (parts.empty()) return refuse("names no file");
+  return parts;
+}
+
+}  // namespace
+
+Result<File> File::Open(const std::string& path) {
+  const int fd = ::open(path.c_str(), kOpenFlags);
+  if (fd < 0) return tl::unexpected(ErrnoError(Quoted(path), errno));
+  return FromDescriptor(fd, Quoted(path));
+}
+
+Result<File> File::OpenBeneath(const std::string& folder, const std::string& location) {
+  LAGOON_ASSIGN_OR_RETURN(const std::vector<std::string> parts, SplitLocation(location));
+  const std::string shown = "external data " + Quoted(location);
+  File current(::open(folder.c_str(), kOpenFlags | O_DIRECTORY));
+  if (current.fd_ < 0) return tl::unexpected(ErrnoError(Quoted(folder), errno));
+  for (std::size_t i = 0; i < parts.size(); ++i) {
+    const bool last = i + 1 == parts.size();
+    const int flags = kOpenFlags | O_NOFOLLOW | (last ? 0 : O_DIRECTORY);
+    File next(::openat(current.fd_, parts[i].c_str(), flags));
+    if (next.fd_ < 0) return tl::unexpected(ErrnoError(shown, errno));
+    current = std::move(next);
+  }
+  return FromDescriptor(std::exchange(current.fd_, -1), shown);
+}
+
+Result<File> File::FromDescriptor(int fd, const std::string& shown) {
+  File file(fd);
+  struct stat info = {};
+  if (::fstat(fd, &info) != 0) return tl::unexpected(ErrnoError(shown, errno));
+  if (!S_ISREG(info.st_mode)) {
+    const char* what = S_ISDIR(info.st_mode) ? "is a folder" : "is not a regular file";
+    return Fail(ErrorCode::kInvalidArgument, fmt::format("cannot open {}: it {}", shown, what));
+  }
+  file.size_ = static_cast<std::size_t>(info.st_size);
+  return file;
+}
+
+File::~File() {
+  if (fd_ >= 0) ::close(fd_);
+}
+
+Status File::ReadAt(std::size_t offset, std::span<std::byte> to) const {
+  while (!to.empty()) {
+    const ssize_t got = ::pread(fd_, to.data(), to.size(), static_cast<off_t>(offset));
+    if (got < 0 && errno == EINTR) continue;
+    if (got < 0) {
+      return Fail(ErrorCode::kInvalidArgument, fmt::format("read failed: {}", Reason(errno)));
+    }
+    if (got == 0) {
+      return Fail(ErrorCode::kInvalidArgument, fmt::format("the file ends at byte {}", offset));
+    }
+    offset += static_cast<std::size_t>(got);
+    to = to.subspan(static_cast<std::size_t>(got));
+  }
+  return {};
+}
+
+}  // namespace lagoon

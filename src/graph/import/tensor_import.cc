@@ -1,0 +1,223 @@
+#include "graph/import/tensor_import.h"
+
+#include <fmt/format.h>
+
+#include <charconv>
+#include <cstring>
+#include <limits>
+#include <string_view>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+#include "base/text.h"
+#include "graph/import/file.h"
+#include "plan/element.h"
+
+namespace lagoon {
+namespace {
+
+using Bytes = std::vector<std::byte>;
+
+Error Invalid(std::string message) { return {ErrorCode::kInvalidArgument, std::move(message)}; }
+
+Result<std::size_t> ToSize(std::string_view key, const std::string& text) {
+  std::size_t value = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (error != std::errc{} || end != text.data() + text.size()) {
+    return tl::unexpected(
+        Invalid(fmt::format("external data {} {} is not a size", key, Quoted(text))));
+  }
+  return value;
+}
+
+Result<Bytes> ReadExternal(const onnx::TensorProto& proto, std::size_t bytes,
+                           const TensorSource& source) {
+  LAGOON_ASSIGN_OR_RETURN(const ExternalRange range, ReadExternalRange(proto));
+  LAGOON_ASSIGN_OR_RETURN(const File file, File::OpenBeneath(source.folder, range.location));
+  if (range.length.value_or(bytes) != bytes) {
+    return tl::unexpected(Invalid(fmt::format("external data {} gives {} bytes, the shape needs {}",
+                                              Quoted(range.location), *range.length, bytes)));
+  }
+  if (range.offset > file.size() || bytes > file.size() - range.offset) {
+    return tl::unexpected(
+        Invalid(fmt::format("external data {} is too short: {} bytes, {} needed from offset {}",
+                            Quoted(range.location), file.size(), bytes, range.offset)));
+  }
+  LAGOON_RETURN_IF_ERROR(source.budget.Charge(bytes, "external data " + Quoted(range.location)));
+  Bytes data(bytes);
+  if (const Status read = file.ReadAt(range.offset, data); !read) {
+    return Annotate("external data " + Quoted(range.location), read.error());
+  }
+  return data;
+}
+
+// Converts the numbers of a typed field to elements of T. ONNX stores small integers and the bits
+// of 16-bit floats in int32_data, uint32 in uint64_data.
+template <typename T, typename Field>
+Result<Bytes> FromTypedField(const Field& field, std::size_t bytes) {
+  if (static_cast<std::size_t>(field.size()) * sizeof(T) != bytes) {
+    return tl::unexpected(Invalid(
+        fmt::format("has {} elements, the shape needs {}", field.size(), bytes / sizeof(T))));
+  }
+  Bytes data(bytes);
+  std::byte* to = data.data();
+  for (const auto number : field) {
+    using Stored = std::decay_t<decltype(number)>;
+    if constexpr (!std::is_same_v<Stored, T> && std::is_integral_v<Stored>) {
+      if (!std::in_range<T>(number)) {
+        return tl::unexpected(Invalid(fmt::format("has the element {}, out of range", number)));
+      }
+    }
+    const auto element = static_cast<T>(number);
+    std::memcpy(to, &element, sizeof(T));
+    to += sizeof(T);
+  }
+  return data;
+}
+
+Result<Bytes> ReadTyped(const onnx::TensorProto& proto, DataType type, std::size_t bytes) {
+  switch (type) {
+    case DataType::kFloat32:
+      return FromTypedField<float>(proto.float_data(), bytes);
+    case DataType::kFloat64:
+      return FromTypedField<double>(proto.double_data(), bytes);
+    case DataType::kInt64:
+      return FromTypedField<std::int64_t>(proto.int64_data(), bytes);
+    case DataType::kInt32:
+      return FromTypedField<std::int32_t>(proto.int32_data(), bytes);
+    case DataType::kInt16:
+      return FromTypedField<std::int16_t>(proto.int32_data(), bytes);
+    case DataType::kInt8:
+      return FromTypedField<std::int8_t>(proto.int32_data(), bytes);
+    case DataType::kFloat16:
+    case DataType::kBFloat16:
+    case DataType::kUInt16:
+      return FromTypedField<std::uint16_t>(proto.int32_data(), bytes);
+    case DataType::kUInt8:
+    case DataType::kBool:
+      return FromTypedField<std::uint8_t>(proto.int32_data(), bytes);
+    case DataType::kUInt32:
+      return FromTypedField<std::uint32_t>(proto.uint64_data(), bytes);
+    case DataType::kUInt64:
+      return FromTypedField<std::uint64_t>(proto.uint64_data(), bytes);
+    case DataType::kString:
+      break;
+  }
+  CheckFailed("a type that ToDataType returns", __FILE__, __LINE__);
+}
+
+std::size_t TypedElements(const onnx::TensorProto& proto) {
+  return static_cast<std::size_t>(proto.float_data_size()) + proto.double_data_size() +
+         proto.int32_data_size() + proto.int64_data_size() + proto.uint64_data_size() +
+         proto.string_data_size();
+}
+
+Result<Bytes> ReadRaw(const std::string& raw, std::size_t bytes) {
+  if (raw.size() != bytes) {
+    return tl::unexpected(
+        Invalid(fmt::format("raw_data has {} bytes, the shape needs {}", raw.size(), bytes)));
+  }
+  Bytes data(bytes);
+  if (bytes > 0) std::memcpy(data.data(), raw.data(), bytes);
+  return data;
+}
+
+Result<Bytes> ReadData(const onnx::TensorProto& proto, DataType type, std::size_t bytes,
+                       const TensorSource& source) {
+  const bool external = proto.data_location() == onnx::TensorProto::EXTERNAL;
+  const bool raw = proto.has_raw_data();
+  if (static_cast<int>(external) + static_cast<int>(raw) + (TypedElements(proto) > 0 ? 1 : 0) > 1) {
+    return tl::unexpected(Invalid("has data in more than one place"));
+  }
+  if (external) return ReadExternal(proto, bytes, source);
+  LAGOON_RETURN_IF_ERROR(source.budget.Charge(bytes, "its data"));
+  return raw ? ReadRaw(proto.raw_data(), bytes) : ReadTyped(proto, type, bytes);
+}
+
+void ClearData(onnx::TensorProto& proto) {
+  // swap() releases the memory; clear_raw_data() would keep the capacity.
+  if (proto.has_raw_data()) std::string().swap(*proto.mutable_raw_data());
+  google::protobuf::RepeatedField<float>().Swap(proto.mutable_float_data());
+  google::protobuf::RepeatedField<double>().Swap(proto.mutable_double_data());
+  google::protobuf::RepeatedField<std::int32_t>().Swap(proto.mutable_int32_data());
+  google::protobuf::RepeatedField<std::int64_t>().Swap(proto.mutable_int64_data());
+  google::protobuf::RepeatedField<std::uint64_t>().Swap(proto.mutable_uint64_data());
+}
+
+}  // namespace
+
+Result<ExternalRange> ReadExternalRange(const onnx::TensorProto& proto) {
+  ExternalRange range;
+  for (const onnx::StringStringEntryProto& entry : proto.external_data()) {
+    if (entry.key() == "location") range.location = entry.value();
+    if (entry.key() == "offset") {
+      LAGOON_ASSIGN_OR_RETURN(range.offset, ToSize("offset", entry.value()));
+    }
+    if (entry.key() == "length") {
+      LAGOON_ASSIGN_OR_RETURN(range.length, ToSize("length", entry.value()));
+    }
+  }
+  return range;
+}
+
+std::optional<DataType> ToDataType(int onnx_type) {
+  switch (onnx_type) {
+    case onnx::TensorProto::FLOAT:
+      return DataType::kFloat32;
+    case onnx::TensorProto::FLOAT16:
+      return DataType::kFloat16;
+    case onnx::TensorProto::BFLOAT16:
+      return DataType::kBFloat16;
+    case onnx::TensorProto::DOUBLE:
+      return DataType::kFloat64;
+    case onnx::TensorProto::INT8:
+      return DataType::kInt8;
+    case onnx::TensorProto::INT16:
+      return DataType::kInt16;
+    case onnx::TensorProto::INT32:
+      return DataType::kInt32;
+    case onnx::TensorProto::INT64:
+      return DataType::kInt64;
+    case onnx::TensorProto::UINT8:
+      return DataType::kUInt8;
+    case onnx::TensorProto::UINT16:
+      return DataType::kUInt16;
+    case onnx::TensorProto::UINT32:
+      return DataType::kUInt32;
+    case onnx::TensorProto::UINT64:
+      return DataType::kUInt64;
+    case onnx::TensorProto::BOOL:
+      return DataType::kBool;
+    default:
+      return std::nullopt;
+  }
+}
+
+std::int64_t ToOnnxType(DataType type) {
+  int onnx = 1;
+  while (onnx < onnx::TensorProto::DataType_MAX && ToDataType(onnx) != type) ++onnx;
+  return onnx;
+}
+
+Result<Constant> ImportTensor(onnx::TensorProto& proto, const TensorSource& source) {
+  const std::optional<DataType> type = ToDataType(proto.data_type());
+  if (!type) {
+    return Fail(ErrorCode::kUnimplemented,
+                fmt::format("has ONNX element type {}, which is not supported", proto.data_type()));
+  }
+  if (proto.has_segment()) return Fail(ErrorCode::kUnimplemented, "is stored in segments");
+  Constant constant;
+  constant.type = *type;
+  constant.dims.assign(proto.dims().begin(), proto.dims().end());
+  LAGOON_ASSIGN_OR_RETURN(const std::size_t bytes, CheckedBytes(constant.dims, *type));
+  LAGOON_ASSIGN_OR_RETURN(Bytes data, ReadData(proto, *type, bytes, source));
+  ClearData(proto);
+  if (*type == DataType::kBool) {  // a C++ bool must be 0 or 1
+    for (std::byte& value : data) value = std::byte{value != std::byte{0}};
+  }
+  constant.bytes = std::make_shared<const Bytes>(std::move(data));
+  return constant;
+}
+
+}  // namespace lagoon

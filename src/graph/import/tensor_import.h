@@ -1,0 +1,39 @@
+#pragma once
+
+#include <optional>
+#include <string>
+
+#include "base/status.h"
+#include "graph/graph.h"
+#include "graph/import/budget.h"
+#include "onnx/onnx_pb.h"
+
+namespace lagoon {
+
+/// Lagoon's type for an ONNX element type; nothing for strings, complex numbers and unknown types.
+std::optional<DataType> ToDataType(int onnx_type);
+/// The ONNX element type for `type`.
+std::int64_t ToOnnxType(DataType type);
+
+/// Where tensors may find their data, and the memory they may take.
+struct TensorSource {
+  std::string folder;  // folder of the model; external data lies below it
+  ByteBudget& budget;
+};
+
+/// The constant that `proto` describes, from raw_data, a typed field or external data. The data
+/// size is checked against the shape before memory is allocated. Empties proto's data during the
+/// conversion, so that a large model is not in memory twice. Errors say what is wrong, but not in
+/// which tensor.
+Result<Constant> ImportTensor(onnx::TensorProto& proto, const TensorSource& source);
+
+/// Where a weight's external data lies, according to the model. Not checked, except that offset and
+/// length are valid sizes.
+struct ExternalRange {
+  std::string location;
+  std::size_t offset = 0;
+  std::optional<std::size_t> length;
+};
+Result<ExternalRange> ReadExternalRange(const onnx::TensorProto& proto);
+
+}  // namespace lagoon

@@ -1,0 +1,236 @@
+// Ops that compute each element independently.
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include "base/text.h"
+#include "graph/import/tensor_import.h"
+#include "graph/ops/shape_rules.h"
+
+namespace lagoon {
+namespace {
+
+Status CheckSameTypes(const OpContext& context) {
+  for (std::size_t i = 1; i < context.input_count(); ++i) {
+    if (!context.has_input(i)) return context.Invalid(fmt::format("input {} is left out", i));
+    LAGOON_RETURN_IF_ERROR(context.SameType(0, {i}));
+  }
+  return {};
+}
+
+}  // namespace
+
+Result<Dims> Broadcast(const OpContext& context, const Dims& a, const Dims& b) {
+  Dims out(std::max(a.size(), b.size()));
+  for (std::size_t i = 0; i < out.size(); ++i) {  // from the last dimension
+    const std::int64_t left = i < a.size() ? a[a.size() - 1 - i] : 1;
+    const std::int64_t right = i < b.size() ? b[b.size() - 1 - i] : 1;
+    if (left != right && left != 1 && right != 1) {
+      return context.Invalid(
+          fmt::format("shapes {} and {} do not broadcast", ToString(a), ToString(b)));
+    }
+    out[out.size() - 1 - i] = left == 1 ? right : left;
+  }
+  return out;
+}
+
+Status InferUnary(OpContext& context) {
+  context.SetOutput(context.dims(0));
+  return {};
+}
+
+Status InferNot(OpContext& context) {
+  if (context.input(0).type == DataType::kBool) return InferUnary(context);
+  return context.Invalid(fmt::format("takes BOOL, not {}", OipName(context.input(0).type)));
+}
+
+Status InferIsNumber(OpContext& context) {
+  context.SetAttribute("detect_negative", context.node().Int("detect_negative", 1));
+  context.SetAttribute("detect_positive", context.node().Int("detect_positive", 1));
+  context.SetOutput(0, DataType::kBool, context.dims(0));
+  return {};
+}
+
+Status InferScaled(OpContext& context) {
+  struct Defaults {
+    std::string_view op;
+    float alpha;
+    const char* other;
+    float value;
+  };
+  constexpr Defaults kDefaults[] = {
+      {"LeakyRelu", 0.01f, nullptr, 0},
+      {"HardSigmoid", 0.2f, "beta", 0.5f},
+      {"Elu", 1, nullptr, 0},
+      {"Celu", 1, nullptr, 0},
+      {"ThresholdedRelu", 1, nullptr, 0},
+      {"Selu", 1.67326319217681884765625f, "gamma", 1.05070102214813232421875f},
+  };
+  const auto* const found =
+      std::find_if(std::begin(kDefaults), std::end(kDefaults),
+                   [&](const Defaults& row) { return row.op == context.node().op; });
+  if (found == std::end(kDefaults)) return context.Invalid("has no defaults");
+  context.SetAttribute("alpha", context.node().Float("alpha", found->alpha));
+  if (found->other != nullptr) {
+    context.SetAttribute(found->other, context.node().Float(found->other, found->value));
+  }
+  return InferUnary(context);
+}
+
+Status InferShrink(OpContext& context) {
+  context.SetAttribute("lambd", context.node().Float("lambd", 0.5f));
+  context.SetAttribute("bias", context.node().Float("bias", 0));
+  return InferUnary(context);
+}
+
+Status InferGelu(OpContext& context) {
+  const std::string mode = context.node().String("approximate", "none");
+  if (mode != "none" && mode != "tanh") {
+    return context.Invalid(fmt::format("approximate is {}, not 'none' or 'tanh'", Quoted(mode)));
+  }
+  context.SetAttribute("approximate", mode);
+  return InferUnary(context);
+}
+
+Status InferClip(OpContext& context) {
+  const bool attributes = context.has_attribute("min") || context.has_attribute("max");
+  if (context.opset() < 11 ? context.input_count() > 1 : attributes) {
+    return context.Invalid("min and max are attributes before opset 11 and inputs since");
+  }
+  if (!attributes && !context.has_input(1) && !context.has_input(2)) {
+    context.SetOp("Identity");
+    context.KeepInputs(1);
+    return InferUnary(context);
+  }
+  // For wider types the limits of FP32 are no limits.
+  const bool fp32 = context.input(0).type == DataType::kFloat32;
+  using Limits = std::numeric_limits<float>;
+  float low = context.node().Float("min", fp32 ? Limits::lowest() : -Limits::infinity());
+  float high = context.node().Float("max", fp32 ? Limits::max() : Limits::infinity());
+  bool constant = fp32;
+  for (std::size_t i = 1; i <= 2; ++i) {
+    if (!context.has_input(i)) continue;
+    const Value& bound = context.input(i);
+    if (bound.type != context.input(0).type || ElementCount(bound.dims) != 1) {
+      return context.Invalid(fmt::format("bound {} is {} {}, takes one {}", Quoted(bound.name),
+                                         OipName(bound.type), ToString(bound.dims),
+                                         OipName(context.input(0).type)));
+    }
+    constant = constant && bound.constant;
+    if (constant) (i == 1 ? low : high) = bound.constant->floats()[0];
+  }
+  if (!constant && !attributes) return InferUnary(context);
+  low = std::min(low, high);  // crossed bounds give the upper one, as ONNX says
+  if (std::isnan(low) || std::isnan(high)) return context.Invalid("a bound is not a number");
+  context.KeepInputs(1);
+  context.SetAttribute("min", low);
+  context.SetAttribute("max", high);
+  return InferUnary(context);
+}
+
+Status InferDropout(OpContext& context) {
+  if (context.opset() < 12 && context.input_count() > 1) {
+    return context.Invalid("has inputs that came with opset 12");
+  }
+  if (context.has_input(2)) {
+    const Constant* training = context.constant(2);
+    if (training == nullptr || training->type != DataType::kBool || training->bytes->size() != 1) {
+      return context.Unimplemented(
+          fmt::format("training_mode {} must be constant, one BOOL; it is computed at run time",
+                      Quoted(context.input(2).name)));
+    }
+    const bool keeps = context.has_input(1) && context.constant(1) != nullptr &&
+                       context.input(1).type == DataType::kFloat32 &&
+                       ElementCount(context.dims(1)) == 1 && context.constant(1)->floats()[0] == 0;
+    if (training->bytes->front() != std::byte{0} && !keeps) {
+      return context.Unimplemented("training_mode is true: export the model for inference");
+    }
+  }
+  constexpr std::int64_t kBoolMaskSince = 10;
+  const DataType mask = context.opset() < kBoolMaskSince ? context.input(0).type : DataType::kBool;
+  context.KeepInputs(1);
+  context.SetOutput(1, mask, context.dims(0));
+  return InferUnary(context);
+}
+
+Status InferCast(OpContext& context) {
+  if (!context.has_attribute("to")) return context.Invalid("has no 'to'");
+  LAGOON_ASSIGN_OR_RETURN(const DataType type, context.TypeAttribute("to", DataType::kFloat32));
+  context.EraseAttribute("saturate");  // only for 8-bit floats
+  context.SetOutput(0, type, context.dims(0));
+  return {};
+}
+
+Status InferCastLike(OpContext& context) {
+  const DataType type = context.input(1).type;
+  context.KeepInputs(1);
+  context.SetOp("Cast");
+  context.SetAttribute("to", ToOnnxType(type));
+  context.SetOutput(0, type, context.dims(0));
+  return {};
+}
+
+Status InferBinary(OpContext& context) {
+  LAGOON_RETURN_IF_ERROR(CheckSameTypes(context));
+  return InferPow(context);
+}
+
+Status InferPow(OpContext& context) {
+  Dims out = context.dims(0);
+  for (std::size_t i = 1; i < context.input_count(); ++i) {
+    LAGOON_ASSIGN_OR_RETURN(out, Broadcast(context, out, context.dims(i)));
+  }
+  context.SetOutput(std::move(out));
+  return {};
+}
+
+Status InferSum(OpContext& context) {
+  LAGOON_RETURN_IF_ERROR(InferBinary(context));
+  if (context.input_count() == 2) context.SetOp("Add");  // fusion supports Add
+  return {};
+}
+
+Status InferCompare(OpContext& context) {
+  LAGOON_RETURN_IF_ERROR(InferBinary(context));
+  context.SetOutput(0, DataType::kBool, context.output(0).dims);
+  return {};
+}
+
+Status InferLogical(OpContext& context) {
+  if (context.input(0).type != DataType::kBool) {
+    return context.Invalid(fmt::format("takes BOOL, not {}", OipName(context.input(0).type)));
+  }
+  return InferBinary(context);
+}
+
+Status InferBitShift(OpContext& context) {
+  const std::string direction = context.node().String("direction", "");
+  if (direction != "LEFT" && direction != "RIGHT") {
+    return context.Invalid(fmt::format("direction is {}, not LEFT or RIGHT", Quoted(direction)));
+  }
+  return InferBinary(context);
+}
+
+Status InferPRelu(OpContext& context) {
+  LAGOON_RETURN_IF_ERROR(InferBinary(context));
+  if (context.output(0).dims == context.dims(0)) return {};
+  return context.Invalid(fmt::format("slope {} does not broadcast to {}", ToString(context.dims(1)),
+                                     ToString(context.dims(0))));
+}
+
+Status InferWhere(OpContext& context) {
+  if (context.input(0).type != DataType::kBool || context.input(1).type != context.input(2).type) {
+    return context.Invalid(fmt::format(
+        "takes BOOL and two of one type, has {}, {} and {}", OipName(context.input(0).type),
+        OipName(context.input(1).type), OipName(context.input(2).type)));
+  }
+  LAGOON_ASSIGN_OR_RETURN(Dims out, Broadcast(context, context.dims(1), context.dims(2)));
+  LAGOON_ASSIGN_OR_RETURN(out, Broadcast(context, context.dims(0), out));
+  context.SetOutput(0, context.input(1).type, std::move(out));
+  return {};
+}
+
+}  // namespace lagoon

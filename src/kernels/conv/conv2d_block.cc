@@ -1,0 +1,339 @@
+// One block of conv2d. Compiled for the plainest instruction set, because vector instructions
+// between two calls of the micro-kernel would queue behind its arithmetic.
+
+#include "kernels/conv/conv2d_block.h"
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+
+#include "kernels/conv/conv2d_args.h"
+#include "kernels/conv/conv2d_body.h"
+#include "kernels/conv/conv2d_walk.h"
+
+namespace lagoon {
+namespace {
+
+/// Read as padding, and as the bias of a kernel without one.
+alignas(64) constexpr float kZeros[kMaxEdgeChannels] = {};
+
+constexpr std::size_t kMaxPanelWidth = 32;
+
+/// Runs one block. The steps of the depth are chunks. Each step visits all micro-tiles, so that all
+/// of them use a chunk of weights while it is in the cache.
+class ConvBlock {
+ public:
+  ConvBlock(const Conv2dArgs& args, std::uint32_t block, BlockContext& ctx)
+      : args_(args),
+        tile_(TileOf(args, block)),
+        panel_width_(std::size_t{2} * args.lanes),
+        acc_(reinterpret_cast<float*>(ctx.scratch().data())),
+        input_(ReadInput(ctx.scratch().data())) {
+    micro_.pitch = std::size_t{args.stride_w} * args.channels * sizeof(float);
+    micro_.columns = args.taps_w;
+    micro_.next_column =
+        std::int64_t{args.dilation_w} * args.channels * std::int64_t{sizeof(float)};
+    micro_.next_row = args.dilation_h * input_.row_pitch * std::int64_t{sizeof(float)} -
+                      (args.taps_w - 1) * micro_.next_column;
+    micro_.zeros = reinterpret_cast<const std::byte*>(kZeros);
+    micro_.store.low = args.low;
+    micro_.store.high = args.high;
+    micro_.store.pitch = args.out_channels;
+  }
+
+  bool Run(BlockContext& ctx) {
+    const std::size_t items = tile_.items();
+    const std::size_t direct = std::min<std::size_t>(items, args_.direct_items);
+    for (std::uint32_t index = 0; index < args_.chunks; ++index) {
+      const Chunk chunk = ChunkOf(args_, index);
+      const std::size_t end = chunk.last ? items - direct : items;
+      for (Cursor at = Begin(0); at.item < end;) {
+        if (ctx.ShouldLeave()) return false;
+        const std::uint32_t panels = PanelsPerCall(at, end);
+        Accumulate(at, panels, chunk, /*finish=*/false);
+        at.Advance(panels);
+      }
+    }
+    if (ctx.ShouldLeave()) return false;
+    // The first visible write: no guard check from here to the end.
+    for (Cursor at = Begin(0); at.item < items - direct; at.Next()) Store(at);
+    const Chunk last = ChunkOf(args_, args_.chunks - 1);
+    for (Cursor at = Begin(items - direct); at.item < items;) {
+      const std::uint32_t panels = PanelsPerCall(at, items);
+      Accumulate(at, panels, last, /*finish=*/true);
+      at.Advance(panels);
+    }
+    if (args_.finish.row != nullptr) FinishTile();
+    return true;
+  }
+
+ private:
+  Cursor Begin(std::size_t item) const { return Cursor(tile_, args_.panels_inner, item); }
+  // What depends on the row and the segment only. Several calls in turn need these values, and in a
+  // shallow convolution computing them each time would take as long as the arithmetic.
+  struct Spot {
+    std::size_t place = kNowhere;
+    KernelRows kernel_rows{};
+    Pixels pixels{};
+    std::int64_t column = 0;  // image column of kernel column 0 for the first pixel
+    std::size_t offset = 0;   // offset in y of the first pixel's first channel
+  };
+  static constexpr std::size_t kNowhere = ~std::size_t{0};
+
+  // Sets here_ and next_.
+  void Enter(const Cursor& at) {
+    if (at.place == here_.place) return;
+    if (at.place == next_.place) {
+      here_ = next_;
+    } else {
+      SetSpot(at.place, at.row, at.segment, here_);
+    }
+    const bool last_in_row = at.segment + 1 == tile_.segments.end;
+    if (last_in_row && at.row + 1 == tile_.rows.end) {
+      next_.place = kNowhere;
+    } else {
+      SetSpot(at.place + 1, at.row + last_in_row,
+              last_in_row ? tile_.segments.begin : at.segment + 1, next_);
+    }
+  }
+  void SetSpot(std::size_t place, std::size_t row, std::size_t segment, Spot& spot) const;
+  std::size_t WidthAt(const Cursor& at) const {
+    return PanelWidth(args_.lanes, args_.out_channels, at.panel);
+  }
+  std::size_t ColumnsAt(const Cursor& at) const {
+    return std::min<std::size_t>(WidthAt(at), args_.out_channels - at.panel * panel_width_);
+  }
+  // Number of panels from `at` on that one call takes; items stop before `end`.
+  std::uint32_t PanelsPerCall(const Cursor& at, std::size_t end) const {
+    if (at.panel >= args_.whole_panels) return 1;
+    const std::size_t whole = std::min<std::size_t>(tile_.panels.end, args_.whole_panels);
+    const std::size_t count = std::min(whole - at.panel, end - at.item);
+    return static_cast<std::uint32_t>(std::min<std::size_t>(count, args_.call_panels));
+  }
+  // `whole`: whether all columns of the panel exist.
+  const float* BiasAt(const Cursor& at, bool whole) {
+    if (args_.bias == nullptr) return kZeros;
+    const float* bias = args_.bias + at.panel * panel_width_;
+    if (whole) return bias;
+    std::copy_n(bias, ColumnsAt(at), part_bias_);
+    return part_bias_;
+  }
+  float* AccAt(const Cursor& at) const { return acc_ + at.item * args_.item_floats; }
+
+  InputView ReadInput(std::byte* scratch) const;
+  void SetStore(const Cursor& at);
+  void SetPrefetch(const Cursor& at, std::uint32_t panels, const Chunk& chunk, bool finish);
+  PrefetchStream* AddStoreStream(std::size_t offset, std::uint32_t count,
+                                 PrefetchStream* stream) const;
+  std::size_t NextOffset(const Cursor& at, std::uint32_t panels) const;
+  const std::byte* InputAhead(const Cursor& at, std::size_t steps) const;
+  const std::byte* WeightsAhead(const Cursor& at, const Chunk& chunk, std::size_t steps) const;
+  void Accumulate(const Cursor& at, std::uint32_t panels, const Chunk& chunk, bool finish);
+  bool SetTaps(const Cursor& at, const Chunk& chunk);
+  void NextPanel();
+  void Store(const Cursor& at);
+  void FinishTile() const;
+
+  const Conv2dArgs& args_;
+  const ConvTile tile_;
+  const std::size_t panel_width_;  // width of all panels, perhaps except the last
+  float* const acc_;
+  const InputView input_;
+  Spot here_, next_;  // next_: kNowhere at the end of the tile
+  MicroTile micro_{};
+  alignas(64) float part_bias_[kMaxPanelWidth] = {};
+  PrefetchStream prefetch_[2 * kMaxCallPanels + 1];
+};
+
+InputView ConvBlock::ReadInput(std::byte* scratch) const {
+  const std::int64_t row_pitch = std::int64_t{args_.width} * args_.channels;
+  const float* image = args_.x + std::int64_t{tile_.image} * args_.height * row_pitch;
+  if (args_.input != ConvInput::kPatch) return {image, 0, 0, row_pitch};
+  return CopyPatch(args_, tile_, image, reinterpret_cast<float*>(scratch + args_.patch_offset));
+}
+
+void ConvBlock::SetSpot(std::size_t place, std::size_t row, std::size_t segment, Spot& spot) const {
+  const std::size_t y_row = std::size_t{tile_.image} * args_.out_height + row;
+  spot.place = place;
+  spot.kernel_rows = KernelRowsOf(args_, row);
+  spot.pixels = PixelsOf(args_, static_cast<std::uint32_t>(segment));
+  spot.column = ColumnOf(args_, spot.pixels.first);
+  spot.offset = (y_row * args_.out_width + spot.pixels.first) * args_.out_channels;
+}
+
+void ConvBlock::SetStore(const Cursor& at) {
+  const std::size_t offset = here_.offset + at.panel * panel_width_;
+  micro_.store.y = args_.y + offset;
+  micro_.store.residual = args_.residual != nullptr ? args_.residual + offset : nullptr;
+}
+
+void ConvBlock::Store(const Cursor& at) {
+  Enter(at);
+  SetStore(at);
+  args_.target->store(AccAt(at), here_.pixels.count, WidthAt(at) / args_.lanes, ColumnsAt(at),
+                      micro_.store);
+}
+
+// Called while the tile is still in the cache.
+void ConvBlock::FinishTile() const {
+  const std::size_t channel = tile_.panels.begin * panel_width_;
+  const std::size_t channels =
+      std::min<std::size_t>(args_.out_channels, tile_.panels.end * panel_width_) - channel;
+  const Pixels first = PixelsOf(args_, static_cast<std::uint32_t>(tile_.segments.begin));
+  const Pixels last = PixelsOf(args_, static_cast<std::uint32_t>(tile_.segments.end - 1));
+  const std::size_t pixels = last.first + last.count - first.first;
+  const bool dense = channels == args_.out_channels;
+  for (std::size_t row = tile_.rows.begin; row < tile_.rows.end; ++row) {
+    const std::size_t y_row = std::size_t{tile_.image} * args_.out_height + row;
+    std::size_t at = (y_row * args_.out_width + first.first) * args_.out_channels + channel;
+    for (std::size_t run = 0; run < (dense ? 1 : pixels); ++run, at += args_.out_channels) {
+      const float* const residual = args_.finish_residual;
+      args_.finish(args_.y + at, residual == nullptr ? nullptr : residual + at,
+                   dense ? pixels * channels : channels);
+    }
+  }
+}
+
+// Sets what the micro-kernel prefetches while it computes. A store that misses the cache would
+// delay all later stores, and the processor's own prefetcher does not recognise the many rows.
+void ConvBlock::SetPrefetch(const Cursor& at, std::uint32_t panels, const Chunk& chunk,
+                            bool finish) {
+  const std::uint32_t steps = std::max(1u, micro_.taps * (micro_.tap_depth / kDepthStep));
+  PrefetchStream* stream = prefetch_;
+  micro_.prefetch_burst = 1;
+  if (chunk.last) {
+    const std::uint32_t rows = here_.pixels.count;
+    if (steps < rows) micro_.prefetch_burst = (rows + steps - 1) / steps;
+    const std::uint32_t count =
+        steps < rows ? (rows + micro_.prefetch_burst - 1) / micro_.prefetch_burst : rows;
+    // For values stored at once, prefetch the next micro-tile's place: for this one a prefetch
+    // would come too late.
+    const std::size_t offset = here_.offset + (at.panel + (finish ? 1 : 0)) * panel_width_;
+    for (std::uint32_t panel = 0; panel + 1 < panels; ++panel) {
+      stream = AddStoreStream(offset + panel * panel_width_, count, stream);
+    }
+    const std::size_t next = finish ? NextOffset(at, panels) : offset + (panels - 1) * panel_width_;
+    if (next != kNowhere) stream = AddStoreStream(next, count, stream);
+  }
+  const std::byte* ahead =
+      args_.panels_inner ? InputAhead(at, steps) : WeightsAhead(at, chunk, steps);
+  const bool nothing = ahead == nullptr;
+  stream->next = nothing ? reinterpret_cast<const std::byte*>(micro_.weights) : ahead;
+  stream->stride = nothing ? 0 : kPrefetchBytes;
+  stream->steps = ~std::uint32_t{0};
+  micro_.prefetch = prefetch_;
+}
+
+// Offset in y of the micro-tile that follows `panels` panels from `at` on.
+std::size_t ConvBlock::NextOffset(const Cursor& at, std::uint32_t panels) const {
+  const bool same_place = args_.panels_inner && at.panel + panels < tile_.panels.end;
+  if (same_place) return here_.offset + (at.panel + panels) * panel_width_;
+  if (next_.place == kNowhere) return kNowhere;
+  return next_.offset + (args_.panels_inner ? tile_.panels.begin : at.panel) * panel_width_;
+}
+
+PrefetchStream* ConvBlock::AddStoreStream(std::size_t offset, std::uint32_t count,
+                                          PrefetchStream* stream) const {
+  const std::size_t pitch = args_.out_channels * sizeof(float);
+  const auto add = [&](const float* from) {
+    stream->next = reinterpret_cast<const std::byte*>(from + offset);
+    stream->stride = pitch;
+    stream->steps = count;
+    ++stream;
+  };
+  add(args_.y);
+  if (args_.residual != nullptr) add(args_.residual);
+  return stream;
+}
+
+// The input that the next segment does not share with this one: the last kernel row of its pixels.
+// Each panel prefetches a share. Null: nothing to prefetch.
+const std::byte* ConvBlock::InputAhead(const Cursor& at, std::size_t steps) const {
+  if (next_.place == kNowhere) return nullptr;
+  const std::size_t begin = (at.panel - tile_.panels.begin) * steps * kPrefetchBytes;
+  const std::int64_t row =
+      next_.kernel_rows.y + std::int64_t{args_.kernel_h - 1} * args_.dilation_h;
+  if (row < 0 || row >= args_.height || begin >= next_.pixels.count * micro_.pitch) return nullptr;
+  return input_.At(row, std::max<std::int64_t>(0, next_.column), args_.channels) + begin;
+}
+
+// The weights that come after this chunk of this panel. Each segment prefetches a share.
+const std::byte* ConvBlock::WeightsAhead(const Cursor& at, const Chunk& chunk,
+                                         std::size_t steps) const {
+  const bool next_panel = at.panel + 1 < tile_.panels.end;
+  if (!next_panel && chunk.last) return nullptr;
+  const std::size_t floats = std::size_t{chunk.taps} * chunk.depth;
+  const std::size_t begin = at.place * steps * kPrefetchBytes;
+  if (begin >= floats * panel_width_ * sizeof(float)) return nullptr;
+  const std::size_t panel = next_panel ? at.panel + 1 : tile_.panels.begin;
+  const std::size_t depth =
+      std::size_t{chunk.tap} * args_.tap_depth + chunk.begin + (next_panel ? 0 : floats);
+  const float* weights = args_.weights + (panel * args_.depth + depth) * panel_width_;
+  return reinterpret_cast<const std::byte*>(weights) + begin;
+}
+
+void ConvBlock::NextPanel() {
+  micro_.weights += args_.depth * panel_width_;
+  micro_.acc += args_.item_floats;
+  if (args_.bias != nullptr) micro_.bias += panel_width_;
+  if (!micro_.finish) return;
+  micro_.store.y += panel_width_;
+  if (args_.residual != nullptr) micro_.store.residual += panel_width_;
+}
+
+// Points the micro-kernel to `chunk` of the input and of the weights. False: the whole chunk is
+// padding.
+bool ConvBlock::SetTaps(const Cursor& at, const Chunk& chunk) {
+  const std::uint32_t first_tap = here_.kernel_rows.begin * args_.taps_w;
+  const std::uint32_t end_tap = here_.kernel_rows.end * args_.taps_w;
+  const std::uint32_t begin = std::clamp(chunk.tap, first_tap, end_tap);
+  const std::uint32_t end = std::clamp(chunk.tap + chunk.taps, begin, end_tap);
+  const bool cut = begin != chunk.tap;  // true: starts at the start of a kernel row
+  const std::int64_t kernel_row = cut ? here_.kernel_rows.begin : chunk.row;
+  micro_.column = cut ? 0 : chunk.column;
+  const std::int64_t column = here_.column + std::int64_t{micro_.column} * args_.dilation_w;
+  micro_.a =
+      input_.At(here_.kernel_rows.y + kernel_row * args_.dilation_h, column, args_.channels) +
+      chunk.begin * sizeof(float);
+  micro_.weights = args_.weights + at.panel * args_.depth * panel_width_ +
+                   (std::size_t{begin} * args_.tap_depth + chunk.begin) * WidthAt(at);
+  micro_.taps = end - begin;
+  micro_.tap_depth = chunk.depth;
+  const bool later = chunk.tap > first_tap || (chunk.tap == first_tap && chunk.begin > 0);
+  micro_.resume = later && first_tap < end_tap;
+  if (args_.input == ConvInput::kEdge) {
+    micro_.zero_first = at.segment == 0 ? PaddingMask(args_, 0) : 0;
+    const bool last = at.segment + 1 == args_.segments;
+    micro_.zero_last = last ? PaddingMask(args_, args_.out_width - 1) : 0;
+  }
+  return begin < end;
+}
+
+void ConvBlock::Accumulate(const Cursor& at, std::uint32_t panels, const Chunk& chunk,
+                           bool finish) {
+  Enter(at);
+  // The last chunk is needed even if it is padding: the sums must exist to be stored.
+  if (!SetTaps(at, chunk) && !chunk.last) return;
+  const std::size_t width = WidthAt(at);
+  const bool whole = ColumnsAt(at) == width;
+  micro_.bias = BiasAt(at, whole);
+  micro_.acc = AccAt(at);
+  micro_.finish = finish && whole;
+  if (finish) SetStore(at);
+  SetPrefetch(at, panels, chunk, finish);
+  const auto multiply = args_.target->multiply[width / args_.lanes - 1][here_.pixels.count - 1];
+  multiply(micro_);
+  for (std::uint32_t panel = 1; panel < panels; ++panel) {
+    NextPanel();
+    multiply(micro_);
+  }
+  if (finish && !whole) Store(at);
+}
+
+}  // namespace
+
+bool Conv2dBody(const void* args, std::uint32_t block, BlockContext& ctx) {
+  return ConvBlock(*static_cast<const Conv2dArgs*>(args), block, ctx).Run(ctx);
+}
+
+}  // namespace lagoon

@@ -1,0 +1,398 @@
+#pragma once
+
+// The arguments of the bodies and how they are cut into tiles, shared by factories and bodies.
+// Plain data, for host and device.
+
+#include "device/cuda/gpu/types.cuh"
+
+namespace lagoon::cuda {
+
+using i64 = long long;
+
+/// Threads per block, for all bodies.
+inline constexpr u32 kBodyThreads = 256;
+
+inline constexpr u32 kMaxAxes = 8;
+
+/// Walks over a dense output with one offset per operand, in elements. Axes are outermost first.
+template <u32 kOperands>
+struct Axes {
+  u32 rank;
+  u32 dims[kMaxAxes];
+  i64 strides[kOperands][kMaxAxes];
+};
+
+/// y = f(acc + bias + residual), or f(acc + bias) + residual.
+struct EpilogueArgs {
+  const float* bias;      // null: none
+  const float* residual;  // null: none
+  u32 residual_last;
+  u32 unary;  // a UnaryOp
+  float alpha, beta;
+  float low, high;  // limits, infinite for none
+};
+
+enum class Combine : u32 { kSum, kMax, kMin };
+
+/// Lines of [outer, axis, inner] along the axis. A block takes `columns` lines at once, each with
+/// `parts` threads (columns * parts == kBodyThreads, parts is a power of two).
+struct LineArgs {
+  u32 axis, inner;
+  u32 lines;  // outer * inner
+  u32 columns, parts;
+  u32 chunk;  // elements of the axis between two guard checks
+};
+
+// ---- Elementwise ops and moves of elements.
+
+/// Outputs per block. A block takes less than 2 us, so that one guard check is enough.
+inline constexpr u32 kElementTile = 4096;
+
+struct UnaryArgs {
+  const float* x;
+  float* y;
+  u32 count;
+  u32 op;  // a UnaryOp
+  float alpha, beta;
+};
+
+struct BinaryArgs {
+  const float* a;
+  const float* b;
+  float* y;
+  u32 count;
+  u32 op;        // a BinaryOp
+  Axes<2> axes;  // strides of a and b
+  EpilogueArgs epilogue;
+};
+
+/// y[i] = x[start + offset of i]: computes transposes, slices and broadcasts.
+struct StridedCopyArgs {
+  const void* x;
+  void* y;
+  i64 start;
+  u32 count;
+  u32 element_bytes;  // 1, 2, 4, 8
+  u32 finished;       // 1: applies the epilogue; fp32 only
+  Axes<1> axes;
+  EpilogueArgs epilogue;  // without bias and residual
+};
+
+inline constexpr u32 kFlipTile = 32;
+
+/// Transposes matrices [rows, columns] of 4-byte elements, stored one behind the other, to
+/// [columns, rows].
+struct FlipArgs {
+  const u32* x;
+  u32* y;
+  u32 rows, columns;
+  u32 row_tiles, column_tiles;
+};
+
+/// Gathers runs of neighbouring elements at indices that are tensor data; see IndexSpec.
+struct GatherArgs {
+  const unsigned char* x;
+  const void* indices;
+  unsigned char* y;
+  Axes<2> entries;  // operand 0: offset in the indices, 1: base in x
+  u32 tuple;
+  i64 sizes[kMaxAxes], strides[kMaxAxes];
+  u32 run;            // elements per run
+  u32 count;          // elements of y
+  u32 element_bytes;  // 1, 2, 4, 8
+  u32 wide;           // 1: indices of 64 bits, 0: of 32 bits
+};
+
+inline constexpr u32 kMaxConcatParts = 16;
+
+/// Joins parts [outer, ends[i] - ends[i - 1], inner] along the axis.
+struct ConcatArgs {
+  const void* x[kMaxConcatParts];
+  void* y;
+  u32 ends[kMaxConcatParts];  // end of each part along the axis of y
+  u32 parts, inner, count;
+  u32 element_bytes;  // 1, 2, 4, 8
+};
+
+/// y[i, j, ...] = x[table[0][i] + table[1][j] + ...], in elements; `fill` if a table entry is
+/// negative.
+struct TakeArgs {
+  const void* x;
+  const i64* table;
+  void* y;
+  u32 rank;
+  u32 dims[kMaxAxes];   // dims of y
+  u32 begin[kMaxAxes];  // where each axis begins in the table
+  u32 count;
+  u32 element_bytes;  // 1, 2, 4, 8
+  u64 fill;
+};
+
+inline constexpr u32 kMaxChannelParts = 64;
+
+/// y[row][c] = f(x[row][c] * scale[c] + shift[c]), where x is the parts joined along c.
+struct ChannelAffineArgs {
+  const float* scale;
+  const float* shift;
+  const float* x[kMaxChannelParts];
+  float* y;
+  u32 ends[kMaxChannelParts];
+  u32 parts, count;
+  EpilogueArgs epilogue;
+};
+
+/// y = condition ? a : b
+struct WhereArgs {
+  const unsigned char* condition;
+  const void* a;
+  const void* b;
+  void* y;
+  u32 count;
+  u32 element_bytes;
+  Axes<3> axes;  // strides of condition, a and b
+};
+
+/// Element types, floats first.
+enum class ElementType : u32 {
+  kF32,
+  kBf16,
+  kF16,
+  kF64,
+  kBool,
+  kI8,
+  kI16,
+  kI32,
+  kI64,
+  kU8,
+  kU16,
+  kU32,
+  kU64,
+};
+
+/// Converts between any two types; floats are rounded to nearest, halves to even.
+struct CastArgs {
+  const void* x;
+  void* y;
+  u32 count;
+  u32 from, to;  // ElementTypes
+};
+
+/// y has x's type, or bool.
+struct TypedUnaryArgs {
+  const void* x;
+  void* y;
+  u32 count;
+  u32 op;    // a UnaryOp
+  u32 type;  // an ElementType
+  float alpha, beta;
+};
+
+/// y has the operands' type, or bool.
+struct TypedBinaryArgs {
+  const void* a;
+  const void* b;
+  void* y;
+  u32 count;
+  u32 op;        // a BinaryOp
+  u32 type;      // an ElementType
+  Axes<2> axes;  // strides of a and b
+};
+
+// ---- Ops along an axis.
+
+/// Shared memory of these bodies, in bytes.
+inline constexpr u32 kLineSharedBytes = kBodyThreads * sizeof(float);
+
+/// A tile is some lines, or a piece of a long line. Each block of a long line computes for itself
+/// what it needs of the whole line, so that the phase that writes stays short.
+struct SoftmaxArgs {
+  const float* x;
+  float* y;
+  LineArgs line;
+  u32 pieces;  // pieces per line, each of line.chunk elements of the axis
+  u32 log;
+};
+
+/// Rows of [rows, axis]; see NormalizeSpec.
+struct NormalizeArgs {
+  const float* x;
+  const float* scale;  // null: none
+  const float* bias;   // null: none
+  float* y;
+  LineArgs line;
+  u32 pieces;
+  u32 period, per_row, inner;  // which parameters an element uses, see NormalizeSpec
+  float epsilon;
+  u32 center;
+};
+
+struct ReduceArgs {
+  const float* x;
+  float* y;
+  LineArgs line;
+  u32 combine;   // a Combine
+  float factor;  // multiplies the result
+};
+
+// ---- Windows.
+
+struct WindowArgs {
+  u32 height, width, in_channels, out_height, out_width, channels;  // channels: those of y
+  u32 kernel_h, kernel_w, stride_h, stride_w, dilation_h, dilation_w, pad_top, pad_left;
+  u32 count;           // number of outputs
+  u32 taps_per_check;  // taps between two guard checks
+};
+
+inline constexpr u32 kWindowOutputs = 4;  // outputs per thread
+inline constexpr u32 kWindowTile = kBodyThreads * kWindowOutputs;
+/// Numbers of x that an output reads between two guard checks. With 4 outputs per thread these are
+/// 256 loads, below 10 us.
+inline constexpr u32 kWindowLoadsPerCheck = 64;
+
+enum class Pool : u32 { kMax, kAverage, kAverageCountPadding };
+
+struct PoolArgs {
+  const float* x;
+  float* y;
+  WindowArgs window;
+  u32 kind;  // a Pool
+  u32 pad_bottom, pad_right;
+};
+
+/// Every group of output channels reads its own group of input channels. Depthwise convolution has
+/// one channel per group.
+struct GroupedConvArgs {
+  const float* x;
+  const float* weights;  // [kernel_h][kernel_w][group_inputs][channels]
+  float* y;
+  WindowArgs window;
+  EpilogueArgs epilogue;
+  u32 group_inputs, group_outputs;  // channels per group
+};
+
+// ---- Products of matrices.
+
+inline constexpr u32 kMatmulTile = 64;   // rows and columns per block
+inline constexpr u32 kMatmulDepth = 16;  // depth of a step
+inline constexpr u32 kMatmulPitch = kMatmulTile + 4;
+inline constexpr u32 kMatmulSharedBytes = 2 * kMatmulDepth * kMatmulPitch * sizeof(float);
+/// Steps between two guard checks: 2048 multiply-adds per thread, about 5 us.
+inline constexpr u32 kMatmulStepsPerCheck = 8;
+
+struct MatmulArgs {
+  const float* a;
+  const float* b;
+  float* y;
+  Axes<2> batch;  // strides of a and b
+  u32 m, k, n;
+  i64 a_row, a_k, b_k, b_column;
+  u32 row_tiles, column_tiles;  // tiles per matrix
+  float alpha;
+};
+
+// ---- Convolutions and products with weights, as one implicit product of matrices.
+
+/// How products are computed; sums are always fp32.
+enum class Math : u32 {
+  kFp32,  // exactly rounded products, no tensor cores
+  kTf32,  // operands fp32 in memory, rounded to 10 bits of fraction
+  kBf16,  // operands bf16 in memory
+  kF16,   // operands fp16 in memory
+};
+
+inline constexpr u32 kConvRowBytes =
+    64;  // bytes of a tile's row in shared memory: one step's depth
+inline constexpr u32 kConvChunkBytes = 16;  // bytes of one asynchronous copy
+inline constexpr u32 kConvStages = 4;       // stages in shared memory at once
+/// Steps between two guard checks: about 4 us for a 128x128 tile.
+inline constexpr u32 kConvStepsPerCheck = 8;
+
+LAGOON_SHARED_CONSTEXPR u32 ConvSharedBytes(u32 rows, u32 columns) {
+  const u32 stages = kConvStages * (rows + columns) * kConvRowBytes;
+  const u32 sums = rows * (columns + 4) * 4;  // the finished tile, before it is written to y
+  return stages > sums ? stages : sums;
+}
+
+/// A row is an output pixel of any image, a column is an output channel, and the depth runs over
+/// kernel rows, kernel columns and input channels. x and y are NHWC; the weights are
+/// [out_channels][weight_pitch] in the order of the depth, with zeros behind the depth.
+struct ConvArgs {
+  const void* x;
+  const void* weights;
+  void* y;
+  EpilogueArgs epilogue;
+  u32 height, width, channels;
+  u32 out_height, out_width, out_channels;
+  u32 kernel_h, kernel_w, stride_h, stride_w, dilation_h, dilation_w, pad_top, pad_left;
+  u32 pixels, depth;
+  u32 weight_pitch;  // in elements; a multiple of a chunk
+  u32 row_tiles, column_tiles;
+  /// `splits`: parts of the depth; `steps`: steps per split. With splits y is
+  /// [splits][pixels][channels].
+  u32 splits, steps;
+  u32 chunks;  // 1: the channels are whole chunks, so that x is read in chunks
+  u32 half_y;  // 1: y has the operands' 16-bit type; 0: fp32
+};
+
+/// y = sum of `splits` parts, with the epilogue.
+struct SplitSumArgs {
+  const float* parts;  // [splits][count]
+  float* y;
+  EpilogueArgs epilogue;
+  u32 splits, count, channels;
+};
+
+// ---- Attention.
+
+inline constexpr u32 kAttentionRows = 16;       // queries per block
+inline constexpr u32 kAttentionKeys = 32;       // keys per step
+inline constexpr u32 kMaxAttentionDepth = 128;  // limit for the depth of keys and of values
+/// Steps between two guard checks: below 10 us at the greatest depth.
+inline constexpr u32 kAttentionStepsPerCheck = 2;
+
+struct AttentionOperand {
+  i64 batch, head, row, column;  // strides in elements; 0 broadcasts
+};
+
+/// See AttentionSpec.
+struct AttentionArgs {
+  const float* q;
+  const float* k;
+  const float* v;
+  const float* mask;          // null: none
+  const unsigned char* keep;  // null: none
+  float* y;
+  AttentionOperand q_view, k_view, v_view, y_view, mask_view, keep_view;
+  u32 heads, rows, keys, depth, value_depth, sharing;
+  u32 row_tiles;
+  u32 pitch;  // pitch of rows in shared memory; odd, so that keys are on different banks
+  u32 kept;
+  float scale, fill;
+};
+
+LAGOON_SHARED_CONSTEXPR u32 AttentionSharedBytes(u32 pitch) {
+  return ((kAttentionRows + 2 * kAttentionKeys) * pitch + kAttentionRows * (kAttentionKeys + 1)) *
+         4;
+}
+
+// ---- Recurrent cells.
+
+inline constexpr u32 kCellUnits = kBodyThreads / 32;  // hidden units per block: one per warp
+inline constexpr u32 kCellStatesPerCheck = 2048;
+inline constexpr u32 kMaxCellGates = 4;
+
+/// One step of a cell; see CellSpec.
+struct CellArgs {
+  const float* x;
+  const float* r;
+  const float* h;
+  const float* extra[2];
+  float* out[2];
+  u32 kind;  // a Cell
+  u32 batch, hidden, gates;
+};
+
+/// In the order of CellKind.
+enum class Cell : u32 { kLstm, kRnn, kGruGates, kGruState, kGruLinear };
+
+}  // namespace lagoon::cuda

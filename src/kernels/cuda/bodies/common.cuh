@@ -1,0 +1,159 @@
+#pragma once
+
+// Shared by the bodies: positions in tensors, sums over the threads of a block, functions of one
+// number. Every body has the form
+//   bool Name(const NameArgs& args, u32 tile, unsigned char* shared, const BlockControl& control)
+// and keeps the promises of docs/design/block-protocol.md (docs/design/cuda-bodies.md explains
+// how).
+
+#include "device/cuda/gpu/isa.cuh"
+#include "device/cuda/gpu/protocol.cuh"
+#include "kernels/cuda/bodies/args.cuh"
+#include "kernels/elementwise/binary_op.h"
+#include "kernels/elementwise/unary_op.h"
+
+namespace lagoon::cuda {
+
+/// The offsets of every operand at position `index` in row-major order.
+template <u32 kOperands>
+LAGOON_DEVICE void OffsetsAt(const Axes<kOperands>& axes, u32 index, i64 (&offsets)[kOperands]) {
+  LAGOON_UNROLL
+  for (u32 operand = 0; operand < kOperands; ++operand) offsets[operand] = 0;
+  LAGOON_NO_UNROLL
+  for (u32 axis = axes.rank; axis-- > 0;) {
+    const u32 at = index % axes.dims[axis];
+    index /= axes.dims[axis];
+    LAGOON_UNROLL
+    for (u32 operand = 0; operand < kOperands; ++operand) {
+      offsets[operand] += at * axes.strides[operand][axis];
+    }
+  }
+}
+
+LAGOON_DEVICE constexpr u32 DivideUp(u32 value, u32 by) { return (value + by - 1) / by; }
+
+LAGOON_DEVICE float Infinity() { return __uint_as_float(0x7f800000u); }
+LAGOON_DEVICE float NotANumber() { return __uint_as_float(0x7fc00000u); }
+
+LAGOON_DEVICE float SigmoidOf(float x) { return 1 / (1 + expf(-x)); }
+LAGOON_DEVICE float SoftplusOf(float x) { return fmaxf(x, 0.0f) + log1pf(expf(-fabsf(x))); }
+/// A NaN stays a NaN.
+LAGOON_DEVICE float Limit(float x, float low, float high) {
+  const float raised = x < low ? low : x;
+  return raised > high ? high : raised;
+}
+
+#define LAGOON_NOT_COMMON(name) case UnaryOp::k##name:
+/// The functions that may follow another op (Epilogue). The host passes no others.
+LAGOON_DEVICE_CALL float ApplyCommon(UnaryOp op, float x, float alpha, float beta) {
+  switch (op) {
+    case UnaryOp::kRelu:
+      return x < 0 ? 0 : x;
+    case UnaryOp::kClip:
+      return Limit(x, alpha, beta);
+    case UnaryOp::kSigmoid:
+      return SigmoidOf(x);
+    case UnaryOp::kTanh:
+      return tanhf(x);
+    case UnaryOp::kExp:
+      return expf(x);
+    case UnaryOp::kLog:
+      return logf(x);
+    case UnaryOp::kSqrt:
+      return sqrtf(x);
+    case UnaryOp::kAbs:
+      return fabsf(x);
+    case UnaryOp::kNeg:
+      return -x;
+    case UnaryOp::kLeakyRelu:
+      return x < 0 ? alpha * x : x;
+    case UnaryOp::kHardSwish:
+      return x * Limit(x / 6 + 0.5f, 0, 1);
+    case UnaryOp::kHardSigmoid:
+      return Limit(alpha * x + beta, 0, 1);
+    case UnaryOp::kReciprocal:
+      return 1 / x;
+    case UnaryOp::kErf:
+      return erff(x);
+    case UnaryOp::kGelu:
+      return 0.5f * x * (1 + erff(x * 0.70710678118654752f));
+    case UnaryOp::kGeluTanh:
+      return 0.5f * x * (1 + tanhf(0.79788456080286536f * (x + 0.044715f * x * x * x)));
+    case UnaryOp::kSwish:
+      return x * SigmoidOf(x);
+    case UnaryOp::kSoftplus:
+      return SoftplusOf(x);
+    case UnaryOp::kMish:
+      return x * tanhf(SoftplusOf(x));
+    case UnaryOp::kElu:
+      return x < 0 ? alpha * expm1f(x) : x;
+    case UnaryOp::kFloor:
+      return floorf(x);
+    case UnaryOp::kCeil:
+      return ceilf(x);
+    case UnaryOp::kRound:
+      return rintf(x);
+    case UnaryOp::kCopy:
+      return x;
+      // No default: a function without code here or in ApplyUnary() must not compile.
+      LAGOON_SCALAR_UNARY_OPS(LAGOON_NOT_COMMON)
+      LAGOON_BIT_UNARY_OPS(LAGOON_NOT_COMMON)
+      LAGOON_TEST_UNARY_OPS(LAGOON_NOT_COMMON)
+      break;
+  }
+  return NotANumber();
+}
+#undef LAGOON_NOT_COMMON
+
+LAGOON_DEVICE float Finished(const EpilogueArgs& args, float sum, u32 channel, u64 at) {
+  if (args.bias != nullptr) sum += args.bias[channel];
+  const float residual = args.residual != nullptr ? args.residual[at] : 0;
+  if (args.residual_last == 0) sum += residual;
+  sum = Limit(sum, args.low, args.high);
+  sum = ApplyCommon(static_cast<UnaryOp>(args.unary), sum, args.alpha, args.beta);
+  return args.residual_last != 0 ? sum + residual : sum;
+}
+
+LAGOON_DEVICE float Combined(Combine how, float a, float b) {
+  if (how == Combine::kSum) return a + b;
+  return how == Combine::kMax ? fmaxf(a, b) : fminf(a, b);
+}
+
+/// A thread's share of its line.
+struct Line {
+  u64 start;   // index of the line's first element
+  u32 number;  // number of the line
+  u32 part;
+  u32 slot;  // the thread's place in shared memory; the parts of a line are neighbours
+  bool there;
+
+  LAGOON_DEVICE Line(const LineArgs& args, u32 group) {
+    // Neighbouring threads read neighbouring elements: along the axis, or across the lines.
+    const bool along = args.inner == 1;
+    const u32 column = along ? threadIdx.x / args.parts : threadIdx.x % args.columns;
+    part = along ? threadIdx.x % args.parts : threadIdx.x / args.columns;
+    slot = column * args.parts + part;
+    number = group * args.columns + column;
+    there = number < args.lines;
+    start = there ? u64{number / args.inner} * args.axis * args.inner + number % args.inner : 0;
+  }
+};
+
+/// Combines the values of a line's threads, in an order that does not depend on timing. Begins and
+/// ends with a barrier. `shared`: kBodyThreads floats.
+LAGOON_DEVICE float CombineLine(const LineArgs& args, const Line& line, Combine how, float value,
+                                float* shared) {
+  __syncthreads();
+  shared[line.slot] = value;
+  LAGOON_NO_UNROLL
+  for (u32 step = args.parts / 2; step > 0; step /= 2) {
+    __syncthreads();
+    if (line.part < step) {
+      shared[line.slot] = Combined(how, shared[line.slot], shared[line.slot + step]);
+    }
+  }
+  __syncthreads();
+  return shared[line.slot - line.part];
+}
+
+}  // namespace lagoon::cuda

@@ -1,0 +1,296 @@
+#pragma once
+
+// Convolution, and the product of a matrix with weights (a 1x1 convolution), as an implicit product
+// of matrices. Asynchronous copies bring the operands into a ring of stages in shared memory. A
+// tile of sums is kept in registers and is written through shared memory, so that the code has the
+// epilogue only once.
+
+#include "kernels/cuda/bodies/common.cuh"
+
+namespace lagoon::cuda {
+
+/// Offset of chunk `chunk` of a row in a stage's operand. Eight neighbouring rows, read at the same
+/// chunk, are on different banks.
+LAGOON_DEVICE u32 ConvSlot(u32 row, u32 chunk) {
+  return row * kConvRowBytes + (chunk ^ (row / 2 % 4)) * kConvChunkBytes;
+}
+
+/// Sums by tensor cores. A block has kWarpRows x kWarpColumns warps, each with a part of the tile.
+/// `Number` is Bf16, F16 or, for tf32, float.
+template <typename Number, u32 kRows, u32 kColumns, u32 kWarpRows>
+class TensorSums {
+ public:
+  using Element = Number;
+
+  LAGOON_DEVICE void Step(const unsigned char* rows, const unsigned char* columns) {
+    LAGOON_UNROLL
+    for (u32 half = 0; half < 2; ++half) {
+      u32 b[kN][4];
+      LAGOON_UNROLL
+      for (u32 n = 0; n < kN; ++n) {
+        const u32 column = FirstColumn() + n * 16 + Lane() / 16 * 8 + Lane() % 8;
+        LoadMatrices(b[n], columns + ConvSlot(column, half * 2 + Lane() / 8 % 2));
+      }
+      LAGOON_UNROLL
+      for (u32 m = 0; m < kM; ++m) {
+        u32 a[4];
+        const u32 row = FirstRow() + m * 16 + Lane() / 8 % 2 * 8 + Lane() % 8;
+        LoadMatrices(a, rows + ConvSlot(row, half * 2 + Lane() / 16));
+        Multiply(m, a, b);
+      }
+    }
+  }
+
+  /// Calls put(row, column, sum) for every sum of the thread.
+  template <typename Put>
+  LAGOON_DEVICE void ForEach(Put& put) const {
+    LAGOON_UNROLL
+    for (u32 m = 0; m < kM; ++m) {
+      LAGOON_UNROLL
+      for (u32 n = 0; n < 2 * kN; ++n) {
+        LAGOON_UNROLL
+        for (u32 i = 0; i < 4; ++i) {
+          put(FirstRow() + m * 16 + Lane() / 4 + i / 2 * 8,
+              FirstColumn() + n * 8 + Lane() % 4 * 2 + i % 2, sums_[m][n][i]);
+        }
+      }
+    }
+  }
+
+ private:
+  static constexpr u32 kWarpColumns = kBodyThreads / 32 / kWarpRows;
+  static constexpr u32 kM = kRows / kWarpRows / 16;  // groups of 16 rows per warp
+  static constexpr u32 kN =
+      kColumns / kWarpColumns / 16;  // groups of 16 columns, two products each
+  static_assert(kM * kWarpRows * 16 == kRows && kN * kWarpColumns * 16 == kColumns);
+
+  static LAGOON_DEVICE u32 Lane() { return threadIdx.x % 32; }
+  static LAGOON_DEVICE u32 FirstRow() { return threadIdx.x / 32 / kWarpColumns * kM * 16; }
+  static LAGOON_DEVICE u32 FirstColumn() { return threadIdx.x / 32 % kWarpColumns * kN * 16; }
+
+  LAGOON_DEVICE void Multiply(u32 m, u32 (&a)[4], u32 (&b)[kN][4]) {
+    LAGOON_UNROLL
+    for (u32 n = 0; n < kN; ++n) {
+      MultiplyAdd(sums_[m][2 * n], a, b[n][0], b[n][1], Number{});
+      MultiplyAdd(sums_[m][2 * n + 1], a, b[n][2], b[n][3], Number{});
+    }
+  }
+
+  template <typename Half>
+  static LAGOON_DEVICE void MultiplyAdd(float (&d)[4], const u32 (&a)[4], u32 b0, u32 b1, Half) {
+    Mma<Half>(d, a, b0, b1);
+  }
+  static LAGOON_DEVICE void MultiplyAdd(float (&d)[4], const u32 (&a)[4], u32 b0, u32 b1, float) {
+    const u32 rounded[4] = {Tf32(a[0]), Tf32(a[1]), Tf32(a[2]), Tf32(a[3])};
+    MmaTf32(d, rounded, Tf32(b0), Tf32(b1));
+  }
+  static LAGOON_DEVICE u32 Tf32(u32 bits) { return ToTf32(__uint_as_float(bits)); }
+
+  float sums_[kM][2 * kN][4] = {};
+};
+
+/// Sums in true fp32: a thread has every 16th row and column of a 64x64 tile.
+class ExactSums {
+ public:
+  using Element = float;
+
+  LAGOON_DEVICE void Step(const unsigned char* rows, const unsigned char* columns) {
+    LAGOON_NO_UNROLL  // to save registers
+        for (u32 chunk = 0; chunk < 4; ++chunk) {
+      float4 a[4];
+      LAGOON_UNROLL
+      for (u32 i = 0; i < 4; ++i) {
+        a[i] = *reinterpret_cast<const float4*>(rows + ConvSlot(Row(i), chunk));
+      }
+      LAGOON_UNROLL
+      for (u32 j = 0; j < 4; ++j) {
+        const auto b = *reinterpret_cast<const float4*>(columns + ConvSlot(Column(j), chunk));
+        LAGOON_UNROLL
+        for (u32 i = 0; i < 4; ++i) {
+          sums_[i][j] += a[i].x * b.x;
+          sums_[i][j] += a[i].y * b.y;
+          sums_[i][j] += a[i].z * b.z;
+          sums_[i][j] += a[i].w * b.w;
+        }
+      }
+    }
+  }
+
+  template <typename Put>
+  LAGOON_DEVICE void ForEach(Put& put) const {
+    LAGOON_UNROLL
+    for (u32 i = 0; i < 4; ++i) {
+      LAGOON_UNROLL
+      for (u32 j = 0; j < 4; ++j) put(Row(i), Column(j), sums_[i][j]);
+    }
+  }
+
+ private:
+  static LAGOON_DEVICE u32 Row(u32 i) { return threadIdx.x / 16 + i * 16; }
+  static LAGOON_DEVICE u32 Column(u32 j) { return threadIdx.x % 16 + j * 16; }
+
+  float sums_[4][4] = {};
+};
+
+/// Copies a thread's chunks of one operand into a stage: chunk threadIdx.x % 4 of every 64th row.
+template <typename Element, u32 kRows>
+class ConvPixels {
+ public:
+  LAGOON_DEVICE ConvPixels(const ConvArgs& args, u32 row0) : args_(args) {
+    LAGOON_UNROLL
+    for (u32 i = 0; i < kShare; ++i) {
+      const u32 pixel = row0 + threadIdx.x / 4 + i * 64;
+      const u32 column = pixel % args.out_width, row = pixel / args.out_width % args.out_height;
+      const u32 image = pixel / args.out_width / args.out_height;
+      // Behind the last pixel every tap lies in the padding.
+      top_[i] =
+          pixel < args.pixels ? static_cast<i32>(row * args.stride_h - args.pad_top) : kOutside;
+      left_[i] = static_cast<i32>(column * args.stride_w - args.pad_left);
+      base_[i] = u64{image} * args.height * args.width * args.channels;
+    }
+  }
+
+  LAGOON_DEVICE void Load(u32 step, unsigned char* stage) const {
+    const u32 depth = (step * 4 + threadIdx.x % 4) * kElements;
+    LAGOON_UNROLL
+    for (u32 i = 0; i < kShare; ++i) {
+      unsigned char* const slot = stage + ConvSlot(threadIdx.x / 4 + i * 64, threadIdx.x % 4);
+      if (args_.chunks != 0) {
+        const Element* const x = At(i, depth);
+        CopyAsync16(slot, x == nullptr ? args_.x : x, x == nullptr ? 0 : kConvChunkBytes);
+      } else {
+        Element* const elements = reinterpret_cast<Element*>(slot);
+        LAGOON_NO_UNROLL
+        for (u32 e = 0; e < kElements; ++e) {
+          const Element* const x = At(i, depth + e);
+          elements[e] = x == nullptr ? Element{} : *x;
+        }
+      }
+    }
+  }
+
+ private:
+  static constexpr u32 kElements = kConvChunkBytes / sizeof(Element);
+  static constexpr u32 kShare = kRows / 64;
+  static constexpr i32 kOutside = -(1 << 30);
+
+  /// Null for padding and behind the depth.
+  LAGOON_DEVICE const Element* At(u32 i, u32 depth) const {
+    const u32 row_depth = args_.kernel_w * args_.channels;
+    const u32 r = depth / row_depth, in_row = depth % row_depth;
+    const u32 h = static_cast<u32>(top_[i]) + r * args_.dilation_h;
+    const u32 w = static_cast<u32>(left_[i]) + in_row / args_.channels * args_.dilation_w;
+    // Above and left of the image the unsigned numbers are huge.
+    if (depth >= args_.depth || h >= args_.height || w >= args_.width) return nullptr;
+    return static_cast<const Element*>(args_.x) + base_[i] +
+           (u64{h} * args_.width + w) * args_.channels + in_row % args_.channels;
+  }
+
+  const ConvArgs& args_;
+  i32 top_[kShare], left_[kShare];
+  u64 base_[kShare];
+};
+
+template <typename Element, u32 kColumns>
+LAGOON_DEVICE void LoadWeights(const ConvArgs& args, u32 column0, u32 step, unsigned char* stage) {
+  constexpr u32 kElements = kConvChunkBytes / sizeof(Element);
+  const u32 chunk = threadIdx.x % 4, depth = (step * 4 + chunk) * kElements;
+  LAGOON_UNROLL
+  for (u32 row = threadIdx.x / 4; row < kColumns; row += 64) {
+    const u32 column = column0 + row;
+    const bool there = column < args.out_channels && depth < args.weight_pitch;
+    const Element* const weights = static_cast<const Element*>(args.weights);
+    CopyAsync16(stage + ConvSlot(row, chunk),
+                there ? weights + u64{column} * args.weight_pitch + depth : weights,
+                there ? kConvChunkBytes : 0);
+  }
+}
+
+template <u32 kColumns>
+struct PutSum {
+  static constexpr u32 kPitch = kColumns + 4;  // avoids the banks of the row above
+  float* tile;
+
+  LAGOON_DEVICE void operator()(u32 row, u32 column, float sum) {
+    tile[row * kPitch + column] = sum;
+  }
+};
+
+/// Writes a tile of sums from shared memory to y.
+template <typename Element, u32 kRows, u32 kColumns>
+LAGOON_DEVICE void WriteTile(const ConvArgs& args, u32 row0, u32 column0, u64 split,
+                             const float* tile) {
+  LAGOON_NO_UNROLL
+  for (u32 i = threadIdx.x; i < kRows * kColumns; i += kBodyThreads) {
+    const u32 row = row0 + i / kColumns, column = column0 + i % kColumns;
+    if (row >= args.pixels || column >= args.out_channels) continue;
+    const u64 at = u64{row} * args.out_channels + column;
+    const float sum = tile[i / kColumns * PutSum<kColumns>::kPitch + i % kColumns];
+    const float y = Finished(args.epilogue, sum, column, at);
+    if (args.half_y != 0) {
+      static_cast<Element*>(args.y)[at] = FromFloat<Element>(y);
+    } else {
+      static_cast<float*>(args.y)[split * args.pixels * args.out_channels + at] = y;
+    }
+  }
+}
+
+template <typename Sums, u32 kRows, u32 kColumns>
+LAGOON_DEVICE bool Conv(const ConvArgs& args, u32 tile, unsigned char* shared,
+                        const BlockControl& control) {
+  using Element = typename Sums::Element;
+  constexpr u32 kStageBytes = (kRows + kColumns) * kConvRowBytes;
+  const u32 per_split = args.row_tiles * args.column_tiles;
+  const u32 split = tile / per_split;
+  const u32 row0 = tile % per_split / args.column_tiles * kRows;
+  const u32 column0 = tile % args.column_tiles * kColumns;
+  const ConvPixels<Element, kRows> pixels(args, row0);
+  const u32 first = split * args.steps;
+  const auto load = [&](u32 step) {
+    if (step < args.steps) {
+      unsigned char* const stage = shared + step % kConvStages * kStageBytes;
+      pixels.Load(first + step, stage);
+      LoadWeights<Element, kColumns>(args, column0, first + step, stage + kRows * kConvRowBytes);
+    }
+    CommitCopies();  // also for no copies, so that there is one group per step
+  };
+  Sums sums;
+  LAGOON_UNROLL
+  for (u32 step = 0; step < kConvStages - 1; ++step) load(step);
+  LAGOON_NO_UNROLL
+  for (u32 step = 0; step < args.steps; ++step) {
+    const bool leave = step % kConvStepsPerCheck == 0 && control.ShouldLeave();
+    WaitCopies<kConvStages - 2>();
+    // After this barrier all threads see the step's operands, and the previous step's stage is
+    // free.
+    if (__syncthreads_or(leave)) {
+      WaitCopies<0>();
+      return false;
+    }
+    load(step + kConvStages - 1);
+    const unsigned char* const stage = shared + step % kConvStages * kStageBytes;
+    sums.Step(stage, stage + kRows * kConvRowBytes);
+  }
+  WaitCopies<0>();
+  if (control.SyncShouldLeave()) return false;
+  PutSum<kColumns> put{reinterpret_cast<float*>(shared)};
+  sums.ForEach(put);
+  __syncthreads();
+  WriteTile<Element, kRows, kColumns>(args, row0, column0, split, put.tile);
+  return true;
+}
+
+LAGOON_DEVICE bool SplitSum(const SplitSumArgs& args, u32 tile, const BlockControl& control) {
+  if (control.SyncShouldLeave()) return false;
+  const u32 end = Min(args.count, (tile + 1) * kElementTile);
+  LAGOON_NO_UNROLL
+  for (u32 i = tile * kElementTile + threadIdx.x; i < end; i += kBodyThreads) {
+    float sum = 0;
+    for (u32 split = 0; split < args.splits; ++split)
+      sum += args.parts[u64{split} * args.count + i];
+    args.y[i] = Finished(args.epilogue, sum, i % args.channels, i);
+  }
+  return true;
+}
+
+}  // namespace lagoon::cuda

@@ -1,0 +1,145 @@
+// Row functions between types: casts, copies, choices, quantisation.
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <limits>
+
+#include "base/check.h"
+#include "kernels/elementwise/row_functions.h"
+#include "kernels/elementwise/row_loops.h"
+
+namespace lagoon {
+namespace {
+
+using rows::Column;
+using rows::Flag;
+
+template <typename T>
+using InMemory = std::conditional_t<std::is_same_v<T, bool>, Flag, T>;
+
+template <typename From, typename To>
+void CastRow(const RowOperand* x, std::byte* y, std::size_t count, const RowParams&) {
+  const Column<From> a(x[0]);
+  To* const out = reinterpret_cast<To*>(y);
+  for (std::size_t i = 0; i < count; ++i) {
+    if constexpr (std::is_same_v<To, Flag>) {
+      out[i] = rows::Store<Flag>(ConvertElement<bool>(a[i]));
+    } else {
+      out[i] = ConvertElement<To>(a[i]);
+    }
+  }
+}
+
+template <typename T>
+void CopyRow(const RowOperand* x, std::byte* y, std::size_t count, const RowParams&) {
+  if (x[0].stride == 1) {
+    std::memcpy(y, x[0].data, count * sizeof(T));
+    return;
+  }
+  const Column<T> a(x[0]);
+  T* const out = reinterpret_cast<T*>(y);
+  for (std::size_t i = 0; i < count; ++i) out[i] = a[i];
+}
+
+template <typename T>
+void WhereRow(const RowOperand* x, std::byte* y, std::size_t count, const RowParams&) {
+  const Column<Flag> condition(x[0]);
+  const Column<T> a(x[1]), b(x[2]);
+  T* const out = reinterpret_cast<T*>(y);
+  for (std::size_t i = 0; i < count; ++i) out[i] = condition[i] ? a[i] : b[i];
+}
+
+template <typename Q>
+void QuantizeRow(const RowOperand* x, std::byte* y, std::size_t count, const RowParams&) {
+  const Column<float> a(x[0]), scale(x[1]);
+  const Column<Q> zero(x[2]);
+  Q* const out = reinterpret_cast<Q*>(y);
+  constexpr float kLow = std::numeric_limits<Q>::min(), kHigh = std::numeric_limits<Q>::max();
+  for (std::size_t i = 0; i < count; ++i) {
+    const float level = std::nearbyint(a[i] / scale[i]) + static_cast<float>(zero[i]);
+    out[i] = ConvertElement<Q>(std::min(std::max(level, kLow), kHigh));
+  }
+}
+
+template <typename Q>
+void DequantizeRow(const RowOperand* x, std::byte* y, std::size_t count, const RowParams&) {
+  const Column<Q> a(x[0]), zero(x[2]);
+  const Column<float> scale(x[1]);
+  float* const out = reinterpret_cast<float*>(y);
+  for (std::size_t i = 0; i < count; ++i) {
+    const auto level = static_cast<std::int64_t>(a[i]) - static_cast<std::int64_t>(zero[i]);
+    out[i] = static_cast<float>(level) * scale[i];
+  }
+}
+
+template <template <typename> class Row>
+RowFunction BySize(std::size_t bytes) {
+  switch (bytes) {
+    case 1:
+      return Row<std::uint8_t>::kFunction;
+    case 2:
+      return Row<std::uint16_t>::kFunction;
+    case 4:
+      return Row<std::uint32_t>::kFunction;
+    case 8:
+      return Row<std::uint64_t>::kFunction;
+    default:
+      CheckFailed("an element of 1, 2, 4 or 8 bytes", __FILE__, __LINE__);
+  }
+}
+template <typename T>
+struct Copies {
+  static constexpr RowFunction kFunction = &CopyRow<T>;
+};
+template <typename T>
+struct Wheres {
+  static constexpr RowFunction kFunction = &WhereRow<T>;
+};
+
+}  // namespace
+
+RowFunction FindCastRow(DataType from, DataType to) {
+  return WithElementType(from, [&]<typename From>(std::type_identity<From>) {
+    return WithElementType(to, []<typename To>(std::type_identity<To>) -> RowFunction {
+      return &CastRow<InMemory<From>, InMemory<To>>;
+    });
+  });
+}
+
+RowFunction FindCopyRow(std::size_t element_bytes) { return BySize<Copies>(element_bytes); }
+RowFunction FindWhereRow(std::size_t element_bytes) { return BySize<Wheres>(element_bytes); }
+
+RowFunction FindQuantizeRow(DataType quantized) {
+  switch (quantized) {
+    case DataType::kUInt8:
+      return &QuantizeRow<std::uint8_t>;
+    case DataType::kInt8:
+      return &QuantizeRow<std::int8_t>;
+    case DataType::kUInt16:
+      return &QuantizeRow<std::uint16_t>;
+    case DataType::kInt16:
+      return &QuantizeRow<std::int16_t>;
+    default:
+      return nullptr;
+  }
+}
+
+RowFunction FindDequantizeRow(DataType quantized) {
+  switch (quantized) {
+    case DataType::kUInt8:
+      return &DequantizeRow<std::uint8_t>;
+    case DataType::kInt8:
+      return &DequantizeRow<std::int8_t>;
+    case DataType::kUInt16:
+      return &DequantizeRow<std::uint16_t>;
+    case DataType::kInt16:
+      return &DequantizeRow<std::int16_t>;
+    case DataType::kInt32:
+      return &DequantizeRow<std::int32_t>;
+    default:
+      return nullptr;
+  }
+}
+
+}  // namespace lagoon

@@ -1,0 +1,268 @@
+// Running sums, and the greatest elements in order.
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "kernels/checks.h"
+#include "kernels/elementwise/row_loops.h"
+#include "kernels/lines/reduce_rows.h"
+#include "kernels/tiling.h"
+
+namespace lagoon {
+namespace {
+
+using rows::Load;
+using rows::Store;
+
+constexpr std::size_t kColumns = 64;
+constexpr std::size_t kScanPiece = 2048;  // elements per task if the axis has several pieces
+constexpr std::size_t kElementsPerCheck = 2048;
+constexpr double kNsPerElement = 2.5;
+constexpr double kNsPerScanTask = 40;
+
+/// A task is a piece of the axis of up to kColumns neighbouring columns. If the axis has several
+/// pieces, a block has one task and itself sums up the elements before its piece.
+struct ScanArgs {
+  const std::byte* x = nullptr;
+  std::byte* y = nullptr;
+  std::size_t axis = 1, inner = 1;
+  std::size_t tiles = 1;  // tiles of columns
+  std::size_t pieces = 1, tasks = 1, blocks = 1;
+  bool exclusive = false, reverse = false;
+};
+
+template <typename W>
+W Plus(W a, W b) {
+  using U = std::conditional_t<std::is_integral_v<W>, std::uint64_t, W>;
+  return static_cast<W>(static_cast<U>(a) + static_cast<U>(b));
+}
+
+/// Columns of one outer index, walked in the direction of the sum.
+template <typename T>
+class Columns {
+ public:
+  using W = Wide<T>;
+
+  Columns(const ScanArgs& args, std::size_t tile) : exclusive_(args.exclusive) {
+    const std::size_t outer = tile / args.tiles, first = tile % args.tiles * kColumns;
+    count_ = std::min(kColumns, args.inner - first);
+    std::size_t at = outer * args.axis * args.inner + first;
+    step_ = static_cast<std::ptrdiff_t>(args.inner);
+    if (args.reverse) {
+      at += (args.axis - 1) * args.inner;
+      step_ = -step_;
+    }
+    x_ = reinterpret_cast<const T*>(args.x) + at;
+    y_ = reinterpret_cast<T*>(args.y) + at;
+  }
+
+  /// Adds the rows before `end`. False: the block left.
+  bool Add(std::size_t end, BlockContext& ctx) {
+    std::size_t since_check = 0;
+    for (std::size_t i = 0; i < end; ++i) {
+      const T* const row = x_ + static_cast<std::ptrdiff_t>(i) * step_;
+      for (std::size_t c = 0; c < count_; ++c) sums_[c] = Plus(sums_[c], Load(row[c]));
+      since_check += count_;
+      if (since_check < kElementsPerCheck) continue;
+      since_check = 0;
+      if (ctx.ShouldLeave()) return false;
+    }
+    return true;
+  }
+
+  void Write(Range rows) {
+    for (std::size_t i = rows.begin; i < rows.end; ++i) {
+      const std::ptrdiff_t at = static_cast<std::ptrdiff_t>(i) * step_;
+      for (std::size_t c = 0; c < count_; ++c) {
+        const auto column = static_cast<std::ptrdiff_t>(c);
+        const W next = Plus(sums_[c], Load(x_[at + column]));
+        y_[at + column] = Store<T>(exclusive_ ? sums_[c] : next);
+        sums_[c] = next;
+      }
+    }
+  }
+
+ private:
+  const T* x_;
+  T* y_;
+  std::ptrdiff_t step_;
+  std::size_t count_;
+  bool exclusive_;
+  W sums_[kColumns] = {};
+};
+
+template <typename T>
+bool ScanBody(const void* raw, std::uint32_t block, BlockContext& ctx) {
+  const auto& args = *static_cast<const ScanArgs*>(raw);
+  if (ctx.ShouldLeave()) return false;
+  const Range tasks = Share(args.tasks, args.blocks, block);
+  for (std::size_t task = tasks.begin; task < tasks.end; ++task) {
+    Columns<T> columns(args, task / args.pieces);
+    const Range part = Share(args.axis, args.pieces, task % args.pieces);
+    if (args.pieces > 1 && !columns.Add(part.begin, ctx)) return false;
+    columns.Write(part);
+  }
+  return true;
+}
+
+struct TopKArgs {
+  const std::byte* x = nullptr;
+  std::byte* values = nullptr;
+  std::int64_t* indices = nullptr;
+  std::size_t axis = 1, inner = 1, k = 1;
+  std::size_t pieces = 1;  // ranges of ranks, each written by its own block
+  bool largest = true;
+};
+
+/// An update of the heap counts as this many elements between two guard checks.
+constexpr std::size_t kUpdateWork = 32;
+constexpr std::size_t kUpdatesPerCheck = kElementsPerCheck / kUpdateWork;
+constexpr std::size_t kRanksPerBlock = 512;
+constexpr std::size_t kMaxK = 1 << 16;  // 1 MiB of scratch memory per compute unit
+
+/// A candidate. "Less" means better, so that the worst kept candidate is at the top of the heap.
+template <typename T>
+struct Candidate {
+  Wide<T> value;
+  std::int64_t index;
+};
+
+/// Orders values; NaN is the greatest, as in numpy.
+template <typename W>
+bool Less(W a, W b) {
+  if constexpr (std::is_floating_point_v<W>) {
+    if (std::isnan(a) || std::isnan(b)) return std::isnan(b) && !std::isnan(a);
+  }
+  return a < b;
+}
+
+/// Computes one line. The k best elements so far are a heap in scratch memory, which popping then
+/// sorts in place.
+template <typename T>
+bool TopKBody(const void* raw, std::uint32_t block, BlockContext& ctx) {
+  const auto& args = *static_cast<const TopKArgs*>(raw);
+  using Entry = Candidate<T>;
+  const auto better = [&](const Entry& a, const Entry& b) {
+    const bool less = Less(a.value, b.value), greater = Less(b.value, a.value);
+    if (less || greater) return args.largest ? greater : less;
+    return a.index < b.index;
+  };
+  const std::size_t line = block / args.pieces;
+  const std::size_t outer = line / args.inner, column = line % args.inner;
+  const T* const x = reinterpret_cast<const T*>(args.x) + outer * args.axis * args.inner + column;
+  auto* const heap = reinterpret_cast<Entry*>(ctx.scratch().data());
+  std::size_t size = 0, work = kElementsPerCheck;
+  for (std::size_t i = 0; i < args.axis; ++i, ++work) {
+    if (work >= kElementsPerCheck) {
+      work = 0;
+      if (ctx.ShouldLeave()) return false;
+    }
+    const Entry entry{Load(x[i * args.inner]), static_cast<std::int64_t>(i)};
+    if (size == args.k) {
+      if (!better(entry, heap[0])) continue;
+      std::pop_heap(heap, heap + size--, better);
+    }
+    work += kUpdateWork;
+    heap[size++] = entry;
+    std::push_heap(heap, heap + size, better);
+  }
+  for (; size > 1; --size) {
+    if (size % kUpdatesPerCheck == 0 && ctx.ShouldLeave()) return false;
+    std::pop_heap(heap, heap + size, better);
+  }
+  if (ctx.ShouldLeave()) return false;
+  const std::size_t to = outer * args.k * args.inner + column;
+  const Range ranks = Share(args.k, args.pieces, block % args.pieces);
+  for (std::size_t i = ranks.begin; i < ranks.end; ++i) {
+    reinterpret_cast<T*>(args.values)[to + i * args.inner] = Store<T>(heap[i].value);
+    args.indices[to + i * args.inner] = heap[i].index;
+  }
+  return true;
+}
+
+template <typename F>
+Body ForNumbers(DataType type, F&& f) {
+  if (type == DataType::kString || type == DataType::kBool) return nullptr;
+  return WithElementType(type, [&]<typename T>(std::type_identity<T> id) -> Body {
+    if constexpr (std::is_same_v<T, bool>) {
+      return nullptr;
+    } else {
+      return f(id);
+    }
+  });
+}
+
+Status CheckAxis(const char* name, const AxisSpec& spec) {
+  LAGOON_RETURN_IF_ERROR(CheckElements(
+      name, "x", {{"outer", spec.outer}, {"axis", spec.axis}, {"inner", spec.inner}}));
+  if (spec.type != DataType::kBool && spec.type != DataType::kString) return {};
+  return Fail(ErrorCode::kUnimplemented,
+              fmt::format("{}: not defined on {}", name, OipName(spec.type)));
+}
+
+}  // namespace
+
+Result<Kernel> MakeScan(const ScanSpec& spec) {
+  static constexpr char kName[] = "scan";
+  LAGOON_RETURN_IF_ERROR(CheckAxis(kName, spec.axis));
+  ScanArgs args;
+  args.axis = spec.axis.axis;
+  args.inner = spec.axis.inner;
+  args.exclusive = spec.exclusive;
+  args.reverse = spec.reverse;
+  args.tiles = CeilDivide(args.inner, kColumns);
+  args.pieces = CeilDivide(args.axis * std::min(args.inner, kColumns), kScanPiece);
+  args.pieces = std::min(args.pieces, args.axis);
+  args.tasks = spec.axis.outer * args.tiles * args.pieces;
+  const double elements = static_cast<double>(spec.axis.outer * args.axis * args.inner);
+  args.blocks = args.tasks;
+  if (args.pieces == 1) {
+    args.blocks = BlocksFor(
+        kNsPerElement * elements + kNsPerScanTask * static_cast<double>(args.tasks), args.tasks);
+  }
+  Kernel kernel;
+  kernel.name = kName;
+  kernel.body = ForNumbers(spec.axis.type,
+                           []<typename T>(std::type_identity<T>) -> Body { return &ScanBody<T>; });
+  kernel.blocks = static_cast<std::uint32_t>(args.blocks);
+  kernel.args = ArgsImage(args);
+  kernel.inputs = {offsetof(ScanArgs, x)};
+  kernel.outputs = {offsetof(ScanArgs, y)};
+  kernel.flops = elements;
+  kernel.bytes_moved = 2 * kernel.flops * static_cast<double>(SizeOf(spec.axis.type));
+  return kernel;
+}
+
+Result<Kernel> MakeTopK(const TopKSpec& spec) {
+  static constexpr char kName[] = "top_k";
+  LAGOON_RETURN_IF_ERROR(CheckAxis(kName, spec.axis));
+  if (spec.k < 1 || spec.k > spec.axis.axis) {
+    return Invalid(kName, fmt::format("k is {} of {} elements", spec.k, spec.axis.axis));
+  }
+  if (spec.k > kMaxK) {
+    return Fail(ErrorCode::kUnimplemented,
+                fmt::format("{}: k is {}, supported are at most {}", kName, spec.k, kMaxK));
+  }
+  TopKArgs args;
+  args.axis = spec.axis.axis;
+  args.inner = spec.axis.inner;
+  args.k = spec.k;
+  args.largest = spec.largest;
+  args.pieces = CeilDivide(spec.k, kRanksPerBlock);
+  Kernel kernel;
+  kernel.name = kName;
+  kernel.body = ForNumbers(spec.axis.type,
+                           []<typename T>(std::type_identity<T>) -> Body { return &TopKBody<T>; });
+  kernel.blocks = static_cast<std::uint32_t>(spec.axis.outer * spec.axis.inner * args.pieces);
+  kernel.scratch_bytes = spec.k * sizeof(Candidate<double>);
+  kernel.args = ArgsImage(args);
+  kernel.inputs = {offsetof(TopKArgs, x)};
+  kernel.outputs = {offsetof(TopKArgs, values), offsetof(TopKArgs, indices)};
+  kernel.flops = static_cast<double>(spec.axis.outer * spec.axis.axis * spec.axis.inner);
+  kernel.bytes_moved = kernel.flops * static_cast<double>(SizeOf(spec.axis.type));
+  return kernel;
+}
+
+}  // namespace lagoon

@@ -1,0 +1,189 @@
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "kernels/move/transpose.cc"
+#include "hwy/foreach_target.h"
+// After foreach_target.h, so that every target sees it.
+#include "kernels/move/transpose-inl.h"
+
+#if HWY_ONCE
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <vector>
+
+#include "kernels/checks.h"
+#include "kernels/cpu_level.h"
+#include "kernels/move/shape_ops.h"
+#include "kernels/move/transpose.h"
+
+namespace lagoon {
+namespace {
+
+HWY_EXPORT(PickTransposeBodies);
+
+constexpr char kName[] = "transpose";
+
+// Measured on a Xeon at 2 GHz, one thread, other load on the host: 64x56x56, then 1000x64x64, whose
+// strides miss the second-level cache and the TLB.
+constexpr double kNsPerFlipped = 0.5;
+constexpr double kNsPerFarFlipped = 2.2;
+constexpr double kNsPerNarrowFlipped = 1.5;  // one side is shorter than a vector
+constexpr std::size_t kNarrow = 8;
+constexpr double kFarElements = 1 << 19;
+constexpr double kFarRuns = 1.5;  // runs of 256 bytes, relative to one stream
+constexpr double kNsPerTask = 8;
+
+constexpr std::size_t kFlipTile = 32;    // 4 KB on each side
+constexpr std::size_t kRunPiece = 4096;  // 2 us
+constexpr std::size_t kTriples = 1024;
+
+/// An axis of the output: its size, and its strides in both tensors.
+struct Axis {
+  std::size_t size = 1, x_stride = 1, y_stride = 1;
+};
+
+Status Check(std::span<const std::int64_t> dims, std::span<const std::int64_t> permutation) {
+  if (dims.empty() || dims.size() > kMaxTransposeRank) {
+    return Invalid(kName,
+                   fmt::format("x has rank {}, must be 1 to {}", dims.size(), kMaxTransposeRank));
+  }
+  std::uint32_t seen = 0;
+  for (const std::int64_t axis : permutation) {
+    if (axis >= 0 && axis < static_cast<std::int64_t>(dims.size())) seen |= 1u << axis;
+  }
+  if (permutation.size() != dims.size() || seen != (1u << dims.size()) - 1) {
+    return Invalid(kName, fmt::format("permutation {} is none of the axes of x {}",
+                                      ShapeText(permutation), ShapeText(dims)));
+  }
+  return {};
+}
+
+/// The output's axes without those of size one, with neighbours joined that are neighbours in both
+/// tensors. May be empty.
+std::vector<Axis> JoinedAxes(std::span<const std::int64_t> dims,
+                             std::span<const std::int64_t> permutation) {
+  std::size_t x_strides[kMaxTransposeRank];
+  std::size_t stride = 1;
+  for (std::size_t i = dims.size(); i-- > 0;) {
+    x_strides[i] = stride;
+    stride *= static_cast<std::size_t>(dims[i]);
+  }
+  std::vector<Axis> axes;
+  for (const std::int64_t from : permutation) {
+    const auto size = static_cast<std::size_t>(dims[static_cast<std::size_t>(from)]);
+    const std::size_t x_stride = x_strides[from];
+    if (size == 1) continue;
+    if (!axes.empty() && axes.back().x_stride == size * x_stride) {
+      axes.back().size *= size;
+      axes.back().x_stride = x_stride;
+    } else {
+      axes.push_back({size, x_stride, 1});
+    }
+  }
+  stride = 1;
+  for (std::size_t i = axes.size(); i-- > 0;) {
+    axes[i].y_stride = stride;
+    stride *= axes[i].size;
+  }
+  return axes;
+}
+
+/// The last axis of y becomes the rows, the last axis of x the columns. If both are the same axis,
+/// it becomes the columns and stays together.
+TransposeArgs Layout(const std::vector<Axis>& axes) {
+  TransposeArgs args;
+  for (std::size_t i = 0; i < axes.size(); ++i) {
+    if (axes[i].x_stride == 1) {
+      args.columns = axes[i].size;
+      args.y_column = axes[i].y_stride;
+    } else if (i + 1 == axes.size()) {
+      args.rows = axes[i].size;
+      args.x_row = axes[i].x_stride;
+    } else {
+      const std::uint32_t outer = args.outer.rank++;
+      args.outer.dims[outer] = axes[i].size;
+      args.outer.strides[0][outer] = axes[i].x_stride;
+      args.outer.strides[1][outer] = axes[i].y_stride;
+    }
+  }
+  return args;
+}
+
+/// Picks the body and its tiles.
+Body Choose(const TransposeBodies& bodies, TransposeArgs& args) {
+  args.tile_rows = args.tile_columns = kFlipTile;
+  if (args.rows == 1) {
+    args.tile_columns = kRunPiece;
+    return bodies.runs;
+  }
+  if (args.rows == 3 && args.y_column == 3) {
+    args.tile_columns = kTriples;
+    return bodies.interleave3;
+  }
+  if (args.columns == 3 && args.x_row == 3) {
+    args.tile_rows = kTriples;
+    return bodies.deinterleave3;
+  }
+  return bodies.matrices;
+}
+
+double TotalNs(const TransposeArgs& args, double count) {
+  const double tasks_ns = kNsPerTask * static_cast<double>(args.tasks);
+  const double stream_ns = MoveNs(2 * sizeof(float) * count);
+  if (args.rows == 1) return tasks_ns + kFarRuns * stream_ns;
+  if (args.tile_rows != kFlipTile || args.tile_columns != kFlipTile) return tasks_ns + stream_ns;
+  double each_ns = count > kFarElements ? kNsPerFarFlipped : kNsPerFlipped;
+  if (std::min(args.rows, args.columns) < kNarrow) each_ns = std::max(each_ns, kNsPerNarrowFlipped);
+  return tasks_ns + count * each_ns;
+}
+
+/// For elements of 8 bytes: their halves become one more axis, which stays the last one.
+Result<Kernel> MakeTransposeOfPairs(std::span<const std::int64_t> dims,
+                                    std::span<const std::int64_t> permutation) {
+  std::vector<std::int64_t> halves(dims.begin(), dims.end());
+  std::vector<std::int64_t> order(permutation.begin(), permutation.end());
+  halves.push_back(2);
+  order.push_back(static_cast<std::int64_t>(dims.size()));
+  return MakeTranspose(halves, order);
+}
+
+Result<Kernel> MakeTransposeOfBytes(std::span<const std::int64_t> dims,
+                                    std::span<const std::int64_t> permutation,
+                                    std::size_t element_bytes) {
+  std::vector<std::int64_t> x_strides(dims.size(), 1);
+  for (std::size_t i = dims.size(); i-- > 1;) x_strides[i - 1] = x_strides[i] * dims[i];
+  StridedCopySpec spec;
+  spec.element_bytes = element_bytes;
+  for (const std::int64_t axis : permutation) {
+    spec.out.push_back(dims[static_cast<std::size_t>(axis)]);
+    spec.strides.push_back(x_strides[static_cast<std::size_t>(axis)]);
+  }
+  return MakeStridedCopy(spec);
+}
+
+}  // namespace
+
+Result<Kernel> MakeTranspose(std::span<const std::int64_t> dims,
+                             std::span<const std::int64_t> permutation, std::size_t element_bytes) {
+  LAGOON_RETURN_IF_ERROR(Check(dims, permutation));
+  if (element_bytes == 8 && dims.size() < kMaxTransposeRank) {
+    return MakeTransposeOfPairs(dims, permutation);
+  }
+  if (element_bytes != 4) return MakeTransposeOfBytes(dims, permutation, element_bytes);
+  LAGOON_ASSIGN_OR_RETURN(const std::size_t count, CheckElements(kName, "x", dims));
+  TransposeArgs args = Layout(JoinedAxes(dims, permutation));
+  Kernel kernel;
+  kernel.name = kName;
+  kernel.body = Choose(LAGOON_DISPATCH(PickTransposeBodies)(), args);
+  args.tasks = args.outer.count() * CeilDivide(args.rows, args.tile_rows) *
+               CeilDivide(args.columns, args.tile_columns);
+  args.blocks = BlocksFor(TotalNs(args, static_cast<double>(count)), args.tasks);
+  kernel.blocks = static_cast<std::uint32_t>(args.blocks);
+  kernel.args = ArgsImage(args);
+  kernel.inputs = {offsetof(TransposeArgs, x)};
+  kernel.outputs = {offsetof(TransposeArgs, y)};
+  kernel.bytes_moved = 2 * sizeof(float) * static_cast<double>(count);
+  return kernel;
+}
+
+}  // namespace lagoon
+#endif  // HWY_ONCE

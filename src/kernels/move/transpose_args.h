@@ -1,0 +1,33 @@
+#pragma once
+
+// The arguments that the factory of transposition passes to its bodies.
+
+#include <cstddef>
+
+#include "device/block.h"
+#include "kernels/move/strided.h"
+
+namespace lagoon {
+
+/// Axes that stay neighbours are joined. Below some outer axes there remain either runs of
+/// `columns` elements that stay together, or matrices of `rows` x `columns` (in x's layout) to be
+/// transposed.
+struct TransposeArgs {
+  const float* x = nullptr;
+  float* y = nullptr;
+  OuterAxes<2> outer;  // operand 0: x, 1: y
+  std::size_t rows = 1, columns = 1;
+  std::size_t x_row = 0;     // stride between rows in x; columns are adjacent
+  std::size_t y_column = 0;  // stride between columns in y; rows are adjacent
+  std::size_t tile_rows = 1, tile_columns = 1;
+  std::size_t tasks = 1, blocks = 1;  // a task is one tile of one matrix, or one piece of one run
+};
+
+struct TransposeBodies {
+  Body runs = nullptr;  // for rows == 1
+  Body matrices = nullptr;
+  Body interleave3 = nullptr;    // for rows == 3, y_column == 3: three planes to pixels
+  Body deinterleave3 = nullptr;  // for columns == 3, x_row == 3: pixels to three planes
+};
+
+}  // namespace lagoon

@@ -1,0 +1,326 @@
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "kernels/sequence/attention.cc"
+#include "hwy/foreach_target.h"
+// After foreach_target.h, so that every target sees them.
+#include <algorithm>
+#include <limits>
+
+#include "kernels/sequence/attention.h"
+#include "kernels/sequence/matmul_micro-inl.h"
+#include "kernels/simd/functions-inl.h"
+#include "kernels/simd/simd-inl.h"
+#include "kernels/tiling.h"
+
+#ifndef LAGOON_KERNELS_ATTENTION_ARGS_
+#define LAGOON_KERNELS_ATTENTION_ARGS_
+namespace lagoon {
+namespace {
+
+/// Depth of a packed panel, which is summed up at once.
+constexpr std::size_t kAttentionDepth = 256;
+/// The widest panel of two vectors.
+constexpr std::size_t kPanelFloats = 32;
+
+/// A task is some rows of one head.
+struct AttentionArgs {
+  const float* q = nullptr;
+  const float* k = nullptr;
+  const float* v = nullptr;
+  const float* mask = nullptr;         // null: none
+  const std::uint8_t* keep = nullptr;  // null: none
+  float* y = nullptr;
+  AttentionView q_view, k_view, v_view, y_view, mask_view, keep_view;
+  std::size_t heads = 1, rows = 1, keys = 1, depth = 1, value_depth = 1, sharing = 1;
+  std::size_t tile_rows = 1, row_tiles = 1, tasks = 1, blocks = 1;
+  std::size_t score_pitch = 1, value_pitch = 1;  // in floats; multiples of whole panels
+  float scale = 1, fill = 0;
+  bool kept = true;
+};
+
+inline std::size_t Offset(const AttentionView& view, std::size_t batch, std::size_t head,
+                          std::size_t row) {
+  return batch * view.batch + head * view.head + row * view.row;
+}
+
+}  // namespace
+}  // namespace lagoon
+#endif
+
+HWY_BEFORE_NAMESPACE();
+namespace lagoon {
+namespace HWY_NAMESPACE {
+namespace {
+
+/// Computes one task. Scratch: scores [rows, keys], sums [rows, value_depth], a reciprocal per row,
+/// a panel.
+class AttentionTile {
+ public:
+  AttentionTile(const AttentionArgs& args, size_t task, float* scratch, BlockContext* ctx)
+      : args_(args),
+        ctx_(ctx),
+        batch_(task / args.row_tiles / args.heads),
+        head_(task / args.row_tiles % args.heads),
+        rows_(Share(args.rows, args.row_tiles, task % args.row_tiles)),
+        scores_(scratch),
+        sums_(scores_ + args.tile_rows * args.score_pitch),
+        reciprocals_(sums_ + args.tile_rows * args.value_pitch),
+        panel_(reciprocals_ + args.tile_rows) {}
+
+  /// False: the block left and has written nothing.
+  bool Run() {
+    if (!Scores()) return false;
+    for (size_t row = 0; row < rows_.size(); ++row) {
+      if (Leaves()) return false;
+      Mask(row);
+      reciprocals_[row] = Exponentials(scores_ + row * args_.score_pitch);
+    }
+    if (!WeighValues() || Leaves()) return false;
+    Write();
+    return true;
+  }
+
+ private:
+  /// False always if `ctx_` is null: other tasks of the block have written, so this one must
+  /// finish.
+  bool Leaves() { return ctx_ != nullptr && ctx_->ShouldLeave(); }
+  size_t KeyHead() const { return head_ / args_.sharing; }
+
+  /// sums [rows, columns] = a * b, in panels of columns and of the depth.
+  bool Multiply(LeftRows a, const RightPanel& b, size_t depth, size_t columns, PanelSums sums) {
+    const size_t width = 2 * simd::Lanes();
+    simd::Fill(0, a.rows * sums.pitch, sums.data);
+    for (size_t p = 0; p < depth; p += kAttentionDepth) {
+      for (size_t j = 0; j < columns; j += width) {
+        if (Leaves()) return false;
+        const LeftRows left{a.data + p * a.k, a.row, a.k, a.rows};
+        const RightPanel right{b.data + p * b.k + j * b.column, b.k, b.column,
+                               std::min(width, columns - j)};
+        MultiplyPanel(left, right, std::min(kAttentionDepth, depth - p),
+                      {sums.data + j, sums.pitch}, panel_);
+      }
+    }
+    return true;
+  }
+
+  bool Scores() {
+    const float* const q = args_.q + Offset(args_.q_view, batch_, head_, rows_.begin);
+    const float* const k = args_.k + Offset(args_.k_view, batch_, KeyHead(), 0);
+    return Multiply({q, args_.q_view.row, args_.q_view.column, rows_.size()},
+                    {k, args_.k_view.column, args_.k_view.row, args_.keys}, args_.depth, args_.keys,
+                    {scores_, args_.score_pitch});
+  }
+
+  bool WeighValues() {
+    const float* const v = args_.v + Offset(args_.v_view, batch_, KeyHead(), 0);
+    return Multiply({scores_, args_.score_pitch, 1, rows_.size()},
+                    {v, args_.v_view.row, 1, args_.value_depth}, args_.keys, args_.value_depth,
+                    {sums_, args_.value_pitch});
+  }
+
+  HWY_INLINE void Mask(size_t row) {
+    float* const scores = scores_ + row * args_.score_pitch;
+    const size_t at = rows_.begin + row;
+    Scale(scores);
+    if (args_.keep != nullptr) {
+      const std::uint8_t* keep = args_.keep + Offset(args_.keep_view, batch_, head_, at);
+      for (size_t j = 0; j < args_.keys; ++j) {
+        if ((keep[j * args_.keep_view.column] != 0) != args_.kept) scores[j] = args_.fill;
+      }
+    }
+    if (args_.mask == nullptr) return;
+    const float* const mask = args_.mask + Offset(args_.mask_view, batch_, head_, at);
+    if (args_.mask_view.column == 1) return Add(mask, scores);
+    for (size_t j = 0; j < args_.keys; ++j) scores[j] += mask[j * args_.mask_view.column];
+  }
+
+  /// Scores are padded to whole vectors.
+  HWY_INLINE void Scale(float* scores) const {
+    const V scale = hn::Set(D(), args_.scale);
+    for (size_t j = 0; j < args_.keys; j += simd::Lanes()) {
+      simd::Whole::Store(hn::Mul(scale, simd::Whole::Load(scores + j)), scores + j);
+    }
+  }
+
+  HWY_INLINE void Add(const float* mask, float* scores) const {
+    const auto add = [&](const auto& io, size_t j) HWY_ATTR {
+      io.Store(hn::Add(io.Load(scores + j), io.Load(mask + j)), scores + j);
+    };
+    size_t j = 0;
+    for (; j + simd::Lanes() <= args_.keys; j += simd::Lanes()) add(simd::Whole(), j);
+    if (j < args_.keys) add(simd::Part(args_.keys - j), j);
+  }
+
+  /// scores = exp(scores - largest). Returns the factor that makes their sum 1.
+  HWY_INLINE float Exponentials(float* scores) const {
+    const size_t lanes = simd::Lanes();
+    const V lowest = hn::Set(D(), -std::numeric_limits<float>::infinity());
+    for (size_t j = args_.keys; j % lanes != 0; ++j) scores[j] = hn::GetLane(lowest);
+    V max = lowest;
+    for (size_t j = 0; j < args_.keys; j += lanes) {
+      max = hn::Max(max, simd::Whole::Load(scores + j));
+    }
+    max = hn::MaxOfLanes(D(), max);
+    V sum = hn::Zero(D());
+    for (size_t j = 0; j < args_.keys; j += lanes) {
+      const V x = hn::Sub(simd::Whole::Load(scores + j), max);
+      const V e = SafeExp(x);
+      simd::Whole::Store(e, scores + j);
+      sum = hn::Add(sum, e);
+    }
+    return 1 / hn::GetLane(hn::SumOfLanes(D(), sum));
+  }
+
+  HWY_INLINE void Write() const {
+    float* y = args_.y + Offset(args_.y_view, batch_, head_, rows_.begin);
+    for (size_t row = 0; row < rows_.size(); ++row, y += args_.y_view.row) {
+      const V factor = hn::Set(D(), reciprocals_[row]);
+      const float* const sums = sums_ + row * args_.value_pitch;
+      const auto write = [&](const auto& io, size_t j)
+                             HWY_ATTR { io.Store(hn::Mul(factor, io.Load(sums + j)), y + j); };
+      size_t j = 0;
+      for (; j + simd::Lanes() <= args_.value_depth; j += simd::Lanes()) write(simd::Whole(), j);
+      if (j < args_.value_depth) write(simd::Part(args_.value_depth - j), j);
+    }
+  }
+
+  const AttentionArgs& args_;
+  BlockContext* ctx_;
+  size_t batch_, head_;
+  Range rows_;
+  float *scores_, *sums_, *reciprocals_, *panel_;
+};
+
+bool AttentionBody(const void* raw, std::uint32_t block, BlockContext& ctx) {
+  if (ctx.ShouldLeave()) return false;
+  const auto& args = *static_cast<const AttentionArgs*>(raw);
+  const Range tasks = Share(args.tasks, args.blocks, block);
+  auto* const scratch = reinterpret_cast<float*>(ctx.scratch().data());
+  BlockContext* const may_leave = tasks.size() == 1 ? &ctx : nullptr;
+  for (size_t task = tasks.begin; task < tasks.end; ++task) {
+    if (!AttentionTile(args, task, scratch, may_leave).Run()) return false;
+  }
+  return true;
+}
+
+}  // namespace
+
+Body PickAttentionBody() { return &AttentionBody; }
+
+}  // namespace HWY_NAMESPACE
+}  // namespace lagoon
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+#include <fmt/format.h>
+
+#include <tuple>
+
+#include "kernels/checks.h"
+#include "kernels/cpu_level.h"
+
+namespace lagoon {
+namespace {
+
+HWY_EXPORT(PickAttentionBody);
+
+constexpr char kName[] = "attention";
+
+// Measured on a Xeon at 2 GHz, one thread: a multiply and add with AVX2; an exponential with the
+// passes around it.
+constexpr double kNsPerProduct = 0.03;
+constexpr double kNsPerScore = 1.2;
+/// A block of one task checks its guards between panels.
+constexpr double kTaskNs = 50'000;
+constexpr std::size_t kMostRows = 64;
+
+Status Check(const AttentionSpec& spec) {
+  LAGOON_RETURN_IF_ERROR(CheckPositive(
+      kName,
+      {{"depth", spec.depth}, {"value_depth", spec.value_depth}, {"sharing", spec.sharing}}));
+  LAGOON_RETURN_IF_ERROR(CheckElements(
+      kName, "the scores",
+      {{"batch", spec.batch}, {"heads", spec.heads}, {"rows", spec.rows}, {"keys", spec.keys}}));
+  for (const auto& [name, rows, columns] : {std::tuple{"q", spec.rows, spec.depth},
+                                            {"k", spec.keys, spec.depth},
+                                            {"v", spec.keys, spec.value_depth},
+                                            {"y", spec.rows, spec.value_depth}}) {
+    LAGOON_RETURN_IF_ERROR(CheckElements(
+        kName, name,
+        {{"batch", spec.batch}, {"heads", spec.heads}, {"rows", rows}, {"columns", columns}}));
+  }
+  if (spec.keys > kMaxAttentionKeys || spec.heads % spec.sharing != 0) {
+    return Invalid(kName, fmt::format("{} keys, at most {}; {} heads that share by {}", spec.keys,
+                                      kMaxAttentionKeys, spec.heads, spec.sharing));
+  }
+  if (spec.v.column != 1 || spec.y.column != 1) {
+    return Invalid(kName, fmt::format("v and y have columns {} and {} apart, must be 1",
+                                      spec.v.column, spec.y.column));
+  }
+  return {};
+}
+
+double RowNs(const AttentionSpec& spec) {
+  const auto keys = static_cast<double>(spec.keys);
+  return keys * (kNsPerProduct * static_cast<double>(spec.depth + spec.value_depth) + kNsPerScore);
+}
+
+std::size_t WholePanels(std::size_t floats) {
+  return CeilDivide(floats, kPanelFloats) * kPanelFloats;
+}
+
+AttentionArgs ArgsOf(const AttentionSpec& spec) {
+  AttentionArgs args;
+  args.q_view = spec.q;
+  args.k_view = spec.k;
+  args.v_view = spec.v;
+  args.y_view = spec.y;
+  args.mask_view = spec.mask_view;
+  args.keep_view = spec.keep_view;
+  args.heads = spec.heads;
+  args.rows = spec.rows;
+  args.keys = spec.keys;
+  args.depth = spec.depth;
+  args.value_depth = spec.value_depth;
+  args.sharing = spec.sharing;
+  args.scale = spec.scale;
+  args.fill = spec.fill;
+  args.kept = spec.kept;
+  args.score_pitch = WholePanels(spec.keys);
+  args.value_pitch = WholePanels(spec.value_depth);
+  const auto rows = static_cast<std::size_t>(std::max(1.0, kTaskNs / RowNs(spec)));
+  args.row_tiles = CeilDivide(spec.rows, std::min(rows, kMostRows));
+  args.tile_rows = CeilDivide(spec.rows, args.row_tiles);
+  args.tasks = spec.batch * spec.heads * args.row_tiles;
+  return args;
+}
+
+}  // namespace
+
+Result<Kernel> MakeAttention(const AttentionSpec& spec) {
+  LAGOON_RETURN_IF_ERROR(Check(spec));
+  AttentionArgs args = ArgsOf(spec);
+  const auto rows = static_cast<double>(spec.batch * spec.heads * spec.rows);
+  args.blocks = BlocksFor(rows * RowNs(spec), args.tasks);
+  Kernel kernel;
+  kernel.name = kName;
+  kernel.body = LAGOON_DISPATCH(PickAttentionBody)();
+  kernel.blocks = static_cast<std::uint32_t>(args.blocks);
+  kernel.scratch_bytes = (args.tile_rows * (args.score_pitch + args.value_pitch + 1) +
+                          kAttentionDepth * kPanelFloats) *
+                         sizeof(float);
+  kernel.args = ArgsImage(args);
+  kernel.inputs = {offsetof(AttentionArgs, q), offsetof(AttentionArgs, k),
+                   offsetof(AttentionArgs, v)};
+  if (spec.mask) kernel.inputs.push_back(offsetof(AttentionArgs, mask));
+  if (spec.keep) kernel.inputs.push_back(offsetof(AttentionArgs, keep));
+  kernel.outputs = {offsetof(AttentionArgs, y)};
+  const auto keys = static_cast<double>(spec.keys);
+  const auto depths = static_cast<double>(spec.depth + spec.value_depth);
+  kernel.flops = rows * keys * (2 * depths + 4);
+  const std::size_t key_heads = spec.batch * (spec.heads / spec.sharing);
+  kernel.bytes_moved = sizeof(float) * depths * (rows + keys * static_cast<double>(key_heads));
+  return kernel;
+}
+
+}  // namespace lagoon
+#endif  // HWY_ONCE

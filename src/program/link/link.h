@@ -1,0 +1,31 @@
+#pragma once
+
+#include <string>
+
+#include "base/status.h"
+#include "device/device.h"
+#include "plan/plan.h"
+#include "program/link/weights.h"
+#include "program/lower/builder.h"
+
+namespace lagoon {
+
+/// The largest idempotent group that REEF found in real engines (4.4).
+inline constexpr std::uint32_t kMaxInPlaceGroup = 9;
+
+struct LinkOptions {
+  std::string model;        // name of the plan
+  std::int64_t batch = 1;   // batch size of the plan
+  std::size_t program = 0;  // index among the programs whose weights were packed together
+  /// Outputs replace inputs that are not read afterwards, where the kernels allow it, as in many
+  /// engines. Such kernels cannot simply be run again. Each one can be restored by an idempotent
+  /// group of at most kMaxInPlaceGroup ops, whose inputs stay in memory for this purpose.
+  bool in_place = false;
+};
+
+/// Turns a lowered program with packed weights into a plan: orders the ops, places the arena's
+/// buffers and loads the kernels. Costs are estimates until the plan is profiled.
+Result<Plan> LinkPlan(const LoweredProgram& program, const PackedWeights& weights,
+                      DeviceControl& device, const LinkOptions& options);
+
+}  // namespace lagoon

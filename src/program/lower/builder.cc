@@ -1,0 +1,245 @@
+#include "program/lower/builder.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstring>
+#include <numeric>
+
+#include "base/check.h"
+#include "kernels/cpu_kernels.h"
+
+namespace lagoon {
+namespace {
+
+std::size_t BytesOf(const Dims& dims, DataType type) {
+  return static_cast<std::size_t>(ElementCount(dims)) * SizeOf(type);
+}
+
+std::vector<std::int64_t> IdentityOrder(std::size_t rank) {
+  std::vector<std::int64_t> order(rank);
+  std::iota(order.begin(), order.end(), 0);
+  return order;
+}
+
+}  // namespace
+
+Result<ProgramBuilder> ProgramBuilder::Create(Graph graph, const LowerOptions& options) {
+  ProgramBuilder builder(std::move(graph), options);
+  builder.places_.resize(builder.graph_.values.size());
+  for (const ValueId id : builder.graph_.inputs) {
+    const Value& value = builder.graph_.value(id);
+    const Tensor tensor = builder.NewTensor(value.name, value.dims, Layout::kPlain, value.type);
+    builder.Define(id, tensor);
+    builder.program_.inputs.push_back({{value.name, value.type, value.dims}, tensor.buffer});
+  }
+  return builder;
+}
+
+const Constant* ProgramBuilder::constant(ValueId value) const {
+  const std::optional<Constant>& constant = graph_.value(value).constant;
+  return constant ? &*constant : nullptr;
+}
+
+Result<Constant> ProgramBuilder::FloatConstant(ValueId value, const char* role) const {
+  const Constant* found = constant(value);
+  if (found == nullptr) {
+    return Fail(ErrorCode::kUnimplemented, fmt::format("{} '{}' must be constant, but are computed",
+                                                       role, graph_.value(value).name));
+  }
+  if (found->type == DataType::kFloat32) return *found;
+  return Fail(ErrorCode::kUnimplemented,
+              fmt::format("{} '{}' are {}, not FP32", role, graph_.value(value).name,
+                          OipName(found->type)));
+}
+
+BufferId ProgramBuilder::AddBuffer(LoweredBuffer buffer) {
+  program_.buffers.push_back(std::move(buffer));
+  return BufferId{static_cast<std::uint32_t>(program_.buffers.size() - 1)};
+}
+
+ValueId ProgramBuilder::AddValue(const std::string& name, DataType type, const Dims& dims) {
+  Value value;
+  value.name = name;
+  value.type = type;
+  value.dims = dims;
+  value.shape_known = true;
+  graph_.values.push_back(std::move(value));
+  places_.emplace_back();
+  return static_cast<ValueId>(graph_.values.size() - 1);
+}
+
+ValueId ProgramBuilder::AddValue(const std::string& name, Constant constant, std::string key) {
+  const ValueId id = AddValue(name, constant.type, constant.dims);
+  graph_.value(id).constant = std::move(constant);
+  if (!key.empty()) keys_[id] = std::move(key);
+  return id;
+}
+
+std::string ProgramBuilder::KeyOf(ValueId constant) const {
+  const auto known = keys_.find(constant);
+  if (known != keys_.end()) return known->second;
+  return fmt::format("{}", fmt::ptr(graph_.value(constant).constant->bytes.get()));
+}
+
+Tensor ProgramBuilder::NewTensor(const std::string& name, const Dims& dims, Layout layout,
+                                 DataType type) {
+  return {AddBuffer({name, BytesOf(dims, type), false, nullptr}), dims, layout, type};
+}
+
+BufferId ProgramBuilder::AddConstant(const std::string& name, std::size_t bytes,
+                                     std::function<void(std::byte*)> fill, std::string key) {
+  return AddBuffer({name, bytes, true, std::move(fill), std::move(key)});
+}
+
+Operand ProgramBuilder::All(BufferId buffer) const {
+  return {buffer, 0, program_.buffer(buffer).bytes};
+}
+
+void ProgramBuilder::Define(ValueId value, const Tensor& tensor) {
+  LAGOON_CHECK(type(value) == tensor.type);
+  LAGOON_CHECK(BytesOf(dims(value), type(value)) == program_.buffer(tensor.buffer).bytes);
+  Tensor defined = tensor;
+  defined.dims = dims(value);
+  places(value)[static_cast<std::size_t>(tensor.layout)] = std::move(defined);
+}
+
+Result<Tensor> ProgramBuilder::PlaceConstant(ValueId value) {
+  const Value& v = graph_.value(value);
+  const std::shared_ptr<const std::vector<std::byte>> bytes = v.constant->bytes;
+  Tensor tensor;
+  tensor.dims = v.dims;
+  tensor.type = v.type;
+  tensor.buffer = AddConstant(
+      v.name, bytes->size(),
+      [bytes](std::byte* to) { std::memcpy(to, bytes->data(), bytes->size()); }, KeyOf(value));
+  Define(value, tensor);
+  return tensor;
+}
+
+Result<Tensor> ProgramBuilder::Use(ValueId value, Layout layout) {
+  const std::optional<Tensor>& place = places(value)[static_cast<std::size_t>(layout)];
+  if (place) return *place;
+  if (constant(value) != nullptr && !places(value)[0]) {
+    LAGOON_ASSIGN_OR_RETURN(const Tensor tensor, PlaceConstant(value));
+    if (layout == Layout::kPlain) return tensor;
+  }
+  const std::optional<Tensor>& other = places(value)[layout == Layout::kPlain ? 1 : 0];
+  if (!other) {
+    return Fail(ErrorCode::kInternal, fmt::format("value '{}' is used before any node computes it",
+                                                  graph_.value(value).name));
+  }
+  LAGOON_ASSIGN_OR_RETURN(const Tensor moved, Convert(*other, layout));
+  Define(value, moved);
+  return moved;
+}
+
+Layout ProgramBuilder::CheapestLayout(std::span<const ValueId> values) const {
+  std::array<std::size_t, 2> moved_bytes{};
+  for (const ValueId value : values) {
+    if (value == kNoValue || constant(value) != nullptr) continue;
+    const std::size_t rank = dims(value).size();
+    if (rank < 3 || rank > 5) continue;
+    const Placements& places = places_[static_cast<std::size_t>(value)];
+    for (const Layout layout : {Layout::kPlain, Layout::kChannelsLast}) {
+      const auto index = static_cast<std::size_t>(layout);
+      if (places[index] || !places[1 - index]) continue;
+      const Layout from = places[1 - index]->layout;
+      const bool free = MovePermutation(dims(value), from, IdentityOrder(rank), layout).IsFree();
+      if (!free) moved_bytes[index] += BytesOf(dims(value), type(value));
+    }
+  }
+  return moved_bytes[1] < moved_bytes[0] ? Layout::kChannelsLast : Layout::kPlain;
+}
+
+bool ProgramBuilder::AllConstant(std::span<const Operand> inputs) const {
+  return std::all_of(inputs.begin(), inputs.end(),
+                     [&](const Operand& input) { return program_.buffer(input.buffer).constant; });
+}
+
+const KernelMaker& ProgramBuilder::device_kernels() const {
+  return options_.kernels == nullptr ? CpuKernels() : *options_.kernels;
+}
+
+const KernelMaker& ProgramBuilder::MakerFor(std::span<const Operand> inputs) const {
+  return AllConstant(inputs) ? CpuKernels() : device_kernels();
+}
+
+Status ProgramBuilder::Emit(const std::string& name, const MakeKernel& make,
+                            std::vector<Operand> inputs, std::vector<Operand> outputs) {
+  LAGOON_ASSIGN_OR_RETURN(Kernel kernel, make(MakerFor(inputs)));
+  return Emit(name, std::move(kernel), std::move(inputs), std::move(outputs));
+}
+
+Status ProgramBuilder::Emit(const std::string& name, Kernel kernel, std::vector<Operand> inputs,
+                            std::vector<Operand> outputs) {
+  LAGOON_CHECK(kernel.inputs.size() == inputs.size());
+  LAGOON_CHECK(kernel.outputs.size() == outputs.size());
+  const bool at_load = kernel.body != nullptr && AllConstant(inputs);
+  for (const Operand& output : outputs) program_.buffer(output.buffer).constant = at_load;
+  (at_load ? program_.load_ops : program_.ops)
+      .push_back({name, std::move(kernel), std::move(inputs), std::move(outputs)});
+  return {};
+}
+
+Result<Tensor> ProgramBuilder::Transpose(const Tensor& x, std::span<const std::int64_t> order,
+                                         Layout layout) {
+  Tensor y = x;
+  y.layout = layout;
+  for (std::size_t i = 0; i < order.size(); ++i) {
+    y.dims[i] = x.dims[static_cast<std::size_t>(order[i])];
+  }
+  const Permutation permutation = MovePermutation(x.dims, x.layout, order, layout);
+  if (permutation.IsFree()) return y;
+  const std::string source = program_.buffer(x.buffer).name;
+  y = NewTensor(source + (layout == Layout::kPlain ? ":plain" : ":nhwc"), y.dims, layout, x.type);
+  LAGOON_RETURN_IF_ERROR(Emit("move " + source,
+                              [&](auto& make) {
+                                return make.Transpose(permutation.dims, permutation.order,
+                                                      SizeOf(x.type));
+                              },
+                              {All(x)}, {All(y)}));
+  return y;
+}
+
+Result<Tensor> ProgramBuilder::Convert(const Tensor& x, Layout layout) {
+  return Transpose(x, IdentityOrder(x.dims.size()), layout);
+}
+
+Result<Tensor> ProgramBuilder::Reshape(const Tensor& x, const Dims& dims) {
+  LAGOON_CHECK(ElementCount(dims) == ElementCount(x.dims));
+  if (dims == x.dims) return x;
+  LAGOON_ASSIGN_OR_RETURN(Tensor y, Convert(x, Layout::kPlain));
+  y.dims = dims;
+  return y;
+}
+
+Result<LoweredTensor> ProgramBuilder::PlaceOutput(ValueId value) {
+  LAGOON_ASSIGN_OR_RETURN(Tensor tensor, Use(value, Layout::kPlain));
+  const bool is_input =
+      std::any_of(program_.inputs.begin(), program_.inputs.end(),
+                  [&](const LoweredTensor& input) { return input.buffer == tensor.buffer; });
+  const Value& v = graph_.value(value);
+  // An output needs its own place in the arena and an op to wait for.
+  if (is_input || program_.buffer(tensor.buffer).constant) {
+    UnarySpec copy;
+    copy.op = UnaryOp::kCopy;
+    copy.type = v.type;
+    copy.count = static_cast<std::size_t>(ElementCount(v.dims));
+    const Tensor y = NewTensor(v.name, v.dims, Layout::kPlain, v.type);
+    LAGOON_ASSIGN_OR_RETURN(Kernel kernel, device_kernels().Unary(copy));
+    program_.ops.push_back({"copy " + v.name, std::move(kernel), {All(tensor)}, {All(y)}});
+    tensor = y;
+  }
+  return LoweredTensor{{v.name, v.type, v.dims}, tensor.buffer};
+}
+
+Result<LoweredProgram> ProgramBuilder::Finish() && {
+  for (const ValueId value : graph_.outputs) {
+    LAGOON_ASSIGN_OR_RETURN(LoweredTensor output, PlaceOutput(value));
+    program_.outputs.push_back(std::move(output));
+  }
+  return std::move(program_);
+}
+
+}  // namespace lagoon

@@ -1,0 +1,185 @@
+#pragma once
+
+// What lowering produces while it walks a graph: kernels, and the buffers that they read and write.
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "base/status.h"
+#include "graph/graph.h"
+#include "kernels/kernel_maker.h"
+#include "plan/precision.h"
+#include "program/lower/layout.h"
+
+namespace lagoon {
+
+enum class BufferId : std::uint32_t {};
+
+struct LoweredBuffer {
+  std::string name;
+  std::size_t bytes = 0;
+  /// The contents are known when the model is loaded: written by `fill`, or computed by an op of
+  /// LoweredProgram::load_ops.
+  bool constant = false;
+  /// Writes `bytes` bytes to 64-byte aligned memory. Called at most once and then destroyed with
+  /// all that it owns.
+  std::function<void(std::byte*)> fill;
+  /// Identifies the contents of a filled constant: constants of equal size and equal key have the
+  /// same bytes, also in different programs that are packed together. Empty: only comparing the
+  /// bytes can tell.
+  std::string key = {};
+};
+
+/// A buffer as an operand of an op. The kernel's pointer points to `offset`; the op's blocks access
+/// at most the `bytes` bytes from there on.
+struct Operand {
+  BufferId buffer{};
+  std::size_t offset = 0;
+  std::size_t bytes = 0;
+};
+
+struct LoweredOp {
+  std::string name;
+  Kernel kernel;
+  std::vector<Operand> inputs;   // one per kernel.inputs
+  std::vector<Operand> outputs;  // one per kernel.outputs
+};
+
+struct LoweredTensor {
+  TensorSpec spec;
+  BufferId buffer{};
+};
+
+/// A model as kernels over buffers that have no addresses yet. Ops are in topological order; every
+/// buffer has one writer.
+struct LoweredProgram {
+  std::vector<LoweredBuffer> buffers;
+  std::vector<LoweredOp> load_ops;  // read and write constants only: run once, at load
+  std::vector<LoweredOp> ops;
+  std::vector<LoweredTensor> inputs;
+  std::vector<LoweredTensor> outputs;
+
+  LoweredBuffer& buffer(BufferId id) { return buffers[static_cast<std::size_t>(id)]; }
+  const LoweredBuffer& buffer(BufferId id) const { return buffers[static_cast<std::size_t>(id)]; }
+};
+
+/// A value on the device: dims in ONNX's order, and the layout in the buffer.
+struct Tensor {
+  BufferId buffer{};
+  Dims dims;
+  Layout layout = Layout::kPlain;
+  DataType type = DataType::kFloat32;
+
+  Dims physical() const { return PhysicalDims(dims, layout); }
+};
+
+struct LowerOptions {
+  Precision precision = Precision::kFp32;
+  /// True if other programs share the weights, which must then be packed in the form for any number
+  /// of rows.
+  bool shares_weights = false;
+  /// The device's kernels. Null: the CPU's.
+  const KernelMaker* kernels = nullptr;
+};
+
+/// The places of a graph's values while its nodes are lowered one after the other. Errors do not
+/// name the node; the caller adds its name. Not thread-safe.
+class ProgramBuilder {
+ public:
+  /// Makes a buffer for every graph input. Call before anything else.
+  static Result<ProgramBuilder> Create(Graph graph, const LowerOptions& options = {});
+
+  const LowerOptions& options() const { return options_; }
+
+  const Graph& graph() const { return graph_; }
+  /// For lowering convolutions and products with weights.
+  Precision precision() const { return options_.precision; }
+  const Dims& dims(ValueId value) const { return graph_.value(value).dims; }
+  /// Null if the value is computed.
+  const Constant* constant(ValueId value) const;
+  DataType type(ValueId value) const { return graph_.value(value).type; }
+  /// The fp32 constant `value`; `role` names it in the error ("weights").
+  Result<Constant> FloatConstant(ValueId value, const char* role) const;
+
+  /// The value in `layout`, moved to that layout if needed. The move happens once; later uses share
+  /// the result.
+  Result<Tensor> Use(ValueId value, Layout layout);
+  /// The layout for which the fewest bytes of `values` must move; always kPlain unless the rank is
+  /// 3 to 5.
+  Layout CheapestLayout(std::span<const ValueId> values) const;
+  /// Declares that `tensor` holds the graph's `value`.
+  void Define(ValueId value, const Tensor& tensor);
+
+  /// Adds a value that the graph does not have, for lowerings that rewrite a node as other nodes.
+  ValueId AddValue(const std::string& name, DataType type, const Dims& dims);
+  /// The same for a constant. `key` identifies the contents, as LoweredBuffer::key. Pass a key for
+  /// a constant that every lowering of the graph creates anew.
+  ValueId AddValue(const std::string& name, Constant constant, std::string key = {});
+  /// The key of a constant; constants with equal keys have the same bytes.
+  std::string KeyOf(ValueId constant) const;
+
+  /// A new buffer that an op will write.
+  Tensor NewTensor(const std::string& name, const Dims& dims, Layout layout,
+                   DataType type = DataType::kFloat32);
+  /// A constant of `bytes` bytes, which `fill` writes when the model is loaded; `key`: see
+  /// LoweredBuffer::key.
+  BufferId AddConstant(const std::string& name, std::size_t bytes,
+                       std::function<void(std::byte*)> fill, std::string key = {});
+  /// The whole tensor, as an operand.
+  Operand All(const Tensor& tensor) const { return All(tensor.buffer); }
+  Operand All(BufferId buffer) const;
+
+  /// The maker for a kernel with these inputs: the CPU's if all inputs are constants, because the
+  /// kernel then runs at load time; otherwise the device's.
+  const KernelMaker& MakerFor(std::span<const Operand> inputs) const;
+  using MakeKernel = std::function<Result<Kernel>(const KernelMaker&)>;
+  /// Adds the kernel that `make` gets from MakerFor(inputs), with operands in the order of its
+  /// factory. Returns the factory's error. A CPU kernel that reads only constants becomes a load
+  /// op, and its outputs become constants.
+  Status Emit(const std::string& name, const MakeKernel& make, std::vector<Operand> inputs,
+              std::vector<Operand> outputs);
+  /// The same for a finished kernel, made by MakerFor(inputs).
+  Status Emit(const std::string& name, Kernel kernel, std::vector<Operand> inputs,
+              std::vector<Operand> outputs);
+
+  /// y = Transpose(x, order), stored in `layout`; a view of x if no byte has to move.
+  Result<Tensor> Transpose(const Tensor& x, std::span<const std::int64_t> order, Layout layout);
+  Result<Tensor> Convert(const Tensor& x, Layout layout);
+  /// The same elements in row-major order with other dims.
+  Result<Tensor> Reshape(const Tensor& x, const Dims& dims);
+
+  /// Places the graph's outputs. The builder must not be used afterwards.
+  Result<LoweredProgram> Finish() &&;
+
+ private:
+  using Placements = std::array<std::optional<Tensor>, 2>;  // by Layout
+
+  ProgramBuilder(Graph graph, const LowerOptions& options)
+      : graph_(std::move(graph)), options_(options) {}
+  BufferId AddBuffer(LoweredBuffer buffer);
+  bool AllConstant(std::span<const Operand> inputs) const;
+  const KernelMaker& device_kernels() const;
+  Placements& places(ValueId value) { return places_[static_cast<std::size_t>(value)]; }
+  Result<Tensor> PlaceConstant(ValueId value);
+  Result<LoweredTensor> PlaceOutput(ValueId value);
+
+  Graph graph_;
+  LowerOptions options_;
+  std::vector<Placements> places_;       // by ValueId
+  std::map<ValueId, std::string> keys_;  // keys of added constants
+  LoweredProgram program_;
+};
+
+/// Lowers every node of a folded and fused graph. Takes the graph, so that each constant can be
+/// freed as soon as it is packed. Errors name model, node, op and opset.
+Result<LoweredProgram> Lower(Graph graph, const std::string& model,
+                             const LowerOptions& options = {});
+
+}  // namespace lagoon

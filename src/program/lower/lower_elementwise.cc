@@ -1,0 +1,255 @@
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <limits>
+
+#include "base/check.h"
+#include "kernels/ops.h"
+#include "program/lower/emit.h"
+#include "program/lower/lower_nodes.h"
+
+namespace lagoon {
+namespace {
+
+/// `alpha` and `beta` of UnarySpec: the node's attributes of these names, or the defaults.
+struct UnaryLowering {
+  std::string_view name;
+  UnaryOp op;
+  const char* alpha = nullptr;
+  float alpha_default = 0;
+  const char* beta = nullptr;
+  float beta_default = 0;
+};
+
+constexpr float kInfinity = std::numeric_limits<float>::infinity();
+
+constexpr UnaryLowering kUnary[] = {
+    {"Relu", UnaryOp::kRelu},
+    {"Clip", UnaryOp::kClip, "min", -kInfinity, "max", kInfinity},
+    {"Sigmoid", UnaryOp::kSigmoid},
+    {"Tanh", UnaryOp::kTanh},
+    {"Exp", UnaryOp::kExp},
+    {"Log", UnaryOp::kLog},
+    {"Sqrt", UnaryOp::kSqrt},
+    {"Abs", UnaryOp::kAbs},
+    {"Neg", UnaryOp::kNeg},
+    {"LeakyRelu", UnaryOp::kLeakyRelu, "alpha", 0.01F},
+    {"HardSwish", UnaryOp::kHardSwish},
+    {"Swish", UnaryOp::kSwish},
+    {"HardSigmoid", UnaryOp::kHardSigmoid, "alpha", 0.2F, "beta", 0.5F},
+    {"Reciprocal", UnaryOp::kReciprocal},
+    {"Erf", UnaryOp::kErf},
+    {"Softplus", UnaryOp::kSoftplus},
+    {"Mish", UnaryOp::kMish},
+    {"Elu", UnaryOp::kElu, "alpha", 1},
+    {"Celu", UnaryOp::kCelu, "alpha", 1},
+    {"Selu", UnaryOp::kSelu, "alpha", 1.6732632F, "gamma", 1.050701F},
+    {"ThresholdedRelu", UnaryOp::kThresholdedRelu, "alpha", 1},
+    {"Shrink", UnaryOp::kShrink, "lambd", 0.5F, "bias", 0},
+    {"Softsign", UnaryOp::kSoftsign},
+    {"Floor", UnaryOp::kFloor},
+    {"Ceil", UnaryOp::kCeil},
+    {"Round", UnaryOp::kRound},
+    {"Sign", UnaryOp::kSign},
+    {"Sin", UnaryOp::kSin},
+    {"Cos", UnaryOp::kCos},
+    {"Tan", UnaryOp::kTan},
+    {"Asin", UnaryOp::kAsin},
+    {"Acos", UnaryOp::kAcos},
+    {"Atan", UnaryOp::kAtan},
+    {"Sinh", UnaryOp::kSinh},
+    {"Cosh", UnaryOp::kCosh},
+    {"Asinh", UnaryOp::kAsinh},
+    {"Acosh", UnaryOp::kAcosh},
+    {"Atanh", UnaryOp::kAtanh},
+    {"Not", UnaryOp::kNot},
+    {"BitwiseNot", UnaryOp::kBitwiseNot},
+    {"IsNaN", UnaryOp::kIsNan},
+};
+
+struct BinaryLowering {
+  std::string_view name;
+  BinaryOp op;
+};
+
+constexpr BinaryLowering kBinary[] = {
+    {"Add", BinaryOp::kAdd},
+    {"Sub", BinaryOp::kSub},
+    {"Mul", BinaryOp::kMul},
+    {"Div", BinaryOp::kDiv},
+    {"Min", BinaryOp::kMin},
+    {"Max", BinaryOp::kMax},
+    {"Sum", BinaryOp::kAdd},
+    {"Mean", BinaryOp::kAdd},
+    {"PRelu", BinaryOp::kPRelu},
+    {"And", BinaryOp::kAnd},
+    {"Or", BinaryOp::kOr},
+    {"Xor", BinaryOp::kXor},
+    {"BitwiseAnd", BinaryOp::kBitAnd},
+    {"BitwiseOr", BinaryOp::kBitOr},
+    {"BitwiseXor", BinaryOp::kBitXor},
+    {"Equal", BinaryOp::kEqual},
+    {"Less", BinaryOp::kLess},
+    {"LessOrEqual", BinaryOp::kLessOrEqual},
+    {"Greater", BinaryOp::kGreater},
+    {"GreaterOrEqual", BinaryOp::kGreaterOrEqual},
+};
+
+template <typename Table>
+const auto& Find(const Table& table, const Node& node) {
+  const auto found = std::find_if(std::begin(table), std::end(table),
+                                  [&](const auto& row) { return row.name == node.op; });
+  LAGOON_CHECK(found != std::end(table));
+  return *found;
+}
+
+/// The function that a node of one input computes.
+struct Function {
+  UnaryOp op = UnaryOp::kCopy;
+  float alpha = 0, beta = 0;
+};
+
+Function FunctionOf(const Node& node) {
+  if (node.op == "Gelu") {
+    return {node.String("approximate", "none") == "tanh" ? UnaryOp::kGeluTanh : UnaryOp::kGelu};
+  }
+  const UnaryLowering& lowering = Find(kUnary, node);
+  const auto parameter = [&](const char* name, float otherwise) {
+    return name == nullptr ? 0 : node.Float(name, otherwise);
+  };
+  return {lowering.op, parameter(lowering.alpha, lowering.alpha_default),
+          parameter(lowering.beta, lowering.beta_default)};
+}
+
+BinaryOp BinaryOpOf(const Node& node) {
+  if (node.op == "Mod") return node.Int("fmod", 0) != 0 ? BinaryOp::kFmod : BinaryOp::kMod;
+  if (node.op == "BitShift") {
+    return node.String("direction", "") == "LEFT" ? BinaryOp::kShiftLeft : BinaryOp::kShiftRight;
+  }
+  return Find(kBinary, node).op;
+}
+
+/// The inputs of a broadcasting node. Those of the output's rank are in the cheapest layout.
+Result<std::vector<Tensor>> UseAll(ProgramBuilder& builder, const Node& node) {
+  const std::size_t rank = builder.dims(node.outputs[0]).size();
+  const bool image = rank == 3 || rank == 4;
+  const Layout layout = image ? builder.CheapestLayout(node.inputs) : Layout::kPlain;
+  std::vector<Tensor> inputs;
+  for (const ValueId id : node.inputs) {
+    const bool full = builder.dims(id).size() == rank;
+    LAGOON_ASSIGN_OR_RETURN(inputs.emplace_back(), builder.Use(id, full ? layout : Layout::kPlain));
+  }
+  return inputs;
+}
+
+/// Lowers a Clip with bounds that are inputs.
+Status LowerBounds(ProgramBuilder& builder, const Node& node) {
+  const Layout layout = builder.CheapestLayout(std::span(node.inputs).first(1));
+  LAGOON_ASSIGN_OR_RETURN(Tensor y, builder.Use(node.inputs[0], layout));
+  for (std::size_t i = 1; i < node.inputs.size(); ++i) {
+    if (node.inputs[i] == kNoValue) continue;
+    LAGOON_ASSIGN_OR_RETURN(Tensor bound, builder.Use(node.inputs[i], Layout::kPlain));
+    LAGOON_ASSIGN_OR_RETURN(bound, builder.Reshape(bound, {}));
+    LAGOON_ASSIGN_OR_RETURN(
+        y, EmitBinary(builder, node.name, i == 1 ? BinaryOp::kMax : BinaryOp::kMin, y, bound));
+  }
+  builder.Define(node.outputs[0], y);
+  return {};
+}
+
+}  // namespace
+
+void SetFunction(const Fused& fused, Epilogue& epilogue) {
+  Node node;
+  node.op = fused.op;
+  node.attributes = fused.attributes;
+  const Function function = FunctionOf(node);
+  epilogue.activation = Activation::kUnary;
+  epilogue.unary = function.op;
+  epilogue.alpha = function.alpha;
+  epilogue.beta = function.beta;
+}
+
+Status LowerUnary(ProgramBuilder& builder, const Node& node) {
+  if (node.inputs.size() > 1) return LowerBounds(builder, node);
+  const Function function = FunctionOf(node);
+  const Layout layout = builder.CheapestLayout(node.inputs);
+  LAGOON_ASSIGN_OR_RETURN(const Tensor x, builder.Use(node.inputs[0], layout));
+  LAGOON_ASSIGN_OR_RETURN(
+      const Tensor y, EmitUnary(builder, node.name, function.op, x, function.alpha, function.beta));
+  builder.Define(node.outputs[0], y);
+  return {};
+}
+
+Status LowerIsInf(ProgramBuilder& builder, const Node& node) {
+  const Layout layout = builder.CheapestLayout(node.inputs);
+  LAGOON_ASSIGN_OR_RETURN(const Tensor x, builder.Use(node.inputs[0], layout));
+  LAGOON_ASSIGN_OR_RETURN(const Tensor y,
+                          EmitUnary(builder, node.name, UnaryOp::kIsInf, x,
+                                    static_cast<double>(node.Int("detect_negative", 1)),
+                                    static_cast<double>(node.Int("detect_positive", 1))));
+  builder.Define(node.outputs[0], y);
+  return {};
+}
+
+Status LowerBinary(ProgramBuilder& builder, const Node& node) {
+  if (node.fused.residual != kNoValue) {
+    return Fail(ErrorCode::kInternal, "a residual is fused into an elementwise op");
+  }
+  LAGOON_ASSIGN_OR_RETURN(const std::vector<Tensor> inputs, UseAll(builder, node));
+  Tensor y = inputs[0];
+  for (std::size_t i = 1; i < inputs.size(); ++i) {
+    const bool last = i + 1 == inputs.size();
+    const std::string name = last ? node.name : fmt::format("{}.{}", node.name, i);
+    LAGOON_ASSIGN_OR_RETURN(y, EmitBinary(builder, name, BinaryOpOf(node), y, inputs[i],
+                                          last ? EpilogueOf(node.fused) : Epilogue()));
+  }
+  if (node.op == "Mean" && inputs.size() > 1) {
+    const Tensor count = ConstantNumber(builder, y.type, static_cast<double>(inputs.size()));
+    LAGOON_ASSIGN_OR_RETURN(y, EmitBinary(builder, node.name, BinaryOp::kDiv, y, count));
+  }
+  builder.Define(node.outputs[0], y);
+  return {};
+}
+
+Status LowerPow(ProgramBuilder& builder, const Node& node) {
+  LAGOON_ASSIGN_OR_RETURN(std::vector<Tensor> inputs, UseAll(builder, node));
+  const DataType type = inputs[0].type;
+  // A fractional power of integers is computed in fp64.
+  const bool fraction = !IsFloat(type) && IsFloat(inputs[1].type);
+  for (Tensor& input : inputs) {
+    LAGOON_ASSIGN_OR_RETURN(
+        input, EmitCast(builder, node.name, input, fraction ? DataType::kFloat64 : type));
+  }
+  LAGOON_ASSIGN_OR_RETURN(Tensor y,
+                          EmitBinary(builder, node.name, BinaryOp::kPow, inputs[0], inputs[1]));
+  LAGOON_ASSIGN_OR_RETURN(y, EmitCast(builder, node.name, y, type));
+  builder.Define(node.outputs[0], y);
+  return {};
+}
+
+Status LowerCast(ProgramBuilder& builder, const Node& node) {
+  const Layout layout = builder.CheapestLayout(node.inputs);
+  LAGOON_ASSIGN_OR_RETURN(const Tensor x, builder.Use(node.inputs[0], layout));
+  LAGOON_ASSIGN_OR_RETURN(const Tensor y,
+                          EmitCast(builder, node.name, x, builder.type(node.outputs[0])));
+  builder.Define(node.outputs[0], y);
+  return {};
+}
+
+Status LowerWhere(ProgramBuilder& builder, const Node& node) {
+  std::vector<Tensor> x;
+  for (const ValueId id : node.inputs) {
+    LAGOON_ASSIGN_OR_RETURN(x.emplace_back(), builder.Use(id, Layout::kPlain));
+  }
+  const Tensor y =
+      builder.NewTensor(node.name, builder.dims(node.outputs[0]), Layout::kPlain, x[1].type);
+  builder.Define(node.outputs[0], y);
+  return builder.Emit(node.name,
+                      [&](auto& make) {
+                        return make.Where({x[0].dims, x[1].dims, x[2].dims, y.dims, y.type});
+                      },
+                      {builder.All(x[0]), builder.All(x[1]), builder.All(x[2])}, {builder.All(y)});
+}
+
+}  // namespace lagoon

@@ -1,0 +1,126 @@
+// Conversions between floats and 8-bit integers.
+
+#include <fmt/format.h>
+
+#include "program/lower/emit.h"
+#include "program/lower/lower_nodes.h"
+
+namespace lagoon {
+namespace {
+
+QuantizeSpec SpecOf(const Dims& dims, std::int64_t axis, DataType quantized) {
+  QuantizeSpec spec;
+  spec.quantized = quantized;
+  if (axis < 0) {
+    spec.inner = static_cast<std::size_t>(ElementCount(dims));
+    return spec;
+  }
+  const auto at = static_cast<std::size_t>(axis);
+  const AxisSplit split = SplitAt(dims, at, at);
+  spec.outer = split.outer;
+  spec.axis = split.axis;
+  spec.inner = split.inner;
+  return spec;
+}
+
+/// The zero point in input `i`, or zeros in the scale's shape.
+Result<Tensor> ZeroPoint(ProgramBuilder& builder, const Node& node, std::size_t i, DataType type,
+                         const Dims& scale) {
+  if (i < node.inputs.size() && node.inputs[i] != kNoValue) {
+    return builder.Use(node.inputs[i], Layout::kPlain);
+  }
+  const Tensor zero = ConstantNumber(builder, type, 0, Dims(scale.size(), 1));
+  return EmitExpand(builder, node.name, zero, scale);
+}
+
+Result<Tensor> Quantized(ProgramBuilder& builder, const Node& node, const Tensor& x,
+                         const Tensor& scale, const Tensor& zero, std::int64_t axis) {
+  LAGOON_ASSIGN_OR_RETURN(const Tensor plain, builder.Convert(x, Layout::kPlain));
+  const Tensor y = builder.NewTensor(node.name, x.dims, Layout::kPlain, zero.type);
+  LAGOON_RETURN_IF_ERROR(builder.Emit(
+      node.name, [&](auto& make) { return make.Quantize(SpecOf(x.dims, axis, zero.type)); },
+      {builder.All(plain), builder.All(scale), builder.All(zero)}, {builder.All(y)}));
+  return y;
+}
+
+/// The least or the greatest element of x, or 0 if that is less or greater.
+Result<Tensor> Extreme(ProgramBuilder& builder, const Node& node, const Tensor& x, bool least) {
+  std::vector<std::size_t> axes;
+  for (std::size_t i = 0; i < x.dims.size(); ++i) axes.push_back(i);
+  LAGOON_ASSIGN_OR_RETURN(
+      Tensor extreme,
+      EmitReduce(builder, node.name, least ? ReduceOp::kMin : ReduceOp::kMax, x, axes));
+  LAGOON_ASSIGN_OR_RETURN(extreme, builder.Reshape(extreme, {}));
+  const Tensor zero = ConstantNumber(builder, DataType::kFloat32, 0);
+  return EmitBinary(builder, node.name, least ? BinaryOp::kMin : BinaryOp::kMax, extreme, zero);
+}
+
+}  // namespace
+
+Result<Tensor> EmitQuantize(ProgramBuilder& builder, const Node& node, const Tensor& x,
+                            ValueId scale, ValueId zero) {
+  LAGOON_ASSIGN_OR_RETURN(const Tensor by, builder.Use(scale, Layout::kPlain));
+  LAGOON_ASSIGN_OR_RETURN(const Tensor point, builder.Use(zero, Layout::kPlain));
+  if (ElementCount(by.dims) != 1 || ElementCount(point.dims) != 1) {
+    return Fail(
+        ErrorCode::kUnimplemented,
+        fmt::format("scale {} and zero point {} of the output: one number each is supported",
+                    ToString(by.dims), ToString(point.dims)));
+  }
+  return Quantized(builder, node, x, by, point, -1);
+}
+
+Status LowerQuantizeLinear(ProgramBuilder& builder, const Node& node) {
+  LAGOON_ASSIGN_OR_RETURN(const Tensor x, builder.Use(node.inputs[0], Layout::kPlain));
+  LAGOON_ASSIGN_OR_RETURN(const Tensor scale, builder.Use(node.inputs[1], Layout::kPlain));
+  if (x.type != DataType::kFloat32) {
+    return Fail(ErrorCode::kUnimplemented, fmt::format("is not supported on {}", OipName(x.type)));
+  }
+  LAGOON_ASSIGN_OR_RETURN(const Tensor zero,
+                          ZeroPoint(builder, node, 2, builder.type(node.outputs[0]), scale.dims));
+  LAGOON_ASSIGN_OR_RETURN(const Tensor y,
+                          Quantized(builder, node, x, scale, zero, node.Int("axis", -1)));
+  builder.Define(node.outputs[0], y);
+  return {};
+}
+
+Status LowerDequantizeLinear(ProgramBuilder& builder, const Node& node) {
+  LAGOON_ASSIGN_OR_RETURN(const Tensor x, builder.Use(node.inputs[0], Layout::kPlain));
+  LAGOON_ASSIGN_OR_RETURN(Tensor scale, builder.Use(node.inputs[1], Layout::kPlain));
+  LAGOON_ASSIGN_OR_RETURN(scale, EmitCast(builder, node.name, scale, DataType::kFloat32));
+  LAGOON_ASSIGN_OR_RETURN(const Tensor zero, ZeroPoint(builder, node, 2, x.type, scale.dims));
+  Tensor y = builder.NewTensor(node.name, x.dims, Layout::kPlain);
+  LAGOON_RETURN_IF_ERROR(builder.Emit(
+      node.name,
+      [&](auto& make) { return make.Dequantize(SpecOf(x.dims, node.Int("axis", -1), x.type)); },
+      {builder.All(x), builder.All(scale), builder.All(zero)}, {builder.All(y)}));
+  LAGOON_ASSIGN_OR_RETURN(y, EmitCast(builder, node.name, y, builder.type(node.outputs[0])));
+  builder.Define(node.outputs[0], y);
+  return {};
+}
+
+Status LowerDynamicQuantizeLinear(ProgramBuilder& builder, const Node& node) {
+  const auto binary = [&](BinaryOp op, const Tensor& a, const Tensor& b) {
+    return EmitBinary(builder, node.name, op, a, b);
+  };
+  LAGOON_ASSIGN_OR_RETURN(const Tensor x, builder.Use(node.inputs[0], Layout::kPlain));
+  LAGOON_ASSIGN_OR_RETURN(const Tensor low, Extreme(builder, node, x, true));
+  LAGOON_ASSIGN_OR_RETURN(const Tensor high, Extreme(builder, node, x, false));
+  LAGOON_ASSIGN_OR_RETURN(const Tensor span, binary(BinaryOp::kSub, high, low));
+  const Tensor levels = ConstantNumber(builder, DataType::kFloat32, 255);
+  LAGOON_ASSIGN_OR_RETURN(const Tensor scale, binary(BinaryOp::kDiv, span, levels));
+  LAGOON_ASSIGN_OR_RETURN(Tensor zero, binary(BinaryOp::kDiv, low, scale));
+  LAGOON_ASSIGN_OR_RETURN(zero, EmitUnary(builder, node.name, UnaryOp::kNeg, zero));
+  LAGOON_ASSIGN_OR_RETURN(zero, EmitUnary(builder, node.name, UnaryOp::kRound, zero));
+  LAGOON_ASSIGN_OR_RETURN(zero, EmitUnary(builder, node.name, UnaryOp::kClip, zero, 0, 255));
+  LAGOON_ASSIGN_OR_RETURN(zero, EmitCast(builder, node.name, zero, DataType::kUInt8));
+  LAGOON_ASSIGN_OR_RETURN(const Tensor y, Quantized(builder, node, x, scale, zero, -1));
+  builder.Define(node.outputs[0], y);
+  const Tensor results[] = {y, scale, zero};
+  for (std::size_t i = 1; i < node.outputs.size(); ++i) {
+    if (node.outputs[i] != kNoValue) builder.Define(node.outputs[i], results[i]);
+  }
+  return {};
+}
+
+}  // namespace lagoon

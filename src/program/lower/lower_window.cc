@@ -1,0 +1,474 @@
+// Pooling and convolution over windows. Images with two spatial axes use the image bodies, others
+// the general bodies.
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <cstring>
+#include <memory>
+#include <optional>
+
+#include "base/check.h"
+#include "program/lower/emit.h"
+#include "program/lower/lower_nodes.h"
+
+namespace lagoon {
+namespace {
+
+using Ints = std::vector<std::int64_t>;
+
+/// The window of a node over the spatial axes of x and y, which are their last axes.
+Result<SpatialWindow> WindowOver(const Node& node, const Dims& x, const Dims& y) {
+  const std::size_t rank = x.size() - 2;
+  if (rank < 1 || rank > kSpatialAxes) {
+    return Fail(ErrorCode::kUnimplemented,
+                fmt::format("takes 1 to {} spatial axes, not {}", kSpatialAxes, ToString(x)));
+  }
+  const Ints kernel = node.Ints("kernel_shape", {}), strides = node.Ints("strides", {}),
+             dilations = node.Ints("dilations", {}), pads = node.Ints("pads", {});
+  if (kernel.size() != rank || strides.size() != rank || dilations.size() != rank ||
+      pads.size() != 2 * rank) {
+    return Fail(ErrorCode::kInvalidArgument,
+                fmt::format("the window is not one over {} axes", rank));
+  }
+  SpatialWindow window;
+  for (std::size_t i = 0; i < rank; ++i) {
+    const std::size_t to = kSpatialAxes - rank + i;
+    window.in[to] = static_cast<std::size_t>(x[i + 2]);
+    window.out[to] = static_cast<std::size_t>(y[i + 2]);
+    window.kernel[to] = static_cast<std::size_t>(kernel[i]);
+    window.stride[to] = static_cast<std::size_t>(strides[i]);
+    window.dilation[to] = static_cast<std::size_t>(dilations[i]);
+    window.pad_begin[to] = static_cast<std::size_t>(pads[i]);
+  }
+  return window;
+}
+
+Status LowerImagePool(ProgramBuilder& builder, const Node& node) {
+  LAGOON_ASSIGN_OR_RETURN(const ImageShape in, ImageOf(builder.dims(node.inputs[0])));
+  LAGOON_ASSIGN_OR_RETURN(const ImageShape out, ImageOf(builder.dims(node.outputs[0])));
+  LAGOON_ASSIGN_OR_RETURN(const WindowShape window, WindowOf(node));
+  PoolSpec spec;
+  if (node.op == "AveragePool") {
+    spec.kind = node.Int("count_include_pad", 0) != 0 ? PoolSpec::Kind::kAverageCountPadding
+                                                      : PoolSpec::Kind::kAverage;
+  }
+  spec.batch = in.batch;
+  spec.height = in.height;
+  spec.width = in.width;
+  spec.channels = in.channels;
+  spec.out_height = out.height;
+  spec.out_width = out.width;
+  spec.kernel_h = window.kernel_h;
+  spec.kernel_w = window.kernel_w;
+  spec.stride_h = window.stride_h;
+  spec.stride_w = window.stride_w;
+  spec.dilation_h = window.dilation_h;
+  spec.dilation_w = window.dilation_w;
+  spec.pad_top = window.pad_top;
+  spec.pad_left = window.pad_left;
+  spec.pad_bottom = window.pad_bottom;
+  spec.pad_right = window.pad_right;
+  LAGOON_ASSIGN_OR_RETURN(const Tensor x, builder.Use(node.inputs[0], Layout::kChannelsLast));
+  const Tensor y =
+      builder.NewTensor(node.name, builder.dims(node.outputs[0]), Layout::kChannelsLast);
+  builder.Define(node.outputs[0], y);
+  return builder.Emit(node.name, [&](auto& make) { return make.Pool(spec); }, {builder.All(x)},
+                      {builder.All(y)});
+}
+
+WindowPool KindOf(const Node& node) {
+  if (node.op == "MaxPool") return WindowPool::kMax;
+  if (node.op == "LpPool") return WindowPool::kLp;
+  return node.Int("count_include_pad", 0) != 0 ? WindowPool::kAverageCountPadding
+                                               : WindowPool::kAverage;
+}
+
+Status LowerWindowPool(ProgramBuilder& builder, const Node& node) {
+  LAGOON_ASSIGN_OR_RETURN(const Tensor x, builder.Use(node.inputs[0], Layout::kPlain));
+  const Dims dims = builder.dims(node.outputs[0]);
+  WindowPoolSpec spec;
+  spec.kind = KindOf(node);
+  spec.type = x.type;
+  spec.images = static_cast<std::size_t>(dims[0] * dims[1]);
+  spec.p = static_cast<int>(node.Int("p", 2));
+  spec.indices = node.outputs.size() > 1 && node.outputs[1] != kNoValue;
+  spec.column_major = node.Int("storage_order", 0) != 0;
+  LAGOON_ASSIGN_OR_RETURN(spec.window, WindowOver(node, x.dims, dims));
+  const Tensor y = builder.NewTensor(node.name, dims, Layout::kPlain, x.type);
+  builder.Define(node.outputs[0], y);
+  std::vector<Operand> outputs{builder.All(y)};
+  if (spec.indices) {
+    const Tensor indices =
+        builder.NewTensor(node.name + ".indices", dims, Layout::kPlain, DataType::kInt64);
+    builder.Define(node.outputs[1], indices);
+    outputs.push_back(builder.All(indices));
+  }
+  return builder.Emit(
+      node.name, [&](auto& make) { return make.WindowPool(spec); }, {builder.All(x)},
+      std::move(outputs));
+}
+
+/// Changes a list for one spatial axis to a list for two, with size `one` along the first.
+void Widen(Node& node, const char* attribute, std::int64_t one) {
+  Ints values = node.Ints(attribute, {});
+  const auto half = static_cast<std::ptrdiff_t>(values.size() / 2);
+  if (std::strcmp(attribute, "pads") == 0) values.insert(values.begin() + half, one);
+  values.insert(values.begin(), one);
+  node.attributes[attribute] = std::move(values);
+}
+
+/// [N,C,L] as [N,C,1,L].
+Dims Widened(const Dims& dims) {
+  Dims wide = dims;
+  wide.insert(wide.begin() + 2, 1);
+  return wide;
+}
+
+Constant WidenedConstant(const Constant& constant) {
+  Constant wide = constant;
+  wide.dims = Widened(constant.dims);
+  return wide;
+}
+
+/// [N,C,L] as the image [N,C,1,L]; in kChannelsLast no byte moves.
+Result<ValueId> AsImage(ProgramBuilder& builder, const Node& node, ValueId value) {
+  LAGOON_ASSIGN_OR_RETURN(const Tensor x, builder.Use(value, Layout::kChannelsLast));
+  const ValueId image = builder.AddValue(node.name + ".image", x.type, Widened(x.dims));
+  builder.Define(image, x);
+  return image;
+}
+
+/// Lowers a node with one spatial axis as a node on images of one row.
+Status LowerAsImage(ProgramBuilder& builder, const Node& node,
+                    Status (*lower)(ProgramBuilder&, const Node&)) {
+  Node image = node;
+  Widen(image, "kernel_shape", 1);
+  Widen(image, "strides", 1);
+  Widen(image, "dilations", 1);
+  Widen(image, "pads", 0);
+  LAGOON_ASSIGN_OR_RETURN(image.inputs[0], AsImage(builder, node, node.inputs[0]));
+  if (node.fused.residual != kNoValue) {
+    LAGOON_ASSIGN_OR_RETURN(image.fused.residual, AsImage(builder, node, node.fused.residual));
+  }
+  if (image.inputs.size() > 1) {
+    const Constant* weights = builder.constant(node.inputs[1]);
+    LAGOON_CHECK(weights != nullptr);
+    image.inputs[1] = builder.AddValue(node.name + ".weights", WidenedConstant(*weights));
+  }
+  const DataType type = builder.type(node.outputs[0]);
+  image.outputs = {builder.AddValue(node.name, type, Widened(builder.dims(node.outputs[0])))};
+  LAGOON_RETURN_IF_ERROR(lower(builder, image));
+  LAGOON_ASSIGN_OR_RETURN(const Tensor y,
+                          builder.Use(image.outputs[0], builder.CheapestLayout(image.outputs)));
+  builder.Define(node.outputs[0], y);
+  return {};
+}
+
+bool IsConstantOrNone(const ProgramBuilder& builder, const Node& node, std::size_t i) {
+  return i >= node.inputs.size() || node.inputs[i] == kNoValue ||
+         builder.constant(node.inputs[i]) != nullptr;
+}
+
+/// Emits a convolution whose weights are a plain tensor.
+Result<Tensor> EmitDirectConv(ProgramBuilder& builder, const Node& node, const Tensor& x,
+                              const Tensor& w, const Tensor* bias, const Dims& dims) {
+  const auto groups = static_cast<std::size_t>(node.Int("group", 1));
+  DirectConvSpec spec;
+  LAGOON_ASSIGN_OR_RETURN(spec.window, WindowOver(node, x.dims, dims));
+  spec.batch = static_cast<std::size_t>(dims[0]);
+  spec.groups = groups;
+  spec.in_channels = static_cast<std::size_t>(w.dims[1]);
+  spec.out_channels = static_cast<std::size_t>(dims[1]) / groups;
+  spec.bias = bias != nullptr;
+  const Tensor y = builder.NewTensor(node.name, dims, Layout::kPlain);
+  std::vector<Operand> inputs{builder.All(x), builder.All(w)};
+  if (bias != nullptr) inputs.push_back(builder.All(*bias));
+  LAGOON_RETURN_IF_ERROR(builder.Emit(node.name, [&](auto& make) { return make.DirectConv(spec); },
+                                      std::move(inputs), {builder.All(y)}));
+  return y;
+}
+
+/// The weights of a transposed convolution [C, M/group, ...] as weights [M, C/group, ...],
+/// mirrored, of a convolution over its input with zeros between the pixels.
+Constant MirroredWeights(const Constant& w, std::int64_t groups) {
+  const std::int64_t in = w.dims[0] / groups, out = w.dims[1];
+  const std::int64_t taps = ElementCount(Dims(w.dims.begin() + 2, w.dims.end()));
+  const std::span<const float> from = w.floats();
+  auto bytes = std::make_shared<std::vector<std::byte>>(w.bytes->size());
+  auto* const to = reinterpret_cast<float*>(bytes->data());
+  for (std::int64_t g = 0; g < groups; ++g) {
+    for (std::int64_t i = 0; i < in; ++i) {
+      for (std::int64_t o = 0; o < out; ++o) {
+        for (std::int64_t t = 0; t < taps; ++t) {
+          to[((g * out + o) * in + i) * taps + taps - 1 - t] =
+              from[static_cast<std::size_t>(((g * in + i) * out + o) * taps + t)];
+        }
+      }
+    }
+  }
+  Dims dims = w.dims;
+  dims[0] = groups * out;
+  dims[1] = in;
+  return {DataType::kFloat32, std::move(dims), std::move(bytes)};
+}
+
+/// The same for computed weights.
+Result<Tensor> MirrorWeights(ProgramBuilder& builder, const std::string& name, const Tensor& w,
+                             std::int64_t groups) {
+  std::vector<Ints> maps;
+  for (std::size_t axis = 0; axis < w.dims.size(); ++axis) {
+    Ints& map = maps.emplace_back();
+    for (std::int64_t i = 0; i < w.dims[axis]; ++i) {
+      map.push_back(axis < 2 ? i : w.dims[axis] - 1 - i);
+    }
+  }
+  const std::int64_t in = w.dims[0] / groups, out = w.dims[1];
+  const std::int64_t taps = ElementCount(w.dims) / (w.dims[0] * out);
+  Dims dims = w.dims;
+  dims[0] = groups * out;
+  dims[1] = in;
+  LAGOON_ASSIGN_OR_RETURN(Tensor mirrored, EmitTake(builder, name, w, std::move(maps)));
+  LAGOON_ASSIGN_OR_RETURN(mirrored, builder.Reshape(mirrored, {groups, in, out, taps}));
+  LAGOON_ASSIGN_OR_RETURN(
+      mirrored,
+      builder.Transpose(mirrored, std::array<std::int64_t, 4>{0, 2, 1, 3}, Layout::kPlain));
+  return builder.Reshape(mirrored, dims);
+}
+
+/// Limits the spread image of a transposed convolution, which may be far larger than input and
+/// output.
+Status CheckSpread(const Dims& x, const Dims& out, const Ints& kernel, const Ints& dilations) {
+  constexpr double kMaxElements = 1 << 28;
+  Dims dims(x.begin(), x.begin() + 2);
+  double elements = static_cast<double>(x[0]) * static_cast<double>(x[1]);
+  for (std::size_t i = 0; i < kernel.size(); ++i) {
+    dims.push_back(out[i + 2] + (kernel[i] - 1) * dilations[i]);
+    elements *= static_cast<double>(dims.back());
+  }
+  if (elements > kMaxElements) {
+    return Fail(ErrorCode::kResourceExhausted,
+                fmt::format("input {} spread for the window is {}, above 2^28 elements",
+                            ToString(x), ToString(dims)));
+  }
+  return CheckTable(dims);
+}
+
+/// x with zeros between its pixels and around them, as a transposed convolution needs it. `conv`:
+/// receives the node that convolves the result.
+Result<Tensor> Spread(ProgramBuilder& builder, const Node& node, const Dims& out, Node& conv) {
+  LAGOON_ASSIGN_OR_RETURN(const Tensor x, builder.Use(node.inputs[0], Layout::kPlain));
+  const std::size_t rank = x.dims.size() - 2;
+  const Ints kernel = node.Ints("kernel_shape", {}), strides = node.Ints("strides", {}),
+             dilations = node.Ints("dilations", {}), pads = node.Ints("pads", {});
+  LAGOON_RETURN_IF_ERROR(CheckSpread(x.dims, out, kernel, dilations));
+  std::vector<Ints> maps(2);
+  for (std::size_t axis = 0; axis < 2; ++axis) {
+    for (std::int64_t i = 0; i < x.dims[axis]; ++i) maps[axis].push_back(i);
+  }
+  for (std::size_t i = 0; i < rank; ++i) {
+    const std::int64_t extent = (kernel[i] - 1) * dilations[i];
+    Ints& map = maps.emplace_back();
+    for (std::int64_t at = 0; at < out[i + 2] + extent; ++at) {
+      const std::int64_t from = at - extent + pads[i];
+      const bool pixel = from >= 0 && from % strides[i] == 0 && from / strides[i] < x.dims[i + 2];
+      map.push_back(pixel ? from / strides[i] : -1);
+    }
+  }
+  conv.attributes["strides"] = Ints(rank, 1);
+  conv.attributes["pads"] = Ints(2 * rank, 0);
+  return EmitTake(builder, node.name + ".spread", x, std::move(maps));
+}
+
+}  // namespace
+
+Status LowerDirectConv(ProgramBuilder& builder, const Node& node) {
+  if (node.fused.residual != kNoValue) return CheckNotFused(node);
+  LAGOON_ASSIGN_OR_RETURN(const Tensor x, builder.Use(node.inputs[0], Layout::kPlain));
+  LAGOON_ASSIGN_OR_RETURN(const Tensor w, builder.Use(node.inputs[1], Layout::kPlain));
+  Tensor bias;
+  const bool has_bias = node.inputs.size() > 2 && node.inputs[2] != kNoValue;
+  if (has_bias) {
+    LAGOON_ASSIGN_OR_RETURN(bias, builder.Use(node.inputs[2], Layout::kPlain));
+  }
+  LAGOON_ASSIGN_OR_RETURN(Tensor y, EmitDirectConv(builder, node, x, w, has_bias ? &bias : nullptr,
+                                                   builder.dims(node.outputs[0])));
+  const Epilogue epilogue = EpilogueOf(node.fused);
+  if (epilogue.activation == Activation::kRelu) {
+    LAGOON_ASSIGN_OR_RETURN(y, EmitUnary(builder, node.name, UnaryOp::kRelu, y));
+  } else if (epilogue.activation == Activation::kClip) {
+    LAGOON_ASSIGN_OR_RETURN(
+        y, EmitUnary(builder, node.name, UnaryOp::kClip, y, epilogue.low, epilogue.high));
+  } else if (epilogue.activation == Activation::kUnary) {
+    LAGOON_ASSIGN_OR_RETURN(
+        y, EmitUnary(builder, node.name, epilogue.unary, y, epilogue.alpha, epilogue.beta));
+  }
+  builder.Define(node.outputs[0], y);
+  return {};
+}
+
+Status LowerPool(ProgramBuilder& builder, const Node& node) {
+  const bool indices = node.outputs.size() > 1 && node.outputs[1] != kNoValue;
+  const std::size_t rank = builder.dims(node.inputs[0]).size();
+  const bool fp32 = builder.type(node.inputs[0]) == DataType::kFloat32;
+  if (indices || !fp32 || node.op == "LpPool" || rank > 4) return LowerWindowPool(builder, node);
+  return rank == 3 ? LowerAsImage(builder, node, LowerImagePool) : LowerImagePool(builder, node);
+}
+
+Status LowerConv(ProgramBuilder& builder, const Node& node) {
+  const std::size_t rank = builder.dims(node.inputs[0]).size();
+  const bool packed = IsConstantOrNone(builder, node, 1) && IsConstantOrNone(builder, node, 2);
+  if (!packed || rank > 4) return LowerDirectConv(builder, node);
+  return rank == 3 ? LowerAsImage(builder, node, LowerImageConv) : LowerImageConv(builder, node);
+}
+
+Status LowerConvTranspose(ProgramBuilder& builder, const Node& node) {
+  const Dims dims = builder.dims(node.outputs[0]);
+  const std::int64_t groups = node.Int("group", 1);
+  Node conv = node;
+  LAGOON_ASSIGN_OR_RETURN(const Tensor spread, Spread(builder, node, dims, conv));
+  conv.inputs[0] = builder.AddValue(node.name + ".spread", DataType::kFloat32, spread.dims);
+  builder.Define(conv.inputs[0], spread);
+  if (const Constant* constant = builder.constant(node.inputs[1])) {
+    conv.inputs[1] = builder.AddValue(node.name + ".mirrored", MirroredWeights(*constant, groups));
+  } else {
+    LAGOON_ASSIGN_OR_RETURN(const Tensor w, builder.Use(node.inputs[1], Layout::kPlain));
+    LAGOON_ASSIGN_OR_RETURN(const Tensor mirrored, MirrorWeights(builder, node.name, w, groups));
+    conv.inputs[1] = builder.AddValue(node.name + ".mirrored", DataType::kFloat32, mirrored.dims);
+    builder.Define(conv.inputs[1], mirrored);
+  }
+  return LowerConv(builder, conv);
+}
+
+Status LowerGlobalLpPool(ProgramBuilder& builder, const Node& node) {
+  const std::int64_t p = node.Int("p", 2);
+  if (p != 1 && p != 2) {
+    return Fail(ErrorCode::kUnimplemented, fmt::format("p is {}; 1 and 2 are supported", p));
+  }
+  LAGOON_ASSIGN_OR_RETURN(const Tensor x, builder.Use(node.inputs[0], Layout::kPlain));
+  std::vector<std::size_t> axes;
+  for (std::size_t axis = 2; axis < x.dims.size(); ++axis) axes.push_back(axis);
+  LAGOON_ASSIGN_OR_RETURN(
+      const Tensor y, EmitFold(builder, node.name, p == 1 ? FoldOp::kL1 : FoldOp::kL2, x, axes));
+  builder.Define(node.outputs[0], y);
+  return {};
+}
+
+namespace {
+
+/// x - zero point as fp32, which represents every product of two bytes exactly.
+Result<ValueId> CenteredFloat(ProgramBuilder& builder, const Node& node, std::size_t x,
+                              std::size_t zero, bool per_channel) {
+  LAGOON_ASSIGN_OR_RETURN(Tensor tensor, builder.Use(node.inputs[x], Layout::kPlain));
+  LAGOON_ASSIGN_OR_RETURN(tensor, EmitCast(builder, node.name, tensor, DataType::kFloat32));
+  if (zero < node.inputs.size() && node.inputs[zero] != kNoValue) {
+    LAGOON_ASSIGN_OR_RETURN(Tensor point, builder.Use(node.inputs[zero], Layout::kPlain));
+    LAGOON_ASSIGN_OR_RETURN(point, EmitCast(builder, node.name, point, DataType::kFloat32));
+    if (per_channel && point.dims.size() == 1) {
+      Dims dims(tensor.dims.size(), 1);
+      dims[0] = point.dims[0];
+      LAGOON_ASSIGN_OR_RETURN(point, builder.Reshape(point, dims));
+    }
+    LAGOON_ASSIGN_OR_RETURN(tensor, EmitBinary(builder, node.name, BinaryOp::kSub, tensor, point));
+  }
+  const ValueId id = builder.AddValue(node.name, DataType::kFloat32, tensor.dims);
+  builder.Define(id, tensor);
+  return id;
+}
+
+/// The convolution of centred bytes `x` and `w`. fp32 sums are exact up to 2^24; larger sums have
+/// the rounding error of fp32.
+Result<Tensor> ByteConv(ProgramBuilder& builder, const Node& node, ValueId x, ValueId w) {
+  Node conv = node;
+  conv.inputs = {x, w};
+  const Dims dims = builder.dims(node.outputs[0]);
+  conv.outputs = {builder.AddValue(node.name, DataType::kFloat32, dims)};
+  LAGOON_RETURN_IF_ERROR(LowerConv(builder, conv));
+  return builder.Use(conv.outputs[0], Layout::kPlain);
+}
+
+/// `count` channels (axis 1) of a value, starting with channel `first`.
+Result<ValueId> Channels(ProgramBuilder& builder, const Node& node, ValueId value,
+                         std::int64_t first, std::int64_t count) {
+  LAGOON_ASSIGN_OR_RETURN(const Tensor x, builder.Use(value, Layout::kPlain));
+  if (count == x.dims[1]) return value;
+  Dims dims = x.dims;
+  dims[1] = count;
+  Ints starts(dims.size(), 0);
+  starts[1] = first;
+  LAGOON_ASSIGN_OR_RETURN(const Tensor part,
+                          EmitSlice(builder, node.name, x, starts, dims, Ints(dims.size(), 1)));
+  const ValueId id = builder.AddValue(node.name, part.type, dims);
+  builder.Define(id, part);
+  return id;
+}
+
+/// The number of channels that fp32 sums exactly: 2^24 divided by the greatest product and by the
+/// window size.
+Result<std::int64_t> ExactChannels(const Dims& w, std::int64_t groups) {
+  constexpr std::int64_t kMaxProducts = (1 << 24) / (255 * 255);
+  const std::int64_t taps = ElementCount(Dims(w.begin() + 2, w.end()));
+  const std::int64_t fit = kMaxProducts / taps;
+  if (fit >= w[1] || (fit >= 1 && groups == 1)) return fit;
+  return Fail(ErrorCode::kUnimplemented,
+              fmt::format("weights {} in {} groups: a sum of {} products is not exact", ToString(w),
+                          groups, w[1] * taps));
+}
+
+/// Reshapes [M], or one number, to broadcast along the channels of an image of `rank` axes.
+Result<Tensor> AlongChannels(ProgramBuilder& builder, const Tensor& x, std::size_t rank) {
+  Dims dims(rank - 1, 1);
+  dims[0] = ElementCount(x.dims);
+  return builder.Reshape(x, dims);
+}
+
+}  // namespace
+
+Status LowerConvInteger(ProgramBuilder& builder, const Node& node) {
+  LAGOON_ASSIGN_OR_RETURN(const ValueId x, CenteredFloat(builder, node, 0, 2, false));
+  LAGOON_ASSIGN_OR_RETURN(const ValueId w, CenteredFloat(builder, node, 1, 3, true));
+  const std::int64_t channels = builder.dims(w)[1];
+  LAGOON_ASSIGN_OR_RETURN(const std::int64_t step,
+                          ExactChannels(builder.dims(w), node.Int("group", 1)));
+  std::optional<Tensor> sum;
+  for (std::int64_t first = 0; first < channels; first += step) {
+    const std::int64_t count = std::min(step, channels - first);
+    ValueId image = x;
+    if (step < channels) {
+      LAGOON_ASSIGN_OR_RETURN(image, Channels(builder, node, x, first, count));
+    }
+    LAGOON_ASSIGN_OR_RETURN(const ValueId taps, Channels(builder, node, w, first, count));
+    LAGOON_ASSIGN_OR_RETURN(Tensor y, ByteConv(builder, node, image, taps));
+    LAGOON_ASSIGN_OR_RETURN(y, EmitCast(builder, node.name, y, DataType::kInt32));
+    if (sum) {
+      LAGOON_ASSIGN_OR_RETURN(y, EmitBinary(builder, node.name, BinaryOp::kAdd, *sum, y));
+    }
+    sum = y;
+  }
+  builder.Define(node.outputs[0], *sum);
+  return {};
+}
+
+Status LowerQLinearConv(ProgramBuilder& builder, const Node& node) {
+  LAGOON_ASSIGN_OR_RETURN(const ValueId x, CenteredFloat(builder, node, 0, 2, false));
+  LAGOON_ASSIGN_OR_RETURN(const ValueId w, CenteredFloat(builder, node, 3, 5, true));
+  LAGOON_ASSIGN_OR_RETURN(Tensor y, ByteConv(builder, node, x, w));
+  const std::size_t rank = y.dims.size();
+  if (node.inputs.size() > 8 && node.inputs[8] != kNoValue) {
+    LAGOON_ASSIGN_OR_RETURN(Tensor bias, builder.Use(node.inputs[8], Layout::kPlain));
+    LAGOON_ASSIGN_OR_RETURN(bias, EmitCast(builder, node.name, bias, DataType::kFloat32));
+    LAGOON_ASSIGN_OR_RETURN(bias, AlongChannels(builder, bias, rank));
+    LAGOON_ASSIGN_OR_RETURN(y, EmitBinary(builder, node.name, BinaryOp::kAdd, y, bias));
+  }
+  LAGOON_ASSIGN_OR_RETURN(const Tensor x_scale, builder.Use(node.inputs[1], Layout::kPlain));
+  LAGOON_ASSIGN_OR_RETURN(Tensor scale, builder.Use(node.inputs[4], Layout::kPlain));
+  LAGOON_ASSIGN_OR_RETURN(scale, EmitBinary(builder, node.name, BinaryOp::kMul, scale, x_scale));
+  LAGOON_ASSIGN_OR_RETURN(scale, AlongChannels(builder, scale, rank));
+  LAGOON_ASSIGN_OR_RETURN(y, EmitBinary(builder, node.name, BinaryOp::kMul, y, scale));
+  LAGOON_ASSIGN_OR_RETURN(y, EmitQuantize(builder, node, y, node.inputs[6], node.inputs[7]));
+  builder.Define(node.outputs[0], y);
+  return {};
+}
+
+}  // namespace lagoon

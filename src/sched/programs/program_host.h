@@ -1,0 +1,64 @@
+#pragma once
+
+#include <atomic>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "base/status.h"
+#include "sched/dispatcher.h"
+#include "sched/programs/job_program.h"
+
+namespace lagoon {
+
+/// True for ids of jobs of a ProgramHost; false for ids of the dispatcher.
+constexpr bool IsProgramRun(JobId job) { return (Raw(job) >> 63) != 0; }
+
+/// A model that a program may run, with the queue that runs it.
+struct ProgramModel {
+  std::string role;
+  QueueId queue{};
+  const Plan* plan = nullptr;  // outlives the host
+};
+
+struct ProgramHostOptions {
+  std::string name;  // for messages: the model
+  JobClass job_class = JobClass::kBestEffort;
+  std::vector<TensorSpec> inputs, outputs;  // of one request
+  std::vector<ProgramModel> models;
+  std::map<std::string, std::string> parameters;
+  std::uint32_t max_jobs = 16;   // jobs that have started, each a coroutine; others wait
+  std::size_t max_pending = 64;  // jobs that wait
+  std::uint64_t max_operations = std::uint64_t{1} << 20;  // most operations of one job
+  /// A coroutine that computes on the host for longer than this without awaiting is given up.
+  Nanoseconds host_limit = std::chrono::seconds(10);
+  /// True: the thread that brings news resumes the coroutines. Only for virtual time, where one
+  /// thread does everything. False: a thread of the host's own resumes them, as they may compute.
+  bool on_callers_thread = false;
+};
+
+/// Runs the coroutines of one program. Their operations are jobs of the dispatcher, each posted
+/// when the order of its streams lets it start, so that policies choose among the operations of all
+/// jobs and models (Paella 5.2). Any thread may call any method.
+class ProgramHost {
+ public:
+  /// Initialises `program`. An error of the program is annotated with options.name. Dispatcher and
+  /// device outlive the host.
+  static Result<std::unique_ptr<ProgramHost>> Create(ProgramHostOptions options,
+                                                     std::unique_ptr<JobProgram> program,
+                                                     Device& device, Dispatcher& dispatcher);
+  /// Cancels the jobs that are left and waits for their ends, but not for coroutines that were
+  /// given up.
+  virtual ~ProgramHost() = default;
+
+  /// As Dispatcher::Post, but copies the bytes of the inputs, and uses only inputs, outputs,
+  /// deadline and client of `spec`. Ids differ from all ids of the dispatcher. An error of the
+  /// coroutine makes the job end as kFailed with a message.
+  virtual Result<JobId> Post(const JobSpec& spec) = 0;
+  /// Ignores unknown ids, among them those of the dispatcher and of other hosts.
+  virtual void Cancel(JobId job) = 0;
+  virtual std::size_t Pending() const = 0;
+};
+
+}  // namespace lagoon

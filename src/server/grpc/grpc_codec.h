@@ -1,0 +1,31 @@
+#pragma once
+
+#include <grpcpp/support/status.h>
+
+#include "server/grpc/grpc_service.pb.h"
+#include "server/stages.h"
+#include "serving/core.h"
+
+namespace lagoon {
+
+struct GrpcInfer {
+  InferRequest request;  // the caller sets `arrival`
+  bool stages = false;   // report Stages() as parameters
+};
+
+/// Tensors stay in `message`, which the request's payload keeps alive. Errors: kInvalidArgument or
+/// kUnimplemented, naming the input.
+Result<GrpcInfer> ParseGrpcInfer(std::shared_ptr<const inference::ModelInferRequest> message);
+
+/// Null `stamps`: no stages are reported.
+void FillGrpcInfer(InferResponse response, const EdgeStamps* stamps,
+                   inference::ModelInferResponse& message);
+
+void FillServerMetadata(inference::ServerMetadataResponse& message);
+void FillModelMetadata(const ModelMetadata& model, inference::ModelMetadataResponse& message);
+void FillStatistics(std::span<const ModelStatistics> models,
+                    inference::ModelStatisticsResponse& message);
+
+grpc::Status GrpcStatus(const Error& error);
+
+}  // namespace lagoon

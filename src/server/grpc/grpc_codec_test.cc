@@ -1,0 +1,222 @@
+#include "server/grpc/grpc_codec.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cstring>
+
+#include "server/grpc/message_pool.h"
+
+namespace lagoon {
+namespace {
+
+using inference::ModelInferRequest;
+using testing::ElementsAre;
+using testing::HasSubstr;
+
+std::shared_ptr<ModelInferRequest> Request(std::string datatype, std::vector<std::int64_t> shape) {
+  auto message = std::make_shared<ModelInferRequest>();
+  message->set_model_name("m");
+  auto& input = *message->add_inputs();
+  input.set_name("x");
+  input.set_datatype(std::move(datatype));
+  input.mutable_shape()->Add(shape.begin(), shape.end());
+  return message;
+}
+
+template <typename T>
+std::vector<T> Values(std::span<const std::byte> data) {
+  std::vector<T> values(data.size() / sizeof(T));
+  std::memcpy(values.data(), data.data(), values.size() * sizeof(T));
+  return values;
+}
+
+TEST(GrpcInferParse, LeavesRawContentsInTheMessageAndKeepsItAlive) {
+  auto message = Request("FP32", {1, 2});
+  message->set_id("q");
+  message->set_model_version("2");
+  const float values[] = {1.5f, -2};
+  message->add_raw_input_contents(values, sizeof(values));
+  (*message->mutable_parameters())["priority"].set_uint64_param(2);
+  (*message->mutable_parameters())["timeout"].set_int64_param(1000);
+  (*message->mutable_parameters())["lagoon_stages"].set_bool_param(true);
+  (*message->mutable_parameters())["triton_enable_empty_final_response"].set_bool_param(true);
+  const void* bytes = message->raw_input_contents(0).data();
+  const std::weak_ptr<ModelInferRequest> watch = message;
+
+  const auto parsed = ParseGrpcInfer(std::move(message));
+  ASSERT_TRUE(parsed) << parsed.error().message;
+  EXPECT_FALSE(watch.expired());
+  const InferRequest& request = parsed->request;
+  EXPECT_EQ(request.model, "m");
+  EXPECT_EQ(request.version, "2");
+  EXPECT_EQ(request.id, "q");
+  EXPECT_EQ(request.priority, 2u);
+  EXPECT_EQ(request.timeout, std::chrono::milliseconds(1));
+  EXPECT_TRUE(parsed->stages);
+  EXPECT_EQ(request.inputs.front().data.data(), bytes);
+  EXPECT_EQ(request.inputs.front().dims, (Dims{1, 2}));
+}
+
+TEST(GrpcInferParse, ReadsTypedContentsOfEveryType) {
+  const auto parse = [](std::string type, auto fill) {
+    auto message = Request(std::move(type), {2});
+    fill(*message->mutable_inputs(0)->mutable_contents());
+    return ParseGrpcInfer(std::move(message));
+  };
+  const auto data = [](const auto& parsed) { return parsed->request.inputs.front().data; };
+  using Contents = inference::InferTensorContents;
+  auto parsed = parse("FP32", [](Contents& c) {
+    c.add_fp32_contents(1);
+    c.add_fp32_contents(2);
+  });
+  ASSERT_TRUE(parsed) << parsed.error().message;
+  EXPECT_THAT(Values<float>(data(parsed)), ElementsAre(1, 2));
+  parsed = parse("INT8", [](Contents& c) {
+    c.add_int_contents(-128);
+    c.add_int_contents(127);
+  });
+  ASSERT_TRUE(parsed);
+  EXPECT_THAT(Values<std::int8_t>(data(parsed)), ElementsAre(-128, 127));
+  parsed = parse("UINT16", [](Contents& c) {
+    c.add_uint_contents(65535);
+    c.add_uint_contents(0);
+  });
+  ASSERT_TRUE(parsed);
+  EXPECT_THAT(Values<std::uint16_t>(data(parsed)), ElementsAre(65535, 0));
+  parsed = parse("BOOL", [](Contents& c) {
+    c.add_bool_contents(true);
+    c.add_bool_contents(false);
+  });
+  ASSERT_TRUE(parsed);
+  EXPECT_THAT(Values<std::uint8_t>(data(parsed)), ElementsAre(1, 0));
+  parsed = parse("INT8", [](Contents& c) {
+    c.add_int_contents(128);
+    c.add_int_contents(0);
+  });
+  EXPECT_THAT(parsed.error().message, HasSubstr("128"));
+  parsed = parse("FP32", [](Contents& c) { c.add_int_contents(1); });
+  EXPECT_THAT(parsed.error().message, HasSubstr("input 'x': has 0 bytes"));
+}
+
+TEST(GrpcInferParse, RefusesWhatDoesNotFit) {
+  const auto error = [](const std::shared_ptr<ModelInferRequest>& message) {
+    return ParseGrpcInfer(message).error();
+  };
+  auto message = Request("FP32", {1});
+  message->add_raw_input_contents("123");
+  EXPECT_THAT(error(message).message, HasSubstr("model 'm': input 'x': has 3 bytes"));
+  message->add_raw_input_contents("4");
+  EXPECT_THAT(error(message).message, HasSubstr("2 entries for 1 inputs"));
+
+  message = Request("FP32", {1});
+  message->add_raw_input_contents("1234");
+  message->mutable_inputs(0)->mutable_contents()->add_fp32_contents(1);
+  EXPECT_THAT(error(message).message, HasSubstr("beside raw_input_contents"));
+
+  message = Request("FP99", {1});
+  EXPECT_THAT(error(message).message, HasSubstr("'FP99'"));
+  EXPECT_EQ(error(Request("BYTES", {1})).code, ErrorCode::kUnimplemented);
+  EXPECT_EQ(error(Request("FP32", {-1})).code, ErrorCode::kInvalidArgument);
+  EXPECT_EQ(error(Request("FP32", {INT64_MAX, INT64_MAX})).code, ErrorCode::kInvalidArgument);
+
+  message = Request("FP32", {0});
+  (*message->mutable_parameters())["priority"].set_int64_param(-1);
+  EXPECT_THAT(error(message).message, HasSubstr("'priority'"));
+  message = Request("FP32", {0});
+  (*message->mutable_parameters())["timeout"].set_string_param("1");
+  EXPECT_THAT(error(message).message, HasSubstr("'timeout'"));
+  message = Request("FP32", {0});
+  (*message->mutable_inputs(0)->mutable_parameters())["shared_memory_region"].set_string_param("r");
+  EXPECT_EQ(error(message).code, ErrorCode::kUnimplemented);
+  message = Request("FP32", {0});
+  (*message->add_outputs()->mutable_parameters())["classification"].set_int64_param(3);
+  EXPECT_EQ(error(message).code, ErrorCode::kUnimplemented);
+}
+
+TEST(GrpcInferParse, RefusesContentsOfTwoTypes) {
+  auto message = Request("FP32", {1});
+  message->mutable_inputs(0)->mutable_contents()->add_fp32_contents(1);
+  ASSERT_TRUE(ParseGrpcInfer(message));
+  message->mutable_inputs(0)->mutable_contents()->add_int64_contents(1);
+  const auto parsed = ParseGrpcInfer(message);
+  ASSERT_FALSE(parsed);
+  EXPECT_EQ(parsed.error().code, ErrorCode::kInvalidArgument);
+  EXPECT_THAT(parsed.error().message, HasSubstr("int64_contents, fp32_contents"));
+}
+
+TEST(GrpcInferParse, MessagesStayShortWhateverTheClientWrote) {
+  const std::string big(100'000, 'n');
+  std::vector<std::shared_ptr<ModelInferRequest>> requests;
+  requests.push_back(Request("FP32", std::vector<std::int64_t>(10'000, 2)));
+  requests.push_back(Request("FP32", std::vector<std::int64_t>(10'000, 1)));
+  requests.push_back(Request("FP32", std::vector<std::int64_t>(10'000, -1)));
+  requests.push_back(Request(big, {1}));
+  requests.push_back(Request("FP99", {1}));
+  requests.back()->mutable_inputs(0)->set_name(big);
+  requests.push_back(Request("FP99", {1}));
+  requests.back()->set_model_name(big);
+  requests.push_back(Request("FP32", {0}));
+  requests.back()->add_outputs()->set_name(big);
+  (*requests.back()->mutable_outputs(0)->mutable_parameters())["classification"].set_int64_param(1);
+  requests.push_back(Request("FP32", {0}));
+  requests.back()->add_outputs()->set_name(big);
+  (*requests.back()->mutable_outputs(0)->mutable_parameters())["shared_memory_region"]
+      .set_string_param(big);
+  for (const auto& request : requests) {
+    const auto parsed = ParseGrpcInfer(request);
+    ASSERT_FALSE(parsed);
+    EXPECT_LT(parsed.error().message.size(), 1000u);
+  }
+}
+
+TEST(GrpcStatus, IsCutFarBelowWhatGrpcCarries) {
+  const grpc::Status status = GrpcStatus({ErrorCode::kInvalidArgument, std::string(100'000, 'x')});
+  EXPECT_EQ(status.error_code(), grpc::StatusCode::INVALID_ARGUMENT);
+  EXPECT_LE(status.error_message().size(), 2048u);
+  EXPECT_THAT(status.error_message(), testing::EndsWith("..."));
+}
+
+TEST(GrpcInferFill, SendsEveryOutputRaw) {
+  InferResponse response{"m", "1", "q", {{"y", DataType::kFloat32, {1, 1}, {}}}, {}};
+  response.outputs[0].data.assign(4, std::byte{1});
+  inference::ModelInferResponse message;
+  FillGrpcInfer(response, nullptr, message);
+  EXPECT_EQ(message.id(), "q");
+  EXPECT_TRUE(message.parameters().empty());
+  EXPECT_EQ(message.outputs(0).datatype(), "FP32");
+  EXPECT_THAT(message.outputs(0).shape(), ElementsAre(1, 1));
+  EXPECT_EQ(message.raw_output_contents(0), std::string(4, '\1'));
+
+  const EdgeStamps stamps;
+  FillGrpcInfer(response, &stamps, message);
+  EXPECT_TRUE(message.parameters().contains("lagoon_queue_us"));
+}
+
+TEST(MessagePool, KeepsAMessageAndItsMemory) {
+  const auto pool = MessagePool<ModelInferRequest>::Create(1, 1 << 20);
+  auto first = pool->Acquire();
+  auto second = pool->Acquire();
+  first->add_raw_input_contents(std::string(100'000, 'x'));
+  const ModelInferRequest* address = first.get();
+  const void* memory = first->raw_input_contents(0).data();
+  first.reset();
+  second.reset();  // one message too many for the pool
+  EXPECT_EQ(pool->free(), 1u);
+  const auto again = pool->Acquire();
+  EXPECT_EQ(again.get(), address);
+  EXPECT_EQ(again->raw_input_contents_size(), 0);
+  again->add_raw_input_contents()->assign(90'000, 'y');
+  EXPECT_EQ(again->raw_input_contents(0).data(), memory);
+}
+
+TEST(MessagePool, DropsWhatIsTooLarge) {
+  const auto pool = MessagePool<ModelInferRequest>::Create(4, 1000);
+  pool->Acquire()->add_raw_input_contents(std::string(2000, 'x'));
+  EXPECT_EQ(pool->free(), 0u);
+  pool->Acquire();
+  EXPECT_EQ(pool->free(), 1u);
+}
+
+}  // namespace
+}  // namespace lagoon

@@ -1,0 +1,60 @@
+#pragma once
+
+#include <grpcpp/server.h>
+#include <grpcpp/server_builder.h>
+
+#include <chrono>
+#include <memory>
+#include <string>
+
+#include "server/grpc/grpc_listener.h"
+#include "server/io_pool.h"
+#include "serving/core.h"
+
+namespace lagoon {
+
+class GrpcService;
+class GrpcUnserved;
+
+/// The Open Inference Protocol and grpc.health.v1 over gRPC.
+class GrpcEdge {
+ public:
+  struct Options {
+    std::string address;
+    int port = 0;  // 0: any free one
+    std::size_t max_message_bytes = std::size_t{64} << 20;
+    std::size_t max_buffered_bytes = std::size_t{512} << 20;  // of all calls together
+    int max_calls_per_connection = 256;
+    // After these times a connection is closed that does not speak HTTP/2, or has no call in
+    // progress. gRPC 1.51 has no limit on connections; the times bound how long an idle one holds a
+    // descriptor.
+    std::chrono::milliseconds handshake_timeout{10'000};
+    std::chrono::milliseconds idle_timeout{75'000};
+  };
+
+  /// Begins to serve. `core` and `pool` are borrowed; answers are rendered on the pool's threads.
+  /// kAlreadyExists, naming address and port, when the port is taken; kInvalidArgument for a bad
+  /// address.
+  static Result<std::unique_ptr<GrpcEdge>> Start(InferenceCore& core, IoPool& pool,
+                                                 const Options& options);
+  /// Stops at once.
+  ~GrpcEdge();
+
+  int port() const { return listener_->port(); }
+  /// What grpc.health.v1 answers. Any thread.
+  void SetServing(bool serving);
+  /// Takes no more calls, waits for calls in progress until `until`, then cancels them. Returns
+  /// when every call has ended. Call it once.
+  void Stop(TimePoint until);
+
+ private:
+  GrpcEdge();
+
+  std::unique_ptr<GrpcService> service_;
+  std::unique_ptr<GrpcUnserved> unserved_;
+  std::shared_ptr<GrpcListener> listener_;
+  std::unique_ptr<grpc::experimental::ExternalConnectionAcceptor> acceptor_;
+  std::unique_ptr<grpc::Server> server_;
+};
+
+}  // namespace lagoon

@@ -1,0 +1,47 @@
+#pragma once
+
+#include <memory>
+#include <optional>
+
+#include "base/mutex.h"
+#include "server/grpc/grpc_service.grpc.pb.h"
+#include "server/grpc/message_pool.h"
+#include "server/io_pool.h"
+#include "server/stages.h"
+#include "serving/core.h"
+
+namespace lagoon {
+
+using InferMessagePool = MessagePool<inference::ModelInferRequest>;
+
+/// One ModelInfer call in progress. Deletes itself in OnDone(), when gRPC is done with the call.
+/// Reads and writes raw messages, so that parsing can be timed, can report its own errors, and uses
+/// pooled memory.
+class GrpcInferCall final : public grpc::ServerUnaryReactor {
+ public:
+  GrpcInferCall(InferenceCore& core, IoPool& pool, grpc::ByteBuffer& response)
+      : core_(core), pool_(pool), response_(response) {}
+
+  /// Consumes `raw`. Must be called before the reactor is returned to gRPC, so that gRPC cannot
+  /// delete it meanwhile.
+  void Start(grpc::ByteBuffer& raw, InferMessagePool& messages);
+
+  void OnCancel() override;
+  void OnDone() override { delete this; }
+
+ private:
+  void SetHandle(RequestHandle handle);
+  void Respond(Result<InferResponse> result);
+
+  InferenceCore& core_;
+  IoPool& pool_;
+  grpc::ByteBuffer& response_;
+  EdgeStamps stamps_;
+  bool stages_ = false;
+
+  Mutex mutex_;
+  std::optional<RequestHandle> handle_ GUARDED_BY(mutex_);  // set once Infer has returned
+  bool cancelled_ GUARDED_BY(mutex_) = false;
+};
+
+}  // namespace lagoon

@@ -1,0 +1,220 @@
+#include <fmt/format.h>
+
+#include <limits>
+#include <optional>
+
+#include "base/text.h"
+#include "server/grpc/grpc_codec.h"
+#include "server/tensor_codec.h"
+#include "serving/request_check.h"
+
+namespace lagoon {
+namespace {
+
+using inference::InferParameter;
+using inference::InferTensorContents;
+using InputMessage = inference::ModelInferRequest::InferInputTensor;
+using Parameters = google::protobuf::Map<std::string, InferParameter>;
+using Bytes = std::span<const std::byte>;
+
+// Owns the tensors: those in the message, and those that had to be converted.
+struct GrpcPayload {
+  std::shared_ptr<const inference::ModelInferRequest> message;
+  std::vector<std::vector<std::byte>> converted;
+};
+
+tl::unexpected<Error> Invalid(std::string message) {
+  return Fail(ErrorCode::kInvalidArgument, std::move(message));
+}
+
+Result<std::uint64_t> WholeNumber(const Parameters& parameters, const std::string& name) {
+  const auto found = parameters.find(name);
+  if (found == parameters.end()) return 0;
+  const InferParameter& value = found->second;
+  if (value.has_uint64_param()) return value.uint64_param();
+  if (value.has_int64_param() && value.int64_param() >= 0) {
+    return static_cast<std::uint64_t>(value.int64_param());
+  }
+  return Invalid(fmt::format("parameter '{}' is not a whole number from 0", name));
+}
+
+Result<bool> Flag(const Parameters& parameters, const std::string& name) {
+  const auto found = parameters.find(name);
+  if (found == parameters.end()) return false;
+  if (!found->second.has_bool_param()) {
+    return Invalid(fmt::format("parameter '{}' is not true or false", name));
+  }
+  return found->second.bool_param();
+}
+
+template <typename Field>
+Bytes InPlace(const Field& field) {
+  return std::as_bytes(std::span(field.data(), static_cast<std::size_t>(field.size())));
+}
+
+// Types narrower than 32 bits are sent as 32-bit fields.
+template <typename To, typename Field>
+Result<Bytes> Narrow(const Field& field, GrpcPayload& payload) {
+  std::vector<std::byte> narrow(static_cast<std::size_t>(field.size()) * sizeof(To));
+  auto* out = reinterpret_cast<To*>(narrow.data());
+  for (const auto value : field) {
+    if (!std::in_range<To>(value)) {
+      return Invalid(fmt::format("contents hold {}, which does not fit the datatype", value));
+    }
+    *out++ = static_cast<To>(value);
+  }
+  payload.converted.push_back(std::move(narrow));
+  return Bytes(payload.converted.back());
+}
+
+/// The names of the fields of `contents` that are not empty: "fp32_contents, int64_contents".
+std::vector<std::string_view> FieldsOf(const InferTensorContents& contents) {
+  std::vector<std::string_view> fields;
+  const auto add = [&](std::string_view name, int size) {
+    if (size > 0) fields.push_back(name);
+  };
+  add("bool_contents", contents.bool_contents_size());
+  add("int_contents", contents.int_contents_size());
+  add("int64_contents", contents.int64_contents_size());
+  add("uint_contents", contents.uint_contents_size());
+  add("uint64_contents", contents.uint64_contents_size());
+  add("fp32_contents", contents.fp32_contents_size());
+  add("fp64_contents", contents.fp64_contents_size());
+  add("bytes_contents", contents.bytes_contents_size());
+  return fields;
+}
+
+Result<Bytes> TypedContents(DataType type, const InferTensorContents& contents,
+                            GrpcPayload& payload) {
+  switch (type) {
+    case DataType::kFloat32:
+      return InPlace(contents.fp32_contents());
+    case DataType::kFloat64:
+      return InPlace(contents.fp64_contents());
+    case DataType::kInt8:
+      return Narrow<std::int8_t>(contents.int_contents(), payload);
+    case DataType::kInt16:
+      return Narrow<std::int16_t>(contents.int_contents(), payload);
+    case DataType::kInt32:
+      return InPlace(contents.int_contents());
+    case DataType::kInt64:
+      return InPlace(contents.int64_contents());
+    case DataType::kUInt8:
+      return Narrow<std::uint8_t>(contents.uint_contents(), payload);
+    case DataType::kUInt16:
+      return Narrow<std::uint16_t>(contents.uint_contents(), payload);
+    case DataType::kUInt32:
+      return InPlace(contents.uint_contents());
+    case DataType::kUInt64:
+      return InPlace(contents.uint64_contents());
+    case DataType::kBool:
+      return InPlace(contents.bool_contents());
+    case DataType::kFloat16:
+    case DataType::kBFloat16:
+    case DataType::kString:
+      break;
+  }
+  return Fail(ErrorCode::kUnimplemented,
+              fmt::format("{} has no typed contents, use raw_input_contents", OipName(type)));
+}
+
+// Null `raw`: the request has no raw_input_contents.
+Result<InputTensor> BindInput(const InputMessage& input, const std::string* raw,
+                              GrpcPayload& payload) {
+  if (input.parameters().contains("shared_memory_region")) {
+    return Fail(ErrorCode::kUnimplemented, "shared memory is not supported");
+  }
+  const auto type = ParseOipType(input.datatype());
+  if (!type) {
+    return Invalid(
+        fmt::format("datatype is {}, which is no type of the protocol", Quoted(input.datatype())));
+  }
+  InputTensor tensor{input.name(), *type, {input.shape().begin(), input.shape().end()}, {}};
+  LAGOON_ASSIGN_OR_RETURN(const std::size_t bytes, TensorBytes(*type, tensor.dims));
+  if (raw != nullptr) {
+    if (input.has_contents()) return Invalid("has contents beside raw_input_contents");
+    tensor.data = std::as_bytes(std::span(*raw));
+  } else {
+    if (const auto fields = FieldsOf(input.contents()); fields.size() > 1) {
+      return Invalid(
+          fmt::format("its contents have {}; a tensor has one of them", fmt::join(fields, ", ")));
+    }
+    LAGOON_ASSIGN_OR_RETURN(tensor.data, TypedContents(*type, input.contents(), payload));
+  }
+  if (tensor.data.size() != bytes) {
+    return Invalid(fmt::format("has {} bytes, {} of shape {} needs {}", tensor.data.size(),
+                               OipName(*type), ShownShape(tensor.dims), bytes));
+  }
+  return tensor;
+}
+
+Status ParseInputs(const inference::ModelInferRequest& message, GrpcPayload& payload,
+                   std::vector<InputTensor>& inputs) {
+  const int raw = message.raw_input_contents_size();
+  if (raw != 0 && raw != message.inputs_size()) {
+    return Invalid(
+        fmt::format("raw_input_contents has {} entries for {} inputs", raw, message.inputs_size()));
+  }
+  inputs.reserve(static_cast<std::size_t>(message.inputs_size()));
+  for (int i = 0; i < message.inputs_size(); ++i) {
+    auto tensor =
+        BindInput(message.inputs(i), raw != 0 ? &message.raw_input_contents(i) : nullptr, payload);
+    if (!tensor) {
+      return Annotate(fmt::format("input {}", Quoted(message.inputs(i).name())),
+                      std::move(tensor).error());
+    }
+    inputs.push_back(*std::move(tensor));
+  }
+  return {};
+}
+
+Status ParseOutputs(const inference::ModelInferRequest& message,
+                    std::vector<std::string>& outputs) {
+  for (const auto& output : message.outputs()) {
+    if (output.parameters().contains("shared_memory_region")) {
+      return Fail(ErrorCode::kUnimplemented,
+                  fmt::format("output {}: shared memory is not supported", Quoted(output.name())));
+    }
+    LAGOON_ASSIGN_OR_RETURN(const std::uint64_t classes,
+                            WholeNumber(output.parameters(), "classification"));
+    if (classes != 0) {
+      return Fail(
+          ErrorCode::kUnimplemented,
+          fmt::format("output {}: 'classification' is not supported", Quoted(output.name())));
+    }
+    outputs.push_back(output.name());
+  }
+  return {};
+}
+
+Status ParseBody(std::shared_ptr<const inference::ModelInferRequest> owner, GrpcInfer& parsed) {
+  const inference::ModelInferRequest& message = *owner;
+  InferRequest& request = parsed.request;
+  auto payload = std::make_shared<GrpcPayload>();
+  payload->message = std::move(owner);
+  LAGOON_RETURN_IF_ERROR(ParseInputs(message, *payload, request.inputs));
+  LAGOON_RETURN_IF_ERROR(ParseOutputs(message, request.outputs));
+  LAGOON_ASSIGN_OR_RETURN(request.priority, WholeNumber(message.parameters(), "priority"));
+  LAGOON_ASSIGN_OR_RETURN(const std::uint64_t timeout_us,
+                          WholeNumber(message.parameters(), "timeout"));
+  LAGOON_ASSIGN_OR_RETURN(request.timeout, TimeoutFromMicroseconds(timeout_us));
+  LAGOON_ASSIGN_OR_RETURN(parsed.stages, Flag(message.parameters(), "lagoon_stages"));
+  request.payload = std::move(payload);
+  return {};
+}
+
+}  // namespace
+
+Result<GrpcInfer> ParseGrpcInfer(std::shared_ptr<const inference::ModelInferRequest> message) {
+  GrpcInfer parsed;
+  parsed.request.model = message->model_name();
+  parsed.request.version = message->model_version();
+  parsed.request.id = message->id();
+  Status body = ParseBody(std::move(message), parsed);
+  if (!body) {
+    return Annotate(fmt::format("model {}", Quoted(parsed.request.model)), std::move(body).error());
+  }
+  return parsed;
+}
+
+}  // namespace lagoon

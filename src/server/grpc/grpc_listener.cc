@@ -1,0 +1,148 @@
+#include "server/grpc/grpc_listener.h"
+
+#include <fmt/format.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <boost/asio/bind_executor.hpp>
+#include <boost/asio/ip/address.hpp>
+#include <boost/asio/post.hpp>
+#include <cerrno>
+#include <system_error>
+#include <utility>
+
+#include "base/log.h"
+#include "server/grpc/descriptors.h"
+
+namespace lagoon {
+namespace {
+
+namespace net = boost::asio;
+
+constexpr int kBacklog = 512;
+// Most connections accepted at a time, before the pool's thread does something else.
+constexpr int kAtOnce = 64;
+constexpr std::chrono::milliseconds kPause{100};
+constexpr std::chrono::seconds kWarnPeriod{5};
+
+}  // namespace
+
+GrpcListener::GrpcListener(IoPool& pool, std::string where)
+    : where_(std::move(where)),
+      descriptors_(DescriptorsForGrpc(DescriptorLimit())),
+      strand_(net::make_strand(pool.context())),
+      acceptor_(strand_),
+      pause_(pool.context()) {}
+
+Result<std::shared_ptr<GrpcListener>> GrpcListener::Listen(IoPool& pool, const std::string& address,
+                                                           int port) {
+  std::shared_ptr<GrpcListener> listener(
+      new GrpcListener(pool, fmt::format("gRPC {}:{}", address, port)));
+  LAGOON_RETURN_IF_ERROR(listener->Bind(address, port));
+  return listener;
+}
+
+Status GrpcListener::Bind(const std::string& address, int port) {
+  boost::system::error_code error;
+  const auto ip = net::ip::make_address(address, error);
+  if (error || port < 0 || port > 65535) {
+    return Fail(ErrorCode::kInvalidArgument,
+                fmt::format("{}: not an IP address and a port from 0 to 65535", where_));
+  }
+  const net::ip::tcp::endpoint endpoint(ip, static_cast<std::uint16_t>(port));
+  acceptor_.open(endpoint.protocol(), error);
+  if (!error) acceptor_.set_option(net::socket_base::reuse_address(true), error);
+  if (!error) acceptor_.bind(endpoint, error);
+  if (!error) acceptor_.listen(kBacklog, error);
+  if (!error) acceptor_.non_blocking(true, error);
+  if (error == net::error::address_in_use) {
+    return Fail(ErrorCode::kAlreadyExists,
+                fmt::format("{}: the port is taken by another process", where_));
+  }
+  if (error) {
+    return Fail(ErrorCode::kInvalidArgument,
+                fmt::format("{}: cannot listen: {}", where_, error.message()));
+  }
+  port_ = acceptor_.local_endpoint(error).port();
+  return {};
+}
+
+void GrpcListener::Start(Handover handover) {
+  {
+    const MutexLock lock(mutex_);
+    handover_ = std::move(handover);
+  }
+  net::post(strand_, [self = shared_from_this()] { self->Wait(); });
+}
+
+void GrpcListener::Close() {
+  {
+    const MutexLock lock(mutex_);
+    handover_ = nullptr;
+  }
+  net::post(strand_, [self = shared_from_this()] {
+    boost::system::error_code ignored;
+    self->acceptor_.close(ignored);
+    self->pause_.cancel();
+  });
+}
+
+void GrpcListener::Wait() {
+  if (!acceptor_.is_open()) return;
+  acceptor_.async_wait(Acceptor::wait_read,
+                       [self = shared_from_this()](boost::system::error_code error) {
+                         if (!error) self->AcceptSome();
+                       });
+}
+
+void GrpcListener::AcceptSome() {
+  if (!acceptor_.is_open()) return;
+  for (int i = 0; i < kAtOnce; ++i) {
+    const int descriptor =
+        ::accept4(acceptor_.native_handle(), nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC);
+    if (descriptor >= 0) {
+      HandOver(descriptor);
+    } else if (errno == EAGAIN) {
+      break;
+    } else if (errno != EINTR && errno != ECONNABORTED) {
+      return Pause();
+    }
+  }
+  Wait();
+}
+
+// Most likely no descriptor is left: trying again at once would spin.
+void GrpcListener::Pause() {
+  const std::error_code reason(errno, std::generic_category());
+  if (Now() >= next_warning_) {
+    next_warning_ = Now() + kWarnPeriod;
+    spdlog::warn("{}: cannot accept a connection: {}", where_, reason.message());
+  }
+  pause_.expires_after(kPause);
+  pause_.async_wait(
+      net::bind_executor(strand_, [self = shared_from_this()](boost::system::error_code error) {
+        if (!error) self->AcceptSome();
+      }));
+}
+
+void GrpcListener::HandOver(int descriptor) {
+  // The kernel gives the lowest free number, so at least `descriptor` descriptors are in use.
+  const bool too_many = static_cast<std::size_t>(descriptor) >= descriptors_;
+  if (too_many && Now() >= next_warning_) {
+    next_warning_ = Now() + kWarnPeriod;
+    spdlog::warn("{}: a connection is closed, {} files and sockets are in use (`ulimit -n`)",
+                 where_, descriptor);
+  }
+  const int on = 1;
+  ::setsockopt(descriptor, IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
+  const MutexLock lock(mutex_);
+  if (too_many || !handover_) {
+    ::close(descriptor);
+  } else {
+    handover_(descriptor);
+  }
+}
+
+}  // namespace lagoon

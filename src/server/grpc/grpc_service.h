@@ -1,0 +1,47 @@
+#pragma once
+
+#include "server/grpc/grpc_infer_call.h"
+#include "serving/core.h"
+
+namespace lagoon {
+
+/// The methods of the service; they run on gRPC's threads. ModelInfer works on raw messages (see
+/// GrpcInferCall).
+class GrpcService final : public inference::GRPCInferenceService::WithRawCallbackMethod_ModelInfer<
+                              inference::GRPCInferenceService::CallbackService> {
+ public:
+  GrpcService(InferenceCore& core, IoPool& pool)
+      : core_(core),
+        pool_(pool),
+        messages_(InferMessagePool::Create(kMaxPooledMessages, kMaxPooledMessageBytes)) {}
+
+  using Context = grpc::CallbackServerContext;
+  using Reactor = grpc::ServerUnaryReactor;
+
+  Reactor* ServerLive(Context* context, const inference::ServerLiveRequest* request,
+                      inference::ServerLiveResponse* response) override;
+  Reactor* ServerReady(Context* context, const inference::ServerReadyRequest* request,
+                       inference::ServerReadyResponse* response) override;
+  Reactor* ModelReady(Context* context, const inference::ModelReadyRequest* request,
+                      inference::ModelReadyResponse* response) override;
+  Reactor* ServerMetadata(Context* context, const inference::ServerMetadataRequest* request,
+                          inference::ServerMetadataResponse* response) override;
+  Reactor* ModelMetadata(Context* context, const inference::ModelMetadataRequest* request,
+                         inference::ModelMetadataResponse* response) override;
+  Reactor* ModelInfer(Context* context, const grpc::ByteBuffer* request,
+                      grpc::ByteBuffer* response) override;
+  Reactor* ModelConfig(Context* context, const inference::ModelConfigRequest* request,
+                       inference::ModelConfigResponse* response) override;
+  Reactor* ModelStatistics(Context* context, const inference::ModelStatisticsRequest* request,
+                           inference::ModelStatisticsResponse* response) override;
+
+ private:
+  static constexpr std::size_t kMaxPooledMessages = 32;
+  static constexpr std::size_t kMaxPooledMessageBytes = std::size_t{2} << 20;
+
+  InferenceCore& core_;
+  IoPool& pool_;
+  const std::shared_ptr<InferMessagePool> messages_;
+};
+
+}  // namespace lagoon

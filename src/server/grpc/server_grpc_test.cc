@@ -1,0 +1,321 @@
+#include <fmt/format.h>
+#include <gmock/gmock.h>
+#include <grpcpp/create_channel.h>
+#include <grpcpp/generic/generic_stub.h>
+#include <gtest/gtest.h>
+
+#include <cstring>
+#include <future>
+
+#include "server/grpc/grpc_service.grpc.pb.h"
+#include "server/testing/server_test_base.h"
+
+namespace lagoon {
+namespace {
+
+using testing::HasSubstr;
+using Stub = inference::GRPCInferenceService::Stub;
+
+class GrpcServer : public ServerTest {
+ protected:
+  void SetUp() override {
+    limits_.max_body_bytes = 1 << 20;
+    ServerTest::SetUp();
+    channel_ = grpc::CreateChannel(fmt::format("127.0.0.1:{}", server_->grpc_port()),
+                                   grpc::InsecureChannelCredentials());
+    stub_ = inference::GRPCInferenceService::NewStub(channel_);
+  }
+
+  static inference::ModelInferRequest Twice() {
+    inference::ModelInferRequest request;
+    request.set_model_name("twice");
+    request.set_id("g1");
+    auto& input = *request.add_inputs();
+    input.set_name("x");
+    input.set_datatype("FP32");
+    input.add_shape(1);
+    input.add_shape(4);
+    for (const float value : {1.0f, 2.0f, 3.0f, 4.0f}) {
+      input.mutable_contents()->add_fp32_contents(value);
+    }
+    return request;
+  }
+
+  template <typename Request, typename Response>
+  grpc::Status Call(grpc::Status (Stub::*method)(grpc::ClientContext*, const Request&, Response*),
+                    const Request& request, Response& response) {
+    grpc::ClientContext context;
+    context.set_deadline(std::chrono::system_clock::now() + std::chrono::seconds(20));
+    return ((*stub_).*method)(&context, request, &response);
+  }
+
+  // The answer of grpc.health.v1.Health/Check, as the bytes of its message.
+  grpc::Status CheckHealth(std::string& answer) {
+    grpc::GenericStub health(channel_);
+    grpc::ClientContext context;
+    grpc::CompletionQueue queue;
+    const grpc::Slice empty;
+    auto call = health.PrepareUnaryCall(&context, "/grpc.health.v1.Health/Check",
+                                        grpc::ByteBuffer(&empty, 1), &queue);
+    call->StartCall();
+    grpc::ByteBuffer response;
+    grpc::Status status;
+    call->Finish(&response, &status, this);
+    void* tag = nullptr;
+    bool ok = false;
+    queue.Next(&tag, &ok);
+    grpc::Slice slice;
+    if (status.ok() && response.TrySingleSlice(&slice).ok()) {
+      answer.assign(reinterpret_cast<const char*>(slice.begin()), slice.size());
+    }
+    return status;
+  }
+
+  // The status of a call of `method` with these bytes as its message.
+  grpc::Status CallGeneric(const std::string& method, const std::string& message) {
+    grpc::GenericStub generic(channel_);
+    grpc::ClientContext context;
+    context.set_deadline(std::chrono::system_clock::now() + std::chrono::seconds(20));
+    grpc::CompletionQueue queue;
+    const grpc::Slice slice(message);
+    auto call = generic.PrepareUnaryCall(&context, method, grpc::ByteBuffer(&slice, 1), &queue);
+    call->StartCall();
+    grpc::ByteBuffer answer;
+    grpc::Status status;
+    call->Finish(&answer, &status, this);
+    void* tag = nullptr;
+    bool ok = false;
+    EXPECT_TRUE(queue.Next(&tag, &ok));
+    return status;
+  }
+
+  std::shared_ptr<grpc::Channel> channel_;
+  std::unique_ptr<Stub> stub_;
+};
+
+TEST_F(GrpcServer, AnswersHealthAndReadiness) {
+  inference::ServerLiveResponse live;
+  ASSERT_TRUE(Call(&Stub::ServerLive, {}, live).ok());
+  EXPECT_TRUE(live.live());
+  inference::ServerReadyResponse ready;
+  ASSERT_TRUE(Call(&Stub::ServerReady, {}, ready).ok());
+  EXPECT_TRUE(ready.ready());
+  core_.SetReady(false);
+  ASSERT_TRUE(Call(&Stub::ServerReady, {}, ready).ok());
+  EXPECT_FALSE(ready.ready());
+
+  inference::ModelReadyRequest request;
+  inference::ModelReadyResponse model;
+  request.set_name("twice");
+  ASSERT_TRUE(Call(&Stub::ModelReady, request, model).ok());
+  EXPECT_TRUE(model.ready());
+  request.set_name("broken");
+  ASSERT_TRUE(Call(&Stub::ModelReady, request, model).ok());
+  EXPECT_FALSE(model.ready());
+  request.set_name("nobody");
+  EXPECT_EQ(Call(&Stub::ModelReady, request, model).error_code(), grpc::StatusCode::NOT_FOUND);
+}
+
+TEST_F(GrpcServer, HealthServiceFollowsTheCore) {
+  const std::string serving = {8, 1};
+  const std::string not_serving = {8, 2};
+  std::string answer;
+  ASSERT_TRUE(CheckHealth(answer).ok());
+  EXPECT_EQ(answer, serving);
+  core_.SetReady(false);
+  EXPECT_TRUE(Eventually([&] { return CheckHealth(answer).ok() && answer == not_serving; }));
+  core_.SetReady(true);
+  EXPECT_TRUE(Eventually([&] { return CheckHealth(answer).ok() && answer == serving; }));
+}
+
+TEST_F(GrpcServer, AnswersMetadataConfigAndStatistics) {
+  inference::ServerMetadataResponse server;
+  ASSERT_TRUE(Call(&Stub::ServerMetadata, {}, server).ok());
+  EXPECT_EQ(server.name(), "lagoon");
+  EXPECT_EQ(server.extensions_size(), 4);
+
+  inference::ModelMetadataRequest model;
+  inference::ModelMetadataResponse metadata;
+  model.set_name("image");
+  ASSERT_TRUE(Call(&Stub::ModelMetadata, model, metadata).ok());
+  EXPECT_THAT(metadata.inputs(0).shape(), testing::ElementsAre(1, 3, 224, 224));
+  EXPECT_EQ(metadata.outputs(0).datatype(), "FP32");
+  model.set_version("9");
+  EXPECT_EQ(Call(&Stub::ModelMetadata, model, metadata).error_code(), grpc::StatusCode::NOT_FOUND);
+
+  inference::ModelConfigRequest which;
+  inference::ModelConfigResponse config;
+  which.set_name("twice");
+  ASSERT_TRUE(Call(&Stub::ModelConfig, which, config).ok());
+  EXPECT_EQ(config.config().input(0).name(), "x");
+
+  inference::ModelInferResponse inferred;
+  ASSERT_TRUE(Call(&Stub::ModelInfer, Twice(), inferred).ok());
+  inference::ModelStatisticsRequest of;
+  inference::ModelStatisticsResponse statistics;
+  ASSERT_TRUE(Call(&Stub::ModelStatistics, of, statistics).ok());
+  EXPECT_EQ(statistics.model_stats(0).version(), "1");
+  EXPECT_EQ(statistics.model_stats(0).inference_stats().success().count(), 1u);
+  EXPECT_TRUE(statistics.model_stats(0).inference_stats().has_cache_miss());
+  of.set_name("nobody");
+  EXPECT_EQ(Call(&Stub::ModelStatistics, of, statistics).error_code(), grpc::StatusCode::NOT_FOUND);
+}
+
+TEST_F(GrpcServer, InfersFromTypedAndFromRawContents) {
+  inference::ModelInferRequest request = Twice();
+  (*request.mutable_parameters())["priority"].set_int64_param(2);
+  inference::ModelInferResponse response;
+  const auto check = [&] {
+    const grpc::Status status = Call(&Stub::ModelInfer, request, response);
+    ASSERT_TRUE(status.ok()) << status.error_message();
+    EXPECT_EQ(response.id(), "g1");
+    ASSERT_EQ(response.raw_output_contents(0).size(), 16u);
+    float doubled[4];
+    std::memcpy(doubled, response.raw_output_contents(0).data(), 16);
+    EXPECT_THAT(doubled, testing::ElementsAre(2, 4, 6, 8));
+  };
+  check();
+  EXPECT_EQ(core_.LastRequest().priority, 2u);
+  const float values[] = {1, 2, 3, 4};
+  request.mutable_inputs(0)->clear_contents();
+  request.add_raw_input_contents(values, sizeof(values));
+  check();
+}
+
+TEST_F(GrpcServer, ReportsStagesWhenAsked) {
+  inference::ModelInferRequest request = Twice();
+  (*request.mutable_parameters())["lagoon_stages"].set_bool_param(true);
+  inference::ModelInferResponse response;
+  ASSERT_TRUE(Call(&Stub::ModelInfer, request, response).ok());
+  EXPECT_GT(response.parameters().at("lagoon_parse_us").double_param(), 0);
+}
+
+TEST_F(GrpcServer, ErrorsKeepTheirCode) {
+  inference::ModelInferResponse response;
+  inference::ModelInferRequest request = Twice();
+  request.set_model_name("nobody");
+  EXPECT_EQ(Call(&Stub::ModelInfer, request, response).error_code(), grpc::StatusCode::NOT_FOUND);
+  request = Twice();
+  request.mutable_inputs(0)->set_datatype("FP31");
+  const grpc::Status wrong = Call(&Stub::ModelInfer, request, response);
+  EXPECT_EQ(wrong.error_code(), grpc::StatusCode::INVALID_ARGUMENT);
+  EXPECT_THAT(wrong.error_message(), HasSubstr("model 'twice': input 'x': datatype is 'FP31'"));
+  for (const auto& [code, expected] :
+       {std::pair(ErrorCode::kUnavailable, grpc::StatusCode::UNAVAILABLE),
+        std::pair(ErrorCode::kDeadlineExceeded, grpc::StatusCode::DEADLINE_EXCEEDED)}) {
+    core_.FailWith({code, "because"});
+    const grpc::Status status = Call(&Stub::ModelInfer, Twice(), response);
+    EXPECT_EQ(status.error_code(), expected);
+    EXPECT_EQ(status.error_message(), "because");
+  }
+}
+
+TEST_F(GrpcServer, BytesThatAreNoRequestAreAnErrorAndNothingElse) {
+  const grpc::Status status =
+      CallGeneric("/inference.GRPCInferenceService/ModelInfer", "\xff\xff\xff\xff garbage");
+  EXPECT_EQ(status.error_code(), grpc::StatusCode::INVALID_ARGUMENT);
+  inference::ModelInferResponse response;
+  EXPECT_TRUE(Call(&Stub::ModelInfer, Twice(), response).ok());
+}
+
+TEST_F(GrpcServer, NamesTheExtensionsOfTritonThatItLacks) {
+  const struct {
+    const char* method;
+    const char* says;
+  } cases[] = {
+      {"RepositoryIndex", "'model_repository'"},
+      {"RepositoryModelLoad", "'model_repository'"},
+      {"SystemSharedMemoryRegister", "'system_shared_memory'"},
+      {"CudaSharedMemoryStatus", "'cuda_shared_memory'"},
+      {"TraceSetting", "'trace'"},
+      {"LogSettings", "'logging'"},
+      {"ModelStreamInfer", "'streaming'"},
+      {"Frobnicate", "method '/inference.GRPCInferenceService/Frobnicate' is not served"},
+  };
+  for (const auto& c : cases) {
+    const grpc::Status status =
+        CallGeneric(std::string("/inference.GRPCInferenceService/") + c.method, "");
+    EXPECT_EQ(status.error_code(), grpc::StatusCode::UNIMPLEMENTED) << c.method;
+    EXPECT_THAT(status.error_message(), HasSubstr(c.says)) << c.method;
+  }
+}
+
+TEST_F(GrpcServer, ErrorsThatQuoteALargeRequestKeepTheirCode) {
+  inference::ModelInferResponse response;
+  inference::ModelInferRequest request = Twice();
+  request.mutable_inputs(0)->set_name(std::string(100'000, 'n'));
+  request.mutable_inputs(0)->set_datatype(std::string(20'000, 't'));
+  request.set_model_name(std::string(100'000, 'm'));
+  EXPECT_EQ(Call(&Stub::ModelInfer, request, response).error_code(),
+            grpc::StatusCode::INVALID_ARGUMENT);
+  core_.FailWith({ErrorCode::kUnavailable, std::string(100'000, 'x')});
+  EXPECT_EQ(Call(&Stub::ModelInfer, Twice(), response).error_code(), grpc::StatusCode::UNAVAILABLE);
+}
+
+TEST_F(GrpcServer, OversizedMessageIsRefused) {
+  inference::ModelInferRequest request = Twice();
+  request.add_raw_input_contents(std::string(2 << 20, 'x'));
+  inference::ModelInferResponse response;
+  EXPECT_EQ(Call(&Stub::ModelInfer, request, response).error_code(),
+            grpc::StatusCode::RESOURCE_EXHAUSTED);
+}
+
+TEST_F(GrpcServer, ACancelledCallCancelsItsRequestAndNoOther) {
+  core_.Hold();
+  auto other = std::async(std::launch::async, [&] {
+    inference::ModelInferResponse response;
+    return Call(&Stub::ModelInfer, Twice(), response).ok();
+  });
+  ASSERT_TRUE(Eventually([&] { return core_.Pending() == 1; }));
+  grpc::ClientContext context;
+  auto cancelled = std::async(std::launch::async, [&] {
+    inference::ModelInferResponse response;
+    return stub_->ModelInfer(&context, Twice(), &response).error_code();
+  });
+  ASSERT_TRUE(Eventually([&] { return core_.Pending() == 2; }));
+  context.TryCancel();
+  EXPECT_EQ(cancelled.get(), grpc::StatusCode::CANCELLED);
+  EXPECT_TRUE(Eventually([&] { return core_.Cancelled() == 1; }));
+  EXPECT_EQ(core_.Pending(), 1u);
+  core_.Release();
+  EXPECT_TRUE(other.get());
+}
+
+TEST_F(GrpcServer, StopAnswersWhatIsInFlight) {
+  core_.Hold();
+  auto call = std::async(std::launch::async, [&] {
+    inference::ModelInferResponse response;
+    return Call(&Stub::ModelInfer, Twice(), response).ok();
+  });
+  ASSERT_TRUE(Eventually([&] { return core_.Pending() == 1; }));
+  std::jthread stopper([&] { server_->Stop(Now() + std::chrono::seconds(30)); });
+  inference::ServerLiveResponse live;
+  EXPECT_TRUE(Eventually([&] { return !Call(&Stub::ServerLive, {}, live).ok(); }));
+  core_.Release();
+  EXPECT_TRUE(call.get());
+}
+
+TEST_F(GrpcServer, StopCancelsWhatIsNotAnsweredInTime) {
+  core_.Hold();
+  auto call = std::async(std::launch::async, [&] {
+    inference::ModelInferResponse response;
+    return Call(&Stub::ModelInfer, Twice(), response).ok();
+  });
+  ASSERT_TRUE(Eventually([&] { return core_.Pending() == 1; }));
+  server_->Stop(Now() + std::chrono::milliseconds(50));
+  EXPECT_EQ(core_.Cancelled(), 1u);
+  EXPECT_FALSE(call.get());
+}
+
+TEST_F(GrpcServer, SecondServerOnThePortIsAnErrorThatNamesIt) {
+  ServerOptions options = Options();
+  options.grpc_port = server_->grpc_port();
+  const auto second = Server::Start(core_, options);
+  ASSERT_FALSE(second);
+  EXPECT_EQ(second.error().code, ErrorCode::kAlreadyExists);
+  EXPECT_THAT(second.error().message,
+              HasSubstr(fmt::format("gRPC 127.0.0.1:{}", server_->grpc_port())));
+}
+
+}  // namespace
+}  // namespace lagoon

@@ -1,0 +1,138 @@
+#pragma once
+
+#include <atomic>
+#include <boost/beast/core/flat_buffer.hpp>
+#include <boost/beast/http/buffer_body.hpp>
+#include <boost/beast/http/empty_body.hpp>
+#include <boost/beast/http/parser.hpp>
+#include <memory>
+#include <optional>
+
+#include "server/http/http_body.h"
+#include "server/http/http_message.h"
+
+namespace lagoon {
+
+/// Counts the connections that exist, and has the state of the server's shutdown. Any thread.
+class HttpConnectionOwner {
+ public:
+  virtual ~HttpConnectionOwner() = default;
+  virtual void ConnectionBegan() = 0;
+  virtual void ConnectionEnded() = 0;
+  /// True: every answer is the last one of its connection and announces that in its header.
+  virtual bool Draining() const = 0;
+  /// True: idle connections must close.
+  virtual bool Closing() const = 0;
+};
+
+/// One client's connection. Serves its requests one after the other; requests that the client
+/// pipelines wait in a bounded buffer, then in the socket. Everything runs on the socket's strand
+/// unless said otherwise. Shared by its own asynchronous operations, and by the answer that is
+/// still to come.
+class HttpConnection final : public HttpReply,
+                             public MemoryHolder,
+                             public std::enable_shared_from_this<HttpConnection> {
+ public:
+  struct Context {
+    HttpHandler& handler;
+    const HttpLimits& limits;
+    EdgeMemory memory;
+    std::shared_ptr<HttpConnectionOwner> owner;  // keeps the references above alive
+  };
+
+  HttpConnection(Socket socket, Context context);
+  ~HttpConnection() override;
+
+  // Any thread:
+  void Start();
+  /// Call it when the owner is Closing(). An idle connection closes after 100 ms, as a request may
+  /// be on its way; a busy one closes after the present answer.
+  void Drain();
+  /// Closes the connection now; a request in progress is cancelled.
+  void Abort();
+  /// Ends the present phase if its deadline has passed.
+  void CheckDeadline(TimePoint now);
+  void OnRevoked() override;
+
+  void Send(HttpResponse response) override;
+  void OnClientGone(std::function<void()> cancel) override { client_gone_ = std::move(cancel); }
+  const Strand& executor() const override { return strand_; }
+
+ private:
+  enum class Phase : std::uint8_t {
+    kIdle,
+    kHeader,
+    kBody,
+    kHandling,
+    kWriting,
+    kLingering,
+    kClosed
+  };
+  using HeaderParser = boost::beast::http::request_parser<boost::beast::http::empty_body>;
+  using ChunkParser = boost::beast::http::request_parser<boost::beast::http::buffer_body>;
+  using ErrorCodeIo = boost::system::error_code;
+
+  void NextRequest();
+  void ReadHeader();
+  void ParseHeader();
+  void OnHeader();
+  std::size_t MaxBodyBytes() const;  // for the request in header_, by its route
+  void BeginBody();
+  void SendContinue();
+  void ReadBody();
+  void ReadSizedBody(std::size_t bytes);
+  bool Arrived(std::size_t bytes);  // false: no room for the bytes that arrived
+  void ReadChunks();
+  void OnChunks(ErrorCodeIo error);
+  void OnBody(ErrorCodeIo error, std::size_t bytes);
+  void Handle();
+  void WatchClient();
+  void OnClientReadable();
+  void ClientGone();
+  void Refuse(unsigned status, std::string_view message);  // answers, then closes
+  void RefuseTimeout();
+  void RefuseForRoom();
+  void ChargeAnswer();
+  void Write(HttpResponse response);
+  void OnWritten(ErrorCodeIo error);
+  void Linger();
+  void DiscardInput();
+  void Close();
+  void Reset();
+  void GiveUpMemory();
+  void OnDeadline();
+  void SetDeadline(Phase phase, Nanoseconds in);
+  void BeginTransfer(Phase phase);
+  void MoveDeadline(std::size_t bytes);
+
+  Socket socket_;
+  const Strand strand_;
+  const Context context_;
+  Phase phase_ = Phase::kIdle;
+  std::atomic<TimePoint> deadline_{kNoDeadline};  // written on the strand, read by CheckDeadline
+  TimePoint transfer_began_;                      // when the body's or answer's transfer began
+  bool timed_out_ = false;
+  bool keep_alive_ = true;
+  bool is_head_ = false;       // the method is HEAD
+  bool unread_input_ = false;  // the request's body was not read to its end
+
+  /// The header, and bytes that the client sent beyond the request in progress.
+  boost::beast::flat_buffer input_;
+  std::optional<HeaderParser> header_;
+  std::size_t header_bytes_ = 0;  // parsed so far
+  std::optional<ChunkParser> chunks_;
+  std::size_t piece_bytes_ = 0;  // how many bytes the chunk parser may write next
+  std::shared_ptr<HttpBody> body_;
+  std::size_t max_body_bytes_ = 0;  // limit for this request
+  std::size_t body_bytes_ = 0;      // bytes of the body: as declared, or arrived in chunks so far
+  TimePoint first_byte_;
+  TimePoint received_;
+  std::uint64_t request_ = 0;  // number of the request: identifies watches of earlier requests
+  std::function<void()> client_gone_;
+
+  std::string head_;
+  HttpResponse response_;
+  std::optional<MemoryCharge> answer_charge_;
+};
+
+}  // namespace lagoon

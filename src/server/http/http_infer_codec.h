@@ -1,0 +1,47 @@
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <span>
+
+#include "server/http/http_message.h"
+#include "server/http/infer_json.h"
+#include "server/stages.h"
+#include "serving/core.h"
+
+namespace lagoon {
+
+/// The form of the answer that the client asked for.
+struct HttpAnswerFormat {
+  bool binary = false;              // for outputs that `outputs` does not name or leaves open
+  std::vector<JsonOutput> outputs;  // empty: all
+  bool stages = false;              // report Stages() as parameters
+};
+
+struct HttpInfer {
+  InferRequest request;  // the caller sets model, version and arrival
+  HttpAnswerFormat format;
+};
+
+/// Reads a body of `json_bytes` bytes of JSON (nullopt: all of the body) and then the binary
+/// tensors in the order of the inputs. Binary tensors stay where they are: the request's payload
+/// keeps `payload` alive. Errors: kInvalidArgument or kUnimplemented, naming the input.
+Result<HttpInfer> ParseHttpInfer(std::span<const std::byte> body,
+                                 std::optional<std::size_t> json_bytes,
+                                 std::shared_ptr<const void> payload,
+                                 const JsonBounds& bounds = {});
+
+/// Reads a body that is one tensor and nothing else (Inference-Header-Content-Length: 0); outputs
+/// are binary. kInvalidArgument unless the model has exactly one input, of the body's size.
+Result<HttpInfer> ParseRawInfer(std::span<const std::byte> body, const ModelMetadata& model,
+                                std::shared_ptr<const void> payload);
+
+/// The number of elements of `response` that an answer in `format` carries as text.
+std::size_t TextElements(const InferResponse& response, const HttpAnswerFormat& format);
+
+/// The answer; status 422, naming the output, when an output to be written as JSON holds NaN or
+/// infinity.
+HttpResponse RenderHttpInfer(InferResponse response, const HttpAnswerFormat& format,
+                             const EdgeStamps& stamps);
+
+}  // namespace lagoon

@@ -1,0 +1,239 @@
+#include <fmt/format.h>
+
+#include <cmath>
+#include <concepts>
+#include <cstring>
+#include <limits>
+#include <utility>
+
+#include "base/text.h"
+#include "server/http/http_infer_codec.h"
+#include "server/tensor_codec.h"
+
+namespace lagoon {
+namespace {
+
+// Owns the body, and the tensors that came as JSON, as long as the request lives.
+struct HttpPayload {
+  std::shared_ptr<const void> body;
+  std::vector<std::unique_ptr<std::byte[]>> converted;
+};
+
+// The value as an element of type T; nullopt: T cannot hold the value.
+
+template <typename T>
+std::optional<T> As(double value) {
+  if constexpr (std::floating_point<T>) {
+    // The nearest float. Not a range check on `value`: the largest float is often written with
+    // digits that are slightly above it.
+    const T nearest = static_cast<T>(value);
+    return std::isfinite(nearest) ? std::optional(nearest) : std::nullopt;
+  } else {
+    // Only below kFirstInexact is it certain that the text had exactly this whole number.
+    if (std::abs(value) >= static_cast<double>(kFirstInexact) || value != std::floor(value))
+      return std::nullopt;
+    const auto whole = static_cast<std::int64_t>(value);
+    return std::in_range<T>(whole) ? std::optional(static_cast<T>(whole)) : std::nullopt;
+  }
+}
+
+template <typename T>
+std::optional<T> As(const JsonWhole& whole) {
+  if (whole.negative) {
+    const auto value = static_cast<std::int64_t>(whole.bits);
+    return std::in_range<T>(value) ? std::optional(static_cast<T>(value)) : std::nullopt;
+  }
+  return std::in_range<T>(whole.bits) ? std::optional(static_cast<T>(whole.bits)) : std::nullopt;
+}
+
+std::string Digits(const JsonWhole& whole) {
+  return whole.negative ? std::to_string(static_cast<std::int64_t>(whole.bits))
+                        : std::to_string(whole.bits);
+}
+
+tl::unexpected<Error> CannotHold(std::string_view type, const std::string& value) {
+  return Fail(ErrorCode::kInvalidArgument,
+              fmt::format("'data' holds {}, which {} cannot hold", value, type));
+}
+
+template <typename T>
+Status Convert(const JsonInput& input, std::string_view type, std::byte* out) {
+  auto whole = input.wholes.begin();
+  for (std::size_t i = 0; i < input.data.size(); ++i) {
+    const double value = input.data[i];
+    const bool exact = !std::floating_point<T> && whole != input.wholes.end() && whole->index == i;
+    std::optional<T> converted;
+    if constexpr (!std::floating_point<T>) {
+      if (exact) converted = As<T>(*whole);
+    }
+    if (!exact) converted = As<T>(value);
+    if (!converted && exact) return CannotHold(type, Digits(*whole));
+    if (!converted && !std::floating_point<T> &&
+        std::abs(value) >= static_cast<double>(kFirstInexact)) {
+      return CannotHold(type, fmt::format("{}, not written as a whole number of 64 bits", value));
+    }
+    if (!converted) return CannotHold(type, fmt::format("{}", value));
+    if (exact) ++whole;
+    std::memcpy(out, &*converted, sizeof(T));
+    out += sizeof(T);
+  }
+  return {};
+}
+
+Status ConvertTo(DataType type, const JsonInput& input, std::byte* out) {
+  const std::string_view name = OipName(type);
+  switch (type) {
+    case DataType::kFloat32:
+      return Convert<float>(input, name, out);
+    case DataType::kFloat64:
+      return Convert<double>(input, name, out);
+    case DataType::kInt8:
+      return Convert<std::int8_t>(input, name, out);
+    case DataType::kInt16:
+      return Convert<std::int16_t>(input, name, out);
+    case DataType::kInt32:
+      return Convert<std::int32_t>(input, name, out);
+    case DataType::kInt64:
+      return Convert<std::int64_t>(input, name, out);
+    case DataType::kUInt8:
+    case DataType::kBool:
+      return Convert<std::uint8_t>(input, name, out);
+    case DataType::kUInt16:
+      return Convert<std::uint16_t>(input, name, out);
+    case DataType::kUInt32:
+      return Convert<std::uint32_t>(input, name, out);
+    case DataType::kUInt64:
+      return Convert<std::uint64_t>(input, name, out);
+    case DataType::kFloat16:
+    case DataType::kBFloat16:
+    case DataType::kString:
+      break;
+  }
+  return Fail(ErrorCode::kUnimplemented,
+              fmt::format("{} cannot travel as JSON, send it as binary data", name));
+}
+
+Status CheckData(DataType type, const JsonInput& input) {
+  const auto count = static_cast<std::size_t>(ElementCount(input.shape));
+  if (input.data.size() != count) {
+    return Fail(ErrorCode::kInvalidArgument,
+                fmt::format("'data' has {} elements, shape {} needs {}", input.data.size(),
+                            ToString(input.shape), count));
+  }
+  if (input.nesting.size() > 1 && input.nesting != input.shape) {
+    return Fail(ErrorCode::kInvalidArgument,
+                fmt::format("'data' is nested as {}, the shape is {}", ToString(input.nesting),
+                            ToString(input.shape)));
+  }
+  const bool is_bool = type == DataType::kBool;
+  if (is_bool ? input.has_numbers : input.has_bools) {
+    return Fail(ErrorCode::kInvalidArgument,
+                fmt::format("'data' holds {}, the datatype is {}",
+                            is_bool ? "numbers" : "true or false", OipName(type)));
+  }
+  return {};
+}
+
+// If the input is binary, consumes its part of `tail`.
+Result<InputTensor> BindInput(JsonInput& input, std::span<const std::byte>& tail,
+                              HttpPayload& payload) {
+  const auto type = ParseOipType(input.datatype);
+  if (!type) {
+    return Fail(
+        ErrorCode::kInvalidArgument,
+        fmt::format("'datatype' is {}, which is no type of the protocol", Quoted(input.datatype)));
+  }
+  if (!input.has_shape) return Fail(ErrorCode::kInvalidArgument, "'shape' is missing");
+  LAGOON_ASSIGN_OR_RETURN(const std::size_t bytes, TensorBytes(*type, input.shape));
+  if (input.has_data == input.binary_bytes.has_value()) {
+    return Fail(ErrorCode::kInvalidArgument,
+                "needs either 'data' or the parameter 'binary_data_size', and not both");
+  }
+  InputTensor tensor{std::move(input.name), *type, input.shape, {}};
+  if (input.binary_bytes) {
+    if (*input.binary_bytes != bytes) {
+      return Fail(ErrorCode::kInvalidArgument,
+                  fmt::format("'binary_data_size' is {}, {} of shape {} needs {} bytes",
+                              *input.binary_bytes, OipName(*type), ToString(input.shape), bytes));
+    }
+    if (bytes > tail.size()) {
+      return Fail(
+          ErrorCode::kInvalidArgument,
+          fmt::format("needs {} bytes of binary data, the body has {} left", bytes, tail.size()));
+    }
+    tensor.data = tail.first(bytes);
+    tail = tail.subspan(bytes);
+    return tensor;
+  }
+  LAGOON_RETURN_IF_ERROR(CheckData(*type, input));
+  payload.converted.push_back(std::make_unique<std::byte[]>(bytes));
+  LAGOON_RETURN_IF_ERROR(ConvertTo(*type, input, payload.converted.back().get()));
+  input.data = {};
+  input.wholes = {};
+  tensor.data = {payload.converted.back().get(), bytes};
+  return tensor;
+}
+
+}  // namespace
+
+Result<HttpInfer> ParseHttpInfer(std::span<const std::byte> body,
+                                 std::optional<std::size_t> json_bytes,
+                                 std::shared_ptr<const void> payload, const JsonBounds& bounds) {
+  if (json_bytes.value_or(0) > body.size()) {
+    return Fail(ErrorCode::kInvalidArgument,
+                fmt::format("Inference-Header-Content-Length is {}, the body has {} bytes",
+                            *json_bytes, body.size()));
+  }
+  LAGOON_ASSIGN_OR_RETURN(JsonInfer json,
+                          ParseInferJson(body.first(json_bytes.value_or(body.size())), bounds));
+  std::span<const std::byte> tail = body.subspan(json_bytes.value_or(body.size()));
+  HttpInfer parsed;
+  auto owner = std::make_shared<HttpPayload>();
+  owner->body = std::move(payload);
+  parsed.request.inputs.reserve(json.inputs.size());
+  for (JsonInput& input : json.inputs) {
+    const std::string name = input.name;
+    auto tensor = BindInput(input, tail, *owner);
+    if (!tensor) return Annotate(fmt::format("input {}", Quoted(name)), std::move(tensor).error());
+    parsed.request.inputs.push_back(*std::move(tensor));
+  }
+  if (!tail.empty()) {
+    return Fail(ErrorCode::kInvalidArgument,
+                fmt::format("the body has {} bytes after the last binary input", tail.size()));
+  }
+  LAGOON_ASSIGN_OR_RETURN(parsed.request.timeout, TimeoutFromMicroseconds(json.timeout_us));
+  parsed.request.id = std::move(json.id);
+  parsed.request.priority = json.priority;
+  const auto form = [](bool binary) { return binary ? OutputForm::kBytes : OutputForm::kText; };
+  parsed.request.form = form(json.binary_outputs);
+  for (const JsonOutput& output : json.outputs) {
+    parsed.request.outputs.push_back(output.name);
+    parsed.request.forms.push_back(form(output.binary.value_or(json.binary_outputs)));
+  }
+  parsed.request.payload = std::move(owner);
+  parsed.format = {json.binary_outputs, std::move(json.outputs), json.stages};
+  return parsed;
+}
+
+Result<HttpInfer> ParseRawInfer(std::span<const std::byte> body, const ModelMetadata& model,
+                                std::shared_ptr<const void> payload) {
+  if (model.inputs.size() != 1) {
+    return Fail(ErrorCode::kInvalidArgument,
+                fmt::format("model '{}': a raw body needs a model with one input, it has {}",
+                            model.name, model.inputs.size()));
+  }
+  const TensorSpec& input = model.inputs.front();
+  if (body.size() != input.bytes()) {
+    return Fail(ErrorCode::kInvalidArgument,
+                fmt::format("model '{}': the raw body has {} bytes, input '{}' {} {} needs {}",
+                            model.name, body.size(), input.name, OipName(input.type),
+                            ToString(input.dims), input.bytes()));
+  }
+  HttpInfer parsed;
+  parsed.request.inputs.push_back({input.name, input.type, input.dims, body});
+  parsed.request.payload = std::move(payload);
+  parsed.format.binary = true;
+  return parsed;
+}
+
+}  // namespace lagoon

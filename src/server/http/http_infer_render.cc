@@ -1,0 +1,169 @@
+#include <fmt/format.h>
+
+#include <charconv>
+#include <cmath>
+#include <concepts>
+#include <cstring>
+#include <iterator>
+
+#include "base/json.h"
+#include "server/http/http_infer_codec.h"
+
+namespace lagoon {
+namespace {
+
+template <typename T>
+bool AppendNumber(std::string& out, T value) {
+  if constexpr (std::floating_point<T>) {
+    if (!std::isfinite(value)) return false;
+  }
+  char text[32];
+  const auto end = std::to_chars(text, text + sizeof(text), value);
+  out.append(text, end.ptr);
+  return true;
+}
+
+// False: a value is NaN or infinite, which JSON does not have.
+template <typename T>
+bool AppendNumbers(std::string& out, std::span<const std::byte> data) {
+  for (std::size_t at = 0; at + sizeof(T) <= data.size(); at += sizeof(T)) {
+    T value;
+    std::memcpy(&value, data.data() + at, sizeof(T));
+    if (at != 0) out += ',';
+    if (!AppendNumber(out, value)) return false;
+  }
+  return true;
+}
+
+void AppendBools(std::string& out, std::span<const std::byte> data) {
+  for (std::size_t at = 0; at < data.size(); ++at) {
+    if (at != 0) out += ',';
+    out += data[at] == std::byte{0} ? "false" : "true";
+  }
+}
+
+bool AppendElements(std::string& out, const OutputTensor& output) {
+  switch (output.type) {
+    case DataType::kFloat32:
+      return AppendNumbers<float>(out, output.data);
+    case DataType::kFloat64:
+      return AppendNumbers<double>(out, output.data);
+    case DataType::kInt8:
+      return AppendNumbers<std::int8_t>(out, output.data);
+    case DataType::kInt16:
+      return AppendNumbers<std::int16_t>(out, output.data);
+    case DataType::kInt32:
+      return AppendNumbers<std::int32_t>(out, output.data);
+    case DataType::kInt64:
+      return AppendNumbers<std::int64_t>(out, output.data);
+    case DataType::kUInt8:
+      return AppendNumbers<std::uint8_t>(out, output.data);
+    case DataType::kUInt16:
+      return AppendNumbers<std::uint16_t>(out, output.data);
+    case DataType::kUInt32:
+      return AppendNumbers<std::uint32_t>(out, output.data);
+    case DataType::kUInt64:
+      return AppendNumbers<std::uint64_t>(out, output.data);
+    case DataType::kBool:
+      AppendBools(out, output.data);
+      return true;
+    case DataType::kFloat16:  // the core refused it before it computed (OutputForm::kText)
+    case DataType::kBFloat16:
+    case DataType::kString:
+      break;
+  }
+  return false;
+}
+
+bool IsBinary(const HttpAnswerFormat& format, const std::string& name) {
+  for (const JsonOutput& output : format.outputs) {
+    if (output.name == name) return output.binary.value_or(format.binary);
+  }
+  return format.binary;
+}
+
+void AppendStages(std::string& out, const EdgeStamps& stamps, const JobResult& job) {
+  out += ",\"parameters\":{";
+  bool first = true;
+  for (const Stage& stage : Stages(stamps, job, Now())) {
+    fmt::format_to(std::back_inserter(out), "{}\"{}\":{:.3f}", first ? "" : ",", stage.name,
+                   stage.us);
+    first = false;
+  }
+  out += '}';
+}
+
+// False: the output holds a value that JSON does not have. If `binary`, the data of `output` is
+// moved to `blobs`.
+bool AppendOutput(std::string& out, OutputTensor& output, bool binary,
+                  std::vector<std::vector<std::byte>>& blobs) {
+  out += "{\"name\":";
+  out += JsonString(output.name);
+  fmt::format_to(std::back_inserter(out), ",\"datatype\":\"{}\",\"shape\":[{}]",
+                 OipName(output.type), fmt::join(output.dims, ","));
+  if (binary) {
+    fmt::format_to(std::back_inserter(out), ",\"parameters\":{{\"binary_data_size\":{}}}}}",
+                   output.data.size());
+    blobs.push_back(std::move(output.data));
+    return true;
+  }
+  out += ",\"data\":[";
+  if (!AppendElements(out, output)) return false;
+  out += "]}";
+  return true;
+}
+
+// Neither 400 nor a 5xx fits: the request is well formed, its result is right, and sending it again
+// does not help. Has no ErrorCode, because in gRPC every value can be sent.
+HttpResponse NotJson(const std::string& model, const OutputTensor& output) {
+  constexpr unsigned kUnprocessable = 422;
+  return HttpResponse::Failure(
+      kUnprocessable,
+      fmt::format("model '{}': output '{}' of type {} was computed, but holds NaN or infinity, "
+                  "which JSON does not have; ask for binary data with the output's parameter "
+                  "'binary_data': true",
+                  model, output.name, OipName(output.type)));
+}
+
+}  // namespace
+
+std::size_t TextElements(const InferResponse& response, const HttpAnswerFormat& format) {
+  std::size_t elements = 0;
+  for (const OutputTensor& output : response.outputs) {
+    const std::size_t size = SizeOf(output.type);
+    if (size != 0 && !IsBinary(format, output.name)) elements += output.data.size() / size;
+  }
+  return elements;
+}
+
+HttpResponse RenderHttpInfer(InferResponse response, const HttpAnswerFormat& format,
+                             const EdgeStamps& stamps) {
+  HttpResponse answer;
+  std::string& out = answer.text;
+  out += "{\"model_name\":";
+  out += JsonString(response.model);
+  out += ",\"model_version\":";
+  out += JsonString(response.version);
+  if (!response.id.empty()) {
+    out += ",\"id\":";
+    out += JsonString(response.id);
+  }
+  if (format.stages) AppendStages(out, stamps, response.job);
+  out += ",\"outputs\":[";
+  bool first = true;
+  for (OutputTensor& output : response.outputs) {
+    if (!first) out += ',';
+    first = false;
+    if (!AppendOutput(out, output, IsBinary(format, output.name), answer.blobs)) {
+      return NotJson(response.model, output);
+    }
+  }
+  out += "]}";
+  if (!answer.blobs.empty()) {
+    answer.content_type = kBinaryType;
+    answer.fields = fmt::format("Inference-Header-Content-Length: {}\r\n", out.size());
+  }
+  return answer;
+}
+
+}  // namespace lagoon

@@ -1,0 +1,393 @@
+#include <fmt/format.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cstring>
+#include <nlohmann/json.hpp>
+#include <stdexcept>
+
+#include "server/http/http_listener.h"
+#include "server/testing/http_server_test_base.h"
+
+namespace lagoon {
+namespace {
+
+using testing::HasSubstr;
+
+TEST_F(HttpServer, AnswersHealth) {
+  EXPECT_EQ(Ask(Get("/v2/health/live")).status, 200);
+  EXPECT_EQ(Ask(Get("/v2/health/ready")).body, R"({"ready":true})");
+  core_.SetReady(false);
+  const auto response = Ask(Get("/v2/health/ready"));
+  EXPECT_EQ(response.status, 503);
+  EXPECT_THAT(ErrorOf(response), HasSubstr("not ready"));
+  EXPECT_EQ(Ask(Get("/v2/health/live")).status, 200);
+}
+
+TEST_F(HttpServer, AnswersModelQueries) {
+  EXPECT_EQ(Ask(Get("/v2/models/twice/ready")).status, 200);
+  EXPECT_EQ(Ask(Get("/v2/models/twice/versions/1/ready")).status, 200);
+  EXPECT_EQ(Ask(Get("/v2/models/twice/versions/9/ready")).status, 404);
+  const auto broken = Ask(Get("/v2/models/broken/ready"));
+  EXPECT_EQ(broken.status, 503);
+  EXPECT_THAT(ErrorOf(broken), HasSubstr("op 'Foo' is not supported"));
+  EXPECT_EQ(Json::parse(Ask(Get("/v2")).body)["name"], "lagoon");
+  EXPECT_EQ(Json::parse(Ask(Get("/v2/models/twice")).body)["inputs"][0]["name"], "x");
+  EXPECT_EQ(Json::parse(Ask(Get("/v2/models/twice/config")).body)["name"], "twice");
+  EXPECT_EQ(Json::parse(Ask(Get("/v2/models/image/stats")).body)["model_stats"][0]["name"],
+            "image");
+  EXPECT_EQ(Json::parse(Ask(Get("/v2/models/stats")).body)["model_stats"].size(), 1u);
+}
+
+TEST_F(HttpServer, InfersFromJson) {
+  const auto response = Ask(Post("/v2/models/twice/versions/1/infer", kTwice));
+  ASSERT_EQ(response.status, 200) << response.body;
+  EXPECT_EQ(response.fields.at("content-type"), "application/json");
+  const Json json = Json::parse(response.body);
+  EXPECT_EQ(json["id"], "r1");
+  EXPECT_EQ(json["outputs"][0]["data"], Json({2.0, 4.0, 6.0, 8.0}));
+}
+
+TEST_F(HttpServer, InfersFromBinaryAndAnswersBinary) {
+  const std::string json =
+      R"({"inputs":[{"name":"x","datatype":"FP32","shape":[1,4],"parameters":{"binary_data_size":16}}],)"
+      R"("parameters":{"binary_data_output":true,"priority":2,"timeout":70000}})";
+  const float values[] = {1, 2, 3, 4};
+  const std::string body = json + std::string(reinterpret_cast<const char*>(values), 16);
+  const auto response =
+      Ask(Post("/v2/models/twice/infer", body,
+               fmt::format("Inference-Header-Content-Length: {}\r\n", json.size())));
+  ASSERT_EQ(response.status, 200) << response.body;
+  EXPECT_EQ(response.fields.at("content-type"), "application/octet-stream");
+  const std::size_t json_bytes = std::stoul(response.fields.at("inference-header-content-length"));
+  ASSERT_EQ(response.body.size(), json_bytes + 16);
+  float doubled[4];
+  std::memcpy(doubled, response.body.data() + json_bytes, 16);
+  EXPECT_THAT(doubled, testing::ElementsAre(2, 4, 6, 8));
+  EXPECT_EQ(core_.LastRequest().priority, 2u);
+  EXPECT_EQ(core_.LastRequest().timeout, std::chrono::milliseconds(70));
+}
+
+TEST_F(HttpServer, InfersFromARawBody) {
+  const float values[] = {1, 2, 3, 4};
+  const auto response =
+      Ask(Post("/v2/models/twice/infer", {reinterpret_cast<const char*>(values), 16},
+               "Inference-Header-Content-Length: 0\r\n"));
+  EXPECT_EQ(response.status, 200) << response.body;
+  EXPECT_EQ(
+      Ask(Post("/v2/models/twice/infer", "12345", "Inference-Header-Content-Length: 0\r\n")).status,
+      400);
+}
+
+TEST_F(HttpServer, ReadsALargeBodyThatComesInPieces) {
+  const std::string json =
+      R"({"inputs":[{"name":"pixels","datatype":"FP32","shape":[1,3,224,224],"parameters":{"binary_data_size":602112}}],)"
+      R"("parameters":{"binary_data_output":true}})";
+  std::vector<float> pixels(3 * 224 * 224, 1.0f);
+  const std::string request =
+      Post("/v2/models/image/infer",
+           json + std::string(reinterpret_cast<const char*>(pixels.data()), 602112),
+           fmt::format("Inference-Header-Content-Length: {}\r\n", json.size()));
+  HttpTestClient client(server_->http_port());
+  // Pieces that cut the header, the JSON and the tensor at arbitrary places.
+  std::string_view rest = request;
+  for (std::size_t piece : {10u, 60u, 150u, 20000u, 100001u}) {
+    ASSERT_TRUE(client.Send(rest.substr(0, piece)));
+    rest.remove_prefix(piece);
+    std::this_thread::yield();
+  }
+  ASSERT_TRUE(client.Send(rest));
+  const auto response = client.Receive();
+  ASSERT_EQ(response.status, 200) << response.body;
+  float sum = 0;
+  std::memcpy(&sum, response.body.data() + response.body.size() - 4000, 4);
+  EXPECT_EQ(sum, 150528.0f);
+}
+
+TEST_F(HttpServer, ReadsAChunkedBody) {
+  std::string request =
+      "POST /v2/models/twice/infer HTTP/1.1\r\nHost: test\r\nTransfer-Encoding: chunked\r\n\r\n";
+  for (std::size_t at = 0; at < kTwice.size(); at += 7) {
+    const std::string_view chunk = std::string_view(kTwice).substr(at, 7);
+    request += fmt::format("{:x}\r\n{}\r\n", chunk.size(), chunk);
+  }
+  HttpTestClient client(server_->http_port());
+  ASSERT_TRUE(client.Send(request + "0\r\n\r\n" + Get("/v2/health/live")));
+  EXPECT_EQ(client.Receive().status, 200);
+  EXPECT_EQ(client.Receive().body, R"({"live":true})");
+  EXPECT_EQ(Ask("POST /v2/models/twice/infer HTTP/1.1\r\nHost: test\r\nTransfer-Encoding: "
+                "chunked\r\n\r\nzz\r\n")
+                .status,
+            400);
+}
+
+TEST_F(HttpServer, KeepsAConnectionForManyRequests) {
+  HttpTestClient client(server_->http_port());
+  for (int i = 0; i < 20; ++i) {
+    ASSERT_TRUE(client.Send(Post("/v2/models/twice/infer", kTwice)));
+    ASSERT_EQ(client.Receive().status, 200) << i;
+    ASSERT_TRUE(client.Send(Get("/v2/models/nobody")));
+    ASSERT_EQ(client.Receive().status, 404) << i;
+  }
+}
+
+TEST_F(HttpServer, AnswersPipelinedRequestsInOrder) {
+  HttpTestClient client(server_->http_port());
+  std::string requests;
+  for (int i = 0; i < 50; ++i) {
+    std::string body = kTwice;
+    body.replace(body.find("r1"), 2, fmt::format("p{}", i));
+    requests += Post("/v2/models/twice/infer", body) + Get("/v2/health/live");
+  }
+  ASSERT_TRUE(client.Send(requests));
+  for (int i = 0; i < 50; ++i) {
+    EXPECT_EQ(Json::parse(client.Receive().body)["id"], fmt::format("p{}", i));
+    EXPECT_EQ(client.Receive().body, R"({"live":true})");
+  }
+}
+
+TEST_F(HttpServer, ClosesWhenTheClientAsksForIt) {
+  HttpTestClient client(server_->http_port());
+  ASSERT_TRUE(
+      client.Send("GET /v2/health/live HTTP/1.1\r\nHost: test\r\nConnection: close\r\n\r\n"));
+  EXPECT_EQ(client.Receive().fields.at("connection"), "close");
+  EXPECT_TRUE(client.ReceivesEnd());
+  HttpTestClient old(server_->http_port());
+  ASSERT_TRUE(old.Send("GET /v2/health/live HTTP/1.0\r\n\r\n"));
+  EXPECT_EQ(old.Receive().status, 200);
+  EXPECT_TRUE(old.ReceivesEnd());
+}
+
+TEST_F(HttpServer, ContinuesAClientThatExpectsIt) {
+  HttpTestClient client(server_->http_port());
+  ASSERT_TRUE(client.Send(
+      fmt::format("POST /v2/models/twice/infer HTTP/1.1\r\nHost: test\r\nContent-Length: {}\r\n"
+                  "Expect: 100-continue\r\n\r\n",
+                  kTwice.size())));
+  EXPECT_EQ(client.Receive().status, 100);
+  ASSERT_TRUE(client.Send(kTwice));
+  EXPECT_EQ(client.Receive().status, 200);
+  EXPECT_EQ(Ask(Post("/v2", "", "Expect: miracles\r\n")).status, 417);
+}
+
+TEST_F(HttpServer, EveryErrorIsJson) {
+  const struct {
+    std::string request;
+    int status;
+    const char* says;
+  } cases[] = {
+      {Get("/nothing"), 404, "/nothing"},
+      {Get("/v2/models/nobody"), 404, "nobody"},
+      {Get("/v2/models/twice/infer"), 405, "POST"},
+      {Post("/v2/health/live", ""), 405, "GET"},
+      {"DELETE /v2/models/twice HTTP/1.1\r\nHost: test\r\n\r\n", 405, "GET"},
+      {"BREW /v2 HTTP/1.1\r\nHost: test\r\n\r\n", 405, "GET"},
+      {Post("/v2/models/nobody/infer", kTwice), 404, "nobody"},
+      {Post("/v2/models/broken/infer", kTwice), 503, "op 'Foo'"},
+      {Post("/v2/models/twice/infer", "{"), 400, "model 'twice': request's JSON"},
+      {Post("/v2/models/twice/infer", ""), 400, "JSON"},
+      {Post("/v2/models/twice/infer", kTwice, "Inference-Header-Content-Length: 9999\r\n"), 400,
+       "9999"},
+      {Post("/v2/models/twice/infer", kTwice, "Inference-Header-Content-Length: -1\r\n"), 400,
+       "'-1'"},
+      {Post("/v2/models/twice/infer", kTwice, "Content-Encoding: gzip\r\n"), 415, "'gzip'"},
+      {"this is no HTTP\r\n\r\n", 400, "malformed"},
+      {"GET /v2 HTTP/9.9\r\n\r\n", 400, "malformed"},
+      {"POST /v2/models/twice/infer HTTP/1.1\r\nContent-Length: soon\r\n\r\n", 400, "malformed"},
+      {"POST /v2 HTTP/1.1\r\nContent-Length: 1\r\nContent-Length: 2\r\n\r\nab", 400, "malformed"},
+  };
+  for (const auto& c : cases) {
+    const auto response = Ask(c.request);
+    EXPECT_EQ(response.status, c.status) << c.request;
+    EXPECT_THAT(ErrorOf(response), HasSubstr(c.says)) << c.request;
+  }
+}
+
+TEST_F(HttpServer, ErrorsOfTheCoreKeepTheirStatus) {
+  const struct {
+    ErrorCode code;
+    int status;
+  } cases[] = {{ErrorCode::kDeadlineExceeded, 504},
+               {ErrorCode::kUnavailable, 503},
+               {ErrorCode::kInternal, 500},
+               {ErrorCode::kCancelled, 499}};
+  for (const auto& c : cases) {
+    core_.FailWith({c.code, "because"});
+    const auto response = Ask(Post("/v2/models/twice/infer", kTwice));
+    EXPECT_EQ(response.status, c.status);
+    EXPECT_EQ(ErrorOf(response), "because");
+  }
+}
+
+TEST_F(HttpServer, HeadHasNoBodyAndKeepsTheConnection) {
+  HttpTestClient client(server_->http_port());
+  ASSERT_TRUE(client.Send("HEAD /v2 HTTP/1.1\r\nHost: test\r\n\r\n" + Get("/v2/health/live")));
+  const auto head = client.Receive(/*with_body=*/false);
+  EXPECT_EQ(head.status, 200);
+  EXPECT_EQ(head.fields.at("content-length"), std::to_string(Ask(Get("/v2")).body.size()));
+  EXPECT_EQ(client.Receive().body, R"({"live":true})");
+}
+
+TEST_F(HttpServer, ADisconnectCancelsItsRequestAndNoOther) {
+  core_.Hold();
+  HttpTestClient other(server_->http_port());
+  ASSERT_TRUE(other.Send(Post("/v2/models/twice/infer", kTwice)));
+  ASSERT_TRUE(Eventually([&] { return core_.Pending() == 1; }));
+  {
+    HttpTestClient leaving(server_->http_port());
+    ASSERT_TRUE(leaving.Send(Post("/v2/models/twice/infer", kTwice)));
+    ASSERT_TRUE(Eventually([&] { return core_.Pending() == 2; }));
+  }
+  EXPECT_TRUE(Eventually([&] { return core_.Cancelled() == 1; }));
+  EXPECT_EQ(core_.Pending(), 1u);
+  core_.Release();
+  EXPECT_EQ(other.Receive().status, 200);
+}
+
+TEST_F(HttpServer, ADisconnectCancelsEvenWithPipelinedRequestsBehind) {
+  core_.Hold();
+  {
+    HttpTestClient leaving(server_->http_port());
+    ASSERT_TRUE(leaving.Send(Post("/v2/models/twice/infer", kTwice) + Get("/v2") + Get("/v2")));
+    ASSERT_TRUE(Eventually([&] { return core_.Pending() == 1; }));
+  }
+  EXPECT_TRUE(Eventually([&] { return core_.Cancelled() == 1; }));
+}
+
+TEST_F(HttpServer, StopAnswersWhatIsInFlightAndThenRefuses) {
+  core_.Hold();
+  HttpTestClient idle(server_->http_port());
+  HttpTestClient busy(server_->http_port());
+  ASSERT_TRUE(idle.Send(Get("/v2/health/live")));
+  ASSERT_EQ(idle.Receive().status, 200);
+  ASSERT_TRUE(busy.Send(Post("/v2/models/twice/infer", kTwice)));
+  ASSERT_TRUE(Eventually([&] { return core_.Pending() == 1; }));
+  const int port = server_->http_port();
+  std::jthread stopper([&] { server_->Stop(Now() + std::chrono::seconds(30)); });
+  EXPECT_TRUE(idle.ReceivesEnd());
+  EXPECT_TRUE(Eventually([&] { return !HttpTestClient(port).connected(); }));
+  core_.Release();
+  const auto response = busy.Receive();
+  EXPECT_EQ(response.status, 200);
+  EXPECT_EQ(response.fields.at("connection"), "close");
+  stopper.join();
+}
+
+TEST_F(HttpServer, StopCancelsWhatIsNotAnsweredInTime) {
+  core_.Hold();
+  HttpTestClient client(server_->http_port());
+  ASSERT_TRUE(client.Send(Post("/v2/models/twice/infer", kTwice)));
+  ASSERT_TRUE(Eventually([&] { return core_.Pending() == 1; }));
+  server_->Stop(Now() + std::chrono::milliseconds(50));
+  EXPECT_EQ(core_.Cancelled(), 1u);
+  EXPECT_EQ(core_.Pending(), 0u);
+}
+
+TEST_F(HttpServer, MayGoAwayRightAfterItsLastAnswer) {
+  // The core's thread may still be handing over that answer (found with UBSan).
+  for (int i = 0; i < 50; ++i) {
+    HttpTestClient client(server_->http_port());
+    ASSERT_TRUE(client.Send(Post("/v2/models/twice/infer", kTwice)));
+    ASSERT_EQ(client.Receive().status, 200);
+    server_.reset();
+    StartServer();
+  }
+}
+
+TEST_F(HttpServer, OnePortForTwoProtocolsIsAnErrorThatNamesBoth) {
+  ServerOptions options = Options();
+  options.http_port = options.grpc_port = 1;  // nothing is bound: the numbers are compared before
+  const auto shared = Server::Start(core_, options);
+  ASSERT_FALSE(shared);
+  EXPECT_EQ(shared.error().code, ErrorCode::kInvalidArgument);
+  EXPECT_THAT(shared.error().message, HasSubstr("HTTP and gRPC cannot share port 1 of 127.0.0.1"));
+}
+
+TEST_F(HttpServer, SecondServerOnThePortIsAnErrorThatNamesIt) {
+  ServerOptions options = Options();
+  options.http_port = server_->http_port();
+  auto second = Server::Start(core_, options);
+  ASSERT_FALSE(second);
+  EXPECT_EQ(second.error().code, ErrorCode::kAlreadyExists);
+  EXPECT_THAT(second.error().message,
+              HasSubstr(fmt::format("HTTP 127.0.0.1:{}", server_->http_port())));
+  options = Options();
+  options.metrics_port = server_->metrics_port();
+  second = Server::Start(core_, options);
+  ASSERT_FALSE(second);
+  EXPECT_THAT(second.error().message, HasSubstr("metrics 127.0.0.1:"));
+  EXPECT_EQ(Ask(Get("/v2/health/live")).status, 200);  // the first server still serves
+}
+
+TEST_F(HttpServer, BadAddressIsAnError) {
+  ServerOptions options = Options();
+  options.address = "nowhere";
+  auto server = Server::Start(core_, options);
+  ASSERT_FALSE(server);
+  EXPECT_EQ(server.error().code, ErrorCode::kInvalidArgument);
+  EXPECT_THAT(server.error().message, HasSubstr("'nowhere'"));
+  options.address = "192.0.2.1";  // no address of this machine
+  EXPECT_FALSE(Server::Start(core_, options));
+}
+
+TEST_F(HttpServer, MetricsHaveTritonsNamesAndOurs) {
+  EXPECT_EQ(Ask(Post("/v2/models/twice/infer", kTwice)).status, 200);
+  HttpTestClient client(server_->metrics_port());
+  ASSERT_TRUE(client.Send(Get("/metrics")));
+  const auto response = client.Receive();
+  ASSERT_EQ(response.status, 200);
+  EXPECT_THAT(response.fields.at("content-type"), HasSubstr("text/plain"));
+  for (const char* line : {
+           "nv_inference_request_success{model=\"twice\",version=\"1\"} 1\n",
+           "nv_inference_request_failure{model=\"twice\",version=\"1\",reason=\"CANCELED\"} 0\n",
+           "nv_inference_request_duration_us{model=\"twice\",version=\"1\"} 5000\n",
+           "# TYPE nv_inference_count counter\n",
+           "# TYPE nv_inference_pending_request_count gauge\n",
+           "nv_inference_exec_count{",
+           "nv_inference_queue_duration_us{",
+           "nv_inference_compute_input_duration_us{",
+           "nv_inference_compute_infer_duration_us{",
+           "nv_inference_compute_output_duration_us{",
+           "lagoon_queue_depth{",
+           "lagoon_revocations_total{",
+           "lagoon_resumed_blocks_total{",
+           "lagoon_deadline_misses_total{",
+           "lagoon_requests_superseded_total{",
+           "lagoon_launches_total 42\n",
+       }) {
+    EXPECT_THAT(response.body, HasSubstr(line));
+  }
+  ASSERT_TRUE(client.Send(Get("/v2")));
+  EXPECT_EQ(client.Receive().status, 404);
+}
+
+// Throws, which no handler should do.
+class ThrowingHandler final : public HttpHandler {
+ public:
+  void Handle(const HttpRequest&, const std::shared_ptr<HttpReply>&) override {
+    throw std::runtime_error("out of something");
+  }
+};
+
+TEST(HttpListener, AHandlerThatThrowsCostsOnlyItsOwnConnection) {
+  ThrowingHandler handler;
+  IoPool pool(2);
+  auto listener = HttpListener::Listen(
+      pool, handler,
+      {BufferPool::Create(0), std::make_shared<MemoryBudget>(MemoryBudget::Limits())},
+      {"HTTP", "127.0.0.1", 0, {}});
+  ASSERT_TRUE(listener) << listener.error().message;
+  (*listener)->Start();
+  for (int i = 0; i < 3; ++i) {
+    HttpTestClient client((*listener)->port());
+    ASSERT_TRUE(client.Send(Get("/")));
+    EXPECT_EQ(client.Receive().status, 500);
+    EXPECT_TRUE(client.ReceivesEnd());
+  }
+  (*listener)->Drain();
+  EXPECT_TRUE((*listener)->WaitIdle(Now() + std::chrono::seconds(10)));
+  (*listener)->Close();
+}
+
+}  // namespace
+}  // namespace lagoon

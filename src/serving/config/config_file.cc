@@ -1,0 +1,104 @@
+#include "serving/config/config_file.h"
+
+#include <fmt/format.h>
+#include <google/protobuf/io/tokenizer.h>
+#include <google/protobuf/stubs/logging.h>
+#include <google/protobuf/text_format.h>
+
+#include <cerrno>
+#include <fstream>
+#include <system_error>
+
+#include "serving/config/config_rules.h"
+
+namespace lagoon {
+namespace {
+
+using google::protobuf::TextFormat;
+
+constexpr std::size_t kMaxErrors = 5;
+
+/// Keeps the first errors of a parse, with their line and column.
+class ErrorList final : public google::protobuf::io::ErrorCollector {
+ public:
+  explicit ErrorList(const std::string& path) : path_(path) {}
+
+  void AddError(int line, google::protobuf::io::ColumnNumber column,
+                const std::string& message) override {
+    if (count_++ >= kMaxErrors) return;
+    if (!text_.empty()) text_ += "; ";
+    // The parser counts from 0, and gives -1 when there is no line.
+    text_ += line < 0 ? fmt::format("{}: {}", path_, message)
+                      : fmt::format("{}:{}:{}: {}", path_, line + 1, column + 1, message);
+  }
+
+  const std::string& text() const { return text_; }
+
+ private:
+  const std::string& path_;
+  std::string text_;
+  std::size_t count_ = 0;
+};
+
+/// Text may hold escapes of any byte, but a proto3 string that is not UTF-8 cannot be sent to a
+/// client.
+bool IsUtf8(const inference::ModelConfig& config) {
+  google::protobuf::LogSilencer quiet;
+  inference::ModelConfig copy;
+  return copy.ParseFromString(config.SerializeAsString());
+}
+
+}  // namespace
+
+Result<ConfigFile> ParseConfig(const std::string& text, const std::string& model,
+                               const std::string& path) {
+  ConfigFile file;
+  ErrorList errors(path);
+  TextFormat::ParseInfoTree locations;
+  TextFormat::Parser parser;
+  parser.RecordErrorsTo(&errors);
+  parser.WriteLocationsTo(&locations);
+  if (!parser.ParseFromString(text, &file.config)) {
+    return Fail(ErrorCode::kInvalidArgument, errors.text());
+  }
+  if (!IsUtf8(file.config)) {
+    return Fail(ErrorCode::kInvalidArgument, fmt::format("{}: a string is not UTF-8", path));
+  }
+  if (!file.config.name().empty() && file.config.name() != model) {
+    return Fail(ErrorCode::kInvalidArgument,
+                fmt::format("{}: name is '{}', but the model's folder is '{}'", path,
+                            file.config.name(), model));
+  }
+  file.config.set_name(model);
+
+  LAGOON_ASSIGN_OR_RETURN(file.warnings, ApplyFieldRules(file.config, locations, path));
+  std::vector<std::string> notes;
+  Result<ModelSettings> settings = ReadSettings(file.config, notes);
+  if (!settings) return Annotate(path, std::move(settings).error());
+  file.settings = *std::move(settings);
+  for (const std::string& note : notes) file.warnings.push_back(fmt::format("{}: {}", path, note));
+  return file;
+}
+
+Result<ConfigFile> ReadConfig(const std::string& model, const std::string& path) {
+  errno = 0;
+  std::ifstream stream(path, std::ios::binary);
+  if (!stream) {
+    if (errno == ENOENT) return ParseConfig("", model, path);
+    return Fail(ErrorCode::kInvalidArgument, fmt::format("{}: cannot be opened: {}", path,
+                                                         std::generic_category().message(errno)));
+  }
+  std::string text(kMaxConfigBytes + 1, '\0');
+  stream.read(text.data(), static_cast<std::streamsize>(text.size()));
+  if (stream.bad()) {
+    return Fail(ErrorCode::kInvalidArgument, fmt::format("{}: cannot be read", path));
+  }
+  text.resize(static_cast<std::size_t>(stream.gcount()));
+  if (text.size() > kMaxConfigBytes) {
+    return Fail(ErrorCode::kInvalidArgument,
+                fmt::format("{}: larger than {} bytes", path, kMaxConfigBytes));
+  }
+  return ParseConfig(text, model, path);
+}
+
+}  // namespace lagoon

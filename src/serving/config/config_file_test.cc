@@ -1,0 +1,306 @@
+#include "serving/config/config_file.h"
+
+#include <fmt/format.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <filesystem>
+#include <fstream>
+
+namespace lagoon {
+namespace {
+
+using std::chrono::milliseconds;
+using testing::AllOf;
+using testing::Contains;
+using testing::ElementsAre;
+using testing::HasSubstr;
+using testing::IsEmpty;
+using testing::Not;
+using testing::StartsWith;
+
+Result<ConfigFile> Parse(const std::string& text) {
+  return ParseConfig(text, "m", "m/config.pbtxt");
+}
+
+Error ErrorOf(const std::string& text) {
+  const Result<ConfigFile> file = Parse(text);
+  EXPECT_FALSE(file.has_value()) << text;
+  return file ? Error{ErrorCode::kInternal, "parsed"} : file.error();
+}
+
+// A configuration as users of Triton have it, made field by field from Triton's documentation.
+constexpr char kTypical[] = R"(
+name: "m"
+platform: "onnxruntime_onnx"
+max_batch_size: 1
+input [ { name: "x" data_type: TYPE_FP32 dims: [ 3, 224, 224 ] format: FORMAT_NCHW } ]
+output [ { name: "y" data_type: TYPE_FP32 dims: [ 1000 ] } ]
+version_policy: { all {} }
+instance_group [ { count: 2 kind: KIND_CPU } ]
+optimization { priority: PRIORITY_MAX }
+)";
+
+TEST(ParseConfig, TakesATypicalFileWithoutAWarning) {
+  const auto file = Parse(kTypical);
+  ASSERT_TRUE(file.has_value()) << file.error().message;
+  EXPECT_THAT(file->warnings, IsEmpty());
+  EXPECT_EQ(file->config.input(0).dims_size(), 3);
+  EXPECT_TRUE(file->config.version_policy().has_all());
+  EXPECT_EQ(file->settings.job_class, JobClass::kRealTime);
+  EXPECT_EQ(file->settings.instances, 2u);
+}
+
+TEST(ParseConfig, EmptyTextMeansTheDefaults) {
+  const auto file = Parse("");
+  ASSERT_TRUE(file.has_value());
+  EXPECT_EQ(file->config.name(), "m");
+  EXPECT_EQ(file->settings.job_class, JobClass::kBestEffort);
+  EXPECT_EQ(file->settings.instances, 1u);
+  EXPECT_EQ(file->settings.max_queue_size, kDefaultQueueSize);
+  EXPECT_EQ(file->settings.overflow, Overflow::kReject);
+  EXPECT_EQ(file->settings.deadline, Nanoseconds(0));
+  EXPECT_EQ(file->settings.precision, Precision::kFp32);
+  EXPECT_EQ(file->settings.filename, "model.onnx");
+}
+
+TEST(ParseConfig, RefusesAnUnknownFieldByNameAndLine) {
+  const Error error = ErrorOf("name: \"m\"\nmax_batchsize: 8\n");
+  EXPECT_EQ(error.code, ErrorCode::kInvalidArgument);
+  EXPECT_THAT(error.message, AllOf(StartsWith("m/config.pbtxt:2:"), HasSubstr("max_batchsize")));
+}
+
+TEST(ParseConfig, RefusesAnUnknownFieldInsideAnotherByLine) {
+  EXPECT_THAT(ErrorOf("input [ {\n  name: \"x\"\n  colour: 3\n} ]").message,
+              AllOf(StartsWith("m/config.pbtxt:3:"), HasSubstr("colour")));
+}
+
+TEST(ParseConfig, RefusesAnUnknownEnumValueAndATypo) {
+  EXPECT_THAT(ErrorOf("optimization { priority: PRIORITY_HIGHEST }").message,
+              HasSubstr("PRIORITY_HIGHEST"));
+  EXPECT_THAT(ErrorOf("input [ { name: }").message, StartsWith("m/config.pbtxt:1:"));
+  EXPECT_THAT(ErrorOf("\x01\x02").message, StartsWith("m/config.pbtxt:1:"));
+}
+
+TEST(ParseConfig, RefusesANameOtherThanTheFolders) {
+  EXPECT_THAT(ErrorOf("name: \"other\"").message, AllOf(HasSubstr("'other'"), HasSubstr("'m'")));
+}
+
+TEST(ParseConfig, RefusesStringsThatAreNotUtf8) {
+  EXPECT_THAT(ErrorOf("metric_tags { key: \"a\" value: \"\\xff\" }").message, HasSubstr("UTF-8"));
+}
+
+struct FieldCase {
+  const char* text;
+  const char* path;
+};
+
+class RefusedField : public testing::TestWithParam<FieldCase> {};
+TEST_P(RefusedField, IsNamedWithItsLine) {
+  const Error error = ErrorOf("# a comment\n" + std::string(GetParam().text));
+  EXPECT_EQ(error.code, ErrorCode::kUnimplemented);
+  EXPECT_THAT(error.message, StartsWith(std::string("m/config.pbtxt:2: ") + GetParam().path +
+                                        " is not implemented: "));
+}
+INSTANTIATE_TEST_SUITE_P(
+    ParseConfig, RefusedField,
+    testing::Values(
+        FieldCase{"ensemble_scheduling { step [] }", "ensemble_scheduling"},
+        FieldCase{"sequence_batching { direct {} }", "sequence_batching"},
+        FieldCase{"model_transaction_policy { decoupled: true }",
+                  "model_transaction_policy.decoupled"},
+        FieldCase{"input [ { name: \"x\" reshape { shape: [ 1, 4 ] } } ]", "input[0].reshape"},
+        FieldCase{"input [ {}, { format: FORMAT_NHWC } ]", "input[1].format"},
+        FieldCase{"input [ { optional: true } ]", "input[0].optional"},
+        FieldCase{"input [ { allow_ragged_batch: true } ]", "input[0].allow_ragged_batch"},
+        FieldCase{"input [ { is_shape_tensor: true } ]", "input[0].is_shape_tensor"},
+        FieldCase{"output [ { reshape { shape: [] } } ]", "output[0].reshape"},
+        FieldCase{"batch_input [ { kind: BATCH_ELEMENT_COUNT } ]", "batch_input"},
+        FieldCase{"batch_output [ { target_name: \"y\" } ]", "batch_output"},
+        FieldCase{"model_repository_agents { agents [ { name: \"checksum\" } ] }",
+                  "model_repository_agents.agents"}));
+
+class IgnoredField : public testing::TestWithParam<FieldCase> {};
+TEST_P(IgnoredField, GivesOneWarningWithItsLine) {
+  const auto file = Parse("\n\n" + std::string(GetParam().text));
+  ASSERT_TRUE(file.has_value()) << file.error().message;
+  EXPECT_THAT(file->warnings, ElementsAre(StartsWith(std::string("m/config.pbtxt:3: ") +
+                                                     GetParam().path + " is not implemented: ")));
+}
+INSTANTIATE_TEST_SUITE_P(
+    ParseConfig, IgnoredField,
+    testing::Values(FieldCase{"dynamic_batching {}", "dynamic_batching"},
+                    FieldCase{"instance_group [ { kind: KIND_GPU } ]", "instance_group[0].kind"},
+                    FieldCase{"instance_group [ { gpus: [ 0 ] } ]", "instance_group[0].gpus"},
+                    FieldCase{"model_warmup [ { name: \"w\" } ]", "model_warmup"},
+                    FieldCase{"output [ { label_filename: \"l\" } ]", "output[0].label_filename"},
+                    FieldCase{"optimization { cuda { graphs: true } }", "optimization.cuda"},
+                    FieldCase{"response_cache { enable: true }", "response_cache.enable"},
+                    FieldCase{"metric_tags { key: \"a\" value: \"b\" }", "metric_tags"}));
+
+TEST(ParseConfig, WarnsForEachIgnoredFieldOfDynamicBatching) {
+  const auto file = Parse(
+      "dynamic_batching {\n"
+      "  max_queue_delay_microseconds: 100\n"
+      "  default_queue_policy { default_timeout_microseconds: 5 max_queue_size: 7 } }");
+  ASSERT_TRUE(file.has_value()) << file.error().message;
+  EXPECT_THAT(file->warnings,
+              ElementsAre(HasSubstr(":1: dynamic_batching is"),
+                          HasSubstr(":2: dynamic_batching.max_queue_delay_microseconds is"),
+                          HasSubstr("default_queue_policy.default_timeout_microseconds is")));
+  EXPECT_EQ(file->settings.max_queue_size, 7u);
+}
+
+TEST(ParseConfig, FieldsSetToTheirDefaultAreNoMatter) {
+  const auto file = Parse(
+      "model_transaction_policy { decoupled: false }\nresponse_cache { enable: false }\n"
+      "input [ { optional: false } ]");
+  ASSERT_TRUE(file.has_value()) << file.error().message;
+  EXPECT_THAT(file->warnings, IsEmpty());
+}
+
+TEST(ParseConfig, MaxBatchSizeIsServedUpToABound) {
+  const auto file = Parse("max_batch_size: 64");
+  ASSERT_TRUE(file.has_value());
+  EXPECT_THAT(file->warnings, IsEmpty());
+  EXPECT_THAT(ErrorOf("max_batch_size: 65").message,
+              HasSubstr("max_batch_size is 65; it takes 0 to 64"));
+}
+
+std::string Parameter(const std::string& key, const std::string& value) {
+  return "parameters { key: \"" + key + "\" value { string_value: \"" + value + "\" } }\n";
+}
+
+TEST(Settings, PriorityMaxIsRealTimeAndTheOthersBestEffort) {
+  const auto parse = [](const std::string& priority) {
+    return Parse("optimization { priority: " + priority + " }")->settings.job_class;
+  };
+  EXPECT_EQ(parse("PRIORITY_MAX"), JobClass::kRealTime);
+  EXPECT_EQ(parse("PRIORITY_MIN"), JobClass::kBestEffort);
+  EXPECT_EQ(parse("PRIORITY_DEFAULT"), JobClass::kBestEffort);
+}
+
+TEST(Settings, ReadsLagoonsParameters) {
+  const auto file =
+      Parse(Parameter("lagoon.deadline_ms", "33.3") + Parameter("lagoon.overflow", "newest_wins") +
+            Parameter("precision", "bf16") + Parameter("lagoon.max_queue_size", "3") +
+            Parameter("lagoon.dimension.seq", "128") +
+            "dynamic_batching { default_queue_policy { max_queue_size: 9 } }");
+  ASSERT_TRUE(file.has_value()) << file.error().message;
+  EXPECT_EQ(file->settings.deadline, std::chrono::microseconds(33300));
+  EXPECT_EQ(file->settings.overflow, Overflow::kNewestWins);
+  EXPECT_EQ(file->settings.precision, Precision::kBf16);
+  EXPECT_THAT(file->warnings, Not(Contains(HasSubstr("precision"))));
+  EXPECT_EQ(file->settings.max_queue_size, 3u);  // the more specific field counts
+  EXPECT_EQ(file->settings.dimensions.at("seq"), 128);
+}
+
+TEST(Settings, RefusesAnUnknownLagoonParameter) {
+  EXPECT_THAT(ErrorOf(Parameter("lagoon.dead_line", "3")).message,
+              AllOf(StartsWith("m/config.pbtxt: "), HasSubstr("'lagoon.dead_line' is unknown"),
+                    HasSubstr("lagoon.deadline_ms")));
+}
+
+TEST(Settings, WarnsOfOtherBackendsParameters) {
+  const auto file = Parse(Parameter("intra_op_thread_count", "3"));
+  ASSERT_TRUE(file.has_value());
+  EXPECT_THAT(file->warnings, ElementsAre(HasSubstr("'intra_op_thread_count'")));
+}
+
+TEST(Settings, RefusesValuesOutOfRange) {
+  for (const char* value : {"0", "-1", "nan", "inf", "1e300", "3ms", ""}) {
+    EXPECT_THAT(ErrorOf(Parameter("lagoon.deadline_ms", value)).message,
+                HasSubstr(std::string("is '") + value + "'"));
+  }
+  for (const char* value : {"0", "-1", "65537", "many"}) {
+    EXPECT_THAT(ErrorOf(Parameter("lagoon.max_queue_size", value)).message, HasSubstr(value));
+  }
+  EXPECT_THAT(ErrorOf(Parameter("lagoon.overflow", "oldest")).message, HasSubstr("newest_wins"));
+  for (const char* value : {"", "BF16", "fp16", "bf16 "}) {
+    EXPECT_THAT(
+        ErrorOf(Parameter("precision", value)).message,
+        HasSubstr(std::string("parameter 'precision' is '") + value + "'; it takes 'fp32' or"));
+  }
+  EXPECT_THAT(ErrorOf(Parameter("lagoon.dimension.n", "0")).message,
+              HasSubstr("lagoon.dimension.n"));
+  EXPECT_THAT(ErrorOf("max_batch_size: -1").message, HasSubstr("max_batch_size is -1"));
+  EXPECT_THAT(ErrorOf("instance_group [ { count: 65 } ]").message, HasSubstr("65 instances"));
+  EXPECT_THAT(ErrorOf("instance_group [ { count: -2 } ]").message, HasSubstr("-2"));
+  EXPECT_THAT(
+      ErrorOf("dynamic_batching { default_queue_policy { max_queue_size: 70000 } }").message,
+      HasSubstr("70000"));
+}
+
+TEST(Settings, RefusesOtherPlatformsAndBackends) {
+  EXPECT_THAT(ErrorOf("platform: \"tensorrt_plan\"").message, HasSubstr("'tensorrt_plan'"));
+  EXPECT_THAT(ErrorOf("backend: \"python\"").message, HasSubstr("'python'"));
+  EXPECT_FALSE(Parse("platform: \"lagoon_job\"").has_value());  // not for an ONNX file
+}
+
+TEST(Settings, TakesTheNamesOfTritonAndThoseThatLagoonReports) {
+  for (const char* platform : {"onnxruntime_onnx", "lagoon_plan"}) {
+    for (const char* backend : {"onnxruntime", "lagoon"}) {
+      const auto file = Parse(fmt::format("platform: '{}' backend: '{}'", platform, backend));
+      EXPECT_TRUE(file.has_value()) << platform << " " << backend;
+    }
+  }
+  const auto program = Parse("platform: 'lagoon_job' backend: 'lagoon_job'");
+  ASSERT_TRUE(program.has_value()) << program.error().message;
+  EXPECT_TRUE(program->settings.program);
+}
+
+TEST(Settings, InstanceGroupsAddUp) {
+  const auto file = Parse("instance_group [ { count: 2 }, { }, { count: 3 } ]");
+  ASSERT_TRUE(file.has_value());
+  EXPECT_EQ(file->settings.instances, 6u);  // no count means one
+}
+
+TEST(Settings, AFilenameMayNotLeaveItsFolder) {
+  EXPECT_EQ(Parse("default_model_filename: \"net.onnx\"")->settings.filename, "net.onnx");
+  for (const char* name : {"../x.onnx", "/etc/passwd", "..", "a\\0b"}) {
+    EXPECT_THAT(ErrorOf("default_model_filename: \"" + std::string(name) + "\"").message,
+                HasSubstr("default_model_filename"));
+  }
+}
+
+class ReadConfigTest : public testing::Test {
+ protected:
+  void SetUp() override {
+    directory_ =
+        std::filesystem::path(testing::TempDir()) / ("lagoon_config_" + std::to_string(getpid()));
+    std::filesystem::create_directories(directory_);
+  }
+  void TearDown() override { std::filesystem::remove_all(directory_); }
+  std::string path() const { return directory_ / "config.pbtxt"; }
+
+  std::filesystem::path directory_;
+};
+
+TEST_F(ReadConfigTest, NoFileMeansTheDefaults) {
+  const auto file = ReadConfig("m", path());
+  ASSERT_TRUE(file.has_value()) << file.error().message;
+  EXPECT_EQ(file->config.name(), "m");
+}
+
+TEST_F(ReadConfigTest, ReadsTheFile) {
+  std::ofstream(path()) << "max_batch_size: 1";
+  EXPECT_EQ(ReadConfig("m", path())->config.max_batch_size(), 1);
+}
+
+TEST_F(ReadConfigTest, AFolderInItsPlaceIsAnError) {
+  std::filesystem::create_directory(path());
+  const auto file = ReadConfig("m", path());
+  ASSERT_FALSE(file.has_value());
+  EXPECT_THAT(file.error().message, StartsWith(path()));
+}
+
+TEST_F(ReadConfigTest, AHugeFileIsRefused) {
+  std::ofstream(path()) << std::string(kMaxConfigBytes + 1, '#');
+  const auto file = ReadConfig("m", path());
+  ASSERT_FALSE(file.has_value());
+  EXPECT_THAT(file.error().message, HasSubstr("larger than"));
+}
+
+}  // namespace
+}  // namespace lagoon

@@ -1,0 +1,200 @@
+#include "serving/config/config_rules.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "base/check.h"
+
+namespace lagoon {
+namespace {
+
+using google::protobuf::FieldDescriptor;
+using google::protobuf::Message;
+using google::protobuf::Reflection;
+using Locations = google::protobuf::TextFormat::ParseInfoTree;
+using enum FieldVerdict;
+
+constexpr std::string_view kOneDevice = "one device serves all models; --device chooses the device";
+constexpr std::string_view kOwnMemory = "the device places the memory of tensors itself";
+constexpr std::string_view kNoBatching = "requests are not joined; a request may bring a batch";
+
+constexpr FieldRule kRules[] = {
+    {"name", kServed, ""},
+    {"platform", kServed, ""},
+    {"backend", kServed, ""},
+    {"runtime", kIgnored, "there is one runtime"},
+    {"version_policy", kServed, ""},
+    {"max_batch_size", kServed, ""},
+    {"input", kInside, ""},
+    {"input.name", kServed, ""},
+    {"input.data_type", kServed, ""},
+    {"input.format", kRefused, "tensors keep the layout that the model declares",
+     inference::ModelInput::FORMAT_NCHW},
+    {"input.dims", kServed, ""},
+    {"input.reshape", kRefused, "declare the dims that the model has"},
+    {"input.is_shape_tensor", kRefused, "shape tensors exist in TensorRT only"},
+    {"input.allow_ragged_batch", kRefused, "there are no ragged batches"},
+    {"input.optional", kRefused, "every input must be sent"},
+    {"input.is_non_linear_format_io", kRefused, "tensors are dense and row-major"},
+    {"output", kInside, ""},
+    {"output.name", kServed, ""},
+    {"output.data_type", kServed, ""},
+    {"output.dims", kServed, ""},
+    {"output.reshape", kRefused, "declare the dims that the model has"},
+    {"output.label_filename", kIgnored,
+     "outputs are returned as numbers; classification is not offered"},
+    {"output.is_shape_tensor", kRefused, "shape tensors exist in TensorRT only"},
+    {"output.is_non_linear_format_io", kRefused, "tensors are dense and row-major"},
+    {"batch_input", kRefused, "only clients provide inputs"},
+    {"batch_output", kRefused, "outputs are returned whole"},
+    {"optimization", kInside, ""},
+    {"optimization.graph", kIgnored, "the graph is always fully optimized"},
+    {"optimization.priority", kServed, ""},
+    {"optimization.cuda", kIgnored, kOneDevice},
+    {"optimization.execution_accelerators", kIgnored, "Lagoon runs its own kernels"},
+    {"optimization.input_pinned_memory", kIgnored, kOwnMemory},
+    {"optimization.output_pinned_memory", kIgnored, kOwnMemory},
+    {"optimization.gather_kernel_buffer_threshold", kIgnored, kOwnMemory},
+    {"optimization.eager_batching", kIgnored, kNoBatching},
+    {"dynamic_batching", kIgnored, kNoBatching},
+    {"dynamic_batching.preferred_batch_size", kIgnored, kNoBatching},
+    {"dynamic_batching.max_queue_delay_microseconds", kIgnored, "no request waits for others"},
+    {"dynamic_batching.preserve_ordering", kIgnored, "answers leave when they are ready"},
+    {"dynamic_batching.priority_levels", kIgnored, "a request is real-time or best-effort"},
+    {"dynamic_batching.default_priority_level", kIgnored, "use optimization.priority"},
+    {"dynamic_batching.default_queue_policy", kInside, ""},
+    {"dynamic_batching.default_queue_policy.timeout_action", kIgnored,
+     "a request past its deadline is answered with an error"},
+    {"dynamic_batching.default_queue_policy.default_timeout_microseconds", kIgnored,
+     "use the parameter lagoon.deadline_ms"},
+    {"dynamic_batching.default_queue_policy.allow_timeout_override", kIgnored,
+     "a request may always set its timeout"},
+    {"dynamic_batching.default_queue_policy.max_queue_size", kServed, ""},
+    {"dynamic_batching.priority_queue_policy", kIgnored, "the two classes share one limit"},
+    {"sequence_batching", kRefused, "models keep no state between requests"},
+    {"ensemble_scheduling", kRefused, "a model is one ONNX file"},
+    {"instance_group", kInside, ""},
+    {"instance_group.name", kServed, ""},
+    {"instance_group.kind", kIgnored, kOneDevice, inference::ModelInstanceGroup::KIND_CPU},
+    {"instance_group.count", kServed, ""},
+    {"instance_group.rate_limiter", kIgnored, "the scheduler decides what runs"},
+    {"instance_group.gpus", kIgnored, kOneDevice},
+    {"instance_group.secondary_devices", kIgnored, kOneDevice},
+    {"instance_group.profile", kIgnored, "profiles exist in TensorRT only"},
+    {"instance_group.passive", kIgnored, "every instance serves"},
+    {"instance_group.host_policy", kIgnored, "all instances share the workers"},
+    {"default_model_filename", kServed, ""},
+    {"cc_model_filenames", kIgnored, "one file serves on all devices"},
+    {"metric_tags", kIgnored, "metrics carry model and version only"},
+    {"parameters", kServed, ""},
+    {"model_warmup", kIgnored, "a model is profiled, and so warm, before it is ready"},
+    {"model_operations", kIgnored, "custom operators cannot be loaded"},
+    {"model_transaction_policy", kInside, ""},
+    {"model_transaction_policy.decoupled", kRefused, "a request has exactly one answer"},
+    {"model_repository_agents", kInside, ""},
+    {"model_repository_agents.agents", kRefused, "files are served as they lie in the repository"},
+    {"response_cache", kInside, ""},
+    {"response_cache.enable", kIgnored, "every request is computed"},
+    {"model_metrics", kIgnored, "histogram buckets cannot be chosen"},
+};
+
+/// One walk over a config, with the warnings found so far.
+class RuleWalk {
+ public:
+  explicit RuleWalk(std::string_view file) : file_(file) {}
+
+  /// `rule_path` and `shown_path`: path of `message`, ending in '.' unless empty; `shown_path` has
+  /// indexes.
+  Status Visit(const Message& message, const Locations* locations, const std::string& rule_path,
+               const std::string& shown_path) {
+    std::vector<const FieldDescriptor*> fields;
+    message.GetReflection()->ListFields(message, &fields);
+    for (const FieldDescriptor* field : fields) {
+      const std::string path = rule_path + field->name();
+      const FieldRule* rule = FindFieldRule(path);
+      LAGOON_CHECK(rule != nullptr);  // a test walks the whole descriptor
+      const std::string shown = shown_path + field->name();
+      LAGOON_RETURN_IF_ERROR(Judge(message, *field, *rule, Place(locations, *field) + shown));
+      if (HasInnerRules(path)) {
+        LAGOON_RETURN_IF_ERROR(VisitInside(message, *field, locations, {path + ".", shown}));
+      }
+    }
+    return {};
+  }
+
+  std::vector<std::string> TakeWarnings() { return std::move(warnings_); }
+
+ private:
+  struct Paths {
+    std::string rule;
+    std::string shown;  // without index and '.'
+  };
+
+  static bool HasInnerRules(std::string_view path) {
+    return std::ranges::any_of(kRules, [path](const FieldRule& rule) {
+      return rule.path.size() > path.size() && rule.path.starts_with(path) &&
+             rule.path[path.size()] == '.';
+    });
+  }
+
+  Status VisitInside(const Message& message, const FieldDescriptor& field,
+                     const Locations* locations, const Paths& paths) {
+    const Reflection& reflection = *message.GetReflection();
+    const auto nested = [&](int index) {
+      return locations == nullptr ? nullptr : locations->GetTreeForNested(&field, index);
+    };
+    if (!field.is_repeated()) {
+      return Visit(reflection.GetMessage(message, &field), nested(-1), paths.rule,
+                   paths.shown + ".");
+    }
+    for (int i = 0; i < reflection.FieldSize(message, &field); ++i) {
+      LAGOON_RETURN_IF_ERROR(Visit(reflection.GetRepeatedMessage(message, &field, i), nested(i),
+                                   paths.rule, fmt::format("{}[{}].", paths.shown, i)));
+    }
+    return {};
+  }
+
+  Status Judge(const Message& message, const FieldDescriptor& field, const FieldRule& rule,
+               const std::string& place) {
+    if (rule.verdict == kServed || rule.verdict == kInside) return {};
+    if (field.cpp_type() == FieldDescriptor::CPPTYPE_ENUM && !field.is_repeated() &&
+        message.GetReflection()->GetEnumValue(message, &field) == rule.accepted) {
+      return {};
+    }
+    std::string text = fmt::format("{} is not implemented: {}", place, rule.hint);
+    if (rule.verdict == kRefused) return Fail(ErrorCode::kUnimplemented, std::move(text));
+    warnings_.push_back(std::move(text));
+    return {};
+  }
+
+  /// "FILE:LINE: ", or "FILE: " if the parser kept no line.
+  std::string Place(const Locations* locations, const FieldDescriptor& field) const {
+    if (locations == nullptr) return fmt::format("{}: ", file_);
+    const auto location = locations->GetLocation(&field, field.is_repeated() ? 0 : -1);
+    if (location.line < 0) return fmt::format("{}: ", file_);
+    return fmt::format("{}:{}: ", file_, location.line + 1);
+  }
+
+  std::string_view file_;
+  std::vector<std::string> warnings_;
+};
+
+}  // namespace
+
+std::span<const FieldRule> FieldRules() { return kRules; }
+
+const FieldRule* FindFieldRule(std::string_view path) {
+  const auto* rule = std::ranges::find(kRules, path, &FieldRule::path);
+  return rule == std::end(kRules) ? nullptr : rule;
+}
+
+Result<std::vector<std::string>> ApplyFieldRules(const inference::ModelConfig& config,
+                                                 const Locations& locations,
+                                                 std::string_view file) {
+  RuleWalk walk(file);
+  LAGOON_RETURN_IF_ERROR(walk.Visit(config, &locations, "", ""));
+  return walk.TakeWarnings();
+}
+
+}  // namespace lagoon

@@ -1,0 +1,216 @@
+#include "serving/config/model_settings.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <charconv>
+#include <cmath>
+#include <optional>
+#include <string_view>
+
+namespace lagoon {
+namespace {
+
+constexpr std::string_view kPrefix = "lagoon.";
+constexpr std::string_view kDimensionPrefix = "lagoon.dimension.";
+constexpr std::string_view kKnownParameters =
+    "lagoon.deadline_ms, lagoon.overflow, lagoon.max_queue_size, lagoon.dimension.NAME, "
+    "lagoon.model.ROLE, job.NAME, precision";
+constexpr std::string_view kModelPrefix = "lagoon.model.";
+constexpr std::string_view kProgramPrefix = "job.";
+constexpr std::string_view kPrecision = "precision";
+constexpr double kMaxDeadlineMs = 86'400'000;  // a day
+
+template <typename Number>
+std::optional<Number> ParseNumber(std::string_view text) {
+  Number value{};
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (error != std::errc() || end != text.data() + text.size()) return std::nullopt;
+  return value;
+}
+
+tl::unexpected<Error> BadParameter(std::string_view key, std::string_view value,
+                                   std::string_view takes) {
+  return Fail(ErrorCode::kInvalidArgument,
+              fmt::format("parameter '{}' is '{}'; it takes {}", key, value, takes));
+}
+
+Status ReadParameter(std::string_view key, std::string_view value, ModelSettings& settings) {
+  if (key == "lagoon.deadline_ms") {
+    const auto ms = ParseNumber<double>(value);
+    if (!ms || !(*ms > 0 && *ms <= kMaxDeadlineMs)) {
+      return BadParameter(key, value, "milliseconds above 0, at most a day");
+    }
+    settings.deadline = Nanoseconds(std::max(std::llround(*ms * 1e6), 1ll));
+    return {};
+  }
+  if (key == "lagoon.overflow") {
+    if (value != "reject" && value != "newest_wins") {
+      return BadParameter(key, value, "'reject' or 'newest_wins'");
+    }
+    settings.overflow = value == "reject" ? Overflow::kReject : Overflow::kNewestWins;
+    return {};
+  }
+  if (key == "lagoon.max_queue_size") {
+    const auto size = ParseNumber<std::size_t>(value);
+    if (!size || *size < 1 || *size > kMaxQueueSize) {
+      return BadParameter(key, value, fmt::format("a number from 1 to {}", kMaxQueueSize));
+    }
+    settings.max_queue_size = *size;
+    return {};
+  }
+  if (key == kPrecision) {
+    const Result<Precision> precision = ParsePrecision(value);
+    if (!precision) return BadParameter(key, value, "'fp32' or 'bf16'");
+    settings.precision = *precision;
+    return {};
+  }
+  if (key.starts_with(kDimensionPrefix) && key.size() > kDimensionPrefix.size()) {
+    const auto size = ParseNumber<std::int64_t>(value);
+    if (!size || *size < 1) return BadParameter(key, value, "a size of at least 1");
+    settings.dimensions[std::string(key.substr(kDimensionPrefix.size()))] = *size;
+    return {};
+  }
+  if (key.starts_with(kModelPrefix) && key.size() > kModelPrefix.size()) {
+    settings.models[std::string(key.substr(kModelPrefix.size()))] = value;
+    return {};
+  }
+  if (key.starts_with(kProgramPrefix)) {
+    settings.parameters[std::string(key.substr(kProgramPrefix.size()))] = value;
+    return {};
+  }
+  return Fail(ErrorCode::kInvalidArgument,
+              fmt::format("parameter '{}' is unknown; Lagoon has {}", key, kKnownParameters));
+}
+
+// Refuses settings that only programs may have in other models, and settings that programs must not
+// have.
+Status CheckProgram(const inference::ModelConfig& config, const ModelSettings& settings) {
+  if (!settings.program) {
+    if (settings.models.empty() && settings.parameters.empty()) return {};
+    return Fail(ErrorCode::kInvalidArgument,
+                fmt::format("parameters '{}ROLE' and '{}NAME' are of models whose backend is '{}'",
+                            kModelPrefix, kProgramPrefix, kProgramBackend));
+  }
+  if (config.max_batch_size() > 0) {
+    return Fail(ErrorCode::kInvalidArgument,
+                fmt::format("max_batch_size is {}; a job program takes one request at a time: 0",
+                            config.max_batch_size()));
+  }
+  if (settings.overflow != Overflow::kReject || settings.precision != Precision::kFp32 ||
+      !settings.dimensions.empty()) {
+    return Fail(ErrorCode::kInvalidArgument,
+                "a job program takes neither lagoon.overflow, lagoon.dimension.NAME nor precision");
+  }
+  return {};
+}
+
+Status ReadParameters(const inference::ModelConfig& config, ModelSettings& settings,
+                      std::vector<std::string>& warnings) {
+  // Sorted by key, as a map of protobuf has no order and messages should not change from run to
+  // run.
+  std::map<std::string_view, std::string_view> ordered;
+  for (const auto& [key, parameter] : config.parameters()) {
+    ordered[key] = parameter.string_value();
+  }
+  for (const auto& [key, value] : ordered) {
+    if (key.starts_with(kPrefix) || key.starts_with(kProgramPrefix) || key == kPrecision) {
+      LAGOON_RETURN_IF_ERROR(ReadParameter(key, value, settings));
+    } else {
+      warnings.push_back(fmt::format("parameter '{}' is not Lagoon's and has no effect", key));
+    }
+  }
+  return {};
+}
+
+Status CheckBackend(const inference::ModelConfig& config) {
+  // Accepts Triton's names for ONNX files and the names that Lagoon reports, so that a
+  // configuration that a client has read back can be used again.
+  const std::string& backend = config.backend();
+  if (!backend.empty() && backend != "onnxruntime" && backend != "lagoon" &&
+      backend != kProgramBackend) {
+    return Fail(ErrorCode::kUnimplemented,
+                fmt::format("backend is '{}'; Lagoon serves 'onnxruntime', 'lagoon' and '{}'",
+                            backend, kProgramBackend));
+  }
+  const std::string& platform = config.platform();
+  const bool of_program = platform == kProgramBackend && backend == kProgramBackend;
+  if (!platform.empty() && platform != "onnxruntime_onnx" && platform != "lagoon_plan" &&
+      !of_program) {
+    return Fail(ErrorCode::kUnimplemented,
+                fmt::format("platform is '{}'; Lagoon serves 'onnxruntime_onnx' and 'lagoon_plan', "
+                            "and with backend '{}' also '{}'",
+                            platform, kProgramBackend, kProgramBackend));
+  }
+  return {};
+}
+
+Status ReadInstances(const inference::ModelConfig& config, ModelSettings& settings) {
+  if (config.instance_group().empty()) return {};
+  std::int64_t instances = 0;
+  for (const auto& group : config.instance_group()) {
+    if (group.count() < 0) {
+      return Fail(ErrorCode::kInvalidArgument,
+                  fmt::format("instance_group.count is {}; it takes 0 (meaning 1) to {}",
+                              group.count(), kMaxInstances));
+    }
+    instances += std::max(group.count(), 1);
+  }
+  if (instances > kMaxInstances) {
+    return Fail(ErrorCode::kInvalidArgument,
+                fmt::format("instance_group asks for {} instances, the limit is {}", instances,
+                            kMaxInstances));
+  }
+  settings.instances = static_cast<std::uint32_t>(instances);
+  return {};
+}
+
+Status ReadFilename(const inference::ModelConfig& config, ModelSettings& settings) {
+  const std::string& name = config.default_model_filename();
+  if (name.empty()) return {};
+  // Only a name is accepted: a path could leave the repository.
+  if (name == "." || name == ".." || name.find_first_of(std::string_view("/\0", 2)) != name.npos) {
+    return Fail(ErrorCode::kInvalidArgument,
+                fmt::format("default_model_filename is '{}'; it takes the name of a file in the "
+                            "version's folder",
+                            name));
+  }
+  settings.filename = name;
+  return {};
+}
+
+}  // namespace
+
+Result<ModelSettings> ReadSettings(const inference::ModelConfig& config,
+                                   std::vector<std::string>& warnings) {
+  ModelSettings settings;
+  LAGOON_RETURN_IF_ERROR(CheckBackend(config));
+  settings.program = config.backend() == kProgramBackend;
+  if (settings.program) {
+    settings.filename = "job.so";
+    settings.instances = kDefaultCoroutines;
+  }
+  if (config.max_batch_size() < 0 || config.max_batch_size() > kMaxBatchSize) {
+    return Fail(ErrorCode::kInvalidArgument, fmt::format("max_batch_size is {}; it takes 0 to {}",
+                                                         config.max_batch_size(), kMaxBatchSize));
+  }
+  const auto priority = config.optimization().priority();
+  settings.job_class = priority == inference::ModelOptimizationPolicy::PRIORITY_MAX
+                           ? JobClass::kRealTime
+                           : JobClass::kBestEffort;
+  LAGOON_RETURN_IF_ERROR(ReadInstances(config, settings));
+  LAGOON_RETURN_IF_ERROR(ReadFilename(config, settings));
+
+  const std::uint32_t size = config.dynamic_batching().default_queue_policy().max_queue_size();
+  if (size > kMaxQueueSize) {
+    return Fail(ErrorCode::kInvalidArgument,
+                fmt::format("max_queue_size is {}; it takes 1 to {}, or 0 for {}", size,
+                            kMaxQueueSize, kDefaultQueueSize));
+  }
+  if (size > 0) settings.max_queue_size = size;
+  LAGOON_RETURN_IF_ERROR(ReadParameters(config, settings, warnings));
+  LAGOON_RETURN_IF_ERROR(CheckProgram(config, settings));
+  return settings;
+}
+
+}  // namespace lagoon

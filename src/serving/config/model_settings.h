@@ -1,0 +1,50 @@
+#pragma once
+
+// How a model is served: the contents of config.pbtxt except names and shapes.
+
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/status.h"
+#include "base/time.h"
+#include "plan/precision.h"
+#include "sched/job.h"
+#include "serving/config/model_config.pb.h"
+
+namespace lagoon {
+
+inline constexpr std::uint32_t kMaxInstances = 64;
+/// The backend of models that are job programs (docs/guide/jobs.md).
+inline constexpr std::string_view kProgramBackend = "lagoon_job";
+/// Coroutines of a job program that run at once, unless instance_group gives another number.
+inline constexpr std::uint32_t kDefaultCoroutines = 16;
+inline constexpr std::size_t kDefaultQueueSize = 64;
+/// Limited because every batch size has a plan of its own.
+inline constexpr std::int32_t kMaxBatchSize = 64;
+inline constexpr std::size_t kMaxQueueSize = 65536;
+
+struct ModelSettings {
+  JobClass job_class = JobClass::kBestEffort;  // optimization.priority
+  std::uint32_t instances = 1;                 // sum of instance_group.count
+  std::size_t max_queue_size = kDefaultQueueSize;
+  Overflow overflow = Overflow::kReject;           // lagoon.overflow
+  Nanoseconds deadline{0};                         // lagoon.deadline_ms; 0: none
+  std::map<std::string, std::int64_t> dimensions;  // lagoon.dimension.NAME: sizes of symbolic dims
+  Precision precision = Precision::kFp32;          // precision
+  std::string filename = "model.onnx";            // default_model_filename, in the version's folder
+  bool program = false;                           // a job program: backend kProgramBackend
+  std::map<std::string, std::string> models;      // lagoon.model.ROLE: models that the program runs
+  std::map<std::string, std::string> parameters;  // job.NAME: parameters for the program
+};
+
+/// Reads the settings from `config`. Values out of range, an unknown "lagoon." parameter and a
+/// model for another backend are errors that name field and value. Adds a warning for each
+/// parameter that is not Lagoon's.
+Result<ModelSettings> ReadSettings(const inference::ModelConfig& config,
+                                   std::vector<std::string>& warnings);
+
+}  // namespace lagoon
