@@ -39,8 +39,8 @@ inline Nanoseconds FigureTime(double units) {
 /// Running blocks check their guards more often than any time of a schedule needs.
 inline std::unique_ptr<SimDevice> FigureDevice(std::uint32_t units, SimAbort abort) {
   SimDeviceOptions options;
-  options.profile = sim_testing::Ideal(units);
-  options.profile.constants.copy_bytes_per_us = 1'000'000;  // copies take no time
+  options.gpu = sim_testing::Ideal(units);
+  options.gpu.constants.copy_bytes_per_us = 1'000'000;  // copies take no time
   options.abort = abort;
   return sim_testing::Make(options);
 }
