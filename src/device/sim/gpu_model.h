@@ -74,8 +74,8 @@ struct GpuModel {
 std::span<const std::string_view> BuiltInGpuModels();
 
 /// `name_or_path`: a built-in name ("mi50"), or the path of a file of a GPU model if it holds a '/'
-/// or ends in ".json". kNotFound names the built-in GPU models; kInvalidArgument names file, key and
-/// value.
+/// or ends in ".json". kNotFound names the built-in GPU models; kInvalidArgument names file, key
+/// and value.
 Result<GpuModel> LoadGpuModel(const std::string& name_or_path);
 
 /// Reads the text of a GPU model, which has all constants and no other key:
