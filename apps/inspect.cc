@@ -114,7 +114,7 @@ void AddInspect(CLI::App& app) {
   command
       ->add_option("MODEL", words->models,
                    "An .onnx file or a model's folder in a repository; with --idempotence any "
-                   "number of them, or memory traces (.json)")
+                   "number of them, or access traces (.json)")
       ->required();
   command->add_flag("--json", words->json, "Print JSON");
   command

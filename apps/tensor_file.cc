@@ -24,7 +24,7 @@
 #include <stb/stb_image_resize.h>
 #pragma GCC diagnostic pop
 
-#include "graph/import/budget.h"
+#include "graph/budget.h"
 #include "plan/element.h"
 
 namespace lagoon {

@@ -44,7 +44,7 @@ struct DisbWorkload {
 
 /// Which five models play: kPaper: ResNet-152, VGG-19, YOLOv3, BERT-base, GPT-2; kSmall: five
 /// models of ResNet-18's size or less; kSimulated: the paper's, by their names in
-/// bench/papers/kernel_lists.h.
+/// bench/sim/kernel_lists.h.
 enum class DisbScale : std::uint8_t { kPaper, kSmall, kSimulated };
 
 /// `name`: "A" to "E", the workloads of the paper's Table 2; or "REAL": five real-time clients

@@ -182,7 +182,7 @@ function(lagoon_level_tests name)
 endfunction()
 
 # lagoon_emulated_tests(NAME LIBRARY SOURCE...): the tests SOURCE... of a layer, on AVX-512 with bf16 and AMX emulated
-# (src/kernels/testing/emulated_bf16.h). The files that use these instructions are compiled again and replace those in
+# (src/kernels/conv/bf16/emulated_bf16.h). The files that use these instructions are compiled again and replace those in
 # lagoon_kernels. Skipped on a machine without AVX-512.
 function(lagoon_emulated_tests name library)
   if(NOT LAGOON_TESTS)

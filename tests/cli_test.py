@@ -165,7 +165,7 @@ def test_inspect_counts_idempotent_kernels(lagoon):
     assert digits["largest_group"] == 1 and not digits["not_idempotent"]
 
 
-def test_inspect_finds_the_group_in_a_memory_trace(lagoon, tmp_path):
+def test_inspect_finds_the_group_in_an_access_trace(lagoon, tmp_path):
     """REEF's Figure 9."""
     trace = tmp_path / "figure9.json"
     trace.write_text(json.dumps({"operations": [

@@ -1,56 +1,282 @@
 #!/usr/bin/env python3
-"""Checks includes, header guards, clocks, and that types have one definition and JSON has one writer.
+"""Checks how the code is cut into folders, and what a file of a folder may include.
 
-Includes may only point downwards (docs/design/architecture.md): a file in src/X may include "X/..." and the layers listed for
-X. Two definitions of one name outside of anonymous namespaces break the one-definition rule, and neither compiler nor
-linker reports it. Lists every violation and exits with status 1 if there is one.
+FOLDERS below is the one place that says what each folder may include. docs/design/architecture.md is the one place that
+says what each folder is for. A check here is a function that takes the sources below a root folder and yields violations.
+self_test() breaks every check on purpose. The script lists all violations and exits with status 1 if there is one.
+
+`tools/check_layers.py --folders` prints every folder with its number of files and its sentence.
 """
+import argparse
+import dataclasses
 import pathlib
 import re
 import sys
+import tempfile
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
-LAYERS = {
-    "base": [],
-    "simt": ["base"],
-    "device": ["base", "simt"],
-    "plan": ["base", "device"],
-    "kernels": ["base", "simt", "device", "plan"],
-    "graph": ["base", "plan"],
-    "program": ["base", "device", "plan", "kernels", "graph"],
-    "sched": ["base", "device", "plan"],
-    "policies": ["base", "sched"],
-    "trace": ["base", "device", "plan", "sched", "policies"],
-    "serving": ["base", "device", "plan", "graph", "program", "sched", "policies", "trace"],
-    "server": ["base", "plan", "sched", "serving", "device"],
+PAGE = "docs/design/architecture.md"
+CODE = {".h", ".cc", ".cuh", ".cu"}
+TOPS = ("src", "bench", "apps")
+MAX_FILES = 40
+
+# Files that lie in a folder together with files that stand above its sub-folders: the sub-folders include only these.
+KERNEL = ("kernels/activation.h kernels/checks.h kernels/cpu_level.h kernels/kernel.h kernels/spread.h kernels/strided.h "
+          "kernels/tiling.h")
+EDGE = "server/descriptors.h server/error_map.h server/io_pool.h server/memory_budget.h server/stages.h server/tensor_codec.h"
+# What the host and the GPU share: code for the host includes no other header of CUDA C++.
+HOST_CUDA = "device/cuda/gpu/types.cuh device/cuda/gpu/grid_params.cuh"
+HOST_BODIES = "kernels/cuda/bodies/args.cuh kernels/cuda/bodies/body_id.cuh"
+# The specs of the ops, which both the CPU's and the GPU's kernels are made from.
+SPECS = "kernels/conv kernels/elementwise kernels/lines kernels/move kernels/sequence kernels/window"
+
+# What the files of each folder may include besides files of their own folder: folders, without their sub-folders, or
+# single files. Names are as in an include. A folder that is not here may not have sources.
+FOLDERS = {
+    "base": "",
+    "simt": "base",
+    "device": "base",
+    "device/host": "base device",
+    "device/cpu": "base device device/host",
+    "device/cuda": f"base device device/host device/cuda/driver {HOST_CUDA}",
+    "device/cuda/driver": "base device",
+    "device/cuda/gpu": "base/time.h simt",
+    "device/sim": "base device device/host",
+    "device/conformance": "base device",
+    "plan": "base device",
+    "kernels": f"base device plan {SPECS} kernels/conv/bf16/bf16_unit.h",
+    "kernels/simd": "kernels/cpu_level.h kernels/tiling.h",
+    "kernels/conv": f"base device plan {KERNEL} kernels/simd kernels/conv/bf16/conv2d_bf16.h kernels/window/window.h "
+                    "kernels/window/window_ops.h",
+    "kernels/conv/bf16": f"base device plan {KERNEL} kernels/simd kernels/conv",
+    "kernels/elementwise": f"base plan {KERNEL} kernels/simd",
+    "kernels/lines": f"base plan {KERNEL} kernels/simd kernels/elementwise",
+    "kernels/move": f"base device plan {KERNEL} kernels/simd kernels/elementwise",
+    "kernels/sequence": f"base plan {KERNEL} kernels/simd",
+    "kernels/window": f"base device plan {KERNEL} kernels/simd",
+    "kernels/cuda": f"base device/cuda/driver plan kernels {SPECS} kernels/cuda/make {HOST_BODIES}",
+    "kernels/cuda/bodies": "device/cuda/gpu kernels/elementwise/binary_op.h kernels/elementwise/unary_op.h",
+    "kernels/cuda/make": f"base plan {KERNEL} {SPECS} kernels/cuda/kernel.h {HOST_BODIES}",
+    "graph": "base plan",
+    "graph/import": "base plan graph graph/ops graph/fuse/normalize_softmax.h",
+    "graph/ops": "base plan graph graph/import/attributes.h graph/import/tensor_import.h graph/fold/evaluate.h",
+    "graph/fold": "base plan graph graph/ops",
+    "graph/fuse": "base plan graph graph/ops graph/import/import_batches.h",
+    "program": "base device device/cpu device/cuda plan graph kernels kernels/cuda program/lower program/link",
+    "program/lower": "base plan graph graph/ops/einsum.h kernels kernels/conv kernels/sequence",
+    "program/link": "base device plan program/lower",
+    "program/profile": "base device plan kernels/cpu_level.h program program/link",
+    "program/idempotence": "base plan",
+    "sched": "base device plan",
+    "sched/programs": "base device plan sched",
+    "policies": "base sched",
+    "trace": "base device sched",
+    "serving": "base device plan program program/profile sched sched/programs policies trace serving/config",
+    "serving/config": "base plan sched",
+    "server": "base plan sched serving serving/config server/http server/grpc/grpc_edge.h",
+    "server/http": f"base plan serving {EDGE}",
+    "server/grpc": f"base serving {EDGE} server/oip_json.h server/unserved.h",
+    "bench": "base sched bench/measure bench/report",
+    "bench/report": "base kernels/cpu_level.h",
+    "bench/measure": "base bench/report",
+    "bench/client": "base device plan program program/link program/profile sched server/grpc",
+    "bench/live": "base device plan policies program server serving trace bench bench/client bench/measure bench/report",
+    "bench/sim": "base device device/cpu device/sim plan policies sched bench bench/measure bench/report",
+    "bench/papers": "base device policies bench/measure bench/report bench/sim",
+    "bench/gpu": f"base device device/cuda device/cuda/driver {HOST_CUDA} device/cuda/gpu/entry.cuh plan program kernels/cuda "
+                 "bench/client bench/measure bench/report",
+    "apps": "base device device/host device/cuda/driver device/sim plan kernels/cpu_level.h graph graph/import program "
+            "program/idempotence program/profile policies trace serving server bench/client bench/gpu bench/live "
+            "bench/papers bench/report bench/sim",
 }
+# Besides, the tests of a folder may include the folders above and below their own, every testing/ and conformance/, the
+# layers that their folder stands on, and these folders.
+TESTS = {
+    "device/cuda": "simt",
+    "kernels/cuda": "simt",
+    "trace": "policies",
+    "bench/sim": "bench/papers",
+}
+
 # Real clocks belong to base, the devices and the edges: policies and the mechanism take time from the device.
 NO_CLOCK = {"sched", "policies", "plan", "graph", "kernels", "simt"}
 CLOCK = re.compile(r"\b(?:steady_clock|system_clock|high_resolution_clock)::now|(?<![\w.>:])Now\(\)")
 # dump() throws on a string that is not UTF-8: base/json.h has DumpJson(), which does not.
 DUMP = re.compile(r"[.>]dump\(")
-INCLUDE = re.compile(r'^#include "([^"/]+)/[^"]+"', re.M)
+INCLUDE = re.compile(r'^[ \t]*#[ \t]*include "([^"]+)"', re.M)
+TEST_LIBRARY = re.compile(r"^[ \t]*#[ \t]*include <(gtest|gmock|benchmark)/", re.M)
+TEST = re.compile(r"^(?:TEST|TEST_F|TEST_P|TYPED_TEST|TYPED_TEST_P|INSTANTIATE_TEST_SUITE_P)\(", re.M)
+ROW = re.compile(r"^\| `([\w/]+?)/?` \| (.+?) \|$", re.M)
+HELPERS = {"testing", "conformance"}
 
 
-def violations():
-    for path in sorted((ROOT / "src").rglob("*")):
-        if path.suffix not in {".h", ".cc", ".cuh", ".cu"}:
-            continue
-        layer = path.relative_to(ROOT / "src").parts[0]
-        text = path.read_text()
-        allowed = {layer, *LAYERS[layer]}
-        # Generated protobuf headers are at the top of their layer's build folder.
-        for target in INCLUDE.findall(text):
-            if target in LAYERS and target not in allowed:
-                yield f"{path.relative_to(ROOT)}: src/{layer} must not include from src/{target}"
-        is_test = path.stem.endswith(("_test", "_bench")) or "testing" in path.parts
-        if "HWY_DYNAMIC_DISPATCH" in text and path.name != "cpu_level.h":
-            yield f"{path.relative_to(ROOT)}: LAGOON_DISPATCH chooses a body; Highway's macro does not know LAGOON_CPU"
-        if layer in NO_CLOCK and not is_test and CLOCK.search(text):
-            yield f"{path.relative_to(ROOT)}: src/{layer} must not read a real clock"
+@dataclasses.dataclass(frozen=True)
+class Source:
+    """A file of C++ and its place."""
+    path: str  # from the root
+    text: str
+
+    @property
+    def name(self):
+        """The file as an include names it."""
+        return self.path.removeprefix("src/")
+
+    @property
+    def folder(self):
+        return parent(self.name)
+
+    @property
+    def layer(self):
+        return layer(self.folder)
+
+    @property
+    def suffix(self):
+        return pathlib.PurePosixPath(self.path).suffix
+
+    @property
+    def is_test(self):
+        """A test or benchmark program, or a helper of tests."""
+        return is_program_of_tests(self.path) or is_helper_of_tests(self.path)
+
+
+def parent(name):
+    return name.rpartition("/")[0]
+
+
+def layer(name):
+    return name.split("/")[0]
+
+
+def is_program_of_tests(path):
+    return pathlib.PurePosixPath(path).stem.endswith(("_test", "_bench"))
+
+
+def is_helper_of_tests(path):
+    return bool(HELPERS & set(parent(path).split("/")))
+
+
+def sources(root):
+    """The sources below src, bench and apps of `root`."""
+    found = (path for top in TOPS for path in sorted((root / top).rglob("*")) if path.suffix in CODE)
+    return [Source(str(path.relative_to(root)), path.read_text()) for path in found]
+
+
+def folders(root):
+    """Every folder of src, bench and apps that has files, and the number of files directly in it."""
+    counts = {}
+    for top in TOPS:
+        for path in (root / top).rglob("*"):
+            if path.is_file() and "__pycache__" not in path.parts and not is_result(path.relative_to(root)):
+                folder = str(path.parent.relative_to(root))
+                counts[folder] = counts.get(folder, 0) + 1
+    return dict(sorted(counts.items()))
+
+
+def is_result(path):
+    """Results have a folder for each machine. These folders hold data, so no rule is about them."""
+    return path.parts[:2] == ("bench", "results") and len(path.parts) > 3
+
+
+# ---- What a file may include.
+
+def owner(folder):
+    """The folder whose entries hold for `folder`: a testing/ belongs to the folder around it."""
+    parts = folder.split("/")
+    return "/".join(parts[:parts.index("testing")]) if "testing" in parts else folder
+
+
+def allowed(source, target):
+    """Whether `source` may include the file `target`."""
+    home = owner(source.folder)
+    places = {home, *FOLDERS.get(home, "").split()}
+    if {target, parent(target)} & places:
+        return True
+    return source.is_test and allowed_in_a_test(home, parent(target), places)
+
+
+def allowed_in_a_test(home, folder, places):
+    """Whether the tests of folder `home` may include from `folder`. `places`: where the folder's other files include from."""
+    below = {layer(place) for place in places} - {layer(home)} | set(TESTS.get(home, "").split())
+    if layer(folder) in below or folder in below:
+        return True
+    inside = layer(folder) == layer(home)
+    return inside and (f"{folder}/".startswith(f"{home}/") or f"{home}/".startswith(f"{folder}/") or is_helper_of_tests(f"{folder}/x"))
+
+
+def includes(files):
+    """Each source with each include of a file of this repository."""
+    layers = {layer(folder) for folder in FOLDERS}
+    for source in files:
+        for target in INCLUDE.findall(source.text):
+            if layer(target) in layers or "/" not in target or target.startswith("."):
+                yield source, target
+
+
+def wrong_includes(files):
+    for source, target in includes(files):
+        if "/" not in target or target.startswith("."):
+            yield f'{source.path} includes "{target}": includes name the path from src/ or from the root; write that path'
+        elif not allowed(source, target):
+            rule = ", ".join(FOLDERS.get(owner(source.folder), "").split()) or "no other folder"
+            yield (f'{source.path} includes "{target}": {owner(source.folder)} may include only {rule}. Move what both need '
+                   "into one of these, or pass it in from above; FOLDERS in tools/check_layers.py has the rules")
+
+
+def test_helpers_in_production(files):
+    for source, target in includes(files):
+        if is_helper_of_tests(target) and not source.is_test:
+            yield (f'{source.path} includes "{target}": only tests and helpers of tests include from testing/ and '
+                   "conformance/. Move the header out of there if the product needs it")
+
+
+def cuda_in_host_code(files):
+    shared = {*HOST_CUDA.split(), *HOST_BODIES.split()}
+    for source, target in includes(files):
+        of_host = source.suffix in {".h", ".cc"} and not source.is_test
+        if of_host and target.endswith((".cuh", ".cu")) and target not in shared and parent(target) != source.folder:
+            yield (f'{source.path} includes "{target}": code for the host includes of CUDA C++ only {", ".join(sorted(shared))}. '
+                   "Move what host and GPU share into one of these")
+
+
+# ---- What stands in a file.
+
+def clocks(files):
+    for source in files:
+        if source.path.startswith("src/") and source.layer in NO_CLOCK and not source.is_test and CLOCK.search(source.text):
+            yield f"{source.path}: src/{source.layer} must not read a real clock; take the time from the device"
+
+
+def foreign_dispatch(files):
+    for source in files:
+        if "HWY_DYNAMIC_DISPATCH" in source.text and source.name != "kernels/cpu_level.h":
+            yield f"{source.path}: Highway's macro does not know LAGOON_CPU; choose a body with LAGOON_DISPATCH"
+
+
+def unguarded_headers(files):
+    for source in files:
         # Highway includes an -inl.h once per target: such a file has guards of its own.
-        if path.suffix in {".h", ".cuh"} and not path.stem.endswith("-inl") and "#pragma once" not in text:
-            yield f"{path.relative_to(ROOT)}: no #pragma once"
+        is_header = source.suffix in {".h", ".cuh"} and not source.path.endswith("-inl.h")
+        if is_header and "#pragma once" not in source.text:
+            yield f"{source.path}: no #pragma once; add it at the top"
+
+
+def throwing_dumps(files):
+    for source in files:
+        in_scope = source.suffix in {".h", ".cc"} and not source.path.endswith("_test.cc") and source.name != "base/json.h"
+        if in_scope and DUMP.search(NOISE.sub(" ", source.text)):
+            yield f"{source.path}: dump() throws on what is not UTF-8; use DumpJson of base/json.h"
+
+
+def empty_tests(files):
+    for source in files:
+        if source.path.endswith("_test.cc") and not TEST.search(source.text):
+            yield f"{source.path}: no TEST in it; a helper of tests has another name and lies in testing/"
+
+
+def homeless_helpers(files):
+    for source in files:
+        if TEST_LIBRARY.search(source.text) and not source.is_test:
+            yield f"{source.path}: includes a library for tests; a helper of tests lies in testing/ or conformance/"
 
 
 NOISE = re.compile(r'//[^\n]*|/\*.*?\*/|R"\((?:.|\n)*?\)"|"(?:\\.|[^"\\\n])*"|\'(?:\\.|[^\'\\\n])\'|^[ \t]*#(?:\\\n|[^\n])*', re.S | re.M)
@@ -76,40 +302,209 @@ def types(text):
             scopes.append(None)
 
 
-def duplicate_types():
+def duplicate_types(files):
+    """Two definitions of one name break the one-definition rule, and neither compiler nor linker reports it."""
     homes = {}
-    for folder in ("src", "apps", "bench"):
-        for path in sorted((ROOT / folder).rglob("*")):
-            # Types of test programs are left out: types of different programs cannot clash.
-            if path.suffix in {".h", ".cc", ".cuh"} and not path.stem.endswith(("_test", "_bench")):
-                for name in types(path.read_text()):
-                    homes.setdefault(name, []).append(str(path.relative_to(ROOT)))
+    for source in files:
+        # Types of test programs are left out: types of different programs cannot clash.
+        if source.suffix != ".cu" and not is_program_of_tests(source.path):
+            for name in types(source.text):
+                homes.setdefault(name, []).append(source.path)
     for name, paths in sorted(homes.items()):
         if len(paths) > 1:
-            yield f"{name} is defined more than once: {', '.join(paths)}"
+            yield f"{name} is defined more than once: {', '.join(paths)}; rename one, or share one definition"
 
 
-def throwing_dumps():
-    for folder in ("src", "apps", "bench"):
-        for path in sorted((ROOT / folder).rglob("*")):
-            name = str(path.relative_to(ROOT))
-            if path.suffix in {".h", ".cc"} and not path.stem.endswith("_test") and name != "src/base/json.h":
-                if DUMP.search(NOISE.sub(" ", path.read_text())):
-                    yield f"{name}: dump() throws on what is not UTF-8; use DumpJson of base/json.h"
+# ---- The folders and the page about them.
+
+def unknown_folders(files, root):
+    """Folders of sources without an entry in FOLDERS, and entries without a folder or file."""
+    homes = {source.folder for source in files}
+    for home in sorted({owner(folder) for folder in homes} - set(FOLDERS)):
+        yield f"{home}: the folder has sources, but no entry in FOLDERS of tools/check_layers.py; add what it may include"
+    for folder, rule in FOLDERS.items():
+        if folder not in homes:
+            yield f"FOLDERS has {folder}, which is no folder of sources; remove the entry or write the right name"
+        for place in rule.split():
+            known = place in FOLDERS if "." not in place else (root / "src" / place).is_file()
+            if not known:
+                yield f"FOLDERS lets {folder} include {place}, which does not exist; remove the name or write the right one"
+
+
+def full_folders(counts):
+    for folder, count in counts.items():
+        if count > MAX_FILES and folder != "bench/results":
+            yield f"{folder}: {count} files directly in it, more than {MAX_FILES}; cut the folder by what its files are for"
+
+
+def sentences(page):
+    """The rows of the page's tables of folders: name and sentence."""
+    return ROW.findall(page)
+
+
+def wrong_rows(root, counts, page):
+    rows = sentences(page)
+    names = [name for name, _ in rows]
+    for folder in counts:
+        if folder != "src" and folder not in names:
+            yield f"{PAGE}: no row for the folder {folder}; add one with its sentence"
+    for name in sorted(set(names)):
+        if not (root / name).is_dir():
+            yield f"{PAGE}: the row {name} names no folder; remove it or write the right name"
+        if names.count(name) > 1:
+            yield f"{PAGE}: the folder {name} has {names.count(name)} rows; leave one"
+
+
+# ---- All checks, and the proof that each of them can fail.
+
+FILE_CHECKS = [wrong_includes, test_helpers_in_production, cuda_in_host_code, clocks, foreign_dispatch, unguarded_headers,
+               throwing_dumps, empty_tests, homeless_helpers, duplicate_types]
+
+
+def violations(root):
+    files, counts = sources(root), folders(root)
+    for check in FILE_CHECKS:
+        yield from check(files)
+    yield from unknown_folders(files, root)
+    yield from full_folders(counts)
+    yield from wrong_rows(root, counts, (root / PAGE).read_text())
+
+
+# For each check files that break it, and files that do not. A file is its path and its text; an include alone is written
+# as its path in quotes.
+CASES = [
+    (wrong_includes, {"src/base/a.cc": '"plan/plan.h"'}, {"src/plan/a.cc": '"base/a.h"'}),
+    (wrong_includes, {"src/plan/a.cc": '"plan.h"'}, {"src/plan/a.cc": '"plan/plan.h"'}),
+    (wrong_includes, {"src/plan/a.cc": '"../base/a.h"'}, {"src/plan/a.cc": '"onnx/onnx_pb.h"'}),
+    (wrong_includes, {"src/device/host/a.h": '"device/cpu/cpu_device.h"'}, {"src/device/cpu/a.h": '"device/host/a.h"'}),
+    (wrong_includes, {"src/device/host/a.h": '"device/sim/a.h"'}, {"src/device/sim/a.h": '"device/host/a.h"'}),
+    (wrong_includes, {"src/device/host/a.h": '"device/cuda/driver/a.h"'}, {"src/device/cuda/a.h": '"device/cuda/driver/a.h"'}),
+    (wrong_includes, {"src/device/cuda/a.h": '"device/cpu/cpu_device.h"'}, {"src/device/cuda/a.h": '"device/device.h"'}),
+    (wrong_includes, {"src/device/cuda/a_test.cc": '"device/cpu/cpu_device.h"'}, {"src/device/cuda/a_test.cc": '"simt/emulator.h"'}),
+    (wrong_includes, {"src/device/cuda/a.h": '"simt/emulator.h"'}, {"src/device/cuda/testing/a.h": '"simt/emulator.h"'}),
+    (wrong_includes, {"src/device/sim/a.h": '"device/cuda/cuda_device.h"'}, {"src/device/sim/a.h": '"device/observer.h"'}),
+    (wrong_includes, {"src/device/cuda/driver/a.h": '"device/cuda/cuda_device.h"'}, {"src/device/cuda/driver/a.h": '"base/a.h"'}),
+    (wrong_includes, {"src/device/cuda/gpu/a.cuh": '"device/block.h"'}, {"src/device/cuda/gpu/a.cuh": '"device/cuda/gpu/isa.cuh"'}),
+    (wrong_includes, {"src/device/cuda/a.h": '"device/cuda/gpu/entry.cuh"'}, {"src/device/cuda/a.h": '"device/cuda/gpu/types.cuh"'}),
+    (wrong_includes, {"src/device/conformance/a.h": '"device/cpu/a.h"'}, {"src/device/cpu/a_test.cc": '"device/conformance/a.h"'}),
+    (wrong_includes, {"src/kernels/simd/a.h": '"kernels/kernel.h"'}, {"src/kernels/simd/a.h": '"kernels/tiling.h"'}),
+    (wrong_includes, {"src/kernels/conv/a.h": '"kernels/kernel_maker.h"'}, {"src/kernels/conv/a.h": '"kernels/kernel.h"'}),
+    (wrong_includes, {"src/kernels/elementwise/a.h": '"kernels/move/a.h"'}, {"src/kernels/move/a.h": '"kernels/elementwise/a.h"'}),
+    (wrong_includes, {"src/kernels/lines/a.h": '"kernels/sequence/a.h"'}, {"src/kernels/sequence/a.h": '"kernels/simd/a.h"'}),
+    (wrong_includes, {"src/kernels/window/a.h": '"kernels/conv/a.h"'}, {"src/kernels/conv/a.h": '"kernels/window/window.h"'}),
+    (wrong_includes, {"src/kernels/conv/a.h": '"kernels/cuda/a.h"'}, {"src/kernels/cuda/a.h": '"kernels/conv/a.h"'}),
+    (wrong_includes, {"src/kernels/cuda/bodies/a.cuh": '"kernels/kernel.h"'}, {"src/kernels/cuda/bodies/a.cuh": '"device/cuda/gpu/isa.cuh"'}),
+    (wrong_includes, {"src/kernels/cuda/make/a.h": '"kernels/cuda/op_program.h"'}, {"src/kernels/cuda/a.h": '"kernels/cuda/make/a.h"'}),
+    (wrong_includes, {"src/graph/fuse/a.h": '"graph/fold/evaluate.h"'}, {"src/graph/ops/a.h": '"graph/fold/evaluate.h"'}),
+    (wrong_includes, {"src/graph/a.h": '"graph/ops/infer.h"'}, {"src/graph/ops/a.h": '"graph/graph.h"'}),
+    (wrong_includes, {"src/graph/fuse/a.h": '"kernels/kernel.h"'}, {"src/graph/fuse/a.h": '"plan/tensor.h"'}),
+    (wrong_includes, {"src/program/lower/a.h": '"program/link/a.h"'}, {"src/program/link/a.h": '"program/lower/a.h"'}),
+    (wrong_includes, {"src/program/lower/a.h": '"kernels/cuda/kernel.h"'}, {"src/program/a.h": '"kernels/cuda/a.h"'}),
+    (wrong_includes, {"src/program/a.h": '"program/profile/a.h"'}, {"src/program/a_test.cc": '"program/profile/a.h"'}),
+    (wrong_includes, {"src/program/idempotence/a.h": '"program/link/a.h"'}, {"src/program/idempotence/a.h": '"plan/plan.h"'}),
+    (wrong_includes, {"src/sched/a.h": '"sched/programs/waitlist.h"'}, {"src/sched/programs/a.h": '"sched/job.h"'}),
+    (wrong_includes, {"src/sched/a_test.cc": '"policies/registry.h"'}, {"src/trace/a_test.cc": '"policies/registry.h"'}),
+    (wrong_includes, {"src/serving/config/a.h": '"serving/core.h"'}, {"src/serving/a.h": '"serving/config/model_config.pb.h"'}),
+    (wrong_includes, {"src/server/http/a.h": '"server/grpc/grpc_edge.h"'}, {"src/server/a.h": '"server/grpc/grpc_edge.h"'}),
+    (wrong_includes, {"src/server/grpc/a.h": '"server/http/http_message.h"'}, {"src/server/a.h": '"server/http/http_message.h"'}),
+    (wrong_includes, {"src/server/http/a.h": '"server/server.h"'}, {"src/server/http/a.h": '"server/stages.h"'}),
+    (wrong_includes, {"bench/report/a.h": '"bench/measure/a.h"'}, {"bench/measure/a.h": '"bench/report/a.h"'}),
+    (wrong_includes, {"bench/live/a.h": '"bench/sim/a.h"'}, {"bench/live/a.h": '"bench/client/a.h"'}),
+    (wrong_includes, {"bench/sim/a.h": '"bench/papers/a.h"'}, {"bench/papers/a.h": '"bench/sim/a.h"'}),
+    (wrong_includes, {"bench/client/a.h": '"bench/gpu/a.h"'}, {"bench/gpu/a.h": '"bench/client/a.h"'}),
+    (wrong_includes, {"src/serving/a.h": '"bench/report/a.h"'}, {"apps/a.h": '"bench/report/a.h"'}),
+    (test_helpers_in_production, {"src/plan/a.h": '"base/testing/a.h"'}, {"src/plan/a_test.cc": '"base/testing/a.h"'}),
+    (test_helpers_in_production, {"src/device/cpu/a.cc": '"device/conformance/suite.h"'}, {"src/device/testing/a.h": '"device/testing/b.h"'}),
+    (cuda_in_host_code, {"bench/gpu/a.h": '"device/cuda/gpu/entry.cuh"'}, {"bench/gpu/a.cuh": '"device/cuda/gpu/entry.cuh"'}),
+    (cuda_in_host_code, {"src/kernels/cuda/a.cc": '"kernels/cuda/bodies/conv.cuh"'}, {"src/kernels/cuda/a.cc": f'"{HOST_BODIES.split()[0]}"'}),
+    (clocks, {"src/sched/a.cc": "auto t = std::chrono::steady_clock::now();"}, {"src/sched/a_test.cc": "auto t = Now();"}),
+    (clocks, {"src/graph/fuse/a.cc": "x = Now();"}, {"src/device/cpu/a.cc": "x = Now();"}),
+    (foreign_dispatch, {"src/kernels/a.cc": "HWY_DYNAMIC_DISPATCH(F)();"}, {"src/kernels/a.cc": "LAGOON_DISPATCH(F)();"}),
+    (unguarded_headers, {"src/base/a.h": "int a;"}, {"src/base/a.h": "#pragma once\nint a;", "src/base/a-inl.h": "int a;"}),
+    (throwing_dumps, {"apps/a.cc": "x = json.dump(2);"}, {"apps/a.cc": "// json.dump()", "apps/a_test.cc": "x = json.dump();"}),
+    (empty_tests, {"src/base/a_test.cc": "int x;"}, {"src/base/a_test.cc": "TEST_P(A, B) {}"}),
+    (homeless_helpers, {"src/base/a.h": "#include <gtest/gtest.h>"}, {"src/base/testing/a.h": "#include <gtest/gtest.h>"}),
+    (homeless_helpers, {"bench/sim/a.cc": "#include <benchmark/benchmark.h>"}, {"bench/sim/a_bench.cc": "#include <benchmark/benchmark.h>"}),
+    (duplicate_types, {"src/base/a.h": "namespace n { struct A {}; }", "apps/b.cc": "namespace n { class A {}; }"},
+     {"src/base/a.h": "namespace n { struct A {}; }", "apps/b.cc": "namespace n { namespace { class A {}; } }"}),
+]
+
+
+def in_folder(files, check):
+    """The result of `check` for a temporary root with `files`: from their path to their text."""
+    with tempfile.TemporaryDirectory() as name:
+        root = pathlib.Path(name)
+        for path, text in files.items():
+            (root / path).parent.mkdir(parents=True, exist_ok=True)
+            (root / path).write_text(f"#include {text}\n" if text.startswith('"') else text)
+        return list(check(root))
 
 
 def self_test():
-    assert DUMP.search(NOISE.sub(" ", "x = json.dump(2);")) and not DUMP.search(NOISE.sub(" ", "// json.dump()"))
+    self_test_types()
+    for check, bad, good in CASES:
+        found = in_folder(bad, lambda root: check(sources(root)))
+        assert len(found) == 1, (check.__name__, bad, found)
+        assert not in_folder(good, lambda root: check(sources(root))), (check.__name__, good)
+    assert {check for check, _, _ in CASES} == set(FILE_CHECKS), "a check has no case that breaks it"
+    self_test_folders()
+    self_test_rows()
+
+
+def self_test_types():
     text = """namespace a { struct X { struct In {}; }; namespace { class Y {}; } enum class E : int { k }; class X;
         // class Z {};
         void f() { struct Local {}; } class W final : public X { }; const char* s = "struct Q {"; }"""
     assert list(types(text)) == ["a::X", "a::E", "a::W"], list(types(text))
 
 
+def self_test_folders():
+    def check(root):
+        return unknown_folders(sources(root), root)
+
+    whole = {f"{'' if layer(folder) in TOPS else 'src/'}{folder}/a.h": "" for folder in FOLDERS}
+    whole |= {f"src/{place}": "" for rule in FOLDERS.values() for place in rule.split() if "." in place}
+    assert not in_folder(whole, check), in_folder(whole, check)
+    assert len(in_folder({**whole, "src/base/extra/a.h": ""}, check)) == 1  # a folder without an entry
+    lone = {path: text for path, text in whole.items() if parent(path) != "src/policies"}
+    assert any("FOLDERS has policies" in line for line in in_folder(lone, check))  # an entry without a folder
+    less = {path: text for path, text in whole.items() if path != "src/graph/fold/evaluate.h"}
+    assert any("include graph/fold/evaluate.h" in line for line in in_folder(less, check))  # a file that is not there
+
+    files = {f"src/base/{number}.txt": "" for number in range(MAX_FILES)}
+    assert not in_folder(files, lambda root: full_folders(folders(root)))
+    assert len(in_folder({**files, "src/base/a.h": ""}, lambda root: full_folders(folders(root)))) == 1
+
+
+def self_test_rows():
+    files = {"src/base/a.h": "", "src/base/testing/a.h": "", "bench/a.h": "", "bench/results/x/y.json": ""}
+    page = "| `src/base` | a |\n| `src/base/testing` | b |\n| `bench/` | c |\n| `bench/results` | e |\n| `bench/results/x` | f |\n"
+
+    def rows(page):
+        return in_folder(files, lambda root: wrong_rows(root, folders(root), page))
+
+    assert not rows(page), rows(page)
+    assert ["no row for the folder bench" in line for line in rows(page.replace("| `bench/` | c |\n", ""))] == [True]
+    assert ["src/none names no folder" in line for line in rows(page + "| `src/none` | d |\n")] == [True]
+    assert ["has 2 rows" in line for line in rows(page + "| `src/base` | d |\n")] == [True]
+
+
+def print_folders():
+    said = dict(sentences((ROOT / PAGE).read_text()))
+    for folder, count in folders(ROOT).items():
+        if folder in said:
+            print(f"{folder:26} {count:3}  {said[folder]}")
+
+
 def main():
+    parser = argparse.ArgumentParser(description="Checks folders and includes.")
+    parser.add_argument("--folders", action="store_true", help="print every folder with its sentence and its number of files")
+    words = parser.parse_args()
     self_test()
-    found = [*violations(), *duplicate_types(), *throwing_dumps()]
-    print("\n".join(found) or f"layers: {len(LAYERS)} layers, no violation")
+    found = list(violations(ROOT))
+    if words.folders and not found:
+        print_folders()
+    print("\n".join(found) or f"layers: {len(FOLDERS)} folders, no violation")
     return 1 if found else 0
 
 

@@ -202,8 +202,8 @@ class Machinery {
     return {};
   }
 
-  // Fills the parameters as GpuDevice does. Every launch has a new tag, for which the words count as
-  // untouched. All launches use the same words, one after the other, so that a graph that runs
+  // Fills the parameters as GpuDevice does. Every launch has a new tag, for which the words count
+  // as untouched. All launches use the same words, one after the other, so that a graph that runs
   // again finds the tags of its last launches there.
   void FillTable(const ModelKernel& kernel, Variant variant) {
     const std::uint32_t tag = ++tag_;

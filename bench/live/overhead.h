@@ -18,8 +18,8 @@ struct OverheadOptions {
 /// over HTTP with binary tensors and over gRPC. The client is in this process, on loopback.
 /// Overhead is the client's time from just before it sends the serialised request to just after the
 /// answer's last byte, less the model's kernels (compute_infer). The p50 is the median over the
-/// windows that the host did not disturb, with its interval (bench/measure/evidence.h). Metrics, for a
-/// protocol P (http, grpc):
+/// windows that the host did not disturb, with its interval (bench/measure/evidence.h). Metrics,
+/// for a protocol P (http, grpc):
 ///   overhead_us_p50.P, _p99.P              with a model that has the same input and computes next
 ///                                          to nothing
 ///   overhead_us_p50.P.MODEL, _p99.P.MODEL  with the model itself, whose weights and activations

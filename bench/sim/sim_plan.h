@@ -2,7 +2,7 @@
 
 #include <memory>
 
-#include "bench/papers/kernel_lists.h"
+#include "bench/sim/kernel_lists.h"
 #include "device/sim/sim_device.h"
 #include "plan/plan.h"
 

@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "bench/papers/kernel_lists.h"
+#include "bench/sim/kernel_lists.h"
 #include "bench/sim/virtual_clients.h"
 #include "device/sim/sim_device.h"
 #include "policies/registry.h"

@@ -33,7 +33,7 @@ std::int64_t BodiesOf(CpuLevel level) {
 
 #ifdef LAGOON_EMULATED_BF16
 
-/// The instructions are emulated on top of AVX-512 (testing/emulated_bf16.h).
+/// The instructions are emulated on top of AVX-512 (conv/bf16/emulated_bf16.h).
 CpuLevel HighestBf16Level() { return CpuLevel::kAmx; }
 
 #elif defined(LAGOON_HAS_BF16_LEVELS)

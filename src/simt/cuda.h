@@ -1,6 +1,6 @@
 #pragma once
 
-// CUDA's names for a C++ compiler: the source of a kernel that includes this runs on a Emulator.
+// CUDA's names for a C++ compiler: the source of a kernel that includes this runs on an Emulator.
 
 #include <cmath>
 #include <cstdint>

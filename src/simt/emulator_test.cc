@@ -101,7 +101,7 @@ TEST(Emulator, ThreadThatEndsBeforeABarrierIsAnError) {
               AllOf(HasSubstr("kernel 'kernel', block"),
                     HasSubstr("deadlock: 63 threads (from 0 on) "
                               "at the barrier of"),
-                    HasSubstr("machine_test.cc"), HasSubstr("1 threads (from 40 on) ended")));
+                    HasSubstr("emulator_test.cc"), HasSubstr("1 threads (from 40 on) ended")));
 }
 
 TEST(Emulator, DifferentBarriersAreAnError) {

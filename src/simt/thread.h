@@ -1,7 +1,7 @@
 #pragma once
 
-// What a kernel on a Emulator can do. simt/cuda.h gives these functions CUDA's names. Call them only
-// on the fiber of a thread.
+// What a kernel on an Emulator can do. simt/cuda.h gives these functions CUDA's names. Call them
+// only on the fiber of a thread.
 
 #include <cstddef>
 #include <cstdint>

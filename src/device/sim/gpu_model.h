@@ -73,13 +73,13 @@ struct GpuModel {
 /// Names of the built-in GPU models, in the order of docs/design/simulator.md.
 std::span<const std::string_view> BuiltInGpuModels();
 
-/// `name_or_path`: a built-in name ("mi50"), or the path of a file of a GPU model if it holds a '/' or
-/// ends in ".json". kNotFound names the built-in GPU models; kInvalidArgument names file, key and
-/// value.
+/// `name_or_path`: a built-in name ("mi50"), or the path of a file of a GPU model if it holds a '/'
+/// or ends in ".json". kNotFound names the built-in GPU models; kInvalidArgument names file, key
+/// and value.
 Result<GpuModel> LoadGpuModel(const std::string& name_or_path);
 
-/// Reads the text of a GPU model: {"name", "description", "constants": {NAME: {"value", "source"}}},
-/// with all constants and no other key. `origin` is named in errors.
+/// Reads the text of a GPU model, which has all constants and no other key:
+/// {"name", "description", "constants": {NAME: {"value", "source"}}}. `origin` is named in errors.
 Result<GpuModel> ParseGpuModel(std::string_view text, std::string_view origin);
 
 /// Checks that the constants are within their bounds and fit together.

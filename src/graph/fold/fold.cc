@@ -4,10 +4,10 @@
 #include <numeric>
 #include <optional>
 
-#include "graph/fuse/graph_edit.h"
+#include "graph/budget.h"
 #include "graph/graph.h"
+#include "graph/graph_edit.h"
 #include "graph/guard.h"
-#include "graph/import/budget.h"
 #include "graph/ops/infer.h"
 
 namespace lagoon {

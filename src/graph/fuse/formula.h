@@ -7,8 +7,8 @@
 #include <optional>
 #include <string_view>
 
-#include "graph/fuse/graph_edit.h"
 #include "graph/graph.h"
+#include "graph/graph_edit.h"
 
 namespace lagoon {
 

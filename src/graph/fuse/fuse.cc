@@ -6,8 +6,8 @@
 #include <unordered_map>
 
 #include "base/text.h"
+#include "graph/budget.h"
 #include "graph/guard.h"
-#include "graph/import/budget.h"
 #include "graph/import/import_batches.h"
 
 namespace lagoon {

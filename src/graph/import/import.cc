@@ -6,12 +6,12 @@
 #include <unordered_set>
 
 #include "base/text.h"
-#include "graph/fuse/graph_edit.h"
+#include "graph/budget.h"
 #include "graph/fuse/normalize_softmax.h"
 #include "graph/graph.h"
+#include "graph/graph_edit.h"
 #include "graph/guard.h"
 #include "graph/import/attributes.h"
-#include "graph/import/budget.h"
 #include "graph/import/import_batches.h"
 #include "graph/import/model_file.h"
 #include "graph/import/proto_index.h"

@@ -4,8 +4,8 @@
 #include <string>
 
 #include "base/status.h"
+#include "graph/budget.h"
 #include "graph/graph.h"
-#include "graph/import/budget.h"
 #include "onnx/onnx_pb.h"
 
 namespace lagoon {

@@ -1,8 +1,8 @@
 #pragma once
 
 #include "base/status.h"
+#include "graph/budget.h"
 #include "graph/graph.h"
-#include "graph/import/budget.h"
 #include "graph/ops/op_context.h"
 
 namespace lagoon {

@@ -6,7 +6,7 @@
 #include <cstring>
 
 #include "base/text.h"
-#include "graph/import/budget.h"
+#include "graph/budget.h"
 #include "graph/import/tensor_import.h"
 #include "plan/element.h"
 

@@ -7,8 +7,8 @@
 #include "kernels/activation.h"
 #include "kernels/elementwise/element_rows.h"
 #include "kernels/elementwise/elementwise.h"
-#include "kernels/move/strided.h"
 #include "kernels/simd/simd-inl.h"
+#include "kernels/strided.h"
 #include "kernels/tiling.h"
 
 #ifndef LAGOON_KERNELS_BINARY_ARGS_

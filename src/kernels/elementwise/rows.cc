@@ -7,7 +7,7 @@
 
 #include "base/check.h"
 #include "kernels/checks.h"
-#include "kernels/move/strided.h"
+#include "kernels/strided.h"
 #include "kernels/tiling.h"
 
 namespace lagoon {

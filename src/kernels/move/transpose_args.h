@@ -5,7 +5,7 @@
 #include <cstddef>
 
 #include "device/block.h"
-#include "kernels/move/strided.h"
+#include "kernels/strided.h"
 
 namespace lagoon {
 

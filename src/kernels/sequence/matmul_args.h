@@ -1,7 +1,7 @@
 #pragma once
 
-#include "kernels/move/strided.h"
 #include "kernels/sequence/matmul.h"
+#include "kernels/strided.h"
 
 namespace lagoon {
 

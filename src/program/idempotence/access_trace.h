@@ -12,7 +12,7 @@ namespace lagoon {
 inline constexpr std::size_t kMaxTraceOperations = 1 << 16;
 inline constexpr std::size_t kMaxTraceRanges = 1 << 20;  // limit for all operations together
 
-/// Parses a memory trace of an engine whose kernels Lagoon did not compile (form:
+/// Parses the access trace of an engine whose kernels Lagoon did not compile (form:
 /// docs/design/idempotence.md). Errors begin with `name` and name the operation, the field and the
 /// value.
 Result<std::vector<AccessSet>> ParseTrace(std::string_view json, const std::string& name);

@@ -1,4 +1,4 @@
-// The memory of a job host is bounded, for any behaviour of its callers.
+// The memory of a ProgramHost is bounded, for any behaviour of its callers.
 
 #include <gtest/gtest.h>
 

@@ -491,9 +491,9 @@ TEST_F(ProgramHostTest, AProgramThatCannotStartSaysWhy) {
 }
 
 // In virtual time the coroutines run on the thread that brings news.
-class JobHostInVirtualTime : public ::testing::Test {
+class ProgramHostInVirtualTime : public ::testing::Test {
  protected:
-  JobHostInVirtualTime() {
+  ProgramHostInVirtualTime() {
     options_.name = "program";
     options_.on_callers_thread = true;
     auto program = std::make_unique<TestProgram>(
@@ -527,7 +527,7 @@ class JobHostInVirtualTime : public ::testing::Test {
   std::unique_ptr<ProgramHost> host_;
 };
 
-TEST_F(JobHostInVirtualTime, AJobIsDrivenByTheDevice) {
+TEST_F(ProgramHostInVirtualTime, AJobIsDrivenByTheDevice) {
   HostedRequest request;
   Post(request);
   device_.RunBlock();
@@ -538,7 +538,7 @@ TEST_F(JobHostInVirtualTime, AJobIsDrivenByTheDevice) {
   EXPECT_EQ(request.Await().outcome, Outcome::kDone);
 }
 
-TEST_F(JobHostInVirtualTime, OperationsOfTwoJobsInterleave) {
+TEST_F(ProgramHostInVirtualTime, OperationsOfTwoJobsInterleave) {
   HostedRequest first, second;
   Post(first);
   Post(second);

@@ -14,7 +14,7 @@
 #include <utility>
 
 #include "base/log.h"
-#include "server/grpc/descriptors.h"
+#include "server/descriptors.h"
 
 namespace lagoon {
 namespace {

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "base/mutex.h"
-#include "server/grpc/descriptors.h"
+#include "server/descriptors.h"
 #include "server/http/http_connection.h"
 
 namespace lagoon {

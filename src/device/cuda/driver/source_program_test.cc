@@ -113,8 +113,8 @@ SourceFile ReadSource(const std::string& name) {
 SourceProgram::Source SuiteSource() {
   SourceProgram::Source source{ReadSource("device/cuda/testing/suite_bodies.cuh"), {}, {}};
   for (const char* name :
-       {"types.cuh", "launch_table.cuh", "portable.cuh", "protocol.cuh", "entry.cuh"}) {
-    source.headers.push_back(ReadSource(std::string("device/cuda/") + name));
+       {"types.cuh", "grid_params.cuh", "portable.cuh", "protocol.cuh", "entry.cuh"}) {
+    source.headers.push_back(ReadSource(std::string("device/cuda/gpu/") + name));
   }
   source.entries = {{"lagoon_suite", 32}};
   return source;

@@ -18,7 +18,7 @@
 #define LAGOON_HAS_BF16_UNITS 1
 #endif
 #ifdef LAGOON_EMULATED_BF16
-#include "kernels/testing/emulated_bf16.h"
+#include "kernels/conv/bf16/emulated_bf16.h"
 #endif
 
 namespace lagoon {

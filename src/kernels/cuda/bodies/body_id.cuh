@@ -1,6 +1,6 @@
 #pragma once
 
-// The numbers of the bodies, as launch tables contain them.
+// The numbers of the bodies, as grid parameters contain them.
 
 namespace lagoon::cuda {
 

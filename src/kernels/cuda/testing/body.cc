@@ -79,7 +79,7 @@ std::vector<std::uint32_t> BoundBody::Run(const std::vector<std::uint32_t>& tile
   emulator.OnBarrier([&](const simt::BarrierEvent& event) {
     if (event.barriers == play.revoke_at) word = 1;
   });
-  // Aligned as in a launch table.
+  // Aligned as in grid parameters.
   alignas(kArgsAlignment) unsigned char args[kArgsBytes];
   std::memcpy(args, kernel_.args.data(), kernel_.args.size());
   std::vector<u32> agreed(tiles.size(), 0);

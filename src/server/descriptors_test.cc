@@ -1,4 +1,4 @@
-#include "server/grpc/descriptors.h"
+#include "server/descriptors.h"
 
 #include <gtest/gtest.h>
 

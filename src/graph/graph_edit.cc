@@ -1,4 +1,4 @@
-#include "graph/fuse/graph_edit.h"
+#include "graph/graph_edit.h"
 
 #include <algorithm>
 #include <cstring>

@@ -8,8 +8,8 @@
 #include <vector>
 
 #include "base/status.h"
+#include "graph/budget.h"
 #include "graph/graph.h"
-#include "graph/import/budget.h"
 
 namespace lagoon {
 

@@ -1,4 +1,4 @@
-#include "bench/papers/kernel_lists.h"
+#include "bench/sim/kernel_lists.h"
 
 #include <gmock/gmock.h>
 

@@ -1,4 +1,4 @@
-#include "graph/import/budget.h"
+#include "graph/budget.h"
 
 #include <fmt/format.h>
 
