@@ -30,9 +30,9 @@ GROUPS = {
     "model": ["src/device/block_model_test.cc"],
     "block": ["src/device/block_test.cc"],
     "table": ["src/device/cpu/launch_table_test.cc", "src/device/cpu/launch_table.cc",
-              "src/base/check.cc"],
+              "src/base/check.cc", "src/base/status.cc"],
     "table-model": ["src/device/cpu/launch_table_model_test.cc", "src/device/cpu/launch_table.cc",
-                    "src/base/check.cc"],
+                    "src/base/check.cc", "src/base/status.cc"],
     "listener": ["src/device/host/listener_slot_test.cc"],
     "clock": ["src/device/cpu/unit_clock_test.cc"],
     "conformance": [f"src/device/conformance/{name}_test.cc"

@@ -63,11 +63,11 @@ class Kernel {
         words_(lagoon::Progress::WordsFor(blocks)),
         progress_(blocks, words_) {
     progress_.Reset();
-    segment_.kernel = kernel;
-    segment_.args = &args_;
-    segment_.progress = &progress_;
+    launch_.kernel = kernel;
+    launch_.args = &args_;
+    launch_.progress = &progress_;
   }
-  void Watch(const Guard& guard) { segment_.guards[0] = guard; }
+  void Watch(const Guard& guard) { launch_.guards[0] = guard; }
 
   /// Resumes an incomplete launch. A complete one begins anew.
   Status Submit(Device& device) {
@@ -75,8 +75,7 @@ class Kernel {
       blocks_before_ += progress_.blocks();
       progress_.Reset();
     }
-    const SubmitResult result =
-        device.Submit({.id = id_, .stream = stream_, .rank = rank_, .segments = {&segment_, 1}});
+    const SubmitResult result = device.Submit(launch_.As(id_, stream_, rank_));
     if (result == SubmitResult::kOk) return {};
     return Fail(ErrorCode::kInternal,
                 fmt::format("device '{}' takes no launch: it is {}", device.info().name,
@@ -91,7 +90,7 @@ class Kernel {
   const cuda::probe::SpinArgs args_;
   std::vector<lagoon::Progress::Word> words_;
   lagoon::Progress progress_;
-  Segment segment_;
+  Launch launch_;
   std::uint64_t blocks_before_ = 0;
 };
 

@@ -148,7 +148,7 @@ class Machinery {
       kernels_.push_back({.image = loaded.image,
                           .shared_bytes = loaded.shared_bytes,
                           .blocks = plan.ops[i].blocks,
-                          .args = model_->instance().segment(i).args});
+                          .args = model_->instance().launch(i).args});
       most_blocks = std::max(most_blocks, plan.ops[i].blocks);
     }
     LAGOON_RETURN_IF_ERROR(LoadFunctions());
@@ -194,7 +194,7 @@ class Machinery {
 
   Status LaunchAll(std::span<const ModelKernel> kernels, Variant variant) {
     for (const ModelKernel& kernel : kernels) {
-      FillTable(kernel, variant);
+      FillParams(kernel, variant);
       LAGOON_RETURN_IF_ERROR(gpu_->Launch(variant == Variant::kPlain ? kernel.plain : kernel.entry,
                                           kernel.blocks, kernel.threads, kernel.shared_bytes,
                                           stream_, params_));
@@ -205,7 +205,7 @@ class Machinery {
   // Fills the parameters as GpuDevice does. Every launch has a new tag, for which the words count
   // as untouched. All launches use the same words, one after the other, so that a graph that runs
   // again finds the tags of its last launches there.
-  void FillTable(const ModelKernel& kernel, Variant variant) {
+  void FillParams(const ModelKernel& kernel, Variant variant) {
     const std::uint32_t tag = ++tag_;
     auto* const words = reinterpret_cast<cuda::u64*>(record_.device());
     params_.state = reinterpret_cast<cuda::IssueState*>(state_.device());
@@ -213,14 +213,10 @@ class Machinery {
                     reinterpret_cast<cuda::u64*>(head_.device()),
                     variant == Variant::kNotes ? kRingNotes : 0, 0};
     params_.issue = tag;
-    params_.segment_count = 1;
-    cuda::SegmentRef& segment = params_.segments[0];
-    segment = {};
-    segment.record = {words, words + kLine, tag, kernel.blocks};
-    segment.body = kernel.image->body;
-    segment.claimants = kernel.blocks;
-    segment.tiles_per_block = 1;
-    segment.count_interval = cuda::CountInterval(kernel.blocks, CudaDeviceOptions().count_interval);
+    params_.record = {words, words + kLine, tag, kernel.blocks};
+    params_.body = kernel.image->body;
+    params_.tiles_per_block = 1;
+    params_.count_interval = cuda::CountInterval(kernel.blocks, CudaDeviceOptions().count_interval);
     std::memcpy(params_.args, kernel.args, kernel.image->args_bytes);
   }
 

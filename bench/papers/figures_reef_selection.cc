@@ -29,7 +29,7 @@ class KernelTimer final : public ForwardingDevice {
     constexpr Rank kBehindRealTime = Rank{1} << 63;
     const SubmitResult result = device_.Submit(launch);
     if (result == SubmitResult::kOk && launch.rank < kBehindRealTime) {
-      running_[launch.id] = {launch.segments.front().kernel, {}};
+      running_[launch.id] = {launch.kernel, {}};
     }
     return result;
   }

@@ -22,9 +22,9 @@ Nanoseconds RunAlone(const SimModel& model) {
   std::vector<LaunchId> ids;
   for (const SimModelKernel& kernel : model.kernels) {
     records.push_back(std::make_unique<Record>(kernel.blocks));
-    const Segment segment{.kernel = LoadKernel(*device, kernel.block),
-                          .progress = records.back()->get()};
-    ids.push_back(session.Submit(segment, {stream}));
+    const Launch launch{.kernel = LoadKernel(*device, kernel.block),
+                        .progress = records.back()->get()};
+    ids.push_back(session.Submit(launch, {stream}));
   }
   session.AwaitAllRetired();
   return session.CompleteAt(ids.back()) - session.PlacedAt(ids.front());
@@ -58,9 +58,10 @@ Nanoseconds RunAtDepth(const SimModel& model, std::size_t depth) {
   TimePoint first, last;
   while (retired < count) {
     for (; submitted < count && submitted < retired + depth; ++submitted) {
-      Segment segment{.kernel = kernels[submitted], .progress = records[submitted]->get()};
-      if (submitted > 0) segment.deps = {&deps[submitted - 1], 1};
-      const Launch launch{LaunchId{submitted}, kUnordered, 0, {&segment, 1}};
+      Launch launch{.id = LaunchId{submitted},
+                    .kernel = kernels[submitted],
+                    .progress = records[submitted]->get()};
+      if (submitted > 0) launch.deps = {&deps[submitted - 1], 1};
       EXPECT_EQ(device->Submit(launch), SubmitResult::kOk);
     }
     device->Wait(kNoDeadline);

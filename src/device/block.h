@@ -137,7 +137,7 @@ class BasicProgress {
   std::uint32_t blocks_;
 };
 
-/// A dependency of a segment: `blocks` tiles of `on` must be done before the segment claims a tile.
+/// A dependency of a launch: `blocks` tiles of `on` must be done before the launch claims a tile.
 template <typename Atomics>
 struct BasicDep {
   const BasicProgress<Atomics>* on = nullptr;
@@ -146,9 +146,9 @@ struct BasicDep {
   bool Met() const { return on->done() >= blocks; }
 };
 
-inline constexpr std::size_t kGuardsPerSegment = 2;
+inline constexpr std::size_t kGuardsPerLaunch = 2;
 
-/// Why a unit stopped working on a segment.
+/// Why a unit stopped working on a launch.
 enum class Leave : std::uint8_t {
   kExhausted,  // no tile left to claim; other units may still run theirs
   kCompleted,  // this unit committed the last tile
@@ -220,7 +220,7 @@ bool DepsMet(std::span<const BasicDep<Atomics>> deps) {
   return true;
 }
 
-/// One unit's loop over a segment of a started launch: checks guards and dependencies, claims,
+/// One unit's loop over the tiles of a started launch: checks guards and dependencies, claims,
 /// runs, commits or unclaims. `run(block)` is the body. `yield()` is called before each claim; true
 /// ends the loop. `claimed`: a tile that the caller claimed after the same checks; it runs first.
 ///

@@ -1,6 +1,6 @@
 // All interleavings of the block protocol on a small model: the code of block.h itself, two
 // workers, three kernels in a chain, one revocation at any moment and one relaunch that does not
-// wait for the old blocks. A worker takes any segment it may take at any time, in any order of
+// wait for the old blocks. A worker takes any launch it may take at any time, in any order of
 // preference, so that the result holds for every scheduler and every rank.
 
 #include <gtest/gtest.h>
@@ -82,7 +82,7 @@ class Model {
   Explorer::Outcome Run() { return explorer_.Run(); }
 
  private:
-  // A worker: takes any segment of any launch that has not retired, until all have.
+  // A worker: takes any launch that has not retired, until all have.
   void Work() {
     for (;;) {
       Explorer::Checkpoint(0);
@@ -92,7 +92,7 @@ class Model {
     }
   }
 
-  // Chooses a segment and makes this worker active in its launch: one step, under the device's
+  // Chooses a launch and makes this worker active in it: one step, under the device's
   // lock.
   std::uint64_t Enter() {
     return Explorer::Access(

@@ -28,7 +28,6 @@ struct DeviceInfo {
   std::size_t memory_bytes = 0;
   /// Launches in flight at once, transfers included. One more is SubmitResult::kFull.
   std::uint32_t max_launches = 0;
-  std::uint32_t max_segments = 0;  // per launch
   std::uint32_t max_streams = 0;
   std::uint32_t max_guards = 0;
   /// Now() stands still between events, and the device calls its listener after every advance. Do
@@ -127,25 +126,30 @@ inline constexpr StreamId kUnordered{0};
 /// The smaller rank runs first. Of equal ranks, the launch that was submitted first.
 using Rank = std::uint64_t;
 
-/// Part of a launch. What its spans and pointers refer to must outlive the launch's retirement.
-struct Segment {
-  KernelHandle kernel{};
-  const void* args = nullptr;
-  Progress* progress = nullptr;
-  std::uint32_t max_claimants = 0;  // largest number of units in this segment at once; 0: no limit
-  std::span<const Dep> deps = {};
-  /// Words of the device (CreateGuard), or done counts: {&progress.done_word(), n}, where
-  /// `progress` is named by a launch. Once more than n of its blocks are done, this segment leaves
-  /// without a call of Raise(). A device may notice the count only when the launch that counts
-  /// retires, and may look at the first launch of a stream only.
-  Guard guards[kGuardsPerSegment] = {};
-};
-
+/// A kernel to run. What its spans and pointers refer to must outlive the launch's retirement.
 struct Launch {
   LaunchId id{};
   StreamId stream = kUnordered;
   Rank rank = 0;
-  std::span<const Segment> segments;  // 1 to DeviceInfo::max_segments; copied by Submit
+  KernelHandle kernel{};
+  const void* args = nullptr;
+  Progress* progress = nullptr;
+  std::uint32_t max_claimants = 0;  // largest number of units in this launch at once; 0: no limit
+  std::span<const Dep> deps = {};
+  /// Words of the device (CreateGuard), or done counts: {&progress.done_word(), n}, where
+  /// `progress` is named by a launch. Once more than n of its blocks are done, this launch leaves
+  /// without a call of Raise(). A device may notice the count only when the launch that counts
+  /// retires, and may look at the first launch of a stream only.
+  Guard guards[kGuardsPerLaunch] = {};
+
+  /// The same kernel as another launch.
+  Launch As(LaunchId other, StreamId on = kUnordered, Rank ranked = 0) const {
+    Launch launch = *this;
+    launch.id = other;
+    launch.stream = on;
+    launch.rank = ranked;
+    return launch;
+  }
 };
 
 /// A copy between host and device memory. A copy that has begun is copied whole, and every byte is
@@ -163,13 +167,13 @@ struct Copy {
   std::span<const Dep> deps = {};
   /// If a guard is raised before the first chunk begins, the copy retires incomplete and copies
   /// nothing. Later a guard has no effect: Guard::only_before_start is implied.
-  Guard guards[kGuardsPerSegment] = {};
+  Guard guards[kGuardsPerLaunch] = {};
 };
 
 /// The copy's guards with only_before_start set: a copy that has begun no longer checks them.
-inline std::array<Guard, kGuardsPerSegment> CopyGuards(const Copy& copy) {
-  std::array<Guard, kGuardsPerSegment> guards;
-  for (std::size_t i = 0; i < kGuardsPerSegment; ++i) {
+inline std::array<Guard, kGuardsPerLaunch> CopyGuards(const Copy& copy) {
+  std::array<Guard, kGuardsPerLaunch> guards;
+  for (std::size_t i = 0; i < kGuardsPerLaunch; ++i) {
     guards[i] = copy.guards[i];
     guards[i].only_before_start = true;
   }
@@ -191,13 +195,12 @@ enum class SubmitResult : std::uint8_t {
 
 struct DeviceEvent {
   enum class Kind : std::uint8_t {
-    kPlaced,    // first block of a segment is about to run; not reported if none ever runs
-    kComplete,  // a block of this launch completed a segment's progress; at: last commit
+    kPlaced,    // the first block is about to run; not reported if none ever runs
+    kComplete,  // a block of this launch completed its progress; at: last commit
     kRetired,   // no block of the launch runs or will ever run; may be incomplete
     kLost,      // the device failed and all its launches are lost; `launch` means nothing
   };
   Kind kind{};
-  std::uint32_t segment = 0;
   LaunchId launch{};
   TimePoint at{};
 };

@@ -9,13 +9,12 @@ namespace lagoon {
 /// One block (or chunk of a copy) on a compute unit.
 struct DeviceBlock {
   LaunchId launch{};
-  std::uint32_t segment = 0;
   std::uint32_t tile = 0;
   /// Compute units first; a simulator's copy engines are numbered after them.
   std::uint32_t unit = 0;
   TimePoint placed{};          // when it began
   Body body = nullptr;         // what the kernel was loaded with
-  const void* args = nullptr;  // argument of the segment
+  const void* args = nullptr;  // argument of the launch
   const Copy* copy = nullptr;  // set if the block is a chunk of this copy; else null
 };
 

@@ -125,12 +125,12 @@ void Instance::BindOp(Binding& binding, std::size_t index, std::byte* args) cons
       if (reader == index) deps.push_back({copy, copy->blocks()});
     }
   }
-  Segment segment;
-  segment.kernel = op.kernel;
-  segment.args = args + op.version * ArgsStride(op);
-  segment.progress = binding.progress[index].get();
-  segment.deps = deps;
-  binding.segments.push_back(segment);
+  Launch launch;
+  launch.kernel = op.kernel;
+  launch.args = args + op.version * ArgsStride(op);
+  launch.progress = binding.progress[index].get();
+  launch.deps = deps;
+  binding.launches.push_back(launch);
   binding.versions.push_back(op.version);
   binding.recut.reserve(plan.ops.size());
 }
@@ -178,8 +178,8 @@ void Instance::UseVersion(std::size_t index, std::uint32_t version) {
 void Instance::Binding::Recut(std::size_t index, std::uint32_t version) {
   const PlanOp& op = plan->ops[index];
   const std::uint32_t blocks = op.versions[version].blocks;
-  auto* image = static_cast<const std::byte*>(segments[index].args);
-  segments[index].args = image + (std::ptrdiff_t{version} - std::ptrdiff_t{versions[index]}) *
+  auto* image = static_cast<const std::byte*>(launches[index].args);
+  launches[index].args = image + (std::ptrdiff_t{version} - std::ptrdiff_t{versions[index]}) *
                                      static_cast<std::ptrdiff_t>(ArgsStride(op));
   versions[index] = version;
   progress[index]->Reset(blocks);

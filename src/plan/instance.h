@@ -9,7 +9,7 @@
 
 namespace lagoon {
 
-/// A loaded plan bound to an arena of its own: segments ready to submit, one Progress record per
+/// A loaded plan bound to an arena of its own: launches ready to submit, one Progress record per
 /// op, and one per graph input and output for its copy. Runs one job at a time, of any batch size
 /// of the plan. Not thread-safe.
 class Instance {
@@ -30,8 +30,9 @@ class Instance {
   void Select(std::size_t size);
   const Plan& plan() const { return *binding_->plan; }
 
-  /// The segment of op `index`, with its dependencies (input copies included) and without guards.
-  const Segment& segment(std::size_t index) const { return binding_->segments[index]; }
+  /// The launch of op `index`, with its dependencies (input copies included). The caller sets id,
+  /// stream, rank and guards.
+  const Launch& launch(std::size_t index) const { return binding_->launches[index]; }
   Progress& progress(std::size_t index) { return *binding_->progress[index]; }
   const Progress& progress(std::size_t index) const { return *binding_->progress[index]; }
 
@@ -65,7 +66,7 @@ class Instance {
     std::vector<std::unique_ptr<Progress>> progress;  // ops, then inputs, then outputs
     std::vector<std::vector<Dep>> deps;               // ops, then outputs
     std::vector<std::vector<Dep*>> dependents;        // by op: the deps that refer to it
-    std::vector<Segment> segments;
+    std::vector<Launch> launches;
     std::vector<std::uint32_t> versions;  // version in use, by op
     std::vector<std::size_t> recut;       // ops whose version is not the plan's
 

@@ -74,12 +74,12 @@ class Run {
     }
     const std::size_t op = step - inputs_.size();
     if (op < plan().ops.size()) {
-      Segment segment = instance_.segment(op);
+      Launch launch = instance_.launch(op).As(id, kUnordered, step);
       if (options_.revoke_after) {
         const std::atomic<std::uint32_t>* word = device_.GuardWord(options_.guard);
-        segment.guards[0] = {word, word->load()};
+        launch.guards[0] = {word, word->load()};
       }
-      return device_.Submit({id, kUnordered, step, {&segment, 1}});
+      return device_.Submit(launch);
     }
     const std::size_t output = op - plan().ops.size();
     Copy copy = instance_.OutputCopy(output, outputs_[output]);

@@ -249,30 +249,31 @@ bool Mechanism::SubmitOutputs(Job& job) {
 bool Mechanism::SubmitOp(Job& job, const PaddingRoom* room) {
   if (launches_.full()) return false;
   JobQueue::Slot& slot = job.queue->slots[job.slot];
-  Segment segment = job.instance->segment(job.next_op);
+  Launch launch = job.instance->launch(job.next_op);
   const bool best_effort = job.job_class == JobClass::kBestEffort;
   if (room != nullptr) {
-    segment.guards[0] = GuardOf(*room);
-    segment.max_claimants = room->units;
+    launch.guards[0] = GuardOf(*room);
+    launch.max_claimants = room->units;
   } else if (best_effort && config_.preemption != SchedulerConfig::Preemption::kNone) {
-    segment.guards[0] = {device_.GuardWord(group_guard_), group_limit_,
-                         config_.preemption == SchedulerConfig::Preemption::kWait};
+    launch.guards[0] = {device_.GuardWord(group_guard_), group_limit_,
+                        config_.preemption == SchedulerConfig::Preemption::kWait};
   }
-  segment.guards[1] = {device_.GuardWord(slot.guard), slot.revision, false};
-  const std::uint32_t done = segment.progress->done();
-  const LaunchId id = launches_.Add({.job = &job,
-                                     .kind = JobLaunch::Kind::kOp,
-                                     .index = static_cast<std::uint32_t>(job.next_op),
-                                     .limit = group_limit_,
-                                     .blocks = segment.progress->blocks() - done,
-                                     .occupancy = job.instance->plan().ops[job.next_op].occupancy,
-                                     .padding = room != nullptr,
-                                     .whole = done == 0 && room == nullptr});
-  const Launch launch{id, job.stream, RankOf(job), std::span(&segment, 1)};
+  launch.guards[1] = {device_.GuardWord(slot.guard), slot.revision, false};
+  const std::uint32_t done = launch.progress->done();
+  launch.id = launches_.Add({.job = &job,
+                             .kind = JobLaunch::Kind::kOp,
+                             .index = static_cast<std::uint32_t>(job.next_op),
+                             .limit = group_limit_,
+                             .blocks = launch.progress->blocks() - done,
+                             .occupancy = job.instance->plan().ops[job.next_op].occupancy,
+                             .padding = room != nullptr,
+                             .whole = done == 0 && room == nullptr});
+  launch.stream = job.stream;
+  launch.rank = RankOf(job);
   const TimePoint at = observer_ == nullptr ? TimePoint{} : device_.Now();
-  if (!Accepted(device_.Submit(launch), id, job)) return false;
+  if (!Accepted(device_.Submit(launch), launch.id, job)) return false;
   ++kernels_[best_effort ? kBestEffort : kRealTime];
-  in_flight_.Add(launches_.Find(id));
+  in_flight_.Add(launches_.Find(launch.id));
   ++slot.in_flight[job.next_op];
   if (best_effort && room == nullptr) ++revocable_;
   if (room != nullptr) {
@@ -286,8 +287,8 @@ bool Mechanism::SubmitOp(Job& job, const PaddingRoom* room) {
     stats_.resumed_blocks += done;
   }
   if (observer_ != nullptr) {
-    TellLaunch(SchedEvent::Kind::kLaunched, id, at, static_cast<std::uint32_t>(job.size));
-    if (resumed) TellLaunch(SchedEvent::Kind::kResumed, id, at, done);
+    TellLaunch(SchedEvent::Kind::kLaunched, launch.id, at, static_cast<std::uint32_t>(job.size));
+    if (resumed) TellLaunch(SchedEvent::Kind::kResumed, launch.id, at, done);
   }
   return true;
 }

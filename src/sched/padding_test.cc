@@ -150,11 +150,11 @@ TEST_F(RoomTest, AnInstanceCutsAKernelAnewUntilItIsReset) {
   op.versions = {{"wide", op.args, 2, 0, {}}, {"narrow", op.args, 130, 0, {}}};
   op.versions[1].args.assign(8, std::byte{2});
   Room(plan, 4);
-  const auto args = [&] { return *static_cast<const std::byte*>(instance_->segment(0).args); };
+  const auto args = [&] { return *static_cast<const std::byte*>(instance_->launch(0).args); };
   instance_->UseVersion(0, 1);
   EXPECT_EQ(instance_->version(0), 1u);
   EXPECT_EQ(args(), std::byte{2});
-  EXPECT_EQ(instance_->segment(1).deps[0].blocks, 130u);
+  EXPECT_EQ(instance_->launch(1).deps[0].blocks, 130u);
   std::vector<std::uint32_t> claimed;
   while (const auto block = instance_->progress(0).Claim()) {
     claimed.push_back(*block);
@@ -165,7 +165,7 @@ TEST_F(RoomTest, AnInstanceCutsAKernelAnewUntilItIsReset) {
   instance_->Reset();
   EXPECT_EQ(instance_->version(0), 0u);
   EXPECT_EQ(args(), std::byte{1});
-  EXPECT_EQ(instance_->segment(1).deps[0].blocks, 2u);
+  EXPECT_EQ(instance_->launch(1).deps[0].blocks, 2u);
   EXPECT_EQ(instance_->progress(0).blocks(), 2u);
 }
 

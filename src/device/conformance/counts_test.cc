@@ -14,7 +14,7 @@ class HalvedKernel {
  public:
   explicit HalvedKernel(KernelHandle mix) : mix_(mix) {}
 
-  Segment segment() { return {.kernel = mix_, .args = &args_, .progress = record_.get()}; }
+  Launch launch() { return {.kernel = mix_, .args = &args_, .progress = record_.get()}; }
   /// Asks to leave as soon as the first block is done.
   Guard AfterTheFirst() { return {&record_->done_word(), 0}; }
   void Resume() { resume_.store(true); }
@@ -47,11 +47,11 @@ TEST_P(DeviceConformance, AQueuedLaunchRetiresWhenTheKernelThatItCountsIsRevoked
     GateArgs gate;
     CountArgs args;
     Record counting(3), guarded(1);
-    Segment first{.kernel = gate_kernel, .args = &gate, .progress = counting.get()};
+    Launch first{.kernel = gate_kernel, .args = &gate, .progress = counting.get()};
     first.guards[0] = session.On(guard, round);
     const LaunchId revoked = session.Submit(first);
     ASSERT_TRUE(session.Await([&] { return gate.waiting.load() == 1; }));
-    Segment second{.kernel = count, .args = &args, .progress = guarded.get()};
+    Launch second{.kernel = count, .args = &args, .progress = guarded.get()};
     second.guards[0] = {&counting->done_word(), 0};
     session.Submit(second, {kUnordered, kWorse});
     session.Raise(guard, round + 1);
@@ -76,8 +76,8 @@ TEST_P(DeviceConformance, AQueuedLaunchRetiresWhenItsCountIsReachedWhileItIsSubm
     HalvedKernel counting(mix);
     CountArgs args;
     Record guarded(1);
-    session.Submit(counting.segment());
-    Segment second{.kernel = count, .args = &args, .progress = guarded.get()};
+    session.Submit(counting.launch());
+    Launch second{.kernel = count, .args = &args, .progress = guarded.get()};
     second.guards[0] = counting.AfterTheFirst();
     const LaunchId queued = session.Submit(second, {kUnordered, kWorse});
     if (!at_once) counting.Resume();
@@ -99,16 +99,16 @@ TEST_P(DeviceConformance, ALaunchBehindAnotherOfItsStreamRetiresWhenItsCountIsRe
   Record needed(1), before(1), guarded(1);
   const Dep dep = needed.AllDone();
   session.Submit(
-      Segment{.kernel = count, .args = &args_before, .progress = before.get(), .deps = {&dep, 1}},
+      Launch{.kernel = count, .args = &args_before, .progress = before.get(), .deps = {&dep, 1}},
       {stream, kWorse});
-  Segment second{.kernel = count, .args = &args_guarded, .progress = guarded.get()};
+  Launch second{.kernel = count, .args = &args_guarded, .progress = guarded.get()};
   second.guards[0] = counting.AfterTheFirst();
   session.Submit(second, {stream, kWorse});
-  const LaunchId id = session.Submit(counting.segment());
+  const LaunchId id = session.Submit(counting.launch());
   counting.Resume();
   session.AwaitRetired(id);
   // A device may look at the first launch of a stream only: let that launch run.
-  session.Submit(Segment{.kernel = count, .args = &args, .progress = needed.get()});
+  session.Submit(Launch{.kernel = count, .args = &args, .progress = needed.get()});
   session.AwaitAllRetired();
   EXPECT_EQ(args_before.runs.load(), 1);
   EXPECT_EQ(args_guarded.runs.load(), 0);

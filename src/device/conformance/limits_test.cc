@@ -24,7 +24,7 @@ TEST_P(DeviceConformance, TransfersCopyEveryByteExactlyOnceWhateverIsRaised) {
     Record after(1);
     const Dep dep = record.AllDone();
     const LaunchId reader = session.Submit(
-        Segment{.kernel = count, .args = &args, .progress = after.get(), .deps = {&dep, 1}});
+        Launch{.kernel = count, .args = &args, .progress = after.get(), .deps = {&dep, 1}});
     const LaunchId copy = session.Transfer(
         {.to = to.data(), .from = from.data(), .bytes = bytes, .progress = record.get()});
     session.Raise(guard, static_cast<std::uint32_t>(bytes) + 1);
@@ -71,11 +71,10 @@ TEST_P(DeviceConformance, ACopyLeavesWithItsGuardOnlyBeforeItsFirstChunk) {
                   .deps = {&dep, 1},
                   .guards = {session.On(guard, raised)}};
     };
-    session.Submit(Segment{.kernel = gate, .args = &gate_args, .progress = first.get()});
+    session.Submit(Launch{.kernel = gate, .args = &gate_args, .progress = first.get()});
     const LaunchId revoked = session.Transfer(copy());
-    const LaunchId next =
-        session.Submit(Segment{.kernel = count, .args = &count_args, .progress = behind.get()},
-                       {.stream = stream});
+    const LaunchId next = session.Submit(
+        Launch{.kernel = count, .args = &count_args, .progress = behind.get()}, {.stream = stream});
     session.Raise(guard, ++raised);
     session.AwaitRetired(revoked);
     session.AwaitRetired(next);  // the revoked copy does not hold it up
@@ -137,7 +136,7 @@ TEST_P(DeviceConformance, ATransferWaitsForWhatProducesItsSource) {
                       .bytes = y.size() * sizeof(y[0]),
                       .progress = copied.get(),
                       .deps = {&dep, 1}});
-    session.Submit(Segment{.kernel = mix, .args = &args, .progress = kernel.get()});
+    session.Submit(Launch{.kernel = mix, .args = &args, .progress = kernel.get()});
     session.AwaitAllRetired();
     EXPECT_EQ(y, result);
   }
@@ -151,16 +150,16 @@ TEST_P(DeviceConformance, AFullDeviceRefusesAndRecovers) {
   CountArgs args;
   Record never(1), record(1);
   const Dep dep = never.AllDone();
-  Segment segment{.kernel = count, .args = &args, .progress = record.get(), .deps = {&dep, 1}};
+  Launch launch{.kernel = count, .args = &args, .progress = record.get(), .deps = {&dep, 1}};
   for (std::uint32_t epoch = 0; epoch < 3; ++epoch) {
-    segment.guards[0] = session.On(guard, epoch);
+    launch.guards[0] = session.On(guard, epoch);
     LaunchId id{};
     std::uint32_t accepted = 0;
-    while (session.TrySubmit(segment, id) == SubmitResult::kOk) {
+    while (session.TrySubmit(launch, id) == SubmitResult::kOk) {
       ASSERT_LE(++accepted, device->info().max_launches);
     }
     EXPECT_EQ(accepted, device->info().max_launches);
-    EXPECT_EQ(session.TrySubmit(segment, id), SubmitResult::kFull);
+    EXPECT_EQ(session.TrySubmit(launch, id), SubmitResult::kFull);
     Record copied(1);
     EXPECT_EQ(device->Transfer({.id = LaunchId{1u << 30}, .progress = copied.get()}),
               SubmitResult::kFull);
@@ -181,17 +180,17 @@ TEST_P(DeviceConformance, NoEventIsLostWhenNobodyPolls) {
     std::vector<LaunchId> ids;
     // Launches come and go, but their events stay. Submitted one at a time: when the device refuses
     // for long, it is full of events, not of launches.
-    const auto submit = [&](const Segment& segment) {
+    const auto submit = [&](const Launch& launch) {
       LaunchId id{};
-      if (session.TrySubmit(segment, id) != SubmitResult::kOk) return false;
+      if (session.TrySubmit(launch, id) != SubmitResult::kOk) return false;
       ids.push_back(id);
       return true;
     };
     for (bool accepted = true; accepted;) {
       ASSERT_LT(ids.size(), 100'000u) << "an unbounded number of launches was accepted";
       records.push_back(std::make_unique<Record>(1));
-      const Segment segment{.kernel = count, .args = &args, .progress = records.back()->get()};
-      accepted = submit(segment);
+      const Launch launch{.kernel = count, .args = &args, .progress = records.back()->get()};
+      accepted = submit(launch);
       if (accepted) session.Await([&] { return (*records.back())->Complete(); });
     }
     EXPECT_GT(ids.size(), device->info().max_launches);
@@ -264,9 +263,9 @@ TEST_P(DeviceConformance, EveryUnitHasTheScratchOfTheLargestKernel) {
                                   std::size_t{300'000}, std::size_t{64}}) {
     args.push_back(std::make_unique<ScratchArgs>(ScratchArgs{bytes, &wrong}));
     records.push_back(std::make_unique<Record>(40));
-    session.Submit(Segment{.kernel = session.Load(body, {.scratch_bytes = bytes}),
-                           .args = args.back().get(),
-                           .progress = records.back()->get()});
+    session.Submit(Launch{.kernel = session.Load(body, {.scratch_bytes = bytes}),
+                          .args = args.back().get(),
+                          .progress = records.back()->get()});
   }
   session.AwaitAllRetired();
   EXPECT_EQ(wrong.load(), 0);
@@ -285,7 +284,7 @@ TEST_P(DeviceConformance, AStreamWithUnitsOfItsOwnWorksOrIsRefusedWithTheReason)
   CountArgs args;
   Record record(5);
   session.AwaitRetired(session.Submit(
-      Segment{.kernel = session.Load(CountBody), .args = &args, .progress = record.get()},
+      Launch{.kernel = session.Load(CountBody), .args = &args, .progress = record.get()},
       {*stream}));
   EXPECT_EQ(args.runs.load(), 5);
 }
@@ -321,7 +320,7 @@ TEST_P(DeviceConformance, UnitTimesAccountForBodiesAndIdleness) {
   GateArgs gate;
   Record record(1);
   const UnitTimes before = device->Times();
-  session.Submit(Segment{.kernel = gate_kernel, .args = &gate, .progress = record.get()});
+  session.Submit(Launch{.kernel = gate_kernel, .args = &gate, .progress = record.get()});
   ASSERT_TRUE(session.Await([&] { return gate.waiting.load() == 1; }));
   const UnitTimes running = device->Times();
   const TimePoint begin = device->Now();

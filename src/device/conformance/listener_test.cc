@@ -25,9 +25,8 @@ TEST_P(DeviceConformance, TheListenerHearsOfCompletionAndMayUseTheQueue) {
       }
     }
     void SubmitNext() {
-      const Segment segment{.kernel = kernel, .args = &args, .progress = records[retired]->get()};
-      EXPECT_EQ(device->Submit({LaunchId{retired + 1}, kUnordered, 0, {&segment, 1}}),
-                SubmitResult::kOk);
+      const Launch launch{.kernel = kernel, .args = &args, .progress = records[retired]->get()};
+      EXPECT_EQ(device->Submit(launch.As(LaunchId{retired + 1})), SubmitResult::kOk);
     }
     Device* device = nullptr;
     KernelHandle kernel{};
@@ -82,7 +81,7 @@ TEST_P(DeviceConformance, AListenerIsClearedOnlyWhenItsLastCallHasReturned) {
   device->SetListener(&listener);
   Record record(2);
   const LaunchId first =
-      session.Submit(Segment{.kernel = count, .args = &args, .progress = record.get()});
+      session.Submit(Launch{.kernel = count, .args = &args, .progress = record.get()});
   const std::jthread driver = Drive(*device, listener.calls);
   while (listener.calls.load() == 0) std::this_thread::yield();
 
@@ -103,7 +102,7 @@ TEST_P(DeviceConformance, AListenerIsClearedOnlyWhenItsLastCallHasReturned) {
   for (int i = 0; i < 5; ++i) {
     Record more(2);
     session.AwaitRetired(
-        session.Submit(Segment{.kernel = count, .args = &args, .progress = more.get()}));
+        session.Submit(Launch{.kernel = count, .args = &args, .progress = more.get()}));
   }
   EXPECT_EQ(listener.calls.load(), calls) << "a call after SetListener(nullptr)";
 }
@@ -128,7 +127,7 @@ TEST_P(DeviceConformance, NoCallBeginsAfterAListenerWasClearedWhileNewsCome) {
     device->SetListener(&listener);
     Record record(1);
     const LaunchId id =
-        session.Submit(Segment{.kernel = count, .args = &args, .progress = record.get()});
+        session.Submit(Launch{.kernel = count, .args = &args, .progress = record.get()});
     session.AwaitRetired(id);  // the listener may be about to be called for this, too
     device->SetListener(nullptr);
     listener.cleared.store(true);
@@ -156,7 +155,7 @@ TEST_P(DeviceConformance, AListenerMayClearItself) {
   const auto submit = [&] {
     records.push_back(std::make_unique<Record>(1));
     return session.Submit(
-        Segment{.kernel = count, .args = &args, .progress = records.back()->get()});
+        Launch{.kernel = count, .args = &args, .progress = records.back()->get()});
   };
   submit();
   // Do not poll here: polled events are no news.

@@ -11,7 +11,7 @@
 namespace lagoon::conformance {
 namespace {
 
-// What happened to each block, by launch, segment and tile.
+// What happened to each block, by launch and tile.
 class Log final : public DeviceObserver {
  public:
   struct Entry {
@@ -46,8 +46,8 @@ class Log final : public DeviceObserver {
   }
 
  private:
-  using KeyOf = std::tuple<LaunchId, std::uint32_t, std::uint32_t>;
-  static KeyOf Key(const DeviceBlock& block) { return {block.launch, block.segment, block.tile}; }
+  using KeyOf = std::pair<LaunchId, std::uint32_t>;
+  static KeyOf Key(const DeviceBlock& block) { return {block.launch, block.tile}; }
 
   std::mutex mutex_;
   std::map<KeyOf, Entry> entries_;
@@ -63,7 +63,7 @@ TEST_P(DeviceConformance, AnObserverSeesEveryBlockAndChunkOnce) {
   Record record(10);
   const TimePoint begin = device->Now();
   const LaunchId kernel = session.Submit(
-      Segment{.kernel = session.Load(CountBody), .args = &args, .progress = record.get()});
+      Launch{.kernel = session.Load(CountBody), .args = &args, .progress = record.get()});
   std::vector<std::byte> from(2 * kCopyChunkBytes + 1), to(from.size());
   Record chunks(CopyBlocks(from.size()));
   const LaunchId copy = session.Transfer(
@@ -104,12 +104,12 @@ TEST_P(DeviceConformance, AnObserverSeesWhichBlocksLeft) {
                .stopped = &stopped,
                .resume = &resume};
   Record record(1);
-  Segment segment{.kernel = session.Load(MixBody, {.block = std::chrono::microseconds(30),
-                                                   .check = std::chrono::microseconds(10)}),
-                  .args = &args,
-                  .progress = record.get()};
-  segment.guards[0] = session.On(guard, 0);
-  const LaunchId id = session.Submit(segment);
+  Launch launch{.kernel = session.Load(MixBody, {.block = std::chrono::microseconds(30),
+                                                 .check = std::chrono::microseconds(10)}),
+                .args = &args,
+                .progress = record.get()};
+  launch.guards[0] = session.On(guard, 0);
+  const LaunchId id = session.Submit(launch);
   session.Await([&] { return stopped.load() || !log.Of(id).empty(); });
   session.Raise(guard, 1);
   resume.store(true);
@@ -126,13 +126,13 @@ TEST_P(DeviceConformance, NobodySeesBlocksAfterTheObserverHasGone) {
   Session session(*device);
   CountArgs args;
   Record first(4), second(4);
-  Segment segment{.kernel = session.Load(CountBody), .args = &args, .progress = first.get()};
+  Launch launch{.kernel = session.Load(CountBody), .args = &args, .progress = first.get()};
   device->SetObserver(&log);
-  const LaunchId seen = session.Submit(segment);
+  const LaunchId seen = session.Submit(launch);
   session.AwaitAllRetired();
   device->SetObserver(nullptr);
-  segment.progress = second.get();
-  const LaunchId unseen = session.Submit(segment);
+  launch.progress = second.get();
+  const LaunchId unseen = session.Submit(launch);
   session.AwaitAllRetired();
   EXPECT_EQ(log.Of(seen).size(), 4u);
   EXPECT_TRUE(log.Of(unseen).empty());

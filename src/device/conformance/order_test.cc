@@ -25,17 +25,17 @@ class Log {
   void Hold() {
     const std::uint32_t units = session_.device().info().units;
     held_ = std::make_unique<Record>(units);
-    const Segment segment{.kernel = gate_kernel_, .args = &gate_, .progress = held_->get()};
-    session_.Submit(segment);
+    const Launch launch{.kernel = gate_kernel_, .args = &gate_, .progress = held_->get()};
+    session_.Submit(launch);
     session_.Await([&] { return gate_.waiting.load() == static_cast<int>(units); });
   }
   void Release() { gate_.open.store(true); }
 
   LaunchId Submit(int name, Place place, std::span<const Dep> deps = {}) {
     const auto index = static_cast<std::size_t>(name);
-    const Segment segment{
+    const Launch launch{
         .kernel = kernel_, .args = &args_[index], .progress = records_[index]->get(), .deps = deps};
-    return session_.Submit(segment, place);
+    return session_.Submit(launch, place);
   }
   Dep Done(int name) { return records_[static_cast<std::size_t>(name)]->AllDone(); }
   const std::vector<int>& list() const { return list_; }
@@ -82,7 +82,7 @@ TEST_P(DeviceConformance, AStreamWaitsForEveryBlockOfTheLaunchBefore) {
   for (CountArgs& arg : args) {
     arg.work = kWork;
     records.push_back(std::make_unique<Record>(5));
-    session.Submit(Segment{.kernel = count, .args = &arg, .progress = records.back()->get()},
+    session.Submit(Launch{.kernel = count, .args = &arg, .progress = records.back()->get()},
                    {stream});
   }
   session.AwaitAllRetired();
@@ -116,10 +116,10 @@ TEST_P(DeviceConformance, ABetterRankTakesOverBetweenTheBlocksOfARunningLaunch) 
   slow.work = kWork;
   Record slow_record(200), urgent_record(1);
   const LaunchId first = session.Submit(
-      Segment{.kernel = count, .args = &slow, .progress = slow_record.get()}, {kUnordered, 9});
+      Launch{.kernel = count, .args = &slow, .progress = slow_record.get()}, {kUnordered, 9});
   session.Await([&] { return slow.runs.load() > 0; });
   const LaunchId second =
-      session.Submit(Segment{.kernel = count, .args = &urgent, .progress = urgent_record.get()});
+      session.Submit(Launch{.kernel = count, .args = &urgent, .progress = urgent_record.get()});
   session.AwaitRetired(second);
   EXPECT_LT(session.CompleteAt(second), [&] {
     session.AwaitRetired(first);
@@ -140,7 +140,7 @@ TEST_P(DeviceConformance, AStreamThatWaitsAtItsHeadDoesNotHoldUpOthers) {
   const KernelHandle count = session.Load(CountBody);
   CountArgs unused;
   Record blocked(1);
-  Segment head{.kernel = count, .args = &unused, .progress = blocked.get(), .deps = {&dep, 1}};
+  Launch head{.kernel = count, .args = &unused, .progress = blocked.get(), .deps = {&dep, 1}};
   head.guards[0] = session.On(guard, 0);
   session.Submit(head, {streams[0]});
   for (int i = 0; i < 4; ++i) log.Submit(8 + i, {streams[0]});
@@ -182,10 +182,10 @@ TEST_P(DeviceConformance, APartialDependencyIsMetByTheTileThatMakesItSo) {
   Record slow_record(40), after_record(1);
   // One unit works on the slow kernel, the other one waits for its third tile.
   session.Submit(
-      Segment{.kernel = count, .args = &slow, .progress = slow_record.get(), .max_claimants = 1});
+      Launch{.kernel = count, .args = &slow, .progress = slow_record.get(), .max_claimants = 1});
   const Dep dep{slow_record.get(), 3};
   const LaunchId id = session.Submit(
-      Segment{.kernel = count, .args = &after, .progress = after_record.get(), .deps = {&dep, 1}});
+      Launch{.kernel = count, .args = &after, .progress = after_record.get(), .deps = {&dep, 1}});
   session.AwaitRetired(id);
   const int runs = slow.runs.load();
   EXPECT_GE(runs, 3);
@@ -193,26 +193,7 @@ TEST_P(DeviceConformance, APartialDependencyIsMetByTheTileThatMakesItSo) {
   session.AwaitAllRetired();
 }
 
-TEST_P(DeviceConformance, AllSegmentsOfALaunchRunAndReport) {
-  const auto device = Create();
-  Session session(*device);
-  const KernelHandle count = session.Load(CountBody);
-  std::array<CountArgs, 4> args;
-  std::vector<std::unique_ptr<Record>> records;
-  std::vector<Segment> segments;
-  for (std::uint32_t i = 0; i < args.size(); ++i) {
-    records.push_back(std::make_unique<Record>(i + 1));
-    segments.push_back({.kernel = count, .args = &args[i], .progress = records[i]->get()});
-  }
-  const LaunchId id = session.Submit(segments);
-  session.AwaitRetired(id);
-  for (std::uint32_t i = 0; i < args.size(); ++i) {
-    EXPECT_TRUE(session.Complete(id, i));
-    EXPECT_EQ(args[i].runs.load(), static_cast<int>(i) + 1);
-  }
-}
-
-TEST_P(DeviceConformance, NoMoreUnitsThanMaxClaimantsWorkOnASegment) {
+TEST_P(DeviceConformance, NoMoreUnitsThanMaxClaimantsWorkOnALaunch) {
   const auto device = Create({.units = 3});
   Session session(*device);
   constexpr Nanoseconds kWork = std::chrono::microseconds(50);
@@ -222,16 +203,16 @@ TEST_P(DeviceConformance, NoMoreUnitsThanMaxClaimantsWorkOnASegment) {
     args.work = kWork;
     Record record(60);
     session.Submit(
-        Segment{.kernel = count, .args = &args, .progress = record.get(), .max_claimants = limit});
+        Launch{.kernel = count, .args = &args, .progress = record.get(), .max_claimants = limit});
     session.AwaitAllRetired();
     EXPECT_EQ(args.runs.load(), 60);
     EXPECT_LE(args.most_inside.load(), static_cast<int>(limit));
   }
 }
 
-// As in padding (REEF 5): a real-time segment, and a best-effort one on at most one unit. The
-// second leaves when the first is done, and a launch of its own resumes it.
-TEST_P(DeviceConformance, APaddingSegmentLeavesWhenTheFirstSegmentIsDone) {
+// As in padding (REEF 5): a real-time kernel, and a best-effort one on at most one unit. The second
+// leaves when the first is done, and another launch resumes it.
+TEST_P(DeviceConformance, APaddingLaunchLeavesWhenTheKernelThatItPadsIsDone) {
   const auto device = Create({.units = 2});
   Session session(*device);
   constexpr Nanoseconds kWork = std::chrono::microseconds(300);
@@ -247,21 +228,21 @@ TEST_P(DeviceConformance, APaddingSegmentLeavesWhenTheFirstSegmentIsDone) {
     CountArgs first;
     first.work = kWork;
     Record first_record(2), padding_record(kPaddingBlocks);
-    std::array<Segment, 2> segments{
-        Segment{.kernel = count, .args = &first, .progress = first_record.get()},
-        Segment{
-            .kernel = mix, .args = &padding, .progress = padding_record.get(), .max_claimants = 1}};
-    segments[1].guards[0] = session.On(group, 0);
-    segments[1].guards[1] = {&first_record->done_word(), first_record->blocks() - 1};
-    const LaunchId launch = session.Submit(segments);
+    const LaunchId padded =
+        session.Submit(Launch{.kernel = count, .args = &first, .progress = first_record.get()});
+    Launch beside{
+        .kernel = mix, .args = &padding, .progress = padding_record.get(), .max_claimants = 1};
+    beside.guards[0] = session.On(group, 0);
+    beside.guards[1] = {&first_record->done_word(), first_record->blocks() - 1};
+    const LaunchId launch = session.Submit(beside, {kUnordered, 1});
     session.AwaitRetired(launch);
-    EXPECT_TRUE(session.Complete(launch, 0));
-    EXPECT_FALSE(session.Complete(launch, 1)) << "the padding ran on alone";
-    Segment rest = segments[1];
-    rest.guards[1] = {};
-    rest.max_claimants = 0;
+    session.AwaitRetired(padded);
+    EXPECT_TRUE(session.Complete(padded));
+    EXPECT_FALSE(session.Complete(launch)) << "the padding ran on alone";
+    beside.guards[1] = {};
+    beside.max_claimants = 0;
     padding.work = Nanoseconds(0);
-    session.AwaitRetired(session.Submit(rest));
+    session.AwaitRetired(session.Submit(beside));
     for (std::uint32_t i = 0; i < kPaddingBlocks; ++i) EXPECT_EQ(y[i], Mix(7, i + 1));
   }
 }
@@ -275,12 +256,12 @@ TEST_P(DeviceConformance, AQueuedLaunchLeavesWhenTheKernelThatGuardsItIsDone) {
     CountArgs first, padding;
     first.work = std::chrono::microseconds(200);
     Record first_record(2), padding_record(4);
-    session.Submit(Segment{.kernel = count, .args = &first, .progress = first_record.get()});
-    Segment segment{.kernel = count, .args = &padding, .progress = padding_record.get()};
-    segment.guards[0] = {&first_record->done_word(), first_record->blocks() - 1};
-    const LaunchId launch = session.Submit(segment);
-    session.AwaitRetired(launch);
-    EXPECT_FALSE(session.Complete(launch, 0));
+    session.Submit(Launch{.kernel = count, .args = &first, .progress = first_record.get()});
+    Launch launch{.kernel = count, .args = &padding, .progress = padding_record.get()};
+    launch.guards[0] = {&first_record->done_word(), first_record->blocks() - 1};
+    const LaunchId id = session.Submit(launch);
+    session.AwaitRetired(id);
+    EXPECT_FALSE(session.Complete(id));
     session.AwaitAllRetired();
   }
 }
@@ -296,9 +277,9 @@ TEST_P(DeviceConformance, AnActivatedSuccessorGetsAllUnits) {
     GateArgs before, after;
     Record one(1), wide(2);
     const Dep dep = one.AllDone();
-    session.Submit(Segment{.kernel = gate, .args = &before, .progress = one.get()});
+    session.Submit(Launch{.kernel = gate, .args = &before, .progress = one.get()});
     session.Submit(
-        Segment{.kernel = gate, .args = &after, .progress = wide.get(), .deps = {&dep, 1}});
+        Launch{.kernel = gate, .args = &after, .progress = wide.get(), .deps = {&dep, 1}});
     session.Await([&] { return before.waiting.load() == 1; });
     const Nanoseconds idle_before = device->Times().idle;
     session.Await([&] { return device->Times().idle - idle_before >= idle; });
@@ -315,8 +296,8 @@ TEST_P(DeviceConformance, IndependentLaunchesUseAllUnitsAtOnce) {
   const KernelHandle gate = session.LoadGate();
   GateArgs args;
   Record a(1), b(1);
-  session.Submit(Segment{.kernel = gate, .args = &args, .progress = a.get()});
-  session.Submit(Segment{.kernel = gate, .args = &args, .progress = b.get()});
+  session.Submit(Launch{.kernel = gate, .args = &args, .progress = a.get()});
+  session.Submit(Launch{.kernel = gate, .args = &args, .progress = b.get()});
   EXPECT_TRUE(session.Await([&] { return args.waiting.load() == 2; }));
   args.open.store(true);
   session.AwaitAllRetired();

@@ -53,12 +53,12 @@ class ChainJob {
   void Submit(Guard guard) {
     for (std::size_t k = 0; k < kKernels; ++k) {
       if ((*records_[k])->Complete()) continue;
-      Segment segment{.kernel = mix_,
-                      .args = &args_[k],
-                      .progress = records_[k]->get(),
-                      .deps = {&deps_[k], k == 0 ? 0u : 1u}};
-      segment.guards[0] = guard;
-      session_.Submit(segment);
+      Launch launch{.kernel = mix_,
+                    .args = &args_[k],
+                    .progress = records_[k]->get(),
+                    .deps = {&deps_[k], k == 0 ? 0u : 1u}};
+      launch.guards[0] = guard;
+      session_.Submit(launch);
     }
   }
 
@@ -143,20 +143,20 @@ TEST_P(DeviceConformance, AHundredBlocksLeaveInTheMiddleOfTheirBodies) {
                .left = &left,
                .work = kStretch};
   Record record(kBlocks);
-  Segment segment{.kernel = mix, .args = &args, .progress = record.get()};
+  Launch launch{.kernel = mix, .args = &args, .progress = record.get()};
   std::uint32_t epoch = 0;
   while (left.load() < 100) {
     checks.store(0);
-    segment.guards[0] = session.On(guard, epoch);
-    const LaunchId id = session.Submit(segment);
+    launch.guards[0] = session.On(guard, epoch);
+    const LaunchId id = session.Submit(launch);
     ASSERT_TRUE(session.Await([&] { return checks.load() > 10; }));
     session.Raise(guard, ++epoch);
     session.AwaitRetired(id);
     ASSERT_FALSE(session.Complete(id));
   }
   args.checks = 1;
-  segment.guards[0] = session.On(guard, epoch);
-  session.AwaitRetired(session.Submit(segment));
+  launch.guards[0] = session.On(guard, epoch);
+  session.AwaitRetired(session.Submit(launch));
   for (std::uint32_t i = 0; i < kBlocks; ++i) EXPECT_EQ(y[i], Mix(5, i + 1));
 }
 
@@ -194,9 +194,9 @@ TEST_P(DeviceConformance, ATenMillisecondBlockLeavesAtItsNextCheck) {
     ASSERT_LT(epoch, 2000u) << "this machine has no time for the test";
     LongArgs args;
     Record record(1);
-    Segment segment{.kernel = kernel, .args = &args, .progress = record.get()};
-    segment.guards[0] = session.On(guard, epoch);
-    const LaunchId id = session.Submit(segment);
+    Launch launch{.kernel = kernel, .args = &args, .progress = record.get()};
+    launch.guards[0] = session.On(guard, epoch);
+    const LaunchId id = session.Submit(launch);
     ASSERT_TRUE(session.Await([&] { return args.running.load(); }));
     session.Raise(guard, epoch + 1);
     const int begun = args.checks.load();
@@ -217,14 +217,14 @@ TEST_P(DeviceConformance, QueuedLaunchesRetireBeforeRaiseReturns) {
   GateArgs gate;
   CountArgs args;
   Record held(1);
-  session.Submit(Segment{.kernel = gate_kernel, .args = &gate, .progress = held.get()}, {stream});
+  session.Submit(Launch{.kernel = gate_kernel, .args = &gate, .progress = held.get()}, {stream});
   ASSERT_TRUE(session.Await([&] { return gate.waiting.load() == 1; }));
   std::vector<std::unique_ptr<Record>> records;
   for (int i = 0; i < 20; ++i) {
     records.push_back(std::make_unique<Record>(2));
-    Segment segment{.kernel = count, .args = &args, .progress = records.back()->get()};
-    segment.guards[0] = session.On(guard, 0);
-    session.Submit(segment, {i % 2 == 0 ? stream : kUnordered});
+    Launch launch{.kernel = count, .args = &args, .progress = records.back()->get()};
+    launch.guards[0] = session.On(guard, 0);
+    session.Submit(launch, {i % 2 == 0 ? stream : kUnordered});
   }
   session.Raise(guard, 1);
   session.Poll();
@@ -243,16 +243,16 @@ TEST_P(DeviceConformance, WhatFindsNothingToDoRetiresAtOnce) {
   session.Raise(guard, 1);
   CountArgs args;
   Record record(2);
-  Segment segment{.kernel = count, .args = &args, .progress = record.get()};
-  segment.guards[0] = session.On(guard, 0);
-  const LaunchId revoked = session.Submit(segment);
+  Launch launch{.kernel = count, .args = &args, .progress = record.get()};
+  launch.guards[0] = session.On(guard, 0);
+  const LaunchId revoked = session.Submit(launch);
   session.Poll();
   EXPECT_TRUE(session.Retired(revoked));
   EXPECT_FALSE(session.Placed(revoked));
-  segment.guards[0] = {};
-  session.AwaitRetired(session.Submit(segment));
+  launch.guards[0] = {};
+  session.AwaitRetired(session.Submit(launch));
   EXPECT_EQ(args.runs.load(), 2);
-  const LaunchId complete = session.Submit(segment);
+  const LaunchId complete = session.Submit(launch);
   session.Poll();
   EXPECT_TRUE(session.Retired(complete));
   EXPECT_FALSE(session.Complete(complete)) << "no block of this launch completed it";
@@ -266,12 +266,12 @@ TEST_P(DeviceConformance, AStartedLaunchOutlivesAGuardThatHoldsOnlyBeforeTheStar
   const GuardId guard = session.NewGuard();
   GateArgs gate;
   Record started(3), queued(1);
-  Segment segment{.kernel = gate_kernel, .args = &gate, .progress = started.get()};
-  segment.guards[0] = session.On(guard, 0, /*only_before_start=*/true);
-  const LaunchId first = session.Submit(segment, {kUnordered, 9});
+  Launch launch{.kernel = gate_kernel, .args = &gate, .progress = started.get()};
+  launch.guards[0] = session.On(guard, 0, /*only_before_start=*/true);
+  const LaunchId first = session.Submit(launch, {kUnordered, 9});
   ASSERT_TRUE(session.Await([&] { return gate.waiting.load() == 1; }));
-  segment.progress = queued.get();
-  const LaunchId second = session.Submit(segment, {kUnordered, 9});
+  launch.progress = queued.get();
+  const LaunchId second = session.Submit(launch, {kUnordered, 9});
   session.Raise(guard, 1);
   session.Poll();
   EXPECT_TRUE(session.Retired(second));
@@ -280,7 +280,7 @@ TEST_P(DeviceConformance, AStartedLaunchOutlivesAGuardThatHoldsOnlyBeforeTheStar
   CountArgs args;
   Record urgent(1);
   const LaunchId third = session.Submit(
-      Segment{.kernel = session.Load(CountBody), .args = &args, .progress = urgent.get()});
+      Launch{.kernel = session.Load(CountBody), .args = &args, .progress = urgent.get()});
   gate.open.store(true);
   session.AwaitAllRetired();
   EXPECT_TRUE(session.Complete(first));
@@ -302,13 +302,13 @@ TEST_P(DeviceConformance, GuardWordsWrapAround) {
   Record never(1);
   const Dep dep = never.AllDone();
   Record waiting(1), running(1);
-  Segment segment{.kernel = count, .args = &args, .progress = running.get()};
-  segment.guards[0] = session.On(guard, 0xfffffff0);
-  session.AwaitRetired(session.Submit(segment));
+  Launch launch{.kernel = count, .args = &args, .progress = running.get()};
+  launch.guards[0] = session.On(guard, 0xfffffff0);
+  session.AwaitRetired(session.Submit(launch));
   EXPECT_EQ(args.runs.load(), 1);
-  segment.progress = waiting.get();
-  segment.deps = {&dep, 1};
-  const LaunchId id = session.Submit(segment);
+  launch.progress = waiting.get();
+  launch.deps = {&dep, 1};
+  const LaunchId id = session.Submit(launch);
   session.Raise(guard, 3);  // later, across the wrap
   session.Poll();
   EXPECT_TRUE(session.Retired(id));
@@ -324,13 +324,13 @@ TEST_P(DeviceConformance, ARelaunchIsCompletedByABlockOfTheLaunchBefore) {
   const GuardId guard = session.NewGuard();
   GateArgs gate;
   Record record(2);
-  Segment segment{.kernel = kernel, .args = &gate, .progress = record.get(), .max_claimants = 1};
-  segment.guards[0] = session.On(guard, 0);
-  const LaunchId old_launch = session.Submit(segment);
+  Launch launch{.kernel = kernel, .args = &gate, .progress = record.get(), .max_claimants = 1};
+  launch.guards[0] = session.On(guard, 0);
+  const LaunchId old_launch = session.Submit(launch);
   ASSERT_TRUE(session.Await([&] { return gate.waiting.load() == 1; }));
   session.Raise(guard, 1);
-  segment.guards[0] = session.On(guard, 1);
-  const LaunchId relaunch = session.Submit(segment);
+  launch.guards[0] = session.On(guard, 1);
+  const LaunchId relaunch = session.Submit(launch);
   ASSERT_TRUE(session.Await([&] { return gate.waiting.load() == 2; }));
   session.Poll();
   EXPECT_FALSE(session.Retired(old_launch)) << "retired while its block runs";
@@ -366,15 +366,15 @@ TEST_P(DeviceConformance, ATileThatAnOldBlockGivesBackLateIsRunByTheRelaunch) {
                    .stopped = &stopped,
                    .resume = &resume};
       Record record(3);
-      Segment segment{
+      Launch launch{
           .kernel = stopping, .args = &args, .progress = record.get(), .max_claimants = 1};
-      segment.guards[0] = session.On(guard, epoch);
-      session.Submit(segment);
+      launch.guards[0] = session.On(guard, epoch);
+      session.Submit(launch);
       ASSERT_TRUE(session.Await([&] { return stopped.load(); }));
       session.Raise(guard, ++epoch);
-      segment.guards[0] = session.On(guard, epoch);
-      segment.kernel = mix;
-      const LaunchId relaunch = session.Submit(segment);
+      launch.guards[0] = session.On(guard, epoch);
+      launch.kernel = mix;
+      const LaunchId relaunch = session.Submit(launch);
       ASSERT_TRUE(session.Await([&] { return record->done() == 2; }));
       const TimePoint until = device->Now() + sleep;
       session.Await([&] { return device->Now() >= until; });

@@ -35,12 +35,12 @@ class InPlaceJob {
   void Submit(Session& session, KernelHandle mix, Guard guard, Place place) {
     for (std::size_t k = 0; k < kKernels; ++k) {
       if ((*records_[k])->Complete()) continue;
-      Segment segment{.kernel = mix,
-                      .args = &args_[k],
-                      .progress = records_[k]->get(),
-                      .deps = {&deps_[k], k == 0 ? 0u : 1u}};
-      segment.guards[0] = guard;
-      launches_.push_back(session.Submit(segment, place));
+      Launch launch{.kernel = mix,
+                    .args = &args_[k],
+                    .progress = records_[k]->get(),
+                    .deps = {&deps_[k], k == 0 ? 0u : 1u}};
+      launch.guards[0] = guard;
+      launches_.push_back(session.Submit(launch, place));
     }
   }
 

@@ -67,11 +67,11 @@ Guard Session::On(GuardId guard, std::uint32_t limit, bool only_before_start) co
   return {device_.GuardWord(guard), limit, only_before_start};
 }
 
-LaunchId Session::Submit(std::span<const Segment> segments, Place place) {
+LaunchId Session::Submit(const Launch& launch, Place place) {
   const LaunchId id{next_id_++};
   launches_[id] = {};
   ++live_;
-  EXPECT_EQ(device_.Submit({id, place.stream, place.rank, segments}), SubmitResult::kOk);
+  EXPECT_EQ(device_.Submit(launch.As(id, place.stream, place.rank)), SubmitResult::kOk);
   return id;
 }
 
@@ -83,9 +83,9 @@ LaunchId Session::Transfer(Copy copy) {
   return copy.id;
 }
 
-SubmitResult Session::TrySubmit(const Segment& segment, LaunchId& id) {
+SubmitResult Session::TrySubmit(const Launch& launch, LaunchId& id) {
   id = LaunchId{next_id_};
-  const SubmitResult result = device_.Submit({id, kUnordered, 0, {&segment, 1}});
+  const SubmitResult result = device_.Submit(launch.As(id));
   if (result == SubmitResult::kOk) {
     ++next_id_;
     launches_[id] = {};
@@ -112,12 +112,14 @@ void Session::Take(const DeviceEvent& event) {
   EXPECT_FALSE(seen.retired) << "an event after kRetired";
   switch (event.kind) {
     case DeviceEvent::Kind::kPlaced:
-      EXPECT_TRUE(seen.placed.emplace(event.segment, event.at).second) << "placed twice";
+      EXPECT_FALSE(seen.placed.has_value()) << "placed twice";
+      seen.placed = event.at;
       break;
     case DeviceEvent::Kind::kComplete:
-      EXPECT_TRUE(seen.complete.emplace(event.segment, event.at).second) << "complete twice";
-      ASSERT_TRUE(seen.placed.contains(event.segment)) << "complete before placed";
-      EXPECT_LE(seen.placed.at(event.segment), event.at);
+      EXPECT_FALSE(seen.complete.has_value()) << "complete twice";
+      seen.complete = event.at;
+      ASSERT_TRUE(seen.placed.has_value()) << "complete before placed";
+      EXPECT_LE(*seen.placed, event.at);
       break;
     case DeviceEvent::Kind::kRetired:
       seen.retired = true;
@@ -147,14 +149,6 @@ void Session::AwaitRetired(LaunchId id) {
 
 void Session::AwaitAllRetired() {
   PollUntil([&] { return live_ == 0; });
-}
-
-bool Session::Placed(LaunchId id, std::uint32_t segment) const {
-  return launches_.at(id).placed.contains(segment);
-}
-
-bool Session::Complete(LaunchId id, std::uint32_t segment) const {
-  return launches_.at(id).complete.contains(segment);
 }
 
 std::unique_ptr<Device> DeviceConformance::Create(const Needs& needs) {

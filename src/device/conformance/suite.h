@@ -11,6 +11,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <optional>
 #include <ostream>
 #include <span>
 #include <string>
@@ -94,11 +95,10 @@ class Session {
   Guard On(GuardId guard, std::uint32_t limit, bool only_before_start = false) const;
 
   /// Submits and expects kOk.
-  LaunchId Submit(std::span<const Segment> segments, Place place = {});
-  LaunchId Submit(const Segment& segment, Place place = {}) { return Submit({&segment, 1}, place); }
+  LaunchId Submit(const Launch& launch, Place place = {});
   LaunchId Transfer(Copy copy);
   /// Submits. Only kOk uses `id` up.
-  SubmitResult TrySubmit(const Segment& segment, LaunchId& id);
+  SubmitResult TrySubmit(const Launch& launch, LaunchId& id);
   void Raise(GuardId guard, std::uint32_t value);
 
   bool Await(const std::function<bool()>& condition) {
@@ -114,18 +114,18 @@ class Session {
   void AwaitAllRetired();
   void Poll();
 
-  bool Placed(LaunchId id, std::uint32_t segment = 0) const;
-  bool Complete(LaunchId id, std::uint32_t segment = 0) const;
+  bool Placed(LaunchId id) const { return launches_.at(id).placed.has_value(); }
+  bool Complete(LaunchId id) const { return launches_.at(id).complete.has_value(); }
   bool Retired(LaunchId id) const { return launches_.at(id).retired; }
-  TimePoint PlacedAt(LaunchId id) const { return launches_.at(id).placed.at(0); }
-  TimePoint CompleteAt(LaunchId id) const { return launches_.at(id).complete.at(0); }
+  TimePoint PlacedAt(LaunchId id) const { return launches_.at(id).placed.value(); }
+  TimePoint CompleteAt(LaunchId id) const { return launches_.at(id).complete.value(); }
   std::size_t live() const { return live_; }
 
   Device& device() { return device_; }
 
  private:
   struct Seen {
-    std::map<std::uint32_t, TimePoint> placed, complete;  // by segment
+    std::optional<TimePoint> placed, complete;
     bool retired = false;
   };
   void Take(const DeviceEvent& event);

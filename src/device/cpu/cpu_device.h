@@ -15,7 +15,7 @@ struct CpuDeviceOptions {
 };
 
 /// The cores of this machine as a Device. A worker thread is a compute unit. A free worker takes
-/// the best-ranked segment that may run. A kernel's last commit makes the launches that depend on
+/// the best-ranked launch that may run. A kernel's last commit makes the launches that depend on
 /// the kernel runnable, without the dispatcher.
 Result<std::unique_ptr<Device>> CreateCpuDevice(const CpuDeviceOptions& options);
 

@@ -92,12 +92,11 @@ void BM_KernelGap(benchmark::State& state) {
   for (auto _ : state) {
     for (const auto& record : records) record->progress.Reset();
     for (std::size_t i = 0; i < kKernels; ++i) {
-      const Segment segment{.kernel = kernel,
-                            .args = &args,
-                            .progress = &records[i]->progress,
-                            .deps = i == 0 ? std::span<const Dep>() : std::span(&deps[i - 1], 1)};
-      LAGOON_CHECK(device->Submit({LaunchId{i}, kUnordered, 0, {&segment, 1}}) ==
-                   SubmitResult::kOk);
+      const Launch launch{.kernel = kernel,
+                          .args = &args,
+                          .progress = &records[i]->progress,
+                          .deps = i == 0 ? std::span<const Dep>() : std::span(&deps[i - 1], 1)};
+      LAGOON_CHECK(device->Submit(launch.As(LaunchId{i})) == SubmitResult::kOk);
     }
     std::array<TimePoint, kKernels> placed, complete;
     Drain(*device, kKernels, [&](const DeviceEvent& event) {
@@ -131,17 +130,17 @@ void BM_Preemption(benchmark::State& state) {
   for (auto _ : state) {
     background.progress.Reset();
     urgent.progress.Reset();
-    Segment segment{.kernel = kernel, .args = &best_effort, .progress = &background.progress};
-    segment.guards[0] = {device->GuardWord(guard), epoch};
-    device->Submit({LaunchId{1}, kUnordered, 1, {&segment, 1}});
+    Launch launch{.kernel = kernel, .args = &best_effort, .progress = &background.progress};
+    launch.guards[0] = {device->GuardWord(guard), epoch};
+    device->Submit(launch.As(LaunchId{1}, kUnordered, 1));
     // Sleeps, as a server's threads do: with two cores a spinning thread would take a worker's
     // core.
     std::this_thread::sleep_for(std::chrono::microseconds(300 + 37 * (epoch % 16)));
 
-    const Segment first{.kernel = kernel, .args = &real_time, .progress = &urgent.progress};
+    const Launch first{.kernel = kernel, .args = &real_time, .progress = &urgent.progress};
     const TimePoint arrived = Now();
     device->Raise(guard, ++epoch);
-    device->Submit({LaunchId{2}, kUnordered, 0, {&first, 1}});
+    device->Submit(first.As(LaunchId{2}));
     Drain(*device, 2, [&](const DeviceEvent& event) {
       if (event.launch == LaunchId{2} && event.kind == DeviceEvent::Kind::kPlaced) {
         first_block_us.push_back(ToMicroseconds(event.at - arrived));
@@ -161,16 +160,16 @@ void BM_Submit(benchmark::State& state) {
   const GuardId guard = *device->CreateGuard();
   Record never(1), record(1);
   const Dep dep{&never.progress, 1};
-  Segment segment{.kernel = kernel, .args = &args, .progress = &record.progress, .deps = {&dep, 1}};
+  Launch launch{.kernel = kernel, .args = &args, .progress = &record.progress, .deps = {&dep, 1}};
   std::uint32_t epoch = 0;
   const auto queued = static_cast<std::uint32_t>(state.range(0));
-  segment.guards[0] = {device->GuardWord(guard), ~std::uint32_t{0} >> 2};
+  launch.guards[0] = {device->GuardWord(guard), ~std::uint32_t{0} >> 2};
   for (std::uint32_t i = 0; i < queued; ++i) {
-    device->Submit({LaunchId{i}, kUnordered, 0, {&segment, 1}});
+    device->Submit(launch.As(LaunchId{i}));
   }
   for (auto _ : state) {
-    segment.guards[0].limit = epoch;
-    device->Submit({LaunchId{1u << 20}, kUnordered, 1, {&segment, 1}});
+    launch.guards[0].limit = epoch;
+    device->Submit(launch.As(LaunchId{1u << 20}, kUnordered, 1));
     state.PauseTiming();
     device->Raise(guard, ++epoch);
     Drain(*device, 1, [](const DeviceEvent&) {});

@@ -47,7 +47,7 @@ TEST(CpuDevice, PinnedWorkersRunOnTheirCores) {
   Session session(**device);
   Record record(1);
   session.AwaitRetired(session.Submit(
-      Segment{.kernel = session.Load(body), .args = &seen, .progress = record.get()}));
+      Launch{.kernel = session.Load(body), .args = &seen, .progress = record.get()}));
   EXPECT_EQ(seen.cores.load(), 1u);
 }
 
@@ -65,7 +65,7 @@ TEST(CpuDevice, TheProbeSeesEveryGuardCheckOfEveryBlock) {
   std::array<std::uint64_t, 5> y{};
   conformance::MixArgs args{.y = y.data(), .checks = 3};
   Record record(5);
-  session.AwaitRetired(session.Submit(Segment{
+  session.AwaitRetired(session.Submit(Launch{
       .kernel = session.Load(conformance::MixBody), .args = &args, .progress = record.get()}));
   EXPECT_EQ(counter.checks.load(), 15);
 }
@@ -89,7 +89,7 @@ TEST(CpuDevice, TheObserverIsCalledOnTheUnitsOwnThread) {
   conformance::CountArgs args;
   args.work = std::chrono::microseconds(100);
   Record record(100);
-  session.AwaitRetired(session.Submit(Segment{
+  session.AwaitRetired(session.Submit(Launch{
       .kernel = session.Load(conformance::CountBody), .args = &args, .progress = record.get()}));
   EXPECT_EQ(threads.wrong.load(), 0);
   for (const std::thread::id id : threads.thread_of) EXPECT_NE(id, std::this_thread::get_id());
@@ -103,7 +103,7 @@ TEST(CpuDevice, GoesAwayWithWorkInFlight) {
   Record record(100'000);
   {
     Session session(**device);
-    session.Submit(Segment{
+    session.Submit(Launch{
         .kernel = session.Load(conformance::CountBody), .args = &args, .progress = record.get()});
   }
   conformance::Await(**device, [&] { return args.runs.load() > 0; });

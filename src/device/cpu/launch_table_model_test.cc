@@ -70,7 +70,7 @@ class World {
       progress_[i]->Mirror(change.words.done[i]);
       bitmaps_[i].store(change.words.unclaimed[i]);
     }
-    guards_.word(0).store(change.words.guard);
+    guards_.word(guard_).store(change.words.guard);
     switch (change.kind) {
       case Change::Kind::kSubmit:
         Submit(change.which);
@@ -116,17 +116,19 @@ class World {
 
  private:
   void Submit(std::size_t launch) {
-    Segment segment{.progress = progress_[launch].get()};
-    segment.guards[0] = launch == kCounting ? Guard{&guards_.word(0), 0}
-                                            : Guard{&progress_[kCounting]->done_word(), 0};
+    Launch kernel_launch{.progress = progress_[launch].get()};
+    kernel_launch.guards[0] = launch == kCounting ? Guard{&guards_.word(guard_), 0}
+                                                  : Guard{&progress_[kCounting]->done_word(), 0};
     ++submitted_;
     const LaunchId id{launch};
-    LAGOON_CHECK(table_.Add({id, kUnordered, launch, {&segment, 1}}, bodies_) == SubmitResult::kOk);
+    LAGOON_CHECK(table_.Add(kernel_launch.As(id, kUnordered, launch), bodies_) ==
+                 SubmitResult::kOk);
   }
 
   std::array<std::atomic<std::uint64_t>, kLaunches> bitmaps_{};
   std::array<std::unique_ptr<Progress>, kLaunches> progress_;
   GuardWords guards_{1};
+  const GuardId guard_ = guards_.Create("test").value();
   LaunchTable table_{{.launches = kLaunches, .streams = 1, .events = 16}, guards_};
   const std::array<Body, 1> bodies_{Nothing};
   std::array<std::optional<LaunchTable::Assignment>, kMaxWorkers> held_;

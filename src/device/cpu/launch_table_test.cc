@@ -26,8 +26,8 @@ class LaunchTableTest : public testing::Test {
   using Assignment = LaunchTable::Assignment;
 
   SubmitResult Add(int id, Record& record, Rank rank = 0, StreamId stream = kUnordered) {
-    segment_.progress = &record.progress;
-    const SubmitResult result = table_.Add({LaunchId(id), stream, rank, {&segment_, 1}}, bodies_);
+    launch_.progress = &record.progress;
+    const SubmitResult result = table_.Add(launch_.As(LaunchId(id), stream, rank), bodies_);
     if (result == SubmitResult::kOk) table_.SettleNewest();
     return result;
   }
@@ -51,9 +51,10 @@ class LaunchTableTest : public testing::Test {
   }
 
   GuardWords guards_{2};
+  const GuardId guard_ = guards_.Create("test").value();
   LaunchTable table_{{.launches = 4, .streams = 2, .events = 16}, guards_};
   std::array<Body, 1> bodies_{Nothing};
-  Segment segment_;
+  Launch launch_;
 };
 
 TEST_F(LaunchTableTest, ReportsPlacedCompleteAndRetiredInThisOrder) {
@@ -117,11 +118,11 @@ TEST_F(LaunchTableTest, AStreamMovesOnWhenItsFirstLaunchIsCompleteBeforeItHasRet
 
 TEST_F(LaunchTableTest, SettlingRevokesAWholeStreamAndTheNextLaunchIsFirst) {
   std::array<Record, 4> records{Record(1), Record(1), Record(1), Record(1)};
-  segment_.guards[0] = {&guards_.word(0), 0};
+  launch_.guards[0] = {&guards_.word(guard_), 0};
   for (int i = 0; i < 3; ++i) Add(i + 1, records[static_cast<std::size_t>(i)], 0, StreamId{1});
-  segment_.guards[0] = {&guards_.word(0), 1};
+  launch_.guards[0] = {&guards_.word(guard_), 1};
   Add(4, records[3], 0, StreamId{1});
-  guards_.word(0).store(1);
+  guards_.word(guard_).store(1);
   table_.SettleAll();
   EXPECT_EQ(Events(), "retired1 retired2 retired3");
   EXPECT_EQ(table_.Pick()->progress, &records[3].progress);
@@ -129,10 +130,10 @@ TEST_F(LaunchTableTest, SettlingRevokesAWholeStreamAndTheNextLaunchIsFirst) {
 
 TEST_F(LaunchTableTest, ARevokedLaunchRetiresWhenItsWorkerLeaves) {
   Record record(2);
-  segment_.guards[0] = {&guards_.word(0), 0};
+  launch_.guards[0] = {&guards_.word(guard_), 0};
   Add(1, record);
   const auto work = table_.Pick();
-  guards_.word(0).store(1);
+  guards_.word(guard_).store(1);
   table_.SettleAll();
   EXPECT_EQ(Events(), "placed1");
   EXPECT_FALSE(table_.Pick());
@@ -143,11 +144,11 @@ TEST_F(LaunchTableTest, ARevokedLaunchRetiresWhenItsWorkerLeaves) {
 
 TEST_F(LaunchTableTest, ARelaunchRetiresWhenTheOldBlockCompletesItsRecord) {
   Record record(1);
-  segment_.guards[0] = {&guards_.word(0), 0};
+  launch_.guards[0] = {&guards_.word(guard_), 0};
   Add(1, record);
   const auto old = table_.Pick();
-  guards_.word(0).store(1);
-  segment_.guards[0].limit = 1;
+  guards_.word(guard_).store(1);
+  launch_.guards[0].limit = 1;
   Add(2, record);
   EXPECT_FALSE(table_.Pick());
   EXPECT_EQ(table_.live(), 2u);
@@ -175,8 +176,8 @@ TEST_F(LaunchTableTest, RefusesWhenSlotsOrCreditsRunOut) {
 }
 
 TEST_F(LaunchTableTest, CreditsOfEventsThatNeverComeAreGivenBack) {
-  segment_.guards[0] = {&guards_.word(0), 0};
-  guards_.word(0).store(1);
+  launch_.guards[0] = {&guards_.word(guard_), 0};
+  guards_.word(guard_).store(1);
   std::vector<std::unique_ptr<Record>> records;
   for (int i = 0; i < 12; ++i) {
     records.push_back(std::make_unique<Record>(1));
@@ -188,11 +189,11 @@ TEST_F(LaunchTableTest, CreditsOfEventsThatNeverComeAreGivenBack) {
 TEST_F(LaunchTableTest, CountsTheLaunchesThatWatchPartialCounts) {
   Record on(3), record(1), other(1);
   const Dep partial{&on.progress, 2};
-  segment_.deps = {&partial, 1};
+  launch_.deps = {&partial, 1};
   Add(1, record);
   EXPECT_EQ(table_.watchers(), 1u);
-  segment_.deps = {};
-  segment_.guards[1] = {&on.progress.done_word(), 1};
+  launch_.deps = {};
+  launch_.guards[1] = {&on.progress.done_word(), 1};
   Add(2, other);
   EXPECT_EQ(table_.watchers(), 2u);
   EXPECT_TRUE(table_.HasRunnable());
@@ -206,12 +207,12 @@ TEST_F(LaunchTableTest, CountsTheLaunchesThatWatchPartialCounts) {
 
 TEST_F(LaunchTableTest, AWorkerThatLeavesWithoutTheLastTileSettlesForThoseWhoWatchItsCount) {
   Record counting(3), guarded(1);
-  segment_.guards[0] = {&guards_.word(0), 0};
+  launch_.guards[0] = {&guards_.word(guard_), 0};
   Add(1, counting);
-  segment_.guards[0] = {&counting.progress.done_word(), 0};
+  launch_.guards[0] = {&counting.progress.done_word(), 0};
   Add(2, guarded);
   const auto work = table_.Pick();
-  guards_.word(0).store(1);
+  guards_.word(guard_).store(1);
   table_.SettleAll();
   work->progress->Commit();
   EXPECT_TRUE(table_.Finish(*work, Leave::kRevoked, Now()));
@@ -222,10 +223,10 @@ TEST_F(LaunchTableTest, HasBetterSeesOnlyRunnableLaunchesOfSmallerRank) {
   Record blocked(1), running(2), better(1), on(1);
   const Dep dep{&on.progress, 1};
   Add(1, running, 5);
-  segment_.deps = {&dep, 1};
+  launch_.deps = {&dep, 1};
   Add(2, blocked, 1);
   EXPECT_FALSE(table_.HasBetter(5));
-  segment_.deps = {};
+  launch_.deps = {};
   Add(3, better, 5);
   EXPECT_FALSE(table_.HasBetter(5)) << "an equal rank does not take over";
   on.progress.Commit();

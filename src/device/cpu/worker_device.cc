@@ -18,12 +18,6 @@ constexpr std::uint32_t kMaxGuards = 4096;  // one per instance and one per disp
 constexpr std::uint32_t kMaxKernels = 1 << 16;
 constexpr std::size_t kMinScratchBytes = 4096;
 
-std::uint64_t TilesOf(const Launch& launch) {
-  std::uint64_t tiles = 0;
-  for (const Segment& segment : launch.segments) tiles += segment.progress->blocks();
-  return tiles;
-}
-
 }  // namespace
 
 WorkerDevice::WorkerDevice(std::uint32_t workers, const CpuDeviceOptions& options)
@@ -36,7 +30,6 @@ WorkerDevice::WorkerDevice(std::uint32_t workers, const CpuDeviceOptions& option
   info_.units = workers;
   info_.memory_bytes = memory_->limit_bytes();
   info_.max_launches = kLimits.launches;
-  info_.max_segments = LaunchTable::kMaxSegments;
   info_.max_streams = kLimits.streams;
   info_.max_guards = kMaxGuards;
   for (std::uint32_t i = 0; i < workers; ++i) workers_.push_back(std::make_unique<Worker>(i));
@@ -119,18 +112,7 @@ Result<StreamId> WorkerDevice::CreateStream(const StreamOptions& options) {
 
 Result<GuardId> WorkerDevice::CreateGuard() {
   MutexLock lock(mutex_);
-  const std::uint32_t index = guard_count_.load(std::memory_order_relaxed);
-  if (index == kMaxGuards) {
-    return Fail(ErrorCode::kResourceExhausted,
-                "device 'cpu': all " + std::to_string(kMaxGuards) + " guards are in use");
-  }
-  guard_count_.store(index + 1, std::memory_order_release);
-  return GuardId(index);
-}
-
-const std::atomic<std::uint32_t>* WorkerDevice::GuardWord(GuardId guard) const {
-  LAGOON_CHECK(Raw(guard) < guard_count_.load(std::memory_order_acquire));
-  return &guards_.word(Raw(guard));
+  return guards_.Create(info_.name);
 }
 
 template <typename Work>
@@ -156,18 +138,17 @@ SubmitResult WorkerDevice::Add(const Work& work, std::uint64_t tiles) {
   return SubmitResult::kOk;
 }
 
-SubmitResult WorkerDevice::Submit(const Launch& launch) { return Add(launch, TilesOf(launch)); }
+SubmitResult WorkerDevice::Submit(const Launch& launch) {
+  return Add(launch, launch.progress->blocks());
+}
 
 SubmitResult WorkerDevice::Transfer(const Copy& copy) { return Add(copy, CopyBlocks(copy.bytes)); }
 
 SubmitResult WorkerDevice::Raise(GuardId guard, std::uint32_t value) {
-  LAGOON_CHECK(Raw(guard) < guard_count_.load(std::memory_order_acquire));
-  std::atomic<std::uint32_t>& word = guards_.word(Raw(guard));
-  const std::uint32_t before = word.load(std::memory_order_relaxed);
-  if (static_cast<std::int32_t>(value - before) <= 0) return SubmitResult::kOk;
-  // Before taking the lock, so that running blocks see it at once. relaxed: a guard is a hint; the
-  // lock below makes it visible to every later pick.
-  word.store(value, std::memory_order_relaxed);
+  if (!guards_.IsLater(guard, value)) return SubmitResult::kOk;
+  // Before taking the lock, so that running blocks see it at once. The lock below makes it visible
+  // to every later pick.
+  guards_.Set(guard, value);
   std::uint32_t wake = 0;
   {
     BusyLock lock(mutex_);

@@ -39,7 +39,9 @@ class WorkerDevice final : public Device {
   Result<KernelHandle> Load(const CodeImage& image, const KernelSpec& spec) override;
   Result<StreamId> CreateStream(const StreamOptions& options) override;
   Result<GuardId> CreateGuard() override;
-  const std::atomic<std::uint32_t>* GuardWord(GuardId guard) const override;
+  const std::atomic<std::uint32_t>* GuardWord(GuardId guard) const override {
+    return &guards_.word(guard);
+  }
 
   // DeviceQueue
   TimePoint Now() const override { return lagoon::Now(); }
@@ -108,7 +110,6 @@ class WorkerDevice final : public Device {
   std::vector<Body> bodies_ GUARDED_BY(mutex_);  // by KernelHandle
   std::size_t scratch_bytes_ GUARDED_BY(mutex_) = 0;
   std::uint32_t streams_ GUARDED_BY(mutex_) = 0;
-  std::atomic<std::uint32_t> guard_count_{0};
   IdleClock idle_ GUARDED_BY(mutex_);
   bool held_ = false;  // used only by the caller of SetWorkHeld()
 

@@ -85,7 +85,6 @@ void WorkerDevice::RunWork(Worker& worker) {
   const Assignment& work = *worker.work;
   BlockContext context(work.guards, {worker.scratch.data(), worker.scratch.size()}, probe_);
   DeviceBlock block{.launch = work.id,
-                    .segment = work.segment,
                     .unit = worker.unit,
                     .body = work.body,
                     .args = work.args,

@@ -29,8 +29,7 @@ GpuDevice::GpuDevice(std::shared_ptr<const GpuSession> session, const CudaDevice
       options_(options),
       guards_(kMaxGuardWords),
       memory_(std::make_shared<GpuMemory>(session_, options.memory_limit_bytes)),
-      works_(kMaxWorks),
-      last_in_stream_(kMaxStreams, kNone),
+      works_(kMaxWorks, kMaxStreams),
       stream_shares_(kMaxStreams),
       events_(kEvents),
       meter_(session_->gpu().multiprocessors, lagoon::Now()),
@@ -41,13 +40,11 @@ GpuDevice::GpuDevice(std::shared_ptr<const GpuSession> session, const CudaDevice
   info_.units = gpu.multiprocessors;
   info_.memory_bytes = memory_->limit_bytes();
   info_.max_launches = kMaxWorks;
-  info_.max_segments = kMaxSegments;
   info_.max_streams = kMaxStreams;
   info_.max_guards = kMaxGuardWords;
   info_.blocks_on_host = false;
   info_.memory_on_host = false;
   kernels_.reserve(kMaxKernels);
-  for (std::uint32_t i = kMaxWorks; i-- > 0;) free_works_.push_back(i);
   order_.reserve(kMaxWorks);
   fetches_.reserve(kMaxWorks);
   copy_queue_.reserve(kMaxWorks);
@@ -253,18 +250,7 @@ Result<StreamId> GpuDevice::CreateStream(const StreamOptions& options) {
 
 Result<GuardId> GpuDevice::CreateGuard() {
   MutexLock lock(mutex_);
-  const std::uint32_t index = guard_count_.load(std::memory_order_relaxed);
-  if (index == kMaxGuardWords) {
-    return Fail(ErrorCode::kResourceExhausted,
-                fmt::format("device '{}': all {} guards are in use", info_.name, kMaxGuardWords));
-  }
-  guard_count_.store(index + 1, std::memory_order_release);
-  return GuardId(index);
-}
-
-const std::atomic<std::uint32_t>* GpuDevice::GuardWord(GuardId guard) const {
-  LAGOON_CHECK(Raw(guard) < guard_count_.load(std::memory_order_acquire));
-  return &guards_.word(Raw(guard));
+  return guards_.Create(info_.name);
 }
 
 UnitTimes GpuDevice::Times() const {

@@ -19,6 +19,7 @@
 #include "device/device.h"
 #include "device/host/event_ring.h"
 #include "device/host/guard_words.h"
+#include "device/host/in_flight.h"
 #include "device/host/listener_slot.h"
 
 namespace lagoon::cuda {
@@ -42,7 +43,9 @@ class GpuDevice final : public Device {
   std::uint32_t Occupancy(KernelHandle kernel) const override;
   Result<StreamId> CreateStream(const StreamOptions& options) override;
   Result<GuardId> CreateGuard() override;
-  const std::atomic<std::uint32_t>* GuardWord(GuardId guard) const override;
+  const std::atomic<std::uint32_t>* GuardWord(GuardId guard) const override {
+    return &guards_.word(guard);
+  }
 
   // DeviceQueue
   TimePoint Now() const override { return lagoon::Now(); }
@@ -77,21 +80,16 @@ class GpuDevice final : public Device {
   const Driver& driver() const { return session_->driver(); }
 
   // What is in flight (gpu_queue.cc).
-  std::uint32_t IndexOf(const Work& work) const REQUIRES(mutex_) {
-    return static_cast<std::uint32_t>(&work - works_.data());
-  }
-  Work* Reserve(LaunchId id, StreamId stream, Rank rank, std::uint32_t credits) REQUIRES(mutex_);
-  void Release(Work& work) REQUIRES(mutex_);
-  bool AttachAll(Work& work) REQUIRES(mutex_);
+  std::uint32_t IndexOf(const Work& work) const REQUIRES(mutex_) { return works_.IndexOf(work); }
   void Insert(Work& work) REQUIRES(mutex_);
   void Advance() REQUIRES(mutex_);
   void SettleAll() REQUIRES(mutex_);
   bool Settle(Work& work) REQUIRES(mutex_);
   bool NeedsFetch(DeviceRecord& record) REQUIRES(mutex_);
   void Retire(Work& work) REQUIRES(mutex_);
-  void Report(Work& work, DeviceEvent::Kind kind, std::uint32_t segment) REQUIRES(mutex_);
-  void ReportPlaced(Work& work, std::uint32_t segment) REQUIRES(mutex_);
-  void ReportComplete(Work& work, std::uint32_t segment) REQUIRES(mutex_);
+  void Report(Work& work, DeviceEvent::Kind kind) REQUIRES(mutex_);
+  void ReportPlaced(Work& work) REQUIRES(mutex_);
+  void ReportComplete(Work& work) REQUIRES(mutex_);
   bool Enter() REQUIRES(mutex_);
   bool Accept(Code code, const char* call) REQUIRES(mutex_);
   void Lose(const std::string& why) REQUIRES(mutex_);
@@ -107,18 +105,14 @@ class GpuDevice final : public Device {
   void IssueAll() REQUIRES(mutex_);
   void TryIssue(Work& work) REQUIRES(mutex_);
   using Waits = boost::container::static_vector<Dep, kMaxDeps>;
-  bool WaitsOf(const Work& work, const WorkSegment& segment, Waits& waits) const REQUIRES(mutex_);
-  std::uint32_t SegmentsToIssue(const Work& work, Waits& waits) const REQUIRES(mutex_);
-  static bool MustWait(const WorkSegment& segment);
+  bool WaitsOf(const Work& work, Waits& waits) const REQUIRES(mutex_);
+  static bool MustWait(const Work& work);
   std::uint32_t ShareOf(const Work& work) const REQUIRES(mutex_);
   std::uint32_t ChainStream(const Waits& waits, std::uint32_t share) REQUIRES(mutex_);
   bool HasRoom(const Work& work) const REQUIRES(mutex_);
   std::uint32_t FreeStream(Rank rank, std::uint32_t share) const REQUIRES(mutex_);
-  void LaunchGrid(Work& work, std::uint32_t segments, const Waits& waits, std::uint32_t stream)
-      REQUIRES(mutex_);
-  std::uint32_t FillTable(const Work& work, const Issue& issue, const Waits& waits)
-      REQUIRES(mutex_);
-  void FillSegment(const WorkSegment& from, const Waits& waits, SegmentRef& to) REQUIRES(mutex_);
+  void LaunchGrid(Work& work, const Waits& waits, std::uint32_t stream) REQUIRES(mutex_);
+  void FillParams(const Work& work, std::uint32_t issue, const Waits& waits) REQUIRES(mutex_);
   GuardRef RefOf(const Guard& guard) REQUIRES(mutex_);
   bool TakeNotes() REQUIRES(mutex_);
   void OnNote(const NoteSeen& note) REQUIRES(mutex_);
@@ -141,7 +135,6 @@ class GpuDevice final : public Device {
   ListenerSlot listener_;
   GuardWords guards_;
   OwnMemory device_guards_;  // kGuardStride bytes apart
-  std::atomic<std::uint32_t> guard_count_{0};
   const std::shared_ptr<GpuMemory> memory_;
 
   Mutex load_mutex_;
@@ -149,12 +142,9 @@ class GpuDevice final : public Device {
 
   mutable Mutex mutex_;
   std::vector<GpuKernel> kernels_ GUARDED_BY(mutex_);  // by KernelHandle; reserved
-  std::vector<Work> works_ GUARDED_BY(mutex_);
-  std::vector<std::uint32_t> free_works_ GUARDED_BY(mutex_);
-  std::vector<std::uint32_t> order_ GUARDED_BY(mutex_);  // live works, by rank and sequence
-  std::uint64_t next_sequence_ GUARDED_BY(mutex_) = 0;
-  std::vector<std::uint32_t> last_in_stream_ GUARDED_BY(mutex_);  // by StreamId - 1
-  std::vector<std::uint32_t> stream_shares_ GUARDED_BY(mutex_);   // by StreamId - 1; 0: all units
+  InFlightSlots<Work> works_ GUARDED_BY(mutex_);
+  std::vector<std::uint32_t> order_ GUARDED_BY(mutex_);          // live works, by rank and sequence
+  std::vector<std::uint32_t> stream_shares_ GUARDED_BY(mutex_);  // by StreamId - 1; 0: all units
   std::uint32_t streams_used_ GUARDED_BY(mutex_) = 0;
   EventRing events_ GUARDED_BY(mutex_);
   bool news_ GUARDED_BY(mutex_) = false;  // there are events that the listener must hear of

@@ -59,46 +59,44 @@ GridParams ParamsOf(const Call& launch) {
   return params;
 }
 
-TEST(GpuDevice, ALaunchIsABlockATileWithTheSegmentInItsTable) {
+TEST(GpuDevice, ALaunchIsABlockATileWithTheRecordInItsParameters) {
   const auto device = Open();
   Session session(*device);
   const KernelHandle count = session.Load(CountBody);
   const GuardId guard = session.NewGuard();
   CountArgs args;
   Record record(7);
-  Segment segment{.kernel = count, .args = &args, .progress = record.get()};
-  segment.guards[0] = session.On(guard, 5, /*only_before_start=*/true);
+  Launch launch{.kernel = count, .args = &args, .progress = record.get()};
+  launch.guards[0] = session.On(guard, 5, /*only_before_start=*/true);
   OpenFake().TakeLog();
-  session.AwaitRetired(session.Submit(segment));
+  session.AwaitRetired(session.Submit(launch));
   const std::vector<Call> launches = Named(OpenFake().TakeLog(), "cuLaunchKernel");
   ASSERT_EQ(launches.size(), 1u);
   EXPECT_EQ(launches[0].entry, "lagoon_suite");
   EXPECT_EQ(launches[0].value, 7u) << "the grid";
   const GridParams params = ParamsOf(launches[0]);
-  EXPECT_EQ(params.segment_count, 1u);
-  EXPECT_EQ(params.segments[0].record.blocks, 7u);
-  EXPECT_EQ(params.segments[0].claimants, 7u);
-  EXPECT_EQ(params.segments[0].tiles_per_block, 1u);
-  EXPECT_EQ(params.segments[0].guards[0].limit, 5u);
-  EXPECT_EQ(params.segments[0].guards[0].only_before_start, 1u);
-  EXPECT_EQ(params.segments[0].guards[1].word, nullptr);
+  EXPECT_EQ(params.record.blocks, 7u);
+  EXPECT_EQ(params.tiles_per_block, 1u);
+  EXPECT_EQ(params.guards[0].limit, 5u);
+  EXPECT_EQ(params.guards[0].only_before_start, 1u);
+  EXPECT_EQ(params.guards[1].word, nullptr);
   EXPECT_EQ(args.runs.load(), 7);
 }
 
-TEST(GpuDevice, ALimitedSegmentIsThatManyBlocksThatLoop) {
+TEST(GpuDevice, ALimitedLaunchIsThatManyBlocksThatLoop) {
   const auto device = Open(4);
   Session session(*device);
   CountArgs args;
   Record record(50);
   OpenFake().TakeLog();
-  session.AwaitRetired(session.Submit(Segment{.kernel = session.Load(CountBody),
-                                              .args = &args,
-                                              .progress = record.get(),
-                                              .max_claimants = 3}));
+  session.AwaitRetired(session.Submit(Launch{.kernel = session.Load(CountBody),
+                                             .args = &args,
+                                             .progress = record.get(),
+                                             .max_claimants = 3}));
   const std::vector<Call> launches = Named(OpenFake().TakeLog(), "cuLaunchKernel");
   ASSERT_EQ(launches.size(), 1u);
   EXPECT_EQ(launches[0].value, 3u);
-  EXPECT_EQ(ParamsOf(launches[0]).segments[0].tiles_per_block, 0u);
+  EXPECT_EQ(ParamsOf(launches[0]).tiles_per_block, 0u);
   EXPECT_EQ(args.runs.load(), 50);
 }
 
@@ -114,37 +112,27 @@ class TwoClasses final : public Program {
   const std::vector<EntryName> entries_ = {{"lagoon_suite", 32}, {"lagoon_suite_heavy", 32}};
 };
 
-TEST(GpuDevice, ALaunchTakesTheClassOfItsFirstSegmentAndHeavierOnesComeLater) {
+TEST(GpuDevice, ALaunchTakesTheEntryAndSharedMemoryOfItsKernel) {
   const auto device = Open(1);
   Session session(*device);
   const TwoClasses program;
   const CudaImage light{.program = &program, .entry = 0};
   const CudaImage heavy{.program = &program, .entry = 1};
-  const KernelHandle kernels[] = {device->Load({"light", nullptr, &light}, {}).value(),
-                                  device->Load({"heavy", nullptr, &heavy}, {}).value(),
-                                  device->Load({"wide", nullptr, &light}, {1024, {}}).value()};
-  const auto entries_of = [&](int first, int second) {
+  const auto call_of = [&](const CudaImage& image, std::size_t shared_bytes) {
+    const KernelHandle kernel =
+        device->Load({"kernel", nullptr, &image}, {shared_bytes, {}}).value();
     CountArgs args;
-    Record one(2), two(3);
-    const std::array<Segment, 2> segments{
-        Segment{.kernel = kernels[first], .args = &args, .progress = one.get()},
-        Segment{.kernel = kernels[second], .args = &args, .progress = two.get()}};
+    Record record(5);
     OpenFake().TakeLog();
-    session.AwaitRetired(session.Submit(segments));
+    session.AwaitRetired(
+        session.Submit(Launch{.kernel = kernel, .args = &args, .progress = record.get()}));
     EXPECT_EQ(args.runs.load(), 5);
-    std::vector<std::string> entries;
-    for (const Call& call : Named(OpenFake().TakeLog(), "cuLaunchKernel")) {
-      entries.push_back(call.entry + "/" + std::to_string(call.value));
-    }
-    return entries;
+    const std::vector<Call> calls = Named(OpenFake().TakeLog(), "cuLaunchKernel");
+    EXPECT_EQ(calls.size(), 1u);
+    return calls.at(0).entry + "/" + std::to_string(calls.at(0).value);
   };
-  using ::testing::ElementsAre;
-  EXPECT_THAT(entries_of(0, 0), ElementsAre("lagoon_suite/5"));
-  EXPECT_THAT(entries_of(1, 0), ElementsAre("lagoon_suite_heavy/5"));
-  EXPECT_THAT(entries_of(0, 1), ElementsAre("lagoon_suite/2", "lagoon_suite_heavy/3"));
-  EXPECT_THAT(entries_of(2, 0), ElementsAre("lagoon_suite/5"));
-  EXPECT_THAT(entries_of(0, 2), ElementsAre("lagoon_suite/2", "lagoon_suite/3"))
-      << "padding asked for more shared memory";
+  EXPECT_EQ(call_of(light, 0), "lagoon_suite/5");
+  EXPECT_EQ(call_of(heavy, 0), "lagoon_suite_heavy/5");
 }
 
 // REEF 4.3 in CUDA's terms: first the flag, then the real-time kernel, and no best-effort work
@@ -159,12 +147,12 @@ TEST(GpuDevice, AGroupsWordIsWrittenRightBeforeTheRealTimeLaunchInItsStream) {
   CountArgs args;
   Record best_effort(1), real_time(1);
   OpenFake().TakeLog();
-  Segment low{.kernel = gate_kernel, .args = &gate, .progress = best_effort.get()};
+  Launch low{.kernel = gate_kernel, .args = &gate, .progress = best_effort.get()};
   low.guards[0] = session.On(group, 0);
   session.Submit(low, {kUnordered, kBestEffort});
   session.Await([&] { return gate.waiting.load() == 1; });
   session.Raise(group, 1);
-  session.Submit(Segment{.kernel = count, .args = &args, .progress = real_time.get()});
+  session.Submit(Launch{.kernel = count, .args = &args, .progress = real_time.get()});
   gate.open.store(true);
   session.AwaitAllRetired();
   const std::vector<Call> log = OpenFake().TakeLog();
@@ -175,8 +163,7 @@ TEST(GpuDevice, AGroupsWordIsWrittenRightBeforeTheRealTimeLaunchInItsStream) {
   });
   ASSERT_NE(write, log.end());
   EXPECT_EQ(write->value, 1u);
-  EXPECT_EQ(write->to,
-            reinterpret_cast<std::uint64_t>(ParamsOf(launches[0]).segments[0].guards[0].word));
+  EXPECT_EQ(write->to, reinterpret_cast<std::uint64_t>(ParamsOf(launches[0]).guards[0].word));
   ASSERT_NE(write + 1, log.end());
   EXPECT_EQ((write + 1)->name, "cuLaunchKernel");
   EXPECT_NE(launches[0].stream, launches[1].stream);
@@ -195,7 +182,7 @@ TEST(GpuDevice, RealTimeStreamsHaveAHigherPriorityThanBestEffortOnes) {
     CountArgs args;
     Record record(1);
     session.AwaitRetired(session.Submit(
-        Segment{.kernel = count, .args = &args, .progress = record.get()}, {kUnordered, rank}));
+        Launch{.kernel = count, .args = &args, .progress = record.get()}, {kUnordered, rank}));
     return Named(OpenFake().TakeLog(), "cuLaunchKernel").at(0).stream;
   };
   EXPECT_EQ(priority.at(stream_of(kBestEffort + 3)), 0u) << "CUDA's lowest";
@@ -217,18 +204,18 @@ TEST(GpuDevice, AtMostDepthKernelsOfAChainAreInAStream) {
   }
   OpenFake().TakeLog();
   for (std::size_t i = 0; i < gates.size(); ++i) {
-    session.Submit(Segment{.kernel = gate_kernel,
-                           .args = &gates[i],
-                           .progress = records[i]->get(),
-                           .deps = std::span(deps).subspan(i == 0 ? 0 : i - 1, i == 0 ? 0 : 1)});
+    session.Submit(Launch{.kernel = gate_kernel,
+                          .args = &gates[i],
+                          .progress = records[i]->get(),
+                          .deps = std::span(deps).subspan(i == 0 ? 0 : i - 1, i == 0 ? 0 : 1)});
   }
   session.Await([&] { return gates[0].waiting.load() == 1; });
   const std::vector<Call> first = Named(OpenFake().TakeLog(), "cuLaunchKernel");
   ASSERT_EQ(first.size(), 3u);
   EXPECT_TRUE(std::all_of(first.begin(), first.end(),
                           [&](const Call& call) { return call.stream == first[0].stream; }));
-  EXPECT_EQ(ParamsOf(first[0]).segments[0].dep_count, 0u);
-  EXPECT_EQ(ParamsOf(first[1]).segments[0].dep_count, 1u);
+  EXPECT_EQ(ParamsOf(first[0]).dep_count, 0u);
+  EXPECT_EQ(ParamsOf(first[1]).dep_count, 1u);
   for (GateArgs& gate : gates) gate.open.store(true);
   session.AwaitAllRetired();
   for (const GateArgs& gate : gates) EXPECT_EQ(gate.waiting.load(), 1);
@@ -244,7 +231,7 @@ TEST(GpuDevice, LaunchesOfAnOrderedStreamAreIssuedBehindOneAnother) {
   OpenFake().TakeLog();
   for (GateArgs& gate : gates) {
     records.push_back(std::make_unique<Record>(1));
-    session.Submit(Segment{.kernel = gate_kernel, .args = &gate, .progress = records.back()->get()},
+    session.Submit(Launch{.kernel = gate_kernel, .args = &gate, .progress = records.back()->get()},
                    {stream});
   }
   ASSERT_TRUE(session.Await([&] { return gates[0].waiting.load() == 1; }));
@@ -252,7 +239,7 @@ TEST(GpuDevice, LaunchesOfAnOrderedStreamAreIssuedBehindOneAnother) {
   ASSERT_EQ(launches.size(), 3u) << "though the first one still runs";
   for (std::size_t i = 1; i < launches.size(); ++i) {
     EXPECT_EQ(launches[i].stream, launches[0].stream);
-    EXPECT_EQ(ParamsOf(launches[i]).segments[0].dep_count, 1u);
+    EXPECT_EQ(ParamsOf(launches[i]).dep_count, 1u);
   }
   gates[2].open.store(true);
   gates[1].open.store(true);
@@ -274,11 +261,11 @@ TEST(GpuDevice, ARevokedLaunchOfAnOrderedStreamLetsTheNextOneRun) {
   GateArgs gate;
   CountArgs skipped, last;
   Record first(1), second(1), third(1);
-  session.Submit(Segment{.kernel = gate_kernel, .args = &gate, .progress = first.get()}, {stream});
-  Segment revoked{.kernel = count, .args = &skipped, .progress = second.get()};
+  session.Submit(Launch{.kernel = gate_kernel, .args = &gate, .progress = first.get()}, {stream});
+  Launch revoked{.kernel = count, .args = &skipped, .progress = second.get()};
   revoked.guards[0] = session.On(guard, 0);
   session.Submit(revoked, {stream});
-  session.Submit(Segment{.kernel = count, .args = &last, .progress = third.get()}, {stream});
+  session.Submit(Launch{.kernel = count, .args = &last, .progress = third.get()}, {stream});
   ASSERT_TRUE(session.Await([&] { return gate.waiting.load() == 1; }));
   session.Raise(guard, 1);
   gate.open.store(true);
@@ -298,9 +285,9 @@ TEST(GpuDevice, TheWordsOfARecordAreNotUsedAgainAtOnce) {
     Record record(1);
     OpenFake().TakeLog();
     session.AwaitRetired(
-        session.Submit(Segment{.kernel = count, .args = &args, .progress = record.get()}));
+        session.Submit(Launch{.kernel = count, .args = &args, .progress = record.get()}));
     const std::vector<Call> launches = Named(OpenFake().TakeLog(), "cuLaunchKernel");
-    words.insert(ParamsOf(launches.at(0)).segments[0].record.done);
+    words.insert(ParamsOf(launches.at(0)).record.done);
   }
   EXPECT_EQ(words.size(), 50u);
 }
@@ -324,9 +311,9 @@ TEST(GpuDevice, APartlyDoneRecordGoesBackAndForth) {
                .stopped = &stopped,
                .resume = &resume};
   Record record(kBlocks);
-  Segment segment{.kernel = mix, .args = &args, .progress = record.get()};
-  segment.guards[0] = session.On(guard, 0);
-  const LaunchId first = session.Submit(segment);
+  Launch launch{.kernel = mix, .args = &args, .progress = record.get()};
+  launch.guards[0] = session.On(guard, 0);
+  const LaunchId first = session.Submit(launch);
   ASSERT_TRUE(session.Await([&] { return stopped.load(); }));
   session.Raise(guard, 1);
   resume.store(true);
@@ -338,8 +325,8 @@ TEST(GpuDevice, APartlyDoneRecordGoesBackAndForth) {
   }
   EXPECT_EQ(unclaimed, kBlocks - 39);
   OpenFake().TakeLog();
-  segment.guards[0] = {};
-  session.AwaitRetired(session.Submit(segment));
+  launch.guards[0] = {};
+  session.AwaitRetired(session.Submit(launch));
   const std::vector<Call> log = OpenFake().TakeLog();
   EXPECT_EQ(Named(log, "cuMemcpyHtoDAsync").size(), 2u) << "the count and the bitmap";
   EXPECT_EQ(Named(log, "cuLaunchKernel").at(0).value, kBlocks - 39);
@@ -354,11 +341,11 @@ TEST(GpuDevice, ALaunchThatFoundNothingToClaimIsNotIssuedOverAndOver) {
   const KernelHandle gate_kernel = session.LoadGate();
   GateArgs gate;
   Record record(1);
-  const Segment segment{.kernel = gate_kernel, .args = &gate, .progress = record.get()};
+  const Launch launch{.kernel = gate_kernel, .args = &gate, .progress = record.get()};
   OpenFake().TakeLog();
-  session.Submit(segment);
+  session.Submit(launch);
   ASSERT_TRUE(session.Await([&] { return gate.waiting.load() == 1; }));
-  session.Submit(segment);
+  session.Submit(launch);
   session.Pass(std::chrono::milliseconds(50));  // a grid and its news take far less
   gate.open.store(true);
   session.AwaitAllRetired();
@@ -394,8 +381,8 @@ TEST(GpuDevice, AFaultInAKernelLosesTheDeviceOnceAndForAll) {
   const KernelHandle gate_kernel = session.LoadGate();
   GateArgs gate;
   Record record(1);
-  const Segment segment{.kernel = gate_kernel, .args = &gate, .progress = record.get()};
-  session.Submit(segment);
+  const Launch launch{.kernel = gate_kernel, .args = &gate, .progress = record.get()};
+  session.Submit(launch);
   ASSERT_TRUE(session.Await([&] { return gate.waiting.load() == 1; }));
   OpenFake().LoseContext(700);
   std::vector<DeviceEvent> seen;
@@ -406,7 +393,7 @@ TEST(GpuDevice, AFaultInAKernelLosesTheDeviceOnceAndForAll) {
   });
   EXPECT_THAT(static_cast<GpuDevice&>(*device).lost_because(),
               HasSubstr("CUDA_ERROR_ILLEGAL_ADDRESS"));
-  EXPECT_EQ(device->Submit({LaunchId{77}, kUnordered, 0, {&segment, 1}}), SubmitResult::kLost);
+  EXPECT_EQ(device->Submit(launch.As(LaunchId{77})), SubmitResult::kLost);
   EXPECT_EQ(device->Transfer({.id = LaunchId{78}, .progress = record.get()}), SubmitResult::kLost);
   EXPECT_FALSE(device->Allocate(100, MemoryKind::kDevice).has_value());
   DeviceEvent event;
@@ -459,23 +446,22 @@ class Scenario {
   bool RunJob(Device& device, KernelHandle mix, const Buffer& buffer) {
     const GuardId guard = *device.CreateGuard();
     args_.y = reinterpret_cast<std::uint64_t*>(buffer.data());
-    Segment segment{
-        .kernel = mix, .args = &args_, .progress = kernel_.get(), .deps = {&up_done_, 1}};
-    segment.guards[0] = {device.GuardWord(guard), 0};
+    Launch launch{.kernel = mix, .args = &args_, .progress = kernel_.get(), .deps = {&up_done_, 1}};
+    launch.guards[0] = {device.GuardWord(guard), 0};
     const auto ok = [](SubmitResult submitted) { return submitted == SubmitResult::kOk; };
     const bool begun = ok(device.Transfer({.id = LaunchId{1},
                                            .to = buffer.data(),
                                            .from = values_.data(),
                                            .bytes = kBytes,
                                            .progress = up_.get()})) &&
-                       ok(device.Submit({LaunchId{2}, kUnordered, 0, {&segment, 1}})) &&
+                       ok(device.Submit(launch.As(LaunchId{2}))) &&
                        Await(device, [&] { return stopped_.load(); });
     const bool revoked = begun && ok(device.Raise(guard, 1));
     resume_.store(true);
     if (!revoked || !Await(device, [&] { return retired_.contains(LaunchId{2}); })) return false;
     EXPECT_FALSE(kernel_->Complete());
-    segment.guards[0].limit = 1;
-    return ok(device.Submit({LaunchId{3}, kUnordered, 0, {&segment, 1}})) &&
+    launch.guards[0].limit = 1;
+    return ok(device.Submit(launch.As(LaunchId{3}))) &&
            ok(device.Transfer({.id = LaunchId{4},
                                .to = result_.data(),
                                .from = buffer.data(),

@@ -57,7 +57,7 @@ bool GpuDevice::TellLoss() {
   {
     MutexLock lock(mutex_);
     if (!lost_) return false;
-    events_.Push({DeviceEvent::Kind::kLost, 0, LaunchId{}, lagoon::Now()});
+    events_.Push({DeviceEvent::Kind::kLost, LaunchId{}, lagoon::Now()});
     why = lost_because_;
   }
   spdlog::error("device '{}' is lost: {}", info_.name, why);
@@ -100,7 +100,7 @@ bool GpuDevice::PumpCopies() {
     while (copies_->TakeFinished(key)) {
       Work& work = works_[key];
       work.copy.progress->Mirror(work.copy.progress->blocks());
-      ReportComplete(work, 0);
+      ReportComplete(work);
       work.copying = false;
       moved = true;
     }

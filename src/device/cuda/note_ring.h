@@ -13,7 +13,6 @@ namespace lagoon::cuda {
 
 struct NoteSeen {
   Note kind{};
-  std::uint32_t segment = 0;
   std::uint32_t issue = 0;  // the lower 24 bits
   std::uint32_t value = 0;
 };
@@ -54,7 +53,7 @@ class NoteRing {
     const u64 seen = Next();
     if (!IsNew(seen)) return std::nullopt;
     taken_.fetch_add(1, std::memory_order_relaxed);
-    return NoteSeen{static_cast<Note>(seen >> 60 & 7), static_cast<std::uint32_t>(seen >> 56 & 15),
+    return NoteSeen{static_cast<Note>(seen >> 60 & 7),
                     static_cast<std::uint32_t>(seen >> 32 & 0xffffff),
                     static_cast<std::uint32_t>(seen)};
   }

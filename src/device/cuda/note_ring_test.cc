@@ -27,7 +27,7 @@ void PostNotes(const NoteRing& ring, std::uint32_t first, std::uint32_t count) {
   const Status posted =
       emulator.Run({.name = "post", .grid = {1, 1, 1}, .block = {1, 1, 1}, .kernel = [&] {
                       for (std::uint32_t i = first; i < first + count; ++i) {
-                        Post(ring.ref(), NoteEntry(Note::kCount, i % 4, i, i));
+                        Post(ring.ref(), NoteEntry(Note::kCount, i, i));
                       }
                     }});
   ASSERT_TRUE(posted.has_value()) << posted.error().message;
@@ -46,7 +46,6 @@ TEST(NoteRing, NotesComeInOrderLapAfterLap) {
       const std::optional<NoteSeen> note = ring->Take();
       ASSERT_TRUE(note.has_value()) << "note " << next;
       EXPECT_EQ(note->kind, Note::kCount);
-      EXPECT_EQ(note->segment, next % 4);
       EXPECT_EQ(note->issue, next);
       EXPECT_EQ(note->value, next);
     }

@@ -12,10 +12,9 @@
 #include "device/cuda/driver/program.h"
 #include "device/cuda/driver/session.h"
 #include "device/cuda/records.h"
+#include "device/host/in_flight.h"
 
 namespace lagoon::cuda {
-
-inline constexpr std::uint32_t kNone = ~std::uint32_t{0};
 
 /// Number of tiles after which a kernel of `blocks` tiles reports: `asked`, or more for large
 /// kernels.
@@ -32,49 +31,26 @@ struct GpuKernel {
   std::uint32_t occupancy = 1;
 };
 
-struct WorkSegment {
+/// A launch or copy in flight: held by the host, then issued into a CUDA stream, then held again if
+/// it is neither complete nor revoked. Or a free slot.
+struct Work : InFlight {
   KernelHandle kernel{};
-  const void* args = nullptr;
-  Progress* progress = nullptr;
-  DeviceRecord* record = nullptr;
-  std::uint32_t max_claimants = 0;
-  std::span<const Dep> deps = {};
-  std::array<Guard, kGuardsPerSegment> guards = {};
-  bool placed = false, complete = false;  // reported already
-  /// record->ends + 1 when this segment's last grid ended; 0: no grid yet. Until another grid of
+  DeviceRecord* record = nullptr;  // null: a copy, or complete when it was submitted
+  bool complete = false;           // reported already
+  bool copying = false;
+  std::uint32_t issue = kNoIndex;
+  /// record->ends + 1 when this launch's last grid ended; 0: no grid yet. Until another grid of
   /// the record ends, a new grid would find no tile to claim.
   std::uint64_t parked_at = 0;
 };
 
-/// A launch or copy in flight: held by the host, then issued into a CUDA stream, then held again if
-/// it is neither complete nor revoked. Or a free slot.
-struct Work {
-  LaunchId id{};
-  Rank rank = 0;
-  std::uint64_t sequence = 0;
-  StreamId stream = kUnordered;
-  std::uint32_t previous_in_stream = kNone, next_in_stream = kNone;
-  std::uint32_t segment_count = 0;  // 0: a copy
-  std::array<WorkSegment, kMaxSegments> segments;
-  std::uint32_t credits = 0;  // events that may still come
-  std::uint32_t issue = kNone;
-  bool started = false;  // one of its blocks has run
-  Copy copy;
-  bool copying = false;
-
-  bool is_copy() const { return segment_count == 0; }
-  std::span<WorkSegment> all() { return std::span(segments).first(segment_count); }
-  std::span<const WorkSegment> all() const { return std::span(segments).first(segment_count); }
-};
-
 /// A grid in a CUDA stream, until its last block has left.
 struct Issue {
-  std::uint32_t work = kNone;  // kNone: free
-  std::uint32_t id = 0;        // tag of the issue's words on the GPU
-  std::uint32_t stream = 0;    // index of the CUDA stream
+  std::uint32_t work = kNoIndex;  // kNoIndex: free
+  std::uint32_t id = 0;           // tag of the issue's words on the GPU
+  std::uint32_t stream = 0;       // index of the CUDA stream
   std::uint32_t grid = 0;
-  std::uint32_t notes = 0;     // room reserved in the ring
-  std::uint32_t segments = 0;  // bit s: segment s takes part
+  std::uint32_t notes = 0;  // room reserved in the ring
 };
 
 /// A CUDA stream for kernels, and the issues in it, oldest first.

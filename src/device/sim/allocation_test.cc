@@ -26,10 +26,10 @@ TEST(SimAllocation, NothingAllocatesOnceTheDeviceIsBuilt) {
   std::array<DeviceEvent, 32> events;
   std::size_t seen = 0;
   for (std::uint32_t i = 0; i < records.size(); ++i) {
-    Segment segment{.kernel = kernel, .progress = records[i]->get()};
-    segment.guards[0] = {device->GuardWord(guard), i / 50, false};
+    Launch launch{.kernel = kernel, .progress = records[i]->get()};
+    launch.guards[0] = {device->GuardWord(guard), i / 50, false};
     const StreamId on = i % 2 == 0 ? kUnordered : stream;
-    EXPECT_EQ(device->Submit({LaunchId{i}, on, i % 7, {&segment, 1}}), SubmitResult::kOk);
+    EXPECT_EQ(device->Submit(launch.As(LaunchId{i}, on, i % 7)), SubmitResult::kOk);
     if (i == 100) {
       const Copy copy{.bytes = 9, .progress = copied.get()};
       EXPECT_EQ(device->Transfer(copy), SubmitResult::kOk);

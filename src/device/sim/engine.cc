@@ -25,25 +25,21 @@ SimEngine::SimEngine(const Options& options, const GuardWords& guards, TimePoint
       front_end_timer_(first_copy_timer_ +
                        static_cast<std::uint32_t>(options.constants.copy_engines)),
       timers_(front_end_timer_ + 1),
-      slots_(options.launches),
+      slots_(options.launches, /*streams=*/0),
       groups_(first_slot_timer_),
       queues_(static_cast<std::size_t>(options.constants.hardware_queues)),
-      stream_launch_(options.streams + 1, kNone),
+      stream_launch_(options.streams + 1, kNoIndex),
       evictions_(queues_.size()),
       copy_engines_(static_cast<std::size_t>(options.constants.copy_engines)),
       last_dispatch_(start - std::chrono::hours(1)),
       evicted_at_(start) {
   fronts_.reserve(options.launches);
   hits_.reserve(options.launches);
-  active_.reserve(std::size_t{options.launches} * kMaxSegments);
+  active_.reserve(options.launches);
   copies_.reserve(options.launches);
   ready_.reserve(options.launches);
   moved_.reserve(queues_.size());
   candidates_.reserve(units_.size());
-  for (std::uint32_t i = options.launches; i-- > 0;) {
-    slots_[i].live_after = free_;
-    free_ = i;
-  }
   for (std::uint32_t i = first_slot_timer_; i-- > 0;) {
     groups_[i].after = free_group_;
     free_group_ = i;
@@ -93,66 +89,24 @@ void SimEngine::Settle() {
   }
 }
 
-SubmitResult SimEngine::Add(const Launch& launch, std::span<const SimKernel* const> kernels) {
-  LAGOON_CHECK(!launch.segments.empty() && launch.segments.size() <= kMaxSegments);
-  Slot* slot = Reserve(static_cast<std::uint32_t>(launch.segments.size()));
+SubmitResult SimEngine::Add(const Launch& launch, const SimKernel& kernel) {
+  Slot* const slot = slots_.Take(launch, events_);
   if (slot == nullptr) return SubmitResult::kFull;
-  slot->id = launch.id;
-  slot->stream = launch.stream;
-  slot->rank = launch.rank;
-  for (std::size_t i = 0; i < launch.segments.size(); ++i) {
-    const Segment& from = launch.segments[i];
-    LAGOON_CHECK(from.progress != nullptr);
-    WorkSegment& segment = slot->segments[i];
-    segment = {};
-    segment.kernel = kernels[i];
-    segment.args = from.args;
-    segment.progress = from.progress;
-    segment.deps = from.deps;
-    segment.max_claimants = from.max_claimants;
-    std::copy(std::begin(from.guards), std::end(from.guards), segment.guards.begin());
-  }
+  slot->kernel = &kernel;
   Insert(*slot);
   return SubmitResult::kOk;
 }
 
 SubmitResult SimEngine::Add(const Copy& copy) {
-  LAGOON_CHECK(copy.progress != nullptr && copy.progress->blocks() == CopyBlocks(copy.bytes));
-  Slot* slot = Reserve(1);
+  Slot* const slot = slots_.Take(copy, events_);
   if (slot == nullptr) return SubmitResult::kFull;
-  slot->id = copy.id;
-  slot->stream = copy.stream;
-  slot->rank = copy.rank;
-  slot->copy = copy;
-  slot->segments[0] = {};
-  slot->segments[0].progress = copy.progress;
-  slot->segments[0].deps = copy.deps;
-  slot->segments[0].guards = CopyGuards(copy);
   Insert(*slot);
   return SubmitResult::kOk;
 }
 
-SimEngine::Slot* SimEngine::Reserve(std::uint32_t segments) {
-  // One kRetired, and a kPlaced and a kComplete for each segment.
-  const std::uint32_t credits = 1 + 2 * segments;
-  if (free_ == kNone || !events_.Reserve(credits)) return nullptr;
-  Slot& slot = slots_[free_];
-  free_ = slot.live_after;
-  slot.segment_count = segments;
-  slot.credits = credits;
-  slot.sequence = next_sequence_++;
-  slot.in_queue = slot.holds_queue = slot.started = slot.left_stream = slot.evicted = false;
-  slot.running = 0;
-  slot.front = kNone;
-  return &slot;
-}
-
 void SimEngine::Insert(Slot& slot) {
   const std::uint32_t index = IndexOf(slot);
-  slot.live_before = live_last_;
-  slot.live_after = kNone;
-  (live_last_ == kNone ? live_first_ : slots_[live_last_].live_after) = index;
-  live_last_ = index;
+  slots_.Link(slot);
   slot.state = State::kArriving;
   slot.lane = LaneOf(slot);
   if (slot.stream == kUnordered) EnterFronts(index);
@@ -171,11 +125,10 @@ void SimEngine::Insert(Slot& slot) {
 std::uint32_t SimEngine::LaneOf(const Slot& slot) {
   const auto queues = static_cast<std::uint32_t>(queues_.size());
   if (slot.stream != kUnordered) return (Raw(slot.stream) - 1) % queues;
-  const WorkSegment& first = slot.segments[0];
-  if (first.max_claimants != 0) return kNone;
-  for (const Dep& dep : first.deps) {
+  if (slot.max_claimants != 0) return kNoIndex;
+  for (const Dep& dep : slot.deps) {
     const std::uint32_t lane = LaneOf(dep);
-    if (lane != kNone) return lane;
+    if (lane != kNoIndex) return lane;
   }
   return next_lane_++ % queues;
 }
@@ -186,70 +139,55 @@ std::uint32_t SimEngine::LaneOf(const Slot& slot) {
 // make no difference.
 std::uint32_t SimEngine::LaneOf(const Dep& dep) const {
   for (const Front& front : fronts_) {
-    if (front.names == dep.on && slots_[front.slot].lane != kNone) return slots_[front.slot].lane;
+    if (front.names == dep.on && slots_[front.slot].lane != kNoIndex)
+      return slots_[front.slot].lane;
   }
   for (std::size_t i = 0; dep.Met() && i < recent_.size(); ++i) {
     const Recent& recent = recent_[(next_recent_ - 1 - i) % recent_.size()];
     if (recent.names == dep.on) return recent.lane;
   }
-  return kNone;
-}
-
-bool SimEngine::LooksAlways(const Slot& slot) const {
-  if (slot.segment_count > 1) return true;
-  const WorkSegment& segment = slot.segments[0];
-  return std::any_of(segment.deps.begin(), segment.deps.end(),
-                     [](const Dep& dep) { return dep.blocks < dep.on->blocks(); }) ||
-         std::any_of(segment.guards.begin(), segment.guards.end(), [this](const Guard& guard) {
-           return guard.word != nullptr && !guards_.Owns(guard.word);
-         });
+  return kNoIndex;
 }
 
 void SimEngine::EnterFronts(std::uint32_t index) {
   Slot& slot = slots_[index];
-  if (slot.front != kNone) return;
+  if (slot.front != kNoIndex) return;
   slot.front = static_cast<std::uint32_t>(fronts_.size());
-  const bool always = LooksAlways(slot);
+  const bool always = slot.WatchesCount(guards_);
   watchers_ += always ? 1 : 0;
-  fronts_.push_back({slot.segments[0].progress, nullptr, index, always});
+  fronts_.push_back({slot.progress, nullptr, index, always});
 }
 
 void SimEngine::LeaveFronts(Slot& slot) {
-  if (slot.front == kNone) return;
+  if (slot.front == kNoIndex) return;
   watchers_ -= fronts_[slot.front].look_always ? 1 : 0;
   fronts_[slot.front] = fronts_.back();
   slots_[fronts_[slot.front].slot].front = slot.front;
   fronts_.pop_back();
-  slot.front = kNone;
+  slot.front = kNoIndex;
 }
 
 // Acts on a change that concerns one launch.
 void SimEngine::Look(std::uint32_t index) {
   Slot& slot = slots_[index];
-  if (slot.state == State::kFree) return;
-  if (slot.front != kNone && fronts_[slot.front].look_always) RevokeSegments(index, now_);
+  if (!slot.live) return;
+  if (slot.front != kNoIndex && fronts_[slot.front].look_always) MakeLeave(index, now_);
   if (Retirable(slot)) return Retire(index);
-  if (slot.stream != kUnordered && !slot.left_stream && Finished(slot)) return LeaveStream(index);
+  if (slot.stream != kUnordered && !slot.left_stream && slot.Complete()) return LeaveStream(index);
   if (slot.state == State::kWaiting) {
     const bool first = slot.stream == kUnordered || (queues_[slot.lane].first == index &&
-                                                     stream_launch_[Raw(slot.stream)] == kNone);
+                                                     stream_launch_[Raw(slot.stream)] == kNoIndex);
     if (first) TryReady(index, /*waited=*/true);
-  } else if (slot.state == State::kStarted) {
-    for (std::uint32_t i = 0; i < slot.segment_count; ++i) {
-      const WorkSegment& segment = slot.segments[i];
-      if (!segment.active && Runnable(slot, segment) && segment.progress->HasUnclaimed()) {
-        Activate(index, i);
-      }
-    }
+  } else if (slot.state == State::kStarted && !slot.active && slot.MayBegin() &&
+             slot.progress->HasUnclaimed()) {
+    Activate(index);
   }
 }
 
 // `waited`: the launch was queued before it could run, so the bubble between kernels comes first.
 void SimEngine::TryReady(std::uint32_t index, bool waited) {
   Slot& slot = slots_[index];
-  const auto end = slot.segments.begin() + slot.segment_count;
-  if (std::any_of(slot.segments.begin(), end,
-                  [&slot](const WorkSegment& segment) { return Runnable(slot, segment); })) {
+  if (slot.MayBegin()) {
     fronts_[slot.front].waits_for = nullptr;
     const Nanoseconds gap(waited ? options_.constants.dependent_gap_ns : 0);
     if (gap == Nanoseconds(0)) return MakeReady(index);
@@ -257,7 +195,7 @@ void SimEngine::TryReady(std::uint32_t index, bool waited) {
     timers_.Set(first_slot_timer_ + index, now_ + gap);
     return;
   }
-  for (const Dep& dep : slot.segments[0].deps) {
+  for (const Dep& dep : slot.deps) {
     if (!dep.Met()) {
       fronts_[slot.front].waits_for = dep.on;
       return;
@@ -265,53 +203,27 @@ void SimEngine::TryReady(std::uint32_t index, bool waited) {
   }
 }
 
-bool SimEngine::Runnable(const Slot& slot, const WorkSegment& segment) {
-  return !segment.progress->Complete() && !Revoked(GuardsOf(segment), slot.started) &&
-         DepsMet(segment.deps);
-}
-
-// True if all segments are complete. Then the stream moves on, even while the last blocks still
-// leave.
-bool SimEngine::Finished(const Slot& slot) {
-  return std::all_of(slot.segments.begin(), slot.segments.begin() + slot.segment_count,
-                     [](const WorkSegment& segment) { return segment.progress->Complete(); });
-}
-
-bool SimEngine::Retirable(const Slot& slot) {
-  if (slot.running != 0) return false;
-  return std::all_of(slot.segments.begin(), slot.segments.begin() + slot.segment_count,
-                     [&slot](const WorkSegment& segment) {
-                       return segment.progress->Complete() ||
-                              Revoked(GuardsOf(segment), slot.started);
-                     });
-}
+bool SimEngine::Retirable(const Slot& slot) { return slot.running == 0 && slot.Over(); }
 
 void SimEngine::Retire(std::uint32_t index) {
   Slot& slot = slots_[index];
-  Report(slot, DeviceEvent::Kind::kRetired, 0);
-  events_.Release(slot.credits);
+  Report(slot, DeviceEvent::Kind::kRetired);
   timers_.Drop(first_slot_timer_ + index);
-  for (std::uint32_t i = 0; i < slot.segment_count; ++i) Deactivate(index, i);
+  Deactivate(index);
   if (slot.state == State::kReady) {
     std::erase_if(ready_, [index](const Active& ready) { return ready.slot == index; });
   }
-  for (std::uint32_t i = 0; i < slot.segment_count; ++i) {
-    recent_[next_recent_++ % recent_.size()] = {slot.segments[i].progress, slot.lane};
-  }
+  recent_[next_recent_++ % recent_.size()] = {slot.progress, slot.lane};
   LeaveFronts(slot);
   LeaveStream(index);
   if (slot.holds_queue) Exhausted(index);
-  (slot.live_before == kNone ? live_first_ : slots_[slot.live_before].live_after) = slot.live_after;
-  (slot.live_after == kNone ? live_last_ : slots_[slot.live_after].live_before) = slot.live_before;
   slot.state = State::kFree;
-  slot.live_after = free_;
-  free_ = index;
+  slots_.Free(slot, events_);
 }
 
-void SimEngine::Report(Slot& slot, DeviceEvent::Kind kind, std::uint32_t segment) {
-  LAGOON_CHECK(slot.credits > 0);
-  --slot.credits;
-  const DeviceEvent event{kind, segment, slot.id, now_};
+void SimEngine::Report(Slot& slot, DeviceEvent::Kind kind) {
+  slots_.UseCredit(slot);
+  const DeviceEvent event{kind, slot.id, now_};
   // A started launch may have events under way, which this event must not overtake.
   if (by_host_ && !slot.started) {
     events_.PushFromHost(event);

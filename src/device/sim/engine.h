@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "device/host/guard_words.h"
+#include "device/host/in_flight.h"
 #include "device/observer.h"
 #include "device/sim/gpu_model.h"
 #include "device/sim/notifications.h"
@@ -32,11 +33,9 @@ enum class SimAbort : std::uint8_t {
 /// - kWaiting: in its hardware queue, or for its dependencies
 /// - kGap: the bubble before a queued successor
 /// - kReady: waits for the front end
-/// - kStarted: its segments may place blocks
+/// - kStarted: it may place blocks
 class SimEngine {
  public:
-  static constexpr std::uint32_t kMaxSegments = 8;
-
   struct Options {
     SimConstants constants;
     SimAbort abort = SimAbort::kCheck;
@@ -54,7 +53,7 @@ class SimEngine {
   TimePoint next() const { return timers_.next(); }
 
   /// The engine must have run until now. kFull: nothing was taken.
-  SubmitResult Add(const Launch& launch, std::span<const SimKernel* const> kernels);
+  SubmitResult Add(const Launch& launch, const SimKernel& kernel);
   SubmitResult Add(const Copy& copy);
 
   /// A guard word changed. Running blocks can see the change at `visible`. Launches that the word
@@ -73,55 +72,33 @@ class SimEngine {
   std::uint64_t blocks_ended() const { return blocks_ended_; }
 
  private:
-  static constexpr std::uint32_t kNone = ~std::uint32_t{0};
   static constexpr std::uint32_t kGroupBlocks = 32;
 
   enum class State : std::uint8_t { kFree, kArriving, kWaiting, kGap, kReady, kStarted };
 
-  struct WorkSegment {
+  struct Slot : InFlight {
     const SimKernel* kernel = nullptr;  // null: a copy
-    const void* args = nullptr;
-    Progress* progress = nullptr;
-    std::span<const Dep> deps;
-    std::array<Guard, kGuardsPerSegment> guards;
-    std::uint32_t max_claimants = 0;
-    std::uint32_t running = 0;                        // number of blocks
-    std::uint32_t groups = kNone;                     // list of its running blocks
-    std::uint64_t no_room_since = ~std::uint64_t{0};  // value of gives_ when no block fitted
-    bool active = false;                              // in active_
-    bool placed = false;
-    bool killed = false;  // happens only once
-  };
-
-  struct Slot {
-    LaunchId id{};
-    Rank rank = 0;
-    std::uint64_t sequence = 0;  // number in order of submission
-    std::uint64_t turn = 0;      // number in order of becoming ready; equal ranks take turns by it
-    StreamId stream = kUnordered;
+    std::uint64_t turn = 0;  // number in order of becoming ready; equal ranks take turns by it
     State state = State::kFree;
     bool in_queue = false;     // linked in a hardware queue
     bool holds_queue = false;  // unordered, and occupies a hardware queue: it has blocks to place
-    bool started = false;      // a tile was claimed
     bool left_stream = false;  // its stream has moved on
     bool evicted = false;      // revoked, and counted in evictions_
-    std::uint32_t segment_count = 0;
-    std::uint32_t credits = 0;
-    std::uint32_t running = 0;    // blocks of all segments
-    std::uint32_t lane = 0;       // hardware queue; kNone: padding, which starts without one
-    std::uint32_t front = kNone;  // index in fronts_
-    std::uint32_t queue_before = kNone, queue_after = kNone;
-    // In order of submission. Of a free slot: live_after is the next free slot.
-    std::uint32_t live_before = kNone, live_after = kNone;
-    Copy copy;
-    std::array<WorkSegment, kMaxSegments> segments;
+    bool active = false;       // in active_ or copies_
+    bool killed = false;       // happens only once
+    std::uint32_t lane = 0;    // hardware queue; kNoIndex: padding, which starts without one
+    std::uint32_t front = kNoIndex;  // index in fronts_
+    std::uint32_t queue_before = kNoIndex, queue_after = kNoIndex;
+    std::uint32_t running = 0;                        // number of blocks
+    std::uint32_t groups = kNoIndex;                  // list of its running blocks
+    std::uint64_t no_room_since = ~std::uint64_t{0};  // value of gives_ when no block fitted
   };
 
-  // Blocks of one segment that started together and end together. They share one timer.
+  // Blocks of one launch that started together and end together. They share one timer.
   struct Group {
-    std::uint32_t slot = 0, segment = 0, count = 0;
-    // In the segment's list. Of a free group: `after` is the next free group.
-    std::uint32_t before = kNone, after = kNone;
+    std::uint32_t slot = 0, count = 0;
+    // In the launch's list. Of a free group: `after` is the next free group.
+    std::uint32_t before = kNoIndex, after = kNoIndex;
     bool leaves = false;  // its blocks end without a result
     bool killed = false;  // its tiles were given back when it was killed
     TimePoint start, end;
@@ -132,30 +109,29 @@ class SimEngine {
   // A launch that a done count may concern: at the head of its hardware queue, or in no stream.
   // Kept outside of the slots, so that a search touches few cache lines.
   struct Front {
-    const Progress* names;      // record of its first segment
-    const Progress* waits_for;  // record that its first segment waits for; null: none
+    const Progress* names;      // its record
+    const Progress* waits_for;  // record that it waits for; null: none
     std::uint32_t slot;
-    bool look_always;  // several segments, or a partial count: any commit may concern it
+    bool look_always;  // a partial count: any commit may concern it
   };
 
-  // A segment that may place blocks, or a copy that may start a chunk.
+  // A kernel that may place blocks, or a copy that may start a chunk.
   struct Active {
     Rank rank;
     std::uint64_t turn;
-    std::uint32_t slot, segment;
+    std::uint32_t slot;
     bool operator<(const Active& other) const {
-      if (rank != other.rank) return rank < other.rank;
-      return turn != other.turn ? turn < other.turn : segment < other.segment;
+      return rank != other.rank ? rank < other.rank : turn < other.turn;
     }
   };
 
   struct Queue {
-    std::uint32_t first = kNone, last = kNone;
+    std::uint32_t first = kNoIndex, last = kNoIndex;
     bool moved = false;  // in moved_
   };
 
   struct CopyEngine {
-    std::uint32_t slot = kNone;  // the copy
+    std::uint32_t slot = kNoIndex;  // the copy
     std::uint32_t tile = 0;
     TimePoint placed;
   };
@@ -164,20 +140,16 @@ class SimEngine {
   void Fire(std::uint32_t timer);
   void Advance(TimePoint to);
   void Settle();
-  Slot* Reserve(std::uint32_t segments);
   void Insert(Slot& slot);
   std::uint32_t LaneOf(const Slot& slot);
-  std::uint32_t LaneOf(const Dep& dep) const;  // kNone: unknown
-  bool LooksAlways(const Slot& slot) const;
+  std::uint32_t LaneOf(const Dep& dep) const;  // kNoIndex: unknown
   void EnterFronts(std::uint32_t index);
   void LeaveFronts(Slot& slot);
   void Look(std::uint32_t index);
   void TryReady(std::uint32_t index, bool waited);
-  static bool Runnable(const Slot& slot, const WorkSegment& segment);
-  static bool Finished(const Slot& slot);
   static bool Retirable(const Slot& slot);
   void Retire(std::uint32_t index);
-  void Report(Slot& slot, DeviceEvent::Kind kind, std::uint32_t segment);
+  void Report(Slot& slot, DeviceEvent::Kind kind);
 
   // Hardware queues and the front end (engine_queues.cc).
   void Arrive(std::uint32_t index);
@@ -192,37 +164,34 @@ class SimEngine {
   void Exhausted(std::uint32_t index);
 
   // Blocks (engine_blocks.cc).
-  std::vector<Active>& ListOf(const WorkSegment& segment);
-  void Activate(std::uint32_t index, std::uint32_t segment);
-  void Deactivate(std::uint32_t index, std::uint32_t segment);
+  std::vector<Active>& ListOf(const Slot& slot);
+  void Activate(std::uint32_t index);
+  void Deactivate(std::uint32_t index);
   void PlaceAll();
   bool Place(const Active& active);                        // true: no tile is left
   bool PlaceOn(std::uint32_t unit, const Active& active);  // false: no tile is left
-  Nanoseconds BlockTime(const Slot& slot, const WorkSegment& segment, std::uint32_t tile) const;
+  Nanoseconds BlockTime(const Slot& slot, std::uint32_t tile) const;
   Group& GroupFor(const Active& active, TimePoint end);
   void CloseGroup();
   void EndGroup(std::uint32_t index);
   void FreeGroup(std::uint32_t index);
-  bool CommitGroup(const Group& group, WorkSegment& segment);
+  bool CommitGroup(const Group& group);
   void AfterDone(const Progress* progress, bool complete);
   void AfterUnclaim(const Progress* progress);
   void PumpCopies();
   void StartChunk(CopyEngine& engine, std::uint32_t engine_index);
   void EndChunk(std::uint32_t engine);
   void Observe(const Group& group, bool ended, bool committed);
-  DeviceBlock BlockOf(const Slot& slot, std::uint32_t segment) const;
+  static DeviceBlock BlockOf(const Slot& slot);
   DeviceBlock ChunkOf(std::uint32_t engine) const;
 
   // Revocation (engine_revoke.cc).
-  bool RevokeSegments(std::uint32_t index, TimePoint visible);
+  bool MakeLeave(std::uint32_t index, TimePoint visible);
   void LeaveAt(std::uint32_t group, const SimKernel& kernel, TimePoint visible);
-  void Kill(std::uint32_t index, WorkSegment& segment, TimePoint visible);
+  void Kill(std::uint32_t index, TimePoint visible);
   bool OthersRun(std::uint32_t index, const Progress* progress) const;
 
-  std::uint32_t IndexOf(const Slot& slot) const {
-    return static_cast<std::uint32_t>(&slot - slots_.data());
-  }
-  static std::span<const Guard> GuardsOf(const WorkSegment& segment) { return segment.guards; }
+  std::uint32_t IndexOf(const Slot& slot) const { return slots_.IndexOf(slot); }
 
   const Options options_;
   const GuardWords& guards_;
@@ -235,21 +204,19 @@ class SimEngine {
   const std::uint32_t first_slot_timer_, first_copy_timer_, front_end_timer_;
   TimerHeap timers_;
 
-  std::vector<Slot> slots_;
-  std::uint32_t free_ = kNone;
-  std::uint32_t live_first_ = kNone, live_last_ = kNone;
-  std::uint64_t next_sequence_ = 0, next_turn_ = 0;
+  InFlightSlots<Slot> slots_;
+  std::uint64_t next_turn_ = 0;
 
   std::vector<Group> groups_;
-  std::uint32_t free_group_ = kNone;
-  std::uint32_t open_group_ = kNone;  // the group that PlaceOn() fills
+  std::uint32_t free_group_ = kNoIndex;
+  std::uint32_t open_group_ = kNoIndex;  // the group that PlaceOn() fills
 
   std::vector<Front> fronts_;
   std::vector<std::uint32_t> hits_;  // scratch memory of AfterDone and AfterUnclaim
   std::uint32_t watchers_ = 0;       // number of Fronts with look_always
   std::vector<Active> active_;       // kernels, sorted
   std::vector<Active> copies_;       // sorted
-  std::vector<Active> ready_;        // sorted; segment unused
+  std::vector<Active> ready_;        // sorted
   std::vector<Queue> queues_;
   // By StreamId: the launch that has left its queue and is not finished.
   std::vector<std::uint32_t> stream_launch_;
@@ -258,7 +225,7 @@ class SimEngine {
   std::uint32_t next_lane_ = 0;
   struct Recent {
     const Progress* names = nullptr;
-    std::uint32_t lane = kNone;
+    std::uint32_t lane = kNoIndex;
   };
   std::array<Recent, 64> recent_;  // ring of the launches that retired last
   std::uint32_t next_recent_ = 0;
@@ -271,7 +238,7 @@ class SimEngine {
   };
   std::vector<Candidate> candidates_;  // scratch memory of Place
 
-  std::uint32_t last_lane_ = kNone;
+  std::uint32_t last_lane_ = kNoIndex;
   TimePoint last_dispatch_;
   TimePoint evicted_at_;  // when the queues are past the revoked launches
 

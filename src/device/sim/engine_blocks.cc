@@ -21,27 +21,25 @@ std::uint64_t Hash(std::uint64_t seed, std::uint64_t a, std::uint64_t b) {
 
 }  // namespace
 
-std::vector<SimEngine::Active>& SimEngine::ListOf(const WorkSegment& segment) {
-  return segment.kernel == nullptr ? copies_ : active_;
+std::vector<SimEngine::Active>& SimEngine::ListOf(const Slot& slot) {
+  return slot.kernel == nullptr ? copies_ : active_;
 }
 
-void SimEngine::Activate(std::uint32_t index, std::uint32_t segment) {
+void SimEngine::Activate(std::uint32_t index) {
   Slot& slot = slots_[index];
-  WorkSegment& work = slot.segments[segment];
-  work.active = true;
-  work.no_room_since = ~std::uint64_t{0};
-  std::vector<Active>& list = ListOf(work);
-  const Active active{slot.rank, slot.turn, index, segment};
+  slot.active = true;
+  slot.no_room_since = ~std::uint64_t{0};
+  std::vector<Active>& list = ListOf(slot);
+  const Active active{slot.rank, slot.turn, index};
   list.insert(std::upper_bound(list.begin(), list.end(), active), active);
   changed_ = true;
 }
 
-void SimEngine::Deactivate(std::uint32_t index, std::uint32_t segment) {
+void SimEngine::Deactivate(std::uint32_t index) {
   Slot& slot = slots_[index];
-  WorkSegment& work = slot.segments[segment];
-  if (!std::exchange(work.active, false)) return;
-  std::vector<Active>& list = ListOf(work);
-  const Active active{slot.rank, slot.turn, index, segment};
+  if (!std::exchange(slot.active, false)) return;
+  std::vector<Active>& list = ListOf(slot);
+  const Active active{slot.rank, slot.turn, index};
   list.erase(std::lower_bound(list.begin(), list.end(), active));
 }
 
@@ -53,21 +51,17 @@ void SimEngine::PlaceAll() {
       ++i;
       continue;
     }
-    Slot& slot = slots_[active.slot];
     active_.erase(active_.begin() + static_cast<std::ptrdiff_t>(i));
-    slot.segments[active.segment].active = false;
-    if (std::none_of(slot.segments.begin(), slot.segments.begin() + slot.segment_count,
-                     [](const WorkSegment& segment) { return segment.active; })) {
-      Exhausted(active.slot);
-    }
+    slots_[active.slot].active = false;
+    Exhausted(active.slot);
   }
 }
 
 bool SimEngine::Place(const Active& active) {
-  WorkSegment& work = slots_[active.slot].segments[active.segment];
-  if (work.no_room_since == gives_) return false;
-  const SimKernel& kernel = *work.kernel;
-  std::uint32_t room = work.max_claimants == 0 ? ~0u : work.max_claimants - work.running;
+  Slot& slot = slots_[active.slot];
+  if (slot.no_room_since == gives_) return false;
+  const SimKernel& kernel = *slot.kernel;
+  std::uint32_t room = slot.max_claimants == 0 ? ~0u : slot.max_claimants - slot.running;
   candidates_.clear();
   for (std::uint32_t unit = 0; unit < units_.size(); ++unit) {
     if (units_.Fits(unit, kernel)) candidates_.push_back({unit, units_.threads(unit)});
@@ -87,35 +81,29 @@ bool SimEngine::Place(const Active& active) {
                   [&](const Candidate& candidate) { return !units_.Fits(candidate.unit, kernel); });
   }
   CloseGroup();
-  if (!left || !work.progress->HasUnclaimed()) return true;
-  work.no_room_since = gives_;
+  if (!left || !slot.progress->HasUnclaimed()) return true;
+  slot.no_room_since = gives_;
   return false;
 }
 
 bool SimEngine::PlaceOn(std::uint32_t unit, const Active& active) {
   Slot& slot = slots_[active.slot];
-  WorkSegment& work = slot.segments[active.segment];
-  const std::optional<std::uint32_t> tile = work.progress->Claim();
+  const std::optional<std::uint32_t> tile = slot.progress->Claim();
   if (!tile) return false;
-  ++work.running;
   ++slot.running;
-  const double own = Units::Bandwidth(*work.kernel) * work.running;
-  const Nanoseconds time =
-      units_.Slowed(BlockTime(slot, work, *tile), unit, *work.kernel, active.slot, own);
-  units_.Take(unit, *work.kernel, active.slot);
-  slot.started = true;
-  if (!std::exchange(work.placed, true)) {
-    Report(slot, DeviceEvent::Kind::kPlaced, active.segment);
-  }
+  const SimKernel& kernel = *slot.kernel;
+  const double own = Units::Bandwidth(kernel) * slot.running;
+  const Nanoseconds time = units_.Slowed(BlockTime(slot, *tile), unit, kernel, active.slot, own);
+  units_.Take(unit, kernel, active.slot);
+  if (!std::exchange(slot.started, true)) Report(slot, DeviceEvent::Kind::kPlaced);
   Group& group = GroupFor(active, now_ + time);
   group.tiles[group.count] = *tile;
   group.units[group.count++] = static_cast<std::uint16_t>(unit);
   return true;
 }
 
-Nanoseconds SimEngine::BlockTime(const Slot& slot, const WorkSegment& segment,
-                                 std::uint32_t tile) const {
-  const SimKernel& kernel = *segment.kernel;
+Nanoseconds SimEngine::BlockTime(const Slot& slot, std::uint32_t tile) const {
+  const SimKernel& kernel = *slot.kernel;
   if (kernel.time_spread == 0) return kernel.time;
   // 53 bits make a double in [0, 1).
   const auto bits = static_cast<double>(Hash(options_.seed, slot.sequence, tile) >> 11);
@@ -125,7 +113,7 @@ Nanoseconds SimEngine::BlockTime(const Slot& slot, const WorkSegment& segment,
 }
 
 SimEngine::Group& SimEngine::GroupFor(const Active& active, TimePoint end) {
-  if (open_group_ != kNone) {
+  if (open_group_ != kNoIndex) {
     Group& open = groups_[open_group_];
     if (open.end == end && open.count < kGroupBlocks) return open;
     CloseGroup();
@@ -133,33 +121,32 @@ SimEngine::Group& SimEngine::GroupFor(const Active& active, TimePoint end) {
   open_group_ = free_group_;
   Group& group = groups_[open_group_];
   free_group_ = group.after;
-  WorkSegment& work = slots_[active.slot].segments[active.segment];
+  Slot& slot = slots_[active.slot];
   group.slot = active.slot;
-  group.segment = active.segment;
   group.count = 0;
   group.leaves = group.killed = false;
   group.start = now_;
   group.end = end;
-  group.before = kNone;
-  group.after = work.groups;
-  if (work.groups != kNone) groups_[work.groups].before = open_group_;
-  work.groups = open_group_;
+  group.before = kNoIndex;
+  group.after = slot.groups;
+  if (slot.groups != kNoIndex) groups_[slot.groups].before = open_group_;
+  slot.groups = open_group_;
   return group;
 }
 
 void SimEngine::CloseGroup() {
-  if (open_group_ == kNone) return;
+  if (open_group_ == kNoIndex) return;
   const Group& group = groups_[open_group_];
   timers_.Set(open_group_, group.end);
   Observe(group, /*ended=*/false, /*committed=*/false);
-  open_group_ = kNone;
+  open_group_ = kNoIndex;
 }
 
 void SimEngine::FreeGroup(std::uint32_t index) {
   Group& group = groups_[index];
-  WorkSegment& work = slots_[group.slot].segments[group.segment];
-  (group.before == kNone ? work.groups : groups_[group.before].after) = group.after;
-  if (group.after != kNone) groups_[group.after].before = group.before;
+  Slot& slot = slots_[group.slot];
+  (group.before == kNoIndex ? slot.groups : groups_[group.before].after) = group.after;
+  if (group.after != kNoIndex) groups_[group.after].before = group.before;
   group.after = free_group_;
   free_group_ = index;
 }
@@ -168,24 +155,22 @@ void SimEngine::EndGroup(std::uint32_t index) {
   const Group& group = groups_[index];
   const std::uint32_t slot_index = group.slot;
   Slot& slot = slots_[slot_index];
-  WorkSegment& work = slot.segments[group.segment];
-  Progress* const progress = work.progress;
-  for (std::uint32_t i = 0; i < group.count; ++i) units_.Give(group.units[i], *work.kernel);
+  Progress* const progress = slot.progress;
+  for (std::uint32_t i = 0; i < group.count; ++i) units_.Give(group.units[i], *slot.kernel);
   ++gives_;
   changed_ = true;
   blocks_ended_ += group.count;
-  work.running -= group.count;
   slot.running -= group.count;
   const bool leaves = group.leaves;
   const bool killed = group.killed;
   Observe(group, /*ended=*/true, !leaves);
   bool complete = false;
   if (!leaves) {
-    complete = CommitGroup(group, work);
+    complete = CommitGroup(group);
   } else if (!killed) {
     for (std::uint32_t i = 0; i < group.count; ++i) progress->Unclaim(group.tiles[i]);
   }
-  if (complete) Report(slot, DeviceEvent::Kind::kComplete, group.segment);
+  if (complete) Report(slot, DeviceEvent::Kind::kComplete);
   FreeGroup(index);
   if (!leaves) {
     AfterDone(progress, complete);
@@ -196,9 +181,9 @@ void SimEngine::EndGroup(std::uint32_t index) {
 }
 
 // True: the group completed the kernel.
-bool SimEngine::CommitGroup(const Group& group, WorkSegment& segment) {
+bool SimEngine::CommitGroup(const Group& group) {
   bool complete = false;
-  for (std::uint32_t i = 0; i < group.count; ++i) complete = segment.progress->Commit();
+  for (std::uint32_t i = 0; i < group.count; ++i) complete = slots_[group.slot].progress->Commit();
   return complete;
 }
 
@@ -224,7 +209,7 @@ void SimEngine::AfterUnclaim(const Progress* progress) {
 
 void SimEngine::PumpCopies() {
   for (std::uint32_t i = 0; i < copy_engines_.size() && !copies_.empty(); ++i) {
-    if (copy_engines_[i].slot == kNone) StartChunk(copy_engines_[i], i);
+    if (copy_engines_[i].slot == kNoIndex) StartChunk(copy_engines_[i], i);
   }
 }
 
@@ -233,28 +218,25 @@ void SimEngine::StartChunk(CopyEngine& engine, std::uint32_t engine_index) {
   for (std::size_t i = 0; i < copies_.size();) {
     const std::uint32_t index = copies_[i].slot;
     Slot& slot = slots_[index];
-    WorkSegment& work = slot.segments[0];
-    if (work.running != 0) {
+    if (slot.running != 0) {
       ++i;
       continue;
     }
-    const std::optional<std::uint32_t> tile = work.progress->Claim();
+    const std::optional<std::uint32_t> tile = slot.progress->Claim();
     if (!tile) {
-      Deactivate(index, 0);
+      Deactivate(index);
       Exhausted(index);
       continue;
     }
     engine = {index, *tile, now_};
-    ++work.running;
     ++slot.running;
-    slot.started = true;
     const std::size_t begin = std::size_t{*tile} * kCopyChunkBytes;
     const std::size_t bytes = std::min(kCopyChunkBytes, slot.copy.bytes - begin);
     Nanoseconds time(static_cast<std::int64_t>(bytes) * 1000 /
                      options_.constants.copy_bytes_per_us);
-    if (!std::exchange(work.placed, true)) {
+    if (!std::exchange(slot.started, true)) {
       time += Nanoseconds(options_.constants.copy_latency_ns);
-      Report(slot, DeviceEvent::Kind::kPlaced, 0);
+      Report(slot, DeviceEvent::Kind::kPlaced);
     }
     timers_.Set(first_copy_timer_ + engine_index, now_ + time);
     if (observer_ != nullptr) observer_->OnPlaced(ChunkOf(engine_index));
@@ -265,34 +247,31 @@ void SimEngine::StartChunk(CopyEngine& engine, std::uint32_t engine_index) {
 void SimEngine::EndChunk(std::uint32_t engine_index) {
   if (observer_ != nullptr) observer_->OnEnded(ChunkOf(engine_index), now_, true);
   CopyEngine& engine = copy_engines_[engine_index];
-  const std::uint32_t index = std::exchange(engine.slot, kNone);
+  const std::uint32_t index = std::exchange(engine.slot, kNoIndex);
   Slot& slot = slots_[index];
-  WorkSegment& work = slot.segments[0];
-  --work.running;
   --slot.running;
   ++blocks_ended_;
   changed_ = true;
-  const Progress* const progress = work.progress;
-  const bool complete = work.progress->Commit();
-  if (complete) Report(slot, DeviceEvent::Kind::kComplete, 0);
+  const Progress* const progress = slot.progress;
+  const bool complete = slot.progress->Commit();
+  if (complete) Report(slot, DeviceEvent::Kind::kComplete);
   AfterDone(progress, complete);
   Look(index);
 }
 
-DeviceBlock SimEngine::BlockOf(const Slot& slot, std::uint32_t segment) const {
-  const WorkSegment& work = slot.segments[segment];
-  DeviceBlock block{.launch = slot.id, .segment = segment, .args = work.args};
-  if (work.kernel == nullptr) {
+DeviceBlock SimEngine::BlockOf(const Slot& slot) {
+  DeviceBlock block{.launch = slot.id, .args = slot.args};
+  if (slot.is_copy) {
     block.copy = &slot.copy;
   } else {
-    block.body = work.kernel->body;
+    block.body = slot.kernel->body;
   }
   return block;
 }
 
 DeviceBlock SimEngine::ChunkOf(std::uint32_t engine_index) const {
   const CopyEngine& engine = copy_engines_[engine_index];
-  DeviceBlock block = BlockOf(slots_[engine.slot], 0);
+  DeviceBlock block = BlockOf(slots_[engine.slot]);
   block.tile = engine.tile;
   block.unit = units_.size() + engine_index;
   block.placed = engine.placed;
@@ -301,7 +280,7 @@ DeviceBlock SimEngine::ChunkOf(std::uint32_t engine_index) const {
 
 void SimEngine::Observe(const Group& group, bool ended, bool committed) {
   if (observer_ == nullptr) return;
-  DeviceBlock block = BlockOf(slots_[group.slot], group.segment);
+  DeviceBlock block = BlockOf(slots_[group.slot]);
   block.placed = group.start;
   for (std::uint32_t i = 0; i < group.count; ++i) {
     block.tile = group.tiles[i];

@@ -15,8 +15,8 @@ void SimEngine::Arrive(std::uint32_t index) {
   Queue& queue = queues_[slot.lane];
   slot.in_queue = true;
   slot.queue_before = queue.last;
-  slot.queue_after = kNone;
-  if (queue.last != kNone) {
+  slot.queue_after = kNoIndex;
+  if (queue.last != kNoIndex) {
     slots_[queue.last].queue_after = index;
     queue.last = index;
     return;
@@ -30,12 +30,12 @@ void SimEngine::Arrive(std::uint32_t index) {
 // dependencies holds up everything behind it (Paella 2.1).
 void SimEngine::ConsiderHead(std::uint32_t lane, bool waited) {
   const std::uint32_t index = queues_[lane].first;
-  if (index == kNone) return;
+  if (index == kNoIndex) return;
   Slot& slot = slots_[index];
   EnterFronts(index);
   if (Retirable(slot)) return Retire(index);
-  if (Finished(slot)) return LeaveStream(index);
-  if (slot.state == State::kWaiting && stream_launch_[Raw(slot.stream)] == kNone) {
+  if (slot.Complete()) return LeaveStream(index);
+  if (slot.state == State::kWaiting && stream_launch_[Raw(slot.stream)] == kNoIndex) {
     TryReady(index, waited);
   }
 }
@@ -49,11 +49,11 @@ void SimEngine::LeaveQueue(std::uint32_t index) {
   Slot& slot = slots_[index];
   if (!std::exchange(slot.in_queue, false)) return;
   Queue& queue = queues_[slot.lane];
-  (slot.queue_before == kNone ? queue.first : slots_[slot.queue_before].queue_after) =
+  (slot.queue_before == kNoIndex ? queue.first : slots_[slot.queue_before].queue_after) =
       slot.queue_after;
-  (slot.queue_after == kNone ? queue.last : slots_[slot.queue_after].queue_before) =
+  (slot.queue_after == kNoIndex ? queue.last : slots_[slot.queue_after].queue_before) =
       slot.queue_before;
-  if (queue.first == kNone) {
+  if (queue.first == kNoIndex) {
     --queues_used_;
     changed_ = true;  // an unordered launch may take the queue
   }
@@ -68,16 +68,16 @@ void SimEngine::LeaveStream(std::uint32_t index) {
   LeaveQueue(index);
   std::uint32_t& launch = stream_launch_[Raw(slot.stream)];
   if (launch != index) return;
-  launch = kNone;
+  launch = kNoIndex;
   Move(slot.lane);
 }
 
 void SimEngine::MakeReady(std::uint32_t index) {
   Slot& slot = slots_[index];
   slot.turn = next_turn_++;
-  if (slot.segments[0].kernel == nullptr) return Start(index);  // copy engines have their own queue
+  if (slot.is_copy) return Start(index);  // copy engines have their own queue
   slot.state = State::kReady;
-  const Active ready{slot.rank, slot.turn, index, 0};
+  const Active ready{slot.rank, slot.turn, index};
   ready_.insert(std::upper_bound(ready_.begin(), ready_.end(), ready), ready);
   changed_ = true;
 }
@@ -97,7 +97,7 @@ void SimEngine::PumpFrontEnd() {
     });
     if (next == ready_.end()) return;
     const Slot& slot = slots_[next->slot];
-    const bool same = slot.lane == kNone || slot.lane == last_lane_ || last_lane_ == kNone;
+    const bool same = slot.lane == kNoIndex || slot.lane == last_lane_ || last_lane_ == kNoIndex;
     const Nanoseconds apart(same ? constants.dispatch_ns : constants.stream_switch_ns);
     const TimePoint at = std::max(evicted_at_, last_dispatch_ + apart);
     if (at > now_) {
@@ -105,7 +105,7 @@ void SimEngine::PumpFrontEnd() {
       return;
     }
     last_dispatch_ = now_;
-    if (slot.lane != kNone) last_lane_ = slot.lane;
+    if (slot.lane != kNoIndex) last_lane_ = slot.lane;
     const std::uint32_t index = next->slot;
     ready_.erase(next);
     Start(index);
@@ -115,18 +115,15 @@ void SimEngine::PumpFrontEnd() {
 void SimEngine::Start(std::uint32_t index) {
   Slot& slot = slots_[index];
   slot.state = State::kStarted;
-  if (slot.stream == kUnordered && slot.segments[0].kernel != nullptr) {
+  if (slot.stream == kUnordered && !slot.is_copy) {
     slot.holds_queue = true;
     ++queues_held_;
   }
-  bool any = false;
-  for (std::uint32_t i = 0; i < slot.segment_count; ++i) {
-    const WorkSegment& segment = slot.segments[i];
-    if (!Runnable(slot, segment) || !segment.progress->HasUnclaimed()) continue;
-    Activate(index, i);
-    any = true;
+  if (slot.MayBegin() && slot.progress->HasUnclaimed()) {
+    Activate(index);
+  } else {
+    Exhausted(index);
   }
-  if (!any) Exhausted(index);
 }
 
 // The launch has no block left to place. Its queue moves on; its stream still waits for it.

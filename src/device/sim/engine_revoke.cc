@@ -11,11 +11,11 @@ void SimEngine::Revoke(TimePoint visible) {
   by_host_ = true;
   kills_ = false;
   std::fill(evictions_.begin(), evictions_.end(), 0);
-  for (std::uint32_t index = live_first_; index != kNone;) {
+  for (std::uint32_t index = slots_.oldest(); index != kNoIndex;) {
     Slot& slot = slots_[index];
     const std::uint32_t next = slot.live_after;
-    const bool revoked = RevokeSegments(index, visible);
-    if (revoked && !std::exchange(slot.evicted, true) && slot.lane != kNone) {
+    const bool revoked = MakeLeave(index, visible);
+    if (revoked && !std::exchange(slot.evicted, true) && slot.lane != kNoIndex) {
       ++evictions_[slot.lane];
     }
     if (Retirable(slot)) Retire(index);
@@ -33,35 +33,23 @@ void SimEngine::Revoke(TimePoint visible) {
   by_host_ = false;
 }
 
-// Makes the blocks of revoked segments leave. True: there was such a segment.
-bool SimEngine::RevokeSegments(std::uint32_t index, TimePoint visible) {
+// Makes the blocks of a revoked kernel leave. True: it is one.
+bool SimEngine::MakeLeave(std::uint32_t index, TimePoint visible) {
   Slot& slot = slots_[index];
-  bool any = false;
-  for (std::uint32_t i = 0; i < slot.segment_count; ++i) {
-    WorkSegment& work = slot.segments[i];
-    if (work.kernel == nullptr || work.progress->Complete() ||
-        !Revoked(GuardsOf(work), slot.started)) {
-      continue;
-    }
-    any = true;
-    Deactivate(index, i);
-    const bool by_word = std::any_of(work.guards.begin(), work.guards.end(), [&](const Guard& g) {
-      return g.Raised() && guards_.Owns(g.word);
-    });
-    if (options_.abort == SimAbort::kKill && by_word) {
-      Kill(index, work, visible);
-      continue;
-    }
-    for (std::uint32_t group = work.groups; group != kNone; group = groups_[group].after) {
-      LeaveAt(group, *work.kernel, visible);
+  if (slot.is_copy || slot.Complete() || !slot.Left()) return false;
+  Deactivate(index);
+  const bool by_word = std::any_of(slot.guards.begin(), slot.guards.end(), [&](const Guard& guard) {
+    return guard.Raised() && guards_.Owns(guard.word);
+  });
+  if (options_.abort == SimAbort::kKill && by_word) {
+    Kill(index, visible);
+  } else {
+    for (std::uint32_t group = slot.groups; group != kNoIndex; group = groups_[group].after) {
+      LeaveAt(group, *slot.kernel, visible);
     }
   }
-  const auto end = slot.segments.begin() + slot.segment_count;
-  if (any && std::none_of(slot.segments.begin(), end,
-                          [](const WorkSegment& segment) { return segment.active; })) {
-    if (slot.state == State::kStarted) Exhausted(index);
-  }
-  return any;
+  if (slot.state == State::kStarted) Exhausted(index);
+  return true;
 }
 
 // Ends the group at its first check that can see the guard. A group without another check commits.
@@ -78,10 +66,11 @@ void SimEngine::LeaveAt(std::uint32_t index, const SimKernel& kernel, TimePoint 
 }
 
 // REEF 4.3: all blocks die where they are, and no result of an incomplete kernel is kept.
-void SimEngine::Kill(std::uint32_t index, WorkSegment& segment, TimePoint visible) {
-  if (std::exchange(segment.killed, true)) return;
-  kills_ = kills_ || segment.groups != kNone;
-  for (std::uint32_t i = segment.groups; i != kNone; i = groups_[i].after) {
+void SimEngine::Kill(std::uint32_t index, TimePoint visible) {
+  Slot& slot = slots_[index];
+  if (std::exchange(slot.killed, true)) return;
+  kills_ = kills_ || slot.groups != kNoIndex;
+  for (std::uint32_t i = slot.groups; i != kNoIndex; i = groups_[i].after) {
     Group& group = groups_[i];
     if (!group.leaves) {
       group.leaves = true;
@@ -90,26 +79,18 @@ void SimEngine::Kill(std::uint32_t index, WorkSegment& segment, TimePoint visibl
     }
     group.killed = true;
     for (std::uint32_t tile = 0; tile < group.count; ++tile) {
-      segment.progress->Unclaim(group.tiles[tile]);
+      slot.progress->Unclaim(group.tiles[tile]);
     }
   }
-  if (!OthersRun(index, segment.progress)) segment.progress->Reset();
+  if (!OthersRun(index, slot.progress)) slot.progress->Reset();
 }
 
 // True if blocks of another launch hold tiles of `progress`.
 bool SimEngine::OthersRun(std::uint32_t index, const Progress* progress) const {
-  const auto holds = [&](const WorkSegment& work) {
-    if (work.progress != progress) return false;
-    for (std::uint32_t i = work.groups; i != kNone; i = groups_[i].after) {
+  for (std::uint32_t other = slots_.oldest(); other != kNoIndex; other = slots_[other].live_after) {
+    if (other == index || slots_[other].progress != progress) continue;
+    for (std::uint32_t i = slots_[other].groups; i != kNoIndex; i = groups_[i].after) {
       if (!groups_[i].killed) return true;
-    }
-    return false;
-  };
-  for (std::uint32_t other = live_first_; other != kNone; other = slots_[other].live_after) {
-    const Slot& slot = slots_[other];
-    if (other == index) continue;
-    if (std::any_of(slot.segments.begin(), slot.segments.begin() + slot.segment_count, holds)) {
-      return true;
     }
   }
   return false;

@@ -27,11 +27,11 @@ class PaellaFigure1 {
   }
 
   void Submit(std::size_t task, std::size_t kernel, StreamId stream = kUnordered) {
-    const Segment segment{.kernel = kernel_,
-                          .progress = records_[task][kernel]->get(),
-                          .deps = {&deps_[task][kernel == 0 ? 0 : kernel - 1],
-                                   kernel == 0 ? std::size_t{0} : std::size_t{1}}};
-    last_[task] = session_.Submit(segment, {stream});
+    const Launch launch{.kernel = kernel_,
+                        .progress = records_[task][kernel]->get(),
+                        .deps = {&deps_[task][kernel == 0 ? 0 : kernel - 1],
+                                 kernel == 0 ? std::size_t{0} : std::size_t{1}}};
+    last_[task] = session_.Submit(launch, {stream});
   }
 
   /// Submits one task after the other, each to its own stream.
@@ -119,8 +119,8 @@ class PaellaFigure2 {
     }
   }
   void Submit(std::uint32_t job, std::uint32_t kernel, StreamId stream) {
-    const Segment segment{.kernel = kernel_, .progress = records_[job * kKernels + kernel]->get()};
-    session_.Submit(segment, {stream});
+    const Launch launch{.kernel = kernel_, .progress = records_[job * kKernels + kernel]->get()};
+    session_.Submit(launch, {stream});
   }
   /// Milliseconds for all jobs.
   double Finish() {
@@ -176,20 +176,20 @@ TEST(SimGoldenTrace, ReefPreemptionIsASumOfSteps) {
   std::array<Dep, 4> deps;
   for (std::size_t i = 0; i < deps.size(); ++i) {
     records.push_back(std::make_unique<Record>(60));
-    Segment segment{.kernel = kernel, .progress = records[i]->get()};
-    segment.guards[0] = session.On(guard, 0);
+    Launch launch{.kernel = kernel, .progress = records[i]->get()};
+    launch.guards[0] = session.On(guard, 0);
     if (i > 0) {
       deps[i] = records[i - 1]->AllDone();
-      segment.deps = {&deps[i], 1};
+      launch.deps = {&deps[i], 1};
     }
-    session.Submit(segment);
+    session.Submit(launch);
   }
   session.Pass(std::chrono::microseconds(50));
   const TimePoint arrival = device->Now();
   session.Raise(guard, 1);
   Record urgent(60);
   const LaunchId id =
-      session.Submit(Segment{.kernel = kernel, .progress = urgent.get()}, {kUnordered, 0});
+      session.Submit(Launch{.kernel = kernel, .progress = urgent.get()}, {kUnordered, 0});
   session.AwaitRetired(id);
   EXPECT_DOUBLE_EQ(Microseconds(session.PlacedAt(id), arrival), 3 + 1 + 3 + 4 * 7.75);
 }

@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <array>
 #include <utility>
 
 #include "base/check.h"
@@ -53,7 +52,6 @@ SimDevice::SimDevice(const SimDeviceOptions& options)
   info_.units = static_cast<std::uint32_t>(constants_.units);
   info_.memory_bytes = memory_->limit_bytes();
   info_.max_launches = options.max_launches;
-  info_.max_segments = SimEngine::kMaxSegments;
   info_.max_streams = kMaxStreams;
   info_.max_guards = kMaxGuards;
   info_.virtual_time = true;
@@ -159,18 +157,7 @@ Result<StreamId> SimDevice::CreateStream(const StreamOptions& options) {
 
 Result<GuardId> SimDevice::CreateGuard() {
   const MutexLock lock(mutex_);
-  const std::uint32_t index = guard_count_.load(std::memory_order_relaxed);
-  if (index == kMaxGuards) {
-    return Fail(ErrorCode::kResourceExhausted,
-                fmt::format("device '{}': all {} guards are in use", info_.name, kMaxGuards));
-  }
-  guard_count_.store(index + 1, std::memory_order_release);
-  return GuardId(index);
-}
-
-const std::atomic<std::uint32_t>* SimDevice::GuardWord(GuardId guard) const {
-  LAGOON_CHECK(Raw(guard) < guard_count_.load(std::memory_order_acquire));
-  return &guards_.word(Raw(guard));
+  return guards_.Create(info_.name);
 }
 
 TimePoint SimDevice::Now() const {
@@ -195,14 +182,9 @@ void SimDevice::Spend(std::int64_t host_ns) {
 SubmitResult SimDevice::Submit(const Launch& launch) {
   const MutexLock lock(mutex_);
   LAGOON_CHECK(Raw(launch.stream) <= streams_);
-  LAGOON_CHECK(launch.segments.size() <= SimEngine::kMaxSegments);
-  std::array<const SimKernel*, SimEngine::kMaxSegments> kernels;
-  for (std::size_t i = 0; i < launch.segments.size(); ++i) {
-    LAGOON_CHECK(Raw(launch.segments[i].kernel) < kernels_.size());
-    kernels[i] = &kernels_[Raw(launch.segments[i].kernel)];
-  }
+  LAGOON_CHECK(Raw(launch.kernel) < kernels_.size());
   Spend(constants_.host_submit_ns);
-  return engine_.Add(launch, std::span(kernels).first(launch.segments.size()));
+  return engine_.Add(launch, kernels_[Raw(launch.kernel)]);
 }
 
 SubmitResult SimDevice::Transfer(const Copy& copy) {
@@ -213,14 +195,10 @@ SubmitResult SimDevice::Transfer(const Copy& copy) {
 }
 
 SubmitResult SimDevice::Raise(GuardId guard, std::uint32_t value) {
-  LAGOON_CHECK(Raw(guard) < guard_count_.load(std::memory_order_acquire));
   const MutexLock lock(mutex_);
-  std::atomic<std::uint32_t>& word = guards_.word(Raw(guard));
-  // relaxed: a guard is a hint, and the lock orders it for this device.
-  const std::uint32_t before = word.load(std::memory_order_relaxed);
-  if (static_cast<std::int32_t>(value - before) <= 0) return SubmitResult::kOk;
+  if (!guards_.IsLater(guard, value)) return SubmitResult::kOk;
   Spend(constants_.host_raise_ns);
-  word.store(value, std::memory_order_relaxed);
+  guards_.Set(guard, value);
   engine_.Revoke(now_ + Nanoseconds(constants_.raise_latency_ns));
   return SubmitResult::kOk;
 }

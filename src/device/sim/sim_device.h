@@ -51,7 +51,9 @@ class SimDevice final : public Device {
   std::uint32_t Occupancy(KernelHandle kernel) const override;
   Result<StreamId> CreateStream(const StreamOptions& options) override;
   Result<GuardId> CreateGuard() override;
-  const std::atomic<std::uint32_t>* GuardWord(GuardId guard) const override;
+  const std::atomic<std::uint32_t>* GuardWord(GuardId guard) const override {
+    return &guards_.word(guard);
+  }
 
   // DeviceQueue
   TimePoint Now() const override;
@@ -88,7 +90,6 @@ class SimDevice final : public Device {
   TimePoint now_ GUARDED_BY(mutex_);
   std::deque<SimKernel> kernels_ GUARDED_BY(mutex_);  // by KernelHandle; addresses are stable
   std::uint32_t streams_ GUARDED_BY(mutex_) = 0;
-  std::atomic<std::uint32_t> guard_count_{0};
   ListenerSlot listener_;
   bool held_ GUARDED_BY(mutex_) = false;
   Nanoseconds idle_while_held_ GUARDED_BY(mutex_){0};

@@ -69,10 +69,9 @@ class Clients {
     const std::size_t at = chain.next++ % kKernels;
     Record& record = *chain.records[at];
     record.progress.Reset();
-    Segment segment{.kernel = kernel_, .progress = &record.progress};
-    if (chain.next > 1) segment.deps = {&chain.deps[(at + kKernels - 1) % kKernels], 1};
-    const SubmitResult result =
-        device_.Submit({LaunchId{client}, kUnordered, client, {&segment, 1}});
+    Launch launch{.kernel = kernel_, .progress = &record.progress};
+    if (chain.next > 1) launch.deps = {&chain.deps[(at + kKernels - 1) % kKernels], 1};
+    const SubmitResult result = device_.Submit(launch.As(LaunchId{client}, kUnordered, client));
     LAGOON_CHECK(result == SubmitResult::kOk);
   }
 

@@ -40,15 +40,15 @@ class Bench {
     session = std::make_unique<Session>(*device);
   }
   KernelHandle Load(const BlockDemand& block) { return LoadKernel(*device, block); }
-  Segment Of(KernelHandle kernel, std::uint32_t blocks) {
+  Launch Of(KernelHandle kernel, std::uint32_t blocks) {
     records.push_back(std::make_unique<Record>(blocks));
     return {.kernel = kernel, .progress = records.back()->get()};
   }
-  Segment After(const Segment& before, KernelHandle kernel, std::uint32_t blocks) {
+  Launch After(const Launch& before, KernelHandle kernel, std::uint32_t blocks) {
     deps.push_back(std::make_unique<Dep>(Dep{before.progress, before.progress->blocks()}));
-    Segment segment = Of(kernel, blocks);
-    segment.deps = {deps.back().get(), 1};
-    return segment;
+    Launch launch = Of(kernel, blocks);
+    launch.deps = {deps.back().get(), 1};
+    return launch;
   }
   double CompleteAt(LaunchId id) {
     session->AwaitRetired(id);
@@ -151,7 +151,7 @@ TEST(SimDevice, AQueuedSuccessorStartsAfterTheBubble) {
   gpu.constants.dependent_gap_ns = 2'000;
   Bench bench(gpu);
   const KernelHandle kernel = bench.Load({.time = microseconds(10)});
-  const Segment first = bench.Of(kernel, 1);
+  const Launch first = bench.Of(kernel, 1);
   bench.session->Submit(first);
   EXPECT_EQ(bench.CompleteAt(bench.session->Submit(bench.After(first, kernel, 1))), 22);
   // No gap if the predecessor is done already.
@@ -182,7 +182,7 @@ TEST(SimDevice, AHeadThatWaitsHoldsUpItsHardwareQueueOnly) {
   const KernelHandle slow = bench.Load({.time = microseconds(100)});
   const StreamId a = bench.session->NewStream(), b = bench.session->NewStream();
   const StreamId c = bench.session->NewStream();  // shares a's queue
-  const Segment long_one = bench.Of(slow, 1);
+  const Launch long_one = bench.Of(slow, 1);
   bench.session->Submit(long_one, {b});
   bench.session->Submit(bench.After(long_one, kernel, 1), {a});
   const LaunchId behind = bench.session->Submit(bench.Of(kernel, 1), {c});
@@ -244,18 +244,18 @@ TEST(SimDevice, RevokedBlocksLeaveAtTheirNextCheckAndOthersKeepWhatTheyDid) {
   const KernelHandle kernel =
       bench.Load({.time = microseconds(10'000), .check_interval = microseconds(20)});
   const GuardId guard = bench.session->NewGuard();
-  Segment segment = bench.Of(kernel, 2);
-  segment.guards[0] = bench.session->On(guard, 0);
-  const LaunchId first = bench.session->Submit(segment);
+  Launch launch = bench.Of(kernel, 2);
+  launch.guards[0] = bench.session->On(guard, 0);
+  const LaunchId first = bench.session->Submit(launch);
   bench.session->Pass(microseconds(10'039));
   bench.session->Raise(guard, 1);  // seen at 10,040: the second block's check
   bench.session->AwaitRetired(first);
   EXPECT_EQ(Microseconds(bench.device->Now()), 10'040);
-  EXPECT_EQ(segment.progress->done(), 1u);
+  EXPECT_EQ(launch.progress->done(), 1u);
   EXPECT_EQ(bench.crowd.left, 1);
   // Nothing starts until the queue is past the revoked launch.
-  segment.guards[0] = bench.session->On(guard, 1);
-  EXPECT_EQ(bench.CompleteAt(bench.session->Submit(segment)), 10'047 + 10'000);
+  launch.guards[0] = bench.session->On(guard, 1);
+  EXPECT_EQ(bench.CompleteAt(bench.session->Submit(launch)), 10'047 + 10'000);
 }
 
 TEST(SimDevice, ABlockPastItsLastCheckCommits) {
@@ -263,9 +263,9 @@ TEST(SimDevice, ABlockPastItsLastCheckCommits) {
   const KernelHandle kernel =
       bench.Load({.time = microseconds(50), .check_interval = microseconds(20)});
   const GuardId guard = bench.session->NewGuard();
-  Segment segment = bench.Of(kernel, 1);
-  segment.guards[0] = bench.session->On(guard, 0);
-  const LaunchId id = bench.session->Submit(segment);
+  Launch launch = bench.Of(kernel, 1);
+  launch.guards[0] = bench.session->On(guard, 0);
+  const LaunchId id = bench.session->Submit(launch);
   bench.session->Pass(microseconds(41));
   bench.session->Raise(guard, 1);
   EXPECT_EQ(bench.CompleteAt(id), 50);
@@ -277,21 +277,21 @@ TEST(SimDevice, AKilledKernelStartsAnew) {
   Bench bench(gpu, SimAbort::kKill);
   const KernelHandle kernel = bench.Load({.time = microseconds(100)});
   const GuardId guard = bench.session->NewGuard();
-  Segment segment = bench.Of(kernel, 4);
-  segment.guards[0] = bench.session->On(guard, 0);
-  const LaunchId first = bench.session->Submit(segment);
+  Launch launch = bench.Of(kernel, 4);
+  launch.guards[0] = bench.session->On(guard, 0);
+  const LaunchId first = bench.session->Submit(launch);
   bench.session->Pass(microseconds(250));
-  EXPECT_EQ(segment.progress->done(), 2u);
+  EXPECT_EQ(launch.progress->done(), 2u);
   bench.session->Raise(guard, 1);
-  EXPECT_EQ(segment.progress->done(), 0u);
-  segment.guards[0] = bench.session->On(guard, 1);
-  const LaunchId again = bench.session->Submit(segment);
+  EXPECT_EQ(launch.progress->done(), 0u);
+  launch.guards[0] = bench.session->On(guard, 1);
+  const LaunchId again = bench.session->Submit(launch);
   bench.session->AwaitRetired(first);
   EXPECT_EQ(Microseconds(bench.device->Now()), 253);
   // A second revocation, of another guard, does not undo what the relaunch did.
   bench.session->Pass(microseconds(147));
   bench.session->Raise(bench.session->NewGuard(), 1);
-  EXPECT_EQ(segment.progress->done(), 1u);
+  EXPECT_EQ(launch.progress->done(), 1u);
   EXPECT_EQ(bench.CompleteAt(again), 253 + 400);
   EXPECT_EQ(bench.crowd.committed, 6);
   EXPECT_EQ(bench.crowd.left, 1);
@@ -320,8 +320,8 @@ TEST(SimDevice, BlockTimesSpreadAroundTheirMean) {
   Session session(*device);
   Record record(1000);
   session.Submit(
-      Segment{.kernel = LoadKernel(*device, {.time = microseconds(100), .time_spread = 0.2}),
-              .progress = record.get()});
+      Launch{.kernel = LoadKernel(*device, {.time = microseconds(100), .time_spread = 0.2}),
+             .progress = record.get()});
   session.AwaitAllRetired();
   double sum = 0;
   for (const double end : times.ends) sum += end;
@@ -351,7 +351,7 @@ TEST(SimDevice, EveryAdvanceOfTimeIsNewsToTheListener) {
 }
 
 // What a host sees of a busy device. The host's calls depend on a seed, not on addresses.
-using Trace = std::vector<std::tuple<std::uint64_t, int, std::uint32_t, double>>;
+using Trace = std::vector<std::tuple<std::uint64_t, int, double>>;
 
 Trace RandomRun(std::uint32_t seed, std::size_t padding) {
   SimDeviceOptions options;
@@ -380,17 +380,19 @@ Trace RandomRun(std::uint32_t seed, std::size_t padding) {
     while (const std::size_t count = device->Poll(events)) {
       for (std::size_t i = 0; i < count; ++i) {
         trace.emplace_back(Raw(events[i].launch), static_cast<int>(events[i].kind),
-                           events[i].segment, Microseconds(events[i].at));
+                           Microseconds(events[i].at));
       }
     }
   };
   for (std::uint32_t i = 0; i < deps.size(); ++i) {
     records.push_back(std::make_unique<Record>(1 + random() % 200));
     deps[i] = records.back()->AllDone();
-    Segment segment{.kernel = kernels[random() % kernels.size()], .progress = records[i]->get()};
-    if (i > 0 && random() % 2 == 0) segment.deps = {&deps[i - 1], 1};
-    segment.guards[0] = {device->GuardWord(guard), epoch, random() % 4 == 0};
-    const Launch launch{LaunchId{i}, streams[random() % 3], random() % 3, {&segment, 1}};
+    Launch launch{.kernel = kernels[random() % kernels.size()], .progress = records[i]->get()};
+    if (i > 0 && random() % 2 == 0) launch.deps = {&deps[i - 1], 1};
+    launch.guards[0] = {device->GuardWord(guard), epoch, random() % 4 == 0};
+    launch.id = LaunchId{i};
+    launch.stream = streams[random() % 3];
+    launch.rank = random() % 3;
     EXPECT_EQ(device->Submit(launch), SubmitResult::kOk);
     if (random() % 8 == 0) device->Raise(guard, ++epoch);
     if (random() % 4 == 0) device->Wait(device->Now() + microseconds(random() % 300));
@@ -399,7 +401,7 @@ Trace RandomRun(std::uint32_t seed, std::size_t padding) {
   device->Raise(guard, ++epoch);
   device->Wait(device->Now() + std::chrono::milliseconds(50));
   poll();
-  trace.emplace_back(0, -1, 0, Microseconds(device->Now()));
+  trace.emplace_back(0, -1, Microseconds(device->Now()));
   return trace;
 }
 

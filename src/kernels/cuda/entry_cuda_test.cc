@@ -1,4 +1,5 @@
-// The bodies with the block protocol: entry kernels, several segments, revocation and resubmission.
+// The bodies with the block protocol: entry kernels, launches beside each other, revocation and
+// resubmission.
 
 #include <algorithm>
 #include <random>
@@ -30,10 +31,11 @@ struct Record {
   u32 Done() const { return TagOf(done) == kTag ? ValueOf(done) : 0; }
 };
 
-/// A launch of kernels side by side, each in its own segment. Outputs are poisoned at first.
-class Segments {
+/// Launches of kernels, which run at the same time. Outputs are poisoned at first.
+class Launches {
  public:
-  explicit Segments(std::vector<BoundBody> bodies) : bodies_(std::move(bodies)) {
+  explicit Launches(std::vector<BoundBody> bodies)
+      : bodies_(std::move(bodies)), states_(bodies_.size()), claimants_(bodies_.size(), 3) {
     for (const BoundBody& body : bodies_) records_.emplace_back(body.kernel().blocks);
   }
 
@@ -41,7 +43,7 @@ class Segments {
   /// gets many claimants.
   void Chain(u32 claimants) {
     chained_ = true;
-    claimants_ = {3, claimants};
+    claimants_[1] = claimants;
   }
 
   bool Complete() const {
@@ -49,27 +51,31 @@ class Segments {
                        [](const Record& record) { return record.Done() == record.blocks; });
   }
 
+  /// Issues every launch once, and runs until all blocks have left.
   void Issue(u64 seed, std::uint64_t revoke_at) {
     simt::Emulator emulator({.seed = seed});
     u32 word = 0;
     emulator.OnBarrier([&](const simt::BarrierEvent& event) {
       if (event.barriers == revoke_at) word = 1;
     });
-    const GridParams params = ParamsOf(word);
-    u32 blocks = 0, shared_bytes = 0;
-    for (u32 i = 0; i < params.segment_count; ++i) blocks += params.segments[i].claimants;
-    for (const BoundBody& body : bodies_) {
-      shared_bytes = std::max(shared_bytes, body.kernel().shared_bytes);
+    ++round_;
+    std::vector<GridParams> params;
+    for (std::size_t i = 0; i < bodies_.size(); ++i) params.push_back(ParamsOf(i, word));
+    for (std::size_t i = 0; i < bodies_.size(); ++i) {
+      emulator.Submit(
+          {.name = "entry",
+           .grid = {claimants_[i]},
+           .block = {kBodyThreads},
+           .shared_bytes = bodies_[i].kernel().shared_bytes + kProtocolSharedBytes,
+           .kernel = [&, i] { RunBlock<HeavyBodies>(params[i], simt::DynamicShared()); },
+           .done = [](const Status& status) { EXPECT_TRUE(status) << status.error().message; }});
     }
-    const Status status =
-        emulator.Run({.name = "entry",
-                      .grid = {blocks},
-                      .block = {kBodyThreads},
-                      .shared_bytes = shared_bytes + kProtocolSharedBytes,
-                      .kernel = [&] { RunBlock<HeavyBodies>(params, simt::DynamicShared()); }});
-    ASSERT_TRUE(status) << status.error().message;
-    EXPECT_EQ(ValueOf(state_.left), blocks);
-    for (const Record& record : records_) EXPECT_LE(record.Done(), record.blocks);
+    while (emulator.Step()) {
+    }
+    for (std::size_t i = 0; i < bodies_.size(); ++i) {
+      EXPECT_EQ(ValueOf(states_[i].left), claimants_[i]);
+      EXPECT_LE(records_[i].Done(), records_[i].blocks);
+    }
     barriers_ = emulator.barriers();
   }
 
@@ -83,41 +89,32 @@ class Segments {
   }
 
  private:
-  GridParams ParamsOf(const u32& word) {
+  GridParams ParamsOf(std::size_t index, const u32& word) {
+    const CudaKernel& kernel = bodies_[index].kernel();
     GridParams params{};
-    params.state = &state_;
+    params.state = &states_[index];
     params.ring = {ring_.data(), &head_, kRing, 0};
-    params.issue = ++issue_;
-    params.started = issue_ > 1 ? 1 : 0;
-    params.segment_count = static_cast<u32>(bodies_.size());
-    u32 offset = 0;
-    for (u32 i = 0; i < params.segment_count; ++i) {
-      const CudaKernel& kernel = bodies_[i].kernel();
-      SegmentRef& segment = params.segments[i];
-      segment.record = records_[i].ref();
-      segment.guards[0].word = &word;
-      segment.body = static_cast<u32>(kernel.body);
-      segment.args_offset = offset;
-      segment.claimants = claimants_[i];
-      if (chained_ && i == 1) {
-        segment.deps[0] = {&records_[0].done, kTag, records_[0].blocks};
-        segment.dep_count = 1;
-      }
-      std::memcpy(params.args + offset, kernel.args.data(), kernel.args.size());
-      offset += (static_cast<u32>(kernel.args.size()) + kArgsAlignment - 1) / kArgsAlignment *
-                kArgsAlignment;
+    params.issue = round_;
+    params.started = round_ > 1 ? 1 : 0;
+    params.record = records_[index].ref();
+    params.guards[0].word = &word;
+    params.body = static_cast<u32>(kernel.body);
+    if (chained_ && index == 1) {
+      params.deps[0] = {&records_[0].done, kTag, records_[0].blocks};
+      params.dep_count = 1;
     }
+    std::memcpy(params.args, kernel.args.data(), kernel.args.size());
     return params;
   }
 
   std::vector<BoundBody> bodies_;
   std::vector<Record> records_;
-  IssueState state_ = {};
+  std::vector<IssueState> states_;
+  std::vector<u32> claimants_;
   std::vector<u64> ring_ = std::vector<u64>(kRing);
   u64 head_ = 0;
-  u32 issue_ = 0;
+  u32 round_ = 0;  // number of calls of Issue()
   bool chained_ = false;
-  std::vector<u32> claimants_ = {3, 3};
   std::uint64_t barriers_ = 0;
 };
 
@@ -150,15 +147,15 @@ std::vector<Bytes> Undisturbed() {
   return outputs;
 }
 
-TEST(CudaEntry, SegmentsSideBySideCompleteInOneIssue) {
-  Segments segments(Bodies());
-  ASSERT_NO_FATAL_FAILURE(segments.Issue(1, testing::kNever));
-  EXPECT_TRUE(segments.Complete());
-  EXPECT_EQ(segments.Notes(Note::kEnded), 1u);
-  EXPECT_EQ(segments.Notes(Note::kPlaced), 2u);
-  EXPECT_EQ(segments.Notes(Note::kCount), 2u);
+TEST(CudaEntry, LaunchesBesideEachOtherCompleteInOneIssue) {
+  Launches launches(Bodies());
+  ASSERT_NO_FATAL_FAILURE(launches.Issue(1, testing::kNever));
+  EXPECT_TRUE(launches.Complete());
+  EXPECT_EQ(launches.Notes(Note::kEnded), 2u);
+  EXPECT_EQ(launches.Notes(Note::kPlaced), 2u);
+  EXPECT_EQ(launches.Notes(Note::kCount), 2u);
   const std::vector<Bytes> want = Undisturbed();
-  for (std::size_t i = 0; i < want.size(); ++i) EXPECT_EQ(segments.body(i).outputs()[0], want[i]);
+  for (std::size_t i = 0; i < want.size(); ++i) EXPECT_EQ(launches.body(i).outputs()[0], want[i]);
 }
 
 TEST(CudaEntry, RevokedAtRandomBarriersAndIssuedAgainGivesTheSameBits) {
@@ -166,19 +163,19 @@ TEST(CudaEntry, RevokedAtRandomBarriersAndIssuedAgainGivesTheSameBits) {
   std::mt19937 random(5);
   for (u64 seed = 0; seed < 12; ++seed) {
     SCOPED_TRACE(seed);
-    Segments segments(Bodies());
-    if (seed % 2 == 1) segments.Chain(3);
+    Launches launches(Bodies());
+    if (seed % 2 == 1) launches.Chain(3);
     std::uint64_t barriers = 60;
-    for (int issue = 0; !segments.Complete(); ++issue) {
+    for (int issue = 0; !launches.Complete(); ++issue) {
       ASSERT_LT(issue, 50) << "no progress";
       const bool revoke = issue < 6;
       const std::uint64_t at = random() % std::max<std::uint64_t>(barriers, 1);
       ASSERT_NO_FATAL_FAILURE(
-          segments.Issue(seed * 100 + static_cast<u64>(issue), revoke ? at : testing::kNever));
-      barriers = segments.barriers();
+          launches.Issue(seed * 100 + static_cast<u64>(issue), revoke ? at : testing::kNever));
+      barriers = launches.barriers();
     }
     for (std::size_t i = 0; i < want.size(); ++i) {
-      ASSERT_EQ(segments.body(i).outputs()[0], want[i]) << "segment " << i;
+      ASSERT_EQ(launches.body(i).outputs()[0], want[i]) << "launch " << i;
     }
   }
 }
@@ -201,24 +198,24 @@ TEST(CudaEntry, SuccessorSeesAllThatItsPredecessorWrote) {
   std::vector<BoundBody> one_by_one = chain();
   for (BoundBody& body : one_by_one) ASSERT_EQ(body.Run(body.AllTiles(), {}), body.AllTiles());
   for (u64 seed = 0; seed < 60; ++seed) {
-    Segments segments(chain());
-    segments.Chain(24);
-    for (u64 issue = 0; !segments.Complete(); ++issue) {
+    Launches launches(chain());
+    launches.Chain(24);
+    for (u64 issue = 0; !launches.Complete(); ++issue) {
       ASSERT_LT(issue, 20u);
-      ASSERT_NO_FATAL_FAILURE(segments.Issue(seed * 20 + issue, testing::kNever));
+      ASSERT_NO_FATAL_FAILURE(launches.Issue(seed * 20 + issue, testing::kNever));
     }
-    ASSERT_EQ(segments.body(1).outputs(), one_by_one[1].outputs()) << "seed " << seed;
+    ASSERT_EQ(launches.body(1).outputs(), one_by_one[1].outputs()) << "seed " << seed;
   }
 }
 
 TEST(CudaEntry, WhatIsUnderWayLeavesWhenTheGuardRises) {
-  Segments segments(Bodies());
+  Launches launches(Bodies());
   // The first barrier comes after the first block's claim, before any guard check of a body.
-  ASSERT_NO_FATAL_FAILURE(segments.Issue(1, 0));
-  EXPECT_TRUE(segments.body(0).Untouched());
-  EXPECT_TRUE(segments.body(1).Untouched());
-  ASSERT_NO_FATAL_FAILURE(segments.Issue(2, testing::kNever));
-  EXPECT_TRUE(segments.Complete());
+  ASSERT_NO_FATAL_FAILURE(launches.Issue(1, 0));
+  EXPECT_TRUE(launches.body(0).Untouched());
+  EXPECT_TRUE(launches.body(1).Untouched());
+  ASSERT_NO_FATAL_FAILURE(launches.Issue(2, testing::kNever));
+  EXPECT_TRUE(launches.Complete());
 }
 
 }  // namespace

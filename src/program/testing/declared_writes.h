@@ -72,9 +72,8 @@ class DeclaredWrites {
 
   void RunAlone(std::size_t op) {
     instance_->Reset();
-    Segment segment = instance_->segment(op);
-    segment.deps = {};
-    const Launch launch{LaunchId{op + 1}, kUnordered, 0, {&segment, 1}};
+    Launch launch = instance_->launch(op).As(LaunchId{op + 1});
+    launch.deps = {};
     ASSERT_EQ(device_.Submit(launch), SubmitResult::kOk);
     for (bool retired = false; !retired;) {
       std::array<DeviceEvent, 8> events;

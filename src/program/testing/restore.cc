@@ -51,11 +51,11 @@ class RestoringRun {
 
   Status RunKernel(std::uint32_t op) {
     const std::atomic<std::uint32_t>* word = device_.GuardWord(options_.guard);
-    Segment segment = instance_.segment(op);
-    segment.guards[0] = {word, word->load()};
+    Launch launch = instance_.launch(op).As(NextId());
+    launch.guards[0] = {word, word->load()};
     const std::optional<Nanoseconds> revoke_after = options_.revoke_after();
     const TimePoint submitted = device_.Now();
-    LAGOON_RETURN_IF_ERROR(Accept(device_.Submit({NextId(), kUnordered, 0, {&segment, 1}})));
+    LAGOON_RETURN_IF_ERROR(Accept(device_.Submit(launch)));
     if (!revoke_after) return Await(std::nullopt);
     return Await(submitted + *revoke_after);
   }

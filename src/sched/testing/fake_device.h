@@ -108,7 +108,7 @@ class FakeDevice final : public Device {
   }
   std::size_t launches() const { return launches_.size(); }
   bool work_held() const { return held_; }
-  /// Segment::max_claimants of the last launch.
+  /// Launch::max_claimants of the last launch.
   std::uint32_t max_claimants() const { return max_claimants_; }
   int raises = 0;
   int blocks_run = 0;
@@ -141,11 +141,9 @@ class FakeDevice final : public Device {
     return (info_.virtual_time ? created_ : lagoon::Now()) + offset_;
   }
   SubmitResult Submit(const Launch& launch) override {
-    const Segment& segment = launch.segments.front();
-    max_claimants_ = segment.max_claimants;
-    InFlight in_flight{launch.id, launch.stream, launch.rank, segment.progress, segment.deps, {},
-                       {}};
-    std::copy(std::begin(segment.guards), std::end(segment.guards), in_flight.guards);
+    max_claimants_ = launch.max_claimants;
+    InFlight in_flight{launch.id, launch.stream, launch.rank, launch.progress, launch.deps, {}, {}};
+    std::copy(std::begin(launch.guards), std::end(launch.guards), in_flight.guards);
     return Take(in_flight, "submit " + std::to_string(launch.rank & 0xffff));
   }
   SubmitResult Transfer(const Copy& copy) override {
@@ -182,7 +180,7 @@ class FakeDevice final : public Device {
     Rank rank;
     Progress* progress;
     std::span<const Dep> deps;
-    Guard guards[kGuardsPerSegment];
+    Guard guards[kGuardsPerLaunch];
     Copy copy;
     int active = 0;
     bool placed = false;
@@ -227,7 +225,7 @@ class FakeDevice final : public Device {
       return true;
     });
   }
-  void Event(DeviceEvent::Kind kind, LaunchId id) { events_.push_back({kind, 0, id, Now()}); }
+  void Event(DeviceEvent::Kind kind, LaunchId id) { events_.push_back({kind, id, Now()}); }
   void News() {
     Retire();
     if (listener_ != nullptr && !quiet) listener_->OnDeviceNews();

@@ -44,8 +44,8 @@ class UnitSharesTest : public ::testing::Test {
     Record record(blocks);
     const KernelHandle count = session.Load(CountBody);
     OpenFake().TakeLog();
-    session.AwaitRetired(session.Submit(
-        Segment{.kernel = count, .args = &args, .progress = record.get()}, {stream}));
+    session.AwaitRetired(
+        session.Submit(Launch{.kernel = count, .args = &args, .progress = record.get()}, {stream}));
     EXPECT_EQ(args.runs.load(), static_cast<int>(blocks));
     for (const Call& call : OpenFake().TakeLog()) {
       if (call.name == "cuLaunchKernel") return call;

@@ -6,10 +6,9 @@
 
 namespace lagoon::cuda {
 
-inline constexpr u32 kMaxSegments = 4;
-inline constexpr u32 kMaxDeps = 4;       // of one segment; the host waits for further ones
-inline constexpr u32 kMaxGuards = 2;     // of one segment
-inline constexpr u32 kArgsBytes = 3072;  // of all segments of a launch
+inline constexpr u32 kMaxDeps = 4;  // the host waits for further ones
+inline constexpr u32 kMaxGuards = 2;
+inline constexpr u32 kArgsBytes = 3072;
 inline constexpr u32 kArgsAlignment = 16;
 
 // Words that several launches use one after another carry a tag in their upper half. A word with
@@ -51,46 +50,36 @@ struct RingRef {
   u32 unused;
 };
 
-/// 63 phase | 60..62 kind | 56..59 segment | 32..55 issue | 0..31 value
+/// 63 phase | 60..62 kind | 56..59 unused | 32..55 issue | 0..31 value
 enum class Note : u32 {
-  kPlaced = 1,  // the first claim of the segment in this issue
-  kCount = 2,   // value tiles of the segment's record are done
+  kPlaced = 1,  // the first claim in this issue
+  kCount = 2,   // value tiles of the record are done
   kEnded = 3,   // the last block of the issue has left
 };
-LAGOON_SHARED_CONSTEXPR u64 NoteEntry(Note kind, u32 segment, u32 issue, u32 value) {
-  return u64{static_cast<u32>(kind)} << 60 | u64{segment} << 56 | u64{issue & 0xffffff} << 32 |
-         value;
+LAGOON_SHARED_CONSTEXPR u64 NoteEntry(Note kind, u32 issue, u32 value) {
+  return u64{static_cast<u32>(kind)} << 60 | u64{issue & 0xffffff} << 32 | value;
 }
 LAGOON_SHARED_CONSTEXPR u64 PhaseOfLap(u64 lap) { return (~lap & 1) << 63; }
 
-struct SegmentRef {
-  RecordRef record;
-  GuardRef guards[kMaxGuards];
-  DepRef deps[kMaxDeps];
-  u32 dep_count;
-  u32 body;             // number of the body in the entry
-  u32 args_offset;      // into GridParams::args
-  u32 claimants;        // blocks of the grid that work on it
-  u32 tiles_per_block;  // 0: claim until nothing is left
-  u32 count_interval;   // kCount after every so many tiles; 0: only when complete
-};
-
 /// Words that the blocks of one issue share, in device memory.
 struct IssueState {
-  u64 ticket;  // tagged: number of blocks that chose their role
-  u64 placed;  // tagged: bit s: a tile of segment s has been claimed
+  u64 placed;  // tagged: 1: a tile has been claimed
   u64 left;    // tagged: number of blocks that have left
 };
 
-/// A launch may be issued several times, until its kernels are complete or revoked.
+/// A launch may be issued several times, until its kernel is complete or revoked.
 struct GridParams {
   IssueState* state;
   RingRef ring;
   u32 issue;    // tag of `state`; its lower 24 bits name the issue in notifications
   u32 started;  // 1: a block of an earlier issue of the launch has claimed a tile
-  u32 segment_count;
-  u32 unused;
-  SegmentRef segments[kMaxSegments];
+  RecordRef record;
+  GuardRef guards[kMaxGuards];
+  DepRef deps[kMaxDeps];
+  u32 dep_count;
+  u32 body;             // number of the body in the entry
+  u32 tiles_per_block;  // 0: claim until nothing is left
+  u32 count_interval;   // kCount after every so many tiles; 0: only when complete
   alignas(kArgsAlignment) unsigned char args[kArgsBytes];
 };
 static_assert(sizeof(GridParams) <= 4096, "a kernel's parameters");

@@ -81,9 +81,9 @@ class GpuBody {
   void ExpectStaysOutWhenRevoked() {
     progress_.Reset();
     Poison();
-    Segment segment = MakeSegment();
+    Launch kernel_launch = MakeLaunch();
     Raise();
-    Submit(segment);
+    Submit(kernel_launch);
     EXPECT_EQ(progress_.done(), 0u);
     for (const Bytes& bytes : Outputs()) {
       EXPECT_TRUE(
@@ -136,19 +136,19 @@ class GpuBody {
     return outputs;
   }
 
-  Segment MakeSegment() {
-    Segment segment;
-    segment.kernel = kernel_;
-    segment.args = args_.data();
-    segment.progress = &progress_;
-    segment.guards[0] = {gpu_.GuardWord(guard_), epoch_};
-    return segment;
+  lagoon::Launch MakeLaunch() {
+    Launch kernel_launch;
+    kernel_launch.kernel = kernel_;
+    kernel_launch.args = args_.data();
+    kernel_launch.progress = &progress_;
+    kernel_launch.guards[0] = {gpu_.GuardWord(guard_), epoch_};
+    return kernel_launch;
   }
   void Raise() { EXPECT_EQ(gpu_.Raise(guard_, ++epoch_), SubmitResult::kOk); }
-  void Launch(std::optional<Nanoseconds> revoke_after) { Submit(MakeSegment(), revoke_after); }
+  void Launch(std::optional<Nanoseconds> revoke_after) { Submit(MakeLaunch(), revoke_after); }
 
-  void Submit(const Segment& segment, std::optional<Nanoseconds> revoke_after = {}) {
-    ASSERT_EQ(gpu_.Submit({LaunchId{next_id_++}, kUnordered, 0, {&segment, 1}}), SubmitResult::kOk);
+  void Submit(const Launch& kernel_launch, std::optional<Nanoseconds> revoke_after = {}) {
+    ASSERT_EQ(gpu_.Submit(kernel_launch.As(LaunchId{next_id_++})), SubmitResult::kOk);
     AwaitRetired(revoke_after);
   }
 
