@@ -32,12 +32,13 @@ struct ContentionOptions {
 /// processes, at several settings. A trial of a system has three windows: real-time alone,
 /// best-effort alone, both; MeasureWindows() chooses their order and repeats trials that the host
 /// disturbed. Latency counts from the intended arrival. Ratios are medians over trials with their
-/// intervals (bench/measure/evidence.h). Metrics, for a system S (a scheduler, or onnxruntime-SETTING):
+/// intervals (bench/measure/evidence.h). Metrics, for a system S (a scheduler, or
+/// onnxruntime-SETTING):
 ///   realtime_latency_normalized_p50.S, _p99.S     the window "both" over the window "alone", same
 ///                                                 percentile (p99 if a window has at least 100
 ///                                                 requests, else p90)
-///   best_effort_share_of_leftover.S               bench/live/leftover.h; the field "no_leftover" names
-///                                                 the systems where too little time was left
+///   best_effort_share_of_leftover.S               bench/live/leftover.h; the field "no_leftover"
+///                                                 names the systems where too little time was left
 ///   preemption_us_p50.S, _p99.S                   from Post() to the first real-time block;
 ///                                                 schedulers only
 ///   idle_while_ready_fraction.S                   part of the units' time that they were idle

@@ -32,7 +32,8 @@ struct ModelsOptions {
 /// blocks' times):
 ///   latency_ms_p50.M.wW.bB.lagoon, .onnxruntime
 ///   latency_ratio_vs_onnxruntime.M.wW.bB   ratio of a trial's medians; median over trials with its
-///                                          interval (bench/measure/evidence.h); target: at most 1.25
+///                                          interval (bench/measure/evidence.h); target: at most
+///                                          1.25
 ///   latency_ratio_vs_onnxruntime_geomean.wW.bB
 ///                                          geometric mean of these ratios over the models
 ///   kernel_gap_us_p50.M    from the last commit of a kernel to the first block of a kernel that

@@ -11,8 +11,8 @@ struct SimDisbOptions : DisbRunOptions {
 };
 
 /// RunDisb() on a simulated device: the same workloads, arrivals, schedulers and metrics, in
-/// virtual time, with the frozen kernel lists of bench/papers/kernel_lists.h. Equal options give equal
-/// metrics. Differences from RunDisb():
+/// virtual time, with the frozen kernel lists of bench/papers/kernel_lists.h. Equal options give
+/// equal metrics. Differences from RunDisb():
 /// - A request of a closed loop counts in the throughput by the part of its time inside the window;
 ///   a request of an open loop counts if it ends there.
 /// - Closed loops stop at the latest one window's length after the end of the window, so that a run

@@ -24,8 +24,8 @@ struct LoadMix {
   std::vector<double> shares;  // by model; their sum is 1
   std::size_t instances = 64;  // jobs of a model that run at once; others wait
 
-  /// Takes pairs of a model of the GPU model's table and its share. Fails with kNotFound for a model
-  /// that is not in the table, naming it.
+  /// Takes pairs of a model of the GPU model's table and its share. Fails with kNotFound for a
+  /// model that is not in the table, naming it.
   static Result<LoadMix> Open(const std::string& gpu,
                               const std::vector<std::pair<std::string, double>>& models);
 };
