@@ -52,8 +52,9 @@ std::map<std::string, std::string> FilesByInput(const Plan& plan, const InferWor
   return files;
 }
 
-/// The batch size in the .npy files: the first dim of a file whose other dims are those of the
-/// model's input; 1 if there is no such file.
+/// The batch size of the request. A .npy file holds a batch if its array has the dims of the
+/// model's input except for a larger first dim, and that first dim is the batch size. 1 if no file
+/// holds a batch. `plan` is the plan for batch size 1.
 std::int64_t BatchOf(const Plan& plan, const InferWords& words) {
   const std::map<std::string, std::string> files = FilesByInput(plan, words);
   for (const PlanTensor& input : plan.inputs) {

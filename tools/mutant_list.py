@@ -12,8 +12,8 @@ LIBRARY = ["src/base/check.cc", "src/base/status.cc"] + [
 SCHEDULING = ["src/base/check.cc", "src/base/status.cc", "src/plan/instance.cc", "src/plan/plan.cc",
               "src/plan/tensor.cc"] + [
     f"src/sched/{name}.cc"
-    for name in ("cost_table", "dispatcher", "job", "mechanism", "mechanism_observe", "mechanism_submit", "padding",
-                 "policy")]
+    for name in ("cost_table", "dispatcher", "job", "job_streams", "mechanism", "mechanism_observe",
+                 "mechanism_submit", "padding", "policy")]
 
 
 def sources_of(folder):
@@ -69,6 +69,7 @@ WATCHERS = "src/device/cpu/watchers.h"
 LISTENER = "src/device/host/listener_slot.h"
 MECHANISM = "src/sched/mechanism.cc"
 SUBMIT = "src/sched/mechanism_submit.cc"
+PADDING = "src/sched/padding.cc"
 DISPATCHER = "src/sched/dispatcher.cc"
 WAITLIST = "src/sched/programs/waitlist.cc"
 LENDER = "src/base/lender.h"
@@ -215,18 +216,18 @@ MUTANTS = [
      "return Nanoseconds(std::max(told, total));", "return Nanoseconds(total);", ["clock"]),
     # Scheduling.
     ("revoked-padding-lost", "padding that left with its room is never submitted again", MECHANISM,
-     "        GoBack(job, record.index);\n", "", ["sched", "schedules"]),
+     "    GoBack(job, record.index);\n", "", ["sched", "schedules"]),
     ("padding-outlives-its-room", "padding runs on beside kernels that need all units", SUBMIT,
      "    segment.guards[0] = GuardOf(*room);\n", "", ["sched"]),
     ("padding-takes-all-units", "padding is not limited to the units that are free", SUBMIT,
      "    segment.max_claimants = room->units;\n", "", ["sched"]),
-    ("rule-1-ignored", "a block longer than the room is padded", "src/sched/padding.cc",
+    ("rule-1-ignored", "a block longer than the room is padded", PADDING,
      " || block >= room.time) continue;", ") continue;", ["sched"]),
-    ("rule-2-ignored", "padding lowers the occupancy of real-time kernels", "src/sched/padding.cc",
+    ("rule-2-ignored", "padding lowers the occupancy of real-time kernels", PADDING,
      "  if (op.occupancy < room.occupancy) return std::nullopt;\n", "", ["sched"]),
-    ("begun-kernel-cut-anew", "a kernel changes its version after blocks of it have run", SUBMIT,
+    ("begun-kernel-cut-anew", "a kernel changes its version after blocks of it have run", PADDING,
      "  bool started = job.instance->progress(op).done() > 0;", "  bool started = false;", ["sched"]),
-    ("kernel-cut-anew-under-a-launch", "a kernel changes its version while a launch names it", SUBMIT,
+    ("kernel-cut-anew-under-a-launch", "a kernel changes its version while a launch names it", PADDING,
      "    started = in_flight[i] > 0;", "    started = false;", ["sched"]),
     ("occupancy-ignored", "what fits is counted as one block a unit", SUBMIT,
      "                                  .occupancy = job.instance->plan().ops[job.next_op].occupancy,\n", "", ["sched"]),
@@ -277,7 +278,7 @@ MUTANTS = [
     ("revoked-output-lost", "a copy that left with its kernels is never submitted again", MECHANISM,
      "job.next_output = std::min<std::size_t>(job.next_output, record.index);", "", ["sched"]),
     ("outputs-behind-padding", "copies wait on the device for kernels that may leave without them", SUBMIT,
-     " || padding_ == 0 || padding_job_ != &job;", " || true;", ["sched"]),
+     " || padding_.job() != &job;", " || true;", ["sched"]),
     ("pause-learned-as-cost", "a kernel's cost takes in the time that it was revoked", MECHANISM,
      "if (record.whole && !Revoked(record)) {", "if (record.whole) {", ["sched"]),
     ("deficit-shift-wrong", "a client's kernels do not raise the deficits of the others", "src/policies/deficit.cc",

@@ -86,9 +86,13 @@ class Machinery {
     return us / options_.repeats;
   }
 
-  /// Microseconds of all kernels as a graph. The graph has all kernels twice: a graph that runs
-  /// again uses the same tags, and a launch whose tag the words still carry would find its work
-  /// done.
+  /// Microseconds of one launch of every kernel, as a graph.
+  ///
+  /// The graph launches all kernels twice, and the time is halved. All launches share the words of
+  /// one record. A launch takes work for done if the words of that work carry the launch's tag, and
+  /// every run of the graph has the same tags as the run before. With one launch of each kernel,
+  /// the kernel with the most blocks would find its own tag of the run before in the last words,
+  /// which no other kernel writes. With two launches, it finds the tag of its other launch there.
   Result<double> ChainGraphUs(Variant variant) {
     std::vector<ModelKernel> twice = kernels_;
     twice.insert(twice.end(), kernels_.begin(), kernels_.end());
@@ -202,9 +206,9 @@ class Machinery {
     return {};
   }
 
-  // Fills the parameters as GpuDevice does. Every launch has a new tag, for which the words count
-  // as untouched. All launches use the same words, one after the other, so that a graph that runs
-  // again finds the tags of its last launches there.
+  // Fills the parameters as GpuDevice does. All launches use the words of one record, one after the
+  // other. Every launch gets a tag of its own when its graph is recorded, and takes words with
+  // another tag for untouched. ChainGraphUs() says what that means for a graph that runs again.
   void FillParams(const ModelKernel& kernel, Variant variant) {
     const std::uint32_t tag = ++tag_;
     auto* const words = reinterpret_cast<cuda::u64*>(record_.device());

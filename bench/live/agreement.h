@@ -8,9 +8,13 @@ namespace lagoon::bench {
 
 /// How near the first outputs of two compilations of a model are, over some inputs.
 struct Agreement {
-  /// Share of the rows (along the last axis) whose largest value is at the same index in both.
+  /// How often both agree on the largest value. A row is the output's values along its last axis
+  /// (the scores of one image). top1 is the share of rows in which both outputs have their largest
+  /// value at the same index.
   double top1 = 0;
-  /// The smallest cosine similarity over all inputs, with the whole output as one vector.
+  /// How similar the outputs are as a whole. Each input gives one output of each model. The two
+  /// outputs are taken as two vectors, and their cosine similarity is computed (1: same direction).
+  /// cosine is the smallest one over all inputs.
   double cosine = 0;
 };
 

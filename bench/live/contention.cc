@@ -19,8 +19,12 @@ namespace lagoon::bench {
 namespace {
 
 using Seconds = std::chrono::duration<double>;
-constexpr Seconds kSettle{0.25};          // run before a window begins
-constexpr Seconds kBestEffortAlone{2.0};  // length of the windows of best-effort work alone
+// The measurement sleeps for these two lengths of time, because no event marks their ends. Work
+// runs for kSettle before a window begins, so that the window does not see cold caches and empty
+// queues. kBestEffortAlone is the length of a window of best-effort work alone: what completes in
+// it counts.
+constexpr Seconds kSettle{0.25};
+constexpr Seconds kBestEffortAlone{2.0};
 constexpr int kStandaloneRuns = 30;
 
 constexpr double kUnknown = std::numeric_limits<double>::quiet_NaN();

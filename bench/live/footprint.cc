@@ -60,7 +60,9 @@ Status RunFootprint(const FootprintOptions& options, Report& report) {
     if (!server.running() || Now() - begin > kStartLimit) {
       return Fail(ErrorCode::kInternal, fmt::format("'{} serve' did not start", options.lagoon));
     }
-    // Polls, as there is nothing in another process to wait on.
+    // `lagoon serve` tells that it is ready by writing this file, and its process may also end
+    // before. No one call waits for both, so that this loop looks at both again and again. The
+    // pause is short beside the time until the server is ready, which is what this measures.
     std::this_thread::sleep_for(std::chrono::milliseconds(2));
   }
   report.Metric("serve_ready_ms", ToMilliseconds(Now() - begin));

@@ -54,8 +54,9 @@ TEST(BusyFraction, CountsNothingBeyondTheWindow) {
   EXPECT_DOUBLE_EQ(BusyFraction(std::vector<double>{50}, std::vector<double>{never}, 100), 0.5);
 }
 
-// On a busy host mean latency over distance gave 7 to 11 for ONNX Runtime, whose requests queue
-// sooner.
+// A side whose real-time requests queue must get the same share as a side whose requests do not.
+// An earlier version took mean latency over the mean distance of arrivals as the busy part. On a
+// busy host it gave ONNX Runtime shares of 7 to 11, because its requests queue sooner.
 TEST(LeftoverShare, IsTheSameForASideWhoseRequestsQueue) {
   for (const double stop_ms : {0.0, 100.0, 200.0}) {
     const Window window(stop_ms);

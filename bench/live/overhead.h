@@ -14,12 +14,16 @@ struct OverheadOptions {
   int rounds = 10;  // the protocols and models take turns, in random order
 };
 
-/// Measures what the server adds to a request of the model's input size, one request at a time,
-/// over HTTP with binary tensors and over gRPC. The client is in this process, on loopback.
-/// Overhead is the client's time from just before it sends the serialised request to just after the
-/// answer's last byte, less the model's kernels (compute_infer). The p50 is the median over the
-/// windows that the host did not disturb, with its interval (bench/measure/evidence.h). Metrics,
-/// for a protocol P (http, grpc):
+/// Measures the time that the server adds to a request. Requests have the model's input size and go
+/// one at a time, over HTTP with binary tensors and over gRPC. The client is in this process, on
+/// loopback.
+///
+/// The overhead of a request is the client's time less the time of the model's kernels
+/// (compute_infer). The client's time begins just before it sends the serialised request, and ends
+/// just after the last byte of the answer. The p50 is a median over windows, with its interval
+/// (bench/measure/evidence.h). Windows that the host disturbed do not count.
+///
+/// Metrics, for a protocol P (http, grpc):
 ///   overhead_us_p50.P, _p99.P              with a model that has the same input and computes next
 ///                                          to nothing
 ///   overhead_us_p50.P.MODEL, _p99.P.MODEL  with the model itself, whose weights and activations

@@ -40,7 +40,8 @@ TEST(MedianInterval, LeavesOutWhatIsNoNumber) {
   EXPECT_EQ(MedianInterval({}, 1).pairs, 0u);
 }
 
-// The part of 400 samples, of `count` values each, whose interval contains the true median.
+// How often the interval is right. Draws 400 samples of `count` values from a distribution whose
+// median `truth` is known. Returns the share of the samples whose interval contains `truth`.
 template <typename Draw>
 double Coverage(std::size_t count, double truth, Draw draw) {
   constexpr int kSamples = 400;

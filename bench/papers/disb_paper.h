@@ -22,11 +22,17 @@ struct DisbPaperNumber {
 
 std::span<const DisbPaperNumber> DisbPaperNumbers();
 
-/// Adds the field "paper" to the report of `device`: a list of {"metric", "paper", "got",
-/// "off_percent", "source"}, one for each published number whose metric the report has. For a
-/// range, "off_percent" is the distance from its nearer end, 0 inside. `suffixed`: the names of
-/// metrics end in their workload; else all metrics belong to `workload`. Returns the list as a
-/// table for people; empty if the paper has no such number.
+/// Compares the metrics of a report with the numbers that the paper published for `device`.
+///
+/// The report gets the field "paper". It is a list with one entry {"metric", "paper", "got",
+/// "off_percent", "source"} for each published number whose metric is in the report. "off_percent"
+/// says how far our value is from the paper's. Where the paper gives a range, it is the distance
+/// from the nearer end of the range, and 0 inside the range.
+///
+/// `suffixed` says how the report names metrics. True: every name ends in its workload (".A"), and
+/// `workload` is not used. False: all metrics belong to `workload`.
+///
+/// Returns the same list as a table to print; empty if no published number fits.
 std::string ComparePaper(const std::string& device, const std::string& workload, bool suffixed,
                          Report& report);
 

@@ -25,7 +25,9 @@ import matplotlib
 matplotlib.use("Agg")
 import matplotlib.pyplot as plt  # noqa: E402  (the backend comes first)
 
-COMPARATOR = "onnxruntime"  # systems whose names begin with this are not Lagoon
+# A report compares systems: schedulers of Lagoon, and comparators. The name of a comparator begins with COMPARATOR.
+COMPARATOR = "onnxruntime"
+# The schedulers that a plot shows first, in this order.
 ORDER = ("sequential", "streams", "wait", "reset")
 INK, FAINT, GRID = "#1d2b36", "#6b7a86", "#dfe5ea"
 LAGOON, LAGOON_PALE = "#0a7d8c", "#8fcbd2"

@@ -39,7 +39,9 @@ class TimedPolicy final : public Policy {
   void OnArrival(const ScheduledJob& job) override { policy_->OnArrival(job); }
   void OnSubmitted(const ScheduledJob& job, std::uint32_t kernels) override {
     policy_->OnSubmitted(job, kernels);
-    if (!picked_) return;  // more kernels of a job whose pick is counted already
+    // Without a pick before this call, the mechanism submits more kernels of the job that already
+    // pads. The decision for that job has been counted.
+    if (!picked_) return;
     picked_ = false;
     const Nanoseconds took = Now() - asked_ - (device_->inside() - inside_before_);
     seen_.decision_us.push_back(ToMicroseconds(took));

@@ -12,7 +12,9 @@ using ::testing::Not;
 TEST(DisbSensitivity, ChangesEachAssumedConstantAloneWithinItsBounds) {
   SimDisbOptions options;
   options.gpu = *LoadGpuModel("mi50");
-  // Leaves two constants to vary. One is the number of copy engines, 1: there is no half of it.
+  // The run varies only constants that are assumed or calibrated. Two of them are left here, so
+  // that four runs would follow: each constant at half and at double its value. There are three:
+  // the number of copy engines is 1, and half of 1 is no number of engines.
   for (std::string& source : options.gpu.sources) source = "data sheet";
   const auto index = [](std::string_view name) {
     return static_cast<std::size_t>(FindSimConstant(name) - SimConstantTable().data());

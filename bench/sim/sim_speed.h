@@ -10,10 +10,11 @@ struct SimSpeedOptions {
 };
 
 /// Measures how fast the simulator is on one core, dispatcher and policy included. Cases:
-/// - `lagoon.gv100`: DISB C
+/// - `lagoon.gv100`: workload C of DISB under scheduler `lagoon`
 /// - `paella.t4`: 64 closed-loop clients of Paella's eight models
-/// - `paella.gtx1660s`: 400 closed-loop clients of Paella's Figure 2, whose kernels have one block:
-///   the cost of a launch is spread over the fewest block events.
+/// - `paella.gtx1660s`: 400 closed-loop clients of the job of Paella's Figure 2. Its kernels have
+///   one block each, so that a launch causes no more than two block events. The cost of launches
+///   weighs most in this case.
 ///
 /// Metrics are medians of the rounds:
 ///   sim_block_events_per_second.CASE   placements and completions of blocks in a real second

@@ -25,15 +25,20 @@ std::uint32_t MostBlocks(const PlanOp& op) {
   return most;
 }
 
+std::size_t MostArenaBytes(const LoadedPlan& loaded) {
+  std::size_t most = 0;
+  for (std::size_t size = 0; size < loaded.sizes(); ++size) {
+    most = std::max(most, loaded.at(size).arena_bytes);
+  }
+  return most;
+}
+
 }  // namespace
 
 Result<std::unique_ptr<Instance>> Instance::Create(std::shared_ptr<const LoadedPlan> loaded,
                                                    DeviceControl& device) {
-  std::size_t arena_bytes = 0;
-  for (std::size_t size = 0; size < loaded->sizes(); ++size) {
-    arena_bytes = std::max(arena_bytes, loaded->at(size).arena_bytes);
-  }
-  LAGOON_ASSIGN_OR_RETURN(Buffer arena, device.Allocate(arena_bytes, MemoryKind::kDevice));
+  LAGOON_ASSIGN_OR_RETURN(Buffer arena,
+                          device.Allocate(MostArenaBytes(*loaded), MemoryKind::kDevice));
   std::unique_ptr<Instance> instance = Create(std::move(loaded), std::move(arena));
   instance->arena_on_host_ = device.info().memory_on_host;
   return instance;
@@ -41,6 +46,7 @@ Result<std::unique_ptr<Instance>> Instance::Create(std::shared_ptr<const LoadedP
 
 std::unique_ptr<Instance> Instance::CreateOver(std::byte* arena,
                                                std::shared_ptr<const LoadedPlan> loaded) {
+  LAGOON_CHECK(arena != nullptr || MostArenaBytes(*loaded) == 0);
   return Create(std::move(loaded), Buffer(arena, 0, [](void*, std::size_t) {}));
 }
 

@@ -19,7 +19,8 @@ class Instance {
   static Result<std::unique_ptr<Instance>> Create(std::shared_ptr<const LoadedPlan> loaded,
                                                   DeviceControl& device);
 
-  /// Uses `arena`, which the caller owns. It must be large enough and outlive the instance.
+  /// Uses `arena`, which the caller owns and which must outlive the instance. It must have the
+  /// Plan::arena_bytes of the largest batch; null where that is 0.
   static std::unique_ptr<Instance> CreateOver(std::byte* arena,
                                               std::shared_ptr<const LoadedPlan> loaded);
 

@@ -26,6 +26,37 @@ struct JobLaunch {
   std::uint32_t generation = 0;  // distinguishes successive launches in the same slot
 };
 
+/// Sums over kernels in flight, of the blocks that were not done at their submission.
+class BlocksInFlight {
+ public:
+  void Add(const JobLaunch& launch) {
+    blocks_ += launch.blocks;
+    load_ += LoadOf(launch);
+  }
+  void Remove(const JobLaunch& launch) {
+    blocks_ -= launch.blocks;
+    load_ -= LoadOf(launch);
+  }
+  /// The share of `units` units that the blocks take; above 1, some blocks find no room.
+  double Fill(std::uint32_t units) const {
+    return static_cast<double>(load_) / static_cast<double>(units * kUnit);
+  }
+  /// How many blocks find no room; only where Fill(units) is at least 1.
+  double Beyond(std::uint32_t units) const {
+    return (1 - 1 / Fill(units)) * static_cast<double>(blocks_);
+  }
+
+ private:
+  static constexpr std::uint64_t kUnit = std::uint64_t{1} << 20;
+
+  static std::uint64_t LoadOf(const JobLaunch& launch) {
+    return launch.blocks * kUnit / launch.occupancy;
+  }
+
+  std::uint64_t blocks_ = 0;
+  std::uint64_t load_ = 0;  // units that the blocks take, in kUnit-ths of a unit
+};
+
 /// Hands out launch ids and keeps a record for each, in a fixed number of slots. Allocates nothing
 /// after construction.
 class JobLaunches {

@@ -2,6 +2,7 @@
 
 #include <atomic>
 #include <boost/intrusive/list.hpp>
+#include <boost/intrusive/set.hpp>
 #include <memory>
 #include <vector>
 
@@ -64,6 +65,28 @@ using JobList =
 
 /// Jobs whose outcome is known. The owner of the list calls Finished and deletes the jobs.
 using FinishedJobs = JobList<&Job::finished_hook>;
+
+/// Jobs that hold an instance.
+using ActiveJobs = JobList<&Job::active_hook>;
+
+struct IdOf {
+  using type = JobId;
+  JobId operator()(const Job& job) const { return job.id; }
+};
+using JobsById =
+    intrusive::set<Job, intrusive::member_hook<Job, intrusive::set_member_hook<>, &Job::id_hook>,
+                   intrusive::key_of_value<IdOf>>;
+
+/// Jobs with a deadline, the earliest first.
+struct ByDeadline {
+  bool operator()(const Job& a, const Job& b) const {
+    return a.deadline != b.deadline ? a.deadline < b.deadline : a.id < b.id;
+  }
+};
+using JobsByDeadline =
+    intrusive::set<Job,
+                   intrusive::member_hook<Job, intrusive::set_member_hook<>, &Job::deadline_hook>,
+                   intrusive::compare<ByDeadline>>;
 
 /// Whether one of the jobs is of the real-time class.
 bool HasRealTime(const FinishedJobs& finished);

@@ -8,19 +8,15 @@
 #include "base/check.h"
 
 namespace lagoon {
-namespace {
-
-constexpr std::size_t kJobStreams = 32;  // hardware queues of a GPU (Paella 2)
-
-}  // namespace
-
 Mechanism::Mechanism(Device& device, const SchedulerConfig& config, Policy& policy,
                      QueueTable& queues)
     : device_(device),
       config_(config),
       policy_(&policy),
       queues_(queues),
-      launches_(device.info().max_launches) {
+      streams_(device),
+      launches_(device.info().max_launches),
+      padding_(device, ready_, jobs_, active_) {
   Result<GuardId> guard = device_.CreateGuard();
   LAGOON_CHECK(guard.has_value());  // an idle device always has one
   group_guard_ = *guard;
@@ -29,33 +25,14 @@ Mechanism::Mechanism(Device& device, const SchedulerConfig& config, Policy& poli
 
 Status Mechanism::Use(const SchedulerConfig& config, Policy& policy) {
   LAGOON_CHECK(idle());
-  LAGOON_RETURN_IF_ERROR(MakeStreams(config.streams));
+  LAGOON_RETURN_IF_ERROR(streams_.Use(config.streams, queues_));
   config_ = config;
   policy_ = &policy;
-  next_stream_ = 0;
   ready_ = ReadyIndex(policy.orders());
   if (observer_ != nullptr) observer_->OnStart(config_, device_.Now());
   for (std::uint32_t i = 0; i < Raw(queues_.next_id()); ++i) {
     ready_.AddQueue(QueueId{i});
     if (observer_ != nullptr) observer_->OnQueue(QueueId{i}, queues_.Find(QueueId{i})->options);
-  }
-  return {};
-}
-
-Status Mechanism::MakeStreams(SchedulerConfig::Streams kind) {
-  using Streams = SchedulerConfig::Streams;
-  const std::size_t shared = kind == Streams::kOne ? 1 : kind == Streams::kPerJob ? kJobStreams : 0;
-  while (streams_.size() < shared) {
-    Result<StreamId> stream = device_.CreateStream({"shared"});
-    if (!stream && streams_.empty()) return tl::unexpected<Error>(std::move(stream).error());
-    if (!stream) break;  // fewer streams suffice
-    streams_.push_back(*stream);
-  }
-  if (kind != Streams::kPerQueue) return {};
-  for (std::uint32_t i = 0; i < Raw(queues_.next_id()); ++i) {
-    JobQueue& queue = *queues_.Find(QueueId{i});
-    if (queue.stream != kUnordered) continue;
-    LAGOON_ASSIGN_OR_RETURN(queue.stream, device_.CreateStream({queue.options.name}));
   }
   return {};
 }
@@ -80,9 +57,7 @@ Result<QueueId> Mechanism::AddQueue(QueueOptions options) {
     queue->free_slots.push_back(queue->slots.size());
     queue->slots.push_back({instance, guard, 0, {}});
   }
-  if (config_.streams == SchedulerConfig::Streams::kPerQueue) {
-    LAGOON_ASSIGN_OR_RETURN(queue->stream, device_.CreateStream({queue->options.name}));
-  }
+  LAGOON_RETURN_IF_ERROR(streams_.AddQueue(*queue));
   ready_.AddQueue(queue->id);
   if (observer_ != nullptr) observer_->OnQueue(queue->id, queue->options);
   return queues_.Add(std::move(queue));
@@ -214,36 +189,8 @@ void Mechanism::OnRetired(const DeviceEvent& event, FinishedJobs& finished) {
   launches_.Remove(event.launch);
   Job& job = *record.job;
   --job.launches;
-  if (record.kind == JobLaunch::Kind::kOutput) {
-    --job.output_launches;
-    if (job.state == Job::State::kActive) {
-      // Revoked before it began: submit it again, with its kernels.
-      if (!job.instance->OutputCopy(record.index, nullptr).progress->Complete()) {
-        job.next_output = std::min<std::size_t>(job.next_output, record.index);
-      }
-      UpdateReady(job);
-    }
-  }
-  if (record.kind == JobLaunch::Kind::kOp) {
-    --kernels_[static_cast<int>(job.job_class)];
-    in_flight_.Remove(record);
-    const std::uint32_t in_flight = --job.queue->slots[job.slot].in_flight[record.index];
-    if (record.padding) {
-      --padding_;
-    } else if (job.job_class == JobClass::kBestEffort && record.limit == group_limit_) {
-      --revocable_;
-    }
-    if (job.state == Job::State::kActive) {
-      // The kernel may be complete by now: after a revocation it may have two launches in flight,
-      // and a block of either may complete it.
-      Advance(job, event.at);
-      // Padding was revoked when its room ended, and the rest of its blocks is not submitted yet.
-      if (in_flight == 0 && record.index < job.next_op &&
-          !job.instance->progress(record.index).Complete()) {
-        GoBack(job, record.index);
-      }
-    }
-  }
+  if (record.kind == JobLaunch::Kind::kOp) OnOpRetired(record, event.at);
+  if (record.kind == JobLaunch::Kind::kOutput) OnOutputRetired(record);
   if (job.launches > 0) return;
   if (job.state == Job::State::kLeaving) {
     Finish(job, job.result.outcome, finished);
@@ -251,6 +198,38 @@ void Mechanism::OnRetired(const DeviceEvent& event, FinishedJobs& finished) {
              job.next_output == job.outputs.size() && job.outputs_left == 0) {
     Finish(job, Outcome::kDone, finished);
   }
+}
+
+void Mechanism::OnOpRetired(const JobLaunch& record, TimePoint at) {
+  Job& job = *record.job;
+  --kernels_[static_cast<int>(job.job_class)];
+  in_flight_.Remove(record);
+  const std::uint32_t in_flight = --job.queue->slots[job.slot].in_flight[record.index];
+  if (record.padding) {
+    padding_.Remove();
+  } else if (job.job_class == JobClass::kBestEffort && record.limit == group_limit_) {
+    --revocable_;
+  }
+  if (job.state != Job::State::kActive) return;
+  // The kernel may be complete by now: after a revocation it may have two launches in flight, and a
+  // block of either may complete it.
+  Advance(job, at);
+  // Padding was revoked when its room ended, and the rest of its blocks is not submitted yet.
+  if (in_flight == 0 && record.index < job.next_op &&
+      !job.instance->progress(record.index).Complete()) {
+    GoBack(job, record.index);
+  }
+}
+
+void Mechanism::OnOutputRetired(const JobLaunch& record) {
+  Job& job = *record.job;
+  --job.output_launches;
+  if (job.state != Job::State::kActive) return;
+  // Revoked before it began: submit it again, with its kernels.
+  if (!job.instance->OutputCopy(record.index, nullptr).progress->Complete()) {
+    job.next_output = std::min<std::size_t>(job.next_output, record.index);
+  }
+  UpdateReady(job);
 }
 
 void Mechanism::OnLost(FinishedJobs& finished) {
@@ -272,7 +251,7 @@ void Mechanism::Start(Job& job) {
   job.instance->Reset();  // all launches of the former job have retired
   job.started = true;
   job.state = Job::State::kActive;
-  job.stream = NextStream(queue);
+  job.stream = streams_.Next(queue);
   queue.slots[job.slot].in_flight.assign(job.instance->plan().ops.size(), 0);
   job.result.started = device_.Now();
   job.inputs_left = static_cast<std::uint32_t>(job.inputs.size());

@@ -3,14 +3,13 @@
 // The scheduling mechanism, single-threaded: the dispatcher calls it under its lock.
 
 #include <array>
-#include <boost/intrusive/set.hpp>
 #include <memory>
-#include <vector>
 
 #include "device/device.h"
 #include "sched/config.h"
 #include "sched/job_launches.h"
 #include "sched/job_queue.h"
+#include "sched/job_streams.h"
 #include "sched/observer.h"
 #include "sched/padding.h"
 #include "sched/policy.h"
@@ -66,51 +65,12 @@ class Mechanism {
   const DispatcherStats& stats() const { return stats_; }
 
  private:
-  /// Sums over kernels in flight, of the blocks that were not done at their submission.
-  struct InFlight {
-    static constexpr std::uint64_t kUnit = std::uint64_t{1} << 20;
-    std::uint64_t blocks = 0;
-    std::uint64_t load = 0;  // units that the blocks take, in kUnit-ths of a unit
-
-    void Add(const JobLaunch& launch) {
-      blocks += launch.blocks;
-      load += LoadOf(launch);
-    }
-    void Remove(const JobLaunch& launch) {
-      blocks -= launch.blocks;
-      load -= LoadOf(launch);
-    }
-    /// The share of `units` units that the blocks take; above 1, some blocks find no room.
-    double Fill(std::uint32_t units) const {
-      return static_cast<double>(load) / static_cast<double>(units * kUnit);
-    }
-    /// How many blocks find no room; only where Fill(units) is at least 1.
-    double Beyond(std::uint32_t units) const {
-      return (1 - 1 / Fill(units)) * static_cast<double>(blocks);
-    }
-
-   private:
-    static std::uint64_t LoadOf(const JobLaunch& launch) {
-      return launch.blocks * kUnit / launch.occupancy;
-    }
-  };
-  struct ByDeadline {
-    bool operator()(const Job& a, const Job& b) const {
-      return a.deadline != b.deadline ? a.deadline < b.deadline : a.id < b.id;
-    }
-  };
-  struct IdOf {
-    using type = JobId;
-    JobId operator()(const Job& job) const { return job.id; }
-  };
-  using IdHook = intrusive::member_hook<Job, intrusive::set_member_hook<>, &Job::id_hook>;
-  using DeadlineHook =
-      intrusive::member_hook<Job, intrusive::set_member_hook<>, &Job::deadline_hook>;
-
   std::size_t PollEvents(FinishedJobs& finished);  // handles the device's events; returns how many
   void OnPlaced(const DeviceEvent& event);
   void OnComplete(const DeviceEvent& event);
   void OnRetired(const DeviceEvent& event, FinishedJobs& finished);
+  void OnOpRetired(const JobLaunch& record, TimePoint at);
+  void OnOutputRetired(const JobLaunch& record);
   void OnLost(FinishedJobs& finished);
   bool Revoked(const JobLaunch& launch) const;
 
@@ -134,20 +94,13 @@ class Mechanism {
   void PickAndSubmit();
   bool Pick(const ReadyView& view);
   bool Serve(Job& job, std::uint32_t ops, const PaddingRoom* room);
-  std::optional<PaddingRoom> FindRoom() const;
   void PadRealTime();
-  Job* PickBeside(const PaddingRoom& room);
-  static bool FitsBeside(const Job& job, const PaddingRoom& room);
-  static std::optional<std::uint32_t> StartedVersion(const Job& job, std::size_t op);
-  bool ChooseVersion(Job& job, const PaddingRoom* room);
   bool SubmitNext(Job& job, std::uint32_t ops, const PaddingRoom* room);
   bool SubmitOp(Job& job, const PaddingRoom* room);
   bool SubmitCopy(Job& job, Copy copy, JobLaunch::Kind kind, std::size_t index);
   bool SubmitOutputs(Job& job);
   void GoBack(Job& job, std::size_t op);
   bool Accepted(SubmitResult result, LaunchId id, Job& job);
-  Status MakeStreams(SchedulerConfig::Streams kind);
-  StreamId NextStream(const JobQueue& queue);
   Rank RankOf(const Job& job) const;
 
   // Calls of the observer (mechanism_observe.cc). Only if there is one.
@@ -160,14 +113,14 @@ class Mechanism {
   SchedulerConfig config_;
   Policy* policy_;
   QueueTable& queues_;
-  std::vector<StreamId> streams_;  // kOne uses the first, kPerJob all of them in turn
-  std::size_t next_stream_ = 0;
+  JobStreams streams_;
 
   JobLaunches launches_;
   ReadyIndex ready_;
-  intrusive::set<Job, IdHook, intrusive::key_of_value<IdOf>> jobs_;
-  intrusive::set<Job, DeadlineHook, intrusive::compare<ByDeadline>> deadlines_;
-  JobList<&Job::active_hook> active_;  // jobs that hold an instance
+  JobsById jobs_;
+  JobsByDeadline deadlines_;
+  ActiveJobs active_;  // jobs that hold an instance
+  Padding padding_;
 
   // One guard word for all best-effort work of the device but padding. Raising it to `group_limit_`
   // revokes the launches that were submitted with an earlier limit.
@@ -175,9 +128,7 @@ class Mechanism {
   std::uint32_t group_limit_ = 0;
   std::uint32_t revocable_ = 0;            // best-effort kernels in flight with the current limit
   std::uint32_t kernels_[2] = {0, 0};      // kernels in flight, by class
-  InFlight in_flight_;                     // sums over those kernels
-  std::uint32_t padding_ = 0;              // best-effort kernels in flight as padding
-  Job* padding_job_ = nullptr;             // the one job they belong to; valid while padding_ > 0
+  BlocksInFlight in_flight_;               // sums over those kernels
   std::uint32_t real_time_computing_ = 0;  // active real-time jobs with incomplete kernels
   std::uint64_t picks_ = 0;
   bool polled_ = false;  // the last round read events at its end; the next one need not poll first

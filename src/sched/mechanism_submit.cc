@@ -99,96 +99,16 @@ bool Mechanism::Serve(Job& job, std::uint32_t ops, const PaddingRoom* room) {
   return SubmitNext(job, ops, room);
 }
 
-std::optional<PaddingRoom> Mechanism::FindRoom() const {
-  std::optional<PaddingRoom> room;
-  std::uint32_t taken = 0;  // units that all real-time jobs need
-  for (const Job& job : active_) {
-    if (job.job_class != JobClass::kRealTime || job.state != Job::State::kActive ||
-        job.first_incomplete == job.instance->plan().ops.size()) {
-      continue;
-    }
-    const std::optional<PaddingRoom> beside =
-        RoomBeside(job, device_.info().units, config_.padding_kernels);
-    if (!beside) return std::nullopt;
-    taken += device_.info().units - beside->units;
-    const std::uint32_t occupancy = std::max(beside->occupancy, room ? room->occupancy : 0);
-    if (!room || beside->time < room->time) room = beside;
-    room->occupancy = occupancy;
-  }
-  if (!room || taken >= device_.info().units) return std::nullopt;
-  room->units = device_.info().units - taken;
-  return room;
-}
-
-// Pads with one job at a time, so that padding does not take more units than the room has for long.
 void Mechanism::PadRealTime() {
   if (!ready_.Any(JobClass::kBestEffort)) return;
-  const std::optional<PaddingRoom> room = FindRoom();
+  const std::optional<PaddingRoom> room = padding_.FindRoom(config_.padding_kernels);
   if (!room) return;
-  if (padding_ == 0) {
-    Job* const job = PickBeside(*room);
-    if (job != nullptr) Serve(*job, ~0u, &*room);
-  } else if (padding_job_->ready_hook.is_linked()) {
-    SubmitNext(*padding_job_, ~0u, &*room);
+  if (Job* const job = padding_.job(); job == nullptr) {
+    Job* const picked = padding_.Pick(*room, *policy_);
+    if (picked != nullptr) Serve(*picked, ~0u, &*room);
+  } else if (job->ready_hook.is_linked()) {
+    SubmitNext(*job, ~0u, &*room);
   }
-}
-
-// Returns the policy's choice if that fits into the room, else the first job in the policy's order
-// that fits, among the first kTries.
-Job* Mechanism::PickBeside(const PaddingRoom& room) {
-  constexpr int kTries = 8;
-  const ReadyView view(ready_, {.real_time = false, .best_effort = true, .start_new = true});
-  const Decision decision = policy_->Pick({device_.Now(), view});
-  if (!decision.job) return nullptr;
-  Job& first = *jobs_.find(*decision.job);
-  if (FitsBeside(first, room)) return &first;
-  int tries = 0;
-  for (const bool started : {true, false}) {
-    for (const ScheduledJob& scheduled : ready_.jobs(JobClass::kBestEffort, started)) {
-      if (++tries > kTries) return nullptr;
-      Job& job = *jobs_.find(scheduled.id);
-      if (FitsBeside(job, room)) return &job;
-    }
-  }
-  return nullptr;
-}
-
-bool Mechanism::FitsBeside(const Job& job, const PaddingRoom& room) {
-  const Instance& instance = job.instance != nullptr
-                                 ? *job.instance
-                                 : *job.queue->slots[job.queue->free_slots.back()].instance;
-  const std::vector<PlanOp>& ops = instance.loaded().at(job.size).ops;
-  std::size_t op = job.next_op;
-  while (job.started && op < ops.size() && instance.progress(op).Complete()) ++op;
-  return op == ops.size() || VersionBeside(ops[op], StartedVersion(job, op), room).has_value();
-}
-
-// The version that the op must keep, or nullopt if another one may be chosen: no block of the op
-// has run, and neither the op nor a later op (from before a revocation) has a launch in flight.
-// Copies of outputs that depend on the op also have the group's guard and left before the op.
-std::optional<std::uint32_t> Mechanism::StartedVersion(const Job& job, std::size_t op) {
-  if (!job.started) return std::nullopt;
-  const std::vector<std::uint32_t>& in_flight = job.queue->slots[job.slot].in_flight;
-  bool started = job.instance->progress(op).done() > 0;
-  for (std::size_t i = op; !started && i < std::max(op + 1, job.revoked_until); ++i) {
-    started = in_flight[i] > 0;
-  }
-  return started ? std::optional(job.instance->version(op)) : std::nullopt;
-}
-
-// False: no version of the job's next kernel fits into the room.
-bool Mechanism::ChooseVersion(Job& job, const PaddingRoom* room) {
-  const PlanOp& op = job.instance->plan().ops[job.next_op];
-  const std::optional<std::uint32_t> started = StartedVersion(job, job.next_op);
-  std::optional<std::uint32_t> version = started;
-  if (room != nullptr) {
-    version = VersionBeside(op, started, *room);
-    if (!version) return false;
-  }
-  if (!started && !op.versions.empty()) {
-    job.instance->UseVersion(job.next_op, version.value_or(op.version));
-  }
-  return true;
 }
 
 // False: not all of the kernels or copies were submitted, as the device is full or a kernel does
@@ -222,7 +142,7 @@ bool Mechanism::SubmitNext(Job& job, std::uint32_t ops, const PaddingRoom* room)
 bool Mechanism::OutputsMayGo(const Job& job) const {
   const std::size_t ops = job.instance->plan().ops.size();
   if (job.next_op < ops || job.output_launches > 0) return false;
-  return job.first_incomplete == ops || padding_ == 0 || padding_job_ != &job;
+  return job.first_incomplete == ops || padding_.job() != &job;
 }
 
 // A copy that has not begun must be revoked with the kernels that it waits for: when its job
@@ -277,8 +197,7 @@ bool Mechanism::SubmitOp(Job& job, const PaddingRoom* room) {
   ++slot.in_flight[job.next_op];
   if (best_effort && room == nullptr) ++revocable_;
   if (room != nullptr) {
-    ++padding_;
-    padding_job_ = &job;
+    padding_.Add(job);
     ++stats_.padded_launches;
   }
   const bool resumed = job.next_op < job.revoked_until && done > 0;
@@ -315,20 +234,6 @@ bool Mechanism::Accepted(SubmitResult result, LaunchId id, Job& job) {
   launches_.Remove(id);
   ++stats_.refused_launches;
   return false;
-}
-
-StreamId Mechanism::NextStream(const JobQueue& queue) {
-  switch (config_.streams) {
-    case SchedulerConfig::Streams::kOne:
-      return streams_.front();
-    case SchedulerConfig::Streams::kPerJob:
-      return streams_[next_stream_++ % streams_.size()];
-    case SchedulerConfig::Streams::kPerQueue:
-      return queue.stream;
-    case SchedulerConfig::Streams::kPooled:
-      return kUnordered;
-  }
-  CheckFailed("a known Streams", __FILE__, __LINE__);
 }
 
 Rank Mechanism::RankOf(const Job& job) const {

@@ -43,6 +43,30 @@ PaddingRoom RoomBesideGroup(const Job& job, std::uint32_t units, std::size_t& i)
   return room;
 }
 
+// The version that the op must keep, or nullopt if another one may be chosen: no block of the op
+// has run, and neither the op nor a later op (from before a revocation) has a launch in flight.
+// Copies of outputs that depend on the op also have the group's guard and left before the op.
+std::optional<std::uint32_t> StartedVersion(const Job& job, std::size_t op) {
+  if (!job.started) return std::nullopt;
+  const std::vector<std::uint32_t>& in_flight = job.queue->slots[job.slot].in_flight;
+  bool started = job.instance->progress(op).done() > 0;
+  for (std::size_t i = op; !started && i < std::max(op + 1, job.revoked_until); ++i) {
+    started = in_flight[i] > 0;
+  }
+  return started ? std::optional(job.instance->version(op)) : std::nullopt;
+}
+
+// Whether the job's next kernel fits into the room. The job may not have started yet.
+bool FitsBeside(const Job& job, const PaddingRoom& room) {
+  const Instance& instance = job.instance != nullptr
+                                 ? *job.instance
+                                 : *job.queue->slots[job.queue->free_slots.back()].instance;
+  const std::vector<PlanOp>& ops = instance.loaded().at(job.size).ops;
+  std::size_t op = job.next_op;
+  while (job.started && op < ops.size() && instance.progress(op).Complete()) ++op;
+  return op == ops.size() || VersionBeside(ops[op], StartedVersion(job, op), room).has_value();
+}
+
 }  // namespace
 
 std::optional<PaddingRoom> RoomBeside(const Job& job, std::uint32_t units, std::uint32_t kernels) {
@@ -75,6 +99,59 @@ std::optional<std::uint32_t> VersionBeside(const PlanOp& op, std::optional<std::
     soonest = all;
   }
   return best;
+}
+
+bool ChooseVersion(Job& job, const PaddingRoom* room) {
+  const PlanOp& op = job.instance->plan().ops[job.next_op];
+  const std::optional<std::uint32_t> started = StartedVersion(job, job.next_op);
+  std::optional<std::uint32_t> version = started;
+  if (room != nullptr) {
+    version = VersionBeside(op, started, *room);
+    if (!version) return false;
+  }
+  if (!started && !op.versions.empty()) {
+    job.instance->UseVersion(job.next_op, version.value_or(op.version));
+  }
+  return true;
+}
+
+std::optional<PaddingRoom> Padding::FindRoom(std::uint32_t kernels) const {
+  const std::uint32_t units = device_.info().units;
+  std::optional<PaddingRoom> room;
+  std::uint32_t taken = 0;  // units that all real-time jobs need
+  for (const Job& job : active_) {
+    if (job.job_class != JobClass::kRealTime || job.state != Job::State::kActive ||
+        job.first_incomplete == job.instance->plan().ops.size()) {
+      continue;
+    }
+    const std::optional<PaddingRoom> beside = RoomBeside(job, units, kernels);
+    if (!beside) return std::nullopt;
+    taken += units - beside->units;
+    const std::uint32_t occupancy = std::max(beside->occupancy, room ? room->occupancy : 0);
+    if (!room || beside->time < room->time) room = beside;
+    room->occupancy = occupancy;
+  }
+  if (!room || taken >= units) return std::nullopt;
+  room->units = units - taken;
+  return room;
+}
+
+Job* Padding::Pick(const PaddingRoom& room, Policy& policy) const {
+  constexpr int kTries = 8;
+  const ReadyView view(ready_, {.real_time = false, .best_effort = true, .start_new = true});
+  const Decision decision = policy.Pick({device_.Now(), view});
+  if (!decision.job) return nullptr;
+  Job& first = *jobs_.find(*decision.job);
+  if (FitsBeside(first, room)) return &first;
+  int tries = 0;
+  for (const bool started : {true, false}) {
+    for (const ScheduledJob& scheduled : ready_.jobs(JobClass::kBestEffort, started)) {
+      if (++tries > kTries) return nullptr;
+      Job& job = *jobs_.find(scheduled.id);
+      if (FitsBeside(job, room)) return &job;
+    }
+  }
+  return nullptr;
 }
 
 }  // namespace lagoon

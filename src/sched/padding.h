@@ -4,7 +4,9 @@
 
 #include <optional>
 
+#include "device/device.h"
 #include "sched/job_queue.h"
+#include "sched/policy.h"
 
 namespace lagoon {
 
@@ -40,5 +42,45 @@ std::optional<std::uint32_t> VersionBeside(const PlanOp& op, std::optional<std::
 inline Guard GuardOf(const PaddingRoom& room) {
   return {&room.until->done_word(), room.until->blocks() - 1, false};
 }
+
+/// Chooses the version in which the job's next kernel runs: the one that VersionBeside() names, or
+/// without a room the plan's own. A kernel that has started keeps its version. False: no version
+/// fits into the room.
+bool ChooseVersion(Job& job, const PaddingRoom* room);
+
+/// Finds the room beside all active real-time jobs and the best-effort job that pads it. One job
+/// pads at a time, so that padding does not take more units than the room has for long.
+class Padding {
+ public:
+  /// The indexes are the mechanism's.
+  Padding(const Device& device, const ReadyIndex& ready, JobsById& jobs, const ActiveJobs& active)
+      : device_(device), ready_(ready), jobs_(jobs), active_(active) {}
+
+  /// The room that all active real-time jobs leave together: the units that none of them needs, for
+  /// the shortest of their times. Looks at the next `kernels` kernels of each job. nullopt: no unit
+  /// is left, or no real-time job has a kernel left.
+  std::optional<PaddingRoom> FindRoom(std::uint32_t kernels) const;
+  /// The ready best-effort job to pad with: the policy's choice if its next kernel fits into the
+  /// room, else the first job in the policy's order that fits, among the first 8. Null: none.
+  Job* Pick(const PaddingRoom& room, Policy& policy) const;
+
+  /// A kernel of the job was submitted as padding. job() is null or this job.
+  void Add(Job& job) {
+    job_ = &job;
+    ++kernels_;
+  }
+  /// A kernel that was submitted as padding has retired.
+  void Remove() { --kernels_; }
+  /// The job with kernels in flight as padding, or null.
+  Job* job() const { return kernels_ > 0 ? job_ : nullptr; }
+
+ private:
+  const Device& device_;
+  const ReadyIndex& ready_;
+  JobsById& jobs_;
+  const ActiveJobs& active_;
+  std::uint32_t kernels_ = 0;  // in flight as padding
+  Job* job_ = nullptr;         // the job of these kernels; valid while there are any
+};
 
 }  // namespace lagoon

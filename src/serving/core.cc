@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <thread>
+#include <type_traits>
 #include <utility>
 
 #include "base/lender.h"
@@ -15,94 +16,87 @@
 namespace lagoon {
 namespace {
 
-/// The core across losses of its device. A "life" is the time from opening the device to its loss.
-/// After a loss the device is opened again and the models are loaded again; meanwhile every request
-/// is answered kUnavailable.
+/// Serves the models across losses of the device. Each opening of the device has a DeviceCore of
+/// its own, which lives until the device is lost. The keeper's thread then opens the device again,
+/// which loads the models again; meanwhile every request is answered kUnavailable.
 class Core final : public InferenceCore {
  public:
   static Result<std::unique_ptr<Core>> Open(const CoreOptions& options) {
     std::unique_ptr<Core> core(new Core(options));
-    LAGOON_ASSIGN_OR_RETURN(std::unique_ptr<DeviceCore> life, core->OpenLife(/*again=*/false));
-    core->Begin(std::move(life));
+    LAGOON_ASSIGN_OR_RETURN(std::unique_ptr<DeviceCore> opened, core->OpenDevice(/*again=*/false));
+    core->Use(std::move(opened));
     core->keeper_ =
         std::jthread([raw = core.get()](const std::stop_token& stop) { raw->Keep(stop); });
     return core;
   }
 
-  bool Ready() const override {
-    const Life life = life_.Borrow();
-    return life && life->Ready();
-  }
+  bool Ready() const override { return Ask(&DeviceCore::Ready); }
   std::vector<ModelStatus> Models() const override;
-  DispatcherStats SchedulerStatistics() const override {
-    const Life life = life_.Borrow();
-    return life ? life->SchedulerStatistics() : DispatcherStats();
-  }
-  SchedulerConfig scheduler() const override {
-    const Life life = life_.Borrow();
-    if (life) return life->scheduler();
-    const MutexLock lock(mutex_);
-    return last_.scheduler;
-  }
-  void SwitchScheduler(const std::string& name, std::function<void(Status)> done) override {
-    const Life life = life_.Borrow();
-    if (!life) return done(tl::unexpected<Error>(Away()));
-    life->SwitchScheduler(name, std::move(done));
-  }
-  DeviceInfo device() const override {
-    const MutexLock lock(mutex_);
-    return last_.device;
-  }
-
   Status ModelReady(const std::string& model, const std::string& version) const override {
-    return Ask<Status>([&](DeviceCore& life) { return life.ModelReady(model, version); });
+    return Ask(&DeviceCore::ModelReady, model, version);
   }
   Result<ModelMetadata> Metadata(const std::string& model,
                                  const std::string& version) const override {
-    return Ask<Result<ModelMetadata>>(
-        [&](DeviceCore& life) { return life.Metadata(model, version); });
+    return Ask(&DeviceCore::Metadata, model, version);
   }
   Result<inference::ModelConfig> Config(const std::string& model,
                                         const std::string& version) const override {
-    return Ask<Result<inference::ModelConfig>>(
-        [&](DeviceCore& life) { return life.Config(model, version); });
+    return Ask(&DeviceCore::Config, model, version);
   }
   Result<std::vector<ModelStatistics>> Statistics(const std::string& model,
                                                   const std::string& version) const override {
-    return Ask<Result<std::vector<ModelStatistics>>>(
-        [&](DeviceCore& life) { return life.Statistics(model, version); });
+    return Ask(&DeviceCore::Statistics, model, version);
   }
+  DispatcherStats SchedulerStatistics() const override {
+    return Ask(&DeviceCore::SchedulerStatistics);
+  }
+  SchedulerConfig scheduler() const override;
+  void SwitchScheduler(const std::string& name, std::function<void(Status)> done) override;
+  DeviceInfo device() const override;
+
   RequestHandle Infer(InferRequest request, InferCallback callback) override;
   void Cancel(RequestHandle handle) override;
   void Drain(TimePoint until) override;
 
  private:
+  /// The right to call the present DeviceCore; false while there is none. The keeper waits for the
+  /// ends of all leases before it destroys the DeviceCore. A call holds its lease until the call
+  /// returns, no longer.
+  using Lease = Lender<DeviceCore>::Lease;
+
   explicit Core(const CoreOptions& options) : options_(options) {}
 
-  /// Empty while there is no device. The keeper waits for the ends of all leases before it destroys
-  /// the lost device and opens it again. A call holds its lease until the call returns, no longer.
-  using Life = Lender<DeviceCore>::Lease;
-  template <typename Answer, typename Question>
-  Answer Ask(const Question& question) const {
-    const Life life = life_.Borrow();
-    if (!life) return tl::unexpected<Error>(Away());
-    return question(*life);
+  /// Calls a method of the present DeviceCore. While there is none: the error Away(), or the empty
+  /// answer of a method that cannot fail.
+  template <typename Answer, typename... Parameters, typename... Arguments>
+  Answer Ask(Answer (DeviceCore::*method)(Parameters...) const,
+             const Arguments&... arguments) const {
+    if (const Lease present = present_.Borrow()) return ((*present).*method)(arguments...);
+    if constexpr (std::is_constructible_v<Answer, tl::unexpected<Error>>) {
+      return tl::unexpected<Error>(Away());
+    } else {
+      return Answer();
+    }
   }
   Error Away() const;
 
-  Result<std::unique_ptr<DeviceCore>> OpenLife(bool again);
-  void Begin(std::unique_ptr<DeviceCore> life);
+  Result<std::unique_ptr<DeviceCore>> OpenDevice(bool again);
+  void Use(std::unique_ptr<DeviceCore> opened);
   void Keep(const std::stop_token& stop);
   bool AwaitLoss(const std::stop_token& stop);
   bool Pause(Nanoseconds pause, const std::stop_token& stop);
-  void End();
+  void CloseDevice();
 
-  // The handle of a request is the id of its job. Ids start anew with every life, so these bits of
-  // the handle hold the number of the life, modulo 128. The bit above marks ids of a ProgramHost.
-  static constexpr int kLifeShift = 56;
-  static constexpr std::uint64_t kLifeMask = std::uint64_t{0x7f} << kLifeShift;
+  // The handle of a request is the id of its job. Ids start anew whenever the device is opened, so
+  // these bits of the handle hold the number of the opening, modulo 128. The bit above marks ids of
+  // a ProgramHost.
+  static constexpr int kOpeningShift = 56;
+  static constexpr std::uint64_t kOpeningMask = std::uint64_t{0x7f} << kOpeningShift;
+  static std::uint64_t OpeningBits(const Lease& present) {
+    return present.number() << kOpeningShift & kOpeningMask;
+  }
 
-  /// The state of the former life, for the time until the next one begins.
+  /// What the last DeviceCore reported, for the time until the next one is there.
   struct Last {
     DeviceInfo device;
     SchedulerConfig scheduler;
@@ -116,12 +110,12 @@ class Core final : public InferenceCore {
   Last last_ GUARDED_BY(mutex_);
   bool lost_ GUARDED_BY(mutex_) = false;
   bool draining_ GUARDED_BY(mutex_) = false;
-  mutable Lender<DeviceCore> life_;  // its callbacks use the members above
-  std::jthread keeper_;              // last member: stops before what it uses is destroyed
+  mutable Lender<DeviceCore> present_;  // its callbacks use the members above
+  std::jthread keeper_;                 // last member: stops before what it uses is destroyed
 };
 
 std::vector<ModelStatus> Core::Models() const {
-  if (const Life life = life_.Borrow()) return life->Models();
+  if (const Lease present = present_.Borrow()) return present->Models();
   std::vector<ModelStatus> models;
   std::string problem;
   {
@@ -148,25 +142,41 @@ Error Core::Away() const {
                                         : " and does not open again; the server's log says why")};
 }
 
+SchedulerConfig Core::scheduler() const {
+  if (const Lease present = present_.Borrow()) return present->scheduler();
+  const MutexLock lock(mutex_);
+  return last_.scheduler;
+}
+
+void Core::SwitchScheduler(const std::string& name, std::function<void(Status)> done) {
+  const Lease present = present_.Borrow();
+  if (!present) return done(tl::unexpected<Error>(Away()));
+  present->SwitchScheduler(name, std::move(done));
+}
+
+DeviceInfo Core::device() const {
+  const MutexLock lock(mutex_);
+  return last_.device;
+}
+
 RequestHandle Core::Infer(InferRequest request, InferCallback callback) {
-  const Life life = life_.Borrow();
-  if (!life) {
+  const Lease present = present_.Borrow();
+  if (!present) {
     request.payload.reset();
     callback(tl::unexpected<Error>(Away()));
     return RequestHandle{};
   }
-  const RequestHandle handle = life->Infer(std::move(request), std::move(callback));
+  const RequestHandle handle = present->Infer(std::move(request), std::move(callback));
   if (handle == RequestHandle{}) return handle;
-  return RequestHandle{static_cast<std::uint64_t>(handle) |
-                       (life.number() << kLifeShift & kLifeMask)};
+  return RequestHandle{static_cast<std::uint64_t>(handle) | OpeningBits(present)};
 }
 
 void Core::Cancel(RequestHandle handle) {
   const auto raw = static_cast<std::uint64_t>(handle);
-  const Life life = life_.Borrow();
-  // All requests of another life have been answered.
-  if (!life || (raw & kLifeMask) != (life.number() << kLifeShift & kLifeMask)) return;
-  life->Cancel(RequestHandle{raw & ~kLifeMask});
+  const Lease present = present_.Borrow();
+  // All requests of an earlier opening have been answered.
+  if (!present || (raw & kOpeningMask) != OpeningBits(present)) return;
+  present->Cancel(RequestHandle{raw & ~kOpeningMask});
 }
 
 void Core::Drain(TimePoint until) {
@@ -174,16 +184,16 @@ void Core::Drain(TimePoint until) {
     const MutexLock lock(mutex_);
     draining_ = true;
   }
-  // A life that begins after this line sees draining_ in Begin().
-  if (const Life life = life_.Borrow()) life->Drain(until);
+  // Use() sees draining_ for a DeviceCore that comes after this line.
+  if (const Lease present = present_.Borrow()) present->Drain(until);
 }
 
-Result<std::unique_ptr<DeviceCore>> Core::OpenLife(bool again) {
+Result<std::unique_ptr<DeviceCore>> Core::OpenDevice(bool again) {
   CoreOptions options = options_;
   if (again) {
     const MutexLock lock(mutex_);
     options.scheduler = last_.scheduler.name;
-    options.trace = nullptr;  // a trace covers one life only
+    options.trace = nullptr;  // a trace covers one opening only
   }
   return DeviceCore::Open(options, [this] {
     const MutexLock lock(mutex_);
@@ -192,19 +202,19 @@ Result<std::unique_ptr<DeviceCore>> Core::OpenLife(bool again) {
   });
 }
 
-void Core::Begin(std::unique_ptr<DeviceCore> life) {
+void Core::Use(std::unique_ptr<DeviceCore> opened) {
   {
     const MutexLock lock(mutex_);
-    last_.device = life->device();
+    last_.device = opened->device();
     last_.problem.clear();
   }
-  life_.Lend(std::move(life));
+  present_.Lend(std::move(opened));
   bool draining = false;
   {
     const MutexLock lock(mutex_);
     draining = draining_;
   }
-  if (draining) life_.Borrow()->Drain(Now());
+  if (draining) present_.Borrow()->Drain(Now());
 }
 
 /// Runs on the keeper's thread. Opens the device again whenever it is lost, after a pause that
@@ -217,20 +227,20 @@ void Core::Keep(const std::stop_token& stop) {
   Nanoseconds pause = options_.reopen.first;
   for (TimePoint began = Now(); AwaitLoss(stop); began = Now()) {
     if (Now() - began > options_.reopen.longest) pause = options_.reopen.first;
-    End();
-    for (bool opened = false; !opened;) {
+    CloseDevice();
+    for (bool there = false; !there;) {
       if (!Pause(pause, stop)) return;
       pause = std::min(2 * pause, options_.reopen.longest);
-      Result<std::unique_ptr<DeviceCore>> life = OpenLife(/*again=*/true);
-      opened = life.has_value();
-      if (opened) {
-        Begin(*std::move(life));
+      Result<std::unique_ptr<DeviceCore>> opened = OpenDevice(/*again=*/true);
+      there = opened.has_value();
+      if (there) {
+        Use(*std::move(opened));
         spdlog::info("device '{}' is there again", device().name);
         continue;
       }
-      spdlog::error("device '{}' does not open again: {}", device().name, life.error().message);
+      spdlog::error("device '{}' does not open again: {}", device().name, opened.error().message);
       const MutexLock lock(mutex_);
-      last_.problem = life.error().message;
+      last_.problem = opened.error().message;
     }
   }
 }
@@ -251,18 +261,18 @@ bool Core::Pause(Nanoseconds pause, const std::stop_token& stop) {
 
 /// Waits until the last call that uses the lost device has returned, then destroys the device and
 /// everything on it.
-void Core::End() {
+void Core::CloseDevice() {
   Last last;
   {
-    const Life life = life_.Borrow();
-    last = {life->device(), life->scheduler(), life->Models(), /*problem=*/""};
+    const Lease present = present_.Borrow();
+    last = {present->device(), present->scheduler(), present->Models(), /*problem=*/""};
   }
   {
     const MutexLock lock(mutex_);
     last_ = std::move(last);
   }
-  life_.Withdraw()->AwaitLost(Away().message);
-  life_.TakeBack();
+  present_.Withdraw()->AwaitLost(Away().message);
+  present_.TakeBack();
 }
 
 }  // namespace

@@ -115,13 +115,13 @@ void CudaCoreTest::AwaitAnswers() {
 TEST_F(CudaCoreTest, ALostDeviceIsOpenedAgainWithItsModels) {
   repository_.AddModel("small", testing::SmallModel());
   OpenOnGpu();
-  for (int life = 0; life < 3; ++life) {
+  for (int loss = 0; loss < 3; ++loss) {
     for (int i = 0; i < 3; ++i) ASSERT_TRUE(Ask(SmallRequest()).has_value());
     testing::EmulatedDriver().LoseContext(719);
     ASSERT_NO_FATAL_FAILURE(AwaitAnswers());
     EXPECT_TRUE(core_->Ready());
     EXPECT_EQ(core_->scheduler().name, "reset");
-    EXPECT_EQ(StatisticsOf("small").success.count, 1u) << "not a new life";
+    EXPECT_EQ(StatisticsOf("small").success.count, 1u) << "the statistics did not start anew";
   }
 }
 
@@ -137,7 +137,7 @@ TEST_F(CudaCoreTest, RequestsInFlightOnALostDeviceAreAnswered) {
       if (!answer.has_value()) {
         EXPECT_EQ(answer.error().code, ErrorCode::kUnavailable);
       }
-      core_->Cancel(request.handle);  // answered long ago, in an earlier life of the device
+      core_->Cancel(request.handle);  // answered long ago, before the device was opened again
     }
     ASSERT_NO_FATAL_FAILURE(AwaitAnswers());
   }

@@ -1,6 +1,6 @@
 #pragma once
 
-// The core for one opening of the device, until the device is lost.
+// The models on the device, from one opening of the device until its loss.
 
 #include <atomic>
 #include <functional>
@@ -14,32 +14,33 @@
 
 namespace lagoon {
 
-/// Loads the models onto a device and serves them. When the device is lost, requests in flight and
-/// all later ones are answered kUnavailable.
-class DeviceCore final : public InferenceCore {
+/// Opens the device, loads the models onto it and serves them. When the device is lost, requests in
+/// flight and all later ones are answered kUnavailable. The methods do what the methods of
+/// InferenceCore with the same names do.
+class DeviceCore {
  public:
   /// As InferenceCore::Open. `on_lost` is called once, on any thread, when the device is lost.
   static Result<std::unique_ptr<DeviceCore>> Open(const CoreOptions& options,
                                                   std::function<void()> on_lost);
-  ~DeviceCore() override;
+  ~DeviceCore();
+  DeviceCore(const DeviceCore&) = delete;
+  DeviceCore& operator=(const DeviceCore&) = delete;
 
-  bool Ready() const override { return !draining_.load(std::memory_order_relaxed); }
-  std::vector<ModelStatus> Models() const override { return models_.Statuses(); }
-  DispatcherStats SchedulerStatistics() const override { return dispatcher_->Stats(); }
-  SchedulerConfig scheduler() const override { return dispatcher_->config(); }
-  void SwitchScheduler(const std::string& name, std::function<void(Status)> done) override;
-  DeviceInfo device() const override { return device_->info(); }
+  bool Ready() const { return !draining_.load(std::memory_order_relaxed); }
+  std::vector<ModelStatus> Models() const { return models_.Statuses(); }
+  DispatcherStats SchedulerStatistics() const { return dispatcher_->Stats(); }
+  SchedulerConfig scheduler() const { return dispatcher_->config(); }
+  void SwitchScheduler(const std::string& name, std::function<void(Status)> done);
+  DeviceInfo device() const { return device_->info(); }
 
-  Status ModelReady(const std::string& model, const std::string& version) const override;
-  Result<ModelMetadata> Metadata(const std::string& model,
-                                 const std::string& version) const override;
-  Result<inference::ModelConfig> Config(const std::string& model,
-                                        const std::string& version) const override;
+  Status ModelReady(const std::string& model, const std::string& version) const;
+  Result<ModelMetadata> Metadata(const std::string& model, const std::string& version) const;
+  Result<inference::ModelConfig> Config(const std::string& model, const std::string& version) const;
   Result<std::vector<ModelStatistics>> Statistics(const std::string& model,
-                                                  const std::string& version) const override;
-  RequestHandle Infer(InferRequest request, InferCallback callback) override;
-  void Cancel(RequestHandle handle) override;
-  void Drain(TimePoint until) override;
+                                                  const std::string& version) const;
+  RequestHandle Infer(InferRequest request, InferCallback callback);
+  void Cancel(RequestHandle handle);
+  void Drain(TimePoint until);
   /// Call it once the device is lost. Refuses new requests with `why`, and returns when all
   /// requests in flight are answered.
   void AwaitLost(std::string why);

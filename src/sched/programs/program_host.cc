@@ -26,7 +26,8 @@ JobId NextId() {
   return JobId{next.fetch_add(1, std::memory_order_relaxed)};
 }
 
-// The plan of the instances of a host's queue. It never runs: only its names are shown to people.
+// The plan of the instances of a host's queue. It never runs, so that its instances need no arena:
+// only its names are shown to people.
 std::shared_ptr<const LoadedPlan> PlacePlan(const std::string& name) {
   auto loaded = std::make_shared<LoadedPlan>();
   loaded->plan.model = name;
