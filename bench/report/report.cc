@@ -69,13 +69,13 @@ ProgressBar::~ProgressBar() {
   if (terminal_) std::fprintf(stderr, "\r\033[K");
 }
 
-void Progress::Step(const std::string& now) {
+void ProgressBar::Step(const std::string& now) {
   const int tenths_before = done_ * 10 / steps_;
   done_ = std::min(done_ + 1, steps_);
   if (terminal_ || done_ * 10 / steps_ != tenths_before) Draw(now);
 }
 
-void Progress::Draw(const std::string& now) const {
+void ProgressBar::Draw(const std::string& now) const {
   constexpr int kWidth = 30;
   const int filled = done_ * kWidth / steps_;
   std::fprintf(stderr, "%s%s [%s%s] %3d%% %s%s", terminal_ ? "\r\033[K" : "", title_.c_str(),
