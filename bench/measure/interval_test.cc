@@ -8,7 +8,7 @@
 namespace lagoon::bench {
 namespace {
 
-// Expects the median, and bounds on both sides of it that lie between the values `least` and `most`.
+// Expects the median, and bounds on both sides of it that lie from `least` to `most`.
 void ExpectInterval(const Interval& interval, double least, double median, double most) {
   EXPECT_DOUBLE_EQ(interval.median, median);
   EXPECT_GE(interval.low, least);
