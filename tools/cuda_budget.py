@@ -25,7 +25,7 @@ ENTRY = re.compile(r"Compiling entry function '(\w+)' for '(sm_\d+)\w?'")
 SPILLS = re.compile(r"(\d+) bytes spill stores, (\d+) bytes spill loads")
 REGISTERS = re.compile(r"Used (\d+) registers")
 # The parts of the standard library that our plain-data headers use, for a compiler without a standard library.
-SHIMS = {"cstdint": "#pragma once\nnamespace std { using uint8_t = unsigned char; }\n"}
+SHIMS = {"cstdint": "#pragma once\nnamespace std { using uint8_t = unsigned char; using uint32_t = unsigned int; }\n"}
 
 
 def parse(report):

@@ -21,10 +21,9 @@ namespace {
 using interleaving::Explorer;
 using interleaving::Memory;
 using interleaving::ModelAtomics;
-
-using ModelProgress = BasicProgress<ModelAtomics>;
-using ModelGuard = BasicGuard<ModelAtomics>;
-using ModelDep = BasicDep<ModelAtomics>;
+using interleaving::ModelDep;
+using interleaving::ModelGuard;
+using interleaving::ModelProgress;
 
 constexpr std::size_t kKernels = 3;
 constexpr std::size_t kLaunches = 2;  // the first one and the relaunch

@@ -67,6 +67,26 @@ Result<std::size_t> CheckElements(std::string_view op, std::string_view tensor,
   return product;
 }
 
+Result<ImageElements> CheckImages(std::string_view op, const ImageWindow& window,
+                                  const Field& in_channels, const Field& out_channels) {
+  LAGOON_RETURN_IF_ERROR(CheckPositive(op, {{"stride_h", window.stride_h},
+                                            {"stride_w", window.stride_w},
+                                            {"dilation_h", window.dilation_h},
+                                            {"dilation_w", window.dilation_w}}));
+  ImageElements elements;
+  LAGOON_ASSIGN_OR_RETURN(elements.inputs, CheckElements(op, "x",
+                                                         {{"batch", window.batch},
+                                                          {"height", window.height},
+                                                          {"width", window.width},
+                                                          in_channels}));
+  LAGOON_ASSIGN_OR_RETURN(elements.outputs, CheckElements(op, "y",
+                                                          {{"batch", window.batch},
+                                                           {"out_height", window.out_height},
+                                                           {"out_width", window.out_width},
+                                                           out_channels}));
+  return elements;
+}
+
 std::string ShapeText(std::span<const std::int64_t> dims) {
   return fmt::format("[{}]", fmt::join(dims, ","));
 }

@@ -11,6 +11,7 @@
 #include <string_view>
 
 #include "base/status.h"
+#include "kernels/window/image_window.h"
 
 namespace lagoon {
 
@@ -32,6 +33,17 @@ Result<std::size_t> CheckElements(std::string_view op, std::string_view tensor,
                                   std::initializer_list<Field> fields);
 Result<std::size_t> CheckElements(std::string_view op, std::string_view tensor,
                                   std::span<const std::int64_t> dims);
+
+/// Elements of the images that a window reads and writes.
+struct ImageElements {
+  std::size_t inputs = 0, outputs = 0;
+};
+/// Counts the elements of x [batch,height,width,in_channels] and y
+/// [batch,out_height,out_width,out_channels]. The names of the channels are for messages.
+/// kInvalidArgument naming `op` if a size, a stride or a dilation is zero, or as CheckElements().
+/// The size of the window itself is not checked.
+Result<ImageElements> CheckImages(std::string_view op, const ImageWindow& window,
+                                  const Field& in_channels, const Field& out_channels);
 
 /// kInvalidArgument naming `op`: "<op>: <what>".
 tl::unexpected<Error> Invalid(std::string_view op, std::string_view what);

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "kernels/ops.h"
+#include "kernels/testing/image_window.h"
 
 namespace lagoon {
 namespace {
@@ -61,19 +62,21 @@ void Measure(benchmark::State& state, Bound& bound) {
       benchmark::Counter(bound.kernel().flops * runs * 1e-9, benchmark::Counter::kIsRate);
 }
 
+/// The window of a benchmark whose arguments are height = width, channels, stride.
+ImageWindow SquareOf(const benchmark::State& state, std::uint32_t kernel, std::uint32_t pad) {
+  return testing::SquareWindow(static_cast<std::uint32_t>(state.range(0)), kernel,
+                               static_cast<std::uint32_t>(state.range(2)), pad);
+}
+
 /// Arguments: height = width, channels, stride. 3x3, padding 1, as in MobileNetV2.
 void Depthwise(benchmark::State& state) {
   DepthwiseSpec spec;
-  spec.height = spec.width = static_cast<std::uint32_t>(state.range(0));
+  spec.window = SquareOf(state, 3, 1);
   spec.channels = static_cast<std::uint32_t>(state.range(1));
-  spec.stride_h = spec.stride_w = static_cast<std::uint32_t>(state.range(2));
-  spec.out_height = spec.out_width = (spec.height - 1) / spec.stride_h + 1;
-  spec.kernel_h = spec.kernel_w = 3;
-  spec.pad_top = spec.pad_left = 1;
   spec.bias = true;
   spec.epilogue = {.activation = Activation::kClip, .low = 0, .high = 6};
-  const std::size_t in = std::size_t{spec.height} * spec.width * spec.channels;
-  const std::size_t out = std::size_t{spec.out_height} * spec.out_width * spec.channels;
+  const std::size_t in = InputPixels(spec.window) * spec.channels;
+  const std::size_t out = OutputPixels(spec.window) * spec.channels;
   Bound bound(MakeDepthwise(spec), {in, spec.channels * 9, spec.channels}, out);
   Measure(state, bound);
 }
@@ -93,17 +96,13 @@ BENCHMARK(Depthwise)
 /// Arguments: height = width, channels, stride. 3x3, padding 1, 32 groups, as in ResNeXt.
 void GroupedConv(benchmark::State& state) {
   GroupedConvSpec spec;
-  spec.height = spec.width = static_cast<std::uint32_t>(state.range(0));
+  spec.window = SquareOf(state, 3, 1);
   spec.in_channels = spec.out_channels = static_cast<std::uint32_t>(state.range(1));
   spec.groups = 32;
-  spec.stride_h = spec.stride_w = static_cast<std::uint32_t>(state.range(2));
-  spec.out_height = spec.out_width = (spec.height - 1) / spec.stride_h + 1;
-  spec.kernel_h = spec.kernel_w = 3;
-  spec.pad_top = spec.pad_left = 1;
   spec.bias = true;
   spec.epilogue.activation = Activation::kRelu;
-  const std::size_t in = std::size_t{spec.height} * spec.width * spec.in_channels;
-  const std::size_t out = std::size_t{spec.out_height} * spec.out_width * spec.out_channels;
+  const std::size_t in = InputPixels(spec.window) * spec.in_channels;
+  const std::size_t out = OutputPixels(spec.window) * spec.out_channels;
   const std::size_t weights = PackedGroupedConvWeightBytes(spec) / sizeof(float);
   Bound bound(MakeGroupedConv(spec), {in, weights, spec.out_channels}, out);
   Measure(state, bound);
@@ -122,15 +121,13 @@ BENCHMARK(GroupedConv)
 /// VGG.
 void MaxPool(benchmark::State& state) {
   PoolSpec spec;
-  spec.height = spec.width = static_cast<std::uint32_t>(state.range(0));
+  const auto pad = static_cast<std::uint32_t>(state.range(3));
+  spec.window = testing::SquareWindow(static_cast<std::uint32_t>(state.range(0)),
+                                      static_cast<std::uint32_t>(state.range(2)), 2, pad);
   spec.channels = static_cast<std::uint32_t>(state.range(1));
-  spec.kernel_h = spec.kernel_w = static_cast<std::uint32_t>(state.range(2));
-  spec.pad_top = spec.pad_left = static_cast<std::uint32_t>(state.range(3));
-  spec.pad_bottom = spec.pad_right = spec.pad_top;
-  spec.stride_h = spec.stride_w = 2;
-  spec.out_height = spec.out_width = (spec.height + 2 * spec.pad_top - spec.kernel_h) / 2 + 1;
-  const std::size_t in = std::size_t{spec.height} * spec.width * spec.channels;
-  const std::size_t out = std::size_t{spec.out_height} * spec.out_width * spec.channels;
+  spec.pad_bottom = spec.pad_right = pad;
+  const std::size_t in = InputPixels(spec.window) * spec.channels;
+  const std::size_t out = OutputPixels(spec.window) * spec.channels;
   Bound bound(MakePool(spec), {in}, out);
   Measure(state, bound);
 }

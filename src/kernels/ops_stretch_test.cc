@@ -52,12 +52,10 @@ void Check(const Case& test) {
 Result<Kernel> Depthwise(std::size_t size, std::size_t channels, std::size_t kernel,
                          std::size_t stride) {
   DepthwiseSpec s;
-  s.height = s.width = static_cast<std::uint32_t>(size);
+  const auto taps = static_cast<std::uint32_t>(kernel);
+  s.window = testing::SquareWindow(static_cast<std::uint32_t>(size), taps,
+                                   static_cast<std::uint32_t>(stride), taps / 2);
   s.channels = static_cast<std::uint32_t>(channels);
-  s.kernel_h = s.kernel_w = static_cast<std::uint32_t>(kernel);
-  s.stride_h = s.stride_w = static_cast<std::uint32_t>(stride);
-  s.pad_top = s.pad_left = s.kernel_h / 2;
-  s.out_height = s.out_width = (s.height - 1) / s.stride_h + 1;
   return MakeDepthwise(s);
 }
 
@@ -97,11 +95,9 @@ TEST(Stretch, Depthwise) {
 /// Kernels 3x3, stride 1.
 Result<Kernel> GroupedConv(std::size_t size, std::size_t channels, std::size_t groups) {
   GroupedConvSpec s;
-  s.height = s.width = s.out_height = s.out_width = static_cast<std::uint32_t>(size);
+  s.window = testing::SquareWindow(static_cast<std::uint32_t>(size), 3, 1, 1);
   s.in_channels = s.out_channels = static_cast<std::uint32_t>(channels);
   s.groups = static_cast<std::uint32_t>(groups);
-  s.kernel_h = s.kernel_w = 3;
-  s.pad_top = s.pad_left = 1;
   return MakeGroupedConv(s);
 }
 
@@ -136,11 +132,9 @@ template <PoolSpec::Kind kKind, std::uint32_t kKernel, std::uint32_t kStride>
 Result<Kernel> Pool(std::size_t size, std::size_t channels, std::size_t out) {
   PoolSpec s;
   s.kind = kKind;
-  s.height = s.width = static_cast<std::uint32_t>(size);
+  s.window = testing::SquareWindow(static_cast<std::uint32_t>(size), kKernel, kStride);
+  s.window.out_height = s.window.out_width = static_cast<std::uint32_t>(out);
   s.channels = static_cast<std::uint32_t>(channels);
-  s.kernel_h = s.kernel_w = kKernel;
-  s.stride_h = s.stride_w = kStride;
-  s.out_height = s.out_width = static_cast<std::uint32_t>(out);
   return MakePool(s);
 }
 

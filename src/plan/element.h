@@ -32,6 +32,12 @@ struct BFloat16 {
 template <typename T>
 inline constexpr bool kIsHalf = std::is_same_v<T, Float16> || std::is_same_v<T, BFloat16>;
 
+/// T as plain numbers in memory: halves as their bits, and a bool as a byte, which may hold any
+/// number.
+template <typename T>
+using Stored = std::conditional_t<kIsHalf<T>, std::uint16_t,
+                                  std::conditional_t<std::is_same_v<T, bool>, std::uint8_t, T>>;
+
 /// The type in which elements of T are computed.
 template <typename T>
 using Wide = std::conditional_t<kIsHalf<T>, float, T>;
@@ -134,6 +140,29 @@ auto WithElementType(DataType type, F&& f) {
       break;
   }
   CheckFailed("a numeric DataType", __FILE__, __LINE__);
+}
+
+/// As WithElementType for the types `Ts`; `otherwise()` for every other type, also kString.
+template <typename... Ts, typename F, typename Otherwise>
+auto WithElementTypeAmong(DataType type, F&& f, Otherwise&& otherwise) -> decltype(otherwise()) {
+  if (type == DataType::kString) return otherwise();
+  return WithElementType(type,
+                         [&]<typename T>(std::type_identity<T> element) -> decltype(otherwise()) {
+                           if constexpr ((std::is_same_v<T, Ts> || ...)) {
+                             return f(element);
+                           } else {
+                             return otherwise();
+                           }
+                         });
+}
+
+/// As WithElementType for the types that C++ has itself; `otherwise()` for 16-bit floats and
+/// kString.
+template <typename F, typename Otherwise>
+auto WithNativeType(DataType type, F&& f, Otherwise&& otherwise) {
+  return WithElementTypeAmong<float, double, std::int8_t, std::int16_t, std::int32_t, std::int64_t,
+                              std::uint8_t, std::uint16_t, std::uint32_t, std::uint64_t, bool>(
+      type, f, otherwise);
 }
 
 /// Element `index` of a tensor, at any alignment.

@@ -3,32 +3,13 @@
 #include <fmt/format.h>
 
 #include "base/check.h"
+#include "plan/element.h"
 
 namespace lagoon {
 
 std::size_t SizeOf(DataType type) {
-  switch (type) {
-    case DataType::kFloat64:
-    case DataType::kInt64:
-    case DataType::kUInt64:
-      return 8;
-    case DataType::kFloat32:
-    case DataType::kInt32:
-    case DataType::kUInt32:
-      return 4;
-    case DataType::kFloat16:
-    case DataType::kBFloat16:
-    case DataType::kInt16:
-    case DataType::kUInt16:
-      return 2;
-    case DataType::kInt8:
-    case DataType::kUInt8:
-    case DataType::kBool:
-      return 1;
-    case DataType::kString:
-      return 0;
-  }
-  CheckFailed("a known DataType", __FILE__, __LINE__);
+  if (type == DataType::kString) return 0;
+  return WithElementType(type, []<typename T>(std::type_identity<T>) { return sizeof(T); });
 }
 
 bool IsFloat(DataType type) {

@@ -171,6 +171,14 @@ TEST_P(Combiner, OtherThreadsWorkWhileAClientIsCalled) {
 
 using DispatcherBounds = testing::DispatcherFixture;
 
+// For a queue that keeps only the newest jobs.
+QueueOptions NewestOf(std::size_t max_pending) {
+  QueueOptions options;
+  options.max_pending = max_pending;
+  options.overflow = Overflow::kNewestWins;
+  return options;
+}
+
 // A policy that posts and cancels a job while another one is admitted.
 class PostsAndCancels final : public Policy {
  public:
@@ -236,10 +244,7 @@ TEST_F(DispatcherBounds, CancellationsWaitForTheRoundWhenThereAreTooMany) {
 
 TEST_F(DispatcherBounds, ASwitchKeepsNoMoreJobsThanTheQueueHasRoomFor) {
   Use(kOneAtATime);
-  QueueOptions options;
-  options.max_pending = 2;
-  options.overflow = Overflow::kNewestWins;
-  const QueueId queue = AddQueue(JobClass::kRealTime, 2, 1, options);
+  const QueueId queue = AddQueue(JobClass::kRealTime, 2, 1, NewestOf(2));
   Request& running = Add();
   std::vector<Request*> late;
   ASSERT_TRUE(Post(queue, running));
@@ -264,10 +269,7 @@ TEST_F(DispatcherBounds, ASwitchKeepsNoMoreJobsThanTheQueueHasRoomFor) {
 
 TEST_F(DispatcherBounds, JobsOfARoundThatTakesLongAreRefusedAtALimit) {
   Use(kOneAtATime);
-  QueueOptions options;
-  options.max_pending = 3;
-  options.overflow = Overflow::kNewestWins;
-  const QueueId queue = AddQueue(JobClass::kRealTime, 2, 1, options);
+  const QueueId queue = AddQueue(JobClass::kRealTime, 2, 1, NewestOf(3));
   const QueueId other = AddQueue(JobClass::kRealTime, 2, 1);
   Request &posts = Add(), &newest = Add();
   const std::size_t most = 3 + Dispatcher::kMaxUnadmitted;

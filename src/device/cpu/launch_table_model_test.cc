@@ -28,10 +28,9 @@ namespace {
 using interleaving::Explorer;
 using interleaving::Memory;
 using interleaving::ModelAtomics;
-
-using ModelProgress = BasicProgress<ModelAtomics>;
-using ModelGuard = BasicGuard<ModelAtomics>;
-using ModelDep = BasicDep<ModelAtomics>;
+using interleaving::ModelDep;
+using interleaving::ModelGuard;
+using interleaving::ModelProgress;
 
 // Two launches: a kernel of two blocks, and one of one block that leaves as soon as the first has
 // more than 0 blocks done.

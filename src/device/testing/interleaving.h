@@ -24,6 +24,8 @@
 #include <utility>
 #include <vector>
 
+#include "device/block.h"
+
 namespace lagoon::interleaving {
 
 using Memory = std::vector<std::uint64_t>;
@@ -365,5 +367,10 @@ struct ModelAtomics {
     std::size_t word_;
   };
 };
+
+// The words of the block protocol.
+using ModelProgress = BasicProgress<ModelAtomics>;
+using ModelGuard = BasicGuard<ModelAtomics>;
+using ModelDep = BasicDep<ModelAtomics>;
 
 }  // namespace lagoon::interleaving

@@ -8,6 +8,7 @@
 #include <type_traits>
 
 #include "graph/fold/evaluate.h"
+#include "plan/element.h"
 
 namespace lagoon {
 namespace {
@@ -17,19 +18,11 @@ using Bytes = std::vector<std::byte>;
 // Calls `f(std::type_identity<T>{})` for the types that arithmetic supports.
 template <typename F>
 Result<ConstantBytes> WithNumberType(const OpContext& context, F&& f) {
-  switch (context.input(0).type) {
-    case DataType::kFloat32:
-      return f(std::type_identity<float>{});
-    case DataType::kFloat64:
-      return f(std::type_identity<double>{});
-    case DataType::kInt32:
-      return f(std::type_identity<std::int32_t>{});
-    case DataType::kInt64:
-      return f(std::type_identity<std::int64_t>{});
-    default:
-      return context.Unimplemented(
-          fmt::format("on a constant of {}", OipName(context.input(0).type)));
-  }
+  const DataType type = context.input(0).type;
+  return WithElementTypeAmong<float, double, std::int32_t, std::int64_t>(
+      type, f, [&]() -> Result<ConstantBytes> {
+        return context.Unimplemented(fmt::format("on a constant of {}", OipName(type)));
+      });
 }
 
 template <typename T>

@@ -85,20 +85,10 @@ Result<ConstantBytes> EvaluateConstantOfShape(const OpContext& context, std::siz
 
 Result<ConstantBytes> EvaluateRange(const OpContext& context, std::size_t output) {
   const std::int64_t count = context.output(output).dims[0];
-  switch (context.output(output).type) {
-    case DataType::kInt16:
-      return ToBytes(RangeOf<std::int16_t>(context, count));
-    case DataType::kInt32:
-      return ToBytes(RangeOf<std::int32_t>(context, count));
-    case DataType::kInt64:
-      return ToBytes(RangeOf<std::int64_t>(context, count));
-    case DataType::kFloat32:
-      return ToBytes(RangeOf<float>(context, count));
-    case DataType::kFloat64:
-      return ToBytes(RangeOf<double>(context, count));
-    default:
-      return context.Unimplemented("of this type");
-  }
+  return WithElementTypeAmong<std::int16_t, std::int32_t, std::int64_t, float, double>(
+      context.output(output).type,
+      [&]<typename T>(std::type_identity<T>) { return ToBytes(RangeOf<T>(context, count)); },
+      [&]() -> Result<ConstantBytes> { return context.Unimplemented("of this type"); });
 }
 
 Result<ConstantBytes> EvaluateCast(const OpContext& context, std::size_t output) {

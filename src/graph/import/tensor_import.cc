@@ -63,8 +63,8 @@ Result<Bytes> FromTypedField(const Field& field, std::size_t bytes) {
   Bytes data(bytes);
   std::byte* to = data.data();
   for (const auto number : field) {
-    using Stored = std::decay_t<decltype(number)>;
-    if constexpr (!std::is_same_v<Stored, T> && std::is_integral_v<Stored>) {
+    using Number = std::decay_t<decltype(number)>;
+    if constexpr (!std::is_same_v<Number, T> && std::is_integral_v<Number>) {
       if (!std::in_range<T>(number)) {
         return tl::unexpected(Invalid(fmt::format("has the element {}, out of range", number)));
       }
@@ -76,35 +76,26 @@ Result<Bytes> FromTypedField(const Field& field, std::size_t bytes) {
   return data;
 }
 
-Result<Bytes> ReadTyped(const onnx::TensorProto& proto, DataType type, std::size_t bytes) {
-  switch (type) {
-    case DataType::kFloat32:
-      return FromTypedField<float>(proto.float_data(), bytes);
-    case DataType::kFloat64:
-      return FromTypedField<double>(proto.double_data(), bytes);
-    case DataType::kInt64:
-      return FromTypedField<std::int64_t>(proto.int64_data(), bytes);
-    case DataType::kInt32:
-      return FromTypedField<std::int32_t>(proto.int32_data(), bytes);
-    case DataType::kInt16:
-      return FromTypedField<std::int16_t>(proto.int32_data(), bytes);
-    case DataType::kInt8:
-      return FromTypedField<std::int8_t>(proto.int32_data(), bytes);
-    case DataType::kFloat16:
-    case DataType::kBFloat16:
-    case DataType::kUInt16:
-      return FromTypedField<std::uint16_t>(proto.int32_data(), bytes);
-    case DataType::kUInt8:
-    case DataType::kBool:
-      return FromTypedField<std::uint8_t>(proto.int32_data(), bytes);
-    case DataType::kUInt32:
-      return FromTypedField<std::uint32_t>(proto.uint64_data(), bytes);
-    case DataType::kUInt64:
-      return FromTypedField<std::uint64_t>(proto.uint64_data(), bytes);
-    case DataType::kString:
-      break;
+// The field in which ONNX stores elements of T.
+template <typename T>
+const auto& FieldFor(const onnx::TensorProto& proto) {
+  if constexpr (std::is_same_v<T, float>) {
+    return proto.float_data();
+  } else if constexpr (std::is_same_v<T, double>) {
+    return proto.double_data();
+  } else if constexpr (std::is_same_v<T, std::int64_t>) {
+    return proto.int64_data();
+  } else if constexpr (std::is_same_v<T, std::uint32_t> || std::is_same_v<T, std::uint64_t>) {
+    return proto.uint64_data();
+  } else {
+    return proto.int32_data();
   }
-  CheckFailed("a type that ToDataType returns", __FILE__, __LINE__);
+}
+
+Result<Bytes> ReadTyped(const onnx::TensorProto& proto, DataType type, std::size_t bytes) {
+  return WithElementType(type, [&]<typename T>(std::type_identity<T>) {
+    return FromTypedField<Stored<T>>(FieldFor<T>(proto), bytes);
+  });
 }
 
 std::size_t TypedElements(const onnx::TensorProto& proto) {

@@ -38,38 +38,18 @@ Status CheckExtent(std::string_view axis, std::size_t out, std::size_t stride, s
 }
 
 Status CheckSpec(const Conv2dSpec& s) {
-  LAGOON_RETURN_IF_ERROR(CheckPositive(kConvOp, {{"batch", s.batch},
-                                                 {"height", s.height},
-                                                 {"width", s.width},
-                                                 {"in_channels", s.in_channels},
-                                                 {"out_height", s.out_height},
-                                                 {"out_width", s.out_width},
-                                                 {"out_channels", s.out_channels},
-                                                 {"kernel_h", s.kernel_h},
-                                                 {"kernel_w", s.kernel_w},
-                                                 {"stride_h", s.stride_h},
-                                                 {"stride_w", s.stride_w},
-                                                 {"dilation_h", s.dilation_h},
-                                                 {"dilation_w", s.dilation_w}}));
-  LAGOON_RETURN_IF_ERROR(CheckElements(kConvOp, "x",
-                                       {{"batch", s.batch},
-                                        {"height", s.height},
-                                        {"width", s.width},
-                                        {"in_channels", s.in_channels}}));
-  LAGOON_RETURN_IF_ERROR(CheckElements(kConvOp, "y",
-                                       {{"batch", s.batch},
-                                        {"out_height", s.out_height},
-                                        {"out_width", s.out_width},
-                                        {"out_channels", s.out_channels}}));
+  const ImageWindow& w = s.window;
+  LAGOON_RETURN_IF_ERROR(
+      CheckImages(kConvOp, w, {"in_channels", s.in_channels}, {"out_channels", s.out_channels}));
   LAGOON_RETURN_IF_ERROR(CheckElements(kConvOp, "weights",
                                        {{"out_channels", s.out_channels},
                                         {"in_channels", s.in_channels},
-                                        {"kernel_h", s.kernel_h},
-                                        {"kernel_w", s.kernel_w}}));
+                                        {"kernel_h", w.kernel_h},
+                                        {"kernel_w", w.kernel_w}}));
   LAGOON_RETURN_IF_ERROR(
-      CheckExtent("height", s.out_height, s.stride_h, s.kernel_h, s.dilation_h, s.pad_top));
+      CheckExtent("height", w.out_height, w.stride_h, w.kernel_h, w.dilation_h, w.pad_top));
   LAGOON_RETURN_IF_ERROR(
-      CheckExtent("width", s.out_width, s.stride_w, s.kernel_w, s.dilation_w, s.pad_left));
+      CheckExtent("width", w.out_width, w.stride_w, w.kernel_w, w.dilation_w, w.pad_left));
   if (s.epilogue.residual_last && !s.epilogue.residual) {
     return Invalid(kConvOp, "epilogue.residual_last without a residual");
   }
@@ -119,10 +99,10 @@ Result<Kernel> MakeConv2d(const Conv2dSpec& spec) {
   const std::vector<ConvTiling> tilings = TileConv2dVersions(spec, target, kConvVersions);
   const ConvTiling& tiling = tilings.front();
   if (tiling.scratch_bytes > kMaxScratchBytes) {
-    return Invalid(kConvOp, "dilation_w " + std::to_string(spec.dilation_w) + " and stride_w " +
-                                std::to_string(spec.stride_w) + " spread a tile over " +
-                                std::to_string(tiling.scratch_bytes) + " bytes, more than " +
-                                std::to_string(kMaxScratchBytes));
+    return Invalid(kConvOp, "dilation_w " + std::to_string(spec.window.dilation_w) +
+                                " and stride_w " + std::to_string(spec.window.stride_w) +
+                                " spread a tile over " + std::to_string(tiling.scratch_bytes) +
+                                " bytes, more than " + std::to_string(kMaxScratchBytes));
   }
   LAGOON_ASSIGN_OR_RETURN(Kernel kernel, KernelOfVersions(spec, tilings, VersionName));
   kernel.name = "conv2d";

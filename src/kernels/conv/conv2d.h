@@ -3,17 +3,16 @@
 // 2-D convolution (groups == 1) and GEMM as one implicit-GEMM body with packed weights.
 
 #include "kernels/kernel.h"
+#include "kernels/window/image_window.h"
 #include "plan/precision.h"
 
 namespace lagoon {
 
-/// Shapes in elements; image layout NHWC. GEMM [M,K]x[K,N] is a 1x1 convolution with
-/// batch 1, height M, width 1, in_channels K, out_channels N.
+/// GEMM [M,K]x[K,N] is a 1x1 convolution with batch 1, height M, width 1, in_channels K,
+/// out_channels N.
 struct Conv2dSpec {
-  std::uint32_t batch = 1, height = 1, width = 1, in_channels = 1;
-  std::uint32_t out_height = 1, out_width = 1, out_channels = 1;
-  std::uint32_t kernel_h = 1, kernel_w = 1, stride_h = 1, stride_w = 1;
-  std::uint32_t dilation_h = 1, dilation_w = 1, pad_top = 0, pad_left = 0;
+  ImageWindow window = {};
+  std::uint32_t in_channels = 1, out_channels = 1;
   bool bias = false;
   /// True: the weights are packed in the general form, which works for any number of output pixels.
   /// False: a spec with a single output pixel uses a faster form of its own, which other specs

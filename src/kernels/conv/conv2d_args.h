@@ -17,6 +17,7 @@
 #include "kernels/activation.h"
 #include "kernels/conv/conv2d_body.h"
 #include "kernels/tiling.h"
+#include "kernels/window/image_window.h"
 
 namespace lagoon {
 
@@ -44,10 +45,9 @@ struct Conv2dArgs {
   Finish finish;                 // applied to a tile after it is written
   const float* finish_residual;  // may be null
 
+  ImageWindow window;
   // Sizes in elements. `depth` = kernel_h * taps_w * tap_depth.
-  std::uint32_t height, width, channels;
-  std::uint32_t out_height, out_width, out_channels;
-  std::uint32_t kernel_h, kernel_w, stride_h, stride_w, dilation_h, dilation_w, pad_top, pad_left;
+  std::uint32_t channels, out_channels;
   std::uint32_t taps_w, tap_depth, depth;
   ConvInput input;
 
@@ -59,7 +59,7 @@ struct Conv2dArgs {
   std::uint32_t lanes;             // floats per vector
   std::uint32_t panels, segments;  // panels of y; segments per output row
   std::uint32_t segment_pixels;    // pixels of most segments; the first ones may have one more
-  std::uint32_t images, row_tiles, segment_tiles, panel_tiles;
+  std::uint32_t row_tiles, segment_tiles, panel_tiles;
   /// True: consecutive blocks have different panels and share input. False: they share weights.
   bool panels_first;
   /// True: within a block, the micro-tiles of all panels of a segment follow each other.
@@ -84,20 +84,20 @@ struct Pixels {
 };
 /// The pixels of a segment. Sizes of segments differ by at most one.
 inline Pixels PixelsOf(const Conv2dArgs& args, std::uint32_t segment) {
-  const std::uint32_t longer = args.out_width - args.segment_pixels * args.segments;
+  const std::uint32_t longer = args.window.out_width - args.segment_pixels * args.segments;
   const std::uint32_t first = segment * args.segment_pixels + (segment < longer ? segment : longer);
   return {first, args.segment_pixels + (segment < longer ? 1 : 0)};
 }
 
 inline ConvTile TileOf(const Conv2dArgs& args, std::uint32_t block) {
-  const std::uint32_t spatial = args.images * args.row_tiles * args.segment_tiles;
+  const std::uint32_t spatial = args.window.batch * args.row_tiles * args.segment_tiles;
   const std::uint32_t panel = args.panels_first ? block % args.panel_tiles : block / spatial;
   std::uint32_t rest = args.panels_first ? block / args.panel_tiles : block % spatial;
   ConvTile tile{};
   tile.panels = Share(args.panels, args.panel_tiles, panel);
   tile.segments = Share(args.segments, args.segment_tiles, rest % args.segment_tiles);
   rest /= args.segment_tiles;
-  tile.rows = Share(args.out_height, args.row_tiles, rest % args.row_tiles);
+  tile.rows = Share(args.window.out_height, args.row_tiles, rest % args.row_tiles);
   tile.image = rest / args.row_tiles;
   return tile;
 }

@@ -72,22 +72,13 @@ constexpr Gemm kGemms[] = {
     {"b.qkv", 128, 768, 768}, {"b.up", 128, 768, 3072}, {"b.down", 128, 3072, 768}};
 
 Conv2dSpec SpecOf(const Layer& layer) {
-  Conv2dSpec s;
-  s.height = s.width = layer.size;
-  s.in_channels = layer.in;
-  s.out_channels = layer.out;
-  s.kernel_h = s.kernel_w = layer.kernel;
-  s.stride_h = s.stride_w = layer.stride;
-  s.pad_top = s.pad_left = layer.pad;
-  s.out_height = s.out_width = (layer.size + 2 * layer.pad - layer.kernel) / layer.stride + 1;
-  s.bias = true;
-  s.epilogue.activation = Activation::kRelu;
-  return s;
+  return testing::SquareConv(layer.in, layer.size, layer.out, layer.kernel, layer.stride,
+                             layer.pad);
 }
 
 Conv2dSpec SpecOf(const Gemm& gemm) {
   Conv2dSpec s;
-  s.height = s.out_height = gemm.rows;
+  s.window.height = s.window.out_height = gemm.rows;
   s.in_channels = gemm.depth;
   s.out_channels = gemm.columns;
   s.bias = true;

@@ -29,11 +29,11 @@ class ConvBlock {
         panel_width_(std::size_t{2} * args.lanes),
         acc_(reinterpret_cast<float*>(ctx.scratch().data())),
         input_(ReadInput(ctx.scratch().data())) {
-    micro_.pitch = std::size_t{args.stride_w} * args.channels * sizeof(float);
+    micro_.pitch = std::size_t{args.window.stride_w} * args.channels * sizeof(float);
     micro_.columns = args.taps_w;
     micro_.next_column =
-        std::int64_t{args.dilation_w} * args.channels * std::int64_t{sizeof(float)};
-    micro_.next_row = args.dilation_h * input_.row_pitch * std::int64_t{sizeof(float)} -
+        std::int64_t{args.window.dilation_w} * args.channels * std::int64_t{sizeof(float)};
+    micro_.next_row = args.window.dilation_h * input_.row_pitch * std::int64_t{sizeof(float)} -
                       (args.taps_w - 1) * micro_.next_column;
     micro_.zeros = reinterpret_cast<const std::byte*>(kZeros);
     micro_.store.low = args.low;
@@ -146,19 +146,19 @@ class ConvBlock {
 };
 
 InputView ConvBlock::ReadInput(std::byte* scratch) const {
-  const std::int64_t row_pitch = std::int64_t{args_.width} * args_.channels;
-  const float* image = args_.x + std::int64_t{tile_.image} * args_.height * row_pitch;
+  const std::int64_t row_pitch = std::int64_t{args_.window.width} * args_.channels;
+  const float* image = args_.x + std::int64_t{tile_.image} * args_.window.height * row_pitch;
   if (args_.input != ConvInput::kPatch) return {image, 0, 0, row_pitch};
   return CopyPatch(args_, tile_, image, reinterpret_cast<float*>(scratch + args_.patch_offset));
 }
 
 void ConvBlock::SetSpot(std::size_t place, std::size_t row, std::size_t segment, Spot& spot) const {
-  const std::size_t y_row = std::size_t{tile_.image} * args_.out_height + row;
+  const std::size_t y_row = std::size_t{tile_.image} * args_.window.out_height + row;
   spot.place = place;
   spot.kernel_rows = KernelRowsOf(args_, row);
   spot.pixels = PixelsOf(args_, static_cast<std::uint32_t>(segment));
   spot.column = ColumnOf(args_, spot.pixels.first);
-  spot.offset = (y_row * args_.out_width + spot.pixels.first) * args_.out_channels;
+  spot.offset = (y_row * args_.window.out_width + spot.pixels.first) * args_.out_channels;
 }
 
 void ConvBlock::SetStore(const Cursor& at) {
@@ -184,8 +184,8 @@ void ConvBlock::FinishTile() const {
   const std::size_t pixels = last.first + last.count - first.first;
   const bool dense = channels == args_.out_channels;
   for (std::size_t row = tile_.rows.begin; row < tile_.rows.end; ++row) {
-    const std::size_t y_row = std::size_t{tile_.image} * args_.out_height + row;
-    std::size_t at = (y_row * args_.out_width + first.first) * args_.out_channels + channel;
+    const std::size_t y_row = std::size_t{tile_.image} * args_.window.out_height + row;
+    std::size_t at = (y_row * args_.window.out_width + first.first) * args_.out_channels + channel;
     for (std::size_t run = 0; run < (dense ? 1 : pixels); ++run, at += args_.out_channels) {
       const float* const residual = args_.finish_residual;
       args_.finish(args_.y + at, residual == nullptr ? nullptr : residual + at,
@@ -252,8 +252,9 @@ const std::byte* ConvBlock::InputAhead(const Cursor& at, std::size_t steps) cons
   if (next_.place == kNowhere) return nullptr;
   const std::size_t begin = (at.panel - tile_.panels.begin) * steps * kPrefetchBytes;
   const std::int64_t row =
-      next_.kernel_rows.y + std::int64_t{args_.kernel_h - 1} * args_.dilation_h;
-  if (row < 0 || row >= args_.height || begin >= next_.pixels.count * micro_.pitch) return nullptr;
+      next_.kernel_rows.y + std::int64_t{args_.window.kernel_h - 1} * args_.window.dilation_h;
+  if (row < 0 || row >= args_.window.height || begin >= next_.pixels.count * micro_.pitch)
+    return nullptr;
   return input_.At(row, std::max<std::int64_t>(0, next_.column), args_.channels) + begin;
 }
 
@@ -291,10 +292,10 @@ bool ConvBlock::SetTaps(const Cursor& at, const Chunk& chunk) {
   const bool cut = begin != chunk.tap;  // true: starts at the start of a kernel row
   const std::int64_t kernel_row = cut ? here_.kernel_rows.begin : chunk.row;
   micro_.column = cut ? 0 : chunk.column;
-  const std::int64_t column = here_.column + std::int64_t{micro_.column} * args_.dilation_w;
-  micro_.a =
-      input_.At(here_.kernel_rows.y + kernel_row * args_.dilation_h, column, args_.channels) +
-      chunk.begin * sizeof(float);
+  const std::int64_t column = here_.column + std::int64_t{micro_.column} * args_.window.dilation_w;
+  micro_.a = input_.At(here_.kernel_rows.y + kernel_row * args_.window.dilation_h, column,
+                       args_.channels) +
+             chunk.begin * sizeof(float);
   micro_.weights = args_.weights + at.panel * args_.depth * panel_width_ +
                    (std::size_t{begin} * args_.tap_depth + chunk.begin) * WidthAt(at);
   micro_.taps = end - begin;
@@ -304,7 +305,7 @@ bool ConvBlock::SetTaps(const Cursor& at, const Chunk& chunk) {
   if (args_.input == ConvInput::kEdge) {
     micro_.zero_first = at.segment == 0 ? PaddingMask(args_, 0) : 0;
     const bool last = at.segment + 1 == args_.segments;
-    micro_.zero_last = last ? PaddingMask(args_, args_.out_width - 1) : 0;
+    micro_.zero_last = last ? PaddingMask(args_, args_.window.out_width - 1) : 0;
   }
   return begin < end;
 }

@@ -10,6 +10,7 @@
 #include "kernels/activation.h"
 #include "kernels/checks.h"
 #include "kernels/conv/conv2d.h"
+#include "kernels/window/window.h"
 
 namespace lagoon {
 
@@ -38,10 +39,9 @@ Result<Kernel> KernelOf(const Conv2dSpec& spec, Args args) {
     kernel.inputs.push_back(offsetof(Args, residual));
   }
   kernel.outputs = {offsetof(Args, y)};
-  const double pixels = static_cast<double>(spec.batch) * spec.out_height * spec.out_width;
-  const double depth = static_cast<double>(spec.kernel_h) * spec.kernel_w * spec.in_channels;
-  const double input =
-      static_cast<double>(spec.batch) * spec.height * spec.width * spec.in_channels;
+  const double pixels = static_cast<double>(OutputPixels(spec.window));
+  const double depth = static_cast<double>(WindowTaps(spec.window)) * spec.in_channels;
+  const double input = static_cast<double>(InputPixels(spec.window)) * spec.in_channels;
   kernel.flops = 2 * pixels * spec.out_channels * depth;
   kernel.bytes_moved =
       sizeof(float) * (input + depth * spec.out_channels +

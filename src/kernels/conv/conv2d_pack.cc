@@ -7,6 +7,7 @@
 #include "kernels/conv/conv2d_body.h"
 #include "kernels/conv/conv2d_tiling.h"
 #include "kernels/conv/gemv_args.h"
+#include "kernels/window/window.h"
 
 namespace lagoon {
 namespace {
@@ -47,7 +48,7 @@ void PackBf16Gemv(const Conv2dSpec& spec, std::size_t lanes, const float* weight
 // `channel` on; zeros up to `width`.
 void PackPanel(const Conv2dSpec& spec, std::size_t channel, std::size_t width, const float* weights,
                float* packed) {
-  const std::size_t kernel = std::size_t{spec.kernel_h} * spec.kernel_w;
+  const std::size_t kernel = WindowTaps(spec.window);
   const std::size_t count = std::min<std::size_t>(width, spec.out_channels - channel);
   const std::size_t filter = kernel * spec.in_channels;
   weights += channel * filter;
@@ -61,7 +62,7 @@ void PackPanel(const Conv2dSpec& spec, std::size_t channel, std::size_t width, c
 }
 
 std::size_t PackedFloats(const Conv2dSpec& spec, const ConvTarget& target) {
-  const std::size_t depth = std::size_t{spec.kernel_h} * spec.kernel_w * spec.in_channels;
+  const std::size_t depth = WindowTaps(spec.window) * spec.in_channels;
   return CeilDivide(spec.out_channels, target.lanes) * target.lanes * depth;
 }
 
@@ -86,7 +87,7 @@ void PackConv2dWeights(const Conv2dSpec& spec, const float* weights, void* packe
   }
   float* to = static_cast<float*>(packed);
   if (IsGemv(spec)) return PackGemv(spec, target.lanes, weights, to);
-  const std::size_t depth = std::size_t{spec.kernel_h} * spec.kernel_w * spec.in_channels;
+  const std::size_t depth = WindowTaps(spec.window) * spec.in_channels;
   for (std::size_t channel = 0; channel < spec.out_channels;) {
     const std::size_t width =
         PanelWidth(target.lanes, spec.out_channels, channel / (2 * target.lanes));

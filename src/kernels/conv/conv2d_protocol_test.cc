@@ -70,19 +70,19 @@ TEST(Conv2dErrors, NamesTheFieldThatIsZero) {
     EXPECT_EQ(kernel.error().code, ErrorCode::kInvalidArgument);
     EXPECT_THAT(kernel.error().message, HasSubstr(field));
   };
-  expect([](Conv2dSpec& s) { s.batch = 0; }, "batch");
-  expect([](Conv2dSpec& s) { s.height = 0; }, "height");
-  expect([](Conv2dSpec& s) { s.width = 0; }, "width");
+  expect([](Conv2dSpec& s) { s.window.batch = 0; }, "batch");
+  expect([](Conv2dSpec& s) { s.window.height = 0; }, "height");
+  expect([](Conv2dSpec& s) { s.window.width = 0; }, "width");
   expect([](Conv2dSpec& s) { s.in_channels = 0; }, "in_channels");
-  expect([](Conv2dSpec& s) { s.out_height = 0; }, "out_height");
-  expect([](Conv2dSpec& s) { s.out_width = 0; }, "out_width");
+  expect([](Conv2dSpec& s) { s.window.out_height = 0; }, "out_height");
+  expect([](Conv2dSpec& s) { s.window.out_width = 0; }, "out_width");
   expect([](Conv2dSpec& s) { s.out_channels = 0; }, "out_channels");
-  expect([](Conv2dSpec& s) { s.kernel_h = 0; }, "kernel_h");
-  expect([](Conv2dSpec& s) { s.kernel_w = 0; }, "kernel_w");
-  expect([](Conv2dSpec& s) { s.stride_h = 0; }, "stride_h");
-  expect([](Conv2dSpec& s) { s.stride_w = 0; }, "stride_w");
-  expect([](Conv2dSpec& s) { s.dilation_h = 0; }, "dilation_h");
-  expect([](Conv2dSpec& s) { s.dilation_w = 0; }, "dilation_w");
+  expect([](Conv2dSpec& s) { s.window.kernel_h = 0; }, "kernel_h");
+  expect([](Conv2dSpec& s) { s.window.kernel_w = 0; }, "kernel_w");
+  expect([](Conv2dSpec& s) { s.window.stride_h = 0; }, "stride_h");
+  expect([](Conv2dSpec& s) { s.window.stride_w = 0; }, "stride_w");
+  expect([](Conv2dSpec& s) { s.window.dilation_h = 0; }, "dilation_h");
+  expect([](Conv2dSpec& s) { s.window.dilation_w = 0; }, "dilation_w");
 }
 
 TEST(Conv2dErrors, RefusesSizesThatOverflow) {
@@ -95,13 +95,13 @@ TEST(Conv2dErrors, RefusesSizesThatOverflow) {
     EXPECT_THAT(kernel.error().message, HasSubstr(field));
   };
   constexpr std::uint32_t kLarge = 1u << 20, kHuge = 1u << 31;
-  expect([](Conv2dSpec& s) { s.height = s.width = kLarge; }, "x");
-  expect([](Conv2dSpec& s) { s.out_height = s.out_width = kLarge; }, "y");
-  expect([](Conv2dSpec& s) { s.kernel_h = s.kernel_w = kLarge; }, "weights");
-  expect([](Conv2dSpec& s) { s.stride_h = kHuge; }, "height");
-  expect([](Conv2dSpec& s) { s.dilation_w = kHuge; }, "width");
-  expect([](Conv2dSpec& s) { s.pad_top = kHuge; }, "height");
-  expect([](Conv2dSpec& s) { s.dilation_w = 1u << 28; }, "dilation_w");
+  expect([](Conv2dSpec& s) { s.window.height = s.window.width = kLarge; }, "x");
+  expect([](Conv2dSpec& s) { s.window.out_height = s.window.out_width = kLarge; }, "y");
+  expect([](Conv2dSpec& s) { s.window.kernel_h = s.window.kernel_w = kLarge; }, "weights");
+  expect([](Conv2dSpec& s) { s.window.stride_h = kHuge; }, "height");
+  expect([](Conv2dSpec& s) { s.window.dilation_w = kHuge; }, "width");
+  expect([](Conv2dSpec& s) { s.window.pad_top = kHuge; }, "height");
+  expect([](Conv2dSpec& s) { s.window.dilation_w = 1u << 28; }, "dilation_w");
   expect([](Conv2dSpec& s) { s.epilogue = {Activation::kClip, 1, 0, false}; }, "epilogue");
 }
 

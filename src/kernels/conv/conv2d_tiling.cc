@@ -6,6 +6,7 @@
 #include <limits>
 
 #include "kernels/spread.h"
+#include "kernels/window/window.h"
 
 namespace lagoon {
 namespace {
@@ -36,47 +37,44 @@ std::uint32_t CeilDiv32(std::size_t value, std::size_t by) {
   return static_cast<std::uint32_t>(CeilDivide(value, by));
 }
 
-bool ReadsColumnPadding(const Conv2dArgs& a) {
-  const std::int64_t last = (std::int64_t{a.out_width} - 1) * a.stride_w - a.pad_left +
-                            (std::int64_t{a.kernel_w} - 1) * a.dilation_w;
-  return a.pad_left > 0 || last >= a.width;
+bool ReadsColumnPadding(const ImageWindow& w) {
+  const std::int64_t last = (std::int64_t{w.out_width} - 1) * w.stride_w - w.pad_left +
+                            (std::int64_t{w.kernel_w} - 1) * w.dilation_w;
+  return w.pad_left > 0 || last >= w.width;
 }
 
 // True if every pixel between the first and the last of an output row has all its columns inside.
-bool OnlyEndsReadPadding(const Conv2dArgs& a) {
-  if (a.out_width < 3) return a.out_width == 1;
-  const std::int64_t second = std::int64_t{a.stride_w} - a.pad_left;
-  const std::int64_t before_last = (std::int64_t{a.out_width} - 2) * a.stride_w - a.pad_left +
-                                   (std::int64_t{a.kernel_w} - 1) * a.dilation_w;
-  return second >= 0 && before_last < a.width;
+bool OnlyEndsReadPadding(const ImageWindow& w) {
+  if (w.out_width < 3) return w.out_width == 1;
+  const std::int64_t second = std::int64_t{w.stride_w} - w.pad_left;
+  const std::int64_t before_last = (std::int64_t{w.out_width} - 2) * w.stride_w - w.pad_left +
+                                   (std::int64_t{w.kernel_w} - 1) * w.dilation_w;
+  return second >= 0 && before_last < w.width;
 }
 
 ConvInput InputOf(const Conv2dArgs& a) {
-  if (!ReadsColumnPadding(a)) return ConvInput::kDirect;
+  if (!ReadsColumnPadding(a.window)) return ConvInput::kDirect;
   const bool short_taps = a.channels < kMinEdgeChannels || a.channels > kMaxEdgeChannels;
-  if (short_taps || a.kernel_w > kMaxEdgeColumns || !OnlyEndsReadPadding(a))
+  if (short_taps || a.window.kernel_w > kMaxEdgeColumns || !OnlyEndsReadPadding(a.window))
     return ConvInput::kPatch;
   return ConvInput::kEdge;
 }
 
 Conv2dArgs ShapeOf(const Conv2dSpec& s) {
   Conv2dArgs a{};
-  a.images = s.batch;
-  a.height = s.height, a.width = s.width, a.channels = s.in_channels;
-  a.out_height = s.out_height, a.out_width = s.out_width, a.out_channels = s.out_channels;
-  a.kernel_h = s.kernel_h, a.kernel_w = s.kernel_w;
-  a.stride_h = s.stride_h, a.stride_w = s.stride_w;
-  a.dilation_h = s.dilation_h, a.dilation_w = s.dilation_w;
-  a.pad_top = s.pad_top, a.pad_left = s.pad_left;
+  ImageWindow& w = a.window;
+  w = s.window;
   if (IsFlat(s)) {
-    a.images = a.height = a.out_height = 1;
-    a.width = a.out_width = s.batch * s.height * s.width;
+    w.width = w.out_width = w.batch * w.height * w.width;
+    w.batch = w.height = w.out_height = 1;
   }
+  a.channels = s.in_channels;
+  a.out_channels = s.out_channels;
   a.input = InputOf(a);
-  const bool joined = a.input != ConvInput::kEdge && (a.dilation_w == 1 || a.kernel_w == 1);
-  a.taps_w = joined ? 1 : a.kernel_w;
-  a.tap_depth = joined ? a.kernel_w * a.channels : a.channels;
-  a.depth = a.kernel_h * a.taps_w * a.tap_depth;
+  const bool joined = a.input != ConvInput::kEdge && (w.dilation_w == 1 || w.kernel_w == 1);
+  a.taps_w = joined ? 1 : w.kernel_w;
+  a.tap_depth = joined ? w.kernel_w * a.channels : a.channels;
+  a.depth = w.kernel_h * a.taps_w * a.tap_depth;
   return a;
 }
 
@@ -84,7 +82,7 @@ void SetChunks(const ConvTarget& target, Conv2dArgs& a) {
   const double per_depth = 2.0 * target.max_rows * 2 * target.lanes;
   const auto limit = static_cast<std::uint32_t>(
       std::clamp(kChunkUs * target.flops_per_us / per_depth, 8.0, double{kMaxChunkDepth}));
-  const std::uint32_t taps = a.kernel_h * a.taps_w;
+  const std::uint32_t taps = a.window.kernel_h * a.taps_w;
   a.tap_pieces = 1, a.chunk_taps = taps, a.chunks = 1;
   // A little more than the limit is better than a second pass over the accumulators.
   if (a.depth <= limit + limit / 4) return;
@@ -103,7 +101,7 @@ void SetChunks(const ConvTarget& target, Conv2dArgs& a) {
 class Candidate {
  public:
   Candidate(const Conv2dArgs& shape, const ConvTarget& target, double finish_ns) : a(shape) {
-    const double rows = static_cast<double>(a.out_width) / a.segments;
+    const double rows = static_cast<double>(a.window.out_width) / a.segments;
     const double width = 2.0 * a.lanes;
     item_us_ = 2 * rows * width * a.depth / target.flops_per_us;
     store_us_ = rows * width * (sizeof(float) / kStoreRate + finish_ns / 1e3);
@@ -112,13 +110,13 @@ class Candidate {
 
   void Cut(std::uint32_t row_tiles, std::uint32_t segment_tiles, std::uint32_t panel_tiles) {
     a.row_tiles = row_tiles, a.segment_tiles = segment_tiles, a.panel_tiles = panel_tiles;
-    rows_ = CeilDivide(a.out_height, row_tiles);
+    rows_ = CeilDivide(a.window.out_height, row_tiles);
     segments_ = CeilDivide(a.segments, segment_tiles);
     panels_ = CeilDivide(a.panels, panel_tiles);
   }
 
   std::size_t blocks() const {
-    return std::size_t{a.images} * a.row_tiles * a.segment_tiles * a.panel_tiles;
+    return std::size_t{a.window.batch} * a.row_tiles * a.segment_tiles * a.panel_tiles;
   }
   std::size_t items() const { return rows_ * segments_ * panels_; }
   double store_us() const { return static_cast<double>(items()) * store_us_; }
@@ -134,12 +132,13 @@ class Candidate {
   // Bytes that a block copies in kPatch mode.
   std::size_t PatchBytes() const {
     if (a.input != ConvInput::kPatch) return 0;
-    const std::size_t pixels = segments_ * CeilDivide(a.out_width, a.segments);
+    const ImageWindow& w = a.window;
+    const std::size_t pixels = segments_ * CeilDivide(w.out_width, a.segments);
     const std::size_t height =
-        (rows_ - 1) * a.stride_h + std::size_t{a.kernel_h - 1} * a.dilation_h + 1;
-    const std::size_t width = (std::min<std::size_t>(pixels, a.out_width) - 1) * a.stride_w +
-                              std::size_t{a.kernel_w - 1} * a.dilation_w + 1;
-    return std::min<std::size_t>(height, a.height) * width * a.channels * sizeof(float);
+        (rows_ - 1) * w.stride_h + std::size_t{w.kernel_h - 1} * w.dilation_h + 1;
+    const std::size_t width = (std::min<std::size_t>(pixels, w.out_width) - 1) * w.stride_w +
+                              std::size_t{w.kernel_w - 1} * w.dilation_w + 1;
+    return std::min<std::size_t>(height, w.height) * width * a.channels * sizeof(float);
   }
 
   // Bytes of the weights of one block.
@@ -150,10 +149,9 @@ class Candidate {
   // Bytes that all blocks fetch from outside their unit's cache, if consecutive blocks differ in
   // their panels and share input (`panels_first`), or else share weights.
   double FarBytes(bool panels_first) const {
-    const double input =
-        static_cast<double>(a.images) * a.height * a.width * a.channels * sizeof(float);
+    const double input = static_cast<double>(InputPixels(a.window)) * a.channels * sizeof(float);
     const double weights = static_cast<double>(a.panels) * 2 * a.lanes * a.depth * sizeof(float);
-    const double spatial = static_cast<double>(a.images) * a.row_tiles * a.segment_tiles;
+    const double spatial = static_cast<double>(a.window.batch) * a.row_tiles * a.segment_tiles;
     const double shared_input = input / spatial > kNearBytes ? input * a.panel_tiles : input;
     const double shared_weights = TileWeightBytes() > kNearBytes ? weights * spatial : weights;
     return panels_first ? shared_input + weights * (weights > kNearBytes ? spatial : 1)
@@ -164,7 +162,7 @@ class Candidate {
   double Score() const {
     const double count = static_cast<double>(blocks());
     const double items_in_all =
-        static_cast<double>(a.images) * a.out_height * a.segments * a.panels;
+        static_cast<double>(a.window.batch) * a.window.out_height * a.segments * a.panels;
     const double work = items_in_all * (item_us_ + store_us_) +
                         count * (kClaimUs + static_cast<double>(PatchBytes()) / kPatchRate) +
                         count * (static_cast<double>(items()) - DirectItems()) * detour_us_ +
@@ -194,7 +192,7 @@ class Candidate {
 // Cuts the rows of the product into about `tiles` parts per image: whole output rows, or parts of
 // one row.
 void CutSpatially(std::size_t tiles, std::uint32_t panel_tiles, Candidate& candidate) {
-  const std::size_t rows = candidate.a.out_height;
+  const std::size_t rows = candidate.a.window.out_height;
   if (tiles <= rows) {
     // The fewest tiles with at most this many rows.
     const std::size_t tall = CeilDivide(rows, std::max<std::size_t>(tiles, 1));
@@ -226,7 +224,7 @@ void ForEachCut(const Candidate& whole, Visit&& visit) {
 
 Candidate FinestCut(const Candidate& whole) {
   Candidate finest = whole;
-  finest.Cut(whole.a.out_height, whole.a.segments, whole.a.panels);
+  finest.Cut(whole.a.window.out_height, whole.a.segments, whole.a.panels);
   return finest;
 }
 
@@ -248,8 +246,8 @@ Candidate WholeOf(const Conv2dSpec& spec, const ConvTarget& target) {
   shape.target = &target;
   shape.lanes = target.lanes;
   shape.panels = CeilDiv32(shape.out_channels, 2 * target.lanes);
-  shape.segments = CeilDiv32(shape.out_width, target.max_rows);
-  shape.segment_pixels = shape.out_width / shape.segments;
+  shape.segments = CeilDiv32(shape.window.out_width, target.max_rows);
+  shape.segment_pixels = shape.window.out_width / shape.segments;
   shape.item_floats = target.max_rows * 2 * target.lanes;
   SetChunks(target, shape);
   return {shape, target, FinishNs(spec.epilogue)};
@@ -280,8 +278,8 @@ void ForEveryCut(const Candidate& whole, Visit&& visit) {
     if (panel_tiles == last_panel_tiles) continue;
     last_panel_tiles = panel_tiles;
     std::uint32_t last_row_tiles = 0;
-    for (std::uint32_t tall = 1; tall <= shape.out_height; ++tall) {
-      const std::uint32_t row_tiles = CeilDiv32(shape.out_height, tall);
+    for (std::uint32_t tall = 1; tall <= shape.window.out_height; ++tall) {
+      const std::uint32_t row_tiles = CeilDiv32(shape.window.out_height, tall);
       if (row_tiles == last_row_tiles) continue;
       last_row_tiles = row_tiles;
       next.Cut(row_tiles, 1, panel_tiles);
@@ -292,7 +290,7 @@ void ForEveryCut(const Candidate& whole, Visit&& visit) {
       const std::uint32_t parts = CeilDiv32(shape.segments, size);
       if (parts == last_parts) continue;
       last_parts = parts;
-      next.Cut(shape.out_height, parts, panel_tiles);
+      next.Cut(shape.window.out_height, parts, panel_tiles);
       visit(next);
     }
   }
@@ -305,13 +303,14 @@ bool SameCut(const Candidate& a, const Candidate& b) {
 
 }  // namespace
 
-bool IsFlat(const Conv2dSpec& s) {
-  return s.kernel_h == 1 && s.kernel_w == 1 && s.stride_h == 1 && s.stride_w == 1 &&
-         s.pad_top == 0 && s.pad_left == 0 && s.out_height == s.height && s.out_width == s.width;
+bool IsFlat(const Conv2dSpec& spec) {
+  const ImageWindow& w = spec.window;
+  return WindowTaps(w) == 1 && w.stride_h == 1 && w.stride_w == 1 && w.pad_top == 0 &&
+         w.pad_left == 0 && w.out_height == w.height && w.out_width == w.width;
 }
 
 bool IsGemv(const Conv2dSpec& spec) {
-  return !spec.any_rows && IsFlat(spec) && spec.batch * spec.height * spec.width == 1;
+  return !spec.any_rows && IsFlat(spec) && InputPixels(spec.window) == 1;
 }
 
 ConvTiling TileConv2d(const Conv2dSpec& spec, const ConvTarget& target) {

@@ -68,9 +68,10 @@ struct KernelRows {
 };
 
 inline KernelRows KernelRowsOf(const Conv2dArgs& args, std::size_t out_row) {
-  const std::int64_t y = static_cast<std::int64_t>(out_row) * args.stride_h - args.pad_top;
-  const std::int64_t step = args.dilation_h, height = args.height;
-  KernelRows rows{0, args.kernel_h, y};
+  const ImageWindow& w = args.window;
+  const std::int64_t y = static_cast<std::int64_t>(out_row) * w.stride_h - w.pad_top;
+  const std::int64_t step = w.dilation_h, height = w.height;
+  KernelRows rows{0, w.kernel_h, y};
   if (y < 0) {
     const std::int64_t above = (step - 1 - y) / step;
     rows.begin = static_cast<std::uint32_t>(std::min<std::int64_t>(above, rows.end));
@@ -84,7 +85,7 @@ inline KernelRows KernelRowsOf(const Conv2dArgs& args, std::size_t out_row) {
 
 /// Image column of kernel column 0 for an output pixel; may be negative.
 inline std::int64_t ColumnOf(const Conv2dArgs& args, std::size_t pixel) {
-  return static_cast<std::int64_t>(pixel) * args.stride_w - args.pad_left;
+  return static_cast<std::int64_t>(pixel) * args.window.stride_w - args.window.pad_left;
 }
 
 /// A part of the depth: `taps` taps from tap number `tap` on, which lies at kernel row `row` and
@@ -105,7 +106,7 @@ inline Chunk ChunkOf(const Conv2dArgs& args, std::uint32_t index) {
     chunk.depth = static_cast<std::uint32_t>(piece.size());
   } else {
     chunk.tap = index * args.chunk_taps;
-    chunk.taps = std::min(args.chunk_taps, args.kernel_h * args.taps_w - chunk.tap);
+    chunk.taps = std::min(args.chunk_taps, args.window.kernel_h * args.taps_w - chunk.tap);
     chunk.depth = args.tap_depth;
   }
   chunk.row = chunk.tap / args.taps_w;
@@ -130,7 +131,7 @@ inline void CopyPatchRow(const Conv2dArgs& args, const float* image_row, std::in
                          std::size_t columns, float* to) {
   const std::int64_t end = column + static_cast<std::int64_t>(columns);
   const std::int64_t begin_inside = std::clamp<std::int64_t>(0, column, end);
-  const std::int64_t end_inside = std::clamp<std::int64_t>(args.width, begin_inside, end);
+  const std::int64_t end_inside = std::clamp<std::int64_t>(args.window.width, begin_inside, end);
   const std::size_t channels = args.channels;
   const std::size_t before = static_cast<std::size_t>(begin_inside - column) * channels;
   const std::size_t inside = static_cast<std::size_t>(end_inside - begin_inside) * channels;
@@ -143,19 +144,20 @@ inline void CopyPatchRow(const Conv2dArgs& args, const float* image_row, std::in
 
 inline InputView CopyPatch(const Conv2dArgs& args, const ConvTile& tile, const float* image,
                            float* patch) {
+  const ImageWindow& w = args.window;
   const KernelRows top = KernelRowsOf(args, tile.rows.begin);
   const KernelRows bottom = KernelRowsOf(args, tile.rows.end - 1);
-  const std::int64_t window = std::int64_t{args.kernel_h - 1} * args.dilation_h + 1;
-  const std::int64_t end_row = std::min<std::int64_t>(args.height, bottom.y + window);
+  const std::int64_t reach = std::int64_t{w.kernel_h - 1} * w.dilation_h + 1;
+  const std::int64_t end_row = std::min<std::int64_t>(w.height, bottom.y + reach);
   const Pixels first = PixelsOf(args, static_cast<std::uint32_t>(tile.segments.begin));
   const Pixels last = PixelsOf(args, static_cast<std::uint32_t>(tile.segments.end - 1));
   const std::int64_t first_column = ColumnOf(args, first.first);
   const std::int64_t last_column = ColumnOf(args, last.first + last.count - 1);
   const std::int64_t columns =
-      last_column - first_column + std::int64_t{args.kernel_w - 1} * args.dilation_w + 1;
+      last_column - first_column + std::int64_t{w.kernel_w - 1} * w.dilation_w + 1;
   const InputView view{patch, std::max<std::int64_t>(0, top.y), first_column,
                        columns * args.channels};
-  const std::int64_t image_pitch = std::int64_t{args.width} * args.channels;
+  const std::int64_t image_pitch = std::int64_t{w.width} * args.channels;
   for (std::int64_t y = view.first_row; y < end_row; ++y) {
     CopyPatchRow(args, image + y * image_pitch, first_column, static_cast<std::size_t>(columns),
                  patch);
@@ -168,8 +170,8 @@ inline InputView CopyPatch(const Conv2dArgs& args, const ConvTile& tile, const f
 inline std::uint32_t PaddingMask(const Conv2dArgs& args, std::size_t pixel) {
   std::uint32_t mask = 0;
   std::int64_t column = ColumnOf(args, pixel);
-  for (std::uint32_t tap = 0; tap < args.taps_w; ++tap, column += args.dilation_w) {
-    const bool padding = column < 0 || column >= std::int64_t{args.width};
+  for (std::uint32_t tap = 0; tap < args.taps_w; ++tap, column += args.window.dilation_w) {
+    const bool padding = column < 0 || column >= std::int64_t{args.window.width};
     mask |= static_cast<std::uint32_t>(padding) << tap;
   }
   return mask;

@@ -178,20 +178,15 @@ class RowRunner {
  public:
   HWY_INLINE RowRunner(const DepthwiseArgs& args, size_t image, size_t row, Range channels)
       : spec_(args.spec) {
-    const AxisTaps taps = TapsOf({.size = spec_.height,
-                                  .taps = spec_.kernel_h,
-                                  .stride = spec_.stride_h,
-                                  .dilation = spec_.dilation_h,
-                                  .pad = spec_.pad_top},
-                                 row);
-    const size_t x_row = size_t{spec_.width} * spec_.channels;
-    x_ = args.x + (image * spec_.height + taps.start(spec_.dilation_h)) * x_row + channels.begin;
-    strip_.weights = args.weights + taps.first * spec_.kernel_w * spec_.channels + channels.begin;
+    const ImageWindow& w = spec_.window;
+    const AxisTaps taps = TapsOf(RowAxis(w), row);
+    const size_t x_row = size_t{w.width} * spec_.channels;
+    x_ = args.x + (image * w.height + taps.start(w.dilation_h)) * x_row + channels.begin;
+    strip_.weights = args.weights + taps.first * w.kernel_w * spec_.channels + channels.begin;
     strip_.bias = args.bias == nullptr ? nullptr : args.bias + channels.begin;
-    y_ = args.y + (image * spec_.out_height + row) * spec_.out_width * spec_.channels +
-         channels.begin;
-    strip_.x_row = spec_.dilation_h * x_row;
-    strip_.weight_row = size_t{spec_.kernel_w} * spec_.channels;
+    y_ = args.y + (image * w.out_height + row) * w.out_width * spec_.channels + channels.begin;
+    strip_.x_row = w.dilation_h * x_row;
+    strip_.weight_row = size_t{w.kernel_w} * spec_.channels;
     strip_.pixel = spec_.channels;
     strip_.rows = taps.count;
     strip_.channels = channels.size();
@@ -201,20 +196,15 @@ class RowRunner {
   /// For any filter: one output after the other.
   HWY_INLINE void Plain(Range columns) {
     for (size_t column = columns.begin; column < columns.end; ++column) {
-      const AxisTaps taps = TapsOf({.size = spec_.width,
-                                    .taps = spec_.kernel_w,
-                                    .stride = spec_.stride_w,
-                                    .dilation = spec_.dilation_w,
-                                    .pad = spec_.pad_left},
-                                   column);
+      const AxisTaps taps = TapsOf(ColumnAxis(spec_.window), column);
       Window window;
       window.rows = taps.count == 0 ? 0 : strip_.rows;
       window.columns = taps.count;
       window.x_row = strip_.x_row;
-      window.x_column = size_t{spec_.dilation_w} * spec_.channels;
+      window.x_column = size_t{spec_.window.dilation_w} * spec_.channels;
       window.weight_row = strip_.weight_row;
       window.weight_column = spec_.channels;
-      window.x = x_ + taps.start(spec_.dilation_w) * spec_.channels;
+      window.x = x_ + taps.start(spec_.window.dilation_w) * spec_.channels;
       window.weights = strip_.weights + (taps.count == 0 ? 0 : taps.first * spec_.channels);
       strip_.y = y_ + column * spec_.channels;
       RunWindow(window, strip_);
@@ -227,10 +217,10 @@ class RowRunner {
   HWY_INLINE void Three(Range columns) {
     for (size_t column = columns.begin; column < columns.end;) {
       const ptrdiff_t origin =
-          static_cast<ptrdiff_t>(column * kStride) - static_cast<ptrdiff_t>(spec_.pad_left);
+          static_cast<ptrdiff_t>(column * kStride) - static_cast<ptrdiff_t>(spec_.window.pad_left);
       const size_t pixels = std::min<size_t>(4, columns.end - column);
       const ptrdiff_t end = origin + static_cast<ptrdiff_t>((pixels - 1) * kStride + 3);
-      const ptrdiff_t width = spec_.width;
+      const ptrdiff_t width = spec_.window.width;
       if (origin < -1 || end > width + 1) {
         Plain({column, column + 1});
         ++column;
@@ -286,8 +276,8 @@ bool DepthwiseBody(const void* raw, std::uint32_t block, BlockContext& ctx) {
   const size_t unrolled = kStride == 0 ? 0 : channels.size() / simd::Lanes() * simd::Lanes();
   const Range whole{channels.begin, channels.begin + unrolled};
   const Range rest{whole.end, channels.end};
-  const Range rows = Share(spec.out_height, args.row_tiles, row_tile);
-  const Range columns = Share(spec.out_width, args.column_tiles, column_tile);
+  const Range rows = Share(spec.window.out_height, args.row_tiles, row_tile);
+  const Range columns = Share(spec.window.out_width, args.column_tiles, column_tile);
   for (size_t column = columns.begin; column < columns.end; column += kColumnsAtOnce) {
     const Range strip{column, std::min(columns.end, column + kColumnsAtOnce)};
     for (size_t row = rows.begin; row < rows.end; ++row) {
@@ -306,9 +296,10 @@ bool DepthwiseBody(const void* raw, std::uint32_t block, BlockContext& ctx) {
 }  // namespace
 
 Body PickDepthwiseBody(const DepthwiseSpec& spec) {
-  if (spec.kernel_w == 3 && spec.dilation_w == 1) {
-    if (spec.stride_w == 1) return &DepthwiseBody<1>;
-    if (spec.stride_w == 2) return &DepthwiseBody<2>;
+  const ImageWindow& w = spec.window;
+  if (w.kernel_w == 3 && w.dilation_w == 1) {
+    if (w.stride_w == 1) return &DepthwiseBody<1>;
+    if (w.stride_w == 2) return &DepthwiseBody<2>;
   }
   return &DepthwiseBody<0>;
 }

@@ -35,38 +35,28 @@ struct Sizes {
 };
 
 Result<Sizes> CheckSizes(const DepthwiseSpec& spec) {
-  LAGOON_RETURN_IF_ERROR(CheckPositive(kName, {{"stride_h", spec.stride_h},
-                                               {"stride_w", spec.stride_w},
-                                               {"dilation_h", spec.dilation_h},
-                                               {"dilation_w", spec.dilation_w}}));
-  Sizes sizes;
-  LAGOON_ASSIGN_OR_RETURN(sizes.inputs, CheckElements(kName, "x",
-                                                      {{"batch", spec.batch},
-                                                       {"height", spec.height},
-                                                       {"width", spec.width},
-                                                       {"channels", spec.channels}}));
-  LAGOON_ASSIGN_OR_RETURN(sizes.outputs, CheckElements(kName, "y",
-                                                       {{"batch", spec.batch},
-                                                        {"out_height", spec.out_height},
-                                                        {"out_width", spec.out_width},
-                                                        {"channels", spec.channels}}));
+  const ImageWindow& w = spec.window;
+  const Field channels = {"channels", spec.channels};
+  LAGOON_ASSIGN_OR_RETURN(const ImageElements images, CheckImages(kName, w, channels, channels));
   LAGOON_ASSIGN_OR_RETURN(
-      sizes.taps,
-      CheckElements(kName, "a filter", {{"kernel_h", spec.kernel_h}, {"kernel_w", spec.kernel_w}}));
-  return sizes;
+      const std::size_t taps,
+      CheckElements(kName, "a filter", {{"kernel_h", w.kernel_h}, {"kernel_w", w.kernel_w}}));
+  return Sizes{images.inputs, images.outputs, taps};
 }
 
 Result<Sizes> Check(const DepthwiseSpec& spec) {
   LAGOON_ASSIGN_OR_RETURN(const Sizes sizes, CheckSizes(spec));
   if (sizes.taps > kMaxDepthwiseTaps) {
     return Invalid(kName, fmt::format("kernel_h {} x kernel_w {} is {} taps, the most is {}",
-                                      spec.kernel_h, spec.kernel_w, sizes.taps, kMaxDepthwiseTaps));
+                                      spec.window.kernel_h, spec.window.kernel_w, sizes.taps,
+                                      kMaxDepthwiseTaps));
   }
   return sizes;
 }
 
 double NsPerOutput(const DepthwiseSpec& spec, std::size_t taps) {
-  const bool unrolled = spec.kernel_w == 3 && spec.stride_w <= 2 && spec.dilation_w == 1;
+  const ImageWindow& w = spec.window;
+  const bool unrolled = w.kernel_w == 3 && w.stride_w <= 2 && w.dilation_w == 1;
   const double plain = spec.channels < 64 ? kNsPerLonelyTap : kNsPerPlainTap;
   return kNsPerOutput + (unrolled ? kNsPerTap : plain) * static_cast<double>(taps);
 }
@@ -87,19 +77,20 @@ std::uint32_t EvenTiles(std::size_t things, std::size_t wanted) {
 /// along channels before that, because a band of few rows reads many rows twice.
 void SetTiles(const Sizes& sizes, DepthwiseArgs& args) {
   const DepthwiseSpec& spec = args.spec;
+  const ImageWindow& w = spec.window;
   const std::size_t grains = CeilDivide(spec.channels, kDepthwiseChannelGrain);
-  const std::size_t pixels = std::size_t{spec.out_height} * spec.out_width;
-  const std::size_t image_inputs = sizes.inputs / spec.batch;
+  const std::size_t pixels = std::size_t{w.out_height} * w.out_width;
+  const std::size_t image_inputs = sizes.inputs / w.batch;
   const double ns = kNsPerInput * static_cast<double>(image_inputs) +
                     (NsPerOutput(spec, sizes.taps) + FinishNs(spec.epilogue)) *
                         static_cast<double>(pixels * grains * kDepthwiseChannelGrain);
   std::size_t wanted = BlocksFor(ns, pixels * grains);
-  const bool narrow = spec.out_height <= 14;
+  const bool narrow = w.out_height <= 14;
   args.channel_tiles = narrow ? EvenTiles(grains, std::min(wanted, CeilDivide(grains, 4))) : 1;
   wanted = RoundDivide(wanted, args.channel_tiles);
-  args.row_tiles = EvenTiles(spec.out_height, wanted);
+  args.row_tiles = EvenTiles(w.out_height, wanted);
   wanted = RoundDivide(wanted, args.row_tiles);
-  args.column_tiles = EvenTiles(spec.out_width, wanted);
+  args.column_tiles = EvenTiles(w.out_width, wanted);
   wanted = RoundDivide(wanted, args.column_tiles);
   if (wanted > 1) args.channel_tiles = static_cast<std::uint32_t>(grains);
 }
@@ -115,7 +106,7 @@ Result<Kernel> MakeDepthwise(const DepthwiseSpec& spec) {
   LAGOON_ASSIGN_OR_RETURN(args.finish, FinishOf(kName, spec.epilogue));
   SetTiles(sizes, args);
   const std::uint64_t blocks =
-      std::uint64_t{spec.batch} * args.row_tiles * args.column_tiles * args.channel_tiles;
+      std::uint64_t{spec.window.batch} * args.row_tiles * args.column_tiles * args.channel_tiles;
   LAGOON_CHECK(blocks <= kMaxElements);
   Kernel kernel;
   kernel.name = kName;
@@ -133,11 +124,11 @@ Result<Kernel> MakeDepthwise(const DepthwiseSpec& spec) {
 }
 
 std::size_t PackedDepthwiseWeightBytes(const DepthwiseSpec& spec) {
-  return sizeof(float) * spec.channels * spec.kernel_h * spec.kernel_w;
+  return sizeof(float) * spec.channels * WindowTaps(spec.window);
 }
 
 void PackDepthwiseWeights(const DepthwiseSpec& spec, const float* weights, void* packed) {
-  const std::size_t taps = std::size_t{spec.kernel_h} * spec.kernel_w;
+  const std::size_t taps = WindowTaps(spec.window);
   auto* to = static_cast<float*>(packed);
   for (std::size_t tap = 0; tap < taps; ++tap) {
     for (std::size_t channel = 0; channel < spec.channels; ++channel) {

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "kernels/testing/image_window.h"
 #include "kernels/testing/ops.h"
 
 namespace lagoon {
@@ -16,14 +17,13 @@ constexpr double kTolerance = 2e-5;
 double OneOutput(const DepthwiseSpec& s, const Floats& x, const Floats& w, std::size_t image,
                  std::size_t oy, std::size_t ox, std::size_t c) {
   double sum = 0;
-  for (std::size_t ky = 0; ky < s.kernel_h; ++ky) {
-    for (std::size_t kx = 0; kx < s.kernel_w; ++kx) {
-      const std::int64_t iy = std::int64_t(oy * s.stride_h + ky * s.dilation_h) - s.pad_top;
-      const std::int64_t ix = std::int64_t(ox * s.stride_w + kx * s.dilation_w) - s.pad_left;
-      if (iy < 0 || ix < 0 || iy >= s.height || ix >= s.width) continue;
-      const std::size_t at =
-          ((image * s.height + std::size_t(iy)) * s.width + std::size_t(ix)) * s.channels + c;
-      sum += double(x[at]) * double(w[(c * s.kernel_h + ky) * s.kernel_w + kx]);
+  const ImageWindow& window = s.window;
+  for (std::size_t ky = 0; ky < window.kernel_h; ++ky) {
+    for (std::size_t kx = 0; kx < window.kernel_w; ++kx) {
+      const auto pixel = testing::InputPixelOf(window, image, oy, ox, ky, kx);
+      if (!pixel) continue;
+      sum += double(x[*pixel * s.channels + c]) *
+             double(w[(c * window.kernel_h + ky) * window.kernel_w + kx]);
     }
   }
   return sum;
@@ -38,19 +38,20 @@ double Activate(const Epilogue& e, double value) {
 }
 
 void Check(const DepthwiseSpec& s) {
-  SCOPED_TRACE(::testing::Message() << s.height << "x" << s.width << "x" << s.channels << " kernel "
-                                    << s.kernel_h << "x" << s.kernel_w << " stride " << s.stride_w
-                                    << " dilation " << s.dilation_w << " pad " << s.pad_left);
-  const Floats x = testing::RandomFloats(std::size_t{s.batch} * s.height * s.width * s.channels);
-  const Floats w =
-      testing::RandomFloats(std::size_t{s.channels} * s.kernel_h * s.kernel_w, -1, 1, 2);
+  const ImageWindow& window = s.window;
+  SCOPED_TRACE(::testing::Message()
+               << window.height << "x" << window.width << "x" << s.channels << " kernel "
+               << window.kernel_h << "x" << window.kernel_w << " stride " << window.stride_w
+               << " dilation " << window.dilation_w << " pad " << window.pad_left);
+  const Floats x = testing::RandomFloats(InputPixels(window) * s.channels);
+  const Floats w = testing::RandomFloats(WindowTaps(window) * s.channels, -1, 1, 2);
   const Floats bias = testing::RandomFloats(s.channels, -1, 1, 3);
   Floats packed(PackedDepthwiseWeightBytes(s) / sizeof(float));
   PackDepthwiseWeights(s, w.data(), packed.data());
   Doubles reference;
-  for (std::size_t image = 0; image < s.batch; ++image) {
-    for (std::size_t oy = 0; oy < s.out_height; ++oy) {
-      for (std::size_t ox = 0; ox < s.out_width; ++ox) {
+  for (std::size_t image = 0; image < window.batch; ++image) {
+    for (std::size_t oy = 0; oy < window.out_height; ++oy) {
+      for (std::size_t ox = 0; ox < window.out_width; ++ox) {
         for (std::size_t c = 0; c < s.channels; ++c) {
           const double sum = OneOutput(s, x, w, image, oy, ox, c) + (s.bias ? bias[c] : 0);
           reference.push_back(Activate(s.epilogue, sum));
@@ -66,12 +67,8 @@ void Check(const DepthwiseSpec& s) {
 DepthwiseSpec Square(std::uint32_t size, std::uint32_t channels, std::uint32_t kernel,
                      std::uint32_t stride, std::uint32_t pad) {
   DepthwiseSpec s;
-  s.height = s.width = size;
+  s.window = testing::SquareWindow(size, kernel, stride, pad);
   s.channels = channels;
-  s.kernel_h = s.kernel_w = kernel;
-  s.stride_h = s.stride_w = stride;
-  s.pad_top = s.pad_left = pad;
-  s.out_height = s.out_width = (size + 2 * pad - kernel) / stride + 1;
   return s;
 }
 
@@ -114,15 +111,16 @@ TEST(Depthwise, AnyFilter) {
   Check(Square(12, 20, 7, 1, 3));
   Check(Square(9, 20, 9, 1, 0));
   DepthwiseSpec tall = Square(9, 20, 3, 1, 1);
-  tall.kernel_h = 7;
-  tall.pad_top = 3;
+  tall.window.kernel_h = 7;
+  tall.window.pad_top = 3;
   Check(tall);
 }
 
 TEST(Depthwise, PaddingMayBeAsymmetricOrWiderThanTheFilter) {
   DepthwiseSpec s = Square(6, 18, 3, 2, 0);
-  s.pad_top = 1;
-  s.out_height = s.out_width = 3;  // the last window reaches one element beyond the right edge
+  s.window.pad_top = 1;
+  // The last window reaches one element beyond the right edge.
+  s.window.out_height = s.window.out_width = 3;
   Check(s);
   s = Square(5, 18, 3, 1, 4);  // the first windows cover only padding
   s.bias = true;
@@ -133,17 +131,17 @@ TEST(Depthwise, PaddingMayBeAsymmetricOrWiderThanTheFilter) {
 
 TEST(Depthwise, Dilation) {
   DepthwiseSpec s = Square(12, 20, 3, 1, 2);
-  s.dilation_h = s.dilation_w = 2;
-  s.out_height = s.out_width = 12;
+  s.window.dilation_h = s.window.dilation_w = 2;
+  s.window.out_height = s.window.out_width = 12;
   Check(s);
-  s.dilation_w = 1;  // dilated rows, dense columns: uses the unrolled body
-  s.pad_left = 1;
+  s.window.dilation_w = 1;  // dilated rows, dense columns: uses the unrolled body
+  s.window.pad_left = 1;
   Check(s);
 }
 
 TEST(Depthwise, BatchAndRelu) {
   DepthwiseSpec s = Square(13, 33, 3, 1, 1);
-  s.batch = 3;
+  s.window.batch = 3;
   s.bias = true;
   s.epilogue.activation = Activation::kRelu;
   Check(s);
@@ -151,16 +149,16 @@ TEST(Depthwise, BatchAndRelu) {
 
 TEST(Depthwise, OneWideRowIsCutAlongColumns) {
   DepthwiseSpec s = Square(3, 64, 3, 1, 1);
-  s.height = s.out_height = 1;
-  s.width = s.out_width = 3000;
+  s.window.height = s.window.out_height = 1;
+  s.window.width = s.window.out_width = 3000;
   Check(s);
   EXPECT_GE(MakeDepthwise(s)->blocks, 4u);
 }
 
 TEST(Depthwise, LargestFilterStillFitsABlock) {
   DepthwiseSpec s = Square(44, 40, 44, 1, 0);
-  s.kernel_w = 46;
-  s.width = 46;
+  s.window.kernel_w = 46;
+  s.window.width = 46;
   Check(s);
 }
 
@@ -181,16 +179,16 @@ TEST(Depthwise, NanPassesThroughTheActivation) {
 
 TEST(Depthwise, RefusesBadSpecsByName) {
   DepthwiseSpec s = Square(6, 18, 3, 1, 1);
-  s.stride_h = 0;
+  s.window.stride_h = 0;
   testing::ExpectInvalid(MakeDepthwise(s), {"depthwise", "stride_h", "0"});
   s = Square(6, 18, 3, 1, 1);
   s.channels = 0;
   testing::ExpectInvalid(MakeDepthwise(s), {"depthwise", "channels", "0"});
   s = Square(6, 18, 3, 1, 1);
-  s.kernel_h = 1000;
+  s.window.kernel_h = 1000;
   testing::ExpectInvalid(MakeDepthwise(s), {"kernel_h 1000", "kernel_w 3", "2048"});
   s = Square(6, 18, 3, 1, 1);
-  s.height = s.width = 1u << 20;
+  s.window.height = s.window.width = 1u << 20;
   testing::ExpectInvalid(MakeDepthwise(s), {"x has", "height 1048576", "width 1048576"});
   s = Square(6, 18, 3, 1, 1);
   s.epilogue.residual = true;

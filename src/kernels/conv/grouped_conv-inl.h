@@ -149,21 +149,22 @@ class Patch {
   Patch(const GroupedConvArgs& args, const GroupedTile& tile, float* memory)
       : args_(args), memory_(memory), slot_(PatchSlot(args.spec, args.panels)) {
     const GroupedConvSpec& spec = args.spec;
-    const auto height = static_cast<ptrdiff_t>(spec.height);
-    const ptrdiff_t first_row = Origin(tile.rows.begin, spec.stride_h, spec.pad_top);
-    const size_t rows = ReachOf(tile.rows.size(), spec.stride_h, spec.kernel_h, spec.dilation_h);
+    const ImageWindow& w = spec.window;
+    const auto height = static_cast<ptrdiff_t>(w.height);
+    const ptrdiff_t first_row = Origin(tile.rows.begin, w.stride_h, w.pad_top);
+    const size_t rows = ReachOf(tile.rows.size(), w.stride_h, w.kernel_h, w.dilation_h);
     first_row_ = std::clamp<ptrdiff_t>(first_row, 0, height);
     end_row_ = std::clamp<ptrdiff_t>(first_row + static_cast<ptrdiff_t>(rows), first_row_, height);
-    column_ = Origin(tile.columns.begin, spec.stride_w, spec.pad_left);
-    columns_ = ReachOf(tile.columns.size(), spec.stride_w, spec.kernel_w, spec.dilation_w);
-    image_ = args.x + tile.image * spec.height * spec.width * spec.in_channels;
+    column_ = Origin(tile.columns.begin, w.stride_w, w.pad_left);
+    columns_ = ReachOf(tile.columns.size(), w.stride_w, w.kernel_w, w.dilation_w);
+    image_ = args.x + tile.image * w.height * w.width * spec.in_channels;
   }
 
   /// Copies the panel's input channels. Checks `ctx`, unless null, after every row. False: leave.
   bool Fill(Range channels, BlockContext* ctx) {
     float* to = memory_;
     for (ptrdiff_t row = first_row_; row < end_row_; ++row, to += columns_ * slot_) {
-      FillRow(image_ + static_cast<size_t>(row) * args_.spec.width * args_.spec.in_channels,
+      FillRow(image_ + static_cast<size_t>(row) * args_.spec.window.width * args_.spec.in_channels,
               channels, to);
       if (ctx != nullptr && ctx->ShouldLeave()) return false;
     }
@@ -184,7 +185,7 @@ class Patch {
   }
 
   HWY_INLINE void FillRow(const float* x, Range channels, float* to) const {
-    const auto width = static_cast<ptrdiff_t>(args_.spec.width);
+    const auto width = static_cast<ptrdiff_t>(args_.spec.window.width);
     const ptrdiff_t end = column_ + static_cast<ptrdiff_t>(columns_);
     const ptrdiff_t begin_inside = std::clamp<ptrdiff_t>(0, column_, end);
     const ptrdiff_t end_inside = std::clamp<ptrdiff_t>(width, begin_inside, end);
@@ -237,7 +238,7 @@ class GroupedRunner {
   bool Panel(size_t panel) {
     channels_ = ChannelsOf(spec_, args_.panels, panel);
     const size_t depth = spec_.in_channels / spec_.groups;
-    const size_t floats = size_t{spec_.kernel_h} * spec_.kernel_w * depth * simd::Lanes();
+    const size_t floats = WindowTaps(spec_.window) * depth * simd::Lanes();
     weights_ = args_.weights + panel * floats;
     FillBias();
     if (!patch_.Fill(channels_.in, ctx_)) return false;
@@ -273,30 +274,26 @@ class GroupedRunner {
   /// Computes the pixels `columns` (counted from the tile's first column) of an output row. False:
   /// the block left.
   bool Pixels(size_t row, Range columns) {
-    const AxisTaps taps = TapsOf({.size = spec_.height,
-                                  .taps = spec_.kernel_h,
-                                  .stride = spec_.stride_h,
-                                  .dilation = spec_.dilation_h,
-                                  .pad = spec_.pad_top},
-                                 row);
+    const ImageWindow& w = spec_.window;
+    const AxisTaps taps = TapsOf(RowAxis(w), row);
     const size_t pixels = columns.size();
     Segment s;
     s.rows = taps.count;
-    s.columns = spec_.kernel_w;
+    s.columns = w.kernel_w;
     s.depth = spec_.in_channels / spec_.groups;
     if (taps.count > 0) {
-      s.x = patch_.At(taps.start(spec_.dilation_h), columns.begin * spec_.stride_w);
-      s.weights = weights_ + taps.first * spec_.kernel_w * s.depth * simd::Lanes();
+      s.x = patch_.At(taps.start(w.dilation_h), columns.begin * w.stride_w);
+      s.weights = weights_ + taps.first * w.kernel_w * s.depth * simd::Lanes();
     }
-    s.pixel = spec_.stride_w * patch_.slot();
-    s.column = spec_.dilation_w * patch_.slot();
-    s.row = spec_.dilation_h * patch_.row();
+    s.pixel = w.stride_w * patch_.slot();
+    s.column = w.dilation_w * patch_.slot();
+    s.row = w.dilation_h * patch_.row();
     s.lanes = lanes_;
     s.sums = sums_;
     s.limits = args_.limits;
     s.y_pixel = spec_.out_channels;
     s.y_count = channels_.out.size();
-    const size_t out_row = (tile_.image * spec_.out_height + row) * spec_.out_width;
+    const size_t out_row = (tile_.image * w.out_height + row) * w.out_width;
     s.y =
         args_.y + (out_row + tile_.columns.begin + columns.begin) * s.y_pixel + channels_.out.begin;
     if (!Sum(s, pixels)) return false;

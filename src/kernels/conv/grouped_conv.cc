@@ -44,17 +44,10 @@ constexpr std::size_t kVersionPanels[] = {1, 2, 4};
 
 GroupedConvTarget ChosenTarget() { return LAGOON_DISPATCH(PickGroupedConv)(); }
 
-std::size_t TapsOfSpec(const GroupedConvSpec& spec) {
-  return std::size_t{spec.kernel_h} * spec.kernel_w;
-}
 std::size_t DepthOf(const GroupedConvSpec& spec) { return spec.in_channels / spec.groups; }
 
 Status CheckGroups(const GroupedConvSpec& spec) {
-  LAGOON_RETURN_IF_ERROR(CheckPositive(kName, {{"groups", spec.groups},
-                                               {"stride_h", spec.stride_h},
-                                               {"stride_w", spec.stride_w},
-                                               {"dilation_h", spec.dilation_h},
-                                               {"dilation_w", spec.dilation_w}}));
+  LAGOON_RETURN_IF_ERROR(CheckPositive(kName, {{"groups", spec.groups}}));
   if (spec.in_channels % spec.groups == 0 && spec.out_channels % spec.groups == 0) return {};
   return Invalid(kName, fmt::format("groups {} do not divide in_channels {} and out_channels {}",
                                     spec.groups, spec.in_channels, spec.out_channels));
@@ -65,31 +58,25 @@ struct Sizes {
 };
 
 Result<Sizes> CheckSizes(const GroupedConvSpec& spec) {
-  Sizes sizes;
-  LAGOON_ASSIGN_OR_RETURN(sizes.inputs, CheckElements(kName, "x",
-                                                      {{"batch", spec.batch},
-                                                       {"height", spec.height},
-                                                       {"width", spec.width},
-                                                       {"in_channels", spec.in_channels}}));
-  LAGOON_ASSIGN_OR_RETURN(sizes.outputs, CheckElements(kName, "y",
-                                                       {{"batch", spec.batch},
-                                                        {"out_height", spec.out_height},
-                                                        {"out_width", spec.out_width},
-                                                        {"out_channels", spec.out_channels}}));
+  const ImageWindow& w = spec.window;
+  LAGOON_ASSIGN_OR_RETURN(const ImageElements images,
+                          CheckImages(kName, w, {"in_channels", spec.in_channels},
+                                      {"out_channels", spec.out_channels}));
   LAGOON_RETURN_IF_ERROR(CheckGroups(spec));
-  LAGOON_ASSIGN_OR_RETURN(sizes.weights, CheckElements(kName, "weights",
-                                                       {{"out_channels", spec.out_channels},
-                                                        {"in_channels", DepthOf(spec)},
-                                                        {"kernel_h", spec.kernel_h},
-                                                        {"kernel_w", spec.kernel_w}}));
+  LAGOON_ASSIGN_OR_RETURN(const std::size_t weights,
+                          CheckElements(kName, "weights",
+                                        {{"out_channels", spec.out_channels},
+                                         {"in_channels", DepthOf(spec)},
+                                         {"kernel_h", w.kernel_h},
+                                         {"kernel_w", w.kernel_w}}));
   if (!FitsGroupedConv(spec)) {
     return Invalid(kName,
                    fmt::format("a kernel of {}x{} at dilation {}x{} and stride {}x{} over {} "
                                "channels reaches too far for one block",
-                               spec.kernel_h, spec.kernel_w, spec.dilation_h, spec.dilation_w,
-                               spec.stride_h, spec.stride_w, DepthOf(spec)));
+                               w.kernel_h, w.kernel_w, w.dilation_h, w.dilation_w, w.stride_h,
+                               w.stride_w, DepthOf(spec)));
   }
-  return sizes;
+  return Sizes{images.inputs, images.outputs, weights};
 }
 
 /// Largest number of rows and columns of a block's output.
@@ -97,23 +84,23 @@ struct Shape {
   std::size_t rows = 1, columns = 1;
 };
 Shape LargestTile(const GroupedConvArgs& args) {
-  return {CeilDivide(args.spec.out_height, args.row_tiles),
-          CeilDivide(args.spec.out_width, args.column_tiles)};
+  return {CeilDivide(args.spec.window.out_height, args.row_tiles),
+          CeilDivide(args.spec.window.out_width, args.column_tiles)};
 }
 
 /// Floats of the input of a tile and a panel.
 std::size_t PatchFloats(const GroupedConvSpec& spec, const GroupedPanels& panels,
                         const Shape& tile) {
-  return ReachOf(tile.rows, spec.stride_h, spec.kernel_h, spec.dilation_h) *
-         ReachOf(tile.columns, spec.stride_w, spec.kernel_w, spec.dilation_w) *
-         PatchSlot(spec, panels);
+  const ImageWindow& w = spec.window;
+  return ReachOf(tile.rows, w.stride_h, w.kernel_h, w.dilation_h) *
+         ReachOf(tile.columns, w.stride_w, w.kernel_w, w.dilation_w) * PatchSlot(spec, panels);
 }
 
 /// Time of one panel of a tile.
 double TileNs(const GroupedConvArgs& args, const Shape& tile) {
   const GroupedConvSpec& spec = args.spec;
   const double product = args.panels.several() ? kNsPerPermuted : kNsPerProduct;
-  const double output = product * static_cast<double>(TapsOfSpec(spec) * DepthOf(spec)) +
+  const double output = product * static_cast<double>(WindowTaps(spec.window) * DepthOf(spec)) +
                         kNsPerOutput + FinishNs(spec.epilogue) * args.panels.lanes;
   return output * static_cast<double>(tile.rows * tile.columns) +
          kNsPerPatchFloat * static_cast<double>(PatchFloats(spec, args.panels, tile));
@@ -128,19 +115,19 @@ std::uint32_t Even(std::size_t tiles, std::size_t most) {
 /// Cuts for blocks of `ns`: several panels per block if they are short, else one panel, its rows
 /// cut, else parts of a row.
 void SetTiles(double ns, std::size_t pixels, GroupedConvArgs& args) {
-  const GroupedConvSpec& spec = args.spec;
-  const double panel = TileNs(args, {spec.out_height, spec.out_width});
+  const ImageWindow& w = args.spec.window;
+  const double panel = TileNs(args, {w.out_height, w.out_width});
   const auto whole = [](double ratio) {
     return static_cast<std::size_t>(std::clamp(ratio, 1.0, 1e9));
   };
   args.panel_tiles = Even(CeilDivide(args.panels.count, whole(ns / panel)), args.panels.count);
   args.row_tiles = args.column_tiles = 1;
-  const std::size_t rows = whole(ns / TileNs(args, {1, spec.out_width}));
-  args.row_tiles = Even(CeilDivide(spec.out_height, rows), spec.out_height);
-  if (args.row_tiles < spec.out_height) return;
+  const std::size_t rows = whole(ns / TileNs(args, {1, w.out_width}));
+  args.row_tiles = Even(CeilDivide(w.out_height, rows), w.out_height);
+  if (args.row_tiles < w.out_height) return;
   const double segment = TileNs(args, {1, pixels});
   const std::size_t columns = pixels * whole(ns / segment);
-  args.column_tiles = static_cast<std::uint32_t>(CeilDivide(spec.out_width, columns));
+  args.column_tiles = static_cast<std::uint32_t>(CeilDivide(w.out_width, columns));
 }
 
 /// A block of one segment may be long, so its depth is cut, with a guard check after each piece.
@@ -158,7 +145,7 @@ KernelVersion VersionOf(const GroupedConvArgs& args) {
                              args.column_tiles, args.panel_tiles);
   version.args = ArgsImage(args);
   const std::uint64_t blocks =
-      std::uint64_t{args.spec.batch} * args.row_tiles * args.column_tiles * args.panel_tiles;
+      std::uint64_t{args.spec.window.batch} * args.row_tiles * args.column_tiles * args.panel_tiles;
   LAGOON_CHECK(blocks <= kMaxElements);
   version.blocks = static_cast<std::uint32_t>(blocks);
   version.scratch_bytes = sizeof(float) * PatchFloats(args.spec, args.panels, LargestTile(args));
@@ -187,14 +174,15 @@ std::vector<KernelVersion> VersionsOf(const GroupedConvArgs& args, std::size_t p
 }  // namespace
 
 bool FitsGroupedConv(const GroupedConvSpec& spec) {
+  const ImageWindow& w = spec.window;
   const GroupedConvTarget target = ChosenTarget();
   const std::size_t slot = PatchSlot(spec, PanelsOf(spec, target.lanes));
-  const std::size_t columns = std::min<std::size_t>(target.pixels, spec.out_width);
+  const std::size_t columns = std::min<std::size_t>(target.pixels, w.out_width);
   // Every factor is below 2^37, and a sum of two below 2^64.
-  const std::size_t row = ReachOf(columns, spec.stride_w, spec.kernel_w, spec.dilation_w);
-  const std::size_t rows = ReachOf(1, spec.stride_h, spec.kernel_h, spec.dilation_h);
+  const std::size_t row = ReachOf(columns, w.stride_w, w.kernel_w, w.dilation_w);
+  const std::size_t rows = ReachOf(1, w.stride_h, w.kernel_h, w.dilation_h);
   if (row > kMaxPatchRowFloats / slot || rows > kMaxPatchFloats / (row * slot)) return false;
-  return TapsOfSpec(spec) <= kMaxTaps;
+  return WindowTaps(w) <= kMaxTaps;
 }
 
 Result<Kernel> MakeGroupedConv(const GroupedConvSpec& spec) {
@@ -217,7 +205,7 @@ Result<Kernel> MakeGroupedConv(const GroupedConvSpec& spec) {
   kernel.inputs = {offsetof(GroupedConvArgs, x), offsetof(GroupedConvArgs, weights)};
   if (spec.bias) kernel.inputs.push_back(offsetof(GroupedConvArgs, bias));
   kernel.outputs = {offsetof(GroupedConvArgs, y)};
-  const auto products = static_cast<double>(TapsOfSpec(spec) * DepthOf(spec));
+  const auto products = static_cast<double>(WindowTaps(spec.window) * DepthOf(spec));
   kernel.flops = 2.0 * static_cast<double>(sizes.outputs) * products;
   kernel.bytes_moved =
       sizeof(float) * static_cast<double>(sizes.inputs + sizes.outputs + sizes.weights);
@@ -226,12 +214,12 @@ Result<Kernel> MakeGroupedConv(const GroupedConvSpec& spec) {
 
 std::size_t PackedGroupedConvWeightBytes(const GroupedConvSpec& spec) {
   const GroupedPanels panels = PanelsOf(spec, ChosenTarget().lanes);
-  return sizeof(float) * panels.count * TapsOfSpec(spec) * DepthOf(spec) * panels.lanes;
+  return sizeof(float) * panels.count * WindowTaps(spec.window) * DepthOf(spec) * panels.lanes;
 }
 
 void PackGroupedConvWeights(const GroupedConvSpec& spec, const float* weights, void* packed) {
   const GroupedPanels panels = PanelsOf(spec, ChosenTarget().lanes);
-  const std::size_t taps = TapsOfSpec(spec), depth = DepthOf(spec);
+  const std::size_t taps = WindowTaps(spec.window), depth = DepthOf(spec);
   auto* to = static_cast<float*>(packed);
   for (std::size_t panel = 0; panel < panels.count; ++panel) {
     const Range channels = ChannelsOf(spec, panels, panel).out;

@@ -7,16 +7,14 @@
 #include <cstdint>
 
 #include "kernels/kernel.h"
+#include "kernels/window/image_window.h"
 
 namespace lagoon {
 
-/// Shapes in elements, NHWC; channel counts cover all groups. Padding at the bottom and right
-/// follows from the output size.
 struct GroupedConvSpec {
-  std::uint32_t batch = 1, height = 1, width = 1, in_channels = 1;
-  std::uint32_t out_height = 1, out_width = 1, out_channels = 1, groups = 1;
-  std::uint32_t kernel_h = 1, kernel_w = 1, stride_h = 1, stride_w = 1;
-  std::uint32_t dilation_h = 1, dilation_w = 1, pad_top = 0, pad_left = 0;
+  ImageWindow window = {};
+  std::uint32_t in_channels = 1, out_channels = 1;  // of all groups
+  std::uint32_t groups = 1;
   bool bias = false;
   Epilogue epilogue = {};  // activation only
 };

@@ -91,9 +91,9 @@ inline GroupedTile TileOf(const GroupedConvArgs& args, std::size_t block) {
   GroupedTile tile;
   tile.panels = Share(args.panels.count, args.panel_tiles, block % args.panel_tiles);
   block /= args.panel_tiles;
-  tile.columns = Share(args.spec.out_width, args.column_tiles, block % args.column_tiles);
+  tile.columns = Share(args.spec.window.out_width, args.column_tiles, block % args.column_tiles);
   block /= args.column_tiles;
-  tile.rows = Share(args.spec.out_height, args.row_tiles, block % args.row_tiles);
+  tile.rows = Share(args.spec.window.out_height, args.row_tiles, block % args.row_tiles);
   tile.image = block / args.row_tiles;
   return tile;
 }

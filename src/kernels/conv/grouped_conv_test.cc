@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <set>
 
+#include "kernels/testing/image_window.h"
 #include "kernels/testing/ops.h"
 
 namespace lagoon {
@@ -16,19 +17,19 @@ constexpr double kTolerance = 2e-5;
 
 double OneOutput(const GroupedConvSpec& s, const Floats& x, const Floats& w, std::size_t pixel,
                  std::size_t c) {
+  const ImageWindow& window = s.window;
   const std::size_t in = s.in_channels / s.groups, out = s.out_channels / s.groups;
-  const std::size_t ox = pixel % s.out_width, oy = pixel / s.out_width % s.out_height;
-  const std::size_t image = pixel / s.out_width / s.out_height;
+  const std::size_t ox = pixel % window.out_width;
+  const std::size_t oy = pixel / window.out_width % window.out_height;
+  const std::size_t image = pixel / window.out_width / window.out_height;
   double sum = 0;
-  for (std::size_t ky = 0; ky < s.kernel_h; ++ky) {
-    for (std::size_t kx = 0; kx < s.kernel_w; ++kx) {
-      const std::int64_t iy = std::int64_t(oy * s.stride_h + ky * s.dilation_h) - s.pad_top;
-      const std::int64_t ix = std::int64_t(ox * s.stride_w + kx * s.dilation_w) - s.pad_left;
-      if (iy < 0 || ix < 0 || iy >= s.height || ix >= s.width) continue;
-      const std::size_t at = (image * s.height + std::size_t(iy)) * s.width + std::size_t(ix);
+  for (std::size_t ky = 0; ky < window.kernel_h; ++ky) {
+    for (std::size_t kx = 0; kx < window.kernel_w; ++kx) {
+      const auto at = testing::InputPixelOf(window, image, oy, ox, ky, kx);
+      if (!at) continue;
       for (std::size_t i = 0; i < in; ++i) {
-        sum += double(x[at * s.in_channels + c / out * in + i]) *
-               double(w[((c * in + i) * s.kernel_h + ky) * s.kernel_w + kx]);
+        sum += double(x[*at * s.in_channels + c / out * in + i]) *
+               double(w[((c * in + i) * window.kernel_h + ky) * window.kernel_w + kx]);
       }
     }
   }
@@ -49,14 +50,12 @@ struct Problem {
 };
 
 Problem MakeProblem(const GroupedConvSpec& s) {
-  const std::size_t weights =
-      std::size_t{s.out_channels} * (s.in_channels / s.groups) * s.kernel_h * s.kernel_w;
+  const std::size_t weights = WindowTaps(s.window) * (s.in_channels / s.groups) * s.out_channels;
   Problem problem;
-  problem.inputs = {
-      testing::RandomFloats(std::size_t{s.batch} * s.height * s.width * s.in_channels),
-      testing::RandomFloats(weights, -1, 1, 2)};
+  problem.inputs = {testing::RandomFloats(InputPixels(s.window) * s.in_channels),
+                    testing::RandomFloats(weights, -1, 1, 2)};
   const Floats bias = testing::RandomFloats(s.out_channels, -1, 1, 3);
-  const std::size_t pixels = std::size_t{s.batch} * s.out_height * s.out_width;
+  const std::size_t pixels = OutputPixels(s.window);
   for (std::size_t pixel = 0; pixel < pixels; ++pixel) {
     for (std::size_t c = 0; c < s.out_channels; ++c) {
       const double sum = OneOutput(s, problem.inputs[0], problem.inputs[1], pixel, c);
@@ -68,11 +67,12 @@ Problem MakeProblem(const GroupedConvSpec& s) {
 }
 
 std::string NameOf(const GroupedConvSpec& s) {
-  return std::to_string(s.height) + "x" + std::to_string(s.width) + "x" +
+  const ImageWindow& w = s.window;
+  return std::to_string(w.height) + "x" + std::to_string(w.width) + "x" +
          std::to_string(s.in_channels) + " to " + std::to_string(s.out_channels) + " in " +
-         std::to_string(s.groups) + " groups, kernel " + std::to_string(s.kernel_h) + "x" +
-         std::to_string(s.kernel_w) + " stride " + std::to_string(s.stride_w) + " dilation " +
-         std::to_string(s.dilation_w) + " pad " + std::to_string(s.pad_left);
+         std::to_string(s.groups) + " groups, kernel " + std::to_string(w.kernel_h) + "x" +
+         std::to_string(w.kernel_w) + " stride " + std::to_string(w.stride_w) + " dilation " +
+         std::to_string(w.dilation_w) + " pad " + std::to_string(w.pad_left);
 }
 
 /// Weights are packed for one instruction set, so each gets its own run of ExpectKernel's checks.
@@ -98,13 +98,9 @@ void Check(const GroupedConvSpec& s, double tolerance = kTolerance) {
 GroupedConvSpec Three(std::uint32_t size, std::uint32_t channels, std::uint32_t groups,
                       std::uint32_t stride = 1) {
   GroupedConvSpec s;
-  s.height = s.width = size;
+  s.window = testing::SquareWindow(size, 3, stride, 1);
   s.in_channels = s.out_channels = channels;
   s.groups = groups;
-  s.kernel_h = s.kernel_w = 3;
-  s.stride_h = s.stride_w = stride;
-  s.pad_top = s.pad_left = 1;
-  s.out_height = s.out_width = (size - 1) / stride + 1;
   return s;
 }
 
@@ -148,38 +144,38 @@ TEST(GroupedConv, EveryWidthMeetsItsEdges) {
 
 TEST(GroupedConv, AnyKernel) {
   GroupedConvSpec s = Three(9, 24, 6);
-  s.kernel_h = s.kernel_w = 1;
-  s.pad_top = s.pad_left = 0;
+  s.window.kernel_h = s.window.kernel_w = 1;
+  s.window.pad_top = s.window.pad_left = 0;
   Check(s);
   s = Three(12, 24, 6);
-  s.kernel_h = 5;
-  s.kernel_w = 7;
-  s.out_height = 10;
-  s.out_width = 8;
+  s.window.kernel_h = 5;
+  s.window.kernel_w = 7;
+  s.window.out_height = 10;
+  s.window.out_width = 8;
   Check(s);
   s = Three(12, 24, 6);
-  s.dilation_h = 2;
-  s.dilation_w = 3;
-  s.pad_top = 2;
-  s.pad_left = 3;
+  s.window.dilation_h = 2;
+  s.window.dilation_w = 3;
+  s.window.pad_top = 2;
+  s.window.pad_left = 3;
   Check(s);
 }
 
 TEST(GroupedConv, PaddingMayBeAsymmetricOrWiderThanTheKernel) {
   GroupedConvSpec s = Three(6, 20, 5, 2);
-  s.pad_top = s.pad_left = 0;  // the last window reaches one element beyond the edges
-  s.out_height = s.out_width = 3;
+  s.window.pad_top = s.window.pad_left = 0;  // the last window reaches one element beyond the edges
+  s.window.out_height = s.window.out_width = 3;
   Check(s);
   s = Three(5, 20, 5);
-  s.pad_top = s.pad_left = 4;  // the first windows cover only padding
-  s.out_height = s.out_width = 11;
+  s.window.pad_top = s.window.pad_left = 4;  // the first windows cover only padding
+  s.window.out_height = s.window.out_width = 11;
   s.bias = true;
   Check(s);
 }
 
 TEST(GroupedConv, BatchAndActivations) {
   GroupedConvSpec s = Three(13, 36, 9);
-  s.batch = 3;
+  s.window.batch = 3;
   s.bias = true;
   s.epilogue = {.activation = Activation::kClip, .low = 0, .high = 6};
   Check(s);
@@ -190,8 +186,8 @@ TEST(GroupedConv, BatchAndActivations) {
 
 TEST(GroupedConv, OneWideRowIsCutAlongColumns) {
   GroupedConvSpec s = Three(3, 64, 16);
-  s.height = s.out_height = 1;
-  s.width = s.out_width = 3000;
+  s.window.height = s.window.out_height = 1;
+  s.window.width = s.window.out_width = 3000;
   Check(s);
 }
 
@@ -253,7 +249,7 @@ TEST(GroupedConv, OtherGroupsNeverMeet) {
 
 TEST(GroupedConv, RefusesBadSpecsByName) {
   GroupedConvSpec s = Three(6, 18, 3);
-  s.stride_h = 0;
+  s.window.stride_h = 0;
   testing::ExpectInvalid(MakeGroupedConv(s), {"grouped_conv", "stride_h", "0"});
   s = Three(6, 18, 3);
   s.groups = 0;
@@ -261,11 +257,11 @@ TEST(GroupedConv, RefusesBadSpecsByName) {
   s.groups = 4;
   testing::ExpectInvalid(MakeGroupedConv(s), {"groups 4", "in_channels 18", "out_channels 18"});
   s = Three(6, 18, 3);
-  s.height = s.width = 1u << 20;
+  s.window.height = s.window.width = 1u << 20;
   testing::ExpectInvalid(MakeGroupedConv(s), {"x has", "height 1048576", "width 1048576"});
   s = Three(6, 18, 3);
-  s.dilation_w = 1u << 30;
-  s.dilation_h = 1u << 31;
+  s.window.dilation_w = 1u << 30;
+  s.window.dilation_h = 1u << 31;
   EXPECT_FALSE(FitsGroupedConv(s));
   testing::ExpectInvalid(MakeGroupedConv(s), {"kernel of 3x3", "2147483648x1073741824"});
   s = Three(6, 18, 3);

@@ -4,6 +4,7 @@
 
 #include "kernels/cuda/testing/body.h"
 #include "kernels/testing/ops.h"
+#include "kernels/window/window.h"
 #include "plan/element.h"
 
 namespace lagoon::cuda {
@@ -64,11 +65,9 @@ struct Operands {
 };
 
 Operands OperandsOf(const Conv2dSpec& spec, Math math) {
-  const std::size_t in = std::size_t{spec.batch} * spec.height * spec.width * spec.in_channels;
-  const std::size_t out =
-      std::size_t{spec.batch} * spec.out_height * spec.out_width * spec.out_channels;
-  const std::size_t weights =
-      std::size_t{spec.out_channels} * spec.in_channels * spec.kernel_h * spec.kernel_w;
+  const std::size_t in = InputPixels(spec.window) * spec.in_channels;
+  const std::size_t out = OutputPixels(spec.window) * spec.out_channels;
+  const std::size_t weights = WindowTaps(spec.window) * spec.in_channels * spec.out_channels;
   return {Rounded(RandomFloats(in), math), Rounded(RandomFloats(weights, -1, 1, 2), math),
           spec.bias ? RandomFloats(spec.out_channels, -1, 1, 3) : Floats{},
           spec.epilogue.residual ? RandomFloats(out, -1, 1, 4) : Floats{}};
@@ -92,8 +91,7 @@ void Check(const Conv2dSpec& spec, const ConvOptions& options, double tolerance 
   const auto made = MakeCudaConv2d(spec, options);
   ASSERT_TRUE(made) << made.error().message;
   const Operands operands = OperandsOf(spec, options.math);
-  const std::size_t count =
-      std::size_t{spec.batch} * spec.out_height * spec.out_width * spec.out_channels;
+  const std::size_t count = OutputPixels(spec.window) * spec.out_channels;
   Bytes weights(PackedCudaWeightBytes(spec, options.math));
   PackCudaWeights(spec, options.math, operands.weights.data(), weights.data());
   std::vector<Bytes> epilogue;
@@ -121,9 +119,8 @@ void Check(const Conv2dSpec& spec, const ConvOptions& options, double tolerance 
 constexpr Math kEveryMath[] = {Math::kFp32, Math::kTf32, Math::kBf16, Math::kF16};
 
 Conv2dSpec Gemm(std::uint32_t m, std::uint32_t n, std::uint32_t k) {
-  return {.height = m,
+  return {.window = {.height = m, .out_height = m},
           .in_channels = k,
-          .out_height = m,
           .out_channels = n,
           .bias = true,
           .epilogue = {}};
@@ -144,32 +141,32 @@ TEST(CudaConv, DepthThatIsNoWholeChunk) {
 
 TEST(CudaConv, WindowsWithPaddingStrideAndDilation) {
   for (const Math math : kEveryMath) {
-    Check({.batch = 2,
-           .height = 9,
-           .width = 8,
+    Check({.window = {.batch = 2,
+                      .height = 9,
+                      .width = 8,
+                      .out_height = 5,
+                      .out_width = 4,
+                      .kernel_h = 3,
+                      .kernel_w = 3,
+                      .stride_h = 2,
+                      .stride_w = 2,
+                      .pad_top = 1,
+                      .pad_left = 1},
            .in_channels = 16,
-           .out_height = 5,
-           .out_width = 4,
            .out_channels = 24,
-           .kernel_h = 3,
-           .kernel_w = 3,
-           .stride_h = 2,
-           .stride_w = 2,
-           .pad_top = 1,
-           .pad_left = 1,
            .epilogue = {}},
           {.math = math});
-    Check({.height = 12,
-           .width = 11,
+    Check({.window = {.height = 12,
+                      .width = 11,
+                      .out_height = 8,
+                      .out_width = 11,
+                      .kernel_h = 3,
+                      .kernel_w = 3,
+                      .dilation_h = 2,
+                      .dilation_w = 2,
+                      .pad_left = 2},
            .in_channels = 3,
-           .out_height = 8,
-           .out_width = 11,
            .out_channels = 20,
-           .kernel_h = 3,
-           .kernel_w = 3,
-           .dilation_h = 2,
-           .dilation_w = 2,
-           .pad_left = 2,
            .epilogue = {}},
           {.math = math});
   }

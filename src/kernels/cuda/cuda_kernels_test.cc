@@ -74,7 +74,7 @@ TEST_F(CudaKernelsTest, WhatTheCpuRefusesIsRefusedInTheSameWords) {
   EXPECT_EQ(make_->Softmax({.axis = 0}).error().message,
             CpuKernels().Softmax({.axis = 0}).error().message);
   Conv2dSpec nothing;
-  nothing.batch = 0;
+  nothing.window.batch = 0;
   EXPECT_EQ(make_->Conv2d(nothing).error().message, CpuKernels().Conv2d(nothing).error().message);
 }
 
@@ -88,7 +88,7 @@ TEST_F(CudaKernelsTest, ACopyMovesElementsOfAnyType) {
 /// A product of `rows` by `depth` with `columns` columns, and a bias.
 Conv2dSpec Product(std::uint32_t rows, std::uint32_t depth, std::uint32_t columns) {
   Conv2dSpec spec;
-  spec.height = spec.out_height = rows;
+  spec.window.height = spec.window.out_height = rows;
   spec.in_channels = depth;
   spec.out_channels = columns;
   spec.bias = true;

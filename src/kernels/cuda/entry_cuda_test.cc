@@ -119,8 +119,10 @@ class Launches {
 };
 
 CudaKernel ProductOf(std::uint32_t m, std::uint32_t n, std::uint32_t k) {
-  const Conv2dSpec spec{
-      .height = m, .in_channels = k, .out_height = m, .out_channels = n, .epilogue = {}};
+  const Conv2dSpec spec{.window = {.height = m, .out_height = m},
+                        .in_channels = k,
+                        .out_channels = n,
+                        .epilogue = {}};
   return MakeCudaConv2d(spec,
                         {.math = Math::kTf32, .tile_rows = 64, .tile_columns = 64, .splits = 1})
       ->product;

@@ -49,20 +49,20 @@ TEST(CudaChannelAffine, PartsSideBySideWithActivation) {
 }
 
 TEST(CudaGroupedConv, GroupsOfSeveralChannels) {
-  const GroupedConvSpec spec{.batch = 2,
-                             .height = 8,
-                             .width = 7,
+  const GroupedConvSpec spec{.window = {.batch = 2,
+                                        .height = 8,
+                                        .width = 7,
+                                        .out_height = 4,
+                                        .out_width = 4,
+                                        .kernel_h = 3,
+                                        .kernel_w = 3,
+                                        .stride_h = 2,
+                                        .stride_w = 2,
+                                        .pad_top = 1,
+                                        .pad_left = 1},
                              .in_channels = 24,
-                             .out_height = 4,
-                             .out_width = 4,
                              .out_channels = 12,
                              .groups = 3,
-                             .kernel_h = 3,
-                             .kernel_w = 3,
-                             .stride_h = 2,
-                             .stride_w = 2,
-                             .pad_top = 1,
-                             .pad_left = 1,
                              .bias = true,
                              .epilogue = {.activation = Activation::kRelu}};
   const Floats weights = RandomFloats(12 * 8 * 9, -1, 1, 2);

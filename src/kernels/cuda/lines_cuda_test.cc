@@ -72,22 +72,20 @@ TEST(CudaPool, EveryKindWithPaddingAndDilation) {
   for (const auto kind :
        {PoolSpec::Kind::kMax, PoolSpec::Kind::kAverage, PoolSpec::Kind::kAverageCountPadding}) {
     const PoolSpec spec{.kind = kind,
-                        .batch = 2,
-                        .height = 11,
-                        .width = 9,
+                        .window = {.batch = 2,
+                                   .height = 11,
+                                   .width = 9,
+                                   .out_height = 5,
+                                   .out_width = 5,
+                                   .kernel_h = 3,
+                                   .kernel_w = 2,
+                                   .stride_h = 2,
+                                   .stride_w = 2,
+                                   .pad_top = 1,
+                                   .pad_left = 1},
                         .channels = 20,
-                        .out_height = 5,
-                        .out_width = 5,
-                        .kernel_h = 3,
-                        .kernel_w = 2,
-                        .stride_h = 2,
-                        .stride_w = 2,
-                        .pad_top = 1,
-                        .pad_left = 1,
                         .pad_bottom = 1,
-                        .pad_right = 1,
-                        .dilation_h = 1,
-                        .dilation_w = 1};
+                        .pad_right = 1};
     const std::size_t in = 2 * 11 * 9 * 20, out = 2 * 5 * 5 * 20;
     ExpectLikeCpu(MakeCudaPool(spec), MakePool(spec), {BytesOf(RandomFloats(in))}, {out * 4}, 1e-6);
   }
@@ -95,11 +93,8 @@ TEST(CudaPool, EveryKindWithPaddingAndDilation) {
 
 TEST(CudaPool, LongWindowsLookAtTheirGuards) {
   const PoolSpec spec{.kind = PoolSpec::Kind::kAverage,
-                      .height = 40,
-                      .width = 30,
-                      .channels = 5,
-                      .kernel_h = 40,
-                      .kernel_w = 30};
+                      .window = {.height = 40, .width = 30, .kernel_h = 40, .kernel_w = 30},
+                      .channels = 5};
   const auto made = MakeCudaPool(spec);
   ASSERT_TRUE(made);
   testing::BoundBody bound(*made, {BytesOf(RandomFloats(6000))}, {20});
@@ -109,18 +104,18 @@ TEST(CudaPool, LongWindowsLookAtTheirGuards) {
 }
 
 TEST(CudaDepthwise, PaddingStrideBiasAndEpilogue) {
-  const DepthwiseSpec spec{.batch = 2,
-                           .height = 9,
-                           .width = 10,
+  const DepthwiseSpec spec{.window = {.batch = 2,
+                                      .height = 9,
+                                      .width = 10,
+                                      .out_height = 5,
+                                      .out_width = 5,
+                                      .kernel_h = 3,
+                                      .kernel_w = 3,
+                                      .stride_h = 2,
+                                      .stride_w = 2,
+                                      .pad_top = 1,
+                                      .pad_left = 1},
                            .channels = 30,
-                           .out_height = 5,
-                           .out_width = 5,
-                           .kernel_h = 3,
-                           .kernel_w = 3,
-                           .stride_h = 2,
-                           .stride_w = 2,
-                           .pad_top = 1,
-                           .pad_left = 1,
                            .bias = true,
                            .epilogue = {.activation = Activation::kClip, .low = -0.5f, .high = 1}};
   const std::vector<float> weights = RandomFloats(30 * 9, -1, 1, 2);

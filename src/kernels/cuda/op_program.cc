@@ -12,7 +12,8 @@ namespace {
 constexpr char kMain[] = "kernels/cuda/bodies/entries.cu";
 // The only names that the plain-data headers use from the standard library, which NVRTC lacks.
 constexpr char kStandardTypes[] =
-    "#pragma once\nnamespace std { using uint8_t = unsigned char; }\n";
+    "#pragma once\n"
+    "namespace std { using uint8_t = unsigned char; using uint32_t = unsigned int; }\n";
 
 }  // namespace
 

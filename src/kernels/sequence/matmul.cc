@@ -141,22 +141,10 @@ bool TypedBody(const void* raw, std::uint32_t block, BlockContext& ctx) {
 }
 
 Body FindBody(DataType type) {
-  switch (type) {
-    case DataType::kFloat32:
-      return LAGOON_DISPATCH(PickMatmulBody)();
-    case DataType::kFloat64:
-      return &TypedBody<double>;
-    case DataType::kInt32:
-      return &TypedBody<std::int32_t>;
-    case DataType::kInt64:
-      return &TypedBody<std::int64_t>;
-    case DataType::kUInt32:
-      return &TypedBody<std::uint32_t>;
-    case DataType::kUInt64:
-      return &TypedBody<std::uint64_t>;
-    default:
-      return nullptr;
-  }
+  if (type == DataType::kFloat32) return LAGOON_DISPATCH(PickMatmulBody)();
+  return WithElementTypeAmong<double, std::int32_t, std::int64_t, std::uint32_t, std::uint64_t>(
+      type, []<typename T>(std::type_identity<T>) -> Body { return &TypedBody<T>; },
+      []() -> Body { return nullptr; });
 }
 
 Status SetBatch(const MatmulSpec& spec, MatmulArgs& args) {

@@ -12,6 +12,7 @@
 #include "hwy/aligned_allocator.h"
 #include "kernels/conv/bf16/conv2d_bf16.h"
 #include "kernels/conv/conv2d.h"
+#include "kernels/testing/image_window.h"
 #include "kernels/testing/target.h"
 
 namespace lagoon::testing {
@@ -38,6 +39,18 @@ class Floats {
   std::size_t count_ = 0;
 };
 
+/// A square convolution with bias and ReLU.
+inline Conv2dSpec SquareConv(std::uint32_t in, std::uint32_t size, std::uint32_t out,
+                             std::uint32_t kernel, std::uint32_t stride, std::uint32_t pad) {
+  Conv2dSpec spec;
+  spec.window = SquareWindow(size, kernel, stride, pad);
+  spec.in_channels = in;
+  spec.out_channels = out;
+  spec.bias = true;
+  spec.epilogue.activation = Activation::kRelu;
+  return spec;
+}
+
 /// The operands of one convolution, its weights in ONNX's order and packed, and its kernel bound to
 /// these operands.
 class ConvProblem {
@@ -46,9 +59,8 @@ class ConvProblem {
   /// MakeConv2d.
   explicit ConvProblem(const Conv2dSpec& s, const Bf16Unit* unit = nullptr)
       : spec(s),
-        x(Floats::Random(std::size_t{s.batch} * s.height * s.width * s.in_channels, 1)),
-        weights(Floats::Random(
-            std::size_t{s.out_channels} * s.in_channels * s.kernel_h * s.kernel_w, 2)),
+        x(Floats::Random(InputPixels(s.window) * s.in_channels, 1)),
+        weights(Floats::Random(WindowTaps(s.window) * s.in_channels * s.out_channels, 2)),
         bias(Floats::Random(s.out_channels, 3)),
         residual(Floats::Random(OutputCount(), 4)),
         y(OutputCount()),
@@ -68,9 +80,7 @@ class ConvProblem {
     Bind();
   }
 
-  std::size_t OutputCount() const {
-    return std::size_t{spec.batch} * spec.out_height * spec.out_width * spec.out_channels;
-  }
+  std::size_t OutputCount() const { return OutputPixels(spec.window) * spec.out_channels; }
   bool RunBlock(std::uint32_t block, CheckProbe* probe = nullptr) {
     BlockContext ctx({}, {scratch.get(), kernel.scratch_bytes}, probe);
     return kernel.body(kernel.args.data(), block, ctx);

@@ -31,20 +31,17 @@ inline double Rounded(float value, bool bf16) {
 inline Expected Accumulate(const ConvProblem& p, std::size_t image, std::size_t oy, std::size_t ox,
                            std::size_t o) {
   const Conv2dSpec& s = p.spec;
+  const ImageWindow& w = s.window;
   const bool bf16 = s.precision == Precision::kBf16;
   Expected sum{0, 0};
-  for (std::size_t kh = 0; kh < s.kernel_h; ++kh) {
-    const auto y = static_cast<std::int64_t>(oy * s.stride_h + kh * s.dilation_h) - s.pad_top;
-    if (y < 0 || y >= s.height) continue;
-    for (std::size_t kw = 0; kw < s.kernel_w; ++kw) {
-      const auto x = static_cast<std::int64_t>(ox * s.stride_w + kw * s.dilation_w) - s.pad_left;
-      if (x < 0 || x >= s.width) continue;
-      const std::size_t pixel =
-          (image * s.height + static_cast<std::size_t>(y)) * s.width + static_cast<std::size_t>(x);
+  for (std::size_t kh = 0; kh < w.kernel_h; ++kh) {
+    for (std::size_t kw = 0; kw < w.kernel_w; ++kw) {
+      const auto pixel = InputPixelOf(w, image, oy, ox, kh, kw);
+      if (!pixel) continue;
       for (std::size_t i = 0; i < s.in_channels; ++i) {
         const double product =
-            Rounded(p.x.data()[pixel * s.in_channels + i], bf16 && !IsGemv(s)) *
-            Rounded(p.weights.data()[((o * s.in_channels + i) * s.kernel_h + kh) * s.kernel_w + kw],
+            Rounded(p.x.data()[*pixel * s.in_channels + i], bf16 && !IsGemv(s)) *
+            Rounded(p.weights.data()[((o * s.in_channels + i) * w.kernel_h + kh) * w.kernel_w + kw],
                     bf16);
         sum.value += product;
         sum.magnitude += std::abs(product);
@@ -68,9 +65,9 @@ inline double FinishReference(const ConvProblem& p, double sum, std::size_t inde
 /// Compares y with sums in fp64.
 inline void ExpectReference(const ConvProblem& p) {
   std::size_t index = 0;
-  for (std::size_t image = 0; image < p.spec.batch; ++image) {
-    for (std::size_t oy = 0; oy < p.spec.out_height; ++oy) {
-      for (std::size_t ox = 0; ox < p.spec.out_width; ++ox) {
+  for (std::size_t image = 0; image < p.spec.window.batch; ++image) {
+    for (std::size_t oy = 0; oy < p.spec.window.out_height; ++oy) {
+      for (std::size_t ox = 0; ox < p.spec.window.out_width; ++ox) {
         for (std::size_t o = 0; o < p.spec.out_channels; ++o, ++index) {
           const Expected sum = Accumulate(p, image, oy, ox, o);
           ASSERT_NEAR(p.y.data()[index], FinishReference(p, sum.value, index),
@@ -89,25 +86,9 @@ struct ConvCase {
 
 inline void PrintTo(const ConvCase& c, std::ostream* out) { *out << c.name; }
 
-// Square images and kernels; the output size follows from symmetric padding.
-inline Conv2dSpec Square(std::uint32_t in, std::uint32_t size, std::uint32_t out,
-                         std::uint32_t kernel, std::uint32_t stride, std::uint32_t pad) {
-  Conv2dSpec s;
-  s.height = s.width = size;
-  s.in_channels = in;
-  s.out_channels = out;
-  s.kernel_h = s.kernel_w = kernel;
-  s.stride_h = s.stride_w = stride;
-  s.pad_top = s.pad_left = pad;
-  s.out_height = s.out_width = (size + 2 * pad - kernel) / stride + 1;
-  s.bias = true;
-  s.epilogue.activation = Activation::kRelu;
-  return s;
-}
-
 inline Conv2dSpec Gemm(std::uint32_t rows, std::uint32_t depth, std::uint32_t columns) {
   Conv2dSpec s;
-  s.height = s.out_height = rows;
+  s.window.height = s.window.out_height = rows;
   s.in_channels = depth;
   s.out_channels = columns;
   return s;
@@ -130,9 +111,9 @@ inline void AddFinished(std::vector<ConvCase>& cases) {
       };
       const std::string name = std::string(residual ? "residual_last_" : "plain_") +
                                std::to_string(static_cast<int>(activation));
-      cases.push_back({"finish_whole_" + name, With(Square(32, 14, 64, 3, 1, 1), change)});
-      cases.push_back({"finish_part_" + name, With(Square(32, 29, 41, 3, 1, 1), change)});
-      cases.push_back({"finish_wide_" + name, With(Square(40, 14, 600, 3, 1, 1), change)});
+      cases.push_back({"finish_whole_" + name, With(SquareConv(32, 14, 64, 3, 1, 1), change)});
+      cases.push_back({"finish_part_" + name, With(SquareConv(32, 29, 41, 3, 1, 1), change)});
+      cases.push_back({"finish_wide_" + name, With(SquareConv(40, 14, 600, 3, 1, 1), change)});
       cases.push_back({"finish_gemm_" + name, With(Gemm(70, 100, 300), change)});
       cases.push_back({"finish_gemv_" + name, With(Gemm(1, 100, 41), change)});
     }
@@ -142,25 +123,25 @@ inline void AddFinished(std::vector<ConvCase>& cases) {
 /// Small cases for every way to read the input, to cut the depth and to end a tile.
 inline std::vector<ConvCase> ConvCases() {
   std::vector<ConvCase> cases = {
-      {"stem_7x7_s2", Square(3, 62, 64, 7, 2, 3)},
-      {"stem_3x3_s2_unpadded", Square(3, 63, 64, 3, 2, 0)},
-      {"stem_3x3_s1", Square(3, 40, 40, 3, 1, 1)},
-      {"one_channel", Square(1, 28, 8, 5, 1, 2)},
-      {"edge_3x3", Square(64, 28, 64, 3, 1, 1)},
-      {"edge_3x3_s2", Square(32, 27, 70, 3, 2, 1)},
-      {"edge_7x7_image", Square(512, 7, 64, 3, 1, 1)},
-      {"edge_single_pixel", Square(32, 1, 40, 3, 1, 1)},
-      {"edge_two_pixels", Square(32, 2, 40, 3, 1, 1)},
-      {"edge_three_pixels", Square(32, 3, 40, 3, 1, 1)},
-      {"patch_5x5", Square(32, 19, 33, 5, 1, 2)},
-      {"patch_wide_padding", Square(16, 9, 16, 3, 1, 2)},
-      {"padding_beyond_image", Square(16, 3, 16, 3, 1, 8)},
-      {"pointwise", Square(64, 27, 150, 1, 1, 0)},
-      {"pointwise_s2", Square(256, 28, 128, 1, 2, 0)},
-      {"pointwise_padded", Square(24, 13, 24, 1, 1, 1)},
-      {"pointwise_deep", Square(1025, 7, 48, 1, 1, 0)},
-      {"few_outputs", Square(48, 13, 1, 3, 1, 1)},
-      {"odd_everything", Square(19, 23, 37, 3, 2, 1)},
+      {"stem_7x7_s2", SquareConv(3, 62, 64, 7, 2, 3)},
+      {"stem_3x3_s2_unpadded", SquareConv(3, 63, 64, 3, 2, 0)},
+      {"stem_3x3_s1", SquareConv(3, 40, 40, 3, 1, 1)},
+      {"one_channel", SquareConv(1, 28, 8, 5, 1, 2)},
+      {"edge_3x3", SquareConv(64, 28, 64, 3, 1, 1)},
+      {"edge_3x3_s2", SquareConv(32, 27, 70, 3, 2, 1)},
+      {"edge_7x7_image", SquareConv(512, 7, 64, 3, 1, 1)},
+      {"edge_single_pixel", SquareConv(32, 1, 40, 3, 1, 1)},
+      {"edge_two_pixels", SquareConv(32, 2, 40, 3, 1, 1)},
+      {"edge_three_pixels", SquareConv(32, 3, 40, 3, 1, 1)},
+      {"patch_5x5", SquareConv(32, 19, 33, 5, 1, 2)},
+      {"patch_wide_padding", SquareConv(16, 9, 16, 3, 1, 2)},
+      {"padding_beyond_image", SquareConv(16, 3, 16, 3, 1, 8)},
+      {"pointwise", SquareConv(64, 27, 150, 1, 1, 0)},
+      {"pointwise_s2", SquareConv(256, 28, 128, 1, 2, 0)},
+      {"pointwise_padded", SquareConv(24, 13, 24, 1, 1, 1)},
+      {"pointwise_deep", SquareConv(1025, 7, 48, 1, 1, 0)},
+      {"few_outputs", SquareConv(48, 13, 1, 3, 1, 1)},
+      {"odd_everything", SquareConv(19, 23, 37, 3, 2, 1)},
       {"gemm_ragged", Gemm(49, 333, 100)},
       {"gemm_two_rows", Gemm(2, 700, 1000)},
       {"gemm_deep", Gemm(5, 5000, 40)},
@@ -174,29 +155,34 @@ inline std::vector<ConvCase> ConvCases() {
   const auto add = [&](const std::string& name, const Conv2dSpec& base, auto change) {
     cases.push_back({name, With(base, change)});
   };
-  add("batch", Square(32, 9, 40, 3, 1, 1), [](auto& s) { s.batch = 3; });
-  add("batch_patch", Square(3, 17, 40, 7, 2, 3), [](auto& s) { s.batch = 3; });
-  add("batch_pointwise", Square(32, 9, 40, 1, 1, 0), [](auto& s) { s.batch = 3; });
-  add("dilated_edge", Square(32, 20, 40, 3, 1, 1),
-      [](auto& s) { s.dilation_w = 1, s.dilation_h = 3, s.pad_top = 3; });
-  add("dilated_patch", Square(32, 20, 40, 3, 1, 2),
-      [](auto& s) { s.dilation_w = s.dilation_h = 2; });
-  add("dilated_direct", Square(8, 20, 40, 3, 1, 0),
-      [](auto& s) { s.dilation_w = s.dilation_h = 2, s.out_height = s.out_width = 16; });
-  add("dilated_beyond_image", Square(8, 5, 40, 3, 1, 4),
-      [](auto& s) { s.dilation_w = s.dilation_h = 4, s.out_height = s.out_width = 5; });
-  add("asymmetric_end", Square(32, 16, 32, 3, 2, 0),
-      [](auto& s) { s.out_height = s.out_width = 8; });
-  add("asymmetric_start", Square(32, 16, 32, 2, 1, 0),
-      [](auto& s) { s.pad_top = s.pad_left = 1, s.out_height = s.out_width = 16; });
-  add("output_past_padding", Square(16, 6, 32, 3, 1, 1),
-      [](auto& s) { s.out_height = s.out_width = 11; });
-  add("rectangular", Square(24, 20, 56, 3, 1, 1),
-      [](auto& s) { s.height = s.out_height = 5, s.kernel_w = 1, s.pad_left = 0; });
-  add("row_kernel", Square(24, 20, 56, 1, 1, 0), [](auto& s) { s.kernel_w = 3, s.pad_left = 1; });
-  add("strides_differ", Square(24, 20, 56, 3, 1, 1),
-      [](auto& s) { s.stride_w = 2, s.out_width = 10; });
-  add("stride_skips_input", Square(24, 20, 56, 1, 3, 0), [](auto&) {});
+  add("batch", SquareConv(32, 9, 40, 3, 1, 1), [](auto& s) { s.window.batch = 3; });
+  add("batch_patch", SquareConv(3, 17, 40, 7, 2, 3), [](auto& s) { s.window.batch = 3; });
+  add("batch_pointwise", SquareConv(32, 9, 40, 1, 1, 0), [](auto& s) { s.window.batch = 3; });
+  add("dilated_edge", SquareConv(32, 20, 40, 3, 1, 1),
+      [](auto& s) { s.window.dilation_w = 1, s.window.dilation_h = 3, s.window.pad_top = 3; });
+  add("dilated_patch", SquareConv(32, 20, 40, 3, 1, 2),
+      [](auto& s) { s.window.dilation_w = s.window.dilation_h = 2; });
+  add("dilated_direct", SquareConv(8, 20, 40, 3, 1, 0), [](auto& s) {
+    s.window.dilation_w = s.window.dilation_h = 2, s.window.out_height = s.window.out_width = 16;
+  });
+  add("dilated_beyond_image", SquareConv(8, 5, 40, 3, 1, 4), [](auto& s) {
+    s.window.dilation_w = s.window.dilation_h = 4, s.window.out_height = s.window.out_width = 5;
+  });
+  add("asymmetric_end", SquareConv(32, 16, 32, 3, 2, 0),
+      [](auto& s) { s.window.out_height = s.window.out_width = 8; });
+  add("asymmetric_start", SquareConv(32, 16, 32, 2, 1, 0), [](auto& s) {
+    s.window.pad_top = s.window.pad_left = 1, s.window.out_height = s.window.out_width = 16;
+  });
+  add("output_past_padding", SquareConv(16, 6, 32, 3, 1, 1),
+      [](auto& s) { s.window.out_height = s.window.out_width = 11; });
+  add("rectangular", SquareConv(24, 20, 56, 3, 1, 1), [](auto& s) {
+    s.window.height = s.window.out_height = 5, s.window.kernel_w = 1, s.window.pad_left = 0;
+  });
+  add("row_kernel", SquareConv(24, 20, 56, 1, 1, 0),
+      [](auto& s) { s.window.kernel_w = 3, s.window.pad_left = 1; });
+  add("strides_differ", SquareConv(24, 20, 56, 3, 1, 1),
+      [](auto& s) { s.window.stride_w = 2, s.window.out_width = 10; });
+  add("stride_skips_input", SquareConv(24, 20, 56, 1, 3, 0), [](auto&) {});
   for (const bool bias : {false, true}) {
     for (const bool residual : {false, true}) {
       for (const Activation activation :
@@ -208,9 +194,9 @@ inline std::vector<ConvCase> ConvCases() {
         const std::string name = std::string(bias ? "bias_" : "plain_") +
                                  (residual ? "residual_" : "") +
                                  std::to_string(static_cast<int>(activation));
-        add("epilogue_whole_" + name, Square(32, 14, 64, 3, 1, 1), change);
-        add("epilogue_part_" + name, Square(32, 14, 41, 3, 1, 1), change);
-        add("epilogue_scratch_" + name, Square(600, 14, 72, 3, 1, 1), change);
+        add("epilogue_whole_" + name, SquareConv(32, 14, 64, 3, 1, 1), change);
+        add("epilogue_part_" + name, SquareConv(32, 14, 41, 3, 1, 1), change);
+        add("epilogue_scratch_" + name, SquareConv(600, 14, 72, 3, 1, 1), change);
         add("epilogue_gemv_" + name, Gemm(1, 100, 41), change);
       }
     }

@@ -46,16 +46,8 @@ inline constexpr ProtocolCase kProtocolCases[] = {
 inline void PrintTo(const ProtocolCase& c, std::ostream* out) { *out << c.name; }
 
 inline Conv2dSpec SpecOf(const ProtocolCase& c) {
-  Conv2dSpec s;
-  s.height = s.width = c.size;
-  s.in_channels = c.in;
-  s.out_channels = c.out;
-  s.kernel_h = s.kernel_w = c.kernel;
-  s.stride_h = s.stride_w = c.stride;
-  s.pad_top = s.pad_left = c.pad;
-  s.out_height = s.out_width = (c.size + 2 * c.pad - c.kernel) / c.stride + 1;
-  s.bias = true;
-  s.epilogue = {Activation::kRelu, 0, 0, /*residual=*/true};
+  Conv2dSpec s = SquareConv(c.in, c.size, c.out, c.kernel, c.stride, c.pad);
+  s.epilogue.residual = true;
   return s;
 }
 

@@ -16,6 +16,7 @@
 #include "hwy/aligned_allocator.h"
 #include "kernels/conv/conv2d.h"
 #include "kernels/conv/conv2d_body.h"
+#include "kernels/testing/image_window.h"
 
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
 #define LAGOON_TEST_SANITIZED 1
@@ -84,10 +85,8 @@ double LongestStretchUs(Bound& bound) {
 /// which no thread clock shows.
 inline double Slowness() {
   Conv2dSpec spec;
-  spec.height = spec.width = spec.out_height = spec.out_width = 28;
+  spec.window = SquareWindow(28, 3, 1, 1);
   spec.in_channels = spec.out_channels = 64;
-  spec.kernel_h = spec.kernel_w = 3;
-  spec.pad_top = spec.pad_left = 1;
   Kernel kernel = *MakeConv2d(spec);
   const std::size_t pixels = std::size_t{28} * 28 * 64;
   const std::size_t weights = PackedConv2dWeightBytes(spec) / sizeof(float);

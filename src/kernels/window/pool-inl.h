@@ -103,26 +103,28 @@ bool LongWindow(const Io& io, const PoolWindow& w, BlockContext& ctx) {
 HWY_INLINE float ScaleOf(const PoolSpec& spec, size_t row, size_t column, size_t taps) {
   if (spec.kind == PoolSpec::Kind::kMax) return 1;
   if (spec.kind == PoolSpec::Kind::kAverage) return 1.0f / static_cast<float>(taps);
-  return 1.0f / static_cast<float>(TapsWithPadding(PoolRows(spec), spec.pad_bottom, row) *
-                                   TapsWithPadding(PoolColumns(spec), spec.pad_right, column));
+  return 1.0f /
+         static_cast<float>(TapsWithPadding(RowAxis(spec.window), spec.pad_bottom, row) *
+                            TapsWithPadding(ColumnAxis(spec.window), spec.pad_right, column));
 }
 
 HWY_INLINE PoolWindow WindowAt(const PoolArgs& args, size_t index, size_t channel) {
   const PoolSpec& spec = args.spec;
-  const size_t column = index % spec.out_width;
-  const size_t row = index / spec.out_width % spec.out_height;
-  const size_t image = index / spec.out_width / spec.out_height;
-  const AxisTaps rows = TapsOf(PoolRows(spec), row);
-  const AxisTaps columns = TapsOf(PoolColumns(spec), column);
-  const size_t pixel = (image * spec.height + rows.start(spec.dilation_h)) * spec.width +
-                       columns.start(spec.dilation_w);
+  const ImageWindow& w = spec.window;
+  const size_t column = index % w.out_width;
+  const size_t row = index / w.out_width % w.out_height;
+  const size_t image = index / w.out_width / w.out_height;
+  const AxisTaps rows = TapsOf(RowAxis(w), row);
+  const AxisTaps columns = TapsOf(ColumnAxis(w), column);
+  const size_t pixel =
+      (image * w.height + rows.start(w.dilation_h)) * w.width + columns.start(w.dilation_w);
   PoolWindow window;
   window.x = args.x + pixel * spec.channels + channel;
   window.y = args.y + index * spec.channels + channel;
   window.rows = rows.count;
   window.columns = columns.count;
-  window.row_step = size_t{spec.dilation_h} * spec.width * spec.channels;
-  window.column_step = size_t{spec.dilation_w} * spec.channels;
+  window.row_step = size_t{w.dilation_h} * w.width * spec.channels;
+  window.column_step = size_t{w.dilation_w} * spec.channels;
   window.scale = ScaleOf(spec, row, column, rows.count * columns.count);
   return window;
 }
@@ -134,7 +136,7 @@ bool PoolBody(const void* raw, std::uint32_t block, BlockContext& ctx) {
   const PoolSpec& spec = args.spec;
   const size_t channel = size_t{block % args.channel_tiles} * args.channel_tile;
   const size_t channels = std::min<size_t>(args.channel_tile, spec.channels - channel);
-  const size_t windows = size_t{spec.batch} * spec.out_height * spec.out_width;
+  const size_t windows = OutputPixels(spec.window);
   const Range range = Share(windows, args.window_tiles, block / args.channel_tiles);
   if (args.long_windows) {
     const PoolWindow window = WindowAt(args, range.begin, channel);

@@ -29,25 +29,13 @@ struct Sizes {
 };
 
 Result<Sizes> CheckSizes(const PoolSpec& spec) {
-  LAGOON_RETURN_IF_ERROR(CheckPositive(kName, {{"stride_h", spec.stride_h},
-                                               {"stride_w", spec.stride_w},
-                                               {"dilation_h", spec.dilation_h},
-                                               {"dilation_w", spec.dilation_w}}));
-  Sizes sizes;
-  LAGOON_ASSIGN_OR_RETURN(sizes.inputs, CheckElements(kName, "x",
-                                                      {{"batch", spec.batch},
-                                                       {"height", spec.height},
-                                                       {"width", spec.width},
-                                                       {"channels", spec.channels}}));
-  LAGOON_ASSIGN_OR_RETURN(sizes.outputs, CheckElements(kName, "y",
-                                                       {{"batch", spec.batch},
-                                                        {"out_height", spec.out_height},
-                                                        {"out_width", spec.out_width},
-                                                        {"channels", spec.channels}}));
+  const ImageWindow& w = spec.window;
+  const Field channels = {"channels", spec.channels};
+  LAGOON_ASSIGN_OR_RETURN(const ImageElements images, CheckImages(kName, w, channels, channels));
   LAGOON_ASSIGN_OR_RETURN(
-      sizes.taps,
-      CheckElements(kName, "a window", {{"kernel_h", spec.kernel_h}, {"kernel_w", spec.kernel_w}}));
-  return sizes;
+      const std::size_t taps,
+      CheckElements(kName, "a window", {{"kernel_h", w.kernel_h}, {"kernel_w", w.kernel_w}}));
+  return Sizes{images.inputs, images.outputs, taps};
 }
 
 /// Fails for a window without elements: a maximum or an average over nothing does not exist.
@@ -92,8 +80,8 @@ void SetTiles(const Sizes& sizes, std::size_t lanes, PoolArgs& args) {
 
 Result<Kernel> MakePool(const PoolSpec& spec) {
   LAGOON_ASSIGN_OR_RETURN(const Sizes sizes, CheckSizes(spec));
-  LAGOON_RETURN_IF_ERROR(CheckWindows("height", PoolRows(spec), spec.out_height));
-  LAGOON_RETURN_IF_ERROR(CheckWindows("width", PoolColumns(spec), spec.out_width));
+  LAGOON_RETURN_IF_ERROR(CheckWindows("height", RowAxis(spec.window), spec.window.out_height));
+  LAGOON_RETURN_IF_ERROR(CheckWindows("width", ColumnAxis(spec.window), spec.window.out_width));
   const PoolBodies bodies = LAGOON_DISPATCH(PickPoolBodies)();
   PoolArgs args;
   args.spec = spec;

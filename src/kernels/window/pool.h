@@ -5,10 +5,10 @@
 #include <cstdint>
 
 #include "kernels/kernel.h"
+#include "kernels/window/image_window.h"
 
 namespace lagoon {
 
-/// Shapes in elements, NHWC.
 struct PoolSpec {
   enum class Kind : std::uint8_t {
     kMax,
@@ -17,10 +17,9 @@ struct PoolSpec {
     /// count.
     kAverageCountPadding,
   } kind = Kind::kMax;
-  std::uint32_t batch = 1, height = 1, width = 1, channels = 1, out_height = 1, out_width = 1;
-  std::uint32_t kernel_h = 1, kernel_w = 1, stride_h = 1, stride_w = 1, pad_top = 0, pad_left = 0;
+  ImageWindow window = {};
+  std::uint32_t channels = 1;
   std::uint32_t pad_bottom = 0, pad_right = 0;  // read only for kAverageCountPadding
-  std::uint32_t dilation_h = 1, dilation_w = 1;
 };
 
 /// Input: x [batch,height,width,channels]. Output: y [batch,out_height,out_width,channels], which

@@ -28,22 +28,6 @@ struct PoolBodies {
   std::size_t lanes = 0;
 };
 
-inline WindowAxis PoolRows(const PoolSpec& spec) {
-  return {.size = spec.height,
-          .taps = spec.kernel_h,
-          .stride = spec.stride_h,
-          .dilation = spec.dilation_h,
-          .pad = spec.pad_top};
-}
-
-inline WindowAxis PoolColumns(const PoolSpec& spec) {
-  return {.size = spec.width,
-          .taps = spec.kernel_w,
-          .stride = spec.stride_w,
-          .dilation = spec.dilation_w,
-          .pad = spec.pad_left};
-}
-
 /// Number of taps that kAverageCountPadding counts: those inside the image and its padding.
 inline std::size_t TapsWithPadding(const WindowAxis& axis, std::size_t pad_after,
                                    std::size_t output) {

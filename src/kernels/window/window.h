@@ -1,15 +1,44 @@
 #pragma once
 
-// One axis of a sliding window: which of its taps meet the image.
+// Sliding windows on the CPU: counts, and which taps of an axis meet the image.
 
 #include <algorithm>
 #include <cstddef>
 
+#include "kernels/window/image_window.h"
+
 namespace lagoon {
+
+/// Pixels of all input images, pixels of all output images, and taps of the window.
+inline std::size_t InputPixels(const ImageWindow& window) {
+  return std::size_t{window.batch} * window.height * window.width;
+}
+inline std::size_t OutputPixels(const ImageWindow& window) {
+  return std::size_t{window.batch} * window.out_height * window.out_width;
+}
+inline std::size_t WindowTaps(const ImageWindow& window) {
+  return std::size_t{window.kernel_h} * window.kernel_w;
+}
 
 struct WindowAxis {
   std::size_t size = 1, taps = 1, stride = 1, dilation = 1, pad = 0;
 };
+
+/// The two axes of a window over images.
+inline WindowAxis RowAxis(const ImageWindow& window) {
+  return {.size = window.height,
+          .taps = window.kernel_h,
+          .stride = window.stride_h,
+          .dilation = window.dilation_h,
+          .pad = window.pad_top};
+}
+inline WindowAxis ColumnAxis(const ImageWindow& window) {
+  return {.size = window.width,
+          .taps = window.kernel_w,
+          .stride = window.stride_w,
+          .dilation = window.dilation_w,
+          .pad = window.pad_left};
+}
 
 /// Tap t of the output reads index t * dilation + origin. The taps [first, first + count) lie in
 /// [0, size).

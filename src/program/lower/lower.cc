@@ -351,8 +351,18 @@ Result<ImageShape> ImageOf(const Dims& dims) {
   return image;
 }
 
-Result<WindowShape> WindowOf(const Node& node) {
-  WindowShape window;
+Result<ImageNode> ImageNodeOf(const ProgramBuilder& builder, const Node& node) {
+  LAGOON_ASSIGN_OR_RETURN(const ImageShape in, ImageOf(builder.dims(node.inputs[0])));
+  LAGOON_ASSIGN_OR_RETURN(const ImageShape out, ImageOf(builder.dims(node.outputs[0])));
+  ImageNode image;
+  image.in_channels = in.channels;
+  image.out_channels = out.channels;
+  ImageWindow& window = image.window;
+  window.batch = in.batch;
+  window.height = in.height;
+  window.width = in.width;
+  window.out_height = out.height;
+  window.out_width = out.width;
   struct Field {
     const char* attribute;
     std::vector<std::uint32_t*> values;
@@ -361,8 +371,7 @@ Result<WindowShape> WindowOf(const Node& node) {
        {Field{"kernel_shape", {&window.kernel_h, &window.kernel_w}},
         Field{"strides", {&window.stride_h, &window.stride_w}},
         Field{"dilations", {&window.dilation_h, &window.dilation_w}},
-        Field{"pads",
-              {&window.pad_top, &window.pad_left, &window.pad_bottom, &window.pad_right}}}) {
+        Field{"pads", {&window.pad_top, &window.pad_left, &image.pad_bottom, &image.pad_right}}}) {
     const std::vector<std::int64_t> given = node.Ints(field.attribute, {});
     if (given.size() != field.values.size()) {
       return Fail(ErrorCode::kInvalidArgument,
@@ -373,7 +382,7 @@ Result<WindowShape> WindowOf(const Node& node) {
       LAGOON_ASSIGN_OR_RETURN(*field.values[i], ToSize(given[i], field.attribute));
     }
   }
-  return window;
+  return image;
 }
 
 Result<LoweredProgram> Lower(Graph graph, const std::string& model, const LowerOptions& options) {

@@ -30,8 +30,8 @@ struct DenseOp {
 std::string WeightsKey(const DenseOp& op, const PackedKernel& packed) {
   const Conv2dSpec& spec = op.spec;
   return fmt::format("{} {} {} {} {}x{}x{}x{}", op.key, packed.form, Name(spec.precision),
-                     op.transposed, spec.out_channels, spec.in_channels, spec.kernel_h,
-                     spec.kernel_w);
+                     op.transposed, spec.out_channels, spec.in_channels, spec.window.kernel_h,
+                     spec.window.kernel_w);
 }
 
 Fill FillOf(const DenseOp& op, const PackedKernel& packed) {
@@ -110,8 +110,7 @@ Result<std::optional<Tensor>> ResidualOf(ProgramBuilder& builder, const Node& no
 
 /// Shared by the three ways to lower a Conv node.
 struct ConvNode {
-  ImageShape in, out;
-  WindowShape window;
+  ImageNode image;
   std::uint32_t groups = 1;
   Constant weights;
   std::optional<Operand> bias;
@@ -122,55 +121,35 @@ struct ConvNode {
 Result<ConvNode> ReadConv(ProgramBuilder& builder, const Node& node) {
   ConvNode conv;
   conv.shares_weights = builder.options().shares_weights;
-  LAGOON_ASSIGN_OR_RETURN(conv.in, ImageOf(builder.dims(node.inputs[0])));
-  LAGOON_ASSIGN_OR_RETURN(conv.out, ImageOf(builder.dims(node.outputs[0])));
-  LAGOON_ASSIGN_OR_RETURN(conv.window, WindowOf(node));
+  LAGOON_ASSIGN_OR_RETURN(conv.image, ImageNodeOf(builder, node));
   LAGOON_ASSIGN_OR_RETURN(conv.weights, builder.FloatConstant(node.inputs[1], "weights"));
   conv.key = builder.KeyOf(node.inputs[1]);
   const std::int64_t groups = node.Int("group", 1);
-  if (groups < 1 || conv.in.channels % groups != 0 || conv.out.channels % groups != 0) {
+  if (groups < 1 || conv.image.in_channels % groups != 0 || conv.image.out_channels % groups != 0) {
     return Fail(ErrorCode::kInvalidArgument,
                 fmt::format("group is {}, which does not divide {} and {} channels", groups,
-                            conv.in.channels, conv.out.channels));
+                            conv.image.in_channels, conv.image.out_channels));
   }
   conv.groups = static_cast<std::uint32_t>(groups);
-  const Dims expected{conv.out.channels, conv.in.channels / conv.groups, conv.window.kernel_h,
-                      conv.window.kernel_w};
+  const Dims expected{conv.image.out_channels, conv.image.in_channels / conv.groups,
+                      conv.image.window.kernel_h, conv.image.window.kernel_w};
   if (conv.weights.dims != expected) {
     return Fail(ErrorCode::kInvalidArgument,
                 fmt::format("weights are {}, the values around them ask for {}",
                             ToString(conv.weights.dims), ToString(expected)));
   }
-  LAGOON_ASSIGN_OR_RETURN(conv.bias, BiasOf(builder, node, conv.out.channels));
+  LAGOON_ASSIGN_OR_RETURN(conv.bias, BiasOf(builder, node, conv.image.out_channels));
   return conv;
-}
-
-/// Sets the fields that all three specs have.
-template <typename Spec>
-void SetShape(const ConvNode& conv, const Node& node, Spec& spec) {
-  spec.batch = conv.in.batch;
-  spec.height = conv.in.height;
-  spec.width = conv.in.width;
-  spec.out_height = conv.out.height;
-  spec.out_width = conv.out.width;
-  spec.kernel_h = conv.window.kernel_h;
-  spec.kernel_w = conv.window.kernel_w;
-  spec.stride_h = conv.window.stride_h;
-  spec.stride_w = conv.window.stride_w;
-  spec.dilation_h = conv.window.dilation_h;
-  spec.dilation_w = conv.window.dilation_w;
-  spec.pad_top = conv.window.pad_top;
-  spec.pad_left = conv.window.pad_left;
-  spec.epilogue = EpilogueOf(node.fused);
 }
 
 Status LowerDense(ProgramBuilder& builder, const Node& node, const ConvNode& conv) {
   DenseOp op;
   op.name = node.name;
   op.spec.precision = builder.precision();
-  SetShape(conv, node, op.spec);
-  op.spec.in_channels = conv.in.channels;
-  op.spec.out_channels = conv.out.channels;
+  op.spec.window = conv.image.window;
+  op.spec.epilogue = EpilogueOf(node.fused);
+  op.spec.in_channels = conv.image.in_channels;
+  op.spec.out_channels = conv.image.out_channels;
   op.spec.any_rows = conv.shares_weights;
   op.bias = conv.bias;
   op.weights = conv.weights;
@@ -208,8 +187,9 @@ Status EmitSparse(ProgramBuilder& builder, const Node& node, const ConvNode& con
 
 Status LowerDepthwise(ProgramBuilder& builder, const Node& node, const ConvNode& conv) {
   DepthwiseSpec spec;
-  SetShape(conv, node, spec);
-  spec.channels = conv.in.channels;
+  spec.window = conv.image.window;
+  spec.epilogue = EpilogueOf(node.fused);
+  spec.channels = conv.image.in_channels;
   spec.bias = conv.bias.has_value();
   LAGOON_ASSIGN_OR_RETURN(const Tensor x, builder.Use(node.inputs[0], Layout::kChannelsLast));
   LAGOON_ASSIGN_OR_RETURN(PackedKernel packed,
@@ -219,9 +199,10 @@ Status LowerDepthwise(ProgramBuilder& builder, const Node& node, const ConvNode&
 
 Status LowerGroups(ProgramBuilder& builder, const Node& node, const ConvNode& conv) {
   GroupedConvSpec spec;
-  SetShape(conv, node, spec);
-  spec.in_channels = conv.in.channels;
-  spec.out_channels = conv.out.channels;
+  spec.window = conv.image.window;
+  spec.epilogue = EpilogueOf(node.fused);
+  spec.in_channels = conv.image.in_channels;
+  spec.out_channels = conv.image.out_channels;
   spec.groups = conv.groups;
   spec.bias = conv.bias.has_value();
   if (!FitsGroupedConv(spec)) return LowerDirectConv(builder, node);
@@ -253,7 +234,7 @@ Status LowerImageConv(ProgramBuilder& builder, const Node& node) {
     return Fail(ErrorCode::kInternal,
                 fmt::format("a residual is fused into a Conv of {} groups", conv.groups));
   }
-  if (conv.groups == conv.in.channels && conv.groups == conv.out.channels) {
+  if (conv.groups == conv.image.in_channels && conv.groups == conv.image.out_channels) {
     return LowerDepthwise(builder, node, conv);
   }
   return LowerGroups(builder, node, conv);
@@ -277,7 +258,7 @@ Status LowerPackedMatMul(ProgramBuilder& builder, const Node& node) {
   LAGOON_ASSIGN_OR_RETURN(const ImageShape out, ImageOf({rows[0], y_dims.back(), 1, 1}));
   DenseOp op;
   op.name = node.name;
-  op.spec.height = op.spec.out_height = in.batch;
+  op.spec.window.height = op.spec.window.out_height = in.batch;
   op.spec.in_channels = in.channels;
   op.spec.out_channels = out.channels;
   op.spec.precision = builder.precision();

@@ -4,6 +4,7 @@
 // (graph/graph.h) and defines its outputs. An error says what is wrong; Lower() adds model, node,
 // op and opset.
 
+#include "kernels/window/image_window.h"
 #include "program/lower/builder.h"
 
 namespace lagoon {
@@ -103,13 +104,13 @@ struct ImageShape {
 };
 Result<ImageShape> ImageOf(const Dims& dims);
 
-/// The window of a convolution or pooling node.
-struct WindowShape {
-  std::uint32_t kernel_h = 1, kernel_w = 1, stride_h = 1, stride_w = 1;
-  std::uint32_t dilation_h = 1, dilation_w = 1;
-  std::uint32_t pad_top = 0, pad_left = 0, pad_bottom = 0, pad_right = 0;
+/// A convolution or pooling node over images: its window, and the channels of its input and output.
+struct ImageNode {
+  ImageWindow window;
+  std::uint32_t in_channels = 1, out_channels = 1;
+  std::uint32_t pad_bottom = 0, pad_right = 0;
 };
-Result<WindowShape> WindowOf(const Node& node);
+Result<ImageNode> ImageNodeOf(const ProgramBuilder& builder, const Node& node);
 
 /// Fails if the node has a fused residual or activation, which its lowering would drop.
 Status CheckNotFused(const Node& node);

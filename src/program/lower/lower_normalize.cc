@@ -284,15 +284,13 @@ Status LowerLrn(ProgramBuilder& builder, const Node& node) {
   const auto size = static_cast<std::uint32_t>(node.Int("size", 1));
   PoolSpec pool;
   pool.kind = PoolSpec::Kind::kAverageCountPadding;
-  pool.batch = static_cast<std::uint32_t>(x.dims[0]);
-  pool.height = pool.out_height = static_cast<std::uint32_t>(x.dims[1]);
-  pool.width = pool.out_width = 1;
+  pool.window = {.batch = static_cast<std::uint32_t>(x.dims[0]),
+                 .height = static_cast<std::uint32_t>(x.dims[1]),
+                 .out_height = static_cast<std::uint32_t>(x.dims[1]),
+                 .kernel_h = size,
+                 .pad_top = (size - 1) / 2};
   pool.channels = static_cast<std::uint32_t>(CountFrom(x.dims, 2));
-  pool.kernel_h = size;
-  pool.kernel_w = pool.stride_h = pool.stride_w = pool.dilation_h = pool.dilation_w = 1;
-  pool.pad_top = (size - 1) / 2;
-  pool.pad_bottom = size - 1 - pool.pad_top;
-  pool.pad_left = pool.pad_right = 0;
+  pool.pad_bottom = size - 1 - pool.window.pad_top;
   const Tensor mean = builder.NewTensor(node.name, x.dims, Layout::kPlain);
   LAGOON_RETURN_IF_ERROR(builder.Emit(node.name, [&](auto& make) { return make.Pool(pool); },
                                       {builder.All(square)}, {builder.All(mean)}));

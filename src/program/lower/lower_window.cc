@@ -46,30 +46,16 @@ Result<SpatialWindow> WindowOver(const Node& node, const Dims& x, const Dims& y)
 }
 
 Status LowerImagePool(ProgramBuilder& builder, const Node& node) {
-  LAGOON_ASSIGN_OR_RETURN(const ImageShape in, ImageOf(builder.dims(node.inputs[0])));
-  LAGOON_ASSIGN_OR_RETURN(const ImageShape out, ImageOf(builder.dims(node.outputs[0])));
-  LAGOON_ASSIGN_OR_RETURN(const WindowShape window, WindowOf(node));
+  LAGOON_ASSIGN_OR_RETURN(const ImageNode image, ImageNodeOf(builder, node));
   PoolSpec spec;
   if (node.op == "AveragePool") {
     spec.kind = node.Int("count_include_pad", 0) != 0 ? PoolSpec::Kind::kAverageCountPadding
                                                       : PoolSpec::Kind::kAverage;
   }
-  spec.batch = in.batch;
-  spec.height = in.height;
-  spec.width = in.width;
-  spec.channels = in.channels;
-  spec.out_height = out.height;
-  spec.out_width = out.width;
-  spec.kernel_h = window.kernel_h;
-  spec.kernel_w = window.kernel_w;
-  spec.stride_h = window.stride_h;
-  spec.stride_w = window.stride_w;
-  spec.dilation_h = window.dilation_h;
-  spec.dilation_w = window.dilation_w;
-  spec.pad_top = window.pad_top;
-  spec.pad_left = window.pad_left;
-  spec.pad_bottom = window.pad_bottom;
-  spec.pad_right = window.pad_right;
+  spec.window = image.window;
+  spec.channels = image.in_channels;
+  spec.pad_bottom = image.pad_bottom;
+  spec.pad_right = image.pad_right;
   LAGOON_ASSIGN_OR_RETURN(const Tensor x, builder.Use(node.inputs[0], Layout::kChannelsLast));
   const Tensor y =
       builder.NewTensor(node.name, builder.dims(node.outputs[0]), Layout::kChannelsLast);

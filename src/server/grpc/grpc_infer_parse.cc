@@ -4,6 +4,7 @@
 #include <optional>
 
 #include "base/text.h"
+#include "plan/element.h"
 #include "server/grpc/grpc_codec.h"
 #include "server/tensor_codec.h"
 #include "serving/request_check.h"
@@ -84,38 +85,40 @@ std::vector<std::string_view> FieldsOf(const InferTensorContents& contents) {
   return fields;
 }
 
+// The field that carries elements of type T.
+template <typename T>
+const auto& FieldFor(const InferTensorContents& contents) {
+  if constexpr (std::is_same_v<T, bool>) {
+    return contents.bool_contents();
+  } else if constexpr (std::is_same_v<T, float>) {
+    return contents.fp32_contents();
+  } else if constexpr (std::is_same_v<T, double>) {
+    return contents.fp64_contents();
+  } else if constexpr (std::is_same_v<T, std::int64_t>) {
+    return contents.int64_contents();
+  } else if constexpr (std::is_same_v<T, std::uint64_t>) {
+    return contents.uint64_contents();
+  } else if constexpr (std::is_signed_v<T>) {
+    return contents.int_contents();
+  } else {
+    return contents.uint_contents();
+  }
+}
+
 Result<Bytes> TypedContents(DataType type, const InferTensorContents& contents,
                             GrpcPayload& payload) {
-  switch (type) {
-    case DataType::kFloat32:
-      return InPlace(contents.fp32_contents());
-    case DataType::kFloat64:
-      return InPlace(contents.fp64_contents());
-    case DataType::kInt8:
-      return Narrow<std::int8_t>(contents.int_contents(), payload);
-    case DataType::kInt16:
-      return Narrow<std::int16_t>(contents.int_contents(), payload);
-    case DataType::kInt32:
-      return InPlace(contents.int_contents());
-    case DataType::kInt64:
-      return InPlace(contents.int64_contents());
-    case DataType::kUInt8:
-      return Narrow<std::uint8_t>(contents.uint_contents(), payload);
-    case DataType::kUInt16:
-      return Narrow<std::uint16_t>(contents.uint_contents(), payload);
-    case DataType::kUInt32:
-      return InPlace(contents.uint_contents());
-    case DataType::kUInt64:
-      return InPlace(contents.uint64_contents());
-    case DataType::kBool:
-      return InPlace(contents.bool_contents());
-    case DataType::kFloat16:
-    case DataType::kBFloat16:
-    case DataType::kString:
-      break;
-  }
-  return Fail(ErrorCode::kUnimplemented,
-              fmt::format("{} has no typed contents, use raw_input_contents", OipName(type)));
+  const auto no_contents = [&]() -> Result<Bytes> {
+    return Fail(ErrorCode::kUnimplemented,
+                fmt::format("{} has no typed contents, use raw_input_contents", OipName(type)));
+  };
+  const auto read = [&]<typename T>(std::type_identity<T>) -> Result<Bytes> {
+    if constexpr (sizeof(T) < 4 && !std::is_same_v<T, bool>) {
+      return Narrow<T>(FieldFor<T>(contents), payload);
+    } else {
+      return InPlace(FieldFor<T>(contents));
+    }
+  };
+  return WithNativeType(type, read, no_contents);
 }
 
 // Null `raw`: the request has no raw_input_contents.

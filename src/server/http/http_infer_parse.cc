@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "base/text.h"
+#include "plan/element.h"
 #include "server/http/http_infer_codec.h"
 #include "server/tensor_codec.h"
 
@@ -82,35 +83,13 @@ Status Convert(const JsonInput& input, std::string_view type, std::byte* out) {
 
 Status ConvertTo(DataType type, const JsonInput& input, std::byte* out) {
   const std::string_view name = OipName(type);
-  switch (type) {
-    case DataType::kFloat32:
-      return Convert<float>(input, name, out);
-    case DataType::kFloat64:
-      return Convert<double>(input, name, out);
-    case DataType::kInt8:
-      return Convert<std::int8_t>(input, name, out);
-    case DataType::kInt16:
-      return Convert<std::int16_t>(input, name, out);
-    case DataType::kInt32:
-      return Convert<std::int32_t>(input, name, out);
-    case DataType::kInt64:
-      return Convert<std::int64_t>(input, name, out);
-    case DataType::kUInt8:
-    case DataType::kBool:
-      return Convert<std::uint8_t>(input, name, out);
-    case DataType::kUInt16:
-      return Convert<std::uint16_t>(input, name, out);
-    case DataType::kUInt32:
-      return Convert<std::uint32_t>(input, name, out);
-    case DataType::kUInt64:
-      return Convert<std::uint64_t>(input, name, out);
-    case DataType::kFloat16:
-    case DataType::kBFloat16:
-    case DataType::kString:
-      break;
-  }
-  return Fail(ErrorCode::kUnimplemented,
-              fmt::format("{} cannot travel as JSON, send it as binary data", name));
+  const auto not_as_json = [&]() -> Status {
+    return Fail(ErrorCode::kUnimplemented,
+                fmt::format("{} cannot travel as JSON, send it as binary data", name));
+  };
+  return WithNativeType(
+      type, [&]<typename T>(std::type_identity<T>) { return Convert<Stored<T>>(input, name, out); },
+      not_as_json);
 }
 
 Status CheckData(DataType type, const JsonInput& input) {

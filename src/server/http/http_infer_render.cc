@@ -7,6 +7,7 @@
 #include <iterator>
 
 #include "base/json.h"
+#include "plan/element.h"
 #include "server/http/http_infer_codec.h"
 
 namespace lagoon {
@@ -43,36 +44,16 @@ void AppendBools(std::string& out, std::span<const std::byte> data) {
 }
 
 bool AppendElements(std::string& out, const OutputTensor& output) {
-  switch (output.type) {
-    case DataType::kFloat32:
-      return AppendNumbers<float>(out, output.data);
-    case DataType::kFloat64:
-      return AppendNumbers<double>(out, output.data);
-    case DataType::kInt8:
-      return AppendNumbers<std::int8_t>(out, output.data);
-    case DataType::kInt16:
-      return AppendNumbers<std::int16_t>(out, output.data);
-    case DataType::kInt32:
-      return AppendNumbers<std::int32_t>(out, output.data);
-    case DataType::kInt64:
-      return AppendNumbers<std::int64_t>(out, output.data);
-    case DataType::kUInt8:
-      return AppendNumbers<std::uint8_t>(out, output.data);
-    case DataType::kUInt16:
-      return AppendNumbers<std::uint16_t>(out, output.data);
-    case DataType::kUInt32:
-      return AppendNumbers<std::uint32_t>(out, output.data);
-    case DataType::kUInt64:
-      return AppendNumbers<std::uint64_t>(out, output.data);
-    case DataType::kBool:
+  const auto append = [&]<typename T>(std::type_identity<T>) {
+    if constexpr (std::is_same_v<T, bool>) {
       AppendBools(out, output.data);
       return true;
-    case DataType::kFloat16:  // the core refused it before it computed (OutputForm::kText)
-    case DataType::kBFloat16:
-    case DataType::kString:
-      break;
-  }
-  return false;
+    } else {
+      return AppendNumbers<T>(out, output.data);
+    }
+  };
+  // The core refused other types before it computed (OutputForm::kText).
+  return WithNativeType(output.type, append, [] { return false; });
 }
 
 bool IsBinary(const HttpAnswerFormat& format, const std::string& name) {

@@ -15,6 +15,7 @@
 #include "kernels/conv/bf16/bf16_unit.h"
 #include "kernels/conv/conv2d_body.h"
 #include "kernels/tiling.h"
+#include "kernels/window/image_window.h"
 
 namespace lagoon {
 
@@ -33,9 +34,8 @@ struct Bf16ConvArgs {
   Finish finish;                 // applied to a tile after it is written
   const float* finish_residual;  // may be null
 
-  std::uint32_t height, width, channels;
-  std::uint32_t out_height, out_width, out_channels;
-  std::uint32_t kernel_h, kernel_w, stride_h, stride_w, dilation_h, dilation_w, pad_top, pad_left;
+  ImageWindow window;
+  std::uint32_t channels, out_channels;
   bool flat;  // pixel i of the output reads pixel i of the input and nothing else
 
   std::uint32_t pixels;  // output pixels of all images

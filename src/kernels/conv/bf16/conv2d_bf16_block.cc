@@ -8,6 +8,7 @@
 #include "device/block.h"
 #include "kernels/conv/bf16/conv2d_bf16.h"
 #include "kernels/conv/bf16/conv2d_bf16_args.h"
+#include "kernels/window/window.h"
 
 namespace lagoon {
 namespace {
@@ -43,45 +44,46 @@ class UnitState {
 class PixelCopy {
  public:
   PixelCopy(const Bf16ConvArgs& args, std::size_t pixel) : args_(args), first_(pixel) {
-    const std::size_t image_pixels = std::size_t{args.out_height} * args.out_width;
+    const std::size_t image_pixels = std::size_t{args.window.out_height} * args.window.out_width;
     image_ = pixel / image_pixels;
-    row_ = pixel % image_pixels / args.out_width;
-    column_ = pixel % args.out_width;
+    row_ = pixel % image_pixels / args.window.out_width;
+    column_ = pixel % args.window.out_width;
   }
   void CopyTo(Bf16* to) {
     if (args_.flat) {
       args_.unit->convert(args_.x + first_ * args_.channels, args_.channels, to);
       to += args_.channels;
     } else {
-      for (std::uint32_t row = 0; row < args_.kernel_h; ++row) to = CopyKernelRow(row, to);
+      for (std::uint32_t row = 0; row < args_.window.kernel_h; ++row) to = CopyKernelRow(row, to);
     }
     // Zeros the rest of the last step: zero times stale memory could be NaN.
-    const std::size_t depth = std::size_t{args_.kernel_h} * args_.kernel_w * args_.channels;
+    const std::size_t depth = WindowTaps(args_.window) * args_.channels;
     std::fill_n(to, std::size_t{args_.steps} * kBf16Step - depth, Bf16{});
   }
   void Next() {
     ++first_;
-    if (++column_ < args_.out_width) return;
+    if (++column_ < args_.window.out_width) return;
     column_ = 0;
-    if (++row_ < args_.out_height) return;
+    if (++row_ < args_.window.out_height) return;
     row_ = 0;
     ++image_;
   }
 
  private:
   Bf16* CopyKernelRow(std::uint32_t kernel_row, Bf16* to) const {
+    const ImageWindow& w = args_.window;
     const std::size_t channels = args_.channels;
-    const std::int64_t y = static_cast<std::int64_t>(row_) * args_.stride_h - args_.pad_top +
-                           std::int64_t{kernel_row} * args_.dilation_h;
-    const std::int64_t x = static_cast<std::int64_t>(column_) * args_.stride_w - args_.pad_left;
-    if (y < 0 || y >= args_.height) return std::fill_n(to, args_.kernel_w * channels, Bf16{});
-    const float* const row = args_.x + (static_cast<std::int64_t>(image_) * args_.height + y) *
-                                           args_.width * static_cast<std::int64_t>(channels);
-    if (args_.dilation_w > 1) return CopyDilated(row, x, to);
+    const std::int64_t y = static_cast<std::int64_t>(row_) * w.stride_h - w.pad_top +
+                           std::int64_t{kernel_row} * w.dilation_h;
+    const std::int64_t x = static_cast<std::int64_t>(column_) * w.stride_w - w.pad_left;
+    if (y < 0 || y >= w.height) return std::fill_n(to, w.kernel_w * channels, Bf16{});
+    const float* const row = args_.x + (static_cast<std::int64_t>(image_) * w.height + y) *
+                                           w.width * static_cast<std::int64_t>(channels);
+    if (w.dilation_w > 1) return CopyDilated(row, x, to);
     // Neighbouring pixels lie one behind the other.
-    const std::int64_t end = x + args_.kernel_w;
+    const std::int64_t end = x + w.kernel_w;
     const std::int64_t begin_inside = std::clamp<std::int64_t>(0, x, end);
-    const std::int64_t end_inside = std::clamp<std::int64_t>(args_.width, begin_inside, end);
+    const std::int64_t end_inside = std::clamp<std::int64_t>(w.width, begin_inside, end);
     const std::size_t inside = static_cast<std::size_t>(end_inside - begin_inside) * channels;
     to = std::fill_n(to, static_cast<std::size_t>(begin_inside - x) * channels, Bf16{});
     if (inside > 0) {
@@ -91,8 +93,9 @@ class PixelCopy {
   }
   Bf16* CopyDilated(const float* row, std::int64_t x, Bf16* to) const {
     const std::size_t channels = args_.channels;
-    for (std::uint32_t column = 0; column < args_.kernel_w; ++column, x += args_.dilation_w) {
-      if (x < 0 || x >= args_.width) {
+    for (std::uint32_t column = 0; column < args_.window.kernel_w;
+         ++column, x += args_.window.dilation_w) {
+      if (x < 0 || x >= args_.window.width) {
         std::fill_n(to, channels, Bf16{});
       } else {
         args_.unit->convert(row + x * static_cast<std::int64_t>(channels), channels, to);
@@ -171,7 +174,8 @@ class Bf16Block {
 };
 
 bool Bf16Block::CopyInput() {
-  const std::size_t work = std::size_t{args_.steps} * kBf16Step + args_.kernel_h * kCopiedPerRow;
+  const std::size_t work =
+      std::size_t{args_.steps} * kBf16Step + args_.window.kernel_h * kCopiedPerRow;
   PixelCopy copy(args_, tile_.pixels.begin);
   std::size_t unchecked = kCopiedPerCheck;
   for (std::size_t row = 0; row < tile_.pixels.size(); ++row, copy.Next()) {

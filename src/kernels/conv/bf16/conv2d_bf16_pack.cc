@@ -3,6 +3,7 @@
 
 #include "kernels/conv/bf16/conv2d_bf16.h"
 #include "kernels/conv/bf16/conv2d_bf16_args.h"
+#include "kernels/window/window.h"
 
 namespace lagoon {
 namespace {
@@ -14,7 +15,7 @@ struct StepPlaces {
   std::size_t count;  // elements of the step; fewer in the last one
 
   StepPlaces(const Conv2dSpec& spec, std::size_t step) {
-    const std::size_t kernel = std::size_t{spec.kernel_h} * spec.kernel_w;
+    const std::size_t kernel = WindowTaps(spec.window);
     const std::size_t first = step * kBf16Step;
     count = std::min<std::size_t>(kBf16Step, kernel * spec.in_channels - first);
     for (std::size_t i = 0; i < count; ++i) {
@@ -35,13 +36,13 @@ void PackColumn(const StepPlaces& places, const float* filter, Bf16* to) {
 }  // namespace
 
 std::size_t PackedBf16Conv2dWeightBytes(const Conv2dSpec& spec) {
-  const std::size_t depth = std::size_t{spec.kernel_h} * spec.kernel_w * spec.in_channels;
+  const std::size_t depth = WindowTaps(spec.window) * spec.in_channels;
   return CeilDivide(spec.out_channels, kBf16Vector) * kBf16Vector * Bf16Steps(depth) * kBf16Step *
          sizeof(Bf16);
 }
 
 void PackBf16Conv2dWeights(const Conv2dSpec& spec, const float* weights, void* packed) {
-  const std::size_t depth = std::size_t{spec.kernel_h} * spec.kernel_w * spec.in_channels;
+  const std::size_t depth = WindowTaps(spec.window) * spec.in_channels;
   Bf16* to = static_cast<Bf16*>(packed);
   std::fill_n(to, PackedBf16Conv2dWeightBytes(spec) / sizeof(Bf16), Bf16{});
   for (std::size_t first = 0; first < spec.out_channels; first += kBf16Panel) {

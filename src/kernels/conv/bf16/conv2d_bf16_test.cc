@@ -140,7 +140,7 @@ TEST(Bf16Conv2d, InfinityStaysInItsPixel) {
 }
 
 Conv2dSpec DeepSpec() {
-  Conv2dSpec spec = testing::Square(256, 14, 256, 3, 1, 1);
+  Conv2dSpec spec = testing::SquareConv(256, 14, 256, 3, 1, 1);
   spec.precision = Precision::kBf16;
   return spec;
 }

@@ -8,6 +8,7 @@
 #include "kernels/conv/bf16/conv2d_bf16_args.h"
 #include "kernels/conv/conv2d_tiling.h"
 #include "kernels/spread.h"
+#include "kernels/window/window.h"
 
 namespace lagoon {
 namespace {
@@ -51,7 +52,7 @@ class Candidate {
   }
   double block_us() const {
     const double steps = a.steps, rows = static_cast<double>(pixels());
-    const double copy_ns = rows * (steps * kBf16Step * kCopyNs + a.kernel_h * kCopyRowNs);
+    const double copy_ns = rows * (steps * kBf16Step * kCopyNs + a.window.kernel_h * kCopyRowNs);
     const double multiply_ns =
         static_cast<double>(panels()) * steps *
         (rows * a.unit->row_ns + static_cast<double>(groups()) * a.unit->step_ns);
@@ -90,15 +91,12 @@ Bf16ConvArgs ShapeOf(const Conv2dSpec& s, const Bf16Unit& unit) {
   Bf16ConvArgs a{};
   a.unit = &unit;
   a.target = &ChosenConvTarget();
-  a.height = s.height, a.width = s.width, a.channels = s.in_channels;
-  a.out_height = s.out_height, a.out_width = s.out_width, a.out_channels = s.out_channels;
-  a.kernel_h = s.kernel_h, a.kernel_w = s.kernel_w;
-  a.stride_h = s.stride_h, a.stride_w = s.stride_w;
-  a.dilation_h = s.dilation_h, a.dilation_w = s.dilation_w;
-  a.pad_top = s.pad_top, a.pad_left = s.pad_left;
+  a.window = s.window;
+  a.channels = s.in_channels;
+  a.out_channels = s.out_channels;
   a.flat = IsFlat(s);
-  a.pixels = s.batch * s.out_height * s.out_width;
-  const std::size_t depth = std::size_t{s.kernel_h} * s.kernel_w * s.in_channels;
+  a.pixels = static_cast<std::uint32_t>(OutputPixels(s.window));
+  const std::size_t depth = WindowTaps(s.window) * s.in_channels;
   a.steps = static_cast<std::uint32_t>(Bf16Steps(depth));
   a.panels = static_cast<std::uint32_t>(CeilDivide(s.out_channels, kBf16Panel));
   const double step_ns = kBf16Rows * unit.row_ns + unit.step_ns;

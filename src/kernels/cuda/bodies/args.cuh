@@ -4,6 +4,7 @@
 // Plain data, for host and device.
 
 #include "device/cuda/gpu/types.cuh"
+#include "kernels/window/image_window.h"
 
 namespace lagoon::cuda {
 
@@ -236,11 +237,12 @@ struct ReduceArgs {
 
 // ---- Windows.
 
-struct WindowArgs {
-  u32 height, width, in_channels, out_height, out_width, channels;  // channels: those of y
-  u32 kernel_h, kernel_w, stride_h, stride_w, dilation_h, dilation_w, pad_top, pad_left;
-  u32 count;           // number of outputs
-  u32 taps_per_check;  // taps between two guard checks
+/// Outputs that are computed channel by channel.
+struct WindowWalk {
+  ImageWindow window;
+  u32 in_channels, channels;  // of x and y
+  u32 count;                  // number of outputs
+  u32 taps_per_check;         // taps between two guard checks
 };
 
 inline constexpr u32 kWindowOutputs = 4;  // outputs per thread
@@ -254,7 +256,7 @@ enum class Pool : u32 { kMax, kAverage, kAverageCountPadding };
 struct PoolArgs {
   const float* x;
   float* y;
-  WindowArgs window;
+  WindowWalk walk;
   u32 kind;  // a Pool
   u32 pad_bottom, pad_right;
 };
@@ -265,7 +267,7 @@ struct GroupedConvArgs {
   const float* x;
   const float* weights;  // [kernel_h][kernel_w][group_inputs][channels]
   float* y;
-  WindowArgs window;
+  WindowWalk walk;
   EpilogueArgs epilogue;
   u32 group_inputs, group_outputs;  // channels per group
 };
@@ -321,9 +323,8 @@ struct ConvArgs {
   const void* weights;
   void* y;
   EpilogueArgs epilogue;
-  u32 height, width, channels;
-  u32 out_height, out_width, out_channels;
-  u32 kernel_h, kernel_w, stride_h, stride_w, dilation_h, dilation_w, pad_top, pad_left;
+  ImageWindow window;
+  u32 channels, out_channels;
   u32 pixels, depth;
   u32 weight_pitch;  // in elements; a multiple of a chunk
   u32 row_tiles, column_tiles;

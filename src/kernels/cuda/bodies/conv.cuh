@@ -137,16 +137,18 @@ template <typename Element, u32 kRows>
 class ConvPixels {
  public:
   LAGOON_DEVICE ConvPixels(const ConvArgs& args, u32 row0) : args_(args) {
+    const ImageWindow& window = args.window;
     LAGOON_UNROLL
     for (u32 i = 0; i < kShare; ++i) {
       const u32 pixel = row0 + threadIdx.x / 4 + i * 64;
-      const u32 column = pixel % args.out_width, row = pixel / args.out_width % args.out_height;
-      const u32 image = pixel / args.out_width / args.out_height;
+      const u32 column = pixel % window.out_width;
+      const u32 row = pixel / window.out_width % window.out_height;
+      const u32 image = pixel / window.out_width / window.out_height;
       // Behind the last pixel every tap lies in the padding.
       top_[i] =
-          pixel < args.pixels ? static_cast<i32>(row * args.stride_h - args.pad_top) : kOutside;
-      left_[i] = static_cast<i32>(column * args.stride_w - args.pad_left);
-      base_[i] = u64{image} * args.height * args.width * args.channels;
+          pixel < args.pixels ? static_cast<i32>(row * window.stride_h - window.pad_top) : kOutside;
+      left_[i] = static_cast<i32>(column * window.stride_w - window.pad_left);
+      base_[i] = u64{image} * window.height * window.width * args.channels;
     }
   }
 
@@ -176,14 +178,15 @@ class ConvPixels {
 
   /// Null for padding and behind the depth.
   LAGOON_DEVICE const Element* At(u32 i, u32 depth) const {
-    const u32 row_depth = args_.kernel_w * args_.channels;
+    const ImageWindow& window = args_.window;
+    const u32 row_depth = window.kernel_w * args_.channels;
     const u32 r = depth / row_depth, in_row = depth % row_depth;
-    const u32 h = static_cast<u32>(top_[i]) + r * args_.dilation_h;
-    const u32 w = static_cast<u32>(left_[i]) + in_row / args_.channels * args_.dilation_w;
+    const u32 h = static_cast<u32>(top_[i]) + r * window.dilation_h;
+    const u32 w = static_cast<u32>(left_[i]) + in_row / args_.channels * window.dilation_w;
     // Above and left of the image the unsigned numbers are huge.
-    if (depth >= args_.depth || h >= args_.height || w >= args_.width) return nullptr;
+    if (depth >= args_.depth || h >= window.height || w >= window.width) return nullptr;
     return static_cast<const Element*>(args_.x) + base_[i] +
-           (u64{h} * args_.width + w) * args_.channels + in_row % args_.channels;
+           (u64{h} * window.width + w) * args_.channels + in_row % args_.channels;
   }
 
   const ConvArgs& args_;

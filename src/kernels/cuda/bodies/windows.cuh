@@ -12,53 +12,56 @@ struct WindowOutput {
   i32 top, left;
   u32 out_row, out_column, channel;
 
-  LAGOON_DEVICE WindowOutput(const WindowArgs& args, const float* x, u32 output) {
-    channel = output % args.channels;
-    const u32 pixel = output / args.channels;
-    out_column = pixel % args.out_width;
-    out_row = pixel / args.out_width % args.out_height;
-    const u64 batch = pixel / args.out_width / args.out_height;
-    image = x + batch * args.height * args.width * args.in_channels;
-    top = static_cast<i32>(out_row * args.stride_h) - static_cast<i32>(args.pad_top);
-    left = static_cast<i32>(out_column * args.stride_w) - static_cast<i32>(args.pad_left);
+  LAGOON_DEVICE WindowOutput(const WindowWalk& walk, const float* x, u32 output) {
+    const ImageWindow& window = walk.window;
+    channel = output % walk.channels;
+    const u32 pixel = output / walk.channels;
+    out_column = pixel % window.out_width;
+    out_row = pixel / window.out_width % window.out_height;
+    const u64 batch = pixel / window.out_width / window.out_height;
+    image = x + batch * window.height * window.width * walk.in_channels;
+    top = static_cast<i32>(out_row * window.stride_h) - static_cast<i32>(window.pad_top);
+    left = static_cast<i32>(out_column * window.stride_w) - static_cast<i32>(window.pad_left);
   }
 
   /// The pixel under a tap; null in the padding.
-  LAGOON_DEVICE const float* Tap(const WindowArgs& args, u32 r, u32 s) const {
-    const i32 row = top + static_cast<i32>(r * args.dilation_h);
-    const i32 column = left + static_cast<i32>(s * args.dilation_w);
+  LAGOON_DEVICE const float* Tap(const WindowWalk& walk, u32 r, u32 s) const {
+    const ImageWindow& window = walk.window;
+    const i32 row = top + static_cast<i32>(r * window.dilation_h);
+    const i32 column = left + static_cast<i32>(s * window.dilation_w);
     if (row < 0 || column < 0) return nullptr;
     const u32 h = static_cast<u32>(row), w = static_cast<u32>(column);
-    if (h >= args.height || w >= args.width) return nullptr;
-    return image + (u64{h} * args.width + w) * args.in_channels;
+    if (h >= window.height || w >= window.width) return nullptr;
+    return image + (u64{h} * window.width + w) * walk.in_channels;
   }
 };
 
 /// Calls step(o, output, r, s) for every tap of the thread's outputs o. False: leave. `Step` is a
 /// struct because lambdas in device code need a compiler option.
 template <typename Step>
-LAGOON_DEVICE bool WalkWindows(const WindowArgs& args, const float* x, u32 tile,
+LAGOON_DEVICE bool WalkWindows(const WindowWalk& walk, const float* x, u32 tile,
                                const BlockControl& control, Step& step) {
   u32 r = 0, s = 0;
-  const u32 taps = args.kernel_h * args.kernel_w;
+  const ImageWindow& window = walk.window;
+  const u32 taps = window.kernel_h * window.kernel_w;
   LAGOON_NO_UNROLL
-  for (u32 begin = 0; begin < taps; begin += args.taps_per_check) {
+  for (u32 begin = 0; begin < taps; begin += walk.taps_per_check) {
     if (control.SyncShouldLeave()) return false;
-    const u32 count = Min(taps - begin, args.taps_per_check);
+    const u32 count = Min(taps - begin, walk.taps_per_check);
     LAGOON_UNROLL
     for (u32 o = 0; o < kWindowOutputs; ++o) {
       const u32 output = tile * kWindowTile + o * kBodyThreads + threadIdx.x;
-      if (output >= args.count) continue;
-      const WindowOutput place(args, x, output);
+      if (output >= walk.count) continue;
+      const WindowOutput place(walk, x, output);
       u32 row = r, column = s;
       LAGOON_NO_UNROLL
       for (u32 i = 0; i < count; ++i) {
         step.Add(o, place, row, column);
-        if (++column == args.kernel_w) column = 0, ++row;
+        if (++column == window.kernel_w) column = 0, ++row;
       }
     }
-    r = (begin + count) / args.kernel_w;
-    s = (begin + count) % args.kernel_w;
+    r = (begin + count) / window.kernel_w;
+    s = (begin + count) % window.kernel_w;
   }
   return !control.SyncShouldLeave();
 }
@@ -75,7 +78,7 @@ struct PoolStep {
   }
 
   LAGOON_DEVICE void Add(u32 o, const WindowOutput& output, u32 r, u32 s) {
-    const float* const tap = output.Tap(args.window, r, s);
+    const float* const tap = output.Tap(args.walk, r, s);
     const auto kind = static_cast<Pool>(args.kind);
     if (tap != nullptr) {
       const float value = tap[output.channel];
@@ -86,7 +89,7 @@ struct PoolStep {
 
   /// True if the tap lies in the image or its padding.
   LAGOON_DEVICE bool InPadding(const WindowOutput& output, u32 r, u32 s) const {
-    const WindowArgs& window = args.window;
+    const ImageWindow& window = args.walk.window;
     const i32 row = output.top + static_cast<i32>(r * window.dilation_h);
     const i32 column = output.left + static_cast<i32>(s * window.dilation_w);
     return row < static_cast<i32>(window.height + args.pad_bottom) &&
@@ -96,12 +99,12 @@ struct PoolStep {
 
 LAGOON_DEVICE bool PoolWindows(const PoolArgs& args, u32 tile, const BlockControl& control) {
   PoolStep step(args);
-  if (!WalkWindows(args.window, args.x, tile, control, step)) return false;
+  if (!WalkWindows(args.walk, args.x, tile, control, step)) return false;
   const bool average = static_cast<Pool>(args.kind) != Pool::kMax;
   LAGOON_UNROLL
   for (u32 o = 0; o < kWindowOutputs; ++o) {
     const u32 output = tile * kWindowTile + o * kBodyThreads + threadIdx.x;
-    if (output >= args.window.count) continue;
+    if (output >= args.walk.count) continue;
     args.y[output] = average ? step.values[o] / static_cast<float>(step.counts[o]) : step.values[o];
   }
   return true;
@@ -114,26 +117,26 @@ struct GroupedConvStep {
   LAGOON_DEVICE explicit GroupedConvStep(const GroupedConvArgs& conv) : args(conv) {}
 
   LAGOON_DEVICE void Add(u32 o, const WindowOutput& output, u32 r, u32 s) {
-    const float* const tap = output.Tap(args.window, r, s);
+    const float* const tap = output.Tap(args.walk, r, s);
     if (tap == nullptr) return;
     const float* const x = tap + output.channel / args.group_outputs * args.group_inputs;
-    const u64 row = u64{r * args.window.kernel_w + s} * args.group_inputs;
-    const float* const weights = args.weights + row * args.window.channels + output.channel;
+    const u64 row = u64{r * args.walk.window.kernel_w + s} * args.group_inputs;
+    const float* const weights = args.weights + row * args.walk.channels + output.channel;
     LAGOON_NO_UNROLL
     for (u32 c = 0; c < args.group_inputs; ++c) {
-      sums[o] += x[c] * weights[u64{c} * args.window.channels];
+      sums[o] += x[c] * weights[u64{c} * args.walk.channels];
     }
   }
 };
 
 LAGOON_DEVICE bool GroupedConv(const GroupedConvArgs& args, u32 tile, const BlockControl& control) {
   GroupedConvStep step(args);
-  if (!WalkWindows(args.window, args.x, tile, control, step)) return false;
+  if (!WalkWindows(args.walk, args.x, tile, control, step)) return false;
   LAGOON_UNROLL
   for (u32 o = 0; o < kWindowOutputs; ++o) {
     const u32 output = tile * kWindowTile + o * kBodyThreads + threadIdx.x;
-    if (output >= args.window.count) continue;
-    args.y[output] = Finished(args.epilogue, step.sums[o], output % args.window.channels, output);
+    if (output >= args.walk.count) continue;
+    args.y[output] = Finished(args.epilogue, step.sums[o], output % args.walk.channels, output);
   }
   return true;
 }

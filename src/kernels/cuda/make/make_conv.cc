@@ -6,6 +6,7 @@
 
 #include "kernels/checks.h"
 #include "kernels/cuda/make/make.h"
+#include "kernels/window/window.h"
 #include "plan/element.h"
 
 namespace lagoon::cuda {
@@ -40,9 +41,7 @@ constexpr Tile kTiles[] = {
 bool IsHalf(Math math) { return math == Math::kBf16 || math == Math::kF16; }
 std::size_t OperandBytes(Math math) { return IsHalf(math) ? 2 : 4; }
 
-std::size_t Depth(const Conv2dSpec& spec) {
-  return std::size_t{spec.kernel_h} * spec.kernel_w * spec.in_channels;
-}
+std::size_t Depth(const Conv2dSpec& spec) { return WindowTaps(spec.window) * spec.in_channels; }
 
 std::size_t WeightPitch(const Conv2dSpec& spec, Math math) {
   const std::size_t chunk = kConvChunkBytes / OperandBytes(math);
@@ -107,21 +106,10 @@ Result<ConvArgs> ArgsOf(const Conv2dSpec& spec, const ConvOptions& options) {
   LAGOON_ASSIGN_OR_RETURN(const EpilogueArgs epilogue, EpilogueOf(kName, spec.epilogue));
   ConvArgs args{};
   args.epilogue = epilogue;
-  args.height = spec.height;
-  args.width = spec.width;
+  args.window = spec.window;
   args.channels = spec.in_channels;
-  args.out_height = spec.out_height;
-  args.out_width = spec.out_width;
   args.out_channels = spec.out_channels;
-  args.kernel_h = spec.kernel_h;
-  args.kernel_w = spec.kernel_w;
-  args.stride_h = spec.stride_h;
-  args.stride_w = spec.stride_w;
-  args.dilation_h = spec.dilation_h;
-  args.dilation_w = spec.dilation_w;
-  args.pad_top = spec.pad_top;
-  args.pad_left = spec.pad_left;
-  args.pixels = spec.batch * spec.out_height * spec.out_width;
+  args.pixels = U32(OutputPixels(spec.window));
   args.depth = U32(Depth(spec));
   args.weight_pitch = U32(WeightPitch(spec, options.math));
   args.chunks = spec.in_channels % (kConvChunkBytes / OperandBytes(options.math)) == 0 ? 1 : 0;
@@ -174,7 +162,7 @@ std::size_t PackedCudaWeightBytes(const Conv2dSpec& spec, Math math) {
 
 void PackCudaWeights(const Conv2dSpec& spec, Math math, const float* weights, void* packed) {
   const std::size_t pitch = WeightPitch(spec, math), bytes = OperandBytes(math);
-  const std::size_t taps = std::size_t{spec.kernel_h} * spec.kernel_w, channels = spec.in_channels;
+  const std::size_t taps = WindowTaps(spec.window), channels = spec.in_channels;
   auto* const to = static_cast<std::byte*>(packed);
   std::memset(to, 0, PackedCudaWeightBytes(spec, math));
   for (std::size_t n = 0; n < spec.out_channels; ++n) {

@@ -5,28 +5,17 @@
 
 #include "kernels/cuda/bodies/args.cuh"
 #include "kernels/cuda/make/make.h"
+#include "kernels/window/window.h"
 
 namespace lagoon::cuda {
 namespace {
 
 /// `loads`: numbers of x that one tap of an output reads.
-template <typename Spec>
-WindowArgs WindowOf(const Spec& spec, u32 in_channels, u32 channels, u32 loads = 1) {
-  return {.height = spec.height,
-          .width = spec.width,
+WindowWalk WalkOf(const ImageWindow& window, u32 in_channels, u32 channels, u32 loads = 1) {
+  return {.window = window,
           .in_channels = in_channels,
-          .out_height = spec.out_height,
-          .out_width = spec.out_width,
           .channels = channels,
-          .kernel_h = spec.kernel_h,
-          .kernel_w = spec.kernel_w,
-          .stride_h = spec.stride_h,
-          .stride_w = spec.stride_w,
-          .dilation_h = spec.dilation_h,
-          .dilation_w = spec.dilation_w,
-          .pad_top = spec.pad_top,
-          .pad_left = spec.pad_left,
-          .count = spec.batch * spec.out_height * spec.out_width * channels,
+          .count = U32(OutputPixels(window)) * channels,
           .taps_per_check = std::max(1u, kWindowLoadsPerCheck / loads)};
 }
 
@@ -38,7 +27,7 @@ Pool KindOf(PoolSpec::Kind kind) {
 CudaKernel GroupedKernel(const char* name, const GroupedConvArgs& args, bool bias,
                          const Kernel& cpu) {
   CudaKernel kernel =
-      KernelLike(cpu, name, BodyId::kGroupedConv, TilesOf(args.window.count, kWindowTile), args);
+      KernelLike(cpu, name, BodyId::kGroupedConv, TilesOf(args.walk.count, kWindowTile), args);
   kernel.inputs = {offsetof(GroupedConvArgs, x), offsetof(GroupedConvArgs, weights)};
   if (bias) {
     kernel.inputs.push_back(offsetof(GroupedConvArgs, epilogue) + offsetof(EpilogueArgs, bias));
@@ -52,12 +41,12 @@ CudaKernel GroupedKernel(const char* name, const GroupedConvArgs& args, bool bia
 Result<CudaKernel> MakeCudaPool(const PoolSpec& spec) {
   LAGOON_ASSIGN_OR_RETURN(const Kernel cpu, MakePool(spec));
   PoolArgs args{};
-  args.window = WindowOf(spec, spec.channels, spec.channels);
+  args.walk = WalkOf(spec.window, spec.channels, spec.channels);
   args.kind = static_cast<u32>(KindOf(spec.kind));
   args.pad_bottom = spec.pad_bottom;
   args.pad_right = spec.pad_right;
   CudaKernel kernel =
-      KernelLike(cpu, "pool", BodyId::kPool, TilesOf(args.window.count, kWindowTile), args);
+      KernelLike(cpu, "pool", BodyId::kPool, TilesOf(args.walk.count, kWindowTile), args);
   kernel.inputs = {offsetof(PoolArgs, x)};
   kernel.outputs = {offsetof(PoolArgs, y)};
   return kernel;
@@ -66,7 +55,7 @@ Result<CudaKernel> MakeCudaPool(const PoolSpec& spec) {
 Result<CudaKernel> MakeCudaDepthwise(const DepthwiseSpec& spec) {
   LAGOON_ASSIGN_OR_RETURN(const Kernel cpu, MakeDepthwise(spec));
   GroupedConvArgs args{};
-  args.window = WindowOf(spec, spec.channels, spec.channels);
+  args.walk = WalkOf(spec.window, spec.channels, spec.channels);
   args.group_inputs = 1;
   args.group_outputs = 1;
   LAGOON_ASSIGN_OR_RETURN(args.epilogue, EpilogueOf("depthwise", spec.epilogue));
@@ -82,19 +71,19 @@ Result<CudaKernel> MakeCudaGroupedConv(const GroupedConvSpec& spec) {
     return Unimplemented("grouped_conv", fmt::format("of {} input channels a group, more than {},",
                                                      args.group_inputs, kWindowLoadsPerCheck));
   }
-  args.window = WindowOf(spec, spec.in_channels, spec.out_channels, args.group_inputs);
+  args.walk = WalkOf(spec.window, spec.in_channels, spec.out_channels, args.group_inputs);
   LAGOON_ASSIGN_OR_RETURN(args.epilogue, EpilogueOf("grouped_conv", spec.epilogue));
   return GroupedKernel("grouped_conv", args, spec.bias, cpu);
 }
 
 std::size_t PackedCudaGroupedWeightBytes(const GroupedConvSpec& spec) {
-  return std::size_t{spec.out_channels} * (spec.in_channels / spec.groups) * spec.kernel_h *
-         spec.kernel_w * sizeof(float);
+  return std::size_t{spec.out_channels} * (spec.in_channels / spec.groups) *
+         WindowTaps(spec.window) * sizeof(float);
 }
 
 void PackCudaGroupedWeights(const GroupedConvSpec& spec, const float* weights, void* packed) {
   const std::size_t inputs = spec.in_channels / spec.groups, outputs = spec.out_channels;
-  const std::size_t taps = std::size_t{spec.kernel_h} * spec.kernel_w;
+  const std::size_t taps = WindowTaps(spec.window);
   auto* const to = static_cast<float*>(packed);
   for (std::size_t n = 0; n < outputs; ++n) {
     for (std::size_t c = 0; c < inputs; ++c) {
