@@ -1,8 +1,8 @@
 #pragma once
 
 // The functions of one float, defined once for the CPU (row_unary.cc: any float type) and for GPUs
-// (kernels/cuda/bodies/functions.cuh: fp32). plan/elementwise_list.h says what they compute. `p` has
-// the fields alpha and beta. A NaN stays a NaN.
+// (kernels/cuda/bodies/functions.cuh: fp32). plan/elementwise_list.h says what they compute. The
+// parameters `p` have the fields alpha and beta. A NaN stays a NaN.
 
 #if defined(__CUDACC__)
 #define LAGOON_FUNCTION __device__ __forceinline__

@@ -2,7 +2,7 @@
 
 // Shared by the bodies: positions in tensors, epilogues, sums over the threads of a block. Every
 // body has the form
-//   bool Name(const NameArgs& args, u32 tile, unsigned char* shared, const BlockControl& control)
+// bool NameBody(const NameArgs& args, u32 tile, unsigned char* shared, const BlockControl& control)
 // and keeps the promises of docs/design/block-protocol.md (docs/design/cuda-bodies.md explains
 // how).
 

@@ -7,7 +7,8 @@
 namespace lagoon::cuda {
 
 /// x and y must be aligned to 16 bytes.
-LAGOON_DEVICE bool Unary(const UnaryArgs& args, u32 tile, const BlockControl& control) {
+LAGOON_DEVICE bool UnaryBody(const UnaryArgs& args, u32 tile, unsigned char* /*shared*/,
+                             const BlockControl& control) {
   if (control.SyncShouldLeave()) return false;
   const auto op = static_cast<UnaryOp>(args.op);
   const u32 end = Min(args.count, (tile + 1) * kElementTile);
@@ -33,7 +34,8 @@ LAGOON_DEVICE bool Unary(const UnaryArgs& args, u32 tile, const BlockControl& co
   return true;
 }
 
-LAGOON_DEVICE bool BinaryElements(const BinaryArgs& args, u32 tile, const BlockControl& control) {
+LAGOON_DEVICE bool BinaryBody(const BinaryArgs& args, u32 tile, unsigned char* /*shared*/,
+                              const BlockControl& control) {
   if (control.SyncShouldLeave()) return false;
   const u32 end = Min(args.count, (tile + 1) * kElementTile);
   LAGOON_NO_UNROLL
@@ -83,7 +85,8 @@ LAGOON_DEVICE_CALL void CopyFinished(const StridedCopyArgs& args, u32 begin, u32
   }
 }
 
-LAGOON_DEVICE bool StridedCopy(const StridedCopyArgs& args, u32 tile, const BlockControl& control) {
+LAGOON_DEVICE bool StridedCopyBody(const StridedCopyArgs& args, u32 tile, unsigned char* /*shared*/,
+                                   const BlockControl& control) {
   if (control.SyncShouldLeave()) return false;
   const u32 begin = tile * kElementTile;
   const u32 end = Min(args.count, begin + kElementTile);
@@ -96,8 +99,8 @@ LAGOON_DEVICE bool StridedCopy(const StridedCopyArgs& args, u32 tile, const Bloc
 }
 
 /// `shared`: kFlipTile * (kFlipTile + 1) words. The odd pitch keeps columns on different banks.
-LAGOON_DEVICE bool Flip(const FlipArgs& args, u32 tile, unsigned char* shared,
-                        const BlockControl& control) {
+LAGOON_DEVICE bool FlipBody(const FlipArgs& args, u32 tile, unsigned char* shared,
+                            const BlockControl& control) {
   constexpr u32 kPitch = kFlipTile + 1;
   u32* const words = reinterpret_cast<u32*>(shared);
   const u32 per_matrix = args.row_tiles * args.column_tiles;
@@ -153,7 +156,8 @@ struct GatherElements {
   }
 };
 
-LAGOON_DEVICE bool Gather(const GatherArgs& args, u32 tile, const BlockControl& control) {
+LAGOON_DEVICE bool GatherBody(const GatherArgs& args, u32 tile, unsigned char* /*shared*/,
+                              const BlockControl& control) {
   if (control.SyncShouldLeave()) return false;
   const u32 begin = tile * kElementTile;
   const u32 end = Min(args.count, begin + kElementTile);
@@ -185,7 +189,8 @@ struct ConcatElements {
   }
 };
 
-LAGOON_DEVICE bool Concat(const ConcatArgs& args, u32 tile, const BlockControl& control) {
+LAGOON_DEVICE bool ConcatBody(const ConcatArgs& args, u32 tile, unsigned char* /*shared*/,
+                              const BlockControl& control) {
   if (control.SyncShouldLeave()) return false;
   const u32 begin = tile * kElementTile;
   const u32 end = Min(args.count, begin + kElementTile);
@@ -214,7 +219,8 @@ struct TakeElements {
   }
 };
 
-LAGOON_DEVICE bool Take(const TakeArgs& args, u32 tile, const BlockControl& control) {
+LAGOON_DEVICE bool TakeBody(const TakeArgs& args, u32 tile, unsigned char* /*shared*/,
+                            const BlockControl& control) {
   if (control.SyncShouldLeave()) return false;
   const u32 begin = tile * kElementTile;
   const u32 end = Min(args.count, begin + kElementTile);
@@ -222,8 +228,8 @@ LAGOON_DEVICE bool Take(const TakeArgs& args, u32 tile, const BlockControl& cont
   return true;
 }
 
-LAGOON_DEVICE bool ChannelAffine(const ChannelAffineArgs& args, u32 tile,
-                                 const BlockControl& control) {
+LAGOON_DEVICE bool ChannelAffineBody(const ChannelAffineArgs& args, u32 tile,
+                                     unsigned char* /*shared*/, const BlockControl& control) {
   if (control.SyncShouldLeave()) return false;
   const u32 channels = args.ends[args.parts - 1];
   const u32 end = Min(args.count, (tile + 1) * kElementTile);

@@ -65,7 +65,7 @@ LAGOON_DEVICE i64 UnaryInteger(UnaryOp op, ElementType type, i64 x) {
       return x == 0 ? 1 : 0;
     case UnaryOp::kBitwiseNot:
       return ~x;
-    default:  // kCopy: MakeTypedUnary() refuses all others
+    default:  // kCopy: the host passes no others
       return x;
   }
 }

@@ -139,7 +139,8 @@ LAGOON_DEVICE_CALL void CastAny(const CastArgs& args, u32 begin, u32 end) {
   }
 }
 
-LAGOON_DEVICE bool Cast(const CastArgs& args, u32 tile, const BlockControl& control) {
+LAGOON_DEVICE bool CastBody(const CastArgs& args, u32 tile, unsigned char* /*shared*/,
+                            const BlockControl& control) {
   if (control.SyncShouldLeave()) return false;
   const u32 begin = tile * kElementTile;
   const u32 end = Min(args.count, begin + kElementTile);
@@ -181,7 +182,8 @@ LAGOON_DEVICE_CALL void TypedBinaryElements(const TypedBinaryArgs& args, u32 beg
   }
 }
 
-LAGOON_DEVICE bool TypedBinary(const TypedBinaryArgs& args, u32 tile, const BlockControl& control) {
+LAGOON_DEVICE bool TypedBinaryBody(const TypedBinaryArgs& args, u32 tile, unsigned char* /*shared*/,
+                                   const BlockControl& control) {
   if (control.SyncShouldLeave()) return false;
   const u32 begin = tile * kElementTile;
   TypedBinaryElements(args, begin, Min(args.count, begin + kElementTile));
@@ -212,7 +214,8 @@ LAGOON_DEVICE_CALL void TypedUnaryElements(const TypedUnaryArgs& args, u32 begin
   for (u32 i = begin + threadIdx.x; i < end; i += kBodyThreads) TypedUnaryElement(args, i);
 }
 
-LAGOON_DEVICE bool TypedUnary(const TypedUnaryArgs& args, u32 tile, const BlockControl& control) {
+LAGOON_DEVICE bool TypedUnaryBody(const TypedUnaryArgs& args, u32 tile, unsigned char* /*shared*/,
+                                  const BlockControl& control) {
   if (control.SyncShouldLeave()) return false;
   const u32 begin = tile * kElementTile;
   TypedUnaryElements(args, begin, Min(args.count, begin + kElementTile));
@@ -237,7 +240,8 @@ LAGOON_DEVICE_CALL void WhereAny(const WhereArgs& args, u32 begin, u32 end) {
   ByElementBytes<WhereElements>(args, begin, end);
 }
 
-LAGOON_DEVICE bool Where(const WhereArgs& args, u32 tile, const BlockControl& control) {
+LAGOON_DEVICE bool WhereBody(const WhereArgs& args, u32 tile, unsigned char* /*shared*/,
+                             const BlockControl& control) {
   if (control.SyncShouldLeave()) return false;
   const u32 begin = tile * kElementTile;
   WhereAny(args, begin, Min(args.count, begin + kElementTile));

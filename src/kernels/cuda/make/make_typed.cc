@@ -51,21 +51,8 @@ bool HasDouble(BinaryOp op) {
   return op != BinaryOp::kPow && op != BinaryOp::kMod && op != BinaryOp::kFmod;
 }
 bool HasDouble(UnaryOp op) { return op == UnaryOp::kIsNaN || op == UnaryOp::kIsInf; }
-/// As UnaryInteger() of typed.cuh.
-bool HasInteger(UnaryOp op) {
-  switch (op) {
-    case UnaryOp::kRelu:
-    case UnaryOp::kAbs:
-    case UnaryOp::kNeg:
-    case UnaryOp::kSign:
-    case UnaryOp::kNot:
-    case UnaryOp::kBitwiseNot:
-    case UnaryOp::kCopy:
-      return true;
-    default:
-      return false;
-  }
-}
+/// UnaryInteger() of functions.cuh has all that the CPU has, but for this.
+bool HasInteger(UnaryOp op) { return op != UnaryOp::kShrink; }
 
 }  // namespace
 
