@@ -11,7 +11,7 @@
 
 #include "base/status.h"
 #include "device/block.h"
-#include "kernels/elementwise/unary_op.h"
+#include "plan/elementwise_list.h"
 
 namespace lagoon {
 

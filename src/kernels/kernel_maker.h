@@ -33,6 +33,34 @@ struct PackedKernel {
   std::size_t parts_bytes = 0;
 };
 
+// clang-format off
+/// Kernels that a device makes from one spec: Make##name (CPU) and MakeCuda##name (GPU).
+#define LAGOON_KERNELS(KERNEL)                \
+  KERNEL(Binary, BinarySpec)                  \
+  KERNEL(Where, WhereSpec)                    \
+  KERNEL(StridedCopy, StridedCopySpec)        \
+  KERNEL(Gather, IndexSpec)                   \
+  KERNEL(Softmax, SoftmaxSpec)                \
+  KERNEL(Normalize, NormalizeSpec)            \
+  KERNEL(Reduce, ReduceSpec)                  \
+  KERNEL(ChannelAffine, ChannelAffineSpec)    \
+  KERNEL(Pool, PoolSpec)                      \
+  KERNEL(Matmul, MatmulSpec)                  \
+  KERNEL(Attention, AttentionSpec)            \
+  KERNEL(Cell, CellSpec)
+
+/// The same for kernels that GPUs do not have yet.
+#define LAGOON_CPU_KERNELS(KERNEL)            \
+  KERNEL(Quantize, QuantizeSpec)              \
+  KERNEL(Dequantize, QuantizeSpec)            \
+  KERNEL(Arg, ArgSpec)                        \
+  KERNEL(Scan, ScanSpec)                      \
+  KERNEL(TopK, TopKSpec)                      \
+  KERNEL(Interpolate, InterpolateSpec)        \
+  KERNEL(WindowPool, WindowPoolSpec)          \
+  KERNEL(DirectConv, DirectConvSpec)
+// clang-format on
+
 /// The factories of one kind of device. They take the specs of kernels/*.h; operands come in the
 /// order that is documented there. Errors are those of the CPU's factories; kUnimplemented names
 /// what the device has no body for. Any thread.
@@ -43,46 +71,27 @@ class KernelMaker {
   /// The kUnimplemented message says what the device lacks for `precision`.
   virtual Status CheckPrecision(Precision precision) const = 0;
 
-  // Elementwise.
-  virtual Result<Kernel> Unary(const UnarySpec& spec) const = 0;
-  virtual Result<Kernel> Binary(const BinarySpec& spec) const = 0;
-  virtual Result<Kernel> Where(const WhereSpec& spec) const = 0;
-  virtual Result<Kernel> Cast(std::size_t count, DataType from, DataType to) const = 0;
-  virtual Result<Kernel> Quantize(const QuantizeSpec& spec) const = 0;
-  virtual Result<Kernel> Dequantize(const QuantizeSpec& spec) const = 0;
+#define LAGOON_MAKER(name, Spec) virtual Result<Kernel> name(const Spec& spec) const = 0;
+  LAGOON_KERNELS(LAGOON_MAKER)
+  LAGOON_CPU_KERNELS(LAGOON_MAKER)
+#undef LAGOON_MAKER
 
-  // Moves.
-  virtual Result<Kernel> StridedCopy(const StridedCopySpec& spec) const = 0;
+  // Kernels that need more than a spec, or become one of the others on some devices.
+  virtual Result<Kernel> Unary(const UnarySpec& spec) const = 0;
+  virtual Result<Kernel> Cast(std::size_t count, DataType from, DataType to) const = 0;
   virtual Result<Kernel> Transpose(std::span<const std::int64_t> dims,
                                    std::span<const std::int64_t> permutation,
                                    std::size_t element_bytes) const = 0;
   virtual Result<Kernel> Concat(std::size_t outer, std::span<const std::size_t> axes,
                                 std::size_t inner, std::size_t element_bytes) const = 0;
   virtual Result<TakeKernel> Take(const TakeSpec& spec) const = 0;
-  virtual Result<Kernel> Gather(const IndexSpec& spec) const = 0;
   virtual Result<Kernel> Scatter(const IndexSpec& spec, ScatterOp op) const = 0;
-
-  // Lines of one axis.
-  virtual Result<Kernel> Softmax(const SoftmaxSpec& spec) const = 0;
-  virtual Result<Kernel> Normalize(const NormalizeSpec& spec) const = 0;
-  virtual Result<Kernel> Reduce(const ReduceSpec& spec) const = 0;
   virtual Result<Kernel> Fold(const AxisSpec& spec, FoldOp op) const = 0;
-  virtual Result<Kernel> Arg(const ArgSpec& spec) const = 0;
-  virtual Result<Kernel> Scan(const ScanSpec& spec) const = 0;
-  virtual Result<Kernel> TopK(const TopKSpec& spec) const = 0;
-  virtual Result<Kernel> Interpolate(const InterpolateSpec& spec) const = 0;
-  virtual Result<Kernel> ChannelAffine(const ChannelAffineSpec& spec) const = 0;
 
-  // Windows and products.
-  virtual Result<Kernel> Pool(const PoolSpec& spec) const = 0;
-  virtual Result<Kernel> WindowPool(const WindowPoolSpec& spec) const = 0;
-  virtual Result<Kernel> DirectConv(const DirectConvSpec& spec) const = 0;
+  // Kernels with packed weights.
   virtual Result<PackedKernel> Conv2d(const Conv2dSpec& spec) const = 0;
   virtual Result<PackedKernel> Depthwise(const DepthwiseSpec& spec) const = 0;
   virtual Result<PackedKernel> GroupedConv(const GroupedConvSpec& spec) const = 0;
-  virtual Result<Kernel> Matmul(const MatmulSpec& spec) const = 0;
-  virtual Result<Kernel> Attention(const AttentionSpec& spec) const = 0;
-  virtual Result<Kernel> Cell(const CellSpec& spec) const = 0;
 };
 
 }  // namespace lagoon

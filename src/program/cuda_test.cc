@@ -157,7 +157,7 @@ TEST(CudaProgram, AnOpWithoutABodyIsNamedWithItsNodeAndType) {
   EXPECT_EQ(loaded.error().code, ErrorCode::kUnimplemented);
   EXPECT_THAT(loaded.error().message,
               AllOf(HasSubstr("node 'running' (CumSum"),
-                    HasSubstr("scan of FP32 has no CUDA body yet; run it with --device cpu")));
+                    HasSubstr("Scan of FP32 has no CUDA body yet; run it with --device cpu")));
 }
 
 TEST(CudaProgram, WithoutNvrtcTheModelSaysWhatToInstall) {

@@ -5,7 +5,9 @@
 #include <cstring>
 
 #include "graph/graph.h"
+#include "kernels/elementwise/row_functions.h"
 #include "plan/element.h"
+#include "plan/elementwise_ops.h"
 #include "program/testing/run_graph.h"
 
 namespace lagoon {
@@ -105,6 +107,38 @@ TEST(TypedGraph, InputIdsChooseRowsAndMasks) {
   EXPECT_EQ(FromBytes<float>(results[0]), (F32{6, 7, 0, 1, 0, 0}));
   EXPECT_EQ(FromBytes<std::uint8_t>(results[1]), (U8{0, 1, 0}));
   EXPECT_EQ(FromBytes<std::int8_t>(results[2]), (std::vector<std::int8_t>{0, 1, 0}));
+}
+
+/// The first of a few types on which there is a function.
+template <typename Find>
+DataType TypeOf(Find find) {
+  for (const DataType type : {DataType::kFloat32, DataType::kInt32}) {
+    if (find(type) != nullptr) return type;
+  }
+  return DataType::kBool;
+}
+
+// What the functions compute is in the tests of the kernels.
+TEST(TypedGraph, EveryElementwiseFunctionIsLowered) {
+  for (const elementwise::UnaryRow& row : elementwise::kUnaryRows) {
+    if (row.since == 0) continue;
+    SCOPED_TRACE(row.name);
+    const DataType type = TypeOf([&](DataType t) { return FindUnaryRow(row.op, t); });
+    TypedGraph g;
+    const ValueId x = g.Input(type, {2});
+    g.Output(g.Op(std::string(row.name), {x}, ResultType(row.op, type), {2}));
+    EXPECT_EQ(g.Run({Bytes(2 * SizeOf(type))}).at(0).size(), 2 * SizeOf(ResultType(row.op, type)));
+  }
+  for (const elementwise::BinaryRow& row : elementwise::kBinaryRows) {
+    if (row.since == 0) continue;
+    SCOPED_TRACE(row.name);
+    const DataType type = TypeOf([&](DataType t) { return FindBinaryRow(row.op, t); });
+    TypedGraph g;
+    const ValueId a = g.Input(type, {2}), b = g.Input(type, {2});
+    g.Output(g.Op(std::string(row.name), {a, b}, ResultType(row.op, type), {2}));
+    const Bytes zeros(2 * SizeOf(type));
+    EXPECT_EQ(g.Run({zeros, zeros}).at(0).size(), 2 * SizeOf(ResultType(row.op, type)));
+  }
 }
 
 TEST(TypedGraph, OutputsMayBeInputsAndConstants) {

@@ -1,20 +1,17 @@
-#include <algorithm>
 #include <optional>
 
 #include "graph/fuse/fuse.h"
+#include "plan/elementwise_ops.h"
 
 namespace lagoon {
 namespace {
 
-/// Functions that linear nodes, ChannelAffine and Slice support besides limits.
-constexpr std::string_view kFunctions[] = {"LeakyRelu",   "Sigmoid",  "Tanh", "HardSwish",
-                                           "HardSigmoid", "Swish",    "Gelu", "Mish",
-                                           "Elu",         "Softplus", "Exp"};
-
 bool IsLimit(const Node& node) { return node.op == "Relu" || node.op == "Clip"; }
 
+/// True for functions that linear nodes, ChannelAffine and Slice apply.
 bool IsFunction(const Node& node) {
-  return std::find(std::begin(kFunctions), std::end(kFunctions), node.op) != std::end(kFunctions);
+  const elementwise::UnaryRow* row = elementwise::FindUnary(node.op);
+  return row != nullptr && row->fuses;
 }
 
 /// True if `node` can apply `activation` in the same kernel.

@@ -1,12 +1,16 @@
-// The ops that Lagoon imports. The bodies of ops that run are in `kernels`; docs/guide/ops.md lists
-// the ops for users.
+// The ops that Lagoon imports: those of plan/elementwise_list.h and those below. The bodies of ops
+// that run are in `kernels`; docs/guide/ops.md lists the ops for users.
+
+#include <fmt/format.h>
 
 #include <algorithm>
-#include <iterator>
+#include <deque>
+#include <span>
 
 #include "graph/fold/evaluate.h"
 #include "graph/ops/op_context.h"
 #include "graph/ops/shape_rules.h"
+#include "plan/elementwise_ops.h"
 
 namespace lagoon {
 namespace {
@@ -66,72 +70,16 @@ constexpr OpSpec kOps[] = {
     {"GRU", 7, 3, 6, 2, kRecurrentAttributes, InferRecurrent},
     {"RNN", 7, 3, 6, 2, kRecurrentAttributes, InferRecurrent},
 
-    {"Relu", 6, 1, 1, 1, "", InferUnary},
-    {"LeakyRelu", 6, 1, 1, 1, "f:alpha", InferScaled},
     {"PRelu", 7, 2, 2, 1, "", InferPRelu},
-    {"Elu", 6, 1, 1, 1, "f:alpha", InferScaled},
-    {"Celu", 12, 1, 1, 1, "f:alpha", InferScaled},
-    {"Selu", 6, 1, 1, 1, "f:alpha f:gamma", InferScaled},
-    {"ThresholdedRelu", 10, 1, 1, 1, "f:alpha", InferScaled},
     {"Gelu", 20, 1, 1, 1, "s:approximate", InferGelu},
-    {"Mish", 18, 1, 1, 1, "", InferUnary},
     {"Clip", 6, 1, 3, 1, "f:max f:min", InferClip},
-    {"Sigmoid", 6, 1, 1, 1, "", InferUnary},
-    {"Tanh", 6, 1, 1, 1, "", InferUnary},
-    {"HardSwish", 14, 1, 1, 1, "", InferUnary},
-    {"HardSigmoid", 6, 1, 1, 1, "f:alpha f:beta", InferScaled},
-    {"Softplus", 1, 1, 1, 1, "", InferUnary},
-    {"Softsign", 1, 1, 1, 1, "", InferUnary},
-    {"Shrink", 9, 1, 1, 1, "f:bias f:lambd", InferShrink},
-    {"Exp", 6, 1, 1, 1, "", InferUnary, EvaluateUnary},
-    {"Log", 6, 1, 1, 1, "", InferUnary, EvaluateUnary},
-    {"Sqrt", 6, 1, 1, 1, "", InferUnary, EvaluateUnary},
-    {"Reciprocal", 6, 1, 1, 1, "", InferUnary},
-    {"Erf", 9, 1, 1, 1, "", InferUnary},
-    {"Abs", 6, 1, 1, 1, "", InferUnary, EvaluateUnary},
-    {"Neg", 6, 1, 1, 1, "", InferUnary, EvaluateUnary},
-    {"Sign", 9, 1, 1, 1, "", InferUnary},
-    {"Floor", 6, 1, 1, 1, "", InferUnary, EvaluateUnary},
-    {"Ceil", 6, 1, 1, 1, "", InferUnary, EvaluateUnary},
-    {"Round", 11, 1, 1, 1, "", InferUnary},
-    {"Sin", 7, 1, 1, 1, "", InferUnary},
-    {"Cos", 7, 1, 1, 1, "", InferUnary},
-    {"Tan", 7, 1, 1, 1, "", InferUnary},
-    {"Asin", 7, 1, 1, 1, "", InferUnary},
-    {"Acos", 7, 1, 1, 1, "", InferUnary},
-    {"Atan", 7, 1, 1, 1, "", InferUnary},
-    {"Sinh", 9, 1, 1, 1, "", InferUnary},
-    {"Cosh", 9, 1, 1, 1, "", InferUnary},
-    {"Asinh", 9, 1, 1, 1, "", InferUnary},
-    {"Acosh", 9, 1, 1, 1, "", InferUnary},
-    {"Atanh", 9, 1, 1, 1, "", InferUnary},
-    {"Not", 1, 1, 1, 1, "", InferNot},
-    {"BitwiseNot", 18, 1, 1, 1, "", InferUnary},
-    {"IsNaN", 9, 1, 1, 1, "", InferIsNumber},
-    {"IsInf", 10, 1, 1, 1, "i:detect_negative i:detect_positive", InferIsNumber},
 
-    {"Add", 7, 2, 2, 1, "", InferBinary, EvaluateBinary},
-    {"Sub", 7, 2, 2, 1, "", InferBinary, EvaluateBinary},
-    {"Mul", 7, 2, 2, 1, "", InferBinary, EvaluateBinary},
-    {"Div", 7, 2, 2, 1, "", InferBinary, EvaluateBinary},
     {"Mod", 10, 2, 2, 1, "i:fmod", InferBinary},
     {"Pow", 7, 2, 2, 1, "", InferPow, EvaluateBinary},
-    {"Min", 8, 1, kMaxGraphEdges, 1, "", InferBinary, EvaluateBinary},
-    {"Max", 8, 1, kMaxGraphEdges, 1, "", InferBinary, EvaluateBinary},
     {"Sum", 8, 1, kMaxGraphEdges, 1, "", InferSum, EvaluateBinary},
     {"Mean", 8, 1, kMaxGraphEdges, 1, "", InferBinary},
     {"BitShift", 11, 2, 2, 1, "s:direction", InferBitShift},
-    {"BitwiseAnd", 18, 2, 2, 1, "", InferBinary},
-    {"BitwiseOr", 18, 2, 2, 1, "", InferBinary},
-    {"BitwiseXor", 18, 2, 2, 1, "", InferBinary},
-    {"And", 7, 2, 2, 1, "", InferLogical},
-    {"Or", 7, 2, 2, 1, "", InferLogical},
-    {"Xor", 7, 2, 2, 1, "", InferLogical},
-    {"Equal", 7, 2, 2, 1, "", InferCompare, EvaluateEqual},
-    {"Greater", 7, 2, 2, 1, "", InferCompare},
-    {"Less", 7, 2, 2, 1, "", InferCompare},
-    {"GreaterOrEqual", 12, 2, 2, 1, "", InferCompare},
-    {"LessOrEqual", 12, 2, 2, 1, "", InferCompare},
+    {"Equal", 7, 2, 2, 1, "", InferBinaryRow, EvaluateEqual},
     {"Where", 9, 3, 3, 1, "", InferWhere, EvaluateWhere},
 
     {"ReduceMean", 1, 1, 2, 1, kReduceAttributes, InferReduce, EvaluateReduce},
@@ -197,12 +145,50 @@ constexpr OpSpec kOps[] = {
     {"EyeLike", 9, 1, 1, 1, "i:dtype i:k", InferEyeLike},
 };
 
+/// "f:alpha f:beta", as in OpSpec.
+std::string AttributesOf(const elementwise::UnaryRow& row) {
+  std::string attributes;
+  for (const elementwise::Parameter& parameter : {row.alpha, row.beta}) {
+    if (parameter.attribute == nullptr) continue;
+    if (!attributes.empty()) attributes += ' ';
+    attributes += fmt::format("{}:{}", parameter.kind, parameter.attribute);
+  }
+  return attributes;
+}
+
+/// The ops that their row of plan/elementwise_list.h describes.
+struct RowOps {
+  std::deque<std::string> attributes;  // the specs refer to them
+  std::vector<OpSpec> specs;
+
+  RowOps() {
+    for (const elementwise::UnaryRow& row : elementwise::kUnaryRows) {
+      if (row.since == 0) continue;
+      specs.push_back({row.name, row.since, 1, 1, 1, attributes.emplace_back(AttributesOf(row)),
+                       InferUnaryRow, row.folds ? EvaluateUnary : nullptr});
+    }
+    for (const elementwise::BinaryRow& row : elementwise::kBinaryRows) {
+      if (row.since == 0) continue;
+      const std::size_t least = row.any_inputs ? 1 : 2;
+      const std::size_t most = row.any_inputs ? kMaxGraphEdges : 2;
+      specs.push_back({row.name, row.since, least, most, 1, "", InferBinaryRow,
+                       row.folds ? EvaluateBinary : nullptr});
+    }
+  }
+};
+
+const OpSpec* Find(std::span<const OpSpec> specs, std::string_view op) {
+  const auto found =
+      std::find_if(specs.begin(), specs.end(), [&](const OpSpec& spec) { return spec.op == op; });
+  return found == specs.end() ? nullptr : &*found;
+}
+
 }  // namespace
 
 const OpSpec* FindOp(std::string_view op) {
-  const auto found = std::find_if(std::begin(kOps), std::end(kOps),
-                                  [&](const OpSpec& spec) { return spec.op == op; });
-  return found == std::end(kOps) ? nullptr : found;
+  static const RowOps rows;
+  const OpSpec* found = Find(rows.specs, op);
+  return found != nullptr ? found : Find(kOps, op);
 }
 
 }  // namespace lagoon

@@ -46,21 +46,17 @@ Status InferLpPool(OpContext& context);
 Status InferGlobalPool(OpContext& context);
 
 // shape_rules_elementwise.cc
+Status InferUnaryRow(OpContext& context);   // an op of plan/elementwise_list.h
+Status InferBinaryRow(OpContext& context);  // another
 Status InferUnary(OpContext& context);
-Status InferScaled(OpContext& context);  // activations with a slope or the like
-Status InferShrink(OpContext& context);
 Status InferGelu(OpContext& context);
-Status InferNot(OpContext& context);
-Status InferIsNumber(OpContext& context);  // IsNaN, IsInf
 Status InferClip(OpContext& context);
 Status InferDropout(OpContext& context);
 Status InferCast(OpContext& context);
 Status InferCastLike(OpContext& context);  // becomes Cast
-Status InferBinary(OpContext& context);    // also Min and Max, of any number of inputs
+Status InferBinary(OpContext& context);    // also of any number of inputs
 Status InferSum(OpContext& context);
 Status InferPow(OpContext& context);
-Status InferCompare(OpContext& context);
-Status InferLogical(OpContext& context);
 Status InferBitShift(OpContext& context);
 Status InferPRelu(OpContext& context);
 Status InferWhere(OpContext& context);

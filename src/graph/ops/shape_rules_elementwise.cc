@@ -6,9 +6,11 @@
 #include <cmath>
 #include <limits>
 
+#include "base/check.h"
 #include "base/text.h"
 #include "graph/import/tensor_import.h"
 #include "graph/ops/shape_rules.h"
+#include "plan/elementwise_ops.h"
 
 namespace lagoon {
 namespace {
@@ -19,6 +21,11 @@ Status CheckSameTypes(const OpContext& context) {
     LAGOON_RETURN_IF_ERROR(context.SameType(0, {i}));
   }
   return {};
+}
+
+Status CheckFlags(const OpContext& context) {
+  if (context.input(0).type == DataType::kBool) return {};
+  return context.Invalid(fmt::format("takes BOOL, not {}", OipName(context.input(0).type)));
 }
 
 }  // namespace
@@ -42,48 +49,22 @@ Status InferUnary(OpContext& context) {
   return {};
 }
 
-Status InferNot(OpContext& context) {
-  if (context.input(0).type == DataType::kBool) return InferUnary(context);
-  return context.Invalid(fmt::format("takes BOOL, not {}", OipName(context.input(0).type)));
-}
-
-Status InferIsNumber(OpContext& context) {
-  context.SetAttribute("detect_negative", context.node().Int("detect_negative", 1));
-  context.SetAttribute("detect_positive", context.node().Int("detect_positive", 1));
-  context.SetOutput(0, DataType::kBool, context.dims(0));
-  return {};
-}
-
-Status InferScaled(OpContext& context) {
-  struct Defaults {
-    std::string_view op;
-    float alpha;
-    const char* other;
-    float value;
-  };
-  constexpr Defaults kDefaults[] = {
-      {"LeakyRelu", 0.01f, nullptr, 0},
-      {"HardSigmoid", 0.2f, "beta", 0.5f},
-      {"Elu", 1, nullptr, 0},
-      {"Celu", 1, nullptr, 0},
-      {"ThresholdedRelu", 1, nullptr, 0},
-      {"Selu", 1.67326319217681884765625f, "gamma", 1.05070102214813232421875f},
-  };
-  const auto* const found =
-      std::find_if(std::begin(kDefaults), std::end(kDefaults),
-                   [&](const Defaults& row) { return row.op == context.node().op; });
-  if (found == std::end(kDefaults)) return context.Invalid("has no defaults");
-  context.SetAttribute("alpha", context.node().Float("alpha", found->alpha));
-  if (found->other != nullptr) {
-    context.SetAttribute(found->other, context.node().Float(found->other, found->value));
+Status InferUnaryRow(OpContext& context) {
+  const elementwise::UnaryRow* row = elementwise::FindUnary(context.node().op);
+  LAGOON_CHECK(row != nullptr);
+  if (row->takes_flags) LAGOON_RETURN_IF_ERROR(CheckFlags(context));
+  for (const elementwise::Parameter& parameter : {row->alpha, row->beta}) {
+    if (parameter.attribute == nullptr) continue;
+    const std::string name = parameter.attribute;
+    if (parameter.kind == 'i') {
+      const auto otherwise = static_cast<std::int64_t>(parameter.otherwise);
+      context.SetAttribute(name, context.node().Int(name, otherwise));
+    } else {
+      context.SetAttribute(name, context.node().Float(name, parameter.otherwise));
+    }
   }
-  return InferUnary(context);
-}
-
-Status InferShrink(OpContext& context) {
-  context.SetAttribute("lambd", context.node().Float("lambd", 0.5f));
-  context.SetAttribute("bias", context.node().Float("bias", 0));
-  return InferUnary(context);
+  context.SetOutput(0, row->gives_flags ? DataType::kBool : context.input(0).type, context.dims(0));
+  return {};
 }
 
 Status InferGelu(OpContext& context) {
@@ -193,17 +174,13 @@ Status InferSum(OpContext& context) {
   return {};
 }
 
-Status InferCompare(OpContext& context) {
+Status InferBinaryRow(OpContext& context) {
+  const elementwise::BinaryRow* row = elementwise::FindBinary(context.node().op);
+  LAGOON_CHECK(row != nullptr);
+  if (row->takes_flags) LAGOON_RETURN_IF_ERROR(CheckFlags(context));
   LAGOON_RETURN_IF_ERROR(InferBinary(context));
-  context.SetOutput(0, DataType::kBool, context.output(0).dims);
+  if (row->gives_flags) context.SetOutput(0, DataType::kBool, context.output(0).dims);
   return {};
-}
-
-Status InferLogical(OpContext& context) {
-  if (context.input(0).type != DataType::kBool) {
-    return context.Invalid(fmt::format("takes BOOL, not {}", OipName(context.input(0).type)));
-  }
-  return InferBinary(context);
 }
 
 Status InferBitShift(OpContext& context) {

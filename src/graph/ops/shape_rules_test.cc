@@ -6,7 +6,9 @@
 #include <cmath>
 #include <limits>
 
+#include "graph/import/attributes.h"
 #include "graph/testing/one_node.h"
+#include "plan/elementwise_ops.h"
 
 namespace lagoon {
 namespace {
@@ -31,6 +33,30 @@ TEST(ElementwiseShape, OfOneInputIsTheInput) {
   }
   EXPECT_FLOAT_EQ(OneNode({"LeakyRelu", {1}}).Imported().Float("alpha", 0), 0.01f);
   EXPECT_FLOAT_EQ(OneNode({"HardSigmoid", {1}}).Imported().Float("beta", 0), 0.5f);
+}
+
+TEST(ElementwiseShape, FollowsTheRowOfEveryFunction) {
+  for (const elementwise::UnaryRow& row : elementwise::kUnaryRows) {
+    if (row.since == 0) continue;
+    OneNode node{std::string(row.name), {2, 3}};
+    node.opset = row.since;
+    if (row.takes_flags) {
+      EXPECT_THAT(node.Invalid(), HasSubstr("takes BOOL, not FP32")) << row.name;
+      continue;
+    }
+    const Graph graph = node.MustImport();
+    const Value& y = graph.value(graph.outputs.at(0));
+    EXPECT_EQ(y.dims, (Dims{2, 3})) << row.name;
+    EXPECT_EQ(y.type == DataType::kBool, row.gives_flags) << row.name;
+    for (const elementwise::Parameter& parameter : {row.alpha, row.beta}) {
+      if (parameter.attribute == nullptr) continue;
+      const Attribute& value = graph.nodes.at(0).attributes.at(parameter.attribute);
+      EXPECT_EQ(KindLetter(value), parameter.kind) << row.name;
+    }
+    if (row.since == kMinOpset) continue;
+    --node.opset;
+    EXPECT_THAT(node.Unimplemented(), HasSubstr("is supported from opset")) << row.name;
+  }
 }
 
 TEST(ElementwiseShape, BroadcastsAsNumpyDoes) {

@@ -15,6 +15,20 @@
 namespace lagoon::cuda {
 namespace {
 
+/// The type of a kernel's elements.
+template <typename Spec>
+DataType TypeOf(const Spec& spec) {
+  if constexpr (requires { spec.type; }) {
+    return spec.type;
+  } else if constexpr (requires { spec.quantized; }) {
+    return spec.quantized;
+  } else if constexpr (requires { spec.axis.type; }) {
+    return spec.axis.type;
+  } else {
+    return DataType::kFloat32;
+  }
+}
+
 /// The error for a spec that only the CPU supports. `cpu`: the result of the CPU's factory for that
 /// spec.
 template <typename Made>
@@ -30,6 +44,17 @@ class Kernels final : public KernelMaker {
 
   Status CheckPrecision(Precision /*precision*/) const override { return {}; }
 
+#define LAGOON_MAKER(name, Spec) \
+  Result<Kernel> name(const Spec& spec) const override { return KernelOf(MakeCuda##name(spec)); }
+  LAGOON_KERNELS(LAGOON_MAKER)
+#undef LAGOON_MAKER
+#define LAGOON_NO_BODY(name, Spec)                               \
+  Result<Kernel> name(const Spec& spec) const override {         \
+    return NoBody(CpuKernels().name(spec), #name, TypeOf(spec)); \
+  }
+  LAGOON_CPU_KERNELS(LAGOON_NO_BODY)
+#undef LAGOON_NO_BODY
+
   Result<Kernel> Unary(const UnarySpec& spec) const override {
     if (spec.op != UnaryOp::kCopy || spec.type == DataType::kFloat32) {
       return KernelOf(MakeCudaUnary(spec));
@@ -39,25 +64,10 @@ class Kernels final : public KernelMaker {
                         .strides = {1},
                         .element_bytes = SizeOf(spec.type)});
   }
-  Result<Kernel> Binary(const BinarySpec& spec) const override {
-    return KernelOf(MakeCudaBinary(spec));
-  }
-  Result<Kernel> Where(const WhereSpec& spec) const override {
-    return KernelOf(MakeCudaWhere(spec));
-  }
   Result<Kernel> Cast(std::size_t count, DataType from, DataType to) const override {
     return KernelOf(MakeCudaCast(count, from, to));
   }
-  Result<Kernel> Quantize(const QuantizeSpec& spec) const override {
-    return NoBody(CpuKernels().Quantize(spec), "quantize", spec.quantized);
-  }
-  Result<Kernel> Dequantize(const QuantizeSpec& spec) const override {
-    return NoBody(CpuKernels().Dequantize(spec), "dequantize", spec.quantized);
-  }
 
-  Result<Kernel> StridedCopy(const StridedCopySpec& spec) const override {
-    return KernelOf(MakeCudaStridedCopy(spec));
-  }
   Result<Kernel> Transpose(std::span<const std::int64_t> dims,
                            std::span<const std::int64_t> permutation,
                            std::size_t element_bytes) const override {
@@ -71,49 +81,15 @@ class Kernels final : public KernelMaker {
     LAGOON_ASSIGN_OR_RETURN(CudaTake take, MakeCudaTake(spec));
     return TakeKernel{KernelOf(std::move(take.kernel)), std::move(take.table)};
   }
-  Result<Kernel> Gather(const IndexSpec& spec) const override {
-    return KernelOf(MakeCudaGather(spec));
-  }
   Result<Kernel> Scatter(const IndexSpec& spec, ScatterOp op) const override {
-    return NoBody(CpuKernels().Scatter(spec, op), "scatter", spec.type);
+    return NoBody(CpuKernels().Scatter(spec, op), "Scatter", spec.type);
   }
 
-  Result<Kernel> Softmax(const SoftmaxSpec& spec) const override {
-    return KernelOf(MakeCudaSoftmax(spec));
-  }
-  Result<Kernel> Normalize(const NormalizeSpec& spec) const override {
-    return KernelOf(MakeCudaNormalize(spec));
-  }
-  Result<Kernel> Reduce(const ReduceSpec& spec) const override {
-    return KernelOf(MakeCudaReduce(spec));
-  }
   Result<Kernel> Fold(const AxisSpec& spec, FoldOp op) const override {
     return NoBody(CpuKernels().Fold(spec, op),
                   fmt::format("reduction {}", static_cast<unsigned>(op)), spec.type);
   }
-  Result<Kernel> Arg(const ArgSpec& spec) const override {
-    return NoBody(CpuKernels().Arg(spec), "arg", spec.axis.type);
-  }
-  Result<Kernel> Scan(const ScanSpec& spec) const override {
-    return NoBody(CpuKernels().Scan(spec), "scan", spec.axis.type);
-  }
-  Result<Kernel> TopK(const TopKSpec& spec) const override {
-    return NoBody(CpuKernels().TopK(spec), "topk", spec.axis.type);
-  }
-  Result<Kernel> Interpolate(const InterpolateSpec& spec) const override {
-    return NoBody(CpuKernels().Interpolate(spec), "interpolate", DataType::kFloat32);
-  }
-  Result<Kernel> ChannelAffine(const ChannelAffineSpec& spec) const override {
-    return KernelOf(MakeCudaChannelAffine(spec));
-  }
 
-  Result<Kernel> Pool(const PoolSpec& spec) const override { return KernelOf(MakeCudaPool(spec)); }
-  Result<Kernel> WindowPool(const WindowPoolSpec& spec) const override {
-    return NoBody(CpuKernels().WindowPool(spec), "window_pool", spec.type);
-  }
-  Result<Kernel> DirectConv(const DirectConvSpec& spec) const override {
-    return NoBody(CpuKernels().DirectConv(spec), "direct_conv", DataType::kFloat32);
-  }
   Result<PackedKernel> Conv2d(const Conv2dSpec& spec) const override;
   Result<PackedKernel> Depthwise(const DepthwiseSpec& spec) const override {
     LAGOON_ASSIGN_OR_RETURN(CudaKernel made, MakeCudaDepthwise(spec));
@@ -127,13 +103,6 @@ class Kernels final : public KernelMaker {
         KernelOf(std::move(made)), PackedCudaGroupedWeightBytes(spec),
         [spec](const float* from, void* to) { PackCudaGroupedWeights(spec, from, to); }, kForm};
   }
-  Result<Kernel> Matmul(const MatmulSpec& spec) const override {
-    return KernelOf(MakeCudaMatmul(spec));
-  }
-  Result<Kernel> Attention(const AttentionSpec& spec) const override {
-    return KernelOf(MakeCudaAttention(spec));
-  }
-  Result<Kernel> Cell(const CellSpec& spec) const override { return KernelOf(MakeCudaCell(spec)); }
 
  private:
   static constexpr char kForm[] = "cuda";

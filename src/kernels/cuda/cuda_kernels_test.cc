@@ -41,22 +41,22 @@ TEST_F(CudaKernelsTest, KernelsOfOneBodyShareItsImage) {
 TEST_F(CudaKernelsTest, WhatHasNoBodyIsNamedWithItsType) {
   const AxisSpec ints{.outer = 2, .axis = 3, .type = DataType::kInt64};
   const std::pair<std::function<Result<Kernel>()>, const char*> cases[] = {
-      {[&] { return make_->Scan({ints}); }, "scan of INT64 "},
-      {[&] { return make_->Arg({ints}); }, "arg of INT64 "},
+      {[&] { return make_->Scan({ints}); }, "Scan of INT64 "},
+      {[&] { return make_->Arg({ints}); }, "Arg of INT64 "},
       {[&] {
          return make_->TopK({ints, 2});
        },
-       "topk of INT64 "},
+       "TopK of INT64 "},
       {[&] { return make_->Fold(ints, FoldOp::kSum); }, "reduction 0 of INT64 "},
       {[&] { return make_->Unary({.count = 4, .type = DataType::kFloat64}); },
-       "unary op 0 of FP64 "},
+       "unary Relu of FP64 "},
       {[&] {
          return make_->Binary(
              {.op = BinaryOp::kPow, .a = {4}, .b = {4}, .out = {4}, .type = DataType::kFloat64});
        },
-       "binary op 4 of FP64 "},
-      {[&] { return make_->Quantize({.quantized = DataType::kInt8}); }, "quantize of INT8 "},
-      {[&] { return make_->Interpolate({.in = 2, .out = 3}); }, "interpolate of FP32 "},
+       "binary Pow of FP64 "},
+      {[&] { return make_->Quantize({.quantized = DataType::kInt8}); }, "Quantize of INT8 "},
+      {[&] { return make_->Interpolate({.in = 2, .out = 3}); }, "Interpolate of FP32 "},
   };
   for (const auto& [made, what] : cases) {
     const Result<Kernel> kernel = made();

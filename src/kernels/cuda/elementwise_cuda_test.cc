@@ -1,8 +1,10 @@
 #include <gmock/gmock.h>
 
 #include "kernels/cuda/testing/body.h"
+#include "kernels/elementwise/row_functions.h"
 #include "kernels/move/transpose.h"
 #include "kernels/testing/ops.h"
+#include "plan/elementwise_ops.h"
 
 namespace lagoon::cuda {
 namespace {
@@ -13,12 +15,20 @@ using testing::Bytes;
 using testing::BytesOf;
 using testing::ExpectLikeCpu;
 
+/// True for functions from fp32 to fp32.
+bool IsOfFp32(const elementwise::UnaryRow& row) {
+  return !row.gives_flags && FindUnaryRow(row.op, DataType::kFloat32) != nullptr;
+}
+bool IsOfFp32(const elementwise::BinaryRow& row) {
+  return !row.gives_flags && FindBinaryRow(row.op, DataType::kFloat32) != nullptr;
+}
+
 TEST(CudaUnary, EveryFp32Function) {
   const Floats x = RandomFloats(5000, -4, 4);
-  for (unsigned op = 0; op <= static_cast<unsigned>(UnaryOp::kShrink); ++op) {
-    SCOPED_TRACE(op);
-    const UnarySpec spec{
-        .op = static_cast<UnaryOp>(op), .count = x.size(), .alpha = 0.25, .beta = 0.75};
+  for (const elementwise::UnaryRow& row : elementwise::kUnaryRows) {
+    if (!IsOfFp32(row)) continue;
+    SCOPED_TRACE(row.name);
+    const UnarySpec spec{.op = row.op, .count = x.size(), .alpha = 0.25, .beta = 0.75};
     ExpectLikeCpu(MakeCudaUnary(spec), MakeUnary(spec), {BytesOf(x)}, {x.size() * 4}, 4e-6);
   }
 }
@@ -26,10 +36,10 @@ TEST(CudaUnary, EveryFp32Function) {
 TEST(CudaUnary, NanAndInfinity) {
   const float infinity = std::numeric_limits<float>::infinity();
   const Floats x = {NAN, infinity, -infinity, 0.0f, -0.0f};
-  for (unsigned op = 0; op <= static_cast<unsigned>(UnaryOp::kShrink); ++op) {
-    SCOPED_TRACE(op);
-    const UnarySpec spec{
-        .op = static_cast<UnaryOp>(op), .count = x.size(), .alpha = 0.5, .beta = 1};
+  for (const elementwise::UnaryRow& row : elementwise::kUnaryRows) {
+    if (!IsOfFp32(row)) continue;
+    SCOPED_TRACE(row.name);
+    const UnarySpec spec{.op = row.op, .count = x.size(), .alpha = 0.5, .beta = 1};
     ExpectLikeCpu(MakeCudaUnary(spec), MakeUnary(spec), {BytesOf(x)}, {x.size() * 4}, 1e-6);
   }
 }
@@ -47,11 +57,11 @@ void CheckBinary(const BinarySpec& spec, float low = -3) {
 }
 
 TEST(CudaBinary, EveryFp32OpBroadcasts) {
-  for (unsigned op = 0; op <= static_cast<unsigned>(BinaryOp::kPRelu); ++op) {
-    SCOPED_TRACE(op);
-    const auto kind = static_cast<BinaryOp>(op);
-    const float low = kind == BinaryOp::kPow ? 0.1f : -3;
-    CheckBinary({.op = kind, .a = {2, 3, 70, 11}, .b = {3, 1, 11}, .out = {2, 3, 70, 11}}, low);
+  for (const elementwise::BinaryRow& row : elementwise::kBinaryRows) {
+    if (!IsOfFp32(row)) continue;
+    SCOPED_TRACE(row.name);
+    const float low = row.op == BinaryOp::kPow ? 0.1f : -3;
+    CheckBinary({.op = row.op, .a = {2, 3, 70, 11}, .b = {3, 1, 11}, .out = {2, 3, 70, 11}}, low);
   }
   CheckBinary({.op = BinaryOp::kAdd, .a = {1}, .b = {5, 1}, .out = {5, 1}});
   CheckBinary({.op = BinaryOp::kAdd, .a = {9000}, .b = {9000}, .out = {9000}});

@@ -10,22 +10,9 @@
 #include <vector>
 
 #include "base/status.h"
-#include "kernels/conv/conv2d.h"
-#include "kernels/conv/depthwise.h"
-#include "kernels/conv/grouped_conv.h"
 #include "kernels/cuda/bodies/args.cuh"
 #include "kernels/cuda/bodies/body_id.cuh"
-#include "kernels/elementwise/elementwise.h"
-#include "kernels/lines/channel_affine.h"
-#include "kernels/lines/normalize.h"
-#include "kernels/lines/reduce.h"
-#include "kernels/lines/softmax.h"
-#include "kernels/move/index_ops.h"
-#include "kernels/move/shape_ops.h"
-#include "kernels/sequence/attention.h"
-#include "kernels/sequence/matmul.h"
-#include "kernels/sequence/recurrent.h"
-#include "kernels/window/pool.h"
+#include "kernels/kernel_maker.h"
 
 namespace lagoon::cuda {
 
@@ -46,18 +33,14 @@ struct CudaKernel {
   double bytes_moved = 0;
 };
 
-/// fp32 to fp32.
+#define LAGOON_CUDA_FACTORY(name, Spec) Result<CudaKernel> MakeCuda##name(const Spec& spec);
+LAGOON_KERNELS(LAGOON_CUDA_FACTORY)
+#undef LAGOON_CUDA_FACTORY
+
 Result<CudaKernel> MakeCudaUnary(const UnarySpec& spec);
-Result<CudaKernel> MakeCudaBinary(const BinarySpec& spec);
-Result<CudaKernel> MakeCudaStridedCopy(const StridedCopySpec& spec);
 Result<CudaKernel> MakeCudaTranspose(std::span<const std::int64_t> dims,
                                      std::span<const std::int64_t> permutation,
                                      std::size_t element_bytes = 4);
-Result<CudaKernel> MakeCudaGather(const IndexSpec& spec);
-Result<CudaKernel> MakeCudaSoftmax(const SoftmaxSpec& spec);
-Result<CudaKernel> MakeCudaNormalize(const NormalizeSpec& spec);
-Result<CudaKernel> MakeCudaReduce(const ReduceSpec& spec);
-Result<CudaKernel> MakeCudaPool(const PoolSpec& spec);
 /// Weights are packed as for the CPU (PackDepthwiseWeights).
 Result<CudaKernel> MakeCudaDepthwise(const DepthwiseSpec& spec);
 /// At most 64 input channels per group.
@@ -74,18 +57,8 @@ struct CudaTake {
   std::vector<std::int64_t> table;
 };
 Result<CudaTake> MakeCudaTake(const TakeSpec& spec);
-Result<CudaKernel> MakeCudaChannelAffine(const ChannelAffineSpec& spec);
-/// a and b must be fp32.
-Result<CudaKernel> MakeCudaWhere(const WhereSpec& spec);
 /// Between any two numeric types.
 Result<CudaKernel> MakeCudaCast(std::size_t count, DataType from, DataType to);
-
-/// Exact fp32, without tensor cores.
-Result<CudaKernel> MakeCudaMatmul(const MatmulSpec& spec);
-
-/// fp32. kUnimplemented if a depth exceeds kMaxAttentionDepth.
-Result<CudaKernel> MakeCudaAttention(const AttentionSpec& spec);
-Result<CudaKernel> MakeCudaCell(const CellSpec& spec);
 
 /// The choices that Conv2dSpec leaves open for a GPU. Conv2dSpec::precision is ignored.
 struct ConvOptions {

@@ -6,6 +6,7 @@
 #include "kernels/cuda/testing/body.h"
 #include "kernels/testing/ops.h"
 #include "plan/element.h"
+#include "plan/elementwise_ops.h"
 
 namespace lagoon::cuda {
 namespace {
@@ -118,7 +119,7 @@ bool IsLeftOut(BinaryOp op, DataType type) {
 bool IsLeftOut(UnaryOp op, DataType type) {
   const bool is_float = type == DataType::kFloat32 || type == DataType::kBFloat16 ||
                         type == DataType::kFloat16 || type == DataType::kFloat64;
-  if (type == DataType::kFloat64) return op != UnaryOp::kIsNan && op != UnaryOp::kIsInf;
+  if (type == DataType::kFloat64) return op != UnaryOp::kIsNaN && op != UnaryOp::kIsInf;
   return !is_float && op == UnaryOp::kShrink;
 }
 
@@ -141,13 +142,13 @@ TEST(CudaTypedBinary, EveryOpOfEveryTypeAtItsBounds) {
   for (const DataType type : kNumbers) {
     const auto [a, b] = Pairs(type);
     const auto count = static_cast<std::int64_t>(a.size() / SizeOf(type));
-    for (unsigned op = 0; op <= static_cast<unsigned>(BinaryOp::kGreaterOrEqual); ++op) {
-      const auto kind = static_cast<BinaryOp>(op);
+    for (const elementwise::BinaryRow& row : elementwise::kBinaryRows) {
+      const BinaryOp kind = row.op;
       const BinarySpec spec{.op = kind, .a = {count}, .b = {count}, .out = {count}, .type = type};
       const Result<Kernel> cpu = MakeBinary(spec);
       const bool fp32 = type == DataType::kFloat32 && ResultType(kind, type) == type;
       if (!cpu || fp32) continue;
-      SCOPED_TRACE(::testing::Message() << "op " << op << " of " << OipName(type));
+      SCOPED_TRACE(::testing::Message() << row.name << " of " << OipName(type));
       const Result<CudaKernel> made = MakeCudaBinary(spec);
       if (IsLeftOut(kind, type)) {
         EXPECT_EQ(made.error().code, ErrorCode::kUnimplemented);
@@ -193,14 +194,14 @@ TEST(CudaTypedUnary, EveryFunctionOfEveryTypeAtItsBounds) {
   for (const DataType type : kNumbers) {
     const Bytes x = EdgesOf(type);
     const std::size_t count = x.size() / SizeOf(type);
-    for (unsigned op = 0; op <= static_cast<unsigned>(UnaryOp::kIsInf); ++op) {
-      const auto kind = static_cast<UnaryOp>(op);
+    for (const elementwise::UnaryRow& row : elementwise::kUnaryRows) {
+      const UnaryOp kind = row.op;
       const double alpha = kind == UnaryOp::kIsInf ? 0 : 0.5;
       const UnarySpec spec{.op = kind, .count = count, .alpha = alpha, .beta = 1, .type = type};
       const Result<Kernel> cpu = MakeUnary(spec);
       const bool fp32 = type == DataType::kFloat32 && ResultType(kind, type) == type;
       if (!cpu || fp32) continue;
-      SCOPED_TRACE(::testing::Message() << "op " << op << " of " << OipName(type));
+      SCOPED_TRACE(::testing::Message() << row.name << " of " << OipName(type));
       const Result<CudaKernel> made = MakeCudaUnary(spec);
       if (IsLeftOut(kind, type)) {
         EXPECT_EQ(made.error().code, ErrorCode::kUnimplemented);

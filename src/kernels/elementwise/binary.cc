@@ -136,24 +136,15 @@ Body PickMoves(bool a, bool b) {
 
 /// At least one operand must move.
 Body PickBinaryBody(BinaryOp op, bool a_moves, bool b_moves) {
+#define LAGOON_VECTOR_CASE(name, ...) \
+  case BinaryOp::k##name:             \
+    return PickMoves<name##Of>(a_moves, b_moves);
   switch (op) {
-    case BinaryOp::kAdd:
-      return PickMoves<AddOf>(a_moves, b_moves);
-    case BinaryOp::kSub:
-      return PickMoves<SubOf>(a_moves, b_moves);
-    case BinaryOp::kMul:
-      return PickMoves<MulOf>(a_moves, b_moves);
-    case BinaryOp::kDiv:
-      return PickMoves<DivOf>(a_moves, b_moves);
-    case BinaryOp::kPow:
-      return PickMoves<PowOf>(a_moves, b_moves);
-    case BinaryOp::kMin:
-      return PickMoves<MinOf>(a_moves, b_moves);
-    case BinaryOp::kMax:
-      return PickMoves<MaxOf>(a_moves, b_moves);
+    LAGOON_VECTOR_BINARY_OPS(LAGOON_VECTOR_CASE)
     default:
       return nullptr;
   }
+#undef LAGOON_VECTOR_CASE
 }
 
 }  // namespace HWY_NAMESPACE
@@ -166,6 +157,7 @@ HWY_AFTER_NAMESPACE();
 #include "base/check.h"
 #include "kernels/checks.h"
 #include "kernels/cpu_level.h"
+#include "plan/elementwise_ops.h"
 
 namespace lagoon {
 namespace {
@@ -174,8 +166,6 @@ HWY_EXPORT(PickBinaryBody);
 
 constexpr char kName[] = "binary";
 
-// Measured on a Xeon at 2 GHz, one thread; pow is from the C library.
-constexpr double kNsPerPow = 15;
 constexpr double kNsPerRow = 6;
 
 struct Axis {
@@ -253,7 +243,8 @@ void SetTiles(double ns_per_element, std::size_t rows, BinaryArgs& args) {
 }  // namespace
 
 Result<Kernel> MakeBinary(const BinarySpec& spec) {
-  if (spec.type != DataType::kFloat32 || spec.op > BinaryOp::kMax) return MakeBinaryRows(spec);
+  const elementwise::BinaryRow& row = elementwise::RowOf(spec.op);
+  if (spec.type != DataType::kFloat32 || !row.has_vector_body) return MakeBinaryRows(spec);
   LAGOON_ASSIGN_OR_RETURN(const std::size_t count, CheckElements(kName, "out", spec.out));
   LAGOON_ASSIGN_OR_RETURN(const std::size_t a_count, CheckElements(kName, "a", spec.a));
   LAGOON_ASSIGN_OR_RETURN(const std::size_t b_count, CheckElements(kName, "b", spec.b));
@@ -263,7 +254,7 @@ Result<Kernel> MakeBinary(const BinarySpec& spec) {
   LAGOON_ASSIGN_OR_RETURN(args.limits, LimitsOf(kName, spec.epilogue));
   const double bytes = sizeof(float) * static_cast<double>(count + a_count + b_count);
   const double ns_per_element =
-      spec.op == BinaryOp::kPow ? kNsPerPow : MoveNs(bytes) / static_cast<double>(count);
+      row.vector_ns > 0 ? row.vector_ns : MoveNs(bytes) / static_cast<double>(count);
   SetTiles(ns_per_element, count / args.inner, args);
   Kernel kernel;
   kernel.name = kName;

@@ -7,56 +7,17 @@
 #include "kernels/checks.h"
 #include "kernels/elementwise/element_rows.h"
 #include "kernels/elementwise/row_functions.h"
+#include "plan/elementwise_ops.h"
 
 namespace lagoon {
 namespace {
 
 using Shape = std::vector<std::int64_t>;
 
-// Measured on a Xeon at 2 GHz, one thread: functions of the C library, and loops over narrow types.
-constexpr double kNsPerLibraryCall = 20;
-constexpr double kNsPerElement = 2.5;
-
-/// Worst case, because some ops take longer for some numbers. Measured as above, on numbers far
-/// apart.
 double NsPerElement(BinaryOp op, DataType type) {
-  constexpr double kNsPerFmod = 350, kNsPerFmod64 = 1800, kNsPerIntegerPower = 70;
-  switch (op) {
-    case BinaryOp::kMod:
-    case BinaryOp::kFmod:
-      if (!IsFloat(type)) return kNsPerLibraryCall;
-      return type == DataType::kFloat64 ? kNsPerFmod64 : kNsPerFmod;
-    case BinaryOp::kPow:
-      return IsFloat(type) ? kNsPerLibraryCall : kNsPerIntegerPower;
-    default:
-      return kNsPerElement;
-  }
-}
-
-bool IsLibraryCall(UnaryOp op) {
-  switch (op) {
-    case UnaryOp::kRelu:
-    case UnaryOp::kClip:
-    case UnaryOp::kSqrt:
-    case UnaryOp::kAbs:
-    case UnaryOp::kNeg:
-    case UnaryOp::kLeakyRelu:
-    case UnaryOp::kHardSwish:
-    case UnaryOp::kHardSigmoid:
-    case UnaryOp::kCopy:
-    case UnaryOp::kReciprocal:
-    case UnaryOp::kSign:
-    case UnaryOp::kSoftsign:
-    case UnaryOp::kThresholdedRelu:
-    case UnaryOp::kShrink:
-    case UnaryOp::kNot:
-    case UnaryOp::kBitwiseNot:
-    case UnaryOp::kIsNan:
-    case UnaryOp::kIsInf:
-      return false;
-    default:
-      return true;
-  }
+  const elementwise::BinaryNs& ns = elementwise::RowOf(op).row_ns;
+  if (!IsFloat(type)) return ns.integer;
+  return type == DataType::kFloat64 ? ns.fp64 : ns.fp32;
 }
 
 /// True if `dims` broadcasts to `out` by numpy's rules.
@@ -69,9 +30,9 @@ bool Broadcasts(const Shape& dims, const Shape& out) {
   return true;
 }
 
-tl::unexpected<Error> NotOf(const char* name, int op, DataType type) {
+tl::unexpected<Error> NotOf(const char* name, std::string_view op, DataType type) {
   return Fail(ErrorCode::kUnimplemented,
-              fmt::format("{}: op {} is not defined on {}", name, op, OipName(type)));
+              fmt::format("{}: {} is not defined on {}", name, op, OipName(type)));
 }
 
 struct Operand {
@@ -96,7 +57,7 @@ Result<RowsSpec> PerAxis(const char* name, const QuantizeSpec& q) {
       CheckElements(name, "x", {{"outer", q.outer}, {"axis", q.axis}, {"inner", q.inner}}));
   RowsSpec spec;
   spec.name = name;
-  spec.ns_per_element = kNsPerElement;
+  spec.ns_per_element = elementwise::kShortNs;
   spec.out = {static_cast<std::int64_t>(q.outer), static_cast<std::int64_t>(q.axis),
               static_cast<std::int64_t>(q.inner)};
   return spec;
@@ -105,11 +66,11 @@ Result<RowsSpec> PerAxis(const char* name, const QuantizeSpec& q) {
 }  // namespace
 
 DataType ResultType(UnaryOp op, DataType type) {
-  return op == UnaryOp::kIsNan || op == UnaryOp::kIsInf ? DataType::kBool : type;
+  return elementwise::RowOf(op).gives_flags ? DataType::kBool : type;
 }
 
 DataType ResultType(BinaryOp op, DataType type) {
-  return op >= BinaryOp::kEqual ? DataType::kBool : type;
+  return elementwise::RowOf(op).gives_flags ? DataType::kBool : type;
 }
 
 Result<Kernel> MakeUnaryRows(const UnarySpec& spec) {
@@ -118,12 +79,12 @@ Result<Kernel> MakeUnaryRows(const UnarySpec& spec) {
   RowsSpec rows;
   rows.name = kName;
   rows.row = FindUnaryRow(spec.op, spec.type);
-  if (rows.row == nullptr) return NotOf(kName, static_cast<int>(spec.op), spec.type);
+  if (rows.row == nullptr) return NotOf(kName, elementwise::RowOf(spec.op).name, spec.type);
   rows.params = {spec.alpha, spec.beta};
   rows.out = {static_cast<std::int64_t>(spec.count)};
   rows.out_bytes = SizeOf(ResultType(spec.op, spec.type));
   rows.inputs = {{{1}, 0, SizeOf(spec.type)}};
-  rows.ns_per_element = IsLibraryCall(spec.op) ? kNsPerLibraryCall : kNsPerElement;
+  rows.ns_per_element = elementwise::RowOf(spec.op).row_ns;
   return MakeRows(rows);
 }
 
@@ -132,7 +93,7 @@ Result<Kernel> MakeBinaryRows(const BinarySpec& spec) {
   RowsSpec rows;
   rows.name = kName;
   rows.row = FindBinaryRow(spec.op, spec.type);
-  if (rows.row == nullptr) return NotOf(kName, static_cast<int>(spec.op), spec.type);
+  if (rows.row == nullptr) return NotOf(kName, elementwise::RowOf(spec.op).name, spec.type);
   if (spec.epilogue.activation != Activation::kNone) {
     return Fail(ErrorCode::kUnimplemented,
                 fmt::format("{}: an activation behind an op on {}", kName, OipName(spec.type)));
@@ -151,7 +112,7 @@ Result<Kernel> MakeWhere(const WhereSpec& spec) {
   rows.out = spec.out;
   rows.out_bytes = bytes;
   rows.row = FindWhereRow(bytes);
-  rows.ns_per_element = kNsPerElement;
+  rows.ns_per_element = elementwise::kShortNs;
   return MakeBroadcast(std::move(rows), {{spec.condition, 1}, {spec.a, bytes}, {spec.b, bytes}});
 }
 
@@ -163,14 +124,14 @@ Result<Kernel> MakeCast(std::size_t count, DataType from, DataType to) {
   rows.out = {static_cast<std::int64_t>(count)};
   rows.out_bytes = SizeOf(to);
   rows.inputs = {{{1}, 0, SizeOf(from)}};
-  rows.ns_per_element = kNsPerElement;
+  rows.ns_per_element = elementwise::kShortNs;
   return MakeRows(rows);
 }
 
 Result<Kernel> MakeQuantize(const QuantizeSpec& spec) {
   LAGOON_ASSIGN_OR_RETURN(RowsSpec rows, PerAxis("quantize", spec));
   rows.row = FindQuantizeRow(spec.quantized);
-  if (rows.row == nullptr) return NotOf("quantize", 0, spec.quantized);
+  if (rows.row == nullptr) return NotOf("quantize", "the op", spec.quantized);
   rows.out_bytes = SizeOf(spec.quantized);
   const Shape per_axis{static_cast<std::int64_t>(spec.axis), 1};
   const Shape out = rows.out;
@@ -181,7 +142,7 @@ Result<Kernel> MakeQuantize(const QuantizeSpec& spec) {
 Result<Kernel> MakeDequantize(const QuantizeSpec& spec) {
   LAGOON_ASSIGN_OR_RETURN(RowsSpec rows, PerAxis("dequantize", spec));
   rows.row = FindDequantizeRow(spec.quantized);
-  if (rows.row == nullptr) return NotOf("dequantize", 0, spec.quantized);
+  if (rows.row == nullptr) return NotOf("dequantize", "the op", spec.quantized);
   const Shape per_axis{static_cast<std::int64_t>(spec.axis), 1};
   const Shape out = rows.out;
   const std::size_t bytes = SizeOf(spec.quantized);

@@ -6,8 +6,8 @@
 #include <cstdint>
 #include <vector>
 
-#include "kernels/elementwise/binary_op.h"
 #include "kernels/kernel.h"
+#include "plan/elementwise_list.h"
 #include "plan/tensor.h"
 
 namespace lagoon {

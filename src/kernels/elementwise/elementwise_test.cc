@@ -3,7 +3,9 @@
 #include <algorithm>
 #include <limits>
 
+#include "kernels/elementwise/row_functions.h"
 #include "kernels/testing/ops.h"
+#include "plan/elementwise_ops.h"
 
 namespace lagoon {
 namespace {
@@ -103,11 +105,11 @@ double UnaryInDouble(const UnarySpec& s, double x) {
       return x < -s.alpha ? x + s.beta : x > s.alpha ? x - s.beta : 0;
     case UnaryOp::kNot:
     case UnaryOp::kBitwiseNot:
-    case UnaryOp::kIsNan:
+    case UnaryOp::kIsNaN:
     case UnaryOp::kIsInf:
       break;  // not an op from fp32 to fp32
   }
-  ADD_FAILURE() << "op " << int(s.op);
+  ADD_FAILURE() << elementwise::RowOf(s.op).name;
   return 0;
 }
 
@@ -117,9 +119,12 @@ double Unary(const UnarySpec& s, double x) {
   return float(UnaryInDouble(s, x));
 }
 
+/// The functions from fp32 to fp32.
 const std::vector<UnaryOp> kUnaryOps = [] {
   std::vector<UnaryOp> ops;
-  for (int op = 0; op < int(UnaryOp::kNot); ++op) ops.push_back(UnaryOp(op));
+  for (const elementwise::UnaryRow& row : elementwise::kUnaryRows) {
+    if (!row.gives_flags && FindUnaryRow(row.op, DataType::kFloat32)) ops.push_back(row.op);
+  }
   return ops;
 }();
 
@@ -143,7 +148,7 @@ std::pair<float, float> Domain(UnaryOp op) {
 }
 
 void CheckUnary(UnaryOp op, const Floats& x) {
-  SCOPED_TRACE(::testing::Message() << "op " << int(op) << " of " << x.size());
+  SCOPED_TRACE(::testing::Message() << elementwise::RowOf(op).name << " of " << x.size());
   const UnarySpec spec{.op = op, .count = x.size(), .alpha = 0.2f, .beta = 0.5f};
   Doubles reference;
   for (const float v : x) reference.push_back(Unary(spec, v));
@@ -216,12 +221,13 @@ double Binary(BinaryOp op, double a, double b) {
       return std::min(a, b);
     case BinaryOp::kMax:
       return std::max(a, b);
+    case BinaryOp::kMod:  // of positive numbers
     case BinaryOp::kFmod:
       return std::fmod(float(a), float(b));
     case BinaryOp::kPRelu:
       return a < 0 ? a * b : a;
     default:
-      ADD_FAILURE() << "op " << int(op);
+      ADD_FAILURE() << elementwise::RowOf(op).name;
       return 0;
   }
 }
@@ -243,8 +249,8 @@ std::size_t Broadcast(const Shape& shape, const Shape& out, std::size_t index) {
 
 void CheckBinary(const BinarySpec& s) {
   SCOPED_TRACE(::testing::Message()
-               << "op " << int(s.op) << " out " << ::testing::PrintToString(s.out) << " a "
-               << ::testing::PrintToString(s.a) << " b " << ::testing::PrintToString(s.b));
+               << elementwise::RowOf(s.op).name << " out " << ::testing::PrintToString(s.out)
+               << " a " << ::testing::PrintToString(s.a) << " b " << ::testing::PrintToString(s.b));
   const Floats a = testing::RandomFloats(Count(s.a), 0.5, 2),
                b = testing::RandomFloats(Count(s.b), 0.5, 2, 2);
   Doubles reference;
@@ -258,9 +264,9 @@ void CheckBinary(const BinarySpec& s) {
 }
 
 TEST(Binary, EveryOpOnTheFastPaths) {
-  for (const BinaryOp op :
-       {BinaryOp::kAdd, BinaryOp::kSub, BinaryOp::kMul, BinaryOp::kDiv, BinaryOp::kPow,
-        BinaryOp::kMin, BinaryOp::kMax, BinaryOp::kFmod, BinaryOp::kPRelu}) {
+  for (const elementwise::BinaryRow& row : elementwise::kBinaryRows) {
+    const BinaryOp op = row.op;
+    if (row.gives_flags || !FindBinaryRow(op, DataType::kFloat32)) continue;
     const Shape image = {1, 7, 9, 33};
     CheckBinary({.op = op, .a = image, .b = image, .out = image});
     CheckBinary({.op = op, .a = image, .b = {}, .out = image});

@@ -141,11 +141,11 @@ bool XorOf(bool a, bool b) { return a != b; }
 template <typename T>
 RowFunction BitRow(BinaryOp op) {
   switch (op) {
-    case BinaryOp::kBitAnd:
+    case BinaryOp::kBitwiseAnd:
       return &Binary<T, T, &BitAndOf<T>>;
-    case BinaryOp::kBitOr:
+    case BinaryOp::kBitwiseOr:
       return &Binary<T, T, &BitOrOf<T>>;
-    case BinaryOp::kBitXor:
+    case BinaryOp::kBitwiseXor:
       return &Binary<T, T, &BitXorOf<T>>;
     case BinaryOp::kShiftLeft:
       return &Binary<T, T, &ShiftLeftOf<T>>;

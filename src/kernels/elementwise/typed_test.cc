@@ -62,7 +62,7 @@ TEST(TypedUnary, OfDoublesAndHalves) {
 TEST(TypedUnary, NumbersThatAreNone) {
   const float inf = std::numeric_limits<float>::infinity();
   const F32 x{0, NAN, inf, -inf};
-  ExpectTyped(UnaryOf(UnaryOp::kIsNan, DataType::kFloat32, 4), {ToBytes(x)}, U8{0, 1, 0, 0});
+  ExpectTyped(UnaryOf(UnaryOp::kIsNaN, DataType::kFloat32, 4), {ToBytes(x)}, U8{0, 1, 0, 0});
   ExpectTyped(UnaryOf(UnaryOp::kIsInf, DataType::kFloat32, 4, 1, 1), {ToBytes(x)}, U8{0, 0, 1, 1});
   ExpectTyped(UnaryOf(UnaryOp::kIsInf, DataType::kFloat32, 4, 0, 1), {ToBytes(x)}, U8{0, 0, 1, 0});
 }
@@ -103,7 +103,7 @@ TEST(TypedBinary, IntegersWrapAroundAndNeverTrap) {
 }
 
 TEST(TypedBinary, Bits) {
-  CheckBinary<std::uint8_t>(BinaryOp::kBitXor, DataType::kUInt8, {0b1100}, {0b1010}, {0b0110});
+  CheckBinary<std::uint8_t>(BinaryOp::kBitwiseXor, DataType::kUInt8, {0b1100}, {0b1010}, {0b0110});
   CheckBinary<std::uint8_t>(BinaryOp::kShiftLeft, DataType::kUInt8, {1, 255, 3}, {1, 4, 8},
                             {2, 240, 0});
   CheckBinary<std::uint8_t>(BinaryOp::kShiftRight, DataType::kUInt8, {16, 255, 3}, {2, 7, 200},

@@ -163,10 +163,10 @@ UnaryBodies BodiesOf() {
 }  // namespace
 
 UnaryBodies PickUnaryBodies(UnaryOp op) {
-#define LAGOON_VECTOR_CASE(name) \
-  case UnaryOp::k##name:         \
+#define LAGOON_VECTOR_CASE(name, ...) \
+  case UnaryOp::k##name:              \
     return BodiesOf<name>();
-#define LAGOON_ROW_CASE(name) case UnaryOp::k##name:
+#define LAGOON_ROW_CASE(name, ...) case UnaryOp::k##name:
   switch (op) {
     LAGOON_VECTOR_UNARY_OPS(LAGOON_VECTOR_CASE)
     LAGOON_SCALAR_UNARY_OPS(LAGOON_ROW_CASE)
@@ -188,6 +188,7 @@ HWY_AFTER_NAMESPACE();
 
 #include "kernels/checks.h"
 #include "kernels/cpu_level.h"
+#include "plan/elementwise_ops.h"
 
 namespace lagoon {
 namespace {
@@ -195,32 +196,6 @@ namespace {
 HWY_EXPORT(PickUnaryBodies);
 
 constexpr char kName[] = "unary";
-
-// Measured on a Xeon at 2 GHz, one thread, with AVX2. Functions that are not listed are faster than
-// memory.
-double NsPerElement(UnaryOp op) {
-  switch (op) {
-    case UnaryOp::kSigmoid:
-    case UnaryOp::kTanh:
-    case UnaryOp::kExp:
-    case UnaryOp::kLog:
-    case UnaryOp::kSwish:
-      return 2.0;
-    case UnaryOp::kErf:
-    case UnaryOp::kGelu:
-    case UnaryOp::kGeluTanh:
-    case UnaryOp::kElu:
-      return 3.0;
-    case UnaryOp::kSoftplus:
-    case UnaryOp::kMish:
-      return 5.0;
-    case UnaryOp::kSqrt:
-    case UnaryOp::kReciprocal:
-      return 0.7;
-    default:
-      return 0;
-  }
-}
 
 }  // namespace
 
@@ -234,7 +209,7 @@ Result<Finish> FinishOf(std::string_view op, const Epilogue& epilogue) {
   finish.beta = epilogue.beta;
   if (finish.row == nullptr) {
     return Invalid(op, fmt::format("the function {} of the epilogue has no vector body",
-                                   static_cast<int>(unary)));
+                                   elementwise::RowOf(unary).name));
   }
   return finish;
 }
@@ -243,7 +218,7 @@ double FinishNs(const Epilogue& epilogue) {
   constexpr double kNsPerPass = 0.1;
   const bool function = epilogue.activation == Activation::kUnary;
   if (!function && !epilogue.residual_last) return 0;
-  return kNsPerPass + (function ? NsPerElement(epilogue.unary) : 0);
+  return kNsPerPass + (function ? elementwise::RowOf(epilogue.unary).vector_ns : 0);
 }
 
 Result<Kernel> MakeUnary(const UnarySpec& spec) {
@@ -260,7 +235,7 @@ Result<Kernel> MakeUnary(const UnarySpec& spec) {
   args.alpha = static_cast<float>(spec.alpha);
   args.beta = static_cast<float>(spec.beta);
   const double bytes = 2 * sizeof(float) * count;
-  args.blocks = BlocksFor(std::max(MoveNs(bytes), NsPerElement(spec.op) * count),
+  args.blocks = BlocksFor(std::max(MoveNs(bytes), elementwise::RowOf(spec.op).vector_ns * count),
                           CeilDivide(spec.count, kUnaryGrain));
   Kernel kernel;
   kernel.name = kName;

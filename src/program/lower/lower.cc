@@ -7,6 +7,7 @@
 #include <memory>
 
 #include "plan/element.h"
+#include "plan/elementwise_ops.h"
 #include "program/lower/builder.h"
 #include "program/lower/emit.h"
 #include "program/lower/lower_nodes.h"
@@ -77,6 +78,7 @@ struct Lowering {
 constexpr auto kFloat = Lowering::kFloat;
 constexpr auto kAny = Lowering::kAny;
 
+/// Besides the ops of plan/elementwise_list.h that need no more than LowerUnary or LowerBinary.
 constexpr Lowering kLowerings[] = {
     {"Conv", LowerConv, kFloat, true},
     {"ConvTranspose", LowerConvTranspose, kFloat},
@@ -104,73 +106,12 @@ constexpr Lowering kLowerings[] = {
     {"DequantizeLinear", LowerDequantizeLinear},
     {"DynamicQuantizeLinear", LowerDynamicQuantizeLinear},
     {"Add", LowerBinary, kAny, true},
-    {"Sub", LowerBinary},
-    {"Mul", LowerBinary},
-    {"Div", LowerBinary},
-    {"Min", LowerBinary},
-    {"Max", LowerBinary},
     {"Sum", LowerBinary},
     {"Mean", LowerBinary},
-    {"Mod", LowerBinary},
-    {"PRelu", LowerBinary},
-    {"And", LowerBinary},
-    {"Or", LowerBinary},
-    {"Xor", LowerBinary},
-    {"BitwiseAnd", LowerBinary},
-    {"BitwiseOr", LowerBinary},
-    {"BitwiseXor", LowerBinary},
     {"BitShift", LowerBinary},
-    {"Equal", LowerBinary},
-    {"Less", LowerBinary},
-    {"LessOrEqual", LowerBinary},
-    {"Greater", LowerBinary},
-    {"GreaterOrEqual", LowerBinary},
     {"Pow", LowerPow},
     {"Where", LowerWhere},
     {"Cast", LowerCast},
-    {"Relu", LowerUnary},
-    {"Clip", LowerUnary},
-    {"Sigmoid", LowerUnary},
-    {"Tanh", LowerUnary},
-    {"Exp", LowerUnary},
-    {"Log", LowerUnary},
-    {"Sqrt", LowerUnary},
-    {"Abs", LowerUnary},
-    {"Neg", LowerUnary},
-    {"LeakyRelu", LowerUnary},
-    {"HardSwish", LowerUnary},
-    {"Swish", LowerUnary},
-    {"HardSigmoid", LowerUnary},
-    {"Reciprocal", LowerUnary},
-    {"Erf", LowerUnary},
-    {"Softplus", LowerUnary},
-    {"Softsign", LowerUnary},
-    {"Mish", LowerUnary},
-    {"Elu", LowerUnary},
-    {"Celu", LowerUnary},
-    {"Selu", LowerUnary},
-    {"ThresholdedRelu", LowerUnary},
-    {"Shrink", LowerUnary},
-    {"Floor", LowerUnary},
-    {"Ceil", LowerUnary},
-    {"Round", LowerUnary},
-    {"Sign", LowerUnary},
-    {"Sin", LowerUnary},
-    {"Cos", LowerUnary},
-    {"Tan", LowerUnary},
-    {"Asin", LowerUnary},
-    {"Acos", LowerUnary},
-    {"Atan", LowerUnary},
-    {"Sinh", LowerUnary},
-    {"Cosh", LowerUnary},
-    {"Asinh", LowerUnary},
-    {"Acosh", LowerUnary},
-    {"Atanh", LowerUnary},
-    {"Not", LowerUnary},
-    {"BitwiseNot", LowerUnary},
-    {"IsNaN", LowerUnary},
-    {"IsInf", LowerIsInf},
-    {"Gelu", LowerUnary},
     {"MaxPool", LowerMaxPool},
     {"AveragePool", LowerPool, kFloat},
     {"LpPool", LowerPool, kFloat},
@@ -291,12 +232,19 @@ Result<bool> IsFloat32(const ProgramBuilder& builder, const Node& node) {
   return all;
 }
 
-Status LowerNode(ProgramBuilder& builder, const Node& node) {
+/// Null if no kernel computes the op.
+const Lowering* FindLowering(std::string_view op) {
+  static constexpr Lowering kUnary{"", LowerUnary}, kBinary{"", LowerBinary};
   const auto* const found = std::find_if(std::begin(kLowerings), std::end(kLowerings),
-                                         [&](const Lowering& l) { return l.op == node.op; });
-  if (found == std::end(kLowerings)) {
-    return Fail(ErrorCode::kUnimplemented, "the op has no kernel");
-  }
+                                         [&](const Lowering& l) { return l.op == op; });
+  if (found != std::end(kLowerings)) return found;
+  if (elementwise::FindUnary(op) != nullptr) return &kUnary;
+  return elementwise::FindBinary(op) != nullptr ? &kBinary : nullptr;
+}
+
+Status LowerNode(ProgramBuilder& builder, const Node& node) {
+  const Lowering* found = FindLowering(node.op);
+  if (found == nullptr) return Fail(ErrorCode::kUnimplemented, "the op has no kernel");
   if (!found->fuses) LAGOON_RETURN_IF_ERROR(CheckNotFused(node));
   if (found->types == kAny) return found->lower(builder, node);
   LAGOON_ASSIGN_OR_RETURN(const bool fp32, IsFloat32(builder, node));

@@ -1,107 +1,13 @@
 #include <fmt/format.h>
 
-#include <algorithm>
-#include <limits>
-
 #include "base/check.h"
 #include "kernels/ops.h"
+#include "plan/elementwise_ops.h"
 #include "program/lower/emit.h"
 #include "program/lower/lower_nodes.h"
 
 namespace lagoon {
 namespace {
-
-/// `alpha` and `beta` of UnarySpec: the node's attributes of these names, or the defaults.
-struct UnaryLowering {
-  std::string_view name;
-  UnaryOp op;
-  const char* alpha = nullptr;
-  float alpha_default = 0;
-  const char* beta = nullptr;
-  float beta_default = 0;
-};
-
-constexpr float kInfinity = std::numeric_limits<float>::infinity();
-
-constexpr UnaryLowering kUnary[] = {
-    {"Relu", UnaryOp::kRelu},
-    {"Clip", UnaryOp::kClip, "min", -kInfinity, "max", kInfinity},
-    {"Sigmoid", UnaryOp::kSigmoid},
-    {"Tanh", UnaryOp::kTanh},
-    {"Exp", UnaryOp::kExp},
-    {"Log", UnaryOp::kLog},
-    {"Sqrt", UnaryOp::kSqrt},
-    {"Abs", UnaryOp::kAbs},
-    {"Neg", UnaryOp::kNeg},
-    {"LeakyRelu", UnaryOp::kLeakyRelu, "alpha", 0.01F},
-    {"HardSwish", UnaryOp::kHardSwish},
-    {"Swish", UnaryOp::kSwish},
-    {"HardSigmoid", UnaryOp::kHardSigmoid, "alpha", 0.2F, "beta", 0.5F},
-    {"Reciprocal", UnaryOp::kReciprocal},
-    {"Erf", UnaryOp::kErf},
-    {"Softplus", UnaryOp::kSoftplus},
-    {"Mish", UnaryOp::kMish},
-    {"Elu", UnaryOp::kElu, "alpha", 1},
-    {"Celu", UnaryOp::kCelu, "alpha", 1},
-    {"Selu", UnaryOp::kSelu, "alpha", 1.6732632F, "gamma", 1.050701F},
-    {"ThresholdedRelu", UnaryOp::kThresholdedRelu, "alpha", 1},
-    {"Shrink", UnaryOp::kShrink, "lambd", 0.5F, "bias", 0},
-    {"Softsign", UnaryOp::kSoftsign},
-    {"Floor", UnaryOp::kFloor},
-    {"Ceil", UnaryOp::kCeil},
-    {"Round", UnaryOp::kRound},
-    {"Sign", UnaryOp::kSign},
-    {"Sin", UnaryOp::kSin},
-    {"Cos", UnaryOp::kCos},
-    {"Tan", UnaryOp::kTan},
-    {"Asin", UnaryOp::kAsin},
-    {"Acos", UnaryOp::kAcos},
-    {"Atan", UnaryOp::kAtan},
-    {"Sinh", UnaryOp::kSinh},
-    {"Cosh", UnaryOp::kCosh},
-    {"Asinh", UnaryOp::kAsinh},
-    {"Acosh", UnaryOp::kAcosh},
-    {"Atanh", UnaryOp::kAtanh},
-    {"Not", UnaryOp::kNot},
-    {"BitwiseNot", UnaryOp::kBitwiseNot},
-    {"IsNaN", UnaryOp::kIsNan},
-};
-
-struct BinaryLowering {
-  std::string_view name;
-  BinaryOp op;
-};
-
-constexpr BinaryLowering kBinary[] = {
-    {"Add", BinaryOp::kAdd},
-    {"Sub", BinaryOp::kSub},
-    {"Mul", BinaryOp::kMul},
-    {"Div", BinaryOp::kDiv},
-    {"Min", BinaryOp::kMin},
-    {"Max", BinaryOp::kMax},
-    {"Sum", BinaryOp::kAdd},
-    {"Mean", BinaryOp::kAdd},
-    {"PRelu", BinaryOp::kPRelu},
-    {"And", BinaryOp::kAnd},
-    {"Or", BinaryOp::kOr},
-    {"Xor", BinaryOp::kXor},
-    {"BitwiseAnd", BinaryOp::kBitAnd},
-    {"BitwiseOr", BinaryOp::kBitOr},
-    {"BitwiseXor", BinaryOp::kBitXor},
-    {"Equal", BinaryOp::kEqual},
-    {"Less", BinaryOp::kLess},
-    {"LessOrEqual", BinaryOp::kLessOrEqual},
-    {"Greater", BinaryOp::kGreater},
-    {"GreaterOrEqual", BinaryOp::kGreaterOrEqual},
-};
-
-template <typename Table>
-const auto& Find(const Table& table, const Node& node) {
-  const auto found = std::find_if(std::begin(table), std::end(table),
-                                  [&](const auto& row) { return row.name == node.op; });
-  LAGOON_CHECK(found != std::end(table));
-  return *found;
-}
 
 /// The function that a node of one input computes.
 struct Function {
@@ -109,24 +15,29 @@ struct Function {
   float alpha = 0, beta = 0;
 };
 
+float ValueOf(const elementwise::Parameter& parameter, const Node& node) {
+  if (parameter.attribute == nullptr) return 0;
+  if (parameter.kind == 'f') return node.Float(parameter.attribute, parameter.otherwise);
+  const auto otherwise = static_cast<std::int64_t>(parameter.otherwise);
+  return static_cast<float>(node.Int(parameter.attribute, otherwise));
+}
+
 Function FunctionOf(const Node& node) {
-  if (node.op == "Gelu") {
-    return {node.String("approximate", "none") == "tanh" ? UnaryOp::kGeluTanh : UnaryOp::kGelu};
-  }
-  const UnaryLowering& lowering = Find(kUnary, node);
-  const auto parameter = [&](const char* name, float otherwise) {
-    return name == nullptr ? 0 : node.Float(name, otherwise);
-  };
-  return {lowering.op, parameter(lowering.alpha, lowering.alpha_default),
-          parameter(lowering.beta, lowering.beta_default)};
+  const bool tanh = node.op == "Gelu" && node.String("approximate", "none") == "tanh";
+  const elementwise::UnaryRow* row = elementwise::FindUnary(tanh ? "GeluTanh" : node.op);
+  LAGOON_CHECK(row != nullptr);
+  return {row->op, ValueOf(row->alpha, node), ValueOf(row->beta, node)};
 }
 
 BinaryOp BinaryOpOf(const Node& node) {
+  if (node.op == "Sum" || node.op == "Mean") return BinaryOp::kAdd;
   if (node.op == "Mod") return node.Int("fmod", 0) != 0 ? BinaryOp::kFmod : BinaryOp::kMod;
   if (node.op == "BitShift") {
     return node.String("direction", "") == "LEFT" ? BinaryOp::kShiftLeft : BinaryOp::kShiftRight;
   }
-  return Find(kBinary, node).op;
+  const elementwise::BinaryRow* row = elementwise::FindBinary(node.op);
+  LAGOON_CHECK(row != nullptr);
+  return row->op;
 }
 
 /// The inputs of a broadcasting node. Those of the output's rank are in the cheapest layout.
@@ -177,17 +88,6 @@ Status LowerUnary(ProgramBuilder& builder, const Node& node) {
   LAGOON_ASSIGN_OR_RETURN(const Tensor x, builder.Use(node.inputs[0], layout));
   LAGOON_ASSIGN_OR_RETURN(
       const Tensor y, EmitUnary(builder, node.name, function.op, x, function.alpha, function.beta));
-  builder.Define(node.outputs[0], y);
-  return {};
-}
-
-Status LowerIsInf(ProgramBuilder& builder, const Node& node) {
-  const Layout layout = builder.CheapestLayout(node.inputs);
-  LAGOON_ASSIGN_OR_RETURN(const Tensor x, builder.Use(node.inputs[0], layout));
-  LAGOON_ASSIGN_OR_RETURN(const Tensor y,
-                          EmitUnary(builder, node.name, UnaryOp::kIsInf, x,
-                                    static_cast<double>(node.Int("detect_negative", 1)),
-                                    static_cast<double>(node.Int("detect_positive", 1))));
   builder.Define(node.outputs[0], y);
   return {};
 }

@@ -65,7 +65,6 @@ Status LowerSoftmax(ProgramBuilder& builder, const Node& node);  // and LogSoftm
 
 // lower_elementwise.cc
 Status LowerUnary(ProgramBuilder& builder, const Node& node);
-Status LowerIsInf(ProgramBuilder& builder, const Node& node);
 Status LowerBinary(ProgramBuilder& builder, const Node& node);  // any number of inputs
 Status LowerPow(ProgramBuilder& builder, const Node& node);
 Status LowerCast(ProgramBuilder& builder, const Node& node);

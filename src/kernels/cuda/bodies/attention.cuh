@@ -135,8 +135,8 @@ class AttentionWalk {
   float sums_[kColumns] = {};
 };
 
-LAGOON_DEVICE bool Attention(const AttentionArgs& args, u32 tile, unsigned char* shared,
-                             const BlockControl& control) {
+LAGOON_DEVICE bool AttentionBody(const AttentionArgs& args, u32 tile, unsigned char* shared,
+                                 const BlockControl& control) {
   AttentionWalk walk(args, tile, shared);
   walk.LoadQueries();
   LAGOON_NO_UNROLL

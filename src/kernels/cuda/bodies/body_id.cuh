@@ -8,29 +8,19 @@ namespace lagoon::cuda {
 /// class also contains the bodies of the lighter classes.
 enum class EntryClass : unsigned { kLight, kMedium, kHeavy };
 
+// clang-format off
+/// The light bodies. kName is the function NameBody, which takes NameArgs (args.cuh).
+#define LAGOON_LIGHT_BODIES(BODY)                                           \
+  BODY(Unary) BODY(Binary) BODY(StridedCopy) BODY(Flip) BODY(Gather)        \
+  BODY(Softmax) BODY(Normalize) BODY(Reduce) BODY(Pool) BODY(GroupedConv)   \
+  BODY(Matmul) BODY(SplitSum) BODY(Attention) BODY(Cell) BODY(Concat)       \
+  BODY(Take) BODY(ChannelAffine) BODY(Where) BODY(Cast) BODY(TypedUnary)    \
+  BODY(TypedBinary)
+
 enum class BodyId : unsigned {
-  // Light.
-  kUnary,
-  kBinary,
-  kStridedCopy,
-  kFlip,
-  kGather,
-  kSoftmax,
-  kNormalize,
-  kReduce,
-  kPool,
-  kGroupedConv,
-  kMatmul,
-  kSplitSum,
-  kAttention,
-  kCell,
-  kConcat,
-  kTake,
-  kChannelAffine,
-  kWhere,
-  kCast,
-  kTypedUnary,
-  kTypedBinary,
+#define LAGOON_BODY_ID(name) k##name,
+  LAGOON_LIGHT_BODIES(LAGOON_BODY_ID)
+#undef LAGOON_BODY_ID
   // Medium.
   kConv64x64Fp32,
   kConv64x64Tf32,
@@ -44,5 +34,6 @@ enum class BodyId : unsigned {
   kConv128x128Bf16,
   kConv128x128F16,
 };
+// clang-format on
 
 }  // namespace lagoon::cuda

@@ -78,7 +78,8 @@ LAGOON_DEVICE bool HasProduct(Cell kind, u32 gate) {
   return false;
 }
 
-LAGOON_DEVICE bool CellStep(const CellArgs& args, u32 tile, const BlockControl& control) {
+LAGOON_DEVICE bool CellBody(const CellArgs& args, u32 tile, unsigned char* /*shared*/,
+                            const BlockControl& control) {
   const u32 lane = threadIdx.x % 32;
   const u32 groups = DivideUp(args.hidden, kCellUnits);
   CellUnit cell(args, tile / groups, tile % groups * kCellUnits + threadIdx.x / 32);

@@ -24,52 +24,15 @@ LAGOON_DEVICE const Args& As(const void* args) {
 /// never passes.
 LAGOON_DEVICE bool RunLight(BodyId body, const void* args, u32 tile, unsigned char* shared,
                             const BlockControl& control) {
+#define LAGOON_RUN_BODY(name) \
+  case BodyId::k##name:       \
+    return name##Body(As<name##Args>(args), tile, shared, control);
   switch (body) {
-    case BodyId::kUnary:
-      return Unary(As<UnaryArgs>(args), tile, control);
-    case BodyId::kBinary:
-      return BinaryElements(As<BinaryArgs>(args), tile, control);
-    case BodyId::kStridedCopy:
-      return StridedCopy(As<StridedCopyArgs>(args), tile, control);
-    case BodyId::kFlip:
-      return Flip(As<FlipArgs>(args), tile, shared, control);
-    case BodyId::kGather:
-      return Gather(As<GatherArgs>(args), tile, control);
-    case BodyId::kSoftmax:
-      return Softmax(As<SoftmaxArgs>(args), tile, shared, control);
-    case BodyId::kNormalize:
-      return Normalize(As<NormalizeArgs>(args), tile, shared, control);
-    case BodyId::kReduce:
-      return Reduce(As<ReduceArgs>(args), tile, shared, control);
-    case BodyId::kPool:
-      return PoolWindows(As<PoolArgs>(args), tile, control);
-    case BodyId::kGroupedConv:
-      return GroupedConv(As<GroupedConvArgs>(args), tile, control);
-    case BodyId::kMatmul:
-      return Matmul(As<MatmulArgs>(args), tile, shared, control);
-    case BodyId::kSplitSum:
-      return SplitSum(As<SplitSumArgs>(args), tile, control);
-    case BodyId::kAttention:
-      return Attention(As<AttentionArgs>(args), tile, shared, control);
-    case BodyId::kCell:
-      return CellStep(As<CellArgs>(args), tile, control);
-    case BodyId::kConcat:
-      return Concat(As<ConcatArgs>(args), tile, control);
-    case BodyId::kTake:
-      return Take(As<TakeArgs>(args), tile, control);
-    case BodyId::kChannelAffine:
-      return ChannelAffine(As<ChannelAffineArgs>(args), tile, control);
-    case BodyId::kWhere:
-      return Where(As<WhereArgs>(args), tile, control);
-    case BodyId::kCast:
-      return Cast(As<CastArgs>(args), tile, control);
-    case BodyId::kTypedUnary:
-      return TypedUnary(As<TypedUnaryArgs>(args), tile, control);
-    case BodyId::kTypedBinary:
-      return TypedBinary(As<TypedBinaryArgs>(args), tile, control);
+    LAGOON_LIGHT_BODIES(LAGOON_RUN_BODY)
     default:
       return false;
   }
+#undef LAGOON_RUN_BODY
 }
 
 LAGOON_DEVICE bool RunMedium(BodyId body, const void* args, u32 tile, unsigned char* shared,

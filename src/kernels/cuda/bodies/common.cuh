@@ -1,16 +1,15 @@
 #pragma once
 
-// Shared by the bodies: positions in tensors, sums over the threads of a block, functions of one
-// number. Every body has the form
-//   bool Name(const NameArgs& args, u32 tile, unsigned char* shared, const BlockControl& control)
+// Shared by the bodies: positions in tensors, epilogues, sums over the threads of a block. Every
+// body has the form
+// bool NameBody(const NameArgs& args, u32 tile, unsigned char* shared, const BlockControl& control)
 // and keeps the promises of docs/design/block-protocol.md (docs/design/cuda-bodies.md explains
 // how).
 
 #include "device/cuda/gpu/isa.cuh"
 #include "device/cuda/gpu/protocol.cuh"
 #include "kernels/cuda/bodies/args.cuh"
-#include "kernels/elementwise/binary_op.h"
-#include "kernels/elementwise/unary_op.h"
+#include "kernels/cuda/bodies/functions.cuh"
 
 namespace lagoon::cuda {
 
@@ -32,84 +31,11 @@ LAGOON_DEVICE void OffsetsAt(const Axes<kOperands>& axes, u32 index, i64 (&offse
 
 LAGOON_DEVICE constexpr u32 DivideUp(u32 value, u32 by) { return (value + by - 1) / by; }
 
-LAGOON_DEVICE float Infinity() { return __uint_as_float(0x7f800000u); }
-LAGOON_DEVICE float NotANumber() { return __uint_as_float(0x7fc00000u); }
-
-LAGOON_DEVICE float SigmoidOf(float x) { return 1 / (1 + expf(-x)); }
-LAGOON_DEVICE float SoftplusOf(float x) { return fmaxf(x, 0.0f) + log1pf(expf(-fabsf(x))); }
-/// A NaN stays a NaN.
-LAGOON_DEVICE float Limit(float x, float low, float high) {
-  const float raised = x < low ? low : x;
-  return raised > high ? high : raised;
-}
-
-#define LAGOON_NOT_COMMON(name) case UnaryOp::k##name:
-/// The functions that may follow another op (Epilogue). The host passes no others.
-LAGOON_DEVICE_CALL float ApplyCommon(UnaryOp op, float x, float alpha, float beta) {
-  switch (op) {
-    case UnaryOp::kRelu:
-      return x < 0 ? 0 : x;
-    case UnaryOp::kClip:
-      return Limit(x, alpha, beta);
-    case UnaryOp::kSigmoid:
-      return SigmoidOf(x);
-    case UnaryOp::kTanh:
-      return tanhf(x);
-    case UnaryOp::kExp:
-      return expf(x);
-    case UnaryOp::kLog:
-      return logf(x);
-    case UnaryOp::kSqrt:
-      return sqrtf(x);
-    case UnaryOp::kAbs:
-      return fabsf(x);
-    case UnaryOp::kNeg:
-      return -x;
-    case UnaryOp::kLeakyRelu:
-      return x < 0 ? alpha * x : x;
-    case UnaryOp::kHardSwish:
-      return x * Limit(x / 6 + 0.5f, 0, 1);
-    case UnaryOp::kHardSigmoid:
-      return Limit(alpha * x + beta, 0, 1);
-    case UnaryOp::kReciprocal:
-      return 1 / x;
-    case UnaryOp::kErf:
-      return erff(x);
-    case UnaryOp::kGelu:
-      return 0.5f * x * (1 + erff(x * 0.70710678118654752f));
-    case UnaryOp::kGeluTanh:
-      return 0.5f * x * (1 + tanhf(0.79788456080286536f * (x + 0.044715f * x * x * x)));
-    case UnaryOp::kSwish:
-      return x * SigmoidOf(x);
-    case UnaryOp::kSoftplus:
-      return SoftplusOf(x);
-    case UnaryOp::kMish:
-      return x * tanhf(SoftplusOf(x));
-    case UnaryOp::kElu:
-      return x < 0 ? alpha * expm1f(x) : x;
-    case UnaryOp::kFloor:
-      return floorf(x);
-    case UnaryOp::kCeil:
-      return ceilf(x);
-    case UnaryOp::kRound:
-      return rintf(x);
-    case UnaryOp::kCopy:
-      return x;
-      // No default: a function without code here or in ApplyUnary() must not compile.
-      LAGOON_SCALAR_UNARY_OPS(LAGOON_NOT_COMMON)
-      LAGOON_BIT_UNARY_OPS(LAGOON_NOT_COMMON)
-      LAGOON_TEST_UNARY_OPS(LAGOON_NOT_COMMON)
-      break;
-  }
-  return NotANumber();
-}
-#undef LAGOON_NOT_COMMON
-
 LAGOON_DEVICE float Finished(const EpilogueArgs& args, float sum, u32 channel, u64 at) {
   if (args.bias != nullptr) sum += args.bias[channel];
   const float residual = args.residual != nullptr ? args.residual[at] : 0;
   if (args.residual_last == 0) sum += residual;
-  sum = Limit(sum, args.low, args.high);
+  sum = functions::Limit(sum, args.low, args.high);
   sum = ApplyCommon(static_cast<UnaryOp>(args.unary), sum, args.alpha, args.beta);
   return args.residual_last != 0 ? sum + residual : sum;
 }

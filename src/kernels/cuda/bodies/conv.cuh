@@ -283,7 +283,8 @@ LAGOON_DEVICE bool Conv(const ConvArgs& args, u32 tile, unsigned char* shared,
   return true;
 }
 
-LAGOON_DEVICE bool SplitSum(const SplitSumArgs& args, u32 tile, const BlockControl& control) {
+LAGOON_DEVICE bool SplitSumBody(const SplitSumArgs& args, u32 tile, unsigned char* /*shared*/,
+                                const BlockControl& control) {
   if (control.SyncShouldLeave()) return false;
   const u32 end = Min(args.count, (tile + 1) * kElementTile);
   LAGOON_NO_UNROLL

@@ -6,56 +6,9 @@
 
 namespace lagoon::cuda {
 
-#define LAGOON_ELSEWHERE(name) case UnaryOp::k##name:
-/// Functions of floats with float results. The host passes no others.
-LAGOON_DEVICE_CALL float ApplyUnary(UnaryOp op, float x, float alpha, float beta) {
-  switch (op) {
-    LAGOON_VECTOR_UNARY_OPS(LAGOON_ELSEWHERE)
-    return ApplyCommon(op, x, alpha, beta);
-    case UnaryOp::kSign:
-      return x > 0 ? 1 : x < 0 ? -1 : x;
-    case UnaryOp::kSin:
-      return sinf(x);
-    case UnaryOp::kCos:
-      return cosf(x);
-    case UnaryOp::kTan:
-      return tanf(x);
-    case UnaryOp::kAsin:
-      return asinf(x);
-    case UnaryOp::kAcos:
-      return acosf(x);
-    case UnaryOp::kAtan:
-      return atanf(x);
-    case UnaryOp::kSinh:
-      return sinhf(x);
-    case UnaryOp::kCosh:
-      return coshf(x);
-    case UnaryOp::kAsinh:
-      return asinhf(x);
-    case UnaryOp::kAcosh:
-      return acoshf(x);
-    case UnaryOp::kAtanh:
-      return atanhf(x);
-    case UnaryOp::kSoftsign:
-      return x / (1 + fabsf(x));
-    case UnaryOp::kCelu:
-      return x != x ? x : fmaxf(0.0f, x) + fminf(0.0f, alpha * expm1f(x / alpha));
-    case UnaryOp::kSelu:
-      return beta * (x > 0 ? x : alpha * expm1f(x));
-    case UnaryOp::kThresholdedRelu:
-      return x <= alpha ? 0 : x;
-    case UnaryOp::kShrink:
-      return x < -alpha ? x + beta : x > alpha ? x - beta : x == x ? 0 : x;
-      LAGOON_BIT_UNARY_OPS(LAGOON_ELSEWHERE)
-      LAGOON_TEST_UNARY_OPS(LAGOON_ELSEWHERE)
-      break;
-  }
-  return NotANumber();
-}
-#undef LAGOON_ELSEWHERE
-
 /// x and y must be aligned to 16 bytes.
-LAGOON_DEVICE bool Unary(const UnaryArgs& args, u32 tile, const BlockControl& control) {
+LAGOON_DEVICE bool UnaryBody(const UnaryArgs& args, u32 tile, unsigned char* /*shared*/,
+                             const BlockControl& control) {
   if (control.SyncShouldLeave()) return false;
   const auto op = static_cast<UnaryOp>(args.op);
   const u32 end = Min(args.count, (tile + 1) * kElementTile);
@@ -81,63 +34,8 @@ LAGOON_DEVICE bool Unary(const UnaryArgs& args, u32 tile, const BlockControl& co
   return true;
 }
 
-/// The short functions, for float or double.
-template <typename T>
-LAGOON_DEVICE T Arithmetic(BinaryOp op, T a, T b) {
-  switch (op) {
-    case BinaryOp::kAdd:
-      return a + b;
-    case BinaryOp::kSub:
-      return a - b;
-    case BinaryOp::kMul:
-      return a * b;
-    case BinaryOp::kDiv:
-      return a / b;
-    case BinaryOp::kMin:
-      return a != a || a < b ? a : b;
-    case BinaryOp::kMax:
-      return a != a || a > b ? a : b;
-    case BinaryOp::kPRelu:
-      return a < 0 ? a * b : a;
-    // No default: a function without code must not compile. ApplyBinary() computes these:
-    case BinaryOp::kPow:
-    case BinaryOp::kMod:
-    case BinaryOp::kFmod:
-    // Functions of flags and bits, and comparisons:
-    case BinaryOp::kAnd:
-    case BinaryOp::kOr:
-    case BinaryOp::kXor:
-    case BinaryOp::kBitAnd:
-    case BinaryOp::kBitOr:
-    case BinaryOp::kBitXor:
-    case BinaryOp::kShiftLeft:
-    case BinaryOp::kShiftRight:
-    case BinaryOp::kEqual:
-    case BinaryOp::kLess:
-    case BinaryOp::kLessOrEqual:
-    case BinaryOp::kGreater:
-    case BinaryOp::kGreaterOrEqual:
-      break;
-  }
-  return static_cast<T>(NotANumber());
-}
-
-LAGOON_DEVICE_CALL float ApplyBinary(BinaryOp op, float a, float b) {
-  switch (op) {
-    case BinaryOp::kPow:
-      return powf(a, b);
-    case BinaryOp::kMod: {
-      const float rest = fmodf(a, b);
-      return rest != 0 && (rest < 0) != (b < 0) ? rest + b : rest;
-    }
-    case BinaryOp::kFmod:
-      return fmodf(a, b);
-    default:
-      return Arithmetic(op, a, b);
-  }
-}
-
-LAGOON_DEVICE bool BinaryElements(const BinaryArgs& args, u32 tile, const BlockControl& control) {
+LAGOON_DEVICE bool BinaryBody(const BinaryArgs& args, u32 tile, unsigned char* /*shared*/,
+                              const BlockControl& control) {
   if (control.SyncShouldLeave()) return false;
   const u32 end = Min(args.count, (tile + 1) * kElementTile);
   LAGOON_NO_UNROLL
@@ -187,7 +85,8 @@ LAGOON_DEVICE_CALL void CopyFinished(const StridedCopyArgs& args, u32 begin, u32
   }
 }
 
-LAGOON_DEVICE bool StridedCopy(const StridedCopyArgs& args, u32 tile, const BlockControl& control) {
+LAGOON_DEVICE bool StridedCopyBody(const StridedCopyArgs& args, u32 tile, unsigned char* /*shared*/,
+                                   const BlockControl& control) {
   if (control.SyncShouldLeave()) return false;
   const u32 begin = tile * kElementTile;
   const u32 end = Min(args.count, begin + kElementTile);
@@ -200,8 +99,8 @@ LAGOON_DEVICE bool StridedCopy(const StridedCopyArgs& args, u32 tile, const Bloc
 }
 
 /// `shared`: kFlipTile * (kFlipTile + 1) words. The odd pitch keeps columns on different banks.
-LAGOON_DEVICE bool Flip(const FlipArgs& args, u32 tile, unsigned char* shared,
-                        const BlockControl& control) {
+LAGOON_DEVICE bool FlipBody(const FlipArgs& args, u32 tile, unsigned char* shared,
+                            const BlockControl& control) {
   constexpr u32 kPitch = kFlipTile + 1;
   u32* const words = reinterpret_cast<u32*>(shared);
   const u32 per_matrix = args.row_tiles * args.column_tiles;
@@ -257,7 +156,8 @@ struct GatherElements {
   }
 };
 
-LAGOON_DEVICE bool Gather(const GatherArgs& args, u32 tile, const BlockControl& control) {
+LAGOON_DEVICE bool GatherBody(const GatherArgs& args, u32 tile, unsigned char* /*shared*/,
+                              const BlockControl& control) {
   if (control.SyncShouldLeave()) return false;
   const u32 begin = tile * kElementTile;
   const u32 end = Min(args.count, begin + kElementTile);
@@ -289,7 +189,8 @@ struct ConcatElements {
   }
 };
 
-LAGOON_DEVICE bool Concat(const ConcatArgs& args, u32 tile, const BlockControl& control) {
+LAGOON_DEVICE bool ConcatBody(const ConcatArgs& args, u32 tile, unsigned char* /*shared*/,
+                              const BlockControl& control) {
   if (control.SyncShouldLeave()) return false;
   const u32 begin = tile * kElementTile;
   const u32 end = Min(args.count, begin + kElementTile);
@@ -318,7 +219,8 @@ struct TakeElements {
   }
 };
 
-LAGOON_DEVICE bool Take(const TakeArgs& args, u32 tile, const BlockControl& control) {
+LAGOON_DEVICE bool TakeBody(const TakeArgs& args, u32 tile, unsigned char* /*shared*/,
+                            const BlockControl& control) {
   if (control.SyncShouldLeave()) return false;
   const u32 begin = tile * kElementTile;
   const u32 end = Min(args.count, begin + kElementTile);
@@ -326,8 +228,8 @@ LAGOON_DEVICE bool Take(const TakeArgs& args, u32 tile, const BlockControl& cont
   return true;
 }
 
-LAGOON_DEVICE bool ChannelAffine(const ChannelAffineArgs& args, u32 tile,
-                                 const BlockControl& control) {
+LAGOON_DEVICE bool ChannelAffineBody(const ChannelAffineArgs& args, u32 tile,
+                                     unsigned char* /*shared*/, const BlockControl& control) {
   if (control.SyncShouldLeave()) return false;
   const u32 channels = args.ends[args.parts - 1];
   const u32 end = Min(args.count, (tile + 1) * kElementTile);

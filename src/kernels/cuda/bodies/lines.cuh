@@ -6,8 +6,8 @@
 
 namespace lagoon::cuda {
 
-LAGOON_DEVICE bool Softmax(const SoftmaxArgs& args, u32 tile, unsigned char* shared,
-                           const BlockControl& control) {
+LAGOON_DEVICE bool SoftmaxBody(const SoftmaxArgs& args, u32 tile, unsigned char* shared,
+                               const BlockControl& control) {
   float* const sums = reinterpret_cast<float*>(shared);
   const LineArgs& at = args.line;
   const Line line(at, tile / args.pieces);
@@ -47,8 +47,8 @@ LAGOON_DEVICE bool Softmax(const SoftmaxArgs& args, u32 tile, unsigned char* sha
   return true;
 }
 
-LAGOON_DEVICE bool Normalize(const NormalizeArgs& args, u32 tile, unsigned char* shared,
-                             const BlockControl& control) {
+LAGOON_DEVICE bool NormalizeBody(const NormalizeArgs& args, u32 tile, unsigned char* shared,
+                                 const BlockControl& control) {
   float* const sums = reinterpret_cast<float*>(shared);
   const LineArgs& at = args.line;
   const Line line(at, tile / args.pieces);
@@ -91,8 +91,8 @@ LAGOON_DEVICE bool Normalize(const NormalizeArgs& args, u32 tile, unsigned char*
   return true;
 }
 
-LAGOON_DEVICE bool Reduce(const ReduceArgs& args, u32 tile, unsigned char* shared,
-                          const BlockControl& control) {
+LAGOON_DEVICE bool ReduceBody(const ReduceArgs& args, u32 tile, unsigned char* shared,
+                              const BlockControl& control) {
   const LineArgs& at = args.line;
   const Line line(at, tile);
   const auto how = static_cast<Combine>(args.combine);

@@ -68,8 +68,8 @@ LAGOON_DEVICE void MultiplyStep(const float* a, const float* b, float (&sums)[4]
   }
 }
 
-LAGOON_DEVICE bool Matmul(const MatmulArgs& args, u32 tile, unsigned char* shared,
-                          const BlockControl& control) {
+LAGOON_DEVICE bool MatmulBody(const MatmulArgs& args, u32 tile, unsigned char* shared,
+                              const BlockControl& control) {
   float* const a = reinterpret_cast<float*>(shared);
   float* const b = a + kMatmulDepth * kMatmulPitch;
   const u32 matrix = tile / (args.row_tiles * args.column_tiles);

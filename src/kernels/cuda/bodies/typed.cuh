@@ -88,12 +88,6 @@ LAGOON_DEVICE void PutFloat(ElementType type, void* y, u32 i, float value) {
   }
 }
 
-LAGOON_DEVICE u32 BitsOf(ElementType integer) {
-  if (integer == ElementType::kBool) return 1;
-  const ElementType first = integer <= ElementType::kI64 ? ElementType::kI8 : ElementType::kU8;
-  return 8u << (static_cast<u32>(integer) - static_cast<u32>(first));
-}
-
 /// `value` rounded towards zero and limited to the type's range; NaN becomes 0.
 LAGOON_DEVICE i64 Saturated(ElementType type, double value) {
   if (value != value) return 0;
@@ -145,7 +139,8 @@ LAGOON_DEVICE_CALL void CastAny(const CastArgs& args, u32 begin, u32 end) {
   }
 }
 
-LAGOON_DEVICE bool Cast(const CastArgs& args, u32 tile, const BlockControl& control) {
+LAGOON_DEVICE bool CastBody(const CastArgs& args, u32 tile, unsigned char* /*shared*/,
+                            const BlockControl& control) {
   if (control.SyncShouldLeave()) return false;
   const u32 begin = tile * kElementTile;
   const u32 end = Min(args.count, begin + kElementTile);
@@ -156,99 +151,6 @@ LAGOON_DEVICE bool Cast(const CastArgs& args, u32 tile, const BlockControl& cont
     CastAny(args, begin, end);
   }
   return true;
-}
-
-LAGOON_DEVICE bool IsCompare(BinaryOp op) { return op >= BinaryOp::kEqual; }
-
-/// Comparisons of floats or integers.
-template <typename T>
-LAGOON_DEVICE bool Compared(BinaryOp op, T a, T b) {
-  switch (op) {
-    case BinaryOp::kLess:
-      return a < b;
-    case BinaryOp::kLessOrEqual:
-      return a <= b;
-    case BinaryOp::kGreater:
-      return a > b;
-    case BinaryOp::kGreaterOrEqual:
-      return a >= b;
-    default:
-      return a == b;
-  }
-}
-
-/// Division in 64 bits; narrower types keep the lower bits. `wide`: a and b are u64.
-LAGOON_DEVICE i64 DividedBy(bool wide, i64 a, i64 b) {
-  if (b == 0) return 0;
-  if (wide) return static_cast<i64>(static_cast<u64>(a) / static_cast<u64>(b));
-  return b == -1 ? static_cast<i64>(-static_cast<u64>(a)) : a / b;
-}
-LAGOON_DEVICE i64 RestOf(bool wide, i64 a, i64 b) {
-  if (b == 0) return 0;
-  if (wide) return static_cast<i64>(static_cast<u64>(a) % static_cast<u64>(b));
-  return b == -1 ? 0 : a % b;
-}
-/// a to the power of b, by squaring. Negative powers give 0, except for 1 and -1.
-LAGOON_DEVICE i64 PowerOf(bool wide, i64 a, i64 b) {
-  if (!wide && b < 0) return a == 1 ? 1 : a == -1 ? (b % 2 != 0 ? -1 : 1) : 0;
-  u64 result = 1;
-  u64 base = static_cast<u64>(a);
-  for (u64 rest = static_cast<u64>(b); rest != 0; rest /= 2) {
-    if (rest % 2 != 0) result *= base;
-    base *= base;
-  }
-  return static_cast<i64>(result);
-}
-
-LAGOON_DEVICE_CALL i64 ApplyInteger(BinaryOp op, ElementType type, i64 a, i64 b) {
-  const bool wide = type == ElementType::kU64;
-  const u64 ua = static_cast<u64>(a), ub = static_cast<u64>(b);
-  const bool first_is_less = wide ? ua < ub : a < b;
-  switch (op) {
-    case BinaryOp::kAdd:
-      return static_cast<i64>(ua + ub);
-    case BinaryOp::kSub:
-      return static_cast<i64>(ua - ub);
-    case BinaryOp::kMul:
-      return static_cast<i64>(ua * ub);
-    case BinaryOp::kDiv:
-      return DividedBy(wide, a, b);
-    case BinaryOp::kPow:
-      return PowerOf(wide, a, b);
-    case BinaryOp::kMin:
-      return first_is_less ? a : b;
-    case BinaryOp::kMax:
-      return first_is_less ? b : a;
-    case BinaryOp::kMod: {
-      const i64 rest = RestOf(wide, a, b);
-      return !wide && rest != 0 && (rest < 0) != (b < 0) ? rest + b : rest;
-    }
-    case BinaryOp::kFmod:
-      return RestOf(wide, a, b);
-    case BinaryOp::kPRelu:
-      return !wide && a < 0 ? static_cast<i64>(ua * ub) : a;
-    case BinaryOp::kAnd:
-    case BinaryOp::kBitAnd:
-      return a & b;
-    case BinaryOp::kOr:
-    case BinaryOp::kBitOr:
-      return a | b;
-    case BinaryOp::kXor:
-    case BinaryOp::kBitXor:
-      return a ^ b;
-    case BinaryOp::kShiftLeft:
-      return ub < BitsOf(type) ? static_cast<i64>(ua << ub) : 0;
-    case BinaryOp::kShiftRight:
-      if (ub >= BitsOf(type)) return 0;
-      return wide ? static_cast<i64>(ua >> ub) : a >> ub;
-    case BinaryOp::kEqual:
-    case BinaryOp::kLess:
-    case BinaryOp::kLessOrEqual:
-    case BinaryOp::kGreater:
-    case BinaryOp::kGreaterOrEqual:
-      return (wide ? Compared(op, ua, ub) : Compared(op, a, b)) ? 1 : 0;
-  }
-  return 0;
 }
 
 /// Flags are 0 and 1, so that And and Or use the functions for numbers.
@@ -280,31 +182,12 @@ LAGOON_DEVICE_CALL void TypedBinaryElements(const TypedBinaryArgs& args, u32 beg
   }
 }
 
-LAGOON_DEVICE bool TypedBinary(const TypedBinaryArgs& args, u32 tile, const BlockControl& control) {
+LAGOON_DEVICE bool TypedBinaryBody(const TypedBinaryArgs& args, u32 tile, unsigned char* /*shared*/,
+                                   const BlockControl& control) {
   if (control.SyncShouldLeave()) return false;
   const u32 begin = tile * kElementTile;
   TypedBinaryElements(args, begin, Min(args.count, begin + kElementTile));
   return true;
-}
-
-LAGOON_DEVICE i64 UnaryInteger(UnaryOp op, ElementType type, i64 x) {
-  const bool negative = type != ElementType::kU64 && x < 0;
-  switch (op) {
-    case UnaryOp::kRelu:
-      return negative ? 0 : x;
-    case UnaryOp::kAbs:
-      return negative ? static_cast<i64>(-static_cast<u64>(x)) : x;
-    case UnaryOp::kNeg:
-      return static_cast<i64>(-static_cast<u64>(x));
-    case UnaryOp::kSign:
-      return negative ? -1 : x != 0 ? 1 : 0;
-    case UnaryOp::kNot:
-      return x == 0 ? 1 : 0;
-    case UnaryOp::kBitwiseNot:
-      return ~x;
-    default:  // kCopy: MakeTypedUnary() refuses all others
-      return x;
-  }
 }
 
 LAGOON_DEVICE void TypedUnaryElement(const TypedUnaryArgs& args, u32 i) {
@@ -315,7 +198,7 @@ LAGOON_DEVICE void TypedUnaryElement(const TypedUnaryArgs& args, u32 i) {
     return;
   }
   const double x = RealAt(type, args.x, i);
-  if (op == UnaryOp::kIsNan) {
+  if (op == UnaryOp::kIsNaN) {
     PutInteger(ElementType::kBool, args.y, i, x != x ? 1 : 0);
   } else if (op == UnaryOp::kIsInf) {
     const bool infinite = x - x != x - x && x == x;
@@ -331,7 +214,8 @@ LAGOON_DEVICE_CALL void TypedUnaryElements(const TypedUnaryArgs& args, u32 begin
   for (u32 i = begin + threadIdx.x; i < end; i += kBodyThreads) TypedUnaryElement(args, i);
 }
 
-LAGOON_DEVICE bool TypedUnary(const TypedUnaryArgs& args, u32 tile, const BlockControl& control) {
+LAGOON_DEVICE bool TypedUnaryBody(const TypedUnaryArgs& args, u32 tile, unsigned char* /*shared*/,
+                                  const BlockControl& control) {
   if (control.SyncShouldLeave()) return false;
   const u32 begin = tile * kElementTile;
   TypedUnaryElements(args, begin, Min(args.count, begin + kElementTile));
@@ -356,7 +240,8 @@ LAGOON_DEVICE_CALL void WhereAny(const WhereArgs& args, u32 begin, u32 end) {
   ByElementBytes<WhereElements>(args, begin, end);
 }
 
-LAGOON_DEVICE bool Where(const WhereArgs& args, u32 tile, const BlockControl& control) {
+LAGOON_DEVICE bool WhereBody(const WhereArgs& args, u32 tile, unsigned char* /*shared*/,
+                             const BlockControl& control) {
   if (control.SyncShouldLeave()) return false;
   const u32 begin = tile * kElementTile;
   WhereAny(args, begin, Min(args.count, begin + kElementTile));

@@ -97,7 +97,8 @@ struct PoolStep {
   }
 };
 
-LAGOON_DEVICE bool PoolWindows(const PoolArgs& args, u32 tile, const BlockControl& control) {
+LAGOON_DEVICE bool PoolBody(const PoolArgs& args, u32 tile, unsigned char* /*shared*/,
+                            const BlockControl& control) {
   PoolStep step(args);
   if (!WalkWindows(args.walk, args.x, tile, control, step)) return false;
   const bool average = static_cast<Pool>(args.kind) != Pool::kMax;
@@ -129,7 +130,8 @@ struct GroupedConvStep {
   }
 };
 
-LAGOON_DEVICE bool GroupedConv(const GroupedConvArgs& args, u32 tile, const BlockControl& control) {
+LAGOON_DEVICE bool GroupedConvBody(const GroupedConvArgs& args, u32 tile, unsigned char* /*shared*/,
+                                   const BlockControl& control) {
   GroupedConvStep step(args);
   if (!WalkWindows(args.walk, args.x, tile, control, step)) return false;
   LAGOON_UNROLL

@@ -9,6 +9,7 @@
 #include "kernels/activation.h"
 #include "kernels/checks.h"
 #include "kernels/elementwise/rows.h"
+#include "plan/elementwise_ops.h"
 
 namespace lagoon::cuda {
 namespace {
@@ -44,9 +45,9 @@ Result<EpilogueArgs> EpilogueOf(std::string_view op, const Epilogue& epilogue) {
   args.high = limits.high;
   args.residual_last = epilogue.residual_last ? 1 : 0;
   if (epilogue.activation != Activation::kUnary) return args;
-  if (epilogue.unary > UnaryOp::kRound) {
-    return Unimplemented(
-        op, fmt::format("with function {} behind it", static_cast<unsigned>(epilogue.unary)));
+  if (!elementwise::RowOf(epilogue.unary).has_vector_body) {
+    return Unimplemented(op,
+                         fmt::format("with {} behind it", elementwise::RowOf(epilogue.unary).name));
   }
   args.unary = static_cast<u32>(epilogue.unary);
   args.alpha = epilogue.alpha;

@@ -7,6 +7,7 @@
 
 #include "kernels/checks.h"
 #include "kernels/cuda/make/make.h"
+#include "plan/elementwise_ops.h"
 
 namespace lagoon::cuda {
 namespace {
@@ -49,22 +50,9 @@ Result<ElementType> ElementTypeOf(DataType type) {
 bool HasDouble(BinaryOp op) {
   return op != BinaryOp::kPow && op != BinaryOp::kMod && op != BinaryOp::kFmod;
 }
-bool HasDouble(UnaryOp op) { return op == UnaryOp::kIsNan || op == UnaryOp::kIsInf; }
-/// As UnaryInteger() of typed.cuh.
-bool HasInteger(UnaryOp op) {
-  switch (op) {
-    case UnaryOp::kRelu:
-    case UnaryOp::kAbs:
-    case UnaryOp::kNeg:
-    case UnaryOp::kSign:
-    case UnaryOp::kNot:
-    case UnaryOp::kBitwiseNot:
-    case UnaryOp::kCopy:
-      return true;
-    default:
-      return false;
-  }
-}
+bool HasDouble(UnaryOp op) { return op == UnaryOp::kIsNaN || op == UnaryOp::kIsInf; }
+/// UnaryInteger() of functions.cuh has all that the CPU has, but for this.
+bool HasInteger(UnaryOp op) { return op != UnaryOp::kShrink; }
 
 }  // namespace
 
@@ -72,7 +60,7 @@ Result<CudaKernel> MakeTypedUnary(const UnarySpec& spec, const Kernel& cpu) {
   const bool lacks_double = spec.type == DataType::kFloat64 && !HasDouble(spec.op);
   if (lacks_double || (!IsFloat(spec.type) && !HasInteger(spec.op))) {
     return Unimplemented(
-        "unary", fmt::format("op {} of {}", static_cast<unsigned>(spec.op), OipName(spec.type)));
+        "unary", fmt::format("{} of {}", elementwise::RowOf(spec.op).name, OipName(spec.type)));
   }
   TypedUnaryArgs args{};
   LAGOON_ASSIGN_OR_RETURN(const ElementType type, ElementTypeOf(spec.type));
@@ -88,7 +76,7 @@ Result<CudaKernel> MakeTypedUnary(const UnarySpec& spec, const Kernel& cpu) {
 
 Result<CudaKernel> MakeTypedBinary(const BinarySpec& spec, const Kernel& cpu) {
   if (spec.type == DataType::kFloat64 && !HasDouble(spec.op)) {
-    return Unimplemented("binary", fmt::format("op {} of FP64", static_cast<unsigned>(spec.op)));
+    return Unimplemented("binary", fmt::format("{} of FP64", elementwise::RowOf(spec.op).name));
   }
   TypedBinaryArgs args{};
   LAGOON_ASSIGN_OR_RETURN(const ElementType type, ElementTypeOf(spec.type));
