@@ -20,30 +20,23 @@ SimEngine::SimEngine(const Options& options, const GuardWords& guards, TimePoint
       units_(options.constants),
       // Events stay until they are polled, while launches come and go.
       events_(std::size_t{8} * options.launches, Nanoseconds(options.constants.notify_latency_ns)),
-      first_slot_timer_(GroupsOf(options.constants)),
-      first_copy_timer_(first_slot_timer_ + options.launches),
+      first_launch_timer_(GroupsOf(options.constants)),
+      first_copy_timer_(first_launch_timer_ + options.launches),
       front_end_timer_(first_copy_timer_ +
                        static_cast<std::uint32_t>(options.constants.copy_engines)),
       timers_(front_end_timer_ + 1),
-      slots_(options.launches, /*streams=*/0),
-      groups_(first_slot_timer_),
-      queues_(static_cast<std::size_t>(options.constants.hardware_queues)),
-      stream_launch_(options.streams + 1, kNoIndex),
-      evictions_(queues_.size()),
+      launches_(options.launches, /*streams=*/0),
+      fronts_(launches_, guards, options.launches),
+      queues_(launches_, static_cast<std::uint32_t>(options.constants.hardware_queues),
+              options.streams),
+      groups_(first_launch_timer_),
       copy_engines_(static_cast<std::size_t>(options.constants.copy_engines)),
       last_dispatch_(start - std::chrono::hours(1)),
       evicted_at_(start) {
-  fronts_.reserve(options.launches);
-  hits_.reserve(options.launches);
   active_.reserve(options.launches);
   copies_.reserve(options.launches);
   ready_.reserve(options.launches);
-  moved_.reserve(queues_.size());
   candidates_.reserve(units_.size());
-  for (std::uint32_t i = first_slot_timer_; i-- > 0;) {
-    groups_[i].after = free_group_;
-    free_group_ = i;
-  }
 }
 
 void SimEngine::RunUntil(TimePoint until) {
@@ -61,11 +54,11 @@ void SimEngine::Advance(TimePoint to) {
 }
 
 void SimEngine::Fire(std::uint32_t timer) {
-  if (timer < first_slot_timer_) {
+  if (timer < first_launch_timer_) {
     EndGroup(timer);
   } else if (timer < first_copy_timer_) {
-    const std::uint32_t index = timer - first_slot_timer_;
-    slots_[index].state == State::kArriving ? Arrive(index) : MakeReady(index);
+    const std::uint32_t index = timer - first_launch_timer_;
+    launches_[index].state == State::kArriving ? Arrive(index) : MakeReady(index);
   } else if (timer < front_end_timer_) {
     EndChunk(timer - first_copy_timer_);
   } else {
@@ -75,11 +68,8 @@ void SimEngine::Fire(std::uint32_t timer) {
 
 // Makes all changes that take no time.
 void SimEngine::Settle() {
-  while (changed_ || !moved_.empty()) {
-    while (!moved_.empty()) {
-      const std::uint32_t lane = moved_.back();
-      moved_.pop_back();
-      queues_[lane].moved = false;
+  while (changed_ || queues_.any_moved()) {
+    for (std::uint32_t lane; (lane = queues_.TakeMoved()) != kNoIndex;) {
       ConsiderHead(lane, /*waited=*/true);
     }
     changed_ = false;
@@ -89,143 +79,97 @@ void SimEngine::Settle() {
   }
 }
 
-SubmitResult SimEngine::Add(const Launch& launch, const SimKernel& kernel) {
-  Slot* const slot = slots_.Take(launch, events_);
-  if (slot == nullptr) return SubmitResult::kFull;
-  slot->kernel = &kernel;
-  Insert(*slot);
+SubmitResult SimEngine::Add(const Launch& asked, const SimKernel& kernel) {
+  SimLaunch* const launch = launches_.Take(asked, events_);
+  if (launch == nullptr) return SubmitResult::kFull;
+  launch->kernel = &kernel;
+  Insert(*launch);
   return SubmitResult::kOk;
 }
 
 SubmitResult SimEngine::Add(const Copy& copy) {
-  Slot* const slot = slots_.Take(copy, events_);
-  if (slot == nullptr) return SubmitResult::kFull;
-  Insert(*slot);
+  SimLaunch* const launch = launches_.Take(copy, events_);
+  if (launch == nullptr) return SubmitResult::kFull;
+  Insert(*launch);
   return SubmitResult::kOk;
 }
 
-void SimEngine::Insert(Slot& slot) {
-  const std::uint32_t index = IndexOf(slot);
-  slots_.Link(slot);
-  slot.state = State::kArriving;
-  slot.lane = LaneOf(slot);
-  if (slot.stream == kUnordered) EnterFronts(index);
-  if (Retirable(slot)) {
+void SimEngine::Insert(SimLaunch& launch) {
+  const std::uint32_t index = launches_.IndexOf(launch);
+  launches_.Link(launch);
+  launch.state = State::kArriving;
+  launch.lane = queues_.Choose(launch, fronts_);
+  if (launch.stream == kUnordered) fronts_.Enter(launch);
+  if (Retirable(launch)) {
     by_host_ = true;
     Retire(index);
     by_host_ = false;
     return;
   }
-  timers_.Set(first_slot_timer_ + index, now_ + Nanoseconds(options_.constants.launch_latency_ns));
-}
-
-// An ordered stream has one hardware queue. An unordered launch goes where the launches that it
-// depends on went, as if it were in their stream. If there is none, it takes the next queue in
-// turn. Padding goes with the kernel that it pads: in REEF the two are one launch.
-std::uint32_t SimEngine::LaneOf(const Slot& slot) {
-  const auto queues = static_cast<std::uint32_t>(queues_.size());
-  if (slot.stream != kUnordered) return (Raw(slot.stream) - 1) % queues;
-  if (slot.max_claimants != 0) return kNoIndex;
-  for (const Dep& dep : slot.deps) {
-    const std::uint32_t lane = LaneOf(dep);
-    if (lane != kNoIndex) return lane;
-  }
-  return next_lane_++ % queues;
-}
-
-// The queue of the launch that names the record `dep.on`, or named it a short while ago. A record
-// may lie at the address of an older record, whose launch has retired. If `dep` is met, the launch
-// that completed it retired later than that one. The newest entry is looked at first, so addresses
-// make no difference.
-std::uint32_t SimEngine::LaneOf(const Dep& dep) const {
-  for (const Front& front : fronts_) {
-    if (front.names == dep.on && slots_[front.slot].lane != kNoIndex)
-      return slots_[front.slot].lane;
-  }
-  for (std::size_t i = 0; dep.Met() && i < recent_.size(); ++i) {
-    const Recent& recent = recent_[(next_recent_ - 1 - i) % recent_.size()];
-    if (recent.names == dep.on) return recent.lane;
-  }
-  return kNoIndex;
-}
-
-void SimEngine::EnterFronts(std::uint32_t index) {
-  Slot& slot = slots_[index];
-  if (slot.front != kNoIndex) return;
-  slot.front = static_cast<std::uint32_t>(fronts_.size());
-  const bool always = slot.WatchesCount(guards_);
-  watchers_ += always ? 1 : 0;
-  fronts_.push_back({slot.progress, nullptr, index, always});
-}
-
-void SimEngine::LeaveFronts(Slot& slot) {
-  if (slot.front == kNoIndex) return;
-  watchers_ -= fronts_[slot.front].look_always ? 1 : 0;
-  fronts_[slot.front] = fronts_.back();
-  slots_[fronts_[slot.front].slot].front = slot.front;
-  fronts_.pop_back();
-  slot.front = kNoIndex;
+  timers_.Set(first_launch_timer_ + index,
+              now_ + Nanoseconds(options_.constants.launch_latency_ns));
 }
 
 // Acts on a change that concerns one launch.
 void SimEngine::Look(std::uint32_t index) {
-  Slot& slot = slots_[index];
-  if (!slot.live) return;
-  if (slot.front != kNoIndex && fronts_[slot.front].look_always) MakeLeave(index, now_);
-  if (Retirable(slot)) return Retire(index);
-  if (slot.stream != kUnordered && !slot.left_stream && slot.Complete()) return LeaveStream(index);
-  if (slot.state == State::kWaiting) {
-    const bool first = slot.stream == kUnordered || (queues_[slot.lane].first == index &&
-                                                     stream_launch_[Raw(slot.stream)] == kNoIndex);
+  SimLaunch& launch = launches_[index];
+  if (!launch.live) return;
+  if (fronts_.LooksAlways(launch)) MakeLeave(index, now_);
+  if (Retirable(launch)) return Retire(index);
+  if (launch.stream != kUnordered && !launch.left_stream && launch.Complete())
+    return LeaveStream(launch);
+  if (launch.state == State::kWaiting) {
+    const bool first =
+        launch.stream == kUnordered ||
+        (queues_.head(launch.lane) == index && queues_.unfinished(launch.stream) == kNoIndex);
     if (first) TryReady(index, /*waited=*/true);
-  } else if (slot.state == State::kStarted && !slot.active && slot.MayBegin() &&
-             slot.progress->HasUnclaimed()) {
+  } else if (launch.state == State::kStarted && !launch.active && launch.MayBegin() &&
+             launch.progress->HasUnclaimed()) {
     Activate(index);
   }
 }
 
 // `waited`: the launch was queued before it could run, so the bubble between kernels comes first.
 void SimEngine::TryReady(std::uint32_t index, bool waited) {
-  Slot& slot = slots_[index];
-  if (slot.MayBegin()) {
-    fronts_[slot.front].waits_for = nullptr;
+  SimLaunch& launch = launches_[index];
+  if (launch.MayBegin()) {
+    fronts_.SetWaitsFor(launch, nullptr);
     const Nanoseconds gap(waited ? options_.constants.dependent_gap_ns : 0);
     if (gap == Nanoseconds(0)) return MakeReady(index);
-    slot.state = State::kGap;
-    timers_.Set(first_slot_timer_ + index, now_ + gap);
+    launch.state = State::kGap;
+    timers_.Set(first_launch_timer_ + index, now_ + gap);
     return;
   }
-  for (const Dep& dep : slot.deps) {
+  for (const Dep& dep : launch.deps) {
     if (!dep.Met()) {
-      fronts_[slot.front].waits_for = dep.on;
+      fronts_.SetWaitsFor(launch, dep.on);
       return;
     }
   }
 }
 
-bool SimEngine::Retirable(const Slot& slot) { return slot.running == 0 && slot.Over(); }
+bool SimEngine::Retirable(const SimLaunch& launch) { return launch.running == 0 && launch.Over(); }
 
 void SimEngine::Retire(std::uint32_t index) {
-  Slot& slot = slots_[index];
-  Report(slot, DeviceEvent::Kind::kRetired);
-  timers_.Drop(first_slot_timer_ + index);
+  SimLaunch& launch = launches_[index];
+  Report(launch, DeviceEvent::Kind::kRetired);
+  timers_.Drop(first_launch_timer_ + index);
   Deactivate(index);
-  if (slot.state == State::kReady) {
-    std::erase_if(ready_, [index](const Active& ready) { return ready.slot == index; });
+  if (launch.state == State::kReady) {
+    std::erase_if(ready_, [index](const Active& ready) { return ready.launch == index; });
   }
-  recent_[next_recent_++ % recent_.size()] = {slot.progress, slot.lane};
-  LeaveFronts(slot);
-  LeaveStream(index);
-  if (slot.holds_queue) Exhausted(index);
-  slot.state = State::kFree;
-  slots_.Free(slot, events_);
+  queues_.Remember(launch);
+  fronts_.Leave(launch);
+  LeaveStream(launch);
+  if (launch.holds_queue) Exhausted(index);
+  launches_.Free(launch, events_);
 }
 
-void SimEngine::Report(Slot& slot, DeviceEvent::Kind kind) {
-  slots_.UseCredit(slot);
-  const DeviceEvent event{kind, slot.id, now_};
+void SimEngine::Report(SimLaunch& launch, DeviceEvent::Kind kind) {
+  launches_.UseCredit(launch);
+  const DeviceEvent event{kind, launch.id, now_};
   // A started launch may have events under way, which this event must not overtake.
-  if (by_host_ && !slot.started) {
+  if (by_host_ && !launch.started) {
     events_.PushFromHost(event);
   } else {
     events_.PushFromDevice(event);

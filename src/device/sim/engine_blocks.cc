@@ -21,25 +21,25 @@ std::uint64_t Hash(std::uint64_t seed, std::uint64_t a, std::uint64_t b) {
 
 }  // namespace
 
-std::vector<SimEngine::Active>& SimEngine::ListOf(const Slot& slot) {
-  return slot.kernel == nullptr ? copies_ : active_;
+std::vector<SimEngine::Active>& SimEngine::ListOf(const SimLaunch& launch) {
+  return launch.kernel == nullptr ? copies_ : active_;
 }
 
 void SimEngine::Activate(std::uint32_t index) {
-  Slot& slot = slots_[index];
-  slot.active = true;
-  slot.no_room_since = ~std::uint64_t{0};
-  std::vector<Active>& list = ListOf(slot);
-  const Active active{slot.rank, slot.turn, index};
+  SimLaunch& launch = launches_[index];
+  launch.active = true;
+  launch.no_room_since = ~std::uint64_t{0};
+  std::vector<Active>& list = ListOf(launch);
+  const Active active{launch.rank, launch.turn, index};
   list.insert(std::upper_bound(list.begin(), list.end(), active), active);
   changed_ = true;
 }
 
 void SimEngine::Deactivate(std::uint32_t index) {
-  Slot& slot = slots_[index];
-  if (!std::exchange(slot.active, false)) return;
-  std::vector<Active>& list = ListOf(slot);
-  const Active active{slot.rank, slot.turn, index};
+  SimLaunch& launch = launches_[index];
+  if (!std::exchange(launch.active, false)) return;
+  std::vector<Active>& list = ListOf(launch);
+  const Active active{launch.rank, launch.turn, index};
   list.erase(std::lower_bound(list.begin(), list.end(), active));
 }
 
@@ -52,16 +52,16 @@ void SimEngine::PlaceAll() {
       continue;
     }
     active_.erase(active_.begin() + static_cast<std::ptrdiff_t>(i));
-    slots_[active.slot].active = false;
-    Exhausted(active.slot);
+    launches_[active.launch].active = false;
+    Exhausted(active.launch);
   }
 }
 
 bool SimEngine::Place(const Active& active) {
-  Slot& slot = slots_[active.slot];
-  if (slot.no_room_since == gives_) return false;
-  const SimKernel& kernel = *slot.kernel;
-  std::uint32_t room = slot.max_claimants == 0 ? ~0u : slot.max_claimants - slot.running;
+  SimLaunch& launch = launches_[active.launch];
+  if (launch.no_room_since == gives_) return false;
+  const SimKernel& kernel = *launch.kernel;
+  std::uint32_t room = launch.max_claimants == 0 ? ~0u : launch.max_claimants - launch.running;
   candidates_.clear();
   for (std::uint32_t unit = 0; unit < units_.size(); ++unit) {
     if (units_.Fits(unit, kernel)) candidates_.push_back({unit, units_.threads(unit)});
@@ -81,86 +81,66 @@ bool SimEngine::Place(const Active& active) {
                   [&](const Candidate& candidate) { return !units_.Fits(candidate.unit, kernel); });
   }
   CloseGroup();
-  if (!left || !slot.progress->HasUnclaimed()) return true;
-  slot.no_room_since = gives_;
+  if (!left || !launch.progress->HasUnclaimed()) return true;
+  launch.no_room_since = gives_;
   return false;
 }
 
 bool SimEngine::PlaceOn(std::uint32_t unit, const Active& active) {
-  Slot& slot = slots_[active.slot];
-  const std::optional<std::uint32_t> tile = slot.progress->Claim();
+  SimLaunch& launch = launches_[active.launch];
+  const std::optional<std::uint32_t> tile = launch.progress->Claim();
   if (!tile) return false;
-  ++slot.running;
-  const SimKernel& kernel = *slot.kernel;
-  const double own = Units::Bandwidth(kernel) * slot.running;
-  const Nanoseconds time = units_.Slowed(BlockTime(slot, *tile), unit, kernel, active.slot, own);
-  units_.Take(unit, kernel, active.slot);
-  if (!std::exchange(slot.started, true)) Report(slot, DeviceEvent::Kind::kPlaced);
-  Group& group = GroupFor(active, now_ + time);
+  ++launch.running;
+  const SimKernel& kernel = *launch.kernel;
+  const double own = Units::Bandwidth(kernel) * launch.running;
+  const Nanoseconds time =
+      units_.Slowed(BlockTime(launch, *tile), unit, kernel, active.launch, own);
+  units_.Take(unit, kernel, active.launch);
+  if (!std::exchange(launch.started, true)) Report(launch, DeviceEvent::Kind::kPlaced);
+  BlockGroup& group = GroupFor(active, now_ + time);
   group.tiles[group.count] = *tile;
   group.units[group.count++] = static_cast<std::uint16_t>(unit);
   return true;
 }
 
-Nanoseconds SimEngine::BlockTime(const Slot& slot, std::uint32_t tile) const {
-  const SimKernel& kernel = *slot.kernel;
+Nanoseconds SimEngine::BlockTime(const SimLaunch& launch, std::uint32_t tile) const {
+  const SimKernel& kernel = *launch.kernel;
   if (kernel.time_spread == 0) return kernel.time;
   // 53 bits make a double in [0, 1).
-  const auto bits = static_cast<double>(Hash(options_.seed, slot.sequence, tile) >> 11);
+  const auto bits = static_cast<double>(Hash(options_.seed, launch.sequence, tile) >> 11);
   const double within = bits * 0x1p-52 - 1;
   const double time = static_cast<double>(kernel.time.count()) * (1 + kernel.time_spread * within);
   return Nanoseconds(std::max<std::int64_t>(1, static_cast<std::int64_t>(time)));
 }
 
-SimEngine::Group& SimEngine::GroupFor(const Active& active, TimePoint end) {
+BlockGroup& SimEngine::GroupFor(const Active& active, TimePoint end) {
   if (open_group_ != kNoIndex) {
-    Group& open = groups_[open_group_];
-    if (open.end == end && open.count < kGroupBlocks) return open;
+    BlockGroup& open = groups_[open_group_];
+    if (open.end == end && open.count < BlockGroup::kMaxBlocks) return open;
     CloseGroup();
   }
-  open_group_ = free_group_;
-  Group& group = groups_[open_group_];
-  free_group_ = group.after;
-  Slot& slot = slots_[active.slot];
-  group.slot = active.slot;
-  group.count = 0;
-  group.leaves = group.killed = false;
-  group.start = now_;
-  group.end = end;
-  group.before = kNoIndex;
-  group.after = slot.groups;
-  if (slot.groups != kNoIndex) groups_[slot.groups].before = open_group_;
-  slot.groups = open_group_;
-  return group;
+  open_group_ = groups_.Take(launches_[active.launch], active.launch, now_, end);
+  return groups_[open_group_];
 }
 
 void SimEngine::CloseGroup() {
   if (open_group_ == kNoIndex) return;
-  const Group& group = groups_[open_group_];
+  const BlockGroup& group = groups_[open_group_];
   timers_.Set(open_group_, group.end);
   Observe(group, /*ended=*/false, /*committed=*/false);
   open_group_ = kNoIndex;
 }
 
-void SimEngine::FreeGroup(std::uint32_t index) {
-  Group& group = groups_[index];
-  Slot& slot = slots_[group.slot];
-  (group.before == kNoIndex ? slot.groups : groups_[group.before].after) = group.after;
-  if (group.after != kNoIndex) groups_[group.after].before = group.before;
-  group.after = free_group_;
-  free_group_ = index;
-}
-
 void SimEngine::EndGroup(std::uint32_t index) {
-  const Group& group = groups_[index];
-  const std::uint32_t slot_index = group.slot;
-  Slot& slot = slots_[slot_index];
-  Progress* const progress = slot.progress;
-  for (std::uint32_t i = 0; i < group.count; ++i) units_.Give(group.units[i], *slot.kernel);
+  const BlockGroup& group = groups_[index];
+  const std::uint32_t launch_index = group.launch;
+  SimLaunch& launch = launches_[launch_index];
+  Progress* const progress = launch.progress;
+  for (std::uint32_t i = 0; i < group.count; ++i) units_.Give(group.units[i], *launch.kernel);
   ++gives_;
   changed_ = true;
   blocks_ended_ += group.count;
-  slot.running -= group.count;
+  launch.running -= group.count;
   const bool leaves = group.leaves;
   const bool killed = group.killed;
   Observe(group, /*ended=*/true, !leaves);
@@ -170,73 +150,62 @@ void SimEngine::EndGroup(std::uint32_t index) {
   } else if (!killed) {
     for (std::uint32_t i = 0; i < group.count; ++i) progress->Unclaim(group.tiles[i]);
   }
-  if (complete) Report(slot, DeviceEvent::Kind::kComplete);
-  FreeGroup(index);
+  if (complete) Report(launch, DeviceEvent::Kind::kComplete);
+  groups_.Free(launch, index);
   if (!leaves) {
     AfterDone(progress, complete);
   } else {
     AfterUnclaim(progress);
   }
-  Look(slot_index);
+  Look(launch_index);
 }
 
 // True: the group completed the kernel.
-bool SimEngine::CommitGroup(const Group& group) {
+bool SimEngine::CommitGroup(const BlockGroup& group) {
   bool complete = false;
-  for (std::uint32_t i = 0; i < group.count; ++i) complete = slots_[group.slot].progress->Commit();
+  for (std::uint32_t i = 0; i < group.count; ++i)
+    complete = launches_[group.launch].progress->Commit();
   return complete;
 }
 
-// Looks at the other launches that the new done count of `progress` concerns.
 void SimEngine::AfterDone(const Progress* progress, bool complete) {
-  if (!complete && watchers_ == 0) return;
-  hits_.clear();
-  for (const Front& front : fronts_) {
-    const bool named = complete && (front.names == progress || front.waits_for == progress);
-    if (named || front.look_always) hits_.push_back(front.slot);
-  }
-  for (const std::uint32_t hit : hits_) Look(hit);
+  for (const std::uint32_t index : fronts_.AfterDone(progress, complete)) Look(index);
 }
 
-// A relaunch may have found no tile before these tiles came back.
 void SimEngine::AfterUnclaim(const Progress* progress) {
-  hits_.clear();
-  for (const Front& front : fronts_) {
-    if (front.names == progress || front.look_always) hits_.push_back(front.slot);
-  }
-  for (const std::uint32_t hit : hits_) Look(hit);
+  for (const std::uint32_t index : fronts_.AfterUnclaim(progress)) Look(index);
 }
 
 void SimEngine::PumpCopies() {
   for (std::uint32_t i = 0; i < copy_engines_.size() && !copies_.empty(); ++i) {
-    if (copy_engines_[i].slot == kNoIndex) StartChunk(copy_engines_[i], i);
+    if (copy_engines_[i].launch == kNoIndex) StartChunk(copy_engines_[i], i);
   }
 }
 
 // Starts a chunk of the best copy that no other engine works on.
 void SimEngine::StartChunk(CopyEngine& engine, std::uint32_t engine_index) {
   for (std::size_t i = 0; i < copies_.size();) {
-    const std::uint32_t index = copies_[i].slot;
-    Slot& slot = slots_[index];
-    if (slot.running != 0) {
+    const std::uint32_t index = copies_[i].launch;
+    SimLaunch& launch = launches_[index];
+    if (launch.running != 0) {
       ++i;
       continue;
     }
-    const std::optional<std::uint32_t> tile = slot.progress->Claim();
+    const std::optional<std::uint32_t> tile = launch.progress->Claim();
     if (!tile) {
       Deactivate(index);
       Exhausted(index);
       continue;
     }
     engine = {index, *tile, now_};
-    ++slot.running;
+    ++launch.running;
     const std::size_t begin = std::size_t{*tile} * kCopyChunkBytes;
-    const std::size_t bytes = std::min(kCopyChunkBytes, slot.copy.bytes - begin);
+    const std::size_t bytes = std::min(kCopyChunkBytes, launch.copy.bytes - begin);
     Nanoseconds time(static_cast<std::int64_t>(bytes) * 1000 /
                      options_.constants.copy_bytes_per_us);
-    if (!std::exchange(slot.started, true)) {
+    if (!std::exchange(launch.started, true)) {
       time += Nanoseconds(options_.constants.copy_latency_ns);
-      Report(slot, DeviceEvent::Kind::kPlaced);
+      Report(launch, DeviceEvent::Kind::kPlaced);
     }
     timers_.Set(first_copy_timer_ + engine_index, now_ + time);
     if (observer_ != nullptr) observer_->OnPlaced(ChunkOf(engine_index));
@@ -247,40 +216,40 @@ void SimEngine::StartChunk(CopyEngine& engine, std::uint32_t engine_index) {
 void SimEngine::EndChunk(std::uint32_t engine_index) {
   if (observer_ != nullptr) observer_->OnEnded(ChunkOf(engine_index), now_, true);
   CopyEngine& engine = copy_engines_[engine_index];
-  const std::uint32_t index = std::exchange(engine.slot, kNoIndex);
-  Slot& slot = slots_[index];
-  --slot.running;
+  const std::uint32_t index = std::exchange(engine.launch, kNoIndex);
+  SimLaunch& launch = launches_[index];
+  --launch.running;
   ++blocks_ended_;
   changed_ = true;
-  const Progress* const progress = slot.progress;
-  const bool complete = slot.progress->Commit();
-  if (complete) Report(slot, DeviceEvent::Kind::kComplete);
+  const Progress* const progress = launch.progress;
+  const bool complete = launch.progress->Commit();
+  if (complete) Report(launch, DeviceEvent::Kind::kComplete);
   AfterDone(progress, complete);
   Look(index);
 }
 
-DeviceBlock SimEngine::BlockOf(const Slot& slot) {
-  DeviceBlock block{.launch = slot.id, .args = slot.args};
-  if (slot.is_copy) {
-    block.copy = &slot.copy;
+DeviceBlock SimEngine::BlockOf(const SimLaunch& launch) {
+  DeviceBlock block{.launch = launch.id, .args = launch.args};
+  if (launch.is_copy) {
+    block.copy = &launch.copy;
   } else {
-    block.body = slot.kernel->body;
+    block.body = launch.kernel->body;
   }
   return block;
 }
 
 DeviceBlock SimEngine::ChunkOf(std::uint32_t engine_index) const {
   const CopyEngine& engine = copy_engines_[engine_index];
-  DeviceBlock block = BlockOf(slots_[engine.slot]);
+  DeviceBlock block = BlockOf(launches_[engine.launch]);
   block.tile = engine.tile;
   block.unit = units_.size() + engine_index;
   block.placed = engine.placed;
   return block;
 }
 
-void SimEngine::Observe(const Group& group, bool ended, bool committed) {
+void SimEngine::Observe(const BlockGroup& group, bool ended, bool committed) {
   if (observer_ == nullptr) return;
-  DeviceBlock block = BlockOf(slots_[group.slot]);
+  DeviceBlock block = BlockOf(launches_[group.launch]);
   block.placed = group.start;
   for (std::uint32_t i = 0; i < group.count; ++i) {
     block.tile = group.tiles[i];

@@ -9,95 +9,57 @@
 namespace lagoon {
 
 void SimEngine::Arrive(std::uint32_t index) {
-  Slot& slot = slots_[index];
-  slot.state = State::kWaiting;
-  if (slot.stream == kUnordered) return TryReady(index, /*waited=*/false);
-  Queue& queue = queues_[slot.lane];
-  slot.in_queue = true;
-  slot.queue_before = queue.last;
-  slot.queue_after = kNoIndex;
-  if (queue.last != kNoIndex) {
-    slots_[queue.last].queue_after = index;
-    queue.last = index;
-    return;
-  }
-  queue.first = queue.last = index;
-  ++queues_used_;
-  ConsiderHead(slot.lane, /*waited=*/false);
+  SimLaunch& launch = launches_[index];
+  launch.state = State::kWaiting;
+  if (launch.stream == kUnordered) return TryReady(index, /*waited=*/false);
+  if (queues_.Push(launch)) ConsiderHead(launch.lane, /*waited=*/false);
 }
 
 // The device looks only at the head of a queue. A head that waits for its stream or its
 // dependencies holds up everything behind it (Paella 2.1).
 void SimEngine::ConsiderHead(std::uint32_t lane, bool waited) {
-  const std::uint32_t index = queues_[lane].first;
+  const std::uint32_t index = queues_.head(lane);
   if (index == kNoIndex) return;
-  Slot& slot = slots_[index];
-  EnterFronts(index);
-  if (Retirable(slot)) return Retire(index);
-  if (slot.Complete()) return LeaveStream(index);
-  if (slot.state == State::kWaiting && stream_launch_[Raw(slot.stream)] == kNoIndex) {
+  SimLaunch& launch = launches_[index];
+  fronts_.Enter(launch);
+  if (Retirable(launch)) return Retire(index);
+  if (launch.Complete()) return LeaveStream(launch);
+  if (launch.state == State::kWaiting && queues_.unfinished(launch.stream) == kNoIndex) {
     TryReady(index, waited);
   }
 }
 
-void SimEngine::Move(std::uint32_t lane) {
-  if (std::exchange(queues_[lane].moved, true)) return;
-  moved_.push_back(lane);
+void SimEngine::LeaveQueue(SimLaunch& launch) {
+  if (queues_.Remove(launch)) changed_ = true;  // an unordered launch may take the queue
 }
 
-void SimEngine::LeaveQueue(std::uint32_t index) {
-  Slot& slot = slots_[index];
-  if (!std::exchange(slot.in_queue, false)) return;
-  Queue& queue = queues_[slot.lane];
-  (slot.queue_before == kNoIndex ? queue.first : slots_[slot.queue_before].queue_after) =
-      slot.queue_after;
-  (slot.queue_after == kNoIndex ? queue.last : slots_[slot.queue_after].queue_before) =
-      slot.queue_before;
-  if (queue.first == kNoIndex) {
-    --queues_used_;
-    changed_ = true;  // an unordered launch may take the queue
-  }
-  Move(slot.lane);
-}
-
-// The next launch of its stream no longer waits for this one.
-void SimEngine::LeaveStream(std::uint32_t index) {
-  Slot& slot = slots_[index];
-  if (slot.stream == kUnordered) return;
-  slot.left_stream = true;
-  LeaveQueue(index);
-  std::uint32_t& launch = stream_launch_[Raw(slot.stream)];
-  if (launch != index) return;
-  launch = kNoIndex;
-  Move(slot.lane);
+void SimEngine::LeaveStream(SimLaunch& launch) {
+  if (launch.stream == kUnordered) return;
+  launch.left_stream = true;
+  LeaveQueue(launch);
+  queues_.Finish(launch);
 }
 
 void SimEngine::MakeReady(std::uint32_t index) {
-  Slot& slot = slots_[index];
-  slot.turn = next_turn_++;
-  if (slot.is_copy) return Start(index);  // copy engines have their own queue
-  slot.state = State::kReady;
-  const Active ready{slot.rank, slot.turn, index};
+  SimLaunch& launch = launches_[index];
+  launch.turn = next_turn_++;
+  if (launch.is_copy) return Start(index);  // copy engines have their own queue
+  launch.state = State::kReady;
+  const Active ready{launch.rank, launch.turn, index};
   ready_.insert(std::upper_bound(ready_.begin(), ready_.end(), ready), ready);
   changed_ = true;
-}
-
-// Launches of ordered streams are at the head of a queue already. An unordered launch needs a free
-// queue until all of its blocks are placed.
-bool SimEngine::HasQueueFor(const Slot& slot) const {
-  return slot.stream != kUnordered || queues_held_ == 0 ||
-         queues_held_ + queues_used_ < queues_.size();
 }
 
 void SimEngine::PumpFrontEnd() {
   const SimConstants& constants = options_.constants;
   for (;;) {
     const auto next = std::find_if(ready_.begin(), ready_.end(), [this](const Active& ready) {
-      return HasQueueFor(slots_[ready.slot]);
+      return queues_.HasQueueFor(launches_[ready.launch]);
     });
     if (next == ready_.end()) return;
-    const Slot& slot = slots_[next->slot];
-    const bool same = slot.lane == kNoIndex || slot.lane == last_lane_ || last_lane_ == kNoIndex;
+    const SimLaunch& launch = launches_[next->launch];
+    const bool same =
+        launch.lane == kNoIndex || launch.lane == last_lane_ || last_lane_ == kNoIndex;
     const Nanoseconds apart(same ? constants.dispatch_ns : constants.stream_switch_ns);
     const TimePoint at = std::max(evicted_at_, last_dispatch_ + apart);
     if (at > now_) {
@@ -105,21 +67,18 @@ void SimEngine::PumpFrontEnd() {
       return;
     }
     last_dispatch_ = now_;
-    if (slot.lane != kNoIndex) last_lane_ = slot.lane;
-    const std::uint32_t index = next->slot;
+    if (launch.lane != kNoIndex) last_lane_ = launch.lane;
+    const std::uint32_t index = next->launch;
     ready_.erase(next);
     Start(index);
   }
 }
 
 void SimEngine::Start(std::uint32_t index) {
-  Slot& slot = slots_[index];
-  slot.state = State::kStarted;
-  if (slot.stream == kUnordered && !slot.is_copy) {
-    slot.holds_queue = true;
-    ++queues_held_;
-  }
-  if (slot.MayBegin() && slot.progress->HasUnclaimed()) {
+  SimLaunch& launch = launches_[index];
+  launch.state = State::kStarted;
+  if (launch.stream == kUnordered && !launch.is_copy) queues_.Hold(launch);
+  if (launch.MayBegin() && launch.progress->HasUnclaimed()) {
     Activate(index);
   } else {
     Exhausted(index);
@@ -128,14 +87,11 @@ void SimEngine::Start(std::uint32_t index) {
 
 // The launch has no block left to place. Its queue moves on; its stream still waits for it.
 void SimEngine::Exhausted(std::uint32_t index) {
-  Slot& slot = slots_[index];
-  if (std::exchange(slot.holds_queue, false)) {
-    --queues_held_;
-    changed_ = true;
-  }
-  if (!slot.in_queue) return;
-  stream_launch_[Raw(slot.stream)] = index;
-  LeaveQueue(index);
+  SimLaunch& launch = launches_[index];
+  if (queues_.Release(launch)) changed_ = true;
+  if (!launch.in_queue) return;
+  queues_.SetUnfinished(launch);
+  LeaveQueue(launch);
 }
 
 }  // namespace lagoon
