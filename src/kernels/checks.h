@@ -11,7 +11,7 @@
 #include <string_view>
 
 #include "base/status.h"
-#include "kernels/window/image_window.h"
+#include "kernels/image_window.h"
 
 namespace lagoon {
 

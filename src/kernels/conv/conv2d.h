@@ -3,7 +3,7 @@
 // 2-D convolution (groups == 1) and GEMM as one implicit-GEMM body with packed weights.
 
 #include "kernels/kernel.h"
-#include "kernels/window/image_window.h"
+#include "kernels/image_window.h"
 #include "plan/precision.h"
 
 namespace lagoon {

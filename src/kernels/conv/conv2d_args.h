@@ -17,7 +17,7 @@
 #include "kernels/activation.h"
 #include "kernels/conv/conv2d_body.h"
 #include "kernels/tiling.h"
-#include "kernels/window/image_window.h"
+#include "kernels/image_window.h"
 
 namespace lagoon {
 

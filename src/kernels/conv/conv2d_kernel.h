@@ -10,7 +10,7 @@
 #include "kernels/activation.h"
 #include "kernels/checks.h"
 #include "kernels/conv/conv2d.h"
-#include "kernels/window/window.h"
+#include "kernels/window.h"
 
 namespace lagoon {
 

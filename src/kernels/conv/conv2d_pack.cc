@@ -7,7 +7,7 @@
 #include "kernels/conv/conv2d_body.h"
 #include "kernels/conv/conv2d_tiling.h"
 #include "kernels/conv/gemv_args.h"
-#include "kernels/window/window.h"
+#include "kernels/window.h"
 
 namespace lagoon {
 namespace {

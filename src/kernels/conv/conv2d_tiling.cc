@@ -6,7 +6,7 @@
 #include <limits>
 
 #include "kernels/spread.h"
-#include "kernels/window/window.h"
+#include "kernels/window.h"
 
 namespace lagoon {
 namespace {

@@ -11,7 +11,7 @@
 
 #include "kernels/conv/depthwise_args.h"
 #include "kernels/simd/simd-inl.h"
-#include "kernels/window/window.h"
+#include "kernels/window.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace lagoon {

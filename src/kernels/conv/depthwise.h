@@ -7,7 +7,7 @@
 #include <cstdint>
 
 #include "kernels/kernel.h"
-#include "kernels/window/image_window.h"
+#include "kernels/image_window.h"
 
 namespace lagoon {
 

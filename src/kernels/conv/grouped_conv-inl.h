@@ -14,7 +14,7 @@
 #include "kernels/conv/grouped_conv_args.h"
 #include "kernels/simd/simd-inl.h"
 #include "kernels/simd/unroll.h"
-#include "kernels/window/window.h"
+#include "kernels/window.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace lagoon {

@@ -4,7 +4,7 @@
 
 #include "kernels/cuda/testing/body.h"
 #include "kernels/testing/ops.h"
-#include "kernels/window/window.h"
+#include "kernels/window.h"
 #include "plan/element.h"
 
 namespace lagoon::cuda {

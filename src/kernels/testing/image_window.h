@@ -6,7 +6,7 @@
 #include <cstdint>
 #include <optional>
 
-#include "kernels/window/window.h"
+#include "kernels/window.h"
 
 namespace lagoon::testing {
 

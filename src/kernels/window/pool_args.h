@@ -5,7 +5,7 @@
 #include "device/block.h"
 #include "kernels/tiling.h"
 #include "kernels/window/pool.h"
-#include "kernels/window/window.h"
+#include "kernels/window.h"
 
 namespace lagoon {
 

@@ -4,7 +4,7 @@
 // (graph/graph.h) and defines its outputs. An error says what is wrong; Lower() adds model, node,
 // op and opset.
 
-#include "kernels/window/image_window.h"
+#include "kernels/image_window.h"
 #include "program/lower/builder.h"
 
 namespace lagoon {

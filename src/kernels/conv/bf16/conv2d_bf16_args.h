@@ -15,7 +15,7 @@
 #include "kernels/conv/bf16/bf16_unit.h"
 #include "kernels/conv/conv2d_body.h"
 #include "kernels/tiling.h"
-#include "kernels/window/image_window.h"
+#include "kernels/image_window.h"
 
 namespace lagoon {
 

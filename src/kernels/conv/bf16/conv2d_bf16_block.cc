@@ -8,7 +8,7 @@
 #include "device/block.h"
 #include "kernels/conv/bf16/conv2d_bf16.h"
 #include "kernels/conv/bf16/conv2d_bf16_args.h"
-#include "kernels/window/window.h"
+#include "kernels/window.h"
 
 namespace lagoon {
 namespace {

@@ -8,7 +8,7 @@
 #include "kernels/conv/bf16/conv2d_bf16_args.h"
 #include "kernels/conv/conv2d_tiling.h"
 #include "kernels/spread.h"
-#include "kernels/window/window.h"
+#include "kernels/window.h"
 
 namespace lagoon {
 namespace {

@@ -4,7 +4,7 @@
 // Plain data, for host and device.
 
 #include "device/cuda/gpu/types.cuh"
-#include "kernels/window/image_window.h"
+#include "kernels/image_window.h"
 
 namespace lagoon::cuda {
 

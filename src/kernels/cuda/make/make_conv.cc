@@ -6,7 +6,7 @@
 
 #include "kernels/checks.h"
 #include "kernels/cuda/make/make.h"
-#include "kernels/window/window.h"
+#include "kernels/window.h"
 #include "plan/element.h"
 
 namespace lagoon::cuda {

@@ -5,7 +5,7 @@
 
 #include "kernels/cuda/bodies/args.cuh"
 #include "kernels/cuda/make/make.h"
-#include "kernels/window/window.h"
+#include "kernels/window.h"
 
 namespace lagoon::cuda {
 namespace {

@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <cstddef>
 
-#include "kernels/window/image_window.h"
+#include "kernels/image_window.h"
 
 namespace lagoon {
 
