@@ -18,7 +18,6 @@
 #include "bench/live/models.h"
 #include "bench/live/outputs.h"
 #include "bench/live/overhead.h"
-#include "policies/registry.h"
 
 namespace lagoon {
 namespace {
@@ -45,8 +44,8 @@ std::vector<std::string> ModelsIn(const std::string& zoo) {
   return models;
 }
 
-void AddModelNames(CLI::App& command, std::vector<std::string>& models, bool& all) {
-  command.add_option("--models", models, "Names in the zoo")->delimiter(',')->capture_default_str();
+void AddModelNamesOrAll(CLI::App& command, std::vector<std::string>& models, bool& all) {
+  AddModelNames(command, models);
   command.add_flag("--all", all, "Every model in the zoo");
 }
 
@@ -57,7 +56,7 @@ void AddModels(CLI::App& parent) {
   CLI::App* command = AddBenchmark(parent, "models",
                                    "Latency of models, compared with ONNX Runtime", *common, true);
   auto all = std::make_shared<bool>(false);
-  AddModelNames(*command, options->models, *all);
+  AddModelNamesOrAll(*command, options->models, *all);
   command->add_option("--batches", options->batches, "Sizes of the dimension called \"batch\"")
       ->delimiter(',')
       ->check(CLI::Range(1, 1024))
@@ -66,12 +65,8 @@ void AddModels(CLI::App& parent) {
   command->add_option("--workers", options->workers, "Numbers of threads to measure with (cpu)")
       ->delimiter(',')
       ->capture_default_str();
-  command->add_option("--rounds", options->rounds, "Trials: each side has one turn in a trial")
-      ->check(CLI::Range(1, 1000))
-      ->capture_default_str();
-  command->add_option("--seconds", options->seconds, "Length of a turn in seconds")
-      ->check(CLI::Range(0.01, 3600.0))
-      ->capture_default_str();
+  AddRounds(*command, options->rounds);
+  AddSeconds(*command, options->seconds);
   command->add_flag("--tune", options->tune, "Choose the fastest version of every kernel first");
   auto precision = std::make_shared<Precision>(Precision::kFp32);
   AddPrecision(*command, *precision)->description("bf16: measure bf16 too, in turns with fp32");
@@ -102,34 +97,23 @@ void AddModels(CLI::App& parent) {
 void AddContention(CLI::App& parent) {
   auto common = std::make_shared<BenchCommon>();
   auto options = std::make_shared<bench::ContentionOptions>();
-  options->schedulers = {"sequential", "streams", "wait", "one-kernel", "reset", "reef", "lagoon"};
-  std::vector<std::string> known(SchedulerNames().begin(), SchedulerNames().end());
   CLI::App* command = AddBenchmark(
-      parent, "contention", "A real-time model beside a best-effort one, under every scheduler",
+      parent, "contention", "A real-time model beside a best-effort one, under several schedulers",
       *common, true);
   command->add_option("--realtime", options->real_time, "Real-time model")->capture_default_str();
   command->add_option("--best-effort", options->best_effort, "Best-effort model")
       ->capture_default_str();
-  command->add_option("--schedulers", options->schedulers, "Schedulers to compare")
-      ->delimiter(',')
-      ->check(CLI::IsMember(known))
-      ->capture_default_str();
+  AddSchedulers(*command, options->schedulers);
   AddDevice(*command, options->device);
   command->add_option("--load", options->load, "Real-time load, as a part of what the model can do")
       ->check(CLI::Range(0.01, 0.99))
       ->capture_default_str();
-  command->add_option("--windows", options->windows, "Windows of each kind, interleaved")
-      ->check(CLI::Range(1, 1000))
-      ->capture_default_str();
-  command
-      ->add_option("--requests", options->requests, "Real-time requests in all (p99 from 1000 on)")
-      ->check(CLI::Range(10, 1000000))
-      ->capture_default_str();
+  AddWindows(*command, options->windows);
+  AddRequests(*command, options->requests);
   command->add_option("--seconds", options->seconds, "Time limit in all (0: no limit)")
       ->check(CLI::Range(0.0, 36000.0))
       ->capture_default_str();
-  command->add_option("--seed", options->seed, "Seed of the windows' order and the arrivals' phase")
-      ->capture_default_str();
+  AddSeed(*command, options->seed);
   common->tracing.AddOptions(*command);
   command->callback([common, options] {
     options->zoo = common->zoo;
@@ -160,11 +144,8 @@ void AddOverhead(CLI::App& parent) {
       AddBenchmark(parent, "overhead", "Time that the server adds to a request over HTTP and gRPC",
                    *common, false);
   command->add_option("--model", options->model, "Model")->capture_default_str();
-  command->add_option("--workers", options->workers, "Worker threads (0: one per core)")
-      ->capture_default_str();
-  command->add_option("--requests", options->requests, "Requests over each protocol")
-      ->check(CLI::Range(10, 1000000))
-      ->capture_default_str();
+  AddWorkers(*command, options->workers);
+  AddRequests(*command, options->requests);
   command->callback([common, options] {
     options->zoo = common->zoo;
     const Json configuration = {
@@ -181,9 +162,7 @@ void AddFootprint(CLI::App& parent) {
   CLI::App* command =
       AddBenchmark(parent, "footprint",
                    "Peak memory and load times of `lagoon serve` with some models", *common, false);
-  command->add_option("--models", options->models, "Names in the zoo")
-      ->delimiter(',')
-      ->capture_default_str();
+  AddModelNames(*command, options->models);
   command->callback([common, options] {
     options->zoo = common->zoo;
     options->lagoon = Lagoon();
@@ -200,7 +179,7 @@ void AddMemory(CLI::App& parent) {
       AddBenchmark(parent, "memory", "Peak memory of running a model, compared with ONNX Runtime",
                    *common, true);
   auto all = std::make_shared<bool>(false);
-  AddModelNames(*command, options->models, *all);
+  AddModelNamesOrAll(*command, options->models, *all);
   command->callback([common, options, all] {
     options->zoo = common->zoo;
     if (*all) options->models = ModelsIn(common->zoo);
@@ -223,11 +202,11 @@ void AddOutputs(CLI::App& parent) {
       "are revoked at random moments",
       *common, true);
   auto all = std::make_shared<bool>(false);
-  AddModelNames(*command, options->models, *all);
+  AddModelNamesOrAll(*command, options->models, *all);
   command->add_option("--revocations", options->revocations, "Least revocations of each model")
       ->check(CLI::Range(1, 1'000'000))
       ->capture_default_str();
-  command->add_option("--seed", options->seed, "Seed of the moments")->capture_default_str();
+  AddSeed(*command, options->seed);
   command->add_option("--most-error", options->most_error, "Fail if a relative error is larger")
       ->check(CLI::PositiveNumber)
       ->capture_default_str();
@@ -249,7 +228,7 @@ void AddOutputs(CLI::App& parent) {
 void AddOnnxNodes(CLI::App& parent) {
   struct Words {
     std::string json, docs, match;
-    std::string python = ".venv/bin/python";
+    std::string python = kPython;
     std::string script = "bench/comparators/onnx_nodes.py";
   };
   auto words = std::make_shared<Words>();
@@ -259,8 +238,7 @@ void AddOnnxNodes(CLI::App& parent) {
   command->add_option("--docs", words->docs,
                       "Update the table of ops in this page (docs/guide/ops.md)");
   command->add_option("--match", words->match, "Only cases whose name has this text");
-  command->add_option("--python", words->python, "Python with numpy and onnx")
-      ->capture_default_str();
+  AddPython(*command, words->python);
   command->add_option("--script", words->script, "Script that runs the cases")
       ->capture_default_str();
   command->callback([words] {

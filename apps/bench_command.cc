@@ -10,6 +10,14 @@ namespace lagoon {
 
 using Json = nlohmann::json;
 
+namespace {
+
+std::vector<std::string> KnownSchedulers() {
+  return {SchedulerNames().begin(), SchedulerNames().end()};
+}
+
+}  // namespace
+
 void Measure(const std::string& name, Json configuration, const BenchCommon& common,
              const std::function<Status(bench::Report&)>& run) {
   spdlog::set_level(spdlog::level::warn);
@@ -46,7 +54,58 @@ CLI::App* AddSimulation(CLI::App& bench, const std::string& name, const std::str
 
 void AddPlot(CLI::App& command, BenchCommon& common) {
   command.add_option("--plot", common.plot, "Draw the report of --json into this folder");
-  command.add_option("--python", common.python, "Python with matplotlib and onnxruntime")
+  AddPython(command, common.python);
+}
+
+void AddModelNames(CLI::App& command, std::vector<std::string>& models) {
+  command.add_option("--models", models, "Names in the zoo")->delimiter(',')->capture_default_str();
+}
+
+void AddScheduler(CLI::App& command, std::string& scheduler) {
+  command.add_option("--scheduler", scheduler, "Scheduler (docs/guide/schedulers.md)")
+      ->check(CLI::IsMember(KnownSchedulers()))
+      ->capture_default_str();
+}
+
+void AddSchedulers(CLI::App& command, std::vector<std::string>& schedulers) {
+  schedulers = {"sequential", "streams", "wait", "one-kernel", "reset", "reef", "lagoon"};
+  command
+      .add_option("--schedulers", schedulers, "Schedulers to compare (docs/guide/schedulers.md)")
+      ->delimiter(',')
+      ->check(CLI::IsMember(KnownSchedulers()))
+      ->capture_default_str();
+}
+
+void AddRounds(CLI::App& command, int& rounds, int least) {
+  command.add_option("--rounds", rounds, "Measurements of each case")
+      ->check(CLI::Range(least, 1'000'000))
+      ->capture_default_str();
+}
+
+void AddSeconds(CLI::App& command, double& seconds) {
+  command
+      .add_option("--seconds", seconds,
+                  "Length of each measurement (on simulated devices in virtual seconds)")
+      ->check(CLI::Range(0.01, 3600.0))
+      ->capture_default_str();
+}
+
+CLI::Option* AddWindows(CLI::App& command, int& windows) {
+  return command.add_option("--windows", windows, "Windows of each case; the cases take turns")
+      ->check(CLI::Range(1, 1000))
+      ->capture_default_str();
+}
+
+void AddRequests(CLI::App& command, int& requests) {
+  command
+      .add_option("--requests", requests,
+                  "Requests of each case, all rounds or windows together (p99 from 1000 on)")
+      ->check(CLI::Range(10, 1'000'000))
+      ->capture_default_str();
+}
+
+void AddPython(CLI::App& command, std::string& python) {
+  command.add_option("--python", python, "Python with the packages of requirements.txt")
       ->capture_default_str();
 }
 

@@ -17,11 +17,13 @@
 
 namespace lagoon {
 
+inline constexpr const char* kPython = ".venv/bin/python";  // default of --python
+
 // The options that benchmarks share.
 struct BenchCommon {
   std::string zoo = "models/zoo";
   std::string json;
-  std::string python = ".venv/bin/python";
+  std::string python = kPython;
   std::string worker = "bench/comparators/onnxruntime_worker.py";
   std::string plot;
   bool no_onnxruntime = false;
@@ -49,6 +51,31 @@ CLI::App* AddSimulation(CLI::App& bench, const std::string& name, const std::str
                         BenchCommon& common);
 /// Adds --plot and --python.
 void AddPlot(CLI::App& command, BenchCommon& common);
+
+// One function per option that several benchmarks take. The default is the variable's value.
+
+/// Adds --models.
+void AddModelNames(CLI::App& command, std::vector<std::string>& models);
+/// Adds --scheduler.
+void AddScheduler(CLI::App& command, std::string& scheduler);
+/// Adds --schedulers. The default is the schedulers that docs/results/benchmarks.md compares.
+void AddSchedulers(CLI::App& command, std::vector<std::string>& schedulers);
+/// Adds --rounds, which must be at least `least`.
+void AddRounds(CLI::App& command, int& rounds, int least = 1);
+/// Adds --seconds: the length of a measurement. (`contention` and `disb` have a --seconds of their
+/// own: a limit of all measurements together.)
+void AddSeconds(CLI::App& command, double& seconds);
+/// Adds --windows.
+CLI::Option* AddWindows(CLI::App& command, int& windows);
+/// Adds --requests.
+void AddRequests(CLI::App& command, int& requests);
+/// Adds --python.
+void AddPython(CLI::App& command, std::string& python);
+/// Adds --seed.
+template <typename Seed>
+void AddSeed(CLI::App& command, Seed& seed) {
+  command.add_option("--seed", seed, "Seed of all that is random")->capture_default_str();
+}
 
 /// Runs the benchmark, writes its report and draws the plot. Dies if one of these fails; then it
 /// writes no report, which would be incomplete.

@@ -11,7 +11,6 @@
 #include "bench/papers/disb_paper.h"
 #include "bench/sim/disb_sensitivity.h"
 #include "bench/sim/disb_sim.h"
-#include "policies/registry.h"
 
 namespace lagoon {
 namespace {
@@ -92,14 +91,12 @@ void RefuseOfRealDevices(const CLI::App& command, const std::string& device) {
   for (const char* name : {"--zoo", "--scale", "--workers", "--no-onnxruntime", "--python",
                            "--onnxruntime-worker", "--trace", "--cuda-driver"}) {
     if (command.count(name) > 0) {
-      Die(fmt::format("{} is of real devices, it does nothing on device '{}'", name, device));
+      Die(fmt::format("{} has no effect on a simulated device ('{}'): leave it out", name, device));
     }
   }
 }
 
 void AddDisbOptions(CLI::App& command, bench::DisbOptions& options, DisbWords& words) {
-  options.schedulers = {"sequential", "streams", "wait", "one-kernel", "reset", "reef", "lagoon"};
-  const std::vector<std::string> known(SchedulerNames().begin(), SchedulerNames().end());
   command
       .add_option(
           "--device", words.device,
@@ -118,27 +115,17 @@ void AddDisbOptions(CLI::App& command, bench::DisbOptions& options, DisbWords& w
   command.add_flag("--sensitivity", words.sensitivity,
                    "On a simulated device: repeat with each assumed or calibrated constant at half "
                    "and at double its value (default: workload C, schedulers reef and streams)");
-  command.add_option("--schedulers", options.schedulers, "Schedulers to compare")
-      ->delimiter(',')
-      ->check(CLI::IsMember(known))
-      ->capture_default_str();
-  command.add_option("--workers", options.device.workers, "Worker threads (0: one per core)")
-      ->capture_default_str();
+  AddSchedulers(command, options.schedulers);
+  AddWorkers(command, options.device.workers);
   AddCudaDriver(command, options.device);
-  command
-      .add_option("--windows", options.windows,
-                  "Windows of each scheduler, interleaved (default on simulated devices: 5)")
-      ->check(CLI::Range(1, 1000))
-      ->capture_default_str();
-  command
-      .add_option("--requests", options.requests, "Real-time requests in all (p99 from 1000 on)")
-      ->check(CLI::Range(10, 1000000))
-      ->capture_default_str();
+  CLI::Option* const windows = AddWindows(command, options.windows);
+  windows->description(windows->get_description() + "; on simulated devices 5 by default");
+  AddRequests(command, options.requests);
   command
       .add_option("--seconds", options.seconds, "Longest time of a scheduler's windows together")
       ->check(CLI::Range(1.0, 3600.0))
       ->capture_default_str();
-  command.add_option("--seed", options.seed, "Seed of the arrivals")->capture_default_str();
+  AddSeed(command, options.seed);
 }
 
 }  // namespace
@@ -154,7 +141,9 @@ void AddDisbBenchmark(CLI::App& parent) {
   common->tracing.AddOptions(*command);
   command->callback([common, options, words, command] {
     if (words->sensitivity) {
-      if (!words->simulated()) Die("--sensitivity is of simulated devices, not of device 'cpu'");
+      if (!words->simulated()) {
+        Die("--sensitivity needs a simulated device: add --device sim:mi50 or sim:gv100");
+      }
       if (words->workload == "all") Die("--sensitivity takes one workload, not 'all'");
       if (command->count("--workload") == 0) words->workload = "C";
       if (command->count("--schedulers") == 0) options->schedulers = {"reef", "streams"};

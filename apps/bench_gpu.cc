@@ -18,9 +18,7 @@ void AddGuards(CLI::App& parent) {
       parent, "guards", "Time until blocks on a GPU see a word that the host writes in four ways",
       *common);
   AddDeviceName(*command, options->device);
-  command->add_option("--rounds", options->rounds, "Writes in each way, on an idle and a busy GPU")
-      ->check(CLI::Range(10, 1000000))
-      ->capture_default_str();
+  AddRounds(*command, options->rounds, /*least=*/10);
   command->add_option("--watchers", options->watchers, "Blocks that watch the word")
       ->check(CLI::Range(1, 256))
       ->capture_default_str();
@@ -41,12 +39,8 @@ void AddIsolation(CLI::App& parent) {
       "How well each mechanism of a device keeps best-effort work away from real-time work",
       *common);
   AddDevice(*command, options->device);
-  command->add_option("--rounds", options->rounds, "Real-time launches of each mode")
-      ->check(CLI::Range(10, 1000000))
-      ->capture_default_str();
-  command->add_option("--windows", options->windows, "Windows of each mode, in random order")
-      ->check(CLI::Range(1, 1000))
-      ->capture_default_str();
+  AddRounds(*command, options->rounds, /*least=*/10);
+  AddWindows(*command, options->windows);
   const auto add_us = [&](const char* name, double& us, const char* what) {
     command->add_option(name, us, what)->check(CLI::Range(1.0, 1e5))->capture_default_str();
   };
@@ -73,16 +67,12 @@ void AddMachinery(CLI::App& parent) {
   CLI::App* command = AddBenchmark(
       parent, "machinery", "Cost of block protocol, entries and notes on a GPU", *common, false);
   AddDeviceName(*command, options->device);
-  command->add_option("--models", options->models, "Names in the zoo")
-      ->delimiter(',')
-      ->capture_default_str();
+  AddModelNames(*command, options->models);
   command->add_option("--batch", options->batch, "Size of the dimension called \"batch\"")
       ->check(CLI::Range(1, 1024))
       ->capture_default_str();
   AddPrecision(*command, options->precision);
-  command->add_option("--rounds", options->rounds, "Measurements behind each median")
-      ->check(CLI::Range(1, 1000))
-      ->capture_default_str();
+  AddRounds(*command, options->rounds);
   command->add_option("--repeats", options->repeats, "Launches of a kernel in one CUDA graph")
       ->check(CLI::Range(2, 1000))
       ->capture_default_str();

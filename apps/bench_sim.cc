@@ -5,30 +5,22 @@
 #include <memory>
 
 #include "apps/bench_command.h"
+#include "apps/load.h"
 #include "bench/papers/figures.h"
 #include "bench/sim/admission.h"
 #include "bench/sim/decision.h"
 #include "bench/sim/sim_speed.h"
-#include "policies/registry.h"
 
 namespace lagoon {
 namespace {
-
-void AddRounds(CLI::App& command, int& rounds, double& seconds) {
-  command.add_option("--rounds", rounds, "Rounds of each case, interleaved")
-      ->check(CLI::Range(1, 1000))
-      ->capture_default_str();
-  command.add_option("--seconds", seconds, "Virtual seconds of each round")
-      ->check(CLI::Range(0.01, 3600.0))
-      ->capture_default_str();
-}
 
 void AddSimSpeed(CLI::App& parent) {
   auto common = std::make_shared<BenchCommon>();
   auto options = std::make_shared<bench::SimSpeedOptions>();
   CLI::App* command = AddSimulation(
       parent, "sim", "Speed of the simulator, dispatcher and policy included", *common);
-  AddRounds(*command, options->rounds, options->seconds);
+  AddRounds(*command, options->rounds);
+  AddSeconds(*command, options->seconds);
   command->callback([common, options] {
     Measure("sim", {{"rounds", options->rounds}, {"seconds", options->seconds}}, *common,
             [&](bench::Report& report) { return RunSimSpeed(*options, report); });
@@ -40,7 +32,8 @@ void AddDecision(CLI::App& parent) {
   auto options = std::make_shared<bench::DecisionOptions>();
   CLI::App* command =
       AddSimulation(parent, "decision", "Host time of a scheduling decision", *common);
-  AddRounds(*command, options->rounds, options->seconds);
+  AddRounds(*command, options->rounds);
+  AddSeconds(*command, options->seconds);
   command->callback([common, options] {
     Measure("decision", {{"rounds", options->rounds}, {"seconds", options->seconds}}, *common,
             [&](bench::Report& report) { return RunDecision(*options, report); });
@@ -53,27 +46,17 @@ void AddAdmission(CLI::App& parent) {
   CLI::App* command = AddSimulation(
       parent, "admission", "How long real-time jobs wait for the dispatcher beside short kernels",
       *common);
-  command->add_option("--workers", options->workers, "Worker threads (0: one per core)")
-      ->check(CLI::Range(0, 1024))
-      ->capture_default_str();
-  command->add_option("--requests", options->requests, "Real-time posts of each case")
-      ->check(CLI::Range(1, 1'000'000))
-      ->capture_default_str();
-  command->add_option("--rounds", options->rounds, "Rounds of each case, interleaved")
-      ->check(CLI::Range(1, 1000))
-      ->capture_default_str();
+  AddWorkers(*command, options->workers);
+  AddRequests(*command, options->requests);
+  AddRounds(*command, options->rounds);
   command->add_option("--clients", options->clients, "Best-effort clients")
       ->check(CLI::Range(1, 64))
       ->capture_default_str();
   command->add_option("--kernel-us", options->kernel_us, "Time of a kernel in us")
       ->check(CLI::Range(0.1, 1e5))
       ->capture_default_str();
-  const std::vector<std::string> known(SchedulerNames().begin(), SchedulerNames().end());
-  command->add_option("--scheduler", options->scheduler, "Scheduler (docs/guide/schedulers.md)")
-      ->check(CLI::IsMember(known))
-      ->capture_default_str();
-  command->add_option("--seed", options->seed, "Seed of the pauses between posts")
-      ->capture_default_str();
+  AddScheduler(*command, options->scheduler);
+  AddSeed(*command, options->seed);
   command->callback([common, options] {
     if (options->requests < options->rounds) options->rounds = options->requests;
     Measure("admission",
@@ -100,8 +83,7 @@ void AddFigures(CLI::App& parent) {
   command->add_option("--effort", options->effort, "Factor for the requests of each figure")
       ->check(CLI::Range(0.001, 10.0))
       ->capture_default_str();
-  command->add_option("--seed", options->seed, "Seed of arrivals and of moments of preemption")
-      ->capture_default_str();
+  AddSeed(*command, options->seed);
   command->callback([common, options] {
     const nlohmann::json configuration = {
         {"only", options->only}, {"effort", options->effort}, {"seed", options->seed}};

@@ -64,7 +64,11 @@ void AddDeviceName(CLI::App& command, DeviceChoice& choice) {
 
 void AddDevice(CLI::App& command, DeviceChoice& choice) {
   AddDeviceName(command, choice);
-  command.add_option("--workers", choice.workers, "Worker threads of device cpu (0: one per core)")
+  AddWorkers(command, choice.workers);
+}
+
+void AddWorkers(CLI::App& command, std::uint32_t& workers) {
+  command.add_option("--workers", workers, "Worker threads of device cpu (0: one per core)")
       ->capture_default_str();
 }
 

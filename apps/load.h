@@ -32,6 +32,8 @@ std::string ModelName(const std::string& model);
 void AddDeviceName(CLI::App& command, DeviceChoice& choice);
 /// Adds --device, --cuda-driver and --workers.
 void AddDevice(CLI::App& command, DeviceChoice& choice);
+/// Adds --workers.
+void AddWorkers(CLI::App& command, std::uint32_t& workers);
 /// Adds --cuda-driver.
 void AddCudaDriver(CLI::App& command, DeviceChoice& choice);
 
