@@ -97,8 +97,8 @@ LAGOON_DEVICE void RunBlock(const GridParams& params, unsigned char* shared) {
     __syncthreads();
     const u32 tile = next;
     if (tile == kNoTile) break;
-    const bool committed =
-        Bodies::Run(params.body, params.args, tile, shared + kProtocolSharedBytes, control);
+    const bool committed = Bodies::Run(params.body, params.args + params.args_offset, tile,
+                                       shared + kProtocolSharedBytes, control);
     __syncthreads();  // behind all threads' last writes, and before `next` changes
     if (reader) role.End(tile, committed);
     if (!committed) break;

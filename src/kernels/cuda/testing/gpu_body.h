@@ -81,7 +81,7 @@ class GpuBody {
   void ExpectStaysOutWhenRevoked() {
     progress_.Reset();
     Poison();
-    Launch kernel_launch = MakeLaunch();
+    lagoon::Launch kernel_launch = MakeLaunch();
     Raise();
     Submit(kernel_launch);
     EXPECT_EQ(progress_.done(), 0u);
@@ -137,7 +137,7 @@ class GpuBody {
   }
 
   lagoon::Launch MakeLaunch() {
-    Launch kernel_launch;
+    lagoon::Launch kernel_launch;
     kernel_launch.kernel = kernel_;
     kernel_launch.args = args_.data();
     kernel_launch.progress = &progress_;
@@ -147,7 +147,7 @@ class GpuBody {
   void Raise() { EXPECT_EQ(gpu_.Raise(guard_, ++epoch_), SubmitResult::kOk); }
   void Launch(std::optional<Nanoseconds> revoke_after) { Submit(MakeLaunch(), revoke_after); }
 
-  void Submit(const Launch& kernel_launch, std::optional<Nanoseconds> revoke_after = {}) {
+  void Submit(const lagoon::Launch& kernel_launch, std::optional<Nanoseconds> revoke_after = {}) {
     ASSERT_EQ(gpu_.Submit(kernel_launch.As(LaunchId{next_id_++})), SubmitResult::kOk);
     AwaitRetired(revoke_after);
   }
