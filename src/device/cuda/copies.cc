@@ -26,38 +26,38 @@ bool CopyPipeline::TakeFinished(std::uint32_t& key) {
   return true;
 }
 
-bool CopyPipeline::Step(Answer& answer) {
+bool CopyPipeline::Step(CallResult& result) {
   const bool up = Land(up_, to_device_);
   const bool down = Land(down_, to_host_);
   bool moved = up || down;
-  answer = {};
+  result = {};
   for (const auto& moving : copies_) {
     while (moving->sent < moving->copy.bytes && !free_.empty()) {
-      answer = Send(*moving);
-      if (answer.code != kSuccess) return true;
+      result = Send(*moving);
+      if (result.code != kSuccess) return true;
       moved = true;
     }
   }
   return moved;
 }
 
-CopyPipeline::Answer CopyPipeline::Send(Moving& moving) {
+CallResult CopyPipeline::Send(Moving& moving) {
   const Driver& driver = session_->driver();
   const std::size_t bytes = std::min(kPieceBytes, moving.copy.bytes - moving.sent);
   Piece piece{&moving, moving.sent, bytes, free_.front(), 0};
   MarkedStream& stream = moving.from_device ? to_host_ : to_device_;
-  Answer answer;
+  CallResult result;
   if (moving.from_device) {
     const auto from = reinterpret_cast<Address>(moving.copy.from) + moving.sent;
-    answer = {driver.copy_to_host(piece.pinned, from, bytes, stream.handle()), "cuMemcpyDtoHAsync"};
+    result = {driver.copy_to_host(piece.pinned, from, bytes, stream.handle()), "cuMemcpyDtoHAsync"};
   } else {
     std::memcpy(piece.pinned, static_cast<const std::byte*>(moving.copy.from) + moving.sent, bytes);
     const auto to = reinterpret_cast<Address>(moving.copy.to) + moving.sent;
-    answer = {driver.copy_to_device(to, piece.pinned, bytes, stream.handle()), "cuMemcpyHtoDAsync"};
+    result = {driver.copy_to_device(to, piece.pinned, bytes, stream.handle()), "cuMemcpyHtoDAsync"};
   }
-  if (answer.code != kSuccess) return answer;
-  piece.mark = stream.Mark(answer.code);
-  if (answer.code != kSuccess) return {answer.code, "cuStreamWriteValue32"};
+  if (result.code != kSuccess) return result;
+  piece.mark = stream.Mark(result.code);
+  if (result.code != kSuccess) return {result.code, "cuStreamWriteValue32"};
   free_.pop_front();
   moving.sent += bytes;
   (moving.from_device ? down_ : up_).push_back(piece);

@@ -24,14 +24,9 @@ class CopyPipeline {
 
   /// Queues a copy. `from_device`: the source is on the GPU. TakeFinished() gives `key` back.
   void Add(std::uint32_t key, const Copy& copy, bool from_device);
-  /// A result of the driver, and the call that returned it.
-  struct Answer {
-    Code code = kSuccess;
-    const char* call = "";
-  };
-  /// Moves what can be moved now. False: there is nothing to do now. `answer`: a call of the driver
+  /// Moves what can be moved now. False: there is nothing to do now. `result`: a call of the driver
   /// that failed, else kSuccess.
-  bool Step(Answer& answer);
+  bool Step(CallResult& result);
   /// Takes the key of a copy whose bytes have all arrived. False: there is none.
   bool TakeFinished(std::uint32_t& key);
   bool busy() const { return !copies_.empty(); }
@@ -58,7 +53,7 @@ class CopyPipeline {
         to_host_(to_host) {
     for (std::size_t i = 0; i < kPieces; ++i) free_.push_back(pinned_.host() + i * kPieceBytes);
   }
-  Answer Send(Moving& moving);
+  CallResult Send(Moving& moving);
   bool Land(std::deque<Piece>& pieces, const MarkedStream& stream);
 
   const std::shared_ptr<const GpuSession> session_;

@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <iterator>
 #include <utility>
 
 #include "base/check.h"
@@ -17,10 +16,6 @@ constexpr std::uint32_t kMaxStreams = 1024;
 constexpr std::uint32_t kMaxGuardWords = 4096;
 constexpr std::uint32_t kMaxKernels = 1 << 16;
 constexpr std::size_t kEvents = 8192;
-constexpr std::uint32_t kRingNotes = 8192;
-constexpr std::uint32_t kStreamsPerLevel = 4;
-constexpr std::uint32_t kMaxLevels = 6;
-constexpr std::size_t kMarkStride = 64;  // bytes: the host polls them
 
 }  // namespace
 
@@ -32,8 +27,7 @@ GpuDevice::GpuDevice(std::shared_ptr<const GpuSession> session, const CudaDevice
       works_(kMaxWorks, kMaxStreams),
       stream_shares_(kMaxStreams),
       events_(kEvents),
-      meter_(session_->gpu().multiprocessors, lagoon::Now()),
-      issues_(kIssues) {
+      meter_(session_->gpu().multiprocessors, lagoon::Now()) {
   const GpuInfo& gpu = session_->gpu();
   info_.name = fmt::format("cuda:{}", gpu.ordinal);
   info_.description = gpu.name;
@@ -65,86 +59,29 @@ Result<std::unique_ptr<Device>> GpuDevice::Create(std::shared_ptr<const GpuSessi
 
 Status GpuDevice::Prepare() {
   MutexLock lock(mutex_);
-  const auto own = [this](std::size_t bytes, OwnMemory::Where where) {
-    return OwnMemory::Create(session_, bytes, where);
-  };
-  LAGOON_ASSIGN_OR_RETURN(device_guards_,
-                          own(kMaxGuardWords * kGuardStride, OwnMemory::Where::kDevice));
-  LAGOON_ASSIGN_OR_RETURN(states_, own(kIssues * sizeof(IssueState), OwnMemory::Where::kDevice));
+  LAGOON_ASSIGN_OR_RETURN(device_guards_, OwnMemory::Create(session_, kMaxGuardWords * kGuardStride,
+                                                            OwnMemory::Where::kDevice));
   LAGOON_ASSIGN_OR_RETURN(records_, RecordPool::Create(session_, {}));
-  LAGOON_ASSIGN_OR_RETURN(ring_, NoteRing::Create(session_, kRingNotes));
-  notes_ = ring_.get();
-  return CreateStreams();
+  PriorityRange range;
+  LAGOON_RETURN_IF_ERROR(driver().Check(driver().priority_range(&range.least, &range.greatest),
+                                        "cuCtxGetStreamPriorityRange"));
+  LAGOON_ASSIGN_OR_RETURN(issuer_, GridIssuer::Create(session_, *records_, range,
+                                                      {.depth = options_.depth,
+                                                       .count_interval = options_.count_interval}));
+  notes_ = &issuer_->notes();
+  return CreateStreams(range.greatest);
 }
 
-Status GpuDevice::CreateStreams() {
-  int least = 0;
-  int greatest = 0;
-  LAGOON_RETURN_IF_ERROR(
-      driver().Check(driver().priority_range(&least, &greatest), "cuCtxGetStreamPriorityRange"));
-  levels_ = std::min(kMaxLevels, static_cast<std::uint32_t>(least - greatest) + 1);
-  least_priority_ = least;
-  constexpr std::size_t kOthers = 4;
-  std::size_t next = std::size_t{levels_} * kStreamsPerLevel;
-  LAGOON_ASSIGN_OR_RETURN(marks_, OwnMemory::Create(session_, (next + kOthers) * kMarkStride,
+// `priority`: the driver's number. These streams never hold a kernel.
+Status GpuDevice::CreateStreams(int priority) {
+  constexpr std::size_t kStreams = 4;
+  LAGOON_ASSIGN_OR_RETURN(marks_, OwnMemory::Create(session_, kStreams * MarkedStream::kMarkBytes,
                                                     OwnMemory::Where::kPinned));
-  LAGOON_RETURN_IF_ERROR(AddKernelStreams(0, marks_));
-  const auto create = [&](int priority) { return CreateMarkedStream(marks_, next++, priority); };
-  LAGOON_ASSIGN_OR_RETURN(control_, create(greatest));
-  LAGOON_ASSIGN_OR_RETURN(fetch_, create(greatest));
-  LAGOON_ASSIGN_OR_RETURN(to_device_, create(greatest));
-  LAGOON_ASSIGN_OR_RETURN(to_host_, create(greatest));
+  std::size_t index = 0;
+  for (std::unique_ptr<MarkedStream>* const stream : {&control_, &fetch_, &to_device_, &to_host_}) {
+    LAGOON_ASSIGN_OR_RETURN(*stream, MarkedStream::Create(session_, priority, marks_, index++));
+  }
   LAGOON_ASSIGN_OR_RETURN(copies_, CopyPipeline::Create(session_, *to_device_, *to_host_));
-  return {};
-}
-
-Result<std::unique_ptr<MarkedStream>> GpuDevice::CreateMarkedStream(const OwnMemory& marks,
-                                                                    std::size_t mark, int priority,
-                                                                    GreenContext share) const {
-  const std::size_t offset = mark * kMarkStride;
-  return MarkedStream::Create(session_, priority,
-                              reinterpret_cast<std::uint32_t*>(marks.host() + offset),
-                              marks.device() + offset, share);
-}
-
-/// `marks`: room for kMarkStride bytes per stream of the share. Adds all streams or none.
-Status GpuDevice::AddKernelStreams(std::uint32_t share, const OwnMemory& marks) {
-  std::vector<KernelStream> added;
-  for (std::uint32_t level = 0; level < levels_; ++level) {
-    for (std::uint32_t i = 0; i < kStreamsPerLevel; ++i) {
-      KernelStream stream;
-      LAGOON_ASSIGN_OR_RETURN(
-          stream.stream,
-          CreateMarkedStream(marks, added.size(), least_priority_ - static_cast<int>(level),
-                             share == 0 ? nullptr : shares_->context(share - 1)));
-      stream.level = level;
-      stream.share = share;
-      stream.issues.reserve(options_.depth);
-      added.push_back(std::move(stream));
-    }
-  }
-  std::move(added.begin(), added.end(), std::back_inserter(kernel_streams_));
-  return {};
-}
-
-Status GpuDevice::AddShare(std::uint32_t units) {
-  if (units > info_.units) {
-    return Fail(ErrorCode::kInvalidArgument,
-                fmt::format("{} units, the device has {}", units, info_.units));
-  }
-  LAGOON_RETURN_IF_ERROR(session_->Enter());
-  if (shares_ == nullptr) shares_ = std::make_unique<UnitShares>(session_);
-  LAGOON_ASSIGN_OR_RETURN(
-      OwnMemory marks,
-      OwnMemory::Create(session_, std::size_t{levels_} * kStreamsPerLevel * kMarkStride,
-                        OwnMemory::Where::kPinned));
-  LAGOON_RETURN_IF_ERROR(shares_->Add(units));
-  const auto share = static_cast<std::uint32_t>(shares_->count());
-  if (Status added = AddKernelStreams(share, marks); !added) {
-    shares_->RemoveLast();
-    return added;
-  }
-  share_marks_.push_back(std::move(marks));
   return {};
 }
 
@@ -238,12 +175,12 @@ Result<StreamId> GpuDevice::CreateStream(const StreamOptions& options) {
                             options.name, kMaxStreams));
   }
   if (options.units > 0) {
-    Status added = AddShare(options.units);
-    if (!added) {
+    Result<std::uint32_t> share = issuer_->AddShare(options.units);
+    if (!share) {
       return Annotate(fmt::format("device '{}': stream '{}'", info_.name, options.name),
-                      std::move(added).error());
+                      std::move(share).error());
     }
-    stream_shares_[streams_used_] = static_cast<std::uint32_t>(shares_->count());
+    stream_shares_[streams_used_] = *share;
   }
   return StreamId(++streams_used_);
 }

@@ -1,7 +1,6 @@
 #pragma once
 
 #include <atomic>
-#include <boost/container/static_vector.hpp>
 #include <cstdint>
 #include <map>
 #include <memory>
@@ -13,8 +12,7 @@
 #include "device/cuda/copies.h"
 #include "device/cuda/cuda_device.h"
 #include "device/cuda/driver/gpu_memory.h"
-#include "device/cuda/driver/unit_shares.h"
-#include "device/cuda/note_ring.h"
+#include "device/cuda/grid_issuer.h"
 #include "device/cuda/work.h"
 #include "device/device.h"
 #include "device/host/event_ring.h"
@@ -26,8 +24,8 @@ namespace lagoon::cuda {
 
 /// The Device contract on an NVIDIA GPU (docs/design/cuda.md). One lock protects the table of what
 /// is in flight. Every thread that submits, raises or brings news decides under the lock what the
-/// GPU gets next. The device's own thread reads the GPU's notes, copies through pinned memory and
-/// calls the listener.
+/// GPU gets next; the GridIssuer puts it into CUDA streams. The device's own thread reads the GPU's
+/// notes, copies through pinned memory and calls the listener.
 class GpuDevice final : public Device {
  public:
   static Result<std::unique_ptr<Device>> Create(std::shared_ptr<const GpuSession> session,
@@ -65,17 +63,11 @@ class GpuDevice final : public Device {
   std::string lost_because() const;
 
  private:
-  static constexpr std::uint32_t kIssues = 256;    // grids in flight
   static constexpr std::size_t kGuardStride = 32;  // bytes: each word has its own sector
 
   GpuDevice(std::shared_ptr<const GpuSession> session, const CudaDeviceOptions& options);
   Status Prepare();
-  Status CreateStreams() REQUIRES(mutex_);
-  Result<std::unique_ptr<MarkedStream>> CreateMarkedStream(const OwnMemory& marks, std::size_t mark,
-                                                           int priority,
-                                                           GreenContext share = nullptr) const;
-  Status AddShare(std::uint32_t units) REQUIRES(mutex_);
-  Status AddKernelStreams(std::uint32_t share, const OwnMemory& marks) REQUIRES(mutex_);
+  Status CreateStreams(int priority) REQUIRES(mutex_);
   Result<std::vector<Function>> LoadProgram(const Program& program) REQUIRES(load_mutex_);
   const Driver& driver() const { return session_->driver(); }
 
@@ -91,7 +83,7 @@ class GpuDevice final : public Device {
   void ReportPlaced(Work& work) REQUIRES(mutex_);
   void ReportComplete(Work& work) REQUIRES(mutex_);
   bool Enter() REQUIRES(mutex_);
-  bool Accept(Code code, const char* call) REQUIRES(mutex_);
+  bool Accept(const CallResult& result) REQUIRES(mutex_);
   void Lose(const std::string& why) REQUIRES(mutex_);
   /// Threads that a call must wake after it has given the lock up.
   struct Sleepers {
@@ -104,19 +96,11 @@ class GpuDevice final : public Device {
   // What the GPU gets, and what it reports (gpu_issue.cc).
   void IssueAll() REQUIRES(mutex_);
   void TryIssue(Work& work) REQUIRES(mutex_);
-  using Waits = boost::container::static_vector<Dep, kMaxDeps>;
-  bool WaitsOf(const Work& work, Waits& waits) const REQUIRES(mutex_);
-  static bool MustWait(const Work& work);
+  bool WaitsOf(const Work& work, Waits& waits) REQUIRES(mutex_);
   std::uint32_t ShareOf(const Work& work) const REQUIRES(mutex_);
-  std::uint32_t ChainStream(const Waits& waits, std::uint32_t share) REQUIRES(mutex_);
-  bool HasRoom(const Work& work) const REQUIRES(mutex_);
-  std::uint32_t FreeStream(Rank rank, std::uint32_t share) const REQUIRES(mutex_);
-  void LaunchGrid(Work& work, const Waits& waits, std::uint32_t stream) REQUIRES(mutex_);
-  void FillParams(const Work& work, std::uint32_t issue, const Waits& waits) REQUIRES(mutex_);
   GuardRef RefOf(const Guard& guard) REQUIRES(mutex_);
   bool TakeNotes() REQUIRES(mutex_);
-  void OnNote(const NoteSeen& note) REQUIRES(mutex_);
-  void OnEnded(Issue& issue) REQUIRES(mutex_);
+  void OnNote(const GridNote& note) REQUIRES(mutex_);
   bool CheckFetches() REQUIRES(mutex_);
   void MeterUnits() REQUIRES(mutex_);
 
@@ -152,16 +136,10 @@ class GpuDevice final : public Device {
   std::string lost_because_ GUARDED_BY(mutex_);
   UnitMeter meter_ GUARDED_BY(mutex_);
 
-  OwnMemory marks_;  // mark words of all streams without a share
-  std::vector<OwnMemory> share_marks_ GUARDED_BY(mutex_);
-  OwnMemory states_;
   std::unique_ptr<RecordPool> records_ GUARDED_BY(mutex_);
-  std::unique_ptr<NoteRing> ring_ GUARDED_BY(mutex_);
-  const NoteRing* notes_ = nullptr;                        // ring_, for Waiting() without the lock
-  std::unique_ptr<UnitShares> shares_ GUARDED_BY(mutex_);  // destroyed after their streams
-  std::vector<KernelStream> kernel_streams_ GUARDED_BY(mutex_);
-  std::uint32_t levels_ = 1;
-  int least_priority_ = 0;                 // the driver's number for level 0
+  std::unique_ptr<GridIssuer> issuer_ GUARDED_BY(mutex_);
+  const NoteRing* notes_ = nullptr;        // the issuer's, for Waiting() without the lock
+  OwnMemory marks_;                        // mark words of the streams below
   std::unique_ptr<MarkedStream> control_;  // for guard words when no kernel stream is idle
   std::unique_ptr<MarkedStream> fetch_;
   std::unique_ptr<MarkedStream> to_device_, to_host_;  // used by copies_
@@ -170,11 +148,7 @@ class GpuDevice final : public Device {
     std::uint32_t mark;
   };
   std::vector<PendingFetch> fetches_ GUARDED_BY(mutex_);
-  std::vector<Issue> issues_ GUARDED_BY(mutex_);
-  std::uint32_t next_issue_ GUARDED_BY(mutex_) = 1;
-  std::uint32_t issues_live_ GUARDED_BY(mutex_) = 0;
-  GridParams params_ GUARDED_BY(mutex_){};  // parameters of the launch being built
-  std::unique_ptr<CopyPipeline> copies_;    // used by the device's thread only
+  std::unique_ptr<CopyPipeline> copies_;                      // used by the device's thread only
   std::vector<std::uint32_t> copy_queue_ GUARDED_BY(mutex_);  // works whose bytes may be copied now
 
   CondVar waiters_;

@@ -53,11 +53,10 @@ SubmitResult GpuDevice::Raise(GuardId guard, std::uint32_t value) {
     guards_.Set(guard, value);
     // In the stream that the next urgent launch takes: before that launch, and never behind a
     // kernel.
-    const std::uint32_t idle = FreeStream(0, 0);
-    const Stream stream =
-        idle == kNoIndex ? control_->handle() : kernel_streams_[idle].stream->handle();
+    const Stream idle = issuer_->UrgentStream();
+    const Stream stream = idle == nullptr ? control_->handle() : idle;
     const Address at = device_guards_.device() + Raw(guard) * kGuardStride;
-    if (!Accept(driver().write_value32(stream, at, value, 0), "cuStreamWriteValue32")) {
+    if (!Accept({driver().write_value32(stream, at, value, 0), "cuStreamWriteValue32"})) {
       return SubmitResult::kLost;
     }
     sleepers = AdvanceForCall();
@@ -131,7 +130,7 @@ void GpuDevice::SettleAll() {
 // True if the work is over. The last launch that names a record waits until the Progress holds all
 // of the record's state.
 bool GpuDevice::Settle(Work& work) {
-  if (work.issue != kNoIndex || work.copying || !work.Over()) return false;
+  if (work.issue != nullptr || work.copying || !work.Over()) return false;
   if (work.record == nullptr || work.record->users > 1) return true;
   return !NeedsFetch(*work.record);
 }
@@ -140,9 +139,9 @@ bool GpuDevice::NeedsFetch(DeviceRecord& record) {
   if (record.fetching) return true;
   if (!record.dirty || record.progress->Complete() || record.progress->done() == 0) return false;
   Code code = records_->Fetch(record, driver(), fetch_->handle());
-  if (!Accept(code, "cuMemcpyDtoHAsync")) return true;
+  if (!Accept({code, "cuMemcpyDtoHAsync"})) return true;
   const std::uint32_t mark = fetch_->Mark(code);
-  if (!Accept(code, "cuStreamWriteValue32")) return true;
+  if (!Accept({code, "cuStreamWriteValue32"})) return true;
   record.fetching = true;
   fetches_.push_back({&record, mark});
   return true;
@@ -177,9 +176,9 @@ bool GpuDevice::Enter() {
   return entered.has_value();
 }
 
-bool GpuDevice::Accept(Code code, const char* call) {
-  if (code == kSuccess) return true;
-  Lose(std::string(call) + ": " + driver().Describe(code));
+bool GpuDevice::Accept(const CallResult& result) {
+  if (result.code == kSuccess) return true;
+  Lose(std::string(result.call) + ": " + driver().Describe(result.code));
   return false;
 }
 

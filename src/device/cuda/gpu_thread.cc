@@ -89,13 +89,13 @@ bool GpuDevice::Pump() {
 
 // The bytes move without the lock. The Work of a copy stays until its last piece has arrived.
 bool GpuDevice::PumpCopies() {
-  CopyPipeline::Answer answer;
-  bool moved = copies_->Step(answer);
+  CallResult result;
+  bool moved = copies_->Step(result);
   bool news = false;
   std::uint32_t key = 0;
   {
     MutexLock lock(mutex_);
-    if (lost_ || !Accept(answer.code, answer.call)) return true;
+    if (lost_ || !Accept(result)) return true;
     news_ = false;
     while (copies_->TakeFinished(key)) {
       Work& work = works_[key];
@@ -121,7 +121,7 @@ void GpuDevice::CheckContext() {
   MutexLock lock(mutex_);
   if (lost_) return;
   const Code code = driver().query_stream(control_->handle());
-  if (code != kNotReady) Accept(code, "cuStreamQuery");
+  if (code != kNotReady) Accept({code, "cuStreamQuery"});
 }
 
 }  // namespace lagoon::cuda

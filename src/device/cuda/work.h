@@ -1,6 +1,6 @@
 #pragma once
 
-// The records of a GpuDevice: what was submitted, which of it the GPU has, and the streams between.
+// The records of a GpuDevice: kernels, what was submitted, which of it the GPU has, and its units.
 
 #include <algorithm>
 #include <array>
@@ -31,6 +31,8 @@ struct GpuKernel {
   std::uint32_t occupancy = 1;
 };
 
+struct Issue;
+
 /// A launch or copy in flight: held by the host, then issued into a CUDA stream, then held again if
 /// it is neither complete nor revoked. Or a free slot.
 struct Work : InFlight {
@@ -38,7 +40,7 @@ struct Work : InFlight {
   DeviceRecord* record = nullptr;  // null: a copy, or complete when it was submitted
   bool complete = false;           // reported already
   bool copying = false;
-  std::uint32_t issue = kNoIndex;
+  const Issue* issue = nullptr;  // its grid on the GPU
   /// record->ends + 1 when this launch's last grid ended; 0: no grid yet. Until another grid of
   /// the record ends, a new grid would find no tile to claim.
   std::uint64_t parked_at = 0;
@@ -46,19 +48,11 @@ struct Work : InFlight {
 
 /// A grid in a CUDA stream, until its last block has left.
 struct Issue {
-  std::uint32_t work = kNoIndex;  // kNoIndex: free
-  std::uint32_t id = 0;           // tag of the issue's words on the GPU
-  std::uint32_t stream = 0;       // index of the CUDA stream
-  std::uint32_t grid = 0;
-  std::uint32_t notes = 0;  // room reserved in the ring
-};
-
-/// A CUDA stream for kernels, and the issues in it, oldest first.
-struct KernelStream {
-  std::unique_ptr<MarkedStream> stream;
-  std::uint32_t level = 0;  // priority; 0 is the lowest
-  std::uint32_t share = 0;  // number of the share whose units it uses, from 1; 0: all units
-  std::vector<std::uint32_t> issues;
+  Work* work = nullptr;      // null: free
+  std::uint32_t id = 0;      // tag of the issue's words on the GPU
+  std::uint32_t stream = 0;  // index of the CUDA stream (KernelStreams)
+  std::uint32_t grid = 0;    // number of blocks
+  std::uint32_t notes = 0;   // room reserved in the ring
 };
 
 /// Integrals of busy and idle units over time, as the host sees them. A grid counts for as many

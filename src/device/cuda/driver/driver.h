@@ -19,6 +19,12 @@ inline constexpr Code kOutOfMemory = 2;
 inline constexpr Code kNoDevice = 100;
 inline constexpr Code kNotReady = 600;
 
+/// A result of the driver, and the call that returned it.
+struct CallResult {
+  Code code = kSuccess;
+  const char* call = "";
+};
+
 using Ordinal = int;            // CUdevice
 using Address = std::uint64_t;  // CUdeviceptr
 struct ContextTag;

@@ -72,9 +72,12 @@ OwnMemory& OwnMemory::operator=(OwnMemory&& other) noexcept {
 }
 
 Result<std::unique_ptr<MarkedStream>> MarkedStream::Create(
-    std::shared_ptr<const GpuSession> session, int priority, std::uint32_t* word,
-    Address device_word, GreenContext share) {
-  std::unique_ptr<MarkedStream> stream(new MarkedStream(std::move(session), word, device_word));
+    std::shared_ptr<const GpuSession> session, int priority, const OwnMemory& marks,
+    std::size_t index, GreenContext share) {
+  const std::size_t offset = index * kMarkBytes;
+  std::unique_ptr<MarkedStream> stream(
+      new MarkedStream(std::move(session), reinterpret_cast<std::uint32_t*>(marks.host() + offset),
+                       marks.device() + offset));
   const Driver& driver = stream->session_->driver();
   if (share == nullptr) {
     LAGOON_RETURN_IF_ERROR(

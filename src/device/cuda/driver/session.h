@@ -61,12 +61,15 @@ class OwnMemory {
 /// A CUDA stream, and a word in pinned memory that says how far the stream has come.
 class MarkedStream {
  public:
-  /// `word`, `device_word`: the pinned word as the host and as the GPU addresses it. Borrowed.
-  /// `priority`: the driver's number. `share`: the green context that the stream's kernels run in;
-  /// null: none.
+  /// Bytes of pinned memory for the word of a stream. The host polls it.
+  static constexpr std::size_t kMarkBytes = 64;
+
+  /// `marks`: pinned memory with room for the words of several streams, borrowed. This stream has
+  /// number `index` in it. `priority`: the driver's number. `share`: the green context that the
+  /// stream's kernels run in; null: none.
   static Result<std::unique_ptr<MarkedStream>> Create(std::shared_ptr<const GpuSession> session,
-                                                      int priority, std::uint32_t* word,
-                                                      Address device_word,
+                                                      int priority, const OwnMemory& marks,
+                                                      std::size_t index,
                                                       GreenContext share = nullptr);
   ~MarkedStream();
   MarkedStream(const MarkedStream&) = delete;
