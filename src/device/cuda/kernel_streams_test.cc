@@ -1,0 +1,128 @@
+// Which CUDA stream the next grid goes into.
+
+#include "device/cuda/kernel_streams.h"
+
+#include <gtest/gtest.h>
+
+#include <deque>
+#include <map>
+#include <vector>
+
+#include "base/testing/paths.h"
+#include "device/conformance/suite.h"
+#include "device/cuda/testing/fake_device.h"
+
+namespace lagoon::cuda {
+namespace {
+
+constexpr Rank kBestEffort = Rank{1} << 63;
+constexpr std::uint32_t kDepth = 2;
+
+class KernelStreamsTest : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    fake::OpenFake().Reset(fake::EmulatedSettings(16));
+    const auto driver = Driver::Load(FakeCudaLibrary());
+    ASSERT_TRUE(driver.has_value());
+    auto session = GpuSession::Open(*driver, 0);
+    ASSERT_TRUE(session.has_value());
+    auto streams = KernelStreams::Create(*std::move(session), {.least = 0, .greatest = -2}, kDepth);
+    ASSERT_TRUE(streams.has_value()) << streams.error().message;
+    streams_ = *std::move(streams);
+  }
+
+  /// Puts a grid of `blocks` tiles into the stream.
+  const Issue& Put(std::uint32_t stream, Rank rank, std::uint32_t blocks = 1) {
+    Grid& grid = grids_.emplace_back(blocks);
+    grid.work.progress = grid.record.get();
+    grid.work.rank = rank;
+    grid.issue = {&grid.work, 1, stream, blocks, 0};
+    streams_->Add(grid.issue);
+    return grid.issue;
+  }
+  /// Puts a grid of that rank where it belongs. Returns the priority, 0 the lowest.
+  std::uint64_t PriorityOfNext(Rank rank) {
+    const std::uint32_t stream = streams_->FreeStream(rank, 0);
+    if (stream == kNoIndex) return ~std::uint64_t{0};
+    Put(stream, rank);
+    for (const fake::Call& call : fake::OpenFake().TakeLog()) created_[call.stream] = call.value;
+    return created_.at(reinterpret_cast<std::uint64_t>(streams_->handle(stream)));
+  }
+
+  struct Grid {
+    explicit Grid(std::uint32_t blocks) : record(blocks) {}
+    conformance::Record record;
+    Work work;
+    Issue issue;
+  };
+  std::deque<Grid> grids_;
+  std::map<std::uint64_t, std::uint64_t> created_;  // priority by the driver's stream
+  std::unique_ptr<KernelStreams> streams_;
+};
+
+TEST_F(KernelStreamsTest, BestEffortTakesTheLowestPriorityAndRealTimeTheMiddleOne) {
+  EXPECT_EQ(PriorityOfNext(kBestEffort), 0u);
+  EXPECT_EQ(PriorityOfNext(5), 1u);
+}
+
+TEST_F(KernelStreamsTest, AGridGoesAboveWorseAndBelowBetterRanks) {
+  EXPECT_EQ(PriorityOfNext(5), 1u);
+  EXPECT_EQ(PriorityOfNext(4), 2u) << "better than the one in flight";
+  EXPECT_EQ(PriorityOfNext(6), 0u) << "worse";
+  EXPECT_EQ(PriorityOfNext(4), 2u) << "as good as one";
+}
+
+TEST_F(KernelStreamsTest, WithoutAPriorityLeftAboveAGridSharesTheHighest) {
+  EXPECT_EQ(PriorityOfNext(5), 1u);
+  EXPECT_EQ(PriorityOfNext(4), 2u);
+  EXPECT_EQ(PriorityOfNext(3), 2u);
+}
+
+TEST_F(KernelStreamsTest, OnlyIdleStreamsAreFree) {
+  std::vector<const Issue*> issues;
+  std::uint32_t stream = 0;
+  while ((stream = streams_->FreeStream(5, 0)) != kNoIndex) issues.push_back(&Put(stream, 5));
+  EXPECT_EQ(issues.size() % 3, 0u) << "as many for each priority";
+  streams_->Remove(*issues[1]);
+  EXPECT_EQ(streams_->FreeStream(5, 0), issues[1]->stream);
+}
+
+TEST_F(KernelStreamsTest, AStreamTakesSoManyGridsOfItsShare) {
+  const std::uint32_t stream = streams_->FreeStream(5, 0);
+  Put(stream, 5);
+  EXPECT_TRUE(streams_->TakesMore(stream, 0));
+  EXPECT_FALSE(streams_->TakesMore(stream, 1)) << "of another share";
+  Put(stream, 5);
+  EXPECT_FALSE(streams_->TakesMore(stream, 0));
+}
+
+TEST_F(KernelStreamsTest, OnlyFirstGridsOfTheSameOrABetterRankTakeUnits) {
+  const std::uint32_t stream = streams_->FreeStream(5, 0);
+  const Issue& first = Put(stream, 5, 16);
+  Put(stream, 5, 100);
+  EXPECT_EQ(streams_->BlocksInFront(), 16u);
+  EXPECT_FALSE(streams_->HasRoom(5, 0, 1));
+  EXPECT_TRUE(streams_->HasRoom(4, 0, 1)) << "of a better rank";
+  EXPECT_TRUE(streams_->HasRoom(5, 0, 2)) << "two blocks in each unit";
+  first.work->progress->Mirror(1);
+  EXPECT_TRUE(streams_->HasRoom(5, 0, 1)) << "a block has ended";
+}
+
+TEST_F(KernelStreamsTest, SharesHaveUnitsAndStreamsOfTheirOwn) {
+  const auto one = streams_->AddShare(8);
+  const auto two = streams_->AddShare(8);
+  ASSERT_TRUE(one && two);
+  const std::uint32_t stream = streams_->FreeStream(5, *one);
+  EXPECT_NE(stream, streams_->FreeStream(5, 0));
+  EXPECT_TRUE(streams_->TakesMore(stream, *one));
+  Put(stream, 5, 8);
+  EXPECT_FALSE(streams_->HasRoom(5, *one, 1));
+  EXPECT_TRUE(streams_->HasRoom(5, *two, 1));
+  EXPECT_TRUE(streams_->HasRoom(5, 0, 1)) << "eight units are left";
+  Put(streams_->FreeStream(5, 0), 5, 8);
+  EXPECT_FALSE(streams_->HasRoom(5, *two, 1)) << "a grid without a share may use these units";
+  EXPECT_EQ(streams_->AddShare(17).error().message, "17 units, the device has 16");
+}
+
+}  // namespace
+}  // namespace lagoon::cuda
