@@ -11,13 +11,6 @@ namespace {
 
 constexpr std::uint32_t kRingNotes = 8192;
 
-// Number of tiles after which a kernel of `blocks` tiles reports: `asked`, or more for large
-// kernels.
-std::uint32_t CountInterval(std::uint32_t blocks, std::uint32_t asked) {
-  constexpr std::uint32_t kNotesPerRecord = 64;  // at most
-  return std::max(asked, blocks / kNotesPerRecord);
-}
-
 // True if another grid would find nothing now: the record is on its way to or from the GPU, or the
 // missing tiles are with blocks of other grids, and no grid has ended since this launch's last one.
 bool MustWait(const Work& work) {

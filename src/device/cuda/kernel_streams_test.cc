@@ -119,6 +119,8 @@ TEST_F(KernelStreamsTest, SharesHaveUnitsAndStreamsOfTheirOwn) {
   EXPECT_FALSE(streams_->HasRoom(5, *one, 1));
   EXPECT_TRUE(streams_->HasRoom(5, *two, 1));
   EXPECT_TRUE(streams_->HasRoom(5, 0, 1)) << "eight units are left";
+  Put(streams_->FreeStream(5, 0), 5, 8);
+  EXPECT_FALSE(streams_->HasRoom(5, *two, 1)) << "a grid without a share may use these units";
   EXPECT_EQ(streams_->AddShare(17).error().message, "17 units, the device has 16");
 }
 
