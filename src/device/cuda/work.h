@@ -16,6 +16,13 @@
 
 namespace lagoon::cuda {
 
+/// Number of tiles after which a kernel of `blocks` tiles reports: `asked`, or more for large
+/// kernels.
+inline std::uint32_t CountInterval(std::uint32_t blocks, std::uint32_t asked) {
+  constexpr std::uint32_t kNotesPerRecord = 64;  // at most
+  return std::max(asked, blocks / kNotesPerRecord);
+}
+
 /// A loaded kernel.
 struct GpuKernel {
   std::vector<Function> functions;  // by entry, from the lightest
