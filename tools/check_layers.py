@@ -26,7 +26,7 @@ KERNEL = ("kernels/activation.h kernels/checks.h kernels/cpu_level.h kernels/ima
 EDGE = "server/descriptors.h server/error_map.h server/io_pool.h server/memory_budget.h server/stages.h server/tensor_codec.h"
 # What the host and the GPU share: code for the host includes no other header of CUDA C++.
 HOST_CUDA = "device/cuda/gpu/types.cuh device/cuda/gpu/grid_params.cuh"
-HOST_BODIES = "kernels/cuda/bodies/args.cuh kernels/cuda/bodies/body_id.cuh"
+HOST_BODIES = "kernels/cuda/bodies/args.cuh"
 # The specs of the ops, which both the CPU's and the GPU's kernels are made from.
 SPECS = "kernels/conv kernels/elementwise kernels/lines kernels/move kernels/sequence kernels/window"
 

@@ -35,7 +35,7 @@ struct UnaryRow {
   bool gives_flags = false;      // the result is kBool; otherwise it has the type of x
 
   /// The first opset with the op. 0: ONNX has none, or its shape rule needs more than this row
-  /// (graph/ops/op_table.cc).
+  /// (graph/ops/shape_rules_elementwise.cc).
   int since = 0;
   Parameter alpha = {}, beta = {};
   bool takes_flags = false;  // import refuses other types

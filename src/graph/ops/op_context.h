@@ -1,6 +1,6 @@
 #pragma once
 
-// A node as a shape rule sees it, and the table of ops.
+// A node as a shape rule sees it, and what the table of ops says about an op.
 
 #include <cstdint>
 #include <initializer_list>
@@ -119,6 +119,7 @@ enum class RunTime : std::uint8_t {
   kShapeOnly  // depends on shapes only: always evaluated
 };
 
+/// A row of a family's table (shape_rules.h).
 struct OpSpec {
   std::string_view op;
   std::int64_t since = 9;  // the first opset from which the op is supported

@@ -6,6 +6,7 @@
 #include <cmath>
 #include <cstring>
 
+#include "graph/fold/evaluate.h"
 #include "graph/ops/shape_rules.h"
 #include "plan/element.h"
 
@@ -45,24 +46,6 @@ Result<std::int64_t> CountFloats(const OpContext& context, double start, double 
 
 }  // namespace
 
-Status InferShape(OpContext& context) {
-  const auto rank = static_cast<std::int64_t>(context.rank(0));
-  const auto clamp = [&](std::int64_t at) {
-    return std::clamp<std::int64_t>(at < 0 ? at + rank : at, 0, rank);
-  };
-  const std::int64_t start = clamp(context.node().Int("start", 0));
-  const std::int64_t end = clamp(context.node().Int("end", rank));
-  context.SetAttribute("start", start);
-  context.SetAttribute("end", end);
-  context.SetOutput(0, DataType::kInt64, {std::max<std::int64_t>(end - start, 0)});
-  return {};
-}
-
-Status InferSize(OpContext& context) {
-  context.SetOutput(0, DataType::kInt64, {});
-  return {};
-}
-
 Result<Constant> ConstantNodeValue(const OpContext& context) {
   const Node& node = context.node();
   if (node.attributes.size() != 1) {
@@ -85,6 +68,26 @@ Result<Constant> ConstantNodeValue(const OpContext& context) {
                         list->size());
   }
   return context.Unimplemented("holds strings");
+}
+
+namespace {
+
+Status InferShape(OpContext& context) {
+  const auto rank = static_cast<std::int64_t>(context.rank(0));
+  const auto clamp = [&](std::int64_t at) {
+    return std::clamp<std::int64_t>(at < 0 ? at + rank : at, 0, rank);
+  };
+  const std::int64_t start = clamp(context.node().Int("start", 0));
+  const std::int64_t end = clamp(context.node().Int("end", rank));
+  context.SetAttribute("start", start);
+  context.SetAttribute("end", end);
+  context.SetOutput(0, DataType::kInt64, {std::max<std::int64_t>(end - start, 0)});
+  return {};
+}
+
+Status InferSize(OpContext& context) {
+  context.SetOutput(0, DataType::kInt64, {});
+  return {};
 }
 
 Status InferConstant(OpContext& context) {
@@ -134,5 +137,21 @@ Status InferRange(OpContext& context) {
   context.SetOutput(0, type, {length});
   return {};
 }
+
+constexpr std::string_view kConstantAttributes =
+    "t:value f:value_float F:value_floats i:value_int I:value_ints s:value_string S:value_strings";
+
+constexpr OpSpec kConstantOps[] = {
+    {"Shape", 1, 1, 1, 1, "i:end i:start", InferShape, EvaluateShape, RunTime::kShapeOnly},
+    {"Size", 1, 1, 1, 1, "", InferSize, EvaluateSize, RunTime::kShapeOnly},
+    {"Constant", 1, 0, 0, 1, kConstantAttributes, InferConstant, EvaluateConstant},
+    {"ConstantOfShape", 9, 1, 1, 1, "t:value", InferConstantOfShape, EvaluateConstantOfShape,
+     RunTime::kNever},
+    {"Range", 11, 3, 3, 1, "", InferRange, EvaluateRange, RunTime::kNever},
+};
+
+}  // namespace
+
+std::span<const OpSpec> ConstantOps() { return kConstantOps; }
 
 }  // namespace lagoon

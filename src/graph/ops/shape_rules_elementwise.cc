@@ -4,10 +4,12 @@
 
 #include <algorithm>
 #include <cmath>
+#include <deque>
 #include <limits>
 
 #include "base/check.h"
 #include "base/text.h"
+#include "graph/fold/evaluate.h"
 #include "graph/import/tensor_import.h"
 #include "graph/ops/shape_rules.h"
 #include "plan/elementwise_ops.h"
@@ -43,6 +45,8 @@ Result<Dims> Broadcast(const OpContext& context, const Dims& a, const Dims& b) {
   }
   return out;
 }
+
+namespace {
 
 Status InferUnary(OpContext& context) {
   context.SetOutput(context.dims(0));
@@ -154,11 +158,6 @@ Status InferCastLike(OpContext& context) {
   return {};
 }
 
-Status InferBinary(OpContext& context) {
-  LAGOON_RETURN_IF_ERROR(CheckSameTypes(context));
-  return InferPow(context);
-}
-
 Status InferPow(OpContext& context) {
   Dims out = context.dims(0);
   for (std::size_t i = 1; i < context.input_count(); ++i) {
@@ -166,6 +165,11 @@ Status InferPow(OpContext& context) {
   }
   context.SetOutput(std::move(out));
   return {};
+}
+
+Status InferBinary(OpContext& context) {
+  LAGOON_RETURN_IF_ERROR(CheckSameTypes(context));
+  return InferPow(context);
 }
 
 Status InferSum(OpContext& context) {
@@ -208,6 +212,64 @@ Status InferWhere(OpContext& context) {
   LAGOON_ASSIGN_OR_RETURN(out, Broadcast(context, context.dims(0), out));
   context.SetOutput(0, context.input(1).type, std::move(out));
   return {};
+}
+
+constexpr OpSpec kElementwiseOps[] = {
+    {"PRelu", 7, 2, 2, 1, "", InferPRelu},
+    {"Gelu", 20, 1, 1, 1, "s:approximate", InferGelu},
+    {"Clip", 6, 1, 3, 1, "f:max f:min", InferClip},
+    {"Mod", 10, 2, 2, 1, "i:fmod", InferBinary},
+    {"Pow", 7, 2, 2, 1, "", InferPow, EvaluateBinary},
+    {"Sum", 8, 1, kMaxGraphEdges, 1, "", InferSum, EvaluateBinary},
+    {"Mean", 8, 1, kMaxGraphEdges, 1, "", InferBinary},
+    {"BitShift", 11, 2, 2, 1, "s:direction", InferBitShift},
+    {"Equal", 7, 2, 2, 1, "", InferBinaryRow, EvaluateEqual},
+    {"Where", 9, 3, 3, 1, "", InferWhere, EvaluateWhere},
+    {"Identity", 1, 1, 1, 1, "", InferUnary, EvaluateAlias},
+    {"Dropout", 7, 1, 3, 2, "f:ratio i:seed", InferDropout},
+    {"Cast", 6, 1, 1, 1, "i:saturate i:to", InferCast, EvaluateCast},
+    {"CastLike", 15, 2, 2, 1, "i:saturate", InferCastLike, EvaluateCast},
+};
+
+/// "f:alpha f:beta", as in OpSpec.
+std::string AttributesOf(const elementwise::UnaryRow& row) {
+  std::string attributes;
+  for (const elementwise::Parameter& parameter : {row.alpha, row.beta}) {
+    if (parameter.attribute == nullptr) continue;
+    if (!attributes.empty()) attributes += ' ';
+    attributes += fmt::format("{}:{}", parameter.kind, parameter.attribute);
+  }
+  return attributes;
+}
+
+/// The ops that their row of plan/elementwise_list.h describes.
+struct RowOps {
+  std::deque<std::string> attributes;  // the specs refer to them
+  std::vector<OpSpec> specs;
+
+  RowOps() {
+    for (const elementwise::UnaryRow& row : elementwise::kUnaryRows) {
+      if (row.since == 0) continue;
+      specs.push_back({row.name, row.since, 1, 1, 1, attributes.emplace_back(AttributesOf(row)),
+                       InferUnaryRow, row.folds ? EvaluateUnary : nullptr});
+    }
+    for (const elementwise::BinaryRow& row : elementwise::kBinaryRows) {
+      if (row.since == 0) continue;
+      const std::size_t least = row.any_inputs ? 1 : 2;
+      const std::size_t most = row.any_inputs ? kMaxGraphEdges : 2;
+      specs.push_back({row.name, row.since, least, most, 1, "", InferBinaryRow,
+                       row.folds ? EvaluateBinary : nullptr});
+    }
+  }
+};
+
+}  // namespace
+
+std::span<const OpSpec> ElementwiseOps() { return kElementwiseOps; }
+
+std::span<const OpSpec> ElementwiseRowOps() {
+  static const RowOps rows;
+  return rows.specs;
 }
 
 }  // namespace lagoon

@@ -40,6 +40,8 @@ Status CheckIndices(const OpContext& context, std::size_t i) {
                                      Quoted(context.input(i).name), OipName(type)));
 }
 
+namespace {
+
 Status InferGatherElements(OpContext& context) {
   LAGOON_RETURN_IF_ERROR(CheckIndices(context, 1));
   const Dims& x = context.dims(0);
@@ -225,5 +227,23 @@ Status InferCompress(OpContext& context) {
   context.SetOutput(std::move(out));
   return {};
 }
+
+constexpr OpSpec kIndexOps[] = {
+    {"Tile", 6, 2, 2, 1, "", InferTile},
+    {"Trilu", 14, 1, 2, 1, "i:upper", InferTrilu},
+    {"ReverseSequence", 10, 2, 2, 1, "i:batch_axis i:time_axis", InferReverseSequence},
+    {"GatherElements", 11, 2, 2, 1, "i:axis", InferGatherElements},
+    {"GatherND", 11, 2, 2, 1, "i:batch_dims", InferGatherND},
+    {"Scatter", 9, 3, 3, 1, "i:axis", InferScatterElements},
+    {"ScatterElements", 11, 3, 3, 1, "i:axis s:reduction", InferScatterElements},
+    {"ScatterND", 11, 3, 3, 1, "s:reduction", InferScatterND},
+    {"Compress", 9, 2, 2, 1, "i:axis", InferCompress},
+    {"OneHot", 9, 3, 3, 1, "i:axis", InferOneHot},
+    {"EyeLike", 9, 1, 1, 1, "i:dtype i:k", InferEyeLike},
+};
+
+}  // namespace
+
+std::span<const OpSpec> IndexOps() { return kIndexOps; }
 
 }  // namespace lagoon

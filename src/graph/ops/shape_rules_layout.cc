@@ -6,6 +6,7 @@
 #include <numeric>
 
 #include "base/text.h"
+#include "graph/fold/evaluate.h"
 #include "graph/ops/shape_rules.h"
 
 namespace lagoon {
@@ -25,8 +26,6 @@ Status CheckSameExcept(const OpContext& context, std::size_t i, std::size_t axis
                                      ToString(other), OipName(context.input(0).type),
                                      ToString(first), axis));
 }
-
-}  // namespace
 
 Status InferFlatten(OpContext& context) {
   const Dims& x = context.dims(0);
@@ -228,5 +227,21 @@ Status InferSpaceToDepth(OpContext& context) {
   context.SetOutput({x[0], x[1] * block * block, x[2] / block, x[3] / block});
   return {};
 }
+
+constexpr OpSpec kLayoutOps[] = {
+    {"Flatten", 1, 1, 1, 1, "i:axis", InferFlatten, EvaluateAlias},
+    {"Reshape", 5, 2, 2, 1, "i:allowzero", InferReshape, EvaluateAlias},
+    {"Squeeze", 1, 1, 2, 1, "I:axes", InferSqueeze, EvaluateAlias},
+    {"Unsqueeze", 1, 1, 2, 1, "I:axes", InferUnsqueeze, EvaluateAlias},
+    {"Transpose", 1, 1, 1, 1, "I:perm", InferTranspose, EvaluateTranspose},
+    {"Concat", 4, 1, kMaxGraphEdges, 1, "i:axis", InferConcat, EvaluateConcat},
+    {"Split", 2, 1, 2, kMaxGraphEdges, "i:axis i:num_outputs I:split", InferSplit, EvaluateSplit},
+    {"DepthToSpace", 1, 1, 1, 1, "i:blocksize s:mode", InferDepthToSpace},
+    {"SpaceToDepth", 1, 1, 1, 1, "i:blocksize", InferSpaceToDepth},
+};
+
+}  // namespace
+
+std::span<const OpSpec> LayoutOps() { return kLayoutOps; }
 
 }  // namespace lagoon

@@ -141,8 +141,6 @@ Status CheckScales(const OpContext& context) {
   return context.NumberOr(7);
 }
 
-}  // namespace
-
 Status InferConv(OpContext& context) {
   LAGOON_RETURN_IF_ERROR(context.SameType(0, {1, 2}));
   LAGOON_ASSIGN_OR_RETURN(Dims out, ConvOutput(context, 1));
@@ -284,5 +282,27 @@ Status InferEinsum(OpContext& context) {
   context.SetOutput(einsum->OutputDims());
   return {};
 }
+
+constexpr std::string_view kConvAttributes =
+    "s:auto_pad I:dilations i:group I:kernel_shape I:pads I:strides";
+constexpr std::string_view kTransposeConvAttributes =
+    "s:auto_pad I:dilations i:group I:kernel_shape I:output_padding I:output_shape I:pads "
+    "I:strides";
+
+constexpr OpSpec kLinearOps[] = {
+    {"Conv", 1, 2, 3, 1, kConvAttributes, InferConv},
+    {"ConvTranspose", 1, 2, 3, 1, kTransposeConvAttributes, InferConvTranspose},
+    {"ConvInteger", 10, 2, 4, 1, kConvAttributes, InferConvInteger},
+    {"QLinearConv", 10, 8, 9, 1, kConvAttributes, InferQLinearConv},
+    {"Gemm", 7, 2, 3, 1, "f:alpha f:beta i:transA i:transB", InferGemm},
+    {"MatMul", 1, 2, 2, 1, "", InferMatMul},
+    {"MatMulInteger", 10, 2, 4, 1, "", InferMatMulInteger},
+    {"QLinearMatMul", 10, 8, 8, 1, "", InferQLinearMatMul},
+    {"Einsum", 12, 1, 8, 1, "s:equation", InferEinsum},
+};
+
+}  // namespace
+
+std::span<const OpSpec> LinearOps() { return kLinearOps; }
 
 }  // namespace lagoon

@@ -37,8 +37,6 @@ Status CheckChannels(const OpContext& context) {
   return context.Invalid(fmt::format("input {} has no channels", ToString(context.dims(0))));
 }
 
-}  // namespace
-
 Status InferBatchNormalization(OpContext& context) {
   LAGOON_RETURN_IF_ERROR(CheckChannels(context));
   if (context.node().Int("training_mode", 0) != 0) {
@@ -134,5 +132,20 @@ Status InferLrn(OpContext& context) {
   context.SetOutput(context.dims(0));
   return {};
 }
+
+constexpr OpSpec kNormalizeOps[] = {
+    {"BatchNormalization", 9, 5, 5, 1, "f:epsilon f:momentum i:training_mode",
+     InferBatchNormalization},
+    {"InstanceNormalization", 6, 3, 3, 1, "f:epsilon", InferInstanceNormalization},
+    {"GroupNormalization", 18, 3, 3, 1, "f:epsilon i:num_groups i:stash_type",
+     InferGroupNormalization},
+    {"LayerNormalization", 17, 2, 3, 3, "i:axis f:epsilon i:stash_type", InferLayerNormalization},
+    {"MeanVarianceNormalization", 9, 1, 1, 1, "I:axes", InferMeanVarianceNormalization},
+    {"LRN", 1, 1, 1, 1, "f:alpha f:beta f:bias i:size", InferLrn},
+};
+
+}  // namespace
+
+std::span<const OpSpec> NormalizeOps() { return kNormalizeOps; }
 
 }  // namespace lagoon

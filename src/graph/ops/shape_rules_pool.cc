@@ -39,8 +39,6 @@ Result<Window> InferPool(OpContext& context) {
   return window;
 }
 
-}  // namespace
-
 Status InferMaxPool(OpContext& context) {
   LAGOON_RETURN_IF_ERROR(InferPool(context));
   context.SetOutput(1, DataType::kInt64, context.output(0).dims);
@@ -77,5 +75,25 @@ Status InferGlobalPool(OpContext& context) {
   context.SetOutput(std::move(out));
   return {};
 }
+
+constexpr std::string_view kMaxPoolAttributes =
+    "s:auto_pad i:ceil_mode I:dilations I:kernel_shape I:pads i:storage_order I:strides";
+constexpr std::string_view kAveragePoolAttributes =
+    "s:auto_pad i:ceil_mode i:count_include_pad I:dilations I:kernel_shape I:pads I:strides";
+constexpr std::string_view kLpPoolAttributes =
+    "s:auto_pad i:ceil_mode I:dilations I:kernel_shape i:p I:pads I:strides";
+
+constexpr OpSpec kPoolOps[] = {
+    {"MaxPool", 8, 1, 1, 2, kMaxPoolAttributes, InferMaxPool},
+    {"AveragePool", 7, 1, 1, 1, kAveragePoolAttributes, InferAveragePool},
+    {"LpPool", 2, 1, 1, 1, kLpPoolAttributes, InferLpPool},
+    {"GlobalAveragePool", 1, 1, 1, 1, "", InferGlobalPool},
+    {"GlobalMaxPool", 1, 1, 1, 1, "", InferGlobalPool},
+    {"GlobalLpPool", 2, 1, 1, 1, "i:p", InferGlobalPool},
+};
+
+}  // namespace
+
+std::span<const OpSpec> PoolOps() { return kPoolOps; }
 
 }  // namespace lagoon

@@ -40,8 +40,6 @@ Status CheckScale(OpContext& context) {
   return {};
 }
 
-}  // namespace
-
 Status InferQuantizeLinear(OpContext& context) {
   LAGOON_RETURN_IF_ERROR(context.Float32(0));
   LAGOON_RETURN_IF_ERROR(context.Float32(1));
@@ -67,5 +65,16 @@ Status InferDynamicQuantizeLinear(OpContext& context) {
   context.SetOutput(2, DataType::kUInt8, {});
   return {};
 }
+
+constexpr OpSpec kQuantizeOps[] = {
+    {"QuantizeLinear", 10, 2, 3, 1, "i:axis i:block_size i:output_dtype i:saturate",
+     InferQuantizeLinear},
+    {"DequantizeLinear", 10, 2, 3, 1, "i:axis i:block_size", InferDequantizeLinear},
+    {"DynamicQuantizeLinear", 11, 1, 1, 3, "", InferDynamicQuantizeLinear},
+};
+
+}  // namespace
+
+std::span<const OpSpec> QuantizeOps() { return kQuantizeOps; }
 
 }  // namespace lagoon

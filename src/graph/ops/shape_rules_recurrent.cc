@@ -68,8 +68,6 @@ Status CheckLengths(const OpContext& context, std::int64_t batch, std::int64_t s
   return context.Unimplemented("sequence_lens shorter than the input are not supported");
 }
 
-}  // namespace
-
 Status InferRecurrent(OpContext& context) {
   LAGOON_RETURN_IF_ERROR(context.SameType(0, {1, 2, 3, 5, 6, 7}));
   const Dims& x = context.dims(0);
@@ -115,5 +113,19 @@ Status InferRecurrent(OpContext& context) {
   context.SetOutput(2, type, state);
   return {};
 }
+
+constexpr std::string_view kRecurrentAttributes =
+    "F:activation_alpha F:activation_beta S:activations f:clip s:direction i:hidden_size "
+    "i:input_forget i:layout i:linear_before_reset";
+
+constexpr OpSpec kRecurrentOps[] = {
+    {"LSTM", 7, 3, 8, 3, kRecurrentAttributes, InferRecurrent},
+    {"GRU", 7, 3, 6, 2, kRecurrentAttributes, InferRecurrent},
+    {"RNN", 7, 3, 6, 2, kRecurrentAttributes, InferRecurrent},
+};
+
+}  // namespace
+
+std::span<const OpSpec> RecurrentOps() { return kRecurrentOps; }
 
 }  // namespace lagoon

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <numeric>
 
+#include "graph/fold/evaluate.h"
 #include "graph/ops/shape_rules.h"
 
 namespace lagoon {
@@ -33,10 +34,6 @@ std::vector<std::int64_t> AllAxes(std::size_t rank) {
   return axes;
 }
 
-}  // namespace
-
-namespace {
-
 Status InferReduceSince(OpContext& context, std::int64_t input_since) {
   LAGOON_ASSIGN_OR_RETURN(const auto given,
                           context.IntsFromInputOrAttribute(1, "axes", input_since));
@@ -46,8 +43,6 @@ Status InferReduceSince(OpContext& context, std::int64_t input_since) {
   context.EraseAttribute("noop_with_empty_axes");
   return InferReduceOver(context, std::move(axes));
 }
-
-}  // namespace
 
 Status InferReduce(OpContext& context) { return InferReduceSince(context, 18); }
 
@@ -115,5 +110,32 @@ Status InferSoftmax(OpContext& context) {
   context.SetOutput(context.dims(0));
   return {};
 }
+
+constexpr std::string_view kReduceAttributes = "I:axes i:keepdims i:noop_with_empty_axes";
+
+constexpr OpSpec kReduceOps[] = {
+    {"LpNormalization", 1, 1, 1, 1, "i:axis i:p", InferLpNormalization},
+    {"ReduceMean", 1, 1, 2, 1, kReduceAttributes, InferReduce, EvaluateReduce},
+    {"ReduceMax", 1, 1, 2, 1, kReduceAttributes, InferReduce, EvaluateReduce},
+    {"ReduceMin", 1, 1, 2, 1, kReduceAttributes, InferReduce, EvaluateReduce},
+    {"ReduceProd", 1, 1, 2, 1, kReduceAttributes, InferReduce, EvaluateReduce},
+    {"ReduceSum", 1, 1, 2, 1, kReduceAttributes, InferReduceSum, EvaluateReduce},
+    {"ReduceL1", 1, 1, 2, 1, kReduceAttributes, InferReduce},
+    {"ReduceL2", 1, 1, 2, 1, kReduceAttributes, InferReduce},
+    {"ReduceLogSum", 1, 1, 2, 1, kReduceAttributes, InferReduce},
+    {"ReduceLogSumExp", 1, 1, 2, 1, kReduceAttributes, InferReduce},
+    {"ReduceSumSquare", 1, 1, 2, 1, kReduceAttributes, InferReduce},
+    {"ArgMax", 1, 1, 1, 1, "i:axis i:keepdims i:select_last_index", InferArg},
+    {"ArgMin", 1, 1, 1, 1, "i:axis i:keepdims i:select_last_index", InferArg},
+    {"CumSum", 11, 2, 2, 1, "i:exclusive i:reverse", InferCumSum},
+    {"TopK", 1, 1, 2, 2, "i:axis i:k i:largest i:sorted", InferTopK},
+    {"Softmax", 1, 1, 1, 1, "i:axis", InferSoftmax},
+    {"LogSoftmax", 1, 1, 1, 1, "i:axis", InferSoftmax},
+    {"Hardmax", 1, 1, 1, 1, "i:axis", InferSoftmax},
+};
+
+}  // namespace
+
+std::span<const OpSpec> ReduceOps() { return kReduceOps; }
 
 }  // namespace lagoon

@@ -7,6 +7,7 @@
 #include <numeric>
 
 #include "base/text.h"
+#include "graph/fold/evaluate.h"
 #include "graph/ops/shape_rules.h"
 #include "plan/element.h"
 
@@ -120,8 +121,6 @@ Result<Constant> PadValue(const OpContext& context) {
   });
 }
 
-}  // namespace
-
 Status InferPad(OpContext& context) {
   const std::string mode = context.node().String("mode", "constant");
   const std::size_t rank = context.rank(0);
@@ -205,5 +204,16 @@ Status InferExpand(OpContext& context) {
   context.SetOutput(std::move(out));
   return {};
 }
+
+constexpr OpSpec kRegionOps[] = {
+    {"Pad", 2, 1, 4, 1, "s:mode I:pads f:value", InferPad},
+    {"Slice", 1, 1, 5, 1, "I:axes I:ends I:starts", InferSlice, EvaluateSlice},
+    {"Expand", 8, 2, 2, 1, "", InferExpand, EvaluateExpand},
+    {"Gather", 1, 2, 2, 1, "i:axis", InferGather, EvaluateGather},
+};
+
+}  // namespace
+
+std::span<const OpSpec> RegionOps() { return kRegionOps; }
 
 }  // namespace lagoon

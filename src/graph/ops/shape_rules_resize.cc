@@ -171,8 +171,6 @@ Status CheckWord(const OpContext& context, const char* attribute, const std::str
   return context.Unimplemented(fmt::format("{} {} is not supported", attribute, Quoted(word)));
 }
 
-}  // namespace
-
 Status InferResize(OpContext& context) {
   constexpr std::int64_t kSizesSince = 11;
   LAGOON_RETURN_IF_ERROR(CheckWord(context, "mode", "nearest", {"nearest", "linear", "cubic"}));
@@ -201,5 +199,18 @@ Status InferUpsample(OpContext& context) {
   LAGOON_ASSIGN_OR_RETURN(Scaling scaling, ReadScaling(context, 1));
   return SetResize(context, std::move(scaling));
 }
+
+constexpr std::string_view kResizeAttributes =
+    "i:antialias I:axes s:coordinate_transformation_mode f:cubic_coeff_a i:exclude_outside "
+    "f:extrapolation_value s:keep_aspect_ratio_policy s:mode s:nearest_mode";
+
+constexpr OpSpec kResizeOps[] = {
+    {"Resize", 10, 1, 4, 1, kResizeAttributes, InferResize},
+    {"Upsample", 9, 2, 2, 1, "s:mode", InferUpsample},
+};
+
+}  // namespace
+
+std::span<const OpSpec> ResizeOps() { return kResizeOps; }
 
 }  // namespace lagoon

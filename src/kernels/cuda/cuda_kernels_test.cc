@@ -6,7 +6,7 @@
 #include <functional>
 
 #include "kernels/cpu_kernels.h"
-#include "kernels/cuda/bodies/body_id.cuh"
+#include "kernels/cuda/bodies/args.cuh"
 #include "kernels/cuda/op_program.h"
 
 namespace lagoon::cuda {

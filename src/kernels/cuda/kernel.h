@@ -11,7 +11,6 @@
 
 #include "base/status.h"
 #include "kernels/cuda/bodies/args.cuh"
-#include "kernels/cuda/bodies/body_id.cuh"
 #include "kernels/kernel_maker.h"
 
 namespace lagoon::cuda {

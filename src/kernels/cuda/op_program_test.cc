@@ -8,7 +8,7 @@
 #include <sstream>
 
 #include "base/testing/paths.h"
-#include "kernels/cuda/bodies/body_id.cuh"
+#include "kernels/cuda/bodies/args.cuh"
 
 namespace lagoon::cuda {
 namespace {

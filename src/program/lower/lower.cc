@@ -1,11 +1,12 @@
 #include <fmt/format.h>
 
-#include <algorithm>
 #include <array>
 #include <cstring>
 #include <limits>
 #include <memory>
+#include <unordered_map>
 
+#include "base/check.h"
 #include "plan/element.h"
 #include "plan/elementwise_ops.h"
 #include "program/lower/builder.h"
@@ -14,154 +15,6 @@
 
 namespace lagoon {
 namespace {
-
-using LowerFunction = Status (*)(ProgramBuilder&, const Node&);
-
-/// True if the right side and the bias are constants, so that kernels can pack them.
-bool IsPacked(const ProgramBuilder& builder, const Node& node) {
-  if (builder.dims(node.inputs[1]).size() != 2 || builder.dims(node.inputs[0]).size() < 2) {
-    return false;
-  }
-  return std::all_of(node.inputs.begin() + 1, node.inputs.end(),
-                     [&](ValueId id) { return id == kNoValue || builder.constant(id) != nullptr; });
-}
-
-/// True for a Gemm whose constants are in the normal form that fusion leaves.
-bool IsNormalGemm(const ProgramBuilder& builder, const Node& node) {
-  if (!IsPacked(builder, node) || node.Int("transA", 0) != 0) return false;
-  if (node.Float("alpha", 1) != 1 || node.Float("beta", 1) != 1) return false;
-  return node.inputs.size() < 3 || node.inputs[2] == kNoValue ||
-         builder.dims(node.inputs[2]) == Dims{builder.dims(node.outputs[0]).back()};
-}
-
-Status LowerConverted(ProgramBuilder& builder, const Node& node, LowerFunction lower);
-
-bool Is(const ProgramBuilder& builder, const Node& node, DataType type) {
-  return builder.type(node.inputs[0]) == type;
-}
-
-Status LowerMatMul(ProgramBuilder& builder, const Node& node) {
-  if (Is(builder, node, DataType::kFloat32)) {
-    if (IsPacked(builder, node)) return LowerPackedMatMul(builder, node);
-  } else if (Is(builder, node, DataType::kFloat16) || Is(builder, node, DataType::kBFloat16)) {
-    return LowerConverted(builder, node, LowerMatMul);
-  }
-  LAGOON_RETURN_IF_ERROR(CheckNotFused(node));
-  return LowerComputedMatMul(builder, node);
-}
-
-Status LowerMaxPool(ProgramBuilder& builder, const Node& node) {
-  const DataType type = builder.type(node.inputs[0]);
-  const bool converts = IsFloat(type) && type != DataType::kFloat32;
-  return converts ? LowerConverted(builder, node, LowerPool) : LowerPool(builder, node);
-}
-
-Status LowerGemm(ProgramBuilder& builder, const Node& node) {
-  if (!Is(builder, node, DataType::kFloat32)) {
-    if (IsFloat(builder.type(node.inputs[0]))) return LowerConverted(builder, node, LowerGemm);
-  } else if (IsNormalGemm(builder, node)) {
-    return LowerPackedMatMul(builder, node);
-  }
-  LAGOON_RETURN_IF_ERROR(CheckNotFused(node));
-  return LowerComputedGemm(builder, node);
-}
-
-struct Lowering {
-  std::string_view op;
-  LowerFunction lower;
-  /// kFloat: computes in fp32. Inputs and outputs of other float types are converted; integers are
-  /// not supported.
-  enum Types : std::uint8_t { kAny, kFloat } types = kAny;
-  bool fuses = false;  // true: supports Node::fused
-};
-
-constexpr auto kFloat = Lowering::kFloat;
-constexpr auto kAny = Lowering::kAny;
-
-/// Besides the ops of plan/elementwise_list.h that need no more than LowerUnary or LowerBinary.
-constexpr Lowering kLowerings[] = {
-    {"Conv", LowerConv, kFloat, true},
-    {"ConvTranspose", LowerConvTranspose, kFloat},
-    {"ConvInteger", LowerConvInteger},
-    {"QLinearConv", LowerQLinearConv},
-    {"Gemm", LowerGemm, kAny, true},
-    {"MatMul", LowerMatMul, kAny, true},
-    {"MatMulInteger", LowerMatMulInteger},
-    {"QLinearMatMul", LowerQLinearMatMul},
-    {"Einsum", LowerEinsum},
-    {"BatchNormalization", LowerBatchNormalization, kFloat},
-    {"ChannelAffine", LowerChannelAffine, kAny, true},
-    {"InstanceNormalization", LowerInstanceNormalization, kFloat},
-    {"GroupNormalization", LowerGroupNormalization, kFloat},
-    {"LayerNormalization", LowerLayerNormalization, kFloat},
-    {"RMSNormalization", LowerLayerNormalization},
-    {"Attention", LowerAttention},
-    {"MeanVarianceNormalization", LowerMeanVarianceNormalization, kFloat},
-    {"LpNormalization", LowerLpNormalization, kFloat},
-    {"LRN", LowerLrn, kFloat},
-    {"LSTM", LowerRecurrent, kFloat},
-    {"GRU", LowerRecurrent, kFloat},
-    {"RNN", LowerRecurrent, kFloat},
-    {"QuantizeLinear", LowerQuantizeLinear},
-    {"DequantizeLinear", LowerDequantizeLinear},
-    {"DynamicQuantizeLinear", LowerDynamicQuantizeLinear},
-    {"Add", LowerBinary, kAny, true},
-    {"Sum", LowerBinary},
-    {"Mean", LowerBinary},
-    {"BitShift", LowerBinary},
-    {"Pow", LowerPow},
-    {"Where", LowerWhere},
-    {"Cast", LowerCast},
-    {"MaxPool", LowerMaxPool},
-    {"AveragePool", LowerPool, kFloat},
-    {"LpPool", LowerPool, kFloat},
-    {"GlobalAveragePool", LowerGlobalPool, kFloat},
-    {"GlobalMaxPool", LowerGlobalPool, kFloat},
-    {"GlobalLpPool", LowerGlobalLpPool, kFloat},
-    {"ReduceMean", LowerReduce},
-    {"ReduceSum", LowerReduce},
-    {"ReduceMax", LowerReduce},
-    {"ReduceMin", LowerReduce},
-    {"ReduceProd", LowerReduce},
-    {"ReduceL1", LowerReduce},
-    {"ReduceL2", LowerReduce},
-    {"ReduceLogSum", LowerReduce},
-    {"ReduceLogSumExp", LowerReduce},
-    {"ReduceSumSquare", LowerReduce},
-    {"ArgMax", LowerArg},
-    {"ArgMin", LowerArg},
-    {"Hardmax", LowerHardmax},
-    {"CumSum", LowerCumSum},
-    {"TopK", LowerTopK},
-    {"Softmax", LowerSoftmax, kFloat},
-    {"LogSoftmax", LowerSoftmax, kFloat},
-    {"Reshape", LowerView},
-    {"Flatten", LowerView},
-    {"Squeeze", LowerView},
-    {"Unsqueeze", LowerView},
-    {"Identity", LowerView},
-    {"Dropout", LowerDropout},
-    {"Transpose", LowerTranspose},
-    {"Concat", LowerConcat},
-    {"Split", LowerSplit},
-    {"Slice", LowerSlice, kAny, true},
-    {"Expand", LowerExpand},
-    {"Pad", LowerPad},
-    {"Tile", LowerTile},
-    {"Resize", LowerResize},
-    {"Trilu", LowerTrilu},
-    {"EyeLike", LowerEyeLike},
-    {"OneHot", LowerOneHot},
-    {"Compress", LowerCompress},
-    {"DepthToSpace", LowerDepthToSpace},
-    {"SpaceToDepth", LowerSpaceToDepth},
-    {"ReverseSequence", LowerReverseSequence},
-    {"Gather", LowerGather},
-    {"GatherElements", LowerGatherElements},
-    {"GatherND", LowerGatherND},
-    {"ScatterElements", LowerScatterElements},
-    {"ScatterND", LowerScatterND},
-};
 
 Constant ToFloat32(const Constant& constant) {
   return WithElementType(constant.type, [&]<typename T>(std::type_identity<T>) {
@@ -191,6 +44,8 @@ Result<ValueId> InFloat32(ProgramBuilder& builder, ValueId value) {
   return id;
 }
 
+}  // namespace
+
 /// Lowers a node with floats that are not all fp32: converts its inputs and outputs.
 Status LowerConverted(ProgramBuilder& builder, const Node& node, LowerFunction lower) {
   Node fp32 = node;
@@ -217,6 +72,8 @@ Status LowerConverted(ProgramBuilder& builder, const Node& node, LowerFunction l
   return {};
 }
 
+namespace {
+
 /// True if all float inputs are fp32. Fails if input 0, which determines the type of the
 /// computation, is not a float.
 Result<bool> IsFloat32(const ProgramBuilder& builder, const Node& node) {
@@ -232,12 +89,30 @@ Result<bool> IsFloat32(const ProgramBuilder& builder, const Node& node) {
   return all;
 }
 
+using Table = std::unordered_map<std::string_view, const Lowering*>;
+
+/// The families; no two have the same op.
+Table JoinFamilies() {
+  Table table;
+  for (const std::span<const Lowering> family :
+       {AttentionLowerings(), EinsumLowerings(), ElementwiseLowerings(), IndexLowerings(),
+        IntegerConvLowerings(), MatmulLowerings(), MoveLowerings(), NormalizeLowerings(),
+        QuantizeLowerings(), RecurrentLowerings(), ReduceLowerings(), ResizeLowerings(),
+        TakeLowerings(), WindowLowerings()}) {
+    for (const Lowering& lowering : family) {
+      const bool is_new = table.emplace(lowering.op, &lowering).second;
+      LAGOON_CHECK(is_new);
+    }
+  }
+  return table;
+}
+
 /// Null if no kernel computes the op.
 const Lowering* FindLowering(std::string_view op) {
   static constexpr Lowering kUnary{"", LowerUnary}, kBinary{"", LowerBinary};
-  const auto* const found = std::find_if(std::begin(kLowerings), std::end(kLowerings),
-                                         [&](const Lowering& l) { return l.op == op; });
-  if (found != std::end(kLowerings)) return found;
+  static const Table table = JoinFamilies();
+  const auto found = table.find(op);
+  if (found != table.end()) return found->second;
   if (elementwise::FindUnary(op) != nullptr) return &kUnary;
   return elementwise::FindBinary(op) != nullptr ? &kBinary : nullptr;
 }
@@ -246,7 +121,7 @@ Status LowerNode(ProgramBuilder& builder, const Node& node) {
   const Lowering* found = FindLowering(node.op);
   if (found == nullptr) return Fail(ErrorCode::kUnimplemented, "the op has no kernel");
   if (!found->fuses) LAGOON_RETURN_IF_ERROR(CheckNotFused(node));
-  if (found->types == kAny) return found->lower(builder, node);
+  if (found->types == Lowering::kAny) return found->lower(builder, node);
   LAGOON_ASSIGN_OR_RETURN(const bool fp32, IsFloat32(builder, node));
   return fp32 ? found->lower(builder, node) : LowerConverted(builder, node, found->lower);
 }

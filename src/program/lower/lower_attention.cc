@@ -48,8 +48,6 @@ AttentionView MaskView(const Dims& dims, const AttentionSpec& spec) {
   return {at(0), at(1), at(2), at(3)};
 }
 
-}  // namespace
-
 Status LowerAttention(ProgramBuilder& builder, const Node& node) {
   std::vector<Operand> operands;
   std::array<Heads, 3> heads;
@@ -92,5 +90,13 @@ Status LowerAttention(ProgramBuilder& builder, const Node& node) {
   return builder.Emit(node.name, [&](auto& make) { return make.Attention(spec); },
                       std::move(operands), {builder.All(y)});
 }
+
+constexpr Lowering kAttentionLowerings[] = {
+    {"Attention", LowerAttention},
+};
+
+}  // namespace
+
+std::span<const Lowering> AttentionLowerings() { return kAttentionLowerings; }
 
 }  // namespace lagoon

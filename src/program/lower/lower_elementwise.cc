@@ -112,6 +112,8 @@ Status LowerBinary(ProgramBuilder& builder, const Node& node) {
   return {};
 }
 
+namespace {
+
 Status LowerPow(ProgramBuilder& builder, const Node& node) {
   LAGOON_ASSIGN_OR_RETURN(std::vector<Tensor> inputs, UseAll(builder, node));
   const DataType type = inputs[0].type;
@@ -151,5 +153,19 @@ Status LowerWhere(ProgramBuilder& builder, const Node& node) {
                       },
                       {builder.All(x[0]), builder.All(x[1]), builder.All(x[2])}, {builder.All(y)});
 }
+
+constexpr Lowering kElementwiseLowerings[] = {
+    {"Add", LowerBinary, Lowering::kAny, true},
+    {"Sum", LowerBinary},
+    {"Mean", LowerBinary},
+    {"BitShift", LowerBinary},
+    {"Pow", LowerPow},
+    {"Where", LowerWhere},
+    {"Cast", LowerCast},
+};
+
+}  // namespace
+
+std::span<const Lowering> ElementwiseLowerings() { return kElementwiseLowerings; }
 
 }  // namespace lagoon

@@ -100,8 +100,6 @@ Status LowerScatterOf(ProgramBuilder& builder, const Node& node, IndexSpec spec)
 
 std::size_t AxisOf(const Node& node) { return static_cast<std::size_t>(node.Int("axis", 0)); }
 
-}  // namespace
-
 Status LowerGather(ProgramBuilder& builder, const Node& node) {
   const Dims& x = builder.dims(node.inputs[0]);
   const std::size_t axis = AxisOf(node);
@@ -137,5 +135,15 @@ Status LowerScatterND(ProgramBuilder& builder, const Node& node) {
   return LowerScatterOf(builder, node,
                         ByTuple(builder.dims(node.inputs[0]), builder.dims(node.inputs[1]), 0));
 }
+
+constexpr Lowering kIndexLowerings[] = {
+    {"Gather", LowerGather},       {"GatherElements", LowerGatherElements},
+    {"GatherND", LowerGatherND},   {"ScatterElements", LowerScatterElements},
+    {"ScatterND", LowerScatterND},
+};
+
+}  // namespace
+
+std::span<const Lowering> IndexLowerings() { return kIndexLowerings; }
 
 }  // namespace lagoon

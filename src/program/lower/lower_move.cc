@@ -146,8 +146,6 @@ bool ShufflesChannels(const std::vector<std::int64_t>& order) {
   return order == std::vector<std::int64_t>{0, 2, 1, 3, 4};
 }
 
-}  // namespace
-
 Status LowerView(ProgramBuilder& builder, const Node& node) {
   const Dims dims = builder.dims(node.outputs[0]);
   const Dims x_dims = builder.dims(node.inputs[0]);
@@ -261,5 +259,23 @@ Status LowerExpand(ProgramBuilder& builder, const Node& node) {
   builder.Define(node.outputs[0], y);
   return {};
 }
+
+constexpr Lowering kMoveLowerings[] = {
+    {"Slice", LowerSlice, Lowering::kAny, true},
+    {"Reshape", LowerView},
+    {"Flatten", LowerView},
+    {"Squeeze", LowerView},
+    {"Unsqueeze", LowerView},
+    {"Identity", LowerView},
+    {"Dropout", LowerDropout},
+    {"Transpose", LowerTranspose},
+    {"Concat", LowerConcat},
+    {"Split", LowerSplit},
+    {"Expand", LowerExpand},
+};
+
+}  // namespace
+
+std::span<const Lowering> MoveLowerings() { return kMoveLowerings; }
 
 }  // namespace lagoon

@@ -1,101 +1,58 @@
 #pragma once
 
-// One function per family of ops: appends the kernels of a node in the graph's normal form
-// (graph/graph.h) and defines its outputs. An error says what is wrong; Lower() adds model, node,
-// op and opset.
+// How nodes are lowered: each file lower_*.cc has the lowerings of a family of ops and, at its end,
+// the family's table. Lower() (lower.cc) joins the tables. Here is also what the files share.
+
+#include <span>
+#include <string_view>
 
 #include "kernels/image_window.h"
 #include "program/lower/builder.h"
 
 namespace lagoon {
 
-// lower_conv.cc: Conv, MatMul and Gemm with constant weights.
+/// Appends the kernels of a node in the graph's normal form (graph/graph.h) and defines its
+/// outputs. An error says what is wrong; Lower() adds model, node, op and opset.
+using LowerFunction = Status (*)(ProgramBuilder& builder, const Node& node);
+
+struct Lowering {
+  std::string_view op;
+  LowerFunction lower;
+  /// kFloat: computes in fp32. Inputs and outputs of other float types are converted; integers are
+  /// not supported.
+  enum Types : std::uint8_t { kAny, kFloat } types = kAny;
+  bool fuses = false;  // true: supports Node::fused
+};
+
+std::span<const Lowering> AttentionLowerings();
+std::span<const Lowering> EinsumLowerings();
+std::span<const Lowering> ElementwiseLowerings();
+std::span<const Lowering> IndexLowerings();
+std::span<const Lowering> IntegerConvLowerings();
+std::span<const Lowering> MatmulLowerings();
+std::span<const Lowering> MoveLowerings();
+std::span<const Lowering> NormalizeLowerings();
+std::span<const Lowering> QuantizeLowerings();
+std::span<const Lowering> RecurrentLowerings();
+std::span<const Lowering> ReduceLowerings();
+std::span<const Lowering> ResizeLowerings();
+std::span<const Lowering> TakeLowerings();
+std::span<const Lowering> WindowLowerings();
+
+/// lower_elementwise.cc. An op of plan/elementwise_list.h that needs no more than these has no row.
+Status LowerUnary(ProgramBuilder& builder, const Node& node);
+Status LowerBinary(ProgramBuilder& builder, const Node& node);  // any number of inputs
+
+/// lower_conv.cc: Conv, MatMul and Gemm with constant weights.
 Status LowerImageConv(ProgramBuilder& builder, const Node& node);     // on images
 Status LowerPackedMatMul(ProgramBuilder& builder, const Node& node);  // and Gemm
-
-// lower_window.cc
+/// lower_window.cc: any Conv.
 Status LowerConv(ProgramBuilder& builder, const Node& node);
 /// On plain tensors; the weights may be computed.
 Status LowerDirectConv(ProgramBuilder& builder, const Node& node);
-Status LowerConvTranspose(ProgramBuilder& builder, const Node& node);
-Status LowerConvInteger(ProgramBuilder& builder, const Node& node);
-Status LowerQLinearConv(ProgramBuilder& builder, const Node& node);
-Status LowerPool(ProgramBuilder& builder, const Node& node);  // MaxPool, AveragePool, LpPool
-Status LowerGlobalLpPool(ProgramBuilder& builder, const Node& node);
 
-// lower_matmul.cc: products of two computed operands.
-Status LowerComputedMatMul(ProgramBuilder& builder, const Node& node);
-Status LowerComputedGemm(ProgramBuilder& builder, const Node& node);
-Status LowerMatMulInteger(ProgramBuilder& builder, const Node& node);
-Status LowerQLinearMatMul(ProgramBuilder& builder, const Node& node);
-Status LowerEinsum(ProgramBuilder& builder, const Node& node);
-
-// lower_attention.cc
-Status LowerAttention(ProgramBuilder& builder, const Node& node);
-
-// lower_normalize.cc
-Status LowerChannelAffine(ProgramBuilder& builder, const Node& node);
-Status LowerBatchNormalization(ProgramBuilder& builder, const Node& node);
-Status LowerInstanceNormalization(ProgramBuilder& builder, const Node& node);
-Status LowerGroupNormalization(ProgramBuilder& builder, const Node& node);
-Status LowerLayerNormalization(ProgramBuilder& builder, const Node& node);  // RMSNormalization too
-Status LowerMeanVarianceNormalization(ProgramBuilder& builder, const Node& node);
-Status LowerLpNormalization(ProgramBuilder& builder, const Node& node);
-Status LowerLrn(ProgramBuilder& builder, const Node& node);
-
-// lower_quantize.cc
-Status LowerQuantizeLinear(ProgramBuilder& builder, const Node& node);
-Status LowerDequantizeLinear(ProgramBuilder& builder, const Node& node);
-Status LowerDynamicQuantizeLinear(ProgramBuilder& builder, const Node& node);
-
-// lower_recurrent.cc
-Status LowerRecurrent(ProgramBuilder& builder, const Node& node);  // LSTM, GRU, RNN
-
-// lower_resize.cc
-Status LowerResize(ProgramBuilder& builder, const Node& node);
-
-// lower_reduce.cc
-Status LowerArg(ProgramBuilder& builder, const Node& node);  // ArgMax, ArgMin
-Status LowerHardmax(ProgramBuilder& builder, const Node& node);
-Status LowerCumSum(ProgramBuilder& builder, const Node& node);
-Status LowerTopK(ProgramBuilder& builder, const Node& node);
-Status LowerGlobalPool(ProgramBuilder& builder, const Node& node);
-Status LowerReduce(ProgramBuilder& builder, const Node& node);
-Status LowerSoftmax(ProgramBuilder& builder, const Node& node);  // and LogSoftmax
-
-// lower_elementwise.cc
-Status LowerUnary(ProgramBuilder& builder, const Node& node);
-Status LowerBinary(ProgramBuilder& builder, const Node& node);  // any number of inputs
-Status LowerPow(ProgramBuilder& builder, const Node& node);
-Status LowerCast(ProgramBuilder& builder, const Node& node);
-Status LowerWhere(ProgramBuilder& builder, const Node& node);
-
-// lower_move.cc
-Status LowerView(ProgramBuilder& builder, const Node& node);  // Reshape and similar ops, Identity
-Status LowerTranspose(ProgramBuilder& builder, const Node& node);
-Status LowerConcat(ProgramBuilder& builder, const Node& node);
-Status LowerSplit(ProgramBuilder& builder, const Node& node);
-Status LowerSlice(ProgramBuilder& builder, const Node& node);
-Status LowerDropout(ProgramBuilder& builder, const Node& node);
-Status LowerExpand(ProgramBuilder& builder, const Node& node);
-
-// lower_index.cc
-Status LowerGather(ProgramBuilder& builder, const Node& node);
-Status LowerGatherElements(ProgramBuilder& builder, const Node& node);
-Status LowerGatherND(ProgramBuilder& builder, const Node& node);
-Status LowerScatterElements(ProgramBuilder& builder, const Node& node);
-Status LowerScatterND(ProgramBuilder& builder, const Node& node);
-
-// lower_take.cc
-Status LowerPad(ProgramBuilder& builder, const Node& node);
-Status LowerTile(ProgramBuilder& builder, const Node& node);
-Status LowerCompress(ProgramBuilder& builder, const Node& node);
-Status LowerDepthToSpace(ProgramBuilder& builder, const Node& node);
-Status LowerSpaceToDepth(ProgramBuilder& builder, const Node& node);
-Status LowerTrilu(ProgramBuilder& builder, const Node& node);
-Status LowerEyeLike(ProgramBuilder& builder, const Node& node);
-Status LowerOneHot(ProgramBuilder& builder, const Node& node);
-Status LowerReverseSequence(ProgramBuilder& builder, const Node& node);
+/// Lowers a node with floats that are not all fp32: converts its inputs and outputs.
+Status LowerConverted(ProgramBuilder& builder, const Node& node, LowerFunction lower);
 
 /// A rank-4 value as an image.
 struct ImageShape {

@@ -146,8 +146,6 @@ Result<std::optional<Tensor>> RowParameter(ProgramBuilder& builder, const Node& 
   return std::optional(std::move(full));
 }
 
-}  // namespace
-
 Status LowerChannelAffine(ProgramBuilder& builder, const Node& node) {
   const Dims& dims = builder.dims(node.outputs[0]);
   const Layout layout = dims.size() == 4 ? Layout::kChannelsLast : Layout::kPlain;
@@ -303,5 +301,21 @@ Status LowerLrn(ProgramBuilder& builder, const Node& node) {
   builder.Define(node.outputs[0], y);
   return {};
 }
+
+constexpr Lowering kNormalizeLowerings[] = {
+    {"BatchNormalization", LowerBatchNormalization, Lowering::kFloat},
+    {"ChannelAffine", LowerChannelAffine, Lowering::kAny, true},
+    {"InstanceNormalization", LowerInstanceNormalization, Lowering::kFloat},
+    {"GroupNormalization", LowerGroupNormalization, Lowering::kFloat},
+    {"LayerNormalization", LowerLayerNormalization, Lowering::kFloat},
+    {"RMSNormalization", LowerLayerNormalization},
+    {"MeanVarianceNormalization", LowerMeanVarianceNormalization, Lowering::kFloat},
+    {"LpNormalization", LowerLpNormalization, Lowering::kFloat},
+    {"LRN", LowerLrn, Lowering::kFloat},
+};
+
+}  // namespace
+
+std::span<const Lowering> NormalizeLowerings() { return kNormalizeLowerings; }
 
 }  // namespace lagoon

@@ -70,6 +70,8 @@ Result<Tensor> EmitQuantize(ProgramBuilder& builder, const Node& node, const Ten
   return Quantized(builder, node, x, by, point, -1);
 }
 
+namespace {
+
 Status LowerQuantizeLinear(ProgramBuilder& builder, const Node& node) {
   LAGOON_ASSIGN_OR_RETURN(const Tensor x, builder.Use(node.inputs[0], Layout::kPlain));
   LAGOON_ASSIGN_OR_RETURN(const Tensor scale, builder.Use(node.inputs[1], Layout::kPlain));
@@ -122,5 +124,15 @@ Status LowerDynamicQuantizeLinear(ProgramBuilder& builder, const Node& node) {
   }
   return {};
 }
+
+constexpr Lowering kQuantizeLowerings[] = {
+    {"QuantizeLinear", LowerQuantizeLinear},
+    {"DequantizeLinear", LowerDequantizeLinear},
+    {"DynamicQuantizeLinear", LowerDynamicQuantizeLinear},
+};
+
+}  // namespace
+
+std::span<const Lowering> QuantizeLowerings() { return kQuantizeLowerings; }
 
 }  // namespace lagoon

@@ -254,8 +254,6 @@ Status Join(ProgramBuilder& builder, const Node& node, std::size_t output,
   return {};
 }
 
-}  // namespace
-
 Status LowerRecurrent(ProgramBuilder& builder, const Node& node) {
   LAGOON_ASSIGN_OR_RETURN(const Sizes sizes, SizesOf(builder, node));
   LAGOON_ASSIGN_OR_RETURN(Tensor x, builder.Use(node.inputs[0], Layout::kPlain));
@@ -282,5 +280,15 @@ Status LowerRecurrent(ProgramBuilder& builder, const Node& node) {
   if (node.op != "LSTM") return {};
   return Join(builder, node, 2, std::move(last_c), {sizes.directions});
 }
+
+constexpr Lowering kRecurrentLowerings[] = {
+    {"LSTM", LowerRecurrent, Lowering::kFloat},
+    {"GRU", LowerRecurrent, Lowering::kFloat},
+    {"RNN", LowerRecurrent, Lowering::kFloat},
+};
+
+}  // namespace
+
+std::span<const Lowering> RecurrentLowerings() { return kRecurrentLowerings; }
 
 }  // namespace lagoon

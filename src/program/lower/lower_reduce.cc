@@ -79,10 +79,6 @@ std::vector<std::pair<std::size_t, std::size_t>> RunsOf(std::vector<std::size_t>
   return runs;
 }
 
-}  // namespace
-
-namespace {
-
 /// Moves the reduced axes of x to the end and reduces all at once. Intermediate results between two
 /// kernels would be rounded to x's type, which is precise enough only for fp32 and fp64.
 Result<Tensor> FoldAtOnce(ProgramBuilder& builder, const std::string& name, FoldOp op,
@@ -152,6 +148,8 @@ Result<Tensor> EmitReduce(ProgramBuilder& builder, const std::string& name, Redu
   CheckFailed("a known ReduceOp", __FILE__, __LINE__);
 }
 
+namespace {
+
 Status LowerGlobalPool(ProgramBuilder& builder, const Node& node) {
   const Dims& dims = builder.dims(node.inputs[0]);
   if (dims.size() < 3) {
@@ -184,8 +182,6 @@ Status LowerReduce(ProgramBuilder& builder, const Node& node) {
   return {};
 }
 
-namespace {
-
 /// Input 0 in plain layout, split at axis `axis`.
 struct Line {
   Tensor x;
@@ -209,8 +205,6 @@ Result<Tensor> EmitArg(ProgramBuilder& builder, const Node& node, const Line& li
                                       {builder.All(line.x)}, {builder.All(y)}));
   return y;
 }
-
-}  // namespace
 
 Status LowerArg(ProgramBuilder& builder, const Node& node) {
   LAGOON_ASSIGN_OR_RETURN(const Line line, UseLine(builder, node));
@@ -277,5 +271,31 @@ Status LowerSoftmax(ProgramBuilder& builder, const Node& node) {
       },
       {builder.All(x)}, {builder.All(y)});
 }
+
+constexpr Lowering kReduceLowerings[] = {
+    {"GlobalAveragePool", LowerGlobalPool, Lowering::kFloat},
+    {"GlobalMaxPool", LowerGlobalPool, Lowering::kFloat},
+    {"ReduceMean", LowerReduce},
+    {"ReduceSum", LowerReduce},
+    {"ReduceMax", LowerReduce},
+    {"ReduceMin", LowerReduce},
+    {"ReduceProd", LowerReduce},
+    {"ReduceL1", LowerReduce},
+    {"ReduceL2", LowerReduce},
+    {"ReduceLogSum", LowerReduce},
+    {"ReduceLogSumExp", LowerReduce},
+    {"ReduceSumSquare", LowerReduce},
+    {"ArgMax", LowerArg},
+    {"ArgMin", LowerArg},
+    {"Hardmax", LowerHardmax},
+    {"CumSum", LowerCumSum},
+    {"TopK", LowerTopK},
+    {"Softmax", LowerSoftmax, Lowering::kFloat},
+    {"LogSoftmax", LowerSoftmax, Lowering::kFloat},
+};
+
+}  // namespace
+
+std::span<const Lowering> ReduceLowerings() { return kReduceLowerings; }
 
 }  // namespace lagoon

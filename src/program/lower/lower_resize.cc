@@ -179,8 +179,6 @@ Status LowerNearest(ProgramBuilder& builder, const Node& node, const std::vector
   return {};
 }
 
-}  // namespace
-
 Status LowerResize(ProgramBuilder& builder, const Node& node) {
   const Dims dims = builder.dims(node.outputs[0]);
   LAGOON_ASSIGN_OR_RETURN(const std::vector<AxisScale> axes,
@@ -207,5 +205,13 @@ Status LowerResize(ProgramBuilder& builder, const Node& node) {
   builder.Define(node.outputs[0], y);
   return {};
 }
+
+constexpr Lowering kResizeLowerings[] = {
+    {"Resize", LowerResize},
+};
+
+}  // namespace
+
+std::span<const Lowering> ResizeLowerings() { return kResizeLowerings; }
 
 }  // namespace lagoon

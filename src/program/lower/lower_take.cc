@@ -44,8 +44,6 @@ Status LowerTake(ProgramBuilder& builder, const Node& node, std::vector<Map> map
   return {};
 }
 
-}  // namespace
-
 Status LowerPad(ProgramBuilder& builder, const Node& node) {
   const Dims& x = builder.dims(node.inputs[0]);
   const Dims& y = builder.dims(node.outputs[0]);
@@ -98,8 +96,6 @@ Status LowerCompress(ProgramBuilder& builder, const Node& node) {
   return {};
 }
 
-namespace {
-
 /// Reshapes x to the dims `split`, permutes it, and reshapes it to the output's dims.
 Status LowerPermuted(ProgramBuilder& builder, const Node& node, const Dims& split,
                      const std::vector<std::int64_t>& order) {
@@ -150,8 +146,6 @@ Result<Tensor> Places(ProgramBuilder& builder, const std::string& name, std::int
   dims[axis] = count;
   return ConstantTensor(builder, name + ".places", DataType::kInt64, dims, IdentityMap(count));
 }
-
-}  // namespace
 
 Status LowerDepthToSpace(ProgramBuilder& builder, const Node& node) {
   const Dims x = builder.dims(node.inputs[0]);
@@ -260,5 +254,21 @@ Status LowerReverseSequence(ProgramBuilder& builder, const Node& node) {
   return builder.Emit(node.name, [&](auto& make) { return make.Gather(spec); },
                       {builder.All(x), builder.All(index)}, {builder.All(y)});
 }
+
+constexpr Lowering kTakeLowerings[] = {
+    {"Pad", LowerPad},
+    {"Tile", LowerTile},
+    {"Trilu", LowerTrilu},
+    {"EyeLike", LowerEyeLike},
+    {"OneHot", LowerOneHot},
+    {"Compress", LowerCompress},
+    {"DepthToSpace", LowerDepthToSpace},
+    {"SpaceToDepth", LowerSpaceToDepth},
+    {"ReverseSequence", LowerReverseSequence},
+};
+
+}  // namespace
+
+std::span<const Lowering> TakeLowerings() { return kTakeLowerings; }
 
 }  // namespace lagoon

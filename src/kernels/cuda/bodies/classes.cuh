@@ -3,8 +3,8 @@
 // The entry classes: each one is a switch over its bodies.
 
 #include "device/cuda/gpu/entry.cuh"
+#include "kernels/cuda/bodies/args.cuh"
 #include "kernels/cuda/bodies/attention.cuh"
-#include "kernels/cuda/bodies/body_id.cuh"
 #include "kernels/cuda/bodies/cell.cuh"
 #include "kernels/cuda/bodies/conv.cuh"
 #include "kernels/cuda/bodies/elementwise.cuh"
