@@ -38,8 +38,9 @@ GROUPS = {
     "conformance": [f"src/device/conformance/{name}_test.cc"
                     for name in ("order", "revocation", "limits", "listener", "counts", "stress")] +
                    ["src/device/conformance/suite.cc", "src/device/cpu/cpu_conformance_test.cc"] + LIBRARY,
-    "sched": [f"src/sched/{name}_test.cc" for name in ("combiner", "dispatcher", "filling", "outputs", "padding")] +
-             SCHEDULING,
+    "sched": [f"src/sched/{name}_test.cc"
+              for name in ("combiner", "dispatcher", "dispatcher_outcome", "dispatcher_switch", "filling", "outputs",
+                           "padding")] + SCHEDULING,
     "lender": ["src/base/check.cc", "src/base/lender_test.cc"],
     "waitlist": ["src/base/check.cc", "src/sched/programs/waitlist.cc", "src/sched/programs/waitlist_test.cc"],
     "policies": [f"src/policies/{name}.cc" for name in ("deficit_test", "registry_test", "deficit", "registry")] +
