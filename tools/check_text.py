@@ -38,13 +38,15 @@ MADE = ("build/", "models/zoo", "models/repository/", "bench/results/<")
 EXAMPLES = {"foo.h", "foo.cc", "foo_test.cc", "foo_bench.cc"}
 
 
-def tracked(*patterns):
-    done = subprocess.run(["git", "ls-files", *patterns], capture_output=True, text=True, check=True, cwd=ROOT)
+def known(*patterns):
+    """The files that git knows or would add."""
+    command = ["git", "ls-files", "--cached", "--others", "--exclude-standard", *patterns]
+    done = subprocess.run(command, capture_output=True, text=True, check=True, cwd=ROOT)
     return [line for line in done.stdout.splitlines() if (ROOT / line).exists()]
 
 
 def files(*patterns):
-    return [pathlib.Path(line) for line in tracked(*patterns)]
+    return [pathlib.Path(line) for line in known(*patterns)]
 
 
 def wide_comments(text):
@@ -131,7 +133,7 @@ def violations():
         text = (ROOT / path).read_text()
         for number, what in [*wide_comments(text), *hanging_comments(text)]:
             yield f"{path}:{number}: {what}"
-    repository = Repository(tracked())
+    repository = Repository(known())
     for path in files("*.md"):
         text = (ROOT / path).read_text()
         for number, what in [*wide_prose(text), *joined_rows(text)]:

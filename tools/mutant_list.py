@@ -12,8 +12,8 @@ LIBRARY = ["src/base/check.cc", "src/base/status.cc"] + [
 SCHEDULING = ["src/base/check.cc", "src/base/status.cc", "src/plan/instance.cc", "src/plan/plan.cc",
               "src/plan/tensor.cc"] + [
     f"src/sched/{name}.cc"
-    for name in ("cost_table", "dispatcher", "job", "job_streams", "mechanism", "mechanism_observe",
-                 "mechanism_submit", "padding", "policy")]
+    for name in ("cost_table", "dispatcher", "dispatcher_post", "job", "job_streams", "mechanism",
+                 "mechanism_events", "mechanism_observe", "mechanism_submit", "padding", "policy")]
 
 
 def sources_of(folder):
@@ -38,14 +38,14 @@ GROUPS = {
     "conformance": [f"src/device/conformance/{name}_test.cc"
                     for name in ("order", "revocation", "limits", "listener", "counts", "stress")] +
                    ["src/device/conformance/suite.cc", "src/device/cpu/cpu_conformance_test.cc"] + LIBRARY,
-    "sched": [f"src/sched/{name}_test.cc" for name in ("combiner", "dispatcher", "filling", "outputs", "padding")] +
-             SCHEDULING,
+    "sched": [f"src/sched/{name}_test.cc"
+              for name in ("combiner", "dispatcher", "dispatcher_outcome", "dispatcher_switch", "filling", "outputs",
+                           "padding")] + SCHEDULING,
     "lender": ["src/base/check.cc", "src/base/lender_test.cc"],
     "waitlist": ["src/base/check.cc", "src/sched/programs/waitlist.cc", "src/sched/programs/waitlist_test.cc"],
-    "policies": [f"src/policies/{name}.cc" for name in ("deficit_test", "registry_test", "deficit", "registry")] +
+    "policies": ["src/policies/deficit_test.cc", "src/policies/registry_test.cc"] + sources_of("src/policies") +
                 SCHEDULING,
-    "schedules": [f"src/policies/{name}.cc" for name in ("random_schedules_test", "deficit", "registry")] +
-                 SCHEDULING,
+    "schedules": ["src/policies/random_schedules_test.cc"] + sources_of("src/policies") + SCHEDULING,
     "budget": ["src/server/memory_budget_test.cc", "src/server/memory_budget.cc"],
     "rules": ["src/server/http/http_request_rules_test.cc", "src/server/http/http_request_rules.cc"],
     "json-lane": ["src/server/http/json_lane_test.cc", "src/server/http/json_lane.cc", "src/base/log.cc"],
@@ -68,6 +68,7 @@ CLOCK = "src/device/cpu/unit_clock.h"
 WATCHERS = "src/device/cpu/watchers.h"
 LISTENER = "src/device/host/listener_slot.h"
 MECHANISM = "src/sched/mechanism.cc"
+EVENTS = "src/sched/mechanism_events.cc"
 SUBMIT = "src/sched/mechanism_submit.cc"
 PADDING = "src/sched/padding.cc"
 DISPATCHER = "src/sched/dispatcher.cc"
@@ -215,7 +216,7 @@ MUTANTS = [
     ("busy-time-goes-back", "a stop that comes late takes back what was told", CLOCK,
      "return Nanoseconds(std::max(told, total));", "return Nanoseconds(total);", ["clock"]),
     # Scheduling.
-    ("revoked-padding-lost", "padding that left with its room is never submitted again", MECHANISM,
+    ("revoked-padding-lost", "padding that left with its room is never submitted again", EVENTS,
      "    GoBack(job, record.index);\n", "", ["sched", "schedules"]),
     ("padding-outlives-its-room", "padding runs on beside kernels that need all units", SUBMIT,
      "    launch.guards[0] = GuardOf(*room);\n", "", ["sched"]),
@@ -275,11 +276,11 @@ MUTANTS = [
      "    copy.guards[0] = {device_.GuardWord(slot.guard), slot.revision, true};\n", "", ["sched"]),
     ("outputs-before-revoked-kernels", "a copy blocks its stream for the kernels that it waits for", SUBMIT,
      "    if (revocable) copy.guards[1] = {device_.GuardWord(group_guard_), group_limit_, true};\n", "", ["sched"]),
-    ("revoked-output-lost", "a copy that left with its kernels is never submitted again", MECHANISM,
+    ("revoked-output-lost", "a copy that left with its kernels is never submitted again", EVENTS,
      "job.next_output = std::min<std::size_t>(job.next_output, record.index);", "", ["sched"]),
     ("outputs-behind-padding", "copies wait on the device for kernels that may leave without them", SUBMIT,
      " || padding_.job() != &job;", " || true;", ["sched"]),
-    ("pause-learned-as-cost", "a kernel's cost takes in the time that it was revoked", MECHANISM,
+    ("pause-learned-as-cost", "a kernel's cost takes in the time that it was revoked", EVENTS,
      "if (record.whole && !Revoked(record)) {", "if (record.whole) {", ["sched"]),
     ("deficit-shift-wrong", "a client's kernels do not raise the deficits of the others", "src/policies/deficit.cc",
      "shift_ += static_cast<double>(kernels) / static_cast<double>(by_deficit_.size());", "", ["policies"]),

@@ -96,7 +96,7 @@ class RandomSchedules : public testing::DispatcherFixture,
 };
 
 TEST_P(RandomSchedules, LoseNothingAndAreDeterministic) {
-  constexpr unsigned kSeeds = 600;  // for each scheduler; 10,000 in all
+  constexpr unsigned kSeeds = 600;  // for each scheduler
   for (unsigned seed = 0; seed < kSeeds; ++seed) {
     SCOPED_TRACE(seed);
     const std::vector<std::string> log = Run(seed);

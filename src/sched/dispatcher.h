@@ -106,6 +106,7 @@ class Dispatcher final : private DeviceListener {
     bool empty() const { return finished.empty() && changes.empty(); }
   };
 
+  void Push(std::unique_ptr<Job> owned);
   void Step();
   bool Work(Answers& answers);
   bool Deliver(Answers& answers);

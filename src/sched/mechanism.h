@@ -65,6 +65,7 @@ class Mechanism {
   const DispatcherStats& stats() const { return stats_; }
 
  private:
+  // Events of the device (mechanism_events.cc).
   std::size_t PollEvents(FinishedJobs& finished);  // handles the device's events; returns how many
   void OnPlaced(const DeviceEvent& event);
   void OnComplete(const DeviceEvent& event);

@@ -22,6 +22,15 @@ class ClassFirst final : public Policy {
   }
 };
 
+/// Picks the job that was posted first, but ranks jobs so that the device runs the last one first.
+class LastFirstOnTheDevice final : public Policy {
+  Decision Pick(const SchedulingView& view) override {
+    const ScheduledJob* job = view.ready.RealTimeFirst();
+    if (job == nullptr) return Decision::Wait();
+    return Decision::Run(*job, ~0u, Decision::kLastRank - Raw(job->id));
+  }
+};
+
 struct Request final : JobClient {
   void Finished(const JobResult& result_in) override {
     ++finished;
@@ -75,6 +84,15 @@ class DispatcherFixture : public ::testing::Test {
   std::unique_ptr<FakeDevice> device_;
   std::vector<std::unique_ptr<Instance>> instances_;
   std::unique_ptr<Dispatcher> dispatcher_;
+};
+
+/// With the scheduler of most tests: real-time work revokes best-effort work.
+class DispatcherTest : public DispatcherFixture {
+ protected:
+  static constexpr SchedulerConfig kReset = {.name = "reset",
+                                             .preemption = SchedulerConfig::Preemption::kReset};
+
+  void UseReset(FakeDevice::Time time = FakeDevice::Time::kVirtual) { Use(kReset, 64, time); }
 };
 
 }  // namespace lagoon::testing

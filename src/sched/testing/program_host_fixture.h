@@ -4,11 +4,13 @@
 
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <condition_variable>
 #include <functional>
 #include <memory>
 #include <mutex>
 #include <string>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -126,6 +128,59 @@ class ProgramHostFixture : public ::testing::Test {
   std::unique_ptr<Device> device_;
   std::unique_ptr<Dispatcher> dispatcher_;
   std::unique_ptr<ProgramHost> host_;  // destroyed first
+};
+
+struct ScaleArgs {
+  const float* x;
+  float* y;
+  float factor;
+};
+inline bool ScaleBody(const void* args, std::uint32_t block, BlockContext& /*ctx*/) {
+  const auto& a = *static_cast<const ScaleArgs*>(args);
+  a.y[block] = a.factor * a.x[block];
+  return true;
+}
+
+struct NoteArgs {
+  Log* log;
+  int entry;
+};
+inline bool NoteBody(const void* args, std::uint32_t /*block*/, BlockContext& /*ctx*/) {
+  const auto& a = *static_cast<const NoteArgs*>(args);
+  a.log->Add(a.entry);
+  return true;
+}
+
+/// Runs until its guard is raised. Commits once the gate is open.
+struct GateArgs {
+  const std::atomic<bool>* open;
+};
+inline bool GateBody(const void* args, std::uint32_t /*block*/, BlockContext& ctx) {
+  const auto& a = *static_cast<const GateArgs*>(args);
+  while (!a.open->load()) {
+    if (ctx.ShouldLeave()) return false;
+    std::this_thread::yield();
+  }
+  return true;
+}
+
+/// With kernels that a program loads by LoadKernels().
+class ProgramHostTest : public ProgramHostFixture {
+ protected:
+  ~ProgramHostTest() override { open_ = true; }
+
+  TestProgram::InitFunction LoadKernels() {
+    return [this](JobSetup& setup) -> Status {
+      LAGOON_ASSIGN_OR_RETURN(scale_, setup.LoadKernel("scale", ScaleBody, {}));
+      LAGOON_ASSIGN_OR_RETURN(note_, setup.LoadKernel("note", NoteBody, {}));
+      LAGOON_ASSIGN_OR_RETURN(gate_, setup.LoadKernel("gate", GateBody, {}));
+      return {};
+    };
+  }
+
+  KernelHandle scale_{}, note_{}, gate_{};
+  Log log_;
+  std::atomic<bool> open_{false};
 };
 
 }  // namespace lagoon::testing

@@ -1,0 +1,161 @@
+// Jobs that do not run to their end: refused, superseded, expired, cancelled, failed.
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <atomic>
+
+#include "sched/testing/dispatcher_fixture.h"
+
+namespace lagoon {
+namespace {
+
+using testing::DispatcherTest;
+using testing::FakeDevice;
+using ::testing::HasSubstr;
+using testing::Request;
+
+TEST_F(DispatcherTest, AFullQueueRefusesAtOnceAndNamesItself) {
+  UseReset();
+  QueueOptions options;
+  options.max_pending = 2;
+  const QueueId queue = AddQueue(JobClass::kBestEffort, 1, 1, options);
+  Request &running = Add(), &first = Add(), &second = Add(), &third = Add();
+  ASSERT_TRUE(Post(queue, running));
+  ASSERT_TRUE(Post(queue, first));
+  ASSERT_TRUE(Post(queue, second));
+  const Result<JobId> refused = Post(queue, third);
+  ASSERT_FALSE(refused);
+  EXPECT_EQ(refused.error().code, ErrorCode::kUnavailable);
+  EXPECT_THAT(refused.error().message, HasSubstr("'chain' is full: 2"));
+  device_->RunAll();
+  EXPECT_EQ(second.finished, 1);
+  EXPECT_EQ(third.finished, 0);
+  EXPECT_TRUE(Post(queue, third));
+  device_->RunAll();
+}
+
+TEST_F(DispatcherTest, NewestWinsDropsTheOldestWaitingJob) {
+  UseReset();
+  QueueOptions options;
+  options.max_pending = 1;
+  options.overflow = Overflow::kNewestWins;
+  const QueueId queue = AddQueue(JobClass::kRealTime, 1, 1, options);
+  Request &running = Add(), &old = Add(), &newest = Add();
+  ASSERT_TRUE(Post(queue, running));
+  ASSERT_TRUE(Post(queue, old));
+  ASSERT_TRUE(Post(queue, newest));
+  EXPECT_EQ(old.result.outcome, Outcome::kSuperseded);
+  device_->RunAll();
+  EXPECT_EQ(running.result.outcome, Outcome::kDone);
+  EXPECT_EQ(newest.result.outcome, Outcome::kDone);
+}
+
+TEST_F(DispatcherTest, AWaitingJobExpires) {
+  UseReset();
+  const QueueId queue = AddQueue(JobClass::kBestEffort, 1, 1);
+  Request &running = Add(), &late = Add();
+  ASSERT_TRUE(Post(queue, running));
+  ASSERT_TRUE(Post(queue, late, device_->Now() + std::chrono::hours(1)));
+  device_->Advance(std::chrono::hours(2));
+  EXPECT_EQ(late.result.outcome, Outcome::kExpired);
+  EXPECT_EQ(running.finished, 0);
+  device_->RunAll();
+  EXPECT_EQ(running.result.outcome, Outcome::kDone);
+}
+
+TEST_F(DispatcherTest, ARunningJobExpiresThroughItsGuardAndFreesItsInstance) {
+  UseReset();
+  const QueueId queue = AddQueue(JobClass::kRealTime, 4, 4);
+  Request &late = Add(), &next = Add();
+  ASSERT_TRUE(Post(queue, late, device_->Now() + std::chrono::hours(1)));
+  ASSERT_TRUE(Post(queue, next));
+  for (int i = 0; i < 4; ++i) ASSERT_TRUE(device_->RunBlock());
+  ASSERT_TRUE(device_->StartBlock());
+  device_->Advance(std::chrono::hours(2));
+  EXPECT_TRUE(device_->GuardsRaised());
+  EXPECT_EQ(late.finished, 0);  // its block still runs: the arena is in use
+  device_->FinishBlock(false);
+  EXPECT_EQ(late.result.outcome, Outcome::kExpired);
+  EXPECT_EQ(device_->RunAll(), 2 + 4 * 4);
+  EXPECT_EQ(next.result.outcome, Outcome::kDone);
+}
+
+TEST_F(DispatcherTest, TheTimerExpiresJobsWithoutAnyNews) {
+  UseReset(FakeDevice::Time::kReal);
+  const QueueId queue = AddQueue(JobClass::kBestEffort, 1, 1);
+  struct Waiting final : JobClient {
+    void Finished(const JobResult& result) override {
+      outcome = result.outcome;
+      done.store(true);
+      done.notify_all();
+    }
+    Outcome outcome = Outcome::kDone;
+    std::atomic<bool> done{false};
+  } waiting;
+  Request& running = Add();
+  ASSERT_TRUE(Post(queue, running));
+  ASSERT_TRUE(dispatcher_->Post({queue, device_->Now() + std::chrono::milliseconds(5),
+                                 running.inputs, running.outputs, &waiting}));
+  waiting.done.wait(false);
+  EXPECT_EQ(waiting.outcome, Outcome::kExpired);
+  device_->RunAll();
+}
+
+TEST_F(DispatcherTest, CancelLeavesWaitingRunningAndFinishedJobsAsTheyShouldBe) {
+  UseReset();
+  const QueueId queue = AddQueue(JobClass::kBestEffort, 2, 2);
+  Request &running = Add(), &waiting = Add();
+  const JobId running_id = *Post(queue, running);
+  const JobId waiting_id = *Post(queue, waiting);
+  dispatcher_->Cancel(waiting_id);
+  EXPECT_EQ(waiting.result.outcome, Outcome::kCancelled);
+  ASSERT_TRUE(device_->RunBlock());
+  dispatcher_->Cancel(running_id);
+  dispatcher_->Cancel(running_id);
+  EXPECT_EQ(running.result.outcome, Outcome::kCancelled);
+  EXPECT_EQ(running.finished, 1);
+  EXPECT_EQ(device_->launches(), 0u);
+  EXPECT_EQ(dispatcher_->Pending(queue), 0u);
+}
+
+TEST_F(DispatcherTest, ALostDeviceFailsEveryJobAndRefusesNone) {
+  UseReset();
+  const QueueId queue = AddQueue(JobClass::kBestEffort, 2, 2);
+  Request &running = Add(), &waiting = Add(), &late = Add();
+  ASSERT_TRUE(Post(queue, running));
+  ASSERT_TRUE(Post(queue, waiting));
+  device_->Lose();
+  EXPECT_EQ(running.result.outcome, Outcome::kFailed);
+  EXPECT_EQ(waiting.result.outcome, Outcome::kFailed);
+  ASSERT_TRUE(Post(queue, late));
+  EXPECT_EQ(late.result.outcome, Outcome::kFailed);
+}
+
+TEST_F(DispatcherTest, ASpecThatDoesNotFitThePlanIsRefused) {
+  UseReset();
+  const QueueId queue = AddQueue(JobClass::kBestEffort, 1, 1);
+  Request& request = Add();
+  const Result<JobId> no_input =
+      dispatcher_->Post({queue, kNoDeadline, {}, request.outputs, &request});
+  ASSERT_FALSE(no_input);
+  EXPECT_EQ(no_input.error().code, ErrorCode::kInvalidArgument);
+  EXPECT_FALSE(
+      dispatcher_->Post({QueueId{77}, kNoDeadline, request.inputs, request.outputs, &request}));
+  EXPECT_FALSE(dispatcher_->AddQueue({}));
+}
+
+TEST_F(DispatcherTest, DestructionFinishesWhatIsLeft) {
+  UseReset();
+  const QueueId queue = AddQueue(JobClass::kBestEffort, 2, 2);
+  Request &running = Add(), &waiting = Add();
+  ASSERT_TRUE(Post(queue, running));
+  ASSERT_TRUE(Post(queue, waiting));
+  ASSERT_TRUE(device_->RunBlock());  // the input's copy, which has no guard
+  dispatcher_.reset();
+  EXPECT_EQ(running.result.outcome, Outcome::kCancelled);
+  EXPECT_EQ(waiting.result.outcome, Outcome::kCancelled);
+}
+
+}  // namespace
+}  // namespace lagoon
