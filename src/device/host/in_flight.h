@@ -144,8 +144,10 @@ class InFlightSlots {
   void Free(Slot& slot, Events& events) {
     events.Release(slot.credits);
     if (slot.live) {
-      (slot.live_before == kNoIndex ? oldest_ : slots_[slot.live_before].live_after) = slot.live_after;
-      (slot.live_after == kNoIndex ? newest_ : slots_[slot.live_after].live_before) = slot.live_before;
+      (slot.live_before == kNoIndex ? oldest_ : slots_[slot.live_before].live_after) =
+          slot.live_after;
+      (slot.live_after == kNoIndex ? newest_ : slots_[slot.live_after].live_before) =
+          slot.live_before;
       --live_;
     }
     slot.live = false;

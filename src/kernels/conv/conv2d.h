@@ -2,8 +2,8 @@
 
 // 2-D convolution (groups == 1) and GEMM as one implicit-GEMM body with packed weights.
 
-#include "kernels/kernel.h"
 #include "kernels/image_window.h"
+#include "kernels/kernel.h"
 #include "plan/precision.h"
 
 namespace lagoon {

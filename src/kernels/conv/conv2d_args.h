@@ -16,8 +16,8 @@
 
 #include "kernels/activation.h"
 #include "kernels/conv/conv2d_body.h"
-#include "kernels/tiling.h"
 #include "kernels/image_window.h"
+#include "kernels/tiling.h"
 
 namespace lagoon {
 

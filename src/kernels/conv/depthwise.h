@@ -6,8 +6,8 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "kernels/kernel.h"
 #include "kernels/image_window.h"
+#include "kernels/kernel.h"
 
 namespace lagoon {
 

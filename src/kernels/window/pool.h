@@ -4,8 +4,8 @@
 
 #include <cstdint>
 
-#include "kernels/kernel.h"
 #include "kernels/image_window.h"
+#include "kernels/kernel.h"
 
 namespace lagoon {
 

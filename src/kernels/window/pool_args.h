@@ -4,8 +4,8 @@
 
 #include "device/block.h"
 #include "kernels/tiling.h"
-#include "kernels/window/pool.h"
 #include "kernels/window.h"
+#include "kernels/window/pool.h"
 
 namespace lagoon {
 

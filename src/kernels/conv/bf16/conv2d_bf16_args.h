@@ -14,8 +14,8 @@
 #include "kernels/activation.h"
 #include "kernels/conv/bf16/bf16_unit.h"
 #include "kernels/conv/conv2d_body.h"
-#include "kernels/tiling.h"
 #include "kernels/image_window.h"
+#include "kernels/tiling.h"
 
 namespace lagoon {
 
