@@ -78,7 +78,11 @@ class Core final : public InferenceCore {
       return Answer();
     }
   }
-  Error Away() const;
+  Error Away() const {
+    const MutexLock lock(mutex_);
+    return AwayNow();
+  }
+  Error AwayNow() const REQUIRES(mutex_);
 
   Result<std::unique_ptr<DeviceCore>> OpenDevice(bool again);
   void Use(std::unique_ptr<DeviceCore> opened);
@@ -116,25 +120,21 @@ class Core final : public InferenceCore {
 
 std::vector<ModelStatus> Core::Models() const {
   if (const Lease present = present_.Borrow()) return present->Models();
-  std::vector<ModelStatus> models;
-  std::string problem;
-  {
-    const MutexLock lock(mutex_);
-    models = last_.models;
-    problem = last_.problem;
-  }
-  problem = problem.empty() ? Away().message : "the device does not open again: " + problem;
+  const MutexLock lock(mutex_);
+  const std::string reason = last_.problem.empty()
+                                 ? AwayNow().message
+                                 : "the device does not open again: " + last_.problem;
+  std::vector<ModelStatus> models = last_.models;
   for (ModelStatus& model : models) {
     if (model.state != ModelState::kReady) continue;
     model.state = ModelState::kUnavailable;
-    model.reason = problem;
+    model.reason = reason;
   }
   return models;
 }
 
 // For remote clients, so without last_.problem, which may name paths of the server. The log has it.
-Error Core::Away() const {
-  const MutexLock lock(mutex_);
+Error Core::AwayNow() const {
   return {
       ErrorCode::kUnavailable,
       fmt::format("device '{}' was lost{}", last_.device.name,
