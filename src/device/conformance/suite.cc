@@ -7,7 +7,8 @@
 
 namespace lagoon::conformance {
 std::chrono::seconds Patience() {
-  const char* seconds = std::getenv("LAGOON_TEST_PATIENCE_SECONDS");
+  const char* seconds =
+      std::getenv("LAGOON_TEST_PATIENCE_SECONDS");  // NOLINT(concurrency-mt-unsafe)
   return std::chrono::seconds(seconds == nullptr ? 60 : std::atoi(seconds));
 }
 

@@ -3,6 +3,7 @@
 #include <cmath>
 #include <cstring>
 #include <random>
+#include <utility>
 
 #include "base/check.h"
 #include "program/testing/reference.h"
@@ -64,7 +65,7 @@ ValueId TestGraph::Op(const std::string& op, std::vector<ValueId> inputs,
   node.op = op;
   node.inputs = std::move(inputs);
   node.attributes = std::move(attributes);
-  node.fused = fused;
+  node.fused = std::move(fused);
   return AddNode(std::move(node), 1, {})[0];
 }
 
@@ -100,7 +101,7 @@ ValueId TestGraph::Conv(ValueId x, std::int64_t channels, const Window& window, 
              {"dilations", std::vector(2, window.dilation)},
              {"pads", window.pads},
              {"group", groups}},
-            fused);
+            std::move(fused));
 }
 
 ValueId TestGraph::Pool(const std::string& op, ValueId x, const Window& window,
