@@ -70,8 +70,8 @@ class Fronts {
   /// The hardware queue of the first launch that names `progress` and has a queue, or kNoIndex.
   std::uint32_t LaneOf(const Progress* progress) const {
     for (const Front& front : fronts_) {
-      const std::uint32_t lane = launches_[front.launch].lane;
-      if (front.names == progress && lane != kNoIndex) return lane;
+      if (front.names != progress) continue;  // first, as the launch is in another cache line
+      if (const std::uint32_t lane = launches_[front.launch].lane; lane != kNoIndex) return lane;
     }
     return kNoIndex;
   }
