@@ -7,8 +7,8 @@
 
 namespace lagoon::conformance {
 std::chrono::seconds Patience() {
-  const char* seconds =
-      std::getenv("LAGOON_TEST_PATIENCE_SECONDS");  // NOLINT(concurrency-mt-unsafe)
+  // NOLINTNEXTLINE(concurrency-mt-unsafe)
+  const char* seconds = std::getenv("LAGOON_TEST_PATIENCE_SECONDS");
   return std::chrono::seconds(seconds == nullptr ? 60 : std::atoi(seconds));
 }
 
