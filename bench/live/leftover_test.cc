@@ -54,7 +54,8 @@ TEST(BusyFraction, CountsNothingBeyondTheWindow) {
   EXPECT_DOUBLE_EQ(BusyFraction(std::vector<double>{50}, std::vector<double>{never}, 100), 0.5);
 }
 
-// A side whose real-time requests queue must get the same share as a side whose requests do not.
+// Real-time requests of one side may wait in a queue, while those of the other side do not. Both
+// sides must get the same share.
 // An earlier version took mean latency over the mean distance of arrivals as the busy part. On a
 // busy host it gave ONNX Runtime shares of 7 to 11, because its requests queue sooner.
 TEST(LeftoverShare, IsTheSameForASideWhoseRequestsQueue) {

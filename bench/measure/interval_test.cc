@@ -8,7 +8,8 @@
 namespace lagoon::bench {
 namespace {
 
-// Expects the median, and bounds on both sides of it that lie from `least` to `most`.
+// Expects that the median is `median`, and that both bounds of the interval lie between `least` and
+// `most`, one on each side of the median.
 void ExpectInterval(const Interval& interval, double least, double median, double most) {
   EXPECT_DOUBLE_EQ(interval.median, median);
   EXPECT_GE(interval.low, least);
@@ -45,8 +46,9 @@ TEST(MedianInterval, LeavesOutWhatIsNoNumber) {
   EXPECT_EQ(MedianInterval({}, 1).pairs, 0u);
 }
 
-// How often the interval is right. Draws 400 samples of `count` values from a distribution whose
-// median `truth` is known. Returns the share of the samples whose interval contains `truth`.
+// Measures how often the interval contains the true median. Draws 400 samples of `count` values
+// from a distribution whose median is `truth`. Returns the share of the samples whose interval
+// contains `truth`.
 template <typename Draw>
 double Coverage(std::size_t count, double truth, Draw draw) {
   constexpr int kSamples = 400;

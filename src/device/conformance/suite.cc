@@ -7,7 +7,7 @@
 
 namespace lagoon::conformance {
 std::chrono::seconds Patience() {
-  // NOLINTNEXTLINE(concurrency-mt-unsafe)
+  // NOLINTNEXTLINE(concurrency-mt-unsafe): no test changes the environment.
   const char* seconds = std::getenv("LAGOON_TEST_PATIENCE_SECONDS");
   return std::chrono::seconds(seconds == nullptr ? 60 : std::atoi(seconds));
 }

@@ -26,7 +26,7 @@ class KernelStreams {
   static Result<std::unique_ptr<KernelStreams>> Create(std::shared_ptr<const GpuSession> session,
                                                        PriorityRange range, std::uint32_t depth);
 
-  /// Sets at least `units` units aside, and adds streams whose grids run on these units only.
+  /// Reserves at least `units` compute units. Adds streams whose grids run on these units only.
   /// Returns the share's number, from 1. kInvalidArgument: the device has fewer units; other errors
   /// are those of UnitShares::Add(). After an error nothing has changed.
   Result<std::uint32_t> AddShare(std::uint32_t units);

@@ -1,6 +1,7 @@
 #pragma once
 
-// The records of a GpuDevice: kernels, what was submitted, which of it the GPU has, and its units.
+// The records of a GpuDevice: loaded kernels, launches in flight, grids on the GPU, and the times
+// of the compute units.
 
 #include <algorithm>
 #include <array>
