@@ -24,6 +24,11 @@
 // - Softmax, LogSoftmax: over the one axis `axis`. (Before opset 13 they run over all axes from
 //   `axis` on; where that gives another result, the importer adds Reshape nodes around them.)
 // - Reshape, Flatten, Squeeze, Unsqueeze: one input; the output's shape replaces all parameters.
+// - An op whose output shape depends on data (OpSpec::data_dependent) has hidden outputs behind
+//   those of ONNX, at the index max_outputs of its row and after it: the values Value::sizes of its
+//   outputs, named "NODE:sizes" for output 0 and "NODE:sizes.N" for output N. Outputs with the same
+//   dims share one. If the dims do not depend on data after all, because the inputs are constant or
+//   empty, then there is no hidden output.
 // - FuseOps adds these ops:
 //   - RMSNormalization: x, [scale], with the attributes of LayerNormalization.
 //   - LayerNormalization may then lack its scale.
@@ -34,6 +39,8 @@
 //   - ChannelAffine: scale [C], shift [C], then one or more parts of rank 2 or 4, joined along
 //     axis 1: y = joined * scale + shift. It replaces a BatchNormalization that has no Conv, Gemm
 //     or MatMul before it.
+// - There is no node with bodies, and no sequence: the nodes of the branch that is taken and of all
+//   steps of a loop are in the graph.
 // - After LoadGraph there is no BatchNormalization and no Dropout. An Identity remains only where a
 //   graph output would otherwise be a graph input.
 
@@ -48,6 +55,7 @@
 #include <vector>
 
 #include "base/status.h"
+#include "graph/constant.h"
 #include "plan/tensor.h"
 
 namespace lagoon {
@@ -55,22 +63,23 @@ namespace lagoon {
 enum class ValueId : std::uint32_t {};
 inline constexpr ValueId kNoValue{0xffffffff};  // an optional input or output that is left out
 
-/// A constant: dense row-major, little-endian. The bytes are shared and never change.
-struct Constant {
-  DataType type = DataType::kFloat32;
-  Dims dims;
-  std::shared_ptr<const std::vector<std::byte>> bytes;
-
-  std::span<const float> floats() const;      // CHECKs the type
-  std::vector<std::int64_t> ToInt64() const;  // from int32 or int64; CHECKs the type
-};
+/// After InferShapes every value that a node reads is a tensor. Before, a value may also be a
+/// sequence of values or an empty optional (graph/control).
+enum class ValueKind : std::uint8_t { kTensor, kSequence, kNothing };
 
 struct Value {
   std::string name;
   DataType type = DataType::kFloat32;
   Dims dims;  // known after import
   bool shape_known = false;
-  std::optional<Constant> constant;  // initialisers and folded values
+  std::optional<Constant> constant = {};  // initialisers and folded values
+  /// Set if the actual dims depend on data: `dims` are then a capacity, the most that each dim can
+  /// be. The same node also computes the value `sizes` (INT64, one element per dim), which has the
+  /// actual dims. The elements lie row-major for the actual dims at the start of the memory for
+  /// `dims`; the memory behind them is undefined.
+  ValueId sizes = kNoValue;
+  ValueKind kind = ValueKind::kTensor;
+  std::vector<ValueId> elements = {};  // kSequence
 };
 
 using Attribute = std::variant<std::int64_t, float, std::string, std::vector<std::int64_t>,
@@ -90,6 +99,8 @@ struct Fused {
   std::map<std::string, Attribute> attributes = {};
 };
 
+struct Graph;
+
 struct Node {
   std::string name;  // never empty: the importer names nameless nodes "Conv_12"
   std::string op;    // ONNX op_type, domain ai.onnx
@@ -100,6 +111,29 @@ struct Node {
   /// True for a Conv over one or two axes, a Gemm (transA 0), a MatMul or a BatchNormalization if x
   /// is fp32 and the parameters are fp32 constants. Only packed nodes take part in fusion.
   bool packed = false;
+  /// Empty for ai.onnx. Only nodes that an import has not yet expanded (graph/expand) have another
+  /// domain.
+  std::string domain = {};
+  /// The opset in which the node is written; 0: the graph's. Nodes of a function and of an
+  /// expansion may have another opset than the rest of the graph.
+  std::int64_t opset = 0;
+
+  /// If, Loop, Scan and SequenceMap have graphs as attributes. InferShapes replaces such a node by
+  /// the nodes of its bodies (graph/control). The inputs of a body are its formal inputs and then
+  /// `captured` values of the graph around the node; these are also the last inputs of the node, in
+  /// the same order. All bodies of a node capture the same values. A body need not have distinct
+  /// outputs, and its values have no shapes.
+  std::map<std::string, std::shared_ptr<const Graph>> bodies = {};
+  std::size_t captured = 0;
+  /// A Loop whose first steps are unrolled already: their number, and how many of the inputs,
+  /// before the captured ones, are sequences of scan outputs of these steps.
+  std::int64_t steps_done = 0;
+  std::size_t stacked = 0;
+
+  /// The inputs that are not captured.
+  std::span<const ValueId> formal_inputs() const {
+    return std::span(inputs).first(inputs.size() - captured);
+  }
 
   /// The attribute, or `otherwise` if it is missing or of another type.
   std::int64_t Int(const std::string& attribute, std::int64_t otherwise) const;
@@ -117,22 +151,25 @@ struct Graph {
   std::vector<ValueId> inputs;   // without initialisers
   std::vector<ValueId> outputs;  // distinct
 
+  std::int64_t OpsetOf(const Node& node) const { return node.opset == 0 ? opset : node.opset; }
   Value& value(ValueId id) { return values[static_cast<std::size_t>(id)]; }
   const Value& value(ValueId id) const { return values[static_cast<std::size_t>(id)]; }
 };
 
 inline constexpr std::int64_t kMinOpset = 1;
-inline constexpr std::int64_t kMaxOpset = 21;
+inline constexpr std::int64_t kMaxOpset = 23;
 
 // A file beyond one of these limits is refused before its contents are decoded.
 inline constexpr std::size_t kMaxGraphNodes = 1 << 16;
 inline constexpr std::size_t kMaxGraphEdges = 1 << 19;  // names of inputs, outputs, initialisers
 inline constexpr std::size_t kMaxRank = 8;
 inline constexpr std::size_t kMaxNameBytes = 4096;
+inline constexpr int kMaxBodyDepth = 16;  // of graphs inside one another
+/// A loop of more nodes, when its steps are written one after the other, is not unrolled.
+inline constexpr std::size_t kMaxUnrolledNodes = 4096;
 
 struct ImportOptions {
-  /// Sizes of symbolic dimensions, by name. Other symbolic dimensions become 1, and so do
-  /// dimensions that the file leaves out or gives as 0.
+  /// Fixes symbolic dimensions, by name.
   std::map<std::string, std::int64_t> dimensions;
   /// Contents of graph inputs that are known when the model is loaded, by name. These inputs become
   /// constants. For shapes, axes and the like that a file declares as inputs.
@@ -142,11 +179,11 @@ struct ImportOptions {
   std::size_t max_bytes = std::size_t{8} << 30;
 };
 
-/// Reads an ONNX file (opset 1-21, external data beside it), checks it, infers all shapes and
-/// evaluates the constants that shapes depend on. Nodes that no output needs are left out and not
-/// read. Errors name file, node, op and opset. Never throws, never aborts on hostile input.
-/// kNotFound: no such file. kUnimplemented: valid ONNX that Lagoon does not run.
-/// kResourceExhausted: over a limit. kInvalidArgument: all other errors.
+/// Reads an ONNX file (external data beside it), checks it, infers all shapes and evaluates the
+/// constants that shapes depend on. Open dimensions become 1 (OnnxModel takes others). Nodes that
+/// no output needs are left out and not read. Errors name file, node, op and opset. Never throws,
+/// never aborts on hostile input. kNotFound: no such file. kUnimplemented: valid ONNX that Lagoon
+/// does not run. kResourceExhausted: over a limit. kInvalidArgument: all other errors.
 Result<Graph> ImportOnnx(const std::string& path, const ImportOptions& options = {});
 
 /// Evaluates nodes whose inputs are constant, and drops nodes that no output needs and no-ops
@@ -161,15 +198,5 @@ Status FuseOps(Graph& graph, const ImportOptions& options = {});
 
 /// All three passes: the graph that lowering takes.
 Result<Graph> LoadGraph(const std::string& path, const ImportOptions& options = {});
-
-/// LoadGraph for several batch sizes: one graph per size, from one reading of the file. The graphs
-/// share the bytes of their constants. For a batch size other than 1, the first dimension of every
-/// input must be open in the file and must not be among `options.dimensions`; this dimension and
-/// all dimensions of the same name get the batch size. For more than one size, every output must
-/// have the batch as its first dimension. `batches`: each at least 1. kInvalidArgument names the
-/// input or output that has no batch dimension.
-Result<std::vector<Graph>> LoadGraphs(const std::string& path,
-                                      std::span<const std::int64_t> batches,
-                                      const ImportOptions& options = {});
 
 }  // namespace lagoon

@@ -10,19 +10,37 @@ namespace {
 
 std::size_t Index(ValueId id) { return static_cast<std::size_t>(id); }
 
+// Marks `id` and, if it is a sequence, its elements.
+void Need(const Graph& graph, ValueId id, std::vector<bool>& needed) {
+  std::vector<ValueId> open{id};
+  while (!open.empty()) {
+    const ValueId next = open.back();
+    open.pop_back();
+    if (next == kNoValue || needed[Index(next)]) continue;
+    needed[Index(next)] = true;
+    const std::vector<ValueId>& elements = graph.value(next).elements;
+    open.insert(open.end(), elements.begin(), elements.end());
+  }
+}
+
 // Values that the outputs need. Constants need no other value.
 std::vector<bool> NeededValues(const Graph& graph) {
   std::vector<bool> needed(graph.values.size(), false);
-  for (const ValueId output : graph.outputs) needed[Index(output)] = true;
+  for (const ValueId output : graph.outputs) Need(graph, output, needed);
   for (auto node = graph.nodes.rbegin(); node != graph.nodes.rend(); ++node) {
     const bool used = std::any_of(node->outputs.begin(), node->outputs.end(), [&](ValueId id) {
       return id != kNoValue && needed[Index(id)] && !graph.value(id).constant;
     });
     if (!used) continue;
-    for (const ValueId input : node->inputs) {
-      if (input != kNoValue) needed[Index(input)] = true;
+    for (const ValueId input : node->inputs) Need(graph, input, needed);
+    for (const ValueId output : node->outputs) {
+      // The first output stays even if only another one is needed.
+      const bool stays =
+          output == node->outputs[0] || (output != kNoValue && needed[Index(output)]);
+      if (!stays || output == kNoValue || graph.value(output).sizes == kNoValue) continue;
+      needed[Index(graph.value(output).sizes)] = true;
     }
-    if (node->fused.residual != kNoValue) needed[Index(node->fused.residual)] = true;
+    Need(graph, node->fused.residual, needed);
   }
   return needed;
 }
@@ -65,11 +83,15 @@ void Compact(Graph& graph) {
   const auto renumber = [&](ValueId& id) {
     if (id != kNoValue) id = renumbered[Index(id)];
   };
+  for (Value& value : graph.values) {
+    std::for_each(value.elements.begin(), value.elements.end(), renumber);
+  }
   for (Node& node : graph.nodes) {
     std::for_each(node.inputs.begin(), node.inputs.end(), renumber);
     std::for_each(node.outputs.begin(), node.outputs.end(), renumber);
     renumber(node.fused.residual);
   }
+  for (Value& value : graph.values) renumber(value.sizes);
   std::for_each(graph.inputs.begin(), graph.inputs.end(), renumber);
   std::for_each(graph.outputs.begin(), graph.outputs.end(), renumber);
 }
@@ -158,13 +180,12 @@ Status ChargeValues(const Graph& graph, ByteBudget& budget) {
 ValueId AddFloatConstant(Graph& graph, std::string name, Dims dims,
                          const std::vector<float>& values) {
   LAGOON_CHECK(static_cast<std::size_t>(ElementCount(dims)) == values.size());
-  auto bytes = std::make_shared<std::vector<std::byte>>(values.size() * sizeof(float));
-  if (!values.empty()) std::memcpy(bytes->data(), values.data(), bytes->size());
   Value value;
   value.name = std::move(name);
   value.dims = dims;
   value.shape_known = true;
-  value.constant = Constant{DataType::kFloat32, std::move(dims), std::move(bytes)};
+  value.constant = Constant{DataType::kFloat32, std::move(dims),
+                            std::make_shared<const ConstantData::Bytes>(BytesOf(values))};
   graph.values.push_back(std::move(value));
   return static_cast<ValueId>(graph.values.size() - 1);
 }

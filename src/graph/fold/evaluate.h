@@ -29,8 +29,42 @@ Result<ConstantBytes> EvaluateCast(const OpContext& context, std::size_t output)
 // evaluate_arithmetic.cc: fp32, fp64, int32 and int64; integer overflow wraps around.
 Result<ConstantBytes> EvaluateUnary(const OpContext& context, std::size_t output);
 Result<ConstantBytes> EvaluateBinary(const OpContext& context, std::size_t output);
-Result<ConstantBytes> EvaluateEqual(const OpContext& context, std::size_t output);
 Result<ConstantBytes> EvaluateReduce(const OpContext& context, std::size_t output);
+
+// evaluate_quantize.cc: 8-, 16- and 32-bit integers, FP16 (for 8-bit floats) and weights in packed
+// blocks.
+Result<ConstantBytes> EvaluateDequantize(const OpContext& context, std::size_t output);
+Result<ConstantBytes> EvaluateQuantize(const OpContext& context, std::size_t output);
+Result<ConstantBytes> EvaluateDecodeBlocks(const OpContext& context, std::size_t output);
+
+// evaluate_select.cc
+Result<ConstantBytes> EvaluateNonZero(const OpContext& context, std::size_t output);
+/// The number of elements that are not zero.
+std::int64_t CountNonZero(const Constant& constant);
+
+// evaluate_logic.cc: all types but 16-bit floats, at most kMaxEvaluatedElements (elements.h).
+Result<ConstantBytes> EvaluateCompare(const OpContext& context,
+                                      std::size_t output);  // And, Less ..
+Result<ConstantBytes> EvaluateNot(const OpContext& context, std::size_t output);
+Result<ConstantBytes> EvaluateMod(const OpContext& context, std::size_t output);
+Result<ConstantBytes> EvaluatePow(const OpContext& context, std::size_t output);
+Result<ConstantBytes> EvaluateClip(const OpContext& context, std::size_t output);
+
+// evaluate_lines.cc: as above.
+Result<ConstantBytes> EvaluateCumSum(const OpContext& context, std::size_t output);
+Result<ConstantBytes> EvaluateArg(const OpContext& context, std::size_t output);  // ArgMax, ArgMin
+Result<ConstantBytes> EvaluateTopK(const OpContext& context, std::size_t output);
+
+// evaluate_index.cc: as above.
+Result<ConstantBytes> EvaluateTile(const OpContext& context, std::size_t output);
+Result<ConstantBytes> EvaluateGatherElements(const OpContext& context, std::size_t output);
+Result<ConstantBytes> EvaluateGatherND(const OpContext& context, std::size_t output);
+Result<ConstantBytes> EvaluateScatterElements(const OpContext& context, std::size_t output);
+Result<ConstantBytes> EvaluateScatterND(const OpContext& context, std::size_t output);
+Result<ConstantBytes> EvaluateTrilu(const OpContext& context, std::size_t output);
+Result<ConstantBytes> EvaluateOneHot(const OpContext& context, std::size_t output);
+Result<ConstantBytes> EvaluateEyeLike(const OpContext& context, std::size_t output);
+Result<ConstantBytes> EvaluateCompress(const OpContext& context, std::size_t output);
 
 /// Copies elements of `element_bytes` each in row-major order of `dims`: the element at index i is
 /// read at `from` + (offset + sum(i[d] * strides[d])) elements. Strides may be 0 or negative.

@@ -7,6 +7,7 @@
 #include <string_view>
 #include <type_traits>
 
+#include "graph/fold/elements.h"
 #include "graph/fold/evaluate.h"
 #include "plan/element.h"
 
@@ -23,11 +24,6 @@ Result<ConstantBytes> WithNumberType(const OpContext& context, F&& f) {
       type, f, [&]() -> Result<ConstantBytes> {
         return context.Unimplemented(fmt::format("on a constant of {}", OipName(type)));
       });
-}
-
-template <typename T>
-const T* Elements(const ConstantBytes& bytes) {
-  return reinterpret_cast<const T*>(bytes->data());
 }
 
 // Signed overflow is undefined in C++, so integers are computed unsigned.
@@ -84,13 +80,16 @@ UnaryFunction<T> FindUnary(std::string_view op) {
     if constexpr (std::is_floating_point_v<T>) return [](T a) { return -a; };
     return [](T a) { return static_cast<T>(U{0} - static_cast<U>(a)); };
   }
+  if (op == "Sign") return [](T a) { return static_cast<T>((T{0} < a) - (a < T{0})); };
   if (op == "Abs") return [](T a) { return a < 0 ? static_cast<T>(U{0} - static_cast<U>(a)) : a; };
   if constexpr (std::is_floating_point_v<T>) {
     if (op == "Sqrt") return [](T a) { return std::sqrt(a); };
     if (op == "Exp") return [](T a) { return std::exp(a); };
     if (op == "Log") return [](T a) { return std::log(a); };
+    if (op == "Reciprocal") return [](T a) { return 1 / a; };
     if (op == "Floor") return [](T a) { return std::floor(a); };
     if (op == "Ceil") return [](T a) { return std::ceil(a); };
+    if (op == "Round") return [](T a) { return std::nearbyint(a); };  // halves to even
   }
   return nullptr;
 }
@@ -100,16 +99,6 @@ bool HasZero(const ConstantBytes& bytes, auto identity) {
   const T* begin = Elements<T>(bytes);
   return std::find(begin, begin + bytes->size() / sizeof(T), T{0}) !=
          begin + bytes->size() / sizeof(T);
-}
-
-ConstantBytes CompareEqual(const Bytes& a, const Bytes& b, std::size_t count) {
-  auto bytes = std::make_shared<Bytes>(count);
-  const std::size_t width = count == 0 ? 0 : a.size() / count;
-  for (std::size_t i = 0; i < count; ++i) {
-    const bool equal = std::memcmp(a.data() + i * width, b.data() + i * width, width) == 0;
-    (*bytes)[i] = std::byte{equal};
-  }
-  return bytes;
 }
 
 // Views x as [kept..., reduced...]: moves the reduced axes to the end.
@@ -137,6 +126,7 @@ T ReduceRow(std::string_view op, const T* row, std::size_t count) {
                                     : what == "Min"  ? FindBinary<T>("Min")
                                     : what == "Prod" ? FindBinary<T>("Mul")
                                                      : FindBinary<T>("Add");
+  if (count == 0) return static_cast<T>(what == "Prod" ? 1 : 0);  // of no elements
   T result = row[0];
   for (std::size_t i = 1; i < count; ++i) result = combine(result, row[i]);
   return what == "Mean" ? static_cast<T>(result / static_cast<T>(count)) : result;
@@ -193,22 +183,18 @@ Result<ConstantBytes> EvaluateBinary(const OpContext& context, std::size_t outpu
   return result;
 }
 
-Result<ConstantBytes> EvaluateEqual(const OpContext& context, std::size_t output) {
-  if (IsFloat(context.input(0).type)) return context.Unimplemented("of fractions");
-  const Dims& out = context.output(output).dims;
-  return CompareEqual(*BroadcastBytes(context, 0, out), *BroadcastBytes(context, 1, out),
-                      static_cast<std::size_t>(ElementCount(out)));
-}
-
 Result<ConstantBytes> EvaluateReduce(const OpContext& context, std::size_t output) {
   Dims dims;
   const StridedView view = ReducedLast(context, dims);
   Bytes moved(context.constant(0)->bytes->size());
-  if (moved.empty()) return context.Invalid("reduces an empty constant");
+  const std::string& op = context.node().op;
+  if (moved.empty() && op != "ReduceSum" && op != "ReduceProd") {
+    return context.Unimplemented("reduces an empty constant");
+  }
   CopyStrided(view, dims, moved.data());
   return WithNumberType(context, [&]<typename T>(std::type_identity<T>) -> Result<ConstantBytes> {
     const auto rows = static_cast<std::size_t>(ElementCount(context.output(output).dims));
-    const std::size_t row = moved.size() / sizeof(T) / rows;
+    const std::size_t row = rows == 0 ? 0 : moved.size() / sizeof(T) / rows;
     auto bytes = std::make_shared<Bytes>(rows * sizeof(T));
     const T* from = reinterpret_cast<const T*>(moved.data());
     for (std::size_t i = 0; i < rows; ++i) {

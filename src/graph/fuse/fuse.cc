@@ -3,12 +3,10 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <unordered_map>
 
 #include "base/text.h"
 #include "graph/budget.h"
 #include "graph/guard.h"
-#include "graph/import/import_batches.h"
 
 namespace lagoon {
 namespace {
@@ -23,7 +21,7 @@ Status ChargeSharedWeights(const Graph& graph, const ImportOptions& options) {
     if (!IsLinear(node)) continue;
     const auto weights = static_cast<std::size_t>(node.inputs[1]);
     if (seen[weights]) {
-      const std::size_t bytes = graph.values[weights].constant->bytes->size();
+      const std::size_t bytes = graph.values[weights].constant->bytes.size();
       LAGOON_RETURN_IF_ERROR(
           budget.Charge(bytes, fmt::format("node {}: a copy of the weights {}, which nodes share,",
                                            Quoted(node.name), Quoted(graph.values[weights].name))));
@@ -33,7 +31,7 @@ Status ChargeSharedWeights(const Graph& graph, const ImportOptions& options) {
   return {};
 }
 
-Status Fuse(Graph& graph, const ImportOptions& options, ScaledWeights& scaled) {
+Status Fuse(Graph& graph, const ImportOptions& options) {
   LAGOON_RETURN_IF_ERROR(ChargeSharedWeights(graph, options));
   FuseNormalizations(graph);
   FuseGatedActivations(graph);
@@ -41,7 +39,7 @@ Status Fuse(Graph& graph, const ImportOptions& options, ScaledWeights& scaled) {
   NormalizeGemms(graph);
   FuseReshapedGemms(graph);
   FuseBias(graph);  // before the batch-norms: MatMul, Add, BatchNormalization is one layer
-  LAGOON_RETURN_IF_ERROR(FuseBatchNorms(graph, scaled));
+  LAGOON_RETURN_IF_ERROR(FuseBatchNorms(graph));
   LAGOON_RETURN_IF_ERROR(ExpandBatchNorms(graph));
   FuseJoins(graph);
   FuseBias(graph);
@@ -51,34 +49,6 @@ Status Fuse(Graph& graph, const ImportOptions& options, ScaledWeights& scaled) {
   FuseActivations(graph);
   FuseResiduals(graph);  // for residuals after an activation
   return {};
-}
-
-// Lets constants that passes computed equally for another batch size share their bytes.
-void ShareConstants(const Graph& first, Graph& graph) {
-  std::unordered_map<std::string_view, const Constant*> known;
-  for (const Value& value : first.values) {
-    if (value.constant) known.emplace(value.name, &*value.constant);
-  }
-  for (Value& value : graph.values) {
-    if (!value.constant) continue;
-    const auto found = known.find(value.name);
-    if (found == known.end() || value.constant->bytes == found->second->bytes) continue;
-    if (*value.constant->bytes == *found->second->bytes) {
-      value.constant->bytes = found->second->bytes;
-    }
-  }
-}
-
-Result<std::vector<Graph>> Load(const std::string& path, std::span<const std::int64_t> batches,
-                                const ImportOptions& options) {
-  LAGOON_ASSIGN_OR_RETURN(std::vector<Graph> graphs, ImportBatches(path, batches, options));
-  ScaledWeights scaled;
-  for (Graph& graph : graphs) {
-    LAGOON_RETURN_IF_ERROR(FoldConstants(graph, options));
-    LAGOON_RETURN_IF_ERROR(Fuse(graph, options, scaled));
-    ShareConstants(graphs.front(), graph);
-  }
-  return graphs;
 }
 
 }  // namespace
@@ -110,22 +80,7 @@ void SetBias(GraphEditor& editor, std::size_t i, const std::vector<double>& bias
 }
 
 Status FuseOps(Graph& graph, const ImportOptions& options) {
-  ScaledWeights scaled;
-  return WithoutExceptions([&] { return Fuse(graph, options, scaled); });
-}
-
-Result<std::vector<Graph>> LoadGraphs(const std::string& path,
-                                      std::span<const std::int64_t> batches,
-                                      const ImportOptions& options) {
-  auto graphs = WithoutExceptions([&] { return Load(path, batches, options); });
-  if (!graphs) return Annotate(path, std::move(graphs).error());
-  return graphs;
-}
-
-Result<Graph> LoadGraph(const std::string& path, const ImportOptions& options) {
-  constexpr std::int64_t kOne[] = {1};
-  LAGOON_ASSIGN_OR_RETURN(std::vector<Graph> graphs, LoadGraphs(path, kOne, options));
-  return std::move(graphs.front());
+  return WithoutExceptions([&] { return Fuse(graph, options); });
 }
 
 }  // namespace lagoon

@@ -2,7 +2,6 @@
 
 // The steps of FuseOps; fuse.cc has their order.
 
-#include <map>
 #include <string>
 #include <vector>
 
@@ -24,23 +23,13 @@ void FuseReshapedGemms(Graph& graph);
 /// node.
 void FuseBias(Graph& graph);
 
-/// Weights that FuseBatchNorms has already scaled, by node name. The graphs of one model for
-/// several batch sizes share them.
-struct ScaledWeights {
-  struct Entry {
-    Constant from;
-    std::vector<double> scale;
-    Constant scaled;
-  };
-  std::map<std::string, Entry> by_node;
-};
 /// Splits a Gemm or MatMul into one node per part if its output is read only by a Split along the
 /// columns (queries, keys and values). Runs after FuseBias and before the steps that add residuals.
 void DivideSplitLinears(Graph& graph);
 
 /// Folds a BatchNormalization into weights and bias of the Conv, Gemm or MatMul before it, in
 /// double precision. kInvalidArgument if a variance is negative.
-Status FuseBatchNorms(Graph& graph, ScaledWeights& scaled);
+Status FuseBatchNorms(Graph& graph);
 
 /// Turns each BatchNormalization that FuseBatchNorms left into a ChannelAffine, or, for ranks other
 /// than 2 and 4, into Mul and Add with constants of shape [1,C,1,...].

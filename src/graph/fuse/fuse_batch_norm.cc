@@ -33,38 +33,36 @@ Result<Affine> ReadBatchNorm(Graph& graph, Node& node) {
 
 // Weights with each output channel scaled. Conv: [M,C,H,W]. Gemm: [N,K] or, if not transposed,
 // [K,N] as in MatMul.
-ValueId ScaleChannels(GraphEditor& editor, const Node& node, const std::vector<double>& scale,
-                      ScaledWeights& known) {
-  const Value& weights = editor.value(node.inputs[1]);
-  const auto found = known.by_node.find(node.name);
-  if (found != known.by_node.end() && found->second.scale == scale &&
-      found->second.from.bytes == weights.constant->bytes) {
-    return editor.AddConstant(node, "_scaled", found->second.scaled);
-  }
-  const std::span<const float> from = weights.constant->floats();
+ValueId ScaleChannels(GraphEditor& editor, const Node& node, const std::vector<double>& scale) {
+  const Constant& weights = *editor.value(node.inputs[1]).constant;
   const bool rows = node.op == "Conv" || node.Int("transB", 0) != 0;
-  const std::size_t inner = rows ? from.size() / scale.size() : 1;
-  std::vector<float> scaled;
-  scaled.reserve(from.size());
-  while (scaled.size() < from.size()) {
-    for (const double factor : scale) {
-      for (const float weight : from.subspan(scaled.size(), inner)) {
-        scaled.push_back(static_cast<float>(weight * factor));
+  const auto multiply = [scale, rows](std::span<const Constant> sources) {
+    const std::span<const float> from = sources[0].floats();
+    const std::size_t inner = rows ? from.size() / scale.size() : 1;
+    std::vector<float> scaled;
+    scaled.reserve(from.size());
+    while (scaled.size() < from.size()) {
+      for (const double factor : scale) {
+        for (const float weight : from.subspan(scaled.size(), inner)) {
+          scaled.push_back(static_cast<float>(weight * factor));
+        }
       }
     }
-  }
-  const Constant source = *weights.constant;
-  const ValueId id = editor.AddConstant(node, "_scaled", Dims(weights.dims), scaled);
-  known.by_node[node.name] = {source, scale, *editor.value(id).constant};
-  return id;
+    return BytesOf(scaled);
+  };
+  const std::string recipe =
+      fmt::format("scale {} {}", rows, ToString(IdentityOf(std::as_bytes(std::span(scale)))));
+  return editor.AddConstant(
+      node, "_scaled",
+      DerivedConstant(DataType::kFloat32, weights.dims, recipe, {weights}, multiply));
 }
 
-void FoldInto(GraphEditor& editor, std::size_t i, const Affine& affine, ScaledWeights& known) {
+void FoldInto(GraphEditor& editor, std::size_t i, const Affine& affine) {
   std::vector<double> bias = BiasOf(editor, editor.node(i));
   for (std::size_t c = 0; c < bias.size(); ++c) {
     bias[c] = bias[c] * affine.scale[c] + affine.shift[c];
   }
-  const ValueId weights = ScaleChannels(editor, editor.node(i), affine.scale, known);
+  const ValueId weights = ScaleChannels(editor, editor.node(i), affine.scale);
   editor.node(i).inputs[1] = weights;
   SetBias(editor, i, bias);
 }
@@ -115,7 +113,7 @@ void AppendMulAndAdd(Graph& graph, const Node& node, const Affine& affine,
 
 }  // namespace
 
-Status FuseBatchNorms(Graph& graph, ScaledWeights& scaled) {
+Status FuseBatchNorms(Graph& graph) {
   GraphEditor editor(graph);
   for (std::size_t i = 0; i < editor.size(); ++i) {
     Node& node = editor.node(i);
@@ -123,7 +121,7 @@ Status FuseBatchNorms(Graph& graph, ScaledWeights& scaled) {
     const std::optional<std::size_t> producer = editor.SoleProducer(node.inputs[0]);
     if (!producer || !TakesScale(editor, editor.node(*producer))) continue;
     LAGOON_ASSIGN_OR_RETURN(const Affine affine, ReadBatchNorm(graph, node));
-    FoldInto(editor, *producer, affine, scaled);
+    FoldInto(editor, *producer, affine);
     editor.Absorb(*producer, i);
   }
   editor.Finish();

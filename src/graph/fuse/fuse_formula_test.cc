@@ -113,6 +113,17 @@ TEST(FuseGated, SwishGoesBehindAConvolution) {
   EXPECT_EQ(graph.nodes[0].fused.op, "Swish");
 }
 
+TEST(FuseGated, HardSwishIsRecognisedByItsSlope) {
+  for (const float slope : {1.0F / 6, 0.2F}) {
+    ModelBuilder m;
+    m.Input("x", {1, 4, 5, 5}).Weights("w", {4, 4, 1, 1}).Output("y");
+    m.Add("Conv", {"x", "w"}, {"c"});
+    m.Add("HardSigmoid", {"c"}, {"s"}).Float("alpha", slope).Float("beta", 0.5F);
+    m.Add("Mul", {"s", "c"}, {"y"});
+    EXPECT_EQ(Ops(Loaded(m)), slope == 0.2F ? "Conv HardSigmoid Mul" : "Conv");
+  }
+}
+
 TEST(FuseResidual, FollowsTheActivationWhereTheFileSaysSo) {
   ModelBuilder m;
   m.Input("x", {1, 4, 5, 5}).Weights("w", {4, 4, 1, 1}).Output("y");

@@ -101,6 +101,22 @@ void TrySwish(GraphEditor& editor, std::size_t i) {
   }
 }
 
+/// x * HardSigmoid(x) with HardSwish's slope, as ONNX Runtime writes a HardSwish.
+void TryHardSwish(GraphEditor& editor, std::size_t i) {
+  constexpr float kSlope = 1.0f / 6, kShift = 0.5f, kPrecision = 1e-6f;
+  Node& node = editor.node(i);
+  for (std::size_t side = 0; side < 2; ++side) {
+    const Node* const gate = ComputedBy(editor, node.inputs[side], "HardSigmoid");
+    const ValueId x = node.inputs[1 - side];
+    if (gate == nullptr || gate->inputs[0] != x) continue;
+    if (std::abs(gate->Float("alpha", 0) - kSlope) > kPrecision) continue;
+    if (std::abs(gate->Float("beta", 0) - kShift) > kPrecision) continue;
+    node.op = "HardSwish";
+    node.inputs = {x};
+    return;
+  }
+}
+
 }  // namespace
 
 void FuseGatedActivations(Graph& graph) {
@@ -111,6 +127,7 @@ void FuseGatedActivations(Graph& graph) {
     if (editor.value(node.outputs[0]).type != DataType::kFloat32) continue;
     TryGelu(editor, i);
     if (node.op == "Mul") TrySwish(editor, i);
+    if (node.op == "Mul") TryHardSwish(editor, i);
   }
   editor.Finish();
 }

@@ -1,3 +1,5 @@
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <optional>
 
@@ -8,11 +10,17 @@ namespace {
 
 void ScaleWeights(GraphEditor& editor, std::size_t i, float alpha) {
   Node& node = editor.node(i);
-  const Value& weights = editor.value(node.inputs[1]);
-  const std::span<const float> from = weights.constant->floats();
-  std::vector<float> scaled(from.begin(), from.end());
-  for (float& weight : scaled) weight *= alpha;
-  node.inputs[1] = editor.AddConstant(node, "_scaled", Dims(weights.dims), scaled);
+  const Constant& weights = *editor.value(node.inputs[1]).constant;
+  const auto multiply = [alpha](std::span<const Constant> sources) {
+    const std::span<const float> from = sources[0].floats();
+    std::vector<float> scaled(from.begin(), from.end());
+    for (float& weight : scaled) weight *= alpha;
+    return BytesOf(scaled);
+  };
+  node.inputs[1] =
+      editor.AddConstant(node, "_scaled",
+                         DerivedConstant(DataType::kFloat32, weights.dims,
+                                         fmt::format("times {:a}", alpha), {weights}, multiply));
 }
 
 // C is [N], [1,N], [1], [1,1] or a scalar; the shape rule refuses all other shapes.

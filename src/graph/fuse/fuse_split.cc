@@ -1,3 +1,5 @@
+#include <fmt/format.h>
+
 #include <optional>
 
 #include "graph/fuse/fuse.h"
@@ -5,16 +7,22 @@
 namespace lagoon {
 namespace {
 
-// The columns [begin, begin + count) of a matrix with rows of `width`.
-std::vector<float> Columns(std::span<const float> matrix, std::size_t width, std::size_t begin,
-                           std::size_t count) {
-  std::vector<float> part;
-  part.reserve(matrix.size() / width * count);
-  for (std::size_t row = 0; row < matrix.size(); row += width) {
-    const auto from = matrix.begin() + static_cast<std::ptrdiff_t>(row + begin);
-    part.insert(part.end(), from, from + static_cast<std::ptrdiff_t>(count));
-  }
-  return part;
+// The columns [begin, begin + count) of `matrix`, whose rows have `width` columns.
+Constant Columns(const Constant& matrix, std::size_t width, std::size_t begin, std::size_t count) {
+  const auto take = [width, begin, count](std::span<const Constant> sources) {
+    const std::span<const float> from = sources[0].floats();
+    std::vector<float> part;
+    part.reserve(from.size() / width * count);
+    for (std::size_t row = 0; row < from.size(); row += width) {
+      const std::span<const float> columns = from.subspan(row + begin, count);
+      part.insert(part.end(), columns.begin(), columns.end());
+    }
+    return BytesOf(part);
+  };
+  Dims dims = matrix.dims;
+  dims.back() = static_cast<std::int64_t>(count);
+  return DerivedConstant(DataType::kFloat32, dims, fmt::format("columns {} {}", begin, count),
+                         {matrix}, take);
 }
 
 // The linear node whose output columns `split` divides; nothing if there is none.
@@ -41,23 +49,20 @@ std::optional<std::size_t> DividedLinear(const GraphEditor& editor, const Node& 
 // A node like `linear` for each output of `split`, with its columns of the weights and of the bias.
 std::vector<Node> Divide(GraphEditor& editor, const Node& linear, const Node& split) {
   const auto width = static_cast<std::size_t>(Channels(editor, linear));
-  const std::int64_t depth = editor.value(linear.inputs[1]).dims[0];
   std::vector<Node> parts;
   std::size_t begin = 0;
   for (const ValueId output : split.outputs) {
-    const std::int64_t columns = editor.value(output).dims.back();
-    const auto count = static_cast<std::size_t>(columns);
+    const auto count = static_cast<std::size_t>(editor.value(output).dims.back());
     const std::string suffix = "_part" + std::to_string(parts.size());
     Node part = linear;
     part.name += suffix;
     part.outputs = {output};
     part.inputs[1] = editor.AddConstant(
-        linear, suffix, {depth, columns},
-        Columns(editor.value(linear.inputs[1]).constant->floats(), width, begin, count));
+        linear, suffix, Columns(*editor.value(linear.inputs[1]).constant, width, begin, count));
     if (linear.inputs.size() > 2) {
       part.inputs[2] = editor.AddConstant(
-          linear, suffix + "_bias", {columns},
-          Columns(editor.value(linear.inputs[2]).constant->floats(), width, begin, count));
+          linear, suffix + "_bias",
+          Columns(*editor.value(linear.inputs[2]).constant, width, begin, count));
     }
     parts.push_back(std::move(part));
     begin += count;

@@ -49,10 +49,10 @@ void Flatten(Graph& graph, Node softmax, std::vector<Node>& nodes) {
 }  // namespace
 
 void NormalizeSoftmax(Graph& graph) {
-  if (graph.opset >= kOneAxisSince) return;
   std::vector<Node> nodes;
   for (Node& node : graph.nodes) {
-    if (node.op != "Softmax" && node.op != "LogSoftmax" && node.op != "Hardmax") {
+    const bool softmax = node.op == "Softmax" || node.op == "LogSoftmax" || node.op == "Hardmax";
+    if (!softmax || graph.OpsetOf(node) >= kOneAxisSince) {
       nodes.push_back(std::move(node));
       continue;
     }

@@ -22,6 +22,8 @@ Result<Attribute> ImportAttribute(onnx::AttributeProto& proto, const TensorSourc
       LAGOON_ASSIGN_OR_RETURN(Constant constant, ImportTensor(*proto.mutable_t(), source));
       return Attribute(std::move(constant));
     }
+    case onnx::AttributeProto::TYPE_PROTO:  // of an Optional: only the element type
+      return Attribute(std::int64_t{proto.tp().tensor_type().elem_type()});
     default:
       return Fail(ErrorCode::kUnimplemented,
                   fmt::format("has ONNX attribute type {}, which is not supported",

@@ -47,6 +47,10 @@ Result<std::vector<std::string>> SplitLocation(const std::string& location) {
   return parts;
 }
 
+std::int64_t ChangedNs(const struct stat& info) {
+  return std::int64_t{info.st_mtim.tv_sec} * 1'000'000'000 + info.st_mtim.tv_nsec;
+}
+
 }  // namespace
 
 Result<File> File::Open(const std::string& path) {
@@ -79,7 +83,14 @@ Result<File> File::FromDescriptor(int fd, const std::string& shown) {
     return Fail(ErrorCode::kInvalidArgument, fmt::format("cannot open {}: it {}", shown, what));
   }
   file.size_ = static_cast<std::size_t>(info.st_size);
+  file.changed_ns_ = ChangedNs(info);
   return file;
+}
+
+bool File::Unchanged() const {
+  struct stat info = {};
+  return ::fstat(fd_, &info) == 0 && static_cast<std::size_t>(info.st_size) == size_ &&
+         ChangedNs(info) == changed_ns_;
 }
 
 File::~File() {

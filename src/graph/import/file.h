@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <span>
 #include <string>
 #include <utility>
@@ -20,16 +21,21 @@ class File {
   /// without "..", and no part of it may be a symbolic link.
   static Result<File> OpenBeneath(const std::string& folder, const std::string& location);
 
-  File(File&& other) noexcept : fd_(std::exchange(other.fd_, -1)), size_(other.size_) {}
+  File(File&& other) noexcept
+      : fd_(std::exchange(other.fd_, -1)), size_(other.size_), changed_ns_(other.changed_ns_) {}
   File& operator=(File&& other) noexcept {
     std::swap(fd_, other.fd_);
     std::swap(size_, other.size_);
+    std::swap(changed_ns_, other.changed_ns_);
     return *this;
   }
   ~File();
 
   int fd() const { return fd_; }
   std::size_t size() const { return size_; }  // at the time of Open()
+
+  /// Whether the file is as it was at the time of Open(): its size and the time of its last change.
+  bool Unchanged() const;
 
   /// Fills `to` with the bytes from `offset` on; fails if the file ends before `to` is full.
   Status ReadAt(std::size_t offset, std::span<std::byte> to) const;
@@ -40,6 +46,7 @@ class File {
 
   int fd_ = -1;
   std::size_t size_ = 0;
+  std::int64_t changed_ns_ = 0;  // time of the last change
 };
 
 }  // namespace lagoon

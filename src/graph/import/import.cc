@@ -1,21 +1,25 @@
 #include <fmt/format.h>
 
 #include <filesystem>
+#include <map>
+#include <memory>
 #include <optional>
-#include <unordered_map>
+#include <set>
 #include <unordered_set>
 
 #include "base/text.h"
 #include "graph/budget.h"
+#include "graph/functions/inline_functions.h"
 #include "graph/fuse/normalize_softmax.h"
 #include "graph/graph.h"
 #include "graph/graph_edit.h"
 #include "graph/guard.h"
 #include "graph/import/attributes.h"
-#include "graph/import/import_batches.h"
 #include "graph/import/model_file.h"
 #include "graph/import/proto_index.h"
+#include "graph/import/scope.h"
 #include "graph/import/tensor_import.h"
+#include "graph/onnx_model.h"
 #include "graph/ops/infer.h"
 
 namespace lagoon {
@@ -42,51 +46,140 @@ Result<std::int64_t> FindOpset(const onnx::ModelProto& model) {
   return *opset;
 }
 
-class Importer {
+/// Reads a file into a graph whose inputs have no sizes yet, and infers shapes for copies of it.
+class Importer final : public OnnxModel {
  public:
-  Importer(const std::string& path, const ImportOptions& options, onnx::GraphProto& proto,
-           std::int64_t opset)
-      : options_(options),
-        proto_(proto),
-        budget_(options.max_bytes),
-        source_{std::filesystem::path(path).parent_path().string(), budget_} {
-    if (source_.folder.empty()) source_.folder = ".";
-    graph_.name = proto.name();
-    graph_.opset = opset;
-  }
+  Importer(const std::string& path, const ImportOptions& options)
+      : OnnxModel(options, path), budget_(options.max_bytes) {}
 
   /// Reads everything that the outputs need. Does not infer shapes.
   Status Read() {
+    LAGOON_ASSIGN_OR_RETURN(file_, ReadModelFile(path_, options_.max_bytes));
+    LAGOON_ASSIGN_OR_RETURN(graph_.opset, FindOpset(*file_.model));
+    LAGOON_RETURN_IF_ERROR(InlineFunctions(*file_.model, graph_.opset, options_.max_bytes));
+    graph_.name = proto().name();
     LAGOON_RETURN_IF_ERROR(CheckProto());
-    LAGOON_ASSIGN_OR_RETURN(index_, IndexGraph(proto_, graph_.opset));
-    FindBatchDimensions();
-    for (const onnx::ValueInfoProto& input : proto_.input()) {
-      if (!index_.initialisers.contains(input.name())) LAGOON_RETURN_IF_ERROR(AddInput(input));
+    Scope scope(proto(), graph_);
+    LAGOON_RETURN_IF_ERROR(scope.Index());
+    for (const onnx::ValueInfoProto& input : proto().input()) {
+      if (scope.index().initialisers.contains(input.name())) continue;
+      LAGOON_RETURN_IF_ERROR(AddInput(scope, input));
     }
-    LAGOON_RETURN_IF_ERROR(CheckFixedInputs());
-    for (const int node : index_.order) LAGOON_RETURN_IF_ERROR(AddNode(node));
-    return AddOutputs();
+    LAGOON_RETURN_IF_ERROR(CheckFixedInputs(scope));
+    LAGOON_RETURN_IF_ERROR(AddNodes(scope));
+    LAGOON_RETURN_IF_ERROR(AddOutputs(scope));
+    file_ = {};
+    return {};
   }
 
-  /// A copy of the graph for inputs of `batch` rows. Shares the constants.
-  Result<Graph> Instantiate(std::int64_t batch) const {
+  const std::vector<DeclaredTensor>& inputs() const override { return inputs_; }
+  const std::vector<DeclaredTensor>& outputs() const override { return outputs_; }
+
+  Result<Graph> Import(const GraphInputs& given,
+                       std::vector<std::size_t>* deciding) const override {
+    Result<Graph> graph = WithoutExceptions([&] { return ImportGraph(given, deciding); });
+    if (!graph) return Annotate(path_, std::move(graph).error());
+    return graph;
+  }
+
+  void ReleaseWeights() const override {
+    for (const Value& value : graph_.values) {
+      if (value.constant) value.constant->bytes.Release();
+    }
+  }
+
+ private:
+  onnx::GraphProto& proto() { return *file_.model->mutable_graph(); }
+
+  TensorSource source() {
+    std::string folder = std::filesystem::path(path_).parent_path().string();
+    return {folder.empty() ? "." : std::move(folder), budget_};
+  }
+
+  Result<Graph> ImportGraph(const GraphInputs& given, std::vector<std::size_t>* deciding) const {
+    LAGOON_RETURN_IF_ERROR(Check(given));
     Graph graph = graph_;
     ByteBudget budget = budget_;
-    if (batch != 1) LAGOON_RETURN_IF_ERROR(SetBatch(graph, batch, budget));
-    LAGOON_RETURN_IF_ERROR(InferShapes(graph, budget));
-    LAGOON_RETURN_IF_ERROR(CheckOutputs(graph));
+    LAGOON_RETURN_IF_ERROR(SetInputs(graph, given, budget));
+    ValueId missing = kNoValue;
+    if (const Status inferred = InferShapes(graph, budget, &missing); !inferred) {
+      if (deciding != nullptr) AddDeciding(graph, missing, *deciding);
+      return tl::unexpected(Explained(given, inferred.error()));
+    }
     NormalizeSoftmax(graph);
     Compact(graph);
     return graph;
   }
 
- private:
+  Status SetInputs(Graph& graph, const GraphInputs& given, ByteBudget& budget) const {
+    std::vector<ValueId> open;
+    for (std::size_t i = 0; i < graph.inputs.size(); ++i) {
+      Value& value = graph.value(graph.inputs[i]);
+      value.dims = given.dims[i];
+      value.shape_known = true;
+      const std::string label = "input " + Quoted(value.name);
+      const Result<std::size_t> bytes = CheckedBytes(value.dims, value.type);
+      if (!bytes) return Annotate(label, bytes.error());
+      LAGOON_RETURN_IF_ERROR(budget.Charge(*bytes, label));
+      const auto contents = given.values.find(i);
+      if (contents == given.values.end()) {
+        open.push_back(graph.inputs[i]);
+      } else {
+        LAGOON_RETURN_IF_ERROR(FixInput(value, contents->second));
+      }
+    }
+    graph.inputs = std::move(open);
+    return {};
+  }
+
+  /// Adds the inputs on which `value` depends, if all of them are small enough to decide a graph.
+  void AddDeciding(const Graph& graph, ValueId value, std::vector<std::size_t>& deciding) const {
+    std::set<ValueId> sources, open{value};
+    std::map<ValueId, const Node*> producers;
+    for (const Node& node : graph.nodes) {
+      for (const ValueId output : node.outputs) producers[output] = &node;
+    }
+    while (!open.empty()) {
+      const ValueId id = open.extract(open.begin()).value();
+      if (id == kNoValue || graph.value(id).constant || !sources.insert(id).second) continue;
+      const auto producer = producers.find(id);
+      if (producer == producers.end()) continue;
+      open.insert(producer->second->inputs.begin(), producer->second->inputs.end());
+    }
+    std::vector<std::size_t> found;
+    for (std::size_t i = 0; i < graph_.inputs.size(); ++i) {
+      if (!sources.contains(graph_.inputs[i])) continue;
+      if (ElementCount(graph.value(graph_.inputs[i]).dims) > kMaxDecidingElements) return;
+      found.push_back(i);
+    }
+    deciding.insert(deciding.end(), found.begin(), found.end());
+  }
+
+  /// `error`, with a note if dims of the same name have different sizes.
+  Error Explained(const GraphInputs& given, Error error) const {
+    std::map<std::string, std::pair<std::int64_t, const DeclaredTensor*>> sizes;
+    for (std::size_t i = 0; i < inputs_.size(); ++i) {
+      for (std::size_t axis = 0; axis < inputs_[i].symbols.size(); ++axis) {
+        const std::string& symbol = inputs_[i].symbols[axis];
+        if (symbol.empty()) continue;
+        const std::int64_t size = given.dims[i][axis];
+        const auto [first, is_new] = sizes.emplace(symbol, std::pair(size, &inputs_[i]));
+        if (is_new || first->second.first == size) continue;
+        error.message += fmt::format(
+            " (dimension {} is {} in input {} and {} in input {})", Quoted(symbol),
+            first->second.first, Quoted(first->second.second->name), size, Quoted(inputs_[i].name));
+        return error;
+      }
+    }
+    return error;
+  }
+
   Status CheckProto() {
-    if (proto_.output_size() == 0) return Invalid("the graph has no output");
-    for (const onnx::ValueInfoProto& output : proto_.output()) {
+    if (proto().output_size() == 0) return Invalid("the graph has no output");
+    for (const onnx::ValueInfoProto& output : proto().output()) {
       if (output.name().empty()) return Invalid("an output of the graph has no name");
     }
-    if (proto_.sparse_initializer_size() > 0) {
+    if (proto().sparse_initializer_size() > 0) {
       return Fail(ErrorCode::kUnimplemented, "sparse initialisers are not supported");
     }
     for (const auto& [name, size] : options_.dimensions) {
@@ -95,59 +188,28 @@ class Importer {
     return {};
   }
 
-  /// Finds the batch dimensions: the open first dimensions of inputs, and all dimensions of the
-  /// same name.
-  void FindBatchDimensions() {
-    for (const onnx::ValueInfoProto& input : proto_.input()) {
-      const onnx::TensorShapeProto& shape = input.type().tensor_type().shape();
-      if (shape.dim_size() > 0 && IsOpen(shape.dim(0)) && !shape.dim(0).dim_param().empty()) {
-        batch_names_.insert(shape.dim(0).dim_param());
-      }
-    }
-  }
-
-  bool IsOpen(const onnx::TensorShapeProto::Dimension& dim) const {
-    return !dim.has_dim_value() && !options_.dimensions.contains(dim.dim_param());
-  }
-
-  Status SetBatch(Graph& graph, std::int64_t batch, ByteBudget& budget) const {
-    for (std::size_t i = 0; i < graph.inputs.size(); ++i) {
-      Value& value = graph.value(graph.inputs[i]);
-      if (batch_axes_[i].empty() || batch_axes_[i].front() != 0) {
-        return Invalid(
-            fmt::format("input {} has shape {}, whose first dimension is fixed: the "
-                        "model cannot take a batch of {}",
-                        Quoted(value.name), ToString(value.dims), batch));
-      }
-      for (const std::size_t axis : batch_axes_[i]) value.dims[axis] = batch;
-      const std::string label = "input " + Quoted(value.name);
-      const Result<std::size_t> bytes = CheckedBytes(value.dims, value.type);
-      if (!bytes) return Annotate(label, bytes.error());
-      LAGOON_RETURN_IF_ERROR(budget.Charge(*bytes, label));
-    }
-    return {};
-  }
-
-  ValueId AddValue(const std::string& name) {
-    const auto id = static_cast<ValueId>(graph_.values.size());
-    graph_.values.emplace_back().name = name;
-    ids_.emplace(name, id);
-    return id;
-  }
-
-  Result<std::int64_t> Dimension(const onnx::TensorShapeProto::Dimension& dim) const {
-    if (dim.has_dim_value()) {
-      if (dim.dim_value() < 0) {
+  /// The dims that the file declares; fixed names have their size.
+  Result<DeclaredTensor> Declared(const onnx::ValueInfoProto& info) const {
+    DeclaredTensor tensor;
+    tensor.name = info.name();
+    tensor.shape_known = info.type().tensor_type().has_shape();
+    tensor.type = ToDataType(info.type().tensor_type().elem_type()).value_or(tensor.type);
+    for (const auto& dim : info.type().tensor_type().shape().dim()) {
+      if (dim.dim_value() < -1) {
         return Invalid(fmt::format("has a dimension of {}", dim.dim_value()));
       }
-      return dim.dim_value() == 0 ? 1 : dim.dim_value();
+      // Exporters write a size that they do not know as a name, as nothing, as 0 or as -1.
+      const bool open = !dim.has_dim_value() || dim.dim_value() <= 0;
+      const auto fixed = options_.dimensions.find(dim.dim_param());
+      const bool is_fixed = !dim.has_dim_value() && fixed != options_.dimensions.end();
+      tensor.dims.push_back(is_fixed ? fixed->second : open ? -1 : dim.dim_value());
+      tensor.symbols.push_back(open && !is_fixed ? dim.dim_param() : "");
     }
-    const auto bound = options_.dimensions.find(dim.dim_param());
-    return bound == options_.dimensions.end() ? 1 : bound->second;
+    return tensor;
   }
 
-  Status AddInput(const onnx::ValueInfoProto& info) {
-    Value& value = graph_.value(AddValue(info.name()));
+  Status AddInput(Scope& scope, const onnx::ValueInfoProto& info) {
+    const ValueId id = scope.Add(info.name());
     const std::string label = "input " + Quoted(info.name());
     if (!info.type().has_tensor_type()) {
       return Fail(ErrorCode::kUnimplemented, label + " is not a tensor");
@@ -159,27 +221,27 @@ class Importer {
                   fmt::format("{} has ONNX element type {}, which is not supported", label,
                               type.elem_type()));
     }
-    value.type = *element;
     if (!type.has_shape()) return Invalid(label + " has no shape");
-    std::vector<std::size_t> batch_axes;
-    for (const onnx::TensorShapeProto::Dimension& dim : type.shape().dim()) {
-      const Result<std::int64_t> size = Dimension(dim);
-      if (!size) return Annotate(label, size.error());
-      const bool first = value.dims.empty() && IsOpen(dim);
-      if (first || (IsOpen(dim) && batch_names_.contains(dim.dim_param()))) {
-        batch_axes.push_back(value.dims.size());
-      }
-      value.dims.push_back(*size);
-    }
-    const Result<std::size_t> bytes = CheckedBytes(value.dims, value.type);
-    if (!bytes) return Annotate(label, bytes.error());
-    value.shape_known = true;
-    LAGOON_RETURN_IF_ERROR(budget_.Charge(*bytes, label));
+    Result<DeclaredTensor> declared = Declared(info);
+    if (!declared) return Annotate(label, declared.error());
+    declared->type = graph_.value(id).type = *element;
     const auto fixed = options_.inputs.find(info.name());
-    if (fixed != options_.inputs.end()) return FixInput(value, fixed->second);
-    graph_.inputs.push_back(ids_.at(info.name()));
-    batch_axes_.push_back(std::move(batch_axes));
+    if (fixed != options_.inputs.end()) return FixWhole(*declared, id, fixed->second);
+    graph_.inputs.push_back(id);
+    inputs_.push_back(*std::move(declared));
     return {};
+  }
+
+  /// Fixes an input for all graphs.
+  Status FixWhole(const DeclaredTensor& declared, ValueId id, const Constant& constant) {
+    Value& value = graph_.value(id);
+    value.dims = declared.dims;
+    for (std::size_t i = 0; i < value.dims.size() && i < constant.dims.size(); ++i) {
+      if (value.dims[i] == -1) value.dims[i] = constant.dims[i];
+    }
+    value.shape_known = true;
+    LAGOON_RETURN_IF_ERROR(budget_.Charge(constant.bytes.size(), "input " + Quoted(value.name)));
+    return FixInput(value, constant);
   }
 
   static Status FixInput(Value& value, const Constant& constant) {
@@ -192,23 +254,33 @@ class Importer {
     return {};
   }
 
-  Status CheckFixedInputs() const {
+  Status CheckFixedInputs(const Scope& scope) const {
     for (const auto& [name, constant] : options_.inputs) {
-      if (ids_.contains(name)) continue;
+      if (scope.Knows(name)) continue;
       return Invalid(fmt::format("there is no input {} to be fixed", Quoted(name)));
     }
     return {};
   }
 
-  // The value of a node's input. Reads an initialiser at its first use.
-  Result<ValueId> Use(const std::string& name) {
+  // The value of a node's input. Reads an initialiser, or captures a value of an outer scope, at
+  // its first use.
+  Result<ValueId> Use(Scope& scope, const std::string& name) {
     if (name.empty()) return kNoValue;
-    if (const auto known = ids_.find(name); known != ids_.end()) return known->second;
-    const int initialiser = index_.initialisers.at(name);
-    Result<Constant> constant = ImportTensor(*proto_.mutable_initializer(initialiser), source_);
+    if (const ValueId known = scope.Find(name); known != kNoValue) return known;
+    const auto initialiser = scope.index().initialisers.find(name);
+    if (initialiser == scope.index().initialisers.end()) {
+      if (!scope.is_body()) return Invalid("nothing defines " + Quoted(name));
+      LAGOON_ASSIGN_OR_RETURN(const ValueId outer, Use(scope.outer(), name));
+      return scope.Capture(name, outer);
+    }
+    const auto index = static_cast<std::size_t>(initialiser->second);
+    FileRange raw;
+    if (!scope.is_body()) raw = {file_.file, file_.raw_data[index].offset};
+    Result<Constant> constant =
+        ImportTensor(*scope.proto().mutable_initializer(initialiser->second), source(), raw, name);
     if (!constant) return Annotate("initialiser " + Quoted(name), constant.error());
-    const ValueId id = AddValue(name);
-    Value& value = graph_.value(id);
+    const ValueId id = scope.Add(name);
+    Value& value = scope.graph().value(id);
     value.type = constant->type;
     value.dims = constant->dims;
     value.shape_known = true;
@@ -216,129 +288,108 @@ class Importer {
     return id;
   }
 
-  Status AddNode(int index) {
-    onnx::NodeProto& proto = *proto_.mutable_node(index);
-    if (const Status added = FillNode(proto, index); !added) {
-      return Annotate(NodeLabel(proto, index, graph_.opset), added.error());
+  Status AddNodes(Scope& scope) {
+    for (const int index : scope.index().order) {
+      onnx::NodeProto& node = *scope.proto().mutable_node(index);
+      if (const Status added = FillNode(scope, node, index); !added) {
+        return Annotate(NodeLabel(node, index, graph_.opset), added.error());
+      }
     }
     return {};
   }
 
-  Status FillNode(onnx::NodeProto& proto, int index) {
-    if (!proto.domain().empty() && proto.domain() != "ai.onnx") {
-      return Fail(ErrorCode::kUnimplemented,
-                  fmt::format("domain {} is not supported", Quoted(proto.domain())));
+  Result<ReadBody> AddBody(Scope& outer, onnx::AttributeProto& attribute) {
+    auto graph = std::make_shared<Graph>();
+    graph->name = attribute.g().name();
+    graph->opset = graph_.opset;
+    if (attribute.g().sparse_initializer_size() > 0) {
+      return Fail(ErrorCode::kUnimplemented, "sparse initialisers are not supported");
     }
+    Scope scope(*attribute.mutable_g(), *graph, &outer);
+    LAGOON_RETURN_IF_ERROR(scope.Index());
+    LAGOON_RETURN_IF_ERROR(scope.AddFormalInputs());
+    LAGOON_RETURN_IF_ERROR(AddNodes(scope));
+    for (const onnx::ValueInfoProto& output : scope.proto().output()) {
+      if (output.name().empty()) return Invalid("an output has no name");
+      LAGOON_ASSIGN_OR_RETURN(const ValueId id, Use(scope, output.name()));
+      graph->outputs.push_back(id);
+      Declare(output, graph->value(id));
+    }
+    return ReadBody{attribute.name(), std::move(graph), scope.captured()};
+  }
+
+  Status FillNode(Scope& scope, onnx::NodeProto& node_proto, int index) {
     Node node;
-    node.name = NodeName(proto, index);
-    node.op = proto.op_type();
-    for (onnx::AttributeProto& attribute : *proto.mutable_attribute()) {
-      Result<Attribute> value = ImportAttribute(attribute, source_);
-      if (!value) return Annotate("attribute " + Quoted(attribute.name()), value.error());
-      if (!node.attributes.emplace(attribute.name(), *std::move(value)).second) {
+    if (const std::optional<std::int64_t> opset = WrittenInOpset(node_proto.domain())) {
+      node.opset = *opset;
+    } else if (node_proto.domain() != "ai.onnx") {
+      node.domain = node_proto.domain();
+    }
+    node.name = NodeName(node_proto, index);
+    node.op = node_proto.op_type();
+    std::vector<ReadBody> bodies;
+    std::set<std::string> names;
+    for (onnx::AttributeProto& attribute : *node_proto.mutable_attribute()) {
+      if (!names.insert(attribute.name()).second) {
         return Invalid(fmt::format("has attribute {} twice", Quoted(attribute.name())));
       }
+      if (attribute.type() == onnx::AttributeProto::GRAPH) {
+        Result<ReadBody> body = AddBody(scope, attribute);
+        if (!body) return Annotate("attribute " + Quoted(attribute.name()), body.error());
+        bodies.push_back(*std::move(body));
+        if (bodies.size() > kMaxBodies) {
+          return Fail(ErrorCode::kUnimplemented,
+                      fmt::format("has more than {} sub-graphs", kMaxBodies));
+        }
+        continue;
+      }
+      Result<Attribute> value = ImportAttribute(attribute, source());
+      if (!value) return Annotate("attribute " + Quoted(attribute.name()), value.error());
+      node.attributes.emplace(attribute.name(), *std::move(value));
     }
-    for (const std::string& name : proto.input()) {
-      LAGOON_ASSIGN_OR_RETURN(const ValueId id, Use(name));
+    for (const std::string& name : node_proto.input()) {
+      LAGOON_ASSIGN_OR_RETURN(const ValueId id, Use(scope, name));
       node.inputs.push_back(id);
     }
     while (!node.inputs.empty() && node.inputs.back() == kNoValue) node.inputs.pop_back();
-    for (const std::string& name : proto.output()) {
-      node.outputs.push_back(name.empty() ? kNoValue : AddValue(name));
+    AttachBodies(scope.graph(), std::move(bodies), node);
+    for (const std::string& name : node_proto.output()) {
+      node.outputs.push_back(name.empty() ? kNoValue : scope.Add(name));
     }
     while (!node.outputs.empty() && node.outputs.back() == kNoValue) node.outputs.pop_back();
-    graph_.nodes.push_back(std::move(node));
+    scope.graph().nodes.push_back(std::move(node));
     return {};
   }
 
-  Status AddOutputs() {
+  Status AddOutputs(Scope& scope) {
     std::unordered_set<ValueId> outputs;
-    for (const onnx::ValueInfoProto& output : proto_.output()) {
-      LAGOON_ASSIGN_OR_RETURN(const ValueId id, Use(output.name()));
+    for (const onnx::ValueInfoProto& output : proto().output()) {
+      LAGOON_ASSIGN_OR_RETURN(const ValueId id, Use(scope, output.name()));
       if (!outputs.insert(id).second) {
         return Invalid(fmt::format("output {} is named twice", Quoted(output.name())));
       }
       graph_.outputs.push_back(id);
+      Result<DeclaredTensor> declared = Declared(output);
+      if (!declared) return Annotate("output " + Quoted(output.name()), declared.error());
+      outputs_.push_back(*std::move(declared));
     }
     return {};
   }
 
-  Status CheckOutputs(const Graph& graph) const {
-    for (int i = 0; i < proto_.output_size(); ++i) {
-      const Value& value = graph.value(graph.outputs[static_cast<std::size_t>(i)]);
-      LAGOON_RETURN_IF_ERROR(CheckDeclared(proto_.output(i), value.dims));
-    }
-    return {};
-  }
-
-  // The shape that the file declares for an output may leave dimensions open, but must not
-  // contradict.
-  static Status CheckDeclared(const onnx::ValueInfoProto& info, const Dims& dims) {
-    if (!info.type().has_tensor_type() || !info.type().tensor_type().has_shape()) return {};
-    const onnx::TensorShapeProto& shape = info.type().tensor_type().shape();
-    bool same = static_cast<std::size_t>(shape.dim_size()) == dims.size();
-    for (int i = 0; same && i < shape.dim_size(); ++i) {
-      const std::int64_t declared = shape.dim(i).dim_value();  // 0 if open
-      same = declared == 0 || declared == dims[static_cast<std::size_t>(i)];
-    }
-    if (same) return {};
-    Dims declared;
-    for (int i = 0; i < std::min<int>(shape.dim_size(), kMaxRank); ++i) {
-      declared.push_back(shape.dim(i).dim_value());
-    }
-    return Invalid(fmt::format("output {} has shape {}, the file declares {} (0: open)",
-                               Quoted(info.name()), ToString(dims), ToString(declared)));
-  }
-
-  const ImportOptions& options_;
-  onnx::GraphProto& proto_;
+  ModelFile file_;  // empty after Read
   ByteBudget budget_;
-  TensorSource source_;
-  ProtoIndex index_;
+  std::vector<DeclaredTensor> inputs_, outputs_;
   Graph graph_;
-  std::unordered_map<std::string, ValueId> ids_;
-  std::unordered_set<std::string> batch_names_;       // names of dimensions
-  std::vector<std::vector<std::size_t>> batch_axes_;  // by graph input
 };
-
-// For one batch size outputs may have any shape. For several, the caller relies on outputs with one
-// row per input row.
-Status CheckBatch(const Graph& graph, std::int64_t batch) {
-  for (const ValueId id : graph.outputs) {
-    const Value& value = graph.value(id);
-    if (!value.dims.empty() && value.dims.front() == batch) continue;
-    return Invalid(
-        fmt::format("output {} has shape {} for a batch of {}: its first dimension is "
-                    "not the batch",
-                    Quoted(value.name), ToString(value.dims), batch));
-  }
-  return {};
-}
 
 }  // namespace
 
-Result<std::vector<Graph>> ImportBatches(const std::string& path,
-                                         std::span<const std::int64_t> batches,
-                                         const ImportOptions& options) {
-  LAGOON_ASSIGN_OR_RETURN(const auto model, ReadModelFile(path, options.max_bytes));
-  LAGOON_ASSIGN_OR_RETURN(const std::int64_t opset, FindOpset(*model));
-  Importer importer(path, options, *model->mutable_graph(), opset);
-  LAGOON_RETURN_IF_ERROR(importer.Read());
-  std::vector<Graph> graphs;
-  for (const std::int64_t batch : batches) {
-    LAGOON_ASSIGN_OR_RETURN(Graph graph, importer.Instantiate(batch));
-    if (batches.size() > 1) LAGOON_RETURN_IF_ERROR(CheckBatch(graph, batch));
-    graphs.push_back(std::move(graph));
-  }
-  return graphs;
-}
-
-Result<Graph> ImportOnnx(const std::string& path, const ImportOptions& options) {
-  constexpr std::int64_t kOne[] = {1};
-  auto graphs = WithoutExceptions([&] { return ImportBatches(path, kOne, options); });
-  if (!graphs) return Annotate(path, std::move(graphs).error());
-  return std::move(graphs->front());
+Result<std::unique_ptr<OnnxModel>> OnnxModel::Read(const std::string& path,
+                                                   const ImportOptions& options) {
+  auto importer = std::make_unique<Importer>(path, options);
+  const Status read = WithoutExceptions([&] { return importer->Read(); });
+  if (!read) return Annotate(path, read.error());
+  return importer;
 }
 
 }  // namespace lagoon

@@ -5,15 +5,15 @@
 #include <unistd.h>
 
 #include <limits>
-
-#include "graph/import/file.h"
-#include "graph/import/wire_scan.h"
+#include <utility>
 
 namespace lagoon {
 
-Result<std::unique_ptr<onnx::ModelProto>> ReadModelFile(const std::string& path,
-                                                        std::size_t max_bytes) {
-  LAGOON_ASSIGN_OR_RETURN(const File file, File::Open(path));
+Result<ModelFile> ReadModelFile(const std::string& path, std::size_t max_bytes) {
+  ModelFile read;
+  LAGOON_ASSIGN_OR_RETURN(File opened, File::Open(path));
+  read.file = std::make_shared<const File>(std::move(opened));
+  const File& file = *read.file;
   constexpr std::size_t kProtobufLimit = std::numeric_limits<int>::max();
   if (file.size() > kProtobufLimit) {
     return Fail(ErrorCode::kResourceExhausted,
@@ -22,17 +22,19 @@ Result<std::unique_ptr<onnx::ModelProto>> ReadModelFile(const std::string& path,
                             file.size(), kProtobufLimit));
   }
   if (file.size() == 0) return Fail(ErrorCode::kInvalidArgument, "the file is empty");
-  LAGOON_RETURN_IF_ERROR(ScanWireFormat(file, max_bytes));
+  LAGOON_RETURN_IF_ERROR(ScanWireFormat(file, max_bytes, &read.raw_data));
 
-  auto model = std::make_unique<onnx::ModelProto>();
+  read.model = std::make_unique<onnx::ModelProto>();
   google::protobuf::io::FileInputStream stream(file.fd(), 1 << 18);
-  if (::lseek(file.fd(), 0, SEEK_SET) != 0 || !model->ParseFromZeroCopyStream(&stream)) {
+  if (::lseek(file.fd(), 0, SEEK_SET) != 0 || !read.model->ParseFromZeroCopyStream(&stream)) {
     return Fail(ErrorCode::kInvalidArgument, "not an ONNX file, or damaged: it does not parse");
   }
-  if (!model->has_graph()) {
+  if (!read.model->has_graph()) {
     return Fail(ErrorCode::kInvalidArgument, "not an ONNX model: it has no graph");
   }
-  return model;
+  const auto initialisers = static_cast<std::size_t>(read.model->graph().initializer_size());
+  read.raw_data.resize(initialisers);
+  return read;
 }
 
 }  // namespace lagoon

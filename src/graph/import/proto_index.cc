@@ -4,6 +4,7 @@
 
 #include <functional>
 #include <queue>
+#include <unordered_set>
 
 #include "base/text.h"
 
@@ -12,11 +13,33 @@ namespace {
 
 constexpr int kNoNode = -1;  // for an input or an initialiser
 
+using Names = std::unordered_set<std::string_view>;
+
+// Adds the names that `graph` reads and does not define, each once, to `free` in order.
+void AddFreeNames(const onnx::GraphProto& graph, Names& seen, std::vector<std::string_view>& free) {
+  Names defined;
+  for (const onnx::ValueInfoProto& input : graph.input()) defined.insert(input.name());
+  for (const onnx::TensorProto& tensor : graph.initializer()) defined.insert(tensor.name());
+  for (const onnx::NodeProto& node : graph.node()) {
+    defined.insert(node.output().begin(), node.output().end());
+  }
+  const auto read = [&](std::string_view name) {
+    if (!name.empty() && !defined.contains(name) && seen.insert(name).second) free.push_back(name);
+  };
+  for (const onnx::NodeProto& node : graph.node()) {
+    for (const std::string& name : node.input()) read(name);
+    for (const std::string_view name : NamesCapturedBy(node)) read(name);
+  }
+  for (const onnx::ValueInfoProto& output : graph.output()) read(output.name());
+}
+
 class Indexer {
  public:
-  Indexer(const onnx::GraphProto& graph, std::int64_t opset) : graph_(graph), opset_(opset) {}
+  Indexer(const onnx::GraphProto& graph, std::int64_t opset, GraphKind kind)
+      : graph_(graph), opset_(opset), kind_(kind) {}
 
   Result<ProtoIndex> Run() {
+    for (const onnx::NodeProto& node : graph_.node()) captured_.push_back(NamesCapturedBy(node));
     LAGOON_RETURN_IF_ERROR(DefineInputs());
     LAGOON_RETURN_IF_ERROR(DefineOutputs());
     LAGOON_RETURN_IF_ERROR(MarkNeeded());
@@ -26,6 +49,20 @@ class Indexer {
 
  private:
   std::string Label(int node) const { return NodeLabel(graph_.node(node), node, opset_); }
+
+  std::vector<std::string_view> Reads(int node) const {
+    std::vector<std::string_view> names = captured_[static_cast<std::size_t>(node)];
+    for (const std::string& name : graph_.node(node).input()) {
+      if (!name.empty()) names.push_back(name);
+    }
+    return names;
+  }
+
+  /// The node that computes `name`; kNoNode if a node of this graph does not.
+  int Producer(std::string_view name) const {
+    const auto found = producers_.find(name);
+    return found == producers_.end() ? kNoNode : found->second;
+  }
 
   Status DefineInputs() {
     for (const onnx::ValueInfoProto& input : graph_.input()) {
@@ -62,12 +99,12 @@ class Indexer {
   Status MarkNeeded() {
     needed_.assign(static_cast<std::size_t>(graph_.node_size()), false);
     std::vector<int> open;
-    const auto need = [&](const std::string& name) {
-      const auto found = producers_.find(name);
-      if (found == producers_.end()) return false;
-      if (found->second != kNoNode && !needed_[static_cast<std::size_t>(found->second)]) {
-        needed_[static_cast<std::size_t>(found->second)] = true;
-        open.push_back(found->second);
+    const auto need = [&](std::string_view name) {
+      if (!producers_.contains(name)) return kind_ == GraphKind::kBody;
+      const int producer = Producer(name);
+      if (producer != kNoNode && !needed_[static_cast<std::size_t>(producer)]) {
+        needed_[static_cast<std::size_t>(producer)] = true;
+        open.push_back(producer);
       }
       return true;
     };
@@ -80,8 +117,8 @@ class Indexer {
     while (!open.empty()) {
       const int node = open.back();
       open.pop_back();
-      for (const std::string& name : graph_.node(node).input()) {
-        if (name.empty() || need(name)) continue;
+      for (const std::string_view name : Reads(node)) {
+        if (need(name)) continue;
         return Fail(ErrorCode::kInvalidArgument,
                     fmt::format("{}: nothing defines input {}", Label(node), Quoted(name)));
       }
@@ -98,8 +135,8 @@ class Indexer {
     for (int i = 0; i < graph_.node_size(); ++i) {
       if (!needed_[static_cast<std::size_t>(i)]) continue;
       ++left;
-      for (const std::string& name : graph_.node(i).input()) {
-        const int producer = name.empty() ? kNoNode : producers_.at(name);
+      for (const std::string_view name : Reads(i)) {
+        const int producer = Producer(name);
         if (producer == kNoNode) continue;
         readers[static_cast<std::size_t>(producer)].push_back(i);
         ++missing[static_cast<std::size_t>(i)];
@@ -123,6 +160,8 @@ class Indexer {
 
   const onnx::GraphProto& graph_;
   std::int64_t opset_;
+  GraphKind kind_;
+  std::vector<std::vector<std::string_view>> captured_;  // by node
   std::unordered_map<std::string_view, int> producers_;
   std::vector<bool> needed_;
   ProtoIndex index_;
@@ -130,8 +169,17 @@ class Indexer {
 
 }  // namespace
 
-Result<ProtoIndex> IndexGraph(const onnx::GraphProto& graph, std::int64_t opset) {
-  return Indexer(graph, opset).Run();
+Result<ProtoIndex> IndexGraph(const onnx::GraphProto& graph, std::int64_t opset, GraphKind kind) {
+  return Indexer(graph, opset, kind).Run();
+}
+
+std::vector<std::string_view> NamesCapturedBy(const onnx::NodeProto& node) {
+  Names seen;
+  std::vector<std::string_view> free;
+  for (const onnx::AttributeProto& attribute : node.attribute()) {
+    if (attribute.has_g()) AddFreeNames(attribute.g(), seen, free);
+  }
+  return free;
 }
 
 std::string NodeName(const onnx::NodeProto& node, int index) {

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstdint>
 #include <string>
 #include <string_view>
 #include <unordered_map>
@@ -17,8 +18,16 @@ struct ProtoIndex {
   std::vector<int> order;
 };
 
-/// kInvalidArgument for a name defined twice, a name without a definition, and a cycle.
-Result<ProtoIndex> IndexGraph(const onnx::GraphProto& graph, std::int64_t opset);
+/// A body is a graph inside a node: a name that it does not define is one of a graph around it.
+enum class GraphKind : std::uint8_t { kModel, kBody };
+
+/// What a node reads inside its bodies counts as read by the node. kInvalidArgument for a name
+/// defined twice, a name without a definition (not in a body), and a cycle.
+Result<ProtoIndex> IndexGraph(const onnx::GraphProto& graph, std::int64_t opset,
+                              GraphKind kind = GraphKind::kModel);
+
+/// The names of the graph around `node` that its bodies read, each once.
+std::vector<std::string_view> NamesCapturedBy(const onnx::NodeProto& node);
 
 /// A node's name, made up from op and index if it has none.
 std::string NodeName(const onnx::NodeProto& node, int index);

@@ -140,10 +140,9 @@ void Write(const Weight& weight, std::size_t index, std::ofstream& to) {
 
 Result<std::size_t> MakeRandomWeights(const std::string& model_file) {
   constexpr std::size_t kMostInside = std::size_t{2} << 30;
-  LAGOON_ASSIGN_OR_RETURN(const std::unique_ptr<onnx::ModelProto> model,
-                          ReadModelFile(model_file, kMostInside));
+  LAGOON_ASSIGN_OR_RETURN(const ModelFile read, ReadModelFile(model_file, kMostInside));
   std::vector<Weight> weights;
-  for (const onnx::TensorProto& tensor : model->graph().initializer()) {
+  for (const onnx::TensorProto& tensor : read.model->graph().initializer()) {
     if (tensor.data_location() != onnx::TensorProto::EXTERNAL) continue;
     LAGOON_ASSIGN_OR_RETURN(weights.emplace_back(), WeightOf(tensor));
   }

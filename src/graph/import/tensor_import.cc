@@ -12,6 +12,7 @@
 
 #include "base/text.h"
 #include "graph/import/file.h"
+#include "graph/import/narrow_types.h"
 #include "plan/element.h"
 
 namespace lagoon {
@@ -31,10 +32,13 @@ Result<std::size_t> ToSize(std::string_view key, const std::string& text) {
   return value;
 }
 
+/// Sets `where` to the place of the data.
 Result<Bytes> ReadExternal(const onnx::TensorProto& proto, std::size_t bytes,
-                           const TensorSource& source) {
+                           const TensorSource& source, FileRange& where) {
   LAGOON_ASSIGN_OR_RETURN(const ExternalRange range, ReadExternalRange(proto));
-  LAGOON_ASSIGN_OR_RETURN(const File file, File::OpenBeneath(source.folder, range.location));
+  LAGOON_ASSIGN_OR_RETURN(File opened, File::OpenBeneath(source.folder, range.location));
+  where = {std::make_shared<const File>(std::move(opened)), range.offset};
+  const File& file = *where.file;
   if (range.length.value_or(bytes) != bytes) {
     return tl::unexpected(Invalid(fmt::format("external data {} gives {} bytes, the shape needs {}",
                                               Quoted(range.location), *range.length, bytes)));
@@ -114,14 +118,16 @@ Result<Bytes> ReadRaw(const std::string& raw, std::size_t bytes) {
   return data;
 }
 
+/// Sets `where` to the place of external data; to none for a typed field.
 Result<Bytes> ReadData(const onnx::TensorProto& proto, DataType type, std::size_t bytes,
-                       const TensorSource& source) {
+                       const TensorSource& source, FileRange& where) {
   const bool external = proto.data_location() == onnx::TensorProto::EXTERNAL;
   const bool raw = proto.has_raw_data();
   if (static_cast<int>(external) + static_cast<int>(raw) + (TypedElements(proto) > 0 ? 1 : 0) > 1) {
     return tl::unexpected(Invalid("has data in more than one place"));
   }
-  if (external) return ReadExternal(proto, bytes, source);
+  if (external) return ReadExternal(proto, bytes, source, where);
+  if (!raw) where = {};
   LAGOON_RETURN_IF_ERROR(source.budget.Charge(bytes, "its data"));
   return raw ? ReadRaw(proto.raw_data(), bytes) : ReadTyped(proto, type, bytes);
 }
@@ -134,6 +140,23 @@ void ClearData(onnx::TensorProto& proto) {
   google::protobuf::RepeatedField<std::int32_t>().Swap(proto.mutable_int32_data());
   google::protobuf::RepeatedField<std::int64_t>().Swap(proto.mutable_int64_data());
   google::protobuf::RepeatedField<std::uint64_t>().Swap(proto.mutable_uint64_data());
+}
+
+/// `now`, which may be freed and is then read again.
+ConstantData ReadLater(FileRange where, std::shared_ptr<const Bytes> now, std::string_view name) {
+  const std::size_t bytes = now->size();
+  const auto read = [where = std::move(where), bytes, name = std::string(name)] {
+    auto data = std::make_shared<Bytes>(bytes);
+    const Status status = where.file->ReadAt(where.offset, *data);
+    if (!status || !where.file->Unchanged()) {
+      throw ConstantError(fmt::format(
+          "weights {}: the model's file has changed since it was loaded; load the model again",
+          Quoted(name)));
+    }
+    return std::shared_ptr<const Bytes>(std::move(data));
+  };
+  return ConstantData::Deferred(bytes, IdentityOf(fmt::format("weights {}", name)), read,
+                                std::move(now));
 }
 
 }  // namespace
@@ -191,23 +214,56 @@ std::int64_t ToOnnxType(DataType type) {
   return onnx;
 }
 
-Result<Constant> ImportTensor(onnx::TensorProto& proto, const TensorSource& source) {
+namespace {
+
+// Elements of a type that is known as storage only.
+Result<Constant> ImportNarrow(onnx::TensorProto& proto, const NarrowType& type,
+                              const TensorSource& source) {
+  Constant constant;
+  constant.type = type.wide;
+  constant.narrow = type.onnx;
+  constant.dims.assign(proto.dims().begin(), proto.dims().end());
+  LAGOON_ASSIGN_OR_RETURN(const std::size_t bytes, CheckedBytes(constant.dims, type.wide));
+  FileRange ignored;
+  const std::size_t packed_bytes = PackedBytes(type, bytes / SizeOf(type.wide));
+  LAGOON_ASSIGN_OR_RETURN(const Bytes packed,
+                          ReadData(proto, DataType::kUInt8, packed_bytes, source, ignored));
+  ClearData(proto);
+  LAGOON_RETURN_IF_ERROR(source.budget.Charge(bytes, "its elements"));
+  Bytes data(bytes);
+  Widen(type, packed, data);
+  constant.bytes = std::make_shared<const Bytes>(std::move(data));
+  return constant;
+}
+
+}  // namespace
+
+Result<Constant> ImportTensor(onnx::TensorProto& proto, const TensorSource& source, FileRange raw,
+                              std::string_view name) {
+  if (proto.has_segment()) return Fail(ErrorCode::kUnimplemented, "is stored in segments");
+  if (const std::optional<NarrowType> narrow = FindNarrowType(proto.data_type())) {
+    return ImportNarrow(proto, *narrow, source);
+  }
   const std::optional<DataType> type = ToDataType(proto.data_type());
   if (!type) {
     return Fail(ErrorCode::kUnimplemented,
                 fmt::format("has ONNX element type {}, which is not supported", proto.data_type()));
   }
-  if (proto.has_segment()) return Fail(ErrorCode::kUnimplemented, "is stored in segments");
   Constant constant;
   constant.type = *type;
   constant.dims.assign(proto.dims().begin(), proto.dims().end());
   LAGOON_ASSIGN_OR_RETURN(const std::size_t bytes, CheckedBytes(constant.dims, *type));
-  LAGOON_ASSIGN_OR_RETURN(Bytes data, ReadData(proto, *type, bytes, source));
+  FileRange where = std::move(raw);
+  LAGOON_ASSIGN_OR_RETURN(Bytes data, ReadData(proto, *type, bytes, source, where));
   ClearData(proto);
   if (*type == DataType::kBool) {  // a C++ bool must be 0 or 1
     for (std::byte& value : data) value = std::byte{value != std::byte{0}};
   }
-  constant.bytes = std::make_shared<const Bytes>(std::move(data));
+  auto contents = std::make_shared<const Bytes>(std::move(data));
+  const bool defer =
+      !name.empty() && where.file != nullptr && bytes >= kDeferredBytes && *type != DataType::kBool;
+  constant.bytes = defer ? ReadLater(std::move(where), std::move(contents), name)
+                         : ConstantData(std::move(contents));
   return constant;
 }
 

@@ -1,11 +1,14 @@
 #pragma once
 
+#include <memory>
 #include <optional>
 #include <string>
+#include <string_view>
 
 #include "base/status.h"
 #include "graph/budget.h"
 #include "graph/graph.h"
+#include "graph/import/file.h"
 #include "onnx/onnx_pb.h"
 
 namespace lagoon {
@@ -21,11 +24,19 @@ struct TensorSource {
   ByteBudget& budget;
 };
 
+/// Bytes of a file from which a constant can be read again.
+struct FileRange {
+  std::shared_ptr<const File> file;  // null: the data lie elsewhere
+  std::size_t offset = 0;
+};
+
 /// The constant that `proto` describes, from raw_data, a typed field or external data. The data
 /// size is checked against the shape before memory is allocated. Empties proto's data during the
 /// conversion, so that a large model is not in memory twice. Errors say what is wrong, but not in
-/// which tensor.
-Result<Constant> ImportTensor(onnx::TensorProto& proto, const TensorSource& source);
+/// which tensor. `raw`: where proto's raw_data lie in the file; if they or external data are large,
+/// the constant is deferred and has an identity made of `name`.
+Result<Constant> ImportTensor(onnx::TensorProto& proto, const TensorSource& source,
+                              FileRange raw = {}, std::string_view name = {});
 
 /// Where a weight's external data lies, according to the model. Not checked, except that offset and
 /// length are valid sizes.

@@ -7,7 +7,9 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <string>
 
+#include "base/text.h"
 #include "graph/graph.h"
 
 namespace lagoon {
@@ -42,30 +44,31 @@ struct Field {
 
 // The fields of onnx.proto that contain messages or packed varints; all other fields are kBytes.
 constexpr Field kFields[] = {
-    {Kind::kModel, 7, Kind::kGraph},       {Kind::kModel, 8, Kind::kLeaf},
-    {Kind::kModel, 14, Kind::kLeaf},       {Kind::kModel, 20, Kind::kTraining},
-    {Kind::kModel, 25, Kind::kFunction},   {Kind::kGraph, 1, Kind::kNode},
-    {Kind::kGraph, 5, Kind::kTensor},      {Kind::kGraph, 11, Kind::kValueInfo},
-    {Kind::kGraph, 12, Kind::kValueInfo},  {Kind::kGraph, 13, Kind::kValueInfo},
-    {Kind::kGraph, 14, Kind::kAnnotation}, {Kind::kGraph, 15, Kind::kSparse},
-    {Kind::kNode, 5, Kind::kAttribute},    {Kind::kAttribute, 5, Kind::kTensor},
-    {Kind::kAttribute, 6, Kind::kGraph},   {Kind::kAttribute, 8, Kind::kVarints},
-    {Kind::kAttribute, 10, Kind::kTensor}, {Kind::kAttribute, 11, Kind::kGraph},
-    {Kind::kAttribute, 14, Kind::kType},   {Kind::kAttribute, 15, Kind::kType},
-    {Kind::kAttribute, 22, Kind::kSparse}, {Kind::kAttribute, 23, Kind::kSparse},
-    {Kind::kTensor, 1, Kind::kVarints},    {Kind::kTensor, 3, Kind::kLeaf},
-    {Kind::kTensor, 5, Kind::kVarints},    {Kind::kTensor, 7, Kind::kVarints},
-    {Kind::kTensor, 11, Kind::kVarints},   {Kind::kTensor, 13, Kind::kLeaf},
-    {Kind::kSparse, 1, Kind::kTensor},     {Kind::kSparse, 2, Kind::kTensor},
-    {Kind::kSparse, 3, Kind::kVarints},    {Kind::kValueInfo, 2, Kind::kType},
-    {Kind::kType, 1, Kind::kTensorType},   {Kind::kType, 4, Kind::kWrapper},
-    {Kind::kType, 5, Kind::kWrapper},      {Kind::kType, 8, Kind::kTensorType},
-    {Kind::kType, 9, Kind::kWrapper},      {Kind::kWrapper, 1, Kind::kType},
-    {Kind::kWrapper, 2, Kind::kType},      {Kind::kTensorType, 2, Kind::kShape},
-    {Kind::kShape, 1, Kind::kLeaf},        {Kind::kAnnotation, 2, Kind::kLeaf},
-    {Kind::kFunction, 7, Kind::kNode},     {Kind::kFunction, 9, Kind::kLeaf},
-    {Kind::kTraining, 1, Kind::kGraph},    {Kind::kTraining, 2, Kind::kGraph},
-    {Kind::kTraining, 3, Kind::kLeaf},     {Kind::kTraining, 4, Kind::kLeaf},
+    {Kind::kModel, 7, Kind::kGraph},         {Kind::kModel, 8, Kind::kLeaf},
+    {Kind::kModel, 14, Kind::kLeaf},         {Kind::kModel, 20, Kind::kTraining},
+    {Kind::kModel, 25, Kind::kFunction},     {Kind::kGraph, 1, Kind::kNode},
+    {Kind::kGraph, 5, Kind::kTensor},        {Kind::kGraph, 11, Kind::kValueInfo},
+    {Kind::kGraph, 12, Kind::kValueInfo},    {Kind::kGraph, 13, Kind::kValueInfo},
+    {Kind::kGraph, 14, Kind::kAnnotation},   {Kind::kGraph, 15, Kind::kSparse},
+    {Kind::kNode, 5, Kind::kAttribute},      {Kind::kAttribute, 5, Kind::kTensor},
+    {Kind::kAttribute, 6, Kind::kGraph},     {Kind::kAttribute, 8, Kind::kVarints},
+    {Kind::kAttribute, 10, Kind::kTensor},   {Kind::kAttribute, 11, Kind::kGraph},
+    {Kind::kAttribute, 14, Kind::kType},     {Kind::kAttribute, 15, Kind::kType},
+    {Kind::kAttribute, 22, Kind::kSparse},   {Kind::kAttribute, 23, Kind::kSparse},
+    {Kind::kTensor, 1, Kind::kVarints},      {Kind::kTensor, 3, Kind::kLeaf},
+    {Kind::kTensor, 5, Kind::kVarints},      {Kind::kTensor, 7, Kind::kVarints},
+    {Kind::kTensor, 11, Kind::kVarints},     {Kind::kTensor, 13, Kind::kLeaf},
+    {Kind::kSparse, 1, Kind::kTensor},       {Kind::kSparse, 2, Kind::kTensor},
+    {Kind::kSparse, 3, Kind::kVarints},      {Kind::kValueInfo, 2, Kind::kType},
+    {Kind::kType, 1, Kind::kTensorType},     {Kind::kType, 4, Kind::kWrapper},
+    {Kind::kType, 5, Kind::kWrapper},        {Kind::kType, 8, Kind::kTensorType},
+    {Kind::kType, 9, Kind::kWrapper},        {Kind::kWrapper, 1, Kind::kType},
+    {Kind::kWrapper, 2, Kind::kType},        {Kind::kTensorType, 2, Kind::kShape},
+    {Kind::kShape, 1, Kind::kLeaf},          {Kind::kAnnotation, 2, Kind::kLeaf},
+    {Kind::kFunction, 7, Kind::kNode},       {Kind::kFunction, 9, Kind::kLeaf},
+    {Kind::kFunction, 11, Kind::kAttribute}, {Kind::kTraining, 1, Kind::kGraph},
+    {Kind::kTraining, 2, Kind::kGraph},      {Kind::kTraining, 3, Kind::kLeaf},
+    {Kind::kTraining, 4, Kind::kLeaf},
 };
 
 Kind KindOf(Kind in, int number) {
@@ -88,10 +91,16 @@ constexpr std::uint64_t kMessageBytes = 256;
 constexpr std::uint64_t kStringBytes = 64;
 constexpr std::uint64_t kNumberBytes = 8;
 
+constexpr int kNodeName = 3;
+
 class Scanner {
  public:
-  Scanner(const File& file, std::size_t max_bytes)
-      : stream_(file.fd(), 1 << 16), input_(&stream_), size_(file.size()), max_bytes_(max_bytes) {}
+  Scanner(const File& file, std::size_t max_bytes, std::vector<RawRange>* raw_data)
+      : stream_(file.fd(), 1 << 16),
+        input_(&stream_),
+        size_(file.size()),
+        max_bytes_(max_bytes),
+        raw_data_(raw_data) {}
 
   Status Run() {
     input_.PushLimit(static_cast<int>(size_));
@@ -99,7 +108,9 @@ class Scanner {
   }
 
  private:
-  static constexpr int kMaxDepth = 50;  // protobuf's own limit is 100
+  // Bodies of kMaxBodyDepth, of three messages each, fit. Protobuf's own limit is 100.
+  static constexpr int kMaxDepth = 64;
+  static_assert(3 * kMaxBodyDepth + 8 <= kMaxDepth);
 
   Status Damaged() {
     return Fail(
@@ -154,15 +165,42 @@ class Scanner {
       return TooLarge("bytes in a name", kMaxNameBytes);
     }
     LAGOON_RETURN_IF_ERROR(Count(kind, number));
+    NoteRawData(kind, number, depth, length);
+    if (kind == Kind::kNode && number == kNodeName) return NodeName(length);
     const Kind holds = KindOf(kind, number);
+    if (kind == Kind::kAttribute && holds == Kind::kGraph) return Body(length, depth);
     if (holds == Kind::kBytes || holds == Kind::kVarints) {
       if (!input_.Skip(static_cast<int>(length))) return Damaged();
       const std::uint64_t scale = holds == Kind::kVarints ? kNumberBytes : 1;
       return Charge(kStringBytes + scale * length);
     }
+    return Inner(holds, length, depth);
+  }
+
+  Status Inner(Kind holds, std::uint32_t length, int depth) {
+    if (holds == Kind::kNode) node_.clear();
     const auto limit = input_.PushLimit(static_cast<int>(length));
     LAGOON_RETURN_IF_ERROR(Message(holds, depth + 1));
     input_.PopLimit(limit);
+    return {};
+  }
+
+  // The name comes before the attributes, as protobuf writes a node.
+  Status NodeName(std::uint32_t length) {
+    if (!input_.ReadString(&node_, static_cast<int>(length))) return Damaged();
+    return Charge(kStringBytes + length);
+  }
+
+  Status Body(std::uint32_t length, int depth) {
+    if (bodies_ == kMaxBodyDepth) {
+      return Fail(ErrorCode::kResourceExhausted,
+                  fmt::format("node {}: its sub-graph is nested too deep, the limit is {} graphs "
+                              "inside one another",
+                              Quoted(node_), kMaxBodyDepth));
+    }
+    ++bodies_;
+    LAGOON_RETURN_IF_ERROR(Inner(Kind::kGraph, length, depth));
+    --bodies_;
     return {};
   }
 
@@ -178,6 +216,14 @@ class Scanner {
     return {};
   }
 
+  // At depth 1 of the file only the graph has tensors: its initialisers.
+  void NoteRawData(Kind kind, int number, int depth, std::uint32_t length) {
+    if (raw_data_ == nullptr) return;
+    if (kind == Kind::kGraph && depth == 1 && number == 5) raw_data_->emplace_back();
+    if (kind != Kind::kTensor || depth != 2 || number != 9 || raw_data_->empty()) return;
+    raw_data_->back() = {static_cast<std::size_t>(input_.CurrentPosition()), length};
+  }
+
   Status Charge(std::uint64_t bytes) {
     bytes_ += bytes;
     return bytes_ > max_bytes_ ? TooLarge("bytes when decoded", max_bytes_) : Status{};
@@ -187,18 +233,21 @@ class Scanner {
   google::protobuf::io::CodedInputStream input_;
   std::size_t size_;
   std::size_t max_bytes_;
+  std::vector<RawRange>* raw_data_;  // may be null
   std::uint64_t bytes_ = 0;
   std::uint64_t nodes_ = 0;
   std::uint64_t edges_ = 0;
+  int bodies_ = 0;    // the graphs around the current byte, without the model's own
+  std::string node_;  // the last name of a node
 };
 
 }  // namespace
 
-Status ScanWireFormat(const File& file, std::size_t max_bytes) {
+Status ScanWireFormat(const File& file, std::size_t max_bytes, std::vector<RawRange>* raw_data) {
   if (::lseek(file.fd(), 0, SEEK_SET) != 0) {
     return Fail(ErrorCode::kInvalidArgument, "the file cannot be read from its start");
   }
-  return Scanner(file, max_bytes).Run();
+  return Scanner(file, max_bytes, raw_data).Run();
 }
 
 }  // namespace lagoon

@@ -3,8 +3,13 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <optional>
+#include <string>
+#include <utility>
 
 #include "base/text.h"
+#include "graph/control/walk.h"
+#include "graph/expand/expand.h"
 #include "graph/fold/evaluate.h"
 #include "graph/import/attributes.h"
 
@@ -21,6 +26,8 @@ bool TakesAttribute(std::string_view list, std::string_view name, char kind) {
   }
   return false;
 }
+
+}  // namespace
 
 Status CheckSignature(const OpContext& context, const OpSpec& spec) {
   const Node& node = context.node();
@@ -48,10 +55,13 @@ Status CheckSignature(const OpContext& context, const OpSpec& spec) {
   return {};
 }
 
+namespace {
+
 Status CheckRunTimeInputs(const OpContext& context, const OpSpec& spec) {
   if (spec.run_time != RunTime::kNever) return {};
   for (std::size_t i = 0; i < context.input_count(); ++i) {
     if (!context.has_input(i) || context.constant(i) != nullptr) continue;
+    context.Misses(i);
     return context.Unimplemented(
         fmt::format("is supported on constants only; input {} {} must be constant, it is computed "
                     "at run time",
@@ -82,9 +92,68 @@ Status ChargeInputs(const OpContext& context, const OpSpec& spec, ByteBudget& bu
   for (std::size_t i = 0; i < context.input_count(); ++i) {
     if (!context.has_input(i)) continue;
     LAGOON_RETURN_IF_ERROR(
-        budget.ChargeWork(std::max(context.constant(i)->bytes->size(), least), "a constant input"));
+        budget.ChargeWork(std::max(context.constant(i)->bytes.size(), least), "a constant input"));
   }
   return {};
+}
+
+/// The attributes of a node as text, to be hashed; nothing if one of them is no number or text.
+std::optional<std::string> AttributeText(const Node& node) {
+  std::string text = node.op;
+  for (const auto& [name, value] : node.attributes) {
+    text += ' ' + name + '=';
+    if (const auto* number = std::get_if<std::int64_t>(&value)) {
+      text += std::to_string(*number);
+    } else if (const auto* numbers = std::get_if<std::vector<std::int64_t>>(&value)) {
+      text += ToString(*numbers);
+    } else {
+      return std::nullopt;
+    }
+  }
+  return text;
+}
+
+/// One output of a node that moves or converts elements, which can be computed later. Nothing for
+/// other nodes and for small outputs.
+std::optional<Constant> DeferredOutput(const OpContext& context, const OpSpec& spec,
+                                       std::size_t output) {
+  static constexpr Evaluator kMoves[] = {EvaluateTranspose, EvaluateSlice,       EvaluateSplit,
+                                         EvaluateConcat,    EvaluateCast,        EvaluateDequantize,
+                                         EvaluateQuantize,  EvaluateDecodeBlocks};
+  const Value& value = context.output(output);
+  const std::size_t bytes = static_cast<std::size_t>(ElementCount(value.dims)) * SizeOf(value.type);
+  if (bytes < kDeferredBytes || std::ranges::find(kMoves, spec.evaluate) == std::end(kMoves)) {
+    return std::nullopt;
+  }
+  const std::optional<std::string> text = AttributeText(context.node());
+  if (!text) return std::nullopt;
+  // A graph of this node alone.
+  Graph graph;
+  graph.opset = context.opset();
+  Node node = context.node();
+  std::vector<Constant> from;
+  const auto add = [&graph](ValueId& id, const Value& of) {
+    if (id == kNoValue) return;
+    graph.values.push_back(of);
+    id = static_cast<ValueId>(graph.values.size() - 1);
+  };
+  for (std::size_t i = 0; i < node.inputs.size(); ++i) {
+    if (context.has_input(i)) from.push_back(*context.constant(i));
+    if (context.has_input(i)) add(node.inputs[i], context.input(i));
+  }
+  for (std::size_t i = 0; i < node.outputs.size(); ++i) {
+    if (context.has_output(i)) add(node.outputs[i], context.output(i));
+  }
+  const auto evaluate = [graph = std::move(graph), node = std::move(node), output,
+                         by = spec.evaluate](std::span<const Constant>) {
+    Graph own = graph;
+    Node of = node;
+    Result<ConstantBytes> contents = by(OpContext(own, of), output);
+    if (!contents) throw ConstantError(contents.error().message);
+    return **contents;
+  };
+  return DerivedConstant(value.type, value.dims, fmt::format("{} output {}", *text, output),
+                         std::move(from), evaluate);
 }
 
 Status Evaluate(Graph& graph, const OpContext& context, const OpSpec& spec, ByteBudget& budget) {
@@ -100,8 +169,11 @@ Status Evaluate(Graph& graph, const OpContext& context, const OpSpec& spec, Byte
         return tl::unexpected(context.Named(charged.error()));
       }
     }
+    value.constant = DeferredOutput(context, spec, i);
+    if (value.constant) continue;
     LAGOON_ASSIGN_OR_RETURN(ConstantBytes contents, spec.evaluate(context, i));
     value.constant = Constant{value.type, value.dims, std::move(contents)};
+    if (spec.evaluate == EvaluateAlias) value.constant->narrow = context.constant(0)->narrow;
   }
   return {};
 }
@@ -111,10 +183,6 @@ Status ChargeActivations(const OpContext& context, ByteBudget& budget) {
     if (!context.has_output(i)) continue;
     const Value& value = context.output(i);
     LAGOON_ASSIGN_OR_RETURN(const std::size_t bytes, context.Bytes(value.dims, value.type));
-    if (bytes == 0) {
-      return context.Invalid(
-          fmt::format("output {} is empty: shape {}", Quoted(value.name), ToString(value.dims)));
-    }
     if (const Status charged = budget.Charge(bytes, "its output"); !charged) {
       return tl::unexpected(context.Named(charged.error()));
     }
@@ -139,17 +207,102 @@ void NameFirstOutput(Graph& graph, Node& node) {
   node.outputs[0] = static_cast<ValueId>(graph.values.size() - 1);
 }
 
-Status InferNode(Graph& graph, Node& node, ByteBudget& budget) {
-  NameFirstOutput(graph, node);
-  OpContext context(graph, node);
+Status RefuseBody(const OpContext& context, const std::string& attribute) {
+  return context.Unimplemented(
+      fmt::format("attribute {} is a graph, which the op does not take", Quoted(attribute)));
+}
+
+// Drops the hidden outputs that an earlier inference of the same node added.
+void DropSizes(Graph& graph, Node& node, const OpSpec& spec) {
+  if (!spec.data_dependent) return;
+  for (std::size_t i = 0; i < std::min(node.outputs.size(), spec.max_outputs); ++i) {
+    if (node.outputs[i] == kNoValue) continue;
+    ValueId& sizes = graph.value(node.outputs[i]).sizes;
+    if (sizes != kNoValue) std::erase(node.outputs, sizes);
+    sizes = kNoValue;
+  }
+}
+
+// What would make the dims of `id` certain: ", or input 'k' must be constant".
+std::string WayOut(const Graph& graph, ValueId id) {
+  for (const Node& node : graph.nodes) {
+    if (std::find(node.outputs.begin(), node.outputs.end(), id) == node.outputs.end()) continue;
+    const std::size_t input = node.op == "NonZero" ? 0 : 1;
+    if (node.op != "NonZero" && node.op != "Compress" && node.op != "TopK") break;
+    return fmt::format(", or input {} must be constant",
+                       Quoted(graph.value(node.inputs[input]).name));
+  }
+  return {};
+}
+
+// Plans have fixed shapes, so no node of the same plan can read a value whose actual dims the
+// device computes. (Such a value needs a second plan, compiled when the host knows the dims.)
+Status CheckDimsAreActual(const Graph& graph, ValueId id, std::string_view reader) {
+  if (id == kNoValue || graph.value(id).sizes == kNoValue) return {};
+  return Fail(ErrorCode::kUnimplemented,
+              fmt::format("{} reads {}, whose shape depends on data: at most {}, known only at run "
+                          "time; this is not supported{}",
+                          reader, Quoted(graph.value(id).name), ToString(graph.value(id).dims),
+                          WayOut(graph, id)));
+}
+
+tl::unexpected<Error> NameDomain(const Node& node, Error error) {
+  if (node.domain == "com.microsoft.nchwc") {
+    error.message +=
+        " (ONNX Runtime optimised the file for one type of CPU; save it at the level "
+        "\"extended\")";
+  }
+  return Annotate(fmt::format("domain {}: op {}", Quoted(node.domain), Quoted(node.op)),
+                  std::move(error));
+}
+
+Status InferPlain(Graph& graph, Node& node, ByteBudget& budget, ValueId* missing) {
+  OpContext context(graph, node, missing);
   const OpSpec* spec = FindOp(node.op);
   if (spec == nullptr) return context.Unimplemented("the op is not supported");
+  DropSizes(graph, node, *spec);
+  for (const ValueId input : node.inputs) {
+    const Status actual = CheckDimsAreActual(graph, input, "the node");
+    if (!actual) return tl::unexpected(context.Named(actual.error()));
+  }
   LAGOON_RETURN_IF_ERROR(CheckSignature(context, *spec));
+  if (!node.bodies.empty()) return RefuseBody(context, node.bodies.begin()->first);
   LAGOON_RETURN_IF_ERROR(CheckRunTimeInputs(context, *spec));
   LAGOON_RETURN_IF_ERROR(spec->rule(context));
   LAGOON_RETURN_IF_ERROR(CheckOutputSizes(context));
   LAGOON_ASSIGN_OR_RETURN(const bool constant, EvaluateIfConstant(graph, node, budget));
   return constant ? Status{} : ChargeActivations(context, budget);
+}
+
+Status InferNode(Graph& graph, Node node, ByteBudget& budget, ValueId* missing);
+
+// Appends the nodes that `node` is composed of. If one of them is refused, the graph keeps none.
+Status InferExpanded(Graph& graph, Node& node, const Expansion& expansion, ByteBudget& budget,
+                     ValueId* missing) {
+  const OpContext context(graph, node);
+  LAGOON_RETURN_IF_ERROR(CheckSignature(context, expansion.signature));
+  const std::size_t first = graph.nodes.size();
+  Writer writer(graph, node, budget,
+                [&](Node part) { return InferNode(graph, std::move(part), budget, missing); });
+  expansion.expand(writer);
+  if (writer.status()) return {};
+  graph.nodes.resize(first);
+  return writer.status();
+}
+
+Status InferNode(Graph& graph, Node node, ByteBudget& budget, ValueId* missing) {
+  NameFirstOutput(graph, node);
+  if (const Expansion* expansion = FindExpansion(OpContext(graph, node))) {
+    const Status expanded = InferExpanded(graph, node, *expansion, budget, missing);
+    return expanded || node.domain.empty() ? expanded : NameDomain(node, expanded.error());
+  }
+  if (!node.domain.empty()) {
+    return NameDomain(node,
+                      OpContext(graph, node).Unimplemented("the op is not supported").value());
+  }
+  LAGOON_RETURN_IF_ERROR(InferPlain(graph, node, budget, missing));
+  graph.nodes.push_back(std::move(node));
+  return {};
 }
 
 }  // namespace
@@ -169,8 +322,25 @@ Result<bool> EvaluateIfConstant(Graph& graph, Node& node, ByteBudget& budget) {
   return false;
 }
 
-Status InferShapes(Graph& graph, ByteBudget& budget) {
-  for (Node& node : graph.nodes) LAGOON_RETURN_IF_ERROR(InferNode(graph, node, budget));
+std::vector<ValueId> MissingHostInputs(const Graph& graph, const Node& node) {
+  const OpSpec* spec = FindOp(node.op);
+  std::vector<ValueId> missing;
+  for (std::size_t i = 0; spec != nullptr && i < node.inputs.size(); ++i) {
+    const ValueId input = node.inputs[i];
+    const bool wanted =
+        spec->run_time == RunTime::kNever || (i < 8 && (spec->host_inputs >> i & 1) != 0);
+    if (!wanted || input == kNoValue || graph.value(input).constant) continue;
+    if (std::find(missing.begin(), missing.end(), input) == missing.end()) missing.push_back(input);
+  }
+  return missing;
+}
+
+Status InferShapes(Graph& graph, ByteBudget& budget, ValueId* missing, std::size_t* inferred) {
+  const auto infer = [&](Node node) { return InferNode(graph, std::move(node), budget, missing); };
+  LAGOON_RETURN_IF_ERROR(GraphWalk(graph, budget, missing, infer).Run(inferred));
+  for (const ValueId output : graph.outputs) {
+    LAGOON_RETURN_IF_ERROR(CheckDimsAreActual(graph, output, "an output of the graph"));
+  }
   return {};
 }
 

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "base/check.h"
 #include "base/text.h"
 #include "graph/budget.h"
 #include "graph/import/tensor_import.h"
@@ -20,10 +21,32 @@ void OpContext::SetOutput(std::size_t i, DataType type, Dims dims) {
   value.shape_known = true;
 }
 
+void OpContext::SetCapacity(std::initializer_list<std::size_t> outputs) {
+  const OpSpec* spec = FindOp(node_.op);
+  LAGOON_CHECK(spec != nullptr && spec->data_dependent);
+  const auto present =
+      std::find_if(outputs.begin(), outputs.end(), [&](std::size_t i) { return has_output(i); });
+  if (present == outputs.end() || ElementCount(output(*present).dims) == 0) return;
+  const std::size_t first = *outputs.begin();
+  Value sizes;
+  sizes.name = node_.name + (first == 0 ? ":sizes" : fmt::format(":sizes.{}", first));
+  sizes.type = DataType::kInt64;
+  sizes.dims = {static_cast<std::int64_t>(output(*present).dims.size())};
+  sizes.shape_known = true;
+  const auto id = static_cast<ValueId>(graph_.values.size());
+  for (const std::size_t i : outputs) {
+    if (has_output(i)) graph_.value(node_.outputs[i]).sizes = id;
+  }
+  graph_.values.push_back(std::move(sizes));
+  node_.outputs.resize(std::max(node_.outputs.size(), spec->max_outputs), kNoValue);
+  node_.outputs.push_back(id);
+}
+
 Result<std::vector<std::int64_t>> OpContext::ConstantInts(std::size_t i,
                                                           std::string_view what) const {
   const Constant* value = constant(i);
   if (value == nullptr) {
+    Misses(i);
     return Unimplemented(fmt::format("{} {} must be constant; it is computed at run time", what,
                                      Quoted(input(i).name)));
   }
@@ -38,6 +61,7 @@ Result<std::vector<std::int64_t>> OpContext::ConstantInts(std::size_t i,
 Result<Constant> OpContext::OneConstant(std::size_t i, std::string_view what) const {
   const Constant* value = constant(i);
   if (value == nullptr) {
+    Misses(i);
     return Unimplemented(fmt::format("{} {} must be constant; it is computed at run time", what,
                                      Quoted(input(i).name)));
   }
@@ -68,6 +92,7 @@ std::int64_t FirstAsInt64(const Constant& constant) {
 Result<float> OpContext::ConstantFloat(std::size_t i, std::string_view what) const {
   const Constant* value = constant(i);
   if (value == nullptr) {
+    Misses(i);
     return Unimplemented(fmt::format("{} {} must be constant; it is computed at run time", what,
                                      Quoted(input(i).name)));
   }
@@ -159,7 +184,7 @@ tl::unexpected<Error> OpContext::Unimplemented(std::string_view message) const {
 
 Error OpContext::Named(Error error) const {
   error.message = fmt::format("node {} ({}, opset {}): {}", Quoted(node_.name), Shown(node_.op),
-                              graph_.opset, error.message);
+                              opset(), error.message);
   return error;
 }
 

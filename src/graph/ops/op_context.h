@@ -19,10 +19,12 @@ namespace lagoon {
 /// known, and the contents of constant inputs. Borrows graph and node.
 class OpContext {
  public:
-  OpContext(Graph& graph, Node& node) : graph_(graph), node_(node) {}
+  /// `missing`: null, or set to an input that should be constant and is not (Misses).
+  OpContext(Graph& graph, Node& node, ValueId* missing = nullptr)
+      : graph_(graph), node_(node), missing_(missing) {}
 
   const Node& node() const { return node_; }
-  std::int64_t opset() const { return graph_.opset; }
+  std::int64_t opset() const { return graph_.OpsetOf(node_); }
 
   std::size_t input_count() const { return node_.inputs.size(); }
   bool has_input(std::size_t i) const {
@@ -52,6 +54,11 @@ class OpContext {
     if (node_.inputs.size() > count) node_.inputs.resize(count);
   }
 
+  /// Tells that the node's shapes depend on the contents of input `i`, which is not constant.
+  void Misses(std::size_t i) const {
+    if (missing_ != nullptr) *missing_ = node_.inputs[i];
+  }
+
   void SetOutput(std::size_t i, DataType type, Dims dims);
   /// The first output has the first input's type.
   void SetOutput(Dims dims) { SetOutput(0, input(0).type, std::move(dims)); }
@@ -66,6 +73,11 @@ class OpContext {
   Result<Constant> OneConstant(std::size_t i, std::string_view what) const;
   /// The element type that the integer attribute `name` stands for; `otherwise` if it is left out.
   Result<DataType> TypeAttribute(const std::string& name, DataType otherwise) const;
+
+  /// Makes the dims of the outputs `outputs`, which are set and equal, a capacity (Value::sizes).
+  /// Adds the hidden output with the actual dims, except if the capacity is empty: the dims are
+  /// then certain. References to values of the graph are invalid afterwards.
+  void SetCapacity(std::initializer_list<std::size_t> outputs);
 
   /// Integers that older opsets have as an attribute, and opsets from `input_since` on as input
   /// `i`. Nothing if they are left out.
@@ -96,6 +108,7 @@ class OpContext {
  private:
   Graph& graph_;
   Node& node_;
+  ValueId* missing_;
 };
 
 /// The first element of a constant, as an integer.
@@ -109,7 +122,7 @@ using ShapeRule = Status (*)(OpContext& context);
 /// and Size: have known shapes). It runs after the shape rule; the bytes it returns match the
 /// output's shape and type. kUnimplemented: not for these types; kernels then compute the output
 /// when the model is loaded.
-using ConstantBytes = std::shared_ptr<const std::vector<std::byte>>;
+using ConstantBytes = ConstantData;
 using Evaluator = Result<ConstantBytes> (*)(const OpContext& context, std::size_t output);
 
 /// Which inputs an op takes at run time.
@@ -118,6 +131,13 @@ enum class RunTime : std::uint8_t {
   kNever,     // all inputs must be constant
   kShapeOnly  // depends on shapes only: always evaluated
 };
+
+/// A set of input indices, for OpSpec::host_inputs.
+constexpr std::uint8_t Inputs(std::initializer_list<int> indices) {
+  unsigned mask = 0;
+  for (const int i : indices) mask |= 1u << i;
+  return static_cast<std::uint8_t>(mask);
+}
 
 /// A row of a family's table (shape_rules.h).
 struct OpSpec {
@@ -132,6 +152,12 @@ struct OpSpec {
   ShapeRule rule = nullptr;
   Evaluator evaluate = nullptr;  // null: kernels compute it when the model is loaded
   RunTime run_time = RunTime::kYes;
+  /// Inputs whose contents the rule must know (shapes, axes, pads, repeats, ...). A graph in which
+  /// such an input is computed at run time can only be compiled in parts: the host reads the input
+  /// before it compiles the node. See MissingHostInputs().
+  std::uint8_t host_inputs = 0;
+  /// True if the rule may make the dims of outputs a capacity (OpContext::SetCapacity).
+  bool data_dependent = false;
 };
 
 /// Null if Lagoon does not know the op.

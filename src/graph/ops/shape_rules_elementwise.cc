@@ -217,16 +217,16 @@ Status InferWhere(OpContext& context) {
 constexpr OpSpec kElementwiseOps[] = {
     {"PRelu", 7, 2, 2, 1, "", InferPRelu},
     {"Gelu", 20, 1, 1, 1, "s:approximate", InferGelu},
-    {"Clip", 6, 1, 3, 1, "f:max f:min", InferClip},
-    {"Mod", 10, 2, 2, 1, "i:fmod", InferBinary},
-    {"Pow", 7, 2, 2, 1, "", InferPow, EvaluateBinary},
-    {"Sum", 8, 1, kMaxGraphEdges, 1, "", InferSum, EvaluateBinary},
-    {"Mean", 8, 1, kMaxGraphEdges, 1, "", InferBinary},
+    {"Clip", 6, 1, 3, 1, "f:max f:min", InferClip, EvaluateClip},
+    {"Mod", 10, 2, 2, 1, "i:fmod", InferBinary, EvaluateMod},
+    {"Pow", 7, 2, 2, 1, "", InferPow, EvaluatePow},
+    {"Sum", 6, 1, kMaxGraphEdges, 1, "", InferSum, EvaluateBinary},
+    {"Mean", 6, 1, kMaxGraphEdges, 1, "", InferBinary},
     {"BitShift", 11, 2, 2, 1, "s:direction", InferBitShift},
-    {"Equal", 7, 2, 2, 1, "", InferBinaryRow, EvaluateEqual},
+    {"Equal", 7, 2, 2, 1, "", InferBinaryRow, EvaluateCompare},
     {"Where", 9, 3, 3, 1, "", InferWhere, EvaluateWhere},
     {"Identity", 1, 1, 1, 1, "", InferUnary, EvaluateAlias},
-    {"Dropout", 7, 1, 3, 2, "f:ratio i:seed", InferDropout},
+    {"Dropout", 7, 1, 3, 2, "f:ratio i:seed", InferDropout, nullptr, RunTime::kYes, Inputs({1, 2})},
     {"Cast", 6, 1, 1, 1, "i:saturate i:to", InferCast, EvaluateCast},
     {"CastLike", 15, 2, 2, 1, "i:saturate", InferCastLike, EvaluateCast},
 };
@@ -242,6 +242,16 @@ std::string AttributesOf(const elementwise::UnaryRow& row) {
   return attributes;
 }
 
+Evaluator EvaluatorOf(const elementwise::UnaryRow& row) {
+  if (!row.folds) return nullptr;
+  return row.takes_flags ? EvaluateNot : EvaluateUnary;
+}
+
+Evaluator EvaluatorOf(const elementwise::BinaryRow& row) {
+  if (!row.folds) return nullptr;
+  return row.takes_flags || row.gives_flags ? EvaluateCompare : EvaluateBinary;
+}
+
 /// The ops that their row of plan/elementwise_list.h describes.
 struct RowOps {
   std::deque<std::string> attributes;  // the specs refer to them
@@ -251,14 +261,13 @@ struct RowOps {
     for (const elementwise::UnaryRow& row : elementwise::kUnaryRows) {
       if (row.since == 0) continue;
       specs.push_back({row.name, row.since, 1, 1, 1, attributes.emplace_back(AttributesOf(row)),
-                       InferUnaryRow, row.folds ? EvaluateUnary : nullptr});
+                       InferUnaryRow, EvaluatorOf(row)});
     }
     for (const elementwise::BinaryRow& row : elementwise::kBinaryRows) {
       if (row.since == 0) continue;
       const std::size_t least = row.any_inputs ? 1 : 2;
       const std::size_t most = row.any_inputs ? kMaxGraphEdges : 2;
-      specs.push_back({row.name, row.since, least, most, 1, "", InferBinaryRow,
-                       row.folds ? EvaluateBinary : nullptr});
+      specs.push_back({row.name, row.since, least, most, 1, "", InferBinaryRow, EvaluatorOf(row)});
     }
   }
 };

@@ -6,6 +6,7 @@
 #include <cstring>
 
 #include "base/text.h"
+#include "graph/fold/evaluate.h"
 #include "graph/ops/shape_rules.h"
 
 namespace lagoon {
@@ -193,53 +194,18 @@ Status InferReverseSequence(OpContext& context) {
   return {};
 }
 
-Status InferCompress(OpContext& context) {
-  const Constant* condition = context.constant(1);
-  if (condition == nullptr) {
-    return context.Unimplemented(fmt::format(
-        "condition {} must be constant, the output's shape depends on it; it is computed at run "
-        "time",
-        Quoted(context.input(1).name)));
-  }
-  if (condition->type != DataType::kBool || condition->dims.size() != 1) {
-    return context.Invalid("condition is not a list of BOOL");
-  }
-  Dims out = context.dims(0);
-  std::int64_t axis = 0;
-  if (context.has_attribute("axis")) {
-    LAGOON_ASSIGN_OR_RETURN(axis, context.Axis(context.node().Int("axis", 0), out.size()));
-  } else {
-    out = {ElementCount(out)};
-  }
-  std::vector<std::int64_t> taken;
-  const auto at = static_cast<std::size_t>(axis);
-  for (std::size_t i = 0; i < condition->bytes->size(); ++i) {
-    if ((*condition->bytes)[i] == std::byte{0}) continue;
-    if (static_cast<std::int64_t>(i) >= out[at]) {
-      return context.Invalid(fmt::format("condition takes element {} of {}", i, out[at]));
-    }
-    taken.push_back(static_cast<std::int64_t>(i));
-  }
-  out[at] = static_cast<std::int64_t>(taken.size());
-  context.KeepInputs(1);
-  context.SetAttribute("axis", context.has_attribute("axis") ? axis : std::int64_t{-1});
-  context.SetAttribute("taken", std::move(taken));
-  context.SetOutput(std::move(out));
-  return {};
-}
-
 constexpr OpSpec kIndexOps[] = {
-    {"Tile", 6, 2, 2, 1, "", InferTile},
-    {"Trilu", 14, 1, 2, 1, "i:upper", InferTrilu},
+    {"Tile", 6, 2, 2, 1, "", InferTile, EvaluateTile, RunTime::kYes, Inputs({1})},
+    {"Trilu", 14, 1, 2, 1, "i:upper", InferTrilu, EvaluateTrilu, RunTime::kYes, Inputs({1})},
     {"ReverseSequence", 10, 2, 2, 1, "i:batch_axis i:time_axis", InferReverseSequence},
-    {"GatherElements", 11, 2, 2, 1, "i:axis", InferGatherElements},
-    {"GatherND", 11, 2, 2, 1, "i:batch_dims", InferGatherND},
-    {"Scatter", 9, 3, 3, 1, "i:axis", InferScatterElements},
-    {"ScatterElements", 11, 3, 3, 1, "i:axis s:reduction", InferScatterElements},
-    {"ScatterND", 11, 3, 3, 1, "s:reduction", InferScatterND},
-    {"Compress", 9, 2, 2, 1, "i:axis", InferCompress},
-    {"OneHot", 9, 3, 3, 1, "i:axis", InferOneHot},
-    {"EyeLike", 9, 1, 1, 1, "i:dtype i:k", InferEyeLike},
+    {"GatherElements", 11, 2, 2, 1, "i:axis", InferGatherElements, EvaluateGatherElements},
+    {"GatherND", 11, 2, 2, 1, "i:batch_dims", InferGatherND, EvaluateGatherND},
+    {"Scatter", 9, 3, 3, 1, "i:axis", InferScatterElements, EvaluateScatterElements},
+    {"ScatterElements", 11, 3, 3, 1, "i:axis s:reduction", InferScatterElements,
+     EvaluateScatterElements},
+    {"ScatterND", 11, 3, 3, 1, "s:reduction", InferScatterND, EvaluateScatterND},
+    {"OneHot", 9, 3, 3, 1, "i:axis", InferOneHot, EvaluateOneHot, RunTime::kYes, Inputs({1})},
+    {"EyeLike", 9, 1, 1, 1, "i:dtype i:k", InferEyeLike, EvaluateEyeLike},
 };
 
 }  // namespace

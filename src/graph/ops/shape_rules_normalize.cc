@@ -42,6 +42,10 @@ Status InferBatchNormalization(OpContext& context) {
   if (context.node().Int("training_mode", 0) != 0) {
     return context.Unimplemented("training_mode = 1: export the model for inference");
   }
+  if (context.node().Int("spatial", 1) != 1) {
+    return context.Unimplemented("spatial = 0, statistics per element, is not supported");
+  }
+  context.EraseAttribute("spatial");
   LAGOON_RETURN_IF_ERROR(CheckFloats(context));
   constexpr std::string_view kNames[] = {"input", "scale", "B", "mean", "var"};
   bool packed = context.input(0).type == DataType::kFloat32;
@@ -134,12 +138,12 @@ Status InferLrn(OpContext& context) {
 }
 
 constexpr OpSpec kNormalizeOps[] = {
-    {"BatchNormalization", 9, 5, 5, 1, "f:epsilon f:momentum i:training_mode",
+    {"BatchNormalization", 7, 5, 5, 1, "f:epsilon f:momentum i:spatial i:training_mode",
      InferBatchNormalization},
     {"InstanceNormalization", 6, 3, 3, 1, "f:epsilon", InferInstanceNormalization},
     {"GroupNormalization", 18, 3, 3, 1, "f:epsilon i:num_groups i:stash_type",
      InferGroupNormalization},
-    {"LayerNormalization", 17, 2, 3, 3, "i:axis f:epsilon i:stash_type", InferLayerNormalization},
+    {"LayerNormalization", 1, 2, 3, 3, "i:axis f:epsilon i:stash_type", InferLayerNormalization},
     {"MeanVarianceNormalization", 9, 1, 1, 1, "I:axes", InferMeanVarianceNormalization},
     {"LRN", 1, 1, 1, 1, "f:alpha f:beta f:bias i:size", InferLrn},
 };

@@ -84,7 +84,7 @@ constexpr std::string_view kLpPoolAttributes =
     "s:auto_pad i:ceil_mode I:dilations I:kernel_shape i:p I:pads I:strides";
 
 constexpr OpSpec kPoolOps[] = {
-    {"MaxPool", 8, 1, 1, 2, kMaxPoolAttributes, InferMaxPool},
+    {"MaxPool", 1, 1, 1, 2, kMaxPoolAttributes, InferMaxPool},
     {"AveragePool", 7, 1, 1, 1, kAveragePoolAttributes, InferAveragePool},
     {"LpPool", 2, 1, 1, 1, kLpPoolAttributes, InferLpPool},
     {"GlobalAveragePool", 1, 1, 1, 1, "", InferGlobalPool},

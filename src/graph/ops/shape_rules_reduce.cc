@@ -69,15 +69,33 @@ Status InferCumSum(OpContext& context) {
   return {};
 }
 
+// A computed k: as many elements as the axis has, at most.
+Status InferComputedTopK(OpContext& context, std::int64_t axis) {
+  if (context.input(1).type != DataType::kInt64 || ElementCount(context.dims(1)) != 1) {
+    return context.Invalid(fmt::format("k is {} {}, must be one INT64",
+                                       OipName(context.input(1).type), ToString(context.dims(1))));
+  }
+  const Dims out = context.dims(0);
+  context.SetAttribute("axis", axis);
+  context.SetAttribute("largest", context.node().Int("largest", 1));
+  context.SetOutput(out);
+  context.SetOutput(1, DataType::kInt64, out);
+  context.SetCapacity({0, 1});
+  return {};
+}
+
 Status InferTopK(OpContext& context) {
   LAGOON_ASSIGN_OR_RETURN(const std::int64_t axis,
                           context.Axis(context.node().Int("axis", -1), context.rank(0)));
+  if (context.opset() >= 10 && context.has_input(1) && context.constant(1) == nullptr) {
+    return InferComputedTopK(context, axis);
+  }
   LAGOON_ASSIGN_OR_RETURN(const auto given, context.IntsFromInputOrAttribute(1, "k", 10));
   std::int64_t k = context.node().Int("k", 0);
   if (given && given->size() == 1) k = given->front();
   Dims out = context.dims(0);
   std::int64_t& length = out[static_cast<std::size_t>(axis)];
-  if (k < 1 || k > length) {
+  if (k < 0 || k > length) {
     return context.Invalid(
         fmt::format("k is {} along axis {} of {}", k, axis, ToString(context.dims(0))));
   }
@@ -115,20 +133,30 @@ constexpr std::string_view kReduceAttributes = "I:axes i:keepdims i:noop_with_em
 
 constexpr OpSpec kReduceOps[] = {
     {"LpNormalization", 1, 1, 1, 1, "i:axis i:p", InferLpNormalization},
-    {"ReduceMean", 1, 1, 2, 1, kReduceAttributes, InferReduce, EvaluateReduce},
-    {"ReduceMax", 1, 1, 2, 1, kReduceAttributes, InferReduce, EvaluateReduce},
-    {"ReduceMin", 1, 1, 2, 1, kReduceAttributes, InferReduce, EvaluateReduce},
-    {"ReduceProd", 1, 1, 2, 1, kReduceAttributes, InferReduce, EvaluateReduce},
-    {"ReduceSum", 1, 1, 2, 1, kReduceAttributes, InferReduceSum, EvaluateReduce},
-    {"ReduceL1", 1, 1, 2, 1, kReduceAttributes, InferReduce},
-    {"ReduceL2", 1, 1, 2, 1, kReduceAttributes, InferReduce},
-    {"ReduceLogSum", 1, 1, 2, 1, kReduceAttributes, InferReduce},
-    {"ReduceLogSumExp", 1, 1, 2, 1, kReduceAttributes, InferReduce},
-    {"ReduceSumSquare", 1, 1, 2, 1, kReduceAttributes, InferReduce},
-    {"ArgMax", 1, 1, 1, 1, "i:axis i:keepdims i:select_last_index", InferArg},
-    {"ArgMin", 1, 1, 1, 1, "i:axis i:keepdims i:select_last_index", InferArg},
-    {"CumSum", 11, 2, 2, 1, "i:exclusive i:reverse", InferCumSum},
-    {"TopK", 1, 1, 2, 2, "i:axis i:k i:largest i:sorted", InferTopK},
+    {"ReduceMean", 1, 1, 2, 1, kReduceAttributes, InferReduce, EvaluateReduce, RunTime::kYes,
+     Inputs({1})},
+    {"ReduceMax", 1, 1, 2, 1, kReduceAttributes, InferReduce, EvaluateReduce, RunTime::kYes,
+     Inputs({1})},
+    {"ReduceMin", 1, 1, 2, 1, kReduceAttributes, InferReduce, EvaluateReduce, RunTime::kYes,
+     Inputs({1})},
+    {"ReduceProd", 1, 1, 2, 1, kReduceAttributes, InferReduce, EvaluateReduce, RunTime::kYes,
+     Inputs({1})},
+    {"ReduceSum", 1, 1, 2, 1, kReduceAttributes, InferReduceSum, EvaluateReduce, RunTime::kYes,
+     Inputs({1})},
+    {"ReduceL1", 1, 1, 2, 1, kReduceAttributes, InferReduce, nullptr, RunTime::kYes, Inputs({1})},
+    {"ReduceL2", 1, 1, 2, 1, kReduceAttributes, InferReduce, nullptr, RunTime::kYes, Inputs({1})},
+    {"ReduceLogSum", 1, 1, 2, 1, kReduceAttributes, InferReduce, nullptr, RunTime::kYes,
+     Inputs({1})},
+    {"ReduceLogSumExp", 1, 1, 2, 1, kReduceAttributes, InferReduce, nullptr, RunTime::kYes,
+     Inputs({1})},
+    {"ReduceSumSquare", 1, 1, 2, 1, kReduceAttributes, InferReduce, nullptr, RunTime::kYes,
+     Inputs({1})},
+    {"ArgMax", 1, 1, 1, 1, "i:axis i:keepdims i:select_last_index", InferArg, EvaluateArg},
+    {"ArgMin", 1, 1, 1, 1, "i:axis i:keepdims i:select_last_index", InferArg, EvaluateArg},
+    {"CumSum", 11, 2, 2, 1, "i:exclusive i:reverse", InferCumSum, EvaluateCumSum, RunTime::kYes,
+     Inputs({1})},
+    {"TopK", 1, 1, 2, 2, "i:axis i:k i:largest i:sorted", InferTopK, EvaluateTopK, RunTime::kYes, 0,
+     true},
     {"Softmax", 1, 1, 1, 1, "i:axis", InferSoftmax},
     {"LogSoftmax", 1, 1, 1, 1, "i:axis", InferSoftmax},
     {"Hardmax", 1, 1, 1, 1, "i:axis", InferSoftmax},

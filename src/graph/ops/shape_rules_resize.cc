@@ -205,8 +205,9 @@ constexpr std::string_view kResizeAttributes =
     "f:extrapolation_value s:keep_aspect_ratio_policy s:mode s:nearest_mode";
 
 constexpr OpSpec kResizeOps[] = {
-    {"Resize", 10, 1, 4, 1, kResizeAttributes, InferResize},
-    {"Upsample", 9, 2, 2, 1, "s:mode", InferUpsample},
+    {"Resize", 10, 1, 4, 1, kResizeAttributes, InferResize, nullptr, RunTime::kYes,
+     Inputs({1, 2, 3})},
+    {"Upsample", 9, 2, 2, 1, "s:mode", InferUpsample, nullptr, RunTime::kYes, Inputs({1})},
 };
 
 }  // namespace

@@ -76,6 +76,11 @@ class NodeRef {
     *Attribute(name, onnx::AttributeProto::TENSOR).mutable_t() = tensor;
     return *this;
   }
+  /// A body: the graph of another builder.
+  NodeRef& Graph(const std::string& name, const onnx::GraphProto& body) {
+    *Attribute(name, onnx::AttributeProto::GRAPH).mutable_g() = body;
+    return *this;
+  }
   NodeRef& Name(const std::string& name) {
     proto_.set_name(name);
     return *this;
@@ -148,6 +153,17 @@ class ModelBuilder {
   ModelBuilder& Ints(const std::string& name, const std::vector<std::int64_t>& values) {
     *graph().add_initializer() = RawTensor(name, onnx::TensorProto::INT64,
                                            {static_cast<std::int64_t>(values.size())}, values);
+    return *this;
+  }
+  /// Scalars.
+  ModelBuilder& Number(const std::string& name, std::int64_t value) {
+    *graph().add_initializer() =
+        RawTensor(name, onnx::TensorProto::INT64, {}, std::vector<std::int64_t>{value});
+    return *this;
+  }
+  ModelBuilder& Flag(const std::string& name, bool value) {
+    *graph().add_initializer() =
+        RawTensor(name, onnx::TensorProto::BOOL, {}, std::vector<char>{value ? '\1' : '\0'});
     return *this;
   }
   NodeRef Add(const std::string& op, const std::vector<std::string>& inputs,

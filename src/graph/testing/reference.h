@@ -70,7 +70,7 @@ class Reference {
     if (node.op == "Add") return Binary(node, [](float a, float b) { return a + b; });
     if (node.op == "Mul") return Binary(node, [](float a, float b) { return a * b; });
     if (node.op == "Relu") return Unary(node, [](float v) { return std::max(v, 0.0f); });
-    if (node.op == "Reshape") return In(node, 0);
+    if (node.op == "Reshape" || node.op == "Unsqueeze") return In(node, 0);
     if (node.op == "Tanh" || node.op == "Identity") {
       const bool tanh = node.op == "Tanh";
       return Unary(node, [=](float v) { return tanh ? std::tanh(v) : v; });

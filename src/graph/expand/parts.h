@@ -1,0 +1,83 @@
+#pragma once
+
+// Parts of compositions that several families share. They write nodes with `w` and return a value.
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "graph/expand/writer.h"
+
+namespace lagoon {
+
+/// The activation function of a fused op. `op`: empty for none. `parameters`: in the order of ONNX
+/// Runtime's attribute activation_params.
+struct ActivationOf {
+  std::string op;
+  std::vector<float> parameters = {};
+};
+ValueId Activated(Writer& w, ValueId x, const ActivationOf& activation);
+
+/// `approximate`: "none" or "tanh".
+ValueId Gelu(Writer& w, ValueId x, const char* approximate);
+
+/// Floats as an attribute of the replaced node; empty if it is left out.
+std::vector<float> FloatsOf(const Writer& w, const std::string& attribute);
+
+/// The attributes of the replaced node without those named in `without`.
+Writer::Attributes AttributesWithout(const Writer& w, const std::vector<std::string>& without);
+
+/// x / sqrt(mean of the squares over the axes from `axis` on + epsilon) * scale. If
+/// `inverse_deviation` is not null, it becomes the factor of each row.
+struct RootMeanSquare {
+  std::int64_t axis = -1;
+  float epsilon = 1e-5f;
+};
+ValueId NormalizedRootMeanSquare(Writer& w, ValueId x, ValueId scale, const RootMeanSquare& norm,
+                                 ValueId* inverse_deviation);
+
+/// Attention over heads: softmax(scale * q * transposed k + masks) * v. q [B,N,S,H], k [B,N,T,H],
+/// v [B,N,T,W], with y [B,N,S,W]. k and v may have fewer heads (a divisor of N): each of
+/// them serves several heads of q.
+struct HeadAttention {
+  ValueId q = kNoValue, k = kNoValue, v = kNoValue;
+  ValueId bias = kNoValue;  // added to the scores [B,N,S,T], to which it broadcasts
+  ValueId keep = kNoValue;  // bool; where it is false the score is the lowest number
+  double scale = 1;
+  double softcap = 0;  // 0: none. Otherwise: softcap * tanh(score / softcap)
+};
+ValueId Attend(Writer& w, const HeadAttention& heads);
+
+/// [B,S,N*H] as [B,N,S,H], and back.
+ValueId SplitHeads(Writer& w, ValueId x, std::int64_t heads);
+ValueId JoinHeads(Writer& w, ValueId x);
+
+/// A bool constant [1,1,rows,columns]: row i keeps the columns up to i + `offset`, and of these the
+/// last `window` if that is positive. kNoValue if all are kept.
+struct Triangle {
+  std::int64_t rows = 0, columns = 0, offset = 0, window = 0;
+};
+ValueId KeepTriangle(Writer& w, const Triangle& triangle);
+
+/// Turns pairs of columns of x [B,N,S,H] by an angle. cos and sin: of the angles, and broadcast to
+/// [B,N,S,R/2]. R: the number of columns that turn, the first ones.
+struct Rotation {
+  ValueId cos = kNoValue, sin = kNoValue;
+  bool interleaved = false;  // pairs are neighbours; otherwise a column of each half
+};
+ValueId Rotated(Writer& w, ValueId x, const Rotation& rotation);
+
+/// Both conditions; either may be kNoValue.
+ValueId Both(Writer& w, ValueId a, ValueId b);
+
+/// The float that a quantised tensor stands for. `zero` may be kNoValue. `axis`: of a scale with
+/// several elements.
+struct Quantized {
+  ValueId x = kNoValue, scale = kNoValue, zero = kNoValue;
+  std::int64_t axis = 0;
+};
+ValueId Dequantized(Writer& w, const Quantized& from);
+/// The integers for x: with the type of `zero`, or with `type` if there is no zero point.
+ValueId QuantizedTo(Writer& w, ValueId x, ValueId scale, ValueId zero, DataType type);
+
+}  // namespace lagoon

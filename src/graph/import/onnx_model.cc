@@ -1,0 +1,152 @@
+#include "graph/onnx_model.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "base/text.h"
+#include "graph/guard.h"
+
+namespace lagoon {
+namespace {
+
+/// "input 'x' [-1,3,-1,-1]", with the names of open dims.
+std::string Shown(const DeclaredTensor& tensor) {
+  std::string dims;
+  for (std::size_t i = 0; i < tensor.dims.size(); ++i) {
+    const bool named = tensor.dims[i] == -1 && !tensor.symbols[i].empty();
+    dims +=
+        (i == 0 ? "" : ",") + (named ? Quoted(tensor.symbols[i]) : std::to_string(tensor.dims[i]));
+  }
+  return fmt::format("[{}]", dims);
+}
+
+}  // namespace
+
+bool DeclaredTensor::open() const { return std::ranges::find(dims, -1) != dims.end(); }
+
+bool OnnxModel::open() const { return std::ranges::any_of(inputs(), &DeclaredTensor::open); }
+
+GraphInputs OnnxModel::DefaultInputs() const {
+  GraphInputs defaults;
+  for (const DeclaredTensor& input : inputs()) {
+    Dims& dims = defaults.dims.emplace_back(input.dims);
+    std::ranges::replace(dims, -1, 1);
+  }
+  return defaults;
+}
+
+Result<GraphInputs> OnnxModel::BatchInputs(std::int64_t batch) const {
+  GraphInputs rows = DefaultInputs();
+  for (std::size_t i = 0; i < inputs().size(); ++i) {
+    const DeclaredTensor& input = inputs()[i];
+    const bool open = !input.dims.empty() && input.dims[0] == -1;
+    if (open) rows.dims[i][0] = batch;
+    if (open) SetSymbol(input.symbols[0], batch, rows);
+    if (!rows.dims[i].empty() && rows.dims[i][0] == batch) continue;
+    return Fail(ErrorCode::kInvalidArgument,
+                fmt::format("input {} has shape {}, whose first dimension is fixed: the model "
+                            "cannot take a batch of {}",
+                            Quoted(input.name), Shown(input), batch));
+  }
+  return rows;
+}
+
+Result<GraphInputs> OnnxModel::WithShapes(GraphInputs given,
+                                          const std::map<std::string, Dims>& shapes) const {
+  for (const auto& [name, dims] : shapes) {
+    const auto input = std::ranges::find(inputs(), name, &DeclaredTensor::name);
+    if (input == inputs().end()) {
+      std::string names;
+      for (const DeclaredTensor& known : inputs()) {
+        names += (names.empty() ? "" : ", ") + Quoted(known.name) + " " + Shown(known);
+      }
+      return Fail(ErrorCode::kInvalidArgument,
+                  fmt::format("there is no input {}; the model takes {}", Quoted(name), names));
+    }
+    given.dims[static_cast<std::size_t>(input - inputs().begin())] = dims;
+  }
+  LAGOON_RETURN_IF_ERROR(Check(given));
+  return given;
+}
+
+void OnnxModel::SetSymbol(const std::string& symbol, std::int64_t size, GraphInputs& to) const {
+  if (symbol.empty()) return;
+  for (std::size_t i = 0; i < inputs().size(); ++i) {
+    for (std::size_t axis = 0; axis < to.dims[i].size(); ++axis) {
+      if (inputs()[i].symbols[axis] == symbol) to.dims[i][axis] = size;
+    }
+  }
+}
+
+std::vector<GraphInputs> OnnxModel::Guesses() const {
+  struct Sizes {
+    std::int64_t image, steps;
+  };
+  constexpr Sizes kSizes[] = {{224, 16}, {1, 1}, {640, 512}};
+  std::vector<GraphInputs> guesses;
+  for (const Sizes& sizes : kSizes) {
+    GraphInputs& guess = guesses.emplace_back(DefaultInputs());
+    // The last input with a name decides its size, so batches, on axis 0, come last.
+    for (const bool batches : {false, true}) {
+      for (std::size_t i = 0; i < inputs().size(); ++i) {
+        const DeclaredTensor& input = inputs()[i];
+        const bool whole_image = input.dims.size() == 3 && input.dims[0] == 3;  // without a batch
+        const bool image = input.dims.size() == 4 || whole_image;
+        for (std::size_t axis = 0; axis < input.dims.size(); ++axis) {
+          const bool is_batch = axis == 0 && input.dims.size() > 1;
+          if (input.dims[axis] != -1 || is_batch != batches) continue;
+          guess.dims[i][axis] = is_batch ? 1 : image ? sizes.image : sizes.steps;
+          SetSymbol(input.symbols[axis], guess.dims[i][axis], guess);
+        }
+      }
+    }
+    if (!open()) break;
+  }
+  return guesses;
+}
+
+Status OnnxModel::Check(const GraphInputs& given) const {
+  if (given.dims.size() != inputs().size()) {
+    return Fail(ErrorCode::kInvalidArgument,
+                fmt::format("{} shapes for {} inputs", given.dims.size(), inputs().size()));
+  }
+  for (std::size_t i = 0; i < inputs().size(); ++i) {
+    const DeclaredTensor& input = inputs()[i];
+    const Dims& dims = given.dims[i];
+    bool same = dims.size() == input.dims.size();
+    for (std::size_t axis = 0; same && axis < dims.size(); ++axis) {
+      same = dims[axis] >= 0 && (input.dims[axis] == -1 || input.dims[axis] == dims[axis]);
+    }
+    if (same) continue;
+    return Fail(ErrorCode::kInvalidArgument,
+                fmt::format("input {} has shape {}, the model takes {}", Quoted(input.name),
+                            ToString(dims), Shown(input)));
+  }
+  return {};
+}
+
+Result<Graph> OnnxModel::Instantiate(const GraphInputs& inputs,
+                                     std::vector<std::size_t>* deciding) const {
+  LAGOON_ASSIGN_OR_RETURN(Graph graph, Import(inputs, deciding));
+  const auto finish = [&]() -> Result<Graph> {
+    LAGOON_RETURN_IF_ERROR(FoldConstants(graph, options_));
+    LAGOON_RETURN_IF_ERROR(FuseOps(graph, options_));
+    return std::move(graph);
+  };
+  Result<Graph> finished = finish();
+  if (!finished) return Annotate(path_, std::move(finished).error());
+  return finished;
+}
+
+Result<Graph> ImportOnnx(const std::string& path, const ImportOptions& options) {
+  LAGOON_ASSIGN_OR_RETURN(const auto model, OnnxModel::Read(path, options));
+  return model->Import(model->DefaultInputs());
+}
+
+Result<Graph> LoadGraph(const std::string& path, const ImportOptions& options) {
+  LAGOON_ASSIGN_OR_RETURN(const auto model, OnnxModel::Read(path, options));
+  return model->Instantiate(model->DefaultInputs());
+}
+
+}  // namespace lagoon

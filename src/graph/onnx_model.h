@@ -1,0 +1,92 @@
+#pragma once
+
+// An ONNX file that is read once and becomes a graph for each set of input shapes.
+
+#include <cstddef>
+#include <map>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "base/status.h"
+#include "graph/graph.h"
+
+namespace lagoon {
+
+/// An input or output of a model as its file declares it.
+struct DeclaredTensor {
+  std::string name;
+  DataType type = DataType::kFloat32;
+  Dims dims;                         // -1: open
+  std::vector<std::string> symbols;  // by axis: the name of an open dim; empty if it has none
+  bool shape_known = true;           // outputs only: false if the file declares no shape
+
+  bool open() const;  // whether a dim is open
+};
+
+/// What decides the graph of a model: the shape of every input, and the contents of inputs on which
+/// shapes or branches depend (a sampling rate, a number of steps).
+struct GraphInputs {
+  std::vector<Dims> dims;                  // by input
+  std::map<std::size_t, Constant> values;  // by input
+  friend bool operator==(const GraphInputs&, const GraphInputs&) = delete;
+};
+
+/// Inputs of at most so many elements may decide a graph by their contents.
+inline constexpr std::int64_t kMaxDecidingElements = 64;
+
+/// Reading may take seconds. Afterwards Instantiate takes milliseconds: it reads no large weights,
+/// because these are deferred (ConstantData). Errors name file, node, op and opset. Not
+/// thread-safe.
+class OnnxModel {
+ public:
+  /// Reads the file (ImportOptions). Nodes that no output needs are left out and not read.
+  static Result<std::unique_ptr<OnnxModel>> Read(const std::string& path,
+                                                 const ImportOptions& options = {});
+  virtual ~OnnxModel() = default;
+
+  /// Without the inputs that ImportOptions::inputs fixes.
+  virtual const std::vector<DeclaredTensor>& inputs() const = 0;
+  virtual const std::vector<DeclaredTensor>& outputs() const = 0;
+  bool open() const;  // whether a dim of an input is open
+
+  /// Shapes with every open dim 1.
+  GraphInputs DefaultInputs() const;
+  /// The same for `batch` rows: where the first dim of an input is open, it is `batch`.
+  /// kInvalidArgument names an input whose first dim is fixed to another size.
+  Result<GraphInputs> BatchInputs(std::int64_t batch) const;
+  /// `inputs` with the shapes of some inputs, by name. kInvalidArgument names an unknown input, and
+  /// what Check() says.
+  Result<GraphInputs> WithShapes(GraphInputs inputs,
+                                 const std::map<std::string, Dims>& shapes) const;
+  /// Shapes that are likely to be right when nobody has said any: images of 224 pixels, 16 steps of
+  /// a sequence, then other sizes. To be tried in this order.
+  std::vector<GraphInputs> Guesses() const;
+  /// Checks the shapes of a request. kInvalidArgument names the input and the rule.
+  Status Check(const GraphInputs& inputs) const;
+
+  /// The graph for these inputs, with all shapes, not yet folded and fused. Inputs whose contents
+  /// are given become constants. If the graph depends on the contents of inputs that are not given,
+  /// fails and adds their numbers to `deciding`.
+  virtual Result<Graph> Import(const GraphInputs& inputs,
+                               std::vector<std::size_t>* deciding = nullptr) const = 0;
+  /// The graph that lowering takes: Import, FoldConstants, FuseOps.
+  Result<Graph> Instantiate(const GraphInputs& inputs,
+                            std::vector<std::size_t>* deciding = nullptr) const;
+
+  /// Frees the contents of all deferred weights.
+  virtual void ReleaseWeights() const = 0;
+  const ImportOptions& options() const { return options_; }
+
+ private:
+  void SetSymbol(const std::string& symbol, std::int64_t size, GraphInputs& to) const;
+
+ protected:
+  explicit OnnxModel(ImportOptions options, std::string path)
+      : options_(std::move(options)), path_(std::move(path)) {}
+  const ImportOptions options_;
+  const std::string path_;
+};
+
+}  // namespace lagoon
