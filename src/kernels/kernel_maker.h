@@ -58,7 +58,15 @@ struct PackedKernel {
   KERNEL(TopK, TopKSpec)                      \
   KERNEL(Interpolate, InterpolateSpec)        \
   KERNEL(WindowPool, WindowPoolSpec)          \
-  KERNEL(DirectConv, DirectConvSpec)
+  KERNEL(DirectConv, DirectConvSpec)          \
+  KERNEL(CountTrue, CountTrueSpec)            \
+  KERNEL(NonZero, NonZeroSpec)                \
+  KERNEL(Compress, CompressSpec)              \
+  KERNEL(UniqueOrder, UniqueSpec)             \
+  KERNEL(UniqueGroups, UniqueSpec)            \
+  KERNEL(UniqueTake, UniqueSpec)              \
+  KERNEL(NonMaxChoose, NonMaxSpec)            \
+  KERNEL(NonMaxGather, NonMaxSpec)
 // clang-format on
 
 /// The factories of one kind of device. They take the specs of kernels/*.h; operands come in the

@@ -17,6 +17,8 @@
 #include "kernels/move/index_ops.h"
 #include "kernels/move/shape_ops.h"
 #include "kernels/move/transpose.h"
+#include "kernels/select/non_max.h"
+#include "kernels/select/select.h"
 #include "kernels/sequence/matmul.h"
 #include "kernels/sequence/recurrent.h"
 #include "kernels/window/interpolate.h"

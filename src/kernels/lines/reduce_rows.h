@@ -3,6 +3,7 @@
 // Reductions and scans along one axis for all element types; MakeReduce covers fp32 with vectors.
 
 #include <cstdint>
+#include <vector>
 
 #include "kernels/kernel.h"
 #include "plan/tensor.h"
@@ -53,6 +54,12 @@ struct TopKSpec {
   AxisSpec axis = {};
   std::size_t k = 1;
   bool largest = true;
+  /// k is the most. The actual k is a second input, one INT64, and is brought into [0, k]. There is
+  /// a third output, sizes (INT64): the dims of the results, `dims` with the actual k as axis
+  /// `dims_axis`. The results lie at the start of their memory.
+  bool computed_k = false;
+  std::vector<std::int64_t> dims = {};
+  std::size_t dims_axis = 0;
 };
 Result<Kernel> MakeTopK(const TopKSpec& spec);
 

@@ -114,7 +114,24 @@ struct TopKArgs {
   std::size_t axis = 1, inner = 1, k = 1;
   std::size_t pieces = 1;  // ranges of ranks, each written by its own block
   bool largest = true;
+  const std::int64_t* computed_k = nullptr;  // null: k
+  std::int64_t* sizes = nullptr;
+  std::int64_t dims[8] = {};
+  std::size_t rank = 0, dims_axis = 0;
 };
+
+/// The actual k. Block 0 writes the sizes.
+std::size_t ActualK(const TopKArgs& args) {
+  if (args.computed_k == nullptr) return args.k;
+  return static_cast<std::size_t>(
+      std::clamp<std::int64_t>(*args.computed_k, 0, static_cast<std::int64_t>(args.k)));
+}
+
+void WriteTopKSizes(const TopKArgs& args, std::size_t k) {
+  for (std::size_t axis = 0; axis < args.rank; ++axis) {
+    args.sizes[axis] = axis == args.dims_axis ? static_cast<std::int64_t>(k) : args.dims[axis];
+  }
+}
 
 /// An update of the heap counts as this many elements between two guard checks.
 constexpr std::size_t kUpdateWork = 32;
@@ -149,18 +166,19 @@ bool TopKBody(const void* raw, std::uint32_t block, BlockContext& ctx) {
     if (less || greater) return args.largest ? greater : less;
     return a.index < b.index;
   };
+  const std::size_t k = ActualK(args);
   const std::size_t line = block / args.pieces;
   const std::size_t outer = line / args.inner, column = line % args.inner;
   const T* const x = reinterpret_cast<const T*>(args.x) + outer * args.axis * args.inner + column;
   auto* const heap = reinterpret_cast<Entry*>(ctx.scratch().data());
   std::size_t size = 0, work = kElementsPerCheck;
-  for (std::size_t i = 0; i < args.axis; ++i, ++work) {
+  for (std::size_t i = 0; i < (k == 0 ? 0 : args.axis); ++i, ++work) {
     if (work >= kElementsPerCheck) {
       work = 0;
       if (ctx.ShouldLeave()) return false;
     }
     const Entry entry{Load(x[i * args.inner]), static_cast<std::int64_t>(i)};
-    if (size == args.k) {
+    if (size == k) {
       if (!better(entry, heap[0])) continue;
       std::pop_heap(heap, heap + size--, better);
     }
@@ -173,8 +191,9 @@ bool TopKBody(const void* raw, std::uint32_t block, BlockContext& ctx) {
     std::pop_heap(heap, heap + size, better);
   }
   if (ctx.ShouldLeave()) return false;
-  const std::size_t to = outer * args.k * args.inner + column;
-  const Range ranks = Share(args.k, args.pieces, block % args.pieces);
+  if (block == 0) WriteTopKSizes(args, k);
+  const std::size_t to = outer * k * args.inner + column;
+  const Range ranks = Share(k, args.pieces, block % args.pieces);
   for (std::size_t i = ranks.begin; i < ranks.end; ++i) {
     reinterpret_cast<T*>(args.values)[to + i * args.inner] = Store<T>(heap[i].value);
     args.indices[to + i * args.inner] = heap[i].index;
@@ -251,6 +270,12 @@ Result<Kernel> MakeTopK(const TopKSpec& spec) {
   args.k = spec.k;
   args.largest = spec.largest;
   args.pieces = CeilDivide(spec.k, kRanksPerBlock);
+  if (spec.computed_k) {
+    if (spec.dims.size() > std::size(args.dims)) return Invalid(kName, "more than 8 axes");
+    args.rank = spec.dims.size();
+    args.dims_axis = spec.dims_axis;
+    std::copy(spec.dims.begin(), spec.dims.end(), args.dims);
+  }
   Kernel kernel;
   kernel.name = kName;
   kernel.body = ForNumbers(spec.axis.type,
@@ -260,6 +285,10 @@ Result<Kernel> MakeTopK(const TopKSpec& spec) {
   kernel.args = ArgsImage(args);
   kernel.inputs = {offsetof(TopKArgs, x)};
   kernel.outputs = {offsetof(TopKArgs, values), offsetof(TopKArgs, indices)};
+  if (spec.computed_k) {
+    kernel.inputs.push_back(offsetof(TopKArgs, computed_k));
+    kernel.outputs.push_back(offsetof(TopKArgs, sizes));
+  }
   kernel.flops = static_cast<double>(spec.axis.outer * spec.axis.axis * spec.axis.inner);
   kernel.bytes_moved = kernel.flops * static_cast<double>(SizeOf(spec.axis.type));
   return kernel;
