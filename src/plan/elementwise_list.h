@@ -35,7 +35,7 @@ namespace lagoon {
   OP(HardSigmoid, .since = 6, .alpha = {"alpha", 0.2F}, .beta = {"beta", 0.5F}, .fuses = true,     \
      .row_ns = kShortNs)                                                                           \
   OP(Copy, .row_ns = kShortNs)                                                                     \
-  OP(Reciprocal, .since = 6, .vector_ns = 0.7, .row_ns = kShortNs)                                 \
+  OP(Reciprocal, .since = 6, .folds = true, .vector_ns = 0.7, .row_ns = kShortNs)                  \
   OP(Erf, .since = 9, .vector_ns = 3)                                                              \
   OP(Gelu, .fuses = true, .vector_ns = 3)                                                          \
   OP(GeluTanh, .vector_ns = 3)                                                                     \
@@ -45,7 +45,7 @@ namespace lagoon {
   OP(Elu, .since = 6, .alpha = {"alpha", 1}, .fuses = true, .vector_ns = 3)                        \
   OP(Floor, .since = 6, .folds = true)                                                             \
   OP(Ceil, .since = 6, .folds = true)                                                              \
-  OP(Round, .since = 11)
+  OP(Round, .since = 11, .folds = true)
 
 /// Functions of one float without a vector body.
 /// - Celu: max(0, x) + min(0, alpha * (exp(x / alpha) - 1))
@@ -53,7 +53,7 @@ namespace lagoon {
 /// - ThresholdedRelu: x > alpha ? x : 0
 /// - Shrink: x < -alpha ? x + beta : x > alpha ? x - beta : 0
 #define LAGOON_SCALAR_UNARY_OPS(OP)                                                                \
-  OP(Sign, .since = 9, .row_ns = kShortNs)                                                         \
+  OP(Sign, .since = 9, .folds = true, .row_ns = kShortNs)                                          \
   OP(Sin, .since = 7)                                                                              \
   OP(Cos, .since = 7)                                                                              \
   OP(Tan, .since = 7)                                                                              \
@@ -74,7 +74,7 @@ namespace lagoon {
 
 /// Functions of flags and bits.
 #define LAGOON_BIT_UNARY_OPS(OP)                                                                   \
-  OP(Not, .since = 1, .takes_flags = true, .row_ns = kShortNs)                                     \
+  OP(Not, .since = 1, .takes_flags = true, .folds = true, .row_ns = kShortNs)                      \
   OP(BitwiseNot, .since = 18, .row_ns = kShortNs)
 
 /// Tests of floats, with flags as results. IsInf: alpha and beta say whether negative and positive
@@ -92,8 +92,8 @@ namespace lagoon {
   OP(Mul, .since = 7, .folds = true)                                                               \
   OP(Div, .since = 7, .folds = true)                                                               \
   OP(Pow, .vector_ns = 15, .row_ns = {kLibraryNs, kLibraryNs, 70})                                 \
-  OP(Min, .since = 8, .any_inputs = true, .folds = true)                                           \
-  OP(Max, .since = 8, .any_inputs = true, .folds = true)
+  OP(Min, .since = 6, .any_inputs = true, .folds = true)                                           \
+  OP(Max, .since = 6, .any_inputs = true, .folds = true)
 
 /// Functions of two numbers without a vector body.
 /// - Mod: the result has the sign of b; Fmod: the sign of a
@@ -105,9 +105,9 @@ namespace lagoon {
 
 /// Functions of flags and bits.
 #define LAGOON_BIT_BINARY_OPS(OP)                                                                  \
-  OP(And, .since = 7, .takes_flags = true)                                                         \
-  OP(Or, .since = 7, .takes_flags = true)                                                          \
-  OP(Xor, .since = 7, .takes_flags = true)                                                         \
+  OP(And, .since = 7, .takes_flags = true, .folds = true)                                          \
+  OP(Or, .since = 7, .takes_flags = true, .folds = true)                                           \
+  OP(Xor, .since = 7, .takes_flags = true, .folds = true)                                          \
   OP(BitwiseAnd, .since = 18)                                                                      \
   OP(BitwiseOr, .since = 18)                                                                       \
   OP(BitwiseXor, .since = 18)                                                                      \
@@ -117,10 +117,10 @@ namespace lagoon {
 /// Comparisons, with flags as results.
 #define LAGOON_COMPARE_BINARY_OPS(OP)                                                              \
   OP(Equal)                                                                                        \
-  OP(Less, .since = 7)                                                                             \
-  OP(LessOrEqual, .since = 12)                                                                     \
-  OP(Greater, .since = 7)                                                                          \
-  OP(GreaterOrEqual, .since = 12)
+  OP(Less, .since = 7, .folds = true)                                                              \
+  OP(LessOrEqual, .since = 12, .folds = true)                                                      \
+  OP(Greater, .since = 7, .folds = true)                                                           \
+  OP(GreaterOrEqual, .since = 12, .folds = true)
 
 #define LAGOON_FUNCTION_NAME(name, ...) k##name,
 enum class UnaryOp : std::uint8_t {

@@ -1,6 +1,9 @@
 #include "plan/instance.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
+#include <bit>
 #include <cstring>
 
 #include "base/check.h"
@@ -8,143 +11,157 @@
 namespace lagoon {
 namespace {
 
-constexpr std::size_t kArgsAlignment = 64;
-
-std::size_t AlignUp(std::size_t bytes) {
-  return (bytes + kArgsAlignment - 1) / kArgsAlignment * kArgsAlignment;
+// An arena that grows gets up to an eighth more than needed, so that a slightly larger plan needs
+// no other one.
+std::size_t RoundedUp(std::size_t bytes) {
+  const std::size_t step = std::max<std::size_t>(std::bit_floor(bytes) / 8, 1);
+  return (bytes + step - 1) / step * step;
 }
 
-// Distance between the images of two versions of an op; all versions have the same struct.
-std::size_t ArgsStride(const PlanOp& op) { return AlignUp(op.args.size()); }
-
-std::size_t VersionCount(const PlanOp& op) { return std::max<std::size_t>(op.versions.size(), 1); }
-
-std::uint32_t MostBlocks(const PlanOp& op) {
-  std::uint32_t most = op.blocks;
-  for (const OpVersion& version : op.versions) most = std::max(most, version.blocks);
-  return most;
-}
-
-std::size_t MostArenaBytes(const LoadedPlan& loaded) {
-  std::size_t most = 0;
-  for (std::size_t size = 0; size < loaded.sizes(); ++size) {
-    most = std::max(most, loaded.at(size).arena_bytes);
+void Write(DeviceControl& device, const Buffer& memory) {
+  if (device.info().memory_on_host && memory.size() > 0) {
+    std::memset(memory.data(), 0, memory.size());
   }
-  return most;
 }
 
 }  // namespace
 
+std::unique_ptr<Instance> Instance::Create(DeviceControl& device) {
+  std::unique_ptr<Instance> instance(new Instance);
+  instance->device_ = &device;
+  return instance;
+}
+
 Result<std::unique_ptr<Instance>> Instance::Create(std::shared_ptr<const LoadedPlan> loaded,
                                                    DeviceControl& device) {
-  LAGOON_ASSIGN_OR_RETURN(Buffer arena,
-                          device.Allocate(MostArenaBytes(*loaded), MemoryKind::kDevice));
-  std::unique_ptr<Instance> instance = Create(std::move(loaded), std::move(arena));
-  instance->arena_on_host_ = device.info().memory_on_host;
+  std::unique_ptr<Instance> instance = Create(device);
+  LAGOON_ASSIGN_OR_RETURN(instance->first_, instance->Bind(std::move(loaded)));
+  instance->Select(*instance->first_);
   return instance;
 }
 
 std::unique_ptr<Instance> Instance::CreateOver(std::byte* arena,
                                                std::shared_ptr<const LoadedPlan> loaded) {
-  LAGOON_CHECK(arena != nullptr || MostArenaBytes(*loaded) == 0);
-  return Create(std::move(loaded), Buffer(arena, 0, [](void*, std::size_t) {}));
-}
-
-std::unique_ptr<Instance> Instance::Create(std::shared_ptr<const LoadedPlan> loaded, Buffer arena) {
   std::unique_ptr<Instance> instance(new Instance);
-  instance->loaded_ = std::move(loaded);
-  instance->arena_ = std::move(arena);
-  const LoadedPlan& plans = instance->loaded();
-  instance->bindings_.reserve(plans.sizes());
-  for (std::size_t size = 0; size < plans.sizes(); ++size) {
-    instance->bindings_.push_back(instance->Bind(plans.at(size)));
+  LAGOON_CHECK(arena != nullptr || loaded->plan.arena_bytes == 0);
+  instance->present_ = {arena, loaded->plan.arena_bytes};
+  {
+    const MutexLock lock(instance->bind_mutex_);
+    instance->largest_ = instance->present_;
   }
-  instance->Select(0);
-  instance->Reset();
+  Result<std::unique_ptr<PlanBinding>> first = instance->Bind(std::move(loaded));
+  LAGOON_CHECK(first.has_value());  // the arena suffices
+  instance->first_ = *std::move(first);
+  instance->Select(*instance->first_);
   return instance;
 }
 
-void Instance::Select(std::size_t size) { binding_ = &bindings_.at(size); }
+Instance::~Instance() {
+  delete waiting_.load();
+  for (Arena* former = former_.load(); former != nullptr;) {
+    const std::unique_ptr<Arena> freed(former);
+    former = freed->next;
+  }
+}
 
-Instance::Binding Instance::Bind(const Plan& plan) const {
-  Binding binding;
-  binding.plan = &plan;
-  for (const PlanOp& op : plan.ops) binding.AddProgress(op.blocks, MostBlocks(op));
-  for (const auto* tensors : {&plan.inputs, &plan.outputs}) {
-    for (const PlanTensor& tensor : *tensors) {
-      const std::uint32_t blocks = CopyBlocks(tensor.spec.bytes());
-      binding.AddProgress(blocks, blocks);
+// ---- The side that binds
+
+Result<std::unique_ptr<PlanBinding>> Instance::Bind(std::shared_ptr<const LoadedPlan> loaded,
+                                                    Buffer memory) {
+  std::unique_ptr<PlanBinding> binding(new PlanBinding(*this, std::move(loaded)));
+  const std::size_t bytes = binding->plan().arena_bytes;
+  const MutexLock lock(bind_mutex_);
+  FreeUnusedLocked();
+  if (bytes > largest_.bytes) {
+    if (memory.size() < bytes) {
+      LAGOON_ASSIGN_OR_RETURN(memory, Allocate(bytes));
     }
+    Offer(std::move(memory));
   }
-
-  std::size_t args_bytes = kArgsAlignment;
-  for (const PlanOp& op : plan.ops) args_bytes += VersionCount(op) * ArgsStride(op);
-  binding.args.resize(args_bytes);
-  void* cursor = binding.args.data();
-  std::size_t space = args_bytes;
-  LAGOON_CHECK(std::align(kArgsAlignment, 1, cursor, space) != nullptr);
-  auto* args = static_cast<std::byte*>(cursor);
-
-  binding.deps.resize(plan.ops.size() + plan.outputs.size());
-  for (std::size_t i = 0; i < plan.ops.size(); ++i) {
-    BindOp(binding, i, args);
-    args += VersionCount(plan.ops[i]) * ArgsStride(plan.ops[i]);
-  }
-  for (std::size_t output = 0; output < plan.outputs.size(); ++output) {
-    for (const std::uint32_t producer : plan.outputs[output].ops) {
-      binding.deps[plan.ops.size() + output].push_back(
-          {binding.progress[producer].get(), plan.ops[producer].blocks});
-    }
-  }
-  binding.dependents.resize(plan.ops.size());
-  const auto depend = [&](std::vector<Dep>& deps, const std::vector<std::uint32_t>& on) {
-    for (std::size_t i = 0; i < on.size(); ++i) binding.dependents[on[i]].push_back(&deps[i]);
-  };
-  for (std::size_t i = 0; i < plan.ops.size(); ++i) depend(binding.deps[i], plan.ops[i].deps);
-  for (std::size_t i = 0; i < plan.outputs.size(); ++i) {
-    depend(binding.deps[plan.ops.size() + i], plan.outputs[i].ops);
-  }
+  if (bytes > replaced_.bytes) binding->claim_ = claim_;
+  // A guess: Select() corrects the pointers if the present arena is another one by then.
+  binding->PointTo(largest_.base);
   return binding;
 }
 
-void Instance::BindOp(Binding& binding, std::size_t index, std::byte* args) const {
-  const Plan& plan = *binding.plan;
-  const PlanOp& op = plan.ops[index];
-  for (std::size_t version = 0; version < VersionCount(op); ++version) {
-    const std::vector<std::byte>& from = op.versions.empty() ? op.args : op.versions[version].args;
-    LAGOON_CHECK(from.size() == op.args.size());
-    std::byte* to = args + version * ArgsStride(op);
-    std::copy(from.begin(), from.end(), to);
-    for (const Relocation& relocation : op.relocations) {
-      const Buffer& buffer = relocation.region == Region::kWeights ? loaded_->weights : arena_;
-      const std::byte* target = buffer.data() + relocation.offset;
-      std::memcpy(to + relocation.args_offset, &target, sizeof(target));
-    }
-  }
-  std::vector<Dep>& deps = binding.deps[index];
-  for (const std::uint32_t on : op.deps) {
-    deps.push_back({binding.progress[on].get(), plan.ops[on].blocks});
-  }
-  for (std::size_t input = 0; input < plan.inputs.size(); ++input) {
-    for (const std::uint32_t reader : plan.inputs[input].ops) {
-      const Progress* copy = binding.progress[plan.ops.size() + input].get();
-      if (reader == index) deps.push_back({copy, copy->blocks()});
-    }
-  }
-  Launch launch;
-  launch.kernel = op.kernel;
-  launch.args = args + op.version * ArgsStride(op);
-  launch.progress = binding.progress[index].get();
-  launch.deps = deps;
-  binding.launches.push_back(launch);
-  binding.versions.push_back(op.version);
-  binding.recut.reserve(plan.ops.size());
+Result<Buffer> Instance::AllocateFor(const Plan& plan) {
+  const MutexLock lock(bind_mutex_);
+  FreeUnusedLocked();
+  if (plan.arena_bytes <= largest_.bytes) return Buffer();
+  return Allocate(plan.arena_bytes);
 }
 
-void Instance::Binding::AddProgress(std::uint32_t blocks, std::uint32_t most_blocks) {
-  const std::size_t words = Progress::WordsFor(most_blocks);
-  bitmaps.push_back(std::make_unique<std::atomic<std::uint64_t>[]>(words));
-  progress.push_back(std::make_unique<Progress>(blocks, std::span(bitmaps.back().get(), words)));
+Result<Buffer> Instance::Allocate(std::size_t bytes) {
+  if (device_ == nullptr) {
+    return Fail(ErrorCode::kResourceExhausted,
+                fmt::format("the plan needs an arena of {} bytes; the instance has one of {} bytes "
+                            "that cannot grow",
+                            bytes, largest_.bytes));
+  }
+  const std::size_t rounded = largest_.bytes == 0 ? bytes : RoundedUp(bytes);
+  Result<Buffer> memory = device_->Allocate(rounded, MemoryKind::kDevice);
+  if (!memory && rounded > bytes) memory = device_->Allocate(bytes, MemoryKind::kDevice);
+  if (memory) Write(*device_, *memory);  // the system provides the memory here, not during a job
+  return memory;
+}
+
+// Lets the arena wait until Select() takes it.
+void Instance::Offer(Buffer memory) {
+  auto arena = std::make_unique<Arena>(Arena{std::move(memory)});
+  const Place larger{arena->memory.data(), arena->memory.size()};
+  // acq_rel: the side that takes the arena sees its fields.
+  const std::unique_ptr<Arena> unneeded(
+      waiting_.exchange(arena.release(), std::memory_order_acq_rel));
+  if (unneeded == nullptr) {  // no arena waited: `largest_` is the present one
+    replaced_ = largest_;
+    claim_ = std::make_shared<const int>();
+  }
+  largest_ = larger;
+}
+
+void Instance::FreeUnused() {
+  const MutexLock lock(bind_mutex_);
+  FreeUnusedLocked();
+}
+
+void Instance::FreeUnusedLocked() {
+  // acquire: pairs with the push in TakeLargerArena().
+  for (Arena* former = former_.exchange(nullptr, std::memory_order_acquire); former != nullptr;) {
+    const std::unique_ptr<Arena> freed(former);
+    former = freed->next;
+  }
+  // Claims are copied only under the mutex. Without other claims, all bindings that are left fit
+  // into the present arena, so that no Select() needs the one that waits.
+  if (claim_ == nullptr || claim_.use_count() > 1) return;
+  const std::unique_ptr<Arena> unneeded(waiting_.exchange(nullptr, std::memory_order_acq_rel));
+  if (unneeded != nullptr) largest_ = replaced_;  // else Select() has taken it
+  claim_ = nullptr;
+}
+
+// ---- The side that runs jobs
+
+void Instance::Select(PlanBinding& binding) {
+  LAGOON_CHECK(binding.instance_ == this);
+  const std::size_t bytes = binding.plan().arena_bytes;
+  if (bytes > present_.bytes) TakeLargerArena(bytes);
+  if (binding.arena_ != present_.base) binding.PointTo(present_.base);
+  binding_ = &binding;
+}
+
+// Bind() made sure that there is an arena of `bytes`. If it is not the present one, it waits, or a
+// still larger one does.
+void Instance::TakeLargerArena(std::size_t bytes) {
+  std::unique_ptr<Arena> larger(waiting_.exchange(nullptr, std::memory_order_acq_rel));
+  LAGOON_CHECK(larger != nullptr && larger->memory.size() >= bytes);
+  present_ = {larger->memory.data(), larger->memory.size()};
+  arena_.swap(larger);
+  if (larger == nullptr) return;
+  Arena* const replaced = larger.release();  // freed by the other side
+  replaced->next = former_.load(std::memory_order_relaxed);
+  // release: the thread that frees the arena sees `next`, and comes after all that used the arena.
+  while (!former_.compare_exchange_weak(replaced->next, replaced, std::memory_order_release,
+                                        std::memory_order_relaxed)) {
+  }
 }
 
 Copy Instance::InputCopy(std::size_t input, const void* host) {
@@ -153,7 +170,7 @@ Copy Instance::InputCopy(std::size_t input, const void* host) {
   copy.to = arena(tensor.range);
   copy.from = host;
   copy.bytes = tensor.spec.bytes();
-  copy.progress = binding_->progress[plan().ops.size() + input].get();
+  copy.progress = binding_->progress_[plan().ops.size() + input];
   return copy;
 }
 
@@ -163,39 +180,23 @@ Copy Instance::OutputCopy(std::size_t output, void* host) {
   copy.to = host;
   copy.from = arena(tensor.range);
   copy.bytes = tensor.spec.bytes();
-  copy.progress = binding_->progress[plan().ops.size() + plan().inputs.size() + output].get();
-  copy.deps = binding_->deps[plan().ops.size() + output];
+  copy.progress = binding_->progress_[plan().ops.size() + plan().inputs.size() + output];
+  copy.deps = binding_->deps_[plan().ops.size() + output];
   return copy;
 }
 
 void Instance::Touch() {
-  if (arena_on_host_ && arena_.size() > 0) std::memset(arena_.data(), 0, arena_.size());
+  if (arena_ != nullptr) Write(*device_, arena_->memory);
 }
 
 void Instance::UseVersion(std::size_t index, std::uint32_t version) {
   LAGOON_CHECK(version < plan().ops[index].versions.size() && progress(index).done() == 0);
-  if (binding_->versions[index] == version) return;
-  if (std::find(binding_->recut.begin(), binding_->recut.end(), index) == binding_->recut.end()) {
-    binding_->recut.push_back(index);
-  }
+  if (binding_->versions_[index] == version) return;
+  std::vector<std::size_t>& recut = binding_->recut_;
+  if (std::ranges::find(recut, index) == recut.end()) recut.push_back(index);
   binding_->Recut(index, version);
 }
 
-void Instance::Binding::Recut(std::size_t index, std::uint32_t version) {
-  const PlanOp& op = plan->ops[index];
-  const std::uint32_t blocks = op.versions[version].blocks;
-  auto* image = static_cast<const std::byte*>(launches[index].args);
-  launches[index].args = image + (std::ptrdiff_t{version} - std::ptrdiff_t{versions[index]}) *
-                                     static_cast<std::ptrdiff_t>(ArgsStride(op));
-  versions[index] = version;
-  progress[index]->Reset(blocks);
-  for (Dep* dep : dependents[index]) dep->blocks = blocks;
-}
-
-void Instance::Reset() {
-  for (const std::size_t op : binding_->recut) binding_->Recut(op, plan().ops[op].version);
-  binding_->recut.clear();
-  for (const auto& progress : binding_->progress) progress->Reset();
-}
+void Instance::Reset() { binding_->Reset(); }
 
 }  // namespace lagoon

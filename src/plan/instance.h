@@ -1,57 +1,97 @@
 #pragma once
 
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
 #include <memory>
-#include <span>
-#include <vector>
 
+#include "base/mutex.h"
 #include "base/status.h"
 #include "plan/plan.h"
+#include "plan/plan_binding.h"
 
 namespace lagoon {
 
-/// A loaded plan bound to an arena of its own: launches ready to submit, one Progress record per
-/// op, and one per graph input and output for its copy. Runs one job at a time, of any batch size
-/// of the plan. Not thread-safe.
+/// An arena and the plans that are bound to it. Runs one job at a time, of any of these plans.
+///
+/// The arena is shared by the plans, and grows when a plan needs more. Two sides use an instance:
+///
+/// - Bind() and FreeUnused(): any thread, also while a job runs. They allocate and free memory.
+///
+/// - All other methods: one thread at a time, in a dispatcher under its lock. They do not allocate
+///   and do not wait for the first side, which may be a thread of low priority: the two sides
+///   exchange arenas through atomics.
 class Instance {
  public:
-  /// Allocates the arena on `device`, large enough for the largest batch. kResourceExhausted if
-  /// there is no memory. Allocates no weight memory: `loaded` is shared.
+  /// Without a plan and without an arena. `device` must live as long as Bind() is called.
+  static std::unique_ptr<Instance> Create(DeviceControl& device);
+
+  /// With one plan, bound and selected: first(). kResourceExhausted if there is no memory.
   static Result<std::unique_ptr<Instance>> Create(std::shared_ptr<const LoadedPlan> loaded,
                                                   DeviceControl& device);
 
-  /// Uses `arena`, which the caller owns and which must outlive the instance. It must have the
-  /// Plan::arena_bytes of the largest batch; null where that is 0.
+  /// The same over `arena`, which the caller owns and which must outlive the instance. It must have
+  /// the plan's arena_bytes; null where that is 0. Such an arena does not grow.
   static std::unique_ptr<Instance> CreateOver(std::byte* arena,
                                               std::shared_ptr<const LoadedPlan> loaded);
+  ~Instance();
+  Instance(const Instance&) = delete;
+  Instance& operator=(const Instance&) = delete;
 
-  /// The plans of all batch sizes. Any thread.
-  const LoadedPlan& loaded() const { return *loaded_; }
-  /// Selects plan `size` of loaded() for plan() and all methods below. At first the smallest is
-  /// selected. Only between jobs.
-  void Select(std::size_t size);
-  const Plan& plan() const { return *binding_->plan; }
+  // ---- Any thread, also while a job runs
+
+  /// Makes a plan ready to run. Where the plan needs more than the largest arena so far, this
+  /// allocates an arena that waits until Select() takes it: kResourceExhausted if there is no
+  /// memory. Calls FreeUnused() first. `memory`: from AllocateFor() for this plan, or empty.
+  Result<std::unique_ptr<PlanBinding>> Bind(std::shared_ptr<const LoadedPlan> loaded,
+                                            Buffer memory = {});
+
+  /// Allocates the arena that Bind() would allocate. Empty if the plan needs no larger one. A
+  /// caller that binds a plan to several instances allocates for all of them first: if one has no
+  /// memory, the arenas of the others have not grown.
+  Result<Buffer> AllocateFor(const Plan& plan);
+
+  /// Frees the arenas that a larger one has replaced. Also frees the arena that waits, if all plans
+  /// that need it are gone.
+  void FreeUnused();
+
+  // ---- One thread at a time
+
+  /// Selects the plan for plan() and all methods below. Takes a larger arena if the plan needs it,
+  /// and lets the plan's pointers point to the arena. Only between jobs. `binding` was made by
+  /// Bind() of this instance, and lives until another one is selected or the methods below are not
+  /// called any more.
+  void Select(PlanBinding& binding);
+
+  /// The plan that the instance was created with; null if it was created without one.
+  PlanBinding* first() const { return first_.get(); }
+  const Plan& plan() const { return binding_->plan(); }
 
   /// The launch of op `index`, with its dependencies (input copies included). The caller sets id,
   /// stream, rank and guards.
-  const Launch& launch(std::size_t index) const { return binding_->launches[index]; }
-  Progress& progress(std::size_t index) { return *binding_->progress[index]; }
-  const Progress& progress(std::size_t index) const { return *binding_->progress[index]; }
+  const Launch& launch(std::size_t index) const { return binding_->launches_[index]; }
+  Progress& progress(std::size_t index) { return *binding_->progress_[index]; }
+  const Progress& progress(std::size_t index) const { return *binding_->progress_[index]; }
+  /// The records that progress() returns, for a launch of another job that has a guard on one.
+  const std::shared_ptr<ProgressRecords>& records() const { return binding_->records_; }
+  /// A count of the launches of op `index` in flight. The caller counts. At first 0.
+  std::uint32_t& in_flight(std::size_t index) { return binding_->in_flight_[index]; }
+  std::uint32_t in_flight(std::size_t index) const { return binding_->in_flight_[index]; }
 
   /// Cuts op `index` as its `version` says (PlanOp::versions), until the next Reset(). Only while
-  /// no block of the op is done, and no launch names the op or one that depends on it. Does not
-  /// allocate.
+  /// no block of the op is done, and no launch names the op or one that depends on it.
   void UseVersion(std::size_t index, std::uint32_t version);
   /// The version in use. 0 if the op has only one.
-  std::uint32_t version(std::size_t index) const { return binding_->versions[index]; }
+  std::uint32_t version(std::size_t index) const { return binding_->versions_[index]; }
 
   /// Copies between host memory and the arena. `host`: the tensor's bytes; must stay valid until
   /// the copy retires.
   Copy InputCopy(std::size_t input, const void* host);
   Copy OutputCopy(std::size_t output, void* host);
-  std::byte* arena(const ByteRange& range) const { return arena_.data() + range.offset; }
+  std::byte* arena(const ByteRange& range) const { return present_.base + range.offset; }
 
   /// Writes the whole arena, so that the system provides all its memory before the next job. Does
-  /// nothing if the host cannot reach the arena. Only between jobs.
+  /// nothing if the host cannot reach the arena, or does not own it. Only between jobs.
   void Touch();
 
   /// Resets all records of the selected plan for the next job, and cuts every op as the plan does.
@@ -59,33 +99,40 @@ class Instance {
   void Reset();
 
  private:
-  /// One plan bound to the arena.
-  struct Binding {
-    const Plan* plan = nullptr;
-    std::vector<std::byte> args;  // images of all versions of all ops
-    std::vector<std::unique_ptr<std::atomic<std::uint64_t>[]>> bitmaps;
-    std::vector<std::unique_ptr<Progress>> progress;  // ops, then inputs, then outputs
-    std::vector<std::vector<Dep>> deps;               // ops, then outputs
-    std::vector<std::vector<Dep*>> dependents;        // by op: the deps that refer to it
-    std::vector<Launch> launches;
-    std::vector<std::uint32_t> versions;  // version in use, by op
-    std::vector<std::size_t> recut;       // ops whose version is not the plan's
-
-    void AddProgress(std::uint32_t blocks, std::uint32_t most_blocks);
-    void Recut(std::size_t index, std::uint32_t version);
+  struct Arena {
+    Buffer memory;
+    Arena* next = nullptr;  // in former_
+  };
+  struct Place {
+    std::byte* base = nullptr;
+    std::size_t bytes = 0;
   };
 
-  static std::unique_ptr<Instance> Create(std::shared_ptr<const LoadedPlan> loaded, Buffer arena);
-
   Instance() = default;
-  Binding Bind(const Plan& plan) const;
-  void BindOp(Binding& binding, std::size_t index, std::byte* args) const;
+  Result<Buffer> Allocate(std::size_t bytes) REQUIRES(bind_mutex_);
+  void Offer(Buffer memory) REQUIRES(bind_mutex_);
+  void FreeUnusedLocked() REQUIRES(bind_mutex_);
+  void TakeLargerArena(std::size_t bytes);
 
-  std::shared_ptr<const LoadedPlan> loaded_;
-  Buffer arena_;
-  bool arena_on_host_ = true;
-  std::vector<Binding> bindings_;  // one per batch size
-  Binding* binding_ = nullptr;     // the selected one
+  // Of the side that binds. largest_ only grows, except when the arena that waits is freed.
+  Mutex bind_mutex_;
+  DeviceControl* device_ = nullptr;         // null: the arena does not grow
+  Place largest_ GUARDED_BY(bind_mutex_);   // the arena that waits; if none does, the present one
+  Place replaced_ GUARDED_BY(bind_mutex_);  // while an arena waits: the present one
+  // Shared with the bindings that need the arena that waits, if one does.
+  std::shared_ptr<const void> claim_ GUARDED_BY(bind_mutex_);
+
+  // Between the sides. The side that binds puts an arena that waits, and either side takes it.
+  // Always larger than every arena that was put before, if it is still needed (FreeUnused()).
+  std::atomic<Arena*> waiting_{nullptr};
+  std::atomic<Arena*> former_{nullptr};  // a stack of replaced arenas, taken as a whole
+
+  // Of the side that runs jobs.
+  Place present_;
+  std::unique_ptr<Arena> arena_;  // null: there is none, or the caller owns it
+  PlanBinding* binding_ = nullptr;
+
+  std::unique_ptr<PlanBinding> first_;
 };
 
 }  // namespace lagoon

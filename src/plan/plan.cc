@@ -1,12 +1,18 @@
 #include "plan/plan.h"
 
+#include <algorithm>
+
+#include "base/check.h"
+
 namespace lagoon {
 
-std::optional<std::size_t> LoadedPlan::SizeFor(std::int64_t batch) const {
-  for (std::size_t size = 0; size < sizes(); ++size) {
-    if (at(size).batch == batch) return size;
-  }
-  return std::nullopt;
+const std::byte* LoadedPlan::Weight(std::size_t offset) const {
+  const auto after = std::ranges::upper_bound(weights, offset, {},
+                                              [](const auto& chunk) { return chunk->offset; });
+  LAGOON_CHECK(after != weights.begin());
+  const WeightChunk& chunk = **std::prev(after);
+  LAGOON_CHECK(offset - chunk.offset <= chunk.memory.size());
+  return chunk.memory.data() + (offset - chunk.offset);
 }
 
 }  // namespace lagoon

@@ -5,7 +5,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
-#include <optional>
 #include <string>
 #include <vector>
 
@@ -15,7 +14,8 @@
 
 namespace lagoon {
 
-/// Where bytes live. Weights are shared by all instances of a model; the arena is private to one.
+/// Where bytes live. All plans and instances of a model share the weights. Each instance has an
+/// arena of its own.
 enum class Region : std::uint8_t { kWeights, kArena };
 
 /// A byte range of a region: [offset, offset + bytes).
@@ -77,7 +77,7 @@ struct PlanOp {
 struct PlanTensor {
   TensorSpec spec;
   ByteRange range;
-  /// Inputs: the ops that read it. Outputs: the ops that produce it.
+  /// Inputs: the ops that read it. Outputs: the ops that produce it; none if it has no elements.
   std::vector<std::uint32_t> ops;
 };
 
@@ -89,7 +89,7 @@ struct PlanBuffer {
 
 struct Plan {
   std::string model;
-  std::int64_t batch = 1;  // number of rows: the first dim of every input
+  std::int64_t batch = 1;  // number of rows, for statistics: the first dim of the inputs
   std::vector<PlanOp> ops;
   std::vector<PlanTensor> inputs;
   std::vector<PlanTensor> outputs;
@@ -100,18 +100,21 @@ struct Plan {
   Nanoseconds standalone{0};  // latency of one execution alone on the device; 0: not profiled
 };
 
-/// A model with its weights on a device. One per model, shared by its instances. The plans of
-/// several batch sizes share the weights; their inputs and outputs differ only in the first dims.
-struct LoadedPlan {
-  Plan plan;                 // plan of the smallest batch
-  std::vector<Plan> larger;  // plans of the other batch sizes, ascending
-  Buffer weights;
+/// A part of a model's constants on a device. The plans that read it share it.
+struct WeightChunk {
+  std::size_t offset = 0;  // of the part's first byte in Region::kWeights
+  Buffer memory;
+};
 
-  std::size_t sizes() const { return 1 + larger.size(); }
-  const Plan& at(std::size_t size) const { return size == 0 ? plan : larger[size - 1]; }
-  Plan& at(std::size_t size) { return size == 0 ? plan : larger[size - 1]; }
-  /// Index of the plan for a batch of exactly `batch` rows.
-  std::optional<std::size_t> SizeFor(std::int64_t batch) const;
+/// A plan for one set of input shapes, with the weights that it reads on a device. Shared by the
+/// instances that are bound to it.
+struct LoadedPlan {
+  Plan plan;
+  std::vector<std::shared_ptr<const WeightChunk>> weights;  // ascending by offset
+
+  /// The place of byte `offset` of Region::kWeights. A bug if no chunk has this byte. The end of a
+  /// chunk is allowed too, for a tensor without elements.
+  const std::byte* Weight(std::size_t offset) const;
 };
 
 }  // namespace lagoon

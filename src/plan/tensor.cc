@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <charconv>
+
 #include "base/check.h"
 #include "plan/element.h"
 
@@ -61,6 +63,22 @@ std::int64_t ElementCount(const Dims& dims) {
   std::int64_t count = 1;
   for (const std::int64_t dim : dims) count *= dim;
   return count;
+}
+
+std::optional<Dims> ParseDims(std::string_view text) {
+  Dims dims;
+  while (!text.empty()) {
+    if (!dims.empty()) {
+      if (text.front() != 'x') return std::nullopt;
+      text.remove_prefix(1);
+    }
+    std::int64_t size = 0;
+    const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), size);
+    if (error != std::errc{} || size < 0) return std::nullopt;
+    dims.push_back(size);
+    text.remove_prefix(static_cast<std::size_t>(end - text.data()));
+  }
+  return dims;
 }
 
 }  // namespace lagoon

@@ -2,6 +2,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -38,6 +39,9 @@ using Dims = std::vector<std::int64_t>;
 
 /// "[1,3,224,224]", as messages print it.
 std::string ToString(const Dims& dims);
+
+/// Reads "1x3x224x224"; nothing if `text` is no list of sizes from 0 on. A scalar is "".
+std::optional<Dims> ParseDims(std::string_view text);
 /// Product of the dims; 1 for a scalar. Every dim must be >= 0 and the product must fit (the
 /// importer checks both).
 std::int64_t ElementCount(const Dims& dims);
@@ -45,7 +49,7 @@ std::int64_t ElementCount(const Dims& dims);
 struct TensorSpec {
   std::string name;
   DataType type = DataType::kFloat32;
-  Dims dims;  // all known and positive
+  Dims dims;  // all known; a tensor with a dim of 0 has no elements
 
   std::size_t bytes() const { return static_cast<std::size_t>(ElementCount(dims)) * SizeOf(type); }
 };

@@ -2,16 +2,13 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
-#include <functional>
 #include <utility>
 
-#include "base/check.h"
 #include "base/heap.h"
+#include "graph/guard.h"
 #include "kernels/cpu_kernels.h"
 #include "program/link/check_plan.h"
 #include "program/link/link.h"
-#include "program/link/weights.h"
 #include "program/lower/builder.h"
 
 namespace lagoon {
@@ -20,7 +17,7 @@ namespace {
 Result<LoweredProgram> LowerGraph(Graph graph, const CompileOptions& options) {
   LAGOON_ASSIGN_OR_RETURN(LoweredProgram program,
                           Lower(std::move(graph), options.model,
-                                {options.precision, options.batches.size() > 1, options.kernels}));
+                                {options.precision, options.many_shapes, options.kernels}));
   if (program.ops.size() <= kMaxPlanOps) return program;
   return Fail(
       ErrorCode::kResourceExhausted,
@@ -29,40 +26,30 @@ Result<LoweredProgram> LowerGraph(Graph graph, const CompileOptions& options) {
                   options.model, program.ops.size(), kMaxPlanOps, kMaxGraphNodes));
 }
 
-Result<std::shared_ptr<LoadedPlan>> BuildPlans(std::vector<LoweredProgram> programs, Device& device,
-                                               const CompileOptions& options) {
-  LAGOON_ASSIGN_OR_RETURN(PackedWeights weights, PackWeights(programs, device));
+Result<std::shared_ptr<LoadedPlan>> BuildPlan(LoweredProgram program, WeightStore& store,
+                                              Device& device, const CompileOptions& options) {
+  LAGOON_ASSIGN_OR_RETURN(PackedWeights weights, store.Pack(program));
   auto loaded = std::make_shared<LoadedPlan>();
-  for (std::size_t i = 0; i < programs.size(); ++i) {
-    LAGOON_ASSIGN_OR_RETURN(Plan plan,
-                            LinkPlan(programs[i], weights, device,
-                                     {options.model, options.batches[i], i, options.in_place}));
-    LAGOON_RETURN_IF_ERROR(CheckPlan(plan));
-    if (i == 0) {
-      loaded->plan = std::move(plan);
-    } else {
-      loaded->larger.push_back(std::move(plan));
-    }
-  }
-  loaded->weights = std::move(weights.memory);
+  LAGOON_ASSIGN_OR_RETURN(loaded->plan,
+                          LinkPlan(program, weights, device, {options.model, options.in_place}));
+  LAGOON_RETURN_IF_ERROR(CheckPlan(loaded->plan, weights.chunks));
+  loaded->weights = std::move(weights.chunks);
   return loaded;
 }
 
-Result<std::shared_ptr<LoadedPlan>> CompileGraphs(std::vector<Graph> graphs, Device& device,
-                                                  const CompileOptions& options) {
+Status CheckPrecision(const CompileOptions& options) {
   const KernelMaker& kernels = options.kernels == nullptr ? CpuKernels() : *options.kernels;
   Status able = kernels.CheckPrecision(options.precision);
   if (!able) return Annotate(fmt::format("model '{}'", options.model), std::move(able).error());
-  std::vector<LoweredProgram> programs;
-  for (std::size_t i = 0; i < graphs.size(); ++i) {
-    auto program = LowerGraph(std::move(graphs[i]), options);
-    if (!program && i > 0) {
-      return Annotate(fmt::format("batch {}", options.batches[i]), std::move(program).error());
-    }
-    LAGOON_RETURN_IF_ERROR(program);
-    programs.push_back(*std::move(program));
-  }
-  auto loaded = BuildPlans(std::move(programs), device, options);
+  return {};
+}
+
+Result<std::shared_ptr<LoadedPlan>> CompileWith(Graph graph, WeightStore& store, Device& device,
+                                                const CompileOptions& options) {
+  auto program = WithoutExceptions([&] { return LowerGraph(std::move(graph), options); });
+  if (!program) return tl::unexpected(std::move(program).error());
+  auto loaded =
+      WithoutExceptions([&] { return BuildPlan(*std::move(program), store, device, options); });
   ReturnFreedMemory();
   if (!loaded) return Annotate(fmt::format("model '{}'", options.model), std::move(loaded).error());
   return loaded;
@@ -70,21 +57,36 @@ Result<std::shared_ptr<LoadedPlan>> CompileGraphs(std::vector<Graph> graphs, Dev
 
 }  // namespace
 
+Result<std::unique_ptr<ModelCompiler>> ModelCompiler::Read(const std::string& path, Device& device,
+                                                           CompileOptions options) {
+  LAGOON_RETURN_IF_ERROR(CheckPrecision(options));
+  auto model = OnnxModel::Read(path, options.import);
+  if (!model) return Annotate(fmt::format("model '{}'", options.model), std::move(model).error());
+  options.many_shapes = options.many_shapes && (*model)->open();
+  return std::unique_ptr<ModelCompiler>(
+      new ModelCompiler(*std::move(model), device, std::move(options)));
+}
+
+Result<std::shared_ptr<LoadedPlan>> ModelCompiler::Compile(const GraphInputs& inputs,
+                                                           std::vector<std::size_t>* deciding) {
+  auto graph = model_->Instantiate(inputs, deciding);
+  if (!graph) return Annotate(fmt::format("model '{}'", options_.model), std::move(graph).error());
+  auto loaded = CompileWith(*std::move(graph), weights_, device_, options_);
+  model_->ReleaseWeights();
+  return loaded;
+}
+
 Result<std::shared_ptr<LoadedPlan>> CompileModel(const std::string& path, Device& device,
                                                  const CompileOptions& options) {
-  LAGOON_CHECK(!options.batches.empty());
-  LAGOON_CHECK(std::is_sorted(options.batches.begin(), options.batches.end(), std::less_equal<>()));
-  auto graphs = LoadGraphs(path, options.batches, options.import);
-  if (!graphs) return Annotate(fmt::format("model '{}'", options.model), std::move(graphs).error());
-  return CompileGraphs(*std::move(graphs), device, options);
+  LAGOON_ASSIGN_OR_RETURN(const auto compiler, ModelCompiler::Read(path, device, options));
+  return compiler->Compile(compiler->model().DefaultInputs());
 }
 
 Result<std::shared_ptr<LoadedPlan>> CompileGraph(Graph graph, Device& device,
                                                  const CompileOptions& options) {
-  LAGOON_CHECK(options.batches.size() == 1);
-  std::vector<Graph> graphs;
-  graphs.push_back(std::move(graph));
-  return CompileGraphs(std::move(graphs), device, options);
+  LAGOON_RETURN_IF_ERROR(CheckPrecision(options));
+  WeightStore store(device);
+  return CompileWith(std::move(graph), store, device, options);
 }
 
 }  // namespace lagoon

@@ -10,10 +10,12 @@
 #include "base/status.h"
 #include "device/device.h"
 #include "graph/graph.h"
+#include "graph/onnx_model.h"
 #include "kernels/kernel_maker.h"
 #include "plan/instance.h"
 #include "plan/plan.h"
 #include "plan/precision.h"
+#include "program/link/weight_store.h"
 
 namespace lagoon {
 
@@ -21,9 +23,9 @@ struct CompileOptions {
   std::string model;  // name for messages
   ImportOptions import;
   bool in_place = false;  // see LinkOptions
-  /// Batch sizes to compile for, ascending, at least one (LoadGraphs says what the file must
-  /// allow). Their plans share the weights.
-  std::vector<std::int64_t> batches = {1};
+  /// True if plans for several shapes may share the weights, which are then packed in the form for
+  /// any number of rows. Without effect on a model whose file fixes all shapes.
+  bool many_shapes = false;
   Precision precision = Precision::kFp32;
   /// Makes the device's kernels; null: the CPU's. Borrowed; the kernels' images (Kernel::cuda) must
   /// outlive the device.
@@ -33,27 +35,49 @@ struct CompileOptions {
 /// A model with more kernels is refused, because ordering them takes quadratic time and memory.
 inline constexpr std::size_t kMaxPlanOps = 8192;
 
-/// Compiles an ONNX file for `device` and packs the weights into device memory. Blocking: seconds
-/// for a large model. Memory holds at most the packed weights and the constants that are not packed
-/// yet. Share the result as const only after profiling. Errors name model, node, op and opset, and
-/// the batch if there are several. Any thread; the device may be serving requests.
+/// A model that is compiled for one set of input shapes after the other. Its plans share the
+/// packed weights. Not thread-safe, but any thread may use it while the device serves requests.
+class ModelCompiler {
+ public:
+  /// Reads the file: seconds for a large model. `device` outlives the compiler and its plans.
+  static Result<std::unique_ptr<ModelCompiler>> Read(const std::string& path, Device& device,
+                                                     CompileOptions options);
+
+  const OnnxModel& model() const { return *model_; }
+
+  /// The plan for these inputs. The first one packs the weights, which takes seconds for a large
+  /// model; later ones take milliseconds. Memory holds at most the packed weights and the constants
+  /// that are not packed yet. Costs are estimates: share the result as const after profiling.
+  /// Errors name model, node, op and opset. `deciding`: see OnnxModel::Import.
+  Result<std::shared_ptr<LoadedPlan>> Compile(const GraphInputs& inputs,
+                                              std::vector<std::size_t>* deciding = nullptr);
+
+ private:
+  ModelCompiler(std::unique_ptr<OnnxModel> model, Device& device, CompileOptions options)
+      : model_(std::move(model)), device_(device), options_(std::move(options)), weights_(device) {}
+
+  const std::unique_ptr<OnnxModel> model_;
+  Device& device_;
+  const CompileOptions options_;
+  WeightStore weights_;
+};
+
+/// Compiles an ONNX file for inputs of its default shapes (OnnxModel::DefaultInputs).
 Result<std::shared_ptr<LoadedPlan>> CompileModel(const std::string& path, Device& device,
                                                  const CompileOptions& options);
 
-/// The same for a graph in memory, which must be folded and fused or equivalent, for the one batch
-/// size in `options`.
+/// The same for a graph in memory, which must be folded and fused or equivalent.
 Result<std::shared_ptr<LoadedPlan>> CompileGraph(Graph graph, Device& device,
                                                  const CompileOptions& options);
 
-/// Runs the plan `size` of `loaded` `runs` times (at least once) and replaces its costs by medians:
+/// Runs the plan `runs` times (at least once) and replaces its costs by medians:
 /// the time of every kernel alone on the device, and the latency of the whole run, copies included.
 /// The device must be idle, and no other code may use the device or `loaded` meanwhile.
 /// kResourceExhausted: no memory for an arena; kInternal: the device was lost.
-Status ProfilePlan(LoadedPlan& loaded, Device& device, int runs, std::size_t size = 0);
+Status ProfilePlan(LoadedPlan& loaded, Device& device, int runs);
 
-/// Replaces the costs of `plan` by those of `measured`, the plan of the same model for another
-/// batch size, times the ratio of the batch sizes. If the two plans have different ops, replaces
-/// only the latency.
+/// Gives `plan` the costs of `measured`, a plan of the same model for other shapes: of each op with
+/// an equal name, scaled by the ratio of the two estimates, and its choice of version.
 void ScaleProfile(const Plan& measured, Plan& plan, std::uint32_t units);
 
 /// Runs one inference of the instance's selected plan synchronously, without a dispatcher, on an

@@ -8,87 +8,15 @@
 #include "kernels/elementwise/row_functions.h"
 #include "plan/element.h"
 #include "plan/elementwise_ops.h"
-#include "program/testing/run_graph.h"
+#include "program/testing/typed_graph.h"
 
 namespace lagoon {
 namespace {
 
-using Bytes = std::vector<std::byte>;
-
-template <typename T>
-Bytes ToBytes(const std::vector<T>& values) {
-  Bytes bytes(values.size() * sizeof(T));
-  std::memcpy(bytes.data(), values.data(), bytes.size());
-  return bytes;
-}
-
-template <typename T>
-std::vector<T> FromBytes(const Bytes& bytes) {
-  std::vector<T> values(bytes.size() / sizeof(T));
-  std::memcpy(values.data(), bytes.data(), bytes.size());
-  return values;
-}
-
-/// A graph in the normal form, with values of any types.
-class TypedGraph {
- public:
-  TypedGraph() { graph_.opset = 17; }
-
-  ValueId Add(DataType type, const Dims& dims) {
-    Value value;
-    value.name = "v" + std::to_string(graph_.values.size());
-    value.type = type;
-    value.dims = dims;
-    value.shape_known = true;
-    graph_.values.push_back(std::move(value));
-    return static_cast<ValueId>(graph_.values.size() - 1);
-  }
-  ValueId Input(DataType type, const Dims& dims) {
-    graph_.inputs.push_back(Add(type, dims));
-    return graph_.inputs.back();
-  }
-  template <typename T>
-  ValueId Known(DataType type, const Dims& dims, const std::vector<T>& values) {
-    const ValueId id = Add(type, dims);
-    graph_.value(id).constant =
-        Constant{type, dims, std::make_shared<const Bytes>(ToBytes(values))};
-    return id;
-  }
-  ValueId Op(const std::string& op, std::vector<ValueId> inputs, DataType type, const Dims& dims,
-             std::map<std::string, Attribute> attributes = {}) {
-    Node node;
-    node.name = op;
-    node.op = op;
-    node.inputs = std::move(inputs);
-    node.outputs = {Add(type, dims)};
-    node.attributes = std::move(attributes);
-    graph_.nodes.push_back(node);
-    return node.outputs[0];
-  }
-  void Output(ValueId id) { graph_.outputs.push_back(id); }
-
-  /// The outputs of one run.
-  std::vector<Bytes> Run(const std::vector<Bytes>& inputs) const {
-    const auto device = testing::MakeDevice(2);
-    const auto loaded = testing::Compile(graph_, *device);
-    if (loaded == nullptr) return std::vector<Bytes>(graph_.outputs.size());
-    auto instance = Instance::Create(loaded, *device);
-    std::vector<const void*> in;
-    std::vector<Bytes> results;
-    std::vector<void*> out;
-    for (const Bytes& input : inputs) in.push_back(input.data());
-    for (const PlanTensor& output : loaded->plan.outputs) {
-      results.emplace_back(output.spec.bytes());
-    }
-    for (Bytes& result : results) out.push_back(result.data());
-    const Status run = RunOnce(**instance, *device, in, out);
-    EXPECT_TRUE(run) << run.error().message;
-    return results;
-  }
-
- private:
-  Graph graph_;
-};
+using testing::Bytes;
+using testing::FromBytes;
+using testing::ToBytes;
+using testing::TypedGraph;
 
 using I64 = std::vector<std::int64_t>;
 using U8 = std::vector<std::uint8_t>;

@@ -54,7 +54,7 @@ TEST(InPlace, SumsReplaceTheirShortcuts) {
   ASSERT_NE(in_place, nullptr);
   EXPECT_EQ(InPlaceOps(apart->plan), 0u);
   EXPECT_EQ(InPlaceOps(in_place->plan), 4u);
-  EXPECT_TRUE(CheckPlan(in_place->plan));
+  EXPECT_TRUE(CheckPlan(in_place->plan, in_place->weights));
   auto instance = Instance::Create(in_place, *device);
   ASSERT_TRUE(instance);
   testing::ExpectOutputs(g, testing::RunOn(**instance, *device, g));
@@ -73,7 +73,7 @@ TEST(InPlace, AShortcutThatSomebodyStillReadsStays) {
   const auto device = testing::MakeDevice(2);
   const auto loaded = CompileInPlace(g, *device);
   ASSERT_NE(loaded, nullptr);
-  EXPECT_TRUE(CheckPlan(loaded->plan));
+  EXPECT_TRUE(CheckPlan(loaded->plan, loaded->weights));
   auto instance = Instance::Create(loaded, *device);
   ASSERT_TRUE(instance);
   testing::ExpectOutputs(g, testing::RunOn(**instance, *device, g));

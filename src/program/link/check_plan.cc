@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <optional>
+#include <utility>
 
 #include "program/link/ordering.h"
 
@@ -22,7 +23,8 @@ bool Contains(const ByteRange& outer, const ByteRange& inner) {
 
 class Checker {
  public:
-  explicit Checker(const Plan& plan) : plan_(plan), ordering_(Deps(plan)) {}
+  Checker(const Plan& plan, std::span<const std::shared_ptr<const WeightChunk>> weights)
+      : plan_(plan), weights_(weights), ordering_(Deps(plan)) {}
 
   Status Run() const {
     for (std::uint32_t i = 0; i < plan_.ops.size(); ++i) {
@@ -47,17 +49,26 @@ class Checker {
                 fmt::format("model '{}': op {} '{}' {}", plan_.model, op, plan_.ops[op].name, why));
   }
 
-  std::size_t RegionBytes(Region region) const {
-    return region == Region::kWeights ? plan_.weight_bytes : plan_.arena_bytes;
+  /// Where the region, or the part of the weights that has the byte `offset`, begins and ends.
+  std::pair<std::size_t, std::size_t> RegionOf(const ByteRange& range) const {
+    if (range.region == Region::kArena) return {0, plan_.arena_bytes};
+    for (const auto& chunk : weights_) {
+      if (range.offset >= chunk->offset && range.offset - chunk->offset < chunk->memory.size()) {
+        return {chunk->offset, chunk->offset + chunk->memory.size()};
+      }
+    }
+    return {0, 0};
   }
 
   Status CheckRanges(std::uint32_t i) const {
     const PlanOp& op = plan_.ops[i];
     for (const std::vector<ByteRange>* ranges : {&op.reads, &op.writes}) {
       for (const ByteRange& range : *ranges) {
-        const std::size_t limit = RegionBytes(range.region);
-        if (range.bytes == 0 || range.offset > limit || range.bytes > limit - range.offset) {
-          return Broken(i, fmt::format("names {} of a region of {} bytes", Describe(range), limit));
+        const auto [begin, end] = RegionOf(range);
+        if (range.bytes == 0 || range.offset < begin || range.offset > end ||
+            range.bytes > end - range.offset) {
+          return Broken(i,
+                        fmt::format("names {} of a region [{},{})", Describe(range), begin, end));
         }
       }
     }
@@ -146,6 +157,7 @@ class Checker {
   }
 
   Status CheckOutput(const PlanTensor& output) const {
+    if (output.range.bytes == 0 && output.ops.empty()) return {};
     ByteRange written;
     const auto writer =
         LastWriter(static_cast<std::uint32_t>(plan_.ops.size()), output.range, &written);
@@ -156,6 +168,7 @@ class Checker {
   }
 
   const Plan& plan_;
+  std::span<const std::shared_ptr<const WeightChunk>> weights_;
   Ordering ordering_;
 };
 
@@ -173,9 +186,9 @@ Status CheckDeps(const Plan& plan) {
 
 }  // namespace
 
-Status CheckPlan(const Plan& plan) {
+Status CheckPlan(const Plan& plan, std::span<const std::shared_ptr<const WeightChunk>> weights) {
   LAGOON_RETURN_IF_ERROR(CheckDeps(plan));
-  return Checker(plan).Run();
+  return Checker(plan, weights).Run();
 }
 
 }  // namespace lagoon

@@ -1,11 +1,14 @@
 #pragma once
 
+#include <memory>
+#include <span>
+
 #include "base/status.h"
 #include "plan/plan.h"
 
 namespace lagoon {
 
-/// Proves that a plan is safe in any order that its dependencies allow:
+/// Proves that a plan over these `weights` is safe in any order that its dependencies allow:
 /// - dependencies point backwards; ranges lie in their regions; only the arena is written;
 /// - pointers in an op's arguments lie in its access sets;
 /// - no op writes a graph input, or bytes that it reads, except the exact range that an in-place op
@@ -15,6 +18,6 @@ namespace lagoon {
 ///   graph output reads was written by the ops that the output names.
 /// kInternal names the first pair of ops that breaks a rule, and the bytes. Quadratic in the number
 /// of ops.
-Status CheckPlan(const Plan& plan);
+Status CheckPlan(const Plan& plan, std::span<const std::shared_ptr<const WeightChunk>> weights);
 
 }  // namespace lagoon

@@ -37,7 +37,10 @@ Plan Diamond() {
 }
 
 std::string Complaint(const Plan& plan) {
-  const Status status = CheckPlan(plan);
+  std::byte bytes[64];
+  const std::shared_ptr<const WeightChunk> weights[] = {std::make_shared<const WeightChunk>(
+      WeightChunk{0, Buffer(bytes, sizeof(bytes), [](void*, std::size_t) {})})};
+  const Status status = CheckPlan(plan, weights);
   return status ? "" : status.error().message;
 }
 
@@ -94,7 +97,7 @@ TEST(CheckPlan, FindsAReadOfNothing) {
 TEST(CheckPlan, FindsRangesOutsideTheirRegion) {
   Plan plan = Diamond();
   plan.ops[0].reads[1].bytes = 65;
-  EXPECT_THAT(Complaint(plan), HasSubstr("weights [0,65) of a region of 64 bytes"));
+  EXPECT_THAT(Complaint(plan), HasSubstr("weights [0,65) of a region [0,64)"));
 }
 
 TEST(CheckPlan, FindsWritesToWeights) {

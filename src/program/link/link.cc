@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <map>
 #include <numeric>
+#include <optional>
 #include <tuple>
 
 #include "program/link/memory_plan.h"
@@ -49,8 +50,7 @@ class Linker {
 
   Result<Plan> Link(const LinkOptions& options) {
     plan_.model = options.model;
-    plan_.batch = options.batch;
-    program_index_ = options.program;
+    plan_.batch = Rows();
     plan_.weight_bytes = weights_.bytes;
     FindUses();
     const auto deps = ReduceDeps(DataDeps());
@@ -70,6 +70,17 @@ class Linker {
  private:
   static std::size_t Index(BufferId id) { return static_cast<std::size_t>(id); }
   bool IsConstant(BufferId id) const { return program_.buffer(id).constant; }
+
+  /// The first dim of all inputs; 1 if they differ.
+  std::int64_t Rows() const {
+    std::optional<std::int64_t> rows;
+    for (const LoweredTensor& input : program_.inputs) {
+      if (input.spec.dims.empty()) return 1;
+      if (rows.value_or(input.spec.dims[0]) != input.spec.dims[0]) return 1;
+      rows = input.spec.dims[0];
+    }
+    return rows.value_or(1);
+  }
 
   void FindUses() {
     for (std::uint32_t i = 0; i < program_.ops.size(); ++i) {
@@ -175,7 +186,7 @@ class Linker {
       uses.push_back(uses_[i]);
     }
     const MemoryPlan memory = PlanMemory(uses, ordering);
-    offsets_ = weights_.offsets[program_index_];
+    offsets_ = weights_.offsets;
     for (std::size_t i = 0; i < placed.size(); ++i) offsets_[placed[i]] = memory.offsets[i];
     for (std::size_t i = 0; i < uses_.size(); ++i) {
       if (!Used(i)) continue;
@@ -242,8 +253,8 @@ class Linker {
     }
     for (const LoweredTensor& output : program_.outputs) {
       const BufferUse& use = uses_[Index(output.buffer)];
-      plan_.outputs.push_back(
-          {output.spec, RangeOf({output.buffer, 0, use.bytes}), {use.producer}});
+      plan_.outputs.push_back({output.spec, RangeOf({output.buffer, 0, use.bytes}), {}});
+      if (use.bytes > 0) plan_.outputs.back().ops = {use.producer};
     }
   }
 
@@ -256,7 +267,6 @@ class Linker {
   std::vector<std::uint32_t> group_start_;  // by op; for in-place ops only
   std::vector<std::size_t> offsets_;        // by BufferId, in the buffer's region
   std::map<std::tuple<Body, const CudaImage*, std::size_t>, KernelHandle> kernels_;
-  std::size_t program_index_ = 0;
   Plan plan_;
 };
 

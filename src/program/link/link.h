@@ -5,7 +5,7 @@
 #include "base/status.h"
 #include "device/device.h"
 #include "plan/plan.h"
-#include "program/link/weights.h"
+#include "program/link/weight_store.h"
 #include "program/lower/builder.h"
 
 namespace lagoon {
@@ -14,9 +14,7 @@ namespace lagoon {
 inline constexpr std::uint32_t kMaxInPlaceGroup = 9;
 
 struct LinkOptions {
-  std::string model;        // name of the plan
-  std::int64_t batch = 1;   // batch size of the plan
-  std::size_t program = 0;  // index among the programs whose weights were packed together
+  std::string model;  // name of the plan
   /// Outputs replace inputs that are not read afterwards, where the kernels allow it, as in many
   /// engines. Such kernels cannot simply be run again. Each one can be restored by an idempotent
   /// group of at most kMaxInPlaceGroup ops, whose inputs stay in memory for this purpose.

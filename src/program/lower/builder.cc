@@ -79,7 +79,8 @@ ValueId ProgramBuilder::AddValue(const std::string& name, Constant constant, std
 std::string ProgramBuilder::KeyOf(ValueId constant) const {
   const auto known = keys_.find(constant);
   if (known != keys_.end()) return known->second;
-  return fmt::format("{}", fmt::ptr(graph_.value(constant).constant->bytes.get()));
+  const ConstantData& bytes = graph_.value(constant).constant->bytes;
+  return ToString(bytes.identity() ? bytes.identity() : IdentityOf(std::span(*bytes)));
 }
 
 Tensor ProgramBuilder::NewTensor(const std::string& name, const Dims& dims, Layout layout,
@@ -106,13 +107,17 @@ void ProgramBuilder::Define(ValueId value, const Tensor& tensor) {
 
 Result<Tensor> ProgramBuilder::PlaceConstant(ValueId value) {
   const Value& v = graph_.value(value);
-  const std::shared_ptr<const std::vector<std::byte>> bytes = v.constant->bytes;
+  const ConstantData bytes = v.constant->bytes;
   Tensor tensor;
   tensor.dims = v.dims;
   tensor.type = v.type;
   tensor.buffer = AddConstant(
-      v.name, bytes->size(),
-      [bytes](std::byte* to) { std::memcpy(to, bytes->data(), bytes->size()); }, KeyOf(value));
+      v.name, bytes.size(),
+      [bytes](std::byte* to) {
+        std::memcpy(to, bytes->data(), bytes.size());
+        bytes.Release();
+      },
+      KeyOf(value));
   Define(value, tensor);
   return tensor;
 }
@@ -120,6 +125,9 @@ Result<Tensor> ProgramBuilder::PlaceConstant(ValueId value) {
 Result<Tensor> ProgramBuilder::Use(ValueId value, Layout layout) {
   const std::optional<Tensor>& place = places(value)[static_cast<std::size_t>(layout)];
   if (place) return *place;
+  if (ElementCount(dims(value)) == 0) {
+    return NewTensor(graph_.value(value).name, dims(value), layout, type(value));
+  }
   if (constant(value) != nullptr && !places(value)[0]) {
     LAGOON_ASSIGN_OR_RETURN(const Tensor tensor, PlaceConstant(value));
     if (layout == Layout::kPlain) return tensor;
@@ -175,6 +183,13 @@ Status ProgramBuilder::Emit(const std::string& name, Kernel kernel, std::vector<
                             std::vector<Operand> outputs) {
   LAGOON_CHECK(kernel.inputs.size() == inputs.size());
   LAGOON_CHECK(kernel.outputs.size() == outputs.size());
+  for (const std::vector<Operand>* operands : {&inputs, &outputs}) {
+    for (const Operand& operand : *operands) {
+      if (operand.bytes > 0) continue;
+      return Fail(ErrorCode::kUnimplemented,
+                  fmt::format("value '{}' has no elements", program_.buffer(operand.buffer).name));
+    }
+  }
   const bool at_load = kernel.body != nullptr && AllConstant(inputs);
   for (const Operand& output : outputs) program_.buffer(output.buffer).constant = at_load;
   (at_load ? program_.load_ops : program_.ops)
@@ -220,8 +235,10 @@ Result<LoweredTensor> ProgramBuilder::PlaceOutput(ValueId value) {
       std::any_of(program_.inputs.begin(), program_.inputs.end(),
                   [&](const LoweredTensor& input) { return input.buffer == tensor.buffer; });
   const Value& v = graph_.value(value);
-  // An output needs its own place in the arena and an op to wait for.
-  if (is_input || program_.buffer(tensor.buffer).constant) {
+  // An output needs its own place in the arena and an op to wait for, unless it has no elements.
+  if (ElementCount(v.dims) == 0) {
+    tensor = NewTensor(v.name, v.dims, Layout::kPlain, v.type);
+  } else if (is_input || program_.buffer(tensor.buffer).constant) {
     UnarySpec copy;
     copy.op = UnaryOp::kCopy;
     copy.type = v.type;

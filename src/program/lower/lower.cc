@@ -1,5 +1,6 @@
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <array>
 #include <cstring>
 #include <limits>
@@ -17,17 +18,21 @@ namespace lagoon {
 namespace {
 
 Constant ToFloat32(const Constant& constant) {
-  return WithElementType(constant.type, [&]<typename T>(std::type_identity<T>) {
-    const std::size_t count = constant.bytes->size() / sizeof(T);
-    auto bytes = std::make_shared<std::vector<std::byte>>(count * sizeof(float));
-    for (std::size_t i = 0; i < count; ++i) {
-      T from;
-      std::memcpy(&from, constant.bytes->data() + i * sizeof(T), sizeof(T));
-      const auto to = ConvertElement<float>(from);
-      std::memcpy(bytes->data() + i * sizeof(float), &to, sizeof(float));
-    }
-    return Constant{DataType::kFloat32, constant.dims, std::move(bytes)};
-  });
+  const auto convert = [](std::span<const Constant> sources) {
+    const Constant& from = sources[0];
+    return WithElementType(from.type, [&]<typename T>(std::type_identity<T>) {
+      const std::size_t count = from.bytes.size() / sizeof(T);
+      ConstantData::Bytes bytes(count * sizeof(float));
+      for (std::size_t i = 0; i < count; ++i) {
+        T element;
+        std::memcpy(&element, from.bytes->data() + i * sizeof(T), sizeof(T));
+        const auto to = ConvertElement<float>(element);
+        std::memcpy(bytes.data() + i * sizeof(float), &to, sizeof(float));
+      }
+      return bytes;
+    });
+  };
+  return DerivedConstant(DataType::kFloat32, constant.dims, "to fp32", {constant}, convert);
 }
 
 /// An fp32 value with the contents of `value`.
@@ -98,7 +103,7 @@ Table JoinFamilies() {
        {AttentionLowerings(), EinsumLowerings(), ElementwiseLowerings(), IndexLowerings(),
         IntegerConvLowerings(), MatmulLowerings(), MoveLowerings(), NormalizeLowerings(),
         QuantizeLowerings(), RecurrentLowerings(), ReduceLowerings(), ResizeLowerings(),
-        TakeLowerings(), WindowLowerings()}) {
+        SelectLowerings(), TakeLowerings(), WindowLowerings()}) {
     for (const Lowering& lowering : family) {
       const bool is_new = table.emplace(lowering.op, &lowering).second;
       LAGOON_CHECK(is_new);
@@ -117,13 +122,26 @@ const Lowering* FindLowering(std::string_view op) {
   return elementwise::FindBinary(op) != nullptr ? &kBinary : nullptr;
 }
 
-Status LowerNode(ProgramBuilder& builder, const Node& node) {
+Status LowerWithElements(ProgramBuilder& builder, const Node& node) {
   const Lowering* found = FindLowering(node.op);
   if (found == nullptr) return Fail(ErrorCode::kUnimplemented, "the op has no kernel");
   if (!found->fuses) LAGOON_RETURN_IF_ERROR(CheckNotFused(node));
   if (found->types == Lowering::kAny) return found->lower(builder, node);
   LAGOON_ASSIGN_OR_RETURN(const bool fp32, IsFloat32(builder, node));
   return fp32 ? found->lower(builder, node) : LowerConverted(builder, node, found->lower);
+}
+
+bool HasEmptyValue(const ProgramBuilder& builder, const Node& node) {
+  const auto is_empty = [&](ValueId id) {
+    return id != kNoValue && ElementCount(builder.dims(id)) == 0;
+  };
+  return std::any_of(node.inputs.begin(), node.inputs.end(), is_empty) ||
+         std::any_of(node.outputs.begin(), node.outputs.end(), is_empty);
+}
+
+Status LowerNode(ProgramBuilder& builder, const Node& node) {
+  if (HasEmptyValue(builder, node)) return LowerEmpty(builder, node, LowerWithElements);
+  return LowerWithElements(builder, node);
 }
 
 Result<std::uint32_t> ToSize(std::int64_t value, std::string_view what) {

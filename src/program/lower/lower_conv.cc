@@ -38,6 +38,7 @@ Fill FillOf(const DenseOp& op, const PackedKernel& packed) {
   if (op.transposed) {
     return [weights = op.weights, pack = packed.pack](std::byte* to) {
       pack(weights.floats().data(), to);
+      weights.bytes.Release();
     };
   }
   const std::size_t k = op.spec.in_channels, n = op.spec.out_channels;
@@ -47,6 +48,7 @@ Fill FillOf(const DenseOp& op, const PackedKernel& packed) {
     for (std::size_t i = 0; i < k; ++i) {
       for (std::size_t j = 0; j < n; ++j) flipped[j * k + i] = w[i * n + j];
     }
+    weights.bytes.Release();
     pack(flipped.data(), to);
   };
 }
@@ -175,6 +177,7 @@ Status EmitSparse(ProgramBuilder& builder, const Node& node, const ConvNode& con
       node.name + ".weights", packed.weight_bytes,
       [weights = conv.weights, pack = packed.pack](std::byte* to) {
         pack(weights.floats().data(), to);
+        weights.bytes.Release();
       },
       fmt::format("{} {} {}", conv.key, packed.form, packed.kernel.name));
   const Tensor y =

@@ -36,6 +36,7 @@ std::span<const Lowering> QuantizeLowerings();
 std::span<const Lowering> RecurrentLowerings();
 std::span<const Lowering> ReduceLowerings();
 std::span<const Lowering> ResizeLowerings();
+std::span<const Lowering> SelectLowerings();
 std::span<const Lowering> TakeLowerings();
 std::span<const Lowering> WindowLowerings();
 
@@ -50,6 +51,14 @@ Status LowerPackedMatMul(ProgramBuilder& builder, const Node& node);  // and Gem
 Status LowerConv(ProgramBuilder& builder, const Node& node);
 /// On plain tensors; the weights may be computed.
 Status LowerDirectConv(ProgramBuilder& builder, const Node& node);
+
+/// lower_empty.cc: lowers a node some of whose values may have no elements. Calls `otherwise` if
+/// its inputs all have elements and so has an output; empty parts of a Concat or Split are left out
+/// of the node that `otherwise` gets.
+Status LowerEmpty(ProgramBuilder& builder, Node node, LowerFunction otherwise);
+
+/// lower_select.cc: Compress with a computed condition.
+Status LowerComputedCompress(ProgramBuilder& builder, const Node& node);
 
 /// Lowers a node with floats that are not all fp32: converts its inputs and outputs.
 Status LowerConverted(ProgramBuilder& builder, const Node& node, LowerFunction lower);

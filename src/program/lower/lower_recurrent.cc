@@ -106,11 +106,13 @@ class Direction {
 
   /// This direction's part of the constant input weights.
   Constant InputWeights(const Constant& all) const {
-    const std::size_t bytes = all.bytes->size() / static_cast<std::size_t>(sizes_.directions);
-    const auto begin = all.bytes->begin() + static_cast<std::ptrdiff_t>(bytes) * index_;
-    auto own =
-        std::make_shared<std::vector<std::byte>>(begin, begin + static_cast<std::ptrdiff_t>(bytes));
-    return {all.type, {sizes_.gates * sizes_.hidden, sizes_.input}, std::move(own)};
+    const std::size_t bytes = all.bytes.size() / static_cast<std::size_t>(sizes_.directions);
+    const auto take = [bytes, index = index_](std::span<const Constant> sources) {
+      const auto begin = sources[0].bytes->begin() + static_cast<std::ptrdiff_t>(bytes) * index;
+      return ConstantData::Bytes(begin, begin + static_cast<std::ptrdiff_t>(bytes));
+    };
+    return DerivedConstant(all.type, {sizes_.gates * sizes_.hidden, sizes_.input},
+                           fmt::format("direction {}", index_), {all}, take);
   }
 
   ValueId AddValue(const std::string& name, const Tensor& tensor) {

@@ -248,11 +248,28 @@ Status LowerTopK(ProgramBuilder& builder, const Node& node) {
   const Tensor indices =
       builder.NewTensor(node.name + ".indices", dims, Layout::kPlain, DataType::kInt64);
   if (node.outputs[0] != kNoValue) builder.Define(node.outputs[0], values);
-  if (node.outputs.size() > 1) builder.Define(node.outputs[1], indices);
-  const TopKSpec spec{line.axis, static_cast<std::size_t>(node.Int("k", 1)),
-                      node.Int("largest", 1) != 0};
-  return builder.Emit(node.name, [&](auto& make) { return make.TopK(spec); }, {builder.All(line.x)},
-                      {builder.All(values), builder.All(indices)});
+  if (node.outputs.size() > 1 && node.outputs[1] != kNoValue) {
+    builder.Define(node.outputs[1], indices);
+  }
+  TopKSpec spec{line.axis, static_cast<std::size_t>(node.Int("k", 1)), node.Int("largest", 1) != 0};
+  std::vector<Operand> inputs{builder.All(line.x)};
+  std::vector<Operand> outputs{builder.All(values), builder.All(indices)};
+  if (node.inputs.size() > 1) {
+    spec.k = spec.axis.axis;
+    spec.computed_k = true;
+    spec.dims = dims;
+    spec.dims_axis = static_cast<std::size_t>(node.Int("axis", 0));
+    LAGOON_ASSIGN_OR_RETURN(const Tensor k, builder.Use(node.inputs[1], Layout::kPlain));
+    const ValueId id = builder.graph().value(node.outputs[0]).sizes;
+    const Tensor sizes =
+        builder.NewTensor(node.name + ":sizes", builder.dims(id), Layout::kPlain, DataType::kInt64);
+    builder.Define(id, sizes);
+    inputs.push_back(builder.All(k));
+    outputs.push_back(builder.All(sizes));
+  }
+  return builder.Emit(
+      node.name, [&](auto& make) { return make.TopK(spec); }, std::move(inputs),
+      std::move(outputs));
 }
 
 Status LowerSoftmax(ProgramBuilder& builder, const Node& node) {

@@ -81,6 +81,7 @@ Status LowerTile(ProgramBuilder& builder, const Node& node) {
 }
 
 Status LowerCompress(ProgramBuilder& builder, const Node& node) {
+  if (node.inputs.size() > 1) return LowerComputedCompress(builder, node);
   LAGOON_ASSIGN_OR_RETURN(Tensor x, builder.Use(node.inputs[0], Layout::kPlain));
   std::int64_t axis = node.Int("axis", -1);
   if (axis < 0) {

@@ -181,23 +181,26 @@ Result<Tensor> EmitDirectConv(ProgramBuilder& builder, const Node& node, const T
 Constant MirroredWeights(const Constant& w, std::int64_t groups) {
   const std::int64_t in = w.dims[0] / groups, out = w.dims[1];
   const std::int64_t taps = ElementCount(Dims(w.dims.begin() + 2, w.dims.end()));
-  const std::span<const float> from = w.floats();
-  auto bytes = std::make_shared<std::vector<std::byte>>(w.bytes->size());
-  auto* const to = reinterpret_cast<float*>(bytes->data());
-  for (std::int64_t g = 0; g < groups; ++g) {
-    for (std::int64_t i = 0; i < in; ++i) {
-      for (std::int64_t o = 0; o < out; ++o) {
-        for (std::int64_t t = 0; t < taps; ++t) {
-          to[((g * out + o) * in + i) * taps + taps - 1 - t] =
-              from[static_cast<std::size_t>(((g * in + i) * out + o) * taps + t)];
+  const auto mirror = [groups, in, out, taps](std::span<const Constant> sources) {
+    const std::span<const float> from = sources[0].floats();
+    std::vector<float> to(from.size());
+    for (std::int64_t g = 0; g < groups; ++g) {
+      for (std::int64_t i = 0; i < in; ++i) {
+        for (std::int64_t o = 0; o < out; ++o) {
+          for (std::int64_t t = 0; t < taps; ++t) {
+            to[static_cast<std::size_t>(((g * out + o) * in + i) * taps + taps - 1 - t)] =
+                from[static_cast<std::size_t>(((g * in + i) * out + o) * taps + t)];
+          }
         }
       }
     }
-  }
+    return BytesOf(to);
+  };
   Dims dims = w.dims;
   dims[0] = groups * out;
   dims[1] = in;
-  return {DataType::kFloat32, std::move(dims), std::move(bytes)};
+  return DerivedConstant(DataType::kFloat32, std::move(dims), fmt::format("mirror {}", groups), {w},
+                         mirror);
 }
 
 /// The same for computed weights.

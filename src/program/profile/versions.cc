@@ -19,16 +19,15 @@ std::size_t MostVersions(const Plan& plan) {
 }
 
 // Ops with fewer versions than others repeat theirs; additional samples do no harm.
-Status MeasureRound(LoadedPlan& loaded, std::size_t size, Device& device, std::size_t round,
-                    int runs) {
-  Plan& plan = loaded.at(size);
+Status MeasureRound(LoadedPlan& loaded, Device& device, std::size_t round, int runs) {
+  Plan& plan = loaded.plan;
   for (PlanOp& op : plan.ops) {
     if (!op.versions.empty()) {
       UseVersion(op, static_cast<std::uint32_t>(round % op.versions.size()));
     }
   }
   LAGOON_ASSIGN_OR_RETURN(const std::vector<Nanoseconds> kernels,
-                          MeasureKernels(loaded, device, runs, size));
+                          MeasureKernels(loaded, device, runs));
   const std::uint32_t units = std::max(device.info().units, 1u);
   for (std::size_t i = 0; i < kernels.size(); ++i) {
     PlanOp& op = plan.ops[i];
@@ -124,13 +123,12 @@ void PruneVersions(PlanOp& op, std::uint32_t units, std::size_t keep) {
   while (op.versions.size() > std::max<std::size_t>(keep, 1)) Drop(op, MostSuperfluous(op));
 }
 
-Status ProfileVersions(LoadedPlan& loaded, Device& device, const VersionOptions& options,
-                       std::size_t size) {
-  Plan& plan = loaded.at(size);
+Status ProfileVersions(LoadedPlan& loaded, Device& device, const VersionOptions& options) {
+  Plan& plan = loaded.plan;
   const std::size_t rounds = MostVersions(plan);
   const int steps = static_cast<int>(rounds) + 1;
   for (std::size_t round = 0; round < rounds; ++round) {
-    LAGOON_RETURN_IF_ERROR(MeasureRound(loaded, size, device, round, options.runs));
+    LAGOON_RETURN_IF_ERROR(MeasureRound(loaded, device, round, options.runs));
     if (options.progress) options.progress(static_cast<int>(round) + 1, steps);
   }
   const std::uint32_t units = std::max(device.info().units, 1u);
@@ -140,7 +138,7 @@ Status ProfileVersions(LoadedPlan& loaded, Device& device, const VersionOptions&
     if (options.measured) options.measured(op);
     PruneVersions(op, units, options.keep);
   }
-  LAGOON_RETURN_IF_ERROR(ProfilePlan(loaded, device, options.runs, size));
+  LAGOON_RETURN_IF_ERROR(ProfilePlan(loaded, device, options.runs));
   if (options.progress) options.progress(steps, steps);
   return {};
 }

@@ -30,10 +30,9 @@ struct VersionOptions {
 /// Measures every version of every op in its place, between its neighbours: the whole plan runs
 /// `runs` times with the first version of each op, then with the second, and so on. Then puts the
 /// fastest version of each op into use and prunes the others (PruneVersions); the plan's costs
-/// become those of ProfilePlan. For the plan `size` of `loaded` only. The device must be idle, and
+/// become those of ProfilePlan. The device must be idle, and
 /// no instance of the plan may exist. Errors as ProfilePlan.
-Status ProfileVersions(LoadedPlan& loaded, Device& device, const VersionOptions& options,
-                       std::size_t size = 0);
+Status ProfileVersions(LoadedPlan& loaded, Device& device, const VersionOptions& options);
 
 /// Puts version `index` of `op` into use, with the cost of that version. Only while no instance of
 /// the plan exists.

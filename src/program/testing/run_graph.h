@@ -37,7 +37,7 @@ inline std::shared_ptr<LoadedPlan> Compile(const Graph& graph, Device& device) {
     ADD_FAILURE() << loaded.error().message;
     return nullptr;
   }
-  const Status checked = CheckPlan((*loaded)->plan);
+  const Status checked = CheckPlan((*loaded)->plan, (*loaded)->weights);
   EXPECT_TRUE(checked) << checked.error().message;
   return *std::move(loaded);
 }

@@ -1,0 +1,67 @@
+#pragma once
+
+#include <atomic>
+#include <deque>
+#include <memory>
+#include <vector>
+
+#include "plan/plan.h"
+
+namespace lagoon {
+
+class Instance;
+
+/// The progress records of a binding. Shared: a launch of another job may have a guard that counts
+/// blocks of a record here, and whoever submits such a launch keeps the records until the launch
+/// has retired.
+class ProgressRecords {
+ public:
+  explicit ProgressRecords(const Plan& plan);
+
+  /// The ops, then the inputs, then the outputs.
+  Progress& at(std::size_t index) { return records_[index]; }
+  std::size_t size() const { return records_.size(); }
+
+ private:
+  std::unique_ptr<std::atomic<std::uint64_t>[]> words_;  // bitmaps of all records
+  std::deque<Progress> records_;
+};
+
+/// A plan made ready to run on one instance: launches, one progress record per op, and one per
+/// input and output for its copy. Made by Instance::Bind(). Keeps the plan and its weights, but no
+/// arena. It may outlive the instance. Destroy it on any thread, when no job runs it any more.
+class PlanBinding {
+ public:
+  PlanBinding(const PlanBinding&) = delete;
+  PlanBinding& operator=(const PlanBinding&) = delete;
+
+  const LoadedPlan& loaded() const { return *loaded_; }
+  const Plan& plan() const { return loaded_->plan; }
+
+ private:
+  friend class Instance;
+
+  PlanBinding(const Instance& instance, std::shared_ptr<const LoadedPlan> loaded);
+  void AddOp(std::size_t index, std::byte* args);
+  void AddDependents();
+  void PointTo(std::byte* arena);
+  void Recut(std::size_t index, std::uint32_t version);
+  void Reset();
+
+  const Instance* const instance_;  // only compared: says where the binding may be selected
+  const std::shared_ptr<const LoadedPlan> loaded_;
+  const std::shared_ptr<ProgressRecords> records_;
+  std::vector<Progress*> progress_;            // as in records_
+  std::vector<std::byte> args_;                // images of all versions of all ops
+  std::byte* images_ = nullptr;                // the first image in args_
+  std::byte* arena_ = nullptr;                 // the arena that the images point to
+  std::vector<std::vector<Dep>> deps_;         // ops, then outputs
+  std::vector<std::vector<Dep*>> dependents_;  // by op: the deps that refer to it
+  std::vector<Launch> launches_;
+  std::vector<std::uint32_t> versions_;   // version in use, by op
+  std::vector<std::uint32_t> in_flight_;  // by op; Instance::in_flight()
+  std::vector<std::size_t> recut_;        // ops whose version is not the plan's
+  std::shared_ptr<const void> claim_;     // on the arena that waits: Instance::claim_
+};
+
+}  // namespace lagoon

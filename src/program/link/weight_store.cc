@@ -1,0 +1,258 @@
+#include "program/link/weight_store.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstring>
+#include <set>
+#include <utility>
+
+#include "base/check.h"
+#include "base/heap.h"
+#include "program/link/memory_plan.h"
+
+namespace lagoon {
+namespace {
+
+constexpr std::size_t kReturnBytes = 4 << 20;
+
+std::size_t Index(BufferId id) { return static_cast<std::size_t>(id); }
+
+}  // namespace
+
+/// One call of Pack.
+class WeightStore::Packing {
+ public:
+  Packing(WeightStore& store, LoweredProgram& program)
+      : store_(store), program_(program), constants_(program.buffers.size()) {}
+
+  Result<PackedWeights> Run() {
+    for (const LoweredOp& op : program_.ops) {
+      for (const Operand& input : op.inputs) {
+        if (program_.buffer(input.buffer).constant) constants_[Index(input.buffer)].stays = true;
+      }
+    }
+    NameContents();
+    FindKnown();
+    ChooseLoadOps();
+    LAGOON_RETURN_IF_ERROR(Place());
+    Fill();
+    for (std::size_t i = 0; i < program_.load_ops.size(); ++i) {
+      if (runs_[i]) LAGOON_RETURN_IF_ERROR(RunLoadOp(program_.load_ops[i]));
+    }
+    if (staged_.size() > 0) {
+      LAGOON_RETURN_IF_ERROR(store_.device_.Upload(chunk_->memory.data(), {staged_.data(), new_}));
+    }
+    return Finish();
+  }
+
+ private:
+  struct Contents {
+    Identity identity;
+    bool stays = false;                        // an op of the program reads it
+    std::shared_ptr<const WeightChunk> known;  // the chunk that has it already
+    bool made = false;                         // packed or computed now
+    bool shares = false;     // has the contents of an earlier buffer of this program
+    std::size_t offset = 0;  // in Region::kWeights, or in passing_
+  };
+
+  /// Gives every constant a name for its contents.
+  void NameContents() {
+    for (std::size_t i = 0; i < constants_.size(); ++i) {
+      LoweredBuffer& buffer = program_.buffers[i];
+      if (!buffer.constant || !buffer.fill) continue;
+      if (!buffer.key.empty()) {
+        constants_[i].identity = IdentityOf(fmt::format("key {} {}", buffer.bytes, buffer.key));
+        continue;
+      }
+      std::vector<std::byte> bytes(buffer.bytes);
+      buffer.fill(bytes.data());
+      constants_[i].identity = IdentityOf(std::span<const std::byte>(bytes));
+      buffer.fill = [kept = std::move(bytes)](std::byte* to) {
+        std::memcpy(to, kept.data(), kept.size());
+      };
+    }
+    for (const LoweredOp& op : program_.load_ops) {
+      const std::string recipe = Recipe(op);
+      for (std::size_t i = 0; i < op.outputs.size(); ++i) {
+        constants_[Index(op.outputs[i].buffer)].identity =
+            IdentityOf(fmt::format("{}output {}", recipe, i));
+      }
+    }
+  }
+
+  /// Says how a load op computes its outputs.
+  std::string Recipe(const LoweredOp& op) const {
+    std::string text = fmt::format("op {} ", reinterpret_cast<std::uintptr_t>(op.kernel.body));
+    for (const Operand& input : op.inputs) {
+      text += fmt::format("{}+{}:{} ", ToString(constants_[Index(input.buffer)].identity),
+                          input.offset, input.bytes);
+    }
+    for (const Operand& output : op.outputs) {
+      text += fmt::format("{}+{}:{} ", program_.buffer(output.buffer).bytes, output.offset,
+                          output.bytes);
+    }
+    text.append(reinterpret_cast<const char*>(op.kernel.args.data()), op.kernel.args.size());
+    return text;
+  }
+
+  void FindKnown() {
+    for (Contents& contents : constants_) {
+      if (!contents.stays) continue;
+      const auto place = store_.places_.find(contents.identity);
+      if (place == store_.places_.end()) continue;
+      contents.known = place->second.chunk.lock();
+      contents.offset = place->second.offset;
+    }
+  }
+
+  /// A load op runs if one of its outputs is read and not there. Then its inputs are needed too.
+  void ChooseLoadOps() {
+    for (Contents& contents : constants_) contents.made = contents.stays && !contents.known;
+    runs_.assign(program_.load_ops.size(), false);
+    for (std::size_t i = program_.load_ops.size(); i-- > 0;) {
+      const LoweredOp& op = program_.load_ops[i];
+      runs_[i] = std::ranges::any_of(
+          op.outputs, [&](const Operand& output) { return constants_[Index(output.buffer)].made; });
+      if (!runs_[i]) continue;
+      for (const Operand& output : op.outputs) constants_[Index(output.buffer)].made = true;
+      for (const Operand& input : op.inputs) Need(constants_[Index(input.buffer)]);
+    }
+  }
+
+  void Need(Contents& contents) {
+    const bool readable = contents.known && store_.device_.info().memory_on_host;
+    if (!readable) contents.made = true;
+  }
+
+  /// Whether the contents become part of the new chunk, rather than of memory that is freed after
+  /// loading.
+  static bool InChunk(const Contents& contents) { return contents.stays && !contents.known; }
+
+  /// Gives a place to everything that is made.
+  Status Place() {
+    std::size_t passing_bytes = 0;
+    std::map<Identity, std::size_t> placed;  // in the new chunk
+    for (std::size_t i = 0; i < constants_.size(); ++i) {
+      Contents& contents = constants_[i];
+      if (!contents.made) continue;
+      if (InChunk(contents)) {
+        const auto [first, is_new] = placed.emplace(contents.identity, i);
+        contents.shares = !is_new;
+        if (!is_new) {
+          contents.offset = constants_[first->second].offset;
+          continue;
+        }
+        contents.offset = store_.end_ + new_;
+        new_ += AlignBuffer(program_.buffers[i].bytes);
+      } else {
+        passing_offsets_.emplace(i, passing_bytes);
+        passing_bytes += AlignBuffer(program_.buffers[i].bytes);
+      }
+    }
+    DeviceControl& device = store_.device_;
+    if (new_ > 0) {
+      LAGOON_ASSIGN_OR_RETURN(Buffer memory, device.Allocate(new_, MemoryKind::kDevice));
+      chunk_ = std::make_shared<const WeightChunk>(WeightChunk{store_.end_, std::move(memory)});
+      if (!device.info().memory_on_host) {
+        LAGOON_ASSIGN_OR_RETURN(staged_, device.Allocate(new_, MemoryKind::kHostVisible));
+      }
+    }
+    if (passing_bytes > 0) {
+      LAGOON_ASSIGN_OR_RETURN(passing_, device.Allocate(passing_bytes, MemoryKind::kHostVisible));
+    }
+    return {};
+  }
+
+  /// Where the host finds or writes the contents of buffer `i`.
+  std::byte* Address(std::size_t i) const {
+    const auto passing = passing_offsets_.find(i);
+    if (passing != passing_offsets_.end()) return passing_.data() + passing->second;
+    const Contents& contents = constants_[i];
+    if (contents.known) {
+      return contents.known->memory.data() + (contents.offset - contents.known->offset);
+    }
+    return (staged_.size() > 0 ? staged_ : chunk_->memory).data() + (contents.offset - store_.end_);
+  }
+
+  void Fill() {
+    std::size_t freed = 0;
+    for (std::size_t i = 0; i < constants_.size(); ++i) {
+      LoweredBuffer& buffer = program_.buffers[i];
+      if (!buffer.fill) continue;
+      if (constants_[i].made && !constants_[i].shares) buffer.fill(Address(i));
+      buffer.fill = nullptr;
+      // Otherwise the peak would hold every constant twice: in ONNX's form, and packed.
+      freed += buffer.bytes;
+      if (freed < kReturnBytes) continue;
+      if (constants_[i].made) ReturnFreedMemory();
+      freed = 0;
+    }
+  }
+
+  void SetPointer(std::vector<std::byte>& args, std::uint32_t at, const Operand& operand) const {
+    const std::byte* const target = Address(Index(operand.buffer)) + operand.offset;
+    std::memcpy(args.data() + at, &target, sizeof(target));
+  }
+
+  Status RunLoadOp(const LoweredOp& op) {
+    Buffer scratch;
+    if (op.kernel.scratch_bytes > 0) {
+      LAGOON_ASSIGN_OR_RETURN(
+          scratch, store_.device_.Allocate(op.kernel.scratch_bytes, MemoryKind::kHostVisible));
+    }
+    std::vector<std::byte> args = op.kernel.args;
+    for (std::size_t i = 0; i < op.inputs.size(); ++i) {
+      SetPointer(args, op.kernel.inputs[i], op.inputs[i]);
+    }
+    for (std::size_t i = 0; i < op.outputs.size(); ++i) {
+      SetPointer(args, op.kernel.outputs[i], op.outputs[i]);
+    }
+    BlockContext context({}, {scratch.data(), scratch.size()});
+    for (std::uint32_t block = 0; block < op.kernel.blocks; ++block) {
+      LAGOON_CHECK(op.kernel.body(args.data(), block, context));
+    }
+    return {};
+  }
+
+  PackedWeights Finish() {
+    PackedWeights packed;
+    std::set<std::shared_ptr<const WeightChunk>> chunks;
+    std::set<std::size_t> counted;
+    for (std::size_t i = 0; i < constants_.size(); ++i) {
+      const Contents& contents = constants_[i];
+      packed.offsets.push_back(contents.offset);
+      if (!contents.stays) continue;
+      chunks.insert(contents.known ? contents.known : chunk_);
+      if (counted.insert(contents.offset).second) {
+        packed.bytes += AlignBuffer(program_.buffers[i].bytes);
+      }
+      if (!contents.known) store_.places_[contents.identity] = {chunk_, contents.offset};
+    }
+    packed.chunks.assign(chunks.begin(), chunks.end());
+    std::ranges::sort(packed.chunks, {}, [](const auto& chunk) { return chunk->offset; });
+    store_.end_ += new_;
+    return packed;
+  }
+
+  WeightStore& store_;
+  LoweredProgram& program_;
+  std::vector<Contents> constants_;  // by BufferId
+  std::vector<bool> runs_;           // by load op
+  std::size_t new_ = 0;              // bytes of the new chunk
+  std::shared_ptr<const WeightChunk> chunk_;
+  Buffer staged_;  // memory to be uploaded; empty if the host writes device memory itself
+  Buffer passing_;
+  std::map<std::size_t, std::size_t> passing_offsets_;  // by BufferId
+};
+
+void WeightStore::DropFreed() {
+  std::erase_if(places_, [](const auto& place) { return place.second.chunk.expired(); });
+}
+
+Result<PackedWeights> WeightStore::Pack(LoweredProgram& program) {
+  DropFreed();
+  return Packing(*this, program).Run();
+}
+
+}  // namespace lagoon

@@ -1,0 +1,53 @@
+#pragma once
+
+#include <cstddef>
+#include <map>
+#include <memory>
+#include <vector>
+
+#include "base/status.h"
+#include "device/device.h"
+#include "graph/constant.h"
+#include "plan/plan.h"
+#include "program/lower/builder.h"
+
+namespace lagoon {
+
+/// Where the constants of one program lie.
+struct PackedWeights {
+  /// By BufferId: offset in Region::kWeights. Undefined for buffers that no op of the program reads
+  /// as a constant.
+  std::vector<std::size_t> offsets;
+  std::vector<std::shared_ptr<const WeightChunk>> chunks;  // that hold them, ascending
+  std::size_t bytes = 0;                                   // of the constants that the ops read
+};
+
+/// The constants of a model on a device, packed as kernels read them. Programs of one model for
+/// several input shapes share what they need alike; what the first programs packed, later ones find
+/// here. A chunk lives as long as a plan uses it. Not thread-safe.
+class WeightStore {
+ public:
+  /// `device` outlives the store and the chunks.
+  explicit WeightStore(DeviceControl& device) : device_(device) {}
+
+  /// Packs the constants of `program` that are not here yet, and runs the load ops that compute
+  /// them. Destroys each buffer's `fill` (and the weights that it holds) as soon as the buffer is
+  /// packed. If the host cannot write device memory, packs into host memory and uploads everything
+  /// at once. kResourceExhausted: no memory.
+  Result<PackedWeights> Pack(LoweredProgram& program);
+
+ private:
+  struct Place {
+    std::weak_ptr<const WeightChunk> chunk;
+    std::size_t offset = 0;
+  };
+  class Packing;
+
+  void DropFreed();
+
+  DeviceControl& device_;
+  std::map<Identity, Place> places_;  // by contents
+  std::size_t end_ = 0;               // of all chunks so far, in Region::kWeights
+};
+
+}  // namespace lagoon
