@@ -76,7 +76,9 @@ class AdmissionWatch final : public SchedObserver {
   void Watch(QueueId queue) { queue_ = queue; }
 
   void OnStart(const SchedulerConfig& /*config*/, TimePoint /*at*/) override {}
+  void OnSwitch(const SchedulerConfig& /*config*/, TimePoint /*at*/) override {}
   void OnQueue(QueueId /*queue*/, const QueueOptions& /*options*/) override {}
+  void OnPlan(QueueId /*queue*/, std::uint32_t /*number*/, const Plan& /*plan*/) override {}
   void OnEvent(const SchedEvent& event) override {
     if (event.kind != SchedEvent::Kind::kArrived || event.queue != queue_) return;
     admit_us_.push_back(ToMicroseconds(Now() - event.at));

@@ -34,10 +34,15 @@ class LaunchPath {
       options.job_class = i == kRealTime ? JobClass::kRealTime : JobClass::kBestEffort;
       options.instances = {instances_[i].get()};
       queues_[i] = *dispatcher_->AddQueue(options);
+      auto larger = std::const_pointer_cast<LoadedPlan>(ChainPlan(40, 15));
+      larger->plan.arena_bytes = 4096;
+      plans_[i] = *dispatcher_->AddPlan(queues_[i], larger);
     }
   }
-  /// Runs one round of jobs. Returns the number of allocations, those of Post() not counted.
-  std::uint64_t Run() {
+  /// Runs one round of jobs, of the plans added later if `added`. Returns the number of
+  /// allocations, those of Post() not counted.
+  std::uint64_t Run(bool added) {
+    added_ = added;
     const int goal = finished() + 3;
     Post(0);
     Post(1);
@@ -54,8 +59,8 @@ class LaunchPath {
  private:
   void Post(std::size_t client) {
     Request& request = requests_[client];
-    ASSERT_TRUE(dispatcher_->Post(
-        {queues_[client], kNoDeadline, request.inputs, request.outputs, &request}));
+    ASSERT_TRUE(dispatcher_->Post({queues_[client], kNoDeadline, request.inputs, request.outputs,
+                                   &request, added_ ? plans_[client].get() : nullptr}));
   }
   void WaitFor(Nanoseconds time) {
     const TimePoint until = device_->Now() + time;
@@ -72,6 +77,8 @@ class LaunchPath {
   std::array<std::unique_ptr<Instance>, 3> instances_;
   std::array<Request, 3> requests_;
   std::array<QueueId, 3> queues_{};
+  std::array<std::unique_ptr<QueuePlan>, 3> plans_;
+  bool added_ = false;
   std::unique_ptr<Dispatcher> dispatcher_;
 };
 
@@ -79,10 +86,12 @@ TEST(LaunchPathTest, AllocatesNothingAfterAdmissionUnderAnyScheduler) {
   for (const std::string_view name : SchedulerNames()) {
     SCOPED_TRACE(name);
     LaunchPath path(name);
-    path.Run();  // lets each instance allocate its tables
-    const std::uint64_t launches = path.launches();
-    EXPECT_EQ(path.Run(), 0u);
-    EXPECT_GE(path.launches() - launches, 3u * 20);
+    for (const bool added : {false, true, false}) {
+      SCOPED_TRACE(added);
+      const std::uint64_t launches = path.launches();
+      EXPECT_EQ(path.Run(added), 0u);
+      EXPECT_GE(path.launches() - launches, 3u * (added ? 40 : 20));
+    }
   }
 }
 

@@ -26,6 +26,11 @@ class RandomSchedules : public testing::DispatcherFixture,
                                     {JobClass::kBestEffort, 3, 66},
                                     {JobClass::kRealTime, 4, 1},
                                     {JobClass::kRealTime, 3, 2}};
+  // A job with a plan of its own, which was added to the queue for it: another shape of the model.
+  struct Posted {
+    std::unique_ptr<QueuePlan> plan;  // null: the queue's first plan
+    std::uint32_t blocks = 0;         // of all ops
+  };
 
   TimePoint RandomDeadline(std::mt19937& random) {
     if (random() % 3 != 0) return kNoDeadline;
@@ -44,32 +49,54 @@ class RandomSchedules : public testing::DispatcherFixture,
     for (const Plan& plan : kPlans) {
       queues.push_back(AddQueue(plan.job_class, plan.ops, plan.blocks, options));
     }
-    std::vector<std::size_t> plan_of;
+    posted_.clear();
     std::vector<JobId> ids;
     for (int step = 0; step < 200; ++step) {
       const auto dice = random() % 20;
       if (dice < 2) {
-        plan_of.push_back(random() % std::size(kPlans));
-        ids.push_back(*Post(queues[plan_of.back()], Add(), RandomDeadline(random)));
+        ids.push_back(PostTo(random() % std::size(kPlans), queues, random));
       } else if (dice == 2 && !ids.empty()) {
         dispatcher_->Cancel(ids[random() % ids.size()]);
       } else if (dice == 3) {
         device_->Advance(std::chrono::microseconds(random() % 50));
       } else if (device_->PreferLast(random() % 4 == 0); device_->StartBlock()) {
         if (random() % 8 == 0) {
-          plan_of.push_back(2 + random() % 2);
-          ids.push_back(*Post(queues[plan_of.back()], Add(), RandomDeadline(random)));
+          ids.push_back(PostTo(2 + random() % 2, queues, random));
         }
         while (random() % 4 == 0) device_->RunBlockBeside();
         device_->FinishBlock(!device_->GuardsRaised() || random() % 2 == 0);
+        DropFinished();
       }
     }
     device_->RunAll();
-    Check(plan_of);
+    Check();
     return device_->log;
   }
 
-  void Check(const std::vector<std::size_t>& plan_of) {
+  JobId PostTo(std::size_t index, const std::vector<QueueId>& queues, std::mt19937& random) {
+    const Plan& plan = kPlans[index];
+    Posted& posted = posted_.emplace_back();
+    posted.blocks = plan.ops * plan.blocks;
+    if (random() % 3 == 0) {
+      const auto ops = static_cast<std::uint32_t>(1 + random() % 6);
+      const auto loaded = std::const_pointer_cast<LoadedPlan>(testing::ChainPlan(ops, plan.blocks));
+      loaded->plan.arena_bytes += random() % 1000;
+      posted.plan = *dispatcher_->AddPlan(queues[index], loaded);
+      posted.blocks = ops * plan.blocks;
+    }
+    const TimePoint deadline = RandomDeadline(random);
+    Request& request = Add();
+    return *dispatcher_->Post(
+        {queues[index], deadline, request.inputs, request.outputs, &request, posted.plan.get()});
+  }
+
+  void DropFinished() {
+    for (std::size_t i = 0; i < posted_.size(); ++i) {
+      if (requests_[i].finished > 0) posted_[i].plan = nullptr;
+    }
+  }
+
+  void Check() {
     int done_blocks = 0;
     for (std::size_t i = 0; i < requests_.size(); ++i) {
       const Request& request = requests_[i];
@@ -80,8 +107,7 @@ class RandomSchedules : public testing::DispatcherFixture,
         all_done_ = false;
         continue;
       }
-      const Plan& plan = kPlans[plan_of[i]];
-      done_blocks += static_cast<int>(1 + plan.ops * plan.blocks + 1);
+      done_blocks += static_cast<int>(1 + posted_[i].blocks + 1);
     }
     if (all_done_) {
       EXPECT_EQ(device_->blocks_run, done_blocks);
@@ -93,6 +119,7 @@ class RandomSchedules : public testing::DispatcherFixture,
   }
 
   bool all_done_ = true;
+  std::vector<Posted> posted_;  // by request
 };
 
 TEST_P(RandomSchedules, LoseNothingAndAreDeterministic) {

@@ -42,6 +42,7 @@ Dispatcher::Dispatcher(Device& device, const SchedulerConfig& config,
                        std::unique_ptr<Policy> policy, SchedObserver* observer,
                        std::function<void()> on_lost)
     : device_(device),
+      observed_(observer != nullptr),
       policy_(std::move(policy)),
       mechanism_(device_, config, *policy_, queues_),
       on_lost_(std::move(on_lost)) {

@@ -15,6 +15,7 @@
 #include "sched/mechanism.h"
 #include "sched/observer.h"
 #include "sched/policy.h"
+#include "sched/queue_plan.h"
 
 namespace lagoon {
 
@@ -71,13 +72,24 @@ class Dispatcher final : private DeviceListener {
   /// the dispatcher.
   Result<QueueId> AddQueue(QueueOptions options);
 
+  /// Any thread, may block; not on the path of a request. Makes a plan ready on all instances of
+  /// the queue, for JobSpec::plan. Jobs go on meanwhile, also if the calling thread has a low
+  /// priority. kInvalidArgument for an unknown queue, kResourceExhausted when there is no memory
+  /// for a larger arena.
+  Result<std::unique_ptr<QueuePlan>> AddPlan(QueueId queue,
+                                             std::shared_ptr<const LoadedPlan> loaded);
+
+  /// Any thread. Frees arenas of the queue's instances that no plan needs any more. AddPlan() does
+  /// this too, so call it where no AddPlan() will follow soon, some jobs after the last one.
+  void FreeUnused(QueueId queue);
+
   /// Any thread. On success Finished() is called exactly once, possibly before Post returns.
   /// If a client's Finished() calls Post, Post returns before the job is admitted.
   ///
   /// - kUnavailable, naming the queue and its limit, when the queue is full (Overflow::kReject) or
   ///   when jobs come faster than rounds do (kMaxUnadmitted).
   ///
-  /// - kInvalidArgument when the spec does not fit the queue's plan.
+  /// - kInvalidArgument when the spec does not fit its plan, or the plan is not of the queue.
   Result<JobId> Post(const JobSpec& spec);
 
   /// Any thread. The guards revoke the job's launches, and the job finishes as kCancelled unless it
@@ -122,6 +134,7 @@ class Dispatcher final : private DeviceListener {
   void WakeTimerFor(TimePoint deadline);
 
   Device& device_;
+  const bool observed_;
 
   // Each thread that brings news adds one. The thread that raises the count from zero does the work
   // for all.

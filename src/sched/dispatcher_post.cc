@@ -10,29 +10,48 @@
 namespace lagoon {
 namespace {
 
-// Whether the job fits the plan of its queue.
-Status Check(const JobSpec& spec, const QueueOptions& options) {
-  const Instance& instance = spec.instance != nullptr ? *spec.instance : *options.instances.front();
-  const LoadedPlan& loaded = instance.loaded();
-  const Plan& plan = loaded.plan;
-  if (spec.inputs.size() != plan.inputs.size() || spec.outputs.size() != plan.outputs.size()) {
-    return Fail(ErrorCode::kInvalidArgument,
-                fmt::format("queue '{}': the plan has {} inputs and {} outputs, the job {} and {}",
-                            options.name, plan.inputs.size(), plan.outputs.size(),
-                            spec.inputs.size(), spec.outputs.size()));
-  }
-  if (spec.size >= loaded.sizes()) {
-    return Fail(ErrorCode::kInvalidArgument,
-                fmt::format("queue '{}': the job is of batch size {}, there are {}", options.name,
-                            spec.size, loaded.sizes()));
-  }
+// Whether the job names what it runs in one of three ways: an instance of its own, a plan of its
+// queue, or nothing where the queue has a first plan.
+Status CheckPlan(const JobSpec& spec, const JobQueue& queue) {
+  const std::string& name = queue.options.name;
   if ((spec.instance == nullptr) != (spec.costs == nullptr)) {
     return Fail(ErrorCode::kInvalidArgument,
                 fmt::format("queue '{}': a job has an instance of its own with the costs of that, "
                             "or neither",
-                            options.name));
+                            name));
+  }
+  if (spec.plan != nullptr && spec.instance != nullptr) {
+    return Fail(ErrorCode::kInvalidArgument,
+                fmt::format("queue '{}': the job has an instance of its own and a plan of the "
+                            "queue; set one of the two",
+                            name));
+  }
+  if (spec.plan != nullptr && spec.plan->queue() != queue.id) {
+    return Fail(ErrorCode::kInvalidArgument,
+                fmt::format("queue '{}' has number {}, the job's plan is of queue {}", name,
+                            Raw(queue.id), Raw(spec.plan->queue())));
+  }
+  if (spec.plan == nullptr && spec.instance == nullptr && queue.first == nullptr) {
+    return Fail(ErrorCode::kInvalidArgument,
+                fmt::format("queue '{}': its instances were created without a plan, so that the "
+                            "job must name one",
+                            name));
   }
   return {};
+}
+
+Status Check(const JobSpec& spec, const JobQueue& queue) {
+  LAGOON_RETURN_IF_ERROR(CheckPlan(spec, queue));
+  const Plan& plan = spec.instance != nullptr ? spec.instance->plan()
+                     : spec.plan != nullptr   ? spec.plan->plan()
+                                              : queue.first->plan();
+  if (spec.inputs.size() == plan.inputs.size() && spec.outputs.size() == plan.outputs.size()) {
+    return {};
+  }
+  return Fail(ErrorCode::kInvalidArgument,
+              fmt::format("queue '{}': the plan has {} inputs and {} outputs, the job {} and {}",
+                          queue.options.name, plan.inputs.size(), plan.outputs.size(),
+                          spec.inputs.size(), spec.outputs.size()));
 }
 
 // Counts a job that will wait for an instance, if there is room for one more.
@@ -64,9 +83,11 @@ std::unique_ptr<Job> MakeJob(const JobSpec& spec, JobQueue& queue, JobId id, Tim
   job->client = spec.client;
   job->inputs.assign(spec.inputs.begin(), spec.inputs.end());
   job->outputs.assign(spec.outputs.begin(), spec.outputs.end());
-  job->size = spec.size;
   job->instance = spec.instance;
-  job->costs = spec.costs != nullptr ? spec.costs : &queue.costs[spec.size];
+  if (spec.instance == nullptr) {
+    job->plan = spec.plan != nullptr ? spec.plan : queue.first.get();
+  }
+  job->costs = spec.instance != nullptr ? spec.costs : &job->plan->costs();
   job->result.posted = posted;
   return job;
 }
@@ -79,7 +100,7 @@ Result<JobId> Dispatcher::Post(const JobSpec& spec) {
   if (queue == nullptr) {
     return Fail(ErrorCode::kInvalidArgument, fmt::format("there is no queue {}", Raw(spec.queue)));
   }
-  LAGOON_RETURN_IF_ERROR(Check(spec, queue->options));
+  LAGOON_RETURN_IF_ERROR(Check(spec, *queue));
   LAGOON_RETURN_IF_ERROR(TakePlace(*queue));
   const JobId id{next_id_.fetch_add(1, std::memory_order_relaxed)};
   const TimePoint deadline = spec.deadline;  // the client may free the spec once the job is pushed

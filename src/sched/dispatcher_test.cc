@@ -221,32 +221,5 @@ TEST_F(DispatcherTest, ARefusedLaunchIsTriedAgain) {
   EXPECT_EQ(device_->blocks_run, 2 + 9 * 2);
 }
 
-TEST_F(DispatcherTest, JobsOfOneInstanceRunThePlanOfTheirBatchSize) {
-  UseReset();
-  auto plans = std::const_pointer_cast<LoadedPlan>(testing::ChainPlan(2, 3));
-  plans->larger.push_back(testing::ChainPlan(4, 5)->plan);
-  instances_.push_back(*Instance::Create(plans, *device_));
-  QueueOptions options;
-  options.name = "chain";
-  options.instances = {instances_.back().get()};
-  const QueueId queue = *dispatcher_->AddQueue(options);
-  std::uint32_t blocks = 0;
-  for (const std::size_t size : {1, 0, 1}) {
-    Request& request = Add();
-    ASSERT_TRUE(
-        dispatcher_->Post({queue, kNoDeadline, request.inputs, request.outputs, &request, size}));
-    blocks += size == 0 ? 2 + 2 * 3 : 2 + 4 * 5;
-  }
-  device_->RunAll();
-  for (const Request& request : requests_) EXPECT_EQ(request.result.outcome, Outcome::kDone);
-  EXPECT_EQ(device_->blocks_run, blocks);
-
-  Request& request = Add();
-  const Result<JobId> no_size =
-      dispatcher_->Post({queue, kNoDeadline, request.inputs, request.outputs, &request, 2});
-  ASSERT_FALSE(no_size);
-  EXPECT_EQ(no_size.error().message, "queue 'chain': the job is of batch size 2, there are 2");
-}
-
 }  // namespace
 }  // namespace lagoon

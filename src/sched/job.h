@@ -55,6 +55,7 @@ class JobClient {
 };
 
 class CostTable;
+class QueuePlan;
 
 /// One request's execution. Pointers must stay valid until Finished.
 struct JobSpec {
@@ -65,10 +66,12 @@ struct JobSpec {
   /// One pointer per plan output, to where the output is copied. Null: the output is not copied.
   std::span<void* const> outputs;
   JobClient* client = nullptr;
-  std::size_t size = 0;  // which plan of the queue's instances: LoadedPlan::at
-  /// Runs this instance instead of one of the queue's, with these costs. Set both or neither. The
-  /// job still occupies one instance of its queue. The instance must be idle when the job is
-  /// posted.
+  /// What the job runs: a plan of this queue (Dispatcher::AddPlan), which must live until Finished.
+  /// Null: the plan that the queue's instances were created with.
+  QueuePlan* plan = nullptr;
+  /// Runs the first() plan of this instance instead of a plan of the queue, with these costs. Set
+  /// both or neither, and no plan. The job still occupies one instance of its queue. The instance
+  /// must be idle when the job is posted.
   Instance* instance = nullptr;
   CostTable* costs = nullptr;
 };
@@ -83,7 +86,8 @@ enum class Overflow : std::uint8_t {
 struct QueueOptions {
   std::string name;  // for messages and metrics: the model
   JobClass job_class = JobClass::kBestEffort;
-  /// Borrowed; at least one; all of the same LoadedPlan. Each instance runs one job at a time.
+  /// Borrowed; at least one. Either all were created with the same LoadedPlan, or all without one.
+  /// Each instance runs one job at a time.
   std::vector<Instance*> instances;
   std::size_t max_pending = 64;  // most jobs that may wait for an instance; at least one
   Overflow overflow = Overflow::kReject;

@@ -65,6 +65,9 @@ class JobLaunches {
     for (std::uint32_t i = slots; i > 0; --i) free_.push_back(i - 1);
   }
 
+  /// The slot of a launch, below the number of slots.
+  static std::uint32_t SlotOf(LaunchId id) { return static_cast<std::uint32_t>(Raw(id)); }
+
   bool full() const { return free_.empty(); }
   std::size_t size() const { return records_.size() - free_.size(); }
 
@@ -79,16 +82,15 @@ class JobLaunches {
   }
 
   JobLaunch& Find(LaunchId id) {
-    JobLaunch& record = records_[static_cast<std::uint32_t>(Raw(id))];
+    JobLaunch& record = records_[SlotOf(id)];
     LAGOON_CHECK(record.job != nullptr && record.generation == Raw(id) >> 32);
     return record;
   }
 
   void Remove(LaunchId id) {
     Find(id);
-    const auto slot = static_cast<std::uint32_t>(Raw(id));
-    records_[slot].job = nullptr;
-    free_.push_back(slot);
+    records_[SlotOf(id)].job = nullptr;
+    free_.push_back(SlotOf(id));
   }
 
  private:

@@ -7,8 +7,9 @@
 #include <vector>
 
 #include "base/check.h"
-#include "sched/cost_table.h"
+#include "base/mutex.h"
 #include "sched/job.h"
+#include "sched/queue_plan.h"
 #include "sched/ready_index.h"
 
 namespace lagoon {
@@ -30,10 +31,10 @@ struct Job : ScheduledJob {
   JobClient* client = nullptr;
   std::vector<const void*> inputs;
   std::vector<void*> outputs;
-  std::size_t size = 0;  // batch size: which plan of its instance (LoadedPlan::at)
   JobResult result;
 
-  CostTable* costs = nullptr;
+  QueuePlan* plan = nullptr;     // null: runs `instance`, which is not one of the queue's
+  CostTable* costs = nullptr;    // of what it runs
   Instance* instance = nullptr;  // null: takes one of the queue's when it becomes active
 
   // Valid while active or leaving. Ops and tensors before a next_... index are submitted or
@@ -95,25 +96,27 @@ bool HasRealTime(const FinishedJobs& finished);
 struct JobQueue {
   struct Slot {
     Instance* instance = nullptr;
-    GuardId guard{};                       // revokes the launches of the job on this instance
-    std::uint32_t revision = 0;            // the guard's limit for the present job
-    std::vector<std::uint32_t> in_flight;  // launches in flight, by op of the present job
+    GuardId guard{};             // revokes the launches of the job on this instance
+    std::uint32_t revision = 0;  // the guard's limit for the present job
   };
 
   JobQueue(QueueId id_in, QueueOptions options_in) : id(id_in), options(std::move(options_in)) {
-    const LoadedPlan& loaded = options.instances.front()->loaded();
-    for (std::size_t size = 0; size < loaded.sizes(); ++size) costs.emplace_back(loaded.at(size));
+    if (options.instances.front()->first() == nullptr) return;
+    first = std::make_unique<QueuePlan>(id, options.instances);
   }
 
   const QueueId id;
   QueueOptions options;
-  std::vector<CostTable> costs;         // by batch size (LoadedPlan::at); shared by all instances
+  std::unique_ptr<QueuePlan> first;     // what the instances were created with; may be null
   std::atomic<std::size_t> pending{0};  // posted and not started; changed by any thread
   StreamId stream = kUnordered;
   std::vector<Slot> slots;
   std::vector<std::size_t> free_slots;
   JobList<&Job::waiting_hook> waiting;  // in order of admission
   std::size_t held = 0;                 // jobs that a switch of schedulers keeps from admission
+
+  Mutex add_mutex;                                    // Dispatcher::AddPlan()
+  std::uint32_t next_plan GUARDED_BY(add_mutex) = 1;  // 0 is `first`
 };
 
 /// All queues. Add by one thread at a time; Find by any thread, without a lock: queues never go

@@ -8,6 +8,14 @@
 #include "base/check.h"
 
 namespace lagoon {
+namespace {
+
+const LoadedPlan* FirstPlan(const Instance* instance) {
+  return instance->first() == nullptr ? nullptr : &instance->first()->loaded();
+}
+
+}  // namespace
+
 Mechanism::Mechanism(Device& device, const SchedulerConfig& config, Policy& policy,
                      QueueTable& queues)
     : device_(device),
@@ -29,11 +37,8 @@ Status Mechanism::Use(const SchedulerConfig& config, Policy& policy) {
   config_ = config;
   policy_ = &policy;
   ready_ = ReadyIndex(policy.orders());
-  if (observer_ != nullptr) observer_->OnStart(config_, device_.Now());
-  for (std::uint32_t i = 0; i < Raw(queues_.next_id()); ++i) {
-    ready_.AddQueue(QueueId{i});
-    if (observer_ != nullptr) observer_->OnQueue(QueueId{i}, queues_.Find(QueueId{i})->options);
-  }
+  for (std::uint32_t i = 0; i < Raw(queues_.next_id()); ++i) ready_.AddQueue(QueueId{i});
+  if (observer_ != nullptr) observer_->OnSwitch(config_, device_.Now());
   return {};
 }
 
@@ -46,6 +51,13 @@ Result<QueueId> Mechanism::AddQueue(QueueOptions options) {
         fmt::format("queue '{}': needs at least one instance and room for one job, has {} and {}",
                     options.name, options.instances.size(), options.max_pending));
   }
+  const LoadedPlan* const first = FirstPlan(options.instances.front());
+  if (std::ranges::any_of(options.instances,
+                          [&](const Instance* other) { return FirstPlan(other) != first; })) {
+    return Fail(ErrorCode::kInvalidArgument,
+                fmt::format("queue '{}': its {} instances were not all created with the same plan",
+                            options.name, options.instances.size()));
+  }
   if (queues_.full()) {
     return Fail(ErrorCode::kResourceExhausted,
                 fmt::format("queue '{}': there are {} queues already", options.name,
@@ -55,11 +67,12 @@ Result<QueueId> Mechanism::AddQueue(QueueOptions options) {
   for (Instance* instance : queue->options.instances) {
     LAGOON_ASSIGN_OR_RETURN(const GuardId guard, device_.CreateGuard());
     queue->free_slots.push_back(queue->slots.size());
-    queue->slots.push_back({instance, guard, 0, {}});
+    queue->slots.push_back({instance, guard, 0});
   }
   LAGOON_RETURN_IF_ERROR(streams_.AddQueue(*queue));
   ready_.AddQueue(queue->id);
   if (observer_ != nullptr) observer_->OnQueue(queue->id, queue->options);
+  if (queue->first != nullptr) TellPlan(*queue->first);
   return queues_.Add(std::move(queue));
 }
 
@@ -135,13 +148,14 @@ void Mechanism::Start(Job& job) {
   queue.pending.fetch_sub(1, std::memory_order_relaxed);
   job.slot = queue.free_slots.back();
   queue.free_slots.pop_back();
-  if (job.instance == nullptr) job.instance = queue.slots[job.slot].instance;
-  job.instance->Select(job.size);
+  if (job.instance == nullptr) {
+    job.instance = queue.slots[job.slot].instance;
+    job.instance->Select(job.plan->binding(job.slot));
+  }
   job.instance->Reset();  // all launches of the former job have retired
   job.started = true;
   job.state = Job::State::kActive;
   job.stream = streams_.Next(queue);
-  queue.slots[job.slot].in_flight.assign(job.instance->plan().ops.size(), 0);
   job.result.started = device_.Now();
   job.inputs_left = static_cast<std::uint32_t>(job.inputs.size());
   job.outputs_left = static_cast<std::uint32_t>(

@@ -52,6 +52,8 @@ class Mechanism {
 
   /// Must be called before anything else; null: no observer.
   void Observe(SchedObserver* observer);
+  /// Tells the observer, if there is one, of a plan that jobs may have from now on.
+  void TellPlan(const QueuePlan& plan);
 
   bool idle() const { return jobs_.empty(); }
   bool lost() const { return lost_; }  // the device is lost
@@ -70,7 +72,7 @@ class Mechanism {
   void OnPlaced(const DeviceEvent& event);
   void OnComplete(const DeviceEvent& event);
   void OnRetired(const DeviceEvent& event, FinishedJobs& finished);
-  void OnOpRetired(const JobLaunch& record, TimePoint at);
+  void OnOpRetired(LaunchId id, const JobLaunch& record, TimePoint at);
   void OnOutputRetired(const JobLaunch& record);
   void OnLost(FinishedJobs& finished);
   bool Revoked(const JobLaunch& launch) const;

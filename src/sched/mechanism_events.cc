@@ -68,7 +68,7 @@ void Mechanism::OnRetired(const DeviceEvent& event, FinishedJobs& finished) {
   launches_.Remove(event.launch);
   Job& job = *record.job;
   --job.launches;
-  if (record.kind == JobLaunch::Kind::kOp) OnOpRetired(record, event.at);
+  if (record.kind == JobLaunch::Kind::kOp) OnOpRetired(event.launch, record, event.at);
   if (record.kind == JobLaunch::Kind::kOutput) OnOutputRetired(record);
   if (job.launches > 0) return;
   if (job.state == Job::State::kLeaving) {
@@ -79,13 +79,13 @@ void Mechanism::OnRetired(const DeviceEvent& event, FinishedJobs& finished) {
   }
 }
 
-void Mechanism::OnOpRetired(const JobLaunch& record, TimePoint at) {
+void Mechanism::OnOpRetired(LaunchId id, const JobLaunch& record, TimePoint at) {
   Job& job = *record.job;
   --kernels_[static_cast<int>(job.job_class)];
   in_flight_.Remove(record);
-  const std::uint32_t in_flight = --job.queue->slots[job.slot].in_flight[record.index];
+  const std::uint32_t in_flight = --job.instance->in_flight(record.index);
   if (record.padding) {
-    padding_.Remove();
+    padding_.Remove(id);
   } else if (job.job_class == JobClass::kBestEffort && record.limit == group_limit_) {
     --revocable_;
   }

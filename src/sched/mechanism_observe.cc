@@ -10,6 +10,10 @@ void Mechanism::Observe(SchedObserver* observer) {
   if (observer_ != nullptr) observer_->OnStart(config_, device_.Now());
 }
 
+void Mechanism::TellPlan(const QueuePlan& plan) {
+  if (observer_ != nullptr) observer_->OnPlan(plan.queue(), plan.number(), plan.plan());
+}
+
 void Mechanism::TellJob(SchedEvent::Kind kind, const Job& job, TimePoint at, std::uint32_t value) {
   observer_->OnEvent(
       {.kind = kind, .queue = job.queue_id, .value = value, .job = job.id, .at = at});

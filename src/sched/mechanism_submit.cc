@@ -11,6 +11,8 @@ namespace {
 constexpr int kRealTime = static_cast<int>(JobClass::kRealTime);
 constexpr int kBestEffort = static_cast<int>(JobClass::kBestEffort);
 
+std::uint32_t PlanNumber(const Job& job) { return job.plan != nullptr ? job.plan->number() : 0; }
+
 }  // namespace
 
 bool Mechanism::RealTimeWork() const {
@@ -194,10 +196,10 @@ bool Mechanism::SubmitOp(Job& job, const PaddingRoom* room) {
   if (!Accepted(device_.Submit(launch), launch.id, job)) return false;
   ++kernels_[best_effort ? kBestEffort : kRealTime];
   in_flight_.Add(launches_.Find(launch.id));
-  ++slot.in_flight[job.next_op];
+  ++job.instance->in_flight(job.next_op);
   if (best_effort && room == nullptr) ++revocable_;
   if (room != nullptr) {
-    padding_.Add(job);
+    padding_.Add(job, launch.id, *room);
     ++stats_.padded_launches;
   }
   const bool resumed = job.next_op < job.revoked_until && done > 0;
@@ -206,7 +208,7 @@ bool Mechanism::SubmitOp(Job& job, const PaddingRoom* room) {
     stats_.resumed_blocks += done;
   }
   if (observer_ != nullptr) {
-    TellLaunch(SchedEvent::Kind::kLaunched, launch.id, at, static_cast<std::uint32_t>(job.size));
+    TellLaunch(SchedEvent::Kind::kLaunched, launch.id, at, PlanNumber(job));
     if (resumed) TellLaunch(SchedEvent::Kind::kResumed, launch.id, at, done);
   }
   return true;
@@ -220,7 +222,7 @@ bool Mechanism::SubmitCopy(Job& job, Copy copy, JobLaunch::Kind kind, std::size_
   const TimePoint at = observer_ == nullptr ? TimePoint{} : device_.Now();
   if (!Accepted(device_.Transfer(copy), copy.id, job)) return false;
   if (observer_ != nullptr) {
-    TellLaunch(SchedEvent::Kind::kLaunched, copy.id, at, static_cast<std::uint32_t>(job.size));
+    TellLaunch(SchedEvent::Kind::kLaunched, copy.id, at, PlanNumber(job));
   }
   return true;
 }

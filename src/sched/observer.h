@@ -14,8 +14,8 @@ namespace lagoon {
 struct SchedEvent {
   enum class Kind : std::uint8_t {
     kArrived,  // a job was posted; at: the time of the posting
-    // A launch went to the device. value: the batch size of the job, which chooses the plan of its
-    // queue (LoadedPlan::at); at: before the first block of the launch can run.
+    // A launch went to the device. value: the number of the job's plan (OnPlan), 0 for a job with
+    // an instance of its own; at: before the first block of the launch can run.
     kLaunched,
     kResumed,   // the launch just reported finds `value` blocks done and does not run them again
     kRevoked,   // best-effort work was revoked; value: its kernels on the device
@@ -53,8 +53,15 @@ class SchedObserver {
   /// A dispatcher begins to use a scheduler. Ids of different dispatchers may be equal. May
   /// allocate.
   virtual void OnStart(const SchedulerConfig& config, TimePoint at) = 0;
+  /// The same dispatcher uses another scheduler from now on. Its queues and their plans stay. May
+  /// allocate.
+  virtual void OnSwitch(const SchedulerConfig& config, TimePoint at) = 0;
   /// Called before any event of the queue's jobs. May allocate.
   virtual void OnQueue(QueueId queue, const QueueOptions& options) = 0;
+  /// Jobs of the queue may run this plan from now on. `number` ascends within a queue; number 0 is
+  /// the plan that the queue's instances were created with, if there is one. `plan` may be gone
+  /// after the call. May allocate.
+  virtual void OnPlan(QueueId queue, std::uint32_t number, const Plan& plan) = 0;
   /// Called in the order in which things happened, except for kArrived, which comes later than its
   /// time. Must not allocate.
   virtual void OnEvent(const SchedEvent& event) = 0;

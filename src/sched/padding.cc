@@ -17,7 +17,8 @@ PaddingRoom Join(const PaddingRoom& a, const PaddingRoom& b) {
   return {.units = std::min(a.units, b.units),
           .time = a.time + b.time,
           .occupancy = std::max(a.occupancy, b.occupancy),
-          .until = b.until};
+          .until = b.until,
+          .records = b.records};
 }
 
 bool Follows(const PlanOp& op, std::size_t other) {
@@ -37,6 +38,7 @@ PaddingRoom RoomBesideGroup(const Job& job, std::uint32_t units, std::size_t& i)
     room.time += job.costs->kernel(i);
     room.occupancy = std::max(room.occupancy, ops[i].occupancy);
     room.until = &progress;
+    room.records = &job.instance->records();
     ++i;
   } while (width < units && i < ops.size() && !Follows(ops[i], i - 1));
   room.units = units - std::min(width, units);
@@ -48,22 +50,19 @@ PaddingRoom RoomBesideGroup(const Job& job, std::uint32_t units, std::size_t& i)
 // Copies of outputs that depend on the op also have the group's guard and left before the op.
 std::optional<std::uint32_t> StartedVersion(const Job& job, std::size_t op) {
   if (!job.started) return std::nullopt;
-  const std::vector<std::uint32_t>& in_flight = job.queue->slots[job.slot].in_flight;
   bool started = job.instance->progress(op).done() > 0;
   for (std::size_t i = op; !started && i < std::max(op + 1, job.revoked_until); ++i) {
-    started = in_flight[i] > 0;
+    started = job.instance->in_flight(i) > 0;
   }
   return started ? std::optional(job.instance->version(op)) : std::nullopt;
 }
 
 // Whether the job's next kernel fits into the room. The job may not have started yet.
 bool FitsBeside(const Job& job, const PaddingRoom& room) {
-  const Instance& instance = job.instance != nullptr
-                                 ? *job.instance
-                                 : *job.queue->slots[job.queue->free_slots.back()].instance;
-  const std::vector<PlanOp>& ops = instance.loaded().at(job.size).ops;
+  const Plan& plan = job.instance != nullptr ? job.instance->plan() : job.plan->plan();
+  const std::vector<PlanOp>& ops = plan.ops;
   std::size_t op = job.next_op;
-  while (job.started && op < ops.size() && instance.progress(op).Complete()) ++op;
+  while (job.started && op < ops.size() && job.instance->progress(op).Complete()) ++op;
   return op == ops.size() || VersionBeside(ops[op], StartedVersion(job, op), room).has_value();
 }
 

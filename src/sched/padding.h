@@ -2,9 +2,12 @@
 
 // Where best-effort kernels fit beside real-time ones (REEF 5).
 
+#include <memory>
 #include <optional>
+#include <vector>
 
 #include "device/device.h"
+#include "sched/job_launches.h"
 #include "sched/job_queue.h"
 #include "sched/policy.h"
 
@@ -16,6 +19,7 @@ struct PaddingRoom {
   Nanoseconds time{0};              // expected duration
   std::uint32_t occupancy = 0;      // the largest one of the real-time kernels
   const Progress* until = nullptr;  // the room ends when this real-time kernel is complete
+  const std::shared_ptr<ProgressRecords>* records = nullptr;  // where `until` lies
 };
 
 /// The room beside one active real-time job on a device of `units` units. Looks at the next
@@ -54,7 +58,11 @@ class Padding {
  public:
   /// The indexes are the mechanism's.
   Padding(const Device& device, const ReadyIndex& ready, JobsById& jobs, const ActiveJobs& active)
-      : device_(device), ready_(ready), jobs_(jobs), active_(active) {}
+      : device_(device),
+        ready_(ready),
+        jobs_(jobs),
+        active_(active),
+        watched_(device.info().max_launches) {}
 
   /// The room that all active real-time jobs leave together: the units that none of them needs, for
   /// the shortest of their times. Looks at the next `kernels` kernels of each job. nullopt: no unit
@@ -64,13 +72,19 @@ class Padding {
   /// room, else the first job in the policy's order that fits, among the first 8. Null: none.
   Job* Pick(const PaddingRoom& room, Policy& policy) const;
 
-  /// A kernel of the job was submitted as padding. job() is null or this job.
-  void Add(Job& job) {
+  /// A kernel of the job was submitted as padding. job() is null or this job. The launch has a
+  /// guard on a record of the real-time job. The records live until Remove(), even if the real-time
+  /// job has ended by then and its plan is gone.
+  void Add(Job& job, LaunchId launch, const PaddingRoom& room) {
     job_ = &job;
     ++kernels_;
+    watched_[JobLaunches::SlotOf(launch)] = *room.records;
   }
   /// A kernel that was submitted as padding has retired.
-  void Remove() { --kernels_; }
+  void Remove(LaunchId launch) {
+    --kernels_;
+    watched_[JobLaunches::SlotOf(launch)] = nullptr;
+  }
   /// The job with kernels in flight as padding, or null.
   Job* job() const { return kernels_ > 0 ? job_ : nullptr; }
 
@@ -81,6 +95,7 @@ class Padding {
   const ActiveJobs& active_;
   std::uint32_t kernels_ = 0;  // in flight as padding
   Job* job_ = nullptr;         // the job of these kernels; valid while there are any
+  std::vector<std::shared_ptr<const ProgressRecords>> watched_;  // by the launch's slot
 };
 
 }  // namespace lagoon

@@ -34,7 +34,7 @@ class RoomTest : public ::testing::Test {
     QueueOptions options;
     options.instances = {instance_.get()};
     queue_ = std::make_unique<JobQueue>(QueueId{}, options);
-    job_.costs = &queue_->costs[0];
+    job_.costs = &queue_->first->costs();
     job_.instance = instance_.get();
     job_.first_incomplete = first;
     return RoomBeside(job_, units, kernels_);

@@ -136,11 +136,22 @@ class Writer {
                        ClassName(job.queue->job_class), JsonString(job.run->scheduler));
   }
 
+  // A job with an instance of its own may have more ops than the names of its queue's plan.
+  static bool HasNames(const Timeline::Launch& launch) {
+    return launch.names != nullptr && launch.index < launch.names->ops.size();
+  }
+  // The op's name as JSON, or its index if the name is not known.
+  static std::string OpOf(const Timeline::Launch& launch) {
+    const bool named = launch.work == Work::kKernel && HasNames(launch);
+    return named ? JsonString(launch.names->ops[launch.index]) : std::to_string(launch.index);
+  }
+
   // Returns an unterminated JSON string (no closing quote): the caller appends " (padding)" or
   // " (left)", because viewers show only the name.
   const std::string& KernelOf(const Timeline::Launch& launch) {
     static const std::string kInput = "\"input", kOutput = "\"output";
     if (launch.work != Work::kKernel) return launch.work == Work::kInput ? kInput : kOutput;
+    if (!HasNames(launch)) return unnamed_ = fmt::format("\"op {}", launch.index);
     const std::string& name = launch.names->kernels[launch.index];
     std::string& quoted = kernels_[&name];
     if (quoted.empty()) {
@@ -190,9 +201,7 @@ class Writer {
         KernelOf(launch), launch.padding ? " (padding)" : "", record.committed ? "" : " (left)",
         ClassName(job.queue->job_class), launch.padding ? ",padding" : "",
         record.committed ? "" : ",left", Raw(job.id), job.run - recorder_.runs().data(),
-        launch.work == Work::kKernel ? JsonString(launch.names->ops[launch.index])
-                                     : std::to_string(launch.index),
-        record.tile, launch.padding, record.committed);
+        OpOf(launch), record.tile, launch.padding, record.committed);
   }
 
   void PutJob(const Timeline::Job& job) {
@@ -220,10 +229,10 @@ class Writer {
     const Moment moment = resumed                        ? kResumption
                           : event.kind == Kind::kEvicted ? kEviction
                                                          : kLeaving;
-    PutMoment(moment, event.at, ClassName(job.queue->job_class),
-              fmt::format("{},\"op\":{},\"padding\":{}{}", ArgsOf(job),
-                          JsonString(launch.names->ops[launch.index]), launch.padding,
-                          resumed ? fmt::format(",\"blocks\":{}", event.value) : ""));
+    PutMoment(
+        moment, event.at, ClassName(job.queue->job_class),
+        fmt::format("{},\"op\":{},\"padding\":{}{}", ArgsOf(job), OpOf(launch), launch.padding,
+                    resumed ? fmt::format(",\"blocks\":{}", event.value) : ""));
   }
 
   void PutMoment(Moment moment, TimePoint at, std::string_view category, const std::string& args) {
@@ -239,6 +248,7 @@ class Writer {
   fmt::memory_buffer piece_;
   bool first_ = true;
   std::map<const std::string*, std::string> kernels_;  // by name: KernelOf()'s strings
+  std::string unnamed_;                                // the last one of a kernel without a name
 };
 
 }  // namespace

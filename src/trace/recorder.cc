@@ -32,22 +32,30 @@ void TraceRecorder::OnEnded(const DeviceBlock& block, TimePoint at, bool committ
 }
 
 void TraceRecorder::OnStart(const SchedulerConfig& config, TimePoint at) {
-  runs_.push_back({std::string(config.name), at, events_.pushed(), {}});
+  dispatchers_.emplace_back();
+  OnSwitch(config, at);
+}
+
+void TraceRecorder::OnSwitch(const SchedulerConfig& config, TimePoint at) {
+  runs_.push_back({std::string(config.name), at, events_.pushed(), dispatchers_.size() - 1});
 }
 
 void TraceRecorder::OnQueue(QueueId queue, const QueueOptions& options) {
-  std::vector<Queue>& queues = runs_.back().queues;
+  std::vector<Queue>& queues = dispatchers_.back();
   if (queues.size() <= Raw(queue)) queues.resize(Raw(queue) + 1);
   Queue& added = queues[Raw(queue)];
   added.name = options.name;
   added.job_class = options.job_class;
-  const LoadedPlan& loaded = options.instances.front()->loaded();
-  for (std::size_t size = 0; size < loaded.sizes(); ++size) {
-    PlanNames& names = added.plans.emplace_back();
-    for (const PlanOp& op : loaded.at(size).ops) {
-      names.kernels.push_back(op.kernel_name.empty() ? op.name : op.kernel_name);
-      names.ops.push_back(op.name);
-    }
+}
+
+void TraceRecorder::OnPlan(QueueId queue, std::uint32_t number, const Plan& plan) {
+  if (number >= kMaxPlans) return;
+  std::vector<PlanNames>& plans = dispatchers_.back()[Raw(queue)].plans;
+  if (plans.size() <= number) plans.resize(number + 1);
+  PlanNames& names = plans[number];
+  for (const PlanOp& op : plan.ops) {
+    names.kernels.push_back(op.kernel_name.empty() ? op.name : op.kernel_name);
+    names.ops.push_back(op.name);
   }
 }
 

@@ -38,14 +38,17 @@ class TraceRecorder final : public DeviceObserver, public SchedObserver {
   struct Queue {
     std::string name;
     JobClass job_class{};
-    std::vector<PlanNames> plans;  // by batch size (LoadedPlan::at)
+    /// By number (SchedObserver::OnPlan). The names of plans from number kMaxPlans on are not kept.
+    /// No names at the number of a queue without a first plan.
+    std::vector<PlanNames> plans;
   };
+  static constexpr std::uint32_t kMaxPlans = 1024;
   /// One dispatcher under one scheduler: the events from number `first` up to the next Run's.
   struct Run {
     std::string scheduler;
     TimePoint begin{};
     std::uint64_t first = 0;
-    std::vector<Queue> queues;  // by QueueId
+    std::size_t dispatcher = 0;  // which one: queues()
   };
 
   explicit TraceRecorder(const TraceOptions& options = {});
@@ -58,13 +61,17 @@ class TraceRecorder final : public DeviceObserver, public SchedObserver {
   const std::vector<Ring<Block>>& blocks() const { return blocks_; }
   const Ring<SchedEvent>& events() const { return events_; }
   const std::vector<Run>& runs() const { return runs_; }
+  /// The queues of the run's dispatcher, by QueueId.
+  const std::vector<Queue>& queues(const Run& run) const { return dispatchers_[run.dispatcher]; }
 
   // DeviceObserver
   void OnPlaced(const DeviceBlock&) override {}
   void OnEnded(const DeviceBlock& block, TimePoint at, bool committed) override;
   // SchedObserver
   void OnStart(const SchedulerConfig& config, TimePoint at) override;
+  void OnSwitch(const SchedulerConfig& config, TimePoint at) override;
   void OnQueue(QueueId queue, const QueueOptions& options) override;
+  void OnPlan(QueueId queue, std::uint32_t number, const Plan& plan) override;
   void OnEvent(const SchedEvent& event) override;
 
  private:
@@ -74,6 +81,7 @@ class TraceRecorder final : public DeviceObserver, public SchedObserver {
   std::vector<Ring<Block>> blocks_;  // by unit; in virtual time one ring for all units
   Ring<SchedEvent> events_;
   std::vector<Run> runs_;
+  std::vector<std::vector<Queue>> dispatchers_;  // their queues
 };
 
 }  // namespace lagoon

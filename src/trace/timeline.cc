@@ -89,14 +89,14 @@ class Builder {
   void AddLaunch(const SchedEvent& event) {
     const std::uint32_t job = JobOf(event);
     const std::vector<TraceRecorder::PlanNames>& plans = timeline_.jobs[job].queue->plans;
-    LAGOON_CHECK(event.value < plans.size());
-    timeline_.launches.push_back({.id = event.launch,
-                                  .at = event.at,
-                                  .job = job,
-                                  .names = &plans[event.value],
-                                  .work = event.work,
-                                  .index = event.index,
-                                  .padding = event.padding});
+    timeline_.launches.push_back(
+        {.id = event.launch,
+         .at = event.at,
+         .job = job,
+         .names = event.value < plans.size() ? &plans[event.value] : nullptr,
+         .work = event.work,
+         .index = event.index,
+         .padding = event.padding});
   }
 
   std::uint32_t JobOf(const SchedEvent& event) {
@@ -104,9 +104,10 @@ class Builder {
     const auto [found, is_new] = job_of_.try_emplace({run_, event.job}, next);
     if (is_new) {
       const TraceRecorder::Run& run = recorder_.runs()[run_];
-      LAGOON_CHECK(Raw(event.queue) < run.queues.size());
+      const std::vector<TraceRecorder::Queue>& queues = recorder_.queues(run);
+      LAGOON_CHECK(Raw(event.queue) < queues.size());
       timeline_.jobs.push_back({.run = &run,
-                                .queue = &run.queues[Raw(event.queue)],
+                                .queue = &queues[Raw(event.queue)],
                                 .id = event.job,
                                 .arrived = event.kind == Kind::kArrived && event.at >= cut_,
                                 .begin = std::max(event.at, cut_)});

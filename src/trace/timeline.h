@@ -26,8 +26,8 @@ struct Timeline {
   struct Launch {
     LaunchId id{};
     TimePoint at{};
-    std::uint32_t job = 0;  // index into jobs
-    const TraceRecorder::PlanNames* names = nullptr;
+    std::uint32_t job = 0;                            // index into jobs
+    const TraceRecorder::PlanNames* names = nullptr;  // null: not kept
     SchedEvent::Work work{};
     std::uint32_t index = 0;
     bool padding = false;

@@ -273,6 +273,60 @@ TEST(Trace, NamesOfAnyBytesMakeValidJson) {
   EXPECT_EQ(trace.jobs.size(), 1u);
 }
 
+// Each block has the names of the plan that its job ran, also after the plan is gone and after a
+// switch of schedulers.
+TEST(Trace, NamesAreThoseOfThePlanThatAJobRan) {
+  const auto device = FigureDevice(1, SimAbort::kCheck);
+  TraceRecorder recorder;
+  recorder.Attach(*device);
+  Scheduler named = *MakeScheduler("reef");
+  {
+    Dispatcher dispatcher(*device, named.config, std::move(named.policy), &recorder);
+    const auto plan = [&](const std::string& kernel) {
+      const SimTask task{"shapes", JobClass::kBestEffort, 0, {{1, 1}}};
+      auto loaded = std::const_pointer_cast<LoadedPlan>(PlanOf(task, *device));
+      loaded->plan.ops[0].kernel_name = kernel;
+      return loaded;
+    };
+    const auto instance = *Instance::Create(plan("first"), *device);
+    QueueOptions options;
+    options.name = "shapes";
+    options.instances = {instance.get()};
+    const QueueId queue = *dispatcher.AddQueue(options);
+    const auto run = [&](QueuePlan* of) {
+      Request request;
+      ASSERT_TRUE(
+          dispatcher.Post({queue, kNoDeadline, request.inputs, request.outputs, &request, of}));
+      while (request.finished == 0) device->Wait(kNoDeadline);
+    };
+    run((*dispatcher.AddPlan(queue, plan("second"))).get());
+    Scheduler other = *MakeScheduler("sequential");
+    dispatcher.Switch(other.config, std::move(other.policy), [](const Status&) {});
+    run(nullptr);
+    const auto third = *dispatcher.AddPlan(queue, plan("third"));
+    run(third.get());
+    const auto unnamed = plan("not kept");
+    while ((*dispatcher.AddPlan(queue, unnamed))->number() + 1 < TraceRecorder::kMaxPlans) {
+    }
+    run((*dispatcher.AddPlan(queue, unnamed)).get());
+    run(third.get());
+  }
+  const ReadTrace trace(TraceText(recorder));
+  trace.Check();
+  std::vector<std::string> names;
+  for (const auto& block : trace.blocks) {
+    if (block.name == "input" || block.name == "output") continue;
+    names.push_back(block.name);
+    if (block.name == "op 0") {
+      EXPECT_EQ(block.args["op"], 0);
+    } else {
+      EXPECT_EQ(block.args["op"], "op0");
+    }
+    EXPECT_EQ(block.args["run"], names.size() == 1 ? 0 : 1);
+  }
+  EXPECT_EQ(names, (std::vector<std::string>{"second", "first", "third", "op 0", "third"}));
+}
+
 // Blocks that share a unit at the same time are on different rows.
 TEST(Trace, BlocksOfOneUnitDoNotOverlap) {
   const auto device = FigureDevice(1, SimAbort::kCheck);

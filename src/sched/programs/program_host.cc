@@ -213,12 +213,13 @@ CostTable& ProgramHostImpl::CostsOf(KernelHandle kernel, std::uint32_t blocks) {
 
 Result<JobId> ProgramHostImpl::Post(const JobSpec& spec) {
   if (spec.inputs.size() != options.inputs.size() ||
-      spec.outputs.size() != options.outputs.size() || spec.size != 0) {
-    return Fail(ErrorCode::kInvalidArgument,
-                fmt::format("job program '{}' has {} inputs and {} outputs and no batches, the job "
-                            "{} and {}, of size {}",
-                            options.name, options.inputs.size(), options.outputs.size(),
-                            spec.inputs.size(), spec.outputs.size(), spec.size));
+      spec.outputs.size() != options.outputs.size() || spec.plan != nullptr) {
+    return Fail(
+        ErrorCode::kInvalidArgument,
+        fmt::format("job program '{}' has {} inputs and {} outputs and no plans, the job "
+                    "{} and {}, and {} plan",
+                    options.name, options.inputs.size(), options.outputs.size(), spec.inputs.size(),
+                    spec.outputs.size(), spec.plan == nullptr ? "no" : "a"));
   }
   if (given_up_.load() > kMaxGivenUp) {
     return Fail(ErrorCode::kUnavailable,

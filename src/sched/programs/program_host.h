@@ -19,7 +19,8 @@ constexpr bool IsProgramRun(JobId job) { return (Raw(job) >> 63) != 0; }
 struct ProgramModel {
   std::string role;
   QueueId queue{};
-  const Plan* plan = nullptr;  // outlives the host
+  const Plan* plan = nullptr;       // outlives the host
+  QueuePlan* queue_plan = nullptr;  // `plan` on the queue; null: it is the queue's first plan
 };
 
 struct ProgramHostOptions {

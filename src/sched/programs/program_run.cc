@@ -147,6 +147,7 @@ JobWait ProgramRun::Run(const JobModel& model, std::span<const void* const> inpu
     operation->inputs.assign(inputs.begin(), inputs.end());
     operation->outputs.assign(outputs.begin(), outputs.end());
     operation->spec.queue = hosted.queue;
+    operation->spec.plan = hosted.queue_plan;
     return Issue(std::move(operation), stream);
   };
   return FromProgram(run, NoWait());
