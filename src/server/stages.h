@@ -20,9 +20,10 @@ struct Stage {
   double us = 0;
 };
 
-/// The stages of a request in order, with their times. The stages follow each other without gaps,
-/// so that their sum is the time from `stamps.first_byte` to `responding`, the moment when the
-/// rendering of the answer begins.
-std::array<Stage, 8> Stages(const EdgeStamps& stamps, const JobResult& job, TimePoint responding);
+/// The stages of a request in order, with their times. `plan_wait`: InferResponse::plan_wait. The
+/// stages follow each other without gaps, so that their sum is the time from `stamps.first_byte` to
+/// `responding`, the moment when the rendering of the answer begins.
+std::array<Stage, 9> Stages(const EdgeStamps& stamps, Nanoseconds plan_wait, const JobResult& job,
+                            TimePoint responding);
 
 }  // namespace lagoon

@@ -67,6 +67,8 @@ struct InferResponse {
   std::string id;
   std::vector<OutputTensor> outputs;
   JobResult job;  // stamps of every stage
+  /// Before job.posted: until the plan for the request's shapes was ready. 0: it was.
+  Nanoseconds plan_wait{0};
 };
 
 /// Called exactly once, on any thread; hand over to a thread of your own.
@@ -108,7 +110,7 @@ struct ModelMetadata {
   std::string name;
   std::vector<std::string> versions;
   std::string platform;  // "onnxruntime_onnx" models of Triton are served as "lagoon_plan"
-  std::vector<TensorSpec> inputs;
+  std::vector<TensorSpec> inputs;  // a dim of -1 takes any size
   std::vector<TensorSpec> outputs;
 };
 

@@ -35,6 +35,7 @@ Result<std::unique_ptr<DeviceCore>> DeviceCore::Open(const CoreOptions& options,
       std::make_unique<Dispatcher>(*core->device_, scheduler.config, std::move(scheduler.policy),
                                    options.trace, std::move(on_lost));
   core->models_.AddQueues(*core->device_, *core->dispatcher_);
+  core->maker_ = std::make_unique<PlanMaker>(*core->dispatcher_, core->device_->info().units);
   return core;
 }
 
@@ -93,7 +94,7 @@ Result<std::shared_ptr<RequestInFlight>> DeviceCore::Admit(InferRequest& request
   if (deadline <= now) return refuse(TimeoutError(model->name()));
   const RequestInFlight::Admission admission{request.arrival, deadline};
   return std::make_shared<RequestInFlight>(std::move(request), std::move(callback), *model,
-                                           *std::move(binding), admission);
+                                           *std::move(binding), admission, in_flight_);
 }
 
 RequestHandle DeviceCore::Infer(InferRequest request, InferCallback callback) {
@@ -103,7 +104,16 @@ RequestHandle DeviceCore::Infer(InferRequest request, InferCallback callback) {
     callback(tl::unexpected<Error>(std::move(admitted).error()));
     return RequestHandle{};
   }
-  return RequestInFlight::Post(*admitted, in_flight_, *dispatcher_);
+  const std::shared_ptr<RequestInFlight>& request_in_flight = *admitted;
+  ServedModel& model = request_in_flight->model();
+  if (auto plan = model.FindPlan(request_in_flight->Key())) {
+    return RequestInFlight::Post(request_in_flight, std::move(plan), *dispatcher_);
+  }
+  if (model.settings().refuse_other_shapes || model.is_program()) {
+    request_in_flight->RefuseAwaited(model.OtherShapeError());
+    return RequestHandle{};
+  }
+  return maker_->Make(request_in_flight);
 }
 
 void DeviceCore::SwitchScheduler(const std::string& name, std::function<void(Status)> done) {
@@ -117,6 +127,10 @@ void DeviceCore::Cancel(RequestHandle handle) {
   // A handle is the id of the job. Ids are not used again, so that the dispatcher ignores the id of
   // a job that has finished.
   if (handle == RequestHandle{}) return;
+  if (PlanMaker::IsHandle(handle)) {
+    if (!maker_->Cancel(handle)) in_flight_.Cancel(handle, *dispatcher_);
+    return;
+  }
   const JobId job{static_cast<std::underlying_type_t<RequestHandle>>(handle)};
   if (IsProgramRun(job)) {
     models_.CancelInPrograms(job, *dispatcher_);
@@ -127,6 +141,7 @@ void DeviceCore::Cancel(RequestHandle handle) {
 
 void DeviceCore::AwaitLost(std::string why) {
   in_flight_.Close(std::move(why));
+  maker_->CancelAll();
   in_flight_.WaitUntilEmpty(kNoDeadline);
 }
 
@@ -134,6 +149,7 @@ void DeviceCore::Drain(TimePoint until) {
   draining_.store(true, std::memory_order_relaxed);
   in_flight_.Close("the server is shutting down");
   if (dispatcher_ == nullptr || in_flight_.WaitUntilEmpty(until)) return;
+  if (maker_ != nullptr) maker_->CancelAll();
   in_flight_.CancelAll(*dispatcher_);
   in_flight_.WaitUntilEmpty(kNoDeadline);
 }

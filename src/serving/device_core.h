@@ -11,6 +11,7 @@
 #include "serving/core.h"
 #include "serving/in_flight.h"
 #include "serving/model_table.h"
+#include "serving/plan_maker.h"
 
 namespace lagoon {
 
@@ -50,12 +51,13 @@ class DeviceCore {
       : kernels_(std::move(device.kernels)), device_(std::move(device.device)) {}
   Result<std::shared_ptr<RequestInFlight>> Admit(InferRequest& request, InferCallback& callback);
 
-  // Order matters: the dispatcher is destroyed first, then what its jobs used.
+  // Order matters: the maker is destroyed first, then the dispatcher, then what its jobs used.
   const std::unique_ptr<const KernelMaker> kernels_;
   const std::unique_ptr<Device> device_;
   ModelTable models_;  // immutable after Open
   InFlightTable in_flight_;
   std::unique_ptr<Dispatcher> dispatcher_;
+  std::unique_ptr<PlanMaker> maker_;
   std::atomic<bool> draining_{false};
 };
 

@@ -66,25 +66,43 @@ void InFlightTable::CancelAll(Dispatcher& dispatcher) {
   for (const auto& [model, job] : jobs) model->Cancel(job, dispatcher);
 }
 
+void InFlightTable::Cancel(RequestHandle awaited, Dispatcher& dispatcher) {
+  ServedModel* model = nullptr;
+  std::uint64_t job = 0;
+  {
+    const MutexLock lock(mutex_);
+    RequestInFlight* request = first_;
+    while (request != nullptr && request->awaited_ != awaited) request = request->next_;
+    if (request == nullptr) return;
+    // seq_cst: either Post() sees this flag, or this thread sees the job id that Post() stored.
+    request->cancel_.store(true);
+    job = request->job_.load();
+    model = &request->model_;
+  }
+  if (job != 0) model->Cancel(JobId{job}, dispatcher);
+}
+
 RequestInFlight::RequestInFlight(InferRequest request, InferCallback callback, ServedModel& model,
-                                 RequestBinding binding, Admission admission)
+                                 RequestBinding binding, Admission admission, InFlightTable& table)
     : request_(std::move(request)),
       callback_(std::move(callback)),
       model_(model),
       admission_(admission),
-      size_(model.SizeFor(binding.batch)),
-      inputs_(std::move(binding.inputs)) {
+      binding_(std::move(binding)),
+      table_(table) {
   response_.model = model.name();
   response_.version = model.version();
   response_.id = std::move(request_.id);
-  BindOutputs(binding.outputs);
 }
 
-void RequestInFlight::BindOutputs(const std::vector<std::size_t>& wanted) {
+void RequestInFlight::BindTensors() {
+  for (const std::size_t input : plan_->inputs) {
+    inputs_.push_back(binding_.inputs[input].data());
+  }
   const Signature& signature = model_.signature();
   outputs_.assign(plan().outputs.size(), nullptr);
-  response_.outputs.reserve(wanted.size());
-  for (const std::size_t index : wanted) {
+  response_.outputs.reserve(binding_.outputs.size());
+  for (const std::size_t index : binding_.outputs) {
     const TensorSpec& spec = plan().outputs[signature.output_index[index]].spec;
     OutputTensor& output = response_.outputs.emplace_back();
     output.name = spec.name;
@@ -98,32 +116,58 @@ void RequestInFlight::BindOutputs(const std::vector<std::size_t>& wanted) {
 }
 
 RequestHandle RequestInFlight::Post(const std::shared_ptr<RequestInFlight>& self,
-                                    InFlightTable& table, Dispatcher& dispatcher) {
+                                    std::shared_ptr<ServedPlan> plan, Dispatcher& dispatcher) {
+  if (!self->table_.Add(*self)) {
+    self->Refuse({ErrorCode::kUnavailable, self->table_.why_closed()});
+    return RequestHandle{};
+  }
+  return self->PostJob(self, std::move(plan), dispatcher);
+}
+
+bool RequestInFlight::Await(RequestHandle handle) {
+  if (awaited_ != RequestHandle{}) return true;
+  if (!table_.Add(*this)) {
+    Refuse({ErrorCode::kUnavailable, table_.why_closed()});
+    return false;
+  }
+  awaited_ = handle;
+  awaited_since_ = Now();
+  return true;
+}
+
+void RequestInFlight::PostAwaited(const std::shared_ptr<RequestInFlight>& self,
+                                  std::shared_ptr<ServedPlan> plan, Dispatcher& dispatcher) {
+  self->response_.plan_wait = Now() - self->awaited_since_;
+  self->PostJob(self, std::move(plan), dispatcher);
+}
+
+void RequestInFlight::RefuseAwaited(Error error) {
+  Refuse(std::move(error));
+  if (awaited_ != RequestHandle{}) table_.Remove(*this);
+}
+
+RequestHandle RequestInFlight::PostJob(const std::shared_ptr<RequestInFlight>& self,
+                                       std::shared_ptr<ServedPlan> plan, Dispatcher& dispatcher) {
   static_assert(std::is_same_v<std::underlying_type_t<RequestHandle>, decltype(Raw(JobId{}))>);
-  RequestInFlight& request = *self;
-  if (!table.Add(request)) {
-    request.Refuse({ErrorCode::kUnavailable, table.why_closed()});
-    return RequestHandle{};
-  }
+  plan_ = std::move(plan);
+  BindTensors();
   JobSpec spec;
-  spec.deadline = request.admission_.deadline;
-  spec.inputs = request.inputs_;
-  spec.outputs = request.outputs_;
-  spec.size = request.size_;
-  spec.client = &request;
-  request.table_ = &table;
-  request.self_ = self;
-  Result<JobId> job = request.model_.Post(spec, request.request_.priority, dispatcher);
+  spec.deadline = admission_.deadline;
+  spec.inputs = inputs_;
+  spec.outputs = outputs_;
+  spec.client = this;
+  self_ = self;
+  Result<JobId> job = model_.Post(spec, *plan_, request_.priority, dispatcher);
   if (!job) {
-    request.self_.reset();
+    self_.reset();
     Error error = std::move(job).error();
-    error.message.insert(0, fmt::format("model '{}': ", request.model_.name()));
-    request.Refuse(std::move(error));
-    table.Remove(request);
+    error.message.insert(0, fmt::format("model '{}': ", model_.name()));
+    Refuse(std::move(error));
+    table_.Remove(*this);
     return RequestHandle{};
   }
-  request.job_.store(Raw(*job));
-  if (table.cancelling()) request.model_.Cancel(*job, dispatcher);
+  job_.store(Raw(*job));
+  if (table_.cancelling() || cancel_.load()) model_.Cancel(*job, dispatcher);
   return RequestHandle{Raw(*job)};
 }
 
@@ -137,15 +181,15 @@ void RequestInFlight::Finished(const JobResult& result) {
   // Keeps this object alive until the end of the function.
   const std::shared_ptr<RequestInFlight> self = std::move(self_);
   request_.payload.reset();
-  model_.recorder().RecordFinished(
-      result, {admission_.arrival, admission_.deadline, static_cast<std::size_t>(plan().batch)});
+  const std::size_t batch = plan_ == nullptr ? 1 : static_cast<std::size_t>(plan().batch);
+  model_.recorder().RecordFinished(result, {admission_.arrival, admission_.deadline, batch});
   if (result.outcome == Outcome::kDone) {
     response_.job = result;
     callback_(std::move(response_));
   } else {
     callback_(tl::unexpected<Error>(OutcomeError(result, model_.name())));
   }
-  table_->Remove(*this);
+  table_.Remove(*this);
 }
 
 Error OutcomeError(const JobResult& result, const std::string& model) {

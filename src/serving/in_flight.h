@@ -39,6 +39,8 @@ class InFlightTable {
   /// Cancels the requests in flight. RequestInFlight::Post cancels a request whose job id it had
   /// not stored yet.
   void CancelAll(Dispatcher& dispatcher);
+  /// Cancels the request that got this handle from a PlanMaker and was posted since.
+  void Cancel(RequestHandle awaited, Dispatcher& dispatcher);
   /// True: CancelAll may have missed a request. Read it after the id of the request's job was
   /// stored.
   bool cancelling() const { return cancelling_.load(); }
@@ -54,7 +56,8 @@ class InFlightTable {
 };
 
 /// One request. Owns what its job points to, and answers the request. Shared by Infer, until the
-/// job's id is stored, and by the job, until Finished().
+/// job's id is stored, by a PlanMaker while the request waits for its plan, and by the job, until
+/// Finished().
 class RequestInFlight final : public JobClient {
  public:
   struct Admission {
@@ -63,33 +66,57 @@ class RequestInFlight final : public JobClient {
   };
 
   RequestInFlight(InferRequest request, InferCallback callback, ServedModel& model,
-                  RequestBinding binding, Admission admission);
+                  RequestBinding binding, Admission admission, InFlightTable& table);
 
-  /// Posts the job and returns its handle; or answers with the error and returns 0.
-  static RequestHandle Post(const std::shared_ptr<RequestInFlight>& self, InFlightTable& table,
-                            Dispatcher& dispatcher);
+  ServedModel& model() const { return model_; }
+  TimePoint deadline() const { return admission_.deadline; }
+  const std::vector<Dims>& dims() const { return binding_.dims; }
+  std::span<const std::span<const std::byte>> inputs() const { return binding_.inputs; }
+  /// What decides the request's plan, as far as that is known now.
+  PlanKey Key() const { return model_.KeyOf(binding_.dims, binding_.inputs); }
+
+  /// Posts the job with `plan` and returns its handle; or answers with the error and returns 0.
+  static RequestHandle Post(const std::shared_ptr<RequestInFlight>& self,
+                            std::shared_ptr<ServedPlan> plan, Dispatcher& dispatcher);
+
+  // ---- While the request waits for its plan
+
+  /// Counts the request as in flight. False, after an answer, if the core takes no more requests.
+  bool Await(RequestHandle handle);
+  RequestHandle awaited() const { return awaited_; }  // 0: Await was not called
+  /// Posts a request that has waited.
+  static void PostAwaited(const std::shared_ptr<RequestInFlight>& self,
+                          std::shared_ptr<ServedPlan> plan, Dispatcher& dispatcher);
+  /// Answers a request that has waited, or could not.
+  void RefuseAwaited(Error error);
 
   void Finished(const JobResult& result) override;
 
  private:
   friend class InFlightTable;
 
-  const Plan& plan() const { return model_.plans().at(size_); }
-  void BindOutputs(const std::vector<std::size_t>& wanted);
+  const Plan& plan() const { return plan_->loaded->plan; }
+  RequestHandle PostJob(const std::shared_ptr<RequestInFlight>& self,
+                        std::shared_ptr<ServedPlan> plan, Dispatcher& dispatcher);
+  void BindTensors();
   void Refuse(Error error);
 
   InferRequest request_;
   InferCallback callback_;
   ServedModel& model_;
   const Admission admission_;
-  const std::size_t size_;  // the plan for the request's batch (LoadedPlan::at)
+  RequestBinding binding_;
+  std::shared_ptr<ServedPlan> plan_;  // null while the request waits for it
   InferResponse response_;
-  std::vector<const void*> inputs_;
-  std::vector<void*> outputs_;  // one per plan output; null: the client did not ask for it
+  std::vector<const void*> inputs_;  // one per plan input
+  std::vector<void*> outputs_;       // one per plan output; null: the client did not ask for it
+  RequestHandle awaited_{};
+  TimePoint awaited_since_{};
 
-  InFlightTable* table_ = nullptr;         // set before the job is posted
+  InFlightTable& table_;
   std::shared_ptr<RequestInFlight> self_;  // the job's reference to this request
   std::atomic<std::uint64_t> job_{0};      // 0: not known yet
+  std::atomic<bool> cancel_{false};        // a handle that Await() was given is to be cancelled
   RequestInFlight* previous_ = nullptr;    // links of the table's list, under its mutex
   RequestInFlight* next_ = nullptr;
 };

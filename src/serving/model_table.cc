@@ -102,7 +102,7 @@ ModelTable::Version ModelTable::LoadVersion(ModelSource source, Device& device,
   version.served = *std::move(model);
   status.state = ModelState::kReady;
   status.job_class = version.served->settings().job_class;
-  status.standalone = version.served->plan().standalone;
+  status.standalone = version.served->Standalone();
   status.warning = version.served->DeadlineWarning();
   LogLoaded(*version.served, status);
   return version;

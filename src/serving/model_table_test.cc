@@ -153,7 +153,7 @@ TEST_F(RepositoryTest, AModelOfAFixedBatchRefusesALargerOneByName) {
   Open();
   EXPECT_TRUE(core_->ModelReady("one", "").has_value());
   EXPECT_FALSE(core_->ModelReady("two", "").has_value());
-  EXPECT_THAT(ReasonOf("two"), HasSubstr("max_batch_size is 2: model 'two': "));
+  EXPECT_THAT(ReasonOf("two"), HasSubstr("max_batch_size is 2: "));
   EXPECT_THAT(ReasonOf("two"), HasSubstr("input 'x' has shape [1,4], whose first dimension is "
                                          "fixed: the model cannot take a batch of 2"));
 }

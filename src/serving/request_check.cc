@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <optional>
 #include <string_view>
 
 #include "base/text.h"
@@ -28,54 +29,66 @@ std::size_t IndexOf(const std::vector<TensorSpec>& specs, std::string_view name)
                                   specs.begin());
 }
 
-bool SameRows(const Dims& a, const Dims& b) {
-  return !a.empty() && a.size() == b.size() && std::equal(a.begin() + 1, a.end(), b.begin() + 1);
+constexpr std::size_t kMostBytes = std::size_t{1} << 40;
+
+/// Nothing above kMostBytes. `dims`: from 0 on.
+std::optional<std::size_t> BytesOf(const Dims& dims, DataType type) {
+  std::size_t bytes = SizeOf(type);
+  for (const std::int64_t size : dims) {
+    if (size != 0 && bytes > kMostBytes / static_cast<std::size_t>(size)) return std::nullopt;
+    bytes *= static_cast<std::size_t>(size);
+  }
+  return bytes;
 }
 
-/// The number of rows of `input`. `spec`: the input's spec for one row.
-Result<std::int64_t> BatchOf(const InferRequest& request, const InputTensor& input,
-                             const TensorSpec& spec, std::int64_t max_batch) {
-  if (max_batch == 0) {
-    if (input.dims == spec.dims) return 1;
-    return Bad(request, "input", spec.name,
-               fmt::format("has shape {}, the model takes {}", ShownShape(input.dims),
-                           ToString(spec.dims)));
+/// Whether `dims` are what `spec` takes. -1 in `spec` takes any size.
+bool Fits(const Dims& dims, const Dims& spec) {
+  if (dims.size() != spec.size()) return false;
+  for (std::size_t i = 0; i < dims.size(); ++i) {
+    if (dims[i] < 0 || (spec[i] != -1 && spec[i] != dims[i])) return false;
   }
-  Dims any = spec.dims;
-  any.front() = -1;
-  if (!SameRows(input.dims, spec.dims)) {
-    return Bad(request, "input", spec.name,
-               fmt::format("has shape {}, the model takes {} with a batch of 1 to {}",
-                           ShownShape(input.dims), ToString(any), max_batch));
+  return true;
+}
+
+/// `max_batch`: 0, or the largest first dim.
+Status CheckShape(const InferRequest& request, const InputTensor& input, const TensorSpec& spec,
+                  std::int64_t max_batch) {
+  if (!Fits(input.dims, spec.dims)) {
+    return Bad(
+        request, "input", spec.name,
+        fmt::format(
+            "has shape {}, the model takes {}{}", ShownShape(input.dims), ToString(spec.dims),
+            max_batch > 0 ? fmt::format(" with a batch of 1 to {}", max_batch) : std::string()));
   }
-  const std::int64_t batch = input.dims.front();
-  if (batch >= 1 && batch <= max_batch) return batch;
+  if (max_batch == 0 || (input.dims[0] >= 1 && input.dims[0] <= max_batch)) return {};
   return Bad(request, "input", spec.name,
              fmt::format("has shape {}, a batch of {}; the model takes 1 to {}",
-                         ToString(input.dims), batch, max_batch));
+                         ToString(input.dims), input.dims[0], max_batch));
 }
 
-/// Returns the number of rows of the input.
-Result<std::int64_t> CheckInput(const InferRequest& request, const InputTensor& input,
-                                const TensorSpec& spec, std::int64_t max_batch) {
+Status CheckInput(const InferRequest& request, const InputTensor& input, const TensorSpec& spec,
+                  std::int64_t max_batch) {
   if (input.type != spec.type) {
     return Bad(
         request, "input", spec.name,
         fmt::format("has type {}, the model takes {}", OipName(input.type), OipName(spec.type)));
   }
-  LAGOON_ASSIGN_OR_RETURN(const std::int64_t batch, BatchOf(request, input, spec, max_batch));
-  const std::size_t bytes = spec.bytes() * static_cast<std::size_t>(batch);
-  if (input.data.size() != bytes) {
+  LAGOON_RETURN_IF_ERROR(CheckShape(request, input, spec, max_batch));
+  const std::optional<std::size_t> bytes = BytesOf(input.dims, input.type);
+  if (!bytes) {
     return Bad(request, "input", spec.name,
-               fmt::format("has {} bytes, shape {} of {} takes {}", input.data.size(),
-                           ToString(input.dims), OipName(spec.type), bytes));
+               fmt::format("has shape {}, more than {} bytes", ToString(input.dims), kMostBytes));
   }
-  return batch;
+  if (input.data.size() == *bytes) return {};
+  return Bad(request, "input", spec.name,
+             fmt::format("has {} bytes, shape {} of {} takes {}", input.data.size(),
+                         ToString(input.dims), OipName(spec.type), *bytes));
 }
 
-/// Checks that input `index` has as many rows as the first input.
-Status CheckSameBatch(const InferRequest& request, std::int64_t batch, std::int64_t first,
-                      std::size_t index) {
+/// With batches: checks that input `index` has as many rows as the first input.
+Status CheckSameBatch(const InferRequest& request, const Signature& signature, std::size_t index) {
+  if (signature.max_batch == 0) return {};
+  const std::int64_t batch = request.inputs[index].dims[0], first = request.inputs[0].dims[0];
   if (batch == first) return {};
   return Bad(request, "input", request.inputs[index].name,
              fmt::format("has a batch of {}, input {} one of {}", batch,
@@ -84,7 +97,8 @@ Status CheckSameBatch(const InferRequest& request, std::int64_t batch, std::int6
 
 Status BindInputs(const InferRequest& request, const Signature& signature,
                   RequestBinding& binding) {
-  binding.inputs.assign(signature.inputs.size(), nullptr);
+  binding.inputs.resize(signature.inputs.size());
+  binding.dims.resize(signature.inputs.size());
   std::vector<bool> seen(signature.inputs.size());
   for (std::size_t i = 0; i < request.inputs.size(); ++i) {
     const InputTensor& input = request.inputs[i];
@@ -95,12 +109,11 @@ Status BindInputs(const InferRequest& request, const Signature& signature,
     }
     if (seen[index]) return Bad(request, "input", input.name, "is there twice");
     seen[index] = true;
-    LAGOON_ASSIGN_OR_RETURN(
-        const std::int64_t batch,
+    LAGOON_RETURN_IF_ERROR(
         CheckInput(request, input, signature.inputs[index], signature.max_batch));
-    if (i == 0) binding.batch = batch;
-    LAGOON_RETURN_IF_ERROR(CheckSameBatch(request, batch, binding.batch, i));
-    binding.inputs[index] = input.data.data();
+    LAGOON_RETURN_IF_ERROR(CheckSameBatch(request, signature, i));
+    binding.inputs[index] = input.data;
+    binding.dims[index] = input.dims;
   }
   const auto missing = std::ranges::find(seen, false);
   if (missing != seen.end()) {

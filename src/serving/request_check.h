@@ -2,6 +2,8 @@
 
 // Checks whether a request fits a model, and binds its tensors to those of the model.
 
+#include <cstddef>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -12,8 +14,8 @@
 namespace lagoon {
 
 struct RequestBinding {
-  std::int64_t batch = 1;           // rows: the first dim of every input; 1 without batches
-  std::vector<const void*> inputs;  // one per plan input: the request's own bytes
+  std::vector<Dims> dims;                          // by input of the signature
+  std::vector<std::span<const std::byte>> inputs;  // the same: the request's own bytes
   /// The outputs of the answer, in order, as indexes into Signature::outputs.
   std::vector<std::size_t> outputs;
 };

@@ -19,6 +19,10 @@ class BindRequestTest : public testing::Test {
     request_.inputs = {Input("b", {1, 2}), Input("a", {1, 4})};
   }
 
+  void SetBatch(std::int64_t max) {
+    signature_.max_batch = max;
+    for (TensorSpec& input : signature_.inputs) input.dims[0] = max == 0 ? 1 : -1;
+  }
   InputTensor Input(const std::string& name, const Dims& dims) {
     const auto bytes = static_cast<std::size_t>(ElementCount(dims)) * 4;
     return {name, DataType::kFloat32, dims, std::span(bytes_).first(bytes)};
@@ -42,7 +46,9 @@ TEST_F(BindRequestTest, PointsAtTheRequestsBytesInTheOrderOfThePlan) {
   request_.inputs[1].data = other;
   const auto binding = BindRequest(request_, signature_);
   ASSERT_TRUE(binding.has_value()) << binding.error().message;
-  EXPECT_THAT(binding->inputs, ElementsAre(other.data(), bytes_.data()));
+  EXPECT_EQ(binding->inputs[0].data(), other.data());
+  EXPECT_EQ(binding->inputs[1].data(), bytes_.data());
+  EXPECT_THAT(binding->dims, ElementsAre(Dims{1, 4}, Dims{1, 2}));
   EXPECT_THAT(binding->outputs, ElementsAre(0u, 1u));
 }
 
@@ -116,17 +122,17 @@ TEST_F(BindRequestTest, ShapesThatOverflowAreJustWrong) {
 }
 
 TEST_F(BindRequestTest, TakesEveryBatchUpToTheMaximum) {
-  signature_.max_batch = 4;
+  SetBatch(4);
   for (const std::int64_t batch : {1, 3, 4}) {
     request_.inputs = {Input("b", {batch, 2}), Input("a", {batch, 4})};
     const auto binding = BindRequest(request_, signature_);
     ASSERT_TRUE(binding.has_value()) << binding.error().message;
-    EXPECT_EQ(binding->batch, batch);
+    EXPECT_THAT(binding->dims, ElementsAre(Dims{batch, 4}, Dims{batch, 2}));
   }
 }
 
 TEST_F(BindRequestTest, RefusesABatchAboveTheMaximumAndAnEmptyOne) {
-  signature_.max_batch = 2;
+  SetBatch(2);
   request_.inputs = {Input("b", {3, 2}), Input("a", {3, 4})};
   EXPECT_THAT(ErrorOf(),
               HasSubstr("input 'b' has shape [3,2], a batch of 3; the model takes 1 to 2"));
@@ -136,19 +142,31 @@ TEST_F(BindRequestTest, RefusesABatchAboveTheMaximumAndAnEmptyOne) {
   request_.inputs = {Input("b", {1, 2})};
   request_.inputs[0].dims = {std::int64_t{1} << 62, 2};
   EXPECT_THAT(ErrorOf(), HasSubstr("the model takes 1 to 2"));
-  signature_.max_batch = 0;
+  SetBatch(0);
   request_.inputs = {Input("b", {2, 2}), Input("a", {2, 4})};
   EXPECT_THAT(ErrorOf(), HasSubstr("input 'b' has shape [2,2], the model takes [1,2]"));
 }
 
+TEST_F(BindRequestTest, TakesAnySizeWhereTheModelLeavesItOpen) {
+  signature_.inputs[0].dims = {-1, 4, -1};
+  request_.inputs = {Input("b", {1, 2}), Input("a", {1, 4, 3})};
+  const auto binding = BindRequest(request_, signature_);
+  ASSERT_TRUE(binding.has_value()) << binding.error().message;
+  EXPECT_THAT(binding->dims, ElementsAre(Dims{1, 4, 3}, Dims{1, 2}));
+  request_.inputs[1].dims = {1, 4, -3};
+  EXPECT_THAT(ErrorOf(), HasSubstr("has shape [1,4,-3], the model takes [-1,4,-1]"));
+  request_.inputs[1].dims = {std::int64_t{1} << 40, 4, std::int64_t{1} << 40};
+  EXPECT_THAT(ErrorOf(), HasSubstr("input 'a' has shape"));
+}
+
 TEST_F(BindRequestTest, RefusesInputsOfDifferentBatches) {
-  signature_.max_batch = 4;
+  SetBatch(4);
   request_.inputs = {Input("b", {3, 2}), Input("a", {2, 4})};
   EXPECT_THAT(ErrorOf(), HasSubstr("input 'a' has a batch of 2, input 'b' one of 3"));
 }
 
 TEST_F(BindRequestTest, NamesAWrongShapeBehindTheBatch) {
-  signature_.max_batch = 4;
+  SetBatch(4);
   request_.inputs = {Input("b", {2, 3}), Input("a", {2, 4})};
   EXPECT_THAT(ErrorOf(), HasSubstr("input 'b' has shape [2,3], the model takes [-1,2] with a "
                                    "batch of 1 to 4"));
@@ -157,7 +175,7 @@ TEST_F(BindRequestTest, NamesAWrongShapeBehindTheBatch) {
 }
 
 TEST_F(BindRequestTest, CountsTheBytesOfAllRows) {
-  signature_.max_batch = 4;
+  SetBatch(4);
   request_.inputs = {Input("b", {2, 2}), Input("a", {2, 4})};
   request_.inputs[1].data = std::span(bytes_).first(16);
   EXPECT_THAT(ErrorOf(), HasSubstr("input 'a' has 16 bytes, shape [2,4] of FP32 takes 32"));

@@ -17,37 +17,14 @@ namespace {
 constexpr std::uint64_t kLowestRealTimePriority = 1;
 constexpr std::uint32_t kLoweredInstances = 1;
 
-std::vector<TensorSpec> Specs(const std::vector<PlanTensor>& tensors) {
-  std::vector<TensorSpec> specs;
-  for (const PlanTensor& tensor : tensors) specs.push_back(tensor.spec);
-  return specs;
-}
-
-std::vector<TensorSpec> ClientSpecs(std::vector<TensorSpec> specs, bool batch_dimension) {
-  if (batch_dimension) {
-    for (TensorSpec& spec : specs) spec.dims.front() = -1;
-  }
-  return specs;
-}
-
+/// The batch sizes for which plans are ready when the server starts.
 std::vector<std::int64_t> BatchesUpTo(std::int64_t max) {
   std::vector<std::int64_t> batches(static_cast<std::size_t>(std::max<std::int64_t>(max, 1)));
   std::iota(batches.begin(), batches.end(), 1);
   return batches;
 }
 
-/// Larger batches get the profile that `lagoon profile` has stored for them, else the costs of one
-/// row times the number of rows: measuring each batch would take as long as loading.
-void ProfileLarger(LoadedPlan& loaded, Device& device, const ProfileOptions& options) {
-  for (Plan& plan : loaded.larger) {
-    const std::string key = ProfileKey(plan, device.info(), options.store.build);
-    if (LoadProfile(options.store, key, plan) == ProfileFound::kNone) {
-      ScaleProfile(loaded.plan, plan, device.info().units);
-    }
-  }
-}
-
-Status ProfileOneRow(LoadedPlan& loaded, Device& device, const ProfileOptions& options) {
+Status ProfileMeasured(LoadedPlan& loaded, Device& device, const ProfileOptions& options) {
   const std::string key = ProfileKey(loaded.plan, device.info(), options.store.build);
   if (LoadProfile(options.store, key, loaded.plan) != ProfileFound::kNone) return {};
   LAGOON_RETURN_IF_ERROR(ProfilePlan(loaded, device, std::max(options.runs, 1)));
@@ -55,6 +32,9 @@ Status ProfileOneRow(LoadedPlan& loaded, Device& device, const ProfileOptions& o
   if (!saved) spdlog::warn("model '{}': {}", loaded.plan.model, saved.error().message);
   return {};
 }
+
+/// Plans that are not shared yet may be changed.
+LoadedPlan& Unshared(const ServedPlan& plan) { return const_cast<LoadedPlan&>(*plan.loaded); }
 
 }  // namespace
 
@@ -77,24 +57,143 @@ Status ServedModel::Compile(Device& device, const LoadOptions& load) {
   CompileOptions options;
   options.model = name();
   options.import.dimensions = file.settings.dimensions;
-  const int max_batch_size = file.config.max_batch_size();
-  options.batches = BatchesUpTo(max_batch_size);
   options.precision = file.settings.precision;
   options.kernels = load.kernels;
-  auto compiled = CompileModel(source_.path, device, options);
-  if (!compiled && max_batch_size > 1) {
-    return Annotate(fmt::format("max_batch_size is {}", max_batch_size),
-                    std::move(compiled).error());
+  options.many_shapes = true;
+  LAGOON_ASSIGN_OR_RETURN(auto compiler, ModelCompiler::Read(source_.path, device, options));
+  plans_ = std::make_unique<ModelPlans>(std::move(compiler),
+                                        PlanCache::Limits{.plans = file.settings.max_plans});
+  LAGOON_RETURN_IF_ERROR(CompileAtLoad());
+  std::vector<TensorSpec> inputs;
+  for (const DeclaredTensor& input : plans_->model().inputs()) {
+    inputs.push_back({input.name, input.type, input.dims});
   }
-  LAGOON_ASSIGN_OR_RETURN(const std::shared_ptr<LoadedPlan> loaded, std::move(compiled));
-  LAGOON_ASSIGN_OR_RETURN(signature_,
-                          CompleteConfig(Specs(loaded->plan.inputs), Specs(loaded->plan.outputs),
-                                         file.config, warnings_));
-  LAGOON_RETURN_IF_ERROR(ProfileOneRow(*loaded, device, load.profile));
-  ProfileLarger(*loaded, device, load.profile);
-  loaded_ = loaded;
-  LAGOON_RETURN_IF_ERROR(CreateInstances(device));
-  return WarmUp(device);
+  LAGOON_ASSIGN_OR_RETURN(std::vector<TensorSpec> outputs, OutputSpecs());
+  LAGOON_ASSIGN_OR_RETURN(
+      signature_, CompleteConfig(std::move(inputs), std::move(outputs), file.config, warnings_));
+  LAGOON_RETURN_IF_ERROR(Profile(device, load.profile));
+  return CreateInstances(device);
+}
+
+/// The shapes for which plans are made at load: those of lagoon.shapes, or one per batch size.
+/// Empty if a dim other than the batch is open and no shape is given.
+Result<std::vector<std::vector<Dims>>> ServedModel::ShapesAtLoad(const OnnxModel& model) const {
+  std::vector<std::vector<Dims>> all;
+  for (const std::map<std::string, Dims>& shapes : settings().shapes) {
+    Result<GraphInputs> inputs = model.WithShapes(model.DefaultInputs(), shapes);
+    if (!inputs) return Annotate("parameter 'lagoon.shapes'", std::move(inputs).error());
+    all.push_back(std::move(inputs->dims));
+  }
+  if (!all.empty()) return all;
+  const int max_batch_size = config().max_batch_size();
+  for (const DeclaredTensor& input : model.inputs()) {
+    const auto batch = max_batch_size > 0 && !input.dims.empty() ? 1 : 0;
+    if (std::find(input.dims.begin() + batch, input.dims.end(), -1) != input.dims.end()) return all;
+  }
+  if (max_batch_size == 0) {
+    all.push_back(model.DefaultInputs().dims);
+    return all;
+  }
+  for (const std::int64_t batch : BatchesUpTo(max_batch_size)) {
+    Result<GraphInputs> inputs = model.BatchInputs(batch);
+    if (!inputs) {
+      return Annotate(fmt::format("max_batch_size is {}", max_batch_size),
+                      std::move(inputs).error());
+    }
+    all.push_back(std::move(inputs->dims));
+  }
+  return all;
+}
+
+Status ServedModel::CompileAtLoad() {
+  LAGOON_ASSIGN_OR_RETURN(const auto shapes, ShapesAtLoad(plans_->model()));
+  for (const std::vector<Dims>& dims : shapes) {
+    auto plan = plans_->CompileAtLoad(dims);
+    if (!plan && !plans_->deciding().empty()) {
+      // The first request says the contents.
+      warnings_.push_back(fmt::format("no plan is ready: {}", plan.error().message));
+      return {};
+    }
+    if (!plan) return tl::unexpected(std::move(plan).error());
+    pinned_.push_back(*std::move(plan));
+  }
+  if (shapes.empty()) return CompileGuess();
+  default_ = pinned_.front();
+  return {};
+}
+
+/// Compiles for shapes that may be right, to find out whether the model can be served at all, and
+/// to pack its weights.
+Status ServedModel::CompileGuess() {
+  std::optional<Error> first;
+  for (const GraphInputs& guess : plans_->model().Guesses()) {
+    auto plan = plans_->CompileAtLoad(guess.dims);
+    if (plan) {
+      default_ = *std::move(plan);
+      return {};
+    }
+    if (!first) first = std::move(plan).error();
+  }
+  // What no shape can mend.
+  if (first->code == ErrorCode::kUnimplemented && plans_->deciding().empty()) {
+    return tl::unexpected(*std::move(first));
+  }
+  warnings_.push_back(
+      fmt::format("no plan is ready, as the model's file leaves shapes open "
+                  "(lagoon.shapes gives them); a first guess says: {}",
+                  first->message));
+  return {};
+}
+
+/// The outputs as clients see them: a dim that depends on open dims of the inputs is -1.
+Result<std::vector<TensorSpec>> ServedModel::OutputSpecs() const {
+  const OnnxModel& model = plans_->model();
+  std::vector<TensorSpec> specs;
+  for (const DeclaredTensor& output : model.outputs()) {
+    specs.push_back({output.name, output.type, output.dims});
+  }
+  if (default_ == nullptr) return specs;
+  const std::vector<PlanTensor>& known = default_->loaded->plan.outputs;
+  std::optional<Graph> other;
+  if (model.open()) {
+    // What changes in a graph for larger inputs is open.
+    GraphInputs larger;
+    for (std::size_t i = 0; i < model.inputs().size(); ++i) {
+      const DeclaredTensor& input = model.inputs()[i];
+      Dims& dims = larger.dims.emplace_back(default_->loaded->plan.inputs[i].spec.dims);
+      for (std::size_t axis = 0; axis < dims.size(); ++axis) {
+        if (input.dims[axis] == -1) dims[axis] *= 2;
+      }
+    }
+    if (Result<Graph> graph = model.Import(larger)) other = *std::move(graph);
+  }
+  for (std::size_t i = 0; i < specs.size(); ++i) {
+    const bool declared = specs[i].dims.size() == known[i].spec.dims.size();
+    const Dims declared_dims = specs[i].dims;
+    specs[i] = known[i].spec;
+    for (std::size_t axis = 0; axis < specs[i].dims.size(); ++axis) {
+      const bool varies = other ? other->value(other->outputs[i]).dims[axis] != specs[i].dims[axis]
+                                : model.open() && (!declared || declared_dims[axis] == -1);
+      if (varies) specs[i].dims[axis] = -1;
+    }
+  }
+  return specs;
+}
+
+/// Measures the default plan; the others get the profile that `lagoon profile` has stored for them,
+/// else costs in proportion: measuring each plan would take as long as loading.
+Status ServedModel::Profile(Device& device, const ProfileOptions& options) {
+  if (default_ == nullptr) return {};
+  LAGOON_RETURN_IF_ERROR(ProfileMeasured(Unshared(*default_), device, options));
+  for (const std::shared_ptr<ServedPlan>& pinned : pinned_) {
+    if (pinned == default_) continue;
+    Plan& plan = Unshared(*pinned).plan;
+    const std::string key = ProfileKey(plan, device.info(), options.store.build);
+    if (LoadProfile(options.store, key, plan) == ProfileFound::kNone) {
+      ScaleProfile(default_->loaded->plan, plan, device.info().units);
+    }
+  }
+  return {};
 }
 
 Status ServedModel::LoadProgram() {
@@ -108,32 +207,45 @@ Status ServedModel::LoadProgram() {
   loaded->plan.model = name();
   for (const TensorSpec& input : tensors.inputs) loaded->plan.inputs.push_back({input, {}, {}});
   for (const TensorSpec& output : tensors.outputs) loaded->plan.outputs.push_back({output, {}, {}});
-  loaded_ = std::move(loaded);
+  default_ = std::make_shared<ServedPlan>();
+  for (std::size_t i = 0; i < tensors.inputs.size(); ++i) default_->inputs.push_back(i);
+  default_->loaded = std::move(loaded);
   return {};
 }
 
+/// Creates the instances with the plan that needs the largest arena of those that are there, so
+/// that the arenas need not grow for the others.
 Status ServedModel::CreateInstances(Device& device) {
+  std::shared_ptr<ServedPlan> largest = default_;
+  for (const std::shared_ptr<ServedPlan>& plan : pinned_) {
+    if (plan->loaded->plan.arena_bytes > largest->loaded->plan.arena_bytes) largest = plan;
+  }
+  first_ = largest;
   const auto create = [&](std::uint32_t count, auto& instances) -> Status {
     for (std::uint32_t i = 0; i < count; ++i) {
-      LAGOON_ASSIGN_OR_RETURN(std::unique_ptr<Instance> instance,
-                              Instance::Create(loaded_, device));
-      instances.push_back(std::move(instance));
+      if (largest == nullptr) {
+        instances.push_back(Instance::Create(device));
+        continue;
+      }
+      LAGOON_ASSIGN_OR_RETURN(instances.emplace_back(), Instance::Create(largest->loaded, device));
     }
     return {};
   };
   LAGOON_RETURN_IF_ERROR(create(settings().instances, instances_));
-  if (settings().job_class == JobClass::kBestEffort) return {};
-  return create(kLoweredInstances, lowered_instances_);
+  if (settings().job_class == JobClass::kRealTime) {
+    LAGOON_RETURN_IF_ERROR(create(kLoweredInstances, lowered_instances_));
+  }
+  return largest == nullptr ? Status{} : WarmUp(device, largest->loaded->plan);
 }
 
-Status ServedModel::WarmUp(Device& device) {
+Status ServedModel::WarmUp(Device& device, const Plan& plan) {
   std::vector<std::vector<std::byte>> buffers;
   std::vector<const void*> inputs;
   std::vector<void*> outputs;
-  for (const PlanTensor& input : plan().inputs) {
+  for (const PlanTensor& input : plan.inputs) {
     inputs.push_back(buffers.emplace_back(input.spec.bytes()).data());
   }
-  for (const PlanTensor& output : plan().outputs) {
+  for (const PlanTensor& output : plan.outputs) {
     outputs.push_back(buffers.emplace_back(output.spec.bytes()).data());
   }
   for (const auto* instances : {&instances_, &lowered_instances_}) {
@@ -149,10 +261,60 @@ Status ServedModel::WarmUp(Device& device) {
 Status ServedModel::AddQueues(Dispatcher& dispatcher) {
   LAGOON_ASSIGN_OR_RETURN(queue_, AddQueue(dispatcher, settings().job_class, instances_));
   lowered_queue_ = queue_;
-  if (settings().job_class == JobClass::kBestEffort) return {};
-  LAGOON_ASSIGN_OR_RETURN(lowered_queue_,
-                          AddQueue(dispatcher, JobClass::kBestEffort, lowered_instances_));
+  if (settings().job_class == JobClass::kRealTime) {
+    LAGOON_ASSIGN_OR_RETURN(lowered_queue_,
+                            AddQueue(dispatcher, JobClass::kBestEffort, lowered_instances_));
+  }
+  return AddPlans(dispatcher);
+}
+
+/// Makes the plans of the load known. A guess is kept like a plan of a request.
+Status ServedModel::AddPlans(Dispatcher& dispatcher) {
+  const auto add = [&](const std::shared_ptr<ServedPlan>& plan, bool pinned) -> Status {
+    if (plan != first_) LAGOON_RETURN_IF_ERROR(Bind(*plan, dispatcher));
+    std::vector<Dims> dims;
+    for (const PlanTensor& input : plan->loaded->plan.inputs) dims.push_back(input.spec.dims);
+    plans_->Keep(plans_->KeyOf(dims, {}), plan, pinned);
+    return {};
+  };
+  for (const auto& plan : pinned_) LAGOON_RETURN_IF_ERROR(add(plan, /*pinned=*/true));
+  return pinned_.empty() && default_ != nullptr ? add(default_, /*pinned=*/false) : Status{};
+}
+
+Status ServedModel::Bind(ServedPlan& plan, Dispatcher& dispatcher) const {
+  LAGOON_ASSIGN_OR_RETURN(plan.own, dispatcher.AddPlan(queue_, plan.loaded));
+  if (lowered_queue_ == queue_) return {};
+  LAGOON_ASSIGN_OR_RETURN(plan.lowered, dispatcher.AddPlan(lowered_queue_, plan.loaded));
   return {};
+}
+
+PlanKey ServedModel::KeyOf(const std::vector<Dims>& dims,
+                           std::span<const std::span<const std::byte>> inputs) const {
+  return is_program() ? PlanKey() : plans_->KeyOf(dims, inputs);
+}
+
+std::shared_ptr<ServedPlan> ServedModel::FindPlan(const PlanKey& key) const {
+  return is_program() ? default_ : plans_->Find(key);
+}
+
+Result<std::shared_ptr<ServedPlan>> ServedModel::MakePlan(
+    const std::vector<Dims>& dims, std::span<const std::span<const std::byte>> inputs,
+    Dispatcher& dispatcher, std::uint32_t units, PlanKey& key) {
+  LAGOON_ASSIGN_OR_RETURN(std::shared_ptr<ServedPlan> plan,
+                          plans_->Compile(dims, inputs, units, key));
+  LAGOON_RETURN_IF_ERROR(Bind(*plan, dispatcher));
+  return plan;
+}
+
+void ServedModel::KeepPlan(const PlanKey& key, std::shared_ptr<ServedPlan> plan) {
+  plans_->Keep(key, std::move(plan), /*pinned=*/false);
+}
+
+Error ServedModel::OtherShapeError() const {
+  return {ErrorCode::kInvalidArgument,
+          fmt::format("model '{}': these input shapes are not among those that it is served for "
+                      "(lagoon.shapes), and lagoon.other_shapes is 'refuse'",
+                      name())};
 }
 
 Result<QueueId> ServedModel::AddQueue(
@@ -183,8 +345,8 @@ Result<std::unique_ptr<ProgramHost>> ServedModel::Host(JobClass job_class, Devic
   options.name = fmt::format("{}/{}{}", name(), version(),
                              job_class == settings().job_class ? "" : " best-effort");
   options.job_class = job_class;
-  for (const PlanTensor& input : plan().inputs) options.inputs.push_back(input.spec);
-  for (const PlanTensor& output : plan().outputs) options.outputs.push_back(output.spec);
+  for (const PlanTensor& input : plan()->inputs) options.inputs.push_back(input.spec);
+  for (const PlanTensor& output : plan()->outputs) options.outputs.push_back(output.spec);
   for (const auto& [role, model_name] : settings().models) {
     Result<const ServedModel*> model = find(model_name);
     const std::string parameter = fmt::format("parameter 'lagoon.model.{}'", role);
@@ -200,8 +362,17 @@ Result<std::unique_ptr<ProgramHost>> ServedModel::Host(JobClass job_class, Devic
                               "it would wait for best-effort work",
                               parameter, model_name));
     }
-    options.models.push_back(
-        {role, (*model)->QueueFor(real_time ? 0 : kLowestRealTimePriority + 1), &(*model)->plan()});
+    if ((*model)->plan() == nullptr) {
+      return Fail(ErrorCode::kInvalidArgument,
+                  fmt::format("{}: '{}' leaves its shapes open; its lagoon.shapes says for which a "
+                              "plan is ready",
+                              parameter, model_name));
+    }
+    const ServedPlan& plan = *(*model)->default_;
+    ProgramModel hosted{role, (*model)->QueueFor(real_time ? 0 : kLowestRealTimePriority + 1),
+                        (*model)->plan()};
+    hosted.queue_plan = real_time || plan.lowered == nullptr ? plan.own.get() : plan.lowered.get();
+    options.models.push_back(std::move(hosted));
   }
   options.parameters = settings().parameters;
   options.max_jobs = settings().instances;
@@ -215,9 +386,11 @@ void ServedModel::StopProgram() {
   lowered_host_.reset();
 }
 
-Result<JobId> ServedModel::Post(JobSpec& spec, std::uint64_t priority, Dispatcher& dispatcher) {
+Result<JobId> ServedModel::Post(JobSpec& spec, ServedPlan& plan, std::uint64_t priority,
+                                Dispatcher& dispatcher) {
   if (!is_program()) {
     spec.queue = QueueFor(priority);
+    spec.plan = spec.queue == queue_ ? plan.own.get() : plan.lowered.get();
     return dispatcher.Post(spec);
   }
   const bool lowered = priority > kLowestRealTimePriority && lowered_host_ != nullptr;
@@ -235,17 +408,11 @@ QueueId ServedModel::QueueFor(std::uint64_t priority) const {
   return priority <= kLowestRealTimePriority ? queue_ : lowered_queue_;
 }
 
-std::size_t ServedModel::SizeFor(std::int64_t batch) const {
-  const std::optional<std::size_t> size = loaded_->SizeFor(batch);
-  LAGOON_CHECK(size.has_value());
-  return *size;
-}
-
 std::string ServedModel::DeadlineWarning() const {
   const Nanoseconds deadline = settings().deadline;
-  if (deadline == Nanoseconds(0) || plan().standalone <= deadline) return "";
+  if (deadline == Nanoseconds(0) || Standalone() <= deadline) return "";
   return fmt::format("takes {:.3f} ms alone on the device, above its lagoon.deadline_ms of {:.3f}",
-                     ToMilliseconds(plan().standalone), ToMilliseconds(deadline));
+                     ToMilliseconds(Standalone()), ToMilliseconds(deadline));
 }
 
 ModelStatistics ServedModel::Statistics(const Dispatcher& dispatcher) const {
@@ -268,8 +435,8 @@ ModelMetadata ServedModel::Metadata() const {
   ModelMetadata metadata;
   metadata.name = name();
   metadata.platform = config().platform();
-  metadata.inputs = ClientSpecs(signature_.inputs, signature_.max_batch > 0);
-  metadata.outputs = ClientSpecs(signature_.outputs, signature_.max_batch > 0);
+  metadata.inputs = signature_.inputs;
+  metadata.outputs = signature_.outputs;
   return metadata;
 }
 

@@ -5,6 +5,7 @@
 #include <functional>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -16,6 +17,7 @@
 #include "serving/config/config_file.h"
 #include "serving/core.h"
 #include "serving/job_library.h"
+#include "serving/model_plans.h"
 #include "serving/signature.h"
 #include "serving/statistics.h"
 
@@ -59,9 +61,25 @@ class ServedModel {
   /// Ends the jobs that a program still runs. Must be called before the dispatcher is destroyed.
   void StopProgram();
 
+  /// The plans, by what a request brings (ModelPlans). Null: there is no such plan yet.
+  PlanKey KeyOf(const std::vector<Dims>& dims,
+                std::span<const std::span<const std::byte>> inputs) const;
+  std::shared_ptr<ServedPlan> FindPlan(const PlanKey& key) const;
+  /// Makes a plan that is not there yet, ready on the model's queues. One thread at a time, perhaps
+  /// one of low priority. kInvalidArgument: the model does not take these shapes.
+  Result<std::shared_ptr<ServedPlan>> MakePlan(const std::vector<Dims>& dims,
+                                               std::span<const std::span<const std::byte>> inputs,
+                                               Dispatcher& dispatcher, std::uint32_t units,
+                                               PlanKey& key);
+  /// Keeps what MakePlan has made; other plans may go.
+  void KeepPlan(const PlanKey& key, std::shared_ptr<ServedPlan> plan);
+  /// The answer to a request of a shape that is not among lagoon.shapes.
+  Error OtherShapeError() const;
+
   /// Posts a request of this `priority` (InferRequest::priority), which may lower its class but
-  /// never raise it. Sets spec.queue.
-  Result<JobId> Post(JobSpec& spec, std::uint64_t priority, Dispatcher& dispatcher);
+  /// never raise it. Sets spec.queue and spec.plan.
+  Result<JobId> Post(JobSpec& spec, ServedPlan& plan, std::uint64_t priority,
+                     Dispatcher& dispatcher);
   void Cancel(JobId job, Dispatcher& dispatcher);
 
   const std::string& name() const { return source_.name; }
@@ -71,37 +89,45 @@ class ServedModel {
   /// Warnings for the operator beyond those of the config file.
   const std::vector<std::string>& warnings() const { return warnings_; }
   const Signature& signature() const { return signature_; }
-  /// The plans of all batch sizes.
-  const LoadedPlan& plans() const { return *loaded_; }
-  /// The index of the plan (LoadedPlan::at) that computes `batch` rows, 1 to the signature's
-  /// maximum.
-  std::size_t SizeFor(std::int64_t batch) const;
-  /// The plan for one row.
-  const Plan& plan() const { return loaded_->plan; }
+  /// The plan that was profiled when the model was loaded. Null: no shape was known then.
+  const Plan* plan() const { return default_ == nullptr ? nullptr : &default_->loaded->plan; }
+  /// Time of that plan alone on the device; 0 if there is none.
+  Nanoseconds Standalone() const { return plan() == nullptr ? Nanoseconds(0) : plan()->standalone; }
   StatisticsRecorder& recorder() { return recorder_; }
 
   /// A warning if the model cannot meet its own deadline, else empty.
   std::string DeadlineWarning() const;
   ModelStatistics Statistics(const Dispatcher& dispatcher) const;
-  /// Without the versions, which ModelTable has. The batch dimension is -1.
+  /// Without the versions, which ModelTable has.
   ModelMetadata Metadata() const;
 
  private:
   ServedModel() = default;
   Status Compile(Device& device, const LoadOptions& load);
+  Result<std::vector<std::vector<Dims>>> ShapesAtLoad(const OnnxModel& model) const;
+  Status CompileAtLoad();
+  Status CompileGuess();
+  Result<std::vector<TensorSpec>> OutputSpecs() const;
+  Status Profile(Device& device, const ProfileOptions& options);
   Status LoadProgram();
   Result<std::unique_ptr<ProgramHost>> Host(JobClass job_class, Device& device,
                                             Dispatcher& dispatcher, const FindModel& find) const;
   QueueId QueueFor(std::uint64_t priority) const;
   Status CreateInstances(Device& device);
-  Status WarmUp(Device& device);
+  Status WarmUp(Device& device, const Plan& plan);
+  Status AddPlans(Dispatcher& dispatcher);
+  Status Bind(ServedPlan& plan, Dispatcher& dispatcher) const;
   Result<QueueId> AddQueue(Dispatcher& dispatcher, JobClass job_class,
                            const std::vector<std::unique_ptr<Instance>>& instances) const;
 
   ModelSource source_;
   Signature signature_;
   std::vector<std::string> warnings_;
-  std::shared_ptr<const LoadedPlan> loaded_;
+  std::unique_ptr<ModelPlans> plans_;  // null: a program
+  std::shared_ptr<ServedPlan> default_;
+  std::shared_ptr<ServedPlan> first_;  // the plan that the instances were created with
+  /// Plans that are made at load and always stay; among them default_, unless it was a guess.
+  std::vector<std::shared_ptr<ServedPlan>> pinned_;
   std::vector<std::unique_ptr<Instance>> instances_;          // for the model's own class
   std::vector<std::unique_ptr<Instance>> lowered_instances_;  // real-time models only
   QueueId queue_{};

@@ -11,13 +11,19 @@
 namespace lagoon {
 namespace {
 
-/// The dims that the config must declare: those of `spec` without the batch dimension, if any.
+/// Whether the first dim of `spec` can be a batch of 1 to `max_batch_size`.
+bool IsBatch(const TensorSpec& spec, int max_batch_size) {
+  if (spec.dims.empty()) return false;
+  return spec.dims.front() == -1 || (spec.dims.front() == 1 && max_batch_size == 1);
+}
+
+/// The dims that the config declares: those of `spec` without the batch dimension, if any.
 Result<Dims> ConfigDims(const char* kind, const TensorSpec& spec, int max_batch_size) {
   if (max_batch_size == 0) return spec.dims;
-  if (spec.dims.empty() || spec.dims.front() != 1) {
+  if (!IsBatch(spec, max_batch_size)) {
     return Fail(ErrorCode::kInvalidArgument,
-                fmt::format("max_batch_size is {}, so the first dim of {} '{}' must be a batch of "
-                            "1, but the model has {}; max_batch_size 0 makes dims complete",
+                fmt::format("max_batch_size is {}, so the first dim of {} '{}' must be the batch, "
+                            "but the model has {} (-1: open); max_batch_size 0 makes dims complete",
                             max_batch_size, kind, spec.name, ToString(spec.dims)));
   }
   return Dims(spec.dims.begin() + 1, spec.dims.end());
@@ -27,7 +33,8 @@ Result<Dims> ConfigDims(const char* kind, const TensorSpec& spec, int max_batch_
 template <typename Tensors>
 class Side {
  public:
-  Side(const char* kind, const std::vector<TensorSpec>& specs, int max_batch_size,
+  /// Narrows `specs` to the sizes that the config declares.
+  Side(const char* kind, std::vector<TensorSpec>& specs, int max_batch_size,
        std::vector<std::string>& warnings)
       : kind_(kind), specs_(specs), max_batch_size_(max_batch_size), warnings_(warnings) {}
 
@@ -65,20 +72,22 @@ class Side {
                               inference::DataType_Name(ConfigType(spec->type))));
     }
     tensor.set_data_type(ConfigType(spec->type));
-    LAGOON_ASSIGN_OR_RETURN(const Dims dims, ConfigDims(kind_, *spec, max_batch_size_));
-    if (tensor.dims_size() > 0) LAGOON_RETURN_IF_ERROR(CheckDims(tensor, dims));
+    LAGOON_ASSIGN_OR_RETURN(Dims dims, ConfigDims(kind_, *spec, max_batch_size_));
+    if (tensor.dims_size() > 0) LAGOON_RETURN_IF_ERROR(Narrow(tensor, dims));
     tensor.mutable_dims()->Assign(dims.begin(), dims.end());
+    std::copy(dims.rbegin(), dims.rend(), spec->dims.rbegin());
     return {};
   }
 
+  /// Checks the declared dims against `dims`, and sets open ones to what is declared.
   template <typename Tensor>
-  Status CheckDims(const Tensor& tensor, const Dims& dims) {
+  Status Narrow(const Tensor& tensor, Dims& dims) {
     const Dims declared(tensor.dims().begin(), tensor.dims().end());
     bool same = declared.size() == dims.size();
-    bool any = false;
+    bool fixed = false;
     for (std::size_t i = 0; same && i < dims.size(); ++i) {
-      any = any || declared[i] == -1;
-      same = declared[i] == dims[i] || declared[i] == -1;
+      fixed = fixed || (declared[i] == -1 && dims[i] != -1);
+      same = declared[i] == dims[i] || declared[i] == -1 || (dims[i] == -1 && declared[i] > 0);
     }
     if (!same) {
       return Fail(ErrorCode::kInvalidArgument,
@@ -86,17 +95,19 @@ class Side {
                               ToString(declared), ToString(dims),
                               max_batch_size_ > 0 ? " behind the batch dimension" : ""));
     }
-    if (any) {
+    for (std::size_t i = 0; i < dims.size(); ++i) {
+      if (dims[i] == -1) dims[i] = declared[i];
+    }
+    if (fixed) {
       warnings_.push_back(
-          fmt::format("{} '{}' has dims {} and is served as {}: sizes are fixed when a model is "
-                      "loaded, lagoon.dimension.NAME sets them",
-                      kind_, tensor.name(), ToString(declared), ToString(dims)));
+          fmt::format("{} '{}' has dims {} and is served as {}: the model fixes them", kind_,
+                      tensor.name(), ToString(declared), ToString(dims)));
     }
     return {};
   }
 
   const char* kind_;
-  const std::vector<TensorSpec>& specs_;
+  std::vector<TensorSpec>& specs_;
   int max_batch_size_;
   std::vector<std::string>& warnings_;
 };
@@ -217,8 +228,7 @@ Result<DeclaredTensors> TensorsOf(const inference::ModelConfig& config) {
   return tensors;
 }
 
-Result<Signature> CompleteConfig(const std::vector<TensorSpec>& inputs,
-                                 const std::vector<TensorSpec>& outputs,
+Result<Signature> CompleteConfig(std::vector<TensorSpec> inputs, std::vector<TensorSpec> outputs,
                                  inference::ModelConfig& config,
                                  std::vector<std::string>& warnings) {
   const int max_batch_size = config.max_batch_size();

@@ -11,15 +11,14 @@
 
 namespace lagoon {
 
-/// The tensors that a request and an answer may hold.
+/// The tensors that a request and an answer may hold. A dim of -1 takes any size.
 struct Signature {
-  /// As the model takes them, batch dimension included; in plan order.
+  /// As the model takes them, batch dimension included; in the model's order.
   std::vector<TensorSpec> inputs;
-  /// In plan order, without those that the config does not declare: they are not served.
+  /// In the model's order, without those that the config does not declare: they are not served.
   std::vector<TensorSpec> outputs;
-  std::vector<std::size_t> output_index;  // for each of `outputs`, its number in the plan
-  /// max_batch_size. Above 0, the first dim of every tensor is the batch; that dim is 1 in `inputs`
-  /// and `outputs`.
+  std::vector<std::size_t> output_index;  // for each of `outputs`, its number in the model
+  /// max_batch_size. Above 0, the first dim of every tensor is the batch, from 1 to this number.
   std::int64_t max_batch = 0;
 };
 
@@ -35,12 +34,11 @@ struct DeclaredTensors {
 /// kInvalidArgument names a tensor that has no name, no fixed dims or no numeric type.
 Result<DeclaredTensors> TensorsOf(const inference::ModelConfig& config);
 
-/// Checks what `config` declares against the model's own `inputs` and `outputs` for a batch of 1.
-/// Fills in what `config` leaves out: afterwards `config` is complete and shows what is served (no
-/// dim is -1). Adds a warning for each tensor with a -1 that became a fixed size. Errors name the
-/// tensor and both values.
-Result<Signature> CompleteConfig(const std::vector<TensorSpec>& inputs,
-                                 const std::vector<TensorSpec>& outputs,
+/// Checks what `config` declares against the model's own `inputs` and `outputs` (-1: open). Fills
+/// in what `config` leaves out: afterwards `config` is complete and shows what is served. A size
+/// that only `config` declares holds. Adds a warning for each tensor of `config` with a -1 where
+/// the model has a fixed size. Errors name the tensor and both values.
+Result<Signature> CompleteConfig(std::vector<TensorSpec> inputs, std::vector<TensorSpec> outputs,
                                  inference::ModelConfig& config,
                                  std::vector<std::string>& warnings);
 

@@ -19,6 +19,16 @@ const std::vector<TensorSpec> kOutputs = {{"scores", DataType::kFloat32, {1, 10}
 
 class CompleteConfigTest : public testing::Test {
  protected:
+  /// The tensors above, with an open first dim.
+  static std::vector<TensorSpec> Open(std::vector<TensorSpec> specs) {
+    for (TensorSpec& spec : specs) spec.dims[0] = -1;
+    return specs;
+  }
+  Result<Signature> CompleteOpen(const std::string& text) {
+    config_.Clear();
+    EXPECT_TRUE(google::protobuf::TextFormat::ParseFromString(text, &config_));
+    return CompleteConfig(Open(kInputs), Open(kOutputs), config_, warnings_);
+  }
   Result<Signature> Complete(const std::string& text) {
     config_.Clear();
     warnings_.clear();
@@ -59,11 +69,11 @@ TEST_F(CompleteConfigTest, DeclaresEverythingWhenNothingIsDeclared) {
 }
 
 TEST_F(CompleteConfigTest, WithABatchSizeTheDimsLackTheBatch) {
-  const auto signature = Complete(R"(max_batch_size: 8
+  const auto signature = CompleteOpen(R"(max_batch_size: 8
     input [ { name: "image" data_type: TYPE_FP32 dims: [ 3, 8, 8 ] }, { name: "scale" } ])");
   ASSERT_TRUE(signature.has_value()) << signature.error().message;
   EXPECT_EQ(signature->max_batch, 8);
-  EXPECT_EQ(signature->inputs[0].dims, (Dims{1, 3, 8, 8}));
+  EXPECT_EQ(signature->inputs[0].dims, (Dims{-1, 3, 8, 8}));
   EXPECT_THAT(config_.input(1).dims(), ElementsAre(2));
   EXPECT_THAT(config_.output(0).dims(), ElementsAre(10));
   EXPECT_EQ(config_.max_batch_size(), 8);
@@ -120,6 +130,19 @@ TEST_F(CompleteConfigTest, AVariableDimIsServedFixedWithAWarning) {
   ASSERT_TRUE(signature.has_value()) << signature.error().message;
   EXPECT_THAT(config_.output(0).dims(), ElementsAre(1, 10));
   EXPECT_THAT(warnings_, ElementsAre(AllOf(HasSubstr("'scores'"), HasSubstr("[-1,10]"))));
+}
+
+TEST_F(CompleteConfigTest, AnOpenDimIsShownAndMayBeFixed) {
+  const auto open = CompleteOpen("");
+  ASSERT_TRUE(open.has_value()) << open.error().message;
+  EXPECT_THAT(config_.input(0).dims(), ElementsAre(-1, 3, 8, 8));
+  EXPECT_EQ(open->inputs[0].dims, (Dims{-1, 3, 8, 8}));
+  const auto fixed =
+      CompleteOpen("input [ { name: 'image' dims: [ 4, 3, 8, 8 ] }, { name: 'scale' } ]");
+  ASSERT_TRUE(fixed.has_value()) << fixed.error().message;
+  EXPECT_EQ(fixed->inputs[0].dims, (Dims{4, 3, 8, 8}));
+  EXPECT_EQ(fixed->inputs[1].dims, (Dims{-1, 2}));
+  EXPECT_THAT(warnings_, IsEmpty());
 }
 
 TEST_F(CompleteConfigTest, DropsFeaturesThatClientsWouldCountOn) {

@@ -63,10 +63,10 @@ bool IsBinary(const HttpAnswerFormat& format, const std::string& name) {
   return format.binary;
 }
 
-void AppendStages(std::string& out, const EdgeStamps& stamps, const JobResult& job) {
+void AppendStages(std::string& out, const EdgeStamps& stamps, const InferResponse& response) {
   out += ",\"parameters\":{";
   bool first = true;
-  for (const Stage& stage : Stages(stamps, job, Now())) {
+  for (const Stage& stage : Stages(stamps, response.plan_wait, response.job, Now())) {
     fmt::format_to(std::back_inserter(out), "{}\"{}\":{:.3f}", first ? "" : ",", stage.name,
                    stage.us);
     first = false;
@@ -129,7 +129,7 @@ HttpResponse RenderHttpInfer(InferResponse response, const HttpAnswerFormat& for
     out += ",\"id\":";
     out += JsonString(response.id);
   }
-  if (format.stages) AppendStages(out, stamps, response.job);
+  if (format.stages) AppendStages(out, stamps, response);
   out += ",\"outputs\":[";
   bool first = true;
   for (OutputTensor& output : response.outputs) {

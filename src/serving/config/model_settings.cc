@@ -15,7 +15,7 @@ constexpr std::string_view kPrefix = "lagoon.";
 constexpr std::string_view kDimensionPrefix = "lagoon.dimension.";
 constexpr std::string_view kKnownParameters =
     "lagoon.deadline_ms, lagoon.overflow, lagoon.max_queue_size, lagoon.dimension.NAME, "
-    "lagoon.model.ROLE, job.NAME, precision";
+    "lagoon.shapes, lagoon.other_shapes, lagoon.max_plans, lagoon.model.ROLE, job.NAME, precision";
 constexpr std::string_view kModelPrefix = "lagoon.model.";
 constexpr std::string_view kProgramPrefix = "job.";
 constexpr std::string_view kPrecision = "precision";
@@ -33,6 +33,58 @@ tl::unexpected<Error> BadParameter(std::string_view key, std::string_view value,
                                    std::string_view takes) {
   return Fail(ErrorCode::kInvalidArgument,
               fmt::format("parameter '{}' is '{}'; it takes {}", key, value, takes));
+}
+
+/// Reads "x=1x3x320x320 mask=1x320; x=1x3x640x640 mask=1x640": sets of shapes by input.
+std::optional<std::vector<std::map<std::string, Dims>>> ParseShapes(std::string_view text) {
+  std::vector<std::map<std::string, Dims>> sets;
+  while (!text.empty()) {
+    std::string_view set = text.substr(0, text.find(';'));
+    text.remove_prefix(std::min(set.size() + 1, text.size()));
+    std::map<std::string, Dims> shapes;
+    while (!set.empty()) {
+      const std::string_view word = set.substr(0, set.find(' '));
+      set.remove_prefix(std::min(word.size() + 1, set.size()));
+      if (word.empty()) continue;
+      const std::size_t equals = word.rfind('=');
+      if (equals == std::string_view::npos || equals == 0) return std::nullopt;
+      const std::optional<Dims> dims = ParseDims(word.substr(equals + 1));
+      if (!dims || !shapes.emplace(word.substr(0, equals), *dims).second) return std::nullopt;
+    }
+    if (!shapes.empty()) sets.push_back(std::move(shapes));
+  }
+  return sets;
+}
+
+/// The parameters about plans for input shapes. True if `key` is one of them.
+Result<bool> ReadShapeParameter(std::string_view key, std::string_view value,
+                                ModelSettings& settings) {
+  if (key == "lagoon.shapes") {
+    auto shapes = ParseShapes(value);
+    if (!shapes || shapes->empty() || shapes->size() > kMaxPlans) {
+      return BadParameter(key, value,
+                          "shapes by input, like 'x=1x3x320x320; x=1x3x640x640': inputs of one "
+                          "set with blanks between them, sets with semicolons");
+    }
+    settings.shapes = *std::move(shapes);
+    return true;
+  }
+  if (key == "lagoon.other_shapes") {
+    if (value != "compile" && value != "refuse") {
+      return BadParameter(key, value, "'compile' or 'refuse'");
+    }
+    settings.refuse_other_shapes = value == "refuse";
+    return true;
+  }
+  if (key == "lagoon.max_plans") {
+    const auto count = ParseNumber<std::size_t>(value);
+    if (!count || *count < 1 || *count > kMaxPlans) {
+      return BadParameter(key, value, fmt::format("a number from 1 to {}", kMaxPlans));
+    }
+    settings.max_plans = *count;
+    return true;
+  }
+  return false;
 }
 
 Status ReadParameter(std::string_view key, std::string_view value, ModelSettings& settings) {
@@ -59,6 +111,8 @@ Status ReadParameter(std::string_view key, std::string_view value, ModelSettings
     settings.max_queue_size = *size;
     return {};
   }
+  LAGOON_ASSIGN_OR_RETURN(const bool of_shapes, ReadShapeParameter(key, value, settings));
+  if (of_shapes) return {};
   if (key == kPrecision) {
     const Result<Precision> precision = ParsePrecision(value);
     if (!precision) return BadParameter(key, value, "'fp32' or 'bf16'");
@@ -98,9 +152,10 @@ Status CheckProgram(const inference::ModelConfig& config, const ModelSettings& s
                             config.max_batch_size()));
   }
   if (settings.overflow != Overflow::kReject || settings.precision != Precision::kFp32 ||
-      !settings.dimensions.empty()) {
+      !settings.dimensions.empty() || !settings.shapes.empty()) {
     return Fail(ErrorCode::kInvalidArgument,
-                "a job program takes neither lagoon.overflow, lagoon.dimension.NAME nor precision");
+                "a job program takes neither lagoon.overflow, lagoon.dimension.NAME, lagoon.shapes "
+                "nor precision");
   }
   return {};
 }

@@ -12,6 +12,7 @@
 #include "base/status.h"
 #include "base/time.h"
 #include "plan/precision.h"
+#include "plan/tensor.h"
 #include "sched/job.h"
 #include "serving/config/model_config.pb.h"
 
@@ -23,6 +24,10 @@ inline constexpr std::string_view kProgramBackend = "lagoon_job";
 /// Coroutines of a job program that run at once, unless instance_group gives another number.
 inline constexpr std::uint32_t kDefaultCoroutines = 16;
 inline constexpr std::size_t kDefaultQueueSize = 64;
+/// Plans of a model that are kept, for as many input shapes. Those of lagoon.shapes and of the
+/// batch sizes count, and always stay.
+inline constexpr std::size_t kDefaultPlans = 64;
+inline constexpr std::size_t kMaxPlans = 4096;
 /// Limited because every batch size has a plan of its own.
 inline constexpr std::int32_t kMaxBatchSize = 64;
 inline constexpr std::size_t kMaxQueueSize = 65536;
@@ -35,6 +40,10 @@ struct ModelSettings {
   Nanoseconds deadline{0};                         // lagoon.deadline_ms; 0: none
   std::map<std::string, std::int64_t> dimensions;  // lagoon.dimension.NAME: sizes of symbolic dims
   Precision precision = Precision::kFp32;          // precision
+  /// lagoon.shapes: shapes by input, for which plans are ready when the server starts.
+  std::vector<std::map<std::string, Dims>> shapes;
+  bool refuse_other_shapes = false;               // lagoon.other_shapes
+  std::size_t max_plans = kDefaultPlans;          // lagoon.max_plans
   std::string filename = "model.onnx";            // default_model_filename, in the version's folder
   bool program = false;                           // a job program: backend kProgramBackend
   std::map<std::string, std::string> models;      // lagoon.model.ROLE: models that the program runs

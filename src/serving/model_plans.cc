@@ -1,0 +1,184 @@
+#include "serving/model_plans.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <utility>
+
+namespace lagoon {
+namespace {
+
+void AppendNumber(PlanKey& key, std::int64_t number) {
+  key.append(reinterpret_cast<const char*>(&number), sizeof(number));
+}
+
+std::int64_t Elements(const Plan& plan) {
+  std::int64_t elements = 1;
+  for (const PlanTensor& input : plan.inputs) elements += ElementCount(input.spec.dims);
+  return elements;
+}
+
+}  // namespace
+
+std::size_t BytesOf(const Plan& plan) {
+  std::size_t bytes = sizeof(Plan);
+  for (const PlanOp& op : plan.ops) {
+    // Once in the plan, once in the binding of an instance.
+    const std::size_t images = std::max<std::size_t>(op.versions.size(), 1) * op.args.size();
+    bytes += 2 * images + sizeof(PlanOp) + op.name.size() + op.blocks / 8 +
+             op.versions.size() * sizeof(OpVersion) + op.relocations.size() * sizeof(Relocation) +
+             (op.reads.size() + op.writes.size()) * sizeof(ByteRange) + 256;
+  }
+  return bytes + plan.buffers.size() * (sizeof(PlanBuffer) + 32);
+}
+
+std::shared_ptr<ServedPlan> PlanCache::Find(const PlanKey& key) {
+  const MutexLock lock(mutex_);
+  const auto found = known_.find(key);
+  if (found == known_.end()) return nullptr;
+  Position& position = found->second;
+  const Group to = position.group == kPinned ? kPinned : kAgain;
+  groups_[to].splice(groups_[to].end(), groups_[position.group], position.entry);
+  position.group = to;
+  return position.entry->plan;
+}
+
+std::vector<std::shared_ptr<ServedPlan>> PlanCache::Add(const PlanKey& key,
+                                                        std::shared_ptr<ServedPlan> plan,
+                                                        bool pinned) {
+  std::vector<std::shared_ptr<ServedPlan>> gone;
+  const MutexLock lock(mutex_);
+  const auto [known, is_new] = known_.try_emplace(key);
+  Position& position = known->second;
+  if (!is_new) {
+    bytes_ -= position.entry->bytes;
+    gone.push_back(std::move(position.entry->plan));
+    groups_[position.group].erase(position.entry);
+  }
+  const std::size_t bytes = BytesOf(plan->loaded->plan);
+  position.group = pinned ? kPinned : kOnce;
+  Entries& entries = groups_[position.group];
+  position.entry = entries.insert(entries.end(), {key, std::move(plan), bytes});
+  bytes_ += bytes;
+  Evict(gone);
+  return gone;
+}
+
+void PlanCache::Evict(std::vector<std::shared_ptr<ServedPlan>>& gone) {
+  // The newest plan stays, so that the request that asked for it finds it.
+  while ((known_.size() > limits_.plans || bytes_ > limits_.bytes) &&
+         groups_[kOnce].size() + groups_[kAgain].size() > 1) {
+    Entries& entries =
+        groups_[groups_[kOnce].size() > 1 || groups_[kAgain].empty() ? kOnce : kAgain];
+    Entry& entry = entries.front();
+    bytes_ -= entry.bytes;
+    gone.push_back(std::move(entry.plan));
+    known_.erase(entry.key);
+    entries.pop_front();
+  }
+}
+
+std::size_t PlanCache::size() const {
+  const MutexLock lock(mutex_);
+  return known_.size();
+}
+
+std::size_t PlanCache::bytes() const {
+  const MutexLock lock(mutex_);
+  return bytes_;
+}
+
+PlanKey ModelPlans::KeyOf(const std::vector<Dims>& dims,
+                          std::span<const std::span<const std::byte>> inputs) const {
+  PlanKey key;
+  for (const Dims& of_input : dims) {
+    AppendNumber(key, static_cast<std::int64_t>(of_input.size()));
+    for (const std::int64_t size : of_input) AppendNumber(key, size);
+  }
+  for (const std::size_t input : deciding()) {
+    if (input >= inputs.size()) continue;
+    key.append(reinterpret_cast<const char*>(inputs[input].data()), inputs[input].size());
+  }
+  return key;
+}
+
+/// Adds inputs; false if all of them were known.
+bool ModelPlans::SetDeciding(std::set<std::size_t> inputs) {
+  const std::set<std::size_t>* const before = deciding_.load(std::memory_order_relaxed);
+  if (before != nullptr) inputs.insert(before->begin(), before->end());
+  if (before != nullptr && inputs.size() == before->size()) return false;
+  deciding_sets_.push_back(std::make_unique<const std::set<std::size_t>>(std::move(inputs)));
+  // release: pairs with deciding().
+  deciding_.store(deciding_sets_.back().get(), std::memory_order_release);
+  return true;
+}
+
+Result<std::shared_ptr<ServedPlan>> ModelPlans::TryCompile(const GraphInputs& inputs,
+                                                           std::vector<std::size_t>* deciding) {
+  LAGOON_ASSIGN_OR_RETURN(std::shared_ptr<LoadedPlan> loaded, compiler_->Compile(inputs, deciding));
+  auto plan = std::make_shared<ServedPlan>();
+  for (std::size_t i = 0; i < model().inputs().size(); ++i) {
+    if (!inputs.values.contains(i)) plan->inputs.push_back(i);
+  }
+  plan->loaded = std::move(loaded);
+  return plan;
+}
+
+Result<std::shared_ptr<ServedPlan>> ModelPlans::CompileAtLoad(const std::vector<Dims>& dims) {
+  std::vector<std::size_t> deciding;
+  auto plan = TryCompile({dims, {}}, &deciding);
+  SetDeciding({deciding.begin(), deciding.end()});
+  return plan;
+}
+
+Result<std::shared_ptr<ServedPlan>> ModelPlans::Compile(
+    const std::vector<Dims>& dims, std::span<const std::span<const std::byte>> inputs,
+    std::uint32_t units, PlanKey& key) {
+  GraphInputs given{dims, {}};
+  while (true) {
+    std::vector<std::size_t> deciding;
+    for (const std::size_t input : this->deciding()) {
+      auto bytes =
+          std::make_shared<const ConstantData::Bytes>(inputs[input].begin(), inputs[input].end());
+      given.values[input] = {model().inputs()[input].type, dims[input], std::move(bytes)};
+    }
+    auto plan = TryCompile(given, &deciding);
+    if (!plan) {
+      if (SetDeciding({deciding.begin(), deciding.end()})) continue;
+      return plan;
+    }
+    key = KeyOf(dims, inputs);
+    auto& loaded = const_cast<LoadedPlan&>(*(*plan)->loaded);  // made above, and not shared yet
+    if (const Plan* nearest = Nearest(loaded.plan)) ScaleProfile(*nearest, loaded.plan, units);
+    return plan;
+  }
+}
+
+/// The plan whose inputs have the most similar number of elements.
+const Plan* ModelPlans::Nearest(const Plan& plan) const {
+  const Plan* nearest = nullptr;
+  double least = 0;
+  const MutexLock lock(measured_mutex_);
+  for (const std::shared_ptr<ServedPlan>& known : measured_) {
+    const double distance = std::abs(std::log(static_cast<double>(Elements(plan))) -
+                                     std::log(static_cast<double>(Elements(known->loaded->plan))));
+    if (nearest != nullptr && distance >= least) continue;
+    nearest = &known->loaded->plan;
+    least = distance;
+  }
+  return nearest;
+}
+
+std::vector<std::shared_ptr<ServedPlan>> ModelPlans::Keep(const PlanKey& key,
+                                                          std::shared_ptr<ServedPlan> plan,
+                                                          bool pinned) {
+  {
+    const MutexLock lock(measured_mutex_);
+    if (pinned || measured_.empty()) measured_.push_back(plan);
+  }
+  return cache_.Add(key, std::move(plan), pinned);
+}
+
+}  // namespace lagoon

@@ -1,0 +1,103 @@
+#pragma once
+
+// Compiles plans for new input shapes while the server runs.
+
+#include <atomic>
+#include <chrono>
+#include <deque>
+#include <map>
+#include <memory>
+#include <thread>
+#include <vector>
+
+#include "base/mutex.h"
+#include "base/time.h"
+#include "sched/dispatcher.h"
+#include "serving/in_flight.h"
+
+namespace lagoon {
+
+/// Makes the plans for which requests wait, on a thread of its own below all others, and posts the
+/// requests then. Models take turns, and each has a bounded number of shapes and requests that
+/// wait. A request whose deadline passes meanwhile is answered at that time. A second thread, of
+/// normal priority, does what takes locks that requests need: it publishes plans, posts and
+/// answers. Any thread may call any method.
+class PlanMaker {
+ public:
+  /// Most different shapes of one model that may wait. A request for one more is refused.
+  static constexpr std::size_t kMaxShapes = 16;
+
+  /// `dispatcher` outlives the maker.
+  PlanMaker(Dispatcher& dispatcher, std::uint32_t units) : dispatcher_(dispatcher), units_(units) {}
+  /// Cancels the requests that wait.
+  ~PlanMaker();
+  PlanMaker(const PlanMaker&) = delete;
+  PlanMaker& operator=(const PlanMaker&) = delete;
+
+  /// Posts the request when its plan is ready, or answers it with the reason why there will be
+  /// none. `table` is the request's.
+  RequestHandle Make(const std::shared_ptr<RequestInFlight>& request);
+
+  /// Cancels a request that waits; false if no request of this handle does.
+  bool Cancel(RequestHandle handle);
+  void CancelAll();
+
+  /// True for handles of Make().
+  static bool IsHandle(RequestHandle handle) {
+    return (static_cast<std::uint64_t>(handle) & kHandleBit) != 0;
+  }
+
+ private:
+  // Ids of jobs stay below, and those of job programs have bit 63. Bits 56 to 62 belong to the
+  // core.
+  static constexpr std::uint64_t kHandleBit = std::uint64_t{1} << 55;
+
+  struct Waiting {
+    RequestHandle handle{};
+    std::shared_ptr<RequestInFlight> request;
+    TimePoint deadline = kNoDeadline;
+  };
+  /// The requests of one model that wait for the same plan.
+  struct Order {
+    PlanKey key;
+    std::vector<Waiting> requests;
+    bool compiling = false;
+  };
+  struct ModelOrders {
+    std::deque<std::shared_ptr<Order>> orders;
+    std::size_t requests = 0;
+  };
+
+  /// What the compiling thread has made, for the publishing thread.
+  struct Made {
+    ServedModel* model = nullptr;
+    std::shared_ptr<Order> order;
+    PlanKey key;
+    Result<std::shared_ptr<ServedPlan>> plan;
+  };
+
+  void Start() REQUIRES(mutex_);
+  void CompileOrders(const std::stop_token& stop);
+  void PublishPlans(const std::stop_token& stop);
+  std::shared_ptr<Order> NextOrder(ServedModel*& model) REQUIRES(mutex_);
+  Made Compile(ServedModel& model, const std::shared_ptr<Order>& order);
+  void Publish(Made made);
+  /// Takes requests out of their orders: those for which `which` is true.
+  template <typename Which>
+  std::vector<Waiting> Take(Which which) REQUIRES(mutex_);
+  TimePoint NextDeadline() const REQUIRES(mutex_);
+
+  Dispatcher& dispatcher_;
+  const std::uint32_t units_;
+  std::atomic<std::uint64_t> next_{1};
+  Mutex mutex_;
+  CondVar work_, news_;  // for the compiling thread; for the publishing one
+  std::map<ServedModel*, ModelOrders> orders_ GUARDED_BY(mutex_);
+  ServedModel* last_ GUARDED_BY(mutex_) = nullptr;  // whose turn it was
+  std::vector<Made> made_ GUARDED_BY(mutex_);
+  bool stopping_ GUARDED_BY(mutex_) = false;
+  // Last members: they stop before what they use is destroyed. Started by the first request.
+  std::jthread compiler_, publisher_;
+};
+
+}  // namespace lagoon
