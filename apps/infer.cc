@@ -8,6 +8,8 @@
 #include <numeric>
 
 #include "apps/command.h"
+#include "apps/infer_model.h"
+#include "apps/infer_requests.h"
 #include "apps/load.h"
 #include "apps/tensor_file.h"
 #include "plan/element.h"
@@ -24,49 +26,32 @@ struct InferWords {
   Normalization normalization = Normalization::kUnit;
   DeviceChoice device;
   Precision precision = Precision::kFp32;
+  RequestWords requests;
 };
 
 using Tensors = std::vector<std::vector<std::byte>>;
 
-std::string InputNames(const Plan& plan) {
+std::string InputNames(const OnnxModel& model) {
   std::string names;
-  for (const PlanTensor& input : plan.inputs) {
-    names += fmt::format("{}'{}' {}", names.empty() ? "" : ", ", input.spec.name,
-                         ToString(input.spec.dims));
+  for (const DeclaredTensor& input : model.inputs()) {
+    names += fmt::format("{}'{}' {}", names.empty() ? "" : ", ", input.name, ToString(input.dims));
   }
   return names;
 }
 
-std::map<std::string, std::string> FilesByInput(const Plan& plan, const InferWords& words) {
+std::map<std::string, std::string> FilesByInput(const OnnxModel& model, const InferWords& words) {
   std::map<std::string, std::string> files;
   for (const std::string& word : words.inputs) {
     const std::size_t equals = word.find('=');
     if (equals != std::string::npos) {
       files[word.substr(0, equals)] = word.substr(equals + 1);
-    } else if (plan.inputs.size() == 1) {
-      files[plan.inputs.front().spec.name] = word;
+    } else if (model.inputs().size() == 1) {
+      files[model.inputs().front().name] = word;
     } else {
-      Die(fmt::format("--input {}: say NAME=FILE, the model takes {}", word, InputNames(plan)));
+      Die(fmt::format("--input {}: say NAME=FILE, the model takes {}", word, InputNames(model)));
     }
   }
   return files;
-}
-
-/// The batch size of the request. A .npy file holds a batch if its array has the dims of the
-/// model's input except for a larger first dim, and that first dim is the batch size. 1 if no file
-/// holds a batch. `plan` is the plan for batch size 1.
-std::int64_t BatchOf(const Plan& plan, const InferWords& words) {
-  const std::map<std::string, std::string> files = FilesByInput(plan, words);
-  for (const PlanTensor& input : plan.inputs) {
-    const auto file = files.find(input.spec.name);
-    if (file == files.end() || !file->second.ends_with(".npy")) continue;
-    const Result<Constant> array = ReadNpy(file->second);
-    if (!array || array->dims.empty() || array->dims.front() < 2) continue;
-    Dims one = array->dims;
-    one.front() = 1;
-    if (one == input.spec.dims) return array->dims.front();
-  }
-  return 1;
 }
 
 std::map<std::string, Constant> ReadConstants(const InferWords& words) {
@@ -81,36 +66,24 @@ std::map<std::string, Constant> ReadConstants(const InferWords& words) {
   return constants;
 }
 
-/// Compiles the model for as many rows as the input files have.
-std::shared_ptr<const LoadedPlan> CompileForInputs(const InferWords& words,
-                                                   const ComputeDevice& on) {
-  CompileWords compile{.precision = words.precision, .constants = ReadConstants(words)};
-  std::shared_ptr<const LoadedPlan> loaded = Compile(words.model, on, compile);
-  const std::int64_t batch = BatchOf(loaded->plan, words);
-  if (batch == 1) return loaded;
-  loaded.reset();
-  compile.batches = {batch};
-  return Compile(words.model, on, compile);
-}
-
-Tensors ReadInputs(const Plan& plan, const InferWords& words) {
-  std::map<std::string, std::string> files = FilesByInput(plan, words);
-  Tensors tensors;
-  for (const PlanTensor& input : plan.inputs) {
-    const auto file = files.find(input.spec.name);
+/// By input of the model.
+std::vector<Constant> ReadInputs(const OnnxModel& model, const InferWords& words) {
+  std::map<std::string, std::string> files = FilesByInput(model, words);
+  std::vector<Constant> tensors;
+  for (const DeclaredTensor& input : model.inputs()) {
+    const auto file = files.find(input.name);
     if (file == files.end()) {
-      Die(fmt::format("no --input for '{}'; the model takes {}", input.spec.name,
-                      InputNames(plan)));
+      Die(fmt::format("no --input for '{}'; the model takes {}", input.name, InputNames(model)));
     }
-    Result<std::vector<std::byte>> values =
-        ReadTensor(file->second, input.spec, words.normalization);
-    if (!values) Die(values.error().message);
-    tensors.push_back(*std::move(values));
+    Result<Constant> tensor =
+        ReadTensor(file->second, {input.name, input.type, input.dims}, words.normalization);
+    if (!tensor) Die(tensor.error().message);
+    tensors.push_back(*std::move(tensor));
     files.erase(file);
   }
   if (!files.empty()) {
     Die(fmt::format("there is no input '{}'; the model takes {}", files.begin()->first,
-                    InputNames(plan)));
+                    InputNames(model)));
   }
   return tensors;
 }
@@ -130,11 +103,6 @@ void PrintTop(const TensorSpec& spec, const std::vector<std::byte>& bytes) {
   for (std::size_t i = 0; i < top; ++i) std::printf("  [%zu] %g\n", order[i], values[order[i]]);
 }
 
-std::string FileNameFor(std::string name) {
-  std::replace(name.begin(), name.end(), '/', '_');
-  return name + ".npy";
-}
-
 void WriteOutputs(const Plan& plan, const Tensors& outputs, const std::string& folder) {
   std::error_code error;
   std::filesystem::create_directories(folder, error);
@@ -151,21 +119,15 @@ void WriteOutputs(const Plan& plan, const Tensors& outputs, const std::string& f
 
 void RunInfer(const InferWords& words) {
   const ComputeDevice on = Open(words.device);
-  Device& device = *on.device;
-  const std::shared_ptr<const LoadedPlan> loaded = CompileForInputs(words, on);
-  const Plan& plan = loaded->plan;
-  const Tensors inputs = ReadInputs(plan, words);
-  Tensors outputs;
-  std::vector<const void*> in;
-  std::vector<void*> out;
-  for (const std::vector<std::byte>& input : inputs) in.push_back(input.data());
-  for (const PlanTensor& output : plan.outputs) outputs.emplace_back(output.spec.bytes());
-  for (std::vector<std::byte>& output : outputs) out.push_back(output.data());
-
-  Result<std::unique_ptr<Instance>> instance = Instance::Create(loaded, device);
-  if (!instance) Die(instance.error().message);
-  if (const Status status = RunOnce(**instance, device, in, out); !status)
-    Die(status.error().message);
+  const std::unique_ptr<ModelCompiler> compiler =
+      ReadModel(words.model, on, {.precision = words.precision, .constants = ReadConstants(words)});
+  if (!words.requests.folder.empty()) return RunRequests(words.requests, *compiler, *on.device);
+  const std::vector<Constant> inputs = ReadInputs(compiler->model(), words);
+  Result<BoundRequest> request = BoundRequest::Bind(*compiler, *on.device, inputs);
+  if (!request) Die(request.error().message);
+  if (const Status status = request->Run(); !status) Die(status.error().message);
+  const Plan& plan = request->plan();
+  const Tensors& outputs = request->outputs();
   if (!words.output_dir.empty()) return WriteOutputs(plan, outputs, words.output_dir);
   for (std::size_t i = 0; i < outputs.size(); ++i) PrintTop(plan.outputs[i].spec, outputs[i]);
 }
@@ -180,8 +142,8 @@ void AddInfer(CLI::App& app) {
       ->required();
   command->add_option(
       "--input", words->inputs,
-      "NAME=FILE for each input (FILE alone if there is only one); the first dim of a "
-      ".npy may be a batch");
+      "NAME=FILE for each input (FILE alone if there is only one); where the model leaves sizes "
+      "open, the files decide");
   command->add_option(
       "--constant", words->constants,
       "NAME=FILE.npy: an input that is fixed when the model is loaded (a shape, axes)");
@@ -196,6 +158,14 @@ void AddInfer(CLI::App& app) {
           "Pixels of an image become: unit (0..1), imagenet (mean and deviation), raw (0..255)")
       ->transform(CLI::CheckedTransformer(names))
       ->default_str("unit");
+  command->add_option("--requests", words->requests.folder,
+                      "Instead of --input: runs each sub-folder of DIR (NAME.npy for each input), "
+                      "writes its `outputs`, and prints a line of JSON with times");
+  command->add_option("--seconds", words->requests.seconds,
+                      "With --requests: repeats each request for so long, to measure it");
+  command->add_option("--revocations", words->requests.revocations,
+                      "With --requests: revokes each request so often at random moments, and "
+                      "compares the bits of its outputs");
   AddPrecision(*command, words->precision);
   AddDevice(*command, words->device);
   command->callback([words] { RunInfer(*words); });

@@ -22,22 +22,15 @@ struct InspectWords {
   std::vector<std::string> models;
   DeviceChoice device;
   int profile_runs = 0;
-  std::int64_t batch = 1;
+  CompileWords compile;
   bool json = false;
   bool idempotence = false;
-  bool in_place = false;
-  Precision precision = Precision::kFp32;
 };
-
-CompileWords CompileWordsOf(const InspectWords& words) {
-  return {.in_place = words.in_place, .precision = words.precision, .batches = {words.batch}};
-}
 
 void InspectModel(const InspectWords& words) {
   if (words.models.size() != 1) Die("inspect takes one model, except with --idempotence");
   const ComputeDevice on = Open(words.device);
-  const std::shared_ptr<LoadedPlan> loaded =
-      Compile(words.models.front(), on, CompileWordsOf(words));
+  const std::shared_ptr<LoadedPlan> loaded = Compile(words.models.front(), on, words.compile);
   if (words.profile_runs > 0) {
     if (const Status status = ProfilePlan(*loaded, *on.device, words.profile_runs); !status) {
       Die(status.error().message);
@@ -85,7 +78,7 @@ void InspectIdempotence(const InspectWords& words) {
                 "largest group");
   }
   for (const std::string& model : words.models) {
-    const std::vector<AccessSet> sets = ReadAccessSets(model, on, CompileWordsOf(words));
+    const std::vector<AccessSet> sets = ReadAccessSets(model, on, words.compile);
     const std::vector<std::uint32_t> groups = FindIdempotentGroups(sets);
     const IdempotenceSummary summary = Summarize(groups);
     const std::string name = model.ends_with(".json") ? model : ModelName(model);
@@ -124,11 +117,10 @@ void AddInspect(CLI::App& app) {
   command->add_flag("--idempotence", words->idempotence,
                     "Count the idempotent kernels (which may simply run again) and the groups in "
                     "which the others restart");
-  command->add_flag("--in-place", words->in_place,
+  command->add_flag("--in-place", words->compile.in_place,
                     "Let outputs replace inputs in memory where that is possible");
-  command->add_option("--batch", words->batch, "Batch size, for a model that takes batches")
-      ->check(CLI::Range(1, 1024));
-  AddPrecision(*command, words->precision);
+  AddShapes(*command, words->compile);
+  AddPrecision(*command, words->compile.precision);
   AddDevice(*command, words->device);
   command->callback(
       [words] { words->idempotence ? InspectIdempotence(*words) : InspectModel(*words); });

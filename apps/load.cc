@@ -3,6 +3,8 @@
 #include <fmt/format.h>
 
 #include <filesystem>
+#include <map>
+#include <optional>
 
 #include "apps/command.h"
 #include "apps/version.h"
@@ -94,19 +96,56 @@ CLI::Option* AddPrecision(CLI::App& command, Precision& precision) {
       ->default_str("fp32");
 }
 
-std::shared_ptr<LoadedPlan> Compile(const std::string& model, const ComputeDevice& on,
-                                    const CompileWords& words) {
+void AddShapes(CLI::App& command, CompileWords& words) {
+  command.add_option("--shape", words.shapes,
+                     "NAME=1x3x640x640: the shape of an input whose sizes the model leaves open");
+  command
+      .add_option("--batch", words.batch,
+                  "Size of the first dim of all inputs, where the model leaves it open")
+      ->check(CLI::Range(1, 1024));
+}
+
+std::unique_ptr<ModelCompiler> ReadModel(const std::string& model, const ComputeDevice& on,
+                                         const CompileWords& words) {
   CompileOptions options;
   options.in_place = words.in_place;
-  options.batches = words.batches;
   options.precision = words.precision;
   options.kernels = on.kernels.get();
   options.import.inputs = words.constants;
   options.model = ModelName(model);
-  Result<std::shared_ptr<LoadedPlan>> loaded =
-      CompileModel(FindModelFile(model), *on.device, options);
-  if (!loaded) Die(loaded.error().message);
-  return *std::move(loaded);
+  auto compiler = ModelCompiler::Read(FindModelFile(model), *on.device, options);
+  if (!compiler) Die(compiler.error().message);
+  return *std::move(compiler);
+}
+
+std::vector<GraphInputs> InputsFor(const OnnxModel& model, const CompileWords& words) {
+  std::map<std::string, Dims> shapes;
+  for (const std::string& word : words.shapes) {
+    const std::size_t equals = word.find('=');
+    const std::optional<Dims> dims =
+        equals == std::string::npos ? std::nullopt : ParseDims(word.substr(equals + 1));
+    if (!dims) Die(fmt::format("--shape {}: say NAME=SIZExSIZE, like images=1x3x640x640", word));
+    shapes[word.substr(0, equals)] = *dims;
+  }
+  if (shapes.empty() && words.batch == 0) return model.Guesses();
+  Result<GraphInputs> inputs =
+      words.batch == 0 ? model.DefaultInputs() : model.BatchInputs(words.batch);
+  if (inputs && !shapes.empty()) inputs = model.WithShapes(*std::move(inputs), shapes);
+  if (!inputs) Die(inputs.error().message);
+  return {*std::move(inputs)};
+}
+
+std::shared_ptr<LoadedPlan> Compile(const std::string& model, const ComputeDevice& on,
+                                    const CompileWords& words) {
+  const std::unique_ptr<ModelCompiler> compiler = ReadModel(model, on, words);
+  std::string first_error;
+  for (const GraphInputs& inputs : InputsFor(compiler->model(), words)) {
+    Result<std::shared_ptr<LoadedPlan>> loaded = compiler->Compile(inputs);
+    if (loaded) return *std::move(loaded);
+    if (first_error.empty()) first_error = loaded.error().message;
+  }
+  if (compiler->model().open()) first_error += "; --shape says for which shapes to compile";
+  Die(first_error);
 }
 
 }  // namespace lagoon

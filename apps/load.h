@@ -10,6 +10,7 @@
 #include "graph/graph.h"
 #include "plan/plan.h"
 #include "plan/precision.h"
+#include "program/compile.h"
 #include "program/open_device.h"
 
 namespace lagoon {
@@ -43,14 +44,26 @@ ComputeDevice Open(const DeviceChoice& choice);
 struct CompileWords {
   bool in_place = false;
   Precision precision = Precision::kFp32;
-  std::vector<std::int64_t> batches = {1};         // see CompileOptions
   std::map<std::string, Constant> constants = {};  // inputs that are fixed when the model is loaded
+  std::int64_t batch = 0;                          // 0: not said
+  std::vector<std::string> shapes = {};            // NAME=AxBxC, for inputs with open dims
 };
+
+/// Adds --shape and --batch.
+void AddShapes(CLI::App& command, CompileWords& words);
 
 /// Adds --precision.
 CLI::Option* AddPrecision(CLI::App& command, Precision& precision);
 
-/// Compiles the model for the device. Dies on failure.
+/// Reads the model for the device. Dies on failure.
+std::unique_ptr<ModelCompiler> ReadModel(const std::string& model, const ComputeDevice& on,
+                                         const CompileWords& words = {});
+
+/// The inputs that the words say, and else likely ones (OnnxModel::Guesses). Dies on failure.
+std::vector<GraphInputs> InputsFor(const OnnxModel& model, const CompileWords& words);
+
+/// Compiles the model for the shapes that the words say; if they say none and the model leaves
+/// sizes open, for the first likely ones that it takes. Dies on failure.
 std::shared_ptr<LoadedPlan> Compile(const std::string& model, const ComputeDevice& on,
                                     const CompileWords& words = {});
 

@@ -22,7 +22,7 @@ struct ProfileWords {
   std::vector<std::int64_t> batches = {1};
   int runs = 7;
   bool force = false;
-  Precision precision = Precision::kFp32;
+  CompileWords compile;
 };
 
 // Reports every measured version. AddKept() reports which ones are left after pruning.
@@ -38,7 +38,7 @@ void AddVersions(const PlanOp& op, std::uint32_t units, bench::Report& report) {
   }
 }
 
-Status Tune(LoadedPlan& loaded, std::size_t size, Device& device, int runs, bench::Report& report) {
+Status Tune(LoadedPlan& loaded, Device& device, int runs, bench::Report& report) {
   std::optional<bench::ProgressBar> bar;
   VersionOptions options;
   options.runs = runs;
@@ -47,7 +47,7 @@ Status Tune(LoadedPlan& loaded, std::size_t size, Device& device, int runs, benc
     bar->Step("versions");
   };
   options.measured = [&](const PlanOp& op) { AddVersions(op, device.info().units, report); };
-  return ProfileVersions(loaded, device, options, size);
+  return ProfileVersions(loaded, device, options);
 }
 
 void AddKept(const Plan& plan, bench::Report& report) {
@@ -76,8 +76,8 @@ void PrintTable(const Plan& plan) {
   }
 }
 
-void ProfileSize(LoadedPlan& loaded, std::size_t size, Device& device, const ProfileWords& words) {
-  Plan& plan = loaded.at(size);
+void ProfileShape(LoadedPlan& loaded, Device& device, const ProfileWords& words) {
+  Plan& plan = loaded.plan;
   const ProfileStore store{words.folder, Build()};
   const std::string key = ProfileKey(plan, device.info(), store.build);
   bench::Report report("profile",
@@ -85,11 +85,11 @@ void ProfileSize(LoadedPlan& loaded, std::size_t size, Device& device, const Pro
                         {"batch", plan.batch},
                         {"device", words.device.name},
                         {"units", device.info().units},
-                        {"precision", Name(words.precision)}},
+                        {"precision", Name(words.compile.precision)}},
                        Build());
   // A stored profile has no figures of pruned versions: for --json the versions are measured again.
   if (words.force || !words.json.empty() || LoadProfile(store, key, plan) != ProfileFound::kTuned) {
-    Status status = Tune(loaded, size, device, words.runs, report);
+    Status status = Tune(loaded, device, words.runs, report);
     if (status) status = SaveProfile(store, key, plan, /*tuned=*/true);
     if (!status) Die(status.error().message);
   }
@@ -104,10 +104,9 @@ void RunProfile(ProfileWords words) {
   words.batches.erase(std::unique(words.batches.begin(), words.batches.end()), words.batches.end());
   if (!words.json.empty() && words.batches.size() > 1) Die("--json holds one of --batches");
   const ComputeDevice on = Open(words.device);
-  const std::shared_ptr<LoadedPlan> loaded =
-      Compile(words.model, on, {.precision = words.precision, .batches = words.batches});
-  for (std::size_t size = 0; size < loaded->sizes(); ++size) {
-    ProfileSize(*loaded, size, *on.device, words);
+  for (const std::int64_t batch : words.batches) {
+    if (words.batches.size() > 1 || batch > 1) words.compile.batch = batch;
+    ProfileShape(*Compile(words.model, on, words.compile), *on.device, words);
   }
 }
 
@@ -133,7 +132,9 @@ void AddProfile(CLI::App& app) {
       ->check(CLI::Range(1, 1000))
       ->capture_default_str();
   command->add_flag("--force", words->force, "Measure even if there is a profile");
-  AddPrecision(*command, words->precision);
+  command->add_option("--shape", words->compile.shapes,
+                      "NAME=1x3x640x640: the shape of an input whose sizes the model leaves open");
+  AddPrecision(*command, words->compile.precision);
   AddDevice(*command, words->device);
   command->callback([words] { RunProfile(*words); });
 }

@@ -76,11 +76,27 @@ Bytes Convert(const Bytes& from, DataType from_type, DataType to_type) {
   });
 }
 
-Result<Bytes> Sized(const std::string& path, const TensorSpec& spec, Bytes bytes) {
-  if (bytes.size() == spec.bytes()) return bytes;
-  return Invalid(path, fmt::format("has {} elements, input '{}' takes {} ({})",
-                                   bytes.size() / SizeOf(spec.type), spec.name, ToString(spec.dims),
-                                   ElementCount(spec.dims)));
+/// `found`, of any type, as an input of `spec`.
+Result<Constant> Fitted(const std::string& path, const TensorSpec& spec, Constant found) {
+  const Dims& dims = found.dims;
+  const bool open = std::ranges::find(spec.dims, -1) != spec.dims.end();
+  bool fits = dims.size() == spec.dims.size();
+  for (std::size_t i = 0; fits && i < dims.size(); ++i) {
+    fits = spec.dims[i] == -1 || spec.dims[i] == dims[i];
+  }
+  if (!fits && open) {
+    return Invalid(path, fmt::format("has shape {}, input '{}' takes {} (-1: any size)",
+                                     ToString(dims), spec.name, ToString(spec.dims)));
+  }
+  if (!fits && ElementCount(dims) != ElementCount(spec.dims)) {
+    return Invalid(path,
+                   fmt::format("has {} elements, input '{}' takes {} ({})", ElementCount(dims),
+                               spec.name, ToString(spec.dims), ElementCount(spec.dims)));
+  }
+  if (!fits) found.dims = spec.dims;
+  found.bytes = std::make_shared<const Bytes>(Convert(*found.bytes, found.type, spec.type));
+  found.type = spec.type;
+  return found;
 }
 
 /// Reads the sizes after 'shape': in a header.
@@ -122,45 +138,75 @@ bool Flatten(const Json& json, std::vector<T>& values, int depth = 0) {
                      [&](const Json& item) { return Flatten(item, values, depth + 1); });
 }
 
-Result<Bytes> ReadJson(const std::string& path, const TensorSpec& spec) {
+/// The dims of nested arrays whose first elements are as long as all others.
+Dims NestedDims(const Json& json) {
+  Dims dims;
+  for (const Json* level = &json; level->is_array() && dims.size() < kMaxRank;
+       level = &level->front()) {
+    dims.push_back(static_cast<std::int64_t>(level->size()));
+    if (level->empty()) break;
+  }
+  return dims;
+}
+
+/// The "shape" of an input in an inference request.
+Dims RequestDims(const Json& input) {
+  Dims dims;
+  for (const Json& size : input.value("shape", Json::array())) {
+    if (size.is_number_integer() && dims.size() < kMaxRank)
+      dims.push_back(size.get<std::int64_t>());
+  }
+  return dims;
+}
+
+Result<Constant> ReadJson(const std::string& path, const TensorSpec& spec) {
   LAGOON_ASSIGN_OR_RETURN(const std::string file, ReadFile(path));
   Json json = Json::parse(file, nullptr, false);
   if (json.is_discarded()) return Invalid(path, "is not JSON");
+  Dims dims = NestedDims(json);
   if (json.is_object()) {  // an inference request
     Json data;
+    dims.clear();
     for (const Json& input : json.value("inputs", Json::array())) {
-      if (input.is_object() && input.value("name", "") == spec.name)
-        data = input.value("data", Json());
+      if (!input.is_object() || input.value("name", "") != spec.name) continue;
+      data = input.value("data", Json());
+      dims = RequestDims(input);
     }
     if (data.is_null()) return Invalid(path, fmt::format("has no input named '{}'", spec.name));
     json = std::move(data);
   }
-  const auto read = [&]<typename T>(std::type_identity<T>, DataType type) -> Result<Bytes> {
+  const auto read = [&]<typename T>(std::type_identity<T>, DataType type) -> Result<Constant> {
     std::vector<T> values;
     if (!Flatten(json, values)) return Invalid(path, "is not an array of numbers");
-    Bytes bytes(values.size() * sizeof(T));
-    if (!values.empty()) std::memcpy(bytes.data(), values.data(), bytes.size());
-    return Sized(path, spec, Convert(bytes, type, spec.type));
+    auto bytes = std::make_shared<Bytes>(values.size() * sizeof(T));
+    if (!values.empty()) std::memcpy(bytes->data(), values.data(), bytes->size());
+    const auto count = static_cast<std::int64_t>(values.size());
+    const bool regular = ElementCount(dims) == count;
+    return Fitted(path, spec, {type, regular ? dims : Dims{count}, std::move(bytes)});
   };
   if (IsFloat(spec.type)) return read(std::type_identity<double>{}, DataType::kFloat64);
   return read(std::type_identity<std::int64_t>{}, DataType::kInt64);
 }
 
-Result<Bytes> ReadImage(const std::string& path, const TensorSpec& spec,
-                        Normalization normalization) {
-  const Dims& dims = spec.dims;
+Result<Constant> ReadImage(const std::string& path, const TensorSpec& spec,
+                           Normalization normalization) {
+  Dims dims = spec.dims;
+  if (dims.size() == 4 && dims[0] == -1) dims[0] = 1;
+  if (dims.size() == 4 && dims[1] == -1) dims[1] = 3;
   if (spec.type != DataType::kFloat32 || dims.size() != 4 || dims[0] != 1 ||
       (dims[1] != 1 && dims[1] != 3)) {
     return Invalid(path, fmt::format("an image fits FP32 [1,1 or 3,H,W], input '{}' takes {} {}",
                                      spec.name, OipName(spec.type), ToString(dims)));
   }
   const int channels = static_cast<int>(dims[1]);
-  const int height = static_cast<int>(dims[2]);
-  const int width = static_cast<int>(dims[3]);
   int in_width = 0, in_height = 0, in_channels = 0;
   const std::unique_ptr<stbi_uc, decltype(&stbi_image_free)> pixels(
       stbi_load(path.c_str(), &in_width, &in_height, &in_channels, channels), &stbi_image_free);
   if (pixels == nullptr) return Invalid(path, fmt::format("no image: {}", stbi_failure_reason()));
+  if (dims[2] == -1) dims[2] = in_height;
+  if (dims[3] == -1) dims[3] = in_width;
+  const int height = static_cast<int>(dims[2]);
+  const int width = static_cast<int>(dims[3]);
   const std::size_t area = static_cast<std::size_t>(height) * width;
   std::vector<stbi_uc> resized(area * channels);
   if (stbir_resize_uint8(pixels.get(), in_width, in_height, 0, resized.data(), width, height, 0,
@@ -181,9 +227,8 @@ Result<Bytes> ReadImage(const std::string& path, const TensorSpec& spec,
       values[channel * area + i] = value;
     }
   }
-  Bytes bytes(values.size() * sizeof(float));
-  std::memcpy(bytes.data(), values.data(), bytes.size());
-  return bytes;
+  auto bytes = std::make_shared<const Bytes>(BytesOf(values));
+  return Constant{DataType::kFloat32, std::move(dims), std::move(bytes)};
 }
 
 }  // namespace
@@ -231,18 +276,23 @@ Result<Constant> ReadNpy(const std::string& path) {
   return constant;
 }
 
-Result<Bytes> ReadTensor(const std::string& path, const TensorSpec& spec,
-                         Normalization normalization) {
+Result<Constant> ReadTensor(const std::string& path, const TensorSpec& spec,
+                            Normalization normalization) {
   const std::string ending = std::filesystem::path(path).extension();
   if (ending == ".npy") {
-    LAGOON_ASSIGN_OR_RETURN(const Constant constant, ReadNpy(path));
-    return Sized(path, spec, Convert(*constant.bytes, constant.type, spec.type));
+    LAGOON_ASSIGN_OR_RETURN(Constant constant, ReadNpy(path));
+    return Fitted(path, spec, std::move(constant));
   }
   if (ending == ".json") return ReadJson(path, spec);
   if (ending == ".png" || ending == ".jpg" || ending == ".jpeg" || ending == ".bmp") {
     return ReadImage(path, spec, normalization);
   }
   return Invalid(path, "unknown ending; it may be .npy, .json, .png, .jpg or .bmp");
+}
+
+std::string FileNameFor(std::string name) {
+  std::replace(name.begin(), name.end(), '/', '_');
+  return name + ".npy";
 }
 
 Status WriteNpy(const std::string& path, const TensorSpec& spec, const std::byte* data) {

@@ -14,18 +14,23 @@ namespace lagoon {
 /// ImageNet's mean and deviation; unchanged.
 enum class Normalization { kUnit, kImageNet, kRaw };
 
-/// Reads one tensor of `spec`'s type and shape from a file. The ending of its name decides how:
+/// Reads one tensor of `spec`'s type from a file. Where a dim of `spec` is -1, the file decides; if
+/// none is, the file needs only as many elements as `spec`. The ending of the name decides how:
 ///   .npy                  numbers or bools of any type, in C order, format 1 to 3; converted to
 ///                         `spec`'s type
 ///   .json                 nested or flat numbers; or the body of an inference request, in which
 ///                         the input `spec.name` is read
-///   .png .jpg .jpeg .bmp  resized to the model's FP32 [1,C,H,W] (C is 1 or 3) and normalised
+///   .png .jpg .jpeg .bmp  resized to the model's FP32 [1,C,H,W] (C is 1 or 3) and normalised; not
+///                         resized where H and W are open
 /// Errors are kInvalidArgument and name the file, its content and what the model takes.
-Result<std::vector<std::byte>> ReadTensor(const std::string& path, const TensorSpec& spec,
-                                          Normalization normalization);
+Result<Constant> ReadTensor(const std::string& path, const TensorSpec& spec,
+                            Normalization normalization);
 
 /// Reads a whole .npy file with its own type and shape.
 Result<Constant> ReadNpy(const std::string& path);
+
+/// The name of the .npy file of tensor `name`: "/" becomes "_".
+std::string FileNameFor(std::string name);
 
 /// Writes a .npy file in C order, format 1. The format has no bfloat16: it is written as float32.
 Status WriteNpy(const std::string& path, const TensorSpec& spec, const std::byte* data);
