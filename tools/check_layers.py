@@ -28,7 +28,8 @@ EDGE = "server/descriptors.h server/error_map.h server/io_pool.h server/memory_b
 HOST_CUDA = "device/cuda/gpu/types.cuh device/cuda/gpu/grid_params.cuh"
 HOST_BODIES = "kernels/cuda/bodies/args.cuh"
 # The specs of the ops, which both the CPU's and the GPU's kernels are made from.
-SPECS = "kernels/conv kernels/elementwise kernels/lines kernels/move kernels/sequence kernels/window"
+SPECS = ("kernels/conv kernels/elementwise kernels/lines kernels/move kernels/select kernels/sequence "
+         "kernels/window")
 
 # What the files of each folder may include besides files of their own folder: folders, without their sub-folders, or
 # single files. Names are as in an include. A folder that is not here may not have sources.
@@ -51,6 +52,7 @@ FOLDERS = {
     "kernels/conv/bf16": f"base device plan {KERNEL} kernels/simd kernels/conv",
     "kernels/elementwise": f"base plan {KERNEL} kernels/simd",
     "kernels/lines": f"base plan {KERNEL} kernels/simd kernels/elementwise",
+    "kernels/select": f"base plan {KERNEL} kernels/elementwise",
     "kernels/move": f"base device plan {KERNEL} kernels/simd kernels/elementwise",
     "kernels/sequence": f"base plan {KERNEL} kernels/simd",
     "kernels/window": f"base device plan {KERNEL} kernels/simd",
@@ -58,13 +60,17 @@ FOLDERS = {
     "kernels/cuda/bodies": "device/cuda/gpu kernels/image_window.h kernels/elementwise/unary_functions.h plan/elementwise_list.h",
     "kernels/cuda/make": f"base plan {KERNEL} {SPECS} kernels/cuda/kernel.h {HOST_BODIES}",
     "graph": "base plan",
-    "graph/import": "base plan graph graph/ops graph/fuse/normalize_softmax.h",
-    "graph/ops": "base plan graph graph/import/attributes.h graph/import/tensor_import.h graph/fold/evaluate.h",
+    "graph/import": "base plan graph graph/functions graph/ops graph/fuse/normalize_softmax.h",
+    "graph/functions": "base graph",
+    "graph/ops": "base plan graph graph/control/walk.h graph/expand/expand.h graph/import/attributes.h graph/import/tensor_import.h "
+                 "graph/fold/evaluate.h",
+    "graph/expand": "base plan graph graph/ops graph/import/tensor_import.h",
+    "graph/control": "base plan graph graph/ops",
     "graph/fold": "base plan graph graph/ops",
-    "graph/fuse": "base plan graph graph/ops graph/import/import_batches.h",
+    "graph/fuse": "base plan graph graph/ops",
     "program": "base device device/cpu device/cuda plan graph kernels kernels/cuda program/lower program/link",
     "program/lower": "base plan graph graph/ops/einsum.h kernels kernels/conv kernels/sequence",
-    "program/link": "base device plan program/lower",
+    "program/link": "base device plan graph program/lower",
     "program/profile": "base device plan kernels/cpu_level.h program program/link",
     "program/idempotence": "base plan",
     "sched": "base device plan",

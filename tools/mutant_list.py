@@ -10,10 +10,11 @@ LIBRARY = ["src/base/check.cc", "src/base/status.cc"] + [
                  "host/machine")]
 
 SCHEDULING = ["src/base/check.cc", "src/base/status.cc", "src/plan/instance.cc", "src/plan/plan.cc",
-              "src/plan/tensor.cc"] + [
+              "src/plan/plan_binding.cc", "src/plan/tensor.cc"] + [
     f"src/sched/{name}.cc"
-    for name in ("cost_table", "dispatcher", "dispatcher_post", "job", "job_streams", "mechanism",
-                 "mechanism_events", "mechanism_observe", "mechanism_submit", "padding", "policy")]
+    for name in ("cost_table", "dispatcher", "dispatcher_plans", "dispatcher_post", "job", "job_streams",
+                 "mechanism", "mechanism_events", "mechanism_observe", "mechanism_submit", "padding", "policy",
+                 "queue_plan")]
 
 
 def sources_of(folder):
@@ -40,7 +41,8 @@ GROUPS = {
                    ["src/device/conformance/suite.cc", "src/device/cpu/cpu_conformance_test.cc"] + LIBRARY,
     "sched": [f"src/sched/{name}_test.cc"
               for name in ("combiner", "dispatcher", "dispatcher_outcome", "dispatcher_switch", "filling", "outputs",
-                           "padding")] + SCHEDULING,
+                           "padding", "queue_plan")] + SCHEDULING,
+    "instance": ["src/plan/instance_test.cc"] + sources_of("src/plan") + ["src/base/check.cc", "src/base/status.cc"],
     "lender": ["src/base/check.cc", "src/base/lender_test.cc"],
     "waitlist": ["src/base/check.cc", "src/sched/programs/waitlist.cc", "src/sched/programs/waitlist_test.cc"],
     "policies": ["src/policies/deficit_test.cc", "src/policies/registry_test.cc"] + sources_of("src/policies") +
@@ -71,6 +73,9 @@ MECHANISM = "src/sched/mechanism.cc"
 EVENTS = "src/sched/mechanism_events.cc"
 SUBMIT = "src/sched/mechanism_submit.cc"
 PADDING = "src/sched/padding.cc"
+PADDING_H = "src/sched/padding.h"
+POST = "src/sched/dispatcher_post.cc"
+INSTANCE = "src/plan/instance.cc"
 DISPATCHER = "src/sched/dispatcher.cc"
 WAITLIST = "src/sched/programs/waitlist.cc"
 LENDER = "src/base/lender.h"
@@ -229,7 +234,19 @@ MUTANTS = [
     ("begun-kernel-cut-anew", "a kernel changes its version after blocks of it have run", PADDING,
      "  bool started = job.instance->progress(op).done() > 0;", "  bool started = false;", ["sched"]),
     ("kernel-cut-anew-under-a-launch", "a kernel changes its version while a launch names it", PADDING,
-     "    started = in_flight[i] > 0;", "    started = false;", ["sched"]),
+     "    started = job.instance->in_flight(i) > 0;", "    started = false;", ["sched"]),
+    ("padding-keeps-no-records", "a guard outlives the record that it counts", PADDING_H,
+     "    watched_[JobLaunches::SlotOf(launch)] = *room.records;\n", "", ["sched"]),
+    ("plan-of-another-queue", "a job selects a plan that is not bound to its instance", POST,
+     "spec.plan->queue() != queue.id", "false", ["sched"]),
+    ("plan-points-to-the-former-arena", "a plan goes on in the arena that a larger one has replaced", INSTANCE,
+     "  if (binding.arena_ != present_.base) binding.PointTo(present_.base);\n", "", ["instance"]),
+    ("waiting-arena-freed-under-a-claim", "a plan finds no arena at its first job", INSTANCE,
+     "claim_.use_count() > 1", "false", ["instance"]),
+    ("waiting-arena-freed-and-counted", "a plan is bound to an arena that is gone", INSTANCE,
+     "if (unneeded != nullptr) largest_ = replaced_;", "", ["instance"]),
+    ("replaced-arena-kept", "every larger plan takes more memory for ever", INSTANCE,
+     "former_.exchange(nullptr, std::memory_order_acquire)", "static_cast<Arena*>(nullptr)", ["instance"]),
     ("occupancy-ignored", "what fits is counted as one block a unit", SUBMIT,
      "                             .occupancy = job.instance->plan().ops[job.next_op].occupancy,\n", "", ["sched"]),
     ("waitlist-ignores-the-default-stream", "a blocking stream overtakes the default stream", WAITLIST,
