@@ -67,19 +67,32 @@ Result<std::unique_ptr<ModelCompiler>> ModelCompiler::Read(const std::string& pa
       new ModelCompiler(*std::move(model), device, std::move(options)));
 }
 
-Result<std::shared_ptr<LoadedPlan>> ModelCompiler::Compile(const GraphInputs& inputs,
-                                                           std::vector<std::size_t>* deciding) {
-  auto graph = model_->Instantiate(inputs, deciding);
-  if (!graph) return Annotate(fmt::format("model '{}'", options_.model), std::move(graph).error());
-  auto loaded = CompileWith(*std::move(graph), weights_, device_, options_);
-  model_->ReleaseWeights();
-  return loaded;
+Result<CompiledPart> ModelCompiler::CompilePart(const OnnxModel& part, const GraphInputs& inputs,
+                                                std::vector<std::size_t>* deciding) {
+  Result<ModelPart> instance = part.Instantiate(inputs, deciding);
+  if (!instance) {
+    return Annotate(fmt::format("model '{}'", options_.model), std::move(instance).error());
+  }
+  CompiledPart compiled;
+  auto loaded = CompileWith(std::move(instance->graph), weights_, device_, options_);
+  part.ReleaseWeights();
+  if (instance->links.next) instance->links.next->model->ReleaseWeights();
+  if (!loaded) return tl::unexpected(std::move(loaded).error());
+  compiled.loaded = *std::move(loaded);
+  compiled.links = std::move(instance->links);
+  return compiled;
 }
 
 Result<std::shared_ptr<LoadedPlan>> CompileModel(const std::string& path, Device& device,
                                                  const CompileOptions& options) {
   LAGOON_ASSIGN_OR_RETURN(const auto compiler, ModelCompiler::Read(path, device, options));
-  return compiler->Compile(compiler->model().DefaultInputs());
+  LAGOON_ASSIGN_OR_RETURN(CompiledPart part, compiler->Compile(compiler->model().DefaultInputs()));
+  if (part.loaded->plan.outputs.size() == compiler->model().outputs().size() && !part.links.next) {
+    return std::move(part.loaded);
+  }
+  return Fail(ErrorCode::kUnimplemented,
+              fmt::format("model '{}': shapes depend on data, so that one plan is not all of it",
+                          options.model));
 }
 
 Result<std::shared_ptr<LoadedPlan>> CompileGraph(Graph graph, Device& device,
