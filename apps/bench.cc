@@ -18,6 +18,7 @@
 #include "bench/live/models.h"
 #include "bench/live/outputs.h"
 #include "bench/live/overhead.h"
+#include "bench/live/shapes.h"
 
 namespace lagoon {
 namespace {
@@ -192,6 +193,53 @@ void AddMemory(CLI::App& parent) {
   });
 }
 
+void AddShapesBenchmark(CLI::App& parent) {
+  auto common = std::make_shared<BenchCommon>();
+  auto options = std::make_shared<bench::ShapesOptions>();
+  options->models = {"resnet50", "bert_base", "ppocr_v4_det", "detr", "ssdlite"};
+  const char* const corpus = std::getenv("LAGOON_CORPUS");
+  options->files = corpus == nullptr ? "models/corpus/files" : corpus;
+  CLI::App* command = AddBenchmark(parent, "shapes",
+                                   "Requests of shapes that were not seen before: time to compile, "
+                                   "memory, and a real-time model "
+                                   "beside a detector whose shapes change all the time",
+                                   *common, false);
+  command
+      ->add_option("--files", options->files,
+                   "Folder of ONNX files with open dims; ./run corpus --make fills it")
+      ->capture_default_str();
+  command->add_option("--models", options->models, "Names of files to measure alone")
+      ->delimiter(',')
+      ->capture_default_str();
+  command->add_option("--realtime", options->real_time, "Real-time model, of the zoo")
+      ->capture_default_str();
+  command->add_option("--detector", options->detector, "Best-effort model, among the files")
+      ->capture_default_str();
+  AddSchedulers(*command, options->schedulers);
+  options->schedulers = {"reset"};
+  AddWorkers(*command, options->workers);
+  command->add_option("--load", options->load, "Real-time load, as a part of what the model can do")
+      ->check(CLI::Range(0.01, 0.99))
+      ->capture_default_str();
+  command->add_option("--shapes", options->shapes, "Shapes that each model sees")
+      ->check(CLI::Range(2, 1000))
+      ->capture_default_str();
+  AddWindows(*command, options->windows);
+  AddRequests(*command, options->requests);
+  AddSeed(*command, options->seed);
+  command->callback([common, options] {
+    options->zoo = common->zoo;
+    const Json configuration = {
+        {"models", options->models},     {"realtime", options->real_time},
+        {"detector", options->detector}, {"schedulers", Configurations(options->schedulers)},
+        {"workers", options->workers},   {"load", options->load},
+        {"shapes", options->shapes},     {"windows", options->windows},
+        {"requests", options->requests}, {"seed", options->seed}};
+    Measure("shapes", configuration, *common,
+            [&](bench::Report& report) { return RunShapes(*options, report); });
+  });
+}
+
 void AddOutputs(CLI::App& parent) {
   auto common = std::make_shared<BenchCommon>();
   auto options = std::make_shared<bench::OutputsOptions>();
@@ -266,6 +314,7 @@ void AddBenchmarks(CLI::App& app) {
   AddOverhead(app);
   AddFootprint(app);
   AddMemory(app);
+  AddShapesBenchmark(app);
   AddOutputs(app);
   AddOnnxNodes(app);
 }

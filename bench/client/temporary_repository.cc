@@ -41,6 +41,21 @@ Result<TemporaryRepository> TemporaryRepository::Link(const std::string& zoo,
   return repository;
 }
 
+Status TemporaryRepository::AddFile(const std::string& name, const std::string& file,
+                                    const std::string& config) {
+  if (!fs::exists(file)) {
+    return Fail(ErrorCode::kNotFound,
+                fmt::format("'{}' is not there; ./run models and ./run corpus make files", file));
+  }
+  const fs::path folder = fs::path(path()) / name;
+  std::error_code error;
+  fs::create_directories(folder / "1", error);
+  if (!error) fs::create_symlink(fs::absolute(file), folder / "1" / "model.onnx", error);
+  std::ofstream(folder / "config.pbtxt") << config;
+  if (!error) return {};
+  return Fail(ErrorCode::kInternal, fmt::format("'{}': {}", folder.string(), error.message()));
+}
+
 Status TemporaryRepository::AddChannelMeans(const std::string& name,
                                             std::span<const std::int64_t> dims) {
   onnx::ModelProto model;

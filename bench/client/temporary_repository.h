@@ -19,6 +19,8 @@ class TemporaryRepository {
                                           const std::vector<std::string>& models);
   const std::string& path() const { return folder_.path(); }
 
+  /// Adds the ONNX file as a model with this configuration. kNotFound: there is no such file.
+  Status AddFile(const std::string& name, const std::string& file, const std::string& config = "");
   /// Adds a model that computes next to nothing: the mean of each channel. `dims`: shape of the
   /// input, [1,C,H,W].
   Status AddChannelMeans(const std::string& name, std::span<const std::int64_t> dims);
