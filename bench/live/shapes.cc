@@ -28,8 +28,8 @@ constexpr int kSteps = 13;      // of heights and widths
 constexpr int kTextSteps = 65;  // of lengths
 constexpr int kStandaloneRuns = 30;
 
-/// The shapes of request `number`. The first kSteps squared ones are different for images; the first
-/// kTextSteps ones for texts.
+/// The shapes of request `number`. The first kSteps squared ones are different for images; the
+/// first kTextSteps ones for texts.
 GraphInputs ShapesOf(const OnnxModel& model, int number) {
   const int row = (number * 5 + kSteps / 2) % kSteps;
   const int column = (number / kSteps * 3 + number * 2 + kSteps / 2) % kSteps;

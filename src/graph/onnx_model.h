@@ -72,8 +72,8 @@ struct ModelPart {
   PartLinks links;
 };
 
-/// Most parts of a model.
-inline constexpr std::size_t kMaxParts = 64;
+/// Most parts of a model. A loop whose end depends on data is a part for each step.
+inline constexpr std::size_t kMaxParts = 256;
 
 /// Reading may take seconds. Afterwards Instantiate takes milliseconds: it reads no large weights,
 /// because these are deferred (ConstantData). Errors name file, node, op and opset. Not

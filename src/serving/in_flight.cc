@@ -100,7 +100,7 @@ RequestInFlight::RequestInFlight(InferRequest request, InferCallback callback, S
   response_.id = std::move(request_.id);
 }
 
-/// The memory of the answer for output `output` of the model; null if the client does not ask for it.
+/// The memory of the answer for an output of the model; null if the client does not ask for it.
 std::byte* RequestInFlight::MemoryOfResult(std::size_t output, const TensorSpec& spec) {
   const Signature& signature = model_.signature();
   for (std::size_t i = 0; i < binding_.outputs.size(); ++i) {

@@ -59,8 +59,8 @@ class InFlightTable {
 
 /// One request. Owns what its job points to, and answers the request. Shared by Infer, until the
 /// job's id is stored, by a PlanMaker while the request waits for its plan, and by the job, until
-/// Finished(). If its model runs in parts, each part is a job: the request goes on with the next one
-/// when a job has finished.
+/// Finished(). If its model runs in parts, each part is a job: the request goes on with the next
+/// one when a job has finished.
 class RequestInFlight final : public JobClient {
  public:
   struct Admission {

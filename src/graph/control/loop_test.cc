@@ -5,6 +5,7 @@
 
 #include <limits>
 
+#include "graph/onnx_model.h"
 #include "graph/testing/folded.h"
 #include "graph/testing/model_builder.h"
 #include "graph/testing/reference.h"
@@ -219,7 +220,8 @@ TEST(Loop, InsideLoopsIsBoundedToo) {
               HasSubstr("more than 65536 nodes"));
 }
 
-TEST(Loop, WhoseEndDependsOnDataIsNotUnrolled) {
+/// y: x doubled until it is at least 9, at most five times.
+ModelBuilder DoublesUntilNine() {
   ModelBuilder body = Body({"t"});
   body.Output("next").Floats("limit", {}, {9});
   body.Add("Add", {"t", "t"}, {"next"});
@@ -227,13 +229,42 @@ TEST(Loop, WhoseEndDependsOnDataIsNotUnrolled) {
   ModelBuilder model;
   model.Input("x", {}).Number("n", 5).Output("y");
   model.Add("Loop", {"n", "", "x"}, {"y"}).Graph("body", body.graph()).Name("l");
-  EXPECT_THAT(MessageOf(model.Import(), ErrorCode::kUnimplemented),
-              AllOf(HasSubstr("'l' (Loop"), HasSubstr("after each step")));
+  return model;
+}
+
+TEST(Loop, WhoseEndDependsOnDataIsNotOneGraph) {
+  EXPECT_THAT(MessageOf(DoublesUntilNine().Import(), ErrorCode::kUnimplemented),
+              AllOf(HasSubstr("'l' (Loop"), HasSubstr("is computed at run time")));
   ModelBuilder trips;
   trips.Input("x", {}).Input("n", {}, kInt64).Output("y");
-  trips.Add("Loop", {"n", "", "x"}, {"y"}).Graph("body", body.graph());
+  trips.Add("Loop", {"n", "", "x"}, {"y"}).Graph("body", ForBody({"t"}).Output("t").graph());
   EXPECT_THAT(MessageOf(trips.Import(), ErrorCode::kUnimplemented),
               HasSubstr("trip count 'n' is computed at run time"));
+}
+
+TEST(Loop, WhoseEndDependsOnDataIsAPartForEachStep) {
+  const testing::TempFolder folder;
+  const auto model = OnnxModel::Read(DoublesUntilNine().Save(folder));
+  ASSERT_TRUE(model.has_value()) << model.error().message;
+  Result<ModelPart> part = (*model)->Instantiate((*model)->DefaultInputs());
+  for (int step = 0; step < 3; ++step) {
+    ASSERT_TRUE(part.has_value()) << part.error().message;
+    EXPECT_EQ(Ops(part->graph), "Add Less") << step;
+    ASSERT_TRUE(part->links.next) << step;
+    // The carried value, and whether there is another step: a bool that decides the next part.
+    const auto next = part->links.next->model;
+    GraphInputs inputs = next->DefaultInputs();
+    std::vector<std::size_t> deciding;
+    EXPECT_FALSE(next->Instantiate(inputs, &deciding).has_value());
+    ASSERT_EQ(deciding.size(), 1u);
+    EXPECT_EQ(next->inputs()[deciding[0]].type, DataType::kBool);
+    auto goes_on = std::make_shared<ConstantData::Bytes>(1, std::byte(step < 2 ? 1 : 0));
+    inputs.values[deciding[0]] = Constant{DataType::kBool, {}, std::move(goes_on)};
+    part = next->Instantiate(inputs);
+  }
+  ASSERT_TRUE(part.has_value()) << part.error().message;
+  EXPECT_FALSE(part->links.next);  // the loop has ended
+  EXPECT_EQ(Ops(part->graph), "Identity");
 }
 
 TEST(Loop, BodiesThatDoNotFitAreRefused) {

@@ -5,7 +5,6 @@
 #include <algorithm>
 
 #include "base/text.h"
-#include "graph/control/loop_body.h"
 #include "graph/control/replacement.h"
 
 namespace lagoon {
@@ -163,9 +162,6 @@ Status ReplaceLoop(Replacement& r) {
   }
   LAGOON_ASSIGN_OR_RETURN(const bool continues, Continues(r, in));
   if (!continues) return FinishLoop(r, in, body);
-  if (r.node().steps_done == 0 && ConditionDependsOnData(r.graph(), r.node())) {
-    return CannotUnroll(r.context(), "data decide after each step whether there is another one");
-  }
   LAGOON_RETURN_IF_ERROR(CheckSize(r, r.node().steps_done + 1, body));
   return StepLoop(r, in, body);
 }

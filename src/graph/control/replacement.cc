@@ -178,4 +178,9 @@ Result<std::vector<ValueId>> Replacement::Splice(const Graph& body,
   return results;
 }
 
+tl::unexpected<Error> CannotUnroll(const OpContext& context, std::string_view why) {
+  return context.Unimplemented(fmt::format(
+      "{}; a loop must have a number of steps that follows from constants and shapes", why));
+}
+
 }  // namespace lagoon

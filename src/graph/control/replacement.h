@@ -109,6 +109,9 @@ class Replacement {
   Status charged_;
 };
 
+/// The error of every loop that is not unrolled.
+tl::unexpected<Error> CannotUnroll(const OpContext& context, std::string_view why);
+
 /// An op that is replaced: its row, the attributes that must hold graphs, and the function.
 struct ControlOp {
   OpSpec signature;

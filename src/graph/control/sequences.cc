@@ -7,7 +7,6 @@
 #include <unordered_map>
 
 #include "base/text.h"
-#include "graph/control/loop_body.h"
 #include "graph/control/replacement.h"
 
 namespace lagoon {

@@ -212,8 +212,8 @@ Status GraphModel::SetInputs(Graph& graph, const GraphInputs& given, ByteBudget&
   return {};
 }
 
-/// The inputs whose contents are to be given because `reader` must know those of `value`: those from
-/// which it is computed. None if one of them is too large, or is no integer or bool.
+/// The inputs whose contents are to be given because `reader` must know those of `value`: those
+/// from which it is computed. None if one of them is too large, or is no integer or bool.
 std::vector<std::size_t> GraphModel::DecidingInputs(const Graph& graph, const Node& reader,
                                                     ValueId value) const {
   std::map<ValueId, const Node*> producers;

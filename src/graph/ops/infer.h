@@ -17,8 +17,8 @@ namespace lagoon {
 /// If it fails, graph.nodes has only the inferred nodes.
 Status InferShapes(Graph& graph, ByteBudget& budget, LaterNodes* later = nullptr);
 
-/// kUnimplemented if the actual dims of the value depend on data. Plans have fixed shapes, so no node
-/// of the same plan can read such a value. `reader`: for the message.
+/// kUnimplemented if the actual dims of the value depend on data. Plans have fixed shapes, so no
+/// node of the same plan can read such a value. `reader`: for the message.
 Status CheckDimsAreActual(const Graph& graph, ValueId id, std::string_view reader);
 
 /// Checks numbers of inputs and outputs, and attributes, against the row of an op.
