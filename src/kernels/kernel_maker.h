@@ -57,6 +57,8 @@ struct PackedKernel {
   KERNEL(Scan, ScanSpec)                      \
   KERNEL(TopK, TopKSpec)                      \
   KERNEL(Interpolate, InterpolateSpec)        \
+  KERNEL(RoiAlign, RoiAlignSpec)              \
+  KERNEL(GridSample, GridSampleSpec)          \
   KERNEL(WindowPool, WindowPoolSpec)          \
   KERNEL(DirectConv, DirectConvSpec)          \
   KERNEL(CountTrue, CountTrueSpec)            \

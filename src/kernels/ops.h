@@ -23,4 +23,5 @@
 #include "kernels/sequence/recurrent.h"
 #include "kernels/window/interpolate.h"
 #include "kernels/window/pool.h"
+#include "kernels/window/sample.h"
 #include "kernels/window/window_ops.h"

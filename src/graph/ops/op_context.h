@@ -49,6 +49,8 @@ class OpContext {
   void EraseAttribute(const std::string& name) { node_.attributes.erase(name); }
   void SetPacked() { node_.packed = true; }
   void SetOp(std::string op) { node_.op = std::move(op); }
+  /// Leaves out the input `i`, which changes nothing.
+  void DropInput(std::size_t i) { node_.inputs[i] = kNoValue; }
   /// Drops the inputs from `count` on, after they became attributes.
   void KeepInputs(std::size_t count) {
     if (node_.inputs.size() > count) node_.inputs.resize(count);

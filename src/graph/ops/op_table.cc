@@ -17,7 +17,7 @@ Table JoinFamilies() {
   for (const std::span<const OpSpec> family :
        {ConstantOps(), ElementwiseOps(), ElementwiseRowOps(), IndexOps(), LayoutOps(), LinearOps(),
         NormalizeOps(), PoolOps(), QuantizeOps(), RecurrentOps(), ReduceOps(), RegionOps(),
-        ResizeOps(), SelectOps()}) {
+        ResizeOps(), SampleOps(), SelectOps()}) {
     for (const OpSpec& spec : family) {
       const bool is_new = table.emplace(spec.op, &spec).second;
       LAGOON_CHECK(is_new);

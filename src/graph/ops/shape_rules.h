@@ -26,6 +26,7 @@ std::span<const OpSpec> RecurrentOps();
 std::span<const OpSpec> ReduceOps();
 std::span<const OpSpec> RegionOps();
 std::span<const OpSpec> ResizeOps();
+std::span<const OpSpec> SampleOps();
 std::span<const OpSpec> SelectOps();
 
 /// The shape that `a` and `b` broadcast to, by numpy's rules; the error names both shapes.

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cctype>
 
 #include "base/text.h"
 #include "graph/ops/shape_rules.h"
@@ -33,39 +34,112 @@ Status CheckShape(const OpContext& context, std::size_t i, const Dims& dims) {
                                      ToString(dims)));
 }
 
-Status CheckAttributes(OpContext& context, std::int64_t directions) {
-  const Node& node = context.node();
-  if (context.has_attribute("clip")) return context.Unimplemented("clip is not supported");
-  if (context.has_attribute("activation_alpha") || context.has_attribute("activation_beta")) {
-    return context.Unimplemented("activation_alpha and activation_beta are not supported");
-  }
-  if (node.Int("input_forget", 0) != 0) return context.Unimplemented("input_forget = 1");
-  context.EraseAttribute("input_forget");
-  std::vector<std::string> expected;
-  for (std::int64_t i = 0; i < directions; ++i) {
-    const auto& one = CellOf(node.op).activations;
-    expected.insert(expected.end(), one.begin(), one.end());
-  }
-  const auto given = node.attributes.find("activations");
-  if (given == node.attributes.end()) return {};
-  const auto* names = std::get_if<std::vector<std::string>>(&given->second);
-  if (names != nullptr && *names == expected) {
-    context.EraseAttribute("activations");
-    return {};
-  }
-  return context.Unimplemented("activations other than the default are not supported");
+struct FunctionSpec {
+  std::string_view name;
+  float alpha, beta;  // defaults
+  int parameters;
+};
+
+const FunctionSpec* FindFunction(const std::string& name) {
+  static constexpr FunctionSpec kFunctions[] = {
+      {"Sigmoid", 0, 0, 0},       {"Tanh", 0, 0, 0},
+      {"Relu", 0, 0, 0},          {"Affine", 1, 0, 2},
+      {"LeakyRelu", 0.01F, 0, 1}, {"ThresholdedRelu", 1, 0, 1},
+      {"ScaledTanh", 1, 1, 2},    {"HardSigmoid", 0.2F, 0.5F, 2},
+      {"Elu", 1, 0, 1},           {"Softsign", 0, 0, 0},
+      {"Softplus", 0, 0, 0}};
+  const auto same = [](char a, char b) {
+    return std::tolower(static_cast<unsigned char>(a)) ==
+           std::tolower(static_cast<unsigned char>(b));
+  };
+  const auto found = std::ranges::find_if(kFunctions, [&](const FunctionSpec& function) {
+    return std::ranges::equal(function.name, name, same);
+  });
+  return found == std::end(kFunctions) ? nullptr : &*found;
 }
 
-/// All sequences must be as long as the input: lengths, if given, must be constant and equal to
-/// that.
-Status CheckLengths(const OpContext& context, std::int64_t batch, std::int64_t steps) {
-  if (!context.has_input(4)) return {};
-  LAGOON_ASSIGN_OR_RETURN(const auto lengths, context.ConstantInts(4, "sequence_lens"));
-  LAGOON_RETURN_IF_ERROR(CheckShape(context, 4, {batch}));
-  if (std::all_of(lengths.begin(), lengths.end(), [&](auto length) { return length == steps; })) {
-    return {};
+std::vector<float> FloatsAttribute(const Node& node, const std::string& name) {
+  const auto found = node.attributes.find(name);
+  const auto* values =
+      found == node.attributes.end() ? nullptr : std::get_if<std::vector<float>>(&found->second);
+  return values == nullptr ? std::vector<float>() : *values;
+}
+
+/// Sets `activations` and, one for each of them, `activation_alpha` and `activation_beta`. In the
+/// file the latter are lists for the functions that have a parameter, in their order, or for all.
+Status SetActivations(OpContext& context, std::int64_t directions) {
+  const Node& node = context.node();
+  std::vector<std::string> names;
+  for (std::int64_t i = 0; i < directions; ++i) {
+    const auto& one = CellOf(node.op).activations;
+    names.insert(names.end(), one.begin(), one.end());
   }
-  return context.Unimplemented("sequence_lens shorter than the input are not supported");
+  const auto given = node.attributes.find("activations");
+  if (given != node.attributes.end()) {
+    const auto* words = std::get_if<std::vector<std::string>>(&given->second);
+    const std::size_t count = words == nullptr ? 0 : words->size();
+    if (count != 0 && count != names.size()) {
+      return context.Invalid(
+          fmt::format("activations has {} functions, must have {}", count, names.size()));
+    }
+    if (count != 0) names = *words;
+  }
+  const std::vector<float> alphas = FloatsAttribute(node, "activation_alpha"),
+                           betas = FloatsAttribute(node, "activation_beta");
+  std::vector<float> alpha, beta;
+  std::size_t next_alpha = 0, next_beta = 0;
+  for (std::string& name : names) {
+    const FunctionSpec* const function = FindFunction(name);
+    if (function == nullptr) {
+      return context.Unimplemented(fmt::format("activation {} is not known", Quoted(name)));
+    }
+    name = function->name;
+    alpha.push_back(function->alpha);
+    beta.push_back(function->beta);
+    const bool has_alpha = function->parameters > 0 || alphas.size() == names.size();
+    const bool has_beta = function->parameters > 1 || betas.size() == names.size();
+    if (has_alpha && next_alpha < alphas.size()) alpha.back() = alphas[next_alpha++];
+    if (has_beta && next_beta < betas.size()) beta.back() = betas[next_beta++];
+  }
+  context.SetAttribute("activations", std::move(names));
+  context.SetAttribute("activation_alpha", std::move(alpha));
+  context.SetAttribute("activation_beta", std::move(beta));
+  return {};
+}
+
+Status CheckAttributes(OpContext& context, std::int64_t directions) {
+  const Node& node = context.node();
+  const float clip = node.Float("clip", 0);
+  if (context.has_attribute("clip") && !(clip > 0)) {
+    return context.Invalid(fmt::format("clip is {}, must be above 0", clip));
+  }
+  const std::int64_t forget = node.Int("input_forget", 0);
+  if (forget != 0 && forget != 1) {
+    return context.Invalid(fmt::format("input_forget is {}", forget));
+  }
+  return SetActivations(context, directions);
+}
+
+/// Lengths that are constant and equal to that of the input are dropped.
+Status CheckLengths(OpContext& context, std::int64_t batch, std::int64_t steps) {
+  if (!context.has_input(4)) return {};
+  LAGOON_RETURN_IF_ERROR(CheckShape(context, 4, {batch}));
+  if (context.input(4).type != DataType::kInt32) {
+    return context.Invalid(fmt::format("sequence_lens {} is {}, must be INT32",
+                                       Quoted(context.input(4).name),
+                                       OipName(context.input(4).type)));
+  }
+  if (context.constant(4) == nullptr) return {};
+  const std::vector<std::int64_t> lengths = context.constant(4)->ToInt64();
+  for (const std::int64_t length : lengths) {
+    if (length >= 0 && length <= steps) continue;
+    return context.Invalid(
+        fmt::format("sequence_lens has a {}, the input has {} steps", length, steps));
+  }
+  if (std::ranges::all_of(lengths, [&](auto length) { return length == steps; })) {
+    context.DropInput(4);
+  }
+  return {};
 }
 
 Status InferRecurrent(OpContext& context) {

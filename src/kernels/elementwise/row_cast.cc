@@ -8,6 +8,7 @@
 #include "base/check.h"
 #include "kernels/elementwise/row_functions.h"
 #include "kernels/elementwise/row_loops.h"
+#include "kernels/elementwise/vector_rows.h"
 
 namespace lagoon {
 namespace {
@@ -99,7 +100,7 @@ struct Wheres {
 
 }  // namespace
 
-RowFunction FindCastRow(DataType from, DataType to) {
+RowFunction FindPlainCastRow(DataType from, DataType to) {
   return WithElementType(from, [&]<typename From>(std::type_identity<From>) {
     return WithElementType(to, []<typename To>(std::type_identity<To>) -> RowFunction {
       return &CastRow<InMemory<From>, InMemory<To>>;
@@ -110,7 +111,7 @@ RowFunction FindCastRow(DataType from, DataType to) {
 RowFunction FindCopyRow(std::size_t element_bytes) { return BySize<Copies>(element_bytes); }
 RowFunction FindWhereRow(std::size_t element_bytes) { return BySize<Wheres>(element_bytes); }
 
-RowFunction FindQuantizeRow(DataType quantized) {
+RowFunction FindPlainQuantizeRow(DataType quantized) {
   switch (quantized) {
     case DataType::kUInt8:
       return &QuantizeRow<std::uint8_t>;
@@ -125,7 +126,7 @@ RowFunction FindQuantizeRow(DataType quantized) {
   }
 }
 
-RowFunction FindDequantizeRow(DataType quantized) {
+RowFunction FindPlainDequantizeRow(DataType quantized) {
   switch (quantized) {
     case DataType::kUInt8:
       return &DequantizeRow<std::uint8_t>;
@@ -140,6 +141,21 @@ RowFunction FindDequantizeRow(DataType quantized) {
     default:
       return nullptr;
   }
+}
+
+RowFunction FindCastRow(DataType from, DataType to) {
+  const RowFunction vectors = FindVectorCastRow(from, to);
+  return vectors != nullptr ? vectors : FindPlainCastRow(from, to);
+}
+
+RowFunction FindQuantizeRow(DataType quantized) {
+  const RowFunction vectors = FindVectorQuantizeRow(quantized);
+  return vectors != nullptr ? vectors : FindPlainQuantizeRow(quantized);
+}
+
+RowFunction FindDequantizeRow(DataType quantized) {
+  const RowFunction vectors = FindVectorDequantizeRow(quantized);
+  return vectors != nullptr ? vectors : FindPlainDequantizeRow(quantized);
 }
 
 }  // namespace lagoon

@@ -7,6 +7,7 @@
 #include <limits>
 
 #include "kernels/ops.h"
+#include "kernels/testing/target.h"
 #include "plan/element.h"
 
 namespace lagoon {
@@ -175,6 +176,36 @@ TEST(Where, ChoosesElementsOfAnySize) {
               {condition, ToBytes(I64{1, 2, 3}), ToBytes(I64{9})}, I64{1, 2, 3, 9, 9, 9});
   ExpectTyped(MakeWhere({{2, 1}, {3}, {}, {2, 3}, DataType::kInt8}),
               {condition, ToBytes(I8{1, 2, 3}), ToBytes(I8{9})}, I8{1, 2, 3, 9, 9, 9});
+}
+
+TEST(Quantize, VectorsGiveTheBitsOfThePlainLoops) {
+  constexpr std::size_t kCount = 37;
+  std::vector<float> x;
+  for (std::size_t i = 0; i < kCount; ++i) x.push_back(0.25F * float(i) - 3.125F);
+  x[3] = std::numeric_limits<float>::quiet_NaN();
+  x[4] = std::numeric_limits<float>::infinity();
+  x[20] = -std::numeric_limits<float>::infinity();
+  x[21] = 1e20F;
+  std::vector<std::vector<testing::Bytes>> made;
+  for (const std::int64_t target : testing::Targets()) {
+    const testing::ScopedTarget scoped(target);
+    std::vector<testing::Bytes>& all = made.emplace_back();
+    for (const DataType type : {DataType::kUInt8, DataType::kInt8}) {
+      const QuantizeSpec spec{1, 1, kCount, type};
+      const testing::Bytes scale = testing::ToBytes(std::vector<float>{0.25F}), zero{std::byte{9}};
+      testing::TypedRun quantize(*MakeQuantize(spec), {testing::ToBytes(x), scale, zero}, {kCount});
+      all.push_back(quantize.Run()[0]);
+      testing::TypedRun back(*MakeDequantize(spec), {all.back(), scale, zero}, {kCount * 4});
+      all.push_back(back.Run()[0]);
+      for (const DataType to : {DataType::kFloat32, DataType::kInt16}) {
+        testing::TypedRun cast(*MakeCast(kCount, type, to), {all[0]}, {kCount * SizeOf(to)});
+        all.push_back(cast.Run()[0]);
+      }
+    }
+  }
+  for (const auto& one : made) EXPECT_EQ(one, made.back());
+  EXPECT_EQ(made.back()[0][4], std::byte{255});
+  EXPECT_EQ(made.back()[0][20], std::byte{0});
 }
 
 TEST(Quantize, RoundsHalvesToEvenAndSaturates) {

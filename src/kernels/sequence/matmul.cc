@@ -77,6 +77,7 @@ HWY_AFTER_NAMESPACE();
 
 #include "kernels/checks.h"
 #include "kernels/cpu_level.h"
+#include "kernels/sequence/integer_matmul.h"
 #include "plan/element.h"
 
 namespace lagoon {
@@ -90,6 +91,7 @@ constexpr char kName[] = "matmul";
 // types.
 constexpr double kNsPerProduct = 0.03;
 constexpr double kNsPerTypedProduct = 1.0;
+constexpr double kNsPerInt16Product = 0.025;
 constexpr double kNsPerTile = 300;
 constexpr std::size_t kTypedDepthPerCheck = 48;
 
@@ -142,9 +144,17 @@ bool TypedBody(const void* raw, std::uint32_t block, BlockContext& ctx) {
 
 Body FindBody(DataType type) {
   if (type == DataType::kFloat32) return LAGOON_DISPATCH(PickMatmulBody)();
+  if (type == DataType::kInt16) return FindIntegerMatmulBody();
   return WithElementTypeAmong<double, std::int32_t, std::int64_t, std::uint32_t, std::uint64_t>(
       type, []<typename T>(std::type_identity<T>) -> Body { return &TypedBody<T>; },
       []() -> Body { return nullptr; });
+}
+
+double NsPerProduct(DataType type) {
+  if (type == DataType::kFloat32) return kNsPerProduct;
+  // Without vectors, 16-bit integers take the plain loops' time.
+  const bool vectors = ActiveCpuLevel() != CpuLevel::kPortable;
+  return type == DataType::kInt16 && vectors ? kNsPerInt16Product : kNsPerTypedProduct;
 }
 
 Status SetBatch(const MatmulSpec& spec, MatmulArgs& args) {
@@ -182,6 +192,10 @@ Result<Kernel> MakeMatmul(const MatmulSpec& spec) {
     return Invalid(kName,
                    fmt::format("alpha is {} for products of {}", spec.alpha, OipName(spec.type)));
   }
+  if (spec.type == DataType::kInt16 && (spec.a_k_stride != 1 || spec.b_column_stride != 1)) {
+    return Invalid(kName, fmt::format("a_k_stride {} and b_column_stride {} must be 1 for INT16",
+                                      spec.a_k_stride, spec.b_column_stride));
+  }
   MatmulArgs args;
   LAGOON_RETURN_IF_ERROR(SetBatch(spec, args));
   args.m = spec.m;
@@ -197,9 +211,8 @@ Result<Kernel> MakeMatmul(const MatmulSpec& spec) {
   args.tasks = batch * args.row_tiles * args.column_tiles;
   const double products = static_cast<double>(batch * spec.m) * static_cast<double>(spec.k) *
                           static_cast<double>(spec.n);
-  const bool fp32 = spec.type == DataType::kFloat32;
-  const double ns = products * (fp32 ? kNsPerProduct : kNsPerTypedProduct) +
-                    kNsPerTile * static_cast<double>(args.tasks);
+  const double ns =
+      products * NsPerProduct(spec.type) + kNsPerTile * static_cast<double>(args.tasks);
   args.blocks = BlocksFor(ns, args.tasks);
   Kernel kernel;
   kernel.name = kName;

@@ -1,5 +1,9 @@
 #include "kernels/sequence/matmul.h"
 
+#include <algorithm>
+#include <array>
+#include <random>
+
 #include "kernels/testing/ops.h"
 #include "kernels/testing/typed.h"
 
@@ -88,6 +92,48 @@ TEST(Matmul, OtherTypes) {
       Ints{-5, 19, 61, 9});
   spec.type = DataType::kInt8;
   EXPECT_FALSE(MakeMatmul(spec));
+}
+
+TEST(Matmul, DifferencesOfBytesAreExactOnEveryTarget) {
+  std::mt19937 random(7);
+  std::uniform_int_distribution<int> differences(-255, 255);
+  for (const std::int64_t target : testing::Targets()) {
+    const testing::ScopedTarget scoped(target);
+    for (const auto& [m, k, n] : {std::array<std::size_t, 3>{1, 1, 1},
+                                  {1, 700, 37},
+                                  {5, 33, 64},
+                                  {7, 2, 16},
+                                  {50, 257, 33},
+                                  {49, 512, 130}}) {
+      MatmulSpec spec = SpecOf({.batch = 2, .m = m, .k = k, .n = n});
+      spec.type = DataType::kInt16;
+      std::vector<std::int16_t> a(2 * m * k), b(2 * k * n);
+      for (std::int16_t& value : a) value = static_cast<std::int16_t>(differences(random));
+      for (std::int16_t& value : b) value = static_cast<std::int16_t>(differences(random));
+      // The greatest sum of a pair.
+      std::fill(a.begin(), a.begin() + static_cast<std::ptrdiff_t>(k), std::int16_t{-255});
+      std::fill(b.begin(), b.begin() + static_cast<std::ptrdiff_t>(k * n), std::int16_t{-255});
+      std::vector<std::int32_t> expected;
+      for (std::size_t row = 0; row < 2 * m; ++row) {
+        for (std::size_t j = 0; j < n; ++j) {
+          std::int32_t sum = 0;
+          for (std::size_t p = 0; p < k; ++p) sum += a[row * k + p] * b[(row / m * k + p) * n + j];
+          expected.push_back(sum);
+        }
+      }
+      testing::TypedRun run(*MakeMatmul(spec), {testing::ToBytes(a), testing::ToBytes(b)},
+                            {expected.size() * sizeof(std::int32_t)});
+      run.ExpectTiles();
+      EXPECT_EQ(testing::FromBytes<std::int32_t>(run.Run()[0]), expected)
+          << m << " " << k << " " << n;
+    }
+  }
+}
+
+TEST(Matmul, RefusesDifferencesOfBytesInOtherOrders) {
+  MatmulSpec spec = SpecOf({.m = 2, .k = 3, .n = 2, .flip_b = true});
+  spec.type = DataType::kInt16;
+  testing::ExpectInvalid(MakeMatmul(spec), {"matmul", "b_column_stride 3", "INT16"});
 }
 
 TEST(Matmul, RefusesBadSizesByName) {

@@ -41,6 +41,11 @@ struct CellArgs {
   const float* h = nullptr;
   const float* extra[2] = {};  // c and peepholes; z and r * h; the bias
   float* out[2] = {};
+  const std::int32_t* lengths = nullptr;
+  CellActivation gate, candidate, output;
+  float clip = 0;
+  bool coupled = false;
+  std::int32_t step = 0;
   std::size_t batch = 1, hidden = 1, gates = 1;
   std::size_t tasks = 1, blocks = 1;
 };
@@ -53,6 +58,46 @@ HWY_BEFORE_NAMESPACE();
 namespace lagoon {
 namespace HWY_NAMESPACE {
 namespace {
+
+HWY_INLINE V SoftplusOf(V x) {
+  const V positive = hn::Max(x, hn::Zero(D()));
+  return KeepNan(x, hn::Add(positive, SafeLog(hn::Add(Const(1), SafeExp(hn::Neg(hn::Abs(x)))))));
+}
+
+HWY_INLINE V OtherFunction(const CellActivation& f, V x) {
+  const V zero = hn::Zero(D()), alpha = Const(f.alpha), beta = Const(f.beta);
+  switch (f.function) {
+    case CellFunction::kSigmoid:
+      return SigmoidOf(x);
+    case CellFunction::kTanh:
+      return SafeTanh(x);
+    case CellFunction::kRelu:
+      return KeepNan(x, hn::Max(x, zero));
+    case CellFunction::kAffine:
+      return hn::MulAdd(alpha, x, beta);
+    case CellFunction::kLeakyRelu:
+      return hn::IfThenElse(hn::Lt(x, zero), hn::Mul(alpha, x), x);
+    case CellFunction::kThresholdedRelu:
+      return hn::IfThenElse(hn::Lt(x, alpha), zero, x);
+    case CellFunction::kScaledTanh:
+      return hn::Mul(alpha, SafeTanh(hn::Mul(beta, x)));
+    case CellFunction::kHardSigmoid:
+      return simd::Clamp(hn::MulAdd(alpha, x, beta), zero, Const(1));
+    case CellFunction::kElu:
+      return hn::IfThenElse(hn::Lt(x, zero), hn::Mul(alpha, hn::Sub(SafeExp(x), Const(1))), x);
+    case CellFunction::kSoftsign:
+      return hn::Div(x, hn::Add(Const(1), hn::Abs(x)));
+    case CellFunction::kSoftplus:
+      return SoftplusOf(x);
+  }
+  return x;
+}
+
+HWY_INLINE V Activated(const CellActivation& f, V x) {
+  if (f.function == CellFunction::kSigmoid) return SigmoidOf(x);
+  if (f.function == CellFunction::kTanh) return SafeTanh(x);
+  return OtherFunction(f, x);
+}
 
 /// Computes one task: products first, then the functions, vector by vector.
 class Units {
@@ -75,6 +120,10 @@ class Units {
     }
     for (size_t s = 0; s < sequences_; ++s) {
       state_ = (sequence_ + s) * args_.hidden;
+      if (args_.lengths != nullptr && args_.step >= args_.lengths[sequence_ + s]) {
+        Keep<kKind>();
+        continue;
+      }
       x_ = args_.x + state_ * args_.gates + first_;
       h_ = args_.h + state_;
       products_ = dots_[s];
@@ -85,6 +134,18 @@ class Units {
   }
 
  private:
+  /// The states behind the end of a sequence.
+  template <CellKind kKind>
+  HWY_INLINE void Keep() const {
+    const size_t at = state_ + first_;
+    simd::Copy(args_.h + at, count_, args_.out[0] + at);
+    if constexpr (kKind == CellKind::kLstm) {
+      simd::Copy(args_.extra[0] + at, count_, args_.out[1] + at);
+    }
+    // What the second half of this step does not use.
+    if constexpr (kKind == CellKind::kGruGates) simd::Fill(0, count_, args_.out[1] + at);
+  }
+
   /// The products of the weights with the states, without x. Computes as many at once as hide the
   /// latency of one; the order of each sum does not depend on their number.
   template <CellKind kKind, size_t kSequences>
@@ -141,18 +202,18 @@ class Units {
   template <CellKind kKind, class Io>
   HWY_INLINE void Step(const Io& io, size_t i) const {
     if constexpr (kKind == CellKind::kLstm) Lstm(io, i);
-    if constexpr (kKind == CellKind::kRnn) Write(io, 0, i, SafeTanh(Gate(io, 0, i)));
+    if constexpr (kKind == CellKind::kRnn) Write(io, 0, i, Candidate(Gate(io, 0, i)));
     if constexpr (kKind == CellKind::kGruGates) {
-      Write(io, 0, i, SigmoidOf(Gate(io, 0, i)));
-      Write(io, 1, i, hn::Mul(SigmoidOf(Gate(io, 1, i)), State(io, i)));
+      Write(io, 0, i, GateOf(Gate(io, 0, i)));
+      Write(io, 1, i, hn::Mul(GateOf(Gate(io, 1, i)), State(io, i)));
     }
     if constexpr (kKind == CellKind::kGruState) {
-      Blend(io, i, io.Load(args_.extra[0] + state_ + first_ + i), SafeTanh(Gate(io, 2, i)));
+      Blend(io, i, io.Load(args_.extra[0] + state_ + first_ + i), Candidate(Gate(io, 2, i)));
     }
     if constexpr (kKind == CellKind::kGruLinear) {
-      const V r = SigmoidOf(Gate(io, 1, i));
+      const V r = GateOf(Gate(io, 1, i));
       const V product = hn::Add(Product(2, i), io.Load(args_.extra[0] + first_ + i));
-      Blend(io, i, SigmoidOf(Gate(io, 0, i)), SafeTanh(hn::MulAdd(r, product, X(io, 2, i))));
+      Blend(io, i, GateOf(Gate(io, 0, i)), Candidate(hn::MulAdd(r, product, X(io, 2, i))));
     }
   }
 
@@ -163,13 +224,20 @@ class Units {
       if (args_.extra[1] == nullptr) return value;
       return hn::MulAdd(io.Load(args_.extra[1] + gate * args_.hidden + first_ + i), c, value);
     };
-    const V in = SigmoidOf(peek(0, Gate(io, 0, i), before));
-    const V forget = SigmoidOf(peek(2, Gate(io, 2, i), before));
-    const V c = hn::MulAdd(forget, before, hn::Mul(in, SafeTanh(Gate(io, 3, i))));
-    const V out = SigmoidOf(peek(1, Gate(io, 1, i), c));
-    Write(io, 0, i, hn::Mul(out, SafeTanh(c)));
+    const V in = GateOf(peek(0, Gate(io, 0, i), before));
+    const V forget =
+        args_.coupled ? hn::Sub(Const(1), in) : GateOf(peek(2, Gate(io, 2, i), before));
+    const V c = hn::MulAdd(forget, before, hn::Mul(in, Candidate(Gate(io, 3, i))));
+    const V out = GateOf(peek(1, Gate(io, 1, i), c));
+    Write(io, 0, i, hn::Mul(out, Activated(args_.output, c)));
     Write(io, 1, i, c);
   }
+
+  HWY_INLINE V Clipped(V x) const {
+    return args_.clip > 0 ? simd::Clamp(x, Const(-args_.clip), Const(args_.clip)) : x;
+  }
+  HWY_INLINE V GateOf(V x) const { return Activated(args_.gate, Clipped(x)); }
+  HWY_INLINE V Candidate(V x) const { return Activated(args_.candidate, Clipped(x)); }
 
   /// Lanes behind the last unit are garbage and are never stored.
   HWY_INLINE V Product(size_t gate, size_t i) const { return hn::LoadU(D(), products_[gate] + i); }
@@ -287,6 +355,12 @@ Result<Kernel> MakeCell(const CellSpec& spec) {
   args.batch = spec.batch;
   args.hidden = spec.hidden;
   args.gates = form.gates;
+  args.gate = spec.gate;
+  args.candidate = spec.candidate;
+  args.output = spec.output;
+  args.clip = spec.clip;
+  args.coupled = spec.coupled;
+  args.step = spec.step;
   const double units = static_cast<double>(spec.batch * spec.hidden);
   const double weights = static_cast<double>(GatesWithProducts(spec.kind)) *
                          static_cast<double>(spec.hidden * spec.hidden);
@@ -304,6 +378,7 @@ Result<Kernel> MakeCell(const CellSpec& spec) {
     kernel.inputs.push_back(
         static_cast<std::uint32_t>(offsetof(CellArgs, extra) + i * sizeof(float*)));
   }
+  if (spec.lengths) kernel.inputs.push_back(offsetof(CellArgs, lengths));
   for (std::size_t i = 0; i < form.outputs; ++i) {
     kernel.outputs.push_back(
         static_cast<std::uint32_t>(offsetof(CellArgs, out) + i * sizeof(float*)));

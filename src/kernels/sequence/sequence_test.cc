@@ -295,6 +295,67 @@ TEST(Cell, ASequenceOfABatchGetsTheBitsThatItGetsAlone) {
   }
 }
 
+TEST(Cell, AStateStaysBehindTheEndOfItsSequence) {
+  constexpr std::size_t kBatch = 3, kHidden = 21;
+  const Floats x = testing::RandomFloats(kBatch * 4 * kHidden),
+               r = testing::RandomFloats(4 * kHidden * kHidden, -0.3f, 0.3f, 2),
+               h = testing::RandomFloats(kBatch * kHidden, -1, 1, 3),
+               c = testing::RandomFloats(kBatch * kHidden, -1, 1, 4);
+  CellSpec spec{CellKind::kLstm, kBatch, kHidden, false};
+  const std::vector<testing::Bytes> inputs{testing::ToBytes(x), testing::ToBytes(r),
+                                           testing::ToBytes(h), testing::ToBytes(c)};
+  const std::vector<std::size_t> sizes{kBatch * kHidden * 4, kBatch * kHidden * 4};
+  testing::TypedRun all(*MakeCell(spec), inputs, sizes);
+  spec.lengths = true;
+  spec.step = 4;
+  std::vector<testing::Bytes> with = inputs;
+  with.push_back(testing::ToBytes(std::vector<std::int32_t>{4, 5, 0}));
+  testing::TypedRun some(*MakeCell(spec), with, sizes);
+  some.ExpectTiles();
+  for (std::size_t output = 0; output < 2; ++output) {
+    const Floats whole = testing::FromBytes<float>(all.Run()[output]),
+                 part = testing::FromBytes<float>(some.Run()[output]);
+    const Floats& before = output == 0 ? h : c;
+    for (std::size_t i = 0; i < part.size(); ++i) {
+      ASSERT_EQ(part[i], i / kHidden == 1 ? whole[i] : before[i]) << i;
+    }
+  }
+}
+
+TEST(Cell, OtherFunctionsAndAClip) {
+  constexpr std::size_t kHidden = 19;
+  const Floats x = testing::RandomFloats(kHidden, -4, 4), r(kHidden * kHidden, 0), h(kHidden, 0);
+  struct Case {
+    CellActivation function;
+    double (*reference)(double);
+  };
+  using enum CellFunction;
+  for (const auto& [function, reference] :
+       {Case{{kRelu}, [](double v) { return std::max(v, 0.0); }},
+        Case{{kAffine, 2, 1}, [](double v) { return 2 * v + 1; }},
+        Case{{kLeakyRelu, 0.1f}, [](double v) { return v < 0 ? 0.1 * v : v; }},
+        Case{{kThresholdedRelu, 1}, [](double v) { return v < 1 ? 0 : v; }},
+        Case{{kScaledTanh, 2, 0.5f}, [](double v) { return 2 * std::tanh(v / 2); }},
+        Case{{kHardSigmoid, 0.2f, 0.5f},
+             [](double v) { return std::min(std::max(0.2 * v + 0.5, 0.0), 1.0); }},
+        Case{{kElu, 1.5f}, [](double v) { return v < 0 ? 1.5 * std::expm1(v) : v; }},
+        Case{{kSoftsign}, [](double v) { return v / (1 + std::abs(v)); }},
+        Case{{kSoftplus}, [](double v) { return std::log1p(std::exp(v)); }},
+        Case{{kSigmoid}, [](double v) { return 1 / (1 + std::exp(-v)); }}}) {
+    CellSpec spec{CellKind::kRnn, 1, kHidden, false};
+    spec.candidate = function;
+    spec.clip = 3;
+    testing::TypedRun run(*MakeCell(spec),
+                          {testing::ToBytes(x), testing::ToBytes(r), testing::ToBytes(h)},
+                          {kHidden * 4});
+    const Floats y = testing::FromBytes<float>(run.Run()[0]);
+    for (std::size_t i = 0; i < kHidden; ++i) {
+      const double clipped = std::min(std::max(double{x[i]}, -3.0), 3.0);
+      ASSERT_NEAR(y[i], reference(clipped), 1e-5) << int(function.function);
+    }
+  }
+}
+
 TEST(Cell, GruInBothForms) {
   constexpr std::size_t kHidden = 20;
   const Floats x = testing::RandomFloats(3 * kHidden),

@@ -71,6 +71,13 @@ Result<Tensor> EmitReduce(ProgramBuilder& builder, const std::string& name, Redu
 Result<Tensor> EmitQuantize(ProgramBuilder& builder, const Node& node, const Tensor& x,
                             ValueId scale, ValueId zero);
 
+/// The type in which the lowering multiplies differences of bytes: kInt16 where the device has that
+/// product (its result is kInt32), otherwise kInt32.
+DataType ByteDifferenceType(const ProgramBuilder& builder);
+/// x - zero in that type. `x` has 8-bit integers; `zero` broadcasts to it by numpy's rules.
+Result<Tensor> EmitCentered(ProgramBuilder& builder, const std::string& name, const Tensor& x,
+                            const Tensor* zero);
+
 /// a [..., M, K] times b [..., K, N], both plain. The leading axes broadcast.
 Result<Tensor> EmitMatMul(ProgramBuilder& builder, const std::string& name, Tensor a, Tensor b);
 

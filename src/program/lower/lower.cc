@@ -103,7 +103,7 @@ Table JoinFamilies() {
        {AttentionLowerings(), EinsumLowerings(), ElementwiseLowerings(), IndexLowerings(),
         IntegerConvLowerings(), MatmulLowerings(), MoveLowerings(), NormalizeLowerings(),
         QuantizeLowerings(), RecurrentLowerings(), ReduceLowerings(), ResizeLowerings(),
-        SelectLowerings(), TakeLowerings(), WindowLowerings()}) {
+        SampleLowerings(), SelectLowerings(), TakeLowerings(), WindowLowerings()}) {
     for (const Lowering& lowering : family) {
       const bool is_new = table.emplace(lowering.op, &lowering).second;
       LAGOON_CHECK(is_new);

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "base/check.h"
+#include "kernels/cpu_kernels.h"
 #include "program/lower/emit.h"
 #include "program/lower/lower_nodes.h"
 
@@ -72,7 +73,8 @@ Result<Tensor> EmitProduct(ProgramBuilder& builder, const std::string& name, con
   Dims dims = spec.batch;
   dims.push_back(static_cast<std::int64_t>(spec.m));
   dims.push_back(static_cast<std::int64_t>(spec.n));
-  const Tensor y = builder.NewTensor(name, dims, Layout::kPlain, spec.type);
+  const DataType type = spec.type == DataType::kInt16 ? DataType::kInt32 : spec.type;
+  const Tensor y = builder.NewTensor(name, dims, Layout::kPlain, type);
   LAGOON_RETURN_IF_ERROR(builder.Emit(name, [&](auto& make) { return make.Matmul(spec); },
                                       {builder.All(a.tensor), builder.All(b.tensor)},
                                       {builder.All(y)}));
@@ -91,20 +93,18 @@ Result<Tensor> PerRow(ProgramBuilder& builder, const Tensor& x) {
   return builder.Reshape(x, {x.dims[0], 1});
 }
 
-/// The matrix x - zero point, as INT32. The zero point is one number, one per row on the left, or
-/// one per column on the right.
+/// The matrix x - zero point. The zero point is one number, one per row on the left, or one per
+/// column on the right.
 Result<Tensor> Centered(ProgramBuilder& builder, const std::string& name, ValueId x, ValueId zero,
                         bool left) {
   LAGOON_ASSIGN_OR_RETURN(Tensor tensor, builder.Use(x, Layout::kPlain));
   LAGOON_ASSIGN_OR_RETURN(tensor, AsMatrix(builder, tensor, left));
-  LAGOON_ASSIGN_OR_RETURN(tensor, EmitCast(builder, name, tensor, DataType::kInt32));
-  if (zero == kNoValue) return tensor;
+  if (zero == kNoValue) return EmitCentered(builder, name, tensor, nullptr);
   LAGOON_ASSIGN_OR_RETURN(Tensor point, builder.Use(zero, Layout::kPlain));
-  LAGOON_ASSIGN_OR_RETURN(point, EmitCast(builder, name, point, DataType::kInt32));
   if (left) {
     LAGOON_ASSIGN_OR_RETURN(point, PerRow(builder, point));
   }
-  return EmitBinary(builder, name, BinaryOp::kSub, tensor, point);
+  return EmitCentered(builder, name, tensor, &point);
 }
 
 ValueId InputOr(const Node& node, std::size_t i) {
@@ -124,6 +124,20 @@ Result<Tensor> IntegerProduct(ProgramBuilder& builder, const Node& node,
 }
 
 }  // namespace
+
+DataType ByteDifferenceType(const ProgramBuilder& builder) {
+  const KernelMaker* const kernels = builder.options().kernels;
+  return kernels == nullptr || kernels == &CpuKernels() ? DataType::kInt16 : DataType::kInt32;
+}
+
+Result<Tensor> EmitCentered(ProgramBuilder& builder, const std::string& name, const Tensor& x,
+                            const Tensor* zero) {
+  const DataType type = ByteDifferenceType(builder);
+  LAGOON_ASSIGN_OR_RETURN(const Tensor wide, EmitCast(builder, name, x, type));
+  if (zero == nullptr) return wide;
+  LAGOON_ASSIGN_OR_RETURN(const Tensor point, EmitCast(builder, name, *zero, type));
+  return EmitBinary(builder, name, BinaryOp::kSub, wide, point);
+}
 
 Result<Tensor> EmitMatMul(ProgramBuilder& builder, const std::string& name, Tensor a, Tensor b) {
   return EmitProduct(builder, name, {std::move(a), false}, {std::move(b), false}, 1);

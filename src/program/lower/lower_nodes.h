@@ -36,6 +36,7 @@ std::span<const Lowering> QuantizeLowerings();
 std::span<const Lowering> RecurrentLowerings();
 std::span<const Lowering> ReduceLowerings();
 std::span<const Lowering> ResizeLowerings();
+std::span<const Lowering> SampleLowerings();
 std::span<const Lowering> SelectLowerings();
 std::span<const Lowering> TakeLowerings();
 std::span<const Lowering> WindowLowerings();

@@ -33,13 +33,15 @@ Result<Tensor> ZeroPoint(ProgramBuilder& builder, const Node& node, std::size_t 
   return EmitExpand(builder, node.name, zero, scale);
 }
 
+/// y has x's layout if one scale serves all of x.
 Result<Tensor> Quantized(ProgramBuilder& builder, const Node& node, const Tensor& x,
                          const Tensor& scale, const Tensor& zero, std::int64_t axis) {
-  LAGOON_ASSIGN_OR_RETURN(const Tensor plain, builder.Convert(x, Layout::kPlain));
-  const Tensor y = builder.NewTensor(node.name, x.dims, Layout::kPlain, zero.type);
+  const Layout layout = axis < 0 ? x.layout : Layout::kPlain;
+  LAGOON_ASSIGN_OR_RETURN(const Tensor from, builder.Convert(x, layout));
+  const Tensor y = builder.NewTensor(node.name, x.dims, layout, zero.type);
   LAGOON_RETURN_IF_ERROR(builder.Emit(
       node.name, [&](auto& make) { return make.Quantize(SpecOf(x.dims, axis, zero.type)); },
-      {builder.All(plain), builder.All(scale), builder.All(zero)}, {builder.All(y)}));
+      {builder.All(from), builder.All(scale), builder.All(zero)}, {builder.All(y)}));
   return y;
 }
 
@@ -72,8 +74,15 @@ Result<Tensor> EmitQuantize(ProgramBuilder& builder, const Node& node, const Ten
 
 namespace {
 
+/// The layout in which x is converted: any, if one scale serves all of x.
+Layout LayoutToConvert(const ProgramBuilder& builder, const Node& node) {
+  if (node.Int("axis", -1) >= 0) return Layout::kPlain;
+  return builder.CheapestLayout(std::span(node.inputs).first(1));
+}
+
 Status LowerQuantizeLinear(ProgramBuilder& builder, const Node& node) {
-  LAGOON_ASSIGN_OR_RETURN(const Tensor x, builder.Use(node.inputs[0], Layout::kPlain));
+  LAGOON_ASSIGN_OR_RETURN(const Tensor x,
+                          builder.Use(node.inputs[0], LayoutToConvert(builder, node)));
   LAGOON_ASSIGN_OR_RETURN(const Tensor scale, builder.Use(node.inputs[1], Layout::kPlain));
   if (x.type != DataType::kFloat32) {
     return Fail(ErrorCode::kUnimplemented, fmt::format("is not supported on {}", OipName(x.type)));
@@ -87,11 +96,12 @@ Status LowerQuantizeLinear(ProgramBuilder& builder, const Node& node) {
 }
 
 Status LowerDequantizeLinear(ProgramBuilder& builder, const Node& node) {
-  LAGOON_ASSIGN_OR_RETURN(const Tensor x, builder.Use(node.inputs[0], Layout::kPlain));
+  LAGOON_ASSIGN_OR_RETURN(const Tensor x,
+                          builder.Use(node.inputs[0], LayoutToConvert(builder, node)));
   LAGOON_ASSIGN_OR_RETURN(Tensor scale, builder.Use(node.inputs[1], Layout::kPlain));
   LAGOON_ASSIGN_OR_RETURN(scale, EmitCast(builder, node.name, scale, DataType::kFloat32));
   LAGOON_ASSIGN_OR_RETURN(const Tensor zero, ZeroPoint(builder, node, 2, x.type, scale.dims));
-  Tensor y = builder.NewTensor(node.name, x.dims, Layout::kPlain);
+  Tensor y = builder.NewTensor(node.name, x.dims, x.layout);
   LAGOON_RETURN_IF_ERROR(builder.Emit(
       node.name,
       [&](auto& make) { return make.Dequantize(SpecOf(x.dims, node.Int("axis", -1), x.type)); },

@@ -3,6 +3,8 @@
 
 #include <fmt/format.h>
 
+#include <map>
+#include <numeric>
 #include <optional>
 
 #include "program/lower/emit.h"
@@ -14,7 +16,52 @@ namespace {
 using Ints = std::vector<std::int64_t>;
 
 /// More steps than this would make more kernels than a plan should have.
-constexpr std::int64_t kMaxSteps = 1024;
+constexpr std::int64_t kMaxSteps = 16384;
+constexpr std::size_t kLengths = 4;  // the input with the lengths of the sequences
+
+CellFunction FunctionOf(const std::string& name) {
+  static const std::map<std::string, CellFunction> kFunctions{
+      {"Sigmoid", CellFunction::kSigmoid},
+      {"Tanh", CellFunction::kTanh},
+      {"Relu", CellFunction::kRelu},
+      {"Affine", CellFunction::kAffine},
+      {"LeakyRelu", CellFunction::kLeakyRelu},
+      {"ThresholdedRelu", CellFunction::kThresholdedRelu},
+      {"ScaledTanh", CellFunction::kScaledTanh},
+      {"HardSigmoid", CellFunction::kHardSigmoid},
+      {"Elu", CellFunction::kElu},
+      {"Softsign", CellFunction::kSoftsign},
+      {"Softplus", CellFunction::kSoftplus}};
+  return kFunctions.at(name);
+}
+
+template <typename T>
+std::vector<T> ListOf(const Node& node, const std::string& name) {
+  const auto found = node.attributes.find(name);
+  const auto* values =
+      found == node.attributes.end() ? nullptr : std::get_if<std::vector<T>>(&found->second);
+  return values == nullptr ? std::vector<T>() : *values;
+}
+
+/// The functions of direction `direction` in a spec that is otherwise empty. A node in normal form
+/// has a name, an alpha and a beta for each of them.
+CellSpec FunctionsOf(const Node& node, std::int64_t direction) {
+  CellSpec spec;
+  const auto names = ListOf<std::string>(node, "activations");
+  const auto alphas = ListOf<float>(node, "activation_alpha"),
+             betas = ListOf<float>(node, "activation_beta");
+  std::vector<CellActivation*> to{&spec.gate, &spec.candidate, &spec.output};
+  if (node.op == "GRU") to.pop_back();
+  if (node.op == "RNN") to = {&spec.candidate};
+  for (std::size_t i = 0; i < to.size(); ++i) {
+    const std::size_t at = static_cast<std::size_t>(direction) * to.size() + i;
+    if (at >= names.size() || at >= alphas.size() || at >= betas.size()) continue;
+    *to[i] = {FunctionOf(names[at]), alphas[at], betas[at]};
+  }
+  spec.clip = node.Float("clip", 0);
+  spec.coupled = node.op == "LSTM" && node.Int("input_forget", 0) != 0;
+  return spec;
+}
 
 /// The sizes of a node; X is [steps, batch, input] once `layout` is resolved.
 struct Sizes {
@@ -150,6 +197,9 @@ class Direction {
     LAGOON_ASSIGN_OR_RETURN(r_, Part(2, 0, {sizes_.gates * sizes_.hidden, sizes_.hidden}));
     LAGOON_ASSIGN_OR_RETURN(const std::optional<Tensor> bias, GateBias());
     LAGOON_ASSIGN_OR_RETURN(gates_, Gates(x, bias));
+    if (Has(kLengths)) {
+      LAGOON_ASSIGN_OR_RETURN(lengths_, builder_.Use(node_.inputs[kLengths], Layout::kPlain));
+    }
     if (linear_ && !bias) {
       const Tensor zero = ConstantNumber(builder_, DataType::kFloat32, 0, {1});
       LAGOON_ASSIGN_OR_RETURN(linear_bias_,
@@ -171,14 +221,20 @@ class Direction {
   /// Emits a kernel on the gates of `step`, the weights, h and `extras`.
   Result<std::vector<Tensor>> Cell(CellKind kind, std::int64_t step,
                                    const std::vector<Tensor>& extras, std::size_t outputs) {
-    CellSpec spec{kind, static_cast<std::size_t>(sizes_.batch),
-                  static_cast<std::size_t>(sizes_.hidden), peepholes_.has_value()};
+    CellSpec spec = FunctionsOf(node_, index_);
+    spec.kind = kind;
+    spec.batch = static_cast<std::size_t>(sizes_.batch);
+    spec.hidden = static_cast<std::size_t>(sizes_.hidden);
+    spec.peepholes = peepholes_.has_value();
+    spec.lengths = lengths_.has_value();
+    spec.step = static_cast<std::int32_t>(step);
     const std::size_t bytes =
         static_cast<std::size_t>(sizes_.batch * sizes_.gates * sizes_.hidden) * sizeof(float);
     std::vector<Operand> inputs{{gates_.buffer, static_cast<std::size_t>(step) * bytes, bytes},
                                 builder_.All(r_),
                                 builder_.All(h_)};
     for (const Tensor& extra : extras) inputs.push_back(builder_.All(extra));
+    if (lengths_) inputs.push_back(builder_.All(*lengths_));
     std::vector<Tensor> made;
     std::vector<Operand> written;
     for (std::size_t i = 0; i < outputs; ++i) {
@@ -217,7 +273,7 @@ class Direction {
   std::int64_t index_;
   bool reverse_ = false, linear_ = false;
   Tensor r_, gates_, h_, c_, linear_bias_;
-  std::optional<Tensor> peepholes_;
+  std::optional<Tensor> peepholes_, lengths_;
   std::vector<Tensor> outputs_;
 };
 
@@ -237,15 +293,41 @@ Result<Sizes> SizesOf(const ProgramBuilder& builder, const Node& node) {
               fmt::format("{} steps, the most is {}", sizes.steps, kMaxSteps));
 }
 
+/// y [steps, directions, batch, hidden] with zeros behind the end of each sequence.
+Result<Tensor> ZeroBehindEnd(ProgramBuilder& builder, const Node& node, const Tensor& y,
+                             ValueId lengths) {
+  LAGOON_ASSIGN_OR_RETURN(Tensor ends, builder.Use(lengths, Layout::kPlain));
+  LAGOON_ASSIGN_OR_RETURN(ends, builder.Reshape(ends, {1, 1, y.dims[2], 1}));
+  std::vector<std::int32_t> steps(static_cast<std::size_t>(y.dims[0]));
+  std::iota(steps.begin(), steps.end(), 0);
+  const Tensor places =
+      ConstantTensor(builder, node.name + ".steps", DataType::kInt32, {y.dims[0], 1, 1, 1}, steps);
+  LAGOON_ASSIGN_OR_RETURN(const Tensor inside,
+                          EmitBinary(builder, node.name, BinaryOp::kLess, places, ends));
+  const Tensor zero = ConstantNumber(builder, DataType::kFloat32, 0);
+  const Tensor kept = builder.NewTensor(node.name, y.dims, Layout::kPlain);
+  LAGOON_RETURN_IF_ERROR(builder.Emit(
+      node.name,
+      [&](auto& make) {
+        return make.Where({inside.dims, y.dims, zero.dims, y.dims, DataType::kFloat32});
+      },
+      {builder.All(inside), builder.All(y), builder.All(zero)}, {builder.All(kept)}));
+  return kept;
+}
+
 /// Joins parts [batch, hidden] to one value [parts..., batch, hidden], or with the batch first.
+/// `lengths`: of the sequences, if the parts are steps and some may be shorter.
 Status Join(ProgramBuilder& builder, const Node& node, std::size_t output,
-            std::vector<Tensor> parts, const Dims& leading) {
+            std::vector<Tensor> parts, const Dims& leading, ValueId lengths = kNoValue) {
   if (output >= node.outputs.size() || node.outputs[output] == kNoValue) return {};
   Dims dims = leading;
   dims.push_back(parts[0].dims[0]);
   dims.push_back(parts[0].dims[1]);
   LAGOON_ASSIGN_OR_RETURN(Tensor y, EmitConcat(builder, node.name, std::move(parts), 0));
   LAGOON_ASSIGN_OR_RETURN(y, builder.Reshape(y, dims));
+  if (lengths != kNoValue) {
+    LAGOON_ASSIGN_OR_RETURN(y, ZeroBehindEnd(builder, node, y, lengths));
+  }
   if (node.Int("layout", 0) != 0) {
     Ints order{static_cast<std::int64_t>(leading.size())};
     for (std::size_t i = 0; i < leading.size(); ++i) order.push_back(static_cast<std::int64_t>(i));
@@ -277,7 +359,8 @@ Status LowerRecurrent(ProgramBuilder& builder, const Node& node) {
     last_h.push_back(direction.h());
     last_c.push_back(direction.c());
   }
-  LAGOON_RETURN_IF_ERROR(Join(builder, node, 0, std::move(all), {sizes.steps, sizes.directions}));
+  LAGOON_RETURN_IF_ERROR(Join(builder, node, 0, std::move(all), {sizes.steps, sizes.directions},
+                              kLengths < node.inputs.size() ? node.inputs[kLengths] : kNoValue));
   LAGOON_RETURN_IF_ERROR(Join(builder, node, 1, std::move(last_h), {sizes.directions}));
   if (node.op != "LSTM") return {};
   return Join(builder, node, 2, std::move(last_c), {sizes.directions});

@@ -75,6 +75,14 @@ Result<CudaKernel> MakeCudaAttention(const AttentionSpec& spec) {
 }
 
 Result<CudaKernel> MakeCudaCell(const CellSpec& spec) {
+  if (spec.gate.function != CellFunction::kSigmoid ||
+      spec.candidate.function != CellFunction::kTanh ||
+      spec.output.function != CellFunction::kTanh || spec.clip > 0 || spec.coupled ||
+      spec.lengths) {
+    return Fail(ErrorCode::kUnimplemented,
+                "cell: GPUs have the default activations only, without clip, input_forget and "
+                "sequence_lens");
+  }
   LAGOON_ASSIGN_OR_RETURN(const Kernel cpu, MakeCell(spec));
   CellArgs args{};
   args.kind = static_cast<u32>(CellOf(spec.kind));
