@@ -8,6 +8,8 @@
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <random>
+#include <set>
+#include <string>
 #include <vector>
 
 #include "apps/command.h"
@@ -104,6 +106,16 @@ void WriteOutputs(const BoundRequest& request, const fs::path& folder) {
   }
 }
 
+/// The ops that an engine runs.
+std::set<std::string> OpaqueOps(const Plan& plan) {
+  std::set<std::string> ops;
+  for (const std::uint32_t index : plan.opaque) {
+    const std::vector<std::string>& inside = plan.ops[index].opaque->ops();
+    ops.insert(inside.begin(), inside.end());
+  }
+  return ops;
+}
+
 Result<Json> RunRequest(const fs::path& folder, const RequestWords& words, ModelCompiler& compiler,
                         Device& device) {
   LAGOON_ASSIGN_OR_RETURN(const std::vector<Constant> inputs,
@@ -111,6 +123,7 @@ Result<Json> RunRequest(const fs::path& folder, const RequestWords& words, Model
   const TimePoint begin = Now();
   LAGOON_ASSIGN_OR_RETURN(BoundRequest request, BoundRequest::Bind(compiler, device, inputs));
   Json line = {{"new_shape_ms", MillisecondsSince(begin)}};
+  line["opaque"] = OpaqueOps(request.plan());
   LAGOON_RETURN_IF_ERROR(request.Run());
   WriteOutputs(request, folder / "outputs");
   LAGOON_ASSIGN_OR_RETURN(line["latency_ms"], Measure(request, words.seconds));

@@ -71,6 +71,9 @@ class OnnxModel {
   /// fails and adds their numbers to `deciding`.
   virtual Result<Graph> Import(const GraphInputs& inputs,
                                std::vector<std::size_t>* deciding = nullptr) const = 0;
+  /// The whole model as one node that the engine runs (ImportOptions::engine). Fails with `why`,
+  /// for which Lagoon cannot run the model itself, if the engine cannot either.
+  virtual Result<Graph> ImportWhole(const GraphInputs& inputs, const Error& why) const;
   /// The graph that lowering takes: Import, FoldConstants, FuseOps.
   Result<Graph> Instantiate(const GraphInputs& inputs,
                             std::vector<std::size_t>* deciding = nullptr) const;

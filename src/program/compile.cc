@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "base/heap.h"
+#include "engine/engine_host.h"
 #include "graph/guard.h"
 #include "kernels/cpu_kernels.h"
 #include "program/link/check_plan.h"
@@ -70,8 +71,17 @@ Result<std::unique_ptr<ModelCompiler>> ModelCompiler::Read(const std::string& pa
 Result<std::shared_ptr<LoadedPlan>> ModelCompiler::Compile(const GraphInputs& inputs,
                                                            std::vector<std::size_t>* deciding) {
   auto graph = model_->Instantiate(inputs, deciding);
+  if (!graph && graph.error().code == ErrorCode::kUnimplemented &&
+      options_.import.engine == nullptr) {
+    graph.error().message += fmt::format("; {}", kHowToGetEngine);
+  }
   if (!graph) return Annotate(fmt::format("model '{}'", options_.model), std::move(graph).error());
   auto loaded = CompileWith(*std::move(graph), weights_, device_, options_);
+  if (!loaded && loaded.error().code == ErrorCode::kUnimplemented) {
+    // A node without a kernel.
+    LAGOON_ASSIGN_OR_RETURN(Graph whole, model_->ImportWhole(inputs, loaded.error()));
+    loaded = CompileWith(std::move(whole), weights_, device_, options_);
+  }
   model_->ReleaseWeights();
   return loaded;
 }

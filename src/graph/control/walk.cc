@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "base/text.h"
+#include "graph/opaque/opaque.h"
 #include "graph/ops/infer.h"
 
 namespace lagoon {
@@ -31,13 +32,19 @@ Status GraphWalk::Run(std::size_t* inferred) {
     todo_.pop_back();
     Node kept = node;
     const Status stepped = Step(std::move(node));
-    if (stepped) continue;
+    if (stepped || TakeOpaque(kept, stepped)) continue;
     if (inferred != nullptr) *inferred = graph_.nodes.size();
     KeepRest(std::move(kept));
     return stepped;
   }
   if (inferred != nullptr) *inferred = graph_.nodes.size();
   return CheckOutputs();
+}
+
+bool GraphWalk::TakeOpaque(const Node& node, const Status& status) {
+  if (graph_.engine == nullptr || status.error().code != ErrorCode::kUnimplemented) return false;
+  if (missing_ != nullptr && *missing_ != kNoValue) return false;
+  return AppendOpaque(graph_, node, status.error()).has_value();
 }
 
 Status GraphWalk::Step(Node node) {

@@ -35,6 +35,9 @@ class GraphWalk {
 
  private:
   Status Step(Node node);
+  /// Lets the engine run a node that failed with `status`; false if it cannot, so that the error
+  /// counts.
+  bool TakeOpaque(const Node& node, const Status& status);
   Status Replace(Node& node, const ControlOp& op);
   void Push(std::vector<Node> nodes);
   void Demand(ValueId id);

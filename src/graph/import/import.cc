@@ -19,7 +19,9 @@
 #include "graph/import/proto_index.h"
 #include "graph/import/scope.h"
 #include "graph/import/tensor_import.h"
+#include "graph/import/whole_model.h"
 #include "graph/onnx_model.h"
+#include "graph/opaque/opaque.h"
 #include "graph/ops/infer.h"
 
 namespace lagoon {
@@ -58,6 +60,10 @@ class Importer final : public OnnxModel {
     LAGOON_ASSIGN_OR_RETURN(graph_.opset, FindOpset(*file_.model));
     LAGOON_RETURN_IF_ERROR(InlineFunctions(*file_.model, graph_.opset, options_.max_bytes));
     graph_.name = proto().name();
+    graph_.engine = options_.engine;
+    for (const onnx::OperatorSetIdProto& import : file_.model->opset_import()) {
+      domains_[import.domain()] = import.version();
+    }
     LAGOON_RETURN_IF_ERROR(CheckProto());
     Scope scope(proto(), graph_);
     LAGOON_RETURN_IF_ERROR(scope.Index());
@@ -106,6 +112,7 @@ class Importer final : public OnnxModel {
       if (deciding != nullptr) AddDeciding(graph, missing, *deciding);
       return tl::unexpected(Explained(given, inferred.error()));
     }
+    MergeOpaque(graph);
     NormalizeSoftmax(graph);
     Compact(graph);
     return graph;
@@ -324,6 +331,7 @@ class Importer final : public OnnxModel {
       node.opset = *opset;
     } else if (node_proto.domain() != "ai.onnx") {
       node.domain = node_proto.domain();
+      node.domain_version = domains_[node.domain];
     }
     node.name = NodeName(node_proto, index);
     node.op = node_proto.op_type();
@@ -376,7 +384,8 @@ class Importer final : public OnnxModel {
     return {};
   }
 
-  ModelFile file_;  // empty after Read
+  ModelFile file_;                               // empty after Read
+  std::map<std::string, std::int64_t> domains_;  // their versions
   ByteBudget budget_;
   std::vector<DeclaredTensor> inputs_, outputs_;
   Graph graph_;
@@ -388,8 +397,13 @@ Result<std::unique_ptr<OnnxModel>> OnnxModel::Read(const std::string& path,
                                                    const ImportOptions& options) {
   auto importer = std::make_unique<Importer>(path, options);
   const Status read = WithoutExceptions([&] { return importer->Read(); });
-  if (!read) return Annotate(path, read.error());
-  return importer;
+  const bool unknown = !read && read.error().code == ErrorCode::kUnimplemented;
+  if (options.engine == nullptr || (!read && !unknown)) {
+    if (!read) return Annotate(path, read.error());
+    return importer;
+  }
+  Error why = read ? Error{} : Annotate(path, read.error()).value();
+  return WithWholeModel(read ? std::move(importer) : nullptr, path, options, std::move(why));
 }
 
 }  // namespace lagoon

@@ -126,6 +126,10 @@ Status OnnxModel::Check(const GraphInputs& given) const {
   return {};
 }
 
+Result<Graph> OnnxModel::ImportWhole(const GraphInputs& /*inputs*/, const Error& why) const {
+  return tl::unexpected(why);
+}
+
 Result<Graph> OnnxModel::Instantiate(const GraphInputs& inputs,
                                      std::vector<std::size_t>* deciding) const {
   LAGOON_ASSIGN_OR_RETURN(Graph graph, Import(inputs, deciding));

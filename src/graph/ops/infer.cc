@@ -308,6 +308,7 @@ Status InferNode(Graph& graph, Node node, ByteBudget& budget, ValueId* missing) 
 }  // namespace
 
 Result<bool> EvaluateIfConstant(Graph& graph, Node& node, ByteBudget& budget) {
+  if (node.opaque != nullptr) return false;
   const OpContext context(graph, node);
   const OpSpec* spec = FindOp(node.op);
   if (spec == nullptr) return context.Unimplemented("the op is not supported");
