@@ -30,8 +30,6 @@ struct InferWords {
   RequestWords requests;
 };
 
-using Tensors = std::vector<std::vector<std::byte>>;
-
 std::string InputNames(const OnnxModel& model) {
   std::string names;
   for (const DeclaredTensor& input : model.inputs()) {
@@ -89,7 +87,7 @@ std::vector<Constant> ReadInputs(const OnnxModel& model, const InferWords& words
   return tensors;
 }
 
-void PrintTop(const TensorSpec& spec, const std::vector<std::byte>& bytes) {
+void PrintTop(const TensorSpec& spec, std::span<const std::byte> bytes) {
   constexpr std::size_t kTop = 5;
   std::vector<double> values;
   for (std::int64_t i = 0; i < ElementCount(spec.dims); ++i) {
@@ -104,14 +102,13 @@ void PrintTop(const TensorSpec& spec, const std::vector<std::byte>& bytes) {
   for (std::size_t i = 0; i < top; ++i) std::printf("  [%zu] %g\n", order[i], values[order[i]]);
 }
 
-void WriteOutputs(const Plan& plan, const Tensors& outputs, const std::string& folder) {
+void WriteOutputs(const std::vector<BoundRequest::Output>& outputs, const std::string& folder) {
   std::error_code error;
   std::filesystem::create_directories(folder, error);
   if (error) Die(fmt::format("cannot create '{}': {}", folder, error.message()));
-  for (std::size_t i = 0; i < outputs.size(); ++i) {
-    const TensorSpec& spec = plan.outputs[i].spec;
+  for (const auto& [spec, bytes] : outputs) {
     const std::string path = (std::filesystem::path(folder) / FileNameFor(spec.name)).string();
-    if (const Status status = WriteNpy(path, spec, outputs[i].data()); !status) {
+    if (const Status status = WriteNpy(path, spec, bytes.data()); !status) {
       Die(status.error().message);
     }
     std::printf("%s %s -> %s\n", spec.name.c_str(), ToString(spec.dims).c_str(), path.c_str());
@@ -128,10 +125,8 @@ void RunInfer(const InferWords& words) {
   Result<BoundRequest> request = BoundRequest::Bind(*compiler, *on.device, inputs);
   if (!request) Die(request.error().message);
   if (const Status status = request->Run(); !status) Die(status.error().message);
-  const Plan& plan = request->plan();
-  const Tensors& outputs = request->outputs();
-  if (!words.output_dir.empty()) return WriteOutputs(plan, outputs, words.output_dir);
-  for (std::size_t i = 0; i < outputs.size(); ++i) PrintTop(plan.outputs[i].spec, outputs[i]);
+  if (!words.output_dir.empty()) return WriteOutputs(request->outputs(), words.output_dir);
+  for (const auto& [spec, bytes] : request->outputs()) PrintTop(spec, bytes);
 }
 
 }  // namespace

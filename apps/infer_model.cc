@@ -1,24 +1,38 @@
 #include "apps/infer_model.h"
 
-#include <algorithm>
+#include <fmt/format.h>
+
 #include <utility>
 
 namespace lagoon {
 namespace {
 
-Result<std::shared_ptr<const LoadedPlan>> CompileFor(ModelCompiler& compiler,
-                                                     const std::vector<Constant>& tensors) {
+struct Compiled {
+  CompiledPart part;
+  std::vector<std::size_t> inputs;  // by input of the plan: its number among those of the model
+};
+
+Result<Compiled> CompileFor(ModelCompiler& compiler, const OnnxModel& model,
+                            const std::vector<HostTensor>& tensors) {
   GraphInputs inputs;
-  for (const Constant& tensor : tensors) inputs.dims.push_back(tensor.dims);
+  for (const HostTensor& tensor : tensors) inputs.dims.push_back(tensor.dims);
   while (true) {
     std::vector<std::size_t> deciding;
-    Result<std::shared_ptr<LoadedPlan>> loaded = compiler.Compile(inputs, &deciding);
-    if (loaded) return *std::move(loaded);
+    Result<CompiledPart> part = compiler.CompilePart(model, inputs, &deciding);
+    if (part) {
+      Compiled compiled{*std::move(part), {}};
+      for (std::size_t i = 0; i < tensors.size(); ++i) {
+        if (!inputs.values.contains(i)) compiled.inputs.push_back(i);
+      }
+      return compiled;
+    }
     bool more = false;
     for (const std::size_t input : deciding) {
-      more = inputs.values.emplace(input, tensors[input]).second || more;
+      if (inputs.values.contains(input)) continue;
+      inputs.values[input] = AsConstant(model.inputs()[input].type, tensors[input]);
+      more = true;
     }
-    if (!more) return tl::unexpected(std::move(loaded).error());
+    if (!more) return tl::unexpected(std::move(part).error());
   }
 }
 
@@ -27,23 +41,88 @@ Result<std::shared_ptr<const LoadedPlan>> CompileFor(ModelCompiler& compiler,
 Result<BoundRequest> BoundRequest::Bind(ModelCompiler& compiler, Device& device,
                                         const std::vector<Constant>& inputs) {
   BoundRequest bound(device);
-  LAGOON_ASSIGN_OR_RETURN(bound.loaded_, CompileFor(compiler, inputs));
-  const std::vector<DeclaredTensor>& declared = compiler.model().inputs();
-  for (const PlanTensor& input : bound.plan().inputs) {  // without those that became constants
-    const auto at = std::ranges::find(declared, input.spec.name, &DeclaredTensor::name);
-    bound.inputs_.push_back(inputs[static_cast<std::size_t>(at - declared.begin())].bytes->data());
+  bound.outputs_.resize(compiler.model().outputs().size());
+  std::vector<HostTensor> tensors;
+  for (const Constant& input : inputs) tensors.push_back({input.dims, *input.bytes});
+  LAGOON_RETURN_IF_ERROR(bound.AddPart(compiler, compiler.model(), std::move(tensors)));
+  while (bound.parts_.back()->links.next) {
+    Part& part = *bound.parts_.back();
+    LAGOON_RETURN_IF_ERROR(bound.RunPart(part, {}));
+    LAGOON_ASSIGN_OR_RETURN(
+        tensors, InputsOfNextPart(part.links, part.loaded->plan, part.inputs, part.outputs));
+    LAGOON_RETURN_IF_ERROR(bound.AddPart(compiler, *part.links.next->model, std::move(tensors)));
   }
-  for (const PlanTensor& output : bound.plan().outputs) {
-    bound.outputs_.emplace_back(output.spec.bytes());
-  }
-  LAGOON_ASSIGN_OR_RETURN(bound.instance_, Instance::Create(bound.loaded_, device));
   return bound;
 }
 
-Status BoundRequest::Run(const RunOptions& options) {
+Status BoundRequest::AddPart(ModelCompiler& compiler, const OnnxModel& model,
+                             std::vector<HostTensor> inputs) {
+  const TimePoint begin = Now();
+  LAGOON_ASSIGN_OR_RETURN(Compiled compiled, CompileFor(compiler, model, inputs));
+  auto part = std::make_unique<Part>();
+  part->loaded = std::move(compiled.part.loaded);
+  part->links = std::move(compiled.part.links);
+  part->inputs = std::move(inputs);
+  for (const std::size_t input : compiled.inputs) {
+    part->plan_inputs.push_back(part->inputs[input].bytes.data());
+  }
+  for (const PlanTensor& output : part->loaded->plan.outputs) {
+    part->outputs.emplace_back(part->memory.emplace_back(output.spec.bytes()));
+  }
+  LAGOON_ASSIGN_OR_RETURN(part->instance, Instance::Create(part->loaded, *device_));
+  compile_time_ += Now() - begin;
+  parts_.push_back(std::move(part));
+  return {};
+}
+
+Status BoundRequest::RunPart(Part& part, const RunOptions& options) {
   std::vector<void*> to;
-  for (std::vector<std::byte>& output : outputs_) to.push_back(output.data());
-  return RunPlan(*instance_, *device_, inputs_, to, options);
+  for (std::vector<std::byte>& output : part.memory) to.push_back(output.data());
+  return RunPlan(*part.instance, *device_, part.plan_inputs, to, options);
+}
+
+Status BoundRequest::SetOutputs(const Part& part) {
+  const Plan& plan = part.loaded->plan;
+  for (std::size_t i = 0; i < part.links.results.size(); ++i) {
+    LAGOON_ASSIGN_OR_RETURN(const HostTensor tensor, PartOutput(part.links, plan, part.outputs, i));
+    Output& output = outputs_[part.links.results[i]];
+    output.spec = plan.outputs[i].spec;
+    output.spec.dims = tensor.dims;
+    output.bytes = tensor.bytes;
+  }
+  return {};
+}
+
+Status BoundRequest::Run(const RunOptions& options) {
+  for (std::size_t i = 0; i < parts_.size(); ++i) {
+    Part& part = *parts_[i];
+    LAGOON_RETURN_IF_ERROR(RunPart(part, options));
+    LAGOON_RETURN_IF_ERROR(SetOutputs(part));
+    if (!part.links.next) continue;
+    LAGOON_ASSIGN_OR_RETURN(
+        const std::vector<HostTensor> next,
+        InputsOfNextPart(part.links, part.loaded->plan, part.inputs, part.outputs));
+    for (std::size_t input = 0; input < next.size(); ++input) {
+      if (next[input].dims == parts_[i + 1]->inputs[input].dims) continue;
+      return Fail(
+          ErrorCode::kInternal,
+          fmt::format("model '{}': an input of part {} had dims {} and now has {}",
+                      part.loaded->plan.model, i + 2, ToString(parts_[i + 1]->inputs[input].dims),
+                      ToString(next[input].dims)));
+    }
+  }
+  return {};
+}
+
+std::set<std::string> BoundRequest::opaque() const {
+  std::set<std::string> ops;
+  for (const std::unique_ptr<Part>& part : parts_) {
+    for (const std::uint32_t index : part->loaded->plan.opaque) {
+      const std::vector<std::string>& inside = part->loaded->plan.ops[index].opaque->ops();
+      ops.insert(inside.begin(), inside.end());
+    }
+  }
+  return ops;
 }
 
 }  // namespace lagoon

@@ -8,8 +8,6 @@
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <random>
-#include <set>
-#include <string>
 #include <vector>
 
 #include "apps/command.h"
@@ -68,11 +66,19 @@ Result<double> Measure(BoundRequest& request, double seconds) {
   return times[times.size() / 2];
 }
 
+std::vector<std::vector<std::byte>> Contents(const BoundRequest& request) {
+  std::vector<std::vector<std::byte>> contents;
+  for (const BoundRequest::Output& output : request.outputs()) {
+    contents.emplace_back(output.bytes.begin(), output.bytes.end());
+  }
+  return contents;
+}
+
 /// Runs until `count` revocations at random moments have happened; true if every run gave the bits
 /// of the run before. `run_ms`: the time of an undisturbed run.
 Result<bool> SameBitsWhenRevoked(BoundRequest& request, Device& device, int count, double run_ms) {
   constexpr int kMostRevokedRuns = 10'000;
-  const std::vector<std::vector<std::byte>> expected = request.outputs();
+  const std::vector<std::vector<std::byte>> expected = Contents(request);
   // At most a quarter of a run: so every run is revoked, and most make progress.
   std::uniform_int_distribution<std::int64_t> moment(0,
                                                      static_cast<std::int64_t>(run_ms * 1e6 / 4));
@@ -89,7 +95,7 @@ Result<bool> SameBitsWhenRevoked(BoundRequest& request, Device& device, int coun
     };
     LAGOON_RETURN_IF_ERROR(request.Run(options));
     --given;  // the run ended before its last moment
-    if (request.outputs() != expected) return false;
+    if (Contents(request) != expected) return false;
   }
   return true;
 }
@@ -98,32 +104,21 @@ void WriteOutputs(const BoundRequest& request, const fs::path& folder) {
   std::error_code error;
   fs::create_directories(folder, error);
   if (error) Die(fmt::format("cannot create '{}': {}", folder.string(), error.message()));
-  for (std::size_t i = 0; i < request.outputs().size(); ++i) {
-    const TensorSpec& spec = request.plan().outputs[i].spec;
-    const std::string path = (folder / FileNameFor(spec.name)).string();
-    const Status status = WriteNpy(path, spec, request.outputs()[i].data());
+  for (const BoundRequest::Output& output : request.outputs()) {
+    const std::string path = (folder / FileNameFor(output.spec.name)).string();
+    const Status status = WriteNpy(path, output.spec, output.bytes.data());
     if (!status) Die(status.error().message);
   }
-}
-
-/// The ops that an engine runs.
-std::set<std::string> OpaqueOps(const Plan& plan) {
-  std::set<std::string> ops;
-  for (const std::uint32_t index : plan.opaque) {
-    const std::vector<std::string>& inside = plan.ops[index].opaque->ops();
-    ops.insert(inside.begin(), inside.end());
-  }
-  return ops;
 }
 
 Result<Json> RunRequest(const fs::path& folder, const RequestWords& words, ModelCompiler& compiler,
                         Device& device) {
   LAGOON_ASSIGN_OR_RETURN(const std::vector<Constant> inputs,
                           ReadRequest(compiler.model(), folder));
-  const TimePoint begin = Now();
   LAGOON_ASSIGN_OR_RETURN(BoundRequest request, BoundRequest::Bind(compiler, device, inputs));
-  Json line = {{"new_shape_ms", MillisecondsSince(begin)}};
-  line["opaque"] = OpaqueOps(request.plan());
+  Json line = {{"new_shape_ms", static_cast<double>(request.compile_time().count()) / 1e6},
+               {"parts", request.parts()},
+               {"opaque", request.opaque()}};
   LAGOON_RETURN_IF_ERROR(request.Run());
   WriteOutputs(request, folder / "outputs");
   LAGOON_ASSIGN_OR_RETURN(line["latency_ms"], Measure(request, words.seconds));

@@ -151,9 +151,15 @@ std::shared_ptr<LoadedPlan> Compile(const std::string& model, const ComputeDevic
   const std::unique_ptr<ModelCompiler> compiler = ReadModel(model, on, words);
   std::string first_error;
   for (const GraphInputs& inputs : InputsFor(compiler->model(), words)) {
-    Result<std::shared_ptr<LoadedPlan>> loaded = compiler->Compile(inputs);
-    if (loaded) return *std::move(loaded);
-    if (first_error.empty()) first_error = loaded.error().message;
+    Result<CompiledPart> part = compiler->Compile(inputs);
+    if (part && part->links.next) {
+      std::fprintf(stderr,
+                   "%s: shapes depend on data, so the model runs in parts, each compiled when its "
+                   "shapes are known; this is the first part\n",
+                   model.c_str());
+    }
+    if (part) return std::move(part->loaded);
+    if (first_error.empty()) first_error = part.error().message;
   }
   if (compiler->model().open()) first_error += "; --shape says for which shapes to compile";
   Die(first_error);

@@ -19,7 +19,7 @@ class Case:
     `noise`: how much ONNX Runtime differs from itself without its optimisations."""
 
     sizes: dict
-    status: str  # right, wrong or refused
+    status: str  # right, undecided, wrong or refused
     detail: str = ""
     error: float = math.nan
     noise: float = math.nan
@@ -41,12 +41,13 @@ class Result:
     @property
     def status(self):
         """The worst of the cases."""
-        return max((case.status for case in self.cases), key=["right", "refused", "wrong"].index)
+        return max((case.status for case in self.cases), 
+                   key=["right", "undecided", "refused", "wrong"].index)
 
     @property
     def verdict(self):
         """One word for the table: native, opaque, refused or wrong."""
-        if self.status != "right":
+        if self.status in ("refused", "wrong"):
             return self.status
         return "opaque" if self.opaque else "native"
 
@@ -62,12 +63,12 @@ def median(values):
 def ratio(result):
     """Lagoon's latency over ONNX Runtime's: the median over the cases."""
     return median([case.latency_ms / case.onnxruntime_ms for case in result.cases
-                   if case.status == "right"])
+                   if case.status in ("right", "undecided")])
 
 
 def new_shape_ms(result):
     """The median over the shapes after the first. The first one also reads the file."""
-    return median([case.new_shape_ms for case in result.cases[1:] if case.status == "right"])
+    return median([case.new_shape_ms for case in result.cases[1:] if case.status in ("right", "undecided")])
 
 
 def metrics(results):
@@ -79,6 +80,8 @@ def metrics(results):
         "corpus_native_fraction": verdicts["native"] / count,
         "corpus_wrong_answers": sum(
             case.status == "wrong" for result in results for case in result.cases),
+        "corpus_undecided_answers": sum(
+            case.status == "undecided" for result in results for case in result.cases),
         "corpus_latency_ratio_p50": median([ratio(result) for result in results]),
     }
     for result in results:

@@ -193,7 +193,7 @@ struct ImportOptions {
 /// constants that shapes depend on. Open dimensions become 1 (OnnxModel takes others). Nodes that
 /// no output needs are left out and not read. Errors name file, node, op and opset. Never throws,
 /// never aborts on hostile input. kNotFound: no such file. kUnimplemented: valid ONNX that Lagoon
-/// does not run. kResourceExhausted: over a limit. kInvalidArgument: all other errors.
+/// does not run, or that runs in parts (OnnxModel). kResourceExhausted: over a limit. kInvalidArgument: all other errors.
 Result<Graph> ImportOnnx(const std::string& path, const ImportOptions& options = {});
 
 /// Evaluates nodes whose inputs are constant, and drops nodes that no output needs and no-ops

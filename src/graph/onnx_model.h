@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <map>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -33,8 +34,46 @@ struct GraphInputs {
   friend bool operator==(const GraphInputs&, const GraphInputs&) = delete;
 };
 
-/// Inputs of at most so many elements may decide a graph by their contents.
+/// Inputs of at most so many integers or bools may decide a graph by their contents. Where shapes
+/// depend on other inputs, the model runs in parts.
 inline constexpr std::int64_t kMaxDecidingElements = 64;
+
+class OnnxModel;
+
+/// Where an input of a later part comes from.
+struct PartSource {
+  bool from_input = false;  // of the part before; else from its output
+  std::size_t index = 0;    // from_input: in OnnxModel::inputs(); else in Graph::outputs
+};
+
+/// What remains of a model behind one part: a model of its own.
+struct NextPart {
+  std::shared_ptr<const OnnxModel> model;
+  std::vector<PartSource> sources;  // by input of `model`
+  Error why;                        // the first node that is not in the part before, and why
+};
+
+/// What the outputs of a part are.
+struct PartLinks {
+  /// The first outputs are outputs of the model: by output, its number in the model's file. Behind
+  /// them come values that only the next part reads, and values of actual dims.
+  std::vector<std::size_t> results;
+  /// By output: which output has its actual dims (INT64, one element per dim), the dims of the
+  /// output itself being a capacity (Value::sizes). Nothing: the dims are the actual ones.
+  std::vector<std::optional<std::size_t>> sizes;
+  std::optional<NextPart> next;  // nothing: this is the last part
+};
+
+/// The part of a model whose shapes follow from its inputs. Where shapes, or the nodes themselves,
+/// depend on data that this part computes, the remaining nodes are the next part. So a model runs
+/// part by part, and each is compiled when the actual shapes are known.
+struct ModelPart {
+  Graph graph;
+  PartLinks links;
+};
+
+/// Most parts of a model.
+inline constexpr std::size_t kMaxParts = 64;
 
 /// Reading may take seconds. Afterwards Instantiate takes milliseconds: it reads no large weights,
 /// because these are deferred (ConstantData). Errors name file, node, op and opset. Not
@@ -66,19 +105,22 @@ class OnnxModel {
   /// Checks the shapes of a request. kInvalidArgument names the input and the rule.
   Status Check(const GraphInputs& inputs) const;
 
-  /// The graph for these inputs, with all shapes, not yet folded and fused. Inputs whose contents
-  /// are given become constants. If the graph depends on the contents of inputs that are not given,
-  /// fails and adds their numbers to `deciding`.
-  virtual Result<Graph> Import(const GraphInputs& inputs,
-                               std::vector<std::size_t>* deciding = nullptr) const = 0;
+  /// The first part for these inputs, with all shapes, not yet folded and fused. Inputs whose
+  /// contents are given become constants. If shapes depend on the contents of inputs that are not
+  /// given and may decide (kMaxDecidingElements), fails and adds their numbers to `deciding`.
+  virtual Result<ModelPart> Import(const GraphInputs& inputs,
+                                   std::vector<std::size_t>* deciding = nullptr) const = 0;
   /// The whole model as one node that the engine runs (ImportOptions::engine). Fails with `why`,
   /// for which Lagoon cannot run the model itself, if the engine cannot either.
-  virtual Result<Graph> ImportWhole(const GraphInputs& inputs, const Error& why) const;
+  virtual Result<ModelPart> ImportWhole(const GraphInputs& inputs, const Error& why) const;
   /// The graph that lowering takes: Import, FoldConstants, FuseOps.
-  Result<Graph> Instantiate(const GraphInputs& inputs,
-                            std::vector<std::size_t>* deciding = nullptr) const;
+  Result<ModelPart> Instantiate(const GraphInputs& inputs,
+                                std::vector<std::size_t>* deciding = nullptr) const;
 
-  /// Frees the contents of all deferred weights.
+  /// Memory that the graph takes, without the contents of constants: about right.
+  virtual std::size_t bytes() const = 0;
+
+  /// Frees the contents of all deferred weights, also those of later parts.
   virtual void ReleaseWeights() const = 0;
   const ImportOptions& options() const { return options_; }
 

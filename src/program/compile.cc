@@ -61,6 +61,7 @@ Result<std::shared_ptr<LoadedPlan>> CompileWith(Graph graph, WeightStore& store,
 Result<std::unique_ptr<ModelCompiler>> ModelCompiler::Read(const std::string& path, Device& device,
                                                            CompileOptions options) {
   LAGOON_RETURN_IF_ERROR(CheckPrecision(options));
+  if (options.kernels != nullptr) options.import.engine = nullptr;  // engines compute on the CPU
   auto model = OnnxModel::Read(path, options.import);
   if (!model) return Annotate(fmt::format("model '{}'", options.model), std::move(model).error());
   options.many_shapes = options.many_shapes && (*model)->open();
@@ -68,28 +69,41 @@ Result<std::unique_ptr<ModelCompiler>> ModelCompiler::Read(const std::string& pa
       new ModelCompiler(*std::move(model), device, std::move(options)));
 }
 
-Result<std::shared_ptr<LoadedPlan>> ModelCompiler::Compile(const GraphInputs& inputs,
-                                                           std::vector<std::size_t>* deciding) {
-  auto graph = model_->Instantiate(inputs, deciding);
-  if (!graph && graph.error().code == ErrorCode::kUnimplemented &&
-      options_.import.engine == nullptr) {
-    graph.error().message += fmt::format("; {}", kHowToGetEngine);
+Result<CompiledPart> ModelCompiler::CompilePart(const OnnxModel& part, const GraphInputs& inputs,
+                                                std::vector<std::size_t>* deciding) {
+  Result<ModelPart> instance = part.Instantiate(inputs, deciding);
+  if (!instance) {
+    if (instance.error().code == ErrorCode::kUnimplemented &&
+        options_.import.engine == nullptr && options_.kernels == nullptr) {
+      instance.error().message += fmt::format("; {}", kHowToGetEngine);
+    }
+    return Annotate(fmt::format("model '{}'", options_.model), std::move(instance).error());
   }
-  if (!graph) return Annotate(fmt::format("model '{}'", options_.model), std::move(graph).error());
-  auto loaded = CompileWith(*std::move(graph), weights_, device_, options_);
+  CompiledPart compiled;
+  auto loaded = CompileWith(std::move(instance->graph), weights_, device_, options_);
   if (!loaded && loaded.error().code == ErrorCode::kUnimplemented) {
     // A node without a kernel.
-    LAGOON_ASSIGN_OR_RETURN(Graph whole, model_->ImportWhole(inputs, loaded.error()));
-    loaded = CompileWith(std::move(whole), weights_, device_, options_);
+    LAGOON_ASSIGN_OR_RETURN(instance, part.ImportWhole(inputs, loaded.error()));
+    loaded = CompileWith(std::move(instance->graph), weights_, device_, options_);
   }
-  model_->ReleaseWeights();
-  return loaded;
+  part.ReleaseWeights();
+  if (instance->links.next) instance->links.next->model->ReleaseWeights();
+  if (!loaded) return tl::unexpected(std::move(loaded).error());
+  compiled.loaded = *std::move(loaded);
+  compiled.links = std::move(instance->links);
+  return compiled;
 }
 
 Result<std::shared_ptr<LoadedPlan>> CompileModel(const std::string& path, Device& device,
                                                  const CompileOptions& options) {
   LAGOON_ASSIGN_OR_RETURN(const auto compiler, ModelCompiler::Read(path, device, options));
-  return compiler->Compile(compiler->model().DefaultInputs());
+  LAGOON_ASSIGN_OR_RETURN(CompiledPart part, compiler->Compile(compiler->model().DefaultInputs()));
+  if (part.loaded->plan.outputs.size() == compiler->model().outputs().size() && !part.links.next) {
+    return std::move(part.loaded);
+  }
+  return Fail(ErrorCode::kUnimplemented,
+              fmt::format("model '{}': shapes depend on data, so that one plan is not all of it",
+                          options.model));
 }
 
 Result<std::shared_ptr<LoadedPlan>> CompileGraph(Graph graph, Device& device,

@@ -35,6 +35,13 @@ struct CompileOptions {
 /// A model with more kernels is refused, because ordering them takes quadratic time and memory.
 inline constexpr std::size_t kMaxPlanOps = 8192;
 
+/// The plan of one part of a model, and what is behind it. The outputs of the plan are those of the
+/// part's graph.
+struct CompiledPart {
+  std::shared_ptr<LoadedPlan> loaded;
+  PartLinks links;
+};
+
 /// A model that is compiled for one set of input shapes after the other. Its plans share the
 /// packed weights. Not thread-safe, but any thread may use it while the device serves requests.
 class ModelCompiler {
@@ -45,12 +52,18 @@ class ModelCompiler {
 
   const OnnxModel& model() const { return *model_; }
 
-  /// The plan for these inputs. The first one packs the weights, which takes seconds for a large
-  /// model; later ones take milliseconds. Memory holds at most the packed weights and the constants
-  /// that are not packed yet. Costs are estimates: share the result as const after profiling.
-  /// Errors name model, node, op and opset. `deciding`: see OnnxModel::Import.
-  Result<std::shared_ptr<LoadedPlan>> Compile(const GraphInputs& inputs,
-                                              std::vector<std::size_t>* deciding = nullptr);
+  /// The plan for these inputs: of the first part, if the model runs in parts. The first one packs
+  /// the weights, which takes seconds for a large model; later ones take milliseconds. Memory holds
+  /// at most the packed weights and the constants that are not packed yet. Costs are estimates:
+  /// share the result as const after profiling. Errors name model, node, op and opset. `deciding`:
+  /// see OnnxModel::Import.
+  Result<CompiledPart> Compile(const GraphInputs& inputs,
+                               std::vector<std::size_t>* deciding = nullptr) {
+    return CompilePart(*model_, inputs, deciding);
+  }
+  /// The same for a later part of this model (PartLinks::next).
+  Result<CompiledPart> CompilePart(const OnnxModel& part, const GraphInputs& inputs,
+                                   std::vector<std::size_t>* deciding = nullptr);
 
  private:
   ModelCompiler(std::unique_ptr<OnnxModel> model, Device& device, CompileOptions options)
@@ -63,6 +76,7 @@ class ModelCompiler {
 };
 
 /// Compiles an ONNX file for inputs of its default shapes (OnnxModel::DefaultInputs).
+/// kUnimplemented: the model runs in parts.
 Result<std::shared_ptr<LoadedPlan>> CompileModel(const std::string& path, Device& device,
                                                  const CompileOptions& options);
 

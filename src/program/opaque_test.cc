@@ -41,7 +41,7 @@ class OpaquePlan : public ::testing::Test {
     if (!compiler) return nullptr;
     auto loaded = (*compiler)->Compile((*compiler)->model().DefaultInputs());
     EXPECT_TRUE(loaded.has_value()) << loaded.error().message;
-    return loaded ? *std::move(loaded) : nullptr;
+    return loaded ? loaded->loaded : nullptr;
   }
 
   Status Run(Instance& instance, const Floats& x, Floats& y) {

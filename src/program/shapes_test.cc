@@ -89,9 +89,9 @@ std::unique_ptr<ModelCompiler> CompilerOf(const ModelBuilder& model, Device& dev
 std::shared_ptr<LoadedPlan> CompileRows(ModelCompiler& compiler, std::int64_t rows) {
   const auto inputs = compiler.model().BatchInputs(rows);
   EXPECT_TRUE(inputs) << inputs.error().message;
-  auto loaded = compiler.Compile(*inputs);
-  EXPECT_TRUE(loaded) << loaded.error().message;
-  return loaded ? *loaded : nullptr;
+  auto part = compiler.Compile(*inputs);
+  EXPECT_TRUE(part) << part.error().message;
+  return part ? part->loaded : nullptr;
 }
 
 std::string RefusalOfRows(const ModelBuilder& model, std::int64_t rows,
@@ -268,19 +268,20 @@ TEST(Shapes, ADetectorTakesAnyHeightAndWidth) {
     const auto given =
         compiler->model().WithShapes(compiler->model().DefaultInputs(), {{"x", dims}});
     ASSERT_TRUE(given) << given.error().message;
-    const auto loaded = compiler->Compile(*given);
-    ASSERT_TRUE(loaded) << loaded.error().message;
+    const auto part = compiler->Compile(*given);
+    ASSERT_TRUE(part) << part.error().message;
+    const Plan& plan = part->loaded->plan;
     const Dims expected{1, 64, dims[2], dims[3]};
-    EXPECT_EQ((*loaded)->plan.outputs[0].spec.dims, expected);
+    EXPECT_EQ(plan.outputs[0].spec.dims, expected);
     // The same as a compiler that has seen no other shape.
     const auto fresh = CompilerOf(Detector(), *device)->Compile(*given);
     ASSERT_TRUE(fresh);
-    const auto binding = instance->Bind(*loaded);
+    const auto binding = instance->Bind(part->loaded);
     ASSERT_TRUE(binding);
     instance->Select(**binding);
-    const auto other = Instance::Create(*fresh, *device);
+    const auto other = Instance::Create(fresh->loaded, *device);
     ASSERT_TRUE(other);
-    const std::vector<std::byte> x = MakeRows((*loaded)->plan.inputs[0].spec, 1);
+    const std::vector<std::byte> x = MakeRows(plan.inputs[0].spec, 1);
     EXPECT_EQ(RunRows(*instance, *device, x.data()), RunRows(**other, *device, x.data()));
   }
 }
@@ -322,10 +323,10 @@ TEST(Shapes, ContentsOfASmallInputMayDecide) {
     auto bytes = std::make_shared<ConstantData::Bytes>(sizeof(count));
     std::memcpy(bytes->data(), &count, sizeof(count));
     given.values[1] = {DataType::kInt64, {1}, std::move(bytes)};
-    const auto loaded = compiler->Compile(given);
-    ASSERT_TRUE(loaded) << loaded.error().message;
-    EXPECT_EQ((*loaded)->plan.inputs.size(), 1U);
-    EXPECT_EQ((*loaded)->plan.outputs[0].spec.dims, Dims{count});
+    const auto part = compiler->Compile(given);
+    ASSERT_TRUE(part) << part.error().message;
+    EXPECT_EQ(part->loaded->plan.inputs.size(), 1U);
+    EXPECT_EQ(part->loaded->plan.outputs[0].spec.dims, Dims{count});
   }
 }
 

@@ -96,7 +96,7 @@ Result<std::shared_ptr<RequestInFlight>> DeviceCore::Admit(InferRequest& request
   if (deadline <= now) return refuse(TimeoutError(model->name()));
   const RequestInFlight::Admission admission{request.arrival, deadline};
   return std::make_shared<RequestInFlight>(std::move(request), std::move(callback), *model,
-                                           *std::move(binding), admission, in_flight_);
+                                           *std::move(binding), admission, in_flight_, *maker_);
 }
 
 RequestHandle DeviceCore::Infer(InferRequest request, InferCallback callback) {
@@ -109,6 +109,7 @@ RequestHandle DeviceCore::Infer(InferRequest request, InferCallback callback) {
   const std::shared_ptr<RequestInFlight>& request_in_flight = *admitted;
   ServedModel& model = request_in_flight->model();
   if (auto plan = model.FindPlan(request_in_flight->Key())) {
+    if (plan->links.next) return maker_->Begin(request_in_flight, std::move(plan));
     return RequestInFlight::Post(request_in_flight, std::move(plan), *dispatcher_);
   }
   if (model.settings().refuse_other_shapes || model.is_program()) {

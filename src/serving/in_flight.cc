@@ -2,10 +2,13 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <type_traits>
 #include <utility>
 
 #include "base/check.h"
+#include "program/parts.h"
+#include "serving/plan_maker.h"
 
 namespace lagoon {
 
@@ -83,36 +86,87 @@ void InFlightTable::Cancel(RequestHandle awaited, Dispatcher& dispatcher) {
 }
 
 RequestInFlight::RequestInFlight(InferRequest request, InferCallback callback, ServedModel& model,
-                                 RequestBinding binding, Admission admission, InFlightTable& table)
+                                 RequestBinding binding, Admission admission, InFlightTable& table,
+                                 PlanMaker& maker)
     : request_(std::move(request)),
       callback_(std::move(callback)),
       model_(model),
       admission_(admission),
       binding_(std::move(binding)),
-      table_(table) {
+      table_(table),
+      maker_(maker) {
   response_.model = model.name();
   response_.version = model.version();
   response_.id = std::move(request_.id);
 }
 
+/// The memory of the answer for output `output` of the model; null if the client does not ask for it.
+std::byte* RequestInFlight::MemoryOfResult(std::size_t output, const TensorSpec& spec) {
+  const Signature& signature = model_.signature();
+  for (std::size_t i = 0; i < binding_.outputs.size(); ++i) {
+    if (signature.output_index[binding_.outputs[i]] != output) continue;
+    OutputTensor& tensor = response_.outputs[i];
+    tensor.name = spec.name;
+    tensor.type = spec.type;
+    tensor.dims = spec.dims;
+    // The zeros are overwritten: an output is copied as a whole, or the request fails. An output
+    // that was not asked for stays null in outputs_, and costs neither memory nor a copy.
+    tensor.data.resize(spec.bytes());
+    return tensor.data.data();
+  }
+  return nullptr;
+}
+
 void RequestInFlight::BindTensors() {
+  const PartLinks& links = plan_->links;
+  inputs_.clear();
   for (const std::size_t input : plan_->inputs) {
     inputs_.push_back(binding_.inputs[input].data());
   }
-  const Signature& signature = model_.signature();
+  response_.outputs.resize(binding_.outputs.size());
   outputs_.assign(plan().outputs.size(), nullptr);
-  response_.outputs.reserve(binding_.outputs.size());
-  for (const std::size_t index : binding_.outputs) {
-    const TensorSpec& spec = plan().outputs[signature.output_index[index]].spec;
-    OutputTensor& output = response_.outputs.emplace_back();
-    output.name = spec.name;
-    output.type = spec.type;
-    output.dims = spec.dims;
-    // The zeros are overwritten: an output is copied as a whole, or the request fails. An output
-    // that was not asked for stays null in outputs_, and costs neither memory nor a copy.
-    output.data.resize(spec.bytes());
-    outputs_[signature.output_index[index]] = output.data.data();
+  output_bytes_.assign(plan().outputs.size(), {});
+  for (std::size_t i = 0; i < outputs_.size(); ++i) {
+    const TensorSpec& spec = plan().outputs[i].spec;
+    const bool result = i < links.results.size();
+    std::byte* memory = result ? MemoryOfResult(links.results[i], spec) : nullptr;
+    const auto is_this = [i](const PartSource& s) { return !s.from_input && s.index == i; };
+    const bool needed =
+        !result || (links.next && std::ranges::any_of(links.next->sources, is_this));
+    if (memory == nullptr && needed) {
+      between_.push_back(std::make_unique_for_overwrite<std::byte[]>(spec.bytes()));
+      memory = between_.back().get();
+    }
+    outputs_[i] = memory;
+    if (memory != nullptr) output_bytes_[i] = {memory, spec.bytes()};
   }
+}
+
+Status RequestInFlight::TakeOutputs() {
+  const PartLinks& links = plan_->links;
+  for (std::size_t i = 0; i < links.results.size(); ++i) {
+    if (outputs_[i] == nullptr || !links.sizes[i]) continue;
+    LAGOON_ASSIGN_OR_RETURN(const HostTensor tensor, PartOutput(links, plan(), output_bytes_, i));
+    for (OutputTensor& output : response_.outputs) {
+      if (output.data.data() != outputs_[i]) continue;
+      output.dims = tensor.dims;
+      output.data.resize(tensor.bytes.size());
+    }
+  }
+  if (!links.next) return {};
+  std::vector<HostTensor> inputs;
+  for (std::size_t i = 0; i < binding_.inputs.size(); ++i) {
+    inputs.push_back({binding_.dims[i], binding_.inputs[i]});
+  }
+  LAGOON_ASSIGN_OR_RETURN(const std::vector<HostTensor> next,
+                          InputsOfNextPart(links, plan(), inputs, output_bytes_));
+  binding_.dims.clear();
+  binding_.inputs.clear();
+  for (const HostTensor& input : next) {
+    binding_.dims.push_back(input.dims);
+    binding_.inputs.push_back(input.bytes);
+  }
+  return {};
 }
 
 RequestHandle RequestInFlight::Post(const std::shared_ptr<RequestInFlight>& self,
@@ -125,19 +179,24 @@ RequestHandle RequestInFlight::Post(const std::shared_ptr<RequestInFlight>& self
 }
 
 bool RequestInFlight::Await(RequestHandle handle) {
+  awaited_since_ = Now();
   if (awaited_ != RequestHandle{}) return true;
   if (!table_.Add(*this)) {
     Refuse({ErrorCode::kUnavailable, table_.why_closed()});
     return false;
   }
   awaited_ = handle;
-  awaited_since_ = Now();
   return true;
 }
 
 void RequestInFlight::PostAwaited(const std::shared_ptr<RequestInFlight>& self,
                                   std::shared_ptr<ServedPlan> plan, Dispatcher& dispatcher) {
-  self->response_.plan_wait = Now() - self->awaited_since_;
+  self->response_.plan_wait += Now() - self->awaited_since_;
+  self->PostJob(self, std::move(plan), dispatcher);
+}
+
+void RequestInFlight::PostPart(const std::shared_ptr<RequestInFlight>& self,
+                               std::shared_ptr<ServedPlan> plan, Dispatcher& dispatcher) {
   self->PostJob(self, std::move(plan), dispatcher);
 }
 
@@ -150,6 +209,7 @@ RequestHandle RequestInFlight::PostJob(const std::shared_ptr<RequestInFlight>& s
                                        std::shared_ptr<ServedPlan> plan, Dispatcher& dispatcher) {
   static_assert(std::is_same_v<std::underlying_type_t<RequestHandle>, decltype(Raw(JobId{}))>);
   plan_ = std::move(plan);
+  if (before_ == nullptr) batch_ = static_cast<std::size_t>(this->plan().batch);
   BindTensors();
   JobSpec spec;
   spec.deadline = admission_.deadline;
@@ -166,7 +226,10 @@ RequestHandle RequestInFlight::PostJob(const std::shared_ptr<RequestInFlight>& s
     table_.Remove(*this);
     return RequestHandle{};
   }
-  job_.store(Raw(*job));
+  // The job may have finished already, and the next part may have been posted: ids only grow.
+  std::uint64_t known = job_.load();
+  while (known < Raw(*job) && !job_.compare_exchange_weak(known, Raw(*job))) {
+  }
   if (table_.cancelling() || cancel_.load()) model_.Cancel(*job, dispatcher);
   return RequestHandle{Raw(*job)};
 }
@@ -177,12 +240,33 @@ void RequestInFlight::Refuse(Error error) {
   callback_(tl::unexpected<Error>(std::move(error)));
 }
 
-void RequestInFlight::Finished(const JobResult& result) {
+void RequestInFlight::Finished(const JobResult& job) {
   // Keeps this object alive until the end of the function.
   const std::shared_ptr<RequestInFlight> self = std::move(self_);
+  JobResult result = job;
+  Status taken;
+  if (result.outcome == Outcome::kDone) {
+    taken = TakeOutputs();
+    if (taken && plan_->links.next) {
+      if (!first_part_) first_part_ = result;
+      before_ = std::move(plan_);
+      maker_.Continue(self);
+      return;
+    }
+  }
+  if (first_part_) {
+    result.posted = first_part_->posted;
+    result.started = first_part_->started;
+    result.first_block = first_part_->first_block;
+    result.inputs_copied = first_part_->inputs_copied;
+  }
   request_.payload.reset();
-  const std::size_t batch = plan_ == nullptr ? 1 : static_cast<std::size_t>(plan().batch);
-  model_.recorder().RecordFinished(result, {admission_.arrival, admission_.deadline, batch});
+  if (!taken) {
+    Refuse(std::move(taken).error());
+    table_.Remove(*this);
+    return;
+  }
+  model_.recorder().RecordFinished(result, {admission_.arrival, admission_.deadline, batch_});
   if (result.outcome == Outcome::kDone) {
     response_.job = result;
     callback_(std::move(response_));

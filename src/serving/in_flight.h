@@ -4,6 +4,7 @@
 
 #include <atomic>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -15,6 +16,7 @@
 
 namespace lagoon {
 
+class PlanMaker;
 class RequestInFlight;
 
 /// All requests that are posted to a dispatcher or about to be posted. Callers can wait until none
@@ -57,7 +59,8 @@ class InFlightTable {
 
 /// One request. Owns what its job points to, and answers the request. Shared by Infer, until the
 /// job's id is stored, by a PlanMaker while the request waits for its plan, and by the job, until
-/// Finished().
+/// Finished(). If its model runs in parts, each part is a job: the request goes on with the next one
+/// when a job has finished.
 class RequestInFlight final : public JobClient {
  public:
   struct Admission {
@@ -66,14 +69,17 @@ class RequestInFlight final : public JobClient {
   };
 
   RequestInFlight(InferRequest request, InferCallback callback, ServedModel& model,
-                  RequestBinding binding, Admission admission, InFlightTable& table);
+                  RequestBinding binding, Admission admission, InFlightTable& table,
+                  PlanMaker& maker);
 
   ServedModel& model() const { return model_; }
   TimePoint deadline() const { return admission_.deadline; }
+  /// The inputs of the part that comes next, and the plan of the part before (null: none has run).
   const std::vector<Dims>& dims() const { return binding_.dims; }
   std::span<const std::span<const std::byte>> inputs() const { return binding_.inputs; }
-  /// What decides the request's plan, as far as that is known now.
-  PlanKey Key() const { return model_.KeyOf(binding_.dims, binding_.inputs); }
+  ServedPlan* before() const { return before_.get(); }
+  /// What decides the plan of that part, as far as that is known now.
+  PlanKey Key() const { return model_.KeyOf(before(), binding_.dims, binding_.inputs); }
 
   /// Posts the job with `plan` and returns its handle; or answers with the error and returns 0.
   static RequestHandle Post(const std::shared_ptr<RequestInFlight>& self,
@@ -87,6 +93,9 @@ class RequestInFlight final : public JobClient {
   /// Posts a request that has waited.
   static void PostAwaited(const std::shared_ptr<RequestInFlight>& self,
                           std::shared_ptr<ServedPlan> plan, Dispatcher& dispatcher);
+  /// Posts a part that did not wait. Await() was called.
+  static void PostPart(const std::shared_ptr<RequestInFlight>& self,
+                       std::shared_ptr<ServedPlan> plan, Dispatcher& dispatcher);
   /// Answers a request that has waited, or could not.
   void RefuseAwaited(Error error);
 
@@ -99,6 +108,10 @@ class RequestInFlight final : public JobClient {
   RequestHandle PostJob(const std::shared_ptr<RequestInFlight>& self,
                         std::shared_ptr<ServedPlan> plan, Dispatcher& dispatcher);
   void BindTensors();
+  std::byte* MemoryOfResult(std::size_t output, const TensorSpec& spec);
+  /// Makes what the finished part has computed the inputs of the next one, and the results of the
+  /// answer.
+  Status TakeOutputs();
   void Refuse(Error error);
 
   InferRequest request_;
@@ -106,14 +119,20 @@ class RequestInFlight final : public JobClient {
   ServedModel& model_;
   const Admission admission_;
   RequestBinding binding_;
-  std::shared_ptr<ServedPlan> plan_;  // null while the request waits for it
+  std::shared_ptr<ServedPlan> before_;  // of the last part that has finished
+  std::shared_ptr<ServedPlan> plan_;    // null while the request waits for it
   InferResponse response_;
   std::vector<const void*> inputs_;  // one per plan input
-  std::vector<void*> outputs_;       // one per plan output; null: the client did not ask for it
+  std::vector<void*> outputs_;       // one per plan output; null: nobody asks for it
+  std::vector<std::span<const std::byte>> output_bytes_;  // what outputs_ point to
+  std::vector<std::unique_ptr<std::byte[]>> between_;     // tensors between parts
+  std::optional<JobResult> first_part_;
+  std::size_t batch_ = 1;
   RequestHandle awaited_{};
   TimePoint awaited_since_{};
 
   InFlightTable& table_;
+  PlanMaker& maker_;
   std::shared_ptr<RequestInFlight> self_;  // the job's reference to this request
   std::atomic<std::uint64_t> job_{0};      // 0: not known yet
   std::atomic<bool> cancel_{false};        // a handle that Await() was given is to be cancelled

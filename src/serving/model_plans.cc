@@ -7,6 +7,8 @@
 #include <cstring>
 #include <utility>
 
+#include "program/parts.h"
+
 namespace lagoon {
 namespace {
 
@@ -22,8 +24,11 @@ std::int64_t Elements(const Plan& plan) {
 
 }  // namespace
 
-std::size_t BytesOf(const Plan& plan) {
-  std::size_t bytes = sizeof(Plan);
+std::size_t BytesOf(const ServedPlan& served) {
+  const Plan& plan = served.loaded->plan;
+  std::size_t bytes = sizeof(ServedPlan) + sizeof(Plan) + served.key.size();
+  // The graph of the next part.
+  if (served.links.next) bytes += served.links.next->model->bytes();
   for (const PlanOp& op : plan.ops) {
     // Once in the plan, once in the binding of an instance.
     const std::size_t images = std::max<std::size_t>(op.versions.size(), 1) * op.args.size();
@@ -57,7 +62,7 @@ std::vector<std::shared_ptr<ServedPlan>> PlanCache::Add(const PlanKey& key,
     gone.push_back(std::move(position.entry->plan));
     groups_[position.group].erase(position.entry);
   }
-  const std::size_t bytes = BytesOf(plan->loaded->plan);
+  const std::size_t bytes = BytesOf(*plan);
   position.group = pinned ? kPinned : kOnce;
   Entries& entries = groups_[position.group];
   position.entry = entries.insert(entries.end(), {key, std::move(plan), bytes});
@@ -90,66 +95,72 @@ std::size_t PlanCache::bytes() const {
   return bytes_;
 }
 
-PlanKey ModelPlans::KeyOf(const std::vector<Dims>& dims,
+bool DecidingInputs::Add(std::set<std::size_t> inputs) {
+  const std::set<std::size_t>* const before = present_.load(std::memory_order_relaxed);
+  if (before != nullptr) inputs.insert(before->begin(), before->end());
+  if (before != nullptr && inputs.size() == before->size()) return false;
+  sets_.push_back(std::make_unique<const std::set<std::size_t>>(std::move(inputs)));
+  // release: pairs with Get().
+  present_.store(sets_.back().get(), std::memory_order_release);
+  return true;
+}
+
+PlanKey ModelPlans::KeyOf(const ServedPlan* before, const std::vector<Dims>& dims,
                           std::span<const std::span<const std::byte>> inputs) const {
   PlanKey key;
+  if (before != nullptr) {
+    key = before->key;
+    AppendNumber(key, static_cast<std::int64_t>(before->key.size()));
+  }
   for (const Dims& of_input : dims) {
     AppendNumber(key, static_cast<std::int64_t>(of_input.size()));
     for (const std::int64_t size : of_input) AppendNumber(key, size);
   }
-  for (const std::size_t input : deciding()) {
+  for (const std::size_t input : before == nullptr ? deciding() : before->next_deciding.Get()) {
     if (input >= inputs.size()) continue;
     key.append(reinterpret_cast<const char*>(inputs[input].data()), inputs[input].size());
   }
   return key;
 }
 
-/// Adds inputs; false if all of them were known.
-bool ModelPlans::SetDeciding(std::set<std::size_t> inputs) {
-  const std::set<std::size_t>* const before = deciding_.load(std::memory_order_relaxed);
-  if (before != nullptr) inputs.insert(before->begin(), before->end());
-  if (before != nullptr && inputs.size() == before->size()) return false;
-  deciding_sets_.push_back(std::make_unique<const std::set<std::size_t>>(std::move(inputs)));
-  // release: pairs with deciding().
-  deciding_.store(deciding_sets_.back().get(), std::memory_order_release);
-  return true;
-}
-
-Result<std::shared_ptr<ServedPlan>> ModelPlans::TryCompile(const GraphInputs& inputs,
+Result<std::shared_ptr<ServedPlan>> ModelPlans::TryCompile(const OnnxModel& part,
+                                                           const GraphInputs& inputs,
                                                            std::vector<std::size_t>* deciding) {
-  LAGOON_ASSIGN_OR_RETURN(std::shared_ptr<LoadedPlan> loaded, compiler_->Compile(inputs, deciding));
+  LAGOON_ASSIGN_OR_RETURN(CompiledPart compiled, compiler_->CompilePart(part, inputs, deciding));
   auto plan = std::make_shared<ServedPlan>();
-  for (std::size_t i = 0; i < model().inputs().size(); ++i) {
+  for (std::size_t i = 0; i < part.inputs().size(); ++i) {
     if (!inputs.values.contains(i)) plan->inputs.push_back(i);
   }
-  plan->loaded = std::move(loaded);
+  plan->loaded = std::move(compiled.loaded);
+  plan->links = std::move(compiled.links);
   return plan;
 }
 
 Result<std::shared_ptr<ServedPlan>> ModelPlans::CompileAtLoad(const std::vector<Dims>& dims) {
   std::vector<std::size_t> deciding;
-  auto plan = TryCompile({dims, {}}, &deciding);
-  SetDeciding({deciding.begin(), deciding.end()});
+  auto plan = TryCompile(model(), {dims, {}}, &deciding);
+  deciding_.Add({deciding.begin(), deciding.end()});
+  if (plan) (*plan)->key = KeyOf(nullptr, dims, {});
   return plan;
 }
 
 Result<std::shared_ptr<ServedPlan>> ModelPlans::Compile(
-    const std::vector<Dims>& dims, std::span<const std::span<const std::byte>> inputs,
-    std::uint32_t units, PlanKey& key) {
+    ServedPlan* before, const std::vector<Dims>& dims,
+    std::span<const std::span<const std::byte>> inputs, std::uint32_t units) {
+  const OnnxModel& part = before == nullptr ? model() : *before->links.next->model;
+  DecidingInputs& known = before == nullptr ? deciding_ : before->next_deciding;
   GraphInputs given{dims, {}};
   while (true) {
     std::vector<std::size_t> deciding;
-    for (const std::size_t input : this->deciding()) {
-      auto bytes =
-          std::make_shared<const ConstantData::Bytes>(inputs[input].begin(), inputs[input].end());
-      given.values[input] = {model().inputs()[input].type, dims[input], std::move(bytes)};
+    for (const std::size_t input : known.Get()) {
+      given.values[input] = AsConstant(part.inputs()[input].type, {dims[input], inputs[input]});
     }
-    auto plan = TryCompile(given, &deciding);
+    auto plan = TryCompile(part, given, &deciding);
     if (!plan) {
-      if (SetDeciding({deciding.begin(), deciding.end()})) continue;
+      if (known.Add({deciding.begin(), deciding.end()})) continue;
       return plan;
     }
-    key = KeyOf(dims, inputs);
+    (*plan)->key = KeyOf(before, dims, inputs);
     auto& loaded = const_cast<LoadedPlan&>(*(*plan)->loaded);  // made above, and not shared yet
     if (const Plan* nearest = Nearest(loaded.plan)) ScaleProfile(*nearest, loaded.plan, units);
     return plan;
@@ -171,13 +182,13 @@ const Plan* ModelPlans::Nearest(const Plan& plan) const {
   return nearest;
 }
 
-std::vector<std::shared_ptr<ServedPlan>> ModelPlans::Keep(const PlanKey& key,
-                                                          std::shared_ptr<ServedPlan> plan,
+std::vector<std::shared_ptr<ServedPlan>> ModelPlans::Keep(std::shared_ptr<ServedPlan> plan,
                                                           bool pinned) {
   {
     const MutexLock lock(measured_mutex_);
     if (pinned || measured_.empty()) measured_.push_back(plan);
   }
+  const PlanKey key = plan->key;
   return cache_.Add(key, std::move(plan), pinned);
 }
 

@@ -22,18 +22,38 @@
 
 namespace lagoon {
 
-/// A plan that is ready on the queues of its model.
+/// What a request brings that decides its plan: a dense text, equal for equal plans.
+using PlanKey = std::string;
+
+/// The inputs of a model, or of a part, whose contents decide a plan, as far as that is known. Any
+/// thread may read.
+class DecidingInputs {
+ public:
+  DecidingInputs() { Add({}); }
+  const std::set<std::size_t>& Get() const { return *present_.load(std::memory_order_acquire); }
+  /// Adds inputs; false if all of them were known. One thread at a time.
+  bool Add(std::set<std::size_t> inputs);
+
+ private:
+  // The present set, and all former ones, which other threads may still read. A set only grows, so
+  // there are no more of them than inputs.
+  std::atomic<const std::set<std::size_t>*> present_{nullptr};
+  std::vector<std::unique_ptr<const std::set<std::size_t>>> sets_;
+};
+
+/// A plan that is ready on the queues of its model. If the model runs in parts: the plan of one of
+/// them.
 struct ServedPlan {
   std::shared_ptr<const LoadedPlan> loaded;
-  /// By input of the plan: its number among the inputs of the model. Inputs whose contents are part
-  /// of the plan are left out.
+  PartLinks links;
+  PlanKey key;
+  /// By input of the plan: its number among the inputs of the model or part. Inputs whose contents
+  /// are part of the plan are left out.
   std::vector<std::size_t> inputs;
+  DecidingInputs next_deciding;        // of the next part
   std::unique_ptr<QueuePlan> own;      // for the queue of the model's class; null: its first plan
   std::unique_ptr<QueuePlan> lowered;  // for the best-effort queue of a real-time model
 };
-
-/// What a request brings that decides its plan: a dense text, equal for equal plans.
-using PlanKey = std::string;
 
 /// Keeps plans by key: those that are pinned always, and the others up to a number and a sum of
 /// bytes. A plan that was used once goes before one that was used again, so that a flood of new
@@ -80,7 +100,7 @@ class PlanCache {
 };
 
 /// Memory that a plan takes, without weights and arena: about right.
-std::size_t BytesOf(const Plan& plan);
+std::size_t BytesOf(const ServedPlan& plan);
 
 /// Compiles the plans of a model, and knows which input contents decide them. Compile() and
 /// CompileAtLoad(): one thread at a time, which may have a low priority: they hold no lock that the
@@ -88,47 +108,39 @@ std::size_t BytesOf(const Plan& plan);
 class ModelPlans {
  public:
   ModelPlans(std::unique_ptr<ModelCompiler> compiler, const PlanCache::Limits& limits)
-      : cache_(limits), compiler_(std::move(compiler)) {
-    SetDeciding({});
-  }
+      : cache_(limits), compiler_(std::move(compiler)) {}
 
   const OnnxModel& model() const { return compiler_->model(); }
 
-  /// The key of a request. `inputs`: the contents, by input of the model.
-  PlanKey KeyOf(const std::vector<Dims>& dims,
+  /// The key of a request. `before`: the plan of the part before; null: the first part. `inputs`:
+  /// the contents, by input of the model or part.
+  PlanKey KeyOf(const ServedPlan* before, const std::vector<Dims>& dims,
                 std::span<const std::span<const std::byte>> inputs) const;
   /// Null if there is no such plan yet.
   std::shared_ptr<ServedPlan> Find(const PlanKey& key) { return cache_.Find(key); }
 
   /// Compiles for the shapes and, where shapes depend on it, the contents of the inputs. On success
-  /// the costs are carried over from `nearest` of the plans so far. `key` becomes the key of the
-  /// result, which has no queues yet. The caller keeps it (Keep()).
-  Result<std::shared_ptr<ServedPlan>> Compile(const std::vector<Dims>& dims,
+  /// the costs are carried over from `nearest` of the plans so far. The result has no queues yet.
+  /// The caller keeps it (Keep()).
+  Result<std::shared_ptr<ServedPlan>> Compile(ServedPlan* before, const std::vector<Dims>& dims,
                                               std::span<const std::span<const std::byte>> inputs,
-                                              std::uint32_t units, PlanKey& key);
-  /// The same without contents, when the model is loaded: fails if the plan depends on contents,
-  /// and the costs are estimates.
+                                              std::uint32_t units);
+  /// The same for the first part without contents, when the model is loaded: fails if the plan
+  /// depends on contents, and the costs are estimates.
   Result<std::shared_ptr<ServedPlan>> CompileAtLoad(const std::vector<Dims>& dims);
 
-  std::vector<std::shared_ptr<ServedPlan>> Keep(const PlanKey& key,
-                                                std::shared_ptr<ServedPlan> plan, bool pinned);
-  /// The inputs whose contents decide the plan, as far as that is known.
-  const std::set<std::size_t>& deciding() const {
-    return *deciding_.load(std::memory_order_acquire);
-  }
+  std::vector<std::shared_ptr<ServedPlan>> Keep(std::shared_ptr<ServedPlan> plan, bool pinned);
+  /// The inputs whose contents decide the first part's plan, as far as that is known.
+  const std::set<std::size_t>& deciding() const { return deciding_.Get(); }
 
  private:
-  Result<std::shared_ptr<ServedPlan>> TryCompile(const GraphInputs& inputs,
+  Result<std::shared_ptr<ServedPlan>> TryCompile(const OnnxModel& part, const GraphInputs& inputs,
                                                  std::vector<std::size_t>* deciding);
-  bool SetDeciding(std::set<std::size_t> inputs);
   const Plan* Nearest(const Plan& plan) const;
 
   PlanCache cache_;
   const std::unique_ptr<ModelCompiler> compiler_;
-  // The present set, and all former ones, which other threads may still read. A set only grows, so
-  // there are no more of them than inputs.
-  std::atomic<const std::set<std::size_t>*> deciding_{nullptr};
-  std::vector<std::unique_ptr<const std::set<std::size_t>>> deciding_sets_;
+  DecidingInputs deciding_;  // of the first part
   /// Plans whose costs others take: the pinned ones, and the first one.
   mutable Mutex measured_mutex_;
   std::vector<std::shared_ptr<ServedPlan>> measured_ GUARDED_BY(measured_mutex_);

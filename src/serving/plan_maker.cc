@@ -31,8 +31,14 @@ PlanMaker::~PlanMaker() {
     work_.NotifyAll();
     news_.NotifyAll();
   }
+  {
+    const MutexLock lock(continued_mutex_);
+    continuing_stopped_ = true;
+    continued_news_.NotifyAll();
+  }
   compiler_ = {};
   publisher_ = {};
+  continuer_ = {};
   CancelAll();
 }
 
@@ -45,9 +51,8 @@ void PlanMaker::Start() {
 RequestHandle PlanMaker::Make(const std::shared_ptr<RequestInFlight>& request) {
   ServedModel& model = request->model();
   // A request that comes a second time keeps its handle.
-  const RequestHandle handle = request->awaited() != RequestHandle{}
-                                   ? request->awaited()
-                                   : RequestHandle{next_.fetch_add(1) | kHandleBit};
+  const RequestHandle handle =
+      request->awaited() != RequestHandle{} ? request->awaited() : NewHandle();
   if (!request->Await(handle)) return RequestHandle{};
   std::string refusal;
   {
@@ -61,7 +66,8 @@ RequestHandle PlanMaker::Make(const std::shared_ptr<RequestInFlight>& request) {
     } else if (orders.requests >= model.settings().max_queue_size) {
       refusal = fmt::format("{} requests wait for plans for new input shapes; try again",
                             orders.requests);
-    } else if (order == orders.orders.end() && orders.orders.size() >= kMaxShapes) {
+    } else if (order == orders.orders.end() && orders.orders.size() >= kMaxShapes &&
+               request->before() == nullptr) {
       refusal =
           fmt::format("{} new input shapes wait to be compiled; try again", orders.orders.size());
     } else {
@@ -155,14 +161,15 @@ std::shared_ptr<PlanMaker::Order> PlanMaker::NextOrder(ServedModel*& model) {
 }
 
 PlanMaker::Made PlanMaker::Compile(ServedModel& model, const std::shared_ptr<Order>& order) {
-  Made made{&model, order, {}, Fail(ErrorCode::kCancelled, "")};
+  Made made{&model, order, Fail(ErrorCode::kCancelled, "")};
   std::shared_ptr<RequestInFlight> request;  // one that waits: its shapes are those of all
   {
     const MutexLock lock(mutex_);
     if (order->requests.empty()) return made;  // all have left
     request = order->requests.front().request;
   }
-  made.plan = model.MakePlan(request->dims(), request->inputs(), dispatcher_, units_, made.key);
+  made.plan =
+      model.MakePlan(request->before(), request->dims(), request->inputs(), dispatcher_, units_);
   return made;
 }
 
@@ -204,7 +211,7 @@ void PlanMaker::PublishPlans(const std::stop_token&) {
 }
 
 void PlanMaker::Publish(Made made) {
-  if (made.plan) made.model->KeepPlan(made.key, *made.plan);
+  if (made.plan) made.model->KeepPlan(*made.plan);
   std::vector<Waiting> requests;
   {
     const MutexLock lock(mutex_);
@@ -216,13 +223,61 @@ void PlanMaker::Publish(Made made) {
   for (const Waiting& waiting : requests) {
     if (!made.plan) {
       waiting.request->RefuseAwaited(made.plan.error());
-    } else if (waiting.request->Key() == made.key) {
+    } else if (waiting.request->Key() == (*made.plan)->key) {
       RequestInFlight::PostAwaited(waiting.request, *made.plan, dispatcher_);
     } else if (auto other = made.model->FindPlan(waiting.request->Key())) {
       // The contents of an input turned out to decide the plan.
       RequestInFlight::PostAwaited(waiting.request, std::move(other), dispatcher_);
     } else {
       Make(waiting.request);
+    }
+  }
+}
+
+// ---- Parts
+
+RequestHandle PlanMaker::Begin(const std::shared_ptr<RequestInFlight>& request,
+                               std::shared_ptr<ServedPlan> plan) {
+  // Later parts are other jobs, so the id of the first one is no handle.
+  const RequestHandle handle = NewHandle();
+  if (!request->Await(handle)) return RequestHandle{};
+  RequestInFlight::PostPart(request, std::move(plan), dispatcher_);
+  return handle;
+}
+
+void PlanMaker::Continue(std::shared_ptr<RequestInFlight> request) {
+  {
+    const MutexLock lock(continued_mutex_);
+    if (!continuing_stopped_) {
+      if (!continuer_.joinable()) {
+        continuer_ = std::jthread([this](const std::stop_token& stop) { ContinueRequests(stop); });
+      }
+      continued_.push_back(std::move(request));
+      continued_news_.NotifyOne();
+      return;
+    }
+  }
+  request->Finished(Ended(Outcome::kCancelled));
+}
+
+void PlanMaker::ContinueRequests(const std::stop_token&) {
+  while (true) {
+    std::shared_ptr<RequestInFlight> request;
+    bool stopped = false;
+    {
+      const MutexLock lock(continued_mutex_);
+      while (!continuing_stopped_ && continued_.empty()) continued_news_.Wait(continued_mutex_);
+      if (continued_.empty()) return;
+      request = std::move(continued_.front());
+      continued_.pop_front();
+      stopped = continuing_stopped_;
+    }
+    if (stopped) {
+      request->Finished(Ended(Outcome::kCancelled));
+    } else if (auto plan = request->model().FindPlan(request->Key())) {
+      RequestInFlight::PostPart(request, std::move(plan), dispatcher_);
+    } else {
+      Make(request);
     }
   }
 }

@@ -21,7 +21,8 @@ namespace lagoon {
 /// requests then. Models take turns, and each has a bounded number of shapes and requests that
 /// wait. A request whose deadline passes meanwhile is answered at that time. A second thread, of
 /// normal priority, does what takes locks that requests need: it publishes plans, posts and
-/// answers. Any thread may call any method.
+/// answers. A third one goes on with requests whose model runs in parts. Any thread may call any
+/// method.
 class PlanMaker {
  public:
   /// Most different shapes of one model that may wait. A request for one more is refused.
@@ -37,6 +38,13 @@ class PlanMaker {
   /// Posts the request when its plan is ready, or answers it with the reason why there will be
   /// none. `table` is the request's.
   RequestHandle Make(const std::shared_ptr<RequestInFlight>& request);
+
+  /// Posts a request whose model runs in parts: `plan` is that of the first one.
+  RequestHandle Begin(const std::shared_ptr<RequestInFlight>& request,
+                      std::shared_ptr<ServedPlan> plan);
+  /// Posts the next part of a request, whose plan is made if need be. Called when the part before
+  /// has finished, by a thread that must not wait for the maker.
+  void Continue(std::shared_ptr<RequestInFlight> request);
 
   /// Cancels a request that waits; false if no request of this handle does.
   bool Cancel(RequestHandle handle);
@@ -72,7 +80,6 @@ class PlanMaker {
   struct Made {
     ServedModel* model = nullptr;
     std::shared_ptr<Order> order;
-    PlanKey key;
     Result<std::shared_ptr<ServedPlan>> plan;
   };
 
@@ -82,6 +89,8 @@ class PlanMaker {
   std::shared_ptr<Order> NextOrder(ServedModel*& model) REQUIRES(mutex_);
   Made Compile(ServedModel& model, const std::shared_ptr<Order>& order);
   void Publish(Made made);
+  void ContinueRequests(const std::stop_token& stop);
+  RequestHandle NewHandle() { return RequestHandle{next_.fetch_add(1) | kHandleBit}; }
   /// Takes requests out of their orders: those for which `which` is true.
   template <typename Which>
   std::vector<Waiting> Take(Which which) REQUIRES(mutex_);
@@ -96,8 +105,14 @@ class PlanMaker {
   ServedModel* last_ GUARDED_BY(mutex_) = nullptr;  // whose turn it was
   std::vector<Made> made_ GUARDED_BY(mutex_);
   bool stopping_ GUARDED_BY(mutex_) = false;
+  // Requests whose next part is to be posted. A mutex of their own, which is never held by the
+  // compiling thread: the dispatcher's threads take it.
+  Mutex continued_mutex_;
+  CondVar continued_news_;
+  std::deque<std::shared_ptr<RequestInFlight>> continued_ GUARDED_BY(continued_mutex_);
+  bool continuing_stopped_ GUARDED_BY(continued_mutex_) = false;
   // Last members: they stop before what they use is destroyed. Started by the first request.
-  std::jthread compiler_, publisher_;
+  std::jthread compiler_, publisher_, continuer_;
 };
 
 }  // namespace lagoon

@@ -168,28 +168,35 @@ Result<std::vector<TensorSpec>> ServedModel::OutputSpecs() const {
     specs.push_back({output.name, output.type, output.dims});
   }
   if (default_ == nullptr) return specs;
-  const std::vector<PlanTensor>& known = default_->loaded->plan.outputs;
-  std::optional<Graph> other;
+  const ServedPlan& known = *default_;
+  std::optional<ModelPart> other;
   if (model.open()) {
     // What changes in a graph for larger inputs is open.
     GraphInputs larger;
     for (std::size_t i = 0; i < model.inputs().size(); ++i) {
       const DeclaredTensor& input = model.inputs()[i];
-      Dims& dims = larger.dims.emplace_back(default_->loaded->plan.inputs[i].spec.dims);
+      Dims& dims = larger.dims.emplace_back(known.loaded->plan.inputs[i].spec.dims);
       for (std::size_t axis = 0; axis < dims.size(); ++axis) {
         if (input.dims[axis] == -1) dims[axis] *= 2;
       }
     }
-    if (Result<Graph> graph = model.Import(larger)) other = *std::move(graph);
+    if (Result<ModelPart> part = model.Import(larger)) other = *std::move(part);
   }
-  for (std::size_t i = 0; i < specs.size(); ++i) {
-    const bool declared = specs[i].dims.size() == known[i].spec.dims.size();
-    const Dims declared_dims = specs[i].dims;
-    specs[i] = known[i].spec;
-    for (std::size_t axis = 0; axis < specs[i].dims.size(); ++axis) {
-      const bool varies = other ? other->value(other->outputs[i]).dims[axis] != specs[i].dims[axis]
-                                : model.open() && (!declared || declared_dims[axis] == -1);
-      if (varies) specs[i].dims[axis] = -1;
+  // Outputs of later parts stay as the file declares them.
+  for (std::size_t i = 0; i < known.links.results.size(); ++i) {
+    TensorSpec& spec = specs[known.links.results[i]];
+    const Dims declared = spec.dims;
+    spec = known.loaded->plan.outputs[i].spec;
+    const Dims* larger = nullptr;
+    if (other && other->links.results == known.links.results) {
+      larger = &other->graph.value(other->graph.outputs[i]).dims;
+    }
+    for (std::size_t axis = 0; axis < spec.dims.size(); ++axis) {
+      const bool computed = known.links.sizes[i].has_value();
+      const bool open = declared.size() != spec.dims.size() || declared[axis] == -1;
+      const bool varies =
+          larger != nullptr ? larger->at(axis) != spec.dims[axis] : model.open() && open;
+      if (computed || varies) spec.dims[axis] = -1;
     }
   }
   return specs;
@@ -224,6 +231,8 @@ Status ServedModel::LoadProgram() {
   for (const TensorSpec& output : tensors.outputs) loaded->plan.outputs.push_back({output, {}, {}});
   default_ = std::make_shared<ServedPlan>();
   for (std::size_t i = 0; i < tensors.inputs.size(); ++i) default_->inputs.push_back(i);
+  for (std::size_t i = 0; i < tensors.outputs.size(); ++i) default_->links.results.push_back(i);
+  default_->links.sizes.resize(tensors.outputs.size());
   default_->loaded = std::move(loaded);
   return {};
 }
@@ -287,9 +296,7 @@ Status ServedModel::AddQueues(Dispatcher& dispatcher) {
 Status ServedModel::AddPlans(Dispatcher& dispatcher) {
   const auto add = [&](const std::shared_ptr<ServedPlan>& plan, bool pinned) -> Status {
     if (plan != first_) LAGOON_RETURN_IF_ERROR(Bind(*plan, dispatcher));
-    std::vector<Dims> dims;
-    for (const PlanTensor& input : plan->loaded->plan.inputs) dims.push_back(input.spec.dims);
-    plans_->Keep(plans_->KeyOf(dims, {}), plan, pinned);
+    plans_->Keep(plan, pinned);
     return {};
   };
   for (const auto& plan : pinned_) LAGOON_RETURN_IF_ERROR(add(plan, /*pinned=*/true));
@@ -303,9 +310,9 @@ Status ServedModel::Bind(ServedPlan& plan, Dispatcher& dispatcher) const {
   return {};
 }
 
-PlanKey ServedModel::KeyOf(const std::vector<Dims>& dims,
+PlanKey ServedModel::KeyOf(const ServedPlan* before, const std::vector<Dims>& dims,
                            std::span<const std::span<const std::byte>> inputs) const {
-  return is_program() ? PlanKey() : plans_->KeyOf(dims, inputs);
+  return is_program() ? PlanKey() : plans_->KeyOf(before, dims, inputs);
 }
 
 std::shared_ptr<ServedPlan> ServedModel::FindPlan(const PlanKey& key) const {
@@ -313,16 +320,17 @@ std::shared_ptr<ServedPlan> ServedModel::FindPlan(const PlanKey& key) const {
 }
 
 Result<std::shared_ptr<ServedPlan>> ServedModel::MakePlan(
-    const std::vector<Dims>& dims, std::span<const std::span<const std::byte>> inputs,
-    Dispatcher& dispatcher, std::uint32_t units, PlanKey& key) {
+    ServedPlan* before, const std::vector<Dims>& dims,
+    std::span<const std::span<const std::byte>> inputs, Dispatcher& dispatcher,
+    std::uint32_t units) {
   LAGOON_ASSIGN_OR_RETURN(std::shared_ptr<ServedPlan> plan,
-                          plans_->Compile(dims, inputs, units, key));
+                          plans_->Compile(before, dims, inputs, units));
   LAGOON_RETURN_IF_ERROR(Bind(*plan, dispatcher));
   return plan;
 }
 
-void ServedModel::KeepPlan(const PlanKey& key, std::shared_ptr<ServedPlan> plan) {
-  plans_->Keep(key, std::move(plan), /*pinned=*/false);
+void ServedModel::KeepPlan(std::shared_ptr<ServedPlan> plan) {
+  plans_->Keep(std::move(plan), /*pinned=*/false);
 }
 
 Error ServedModel::OtherShapeError() const {
@@ -384,6 +392,12 @@ Result<std::unique_ptr<ProgramHost>> ServedModel::Host(JobClass job_class, Devic
                               parameter, model_name));
     }
     const ServedPlan& plan = *(*model)->default_;
+    if (plan.links.next || plan.links.results.size() != plan.loaded->plan.outputs.size()) {
+      return Fail(ErrorCode::kUnimplemented,
+                  fmt::format("{}: shapes in '{}' depend on data, so that it runs in parts; a job "
+                              "program runs models of one part",
+                              parameter, model_name));
+    }
     ProgramModel hosted{role, (*model)->QueueFor(real_time ? 0 : kLowestRealTimePriority + 1),
                         (*model)->plan()};
     hosted.queue_plan = real_time || plan.lowered == nullptr ? plan.own.get() : plan.lowered.get();

@@ -63,18 +63,18 @@ class ServedModel {
   /// Ends the jobs that a program still runs. Must be called before the dispatcher is destroyed.
   void StopProgram();
 
-  /// The plans, by what a request brings (ModelPlans). Null: there is no such plan yet.
-  PlanKey KeyOf(const std::vector<Dims>& dims,
+  /// The plans, by what a request brings (ModelPlans). Null: there is no such plan yet. `before`:
+  /// the plan of the part before; null: the first part.
+  PlanKey KeyOf(const ServedPlan* before, const std::vector<Dims>& dims,
                 std::span<const std::span<const std::byte>> inputs) const;
   std::shared_ptr<ServedPlan> FindPlan(const PlanKey& key) const;
   /// Makes a plan that is not there yet, ready on the model's queues. One thread at a time, perhaps
   /// one of low priority. kInvalidArgument: the model does not take these shapes.
-  Result<std::shared_ptr<ServedPlan>> MakePlan(const std::vector<Dims>& dims,
+  Result<std::shared_ptr<ServedPlan>> MakePlan(ServedPlan* before, const std::vector<Dims>& dims,
                                                std::span<const std::span<const std::byte>> inputs,
-                                               Dispatcher& dispatcher, std::uint32_t units,
-                                               PlanKey& key);
+                                               Dispatcher& dispatcher, std::uint32_t units);
   /// Keeps what MakePlan has made; other plans may go.
-  void KeepPlan(const PlanKey& key, std::shared_ptr<ServedPlan> plan);
+  void KeepPlan(std::shared_ptr<ServedPlan> plan);
   /// The answer to a request of a shape that is not among lagoon.shapes.
   Error OtherShapeError() const;
 

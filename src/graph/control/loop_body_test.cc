@@ -120,17 +120,5 @@ TEST(LoopBody, SaysThatDataDecide) {
   EXPECT_FALSE(ConditionDependsOnData(constant.graph, constant.graph.nodes[0]));
 }
 
-TEST(LoopBody, TheLoopStaysInTheGraph) {
-  UntilLimit model(true);
-  ByteBudget budget(1 << 20);
-  std::size_t inferred = 7;
-  EXPECT_FALSE(InferShapes(model.graph, budget, nullptr, &inferred).has_value());
-  EXPECT_EQ(inferred, 0u);
-  ASSERT_EQ(model.graph.nodes.size(), 1u);
-  Compact(model.graph);
-  const Result<LoopBody> body = BodyOf(model.graph, model.graph.nodes[0]);
-  EXPECT_TRUE(body.has_value());
-}
-
 }  // namespace
 }  // namespace lagoon

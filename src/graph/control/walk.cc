@@ -21,7 +21,7 @@ std::span<const ValueId> Needs(const Node& node) {
 
 }  // namespace
 
-Status GraphWalk::Run(std::size_t* inferred) {
+Status GraphWalk::Run() {
   std::vector<Node> nodes = std::exchange(graph_.nodes, {});
   for (const ValueId output : graph_.outputs) Demand(output);
   DemandUnread(nodes);
@@ -31,26 +31,84 @@ Status GraphWalk::Run(std::size_t* inferred) {
     Node node = std::move(todo_.back());
     todo_.pop_back();
     Node kept = node;
+    missing_ = kNoValue;
     const Status stepped = Step(std::move(node));
-    if (stepped || TakeOpaque(kept, stepped)) continue;
-    if (inferred != nullptr) *inferred = graph_.nodes.size();
-    KeepRest(std::move(kept));
+    if (stepped || Postpone(kept, stepped) || TakeOpaque(kept, stepped)) continue;
     return stepped;
   }
-  if (inferred != nullptr) *inferred = graph_.nodes.size();
+  TakeLaterNodes();
   return CheckOutputs();
 }
 
 bool GraphWalk::TakeOpaque(const Node& node, const Status& status) {
   if (graph_.engine == nullptr || status.error().code != ErrorCode::kUnimplemented) return false;
-  if (missing_ != nullptr && *missing_ != kNoValue) return false;
+  if (missing_ != kNoValue) return false;
   return AppendOpaque(graph_, node, status.error()).has_value();
+}
+
+bool GraphWalk::IsLater(ValueId id) const {
+  if (id == kNoValue) return false;
+  if (Index(id) < is_later_.size() && is_later_[Index(id)]) return true;
+  const Value& value = graph_.value(id);
+  return value.sizes != kNoValue ||
+         std::ranges::any_of(value.elements, [&](ValueId element) { return IsLater(element); });
+}
+
+bool GraphWalk::ReadsLater(const Node& node) const {
+  return later_ != nullptr &&
+         std::ranges::any_of(Needs(node), [&](ValueId id) { return IsLater(id); });
+}
+
+bool GraphWalk::Postpone(Node node, const Status& status) {
+  if (later_ == nullptr) return false;
+  if (!ReadsLater(node) && (missing_ == kNoValue || later_->decides(node, missing_))) return false;
+  if (later_->why) later_->why = status;
+  for (const ValueId output : node.outputs) {
+    if (output == kNoValue) continue;
+    if (is_later_.size() < graph_.values.size()) is_later_.resize(graph_.values.size(), false);
+    is_later_[Index(output)] = true;
+  }
+  waiting_.push_back(std::move(node));
+  return true;
+}
+
+void GraphWalk::TakeLaterNodes() {
+  if (later_ == nullptr) return;
+  std::vector<bool> needed(graph_.values.size(), false);
+  const auto need = [&](ValueId id) {
+    std::vector<ValueId> open{id};
+    while (!open.empty()) {
+      const ValueId next = open.back();
+      open.pop_back();
+      if (next == kNoValue || needed[Index(next)]) continue;
+      needed[Index(next)] = true;
+      const std::vector<ValueId>& elements = graph_.value(next).elements;
+      open.insert(open.end(), elements.begin(), elements.end());
+    }
+  };
+  std::ranges::for_each(graph_.outputs, need);
+  for (auto node = waiting_.rbegin(); node != waiting_.rend(); ++node) {
+    const bool used = std::ranges::any_of(
+        node->outputs, [&](ValueId id) { return id != kNoValue && needed[Index(id)]; });
+    if (!used) continue;
+    std::ranges::for_each(node->inputs, need);
+    later_->nodes.push_back(std::move(*node));
+  }
+  std::ranges::reverse(later_->nodes);
 }
 
 Status GraphWalk::Step(Node node) {
   if (!std::ranges::any_of(node.outputs, [&](ValueId id) { return Demanded(id); })) {
     Wait(std::move(node));
     return {};
+  }
+  // Run() takes it out of the graph.
+  if (ReadsLater(node)) {
+    for (const ValueId input : node.inputs) {
+      const Status actual = CheckDimsAreActual(graph_, input, "the node");
+      if (!actual) return tl::unexpected(OpContext(graph_, node).Named(actual.error()));
+    }
+    return Fail(ErrorCode::kUnimplemented, "reads what a later node computes");
   }
   if (std::vector<Node> awaited = TakeAwaited(node); !awaited.empty()) {
     todo_.push_back(std::move(node));
@@ -61,15 +119,15 @@ Status GraphWalk::Step(Node node) {
   for (const ValueId input : node.inputs) {
     if (input == kNoValue || graph_.value(input).kind == ValueKind::kTensor) continue;
     if (node.op == "Identity") return Replace(node, *FindControlOp("Optional"));
-    return OpContext(graph_, node, missing_)
+    return OpContext(graph_, node, &missing_)
         .Unimplemented(fmt::format("input {} is a sequence or an optional, takes tensors",
                                    Quoted(graph_.value(input).name)));
   }
-  return infer_(std::move(node));
+  return infer_(std::move(node), missing_);
 }
 
 Status GraphWalk::Replace(Node& node, const ControlOp& op) {
-  const OpContext context(graph_, node, missing_);
+  const OpContext context(graph_, node, &missing_);
   if (node.op == op.signature.op) {
     LAGOON_RETURN_IF_ERROR(CheckSignature(context, op.signature));
   }
@@ -86,7 +144,7 @@ Status GraphWalk::Replace(Node& node, const ControlOp& op) {
     return context.Unimplemented(
         fmt::format("attribute {} is a graph, which the op does not take", Quoted(body)));
   }
-  Replacement replacement(graph_, node, missing_, budget_, constants_, unrolled_);
+  Replacement replacement(graph_, node, &missing_, budget_, constants_, unrolled_);
   LAGOON_RETURN_IF_ERROR(op.replace(replacement));
   LAGOON_RETURN_IF_ERROR(replacement.charged());
   for (const ValueId id : replacement.awaited()) Demand(id);
@@ -173,16 +231,6 @@ Status GraphWalk::CheckOutputs() const {
                             Quoted(value.name)));
   }
   return {};
-}
-
-void GraphWalk::KeepRest(Node failed) {
-  for (Node& node : waiting_) {
-    if (!node.outputs.empty()) graph_.nodes.push_back(std::move(node));
-  }
-  graph_.nodes.push_back(std::move(failed));
-  graph_.nodes.insert(graph_.nodes.end(), std::make_move_iterator(todo_.rbegin()),
-                      std::make_move_iterator(todo_.rend()));
-  todo_.clear();
 }
 
 }  // namespace lagoon

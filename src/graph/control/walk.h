@@ -15,25 +15,45 @@
 
 namespace lagoon {
 
+/// Nodes that cannot be inferred before other nodes have run, because shapes depend on the contents
+/// of values.
+struct LaterNodes {
+  /// Whether to fail, instead of taking the node out, because its input `missing` is not constant:
+  /// somebody can give the contents of inputs, or nobody ever can.
+  std::function<bool(const Node&, ValueId missing)> decides;
+  /// As they were, in topological order; without those that no output of the graph needs.
+  std::vector<Node> nodes;
+  /// Why the first node was taken out. Without an error: none was.
+  Status why;
+};
+
 /// Infers the nodes of a graph one after the other, in topological order. A node with bodies, or
 /// one that reads or makes a sequence, is replaced by plain nodes (replacement.h), which come next.
 ///
 /// A node that only branches of an If need waits until a node of the branch that is taken reads
 /// it. So the other branch, and what only that branch reads, is never looked at.
+///
+/// A node whose shape depends on data is taken out of the graph (LaterNodes), and with it all nodes
+/// that read its outputs.
 class GraphWalk {
  public:
-  /// Brings a plain node into normal form, and appends the node to graph.nodes.
-  using Infer = std::function<Status(Node)>;
+  /// Brings a plain node into normal form, and appends the node to graph.nodes. If it fails because
+  /// an input must be constant, sets the value.
+  using Infer = std::function<Status(Node, ValueId& missing)>;
 
-  /// Borrows all. `missing` as for InferShapes; may be null.
-  GraphWalk(Graph& graph, ByteBudget& budget, ValueId* missing, Infer infer)
-      : graph_(graph), budget_(budget), missing_(missing), infer_(std::move(infer)) {}
+  /// Borrows all. `later`: null if all nodes must be inferred.
+  GraphWalk(Graph& graph, ByteBudget& budget, LaterNodes* later, Infer infer)
+      : graph_(graph), budget_(budget), later_(later), infer_(std::move(infer)) {}
 
-  /// Walks all nodes. If it fails, graph.nodes has the inferred nodes and then, as they were, the
-  /// node that failed and all others. `inferred`: null, or gets the number of inferred nodes.
-  Status Run(std::size_t* inferred);
+  /// Walks all nodes. If it fails, graph.nodes has only the inferred nodes.
+  Status Run();
 
  private:
+  bool IsLater(ValueId id) const;
+  bool ReadsLater(const Node& node) const;
+  /// Takes the node out; false if it must be inferred, so that its error counts.
+  bool Postpone(Node node, const Status& status);
+  void TakeLaterNodes();
   Status Step(Node node);
   /// Lets the engine run a node that failed with `status`; false if it cannot, so that the error
   /// counts.
@@ -50,15 +70,17 @@ class GraphWalk {
   /// The waiting nodes that compute what `node` reads, and what these nodes read.
   std::vector<Node> TakeAwaited(const Node& node);
   Status CheckOutputs() const;
-  void KeepRest(Node failed);
 
   Graph& graph_;
   ByteBudget& budget_;
-  ValueId* missing_;
+  LaterNodes* later_;
+  ValueId missing_ = kNoValue;  // of the last node that failed
   Infer infer_;
   std::vector<Node> todo_;      // the next one is the last
   std::vector<bool> demanded_;  // by value
-  std::vector<Node> waiting_;   // in topological order; without outputs: taken
+  /// In topological order: nodes that wait, and nodes that are taken out. Without outputs: done.
+  std::vector<Node> waiting_;
+  std::vector<bool> is_later_;  // by value: a node that is taken out computes it
   std::unordered_map<ValueId, std::size_t> waits_for_;  // index in waiting_, by output
   Unrolled unrolled_;
   BodyConstants constants_;

@@ -10,19 +10,16 @@
 #include "base/text.h"
 #include "graph/budget.h"
 #include "graph/functions/inline_functions.h"
-#include "graph/fuse/normalize_softmax.h"
 #include "graph/graph.h"
-#include "graph/graph_edit.h"
 #include "graph/guard.h"
 #include "graph/import/attributes.h"
+#include "graph/import/graph_model.h"
 #include "graph/import/model_file.h"
 #include "graph/import/proto_index.h"
 #include "graph/import/scope.h"
 #include "graph/import/tensor_import.h"
 #include "graph/import/whole_model.h"
 #include "graph/onnx_model.h"
-#include "graph/opaque/opaque.h"
-#include "graph/ops/infer.h"
 
 namespace lagoon {
 namespace {
@@ -48,11 +45,10 @@ Result<std::int64_t> FindOpset(const onnx::ModelProto& model) {
   return *opset;
 }
 
-/// Reads a file into a graph whose inputs have no sizes yet, and infers shapes for copies of it.
-class Importer final : public OnnxModel {
+/// Reads a file into a graph whose inputs have no sizes yet.
+class Importer final : public GraphModel {
  public:
-  Importer(const std::string& path, const ImportOptions& options)
-      : OnnxModel(options, path), budget_(options.max_bytes) {}
+  Importer(const std::string& path, const ImportOptions& options) : GraphModel(options, path) {}
 
   /// Reads everything that the outputs need. Does not infer shapes.
   Status Read() {
@@ -78,107 +74,12 @@ class Importer final : public OnnxModel {
     return {};
   }
 
-  const std::vector<DeclaredTensor>& inputs() const override { return inputs_; }
-  const std::vector<DeclaredTensor>& outputs() const override { return outputs_; }
-
-  Result<Graph> Import(const GraphInputs& given,
-                       std::vector<std::size_t>* deciding) const override {
-    Result<Graph> graph = WithoutExceptions([&] { return ImportGraph(given, deciding); });
-    if (!graph) return Annotate(path_, std::move(graph).error());
-    return graph;
-  }
-
-  void ReleaseWeights() const override {
-    for (const Value& value : graph_.values) {
-      if (value.constant) value.constant->bytes.Release();
-    }
-  }
-
  private:
   onnx::GraphProto& proto() { return *file_.model->mutable_graph(); }
 
   TensorSource source() {
     std::string folder = std::filesystem::path(path_).parent_path().string();
     return {folder.empty() ? "." : std::move(folder), budget_};
-  }
-
-  Result<Graph> ImportGraph(const GraphInputs& given, std::vector<std::size_t>* deciding) const {
-    LAGOON_RETURN_IF_ERROR(Check(given));
-    Graph graph = graph_;
-    ByteBudget budget = budget_;
-    LAGOON_RETURN_IF_ERROR(SetInputs(graph, given, budget));
-    ValueId missing = kNoValue;
-    if (const Status inferred = InferShapes(graph, budget, &missing); !inferred) {
-      if (deciding != nullptr) AddDeciding(graph, missing, *deciding);
-      return tl::unexpected(Explained(given, inferred.error()));
-    }
-    MergeOpaque(graph);
-    NormalizeSoftmax(graph);
-    Compact(graph);
-    return graph;
-  }
-
-  Status SetInputs(Graph& graph, const GraphInputs& given, ByteBudget& budget) const {
-    std::vector<ValueId> open;
-    for (std::size_t i = 0; i < graph.inputs.size(); ++i) {
-      Value& value = graph.value(graph.inputs[i]);
-      value.dims = given.dims[i];
-      value.shape_known = true;
-      const std::string label = "input " + Quoted(value.name);
-      const Result<std::size_t> bytes = CheckedBytes(value.dims, value.type);
-      if (!bytes) return Annotate(label, bytes.error());
-      LAGOON_RETURN_IF_ERROR(budget.Charge(*bytes, label));
-      const auto contents = given.values.find(i);
-      if (contents == given.values.end()) {
-        open.push_back(graph.inputs[i]);
-      } else {
-        LAGOON_RETURN_IF_ERROR(FixInput(value, contents->second));
-      }
-    }
-    graph.inputs = std::move(open);
-    return {};
-  }
-
-  /// Adds the inputs on which `value` depends, if all of them are small enough to decide a graph.
-  void AddDeciding(const Graph& graph, ValueId value, std::vector<std::size_t>& deciding) const {
-    std::set<ValueId> sources, open{value};
-    std::map<ValueId, const Node*> producers;
-    for (const Node& node : graph.nodes) {
-      for (const ValueId output : node.outputs) producers[output] = &node;
-    }
-    while (!open.empty()) {
-      const ValueId id = open.extract(open.begin()).value();
-      if (id == kNoValue || graph.value(id).constant || !sources.insert(id).second) continue;
-      const auto producer = producers.find(id);
-      if (producer == producers.end()) continue;
-      open.insert(producer->second->inputs.begin(), producer->second->inputs.end());
-    }
-    std::vector<std::size_t> found;
-    for (std::size_t i = 0; i < graph_.inputs.size(); ++i) {
-      if (!sources.contains(graph_.inputs[i])) continue;
-      if (ElementCount(graph.value(graph_.inputs[i]).dims) > kMaxDecidingElements) return;
-      found.push_back(i);
-    }
-    deciding.insert(deciding.end(), found.begin(), found.end());
-  }
-
-  /// `error`, with a note if dims of the same name have different sizes.
-  Error Explained(const GraphInputs& given, Error error) const {
-    std::map<std::string, std::pair<std::int64_t, const DeclaredTensor*>> sizes;
-    for (std::size_t i = 0; i < inputs_.size(); ++i) {
-      for (std::size_t axis = 0; axis < inputs_[i].symbols.size(); ++axis) {
-        const std::string& symbol = inputs_[i].symbols[axis];
-        if (symbol.empty()) continue;
-        const std::int64_t size = given.dims[i][axis];
-        const auto [first, is_new] = sizes.emplace(symbol, std::pair(size, &inputs_[i]));
-        if (is_new || first->second.first == size) continue;
-        error.message += fmt::format(
-            " (dimension {} is {} in input {} and {} in input {})", Quoted(symbol),
-            first->second.first, Quoted(first->second.second->name), size, Quoted(inputs_[i].name));
-        return error;
-      }
-    }
-    return error;
   }
 
   Status CheckProto() {
@@ -249,16 +150,6 @@ class Importer final : public OnnxModel {
     value.shape_known = true;
     LAGOON_RETURN_IF_ERROR(budget_.Charge(constant.bytes.size(), "input " + Quoted(value.name)));
     return FixInput(value, constant);
-  }
-
-  static Status FixInput(Value& value, const Constant& constant) {
-    if (constant.type != value.type || constant.dims != value.dims) {
-      return Invalid(fmt::format("input {} is {} {}; it is to be fixed to {} {}",
-                                 Quoted(value.name), OipName(value.type), ToString(value.dims),
-                                 OipName(constant.type), ToString(constant.dims)));
-    }
-    value.constant = constant;
-    return {};
   }
 
   Status CheckFixedInputs(const Scope& scope) const {
@@ -376,6 +267,7 @@ class Importer final : public OnnxModel {
       if (!outputs.insert(id).second) {
         return Invalid(fmt::format("output {} is named twice", Quoted(output.name())));
       }
+      output_numbers_.push_back(graph_.outputs.size());
       graph_.outputs.push_back(id);
       Result<DeclaredTensor> declared = Declared(output);
       if (!declared) return Annotate("output " + Quoted(output.name()), declared.error());
@@ -386,9 +278,6 @@ class Importer final : public OnnxModel {
 
   ModelFile file_;                               // empty after Read
   std::map<std::string, std::int64_t> domains_;  // their versions
-  ByteBudget budget_;
-  std::vector<DeclaredTensor> inputs_, outputs_;
-  Graph graph_;
 };
 
 }  // namespace

@@ -6,6 +6,7 @@
 
 #include "base/text.h"
 #include "graph/guard.h"
+#include "graph/ops/infer.h"
 
 namespace lagoon {
 namespace {
@@ -126,31 +127,46 @@ Status OnnxModel::Check(const GraphInputs& given) const {
   return {};
 }
 
-Result<Graph> OnnxModel::ImportWhole(const GraphInputs& /*inputs*/, const Error& why) const {
+Result<ModelPart> OnnxModel::ImportWhole(const GraphInputs& /*inputs*/, const Error& why) const {
   return tl::unexpected(why);
 }
 
-Result<Graph> OnnxModel::Instantiate(const GraphInputs& inputs,
-                                     std::vector<std::size_t>* deciding) const {
-  LAGOON_ASSIGN_OR_RETURN(Graph graph, Import(inputs, deciding));
-  const auto finish = [&]() -> Result<Graph> {
-    LAGOON_RETURN_IF_ERROR(FoldConstants(graph, options_));
-    LAGOON_RETURN_IF_ERROR(FuseOps(graph, options_));
-    return std::move(graph);
+Result<ModelPart> OnnxModel::Instantiate(const GraphInputs& inputs,
+                                         std::vector<std::size_t>* deciding) const {
+  LAGOON_ASSIGN_OR_RETURN(ModelPart part, Import(inputs, deciding));
+  const auto finish = [&]() -> Result<ModelPart> {
+    LAGOON_RETURN_IF_ERROR(FoldConstants(part.graph, options_));
+    LAGOON_RETURN_IF_ERROR(FuseOps(part.graph, options_));
+    return std::move(part);
   };
-  Result<Graph> finished = finish();
+  Result<ModelPart> finished = finish();
   if (!finished) return Annotate(path_, std::move(finished).error());
   return finished;
 }
 
+namespace {
+
+/// The graph of a model that has one part.
+Result<Graph> WholeGraph(const std::string& path, Result<ModelPart> part) {
+  if (!part) return tl::unexpected(std::move(part).error());
+  if (part->links.next) return Annotate(path, part->links.next->why);
+  for (const ValueId output : part->graph.outputs) {
+    const Status actual = CheckDimsAreActual(part->graph, output, "an output of the graph");
+    if (!actual) return Annotate(path, actual.error());
+  }
+  return std::move(part->graph);
+}
+
+}  // namespace
+
 Result<Graph> ImportOnnx(const std::string& path, const ImportOptions& options) {
   LAGOON_ASSIGN_OR_RETURN(const auto model, OnnxModel::Read(path, options));
-  return model->Import(model->DefaultInputs());
+  return WholeGraph(path, model->Import(model->DefaultInputs()));
 }
 
 Result<Graph> LoadGraph(const std::string& path, const ImportOptions& options) {
   LAGOON_ASSIGN_OR_RETURN(const auto model, OnnxModel::Read(path, options));
-  return model->Instantiate(model->DefaultInputs());
+  return WholeGraph(path, model->Instantiate(model->DefaultInputs()));
 }
 
 }  // namespace lagoon

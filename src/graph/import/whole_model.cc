@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <numeric>
 #include <utility>
 #include <vector>
 
@@ -49,24 +50,35 @@ class WholeModel final : public OnnxModel {
     return inner_ == nullptr ? outputs_ : inner_->outputs();
   }
 
-  Result<Graph> Import(const GraphInputs& given,
-                       std::vector<std::size_t>* deciding) const override {
+  Result<ModelPart> Import(const GraphInputs& given,
+                           std::vector<std::size_t>* deciding) const override {
     if (inner_ == nullptr) return ImportWhole(given, why_);
     const std::size_t decided = deciding == nullptr ? 0 : deciding->size();
-    Result<Graph> graph = inner_->Import(given, deciding);
-    if (graph || graph.error().code != ErrorCode::kUnimplemented) return graph;
-    if (deciding != nullptr && deciding->size() > decided) return graph;
-    return ImportWhole(given, graph.error());
+    Result<ModelPart> part = inner_->Import(given, deciding);
+    if (part || part.error().code != ErrorCode::kUnimplemented) return part;
+    if (deciding != nullptr && deciding->size() > decided) return part;
+    return ImportWhole(given, part.error());
   }
 
-  Result<Graph> ImportWhole(const GraphInputs& given, const Error& why) const override {
+  Result<ModelPart> ImportWhole(const GraphInputs& given, const Error& why) const override {
     LAGOON_RETURN_IF_ERROR(Check(given));
     Result<Graph> graph = MakeGraph(given, why);
-    if (graph) return graph;
+    if (graph) {
+      ModelPart part;
+      part.links.results.resize(graph->outputs.size());
+      std::iota(part.links.results.begin(), part.links.results.end(), std::size_t{0});
+      part.links.sizes.resize(graph->outputs.size());
+      part.graph = *std::move(graph);
+      return part;
+    }
     Error both = why;
     both.message += fmt::format("; {} cannot run the model either: {}", options_.engine->name(),
                                 graph.error().message);
     return tl::unexpected(std::move(both));
+  }
+
+  std::size_t bytes() const override {
+    return inner_ == nullptr ? sizeof(WholeModel) : inner_->bytes();
   }
 
   void ReleaseWeights() const override {

@@ -8,7 +8,6 @@
 #include <utility>
 
 #include "base/text.h"
-#include "graph/control/walk.h"
 #include "graph/expand/expand.h"
 #include "graph/fold/evaluate.h"
 #include "graph/import/attributes.h"
@@ -235,17 +234,6 @@ std::string WayOut(const Graph& graph, ValueId id) {
   return {};
 }
 
-// Plans have fixed shapes, so no node of the same plan can read a value whose actual dims the
-// device computes. (Such a value needs a second plan, compiled when the host knows the dims.)
-Status CheckDimsAreActual(const Graph& graph, ValueId id, std::string_view reader) {
-  if (id == kNoValue || graph.value(id).sizes == kNoValue) return {};
-  return Fail(ErrorCode::kUnimplemented,
-              fmt::format("{} reads {}, whose shape depends on data: at most {}, known only at run "
-                          "time; this is not supported{}",
-                          reader, Quoted(graph.value(id).name), ToString(graph.value(id).dims),
-                          WayOut(graph, id)));
-}
-
 tl::unexpected<Error> NameDomain(const Node& node, Error error) {
   if (node.domain == "com.microsoft.nchwc") {
     error.message +=
@@ -307,6 +295,15 @@ Status InferNode(Graph& graph, Node node, ByteBudget& budget, ValueId* missing) 
 
 }  // namespace
 
+Status CheckDimsAreActual(const Graph& graph, ValueId id, std::string_view reader) {
+  if (id == kNoValue || graph.value(id).sizes == kNoValue) return {};
+  return Fail(ErrorCode::kUnimplemented,
+              fmt::format("{} reads {}, whose shape depends on data: at most {}, known only at run "
+                          "time{}",
+                          reader, Quoted(graph.value(id).name), ToString(graph.value(id).dims),
+                          WayOut(graph, id)));
+}
+
 Result<bool> EvaluateIfConstant(Graph& graph, Node& node, ByteBudget& budget) {
   if (node.opaque != nullptr) return false;
   const OpContext context(graph, node);
@@ -323,22 +320,12 @@ Result<bool> EvaluateIfConstant(Graph& graph, Node& node, ByteBudget& budget) {
   return false;
 }
 
-std::vector<ValueId> MissingHostInputs(const Graph& graph, const Node& node) {
-  const OpSpec* spec = FindOp(node.op);
-  std::vector<ValueId> missing;
-  for (std::size_t i = 0; spec != nullptr && i < node.inputs.size(); ++i) {
-    const ValueId input = node.inputs[i];
-    const bool wanted =
-        spec->run_time == RunTime::kNever || (i < 8 && (spec->host_inputs >> i & 1) != 0);
-    if (!wanted || input == kNoValue || graph.value(input).constant) continue;
-    if (std::find(missing.begin(), missing.end(), input) == missing.end()) missing.push_back(input);
-  }
-  return missing;
-}
-
-Status InferShapes(Graph& graph, ByteBudget& budget, ValueId* missing, std::size_t* inferred) {
-  const auto infer = [&](Node node) { return InferNode(graph, std::move(node), budget, missing); };
-  LAGOON_RETURN_IF_ERROR(GraphWalk(graph, budget, missing, infer).Run(inferred));
+Status InferShapes(Graph& graph, ByteBudget& budget, LaterNodes* later) {
+  const auto infer = [&](Node node, ValueId& missing) {
+    return InferNode(graph, std::move(node), budget, &missing);
+  };
+  LAGOON_RETURN_IF_ERROR(GraphWalk(graph, budget, later, infer).Run());
+  if (later != nullptr) return {};
   for (const ValueId output : graph.outputs) {
     LAGOON_RETURN_IF_ERROR(CheckDimsAreActual(graph, output, "an output of the graph"));
   }

@@ -201,25 +201,5 @@ TEST(Capacity, NoNodeAndNoOutputMayReadIt) {
   EXPECT_NE(node.find("'m'"), std::string::npos) << node;
 }
 
-TEST(HostInputs, AreThoseThatTheRuleMustKnow) {
-  NodeGraph reshape("Reshape");
-  reshape.Input(DataType::kFloat32, {2, 3}).Input(DataType::kInt64, {1});
-  EXPECT_EQ(MissingHostInputs(reshape.graph(), reshape.node()),
-            std::vector<ValueId>{reshape.node().inputs[1]});
-  NodeGraph known("Reshape");
-  known.Input(DataType::kFloat32, {2, 3}).Known({6});
-  EXPECT_TRUE(MissingHostInputs(known.graph(), known.node()).empty());
-  NodeGraph range("Range");
-  range.Input(DataType::kInt64, {}).Input(DataType::kInt64, {}).Known({1});
-  EXPECT_EQ(MissingHostInputs(range.graph(), range.node()).size(), 2U);
-  NodeGraph resize("Resize");
-  resize.Input(DataType::kFloat32, {1, 1, 2, 2}).Left().Left().Input(DataType::kInt64, {4});
-  EXPECT_EQ(MissingHostInputs(resize.graph(), resize.node()),
-            std::vector<ValueId>{resize.node().inputs[3]});
-  NodeGraph add("Add");
-  add.Input(DataType::kInt64, {1}).Input(DataType::kInt64, {1});
-  EXPECT_TRUE(MissingHostInputs(add.graph(), add.node()).empty());
-}
-
 }  // namespace
 }  // namespace lagoon
