@@ -73,8 +73,8 @@ Result<CompiledPart> ModelCompiler::CompilePart(const OnnxModel& part, const Gra
                                                 std::vector<std::size_t>* deciding) {
   Result<ModelPart> instance = part.Instantiate(inputs, deciding);
   if (!instance) {
-    if (instance.error().code == ErrorCode::kUnimplemented &&
-        options_.import.engine == nullptr && options_.kernels == nullptr) {
+    if (instance.error().code == ErrorCode::kUnimplemented && options_.import.engine == nullptr &&
+        options_.kernels == nullptr) {
       instance.error().message += fmt::format("; {}", kHowToGetEngine);
     }
     return Annotate(fmt::format("model '{}'", options_.model), std::move(instance).error());
