@@ -26,6 +26,7 @@ struct InferWords {
   Normalization normalization = Normalization::kUnit;
   DeviceChoice device;
   Precision precision = Precision::kFp32;
+  std::string engine;
   RequestWords requests;
 };
 
@@ -116,8 +117,9 @@ void WriteOutputs(const std::vector<BoundRequest::Output>& outputs, const std::s
 
 void RunInfer(const InferWords& words) {
   const ComputeDevice on = Open(words.device);
-  const std::unique_ptr<ModelCompiler> compiler =
-      ReadModel(words.model, on, {.precision = words.precision, .constants = ReadConstants(words)});
+  const std::unique_ptr<ModelCompiler> compiler = ReadModel(
+      words.model, on,
+      {.precision = words.precision, .constants = ReadConstants(words), .engine = words.engine});
   if (!words.requests.folder.empty()) return RunRequests(words.requests, *compiler, *on.device);
   const std::vector<Constant> inputs = ReadInputs(compiler->model(), words);
   Result<BoundRequest> request = BoundRequest::Bind(*compiler, *on.device, inputs);
@@ -161,6 +163,7 @@ void AddInfer(CLI::App& app) {
   command->add_option("--revocations", words->requests.revocations,
                       "With --requests: revokes each request so often at random moments, and "
                       "compares the bits of its outputs");
+  AddEngine(*command, words->engine);
   AddPrecision(*command, words->precision);
   AddDevice(*command, words->device);
   command->callback([words] { RunInfer(*words); });

@@ -114,4 +114,15 @@ Status BoundRequest::Run(const RunOptions& options) {
   return {};
 }
 
+std::set<std::string> BoundRequest::opaque() const {
+  std::set<std::string> ops;
+  for (const std::unique_ptr<Part>& part : parts_) {
+    for (const std::uint32_t index : part->loaded->plan.opaque) {
+      const std::vector<std::string>& inside = part->loaded->plan.ops[index].opaque->ops();
+      ops.insert(inside.begin(), inside.end());
+    }
+  }
+  return ops;
+}
+
 }  // namespace lagoon

@@ -37,6 +37,8 @@ class BoundRequest {
   /// By output of the model. Valid until the next run.
   const std::vector<Output>& outputs() const { return outputs_; }
   std::size_t parts() const { return parts_.size(); }
+  /// The ops that an engine runs.
+  std::set<std::string> opaque() const;
   /// Time that compiling took, of all parts.
   Nanoseconds compile_time() const { return compile_time_; }
 

@@ -117,7 +117,8 @@ Result<Json> RunRequest(const fs::path& folder, const RequestWords& words, Model
                           ReadRequest(compiler.model(), folder));
   LAGOON_ASSIGN_OR_RETURN(BoundRequest request, BoundRequest::Bind(compiler, device, inputs));
   Json line = {{"new_shape_ms", static_cast<double>(request.compile_time().count()) / 1e6},
-               {"parts", request.parts()}};
+               {"parts", request.parts()},
+               {"opaque", request.opaque()}};
   LAGOON_RETURN_IF_ERROR(request.Run());
   WriteOutputs(request, folder / "outputs");
   LAGOON_ASSIGN_OR_RETURN(line["latency_ms"], Measure(request, words.seconds));

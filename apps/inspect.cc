@@ -120,6 +120,7 @@ void AddInspect(CLI::App& app) {
   command->add_flag("--in-place", words->compile.in_place,
                     "Let outputs replace inputs in memory where that is possible");
   AddShapes(*command, words->compile);
+  AddEngine(*command, words->compile.engine);
   AddPrecision(*command, words->compile.precision);
   AddDevice(*command, words->device);
   command->callback(

@@ -8,6 +8,7 @@
 
 #include "apps/command.h"
 #include "apps/version.h"
+#include "engine/engine_host.h"
 #include "program/compile.h"
 
 namespace lagoon {
@@ -96,6 +97,13 @@ CLI::Option* AddPrecision(CLI::App& command, Precision& precision) {
       ->default_str("fp32");
 }
 
+void AddEngine(CLI::App& command, std::string& engine) {
+  command.add_option("--engine", engine,
+                     "ONNX Runtime's library (libonnxruntime.so), which runs the ops that Lagoon "
+                     "does not have; none: refuse them (default: the library in .venv, if there is "
+                     "one)");
+}
+
 void AddShapes(CLI::App& command, CompileWords& words) {
   command.add_option("--shape", words.shapes,
                      "NAME=1x3x640x640: the shape of an input whose sizes the model leaves open");
@@ -112,6 +120,9 @@ std::unique_ptr<ModelCompiler> ReadModel(const std::string& model, const Compute
   options.precision = words.precision;
   options.kernels = on.kernels.get();
   options.import.inputs = words.constants;
+  auto engine = ChooseEngine(words.engine);
+  if (!engine) Die(engine.error().message);
+  options.import.engine = *std::move(engine);
   options.model = ModelName(model);
   auto compiler = ModelCompiler::Read(FindModelFile(model), *on.device, options);
   if (!compiler) Die(compiler.error().message);

@@ -47,10 +47,14 @@ struct CompileWords {
   std::map<std::string, Constant> constants = {};  // inputs that are fixed when the model is loaded
   std::int64_t batch = 0;                          // 0: not said
   std::vector<std::string> shapes = {};            // NAME=AxBxC, for inputs with open dims
+  std::string engine = {};                         // ChooseEngine()
 };
 
 /// Adds --shape and --batch.
 void AddShapes(CLI::App& command, CompileWords& words);
+
+/// Adds --engine.
+void AddEngine(CLI::App& command, std::string& engine);
 
 /// Adds --precision.
 CLI::Option* AddPrecision(CLI::App& command, Precision& precision);

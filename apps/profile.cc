@@ -134,6 +134,7 @@ void AddProfile(CLI::App& app) {
   command->add_flag("--force", words->force, "Measure even if there is a profile");
   command->add_option("--shape", words->compile.shapes,
                       "NAME=1x3x640x640: the shape of an input whose sizes the model leaves open");
+  AddEngine(*command, words->compile.engine);
   AddPrecision(*command, words->compile.precision);
   AddDevice(*command, words->device);
   command->callback([words] { RunProfile(*words); });

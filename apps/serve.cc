@@ -166,6 +166,7 @@ void AddServe(CLI::App& app) {
                    "Repository: DIR/<model>/<version>/model.onnx")
       ->required();
   AddDevice(*command, words->core.device);
+  AddEngine(*command, words->core.engine);
   command
       ->add_option("--scheduler", words->core.scheduler,
                    "How models share the device: see docs/guide/schedulers.md")

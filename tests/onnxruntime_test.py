@@ -97,8 +97,8 @@ def test_external_data_is_read(lagoon, tmp_path):
 def expect_refusal(lagoon, model, tmp_path, *words):
     """Checks that `lagoon infer` fails cleanly, with all `words` in its message."""
     np.save(tmp_path / "x.npy", np.zeros((4, 4, 3, 3), np.float32))
-    result = lagoon.run("infer", model, "--input", f"x={tmp_path / 'x.npy'}", "--output-dir",
-                        tmp_path / "out")
+    result = lagoon.run("infer", model, "--engine", "none", "--input", f"x={tmp_path / 'x.npy'}",
+                        "--output-dir", tmp_path / "out")
     assert result.returncode == 1, f"exit {result.returncode}\n{result.stderr}"
     # The message names the file, or the model, which has the name of its folder.
     assert model.name in result.stderr or f"'{model.parent.name}'" in result.stderr
@@ -172,8 +172,8 @@ def test_damaged_model_never_crashes(lagoon, seed, tmp_path):
     model = tmp_path / "damaged.onnx"
     model.write_bytes(data.tobytes())
     np.save(tmp_path / "x.npy", np.zeros((1, 1, 8, 8), np.float32))
-    result = lagoon.run("infer", model, "--input", f"image={tmp_path / 'x.npy'}", "--output-dir",
-                        tmp_path)
+    result = lagoon.run("infer", model, "--engine", "none", "--input", f"image={tmp_path / 'x.npy'}",
+                        "--output-dir", tmp_path)
     assert result.returncode in (0, 1), f"exit {result.returncode}\n{result.stderr}"
     assert result.returncode == 0 or result.stderr.strip()
 

@@ -59,17 +59,19 @@ FOLDERS = {
     "kernels/cuda": f"base device/cuda/driver plan kernels {SPECS} kernels/cuda/make {HOST_BODIES}",
     "kernels/cuda/bodies": "device/cuda/gpu kernels/image_window.h kernels/elementwise/unary_functions.h plan/elementwise_list.h",
     "kernels/cuda/make": f"base plan {KERNEL} {SPECS} kernels/cuda/kernel.h {HOST_BODIES}",
-    "graph": "base plan",
-    "graph/import": "base plan graph graph/functions graph/ops graph/fuse/normalize_softmax.h",
+    "engine": "base device/block.h plan",
+    "graph": "base engine plan",
+    "graph/opaque": "base engine graph graph/import/tensor_import.h plan",
+    "graph/import": "base engine plan graph graph/functions graph/opaque graph/ops graph/fuse/normalize_softmax.h",
     "graph/functions": "base graph",
     "graph/ops": "base plan graph graph/control/walk.h graph/expand/expand.h graph/import/attributes.h graph/import/tensor_import.h "
                  "graph/fold/evaluate.h",
     "graph/expand": "base plan graph graph/ops graph/import/tensor_import.h",
-    "graph/control": "base plan graph graph/ops",
+    "graph/control": "base plan graph graph/opaque graph/ops",
     "graph/fold": "base plan graph graph/ops",
     "graph/fuse": "base plan graph graph/ops",
-    "program": "base device device/cpu device/cuda plan graph kernels kernels/cuda program/lower program/link",
-    "program/lower": "base plan graph graph/ops/einsum.h kernels kernels/conv kernels/sequence",
+    "program": "base engine device device/cpu device/cuda plan graph kernels kernels/cuda program/lower program/link",
+    "program/lower": "base engine plan graph graph/opaque graph/ops/einsum.h kernels kernels/conv kernels/sequence",
     "program/link": "base device plan graph program/lower",
     "program/profile": "base device plan kernels/cpu_level.h program program/link",
     "program/idempotence": "base plan",
@@ -77,7 +79,7 @@ FOLDERS = {
     "sched/programs": "base device plan sched",
     "policies": "base sched",
     "trace": "base device sched",
-    "serving": "base device plan program program/profile sched sched/programs policies trace serving/config",
+    "serving": "base device engine plan program program/profile sched sched/programs policies trace serving/config",
     "serving/config": "base plan sched",
     "server": "base plan sched serving serving/config server/http server/grpc/grpc_edge.h",
     "server/http": f"base plan serving {EDGE}",
@@ -91,7 +93,7 @@ FOLDERS = {
     "bench/papers": "base device policies bench/measure bench/report bench/sim",
     "bench/gpu": f"base device device/cuda device/cuda/driver {HOST_CUDA} device/cuda/gpu/entry.cuh plan program kernels/cuda "
                  "bench/client bench/measure bench/report",
-    "apps": "base device device/host device/cuda/driver device/sim plan kernels/cpu_level.h graph graph/import program "
+    "apps": "base engine device device/host device/cuda/driver device/sim plan kernels/cpu_level.h graph graph/import program "
             "program/idempotence program/profile policies trace serving server bench/client bench/gpu bench/live "
             "bench/papers bench/report bench/sim",
 }

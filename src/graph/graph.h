@@ -100,6 +100,8 @@ struct Fused {
 };
 
 struct Graph;
+struct OpaqueGraph;  // graph/opaque/opaque.h
+class EngineHost;    // engine/engine_host.h
 
 struct Node {
   std::string name;  // never empty: the importer names nameless nodes "Conv_12"
@@ -117,6 +119,10 @@ struct Node {
   /// The opset in which the node is written; 0: the graph's. Nodes of a function and of an
   /// expansion may have another opset than the rest of the graph.
   std::int64_t opset = 0;
+  /// The version of `domain` that the file imports; 0: unknown.
+  std::int64_t domain_version = 0;
+  /// Set if an engine computes the node; `op` is then kOpaqueOp.
+  std::shared_ptr<const OpaqueGraph> opaque = {};
 
   /// If, Loop, Scan and SequenceMap have graphs as attributes. InferShapes replaces such a node by
   /// the nodes of its bodies (graph/control). The inputs of a body are its formal inputs and then
@@ -150,6 +156,8 @@ struct Graph {
   std::vector<Node> nodes;       // topological order
   std::vector<ValueId> inputs;   // without initialisers
   std::vector<ValueId> outputs;  // distinct
+  /// Runs the nodes that Lagoon has no kernels for (graph/opaque); null: such nodes are refused.
+  std::shared_ptr<EngineHost> engine = {};
 
   std::int64_t OpsetOf(const Node& node) const { return node.opset == 0 ? opset : node.opset; }
   Value& value(ValueId id) { return values[static_cast<std::size_t>(id)]; }
@@ -177,6 +185,8 @@ struct ImportOptions {
   /// Limit for the sum of all constants and all activations; a larger model is refused before
   /// memory is allocated.
   std::size_t max_bytes = std::size_t{8} << 30;
+  /// Runs what Lagoon does not; null: that is refused.
+  std::shared_ptr<EngineHost> engine = {};
 };
 
 /// Reads an ONNX file (external data beside it), checks it, infers all shapes and evaluates the

@@ -110,6 +110,9 @@ class OnnxModel {
   /// given and may decide (kMaxDecidingElements), fails and adds their numbers to `deciding`.
   virtual Result<ModelPart> Import(const GraphInputs& inputs,
                                    std::vector<std::size_t>* deciding = nullptr) const = 0;
+  /// The whole model as one node that the engine runs (ImportOptions::engine). Fails with `why`,
+  /// for which Lagoon cannot run the model itself, if the engine cannot either.
+  virtual Result<ModelPart> ImportWhole(const GraphInputs& inputs, const Error& why) const;
   /// The graph that lowering takes: Import, FoldConstants, FuseOps.
   Result<ModelPart> Instantiate(const GraphInputs& inputs,
                                 std::vector<std::size_t>* deciding = nullptr) const;

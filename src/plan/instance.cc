@@ -185,6 +185,16 @@ Copy Instance::OutputCopy(std::size_t output, void* host) {
   return copy;
 }
 
+std::shared_ptr<const Error> Instance::Failure() const {
+  for (const std::uint32_t index : plan().opaque) {
+    const PlanOp& op = plan().ops[index];
+    std::int64_t status = 0;
+    std::memcpy(&status, present_.base + op.status, sizeof(status));
+    if (status != 0) return op.opaque->error();
+  }
+  return nullptr;
+}
+
 void Instance::Touch() {
   if (arena_ != nullptr) Write(*device_, arena_->memory);
 }

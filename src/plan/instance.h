@@ -90,6 +90,10 @@ class Instance {
   Copy OutputCopy(std::size_t output, void* host);
   std::byte* arena(const ByteRange& range) const { return present_.base + range.offset; }
 
+  /// Why the outputs of the last job are not valid: an engine failed. Null if they are. Only after
+  /// the last op is complete, and before Reset().
+  std::shared_ptr<const Error> Failure() const;
+
   /// Writes the whole arena, so that the system provides all its memory before the next job. Does
   /// nothing if the host cannot reach the arena, or does not own it. Only between jobs.
   void Touch();

@@ -10,6 +10,7 @@
 
 #include "base/time.h"
 #include "device/device.h"
+#include "plan/opaque.h"
 #include "plan/tensor.h"
 
 namespace lagoon {
@@ -71,6 +72,10 @@ struct PlanOp {
   bool in_place = false;        // writes exactly the bytes of one of its reads: not idempotent
   OpCost cost;
   double flops = 0;  // multiply and add count as two
+  /// Set if an engine computes the op. The op then writes an INT64 at `status`: 0 if its outputs
+  /// are valid, else OpaqueOp::error() says why not.
+  std::shared_ptr<const OpaqueOp> opaque;
+  std::size_t status = 0;  // offset in the arena
 };
 
 /// A graph input or output and its place in the arena.
@@ -91,6 +96,7 @@ struct Plan {
   std::string model;
   std::int64_t batch = 1;  // number of rows, for statistics: the first dim of the inputs
   std::vector<PlanOp> ops;
+  std::vector<std::uint32_t> opaque;  // the ops that an engine computes
   std::vector<PlanTensor> inputs;
   std::vector<PlanTensor> outputs;
   std::size_t arena_bytes = 0;

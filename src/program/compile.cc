@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "base/heap.h"
+#include "engine/engine_host.h"
 #include "graph/guard.h"
 #include "kernels/cpu_kernels.h"
 #include "program/link/check_plan.h"
@@ -60,6 +61,7 @@ Result<std::shared_ptr<LoadedPlan>> CompileWith(Graph graph, WeightStore& store,
 Result<std::unique_ptr<ModelCompiler>> ModelCompiler::Read(const std::string& path, Device& device,
                                                            CompileOptions options) {
   LAGOON_RETURN_IF_ERROR(CheckPrecision(options));
+  if (options.kernels != nullptr) options.import.engine = nullptr;  // engines compute on the CPU
   auto model = OnnxModel::Read(path, options.import);
   if (!model) return Annotate(fmt::format("model '{}'", options.model), std::move(model).error());
   options.many_shapes = options.many_shapes && (*model)->open();
@@ -71,10 +73,19 @@ Result<CompiledPart> ModelCompiler::CompilePart(const OnnxModel& part, const Gra
                                                 std::vector<std::size_t>* deciding) {
   Result<ModelPart> instance = part.Instantiate(inputs, deciding);
   if (!instance) {
+    if (instance.error().code == ErrorCode::kUnimplemented && options_.import.engine == nullptr &&
+        options_.kernels == nullptr) {
+      instance.error().message += fmt::format("; {}", kHowToGetEngine);
+    }
     return Annotate(fmt::format("model '{}'", options_.model), std::move(instance).error());
   }
   CompiledPart compiled;
   auto loaded = CompileWith(std::move(instance->graph), weights_, device_, options_);
+  if (!loaded && loaded.error().code == ErrorCode::kUnimplemented) {
+    // A node without a kernel.
+    LAGOON_ASSIGN_OR_RETURN(instance, part.ImportWhole(inputs, loaded.error()));
+    loaded = CompileWith(std::move(instance->graph), weights_, device_, options_);
+  }
   part.ReleaseWeights();
   if (instance->links.next) instance->links.next->model->ReleaseWeights();
   if (!loaded) return tl::unexpected(std::move(loaded).error());

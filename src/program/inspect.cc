@@ -37,16 +37,22 @@ json ToJson(const std::vector<PlanTensor>& tensors) {
 }
 
 json ToJson(const PlanOp& op) {
-  return {{"name", op.name},
-          {"kernel", op.kernel_name},
-          {"blocks", op.blocks},
-          {"flops", op.flops},
-          {"kernel_us", ToMicroseconds(op.cost.kernel)},
-          {"block_us", ToMicroseconds(op.cost.block)},
-          {"scratch_bytes", op.scratch_bytes},
-          {"deps", op.deps},
-          {"reads", ToJson(op.reads)},
-          {"writes", ToJson(op.writes)}};
+  json kernel = {{"name", op.name},
+                 {"kernel", op.kernel_name},
+                 {"blocks", op.blocks},
+                 {"flops", op.flops},
+                 {"kernel_us", ToMicroseconds(op.cost.kernel)},
+                 {"block_us", ToMicroseconds(op.cost.block)},
+                 {"scratch_bytes", op.scratch_bytes},
+                 {"deps", op.deps},
+                 {"reads", ToJson(op.reads)},
+                 {"writes", ToJson(op.writes)}};
+  if (op.opaque != nullptr) {
+    kernel["opaque"] = {{"ops", op.opaque->ops()},
+                        {"why", op.opaque->why()},
+                        {"longest_us", ToMicroseconds(op.opaque->longest())}};
+  }
+  return kernel;
 }
 
 double TotalFlops(const Plan& plan) {
@@ -101,6 +107,10 @@ std::string InspectText(const LoadedPlan& loaded) {
                         op.kernel_name, op.blocks, op.flops / 1e6, ToMicroseconds(op.cost.kernel),
                         ToMicroseconds(op.cost.block), fmt::format("{}", fmt::join(op.deps, ",")),
                         op.name);
+    if (op.opaque != nullptr) {
+      text += fmt::format("       engine: {}; cannot be interrupted, longest run {:.1f} us\n",
+                          fmt::join(op.opaque->ops(), ", "), ToMicroseconds(op.opaque->longest()));
+    }
     text += fmt::format("       reads {}\n       writes {}\n", Ranges(op.reads), Ranges(op.writes));
   }
   text += "\nbuffers\n";

@@ -31,6 +31,9 @@ class Run {
       LAGOON_RETURN_IF_ERROR(SubmitAll(steps));
       LAGOON_RETURN_IF_ERROR(TakeEvents());
     }
+    if (const std::shared_ptr<const Error> failure = instance_.Failure()) {
+      return Annotate(fmt::format("model '{}'", plan().model), *failure);
+    }
     return {};
   }
 

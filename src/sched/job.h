@@ -40,7 +40,8 @@ struct JobResult {
   std::uint32_t revocations = 0;  // how often its running or queued work was revoked
   /// Blocks that were done before a revocation and did not run again.
   std::uint64_t resumed_blocks = 0;
-  /// kFailed: the reason, unless the device was lost. Set only by a ProgramHost.
+  /// kFailed: the reason, unless the device was lost. Set by a ProgramHost, and where an engine
+  /// failed (Instance::Failure).
   std::shared_ptr<const Error> error;
 };
 

@@ -75,7 +75,8 @@ void Mechanism::OnRetired(const DeviceEvent& event, FinishedJobs& finished) {
     Finish(job, job.result.outcome, finished);
   } else if (job.first_incomplete == job.instance->plan().ops.size() &&
              job.next_output == job.outputs.size() && job.outputs_left == 0) {
-    Finish(job, Outcome::kDone, finished);
+    job.result.error = job.instance->Failure();
+    Finish(job, job.result.error == nullptr ? Outcome::kDone : Outcome::kFailed, finished);
   }
 }
 

@@ -63,6 +63,9 @@ constexpr Row kRows[] = {
      MetricType::Counter, Count<&M::resumed_blocks>},
     {"lagoon_deadline_misses_total", "Requests that expired or ended after their deadline",
      MetricType::Counter, Count<&M::deadline_misses>},
+    {"lagoon_opaque_us_max",
+     "Longest run of a kernel that an engine computes, which cannot be interrupted; 0: none",
+     MetricType::Gauge, [](const M& m) { return ToMicroseconds(m.opaque_max); }},
     {"lagoon_requests_superseded_total", "Requests replaced by a newer one of their queue",
      MetricType::Counter, Count<&M::superseded>},
 };

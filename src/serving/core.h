@@ -104,6 +104,7 @@ struct ModelStatistics {
   std::uint64_t revocations = 0;
   std::uint64_t resumed_blocks = 0;
   std::uint64_t pending = 0;  // requests that wait now
+  Nanoseconds opaque_max{0};  // the longest run of a kernel of an engine; 0: there is none
 };
 
 struct ModelMetadata {
@@ -144,6 +145,7 @@ struct CoreOptions {
   std::string repository;  // Triton's layout
   std::string scheduler = "reset";
   DeviceChoice device;
+  std::string engine;  // ChooseEngine()
   ProfileOptions profile;
   ReopenPauses reopen;
   TraceRecorder* trace = nullptr;  // records all requests; outlives the core; null: no trace

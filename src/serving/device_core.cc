@@ -27,9 +27,11 @@ Result<std::unique_ptr<DeviceCore>> DeviceCore::Open(const CoreOptions& options,
                                                      std::function<void()> on_lost) {
   LAGOON_ASSIGN_OR_RETURN(Scheduler scheduler, MakeScheduler(options.scheduler));
   LAGOON_ASSIGN_OR_RETURN(ComputeDevice device, OpenDevice(options.device));
+  LAGOON_ASSIGN_OR_RETURN(std::shared_ptr<EngineHost> engine, ChooseEngine(options.engine));
   std::unique_ptr<DeviceCore> core(new DeviceCore(std::move(device)));
-  LAGOON_RETURN_IF_ERROR(core->models_.Load(options.repository, *core->device_,
-                                            {options.profile, core->kernels_.get()}));
+  LAGOON_RETURN_IF_ERROR(
+      core->models_.Load(options.repository, *core->device_,
+                         {options.profile, core->kernels_.get(), std::move(engine)}));
   if (options.trace != nullptr) options.trace->Attach(*core->device_);
   core->dispatcher_ =
       std::make_unique<Dispatcher>(*core->device_, scheduler.config, std::move(scheduler.policy),

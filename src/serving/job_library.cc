@@ -2,15 +2,12 @@
 
 #include <dlfcn.h>
 #include <fmt/format.h>
-#include <sys/resource.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include <cerrno>
-#include <csignal>
-#include <cstring>
 #include <system_error>
-#include <thread>
+
+#include "base/library_trial.h"
 
 namespace lagoon {
 namespace {
@@ -42,59 +39,15 @@ Result<CreateFunction> Open(const std::string& path) {
   return create;
 }
 
-constexpr int kThrough = 77;  // exit code of a child in which the library did no harm
-
-// Runs in a forked child. Only crashing, exiting and hanging matter here: the parent loads the
-// library again and reports other errors.
-[[noreturn]] void Try(const std::string& path) {
-  const rlimit no_core{};
-  setrlimit(RLIMIT_CORE, &no_core);
-  for (const int signal : {SIGSEGV, SIGBUS, SIGILL, SIGFPE, SIGABRT}) std::signal(signal, SIG_DFL);
-  const Result<CreateFunction> create = Open(path);
-  if (create) {
-    try {
-      delete (*create)();
-    } catch (...) {  // the parent will see and report the same exception
-      _exit(kThrough);
-    }
-  }
-  _exit(kThrough);
-}
-
-Status TryInChild(const std::string& path, Nanoseconds limit) {
-  const pid_t child = fork();
-  if (child < 0) {
-    return Fail(ErrorCode::kResourceExhausted,
-                fmt::format("no process to try it in: {}", std::generic_category().message(errno)));
-  }
-  if (child == 0) Try(path);
-  const TimePoint until = Now() + limit;
-  int status = 0;
-  while (waitpid(child, &status, WNOHANG) == 0) {
-    if (Now() >= until) {
-      kill(child, SIGKILL);
-      waitpid(child, &status, 0);
-      return Fail(ErrorCode::kInvalidArgument,
-                  fmt::format("is not loaded after {:.0f} ms", ToMilliseconds(limit)));
-    }
-    std::this_thread::sleep_for(std::chrono::milliseconds(1));  // there is no event to wait for
-  }
-  if (WIFSIGNALED(status)) {
-    return Fail(ErrorCode::kInvalidArgument,
-                fmt::format("crashes when it is loaded: {}", sigdescr_np(WTERMSIG(status))));
-  }
-  if (WEXITSTATUS(status) != kThrough) {
-    return Fail(ErrorCode::kInvalidArgument,
-                fmt::format("exits with {} when it is loaded", WEXITSTATUS(status)));
-  }
-  return {};
-}
-
 Result<CreateFunction> Load(const std::string& path, Nanoseconds limit) {
   if (access(path.c_str(), R_OK) != 0) {
     return Fail(ErrorCode::kNotFound, std::generic_category().message(errno));
   }
-  LAGOON_RETURN_IF_ERROR(TryInChild(path, limit));
+  const auto try_it = [&path] {
+    const Result<CreateFunction> create = Open(path);
+    if (create) delete (*create)();
+  };
+  LAGOON_RETURN_IF_ERROR(TryInChild(try_it, limit));
   return Open(path);
 }
 

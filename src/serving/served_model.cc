@@ -60,6 +60,8 @@ Status ServedModel::Compile(Device& device, const LoadOptions& load) {
   options.precision = file.settings.precision;
   options.kernels = load.kernels;
   options.many_shapes = true;
+  engine_ = EngineHost::Another(load.engine);
+  options.import.engine = engine_;
   LAGOON_ASSIGN_OR_RETURN(auto compiler, ModelCompiler::Read(source_.path, device, options));
   plans_ = std::make_unique<ModelPlans>(std::move(compiler),
                                         PlanCache::Limits{.plans = file.settings.max_plans});
@@ -72,7 +74,20 @@ Status ServedModel::Compile(Device& device, const LoadOptions& load) {
   LAGOON_ASSIGN_OR_RETURN(
       signature_, CompleteConfig(std::move(inputs), std::move(outputs), file.config, warnings_));
   LAGOON_RETURN_IF_ERROR(Profile(device, load.profile));
-  return CreateInstances(device);
+  LAGOON_RETURN_IF_ERROR(CreateInstances(device));
+  WarnOfOpaqueKernels();
+  return {};
+}
+
+void ServedModel::WarnOfOpaqueKernels() {
+  if (plan() == nullptr) return;
+  for (const std::uint32_t index : plan()->opaque) {
+    const OpaqueOp& op = *plan()->ops[index].opaque;
+    warnings_.push_back(fmt::format(
+        "{} runs {} in a kernel that cannot be interrupted: best-effort, it delays real-time "
+        "requests by up to {:.0f} us (the longest run so far). Lagoon does not run it because {}",
+        engine_->name(), fmt::join(op.ops(), ", "), ToMicroseconds(op.longest()), op.why()));
+  }
 }
 
 /// The shapes for which plans are made at load: those of lagoon.shapes, or one per batch size.
@@ -433,6 +448,7 @@ ModelStatistics ServedModel::Statistics(const Dispatcher& dispatcher) const {
   ModelStatistics statistics;
   statistics.name = name();
   statistics.version = version();
+  if (engine_ != nullptr) statistics.opaque_max = engine_->longest();
   recorder_.Read(statistics);
   if (is_program()) {
     for (const auto* host : {&host_, &lowered_host_}) {

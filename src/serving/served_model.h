@@ -11,6 +11,7 @@
 
 #include "base/status.h"
 #include "device/device.h"
+#include "engine/engine_host.h"
 #include "plan/instance.h"
 #include "sched/dispatcher.h"
 #include "sched/programs/program_host.h"
@@ -34,7 +35,8 @@ struct ModelSource {
 /// How models are compiled for their device, and profiled.
 struct LoadOptions {
   ProfileOptions profile;
-  const KernelMaker* kernels = nullptr;  // CompileOptions::kernels
+  const KernelMaker* kernels = nullptr;     // CompileOptions::kernels
+  std::shared_ptr<EngineHost> engine = {};  // null: there is none
 };
 
 /// A compiled model, or a job program whose coroutines run other models. Immutable after AddQueues
@@ -113,6 +115,7 @@ class ServedModel {
   Result<std::unique_ptr<ProgramHost>> Host(JobClass job_class, Device& device,
                                             Dispatcher& dispatcher, const FindModel& find) const;
   QueueId QueueFor(std::uint64_t priority) const;
+  void WarnOfOpaqueKernels();
   Status CreateInstances(Device& device);
   Status WarmUp(Device& device, const Plan& plan);
   Status AddPlans(Dispatcher& dispatcher);
@@ -123,7 +126,8 @@ class ServedModel {
   ModelSource source_;
   Signature signature_;
   std::vector<std::string> warnings_;
-  std::unique_ptr<ModelPlans> plans_;  // null: a program
+  std::shared_ptr<EngineHost> engine_;  // null: there is none
+  std::unique_ptr<ModelPlans> plans_;   // null: a program
   std::shared_ptr<ServedPlan> default_;
   std::shared_ptr<ServedPlan> first_;  // the plan that the instances were created with
   /// Plans that are made at load and always stay; among them default_, unless it was a guess.

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "base/text.h"
+#include "graph/opaque/opaque.h"
 #include "graph/ops/infer.h"
 
 namespace lagoon {
@@ -32,11 +33,17 @@ Status GraphWalk::Run() {
     Node kept = node;
     missing_ = kNoValue;
     const Status stepped = Step(std::move(node));
-    if (stepped || Postpone(std::move(kept), stepped)) continue;
+    if (stepped || Postpone(kept, stepped) || TakeOpaque(kept, stepped)) continue;
     return stepped;
   }
   TakeLaterNodes();
   return CheckOutputs();
+}
+
+bool GraphWalk::TakeOpaque(const Node& node, const Status& status) {
+  if (graph_.engine == nullptr || status.error().code != ErrorCode::kUnimplemented) return false;
+  if (missing_ != kNoValue) return false;
+  return AppendOpaque(graph_, node, status.error()).has_value();
 }
 
 bool GraphWalk::IsLater(ValueId id) const {

@@ -55,6 +55,9 @@ class GraphWalk {
   bool Postpone(Node node, const Status& status);
   void TakeLaterNodes();
   Status Step(Node node);
+  /// Lets the engine run a node that failed with `status`; false if it cannot, so that the error
+  /// counts.
+  bool TakeOpaque(const Node& node, const Status& status);
   Status Replace(Node& node, const ControlOp& op);
   void Push(std::vector<Node> nodes);
   void Demand(ValueId id);

@@ -11,6 +11,7 @@
 #include "graph/fuse/normalize_softmax.h"
 #include "graph/graph_edit.h"
 #include "graph/guard.h"
+#include "graph/opaque/opaque.h"
 #include "graph/ops/infer.h"
 
 namespace lagoon {
@@ -43,6 +44,7 @@ class NextGraph {
   NextGraph(const Graph& from, std::vector<Node> nodes) : from_(from) {
     graph_.name = from.name;
     graph_.opset = from.opset;
+    graph_.engine = from.engine;
     graph_.values = from.values;
     graph_.nodes = std::move(nodes);
     for (Value& value : graph_.values) value.sizes = kNoValue;
@@ -146,6 +148,7 @@ Result<ModelPart> GraphModel::ImportGraph(const GraphInputs& given,
     part.links.results = output_numbers_;
   }
   AddSizes(part);
+  MergeOpaque(part.graph);
   NormalizeSoftmax(part.graph);
   Compact(part.graph);
   return part;

@@ -18,6 +18,7 @@
 #include "graph/import/proto_index.h"
 #include "graph/import/scope.h"
 #include "graph/import/tensor_import.h"
+#include "graph/import/whole_model.h"
 #include "graph/onnx_model.h"
 
 namespace lagoon {
@@ -55,6 +56,10 @@ class Importer final : public GraphModel {
     LAGOON_ASSIGN_OR_RETURN(graph_.opset, FindOpset(*file_.model));
     LAGOON_RETURN_IF_ERROR(InlineFunctions(*file_.model, graph_.opset, options_.max_bytes));
     graph_.name = proto().name();
+    graph_.engine = options_.engine;
+    for (const onnx::OperatorSetIdProto& import : file_.model->opset_import()) {
+      domains_[import.domain()] = import.version();
+    }
     LAGOON_RETURN_IF_ERROR(CheckProto());
     Scope scope(proto(), graph_);
     LAGOON_RETURN_IF_ERROR(scope.Index());
@@ -217,6 +222,7 @@ class Importer final : public GraphModel {
       node.opset = *opset;
     } else if (node_proto.domain() != "ai.onnx") {
       node.domain = node_proto.domain();
+      node.domain_version = domains_[node.domain];
     }
     node.name = NodeName(node_proto, index);
     node.op = node_proto.op_type();
@@ -270,7 +276,8 @@ class Importer final : public GraphModel {
     return {};
   }
 
-  ModelFile file_;  // empty after Read
+  ModelFile file_;                               // empty after Read
+  std::map<std::string, std::int64_t> domains_;  // their versions
 };
 
 }  // namespace
@@ -279,8 +286,13 @@ Result<std::unique_ptr<OnnxModel>> OnnxModel::Read(const std::string& path,
                                                    const ImportOptions& options) {
   auto importer = std::make_unique<Importer>(path, options);
   const Status read = WithoutExceptions([&] { return importer->Read(); });
-  if (!read) return Annotate(path, read.error());
-  return importer;
+  const bool unknown = !read && read.error().code == ErrorCode::kUnimplemented;
+  if (options.engine == nullptr || (!read && !unknown)) {
+    if (!read) return Annotate(path, read.error());
+    return importer;
+  }
+  Error why = read ? Error{} : Annotate(path, read.error()).value();
+  return WithWholeModel(read ? std::move(importer) : nullptr, path, options, std::move(why));
 }
 
 }  // namespace lagoon

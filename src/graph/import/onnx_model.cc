@@ -127,6 +127,10 @@ Status OnnxModel::Check(const GraphInputs& given) const {
   return {};
 }
 
+Result<ModelPart> OnnxModel::ImportWhole(const GraphInputs& /*inputs*/, const Error& why) const {
+  return tl::unexpected(why);
+}
+
 Result<ModelPart> OnnxModel::Instantiate(const GraphInputs& inputs,
                                          std::vector<std::size_t>* deciding) const {
   LAGOON_ASSIGN_OR_RETURN(ModelPart part, Import(inputs, deciding));

@@ -305,6 +305,7 @@ Status CheckDimsAreActual(const Graph& graph, ValueId id, std::string_view reade
 }
 
 Result<bool> EvaluateIfConstant(Graph& graph, Node& node, ByteBudget& budget) {
+  if (node.opaque != nullptr) return false;
   const OpContext context(graph, node);
   const OpSpec* spec = FindOp(node.op);
   if (spec == nullptr) return context.Unimplemented("the op is not supported");

@@ -61,6 +61,7 @@ class Linker {
       LAGOON_ASSIGN_OR_RETURN(PlanOp op, LinkOp(program_.ops[i]));
       op.deps = deps[i];
       op.in_place = in_place_[i];
+      if (op.opaque != nullptr) plan_.opaque.push_back(static_cast<std::uint32_t>(i));
       plan_.ops.push_back(std::move(op));
     }
     LinkTensors();
@@ -97,7 +98,10 @@ class Linker {
     for (const auto* tensors : {&program_.inputs, &program_.outputs}) {
       for (const LoweredTensor& tensor : *tensors) uses_[Index(tensor.buffer)].pinned = true;
     }
-    for (std::size_t i = 0; i < uses_.size(); ++i) uses_[i].bytes = program_.buffers[i].bytes;
+    for (std::size_t i = 0; i < uses_.size(); ++i) {
+      uses_[i].bytes = program_.buffers[i].bytes;
+      uses_[i].pinned = uses_[i].pinned || program_.buffers[i].pinned;
+    }
   }
 
   std::vector<std::vector<std::uint32_t>> DataDeps() const {
@@ -228,6 +232,8 @@ class Linker {
       AddRange(op.writes, range);
       op.relocations.push_back({lowered.kernel.outputs[i], range.region, range.offset});
     }
+    op.opaque = lowered.opaque;
+    if (op.opaque != nullptr) op.status = op.relocations.back().offset;
     return op;
   }
 

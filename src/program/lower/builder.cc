@@ -88,6 +88,10 @@ Tensor ProgramBuilder::NewTensor(const std::string& name, const Dims& dims, Layo
   return {AddBuffer({name, BytesOf(dims, type), false, nullptr}), dims, layout, type};
 }
 
+BufferId ProgramBuilder::NewStatus(const std::string& name) {
+  return AddBuffer({name, sizeof(std::int64_t), false, nullptr, {}, true});
+}
+
 BufferId ProgramBuilder::AddConstant(const std::string& name, std::size_t bytes,
                                      std::function<void(std::byte*)> fill, std::string key) {
   return AddBuffer({name, bytes, true, std::move(fill), std::move(key)});
@@ -193,7 +197,7 @@ Status ProgramBuilder::Emit(const std::string& name, Kernel kernel, std::vector<
   const bool at_load = kernel.body != nullptr && AllConstant(inputs);
   for (const Operand& output : outputs) program_.buffer(output.buffer).constant = at_load;
   (at_load ? program_.load_ops : program_.ops)
-      .push_back({name, std::move(kernel), std::move(inputs), std::move(outputs)});
+      .push_back({name, std::move(kernel), std::move(inputs), std::move(outputs), nullptr});
   return {};
 }
 
@@ -245,7 +249,7 @@ Result<LoweredTensor> ProgramBuilder::PlaceOutput(ValueId value) {
     copy.count = static_cast<std::size_t>(ElementCount(v.dims));
     const Tensor y = NewTensor(v.name, v.dims, Layout::kPlain, v.type);
     LAGOON_ASSIGN_OR_RETURN(Kernel kernel, device_kernels().Unary(copy));
-    program_.ops.push_back({"copy " + v.name, std::move(kernel), {All(tensor)}, {All(y)}});
+    program_.ops.push_back({"copy " + v.name, std::move(kernel), {All(tensor)}, {All(y)}, nullptr});
     tensor = y;
   }
   return LoweredTensor{{v.name, v.type, v.dims}, tensor.buffer};

@@ -7,14 +7,17 @@
 #include <cstdint>
 #include <functional>
 #include <map>
+#include <memory>
 #include <optional>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "base/status.h"
 #include "graph/graph.h"
 #include "kernels/kernel_maker.h"
+#include "plan/opaque.h"
 #include "plan/precision.h"
 #include "program/lower/layout.h"
 
@@ -35,6 +38,8 @@ struct LoweredBuffer {
   /// same bytes, also in different programs that are packed together. Empty: only comparing the
   /// bytes can tell.
   std::string key = {};
+  /// The host reads the buffer after the last op: no other one takes its place.
+  bool pinned = false;
 };
 
 /// A buffer as an operand of an op. The kernel's pointer points to `offset`; the op's blocks access
@@ -50,6 +55,8 @@ struct LoweredOp {
   Kernel kernel;
   std::vector<Operand> inputs;   // one per kernel.inputs
   std::vector<Operand> outputs;  // one per kernel.outputs
+  /// Set if an engine computes the kernel. The last output is then its status (PlanOp::status).
+  std::shared_ptr<const OpaqueOp> opaque = nullptr;
 };
 
 struct LoweredTensor {
@@ -128,6 +135,8 @@ class ProgramBuilder {
   /// A new buffer that an op will write.
   Tensor NewTensor(const std::string& name, const Dims& dims, Layout layout,
                    DataType type = DataType::kFloat32);
+  /// A new buffer for the status of an opaque kernel (PlanOp::status).
+  BufferId NewStatus(const std::string& name);
   /// A constant of `bytes` bytes, which `fill` writes when the model is loaded; `key`: see
   /// LoweredBuffer::key.
   BufferId AddConstant(const std::string& name, std::size_t bytes,
@@ -148,6 +157,9 @@ class ProgramBuilder {
   /// The same for a finished kernel, made by MakerFor(inputs).
   Status Emit(const std::string& name, Kernel kernel, std::vector<Operand> inputs,
               std::vector<Operand> outputs);
+
+  /// A kernel that an engine computes (LoweredOp::opaque); never a load op.
+  void EmitOpaque(LoweredOp op) { program_.ops.push_back(std::move(op)); }
 
   /// y = Transpose(x, order), stored in `layout`; a view of x if no byte has to move.
   Result<Tensor> Transpose(const Tensor& x, std::span<const std::int64_t> order, Layout layout);

@@ -140,6 +140,7 @@ bool HasEmptyValue(const ProgramBuilder& builder, const Node& node) {
 }
 
 Status LowerNode(ProgramBuilder& builder, const Node& node) {
+  if (node.opaque != nullptr) return LowerOpaque(builder, node);
   if (HasEmptyValue(builder, node)) return LowerEmpty(builder, node, LowerWithElements);
   return LowerWithElements(builder, node);
 }

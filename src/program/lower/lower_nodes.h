@@ -61,6 +61,9 @@ Status LowerEmpty(ProgramBuilder& builder, Node node, LowerFunction otherwise);
 /// lower_select.cc: Compress with a computed condition.
 Status LowerComputedCompress(ProgramBuilder& builder, const Node& node);
 
+/// lower_opaque.cc: a node that an engine computes (Node::opaque).
+Status LowerOpaque(ProgramBuilder& builder, const Node& node);
+
 /// Lowers a node with floats that are not all fp32: converts its inputs and outputs.
 Status LowerConverted(ProgramBuilder& builder, const Node& node, LowerFunction lower);
 

@@ -1,0 +1,142 @@
+// Plans with kernels that an engine computes.
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "graph/testing/model_builder.h"
+#include "graph/testing/test_engine.h"
+#include "program/idempotence/idempotence.h"
+#include "program/inspect.h"
+#include "program/testing/run_graph.h"
+
+namespace lagoon {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using testing::HostOf;
+using testing::ModelBuilder;
+using testing::TestEngine;
+
+using Floats = std::vector<float>;
+
+/// x [4] -> Relu -> `op` of the test engine -> Neg -> y.
+class OpaquePlan : public ::testing::Test {
+ protected:
+  Result<std::unique_ptr<ModelCompiler>> Read(const std::string& op,
+                                              std::shared_ptr<EngineHost> host) {
+    ModelBuilder model;
+    model.proto.add_opset_import()->set_domain("test");
+    model.Input("x", {4}).Output("y").Add("Relu", {"x"}, {"a"});
+    model.Add(op, {"a"}, {"b"}).Name("odd").proto().set_domain("test");
+    model.Add("Neg", {"b"}, {"y"});
+    CompileOptions options;
+    options.model = "odd_model";
+    options.import.engine = std::move(host);
+    return ModelCompiler::Read(model.Save(folder_), *device_, options);
+  }
+
+  std::shared_ptr<LoadedPlan> Compile(const std::string& op) {
+    auto compiler = Read(op, host_);
+    if (!compiler) return nullptr;
+    auto loaded = (*compiler)->Compile((*compiler)->model().DefaultInputs());
+    EXPECT_TRUE(loaded.has_value()) << loaded.error().message;
+    return loaded ? loaded->loaded : nullptr;
+  }
+
+  Status Run(Instance& instance, const Floats& x, Floats& y) {
+    const void* const inputs[] = {x.data()};
+    void* const outputs[] = {y.data()};
+    return RunOnce(instance, *device_, inputs, outputs);
+  }
+
+  testing::TempFolder folder_;
+  std::unique_ptr<Device> device_ = testing::MakeDevice(2);
+  std::shared_ptr<EngineHost> host_ = HostOf(std::make_shared<TestEngine>());
+};
+
+TEST_F(OpaquePlan, RunsTheEngineBetweenKernels) {
+  const auto loaded = Compile("Twice");
+  ASSERT_NE(loaded, nullptr);
+  ASSERT_EQ(loaded->plan.opaque.size(), 1U);
+  const PlanOp& op = loaded->plan.ops[loaded->plan.opaque[0]];
+  EXPECT_EQ(op.blocks, 1U);
+  EXPECT_THAT(op.opaque->ops(), ElementsAre("test.Twice"));
+  EXPECT_EQ(op.opaque->longest(), Nanoseconds(0));
+  auto instance = Instance::Create(loaded, *device_);
+  ASSERT_TRUE(instance.has_value());
+  for (int run = 0; run < 3; ++run) {
+    Floats y(4);
+    const Status ran = Run(**instance, {1, -2, 3, static_cast<float>(run)}, y);
+    ASSERT_TRUE(ran.has_value()) << ran.error().message;
+    EXPECT_THAT(y, ElementsAre(-2, 0, -6, -2 * run));
+  }
+  EXPECT_GT(op.opaque->longest(), Nanoseconds(0));
+  EXPECT_EQ(host_->longest(), op.opaque->longest());
+}
+
+TEST_F(OpaquePlan, SaysWhyTheEngineFailed) {
+  // Shapes come from a run, so that an op that always fails is refused when the model is compiled.
+  auto compiler = Read("Broken", host_);
+  ASSERT_TRUE(compiler.has_value()) << compiler.error().message;
+  const auto loaded = (*compiler)->Compile((*compiler)->model().DefaultInputs());
+  ASSERT_FALSE(loaded.has_value());
+  EXPECT_THAT(loaded.error().message, HasSubstr("Broken"));
+}
+
+TEST_F(OpaquePlan, RefusesAShapeThatThePlanDoesNotHave) {
+  // On zeros there is no positive element, so that the plan has none.
+  ModelBuilder model;
+  model.proto.add_opset_import()->set_domain("test");
+  model.Input("x", {4}).Output("y").Output("z");
+  model.Add("Positive", {"x"}, {"y"}).proto().set_domain("test");
+  model.Add("Relu", {"x"}, {"z"});
+  CompileOptions options;
+  options.model = "odd_model";
+  options.import.engine = host_;
+  auto loaded = CompileModel(model.Save(folder_), *device_, options);
+  ASSERT_TRUE(loaded.has_value()) << loaded.error().message;
+  EXPECT_EQ((*loaded)->plan.outputs[0].spec.dims, (Dims{0}));
+  auto instance = Instance::Create(*loaded, *device_);
+  ASSERT_TRUE(instance.has_value());
+  const Floats zeros(4), x = {1, 0, 2, 0};
+  Floats none(1), z(4);
+  const void* inputs[] = {zeros.data()};
+  void* const outputs[] = {none.data(), z.data()};
+  EXPECT_TRUE(RunOnce(**instance, *device_, inputs, outputs));
+  inputs[0] = x.data();
+  const Status ran = RunOnce(**instance, *device_, inputs, outputs);
+  ASSERT_FALSE(ran.has_value());
+  EXPECT_EQ(ran.error().code, ErrorCode::kInternal);
+  EXPECT_THAT(ran.error().message, HasSubstr("test engine, which runs test.Positive: the shape is "
+                                             "[2], bound is [0]"));
+  // The next run is judged anew.
+  inputs[0] = zeros.data();
+  EXPECT_TRUE(RunOnce(**instance, *device_, inputs, outputs));
+}
+
+TEST_F(OpaquePlan, IsIdempotent) {
+  const auto loaded = Compile("Twice");
+  ASSERT_NE(loaded, nullptr);
+  const IdempotenceSummary summary = Summarize(FindIdempotentGroups(AccessSetsOf(loaded->plan)));
+  EXPECT_EQ(summary.idempotent, loaded->plan.ops.size());
+}
+
+TEST_F(OpaquePlan, InspectNamesTheOps) {
+  const auto loaded = Compile("Twice");
+  ASSERT_NE(loaded, nullptr);
+  EXPECT_THAT(InspectText(*loaded), HasSubstr("engine: test.Twice; cannot be interrupted"));
+  EXPECT_THAT(InspectJson(*loaded), HasSubstr("\"longest_us\""));
+}
+
+TEST_F(OpaquePlan, WithoutAnEngineSaysWhatToInstall) {
+  auto compiler = Read("Twice", nullptr);
+  ASSERT_TRUE(compiler.has_value()) << compiler.error().message;
+  const auto loaded = (*compiler)->Compile((*compiler)->model().DefaultInputs());
+  ASSERT_FALSE(loaded.has_value());
+  EXPECT_THAT(loaded.error().message, HasSubstr("'odd'"));
+  EXPECT_THAT(loaded.error().message, HasSubstr("pip install onnxruntime"));
+}
+
+}  // namespace
+}  // namespace lagoon
