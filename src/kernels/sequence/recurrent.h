@@ -57,10 +57,10 @@ struct CellSpec {
   std::int32_t step = 0;
 };
 
-/// Inputs and outputs as CellKind lists them, then the lengths: x [batch, gates * hidden], r [gates * hidden,
-/// hidden], states [batch, hidden], peepholes [3 * hidden]; all fp32; outputs must not overlap
-/// inputs. A block computes some of the hidden units for the whole batch. kInvalidArgument if a
-/// size is zero or too large.
+/// Inputs and outputs as CellKind lists them, then the lengths: x [batch, gates * hidden], r [gates
+/// * hidden, hidden], states [batch, hidden], peepholes [3 * hidden]; all fp32; outputs must not
+/// overlap inputs. A block computes some of the hidden units for the whole batch. kInvalidArgument
+/// if a size is zero or too large.
 Result<Kernel> MakeCell(const CellSpec& spec);
 
 }  // namespace lagoon
