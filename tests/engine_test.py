@@ -130,3 +130,28 @@ def test_server_warns_and_has_the_longest_run_as_a_metric(lagoon, tmp_path):
         values, _ = server.metrics()
         assert values["lagoon_opaque_us_max", "mixed"] > 0
         assert "cannot be interrupted" in server.log()
+
+
+def make_picker(path):
+    """y = the column `i` of x [2, 4]; the engine fails if there is no such column."""
+    return save(path, [helper.make_node("Relu", ["x"], ["a"]),
+                       helper.make_node("ArrayFeatureExtractor", ["a", "i"], ["y"],
+                                        domain="ai.onnx.ml")],
+                [info("x", [2, 4]), helper.make_tensor_value_info("i", onnx.TensorProto.INT64, [1])],
+                [info("y", [2, 1])])
+
+
+def test_run_that_the_engine_fails_is_one_failed_request(lagoon, tmp_path):
+    make_picker(tmp_path / "models" / "picker" / "1" / "model.onnx")
+    with serving(lagoon, tmp_path / "models") as server:
+        def pick(column):
+            body = {"inputs": [{"name": "x", "datatype": "FP32", "shape": [2, 4],
+                                "data": list(range(8))},
+                               {"name": "i", "datatype": "INT64", "shape": [1], "data": [column]}]}
+            return server.post("/v2/models/picker/infer", json.dumps(body).encode())
+
+        assert pick(3)[1]["outputs"][0]["data"] == [3, 7]
+        status, answer = pick(99)
+        assert status == 500, answer
+        assert "model 'picker'" in answer["error"] and "ArrayFeatureExtractor" in answer["error"]
+        assert pick(1)[1]["outputs"][0]["data"] == [1, 5]  # the next request is not affected

@@ -362,4 +362,6 @@ MUTANTS = [
      "    if (!committed) return Unclaim(params_.record, tile);", "    if (!committed) return;", ["cuda"]),
     ("cuda-commit-before-the-writes", "the reader commits a tile that other warps have yet to write", ENTRY,
      "    __syncthreads();  // behind all threads' last writes, and before `next` changes\n", "", ["cuda"]),
+    ("engine-failure-unseen", "a request is answered though an engine failed", INSTANCE,
+     "    if (status != 0) return op.opaque->error();\n", "", ["instance"]),
 ]

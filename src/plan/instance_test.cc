@@ -204,6 +204,36 @@ TEST(InstanceTest, APlanThatWasDestroyedKeepsNoArena) {
   EXPECT_EQ(memory.used(), 0u);
 }
 
+/// A kernel of an engine whose last run failed.
+class FailedOp final : public OpaqueOp {
+ public:
+  const std::vector<std::string>& ops() const override { return none_; }
+  const std::string& why() const override { return why_; }
+  Nanoseconds longest() const override { return Nanoseconds(1); }
+  std::shared_ptr<const Error> error() const override { return error_; }
+
+ private:
+  const std::vector<std::string> none_;
+  const std::string why_;
+  const std::shared_ptr<const Error> error_ =
+      std::make_shared<const Error>(Error{ErrorCode::kInternal, "the engine failed"});
+};
+
+TEST(InstanceTest, ASetStatusSaysThatAnEngineFailed) {
+  Memory memory;
+  std::shared_ptr<LoadedPlan> loaded = PlanOfArena(kKiB);
+  loaded->plan.opaque = {1};
+  loaded->plan.ops[1].opaque = std::make_shared<FailedOp>();
+  loaded->plan.ops[1].status = 128;
+  const auto instance = Instance::Create(loaded, memory);
+  ASSERT_TRUE(instance.has_value());
+  EXPECT_EQ((*instance)->Failure(), nullptr);
+  const std::int64_t status = 1;
+  std::memcpy((*instance)->arena({Region::kArena, 128, 8}), &status, sizeof(status));
+  ASSERT_NE((*instance)->Failure(), nullptr);
+  EXPECT_EQ((*instance)->Failure()->message, "the engine failed");
+}
+
 TEST(InstanceTest, WithoutMemoryTheOtherPlansStayUsable) {
   Memory memory(100 * kKiB);
   const auto instance = *Instance::Create(PlanOfArena(10 * kKiB), memory);

@@ -3,8 +3,13 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <chrono>
+#include <condition_variable>
 #include <cstring>
+#include <mutex>
 #include <new>
+#include <stop_token>
+#include <thread>
 #include <unordered_map>
 #include <utility>
 
@@ -29,6 +34,21 @@ class ZeroMemory {
   static constexpr std::align_val_t kAlignment{64};
   std::byte* data_;
 };
+
+/// Longest run whose only purpose is to learn shapes.
+constexpr std::chrono::seconds kMostOfOneRun{30};
+
+/// Runs and stops the run after `limit`.
+Status RunAtMost(EngineBinding& binding, std::chrono::seconds limit) {
+  const std::jthread watch([&binding, limit](const std::stop_token& done) {
+    std::mutex mutex;
+    std::condition_variable_any never;
+    std::unique_lock lock(mutex);
+    never.wait_for(lock, done, limit, [] { return false; });
+    if (!done.stop_requested()) binding.Stop();
+  });
+  return binding.Run();
+}
 
 bool IsOpen(const Dims& dims) {
   return dims.empty() || std::ranges::any_of(dims, [](std::int64_t dim) { return dim < 0; });
@@ -118,7 +138,7 @@ Result<std::vector<EngineTensor>> OutputsOf(EngineModel& model, std::vector<Engi
     input.data = zeros.emplace_back(bytes).data();
   }
   LAGOON_ASSIGN_OR_RETURN(const auto binding, model.Bind(inputs, outputs));
-  LAGOON_RETURN_IF_ERROR(binding->Run());
+  LAGOON_RETURN_IF_ERROR(RunAtMost(*binding, kMostOfOneRun));
   return binding->outputs();
 }
 

@@ -30,10 +30,10 @@ struct OpaqueGraph {
 inline constexpr const char* kOpaqueOp = "Opaque";
 
 /// Appends to `graph` an opaque node in place of `node`, which Lagoon does not run because of
-/// `why`. Asks graph.engine for the types and shapes of the outputs. For an output whose shape the
-/// engine cannot tell, the node runs once, on inputs of zeros where they are not constant: each
-/// later run fails if its shapes differ from those. kUnimplemented if an input or output is not a
-/// tensor of fixed shape, or the engine does not take the node either.
+/// `why`. Asks graph.engine for the types and shapes of the outputs. Where the engine does not know
+/// a shape, the node runs once on zeros: each later run fails if its shapes differ from those.
+/// kUnimplemented if an input or output is not a tensor of fixed shape, or the engine does not take
+/// the node either.
 Status AppendOpaque(Graph& graph, const Node& node, const Error& why);
 
 /// Merges opaque nodes: two nodes become one if one reads what the other computes, both are written
@@ -48,8 +48,8 @@ enum class InputDims : std::uint8_t { kFixed, kOpen };
 /// if a part cannot be written; kResourceExhausted beyond protobuf's 2 GiB.
 Result<std::string> ToOnnx(const Graph& graph, InputDims dims);
 
-/// Types and shapes of the outputs for these inputs. `inputs`: with `data` if the contents are
-/// known. Runs the model where the engine does not know a shape.
+/// Types and shapes of the outputs for inputs of these types and dims; `data` is ignored. Where the
+/// engine does not know a shape, runs the model on zeros, for 30 s at most.
 Result<std::vector<EngineTensor>> OutputsOf(EngineModel& model, std::vector<EngineTensor> inputs);
 
 /// The op for people: "Det", "ai.onnx.ml.TreeEnsembleRegressor".

@@ -41,7 +41,8 @@ class OpaqueModel : public ModelBuilder {
 
 TEST(Opaque, ANodeWithoutAnEngineIsRefused) {
   OpaqueModel model;
-  model.Output("y").Test("Twice", {"x"}, "y");
+  model.Output("y");
+  model.Test("Twice", {"x"}, "y");
   EXPECT_THAT(MessageOf(model.Import(), ErrorCode::kUnimplemented), HasSubstr("Twice"));
 }
 
@@ -66,7 +67,8 @@ TEST(Opaque, AnUnknownOpBecomesAnOpaqueNode) {
 
 TEST(Opaque, ConstantsGoWithTheNode) {
   OpaqueModel model;
-  model.Output("y").Weights("w", {2, 3}).Test("Both", {"x", "w"}, "y");
+  model.Output("y").Weights("w", {2, 3});
+  model.Test("Both", {"x", "w"}, "y");
   const Result<Graph> graph = model.With(std::make_shared<TestEngine>());
   ASSERT_TRUE(graph.has_value()) << graph.error().message;
   EXPECT_EQ(graph->nodes[0].inputs.size(), 1U);
@@ -83,7 +85,8 @@ TEST(Opaque, ConstantsGoWithTheNode) {
 
 TEST(MergeOpaque, AChainIsOneNode) {
   OpaqueModel model;
-  model.Output("y").Test("Twice", {"x"}, "a");
+  model.Output("y");
+  model.Test("Twice", {"x"}, "a");
   model.Test("Twice", {"a"}, "b");
   model.Test("Both", {"a", "b"}, "y");
   const Result<Graph> graph = model.With(std::make_shared<TestEngine>());
@@ -97,7 +100,8 @@ TEST(MergeOpaque, AChainIsOneNode) {
 TEST(MergeOpaque, ANodeOfOursBetweenKeepsThemApart) {
   // a -> Relu -> Both and a -> Both: together they would read what they compute.
   OpaqueModel model;
-  model.Output("y").Test("Twice", {"x"}, "a");
+  model.Output("y");
+  model.Test("Twice", {"x"}, "a");
   model.Add("Relu", {"a"}, {"r"});
   model.Test("Both", {"a", "r"}, "y");
   const Result<Graph> graph = model.With(std::make_shared<TestEngine>());
@@ -108,7 +112,8 @@ TEST(MergeOpaque, ANodeOfOursBetweenKeepsThemApart) {
 TEST(MergeOpaque, WhatIsNotBetweenMovesAside) {
   // Relu reads a but does not lead to y: it comes after the merged node, which has two outputs.
   OpaqueModel model;
-  model.Output("y").Output("r").Test("Twice", {"x"}, "a");
+  model.Output("y").Output("r");
+  model.Test("Twice", {"x"}, "a");
   model.Add("Relu", {"a"}, {"r"});
   model.Add("Tanh", {"x"}, {"t"});
   model.Test("Both", {"a", "t"}, "y");
