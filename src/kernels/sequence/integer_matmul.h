@@ -1,6 +1,6 @@
 #pragma once
 
-#include "device/block.h"
+#include "kernels/kernel.h"
 
 namespace lagoon {
 

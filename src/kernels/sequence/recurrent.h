@@ -46,10 +46,11 @@ struct CellSpec {
   CellKind kind = CellKind::kLstm;
   std::size_t batch = 1, hidden = 1;
   bool peepholes = false;
-  CellActivation gate = {};                       // of i, o, f, z and r
+  CellActivation gate{CellFunction::kSigmoid};    // of i, o, f, z and r
   CellActivation candidate{CellFunction::kTanh};  // of c and h; the only one of kRnn
   CellActivation output{CellFunction::kTanh};     // of the new cell state of kLstm
-  float clip = 0;        // above 0: limits what goes into `gate` and `candidate` to [-clip, clip]
+  /// Above 0: limits what goes into `gate` and `candidate` to [-clip, clip].
+  float clip = 0;
   bool coupled = false;  // kLstm: f = 1 - i
   /// The last input is the number of steps of each sequence, [batch] (int32). In a step behind the
   /// last one of a sequence its states stay as they are; this step is number `step`.
@@ -57,10 +58,10 @@ struct CellSpec {
   std::int32_t step = 0;
 };
 
-/// Inputs and outputs as CellKind lists them, then the lengths: x [batch, gates * hidden], r [gates
-/// * hidden, hidden], states [batch, hidden], peepholes [3 * hidden]; all fp32; outputs must not
-/// overlap inputs. A block computes some of the hidden units for the whole batch. kInvalidArgument
-/// if a size is zero or too large.
+/// Inputs and outputs as CellKind lists them, then the lengths: x [batch, gates * hidden],
+/// r [gates * hidden, hidden], states [batch, hidden], peepholes [3 * hidden]; all fp32; outputs
+/// must not overlap inputs. A block computes some of the hidden units for the whole batch.
+/// kInvalidArgument if a size is zero or too large.
 Result<Kernel> MakeCell(const CellSpec& spec);
 
 }  // namespace lagoon
