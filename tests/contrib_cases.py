@@ -23,6 +23,7 @@ class OpCase:
     opset: int = 17
     domain: str = "com.microsoft"
     steps: int = 0  # outputs are 8-bit integers, which may differ by so many
+    compared: tuple = ()  # these outputs only; empty: all
 
     def output_names(self):
         return [f"y{i}" for i in range(self.outputs)] if isinstance(self.outputs, int) else list(self.outputs)
@@ -190,6 +191,14 @@ def grouped():
     yield case("gqa_packed", 1, 6, {"do_rotary": 1}, packed=True)
     yield case("gqa_window", 7, 0, {"local_window_size": 3})
     yield case("gqa_window_step", 1, 9, {"local_window_size": 3})
+    for name, attributes in (("gqa_batch", {}), ("gqa_batch_rotary", {"do_rotary": 1, "local_window_size": 4})):
+        one = case(name, 1, 6, attributes)
+        feeds = {key: np.concatenate([array, array[..., ::-1]]) for key, array in one.feeds.items()}
+        yield dataclasses.replace(one, feeds=feeds | {"last": np.array([6, 6], np.int32)},
+                                  weights={key: one.weights[key] for key in ("total", "cos", "sin")})
+        yield dataclasses.replace(one, name=name + "_ragged", feeds=feeds | {"last": np.array([6, 3], np.int32)},
+                                  weights={key: one.weights[key] for key in ("total", "cos", "sin")},
+                                  compared=("y0",))  # the rest of a row's cache may have anything
     yield case("gqa_softcap", 5, 0, {"softcap": 5.0, "scale": 0.5})
 
 

@@ -16,6 +16,8 @@ def check_case(lagoon, case, tmp_path):
     assert actual.keys() == expected.keys()
     for name, array in expected.items():
         assert actual[name].shape == array.shape, name
+        if case.compared and name not in case.compared:
+            continue
         if np.issubdtype(array.dtype, np.integer):
             assert actual[name].dtype == array.dtype, name
             difference = np.abs(actual[name].astype(np.int32) - array.astype(np.int32))

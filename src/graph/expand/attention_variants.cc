@@ -5,6 +5,8 @@
 
 #include <algorithm>
 #include <cmath>
+#include <numeric>
+#include <vector>
 
 #include "graph/expand/expand_attention.h"
 #include "graph/expand/parts.h"
@@ -44,7 +46,7 @@ HeadAttention GroupedHeads(Writer& w) {
 
 // The number of keys of the past, all of which are in use: the past is no buffer with room at its
 // end.
-std::int64_t CheckedPast(Writer& w, std::int64_t batch, std::int64_t rows) {
+std::int64_t CheckedPast(Writer& w, std::int64_t rows) {
   if (w.In(3) == kNoValue) return 0;
   const std::int64_t past = w.Dim(w.In(3), 2);
   const Result<std::vector<std::int64_t>> total =
@@ -56,19 +58,60 @@ std::int64_t CheckedPast(Writer& w, std::int64_t batch, std::int64_t rows) {
         fmt::format("total_sequence_length must be {}, the keys of the past and the new ones; a "
                     "buffer with room for more keys is not supported",
                     past + rows)));
-  } else if (batch != 1 && past != 0) {
-    w.Refuse(w.context().Unimplemented(fmt::format(
-        "a batch of {} with keys of the past, of which each row may have others", batch)));
   }
   return past;
 }
 
-void RotateGrouped(Writer& w, HeadAttention& heads, std::int64_t past) {
+// The rows of a batch may have different numbers of keys in the past.
+struct RaggedPast {
+  ValueId starts = kNoValue;     // of the new keys, [batch,1]
+  ValueId positions = kNoValue;  // of the new keys, [batch,rows]
+};
+
+ValueId Counted(Writer& w, std::int64_t count) {
+  std::vector<std::int64_t> numbers(static_cast<std::size_t>(count));
+  std::iota(numbers.begin(), numbers.end(), 0);
+  return w.Ints(numbers);
+}
+
+RaggedPast RaggedPastOf(Writer& w, std::int64_t batch, std::int64_t rows) {
+  const ValueId last = w.Reshape(w.Cast(w.In(5), DataType::kInt64), {batch, 1});
+  RaggedPast past;
+  past.starts = w.Shifted(last, static_cast<double>(1 - rows));
+  past.positions = w.Add(past.starts, Counted(w, rows));
+  return past;
+}
+
+// Old keys [B,N,past,H] and new ones [B,N,rows,H], where each row has its new keys behind its own
+// old ones. What comes behind them is not kept.
+ValueId JoinRagged(Writer& w, ValueId old, ValueId added, const RaggedPast& past) {
+  const std::int64_t before = w.Dim(old, 2), total = before + w.Dim(added, 2);
+  const ValueId at = Counted(w, total);
+  const ValueId behind =
+      w.Op("Min", {w.Shifted(w.Sub(at, past.starts), static_cast<double>(before)),
+                   w.Number(static_cast<double>(total - 1), DataType::kInt64)});
+  const ValueId from = w.Op("Where", {w.Op("Less", {at, past.starts}), at, behind});
+  const ValueId joined = w.Concat({old, added}, 2);
+  const ValueId index = w.Op("Expand", {w.Unsqueeze(from, {1, 3}), w.Ints(w.DimsOf(joined))});
+  return w.Op("GatherElements", {joined, index}, {{"axis", std::int64_t{2}}});
+}
+
+// As KeepTriangle, for each row of the batch.
+ValueId KeepRagged(Writer& w, std::int64_t keys, const RaggedPast& past, std::int64_t window) {
+  const ValueId at = Counted(w, keys);
+  const ValueId queries = w.Unsqueeze(past.positions, {1, 3});
+  const ValueId keep = w.Op("LessOrEqual", {at, queries});
+  if (window <= 0) return keep;
+  return Both(w, keep, w.Op("Greater", {at, w.Shifted(queries, static_cast<double>(-window))}));
+}
+
+void RotateGrouped(Writer& w, HeadAttention& heads, std::int64_t past, const RaggedPast* ragged) {
   if (w.node().Int("do_rotary", 0) == 0) return;
   const std::int64_t rows = w.Dim(heads.q, 2);
   const bool given = w.In(9) != kNoValue;
   const auto angles = [&](ValueId table) {
     if (given) return w.Unsqueeze(w.Op("Gather", {table, w.In(9)}), {1});
+    if (ragged != nullptr) return w.Unsqueeze(w.Op("Gather", {table, ragged->positions}), {1});
     return w.Unsqueeze(w.Slice(table, 0, past, past + rows), {0, 1});
   };
   const Rotation rotation{angles(w.In(7)), angles(w.In(8)),
@@ -89,14 +132,23 @@ void ExpandGroupQuery(Writer& w) {
   }
   HeadAttention heads = GroupedHeads(w);
   const std::int64_t rows = w.Dim(heads.q, 2);
-  const std::int64_t past = CheckedPast(w, w.Dim(heads.q, 0), rows);
-  RotateGrouped(w, heads, past);
-  if (past > 0) {
-    heads.k = w.Concat({w.In(3), heads.k}, 2);
-    heads.v = w.Concat({w.In(4), heads.v}, 2);
+  const std::int64_t past = CheckedPast(w, rows);
+  const std::int64_t batch = w.Dim(heads.q, 0);
+  const std::int64_t window = std::max<std::int64_t>(w.node().Int("local_window_size", -1), 0);
+  if (past > 0 && batch != 1) {
+    const RaggedPast ragged = RaggedPastOf(w, batch, rows);
+    RotateGrouped(w, heads, past, &ragged);
+    heads.k = JoinRagged(w, w.In(3), heads.k, ragged);
+    heads.v = JoinRagged(w, w.In(4), heads.v, ragged);
+    heads.keep = KeepRagged(w, past + rows, ragged, window);
+  } else {
+    RotateGrouped(w, heads, past, nullptr);
+    if (past > 0) {
+      heads.k = w.Concat({w.In(3), heads.k}, 2);
+      heads.v = w.Concat({w.In(4), heads.v}, 2);
+    }
+    heads.keep = KeepTriangle(w, {rows, past + rows, past, window});
   }
-  const std::int64_t window = w.node().Int("local_window_size", -1);
-  heads.keep = KeepTriangle(w, {rows, past + rows, past, std::max<std::int64_t>(window, 0)});
   heads.bias = w.In(10);
   heads.scale = ScaleFor(w, heads.q);
   heads.softcap = w.node().Float("softcap", 0);
