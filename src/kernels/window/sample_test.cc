@@ -129,7 +129,9 @@ TEST(GridSample, AnyNumberIsSomePlace) {
                             {3 * spec.channels * sizeof(float)});
       for (const float y : testing::FromBytes<float>(run.Run()[0])) {
         ASSERT_TRUE(std::isfinite(y));
-        if (padding == SamplePadding::kZeros) ASSERT_EQ(y, 0);
+        if (padding == SamplePadding::kZeros) {
+          ASSERT_EQ(y, 0);
+        }
       }
     }
   }
