@@ -28,7 +28,8 @@ using V16 = hn::Vec<D16>;
 using V32 = hn::Vec<D32>;
 
 #if HWY_TARGET == HWY_AVX2
-constexpr size_t kIntegerRows = 6;
+// With more rows GCC 12 keeps sums in memory.
+constexpr size_t kIntegerRows = 4;
 #else
 constexpr size_t kIntegerRows = 12;
 #endif
@@ -166,6 +167,17 @@ HWY_INLINE void MultiplyStrip(const MatmulArgs& args, const std::int16_t* a, con
 
 #endif
 
+/// Writes the sums of a row of a tile in the order of its columns.
+HWY_INLINE void StoreRow(const std::int32_t* sums, size_t columns, std::int32_t* y) {
+  constexpr size_t kTogether = 4;  // so many columns stay neighbours, in every vector size
+  size_t j = 0;
+  for (; j + kTogether <= columns; j += kTogether) {
+    std::memcpy(y + j, sums + j / Strip() * Strip() + PlaceOf(j % Strip()),
+                kTogether * sizeof(std::int32_t));
+  }
+  for (; j < columns; ++j) y[j] = sums[j / Strip() * Strip() + PlaceOf(j % Strip())];
+}
+
 /// False: the block left and has written nothing.
 HWY_INLINE bool IntegerTile(const MatmulArgs& args, const MatmulTile& tile, std::int32_t* sums,
                             BlockContext* ctx) {
@@ -188,10 +200,7 @@ HWY_INLINE bool IntegerTile(const MatmulArgs& args, const MatmulTile& tile, std:
   auto* const y = reinterpret_cast<std::int32_t*>(args.y) +
                   (tile.batch * args.m + tile.row) * args.n + tile.column;
   for (size_t row = 0; row < tile.rows; ++row) {
-    const std::int32_t* const from = sums + row * kMatmulColumns;
-    for (size_t j = 0; j < tile.columns; ++j) {
-      y[row * args.n + j] = from[j / Strip() * Strip() + PlaceOf(j % Strip())];
-    }
+    StoreRow(sums + row * kMatmulColumns, tile.columns, y + row * args.n);
   }
   return true;
 }

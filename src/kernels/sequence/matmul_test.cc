@@ -103,6 +103,7 @@ TEST(Matmul, DifferencesOfBytesAreExactOnEveryTarget) {
                                   {1, 700, 37},
                                   {5, 33, 64},
                                   {7, 2, 16},
+                                  {3, 5, 23},
                                   {50, 257, 33},
                                   {49, 512, 130}}) {
       MatmulSpec spec = SpecOf({.batch = 2, .m = m, .k = k, .n = n});
