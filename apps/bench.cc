@@ -197,8 +197,7 @@ void AddShapesBenchmark(CLI::App& parent) {
   auto common = std::make_shared<BenchCommon>();
   auto options = std::make_shared<bench::ShapesOptions>();
   options->models = {"resnet50", "bert_base", "ppocr_v4_det", "detr", "ssdlite"};
-  const char* const corpus = std::getenv("LAGOON_CORPUS");
-  options->files = corpus == nullptr ? "models/corpus/files" : corpus;
+  options->files = "models/corpus/files";
   CLI::App* command = AddBenchmark(parent, "shapes",
                                    "Requests of shapes that were not seen before: time to compile, "
                                    "memory, and a real-time model "
@@ -207,6 +206,7 @@ void AddShapesBenchmark(CLI::App& parent) {
   command
       ->add_option("--files", options->files,
                    "Folder of ONNX files with open dims; ./run corpus --make fills it")
+      ->envname("LAGOON_CORPUS")
       ->capture_default_str();
   command->add_option("--models", options->models, "Names of files to measure alone")
       ->delimiter(',')

@@ -2,6 +2,8 @@
 
 #include <cstddef>
 #include <memory>
+#include <set>
+#include <span>
 #include <string>
 #include <vector>
 

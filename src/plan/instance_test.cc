@@ -213,8 +213,8 @@ class FailedOp final : public OpaqueOp {
   std::shared_ptr<const Error> error() const override { return error_; }
 
  private:
-  const std::vector<std::string> none_;
-  const std::string why_;
+  std::vector<std::string> none_;
+  std::string why_;
   const std::shared_ptr<const Error> error_ =
       std::make_shared<const Error>(Error{ErrorCode::kInternal, "the engine failed"});
 };

@@ -32,7 +32,7 @@ Status GraphWalk::Run() {
     todo_.pop_back();
     Node kept = node;
     missing_ = kNoValue;
-    const Status stepped = Step(std::move(node));
+    Status stepped = Step(std::move(node));
     if (stepped || Postpone(kept, stepped) || TakeOpaque(kept, stepped)) continue;
     return stepped;
   }

@@ -96,7 +96,7 @@ ValueId Writer::Transpose(ValueId x, std::vector<std::int64_t> perm) {
   return Op("Transpose", {x}, {{"perm", std::move(perm)}});
 }
 
-ValueId Writer::Unsqueeze(ValueId x, std::vector<std::int64_t> axes) {
+ValueId Writer::Unsqueeze(ValueId x, const std::vector<std::int64_t>& axes) {
   return Op("Unsqueeze", {x, Ints(axes)});
 }
 
@@ -104,7 +104,8 @@ ValueId Writer::Concat(std::vector<ValueId> parts, std::int64_t axis) {
   return Op("Concat", std::move(parts), {{"axis", axis}});
 }
 
-std::vector<ValueId> Writer::Split(ValueId x, std::vector<std::int64_t> sizes, std::int64_t axis) {
+std::vector<ValueId> Writer::Split(ValueId x, const std::vector<std::int64_t>& sizes,
+                                   std::int64_t axis) {
   const std::size_t count = sizes.size();
   return Nodes("Split", {x, Ints(sizes)}, {{"axis", axis}}, count);
 }

@@ -69,10 +69,10 @@ class Writer {
   ValueId Shifted(ValueId x, double term);
   ValueId Reshape(ValueId x, const Dims& dims) { return Op("Reshape", {x, Ints(dims)}); }
   ValueId Transpose(ValueId x, std::vector<std::int64_t> perm);
-  ValueId Unsqueeze(ValueId x, std::vector<std::int64_t> axes);
+  ValueId Unsqueeze(ValueId x, const std::vector<std::int64_t>& axes);
   ValueId Concat(std::vector<ValueId> parts, std::int64_t axis);
   /// The parts of x of the given sizes along `axis`.
-  std::vector<ValueId> Split(ValueId x, std::vector<std::int64_t> sizes, std::int64_t axis);
+  std::vector<ValueId> Split(ValueId x, const std::vector<std::int64_t>& sizes, std::int64_t axis);
   /// Elements `from` to `to` (exclusive) along `axis`.
   ValueId Slice(ValueId x, std::int64_t axis, std::int64_t from, std::int64_t to);
   /// x itself if it has the type.

@@ -73,7 +73,7 @@ bool HasZeroElement(const Constant& constant) {
 /// base ^ exponent, wrapping around. The exponent is not negative.
 template <typename T>
 T WholePower(T base, std::int64_t exponent) {
-  std::uint64_t result = 1, factor = static_cast<std::uint64_t>(base);
+  std::uint64_t result = 1, factor = static_cast<std::uint64_t>(static_cast<std::int64_t>(base));
   for (; exponent > 0; exponent >>= 1, factor *= factor) {
     if ((exponent & 1) != 0) result *= factor;
   }
