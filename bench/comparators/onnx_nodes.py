@@ -76,8 +76,8 @@ class Runner:
         self.binary = binary
 
     def _infer(self, folder, names, fixed):
-        words = [self.binary, "infer", folder / "model.onnx", "--workers", "1", "--output-dir",
-                 folder / "out"]
+        words = [self.binary, "infer", folder / "model.onnx", "--engine", "none", "--workers", "1",
+                 "--output-dir", folder / "out"]
         for index, name in enumerate(names):
             option = "--constant" if name in fixed else "--input"
             words += [option, f"{name}={folder / f'{index}.npy'}"]
@@ -110,7 +110,7 @@ class Runner:
             if not asked or asked[1] not in names or asked[1] in fixed or len(fixed) == MOST_FIXED:
                 break
             fixed.append(asked[1])
-        message = result.stderr.strip().replace(str(folder), "")
+        message = result.stderr.strip().replace(str(folder), "").split("; an engine could run")[0]
         if any(np.asarray(array).size == 0 for array in inputs):
             return "unsupported", "empty tensors", tuple(fixed)
         return "unsupported" if REFUSED.match(message) else "failed", message, tuple(fixed)
