@@ -271,7 +271,8 @@ def quantised():
     yield OpCase("QLinearWhere", "QLinearWhere", ("c", "x", "xs", "xz", "w", "ws", "wz", "ys", "yz"),
                  x | {"c": floats("c", 2, 3, 6, 5) > 0}, w | scale, steps=1)
     signed = {"x": bytes_of("s", 4, 12, kind=np.int8)}
-    matrix = {"w": bytes_of("sw", 12, 7, kind=np.int8), "ws": floats("sws", 7) ** 2 / 50 + 0.01,
+    # Of larger weights, ONNX Runtime's sums of products of bytes saturate on CPUs without VNNI.
+    matrix = {"w": bytes_of("sw", 12, 7, kind=np.int8) // 2, "ws": floats("sws", 7) ** 2 / 50 + 0.01,
               "wz": np.zeros(7, np.int8), "xs": number(0.03), "xz": number(-5, np.int8)}
     yield OpCase("QGemm", "QGemm", ("x", "xs", "xz", "w", "ws", "wz", "c", "ys", "yz"), signed,
                  matrix | {"c": random_of("c").integers(-900, 900, 7).astype(np.int32), "ys": number(0.2),
@@ -284,7 +285,7 @@ def quantised():
                  matrix | {"b": floats("b", 7)})
     yield OpCase("QAttention", "QAttention", ("x", "w", "b", "xs", "ws", "m", "xz", "wz"),
                  {"x": bytes_of("qa", 2, 4, 8), "m": np.array([3, 4], np.int32)},
-                 {"w": bytes_of("qaw", 8, 24, kind=np.int8), "b": floats("qab", 24), "xs": number(0.02),
+                 {"w": bytes_of("qaw", 8, 24, kind=np.int8) // 2, "b": floats("qab", 24), "xs": number(0.02),
                   "ws": number(0.01), "xz": number(125, np.uint8), "wz": number(0, np.int8)}, {"num_heads": 2})
     yield OpCase("QuantizeLinear", "QuantizeLinear", ("x", "xs", "xz"), real, scale, steps=1)
     yield OpCase("DequantizeLinear", "DequantizeLinear", ("x", "xs", "xz"), x, scale)

@@ -22,7 +22,9 @@ struct Identity {
 
   explicit operator bool() const { return (high | low) != 0; }
   friend bool operator==(const Identity&, const Identity&) = default;
-  friend auto operator<=>(const Identity&, const Identity&) = default;
+  // clang-tidy sees a null pointer in the comparison that the compiler writes.
+  friend auto operator<=>(const Identity&,
+                          const Identity&) = default;  // NOLINT(modernize-use-nullptr)
 };
 
 /// The 128-bit hash of `bytes`; never the empty Identity.

@@ -7,9 +7,9 @@ QueuePlan::QueuePlan(QueueId queue, const std::vector<Instance*>& instances)
   for (const Instance* instance : instances) bindings_.push_back(instance->first());
 }
 
-Result<std::unique_ptr<QueuePlan>> QueuePlan::Bind(QueueId queue, std::uint32_t number,
-                                                   const std::vector<Instance*>& instances,
-                                                   std::shared_ptr<const LoadedPlan> loaded) {
+Result<std::unique_ptr<QueuePlan>> QueuePlan::Bind(
+    QueueId queue, std::uint32_t number, const std::vector<Instance*>& instances,
+    const std::shared_ptr<const LoadedPlan>& loaded) {
   std::unique_ptr<QueuePlan> plan(new QueuePlan(queue, number, loaded->plan));
   std::vector<Buffer> arenas;
   for (Instance* instance : instances) {

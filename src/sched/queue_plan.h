@@ -20,7 +20,7 @@ class QueuePlan {
   /// Binds `loaded` to the instances. The errors are those of Instance::Bind().
   static Result<std::unique_ptr<QueuePlan>> Bind(QueueId queue, std::uint32_t number,
                                                  const std::vector<Instance*>& instances,
-                                                 std::shared_ptr<const LoadedPlan> loaded);
+                                                 const std::shared_ptr<const LoadedPlan>& loaded);
 
   QueueId queue() const { return queue_; }
   /// Distinguishes the plans of one queue, in order of their creation: for observers.

@@ -12,8 +12,7 @@ namespace {
 /// A tensor for output `i` of the node, even if nothing reads that output.
 Tensor OutputOf(ProgramBuilder& builder, const Node& node, std::size_t i, DataType type,
                 const Dims& dims) {
-  const Tensor tensor =
-      builder.NewTensor(fmt::format("{}.{}", node.name, i), dims, Layout::kPlain, type);
+  Tensor tensor = builder.NewTensor(fmt::format("{}.{}", node.name, i), dims, Layout::kPlain, type);
   if (i < node.outputs.size() && node.outputs[i] != kNoValue) {
     builder.Define(node.outputs[i], tensor);
   }
@@ -22,8 +21,8 @@ Tensor OutputOf(ProgramBuilder& builder, const Node& node, std::size_t i, DataTy
 
 /// The sizes of output `i`, which the graph has, or others of no use.
 Tensor SizesOf(ProgramBuilder& builder, const Node& node, std::size_t i, std::size_t rank) {
-  const Tensor sizes = builder.NewTensor(node.name + ":sizes", {static_cast<std::int64_t>(rank)},
-                                         Layout::kPlain, DataType::kInt64);
+  Tensor sizes = builder.NewTensor(node.name + ":sizes", {static_cast<std::int64_t>(rank)},
+                                   Layout::kPlain, DataType::kInt64);
   if (i >= node.outputs.size() || node.outputs[i] == kNoValue) return sizes;
   const ValueId id = builder.graph().value(node.outputs[i]).sizes;
   if (id != kNoValue) builder.Define(id, sizes);
