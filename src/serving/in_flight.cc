@@ -181,12 +181,11 @@ RequestHandle RequestInFlight::Post(const std::shared_ptr<RequestInFlight>& self
 bool RequestInFlight::Await(RequestHandle handle) {
   awaited_since_ = Now();
   if (awaited_ != RequestHandle{}) return true;
-  if (!table_.Add(*this)) {
-    Refuse({ErrorCode::kUnavailable, table_.why_closed()});
-    return false;
-  }
-  awaited_ = handle;
-  return true;
+  awaited_ = handle;  // before others see the request in the table
+  if (table_.Add(*this)) return true;
+  awaited_ = {};
+  Refuse({ErrorCode::kUnavailable, table_.why_closed()});
+  return false;
 }
 
 void RequestInFlight::PostAwaited(const std::shared_ptr<RequestInFlight>& self,
