@@ -84,12 +84,13 @@ def test_ops_that_lagoon_lacks_run_between_its_own(lagoon, tmp_path):
         assert line["revoked_identical"]
 
 
-def test_loop_whose_steps_the_data_decide(lagoon, tmp_path):
+def test_loop_whose_steps_the_data_decide_needs_no_engine(lagoon, tmp_path):
     model = make_loop(tmp_path / "loop.onnx")
     requests = [{"x": np.array([1, -2, 3], np.float32), "limit": np.array(limit, np.float32)}
                 for limit in (10, 100)]
     lines = infer(lagoon, model, tmp_path / "requests", requests)
     check(model, tmp_path / "requests", requests, lines)
+    assert all(line["opaque"] == [] and line["parts"] > 2 for line in lines)
 
 
 def test_without_an_engine_the_error_says_what_to_install(lagoon, tmp_path):

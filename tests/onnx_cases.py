@@ -431,7 +431,6 @@ def all_cases():
 # The input is x, constants are w and w2.
 REFUSED = {
     "unknown_op": ([node("Frobnicate", "x")], "Frobnicate", 13),
-    "computed_shape": ([node("NonZero", "x", "n"), node("Neg", "n")], "Neg", 13),
     "computed_axes": ([node("Cast", "x", "a", to=TensorProto.INT64), node("Reshape", "w a")],
                       "Reshape", 13),
     "custom_domain": ([helper.make_node("Fancy", ["x"], ["y"], name="Fancy_y",
