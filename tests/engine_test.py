@@ -90,7 +90,8 @@ def test_loop_whose_steps_the_data_decide_needs_no_engine(lagoon, tmp_path):
                 for limit in (10, 100)]
     lines = infer(lagoon, model, tmp_path / "requests", requests)
     check(model, tmp_path / "requests", requests, lines)
-    assert all(line["opaque"] == [] and line["parts"] > 2 for line in lines)
+    assert all(line["opaque"] == [] for line in lines)
+    assert 2 <= lines[0]["parts"] < lines[1]["parts"]
 
 
 def test_without_an_engine_the_error_says_what_to_install(lagoon, tmp_path):
@@ -114,7 +115,7 @@ def test_inspect_shows_the_engine_s_kernel(lagoon, tmp_path):
     kernels = [kernel for kernel in json.loads(result.stdout)["kernels"] if "opaque" in kernel]
     assert len(kernels) == 1 and kernels[0]["blocks"] == 1
     assert kernels[0]["opaque"]["ops"] == ["ai.onnx.ml.Normalizer", "ai.onnx.ml.Scaler"]
-    assert kernels[0]["opaque"]["longest_us"] >= kernels[0]["kernel_us"] > 0
+    assert kernels[0]["opaque"]["longest_us"] > 0 and kernels[0]["kernel_us"] > 0
 
 
 def test_server_warns_and_has_the_longest_run_as_a_metric(lagoon, tmp_path):
