@@ -64,7 +64,8 @@ HWY_INLINE V SoftplusOf(V x) {
   return KeepNan(x, hn::Add(positive, SafeLog(hn::Add(Const(1), SafeExp(hn::Neg(hn::Abs(x)))))));
 }
 
-HWY_INLINE V OtherFunction(const CellActivation& f, V x) {
+/// Not inlined: these functions are rare, and a copy at each call takes minutes to compile.
+HWY_NOINLINE V OtherFunction(const CellActivation& f, V x) {
   const V zero = hn::Zero(D()), alpha = Const(f.alpha), beta = Const(f.beta);
   switch (f.function) {
     case CellFunction::kSigmoid:
