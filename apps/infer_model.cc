@@ -45,14 +45,25 @@ Result<BoundRequest> BoundRequest::Bind(ModelCompiler& compiler, Device& device,
   std::vector<HostTensor> tensors;
   for (const Constant& input : inputs) tensors.push_back({input.dims, *input.bytes});
   LAGOON_RETURN_IF_ERROR(bound.AddPart(compiler, compiler.model(), std::move(tensors)));
-  while (bound.parts_.back()->links.next) {
+  const OnnxModel* model = &compiler.model();
+  while (true) {
     Part& part = *bound.parts_.back();
-    LAGOON_RETURN_IF_ERROR(bound.RunPart(part, {}));
-    LAGOON_ASSIGN_OR_RETURN(
-        tensors, InputsOfNextPart(part.links, part.loaded->plan, part.inputs, part.outputs));
-    LAGOON_RETURN_IF_ERROR(bound.AddPart(compiler, *part.links.next->model, std::move(tensors)));
+    const Plan& plan = part.loaded->plan;
+    if (!part.links.next && !Assumes(plan)) return bound;
+    const Status ran = bound.RunPart(part, {});
+    if (!ran && Outdated(plan)) {
+      // The next plan makes no assumption that has turned out wrong.
+      tensors = std::move(part.inputs);
+      bound.parts_.pop_back();
+      LAGOON_RETURN_IF_ERROR(bound.AddPart(compiler, *model, std::move(tensors)));
+      continue;
+    }
+    LAGOON_RETURN_IF_ERROR(ran);
+    if (!part.links.next) return bound;
+    model = part.links.next->model.get();
+    LAGOON_ASSIGN_OR_RETURN(tensors, InputsOfNextPart(part.links, plan, part.inputs, part.run));
+    LAGOON_RETURN_IF_ERROR(bound.AddPart(compiler, *model, std::move(tensors)));
   }
-  return bound;
 }
 
 Status BoundRequest::AddPart(ModelCompiler& compiler, const OnnxModel& model,
@@ -67,7 +78,7 @@ Status BoundRequest::AddPart(ModelCompiler& compiler, const OnnxModel& model,
     part->plan_inputs.push_back(part->inputs[input].bytes.data());
   }
   for (const PlanTensor& output : part->loaded->plan.outputs) {
-    part->outputs.emplace_back(part->memory.emplace_back(output.spec.bytes()));
+    part->run.outputs.emplace_back(part->memory.emplace_back(output.spec.bytes()));
   }
   LAGOON_ASSIGN_OR_RETURN(part->instance, Instance::Create(part->loaded, *device_));
   compile_time_ += Now() - begin;
@@ -75,8 +86,9 @@ Status BoundRequest::AddPart(ModelCompiler& compiler, const OnnxModel& model,
   return {};
 }
 
-Status BoundRequest::RunPart(Part& part, const RunOptions& options) {
+Status BoundRequest::RunPart(Part& part, RunOptions options) {
   std::vector<void*> to;
+  options.made = &part.run.made;
   for (std::vector<std::byte>& output : part.memory) to.push_back(output.data());
   return RunPlan(*part.instance, *device_, part.plan_inputs, to, options);
 }
@@ -84,7 +96,7 @@ Status BoundRequest::RunPart(Part& part, const RunOptions& options) {
 Status BoundRequest::SetOutputs(const Part& part) {
   const Plan& plan = part.loaded->plan;
   for (std::size_t i = 0; i < part.links.results.size(); ++i) {
-    LAGOON_ASSIGN_OR_RETURN(const HostTensor tensor, PartOutput(part.links, plan, part.outputs, i));
+    LAGOON_ASSIGN_OR_RETURN(const HostTensor tensor, PartOutput(part.links, plan, part.run, i));
     Output& output = outputs_[part.links.results[i]];
     output.spec = plan.outputs[i].spec;
     output.spec.dims = tensor.dims;
@@ -101,7 +113,7 @@ Status BoundRequest::Run(const RunOptions& options) {
     if (!part.links.next) continue;
     LAGOON_ASSIGN_OR_RETURN(
         const std::vector<HostTensor> next,
-        InputsOfNextPart(part.links, part.loaded->plan, part.inputs, part.outputs));
+        InputsOfNextPart(part.links, part.loaded->plan, part.inputs, part.run));
     for (std::size_t input = 0; input < next.size(); ++input) {
       if (next[input].dims == parts_[i + 1]->inputs[input].dims) continue;
       return Fail(

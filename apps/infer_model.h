@@ -52,12 +52,12 @@ class BoundRequest {
     std::vector<HostTensor> inputs;              // by input of the part
     std::vector<const void*> plan_inputs;        // by input of the plan
     std::vector<std::vector<std::byte>> memory;  // by output of the plan
-    std::vector<std::span<const std::byte>> outputs;
+    PartRun run;
   };
 
   explicit BoundRequest(Device& device) : device_(&device) {}
   Status AddPart(ModelCompiler& compiler, const OnnxModel& model, std::vector<HostTensor> inputs);
-  Status RunPart(Part& part, const RunOptions& options);
+  Status RunPart(Part& part, RunOptions options);
   Status SetOutputs(const Part& part);
 
   Device* device_;

@@ -6,6 +6,7 @@
 
 #include "base/log.h"
 #include "policies/registry.h"
+#include "program/parts.h"
 #include "serving/request_check.h"
 #include "trace/recorder.h"
 
@@ -109,7 +110,11 @@ RequestHandle DeviceCore::Infer(InferRequest request, InferCallback callback) {
   const std::shared_ptr<RequestInFlight>& request_in_flight = *admitted;
   ServedModel& model = request_in_flight->model();
   if (auto plan = model.FindPlan(request_in_flight->Key())) {
-    if (plan->links.next) return maker_->Begin(request_in_flight, std::move(plan));
+    if (Outdated(plan->loaded->plan)) return maker_->Make(request_in_flight);
+    // May take more than one job.
+    if (plan->links.next || Assumes(plan->loaded->plan)) {
+      return maker_->Begin(request_in_flight, std::move(plan));
+    }
     return RequestInFlight::Post(request_in_flight, std::move(plan), *dispatcher_);
   }
   if (model.settings().refuse_other_shapes || model.is_program()) {

@@ -10,6 +10,7 @@
 #include "base/check.h"
 #include "base/log.h"
 #include "program/compile.h"
+#include "program/parts.h"
 
 namespace lagoon {
 namespace {
@@ -187,6 +188,12 @@ Result<std::vector<TensorSpec>> ServedModel::OutputSpecs() const {
     TensorSpec& spec = specs[known.links.results[i]];
     const Dims declared = spec.dims;
     spec = known.loaded->plan.outputs[i].spec;
+    if (known.loaded->plan.outputs[i].made) {
+      // An engine makes it with a shape of its own; what the file says of it is all that is known.
+      const bool ranked = model.outputs()[known.links.results[i]].shape_known;
+      spec.dims = ranked ? declared : Dims{-1};
+      continue;
+    }
     const Dims* larger = nullptr;
     if (other && other->links.results == known.links.results) {
       larger = &other->graph.value(other->graph.outputs[i]).dims;
@@ -319,6 +326,11 @@ std::shared_ptr<ServedPlan> ServedModel::FindPlan(const PlanKey& key) const {
   return is_program() ? default_ : plans_->Find(key);
 }
 
+std::shared_ptr<ServedPlan> ServedModel::FindFreshPlan(const PlanKey& key) const {
+  auto plan = FindPlan(key);
+  return plan != nullptr && Outdated(plan->loaded->plan) ? nullptr : plan;
+}
+
 Result<std::shared_ptr<ServedPlan>> ServedModel::MakePlan(
     ServedPlan* before, const std::vector<Dims>& dims,
     std::span<const std::span<const std::byte>> inputs, Dispatcher& dispatcher,
@@ -392,7 +404,8 @@ Result<std::unique_ptr<ProgramHost>> ServedModel::Host(JobClass job_class, Devic
                               parameter, model_name));
     }
     const ServedPlan& plan = *(*model)->default_;
-    if (plan.links.next || plan.links.results.size() != plan.loaded->plan.outputs.size()) {
+    if (plan.links.next || plan.links.results.size() != plan.loaded->plan.outputs.size() ||
+        plan.loaded->plan.makes_outputs) {
       return Fail(ErrorCode::kUnimplemented,
                   fmt::format("{}: shapes in '{}' depend on data, so that it runs in parts; a job "
                               "program runs models of one part",

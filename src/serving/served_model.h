@@ -68,6 +68,8 @@ class ServedModel {
   PlanKey KeyOf(const ServedPlan* before, const std::vector<Dims>& dims,
                 std::span<const std::span<const std::byte>> inputs) const;
   std::shared_ptr<ServedPlan> FindPlan(const PlanKey& key) const;
+  /// The same; null also if the plan must be made anew, because an engine has made other shapes.
+  std::shared_ptr<ServedPlan> FindFreshPlan(const PlanKey& key) const;
   /// Makes a plan that is not there yet, ready on the model's queues. One thread at a time, perhaps
   /// one of low priority. kInvalidArgument: the model does not take these shapes.
   Result<std::shared_ptr<ServedPlan>> MakePlan(ServedPlan* before, const std::vector<Dims>& dims,

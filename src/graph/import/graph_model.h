@@ -8,6 +8,7 @@
 #include "base/status.h"
 #include "graph/budget.h"
 #include "graph/onnx_model.h"
+#include "graph/opaque/opaque.h"
 
 namespace lagoon {
 
@@ -37,7 +38,9 @@ class GraphModel : public OnnxModel {
   std::size_t parts_before_ = 0;
 
  private:
-  Result<ModelPart> ImportGraph(const GraphInputs& given, std::vector<std::size_t>* deciding) const;
+  /// `assumed`: gets whether the shape of an opaque node is assumed.
+  Result<ModelPart> ImportGraph(const GraphInputs& given, std::vector<std::size_t>* deciding,
+                                Assume assume, bool& assumed) const;
   Status SetInputs(Graph& graph, const GraphInputs& given, ByteBudget& budget) const;
   std::vector<std::size_t> DecidingInputs(const Graph& graph, const Node& reader,
                                           ValueId value) const;

@@ -296,7 +296,14 @@ Status InferNode(Graph& graph, Node node, ByteBudget& budget, ValueId* missing) 
 }  // namespace
 
 Status CheckDimsAreActual(const Graph& graph, ValueId id, std::string_view reader) {
-  if (id == kNoValue || graph.value(id).sizes == kNoValue) return {};
+  if (id == kNoValue) return {};
+  if (graph.value(id).unsized) {
+    return Fail(ErrorCode::kUnimplemented,
+                fmt::format("{} reads {}, whose shape depends on data: it is known only when the "
+                            "engine has computed it",
+                            reader, Quoted(graph.value(id).name)));
+  }
+  if (graph.value(id).sizes == kNoValue) return {};
   return Fail(ErrorCode::kUnimplemented,
               fmt::format("{} reads {}, whose shape depends on data: at most {}, known only at run "
                           "time{}",
