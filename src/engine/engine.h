@@ -62,8 +62,8 @@ class EngineBinding {
   virtual void Stop() = 0;
 
   /// The outputs as the last successful Run() made them: types and actual dims. Where the engine
-  /// makes room, `data` are the elements, valid until the next Run() or the end of the binding; they
-  /// need not be aligned, and are null if there are no elements.
+  /// makes room, `data` are the elements, valid until the next Run() or the binding's end. They
+  /// need not be aligned, and are null if there are none.
   virtual const std::vector<EngineTensor>& outputs() const = 0;
 };
 

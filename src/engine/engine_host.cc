@@ -54,7 +54,7 @@ Status EngineHost::OpenNow() {
 
 std::string EngineHost::name() {
   const MutexLock lock(mutex_);
-  return engine_ == nullptr ? std::string() : engine_->name();
+  return engine_ == nullptr ? "the engine" : engine_->name();
 }
 
 Result<std::shared_ptr<Engine>> EngineHost::Opened() {

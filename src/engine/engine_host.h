@@ -32,15 +32,15 @@ class EngineHost {
   /// The longest run so far; 0 before the first one.
   Nanoseconds longest() const { return Nanoseconds(longest_ns_.load(std::memory_order_relaxed)); }
 
-  /// Nodes whose output shapes depend on data, by name: so a run has shown. Plans that are made from
-  /// now on do not assume shapes for them.
+  /// Nodes whose output shapes depend on data, by name: so a run has shown. Plans that are made
+  /// from now on do not assume shapes for them.
   void AddUnsized(std::span<const std::string> nodes);
   bool IsUnsized(const std::string& node);
 
   /// Opens the engine, if that has not been done, and says whether that works.
   Status OpenNow();
 
-  /// Engine::name(); empty until the engine is open.
+  /// Engine::name(); "the engine" until it is open.
   std::string name();
 
   /// Engine::Load. The model keeps the engine alive. `key`: equal keys mean equal models; a model

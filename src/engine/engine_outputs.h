@@ -21,9 +21,9 @@ struct EngineOutputs {
   bool assumed = false;               // other shapes may depend on data too
 };
 
-/// The outputs for inputs of these types and dims; `data` is ignored. Where the engine does not know
-/// a shape, and `assume` allows it, runs the model on zeros, for 30 s at most, and then on ones, if
-/// the first run was short: where the shapes differ, they depend on data.
+/// The outputs for inputs of these types and dims; `data` is ignored. Where the engine does not
+/// know a shape, and `assume` allows it, runs the model on zeros, for 30 s at most, and then on
+/// ones, if the first run was short: where the shapes differ, they depend on data.
 Result<EngineOutputs> OutputsOf(EngineModel& model, std::vector<EngineTensor> inputs,
                                 Assume assume);
 

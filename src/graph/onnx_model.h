@@ -122,6 +122,9 @@ class OnnxModel {
   /// Memory that the graph takes, without the contents of constants: about right.
   virtual std::size_t bytes() const = 0;
 
+  /// Whether the model has an op that Lagoon does not have, in any part or branch.
+  virtual bool HasUnknownOps() const = 0;
+
   /// Frees the contents of all deferred weights, also those of later parts.
   virtual void ReleaseWeights() const = 0;
   const ImportOptions& options() const { return options_; }

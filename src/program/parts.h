@@ -21,12 +21,12 @@ struct HostTensor {
 
 /// What a run of a part's plan has computed, by output of the plan.
 struct PartRun {
-  std::vector<std::span<const std::byte>> outputs;        // copied from the arena
+  std::vector<std::span<const std::byte>> outputs;           // copied from the arena
   std::vector<std::shared_ptr<const MadeTensor>> made = {};  // Instance::TakeMade()
 };
 
-/// Output `index` of a run of a part's plan, with its actual dims. kInternal: the actual dims exceed
-/// the capacity, or an engine has made another type than it said.
+/// Output `index` of a run of a part's plan, with its actual dims. kInternal: the actual dims
+/// exceed the capacity, or an engine has made another type than it said.
 Result<HostTensor> PartOutput(const PartLinks& links, const Plan& plan, const PartRun& run,
                               std::size_t index);
 

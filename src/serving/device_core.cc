@@ -28,7 +28,10 @@ Result<std::unique_ptr<DeviceCore>> DeviceCore::Open(const CoreOptions& options,
                                                      std::function<void()> on_lost) {
   LAGOON_ASSIGN_OR_RETURN(Scheduler scheduler, MakeScheduler(options.scheduler));
   LAGOON_ASSIGN_OR_RETURN(ComputeDevice device, OpenDevice(options.device));
-  LAGOON_ASSIGN_OR_RETURN(std::shared_ptr<EngineHost> engine, ChooseEngine(options.engine));
+  std::shared_ptr<EngineHost> engine = options.engine_host;
+  if (engine == nullptr) {
+    LAGOON_ASSIGN_OR_RETURN(engine, ChooseEngine(options.engine));
+  }
   std::unique_ptr<DeviceCore> core(new DeviceCore(std::move(device)));
   LAGOON_RETURN_IF_ERROR(
       core->models_.Load(options.repository, *core->device_,

@@ -203,7 +203,9 @@ bool RequestInFlight::Await(RequestHandle handle) {
 
 void RequestInFlight::PostAwaited(const std::shared_ptr<RequestInFlight>& self,
                                   std::shared_ptr<ServedPlan> plan, Dispatcher& dispatcher) {
-  self->response_.plan_wait += Now() - self->awaited_since_;
+  const Nanoseconds wait = Now() - self->awaited_since_;
+  self->response_.plan_wait += wait;
+  if (self->first_part_) self->response_.plan_wait_between += wait;
   self->PostJob(self, std::move(plan), dispatcher);
 }
 
@@ -259,6 +261,7 @@ void RequestInFlight::Finished(const JobResult& job) {
   Status taken;
   // An engine made other shapes than the plan has. The next plan expects that.
   if (result.outcome == Outcome::kFailed && awaited_ != RequestHandle{} && Outdated(plan())) {
+    if (!first_part_) first_part_ = result;
     maker_.Continue(self);
     return;
   }

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <iterator>
 #include <numeric>
 #include <optional>
 #include <utility>
@@ -66,6 +67,7 @@ Status ServedModel::Compile(Device& device, const LoadOptions& load) {
   LAGOON_ASSIGN_OR_RETURN(auto compiler, ModelCompiler::Read(source_.path, device, options));
   plans_ = std::make_unique<ModelPlans>(std::move(compiler),
                                         PlanCache::Limits{.plans = file.settings.max_plans});
+  OpenEngine();
   LAGOON_RETURN_IF_ERROR(CompileAtLoad());
   std::vector<TensorSpec> inputs;
   for (const DeclaredTensor& input : plans_->model().inputs()) {
@@ -76,19 +78,36 @@ Status ServedModel::Compile(Device& device, const LoadOptions& load) {
       signature_, CompleteConfig(std::move(inputs), std::move(outputs), file.config, warnings_));
   LAGOON_RETURN_IF_ERROR(Profile(device, load.profile));
   LAGOON_RETURN_IF_ERROR(CreateInstances(device));
-  WarnOfOpaqueKernels();
+  if (default_ != nullptr)
+    std::ranges::move(OpaqueWarnings(*plan()), std::back_inserter(warnings_));
   return {};
 }
 
-void ServedModel::WarnOfOpaqueKernels() {
-  if (plan() == nullptr) return;
-  for (const std::uint32_t index : plan()->opaque) {
-    const OpaqueOp& op = *plan()->ops[index].opaque;
-    warnings_.push_back(fmt::format(
+/// Opens the engine if the model will need it, so that no request waits for that.
+void ServedModel::OpenEngine() {
+  if (engine_ == nullptr || !plans_->model().HasUnknownOps()) return;
+  const Status opened = engine_->OpenNow();
+  if (!opened) warnings_.push_back(opened.error().message);
+}
+
+/// What the plan's kernels of an engine mean for others; nothing for ops of earlier warnings.
+std::vector<std::string> ServedModel::OpaqueWarnings(const Plan& plan) {
+  std::vector<std::string> warnings;
+  for (const std::uint32_t index : plan.opaque) {
+    const OpaqueOp& op = *plan.ops[index].opaque;
+    bool is_new = false;
+    for (const std::string& name : op.ops()) is_new = warned_of_.insert(name).second || is_new;
+    if (!is_new) continue;
+    const std::string longest =
+        op.longest() == Nanoseconds(0)
+            ? "as long as a run takes (lagoon_opaque_us_max will tell)"
+            : fmt::format("up to {:.0f} us (the longest run so far)", ToMicroseconds(op.longest()));
+    warnings.push_back(fmt::format(
         "{} runs {} in a kernel that cannot be interrupted: best-effort, it delays real-time "
-        "requests by up to {:.0f} us (the longest run so far). Lagoon does not run it because {}",
-        engine_->name(), fmt::join(op.ops(), ", "), ToMicroseconds(op.longest()), op.why()));
+        "requests by {}. Lagoon does not run it because {}",
+        engine_->name(), fmt::join(op.ops(), ", "), longest, op.why()));
   }
+  return warnings;
 }
 
 /// The shapes for which plans are made at load: those of lagoon.shapes, or one per batch size.
@@ -342,6 +361,9 @@ Result<std::shared_ptr<ServedPlan>> ServedModel::MakePlan(
 }
 
 void ServedModel::KeepPlan(std::shared_ptr<ServedPlan> plan) {
+  for (const std::string& warning : OpaqueWarnings(plan->loaded->plan)) {
+    spdlog::warn("model '{}' version {}: {}", name(), version(), warning);
+  }
   plans_->Keep(std::move(plan), /*pinned=*/false);
 }
 

@@ -94,7 +94,8 @@ std::size_t OutputIndex(Graph& graph, ValueId id) {
 /// Why the engine does not run the node either. (For a first part, WholeModel adds this.)
 void AddEngineError(const LaterNodes& later, Error& error) {
   if (later.engine) return;
-  error.message += fmt::format("; the engine cannot run it either: {}", later.engine.error().message);
+  error.message +=
+      fmt::format("; the engine cannot run it either: {}", later.engine.error().message);
 }
 
 /// Makes the values of actual dims outputs of the graph.
@@ -153,22 +154,30 @@ Result<ModelPart> GraphModel::ImportGraph(const GraphInputs& given,
   LAGOON_RETURN_IF_ERROR(SetInputs(part.graph, given, budget));
   LaterNodes later;
   later.assume = assume;
+  const std::size_t decided = deciding == nullptr ? 0 : deciding->size();
   later.who_knows = [&](const Node& reader, ValueId missing) {
     const std::vector<std::size_t> found = DecidingInputs(part.graph, reader, missing);
     if (deciding != nullptr) deciding->insert(deciding->end(), found.begin(), found.end());
     if (!found.empty()) return Knows::kRequest;
     const auto& inputs = part.graph.inputs;
-    return std::ranges::find(inputs, missing) != inputs.end() ? Knows::kNeither
-                                                              : Knows::kLaterPart;
+    return std::ranges::find(inputs, missing) != inputs.end() ? Knows::kNeither : Knows::kLaterPart;
   };
   const Status inferred = InferShapes(part.graph, budget, &later);
   assumed = later.assumed;
+  const std::size_t found = deciding == nullptr ? 0 : deciding->size();
+  if (!inferred && found > decided) {
+    // The request will say what it decides, but not mend this.
+    const Status known = CheckOps(graph_.nodes, part.graph);
+    if (!known) deciding->resize(decided);
+    if (!known) return tl::unexpected(known.error());
+  }
   if (!inferred) {
     Error error = inferred.error();
     if (parts_before_ > 0) AddEngineError(later, error);
     return tl::unexpected(Explained(given, std::move(error)));
   }
   if (!later.nodes.empty()) {
+    LAGOON_RETURN_IF_ERROR(CheckOps(later.nodes, part.graph));
     const bool stuck = part.graph.nodes.empty() || parts_before_ + 1 >= kMaxParts;
     if (stuck) return tl::unexpected(Explained(given, later.why.error()));
     part.links.next = MakeNextPart(part, std::move(later.nodes));
@@ -181,6 +190,19 @@ Result<ModelPart> GraphModel::ImportGraph(const GraphInputs& given,
   NormalizeSoftmax(part.graph);
   Compact(part.graph);
   return part;
+}
+
+/// Without an engine: fails if one of the nodes, which are not inferred yet, has an unknown op and
+/// will run. `graph` has their values.
+Status GraphModel::CheckOps(std::span<const Node> nodes, Graph& graph) const {
+  if (graph.engine != nullptr) return {};
+  return FindUnknownOps(graph, nodes, graph.outputs, Branches::kCertain);
+}
+
+bool GraphModel::HasUnknownOps() const {
+  Graph named;
+  named.opset = graph_.opset;
+  return !FindUnknownOps(named, graph_.nodes, graph_.outputs, Branches::kAll);
 }
 
 NextPart GraphModel::MakeNextPart(ModelPart& part, std::vector<Node> nodes) const {

@@ -2,6 +2,7 @@
 
 // A model as a graph whose inputs have no sizes yet.
 
+#include <span>
 #include <string>
 #include <vector>
 
@@ -22,6 +23,7 @@ class GraphModel : public OnnxModel {
                            std::vector<std::size_t>* deciding) const override;
   void ReleaseWeights() const override;
   std::size_t bytes() const override;
+  bool HasUnknownOps() const override;
 
  protected:
   GraphModel(const ImportOptions& options, const std::string& path)
@@ -44,6 +46,7 @@ class GraphModel : public OnnxModel {
   Status SetInputs(Graph& graph, const GraphInputs& given, ByteBudget& budget) const;
   std::vector<std::size_t> DecidingInputs(const Graph& graph, const Node& reader,
                                           ValueId value) const;
+  Status CheckOps(std::span<const Node> nodes, Graph& graph) const;
   Error Explained(const GraphInputs& given, Error error) const;
   NextPart MakeNextPart(ModelPart& part, std::vector<Node> nodes) const;
 };

@@ -84,6 +84,8 @@ class WholeModel final : public OnnxModel {
     return inner_ == nullptr ? sizeof(WholeModel) : inner_->bytes();
   }
 
+  bool HasUnknownOps() const override { return inner_ == nullptr || inner_->HasUnknownOps(); }
+
   void ReleaseWeights() const override {
     if (inner_ != nullptr) inner_->ReleaseWeights();
   }
@@ -129,9 +131,9 @@ class WholeModel final : public OnnxModel {
       node.inputs.push_back(id);
     }
     const bool unsized = options_.engine->IsUnsized(kWholeModel);
-    LAGOON_ASSIGN_OR_RETURN(const EngineOutputs results,
-                            OutputsOf(*model, std::move(tensors),
-                                      unsized ? Assume::kNever : Assume::kAllowed));
+    LAGOON_ASSIGN_OR_RETURN(
+        const EngineOutputs results,
+        OutputsOf(*model, std::move(tensors), unsized ? Assume::kNever : Assume::kAllowed));
     if (results.assumed) opaque->assumed = {kWholeModel};
     for (std::size_t i = 0; i < results.tensors.size(); ++i) {
       Value& value = graph.values.emplace_back();

@@ -104,8 +104,8 @@ std::optional<EngineOutputs> DescribedOutputs(EngineHost& engine, const Graph& g
   return *std::move(outputs);
 }
 
-/// Loads a graph with large constants once without them, and a graph without such constants once for
-/// all: lowering then runs the same model, unless the node is merged with others.
+/// Loads a graph with large constants once without them, and a graph without such constants once
+/// for all: lowering then runs the same model, unless the node is merged with others.
 Result<EngineOutputs> InferOutputs(OpaqueGraph& opaque, Assume assume) {
   const Graph light = WithoutWeights(opaque.graph);
   if (light.inputs.size() > opaque.graph.inputs.size()) {
