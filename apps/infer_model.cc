@@ -73,10 +73,8 @@ Status BoundRequest::AddPart(ModelCompiler& compiler, const OnnxModel& model,
   auto part = std::make_unique<Part>();
   part->loaded = std::move(compiled.part.loaded);
   part->links = std::move(compiled.part.links);
-  part->inputs = std::move(inputs);
-  for (const std::size_t input : compiled.inputs) {
-    part->plan_inputs.push_back(part->inputs[input].bytes.data());
-  }
+  part->input_numbers = std::move(compiled.inputs);
+  SetInputs(*part, std::move(inputs));
   for (const PlanTensor& output : part->loaded->plan.outputs) {
     part->run.outputs.emplace_back(part->memory.emplace_back(output.spec.bytes()));
   }
@@ -84,6 +82,14 @@ Status BoundRequest::AddPart(ModelCompiler& compiler, const OnnxModel& model,
   compile_time_ += Now() - begin;
   parts_.push_back(std::move(part));
   return {};
+}
+
+void BoundRequest::SetInputs(Part& part, std::vector<HostTensor> inputs) {
+  part.inputs = std::move(inputs);
+  part.plan_inputs.clear();
+  for (const std::size_t input : part.input_numbers) {
+    part.plan_inputs.push_back(part.inputs[input].bytes.data());
+  }
 }
 
 Status BoundRequest::RunPart(Part& part, RunOptions options) {
@@ -111,9 +117,8 @@ Status BoundRequest::Run(const RunOptions& options) {
     LAGOON_RETURN_IF_ERROR(RunPart(part, options));
     LAGOON_RETURN_IF_ERROR(SetOutputs(part));
     if (!part.links.next) continue;
-    LAGOON_ASSIGN_OR_RETURN(
-        const std::vector<HostTensor> next,
-        InputsOfNextPart(part.links, part.loaded->plan, part.inputs, part.run));
+    LAGOON_ASSIGN_OR_RETURN(std::vector<HostTensor> next,
+                            InputsOfNextPart(part.links, part.loaded->plan, part.inputs, part.run));
     for (std::size_t input = 0; input < next.size(); ++input) {
       if (next[input].dims == parts_[i + 1]->inputs[input].dims) continue;
       return Fail(
@@ -122,6 +127,8 @@ Status BoundRequest::Run(const RunOptions& options) {
                       part.loaded->plan.model, i + 2, ToString(parts_[i + 1]->inputs[input].dims),
                       ToString(next[input].dims)));
     }
+    // What an engine makes lies elsewhere after each run.
+    SetInputs(*parts_[i + 1], std::move(next));
   }
   return {};
 }

@@ -301,9 +301,10 @@ def test_classifier_is_served_by_its_tensors(lagoon, tmp_path):
 
 
 def test_outputs_and_inputs_that_are_no_tensors_of_numbers_are_refused(lagoon, tmp_path):
-    maps = helper.make_value_info("maps", helper.make_sequence_type_proto(
-        helper.make_map_type_proto(onnx.TensorProto.INT64,
-                                   helper.make_tensor_type_proto(FLOAT, None))))
+    maps = onnx.ValueInfoProto(name="maps")
+    of_map = maps.type.sequence_type.elem_type.map_type
+    of_map.key_type = onnx.TensorProto.INT64
+    of_map.value_type.tensor_type.elem_type = FLOAT
     model = make_classifier(tmp_path / "maps.onnx", [maps], True)
     result = lagoon.run("inspect", model)
     assert result.returncode == 1 and "is no tensor" in result.stderr, result.stderr
