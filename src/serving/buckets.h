@@ -11,7 +11,6 @@
 
 #include "base/status.h"
 #include "device/device.h"
-#include "graph/onnx_model.h"
 #include "serving/core.h"
 #include "serving/model_plans.h"
 #include "serving/request_check.h"
