@@ -5,8 +5,8 @@
 
 #include <cstring>
 
-#include "graph/testing/model_builder.h"
 #include "engine/testing/test_engine.h"
+#include "graph/testing/model_builder.h"
 #include "program/idempotence/idempotence.h"
 #include "program/inspect.h"
 #include "program/run.h"

@@ -60,8 +60,8 @@ Result<std::vector<HostTensor>> InputsOfNextPart(const PartLinks& links, const P
 }
 
 bool Outdated(const Plan& plan) {
-  return std::ranges::any_of(
-      plan.opaque, [&](std::uint32_t op) { return plan.ops[op].opaque->outdated(); });
+  return std::ranges::any_of(plan.opaque,
+                             [&](std::uint32_t op) { return plan.ops[op].opaque->outdated(); });
 }
 
 bool Assumes(const Plan& plan) {
