@@ -109,9 +109,9 @@ class OpaqueShapes : public OpaquePlan {
   }
 
   Result<Floats> RunMade(Instance& instance, const Floats& x) {
-    Floats z(4);
+    Floats none(1), z(4);
     const void* const inputs[] = {x.data()};
-    void* const outputs[] = {nullptr, z.data()};
+    void* const outputs[] = {none.data(), z.data()};
     std::vector<std::shared_ptr<const MadeTensor>> made;
     RunOptions options;
     options.made = &made;
