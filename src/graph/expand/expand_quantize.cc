@@ -210,13 +210,10 @@ void ExpandSameQuantize(Writer& w) {
   w.SetOutput(0, w.Op(w.node().op, w.node().inputs, w.node().attributes));
 }
 
-// a, packed weights, scales, [zero points], [order of the groups], [bias]
+// a, packed weights, scales, [zero points], [block of each row], [bias]
 void ExpandMatMulNBits(Writer& w) {
-  if (w.In(4) != kNoValue) {
-    w.Refuse(w.context().Unimplemented("input 4, the order of the groups, is not supported"));
-  }
-  const ValueId weights =
-      w.Op("DecodeBlocks", {w.In(1), w.In(2), w.In(3)}, AttributesWithout(w, {"accuracy_level"}));
+  const ValueId weights = w.Op("DecodeBlocks", {w.In(1), w.In(2), w.In(3), w.In(4)},
+                               AttributesWithout(w, {"accuracy_level"}));
   const ValueId a = w.In(0);
   w.SetOutput(0, w.AddIfAny(w.MatMul(a, w.Cast(weights, w.TypeOf(a))), w.In(5)));
 }
