@@ -157,8 +157,8 @@ void ExpandGroupQuery(Writer& w) {
   w.SetOutput(2, heads.v);
 }
 
-// Output 3 of an attention: the scores (mode 0) or the weights (mode 3). The versions of ONNX differ
-// in what the modes between them are.
+// Output 3 of an attention: the scores (mode 0) or the weights (mode 3). The versions of ONNX
+// differ in what the modes between them are.
 void KeepScores(Writer& w, HeadAttention& heads, ValueId& scores) {
   if (!w.HasOutput(3)) return;
   const std::int64_t mode = w.node().Int("qk_matmul_output_mode", 0);

@@ -13,8 +13,9 @@
 namespace lagoon {
 namespace {
 
-/// Longer transforms need another method: a table of this size already has 256 MB.
-constexpr std::int64_t kMostTableElements = std::int64_t{1} << 26;
+/// Longer transforms need another method: a table of this size already has 280 MB. A real,
+/// one-sided transform of 8192 samples fits.
+constexpr std::int64_t kMostTableElements = 70'000'000;
 
 struct Transform {
   std::int64_t length = 0;   // of the transform
@@ -39,8 +40,8 @@ bool CheckTransform(Writer& w, const Transform& t) {
   return w.status().has_value();
 }
 
-// The matrix [samples * parts, bins * 2] of exp(-2 pi i j k / length), or of its inverse. Angles are
-// reduced in integers, so that long transforms are as accurate as short ones.
+// The matrix [samples * parts, bins * 2] of exp(-2 pi i j k / length), or of its inverse. Angles
+// are reduced in integers, so that long transforms are as accurate as short ones.
 ValueId FourierTable(Writer& w, const Transform& t, DataType type) {
   if (!CheckTransform(w, t)) return kNoValue;
   const double scale = t.inverse ? 1 / static_cast<double>(t.length) : 1;

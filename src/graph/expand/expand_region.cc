@@ -22,6 +22,14 @@ Ints IntsIn(Writer& w, std::size_t i, std::string_view what) {
   return {};
 }
 
+// Refuses shapes that no memory holds, so that products of the sizes do not overflow.
+bool FitsMemory(Writer& w, const Dims& dims) {
+  if (!w.status()) return false;
+  const Result<std::size_t> bytes = w.context().Bytes(dims, DataType::kFloat64);
+  if (!bytes) w.Refuse(tl::unexpected(bytes.error()));
+  return bytes.has_value();
+}
+
 // Integers of an attribute, `count` of them.
 Ints Listed(Writer& w, const char* attribute, std::size_t count, std::int64_t otherwise,
             std::int64_t least) {
@@ -79,7 +87,7 @@ ValueId PaddedTo(Writer& w, ValueId x, const Dims& dims) {
 // ends; the indices do not count them.
 void ExpandMaxUnpool(Writer& w) {
   const Dims dims = Unpooled(w);
-  if (!w.status()) return;
+  if (!FitsMemory(w, dims)) return;
   const std::int64_t count = ElementCount(dims);
   const ValueId zeros = w.Op("Expand", {w.Number(0, w.TypeOf(w.In(0))), w.Ints({count})});
   const ValueId values =
@@ -131,8 +139,10 @@ Blocks BlocksOf(Writer& w) {
 
 bool CheckColumns(Writer& w, const Blocks& blocks) {
   if (!w.status()) return false;
-  std::int64_t places = 1;
-  for (std::size_t i = 0; i < blocks.axes(); ++i) places *= blocks.Steps(i);
+  Ints steps;
+  for (std::size_t i = 0; i < blocks.axes(); ++i) steps.push_back(blocks.Steps(i));
+  if (!FitsMemory(w, steps) || !FitsMemory(w, blocks.block)) return false;
+  const std::int64_t places = ElementCount(steps);
   const Dims dims = w.DimsOf(w.In(0));
   if (dims.size() != 3 || dims[1] % blocks.Taps() != 0 || dims[2] != places || places == 0) {
     w.Refuse(w.context().Invalid(
@@ -188,20 +198,20 @@ void ExpandAffineGrid(Writer& w) {
                     "[N,C,D,H,W] and [N,3,4]",
                     ToString(size), ToString(w.DimsOf(theta)))));
   }
-  if (!w.status()) return;
+  if (!FitsMemory(w, size)) return;
   const DataType type = WideType(w, theta);
   const bool corners = w.node().Int("align_corners", 0) != 0;
-  Dims grid{size[0]};
-  grid.insert(grid.end(), size.begin() + 2, size.end());
-  const std::int64_t pixels =
-      std::accumulate(size.begin() + 2, size.end(), std::int64_t{1}, std::multiplies<>());
+  Dims grid = size;
+  grid.erase(grid.begin() + 1);
+  const std::int64_t pixels = ElementCount(grid) / size[0];
   // A row per pixel: its coordinates, that of the last axis first, and 1.
   const ValueId places = TableOf(w, type, {pixels, rows + 1}, [&](std::int64_t i) {
     std::int64_t pixel = i / (rows + 1);
     const std::int64_t column = i % (rows + 1);
     if (column == rows) return 1.0;
-    for (std::int64_t k = 0; k < column; ++k)
+    for (std::int64_t k = 0; k < column; ++k) {
       pixel /= size[size.size() - 1 - static_cast<std::size_t>(k)];
+    }
     const std::int64_t length = size[size.size() - 1 - static_cast<std::size_t>(column)];
     return GridPlace(pixel % length, length, corners);
   });

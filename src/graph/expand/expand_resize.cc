@@ -69,16 +69,14 @@ std::vector<double> WeightsOf(const Shrinking& axis, std::int64_t i) {
 
 // x with the axis `at` shrunk.
 ValueId Shrunk(Writer& w, ValueId x, std::size_t at, const Shrinking& axis) {
-  std::vector<double> rows;
-  for (std::int64_t i = 0; i < axis.to; ++i) {
-    const std::vector<double> row = WeightsOf(axis, i);
-    rows.insert(rows.end(), row.begin(), row.end());
-  }
-  const ValueId table = TableOf(w, w.TypeOf(x), {axis.from, axis.to}, [&](std::int64_t i) {
-    return rows[static_cast<std::size_t>(i % axis.to * axis.from + i / axis.to)];
+  std::vector<double> row;
+  const ValueId rows = TableOf(w, w.TypeOf(x), {axis.to, axis.from}, [&](std::int64_t i) {
+    if (i % axis.from == 0) row = WeightsOf(axis, i / axis.from);
+    return row[static_cast<std::size_t>(i % axis.from)];
   });
+  if (!w.status()) return kNoValue;
   const std::size_t last = w.RankOf(x) - 1;
-  const ValueId y = w.MatMul(w.Transpose(x, MovedAxis(last + 1, at, last)), table);
+  const ValueId y = w.MatMul(w.Transpose(x, MovedAxis(last + 1, at, last)), w.SwapLastAxes(rows));
   return w.Transpose(y, MovedAxis(last + 1, last, at));
 }
 
