@@ -16,7 +16,7 @@
 namespace lagoon {
 namespace {
 
-constexpr std::size_t kScales = 2, kSizes = 3;  // inputs
+constexpr std::size_t kScales = 2;  // the input
 
 struct Shrinking {
   std::int64_t from = 0, to = 0;
