@@ -33,6 +33,7 @@ Status ChargeSharedWeights(const Graph& graph, const ImportOptions& options) {
 
 Status Fuse(Graph& graph, const ImportOptions& options) {
   LAGOON_RETURN_IF_ERROR(ChargeSharedWeights(graph, options));
+  FuseExpandedIndices(graph);
   FuseNormalizations(graph);
   FuseGatedActivations(graph);
   FuseAttention(graph);

@@ -46,6 +46,11 @@ inline constexpr std::size_t kMaxJoinedParts = 64;
 /// activation, the residual is added after the activation.
 void FuseResiduals(Graph& graph);
 
+/// A GatherElements or ScatterElements reads indices that an Expand repeats as they are before it.
+/// So these nodes have indices with a size of 1 where the output of the one, or the updates of the
+/// other, have more. Exporters write rows that are gathered or scattered as a whole in this way.
+void FuseExpandedIndices(Graph& graph);
+
 /// x / sqrt(mean(x^2) + epsilon) becomes an RMSNormalization; the same formula on x - mean(x)
 /// becomes a LayerNormalization. A scale and a bias that follow become parameters of the new node.
 void FuseNormalizations(Graph& graph);
