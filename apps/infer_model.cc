@@ -45,14 +45,25 @@ Result<BoundRequest> BoundRequest::Bind(ModelCompiler& compiler, Device& device,
   std::vector<HostTensor> tensors;
   for (const Constant& input : inputs) tensors.push_back({input.dims, *input.bytes});
   LAGOON_RETURN_IF_ERROR(bound.AddPart(compiler, compiler.model(), std::move(tensors)));
-  while (bound.parts_.back()->links.next) {
+  const OnnxModel* model = &compiler.model();
+  while (true) {
     Part& part = *bound.parts_.back();
-    LAGOON_RETURN_IF_ERROR(bound.RunPart(part, {}));
-    LAGOON_ASSIGN_OR_RETURN(
-        tensors, InputsOfNextPart(part.links, part.loaded->plan, part.inputs, part.outputs));
-    LAGOON_RETURN_IF_ERROR(bound.AddPart(compiler, *part.links.next->model, std::move(tensors)));
+    const Plan& plan = part.loaded->plan;
+    if (!part.links.next && !Assumes(plan)) return bound;
+    const Status ran = bound.RunPart(part, {});
+    if (!ran && Outdated(plan)) {
+      // The next plan makes no assumption that has turned out wrong.
+      tensors = std::move(part.inputs);
+      bound.parts_.pop_back();
+      LAGOON_RETURN_IF_ERROR(bound.AddPart(compiler, *model, std::move(tensors)));
+      continue;
+    }
+    LAGOON_RETURN_IF_ERROR(ran);
+    if (!part.links.next) return bound;
+    model = part.links.next->model.get();
+    LAGOON_ASSIGN_OR_RETURN(tensors, InputsOfNextPart(part.links, plan, part.inputs, part.run));
+    LAGOON_RETURN_IF_ERROR(bound.AddPart(compiler, *model, std::move(tensors)));
   }
-  return bound;
 }
 
 Status BoundRequest::AddPart(ModelCompiler& compiler, const OnnxModel& model,
@@ -62,12 +73,10 @@ Status BoundRequest::AddPart(ModelCompiler& compiler, const OnnxModel& model,
   auto part = std::make_unique<Part>();
   part->loaded = std::move(compiled.part.loaded);
   part->links = std::move(compiled.part.links);
-  part->inputs = std::move(inputs);
-  for (const std::size_t input : compiled.inputs) {
-    part->plan_inputs.push_back(part->inputs[input].bytes.data());
-  }
+  part->input_numbers = std::move(compiled.inputs);
+  SetInputs(*part, std::move(inputs));
   for (const PlanTensor& output : part->loaded->plan.outputs) {
-    part->outputs.emplace_back(part->memory.emplace_back(output.spec.bytes()));
+    part->run.outputs.emplace_back(part->memory.emplace_back(output.spec.bytes()));
   }
   LAGOON_ASSIGN_OR_RETURN(part->instance, Instance::Create(part->loaded, *device_));
   compile_time_ += Now() - begin;
@@ -75,8 +84,17 @@ Status BoundRequest::AddPart(ModelCompiler& compiler, const OnnxModel& model,
   return {};
 }
 
-Status BoundRequest::RunPart(Part& part, const RunOptions& options) {
+void BoundRequest::SetInputs(Part& part, std::vector<HostTensor> inputs) {
+  part.inputs = std::move(inputs);
+  part.plan_inputs.clear();
+  for (const std::size_t input : part.input_numbers) {
+    part.plan_inputs.push_back(part.inputs[input].bytes.data());
+  }
+}
+
+Status BoundRequest::RunPart(Part& part, RunOptions options) {
   std::vector<void*> to;
+  options.made = &part.run.made;
   for (std::vector<std::byte>& output : part.memory) to.push_back(output.data());
   return RunPlan(*part.instance, *device_, part.plan_inputs, to, options);
 }
@@ -84,7 +102,7 @@ Status BoundRequest::RunPart(Part& part, const RunOptions& options) {
 Status BoundRequest::SetOutputs(const Part& part) {
   const Plan& plan = part.loaded->plan;
   for (std::size_t i = 0; i < part.links.results.size(); ++i) {
-    LAGOON_ASSIGN_OR_RETURN(const HostTensor tensor, PartOutput(part.links, plan, part.outputs, i));
+    LAGOON_ASSIGN_OR_RETURN(const HostTensor tensor, PartOutput(part.links, plan, part.run, i));
     Output& output = outputs_[part.links.results[i]];
     output.spec = plan.outputs[i].spec;
     output.spec.dims = tensor.dims;
@@ -99,9 +117,8 @@ Status BoundRequest::Run(const RunOptions& options) {
     LAGOON_RETURN_IF_ERROR(RunPart(part, options));
     LAGOON_RETURN_IF_ERROR(SetOutputs(part));
     if (!part.links.next) continue;
-    LAGOON_ASSIGN_OR_RETURN(
-        const std::vector<HostTensor> next,
-        InputsOfNextPart(part.links, part.loaded->plan, part.inputs, part.outputs));
+    LAGOON_ASSIGN_OR_RETURN(std::vector<HostTensor> next,
+                            InputsOfNextPart(part.links, part.loaded->plan, part.inputs, part.run));
     for (std::size_t input = 0; input < next.size(); ++input) {
       if (next[input].dims == parts_[i + 1]->inputs[input].dims) continue;
       return Fail(
@@ -110,6 +127,8 @@ Status BoundRequest::Run(const RunOptions& options) {
                       part.loaded->plan.model, i + 2, ToString(parts_[i + 1]->inputs[input].dims),
                       ToString(next[input].dims)));
     }
+    // What an engine makes lies elsewhere after each run.
+    SetInputs(*parts_[i + 1], std::move(next));
   }
   return {};
 }

@@ -52,14 +52,16 @@ class BoundRequest {
     PartLinks links;
     std::unique_ptr<Instance> instance;
     std::vector<HostTensor> inputs;              // by input of the part
+    std::vector<std::size_t> input_numbers;      // by input of the plan: index in `inputs`
     std::vector<const void*> plan_inputs;        // by input of the plan
     std::vector<std::vector<std::byte>> memory;  // by output of the plan
-    std::vector<std::span<const std::byte>> outputs;
+    PartRun run;
   };
 
   explicit BoundRequest(Device& device) : device_(&device) {}
   Status AddPart(ModelCompiler& compiler, const OnnxModel& model, std::vector<HostTensor> inputs);
-  Status RunPart(Part& part, const RunOptions& options);
+  Status RunPart(Part& part, RunOptions options);
+  static void SetInputs(Part& part, std::vector<HostTensor> inputs);
   Status SetOutputs(const Part& part);
 
   Device* device_;

@@ -1,9 +1,11 @@
 """Models with ops that Lagoon does not have, which ONNX Runtime's library runs as an engine."""
 
 import json
+import time
 
 import numpy as np
 import onnx
+import pytest
 from onnx import helper, numpy_helper
 
 from conftest import relative_error, run_onnxruntime
@@ -18,8 +20,8 @@ def info(name, dims):
 
 def save(path, nodes, inputs, outputs, initialisers=()):
     graph = helper.make_graph(nodes, "g", inputs, outputs, list(initialisers))
-    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 13),
-                                                    helper.make_opsetid("ai.onnx.ml", 2)])
+    domains = (("", 13), ("ai.onnx.ml", 2), ("com.microsoft", 1))
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid(*one) for one in domains])
     model.ir_version = 8
     path.parent.mkdir(parents=True, exist_ok=True)
     onnx.save(model, str(path))
@@ -66,6 +68,7 @@ def infer(lagoon, model, folder, requests, *words):
 
 
 def check(model, folder, requests, lines):
+    assert len(lines) == len(requests)
     for index, (inputs, line) in enumerate(zip(requests, lines)):
         assert "error" not in line, line
         expected = run_onnxruntime(model, inputs)["y"]
@@ -157,3 +160,159 @@ def test_run_that_the_engine_fails_is_one_failed_request(lagoon, tmp_path):
         assert status == 500, answer
         assert "model 'picker'" in answer["error"] and "ArrayFeatureExtractor" in answer["error"]
         assert pick(1)[1]["outputs"][0]["data"] == [1, 5]  # the next request is not affected
+
+
+def normalizer(source, target):
+    return helper.make_node("Normalizer", [source], [target], domain="ai.onnx.ml", norm="L2")
+
+
+def make_unique(path):
+    """The different elements of x [8], as com.microsoft.Unique finds them, and then twice these."""
+    return save(path, [helper.make_node("Relu", ["x"], ["a"]),
+                       helper.make_node("Unique", ["a"], ["u", "i", "n"], domain="com.microsoft"),
+                       helper.make_node("Add", ["u", "u"], ["y"])],
+                [info("x", [8])], [info("y", ["count"])])
+
+
+def make_chosen(path):
+    """The columns of x [8] that are not 0, normalised by the engine in the second part."""
+    return save(path, [helper.make_node("NonZero", ["x"], ["where"]),
+                       helper.make_node("Cast", ["where"], ["places"], to=FLOAT),
+                       normalizer("places", "b"),
+                       helper.make_node("Exp", ["b"], ["y"])],
+                [info("x", [8])], [info("y", [1, "count"])])
+
+
+def make_branches(path):
+    """The engine's branch is taken if the sum of x [2, 4] is above 0."""
+    then = helper.make_graph([normalizer("x", "t")], "then", [], [info("t", [2, 4])])
+    other = helper.make_graph([helper.make_node("Neg", ["x"], ["e"])], "else", [],
+                              [info("e", [2, 4])])
+    return save(path, [helper.make_node("ReduceSum", ["x"], ["sum"], keepdims=0),
+                       helper.make_node("Greater", ["sum", "zero"], ["up"]),
+                       helper.make_node("If", ["up"], ["r"], then_branch=then, else_branch=other),
+                       helper.make_node("Abs", ["r"], ["y"])],
+                [info("x", [2, 4])], [info("y", [2, 4])],
+                [numpy_helper.from_array(np.array(0, np.float32), "zero")])
+
+
+def make_steps(path):
+    """x [1, 3] is scaled by the engine until its sum exceeds `limit`."""
+    body = helper.make_graph(
+        [helper.make_node("Scaler", ["v"], ["v2"], domain="ai.onnx.ml", offset=[0.0], scale=[3.0]),
+         helper.make_node("ReduceSum", ["v2"], ["sum"], keepdims=0),
+         helper.make_node("Less", ["sum", "limit"], ["again"])], "body",
+        [helper.make_tensor_value_info("i", onnx.TensorProto.INT64, []),
+         helper.make_tensor_value_info("c", onnx.TensorProto.BOOL, []), info("v", [1, 3])],
+        [helper.make_tensor_value_info("again", onnx.TensorProto.BOOL, []), info("v2", [1, 3])])
+    return save(path, [helper.make_node("Loop", ["", "true", "x"], ["y"], body=body)],
+                [info("x", [1, 3]), info("limit", [])], [info("y", [1, 3])],
+                [numpy_helper.from_array(np.array(True), "true")])
+
+
+def draw(shape, seed):
+    return np.random.default_rng(seed).integers(-2, 3, shape).astype(np.float32)
+
+
+@pytest.mark.parametrize("make, requests", [
+    (make_unique, [{"x": draw(8, seed)} for seed in range(6)]),
+    (make_chosen, [{"x": draw(8, seed)} for seed in range(6)]),
+    (make_branches, [{"x": draw((2, 4), seed) + sign} for seed in range(2) for sign in (-2, 2)]),
+    (make_steps, [{"x": np.ones((1, 3), np.float32), "limit": np.array(limit, np.float32)}
+                  for limit in (5, 500)]),
+])
+def test_engine_s_ops_whose_shapes_or_steps_depend_on_data(lagoon, tmp_path, make, requests):
+    model = make(tmp_path / "model.onnx")
+    lines = infer(lagoon, model, tmp_path / "requests", requests, "--revocations", "5")
+    check(model, tmp_path / "requests", requests, lines)
+    assert any(line["opaque"] for line in lines)
+    assert all(line["parts"] > 1 for line in lines)
+    assert all(line["revoked_identical"] for line in lines)
+
+
+def test_random_numbers_in_the_shape_of_what_the_data_decide(lagoon, tmp_path):
+    """As in VITS: noise for a sequence whose length the model has computed."""
+    model = save(tmp_path / "model.onnx",
+                 [helper.make_node("NonZero", ["x"], ["where"]),
+                  helper.make_node("Cast", ["where"], ["places"], to=FLOAT),
+                  helper.make_node("RandomNormalLike", ["places"], ["noise"], seed=1.0),
+                  helper.make_node("Mul", ["noise", "zero"], ["none"]),
+                  helper.make_node("Add", ["places", "none"], ["y"])],
+                 [info("x", [8])], [info("y", [1, "count"])],
+                 [numpy_helper.from_array(np.array(0, np.float32), "zero")])
+    requests = [{"x": draw(8, seed)} for seed in range(3)]
+    lines = infer(lagoon, model, tmp_path / "requests", requests)
+    check(model, tmp_path / "requests", requests, lines)
+
+
+def infer_x(model, name, array):
+    return json.dumps({"inputs": [{"name": name, "datatype": "FP32", "shape": list(array.shape),
+                                   "data": array.flatten().tolist()}]}).encode()
+
+
+def test_later_plans_warn_once_and_the_first_request_does_not_open_the_engine(lagoon, tmp_path):
+    make_chosen(tmp_path / "models" / "chosen" / "1" / "model.onnx")
+    with serving(lagoon, tmp_path / "models") as server:
+        assert "cannot be interrupted" not in server.log()  # no plan has the op yet
+        for count in (3, 5, 3):
+            x = np.array([1] * count + [0] * (8 - count), np.float32)
+            body = json.loads(infer_x("chosen", "x", x))
+            body["parameters"] = {"lagoon_stages": True}
+            begin = time.monotonic()
+            status, answer = server.post("/v2/models/chosen/infer", json.dumps(body).encode())
+            took = (time.monotonic() - begin) * 1e6
+            assert status == 200, answer
+            assert answer["outputs"][0]["shape"] == [1, count]
+            stages = {key: value for key, value in answer["parameters"].items()
+                      if key.startswith("lagoon_") and key.endswith("_us")}
+            assert all(value >= 0 for value in stages.values()), stages
+            assert sum(stages.values()) <= took
+        assert server.log().count("cannot be interrupted") == 1
+        values, _ = server.metrics()
+        assert values["lagoon_opaque_us_max", "chosen"] > 0
+
+
+def make_classifier(path, outputs, zipmap):
+    """A tree of one leaf over x [rows, 2]; ZipMap makes a sequence of maps of its scores."""
+    nodes = [helper.make_node(
+        "TreeEnsembleClassifier", ["x"], ["label", "scores"], domain="ai.onnx.ml",
+        nodes_treeids=[0, 0, 0], nodes_nodeids=[0, 1, 2], nodes_featureids=[0, 0, 0],
+        nodes_values=[0.5, 0.0, 0.0], nodes_modes=["BRANCH_LEQ", "LEAF", "LEAF"],
+        nodes_truenodeids=[1, 0, 0], nodes_falsenodeids=[2, 0, 0],
+        nodes_missing_value_tracks_true=[0, 0, 0], nodes_hitrates=[1.0, 1.0, 1.0],
+        class_treeids=[0, 0], class_nodeids=[1, 2], class_ids=[0, 1], class_weights=[1.0, 1.0],
+        classlabels_int64s=[4, 7], post_transform="NONE")]
+    if zipmap:
+        nodes.append(helper.make_node("ZipMap", ["scores"], ["maps"], domain="ai.onnx.ml",
+                                      classlabels_int64s=[4, 7]))
+    return save(path, nodes, [info("x", ["rows", 2])], outputs)
+
+
+def test_classifier_is_served_by_its_tensors(lagoon, tmp_path):
+    label = helper.make_tensor_value_info("label", onnx.TensorProto.INT64, ["rows"])
+    model = make_classifier(tmp_path / "trees.onnx", [label, info("scores", ["rows", 2])], False)
+    requests = [{"x": np.array([[0, 1], [1, 0], [0.2, 3]], np.float32)}]
+    lines = infer(lagoon, model, tmp_path / "requests", requests)
+    assert "error" not in lines[0], lines
+    expected = run_onnxruntime(model, requests[0])
+    for name in ("label", "scores"):
+        actual = np.load(tmp_path / "requests" / "000" / "outputs" / f"{name}.npy")
+        assert np.array_equal(actual, expected[name]), name
+
+
+def test_outputs_and_inputs_that_are_no_tensors_of_numbers_are_refused(lagoon, tmp_path):
+    maps = onnx.ValueInfoProto(name="maps")
+    of_map = maps.type.sequence_type.elem_type.map_type
+    of_map.key_type = onnx.TensorProto.INT64
+    of_map.value_type.tensor_type.elem_type = FLOAT
+    model = make_classifier(tmp_path / "maps.onnx", [maps], True)
+    result = lagoon.run("inspect", model)
+    assert result.returncode == 1 and "zipmap=False" in result.stderr, result.stderr
+    assert "'maps' is no tensor" in result.stderr  # what the engine says
+    text = helper.make_tensor_value_info("text", onnx.TensorProto.STRING, [2])
+    model = save(tmp_path / "text.onnx",
+                 [helper.make_node("StringNormalizer", ["text"], ["y"], case_change_action="LOWER")],
+                 [text], [helper.make_tensor_value_info("y", onnx.TensorProto.STRING, [2])])
+    result = lagoon.run("inspect", model)
+    assert result.returncode == 1 and "'text'" in result.stderr, result.stderr
+    assert "is not supported" in result.stderr

@@ -61,7 +61,9 @@ class EngineBinding {
   /// affected. Any thread.
   virtual void Stop() = 0;
 
-  /// The outputs as the last successful Run() made them: types and actual dims.
+  /// The outputs as the last successful Run() made them: types and actual dims. Where the engine
+  /// makes room, `data` are the elements, valid until the next Run() or the binding's end. They
+  /// need not be aligned, and are null if there are none.
   virtual const std::vector<EngineTensor>& outputs() const = 0;
 };
 
@@ -74,9 +76,8 @@ class EngineModel {
 
   /// Binds memory, which must stay valid until the binding is destroyed. One tensor per input, with
   /// actual dims, and one per output. The engine reads and writes that memory without copies where
-  /// it can. An output with null `data` has only elements that the caller does not want: its type
-  /// and dims are ignored, the engine makes room itself, and outputs() has its actual type and dims
-  /// after a Run().
+  /// it can. For an output with null `data` the engine makes room itself: its type and dims are
+  /// ignored.
   virtual Result<std::unique_ptr<EngineBinding>> Bind(std::span<const EngineTensor> inputs,
                                                       std::span<const EngineTensor> outputs) = 0;
 };

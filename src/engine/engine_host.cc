@@ -36,9 +36,25 @@ void EngineHost::Observe(Nanoseconds duration) {
   }
 }
 
+void EngineHost::AddUnsized(std::span<const std::string> nodes) {
+  const MutexLock lock(mutex_);
+  unsized_.insert(nodes.begin(), nodes.end());
+}
+
+bool EngineHost::IsUnsized(const std::string& node) {
+  const MutexLock lock(mutex_);
+  return unsized_.contains(node);
+}
+
+Status EngineHost::OpenNow() {
+  const auto opened = Opened();
+  if (!opened) return tl::unexpected(opened.error());
+  return {};
+}
+
 std::string EngineHost::name() {
   const MutexLock lock(mutex_);
-  return engine_ == nullptr ? std::string() : engine_->name();
+  return engine_ == nullptr ? "the engine" : engine_->name();
 }
 
 Result<std::shared_ptr<Engine>> EngineHost::Opened() {

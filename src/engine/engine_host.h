@@ -5,6 +5,8 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <set>
+#include <span>
 #include <string>
 
 #include "base/mutex.h"
@@ -30,7 +32,15 @@ class EngineHost {
   /// The longest run so far; 0 before the first one.
   Nanoseconds longest() const { return Nanoseconds(longest_ns_.load(std::memory_order_relaxed)); }
 
-  /// Engine::name(); empty until the engine is open.
+  /// Nodes whose output shapes depend on data, by name: so a run has shown. Plans that are made
+  /// from now on do not assume shapes for them.
+  void AddUnsized(std::span<const std::string> nodes);
+  bool IsUnsized(const std::string& node);
+
+  /// Opens the engine, if that has not been done, and says whether that works.
+  Status OpenNow();
+
+  /// Engine::name(); "the engine" until it is open.
   std::string name();
 
   /// Engine::Load. The model keeps the engine alive. `key`: equal keys mean equal models; a model
@@ -47,6 +57,7 @@ class EngineHost {
   std::shared_ptr<Engine> engine_ GUARDED_BY(mutex_);  // null: not open
   std::shared_ptr<const Error> error_ GUARDED_BY(mutex_);
   std::map<std::string, std::weak_ptr<EngineModel>> models_ GUARDED_BY(mutex_);
+  std::set<std::string> unsized_ GUARDED_BY(mutex_);
 };
 
 /// The engine that a user chose. "none": null, there is no engine. A path: ONNX Runtime's library,

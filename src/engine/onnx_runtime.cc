@@ -142,6 +142,7 @@ class OrtBinding final : public EngineBinding {
 
   Status Run() override {
     stopped_ = false;
+    made_.clear();
     api_.Call<ort::RunOptionsUnsetTerminate>(options_.get());
     for (std::size_t i = 0; i < bound_.size(); ++i) output_values_[i] = bound_[i].get();
     ort::Status* const status = api_.Call<ort::Run>(
@@ -151,8 +152,10 @@ class OrtBinding final : public EngineBinding {
     LAGOON_RETURN_IF_ERROR(ToStatus(api_, status, stopped_));
     for (std::size_t i = 0; i < bound_.size(); ++i) {
       if (bound_[i].get() != nullptr) continue;
-      const OwnedValue made(api_, output_values_[i]);
-      LAGOON_RETURN_IF_ERROR(ReadValueShape(api_, made.get(), outputs_[i]));
+      made_.emplace_back(api_, output_values_[i]);
+      LAGOON_RETURN_IF_ERROR(ReadValueShape(api_, made_.back().get(), outputs_[i]));
+      LAGOON_RETURN_IF_ERROR(ToStatus(
+          api_, api_.Call<ort::GetTensorMutableData>(made_.back().get(), &outputs_[i].data)));
     }
     return {};
   }
@@ -184,6 +187,7 @@ class OrtBinding final : public EngineBinding {
   const std::span<const char*const> input_names_, output_names_;
   std::vector<OwnedValue> inputs_;
   std::vector<OwnedValue> bound_;  // by output; null: the engine makes room
+  std::vector<OwnedValue> made_;   // where it did, in the last run
   std::vector<const ort::Value*> input_values_;
   std::vector<ort::Value*> output_values_;
   std::vector<EngineTensor> outputs_;

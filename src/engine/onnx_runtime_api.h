@@ -64,6 +64,7 @@ using RunOptionsSetTerminate    = Function<46, Status* (*)(RunOptions*)>;
 using RunOptionsUnsetTerminate  = Function<47, Status* (*)(RunOptions*)>;
 using CreateTensorWithData      = Function<49, Status* (*)(const MemoryInfo*, void*, std::size_t bytes,
                                                            const std::int64_t* dims, std::size_t rank, int type, Value**)>;
+using GetTensorMutableData      = Function<51, Status* (*)(Value*, void**)>;
 using CastTypeInfoToTensorInfo  = Function<55, Status* (*)(const TypeInfo*, const TensorInfo**)>;
 using GetTensorElementType      = Function<60, Status* (*)(const TensorInfo*, int*)>;
 using GetDimensionsCount        = Function<61, Status* (*)(const TensorInfo*, std::size_t*)>;

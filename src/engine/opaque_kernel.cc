@@ -17,6 +17,7 @@ struct OpaqueArgs {
 };
 
 bool HasElements(const EngineTensor& tensor) { return ElementCount(tensor.dims) > 0; }
+bool EngineMakesRoom(const EngineTensor& tensor) { return ElementCount(tensor.dims) < 0; }
 
 std::size_t CountWithElements(const std::vector<EngineTensor>& tensors) {
   return static_cast<std::size_t>(std::ranges::count_if(tensors, HasElements));
@@ -32,7 +33,18 @@ OpaqueKernel::OpaqueKernel(std::shared_ptr<EngineModel> model, std::vector<Engin
     : model_(std::move(model)),
       inputs_(std::move(inputs)),
       outputs_(std::move(outputs)),
-      words_(std::move(words)) {}
+      words_(std::move(words)),
+      makes_room_(std::ranges::any_of(outputs_, EngineMakesRoom)) {}
+
+std::shared_ptr<const MadeTensor> OpaqueKernel::Take(const void* status, std::size_t output) const {
+  const MutexLock lock(mutex_);
+  const auto found = made_.find(status);
+  if (found == made_.end()) return nullptr;
+  std::shared_ptr<const MadeTensor> taken = std::move(found->second.at(output));
+  const auto left = [](const auto& made) { return made != nullptr; };
+  if (std::ranges::none_of(found->second, left)) made_.erase(found);
+  return taken;
+}
 
 std::shared_ptr<const Error> OpaqueKernel::error() const {
   const MutexLock lock(mutex_);
@@ -71,22 +83,22 @@ bool OpaqueKernel::Block(const void* image, std::uint32_t /*block*/, BlockContex
   for (const EngineTensor& output : kernel.outputs_) {
     outputs.push_back(HasElements(output) ? take() : nullptr);
   }
-  const Status ran = kernel.Run(inputs, outputs);
+  void* const place = take();
+  const Status ran = kernel.Run(inputs, outputs, place);
   const std::int64_t status = ran ? 0 : 1;
-  std::memcpy(take(), &status, sizeof(status));
+  std::memcpy(place, &status, sizeof(status));
   return true;
 }
 
-Status OpaqueKernel::Run(std::span<void* const> inputs, std::span<void* const> outputs) {
+Status OpaqueKernel::Run(std::span<void* const> inputs, std::span<void* const> outputs,
+                         const void* status) {
   const TimePoint begin = Now();
   std::vector<void*> pointers(inputs.begin(), inputs.end());
   pointers.insert(pointers.end(), outputs.begin(), outputs.end());
-  Status ran;
-  if (Result<Bound> bound = Take(std::move(pointers))) {
-    ran = bound->binding->Run();
-    PutBack(*std::move(bound));
-  } else {
-    ran = tl::unexpected(std::move(bound).error());
+  Status ran = RunBound(std::move(pointers), status);
+  if (!ran && assumed() && ShapesDiffer(inputs)) {
+    words_.engine->AddUnsized(words_.assumed);
+    outdated_.store(true, std::memory_order_release);
   }
   Observe(Now() - begin);
   if (ran) return {};
@@ -100,7 +112,48 @@ Status OpaqueKernel::Run(std::span<void* const> inputs, std::span<void* const> o
   return tl::unexpected(std::move(error));
 }
 
-Result<OpaqueKernel::Bound> OpaqueKernel::Take(std::vector<void*> pointers) {
+Status OpaqueKernel::RunBound(std::vector<void*> pointers, const void* status) {
+  LAGOON_ASSIGN_OR_RETURN(Bound bound, FindOrBind(std::move(pointers)));
+  Status ran = bound.binding->Run();
+  if (!makes_room_) {
+    PutBack(std::move(bound));
+  } else if (ran && !words_.made.empty()) {
+    Keep(status, bound.binding->outputs());
+  }
+  return ran;
+}
+
+/// Whether a run with room by the engine makes other shapes than the plan has.
+bool OpaqueKernel::ShapesDiffer(std::span<void* const> inputs) const {
+  std::vector<void*> pointers(inputs.begin(), inputs.end());
+  std::vector<EngineTensor> outputs = outputs_;
+  for (EngineTensor& output : outputs) output.dims = {-1};
+  pointers.resize(inputs_.size() + outputs.size(), nullptr);
+  const OpaqueKernel open(model_, inputs_, std::move(outputs), words_);
+  const auto binding = open.Bind(pointers);
+  if (!binding || !(*binding)->Run()) return false;
+  for (std::size_t i = 0; i < outputs_.size(); ++i) {
+    if (EngineMakesRoom(outputs_[i])) continue;
+    if ((*binding)->outputs()[i].dims != outputs_[i].dims) return true;
+  }
+  return false;
+}
+
+void OpaqueKernel::Keep(const void* status, const std::vector<EngineTensor>& outputs) {
+  Made made(outputs_.size());
+  for (const std::uint32_t i : words_.made) {
+    const EngineTensor& from = outputs[i];
+    const auto bytes = static_cast<std::size_t>(ElementCount(from.dims)) * SizeOf(from.type);
+    const auto* const begin = static_cast<const std::byte*>(from.data);
+    MadeTensor tensor{from.type, from.dims, {}};
+    if (bytes > 0) tensor.bytes.assign(begin, begin + bytes);
+    made[i] = std::make_shared<const MadeTensor>(std::move(tensor));
+  }
+  const MutexLock lock(mutex_);
+  made_[status] = std::move(made);
+}
+
+Result<OpaqueKernel::Bound> OpaqueKernel::FindOrBind(std::vector<void*> pointers) {
   {
     const MutexLock lock(mutex_);
     const auto known = std::ranges::find(idle_, pointers, &Bound::pointers);
@@ -110,6 +163,11 @@ Result<OpaqueKernel::Bound> OpaqueKernel::Take(std::vector<void*> pointers) {
       return bound;
     }
   }
+  LAGOON_ASSIGN_OR_RETURN(auto binding, Bind(pointers));
+  return Bound{std::move(pointers), std::move(binding)};
+}
+
+Result<std::unique_ptr<EngineBinding>> OpaqueKernel::Bind(std::span<void* const> pointers) const {
   std::vector<EngineTensor> inputs = inputs_, outputs = outputs_;
   std::size_t next = 0;
   for (std::vector<EngineTensor>* tensors : {&inputs, &outputs}) {
@@ -118,8 +176,7 @@ Result<OpaqueKernel::Bound> OpaqueKernel::Take(std::vector<void*> pointers) {
       if (tensor.data == nullptr && ElementCount(tensor.dims) == 0) tensor.data = no_elements;
     }
   }
-  LAGOON_ASSIGN_OR_RETURN(auto binding, model_->Bind(inputs, outputs));
-  return Bound{std::move(pointers), std::move(binding)};
+  return model_->Bind(inputs, outputs);
 }
 
 void OpaqueKernel::PutBack(Bound bound) {

@@ -5,6 +5,7 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <span>
 #include <string>
@@ -26,10 +27,15 @@ class OpaqueKernel final : public OpaqueOp {
     std::vector<std::string> ops;  // sorted, each once
     std::string why;
     std::shared_ptr<EngineHost> engine;
+    /// The nodes inside whose output shapes are assumed (OpaqueOp::assumed).
+    std::vector<std::string> assumed = {};
+    /// The outputs that the engine makes room for and that Take() is called for, ascending.
+    std::vector<std::uint32_t> made = {};
   };
 
   /// `inputs` and `outputs`: types and dims, one per input and output of the model; `data` is
-  /// ignored. The dims of an output that nothing reads are {-1}.
+  /// ignored. The dims of an output are {-1} if the engine makes room for it: its shape is not
+  /// known, or nothing reads it.
   OpaqueKernel(std::shared_ptr<EngineModel> model, std::vector<EngineTensor> inputs,
                std::vector<EngineTensor> outputs, Words words);
 
@@ -39,6 +45,9 @@ class OpaqueKernel final : public OpaqueOp {
     return Nanoseconds(longest_ns_.load(std::memory_order_relaxed));
   }
   std::shared_ptr<const Error> error() const override;
+  bool assumed() const override { return !words_.assumed.empty(); }
+  bool outdated() const override { return outdated_.load(std::memory_order_acquire); }
+  std::shared_ptr<const MadeTensor> Take(const void* status, std::size_t output) const override;
 
   /// The body, and its argument image: with places for one pointer per input and output that has
   /// elements, in their order, and for one to an INT64, the status of the launch: 0 if the outputs
@@ -47,8 +56,9 @@ class OpaqueKernel final : public OpaqueOp {
   std::vector<std::byte> Args() const;
   std::uint32_t OffsetOf(std::size_t pointer) const;  // pointer: inputs, then outputs, then status
 
-  /// Runs once. `inputs` and `outputs`: by input and output, null where a tensor has no elements.
-  Status Run(std::span<void* const> inputs, std::span<void* const> outputs);
+  /// Runs once. `inputs` and `outputs`: by input and output, null where a tensor has no elements or
+  /// the engine makes room. `status`: where the status of the launch lies, for Take().
+  Status Run(std::span<void* const> inputs, std::span<void* const> outputs, const void* status);
 
  private:
   struct Bound {
@@ -57,17 +67,29 @@ class OpaqueKernel final : public OpaqueOp {
   };
   static constexpr std::size_t kMostBound = 16;
 
-  Result<Bound> Take(std::vector<void*> pointers);
+  /// What a run has made, by output; null for outputs that are not in Words::made.
+  using Made = std::vector<std::shared_ptr<const MadeTensor>>;
+
+  Status RunBound(std::vector<void*> pointers, const void* status);
+  Result<Bound> FindOrBind(std::vector<void*> pointers);
+  Result<std::unique_ptr<EngineBinding>> Bind(std::span<void* const> pointers) const;
   void PutBack(Bound bound);
+  void Keep(const void* status, const std::vector<EngineTensor>& outputs);
+  bool ShapesDiffer(std::span<void* const> inputs) const;
   void Observe(Nanoseconds duration);
 
   const std::shared_ptr<EngineModel> model_;
   const std::vector<EngineTensor> inputs_, outputs_;
   const Words words_;
+  const bool makes_room_;  // the engine, for an output
   std::atomic<std::int64_t> longest_ns_{0};
+  std::atomic<bool> outdated_{false};
   mutable Mutex mutex_;
   std::vector<Bound> idle_ GUARDED_BY(mutex_);  // the last used is the last one
   std::shared_ptr<const Error> error_ GUARDED_BY(mutex_);
+  // By the place of the status. An arena has one run at a time, so that a run whose outputs are not
+  // taken leaves them to the next run to replace.
+  mutable std::map<const void*, Made> made_ GUARDED_BY(mutex_);
 };
 
 }  // namespace lagoon

@@ -78,6 +78,9 @@ struct Value {
   /// actual dims. The elements lie row-major for the actual dims at the start of the memory for
   /// `dims`; the memory behind them is undefined.
   ValueId sizes = kNoValue;
+  /// Set if an engine computes the value and its dims depend on data without a capacity: they are
+  /// not known before the engine has run. `dims` are then {0}.
+  bool unsized = false;
   ValueKind kind = ValueKind::kTensor;
   std::vector<ValueId> elements = {};  // kSequence
 };

@@ -21,7 +21,9 @@ struct DeclaredTensor {
   DataType type = DataType::kFloat32;
   Dims dims;                         // -1: open
   std::vector<std::string> symbols;  // by axis: the name of an open dim; empty if it has none
-  bool shape_known = true;           // outputs only: false if the file declares no shape
+  /// False: an output for which the file declares no shape, or an input of a later part whose rank
+  /// depends on data. `dims` and `symbols` are then empty.
+  bool shape_known = true;
 
   bool open() const;  // whether a dim is open
 };
@@ -119,6 +121,9 @@ class OnnxModel {
 
   /// Memory that the graph takes, without the contents of constants: about right.
   virtual std::size_t bytes() const = 0;
+
+  /// Whether the model has an op that Lagoon does not have, in any part or branch.
+  virtual bool HasUnknownOps() const = 0;
 
   /// Frees the contents of all deferred weights, also those of later parts.
   virtual void ReleaseWeights() const = 0;

@@ -195,6 +195,18 @@ std::shared_ptr<const Error> Instance::Failure() const {
   return nullptr;
 }
 
+std::vector<std::shared_ptr<const MadeTensor>> Instance::TakeMade() const {
+  std::vector<std::shared_ptr<const MadeTensor>> made;
+  if (!plan().makes_outputs) return made;
+  for (const PlanTensor& output : plan().outputs) {
+    made.emplace_back();
+    if (!output.made) continue;
+    const PlanOp& op = plan().ops[output.made->op];
+    made.back() = op.opaque->Take(present_.base + op.status, output.made->output);
+  }
+  return made;
+}
+
 void Instance::Touch() {
   if (arena_ != nullptr) Write(*device_, arena_->memory);
 }

@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <vector>
 
 #include "base/mutex.h"
 #include "base/status.h"
@@ -93,6 +94,10 @@ class Instance {
   /// Why the outputs of the last job are not valid: an engine failed. Null if they are. Only after
   /// the last op is complete, and before Reset().
   std::shared_ptr<const Error> Failure() const;
+  /// What engines have made in the last job, by output of the plan; null where the output lies in
+  /// the arena (PlanTensor::made). Empty if all outputs do. When Failure() may be called; a second
+  /// call gets nulls.
+  std::vector<std::shared_ptr<const MadeTensor>> TakeMade() const;
 
   /// Writes the whole arena, so that the system provides all its memory before the next job. Does
   /// nothing if the host cannot reach the arena, or does not own it. Only between jobs.

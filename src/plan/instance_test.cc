@@ -207,6 +207,14 @@ TEST(InstanceTest, APlanThatWasDestroyedKeepsNoArena) {
 /// A kernel of an engine whose last run failed.
 class FailedOp final : public OpaqueOp {
  public:
+  bool assumed() const override { return false; }
+  bool outdated() const override { return false; }
+  std::shared_ptr<const MadeTensor> Take(const void* status, std::size_t output) const override {
+    if (output != 1) return nullptr;
+    std::int64_t failed = 0;
+    std::memcpy(&failed, status, sizeof(failed));
+    return std::make_shared<const MadeTensor>(MadeTensor{DataType::kInt64, {failed}, {}});
+  }
   const std::vector<std::string>& ops() const override { return none_; }
   const std::string& why() const override { return why_; }
   Nanoseconds longest() const override { return Nanoseconds(1); }
@@ -232,6 +240,25 @@ TEST(InstanceTest, ASetStatusSaysThatAnEngineFailed) {
   std::memcpy((*instance)->arena({Region::kArena, 128, 8}), &status, sizeof(status));
   ASSERT_NE((*instance)->Failure(), nullptr);
   EXPECT_EQ((*instance)->Failure()->message, "the engine failed");
+}
+
+TEST(InstanceTest, WhatAnEngineMadeIsTakenByThePlaceOfItsStatus) {
+  Memory memory;
+  std::shared_ptr<LoadedPlan> loaded = PlanOfArena(kKiB);
+  loaded->plan.ops[1].opaque = std::make_shared<FailedOp>();
+  loaded->plan.ops[1].status = 128;
+  loaded->plan.outputs.resize(2);
+  loaded->plan.outputs[1].made = OpaqueOutput{1, 1};
+  const auto instance = *Instance::Create(loaded, memory);
+  EXPECT_TRUE(instance->TakeMade().empty());
+  loaded->plan.makes_outputs = true;
+  const std::int64_t status = 5;
+  std::memcpy(instance->arena({Region::kArena, 128, 8}), &status, sizeof(status));
+  const auto made = instance->TakeMade();
+  ASSERT_EQ(made.size(), 2U);
+  EXPECT_EQ(made[0], nullptr);
+  ASSERT_NE(made[1], nullptr);
+  EXPECT_EQ(made[1]->dims, Dims{5});
 }
 
 TEST(InstanceTest, WithoutMemoryTheOtherPlansStayUsable) {

@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -84,6 +85,9 @@ struct PlanTensor {
   ByteRange range;
   /// Inputs: the ops that read it. Outputs: the ops that produce it; none if it has no elements.
   std::vector<std::uint32_t> ops;
+  /// Outputs only: set if the shape is not known before an engine has run. Such an output has no
+  /// elements in the arena: each run makes a tensor for it (Instance::TakeMade).
+  std::optional<OpaqueOutput> made = {};
 };
 
 /// A value on the device, for people. Values that are views of one another share one PlanBuffer.
@@ -97,6 +101,7 @@ struct Plan {
   std::int64_t batch = 1;  // number of rows, for statistics: the first dim of the inputs
   std::vector<PlanOp> ops;
   std::vector<std::uint32_t> opaque;  // the ops that an engine computes
+  bool makes_outputs = false;         // an output has PlanTensor::made
   std::vector<PlanTensor> inputs;
   std::vector<PlanTensor> outputs;
   std::size_t arena_bytes = 0;

@@ -3,10 +3,13 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cstring>
+
+#include "engine/testing/test_engine.h"
 #include "graph/testing/model_builder.h"
-#include "graph/testing/test_engine.h"
 #include "program/idempotence/idempotence.h"
 #include "program/inspect.h"
+#include "program/run.h"
 #include "program/testing/run_graph.h"
 
 namespace lagoon {
@@ -84,35 +87,105 @@ TEST_F(OpaquePlan, SaysWhyTheEngineFailed) {
   EXPECT_THAT(loaded.error().message, HasSubstr("Broken"));
 }
 
-TEST_F(OpaquePlan, RefusesAShapeThatThePlanDoesNotHave) {
-  // On zeros there is no positive element, so that the plan has none.
-  ModelBuilder model;
-  model.proto.add_opset_import()->set_domain("test");
-  model.Input("x", {4}).Output("y").Output("z");
-  model.Add("Positive", {"x"}, {"y"}).proto().set_domain("test");
-  model.Add("Relu", {"x"}, {"z"});
-  CompileOptions options;
-  options.model = "odd_model";
-  options.import.engine = host_;
-  auto loaded = CompileModel(model.Save(folder_), *device_, options);
+Floats FloatsOf(const MadeTensor& tensor) {
+  Floats values(tensor.bytes.size() / sizeof(float));
+  if (!values.empty()) std::memcpy(values.data(), tensor.bytes.data(), tensor.bytes.size());
+  return values;
+}
+
+/// x [4] -> `op` of the test engine -> y, and x -> Relu -> z.
+class OpaqueShapes : public OpaquePlan {
+ protected:
+  Result<std::shared_ptr<LoadedPlan>> CompileOp(const std::string& op) {
+    ModelBuilder model;
+    model.proto.add_opset_import()->set_domain("test");
+    model.Input("x", {4}).Output("y").Output("z");
+    model.Add(op, {"x"}, {"y"}).Name("odd").proto().set_domain("test");
+    model.Add("Relu", {"x"}, {"z"});
+    CompileOptions options;
+    options.model = "odd_model";
+    options.import.engine = host_;
+    return CompileModel(model.Save(folder_), *device_, options);
+  }
+
+  Result<Floats> RunMade(Instance& instance, const Floats& x) {
+    Floats z(4);
+    const void* const inputs[] = {x.data()};
+    void* const outputs[] = {nullptr, z.data()};
+    std::vector<std::shared_ptr<const MadeTensor>> made;
+    RunOptions options;
+    options.made = &made;
+    LAGOON_RETURN_IF_ERROR(RunPlan(instance, *device_, inputs, outputs, options));
+    EXPECT_EQ(made.size(), 2U);
+    EXPECT_EQ(made[1], nullptr);
+    if (made[0] == nullptr) return Fail(ErrorCode::kInternal, "nothing was made");
+    EXPECT_EQ(ElementCount(made[0]->dims) * 4, static_cast<std::int64_t>(made[0]->bytes.size()));
+    return FloatsOf(*made[0]);
+  }
+};
+
+TEST_F(OpaqueShapes, EachRunMakesAnOutputWhoseShapeDependsOnData) {
+  // Zeros and ones lead to different shapes.
+  const auto loaded = CompileOp("Positive");
   ASSERT_TRUE(loaded.has_value()) << loaded.error().message;
+  EXPECT_TRUE((*loaded)->plan.makes_outputs);
+  EXPECT_FALSE((*loaded)->plan.ops[(*loaded)->plan.opaque[0]].opaque->assumed());
+  auto instance = Instance::Create(*loaded, *device_);
+  ASSERT_TRUE(instance.has_value());
+  EXPECT_THAT(*RunMade(**instance, {1, -2, 3, 0}), ElementsAre(1, 3));
+  EXPECT_THAT(*RunMade(**instance, {0, 0, 0, 0}), ElementsAre());
+  EXPECT_THAT(*RunMade(**instance, {1, 2, 3, 4}), ElementsAre(1, 2, 3, 4));
+}
+
+TEST_F(OpaqueShapes, AnAssumptionThatIsWrongIsMadeOnce) {
+  // Neither zeros nor ones are above 10.
+  const auto loaded = CompileOp("Large");
+  ASSERT_TRUE(loaded.has_value()) << loaded.error().message;
+  const OpaqueOp& op = *(*loaded)->plan.ops[(*loaded)->plan.opaque[0]].opaque;
+  EXPECT_TRUE(op.assumed());
   EXPECT_EQ((*loaded)->plan.outputs[0].spec.dims, (Dims{0}));
   auto instance = Instance::Create(*loaded, *device_);
   ASSERT_TRUE(instance.has_value());
-  const Floats zeros(4), x = {1, 0, 2, 0};
   Floats none(1), z(4);
-  const void* inputs[] = {zeros.data()};
   void* const outputs[] = {none.data(), z.data()};
+  const Floats small = {1, 2, 3, 4}, large = {11, 2, 13, 4};
+  const void* inputs[] = {small.data()};
   EXPECT_TRUE(RunOnce(**instance, *device_, inputs, outputs));
-  inputs[0] = x.data();
+  EXPECT_FALSE(op.outdated());
+  inputs[0] = large.data();
   const Status ran = RunOnce(**instance, *device_, inputs, outputs);
   ASSERT_FALSE(ran.has_value());
-  EXPECT_EQ(ran.error().code, ErrorCode::kInternal);
-  EXPECT_THAT(ran.error().message, HasSubstr("test engine, which runs test.Positive: the shape is "
+  EXPECT_THAT(ran.error().message, HasSubstr("test engine, which runs test.Large: the shape is "
                                              "[2], bound is [0]"));
-  // The next run is judged anew.
-  inputs[0] = zeros.data();
-  EXPECT_TRUE(RunOnce(**instance, *device_, inputs, outputs));
+  EXPECT_TRUE(op.outdated());
+  const auto again = CompileOp("Large");
+  ASSERT_TRUE(again.has_value()) << again.error().message;
+  instance = Instance::Create(*again, *device_);
+  ASSERT_TRUE(instance.has_value());
+  EXPECT_THAT(*RunMade(**instance, large), ElementsAre(11, 13));
+}
+
+TEST_F(OpaquePlan, ANodeIsLoadedOnce) {
+  const auto engine = std::make_shared<TestEngine>();
+  host_ = HostOf(engine);
+  ASSERT_NE(Compile("Twice"), nullptr);
+  EXPECT_EQ(engine->loaded.size(), 1U);
+}
+
+TEST_F(OpaquePlan, LargeWeightsAreLoadedOnce) {
+  const auto engine = std::make_shared<TestEngine>();
+  ModelBuilder model;
+  model.proto.add_opset_import()->set_domain("test");
+  model.Input("x", {40000}).Output("y").Weights("w", {40000});
+  model.Add("Both", {"x", "w"}, {"y"}).proto().set_domain("test");
+  CompileOptions options;
+  options.model = "odd_model";
+  options.import.engine = HostOf(engine);
+  const auto loaded = CompileModel(model.Save(folder_), *device_, options);
+  ASSERT_TRUE(loaded.has_value()) << loaded.error().message;
+  ASSERT_EQ(engine->loaded.size(), 2U);
+  EXPECT_EQ(engine->loaded[0].graph().initializer_size(), 0);  // tells the shapes
+  EXPECT_EQ(engine->loaded[1].graph().initializer_size(), 1);
 }
 
 TEST_F(OpaquePlan, IsIdempotent) {

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <array>
+#include <utility>
 #include <vector>
 
 #include "base/check.h"
@@ -31,6 +32,8 @@ class Run {
       LAGOON_RETURN_IF_ERROR(SubmitAll(steps));
       LAGOON_RETURN_IF_ERROR(TakeEvents());
     }
+    auto made = instance_.TakeMade();
+    if (options_.made != nullptr) *options_.made = std::move(made);
     if (const std::shared_ptr<const Error> failure = instance_.Failure()) {
       return Annotate(fmt::format("model '{}'", plan().model), *failure);
     }

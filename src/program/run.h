@@ -3,8 +3,10 @@
 #include <cstddef>
 #include <functional>
 #include <limits>
+#include <memory>
 #include <optional>
 #include <span>
+#include <vector>
 
 #include "base/status.h"
 #include "base/time.h"
@@ -31,6 +33,8 @@ struct RunOptions {
   GuardId guard{};
   /// Counts the launches that were revoked before their op was complete. May be null.
   std::size_t* revoked = nullptr;
+  /// Gets Instance::TakeMade(). May be null.
+  std::vector<std::shared_ptr<const MadeTensor>>* made = nullptr;
 };
 
 /// RunOnce with options.

@@ -43,6 +43,8 @@ struct JobResult {
   /// kFailed: the reason, unless the device was lost. Set by a ProgramHost, and where an engine
   /// failed (Instance::Failure).
   std::shared_ptr<const Error> error;
+  /// kDone: Instance::TakeMade().
+  std::vector<std::shared_ptr<const MadeTensor>> made = {};
 };
 
 /// Receives the end of a job. Owned by the caller of Post; must live until Finished returns.

@@ -76,6 +76,7 @@ void Mechanism::OnRetired(const DeviceEvent& event, FinishedJobs& finished) {
   } else if (job.first_incomplete == job.instance->plan().ops.size() &&
              job.next_output == job.outputs.size() && job.outputs_left == 0) {
     job.result.error = job.instance->Failure();
+    job.result.made = job.instance->TakeMade();
     Finish(job, job.result.error == nullptr ? Outcome::kDone : Outcome::kFailed, finished);
   }
 }

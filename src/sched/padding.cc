@@ -66,6 +66,12 @@ bool FitsBeside(const Job& job, const PaddingRoom& room) {
   return op == ops.size() || VersionBeside(ops[op], StartedVersion(job, op), room).has_value();
 }
 
+/// Time of a block. A kernel of an engine cannot leave when its room ends, so that its longest run
+/// counts, not its usual one.
+Nanoseconds BlockTime(const PlanOp& op) {
+  return op.opaque == nullptr ? op.cost.block : std::max(op.cost.block, op.opaque->longest());
+}
+
 }  // namespace
 
 std::optional<PaddingRoom> RoomBeside(const Job& job, std::uint32_t units, std::uint32_t kernels) {
@@ -84,7 +90,7 @@ std::optional<PaddingRoom> RoomBeside(const Job& job, std::uint32_t units, std::
 std::optional<std::uint32_t> VersionBeside(const PlanOp& op, std::optional<std::uint32_t> started,
                                            const PaddingRoom& room) {
   if (op.occupancy < room.occupancy) return std::nullopt;
-  if (op.versions.empty()) return op.cost.block < room.time ? std::optional(0) : std::nullopt;
+  if (op.versions.empty()) return BlockTime(op) < room.time ? std::optional(0) : std::nullopt;
   std::optional<std::uint32_t> best;
   Nanoseconds soonest{0};
   for (std::uint32_t i = 0; i < op.versions.size(); ++i) {

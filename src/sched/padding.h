@@ -32,7 +32,8 @@ std::optional<PaddingRoom> RoomBeside(const Job& job, std::uint32_t units, std::
 
 /// The version of a best-effort kernel to run in the room; nullopt: the kernel does not fit.
 ///
-/// - Rule 1: one block takes less time than the room lasts.
+/// - Rule 1: one block takes less time than the room lasts. For a kernel of an engine that is its
+///   longest run so far (OpaqueOp::longest).
 /// - Rule 2: a unit holds at least as many of its blocks as of the real-time kernels' blocks, so
 ///   that padding does not lower their occupancy.
 ///

@@ -128,6 +128,36 @@ TEST(VersionBeside, IsTheOneThatIsThroughSoonestAmongThoseShorterThanTheRoom) {
   EXPECT_EQ(VersionBeside(kCuts, {}, room), 0u);  // 100 us, less than 4 x 30, 6 x 19 and 20 x 10
 }
 
+/// A kernel of an engine whose longest run took 80 us.
+class EngineOp final : public OpaqueOp {
+ public:
+  const std::vector<std::string>& ops() const override { return ops_; }
+  const std::string& why() const override { return why_; }
+  Nanoseconds longest() const override { return microseconds(80); }
+  std::shared_ptr<const Error> error() const override { return nullptr; }
+  bool assumed() const override { return false; }
+  bool outdated() const override { return false; }
+  std::shared_ptr<const MadeTensor> Take(const void*, std::size_t) const override {
+    return nullptr;
+  }
+
+ private:
+  std::vector<std::string> ops_;
+  std::string why_;
+};
+
+TEST(VersionBeside, AKernelOfAnEngineMustFitAtItsLongest) {  // it cannot leave
+  PlanOp op;
+  op.blocks = 1;
+  op.cost.block = microseconds(20);
+  PaddingRoom room{.units = 4, .time = microseconds(50), .occupancy = 1, .until = nullptr};
+  EXPECT_TRUE(VersionBeside(op, {}, room));
+  op.opaque = std::make_shared<EngineOp>();
+  EXPECT_FALSE(VersionBeside(op, {}, room));
+  room.time = microseconds(100);
+  EXPECT_TRUE(VersionBeside(op, {}, room));
+}
+
 TEST(VersionBeside, StaysWhatItIsOnceBlocksHaveRun) {
   const PaddingRoom room{.units = 4, .time = microseconds(50), .occupancy = 1, .until = nullptr};
   EXPECT_EQ(VersionBeside(kCuts, 1, room), 1u);

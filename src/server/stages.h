@@ -4,7 +4,7 @@
 #include <string_view>
 
 #include "base/time.h"
-#include "sched/job.h"
+#include "serving/core.h"
 
 namespace lagoon {
 
@@ -20,10 +20,10 @@ struct Stage {
   double us = 0;
 };
 
-/// The stages of a request in order, with their times. `plan_wait`: InferResponse::plan_wait. The
-/// stages follow each other without gaps, so that their sum is the time from `stamps.first_byte` to
-/// `responding`, the moment when the rendering of the answer begins.
-std::array<Stage, 9> Stages(const EdgeStamps& stamps, Nanoseconds plan_wait, const JobResult& job,
+/// The stages of a request in order, with their times. They follow each other without gaps, so that
+/// their sum is the time from `stamps.first_byte` to `responding`, the moment when the rendering of
+/// the answer begins. Waits for plans are one stage, also those between the parts of a model.
+std::array<Stage, 9> Stages(const EdgeStamps& stamps, const InferResponse& response,
                             TimePoint responding);
 
 }  // namespace lagoon

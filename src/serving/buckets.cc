@@ -51,7 +51,9 @@ Result<std::vector<Dims>> OutputShapes(const OnnxModel& model, std::vector<Dims>
   const PartLinks& links = part.links;
   const bool computed =
       std::ranges::any_of(links.sizes, [](const auto& size) { return size.has_value(); });
-  if (links.next || computed) {
+  const bool made = std::ranges::any_of(
+      part.graph.outputs, [&](ValueId output) { return part.graph.value(output).unsized; });
+  if (links.next || computed || made) {
     return Fail(ErrorCode::kUnimplemented,
                 "shapes depend on data, so Lagoon cannot tell which part of an output belongs to a "
                 "padded request; leave lagoon.buckets out");

@@ -22,6 +22,7 @@ class ModelConfig;  // generated from model_config.proto, Triton's names and num
 
 namespace lagoon {
 
+class EngineHost;
 class TraceRecorder;  // trace/recorder.h
 
 struct InputTensor {
@@ -67,8 +68,10 @@ struct InferResponse {
   std::string id;
   std::vector<OutputTensor> outputs;
   JobResult job;  // stamps of every stage
-  /// Before job.posted: until the plan for the request's shapes was ready. 0: it was.
+  /// Until the plans for the request's shapes were ready. 0: they were.
   Nanoseconds plan_wait{0};
+  /// Of that, the time behind job.posted: between the parts of a model.
+  Nanoseconds plan_wait_between{0};
 };
 
 /// Called exactly once, on any thread; hand over to a thread of your own.
@@ -146,6 +149,8 @@ struct CoreOptions {
   std::string scheduler = "reset";
   DeviceChoice device;
   std::string engine;  // ChooseEngine()
+  /// An engine of the program's own, in place of `engine`. Null: there is none.
+  std::shared_ptr<EngineHost> engine_host = {};
   ProfileOptions profile;
   ReopenPauses reopen;
   TraceRecorder* trace = nullptr;  // records all requests; outlives the core; null: no trace

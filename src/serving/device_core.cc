@@ -6,6 +6,7 @@
 
 #include "base/log.h"
 #include "policies/registry.h"
+#include "program/parts.h"
 #include "serving/request_check.h"
 #include "trace/recorder.h"
 
@@ -27,7 +28,10 @@ Result<std::unique_ptr<DeviceCore>> DeviceCore::Open(const CoreOptions& options,
                                                      std::function<void()> on_lost) {
   LAGOON_ASSIGN_OR_RETURN(Scheduler scheduler, MakeScheduler(options.scheduler));
   LAGOON_ASSIGN_OR_RETURN(ComputeDevice device, OpenDevice(options.device));
-  LAGOON_ASSIGN_OR_RETURN(std::shared_ptr<EngineHost> engine, ChooseEngine(options.engine));
+  std::shared_ptr<EngineHost> engine = options.engine_host;
+  if (engine == nullptr) {
+    LAGOON_ASSIGN_OR_RETURN(engine, ChooseEngine(options.engine));
+  }
   std::unique_ptr<DeviceCore> core(new DeviceCore(std::move(device)));
   LAGOON_RETURN_IF_ERROR(
       core->models_.Load(options.repository, *core->device_,
@@ -115,7 +119,11 @@ RequestHandle DeviceCore::Infer(InferRequest request, InferCallback callback) {
   const std::shared_ptr<RequestInFlight>& request_in_flight = *admitted;
   ServedModel& model = request_in_flight->model();
   if (auto plan = model.FindPlan(request_in_flight->Key())) {
-    if (plan->links.next) return maker_->Begin(request_in_flight, std::move(plan));
+    if (Outdated(plan->loaded->plan)) return maker_->Make(request_in_flight);
+    // May take more than one job.
+    if (plan->links.next || Assumes(plan->loaded->plan)) {
+      return maker_->Begin(request_in_flight, std::move(plan));
+    }
     return RequestInFlight::Post(request_in_flight, std::move(plan), *dispatcher_);
   }
   if (model.settings().refuse_other_shapes || model.is_program()) {

@@ -101,21 +101,26 @@ RequestInFlight::RequestInFlight(InferRequest request, InferCallback callback, S
   response_.id = std::move(request_.id);
 }
 
-/// The memory of the answer for an output of the model; null if the client does not ask for it.
-std::byte* RequestInFlight::MemoryOfResult(std::size_t output, const TensorSpec& spec) {
+/// The answer's tensor for an output of the model; null if the client does not ask for it.
+OutputTensor* RequestInFlight::ResultTensor(std::size_t output) {
   const Signature& signature = model_.signature();
   for (std::size_t i = 0; i < binding_.outputs.size(); ++i) {
-    if (signature.output_index[binding_.outputs[i]] != output) continue;
-    OutputTensor& tensor = response_.outputs[i];
-    tensor.name = spec.name;
-    tensor.type = spec.type;
-    tensor.dims = spec.dims;
-    // The zeros are overwritten: an output is copied as a whole, or the request fails. An output
-    // that was not asked for stays null in outputs_, and costs neither memory nor a copy.
-    tensor.data.resize(spec.bytes());
-    return tensor.data.data();
+    if (signature.output_index[binding_.outputs[i]] == output) return &response_.outputs[i];
   }
   return nullptr;
+}
+
+/// The memory of the answer for an output of the model; null if there is none.
+std::byte* RequestInFlight::MemoryOfResult(std::size_t output, const TensorSpec& spec) {
+  OutputTensor* const tensor = ResultTensor(output);
+  // An output that was not asked for stays null in outputs_, and costs neither memory nor a copy.
+  if (tensor == nullptr) return nullptr;
+  tensor->name = spec.name;
+  tensor->type = spec.type;
+  tensor->dims = spec.dims;
+  // The zeros are overwritten: an output is copied as a whole, or the request fails.
+  tensor->data.resize(spec.bytes());
+  return tensor->data.data();
 }
 
 void RequestInFlight::BindTensors() {
@@ -126,7 +131,7 @@ void RequestInFlight::BindTensors() {
   }
   response_.outputs.resize(binding_.outputs.size());
   outputs_.assign(plan().outputs.size(), nullptr);
-  output_bytes_.assign(plan().outputs.size(), {});
+  run_.outputs.assign(plan().outputs.size(), {});
   for (std::size_t i = 0; i < outputs_.size(); ++i) {
     const TensorSpec& spec = plan().outputs[i].spec;
     const bool result = i < links.results.size();
@@ -139,28 +144,36 @@ void RequestInFlight::BindTensors() {
       memory = between_.back().get();
     }
     outputs_[i] = memory;
-    if (memory != nullptr) output_bytes_[i] = {memory, spec.bytes()};
+    if (memory != nullptr) run_.outputs[i] = {memory, spec.bytes()};
   }
+}
+
+/// Where the plan does not know the dims: gives the answer's tensor its actual dims.
+Status RequestInFlight::TakeResult(std::size_t output) {
+  const PartLinks& links = plan_->links;
+  const bool made = plan().outputs[output].made.has_value();
+  OutputTensor* const result = ResultTensor(links.results[output]);
+  if (result == nullptr || (!made && !links.sizes[output])) return {};
+  LAGOON_ASSIGN_OR_RETURN(const HostTensor tensor, PartOutput(links, plan(), run_, output));
+  result->dims = tensor.dims;
+  if (made) {
+    result->data.assign(tensor.bytes.begin(), tensor.bytes.end());
+  } else {
+    result->data.resize(tensor.bytes.size());
+  }
+  return {};
 }
 
 Status RequestInFlight::TakeOutputs() {
   const PartLinks& links = plan_->links;
-  for (std::size_t i = 0; i < links.results.size(); ++i) {
-    if (outputs_[i] == nullptr || !links.sizes[i]) continue;
-    LAGOON_ASSIGN_OR_RETURN(const HostTensor tensor, PartOutput(links, plan(), output_bytes_, i));
-    for (OutputTensor& output : response_.outputs) {
-      if (output.data.data() != outputs_[i]) continue;
-      output.dims = tensor.dims;
-      output.data.resize(tensor.bytes.size());
-    }
-  }
+  for (std::size_t i = 0; i < links.results.size(); ++i) LAGOON_RETURN_IF_ERROR(TakeResult(i));
   if (!links.next) return {};
   std::vector<HostTensor> inputs;
   for (std::size_t i = 0; i < binding_.inputs.size(); ++i) {
     inputs.push_back({binding_.dims[i], binding_.inputs[i]});
   }
   LAGOON_ASSIGN_OR_RETURN(const std::vector<HostTensor> next,
-                          InputsOfNextPart(links, plan(), inputs, output_bytes_));
+                          InputsOfNextPart(links, plan(), inputs, run_));
   binding_.dims.clear();
   binding_.inputs.clear();
   for (const HostTensor& input : next) {
@@ -201,7 +214,9 @@ bool RequestInFlight::Await(RequestHandle handle) {
 
 void RequestInFlight::PostAwaited(const std::shared_ptr<RequestInFlight>& self,
                                   std::shared_ptr<ServedPlan> plan, Dispatcher& dispatcher) {
-  self->response_.plan_wait += Now() - self->awaited_since_;
+  const Nanoseconds wait = Now() - self->awaited_since_;
+  self->response_.plan_wait += wait;
+  if (self->first_part_) self->response_.plan_wait_between += wait;
   self->PostJob(self, std::move(plan), dispatcher);
 }
 
@@ -255,7 +270,15 @@ void RequestInFlight::Finished(const JobResult& job) {
   const std::shared_ptr<RequestInFlight> self = std::move(self_);
   JobResult result = job;
   Status taken;
+  // An engine made other shapes than the plan has. The next plan expects that.
+  if (result.outcome == Outcome::kFailed && awaited_ != RequestHandle{} && Outdated(plan())) {
+    if (!first_part_) first_part_ = result;
+    maker_.Continue(self);
+    return;
+  }
   if (result.outcome == Outcome::kDone) {
+    run_.made = std::move(result.made);
+    made_between_.insert(made_between_.end(), run_.made.begin(), run_.made.end());
     taken = TakeOutputs();
     if (taken && plan_->links.next) {
       if (!first_part_) first_part_ = result;

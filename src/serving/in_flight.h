@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "base/mutex.h"
+#include "program/parts.h"
 #include "sched/dispatcher.h"
 #include "serving/core.h"
 #include "serving/request_check.h"
@@ -108,7 +109,9 @@ class RequestInFlight final : public JobClient {
   RequestHandle PostJob(const std::shared_ptr<RequestInFlight>& self,
                         std::shared_ptr<ServedPlan> plan, Dispatcher& dispatcher);
   void BindTensors();
+  OutputTensor* ResultTensor(std::size_t output);
   std::byte* MemoryOfResult(std::size_t output, const TensorSpec& spec);
+  Status TakeResult(std::size_t output);
   /// Makes what the finished part has computed the inputs of the next one, and the results of the
   /// answer.
   Status TakeOutputs();
@@ -126,8 +129,10 @@ class RequestInFlight final : public JobClient {
   InferResponse response_;
   std::vector<const void*> inputs_;  // one per plan input
   std::vector<void*> outputs_;       // one per plan output; null: nobody asks for it
-  std::vector<std::span<const std::byte>> output_bytes_;  // what outputs_ point to
-  std::vector<std::unique_ptr<std::byte[]>> between_;     // tensors between parts
+  PartRun run_;                      // outputs: what outputs_ point to
+  // Tensors between parts.
+  std::vector<std::unique_ptr<std::byte[]>> between_;
+  std::vector<std::shared_ptr<const MadeTensor>> made_between_;
   std::optional<JobResult> first_part_;
   std::size_t batch_ = 1;
   RequestHandle awaited_{};

@@ -225,7 +225,7 @@ void PlanMaker::Publish(Made made) {
       waiting.request->RefuseAwaited(made.plan.error());
     } else if (waiting.request->Key() == (*made.plan)->key) {
       RequestInFlight::PostAwaited(waiting.request, *made.plan, dispatcher_);
-    } else if (auto other = made.model->FindPlan(waiting.request->Key())) {
+    } else if (auto other = made.model->FindFreshPlan(waiting.request->Key())) {
       // The contents of an input turned out to decide the plan.
       RequestInFlight::PostAwaited(waiting.request, std::move(other), dispatcher_);
     } else {
@@ -274,7 +274,7 @@ void PlanMaker::ContinueRequests(const std::stop_token&) {
     }
     if (stopped) {
       request->Finished(Ended(Outcome::kCancelled));
-    } else if (auto plan = request->model().FindPlan(request->Key())) {
+    } else if (auto plan = request->model().FindFreshPlan(request->Key())) {
       RequestInFlight::PostPart(request, std::move(plan), dispatcher_);
     } else {
       Make(request);

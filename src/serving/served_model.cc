@@ -3,12 +3,14 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <iterator>
 #include <optional>
 #include <utility>
 
 #include "base/check.h"
 #include "base/log.h"
 #include "program/compile.h"
+#include "program/parts.h"
 
 namespace lagoon {
 namespace {
@@ -57,6 +59,7 @@ Status ServedModel::Compile(Device& device, const LoadOptions& load) {
   LAGOON_ASSIGN_OR_RETURN(auto compiler, ModelCompiler::Read(source_.path, device, options));
   plans_ = std::make_unique<ModelPlans>(std::move(compiler),
                                         PlanCache::Limits{.plans = file.settings.max_plans});
+  OpenEngine();
   LAGOON_ASSIGN_OR_RETURN(buckets_, Buckets::Find(plans_->model(), file.settings.buckets));
   LAGOON_RETURN_IF_ERROR(CompileAtLoad());
   LAGOON_RETURN_IF_ERROR(PrepareBuckets(device));
@@ -69,19 +72,36 @@ Status ServedModel::Compile(Device& device, const LoadOptions& load) {
       signature_, CompleteConfig(std::move(inputs), std::move(outputs), file.config, warnings_));
   LAGOON_RETURN_IF_ERROR(Profile(device, load.profile));
   LAGOON_RETURN_IF_ERROR(CreateInstances(device));
-  WarnOfOpaqueKernels();
+  if (default_ != nullptr)
+    std::ranges::move(OpaqueWarnings(*plan()), std::back_inserter(warnings_));
   return {};
 }
 
-void ServedModel::WarnOfOpaqueKernels() {
-  if (plan() == nullptr) return;
-  for (const std::uint32_t index : plan()->opaque) {
-    const OpaqueOp& op = *plan()->ops[index].opaque;
-    warnings_.push_back(fmt::format(
+/// Opens the engine if the model will need it, so that no request waits for that.
+void ServedModel::OpenEngine() {
+  if (engine_ == nullptr || !plans_->model().HasUnknownOps()) return;
+  const Status opened = engine_->OpenNow();
+  if (!opened) warnings_.push_back(opened.error().message);
+}
+
+/// What the plan's kernels of an engine mean for others; nothing for ops of earlier warnings.
+std::vector<std::string> ServedModel::OpaqueWarnings(const Plan& plan) {
+  std::vector<std::string> warnings;
+  for (const std::uint32_t index : plan.opaque) {
+    const OpaqueOp& op = *plan.ops[index].opaque;
+    bool is_new = false;
+    for (const std::string& name : op.ops()) is_new = warned_of_.insert(name).second || is_new;
+    if (!is_new) continue;
+    const std::string longest =
+        op.longest() == Nanoseconds(0)
+            ? "as long as a run takes (lagoon_opaque_us_max will tell)"
+            : fmt::format("up to {:.0f} us (the longest run so far)", ToMicroseconds(op.longest()));
+    warnings.push_back(fmt::format(
         "{} runs {} in a kernel that cannot be interrupted: best-effort, it delays real-time "
-        "requests by up to {:.0f} us (the longest run so far). Lagoon does not run it because {}",
-        engine_->name(), fmt::join(op.ops(), ", "), ToMicroseconds(op.longest()), op.why()));
+        "requests by {}. Lagoon does not run it because {}",
+        engine_->name(), fmt::join(op.ops(), ", "), longest, op.why()));
   }
+  return warnings;
 }
 
 /// The shapes for which plans are made at load: those of lagoon.shapes, and those of the buckets.
@@ -200,6 +220,12 @@ Result<std::vector<TensorSpec>> ServedModel::OutputSpecs() const {
     TensorSpec& spec = specs[known.links.results[i]];
     const Dims declared = spec.dims;
     spec = known.loaded->plan.outputs[i].spec;
+    if (known.loaded->plan.outputs[i].made) {
+      // An engine makes it with a shape of its own; what the file says of it is all that is known.
+      const bool ranked = model.outputs()[known.links.results[i]].shape_known;
+      spec.dims = ranked ? declared : Dims{-1};
+      continue;
+    }
     const Dims* larger = nullptr;
     if (other && other->links.results == known.links.results) {
       larger = &other->graph.value(other->graph.outputs[i]).dims;
@@ -332,6 +358,11 @@ std::shared_ptr<ServedPlan> ServedModel::FindPlan(const PlanKey& key) const {
   return is_program() ? default_ : plans_->Find(key);
 }
 
+std::shared_ptr<ServedPlan> ServedModel::FindFreshPlan(const PlanKey& key) const {
+  auto plan = FindPlan(key);
+  return plan != nullptr && Outdated(plan->loaded->plan) ? nullptr : plan;
+}
+
 Result<std::shared_ptr<ServedPlan>> ServedModel::MakePlan(
     ServedPlan* before, const std::vector<Dims>& dims,
     std::span<const std::span<const std::byte>> inputs, Dispatcher& dispatcher,
@@ -343,6 +374,9 @@ Result<std::shared_ptr<ServedPlan>> ServedModel::MakePlan(
 }
 
 void ServedModel::KeepPlan(std::shared_ptr<ServedPlan> plan) {
+  for (const std::string& warning : OpaqueWarnings(plan->loaded->plan)) {
+    spdlog::warn("model '{}' version {}: {}", name(), version(), warning);
+  }
   plans_->Keep(std::move(plan), /*pinned=*/false);
 }
 
@@ -405,7 +439,8 @@ Result<std::unique_ptr<ProgramHost>> ServedModel::Host(JobClass job_class, Devic
                               parameter, model_name));
     }
     const ServedPlan& plan = *(*model)->default_;
-    if (plan.links.next || plan.links.results.size() != plan.loaded->plan.outputs.size()) {
+    if (plan.links.next || plan.links.results.size() != plan.loaded->plan.outputs.size() ||
+        plan.loaded->plan.makes_outputs) {
       return Fail(ErrorCode::kUnimplemented,
                   fmt::format("{}: shapes in '{}' depend on data, so that it runs in parts; a job "
                               "program runs models of one part",

@@ -5,6 +5,7 @@
 #include <functional>
 #include <memory>
 #include <optional>
+#include <set>
 #include <span>
 #include <string>
 #include <vector>
@@ -69,12 +70,15 @@ class ServedModel {
   PlanKey KeyOf(const ServedPlan* before, const std::vector<Dims>& dims,
                 std::span<const std::span<const std::byte>> inputs) const;
   std::shared_ptr<ServedPlan> FindPlan(const PlanKey& key) const;
+  /// The same; null also if the plan must be made anew, because an engine has made other shapes.
+  std::shared_ptr<ServedPlan> FindFreshPlan(const PlanKey& key) const;
   /// Makes a plan that is not there yet, ready on the model's queues. One thread at a time, perhaps
   /// one of low priority. kInvalidArgument: the model does not take these shapes.
   Result<std::shared_ptr<ServedPlan>> MakePlan(ServedPlan* before, const std::vector<Dims>& dims,
                                                std::span<const std::span<const std::byte>> inputs,
                                                Dispatcher& dispatcher, std::uint32_t units);
-  /// Keeps what MakePlan has made; other plans may go.
+  /// Keeps what MakePlan has made; other plans may go. Logs what the first plan with an op that an
+  /// engine runs means. One thread at a time.
   void KeepPlan(std::shared_ptr<ServedPlan> plan);
   /// The answer to a request of a shape that is not among lagoon.shapes.
   Error OtherShapeError() const;
@@ -118,7 +122,8 @@ class ServedModel {
   Result<std::unique_ptr<ProgramHost>> Host(JobClass job_class, Device& device,
                                             Dispatcher& dispatcher, const FindModel& find) const;
   QueueId QueueFor(std::uint64_t priority) const;
-  void WarnOfOpaqueKernels();
+  void OpenEngine();
+  std::vector<std::string> OpaqueWarnings(const Plan& plan);
   Status CreateInstances(Device& device);
   Status WarmUp(Device& device, const Plan& plan);
   Status AddPlans(Dispatcher& dispatcher);
@@ -130,6 +135,7 @@ class ServedModel {
   Signature signature_;
   std::vector<std::string> warnings_;
   std::shared_ptr<EngineHost> engine_;  // null: there is none
+  std::set<std::string> warned_of_;     // ops that the engine runs
   std::unique_ptr<ModelPlans> plans_;   // null: a program
   Buckets buckets_;
   std::shared_ptr<ServedPlan> default_;

@@ -257,9 +257,9 @@ TEST(If, LaterNodesAreAsTheyWere) {
                  MakeNode("Sqrt", {y}, {z})};
   ByteBudget budget(1 << 20);
   LaterNodes later;
-  later.decides = [&](const Node&, ValueId missing) {
+  later.who_knows = [&](const Node&, ValueId missing) {
     EXPECT_EQ(missing, condition);
-    return false;
+    return Knows::kLaterPart;
   };
   ASSERT_TRUE(InferShapes(graph, budget, &later));
   EXPECT_EQ(Ops(graph), "Exp");

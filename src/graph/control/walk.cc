@@ -6,7 +6,6 @@
 #include <utility>
 
 #include "base/text.h"
-#include "graph/opaque/opaque.h"
 #include "graph/ops/infer.h"
 
 namespace lagoon {
@@ -32,6 +31,7 @@ Status GraphWalk::Run() {
     todo_.pop_back();
     Node kept = node;
     missing_ = kNoValue;
+    may_be_opaque_ = true;
     Status stepped = Step(std::move(node));
     if (stepped || Postpone(kept, stepped) || TakeOpaque(kept, stepped)) continue;
     return stepped;
@@ -42,15 +42,23 @@ Status GraphWalk::Run() {
 
 bool GraphWalk::TakeOpaque(const Node& node, const Status& status) {
   if (graph_.engine == nullptr || status.error().code != ErrorCode::kUnimplemented) return false;
-  if (missing_ != kNoValue) return false;
-  return AppendOpaque(graph_, node, status.error()).has_value();
+  if (!may_be_opaque_) return false;
+  const Assume assume = later_ == nullptr ? Assume::kAllowed : later_->assume;
+  const Result<bool> taken = AppendOpaque(graph_, node, status.error(), assume);
+  if (later_ == nullptr) return taken.has_value();
+  if (!taken) {
+    later_->engine = tl::unexpected(taken.error());
+    return false;
+  }
+  later_->assumed = later_->assumed || *taken;
+  return true;
 }
 
 bool GraphWalk::IsLater(ValueId id) const {
   if (id == kNoValue) return false;
   if (Index(id) < is_later_.size() && is_later_[Index(id)]) return true;
   const Value& value = graph_.value(id);
-  return value.sizes != kNoValue ||
+  return value.sizes != kNoValue || value.unsized ||
          std::ranges::any_of(value.elements, [&](ValueId element) { return IsLater(element); });
 }
 
@@ -60,8 +68,14 @@ bool GraphWalk::ReadsLater(const Node& node) const {
 }
 
 bool GraphWalk::Postpone(Node node, const Status& status) {
+  may_be_opaque_ = missing_ == kNoValue;
   if (later_ == nullptr) return false;
-  if (!ReadsLater(node) && (missing_ == kNoValue || later_->decides(node, missing_))) return false;
+  if (!ReadsLater(node)) {
+    if (missing_ == kNoValue) return false;
+    const Knows who = later_->who_knows(node, missing_);
+    may_be_opaque_ = who == Knows::kNeither;
+    if (who != Knows::kLaterPart) return false;
+  }
   if (later_->why) later_->why = status;
   for (const ValueId output : node.outputs) {
     if (output == kNoValue) continue;

@@ -12,19 +12,34 @@
 #include "graph/budget.h"
 #include "graph/control/replacement.h"
 #include "graph/graph.h"
+#include "graph/opaque/opaque.h"
 
 namespace lagoon {
+
+/// Who can know the contents of a value that shapes depend on.
+enum class Knows : std::uint8_t {
+  kRequest,    // inputs of the graph, whose contents can be given
+  kNeither,    // an input of the graph whose contents are not given, because it is too large
+  kLaterPart,  // a part behind the one that computes the value
+};
 
 /// Nodes that cannot be inferred before other nodes have run, because shapes depend on the contents
 /// of values.
 struct LaterNodes {
-  /// Whether to fail, instead of taking the node out, because its input `missing` is not constant:
-  /// somebody can give the contents of inputs, or nobody ever can.
-  std::function<bool(const Node&, ValueId missing)> decides;
+  /// Who knows the node's input `missing`, which must be constant. Only if it is a later part, the
+  /// node is taken out.
+  std::function<Knows(const Node&, ValueId missing)> who_knows;
+  /// For opaque nodes.
+  Assume assume = Assume::kAllowed;
   /// As they were, in topological order; without those that no output of the graph needs.
   std::vector<Node> nodes;
   /// Why the first node was taken out. Without an error: none was.
   Status why;
+  /// Whether a shape of an opaque node is assumed.
+  bool assumed = false;
+  /// Why the engine does not run a node that Lagoon does not run either. Without an error: there is
+  /// no such node.
+  Status engine;
 };
 
 /// Infers the nodes of a graph one after the other, in topological order. A node with bodies, or
@@ -75,6 +90,7 @@ class GraphWalk {
   ByteBudget& budget_;
   LaterNodes* later_;
   ValueId missing_ = kNoValue;  // of the last node that failed
+  bool may_be_opaque_ = true;   // the last node that failed
   Infer infer_;
   std::vector<Node> todo_;      // the next one is the last
   std::vector<bool> demanded_;  // by value

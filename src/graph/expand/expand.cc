@@ -25,10 +25,17 @@ Table JoinExpansions() {
   return table;
 }
 
+const Table& Expansions() {
+  static const Table table = JoinExpansions();
+  return table;
+}
+
 }  // namespace
 
+bool IsExpandable(const Node& node) { return Expansions().contains({node.domain, node.op}); }
+
 const Expansion* FindExpansion(const OpContext& context) {
-  static const Table table = JoinExpansions();
+  const Table& table = Expansions();
   const auto found = table.find({context.node().domain, context.node().op});
   if (found == table.end()) return nullptr;
   const Expansion& expansion = *found->second;

@@ -28,6 +28,9 @@ struct Expansion {
 /// Null if the node is no composition.
 const Expansion* FindExpansion(const OpContext& context);
 
+/// Whether nodes of this op may be compositions.
+bool IsExpandable(const Node& node);
+
 std::span<const Expansion> ActivationExpansions();
 std::span<const Expansion> AttentionExpansions();
 std::span<const Expansion> FourierExpansions();

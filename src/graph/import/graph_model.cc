@@ -47,7 +47,10 @@ class NextGraph {
     graph_.engine = from.engine;
     graph_.values = from.values;
     graph_.nodes = std::move(nodes);
-    for (Value& value : graph_.values) value.sizes = kNoValue;
+    for (Value& value : graph_.values) {
+      value.sizes = kNoValue;
+      value.unsized = false;
+    }
     made_.resize(from.values.size(), false);
     for (const Node& node : graph_.nodes) {
       for (const ValueId output : node.outputs) {
@@ -88,6 +91,13 @@ std::size_t OutputIndex(Graph& graph, ValueId id) {
   return index;
 }
 
+/// Why the engine does not run the node either. (For a first part, WholeModel adds this.)
+void AddEngineError(const LaterNodes& later, Error& error) {
+  if (later.engine) return;
+  error.message +=
+      fmt::format("; the engine cannot run it either: {}", later.engine.error().message);
+}
+
 /// Makes the values of actual dims outputs of the graph.
 void AddSizes(ModelPart& part) {
   const std::size_t outputs = part.graph.outputs.size();
@@ -106,7 +116,19 @@ void AddSizes(ModelPart& part) {
 
 Result<ModelPart> GraphModel::Import(const GraphInputs& given,
                                      std::vector<std::size_t>* deciding) const {
-  Result<ModelPart> part = WithoutExceptions([&] { return ImportGraph(given, deciding); });
+  const auto import = [&](Assume assume, bool& assumed) {
+    return WithoutExceptions([&] { return ImportGraph(given, deciding, assume, assumed); });
+  };
+  const std::size_t decided = deciding == nullptr ? 0 : deciding->size();
+  bool assumed = false;
+  Result<ModelPart> part = import(Assume::kAllowed, assumed);
+  // A shape that a run on made-up data gave may not fit the nodes behind it, although those of real
+  // data do: a search that finds nothing.
+  const bool decides = deciding != nullptr && deciding->size() > decided;
+  if (!part && assumed && !decides) {
+    Result<ModelPart> without = import(Assume::kNever, assumed);
+    if (without) part = std::move(without);
+  }
   if (!part) return Annotate(path_, std::move(part).error());
   return part;
 }
@@ -123,23 +145,39 @@ std::size_t GraphModel::bytes() const {
 }
 
 Result<ModelPart> GraphModel::ImportGraph(const GraphInputs& given,
-                                          std::vector<std::size_t>* deciding) const {
+                                          std::vector<std::size_t>* deciding, Assume assume,
+                                          bool& assumed) const {
   LAGOON_RETURN_IF_ERROR(Check(given));
   ModelPart part;
   part.graph = graph_;
   ByteBudget budget = budget_;
   LAGOON_RETURN_IF_ERROR(SetInputs(part.graph, given, budget));
   LaterNodes later;
-  later.decides = [&](const Node& reader, ValueId missing) {
+  later.assume = assume;
+  const std::size_t decided = deciding == nullptr ? 0 : deciding->size();
+  later.who_knows = [&](const Node& reader, ValueId missing) {
     const std::vector<std::size_t> found = DecidingInputs(part.graph, reader, missing);
     if (deciding != nullptr) deciding->insert(deciding->end(), found.begin(), found.end());
-    // The contents of an input are never known, unless it decides.
-    return !found.empty() ||
-           std::ranges::find(part.graph.inputs, missing) != part.graph.inputs.end();
+    if (!found.empty()) return Knows::kRequest;
+    const auto& inputs = part.graph.inputs;
+    return std::ranges::find(inputs, missing) != inputs.end() ? Knows::kNeither : Knows::kLaterPart;
   };
   const Status inferred = InferShapes(part.graph, budget, &later);
-  if (!inferred) return tl::unexpected(Explained(given, inferred.error()));
+  assumed = later.assumed;
+  const std::size_t found = deciding == nullptr ? 0 : deciding->size();
+  if (!inferred && found > decided) {
+    // The request will say what it decides, but not mend this.
+    const Status known = CheckOps(graph_.nodes, part.graph);
+    if (!known) deciding->resize(decided);
+    if (!known) return tl::unexpected(known.error());
+  }
+  if (!inferred) {
+    Error error = inferred.error();
+    if (parts_before_ > 0) AddEngineError(later, error);
+    return tl::unexpected(Explained(given, std::move(error)));
+  }
   if (!later.nodes.empty()) {
+    LAGOON_RETURN_IF_ERROR(CheckOps(later.nodes, part.graph));
     const bool stuck = part.graph.nodes.empty() || parts_before_ + 1 >= kMaxParts;
     if (stuck) return tl::unexpected(Explained(given, later.why.error()));
     part.links.next = MakeNextPart(part, std::move(later.nodes));
@@ -152,6 +190,19 @@ Result<ModelPart> GraphModel::ImportGraph(const GraphInputs& given,
   NormalizeSoftmax(part.graph);
   Compact(part.graph);
   return part;
+}
+
+/// Without an engine: fails if one of the nodes, which are not inferred yet, has an unknown op and
+/// will run. `graph` has their values.
+Status GraphModel::CheckOps(std::span<const Node> nodes, Graph& graph) const {
+  if (graph.engine != nullptr) return {};
+  return FindUnknownOps(graph, nodes, graph.outputs, Branches::kCertain);
+}
+
+bool GraphModel::HasUnknownOps() const {
+  Graph named;
+  named.opset = graph_.opset;
+  return !FindUnknownOps(named, graph_.nodes, graph_.outputs, Branches::kAll);
 }
 
 NextPart GraphModel::MakeNextPart(ModelPart& part, std::vector<Node> nodes) const {
@@ -178,6 +229,8 @@ NextPart GraphModel::MakeNextPart(ModelPart& part, std::vector<Node> nodes) cons
     input.type = value.type;
     input.dims = value.dims;
     if (value.sizes != kNoValue) std::ranges::fill(input.dims, -1);
+    if (value.unsized) input.dims.clear();
+    input.shape_known = !value.unsized;
     input.symbols.resize(input.dims.size());
     const auto own = std::ranges::find(graph_.inputs, id);
     if (own != graph_.inputs.end()) {

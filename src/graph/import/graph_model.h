@@ -2,12 +2,14 @@
 
 // A model as a graph whose inputs have no sizes yet.
 
+#include <span>
 #include <string>
 #include <vector>
 
 #include "base/status.h"
 #include "graph/budget.h"
 #include "graph/onnx_model.h"
+#include "graph/opaque/opaque.h"
 
 namespace lagoon {
 
@@ -21,6 +23,7 @@ class GraphModel : public OnnxModel {
                            std::vector<std::size_t>* deciding) const override;
   void ReleaseWeights() const override;
   std::size_t bytes() const override;
+  bool HasUnknownOps() const override;
 
  protected:
   GraphModel(const ImportOptions& options, const std::string& path)
@@ -37,10 +40,13 @@ class GraphModel : public OnnxModel {
   std::size_t parts_before_ = 0;
 
  private:
-  Result<ModelPart> ImportGraph(const GraphInputs& given, std::vector<std::size_t>* deciding) const;
+  /// `assumed`: gets whether the shape of an opaque node is assumed.
+  Result<ModelPart> ImportGraph(const GraphInputs& given, std::vector<std::size_t>* deciding,
+                                Assume assume, bool& assumed) const;
   Status SetInputs(Graph& graph, const GraphInputs& given, ByteBudget& budget) const;
   std::vector<std::size_t> DecidingInputs(const Graph& graph, const Node& reader,
                                           ValueId value) const;
+  Status CheckOps(std::span<const Node> nodes, Graph& graph) const;
   Error Explained(const GraphInputs& given, Error error) const;
   NextPart MakeNextPart(ModelPart& part, std::vector<Node> nodes) const;
 };

@@ -267,6 +267,13 @@ class Importer final : public GraphModel {
       if (!outputs.insert(id).second) {
         return Invalid(fmt::format("output {} is named twice", Quoted(output.name())));
       }
+      const auto& sequence = output.type().sequence_type();
+      if (output.type().has_map_type() || sequence.elem_type().has_map_type()) {
+        return Fail(ErrorCode::kUnimplemented,
+                    fmt::format("output {} is a map or a sequence of maps, only tensors are "
+                                "supported: convert the model without ZipMap (zipmap=False)",
+                                Quoted(output.name())));
+      }
       output_numbers_.push_back(graph_.outputs.size());
       graph_.outputs.push_back(id);
       Result<DeclaredTensor> declared = Declared(output);

@@ -115,6 +115,7 @@ Status OnnxModel::Check(const GraphInputs& given) const {
   for (std::size_t i = 0; i < inputs().size(); ++i) {
     const DeclaredTensor& input = inputs()[i];
     const Dims& dims = given.dims[i];
+    if (!input.shape_known) continue;
     bool same = dims.size() == input.dims.size();
     for (std::size_t axis = 0; same && axis < dims.size(); ++axis) {
       same = dims[axis] >= 0 && (input.dims[axis] == -1 || input.dims[axis] == dims[axis]);

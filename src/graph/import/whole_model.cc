@@ -13,6 +13,9 @@
 namespace lagoon {
 namespace {
 
+/// In place of the names of ops and nodes. No op has this name.
+constexpr const char* kWholeModel = "the whole model";
+
 DeclaredTensor DeclaredAs(const TensorSpec& spec) {
   DeclaredTensor tensor;
   tensor.name = spec.name;
@@ -81,6 +84,8 @@ class WholeModel final : public OnnxModel {
     return inner_ == nullptr ? sizeof(WholeModel) : inner_->bytes();
   }
 
+  bool HasUnknownOps() const override { return inner_ == nullptr || inner_->HasUnknownOps(); }
+
   void ReleaseWeights() const override {
     if (inner_ != nullptr) inner_->ReleaseWeights();
   }
@@ -97,7 +102,7 @@ class WholeModel final : public OnnxModel {
     graph.engine = options_.engine;
     auto opaque = std::make_shared<OpaqueGraph>();
     opaque->file = path_;
-    opaque->ops = {"the whole model"};
+    opaque->ops = {kWholeModel};
     opaque->why = why.message;
     opaque->engine = options_.engine;
     Node node;
@@ -125,13 +130,18 @@ class WholeModel final : public OnnxModel {
       tensors.push_back({value.type, value.dims, nullptr});
       node.inputs.push_back(id);
     }
-    LAGOON_ASSIGN_OR_RETURN(const auto results, OutputsOf(*model, std::move(tensors)));
-    for (std::size_t i = 0; i < results.size(); ++i) {
+    const bool unsized = options_.engine->IsUnsized(kWholeModel);
+    LAGOON_ASSIGN_OR_RETURN(
+        const EngineOutputs results,
+        OutputsOf(*model, std::move(tensors), unsized ? Assume::kNever : Assume::kAllowed));
+    if (results.assumed) opaque->assumed = {kWholeModel};
+    for (std::size_t i = 0; i < results.tensors.size(); ++i) {
       Value& value = graph.values.emplace_back();
       value.name = model->Describe().outputs[i].name;
-      value.type = results[i].type;
-      value.dims = results[i].dims;
+      value.type = results.tensors[i].type;
+      value.dims = results.tensors[i].dims;
       value.shape_known = true;
+      value.unsized = results.unsized[i];
       node.outputs.push_back(static_cast<ValueId>(graph.values.size() - 1));
     }
     graph.outputs = node.outputs;

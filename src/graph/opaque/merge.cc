@@ -48,6 +48,7 @@ class Joiner {
       outputs_.push_back(node.outputs[i]);
     }
     ops_.insert(from.ops.begin(), from.ops.end());
+    assumed_.insert(assumed_.end(), from.assumed.begin(), from.assumed.end());
     if (why_.empty()) why_ = from.why;
     joined_.opset = from.graph.opset;
     engine_ = from.engine;
@@ -69,6 +70,7 @@ class Joiner {
     opaque->graph = std::move(joined_);
     opaque->ops.assign(ops_.begin(), ops_.end());
     opaque->why = std::move(why_);
+    opaque->assumed = std::move(assumed_);
     opaque->engine = engine_;
     node.opaque = std::move(opaque);
     return node;
@@ -84,6 +86,7 @@ class Joiner {
   std::unordered_map<ValueId, ValueId> places_;  // in joined_, of values of the graph
   std::vector<ValueId> inputs_, outputs_;        // of the graph
   std::set<std::string> ops_;
+  std::vector<std::string> assumed_;
   std::string why_, name_;
   std::shared_ptr<EngineHost> engine_;
 };

@@ -3,13 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <chrono>
-#include <condition_variable>
-#include <cstring>
-#include <mutex>
-#include <new>
-#include <stop_token>
-#include <thread>
+#include <optional>
 #include <unordered_map>
 #include <utility>
 
@@ -18,41 +12,8 @@
 namespace lagoon {
 namespace {
 
-/// Zeros for an input whose contents are not known, aligned as EngineTensor::data.
-class ZeroMemory {
- public:
-  explicit ZeroMemory(std::size_t bytes)
-      : data_(static_cast<std::byte*>(::operator new(bytes + 1, kAlignment))) {
-    std::memset(data_, 0, bytes + 1);
-  }
-  ZeroMemory(ZeroMemory&& other) noexcept : data_(std::exchange(other.data_, nullptr)) {}
-  ZeroMemory& operator=(ZeroMemory&&) = delete;
-  ~ZeroMemory() { ::operator delete(data_, kAlignment); }
-  void* data() const { return data_; }
-
- private:
-  static constexpr std::align_val_t kAlignment{64};
-  std::byte* data_;
-};
-
-/// Longest run whose only purpose is to learn shapes.
-constexpr std::chrono::seconds kMostOfOneRun{30};
-
-/// Runs and stops the run after `limit`.
-Status RunAtMost(EngineBinding& binding, std::chrono::seconds limit) {
-  const std::jthread watch([&binding, limit](const std::stop_token& done) {
-    std::mutex mutex;
-    std::condition_variable_any never;
-    std::unique_lock lock(mutex);
-    never.wait_for(lock, done, limit, [] { return false; });
-    if (!done.stop_requested()) binding.Stop();
-  });
-  return binding.Run();
-}
-
-bool IsOpen(const Dims& dims) {
-  return dims.empty() || std::ranges::any_of(dims, [](std::int64_t dim) { return dim < 0; });
-}
+/// Larger constants are not given to a model that only tells shapes.
+constexpr std::size_t kSmallConstant = 1 << 16;
 
 Status CheckTensor(const Graph& graph, ValueId id) {
   const Value& value = graph.value(id);
@@ -60,7 +21,7 @@ Status CheckTensor(const Graph& graph, ValueId id) {
     return Fail(ErrorCode::kUnimplemented,
                 fmt::format("{} is a sequence or an optional", Quoted(value.name)));
   }
-  if (value.sizes != kNoValue) {
+  if (value.sizes != kNoValue || value.unsized) {
     return Fail(ErrorCode::kUnimplemented,
                 fmt::format("the shape of {} depends on data", Quoted(value.name)));
   }
@@ -106,16 +67,54 @@ Result<Graph> GraphOf(const Graph& graph, Node node, std::vector<ValueId>& outer
   return alone;
 }
 
-Result<std::vector<EngineTensor>> InferOutputs(const OpaqueGraph& opaque) {
-  LAGOON_ASSIGN_OR_RETURN(const std::string bytes, ToOnnx(opaque.graph, InputDims::kFixed));
-  LAGOON_ASSIGN_OR_RETURN(const auto model,
-                          opaque.engine->Load({{}, std::as_bytes(std::span(bytes))}));
+std::vector<EngineTensor> InputsOf(const Graph& graph) {
   std::vector<EngineTensor> inputs;
-  for (const ValueId id : opaque.graph.inputs) {
-    const Value& value = opaque.graph.value(id);
+  for (const ValueId id : graph.inputs) {
+    const Value& value = graph.value(id);
     inputs.push_back({value.type, value.dims, nullptr});
   }
-  return OutputsOf(*model, std::move(inputs));
+  return inputs;
+}
+
+Result<std::shared_ptr<EngineModel>> LoadAs(EngineHost& engine, const Graph& graph,
+                                            InputDims dims) {
+  LAGOON_ASSIGN_OR_RETURN(const std::string bytes, ToOnnx(graph, dims));
+  return engine.Load({{}, std::as_bytes(std::span(bytes))});
+}
+
+/// The graph with its large constants as inputs, so that loading it copies no weights.
+Graph WithoutWeights(Graph graph) {
+  for (std::size_t i = 0; i < graph.values.size(); ++i) {
+    Value& value = graph.values[i];
+    if (!value.constant || value.constant->bytes.size() <= kSmallConstant) continue;
+    value.constant.reset();
+    graph.inputs.push_back(static_cast<ValueId>(i));
+  }
+  return graph;
+}
+
+/// Whether the engine tells all shapes of the graph without its weights.
+std::optional<EngineOutputs> DescribedOutputs(EngineHost& engine, const Graph& graph) {
+  const auto model = LoadAs(engine, graph, InputDims::kFixed);
+  if (!model) return std::nullopt;
+  auto outputs = OutputsOf(**model, {}, Assume::kNever);
+  if (!outputs || std::ranges::find(outputs->unsized, true) != outputs->unsized.end()) {
+    return std::nullopt;
+  }
+  return *std::move(outputs);
+}
+
+/// Loads a graph with large constants once without them, and a graph without such constants once
+/// for all: lowering then runs the same model, unless the node is merged with others.
+Result<EngineOutputs> InferOutputs(OpaqueGraph& opaque, Assume assume) {
+  const Graph light = WithoutWeights(opaque.graph);
+  if (light.inputs.size() > opaque.graph.inputs.size()) {
+    if (auto outputs = DescribedOutputs(*opaque.engine, light)) return *std::move(outputs);
+    LAGOON_ASSIGN_OR_RETURN(opaque.model, LoadOpaque(opaque));
+  } else {
+    LAGOON_ASSIGN_OR_RETURN(opaque.model, LoadAs(*opaque.engine, opaque.graph, InputDims::kFixed));
+  }
+  return OutputsOf(*opaque.model, InputsOf(opaque.graph), assume);
 }
 
 }  // namespace
@@ -124,25 +123,15 @@ std::string OpName(const Node& node) {
   return node.domain.empty() ? node.op : node.domain + "." + node.op;
 }
 
-Result<std::vector<EngineTensor>> OutputsOf(EngineModel& model, std::vector<EngineTensor> inputs) {
-  std::vector<EngineTensor> outputs;
-  bool open = false;
-  for (const TensorSpec& output : model.Describe().outputs) {
-    outputs.push_back({output.type, output.dims, nullptr});
-    open = open || IsOpen(output.dims);
-  }
-  if (!open) return outputs;
-  std::vector<ZeroMemory> zeros;
-  for (EngineTensor& input : inputs) {
-    const auto bytes = static_cast<std::size_t>(ElementCount(input.dims)) * SizeOf(input.type);
-    input.data = zeros.emplace_back(bytes).data();
-  }
-  LAGOON_ASSIGN_OR_RETURN(const auto binding, model.Bind(inputs, outputs));
-  LAGOON_RETURN_IF_ERROR(RunAtMost(*binding, kMostOfOneRun));
-  return binding->outputs();
+Result<std::shared_ptr<EngineModel>> LoadOpaque(const OpaqueGraph& opaque) {
+  if (opaque.model != nullptr) return opaque.model;
+  if (!opaque.file.empty()) return opaque.engine->Load({opaque.file, {}}, opaque.file);
+  LAGOON_ASSIGN_OR_RETURN(const std::string bytes, ToOnnx(opaque.graph, InputDims::kOpen));
+  const std::span<const std::byte> content = std::as_bytes(std::span(bytes));
+  return opaque.engine->Load({{}, content}, ToString(IdentityOf(content)));
 }
 
-Status AppendOpaque(Graph& graph, const Node& node, const Error& why) {
+Result<bool> AppendOpaque(Graph& graph, const Node& node, const Error& why, Assume assume) {
   auto opaque = std::make_shared<OpaqueGraph>();
   Node replaced;
   replaced.name = node.name;
@@ -151,21 +140,24 @@ Status AppendOpaque(Graph& graph, const Node& node, const Error& why) {
   opaque->ops = {OpName(node)};
   opaque->why = why.message;
   opaque->engine = graph.engine;
-  LAGOON_ASSIGN_OR_RETURN(const std::vector<EngineTensor> tensors, InferOutputs(*opaque));
+  if (graph.engine->IsUnsized(node.name)) assume = Assume::kNever;
+  LAGOON_ASSIGN_OR_RETURN(const EngineOutputs outputs, InferOutputs(*opaque, assume));
+  if (outputs.assumed) opaque->assumed = {node.name};
   for (const ValueId output : node.outputs) {
     if (output == kNoValue) continue;
-    const EngineTensor& tensor = tensors[replaced.outputs.size()];
+    const EngineTensor& tensor = outputs.tensors[replaced.outputs.size()];
     Value& value = graph.value(output);
     value.type = tensor.type;
     value.dims = tensor.dims;
     value.shape_known = true;
+    value.unsized = outputs.unsized[replaced.outputs.size()];
     value.constant.reset();
     value.kind = ValueKind::kTensor;
     replaced.outputs.push_back(output);
   }
   replaced.opaque = std::move(opaque);
   graph.nodes.push_back(std::move(replaced));
-  return {};
+  return outputs.assumed;
 }
 
 }  // namespace lagoon

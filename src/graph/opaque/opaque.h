@@ -9,6 +9,7 @@
 
 #include "base/status.h"
 #include "engine/engine_host.h"
+#include "engine/engine_outputs.h"
 #include "graph/graph.h"
 
 namespace lagoon {
@@ -23,6 +24,10 @@ struct OpaqueGraph {
   std::vector<std::string> ops;  // sorted, each once
   std::string why;               // why Lagoon does not run them: the message of the first error
   std::shared_ptr<EngineHost> engine;
+  /// The nodes inside whose output shapes are assumed (EngineOutputs::assumed), by name.
+  std::vector<std::string> assumed = {};
+  /// The whole of `graph`, loaded for the dims of its inputs. Null: lowering loads it.
+  std::shared_ptr<EngineModel> model = {};
 };
 
 /// The op of opaque nodes. Such a node reads and writes tensors with known shapes. All its inputs
@@ -30,11 +35,10 @@ struct OpaqueGraph {
 inline constexpr const char* kOpaqueOp = "Opaque";
 
 /// Appends to `graph` an opaque node in place of `node`, which Lagoon does not run because of
-/// `why`. Asks graph.engine for the types and shapes of the outputs. Where the engine does not know
-/// a shape, the node runs once on zeros: each later run fails if its shapes differ from those.
-/// kUnimplemented if an input or output is not a tensor of fixed shape, or the engine does not take
-/// the node either.
-Status AppendOpaque(Graph& graph, const Node& node, const Error& why);
+/// `why`. Asks graph.engine for the types and shapes of the outputs (OutputsOf). True: a shape is
+/// assumed. kUnimplemented if an input or output is not a tensor, or the engine does not take the
+/// node either.
+Result<bool> AppendOpaque(Graph& graph, const Node& node, const Error& why, Assume assume);
 
 /// Merges opaque nodes: two nodes become one if one reads what the other computes, both are written
 /// in the same opset, and no path through other nodes leads from one to the other. So the subgraphs
@@ -48,9 +52,9 @@ enum class InputDims : std::uint8_t { kFixed, kOpen };
 /// if a part cannot be written; kResourceExhausted beyond protobuf's 2 GiB.
 Result<std::string> ToOnnx(const Graph& graph, InputDims dims);
 
-/// Types and shapes of the outputs for inputs of these types and dims; `data` is ignored. Where the
-/// engine does not know a shape, runs the model on zeros, for 30 s at most.
-Result<std::vector<EngineTensor>> OutputsOf(EngineModel& model, std::vector<EngineTensor> inputs);
+/// The model of an opaque node, for running it. Plans of other shapes share a model that is not
+/// loaded yet.
+Result<std::shared_ptr<EngineModel>> LoadOpaque(const OpaqueGraph& opaque);
 
 /// The op for people: "Det", "ai.onnx.ml.TreeEnsembleRegressor".
 std::string OpName(const Node& node);

@@ -3,8 +3,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "engine/testing/test_engine.h"
 #include "graph/testing/model_builder.h"
-#include "graph/testing/test_engine.h"
 
 namespace lagoon {
 namespace {

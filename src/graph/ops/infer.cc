@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <optional>
+#include <set>
 #include <string>
 #include <utility>
 
@@ -244,6 +245,17 @@ tl::unexpected<Error> NameDomain(const Node& node, Error error) {
                   std::move(error));
 }
 
+bool IsKnown(const Node& node) {
+  if (IsExpandable(node) || node.opaque != nullptr) return true;
+  return node.domain.empty() && (FindOp(node.op) != nullptr || FindControlOp(node.op) != nullptr);
+}
+
+/// The error of a node whose op Lagoon does not have.
+Error UnknownOp(Graph& graph, Node node) {
+  Error error = OpContext(graph, node).Unimplemented("the op is not supported").value();
+  return node.domain.empty() ? error : NameDomain(node, std::move(error)).value();
+}
+
 Status InferPlain(Graph& graph, Node& node, ByteBudget& budget, ValueId* missing) {
   OpContext context(graph, node, missing);
   const OpSpec* spec = FindOp(node.op);
@@ -285,8 +297,7 @@ Status InferNode(Graph& graph, Node node, ByteBudget& budget, ValueId* missing) 
     return expanded || node.domain.empty() ? expanded : NameDomain(node, expanded.error());
   }
   if (!node.domain.empty()) {
-    return NameDomain(node,
-                      OpContext(graph, node).Unimplemented("the op is not supported").value());
+    return tl::unexpected(UnknownOp(graph, node));
   }
   LAGOON_RETURN_IF_ERROR(InferPlain(graph, node, budget, missing));
   graph.nodes.push_back(std::move(node));
@@ -295,8 +306,38 @@ Status InferNode(Graph& graph, Node node, ByteBudget& budget, ValueId* missing) 
 
 }  // namespace
 
+Status FindUnknownOps(Graph& graph, std::span<const Node> nodes, std::span<const ValueId> outputs,
+                      Branches branches) {
+  std::set<ValueId> needed(outputs.begin(), outputs.end());
+  std::optional<Error> found;
+  for (std::size_t i = nodes.size(); i-- > 0;) {
+    const Node& node = nodes[i];
+    const bool used =
+        std::ranges::any_of(node.outputs, [&](ValueId id) { return needed.contains(id); });
+    if (!used) continue;
+    const bool whole = node.op != "If" || branches == Branches::kAll;
+    const auto inputs = whole ? std::span<const ValueId>(node.inputs) : node.formal_inputs();
+    needed.insert(inputs.begin(), inputs.end());
+    if (!IsKnown(node)) found = UnknownOp(graph, node);
+    if (!whole) continue;
+    for (const auto& [name, body] : node.bodies) {
+      const Status inside = FindUnknownOps(graph, body->nodes, body->outputs, branches);
+      if (!inside) found = inside.error();
+    }
+  }
+  if (found) return tl::unexpected(*std::move(found));
+  return {};
+}
+
 Status CheckDimsAreActual(const Graph& graph, ValueId id, std::string_view reader) {
-  if (id == kNoValue || graph.value(id).sizes == kNoValue) return {};
+  if (id == kNoValue) return {};
+  if (graph.value(id).unsized) {
+    return Fail(ErrorCode::kUnimplemented,
+                fmt::format("{} reads {}, whose shape depends on data: it is known only when the "
+                            "engine has computed it",
+                            reader, Quoted(graph.value(id).name)));
+  }
+  if (graph.value(id).sizes == kNoValue) return {};
   return Fail(ErrorCode::kUnimplemented,
               fmt::format("{} reads {}, whose shape depends on data: at most {}, known only at run "
                           "time{}",

@@ -1,5 +1,8 @@
 #pragma once
 
+#include <cstdint>
+#include <span>
+
 #include "base/status.h"
 #include "graph/budget.h"
 #include "graph/control/walk.h"
@@ -16,6 +19,17 @@ namespace lagoon {
 /// `later`: null if all nodes must be inferred; else takes the nodes whose shapes depend on data.
 /// If it fails, graph.nodes has only the inferred nodes.
 Status InferShapes(Graph& graph, ByteBudget& budget, LaterNodes* later = nullptr);
+
+/// Which nodes FindUnknownOps() looks at.
+enum class Branches : std::uint8_t {
+  kAll,
+  kCertain,  // not those that only branches of an If need: these may never run
+};
+
+/// The error of the first node that computes `outputs`, or is in a body of such a node, and whose
+/// op Lagoon does not have. Without an error: there is none.
+Status FindUnknownOps(Graph& graph, std::span<const Node> nodes, std::span<const ValueId> outputs,
+                      Branches branches);
 
 /// kUnimplemented if the actual dims of the value depend on data. Plans have fixed shapes, so no
 /// node of the same plan can read such a value. `reader`: for the message.

@@ -259,7 +259,9 @@ class Linker {
     }
     for (const LoweredTensor& output : program_.outputs) {
       const BufferUse& use = uses_[Index(output.buffer)];
-      plan_.outputs.push_back({output.spec, RangeOf({output.buffer, 0, use.bytes}), {}});
+      plan_.outputs.push_back(
+          {output.spec, RangeOf({output.buffer, 0, use.bytes}), {}, output.made});
+      plan_.makes_outputs = plan_.makes_outputs || output.made.has_value();
       if (use.bytes > 0) plan_.outputs.back().ops = {use.producer};
     }
   }

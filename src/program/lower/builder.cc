@@ -252,7 +252,9 @@ Result<LoweredTensor> ProgramBuilder::PlaceOutput(ValueId value) {
     program_.ops.push_back({"copy " + v.name, std::move(kernel), {All(tensor)}, {All(y)}, nullptr});
     tensor = y;
   }
-  return LoweredTensor{{v.name, v.type, v.dims}, tensor.buffer};
+  LoweredTensor placed{{v.name, v.type, v.dims}, tensor.buffer};
+  if (const auto made = made_.find(value); made != made_.end()) placed.made = made->second;
+  return placed;
 }
 
 Result<LoweredProgram> ProgramBuilder::Finish() && {

@@ -62,6 +62,7 @@ struct LoweredOp {
 struct LoweredTensor {
   TensorSpec spec;
   BufferId buffer{};
+  std::optional<OpaqueOutput> made = {};  // PlanTensor::made
 };
 
 /// A model as kernels over buffers that have no addresses yet. Ops are in topological order; every
@@ -158,6 +159,10 @@ class ProgramBuilder {
   Status Emit(const std::string& name, Kernel kernel, std::vector<Operand> inputs,
               std::vector<Operand> outputs);
 
+  /// `value` is output `output` of the kernel that EmitOpaque() adds next (Value::unsized).
+  void DefineMade(ValueId value, std::uint32_t output) {
+    made_[value] = {static_cast<std::uint32_t>(program_.ops.size()), output};
+  }
   /// A kernel that an engine computes (LoweredOp::opaque); never a load op.
   void EmitOpaque(LoweredOp op) { program_.ops.push_back(std::move(op)); }
 
@@ -186,6 +191,7 @@ class ProgramBuilder {
   LowerOptions options_;
   std::vector<Placements> places_;       // by ValueId
   std::map<ValueId, std::string> keys_;  // keys of added constants
+  std::map<ValueId, OpaqueOutput> made_;
   LoweredProgram program_;
 };
 

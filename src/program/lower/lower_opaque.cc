@@ -9,18 +9,6 @@
 #include "program/lower/lower_nodes.h"
 
 namespace lagoon {
-namespace {
-
-/// The model without shapes, which the plans for all shapes share.
-Result<std::shared_ptr<EngineModel>> LoadModel(const OpaqueGraph& opaque) {
-  if (!opaque.file.empty()) return opaque.engine->Load({opaque.file, {}}, opaque.file);
-  LAGOON_ASSIGN_OR_RETURN(const std::string bytes, ToOnnx(opaque.graph, InputDims::kOpen));
-  const std::span<const std::byte> content = std::as_bytes(std::span(bytes));
-  return opaque.engine->Load({{}, content}, ToString(IdentityOf(content)));
-}
-
-}  // namespace
-
 Status LowerOpaque(ProgramBuilder& builder, const Node& node) {
   if (builder.options().kernels != nullptr) {
     return Fail(
@@ -28,7 +16,8 @@ Status LowerOpaque(ProgramBuilder& builder, const Node& node) {
         fmt::format("{}; an engine runs such nodes on device 'cpu' only", node.opaque->why));
   }
   const OpaqueGraph& opaque = *node.opaque;
-  LAGOON_ASSIGN_OR_RETURN(auto model, LoadModel(opaque));
+  LAGOON_ASSIGN_OR_RETURN(auto model, LoadOpaque(opaque));
+  OpaqueKernel::Words words{opaque.ops, opaque.why, opaque.engine, opaque.assumed};
   std::vector<EngineTensor> inputs, outputs;
   std::vector<Operand> from, to;
   for (const ValueId id : node.inputs) {
@@ -36,21 +25,30 @@ Status LowerOpaque(ProgramBuilder& builder, const Node& node) {
     inputs.push_back({x.type, x.dims, nullptr});
     if (ElementCount(x.dims) > 0) from.push_back(builder.All(x));
   }
-  for (const ValueId id : node.outputs) {
+  // Outputs that nothing reads are left out, also the last ones.
+  for (std::size_t i = 0; i < model->Describe().outputs.size(); ++i) {
+    const ValueId id = i < node.outputs.size() ? node.outputs[i] : kNoValue;
     if (id == kNoValue) {
       outputs.push_back({DataType::kFloat32, {-1}, nullptr});
       continue;
     }
     const Value& value = builder.graph().value(id);
+    if (value.unsized) {
+      const auto number = static_cast<std::uint32_t>(i);
+      builder.Define(id, builder.NewTensor(value.name, value.dims, Layout::kPlain, value.type));
+      builder.DefineMade(id, number);
+      words.made.push_back(number);
+      outputs.push_back({value.type, {-1}, nullptr});
+      continue;
+    }
     const Tensor y = builder.NewTensor(value.name, value.dims, Layout::kPlain, value.type);
     builder.Define(id, y);
     outputs.push_back({y.type, y.dims, nullptr});
     if (ElementCount(y.dims) > 0) to.push_back(builder.All(y));
   }
   to.push_back(builder.All(builder.NewStatus(node.name + ":status")));
-  auto body =
-      std::make_shared<OpaqueKernel>(std::move(model), std::move(inputs), std::move(outputs),
-                                     OpaqueKernel::Words{opaque.ops, opaque.why, opaque.engine});
+  auto body = std::make_shared<OpaqueKernel>(std::move(model), std::move(inputs),
+                                             std::move(outputs), std::move(words));
   Kernel kernel;
   kernel.name = "opaque";
   kernel.body = OpaqueKernel::Block;

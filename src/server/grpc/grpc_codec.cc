@@ -31,7 +31,7 @@ void FillGrpcInfer(InferResponse response, const EdgeStamps* stamps,
   message.set_model_version(std::move(response.version));
   message.set_id(std::move(response.id));
   if (stamps != nullptr) {
-    for (const Stage& stage : Stages(*stamps, response.plan_wait, response.job, Now())) {
+    for (const Stage& stage : Stages(*stamps, response, Now())) {
       (*message.mutable_parameters())[std::string(stage.name)].set_double_param(stage.us);
     }
   }

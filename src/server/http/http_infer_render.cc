@@ -66,7 +66,7 @@ bool IsBinary(const HttpAnswerFormat& format, const std::string& name) {
 void AppendStages(std::string& out, const EdgeStamps& stamps, const InferResponse& response) {
   out += ",\"parameters\":{";
   bool first = true;
-  for (const Stage& stage : Stages(stamps, response.plan_wait, response.job, Now())) {
+  for (const Stage& stage : Stages(stamps, response, Now())) {
     fmt::format_to(std::back_inserter(out), "{}\"{}\":{:.3f}", first ? "" : ",", stage.name,
                    stage.us);
     first = false;

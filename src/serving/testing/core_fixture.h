@@ -71,6 +71,8 @@ class CoreTest : public ::testing::Test {
     options.scheduler = scheduler;
     options.device.workers = 2;
     options.profile.runs = 1;
+    options.engine = engine_ == nullptr ? "none" : "";
+    options.engine_host = engine_;
     auto core = InferenceCore::Open(options);
     ASSERT_TRUE(core.has_value()) << core.error().message;
     core_ = *std::move(core);
@@ -115,6 +117,7 @@ class CoreTest : public ::testing::Test {
   }
 
   TestRepository repository_;
+  std::shared_ptr<EngineHost> engine_;  // before Open(); null: there is none
   std::unique_ptr<InferenceCore> core_;
 };
 

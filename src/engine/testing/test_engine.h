@@ -2,12 +2,14 @@
 
 // A second engine, for tests: a few made-up ops of domain "test", on fp32.
 
+#include <condition_variable>
 #include <cstddef>
 #include <cstring>
 #include <fstream>
 #include <iterator>
 #include <map>
 #include <memory>
+#include <mutex>
 #include <string>
 #include <utility>
 #include <vector>
@@ -17,8 +19,9 @@
 
 namespace lagoon::testing {
 
-/// The ops: Twice (y = 2 x), Both (y = a + b), Positive (the positive elements, so that the shape
-/// of y depends on data), Broken (each run fails). A model with other ops is refused.
+/// The ops: Twice (y = 2 x), Both (y = a + b), Wait (y = x, when a test lets it go), Broken (each
+/// run fails); Positive and Large (the elements above 0, and those above 10: the shape of y depends
+/// on data). A model with other ops is refused. The engine knows the shapes of the first three.
 class TestEngine final : public Engine {
  public:
   struct Tensor {
@@ -26,7 +29,40 @@ class TestEngine final : public Engine {
     std::vector<float> data;
   };
 
+  /// Holds back the runs of Wait.
+  class Gate {
+   public:
+    void Close() {
+      const std::lock_guard lock(mutex_);
+      open_ = false;
+    }
+    void Open() {
+      const std::lock_guard lock(mutex_);
+      open_ = true;
+      changed_.notify_all();
+    }
+    /// Returns when so many runs wait.
+    void AwaitWaiting(int runs) {
+      std::unique_lock lock(mutex_);
+      changed_.wait(lock, [&] { return waiting_ >= runs; });
+    }
+    void Pass() {
+      std::unique_lock lock(mutex_);
+      ++waiting_;
+      changed_.notify_all();
+      changed_.wait(lock, [&] { return open_; });
+      --waiting_;
+    }
+
+   private:
+    std::mutex mutex_;
+    std::condition_variable changed_;
+    bool open_ = true;
+    int waiting_ = 0;
+  };
+
   const std::string& name() const override { return name_; }
+  Gate& gate() { return gate_; }
 
   Result<std::unique_ptr<EngineModel>> Load(const EngineSource& source) override {
     onnx::ModelProto model;
@@ -40,8 +76,9 @@ class TestEngine final : public Engine {
       if (node.domain() == "test" || node.op_type() == "Identity") continue;
       return Fail(ErrorCode::kUnimplemented, "no op " + node.op_type());
     }
+    const std::lock_guard lock(mutex_);
     loaded.push_back(model);
-    return std::make_unique<Model>(std::move(model));
+    return std::make_unique<Model>(std::move(model), gate_);
   }
 
   std::vector<onnx::ModelProto> loaded;  // all models so far
@@ -49,14 +86,18 @@ class TestEngine final : public Engine {
  private:
   class Binding final : public EngineBinding {
    public:
-    Binding(const onnx::GraphProto& graph, std::span<const EngineTensor> inputs,
+    Binding(const onnx::GraphProto& graph, Gate& gate, std::span<const EngineTensor> inputs,
             std::span<const EngineTensor> outputs)
         : graph_(graph),
+          gate_(gate),
           inputs_(inputs.begin(), inputs.end()),
-          outputs_(outputs.begin(), outputs.end()) {}
+          outputs_(outputs.begin(), outputs.end()) {
+      for (const EngineTensor& output : outputs_) bound_.push_back(output.data != nullptr);
+    }
 
     Status Run() override {
-      std::map<std::string, Tensor> values;
+      std::map<std::string, Tensor>& values = values_;
+      values.clear();
       for (const onnx::TensorProto& constant : graph_.initializer()) {
         Tensor& tensor = values[constant.name()];
         tensor.dims.assign(constant.dims().begin(), constant.dims().end());
@@ -69,13 +110,14 @@ class TestEngine final : public Engine {
             inputs_[i].dims, {from, from + ElementCount(inputs_[i].dims)}};
       }
       for (const onnx::NodeProto& node : graph_.node()) {
+        if (node.op_type() == "Wait") gate_.Pass();
         if (node.op_type() == "Broken") return Fail(ErrorCode::kInternal, "broken on purpose");
         values[node.output(0)] = Compute(node, values);
       }
       for (std::size_t i = 0; i < outputs_.size(); ++i) {
-        const Tensor& tensor = values[graph_.output(static_cast<int>(i)).name()];
-        if (outputs_[i].data == nullptr) {
-          outputs_[i] = {DataType::kFloat32, tensor.dims, nullptr};
+        Tensor& tensor = values[graph_.output(static_cast<int>(i)).name()];
+        if (!bound_[i]) {
+          outputs_[i] = {DataType::kFloat32, tensor.dims, tensor.data.data()};
         } else if (outputs_[i].dims != tensor.dims) {
           return Fail(ErrorCode::kInternal, "the shape is " + ToString(tensor.dims) +
                                                 ", bound is " + ToString(outputs_[i].dims));
@@ -96,43 +138,61 @@ class TestEngine final : public Engine {
       } else if (node.op_type() == "Both") {
         const Tensor& other = values[node.input(1)];
         for (std::size_t i = 0; i < y.data.size(); ++i) y.data[i] += other.data[i];
-      } else if (node.op_type() == "Positive") {
-        std::erase_if(y.data, [](float element) { return !(element > 0); });
+      } else if (node.op_type() == "Positive" || node.op_type() == "Large") {
+        const float least = node.op_type() == "Large" ? 10.0F : 0.0F;
+        std::erase_if(y.data, [least](float element) { return !(element > least); });
         y.dims = {static_cast<std::int64_t>(y.data.size())};
       }
       return y;
     }
 
     const onnx::GraphProto& graph_;
+    Gate& gate_;
     std::vector<EngineTensor> inputs_, outputs_;
+    std::vector<bool> bound_;               // by output: the caller made room
+    std::map<std::string, Tensor> values_;  // of the last run
   };
 
   class Model final : public EngineModel {
    public:
-    explicit Model(onnx::ModelProto model) : model_(std::move(model)) {
+    Model(onnx::ModelProto model, Gate& gate) : model_(std::move(model)), gate_(gate) {
+      std::map<std::string, Dims> shapes;
+      for (const onnx::TensorProto& constant : model_.graph().initializer()) {
+        shapes[constant.name()].assign(constant.dims().begin(), constant.dims().end());
+      }
       for (const onnx::ValueInfoProto& input : model_.graph().input()) {
         TensorSpec& spec = signature_.inputs.emplace_back();
         spec.name = input.name();
         for (const auto& dim : input.type().tensor_type().shape().dim()) {
           spec.dims.push_back(dim.has_dim_value() ? dim.dim_value() : -1);
         }
+        shapes[input.name()] = spec.dims;
+      }
+      for (const onnx::NodeProto& node : model_.graph().node()) {
+        const std::string& op = node.op_type();
+        if (op == "Positive" || op == "Large" || op == "Broken") continue;
+        const auto known = shapes.find(node.input(0));
+        if (known != shapes.end()) shapes[node.output(0)] = Dims(known->second);
       }
       for (const onnx::ValueInfoProto& output : model_.graph().output()) {
-        signature_.outputs.push_back({output.name(), DataType::kFloat32, {}});
+        signature_.outputs.push_back({output.name(), DataType::kFloat32, shapes[output.name()]});
       }
     }
     const EngineSignature& Describe() const override { return signature_; }
     Result<std::unique_ptr<EngineBinding>> Bind(std::span<const EngineTensor> inputs,
                                                 std::span<const EngineTensor> outputs) override {
-      return std::make_unique<Binding>(model_.graph(), inputs, outputs);
+      return std::make_unique<Binding>(model_.graph(), gate_, inputs, outputs);
     }
 
    private:
     const onnx::ModelProto model_;
+    Gate& gate_;
     EngineSignature signature_;
   };
 
   const std::string name_ = "test engine";
+  std::mutex mutex_;
+  Gate gate_;
 };
 
 /// A host of an engine of this test.
