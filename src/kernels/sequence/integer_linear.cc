@@ -85,9 +85,18 @@ constexpr size_t kMicroRows = 12;
 /// Columns that the micro-kernel computes at once: two vectors of sums.
 constexpr size_t kStrip = hn::MaxLanes(D16());
 
-/// Adds the products of `pairs` pairs to the sums of kRows rows of one strip.
+/// Makes the compiler compute `sum` here. GCC 12 otherwise multiplies for all rows first, and then
+/// has more products than registers.
+HWY_INLINE void ComputeNow(V32& sum) {
+#if defined(__GNUC__)
+  __asm__ volatile("" : "+v"(sum.raw));
+#endif
+}
+
+/// Adds the products of `pairs` pairs to the sums of kRows rows of one strip. Not inlined, because
+/// inlined code would spill registers.
 template <size_t kRows>
-HWY_INLINE void Micro(const std::int16_t* x, const std::int16_t* w, size_t pairs,
+HWY_NOINLINE void Micro(const std::int16_t* x, const std::int16_t* w, size_t pairs,
                       std::int32_t* sums) {
   const D32 d;
   constexpr size_t kLanes = hn::MaxLanes(D32());
@@ -104,7 +113,9 @@ HWY_INLINE void Micro(const std::int16_t* x, const std::int16_t* w, size_t pairs
       std::memcpy(&pair, x + r * kChunkStride, sizeof(pair));
       const V16 factor = hn::BitCast(D16(), hn::Set(d, pair));
       low[r] = hn::ReorderWidenMulAccumulate(d, factor, w_low, low[r], unused);
+      ComputeNow(low[r]);
       high[r] = hn::ReorderWidenMulAccumulate(d, factor, w_high, high[r], unused);
+      ComputeNow(high[r]);
     }
     x += 2;
     w += 2 * kStrip;
