@@ -117,9 +117,12 @@ void WriteOutputs(const std::vector<BoundRequest::Output>& outputs, const std::s
 
 void RunInfer(const InferWords& words) {
   const ComputeDevice on = Open(words.device);
-  const std::unique_ptr<ModelCompiler> compiler = ReadModel(
-      words.model, on,
-      {.precision = words.precision, .constants = ReadConstants(words), .engine = words.engine});
+  const std::unique_ptr<ModelCompiler> compiler =
+      ReadModel(words.model, on,
+                {.many_shapes = !words.requests.folder.empty(),
+                 .precision = words.precision,
+                 .constants = ReadConstants(words),
+                 .engine = words.engine});
   if (!words.requests.folder.empty()) return RunRequests(words.requests, *compiler, *on.device);
   const std::vector<Constant> inputs = ReadInputs(compiler->model(), words);
   Result<BoundRequest> request = BoundRequest::Bind(*compiler, *on.device, inputs);

@@ -114,6 +114,12 @@ Status BoundRequest::Run(const RunOptions& options) {
   return {};
 }
 
+std::vector<std::shared_ptr<const LoadedPlan>> BoundRequest::plans() const {
+  std::vector<std::shared_ptr<const LoadedPlan>> plans;
+  for (const std::unique_ptr<Part>& part : parts_) plans.push_back(part->loaded);
+  return plans;
+}
+
 std::set<std::string> BoundRequest::opaque() const {
   std::set<std::string> ops;
   for (const std::unique_ptr<Part>& part : parts_) {

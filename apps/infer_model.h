@@ -39,6 +39,8 @@ class BoundRequest {
   /// By output of the model. Valid until the next run.
   const std::vector<Output>& outputs() const { return outputs_; }
   std::size_t parts() const { return parts_.size(); }
+  /// By part. Plans of later requests share the packed weights of those that live.
+  std::vector<std::shared_ptr<const LoadedPlan>> plans() const;
   /// The ops that an engine runs.
   std::set<std::string> opaque() const;
   /// Time that compiling took, of all parts.

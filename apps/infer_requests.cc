@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cstdio>
 #include <filesystem>
+#include <iterator>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <random>
@@ -111,11 +112,15 @@ void WriteOutputs(const BoundRequest& request, const fs::path& folder) {
   }
 }
 
+using Plans = std::vector<std::shared_ptr<const LoadedPlan>>;
+
+/// Adds the plans to `kept`.
 Result<Json> RunRequest(const fs::path& folder, const RequestWords& words, ModelCompiler& compiler,
-                        Device& device) {
+                        Device& device, Plans& kept) {
   LAGOON_ASSIGN_OR_RETURN(const std::vector<Constant> inputs,
                           ReadRequest(compiler.model(), folder));
   LAGOON_ASSIGN_OR_RETURN(BoundRequest request, BoundRequest::Bind(compiler, device, inputs));
+  std::ranges::copy(request.plans(), std::back_inserter(kept));
   Json line = {{"new_shape_ms", static_cast<double>(request.compile_time().count()) / 1e6},
                {"parts", request.parts()},
                {"opaque", request.opaque()}};
@@ -133,8 +138,9 @@ Result<Json> RunRequest(const fs::path& folder, const RequestWords& words, Model
 }  // namespace
 
 void RunRequests(const RequestWords& words, ModelCompiler& compiler, Device& device) {
+  Plans kept;  // as a server keeps them
   for (const fs::path& folder : RequestsIn(words.folder)) {
-    Result<Json> line = RunRequest(folder, words, compiler, device);
+    Result<Json> line = RunRequest(folder, words, compiler, device, kept);
     Json printed = line ? *std::move(line) : Json{{"error", line.error().message}};
     printed["request"] = folder.filename().string();
     std::printf("%s\n", DumpJson(printed, -1).c_str());

@@ -117,6 +117,7 @@ std::unique_ptr<ModelCompiler> ReadModel(const std::string& model, const Compute
                                          const CompileWords& words) {
   CompileOptions options;
   options.in_place = words.in_place;
+  options.many_shapes = words.many_shapes;
   options.precision = words.precision;
   options.kernels = on.kernels.get();
   options.import.inputs = words.constants;

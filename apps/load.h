@@ -43,6 +43,7 @@ ComputeDevice Open(const DeviceChoice& choice);
 
 struct CompileWords {
   bool in_place = false;
+  bool many_shapes = false;  // CompileOptions::many_shapes
   Precision precision = Precision::kFp32;
   std::map<std::string, Constant> constants = {};  // inputs that are fixed when the model is loaded
   std::int64_t batch = 0;                          // 0: not said

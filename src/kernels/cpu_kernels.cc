@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "kernels/conv/bf16/bf16_unit.h"
+#include "kernels/conv/conv2d_tiling.h"
 
 namespace lagoon {
 namespace {
@@ -40,7 +41,7 @@ class Cpu final : public KernelMaker {
     LAGOON_ASSIGN_OR_RETURN(Kernel kernel, MakeConv2d(spec));
     return PackedKernel{std::move(kernel), PackedConv2dWeightBytes(spec),
                         [spec](const float* from, void* to) { PackConv2dWeights(spec, from, to); },
-                        kForm};
+                        IsGemv(spec) ? "cpu, one pixel" : kForm};
   }
   Result<PackedKernel> Depthwise(const DepthwiseSpec& spec) const override {
     LAGOON_ASSIGN_OR_RETURN(Kernel kernel, MakeDepthwise(spec));

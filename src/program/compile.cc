@@ -15,6 +15,9 @@
 namespace lagoon {
 namespace {
 
+/// Packing so many bytes leaves much freed memory behind.
+constexpr std::size_t kMuchPacked = std::size_t{1} << 20;
+
 Result<LoweredProgram> LowerGraph(Graph graph, const CompileOptions& options) {
   LAGOON_ASSIGN_OR_RETURN(LoweredProgram program,
                           Lower(std::move(graph), options.model,
@@ -49,9 +52,11 @@ Result<std::shared_ptr<LoadedPlan>> CompileWith(Graph graph, WeightStore& store,
                                                 const CompileOptions& options) {
   auto program = WithoutExceptions([&] { return LowerGraph(std::move(graph), options); });
   if (!program) return tl::unexpected(std::move(program).error());
+  const std::size_t packed = store.packed_bytes();
   auto loaded =
       WithoutExceptions([&] { return BuildPlan(*std::move(program), store, device, options); });
-  ReturnFreedMemory();
+  // Not for every shape: it holds the locks of the heap, which other threads need.
+  if (store.packed_bytes() - packed >= kMuchPacked) ReturnFreedMemory();
   if (!loaded) return Annotate(fmt::format("model '{}'", options.model), std::move(loaded).error());
   return loaded;
 }

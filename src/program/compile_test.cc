@@ -133,6 +133,15 @@ TEST(CompileGraph, FlatteningManyPixelsMovesThemBack) {
   EXPECT_EQ(CountOps(loaded->plan, "transpose"), 2U);
 }
 
+TEST(CompileGraph, OneRowAndManyRowsDoNotShareAPackedForm) {
+  TestGraph g;
+  const ValueId weights = g.Constant({64, 48});
+  for (const std::int64_t rows : {1, 5, 1}) {
+    g.Output(g.Op("MatMul", {g.Input({rows, 64}), weights}));
+  }
+  EXPECT_NE(testing::ExpectSameAsReference(g), nullptr);
+}
+
 TEST(CompileGraph, ModelsThatTransposeAroundImagesNeedNoKernelForIt) {
   TestGraph g;
   const ValueId x = g.Input({1, 8, 8, 3});

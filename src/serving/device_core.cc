@@ -92,11 +92,17 @@ Result<std::shared_ptr<RequestInFlight>> DeviceCore::Admit(InferRequest& request
   };
   Result<RequestBinding> binding = BindRequest(request, model->signature());
   if (!binding) return refuse(std::move(binding).error());
+  Result<RequestPadding> padding = model->buckets().Pad(model->signature(), *binding);
+  if (!padding) {
+    padding.error().message.insert(0, fmt::format("model '{}': ", model->name()));
+    return refuse(std::move(padding).error());
+  }
   const TimePoint deadline = DeadlineOf(request, model->settings());
   if (deadline <= now) return refuse(TimeoutError(model->name()));
   const RequestInFlight::Admission admission{request.arrival, deadline};
   return std::make_shared<RequestInFlight>(std::move(request), std::move(callback), *model,
-                                           *std::move(binding), admission, in_flight_, *maker_);
+                                           *std::move(binding), *std::move(padding), admission,
+                                           in_flight_, *maker_);
 }
 
 RequestHandle DeviceCore::Infer(InferRequest request, InferCallback callback) {

@@ -86,13 +86,14 @@ void InFlightTable::Cancel(RequestHandle awaited, Dispatcher& dispatcher) {
 }
 
 RequestInFlight::RequestInFlight(InferRequest request, InferCallback callback, ServedModel& model,
-                                 RequestBinding binding, Admission admission, InFlightTable& table,
-                                 PlanMaker& maker)
+                                 RequestBinding binding, RequestPadding padding,
+                                 Admission admission, InFlightTable& table, PlanMaker& maker)
     : request_(std::move(request)),
       callback_(std::move(callback)),
       model_(model),
       admission_(admission),
       binding_(std::move(binding)),
+      padding_(std::move(padding)),
       table_(table),
       maker_(maker) {
   response_.model = model.name();
@@ -167,6 +168,16 @@ Status RequestInFlight::TakeOutputs() {
     binding_.inputs.push_back(input.bytes);
   }
   return {};
+}
+
+/// Removes what padding has added to the outputs.
+void RequestInFlight::CutOutputs() {
+  if (model_.buckets().empty()) return;
+  const Signature& signature = model_.signature();
+  for (std::size_t i = 0; i < binding_.outputs.size(); ++i) {
+    model_.buckets().Cut(padding_, signature.output_index[binding_.outputs[i]],
+                         response_.outputs[i]);
+  }
 }
 
 RequestHandle RequestInFlight::Post(const std::shared_ptr<RequestInFlight>& self,
@@ -267,6 +278,7 @@ void RequestInFlight::Finished(const JobResult& job) {
   }
   model_.recorder().RecordFinished(result, {admission_.arrival, admission_.deadline, batch_});
   if (result.outcome == Outcome::kDone) {
+    CutOutputs();
     response_.job = result;
     callback_(std::move(response_));
   } else {

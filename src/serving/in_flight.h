@@ -69,8 +69,8 @@ class RequestInFlight final : public JobClient {
   };
 
   RequestInFlight(InferRequest request, InferCallback callback, ServedModel& model,
-                  RequestBinding binding, Admission admission, InFlightTable& table,
-                  PlanMaker& maker);
+                  RequestBinding binding, RequestPadding padding, Admission admission,
+                  InFlightTable& table, PlanMaker& maker);
 
   ServedModel& model() const { return model_; }
   TimePoint deadline() const { return admission_.deadline; }
@@ -112,6 +112,7 @@ class RequestInFlight final : public JobClient {
   /// Makes what the finished part has computed the inputs of the next one, and the results of the
   /// answer.
   Status TakeOutputs();
+  void CutOutputs();
   void Refuse(Error error);
 
   InferRequest request_;
@@ -119,6 +120,7 @@ class RequestInFlight final : public JobClient {
   ServedModel& model_;
   const Admission admission_;
   RequestBinding binding_;
+  const RequestPadding padding_;
   std::shared_ptr<ServedPlan> before_;  // of the last part that has finished
   std::shared_ptr<ServedPlan> plan_;    // null while the request waits for it
   InferResponse response_;

@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <numeric>
 #include <optional>
 #include <utility>
 
@@ -16,13 +15,6 @@ namespace {
 
 constexpr std::uint64_t kLowestRealTimePriority = 1;
 constexpr std::uint32_t kLoweredInstances = 1;
-
-/// The batch sizes for which plans are ready when the server starts.
-std::vector<std::int64_t> BatchesUpTo(std::int64_t max) {
-  std::vector<std::int64_t> batches(static_cast<std::size_t>(std::max<std::int64_t>(max, 1)));
-  std::iota(batches.begin(), batches.end(), 1);
-  return batches;
-}
 
 Status ProfileMeasured(LoadedPlan& loaded, Device& device, const ProfileOptions& options) {
   const std::string key = ProfileKey(loaded.plan, device.info(), options.store.build);
@@ -65,7 +57,9 @@ Status ServedModel::Compile(Device& device, const LoadOptions& load) {
   LAGOON_ASSIGN_OR_RETURN(auto compiler, ModelCompiler::Read(source_.path, device, options));
   plans_ = std::make_unique<ModelPlans>(std::move(compiler),
                                         PlanCache::Limits{.plans = file.settings.max_plans});
+  LAGOON_ASSIGN_OR_RETURN(buckets_, Buckets::Find(plans_->model(), file.settings.buckets));
   LAGOON_RETURN_IF_ERROR(CompileAtLoad());
+  LAGOON_RETURN_IF_ERROR(PrepareBuckets(device));
   std::vector<TensorSpec> inputs;
   for (const DeclaredTensor& input : plans_->model().inputs()) {
     inputs.push_back({input.name, input.type, input.dims});
@@ -90,8 +84,8 @@ void ServedModel::WarnOfOpaqueKernels() {
   }
 }
 
-/// The shapes for which plans are made at load: those of lagoon.shapes, or one per batch size.
-/// Empty if a dim other than the batch is open and no shape is given.
+/// The shapes for which plans are made at load: those of lagoon.shapes, and those of the buckets.
+/// Without either, one per batch size. A dim that is still open makes none, as its size is unknown.
 Result<std::vector<std::vector<Dims>>> ServedModel::ShapesAtLoad(const OnnxModel& model) const {
   std::vector<std::vector<Dims>> all;
   for (const std::map<std::string, Dims>& shapes : settings().shapes) {
@@ -99,25 +93,44 @@ Result<std::vector<std::vector<Dims>>> ServedModel::ShapesAtLoad(const OnnxModel
     if (!inputs) return Annotate("parameter 'lagoon.shapes'", std::move(inputs).error());
     all.push_back(std::move(inputs->dims));
   }
-  if (!all.empty()) return all;
+  if (!all.empty() && buckets_.empty()) return all;
   const int max_batch_size = config().max_batch_size();
-  for (const DeclaredTensor& input : model.inputs()) {
-    const auto batch = max_batch_size > 0 && !input.dims.empty() ? 1 : 0;
-    if (std::find(input.dims.begin() + batch, input.dims.end(), -1) != input.dims.end()) return all;
+  std::vector<Dims> declared;
+  for (const DeclaredTensor& input : model.inputs()) declared.push_back(input.dims);
+  for (const Dims& dims : buckets_.With(declared, [](const BucketDim&) { return 1; })) {
+    const auto batch = max_batch_size > 0 && !dims.empty() ? 1 : 0;
+    if (std::find(dims.begin() + batch, dims.end(), -1) != dims.end()) return all;
   }
-  if (max_batch_size == 0) {
-    all.push_back(model.DefaultInputs().dims);
-    return all;
-  }
-  for (const std::int64_t batch : BatchesUpTo(max_batch_size)) {
+  const auto add = [&](const std::vector<Dims>& dims) -> Status {
+    LAGOON_ASSIGN_OR_RETURN(const auto more, buckets_.Combinations(dims, settings().max_plans));
+    all.insert(all.end(), more.begin(), more.end());
+    return {};
+  };
+  if (max_batch_size == 0) LAGOON_RETURN_IF_ERROR(add(model.DefaultInputs().dims));
+  for (std::int64_t batch = 1; batch <= max_batch_size; ++batch) {
     Result<GraphInputs> inputs = model.BatchInputs(batch);
     if (!inputs) {
       return Annotate(fmt::format("max_batch_size is {}", max_batch_size),
                       std::move(inputs).error());
     }
-    all.push_back(std::move(inputs->dims));
+    LAGOON_RETURN_IF_ERROR(add(inputs->dims));
   }
   return all;
+}
+
+/// Finds out what padding means for the outputs, and that it does not change them.
+Status ServedModel::PrepareBuckets(Device& device) {
+  if (buckets_.empty()) return {};
+  if (default_ == nullptr) {
+    return Fail(ErrorCode::kInvalidArgument,
+                fmt::format("lagoon.buckets of {}: no plan could be made at load, so that Lagoon "
+                            "does not know what padding does; lagoon.shapes gives the shapes",
+                            buckets_.Names()));
+  }
+  std::vector<Dims> shapes;
+  for (const PlanTensor& input : plan()->inputs) shapes.push_back(input.spec.dims);
+  LAGOON_RETURN_IF_ERROR(buckets_.FindOutputs(plans_->model(), shapes));
+  return CheckPadding(buckets_, *plans_, shapes, device);
 }
 
 Status ServedModel::CompileAtLoad() {

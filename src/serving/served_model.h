@@ -15,6 +15,7 @@
 #include "plan/instance.h"
 #include "sched/dispatcher.h"
 #include "sched/programs/program_host.h"
+#include "serving/buckets.h"
 #include "serving/config/config_file.h"
 #include "serving/core.h"
 #include "serving/job_library.h"
@@ -91,6 +92,7 @@ class ServedModel {
   /// Warnings for the operator beyond those of the config file.
   const std::vector<std::string>& warnings() const { return warnings_; }
   const Signature& signature() const { return signature_; }
+  const Buckets& buckets() const { return buckets_; }
   /// The plan that was profiled when the model was loaded. Null: no shape was known then.
   const Plan* plan() const { return default_ == nullptr ? nullptr : &default_->loaded->plan; }
   /// Time of that plan alone on the device; 0 if there is none.
@@ -109,6 +111,7 @@ class ServedModel {
   Result<std::vector<std::vector<Dims>>> ShapesAtLoad(const OnnxModel& model) const;
   Status CompileAtLoad();
   Status CompileGuess();
+  Status PrepareBuckets(Device& device);
   Result<std::vector<TensorSpec>> OutputSpecs() const;
   Status Profile(Device& device, const ProfileOptions& options);
   Status LoadProgram();
@@ -128,6 +131,7 @@ class ServedModel {
   std::vector<std::string> warnings_;
   std::shared_ptr<EngineHost> engine_;  // null: there is none
   std::unique_ptr<ModelPlans> plans_;   // null: a program
+  Buckets buckets_;
   std::shared_ptr<ServedPlan> default_;
   std::shared_ptr<ServedPlan> first_;  // the plan that the instances were created with
   /// Plans that are made at load and always stay; among them default_, unless it was a guess.

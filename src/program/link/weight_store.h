@@ -36,6 +36,9 @@ class WeightStore {
   /// at once. kResourceExhausted: no memory.
   Result<PackedWeights> Pack(LoweredProgram& program);
 
+  /// Bytes that were packed so far, of all chunks, also of those that are gone.
+  std::size_t packed_bytes() const { return end_; }
+
  private:
   struct Place {
     std::weak_ptr<const WeightChunk> chunk;

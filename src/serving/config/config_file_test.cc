@@ -185,7 +185,7 @@ TEST(Settings, ReadsLagoonsParameters) {
   const auto file =
       Parse(Parameter("lagoon.deadline_ms", "33.3") + Parameter("lagoon.overflow", "newest_wins") +
             Parameter("precision", "bf16") + Parameter("lagoon.max_queue_size", "3") +
-            Parameter("lagoon.dimension.seq", "128") +
+            Parameter("lagoon.dimension.seq", "128") + Parameter("lagoon.buckets.n", "32,1,8") +
             "dynamic_batching { default_queue_policy { max_queue_size: 9 } }");
   ASSERT_TRUE(file.has_value()) << file.error().message;
   EXPECT_EQ(file->settings.deadline, std::chrono::microseconds(33300));
@@ -194,6 +194,7 @@ TEST(Settings, ReadsLagoonsParameters) {
   EXPECT_THAT(file->warnings, Not(Contains(HasSubstr("precision"))));
   EXPECT_EQ(file->settings.max_queue_size, 3u);  // the more specific field counts
   EXPECT_EQ(file->settings.dimensions.at("seq"), 128);
+  EXPECT_THAT(file->settings.buckets.at("n"), ElementsAre(1, 8, 32));
 }
 
 TEST(Settings, RefusesAnUnknownLagoonParameter) {
@@ -221,6 +222,10 @@ TEST(Settings, RefusesValuesOutOfRange) {
     EXPECT_THAT(
         ErrorOf(Parameter("precision", value)).message,
         HasSubstr(std::string("parameter 'precision' is '") + value + "'; it takes 'fp32' or"));
+  }
+  for (const char* value : {"", "0", "1", "8,", "8,8", "-3", "8;16", "8, 16", "16777217"}) {
+    EXPECT_THAT(ErrorOf(Parameter("lagoon.buckets.n", value)).message,
+                HasSubstr(std::string("parameter 'lagoon.buckets.n' is '") + value + "'"));
   }
   EXPECT_THAT(ErrorOf(Parameter("lagoon.dimension.n", "0")).message,
               HasSubstr("lagoon.dimension.n"));

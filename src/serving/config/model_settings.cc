@@ -13,9 +13,11 @@ namespace {
 
 constexpr std::string_view kPrefix = "lagoon.";
 constexpr std::string_view kDimensionPrefix = "lagoon.dimension.";
+constexpr std::string_view kBucketsPrefix = "lagoon.buckets.";
 constexpr std::string_view kKnownParameters =
     "lagoon.deadline_ms, lagoon.overflow, lagoon.max_queue_size, lagoon.dimension.NAME, "
-    "lagoon.shapes, lagoon.other_shapes, lagoon.max_plans, lagoon.model.ROLE, job.NAME, precision";
+    "lagoon.shapes, lagoon.buckets.NAME, lagoon.other_shapes, lagoon.max_plans, lagoon.model.ROLE, "
+    "job.NAME, precision";
 constexpr std::string_view kModelPrefix = "lagoon.model.";
 constexpr std::string_view kProgramPrefix = "job.";
 constexpr std::string_view kPrecision = "precision";
@@ -56,6 +58,22 @@ std::optional<std::vector<std::map<std::string, Dims>>> ParseShapes(std::string_
   return sets;
 }
 
+/// Reads "16,32,64": sizes in any order.
+std::optional<std::vector<std::int64_t>> ParseBuckets(std::string_view text) {
+  std::vector<std::int64_t> sizes;
+  while (true) {
+    const std::string_view word = text.substr(0, text.find(','));
+    const auto size = ParseNumber<std::int64_t>(word);
+    if (!size || *size < 1 || *size > kMaxBucket || sizes.size() == kMaxBuckets) return {};
+    sizes.push_back(*size);
+    if (word.size() == text.size()) break;
+    text.remove_prefix(word.size() + 1);
+  }
+  std::ranges::sort(sizes);
+  if (sizes.back() == 1 || std::ranges::adjacent_find(sizes) != sizes.end()) return {};
+  return sizes;
+}
+
 /// The parameters about plans for input shapes. True if `key` is one of them.
 Result<bool> ReadShapeParameter(std::string_view key, std::string_view value,
                                 ModelSettings& settings) {
@@ -67,6 +85,17 @@ Result<bool> ReadShapeParameter(std::string_view key, std::string_view value,
                           "set with blanks between them, sets with semicolons");
     }
     settings.shapes = *std::move(shapes);
+    return true;
+  }
+  if (key.starts_with(kBucketsPrefix) && key.size() > kBucketsPrefix.size()) {
+    auto sizes = ParseBuckets(value);
+    if (!sizes) {
+      return BadParameter(key, value,
+                          fmt::format("up to {} different sizes with commas between them, like "
+                                      "'16,32,64', the largest from 2 to {}",
+                                      kMaxBuckets, kMaxBucket));
+    }
+    settings.buckets[std::string(key.substr(kBucketsPrefix.size()))] = *std::move(sizes);
     return true;
   }
   if (key == "lagoon.other_shapes") {
@@ -152,10 +181,10 @@ Status CheckProgram(const inference::ModelConfig& config, const ModelSettings& s
                             config.max_batch_size()));
   }
   if (settings.overflow != Overflow::kReject || settings.precision != Precision::kFp32 ||
-      !settings.dimensions.empty() || !settings.shapes.empty()) {
+      !settings.dimensions.empty() || !settings.shapes.empty() || !settings.buckets.empty()) {
     return Fail(ErrorCode::kInvalidArgument,
-                "a job program takes neither lagoon.overflow, lagoon.dimension.NAME, lagoon.shapes "
-                "nor precision");
+                "a job program takes neither lagoon.overflow, lagoon.dimension.NAME, "
+                "lagoon.shapes, lagoon.buckets.NAME nor precision");
   }
   return {};
 }

@@ -28,6 +28,8 @@ inline constexpr std::size_t kDefaultQueueSize = 64;
 /// batch sizes count, and always stay.
 inline constexpr std::size_t kDefaultPlans = 64;
 inline constexpr std::size_t kMaxPlans = 4096;
+inline constexpr std::size_t kMaxBuckets = 64;
+inline constexpr std::int64_t kMaxBucket = std::int64_t{1} << 24;
 /// Limited because every batch size has a plan of its own.
 inline constexpr std::int32_t kMaxBatchSize = 64;
 inline constexpr std::size_t kMaxQueueSize = 65536;
@@ -42,6 +44,8 @@ struct ModelSettings {
   Precision precision = Precision::kFp32;          // precision
   /// lagoon.shapes: shapes by input, for which plans are ready when the server starts.
   std::vector<std::map<std::string, Dims>> shapes;
+  /// lagoon.buckets.NAME: sizes to which the open dim NAME is rounded up, ascending.
+  std::map<std::string, std::vector<std::int64_t>> buckets;
   bool refuse_other_shapes = false;               // lagoon.other_shapes
   std::size_t max_plans = kDefaultPlans;          // lagoon.max_plans
   std::string filename = "model.onnx";            // default_model_filename, in the version's folder

@@ -46,11 +46,14 @@ inline InferRequest SlowRequest(const std::string& model = "slow") {
   return RequestFor(model, {kSlowRows, kSlowColumns}, values);
 }
 
-inline std::vector<float> Floats(const OutputTensor& output) {
-  std::vector<float> values(output.data.size() / sizeof(float));
+template <typename T>
+std::vector<T> Values(const OutputTensor& output) {
+  std::vector<T> values(output.data.size() / sizeof(T));
   if (!values.empty()) std::memcpy(values.data(), output.data.data(), output.data.size());
   return values;
 }
+
+inline std::vector<float> Floats(const OutputTensor& output) { return Values<float>(output); }
 
 using Answer = Result<InferResponse>;
 
