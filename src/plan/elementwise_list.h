@@ -20,8 +20,8 @@ namespace lagoon {
 /// - Swish: x * sigmoid(x)
 /// - Elu: x < 0 ? alpha * (exp(x) - 1) : x
 /// - Round: halves to even
-/// - FakeQuantize: alpha * min(beta + 255, max(beta, round(x / alpha))), an 8-bit QuantizeLinear and
-///   the DequantizeLinear behind it; alpha: the scale, beta: the least integer minus the zero point
+/// - FakeQuantize: alpha * min(beta + 255, max(beta, round(x / alpha))), an 8-bit QuantizeLinear
+///   and its DequantizeLinear; alpha: the scale, beta: the least integer minus the zero point
 #define LAGOON_VECTOR_UNARY_OPS(OP)                                                                \
   OP(Relu, .since = 6, .row_ns = kShortNs)                                                         \
   OP(Clip, .alpha = {"min", -kInfinity}, .beta = {"max", kInfinity}, .row_ns = kShortNs)           \

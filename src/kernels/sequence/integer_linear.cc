@@ -97,7 +97,7 @@ HWY_INLINE void ComputeNow(V32& sum) {
 /// inlined code would spill registers.
 template <size_t kRows>
 HWY_NOINLINE void Micro(const std::int16_t* x, const std::int16_t* w, size_t pairs,
-                      std::int32_t* sums) {
+                        std::int32_t* sums) {
   const D32 d;
   constexpr size_t kLanes = hn::MaxLanes(D32());
   V32 low[kRows], high[kRows];

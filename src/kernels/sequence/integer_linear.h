@@ -18,8 +18,8 @@ struct IntegerLinearSpec {
   Epilogue epilogue = {};
 };
 
-/// Inputs: x [rows, depth] (`x_type`), x zero (one of `x_type`), packed weights, x scale (one fp32),
-/// w scale [columns] (fp32), bias [columns] (fp32), and residual [rows, columns] if
+/// Inputs: x [rows, depth] (`x_type`), x zero (one of `x_type`), packed weights, x scale (one
+/// fp32), w scale [columns] (fp32), bias [columns] (fp32), and residual [rows, columns] if
 /// `epilogue.residual`. Output: y [rows, columns] (fp32). kInvalidArgument if a size is zero or too
 /// large; kUnimplemented for other types.
 Result<Kernel> MakeIntegerLinear(const IntegerLinearSpec& spec);

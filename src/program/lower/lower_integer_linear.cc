@@ -21,8 +21,8 @@ ValueId InputOr(const Node& node, std::size_t i) {
   return i < node.inputs.size() ? node.inputs[i] : kNoValue;
 }
 
-/// w - zero point as 16-bit integers [K,N], in the kernel's packed form. `zero`: null, one number or
-/// one for each column.
+/// w - zero point as 16-bit integers [K,N], in the kernel's packed form. `zero`: null, one number
+/// or one for each column.
 std::function<void(std::byte*)> PackIntegers(const Constant& w, const Constant* zero) {
   std::optional<Constant> point;
   if (zero != nullptr) point = *zero;
@@ -41,7 +41,7 @@ std::function<void(std::byte*)> PackIntegers(const Constant& w, const Constant* 
   };
 }
 
-/// The fp32 input `i` with one element for each of `columns` columns; `otherwise` if it is left out.
+/// The fp32 input `i` with one element for each of `columns` columns; `otherwise` without it.
 Result<Tensor> PerColumn(ProgramBuilder& builder, const Node& node, std::size_t i,
                          std::int64_t columns, float otherwise) {
   if (InputOr(node, i) == kNoValue) {
