@@ -155,11 +155,11 @@ struct ByteProduct {
   ValueId bias = kNoValue;
 };
 
-ValueId FloatProduct(Writer& w, ByteProduct product) {
-  product.b.axis = static_cast<std::int64_t>(w.RankOf(product.b.x)) - 1;
-  const ValueId a = Dequantized(w, product.a);
-  const ValueId b = Dequantized(w, product.b);
-  return w.AddIfAny(w.MatMul(a, b), product.bias);
+ValueId FloatProduct(Writer& w, const ByteProduct& product) {
+  const auto& [a, b, bias] = product;
+  const ValueId sums = w.Op("MatMulInteger", {a.x, b.x, a.zero, b.zero});
+  const ValueId y = w.Mul(w.Cast(sums, DataType::kFloat32), w.Mul(a.scale, b.scale));
+  return w.AddIfAny(y, bias);
 }
 
 // a, b, their scales, [their zero points], [bias]
