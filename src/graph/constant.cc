@@ -83,16 +83,29 @@ std::span<const float> Constant::floats() const {
   return {reinterpret_cast<const float*>(bytes->data()), bytes->size() / sizeof(float)};
 }
 
-std::vector<std::int64_t> Constant::ToInt64() const {
-  LAGOON_CHECK(type == DataType::kInt64 || type == DataType::kInt32);
-  if (type == DataType::kInt64) {
-    std::vector<std::int64_t> values(bytes->size() / sizeof(std::int64_t));
-    if (!values.empty()) std::memcpy(values.data(), bytes->data(), bytes->size());
-    return values;
-  }
-  std::vector<std::int32_t> values(bytes->size() / sizeof(std::int32_t));
-  if (!values.empty()) std::memcpy(values.data(), bytes->data(), bytes->size());
+namespace {
+
+template <typename T>
+std::vector<std::int64_t> Widened(const ConstantData::Bytes& bytes) {
+  std::vector<T> values(bytes.size() / sizeof(T));
+  if (!values.empty()) std::memcpy(values.data(), bytes.data(), bytes.size());
   return {values.begin(), values.end()};
+}
+
+}  // namespace
+
+std::vector<std::int64_t> Constant::ToInt64() const {
+  switch (type) {
+    case DataType::kInt8:
+      return Widened<std::int8_t>(*bytes);
+    case DataType::kUInt8:
+      return Widened<std::uint8_t>(*bytes);
+    case DataType::kInt32:
+      return Widened<std::int32_t>(*bytes);
+    default:
+      LAGOON_CHECK(type == DataType::kInt64);
+      return Widened<std::int64_t>(*bytes);
+  }
 }
 
 ConstantData::Bytes BytesOf(std::span<const float> values) {

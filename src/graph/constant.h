@@ -90,7 +90,7 @@ struct Constant {
   int narrow = 0;
 
   std::span<const float> floats() const;      // CHECKs the type
-  std::vector<std::int64_t> ToInt64() const;  // from int32 or int64; CHECKs the type
+  std::vector<std::int64_t> ToInt64() const;  // from 8, 32 or 64 bits; CHECKs the type
 };
 
 /// The bytes of fp32 numbers.

@@ -33,6 +33,11 @@
 //   - RMSNormalization: x, [scale], with the attributes of LayerNormalization.
 //   - LayerNormalization may then lack its scale.
 //   - Swish: x * sigmoid(x).
+//   - IntegerLinear: x, w, [bias], [x scale], [w scale], [x zero point], [w zero point]: the
+//     product of x [..., K] and constants w [K, N], 8-bit integers minus their zero points, times
+//     the scales. Those of x are one number, those of w one number or one for each column.
+//   - FakeQuantize: an 8-bit QuantizeLinear and the DequantizeLinear behind it, with the attributes
+//     scale and low (plan/elementwise_list.h).
 //   - Attention: q, k, v, [mask], [keep] of rank 4, with the attributes q_order, k_order,
 //     v_order, y_order (which axes are batch, head, row and column), scale, kept and fill
 //     (kernels/sequence/attention.h).
@@ -90,9 +95,9 @@ using Attribute = std::variant<std::int64_t, float, std::string, std::vector<std
 
 enum class ActivationKind : std::uint8_t { kNone, kRelu, kClip, kOp };
 
-/// What fusion moved into a Conv, Gemm, MatMul, ChannelAffine, Slice or Add node: y =
-/// activation(op(x) + residual). The residual has the shape of y. Only a Conv with group 1, a Gemm
-/// or a MatMul can have a residual.
+/// What fusion moved into a Conv, Gemm, MatMul, ChannelAffine, Slice, Add, Sub, Mul or Div node:
+/// y = activation(op(x) + residual). The residual has the shape of y. Only a Conv with group 1, a
+/// Gemm, a MatMul or an IntegerLinear can have a residual.
 struct Fused {
   ValueId residual = kNoValue;
   bool residual_last = false;  // y = activation(op(x)) + residual

@@ -53,6 +53,9 @@ struct PackedKernel {
 #define LAGOON_CPU_KERNELS(KERNEL)            \
   KERNEL(Quantize, QuantizeSpec)              \
   KERNEL(Dequantize, QuantizeSpec)            \
+  KERNEL(Extremes, ExtremesSpec)              \
+  KERNEL(DynamicQuantize, DynamicQuantizeSpec) \
+  KERNEL(IntegerLinear, IntegerLinearSpec)    \
   KERNEL(Arg, ArgSpec)                        \
   KERNEL(Scan, ScanSpec)                      \
   KERNEL(TopK, TopKSpec)                      \

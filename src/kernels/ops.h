@@ -7,6 +7,7 @@
 
 #include "kernels/conv/depthwise.h"
 #include "kernels/conv/grouped_conv.h"
+#include "kernels/elementwise/dynamic_quantize.h"
 #include "kernels/elementwise/elementwise.h"
 #include "kernels/elementwise/rows.h"
 #include "kernels/lines/channel_affine.h"
@@ -19,6 +20,7 @@
 #include "kernels/move/transpose.h"
 #include "kernels/select/non_max.h"
 #include "kernels/select/select.h"
+#include "kernels/sequence/integer_linear.h"
 #include "kernels/sequence/matmul.h"
 #include "kernels/sequence/recurrent.h"
 #include "kernels/window/interpolate.h"

@@ -20,6 +20,8 @@ namespace lagoon {
 /// - Swish: x * sigmoid(x)
 /// - Elu: x < 0 ? alpha * (exp(x) - 1) : x
 /// - Round: halves to even
+/// - FakeQuantize: alpha * min(beta + 255, max(beta, round(x / alpha))), an 8-bit QuantizeLinear
+///   and its DequantizeLinear; alpha: the scale, beta: the least integer minus the zero point
 #define LAGOON_VECTOR_UNARY_OPS(OP)                                                                \
   OP(Relu, .since = 6, .row_ns = kShortNs)                                                         \
   OP(Clip, .alpha = {"min", -kInfinity}, .beta = {"max", kInfinity}, .row_ns = kShortNs)           \
@@ -45,7 +47,9 @@ namespace lagoon {
   OP(Elu, .since = 6, .alpha = {"alpha", 1}, .fuses = true, .vector_ns = 3)                        \
   OP(Floor, .since = 6, .folds = true)                                                             \
   OP(Ceil, .since = 6, .folds = true)                                                              \
-  OP(Round, .since = 11, .folds = true)
+  OP(Round, .since = 11, .folds = true)                                                            \
+  OP(FakeQuantize, .alpha = {"scale", 1}, .beta = {"low", 0}, .fuses = true, .vector_ns = 0.5,     \
+     .row_ns = kShortNs)
 
 /// Functions of one float without a vector body.
 /// - Celu: max(0, x) + min(0, alpha * (exp(x / alpha) - 1))

@@ -37,6 +37,65 @@ TEST(TypedGraph, InputIdsChooseRowsAndMasks) {
   EXPECT_EQ(FromBytes<std::int8_t>(results[2]), (std::vector<std::int8_t>{0, 1, 0}));
 }
 
+/// Coordinates of element `i` of a tensor.
+I64 At(const Dims& dims, std::int64_t i) {
+  I64 at(dims.size());
+  for (std::size_t axis = dims.size(); axis-- > 0;) {
+    at[axis] = i % dims[axis];
+    i /= dims[axis];
+  }
+  return at;
+}
+
+std::size_t Index(const Dims& dims, const I64& at) {
+  std::int64_t index = 0;
+  for (std::size_t axis = 0; axis < dims.size(); ++axis) {
+    index = index * dims[axis] + (dims[axis] == 1 ? 0 : at[axis]);
+  }
+  return static_cast<std::size_t>(index);
+}
+
+// FuseExpandedIndices leaves such indices.
+TEST(TypedGraph, OneIndexMovesAWholeRow) {
+  const Dims x_dims{3, 4, 2};
+  struct Case {
+    std::int64_t axis;
+    Dims indices, moved;
+  };
+  for (const Case& c : {Case{0, {2, 1, 1}, {2, 4, 2}}, Case{0, {2, 4, 1}, {2, 4, 2}},
+                        Case{1, {3, 5, 1}, {3, 5, 2}}, Case{1, {1, 5, 1}, {3, 5, 2}},
+                        Case{1, {1, 2, 1}, {2, 2, 1}}, Case{2, {1, 1, 3}, {3, 4, 3}}}) {
+    SCOPED_TRACE(ToString(c.indices));
+    F32 x(24), updates(static_cast<std::size_t>(ElementCount(c.moved)));
+    for (std::size_t i = 0; i < x.size(); ++i) x[i] = static_cast<float>(i);
+    for (std::size_t i = 0; i < updates.size(); ++i) updates[i] = 100 + static_cast<float>(i);
+    const auto axis = static_cast<std::size_t>(c.axis);
+    I64 indices(static_cast<std::size_t>(ElementCount(c.indices)));
+    for (std::size_t i = 0; i < indices.size(); ++i) {
+      indices[i] =
+          static_cast<std::int64_t>(i * 5 + 2) % x_dims[axis] - (i % 2 == 0 ? x_dims[axis] : 0);
+    }
+    F32 gathered(updates.size()), scattered = x;
+    for (std::size_t i = 0; i < updates.size(); ++i) {
+      I64 at = At(c.moved, static_cast<std::int64_t>(i));
+      const std::int64_t index = indices[Index(c.indices, at)];
+      at[axis] = index < 0 ? index + x_dims[axis] : index;
+      gathered[i] = x[Index(x_dims, at)];
+      scattered[Index(x_dims, at)] = updates[i];
+    }
+    TypedGraph g;
+    const ValueId data = g.Input(DataType::kFloat32, x_dims);
+    const ValueId which = g.Input(DataType::kInt64, c.indices);
+    const ValueId what = g.Input(DataType::kFloat32, c.moved);
+    const std::map<std::string, Attribute> attributes{{"axis", c.axis}};
+    g.Output(g.Op("GatherElements", {data, which}, DataType::kFloat32, c.moved, attributes));
+    g.Output(g.Op("ScatterElements", {data, which, what}, DataType::kFloat32, x_dims, attributes));
+    const std::vector<Bytes> results = g.Run({ToBytes(x), ToBytes(indices), ToBytes(updates)});
+    EXPECT_EQ(FromBytes<float>(results[0]), gathered);
+    EXPECT_EQ(FromBytes<float>(results[1]), scattered);
+  }
+}
+
 /// The first of a few types on which there is a function.
 template <typename Find>
 DataType TypeOf(Find find) {

@@ -45,13 +45,16 @@ ValueId Attend(Writer& w, const HeadAttention& heads) {
   const std::int64_t times = w.Dim(heads.q, 1) / w.Dim(heads.k, 1);
   const ValueId k = RepeatedHeads(w, heads.k, times), v = RepeatedHeads(w, heads.v, times);
   ValueId scores = w.Scaled(w.MatMul(heads.q, w.SwapLastAxes(k)), heads.scale);
+  if (heads.scores != nullptr) *heads.scores = scores;
   scores = Capped(w, scores, heads.softcap);
   if (heads.keep != kNoValue) {
     const DataType type = w.TypeOf(scores);
     scores = w.Op("Where", {heads.keep, scores, w.Number(LowestOf(type), type)});
   }
   scores = w.AddIfAny(scores, heads.bias);
-  return w.MatMul(w.Op("Softmax", {scores}, {{"axis", std::int64_t{-1}}}), v);
+  const ValueId weights = w.Op("Softmax", {scores}, {{"axis", std::int64_t{-1}}});
+  if (heads.weights != nullptr) *heads.weights = weights;
+  return w.MatMul(weights, v);
 }
 
 ValueId SplitHeads(Writer& w, ValueId x, std::int64_t heads) {

@@ -157,9 +157,20 @@ void ExpandGroupQuery(Writer& w) {
   w.SetOutput(2, heads.v);
 }
 
+// Output 3 of an attention: the scores (mode 0) or the weights (mode 3). The versions of ONNX
+// differ in what the modes between them are.
+void KeepScores(Writer& w, HeadAttention& heads, ValueId& scores) {
+  if (!w.HasOutput(3)) return;
+  const std::int64_t mode = w.node().Int("qk_matmul_output_mode", 0);
+  if (mode != 0 && mode != 3) {
+    w.Refuse(w.context().Unimplemented(
+        fmt::format("qk_matmul_output_mode is {}, supported are 0 and 3", mode)));
+  }
+  (mode == 0 ? heads.scores : heads.weights) = &scores;
+}
+
 // query, key, value, [mask], [past key], [past value]
 void ExpandOnnxAttention(Writer& w) {
-  if (w.HasOutput(3)) w.Refuse(w.context().Unimplemented("output 3, the scores, is not supported"));
   const bool joined = w.RankOf(w.In(0)) == 3;
   const auto split = [&](std::size_t i, const char* count) {
     return joined ? SplitHeads(w, w.In(i), w.node().Int(count, 0)) : w.In(i);
@@ -178,10 +189,13 @@ void ExpandOnnxAttention(Writer& w) {
   (flags ? heads.keep : heads.bias) = flags ? Both(w, heads.keep, w.In(3)) : w.In(3);
   heads.scale = ScaleFor(w, heads.q);
   heads.softcap = w.node().Float("softcap", 0);
+  ValueId scores = kNoValue;
+  KeepScores(w, heads, scores);
   const ValueId y = Attend(w, heads);
   w.SetOutput(0, joined ? JoinHeads(w, y) : y);
   if (w.HasOutput(1)) w.SetOutput(1, heads.k);
   if (w.HasOutput(2)) w.SetOutput(2, heads.v);
+  w.SetOutput(3, scores);
 }
 
 }  // namespace lagoon

@@ -33,10 +33,16 @@ bool IsExpandable(const Node& node);
 
 std::span<const Expansion> ActivationExpansions();
 std::span<const Expansion> AttentionExpansions();
+std::span<const Expansion> FourierExpansions();
 std::span<const Expansion> LinearExpansions();
+std::span<const Expansion> LossExpansions();
+std::span<const Expansion> MatrixExpansions();
 std::span<const Expansion> MoveExpansions();
 std::span<const Expansion> NormalizationExpansions();
 std::span<const Expansion> QuantizedExpansions();
+std::span<const Expansion> RegionExpansions();
+std::span<const Expansion> ResizeExpansions();
 std::span<const Expansion> RotaryExpansions();
+std::span<const Expansion> SignalExpansions();
 
 }  // namespace lagoon

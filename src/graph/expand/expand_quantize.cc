@@ -155,11 +155,11 @@ struct ByteProduct {
   ValueId bias = kNoValue;
 };
 
-ValueId FloatProduct(Writer& w, ByteProduct product) {
-  product.b.axis = static_cast<std::int64_t>(w.RankOf(product.b.x)) - 1;
-  const ValueId a = Dequantized(w, product.a);
-  const ValueId b = Dequantized(w, product.b);
-  return w.AddIfAny(w.MatMul(a, b), product.bias);
+ValueId FloatProduct(Writer& w, const ByteProduct& product) {
+  const auto& [a, b, bias] = product;
+  const ValueId sums = w.Op("MatMulInteger", {a.x, b.x, a.zero, b.zero});
+  const ValueId y = w.Mul(w.Cast(sums, DataType::kFloat32), w.Mul(a.scale, b.scale));
+  return w.AddIfAny(y, bias);
 }
 
 // a, b, their scales, [their zero points], [bias]
@@ -210,13 +210,10 @@ void ExpandSameQuantize(Writer& w) {
   w.SetOutput(0, w.Op(w.node().op, w.node().inputs, w.node().attributes));
 }
 
-// a, packed weights, scales, [zero points], [order of the groups], [bias]
+// a, packed weights, scales, [zero points], [block of each row], [bias]
 void ExpandMatMulNBits(Writer& w) {
-  if (w.In(4) != kNoValue) {
-    w.Refuse(w.context().Unimplemented("input 4, the order of the groups, is not supported"));
-  }
-  const ValueId weights =
-      w.Op("DecodeBlocks", {w.In(1), w.In(2), w.In(3)}, AttributesWithout(w, {"accuracy_level"}));
+  const ValueId weights = w.Op("DecodeBlocks", {w.In(1), w.In(2), w.In(3), w.In(4)},
+                               AttributesWithout(w, {"accuracy_level"}));
   const ValueId a = w.In(0);
   w.SetOutput(0, w.AddIfAny(w.MatMul(a, w.Cast(weights, w.TypeOf(a))), w.In(5)));
 }

@@ -3,7 +3,9 @@
 // Parts of compositions that several families share. They write nodes with `w` and return a value.
 
 #include <cstdint>
+#include <functional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "graph/expand/writer.h"
@@ -27,6 +29,24 @@ std::vector<float> FloatsOf(const Writer& w, const std::string& attribute);
 /// The attributes of the replaced node without those named in `without`.
 Writer::Attributes AttributesWithout(const Writer& w, const std::vector<std::string>& without);
 
+/// The number in input `i`, which must be a constant of one element; 0, and an error, otherwise.
+/// `what`: the name of the input in errors.
+double NumberIn(Writer& w, std::size_t i, std::string_view what);
+/// The same for an integer.
+std::int64_t IntegerIn(Writer& w, std::size_t i, std::string_view what);
+
+/// A constant of shape `dims`. `at` gives the elements in row-major order, by their index. They are
+/// rounded to `type`.
+ValueId TableOf(Writer& w, DataType type, const Dims& dims,
+                const std::function<double(std::int64_t)>& at);
+
+/// The type in which a composition of several products computes on floats of `type`: FP64, or FP32
+/// for all other types. Refuses what is no float.
+DataType WideType(Writer& w, ValueId x);
+
+/// The order of the axes of `rank` axes that moves axis `from` to place `to`.
+std::vector<std::int64_t> MovedAxis(std::size_t rank, std::size_t from, std::size_t to);
+
 /// x / sqrt(mean of the squares over the axes from `axis` on + epsilon) * scale. If
 /// `inverse_deviation` is not null, it becomes the factor of each row.
 struct RootMeanSquare {
@@ -45,6 +65,9 @@ struct HeadAttention {
   ValueId keep = kNoValue;  // bool; where it is false the score is the lowest number
   double scale = 1;
   double softcap = 0;  // 0: none. Otherwise: softcap * tanh(score / softcap)
+  /// If not null, these become values: scale * q * transposed k, and the result of the softmax.
+  ValueId* scores = nullptr;
+  ValueId* weights = nullptr;
 };
 ValueId Attend(Writer& w, const HeadAttention& heads);
 

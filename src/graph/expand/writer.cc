@@ -12,10 +12,10 @@
 #include "plan/element.h"
 
 namespace lagoon {
-Writer::Writer(Graph& graph, Node& node, ByteBudget& budget, Infer infer)
+Writer::Writer(Graph& graph, Node& node, ByteBudget& budget, Infer infer, ValueId* missing)
     : graph_(graph),
       node_(node),
-      context_(graph, node),
+      context_(graph, node, missing),
       budget_(budget),
       infer_(std::move(infer)),
       first_node_(graph.nodes.size()),

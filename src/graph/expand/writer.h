@@ -30,9 +30,9 @@ class Writer {
   /// Brings a node into normal form, and appends it to graph.nodes.
   using Infer = std::function<Status(Node)>;
 
-  /// `node`: the node to replace; it is not in graph.nodes. Borrows graph, node and
-  /// budget.
-  Writer(Graph& graph, Node& node, ByteBudget& budget, Infer infer);
+  /// `node`: the node to replace; it is not in graph.nodes. `missing`: as in OpContext. Borrows
+  /// graph, node and budget.
+  Writer(Graph& graph, Node& node, ByteBudget& budget, Infer infer, ValueId* missing = nullptr);
 
   /// The replaced node: its inputs, attributes and errors.
   const OpContext& context() const { return context_; }

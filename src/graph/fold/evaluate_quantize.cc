@@ -172,6 +172,17 @@ std::vector<float> ZeroPoints(const OpContext& context, const BlockWeights& weig
   return zeros;
 }
 
+/// The block whose scale and zero point each row has.
+std::vector<std::size_t> BlocksOfRows(const OpContext& context, const BlockWeights& weights) {
+  std::vector<std::size_t> blocks(weights.rows);
+  std::vector<std::int64_t> given;
+  if (context.has_input(3)) given = context.constant(3)->ToInt64();
+  for (std::size_t row = 0; row < blocks.size(); ++row) {
+    blocks[row] = given.empty() ? row / weights.block : static_cast<std::size_t>(given[row]);
+  }
+  return blocks;
+}
+
 }  // namespace
 
 Result<ConstantBytes> EvaluateDecodeBlocks(const OpContext& context, std::size_t /*output*/) {
@@ -185,6 +196,7 @@ Result<ConstantBytes> EvaluateDecodeBlocks(const OpContext& context, std::size_t
   weights.packed = context.constant(0)->bytes->data();
   weights.scales = FloatsOf(*context.constant(1));
   weights.zeros = ZeroPoints(context, weights);
+  const std::vector<std::size_t> block_of_row = BlocksOfRows(context, weights);
   auto bytes = std::make_shared<Bytes>(weights.rows * weights.columns * sizeof(float));
   constexpr std::size_t kLine = 16;  // floats of a cache line
   for (std::size_t first = 0; first < weights.columns; first += kLine) {
@@ -192,7 +204,7 @@ Result<ConstantBytes> EvaluateDecodeBlocks(const OpContext& context, std::size_t
     for (std::size_t row = 0; row < weights.rows; ++row) {
       std::byte* to = bytes->data() + (row * weights.columns + first) * sizeof(float);
       for (std::size_t column = first; column < end; ++column, to += sizeof(float)) {
-        const std::size_t at = column * weights.blocks + row / weights.block;
+        const std::size_t at = column * weights.blocks + block_of_row[row];
         const float value =
             (static_cast<float>(weights.At(column, row)) - weights.zeros[at]) * weights.scales[at];
         std::memcpy(to, &value, sizeof(float));

@@ -33,6 +33,10 @@ Status ChargeSharedWeights(const Graph& graph, const ImportOptions& options) {
 
 Status Fuse(Graph& graph, const ImportOptions& options) {
   LAGOON_RETURN_IF_ERROR(ChargeSharedWeights(graph, options));
+  FuseExpandedIndices(graph);
+  DivideQuantizedOps(graph);
+  FuseQuantization(graph);
+  FuseIntegerProducts(graph);
   FuseNormalizations(graph);
   FuseGatedActivations(graph);
   FuseAttention(graph);
@@ -63,7 +67,9 @@ std::int64_t Channels(const GraphEditor& editor, const Node& node) {
 
 std::vector<double> BiasOf(const GraphEditor& editor, const Node& node) {
   const auto channels = static_cast<std::size_t>(Channels(editor, node));
-  if (node.inputs.size() < 3) return std::vector<double>(channels, 0.0);
+  if (node.inputs.size() < 3 || node.inputs[2] == kNoValue) {
+    return std::vector<double>(channels, 0.0);
+  }
   const std::span<const float> bias = editor.value(node.inputs[2]).constant->floats();
   return {bias.begin(), bias.end()};
 }
@@ -75,7 +81,7 @@ void SetBias(GraphEditor& editor, std::size_t i, const std::vector<double>& bias
   Node& node = editor.node(i);
   const ValueId id =
       editor.AddConstant(node, "_bias", {static_cast<std::int64_t>(bias.size())}, rounded);
-  node.inputs.resize(3, kNoValue);
+  node.inputs.resize(std::max<std::size_t>(node.inputs.size(), 3), kNoValue);
   node.inputs[2] = id;
 }
 

@@ -11,6 +11,18 @@
 
 namespace lagoon {
 
+/// A QLinearConv with constant parameters becomes DequantizeLinear, Conv and QuantizeLinear; a
+/// QLinearMatMul with a constant matrix becomes IntegerLinear and QuantizeLinear.
+void DivideQuantizedOps(Graph& graph);
+
+/// MatMulInteger with a constant matrix, Cast to fp32 and Mul by a scale become one IntegerLinear.
+void FuseIntegerProducts(Graph& graph);
+
+/// A QuantizeLinear to 8 bits and a DequantizeLinear behind it with the same parameters become a
+/// FakeQuantize (plan/elementwise_list.h). One that cannot change a value is dropped, as are limits
+/// that a FakeQuantize implies. Runs before all other steps.
+void FuseQuantization(Graph& graph);
+
 /// Multiplies alpha and beta of every Gemm into its weights and its bias; the bias becomes [N].
 void NormalizeGemms(Graph& graph);
 
@@ -46,6 +58,11 @@ inline constexpr std::size_t kMaxJoinedParts = 64;
 /// activation, the residual is added after the activation.
 void FuseResiduals(Graph& graph);
 
+/// A GatherElements or ScatterElements reads indices that an Expand repeats as they are before it.
+/// So these nodes have indices with a size of 1 where the output of the one, or the updates of the
+/// other, have more. Exporters write rows that are gathered or scattered as a whole in this way.
+void FuseExpandedIndices(Graph& graph);
+
 /// x / sqrt(mean(x^2) + epsilon) becomes an RMSNormalization; the same formula on x - mean(x)
 /// becomes a LayerNormalization. A scale and a bias that follow become parameters of the new node.
 void FuseNormalizations(Graph& graph);
@@ -59,10 +76,10 @@ void FuseAttention(Graph& graph);
 inline constexpr std::int64_t kMaxFusedKeys = 8192;
 
 /// Fuses Relu and Clip into the Conv, Gemm, MatMul, ChannelAffine or Add before them, and other
-/// functions into a Conv, Gemm, MatMul, ChannelAffine or Slice.
+/// functions into a Conv, Gemm, MatMul, ChannelAffine, Slice, Add, Sub, Mul or Div.
 void FuseActivations(Graph& graph);
 
-bool IsLinear(const Node& node);  // a packed Conv, Gemm or MatMul
+bool IsLinear(const Node& node);  // a packed Conv, Gemm or MatMul, or an IntegerLinear
 
 /// Output channels of a linear node, from the shape of its weights; also the length of its bias.
 std::int64_t Channels(const GraphEditor& editor, const Node& node);

@@ -18,7 +18,10 @@ bool IsFunction(const Node& node) {
 bool Takes(const Node& node, const Node& activation) {
   if (node.fused.activation != ActivationKind::kNone || node.fused.residual_last) return false;
   if (node.op == "Slice") return IsFunction(activation);
-  return IsLinear(node) || node.op == "ChannelAffine" || (node.op == "Add" && IsLimit(activation));
+  const bool arithmetic =
+      node.op == "Add" || node.op == "Sub" || node.op == "Mul" || node.op == "Div";
+  if (arithmetic) return node.op == "Add" || IsFunction(activation);
+  return IsLinear(node) || node.op == "ChannelAffine";
 }
 
 void SetActivation(const Node& activation, Fused& fused) {

@@ -71,6 +71,7 @@ void FoldInto(GraphEditor& editor, std::size_t i, const Affine& affine) {
 // be those of the node.
 bool TakesScale(const GraphEditor& editor, const Node& node) {
   if (!IsLinear(node) || node.fused.residual != kNoValue) return false;
+  if (node.op == "IntegerLinear") return false;  // its weights are integers
   if (node.fused.activation != ActivationKind::kNone) return false;
   return node.op == "Conv" || editor.value(node.outputs[0]).dims.size() == 2;
 }

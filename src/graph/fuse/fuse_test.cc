@@ -55,6 +55,22 @@ TEST(FuseBias, AddsUp) {
   EXPECT_EQ(Ops(Fused(model)), "MatMul");
 }
 
+TEST(FuseExpandedIndices, ReadsIndicesAsTheyAreBeforeAnExpand) {
+  ModelBuilder model;
+  model.Input("x", {6, 4, 5}).Output("y").Output("z").Ints("shape", {3, 4, 5});
+  model.Input("which", {3, 1, 1}, onnx::TensorProto::INT64).Input("what", {3, 4, 5});
+  model.Add("Expand", {"which", "shape"}, {"all"});
+  model.Add("GatherElements", {"x", "all"}, {"y"}).Int("axis", 0);
+  model.Add("ScatterElements", {"x", "all", "what"}, {"z"}).Int("axis", 0);
+  const Result<Graph> graph = model.Load();  // what it computes: OneIndexMovesAWholeRow
+  ASSERT_TRUE(graph.has_value()) << graph.error().message;
+  ASSERT_EQ(Ops(*graph), "GatherElements ScatterElements");
+  for (const Node& node : graph->nodes) {
+    EXPECT_EQ(graph->value(node.inputs[1]).dims, (Dims{3, 1, 1}));
+  }
+  EXPECT_EQ(graph->value(graph->outputs[0]).dims, (Dims{3, 4, 5}));
+}
+
 TEST(FuseGemm, OfRowsThatAReshapeLaidOutIsAMatMulOfTheTensorItself) {
   ModelBuilder model;
   model.Input("x", {2, 3, 4}).Output("y").Output("z");

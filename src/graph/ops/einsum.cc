@@ -47,9 +47,9 @@ Result<std::string> Expand(const std::string& term, std::size_t hidden) {
 
 Status AddSizes(const std::string& labels, const Dims& dims, Einsum& einsum) {
   for (std::size_t i = 0; i < labels.size(); ++i) {
-    if (std::count(labels.begin(), labels.end(), labels[i]) > 1) {
-      return Fail(ErrorCode::kUnimplemented,
-                  fmt::format("label '{}' twice in one term is not supported", labels[i]));
+    const std::int64_t first = dims[labels.find(labels[i])];
+    if (first != dims[i]) {
+      return Invalid(fmt::format("label '{}' is {} and {} in one term", labels[i], first, dims[i]));
     }
     const auto [found, added] = einsum.sizes.emplace(labels[i], dims[i]);
     if (added || found->second == dims[i] || dims[i] == 1) continue;

@@ -22,8 +22,7 @@ struct Einsum {
   Dims OutputDims() const;
 };
 
-/// Parses `equation` for operands of these shapes. kInvalidArgument: the equation does not fit the
-/// shapes; the message says where. kUnimplemented: a label occurs twice in one operand.
+/// Parses `equation` for operands of these XX
 Result<Einsum> ParseEinsum(std::string_view equation, const std::vector<Dims>& shapes);
 
 }  // namespace lagoon

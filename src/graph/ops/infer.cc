@@ -282,8 +282,8 @@ Status InferExpanded(Graph& graph, Node& node, const Expansion& expansion, ByteB
   const OpContext context(graph, node);
   LAGOON_RETURN_IF_ERROR(CheckSignature(context, expansion.signature));
   const std::size_t first = graph.nodes.size();
-  Writer writer(graph, node, budget,
-                [&](Node part) { return InferNode(graph, std::move(part), budget, missing); });
+  const auto infer = [&](Node part) { return InferNode(graph, std::move(part), budget, missing); };
+  Writer writer(graph, node, budget, infer, missing);
   expansion.expand(writer);
   if (writer.status()) return {};
   graph.nodes.resize(first);

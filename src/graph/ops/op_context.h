@@ -134,13 +134,6 @@ enum class RunTime : std::uint8_t {
   kShapeOnly  // depends on shapes only: always evaluated
 };
 
-/// A set of input indices, for OpSpec::host_inputs.
-constexpr std::uint8_t Inputs(std::initializer_list<int> indices) {
-  unsigned mask = 0;
-  for (const int i : indices) mask |= 1u << i;
-  return static_cast<std::uint8_t>(mask);
-}
-
 /// A row of a family's table (shape_rules.h).
 struct OpSpec {
   std::string_view op;
@@ -154,10 +147,6 @@ struct OpSpec {
   ShapeRule rule = nullptr;
   Evaluator evaluate = nullptr;  // null: kernels compute it when the model is loaded
   RunTime run_time = RunTime::kYes;
-  /// Inputs whose contents the rule must know (shapes, axes, pads, repeats, ...). A graph in which
-  /// such an input is computed at run time can only be compiled in parts: the host reads the input
-  /// before it compiles the node. See MissingHostInputs().
-  std::uint8_t host_inputs = 0;
   /// True if the rule may make the dims of outputs a capacity (OpContext::SetCapacity).
   bool data_dependent = false;
 };

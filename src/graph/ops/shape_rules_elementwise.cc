@@ -226,7 +226,7 @@ constexpr OpSpec kElementwiseOps[] = {
     {"Equal", 7, 2, 2, 1, "", InferBinaryRow, EvaluateCompare},
     {"Where", 9, 3, 3, 1, "", InferWhere, EvaluateWhere},
     {"Identity", 1, 1, 1, 1, "", InferUnary, EvaluateAlias},
-    {"Dropout", 7, 1, 3, 2, "f:ratio i:seed", InferDropout, nullptr, RunTime::kYes, Inputs({1, 2})},
+    {"Dropout", 7, 1, 3, 2, "f:ratio i:seed", InferDropout},
     {"Cast", 6, 1, 1, 1, "i:saturate i:to", InferCast, EvaluateCast},
     {"CastLike", 15, 2, 2, 1, "i:saturate", InferCastLike, EvaluateCast},
 };

@@ -195,8 +195,8 @@ Status InferReverseSequence(OpContext& context) {
 }
 
 constexpr OpSpec kIndexOps[] = {
-    {"Tile", 6, 2, 2, 1, "", InferTile, EvaluateTile, RunTime::kYes, Inputs({1})},
-    {"Trilu", 14, 1, 2, 1, "i:upper", InferTrilu, EvaluateTrilu, RunTime::kYes, Inputs({1})},
+    {"Tile", 6, 2, 2, 1, "", InferTile, EvaluateTile},
+    {"Trilu", 14, 1, 2, 1, "i:upper", InferTrilu, EvaluateTrilu},
     {"ReverseSequence", 10, 2, 2, 1, "i:batch_axis i:time_axis", InferReverseSequence},
     {"GatherElements", 11, 2, 2, 1, "i:axis", InferGatherElements, EvaluateGatherElements},
     {"GatherND", 11, 2, 2, 1, "i:batch_dims", InferGatherND, EvaluateGatherND},
@@ -204,7 +204,7 @@ constexpr OpSpec kIndexOps[] = {
     {"ScatterElements", 11, 3, 3, 1, "i:axis s:reduction", InferScatterElements,
      EvaluateScatterElements},
     {"ScatterND", 11, 3, 3, 1, "s:reduction", InferScatterND, EvaluateScatterND},
-    {"OneHot", 9, 3, 3, 1, "i:axis", InferOneHot, EvaluateOneHot, RunTime::kYes, Inputs({1})},
+    {"OneHot", 9, 3, 3, 1, "i:axis", InferOneHot, EvaluateOneHot},
     {"EyeLike", 9, 1, 1, 1, "i:dtype i:k", InferEyeLike, EvaluateEyeLike},
 };
 

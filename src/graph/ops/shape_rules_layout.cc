@@ -230,13 +230,12 @@ Status InferSpaceToDepth(OpContext& context) {
 
 constexpr OpSpec kLayoutOps[] = {
     {"Flatten", 1, 1, 1, 1, "i:axis", InferFlatten, EvaluateAlias},
-    {"Reshape", 5, 2, 2, 1, "i:allowzero", InferReshape, EvaluateAlias, RunTime::kYes, Inputs({1})},
-    {"Squeeze", 1, 1, 2, 1, "I:axes", InferSqueeze, EvaluateAlias, RunTime::kYes, Inputs({1})},
-    {"Unsqueeze", 1, 1, 2, 1, "I:axes", InferUnsqueeze, EvaluateAlias, RunTime::kYes, Inputs({1})},
+    {"Reshape", 5, 2, 2, 1, "i:allowzero", InferReshape, EvaluateAlias},
+    {"Squeeze", 1, 1, 2, 1, "I:axes", InferSqueeze, EvaluateAlias},
+    {"Unsqueeze", 1, 1, 2, 1, "I:axes", InferUnsqueeze, EvaluateAlias},
     {"Transpose", 1, 1, 1, 1, "I:perm", InferTranspose, EvaluateTranspose},
     {"Concat", 4, 1, kMaxGraphEdges, 1, "i:axis", InferConcat, EvaluateConcat},
-    {"Split", 2, 1, 2, kMaxGraphEdges, "i:axis i:num_outputs I:split", InferSplit, EvaluateSplit,
-     RunTime::kYes, Inputs({1})},
+    {"Split", 2, 1, 2, kMaxGraphEdges, "i:axis i:num_outputs I:split", InferSplit, EvaluateSplit},
     {"DepthToSpace", 1, 1, 1, 1, "i:blocksize s:mode", InferDepthToSpace},
     {"SpaceToDepth", 1, 1, 1, 1, "i:blocksize", InferSpaceToDepth},
 };

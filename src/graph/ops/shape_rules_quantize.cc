@@ -150,8 +150,27 @@ Status CheckCount(const OpContext& context, std::size_t i, std::int64_t count) {
                                      count));
 }
 
+/// Input 3 of DecodeBlocks, if any: for each row the block with its scale and zero point. There may
+/// be numbers for the rows that fill the last block.
+Status CheckBlockOfRow(const OpContext& context, std::int64_t rows, std::int64_t block) {
+  if (!context.has_input(3)) return {};
+  const std::int64_t blocks = (rows + block - 1) / block;
+  LAGOON_ASSIGN_OR_RETURN(const std::vector<std::int64_t> indices,
+                          context.ConstantInts(3, "g_idx"));
+  const auto count = static_cast<std::int64_t>(indices.size());
+  if (count != rows && count != blocks * block) {
+    return context.Invalid(fmt::format("g_idx has {} numbers for {} rows", count, rows));
+  }
+  for (const std::int64_t index : indices) {
+    if (index >= 0 && index < blocks) continue;
+    return context.Invalid(
+        fmt::format("g_idx has {}, it must be 0 to {}, the last block", index, blocks - 1));
+  }
+  return {};
+}
+
 /// An op of Lagoon's own: weights [K,N] from blocks of 2, 4 or 8 bits each along K. Inputs: packed
-/// [N,blocks,bytes], scales, [zero points].
+/// [N,blocks,bytes], scales, [zero points], [block of each row].
 Status InferDecodeBlocks(OpContext& context) {
   const std::int64_t rows = context.node().Int("K", 0), columns = context.node().Int("N", 0);
   const std::int64_t block = context.node().Int("block_size", 0);
@@ -176,6 +195,7 @@ Status InferDecodeBlocks(OpContext& context) {
     LAGOON_RETURN_IF_ERROR(
         CheckCount(context, 2, columns * (packed ? (blocks * bits + 7) / 8 : blocks)));
   }
+  LAGOON_RETURN_IF_ERROR(CheckBlockOfRow(context, rows, block));
   context.SetOutput(0, DataType::kFloat32, {rows, columns});
   return {};
 }
@@ -195,7 +215,7 @@ constexpr OpSpec kQuantizeOps[] = {
     {"QuantizeLinear", 10, 2, 3, 1, kQuantizeAttributes, InferQuantizeLinear, EvaluateQuantize},
     {"DequantizeLinear", 10, 2, 3, 1, "i:axis i:block_size i:output_dtype", InferDequantizeLinear,
      EvaluateDequantize},
-    {"DecodeBlocks", 1, 2, 3, 1, "i:K i:N i:bits i:block_size", InferDecodeBlocks,
+    {"DecodeBlocks", 1, 2, 4, 1, "i:K i:N i:bits i:block_size", InferDecodeBlocks,
      EvaluateDecodeBlocks, RunTime::kNever},
     {"DynamicQuantizeLinear", 11, 1, 1, 3, "", InferDynamicQuantizeLinear},
 };

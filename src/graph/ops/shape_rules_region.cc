@@ -206,11 +206,9 @@ Status InferExpand(OpContext& context) {
 }
 
 constexpr OpSpec kRegionOps[] = {
-    {"Pad", 2, 1, 4, 1, "s:mode I:pads f:value", InferPad, nullptr, RunTime::kYes,
-     Inputs({1, 2, 3})},
-    {"Slice", 1, 1, 5, 1, "I:axes I:ends I:starts", InferSlice, EvaluateSlice, RunTime::kYes,
-     Inputs({1, 2, 3, 4})},
-    {"Expand", 8, 2, 2, 1, "", InferExpand, EvaluateExpand, RunTime::kYes, Inputs({1})},
+    {"Pad", 2, 1, 4, 1, "s:mode I:pads f:value", InferPad},
+    {"Slice", 1, 1, 5, 1, "I:axes I:ends I:starts", InferSlice, EvaluateSlice},
+    {"Expand", 8, 2, 2, 1, "", InferExpand, EvaluateExpand},
     {"Gather", 1, 2, 2, 1, "i:axis", InferGather, EvaluateGather},
 };
 

@@ -7,6 +7,7 @@
 #include <numeric>
 
 #include "base/text.h"
+#include "graph/ops/resize.h"
 #include "graph/ops/shape_rules.h"
 
 namespace lagoon {
@@ -33,13 +34,6 @@ Result<Floats> ConstantFloats(const OpContext& context, std::size_t i, std::stri
   return Floats(value->floats().begin(), value->floats().end());
 }
 
-/// How the axes change, and which region of x is read ("tf_crop_and_resize").
-struct Scaling {
-  Floats scales;
-  Dims out;
-  Floats roi;
-};
-
 Result<Dims> ScaledDims(const OpContext& context, const Floats& scales) {
   Dims out = context.dims(0);
   for (std::size_t i = 0; i < out.size(); ++i) {
@@ -54,7 +48,8 @@ Result<Dims> ScaledDims(const OpContext& context, const Floats& scales) {
 }
 
 /// For "not_larger" and "not_smaller" gives all axes the same scale.
-void KeepAspectRatio(const std::string& policy, const Dims& x, const Ints& axes, Scaling& scaling) {
+void KeepAspectRatio(const std::string& policy, const Dims& x, const Ints& axes,
+                     ResizeScaling& scaling) {
   if (policy == "stretch") return;
   float common = 0;
   for (const std::int64_t axis : axes) {
@@ -85,7 +80,7 @@ Result<Ints> ScaledAxes(const OpContext& context) {
   return axes;
 }
 
-Status ScaleToSizes(const OpContext& context, const Ints& axes, Scaling& scaling) {
+Status ScaleToSizes(const OpContext& context, const Ints& axes, ResizeScaling& scaling) {
   const Dims& x = context.dims(0);
   LAGOON_ASSIGN_OR_RETURN(const Ints sizes, context.ConstantInts(3, "sizes"));
   if (sizes.size() != axes.size()) {
@@ -110,7 +105,7 @@ Status ScaleToSizes(const OpContext& context, const Ints& axes, Scaling& scaling
 }
 
 /// Reads the region of interest, which exists in mode "tf_crop_and_resize" only.
-Status ReadRegion(const OpContext& context, const Ints& axes, Scaling& scaling) {
+Status ReadRegion(const OpContext& context, const Ints& axes, ResizeScaling& scaling) {
   LAGOON_ASSIGN_OR_RETURN(const Floats roi, ConstantFloats(context, 1, "roi"));
   if (roi.size() != 2 * axes.size()) {
     return context.Invalid(fmt::format("roi has {} numbers for {} axes", roi.size(), axes.size()));
@@ -126,14 +121,16 @@ Status ReadRegion(const OpContext& context, const Ints& axes, Scaling& scaling) 
   return {};
 }
 
-Result<Scaling> ReadScaling(const OpContext& context, std::size_t scales_input) {
+}  // namespace
+
+Result<ResizeScaling> ReadScaling(const OpContext& context, std::size_t scales_input) {
   const Dims& x = context.dims(0);
   LAGOON_ASSIGN_OR_RETURN(const Ints axes, ScaledAxes(context));
   LAGOON_ASSIGN_OR_RETURN(const Floats scales, ConstantFloats(context, scales_input, "scales"));
   if (std::find(x.begin(), x.end(), 0) != x.end()) {
     return context.Invalid(fmt::format("nothing can be sampled from {}", ToString(x)));
   }
-  Scaling scaling{Floats(x.size(), 1), x, Floats(2 * x.size(), 0)};
+  ResizeScaling scaling{Floats(x.size(), 1), x, Floats(2 * x.size(), 0)};
   std::fill(scaling.roi.begin() + static_cast<std::ptrdiff_t>(x.size()), scaling.roi.end(), 1.0f);
   if (!scales.empty()) {
     if (scales.size() != axes.size()) {
@@ -154,7 +151,9 @@ Result<Scaling> ReadScaling(const OpContext& context, std::size_t scales_input) 
   return scaling;
 }
 
-Status SetResize(OpContext& context, Scaling scaling) {
+namespace {
+
+Status SetResize(OpContext& context, ResizeScaling scaling) {
   context.KeepInputs(1);
   context.EraseAttribute("axes");
   context.EraseAttribute("keep_aspect_ratio_policy");
@@ -187,7 +186,7 @@ Status InferResize(OpContext& context) {
     context.SetAttribute("coordinate_transformation_mode", std::string("asymmetric"));
     context.SetAttribute("nearest_mode", std::string("floor"));
   }
-  LAGOON_ASSIGN_OR_RETURN(Scaling scaling, ReadScaling(context, old ? 1 : 2));
+  LAGOON_ASSIGN_OR_RETURN(ResizeScaling scaling, ReadScaling(context, old ? 1 : 2));
   return SetResize(context, std::move(scaling));
 }
 
@@ -196,7 +195,7 @@ Status InferUpsample(OpContext& context) {
   context.SetOp("Resize");
   context.SetAttribute("coordinate_transformation_mode", std::string("asymmetric"));
   context.SetAttribute("nearest_mode", std::string("floor"));
-  LAGOON_ASSIGN_OR_RETURN(Scaling scaling, ReadScaling(context, 1));
+  LAGOON_ASSIGN_OR_RETURN(ResizeScaling scaling, ReadScaling(context, 1));
   return SetResize(context, std::move(scaling));
 }
 
@@ -205,9 +204,8 @@ constexpr std::string_view kResizeAttributes =
     "f:extrapolation_value s:keep_aspect_ratio_policy s:mode s:nearest_mode";
 
 constexpr OpSpec kResizeOps[] = {
-    {"Resize", 10, 1, 4, 1, kResizeAttributes, InferResize, nullptr, RunTime::kYes,
-     Inputs({1, 2, 3})},
-    {"Upsample", 9, 2, 2, 1, "s:mode", InferUpsample, nullptr, RunTime::kYes, Inputs({1})},
+    {"Resize", 10, 1, 4, 1, kResizeAttributes, InferResize},
+    {"Upsample", 9, 2, 2, 1, "s:mode", InferUpsample},
 };
 
 }  // namespace

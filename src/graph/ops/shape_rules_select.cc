@@ -131,11 +131,11 @@ Status InferNonMaxSuppression(OpContext& context) {
 }
 
 constexpr OpSpec kSelectOps[] = {
-    {"Compress", 9, 2, 2, 1, "i:axis", InferCompress, EvaluateCompress, RunTime::kYes, 0, true},
-    {"NonZero", 9, 1, 1, 1, "", InferNonZero, EvaluateNonZero, RunTime::kYes, 0, true},
-    {"Unique", 11, 1, 1, 4, "i:axis i:sorted", InferUnique, nullptr, RunTime::kYes, 0, true},
+    {"Compress", 9, 2, 2, 1, "i:axis", InferCompress, EvaluateCompress, RunTime::kYes, true},
+    {"NonZero", 9, 1, 1, 1, "", InferNonZero, EvaluateNonZero, RunTime::kYes, true},
+    {"Unique", 11, 1, 1, 4, "i:axis i:sorted", InferUnique, nullptr, RunTime::kYes, true},
     {"NonMaxSuppression", 10, 2, 5, 1, "i:center_point_box", InferNonMaxSuppression, nullptr,
-     RunTime::kYes, 0, true},
+     RunTime::kYes, true},
 };
 
 }  // namespace

@@ -75,12 +75,29 @@ class Reference {
       const bool tanh = node.op == "Tanh";
       return Unary(node, [=](float v) { return tanh ? std::tanh(v) : v; });
     }
+    if (node.op == "QuantizeLinear" || node.op == "DequantizeLinear") {
+      EXPECT_EQ(node.inputs.size(), 2U) << "the reference knows no zero point";
+      const bool rounds = node.op == "QuantizeLinear";
+      const float scale = In(node, 1)[0];
+      return Unary(node, [=](float v) { return rounds ? LevelOf(v / scale, 0) : v * scale; });
+    }
+    if (node.op == "FakeQuantize") {
+      return Unary(node, [&](float v) { return FakeQuantized(v, node.attributes); });
+    }
     if (node.op == "Clip") {
       const float low = node.Float("min", 0), high = node.Float("max", 0);
       return Unary(node, [=](float v) { return std::min(std::max(v, low), high); });
     }
     ADD_FAILURE() << "the reference does not know " << node.op;
     return Tensor(Count(node.outputs[0]));
+  }
+
+  static float LevelOf(float quotient, float low) {
+    return std::min(low + 255, std::max(low, std::nearbyint(quotient)));
+  }
+  static float FakeQuantized(float v, const std::map<std::string, Attribute>& attributes) {
+    const float scale = std::get<float>(attributes.at("scale"));
+    return LevelOf(v / scale, std::get<float>(attributes.at("low"))) * scale;
   }
 
   void Split(const Node& node) {
@@ -117,10 +134,13 @@ class Reference {
       if (fused.activation == ActivationKind::kRelu) v = std::max(v, 0.0f);
       if (fused.activation == ActivationKind::kClip)
         v = std::min(std::max(v, fused.low), fused.high);
-      if (fused.activation == ActivationKind::kOp) {
-        EXPECT_EQ(fused.op, "Tanh") << "the reference knows no other";
-        v = std::tanh(v);
+      if (fused.activation != ActivationKind::kOp) continue;
+      if (fused.op == "FakeQuantize") {
+        v = FakeQuantized(v, fused.attributes);
+        continue;
       }
+      EXPECT_EQ(fused.op, "Tanh") << "the reference knows no other";
+      v = std::tanh(v);
     }
     return y;
   }

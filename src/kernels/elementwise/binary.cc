@@ -28,6 +28,7 @@ struct BinaryArgs {
   bool a_moves = true, b_moves = true;  // along a row; false: one element for the whole row
   OuterAxes<2> outer;                   // operand 0: a, 1: b
   Limits limits;
+  Finish finish;  // applied to each piece after it is written
 };
 
 /// Pieces begin at multiples of this: a cache line, which is also the widest vector.
@@ -117,7 +118,9 @@ bool BinaryBody(const void* raw, std::uint32_t block, BlockContext& ctx) {
     const size_t end = std::min(args.inner, share.end * kBinaryGrain);
     const Operand<kA> a{args.a + walk.offset(0) + (kA ? begin : 0)};
     const Operand<kB> b{args.b + walk.offset(1) + (kB ? begin : 0)};
-    BinaryPiece<F, kA, kB>(a, b, end - begin, args.limits, args.y + row * args.inner + begin);
+    float* const y = args.y + row * args.inner + begin;
+    BinaryPiece<F, kA, kB>(a, b, end - begin, args.limits, y);
+    if (args.finish.row != nullptr) args.finish(y, nullptr, end - begin);
     if (++piece < args.pieces) continue;
     piece = 0;
     ++row;
@@ -250,11 +253,13 @@ Result<Kernel> MakeBinary(const BinarySpec& spec) {
   LAGOON_ASSIGN_OR_RETURN(const std::size_t b_count, CheckElements(kName, "b", spec.b));
   LAGOON_ASSIGN_OR_RETURN(const std::vector<Axis> axes, JoinedAxes(spec));
   BinaryArgs args = Layout(axes);
-  LAGOON_RETURN_IF_ERROR(CheckOnlyLimits(kName, spec.epilogue));
+  if (spec.epilogue.residual) return Invalid(kName, "epilogue.residual is not supported");
   LAGOON_ASSIGN_OR_RETURN(args.limits, LimitsOf(kName, spec.epilogue));
+  LAGOON_ASSIGN_OR_RETURN(args.finish, FinishOf(kName, spec.epilogue));
   const double bytes = sizeof(float) * static_cast<double>(count + a_count + b_count);
   const double ns_per_element =
-      row.vector_ns > 0 ? row.vector_ns : MoveNs(bytes) / static_cast<double>(count);
+      (row.vector_ns > 0 ? row.vector_ns : MoveNs(bytes) / static_cast<double>(count)) +
+      FinishNs(spec.epilogue);
   SetTiles(ns_per_element, count / args.inner, args);
   Kernel kernel;
   kernel.name = kName;

@@ -69,6 +69,11 @@ double UnaryInDouble(const UnarySpec& s, double x) {
       return std::ceil(x);
     case UnaryOp::kRound:
       return std::nearbyint(x);
+    case UnaryOp::kFakeQuantize: {
+      // The quotient is rounded to fp32 before it is rounded to an integer.
+      const double level = std::nearbyint(float(x) / float(s.alpha));
+      return std::min(s.beta + 255, std::max(s.beta, level)) * s.alpha;
+    }
     case UnaryOp::kSign:
       return (x > 0) - (x < 0);
     case UnaryOp::kSin:
@@ -258,6 +263,7 @@ void CheckBinary(const BinarySpec& s) {
     double value = Binary(s.op, a[Broadcast(s.a, s.out, i)], b[Broadcast(s.b, s.out, i)]);
     if (s.epilogue.activation == Activation::kClip)
       value = std::min<double>(s.epilogue.high, std::max<double>(s.epilogue.low, value));
+    if (s.epilogue.activation == Activation::kUnary) value = Unary({.op = s.epilogue.unary}, value);
     reference.push_back(value);
   }
   testing::ExpectKernel([&] { return MakeBinary(s); }, {a, b}, reference, kTolerance);
@@ -304,6 +310,12 @@ TEST(Binary, FusedActivation) {
                .b = {40, 40},
                .out = {40, 40},
                .epilogue = {.activation = Activation::kClip, .low = 1.5, .high = 2.5}});
+}
+
+TEST(Binary, FusedFunction) {
+  const Epilogue tanh{.activation = Activation::kUnary, .unary = UnaryOp::kTanh};
+  CheckBinary({.op = BinaryOp::kAdd, .a = {40, 41}, .b = {41}, .out = {40, 41}, .epilogue = tanh});
+  CheckBinary({.op = BinaryOp::kMul, .a = {200'001}, .b = {}, .out = {200'001}, .epilogue = tanh});
 }
 
 TEST(Binary, RefusesShapesThatDoNotBroadcast) {

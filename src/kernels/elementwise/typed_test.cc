@@ -282,6 +282,32 @@ TEST(Scatter, RunsThatCrossBlocks) {
               {ToBytes(x), ToBytes(I64{1}), ToBytes(updates)}, expected);
 }
 
+// Blocks own ranges of y, and skip rows of entries that do not reach them.
+TEST(Scatter, RowsOfEntriesReachEveryBlock) {
+  constexpr std::int64_t kRows = 40, kColumns = 3001, kPerRow = 7;
+  IndexSpec spec;
+  spec.entries = {kRows, kPerRow};
+  spec.index_strides = {kPerRow, 1};
+  spec.base_strides = {kColumns, 0};
+  spec.sizes = {kColumns};
+  spec.strides = {1};
+  spec.tensor = kRows * kColumns;
+  spec.type = DataType::kInt32;
+  I32 expected(static_cast<std::size_t>(spec.tensor), 1), updates;
+  I64 indices;
+  for (std::int64_t entry = 0; entry < kRows * kPerRow; ++entry) {
+    const std::int64_t column = entry * 7919 % kColumns;
+    indices.push_back(entry % 2 == 0 ? column : column - kColumns);
+    updates.push_back(static_cast<std::int32_t>(entry));
+    expected[static_cast<std::size_t>(entry / kPerRow * kColumns + column)] += updates.back();
+  }
+  indices[0] = kColumns - 1;  // the ends of the first and of the last row
+  expected[0] -= updates[0];
+  expected[kColumns - 1] += updates[0];
+  ExpectTyped(MakeScatter(spec, ScatterOp::kAdd),
+              {ToBytes(I32(expected.size(), 1)), ToBytes(indices), ToBytes(updates)}, expected);
+}
+
 // Reductions and scans.
 
 TEST(Fold, EveryOpOnIntegers) {

@@ -94,6 +94,11 @@ LAGOON_FUNCTION T HardSigmoidOf(T x, const P& p) {
   return Limit(static_cast<T>(p.alpha) * x + static_cast<T>(p.beta), T{0}, T{1});
 }
 template <typename T, typename P>
+LAGOON_FUNCTION T FakeQuantizeOf(T x, const P& p) {
+  const T scale = static_cast<T>(p.alpha), low = static_cast<T>(p.beta);
+  return Limit(LAGOON_LIBRARY::nearbyint(x / scale), low, low + 255) * scale;
+}
+template <typename T, typename P>
 LAGOON_FUNCTION T ReciprocalOf(T x, const P&) {
   return 1 / x;
 }

@@ -169,6 +169,26 @@ bool Apply(const ScatterArgs& args, std::int64_t target, const std::byte* update
   return true;
 }
 
+/// The entries that may reach y's elements [begin, end): those between two positions on the first
+/// axis, if that axis moves the target.
+Range Reaching(const ScatterArgs& args, std::int64_t begin, std::int64_t end) {
+  const Indexing& indexing = args.indexing;
+  const Range all{0, static_cast<std::size_t>(args.entries)};
+  if (indexing.entry_axes == 0 || indexing.base_strides[0] <= 0) return all;
+  std::int64_t beyond = indexing.run - 1;  // how far an entry reaches beyond its first axis
+  for (std::size_t axis = 1; axis < indexing.entry_axes; ++axis) {
+    beyond += (indexing.entries[axis] - 1) * indexing.base_strides[axis];
+  }
+  for (std::size_t n = 0; n < indexing.tuple; ++n) {
+    beyond += (indexing.sizes[n] - 1) * indexing.strides[n];
+  }
+  const std::int64_t stride = indexing.base_strides[0], inner = args.entries / indexing.entries[0];
+  const std::int64_t first = std::max<std::int64_t>(begin - beyond + stride - 1, 0) / stride;
+  const std::int64_t last = std::min((end - 1) / stride, indexing.entries[0] - 1);
+  if (first > last) return {0, 0};
+  return {static_cast<std::size_t>(first * inner), static_cast<std::size_t>((last + 1) * inner)};
+}
+
 bool ScatterBody(const void* raw, std::uint32_t block, BlockContext& ctx) {
   const auto& args = *static_cast<const ScatterArgs*>(raw);
   const auto element = static_cast<std::int64_t>(args.element_bytes);
@@ -179,15 +199,17 @@ bool ScatterBody(const void* raw, std::uint32_t block, BlockContext& ctx) {
   if (ctx.ShouldLeave()) return false;
   std::memcpy(memory, args.x + begin * element, bytes);
   if (ctx.ShouldLeave()) return false;
-  EntryWalk walk(args.indexing, 0);
+  const Range entries = Reaching(args, begin, end);
+  EntryWalk walk(args.indexing, static_cast<std::int64_t>(entries.begin));
   Meter meter(ctx);
-  for (std::int64_t entry = 0; entry < args.entries; ++entry, walk.Next()) {
+  for (std::size_t entry = entries.begin; entry < entries.end; ++entry, walk.Next()) {
     const std::int64_t target = walk.Target(args.indices);
     if (target < 0) {
       if (!meter.Spend(kNsPerEntry)) return false;
       continue;
     }
-    const std::byte* const update = args.updates + entry * args.indexing.run * element;
+    const std::byte* const update =
+        args.updates + static_cast<std::int64_t>(entry) * args.indexing.run * element;
     if (!Apply(args, target, update, begin, end, memory, meter)) return false;
   }
   if (ctx.ShouldLeave()) return false;

@@ -353,7 +353,7 @@ namespace {
 HWY_EXPORT(PickRoiAlignBody);
 HWY_EXPORT(PickGridSampleBody);
 
-// Measured on a Zen 3, one thread: a weighted pixel of one channel, and the weights of a place.
+// Estimates, not measured: a weighted pixel of one channel, and the weights of a place.
 constexpr double kNsPerTap = 0.08;
 constexpr double kNsPerPlace = 40;
 

@@ -101,9 +101,10 @@ Table JoinFamilies() {
   Table table;
   for (const std::span<const Lowering> family :
        {AttentionLowerings(), EinsumLowerings(), ElementwiseLowerings(), IndexLowerings(),
-        IntegerConvLowerings(), MatmulLowerings(), MoveLowerings(), NormalizeLowerings(),
-        QuantizeLowerings(), RecurrentLowerings(), ReduceLowerings(), ResizeLowerings(),
-        SampleLowerings(), SelectLowerings(), TakeLowerings(), WindowLowerings()}) {
+        IntegerConvLowerings(), IntegerLinearLowerings(), MatmulLowerings(), MoveLowerings(),
+        NormalizeLowerings(), QuantizeLowerings(), RecurrentLowerings(), ReduceLowerings(),
+        ResizeLowerings(), SampleLowerings(), SelectLowerings(), TakeLowerings(),
+        WindowLowerings()}) {
     for (const Lowering& lowering : family) {
       const bool is_new = table.emplace(lowering.op, &lowering).second;
       LAGOON_CHECK(is_new);

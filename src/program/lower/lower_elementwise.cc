@@ -156,6 +156,9 @@ Status LowerWhere(ProgramBuilder& builder, const Node& node) {
 
 constexpr Lowering kElementwiseLowerings[] = {
     {"Add", LowerBinary, Lowering::kAny, true},
+    {"Sub", LowerBinary, Lowering::kAny, true},
+    {"Mul", LowerBinary, Lowering::kAny, true},
+    {"Div", LowerBinary, Lowering::kAny, true},
     {"Sum", LowerBinary},
     {"Mean", LowerBinary},
     {"BitShift", LowerBinary},

@@ -25,15 +25,27 @@ std::int64_t ProductOf(const Dims& dims, std::size_t first, std::size_t last) {
                            dims.begin() + static_cast<std::ptrdiff_t>(last)));
 }
 
-/// Every element of `indices` replaces the coordinate along `axis` of its own position.
-IndexSpec ByElement(const Dims& x, const Dims& indices, std::size_t axis) {
+/// Every element of `indices` replaces the coordinate along `axis` of its own position. `indices`
+/// is repeated to the shape `entries` where it has a size of 1 (FuseExpandedIndices). Last axes
+/// along which both tensors agree and the index is the same are a run.
+IndexSpec ByElement(const Dims& x, const Dims& indices, Dims entries, std::size_t axis) {
   IndexSpec spec;
-  spec.entries = indices;
   spec.index_strides = RowMajorStrides(indices);
   spec.base_strides = RowMajorStrides(x);
   spec.sizes = {x[axis]};
   spec.strides = {spec.base_strides[axis]};
   spec.base_strides[axis] = 0;
+  for (std::size_t i = 0; i < indices.size(); ++i) {
+    if (indices[i] == 1) spec.index_strides[i] = 0;
+  }
+  while (entries.size() > axis + 1 && indices[entries.size() - 1] == 1 &&
+         entries.back() == x[entries.size() - 1]) {
+    spec.run *= entries.back();
+    entries.pop_back();
+  }
+  spec.index_strides.resize(entries.size());
+  spec.base_strides.resize(entries.size());
+  spec.entries = std::move(entries);
   return spec;
 }
 
@@ -114,9 +126,9 @@ Status LowerGather(ProgramBuilder& builder, const Node& node) {
 }
 
 Status LowerGatherElements(ProgramBuilder& builder, const Node& node) {
-  return LowerGatherOf(
-      builder, node,
-      ByElement(builder.dims(node.inputs[0]), builder.dims(node.inputs[1]), AxisOf(node)));
+  return LowerGatherOf(builder, node,
+                       ByElement(builder.dims(node.inputs[0]), builder.dims(node.inputs[1]),
+                                 builder.dims(node.outputs[0]), AxisOf(node)));
 }
 
 Status LowerGatherND(ProgramBuilder& builder, const Node& node) {
@@ -126,9 +138,9 @@ Status LowerGatherND(ProgramBuilder& builder, const Node& node) {
 }
 
 Status LowerScatterElements(ProgramBuilder& builder, const Node& node) {
-  return LowerScatterOf(
-      builder, node,
-      ByElement(builder.dims(node.inputs[0]), builder.dims(node.inputs[1]), AxisOf(node)));
+  return LowerScatterOf(builder, node,
+                        ByElement(builder.dims(node.inputs[0]), builder.dims(node.inputs[1]),
+                                  builder.dims(node.inputs[2]), AxisOf(node)));
 }
 
 Status LowerScatterND(ProgramBuilder& builder, const Node& node) {

@@ -29,6 +29,7 @@ std::span<const Lowering> EinsumLowerings();
 std::span<const Lowering> ElementwiseLowerings();
 std::span<const Lowering> IndexLowerings();
 std::span<const Lowering> IntegerConvLowerings();
+std::span<const Lowering> IntegerLinearLowerings();
 std::span<const Lowering> MatmulLowerings();
 std::span<const Lowering> MoveLowerings();
 std::span<const Lowering> NormalizeLowerings();

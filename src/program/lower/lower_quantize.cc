@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <array>
+
 #include "program/lower/emit.h"
 #include "program/lower/lower_nodes.h"
 
@@ -43,18 +45,6 @@ Result<Tensor> Quantized(ProgramBuilder& builder, const Node& node, const Tensor
       node.name, [&](auto& make) { return make.Quantize(SpecOf(x.dims, axis, zero.type)); },
       {builder.All(from), builder.All(scale), builder.All(zero)}, {builder.All(y)}));
   return y;
-}
-
-/// The least or the greatest element of x, or 0 if that is less or greater.
-Result<Tensor> Extreme(ProgramBuilder& builder, const Node& node, const Tensor& x, bool least) {
-  std::vector<std::size_t> axes;
-  for (std::size_t i = 0; i < x.dims.size(); ++i) axes.push_back(i);
-  LAGOON_ASSIGN_OR_RETURN(
-      Tensor extreme,
-      EmitReduce(builder, node.name, least ? ReduceOp::kMin : ReduceOp::kMax, x, axes));
-  LAGOON_ASSIGN_OR_RETURN(extreme, builder.Reshape(extreme, {}));
-  const Tensor zero = ConstantNumber(builder, DataType::kFloat32, 0);
-  return EmitBinary(builder, node.name, least ? BinaryOp::kMin : BinaryOp::kMax, extreme, zero);
 }
 
 }  // namespace
@@ -112,27 +102,30 @@ Status LowerDequantizeLinear(ProgramBuilder& builder, const Node& node) {
 }
 
 Status LowerDynamicQuantizeLinear(ProgramBuilder& builder, const Node& node) {
-  const auto binary = [&](BinaryOp op, const Tensor& a, const Tensor& b) {
-    return EmitBinary(builder, node.name, op, a, b);
-  };
-  LAGOON_ASSIGN_OR_RETURN(const Tensor x, builder.Use(node.inputs[0], Layout::kPlain));
-  LAGOON_ASSIGN_OR_RETURN(const Tensor low, Extreme(builder, node, x, true));
-  LAGOON_ASSIGN_OR_RETURN(const Tensor high, Extreme(builder, node, x, false));
-  LAGOON_ASSIGN_OR_RETURN(const Tensor span, binary(BinaryOp::kSub, high, low));
-  const Tensor levels = ConstantNumber(builder, DataType::kFloat32, 255);
-  LAGOON_ASSIGN_OR_RETURN(const Tensor scale, binary(BinaryOp::kDiv, span, levels));
-  LAGOON_ASSIGN_OR_RETURN(Tensor zero, binary(BinaryOp::kDiv, low, scale));
-  LAGOON_ASSIGN_OR_RETURN(zero, EmitUnary(builder, node.name, UnaryOp::kNeg, zero));
-  LAGOON_ASSIGN_OR_RETURN(zero, EmitUnary(builder, node.name, UnaryOp::kRound, zero));
-  LAGOON_ASSIGN_OR_RETURN(zero, EmitUnary(builder, node.name, UnaryOp::kClip, zero, 0, 255));
-  LAGOON_ASSIGN_OR_RETURN(zero, EmitCast(builder, node.name, zero, DataType::kUInt8));
-  LAGOON_ASSIGN_OR_RETURN(const Tensor y, Quantized(builder, node, x, scale, zero, -1));
-  builder.Define(node.outputs[0], y);
-  const Tensor results[] = {y, scale, zero};
-  for (std::size_t i = 1; i < node.outputs.size(); ++i) {
+  const std::array<ValueId, 1> input{node.inputs[0]};
+  LAGOON_ASSIGN_OR_RETURN(const Tensor x, builder.Use(input[0], builder.CheapestLayout(input)));
+  const auto count = static_cast<std::size_t>(ElementCount(x.dims));
+  DynamicQuantizeSpec spec{count, 0};
+  std::vector<Operand> inputs{builder.All(x)};
+  if (count > kMaxInOneBlock) {
+    spec.parts = ExtremesParts({count});
+    const Tensor extremes = builder.NewTensor(
+        node.name + ".extremes", {static_cast<std::int64_t>(spec.parts), 2}, Layout::kPlain);
+    LAGOON_RETURN_IF_ERROR(builder.Emit(node.name + ".extremes",
+                                        [&](auto& make) { return make.Extremes({count}); },
+                                        {builder.All(x)}, {builder.All(extremes)}));
+    inputs.push_back(builder.All(extremes));
+  }
+  const Tensor results[] = {
+      builder.NewTensor(node.name, x.dims, x.layout, DataType::kUInt8),
+      builder.NewTensor(node.name + ".scale", {}, Layout::kPlain),
+      builder.NewTensor(node.name + ".zero", {}, Layout::kPlain, DataType::kUInt8)};
+  for (std::size_t i = 0; i < node.outputs.size(); ++i) {
     if (node.outputs[i] != kNoValue) builder.Define(node.outputs[i], results[i]);
   }
-  return {};
+  return builder.Emit(node.name, [&](auto& make) { return make.DynamicQuantize(spec); },
+                      std::move(inputs),
+                      {builder.All(results[0]), builder.All(results[1]), builder.All(results[2])});
 }
 
 constexpr Lowering kQuantizeLowerings[] = {

@@ -1,0 +1,226 @@
+// 8-bit quantisation of floats: a QuantizeLinear and the DequantizeLinear behind it become one
+// FakeQuantize, an elementwise function that other nodes can apply.
+
+#include <algorithm>
+#include <array>
+#include <limits>
+#include <map>
+#include <optional>
+#include <utility>
+
+#include "graph/fuse/fuse.h"
+
+namespace lagoon {
+namespace {
+
+constexpr float kLevels = 255;  // the greatest level minus the least
+
+/// The floats that 8-bit integers stand for: scale * level, with levels from `low` to low + 255.
+struct Grid {
+  float scale = 1, low = 0;
+
+  friend auto operator<=>(const Grid&, const Grid&) = default;
+};
+
+std::optional<float> OneFloat(const Graph& graph, ValueId id) {
+  const Value& value = graph.value(id);
+  if (!value.constant || value.type != DataType::kFloat32 || ElementCount(value.dims) != 1) {
+    return std::nullopt;
+  }
+  return value.constant->floats()[0];
+}
+
+/// The grid of a QuantizeLinear or DequantizeLinear between fp32 and one type of 8 bits, if the
+/// scale and the zero point are constant numbers. `type`: of the integers.
+std::optional<Grid> GridOf(const Graph& graph, const Node& node, DataType type) {
+  if (node.Int("axis", -1) >= 0 || (type != DataType::kInt8 && type != DataType::kUInt8)) {
+    return std::nullopt;
+  }
+  const std::optional<float> scale = OneFloat(graph, node.inputs[1]);
+  if (!scale || !(*scale > 0) || *scale > std::numeric_limits<float>::max()) return std::nullopt;
+  const bool is_signed = type == DataType::kInt8;
+  const float least = is_signed ? -128 : 0;
+  if (node.inputs.size() < 3 || node.inputs[2] == kNoValue) return Grid{*scale, least};
+  const Value& zero = graph.value(node.inputs[2]);
+  if (!zero.constant || zero.type != type || ElementCount(zero.dims) != 1) return std::nullopt;
+  const auto byte = std::to_integer<std::uint8_t>((*zero.constant->bytes)[0]);
+  const int point = is_signed ? static_cast<std::int8_t>(byte) : byte;
+  return Grid{*scale, least - static_cast<float>(point)};
+}
+
+bool IsFloat32(const Graph& graph, ValueId id) {
+  return graph.value(id).type == DataType::kFloat32;
+}
+
+Grid GridOf(const Node& fake) { return {fake.Float("scale", 1), fake.Float("low", 0)}; }
+
+/// The node that computes each value.
+std::vector<std::optional<std::size_t>> ProducersOf(const Graph& graph) {
+  std::vector<std::optional<std::size_t>> producers(graph.values.size());
+  for (std::size_t i = 0; i < graph.nodes.size(); ++i) {
+    for (const ValueId output : graph.nodes[i].outputs) {
+      if (output != kNoValue) producers[static_cast<std::size_t>(output)] = i;
+    }
+  }
+  return producers;
+}
+
+/// Turns DequantizeLinear nodes into FakeQuantize. Compact() drops a QuantizeLinear without reader.
+void JoinPairs(Graph& graph) {
+  const auto producers = ProducersOf(graph);
+  for (Node& node : graph.nodes) {
+    if (node.op != "DequantizeLinear" || !IsFloat32(graph, node.outputs[0])) continue;
+    const std::optional<std::size_t> producer = producers[static_cast<std::size_t>(node.inputs[0])];
+    if (!producer || graph.nodes[*producer].op != "QuantizeLinear") continue;
+    const Node& quantize = graph.nodes[*producer];
+    const DataType type = graph.value(node.inputs[0]).type;
+    const std::optional<Grid> grid = GridOf(graph, node, type);
+    if (!grid || grid != GridOf(graph, quantize, type)) continue;
+    if (!IsFloat32(graph, quantize.inputs[0])) continue;
+    node.op = "FakeQuantize";
+    node.inputs = {quantize.inputs[0]};
+    node.attributes = {{"scale", grid->scale}, {"low", grid->low}};
+  }
+}
+
+/// True for ops that only move elements of input 0.
+bool Moves(const Node& node) {
+  constexpr std::array kOps{"Reshape",  "Transpose",    "Squeeze",     "Unsqueeze", "Flatten",
+                            "Identity", "MaxPool",      "Slice",       "Split",     "Gather",
+                            "Expand",   "DepthToSpace", "SpaceToDepth"};
+  return std::find(kOps.begin(), kOps.end(), node.op) != kOps.end();
+}
+
+/// True for ops that keep every element, so that a function may be applied before or after.
+bool Rearranges(const Node& node) {
+  constexpr std::array kOps{"Reshape", "Transpose", "Squeeze", "Unsqueeze", "Flatten"};
+  return std::find(kOps.begin(), kOps.end(), node.op) != kOps.end();
+}
+
+/// Relu or Clip with constant bounds as [low, high].
+std::optional<std::pair<float, float>> LimitsOf(const Node& node) {
+  constexpr float kInfinity = std::numeric_limits<float>::infinity();
+  if (node.inputs.size() != 1) return std::nullopt;
+  if (node.op == "Relu") return std::pair(0.0F, kInfinity);
+  if (node.op != "Clip") return std::nullopt;
+  return std::pair(node.Float("min", -kInfinity), node.Float("max", kInfinity));
+}
+
+/// True if no float of the grid is outside the limits. Then the limits also change no result of a
+/// FakeQuantize behind them.
+bool Holds(const std::pair<float, float>& limits, const Grid& grid) {
+  return limits.first <= grid.scale * grid.low &&
+         limits.second >= grid.scale * (grid.low + kLevels);
+}
+
+/// Drops nodes that cannot change a value, because an earlier FakeQuantize rounded it already.
+class GridWalk {
+ public:
+  explicit GridWalk(Graph& graph)
+      : graph_(graph), grids_(graph.values.size()), same_(graph.values.size()) {
+    for (std::size_t i = 0; i < same_.size(); ++i) same_[i] = static_cast<ValueId>(i);
+    is_output_.resize(graph.values.size(), false);
+    for (const ValueId output : graph.outputs) is_output_[static_cast<std::size_t>(output)] = true;
+  }
+
+  void Run() {
+    for (Node& node : graph_.nodes) {
+      for (ValueId& input : node.inputs) {
+        if (input != kNoValue) input = same_[static_cast<std::size_t>(input)];
+      }
+      if (node.op == "FakeQuantize") {
+        VisitFake(node);
+      } else if (const auto limits = LimitsOf(node)) {
+        const std::optional<Grid> grid = GridAt(node.inputs[0]);
+        if (grid && Holds(*limits, *grid)) Replace(node.outputs[0], node.inputs[0]);
+      } else if (Moves(node)) {
+        for (const ValueId output : node.outputs) SetGrid(output, GridAt(node.inputs[0]));
+      } else if (node.op == "Concat") {
+        VisitConcat(node);
+      }
+    }
+  }
+
+ private:
+  std::optional<Grid> GridAt(ValueId id) const { return grids_[static_cast<std::size_t>(id)]; }
+  void SetGrid(ValueId id, std::optional<Grid> grid) {
+    if (id != kNoValue) grids_[static_cast<std::size_t>(id)] = grid;
+  }
+  /// Later nodes read `by` instead of `value`. A graph output stays.
+  void Replace(ValueId value, ValueId by) {
+    SetGrid(value, GridAt(by));
+    if (!is_output_[static_cast<std::size_t>(value)]) same_[static_cast<std::size_t>(value)] = by;
+  }
+  void VisitFake(const Node& node) {
+    const Grid grid = GridOf(node);
+    const ValueId x = node.inputs[0], y = node.outputs[0];
+    if (GridAt(x) == grid) return Replace(y, x);
+    const auto [first, is_new] = fakes_.emplace(std::pair(x, grid), y);
+    if (is_new) {
+      SetGrid(y, grid);
+    } else {
+      Replace(y, first->second);
+    }
+  }
+  void VisitConcat(const Node& node) {
+    const std::optional<Grid> grid = GridAt(node.inputs[0]);
+    const bool all = std::all_of(node.inputs.begin(), node.inputs.end(),
+                                 [&](ValueId id) { return GridAt(id) == grid; });
+    if (all) SetGrid(node.outputs[0], grid);
+  }
+
+  Graph& graph_;
+  std::vector<std::optional<Grid>> grids_;  // by value
+  std::vector<ValueId> same_;               // by value: what to read instead
+  std::vector<bool> is_output_;             // by value
+  std::map<std::pair<ValueId, Grid>, ValueId> fakes_;
+};
+
+/// Moves each FakeQuantize up to the node that computes its elements, which may then apply it:
+/// through nodes that only rearrange elements, and past limits that the rounding implies.
+void MoveUp(Graph& graph) {
+  auto producers = ProducersOf(graph);
+  std::vector<std::size_t> uses(graph.values.size(), 0);
+  for (const Node& node : graph.nodes) {
+    for (const ValueId input : node.inputs) {
+      if (input != kNoValue) ++uses[static_cast<std::size_t>(input)];
+    }
+  }
+  for (const ValueId output : graph.outputs) uses[static_cast<std::size_t>(output)] += 2;
+  for (std::size_t i = 0; i < graph.nodes.size(); ++i) {
+    std::size_t at = i;
+    while (graph.nodes[at].op == "FakeQuantize") {
+      Node& fake = graph.nodes[at];
+      const ValueId x = fake.inputs[0];
+      const std::optional<std::size_t> before = producers[static_cast<std::size_t>(x)];
+      if (!before || uses[static_cast<std::size_t>(x)] != 1) break;
+      Node& node = graph.nodes[*before];
+      const auto limits = LimitsOf(node);
+      if (limits && Holds(*limits, GridOf(fake))) {
+        fake.inputs[0] = node.inputs[0];  // Compact() drops the limits
+        continue;
+      }
+      if (!Rearranges(node) || !IsFloat32(graph, node.inputs[0])) break;
+      if (graph.value(x).sizes != kNoValue) break;
+      // The value between the two nodes gets the shape that the elements had before.
+      graph.value(x).dims = graph.value(node.inputs[0]).dims;
+      std::swap(fake.outputs[0], node.outputs[0]);
+      std::swap(fake.inputs[0], node.inputs[0]);
+      std::swap(fake, node);
+      producers[static_cast<std::size_t>(x)] = *before;
+      at = *before;
+    }
+  }
+}
+
+}  // namespace
+
+void FuseQuantization(Graph& graph) {
+  JoinPairs(graph);
+  GridWalk(graph).Run();
+  Compact(graph);
+  MoveUp(graph);
+  Compact(graph);
+}
+
+}  // namespace lagoon

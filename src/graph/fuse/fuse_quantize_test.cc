@@ -1,0 +1,163 @@
+// Fusion of quantised graphs. tests/contrib_test.py compares their results with ONNX Runtime.
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "graph/graph.h"
+#include "graph/testing/fused_model.h"
+#include "graph/testing/model_builder.h"
+
+namespace lagoon {
+namespace {
+
+using testing::Fused;
+using testing::ModelBuilder;
+using testing::Ops;
+using testing::RawTensor;
+
+ModelBuilder& Byte(ModelBuilder& m, const std::string& name, std::uint8_t value) {
+  *m.graph().add_initializer() =
+      RawTensor<std::uint8_t>(name, onnx::TensorProto::UINT8, {}, {value});
+  return m;
+}
+
+/// y = x, rounded to 8 bits with the scale `scale` and zero point 0.
+void AddPair(ModelBuilder& m, const std::string& x, const std::string& y,
+             const std::string& scale = "s") {
+  m.Add("QuantizeLinear", {x, scale}, {y + "_q"});
+  m.Add("DequantizeLinear", {y + "_q", scale}, {y});
+}
+
+Graph Loaded(const ModelBuilder& model) {
+  Result<Graph> graph = model.Load();
+  EXPECT_TRUE(graph.has_value()) << graph.error().message;
+  return graph ? *std::move(graph) : Graph{};
+}
+
+TEST(FuseQuantization, APairGoesBehindAConvolution) {
+  ModelBuilder m;
+  m.Input("x", {1, 2, 5, 5}).Output("y").Floats("s", {}, {0.03f});
+  testing::AddConv(m, "x", "c", 2, 4);
+  AddPair(m, "c", "y");
+  const Graph graph = Fused(m);
+  ASSERT_EQ(Ops(graph), "Conv");
+  EXPECT_EQ(graph.nodes[0].fused.op, "FakeQuantize");
+  EXPECT_FLOAT_EQ(std::get<float>(graph.nodes[0].fused.attributes.at("scale")), 0.03f);
+  EXPECT_EQ(std::get<float>(graph.nodes[0].fused.attributes.at("low")), 0);
+}
+
+TEST(FuseQuantization, TheZeroPointShiftsTheRange) {
+  ModelBuilder m;
+  m.Input("x", {4}).Output("y").Floats("s", {}, {0.5f});
+  Byte(m, "z", 7);
+  m.Add("QuantizeLinear", {"x", "s", "z"}, {"q"});
+  m.Add("DequantizeLinear", {"q", "s", "z"}, {"y"});
+  const Graph graph = Loaded(m);
+  ASSERT_EQ(Ops(graph), "FakeQuantize");
+  EXPECT_EQ(graph.nodes[0].Float("low", 0), -7);
+}
+
+TEST(FuseQuantization, OtherParametersStay) {
+  ModelBuilder m;
+  m.Input("x", {4}).Output("y").Floats("s", {}, {0.5f}).Floats("t", {}, {0.25f});
+  m.Add("QuantizeLinear", {"x", "s"}, {"q"});
+  m.Add("DequantizeLinear", {"q", "t"}, {"y"});
+  EXPECT_EQ(Ops(Fused(m)), "QuantizeLinear DequantizeLinear");
+}
+
+TEST(FuseQuantization, IntegersThatAreReadStay) {
+  ModelBuilder m;
+  m.Input("x", {4}).Output("y").Output("y_q").Floats("s", {}, {0.5f});
+  AddPair(m, "x", "y");
+  EXPECT_EQ(Ops(Fused(m)), "QuantizeLinear FakeQuantize");
+}
+
+TEST(FuseQuantization, ASecondPairOfTheSameParametersIsDropped) {
+  ModelBuilder m;
+  m.Input("x", {2, 6}).Output("y").Floats("s", {}, {0.05f}).Ints("shape", {3, 4});
+  AddPair(m, "x", "a");
+  m.Add("Reshape", {"a", "shape"}, {"b"});
+  m.Add("Relu", {"b"}, {"c"});
+  AddPair(m, "c", "d");
+  m.Add("Tanh", {"d"}, {"y"});
+  EXPECT_EQ(Ops(Fused(m)), "FakeQuantize Reshape Tanh");
+}
+
+TEST(FuseQuantization, LimitsThatTheRoundingImpliesAreDropped) {
+  ModelBuilder m;
+  m.Input("x", {1, 2, 5, 5}).Output("y").Floats("s", {}, {0.03f});
+  testing::AddConv(m, "x", "c", 2, 4);
+  m.Add("Relu", {"c"}, {"r"});
+  AddPair(m, "r", "y");
+  EXPECT_EQ(Ops(Fused(m)), "Conv");
+}
+
+TEST(FuseQuantization, MovesUpThroughAReshapeToTheNodeThatAppliesIt) {
+  ModelBuilder m;
+  m.Input("x", {2, 6}).Weights("w", {6, 8}).Output("y").Floats("s", {}, {0.05f});
+  m.Ints("shape", {4, 4});
+  m.Add("MatMul", {"x", "w"}, {"p"});
+  m.Add("Reshape", {"p", "shape"}, {"r"});
+  AddPair(m, "r", "y");
+  const Graph graph = Fused(m);
+  ASSERT_EQ(Ops(graph), "MatMul Reshape");
+  EXPECT_EQ(graph.value(graph.nodes[0].outputs[0]).dims, (Dims{2, 8}));
+}
+
+TEST(FuseQuantization, GoesBehindASum) {
+  ModelBuilder m;
+  m.Input("x", {2, 6}).Input("z", {2, 6}).Output("y").Floats("s", {}, {0.05f});
+  m.Add("Add", {"x", "z"}, {"a"});
+  AddPair(m, "a", "y");
+  EXPECT_EQ(Ops(Fused(m)), "Add");
+}
+
+/// y = relu((x * w) * scales + bias), with x quantised at run time.
+ModelBuilder DynamicProduct() {
+  ModelBuilder m;
+  m.Input("x", {2, 6}).Output("y").Weights("b", {3}).Floats("ws", {3}, {0.1f, 0.2f, 0.3f});
+  *m.graph().add_initializer() =
+      RawTensor<std::int8_t>("w", onnx::TensorProto::INT8, {6, 3}, std::vector<std::int8_t>(18, 3));
+  m.Add("DynamicQuantizeLinear", {"x"}, {"q", "s", "z"});
+  m.Add("MatMulInteger", {"q", "w", "z"}, {"sum"});
+  m.Add("Cast", {"sum"}, {"f"}).Int("to", onnx::TensorProto::FLOAT);
+  m.Add("Mul", {"s", "ws"}, {"scale"});
+  m.Add("Mul", {"f", "scale"}, {"p"});
+  m.Add("Add", {"p", "b"}, {"t"});
+  m.Add("Relu", {"t"}, {"y"});
+  return m;
+}
+
+TEST(FuseIntegerProducts, TakesScalesBiasAndActivation) {
+  const Graph graph = Loaded(DynamicProduct());
+  ASSERT_EQ(Ops(graph), "DynamicQuantizeLinear IntegerLinear");
+  const Node& node = graph.nodes[1];
+  EXPECT_EQ(graph.value(node.inputs[4]).name, "ws");
+  EXPECT_EQ(node.inputs[6], kNoValue);
+  EXPECT_EQ(node.fused.activation, ActivationKind::kRelu);
+}
+
+TEST(FuseIntegerProducts, SumsThatAreReadStay) {
+  ModelBuilder m = DynamicProduct();
+  m.Output("sum");
+  EXPECT_THAT(Ops(Loaded(m)), ::testing::HasSubstr("MatMulInteger Cast"));
+}
+
+TEST(DivideQuantizedOps, ConvolutionsNeedNoIntegersBetweenThem) {
+  ModelBuilder m;
+  m.Input("x", {1, 2, 5, 5}, onnx::TensorProto::UINT8).Output("y");
+  m.Floats("s", {}, {0.5f}).Floats("ws", {2}, {0.1f, 0.2f});
+  Byte(Byte(m, "z", 7), "wz", 128);
+  *m.graph().add_initializer() = RawTensor<std::uint8_t>(
+      "w", onnx::TensorProto::UINT8, {2, 2, 1, 1}, std::vector<std::uint8_t>{1, 2, 3, 200});
+  m.Add("QLinearConv", {"x", "s", "z", "w", "ws", "wz", "s", "z"}, {"c"});
+  m.Add("QLinearConv", {"c", "s", "z", "w", "ws", "wz", "s", "z"}, {"y"});
+  const Graph graph = Loaded(m);
+  ASSERT_EQ(Ops(graph), "DequantizeLinear Conv Conv QuantizeLinear");
+  EXPECT_EQ(graph.nodes[1].fused.op, "FakeQuantize");
+  // Output channel 1: (3 - 128) * 0.2 and (200 - 128) * 0.2.
+  EXPECT_FLOAT_EQ(graph.value(graph.nodes[1].inputs[1]).constant->floats()[2], -25.0f);
+}
+
+}  // namespace
+}  // namespace lagoon
