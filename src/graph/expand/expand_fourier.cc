@@ -185,7 +185,8 @@ ValueId CutIntoFrames(Writer& w, ValueId signal, const Frames& frames) {
   const std::int64_t runs = frames.length / run;
   const ValueId rows = w.Reshape(w.Slice(signal, 1, 0, used), {batch, used / run, run * parts});
   const ValueId index = TableOf(w, DataType::kInt64, {frames.count, runs}, [&](std::int64_t i) {
-    return static_cast<double>(i / runs * (frames.step / run) + i % runs);
+    const std::int64_t first = i / runs * (frames.step / run);
+    return static_cast<double>(first + i % runs);
   });
   return w.Reshape(w.Op("Gather", {rows, index}, {{"axis", std::int64_t{1}}}),
                    {batch, frames.count, frames.length, parts});

@@ -19,7 +19,8 @@ constexpr float kLevels = 255;  // the greatest level minus the least
 struct Grid {
   float scale = 1, low = 0;
 
-  friend auto operator<=>(const Grid&, const Grid&) = default;
+  // clang-tidy sees a null pointer in the comparison that the compiler writes.
+  friend auto operator<=>(const Grid&, const Grid&) = default;  // NOLINT(modernize-use-nullptr)
 };
 
 std::optional<float> OneFloat(const Graph& graph, ValueId id) {
