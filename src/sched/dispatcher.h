@@ -77,7 +77,7 @@ class Dispatcher final : private DeviceListener {
   /// priority. kInvalidArgument for an unknown queue, kResourceExhausted when there is no memory
   /// for a larger arena.
   Result<std::unique_ptr<QueuePlan>> AddPlan(QueueId queue,
-                                             std::shared_ptr<const LoadedPlan> loaded);
+                                             const std::shared_ptr<const LoadedPlan>& loaded);
 
   /// Any thread. Frees arenas of the queue's instances that no plan needs any more. AddPlan() does
   /// this too, so call it where no AddPlan() will follow soon, some jobs after the last one.

@@ -187,7 +187,8 @@ HWY_INLINE void Center(const T* x, std::int16_t zero, size_t count, std::int16_t
 template <typename T>
 HWY_INLINE void CenterRows(const IntegerLinearArgs& args, const LinearTile& tile, size_t begin,
                            size_t depth, std::int16_t* to) {
-  const auto zero = static_cast<std::int16_t>(*reinterpret_cast<const T*>(args.x_zero));
+  const T* const point = reinterpret_cast<const T*>(args.x_zero);
+  const auto zero = static_cast<std::int16_t>(point[0] - 0);  // through int
   const T* x = reinterpret_cast<const T*>(args.x) + tile.row * args.depth + begin;
   for (size_t row = 0; row < tile.rows; ++row, x += args.depth, to += kChunkStride) {
     Center(x, zero, depth, to);
