@@ -109,6 +109,9 @@ struct Plan {
   std::vector<PlanBuffer> buffers;   // in the arena, in order of their producers
   std::size_t activation_bytes = 0;  // size of the arena if no buffers shared bytes
   Nanoseconds standalone{0};  // latency of one execution alone on the device; 0: not profiled
+  /// The ops where the plan's parts end, ascending, the last is ops.size(): where a scheduler of
+  /// whole parts may switch to another job (SPLIT 3.2). Empty: one part.
+  std::vector<std::uint32_t> part_ends;
 };
 
 /// A part of a model's constants on a device. The plans that read it share it.
