@@ -31,6 +31,7 @@ struct Job : ScheduledJob {
   JobClient* client = nullptr;
   std::vector<const void*> inputs;
   std::vector<void*> outputs;
+  const JobParts* parts = nullptr;  // null: tensors lie where `inputs` and `outputs` point
   JobResult result;
 
   QueuePlan* plan = nullptr;     // null: runs `instance`, which is not one of the queue's
