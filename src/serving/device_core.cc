@@ -169,7 +169,7 @@ RequestHandle DeviceCore::Infer(InferRequest request, InferCallback callback) {
     if (batcher != nullptr && FitsBatches(*plan, request_in_flight->dims().front().front())) {
       const RequestHandle handle = maker_->NewHandle();
       if (!request_in_flight->Await(handle)) return RequestHandle{};
-      batcher->Add(handle, request_in_flight);
+      batcher->Add(handle, request_in_flight, *plan);
       return handle;
     }
     return RequestInFlight::Post(request_in_flight, std::move(plan), *dispatcher_);

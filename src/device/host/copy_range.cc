@@ -6,8 +6,8 @@
 namespace lagoon {
 namespace {
 
-// Calls `piece(host, offset, bytes)` for each piece of [begin, begin + bytes) that lies in one part.
-// `offset`: of the piece from `begin`.
+// Calls `piece(host, offset, bytes)` for each piece of [begin, begin + bytes) that lies in one
+// part. `offset`: of the piece from `begin`.
 template <typename Piece>
 void ForEachPiece(const Copy& copy, std::size_t begin, std::size_t bytes, Piece piece) {
   std::size_t done = 0;

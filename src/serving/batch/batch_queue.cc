@@ -13,6 +13,13 @@ Nanoseconds WithMargin(Nanoseconds time) {
   return time + Nanoseconds(static_cast<std::int64_t>(kMargin * static_cast<double>(time.count())));
 }
 
+// Whether even a batch of its own would not answer the request in time.
+bool IsLate(const BatchMember& member, TimePoint now, const BatchQueue::TimeOf& time_of) {
+  if (member.deadline == kNoDeadline) return false;
+  const Nanoseconds time = time_of(member, member.rows).value_or(Nanoseconds(0));
+  return member.deadline <= now || now + time > member.deadline;
+}
+
 // Saturates at kNoDeadline.
 TimePoint Plus(TimePoint at, Nanoseconds time) {
   return at >= kNoDeadline - time ? kNoDeadline : at + time;
@@ -109,13 +116,8 @@ BatchQueue::Expired BatchQueue::TakeExpired(TimePoint now, const TimeOf& time_of
   Members delayed;
   for (auto member = members_.begin(); member != members_.end();) {
     const auto next = std::next(member);
-    if (member->deadline <= now) {
+    if (IsLate(*member, now, time_of)) {
       expired.deadline.push_back(std::move(*member));
-      members_.erase(member);
-    } else if (member->deadline != kNoDeadline &&
-               Plus(now, time_of(*member, member->rows).value_or(Nanoseconds(0))) >
-                   member->deadline) {
-      expired.too_late.push_back(std::move(*member));
       members_.erase(member);
     } else if (member->leaves <= now && !settings_.delay_late) {
       expired.queue_timeout.push_back(std::move(*member));

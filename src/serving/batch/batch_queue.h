@@ -53,11 +53,11 @@ class BatchQueue {
 
   /// The members of the next batch, if it is time for one; else empty.
   std::vector<BatchMember> TakeBatch(TimePoint now, const TimeOf& time_of);
-  /// Removes the requests whose deadline or time in the queue is over, and those that a batch of
-  /// their own would not answer in time.
   struct Expired {
-    std::vector<BatchMember> deadline, queue_timeout, too_late;
+    std::vector<BatchMember> deadline;  // even a batch of its own would end behind it
+    std::vector<BatchMember> queue_timeout;
   };
+  /// Removes the requests that have waited too long.
   Expired TakeExpired(TimePoint now, const TimeOf& time_of);
   /// Removes those for which `which` holds.
   std::vector<BatchMember> Take(const std::function<bool(const BatchMember&)>& which);

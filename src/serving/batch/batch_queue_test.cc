@@ -186,9 +186,9 @@ TEST(BatchQueue, RequestsPastTheirDeadlineLeave) {
 TEST(BatchQueue, RequestsThatCannotBeAnsweredInTimeLeave) {
   Queue queue(Delay(100));
   queue.Add(0, 1, At(30));
-  EXPECT_TRUE(queue.Expire(19).too_late.empty());
+  EXPECT_TRUE(queue.Expire(19).deadline.empty());
   EXPECT_EQ(queue.Next(/*may_go=*/false), At(19) + Nanoseconds(1));
-  EXPECT_EQ(Queue::Handles(queue.Expire(20).too_late), Numbers{1});
+  EXPECT_EQ(Queue::Handles(queue.Expire(20).deadline), Numbers{1});
 }
 
 TEST(BatchQueue, BehindTheQueueTimeoutARequestLeavesOrWaitsBehindTheOthers) {
@@ -238,7 +238,7 @@ TEST(BatchQueue, RandomRequestsLeaveOnceAndNoTimePasses) {
         queue.Add(std::move(member));
       }
       const BatchQueue::Expired expired = queue.TakeExpired(At(ms), times);
-      left += expired.deadline.size() + expired.queue_timeout.size() + expired.too_late.size();
+      left += expired.deadline.size() + expired.queue_timeout.size();
       const bool may_go = random() % 3 != 0;
       while (may_go) {
         const std::vector<BatchMember> batch = queue.TakeBatch(At(ms), times);

@@ -103,7 +103,8 @@ Batcher::~Batcher() {
   LAGOON_CHECK(queue_.size() == 0 && posted_ == 0);
 }
 
-void Batcher::Add(RequestHandle handle, const std::shared_ptr<RequestInFlight>& request) {
+void Batcher::Add(RequestHandle handle, const std::shared_ptr<RequestInFlight>& request,
+                  const ServedPlan& plan) {
   const ModelSettings& settings = model_.settings();
   const BatchingSettings& batching = settings.batching;
   BatchMember member{handle, request, request->dims().front().front()};
@@ -113,6 +114,12 @@ void Batcher::Add(RequestHandle handle, const std::shared_ptr<RequestInFlight>& 
   const bool has_own = batching.own_timeout && member.deadline != kNoDeadline;
   if (batching.queue_timeout > Nanoseconds(0) && !has_own) {
     member.leaves = member.came + batching.queue_timeout;
+  }
+  const Nanoseconds alone = plan.loaded->plan.standalone;
+  if (member.deadline != kNoDeadline && member.came + alone > member.deadline) {
+    JobResult result = NotRun(Outcome::kTooLate, member.came);
+    result.expected = alone;
+    return request->Finished(result);
   }
   std::vector<BatchMember> superseded;
   bool full = false, cancelling = false;
@@ -237,14 +244,6 @@ void Batcher::Step() {
 void Batcher::Answer(BatchQueue::Expired expired) {
   for (const BatchMember& member : expired.deadline) {
     member.request->Finished(NotRun(Outcome::kExpired, member.came));
-  }
-  for (const BatchMember& member : expired.too_late) {
-    const auto plan = PlanFor(*member.request, member.rows);
-    JobResult result = NotRun(Outcome::kTooLate, member.came);
-    if (plan != nullptr) {
-      result.expected = result.finished - member.came + plan->loaded->plan.standalone;
-    }
-    member.request->Finished(result);
   }
   for (const BatchMember& member : expired.queue_timeout) {
     member.request->RefuseAwaited(

@@ -30,8 +30,8 @@ bool FitsBatches(const ServedPlan& plan, std::int64_t rows);
 /// - A batch is cancelled when all of its requests are. A request that is cancelled alone, or whose
 ///   deadline passes while its batch runs, is answered when the batch ends.
 /// - The deadline of a batch is the latest of its requests' deadlines.
-/// - A batch is no larger than the plans that are there allow. A larger plan is made then, below all
-///   other work.
+/// - A batch is no larger than the plans that are there allow. A larger plan is made then, below
+///   all other work.
 class Batcher {
  public:
   /// `priority`: of the requests (InferRequest::priority). All arguments outlive the batcher.
@@ -41,10 +41,12 @@ class Batcher {
   Batcher(const Batcher&) = delete;
   Batcher& operator=(const Batcher&) = delete;
 
-  /// Takes a request that the in-flight table has (RequestInFlight::Await with `handle`), and for
-  /// whose own rows there is a plan. A full queue answers it at once: kUnavailable, or with
-  /// Overflow::kNewestWins the oldest request is answered as superseded.
-  void Add(RequestHandle handle, const std::shared_ptr<RequestInFlight>& request);
+  /// Takes a request that the in-flight table has (RequestInFlight::Await with `handle`). `plan`:
+  /// for the request's own rows. Answers it at once if its deadline cannot be met even alone
+  /// (kTooLate), or if the queue is full: kUnavailable, but with Overflow::kNewestWins the oldest
+  /// request is answered as superseded.
+  void Add(RequestHandle handle, const std::shared_ptr<RequestInFlight>& request,
+           const ServedPlan& plan);
 
   /// False: the request is not here.
   bool Cancel(RequestHandle handle);

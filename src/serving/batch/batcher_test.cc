@@ -21,6 +21,18 @@ using ::testing::AllOf;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
+// The model with names for the first dims of its input and its output.
+onnx::ModelProto WithOpenDims(onnx::ModelProto model, const std::vector<std::string>& names) {
+  onnx::GraphProto& graph = *model.mutable_graph();
+  for (auto* value : {graph.mutable_input(0), graph.mutable_output(0)}) {
+    auto& shape = *value->mutable_type()->mutable_tensor_type()->mutable_shape();
+    for (std::size_t i = 0; i < names.size(); ++i) {
+      shape.mutable_dim(static_cast<int>(i))->set_dim_param(names[i]);
+    }
+  }
+  return model;
+}
+
 // Under `sequential` a request of the slow model keeps the device, so that requests of the model
 // "batch" wait: the first one in a batch that is posted, the others for the next batch.
 class BatcherTest : public CoreTest {
@@ -152,6 +164,29 @@ TEST_F(BatcherTest, ADeadlineEndsTheWaitForABatch) {
   EXPECT_EQ(StatisticsOf("batch").deadline_misses, 1u);
 }
 
+// The model takes some tens of milliseconds.
+TEST_F(BatcherTest, ARequestThatWouldBeLateEvenAloneIsRefusedAtOnce) {
+  constexpr std::int64_t kColumns = 1 << 18;
+  OnnxBuilder builder;
+  builder.Input("x", {1, kColumns});
+  for (int i = 0; i < 512; ++i) {
+    builder.Node("Neg", {i == 0 ? "x" : "v" + std::to_string(i - 1)},
+                 i == 511 ? "y" : "v" + std::to_string(i));
+  }
+  repository_.AddModel("batch", WithOpenDims(builder.Output("y", {1, kColumns}).Build(), {"rows"}),
+                       "max_batch_size: 2\ndynamic_batching { }\n");
+  Open();
+  InferRequest request = RequestFor("batch", {1, kColumns}, std::vector<float>(kColumns, 1));
+  request.timeout = 5ms;
+  request.arrival = Now();
+  Sent sent = Send(std::move(request));
+  ASSERT_TRUE(sent.Answered());
+  const Answer answer = sent.answer.get();
+  ASSERT_EQ(CodeOf(answer), ErrorCode::kUnavailable);
+  EXPECT_THAT(answer.error().message, HasSubstr("would be late"));
+  EXPECT_EQ(StatisticsOf("batch").too_late, 1u);
+}
+
 TEST_F(BatcherTest, TheQueueTimeoutRefusesARequest) {
   Serve("default_queue_policy { default_timeout_microseconds: 5000 }");
   Sent slow = SendRunning();
@@ -197,12 +232,6 @@ TEST_F(BatcherTest, RequestsOfOtherShapesAreBatchesOfTheirOwn) {
   repository_.AddModel("slow", LongModel());
   onnx::ModelProto model =
       OnnxBuilder().Input("x", {1, 4}).Node("Neg", {"x"}, "y").Output("y", {1, 4}).Build();
-  for (auto* value :
-       {model.mutable_graph()->mutable_input(0), model.mutable_graph()->mutable_output(0)}) {
-    auto& shape = *value->mutable_type()->mutable_tensor_type()->mutable_shape();
-    shape.mutable_dim(0)->set_dim_param("rows");
-    shape.mutable_dim(1)->set_dim_param("length");
-  }
   repository_.AddModel("batch", model, "max_batch_size: 8\ndynamic_batching { }\n");
   Open("sequential");
   const auto request = [](std::int64_t length, float value) {
