@@ -230,8 +230,9 @@ TEST_F(BatcherTest, DrainingCancelsWhatStillWaits) {
 
 TEST_F(BatcherTest, RequestsOfOtherShapesAreBatchesOfTheirOwn) {
   repository_.AddModel("slow", LongModel());
-  onnx::ModelProto model =
-      OnnxBuilder().Input("x", {1, 4}).Node("Neg", {"x"}, "y").Output("y", {1, 4}).Build();
+  const onnx::ModelProto model = WithOpenDims(
+      OnnxBuilder().Input("x", {1, 4}).Node("Neg", {"x"}, "y").Output("y", {1, 4}).Build(),
+      {"rows", "length"});
   repository_.AddModel("batch", model, "max_batch_size: 8\ndynamic_batching { }\n");
   Open("sequential");
   const auto request = [](std::int64_t length, float value) {
