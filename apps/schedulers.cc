@@ -32,13 +32,28 @@ std::string Values(const SchedulerParameter& parameter) {
                      parameter.whole ? "" : ", also fractions");
 }
 
+void PrintParameter(const SchedulerParameter& parameter, std::string_view start) {
+  std::printf("%s",
+              fmt::format("  {} ({}): {}\n", start, Values(parameter), parameter.meaning).c_str());
+}
+
 void PrintScheduler(std::string_view name) {
-  std::string text = fmt::format("{:<14}  {}\n", name, SummaryOf(name));
+  std::printf("%s", fmt::format("{}\n  {}\n", name, SummaryOf(name)).c_str());
   for (const auto& [parameter, value] : ParametersOf(MakeScheduler(name)->config)) {
-    text += fmt::format("    {}={} ({}): {}\n", parameter->name, ValueText(value),
-                        Values(*parameter), parameter->meaning);
+    PrintParameter(*parameter, fmt::format("{}={}", parameter->name, ValueText(value)));
   }
-  std::printf("%s", text.c_str());
+}
+
+void PrintSchedulers() {
+  for (const std::string_view name : SchedulerNames()) {
+    std::string text = fmt::format("{}\n  {}\n ", name, SummaryOf(name));
+    for (const auto& [parameter, value] : ParametersOf(MakeScheduler(name)->config)) {
+      text += fmt::format(" {}={}", parameter->name, ValueText(value));
+    }
+    std::printf("%s\n", text.substr(0, text.find_last_not_of("\n ") + 1).c_str());
+  }
+  std::printf("\nParameters:\n");
+  for (const SchedulerParameter& one : SchedulerParameterTable()) PrintParameter(one, one.name);
 }
 
 // "0: `a` `b`; 1: `c`": the schedulers by their default.
@@ -77,12 +92,13 @@ std::string Tables() {
 
 void RenewDocs(const std::string& path) {
   std::ifstream in(path);
+  if (!in) Die(fmt::format("--docs: cannot read '{}'", path));
   std::stringstream content;
   content << in.rdbuf();
   std::string page = content.str();
   const std::size_t begin = page.find(kBegin);
   const std::size_t end = page.find(kEnd, begin == page.npos ? 0 : begin);
-  if (!in || begin == page.npos || end == page.npos) {
+  if (begin == page.npos || end == page.npos) {
     Die(fmt::format("--docs: '{}' has no lines '{}' and '{}'", path, kBegin, kEnd));
   }
   const std::size_t after = begin + kBegin.size() + 1;
@@ -105,7 +121,8 @@ void ListSchedulers(const SchedulersWords& words) {
     std::printf("%s\n", SchedulersJson(names, 2).c_str());
     return;
   }
-  for (const std::string_view name : names) PrintScheduler(name);
+  if (one.empty()) return PrintSchedulers();
+  PrintScheduler(one);
 }
 
 }  // namespace

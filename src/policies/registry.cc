@@ -109,7 +109,7 @@ constexpr Entry kSchedulers[] = {
       .depth = 1},
      Make<ArrivalPolicy>,
      {kDepth}},
-    {"Real-time jobs first; best-effort kernels that run finish before",
+    {"Real-time jobs first; best-effort kernels that run finish before them",
      {.name = "wait", .streams = Streams::kPerQueue, .preemption = Preemption::kWait},
      Make<RealTimeFirstPolicy>,
      {kAdmit, kDepth, kMost}},
