@@ -82,7 +82,7 @@ FOLDERS = {
     "serving": "base device engine plan program program/profile sched sched/programs policies trace serving/config serving/batch",
     "serving/batch": "base plan program sched serving serving/config",
     "serving/config": "base plan sched",
-    "server": "base plan sched serving serving/config server/http server/grpc/grpc_edge.h",
+    "server": "base plan policies sched serving serving/config server/http server/grpc/grpc_edge.h",
     "server/http": f"base plan serving {EDGE}",
     "server/grpc": f"base plan serving {EDGE} server/oip_json.h server/unserved.h",
     "bench": "base sched bench/measure bench/report",

@@ -106,6 +106,12 @@ struct JobQueue {
     first = std::make_unique<QueuePlan>(id, options.instances);
   }
 
+  /// The job that one more job will supersede; null: none.
+  const Job* GivesWay() const {
+    const bool full = waiting.size() >= options.max_pending;
+    return full && options.overflow == Overflow::kNewestWins ? &waiting.front() : nullptr;
+  }
+
   const QueueId id;
   QueueOptions options;
   std::unique_ptr<QueuePlan> first;     // what the instances were created with; may be null

@@ -181,11 +181,9 @@ RequestHandle DeviceCore::Infer(InferRequest request, InferCallback callback) {
   return maker_->Make(request_in_flight);
 }
 
-void DeviceCore::SwitchScheduler(const std::string& name, std::function<void(Status)> done) {
-  Result<Scheduler> scheduler = MakeScheduler(name);
-  if (!scheduler) return done(tl::unexpected<Error>(std::move(scheduler).error()));
-  spdlog::info("switching to scheduler '{}'", name);
-  dispatcher_->Switch(scheduler->config, std::move(scheduler->policy), std::move(done));
+void DeviceCore::SwitchScheduler(Scheduler scheduler, std::function<void(Status)> done) {
+  spdlog::info("switching to scheduler '{}'", ChoiceOf(scheduler.config).Text());
+  dispatcher_->Switch(scheduler.config, std::move(scheduler.policy), std::move(done));
 }
 
 void DeviceCore::Cancel(RequestHandle handle) {

@@ -33,7 +33,7 @@ class DeviceCore {
   std::vector<ModelStatus> Models() const { return models_.Statuses(); }
   DispatcherStats SchedulerStatistics() const { return dispatcher_->Stats(); }
   SchedulerConfig scheduler() const { return dispatcher_->config(); }
-  void SwitchScheduler(const std::string& name, std::function<void(Status)> done);
+  void SwitchScheduler(Scheduler scheduler, std::function<void(Status)> done);
   DeviceInfo device() const { return device_->info(); }
 
   Status ModelReady(const std::string& model, const std::string& version) const;
