@@ -179,8 +179,9 @@ TEST(ParseConfig, RefusesDynamicBatchingOutOfBounds) {
                       "18446744073709551615 }")
                   .message,
               HasSubstr("max_queue_delay_microseconds is 18446744073709551615"));
-  EXPECT_THAT(ErrorOf("parameters { key: \"lagoon.places\" value { string_value: \"3\" } }").message,
-              HasSubstr("a number from 1 to 2"));
+  EXPECT_THAT(
+      ErrorOf("parameters { key: \"lagoon.places\" value { string_value: \"3\" } }").message,
+      HasSubstr("a number from 1 to 2"));
 }
 
 TEST(ParseConfig, FieldsSetToTheirDefaultAreNoMatter) {
