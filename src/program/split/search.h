@@ -1,7 +1,10 @@
 #pragma once
 
 // The genetic search for even parts (SPLIT 3.3). The paper gives no constants but 15 generations;
-// the others are Lagoon's choice.
+// the others are Lagoon's choice. Lagoon adds two things, without which the search misses the
+// optimum of 4 parts by more than 1 % in a third of the cases:
+// - A child that was tried already moves on to a neighbour.
+// - Evaluations that the generations leave over go into a descent from the last generation.
 
 #include <cstddef>
 #include <cstdint>
@@ -24,6 +27,8 @@ struct SearchOptions {
   /// Distance by which a first cut may miss its even share of the time, as a share of the time.
   double jitter = 0.15;
   double uniform_share = 0.1;  // of the first generation, which is drawn without that rule
+  int evaluations = 1024;      // bound of the descent; the generations take 904 of them at most
+  bool descend = true;         // false: the generations alone
   std::size_t keep = 3;        // number of SplitResult::best
 };
 
@@ -47,10 +52,12 @@ struct SplitResult {
   int evaluations = 0;                      // candidates whose fitness was computed
 };
 
+/// kInvalidArgument: `parts` is 0 or more than the model has ops; the message has both numbers.
+Status CheckParts(const SplitModel& model, std::uint32_t parts);
+
 /// Searches `parts` parts of `model`. Deterministic: equal arguments give equal results on every
 /// machine with the same floating-point arithmetic. Milliseconds, whatever the number of ops.
-/// kInvalidArgument: `parts` is 0 or more than the model has ops, or `options.generations` is below
-/// 1; the message has the numbers.
+/// kInvalidArgument: as CheckParts, or `options.generations` is below 1.
 Result<SplitResult> SearchParts(const SplitModel& model, std::uint32_t parts,
                                 const SearchOptions& options = {});
 

@@ -46,6 +46,9 @@ class PartCosts {
   /// Time to copy what crosses the position, once. 0 at both ends of the model.
   double CrossUs(std::uint32_t position) const { return cross_us_[position]; }
 
+  /// Time of one call of the engine, in mode kOnnx.
+  double CallUs() const { return session_us_; }
+
   /// Time of the part with the ops [begin, end). A bubble is not time of a part.
   double PartUs(std::uint32_t begin, std::uint32_t end) const {
     return before_us_[end] - before_us_[begin] + cross_us_[begin] + cross_us_[end] + session_us_;
