@@ -152,6 +152,7 @@ TEST(SearchParts, TakesAModelWithAsManyOpsAsParts) {
 TEST(SearchParts, SharesOpsWithoutTimesByTheirNumber) {
   SplitModel model;
   model.op_us.assign(9, 0);
+  model.cost.bubble_us = 0;
   const auto found = SearchParts(model, 3);
   ASSERT_TRUE(found);
   EXPECT_EQ(found->best.front().ends, (std::vector<std::uint32_t>{3, 6, 9}));

@@ -1,6 +1,6 @@
 #include "program/split/split_model.h"
 
-#include <algorithm>
+#include <deque>
 #include <map>
 
 namespace lagoon {
@@ -84,6 +84,26 @@ std::vector<double> BoundaryBytes(const Plan& plan) {
     for (const ByteRange& range : plan.ops[op].writes) values.Write(range, op + 1);
   }
   return values.Finish();
+}
+
+std::vector<std::vector<std::string>> ValuesOfParts(const Plan& plan,
+                                                    std::span<const std::uint32_t> ends) {
+  // Values take turns at one place in the order of their producers, and so do Plan::buffers. No
+  // value takes the place of an input.
+  std::map<std::size_t, std::deque<const PlanBuffer*>> at;
+  for (const PlanBuffer& buffer : plan.buffers) at[buffer.range.offset].push_back(&buffer);
+  std::vector<std::vector<std::string>> values(ends.size());
+  std::size_t part = 0;
+  for (std::uint32_t op = 0; op < plan.ops.size(); ++op) {
+    if (op == ends[part]) ++part;
+    for (const ByteRange& write : plan.ops[op].writes) {
+      const auto found = at.find(write.offset);
+      if (write.region != Region::kArena || found == at.end() || found->second.empty()) continue;
+      values[part].push_back(found->second.front()->name);
+      found->second.pop_front();
+    }
+  }
+  return values;
 }
 
 SplitModel SplitModelOf(const Plan& plan, const CutCost& cost) {

@@ -4,6 +4,8 @@
 // the bytes that cross each position. Plain data, so that tests and benchmarks can make it up.
 
 #include <cstdint>
+#include <span>
+#include <string>
 #include <vector>
 
 #include "plan/plan.h"
@@ -40,6 +42,11 @@ struct SplitModel {
 /// before the position writes, or graph inputs, which an op behind the position reads. A value that
 /// several ops read counts once. ops.size() + 1 entries.
 std::vector<double> BoundaryBytes(const Plan& plan);
+
+/// By part: the names of the values that the ops of the part compute, as far as Plan::buffers has
+/// them. `ends`: as Plan::part_ends, not empty.
+std::vector<std::vector<std::string>> ValuesOfParts(const Plan& plan,
+                                                    std::span<const std::uint32_t> ends);
 
 /// The plan's costs (profiled, or else estimates) and its boundary bytes.
 SplitModel SplitModelOf(const Plan& plan, const CutCost& cost = {});

@@ -65,6 +65,15 @@ TEST(BoundaryBytes, AnOpInPlaceEndsOneValueAndBeginsAnother) {
   EXPECT_THAT(BoundaryBytes(plan), ElementsAre(64, 32, 32, 0));
 }
 
+TEST(ValuesOfParts, FollowThePlacesThatValuesShare) {
+  Plan plan = Chain();
+  plan.ops[2].writes = {Arena(64, 4)};
+  plan.buffers = {
+      {"in", Arena(0, 64)}, {"a", Arena(64, 32)}, {"b", Arena(128, 16)}, {"out", Arena(64, 4)}};
+  const std::uint32_t ends[] = {1, 3};
+  EXPECT_THAT(ValuesOfParts(plan, ends), ElementsAre(ElementsAre("a"), ElementsAre("b", "out")));
+}
+
 TEST(SetParts, CutsAPlanAtEqualTimes) {
   Plan plan = Chain();
   plan.ops[2].cost.kernel = std::chrono::microseconds(20);
