@@ -11,6 +11,7 @@ constexpr char kDescription[] =
     "  lagoon infer MODEL.onnx ...     run one inference on files\n"
     "  lagoon inspect MODEL.onnx       show a compiled model\n"
     "  lagoon profile MODEL.onnx       tune a model's kernels for this machine\n"
+    "  lagoon split MODEL.onnx         cut a model into parts of equal time\n"
     "  lagoon devices                  list the devices of this machine\n"
     "  lagoon make-weights DIR         make random weights for models without weights\n"
     "  lagoon bench --help             list the benchmarks";
@@ -20,6 +21,7 @@ void AddCommands(CLI::App& app) {
   AddInfer(app);
   AddInspect(app);
   AddProfile(app);
+  AddSplit(app);
   AddDevices(app);
   AddMakeWeights(app);
   AddBench(app);
