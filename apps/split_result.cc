@@ -9,7 +9,7 @@
 namespace lagoon {
 namespace {
 
-using nlohmann::json;
+using Json = nlohmann::json;
 
 constexpr std::size_t kScanPositions = 48;
 
@@ -116,7 +116,7 @@ void ReportSplit(const SplitOutcome& outcome, bench::Report& report) {
   const char* const mode = NameOf(outcome.costs.cost.mode);
   report.Metric("split_whole_us." + model, outcome.whole_us);
   report.Metric("split_parts." + model, outcome.tried[outcome.chosen].parts);
-  json ends = json::object();
+  Json ends = Json::object();
   for (const PartsTried& tried : outcome.tried) {
     const std::string name = fmt::format("{}.{}.{}", model, tried.parts, mode);
     const auto add = [&](const std::string& kind, const SplitShape& shape) {
@@ -144,20 +144,20 @@ void ReportScan(const SplitOutcome& outcome, bench::Report& report) {
   for (std::size_t i = 0; i < count; ++i) {
     positions.push_back(static_cast<std::uint32_t>(1 + i * (costs.ops() - 1) / count));
   }
-  json overhead = json::array(), sigma = json::array();
+  Json overhead = Json::array(), sigma = Json::array();
   for (const std::uint32_t first : positions) {
-    json overhead_row = json::array(), sigma_row = json::array();
+    Json overhead_row = Json::array(), sigma_row = Json::array();
     for (const std::uint32_t second : positions) {
       const bool fits = first < second;
       const std::uint32_t ends[] = {first, second, costs.ops()};
       const SplitShape shape = fits ? costs.Shape(ends) : SplitShape{};
-      overhead_row.push_back(fits ? json(shape.overhead) : json());
-      sigma_row.push_back(fits ? json(shape.sigma_us / costs.whole_us()) : json());
+      overhead_row.push_back(fits ? Json(shape.overhead) : Json());
+      sigma_row.push_back(fits ? Json(shape.sigma_us / costs.whole_us()) : Json());
     }
     overhead.push_back(std::move(overhead_row));
     sigma.push_back(std::move(sigma_row));
   }
-  json scan = {{"model", outcome.model},
+  Json scan = {{"model", outcome.model},
                {"mode", NameOf(outcome.costs.cost.mode)},
                {"ops", costs.ops()},
                {"positions", positions},
