@@ -82,31 +82,49 @@ T OrDie(const Plan& plan, Result<T> result) {
   return *std::move(result);
 }
 
-SplitOutcome Search(const SplitWords& words, const Plan& plan) {
-  SplitOutcome outcome;
-  outcome.model = plan.model;
-  outcome.costs = SplitModelOf(plan, words.cut);
-  outcome.runs = words.runs;
-  for (const PlanOp& op : plan.ops) outcome.ops.push_back(op.name);
+/// Ends of parts of joined ops as ends of parts of ops.
+void ToOps(const std::vector<std::uint32_t>& joined, std::vector<std::uint32_t>& ends) {
+  if (joined.empty()) return;
+  for (std::uint32_t& end : ends) end = joined[end - 1];
+}
+
+/// Searches one number of parts, or several.
+void SearchIn(const SplitModel& model, const SplitWords& words, const Plan& plan,
+              SplitOutcome& outcome) {
   const std::uint32_t parts = PartsIn(words.parts);
-  if (parts == kAutoParts) {
+  if (parts != kAutoParts) {
+    SplitResult found = OrDie(plan, SearchParts(model, parts, words.search));
+    outcome.tried.emplace_back().parts = parts;
+    outcome.tried.back().found = std::move(found);
+  } else {
     ChooseOptions options;
     options.search = words.search;
     outcome.tie = options.tie;
-    PartsChoice choice = OrDie(plan, ChooseParts(outcome.costs, options));
+    PartsChoice choice = OrDie(plan, ChooseParts(model, options));
     outcome.chosen = choice.chosen;
     for (std::size_t i = 0; i < choice.parts.size(); ++i) {
       outcome.tried.emplace_back().parts = choice.parts[i];
       outcome.tried.back().found = std::move(choice.results[i]);
     }
-  } else {
-    SplitResult found = OrDie(plan, SearchParts(outcome.costs, parts, words.search));
-    outcome.tried.emplace_back().parts = parts;
-    outcome.tried.back().found = std::move(found);
   }
-  outcome.whole_us = PartCosts(outcome.costs).whole_us();
   for (PartsTried& tried : outcome.tried) {
-    tried.optimal = OrDie(plan, OptimalParts(outcome.costs, tried.parts));
+    tried.optimal = OrDie(plan, OptimalParts(model, tried.parts));
+  }
+}
+
+SplitOutcome Search(const SplitWords& words, const SplitSubject& subject) {
+  const Plan& plan = subject.plan();
+  const std::vector<std::uint32_t>& joined = subject.cuttable;
+  SplitOutcome outcome;
+  outcome.model = plan.model;
+  outcome.costs = SplitModelOf(plan, words.cut);
+  outcome.whole_us = PartCosts(outcome.costs).whole_us();
+  outcome.runs = words.runs;
+  for (const PlanOp& op : plan.ops) outcome.ops.push_back(op.name);
+  SearchIn(joined.empty() ? outcome.costs : JoinOps(outcome.costs, joined), words, plan, outcome);
+  for (PartsTried& tried : outcome.tried) {
+    for (SplitCandidate& candidate : tried.found.best) ToOps(joined, candidate.ends);
+    ToOps(joined, tried.optimal.candidate.ends);
   }
   return outcome;
 }
@@ -164,7 +182,8 @@ void RunSplit(SplitWords words) {
   const ComputeDevice on = Open(words.device);
   SplitSubject subject = CompileSubject(words, on);
   ProfileSubject(words, on, subject);
-  SplitOutcome outcome = Search(words, subject.plan());
+  if (!words.onnx.empty()) FindOnnxCuts(subject);
+  SplitOutcome outcome = Search(words, subject);
   if (words.cut.mode == CutMode::kPlan) Measure(subject, *on.device, outcome);
   PrintSplit(outcome);
   if (words.save) Save(words, subject, outcome);

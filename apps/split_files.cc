@@ -29,8 +29,7 @@ namespace fs = std::filesystem;
 
 }  // namespace
 
-void WriteSplitOnnx(const SplitWords& words, const SplitSubject& subject,
-                    const SplitOutcome& outcome) {
+void FindOnnxCuts(SplitSubject& subject) {
   const Plan& plan = subject.plan();
   if (!plan.opaque.empty()) {
     Die(
@@ -38,13 +37,39 @@ void WriteSplitOnnx(const SplitWords& words, const SplitSubject& subject,
                     "what is inside",
                     plan.model, plan.ops[plan.opaque.front()].name));
   }
+  const auto fused = subject.compiler->model().Instantiate(subject.inputs);
+  if (!fused) Die(fused.error().message);
+  const Graph& graph = fused->graph;
+  std::vector<std::string> nodes;
+  for (const Node& node : graph.nodes) nodes.push_back(node.name);
+  const auto complete = NodesByLastOp(plan, nodes);
+  for (std::uint32_t op = 0; op < complete.size(); ++op) {
+    if (complete[op].empty()) continue;
+    subject.cuttable.push_back(op + 1);
+    for (const std::size_t node : complete[op]) {
+      for (const ValueId output : graph.nodes[node].outputs) {
+        if (output != kNoValue) subject.complete[op + 1].push_back(graph.value(output).name);
+      }
+    }
+  }
+  if (subject.cuttable.empty()) {
+    Die(fmt::format("--onnx: model '{}': no kernel completes a node of the file", plan.model));
+  }
+  subject.cuttable.back() = static_cast<std::uint32_t>(plan.ops.size());
+}
+
+void WriteSplitOnnx(const SplitWords& words, const SplitSubject& subject,
+                    const SplitOutcome& outcome) {
   const std::vector<std::uint32_t>& ends = outcome.tried[outcome.chosen].best().ends;
-  auto values = ValuesOfParts(plan, ends);
   std::vector<CutPoint> cuts;
+  auto complete = subject.complete.begin();
   for (std::size_t part = 0; part + 1 < ends.size(); ++part) {
     const std::uint32_t last = ends[part] - 1;
-    cuts.push_back(
-        {std::move(values[part]), fmt::format("kernel {} '{}'", last, outcome.ops[last])});
+    CutPoint& cut = cuts.emplace_back();
+    cut.after = fmt::format("kernel {} '{}'", last, outcome.ops[last]);
+    for (; complete != subject.complete.end() && complete->first <= ends[part]; ++complete) {
+      cut.complete.insert(cut.complete.end(), complete->second.begin(), complete->second.end());
+    }
   }
   const OnnxModel& model = subject.compiler->model();
   auto known = model.Import(subject.inputs);

@@ -2,6 +2,7 @@
 
 // What `lagoon split` shares between its sources.
 
+#include <map>
 #include <memory>
 #include <string>
 
@@ -33,9 +34,16 @@ struct SplitSubject {
   std::shared_ptr<LoadedPlan> loaded;
   std::string key;  // of its profile
   bool tuned = false;
+  /// With --onnx: after which ops the model can be cut, as Plan::part_ends, and by such an op's
+  /// end the values of the file that are complete then.
+  std::vector<std::uint32_t> cuttable;
+  std::map<std::uint32_t, std::vector<std::string>> complete;
 
   Plan& plan() const { return loaded->plan; }
 };
+
+/// Finds where the model's file can be cut. Dies if an engine runs an op, or nowhere.
+void FindOnnxCuts(SplitSubject& subject);
 
 /// Writes the chosen parts as ONNX files to --onnx. Dies on failure.
 void WriteSplitOnnx(const SplitWords& words, const SplitSubject& subject,

@@ -371,8 +371,10 @@ MUTANTS = [
     # Parts of a plan.
     ("value-crosses-before-it-is-written", "a cut before an op moves what the op writes", f"{SPLIT}/split_model.cc",
      "values.Write(range, op + 1);", "values.Write(range, op);", ["split"]),
-    ("part-has-an-op-more", "the first op of a part counts to the part before", f"{SPLIT}/split_model.cc",
-     "if (op == ends[part]) ++part;", "if (op == ends[part] + 1) ++part;", ["split"]),
+    ("joined-ops-end-late", "a run of ops has the bytes of the position behind its first op", f"{SPLIT}/split_model.cc",
+     "model.boundary_bytes[begin]", "model.boundary_bytes[begin + 1]", ["split"]),
+    ("part-begins-an-op-late", "the times of a part lack its first op", f"{SPLIT}/split_shape.h",
+     "before_us_[end] - before_us_[begin] +", "before_us_[end] - before_us_[begin + 1] +", ["split"]),
     ("parts-end-before-the-plan", "the last part may lack the plan's last ops", f"{SPLIT}/split_shape.cc",
      "ends.back() != ops", "ends.back() > ops", ["split"]),
     ("bubble-behind-the-last-part", "a plan pays a bubble for each part", f"{SPLIT}/split_shape.cc",

@@ -43,10 +43,15 @@ struct SplitModel {
 /// several ops read counts once. ops.size() + 1 entries.
 std::vector<double> BoundaryBytes(const Plan& plan);
 
-/// By part: the names of the values that the ops of the part compute, as far as Plan::buffers has
-/// them. `ends`: as Plan::part_ends, not empty.
-std::vector<std::vector<std::string>> ValuesOfParts(const Plan& plan,
-                                                    std::span<const std::uint32_t> ends);
+/// By op: the nodes of a graph that are complete after the op, as indexes in `nodes`, their names.
+/// The ops of a node have the node's name, perhaps with suffixes (".gates"). A node without ops (a
+/// view) is left out.
+std::vector<std::vector<std::size_t>> NodesByLastOp(const Plan& plan,
+                                                    std::span<const std::string> nodes);
+
+/// The model with its ops joined to runs that end at `ends` (as Plan::part_ends): it is cut only
+/// there.
+SplitModel JoinOps(const SplitModel& model, std::span<const std::uint32_t> ends);
 
 /// The plan's costs (profiled, or else estimates) and its boundary bytes.
 SplitModel SplitModelOf(const Plan& plan, const CutCost& cost = {});

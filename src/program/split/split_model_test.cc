@@ -11,6 +11,7 @@ namespace {
 
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
+using ::testing::IsEmpty;
 
 ByteRange Arena(std::size_t offset, std::size_t bytes) { return {Region::kArena, offset, bytes}; }
 
@@ -65,13 +66,24 @@ TEST(BoundaryBytes, AnOpInPlaceEndsOneValueAndBeginsAnother) {
   EXPECT_THAT(BoundaryBytes(plan), ElementsAre(64, 32, 32, 0));
 }
 
-TEST(ValuesOfParts, FollowThePlacesThatValuesShare) {
+TEST(NodesByLastOp, ANodeIsCompleteAfterItsLastKernel) {
   Plan plan = Chain();
-  plan.ops[2].writes = {Arena(64, 4)};
-  plan.buffers = {
-      {"in", Arena(0, 64)}, {"a", Arena(64, 32)}, {"b", Arena(128, 16)}, {"out", Arena(64, 4)}};
-  const std::uint32_t ends[] = {1, 3};
-  EXPECT_THAT(ValuesOfParts(plan, ends), ElementsAre(ElementsAre("a"), ElementsAre("b", "out")));
+  plan.ops.resize(5);
+  const char* const names[] = {"move x", "lstm.gates", "lstm", "a.b", "lstm.merge"};
+  for (std::size_t i = 0; i < 5; ++i) plan.ops[i].name = names[i];
+  const std::vector<std::string> nodes = {"lstm", "view", "a.b", "a"};
+  EXPECT_THAT(NodesByLastOp(plan, nodes),
+              ElementsAre(IsEmpty(), IsEmpty(), IsEmpty(), ElementsAre(2), ElementsAre(0)));
+}
+
+TEST(JoinOps, KeepsTheTimesAndTheBytesAtTheEnds) {
+  SplitModel model;
+  model.op_us = {1, 2, 4, 8};
+  model.boundary_bytes = {9, 10, 20, 30, 5};
+  const std::uint32_t ends[] = {2, 3, 4};
+  const SplitModel joined = JoinOps(model, ends);
+  EXPECT_THAT(joined.op_us, ElementsAre(3, 4, 8));
+  EXPECT_THAT(joined.boundary_bytes, ElementsAre(9, 20, 30, 5));
 }
 
 TEST(SetParts, CutsAPlanAtEqualTimes) {
