@@ -224,10 +224,11 @@ ValueTypes TypesOf(const onnx::GraphProto& graph, const Graph& known, bool fixed
     onnx::TypeProto type;
     onnx::TypeProto::Tensor& tensor = *type.mutable_tensor_type();
     tensor.set_elem_type(static_cast<int>(ToOnnxType(value.type)));
-    if (fixed && value.sizes == kNoValue && !value.unsized) {
+    if (!value.unsized) {  // else not even the rank is known
       tensor.mutable_shape();
       for (const std::int64_t dim : value.dims) {
-        tensor.mutable_shape()->add_dim()->set_dim_value(dim);
+        auto& to = *tensor.mutable_shape()->add_dim();
+        if (fixed && value.sizes == kNoValue) to.set_dim_value(dim);
       }
     }
     types.emplace(value.name, std::move(type));

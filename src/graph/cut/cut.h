@@ -44,7 +44,7 @@ using ValueTypes = std::unordered_map<std::string, onnx::TypeProto>;
 
 /// The types that the file declares, and for other values those of `known`, a graph of the same
 /// file. A value that neither has is left out. `fixed`: whether the shapes in `known` hold for all
-/// inputs that the model takes; if not, only its element types are used.
+/// inputs that the model takes; if not, only its element types and ranks are used.
 ValueTypes TypesOf(const onnx::GraphProto& graph, const Graph& known, bool fixed);
 
 /// A file of a part.
