@@ -57,10 +57,10 @@ struct PartFile {
 
 /// Writes each part of the file at `path` to `folder`, which is created: part-1.onnx, part-2.onnx,
 /// ... Run one after the other, the parts compute what the file computes. Weights are copied to the
-/// parts that read them, also from external data. `known` and `fixed`: see TypesOf. `max_bytes`: limit for the memory of the file.
-/// Errors as ShareNodes; kUnimplemented for a value between parts whose type is not known, and for
-/// sparse weights; kResourceExhausted: a part has more than protobuf's 2 GiB; kInternal: a file
-/// cannot be written. Messages have the paths.
+/// parts that read them, also from external data. `known` and `fixed`: see TypesOf. `max_bytes`:
+/// limit for the memory of the file. Errors as ShareNodes; kUnimplemented for a value between parts
+/// whose type is not known, and for sparse weights; kResourceExhausted: a part has more than
+/// protobuf's 2 GiB; kInternal: a file cannot be written. Messages have the paths.
 Result<std::vector<PartFile>> CutOnnx(const std::string& path, std::span<const CutPoint> cuts,
                                       const Graph& known, bool fixed, const std::string& folder,
                                       std::size_t max_bytes = ImportOptions().max_bytes);

@@ -32,8 +32,9 @@ Status SaveProfile(const ProfileStore& store, const std::string& key, const Plan
 enum class ProfileFound : std::uint8_t { kNone, kPlain, kTuned };
 
 /// Applies the saved profile to a plan as CompileModel returns it: the costs, the versions that
-/// were kept, the version in use, and the ends of the parts (none, if it has none). kNone if there is no profile for this key. A file that is
-/// unreadable or does not fit is logged and also gives kNone.
+/// were kept, the version in use, and the ends of the parts (none, if it has none). kNone if there
+/// is no profile for this key. A file that is unreadable or does not fit is logged and also gives
+/// kNone.
 ProfileFound LoadProfile(const ProfileStore& store, const std::string& key, Plan& plan);
 
 }  // namespace lagoon

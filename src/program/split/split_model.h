@@ -18,13 +18,12 @@ enum class CutMode : std::uint8_t {
   kOnnx,  // each part is a model of its own: its inputs and outputs are copied, and it is called
 };
 
-/// The constants of both modes. The defaults are medians on the machine of
-/// docs/results/benchmarks.md; docs/guide/splitting.md says how they were measured.
+/// The constants of both modes. docs/guide/splitting.md says how the defaults were measured.
 struct CutCost {
   CutMode mode = CutMode::kPlan;
   double bubble_us = 10;       // kPlan: between two parts, one event and one submission
-  double bytes_per_us = 4000;  // kOnnx: at which a part's inputs and outputs are copied
-  double session_us = 15;      // kOnnx: for each part, to call the engine
+  double bytes_per_us = 6600;  // kOnnx: at which a part's inputs and outputs are copied
+  double session_us = 30;      // kOnnx: for each part, to call the engine
 };
 
 struct SplitModel {
