@@ -5,6 +5,7 @@
 #include <charconv>
 #include <filesystem>
 #include <memory>
+#include <optional>
 #include <system_error>
 
 #include "apps/command.h"
@@ -131,25 +132,27 @@ SplitOutcome Search(const SplitWords& words, const SplitSubject& subject) {
 
 /// Runs the best candidates, and keeps the one of each number of parts that is best as measured.
 void Measure(const SplitSubject& subject, Device& device, SplitOutcome& outcome) {
-  int steps = 1;
-  for (const PartsTried& tried : outcome.tried) steps += static_cast<int>(tried.found.best.size());
-  bench::ProgressBar bar("split " + outcome.model, steps);
-  const auto run = [&](std::span<const std::uint32_t> ends) {
-    auto times = MeasureParts(*subject.loaded, device, ends, outcome.runs);
-    if (!times) Die(times.error().message);
-    bar.Step("candidates");
-    return *std::move(times);
-  };
-  const std::uint32_t whole[] = {outcome.costs.ops()};
-  const Nanoseconds whole_time = run(whole).whole;
+  std::vector<std::vector<std::uint32_t>> candidates = {{outcome.costs.ops()}};
+  for (const PartsTried& tried : outcome.tried) {
+    for (const SplitCandidate& candidate : tried.found.best) candidates.push_back(candidate.ends);
+  }
+  std::optional<bench::ProgressBar> bar;
+  const auto times =
+      MeasureParts(*subject.loaded, device, candidates, outcome.runs, [&](int turn, int of) {
+        if (turn == 0) bar.emplace("split " + outcome.model, of);
+        bar->Step("candidates");
+      });
+  bar.reset();
+  if (!times) Die(times.error().message);
+  auto next = times->begin();
+  const Nanoseconds whole = next++->whole;
   for (PartsTried& tried : outcome.tried) {
-    for (std::size_t i = 0; i < tried.found.best.size(); ++i) {
-      const PartTimes times = run(tried.found.best[i].ends);
-      tried.measured.push_back(MeasuredShape(times, whole_time));
-      if (tried.measured[i].fitness < tried.measured[tried.kept].fitness) continue;
+    for (std::size_t i = 0; i < tried.found.best.size(); ++i, ++next) {
+      tried.measured.push_back(MeasuredShape(*next, whole));
+      if (i > 0 && tried.measured[i].fitness <= tried.measured[tried.kept].fitness) continue;
       tried.kept = i;
-      Nanoseconds bubbles = times.whole;
-      for (const Nanoseconds part : times.parts) bubbles -= part;
+      Nanoseconds bubbles = next->whole;
+      for (const Nanoseconds part : next->parts) bubbles -= part;
       tried.bubble_us = ToMicroseconds(bubbles) / std::max(tried.parts - 1.0, 1.0);
     }
   }

@@ -96,7 +96,8 @@ SplitShape MeasuredShape(const PartTimes& times, Nanoseconds whole) {
   }
   SplitShape shape = PartCosts(model).Shape(ends);
   const double whole_us = ToMicroseconds(whole);
-  shape.overhead = ToMicroseconds(times.whole) / whole_us - 1;
+  // Parts do not make a model faster: below 0 is noise.
+  shape.overhead = std::max(ToMicroseconds(times.whole) / whole_us - 1, 0.0);
   shape.fitness = SplitFitness(shape.sigma_us, shape.overhead, whole_us,
                                static_cast<std::uint32_t>(ends.size()));
   return shape;

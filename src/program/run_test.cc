@@ -113,14 +113,19 @@ TEST(MeasureParts, GivesATimeForEachPart) {
   const auto loaded = testing::Compile(g.graph(), *device);
   ASSERT_NE(loaded, nullptr);
   const auto ops = static_cast<std::uint32_t>(loaded->plan.ops.size());
-  const std::uint32_t ends[] = {2, ops};
-  const auto measured = MeasureParts(*loaded, *device, ends, 3);
+  const std::vector<std::vector<std::uint32_t>> candidates = {{2, ops}, {ops}};
+  int called = 0;
+  const auto measured = MeasureParts(*loaded, *device, candidates, 3, [&](int turn, int of) {
+    EXPECT_EQ(turn, called++);
+    EXPECT_EQ(of, 4);
+  });
+  EXPECT_EQ(called, 4);
   ASSERT_TRUE(measured);
-  ASSERT_EQ(measured->parts.size(), 2u);
-  for (const Nanoseconds part : measured->parts) {
-    EXPECT_GT(part.count(), 0);
-    EXPECT_LT(part, measured->whole);
-  }
+  ASSERT_EQ(measured->size(), 2u);
+  EXPECT_EQ(measured->at(0).parts.size(), 2u);
+  EXPECT_EQ(measured->at(1).parts.size(), 1u);
+  EXPECT_EQ(measured->at(1).parts[0], measured->at(1).whole);
+  for (const Nanoseconds part : measured->at(0).parts) EXPECT_GT(part.count(), 0);
 }
 
 /// Fails from the `after`-th submission on, in the way of `how`; forwards everything before.

@@ -22,35 +22,64 @@ Nanoseconds MedianOf(std::vector<Nanoseconds> samples) {
   return *middle;
 }
 
+/// The runs of one candidate.
+class Samples {
+ public:
+  explicit Samples(std::span<const std::uint32_t> ends)
+      : ends_(ends.begin(), ends.end()), parts_(ends.size()) {}
+
+  const std::vector<std::uint32_t>& ends() const { return ends_; }
+
+  void Add(std::span<const OpTimes> times) {
+    std::size_t begin = 0;
+    for (std::size_t part = 0; part < ends_.size(); ++part) {
+      parts_[part].push_back(Spent(times.subspan(begin, ends_[part] - begin)));
+      begin = ends_[part];
+    }
+    whole_.push_back(Spent(times));
+  }
+
+  PartTimes Medians() const {
+    PartTimes medians;
+    medians.whole = MedianOf(whole_);
+    for (const auto& of_part : parts_) medians.parts.push_back(MedianOf(of_part));
+    return medians;
+  }
+
+ private:
+  std::vector<std::uint32_t> ends_;
+  std::vector<std::vector<Nanoseconds>> parts_;
+  std::vector<Nanoseconds> whole_;
+};
+
 }  // namespace
 
-Result<PartTimes> MeasureParts(LoadedPlan& loaded, Device& device,
-                               std::span<const std::uint32_t> ends, int runs) {
+Result<std::vector<PartTimes>> MeasureParts(LoadedPlan& loaded, Device& device,
+                                            std::span<const std::vector<std::uint32_t>> candidates,
+                                            int runs,
+                                            const std::function<void(int turn, int of)>& progress) {
   // The instance borrows `loaded`.
   const std::shared_ptr<const LoadedPlan> borrowed(std::shared_ptr<void>(), &loaded);
   LAGOON_ASSIGN_OR_RETURN(const std::unique_ptr<Instance> instance,
                           Instance::Create(borrowed, device));
   const HostTensors host(loaded.plan);
   std::vector<OpTimes> times(loaded.plan.ops.size());
-  RunOptions options;
-  options.times = times;
-  options.part_ends = ends;
-  std::vector<std::vector<Nanoseconds>> samples(ends.size() + 1);  // the last one: of the whole
-  for (int run = 0; run <= std::max(runs, 1); ++run) {
-    LAGOON_RETURN_IF_ERROR(RunPlan(*instance, device, host.inputs(), host.outputs(), options));
-    if (run == 0) continue;  // its caches are cold
-    std::size_t begin = 0;
-    for (std::size_t part = 0; part < ends.size(); ++part) {
-      samples[part].push_back(Spent(std::span(times).subspan(begin, ends[part] - begin)));
-      begin = ends[part];
+  std::vector<Samples> samples;
+  for (const std::vector<std::uint32_t>& ends : candidates) samples.emplace_back(ends);
+  const int turns = std::max(runs, 1) + 1;
+  for (int turn = 0; turn < turns; ++turn) {
+    if (progress) progress(turn, turns);
+    for (Samples& of : samples) {
+      RunOptions options;
+      options.times = times;
+      options.part_ends = of.ends();
+      LAGOON_RETURN_IF_ERROR(RunPlan(*instance, device, host.inputs(), host.outputs(), options));
+      if (turn > 0) of.Add(times);  // the first turn finds cold caches
     }
-    samples.back().push_back(Spent(times));
   }
-  PartTimes measured;
-  measured.whole = MedianOf(std::move(samples.back()));
-  samples.pop_back();
-  for (auto& of_part : samples) measured.parts.push_back(MedianOf(std::move(of_part)));
-  return measured;
+  std::vector<PartTimes> medians;
+  for (const Samples& of : samples) medians.push_back(of.Medians());
+  return medians;
 }
 
 }  // namespace lagoon

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <span>
 #include <vector>
 
@@ -17,10 +18,13 @@ struct PartTimes {
   Nanoseconds whole{0};  // the same of all ops, with the bubbles between the parts
 };
 
-/// Medians of `runs` runs of the plan in these parts (as Plan::part_ends, not empty). The kernels
-/// of a part follow each other without a gap; the next part is submitted when the host has learned
-/// that the part before is complete. Errors as ProfilePlan.
-Result<PartTimes> MeasureParts(LoadedPlan& loaded, Device& device,
-                               std::span<const std::uint32_t> ends, int runs);
+/// For each of `candidates` (as Plan::part_ends, not empty): medians of `runs` runs of the plan in
+/// these parts. The kernels of a part follow each other without a gap; the next part is submitted
+/// when the host has learned that the part before is complete. The candidates run in turns, so that
+/// a machine that becomes slower does so for all of them. `progress`: called before each turn with
+/// its number, from 0, and the number of turns; may be empty. Errors as ProfilePlan.
+Result<std::vector<PartTimes>> MeasureParts(
+    LoadedPlan& loaded, Device& device, std::span<const std::vector<std::uint32_t>> candidates,
+    int runs, const std::function<void(int turn, int of)>& progress = {});
 
 }  // namespace lagoon
