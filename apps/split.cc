@@ -1,6 +1,7 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <charconv>
 #include <filesystem>
@@ -71,8 +72,9 @@ void ProfileSubject(const SplitWords& words, const ComputeDevice& on, SplitSubje
   const ProfileFound found = LoadProfile(store, subject.key, subject.plan());
   subject.tuned = found == ProfileFound::kTuned;
   if (found != ProfileFound::kNone) return;
-  std::fprintf(stderr, "profile %s: %d runs\n", subject.plan().model.c_str(), 2 * words.runs);
-  Status status = ProfilePlan(*subject.loaded, *on.device, words.runs);
+  const int runs = std::max(words.runs, 1);
+  std::fprintf(stderr, "profile %s: %d runs\n", subject.plan().model.c_str(), 2 * runs);
+  Status status = ProfilePlan(*subject.loaded, *on.device, runs);
   if (status) status = SaveProfile(store, subject.key, subject.plan(), /*tuned=*/false);
   if (!status) Die(status.error().message);
 }
@@ -187,7 +189,7 @@ void RunSplit(SplitWords words) {
   ProfileSubject(words, on, subject);
   if (!words.onnx.empty()) FindOnnxCuts(subject);
   SplitOutcome outcome = Search(words, subject);
-  if (words.cut.mode == CutMode::kPlan) Measure(subject, *on.device, outcome);
+  if (words.cut.mode == CutMode::kPlan && words.runs > 0) Measure(subject, *on.device, outcome);
   PrintSplit(outcome);
   if (words.save) Save(words, subject, outcome);
   if (!words.onnx.empty()) WriteSplitOnnx(words, subject, outcome);
@@ -243,8 +245,11 @@ void AddSplit(CLI::App& app) {
       ->check(CLI::Range(1, 1000))
       ->capture_default_str();
   command->add_option("--seed", words->search.seed, "Seed of the search")->capture_default_str();
-  command->add_option("--runs", words->runs, "Runs of each candidate; their median counts")
-      ->check(CLI::Range(1, 1000))
+  command
+      ->add_option("--runs", words->runs,
+                   "Runs of each of the best candidates, and of the model where there is no "
+                   "profile; medians count. 0: candidates do not run")
+      ->check(CLI::Range(0, 1000))
       ->capture_default_str();
   AddCosts(*command, *words);
   AddResults(*command, *words);

@@ -127,7 +127,7 @@ void ReportSplit(const SplitOutcome& outcome, bench::Report& report) {
       report.Metric("split_fitness" + kind + "." + name, shape.fitness);
       report.Metric("split_wait_us" + kind + "." + name, shape.wait_us);
     };
-    add("", tried.best().shape);
+    add("", tried.found.best.front().shape);
     add("_optimal", tried.optimal.candidate.shape);
     if (!tried.measured.empty()) add("_measured", tried.measured[tried.kept]);
     report.Metric("split_generations." + name, static_cast<double>(tried.found.generations.size()));
