@@ -48,6 +48,9 @@ GROUPS = {
     "policies": [f"src/policies/{name}_test.cc" for name in ("deficit", "registry", "response_ratio", "rounds")] +
                 sources_of("src/policies") + SCHEDULING,
     "schedules": ["src/policies/random_schedules_test.cc"] + sources_of("src/policies") + SCHEDULING,
+    "split": [f"src/program/split/{name}_test.cc" for name in ("apply_parts", "search", "split_model", "split_shape")] +
+             sources_of("src/program/split") + ["src/base/check.cc", "src/base/status.cc", "src/base/text.cc",
+                                                "src/plan/plan.cc", "src/plan/tensor.cc"],
     "budget": ["src/server/memory_budget_test.cc", "src/server/memory_budget.cc"],
     "rules": ["src/server/http/http_request_rules_test.cc", "src/server/http/http_request_rules.cc"],
     "json-lane": ["src/server/http/json_lane_test.cc", "src/server/http/json_lane.cc", "src/base/log.cc"],
@@ -58,7 +61,7 @@ GROUPS = {
 }
 
 # Libraries of a group's program besides the test framework.
-LIBRARIES = {"cuda": ["-lboost_context", "-lhwy"], "json-lane": ["-lspdlog"]}
+LIBRARIES = {"split": ["-lfmt"], "cuda": ["-lboost_context", "-lhwy"], "json-lane": ["-lspdlog"]}
 
 BLOCK = "src/device/block.h"
 TABLE = "src/device/cpu/launch_table.cc"
@@ -78,6 +81,7 @@ PADDING_H = "src/sched/padding.h"
 POST = "src/sched/dispatcher_post.cc"
 INSTANCE = "src/plan/instance.cc"
 DISPATCHER = "src/sched/dispatcher.cc"
+SPLIT = "src/program/split"
 WAITLIST = "src/sched/programs/waitlist.cc"
 LENDER = "src/base/lender.h"
 BUDGET = "src/server/memory_budget.cc"
@@ -395,4 +399,21 @@ MUTANTS = [
      "    __syncthreads();  // behind all threads' last writes, and before `next` changes\n", "", ["cuda"]),
     ("engine-failure-unseen", "a request is answered though an engine failed", INSTANCE,
      "    if (status != 0) return op.opaque->error();\n", "", ["instance"]),
+    # Parts of a plan.
+    ("value-crosses-before-it-is-written", "a cut before an op moves what the op writes", f"{SPLIT}/split_model.cc",
+     "values.Write(range, op + 1);", "values.Write(range, op);", ["split"]),
+    ("joined-ops-end-late", "a run of ops has the bytes of the position behind its first op", f"{SPLIT}/split_model.cc",
+     "model.boundary_bytes[begin]", "model.boundary_bytes[begin + 1]", ["split"]),
+    ("part-begins-an-op-late", "the times of a part lack its first op", f"{SPLIT}/split_shape.h",
+     "before_us_[end] - before_us_[begin] +", "before_us_[end] - before_us_[begin + 1] +", ["split"]),
+    ("parts-end-before-the-plan", "the last part may lack the plan's last ops", f"{SPLIT}/split_shape.cc",
+     "ends.back() != ops", "ends.back() > ops", ["split"]),
+    ("bubble-behind-the-last-part", "a plan pays a bubble for each part", f"{SPLIT}/split_shape.cc",
+     "(parts - 1) * bubble_us_", "parts * bubble_us_", ["split"]),
+    ("overhead-not-shared-by-parts", "Eq. 2 with the overhead of all parts", f"{SPLIT}/split_shape.cc",
+     "std::expm1(overhead / parts)", "std::expm1(overhead)", ["split"]),
+    ("two-cuts-at-one-place", "a repaired candidate has an empty part", f"{SPLIT}/search.cc",
+     "wanted > away && !taken(i, wanted - away)", "wanted > away", ["split"]),
+    ("profile-parts-of-another-number", "a plan keeps its profile's parts whatever their number", f"{SPLIT}/apply_parts.cc",
+     "return parts == kAutoParts || parts == plan.part_ends.size();", "return true;", ["split"]),
 ]

@@ -89,7 +89,7 @@ class Tree:
 
     def copy_sources(self):
         for folder in ("src/base", "src/simt", "src/device", "src/plan", "src/kernels", "src/sched", "src/policies",
-                       "src/server"):
+                       "src/server", "src/program/split"):
             shutil.copytree(ROOT / folder, self.source / folder)
 
     def compile(self, name, folder):

@@ -230,6 +230,43 @@ TEST_F(ProfileFile, ABrokenFileChangesNothing) {
   }
 }
 
+TEST_F(ProfileFile, BringsBackParts) {
+  Plan& plan = loaded_->plan;
+  const auto ops = static_cast<std::uint32_t>(plan.ops.size());
+  plan.part_ends = {1, ops};
+  ASSERT_TRUE(SaveProfile(store_, key_, plan, false));
+  plan.part_ends.clear();
+  ASSERT_EQ(LoadProfile(store_, key_, plan), ProfileFound::kPlain);
+  EXPECT_EQ(plan.part_ends, (std::vector<std::uint32_t>{1, ops}));
+  plan.part_ends.clear();
+  ASSERT_TRUE(SaveProfile(store_, key_, plan, false));
+  plan.part_ends = {2, ops};
+  ASSERT_EQ(LoadProfile(store_, key_, plan), ProfileFound::kPlain);
+  EXPECT_TRUE(plan.part_ends.empty());
+}
+
+// As from another machine, where the plan has other kernels.
+TEST_F(ProfileFile, PartsThatDoNotFitThePlanChangeNothing) {
+  Plan& plan = loaded_->plan;
+  plan.part_ends = {1, static_cast<std::uint32_t>(plan.ops.size())};
+  ASSERT_TRUE(SaveProfile(store_, key_, plan, false));
+  std::string text;
+  std::getline(std::ifstream(OnlyFile()), text, '\0');
+  const std::size_t at = text.find("\"part_ends\"");
+  ASSERT_NE(at, std::string::npos);
+  const std::size_t end = text.find(']', at) + 1;
+  const std::string ops = std::to_string(plan.ops.size());
+  for (const std::string& ends :
+       {"[" + ops + "0]", std::string("[1, 2]"), "[-1, " + ops + "]", "[0, " + ops + "]",
+        "[2, 1, " + ops + "]", "[1, 1, " + ops + "]", "[4294967297, " + ops + "]",
+        std::string("[\"one\"]"), std::string("7"), std::string("[]")}) {
+    std::ofstream(OnlyFile()) << std::string(text).replace(at, end - at, "\"part_ends\": " + ends);
+    plan.part_ends = {3};
+    EXPECT_EQ(LoadProfile(store_, key_, plan), ProfileFound::kNone) << ends;
+    EXPECT_EQ(plan.part_ends, std::vector<std::uint32_t>{3}) << ends;
+  }
+}
+
 TEST_F(ProfileFile, AFolderThatCannotBeWrittenIsNamed) {
   store_.folder = "/proc/lagoon";
   const Status status = SaveProfile(store_, key_, loaded_->plan, true);
