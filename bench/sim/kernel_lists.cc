@@ -36,6 +36,10 @@ constexpr std::string_view kScaled = "assumed: mi50's kernels and times by peak,
 // counts are numbers of layers after fusion; use is assumed.
 constexpr std::string_view kPaella = "Paella Table 2, Fig. 13; kernel counts and use assumed";
 
+// SPLIT, Table 1: times and numbers of operators. Assumed: one kernel for each operator. The only
+// unit is always in use.
+constexpr std::string_view kSplit = "SPLIT Table 1; one kernel for each operator assumed";
+
 constexpr SimModelStatistics Model(std::string_view device, std::string_view model,
                                    std::uint32_t kernels, std::int64_t time_us, double use,
                                    std::string_view source) {
@@ -59,6 +63,14 @@ constexpr SimModelStatistics Vgg() {
   return vgg;
 }
 
+// `shortest_us`: assumed. GPT-2's 2,534 kernels take 7 us in the mean.
+constexpr SimModelStatistics OfSplit(std::string_view model, std::uint32_t kernels,
+                                     std::int64_t time_us, std::int64_t shortest_us) {
+  SimModelStatistics statistics = Model("nano", model, kernels, time_us, 1, kSplit);
+  statistics.shortest = microseconds(shortest_us);
+  return statistics;
+}
+
 constexpr std::array kModels{
     Model("mi50", "resnet152", 207, 9'100, 0.34, kReef),
     Vgg(),
@@ -78,6 +90,11 @@ constexpr std::array kModels{
     Model("t4", "densenet", 124, 6'080, 0.6, kPaella),
     Model("t4", "googlenet", 72, 7'860, 0.6, kPaella),
     Model("t4", "inceptionv3", 130, 31'200, 0.8, kPaella),
+    OfSplit("yolov2", 84, 10'800, 10),
+    OfSplit("googlenet", 142, 13'200, 10),
+    OfSplit("resnet50", 122, 28'350, 10),
+    OfSplit("vgg19", 44, 67'500, 10),
+    OfSplit("gpt2", 2534, 20'400, 2),
 };
 
 tl::unexpected<Error> Wrong(const SimModelStatistics& statistics, const std::string& what) {
