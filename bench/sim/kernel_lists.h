@@ -39,7 +39,8 @@ struct SimModelKernel {
 /// A model's kernels, each of which depends on the one before.
 struct SimModel {
   SimModelStatistics statistics;
-  std::vector<SimModelKernel> kernels;
+  std::vector<SimModelKernel> kernels = {};
+  std::vector<std::uint32_t> part_ends = {};  // Plan::part_ends; empty: one part
 };
 
 /// All models of all devices.
