@@ -163,8 +163,8 @@ Result<Figure> PaellaFigure13(const FigureOptions& options) {
     return std::vector<double>{Mean(seen.by_model[0]), Mean(seen.by_model[1])};
   };
   for (const double threshold : {0.1, 1., 10., 30., 100., 300., 1000., 10'000.}) {
-    LAGOON_ASSIGN_OR_RETURN(Scheduler paella, MakeScheduler("paella"));
-    paella.policy = std::make_unique<FairSrptPolicy>(threshold);
+    LAGOON_ASSIGN_OR_RETURN(Scheduler paella,
+                            MakeScheduler(fmt::format("paella:fairness_threshold={}", threshold)));
     LAGOON_ASSIGN_OR_RETURN(const std::vector<double> means, run(std::move(paella)));
     panel.Add("short (ResNet-18)", threshold, means[0]);
     panel.Add("long (InceptionV3)", threshold, means[1]);

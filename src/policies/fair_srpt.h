@@ -5,15 +5,12 @@
 
 namespace lagoon {
 
-/// How many kernels a client may be behind an equal share before fairness comes first. Large: SRPT.
-inline constexpr double kFairnessThreshold = 1000;
-
-/// Shortest remaining time first. But while deficits of clients are above the threshold: the oldest
-/// ready job of the client with the largest one (Paella 6). Weakness: remaining times come from
+/// Shortest remaining time first. But while deficits of clients are above
+/// PolicyConfig::fairness_threshold (large: SRPT): the oldest ready job of the client with the largest one (Paella 6). Weakness: remaining times come from
 /// profiles, which contention falsifies. Cost: O(log n).
 class FairSrptPolicy final : public Policy {
  public:
-  explicit FairSrptPolicy(double threshold = kFairnessThreshold) : threshold_(threshold) {}
+  explicit FairSrptPolicy(const PolicyConfig& config) : threshold_(config.fairness_threshold) {}
 
   JobOrders orders() const override { return {By::kRemaining, By::kRemaining}; }
 
@@ -30,7 +27,7 @@ class FairSrptPolicy final : public Policy {
   void OnFinished(const ScheduledJob& job) override { deficits_.OnFinished(job.queue_id); }
 
  private:
-  double threshold_;
+  const double threshold_;
   DeficitCounters deficits_;
 };
 

@@ -12,11 +12,16 @@ namespace lagoon {
 /// Best-effort jobs get what is left, by shortest remaining time, with deficits among their clients
 /// (Paella 6). Real-time jobs have no deficit: they take what they need. The device keeps the same
 /// orders. Weakness: that of EDF and of SRPT, each within its class. Cost: O(log n).
+///
+/// With PolicyConfig::response_ratio, best-effort jobs go by response ratio (By::kResponseRatio)
+/// instead: SPLIT's order without its parts, as a job of a better rank gets the next block.
 class LagoonPolicy final : public Policy {
  public:
-  explicit LagoonPolicy(double threshold = kFairnessThreshold) : threshold_(threshold) {}
+  explicit LagoonPolicy(const PolicyConfig& config)
+      : threshold_(config.fairness_threshold),
+        best_effort_(config.response_ratio ? By::kResponseRatio : By::kRemaining) {}
 
-  JobOrders orders() const override { return {By::kDeadline, By::kRemaining}; }
+  JobOrders orders() const override { return {By::kDeadline, best_effort_}; }
 
   Decision Pick(const SchedulingView& view) override {
     const ScheduledJob* urgent = view.ready.First(JobClass::kRealTime);
@@ -26,8 +31,8 @@ class LagoonPolicy final : public Policy {
     if (behind != nullptr) return Decision::Run(*behind);
     const ScheduledJob* shortest = view.ready.First(JobClass::kBestEffort);
     if (shortest == nullptr) return Decision::Wait();
-    const auto remaining = static_cast<std::uint64_t>(shortest->remaining.count());
-    return Decision::Run(*shortest, ~0u, remaining + 1);  // rank 0: clients above the threshold
+    const auto rank = static_cast<std::uint64_t>(ReadyIndex::KeyOf(best_effort_, *shortest));
+    return Decision::Run(*shortest, ~0u, rank + 1);  // rank 0: clients above the threshold
   }
 
   void OnArrival(const ScheduledJob& job) override {
@@ -48,7 +53,8 @@ class LagoonPolicy final : public Policy {
     return std::min(static_cast<std::uint64_t>(at), kWithout - 1);
   }
 
-  double threshold_;
+  const double threshold_;
+  const By best_effort_;
   DeficitCounters deficits_;
 };
 

@@ -3,12 +3,19 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <algorithm>
 #include <array>
+#include <cmath>
+#include <type_traits>
 
 #include "policies/fair_srpt.h"
 #include "policies/lagoon.h"
 #include "policies/ordered.h"
+#include "policies/prema.h"
 #include "policies/realtime_first.h"
+#include "policies/response_ratio.h"
+#include "policies/round_robin.h"
+#include "policies/rounds.h"
 
 namespace lagoon {
 namespace {
@@ -18,8 +25,17 @@ using Preemption = SchedulerConfig::Preemption;
 using Ranks = SchedulerConfig::Ranks;
 
 template <typename P>
-std::unique_ptr<Policy> Make() {
-  return std::make_unique<P>();
+std::unique_ptr<Policy> Make(const PolicyConfig& config) {
+  if constexpr (std::is_constructible_v<P, const PolicyConfig&>) {
+    return std::make_unique<P>(config);
+  } else {
+    return std::make_unique<P>();
+  }
+}
+
+template <ResponseRatioPolicy::Parts parts>
+std::unique_ptr<Policy> MakeResponseRatio(const PolicyConfig& config) {
+  return std::make_unique<ResponseRatioPolicy>(config, parts);
 }
 
 // In order of arrival, whatever the class. Where every job is submitted when it arrives, the device
@@ -28,7 +44,8 @@ using ArrivalPolicy = OrderedPolicy<By::kArrival>;
 
 struct Entry {
   SchedulerConfig config;
-  std::unique_ptr<Policy> (*policy)();
+  std::unique_ptr<Policy> (*policy)(const PolicyConfig&);
+  std::array<std::string_view, 6> parameters = {};  // names in SchedulerParameterTable()
 };
 
 // The configuration for plain policies: no preemption, and the device keeps the order of
@@ -37,16 +54,43 @@ constexpr SchedulerConfig Plain(std::string_view name) {
   return {.name = name, .ranks = Ranks::kSubmission, .depth = 1, .extra_blocks = 8};
 }
 
+// One job on the device at a time (Clockwork, PREMA).
+constexpr SchedulerConfig OneJob(std::string_view name, std::uint32_t depth = 0) {
+  return {.name = name,
+          .streams = Streams::kOne,
+          .ranks = Ranks::kSubmission,
+          .max_active_jobs = depth == 0 ? 1U : 0U,
+          .depth = depth,
+          .one_part = depth != 0};
+}
+
+// One part of a job on the device at a time (SPLIT).
+constexpr SchedulerConfig OnePart(std::string_view name, bool elastic) {
+  return {.name = name,
+          .streams = Streams::kOne,
+          .ranks = Ranks::kSubmission,
+          .depth = 0,
+          .one_part = true,
+          .policy = {.elastic = elastic}};
+}
+
+constexpr SchedulerConfig Admits(SchedulerConfig config) {
+  config.admit_by_deadline = true;
+  return config;
+}
+
+constexpr std::string_view kAdmit = "admit_by_deadline", kDepth = "depth", kExtra = "extra_blocks",
+                           kFairness = "fairness_threshold", kMost = "max_real_time_jobs",
+                           kPadding = "padding_kernels", kRatio = "response_ratio",
+                           kElastic = "elastic", kDense = "dense", kPatience = "patience",
+                           kQuantum = "quantum_us";
+
 // One entry per scheduler; docs/guide/schedulers.md describes each.
 constexpr Entry kSchedulers[] = {
-    {{.name = "sequential",
-      .streams = Streams::kOne,
-      .ranks = Ranks::kSubmission,
-      .max_active_jobs = 1,
-      .depth = 0},
-     Make<RealTimeFirstPolicy>},
+    {OneJob("sequential"), Make<RealTimeFirstPolicy>, {kAdmit}},
     {{.name = "single-stream", .streams = Streams::kOne, .ranks = Ranks::kSubmission, .depth = 0},
-     Make<ArrivalPolicy>},
+     Make<ArrivalPolicy>,
+     {kAdmit}},
     {{.name = "streams", .streams = Streams::kPerQueue, .ranks = Ranks::kSubmission, .depth = 0},
      Make<ArrivalPolicy>},
     {{.name = "job-streams", .streams = Streams::kPerJob, .ranks = Ranks::kSubmission, .depth = 0},
@@ -55,25 +99,42 @@ constexpr Entry kSchedulers[] = {
       .streams = Streams::kPerJob,
       .ranks = Ranks::kSubmission,
       .depth = 1},
-     Make<ArrivalPolicy>},
+     Make<ArrivalPolicy>,
+     {kDepth}},
     {{.name = "wait", .streams = Streams::kPerQueue, .preemption = Preemption::kWait},
-     Make<RealTimeFirstPolicy>},
-    {{.name = "one-kernel", .max_kernels = 1}, Make<RealTimeFirstPolicy>},
-    {{.name = "reset", .preemption = Preemption::kReset}, Make<RealTimeFirstPolicy>},
+     Make<RealTimeFirstPolicy>,
+     {kAdmit, kDepth, kMost}},
+    {{.name = "one-kernel", .max_kernels = 1}, Make<RealTimeFirstPolicy>, {kAdmit, kDepth, kMost}},
+    {{.name = "reset", .preemption = Preemption::kReset},
+     Make<RealTimeFirstPolicy>,
+     {kAdmit, kDepth, kMost}},
     {{.name = "reef", .preemption = Preemption::kReset, .padding_kernels = 1},
-     Make<RealTimeFirstPolicy>},
+     Make<RealTimeFirstPolicy>,
+     {kAdmit, kDepth, kMost, kPadding}},
     {{.name = "lagoon",
       .preemption = Preemption::kReset,
       .ranks = Ranks::kPolicy,
       .padding_kernels = 16},
-     Make<LagoonPolicy>},
-    {Plain("fifo"), Make<ArrivalPolicy>},
-    {Plain("sjf"), Make<OrderedPolicy<By::kTotal>>},
-    {Plain("rr"), Make<OrderedPolicy<By::kLeastServed>>},
-    {Plain("edf"), Make<OrderedPolicy<By::kDeadline>>},
-    {Plain("least-slack"), Make<OrderedPolicy<By::kSlack>>},
-    {Plain("srpt"), Make<OrderedPolicy<By::kRemaining>>},
-    {Plain("paella"), Make<FairSrptPolicy>},
+     Make<LagoonPolicy>,
+     {kAdmit, kDepth, kFairness, kMost, kPadding, kRatio}},
+    {Plain("fifo"), Make<ArrivalPolicy>, {kAdmit, kDepth, kExtra}},
+    {Plain("sjf"), Make<OrderedPolicy<By::kTotal>>, {kAdmit, kDepth, kExtra}},
+    {Plain("rr"), Make<RoundRobinPolicy>, {kDepth, kExtra, kQuantum}},
+    {Plain("edf"), Make<OrderedPolicy<By::kDeadline>>, {kAdmit, kDepth, kExtra}},
+    {Plain("least-slack"), Make<OrderedPolicy<By::kSlack>>, {kAdmit, kDepth, kExtra}},
+    {Plain("srpt"), Make<OrderedPolicy<By::kRemaining>>, {kAdmit, kDepth, kExtra}},
+    {Plain("paella"), Make<FairSrptPolicy>, {kDepth, kExtra, kFairness}},
+    {OnePart("split", /*elastic=*/true),
+     MakeResponseRatio<ResponseRatioPolicy::Parts::kOne>,
+     {kAdmit, kElastic, kDense, kPatience}},
+    {OnePart("split-whole", /*elastic=*/false),
+     MakeResponseRatio<ResponseRatioPolicy::Parts::kAll>,
+     {kAdmit, kPatience}},
+    {Admits(OneJob("clockwork")), Make<ArrivalPolicy>, {kAdmit}},
+    {OneJob("prema"), Make<PremaPolicy>},
+    {OneJob("prema-kernel", /*depth=*/1), Make<PremaPolicy>},
+    {{.name = "rt-a", .streams = Streams::kPerQueue, .ranks = Ranks::kSubmission, .depth = 0},
+     Make<RoundsPolicy>},
 };
 
 constexpr auto kNames = [] {
@@ -82,16 +143,73 @@ constexpr auto kNames = [] {
   return names;
 }();
 
+const Entry* Find(std::string_view name) {
+  const auto* entry =
+      std::ranges::find(kSchedulers, name, [](const Entry& one) { return one.config.name; });
+  return entry == std::end(kSchedulers) ? nullptr : entry;
+}
+
+std::vector<const SchedulerParameter*> ParametersOf(const Entry& entry) {
+  std::vector<const SchedulerParameter*> parameters;
+  for (const SchedulerParameter& parameter : SchedulerParameterTable()) {
+    if (std::ranges::find(entry.parameters, parameter.name) != entry.parameters.end()) {
+      parameters.push_back(&parameter);
+    }
+  }
+  return parameters;
+}
+
+Status Apply(const Entry& entry, const std::pair<std::string, double>& chosen,
+             SchedulerConfig& config) {
+  const auto& [name, value] = chosen;
+  const std::vector<const SchedulerParameter*> parameters = ParametersOf(entry);
+  const auto found = std::ranges::find(parameters, name, &SchedulerParameter::name);
+  if (found == parameters.end()) {
+    std::vector<std::string_view> names;
+    for (const SchedulerParameter* parameter : parameters) names.push_back(parameter->name);
+    return Fail(
+        ErrorCode::kInvalidArgument,
+        fmt::format("scheduler '{}' has no parameter '{}'; it has: {}", entry.config.name, name,
+                    names.empty() ? "none" : fmt::format("{}", fmt::join(names, ", "))));
+  }
+  const SchedulerParameter& parameter = **found;
+  if (!(value >= parameter.least && value <= parameter.most) ||
+      (parameter.whole && value != std::floor(value))) {
+    return Fail(ErrorCode::kInvalidArgument,
+                fmt::format("scheduler '{}': {} = {}: must be {} from {} to {}", entry.config.name,
+                            name, ValueText(value), parameter.whole ? "a whole number" : "a number",
+                            ValueText(parameter.least), ValueText(parameter.most)));
+  }
+  parameter.set(config, value);
+  return {};
+}
+
 }  // namespace
 
-Result<Scheduler> MakeScheduler(std::string_view name) {
-  for (const Entry& entry : kSchedulers) {
-    if (entry.config.name == name) return Scheduler{entry.config, entry.policy()};
+Result<Scheduler> MakeScheduler(std::string_view text) {
+  LAGOON_ASSIGN_OR_RETURN(const SchedulerChoice choice, SchedulerChoice::Parse(text));
+  const Entry* entry = Find(choice.name);
+  if (entry == nullptr) {
+    return Fail(ErrorCode::kNotFound, fmt::format("there is no scheduler '{}'; there are: {}",
+                                                  choice.name, fmt::join(kNames, ", ")));
   }
-  return Fail(ErrorCode::kNotFound, fmt::format("there is no scheduler '{}'; there are: {}", name,
-                                                fmt::join(kNames, ", ")));
+  SchedulerConfig config = entry->config;
+  for (const auto& parameter : choice.parameters) {
+    LAGOON_RETURN_IF_ERROR(Apply(*entry, parameter, config));
+  }
+  return Scheduler{config, entry->policy(config.policy)};
 }
 
 std::span<const std::string_view> SchedulerNames() { return kNames; }
+
+std::vector<ParameterValue> ParametersOf(const SchedulerConfig& config) {
+  std::vector<ParameterValue> values;
+  const Entry* entry = Find(config.name);
+  if (entry == nullptr) return values;
+  for (const SchedulerParameter* parameter : ParametersOf(*entry)) {
+    values.push_back({parameter, parameter->get(config)});
+  }
+  return values;
+}
 
 }  // namespace lagoon

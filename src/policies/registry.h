@@ -2,9 +2,13 @@
 
 #include <memory>
 #include <span>
+#include <string>
 #include <string_view>
+#include <utility>
+#include <vector>
 
 #include "base/status.h"
+#include "policies/parameters.h"
 #include "sched/dispatcher.h"
 #include "sched/policy.h"
 
@@ -16,10 +20,22 @@ struct Scheduler {
   std::unique_ptr<Policy> policy;
 };
 
-/// kNotFound lists the known names.
-Result<Scheduler> MakeScheduler(std::string_view name);
+/// `text`: SchedulerChoice, such as "reset" or "paella:fairness_threshold=100,extra_blocks=4".
+/// kNotFound lists the known names. kInvalidArgument for a parameter that the scheduler does not
+/// have lists those that it has; for a value out of bounds, it names the bounds.
+Result<Scheduler> MakeScheduler(std::string_view text);
 
 /// In the order of docs/guide/schedulers.md.
 std::span<const std::string_view> SchedulerNames();
+
+/// A parameter with its value in one scheduler.
+struct ParameterValue {
+  const SchedulerParameter* parameter = nullptr;
+  double value = 0;
+};
+
+/// The parameters that the scheduler `config.name` has, with their values in `config`. Empty for an
+/// unknown name.
+std::vector<ParameterValue> ParametersOf(const SchedulerConfig& config);
 
 }  // namespace lagoon

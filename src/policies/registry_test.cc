@@ -6,7 +6,6 @@
 #include <memory>
 #include <vector>
 
-#include "policies/fair_srpt.h"
 namespace lagoon {
 namespace {
 
@@ -78,6 +77,7 @@ class Ranking : public ::testing::Test {
 
 constexpr JobClass kRealTime = JobClass::kRealTime;
 constexpr JobClass kBestEffort = JobClass::kBestEffort;
+constexpr double kThreshold = PolicyConfig{}.fairness_threshold;
 
 TEST_F(Ranking, RealTimeGoesFirstWhereTheSchedulerSaysSo) {
   for (const std::string_view name :
@@ -172,7 +172,7 @@ TEST_F(Ranking, LagoonRanksOnTheDeviceAsItPicks) {
   short_one.remaining = std::chrono::milliseconds(1);
   Reorder(long_one, short_one);
   EXPECT_GT(Decide().rank, 0u);
-  policy().OnSubmitted(short_one, static_cast<std::uint32_t>(2 * kFairnessThreshold) + 2);
+  policy().OnSubmitted(short_one, static_cast<std::uint32_t>(2 * kThreshold) + 2);
   EXPECT_EQ(rank_of(long_one), 0u);  // it is behind its share
   EXPECT_GT(rank_of(short_one), 0u);
 }
@@ -199,7 +199,7 @@ TEST_F(Ranking, FairnessLetsTheClientThatIsFarBehindGoBeforeTheShortestJob) {
     long_one.remaining = std::chrono::milliseconds(1);
     Reorder(long_one);
     // Each kernel of one client adds 1/2 to the deficit of the other.
-    const auto behind = static_cast<std::uint32_t>(2 * kFairnessThreshold);
+    const auto behind = static_cast<std::uint32_t>(2 * kThreshold);
     policy().OnSubmitted(short_one, behind);
     EXPECT_EQ(Pick(), short_one.id) << name;
     policy().OnSubmitted(short_one, 1);

@@ -4,7 +4,19 @@
 #include <optional>
 #include <string_view>
 
+#include "base/time.h"
+
 namespace lagoon {
+
+/// Numbers that policies read; each policy says which.
+struct PolicyConfig {
+  double fairness_threshold = 1000;  // kernels that a client may be behind an equal share
+  bool response_ratio = false;       // best-effort jobs by response ratio, not by remaining time
+  bool elastic = false;              // jobs run whole while cutting them would not pay (SPLIT 3.3)
+  double dense = 0.9;                // load from which on cutting does not pay
+  std::uint32_t patience = 0;        // later jobs that may pass the oldest of a queue; 0: no limit
+  Nanoseconds quantum{0};            // a job's turn; 0: one kernel
+};
 
 /// A named configuration of the mechanism; docs/guide/schedulers.md has the table.
 struct SchedulerConfig {
@@ -39,6 +51,15 @@ struct SchedulerConfig {
   /// Dynamic kernel padding (REEF 5): how many of a real-time job's next kernels to look ahead.
   /// Best-effort kernels may use the units that none of those kernels needs. 0: no padding.
   std::uint32_t padding_kernels = 0;
+  /// Real-time jobs with incomplete kernels on the device at once (REEF 3.1: 1). 0: no limit.
+  std::uint32_t max_real_time_jobs = 0;
+  /// Nothing is submitted while a kernel is in flight: the device has one part of one job at a time
+  /// (SPLIT 3.2).
+  bool one_part = false;
+  /// A job that would miss its deadline behind the jobs that go before it ends at once, as
+  /// kTooLate (Clockwork drops such requests). Costs O(n) for n unfinished jobs.
+  bool admit_by_deadline = false;
+  PolicyConfig policy = {};
 };
 
 /// Counters since the start; monotonic.

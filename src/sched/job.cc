@@ -16,6 +16,8 @@ std::string_view Name(Outcome outcome) {
       return "superseded";
     case Outcome::kFailed:
       return "failed";
+    case Outcome::kTooLate:
+      return "too late";
   }
   CheckFailed("a known Outcome", __FILE__, __LINE__);
 }

@@ -24,6 +24,7 @@ enum class Outcome : std::uint8_t {
   kExpired,     // its deadline passed while it was queued or running
   kSuperseded,  // a newer request of its queue took its place (Overflow::kNewestWins)
   kFailed,      // the device was lost, or JobResult::error
+  kTooLate,     // refused when it came: it would miss its deadline (admit_by_deadline)
 };
 std::string_view Name(Outcome outcome);
 
@@ -37,6 +38,7 @@ struct JobResult {
   TimePoint inputs_copied;        // all inputs in the arena
   TimePoint computed;             // the last kernel was complete
   TimePoint finished;             // outputs copied, everything retired
+  Nanoseconds expected{0};        // kTooLate: from posting to the expected end
   std::uint32_t revocations = 0;  // how often its running or queued work was revoked
   /// Blocks that were done before a revocation and did not run again.
   std::uint64_t resumed_blocks = 0;

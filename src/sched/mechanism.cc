@@ -78,11 +78,15 @@ Result<QueueId> Mechanism::AddQueue(QueueOptions options) {
 
 void Mechanism::Admit(std::unique_ptr<Job> owned, FinishedJobs& finished) {
   Job& job = *owned.release();  // the indexes own it now, until Finish hands it out
+  job.total = job.remaining = job.unsubmitted = job.costs->total();
+  if (config_.admit_by_deadline && WouldBeLate(job)) {
+    return Refuse(std::unique_ptr<Job>(&job), Outcome::kTooLate, finished);
+  }
   jobs_.insert(job);
   if (observer_ != nullptr) TellJob(SchedEvent::Kind::kArrived, job, job.arrival);
   if (job.deadline != kNoDeadline) deadlines_.insert(job);
   JobQueue& queue = *job.queue;
-  job.total = job.remaining = job.costs->total();
+  SetNextOp(job, 0);
   policy_->OnArrival(job);
   queue.waiting.push_back(job);
   if (lost_) return Finish(job, Outcome::kFailed, finished);
@@ -91,6 +95,25 @@ void Mechanism::Admit(std::unique_ptr<Job> owned, FinishedJobs& finished) {
     SupersedeOldest(queue, finished);
   }
   OfferNextWaiting(queue);
+}
+
+// Behind the jobs that go before it, and behind what the device has already. Without a profile the
+// expected time is 0, so that the job is not late.
+bool Mechanism::WouldBeLate(Job& job) const {
+  if (job.deadline == kNoDeadline) return false;
+  const bool revokes = config_.preemption != SchedulerConfig::Preemption::kNone &&
+                       job.job_class == JobClass::kRealTime;
+  Nanoseconds ahead{0};
+  for (const Job& other : jobs_) {
+    if (policy_->Precedes(other, job)) {
+      ahead += other.remaining;
+    } else if (!revokes || other.job_class == JobClass::kRealTime) {
+      ahead += std::max(Nanoseconds(0), other.remaining - other.unsubmitted);
+    }
+  }
+  const TimePoint end = device_.Now() + ahead + job.total;
+  job.result.expected = end - job.arrival;
+  return end > job.deadline;
 }
 
 void Mechanism::Refuse(std::unique_ptr<Job> owned, Outcome outcome, FinishedJobs& finished) {
@@ -177,7 +200,7 @@ void Mechanism::Advance(Job& job, TimePoint at) {
         std::max(Nanoseconds(0), job.remaining - job.costs->kernel(job.first_incomplete));
     ++job.first_incomplete;
   }
-  job.next_op = std::max(job.next_op, job.first_incomplete);
+  if (job.next_op < job.first_incomplete) SetNextOp(job, job.first_incomplete);
   if (job.first_incomplete == ops) {
     job.result.computed = at;
     if (job.job_class == JobClass::kRealTime && job.state == Job::State::kActive) {
@@ -241,6 +264,17 @@ void Mechanism::LeaveExpired(FinishedJobs& finished) {
   while (!deadlines_.empty() && deadlines_.begin()->deadline <= now) {
     Leave(*deadlines_.begin(), Outcome::kExpired, finished);
   }
+}
+
+// Treats the ops before `op` as submitted or complete. UpdateReady() must follow.
+void Mechanism::SetNextOp(Job& job, std::size_t op) {
+  for (; job.next_op < op; ++job.next_op) job.unsubmitted -= job.costs->kernel(job.next_op);
+  for (; job.next_op > op; --job.next_op) job.unsubmitted += job.costs->kernel(job.next_op - 1);
+  const Plan& plan = job.instance != nullptr ? job.instance->plan() : job.plan->plan();
+  if (op == plan.ops.size()) job.unsubmitted = Nanoseconds(0);
+  job.unsubmitted = std::max(Nanoseconds(0), job.unsubmitted);
+  const auto end = std::ranges::upper_bound(plan.part_ends, op);
+  job.part_ops = end == plan.part_ends.end() ? ~0u : *end - static_cast<std::uint32_t>(op);
 }
 
 void Mechanism::UpdateReady(Job& job) {

@@ -84,6 +84,8 @@ class Mechanism {
   void Finish(Job& job, Outcome outcome, FinishedJobs& finished);
   void End(Job& job, Outcome outcome, FinishedJobs& finished);
   void LeaveExpired(FinishedJobs& finished);
+  bool WouldBeLate(Job& job) const;
+  void SetNextOp(Job& job, std::size_t op);
   void UpdateReady(Job& job);
   bool OutputsMayGo(const Job& job) const;
   void OfferNextWaiting(JobQueue& queue);

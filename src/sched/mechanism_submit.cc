@@ -49,11 +49,12 @@ bool Mechanism::Revoked(const JobLaunch& launch) const {
 // Treats `op` and all ops after it as not submitted.
 void Mechanism::GoBack(Job& job, std::size_t op) {
   job.revoked_until = std::max(job.revoked_until, job.next_op);
-  job.next_op = op;
+  SetNextOp(job, op);
   UpdateReady(job);
 }
 
 bool Mechanism::Fits() const {
+  if (config_.one_part && kernels_[kRealTime] + kernels_[kBestEffort] > 0) return false;
   if (!config_.extra_blocks || in_flight_.Fill(device_.info().units) < 1) return true;
   if (*config_.extra_blocks == 0) return false;
   return kernels_[kRealTime] + kernels_[kBestEffort] < 2 ||
@@ -66,7 +67,9 @@ ReadyView::Eligibility Mechanism::Eligible(bool best_effort) const {
   };
   return {.real_time = room(kRealTime),
           .best_effort = best_effort && room(kBestEffort),
-          .start_new = config_.max_active_jobs == 0 || active_.size() < config_.max_active_jobs};
+          .start_new = config_.max_active_jobs == 0 || active_.size() < config_.max_active_jobs,
+          .start_real_time =
+              config_.max_real_time_jobs == 0 || real_time_computing_ < config_.max_real_time_jobs};
 }
 
 void Mechanism::PickAndSubmit() {
@@ -131,7 +134,7 @@ bool Mechanism::SubmitNext(Job& job, std::uint32_t ops, const PaddingRoom* room)
       if (!all) break;
       ++kernels;
     }
-    ++job.next_op;
+    SetNextOp(job, job.next_op + 1);
     UpdateReady(job);
   }
   if (kernels > 0) policy_->OnSubmitted(job, kernels);

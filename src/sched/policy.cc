@@ -20,7 +20,7 @@ const ScheduledJob* FrontOf(const ReadyIndex::Set& jobs) {
 const ScheduledJob* ReadyView::First(JobClass job_class) const {
   if (!Eligible(job_class)) return nullptr;
   const ScheduledJob* started = FrontOf(index_.jobs(job_class, true));
-  if (!eligible_.start_new) return started;
+  if (!MayStart(job_class)) return started;
   return Earlier(started, FrontOf(index_.jobs(job_class, false)));
 }
 
@@ -35,10 +35,21 @@ const ScheduledJob* ReadyView::First() const {
 
 const ScheduledJob* ReadyView::OldestOf(QueueId queue) const {
   const auto& jobs = index_.jobs(queue);
-  const auto found = std::find_if(jobs.begin(), jobs.end(), [this](const ScheduledJob& job) {
-    return Eligible(job.job_class) && (job.started || eligible_.start_new);
-  });
+  const auto found = std::find_if(jobs.begin(), jobs.end(),
+                                  [this](const ScheduledJob& job) { return IsReady(job); });
   return found == jobs.end() ? nullptr : &*found;
+}
+
+bool ReadyView::IsReady(const ScheduledJob& job) const {
+  return job.ready_hook.is_linked() && Eligible(job.job_class) &&
+         (job.started || MayStart(job.job_class));
+}
+
+bool Policy::Precedes(const ScheduledJob& other, const ScheduledJob& job) const {
+  if (other.job_class != job.job_class) return other.job_class == JobClass::kRealTime;
+  const JobOrders order = orders();
+  const By by = job.job_class == JobClass::kRealTime ? order.real_time : order.best_effort;
+  return ReadyIndex::KeyOf(by, other) <= ReadyIndex::KeyOf(by, job);
 }
 
 Decision Decision::Run(const ScheduledJob& job, std::uint32_t ops, std::uint64_t rank) {

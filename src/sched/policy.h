@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <optional>
 
+#include "sched/config.h"
 #include "sched/job.h"
 #include "sched/ready_index.h"
 
@@ -17,7 +18,8 @@ class ReadyView {
   struct Eligibility {
     bool real_time = true;
     bool best_effort = true;
-    bool start_new = true;  // jobs that have not started
+    bool start_new = true;        // jobs that have not started
+    bool start_real_time = true;  // real-time jobs that have not started
   };
 
   ReadyView(const ReadyIndex& index, Eligibility eligible) : index_(index), eligible_(eligible) {}
@@ -30,10 +32,15 @@ class ReadyView {
   const ScheduledJob* First() const;
   /// The ready job of the queue that was posted first; null when none is ready.
   const ScheduledJob* OldestOf(QueueId queue) const;
+  /// Whether the job may submit another kernel now.
+  bool IsReady(const ScheduledJob& job) const;
 
  private:
   bool Eligible(JobClass job_class) const {
     return job_class == JobClass::kRealTime ? eligible_.real_time : eligible_.best_effort;
+  }
+  bool MayStart(JobClass job_class) const {
+    return eligible_.start_new && (job_class != JobClass::kRealTime || eligible_.start_real_time);
   }
 
   const ReadyIndex& index_;
@@ -73,7 +80,12 @@ class Policy {
   /// How the view orders the jobs of each class. Called once, before the first Pick.
   virtual JobOrders orders() const { return {}; }
 
-  /// A job was posted. May allocate.
+  /// Whether `other`, which is not finished, goes before `job`, which was posted later: for
+  /// admission by deadline. By default real-time jobs go before best-effort ones, and the jobs of a
+  /// class go in its order.
+  virtual bool Precedes(const ScheduledJob& other, const ScheduledJob& job) const;
+
+  /// A job was posted. May allocate. The job keeps its address until OnFinished.
   virtual void OnArrival(const ScheduledJob& /*job*/) {}
   /// `kernels` more kernels of the job were submitted, after a pick.
   virtual void OnSubmitted(const ScheduledJob& /*job*/, std::uint32_t /*kernels*/) {}

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <boost/intrusive/list.hpp>
 #include <boost/intrusive/set.hpp>
 #include <cstdint>
@@ -19,6 +20,9 @@ enum class By : std::uint8_t {
   kTotal,        // expected time of the whole job, shortest first
   kRemaining,    // expected time of its incomplete kernels, shortest first
   kLeastServed,  // picked longest ago first; jobs never picked before all others
+  // Unsubmitted time times total time, smallest first: of two jobs the one goes first that raises
+  // the sum of their response ratios least (SPLIT 3.4).
+  kResponseRatio,
 };
 
 /// The order of each class.
@@ -36,6 +40,9 @@ struct ScheduledJob {
   TimePoint deadline = kNoDeadline;
   Nanoseconds total{0};      // expected time of its kernels, each alone on the device; 0: not known
   Nanoseconds remaining{0};  // the same for the kernels that are not complete (Paella 6)
+  Nanoseconds unsubmitted{0};  // the same for the kernels that are not submitted
+  /// Kernels to the end of the part that comes next (Plan::part_ends). ~0: all that are left.
+  std::uint32_t part_ops = ~0u;
   std::uint64_t served = 0;  // number of the last pick that chose it; 0: never picked
   bool started = false;      // it holds an instance
 
@@ -95,7 +102,6 @@ class ReadyIndex {
     return !jobs(job_class, true).empty() || !jobs(job_class, false).empty();
   }
 
- private:
   static std::int64_t KeyOf(By order, const ScheduledJob& job) {
     switch (order) {
       case By::kArrival:
@@ -110,8 +116,18 @@ class ReadyIndex {
         return job.remaining.count();
       case By::kLeastServed:
         return static_cast<std::int64_t>(job.served);
+      case By::kResponseRatio:
+        return ResponseRatioKey(job);
     }
     return 0;
+  }
+
+ private:
+  // In units of (64 ns)^2, so that the product fits; times above two minutes count as two minutes.
+  static std::int64_t ResponseRatioKey(const ScheduledJob& job) {
+    static constexpr std::int64_t kMost = std::int64_t{1} << 31;
+    const auto scaled = [](Nanoseconds time) { return std::min(time.count() >> 6, kMost); };
+    return scaled(job.unsubmitted) * scaled(job.total);
   }
 
   QueueSet& queue(const ScheduledJob& job) { return queues_[Raw(job.queue_id)]; }

@@ -68,6 +68,9 @@ constexpr Row kRows[] = {
      MetricType::Gauge, [](const M& m) { return ToMicroseconds(m.opaque_max); }},
     {"lagoon_requests_superseded_total", "Requests replaced by a newer one of their queue",
      MetricType::Counter, Count<&M::superseded>},
+    {"lagoon_requests_too_late_total",
+     "Requests refused because they would have missed their deadline", MetricType::Counter,
+     Count<&M::too_late>},
 };
 
 struct RefusalReason {

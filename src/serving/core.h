@@ -104,6 +104,7 @@ struct ModelStatistics {
   std::uint64_t rejected = 0, cancelled = 0, backend = 0, other = 0;
   std::uint64_t deadline_misses = 0;  // expired, or finished after the deadline
   std::uint64_t superseded = 0;
+  std::uint64_t too_late = 0;  // refused, because they would have missed their deadline
   std::uint64_t revocations = 0;
   std::uint64_t resumed_blocks = 0;
   std::uint64_t pending = 0;  // requests that wait now

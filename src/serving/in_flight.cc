@@ -317,6 +317,12 @@ Error OutcomeError(const JobResult& result, const std::string& model) {
     case Outcome::kSuperseded:
       return {ErrorCode::kUnavailable,
               fmt::format("model '{}': superseded by a newer request", model)};
+    case Outcome::kTooLate:
+      return {
+          ErrorCode::kUnavailable,
+          fmt::format("model '{}': would be late: with the requests that go before it, the "
+                      "request would take {:.3f} ms",
+                      model, std::chrono::duration<double, std::milli>(result.expected).count())};
     case Outcome::kCancelled:
       return {ErrorCode::kCancelled, fmt::format("model '{}': request cancelled", model)};
     case Outcome::kFailed:

@@ -38,6 +38,10 @@ void StatisticsRecorder::RecordFinished(const JobResult& result, const Request& 
       Bump(superseded_);
       Bump(rejected_);
       break;
+    case Outcome::kTooLate:
+      Bump(too_late_);
+      Bump(rejected_);
+      break;
     case Outcome::kExpired:
       Bump(rejected_);
       break;
@@ -98,6 +102,7 @@ void StatisticsRecorder::Read(ModelStatistics& statistics) const {
   statistics.other = Load(other_);
   statistics.deadline_misses = Load(deadline_misses_);
   statistics.superseded = Load(superseded_);
+  statistics.too_late = Load(too_late_);
   statistics.revocations = Load(revocations_);
   statistics.resumed_blocks = Load(resumed_blocks_);
 }

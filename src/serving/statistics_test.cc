@@ -114,6 +114,11 @@ TEST(Statistics, EachOutcomeHasItsReason) {
   s = Read(recorder);
   EXPECT_EQ(s.rejected, 2u);
   EXPECT_EQ(s.deadline_misses, 1u);
+  recorder.RecordFinished(Left(Outcome::kTooLate), {At(100), At(400)});
+  s = Read(recorder);
+  EXPECT_EQ(s.rejected, 3u);
+  EXPECT_EQ(s.too_late, 1u);
+  EXPECT_EQ(s.deadline_misses, 1u);
 }
 
 TEST(Statistics, ASuccessAfterItsDeadlineIsAMiss) {

@@ -30,6 +30,7 @@ struct SimTask {
   JobClass job_class = JobClass::kBestEffort;
   double arrival = 0;
   std::vector<Kernel> kernels;
+  std::vector<std::uint32_t> part_ends = {};
 };
 
 inline Nanoseconds FigureTime(double units) {
@@ -49,6 +50,7 @@ inline std::shared_ptr<const LoadedPlan> PlanOf(const SimTask& task, Device& dev
   auto loaded = std::const_pointer_cast<LoadedPlan>(
       ChainPlan(static_cast<std::uint32_t>(task.kernels.size()), 1));
   const std::uint32_t units = device.info().units;
+  loaded->plan.part_ends = task.part_ends;
   for (std::size_t i = 0; i < task.kernels.size(); ++i) {
     const auto [blocks, time] = task.kernels[i];
     const Nanoseconds block = FigureTime(time);

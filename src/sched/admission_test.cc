@@ -1,0 +1,95 @@
+// Admission by deadline: a job that would be late behind what goes before it ends at once.
+
+#include <gtest/gtest.h>
+
+#include "sched/testing/dispatcher_fixture.h"
+
+namespace lagoon::testing {
+namespace {
+
+using std::chrono::microseconds;
+
+class ShortestFirst final : public Policy {
+  JobOrders orders() const override { return {By::kRemaining, By::kRemaining}; }
+  Decision Pick(const SchedulingView& view) override {
+    return Decision::RunOrWait(view.ready.RealTimeFirst());
+  }
+};
+
+class Admission : public DispatcherFixture {
+ protected:
+  void UseAdmission(std::unique_ptr<Policy> policy,
+                    SchedulerConfig::Preemption preemption = SchedulerConfig::Preemption::kNone) {
+    Use({.name = "admits",
+         .preemption = preemption,
+         .max_active_jobs = 1,
+         .depth = 1,
+         .admit_by_deadline = true},
+        64, FakeDevice::Time::kVirtual, std::move(policy));
+  }
+  // A job of `us` microseconds, in kernels of 10 us.
+  QueueId Queue(std::uint32_t us, JobClass job_class = JobClass::kBestEffort) {
+    auto loaded = std::const_pointer_cast<LoadedPlan>(ChainPlan(us / 10, 1));
+    for (PlanOp& op : loaded->plan.ops) op.cost.kernel = microseconds(10);
+    return AddQueue(job_class, loaded);
+  }
+  Request& PostWithin(QueueId queue, int us) {
+    Request& request = Add();
+    EXPECT_TRUE(Post(queue, request, device_->Now() + microseconds(us)));
+    return request;
+  }
+  static bool Late(const Request& request) {
+    return request.finished == 1 && request.result.outcome == Outcome::kTooLate;
+  }
+};
+
+TEST_F(Admission, RefusesAtOnceWhatWouldBeLateBehindTheJobsAhead) {
+  UseAdmission(std::make_unique<ClassFirst>());
+  const QueueId queue = Queue(50);
+  EXPECT_FALSE(Late(PostWithin(queue, 50)));
+  EXPECT_FALSE(Late(PostWithin(queue, 100)));
+  const Request& late = PostWithin(queue, 149);
+  EXPECT_TRUE(Late(late));
+  EXPECT_EQ(late.result.expected, microseconds(150));
+  EXPECT_FALSE(Late(PostWithin(queue, 150)));  // the refused job is not ahead
+  EXPECT_EQ(dispatcher_->Pending(queue), 2u);
+  device_->RunAll();
+  EXPECT_EQ(late.finished, 1);
+}
+
+TEST_F(Admission, TakesEveryJobWithoutADeadline) {
+  UseAdmission(std::make_unique<ClassFirst>());
+  const QueueId queue = Queue(50);
+  for (int i = 0; i < 10; ++i) {
+    Request& request = Add();
+    ASSERT_TRUE(Post(queue, request));
+    EXPECT_FALSE(Late(request));
+  }
+}
+
+TEST_F(Admission, CountsOnlyWhatThePolicyServesBefore) {
+  UseAdmission(std::make_unique<ShortestFirst>());
+  const QueueId long_one = Queue(200), short_one = Queue(30);
+  PostWithin(long_one, 1000);  // has one kernel of 10 us on the device
+  EXPECT_FALSE(Late(PostWithin(short_one, 40)));
+  EXPECT_TRUE(Late(PostWithin(short_one, 69)));
+  EXPECT_FALSE(Late(PostWithin(short_one, 70)));
+}
+
+TEST_F(Admission, RealTimeJobsWaitForBestEffortKernelsUnlessTheyRevokeThem) {
+  for (const auto preemption :
+       {SchedulerConfig::Preemption::kNone, SchedulerConfig::Preemption::kReset}) {
+    UseAdmission(std::make_unique<ClassFirst>(), preemption);
+    PostWithin(Queue(100), 1000);
+    const QueueId urgent = Queue(20, JobClass::kRealTime);
+    EXPECT_EQ(Late(PostWithin(urgent, 29)), preemption == SchedulerConfig::Preemption::kNone);
+  }
+}
+
+TEST_F(Admission, AJobOfUnknownTimeIsTaken) {
+  UseAdmission(std::make_unique<ClassFirst>());
+  EXPECT_FALSE(Late(PostWithin(AddQueue(JobClass::kBestEffort, 5, 1), 1)));
+}
+
+}  // namespace
+}  // namespace lagoon::testing
