@@ -80,6 +80,7 @@ void RunSimSplit(SplitWords& words, const BenchCommon& common) {
   configuration["profile"] = GpuModelJson(options.gpu);
   configuration["readings"] = words.readings;
   configuration["seeds"] = options.seeds;
+  configuration["join_us"] = options.join_us;
   configuration["sweep"] = options.sweep;
   Measure("split", std::move(configuration), common, [&](bench::Report& report) {
     report.Field("predicted", true);
@@ -125,7 +126,7 @@ void AddSharedOptions(CLI::App& command, SplitWords& words) {
       ->check(CLI::Range(10, 100'000));
   command
       .add_option("--scale", words.scale,
-                  "paper: the paper's five models; small: on a simulated device a tenth of their "
+                  "paper: the paper's five models; small: on a simulated device fewer, longer "
                   "kernels, on a real one five models of ResNet-18's size or less")
       ->check(CLI::IsMember({"paper", "small"}))
       ->capture_default_str();
@@ -147,6 +148,12 @@ void AddSimOptions(CLI::App& command, bench::SplitSimOptions& options,
       ->capture_default_str();
   command.add_option("--seeds", options.seeds, "Simulated: runs of each scenario, with other gaps")
       ->check(CLI::Range(1, 1000))
+      ->capture_default_str();
+  command
+      .add_option("--join-us", options.join_us,
+                  "Simulated: join neighbouring kernels until each takes so long, for speed (GPT-2 "
+                  "has 2534 kernels of 7 us); 0: do not")
+      ->check(CLI::Range(0.0, 1e6))
       ->capture_default_str();
   command.add_flag("--sweep", options.sweep, "Simulated: also loads from 0.2 to 1.2");
   command.add_option("--threads", options.threads, "Simulated: threads that simulate")
@@ -185,7 +192,7 @@ void AddSplitBenchmark(CLI::App& parent) {
                     words->device);
       return RunSimSplit(*words, *common);
     }
-    RefuseOptions(*command, {"--reading", "--seeds", "--sweep", "--threads"}, words->device);
+    RefuseOptions(*command, {"--reading", "--seeds", "--join-us", "--sweep", "--threads"}, words->device);
     RunLiveSplit(*words, *common);
   });
 }

@@ -9,7 +9,7 @@ import matplotlib.pyplot as plt
 # readers can tell apart), marker, line. Other systems are in the file only.
 SYSTEMS = (
     ("rt-a", "RT-A", "#E69F00", "s", (0, (4, 2))),
-    ("clockwork:admit_by_deadline=0", "ClockWork", "#56B4E9", "^", (0, (4, 2))),
+    ("clockwork:admit_by_deadline=0", "ClockWork (FCFS)", "#56B4E9", "^", (0, (4, 2))),
     ("onnxruntime", "ONNX Runtime, FCFS", "#7f7f7f", "x", (0, (4, 2))),
     ("prema", "PREMA", "#CC79A7", "v", (0, (4, 2))),
     ("split", "SPLIT", "#D55E00", "o", "-"),

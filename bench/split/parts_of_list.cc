@@ -17,15 +17,14 @@ constexpr SplitTable3Row kTable3[] = {
 // Table 1.
 double WholeMs(std::string_view model) { return model == "resnet50" ? 28.35 : 67.5; }
 
-// A copy at a cut. It fills the device as the other kernels do.
-SimModelKernel CopyKernel(const SimModelKernel& like, Nanoseconds time) {
-  SimModelKernel copy = like;
+// A kernel of another length, which fills the device in the same way.
+SimModelKernel WithTime(SimModelKernel kernel, Nanoseconds time) {
   const double scale =
-      static_cast<double>(time.count()) / static_cast<double>(like.time.count());
-  copy.time = time;
-  copy.block.time =
-      Nanoseconds(std::llround(static_cast<double>(like.block.time.count()) * scale));
-  return copy;
+      static_cast<double>(time.count()) / static_cast<double>(kernel.time.count());
+  kernel.time = time;
+  kernel.block.time =
+      Nanoseconds(std::llround(static_cast<double>(kernel.block.time.count()) * scale));
+  return kernel;
 }
 
 }  // namespace
@@ -49,6 +48,20 @@ std::uint32_t PartsOfTable3(std::string_view model) {
         SplitFitness(row.sigma_ms * 1e3, row.overhead, WholeMs(model) * 1e3, row.parts));
   }
   return rows[ChooseByFitness(fitness, 0)].parts;
+}
+
+SimModel JoinKernels(const SimModel& model, Nanoseconds least, Nanoseconds gap) {
+  SimModel joined = model;
+  joined.kernels.clear();
+  for (const SimModelKernel& kernel : model.kernels) {
+    if (!joined.kernels.empty() && joined.kernels.back().time < least) {
+      SimModelKernel& last = joined.kernels.back();
+      last = WithTime(last, last.time + gap + kernel.time);
+    } else {
+      joined.kernels.push_back(kernel);
+    }
+  }
+  return joined;
 }
 
 std::vector<std::uint32_t> EvenEnds(const SimModel& model, std::uint32_t parts) {
@@ -86,7 +99,7 @@ SimModel CutIntoParts(const SimModel& model, std::uint32_t parts, double overhea
   const auto whole = static_cast<double>(model.statistics.time.count());
   const Nanoseconds time = Nanoseconds(std::llround(overhead * whole / copies)) - gap;
   LAGOON_CHECK(time.count() > 0);
-  const SimModelKernel copy = CopyKernel(model.kernels.front(), time);
+  const SimModelKernel copy = WithTime(model.kernels.front(), time);
   cut.kernels.clear();
   std::uint32_t begin = 0;
   for (const std::uint32_t end : ends) {

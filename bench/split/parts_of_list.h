@@ -27,6 +27,11 @@ std::vector<SplitTable3Row> SplitTable3(std::string_view model);
 /// model without rows.
 std::uint32_t PartsOfTable3(std::string_view model);
 
+/// The list with neighbours joined until each kernel but the last takes `least`, so that a
+/// simulation has fewer events. The gaps between them are part of their time: the model takes as
+/// long as before.
+SimModel JoinKernels(const SimModel& model, Nanoseconds least, Nanoseconds gap);
+
 /// The kernels before which the list is cut into `parts` parts of about equal time: each cut is
 /// where the time of the kernels before it is nearest to an even share. The last entry is the
 /// number of kernels. At most as many parts as kernels.

@@ -21,6 +21,16 @@ SimModel ListOf(std::initializer_list<int> times_ms) {
   return model;
 }
 
+TEST(PartsOfList, ShortKernelsAreJoinedWithTheirGaps) {
+  const SimModel joined = JoinKernels(ListOf({1, 2, 5, 1, 1}), milliseconds(4), milliseconds(1));
+  ASSERT_EQ(joined.kernels.size(), 3u);
+  EXPECT_EQ(joined.kernels[0].time, milliseconds(4));  // 1, a gap, and 2
+  EXPECT_EQ(joined.kernels[0].block.time, milliseconds(2));
+  EXPECT_EQ(joined.kernels[1].time, milliseconds(5));
+  EXPECT_EQ(joined.kernels[2].time, milliseconds(3));  // the last ones, with their gap
+  EXPECT_EQ(JoinKernels(ListOf({1, 2}), Nanoseconds(0), Nanoseconds(0)).kernels.size(), 2u);
+}
+
 TEST(PartsOfList, CutsAreNearestToEvenShares) {
   EXPECT_THAT(EvenEnds(ListOf({1, 1, 1, 1, 4}), 2), ElementsAre(4, 5));
   EXPECT_THAT(EvenEnds(ListOf({5, 1, 1, 1, 1, 3}), 3), ElementsAre(1, 4, 6));

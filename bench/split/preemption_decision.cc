@@ -35,9 +35,9 @@ class WaitingRequests {
 
   void Fill(std::size_t waiting) {
     for (std::size_t i = 0; i < waiting; ++i) {
-      ScheduledJob& job = Arrive(i % kTimes.size());
-      // Each model runs one request at a time: the oldest.
-      if (i < kTimes.size()) index_.Update(job, true);
+      ScheduledJob& job = jobs_.emplace_back();
+      Prepare(i % kTimes.size(), job);
+      Arrive(job);
     }
   }
 
@@ -47,11 +47,11 @@ class WaitingRequests {
     const ReadyView ready(index_, {});
     const TimePoint at = jobs_.back().arrival;
     const TimePoint begin = Now();
-    policy_->OnArrival(jobs_.back());
+    Arrive(jobs_.back());
     const Decision decision = policy_->Pick({at, ready});
     const Nanoseconds took = Now() - begin;
     picked_ += decision.job ? 1 : 0;
-    policy_->OnFinished(jobs_.back());
+    Leave(jobs_.back());
     jobs_.pop_back();
     return ToMicroseconds(took);
   }
@@ -59,10 +59,7 @@ class WaitingRequests {
   std::size_t picked() const { return picked_; }  // decisions that picked a job
 
   ~WaitingRequests() {
-    for (ScheduledJob& job : jobs_) {
-      index_.Update(job, false);
-      policy_->OnFinished(job);
-    }
+    for (ScheduledJob& job : jobs_) Leave(job);
   }
   WaitingRequests(const WaitingRequests&) = delete;
   WaitingRequests& operator=(const WaitingRequests&) = delete;
@@ -79,11 +76,15 @@ class WaitingRequests {
     job.total = job.remaining = job.unsubmitted = kTimes[model];
   }
 
-  ScheduledJob& Arrive(std::size_t model) {
-    ScheduledJob& job = jobs_.emplace_back();
-    Prepare(model, job);
+  // What the mechanism does, if the model has an instance for each request: else fewer requests
+  // are in the index.
+  void Arrive(ScheduledJob& job) {
     policy_->OnArrival(job);
-    return job;
+    index_.Update(job, true);
+  }
+  void Leave(ScheduledJob& job) {
+    index_.Update(job, false);
+    policy_->OnFinished(job);
   }
 
   const std::unique_ptr<Policy> policy_;

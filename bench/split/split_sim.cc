@@ -22,7 +22,7 @@ namespace {
 // load of 1.
 constexpr std::size_t kInstances = 8;
 constexpr double kSweep[] = {0.2, 0.4, 0.6, 0.8, 1.0, 1.2};
-constexpr std::uint32_t kSmallFactor = 10;  // by which `small` lists are shorter
+constexpr double kSmallJoinUs = 1000;  // SplitSimOptions::join_us, if `small`
 
 const std::vector<SplitModelName> kTable1 = {{"yolov2", true},
                                              {"googlenet", true},
@@ -30,13 +30,16 @@ const std::vector<SplitModelName> kTable1 = {{"yolov2", true},
                                              {"vgg19", false},
                                              {"gpt2", true}};
 
+// The constant of the GPU model: the time between two kernels of a model.
+Nanoseconds GapOf(const SplitSimOptions& options) {
+  return Nanoseconds(options.gpu.constants.dependent_gap_ns);
+}
+
 Result<SimModel> LoadList(const SplitSimOptions& options, const std::string& name) {
-  LAGOON_ASSIGN_OR_RETURN(SimModel model, MakeSimModel(options.gpu.name, name));
-  if (!options.small) return model;
-  SimModelStatistics fewer = model.statistics;
-  fewer.kernels = std::max(kSmallFactor, fewer.kernels / kSmallFactor);
-  return MakeSimModel(fewer, static_cast<std::uint32_t>(options.gpu.constants.units),
-                      Nanoseconds(options.gpu.constants.dependent_gap_ns));
+  LAGOON_ASSIGN_OR_RETURN(const SimModel model, MakeSimModel(options.gpu.name, name));
+  const double least_us = options.small ? std::max(kSmallJoinUs, options.join_us) : options.join_us;
+  const std::chrono::duration<double, std::micro> least(least_us);
+  return JoinKernels(model, std::chrono::duration_cast<Nanoseconds>(least), GapOf(options));
 }
 
 struct Lists {
@@ -78,7 +81,7 @@ class SplitSimulation {
       : options_(options), report_(report) {}
 
   Status Open() {
-    const Nanoseconds gap(options_.gpu.constants.dependent_gap_ns);
+    const Nanoseconds gap = GapOf(options_);
     for (const SplitModelName& name : kTable1) {
       LAGOON_ASSIGN_OR_RETURN(const SimModel model, LoadList(options_, name.name));
       const std::uint32_t parts = PartsOfTable3(name.name);
@@ -185,8 +188,7 @@ class SplitSimulation {
   // The latency of a request alone, with the model in parts.
   Result<double> AloneMs(std::size_t model, std::uint32_t parts, double overhead) const {
     std::vector<SimModel> lists = lists_.whole;
-    lists[model] = CutIntoParts(lists[model], parts, overhead,
-                                Nanoseconds(options_.gpu.constants.dependent_gap_ns));
+    lists[model] = CutIntoParts(lists[model], parts, overhead, GapOf(options_));
     const SplitArrival arrival{Nanoseconds(0), model};
     LAGOON_ASSIGN_OR_RETURN(
         const SplitAnswers answers,
