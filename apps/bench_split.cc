@@ -45,9 +45,8 @@ void SetShared(const SplitWords& words, bench::SplitOptions& options) {
   options.schedulers = words.schedulers.empty() ? bench::DefaultSplitSchedulers()
                                                 : SplitSchedulers(words.schedulers);
   options.small = words.scale == "small";
-  for (const std::string& spec : options.schedulers) {
-    if (const Result<bool> known = bench::TakesDeadlines(spec); !known) Die(known.error().message);
-  }
+  const auto known = bench::SplitRuns(options.schedulers);
+  if (!known) Die(known.error().message);
 }
 
 Json SharedConfiguration(const SplitWords& words, const bench::SplitOptions& options,
@@ -56,7 +55,6 @@ Json SharedConfiguration(const SplitWords& words, const bench::SplitOptions& opt
           {"scenarios", options.scenarios},
           {"schedulers", Configurations(options.schedulers)},
           {"requests", requests},
-          {"scale", words.scale},
           {"deadline_alpha", options.deadline_alpha},
           {"seed", options.seed}};
 }
@@ -80,7 +78,6 @@ void RunSimSplit(SplitWords& words, const BenchCommon& common) {
   configuration["profile"] = GpuModelJson(options.gpu);
   configuration["readings"] = words.readings;
   configuration["seeds"] = options.seeds;
-  configuration["join_us"] = options.join_us;
   configuration["sweep"] = options.sweep;
   Measure("split", std::move(configuration), common, [&](bench::Report& report) {
     report.Field("predicted", true);
@@ -99,6 +96,7 @@ void RunLiveSplit(SplitWords& words, const BenchCommon& common) {
   if (options.requests < options.windows) options.windows = options.requests;
   Json configuration = SharedConfiguration(words, options, options.requests);
   configuration["readings"] = {"one-process"};
+  configuration["scale"] = words.scale;
   configuration["windows"] = options.windows;
   configuration["seconds"] = options.seconds;
   configuration["workers"] = options.device.workers;
@@ -126,8 +124,8 @@ void AddSharedOptions(CLI::App& command, SplitWords& words) {
       ->check(CLI::Range(10, 100'000));
   command
       .add_option("--scale", words.scale,
-                  "paper: the paper's five models; small: on a simulated device fewer, longer "
-                  "kernels, on a real one five models of ResNet-18's size or less")
+                  "Real device: paper: the paper's five models; small: five models of ResNet-18's "
+                  "size or less")
       ->check(CLI::IsMember({"paper", "small"}))
       ->capture_default_str();
   command
@@ -141,19 +139,14 @@ void AddSharedOptions(CLI::App& command, SplitWords& words) {
 void AddSimOptions(CLI::App& command, bench::SplitSimOptions& options,
                    std::vector<std::string>& readings) {
   command
-      .add_option("--reading", readings,
-                  "Simulated: who sends the requests of Table 2: one-process (the paper's figures), "
-                  "per-model (an overload)")
+      .add_option(
+          "--reading", readings,
+          "Simulated: who sends the requests of Table 2: one-process (the paper's figures), "
+          "per-model (an overload)")
       ->delimiter(',')
       ->capture_default_str();
   command.add_option("--seeds", options.seeds, "Simulated: runs of each scenario, with other gaps")
       ->check(CLI::Range(1, 1000))
-      ->capture_default_str();
-  command
-      .add_option("--join-us", options.join_us,
-                  "Simulated: join neighbouring kernels until each takes so long, for speed (GPT-2 "
-                  "has 2534 kernels of 7 us); 0: do not")
-      ->check(CLI::Range(0.0, 1e6))
       ->capture_default_str();
   command.add_flag("--sweep", options.sweep, "Simulated: also loads from 0.2 to 1.2");
   command.add_option("--threads", options.threads, "Simulated: threads that simulate")
@@ -187,12 +180,12 @@ void AddSplitBenchmark(CLI::App& parent) {
   command->callback([common, words, command] {
     if (words->simulated()) {
       RefuseOptions(*command,
-                    {"--zoo", "--workers", "--windows", "--seconds", "--no-onnxruntime",
+                    {"--zoo", "--scale", "--workers", "--windows", "--seconds", "--no-onnxruntime",
                      "--onnxruntime-worker", "--cuda-driver"},
                     words->device);
       return RunSimSplit(*words, *common);
     }
-    RefuseOptions(*command, {"--reading", "--seeds", "--join-us", "--sweep", "--threads"}, words->device);
+    RefuseOptions(*command, {"--reading", "--seeds", "--sweep", "--threads"}, words->device);
     RunLiveSplit(*words, *common);
   });
 }

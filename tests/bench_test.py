@@ -206,12 +206,12 @@ def test_disb_names_what_does_not_go_with_a_simulated_device(lagoon, tmp_path, w
     assert named in result.stderr
 
 
-SPLIT = ("split", "--scale", "small", "--schedulers", "split,clockwork:admit_by_deadline=0,lagoon:response_ratio=1")
+SPLIT = ("split", "--schedulers", "split,clockwork:admit_by_deadline=0,lagoon:response_ratio=1")
 
 
 def test_split_on_a_simulated_device_has_both_readings_and_is_drawn(lagoon, tmp_path):
     path, out = tmp_path / "split.json", tmp_path / "plots"
-    result = lagoon.run("bench", *SPLIT, "--scenarios", "1,6", "--requests", "100", "--seeds", "2", "--sweep", "--json",
+    result = lagoon.run("bench", *SPLIT, "--scenarios", "1,6", "--requests", "60", "--seeds", "2", "--sweep", "--json",
                         path, "--plot", out, "--python", sys.executable, folder=ROOT)
     assert result.returncode == 0, result.stderr
     report = json.loads(path.read_text())
@@ -233,8 +233,8 @@ def test_split_on_a_simulated_device_has_both_readings_and_is_drawn(lagoon, tmp_
 def test_split_on_the_cpu_measures_schedulers_in_turns(lagoon, zoo, tmp_path):
     for name in ("mobilenet_v2", "squeezenet1_1", "resnet18", "gnmt_tiny", "bert_tiny"):
         folder = zoo(name).parent.parent.parent
-    result, metrics = run_bench(lagoon, tmp_path, *SPLIT, "--device", "cpu", "--zoo", folder, "--scenarios", "6",
-                                "--requests", "20", "--windows", "2", "--no-onnxruntime")
+    result, metrics = run_bench(lagoon, tmp_path, *SPLIT, "--device", "cpu", "--scale", "small", "--zoo", folder,
+                                "--scenarios", "6", "--requests", "20", "--windows", "2", "--no-onnxruntime")
     assert result.returncode == 0, result.stderr
     assert metrics["load.s6"] == pytest.approx(0.255, abs=0.001)
     for system in ("split", "lagoon:response_ratio=1"):
@@ -254,6 +254,7 @@ def test_split_on_the_cpu_measures_schedulers_in_turns(lagoon, zoo, tmp_path):
     (("--schedulers", "fast"), "'fast'"),
     (("--reading", "both"), "'both'"),
     (("--windows", "3"), "--windows"),
+    (("--scale", "small"), "--scale"),
     (("--device", "cpu", "--seeds", "3"), "--seeds"),
 ])
 def test_split_names_what_is_wrong(lagoon, tmp_path, words, named):

@@ -8,6 +8,7 @@
 #include "bench/client/bound_model.h"
 #include "bench/report/report.h"
 #include "bench/split/answers.h"
+#include "bench/split/options.h"
 #include "bench/split/scenario.h"
 #include "program/open_device.h"
 
@@ -24,8 +25,11 @@ class LagoonModels {
 
   const std::vector<double>& alone_ms() const { return alone_ms_; }  // by model
 
+  /// By model: the three that take least time alone are short.
+  const std::vector<SplitModelName>& names() const { return names_; }
+
   /// Runs the arrivals of one window under a scheduler. `limits`: as in MixedClient.
-  Result<SplitAnswers> Run(const std::string& spec, std::span<const SplitArrival> arrivals,
+  Result<SplitAnswers> Run(const SplitRun& run, std::span<const SplitArrival> arrivals,
                            std::span<const Nanoseconds> limits);
 
   /// The metrics of the models and their parts that RunSplitLive() lists.
@@ -34,13 +38,14 @@ class LagoonModels {
  private:
   LagoonModels() = default;
   Status Load(const std::string& zoo, const std::string& name);
+  void FindShortOnes();
   Status CutLongOnes();
   Result<double> MedianMs(const std::string& spec, std::size_t model, int runs);
 
   // Declared before the device, so that they outlive it: its threads use the models' memory.
   std::vector<std::unique_ptr<BoundModel>> models_;
   ComputeDevice on_;
-  std::vector<std::string> names_;
+  std::vector<SplitModelName> names_;
   std::vector<double> alone_ms_;
 };
 

@@ -10,22 +10,12 @@
 namespace lagoon::bench {
 namespace {
 
-constexpr SplitTable3Row kTable3[] = {
-    {"resnet50", 2, 0.62, 0.154}, {"resnet50", 3, 1.33, 0.424}, {"resnet50", 4, 2.0, 0.503},
-    {"vgg19", 2, 0.02, 0.198},    {"vgg19", 3, 1.1, 0.181},     {"vgg19", 4, 5.03, 0.276}};
+constexpr SplitTable3Row kTable3[] = {{"resnet50", 2, 0.62, 0.154}, {"resnet50", 3, 1.33, 0.424},
+                                      {"resnet50", 4, 2.0, 0.503},  {"vgg19", 2, 0.02, 0.198},
+                                      {"vgg19", 3, 1.1, 0.181},     {"vgg19", 4, 5.03, 0.276}};
 
 // Table 1.
 double WholeMs(std::string_view model) { return model == "resnet50" ? 28.35 : 67.5; }
-
-// A kernel of another length, which fills the device in the same way.
-SimModelKernel WithTime(SimModelKernel kernel, Nanoseconds time) {
-  const double scale =
-      static_cast<double>(time.count()) / static_cast<double>(kernel.time.count());
-  kernel.time = time;
-  kernel.block.time =
-      Nanoseconds(std::llround(static_cast<double>(kernel.block.time.count()) * scale));
-  return kernel;
-}
 
 }  // namespace
 
@@ -50,20 +40,6 @@ std::uint32_t PartsOfTable3(std::string_view model) {
   return rows[ChooseByFitness(fitness, 0)].parts;
 }
 
-SimModel JoinKernels(const SimModel& model, Nanoseconds least, Nanoseconds gap) {
-  SimModel joined = model;
-  joined.kernels.clear();
-  for (const SimModelKernel& kernel : model.kernels) {
-    if (!joined.kernels.empty() && joined.kernels.back().time < least) {
-      SimModelKernel& last = joined.kernels.back();
-      last = WithTime(last, last.time + gap + kernel.time);
-    } else {
-      joined.kernels.push_back(kernel);
-    }
-  }
-  return joined;
-}
-
 std::vector<std::uint32_t> EvenEnds(const SimModel& model, std::uint32_t parts) {
   const auto count = static_cast<std::uint32_t>(model.kernels.size());
   LAGOON_CHECK(parts >= 1 && parts <= count);
@@ -86,7 +62,7 @@ std::vector<std::uint32_t> EvenEnds(const SimModel& model, std::uint32_t parts) 
 }
 
 SimModel CutIntoParts(const SimModel& model, std::uint32_t parts, double overhead,
-                      Nanoseconds gap) {
+                      const SimConstants& constants) {
   SimModel cut = model;
   cut.part_ends.clear();
   if (parts == 1) return cut;
@@ -97,9 +73,11 @@ SimModel CutIntoParts(const SimModel& model, std::uint32_t parts, double overhea
   }
   const double copies = 2.0 * (parts - 1);
   const auto whole = static_cast<double>(model.statistics.time.count());
+  const Nanoseconds gap(constants.dependent_gap_ns);  // behind each kernel
   const Nanoseconds time = Nanoseconds(std::llround(overhead * whole / copies)) - gap;
   LAGOON_CHECK(time.count() > 0);
-  const SimModelKernel copy = WithTime(model.kernels.front(), time);
+  const SimModelKernel copy =
+      FullKernel(time, static_cast<std::uint32_t>(constants.units), model.statistics.block);
   cut.kernels.clear();
   std::uint32_t begin = 0;
   for (const std::uint32_t end : ends) {

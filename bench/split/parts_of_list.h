@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "bench/sim/kernel_lists.h"
+#include "device/sim/gpu_model.h"
 
 namespace lagoon::bench {
 
@@ -27,11 +28,6 @@ std::vector<SplitTable3Row> SplitTable3(std::string_view model);
 /// model without rows.
 std::uint32_t PartsOfTable3(std::string_view model);
 
-/// The list with neighbours joined until each kernel but the last takes `least`, so that a
-/// simulation has fewer events. The gaps between them are part of their time: the model takes as
-/// long as before.
-SimModel JoinKernels(const SimModel& model, Nanoseconds least, Nanoseconds gap);
-
 /// The kernels before which the list is cut into `parts` parts of about equal time: each cut is
 /// where the time of the kernels before it is nearest to an even share. The last entry is the
 /// number of kernels. At most as many parts as kernels.
@@ -40,7 +36,8 @@ std::vector<std::uint32_t> EvenEnds(const SimModel& model, std::uint32_t parts);
 /// The list in `parts` parts (SimModel::part_ends), cut as EvenEnds() says. With an `overhead`
 /// above 0 there are two more kernels at each cut, which copy values out of one part and into the
 /// next. They take `overhead` of the model's time together: mode `onnx`, in which each part is a
-/// model of its own. `gap`: the device's dependent_gap_ns.
-SimModel CutIntoParts(const SimModel& model, std::uint32_t parts, double overhead, Nanoseconds gap);
+/// model of its own.
+SimModel CutIntoParts(const SimModel& model, std::uint32_t parts, double overhead,
+                      const SimConstants& constants);
 
 }  // namespace lagoon::bench

@@ -8,6 +8,13 @@ namespace {
 using std::chrono::milliseconds;
 using testing::ElementsAre;
 
+SimConstants OneUnit(Nanoseconds gap) {
+  SimConstants constants;
+  constants.units = 1;
+  constants.dependent_gap_ns = gap.count();
+  return constants;
+}
+
 SimModel ListOf(std::initializer_list<int> times_ms) {
   SimModel model;
   for (const int ms : times_ms) {
@@ -21,16 +28,6 @@ SimModel ListOf(std::initializer_list<int> times_ms) {
   return model;
 }
 
-TEST(PartsOfList, ShortKernelsAreJoinedWithTheirGaps) {
-  const SimModel joined = JoinKernels(ListOf({1, 2, 5, 1, 1}), milliseconds(4), milliseconds(1));
-  ASSERT_EQ(joined.kernels.size(), 3u);
-  EXPECT_EQ(joined.kernels[0].time, milliseconds(4));  // 1, a gap, and 2
-  EXPECT_EQ(joined.kernels[0].block.time, milliseconds(2));
-  EXPECT_EQ(joined.kernels[1].time, milliseconds(5));
-  EXPECT_EQ(joined.kernels[2].time, milliseconds(3));  // the last ones, with their gap
-  EXPECT_EQ(JoinKernels(ListOf({1, 2}), Nanoseconds(0), Nanoseconds(0)).kernels.size(), 2u);
-}
-
 TEST(PartsOfList, CutsAreNearestToEvenShares) {
   EXPECT_THAT(EvenEnds(ListOf({1, 1, 1, 1, 4}), 2), ElementsAre(4, 5));
   EXPECT_THAT(EvenEnds(ListOf({5, 1, 1, 1, 1, 3}), 3), ElementsAre(1, 4, 6));
@@ -39,15 +36,15 @@ TEST(PartsOfList, CutsAreNearestToEvenShares) {
 }
 
 TEST(PartsOfList, APlansPartsHaveTheSameKernels) {
-  const SimModel cut = CutIntoParts(ListOf({2, 2, 2, 2}), 2, 0, Nanoseconds(0));
+  const SimModel cut = CutIntoParts(ListOf({2, 2, 2, 2}), 2, 0, OneUnit(Nanoseconds(0)));
   EXPECT_EQ(cut.kernels.size(), 4u);
   EXPECT_THAT(cut.part_ends, ElementsAre(2, 4));
-  EXPECT_TRUE(CutIntoParts(ListOf({2, 2}), 1, 0, Nanoseconds(0)).part_ends.empty());
+  EXPECT_TRUE(CutIntoParts(ListOf({2, 2}), 1, 0, OneUnit(Nanoseconds(0))).part_ends.empty());
 }
 
 TEST(PartsOfList, ModelsOfTheirOwnCopyAtEveryCut) {
   const Nanoseconds gap(1000);
-  const SimModel cut = CutIntoParts(ListOf({2, 2, 2, 2, 2, 2}), 3, 0.5, gap);
+  const SimModel cut = CutIntoParts(ListOf({2, 2, 2, 2, 2, 2}), 3, 0.5, OneUnit(gap));
   ASSERT_EQ(cut.kernels.size(), 10u);
   EXPECT_THAT(cut.part_ends, ElementsAre(3, 7, 10));
   for (const std::size_t copy : {2, 3, 6, 7}) {

@@ -65,9 +65,7 @@ class WaitingRequests {
   WaitingRequests& operator=(const WaitingRequests&) = delete;
 
  private:
-  static QueueId QueueOf(std::size_t model) {
-    return QueueId{static_cast<std::uint32_t>(model)};
-  }
+  static QueueId QueueOf(std::size_t model) { return QueueId{static_cast<std::uint32_t>(model)}; }
 
   void Prepare(std::size_t model, ScheduledJob& job) {
     job.id = JobId{++ids_};

@@ -8,8 +8,8 @@ namespace {
 TEST(PreemptionDecision, IsMeasuredForEveryNumberOfWaitingRequests) {
   Report report("split", {}, "test");
   Evidence evidence(report, 1);
-  const Status status = MeasurePreemptionDecision(
-      {.waiting = {5, 20}, .rounds = 2, .decisions = 50}, evidence);
+  const Status status =
+      MeasurePreemptionDecision({.waiting = {5, 20}, .rounds = 2, .decisions = 50}, evidence);
   ASSERT_TRUE(status.has_value()) << status.error().message;
   evidence.Finish();
   for (const char* waiting : {"5", "20"}) {

@@ -7,6 +7,7 @@
 #include <limits>
 
 #include "bench/measure/statistics.h"
+#include "bench/split/options.h"
 
 namespace lagoon::bench {
 namespace {
@@ -112,8 +113,7 @@ class CaseWriter {
 
   void WriteBaseline(std::size_t baseline, std::size_t split) {
     const std::string& name = results_.systems[baseline].name;
-    const std::string metric =
-        Metric("jitter_short_vs", fmt::format("{}.{}", name, case_.name));
+    const std::string metric = Metric("jitter_short_vs", fmt::format("{}.{}", name, case_.name));
     const Interval interval = evidence_.Add(metric, JitterLess1(split, baseline));
     if (!IsJudged(case_) || !case_.suffix.empty()) return;
     for (const PublishedJitter& published : kPublishedJitter) {
@@ -132,8 +132,7 @@ class CaseWriter {
       evidence_.Target(jitter, less, Bound::kAtMost, kMostOfSplit - 1, clean_);
     }
     for (const int alpha : {2, 4}) {
-      const std::string metric =
-          Metric("violation_rate_vs", fmt::format("{}.a{}", of, alpha));
+      const std::string metric = Metric("violation_rate_vs", fmt::format("{}.a{}", of, alpha));
       const Interval interval = evidence_.Add(
           metric, Ratios(system, split, [&](std::size_t one, const SplitAnswers& answers) {
             return ViolationRate(answers, results_.systems[one].alone_ms, alpha);
@@ -154,8 +153,6 @@ class CaseWriter {
 };
 
 }  // namespace
-
-std::string_view SchedulerName(std::string_view spec) { return spec.substr(0, spec.find(':')); }
 
 void WriteSplitResults(const SplitResults& results, Evidence& evidence, Report& report) {
   for (std::size_t i = 0; i < results.cases.size(); ++i) {

@@ -14,9 +14,9 @@
 
 namespace lagoon::bench {
 
-/// A scheduler with its parameters, or ONNX Runtime.
+/// A scheduler (SplitRun), or ONNX Runtime.
 struct SplitSystem {
-  std::string name;  // in metrics
+  std::string name;                   // in metrics
   std::vector<double> alone_ms = {};  // by model
 };
 
@@ -31,9 +31,6 @@ struct SplitResults {
   std::vector<bool> clean;  // by case: the host disturbed none of these trials
 };
 
-/// The name of a scheduler without parameters: "clockwork" of "clockwork:admit_by_deadline=0".
-std::string_view SchedulerName(std::string_view spec);
-
 /// Adds metrics to `report`. C is the name of a case and X its suffix; S is a system:
 ///   violation_rate.S.C.a<alpha>X        part of the requests that took longer than alpha times
 ///                                       their model alone; alpha 2 to 20 (of a sweep 2, 4 and 8)
@@ -45,8 +42,8 @@ std::string_view SchedulerName(std::string_view spec);
 /// And, as medians over trials with intervals:
 ///   jitter_short_vs.B.CX                jitter of the short models, `split` over the baseline B,
 ///                                       less 1
-///   jitter_short_vs.split.S.CX          the same, S over `split`; S: `lagoon` with any parameters,
-///                                       and split.plan
+///   jitter_short_vs.split.S.CX          the same, S over `split`; S: all kinds of `lagoon`, and
+///                                       split.plan
 ///   violation_rate_vs.split.S.C.a<alpha>X   violation rate at alpha 2 and 4, S over `split`
 /// Judges in scenarios 1 and 6: jitter_short_vs.B at most what the paper has, and of `lagoon` at
 /// most half of what `split` has.

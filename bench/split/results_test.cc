@@ -83,10 +83,5 @@ TEST(SplitResults, ASweepHasThreeLatencyTargets) {
   EXPECT_FALSE(metrics.contains("violation_rate.split.load40.a3"));
 }
 
-TEST(SplitResults, ASchedulersNameIsWithoutParameters) {
-  EXPECT_EQ(SchedulerName(kFcfs), "clockwork");
-  EXPECT_EQ(SchedulerName("split"), "split");
-}
-
 }  // namespace
 }  // namespace lagoon::bench

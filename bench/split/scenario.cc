@@ -36,7 +36,8 @@ std::vector<Draw> DrawOneProcess(std::size_t models, int requests, std::mt19937&
   double at = 0;
   for (int i = 0; i < requests; ++i) {
     at += ExponentialGap(random);
-    draws.push_back({at, static_cast<std::size_t>(UniformOf(random) * static_cast<double>(models))});
+    draws.push_back(
+        {at, static_cast<std::size_t>(UniformOf(random) * static_cast<double>(models))});
   }
   return draws;
 }
@@ -94,8 +95,8 @@ std::vector<SplitArrival> MakeSplitArrivals(const SplitCase& split_case, std::si
   LAGOON_CHECK(models > 0 && requests > 0);
   std::mt19937 random(seed);
   const bool one = split_case.reading == SplitReading::kOneProcess;
-  const std::vector<Draw> draws = one ? DrawOneProcess(models, requests, random)
-                                      : DrawPerModel(models, requests, random);
+  const std::vector<Draw> draws =
+      one ? DrawOneProcess(models, requests, random) : DrawPerModel(models, requests, random);
   const double mean_gap =
       static_cast<double>(split_case.interval.count()) / (one ? 1.0 : static_cast<double>(models));
   const double scale = mean_gap * requests / draws.back().at;

@@ -47,9 +47,9 @@ TEST(SplitArrivals, OneProcessDrawsEachModelAsOften) {
   std::array<int, 5> counts{};
   for (const SplitArrival& arrival : arrivals) ++counts[arrival.model];
   for (const int count : counts) EXPECT_NEAR(count, 200, 45);
-  EXPECT_TRUE(std::is_sorted(
-      arrivals.begin(), arrivals.end(),
-      [](const SplitArrival& a, const SplitArrival& b) { return a.at < b.at; }));
+  EXPECT_TRUE(
+      std::is_sorted(arrivals.begin(), arrivals.end(),
+                     [](const SplitArrival& a, const SplitArrival& b) { return a.at < b.at; }));
 }
 
 // The gaps of a Poisson process: the standard deviation is the mean, and a share of 1/e is longer.

@@ -24,8 +24,7 @@ Status WriteSearchMetrics(const std::string& name, const SplitModel& model, std:
   report.Metric("split_generations." + name, found.found_in);
   const double optimum = best.candidate.shape.fitness;
   if (optimum < 0) {
-    report.Metric("split_fitness_vs_optimum." + name,
-                  found.best.front().shape.fitness / optimum);
+    report.Metric("split_fitness_vs_optimum." + name, found.best.front().shape.fitness / optimum);
   }
   return {};
 }

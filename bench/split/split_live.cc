@@ -2,7 +2,6 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
 #include <numeric>
 
 #include "base/time.h"
@@ -15,24 +14,12 @@
 namespace lagoon::bench {
 namespace {
 
-constexpr std::size_t kShortModels = 3;
 constexpr double kTable1SumMs = 10.8 + 13.2 + 28.35 + 67.5 + 20.4;  // SPLIT, Table 1
 
 const std::vector<std::string> kZooOfTable1 = {"yolov2", "googlenet", "resnet50", "vgg19",
                                                "gpt2_prefill"};
 const std::vector<std::string> kSmallZoo = {"mobilenet_v2", "squeezenet1_1", "resnet18",
                                             "gnmt_tiny", "bert_tiny"};
-
-std::vector<SplitModelName> NamesOf(const std::vector<std::string>& names,
-                                    const std::vector<double>& alone_ms) {
-  std::vector<double> sorted = alone_ms;
-  std::sort(sorted.begin(), sorted.end());
-  std::vector<SplitModelName> models;
-  for (std::size_t i = 0; i < names.size(); ++i) {
-    models.push_back({names[i], alone_ms[i] <= sorted[kShortModels - 1]});
-  }
-  return models;
-}
 
 class SplitLiveBenchmark {
  public:
@@ -45,16 +32,13 @@ class SplitLiveBenchmark {
   Status Open() {
     LAGOON_ASSIGN_OR_RETURN(models_, LagoonModels::Open(options_.zoo, names_, options_.device));
     const std::vector<double>& alone_ms = models_->alone_ms();
-    results_.models = NamesOf(names_, alone_ms);
+    results_.models = models_->names();
     for (const double ms : alone_ms) {
       const std::chrono::duration<double, std::milli> limit(ms * options_.deadline_alpha);
       limits_.push_back(std::chrono::duration_cast<Nanoseconds>(limit));
     }
-    for (const std::string& spec : options_.schedulers) {
-      LAGOON_ASSIGN_OR_RETURN(const bool deadlines, TakesDeadlines(spec));
-      deadlines_.push_back(deadlines);
-      results_.systems.push_back({spec, alone_ms});
-    }
+    LAGOON_ASSIGN_OR_RETURN(runs_, SplitRuns(options_.schedulers));
+    for (const SplitRun& run : runs_) results_.systems.push_back({run.name, alone_ms});
     LAGOON_RETURN_IF_ERROR(AddCases());
     return options_.against_onnxruntime ? OpenOnnxRuntime() : Status();
   }
@@ -82,9 +66,8 @@ class SplitLiveBenchmark {
     const std::vector<double>& alone_ms = models_->alone_ms();
     const double sum = std::accumulate(alone_ms.begin(), alone_ms.end(), 0.0);
     for (const int number : options_.scenarios) {
-      LAGOON_ASSIGN_OR_RETURN(
-          const SplitCase one,
-          SplitScenario(number, SplitReading::kOneProcess, sum / kTable1SumMs));
+      LAGOON_ASSIGN_OR_RETURN(const SplitCase one,
+                              SplitScenario(number, SplitReading::kOneProcess, sum / kTable1SumMs));
       report_.Metric("load." + one.name, LoadOf(one, alone_ms));
       report_.Metric("interval_ms." + one.name, ToMilliseconds(one.interval));
       results_.cases.push_back(one);
@@ -110,14 +93,14 @@ class SplitLiveBenchmark {
     auto& trials = measured_[place.group];
     if (trials.size() <= place.trial) trials.emplace_back(results_.systems.size());
     SplitAnswers& answers = trials[place.trial][place.window];
-    if (place.window == options_.schedulers.size()) {
+    if (place.window == runs_.size()) {
       LAGOON_ASSIGN_OR_RETURN(answers, sessions_->Run(arrivals));
       return {};
     }
     const std::span<const Nanoseconds> limits(limits_);
+    const SplitRun& run = runs_[place.window];
     LAGOON_ASSIGN_OR_RETURN(answers,
-                            models_->Run(options_.schedulers[place.window], arrivals,
-                                         deadlines_[place.window] ? limits : limits.first(0)));
+                            models_->Run(run, arrivals, run.deadlines ? limits : limits.first(0)));
     return {};
   }
 
@@ -148,7 +131,7 @@ class SplitLiveBenchmark {
   std::unique_ptr<LagoonModels> models_;
   std::unique_ptr<FifoSessions> sessions_;  // null: not measured
   std::vector<Nanoseconds> limits_;         // by model
-  std::vector<bool> deadlines_;             // by scheduler
+  std::vector<SplitRun> runs_;
   SplitResults results_;
   std::vector<std::vector<std::vector<SplitAnswers>>> measured_;  // by case, trial and system
 };

@@ -22,35 +22,18 @@ namespace {
 // load of 1.
 constexpr std::size_t kInstances = 8;
 constexpr double kSweep[] = {0.2, 0.4, 0.6, 0.8, 1.0, 1.2};
-constexpr double kSmallJoinUs = 1000;  // SplitSimOptions::join_us, if `small`
 
-const std::vector<SplitModelName> kTable1 = {{"yolov2", true},
-                                             {"googlenet", true},
-                                             {"resnet50", false},
-                                             {"vgg19", false},
-                                             {"gpt2", true}};
-
-// The constant of the GPU model: the time between two kernels of a model.
-Nanoseconds GapOf(const SplitSimOptions& options) {
-  return Nanoseconds(options.gpu.constants.dependent_gap_ns);
-}
-
-Result<SimModel> LoadList(const SplitSimOptions& options, const std::string& name) {
-  LAGOON_ASSIGN_OR_RETURN(const SimModel model, MakeSimModel(options.gpu.name, name));
-  const double least_us = options.small ? std::max(kSmallJoinUs, options.join_us) : options.join_us;
-  const std::chrono::duration<double, std::micro> least(least_us);
-  return JoinKernels(model, std::chrono::duration_cast<Nanoseconds>(least), GapOf(options));
-}
+const std::vector<SplitModelName> kTable1 = {
+    {"yolov2", true}, {"googlenet", true}, {"resnet50", false}, {"vgg19", false}, {"gpt2", true}};
 
 struct Lists {
   std::vector<SimModel> whole, onnx, plan;  // by model
 };
 
-// A scheduler, and the lists that it runs.
+// A system, and the lists that it runs.
 struct SimSystem {
-  std::string spec;
+  SplitRun run;
   const std::vector<SimModel>* lists = nullptr;
-  bool deadlines = false;
 };
 
 // Calls `task(i)` for each i below `count`, in some threads. The first error ends all.
@@ -81,16 +64,17 @@ class SplitSimulation {
       : options_(options), report_(report) {}
 
   Status Open() {
-    const Nanoseconds gap = GapOf(options_);
+    const SimConstants& constants = options_.gpu.constants;
     for (const SplitModelName& name : kTable1) {
-      LAGOON_ASSIGN_OR_RETURN(const SimModel model, LoadList(options_, name.name));
+      LAGOON_ASSIGN_OR_RETURN(const SimModel model, MakeSimModel(options_.gpu.name, name.name));
       const std::uint32_t parts = PartsOfTable3(name.name);
       lists_.whole.push_back(model);
-      lists_.plan.push_back(CutIntoParts(model, parts, 0, gap));
-      lists_.onnx.push_back(CutIntoParts(model, parts, OverheadOfTable3(name.name, parts), gap));
+      lists_.plan.push_back(CutIntoParts(model, parts, 0, constants));
+      lists_.onnx.push_back(
+          CutIntoParts(model, parts, OverheadOfTable3(name.name, parts), constants));
       alone_ms_.push_back(ToMilliseconds(model.statistics.time));
-      limits_.push_back(std::chrono::duration_cast<Nanoseconds>(model.statistics.time *
-                                                                options_.deadline_alpha));
+      limits_.push_back(
+          std::chrono::duration_cast<Nanoseconds>(model.statistics.time * options_.deadline_alpha));
     }
     results_.models = kTable1;
     LAGOON_RETURN_IF_ERROR(AddSystems());
@@ -107,12 +91,11 @@ class SplitSimulation {
     LAGOON_RETURN_IF_ERROR(
         ForEach(cases * systems * seeds, options_.threads, [&](std::size_t i) -> Status {
           const std::size_t of_case = i / (systems * seeds), system = i / seeds % systems;
-          LAGOON_ASSIGN_OR_RETURN(
-              results_.trials[of_case][system][i % seeds],
-              RunTrial(results_.cases[of_case], systems_[system],
-                       options_.seed + static_cast<std::uint32_t>(i % seeds)));
+          LAGOON_ASSIGN_OR_RETURN(results_.trials[of_case][system][i % seeds],
+                                  RunTrial(results_.cases[of_case], systems_[system],
+                                           options_.seed + static_cast<std::uint32_t>(i % seeds)));
           const MutexLock lock(mutex);
-          progress.Step(systems_[system].spec);
+          progress.Step(systems_[system].run.name);
           return {};
         }));
     LAGOON_RETURN_IF_ERROR(MeasureOverheads());
@@ -134,19 +117,21 @@ class SplitSimulation {
   }
 
   Status AddSystems() {
-    for (const std::string& spec : options_.schedulers) {
-      LAGOON_ASSIGN_OR_RETURN(const bool deadlines, TakesDeadlines(spec));
-      if (SchedulerName(spec) != "split") {
-        systems_.push_back({spec, &lists_.whole, deadlines});
-        results_.systems.push_back({spec, alone_ms_});
-        continue;
-      }
-      systems_.push_back({spec, &lists_.onnx, deadlines});
-      results_.systems.push_back({spec, alone_ms_});
-      systems_.push_back({spec, &lists_.plan, deadlines});
-      results_.systems.push_back({spec + ".plan", alone_ms_});
+    LAGOON_ASSIGN_OR_RETURN(const std::vector<SplitRun> runs, SplitRuns(options_.schedulers));
+    for (const SplitRun& run : runs) {
+      const bool cuts = SchedulerName(run.spec) == "split";
+      AddSystem({run, cuts ? &lists_.onnx : &lists_.whole});
+      if (!cuts) continue;
+      SplitRun plan = run;
+      plan.name += ".plan";
+      AddSystem({plan, &lists_.plan});
     }
     return {};
+  }
+
+  void AddSystem(const SimSystem& system) {
+    systems_.push_back(system);
+    results_.systems.push_back({system.run.name, alone_ms_});
   }
 
   Status AddCases() {
@@ -176,23 +161,22 @@ class SplitSimulation {
     std::vector<SimStageQueue> queues;
     for (std::size_t i = 0; i < system.lists->size(); ++i) {
       queues.push_back(
-          {kTable1[i].name, JobClass::kBestEffort, &(*system.lists)[i], kInstances});
+          {kTable1[i].name, ClassOf(system.run, kTable1[i]), &(*system.lists)[i], kInstances});
     }
-    LAGOON_ASSIGN_OR_RETURN(Scheduler scheduler, MakeScheduler(system.spec));
-    LAGOON_ASSIGN_OR_RETURN(
-        SimStage stage, SimStage::Open({.gpu = options_.gpu}, std::move(scheduler), queues));
+    LAGOON_ASSIGN_OR_RETURN(Scheduler scheduler, MakeScheduler(system.run.spec));
+    LAGOON_ASSIGN_OR_RETURN(SimStage stage,
+                            SimStage::Open({.gpu = options_.gpu}, std::move(scheduler), queues));
     const std::span<const Nanoseconds> limits(limits_);
-    return VirtualRequests(stage, arrivals, system.deadlines ? limits : limits.first(0)).Run();
+    return VirtualRequests(stage, arrivals, system.run.deadlines ? limits : limits.first(0)).Run();
   }
 
   // The latency of a request alone, with the model in parts.
   Result<double> AloneMs(std::size_t model, std::uint32_t parts, double overhead) const {
     std::vector<SimModel> lists = lists_.whole;
-    lists[model] = CutIntoParts(lists[model], parts, overhead, GapOf(options_));
+    lists[model] = CutIntoParts(lists[model], parts, overhead, options_.gpu.constants);
     const SplitArrival arrival{Nanoseconds(0), model};
-    LAGOON_ASSIGN_OR_RETURN(
-        const SplitAnswers answers,
-        RunArrivals({"split:elastic=0", &lists, false}, {&arrival, 1}));
+    LAGOON_ASSIGN_OR_RETURN(const SplitAnswers answers,
+                            RunArrivals({{"alone", "split:elastic=0"}, &lists}, {&arrival, 1}));
     return answers[model].latencies_ms.at(0);
   }
 
@@ -228,7 +212,7 @@ class SplitSimulation {
   const SplitSimOptions& options_;
   Report& report_;
   Lists lists_;
-  std::vector<double> alone_ms_;      // by model
+  std::vector<double> alone_ms_;     // by model
   std::vector<Nanoseconds> limits_;  // by model
   std::vector<SimSystem> systems_;
   SplitResults results_;

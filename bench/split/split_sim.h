@@ -14,7 +14,6 @@ struct SplitSimOptions : SplitOptions {
   std::vector<SplitReading> readings = {SplitReading::kOneProcess, SplitReading::kPerModel};
   int requests = 1000;  // of a scenario
   int seeds = 10;       // of each scenario: runs with other arrivals
-  double join_us = 80;  // neighbours in a kernel list are joined until each takes so long
   int threads = 1;      // that simulate; they do not change the metrics
   bool sweep = false;   // also loads from 0.2 to 1.2, one process
   int decision_rounds = 9;
@@ -22,7 +21,7 @@ struct SplitSimOptions : SplitOptions {
 
 /// SPLIT's scenarios (5.5) on a simulated device in virtual time. The models are those of Table 1;
 /// `split` has them in the parts and with the overheads of Table 3 (CutIntoParts()), and
-/// `split.plan` in the same parts without overhead. `small`: `join_us` is 1,000.
+/// `split.plan` in the same parts without overhead.
 /// Equal options give equal metrics, but for preemption_decision_us. Metrics: those of
 /// WriteSplitResults(), MeasurePreemptionDecision() and
 ///   load.CX                                   LoadOf() the case

@@ -18,8 +18,7 @@ SplitSimOptions Options() {
   options.gpu = *LoadGpuModel("nano");
   options.scenarios = {6};
   options.schedulers = {"split", "clockwork:admit_by_deadline=0"};
-  options.small = true;
-  options.requests = 150;
+  options.requests = 100;
   options.seeds = 2;
   options.decision_rounds = 1;
   return options;
@@ -65,7 +64,7 @@ TEST(SplitSim, PartsCostWhatTable3SaysAndNearlyNothingInOnePlan) {
 TEST(SplitSim, PreemptionMakesShortRequestsSteadier) {
   SplitSimOptions options = Options();
   options.readings = {SplitReading::kOneProcess};
-  options.requests = 1000;
+  options.requests = 500;
   const json metrics = MetricsOf(options);
   EXPECT_LT(metrics.at("jitter_short_vs.clockwork:admit_by_deadline=0.s6"), -0.3);
   EXPECT_LE(metrics.at("violation_rate.split.s6.a4"), 0.1);
