@@ -10,14 +10,6 @@ namespace lagoon {
 
 using Json = nlohmann::json;
 
-namespace {
-
-std::vector<std::string> KnownSchedulers() {
-  return {SchedulerNames().begin(), SchedulerNames().end()};
-}
-
-}  // namespace
-
 void Measure(const std::string& name, Json configuration, const BenchCommon& common,
              const std::function<Status(bench::Report&)>& run) {
   spdlog::set_level(spdlog::level::warn);
@@ -61,19 +53,19 @@ void AddModelNames(CLI::App& command, std::vector<std::string>& models) {
   command.add_option("--models", models, "Names in the zoo")->delimiter(',')->capture_default_str();
 }
 
-void AddScheduler(CLI::App& command, std::string& scheduler) {
-  command.add_option("--scheduler", scheduler, "Scheduler (docs/guide/schedulers.md)")
-      ->check(CLI::IsMember(KnownSchedulers()))
-      ->capture_default_str();
-}
-
 void AddSchedulers(CLI::App& command, std::vector<std::string>& schedulers) {
   schedulers = {"sequential", "streams", "wait", "one-kernel", "reset", "reef", "lagoon"};
+  const auto split = [&schedulers](const std::vector<std::string>& words) {
+    schedulers.clear();
+    for (const std::string& word : words) {
+      for (std::string& one : SplitSchedulers(word)) schedulers.push_back(std::move(one));
+    }
+  };
   command
-      .add_option("--schedulers", schedulers, "Schedulers to compare (docs/guide/schedulers.md)")
-      ->delimiter(',')
-      ->check(CLI::IsMember(KnownSchedulers()))
-      ->capture_default_str();
+      .add_option_function<std::vector<std::string>>(
+          "--schedulers", split, "Schedulers to compare (docs/guide/schedulers.md)")
+      ->check(CheckSchedulers())
+      ->default_str(CLI::detail::join(schedulers, ","));
 }
 
 void AddRounds(CLI::App& command, int& rounds, int least) {
@@ -113,7 +105,12 @@ Json Configurations(const std::vector<std::string>& schedulers) {
   Json configurations;
   for (const std::string& name : schedulers) {
     const SchedulerConfig config = MakeScheduler(name)->config;
+    Json parameters = Json::object();
+    for (const auto& [parameter, value] : ParametersOf(config)) {
+      parameters[std::string(parameter->name)] = value;
+    }
     configurations[name] = {
+        {"parameters", std::move(parameters)},
         {"streams", static_cast<int>(config.streams)},
         {"preemption", static_cast<int>(config.preemption)},
         {"ranks", static_cast<int>(config.ranks)},

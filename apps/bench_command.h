@@ -56,9 +56,8 @@ void AddPlot(CLI::App& command, BenchCommon& common);
 
 /// Adds --models.
 void AddModelNames(CLI::App& command, std::vector<std::string>& models);
-/// Adds --scheduler.
-void AddScheduler(CLI::App& command, std::string& scheduler);
-/// Adds --schedulers. The default is the schedulers that docs/results/benchmarks.md compares.
+/// Adds --schedulers: SplitSchedulers() of each word. The default is the schedulers that
+/// docs/results/benchmarks.md compares.
 void AddSchedulers(CLI::App& command, std::vector<std::string>& schedulers);
 /// Adds --rounds, which must be at least `least`.
 void AddRounds(CLI::App& command, int& rounds, int least = 1);
@@ -82,7 +81,7 @@ void AddSeed(CLI::App& command, Seed& seed) {
 void Measure(const std::string& name, nlohmann::json configuration, const BenchCommon& common,
              const std::function<Status(bench::Report&)>& run);
 
-/// The configuration behind each scheduler's name, for a report.
+/// The configuration behind each scheduler (MakeScheduler()), with its parameters, for a report.
 nlohmann::json Configurations(const std::vector<std::string>& schedulers);
 
 /// The name and constants of a simulated device, for a report.

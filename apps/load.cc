@@ -1,6 +1,7 @@
 #include "apps/load.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <filesystem>
 #include <map>
@@ -9,6 +10,7 @@
 #include "apps/command.h"
 #include "apps/version.h"
 #include "engine/engine_host.h"
+#include "policies/registry.h"
 #include "program/compile.h"
 
 namespace lagoon {
@@ -77,6 +79,26 @@ void AddWorkers(CLI::App& command, std::uint32_t& workers) {
 
 void AddCudaDriver(CLI::App& command, DeviceChoice& choice) {
   command.add_option("--cuda-driver", choice.cuda_driver, "File name or path of the CUDA driver")
+      ->capture_default_str();
+}
+
+CLI::Validator CheckSchedulers() {
+  const auto check = [](const std::string& word) -> std::string {
+    for (const std::string& scheduler : SplitSchedulers(word)) {
+      const Result<Scheduler> made = MakeScheduler(scheduler);
+      if (!made) return made.error().message;
+    }
+    return "";
+  };
+  return {check, fmt::format("{{{}}}", fmt::join(SchedulerNames(), ",")), "scheduler"};
+}
+
+void AddScheduler(CLI::App& command, std::string& scheduler) {
+  command
+      .add_option("--scheduler", scheduler,
+                  "How models share the device: NAME or NAME:PARAMETER=NUMBER,PARAMETER=NUMBER "
+                  "(`lagoon schedulers` explains them)")
+      ->check(CheckSchedulers())
       ->capture_default_str();
 }
 

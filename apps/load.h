@@ -38,6 +38,11 @@ void AddWorkers(CLI::App& command, std::uint32_t& workers);
 /// Adds --cuda-driver.
 void AddCudaDriver(CLI::App& command, DeviceChoice& choice);
 
+/// Checks a word of a command line: a list of schedulers that MakeScheduler() makes, or one.
+CLI::Validator CheckSchedulers();
+/// Adds --scheduler.
+void AddScheduler(CLI::App& command, std::string& scheduler);
+
 /// Opens the chosen device. Dies on failure.
 ComputeDevice Open(const DeviceChoice& choice);
 

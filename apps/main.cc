@@ -12,6 +12,7 @@ constexpr char kDescription[] =
     "  lagoon inspect MODEL.onnx       show a compiled model\n"
     "  lagoon profile MODEL.onnx       tune a model's kernels for this machine\n"
     "  lagoon devices                  list the devices of this machine\n"
+    "  lagoon schedulers               list the schedulers and their parameters\n"
     "  lagoon make-weights DIR         make random weights for models without weights\n"
     "  lagoon bench --help             list the benchmarks";
 
@@ -21,6 +22,7 @@ void AddCommands(CLI::App& app) {
   AddInspect(app);
   AddProfile(app);
   AddDevices(app);
+  AddSchedulerList(app);
   AddMakeWeights(app);
   AddBench(app);
   AddVersion(app);

@@ -91,7 +91,7 @@ void PrintBanner(const ServeWords& words, const InferenceCore& core, const Serve
   std::printf("\nLagoon %s on %s, %u %s, scheduler '%s'\n\n", kVersion,
               core.device().description.c_str(), core.device().units,
               core.device().name == "cpu" ? "workers" : "multiprocessors",
-              std::string(core.scheduler().name).c_str());
+              ChoiceOf(core.scheduler()).Text().c_str());
   std::printf("  %-20s %-8s %-13s %10s %10s\n", "model", "version", "class", "load ms", "alone ms");
   for (const ModelStatus& model : core.Models()) {
     if (model.state != ModelState::kReady) {
@@ -167,12 +167,7 @@ void AddServe(CLI::App& app) {
       ->required();
   AddDevice(*command, words->core.device);
   AddEngine(*command, words->core.engine);
-  command
-      ->add_option("--scheduler", words->core.scheduler,
-                   "How models share the device: see docs/guide/schedulers.md")
-      ->check(
-          CLI::IsMember(std::vector<std::string>(SchedulerNames().begin(), SchedulerNames().end())))
-      ->capture_default_str();
+  AddScheduler(*command, words->core.scheduler);
   words->core.profile.store = {DefaultProfileFolder(), Build()};
   command
       ->add_option("--profiles", words->core.profile.store.folder,

@@ -116,6 +116,24 @@ def test_disb_names_what_is_wrong_with_a_workload(lagoon, tmp_path):
         assert result.returncode == 1 and word in result.stderr
 
 
+def test_schedulers_with_parameters_are_compared(lagoon, tmp_path):
+    simulated = ("disb", "--device", "sim:gv100", "--workload", "A", "--requests", "10", "--windows", "1")
+    names = ["fifo", "paella:depth=2,extra_blocks=4", "edf", "lagoon:response_ratio=1"]
+    result, metrics = run_bench(lagoon, tmp_path, *simulated, "--schedulers", ",".join(names[:3]), names[3])
+    assert result.returncode == 0, result.stderr
+    for name in names:
+        assert metrics[f"throughput_normalized.{name}"] > 0
+    configuration = json.loads((tmp_path / "report.json").read_text())["configuration"]["schedulers"]
+    assert set(configuration) == set(names)
+    assert configuration[names[1]]["parameters"] == {"depth": 2, "extra_blocks": 4, "fairness_threshold": 1000}
+    for words, expected in (("fifo,paella:dept=2", "'dept'"), ("fifo,,edf", "NAME:PARAMETER=NUMBER"),
+                            ("depth=2", "'depth=2'"), ("fifo,rr:quantum_us=-1", "quantum_us = -1")):
+        result = lagoon.run("bench", *simulated, "--schedulers", words)
+        assert 0 < result.returncode < 128 and expected in result.stderr
+    result, _ = run_bench(lagoon, tmp_path, "admission", "--scheduler", "paella:depth=65")
+    assert 0 < result.returncode < 128 and "from 1 to 64" in result.stderr
+
+
 SIMULATED = ("disb", "--device", "sim:mi50", "--requests", "20", "--windows", "1", "--schedulers", "reef,lagoon")
 
 

@@ -10,7 +10,7 @@ import pytest
 from conftest import DIGITS, ROOT, relative_error
 
 MODEL = DIGITS / "1" / "model.onnx"
-COMMANDS = ("serve", "infer", "inspect", "profile", "devices", "bench", "version")
+COMMANDS = ("serve", "infer", "inspect", "profile", "devices", "schedulers", "bench", "version")
 
 
 @pytest.fixture(name="digit", scope="module")
@@ -75,6 +75,43 @@ def test_devices_lists_the_cpu_and_says_why_there_is_no_gpu(lagoon):
     assert "libno-such-driver.so.1" in devices["no_cuda"]
     text = lagoon.run("devices", "--cuda-driver", "libno-such-driver.so.1").stdout
     assert re.match(r"cpu\t.+, \d+ units, level \w+ of .+\nno cuda\t.*install NVIDIA's driver", text), text
+
+
+def test_schedulers_lists_what_each_does_and_its_parameters(lagoon):
+    schedulers = json.loads(lagoon.run("schedulers", "--json").stdout)["schedulers"]
+    text = lagoon.run("schedulers").stdout
+    for scheduler in schedulers:
+        values = [f"{parameter['name']}={parameter['default']}" for parameter in scheduler["parameters"]]
+        lines = [scheduler["name"], f"  {scheduler['summary']}", *(["  " + " ".join(values)] if values else [])]
+        assert "\n".join(lines) + "\n" in text
+        one = lagoon.run("schedulers", scheduler["name"])
+        assert one.returncode == 0 and one.stdout.startswith(f"{scheduler['name']}\n  {scheduler['summary']}\n")
+        for parameter in scheduler["parameters"]:
+            assert parameter["least"] <= parameter["default"] <= parameter["most"]
+            assert parameter["meaning"] in text and parameter["meaning"] in one.stdout
+    assert len({scheduler["summary"] for scheduler in schedulers}) == len(schedulers) > 20
+    only = json.loads(lagoon.run("schedulers", "paella", "--json").stdout)["schedulers"]
+    assert only == [scheduler for scheduler in schedulers if scheduler["name"] == "paella"]
+
+
+def test_the_docs_list_the_schedulers_and_their_parameters(lagoon, tmp_path):
+    page = ROOT / "docs" / "guide" / "schedulers.md"
+    renewed = tmp_path / "schedulers.md"
+    renewed.write_text(page.read_text())
+    assert lagoon.run("schedulers", "--docs", renewed).returncode == 0
+    assert renewed.read_text() == page.read_text(), (
+        "run `lagoon schedulers --docs docs/guide/schedulers.md` and look at the change")
+
+
+def test_schedulers_names_what_is_wrong(lagoon, tmp_path):
+    page = tmp_path / "page.md"
+    page.write_text("no marks")
+    for words, expected in ((("pella",), "there is no scheduler 'pella'; there are: sequential,"),
+                            (("paella:depth=2",), "there is no scheduler 'paella:depth=2'"),
+                            (("--docs", page), "has no lines"), (("--docs", tmp_path / "absent"), "cannot read")):
+        result = lagoon.run("schedulers", *words)
+        assert result.returncode == 1 and expected in result.stderr and not result.stdout
+    assert page.read_text() == "no marks"
 
 
 LEVELS = ["portable", "avx2", "avx512", "avx512bf16", "amx"]

@@ -4,6 +4,7 @@ import concurrent.futures
 import json
 import os
 import pathlib
+import re
 import signal
 import socket
 import time
@@ -75,6 +76,12 @@ def test_unreadable_repository_is_named(lagoon, tmp_path):
 
 @pytest.mark.parametrize("words, expected", [
     (("--scheduler", "magic"), ("magic", "reset")),
+    (("--scheduler", "paella:dept=2"), ("no parameter 'dept'", "depth, extra_blocks, fairness_threshold")),
+    (("--scheduler", "paella:depth=65"), ("depth = 65", "a whole number from 1 to 64")),
+    (("--scheduler", "paella:depth=nan"), ("depth = nan", "from 1 to 64")),
+    (("--scheduler", "paella:depth=2,depth=2"), ("'depth' is set twice",)),
+    (("--scheduler", "paella:depth"), ("NAME:PARAMETER=NUMBER",)),
+    (("--scheduler", "fifo,edf"), ("'fifo,edf'", "sequential")),
     (("--workers", "-1"), ("workers",)),
     (("--workers", "100000"), ("workers",)),
     (("--http-port", "99999"), ("99999",)),
@@ -129,6 +136,55 @@ def test_the_scheduler_switches_on_the_http_port_where_that_is_allowed(lagoon, d
     with serving(lagoon, digits_only, "--allow-admin-on-http") as server:
         assert server.post("/v2/scheduler", b'{"scheduler": "fifo"}')[0] == 200
         assert server.post("/v2/scheduler", None)[1]["scheduler"] == "fifo"
+
+
+def test_parameters_come_from_the_command_line_and_over_http(lagoon, digits_only, test_split, digit_scores):
+    def post(**body):
+        return server.post("/v2/scheduler", json.dumps(body).encode(), port="metrics")
+
+    with serving(lagoon, digits_only, "--scheduler", "paella:fairness_threshold=100,extra_blocks=4") as server:
+        assert "scheduler 'paella:extra_blocks=4,fairness_threshold=100'" in server.log()
+        _, body = server.post("/v2/scheduler", None)  # no body: GET
+        assert (body["scheduler"], body["parameters"]) == (
+            "paella", {"depth": 1, "extra_blocks": 4, "fairness_threshold": 100})
+        status, body = post(scheduler="paella", parameters={"depth": 3, "fairness_threshold": 0.5})
+        assert status == 200
+        assert body["parameters"] == {"depth": 3, "extra_blocks": 8, "fairness_threshold": 0.5}
+        assert server.post("/v2/scheduler", None)[1] == body
+        assert post(scheduler="split:patience=4")[1]["parameters"]["patience"] == 4
+        scores = np.concatenate([infer_digit(server, image) for image in test_split[0][:4]])
+        assert relative_error(scores, digit_scores[:4]) <= TOLERANCE
+        for status, words, wrong in (
+                (400, "it has: none", {"scheduler": "streams", "parameters": {"depth": 2}}),
+                (400, "from 1 to 64", {"scheduler": "fifo", "parameters": {"depth": 0}}),
+                (400, "PARAMETER: NUMBER", {"scheduler": "fifo", "parameters": {"depth": "2"}}),
+                (400, "PARAMETER: NUMBER", {"scheduler": "fifo", "parameters": {"depth": float("nan")}}),
+                (400, "not in both", {"scheduler": "fifo:depth=2", "parameters": {"depth": 2}}),
+                (404, "'fifi'", {"scheduler": "fifi", "parameters": {"depth": 2}})):
+            answer = post(**wrong)
+            assert answer[0] == status and words in answer[1]["error"], (wrong, answer)
+        assert server.post("/v2/scheduler", None)[1]["scheduler"] == "split"
+        listed = server.post("/v2/schedulers", None)[1]
+        assert listed == json.loads(lagoon.run("schedulers", "--json").stdout)
+
+
+def test_a_request_that_would_be_late_is_refused_at_once(lagoon, tmp_path, zoo):
+    folder = tmp_path / "repository"
+    folder.mkdir()
+    (folder / "resnet18").symlink_to(zoo("resnet18").parent.parent)
+    with serving(lagoon, folder, "--scheduler", "clockwork") as server:
+        client = server.http()
+        tensor = triton_input(triton_http, "input", np.zeros((1, 3, 224, 224), np.float32))
+        alone_us = 1000 * server.ports["models"]["resnet18"]["standalone_ms"]
+        with pytest.raises(InferenceServerException) as refused:
+            client.infer("resnet18", [tensor], timeout=int(alone_us / 4))
+        client.close()
+        took = re.search(r"model 'resnet18': would be late: .* would take (\d+\.\d+) ms", str(refused.value))
+        assert took, refused.value
+        assert refused.value.status() == "503"
+        assert 1000 * float(took.group(1)) >= alone_us / 4
+        values, _ = server.metrics()
+        assert values["lagoon_requests_too_late_total", "resnet18"] == 1
 
 
 def make_mixed_repository(folder):

@@ -40,13 +40,13 @@ GROUPS = {
                     for name in ("order", "revocation", "limits", "listener", "counts", "stress")] +
                    ["src/device/conformance/suite.cc", "src/device/cpu/cpu_conformance_test.cc"] + LIBRARY,
     "sched": [f"src/sched/{name}_test.cc"
-              for name in ("combiner", "dispatcher", "dispatcher_outcome", "dispatcher_switch", "filling", "outputs",
-                           "padding", "queue_plan")] + SCHEDULING,
+              for name in ("admission", "combiner", "dispatcher", "dispatcher_outcome", "dispatcher_switch",
+                           "filling", "outputs", "padding", "parts", "queue_plan")] + SCHEDULING,
     "instance": ["src/plan/instance_test.cc"] + sources_of("src/plan") + ["src/base/check.cc", "src/base/status.cc"],
     "lender": ["src/base/check.cc", "src/base/lender_test.cc"],
     "waitlist": ["src/base/check.cc", "src/sched/programs/waitlist.cc", "src/sched/programs/waitlist_test.cc"],
-    "policies": ["src/policies/deficit_test.cc", "src/policies/registry_test.cc"] + sources_of("src/policies") +
-                SCHEDULING,
+    "policies": [f"src/policies/{name}_test.cc" for name in ("deficit", "registry", "response_ratio", "rounds")] +
+                sources_of("src/policies") + SCHEDULING,
     "schedules": ["src/policies/random_schedules_test.cc"] + sources_of("src/policies") + SCHEDULING,
     "budget": ["src/server/memory_budget_test.cc", "src/server/memory_budget.cc"],
     "rules": ["src/server/http/http_request_rules_test.cc", "src/server/http/http_request_rules.cc"],
@@ -72,6 +72,7 @@ LISTENER = "src/device/host/listener_slot.h"
 MECHANISM = "src/sched/mechanism.cc"
 EVENTS = "src/sched/mechanism_events.cc"
 SUBMIT = "src/sched/mechanism_submit.cc"
+RESPONSE_RATIO = "src/policies/response_ratio.h"
 PADDING = "src/sched/padding.cc"
 PADDING_H = "src/sched/padding.h"
 POST = "src/sched/dispatcher_post.cc"
@@ -304,6 +305,36 @@ MUTANTS = [
     ("tie-broken-by-address", "of equal jobs the one at the higher address goes first", "src/sched/ready_index.h",
      "return a.key != b.key ? a.key < b.key : a.id < b.id;", "return a.key != b.key ? a.key < b.key : &a > &b;",
      ["policies", "schedules"]),
+    # Parts, response ratios and admission by deadline.
+    ("response-ratio-reversed", "the job goes first that raises the sum of response ratios most",
+     "src/sched/ready_index.h", "return scaled(job.unsubmitted) * scaled(job.total);",
+     "return -scaled(job.unsubmitted) * scaled(job.total);", ["policies"]),
+    ("queue-order-dropped", "a later job of a queue counts as before an earlier one", RESPONSE_RATIO,
+     "return other.queue_id == job.queue_id || ReadyIndex", "return ReadyIndex", ["policies"]),
+    ("queue-order-not-served", "a later job of a queue overtakes an earlier one", RESPONSE_RATIO,
+     "if (first == nullptr || ready.OldestOf(first->queue_id) == first) return first;", "return first;", ["policies"]),
+    ("patience-ignored", "a job may be passed without end", RESPONSE_RATIO,
+     "    if (config_.patience == 0) return longest;\n", "    return longest;\n", ["policies"]),
+    ("patience-of-another-job", "a job inherits how often the job before it was passed", RESPONSE_RATIO,
+     "if (std::exchange(queues_[queue].oldest, job->id) != job->id) queues_[queue].passed = 0;",
+     "queues_[queue].oldest = job->id;", ["policies"]),
+    ("part-off-by-one", "a part takes a kernel of the next one along", MECHANISM,
+     "*end - static_cast<std::uint32_t>(op);", "*end - static_cast<std::uint32_t>(op) + 1;", ["sched"]),
+    ("one-part-ignored", "the device gets a part while it has one", SUBMIT,
+     "  if (config_.one_part && kernels_[kRealTime] + kernels_[kBestEffort] > 0) return false;\n", "", ["sched"]),
+    ("admission-ignores-what-is-ahead", "a request is admitted that waits too long", MECHANISM,
+     "const TimePoint end = device_.Now() + ahead + job.total;", "const TimePoint end = device_.Now() + job.total;",
+     ["sched"]),
+    ("admission-by-another-deadline", "a request is refused because another one would be late", MECHANISM,
+     "return end > job.deadline;", "return end > std::min(job.deadline, NextDeadline());", ["sched"]),
+    ("leaving-job-is-ahead", "a request is refused because of a job that is leaving", MECHANISM,
+     "other.state == Job::State::kLeaving || &other", "&other", ["sched"]),
+    ("superseded-job-is-ahead", "a request is refused because of a job that it supersedes", MECHANISM,
+     " || &other == superseded) continue;", ") continue;", ["sched"]),
+    ("copying-job-is-ahead", "a job counts as ahead that only copies its outputs", MECHANISM,
+     "    job.remaining = Nanoseconds(0);  // the costs may have changed since the job came\n", "", ["sched"]),
+    ("round-ends-early", "a round begins while a job of the round before it is unfinished", "src/policies/rounds.h",
+     "    if (left_ > 0 && job.id <= end_) ++left_;", "   ", ["policies"]),
     ("unwanted-output-copied", "an output that was not asked for is copied", SUBMIT,
      "    if (job.outputs[job.next_output] == nullptr) continue;  // not wanted\n", "", ["sched"]),
     # Calls that use a device while the device is lost.

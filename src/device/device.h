@@ -152,6 +152,12 @@ struct Launch {
   }
 };
 
+/// A piece of host memory.
+struct HostPart {
+  std::byte* data = nullptr;  // null: read as zeros; what would be written is dropped
+  std::size_t bytes = 0;
+};
+
 /// A copy between host and device memory. A copy that has begun is copied whole, and every byte is
 /// copied at most once, even if a guard is raised.
 struct Copy {
@@ -161,6 +167,10 @@ struct Copy {
   void* to = nullptr;
   const void* from = nullptr;
   std::size_t bytes = 0;
+  /// If not empty, the host's side lies in these parts, one after the other, and `to` or `from` is
+  /// null instead. So one copy gathers the inputs of several requests, or scatters their outputs.
+  /// The parts have `bytes` together, and must outlive the copy's retirement.
+  std::span<const HostPart> parts = {};
   /// Counts the chunks of the copy. Complete when all bytes are copied, so kernels can depend on
   /// it. The device does not reset it: pass a record of CopyBlocks(bytes) blocks after Reset().
   Progress* progress = nullptr;

@@ -6,8 +6,9 @@
 namespace lagoon {
 
 /// Shortest remaining time first. But while deficits of clients are above
-/// PolicyConfig::fairness_threshold (large: SRPT): the oldest ready job of the client with the largest one (Paella 6). Weakness: remaining times come from
-/// profiles, which contention falsifies. Cost: O(log n).
+/// PolicyConfig::fairness_threshold (large: SRPT): the oldest ready job of the client with the
+/// largest one (Paella 6). Weakness: remaining times come from profiles, which contention
+/// falsifies. Cost: O(log n).
 class FairSrptPolicy final : public Policy {
  public:
   explicit FairSrptPolicy(const PolicyConfig& config) : threshold_(config.fairness_threshold) {}

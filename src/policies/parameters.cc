@@ -10,7 +10,7 @@ namespace {
 
 double Us(Nanoseconds time) { return std::chrono::duration<double, std::micro>(time).count(); }
 Nanoseconds FromUs(double us) {
-  return std::chrono::duration_cast<Nanoseconds>(std::chrono::duration<double, std::micro>(us));
+  return std::chrono::round<Nanoseconds>(std::chrono::duration<double, std::micro>(us));
 }
 std::uint32_t Count(double value) { return static_cast<std::uint32_t>(value); }
 
@@ -122,6 +122,6 @@ std::vector<std::string> SplitSchedulers(std::string_view list) {
   }
 }
 
-std::string ValueText(double value) { return fmt::format("{:.15g}", value); }
+std::string ValueText(double value) { return fmt::format("{}", value); }
 
 }  // namespace lagoon

@@ -38,7 +38,7 @@ struct SchedulerChoice {
 /// Splits "fifo,paella:depth=2,extra_blocks=4" into "fifo" and "paella:depth=2,extra_blocks=4".
 std::vector<std::string> SplitSchedulers(std::string_view list);
 
-/// The shortest text of a parameter's value: "4", "0.9".
+/// The shortest text that stands for exactly this value: "4", "0.9".
 std::string ValueText(double value);
 
 }  // namespace lagoon

@@ -43,6 +43,7 @@ std::unique_ptr<Policy> MakeResponseRatio(const PolicyConfig& config) {
 using ArrivalPolicy = OrderedPolicy<By::kArrival>;
 
 struct Entry {
+  std::string_view summary;
   SchedulerConfig config;
   std::unique_ptr<Policy> (*policy)(const PolicyConfig&);
   std::array<std::string_view, 6> parameters = {};  // names in SchedulerParameterTable()
@@ -87,53 +88,90 @@ constexpr std::string_view kAdmit = "admit_by_deadline", kDepth = "depth", kExtr
 
 // One entry per scheduler; docs/guide/schedulers.md describes each.
 constexpr Entry kSchedulers[] = {
-    {OneJob("sequential"), Make<RealTimeFirstPolicy>, {kAdmit}},
-    {{.name = "single-stream", .streams = Streams::kOne, .ranks = Ranks::kSubmission, .depth = 0},
+    {"One job at a time: real-time jobs first, each class in order of arrival",
+     OneJob("sequential"),
+     Make<RealTimeFirstPolicy>,
+     {kAdmit}},
+    {"All jobs in one stream, in order of arrival (Paella's CUDA-SS)",
+     {.name = "single-stream", .streams = Streams::kOne, .ranks = Ranks::kSubmission, .depth = 0},
      Make<ArrivalPolicy>,
      {kAdmit}},
-    {{.name = "streams", .streams = Streams::kPerQueue, .ranks = Ranks::kSubmission, .depth = 0},
+    {"A stream for each class of each model; the device decides (GPU streams, Triton)",
+     {.name = "streams", .streams = Streams::kPerQueue, .ranks = Ranks::kSubmission, .depth = 0},
      Make<ArrivalPolicy>},
-    {{.name = "job-streams", .streams = Streams::kPerJob, .ranks = Ranks::kSubmission, .depth = 0},
+    {"A stream for each job, of 32; the device decides (Paella's MS-jbj)",
+     {.name = "job-streams", .streams = Streams::kPerJob, .ranks = Ranks::kSubmission, .depth = 0},
      Make<ArrivalPolicy>},
-    {{.name = "kernel-streams",
+    {"As job-streams, with one kernel of a job on the device at a time (Paella's MS-kbk)",
+     {.name = "kernel-streams",
       .streams = Streams::kPerJob,
       .ranks = Ranks::kSubmission,
       .depth = 1},
      Make<ArrivalPolicy>,
      {kDepth}},
-    {{.name = "wait", .streams = Streams::kPerQueue, .preemption = Preemption::kWait},
+    {"Real-time jobs first; best-effort kernels that run finish before them",
+     {.name = "wait", .streams = Streams::kPerQueue, .preemption = Preemption::kWait},
      Make<RealTimeFirstPolicy>,
      {kAdmit, kDepth, kMost}},
-    {{.name = "one-kernel", .max_kernels = 1}, Make<RealTimeFirstPolicy>, {kAdmit, kDepth, kMost}},
-    {{.name = "reset", .preemption = Preemption::kReset},
+    {"Real-time jobs first; one kernel of each class on the device at a time (Orion)",
+     {.name = "one-kernel", .max_kernels = 1},
      Make<RealTimeFirstPolicy>,
      {kAdmit, kDepth, kMost}},
-    {{.name = "reef", .preemption = Preemption::kReset, .padding_kernels = 1},
+    {"Real-time jobs first; best-effort blocks that run leave (REEF without padding)",
+     {.name = "reset", .preemption = Preemption::kReset},
+     Make<RealTimeFirstPolicy>,
+     {kAdmit, kDepth, kMost}},
+    {"As reset; best-effort kernels fill what real-time kernels leave idle (REEF)",
+     {.name = "reef", .preemption = Preemption::kReset, .padding_kernels = 1},
      Make<RealTimeFirstPolicy>,
      {kAdmit, kDepth, kMost, kPadding}},
-    {{.name = "lagoon",
+    {"As reef; real-time jobs by deadline, others by remaining time with fair shares",
+     {.name = "lagoon",
       .preemption = Preemption::kReset,
       .ranks = Ranks::kPolicy,
       .padding_kernels = 16},
      Make<LagoonPolicy>,
      {kAdmit, kDepth, kFairness, kMost, kPadding, kRatio}},
-    {Plain("fifo"), Make<ArrivalPolicy>, {kAdmit, kDepth, kExtra}},
-    {Plain("sjf"), Make<OrderedPolicy<By::kTotal>>, {kAdmit, kDepth, kExtra}},
-    {Plain("rr"), Make<RoundRobinPolicy>, {kDepth, kExtra, kQuantum}},
-    {Plain("edf"), Make<OrderedPolicy<By::kDeadline>>, {kAdmit, kDepth, kExtra}},
-    {Plain("least-slack"), Make<OrderedPolicy<By::kSlack>>, {kAdmit, kDepth, kExtra}},
-    {Plain("srpt"), Make<OrderedPolicy<By::kRemaining>>, {kAdmit, kDepth, kExtra}},
-    {Plain("paella"), Make<FairSrptPolicy>, {kDepth, kExtra, kFairness}},
-    {OnePart("split", /*elastic=*/true),
+    {"In order of arrival", Plain("fifo"), Make<ArrivalPolicy>, {kAdmit, kDepth, kExtra}},
+    {"Shortest job first", Plain("sjf"), Make<OrderedPolicy<By::kTotal>>, {kAdmit, kDepth, kExtra}},
+    {"Jobs take turns, of one kernel or of a time",
+     Plain("rr"),
+     Make<RoundRobinPolicy>,
+     {kDepth, kExtra, kQuantum}},
+    {"Earliest deadline first",
+     Plain("edf"),
+     Make<OrderedPolicy<By::kDeadline>>,
+     {kAdmit, kDepth, kExtra}},
+    {"Least slack first: deadline less remaining time",
+     Plain("least-slack"),
+     Make<OrderedPolicy<By::kSlack>>,
+     {kAdmit, kDepth, kExtra}},
+    {"Shortest remaining time first",
+     Plain("srpt"),
+     Make<OrderedPolicy<By::kRemaining>>,
+     {kAdmit, kDepth, kExtra}},
+    {"Shortest remaining time first, but a client far behind its share before all (Paella)",
+     Plain("paella"),
+     Make<FairSrptPolicy>,
+     {kDepth, kExtra, kFairness}},
+    {"One part of one job at a time, by response ratio; jobs pass between two parts (SPLIT)",
+     OnePart("split", /*elastic=*/true),
      MakeResponseRatio<ResponseRatioPolicy::Parts::kOne>,
      {kAdmit, kElastic, kDense, kPatience}},
-    {OnePart("split-whole", /*elastic=*/false),
+    {"As split, but a job that has begun is not passed",
+     OnePart("split-whole", /*elastic=*/false),
      MakeResponseRatio<ResponseRatioPolicy::Parts::kAll>,
      {kAdmit, kPatience}},
-    {Admits(OneJob("clockwork")), Make<ArrivalPolicy>, {kAdmit}},
-    {OneJob("prema"), Make<PremaPolicy>},
-    {OneJob("prema-kernel", /*depth=*/1), Make<PremaPolicy>},
-    {{.name = "rt-a", .streams = Streams::kPerQueue, .ranks = Ranks::kSubmission, .depth = 0},
+    {"One job at a time in order of arrival; what would be late is refused (Clockwork)",
+     Admits(OneJob("clockwork")),
+     Make<ArrivalPolicy>,
+     {kAdmit}},
+    {"One job at a time: of those that have waited long enough the shortest (PREMA)",
+     OneJob("prema"), Make<PremaPolicy>},
+    {"As prema, but jobs also pass between two kernels", OneJob("prema-kernel", /*depth=*/1),
+     Make<PremaPolicy>},
+    {"Rounds: when the jobs of a round have ended, all that wait start together (RT-A)",
+     {.name = "rt-a", .streams = Streams::kPerQueue, .ranks = Ranks::kSubmission, .depth = 0},
      Make<RoundsPolicy>},
 };
 
@@ -188,6 +226,10 @@ Status Apply(const Entry& entry, const std::pair<std::string, double>& chosen,
 
 Result<Scheduler> MakeScheduler(std::string_view text) {
   LAGOON_ASSIGN_OR_RETURN(const SchedulerChoice choice, SchedulerChoice::Parse(text));
+  return MakeScheduler(choice);
+}
+
+Result<Scheduler> MakeScheduler(const SchedulerChoice& choice) {
   const Entry* entry = Find(choice.name);
   if (entry == nullptr) {
     return Fail(ErrorCode::kNotFound, fmt::format("there is no scheduler '{}'; there are: {}",
@@ -202,6 +244,11 @@ Result<Scheduler> MakeScheduler(std::string_view text) {
 
 std::span<const std::string_view> SchedulerNames() { return kNames; }
 
+std::string_view SummaryOf(std::string_view name) {
+  const Entry* entry = Find(name);
+  return entry == nullptr ? "" : entry->summary;
+}
+
 std::vector<ParameterValue> ParametersOf(const SchedulerConfig& config) {
   std::vector<ParameterValue> values;
   const Entry* entry = Find(config.name);
@@ -210,6 +257,18 @@ std::vector<ParameterValue> ParametersOf(const SchedulerConfig& config) {
     values.push_back({parameter, parameter->get(config)});
   }
   return values;
+}
+
+SchedulerChoice ChoiceOf(const SchedulerConfig& config) {
+  SchedulerChoice choice{std::string(config.name)};
+  const Entry* entry = Find(config.name);
+  if (entry == nullptr) return choice;
+  for (const auto& [parameter, value] : ParametersOf(config)) {
+    if (value != parameter->get(entry->config)) {
+      choice.parameters.emplace_back(parameter->name, value);
+    }
+  }
+  return choice;
 }
 
 }  // namespace lagoon

@@ -20,13 +20,17 @@ struct Scheduler {
   std::unique_ptr<Policy> policy;
 };
 
-/// `text`: SchedulerChoice, such as "reset" or "paella:fairness_threshold=100,extra_blocks=4".
 /// kNotFound lists the known names. kInvalidArgument for a parameter that the scheduler does not
 /// have lists those that it has; for a value out of bounds, it names the bounds.
+Result<Scheduler> MakeScheduler(const SchedulerChoice& choice);
+/// `text`: SchedulerChoice::Parse, such as "reset" or "paella:fairness_threshold=100,depth=2".
 Result<Scheduler> MakeScheduler(std::string_view text);
 
 /// In the order of docs/guide/schedulers.md.
 std::span<const std::string_view> SchedulerNames();
+
+/// What the scheduler of that name does, in a line. Empty for an unknown name.
+std::string_view SummaryOf(std::string_view name);
 
 /// A parameter with its value in one scheduler.
 struct ParameterValue {
@@ -37,5 +41,9 @@ struct ParameterValue {
 /// The parameters that the scheduler `config.name` has, with their values in `config`. Empty for an
 /// unknown name.
 std::vector<ParameterValue> ParametersOf(const SchedulerConfig& config);
+
+/// What makes a scheduler like `config`: its name, and the parameters that differ from the name's
+/// own.
+SchedulerChoice ChoiceOf(const SchedulerConfig& config);
 
 }  // namespace lagoon

@@ -1,5 +1,7 @@
 #pragma once
 
+#include <cstdint>
+#include <utility>
 #include <vector>
 
 #include "policies/arrival_load.h"
@@ -13,9 +15,10 @@ namespace lagoon {
 /// it between two parts, with all of its own parts together.
 ///
 /// Source: SPLIT 3.4, Algorithm 1 (docs/results/reproduction.md says what is corrected). Weakness:
-/// under overload long jobs starve, unless `patience` limits how many later jobs may pass the
-/// oldest job of a queue. Cost: O(log n) for n jobs to insert one, and O(k) for k queues to pick
-/// one if there is a limit.
+/// under overload long jobs starve, unless `patience` limits how many later jobs of other queues
+/// may begin while a job is the oldest ready one of its queue. Cost: O(log n) for n jobs to insert
+/// one. To pick one O(1), but O(k) for k queues if there is a limit, or if a later job of a queue
+/// is shorter than an earlier one.
 ///
 /// Elastic splitting (SPLIT 3.3, which gives no thresholds): a job runs whole
 /// - while arrivals bring more than `dense` of what the device can do, until they bring 0.1 less;
@@ -34,7 +37,7 @@ class ResponseRatioPolicy final : public Policy {
 
   Decision Pick(const SchedulingView& view) override {
     const ScheduledJob* next = Passed(view.ready);
-    if (next == nullptr) next = view.ready.First();
+    if (next == nullptr) next = First(view.ready);
     if (next == nullptr) return Decision::Wait();
     if (!next->started) CountPassed(*next, view.ready);
     return Decision::Run(*next, RunsWhole(*next, view.now) ? ~0u : next->part_ops);
@@ -47,17 +50,33 @@ class ResponseRatioPolicy final : public Policy {
     load_.Add(job.arrival, job.total);
   }
   void OnFinished(const ScheduledJob& job) override {
-    Queue& queue = queues_[Raw(job.queue_id)];
-    --queue.jobs;
-    if (job.started || queue.jobs == 0) queue.passed = 0;
+    --queues_[Raw(job.queue_id)].jobs;
     --jobs_;
   }
 
  private:
   struct Queue {
     std::uint32_t jobs = 0;    // unfinished
-    std::uint32_t passed = 0;  // later jobs of other queues that began before its oldest job ended
+    JobId oldest{};            // whom `passed` is about
+    std::uint32_t passed = 0;  // later jobs of other queues that began while it was ready
   };
+
+  static const ScheduledJob* OldestOf(const ReadyView& ready, std::size_t queue) {
+    return ready.OldestOf(QueueId{static_cast<std::uint32_t>(queue)});
+  }
+
+  // The first in the order of response ratios of those jobs that are the oldest of their queues.
+  const ScheduledJob* First(const ReadyView& ready) const {
+    const ScheduledJob* first = ready.First();
+    if (first == nullptr || ready.OldestOf(first->queue_id) == first) return first;
+    first = nullptr;
+    for (std::size_t queue = 0; queue < queues_.size(); ++queue) {
+      const ScheduledJob* job = OldestOf(ready, queue);
+      if (job == nullptr) continue;
+      if (first == nullptr || ReadyIndex::ByKey()(*job, *first)) first = job;
+    }
+    return first;
+  }
 
   // The job that waits longest of those that were passed as often as is allowed; null: none.
   const ScheduledJob* Passed(const ReadyView& ready) const {
@@ -65,8 +84,9 @@ class ResponseRatioPolicy final : public Policy {
     if (config_.patience == 0) return longest;
     for (std::size_t queue = 0; queue < queues_.size(); ++queue) {
       if (queues_[queue].passed < config_.patience) continue;
-      const ScheduledJob* job = ready.OldestOf(QueueId{static_cast<std::uint32_t>(queue)});
-      if (job != nullptr && (longest == nullptr || job->id < longest->id)) longest = job;
+      const ScheduledJob* job = OldestOf(ready, queue);
+      if (job == nullptr || job->id != queues_[queue].oldest) continue;
+      if (longest == nullptr || job->id < longest->id) longest = job;
     }
     return longest;
   }
@@ -75,8 +95,10 @@ class ResponseRatioPolicy final : public Policy {
     if (config_.patience == 0) return;
     for (std::size_t queue = 0; queue < queues_.size(); ++queue) {
       if (queue == Raw(next.queue_id)) continue;
-      const ScheduledJob* job = ready.OldestOf(QueueId{static_cast<std::uint32_t>(queue)});
-      if (job != nullptr && job->id < next.id) ++queues_[queue].passed;
+      const ScheduledJob* job = OldestOf(ready, queue);
+      if (job == nullptr || job->id > next.id) continue;
+      if (std::exchange(queues_[queue].oldest, job->id) != job->id) queues_[queue].passed = 0;
+      ++queues_[queue].passed;
     }
   }
 

@@ -19,8 +19,8 @@ std::int64_t Product(const ScheduledJob& job) {
   return job.unsubmitted.count() * job.total.count();
 }
 
-// Unfinished jobs under the policy, without a device. As in the mechanism, the first waiting job of
-// each queue is ready, and jobs that have begun.
+// Unfinished jobs under the policy, without a device. As in the mechanism, jobs that have begun are
+// ready, and the first waiting job of each queue that has an instance free.
 class Jobs {
  public:
   explicit Jobs(const PolicyConfig& config,
@@ -66,14 +66,20 @@ class Jobs {
     waiting_.remove(&job);
     Offer();
   }
+  // All its kernels are complete; its outputs are being copied.
+  void Copy(ScheduledJob& job) {
+    copying_ = &job;
+    Offer();
+  }
   ResponseRatioPolicy& policy() { return policy_; }
+  void SetInstances(int instances) { instances_ = instances; }
 
  private:
   void Offer() {
-    std::map<QueueId, bool> offered;
+    std::map<QueueId, int> unfinished;
     for (ScheduledJob* job : waiting_) {
-      const bool first = offered.emplace(job->queue_id, true).second;
-      index_.Update(*job, job->started || first);
+      const bool has_instance = ++unfinished[job->queue_id] <= instances_;
+      index_.Update(*job, (job->started || has_instance) && job != copying_);
     }
   }
 
@@ -81,6 +87,8 @@ class Jobs {
   ReadyIndex index_;
   std::deque<ScheduledJob> jobs_;     // by id
   std::list<ScheduledJob*> waiting_;  // unfinished, in order of posting
+  const ScheduledJob* copying_ = nullptr;
+  int instances_ = 1;  // of each queue
   Decision decision_;
 };
 
@@ -141,6 +149,16 @@ TEST(ResponseRatio, ServesInTheOrderOfTheGreedyInsertion) {
   }
 }
 
+TEST(ResponseRatio, PrecedesAsItServes) {
+  Jobs jobs({});
+  const ScheduledJob& long_one = jobs.Add(0, milliseconds(100));
+  const ScheduledJob& same_queue = jobs.Add(0, milliseconds(1));
+  const ScheduledJob& other_queue = jobs.Add(1, milliseconds(1));
+  EXPECT_TRUE(jobs.policy().Precedes(long_one, same_queue));
+  EXPECT_FALSE(jobs.policy().Precedes(long_one, other_queue));
+  EXPECT_TRUE(jobs.policy().Precedes(same_queue, other_queue));  // a tie
+}
+
 TEST(ResponseRatio, SubmitsOnePartUnlessItNeverCuts) {
   Jobs cut({});
   cut.Add(0, milliseconds(1));
@@ -191,6 +209,62 @@ TEST(ResponseRatio, PatienceHoldsBetweenParts) {
     ASSERT_EQ(jobs.Pick(), &long_one);
     jobs.Run(long_one, milliseconds(20));
   }
+}
+
+// With two instances a shorter job of the same queue could overtake.
+TEST(ResponseRatio, JobsOfAQueueStayInOrderOfArrival) {
+  Jobs jobs({});
+  jobs.SetInstances(2);
+  ScheduledJob& first = jobs.Add(0, milliseconds(100));
+  ASSERT_EQ(jobs.Pick(), &first);
+  jobs.Run(first, milliseconds(20));
+  ScheduledJob& second = jobs.Add(0, milliseconds(1));
+  ScheduledJob& other = jobs.Add(1, milliseconds(50));
+  ASSERT_EQ(jobs.Pick(), &other);
+  jobs.Finish(other);
+  ASSERT_EQ(jobs.Pick(), &first);
+  jobs.Finish(first);
+  ASSERT_EQ(jobs.Pick(), &second);
+}
+
+// The end of the job before it does not give others more turns.
+TEST(ResponseRatio, PatienceIsCountedForEachJob) {
+  PolicyConfig config;
+  config.patience = 2;
+  Jobs jobs(config);
+  jobs.SetInstances(2);
+  ScheduledJob& first = jobs.Add(0, milliseconds(100));
+  ASSERT_EQ(jobs.Pick(), &first);
+  const ScheduledJob& second = jobs.Add(0, milliseconds(100));
+  jobs.Run(first, milliseconds(100));
+  jobs.Copy(first);
+  for (int i = 0; i < 2; ++i) {
+    jobs.Add(1, milliseconds(1));
+    ScheduledJob* next = jobs.Pick();
+    ASSERT_NE(next, &second);
+    jobs.Finish(*next);
+  }
+  jobs.Finish(first);
+  jobs.Add(1, milliseconds(1));
+  EXPECT_EQ(jobs.Pick(), &second);
+}
+
+TEST(ResponseRatio, PatienceBeginsAnewForTheNextJobOfTheQueue) {
+  PolicyConfig config;
+  config.patience = 2;
+  Jobs jobs(config);
+  ScheduledJob& cancelled = jobs.Add(0, milliseconds(100));
+  const ScheduledJob& second = jobs.Add(0, milliseconds(100));
+  const auto passed = [&] {
+    for (int count = 0;; ++count) {
+      jobs.Add(1, milliseconds(1));
+      ScheduledJob* next = jobs.Pick();
+      if (next == &second || count == 10) return count;
+      jobs.Finish(*next);
+      if (count == 0) jobs.Finish(cancelled);
+    }
+  };
+  EXPECT_EQ(passed(), 3);  // one while the cancelled job was there
 }
 
 TEST(ResponseRatio, RunsWholeWhileArrivalsAreDense) {

@@ -5,8 +5,8 @@
 namespace lagoon {
 
 /// Jobs take turns, regardless of class. A turn is one kernel, or all kernels that the job submits
-/// within PolicyConfig::quantum. While the job of the turn waits for its kernels, the next jobs fill
-/// what it leaves free. Weakness: all jobs finish late. Cost: O(log n) for n ready jobs.
+/// within PolicyConfig::quantum. While the job of the turn waits for its kernels, the next jobs
+/// fill what it leaves free. Weakness: all jobs finish late. Cost: O(log n) for n ready jobs.
 class RoundRobinPolicy final : public Policy {
  public:
   explicit RoundRobinPolicy(const PolicyConfig& config) : quantum_(config.quantum) {}

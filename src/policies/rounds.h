@@ -29,6 +29,7 @@ class RoundsPolicy final : public Policy {
 
   void OnArrival(const ScheduledJob& job) override {
     jobs_.insert(std::ranges::upper_bound(jobs_, job.id, {}, &ScheduledJob::id), &job);
+    if (left_ > 0 && job.id <= end_) ++left_;  // two threads posted at once: its place is before
   }
   void OnFinished(const ScheduledJob& job) override {
     if (left_ > 0 && job.id <= end_) --left_;

@@ -28,10 +28,11 @@ class Admission : public DispatcherFixture {
         64, FakeDevice::Time::kVirtual, std::move(policy));
   }
   // A job of `us` microseconds, in kernels of 10 us.
-  QueueId Queue(std::uint32_t us, JobClass job_class = JobClass::kBestEffort) {
+  QueueId Queue(std::uint32_t us, JobClass job_class = JobClass::kBestEffort,
+                QueueOptions options = {}) {
     auto loaded = std::const_pointer_cast<LoadedPlan>(ChainPlan(us / 10, 1));
     for (PlanOp& op : loaded->plan.ops) op.cost.kernel = microseconds(10);
-    return AddQueue(job_class, loaded);
+    return AddQueue(job_class, loaded, std::move(options));
   }
   Request& PostWithin(QueueId queue, int us) {
     Request& request = Add();
@@ -84,6 +85,45 @@ TEST_F(Admission, RealTimeJobsWaitForBestEffortKernelsUnlessTheyRevokeThem) {
     const QueueId urgent = Queue(20, JobClass::kRealTime);
     EXPECT_EQ(Late(PostWithin(urgent, 29)), preemption == SchedulerConfig::Preemption::kNone);
   }
+}
+
+// It leaves at its next check, whatever it has left to do.
+TEST_F(Admission, ACancelledJobIsNotAhead) {
+  UseAdmission(std::make_unique<ClassFirst>());
+  const QueueId queue = Queue(1000);
+  Request& cancelled = Add();
+  const Result<JobId> id = Post(queue, cancelled);
+  ASSERT_TRUE(id);
+  dispatcher_->Cancel(*id);
+  ASSERT_EQ(cancelled.finished, 0);  // its kernel is on the device
+  EXPECT_FALSE(Late(PostWithin(Queue(50), 50)));
+}
+
+TEST_F(Admission, TheRequestThatGivesWayToANewerOneIsNotAhead) {
+  UseAdmission(std::make_unique<ClassFirst>());
+  QueueOptions options;
+  options.max_pending = 1;
+  options.overflow = Overflow::kNewestWins;
+  const QueueId camera = Queue(50, JobClass::kBestEffort, options);
+  PostWithin(camera, 1000);
+  const Request& old = PostWithin(camera, 1000);
+  EXPECT_FALSE(Late(PostWithin(camera, 100)));
+  EXPECT_EQ(old.result.outcome, Outcome::kSuperseded);
+  const Request& late = PostWithin(camera, 99);
+  EXPECT_TRUE(Late(late));
+  EXPECT_EQ(late.result.expected, microseconds(100));
+}
+
+// The kernels turn out to be shorter than expected, and the expected time of the rest falls too.
+TEST_F(Admission, AJobThatOnlyCopiesItsOutputsIsNotAhead) {
+  UseAdmission(std::make_unique<ClassFirst>());
+  Request& first = PostWithin(Queue(50), 1000);
+  const QueueId other = Queue(40);
+  while (dispatcher_->Stats().launches < 1 + 5 + 1) ASSERT_TRUE(device_->RunBlock());
+  ASSERT_EQ(first.finished, 0);
+  while (device_->launches() > 1) ASSERT_TRUE(device_->RunBlock());
+  ASSERT_EQ(first.finished, 0);
+  EXPECT_FALSE(Late(PostWithin(other, 40)));
 }
 
 TEST_F(Admission, AJobOfUnknownTimeIsTaken) {

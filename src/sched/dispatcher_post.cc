@@ -40,13 +40,33 @@ Status CheckPlan(const JobSpec& spec, const JobQueue& queue) {
   return {};
 }
 
+// Whether the parts have as many bytes as the plan's tensors.
+Status CheckParts(const JobParts& parts, const Plan& plan, const JobQueue& queue) {
+  const auto check = [&](const auto& of_tensors, const std::vector<PlanTensor>& tensors) -> Status {
+    for (std::size_t i = 0; i < tensors.size(); ++i) {
+      std::size_t bytes = 0;
+      if (i < of_tensors.size()) {
+        for (const HostPart& part : of_tensors[i]) bytes += part.bytes;
+      }
+      if (bytes == tensors[i].spec.bytes()) continue;
+      return Fail(
+          ErrorCode::kInvalidArgument,
+          fmt::format("queue '{}': tensor '{}' has {} bytes, the job's parts have {}",
+                      queue.options.name, tensors[i].spec.name, tensors[i].spec.bytes(), bytes));
+    }
+    return {};
+  };
+  LAGOON_RETURN_IF_ERROR(check(parts.inputs, plan.inputs));
+  return check(parts.outputs, plan.outputs);
+}
+
 Status Check(const JobSpec& spec, const JobQueue& queue) {
   LAGOON_RETURN_IF_ERROR(CheckPlan(spec, queue));
   const Plan& plan = spec.instance != nullptr ? spec.instance->plan()
                      : spec.plan != nullptr   ? spec.plan->plan()
                                               : queue.first->plan();
   if (spec.inputs.size() == plan.inputs.size() && spec.outputs.size() == plan.outputs.size()) {
-    return {};
+    return spec.parts == nullptr ? Status{} : CheckParts(*spec.parts, plan, queue);
   }
   return Fail(ErrorCode::kInvalidArgument,
               fmt::format("queue '{}': the plan has {} inputs and {} outputs, the job {} and {}",
@@ -83,6 +103,7 @@ std::unique_ptr<Job> MakeJob(const JobSpec& spec, JobQueue& queue, JobId id, Tim
   job->client = spec.client;
   job->inputs.assign(spec.inputs.begin(), spec.inputs.end());
   job->outputs.assign(spec.outputs.begin(), spec.outputs.end());
+  job->parts = spec.parts;
   job->instance = spec.instance;
   if (spec.instance == nullptr) {
     job->plan = spec.plan != nullptr ? spec.plan : queue.first.get();

@@ -62,6 +62,12 @@ class JobClient {
 class CostTable;
 class QueuePlan;
 
+/// The host's side of a job's inputs and outputs in parts (Copy::parts): the job is a batch, and
+/// each part belongs to one request.
+struct JobParts {
+  std::vector<std::vector<HostPart>> inputs, outputs;  // by plan input and output
+};
+
 /// One request's execution. Pointers must stay valid until Finished.
 struct JobSpec {
   QueueId queue{};
@@ -79,6 +85,9 @@ struct JobSpec {
   /// must be idle when the job is posted.
   Instance* instance = nullptr;
   CostTable* costs = nullptr;
+  /// Set: the tensors lie in these parts, and not where `inputs` and `outputs` point. A null
+  /// pointer in `outputs` still means that the output is not copied.
+  const JobParts* parts = nullptr;
 };
 
 /// What a full queue does.

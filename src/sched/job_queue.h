@@ -31,6 +31,7 @@ struct Job : ScheduledJob {
   JobClient* client = nullptr;
   std::vector<const void*> inputs;
   std::vector<void*> outputs;
+  const JobParts* parts = nullptr;  // null: tensors lie where `inputs` and `outputs` point
   JobResult result;
 
   QueuePlan* plan = nullptr;     // null: runs `instance`, which is not one of the queue's
@@ -103,6 +104,12 @@ struct JobQueue {
   JobQueue(QueueId id_in, QueueOptions options_in) : id(id_in), options(std::move(options_in)) {
     if (options.instances.front()->first() == nullptr) return;
     first = std::make_unique<QueuePlan>(id, options.instances);
+  }
+
+  /// The job that one more job will supersede; null: none.
+  const Job* GivesWay() const {
+    const bool full = waiting.size() >= options.max_pending;
+    return full && options.overflow == Overflow::kNewestWins ? &waiting.front() : nullptr;
   }
 
   const QueueId id;

@@ -97,14 +97,15 @@ void Mechanism::Admit(std::unique_ptr<Job> owned, FinishedJobs& finished) {
   OfferNextWaiting(queue);
 }
 
-// Behind the jobs that go before it, and behind what the device has already. Without a profile the
-// expected time is 0, so that the job is not late.
+// Behind the jobs that go before it and what the device has. Without a profile a job takes no time.
 bool Mechanism::WouldBeLate(Job& job) const {
   if (job.deadline == kNoDeadline) return false;
   const bool revokes = config_.preemption != SchedulerConfig::Preemption::kNone &&
                        job.job_class == JobClass::kRealTime;
+  const Job* superseded = job.queue->GivesWay();
   Nanoseconds ahead{0};
   for (const Job& other : jobs_) {
+    if (other.state == Job::State::kLeaving || &other == superseded) continue;
     if (policy_->Precedes(other, job)) {
       ahead += other.remaining;
     } else if (!revokes || other.job_class == JobClass::kRealTime) {
@@ -202,6 +203,7 @@ void Mechanism::Advance(Job& job, TimePoint at) {
   }
   if (job.next_op < job.first_incomplete) SetNextOp(job, job.first_incomplete);
   if (job.first_incomplete == ops) {
+    job.remaining = Nanoseconds(0);  // the costs may have changed since the job came
     job.result.computed = at;
     if (job.job_class == JobClass::kRealTime && job.state == Job::State::kActive) {
       --real_time_computing_;

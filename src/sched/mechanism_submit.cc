@@ -121,7 +121,11 @@ void Mechanism::PadRealTime() {
 bool Mechanism::SubmitNext(Job& job, std::uint32_t ops, const PaddingRoom* room) {
   Instance& instance = *job.instance;
   for (; job.next_input < job.inputs.size(); ++job.next_input) {
-    const Copy copy = instance.InputCopy(job.next_input, job.inputs[job.next_input]);
+    Copy copy = instance.InputCopy(job.next_input, job.inputs[job.next_input]);
+    if (job.parts != nullptr) {
+      copy.from = nullptr;
+      copy.parts = job.parts->inputs[job.next_input];
+    }
     if (!SubmitCopy(job, copy, JobLaunch::Kind::kInput, job.next_input)) return false;
   }
   UpdateReady(job);
@@ -161,6 +165,10 @@ bool Mechanism::SubmitOutputs(Job& job) {
   for (; job.next_output < job.outputs.size(); ++job.next_output) {
     if (job.outputs[job.next_output] == nullptr) continue;  // not wanted
     Copy copy = job.instance->OutputCopy(job.next_output, job.outputs[job.next_output]);
+    if (job.parts != nullptr) {
+      copy.to = nullptr;
+      copy.parts = job.parts->outputs[job.next_output];
+    }
     if (copy.progress->Complete()) continue;  // done before the other copies were revoked
     copy.guards[0] = {device_.GuardWord(slot.guard), slot.revision, true};
     if (revocable) copy.guards[1] = {device_.GuardWord(group_guard_), group_limit_, true};

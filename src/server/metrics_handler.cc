@@ -139,7 +139,10 @@ std::vector<MetricFamily> CoreMetrics::Collect() const {
 
 void MetricsHandler::Handle(const HttpRequest& request, const std::shared_ptr<HttpReply>& reply) {
   const std::string_view path = request.target.substr(0, request.target.find('?'));
-  if (ParseRoute(path).kind == Route::Kind::kScheduler) return scheduler_.Handle(request, reply);
+  const Route::Kind kind = ParseRoute(path).kind;
+  if (kind == Route::Kind::kScheduler || kind == Route::Kind::kSchedulers) {
+    return scheduler_.Handle(request, reply);
+  }
   if (path != "/metrics") {
     return reply->Send(HttpResponse::Failure(
         404, fmt::format("nothing is served at {}, metrics are at /metrics", Quoted(path))));

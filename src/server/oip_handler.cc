@@ -43,6 +43,8 @@ void OipHandler::Handle(const HttpRequest& request, const std::shared_ptr<HttpRe
           403, fmt::format("the scheduler is switched on the metrics port, {}, not on this one; "
                            "`lagoon serve --allow-admin-on-http` allows it here",
                            admin_port_)));
+    case Route::Kind::kSchedulers:
+      return scheduler_.Handle(request, reply);
     case Route::Kind::kModelInfer:
       if (post) return infer_.Handle(route, request, reply);
       return reply->Send(HttpResponse::WrongMethod(request.target, "POST"));

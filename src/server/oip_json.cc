@@ -99,46 +99,6 @@ void UnquoteIntegers(Json& json, const Descriptor& message) {
   }
 }
 
-// Accepts {"scheduler": NAME} and ends the parse at the first other event.
-class SchedulerSax {
- public:
-  using number_integer_t = Json::number_integer_t;
-  using number_unsigned_t = Json::number_unsigned_t;
-  using number_float_t = Json::number_float_t;
-  using string_t = Json::string_t;
-  using binary_t = Json::binary_t;
-
-  std::string& name() { return name_; }
-
-  bool start_object(std::size_t) { return Follows(At::kBegin, At::kObject); }
-  bool key(string_t& key) { return key == "scheduler" && Follows(At::kObject, At::kKey); }
-  bool string(string_t& value) {
-    name_ = std::move(value);
-    return Follows(At::kKey, At::kName);
-  }
-  bool end_object() { return Follows(At::kName, At::kEnd); }
-  bool start_array(std::size_t) { return false; }
-  bool end_array() { return false; }
-  bool null() { return false; }
-  bool boolean(bool) { return false; }
-  bool number_integer(number_integer_t) { return false; }
-  bool number_unsigned(number_unsigned_t) { return false; }
-  bool number_float(number_float_t, const string_t&) { return false; }
-  bool binary(binary_t&) { return false; }
-  template <typename Exception>
-  bool parse_error(std::size_t, const std::string&, const Exception&) {
-    return false;
-  }
-
- private:
-  enum class At : std::uint8_t { kBegin, kObject, kKey, kName, kEnd };
-
-  bool Follows(At before, At now) { return std::exchange(at_, now) == before; }
-
-  At at_ = At::kBegin;
-  std::string name_;
-};
-
 }  // namespace
 
 std::string_view ServerVersion() { return LAGOON_VERSION; }
@@ -161,19 +121,6 @@ std::string StatisticsJson(std::span<const ModelStatistics> models) {
   Json list = Json::array();
   for (const ModelStatistics& model : models) list.push_back(ModelStatisticsOf(model));
   return Dump({{"model_stats", std::move(list)}});
-}
-
-std::string SchedulerJson(std::string_view name) {
-  return Dump({{"scheduler", name}, {"schedulers", InferenceCore::Schedulers()}});
-}
-
-Result<std::string> ParseSchedulerJson(std::string_view body) {
-  SchedulerSax sax;
-  // The parser takes a NUL byte for the end of the text.
-  const bool whole = Json::sax_parse(body, &sax) && body.find('\0') == std::string_view::npos;
-  if (whole) return std::move(sax.name());
-  return Fail(ErrorCode::kInvalidArgument,
-              fmt::format(R"(the body must be {{"scheduler": NAME}}, it is {})", Quoted(body)));
 }
 
 Result<std::string> ModelConfigJson(const inference::ModelConfig& config) {

@@ -18,10 +18,6 @@ std::span<const std::string_view> ServerExtensions();
 std::string ServerMetadataJson();
 std::string ModelMetadataJson(const ModelMetadata& model);
 std::string StatisticsJson(std::span<const ModelStatistics> models);
-/// `name`: the scheduler in use. The body also lists all schedulers.
-std::string SchedulerJson(std::string_view name);
-/// Returns NAME of {"scheduler": NAME}. kInvalidArgument says what is wrong with `body`.
-Result<std::string> ParseSchedulerJson(std::string_view body);
 /// protobuf's own JSON, except that 64-bit integers are numbers, as Triton's clients expect.
 Result<std::string> ModelConfigJson(const inference::ModelConfig& config);
 

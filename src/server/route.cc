@@ -72,6 +72,7 @@ Route RouteOf(const std::vector<std::string>& path) {
     return {};
   }
   if (at(1) == "scheduler" && path.size() == 2) return {Route::Kind::kScheduler};
+  if (at(1) == "schedulers" && path.size() == 2) return {Route::Kind::kSchedulers};
   if (at(1) != "models" || path.size() < 3) return {};
   if (at(2) == "stats" && path.size() == 3) return {Route::Kind::kStatistics};
 

@@ -15,6 +15,7 @@ struct Route {
     kServer,
     kStatistics,  // of all models
     kScheduler,
+    kSchedulers,
     kModel,
     kModelReady,
     kModelConfig,

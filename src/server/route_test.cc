@@ -20,6 +20,7 @@ TEST(Route, KnowsEveryPathOfTheProtocol) {
       {"/v2/health/ready", Kind::kReady, "", ""},
       {"/v2/models/stats", Kind::kStatistics, "", ""},
       {"/v2/scheduler", Kind::kScheduler, "", ""},
+      {"/v2/schedulers", Kind::kSchedulers, "", ""},
       {"/v2/models/digits", Kind::kModel, "digits", ""},
       {"/v2/models/digits/versions/3", Kind::kModel, "digits", "3"},
       {"/v2/models/digits/ready", Kind::kModelReady, "digits", ""},

@@ -3,7 +3,9 @@
 #include <boost/asio/post.hpp>
 #include <utility>
 
-#include "server/oip_json.h"
+#include "policies/registry.h"
+#include "server/route.h"
+#include "server/scheduler_json.h"
 
 namespace lagoon {
 namespace {
@@ -12,10 +14,10 @@ namespace net = boost::asio;
 namespace http = boost::beast::http;
 
 // When this has returned, the calling thread holds no reference to the connection.
-void PostAnswer(std::shared_ptr<HttpReply> reply, std::string name, Status status) {
+void PostAnswer(std::shared_ptr<HttpReply> reply, const SchedulerConfig& config, Status status) {
   const Strand strand = reply->executor();
-  net::post(strand, [reply = std::move(reply), name = std::move(name), status = std::move(status)] {
-    reply->Send(status ? HttpResponse::Json(SchedulerJson(name))
+  net::post(strand, [reply = std::move(reply), config, status = std::move(status)] {
+    reply->Send(status ? HttpResponse::Json(SchedulerJson(config))
                        : HttpResponse::Failure(status.error()));
   });
 }
@@ -23,24 +25,32 @@ void PostAnswer(std::shared_ptr<HttpReply> reply, std::string name, Status statu
 }  // namespace
 
 void SchedulerHandler::Handle(const HttpRequest& request, const std::shared_ptr<HttpReply>& reply) {
+  if (ParseRoute(request.target).kind == Route::Kind::kSchedulers) {
+    return reply->Send(request.method == http::verb::get
+                           ? HttpResponse::Json(SchedulersJson(SchedulerNames()))
+                           : HttpResponse::WrongMethod(request.target, "GET"));
+  }
   if (request.method == http::verb::post) return Switch(request, reply);
   if (request.method == http::verb::get) {
-    return reply->Send(HttpResponse::Json(SchedulerJson(core_.scheduler().name)));
+    return reply->Send(HttpResponse::Json(SchedulerJson(core_.scheduler())));
   }
   reply->Send(HttpResponse::WrongMethod(request.target, "GET, POST"));
 }
 
 void SchedulerHandler::Switch(const HttpRequest& request, const std::shared_ptr<HttpReply>& reply) {
-  const Result<std::string> name =
+  const Result<SchedulerChoice> choice =
       ParseSchedulerJson({reinterpret_cast<const char*>(request.body.data()), request.body.size()});
-  if (!name) return reply->Send(HttpResponse::Failure(name.error()));
+  if (!choice) return reply->Send(HttpResponse::Failure(choice.error()));
+  Result<Scheduler> scheduler = MakeScheduler(*choice);
+  if (!scheduler) return reply->Send(HttpResponse::Failure(scheduler.error()));
+  const SchedulerConfig config = scheduler->config;
   // The thread that finishes the last request under the old scheduler runs the callback; it may be
   // one of the device's.
   // `reply = reply`: a captured copy that can be moved from, so that the connection is released
   // before the pool.
-  core_.SwitchScheduler(*name,
-                        [reply = reply, name = *name, hold = pool_.Hold()](Status status) mutable {
-                          PostAnswer(std::move(reply), std::move(name), std::move(status));
+  core_.SwitchScheduler(*std::move(scheduler),
+                        [reply = reply, config, hold = pool_.Hold()](Status status) mutable {
+                          PostAnswer(std::move(reply), config, std::move(status));
                           hold.reset();  // this thread has left the pool's code
                         });
 }

@@ -8,7 +8,8 @@
 
 namespace lagoon {
 
-/// /v2/scheduler: GET returns the scheduler in use, POST switches it.
+/// /v2/scheduler: GET returns the scheduler in use, POST switches it. /v2/schedulers: GET lists all
+/// schedulers and their parameters.
 class SchedulerHandler {
  public:
   /// Bytes of the largest body that is accepted.
@@ -17,7 +18,7 @@ class SchedulerHandler {
   /// Both are borrowed. `pool`: the one that runs the connections.
   SchedulerHandler(InferenceCore& core, IoPool& pool) : core_(core), pool_(pool) {}
 
-  /// Handles any method; the answer is 405 unless the method is GET or POST.
+  /// Handles any method; the answer is 405 for one that the path does not have.
   void Handle(const HttpRequest& request, const std::shared_ptr<HttpReply>& reply);
 
  private:

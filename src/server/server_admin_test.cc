@@ -6,6 +6,7 @@
 
 #include <string>
 
+#include "policies/registry.h"
 #include "server/testing/http_server_test_base.h"
 
 namespace lagoon {
@@ -51,10 +52,91 @@ TEST_F(AdminServer, SwitchesTheSchedulerOnTheHttpPortWhereThatIsAllowed) {
   EXPECT_EQ(Json::parse(Ask(Get("/v2/scheduler")).body)["scheduler"], "reef");
 }
 
+TEST_F(AdminServer, SetsParametersAndTellsThoseInUse) {
+  for (const std::string_view body :
+       {R"({"scheduler": "paella", "parameters": {"fairness_threshold": 100.5, "depth": 2}})",
+        R"({"parameters": {"depth": 2.0, "fairness_threshold": 1005e-1}, "scheduler": "paella"})",
+        R"({"scheduler": "paella:depth=2,fairness_threshold=100.5"})"}) {
+    ASSERT_EQ(AskMetricsPort(Post("/v2/scheduler", R"({"scheduler":"reset"})")).status, 200);
+    const auto switched = AskMetricsPort(Post("/v2/scheduler", body));
+    EXPECT_EQ(switched.status, 200) << body;
+    for (const std::string& answer : {switched.body, Ask(Get("/v2/scheduler")).body}) {
+      const Json json = Json::parse(answer);
+      EXPECT_EQ(json["scheduler"], "paella");
+      EXPECT_EQ(json["parameters"].dump(),
+                R"({"depth":2,"extra_blocks":8,"fairness_threshold":100.5})");
+    }
+  }
+  // Without parameters those of the name, also after others.
+  const auto plain =
+      AskMetricsPort(Post("/v2/scheduler", R"({"scheduler":"paella","parameters":{}})"));
+  EXPECT_EQ(Json::parse(plain.body)["parameters"]["depth"], 1);
+  const auto none = AskMetricsPort(Post("/v2/scheduler", R"({"scheduler":"streams"})"));
+  EXPECT_EQ(Json::parse(none.body)["parameters"], Json::object());
+}
+
+TEST_F(AdminServer, RefusesParametersThatASchedulerDoesNotTake) {
+  const auto expect = [&](int status, std::string_view body, const std::string& words) {
+    const auto response = AskMetricsPort(Post("/v2/scheduler", body));
+    EXPECT_EQ(response.status, status) << body;
+    EXPECT_THAT(ErrorOf(response), HasSubstr(words)) << body;
+    EXPECT_NE(Json::parse(Ask(Get("/v2/scheduler")).body)["scheduler"], "paella") << body;
+  };
+  const auto with = [](const std::string& parameters) {
+    return R"({"scheduler":"paella","parameters":{)" + parameters + "}}";
+  };
+  expect(400, with(R"("dept":2)"), "it has: depth, extra_blocks, fairness_threshold");
+  expect(400, with(R"("depth=2,extra_blocks":2)"), "no parameter 'depth=2,extra_blocks'");
+  expect(400, with(R"("depth":65)"), "from 1 to 64");
+  expect(400, with(R"("depth":-1)"), "from 1 to 64");
+  expect(400, with(R"("depth":1.5)"), "a whole number");
+  expect(400, with(R"("depth":18446744073709551615)"), "from 1 to 64");
+  expect(400, with(R"("depth":2,"extra_blocks":1,"depth":2)"), "'depth' is set twice");
+  for (const std::string_view value : {"NaN", "1e999", "\"2\"", "true", "null", "{}", "[2]", ""}) {
+    expect(400, with(fmt::format(R"("depth":{})", value)), "{PARAMETER: NUMBER}");
+  }
+  for (const std::string_view rest : {R"("parameters":[])", R"("parameters":2)", R"("more":1)",
+                                      R"("parameters":{},"parameters":{})"}) {
+    expect(400, fmt::format(R"({{"scheduler":"paella",{}}})", rest), "{PARAMETER: NUMBER}");
+  }
+  expect(400, R"({"parameters":{"depth":2}})", "{\"scheduler\": NAME}");
+  expect(400, R"({"scheduler":"paella:depth=2","parameters":{"depth":2}})", "not in both");
+  expect(400, R"({"scheduler":"paella:depth=2","parameters":{}})", "not in both");
+  expect(400, R"({"scheduler":"paella:depth"})", "PARAMETER=NUMBER");
+  expect(400, R"({"scheduler":"paella:depth=nan"})", "from 1 to 64");
+  expect(404, R"({"scheduler":"pella","parameters":{"depth":2}})", "paella");
+}
+
+TEST_F(AdminServer, ListsTheSchedulersAndTheirParametersOnBothPorts) {
+  for (const int port : {server_->http_port(), server_->metrics_port()}) {
+    const auto response = AskPort(port, Get("/v2/schedulers"));
+    EXPECT_EQ(response.status, 200);
+    const Json schedulers = Json::parse(response.body)["schedulers"];
+    ASSERT_EQ(schedulers.size(), SchedulerNames().size());
+    for (std::size_t i = 0; i < schedulers.size(); ++i) {
+      EXPECT_EQ(schedulers[i]["name"], SchedulerNames()[i]);
+      EXPECT_FALSE(schedulers[i]["summary"].get<std::string>().empty()) << SchedulerNames()[i];
+      for (const Json& parameter : schedulers[i]["parameters"]) {
+        EXPECT_LE(parameter["least"], parameter["default"]) << parameter;
+        EXPECT_LE(parameter["default"], parameter["most"]) << parameter;
+        EXPECT_TRUE(parameter["whole"].is_boolean() && parameter["meaning"].is_string());
+      }
+    }
+    EXPECT_EQ(AskPort(port, Post("/v2/schedulers", "{}")).status, 405);
+  }
+}
+
+TEST_F(AdminServer, TellsWhyTheCoreDoesNotSwitch) {
+  core_.FailWith({ErrorCode::kUnavailable, "another switch is under way"});
+  const auto refused = AskMetricsPort(Post("/v2/scheduler", R"({"scheduler":"reef"})"));
+  EXPECT_EQ(refused.status, 503);
+  EXPECT_THAT(ErrorOf(refused), HasSubstr("under way"));
+}
+
 TEST_F(AdminServer, RefusesToSwitchToWhatIsNoScheduler) {
   const auto unknown = AskMetricsPort(Post("/v2/scheduler", R"({"scheduler":"magic"})"));
   EXPECT_EQ(unknown.status, 404);
-  EXPECT_THAT(ErrorOf(unknown), HasSubstr("no such scheduler"));
+  EXPECT_THAT(ErrorOf(unknown), HasSubstr("no scheduler 'magic'; there are: sequential"));
   using std::string_literals::operator""s;
   for (const std::string& body :
        {""s, "reef"s, R"({"name":"reef"})"s, R"({"scheduler":3})"s, "[1]"s, "null"s, "{}"s,

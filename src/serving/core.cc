@@ -51,7 +51,7 @@ class Core final : public InferenceCore {
     return Ask(&DeviceCore::SchedulerStatistics);
   }
   SchedulerConfig scheduler() const override;
-  void SwitchScheduler(const std::string& name, std::function<void(Status)> done) override;
+  void SwitchScheduler(Scheduler scheduler, std::function<void(Status)> done) override;
   DeviceInfo device() const override;
 
   RequestHandle Infer(InferRequest request, InferCallback callback) override;
@@ -148,10 +148,10 @@ SchedulerConfig Core::scheduler() const {
   return last_.scheduler;
 }
 
-void Core::SwitchScheduler(const std::string& name, std::function<void(Status)> done) {
+void Core::SwitchScheduler(Scheduler scheduler, std::function<void(Status)> done) {
   const Lease present = present_.Borrow();
   if (!present) return done(tl::unexpected<Error>(Away()));
-  present->SwitchScheduler(name, std::move(done));
+  present->SwitchScheduler(std::move(scheduler), std::move(done));
 }
 
 DeviceInfo Core::device() const {
@@ -192,7 +192,7 @@ Result<std::unique_ptr<DeviceCore>> Core::OpenDevice(bool again) {
   CoreOptions options = options_;
   if (again) {
     const MutexLock lock(mutex_);
-    options.scheduler = last_.scheduler.name;
+    options.scheduler = ChoiceOf(last_.scheduler).Text();
     options.trace = nullptr;  // a trace covers one opening only
   }
   return DeviceCore::Open(options, [this] {
@@ -276,8 +276,6 @@ void Core::CloseDevice() {
 }
 
 }  // namespace
-
-std::span<const std::string_view> InferenceCore::Schedulers() { return SchedulerNames(); }
 
 Result<std::unique_ptr<InferenceCore>> InferenceCore::Open(const CoreOptions& options) {
   return Core::Open(options);

@@ -12,6 +12,7 @@
 #include "base/status.h"
 #include "base/time.h"
 #include "plan/tensor.h"
+#include "policies/registry.h"
 #include "program/open_device.h"
 #include "program/profile/profile_file.h"
 #include "sched/dispatcher.h"
@@ -146,8 +147,8 @@ struct ReopenPauses {
 };
 
 struct CoreOptions {
-  std::string repository;  // Triton's layout
-  std::string scheduler = "reset";
+  std::string repository;           // Triton's layout
+  std::string scheduler = "reset";  // MakeScheduler()
   DeviceChoice device;
   std::string engine;  // ChooseEngine()
   /// An engine of the program's own, in place of `engine`. Null: there is none.
@@ -164,8 +165,8 @@ struct CoreOptions {
 /// trace has ended.
 class InferenceCore {
  public:
-  /// kNotFound when the repository does not exist or the scheduler is unknown; kInvalidArgument
-  /// when the repository cannot be read; else the errors of OpenDevice().
+  /// kNotFound when the repository does not exist; kInvalidArgument when it cannot be read; else
+  /// the errors of MakeScheduler() and OpenDevice().
   static Result<std::unique_ptr<InferenceCore>> Open(const CoreOptions& options);
   virtual ~InferenceCore() = default;
 
@@ -183,11 +184,10 @@ class InferenceCore {
                                                           const std::string& version) const = 0;
   virtual DispatcherStats SchedulerStatistics() const = 0;
   virtual SchedulerConfig scheduler() const = 0;
-  static std::span<const std::string_view> Schedulers();  // the names of all schedulers
-  /// Changes to the scheduler of that name (Schedulers()). Requests in flight finish under the old
-  /// scheduler; later ones wait for them. `done` is called once, on any thread: kNotFound lists the
-  /// names; for other errors see Dispatcher::Switch; kUnavailable also while the device is lost.
-  virtual void SwitchScheduler(const std::string& name, std::function<void(Status)> done) = 0;
+  /// Changes to this scheduler (MakeScheduler()). Requests in flight finish under the old
+  /// scheduler; later ones wait for them. `done` is called once, on any thread. For its errors see
+  /// Dispatcher::Switch; kUnavailable also while the device is lost.
+  virtual void SwitchScheduler(Scheduler scheduler, std::function<void(Status)> done) = 0;
   virtual DeviceInfo device() const = 0;
 
   /// Validates, admits and returns. The answer or error comes through `callback`, possibly on this

@@ -115,12 +115,16 @@ void CudaCoreTest::AwaitAnswers() {
 TEST_F(CudaCoreTest, ALostDeviceIsOpenedAgainWithItsModels) {
   repository_.AddModel("small", testing::SmallModel());
   OpenOnGpu();
+  const auto switched = std::make_shared<std::promise<Status>>();  // outlives its set_value
+  core_->SwitchScheduler(*MakeScheduler("reset:depth=2"),
+                         [switched](Status status) { switched->set_value(std::move(status)); });
+  ASSERT_TRUE(switched->get_future().get());
   for (int loss = 0; loss < 3; ++loss) {
     for (int i = 0; i < 3; ++i) ASSERT_TRUE(Ask(SmallRequest()).has_value());
     testing::EmulatedDriver().LoseContext(719);
     ASSERT_NO_FATAL_FAILURE(AwaitAnswers());
     EXPECT_TRUE(core_->Ready());
-    EXPECT_EQ(core_->scheduler().name, "reset");
+    EXPECT_EQ(ChoiceOf(core_->scheduler()).Text(), "reset:depth=2");
     EXPECT_EQ(StatisticsOf("small").success.count, 1u) << "the statistics did not start anew";
   }
 }

@@ -13,6 +13,9 @@
 namespace lagoon {
 namespace {
 
+// InferRequest::priority of requests of the model's own class, and of those that lower it.
+constexpr std::uint64_t kOwnPriority = 0, kLoweredPriority = 2;
+
 /// The request's deadline: its timeout, or else that of `settings`, after its arrival. A timeout of
 /// centuries, for which the sum would overflow, counts as none.
 TimePoint DeadlineOf(const InferRequest& request, const ModelSettings& settings) {
@@ -42,7 +45,38 @@ Result<std::unique_ptr<DeviceCore>> DeviceCore::Open(const CoreOptions& options,
                                    options.trace, std::move(on_lost));
   core->models_.AddQueues(*core->device_, *core->dispatcher_);
   core->maker_ = std::make_unique<PlanMaker>(*core->dispatcher_, core->device_->info().units);
+  LAGOON_RETURN_IF_ERROR(core->MakeBatchers());
   return core;
+}
+
+Status DeviceCore::MakeBatchers() {
+  LAGOON_ASSIGN_OR_RETURN(const std::vector<const ServedModel*> all, models_.FindAll(""));
+  for (const ServedModel* const found : all) {
+    if (!found->settings().batching.enabled) continue;
+    LAGOON_ASSIGN_OR_RETURN(ServedModel* const model,
+                            models_.Find(found->name(), found->version()));
+    Batchers& batchers = batchers_[model];
+    batchers.own = std::make_unique<Batcher>(*model, kOwnPriority, *dispatcher_, *maker_);
+    if (model->settings().job_class != JobClass::kRealTime) continue;
+    batchers.lowered = std::make_unique<Batcher>(*model, kLoweredPriority, *dispatcher_, *maker_);
+  }
+  return {};
+}
+
+Batcher* DeviceCore::BatcherOf(const RequestInFlight& request) const {
+  const auto batchers = batchers_.find(&request.model());
+  // Contents that decide a plan are of one request.
+  if (batchers == batchers_.end() || request.model().contents_decide()) return nullptr;
+  const bool lowered = request.priority() >= kLoweredPriority && batchers->second.lowered;
+  return (lowered ? batchers->second.lowered : batchers->second.own).get();
+}
+
+void DeviceCore::CancelInBatchers() {
+  for (const auto& [model, batchers] : batchers_) {
+    for (const auto* batcher : {&batchers.own, &batchers.lowered}) {
+      if (*batcher != nullptr) (*batcher)->CancelAll();
+    }
+  }
 }
 
 DeviceCore::~DeviceCore() {
@@ -81,7 +115,14 @@ Result<std::vector<ModelStatistics>> DeviceCore::Statistics(const std::string& m
     found.push_back(one);
   }
   std::vector<ModelStatistics> statistics;
-  for (const ServedModel* served : found) statistics.push_back(served->Statistics(*dispatcher_));
+  for (const ServedModel* served : found) {
+    statistics.push_back(served->Statistics(*dispatcher_));
+    const auto batchers = batchers_.find(served);
+    if (batchers == batchers_.end()) continue;
+    for (const auto* batcher : {&batchers->second.own, &batchers->second.lowered}) {
+      if (*batcher != nullptr) statistics.back().pending += (*batcher)->Waiting();
+    }
+  }
   return statistics;
 }
 
@@ -124,6 +165,13 @@ RequestHandle DeviceCore::Infer(InferRequest request, InferCallback callback) {
     if (plan->links.next || Assumes(plan->loaded->plan)) {
       return maker_->Begin(request_in_flight, std::move(plan));
     }
+    Batcher* const batcher = BatcherOf(*request_in_flight);
+    if (batcher != nullptr && FitsBatches(*plan, request_in_flight->dims().front().front())) {
+      const RequestHandle handle = maker_->NewHandle();
+      if (!request_in_flight->Await(handle)) return RequestHandle{};
+      batcher->Add(handle, request_in_flight, *plan);
+      return handle;
+    }
     return RequestInFlight::Post(request_in_flight, std::move(plan), *dispatcher_);
   }
   if (model.settings().refuse_other_shapes || model.is_program()) {
@@ -133,11 +181,9 @@ RequestHandle DeviceCore::Infer(InferRequest request, InferCallback callback) {
   return maker_->Make(request_in_flight);
 }
 
-void DeviceCore::SwitchScheduler(const std::string& name, std::function<void(Status)> done) {
-  Result<Scheduler> scheduler = MakeScheduler(name);
-  if (!scheduler) return done(tl::unexpected<Error>(std::move(scheduler).error()));
-  spdlog::info("switching to scheduler '{}'", name);
-  dispatcher_->Switch(scheduler->config, std::move(scheduler->policy), std::move(done));
+void DeviceCore::SwitchScheduler(Scheduler scheduler, std::function<void(Status)> done) {
+  spdlog::info("switching to scheduler '{}'", ChoiceOf(scheduler.config).Text());
+  dispatcher_->Switch(scheduler.config, std::move(scheduler.policy), std::move(done));
 }
 
 void DeviceCore::Cancel(RequestHandle handle) {
@@ -145,8 +191,12 @@ void DeviceCore::Cancel(RequestHandle handle) {
   // a job that has finished.
   if (handle == RequestHandle{}) return;
   if (PlanMaker::IsHandle(handle)) {
-    if (!maker_->Cancel(handle)) in_flight_.Cancel(handle, *dispatcher_);
-    return;
+    if (maker_->Cancel(handle)) return;
+    for (const auto& [model, batchers] : batchers_) {
+      if (batchers.own->Cancel(handle)) return;
+      if (batchers.lowered != nullptr && batchers.lowered->Cancel(handle)) return;
+    }
+    return in_flight_.Cancel(handle, *dispatcher_);
   }
   const JobId job{static_cast<std::underlying_type_t<RequestHandle>>(handle)};
   if (IsProgramRun(job)) {
@@ -159,6 +209,7 @@ void DeviceCore::Cancel(RequestHandle handle) {
 void DeviceCore::AwaitLost(std::string why) {
   in_flight_.Close(std::move(why));
   maker_->CancelAll();
+  CancelInBatchers();
   in_flight_.WaitUntilEmpty(kNoDeadline);
 }
 
@@ -167,6 +218,7 @@ void DeviceCore::Drain(TimePoint until) {
   in_flight_.Close("the server is shutting down");
   if (dispatcher_ == nullptr || in_flight_.WaitUntilEmpty(until)) return;
   if (maker_ != nullptr) maker_->CancelAll();
+  CancelInBatchers();
   in_flight_.CancelAll(*dispatcher_);
   in_flight_.WaitUntilEmpty(kNoDeadline);
 }

@@ -4,10 +4,12 @@
 
 #include <atomic>
 #include <functional>
+#include <map>
 #include <memory>
 #include <string>
 #include <vector>
 
+#include "serving/batch/batcher.h"
 #include "serving/core.h"
 #include "serving/in_flight.h"
 #include "serving/model_table.h"
@@ -31,7 +33,7 @@ class DeviceCore {
   std::vector<ModelStatus> Models() const { return models_.Statuses(); }
   DispatcherStats SchedulerStatistics() const { return dispatcher_->Stats(); }
   SchedulerConfig scheduler() const { return dispatcher_->config(); }
-  void SwitchScheduler(const std::string& name, std::function<void(Status)> done);
+  void SwitchScheduler(Scheduler scheduler, std::function<void(Status)> done);
   DeviceInfo device() const { return device_->info(); }
 
   Status ModelReady(const std::string& model, const std::string& version) const;
@@ -49,15 +51,25 @@ class DeviceCore {
  private:
   explicit DeviceCore(ComputeDevice device)
       : kernels_(std::move(device.kernels)), device_(std::move(device.device)) {}
+  Status MakeBatchers();
+  void CancelInBatchers();
+  Batcher* BatcherOf(const RequestInFlight& request) const;
   Result<std::shared_ptr<RequestInFlight>> Admit(InferRequest& request, InferCallback& callback);
 
-  // Order matters: the maker is destroyed first, then the dispatcher, then what its jobs used.
+  // Order matters: the batchers are destroyed first, then the maker, then the dispatcher, then what
+  // its jobs used.
   const std::unique_ptr<const KernelMaker> kernels_;
   const std::unique_ptr<Device> device_;
   ModelTable models_;  // immutable after Open
   InFlightTable in_flight_;
   std::unique_ptr<Dispatcher> dispatcher_;
   std::unique_ptr<PlanMaker> maker_;
+  /// Of the models whose requests are joined: for their own class, and for requests of real-time
+  /// models that lower it. Immutable after Open.
+  struct Batchers {
+    std::unique_ptr<Batcher> own, lowered;
+  };
+  std::map<const ServedModel*, Batchers> batchers_;
   std::atomic<bool> draining_{false};
 };
 

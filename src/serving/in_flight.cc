@@ -234,7 +234,7 @@ RequestHandle RequestInFlight::PostJob(const std::shared_ptr<RequestInFlight>& s
                                        std::shared_ptr<ServedPlan> plan, Dispatcher& dispatcher) {
   static_assert(std::is_same_v<std::underlying_type_t<RequestHandle>, decltype(Raw(JobId{}))>);
   plan_ = std::move(plan);
-  if (before_ == nullptr) batch_ = static_cast<std::size_t>(this->plan().batch);
+  if (before_ == nullptr) rows_ = static_cast<std::size_t>(this->plan().batch);
   BindTensors();
   JobSpec spec;
   spec.deadline = admission_.deadline;
@@ -257,6 +257,29 @@ RequestHandle RequestInFlight::PostJob(const std::shared_ptr<RequestInFlight>& s
   }
   if (table_.cancelling() || cancel_.load()) model_.Cancel(*job, dispatcher);
   return RequestHandle{Raw(*job)};
+}
+
+void RequestInFlight::BindInBatch(std::shared_ptr<ServedPlan> plan, JobParts& parts) {
+  plan_ = std::move(plan);
+  const std::int64_t rows = binding_.dims.front().front();
+  rows_ = static_cast<std::size_t>(rows);
+  for (std::size_t i = 0; i < plan_->inputs.size(); ++i) {
+    const std::span<const std::byte> bytes = binding_.inputs[plan_->inputs[i]];
+    // A part is of both directions; a job only reads the parts of its inputs.
+    parts.inputs[i].push_back({const_cast<std::byte*>(bytes.data()), bytes.size()});
+  }
+  response_.outputs.resize(binding_.outputs.size());
+  for (std::size_t i = 0; i < plan_->links.results.size(); ++i) {
+    TensorSpec spec = this->plan().outputs[i].spec;
+    spec.dims.front() = rows;
+    parts.outputs[i].push_back({MemoryOfResult(plan_->links.results[i], spec), spec.bytes()});
+  }
+}
+
+void RequestInFlight::FinishedInBatch(const JobResult& result,
+                                      const StatisticsRecorder::Batch& batch) {
+  in_batch_ = batch;
+  Finished(result);
 }
 
 void RequestInFlight::Refuse(Error error) {
@@ -299,7 +322,8 @@ void RequestInFlight::Finished(const JobResult& job) {
     table_.Remove(*this);
     return;
   }
-  model_.recorder().RecordFinished(result, {admission_.arrival, admission_.deadline, batch_});
+  model_.recorder().RecordFinished(result,
+                                   {admission_.arrival, admission_.deadline, rows_, in_batch_});
   if (result.outcome == Outcome::kDone) {
     CutOutputs();
     response_.job = result;

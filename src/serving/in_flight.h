@@ -75,6 +75,7 @@ class RequestInFlight final : public JobClient {
 
   ServedModel& model() const { return model_; }
   TimePoint deadline() const { return admission_.deadline; }
+  std::uint64_t priority() const { return request_.priority; }
   /// The inputs of the part that comes next, and the plan of the part before (null: none has run).
   const std::vector<Dims>& dims() const { return binding_.dims; }
   std::span<const std::span<const std::byte>> inputs() const { return binding_.inputs; }
@@ -99,6 +100,14 @@ class RequestInFlight final : public JobClient {
                        std::shared_ptr<ServedPlan> plan, Dispatcher& dispatcher);
   /// Answers a request that has waited, or could not.
   void RefuseAwaited(Error error);
+
+  // ---- As a member of a batch. Await() was called.
+
+  /// Makes `plan`, of the whole batch, the request's. Adds the request's tensors to `parts`, behind
+  /// those of the requests before.
+  void BindInBatch(std::shared_ptr<ServedPlan> plan, JobParts& parts);
+  /// The batch has ended: Finished() with the batch's place in the statistics.
+  void FinishedInBatch(const JobResult& result, const StatisticsRecorder::Batch& batch);
 
   void Finished(const JobResult& result) override;
 
@@ -134,7 +143,8 @@ class RequestInFlight final : public JobClient {
   std::vector<std::unique_ptr<std::byte[]>> between_;
   std::vector<std::shared_ptr<const MadeTensor>> made_between_;
   std::optional<JobResult> first_part_;
-  std::size_t batch_ = 1;
+  std::size_t rows_ = 1;
+  std::optional<StatisticsRecorder::Batch> in_batch_;
   RequestHandle awaited_{};
   TimePoint awaited_since_{};
 

@@ -88,6 +88,18 @@ RequestHandle PlanMaker::Make(const std::shared_ptr<RequestInFlight>& request) {
   return RequestHandle{};
 }
 
+void PlanMaker::Prepare(ServedModel& model, const std::vector<Dims>& shapes) {
+  const PlanKey key = model.KeyOf(nullptr, shapes, {});
+  const MutexLock lock(mutex_);
+  ModelOrders& orders = orders_[&model];
+  const bool known =
+      std::ranges::any_of(orders.orders, [&](const auto& order) { return order->key == key; });
+  if (known || stopping_ || orders.orders.size() >= kMaxShapes) return;
+  orders.orders.push_back(std::make_shared<Order>(Order{.key = key, .prepare = shapes}));
+  Start();
+  work_.NotifyOne();
+}
+
 template <typename Which>
 std::vector<PlanMaker::Waiting> PlanMaker::Take(Which which) {
   std::vector<Waiting> taken;
@@ -100,8 +112,9 @@ std::vector<PlanMaker::Waiting> PlanMaker::Take(Which which) {
                    std::make_move_iterator(order->requests.end()));
       order->requests.erase(rest, order->requests.end());
     }
-    std::erase_if(orders.orders,
-                  [](const auto& order) { return order->requests.empty() && !order->compiling; });
+    std::erase_if(orders.orders, [](const auto& order) {
+      return order->requests.empty() && order->prepare.empty() && !order->compiling;
+    });
   }
   return taken;
 }
@@ -165,8 +178,15 @@ PlanMaker::Made PlanMaker::Compile(ServedModel& model, const std::shared_ptr<Ord
   std::shared_ptr<RequestInFlight> request;  // one that waits: its shapes are those of all
   {
     const MutexLock lock(mutex_);
-    if (order->requests.empty()) return made;  // all have left
-    request = order->requests.front().request;
+    if (!order->requests.empty()) {
+      request = order->requests.front().request;
+    } else if (order->prepare.empty()) {
+      return made;  // all have left
+    }
+  }
+  if (request == nullptr) {
+    made.plan = model.MakePlan(nullptr, order->prepare, {}, dispatcher_, units_);
+    return made;
   }
   made.plan =
       model.MakePlan(request->before(), request->dims(), request->inputs(), dispatcher_, units_);

@@ -46,11 +46,17 @@ class PlanMaker {
   /// has finished, by a thread that must not wait for the maker.
   void Continue(std::shared_ptr<RequestInFlight> request);
 
+  /// Makes a plan that no request waits for yet, if there is room for one more shape. `shapes`: by
+  /// input of the model.
+  void Prepare(ServedModel& model, const std::vector<Dims>& shapes);
+
   /// Cancels a request that waits; false if no request of this handle does.
   bool Cancel(RequestHandle handle);
   void CancelAll();
 
-  /// True for handles of Make().
+  /// A handle for a request that is no single job.
+  RequestHandle NewHandle() { return RequestHandle{next_.fetch_add(1) | kHandleBit}; }
+  /// True for handles of Make(), Begin() and NewHandle().
   static bool IsHandle(RequestHandle handle) {
     return (static_cast<std::uint64_t>(handle) & kHandleBit) != 0;
   }
@@ -68,8 +74,9 @@ class PlanMaker {
   /// The requests of one model that wait for the same plan.
   struct Order {
     PlanKey key;
-    std::vector<Waiting> requests;
+    std::vector<Waiting> requests = {};
     bool compiling = false;
+    std::vector<Dims> prepare = {};  // not empty: made even if no request waits
   };
   struct ModelOrders {
     std::deque<std::shared_ptr<Order>> orders;
@@ -90,7 +97,6 @@ class PlanMaker {
   Made Compile(ServedModel& model, const std::shared_ptr<Order>& order);
   void Publish(Made made);
   void ContinueRequests(const std::stop_token& stop);
-  RequestHandle NewHandle() { return RequestHandle{next_.fetch_add(1) | kHandleBit}; }
   /// Takes requests out of their orders: those for which `which` is true.
   template <typename Which>
   std::vector<Waiting> Take(Which which) REQUIRES(mutex_);

@@ -397,6 +397,10 @@ Result<QueueId> ServedModel::AddQueue(
   for (const auto& instance : instances) options.instances.push_back(instance.get());
   options.max_pending = settings().max_queue_size;
   options.overflow = settings().overflow;
+  if (settings().batching.enabled) {  // jobs are batches, and the batcher bounds the requests
+    options.max_pending = std::max<std::size_t>(options.max_pending, kMaxPlaces);
+    options.overflow = Overflow::kReject;
+  }
   return dispatcher.AddQueue(std::move(options));
 }
 

@@ -97,6 +97,8 @@ class ServedModel {
   const std::vector<std::string>& warnings() const { return warnings_; }
   const Signature& signature() const { return signature_; }
   const Buckets& buckets() const { return buckets_; }
+  /// Whether the contents of an input decide the plan, as far as that is known.
+  bool contents_decide() const { return plans_ != nullptr && !plans_->deciding().empty(); }
   /// The plan that was profiled when the model was loaded. Null: no shape was known then.
   const Plan* plan() const { return default_ == nullptr ? nullptr : &default_->loaded->plan; }
   /// Time of that plan alone on the device; 0 if there is none.

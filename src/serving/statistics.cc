@@ -66,10 +66,14 @@ void StatisticsRecorder::Compute::Add(const JobResult& result) {
 
 void StatisticsRecorder::RecordSuccess(const JobResult& result, const Request& request) {
   compute_.Add(result);
-  if (request.batch <= batches_.size()) batches_[request.batch - 1].Add(result);
   success_.Add(result.finished - request.arrival);
+  Bump(inferences_, request.rows);
+  const Batch batch = request.batch.value_or(Batch{static_cast<std::int64_t>(request.rows), true});
+  if (!batch.counts) return;
   Bump(executions_);
-  Bump(inferences_, request.batch);
+  // Larger executions are not counted by their number of rows.
+  const auto rows = static_cast<std::size_t>(batch.rows);
+  if (rows <= batches_.size()) batches_[rows - 1].Add(result);
 }
 
 void StatisticsRecorder::RecordRefused(ErrorCode code, Nanoseconds since_arrival) {

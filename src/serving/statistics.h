@@ -5,6 +5,7 @@
 #include <array>
 #include <atomic>
 #include <cstdint>
+#include <optional>
 
 #include "base/status.h"
 #include "base/time.h"
@@ -25,10 +26,16 @@ class StatisticsRecorder {
  public:
   /// A request that a queue had accepted has ended. `queue` counts for every outcome, the compute
   /// stages for kDone only.
+  /// A batch that served several requests.
+  struct Batch {
+    std::int64_t rows = 1;  // of all its requests
+    bool counts = true;     // this request counts the execution; set for one request of the batch
+  };
   struct Request {
     TimePoint arrival;
     TimePoint deadline = kNoDeadline;
-    std::size_t batch = 1;  // rows; a number above kMaxBatchSize is not counted by batch size
+    std::size_t rows = 1;
+    std::optional<Batch> batch = {};  // empty: the request was an execution of its own
   };
   void RecordFinished(const JobResult& result, const Request& request);
 

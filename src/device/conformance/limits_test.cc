@@ -45,6 +45,42 @@ TEST_P(DeviceConformance, TransfersCopyEveryByteExactlyOnceWhateverIsRaised) {
   }
 }
 
+// Parts end inside chunks and span several; parts without memory are zeros, and are dropped.
+TEST_P(DeviceConformance, ACopyGathersAndScattersTheHostSide) {
+  const auto device = Create();
+  Session session(*device);
+  const std::vector<std::size_t> sizes = {1,   3 * kCopyChunkBytes / 2, 0, 77, 2 * kCopyChunkBytes,
+                                          500, kCopyChunkBytes - 5};
+  std::size_t bytes = 0;
+  for (const std::size_t size : sizes) bytes += size;
+  const Result<Buffer> buffer = device->Allocate(bytes, MemoryKind::kDevice);
+  ASSERT_TRUE(buffer) << buffer.error().message;
+  std::vector<std::vector<std::byte>> from, to;
+  std::vector<HostPart> sources, targets;
+  for (std::size_t i = 0; i < sizes.size(); ++i) {
+    std::vector<std::byte>& source = from.emplace_back(sizes[i]);
+    for (std::size_t k = 0; k < source.size(); ++k) {
+      source[k] = static_cast<std::byte>(k * 7 + i + 1);
+    }
+    to.emplace_back(sizes[i], std::byte{0xee});
+    sources.push_back({i == 3 ? nullptr : source.data(), sizes[i]});
+    targets.push_back({i == 5 ? nullptr : to.back().data(), sizes[i]});
+  }
+  Record gathered(CopyBlocks(bytes)), scattered(CopyBlocks(bytes));
+  const Dep dep = gathered.AllDone();
+  session.Transfer(
+      {.to = buffer->data(), .bytes = bytes, .parts = sources, .progress = gathered.get()});
+  session.Transfer({.from = buffer->data(),
+                    .bytes = bytes,
+                    .parts = targets,
+                    .progress = scattered.get(),
+                    .deps = {&dep, 1}});
+  session.AwaitAllRetired();
+  std::fill(from[3].begin(), from[3].end(), std::byte{0});
+  std::fill(from[5].begin(), from[5].end(), std::byte{0xee});
+  EXPECT_EQ(to, from);
+}
+
 TEST_P(DeviceConformance, ACopyLeavesWithItsGuardOnlyBeforeItsFirstChunk) {
   const auto device = Create();
   Session session(*device);

@@ -1,8 +1,9 @@
 #include "device/cpu/launch_table.h"
 
 #include <algorithm>
-#include <cstring>
 #include <limits>
+
+#include "device/host/copy_range.h"
 
 namespace lagoon {
 namespace {
@@ -11,11 +12,7 @@ namespace {
 bool CopyChunk(const void* args, std::uint32_t block, BlockContext&) {
   const Copy& copy = *static_cast<const Copy*>(args);
   const std::size_t begin = std::size_t{block} * kCopyChunkBytes;
-  const std::size_t bytes = std::min(kCopyChunkBytes, copy.bytes - begin);
-  if (bytes != 0) {
-    std::memcpy(static_cast<std::byte*>(copy.to) + begin,
-                static_cast<const std::byte*>(copy.from) + begin, bytes);
-  }
+  CopyRange(copy, begin, std::min(kCopyChunkBytes, copy.bytes - begin));
   return true;
 }
 

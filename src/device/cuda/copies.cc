@@ -1,7 +1,8 @@
 #include "device/cuda/copies.h"
 
 #include <algorithm>
-#include <cstring>
+
+#include "device/host/copy_range.h"
 
 namespace lagoon::cuda {
 
@@ -51,7 +52,7 @@ CallResult CopyPipeline::Send(Moving& moving) {
     const auto from = reinterpret_cast<Address>(moving.copy.from) + moving.sent;
     result = {driver.copy_to_host(piece.pinned, from, bytes, stream.handle()), "cuMemcpyDtoHAsync"};
   } else {
-    std::memcpy(piece.pinned, static_cast<const std::byte*>(moving.copy.from) + moving.sent, bytes);
+    ReadHostSide(moving.copy, moving.sent, bytes, static_cast<std::byte*>(piece.pinned));
     const auto to = reinterpret_cast<Address>(moving.copy.to) + moving.sent;
     result = {driver.copy_to_device(to, piece.pinned, bytes, stream.handle()), "cuMemcpyHtoDAsync"};
   }
@@ -71,8 +72,8 @@ bool CopyPipeline::Land(std::deque<Piece>& pieces, const MarkedStream& stream) {
     pieces.pop_front();
     Moving& moving = *piece.copy;
     if (moving.from_device) {
-      std::memcpy(static_cast<std::byte*>(moving.copy.to) + piece.offset, piece.pinned,
-                  piece.bytes);
+      WriteHostSide(moving.copy, piece.offset, piece.bytes,
+                    static_cast<const std::byte*>(piece.pinned));
     }
     free_.push_back(piece.pinned);
     moving.arrived += piece.bytes;

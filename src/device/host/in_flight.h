@@ -12,6 +12,7 @@
 
 #include "base/check.h"
 #include "device/device.h"
+#include "device/host/copy_range.h"
 #include "device/host/guard_words.h"
 
 namespace lagoon {
@@ -185,6 +186,7 @@ class InFlightSlots {
 
   static void Fill(InFlight& slot, const Copy& copy) {
     LAGOON_CHECK(copy.progress != nullptr && copy.progress->blocks() == CopyBlocks(copy.bytes));
+    LAGOON_CHECK(PartsFit(copy));
     slot.id = copy.id;
     slot.stream = copy.stream;
     slot.rank = copy.rank;

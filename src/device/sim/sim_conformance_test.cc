@@ -2,10 +2,10 @@
 // observer does what the suite's bodies would do.
 
 #include <algorithm>
-#include <cstring>
 #include <utility>
 
 #include "device/conformance/suite.h"
+#include "device/host/copy_range.h"
 #include "device/sim/sim_device.h"
 
 namespace lagoon::conformance {
@@ -51,10 +51,7 @@ class BodyEffects final : public DeviceObserver {
 
   static void CopyChunk(const Copy& copy, std::uint32_t chunk) {
     const std::size_t begin = std::size_t{chunk} * kCopyChunkBytes;
-    const std::size_t bytes = std::min(kCopyChunkBytes, copy.bytes - begin);
-    if (bytes == 0) return;
-    std::memcpy(static_cast<std::byte*>(copy.to) + begin,
-                static_cast<const std::byte*>(copy.from) + begin, bytes);
+    CopyRange(copy, begin, std::min(kCopyChunkBytes, copy.bytes - begin));
   }
 };
 

@@ -237,6 +237,9 @@ void ProgramRun::OnFinished(JobOperation& operation) {
   result_.computed = result.computed;
   result_.revocations += result.revocations;
   result_.resumed_blocks += result.resumed_blocks;
+  if (result.outcome == Outcome::kTooLate) {
+    result_.expected = result.posted + result.expected - result_.posted;
+  }
   if (result.outcome != Outcome::kDone) {
     return End(result.outcome,
                result.error == nullptr ? std::nullopt : std::optional(*result.error));

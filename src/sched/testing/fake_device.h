@@ -13,6 +13,7 @@
 #include <utility>
 #include <vector>
 
+#include "device/host/copy_range.h"
 #include "device/observer.h"
 #include "plan/plan.h"
 
@@ -76,7 +77,7 @@ class FakeDevice final : public Device {
     } else {
       ++blocks_run;
       if (launch.copy.bytes > 0 && launch.progress->done() == 0) {
-        std::memcpy(launch.copy.to, launch.copy.from, launch.copy.bytes);
+        CopyRange(launch.copy, 0, launch.copy.bytes);
       }
       if (launch.progress->Commit()) Event(DeviceEvent::Kind::kComplete, launch.id);
     }

@@ -135,13 +135,14 @@ class FakeCore final : public InferenceCore {
     MutexLock lock(mutex_);
     return scheduler_;
   }
-  void SwitchScheduler(const std::string& name, std::function<void(Status)> done) override {
-    if (name != "reef") return done(Fail(ErrorCode::kNotFound, "there is no such scheduler"));
+  void SwitchScheduler(Scheduler scheduler, std::function<void(Status)> done) override {
+    Status status;
     {
       MutexLock lock(mutex_);
-      scheduler_.name = "reef";
+      if (failure_) status = tl::unexpected<Error>(*failure_);
+      if (status) scheduler_ = scheduler.config;
     }
-    done({});
+    done(std::move(status));
   }
   DeviceInfo device() const override { return device_; }
 
@@ -259,10 +260,10 @@ class FakeCore final : public InferenceCore {
   }
 
   inference::ModelConfig config_;
-  SchedulerConfig scheduler_;
   DeviceInfo device_;
   mutable Mutex mutex_;
   CondVar changed_;
+  SchedulerConfig scheduler_ GUARDED_BY(mutex_);
   std::map<RequestHandle, Job> jobs_ GUARDED_BY(mutex_);
   std::uint64_t last_handle_ GUARDED_BY(mutex_) = 0;
   int submit_nice_ GUARDED_BY(mutex_) = 0;

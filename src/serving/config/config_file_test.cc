@@ -130,7 +130,8 @@ TEST_P(IgnoredField, GivesOneWarningWithItsLine) {
 }
 INSTANTIATE_TEST_SUITE_P(
     ParseConfig, IgnoredField,
-    testing::Values(FieldCase{"dynamic_batching {}", "dynamic_batching"},
+    testing::Values(FieldCase{"max_batch_size: 4 dynamic_batching { priority_levels: 2 }",
+                              "dynamic_batching.priority_levels"},
                     FieldCase{"instance_group [ { kind: KIND_GPU } ]", "instance_group[0].kind"},
                     FieldCase{"instance_group [ { gpus: [ 0 ] } ]", "instance_group[0].gpus"},
                     FieldCase{"model_warmup [ { name: \"w\" } ]", "model_warmup"},
@@ -139,17 +140,48 @@ INSTANTIATE_TEST_SUITE_P(
                     FieldCase{"response_cache { enable: true }", "response_cache.enable"},
                     FieldCase{"metric_tags { key: \"a\" value: \"b\" }", "metric_tags"}));
 
-TEST(ParseConfig, WarnsForEachIgnoredFieldOfDynamicBatching) {
+TEST(ParseConfig, ReadsDynamicBatching) {
   const auto file = Parse(
+      "max_batch_size: 16\n"
       "dynamic_batching {\n"
+      "  preferred_batch_size: [ 8, 4 ]\n"
       "  max_queue_delay_microseconds: 100\n"
-      "  default_queue_policy { default_timeout_microseconds: 5 max_queue_size: 7 } }");
+      "  preserve_ordering: true\n"
+      "  default_queue_policy { timeout_action: DELAY default_timeout_microseconds: 5\n"
+      "                         allow_timeout_override: true max_queue_size: 7 } }\n"
+      "parameters { key: \"lagoon.places\" value { string_value: \"2\" } }");
   ASSERT_TRUE(file.has_value()) << file.error().message;
-  EXPECT_THAT(file->warnings,
-              ElementsAre(HasSubstr(":1: dynamic_batching is"),
-                          HasSubstr(":2: dynamic_batching.max_queue_delay_microseconds is"),
-                          HasSubstr("default_queue_policy.default_timeout_microseconds is")));
+  EXPECT_THAT(file->warnings, IsEmpty());
   EXPECT_EQ(file->settings.max_queue_size, 7u);
+  const BatchingSettings& batching = file->settings.batching;
+  EXPECT_TRUE(batching.enabled);
+  EXPECT_THAT(batching.preferred, ElementsAre(4, 8));
+  EXPECT_EQ(batching.max_delay, std::chrono::microseconds(100));
+  EXPECT_EQ(batching.queue_timeout, std::chrono::microseconds(5));
+  EXPECT_EQ(batching.places, 2u);
+  EXPECT_TRUE(batching.delay_late && batching.own_timeout && batching.keep_order);
+}
+
+TEST(ParseConfig, DynamicBatchingNeedsRoomForMoreThanOneRow) {
+  EXPECT_FALSE(Parse("max_batch_size: 8")->settings.batching.enabled);
+  const auto file = Parse("max_batch_size: 1\ndynamic_batching { }");
+  ASSERT_TRUE(file.has_value()) << file.error().message;
+  EXPECT_FALSE(file->settings.batching.enabled);
+  EXPECT_THAT(file->warnings, ElementsAre(HasSubstr("max_batch_size is 1")));
+}
+
+TEST(ParseConfig, RefusesDynamicBatchingOutOfBounds) {
+  EXPECT_THAT(ErrorOf("max_batch_size: 8 dynamic_batching { preferred_batch_size: 9 }").message,
+              HasSubstr("preferred_batch_size is 9; it takes 1 to 8"));
+  EXPECT_THAT(ErrorOf("max_batch_size: 8 dynamic_batching { preferred_batch_size: 0 }").message,
+              HasSubstr("preferred_batch_size is 0"));
+  EXPECT_THAT(ErrorOf("max_batch_size: 8 dynamic_batching { max_queue_delay_microseconds: "
+                      "18446744073709551615 }")
+                  .message,
+              HasSubstr("max_queue_delay_microseconds is 18446744073709551615"));
+  EXPECT_THAT(
+      ErrorOf("parameters { key: \"lagoon.places\" value { string_value: \"3\" } }").message,
+      HasSubstr("a number from 1 to 2"));
 }
 
 TEST(ParseConfig, FieldsSetToTheirDefaultAreNoMatter) {

@@ -17,7 +17,6 @@ using enum FieldVerdict;
 
 constexpr std::string_view kOneDevice = "one device serves all models; --device chooses the device";
 constexpr std::string_view kOwnMemory = "the device places the memory of tensors itself";
-constexpr std::string_view kNoBatching = "requests are not joined; a request may bring a batch";
 
 constexpr FieldRule kRules[] = {
     {"name", kServed, ""},
@@ -56,20 +55,17 @@ constexpr FieldRule kRules[] = {
     {"optimization.input_pinned_memory", kIgnored, kOwnMemory},
     {"optimization.output_pinned_memory", kIgnored, kOwnMemory},
     {"optimization.gather_kernel_buffer_threshold", kIgnored, kOwnMemory},
-    {"optimization.eager_batching", kIgnored, kNoBatching},
-    {"dynamic_batching", kIgnored, kNoBatching},
-    {"dynamic_batching.preferred_batch_size", kIgnored, kNoBatching},
-    {"dynamic_batching.max_queue_delay_microseconds", kIgnored, "no request waits for others"},
-    {"dynamic_batching.preserve_ordering", kIgnored, "answers leave when they are ready"},
+    {"optimization.eager_batching", kIgnored, "dynamic_batching says when a batch is posted"},
+    {"dynamic_batching", kInside, ""},
+    {"dynamic_batching.preferred_batch_size", kServed, ""},
+    {"dynamic_batching.max_queue_delay_microseconds", kServed, ""},
+    {"dynamic_batching.preserve_ordering", kServed, ""},
     {"dynamic_batching.priority_levels", kIgnored, "a request is real-time or best-effort"},
     {"dynamic_batching.default_priority_level", kIgnored, "use optimization.priority"},
     {"dynamic_batching.default_queue_policy", kInside, ""},
-    {"dynamic_batching.default_queue_policy.timeout_action", kIgnored,
-     "a request past its deadline is answered with an error"},
-    {"dynamic_batching.default_queue_policy.default_timeout_microseconds", kIgnored,
-     "use the parameter lagoon.deadline_ms"},
-    {"dynamic_batching.default_queue_policy.allow_timeout_override", kIgnored,
-     "a request may always set its timeout"},
+    {"dynamic_batching.default_queue_policy.timeout_action", kServed, ""},
+    {"dynamic_batching.default_queue_policy.default_timeout_microseconds", kServed, ""},
+    {"dynamic_batching.default_queue_policy.allow_timeout_override", kServed, ""},
     {"dynamic_batching.default_queue_policy.max_queue_size", kServed, ""},
     {"dynamic_batching.priority_queue_policy", kIgnored, "the two classes share one limit"},
     {"sequence_batching", kRefused, "models keep no state between requests"},

@@ -15,7 +15,8 @@ constexpr std::string_view kPrefix = "lagoon.";
 constexpr std::string_view kDimensionPrefix = "lagoon.dimension.";
 constexpr std::string_view kBucketsPrefix = "lagoon.buckets.";
 constexpr std::string_view kKnownParameters =
-    "lagoon.deadline_ms, lagoon.overflow, lagoon.max_queue_size, lagoon.dimension.NAME, "
+    "lagoon.deadline_ms, lagoon.overflow, lagoon.max_queue_size, lagoon.places, "
+    "lagoon.dimension.NAME, "
     "lagoon.shapes, lagoon.buckets.NAME, lagoon.other_shapes, lagoon.max_plans, lagoon.model.ROLE, "
     "job.NAME, precision";
 constexpr std::string_view kModelPrefix = "lagoon.model.";
@@ -138,6 +139,14 @@ Status ReadParameter(std::string_view key, std::string_view value, ModelSettings
       return BadParameter(key, value, fmt::format("a number from 1 to {}", kMaxQueueSize));
     }
     settings.max_queue_size = *size;
+    return {};
+  }
+  if (key == "lagoon.places") {
+    const auto places = ParseNumber<std::uint32_t>(value);
+    if (!places || *places < 1 || *places > kMaxPlaces) {
+      return BadParameter(key, value, fmt::format("a number from 1 to {}", kMaxPlaces));
+    }
+    settings.batching.places = *places;
     return {};
   }
   LAGOON_ASSIGN_OR_RETURN(const bool of_shapes, ReadShapeParameter(key, value, settings));
@@ -292,6 +301,7 @@ Result<ModelSettings> ReadSettings(const inference::ModelConfig& config,
                             kMaxQueueSize, kDefaultQueueSize));
   }
   if (size > 0) settings.max_queue_size = size;
+  LAGOON_ASSIGN_OR_RETURN(settings.batching, ReadBatching(config, warnings));
   LAGOON_RETURN_IF_ERROR(ReadParameters(config, settings, warnings));
   LAGOON_RETURN_IF_ERROR(CheckProgram(config, settings));
   return settings;

@@ -14,6 +14,7 @@
 #include "plan/precision.h"
 #include "plan/tensor.h"
 #include "sched/job.h"
+#include "serving/config/batching_settings.h"
 #include "serving/config/model_config.pb.h"
 
 namespace lagoon {
@@ -40,6 +41,7 @@ struct ModelSettings {
   std::size_t max_queue_size = kDefaultQueueSize;
   Overflow overflow = Overflow::kReject;           // lagoon.overflow
   Nanoseconds deadline{0};                         // lagoon.deadline_ms; 0: none
+  BatchingSettings batching;                       // dynamic_batching, lagoon.places
   std::map<std::string, std::int64_t> dimensions;  // lagoon.dimension.NAME: sizes of symbolic dims
   Precision precision = Precision::kFp32;          // precision
   /// lagoon.shapes: shapes by input, for which plans are ready when the server starts.

@@ -1,0 +1,84 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <list>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/time.h"
+#include "serving/config/batching_settings.h"
+#include "serving/core.h"
+
+namespace lagoon {
+
+class RequestInFlight;
+
+/// A request that waits for a batch.
+struct BatchMember {
+  RequestHandle handle{};
+  std::shared_ptr<RequestInFlight> request;
+  std::int64_t rows = 1;
+  std::string shape = {};  // equal for requests that one batch can hold
+  TimePoint came = {};
+  TimePoint deadline = kNoDeadline;  // the answer is of no use afterwards
+  TimePoint leaves = kNoDeadline;    // until then it must be in a batch (queue_timeout)
+  bool late = false;                 // `leaves` has passed, and it waits on behind the others
+};
+
+/// The requests of a queue that wait for a batch, and the rule that says when which of them become
+/// one. Not thread-safe; no clock, no requests: tests run it with times of their own.
+///
+/// - A batch holds requests of one shape, in order of arrival, up to `most_rows` rows.
+/// - With preferred sizes, the largest one that can be formed goes at once.
+/// - A batch that cannot grow goes at once.
+/// - Otherwise the oldest request waits for others, up to BatchingSettings::max_delay, but not so
+///   long that one of the batch would miss its deadline.
+/// - A batch is not made so large that its oldest request misses a deadline that a smaller one
+///   meets.
+class BatchQueue {
+ public:
+  /// The expected time of a batch of so many rows of a shape, if there is a plan for it. 0: not
+  /// known. nullopt: no batch of this size can run now.
+  using TimeOf = std::function<std::optional<Nanoseconds>(const BatchMember&, std::int64_t rows)>;
+
+  BatchQueue(const BatchingSettings& settings, std::int64_t most_rows)
+      : settings_(settings), most_rows_(most_rows) {}
+
+  std::size_t size() const { return members_.size(); }
+  void Add(BatchMember member);
+
+  /// The members of the next batch, if it is time for one; else empty.
+  std::vector<BatchMember> TakeBatch(TimePoint now, const TimeOf& time_of);
+  struct Expired {
+    std::vector<BatchMember> deadline;  // even a batch of its own would end behind it
+    std::vector<BatchMember> queue_timeout;
+  };
+  /// Removes the requests that have waited too long.
+  Expired TakeExpired(TimePoint now, const TimeOf& time_of);
+  /// Removes those for which `which` holds.
+  std::vector<BatchMember> Take(const std::function<bool(const BatchMember&)>& which);
+
+  /// When TakeExpired() would give something, or TakeBatch() if it will be called (`may_go`), while
+  /// no request comes. Call it after those two. kNoDeadline: never.
+  TimePoint NextTime(bool may_go, const TimeOf& time_of);
+
+ private:
+  using Members = std::list<BatchMember>;
+
+  std::vector<Members::iterator> Candidates(bool& full);
+  TimePoint GoesAt(const std::vector<Members::iterator>& batch, std::int64_t rows,
+                   const TimeOf& time_of) const;
+  std::size_t Preferred(const std::vector<Members::iterator>& batch) const;
+  std::size_t Runnable(const std::vector<Members::iterator>& batch, std::size_t count,
+                       TimePoint now, const TimeOf& time_of) const;
+
+  const BatchingSettings settings_;
+  const std::int64_t most_rows_;
+  Members members_;  // in order of arrival; late ones last
+};
+
+}  // namespace lagoon

@@ -1,0 +1,267 @@
+#include "serving/batch/batch_queue.h"
+
+#include <gtest/gtest.h>
+
+#include <random>
+#include <vector>
+
+namespace lagoon {
+namespace {
+
+using std::chrono::milliseconds;
+using Numbers = std::vector<std::uint64_t>;
+
+const TimePoint kBegin{std::chrono::hours(1)};
+
+TimePoint At(int ms) { return kBegin + milliseconds(ms); }
+
+// A queue whose batches take 10 ms and 1 ms a row more.
+class Queue {
+ public:
+  explicit Queue(const BatchingSettings& settings = {}, std::int64_t most_rows = 8)
+      : queue_(settings, most_rows) {}
+
+  void Add(int ms, std::int64_t rows = 1, TimePoint deadline = kNoDeadline,
+           const std::string& shape = "a", TimePoint leaves = kNoDeadline) {
+    BatchMember member;
+    member.handle = RequestHandle{++last_};
+    member.rows = rows;
+    member.shape = shape;
+    member.came = At(ms);
+    member.deadline = deadline;
+    member.leaves = leaves;
+    queue_.Add(std::move(member));
+  }
+  Numbers Take(int ms) { return Handles(queue_.TakeBatch(At(ms), Times())); }
+  BatchQueue::Expired Expire(int ms) { return queue_.TakeExpired(At(ms), Times()); }
+  TimePoint Next(bool may_go = true) { return queue_.NextTime(may_go, Times()); }
+  void Lack(std::int64_t rows) { lacking_ = rows; }  // there is no plan for so many rows
+  BatchQueue& operator*() { return queue_; }
+
+  static Numbers Handles(const std::vector<BatchMember>& members) {
+    Numbers numbers;
+    for (const BatchMember& member : members) {
+      numbers.push_back(static_cast<std::uint64_t>(member.handle));
+    }
+    return numbers;
+  }
+
+ private:
+  BatchQueue::TimeOf Times() const {
+    return [this](const BatchMember&, std::int64_t rows) -> std::optional<Nanoseconds> {
+      if (rows == lacking_) return std::nullopt;
+      return milliseconds(10 + rows);
+    };
+  }
+
+  BatchQueue queue_;
+  std::uint64_t last_ = 0;
+  std::int64_t lacking_ = 0;
+};
+
+BatchingSettings Delay(int ms) {
+  BatchingSettings settings;
+  settings.max_delay = milliseconds(ms);
+  return settings;
+}
+
+TEST(BatchQueue, WithoutADelayEverythingThatWaitsGoes) {
+  Queue queue;
+  EXPECT_EQ(queue.Take(0), Numbers{});
+  for (int i = 0; i < 3; ++i) queue.Add(i);
+  EXPECT_EQ(queue.Take(3), (Numbers{1, 2, 3}));
+  EXPECT_EQ(queue.Take(3), Numbers{});
+}
+
+TEST(BatchQueue, ABatchHasAtMostSoManyRowsAndKeepsTheOrder) {
+  Queue queue({}, 8);
+  queue.Add(0, 3);
+  queue.Add(0, 4);
+  queue.Add(0, 2);
+  queue.Add(0, 1);  // would fit into the first batch, but does not pass the one before
+  EXPECT_EQ(queue.Take(0), (Numbers{1, 2}));
+  EXPECT_EQ(queue.Take(0), (Numbers{3, 4}));
+}
+
+TEST(BatchQueue, ARequestWaitsForOthersUntilTheDelayIsOver) {
+  Queue queue(Delay(5), 4);
+  queue.Add(10);
+  queue.Add(12);
+  EXPECT_EQ(queue.Take(14), Numbers{});
+  EXPECT_EQ(queue.Next(), At(15));
+  EXPECT_EQ(queue.Next(/*may_go=*/false), kNoDeadline);
+  EXPECT_EQ(queue.Take(15), (Numbers{1, 2}));
+}
+
+TEST(BatchQueue, AFullBatchDoesNotWait) {
+  Queue queue(Delay(5), 4);
+  for (int i = 0; i < 5; ++i) queue.Add(0);
+  EXPECT_EQ(queue.Take(0), (Numbers{1, 2, 3, 4}));
+  EXPECT_EQ(queue.Take(0), Numbers{});
+  EXPECT_EQ(queue.Take(5), Numbers{5});
+}
+
+TEST(BatchQueue, ABatchThatNoOtherRequestFitsIntoDoesNotWait) {
+  Queue queue(Delay(5), 4);
+  queue.Add(0, 3);
+  queue.Add(0, 2);
+  EXPECT_EQ(queue.Take(0), Numbers{1});
+  EXPECT_EQ(queue.Take(0), Numbers{});
+}
+
+TEST(BatchQueue, ThePreferredSizeGoesAtOnceAndTheLargestFirst) {
+  BatchingSettings settings = Delay(5);
+  settings.preferred = {2, 4};
+  Queue queue(settings, 8);
+  queue.Add(0);
+  EXPECT_EQ(queue.Take(0), Numbers{});
+  for (int i = 0; i < 4; ++i) queue.Add(0);
+  EXPECT_EQ(queue.Take(0), (Numbers{1, 2, 3, 4}));
+  EXPECT_EQ(queue.Take(0), Numbers{});  // one waits for a second one
+  queue.Add(1);
+  EXPECT_EQ(queue.Take(1), (Numbers{5, 6}));
+  queue.Add(2, 3);
+  EXPECT_EQ(queue.Take(6), Numbers{});
+  EXPECT_EQ(queue.Take(7), Numbers{7});  // of no preferred size, but it has waited
+}
+
+TEST(BatchQueue, OtherShapesWaitForABatchOfTheirOwn) {
+  Queue queue;
+  queue.Add(0, 1, kNoDeadline, "a");
+  queue.Add(0, 1, kNoDeadline, "b");
+  queue.Add(0, 1, kNoDeadline, "a");
+  EXPECT_EQ(queue.Take(0), (Numbers{1, 3}));
+  EXPECT_EQ(queue.Take(0), Numbers{2});
+}
+
+TEST(BatchQueue, WithOrderKeptNoRequestPassesAnotherShape) {
+  BatchingSettings settings = Delay(5);
+  settings.keep_order = true;
+  Queue queue(settings);
+  queue.Add(0, 1, kNoDeadline, "a");
+  queue.Add(0, 1, kNoDeadline, "b");
+  queue.Add(0, 1, kNoDeadline, "a");
+  EXPECT_EQ(queue.Take(0), Numbers{1});
+  EXPECT_EQ(queue.Take(0), Numbers{2});
+  EXPECT_EQ(queue.Take(0), Numbers{});
+}
+
+// A batch of two takes 12 ms, and with the margin 13.2 ms.
+TEST(BatchQueue, ADeadlineEndsTheWaiting) {
+  Queue queue(Delay(50));
+  queue.Add(0, 1);
+  queue.Add(0, 1, At(40));
+  EXPECT_EQ(queue.Take(26), Numbers{});
+  EXPECT_EQ(queue.Next(), At(40) - Nanoseconds(13'200'000));
+  EXPECT_EQ(queue.Take(27), (Numbers{1, 2}));
+}
+
+// The first request needs an answer 14 ms from now: a batch of four takes as long, one of five not.
+TEST(BatchQueue, ABatchIsNotSoLargeThatItsOldestRequestIsLate) {
+  Queue queue;
+  queue.Add(0, 1, At(14));
+  for (int i = 0; i < 5; ++i) queue.Add(0);
+  EXPECT_EQ(queue.Take(0), (Numbers{1, 2, 3, 4}));
+  EXPECT_EQ(queue.Take(0), (Numbers{5, 6}));
+}
+
+TEST(BatchQueue, ABatchIsNoLargerThanThePlansAllow) {
+  Queue queue;
+  queue.Lack(3);
+  for (int i = 0; i < 3; ++i) queue.Add(0);
+  EXPECT_EQ(queue.Take(0), (Numbers{1, 2}));
+  queue.Lack(1);  // a plan for the request's own rows was there when it came
+  EXPECT_EQ(queue.Take(0), Numbers{3});
+}
+
+TEST(BatchQueue, RequestsPastTheirDeadlineLeave) {
+  Queue queue(Delay(100));
+  queue.Add(0, 1, At(20));
+  queue.Add(0, 1, At(60));
+  EXPECT_EQ(Queue::Handles(queue.Expire(20).deadline), Numbers{1});
+  EXPECT_EQ((*queue).size(), 1u);
+}
+
+// A batch of one takes 11 ms.
+TEST(BatchQueue, RequestsThatCannotBeAnsweredInTimeLeave) {
+  Queue queue(Delay(100));
+  queue.Add(0, 1, At(30));
+  EXPECT_TRUE(queue.Expire(19).deadline.empty());
+  EXPECT_EQ(queue.Next(/*may_go=*/false), At(19) + Nanoseconds(1));
+  EXPECT_EQ(Queue::Handles(queue.Expire(20).deadline), Numbers{1});
+}
+
+TEST(BatchQueue, BehindTheQueueTimeoutARequestLeavesOrWaitsBehindTheOthers) {
+  for (const bool delay_late : {false, true}) {
+    BatchingSettings settings;
+    settings.delay_late = delay_late;
+    Queue queue(settings, 1);
+    queue.Add(0, 1, kNoDeadline, "a", At(5));
+    queue.Add(1, 1, kNoDeadline, "a", At(6));
+    queue.Add(2);
+    EXPECT_EQ(queue.Next(/*may_go=*/false), At(5));
+    const BatchQueue::Expired expired = queue.Expire(6);
+    EXPECT_EQ(Queue::Handles(expired.queue_timeout), delay_late ? Numbers{} : (Numbers{1, 2}));
+    queue.Add(7);
+    EXPECT_EQ(queue.Take(7), Numbers{3});
+    EXPECT_EQ(queue.Take(7), Numbers{4});
+    EXPECT_EQ(queue.Take(7), delay_late ? Numbers{1} : Numbers{});
+    EXPECT_EQ(queue.Take(7), delay_late ? Numbers{2} : Numbers{});
+    EXPECT_EQ(queue.Next(), kNoDeadline);
+  }
+}
+
+// Whatever comes: every request leaves exactly once, batches keep to the rows and to one shape,
+// and after TakeExpired() and TakeBatch() the next time is later than now.
+TEST(BatchQueue, RandomRequestsLeaveOnceAndNoTimePasses) {
+  for (unsigned seed = 0; seed < 300; ++seed) {
+    std::mt19937 random(seed);
+    BatchingSettings settings = Delay(static_cast<int>(random() % 8));
+    settings.delay_late = random() % 2 == 0;
+    settings.keep_order = random() % 2 == 0;
+    if (random() % 2 == 0) settings.preferred = {2, 4};
+    BatchQueue queue(settings, 4);
+    std::size_t added = 0, left = 0;
+    const auto times = [&](const BatchMember&, std::int64_t rows) -> std::optional<Nanoseconds> {
+      if (rows == 3) return std::nullopt;
+      return milliseconds(2 + rows);
+    };
+    for (int ms = 0; ms < 200; ++ms) {
+      if (ms < 150 && random() % 2 == 0) {
+        BatchMember member;
+        member.handle = RequestHandle{++added};
+        member.rows = static_cast<std::int64_t>(1 + random() % 4);
+        member.shape = random() % 3 == 0 ? "b" : "a";
+        member.came = At(ms);
+        if (random() % 3 == 0) member.deadline = At(ms + 1 + static_cast<int>(random() % 30));
+        if (random() % 3 == 0) member.leaves = At(ms + 1 + static_cast<int>(random() % 20));
+        queue.Add(std::move(member));
+      }
+      const BatchQueue::Expired expired = queue.TakeExpired(At(ms), times);
+      left += expired.deadline.size() + expired.queue_timeout.size();
+      const bool may_go = random() % 3 != 0;
+      while (may_go) {
+        const std::vector<BatchMember> batch = queue.TakeBatch(At(ms), times);
+        if (batch.empty()) break;
+        left += batch.size();
+        std::int64_t rows = 0;
+        for (const BatchMember& member : batch) {
+          rows += member.rows;
+          ASSERT_EQ(member.shape, batch.front().shape);
+        }
+        ASSERT_LE(rows, 4);
+      }
+      ASSERT_GT(queue.NextTime(may_go, times), At(ms)) << "seed " << seed << " at " << ms;
+    }
+    while (true) {
+      const std::size_t batch = queue.TakeBatch(At(1000), times).size();
+      if (batch == 0) break;
+      left += batch;
+    }
+    EXPECT_EQ(left, added);
+    EXPECT_EQ(queue.size(), 0u);
+  }
+}
+
+}  // namespace
+}  // namespace lagoon

@@ -1,0 +1,355 @@
+#include "serving/batch/batcher.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "base/check.h"
+#include "program/parts.h"
+#include "serving/in_flight.h"
+#include "serving/plan_maker.h"
+#include "serving/served_model.h"
+
+namespace lagoon {
+namespace {
+
+std::vector<Dims> WithRows(std::vector<Dims> shapes, std::int64_t rows) {
+  for (Dims& dims : shapes) dims.front() = rows;
+  return shapes;
+}
+
+/// The result of a request that no job has run.
+JobResult NotRun(Outcome outcome, TimePoint posted) {
+  JobResult result;
+  result.outcome = outcome;
+  const TimePoint now = Now();
+  result.posted = posted;
+  result.started = result.first_block = result.inputs_copied = now;
+  result.computed = result.finished = now;
+  return result;
+}
+
+}  // namespace
+
+bool FitsBatches(const ServedPlan& plan, std::int64_t rows) {
+  const Plan& of_rows = plan.loaded->plan;
+  if (plan.links.next || of_rows.makes_outputs || Assumes(of_rows)) return false;
+  const auto computed = [](const auto& size) { return size.has_value(); };
+  if (std::ranges::any_of(plan.links.sizes, computed)) return false;
+  const auto begins_with_rows = [rows](const PlanTensor& tensor) {
+    return !tensor.spec.dims.empty() && tensor.spec.dims.front() == rows;
+  };
+  return std::ranges::all_of(of_rows.inputs, begins_with_rows) &&
+         std::ranges::all_of(of_rows.outputs, begins_with_rows);
+}
+
+/// One job for several requests.
+class Batcher::Batch final : public JobClient {
+ public:
+  Batch(Batcher& batcher, std::vector<BatchMember> members_in, std::shared_ptr<ServedPlan> plan_in)
+      : members(std::move(members_in)), plan(std::move(plan_in)), batcher_(batcher) {
+    const Plan& of_rows = plan->loaded->plan;
+    parts.inputs.resize(of_rows.inputs.size());
+    parts.outputs.resize(of_rows.outputs.size());
+    for (const BatchMember& member : members) {
+      member.request->BindInBatch(plan, parts);
+      rows += member.rows;
+      deadline = std::max(deadline, member.deadline);
+    }
+    // The job reads the parts; these pointers only say which outputs are wanted.
+    inputs.assign(parts.inputs.size(), nullptr);
+    for (const std::vector<HostPart>& of_output : parts.outputs) {
+      const auto wanted =
+          std::ranges::find_if(of_output, [](auto part) { return part.data != nullptr; });
+      outputs.push_back(wanted == of_output.end() ? nullptr : wanted->data);
+    }
+  }
+
+  void Finished(const JobResult& result) override {
+    const std::shared_ptr<Batch> self = std::move(job_reference);  // until the end of the function
+    batcher_.Ended(*this, result);
+  }
+
+  std::vector<BatchMember> members;
+  const std::shared_ptr<ServedPlan> plan;
+  std::int64_t rows = 0;
+  TimePoint deadline;  // the latest of the members
+  JobParts parts;
+  std::vector<const void*> inputs;
+  std::vector<void*> outputs;
+  std::shared_ptr<Batch> job_reference;  // while the dispatcher has the job
+
+  // Under the batcher's mutex.
+  std::vector<RequestHandle> cancelled;
+  JobId job{};  // 0: not known yet
+  bool ended = false;
+
+ private:
+  Batcher& batcher_;
+};
+
+Batcher::Batcher(ServedModel& model, std::uint64_t priority, Dispatcher& dispatcher,
+                 PlanMaker& maker)
+    : model_(model),
+      priority_(priority),
+      dispatcher_(dispatcher),
+      maker_(maker),
+      queue_(model.settings().batching, model.signature().max_batch) {}
+
+Batcher::~Batcher() {
+  timer_ = {};
+  const MutexLock lock(mutex_);
+  LAGOON_CHECK(queue_.size() == 0 && posted_ == 0);
+}
+
+void Batcher::Add(RequestHandle handle, const std::shared_ptr<RequestInFlight>& request,
+                  const ServedPlan& plan) {
+  const ModelSettings& settings = model_.settings();
+  const BatchingSettings& batching = settings.batching;
+  BatchMember member{handle, request, request->dims().front().front()};
+  member.shape = model_.KeyOf(nullptr, WithRows(request->dims(), 0), {});
+  member.came = Now();
+  member.deadline = request->deadline();
+  const bool has_own = batching.own_timeout && member.deadline != kNoDeadline;
+  if (batching.queue_timeout > Nanoseconds(0) && !has_own) {
+    member.leaves = member.came + batching.queue_timeout;
+  }
+  const Nanoseconds alone = plan.loaded->plan.standalone;
+  if (member.deadline != kNoDeadline && member.came + alone > member.deadline) {
+    JobResult result = NotRun(Outcome::kTooLate, member.came);
+    result.expected = alone;
+    return request->Finished(result);
+  }
+  std::vector<BatchMember> superseded;
+  bool full = false, cancelling = false;
+  {
+    const MutexLock lock(mutex_);
+    cancelling = cancelling_;
+    full = queue_.size() >= settings.max_queue_size;
+    if (full && settings.overflow == Overflow::kNewestWins && !cancelling) {
+      bool first = true;
+      superseded = queue_.Take([&](const BatchMember&) { return std::exchange(first, false); });
+      full = false;
+    }
+    if (!full && !cancelling) queue_.Add(std::move(member));
+  }
+  for (const BatchMember& oldest : superseded) {
+    oldest.request->Finished(NotRun(Outcome::kSuperseded, oldest.came));
+  }
+  if (cancelling) return request->Finished(NotRun(Outcome::kCancelled, Now()));
+  if (full) {
+    return request->RefuseAwaited(
+        {ErrorCode::kUnavailable, fmt::format("model '{}': the queue is full: {} requests wait for "
+                                              "a batch",
+                                              model_.name(), settings.max_queue_size)});
+  }
+  Step();
+}
+
+bool Batcher::Cancel(RequestHandle handle) {
+  std::vector<BatchMember> waiting;
+  JobId job{};
+  bool found = false;
+  {
+    const MutexLock lock(mutex_);
+    waiting = queue_.Take([&](const BatchMember& member) { return member.handle == handle; });
+    const auto in_batch = in_batches_.find(handle);
+    found = !waiting.empty() || in_batch != in_batches_.end();
+    if (in_batch != in_batches_.end()) {
+      Batch& batch = *in_batch->second;
+      if (std::ranges::find(batch.cancelled, handle) == batch.cancelled.end()) {
+        batch.cancelled.push_back(handle);
+      }
+      if (batch.cancelled.size() == batch.members.size()) job = batch.job;
+    }
+  }
+  for (const BatchMember& member : waiting) {
+    member.request->Finished(NotRun(Outcome::kCancelled, member.came));
+  }
+  if (job != JobId{}) dispatcher_.Cancel(job);
+  return found;
+}
+
+void Batcher::CancelAll() {
+  std::vector<BatchMember> waiting;
+  std::vector<RequestHandle> running;
+  {
+    const MutexLock lock(mutex_);
+    cancelling_ = true;
+    waiting = queue_.Take([](const BatchMember&) { return true; });
+    for (const auto& [handle, batch] : in_batches_) running.push_back(handle);
+  }
+  for (const BatchMember& member : waiting) {
+    member.request->Finished(NotRun(Outcome::kCancelled, member.came));
+  }
+  for (const RequestHandle handle : running) Cancel(handle);
+}
+
+std::size_t Batcher::Waiting() const {
+  const MutexLock lock(mutex_);
+  return queue_.size();
+}
+
+std::shared_ptr<ServedPlan> Batcher::PlanFor(const RequestInFlight& request,
+                                             std::int64_t rows) const {
+  auto plan = model_.FindPlan(model_.KeyOf(nullptr, WithRows(request.dims(), rows), {}));
+  return plan != nullptr && FitsBatches(*plan, rows) ? plan : nullptr;
+}
+
+/// `wanted`: gets the shapes for which there is no plan.
+BatchQueue::TimeOf Batcher::Times(std::vector<Shapes>& wanted) const {
+  return
+      [this, &wanted](const BatchMember& member, std::int64_t rows) -> std::optional<Nanoseconds> {
+        const auto plan = PlanFor(*member.request, rows);
+        if (plan != nullptr) return plan->loaded->plan.standalone;
+        if (!model_.settings().refuse_other_shapes) {
+          wanted.push_back(WithRows(member.request->dims(), rows));
+        }
+        return std::nullopt;
+      };
+}
+
+/// Answers what has expired, and posts batches until none is due or all places are taken.
+void Batcher::Step() {
+  bool again = true;
+  while (again) {
+    std::vector<Shapes> wanted;
+    BatchQueue::Expired expired;
+    std::vector<BatchMember> batch;
+    {
+      const MutexLock lock(mutex_);
+      const BatchQueue::TimeOf times = Times(wanted);
+      const TimePoint now = Now();
+      const std::uint32_t places =
+          model_.settings().batching.keep_order ? 1 : model_.settings().batching.places;
+      expired = queue_.TakeExpired(now, times);
+      if (posted_ < places && !cancelling_) batch = queue_.TakeBatch(now, times);
+      if (!batch.empty()) ++posted_;
+      next_time_ = queue_.NextTime(posted_ < places, times);
+      if (next_time_ != kNoDeadline) {
+        if (!timer_.joinable()) {
+          timer_ = std::jthread([this](const std::stop_token& stop) { RunTimer(stop); });
+        }
+        timer_wake_.NotifyOne();
+      }
+    }
+    again = !batch.empty();
+    Answer(std::move(expired));
+    if (again) Post(std::move(batch));
+    if (!wanted.empty()) maker_.Prepare(model_, wanted.front());
+  }
+}
+
+void Batcher::Answer(BatchQueue::Expired expired) {
+  for (const BatchMember& member : expired.deadline) {
+    member.request->Finished(NotRun(Outcome::kExpired, member.came));
+  }
+  for (const BatchMember& member : expired.queue_timeout) {
+    member.request->RefuseAwaited(
+        {ErrorCode::kUnavailable,
+         fmt::format("model '{}': no batch took the request within the {:.3f} ms of "
+                     "default_timeout_microseconds",
+                     model_.name(), ToMilliseconds(model_.settings().batching.queue_timeout))});
+  }
+}
+
+void Batcher::Post(std::vector<BatchMember> members) {
+  std::int64_t rows = 0;
+  for (const BatchMember& member : members) rows += member.rows;
+  std::shared_ptr<ServedPlan> plan = PlanFor(*members.front().request, rows);
+  if (plan == nullptr) {  // it went meanwhile: each request waits for a plan of its own
+    {
+      const MutexLock lock(mutex_);
+      --posted_;
+    }
+    for (const BatchMember& member : members) maker_.Make(member.request);
+    return;
+  }
+  const auto batch = std::make_shared<Batch>(*this, std::move(members), std::move(plan));
+  {
+    const MutexLock lock(mutex_);
+    for (const BatchMember& member : batch->members) in_batches_[member.handle] = batch.get();
+  }
+  batch->job_reference = batch;
+  JobSpec spec;
+  spec.deadline = batch->deadline;
+  spec.inputs = batch->inputs;
+  spec.outputs = batch->outputs;
+  spec.parts = &batch->parts;
+  spec.client = batch.get();
+  const Result<JobId> job = model_.Post(spec, *batch->plan, priority_, dispatcher_);
+  if (!job) return Refuse(batch, job.error());
+  bool cancel = false;
+  {
+    const MutexLock lock(mutex_);
+    batch->job = *job;
+    cancel = !batch->ended && batch->cancelled.size() == batch->members.size();
+  }
+  if (cancel) dispatcher_.Cancel(*job);
+}
+
+void Batcher::Refuse(const std::shared_ptr<Batch>& batch, const Error& error) {
+  batch->job_reference.reset();
+  {
+    const MutexLock lock(mutex_);
+    Leave(*batch);
+  }
+  for (const BatchMember& member : batch->members) {
+    member.request->RefuseAwaited(
+        {error.code, fmt::format("model '{}': {}", model_.name(), error.message)});
+  }
+}
+
+void Batcher::Leave(const Batch& batch) {
+  for (const BatchMember& member : batch.members) in_batches_.erase(member.handle);
+  --posted_;
+}
+
+/// The next batch is posted before this one's requests are answered, so that the device has work.
+void Batcher::Ended(Batch& batch, const JobResult& result) {
+  std::vector<RequestHandle> cancelled;
+  {
+    const MutexLock lock(mutex_);
+    Leave(batch);
+    batch.ended = true;
+    cancelled.swap(batch.cancelled);
+  }
+  Step();
+  bool counted = false;
+  for (const BatchMember& member : batch.members) {
+    JobResult own = result;
+    const bool done = result.outcome == Outcome::kDone;
+    if (std::ranges::find(cancelled, member.handle) != cancelled.end()) {
+      own.outcome = Outcome::kCancelled;
+    } else if (done && result.finished > member.deadline) {
+      own.outcome = Outcome::kExpired;
+    }
+    const bool counts = own.outcome == Outcome::kDone && !std::exchange(counted, true);
+    member.request->FinishedInBatch(own, {batch.rows, counts});
+  }
+}
+
+void Batcher::RunTimer(const std::stop_token& stop) {
+  const std::stop_callback wake(stop, [this] {
+    const MutexLock lock(mutex_);
+    timer_wake_.NotifyAll();
+  });
+  while (!stop.stop_requested()) {
+    {
+      const MutexLock lock(mutex_);
+      if (next_time_ == kNoDeadline) {
+        timer_wake_.Wait(mutex_);
+        continue;
+      }
+      if (Now() < next_time_) {
+        timer_wake_.WaitUntil(mutex_, next_time_);
+        continue;
+      }
+      next_time_ = kNoDeadline;  // Step() sets it again
+    }
+    Step();
+  }
+}
+
+}  // namespace lagoon

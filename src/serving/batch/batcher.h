@@ -1,0 +1,89 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <thread>
+#include <unordered_map>
+#include <vector>
+
+#include "base/mutex.h"
+#include "sched/dispatcher.h"
+#include "serving/batch/batch_queue.h"
+#include "serving/core.h"
+
+namespace lagoon {
+
+class PlanMaker;
+class RequestInFlight;
+class ServedModel;
+struct ServedPlan;
+
+/// Whether a batch can run with this plan of `rows` rows: one job, whose tensors all begin with the
+/// rows.
+bool FitsBatches(const ServedPlan& plan, std::int64_t rows);
+
+/// Joins the requests of one class of a model into batches (Triton's dynamic_batching): each batch
+/// is one job, whose input copies gather the requests' tensors and whose output copies scatter the
+/// answers, without another copy. BatchQueue has the rules. Any thread may call any method.
+///
+/// - A batch is cancelled when all of its requests are. A request that is cancelled alone, or whose
+///   deadline passes while its batch runs, is answered when the batch ends.
+/// - The deadline of a batch is the latest of its requests' deadlines.
+/// - A batch is no larger than the plans that are there allow. A larger plan is made then, below
+///   all other work.
+class Batcher {
+ public:
+  /// `priority`: of the requests (InferRequest::priority). All arguments outlive the batcher.
+  Batcher(ServedModel& model, std::uint64_t priority, Dispatcher& dispatcher, PlanMaker& maker);
+  /// All requests must have been answered (CancelAll, then the end of the batches).
+  ~Batcher();
+  Batcher(const Batcher&) = delete;
+  Batcher& operator=(const Batcher&) = delete;
+
+  /// Takes a request that the in-flight table has (RequestInFlight::Await with `handle`). `plan`:
+  /// for the request's own rows. Answers it at once if its deadline cannot be met even alone
+  /// (kTooLate), or if the queue is full: kUnavailable, but with Overflow::kNewestWins the oldest
+  /// request is answered as superseded.
+  void Add(RequestHandle handle, const std::shared_ptr<RequestInFlight>& request,
+           const ServedPlan& plan);
+
+  /// False: the request is not here.
+  bool Cancel(RequestHandle handle);
+  /// Cancels all requests, and from now on those that come.
+  void CancelAll();
+
+  /// The number of requests that wait for a batch.
+  std::size_t Waiting() const;
+
+ private:
+  class Batch;
+
+  using Shapes = std::vector<Dims>;  // by input
+
+  BatchQueue::TimeOf Times(std::vector<Shapes>& wanted) const;
+  std::shared_ptr<ServedPlan> PlanFor(const RequestInFlight& request, std::int64_t rows) const;
+  void Step();
+  void Post(std::vector<BatchMember> members);
+  void Refuse(const std::shared_ptr<Batch>& batch, const Error& error);
+  void Leave(const Batch& batch);
+  void Ended(Batch& batch, const JobResult& result);
+  void Answer(BatchQueue::Expired expired);
+  void RunTimer(const std::stop_token& stop);
+
+  ServedModel& model_;
+  const std::uint64_t priority_;
+  Dispatcher& dispatcher_;
+  PlanMaker& maker_;
+
+  mutable Mutex mutex_;
+  BatchQueue queue_ GUARDED_BY(mutex_);
+  std::uint32_t posted_ GUARDED_BY(mutex_) = 0;  // batches
+  std::unordered_map<RequestHandle, Batch*> in_batches_ GUARDED_BY(mutex_);
+  bool cancelling_ GUARDED_BY(mutex_) = false;
+  TimePoint next_time_ GUARDED_BY(mutex_) = kNoDeadline;
+  CondVar timer_wake_;
+  std::jthread timer_;  // last member; started by the first request that needs it
+};
+
+}  // namespace lagoon
