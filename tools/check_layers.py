@@ -74,6 +74,7 @@ FOLDERS = {
     "program/lower": "base engine plan graph graph/opaque graph/ops/einsum.h kernels kernels/conv kernels/sequence",
     "program/link": "base device plan graph program/lower",
     "program/profile": "base device plan kernels/cpu_level.h program program/link",
+    "program/split": "base plan",
     "program/idempotence": "base plan",
     "sched": "base device plan",
     "sched/programs": "base device plan sched",
