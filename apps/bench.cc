@@ -310,6 +310,7 @@ void AddBenchmarks(CLI::App& app) {
   AddContention(app);
   AddDisbBenchmark(app);
   AddSimBenchmarks(app);
+  AddSplitBenchmark(app);
   AddGpuBenchmarks(app);
   AddOverhead(app);
   AddFootprint(app);

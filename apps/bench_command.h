@@ -91,5 +91,6 @@ nlohmann::json GpuModelJson(const GpuModel& gpu);
 void AddDisbBenchmark(CLI::App& bench);
 void AddGpuBenchmarks(CLI::App& bench);
 void AddSimBenchmarks(CLI::App& bench);
+void AddSplitBenchmark(CLI::App& bench);
 
 }  // namespace lagoon

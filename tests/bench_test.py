@@ -224,6 +224,64 @@ def test_disb_names_what_does_not_go_with_a_simulated_device(lagoon, tmp_path, w
     assert named in result.stderr
 
 
+SPLIT = ("split", "--schedulers", "split,clockwork:admit_by_deadline=0,lagoon:response_ratio=1")
+
+
+def test_split_on_a_simulated_device_has_both_readings_and_is_drawn(lagoon, tmp_path):
+    path, out = tmp_path / "split.json", tmp_path / "plots"
+    result = lagoon.run("bench", *SPLIT, "--scenarios", "1,6", "--requests", "60", "--seeds", "2", "--sweep", "--json",
+                        path, "--plot", out, "--python", sys.executable, folder=ROOT)
+    assert result.returncode == 0, result.stderr
+    report = json.loads(path.read_text())
+    metrics = report["metrics"]
+    assert report["predicted"] is True and report["configuration"]["profile"]["name"] == "nano"
+    for system in ("split", "split.plan", "clockwork:admit_by_deadline=0", "lagoon:response_ratio=1"):
+        for suffix in ("", ".overload"):
+            rates = [metrics[f"violation_rate.{system}.s6.a{alpha}{suffix}"] for alpha in range(2, 21)]
+            assert rates == sorted(rates, reverse=True) and 0 <= rates[-1] <= rates[0] <= 1
+        assert metrics[f"jitter_ms.{system}.load120.short"] > metrics[f"jitter_ms.{system}.load20.short"] > 0
+    assert 0.17 < metrics["load.s1"] < 0.18 and 0.87 < metrics["load.s1.overload"] < 0.88
+    assert (metrics["split_parts.resnet50"], metrics["split_parts.vgg19"]) == (2, 3)
+    judged = {target["metric"] for target in report["targets"]}
+    assert "jitter_short_vs.clockwork:admit_by_deadline=0.s6" in judged and "preemption_decision_us.1000" in judged
+    assert sorted(file.stem for file in out.iterdir()) == ["split-jitter", "split-load", "split-overload",
+                                                           "split-violations"]
+
+
+def test_split_on_the_cpu_measures_schedulers_in_turns(lagoon, zoo, tmp_path):
+    for name in ("mobilenet_v2", "squeezenet1_1", "resnet18", "gnmt_tiny", "bert_tiny"):
+        folder = zoo(name).parent.parent.parent
+    result, metrics = run_bench(lagoon, tmp_path, *SPLIT, "--device", "cpu", "--scale", "small", "--zoo", folder,
+                                "--scenarios", "6", "--requests", "20", "--windows", "2", "--no-onnxruntime")
+    assert result.returncode == 0, result.stderr
+    assert metrics["load.s6"] == pytest.approx(0.255, abs=0.001)
+    for system in ("split", "lagoon:response_ratio=1"):
+        assert 0 <= metrics[f"violation_rate.{system}.s6.a2"] <= 1
+        assert metrics[f"response_ratio_mean.{system}.s6"] > 0.3
+    assert any(name.startswith("split_overhead.") for name in metrics)
+    host = json.loads((tmp_path / "report.json").read_text())["host"]
+    assert host["windows"] >= 6  # two windows of each system
+
+
+@pytest.mark.parametrize("words, named", [
+    (("--scenarios", "7"), "no scenario 7"),
+    (("--device", "sim:mi51"), "mi51"),
+    (("--device", "sim:t4"), "'t4' has no model 'yolov2'"),
+    (("--device", "gpu0"), "'gpu0'"),
+    (("--schedulers", "split:elastc=1"), "'elastc'"),
+    (("--schedulers", "fast"), "'fast'"),
+    (("--reading", "both"), "'both'"),
+    (("--windows", "3"), "--windows"),
+    (("--scale", "small"), "--scale"),
+    (("--device", "cpu", "--seeds", "3"), "--seeds"),
+])
+def test_split_names_what_is_wrong(lagoon, tmp_path, words, named):
+    result, metrics = run_bench(lagoon, tmp_path, "split", *words)
+    assert result.returncode == 1
+    assert metrics is None
+    assert named in result.stderr
+
+
 @pytest.mark.parametrize("words", [("models", "--models", "absent"), ("memory", "--models", "absent")])
 def test_a_missing_model_is_named(lagoon, tmp_path, words):
     result, metrics = run_bench(lagoon, tmp_path, *words, "--zoo", REPOSITORY, "--no-onnxruntime")

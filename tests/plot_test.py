@@ -223,3 +223,40 @@ def test_a_papers_figure_has_all_panels(tmp_path, capsys):
 def test_a_papers_figure_that_lacks_something_is_named(changes, named, tmp_path, capsys):
     assert run_plot(tmp_path, papers(**changes)) == 1
     assert named in capsys.readouterr().err
+
+
+SPLIT_SYSTEMS = {"split": "SPLIT", "clockwork:admit_by_deadline=0": "ClockWork (FCFS)", "prema": "PREMA", "rt-a": "RT-A",
+                 "lagoon:response_ratio=1": "Lagoon, by response ratio", "onnxruntime": "ONNX Runtime, FCFS"}
+
+
+def split():
+    metrics = {}
+    for place, system in enumerate([*SPLIT_SYSTEMS, "edf"]):
+        for case in ("s1", "s3", "s6"):
+            for suffix in ("", ".overload"):
+                for alpha in range(2, 21):
+                    metrics[f"violation_rate.{system}.{case}.a{alpha}{suffix}"] = (place + 1) / 20 / alpha
+            for model in ("yolov2", "vgg19", "short"):
+                metrics[f"jitter_ms.{system}.{case}.{model}"] = 3.0 + place
+        for load in (20, 120):
+            metrics[f"violation_rate.{system}.load{load}.a4"] = load / 200
+            metrics[f"jitter_ms.{system}.load{load}.short"] = load / 2
+    metrics.update({"load.s1": 0.175, "load.s6": 0.255})
+    return {"metrics": metrics}
+
+
+def test_splits_figures_have_a_panel_for_each_scenario_and_a_line_for_each_system(tmp_path, capsys):
+    assert run_plot(tmp_path, split()) == 0
+    names = ("split-violations", "split-overload", "split-jitter", "split-load")
+    assert capsys.readouterr().out.split() == [str(tmp_path / "out" / f"{name}.svg") for name in names]
+    for name in names:
+        svg = (tmp_path / "out" / f"{name}.svg").read_text()
+        for label in SPLIT_SYSTEMS.values():
+            assert f">{label}<" in svg, (name, label)
+        assert "edf" not in svg  # the paper's systems and Lagoon's only
+    for text in ("Scenario 1, load 0.17", "Scenario 3", "Scenario 6"):
+        assert text in (tmp_path / "out" / "split-violations.svg").read_text()
+    content = split()
+    del content["metrics"]["violation_rate.prema.s3.a7"]
+    assert run_plot(tmp_path, content) == 1
+    assert "violation_rate.prema.s3.a7" in capsys.readouterr().err

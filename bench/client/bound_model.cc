@@ -6,6 +6,7 @@
 
 #include "program/compile.h"
 #include "program/profile/versions.h"
+#include "program/split/choose.h"
 
 namespace lagoon::bench {
 
@@ -47,5 +48,7 @@ Status BoundModel::Run(Device& device, const RunOptions& options) {
 }
 
 Status BoundModel::Profile(Device& device, int runs) { return ProfilePlan(*loaded_, device, runs); }
+
+Status BoundModel::SetParts(std::uint32_t parts) { return lagoon::SetParts(loaded_->plan, parts); }
 
 }  // namespace lagoon::bench

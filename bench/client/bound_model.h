@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstdint>
 #include <memory>
 #include <optional>
 #include <string>
@@ -42,6 +43,8 @@ class BoundModel {
   Status Run(Device& device, const RunOptions& options = {});
   /// Measures the plan's costs; the device must be idle.
   Status Profile(Device& device, int runs);
+  /// Sets the plan's parts (program/split/choose.h) from its costs; the device must be idle.
+  Status SetParts(std::uint32_t parts);
 
  private:
   BoundModel() = default;

@@ -5,6 +5,7 @@ A file has a flat map "metrics": name with unit -> number. The names decide whic
 - contention.*: from realtime_latency_normalized_*
 - models.*: from latency_ratio_vs_onnxruntime.*
 - versions.* (a file of `lagoon profile --json`): from kernel_us.*
+- split-*.* : from violation_rate.* and jitter_ms.* (split_figures.py)
 
 A file of `lagoon split --scan --json` has a field "scan" in their place. All scans become one picture, split-scan.*: the
 overhead and the deviation of three parts, for each pair of cuts.
@@ -28,6 +29,8 @@ import numpy as np
 
 matplotlib.use("Agg")
 import matplotlib.pyplot as plt  # noqa: E402  (the backend comes first)
+
+import split_figures  # noqa: E402
 
 # A report compares systems: schedulers of Lagoon, and comparators. The name of a comparator begins with COMPARATOR.
 COMPARATOR = "onnxruntime"
@@ -67,6 +70,10 @@ class Report:
         """The parts after "PREFIX." of the metrics' names, in the order of the file."""
         start = prefix + "."
         return [name[len(start):] for name in self.metrics if name.startswith(start)]
+
+    def has(self, pattern):
+        """Whether the name of a metric begins with what `pattern` describes."""
+        return any(re.match(pattern, name) for name in self.metrics)
 
     def number(self, name, needed=True):
         value = self.metrics.get(name)
@@ -459,10 +466,19 @@ def draw_scans(reports):
     return figure
 
 
+# Figures, each with the pattern of a metric's name that says whether a file has the figure.
 FIGURES = {
-    "contention": ("realtime_latency_normalized_p50", draw_contention),
-    "models": ("latency_ratio_vs_onnxruntime", draw_models),
-    "versions": ("kernel_us", draw_versions),
+    "contention": (r"realtime_latency_normalized_p50\.", draw_contention),
+    "models": (r"latency_ratio_vs_onnxruntime\.", draw_models),
+    "versions": (r"kernel_us\.", draw_versions),
+    "split-violations": (r"violation_rate\.[^ ]*\.s\d\.a2$",
+                         lambda report: split_figures.draw_violations(report, finish)),
+    "split-overload": (r"violation_rate\.[^ ]*\.s\d\.a2\.overload$",
+                       lambda report: split_figures.draw_violations(report, finish, ".overload")),
+    "split-jitter": (r"jitter_ms\.[^ ]*\.s\d\.short$",
+                     lambda report: split_figures.draw_jitter(report, finish)),
+    "split-load": (r"violation_rate\.[^ ]*\.load\d+\.a4$",
+                   lambda report: split_figures.draw_load(report, finish)),
 }
 
 
@@ -489,10 +505,10 @@ def draw_file(report, out, kind):
                                 kind))
         return written
     written = [save(lambda: draw(report), out / f"{name}.{kind}", kind)
-               for name, (prefix, draw) in FIGURES.items() if report.suffixes(prefix)]
+               for name, (pattern, draw) in FIGURES.items() if report.has(pattern)]
     if not written:
         raise PlotError(f"{path}: no metric that a figure is drawn from: "
-                        f"{', '.join(prefix for prefix, _ in FIGURES.values())}")
+                        f"{', '.join(pattern for pattern, _ in FIGURES.values())}")
     return written
 
 

@@ -36,6 +36,11 @@ constexpr std::string_view kScaled = "assumed: mi50's kernels and times by peak,
 // counts are numbers of layers after fusion; use is assumed.
 constexpr std::string_view kPaella = "Paella Table 2, Fig. 13; kernel counts and use assumed";
 
+// SPLIT, Table 1: times and numbers of operators. Assumed: one kernel for each operator. The only
+// unit is always in use. A grid does not shrink with the device, so that long kernels run in many
+// waves: of blocks of 100 us, assumed.
+constexpr std::string_view kSplit = "SPLIT Table 1; kernels of one operator and blocks assumed";
+
 constexpr SimModelStatistics Model(std::string_view device, std::string_view model,
                                    std::uint32_t kernels, std::int64_t time_us, double use,
                                    std::string_view source) {
@@ -59,6 +64,15 @@ constexpr SimModelStatistics Vgg() {
   return vgg;
 }
 
+// `shortest_us`: assumed. GPT-2's 2,534 kernels take 7 us in the mean.
+constexpr SimModelStatistics OfSplit(std::string_view model, std::uint32_t kernels,
+                                     std::int64_t time_us, std::int64_t shortest_us) {
+  SimModelStatistics statistics = Model("nano", model, kernels, time_us, 1, kSplit);
+  statistics.shortest = microseconds(shortest_us);
+  statistics.block = microseconds(100);
+  return statistics;
+}
+
 constexpr std::array kModels{
     Model("mi50", "resnet152", 207, 9'100, 0.34, kReef),
     Vgg(),
@@ -78,6 +92,11 @@ constexpr std::array kModels{
     Model("t4", "densenet", 124, 6'080, 0.6, kPaella),
     Model("t4", "googlenet", 72, 7'860, 0.6, kPaella),
     Model("t4", "inceptionv3", 130, 31'200, 0.8, kPaella),
+    OfSplit("yolov2", 84, 10'800, 10),
+    OfSplit("googlenet", 142, 13'200, 10),
+    OfSplit("resnet50", 122, 28'350, 10),
+    OfSplit("vgg19", 44, 67'500, 10),
+    OfSplit("gpt2", 2534, 20'400, 2),
 };
 
 tl::unexpected<Error> Wrong(const SimModelStatistics& statistics, const std::string& what) {
@@ -154,6 +173,21 @@ std::vector<std::uint32_t> UnitsOf(const SimModelStatistics& statistics, std::ui
 
 std::span<const SimModelStatistics> SimModelTable() { return kModels; }
 
+SimModelKernel FullKernel(Nanoseconds time, std::uint32_t units, Nanoseconds block) {
+  std::uint32_t waves = kWaves;
+  if (block > Nanoseconds(0)) {
+    const double blocks = static_cast<double>(time.count()) / static_cast<double>(block.count());
+    waves = std::max(waves, static_cast<std::uint32_t>(std::lround(blocks)));
+  }
+  SimModelKernel kernel;
+  kernel.time = time;
+  kernel.blocks = units * kBlocksPerUnit * waves;
+  kernel.block.threads = kThreads;
+  kernel.block.registers_per_thread = kRegisters;
+  kernel.block.time = time / waves;
+  return kernel;
+}
+
 Result<SimModel> MakeSimModel(const SimModelStatistics& statistics, std::uint32_t units,
                               Nanoseconds gap) {
   if (statistics.kernels == 0 || statistics.kernels > 100'000 || units == 0 ||
@@ -171,14 +205,12 @@ Result<SimModel> MakeSimModel(const SimModelStatistics& statistics, std::uint32_
   const std::vector<std::uint32_t> used = UnitsOf(statistics, units, times);
   SimModel model{statistics, {}};
   for (std::size_t i = 0; i < times.size(); ++i) {
-    SimModelKernel kernel;
-    kernel.time = Nanoseconds(std::llround(times[i]));
-    kernel.block.threads = kThreads;
-    kernel.block.registers_per_thread = kRegisters;
-    // A kernel that leaves units free has one block on each unit that it uses.
-    const bool full = used[i] == units;
-    kernel.blocks = full ? units * kBlocksPerUnit * kWaves : used[i];
-    kernel.block.time = full ? kernel.time / kWaves : kernel.time;
+    const Nanoseconds time(std::llround(times[i]));
+    SimModelKernel kernel = FullKernel(time, units, statistics.block);
+    if (used[i] < units) {  // one block on each unit that it uses
+      kernel.blocks = used[i];
+      kernel.block.time = time;
+    }
     model.kernels.push_back(kernel);
   }
   return model;

@@ -27,6 +27,7 @@ struct SimModelStatistics {
   double least_use = 0;     // least fraction of the units that a kernel uses
   double mean_use = 0;      // mean fraction, weighted with time
   double most_use = 1;
+  Nanoseconds block{0};  // time of a block of a kernel that fills the device; 0: half of the kernel
   std::string_view source;
 };
 
@@ -39,8 +40,13 @@ struct SimModelKernel {
 /// A model's kernels, each of which depends on the one before.
 struct SimModel {
   SimModelStatistics statistics;
-  std::vector<SimModelKernel> kernels;
+  std::vector<SimModelKernel> kernels = {};
+  std::vector<std::uint32_t> part_ends = {};  // Plan::part_ends; empty: one part
 };
+
+/// A kernel that takes `time` and fills the device, in as many waves as blocks of `block` need; at
+/// least, and with a `block` of 0, in two. `units`: SimConstants::units.
+SimModelKernel FullKernel(Nanoseconds time, std::uint32_t units, Nanoseconds block);
 
 /// All models of all devices.
 std::span<const SimModelStatistics> SimModelTable();

@@ -9,6 +9,7 @@ Result<std::shared_ptr<const LoadedPlan>> LoadSimPlan(const SimModel& model, Sim
   Plan& plan = loaded->plan;
   plan.model = model.statistics.model;
   plan.standalone = model.statistics.time;
+  plan.part_ends = model.part_ends;
   plan.ops.reserve(model.kernels.size());
   for (std::uint32_t i = 0; i < model.kernels.size(); ++i) {
     const SimModelKernel& kernel = model.kernels[i];

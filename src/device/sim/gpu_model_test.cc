@@ -34,7 +34,7 @@ std::string ErrorOf(const std::string& text) {
 }
 
 TEST(GpuModel, AllThatAreBuiltInLoadAndTellTheirSources) {
-  EXPECT_EQ(BuiltInGpuModels().size(), 7u);
+  EXPECT_EQ(BuiltInGpuModels().size(), 8u);
   for (const std::string_view name : BuiltInGpuModels()) {
     const Result<GpuModel> gpu = LoadGpuModel(std::string(name));
     ASSERT_TRUE(gpu.has_value()) << gpu.error().message;

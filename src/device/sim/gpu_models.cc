@@ -209,12 +209,40 @@ constexpr std::array kBuiltIn{
 "kill_ns": {"value": 15000, "source": "REEF 4.6 (GV100)"},
 "coresidency_permille": {"value": 300, "source": "assumed"}
 }})json"},
+    BuiltIn{"nano", R"json({
+"name": "nano", "description": "NVIDIA Jetson Nano (one multiprocessor of its Tegra X1)",
+"constants": {
+"units": {"value": 1, "source": "vendor data sheet (128 CUDA cores, one multiprocessor)"},
+"blocks_per_unit": {"value": 32, "source": "CUDA C++ Programming Guide, compute capability 5.3"},
+"threads_per_unit": {"value": 2048, "source": "CUDA C++ Programming Guide, compute capability 5.3"},
+"registers_per_unit": {"value": 65536, "source": "CUDA C++ Programming Guide, compute capability 5.3"},
+"shared_bytes_per_unit": {"value": 65536, "source": "CUDA C++ Programming Guide, compute capability 5.3"},
+"memory_mib": {"value": 4096, "source": "vendor data sheet (shared with the host)"},
+"memory_bytes_per_us": {"value": 25600, "source": "vendor data sheet"},
+"hardware_queues": {"value": 16, "source": "assumed"},
+"copy_engines": {"value": 2, "source": "assumed: as t4"},
+"copy_bytes_per_us": {"value": 12000, "source": "assumed: as t4"},
+"copy_latency_ns": {"value": 5000, "source": "assumed: as t4"},
+"host_submit_ns": {"value": 5000, "source": "assumed: its host has four slow cores (Cortex-A57)"},
+"host_event_ns": {"value": 100, "source": "assumed: as t4"},
+"host_raise_ns": {"value": 3000, "source": "assumed: as t4"},
+"launch_latency_ns": {"value": 4000, "source": "assumed: as t4"},
+"raise_latency_ns": {"value": 1000, "source": "assumed: as t4"},
+"notify_latency_ns": {"value": 1000, "source": "assumed: as t4"},
+"dispatch_ns": {"value": 500, "source": "assumed: as t4"},
+"stream_switch_ns": {"value": 1000, "source": "assumed: as t4"},
+"dependent_gap_ns": {"value": 1000, "source": "assumed: as t4"},
+"evict_ns": {"value": 4000, "source": "assumed: as t4"},
+"check_interval_ns": {"value": 5000, "source": "assumed: a quarter of what the block protocol allows (20 us)"},
+"kill_ns": {"value": 15000, "source": "assumed: as t4"},
+"coresidency_permille": {"value": 300, "source": "assumed: as t4"}
+}})json"},
 };
 
 constexpr std::array kNames{
     std::string_view("mi50"),     std::string_view("gv100"), std::string_view("t4"),
     std::string_view("gtx1660s"), std::string_view("v100"),  std::string_view("a100"),
-    std::string_view("h200"),
+    std::string_view("h200"),     std::string_view("nano"),
 };
 static_assert(kNames.size() == kBuiltIn.size());
 

@@ -1,0 +1,35 @@
+#include "bench/split/options.h"
+
+#include "policies/registry.h"
+
+namespace lagoon::bench {
+
+std::vector<std::string> DefaultSplitSchedulers() {
+  return {"split", "split-whole",  "clockwork", "clockwork:admit_by_deadline=0",
+          "prema", "prema-kernel", "rt-a",      "streams",
+          "srpt",  "edf",          "lagoon",    "lagoon:response_ratio=1"};
+}
+
+Result<std::vector<SplitRun>> SplitRuns(const std::vector<std::string>& schedulers) {
+  std::vector<SplitRun> runs;
+  for (const std::string& spec : schedulers) {
+    LAGOON_ASSIGN_OR_RETURN(const Scheduler scheduler, MakeScheduler(spec));
+    const By order = scheduler.policy->orders().best_effort;
+    const bool deadlines =
+        scheduler.config.admit_by_deadline || order == By::kDeadline || order == By::kSlack;
+    runs.push_back({spec, spec, deadlines});
+    if (SchedulerName(spec) != "lagoon") continue;
+    runs.push_back({spec + ".classes", spec, deadlines, /*short_real_time=*/true});
+  }
+  return runs;
+}
+
+JobClass ClassOf(const SplitRun& run, const SplitModelName& model) {
+  return run.short_real_time && model.is_short ? JobClass::kRealTime : JobClass::kBestEffort;
+}
+
+std::string_view SchedulerName(std::string_view spec) {
+  return spec.substr(0, spec.find_first_of(":."));
+}
+
+}  // namespace lagoon::bench
