@@ -53,12 +53,17 @@ class Memory final : public DeviceControl, public MemoryOwner {
 struct Args {
   const std::byte* weight = nullptr;
   std::byte* arena = nullptr;
+  std::uint64_t blocks = 0;  // of the version
 };
 
 std::shared_ptr<const WeightChunk> Chunk(std::size_t offset, std::size_t bytes) {
   static std::byte memory[256];
   return std::make_shared<WeightChunk>(
       WeightChunk{offset, Buffer(memory + offset, bytes, [](void*, std::size_t) {})});
+}
+
+void SetBlocks(std::vector<std::byte>& args, std::uint64_t blocks) {
+  std::memcpy(args.data() + offsetof(Args, blocks), &blocks, sizeof(blocks));
 }
 
 // Two ops that each have a pointer to the weights and one to the end of the arena. The second has
@@ -72,11 +77,13 @@ std::shared_ptr<LoadedPlan> PlanOfArena(std::size_t arena_bytes) {
     PlanOp& op = plan.ops.emplace_back();
     op.blocks = 2;
     op.args.resize(sizeof(Args));
+    SetBlocks(op.args, op.blocks);
     op.relocations = {{offsetof(Args, weight), Region::kWeights, i * 128 + 16},
                       {offsetof(Args, arena), Region::kArena, arena_bytes - 8}};
     if (i == 1) {
       op.deps = {0};
       op.versions = {{"coarse", op.args, 2, 0, {}}, {"fine", op.args, 80, 0, {}}};
+      for (OpVersion& version : op.versions) SetBlocks(version.args, version.blocks);
     }
   }
   const auto bytes = static_cast<std::int64_t>(arena_bytes);
@@ -90,13 +97,15 @@ Args ArgsOf(const Instance& instance, std::size_t op) {
   return args;
 }
 
-// Whether all of the selected plan's pointers lead into the present arena and to the weights.
+// Whether all ops have the arguments of their versions in use, and all pointers of the selected plan
+// lead into the present arena and to the weights.
 void ExpectBound(const Instance& instance) {
   const Plan& plan = instance.plan();
   for (std::size_t op = 0; op < plan.ops.size(); ++op) {
     const Args args = ArgsOf(instance, op);
     EXPECT_EQ(args.arena, instance.arena({Region::kArena, plan.arena_bytes - 8, 8}));
     EXPECT_EQ(args.weight, PlanOfArena(64)->Weight(op * 128 + 16));
+    EXPECT_EQ(args.blocks, instance.progress(op).blocks());
   }
 }
 

@@ -14,10 +14,8 @@ std::size_t AlignUp(std::size_t bytes) {
   return (bytes + kArgsAlignment - 1) / kArgsAlignment * kArgsAlignment;
 }
 
-// Distance between the images of two versions of an op; all versions have the same struct.
+// Distance from the op's image to that of the next op. All versions of an op have the same struct.
 std::size_t ArgsStride(const PlanOp& op) { return AlignUp(op.args.size()); }
-
-std::size_t VersionCount(const PlanOp& op) { return std::max<std::size_t>(op.versions.size(), 1); }
 
 std::uint32_t MostBlocks(const PlanOp& op) {
   std::uint32_t most = op.blocks;
@@ -37,8 +35,14 @@ void ForEachRecord(const Plan& plan, Add add) {
   }
 }
 
-void Relocate(const Relocation& relocation, const std::byte* target, std::byte* image) {
-  std::memcpy(image + relocation.args_offset, &target, sizeof(target));
+// Sets the pointers into one region, which `target_of(offset)` finds.
+template <typename TargetOf>
+void Relocate(const PlanOp& op, Region region, std::byte* image, TargetOf target_of) {
+  for (const Relocation& relocation : op.relocations) {
+    if (relocation.region != region) continue;
+    const std::byte* const target = target_of(relocation.offset);
+    std::memcpy(image + relocation.args_offset, &target, sizeof(target));
+  }
 }
 
 }  // namespace
@@ -65,7 +69,7 @@ PlanBinding::PlanBinding(const Instance& instance, std::shared_ptr<const LoadedP
   for (std::size_t i = 0; i < records_->size(); ++i) progress_.push_back(&records_->at(i));
 
   std::size_t args_bytes = kArgsAlignment;
-  for (const PlanOp& op : ops) args_bytes += VersionCount(op) * ArgsStride(op);
+  for (const PlanOp& op : ops) args_bytes += ArgsStride(op);
   args_.resize(args_bytes);
   void* cursor = args_.data();
   LAGOON_CHECK(std::align(kArgsAlignment, 1, cursor, args_bytes) != nullptr);
@@ -76,7 +80,7 @@ PlanBinding::PlanBinding(const Instance& instance, std::shared_ptr<const LoadedP
   std::byte* args = images_;
   for (std::size_t i = 0; i < ops.size(); ++i) {
     AddOp(i, args);
-    args += VersionCount(ops[i]) * ArgsStride(ops[i]);
+    args += ArgsStride(ops[i]);
   }
   recut_.reserve(ops.size());
   AddDependents();
@@ -86,16 +90,7 @@ PlanBinding::PlanBinding(const Instance& instance, std::shared_ptr<const LoadedP
 // Pointers to the arena are left null: PointTo() sets them.
 void PlanBinding::AddOp(std::size_t index, std::byte* args) {
   const PlanOp& op = plan().ops[index];
-  for (std::size_t version = 0; version < VersionCount(op); ++version) {
-    const std::vector<std::byte>& from = op.versions.empty() ? op.args : op.versions[version].args;
-    LAGOON_CHECK(from.size() == op.args.size());
-    std::byte* to = args + version * ArgsStride(op);
-    std::copy(from.begin(), from.end(), to);
-    for (const Relocation& relocation : op.relocations) {
-      if (relocation.region != Region::kWeights) continue;
-      Relocate(relocation, loaded_->Weight(relocation.offset), to);
-    }
-  }
+  WriteImage(op, op.args, args);
   std::vector<Dep>& deps = deps_[index];
   for (const std::uint32_t on : op.deps) deps.push_back({progress_[on], plan().ops[on].blocks});
   for (std::size_t input = 0; input < plan().inputs.size(); ++input) {
@@ -106,7 +101,7 @@ void PlanBinding::AddOp(std::size_t index, std::byte* args) {
   }
   Launch launch;
   launch.kernel = op.kernel;
-  launch.args = args + op.version * ArgsStride(op);
+  launch.args = args;
   launch.progress = progress_[index];
   launch.deps = deps;
   launches_.push_back(launch);
@@ -129,28 +124,37 @@ void PlanBinding::AddDependents() {
   for (std::size_t i = 0; i < outputs.size(); ++i) depend(deps_[ops.size() + i], outputs[i].ops);
 }
 
-// Sets all pointers to the arena. Does not allocate, as Instance::Select() calls it.
+// Writes the arguments of a version of `op`, with pointers to the weights.
+void PlanBinding::WriteImage(const PlanOp& op, const std::vector<std::byte>& args,
+                             std::byte* image) const {
+  LAGOON_CHECK(args.size() == op.args.size());
+  std::copy(args.begin(), args.end(), image);
+  Relocate(op, Region::kWeights, image, [&](std::size_t at) { return loaded_->Weight(at); });
+}
+
+// Sets the op's pointers to the arena.
+void PlanBinding::PointToArena(const PlanOp& op, std::byte* image) const {
+  Relocate(op, Region::kArena, image, [&](std::size_t at) { return arena_ + at; });
+}
+
+// Does not allocate, as Instance::Select() calls it.
 void PlanBinding::PointTo(std::byte* arena) {
   arena_ = arena;
   std::byte* image = images_;
   for (const PlanOp& op : plan().ops) {
-    for (std::size_t version = 0; version < VersionCount(op); ++version) {
-      for (const Relocation& relocation : op.relocations) {
-        if (relocation.region != Region::kArena) continue;
-        Relocate(relocation, arena + relocation.offset, image);
-      }
-      image += ArgsStride(op);
-    }
+    PointToArena(op, image);
+    image += ArgsStride(op);
   }
 }
 
+// Writes the version's arguments over those of the version in use. Does not allocate.
 void PlanBinding::Recut(std::size_t index, std::uint32_t version) {
   const PlanOp& op = plan().ops[index];
-  const std::uint32_t blocks = op.versions[version].blocks;
-  auto* image = static_cast<const std::byte*>(launches_[index].args);
-  launches_[index].args = image + (std::ptrdiff_t{version} - std::ptrdiff_t{versions_[index]}) *
-                                      static_cast<std::ptrdiff_t>(ArgsStride(op));
+  auto* const image = images_ + (static_cast<const std::byte*>(launches_[index].args) - images_);
+  WriteImage(op, op.versions[version].args, image);
+  if (arena_ != nullptr) PointToArena(op, image);
   versions_[index] = version;
+  const std::uint32_t blocks = op.versions[version].blocks;
   progress_[index]->Reset(blocks);
   for (Dep* dep : dependents_[index]) dep->blocks = blocks;
 }

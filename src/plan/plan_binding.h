@@ -43,6 +43,8 @@ class PlanBinding {
 
   PlanBinding(const Instance& instance, std::shared_ptr<const LoadedPlan> loaded);
   void AddOp(std::size_t index, std::byte* args);
+  void WriteImage(const PlanOp& op, const std::vector<std::byte>& args, std::byte* image) const;
+  void PointToArena(const PlanOp& op, std::byte* image) const;
   void AddDependents();
   void PointTo(std::byte* arena);
   void Recut(std::size_t index, std::uint32_t version);
@@ -52,7 +54,7 @@ class PlanBinding {
   const std::shared_ptr<const LoadedPlan> loaded_;
   const std::shared_ptr<ProgressRecords> records_;
   std::vector<Progress*> progress_;            // as in records_
-  std::vector<std::byte> args_;                // images of all versions of all ops
+  std::vector<std::byte> args_;                // images of all ops, of their versions in use
   std::byte* images_ = nullptr;                // the first image in args_
   std::byte* arena_ = nullptr;                 // the arena that the images point to
   std::vector<std::vector<Dep>> deps_;         // ops, then outputs

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "program/parts.h"
+#include "program/profile/versions.h"
 
 namespace lagoon {
 namespace {
@@ -30,9 +31,9 @@ std::size_t BytesOf(const ServedPlan& served) {
   // The graph of the next part.
   if (served.links.next) bytes += served.links.next->model->bytes();
   for (const PlanOp& op : plan.ops) {
-    // Once in the plan, once in the binding of an instance.
-    const std::size_t images = std::max<std::size_t>(op.versions.size(), 1) * op.args.size();
-    bytes += 2 * images + sizeof(PlanOp) + op.name.size() + op.blocks / 8 +
+    // In the plan, once for each version, and in the binding of an instance.
+    const std::size_t images = (op.versions.size() + 2) * op.args.size();
+    bytes += images + sizeof(PlanOp) + op.name.size() + op.blocks / 8 +
              op.versions.size() * sizeof(OpVersion) + op.relocations.size() * sizeof(Relocation) +
              (op.reads.size() + op.writes.size()) * sizeof(ByteRange) + 256;
   }
@@ -163,6 +164,7 @@ Result<std::shared_ptr<ServedPlan>> ModelPlans::Compile(
     (*plan)->key = KeyOf(before, dims, inputs);
     auto& loaded = const_cast<LoadedPlan&>(*(*plan)->loaded);  // made above, and not shared yet
     if (const Plan* nearest = Nearest(loaded.plan)) ScaleProfile(*nearest, loaded.plan, units);
+    DropUnmeasuredVersions(loaded.plan);
     return plan;
   }
 }

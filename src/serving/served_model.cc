@@ -11,6 +11,7 @@
 #include "base/log.h"
 #include "program/compile.h"
 #include "program/parts.h"
+#include "program/profile/versions.h"
 
 namespace lagoon {
 namespace {
@@ -246,6 +247,7 @@ Result<std::vector<TensorSpec>> ServedModel::OutputSpecs() const {
 Status ServedModel::Profile(Device& device, const ProfileOptions& options) {
   if (default_ == nullptr) return {};
   LAGOON_RETURN_IF_ERROR(ProfileMeasured(Unshared(*default_), device, options));
+  DropUnmeasuredVersions(Unshared(*default_).plan);
   for (const std::shared_ptr<ServedPlan>& pinned : pinned_) {
     if (pinned == default_) continue;
     Plan& plan = Unshared(*pinned).plan;
@@ -253,6 +255,7 @@ Status ServedModel::Profile(Device& device, const ProfileOptions& options) {
     if (LoadProfile(options.store, key, plan) == ProfileFound::kNone) {
       ScaleProfile(default_->loaded->plan, plan, device.info().units);
     }
+    DropUnmeasuredVersions(plan);
   }
   return {};
 }
