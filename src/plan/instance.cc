@@ -181,7 +181,7 @@ Copy Instance::OutputCopy(std::size_t output, void* host) {
   copy.from = arena(tensor.range);
   copy.bytes = tensor.spec.bytes();
   copy.progress = binding_->progress_[plan().ops.size() + plan().inputs.size() + output];
-  copy.deps = binding_->deps_[plan().ops.size() + output];
+  copy.deps = binding_->outputs_[output];
   return copy;
 }
 

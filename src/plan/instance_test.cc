@@ -67,7 +67,7 @@ void SetBlocks(std::vector<std::byte>& args, std::uint64_t blocks) {
 }
 
 // Two ops that each have a pointer to the weights and one to the end of the arena. The second has
-// two versions.
+// two versions, and makes the output.
 std::shared_ptr<LoadedPlan> PlanOfArena(std::size_t arena_bytes) {
   auto loaded = std::make_shared<LoadedPlan>();
   loaded->weights = {Chunk(0, 64), Chunk(128, 64)};
@@ -88,6 +88,7 @@ std::shared_ptr<LoadedPlan> PlanOfArena(std::size_t arena_bytes) {
   }
   const auto bytes = static_cast<std::int64_t>(arena_bytes);
   plan.inputs.push_back({{"x", DataType::kUInt8, {bytes}}, {Region::kArena, 0, arena_bytes}, {0}});
+  plan.outputs.push_back({{"y", DataType::kUInt8, {1}}, {Region::kArena, 0, 1}, {1}});
   return loaded;
 }
 
@@ -97,9 +98,9 @@ Args ArgsOf(const Instance& instance, std::size_t op) {
   return args;
 }
 
-// Whether all ops have the arguments of their versions in use, and all pointers of the selected plan
+// Checks that all ops have the arguments of their versions in use, and all pointers of the selected plan
 // lead into the present arena and to the weights.
-void ExpectBound(const Instance& instance) {
+void ExpectBound(Instance& instance) {
   const Plan& plan = instance.plan();
   for (std::size_t op = 0; op < plan.ops.size(); ++op) {
     const Args args = ArgsOf(instance, op);
@@ -107,6 +108,16 @@ void ExpectBound(const Instance& instance) {
     EXPECT_EQ(args.weight, PlanOfArena(64)->Weight(op * 128 + 16));
     EXPECT_EQ(args.blocks, instance.progress(op).blocks());
   }
+  // An op waits for all blocks of those before it, and for the copies of its inputs.
+  ASSERT_EQ(instance.launch(0).deps.size(), 1U);
+  EXPECT_EQ(instance.launch(0).deps[0].on, instance.InputCopy(0, nullptr).progress);
+  ASSERT_EQ(instance.launch(1).deps.size(), 1U);
+  EXPECT_EQ(instance.launch(1).deps[0].on, &instance.progress(0));
+  EXPECT_EQ(instance.launch(1).deps[0].blocks, instance.progress(0).blocks());
+  const Copy output = instance.OutputCopy(0, nullptr);
+  ASSERT_EQ(output.deps.size(), 1U);
+  EXPECT_EQ(output.deps[0].on, &instance.progress(1));
+  EXPECT_EQ(output.deps[0].blocks, instance.progress(1).blocks());
 }
 
 TEST(LoadedPlanTest, FindsTheChunkOfAWeight) {
@@ -157,6 +168,30 @@ TEST(InstanceTest, EveryVersionPointsToTheNewArena) {
   ExpectBound(*instance);
   instance->Reset();
   EXPECT_EQ(instance->progress(1).blocks(), 2u);
+  ExpectBound(*instance);
+}
+
+TEST(InstanceTest, ABoundPlanRunsWithoutTheDataThatOnlyBindingNeeds) {
+  Memory memory;
+  const auto instance = Instance::Create(memory);
+  const auto loaded = PlanOfArena(kKiB);
+  loaded->plan.ops[0].reads = loaded->plan.ops[0].writes = {{Region::kArena, 0, 8}};
+  loaded->plan.buffers = {{"x", {Region::kArena, 0, 8}}};
+  const auto binding = *instance->Bind(loaded);
+  FreeUnboundData(loaded->plan);
+  for (const PlanOp& op : loaded->plan.ops) {
+    EXPECT_EQ(op.args.capacity() + op.reads.capacity() + op.writes.capacity(), 0U);
+  }
+  EXPECT_EQ(loaded->plan.buffers.capacity(), 0U);
+  instance->Select(*binding);
+  instance->Reset();
+  ExpectBound(*instance);
+  const auto larger = *instance->Bind(PlanOfArena(8 * kKiB));
+  instance->Select(*larger);
+  instance->Select(*binding);  // in another arena than before
+  instance->UseVersion(1, 1);
+  ExpectBound(*instance);
+  instance->Reset();
   ExpectBound(*instance);
 }
 

@@ -6,6 +6,15 @@
 
 namespace lagoon {
 
+void FreeUnboundData(Plan& plan) {
+  for (PlanOp& op : plan.ops) {
+    op.args = std::vector<std::byte>();
+    op.reads = std::vector<ByteRange>();
+    op.writes = std::vector<ByteRange>();
+  }
+  plan.buffers = std::vector<PlanBuffer>();
+}
+
 const std::byte* LoadedPlan::Weight(std::size_t offset) const {
   const auto after = std::ranges::upper_bound(weights, offset, {},
                                               [](const auto& chunk) { return chunk->offset; });

@@ -8,7 +8,7 @@
 namespace lagoon {
 namespace {
 
-constexpr std::size_t kArgsAlignment = 64;
+constexpr std::size_t kArgsAlignment = alignof(std::max_align_t);
 
 std::size_t AlignUp(std::size_t bytes) {
   return (bytes + kArgsAlignment - 1) / kArgsAlignment * kArgsAlignment;
@@ -35,6 +35,16 @@ void ForEachRecord(const Plan& plan, Add add) {
   }
 }
 
+// The number of dependencies of all ops and outputs.
+std::size_t DepCount(const Plan& plan) {
+  std::size_t count = 0;
+  for (const PlanOp& op : plan.ops) count += op.deps.size();
+  for (const auto* tensors : {&plan.inputs, &plan.outputs}) {
+    for (const PlanTensor& tensor : *tensors) count += tensor.ops.size();
+  }
+  return count;
+}
+
 // Sets the pointers into one region, which `target_of(offset)` finds.
 template <typename TargetOf>
 void Relocate(const PlanOp& op, Region region, std::byte* image, TargetOf target_of) {
@@ -48,10 +58,9 @@ void Relocate(const PlanOp& op, Region region, std::byte* image, TargetOf target
 }  // namespace
 
 ProgressRecords::ProgressRecords(const Plan& plan) {
-  std::size_t words = 0;
-  ForEachRecord(plan,
-                [&](std::uint32_t, std::uint32_t most) { words += Progress::WordsFor(most); });
-  words_ = std::make_unique<std::atomic<std::uint64_t>[]>(words);
+  ForEachRecord(
+      plan, [&](std::uint32_t, std::uint32_t most) { word_count_ += Progress::WordsFor(most); });
+  words_ = std::make_unique<std::atomic<std::uint64_t>[]>(word_count_);
   std::atomic<std::uint64_t>* next = words_.get();
   ForEachRecord(plan, [&](std::uint32_t blocks, std::uint32_t most) {
     const std::span bitmap(next, Progress::WordsFor(most));
@@ -66,6 +75,7 @@ PlanBinding::PlanBinding(const Instance& instance, std::shared_ptr<const LoadedP
       records_(std::make_shared<ProgressRecords>(plan())),
       in_flight_(plan().ops.size()) {
   const std::vector<PlanOp>& ops = plan().ops;
+  progress_.reserve(records_->size());
   for (std::size_t i = 0; i < records_->size(); ++i) progress_.push_back(&records_->at(i));
 
   std::size_t args_bytes = kArgsAlignment;
@@ -75,59 +85,78 @@ PlanBinding::PlanBinding(const Instance& instance, std::shared_ptr<const LoadedP
   LAGOON_CHECK(std::align(kArgsAlignment, 1, cursor, args_bytes) != nullptr);
   images_ = static_cast<std::byte*>(cursor);
 
-  deps_.resize(ops.size() + plan().outputs.size());
+  deps_.reserve(DepCount(plan()));  // launches and `dependents_` refer to its elements
+  const auto with_versions = static_cast<std::size_t>(
+      std::ranges::count_if(ops, [](const PlanOp& op) { return !op.versions.empty(); }));
+  if (with_versions > 0) dependents_.resize(ops.size());
+  recut_.reserve(with_versions);
   launches_.reserve(ops.size());
-  std::byte* args = images_;
+  versions_.reserve(ops.size());
+  std::byte* image = images_;
   for (std::size_t i = 0; i < ops.size(); ++i) {
-    AddOp(i, args);
-    args += ArgsStride(ops[i]);
+    AddOp(i, image);
+    image += ArgsStride(ops[i]);
   }
-  recut_.reserve(ops.size());
-  AddDependents();
+  AddOutputs();
   Reset();
 }
 
+std::size_t PlanBinding::bytes() const {
+  std::size_t bytes = sizeof(PlanBinding) + records_->bytes() + args_.size() +
+                      progress_.size() * sizeof(progress_[0]) + deps_.size() * sizeof(Dep) +
+                      dependents_.size() * sizeof(dependents_[0]) +
+                      launches_.size() * (sizeof(Launch) + sizeof(versions_[0]) +
+                                          sizeof(in_flight_[0]) + sizeof(recut_[0]));
+  for (const std::vector<Dep*>& of_op : dependents_) bytes += of_op.size() * sizeof(Dep*);
+  return bytes;
+}
+
 // Pointers to the arena are left null: PointTo() sets them.
-void PlanBinding::AddOp(std::size_t index, std::byte* args) {
+void PlanBinding::AddOp(std::size_t index, std::byte* image) {
   const PlanOp& op = plan().ops[index];
-  WriteImage(op, op.args, args);
-  std::vector<Dep>& deps = deps_[index];
-  for (const std::uint32_t on : op.deps) deps.push_back({progress_[on], plan().ops[on].blocks});
+  for (const OpVersion& version : op.versions) {
+    LAGOON_CHECK(version.args.size() == op.args.size());
+  }
+  WriteImage(op, op.args, image);
+  const std::size_t first = deps_.size();
+  for (const std::uint32_t on : op.deps) AddDep(on);
   for (std::size_t input = 0; input < plan().inputs.size(); ++input) {
     for (const std::uint32_t reader : plan().inputs[input].ops) {
       const Progress* copy = progress_[plan().ops.size() + input];
-      if (reader == index) deps.push_back({copy, copy->blocks()});
+      if (reader == index) deps_.push_back({copy, copy->blocks()});
     }
   }
   Launch launch;
   launch.kernel = op.kernel;
-  launch.args = args;
+  launch.args = image;
   launch.progress = progress_[index];
-  launch.deps = deps;
+  launch.deps = std::span(deps_).subspan(first);
   launches_.push_back(launch);
   versions_.push_back(op.version);
 }
 
-void PlanBinding::AddDependents() {
-  const std::vector<PlanOp>& ops = plan().ops;
-  const std::vector<PlanTensor>& outputs = plan().outputs;
-  for (std::size_t output = 0; output < outputs.size(); ++output) {
-    for (const std::uint32_t producer : outputs[output].ops) {
-      deps_[ops.size() + output].push_back({progress_[producer], ops[producer].blocks});
-    }
+void PlanBinding::AddDep(std::uint32_t on) {
+  const PlanOp& op = plan().ops[on];
+  deps_.push_back({progress_[on], op.blocks});
+  if (!op.versions.empty()) dependents_[on].push_back(&deps_.back());
+}
+
+void PlanBinding::AddOutputs() {
+  outputs_.reserve(plan().outputs.size());
+  for (const PlanTensor& output : plan().outputs) {
+    const std::size_t first = deps_.size();
+    for (const std::uint32_t producer : output.ops) AddDep(producer);
+    outputs_.push_back(std::span(deps_).subspan(first));
   }
-  dependents_.resize(ops.size());
-  const auto depend = [&](std::vector<Dep>& deps, const std::vector<std::uint32_t>& on) {
-    for (std::size_t i = 0; i < on.size(); ++i) dependents_[on[i]].push_back(&deps[i]);
-  };
-  for (std::size_t i = 0; i < ops.size(); ++i) depend(deps_[i], ops[i].deps);
-  for (std::size_t i = 0; i < outputs.size(); ++i) depend(deps_[ops.size() + i], outputs[i].ops);
+}
+
+std::byte* PlanBinding::ImageOf(std::size_t index) const {
+  return images_ + (static_cast<const std::byte*>(launches_[index].args) - images_);
 }
 
 // Writes the arguments of a version of `op`, with pointers to the weights.
 void PlanBinding::WriteImage(const PlanOp& op, const std::vector<std::byte>& args,
                              std::byte* image) const {
-  LAGOON_CHECK(args.size() == op.args.size());
   std::copy(args.begin(), args.end(), image);
   Relocate(op, Region::kWeights, image, [&](std::size_t at) { return loaded_->Weight(at); });
 }
@@ -140,19 +169,15 @@ void PlanBinding::PointToArena(const PlanOp& op, std::byte* image) const {
 // Does not allocate, as Instance::Select() calls it.
 void PlanBinding::PointTo(std::byte* arena) {
   arena_ = arena;
-  std::byte* image = images_;
-  for (const PlanOp& op : plan().ops) {
-    PointToArena(op, image);
-    image += ArgsStride(op);
-  }
+  const std::vector<PlanOp>& ops = plan().ops;
+  for (std::size_t i = 0; i < ops.size(); ++i) PointToArena(ops[i], ImageOf(i));
 }
 
 // Writes the version's arguments over those of the version in use. Does not allocate.
 void PlanBinding::Recut(std::size_t index, std::uint32_t version) {
   const PlanOp& op = plan().ops[index];
-  auto* const image = images_ + (static_cast<const std::byte*>(launches_[index].args) - images_);
-  WriteImage(op, op.versions[version].args, image);
-  if (arena_ != nullptr) PointToArena(op, image);
+  WriteImage(op, op.versions[version].args, ImageOf(index));
+  if (arena_ != nullptr) PointToArena(op, ImageOf(index));
   versions_[index] = version;
   const std::uint32_t blocks = op.versions[version].blocks;
   progress_[index]->Reset(blocks);

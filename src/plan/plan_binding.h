@@ -3,6 +3,7 @@
 #include <atomic>
 #include <deque>
 #include <memory>
+#include <span>
 #include <vector>
 
 #include "plan/plan.h"
@@ -21,8 +22,12 @@ class ProgressRecords {
   /// The ops, then the inputs, then the outputs.
   Progress& at(std::size_t index) { return records_[index]; }
   std::size_t size() const { return records_.size(); }
+  std::size_t bytes() const {
+    return word_count_ * sizeof(words_[0]) + records_.size() * sizeof(Progress);
+  }
 
  private:
+  std::size_t word_count_ = 0;
   std::unique_ptr<std::atomic<std::uint64_t>[]> words_;  // bitmaps of all records
   std::deque<Progress> records_;
 };
@@ -37,15 +42,19 @@ class PlanBinding {
 
   const LoadedPlan& loaded() const { return *loaded_; }
   const Plan& plan() const { return loaded_->plan; }
+  /// Memory that the binding takes: about right.
+  std::size_t bytes() const;
 
  private:
   friend class Instance;
 
   PlanBinding(const Instance& instance, std::shared_ptr<const LoadedPlan> loaded);
-  void AddOp(std::size_t index, std::byte* args);
+  void AddOp(std::size_t index, std::byte* image);
+  void AddDep(std::uint32_t on);
+  void AddOutputs();
+  std::byte* ImageOf(std::size_t index) const;
   void WriteImage(const PlanOp& op, const std::vector<std::byte>& args, std::byte* image) const;
   void PointToArena(const PlanOp& op, std::byte* image) const;
-  void AddDependents();
   void PointTo(std::byte* arena);
   void Recut(std::size_t index, std::uint32_t version);
   void Reset();
@@ -57,8 +66,10 @@ class PlanBinding {
   std::vector<std::byte> args_;                // images of all ops, of their versions in use
   std::byte* images_ = nullptr;                // the first image in args_
   std::byte* arena_ = nullptr;                 // the arena that the images point to
-  std::vector<std::vector<Dep>> deps_;         // ops, then outputs
-  std::vector<std::vector<Dep*>> dependents_;  // by op: the deps that refer to it
+  std::vector<Dep> deps_;                      // of all ops, then of all outputs
+  std::vector<std::span<const Dep>> outputs_;  // by output: its part of deps_
+  // By op: the deps that refer to it, if it has versions. Empty if no op has.
+  std::vector<std::vector<Dep*>> dependents_;
   std::vector<Launch> launches_;
   std::vector<std::uint32_t> versions_;   // version in use, by op
   std::vector<std::uint32_t> in_flight_;  // by op; Instance::in_flight()

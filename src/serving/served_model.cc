@@ -28,7 +28,7 @@ Status ProfileMeasured(LoadedPlan& loaded, Device& device, const ProfileOptions&
   return {};
 }
 
-/// Plans that are not shared yet may be changed.
+/// Plans that no other thread uses yet may be changed.
 LoadedPlan& Unshared(const ServedPlan& plan) { return const_cast<LoadedPlan&>(*plan.loaded); }
 
 }  // namespace
@@ -373,6 +373,7 @@ Result<std::shared_ptr<ServedPlan>> ServedModel::MakePlan(
   LAGOON_ASSIGN_OR_RETURN(std::shared_ptr<ServedPlan> plan,
                           plans_->Compile(before, dims, inputs, units));
   LAGOON_RETURN_IF_ERROR(Bind(*plan, dispatcher));
+  FreeUnboundData(Unshared(*plan).plan);
   return plan;
 }
 
