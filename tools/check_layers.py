@@ -79,8 +79,10 @@ FOLDERS = {
     "sched/programs": "base device plan sched",
     "policies": "base sched",
     "trace": "base device sched",
-    "serving": "base device engine plan program program/profile sched sched/programs policies trace serving/config",
+    "serving": "base device engine plan program program/profile sched sched/programs policies trace serving/config "
+               "serving/plans",
     "serving/config": "base plan sched",
+    "serving/plans": "base plan program program/profile sched",
     "server": "base plan sched serving serving/config server/http server/grpc/grpc_edge.h",
     "server/http": f"base plan serving {EDGE}",
     "server/grpc": f"base plan serving {EDGE} server/oip_json.h server/unserved.h",

@@ -43,7 +43,7 @@ GROUPS = {
               for name in ("combiner", "dispatcher", "dispatcher_outcome", "dispatcher_switch", "filling", "outputs",
                            "padding", "queue_plan")] + SCHEDULING,
     "instance": ["src/plan/instance_test.cc"] + sources_of("src/plan") + ["src/base/check.cc", "src/base/status.cc"],
-    "plan-cache": ["src/serving/plan_cache_test.cc", "src/serving/plan_cache.cc", "src/sched/cost_table.cc",
+    "plan-cache": ["src/serving/plans/plan_cache_test.cc", "src/serving/plans/plan_cache.cc", "src/sched/cost_table.cc",
                    "src/sched/queue_plan.cc"] +
                   sources_of("src/plan") + ["src/base/check.cc", "src/base/status.cc"],
     "parts": ["src/program/parts_test.cc", "src/program/parts.cc", "src/base/text.cc", "src/graph/constant.cc"] +
@@ -82,7 +82,7 @@ PADDING_H = "src/sched/padding.h"
 POST = "src/sched/dispatcher_post.cc"
 INSTANCE = "src/plan/instance.cc"
 BINDING = "src/plan/plan_binding.cc"
-PLAN_CACHE = "src/serving/plan_cache.cc"
+PLAN_CACHE = "src/serving/plans/plan_cache.cc"
 PARTS = "src/program/parts.cc"
 DISPATCHER = "src/sched/dispatcher.cc"
 WAITLIST = "src/sched/programs/waitlist.cc"
@@ -403,11 +403,11 @@ MUTANTS = [
     ("deciding-inputs-forgotten", "requests with other contents get the same plan", PLAN_CACHE,
      "if (before != nullptr) inputs.insert(before->begin(), before->end());", "", ["plan-cache"]),
     ("version-keeps-the-arguments", "an op is cut in one way and computes in another", BINDING,
-     "  WriteImage(op, op.versions[version].args, ImageOf(index));\n", "", ["instance"]),
+     "  WriteImage(op, cut.args, image);\n", "", ["instance"]),
     ("version-loses-the-arena", "the arguments of another version point nowhere", BINDING,
-     "  if (arena_ != nullptr) PointToArena(op, ImageOf(index));\n", "", ["instance"]),
+     "    if (relocation.region == Region::kArena) {\n      Relocate(image", "    if (false) {\n      Relocate(image", ["instance"]),
     ("dependents-keep-the-blocks", "an op starts before the other version of one that it reads is complete", BINDING,
-     "  for (Dep* dep : dependents_[index]) dep->blocks = blocks;\n", "", ["instance"]),
+     "  for (Dep* dep : dependents_[index]) dep->blocks = cut.blocks;\n", "", ["instance"]),
     ("input-copies-not-waited-for", "an op reads an input that is not there yet", BINDING,
      "      if (reader == index) deps_.push_back({copy, copy->blocks()});\n", "", ["instance"]),
     # Models in parts.

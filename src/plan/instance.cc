@@ -213,7 +213,7 @@ void Instance::Touch() {
 
 void Instance::UseVersion(std::size_t index, std::uint32_t version) {
   LAGOON_CHECK(version < plan().ops[index].versions.size() && progress(index).done() == 0);
-  if (binding_->versions_[index] == version) return;
+  if (binding_->ops_[index].version == version) return;
   std::vector<std::size_t>& recut = binding_->recut_;
   if (std::ranges::find(recut, index) == recut.end()) recut.push_back(index);
   binding_->Recut(index, version);

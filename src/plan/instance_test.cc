@@ -98,8 +98,8 @@ Args ArgsOf(const Instance& instance, std::size_t op) {
   return args;
 }
 
-// Checks that all ops have the arguments of their versions in use, and all pointers of the selected plan
-// lead into the present arena and to the weights.
+// Checks that all ops have the arguments and dependencies of their versions in use, and that all
+// pointers of the selected plan lead into the present arena and to the weights.
 void ExpectBound(Instance& instance) {
   const Plan& plan = instance.plan();
   for (std::size_t op = 0; op < plan.ops.size(); ++op) {

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <limits>
 
 #include "base/check.h"
 
@@ -45,14 +46,9 @@ std::size_t DepCount(const Plan& plan) {
   return count;
 }
 
-// Sets the pointers into one region, which `target_of(offset)` finds.
-template <typename TargetOf>
-void Relocate(const PlanOp& op, Region region, std::byte* image, TargetOf target_of) {
-  for (const Relocation& relocation : op.relocations) {
-    if (relocation.region != region) continue;
-    const std::byte* const target = target_of(relocation.offset);
-    std::memcpy(image + relocation.args_offset, &target, sizeof(target));
-  }
+// Sets a pointer in an image.
+void Relocate(std::byte* place, const std::byte* target) {
+  std::memcpy(place, &target, sizeof(target));
 }
 
 }  // namespace
@@ -72,29 +68,32 @@ ProgressRecords::ProgressRecords(const Plan& plan) {
 PlanBinding::PlanBinding(const Instance& instance, std::shared_ptr<const LoadedPlan> loaded)
     : instance_(&instance),
       loaded_(std::move(loaded)),
-      records_(std::make_shared<ProgressRecords>(plan())),
-      in_flight_(plan().ops.size()) {
-  const std::vector<PlanOp>& ops = plan().ops;
+      records_(std::make_shared<ProgressRecords>(plan())) {
   progress_.reserve(records_->size());
   for (std::size_t i = 0; i < records_->size(); ++i) progress_.push_back(&records_->at(i));
 
-  std::size_t args_bytes = kArgsAlignment;
-  for (const PlanOp& op : ops) args_bytes += ArgsStride(op);
+  const std::vector<PlanOp>& ops = plan().ops;
+  std::size_t args_bytes = kArgsAlignment, pointers = 0, with_versions = 0;
+  for (const PlanOp& op : ops) {
+    args_bytes += ArgsStride(op);
+    pointers += static_cast<std::size_t>(
+        std::ranges::count(op.relocations, Region::kArena, &Relocation::region));
+    with_versions += op.versions.empty() ? 0 : 1;
+  }
+  LAGOON_CHECK(args_bytes <= std::numeric_limits<std::uint32_t>::max());
   args_.resize(args_bytes);
   void* cursor = args_.data();
   LAGOON_CHECK(std::align(kArgsAlignment, 1, cursor, args_bytes) != nullptr);
   images_ = static_cast<std::byte*>(cursor);
 
+  arena_pointers_.reserve(pointers);
   deps_.reserve(DepCount(plan()));  // launches and `dependents_` refer to its elements
-  const auto with_versions = static_cast<std::size_t>(
-      std::ranges::count_if(ops, [](const PlanOp& op) { return !op.versions.empty(); }));
   if (with_versions > 0) dependents_.resize(ops.size());
   recut_.reserve(with_versions);
-  launches_.reserve(ops.size());
-  versions_.reserve(ops.size());
-  std::byte* image = images_;
+  ops_.reserve(ops.size());
+  std::size_t image = 0;
   for (std::size_t i = 0; i < ops.size(); ++i) {
-    AddOp(i, image);
+    AddOp(i, static_cast<std::uint32_t>(image));
     image += ArgsStride(ops[i]);
   }
   AddOutputs();
@@ -104,21 +103,28 @@ PlanBinding::PlanBinding(const Instance& instance, std::shared_ptr<const LoadedP
 std::size_t PlanBinding::bytes() const {
   std::size_t bytes = sizeof(PlanBinding) + records_->bytes() + args_.size() +
                       progress_.size() * sizeof(progress_[0]) + deps_.size() * sizeof(Dep) +
-                      dependents_.size() * sizeof(dependents_[0]) +
-                      launches_.size() * (sizeof(Launch) + sizeof(versions_[0]) +
-                                          sizeof(in_flight_[0]) + sizeof(recut_[0]));
+                      arena_pointers_.size() * sizeof(ArenaPointer) + ops_.size() * sizeof(Op) +
+                      dependents_.size() * sizeof(dependents_[0]);
   for (const std::vector<Dep*>& of_op : dependents_) bytes += of_op.size() * sizeof(Dep*);
   return bytes;
 }
 
 // Pointers to the arena are left null: PointTo() sets them.
-void PlanBinding::AddOp(std::size_t index, std::byte* image) {
+void PlanBinding::AddOp(std::size_t index, std::uint32_t image) {
   const PlanOp& op = plan().ops[index];
   for (const OpVersion& version : op.versions) {
     LAGOON_CHECK(version.args.size() == op.args.size());
   }
-  WriteImage(op, op.args, image);
-  const std::size_t first = deps_.size();
+  WriteImage(op, op.args, images_ + image);
+  for (const Relocation& relocation : op.relocations) {
+    if (relocation.region != Region::kArena) continue;
+    arena_pointers_.push_back({image + relocation.args_offset, relocation.offset});
+  }
+  Op& bound = ops_.emplace_back();
+  bound.kernel = op.kernel;
+  bound.image = image;
+  bound.version = op.version;
+  bound.first_dep = static_cast<std::uint32_t>(deps_.size());
   for (const std::uint32_t on : op.deps) AddDep(on);
   for (std::size_t input = 0; input < plan().inputs.size(); ++input) {
     for (const std::uint32_t reader : plan().inputs[input].ops) {
@@ -126,13 +132,7 @@ void PlanBinding::AddOp(std::size_t index, std::byte* image) {
       if (reader == index) deps_.push_back({copy, copy->blocks()});
     }
   }
-  Launch launch;
-  launch.kernel = op.kernel;
-  launch.args = image;
-  launch.progress = progress_[index];
-  launch.deps = std::span(deps_).subspan(first);
-  launches_.push_back(launch);
-  versions_.push_back(op.version);
+  bound.deps = static_cast<std::uint32_t>(deps_.size()) - bound.first_dep;
 }
 
 void PlanBinding::AddDep(std::uint32_t on) {
@@ -150,38 +150,49 @@ void PlanBinding::AddOutputs() {
   }
 }
 
-std::byte* PlanBinding::ImageOf(std::size_t index) const {
-  return images_ + (static_cast<const std::byte*>(launches_[index].args) - images_);
+Launch PlanBinding::LaunchOf(std::size_t index) const {
+  const Op& op = ops_[index];
+  Launch launch;
+  launch.kernel = op.kernel;
+  launch.args = images_ + op.image;
+  launch.progress = progress_[index];
+  launch.deps = std::span(deps_).subspan(op.first_dep, op.deps);
+  return launch;
 }
 
 // Writes the arguments of a version of `op`, with pointers to the weights.
 void PlanBinding::WriteImage(const PlanOp& op, const std::vector<std::byte>& args,
                              std::byte* image) const {
-  std::copy(args.begin(), args.end(), image);
-  Relocate(op, Region::kWeights, image, [&](std::size_t at) { return loaded_->Weight(at); });
-}
-
-// Sets the op's pointers to the arena.
-void PlanBinding::PointToArena(const PlanOp& op, std::byte* image) const {
-  Relocate(op, Region::kArena, image, [&](std::size_t at) { return arena_ + at; });
+  std::ranges::copy(args, image);
+  for (const Relocation& relocation : op.relocations) {
+    if (relocation.region == Region::kWeights) {
+      Relocate(image + relocation.args_offset, loaded_->Weight(relocation.offset));
+    }
+  }
 }
 
 // Does not allocate, as Instance::Select() calls it.
 void PlanBinding::PointTo(std::byte* arena) {
   arena_ = arena;
-  const std::vector<PlanOp>& ops = plan().ops;
-  for (std::size_t i = 0; i < ops.size(); ++i) PointToArena(ops[i], ImageOf(i));
+  for (const ArenaPointer& pointer : arena_pointers_) {
+    Relocate(images_ + pointer.place, arena + pointer.target);
+  }
 }
 
 // Writes the version's arguments over those of the version in use. Does not allocate.
 void PlanBinding::Recut(std::size_t index, std::uint32_t version) {
   const PlanOp& op = plan().ops[index];
-  WriteImage(op, op.versions[version].args, ImageOf(index));
-  if (arena_ != nullptr) PointToArena(op, ImageOf(index));
-  versions_[index] = version;
-  const std::uint32_t blocks = op.versions[version].blocks;
-  progress_[index]->Reset(blocks);
-  for (Dep* dep : dependents_[index]) dep->blocks = blocks;
+  const OpVersion& cut = op.versions[version];
+  std::byte* const image = images_ + ops_[index].image;
+  WriteImage(op, cut.args, image);
+  for (const Relocation& relocation : op.relocations) {
+    if (relocation.region == Region::kArena) {
+      Relocate(image + relocation.args_offset, arena_ + relocation.offset);
+    }
+  }
+  ops_[index].version = version;
+  progress_[index]->Reset(cut.blocks);
+  for (Dep* dep : dependents_[index]) dep->blocks = cut.blocks;
 }
 
 void PlanBinding::Reset() {

@@ -48,13 +48,27 @@ class PlanBinding {
  private:
   friend class Instance;
 
+  /// What jobs need of an op.
+  struct Op {
+    KernelHandle kernel{};
+    std::uint32_t image = 0;      // of the arguments: offset in images_
+    std::uint32_t first_dep = 0;  // in deps_
+    std::uint32_t deps = 0;
+    std::uint32_t version = 0;    // the one in use
+    std::uint32_t in_flight = 0;  // Instance::in_flight()
+  };
+  /// A pointer in an image to the arena.
+  struct ArenaPointer {
+    std::uint32_t place = 0;  // offset in images_
+    std::size_t target = 0;   // offset in the arena
+  };
+
   PlanBinding(const Instance& instance, std::shared_ptr<const LoadedPlan> loaded);
-  void AddOp(std::size_t index, std::byte* image);
+  void AddOp(std::size_t index, std::uint32_t image);
   void AddDep(std::uint32_t on);
   void AddOutputs();
-  std::byte* ImageOf(std::size_t index) const;
   void WriteImage(const PlanOp& op, const std::vector<std::byte>& args, std::byte* image) const;
-  void PointToArena(const PlanOp& op, std::byte* image) const;
+  Launch LaunchOf(std::size_t index) const;
   void PointTo(std::byte* arena);
   void Recut(std::size_t index, std::uint32_t version);
   void Reset();
@@ -70,11 +84,10 @@ class PlanBinding {
   std::vector<std::span<const Dep>> outputs_;  // by output: its part of deps_
   // By op: the deps that refer to it, if it has versions. Empty if no op has.
   std::vector<std::vector<Dep*>> dependents_;
-  std::vector<Launch> launches_;
-  std::vector<std::uint32_t> versions_;   // version in use, by op
-  std::vector<std::uint32_t> in_flight_;  // by op; Instance::in_flight()
-  std::vector<std::size_t> recut_;        // ops whose version is not the plan's
-  std::shared_ptr<const void> claim_;     // on the arena that waits: Instance::claim_
+  std::vector<ArenaPointer> arena_pointers_;  // of all ops
+  std::vector<Op> ops_;
+  std::vector<std::size_t> recut_;     // ops whose version is not the plan's
+  std::shared_ptr<const void> claim_;  // on the arena that waits: Instance::claim_
 };
 
 }  // namespace lagoon

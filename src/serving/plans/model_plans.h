@@ -12,7 +12,7 @@
 #include "base/status.h"
 #include "plan/plan.h"
 #include "program/compile.h"
-#include "serving/plan_cache.h"
+#include "serving/plans/plan_cache.h"
 
 namespace lagoon {
 

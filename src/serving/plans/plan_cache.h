@@ -12,8 +12,8 @@
 #include <vector>
 
 #include "base/mutex.h"
-#include "graph/onnx_model.h"
 #include "plan/plan.h"
+#include "program/parts.h"
 #include "sched/queue_plan.h"
 
 namespace lagoon {

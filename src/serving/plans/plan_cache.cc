@@ -1,4 +1,4 @@
-#include "serving/plan_cache.h"
+#include "serving/plans/plan_cache.h"
 
 #include <algorithm>
 #include <utility>

@@ -1,4 +1,4 @@
-#include "serving/model_plans.h"
+#include "serving/plans/model_plans.h"
 
 #include <fmt/format.h>
 
