@@ -180,7 +180,8 @@ TEST(InstanceTest, ABoundPlanRunsWithoutTheDataThatOnlyBindingNeeds) {
   const auto binding = *instance->Bind(loaded);
   FreeUnboundData(loaded->plan);
   for (const PlanOp& op : loaded->plan.ops) {
-    EXPECT_EQ(op.args.capacity() + op.reads.capacity() + op.writes.capacity(), 0U);
+    EXPECT_EQ(op.args.capacity() + op.deps.capacity(), 0U);
+    EXPECT_EQ(op.reads.capacity() + op.writes.capacity(), 0U);
   }
   EXPECT_EQ(loaded->plan.buffers.capacity(), 0U);
   instance->Select(*binding);

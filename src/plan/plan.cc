@@ -9,6 +9,7 @@ namespace lagoon {
 void FreeUnboundData(Plan& plan) {
   for (PlanOp& op : plan.ops) {
     op.args = std::vector<std::byte>();
+    op.deps = std::vector<std::uint32_t>();
     if (op.versions.empty()) op.relocations = std::vector<Relocation>();
     op.reads = std::vector<ByteRange>();
     op.writes = std::vector<ByteRange>();

@@ -115,9 +115,10 @@ struct Plan {
   std::vector<std::uint32_t> part_ends;
 };
 
-/// Frees what runs do not need: the argument images and relocations of ops, of which each binding
-/// has its own (if an op has `versions`, the relocations stay), the access sets, and the buffers.
-/// Call it when the plan is bound to all its instances, before another thread uses the plan.
+/// Frees what runs do not need: the argument images, dependencies and relocations of ops, of which
+/// each binding has its own (if an op has `versions`, the relocations stay), the access sets, and
+/// the buffers. Call it when the plan is bound to all its instances, before another thread uses the
+/// plan.
 void FreeUnboundData(Plan& plan);
 
 /// A part of a model's constants on a device. The plans that read it share it.
