@@ -81,9 +81,11 @@ FOLDERS = {
     "sched/programs": "base device plan sched",
     "policies": "base sched",
     "trace": "base device sched",
-    "serving": "base device engine plan program program/profile program/split sched sched/programs policies trace serving/config serving/batch",
+    "serving": "base device engine plan program program/profile program/split sched sched/programs policies trace serving/config "
+               "serving/batch serving/plans",
     "serving/batch": "base plan program sched serving serving/config",
     "serving/config": "base plan sched",
+    "serving/plans": "base plan program program/profile sched",
     "server": "base plan policies sched serving serving/config server/http server/grpc/grpc_edge.h",
     "server/http": f"base plan serving {EDGE}",
     "server/grpc": f"base plan serving {EDGE} server/oip_json.h server/unserved.h",

@@ -11,6 +11,7 @@
 #include "base/log.h"
 #include "program/compile.h"
 #include "program/parts.h"
+#include "program/profile/versions.h"
 #include "program/split/apply_parts.h"
 
 namespace lagoon {
@@ -28,7 +29,7 @@ Status ProfileMeasured(LoadedPlan& loaded, Device& device, const ProfileOptions&
   return {};
 }
 
-/// Plans that are not shared yet may be changed.
+/// Plans that no other thread uses yet may be changed.
 LoadedPlan& Unshared(const ServedPlan& plan) { return const_cast<LoadedPlan&>(*plan.loaded); }
 
 }  // namespace
@@ -251,6 +252,7 @@ Status ServedModel::Profile(Device& device, const ProfileOptions& options) {
     return ApplyParts(settings().parts, plan.links.next.has_value(), Unshared(plan).plan);
   };
   LAGOON_RETURN_IF_ERROR(apply_parts(*default_));
+  DropUnmeasuredVersions(Unshared(*default_).plan);
   for (const std::shared_ptr<ServedPlan>& pinned : pinned_) {
     if (pinned == default_) continue;
     Plan& plan = Unshared(*pinned).plan;
@@ -259,6 +261,7 @@ Status ServedModel::Profile(Device& device, const ProfileOptions& options) {
       ScaleProfile(default_->loaded->plan, plan, device.info().units);
     }
     LAGOON_RETURN_IF_ERROR(apply_parts(*pinned));
+    DropUnmeasuredVersions(plan);
   }
   return {};
 }
@@ -380,6 +383,7 @@ Result<std::shared_ptr<ServedPlan>> ServedModel::MakePlan(
       ApplyParts(settings().parts, plan->links.next.has_value(), Unshared(*plan).plan);
   if (!parts) spdlog::warn("model '{}' version {}: {}", name(), version(), parts.error().message);
   LAGOON_RETURN_IF_ERROR(Bind(*plan, dispatcher));
+  FreeUnboundData(Unshared(*plan).plan);
   return plan;
 }
 

@@ -9,6 +9,7 @@
 #include <fstream>
 #include <set>
 
+#include "program/compile.h"
 #include "program/profile/profile_file.h"
 #include "program/testing/run_graph.h"
 
@@ -65,6 +66,58 @@ TEST(Versions, PruningDropsWhatIsDominatedAndKeepsTheOneInUse) {
   PruneVersions(op, 2, 10);
   EXPECT_EQ(NamesOf(op), (std::vector<std::string>{"fast", "short", "used"}));
   EXPECT_EQ(op.version, 2u);
+}
+
+TEST(Versions, DropsWhatWasNotMeasuredButForWhatIsInUse) {
+  Plan plan;
+  plan.ops.resize(4);
+  plan.ops[0].versions = {Version("guess", 0, 0, 4), Version("used", 0, 0, 8),
+                          Version("measured", 100, 50, 4)};
+  plan.ops[0].version = 1;
+  plan.ops[1].versions = {Version("guess", 0, 0, 4), Version("used", 0, 0, 8)};
+  plan.ops[1].version = 1;
+  plan.ops[3].versions = {Version("tuned", 100, 50, 4)};
+  DropUnmeasuredVersions(plan);
+  EXPECT_EQ(NamesOf(plan.ops[0]), (std::vector<std::string>{"used", "measured"}));
+  EXPECT_EQ(plan.ops[0].version, 0u);
+  EXPECT_TRUE(plan.ops[1].versions.empty());  // the op itself is its only version
+  EXPECT_EQ(plan.ops[1].version, 0u);
+  EXPECT_TRUE(plan.ops[2].versions.empty());
+  EXPECT_EQ(NamesOf(plan.ops[3]), (std::vector<std::string>{"tuned"}));
+}
+
+// Its only version left says which of the versions of another plan to use.
+TEST(Versions, ATunedChoiceReachesAnotherShapeAfterTheOthersAreDropped) {
+  Plan tuned, other;
+  PlanOp& op = tuned.ops.emplace_back();
+  op.name = "conv";
+  op.versions = {Version("coarse", 0, 0, 2), Version("fine", 100, 50, 4)};
+  UseVersion(op, 1);
+  DropUnmeasuredVersions(tuned);
+  PlanOp& scaled = other.ops.emplace_back();
+  scaled.name = "conv";
+  scaled.versions = {Version("coarse", 0, 0, 4), Version("fine", 0, 0, 8)};
+  scaled.blocks = 4;
+  ScaleProfile(tuned, other, 1);
+  EXPECT_EQ(NamesOf(scaled), (std::vector<std::string>{"fine"}));
+  EXPECT_EQ(scaled.blocks, 8u);
+  EXPECT_EQ(scaled.cost.kernel, 100us);
+}
+
+TEST(Versions, APlanWithoutMeasuredVersionsGivesCostsOnly) {
+  Plan plain, other;
+  PlanOp& op = plain.ops.emplace_back();
+  op.name = "conv";
+  op.cost = {100us, 50us};
+  op.versions = {Version("coarse", 0, 0, 2), Version("fine", 0, 0, 4)};
+  DropUnmeasuredVersions(plain);
+  PlanOp& scaled = other.ops.emplace_back();
+  scaled.name = "conv";
+  scaled.versions = {Version("coarse", 0, 0, 4), Version("fine", 0, 0, 8)};
+  UseVersion(scaled, 1);
+  ScaleProfile(plain, other, 1);
+  EXPECT_EQ(scaled.blocks, 8u);  // its own choice
+  EXPECT_EQ(scaled.cost.kernel, 100us);
 }
 
 TEST(Versions, PruningThinsOutNeighboursFirst) {
