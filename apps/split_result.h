@@ -42,8 +42,8 @@ SplitShape MeasuredShape(const PartTimes& times, Nanoseconds whole);
 /// parts.
 void PrintSplit(const SplitOutcome& outcome);
 
-/// Adds the metrics: of the best candidate as predicted, of the optimum, and of the kept candidate as
-/// measured. Adds the ends of the kept parts.
+/// Adds the metrics: of the best candidate as predicted, of the optimum, and of the kept candidate
+/// as measured. Adds the ends of the kept parts.
 void ReportSplit(const SplitOutcome& outcome, bench::Report& report);
 
 /// Adds the field "scan": overhead and deviation of three parts, by the positions of both cuts

@@ -454,7 +454,7 @@ def draw_scans(reports):
             bar = figure.colorbar(mesh, ax=axes, shrink=0.85)
             bar.ax.tick_params(labelsize=7)
             bar.outline.set_visible(False)
-            words = {"overhead": "overhead, %", "sigma": "deviation, % of the model's time"}
+            words = {"overhead": "overhead, %", "sigma": "deviation, % of its time"}
             axes.set_title(f"{scan.get('model')}: {words[name]}", fontsize=8)
             axes.set_xlabel("first cut, before kernel", fontsize=7)
             axes.set_ylabel("second cut", fontsize=7)

@@ -101,9 +101,9 @@ Status ApplyParts(const json& document, Plan& plan) {
     // Any number fits, so that -1 does not become an end.
     const auto number = end.get<std::int64_t>();
     if (number < 1 || number > static_cast<std::int64_t>(plan.ops.size())) {
-      return Fail(ErrorCode::kInvalidArgument,
-                  fmt::format("a part ends at op {}, the plan has {} ops", number,
-                              plan.ops.size()));
+      return Fail(
+          ErrorCode::kInvalidArgument,
+          fmt::format("a part ends at op {}, the plan has {} ops", number, plan.ops.size()));
     }
     plan.part_ends.push_back(static_cast<std::uint32_t>(number));
   }
