@@ -13,6 +13,7 @@ void AddServe(CLI::App& app);
 void AddInfer(CLI::App& app);
 void AddInspect(CLI::App& app);
 void AddProfile(CLI::App& app);
+void AddSplit(CLI::App& app);
 void AddDevices(CLI::App& app);
 void AddSchedulerList(CLI::App& app);
 void AddMakeWeights(CLI::App& app);

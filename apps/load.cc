@@ -169,23 +169,32 @@ std::vector<GraphInputs> InputsFor(const OnnxModel& model, const CompileWords& w
   return {*std::move(inputs)};
 }
 
+CompiledPart CompileFirst(ModelCompiler& compiler, const CompileWords& words, GraphInputs& inputs) {
+  std::string first_error;
+  for (GraphInputs& likely : InputsFor(compiler.model(), words)) {
+    Result<CompiledPart> part = compiler.Compile(likely);
+    if (part) {
+      inputs = std::move(likely);
+      return *std::move(part);
+    }
+    if (first_error.empty()) first_error = part.error().message;
+  }
+  if (compiler.model().open()) first_error += "; --shape says for which shapes to compile";
+  Die(first_error);
+}
+
 std::shared_ptr<LoadedPlan> Compile(const std::string& model, const ComputeDevice& on,
                                     const CompileWords& words) {
   const std::unique_ptr<ModelCompiler> compiler = ReadModel(model, on, words);
-  std::string first_error;
-  for (const GraphInputs& inputs : InputsFor(compiler->model(), words)) {
-    Result<CompiledPart> part = compiler->Compile(inputs);
-    if (part && part->links.next) {
-      std::fprintf(stderr,
-                   "%s: shapes depend on data, so the model runs in parts, each compiled when its "
-                   "shapes are known; this is the first part\n",
-                   model.c_str());
-    }
-    if (part) return std::move(part->loaded);
-    if (first_error.empty()) first_error = part.error().message;
+  GraphInputs inputs;
+  CompiledPart part = CompileFirst(*compiler, words, inputs);
+  if (part.links.next) {
+    std::fprintf(stderr,
+                 "%s: shapes depend on data, so the model runs in parts, each compiled when its "
+                 "shapes are known; this is the first part\n",
+                 model.c_str());
   }
-  if (compiler->model().open()) first_error += "; --shape says for which shapes to compile";
-  Die(first_error);
+  return std::move(part.loaded);
 }
 
 }  // namespace lagoon

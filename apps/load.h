@@ -72,6 +72,10 @@ std::unique_ptr<ModelCompiler> ReadModel(const std::string& model, const Compute
 /// The inputs that the words say, and else likely ones (OnnxModel::Guesses). Dies on failure.
 std::vector<GraphInputs> InputsFor(const OnnxModel& model, const CompileWords& words);
 
+/// Compiles the model for the first inputs of InputsFor() that it takes, and sets `inputs` to them.
+/// Dies on failure.
+CompiledPart CompileFirst(ModelCompiler& compiler, const CompileWords& words, GraphInputs& inputs);
+
 /// Compiles the model for the shapes that the words say; if they say none and the model leaves
 /// sizes open, for the first likely ones that it takes. Dies on failure.
 std::shared_ptr<LoadedPlan> Compile(const std::string& model, const ComputeDevice& on,

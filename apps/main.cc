@@ -11,6 +11,7 @@ constexpr char kDescription[] =
     "  lagoon infer MODEL.onnx ...     run one inference on files\n"
     "  lagoon inspect MODEL.onnx       show a compiled model\n"
     "  lagoon profile MODEL.onnx       tune a model's kernels for this machine\n"
+    "  lagoon split MODEL.onnx         cut a model into parts of equal time\n"
     "  lagoon devices                  list the devices of this machine\n"
     "  lagoon schedulers               list the schedulers and their parameters\n"
     "  lagoon make-weights DIR         make random weights for models without weights\n"
@@ -21,6 +22,7 @@ void AddCommands(CLI::App& app) {
   AddInfer(app);
   AddInspect(app);
   AddProfile(app);
+  AddSplit(app);
   AddDevices(app);
   AddSchedulerList(app);
   AddMakeWeights(app);

@@ -10,7 +10,8 @@ import pytest
 from conftest import DIGITS, ROOT, relative_error
 
 MODEL = DIGITS / "1" / "model.onnx"
-COMMANDS = ("serve", "infer", "inspect", "profile", "devices", "schedulers", "bench", "version")
+COMMANDS = ("serve", "infer", "inspect", "profile", "split", "devices", "schedulers", "bench",
+            "version")
 
 
 @pytest.fixture(name="digit", scope="module")

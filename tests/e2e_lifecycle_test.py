@@ -175,14 +175,15 @@ def test_a_request_that_would_be_late_is_refused_at_once(lagoon, tmp_path, zoo):
     with serving(lagoon, folder, "--scheduler", "clockwork") as server:
         client = server.http()
         tensor = triton_input(triton_http, "input", np.zeros((1, 3, 224, 224), np.float32))
-        alone_us = 1000 * server.ports["models"]["resnet18"]["standalone_ms"]
-        with pytest.raises(InferenceServerException) as refused:
-            client.infer("resnet18", [tensor], timeout=int(alone_us / 4))
+        for _ in range(100):  # on a busy machine the request may expire before the scheduler gets it
+            with pytest.raises(InferenceServerException) as refused:
+                client.infer("resnet18", [tensor], timeout=2000)
+            if "expired" not in str(refused.value):
+                break
         client.close()
         took = re.search(r"model 'resnet18': would be late: .* would take (\d+\.\d+) ms", str(refused.value))
-        assert took, refused.value
+        assert took and float(took.group(1)) >= 2, refused.value
         assert refused.value.status() == "503"
-        assert 1000 * float(took.group(1)) >= alone_us / 4
         values, _ = server.metrics()
         assert values["lagoon_requests_too_late_total", "resnet18"] == 1
 

@@ -171,6 +171,35 @@ def test_versions_are_drawn_with_what_was_kept_and_what_is_used(tmp_path):
     assert plot.main([str(file), "--out", str(tmp_path)]) == 1
 
 
+def scan(model="deep", **changes):
+    positions = [1, 4, 7]
+    matrix = [[None, 0.1, 0.2], [None, None, 0.3], [None, None, None]]
+    content = {"model": model, "mode": "onnx", "ops": 9, "positions": positions, "overhead": matrix,
+               "sigma": matrix, "best": [4, 7, 9], **changes}
+    return {"metrics": {f"split_parts.{model}": 3}, "scan": content}
+
+
+@pytest.mark.parametrize("count", (1, 3))
+def test_scans_become_one_picture(count, tmp_path, capsys):
+    files = []
+    for index in range(count):
+        files.append(tmp_path / f"{index}.json")
+        files[-1].write_text(json.dumps(scan(f"model{index}")))
+    assert plot.main([*map(str, files), "--out", str(tmp_path / "out")]) == 0
+    target = tmp_path / "out" / "split-scan.svg"
+    assert capsys.readouterr().out.split() == [str(target)]
+    svg = target.read_text()
+    for index in range(count):
+        assert f"model{index}: overhead, %" in svg and f"model{index}: deviation" in svg
+    assert target.stat().st_size < 200_000
+
+
+@pytest.mark.parametrize("changes", ({"overhead": [[1]]}, {"sigma": None}, {"positions": "many"}))
+def test_a_scan_that_lacks_something_is_named(changes, tmp_path, capsys):
+    assert run_plot(tmp_path, scan(**changes)) == 1
+    assert "report.json: scan lacks" in capsys.readouterr().err
+
+
 def papers(**changes):
     bars = {"title": "Ends", "x": "", "y": "time", "groups": ["one", "two"], "log_x": False, "log_y": False,
             "series": [{"name": "task A", "x": [0, 1], "y": [3, 5]}]}

@@ -68,21 +68,24 @@ FOLDERS = {
                  "graph/fold/evaluate.h",
     "graph/expand": "base plan graph graph/ops graph/import/tensor_import.h",
     "graph/control": "base plan graph graph/opaque graph/ops",
+    "graph/cut": "base plan graph graph/import",
     "graph/fold": "base plan graph graph/ops",
     "graph/fuse": "base plan graph graph/ops",
     "program": "base engine device device/cpu device/cuda plan graph kernels kernels/cuda program/lower program/link",
     "program/lower": "base engine plan graph graph/opaque graph/ops/einsum.h kernels kernels/conv kernels/sequence",
     "program/link": "base device plan graph program/lower",
-    "program/profile": "base device plan kernels/cpu_level.h program program/link",
+    "program/profile": "base device plan kernels/cpu_level.h program program/link program/split",
     "program/split": "base plan",
     "program/idempotence": "base plan",
     "sched": "base device plan",
     "sched/programs": "base device plan sched",
     "policies": "base sched",
     "trace": "base device sched",
-    "serving": "base device engine plan program program/profile sched sched/programs policies trace serving/config serving/batch",
+    "serving": "base device engine plan program program/profile program/split sched sched/programs policies trace serving/config "
+               "serving/batch serving/plans",
     "serving/batch": "base plan program sched serving serving/config",
     "serving/config": "base plan sched",
+    "serving/plans": "base plan program program/profile sched",
     "server": "base plan policies sched serving serving/config server/http server/grpc/grpc_edge.h",
     "server/http": f"base plan serving {EDGE}",
     "server/grpc": f"base plan serving {EDGE} server/oip_json.h server/unserved.h",
@@ -96,8 +99,8 @@ FOLDERS = {
     "bench/split": "base device device/sim plan policies program program/split sched bench/client bench/measure bench/report bench/sim",
     "bench/gpu": f"base device device/cuda device/cuda/driver {HOST_CUDA} device/cuda/gpu/entry.cuh plan program kernels/cuda "
                  "bench/client bench/measure bench/report",
-    "apps": "base engine device device/host device/cuda/driver device/sim plan kernels/cpu_level.h graph graph/import program "
-            "program/idempotence program/profile policies trace serving server bench/client bench/gpu bench/live "
+    "apps": "base engine device device/host device/cuda/driver device/sim plan kernels/cpu_level.h graph graph/cut graph/import program "
+            "program/idempotence program/profile program/split policies trace serving server bench/client bench/gpu bench/live "
             "bench/papers bench/report bench/sim bench/split",
 }
 # Besides, the tests of a folder may include the folders above and below their own, every testing/ and conformance/, the

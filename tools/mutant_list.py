@@ -43,11 +43,19 @@ GROUPS = {
               for name in ("admission", "combiner", "dispatcher", "dispatcher_outcome", "dispatcher_switch",
                            "filling", "outputs", "padding", "parts", "queue_plan")] + SCHEDULING,
     "instance": ["src/plan/instance_test.cc"] + sources_of("src/plan") + ["src/base/check.cc", "src/base/status.cc"],
+    "plan-cache": ["src/serving/plans/plan_cache_test.cc", "src/serving/plans/plan_cache.cc", "src/sched/cost_table.cc",
+                   "src/sched/queue_plan.cc"] +
+                  sources_of("src/plan") + ["src/base/check.cc", "src/base/status.cc"],
+    "parts": ["src/program/parts_test.cc", "src/program/parts.cc", "src/base/text.cc", "src/graph/constant.cc"] +
+             sources_of("src/plan") + ["src/base/check.cc", "src/base/status.cc"],
     "lender": ["src/base/check.cc", "src/base/lender_test.cc"],
     "waitlist": ["src/base/check.cc", "src/sched/programs/waitlist.cc", "src/sched/programs/waitlist_test.cc"],
     "policies": [f"src/policies/{name}_test.cc" for name in ("deficit", "registry", "response_ratio", "rounds")] +
                 sources_of("src/policies") + SCHEDULING,
     "schedules": ["src/policies/random_schedules_test.cc"] + sources_of("src/policies") + SCHEDULING,
+    "split": [f"src/program/split/{name}_test.cc" for name in ("apply_parts", "search", "split_model", "split_shape")] +
+             sources_of("src/program/split") + ["src/base/check.cc", "src/base/status.cc", "src/base/text.cc",
+                                                "src/plan/plan.cc", "src/plan/tensor.cc"],
     "budget": ["src/server/memory_budget_test.cc", "src/server/memory_budget.cc"],
     "rules": ["src/server/http/http_request_rules_test.cc", "src/server/http/http_request_rules.cc"],
     "json-lane": ["src/server/http/json_lane_test.cc", "src/server/http/json_lane.cc", "src/base/log.cc"],
@@ -58,7 +66,8 @@ GROUPS = {
 }
 
 # Libraries of a group's program besides the test framework.
-LIBRARIES = {"cuda": ["-lboost_context", "-lhwy"], "json-lane": ["-lspdlog"]}
+LIBRARIES = {"split": ["-lfmt"], "cuda": ["-lboost_context", "-lhwy"], "json-lane": ["-lspdlog"],
+             "parts": ["-lxxhash"]}
 
 BLOCK = "src/device/block.h"
 TABLE = "src/device/cpu/launch_table.cc"
@@ -77,7 +86,11 @@ PADDING = "src/sched/padding.cc"
 PADDING_H = "src/sched/padding.h"
 POST = "src/sched/dispatcher_post.cc"
 INSTANCE = "src/plan/instance.cc"
+BINDING = "src/plan/plan_binding.cc"
+PLAN_CACHE = "src/serving/plans/plan_cache.cc"
+PARTS = "src/program/parts.cc"
 DISPATCHER = "src/sched/dispatcher.cc"
+SPLIT = "src/program/split"
 WAITLIST = "src/sched/programs/waitlist.cc"
 LENDER = "src/base/lender.h"
 BUDGET = "src/server/memory_budget.cc"
@@ -395,4 +408,77 @@ MUTANTS = [
      "    __syncthreads();  // behind all threads' last writes, and before `next` changes\n", "", ["cuda"]),
     ("engine-failure-unseen", "a request is answered though an engine failed", INSTANCE,
      "    if (status != 0) return op.opaque->error();\n", "", ["instance"]),
+    # Parts of a plan.
+    ("value-crosses-before-it-is-written", "a cut before an op moves what the op writes", f"{SPLIT}/split_model.cc",
+     "values.Write(range, op + 1);", "values.Write(range, op);", ["split"]),
+    ("joined-ops-end-late", "a run of ops has the bytes of the position behind its first op", f"{SPLIT}/split_model.cc",
+     "model.boundary_bytes[begin]", "model.boundary_bytes[begin + 1]", ["split"]),
+    ("part-begins-an-op-late", "the times of a part lack its first op", f"{SPLIT}/split_shape.h",
+     "before_us_[end] - before_us_[begin] +", "before_us_[end] - before_us_[begin + 1] +", ["split"]),
+    ("parts-end-before-the-plan", "the last part may lack the plan's last ops", f"{SPLIT}/split_shape.cc",
+     "ends.back() != ops", "ends.back() > ops", ["split"]),
+    ("bubble-behind-the-last-part", "a plan pays a bubble for each part", f"{SPLIT}/split_shape.cc",
+     "(parts - 1) * bubble_us_", "parts * bubble_us_", ["split"]),
+    ("overhead-not-shared-by-parts", "Eq. 2 with the overhead of all parts", f"{SPLIT}/split_shape.cc",
+     "std::expm1(overhead / parts)", "std::expm1(overhead)", ["split"]),
+    ("two-cuts-at-one-place", "a repaired candidate has an empty part", f"{SPLIT}/search.cc",
+     "wanted > away && !taken(i, wanted - away)", "wanted > away", ["split"]),
+    ("profile-parts-of-another-number", "a plan keeps its profile's parts whatever their number", f"{SPLIT}/apply_parts.cc",
+     "return parts == kAutoParts || parts == plan.part_ends.size();", "return true;", ["split"]),
+    # Plans for the shapes that requests bring.
+    ("most-recent-plan-evicted", "the plans in use go, the oldest ones stay", PLAN_CACHE,
+     "    Entry& entry = entries.front();\n    bytes_ -= entry.bytes;\n    gone.push_back(std::move(entry.plan));\n"
+     "    known_.erase(entry.key);\n    entries.pop_front();\n",
+     "    Entry& entry = entries.back();\n    bytes_ -= entry.bytes;\n    gone.push_back(std::move(entry.plan));\n"
+     "    known_.erase(entry.key);\n    entries.pop_back();\n", ["plan-cache"]),
+    ("use-of-a-plan-not-noted", "a plan that is used all the time goes like one that never is", PLAN_CACHE,
+     "groups_[to].splice(groups_[to].end(),", "groups_[to].splice(groups_[to].begin(),", ["plan-cache"]),
+    ("flood-pushes-out-plans-in-use", "a plan that was used again goes like one that was used once", PLAN_CACHE,
+     "position.group == kPinned ? kPinned : kAgain;", "position.group;", ["plan-cache"]),
+    ("plans-used-again-go-first", "a new shape pushes out one that is in use", PLAN_CACHE,
+     "groups_[kOnce].size() > 1 || groups_[kAgain].empty() ? kOnce : kAgain", "groups_[kAgain].empty() ? kOnce : kAgain",
+     ["plan-cache"]),
+    ("pinned-plans-evicted", "a plan of lagoon.shapes has to be made again", PLAN_CACHE,
+     "position.group = pinned ? kPinned : kOnce;", "position.group = kOnce;", ["plan-cache"]),
+    ("pinned-plans-evicted-after-use", "a plan of lagoon.shapes that was used has to be made again", PLAN_CACHE,
+     "position.group == kPinned ? kPinned : kAgain;", "kAgain;", ["plan-cache"]),
+    ("bytes-of-plans-unbounded", "plans fill the memory", PLAN_CACHE,
+     " || bytes_ > limits_.bytes", "", ["plan-cache"]),
+    ("number-of-plans-unbounded", "lagoon.max_plans has no effect", PLAN_CACHE,
+     "known_.size() > limits_.plans || ", "", ["plan-cache"]),
+    ("bytes-of-evicted-plans-counted", "one plan too large pushes out all others, for ever", PLAN_CACHE,
+     "    bytes_ -= entry.bytes;\n", "", ["plan-cache"]),
+    ("bytes-of-replaced-plans-counted", "plans that were made anew push out others", PLAN_CACHE,
+     "    bytes_ -= position.entry->bytes;\n", "", ["plan-cache"]),
+    ("new-plan-evicted", "a request does not find the plan that was made for it", PLAN_CACHE,
+     "groups_[kOnce].size() + groups_[kAgain].size() > 1) {", "groups_[kOnce].size() + groups_[kAgain].size() > 0) {",
+     ["plan-cache"]),
+    ("deciding-inputs-forgotten", "requests with other contents get the same plan", PLAN_CACHE,
+     "if (before != nullptr) inputs.insert(before->begin(), before->end());", "", ["plan-cache"]),
+    ("version-keeps-the-arguments", "an op is cut in one way and computes in another", BINDING,
+     "  WriteImage(op, cut.args, image);\n", "", ["instance"]),
+    ("version-loses-the-arena", "the arguments of another version point nowhere", BINDING,
+     "    if (relocation.region == Region::kArena) {\n      Relocate(image", "    if (false) {\n      Relocate(image", ["instance"]),
+    ("dependents-keep-the-blocks", "an op starts before the other version of one that it reads is complete", BINDING,
+     "  for (Dep* dep : dependents_[index]) dep->blocks = cut.blocks;\n", "", ["instance"]),
+    ("input-copies-not-waited-for", "an op reads an input that is not there yet", BINDING,
+     "      if (reader == index) deps_.push_back({copy, copy->blocks()});\n", "", ["instance"]),
+    # Models in parts.
+    ("capacity-taken-for-dims", "the next part computes elements that are not there", PARTS,
+     "  std::memcpy(tensor.dims.data(), sizes.data(), tensor.dims.size() * sizeof(std::int64_t));\n", "", ["parts"]),
+    ("dims-beyond-the-capacity", "the next part reads behind an output", PARTS,
+     " && tensor.dims[axis] <= spec.dims[axis]", "", ["parts"]),
+    ("negative-dims-of-a-part", "a part that computes nonsense makes the next one fail", PARTS,
+     "tensor.dims[axis] >= 0 && ", "", ["parts"]),
+    ("elements-behind-the-dims", "the next part gets bytes behind its input", PARTS,
+     "  tensor.bytes = tensor.bytes.first(elements * SizeOf(spec.type));\n", "", ["parts"]),
+    ("next-part-mixes-inputs-and-outputs", "the next part reads an output for an input", PARTS,
+     "if (source.from_input) {", "if (!source.from_input) {", ["parts"]),
+    ("next-part-takes-inputs-in-order", "the next part reads its neighbour's input", PARTS,
+     "next.push_back(inputs[source.index]);", "next.push_back(inputs[next.size() % inputs.size()]);", ["parts"]),
+    ("next-part-takes-outputs-in-order", "the next part reads another output", PARTS,
+     "PartOutput(links, plan, run, source.index)", "PartOutput(links, plan, run, next.size() % plan.outputs.size())",
+     ["parts"]),
+    ("made-type-not-checked", "an engine's numbers are read as another type", PARTS,
+     " && made->type == spec.type", "", ["parts"]),
 ]

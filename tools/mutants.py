@@ -88,9 +88,7 @@ class Tree:
         self.objects = source.with_name(source.name + "-objects")
 
     def copy_sources(self):
-        for folder in ("src/base", "src/simt", "src/device", "src/plan", "src/kernels", "src/sched", "src/policies",
-                       "src/server"):
-            shutil.copytree(ROOT / folder, self.source / folder)
+        shutil.copytree(ROOT / "src", self.source / "src")
 
     def compile(self, name, folder):
         target = self.builder.object_of(name, folder)

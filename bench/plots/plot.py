@@ -7,6 +7,9 @@ A file has a flat map "metrics": name with unit -> number. The names decide whic
 - versions.* (a file of `lagoon profile --json`): from kernel_us.*
 - split-*.* : from violation_rate.* and jitter_ms.* (split_figures.py)
 
+A file of `lagoon split --scan --json` has a field "scan" in their place. All scans become one picture, split-scan.*: the
+overhead and the deviation of three parts, for each pair of cuts.
+
 It is an error if a metric that a figure needs is missing or not a number; then the figure is not
 drawn. The file of `lagoon bench figures` has its figures as series in the list "figures"; each
 becomes a picture with the figure's name.
@@ -22,6 +25,7 @@ import re
 import sys
 
 import matplotlib
+import numpy as np
 
 matplotlib.use("Agg")
 import matplotlib.pyplot as plt  # noqa: E402  (the backend comes first)
@@ -410,6 +414,58 @@ def draw_paper_figure(report, content):
         raise PlotError(f"{report.path}: figure {name!r} lacks something: {error!r}") from error
 
 
+def scan_of(report):
+    """The report's (scan, positions, {name: matrix}); None if it has none."""
+    scan = report.content.get("scan")
+    if scan is None:
+        return None
+    try:
+        matrices = {name: np.array(scan[name], dtype=float) for name in ("overhead", "sigma")}
+        positions = [float(position) for position in scan["positions"]]
+        if any(matrix.shape != (len(positions),) * 2 for matrix in matrices.values()):
+            raise ValueError("a matrix does not have a row and a column for each position")
+        return scan, positions, matrices
+    except (KeyError, TypeError, ValueError) as error:
+        raise PlotError(f"{report.path}: scan lacks something: {error!r}") from error
+
+
+def draw_scan_map(axes, positions, matrix, best):
+    """One heat map: the first cut to the right, the second cut upwards. Returns the mesh."""
+    mesh = axes.pcolormesh(positions, positions, 100 * matrix.T, cmap="viridis", shading="nearest",
+                           rasterized=True)
+    if isinstance(best, list) and len(best) == 3:
+        axes.plot(best[0], best[1], "x", color=OTHER, markersize=7, markeredgewidth=2)
+    axes.set_aspect("equal")
+    axes.tick_params(labelsize=7)
+    return mesh
+
+
+def draw_scans(reports):
+    """Like SPLIT's Figure 2: a row of two maps for each model, or two such rows side by side."""
+    scans = [scan_of(report) for report in reports]
+    across = 2 if len(scans) > 2 else 1
+    rows = math.ceil(len(scans) / across)
+    figure, places = plt.subplots(rows, 2 * across, squeeze=False,
+                                  figsize=(3.2 * 2 * across, 1.1 + 2.7 * rows))
+    for index, (scan, positions, matrices) in enumerate(scans):
+        pair = places[index // across][2 * (index % across):][:2]
+        for axes, (name, matrix) in zip(pair, matrices.items()):
+            mesh = draw_scan_map(axes, positions, matrix, scan.get("best"))
+            bar = figure.colorbar(mesh, ax=axes, shrink=0.85)
+            bar.ax.tick_params(labelsize=7)
+            bar.outline.set_visible(False)
+            words = {"overhead": "overhead, %", "sigma": "deviation, % of the model's time"}
+            axes.set_title(f"{scan.get('model')}: {words[name]}", fontsize=8)
+            axes.set_xlabel("first cut, before kernel", fontsize=7)
+            axes.set_ylabel("second cut", fontsize=7)
+    for axes in list(places.flat)[2 * len(scans):]:
+        axes.set_visible(False)
+    modes = sorted({str(scan.get("mode")) for scan, _, _ in scans})
+    finish(figure, f"Three parts by their two cuts (cost: {', '.join(modes)}; x: the best found)",
+           reports[0].caption(), 0.02)
+    return figure
+
+
 # Figures, each with the pattern of a metric's name that says whether a file has the figure.
 FIGURES = {
     "contention": (r"realtime_latency_normalized_p50\.", draw_contention),
@@ -435,9 +491,9 @@ def save(draw, target, kind):
     return target
 
 
-def draw_file(path, out, kind):
+def draw_file(report, out, kind):
     """Writes the figures of one file; returns their paths."""
-    report = Report(path)
+    path = report.path
     of_papers = report.content.get("figures")
     if isinstance(of_papers, list):
         written = []
@@ -465,8 +521,13 @@ def main(words=None):
     arguments = parser.parse_args(words)
     try:
         arguments.out.mkdir(parents=True, exist_ok=True)
-        for file in arguments.files:
-            for path in draw_file(file, arguments.out, arguments.format):
+        reports = [Report(file) for file in arguments.files]
+        scans = [report for report in reports if scan_of(report) is not None]
+        if scans:
+            print(save(lambda: draw_scans(scans), arguments.out / f"split-scan.{arguments.format}",
+                       arguments.format))
+        for report in reports:
+            for path in draw_file(report, arguments.out, arguments.format) if report not in scans else ():
                 print(path)
     except (PlotError, OSError) as error:
         print(f"plot.py: {error}", file=sys.stderr)

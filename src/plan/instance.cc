@@ -181,7 +181,7 @@ Copy Instance::OutputCopy(std::size_t output, void* host) {
   copy.from = arena(tensor.range);
   copy.bytes = tensor.spec.bytes();
   copy.progress = binding_->progress_[plan().ops.size() + plan().inputs.size() + output];
-  copy.deps = binding_->deps_[plan().ops.size() + output];
+  copy.deps = binding_->outputs_[output];
   return copy;
 }
 
@@ -213,7 +213,7 @@ void Instance::Touch() {
 
 void Instance::UseVersion(std::size_t index, std::uint32_t version) {
   LAGOON_CHECK(version < plan().ops[index].versions.size() && progress(index).done() == 0);
-  if (binding_->versions_[index] == version) return;
+  if (binding_->ops_[index].version == version) return;
   std::vector<std::size_t>& recut = binding_->recut_;
   if (std::ranges::find(recut, index) == recut.end()) recut.push_back(index);
   binding_->Recut(index, version);

@@ -70,20 +70,20 @@ class Instance {
 
   /// The launch of op `index`, with its dependencies (input copies included). The caller sets id,
   /// stream, rank and guards.
-  const Launch& launch(std::size_t index) const { return binding_->launches_[index]; }
+  Launch launch(std::size_t index) const { return binding_->LaunchOf(index); }
   Progress& progress(std::size_t index) { return *binding_->progress_[index]; }
   const Progress& progress(std::size_t index) const { return *binding_->progress_[index]; }
   /// The records that progress() returns, for a launch of another job that has a guard on one.
   const std::shared_ptr<ProgressRecords>& records() const { return binding_->records_; }
   /// A count of the launches of op `index` in flight. The caller counts. At first 0.
-  std::uint32_t& in_flight(std::size_t index) { return binding_->in_flight_[index]; }
-  std::uint32_t in_flight(std::size_t index) const { return binding_->in_flight_[index]; }
+  std::uint32_t& in_flight(std::size_t index) { return binding_->ops_[index].in_flight; }
+  std::uint32_t in_flight(std::size_t index) const { return binding_->ops_[index].in_flight; }
 
   /// Cuts op `index` as its `version` says (PlanOp::versions), until the next Reset(). Only while
   /// no block of the op is done, and no launch names the op or one that depends on it.
   void UseVersion(std::size_t index, std::uint32_t version);
   /// The version in use. 0 if the op has only one.
-  std::uint32_t version(std::size_t index) const { return binding_->versions_[index]; }
+  std::uint32_t version(std::size_t index) const { return binding_->ops_[index].version; }
 
   /// Copies between host memory and the arena. `host`: the tensor's bytes; must stay valid until
   /// the copy retires.

@@ -53,6 +53,7 @@ class Memory final : public DeviceControl, public MemoryOwner {
 struct Args {
   const std::byte* weight = nullptr;
   std::byte* arena = nullptr;
+  std::uint64_t blocks = 0;  // of the version
 };
 
 std::shared_ptr<const WeightChunk> Chunk(std::size_t offset, std::size_t bytes) {
@@ -61,8 +62,12 @@ std::shared_ptr<const WeightChunk> Chunk(std::size_t offset, std::size_t bytes) 
       WeightChunk{offset, Buffer(memory + offset, bytes, [](void*, std::size_t) {})});
 }
 
+void SetBlocks(std::vector<std::byte>& args, std::uint64_t blocks) {
+  std::memcpy(args.data() + offsetof(Args, blocks), &blocks, sizeof(blocks));
+}
+
 // Two ops that each have a pointer to the weights and one to the end of the arena. The second has
-// two versions.
+// two versions, and makes the output.
 std::shared_ptr<LoadedPlan> PlanOfArena(std::size_t arena_bytes) {
   auto loaded = std::make_shared<LoadedPlan>();
   loaded->weights = {Chunk(0, 64), Chunk(128, 64)};
@@ -72,15 +77,18 @@ std::shared_ptr<LoadedPlan> PlanOfArena(std::size_t arena_bytes) {
     PlanOp& op = plan.ops.emplace_back();
     op.blocks = 2;
     op.args.resize(sizeof(Args));
+    SetBlocks(op.args, op.blocks);
     op.relocations = {{offsetof(Args, weight), Region::kWeights, i * 128 + 16},
                       {offsetof(Args, arena), Region::kArena, arena_bytes - 8}};
     if (i == 1) {
       op.deps = {0};
       op.versions = {{"coarse", op.args, 2, 0, {}}, {"fine", op.args, 80, 0, {}}};
+      for (OpVersion& version : op.versions) SetBlocks(version.args, version.blocks);
     }
   }
   const auto bytes = static_cast<std::int64_t>(arena_bytes);
   plan.inputs.push_back({{"x", DataType::kUInt8, {bytes}}, {Region::kArena, 0, arena_bytes}, {0}});
+  plan.outputs.push_back({{"y", DataType::kUInt8, {1}}, {Region::kArena, 0, 1}, {1}});
   return loaded;
 }
 
@@ -90,14 +98,26 @@ Args ArgsOf(const Instance& instance, std::size_t op) {
   return args;
 }
 
-// Whether all of the selected plan's pointers lead into the present arena and to the weights.
-void ExpectBound(const Instance& instance) {
+// Checks that all ops have the arguments and dependencies of their versions in use, and that all
+// pointers of the selected plan lead into the present arena and to the weights.
+void ExpectBound(Instance& instance) {
   const Plan& plan = instance.plan();
   for (std::size_t op = 0; op < plan.ops.size(); ++op) {
     const Args args = ArgsOf(instance, op);
     EXPECT_EQ(args.arena, instance.arena({Region::kArena, plan.arena_bytes - 8, 8}));
     EXPECT_EQ(args.weight, PlanOfArena(64)->Weight(op * 128 + 16));
+    EXPECT_EQ(args.blocks, instance.progress(op).blocks());
   }
+  // An op waits for all blocks of those before it, and for the copies of its inputs.
+  ASSERT_EQ(instance.launch(0).deps.size(), 1U);
+  EXPECT_EQ(instance.launch(0).deps[0].on, instance.InputCopy(0, nullptr).progress);
+  ASSERT_EQ(instance.launch(1).deps.size(), 1U);
+  EXPECT_EQ(instance.launch(1).deps[0].on, &instance.progress(0));
+  EXPECT_EQ(instance.launch(1).deps[0].blocks, instance.progress(0).blocks());
+  const Copy output = instance.OutputCopy(0, nullptr);
+  ASSERT_EQ(output.deps.size(), 1U);
+  EXPECT_EQ(output.deps[0].on, &instance.progress(1));
+  EXPECT_EQ(output.deps[0].blocks, instance.progress(1).blocks());
 }
 
 TEST(LoadedPlanTest, FindsTheChunkOfAWeight) {
@@ -148,6 +168,31 @@ TEST(InstanceTest, EveryVersionPointsToTheNewArena) {
   ExpectBound(*instance);
   instance->Reset();
   EXPECT_EQ(instance->progress(1).blocks(), 2u);
+  ExpectBound(*instance);
+}
+
+TEST(InstanceTest, ABoundPlanRunsWithoutTheDataThatOnlyBindingNeeds) {
+  Memory memory;
+  const auto instance = Instance::Create(memory);
+  const auto loaded = PlanOfArena(kKiB);
+  loaded->plan.ops[0].reads = loaded->plan.ops[0].writes = {{Region::kArena, 0, 8}};
+  loaded->plan.buffers = {{"x", {Region::kArena, 0, 8}}};
+  const auto binding = *instance->Bind(loaded);
+  FreeUnboundData(loaded->plan);
+  for (const PlanOp& op : loaded->plan.ops) {
+    EXPECT_EQ(op.args.capacity() + op.deps.capacity(), 0U);
+    EXPECT_EQ(op.reads.capacity() + op.writes.capacity(), 0U);
+  }
+  EXPECT_EQ(loaded->plan.buffers.capacity(), 0U);
+  instance->Select(*binding);
+  instance->Reset();
+  ExpectBound(*instance);
+  const auto larger = *instance->Bind(PlanOfArena(8 * kKiB));
+  instance->Select(*larger);
+  instance->Select(*binding);  // in another arena than before
+  instance->UseVersion(1, 1);
+  ExpectBound(*instance);
+  instance->Reset();
   ExpectBound(*instance);
 }
 

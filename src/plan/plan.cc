@@ -6,6 +6,17 @@
 
 namespace lagoon {
 
+void FreeUnboundData(Plan& plan) {
+  for (PlanOp& op : plan.ops) {
+    op.args = std::vector<std::byte>();
+    op.deps = std::vector<std::uint32_t>();
+    if (op.versions.empty()) op.relocations = std::vector<Relocation>();
+    op.reads = std::vector<ByteRange>();
+    op.writes = std::vector<ByteRange>();
+  }
+  plan.buffers = std::vector<PlanBuffer>();
+}
+
 const std::byte* LoadedPlan::Weight(std::size_t offset) const {
   const auto after = std::ranges::upper_bound(weights, offset, {},
                                               [](const auto& chunk) { return chunk->offset; });

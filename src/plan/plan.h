@@ -72,7 +72,8 @@ struct PlanOp {
   std::uint32_t occupancy = 1;  // blocks that a unit holds at once (DeviceControl::Occupancy)
   bool in_place = false;        // writes exactly the bytes of one of its reads: not idempotent
   OpCost cost;
-  double flops = 0;  // multiply and add count as two
+  double flops = 0;           // multiply and add count as two
+  double accessed_bytes = 0;  // sum over `reads` and `writes`
   /// Set if an engine computes the op. The op then writes an INT64 at `status`: 0 if its outputs
   /// are valid, else OpaqueOp::error() says why not.
   std::shared_ptr<const OpaqueOp> opaque;
@@ -113,6 +114,12 @@ struct Plan {
   /// whole parts may switch to another job (SPLIT 3.2). Empty: one part.
   std::vector<std::uint32_t> part_ends;
 };
+
+/// Frees what runs do not need: the argument images, dependencies and relocations of ops, of which
+/// each binding has its own (if an op has `versions`, the relocations stay), the access sets, and
+/// the buffers. Call it when the plan is bound to all its instances, before another thread uses the
+/// plan.
+void FreeUnboundData(Plan& plan);
 
 /// A part of a model's constants on a device. The plans that read it share it.
 struct WeightChunk {

@@ -2,22 +2,21 @@
 
 #include <algorithm>
 #include <cstring>
+#include <limits>
 
 #include "base/check.h"
 
 namespace lagoon {
 namespace {
 
-constexpr std::size_t kArgsAlignment = 64;
+constexpr std::size_t kArgsAlignment = alignof(std::max_align_t);
 
 std::size_t AlignUp(std::size_t bytes) {
   return (bytes + kArgsAlignment - 1) / kArgsAlignment * kArgsAlignment;
 }
 
-// Distance between the images of two versions of an op; all versions have the same struct.
+// Distance from the op's image to that of the next op. All versions of an op have the same struct.
 std::size_t ArgsStride(const PlanOp& op) { return AlignUp(op.args.size()); }
-
-std::size_t VersionCount(const PlanOp& op) { return std::max<std::size_t>(op.versions.size(), 1); }
 
 std::uint32_t MostBlocks(const PlanOp& op) {
   std::uint32_t most = op.blocks;
@@ -37,17 +36,27 @@ void ForEachRecord(const Plan& plan, Add add) {
   }
 }
 
-void Relocate(const Relocation& relocation, const std::byte* target, std::byte* image) {
-  std::memcpy(image + relocation.args_offset, &target, sizeof(target));
+// The number of dependencies of all ops and outputs.
+std::size_t DepCount(const Plan& plan) {
+  std::size_t count = 0;
+  for (const PlanOp& op : plan.ops) count += op.deps.size();
+  for (const auto* tensors : {&plan.inputs, &plan.outputs}) {
+    for (const PlanTensor& tensor : *tensors) count += tensor.ops.size();
+  }
+  return count;
+}
+
+// Sets a pointer in an image.
+void Relocate(std::byte* place, const std::byte* target) {
+  std::memcpy(place, &target, sizeof(target));
 }
 
 }  // namespace
 
 ProgressRecords::ProgressRecords(const Plan& plan) {
-  std::size_t words = 0;
-  ForEachRecord(plan,
-                [&](std::uint32_t, std::uint32_t most) { words += Progress::WordsFor(most); });
-  words_ = std::make_unique<std::atomic<std::uint64_t>[]>(words);
+  ForEachRecord(
+      plan, [&](std::uint32_t, std::uint32_t most) { word_count_ += Progress::WordsFor(most); });
+  words_ = std::make_unique<std::atomic<std::uint64_t>[]>(word_count_);
   std::atomic<std::uint64_t>* next = words_.get();
   ForEachRecord(plan, [&](std::uint32_t blocks, std::uint32_t most) {
     const std::span bitmap(next, Progress::WordsFor(most));
@@ -59,100 +68,131 @@ ProgressRecords::ProgressRecords(const Plan& plan) {
 PlanBinding::PlanBinding(const Instance& instance, std::shared_ptr<const LoadedPlan> loaded)
     : instance_(&instance),
       loaded_(std::move(loaded)),
-      records_(std::make_shared<ProgressRecords>(plan())),
-      in_flight_(plan().ops.size()) {
-  const std::vector<PlanOp>& ops = plan().ops;
+      records_(std::make_shared<ProgressRecords>(plan())) {
+  progress_.reserve(records_->size());
   for (std::size_t i = 0; i < records_->size(); ++i) progress_.push_back(&records_->at(i));
 
-  std::size_t args_bytes = kArgsAlignment;
-  for (const PlanOp& op : ops) args_bytes += VersionCount(op) * ArgsStride(op);
+  const std::vector<PlanOp>& ops = plan().ops;
+  std::size_t args_bytes = kArgsAlignment, pointers = 0, with_versions = 0;
+  for (const PlanOp& op : ops) {
+    args_bytes += ArgsStride(op);
+    pointers += static_cast<std::size_t>(
+        std::ranges::count(op.relocations, Region::kArena, &Relocation::region));
+    with_versions += op.versions.empty() ? 0 : 1;
+  }
+  LAGOON_CHECK(args_bytes <= std::numeric_limits<std::uint32_t>::max());
   args_.resize(args_bytes);
   void* cursor = args_.data();
   LAGOON_CHECK(std::align(kArgsAlignment, 1, cursor, args_bytes) != nullptr);
   images_ = static_cast<std::byte*>(cursor);
 
-  deps_.resize(ops.size() + plan().outputs.size());
-  launches_.reserve(ops.size());
-  std::byte* args = images_;
+  arena_pointers_.reserve(pointers);
+  deps_.reserve(DepCount(plan()));  // launches and `dependents_` refer to its elements
+  if (with_versions > 0) dependents_.resize(ops.size());
+  recut_.reserve(with_versions);
+  ops_.reserve(ops.size());
+  std::size_t image = 0;
   for (std::size_t i = 0; i < ops.size(); ++i) {
-    AddOp(i, args);
-    args += VersionCount(ops[i]) * ArgsStride(ops[i]);
+    AddOp(i, static_cast<std::uint32_t>(image));
+    image += ArgsStride(ops[i]);
   }
-  recut_.reserve(ops.size());
-  AddDependents();
+  AddOutputs();
   Reset();
 }
 
+std::size_t PlanBinding::bytes() const {
+  std::size_t bytes = sizeof(PlanBinding) + records_->bytes() + args_.size() +
+                      progress_.size() * sizeof(progress_[0]) + deps_.size() * sizeof(Dep) +
+                      arena_pointers_.size() * sizeof(ArenaPointer) + ops_.size() * sizeof(Op) +
+                      dependents_.size() * sizeof(dependents_[0]);
+  for (const std::vector<Dep*>& of_op : dependents_) bytes += of_op.size() * sizeof(Dep*);
+  return bytes;
+}
+
 // Pointers to the arena are left null: PointTo() sets them.
-void PlanBinding::AddOp(std::size_t index, std::byte* args) {
+void PlanBinding::AddOp(std::size_t index, std::uint32_t image) {
   const PlanOp& op = plan().ops[index];
-  for (std::size_t version = 0; version < VersionCount(op); ++version) {
-    const std::vector<std::byte>& from = op.versions.empty() ? op.args : op.versions[version].args;
-    LAGOON_CHECK(from.size() == op.args.size());
-    std::byte* to = args + version * ArgsStride(op);
-    std::copy(from.begin(), from.end(), to);
-    for (const Relocation& relocation : op.relocations) {
-      if (relocation.region != Region::kWeights) continue;
-      Relocate(relocation, loaded_->Weight(relocation.offset), to);
-    }
+  for (const OpVersion& version : op.versions) {
+    LAGOON_CHECK(version.args.size() == op.args.size());
   }
-  std::vector<Dep>& deps = deps_[index];
-  for (const std::uint32_t on : op.deps) deps.push_back({progress_[on], plan().ops[on].blocks});
+  WriteImage(op, op.args, images_ + image);
+  for (const Relocation& relocation : op.relocations) {
+    if (relocation.region != Region::kArena) continue;
+    arena_pointers_.push_back({image + relocation.args_offset, relocation.offset});
+  }
+  Op& bound = ops_.emplace_back();
+  bound.kernel = op.kernel;
+  bound.image = image;
+  bound.version = op.version;
+  bound.first_dep = static_cast<std::uint32_t>(deps_.size());
+  for (const std::uint32_t on : op.deps) AddDep(on);
   for (std::size_t input = 0; input < plan().inputs.size(); ++input) {
     for (const std::uint32_t reader : plan().inputs[input].ops) {
       const Progress* copy = progress_[plan().ops.size() + input];
-      if (reader == index) deps.push_back({copy, copy->blocks()});
+      if (reader == index) deps_.push_back({copy, copy->blocks()});
     }
   }
+  bound.deps = static_cast<std::uint32_t>(deps_.size()) - bound.first_dep;
+}
+
+void PlanBinding::AddDep(std::uint32_t on) {
+  const PlanOp& op = plan().ops[on];
+  deps_.push_back({progress_[on], op.blocks});
+  if (!op.versions.empty()) dependents_[on].push_back(&deps_.back());
+}
+
+void PlanBinding::AddOutputs() {
+  outputs_.reserve(plan().outputs.size());
+  for (const PlanTensor& output : plan().outputs) {
+    const std::size_t first = deps_.size();
+    for (const std::uint32_t producer : output.ops) AddDep(producer);
+    outputs_.push_back(std::span(deps_).subspan(first));
+  }
+}
+
+Launch PlanBinding::LaunchOf(std::size_t index) const {
+  const Op& op = ops_[index];
   Launch launch;
   launch.kernel = op.kernel;
-  launch.args = args + op.version * ArgsStride(op);
+  launch.args = images_ + op.image;
   launch.progress = progress_[index];
-  launch.deps = deps;
-  launches_.push_back(launch);
-  versions_.push_back(op.version);
+  launch.deps = std::span(deps_).subspan(op.first_dep, op.deps);
+  return launch;
 }
 
-void PlanBinding::AddDependents() {
-  const std::vector<PlanOp>& ops = plan().ops;
-  const std::vector<PlanTensor>& outputs = plan().outputs;
-  for (std::size_t output = 0; output < outputs.size(); ++output) {
-    for (const std::uint32_t producer : outputs[output].ops) {
-      deps_[ops.size() + output].push_back({progress_[producer], ops[producer].blocks});
+// Writes the arguments of a version of `op`, with pointers to the weights.
+void PlanBinding::WriteImage(const PlanOp& op, const std::vector<std::byte>& args,
+                             std::byte* image) const {
+  std::ranges::copy(args, image);
+  for (const Relocation& relocation : op.relocations) {
+    if (relocation.region == Region::kWeights) {
+      Relocate(image + relocation.args_offset, loaded_->Weight(relocation.offset));
     }
   }
-  dependents_.resize(ops.size());
-  const auto depend = [&](std::vector<Dep>& deps, const std::vector<std::uint32_t>& on) {
-    for (std::size_t i = 0; i < on.size(); ++i) dependents_[on[i]].push_back(&deps[i]);
-  };
-  for (std::size_t i = 0; i < ops.size(); ++i) depend(deps_[i], ops[i].deps);
-  for (std::size_t i = 0; i < outputs.size(); ++i) depend(deps_[ops.size() + i], outputs[i].ops);
 }
 
-// Sets all pointers to the arena. Does not allocate, as Instance::Select() calls it.
+// Does not allocate, as Instance::Select() calls it.
 void PlanBinding::PointTo(std::byte* arena) {
   arena_ = arena;
-  std::byte* image = images_;
-  for (const PlanOp& op : plan().ops) {
-    for (std::size_t version = 0; version < VersionCount(op); ++version) {
-      for (const Relocation& relocation : op.relocations) {
-        if (relocation.region != Region::kArena) continue;
-        Relocate(relocation, arena + relocation.offset, image);
-      }
-      image += ArgsStride(op);
-    }
+  for (const ArenaPointer& pointer : arena_pointers_) {
+    Relocate(images_ + pointer.place, arena + pointer.target);
   }
 }
 
+// Writes the version's arguments over those of the version in use. Does not allocate.
 void PlanBinding::Recut(std::size_t index, std::uint32_t version) {
   const PlanOp& op = plan().ops[index];
-  const std::uint32_t blocks = op.versions[version].blocks;
-  auto* image = static_cast<const std::byte*>(launches_[index].args);
-  launches_[index].args = image + (std::ptrdiff_t{version} - std::ptrdiff_t{versions_[index]}) *
-                                      static_cast<std::ptrdiff_t>(ArgsStride(op));
-  versions_[index] = version;
-  progress_[index]->Reset(blocks);
-  for (Dep* dep : dependents_[index]) dep->blocks = blocks;
+  const OpVersion& cut = op.versions[version];
+  std::byte* const image = images_ + ops_[index].image;
+  WriteImage(op, cut.args, image);
+  for (const Relocation& relocation : op.relocations) {
+    if (relocation.region == Region::kArena) {
+      Relocate(image + relocation.args_offset, arena_ + relocation.offset);
+    }
+  }
+  ops_[index].version = version;
+  progress_[index]->Reset(cut.blocks);
+  for (Dep* dep : dependents_[index]) dep->blocks = cut.blocks;
 }
 
 void PlanBinding::Reset() {

@@ -91,7 +91,8 @@ Result<std::shared_ptr<LoadedPlan>> CompileGraph(Graph graph, Device& device,
 Status ProfilePlan(LoadedPlan& loaded, Device& device, int runs);
 
 /// Gives `plan` the costs of `measured`, a plan of the same model for other shapes: of each op with
-/// an equal name, scaled by the ratio of the two estimates, and its choice of version.
+/// an equal name, scaled by the ratio of the two estimates, and its choice of version if `measured`
+/// still has versions (DropUnmeasuredVersions).
 void ScaleProfile(const Plan& measured, Plan& plan, std::uint32_t units);
 
 /// Runs one inference of the instance's selected plan synchronously, without a dispatcher, on an

@@ -50,7 +50,7 @@ class Run {
 
   /// Submits incomplete ops first, because all queued steps may wait for them.
   Status SubmitAll(std::size_t steps) {
-    while (in_flight_ < options_.max_in_flight && (!again_.empty() || next_ < steps)) {
+    while (in_flight_ < options_.max_in_flight && (!again_.empty() || MayStart(steps))) {
       const std::size_t step = again_.empty() ? next_ : again_.back();
       const SubmitResult result = Submit(step);
       if (result == SubmitResult::kLost) return Lost();
@@ -68,6 +68,17 @@ class Run {
       ++in_flight_;
     }
     return {};
+  }
+
+  /// Whether the step next_ may be submitted: it exists, and its part has begun.
+  bool MayStart(std::size_t steps) {
+    if (next_ == steps) return false;
+    if (part_ == options_.part_ends.size()) return true;
+    const std::size_t end = inputs_.size() + options_.part_ends[part_];
+    if (next_ < end) return true;
+    if (in_flight_ > 0) return false;
+    ++part_;
+    return true;
   }
 
   SubmitResult Submit(std::size_t step) {
@@ -138,6 +149,7 @@ class Run {
   std::size_t next_ = 0;            // the first step that was never submitted
   std::vector<std::size_t> again_;  // ops that retired incomplete
   std::size_t in_flight_ = 0;
+  std::size_t part_ = 0;  // index in RunOptions::part_ends of the part under way
   TimePoint revoke_at_ = TimePoint::max();
 };
 

@@ -26,6 +26,9 @@ struct RunOptions {
   std::size_t max_in_flight = std::numeric_limits<std::size_t>::max();
   /// Empty, or one entry per op of the plan, which the run fills.
   std::span<OpTimes> times;
+  /// Empty, or ends of parts as in Plan::part_ends: no op of a part starts before all ops of the
+  /// part before are complete, and the host has learned it.
+  std::span<const std::uint32_t> part_ends;
   /// Called when the run begins and after each revocation. Returns the time from the call to the
   /// next revocation of all launches of ops. Nothing, or no function: no revocation.
   std::function<std::optional<Nanoseconds>()> revoke_after;

@@ -6,6 +6,7 @@
 #include <atomic>
 
 #include "device/forwarding_device.h"
+#include "program/profile/part_times.h"
 #include "program/testing/run_graph.h"
 
 namespace lagoon {
@@ -77,6 +78,54 @@ TEST(RunOnce, RunsMoreOpsThanTheDeviceTakesAtOnce) {
   const auto instance = Instance::Create(loaded, *device);
   ASSERT_TRUE(instance.has_value());
   testing::ExpectOutputs(g, testing::RunOn(**instance, *device, g));
+}
+
+TEST(RunPlan, APartStartsWhenThePartBeforeIsComplete) {
+  const TestGraph g = SmallNet();
+  const auto device = MakeDevice(2);
+  const auto loaded = testing::Compile(g.graph(), *device);
+  ASSERT_NE(loaded, nullptr);
+  const auto instance = Instance::Create(loaded, *device);
+  ASSERT_TRUE(instance.has_value());
+  const auto ops = static_cast<std::uint32_t>(loaded->plan.ops.size());
+  const std::vector<std::uint32_t> ends = {1, 4, ops};
+  std::vector<OpTimes> times(ops);
+  RunOptions options;
+  options.times = times;
+  options.part_ends = ends;
+  std::vector<float> output(10);
+  const void* const inputs[] = {g.value(g.graph().inputs[0]).data.data()};
+  void* const outputs[] = {output.data()};
+  ASSERT_TRUE(RunPlan(**instance, *device, inputs, outputs, options));
+  testing::ExpectOutputs(g, {output});
+  for (const std::uint32_t end : {ends[0], ends[1]}) {
+    for (std::uint32_t before = 0; before < end; ++before) {
+      for (std::uint32_t behind = end; behind < ops; ++behind) {
+        EXPECT_LE(times[before].complete, times[behind].placed);
+      }
+    }
+  }
+}
+
+TEST(MeasureParts, GivesATimeForEachPart) {
+  const TestGraph g = SmallNet();
+  const auto device = MakeDevice(2);
+  const auto loaded = testing::Compile(g.graph(), *device);
+  ASSERT_NE(loaded, nullptr);
+  const auto ops = static_cast<std::uint32_t>(loaded->plan.ops.size());
+  const std::vector<std::vector<std::uint32_t>> candidates = {{2, ops}, {ops}};
+  int called = 0;
+  const auto measured = MeasureParts(*loaded, *device, candidates, 3, [&](int turn, int of) {
+    EXPECT_EQ(turn, called++);
+    EXPECT_EQ(of, 4);
+  });
+  EXPECT_EQ(called, 4);
+  ASSERT_TRUE(measured);
+  ASSERT_EQ(measured->size(), 2u);
+  EXPECT_EQ(measured->at(0).parts.size(), 2u);
+  EXPECT_EQ(measured->at(1).parts.size(), 1u);
+  EXPECT_EQ(measured->at(1).parts[0], measured->at(1).whole);
+  for (const Nanoseconds part : measured->at(0).parts) EXPECT_GT(part.count(), 0);
 }
 
 /// Fails from the `after`-th submission on, in the way of `how`; forwards everything before.

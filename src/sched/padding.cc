@@ -1,6 +1,7 @@
 #include "sched/padding.h"
 
 #include <algorithm>
+#include <span>
 
 namespace lagoon {
 namespace {
@@ -21,8 +22,10 @@ PaddingRoom Join(const PaddingRoom& a, const PaddingRoom& b) {
           .records = b.records};
 }
 
-bool Follows(const PlanOp& op, std::size_t other) {
-  return std::find(op.deps.begin(), op.deps.end(), other) != op.deps.end();
+// Whether op `index` depends on the one before.
+bool Follows(const Instance& instance, std::size_t index) {
+  const std::span<const Dep> deps = instance.launch(index).deps;
+  return std::ranges::find(deps, &instance.progress(index - 1), &Dep::on) != deps.end();
 }
 
 // The room beside kernel `i` and the next kernels of which none depends on the one before: they may
@@ -40,7 +43,7 @@ PaddingRoom RoomBesideGroup(const Job& job, std::uint32_t units, std::size_t& i)
     room.until = &progress;
     room.records = &job.instance->records();
     ++i;
-  } while (width < units && i < ops.size() && !Follows(ops[i], i - 1));
+  } while (width < units && i < ops.size() && !Follows(*job.instance, i));
   room.units = units - std::min(width, units);
   return room;
 }

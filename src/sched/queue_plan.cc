@@ -7,6 +7,12 @@ QueuePlan::QueuePlan(QueueId queue, const std::vector<Instance*>& instances)
   for (const Instance* instance : instances) bindings_.push_back(instance->first());
 }
 
+std::size_t QueuePlan::bytes() const {
+  std::size_t bytes = sizeof(QueuePlan) + plan().ops.size() * sizeof(Nanoseconds);  // costs_
+  for (const auto& binding : owned_) bytes += binding->bytes();
+  return bytes;
+}
+
 Result<std::unique_ptr<QueuePlan>> QueuePlan::Bind(
     QueueId queue, std::uint32_t number, const std::vector<Instance*>& instances,
     const std::shared_ptr<const LoadedPlan>& loaded) {

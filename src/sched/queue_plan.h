@@ -27,6 +27,8 @@ class QueuePlan {
   std::uint32_t number() const { return number_; }
   const LoadedPlan& loaded() const { return bindings_.front()->loaded(); }
   const Plan& plan() const { return loaded().plan; }
+  /// Memory that the bindings take that Bind() has made: about right.
+  std::size_t bytes() const;
 
   // ---- For the mechanism, under the dispatcher's lock
 

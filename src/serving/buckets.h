@@ -12,7 +12,7 @@
 #include "base/status.h"
 #include "device/device.h"
 #include "serving/core.h"
-#include "serving/model_plans.h"
+#include "serving/plans/model_plans.h"
 #include "serving/request_check.h"
 
 namespace lagoon {

@@ -245,16 +245,13 @@ TEST_F(CoreTest, ARequestThatIsLateAlreadyIsAnsweredAtOnce) {
 TEST_F(CoreTest, ARequestThatWouldBeLateIsRefusedAtOnceIfTheSchedulerSaysSo) {
   repository_.AddModel("slow", SlowModel());
   Open("clockwork");
-  const Nanoseconds alone = core_->Models().front().standalone;
-  InferRequest request = WithTimeout(SlowRequest(), alone / 4);
+  InferRequest request = WithTimeout(SlowRequest(), 1ms);
   request.arrival = {};  // when the core gets it
-  Sent late = Send(request);
-  ASSERT_TRUE(late.Answered());
-  const Answer answer = late.answer.get();
+  const Answer answer = Ask(request);
   ASSERT_EQ(CodeOf(answer), ErrorCode::kUnavailable);
   const std::string& message = answer.error().message;
   EXPECT_THAT(message, MatchesRegex("model 'slow': would be late: .* take [0-9]+\\.[0-9]{3} ms"));
-  EXPECT_GE(std::stod(message.substr(message.find("take ") + 5)), ToMilliseconds(alone / 4));
+  EXPECT_GE(std::stod(message.substr(message.find("take ") + 5)), 1);
   EXPECT_EQ(core_->SchedulerStatistics().launches, 0u);
   EXPECT_EQ(StatisticsOf("slow").too_late, 1u);
   EXPECT_EQ(StatisticsOf("slow").rejected, 1u);

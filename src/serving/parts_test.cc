@@ -203,5 +203,41 @@ TEST_F(PartsTest, AShapeThatALaterPartRefusesIsAnswered) {
   EXPECT_TRUE(Ask(Bits(0x70)));
 }
 
+/// Models whose plans are cut into parts (lagoon.parts).
+class LagoonPartsTest : public testing::CoreTest {
+ protected:
+  /// "deep" computes a function of x in `nodes` kernels.
+  void AddDeep(const std::string& config, int nodes = 6) {
+    OnnxBuilder builder;
+    builder.Input("x", {1, 4});
+    std::string last = "x";
+    for (int i = 0; i < nodes; ++i) {
+      const std::string next = i + 1 == nodes ? "y" : "v" + std::to_string(i);
+      builder.Node("Exp", {last}, next);
+      last = next;
+    }
+    repository_.AddModel("deep", builder.Output("y", {1, 4}).Build(), config);
+  }
+};
+
+TEST_F(LagoonPartsTest, AModelWithPartsAnswers) {
+  AddDeep(Parameter("lagoon.parts", "auto"));
+  Open();
+  EXPECT_EQ(ReasonOf("deep"), "");
+  EXPECT_TRUE(Ask(testing::RequestFor("deep", {1, 4}, {0, 1, 2, 3})));
+}
+
+TEST_F(LagoonPartsTest, AModelWithTooFewOpsIsNotServed) {
+  AddDeep(Parameter("lagoon.parts", "4"), 2);
+  Open();
+  EXPECT_THAT(ReasonOf("deep"), HasSubstr("4 parts, but the model has 2 ops"));
+}
+
+TEST_F(LagoonPartsTest, AModelThatDataDecideIsNotServedInParts) {
+  repository_.AddModel("picks", PicksElements(), Parameter("lagoon.parts", "auto"));
+  Open();
+  EXPECT_THAT(ReasonOf("picks"), HasSubstr("parameter 'lagoon.parts' is 'auto', but data decide"));
+}
+
 }  // namespace
 }  // namespace lagoon

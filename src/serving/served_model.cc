@@ -11,6 +11,8 @@
 #include "base/log.h"
 #include "program/compile.h"
 #include "program/parts.h"
+#include "program/profile/versions.h"
+#include "program/split/apply_parts.h"
 
 namespace lagoon {
 namespace {
@@ -27,7 +29,7 @@ Status ProfileMeasured(LoadedPlan& loaded, Device& device, const ProfileOptions&
   return {};
 }
 
-/// Plans that are not shared yet may be changed.
+/// Plans that no other thread uses yet may be changed.
 LoadedPlan& Unshared(const ServedPlan& plan) { return const_cast<LoadedPlan&>(*plan.loaded); }
 
 }  // namespace
@@ -246,6 +248,11 @@ Result<std::vector<TensorSpec>> ServedModel::OutputSpecs() const {
 Status ServedModel::Profile(Device& device, const ProfileOptions& options) {
   if (default_ == nullptr) return {};
   LAGOON_RETURN_IF_ERROR(ProfileMeasured(Unshared(*default_), device, options));
+  const auto apply_parts = [this](const ServedPlan& plan) {
+    return ApplyParts(settings().parts, plan.links.next.has_value(), Unshared(plan).plan);
+  };
+  LAGOON_RETURN_IF_ERROR(apply_parts(*default_));
+  DropUnmeasuredVersions(Unshared(*default_).plan);
   for (const std::shared_ptr<ServedPlan>& pinned : pinned_) {
     if (pinned == default_) continue;
     Plan& plan = Unshared(*pinned).plan;
@@ -253,6 +260,8 @@ Status ServedModel::Profile(Device& device, const ProfileOptions& options) {
     if (LoadProfile(options.store, key, plan) == ProfileFound::kNone) {
       ScaleProfile(default_->loaded->plan, plan, device.info().units);
     }
+    LAGOON_RETURN_IF_ERROR(apply_parts(*pinned));
+    DropUnmeasuredVersions(plan);
   }
   return {};
 }
@@ -369,7 +378,12 @@ Result<std::shared_ptr<ServedPlan>> ServedModel::MakePlan(
     std::uint32_t units) {
   LAGOON_ASSIGN_OR_RETURN(std::shared_ptr<ServedPlan> plan,
                           plans_->Compile(before, dims, inputs, units));
+  // The model was loaded, so that its requests are answered: at worst by a plan in one part.
+  const Status parts =
+      ApplyParts(settings().parts, plan->links.next.has_value(), Unshared(*plan).plan);
+  if (!parts) spdlog::warn("model '{}' version {}: {}", name(), version(), parts.error().message);
   LAGOON_RETURN_IF_ERROR(Bind(*plan, dispatcher));
+  FreeUnboundData(Unshared(*plan).plan);
   return plan;
 }
 

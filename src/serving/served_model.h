@@ -20,7 +20,7 @@
 #include "serving/config/config_file.h"
 #include "serving/core.h"
 #include "serving/job_library.h"
-#include "serving/model_plans.h"
+#include "serving/plans/model_plans.h"
 #include "serving/signature.h"
 #include "serving/statistics.h"
 

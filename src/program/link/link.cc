@@ -57,6 +57,7 @@ class Linker {
     const Ordering ordering(deps);
     if (options.in_place) ShareInPlace(ordering);
     PlaceArena(ordering);
+    plan_.ops.reserve(program_.ops.size());
     for (std::size_t i = 0; i < program_.ops.size(); ++i) {
       LAGOON_ASSIGN_OR_RETURN(PlanOp op, LinkOp(program_.ops[i]));
       op.deps = deps[i];
@@ -191,6 +192,7 @@ class Linker {
     }
     const MemoryPlan memory = PlanMemory(uses, ordering);
     offsets_ = weights_.offsets;
+    plan_.buffers.reserve(uses_.size());
     for (std::size_t i = 0; i < placed.size(); ++i) offsets_[placed[i]] = memory.offsets[i];
     for (std::size_t i = 0; i < uses_.size(); ++i) {
       if (!Used(i)) continue;
@@ -218,10 +220,12 @@ class Linker {
     op.cost = EstimateCost(lowered.kernel, device_.info().units);
     LAGOON_ASSIGN_OR_RETURN(op.kernel, LoadKernel(lowered.kernel));
     op.occupancy = device_.Occupancy(op.kernel);
+    op.versions.reserve(lowered.kernel.versions.size());
     for (const KernelVersion& version : lowered.kernel.versions) {
       op.versions.push_back(
           {version.name, version.args, version.blocks, version.scratch_bytes, {}});
     }
+    op.relocations.reserve(lowered.inputs.size() + lowered.outputs.size());
     for (std::size_t i = 0; i < lowered.inputs.size(); ++i) {
       const ByteRange range = RangeOf(lowered.inputs[i]);
       AddRange(op.reads, range);
@@ -231,6 +235,9 @@ class Linker {
       const ByteRange range = RangeOf(lowered.outputs[i]);
       AddRange(op.writes, range);
       op.relocations.push_back({lowered.kernel.outputs[i], range.region, range.offset});
+    }
+    for (const auto* ranges : {&op.reads, &op.writes}) {
+      for (const ByteRange& range : *ranges) op.accessed_bytes += static_cast<double>(range.bytes);
     }
     op.opaque = lowered.opaque;
     if (op.opaque != nullptr) op.status = op.relocations.back().offset;

@@ -28,14 +28,7 @@ Result<std::unique_ptr<Instance>> BorrowingInstance(LoadedPlan& loaded, Device& 
 }
 
 /// The work of an op as one number, to compare an op of one plan with the same op of another.
-double WorkOf(const PlanOp& op) {
-  if (op.flops > 0) return op.flops;
-  double bytes = 1;
-  for (const auto* ranges : {&op.reads, &op.writes}) {
-    for (const ByteRange& range : *ranges) bytes += static_cast<double>(range.bytes);
-  }
-  return bytes;
-}
+double WorkOf(const PlanOp& op) { return op.flops > 0 ? op.flops : 1 + op.accessed_bytes; }
 
 Nanoseconds Times(Nanoseconds time, double factor) {
   return Nanoseconds(static_cast<std::int64_t>(static_cast<double>(time.count()) * factor));

@@ -13,6 +13,7 @@
 #include "base/log.h"
 #include "kernels/cpu_level.h"
 #include "program/profile/versions.h"
+#include "program/split/split_shape.h"
 
 namespace lagoon {
 namespace {
@@ -92,6 +93,26 @@ Status ApplyVersions(const json& entry, PlanOp& op) {
   return {};
 }
 
+// Throws as ApplyVersions.
+Status ApplyParts(const json& document, Plan& plan) {
+  plan.part_ends.clear();
+  if (!document.contains("part_ends")) return {};
+  for (const json& end : document.at("part_ends")) {
+    // Any number fits, so that -1 does not become an end.
+    const auto number = end.get<std::int64_t>();
+    if (number < 1 || number > static_cast<std::int64_t>(plan.ops.size())) {
+      return Fail(ErrorCode::kInvalidArgument,
+                  fmt::format("a part ends at op {}, the plan has {} ops", number,
+                              plan.ops.size()));
+    }
+    plan.part_ends.push_back(static_cast<std::uint32_t>(number));
+  }
+  if (ArePartEnds(plan.part_ends, plan.ops.size())) return {};
+  return Fail(ErrorCode::kInvalidArgument,
+              fmt::format("its parts end at ops {}, which must ascend to {}, the number of ops",
+                          fmt::join(plan.part_ends, ", "), plan.ops.size()));
+}
+
 // Applies all entries or none. Throws as ApplyVersions.
 Result<ProfileFound> Apply(const json& document, Plan& plan) {
   const json& entries = document.at("ops");
@@ -108,6 +129,7 @@ Result<ProfileFound> Apply(const json& document, Plan& plan) {
   }
   applied.standalone = Nanoseconds(document.at("standalone_ns").get<std::int64_t>());
   const bool tuned = document.at("tuned").get<bool>();
+  LAGOON_RETURN_IF_ERROR(ApplyParts(document, applied));
   plan = std::move(applied);
   return tuned ? ProfileFound::kTuned : ProfileFound::kPlain;
 }
@@ -155,6 +177,7 @@ Status SaveProfile(const ProfileStore& store, const std::string& key, const Plan
                    {"tuned", tuned},       {"standalone_ns", plan.standalone.count()},
                    {"ops", json::array()}};
   for (const PlanOp& op : plan.ops) document["ops"].push_back(ToJson(op));
+  if (!plan.part_ends.empty()) document["part_ends"] = plan.part_ends;
 
   std::error_code error;
   fs::create_directories(store.folder, error);

@@ -25,15 +25,16 @@ std::string DefaultProfileFolder();
 std::string ProfileKey(const Plan& plan, const DeviceInfo& device, const std::string& build,
                        CpuLevel level = ActiveCpuLevel());
 
-/// Writes the costs and versions of a profiled plan. `tuned`: its versions are measured
+/// Writes the costs, versions and parts of a profiled plan. `tuned`: its versions are measured
 /// (ProfileVersions). Replaces an older file atomically, so that a reader never sees half a file.
 Status SaveProfile(const ProfileStore& store, const std::string& key, const Plan& plan, bool tuned);
 
 enum class ProfileFound : std::uint8_t { kNone, kPlain, kTuned };
 
 /// Applies the saved profile to a plan as CompileModel returns it: the costs, the versions that
-/// were kept, and the version in use. kNone if there is no profile for this key. A file that is
-/// unreadable or does not fit is logged and also gives kNone.
+/// were kept, the version in use, and the ends of the parts (none, if it has none). kNone if there
+/// is no profile for this key. A file that is unreadable or does not fit is logged and also gives
+/// kNone.
 ProfileFound LoadProfile(const ProfileStore& store, const std::string& key, Plan& plan);
 
 }  // namespace lagoon

@@ -123,6 +123,18 @@ void PruneVersions(PlanOp& op, std::uint32_t units, std::size_t keep) {
   while (op.versions.size() > std::max<std::size_t>(keep, 1)) Drop(op, MostSuperfluous(op));
 }
 
+void DropUnmeasuredVersions(Plan& plan) {
+  for (PlanOp& op : plan.ops) {
+    for (std::size_t i = op.versions.size(); i-- > 0;) {
+      if (i != op.version && op.versions[i].cost.kernel <= Nanoseconds(0)) Drop(op, i);
+    }
+    // A measured choice stays, for ScaleProfile().
+    if (op.versions.size() == 1 && op.versions[0].cost.kernel <= Nanoseconds(0))
+      op.versions.clear();
+    op.versions.shrink_to_fit();
+  }
+}
+
 Status ProfileVersions(LoadedPlan& loaded, Device& device, const VersionOptions& options) {
   Plan& plan = loaded.plan;
   const std::size_t rounds = MostVersions(plan);

@@ -57,4 +57,9 @@ bool Dominates(const VersionTraits& a, const VersionTraits& b);
 /// nearest to that of a faster one. The version in use stays. Costs must be measured.
 void PruneVersions(PlanOp& op, std::uint32_t units, std::size_t keep);
 
+/// Drops the versions without a measured cost, except those in use: no scheduler uses them, and
+/// they are most of the memory of a plan. Only while no instance of the plan exists, and after
+/// ProfileKey(), LoadProfile() and SaveProfile(), which need all versions.
+void DropUnmeasuredVersions(Plan& plan);
+
 }  // namespace lagoon

@@ -9,6 +9,7 @@
 #include <fstream>
 #include <set>
 
+#include "program/compile.h"
 #include "program/profile/profile_file.h"
 #include "program/testing/run_graph.h"
 
@@ -65,6 +66,58 @@ TEST(Versions, PruningDropsWhatIsDominatedAndKeepsTheOneInUse) {
   PruneVersions(op, 2, 10);
   EXPECT_EQ(NamesOf(op), (std::vector<std::string>{"fast", "short", "used"}));
   EXPECT_EQ(op.version, 2u);
+}
+
+TEST(Versions, DropsWhatWasNotMeasuredButForWhatIsInUse) {
+  Plan plan;
+  plan.ops.resize(4);
+  plan.ops[0].versions = {Version("guess", 0, 0, 4), Version("used", 0, 0, 8),
+                          Version("measured", 100, 50, 4)};
+  plan.ops[0].version = 1;
+  plan.ops[1].versions = {Version("guess", 0, 0, 4), Version("used", 0, 0, 8)};
+  plan.ops[1].version = 1;
+  plan.ops[3].versions = {Version("tuned", 100, 50, 4)};
+  DropUnmeasuredVersions(plan);
+  EXPECT_EQ(NamesOf(plan.ops[0]), (std::vector<std::string>{"used", "measured"}));
+  EXPECT_EQ(plan.ops[0].version, 0u);
+  EXPECT_TRUE(plan.ops[1].versions.empty());  // the op itself is its only version
+  EXPECT_EQ(plan.ops[1].version, 0u);
+  EXPECT_TRUE(plan.ops[2].versions.empty());
+  EXPECT_EQ(NamesOf(plan.ops[3]), (std::vector<std::string>{"tuned"}));
+}
+
+// Its only version left says which of the versions of another plan to use.
+TEST(Versions, ATunedChoiceReachesAnotherShapeAfterTheOthersAreDropped) {
+  Plan tuned, other;
+  PlanOp& op = tuned.ops.emplace_back();
+  op.name = "conv";
+  op.versions = {Version("coarse", 0, 0, 2), Version("fine", 100, 50, 4)};
+  UseVersion(op, 1);
+  DropUnmeasuredVersions(tuned);
+  PlanOp& scaled = other.ops.emplace_back();
+  scaled.name = "conv";
+  scaled.versions = {Version("coarse", 0, 0, 4), Version("fine", 0, 0, 8)};
+  scaled.blocks = 4;
+  ScaleProfile(tuned, other, 1);
+  EXPECT_EQ(NamesOf(scaled), (std::vector<std::string>{"fine"}));
+  EXPECT_EQ(scaled.blocks, 8u);
+  EXPECT_EQ(scaled.cost.kernel, 100us);
+}
+
+TEST(Versions, APlanWithoutMeasuredVersionsGivesCostsOnly) {
+  Plan plain, other;
+  PlanOp& op = plain.ops.emplace_back();
+  op.name = "conv";
+  op.cost = {100us, 50us};
+  op.versions = {Version("coarse", 0, 0, 2), Version("fine", 0, 0, 4)};
+  DropUnmeasuredVersions(plain);
+  PlanOp& scaled = other.ops.emplace_back();
+  scaled.name = "conv";
+  scaled.versions = {Version("coarse", 0, 0, 4), Version("fine", 0, 0, 8)};
+  UseVersion(scaled, 1);
+  ScaleProfile(plain, other, 1);
+  EXPECT_EQ(scaled.blocks, 8u);  // its own choice
+  EXPECT_EQ(scaled.cost.kernel, 100us);
 }
 
 TEST(Versions, PruningThinsOutNeighboursFirst) {
@@ -227,6 +280,43 @@ TEST_F(ProfileFile, ABrokenFileChangesNothing) {
     std::ofstream(OnlyFile()) << broken;
     EXPECT_EQ(LoadProfile(store_, key_, loaded_->plan), ProfileFound::kNone);
     EXPECT_EQ(op->blocks, blocks);
+  }
+}
+
+TEST_F(ProfileFile, BringsBackParts) {
+  Plan& plan = loaded_->plan;
+  const auto ops = static_cast<std::uint32_t>(plan.ops.size());
+  plan.part_ends = {1, ops};
+  ASSERT_TRUE(SaveProfile(store_, key_, plan, false));
+  plan.part_ends.clear();
+  ASSERT_EQ(LoadProfile(store_, key_, plan), ProfileFound::kPlain);
+  EXPECT_EQ(plan.part_ends, (std::vector<std::uint32_t>{1, ops}));
+  plan.part_ends.clear();
+  ASSERT_TRUE(SaveProfile(store_, key_, plan, false));
+  plan.part_ends = {2, ops};
+  ASSERT_EQ(LoadProfile(store_, key_, plan), ProfileFound::kPlain);
+  EXPECT_TRUE(plan.part_ends.empty());
+}
+
+// As from another machine, where the plan has other kernels.
+TEST_F(ProfileFile, PartsThatDoNotFitThePlanChangeNothing) {
+  Plan& plan = loaded_->plan;
+  plan.part_ends = {1, static_cast<std::uint32_t>(plan.ops.size())};
+  ASSERT_TRUE(SaveProfile(store_, key_, plan, false));
+  std::string text;
+  std::getline(std::ifstream(OnlyFile()), text, '\0');
+  const std::size_t at = text.find("\"part_ends\"");
+  ASSERT_NE(at, std::string::npos);
+  const std::size_t end = text.find(']', at) + 1;
+  const std::string ops = std::to_string(plan.ops.size());
+  for (const std::string& ends :
+       {"[" + ops + "0]", std::string("[1, 2]"), "[-1, " + ops + "]", "[0, " + ops + "]",
+        "[2, 1, " + ops + "]", "[1, 1, " + ops + "]", "[4294967297, " + ops + "]",
+        std::string("[\"one\"]"), std::string("7"), std::string("[]")}) {
+    std::ofstream(OnlyFile()) << std::string(text).replace(at, end - at, "\"part_ends\": " + ends);
+    plan.part_ends = {3};
+    EXPECT_EQ(LoadProfile(store_, key_, plan), ProfileFound::kNone) << ends;
+    EXPECT_EQ(plan.part_ends, std::vector<std::uint32_t>{3}) << ends;
   }
 }
 

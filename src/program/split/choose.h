@@ -8,14 +8,10 @@
 
 #include "base/status.h"
 #include "base/time.h"
+#include "plan/parts.h"
 #include "program/split/search.h"
 
 namespace lagoon {
-
-/// In place of a number of parts: as many as are best.
-inline constexpr std::uint32_t kAutoParts = 0;
-/// The most parts of a model, so that a search stays short.
-inline constexpr std::uint32_t kMaxPlanParts = 64;
 
 struct ChooseOptions {
   std::uint32_t most = 4;  // parts that are tried, from 2; Table 3 of the paper has 2 to 4

@@ -152,9 +152,25 @@ TEST(SearchParts, TakesAModelWithAsManyOpsAsParts) {
 TEST(SearchParts, SharesOpsWithoutTimesByTheirNumber) {
   SplitModel model;
   model.op_us.assign(9, 0);
+  model.cost.bubble_us = 0;
   const auto found = SearchParts(model, 3);
   ASSERT_TRUE(found);
   EXPECT_EQ(found->best.front().ends, (std::vector<std::uint32_t>{3, 6, 9}));
+}
+
+TEST(SearchParts, NoCandidateHasAnEmptyPart) {
+  const SplitModel model = RandomSplitModel(1, 8, CutMode::kPlan);
+  SearchOptions options;
+  options.population = 2;  // so that a bad candidate is among the best
+  options.generations = 1;
+  options.descend = false;
+  for (options.seed = 1; options.seed <= 50; ++options.seed) {
+    const auto found = SearchParts(model, 7, options);
+    ASSERT_TRUE(found);
+    for (const SplitCandidate& candidate : found->best) {
+      EXPECT_TRUE(ArePartEnds(candidate.ends, 8)) << "seed " << options.seed;
+    }
+  }
 }
 
 std::string MessageOf(const SplitModel& model, std::uint32_t parts, int generations) {

@@ -1,7 +1,10 @@
 #include "program/split/split_model.h"
 
-#include <algorithm>
 #include <map>
+#include <numeric>
+#include <optional>
+#include <string_view>
+#include <unordered_map>
 
 namespace lagoon {
 namespace {
@@ -84,6 +87,42 @@ std::vector<double> BoundaryBytes(const Plan& plan) {
     for (const ByteRange& range : plan.ops[op].writes) values.Write(range, op + 1);
   }
   return values.Finish();
+}
+
+std::vector<std::vector<std::size_t>> NodesByLastOp(const Plan& plan,
+                                                    std::span<const std::string> nodes) {
+  std::unordered_map<std::string_view, std::size_t> known;
+  for (std::size_t i = 0; i < nodes.size(); ++i) known.emplace(nodes[i], i);
+  std::vector<std::optional<std::size_t>> last(nodes.size());  // op, by node
+  for (std::size_t op = 0; op < plan.ops.size(); ++op) {
+    std::string_view name = plan.ops[op].name;
+    while (!name.empty() && !known.contains(name)) {
+      const std::size_t dot = name.rfind('.');
+      name = name.substr(0, dot == std::string_view::npos ? 0 : dot);
+    }
+    if (!name.empty()) last[known.at(name)] = op;
+  }
+  std::vector<std::vector<std::size_t>> complete(plan.ops.size());
+  for (std::size_t i = 0; i < nodes.size(); ++i) {
+    if (last[i]) complete[*last[i]].push_back(i);
+  }
+  return complete;
+}
+
+SplitModel JoinOps(const SplitModel& model, std::span<const std::uint32_t> ends) {
+  SplitModel joined;
+  joined.cost = model.cost;
+  std::uint32_t begin = 0;
+  for (const std::uint32_t end : ends) {
+    const auto ops = std::span(model.op_us).subspan(begin, end - begin);
+    joined.op_us.push_back(std::accumulate(ops.begin(), ops.end(), 0.0));
+    if (!model.boundary_bytes.empty()) {
+      joined.boundary_bytes.push_back(model.boundary_bytes[begin]);
+    }
+    begin = end;
+  }
+  if (!model.boundary_bytes.empty()) joined.boundary_bytes.push_back(model.boundary_bytes.back());
+  return joined;
 }
 
 SplitModel SplitModelOf(const Plan& plan, const CutCost& cost) {

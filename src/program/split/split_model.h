@@ -4,6 +4,8 @@
 // the bytes that cross each position. Plain data, so that tests and benchmarks can make it up.
 
 #include <cstdint>
+#include <span>
+#include <string>
 #include <vector>
 
 #include "plan/plan.h"
@@ -16,13 +18,12 @@ enum class CutMode : std::uint8_t {
   kOnnx,  // each part is a model of its own: its inputs and outputs are copied, and it is called
 };
 
-/// The constants of both modes. The defaults are medians on the machine of
-/// docs/results/benchmarks.md; docs/guide/splitting.md says how they were measured.
+/// The constants of both modes. docs/guide/splitting.md says how the defaults were measured.
 struct CutCost {
   CutMode mode = CutMode::kPlan;
   double bubble_us = 10;       // kPlan: between two parts, one event and one submission
-  double bytes_per_us = 4000;  // kOnnx: at which a part's inputs and outputs are copied
-  double session_us = 15;      // kOnnx: for each part, to call the engine
+  double bytes_per_us = 6600;  // kOnnx: at which a part's inputs and outputs are copied
+  double session_us = 30;      // kOnnx: for each part, to call the engine
 };
 
 struct SplitModel {
@@ -40,6 +41,16 @@ struct SplitModel {
 /// before the position writes, or graph inputs, which an op behind the position reads. A value that
 /// several ops read counts once. ops.size() + 1 entries.
 std::vector<double> BoundaryBytes(const Plan& plan);
+
+/// By op: the nodes of a graph that are complete after the op, as indexes in `nodes`, their names.
+/// The ops of a node have the node's name, perhaps with suffixes (".gates"). A node without ops (a
+/// view) is left out.
+std::vector<std::vector<std::size_t>> NodesByLastOp(const Plan& plan,
+                                                    std::span<const std::string> nodes);
+
+/// The model with its ops joined to runs that end at `ends` (as Plan::part_ends): it is cut only
+/// there.
+SplitModel JoinOps(const SplitModel& model, std::span<const std::uint32_t> ends);
 
 /// The plan's costs (profiled, or else estimates) and its boundary bytes.
 SplitModel SplitModelOf(const Plan& plan, const CutCost& cost = {});

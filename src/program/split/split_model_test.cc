@@ -11,6 +11,7 @@ namespace {
 
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
+using ::testing::IsEmpty;
 
 ByteRange Arena(std::size_t offset, std::size_t bytes) { return {Region::kArena, offset, bytes}; }
 
@@ -63,6 +64,26 @@ TEST(BoundaryBytes, AnOpInPlaceEndsOneValueAndBeginsAnother) {
   plan.ops[1].writes = {Arena(64, 32)};
   plan.ops[2].reads = {Arena(64, 32)};
   EXPECT_THAT(BoundaryBytes(plan), ElementsAre(64, 32, 32, 0));
+}
+
+TEST(NodesByLastOp, ANodeIsCompleteAfterItsLastKernel) {
+  Plan plan = Chain();
+  plan.ops.resize(5);
+  const char* const names[] = {"move x", "lstm.gates", "lstm", "a.b", "lstm.merge"};
+  for (std::size_t i = 0; i < 5; ++i) plan.ops[i].name = names[i];
+  const std::vector<std::string> nodes = {"lstm", "view", "a.b", "a"};
+  EXPECT_THAT(NodesByLastOp(plan, nodes),
+              ElementsAre(IsEmpty(), IsEmpty(), IsEmpty(), ElementsAre(2), ElementsAre(0)));
+}
+
+TEST(JoinOps, KeepsTheTimesAndTheBytesAtTheEnds) {
+  SplitModel model;
+  model.op_us = {1, 2, 4, 8};
+  model.boundary_bytes = {9, 10, 20, 30, 5};
+  const std::uint32_t ends[] = {2, 3, 4};
+  const SplitModel joined = JoinOps(model, ends);
+  EXPECT_THAT(joined.op_us, ElementsAre(3, 4, 8));
+  EXPECT_THAT(joined.boundary_bytes, ElementsAre(9, 20, 30, 5));
 }
 
 TEST(SetParts, CutsAPlanAtEqualTimes) {

@@ -171,15 +171,17 @@ class ProgramHostInVirtualTime : public ::testing::Test {
         });
     host_ = *ProgramHost::Create(options_, std::move(program), device_, *dispatcher_);
   }
-  void Post(HostedRequest& request) {
+  void Post(HostedRequest& request, TimePoint deadline = kNoDeadline) {
     JobSpec spec;
+    spec.deadline = deadline;
     spec.client = &request;
     ASSERT_TRUE(host_->Post(spec));
   }
 
   FakeDevice device_;
   std::unique_ptr<Dispatcher> dispatcher_ = std::make_unique<Dispatcher>(
-      device_, SchedulerConfig{.name = "test"}, std::make_unique<ClassFirst>());
+      device_, SchedulerConfig{.name = "test", .admit_by_deadline = true},
+      std::make_unique<ClassFirst>());
   ProgramHostOptions options_;
   KernelHandle kernel_{};
   int jobs_ = 0;
@@ -205,6 +207,18 @@ TEST_F(ProgramHostInVirtualTime, OperationsOfTwoJobsInterleave) {
   device_.RunAll();
   EXPECT_TRUE(first.finished() && second.finished());
   EXPECT_EQ(steps_, (std::vector<int>{0, 1, 0, 1, 0, 1}));
+}
+
+// The first request shows what an operation costs. The second one's first operation is refused.
+TEST_F(ProgramHostInVirtualTime, ARequestThatWouldBeLateSaysHowLongItWouldTake) {
+  HostedRequest first, late;
+  Post(first);
+  while (device_.RunBlock()) device_.Advance(std::chrono::microseconds(100));
+  ASSERT_TRUE(first.finished());
+  Post(late, device_.Now() + std::chrono::microseconds(1));
+  ASSERT_TRUE(late.finished());
+  EXPECT_EQ(late.Await().outcome, Outcome::kTooLate);
+  EXPECT_GT(late.Await().expected, std::chrono::microseconds(1));
 }
 
 }  // namespace

@@ -7,6 +7,9 @@
 
 #include <filesystem>
 #include <fstream>
+#include <optional>
+
+#include "plan/parts.h"
 
 namespace lagoon {
 namespace {
@@ -337,6 +340,32 @@ TEST_F(ReadConfigTest, AHugeFileIsRefused) {
   const auto file = ReadConfig("m", path());
   ASSERT_FALSE(file.has_value());
   EXPECT_THAT(file.error().message, HasSubstr("larger than"));
+}
+
+std::optional<std::uint32_t> PartsOf(const std::string& value) {
+  const auto file =
+      Parse("parameters { key: \"lagoon.parts\" value { string_value: \"" + value + "\" } }");
+  if (file) return file->settings.parts;
+  EXPECT_THAT(file.error().message, HasSubstr("parameter 'lagoon.parts' is '" + value +
+                                              "'; it takes 'auto' or a number from 1 to 64"));
+  return std::nullopt;
+}
+
+TEST(ParseConfig, PartsAreAutoOrANumber) {
+  EXPECT_EQ(Parse("")->settings.parts, std::nullopt);
+  EXPECT_EQ(PartsOf("auto"), kAutoParts);
+  EXPECT_EQ(PartsOf("1"), 1u);
+  EXPECT_EQ(PartsOf("64"), 64u);
+  for (const char* value : {"0", "65", "-2", "2.5", "", "many", "99999999999"}) {
+    EXPECT_EQ(PartsOf(value), std::nullopt) << value;
+  }
+}
+
+TEST(ParseConfig, AJobProgramHasNoParts) {
+  EXPECT_THAT(ErrorOf("backend: \"lagoon_job\"\n"
+                      "parameters { key: \"lagoon.parts\" value { string_value: \"2\" } }")
+                  .message,
+              HasSubstr("a job program does not take lagoon.parts"));
 }
 
 }  // namespace

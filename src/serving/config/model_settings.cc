@@ -8,6 +8,8 @@
 #include <optional>
 #include <string_view>
 
+#include "plan/parts.h"
+
 namespace lagoon {
 namespace {
 
@@ -16,9 +18,8 @@ constexpr std::string_view kDimensionPrefix = "lagoon.dimension.";
 constexpr std::string_view kBucketsPrefix = "lagoon.buckets.";
 constexpr std::string_view kKnownParameters =
     "lagoon.deadline_ms, lagoon.overflow, lagoon.max_queue_size, lagoon.places, "
-    "lagoon.dimension.NAME, "
-    "lagoon.shapes, lagoon.buckets.NAME, lagoon.other_shapes, lagoon.max_plans, lagoon.model.ROLE, "
-    "job.NAME, precision";
+    "lagoon.dimension.NAME, lagoon.shapes, lagoon.buckets.NAME, lagoon.other_shapes, "
+    "lagoon.max_plans, lagoon.parts, lagoon.model.ROLE, job.NAME, precision";
 constexpr std::string_view kModelPrefix = "lagoon.model.";
 constexpr std::string_view kProgramPrefix = "job.";
 constexpr std::string_view kPrecision = "precision";
@@ -149,6 +150,15 @@ Status ReadParameter(std::string_view key, std::string_view value, ModelSettings
     settings.batching.places = *places;
     return {};
   }
+  if (key == "lagoon.parts") {
+    const auto count = value == "auto" ? kAutoParts : ParseNumber<std::uint32_t>(value);
+    if (!count || (*count == 0 && value != "auto") || *count > kMaxPlanParts) {
+      return BadParameter(key, value,
+                          fmt::format("'auto' or a number from 1 to {}", kMaxPlanParts));
+    }
+    settings.parts = count;
+    return {};
+  }
   LAGOON_ASSIGN_OR_RETURN(const bool of_shapes, ReadShapeParameter(key, value, settings));
   if (of_shapes) return {};
   if (key == kPrecision) {
@@ -188,6 +198,10 @@ Status CheckProgram(const inference::ModelConfig& config, const ModelSettings& s
     return Fail(ErrorCode::kInvalidArgument,
                 fmt::format("max_batch_size is {}; a job program takes one request at a time: 0",
                             config.max_batch_size()));
+  }
+  if (settings.parts) {
+    return Fail(ErrorCode::kInvalidArgument,
+                "a job program does not take lagoon.parts: the models that it runs do");
   }
   if (settings.overflow != Overflow::kReject || settings.precision != Precision::kFp32 ||
       !settings.dimensions.empty() || !settings.shapes.empty() || !settings.buckets.empty()) {

@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -48,8 +49,10 @@ struct ModelSettings {
   std::vector<std::map<std::string, Dims>> shapes;
   /// lagoon.buckets.NAME: sizes to which the open dim NAME is rounded up, ascending.
   std::map<std::string, std::vector<std::int64_t>> buckets;
-  bool refuse_other_shapes = false;               // lagoon.other_shapes
-  std::size_t max_plans = kDefaultPlans;          // lagoon.max_plans
+  bool refuse_other_shapes = false;       // lagoon.other_shapes
+  std::size_t max_plans = kDefaultPlans;  // lagoon.max_plans
+  /// lagoon.parts: kAutoParts or the number of parts of each plan. Nothing: those of its profile.
+  std::optional<std::uint32_t> parts;
   std::string filename = "model.onnx";            // default_model_filename, in the version's folder
   bool program = false;                           // a job program: backend kProgramBackend
   std::map<std::string, std::string> models;      // lagoon.model.ROLE: models that the program runs

@@ -23,6 +23,7 @@ inline SplitModel RandomSplitModel(std::uint32_t seed, std::uint32_t ops, CutMod
     model.boundary_bytes.push_back(3e6 * (0.1 + rest) * random.Uniform(0.2, 1.5));
   }
   model.cost.session_us = 0.02 * whole_us;
+  model.cost.bytes_per_us = 4000;
   return model;
 }
 

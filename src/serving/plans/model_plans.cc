@@ -1,4 +1,4 @@
-#include "serving/model_plans.h"
+#include "serving/plans/model_plans.h"
 
 #include <fmt/format.h>
 
@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "program/parts.h"
+#include "program/profile/versions.h"
 
 namespace lagoon {
 namespace {
@@ -23,87 +24,6 @@ std::int64_t Elements(const Plan& plan) {
 }
 
 }  // namespace
-
-std::size_t BytesOf(const ServedPlan& served) {
-  const Plan& plan = served.loaded->plan;
-  std::size_t bytes = sizeof(ServedPlan) + sizeof(Plan) + served.key.size();
-  // The graph of the next part.
-  if (served.links.next) bytes += served.links.next->model->bytes();
-  for (const PlanOp& op : plan.ops) {
-    // Once in the plan, once in the binding of an instance.
-    const std::size_t images = std::max<std::size_t>(op.versions.size(), 1) * op.args.size();
-    bytes += 2 * images + sizeof(PlanOp) + op.name.size() + op.blocks / 8 +
-             op.versions.size() * sizeof(OpVersion) + op.relocations.size() * sizeof(Relocation) +
-             (op.reads.size() + op.writes.size()) * sizeof(ByteRange) + 256;
-  }
-  return bytes + plan.buffers.size() * (sizeof(PlanBuffer) + 32);
-}
-
-std::shared_ptr<ServedPlan> PlanCache::Find(const PlanKey& key) {
-  const MutexLock lock(mutex_);
-  const auto found = known_.find(key);
-  if (found == known_.end()) return nullptr;
-  Position& position = found->second;
-  const Group to = position.group == kPinned ? kPinned : kAgain;
-  groups_[to].splice(groups_[to].end(), groups_[position.group], position.entry);
-  position.group = to;
-  return position.entry->plan;
-}
-
-std::vector<std::shared_ptr<ServedPlan>> PlanCache::Add(const PlanKey& key,
-                                                        std::shared_ptr<ServedPlan> plan,
-                                                        bool pinned) {
-  std::vector<std::shared_ptr<ServedPlan>> gone;
-  const MutexLock lock(mutex_);
-  const auto [known, is_new] = known_.try_emplace(key);
-  Position& position = known->second;
-  if (!is_new) {
-    bytes_ -= position.entry->bytes;
-    gone.push_back(std::move(position.entry->plan));
-    groups_[position.group].erase(position.entry);
-  }
-  const std::size_t bytes = BytesOf(*plan);
-  position.group = pinned ? kPinned : kOnce;
-  Entries& entries = groups_[position.group];
-  position.entry = entries.insert(entries.end(), {key, std::move(plan), bytes});
-  bytes_ += bytes;
-  Evict(gone);
-  return gone;
-}
-
-void PlanCache::Evict(std::vector<std::shared_ptr<ServedPlan>>& gone) {
-  // The newest plan stays, so that the request that asked for it finds it.
-  while ((known_.size() > limits_.plans || bytes_ > limits_.bytes) &&
-         groups_[kOnce].size() + groups_[kAgain].size() > 1) {
-    Entries& entries =
-        groups_[groups_[kOnce].size() > 1 || groups_[kAgain].empty() ? kOnce : kAgain];
-    Entry& entry = entries.front();
-    bytes_ -= entry.bytes;
-    gone.push_back(std::move(entry.plan));
-    known_.erase(entry.key);
-    entries.pop_front();
-  }
-}
-
-std::size_t PlanCache::size() const {
-  const MutexLock lock(mutex_);
-  return known_.size();
-}
-
-std::size_t PlanCache::bytes() const {
-  const MutexLock lock(mutex_);
-  return bytes_;
-}
-
-bool DecidingInputs::Add(std::set<std::size_t> inputs) {
-  const std::set<std::size_t>* const before = present_.load(std::memory_order_relaxed);
-  if (before != nullptr) inputs.insert(before->begin(), before->end());
-  if (before != nullptr && inputs.size() == before->size()) return false;
-  sets_.push_back(std::make_unique<const std::set<std::size_t>>(std::move(inputs)));
-  // release: pairs with Get().
-  present_.store(sets_.back().get(), std::memory_order_release);
-  return true;
-}
 
 PlanKey ModelPlans::KeyOf(const ServedPlan* before, const std::vector<Dims>& dims,
                           std::span<const std::span<const std::byte>> inputs) const {
@@ -163,6 +83,7 @@ Result<std::shared_ptr<ServedPlan>> ModelPlans::Compile(
     (*plan)->key = KeyOf(before, dims, inputs);
     auto& loaded = const_cast<LoadedPlan&>(*(*plan)->loaded);  // made above, and not shared yet
     if (const Plan* nearest = Nearest(loaded.plan)) ScaleProfile(*nearest, loaded.plan, units);
+    DropUnmeasuredVersions(loaded.plan);
     return plan;
   }
 }

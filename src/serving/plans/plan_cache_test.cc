@@ -1,0 +1,137 @@
+#include "serving/plans/plan_cache.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <string>
+#include <vector>
+
+namespace lagoon {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::IsEmpty;
+
+std::shared_ptr<ServedPlan> PlanOf(const PlanKey& key, std::size_t ops = 1) {
+  auto loaded = std::make_shared<LoadedPlan>();
+  loaded->plan.ops.resize(ops);
+  auto plan = std::make_shared<ServedPlan>();
+  plan->loaded = std::move(loaded);
+  plan->key = key;
+  return plan;
+}
+
+std::vector<PlanKey> Keys(const std::vector<std::shared_ptr<ServedPlan>>& plans) {
+  std::vector<PlanKey> keys;
+  for (const auto& plan : plans) keys.push_back(plan->key);
+  return keys;
+}
+
+/// Adds a plan and returns the keys of those that went for it.
+std::vector<PlanKey> Add(PlanCache& cache, const PlanKey& key, bool pinned = false,
+                         std::size_t ops = 1) {
+  return Keys(cache.Add(key, PlanOf(key, ops), pinned));
+}
+
+TEST(PlanCacheTest, FindsWhatWasAdded) {
+  PlanCache cache({});
+  EXPECT_EQ(cache.Find("a"), nullptr);
+  EXPECT_THAT(Add(cache, "a"), IsEmpty());
+  ASSERT_NE(cache.Find("a"), nullptr);
+  EXPECT_EQ(cache.Find("a")->key, "a");
+  EXPECT_EQ(cache.Find("b"), nullptr);
+}
+
+TEST(PlanCacheTest, OfPlansThatWereUsedOnceTheOldestGoes) {
+  PlanCache cache({.plans = 3});
+  for (const char* key : {"a", "b", "c"}) EXPECT_THAT(Add(cache, key), IsEmpty());
+  EXPECT_THAT(Add(cache, "d"), ElementsAre("a"));
+  EXPECT_THAT(Add(cache, "e"), ElementsAre("b"));
+  EXPECT_EQ(cache.size(), 3u);
+  EXPECT_EQ(cache.Find("a"), nullptr);
+}
+
+TEST(PlanCacheTest, APlanThatWasUsedAgainStaysInAFloodOfNewOnes) {
+  PlanCache cache({.plans = 3});
+  Add(cache, "a");
+  cache.Find("a");
+  for (const char* key : {"b", "c", "d", "e", "f"}) Add(cache, key);
+  EXPECT_NE(cache.Find("a"), nullptr);
+  EXPECT_EQ(cache.Find("d"), nullptr);
+}
+
+TEST(PlanCacheTest, OfPlansThatWereUsedAgainTheLeastRecentlyUsedGoes) {
+  PlanCache cache({.plans = 3});
+  for (const char* key : {"a", "b", "c"}) {
+    Add(cache, key);
+    cache.Find(key);
+  }
+  cache.Find("a");
+  EXPECT_THAT(Add(cache, "d"), ElementsAre("b"));
+  cache.Find("d");
+  cache.Find("c");
+  EXPECT_THAT(Add(cache, "e"), ElementsAre("a"));
+}
+
+TEST(PlanCacheTest, PinnedPlansStayAndCount) {
+  PlanCache cache({.plans = 3});
+  for (const char* key : {"a", "b"}) Add(cache, key, /*pinned=*/true);
+  Add(cache, "c");
+  EXPECT_THAT(Add(cache, "d"), ElementsAre("c"));
+  // More of them than the limit, and one plan more for the request that asked for it.
+  for (const char* key : {"e", "f"}) Add(cache, key, /*pinned=*/true);
+  EXPECT_THAT(Add(cache, "g"), ElementsAre("d"));
+  for (const char* key : {"a", "b", "e", "f", "g"}) EXPECT_NE(cache.Find(key), nullptr) << key;
+  // Use does not make them ordinary ones.
+  for (const char* key : {"h", "i", "j"}) Add(cache, key);
+  for (const char* key : {"a", "b", "e", "f"}) EXPECT_NE(cache.Find(key), nullptr) << key;
+}
+
+TEST(PlanCacheTest, KeepsPlansUpToASumOfBytes) {
+  const std::size_t bytes = BytesOf(*PlanOf("a", 100));
+  EXPECT_GE(bytes, 100 * sizeof(PlanOp));
+  PlanCache cache({.bytes = 3 * bytes});
+  for (const char* key : {"a", "b", "c"}) EXPECT_THAT(Add(cache, key, false, 100), IsEmpty());
+  EXPECT_EQ(cache.bytes(), 3 * bytes);
+  EXPECT_THAT(Add(cache, "d", false, 100), ElementsAre("a"));
+  EXPECT_EQ(cache.bytes(), 3 * bytes);
+  EXPECT_THAT(Add(cache, "e", false, 250), ElementsAre("b", "c", "d"));
+  EXPECT_EQ(cache.bytes(), BytesOf(*PlanOf("e", 250)));
+}
+
+TEST(PlanCacheTest, ThePlanThatWasJustMadeStaysHoweverLarge) {
+  PlanCache cache({.bytes = 1});
+  EXPECT_THAT(Add(cache, "a", false, 100), IsEmpty());
+  EXPECT_THAT(Add(cache, "b", false, 100), ElementsAre("a"));
+  EXPECT_NE(cache.Find("b"), nullptr);
+  EXPECT_THAT(Add(cache, "c", false, 100), ElementsAre("b"));
+  EXPECT_NE(cache.Find("c"), nullptr);
+}
+
+TEST(PlanCacheTest, AnotherPlanOfAKeyReplacesTheFirst) {
+  PlanCache cache({.plans = 2});
+  Add(cache, "a", false, 100);
+  const auto before = cache.Find("a");
+  const auto plan = PlanOf("a", 10);
+  const auto gone = cache.Add("a", plan, false);
+  ASSERT_EQ(gone.size(), 1u);
+  EXPECT_EQ(gone.front(), before);
+  EXPECT_EQ(cache.Find("a"), plan);
+  EXPECT_EQ(cache.size(), 1u);
+  EXPECT_EQ(cache.bytes(), BytesOf(*plan));
+}
+
+TEST(DecidingInputsTest, OnlyGrow) {
+  DecidingInputs inputs;
+  EXPECT_TRUE(inputs.Get().empty());
+  EXPECT_FALSE(inputs.Add({}));
+  EXPECT_TRUE(inputs.Add({2}));
+  const std::set<std::size_t>& former = inputs.Get();
+  EXPECT_TRUE(inputs.Add({0}));
+  EXPECT_FALSE(inputs.Add({2}));
+  EXPECT_THAT(inputs.Get(), ElementsAre(0, 2));
+  EXPECT_THAT(former, ElementsAre(2));  // for the threads that still read it
+}
+
+}  // namespace
+}  // namespace lagoon
