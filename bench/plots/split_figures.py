@@ -35,8 +35,9 @@ def systems(report, case, rest):
     return [row for row in SYSTEMS if f"{rest[0]}.{row[0]}.{case}.{rest[1]}" in report.metrics]
 
 
-def legend(figure, axes, columns=4):
+def legend(figure, axes):
     handles, labels = axes.get_legend_handles_labels()
+    columns = 4 if figure.get_figwidth() > 9.5 else 3
     figure.legend(handles, labels, loc="lower left", ncol=columns, frameon=False, fontsize=8,
                   bbox_to_anchor=(0.01, 0.035), columnspacing=1.6, handlelength=2.6)
 
@@ -52,19 +53,19 @@ def draw_violations(report, finish, suffix=""):
     columns = min(3, len(names))
     rows = -(-len(names) // columns)
     figure, places = plt.subplots(rows, columns, sharex=True, sharey=True, squeeze=False,
-                                  figsize=(max(6.4, 3.3 * columns), 1.7 + 2.35 * rows))
+                                  figsize=(max(7.5, 3.3 * columns), 2 + 2.35 * rows))
     for axes, case in zip(places.flat, names):
         for name, label, colour, marker, line in systems(report, case, ("violation_rate", "a2" + suffix)):
             alphas = list(range(2, 21))
             rates = [100 * report.number(f"violation_rate.{name}.{case}.a{alpha}{suffix}")
                      for alpha in alphas]
             axes.plot(alphas, rates, color=colour, marker=marker, markersize=3.6, linewidth=1.4,
-                      linestyle=line, markevery=2, label=label, clip_on=False)
+                      linestyle=line, markevery=2, label=label)
         axes.set_title(title_of(report, case, suffix), fontsize=9)
         axes.set_xticks(range(2, 21, 6))
-        axes.set_ylim(bottom=0)
         axes.grid(axis="y")
         axes.tick_params(labelbottom=True)
+    places[0][0].set_ylim(bottom=0)  # of all panels
     for axes in list(places.flat)[len(names):]:
         axes.set_visible(False)
     for row in places:
@@ -73,7 +74,8 @@ def draw_violations(report, finish, suffix=""):
         axes.set_xlabel("latency target / time alone")
     legend(figure, places[0][0])
     overload = ", a process for each model" if suffix else ""
-    finish(figure, f"Requests that miss their latency target{overload}", report.caption(), 0.13)
+    finish(figure, f"Requests that miss their latency target{overload}", report.caption(),
+           0.75 / figure.get_figheight())
     return figure
 
 
@@ -81,7 +83,7 @@ def draw_jitter(report, finish):
     """Bars for each model; panels for the first and the last scenario."""
     names = [case for case in cases(report, "jitter_ms", "") if case.startswith("s")]
     names = names[:1] + names[1:][-1:]
-    figure, places = plt.subplots(len(names), 1, squeeze=False, figsize=(8.4, 1.6 + 2.5 * len(names)))
+    figure, places = plt.subplots(len(names), 1, squeeze=False, figsize=(9.6, 1.6 + 2.5 * len(names)))
     for axes, case in zip(places.flat, names):
         shown = systems(report, case, ("jitter_ms", "short"))
         models = [name.split(".")[-1] for name in report.suffixes(f"jitter_ms.{shown[0][0]}.{case}")]
@@ -103,14 +105,14 @@ def draw_jitter(report, finish):
         axes.set_ylabel("standard deviation, ms")
         axes.grid(axis="y")
     legend(figure, places[0][0])
-    finish(figure, "Jitter: standard deviation of the latency", report.caption(), 0.13)
+    finish(figure, "Jitter: standard deviation of the latency", report.caption(), 0.11)
     return figure
 
 
 def draw_load(report, finish):
     """Late requests and jitter over the load of a sweep."""
     names = [case for case in cases(report, "violation_rate", "") if case.startswith("load")]
-    figure, (left, right) = plt.subplots(1, 2, figsize=(9, 4.2))
+    figure, (left, right) = plt.subplots(1, 2, figsize=(9.6, 4.2))
     for name, label, colour, marker, line in systems(report, names[0], ("violation_rate", "a4")):
         look = {"color": colour, "marker": marker, "markersize": 4, "linewidth": 1.4, "linestyle": line}
         loads = [int(case[4:]) / 100 for case in names]
@@ -128,5 +130,5 @@ def draw_load(report, finish):
         axes.set_xlabel("load, requests' time alone / time")
         axes.grid(axis="y")
     legend(figure, left)
-    finish(figure, "From a low load to an overload", report.caption(), 0.15)
+    finish(figure, "From a low load to an overload", report.caption(), 0.17)
     return figure

@@ -13,7 +13,7 @@ namespace lagoon::bench {
 
 /// What simulated and real devices share of the options of `lagoon bench split`.
 struct SplitOptions {
-  std::vector<int> scenarios = {1, 6};  // of Table 2
+  std::vector<int> scenarios = {1, 2, 3, 4, 5, 6};  // of Table 2
   std::vector<std::string> schedulers;  // with parameters: "clockwork:admit_by_deadline=0"
   std::uint32_t seed = 1;
   bool small = false;  // small models; not on simulated devices
