@@ -238,6 +238,7 @@ def split():
                     metrics[f"violation_rate.{system}.{case}.a{alpha}{suffix}"] = (place + 1) / 20 / alpha
             for model in ("yolov2", "vgg19", "short"):
                 metrics[f"jitter_ms.{system}.{case}.{model}"] = 3.0 + place
+                metrics[f"jitter_ms.{system}.{case}.{model}.overload"] = 30.0
         for load in (20, 120):
             metrics[f"violation_rate.{system}.load{load}.a4"] = load / 200
             metrics[f"jitter_ms.{system}.load{load}.short"] = load / 2
@@ -254,6 +255,7 @@ def test_splits_figures_have_a_panel_for_each_scenario_and_a_line_for_each_syste
         for label in SPLIT_SYSTEMS.values():
             assert f">{label}<" in svg, (name, label)
         assert "edf" not in svg  # the paper's systems and Lagoon's only
+    assert ">overload<" not in (tmp_path / "out" / "split-jitter.svg").read_text()  # no model
     for text in ("Scenario 1, load 0.17", "Scenario 3", "Scenario 6"):
         assert text in (tmp_path / "out" / "split-violations.svg").read_text()
     content = split()

@@ -42,6 +42,11 @@ def legend(figure, axes):
                   bbox_to_anchor=(0.01, 0.035), columnspacing=1.6, handlelength=2.6)
 
 
+def where(report):
+    """Ends the title of a figure from a simulated device."""
+    return " (simulated)" if report.content.get("predicted") else ""
+
+
 def title_of(report, case, suffix):
     load = report.number(f"load.{case}{suffix}", False)
     return f"Scenario {case[1:]}" + (f", load {load:.2f}" if load is not None else "")
@@ -74,7 +79,7 @@ def draw_violations(report, finish, suffix=""):
         axes.set_xlabel("latency target / time alone")
     legend(figure, places[0][0])
     overload = ", a process for each model" if suffix else ""
-    finish(figure, f"Requests that miss their latency target{overload}", report.caption(),
+    finish(figure, f"Requests that miss their latency target{overload}{where(report)}", report.caption(),
            0.75 / figure.get_figheight())
     return figure
 
@@ -86,8 +91,8 @@ def draw_jitter(report, finish):
     figure, places = plt.subplots(len(names), 1, squeeze=False, figsize=(9.6, 1.6 + 2.5 * len(names)))
     for axes, case in zip(places.flat, names):
         shown = systems(report, case, ("jitter_ms", "short"))
-        models = [name.split(".")[-1] for name in report.suffixes(f"jitter_ms.{shown[0][0]}.{case}")]
-        models = [model for model in dict.fromkeys(models) if model != "short"]
+        names_of = report.suffixes(f"jitter_ms.{shown[0][0]}.{case}")
+        models = [name for name in names_of if name != "short" and not name.endswith(".overload")]
         order = [*models, "short"]
         width = 0.84 / len(shown)
         for index, (name, label, colour, _, _) in enumerate(shown):
@@ -105,7 +110,7 @@ def draw_jitter(report, finish):
         axes.set_ylabel("standard deviation, ms")
         axes.grid(axis="y")
     legend(figure, places[0][0])
-    finish(figure, "Jitter: standard deviation of the latency", report.caption(), 0.11)
+    finish(figure, f"Jitter: standard deviation of the latency{where(report)}", report.caption(), 0.11)
     return figure
 
 
@@ -130,5 +135,5 @@ def draw_load(report, finish):
         axes.set_xlabel("load, requests' time alone / time")
         axes.grid(axis="y")
     legend(figure, left)
-    finish(figure, "From a low load to an overload", report.caption(), 0.17)
+    finish(figure, f"From a low load to an overload{where(report)}", report.caption(), 0.17)
     return figure
