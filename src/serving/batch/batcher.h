@@ -66,7 +66,7 @@ class Batcher {
   void Step();
   void Post(std::vector<BatchMember> members);
   void Refuse(const std::shared_ptr<Batch>& batch, const Error& error);
-  void Leave(const Batch& batch);
+  void Leave(const Batch& batch) REQUIRES(mutex_);
   void Ended(Batch& batch, const JobResult& result);
   void Answer(BatchQueue::Expired expired);
   void RunTimer(const std::stop_token& stop);
