@@ -120,12 +120,15 @@ void ReportSplit(const SplitOutcome& outcome, bench::Report& report) {
   Json ends = Json::object();
   for (const PartsTried& tried : outcome.tried) {
     const std::string name = fmt::format("{}.{}.{}", model, tried.parts, mode);
-    const auto add = [&](const std::string& kind, const SplitShape& shape) {
-      report.Metric("split_sigma_us" + kind + "." + name, shape.sigma_us);
-      report.Metric("split_overhead" + kind + "." + name, shape.overhead);
-      report.Metric("split_range" + kind + "." + name, shape.range);
-      report.Metric("split_fitness" + kind + "." + name, shape.fitness);
-      report.Metric("split_wait_us" + kind + "." + name, shape.wait_us);
+    const auto add = [&](std::string_view kind, const SplitShape& shape) {
+      const auto metric = [&](std::string_view value, double of) {
+        report.Metric(fmt::format("split_{}{}.{}", value, kind, name), of);
+      };
+      metric("sigma_us", shape.sigma_us);
+      metric("overhead", shape.overhead);
+      metric("range", shape.range);
+      metric("fitness", shape.fitness);
+      metric("wait_us", shape.wait_us);
     };
     add("", tried.found.best.front().shape);
     add("_optimal", tried.optimal.candidate.shape);

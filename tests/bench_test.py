@@ -118,7 +118,7 @@ def test_disb_names_what_is_wrong_with_a_workload(lagoon, tmp_path):
 
 def test_schedulers_with_parameters_are_compared(lagoon, tmp_path):
     simulated = ("disb", "--device", "sim:gv100", "--workload", "A", "--requests", "10", "--windows", "1")
-    names = ["fifo", "paella:depth=2,extra_blocks=4", "edf", "lagoon:response_ratio=1"]
+    names = ["fifo", "paella:depth=2,extra_blocks=4", "edf", "lagoon-ratio"]
     result, metrics = run_bench(lagoon, tmp_path, *simulated, "--schedulers", ",".join(names[:3]), names[3])
     assert result.returncode == 0, result.stderr
     for name in names:
@@ -224,7 +224,7 @@ def test_disb_names_what_does_not_go_with_a_simulated_device(lagoon, tmp_path, w
     assert named in result.stderr
 
 
-SPLIT = ("split", "--schedulers", "split,clockwork:admit_by_deadline=0,lagoon:response_ratio=1")
+SPLIT = ("split", "--schedulers", "split,clockwork:admit_by_deadline=0,lagoon-ratio")
 
 
 def test_split_on_a_simulated_device_has_both_readings_and_is_drawn(lagoon, tmp_path):
@@ -235,7 +235,7 @@ def test_split_on_a_simulated_device_has_both_readings_and_is_drawn(lagoon, tmp_
     report = json.loads(path.read_text())
     metrics = report["metrics"]
     assert report["predicted"] is True and report["configuration"]["profile"]["name"] == "nano"
-    for system in ("split", "split.plan", "clockwork:admit_by_deadline=0", "lagoon:response_ratio=1"):
+    for system in ("split", "split.plan", "clockwork:admit_by_deadline=0", "lagoon-ratio"):
         for suffix in ("", ".overload"):
             rates = [metrics[f"violation_rate.{system}.s6.a{alpha}{suffix}"] for alpha in range(2, 21)]
             assert rates == sorted(rates, reverse=True) and 0 <= rates[-1] <= rates[0] <= 1
@@ -255,7 +255,7 @@ def test_split_on_the_cpu_measures_schedulers_in_turns(lagoon, zoo, tmp_path):
                                 "--scenarios", "6", "--requests", "20", "--windows", "2", "--no-onnxruntime")
     assert result.returncode == 0, result.stderr
     assert metrics["load.s6"] == pytest.approx(0.255, abs=0.001)
-    for system in ("split", "lagoon:response_ratio=1"):
+    for system in ("split", "lagoon-ratio"):
         assert 0 <= metrics[f"violation_rate.{system}.s6.a2"] <= 1
         assert metrics[f"response_ratio_mean.{system}.s6"] > 0.3
     assert any(name.startswith("split_overhead.") for name in metrics)

@@ -226,7 +226,7 @@ def test_a_papers_figure_that_lacks_something_is_named(changes, named, tmp_path,
 
 
 SPLIT_SYSTEMS = {"split": "SPLIT", "clockwork:admit_by_deadline=0": "ClockWork (FCFS)", "prema": "PREMA", "rt-a": "RT-A",
-                 "lagoon:response_ratio=1": "Lagoon, by response ratio", "onnxruntime": "ONNX Runtime, FCFS"}
+                 "lagoon-ratio": "Lagoon, by response ratio", "onnxruntime": "ONNX Runtime, FCFS"}
 
 
 def split():

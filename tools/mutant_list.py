@@ -50,7 +50,7 @@ GROUPS = {
              sources_of("src/plan") + ["src/base/check.cc", "src/base/status.cc"],
     "lender": ["src/base/check.cc", "src/base/lender_test.cc"],
     "waitlist": ["src/base/check.cc", "src/sched/programs/waitlist.cc", "src/sched/programs/waitlist_test.cc"],
-    "policies": [f"src/policies/{name}_test.cc" for name in ("deficit", "registry", "response_ratio", "rounds")] +
+    "policies": [f"src/policies/{name}_test.cc" for name in ("deficit", "preempt_by_rank", "registry", "response_ratio", "rounds")] +
                 sources_of("src/policies") + SCHEDULING,
     "schedules": ["src/policies/random_schedules_test.cc"] + sources_of("src/policies") + SCHEDULING,
     "split": [f"src/program/split/{name}_test.cc" for name in ("apply_parts", "search", "split_model", "split_shape")] +
@@ -331,6 +331,12 @@ MUTANTS = [
     ("patience-of-another-job", "a job inherits how often the job before it was passed", RESPONSE_RATIO,
      "if (std::exchange(queues_[queue].oldest, job->id) != job->id) queues_[queue].passed = 0;",
      "queues_[queue].oldest = job->id;", ["policies"]),
+    ("worse-rank-kept", "best-effort blocks of a worse rank do not leave for a better one", SUBMIT,
+     "if (others(other) && other.rank > job.rank && ", "if (false && ", ["policies"]),
+    ("better-rank-not-held", "kernels of a worse rank run between those of a better one", SUBMIT,
+     "!other.ready_hook.is_linked() && other.rank < job.rank &&", "false &&", ["policies"]),
+    ("held-by-old-rank", "a job keeps the device by a rank that it no longer has", SUBMIT,
+     "!other.ready_hook.is_linked() && other.rank < job.rank &&", "other.rank < job.rank &&", ["schedules"]),
     ("part-off-by-one", "a part takes a kernel of the next one along", MECHANISM,
      "*end - static_cast<std::uint32_t>(op);", "*end - static_cast<std::uint32_t>(op) + 1;", ["sched"]),
     ("one-part-ignored", "the device gets a part while it has one", SUBMIT,

@@ -14,7 +14,7 @@ SYSTEMS = (
     ("prema", "PREMA", "#CC79A7", "v", (0, (4, 2))),
     ("split", "SPLIT", "#D55E00", "o", "-"),
     ("split.plan", "SPLIT, cuts free", "#F0C9AE", "o", "-"),
-    ("lagoon:response_ratio=1", "Lagoon, by response ratio", "#0072B2", "P", "-"),
+    ("lagoon-ratio", "Lagoon, by response ratio", "#0072B2", "P", "-"),
     ("lagoon.classes", "Lagoon, short models real-time", "#009E73", "D", "-"),
 )
 FAINT = "#6b7a86"

@@ -7,7 +7,7 @@ namespace lagoon::bench {
 std::vector<std::string> DefaultSplitSchedulers() {
   return {"split", "split-whole",  "clockwork", "clockwork:admit_by_deadline=0",
           "prema", "prema-kernel", "rt-a",      "streams",
-          "srpt",  "edf",          "lagoon",    "lagoon:response_ratio=1"};
+          "srpt",  "edf",          "lagoon",    "lagoon-ratio"};
 }
 
 Result<std::vector<SplitRun>> SplitRuns(const std::vector<std::string>& schedulers) {

@@ -8,11 +8,11 @@ namespace {
 using testing::HasSubstr;
 
 TEST(SplitRuns, LagoonAlsoRunsWithTheShortModelsAsRealTime) {
-  const std::vector<SplitRun> runs = *SplitRuns({"prema", "lagoon:response_ratio=1"});
+  const std::vector<SplitRun> runs = *SplitRuns({"prema", "lagoon"});
   ASSERT_EQ(runs.size(), 3u);
-  EXPECT_EQ(runs[1].name, "lagoon:response_ratio=1");
-  EXPECT_EQ(runs[2].name, "lagoon:response_ratio=1.classes");
-  EXPECT_EQ(runs[2].spec, "lagoon:response_ratio=1");
+  EXPECT_EQ(runs[1].name, "lagoon");
+  EXPECT_EQ(runs[2].name, "lagoon.classes");
+  EXPECT_EQ(runs[2].spec, "lagoon");
   EXPECT_EQ(ClassOf(runs[1], {"a", true}), JobClass::kBestEffort);
   EXPECT_EQ(ClassOf(runs[2], {"a", true}), JobClass::kRealTime);
   EXPECT_EQ(ClassOf(runs[2], {"b", false}), JobClass::kBestEffort);

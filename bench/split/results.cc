@@ -25,7 +25,7 @@ constexpr PublishedJitter kPublishedJitter[] = {
 // Lagoon's own goal: at most half of what `split` has.
 constexpr double kMostOfSplit = 0.5;
 
-bool IsLagoon(const std::string& system) { return SchedulerName(system) == "lagoon"; }
+bool IsLagoon(const std::string& system) { return SchedulerName(system).starts_with("lagoon"); }
 bool IsSplit(const std::string& system) { return SchedulerName(system).starts_with("split"); }
 bool IsJudged(const SplitCase& one) { return one.name == "s1" || one.name == "s6"; }
 

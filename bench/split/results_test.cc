@@ -21,7 +21,7 @@ SplitResults Results(const std::string& case_name, const std::string& suffix) {
   SplitResults results;
   results.models = {{"small", true}, {"large", false}};
   const std::vector<double> alone = {10, 100};
-  results.systems = {{"split", alone}, {kFcfs, alone}, {"lagoon:response_ratio=1", alone}};
+  results.systems = {{"split", alone}, {kFcfs, alone}, {"lagoon-ratio", alone}};
   results.cases = {{case_name, suffix, SplitReading::kOneProcess, std::chrono::milliseconds(160)}};
   const auto trials = [](double deviation, double long_ms) {
     return std::vector<SplitAnswers>(kLeastPairs, Trial(deviation, long_ms));
@@ -63,8 +63,8 @@ TEST(SplitResults, JudgesScenariosOneAndSixAgainstThePaperAndLagoonAgainstSplit)
   }
   const std::map<std::string, std::string> expected = {
       {"jitter_short_vs." + std::string(kFcfs) + ".s6", "met"},  // at most -0.55
-      {"jitter_short_vs.split.lagoon:response_ratio=1.s6", "met"},
-      {"violation_rate_vs.split.lagoon:response_ratio=1.s6.a2", "met"}};  // 1/3 over 2/3
+      {"jitter_short_vs.split.lagoon-ratio.s6", "met"},
+      {"violation_rate_vs.split.lagoon-ratio.s6.a2", "met"}};  // 1/3 over 2/3
   EXPECT_EQ(outcomes, expected);
 }
 
@@ -74,7 +74,7 @@ TEST(SplitResults, OtherScenariosAndAnOverloadAreJudgedLess) {
   EXPECT_TRUE(report.at("metrics").contains("violation_rate.split.s1.a2.overload"));
   ASSERT_EQ(report.at("targets").size(), 1u);
   EXPECT_EQ(report.at("targets")[0].at("metric"),
-            "violation_rate_vs.split.lagoon:response_ratio=1.s1.a4.overload");
+            "violation_rate_vs.split.lagoon-ratio.s1.a4.overload");
 }
 
 TEST(SplitResults, ASweepHasThreeLatencyTargets) {

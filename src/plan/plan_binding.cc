@@ -101,11 +101,10 @@ PlanBinding::PlanBinding(const Instance& instance, std::shared_ptr<const LoadedP
 }
 
 std::size_t PlanBinding::bytes() const {
-  std::size_t bytes = sizeof(PlanBinding) + records_->bytes() + args_.size() +
-                      progress_.size() * sizeof(progress_[0]) + deps_.size() * sizeof(Dep) +
-                      arena_pointers_.size() * sizeof(ArenaPointer) + ops_.size() * sizeof(Op) +
-                      dependents_.size() * sizeof(dependents_[0]);
-  for (const std::vector<Dep*>& of_op : dependents_) bytes += of_op.size() * sizeof(Dep*);
+  const auto of = [](const auto& elements) { return std::span(elements).size_bytes(); };
+  std::size_t bytes = sizeof(PlanBinding) + records_->bytes() + of(args_) + of(progress_) +
+                      of(deps_) + of(arena_pointers_) + of(ops_) + of(dependents_);
+  for (const std::vector<Dep*>& of_op : dependents_) bytes += of(of_op);
   return bytes;
 }
 

@@ -13,8 +13,8 @@ namespace lagoon {
 /// (Paella 6). Real-time jobs have no deficit: they take what they need. The device keeps the same
 /// orders. Weakness: that of EDF and of SRPT, each within its class. Cost: O(log n).
 ///
-/// With PolicyConfig::response_ratio, best-effort jobs go by response ratio (By::kResponseRatio)
-/// instead: SPLIT's order without its parts, as a job of a better rank gets the next block.
+/// With PolicyConfig::response_ratio (`lagoon-ratio`), best-effort jobs go by response ratio
+/// (By::kResponseRatio) instead: SPLIT's order without its parts, as jobs are preempted by block.
 class LagoonPolicy final : public Policy {
  public:
   explicit LagoonPolicy(const PolicyConfig& config)

@@ -1,9 +1,12 @@
-// Random arrivals, revocations, aborts, cancellations and deadlines under every named scheduler:
+// Random arrivals, revocations, aborts, cancellations and deadlines under every named scheduler, and
+// under those of their parameters that change what is revoked:
 // nothing is lost, every kept block counts once, and the same seed gives the same schedule.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <cctype>
 #include <random>
 
 #include "policies/registry.h"
@@ -124,6 +127,13 @@ class RandomSchedules : public testing::DispatcherFixture,
   std::vector<Posted> posted_;  // by request
 };
 
+std::string Word(const ::testing::TestParamInfo<std::string_view>& info) {
+  std::string word(info.param);
+  std::ranges::replace_if(
+      word, [](unsigned char c) { return std::isalnum(c) == 0; }, '_');
+  return word;
+}
+
 TEST_P(RandomSchedules, LoseNothingAndAreDeterministic) {
   constexpr unsigned kSeeds = 600;  // for each scheduler
   for (unsigned seed = 0; seed < kSeeds; ++seed) {
@@ -136,12 +146,12 @@ TEST_P(RandomSchedules, LoseNothingAndAreDeterministic) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Schedulers, RandomSchedules, ::testing::ValuesIn(SchedulerNames()),
-                         [](const auto& name) {
-                           std::string word(name.param);
-                           std::replace(word.begin(), word.end(), '-', '_');
-                           return word;
-                         });
+INSTANTIATE_TEST_SUITE_P(Schedulers, RandomSchedules, ::testing::ValuesIn(SchedulerNames()), Word);
+
+INSTANTIATE_TEST_SUITE_P(Parameters, RandomSchedules,
+                         ::testing::Values("lagoon:preempt_by_rank=1,fairness_threshold=2",
+                                           "lagoon-ratio:depth=2", "reef:admit_by_deadline=1"),
+                         Word);
 
 }  // namespace
 }  // namespace lagoon

@@ -46,7 +46,7 @@ struct Entry {
   std::string_view summary;
   SchedulerConfig config;
   std::unique_ptr<Policy> (*policy)(const PolicyConfig&);
-  std::array<std::string_view, 6> parameters = {};  // names in SchedulerParameterTable()
+  std::array<std::string_view, 7> parameters = {};  // names in SchedulerParameterTable()
 };
 
 // The configuration for plain policies: no preemption, and the device keeps the order of
@@ -75,6 +75,20 @@ constexpr SchedulerConfig OnePart(std::string_view name, bool elastic) {
           .policy = {.elastic = elastic}};
 }
 
+constexpr SchedulerConfig Lagoon(std::string_view name) {
+  return {.name = name,
+          .preemption = Preemption::kReset,
+          .ranks = Ranks::kPolicy,
+          .padding_kernels = 16};
+}
+
+constexpr SchedulerConfig LagoonRatio(std::string_view name) {
+  SchedulerConfig config = Lagoon(name);
+  config.preempt_by_rank = true;
+  config.policy = {.fairness_threshold = 1e9, .response_ratio = true};
+  return config;
+}
+
 constexpr SchedulerConfig Admits(SchedulerConfig config) {
   config.admit_by_deadline = true;
   return config;
@@ -82,7 +96,7 @@ constexpr SchedulerConfig Admits(SchedulerConfig config) {
 
 constexpr std::string_view kAdmit = "admit_by_deadline", kDepth = "depth", kExtra = "extra_blocks",
                            kFairness = "fairness_threshold", kMost = "max_real_time_jobs",
-                           kPadding = "padding_kernels", kRatio = "response_ratio",
+                           kPadding = "padding_kernels", kPreempt = "preempt_by_rank",
                            kElastic = "elastic", kDense = "dense", kPatience = "patience",
                            kQuantum = "quantum_us";
 
@@ -126,12 +140,13 @@ constexpr Entry kSchedulers[] = {
      Make<RealTimeFirstPolicy>,
      {kAdmit, kDepth, kMost, kPadding}},
     {"As reef; real-time jobs by deadline, others by remaining time with fair shares",
-     {.name = "lagoon",
-      .preemption = Preemption::kReset,
-      .ranks = Ranks::kPolicy,
-      .padding_kernels = 16},
+     Lagoon("lagoon"),
      Make<LagoonPolicy>,
-     {kAdmit, kDepth, kFairness, kMost, kPadding, kRatio}},
+     {kAdmit, kDepth, kFairness, kMost, kPadding, kPreempt}},
+    {"As lagoon, but others by response ratio, and of them the better ranks preempt the worse",
+     LagoonRatio("lagoon-ratio"),
+     Make<LagoonPolicy>,
+     {kAdmit, kDepth, kFairness, kMost, kPadding, kPreempt}},
     {"In order of arrival", Plain("fifo"), Make<ArrivalPolicy>, {kAdmit, kDepth, kExtra}},
     {"Shortest job first", Plain("sjf"), Make<OrderedPolicy<By::kTotal>>, {kAdmit, kDepth, kExtra}},
     {"Jobs take turns, of one kernel or of a time",

@@ -103,10 +103,12 @@ TEST(SplitBaselines, RoundsWaitForTheWholeRound) {
   EXPECT_EQ(ends[3], 7);
 }
 
-// `lagoon` needs no parts: A gets the next block.
+// `lagoon-ratio` needs no parts: A gets the next block, or, if B's block can leave, the unit at once.
+// B's block left at its next check, after 0.05, and ran again.
 TEST(SplitBeyond, ResponseRatioOrderWithoutParts) {
   const std::vector<SimTask> tasks = {Task("B", 0, 3), Task("A", 0.5, 1)};
-  EXPECT_EQ(Ends("lagoon:response_ratio=1", tasks), (std::vector<double>{4, 2}));
+  EXPECT_EQ(Ends("lagoon-ratio:preempt_by_rank=0", tasks), (std::vector<double>{4, 2}));
+  EXPECT_EQ(Ends("lagoon-ratio", tasks), (std::vector<double>{4.55, 1.55}));
 }
 
 }  // namespace

@@ -53,6 +53,10 @@ struct SchedulerConfig {
   std::uint32_t padding_kernels = 0;
   /// Real-time jobs with incomplete kernels on the device at once (REEF 3.1: 1). 0: no limit.
   std::uint32_t max_real_time_jobs = 0;
+  /// Best-effort jobs preempt one another, as real-time jobs preempt them: a job that is picked
+  /// takes the device from those of worse rank, and those wait until all its kernels are submitted.
+  /// Needs kReset and Ranks::kPolicy.
+  bool preempt_by_rank = false;
   /// Nothing is submitted while a kernel is in flight: the device has one part of one job at a time
   /// (SPLIT 3.2).
   bool one_part = false;

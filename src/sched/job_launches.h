@@ -18,6 +18,7 @@ struct JobLaunch {
   Kind kind = Kind::kOp;
   std::uint32_t index = 0;       // number of the op or tensor in the plan
   std::uint32_t limit = 0;       // guard limit it was submitted with (best-effort, not padding)
+  std::uint32_t revision = 0;    // limit of its slot's guard that it was submitted with
   std::uint32_t blocks = 0;      // blocks not yet done at submission; 0 once the kernel is complete
   std::uint32_t occupancy = 1;   // blocks that a unit holds at once: PlanOp::occupancy
   bool padding = false;          // leaves with a real-time kernel instead of with the group

@@ -96,6 +96,9 @@ class Mechanism {
   bool Fits() const;
   ReadyView::Eligibility Eligible(bool best_effort) const;
   void RevokeBestEffort();
+  void TellRevoked(std::uint32_t kernels);
+  void Revoke(Job& job);
+  bool MayTakeDevice(const Job& job);
   void PickAndSubmit();
   bool Pick(const ReadyView& view);
   bool Serve(Job& job, std::uint32_t ops, const PaddingRoom* room);

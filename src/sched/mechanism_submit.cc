@@ -25,13 +25,9 @@ bool Mechanism::RealTimeMode() const {
 
 void Mechanism::RevokeBestEffort() {
   if (revocable_ == 0) return;
-  if (observer_ != nullptr) {
-    observer_->OnEvent(
-        {.kind = SchedEvent::Kind::kRevoked, .value = revocable_, .at = device_.Now()});
-  }
+  TellRevoked(revocable_);
   device_.Raise(group_guard_, ++group_limit_);
   revocable_ = 0;
-  ++stats_.revocations;
   for (Job& job : active_) {
     if (job.job_class != JobClass::kBestEffort || job.next_op == job.first_incomplete) continue;
     ++job.result.revocations;
@@ -39,11 +35,50 @@ void Mechanism::RevokeBestEffort() {
   }
 }
 
+void Mechanism::TellRevoked(std::uint32_t kernels) {
+  ++stats_.revocations;
+  if (observer_ == nullptr) return;
+  observer_->OnEvent({.kind = SchedEvent::Kind::kRevoked, .value = kernels, .at = device_.Now()});
+}
+
+void Mechanism::Revoke(Job& job) {
+  TellRevoked(static_cast<std::uint32_t>(job.next_op - job.first_incomplete));
+  JobQueue::Slot& slot = job.queue->slots[job.slot];
+  device_.Raise(slot.guard, ++slot.revision);
+  ++job.result.revocations;
+  GoBack(job, job.first_incomplete);
+}
+
+// Whether the picked job goes before all jobs that hold the device. If it does, it takes the device
+// from them. A job that is not ready may be of a better rank than the picked one; it keeps the
+// device until it has submitted all its kernels.
+bool Mechanism::MayTakeDevice(const Job& job) {
+  if (!config_.preempt_by_rank || job.job_class == JobClass::kRealTime) return true;
+  const auto others = [&](const Job& other) {
+    return &other != &job && other.job_class == JobClass::kBestEffort &&
+           other.state == Job::State::kActive;
+  };
+  for (const Job& other : active_) {
+    if (others(other) && !other.ready_hook.is_linked() && other.rank < job.rank &&
+        other.next_op < other.instance->plan().ops.size()) {
+      return false;
+    }
+  }
+  for (Job& other : active_) {
+    if (others(other) && other.rank > job.rank && other.next_op > other.first_incomplete) {
+      Revoke(other);
+    }
+  }
+  return true;
+}
+
 // True: the launch was revoked under Preemption::kReset, so that its kernel may have been
 // interrupted. Preemption::kWait does not interrupt a kernel that has begun.
 bool Mechanism::Revoked(const JobLaunch& launch) const {
   return config_.preemption == SchedulerConfig::Preemption::kReset && !launch.padding &&
-         launch.job->job_class == JobClass::kBestEffort && launch.limit != group_limit_;
+         launch.job->job_class == JobClass::kBestEffort &&
+         (launch.limit != group_limit_ ||
+          launch.revision != launch.job->queue->slots[launch.job->slot].revision);
 }
 
 // Treats `op` and all ops after it as not submitted.
@@ -94,7 +129,7 @@ bool Mechanism::Pick(const ReadyView& view) {
   Job& job = *jobs_.find(*decision.job);
   LAGOON_CHECK(decision.ops > 0 && decision.rank <= Decision::kLastRank);
   job.rank = decision.rank;
-  return Serve(job, decision.ops, nullptr);
+  return MayTakeDevice(job) && Serve(job, decision.ops, nullptr);
 }
 
 bool Mechanism::Serve(Job& job, std::uint32_t ops, const PaddingRoom* room) {
@@ -197,6 +232,7 @@ bool Mechanism::SubmitOp(Job& job, const PaddingRoom* room) {
                              .kind = JobLaunch::Kind::kOp,
                              .index = static_cast<std::uint32_t>(job.next_op),
                              .limit = group_limit_,
+                             .revision = slot.revision,
                              .blocks = launch.progress->blocks() - done,
                              .occupancy = job.instance->plan().ops[job.next_op].occupancy,
                              .padding = room != nullptr,

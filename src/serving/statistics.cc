@@ -28,8 +28,8 @@ void StatisticsRecorder::RecordFinished(const JobResult& result, const Request& 
   queue_.Add(result.started - result.posted);
   if (result.revocations > 0) Bump(revocations_, result.revocations);
   if (result.resumed_blocks > 0) Bump(resumed_blocks_, result.resumed_blocks);
-  if (result.outcome == Outcome::kExpired || result.finished > request.deadline)
-    Bump(deadline_misses_);
+  const bool late = result.outcome == Outcome::kExpired || result.finished > request.deadline;
+  if (late && result.outcome != Outcome::kTooLate) Bump(deadline_misses_);
   if (result.outcome == Outcome::kDone) return RecordSuccess(result, request);
 
   fail_.Add(result.finished - request.arrival);
