@@ -235,13 +235,13 @@ void Batcher::Step() {
       }
     }
     again = !batch.empty();
-    Answer(std::move(expired));
+    Answer(expired);
     if (again) Post(std::move(batch));
     if (!wanted.empty()) maker_.Prepare(model_, wanted.front());
   }
 }
 
-void Batcher::Answer(BatchQueue::Expired expired) {
+void Batcher::Answer(const BatchQueue::Expired& expired) {
   for (const BatchMember& member : expired.deadline) {
     member.request->Finished(NotRun(Outcome::kExpired, member.came));
   }

@@ -68,7 +68,7 @@ class Batcher {
   void Refuse(const std::shared_ptr<Batch>& batch, const Error& error);
   void Leave(const Batch& batch) REQUIRES(mutex_);
   void Ended(Batch& batch, const JobResult& result);
-  void Answer(BatchQueue::Expired expired);
+  void Answer(const BatchQueue::Expired& expired);
   void RunTimer(const std::stop_token& stop);
 
   ServedModel& model_;
