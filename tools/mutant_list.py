@@ -6,11 +6,11 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent
 
 LIBRARY = ["src/base/check.cc", "src/base/status.cc"] + [
     f"src/device/{name}.cc"
-    for name in ("cpu/cpu_device", "cpu/launch_table", "cpu/worker_device", "cpu/worker_loop", "host/host_memory",
-                 "host/machine")]
+    for name in ("cpu/cpu_device", "cpu/launch_table", "cpu/worker_device", "cpu/worker_loop", "host/copy_range",
+                 "host/host_memory", "host/machine")]
 
-SCHEDULING = ["src/base/check.cc", "src/base/status.cc", "src/plan/instance.cc", "src/plan/plan.cc",
-              "src/plan/plan_binding.cc", "src/plan/tensor.cc"] + [
+SCHEDULING = ["src/base/check.cc", "src/base/status.cc", "src/device/host/copy_range.cc", "src/plan/instance.cc",
+              "src/plan/plan.cc", "src/plan/plan_binding.cc", "src/plan/tensor.cc"] + [
     f"src/sched/{name}.cc"
     for name in ("cost_table", "dispatcher", "dispatcher_plans", "dispatcher_post", "job", "job_streams",
                  "mechanism", "mechanism_events", "mechanism_observe", "mechanism_submit", "padding", "policy",
@@ -31,9 +31,9 @@ GROUPS = {
     "model": ["src/device/block_model_test.cc"],
     "block": ["src/device/block_test.cc"],
     "table": ["src/device/cpu/launch_table_test.cc", "src/device/cpu/launch_table.cc",
-              "src/base/check.cc", "src/base/status.cc"],
+              "src/device/host/copy_range.cc", "src/base/check.cc", "src/base/status.cc"],
     "table-model": ["src/device/cpu/launch_table_model_test.cc", "src/device/cpu/launch_table.cc",
-                    "src/base/check.cc", "src/base/status.cc"],
+                    "src/device/host/copy_range.cc", "src/base/check.cc", "src/base/status.cc"],
     "listener": ["src/device/host/listener_slot_test.cc"],
     "clock": ["src/device/cpu/unit_clock_test.cc"],
     "conformance": [f"src/device/conformance/{name}_test.cc"
