@@ -308,6 +308,7 @@ void AddOnnxNodes(CLI::App& parent) {
 void AddBenchmarks(CLI::App& app) {
   AddModels(app);
   AddContention(app);
+  AddBatchingBenchmark(app);
   AddDisbBenchmark(app);
   AddSimBenchmarks(app);
   AddSplitBenchmark(app);

@@ -88,6 +88,7 @@ nlohmann::json Configurations(const std::vector<std::string>& schedulers);
 nlohmann::json GpuModelJson(const GpuModel& gpu);
 
 // Each of these adds the benchmarks of one file.
+void AddBatchingBenchmark(CLI::App& bench);
 void AddDisbBenchmark(CLI::App& bench);
 void AddGpuBenchmarks(CLI::App& bench);
 void AddSimBenchmarks(CLI::App& bench);

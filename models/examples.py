@@ -91,8 +91,8 @@ def make(name, out):
         whole = pathlib.Path(folder) / name
         path = whole / "1" / "model.onnx"
         path.parent.mkdir(parents=True)
-        export(network, path, entry.dynamic_batch)
-        answers, error = check(network, path, entry.seed + CHECK_SEED, entry.dynamic_batch)
+        export(network, path)
+        answers, error = check(network, path, entry.seed + CHECK_SEED)
         (whole / "config.pbtxt").write_text(make_config(name, path, name in REALTIME))
         size = copy(whole, out / name, {key: (0, value) for key, value in weights.deviations.items()})
         weights.check(path, out / name / "1" / "model.onnx")

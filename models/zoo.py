@@ -46,7 +46,7 @@ def make_key(name):
     digest = hashlib.sha256()
     for path in source_files(entry.family, set(source_files("exporting"))):
         digest.update(path.read_bytes())
-    made_from = (name, entry.seed, entry.calibration, entry.dynamic_batch, name in REALTIME)
+    made_from = (name, entry.seed, entry.calibration, name in REALTIME)
     versions = [metadata.version(package) for package in PACKAGES]
     digest.update(repr((made_from, versions)).encode())
     return digest.hexdigest()
@@ -82,8 +82,8 @@ def generate(name, out, key):
     partial = folder / "1" / "model.onnx.partial"
     try:
         network = build(name, entry)
-        export(network, partial, entry.dynamic_batch)
-        answers, error = check(network, partial, entry.seed + CHECK_SEED, entry.dynamic_batch)
+        export(network, partial)
+        answers, error = check(network, partial, entry.seed + CHECK_SEED)
         (folder / "config.pbtxt").write_text(make_config(name, partial, name in REALTIME))
         partial.replace(path)
     finally:

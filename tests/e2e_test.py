@@ -118,7 +118,7 @@ def test_model_config(edge):
     config = config.get("config", config)  # over gRPC the config is inside a field
     assert config["name"] == "resnet18"
     assert config["input"][0]["data_type"] == "TYPE_FP32"
-    assert [int(size) for size in config["input"][0]["dims"]] == [1, 3, 224, 224]
+    assert [int(size) for size in config["input"][0]["dims"]] == [-1, 3, 224, 224]
     assert config["optimization"]["priority"] == "PRIORITY_MAX"
 
 

@@ -151,8 +151,8 @@ def tiny_network(module):
 def export_and_check(module, path):
     from generators import exporting
     network = tiny_network(module)
-    exporting.export(network, path, dynamic_batch=True)
-    return exporting.check(network, path, seed=1, dynamic_batch=True)
+    exporting.export(network, path)
+    return exporting.check(network, path, seed=1)
 
 
 @pytest.mark.parametrize("name", ["gpt2_prefill", "gpt2_decode"])
@@ -163,9 +163,9 @@ def test_gpt2_computes_the_same_after_its_export(name, tmp_path, monkeypatch):
         n_layer=2, n_embd=64, n_head=2, vocab_size=500, **options))
     network = exporting.build(name, CATALOGUE[name])
     path = tmp_path / "model.onnx"
-    exporting.export(network, path, dynamic_batch=False)
+    exporting.export(network, path)
     sample = network.sample(1, 5)
-    answers, error = exporting.check(network, path, seed=1, dynamic_batch=False)
+    answers, error = exporting.check(network, path, seed=1)
     assert answers >= 4
     assert error < 1e-5
     assert all(np.array_equal(array, again)  # with dropout the cache for decode would differ
@@ -192,10 +192,10 @@ def test_check_refuses_a_file_that_computes_something_else(tmp_path):
     import torch
     from generators import exporting
     network = tiny_network(torch.nn.Linear(4, 8))
-    exporting.export(network, tmp_path / "model.onnx", dynamic_batch=False)
+    exporting.export(network, tmp_path / "model.onnx")
     network.module.bias.data.add_(0.01)
     with pytest.raises(ModelError, match="output 'output' of input 0 differs by"):
-        exporting.check(network, tmp_path / "model.onnx", seed=1, dynamic_batch=False)
+        exporting.check(network, tmp_path / "model.onnx", seed=1)
 
 
 def test_check_refuses_a_batch_that_mixes_its_rows(tmp_path):

@@ -262,3 +262,26 @@ def test_splits_figures_have_a_panel_for_each_scenario_and_a_line_for_each_syste
     del content["metrics"]["violation_rate.prema.s3.a7"]
     assert run_plot(tmp_path, content) == 1
     assert "violation_rate.prema.s3.a7" in capsys.readouterr().err
+
+
+def batching():
+    metrics = {}
+    for model in ("resnet18", "gnmt_tiny"):
+        metrics[f"batching_gain.{model}"] = 1.25
+        for side in ("batched", "single"):
+            for load in (30, 90, 1000):
+                for name in ("throughput_ips", "latency_ms_p50", "latency_ms_p99" if load > 30 else "latency_ms_p90"):
+                    metrics[f"{name}.{model}.{side}.l{load}"] = float(load)
+    return {"metrics": metrics}
+
+
+def test_batching_has_a_panel_for_each_model_and_a_line_for_each_side(tmp_path, capsys):
+    assert run_plot(tmp_path, batching()) == 0
+    assert capsys.readouterr().out.split() == [str(tmp_path / "out" / "batching.svg")]
+    svg = (tmp_path / "out" / "batching.svg").read_text()
+    for text in ("resnet18: 1.25 times", "gnmt_tiny", ">joined into batches, p99<", ">one request at a time, p50<"):
+        assert text in svg, text
+    content = batching()
+    del content["metrics"]["throughput_ips.resnet18.single.l90"], content["metrics"]["latency_ms_p50.gnmt_tiny.batched.l30"]
+    assert run_plot(tmp_path, content) == 1
+    assert "latency_ms_p50.gnmt_tiny.batched.l30" in capsys.readouterr().err

@@ -17,7 +17,10 @@ void Declare(onnx::ValueInfoProto& value, const std::string& name,
   value.set_name(name);
   auto& type = *value.mutable_type()->mutable_tensor_type();
   type.set_elem_type(onnx::TensorProto::FLOAT);
-  for (const std::int64_t dim : dims) type.mutable_shape()->add_dim()->set_dim_value(dim);
+  for (const std::int64_t dim : dims) {
+    auto& declared = *type.mutable_shape()->add_dim();
+    dim < 0 ? declared.set_dim_param("batch") : declared.set_dim_value(dim);
+  }
 }
 
 }  // namespace
@@ -57,7 +60,8 @@ Status TemporaryRepository::AddFile(const std::string& name, const std::string& 
 }
 
 Status TemporaryRepository::AddChannelMeans(const std::string& name,
-                                            std::span<const std::int64_t> dims) {
+                                            std::span<const std::int64_t> dims,
+                                            const std::string& config) {
   onnx::ModelProto model;
   model.set_ir_version(7);
   model.add_opset_import()->set_version(13);
@@ -74,6 +78,7 @@ Status TemporaryRepository::AddChannelMeans(const std::string& name,
   const fs::path folder = fs::path(path()) / name / "1";
   std::error_code error;
   fs::create_directories(folder, error);
+  std::ofstream(folder.parent_path() / "config.pbtxt") << config;
   std::ofstream file(folder / "model.onnx", std::ios::binary);
   if (error || !model.SerializeToOstream(&file)) {
     return Fail(ErrorCode::kInternal, fmt::format("cannot write '{}'", folder.string()));

@@ -22,8 +22,9 @@ class TemporaryRepository {
   /// Adds the ONNX file as a model with this configuration. kNotFound: there is no such file.
   Status AddFile(const std::string& name, const std::string& file, const std::string& config = "");
   /// Adds a model that computes next to nothing: the mean of each channel. `dims`: shape of the
-  /// input, [1,C,H,W].
-  Status AddChannelMeans(const std::string& name, std::span<const std::int64_t> dims);
+  /// input, [N,C,H,W]; -1: any batch.
+  Status AddChannelMeans(const std::string& name, std::span<const std::int64_t> dims,
+                         const std::string& config = "");
 
  private:
   explicit TemporaryRepository(TemporaryFolder folder) : folder_(std::move(folder)) {}

@@ -17,7 +17,7 @@ CHECKED_INPUTS = 16
 MODULE_INPUTS = 2  # of these, also with torch: it may need seconds for one
 MIN_ANSWERS = 4
 TOLERANCE = 1e-4
-BATCHED_INPUTS = 3  # when the batch is dynamic: these run once more, at once
+BATCHED_INPUTS = 3  # these run once more, at once
 TYPES = {"tensor(float)": "TYPE_FP32", "tensor(int64)": "TYPE_INT64"}
 
 
@@ -30,15 +30,13 @@ def build(name, entry):
     return network
 
 
-def export(network, path, dynamic_batch):
-    """Writes what torch's exporter makes of the network, for one request or any number at once."""
+def export(network, path):
+    """Writes what torch's exporter makes of the network, for any number of requests at once."""
     inputs = network.sample(1, 0)
     names = [*inputs, *network.outputs]
-    options = {}
+    options = {"dynamic_axes": {name: {0: "batch"} for name in names}}
     if network.keep_batch_norms:
-        options = {"do_constant_folding": False, "training": torch.onnx.TrainingMode.PRESERVE}
-    if dynamic_batch:
-        options["dynamic_axes"] = {name: {0: "batch"} for name in names}
+        options.update(do_constant_folding=False, training=torch.onnx.TrainingMode.PRESERVE)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         torch.onnx.export(
@@ -82,7 +80,7 @@ def check_batch(network, session, inputs, singles):
                for name, output, parts in zip(network.outputs, batch, zip(*singles)))
 
 
-def check(network, path, seed, dynamic_batch):
+def check(network, path, seed):
     """(different answers, largest relative error) over the check inputs; raises ModelError."""
     session = open_session(path)
     inputs = network.sample(CHECKED_INPUTS, seed)
@@ -96,8 +94,7 @@ def check(network, path, seed, dynamic_batch):
         answers.add(network.answer(outputs))
         if index < BATCHED_INPUTS:
             singles.append(outputs)
-    if dynamic_batch:
-        error = max(error, check_batch(network, session, inputs, singles))
+    error = max(error, check_batch(network, session, inputs, singles))
     if len(answers) < MIN_ANSWERS:
         raise ModelError(f"{CHECKED_INPUTS} inputs give {len(answers)} different answers, "
                          f"at least {MIN_ANSWERS} are needed")
@@ -105,10 +102,10 @@ def check(network, path, seed, dynamic_batch):
 
 
 def describe_tensors(kind, tensors):
-    """The `input` or `output` field of config.pbtxt; a named dimension is 1."""
+    """The `input` or `output` field of config.pbtxt; a named dimension is open."""
     entries = []
     for tensor in tensors:
-        dims = ", ".join(str(dim if isinstance(dim, int) else 1) for dim in tensor.shape)
+        dims = ", ".join(str(dim if isinstance(dim, int) else -1) for dim in tensor.shape)
         entries.append(f'  {{\n    name: "{tensor.name}"\n    data_type: {TYPES[tensor.type]}\n'
                        f"    dims: [ {dims} ]\n  }}")
     return f"{kind} [\n" + ",\n".join(entries) + "\n]\n"

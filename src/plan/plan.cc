@@ -13,6 +13,8 @@ void FreeUnboundData(Plan& plan) {
     if (op.versions.empty()) op.relocations = std::vector<Relocation>();
     op.reads = std::vector<ByteRange>();
     op.writes = std::vector<ByteRange>();
+    op.name.shrink_to_fit();
+    op.relocations.shrink_to_fit();
   }
   plan.buffers = std::vector<PlanBuffer>();
 }
