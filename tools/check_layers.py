@@ -80,6 +80,7 @@ FOLDERS = {
     "sched": "base device plan",
     "sched/programs": "base device plan sched",
     "policies": "base sched",
+    "cluster": "base",
     "trace": "base device sched",
     "serving": "base device engine plan program program/profile program/split sched sched/programs policies trace serving/config "
                "serving/batch serving/plans",
@@ -112,8 +113,9 @@ TESTS = {
     "bench/sim": "bench/papers",
 }
 
-# Real clocks belong to base, the devices and the edges: policies and the mechanism take time from the device.
-NO_CLOCK = {"sched", "policies", "plan", "graph", "kernels", "simt"}
+# Real clocks belong to base, the devices and the edges: policies and the mechanism take time from the device, cluster
+# from its callers.
+NO_CLOCK = {"sched", "policies", "cluster", "plan", "graph", "kernels", "simt"}
 CLOCK = re.compile(r"\b(?:steady_clock|system_clock|high_resolution_clock)::now|(?<![\w.>:])Now\(\)")
 # dump() throws on a string that is not UTF-8: base/json.h has DumpJson(), which does not.
 DUMP = re.compile(r"[.>]dump\(")

@@ -56,6 +56,8 @@ GROUPS = {
     "split": [f"src/program/split/{name}_test.cc" for name in ("apply_parts", "search", "split_model", "split_shape")] +
              sources_of("src/program/split") + ["src/base/check.cc", "src/base/status.cc", "src/base/text.cc",
                                                 "src/plan/plan.cc", "src/plan/tensor.cc"],
+    "cluster": [f"src/cluster/{name}_test.cc" for name in ("knee", "monitor", "monotone", "ranges", "share_tuner", "shares", "slab", "surface")] +
+               sources_of("src/cluster") + ["src/base/check.cc", "src/base/status.cc", "src/base/text.cc"],
     "budget": ["src/server/memory_budget_test.cc", "src/server/memory_budget.cc"],
     "rules": ["src/server/http/http_request_rules_test.cc", "src/server/http/http_request_rules.cc"],
     "json-lane": ["src/server/http/json_lane_test.cc", "src/server/http/json_lane.cc", "src/base/log.cc"],
@@ -91,6 +93,7 @@ PLAN_CACHE = "src/serving/plans/plan_cache.cc"
 PARTS = "src/program/parts.cc"
 DISPATCHER = "src/sched/dispatcher.cc"
 SPLIT = "src/program/split"
+CLUSTER = "src/cluster"
 WAITLIST = "src/sched/programs/waitlist.cc"
 LENDER = "src/base/lender.h"
 BUDGET = "src/server/memory_budget.cc"
@@ -431,6 +434,37 @@ MUTANTS = [
      "wanted > away && !taken(i, wanted - away)", "wanted > away", ["split"]),
     ("profile-parts-of-another-number", "a plan keeps its profile's parts whatever their number", f"{SPLIT}/apply_parts.cc",
      "return parts == kAutoParts || parts == plan.part_ends.size();", "return true;", ["split"]),
+    # Shares and batch limits (GSLICE).
+    ("limit-grows-rounded-down", "SLAB sticks at one row where the budget holds less than two", f"{CLUSTER}/slab.cc",
+     "Bounded(std::ceil(fitting), most_)", "Bounded(std::floor(fitting), most_)", ["cluster"]),
+    ("bad-limit-never-kept", "SLAB swings between two limits", f"{CLUSTER}/slab.cc",
+     "if (faster || now - bad_since_ > kMemory) bad_.reset();", "bad_.reset();", ["cluster"]),
+    ("bad-limit-kept-for-ever", "SLAB does not use a share that grew", f"{CLUSTER}/slab.cc",
+     "if (faster || now - bad_since_ > kMemory) bad_.reset();", "", ["cluster"]),
+    ("average-over-two-limits", "SLAB mixes the times of two limits", f"{CLUSTER}/slab.cc",
+     "  latency_ms_.Reset();\n", "", ["cluster"]),
+    ("small-batches-raise-the-limit", "SLAB takes a small batch for a full one", f"{CLUSTER}/slab.cc",
+     "if (!full && took_ms <= budget_ms_) {", "if (false) {", ["cluster"]),
+    ("one-target-is-enough", "a share grows only if both targets are missed", f"{CLUSTER}/shares.cc",
+     "std::max(load.latency_ms / load.slo_ms,", "std::min(load.latency_ms / load.slo_ms,", ["cluster"]),
+    ("share-grows-at-once", "a share may more than double", f"{CLUSTER}/shares.cc",
+     "std::min(need, kMostGrowth)", "need", ["cluster"]),
+    ("largest-demand-first", "max-min meets the largest demands first", f"{CLUSTER}/shares.cc",
+     "std::ranges::stable_sort(order, {},", "std::ranges::stable_sort(order, std::ranges::greater(),", ["cluster"]),
+    ("hold-down-ignored", "a model moves every second", f"{CLUSTER}/share_tuner.cc",
+     "now - *state.moved < options_.hold_down", "now < *state.moved", ["cluster"]),
+    ("small-changes-move", "a change below the trigger moves a model", f"{CLUSTER}/share_tuner.cc",
+     "(change <= options_.trigger && !observed.notice)", "false", ["cluster"]),
+    ("moves-in-any-order", "a share grows into one that has not shrunk yet", f"{CLUSTER}/ranges.cc",
+     "std::ranges::find_if(waiting, is_free)", "waiting.begin()", ["cluster"]),
+    ("pinned-model-moves", "a model in its hold-down moves aside", f"{CLUSTER}/ranges.cc",
+     "      if (At(before).pinned) return;\n", "", ["cluster"]),
+    ("knee-is-kneedles", "a model that uses the whole device gets half of it", f"{CLUSTER}/knee.cc",
+     "  while (const auto more = WorthMore(shares, smooth, knee)) knee = *more;\n", "", ["cluster"]),
+    ("host-time-is-device-time", "the host is never the bottleneck", f"{CLUSTER}/monitor.cc",
+     "host_ > device_ ?", "host_ > host_ ?", ["cluster"]),
+    ("slopes-without-bound", "a measured surface falls where its points rise", f"{CLUSTER}/monotone.cc",
+     "std::min(parabola, 3 * std::min(secants[i - 1], secants[i]))", "parabola", ["cluster"]),
     # Plans for the shapes that requests bring.
     ("most-recent-plan-evicted", "the plans in use go, the oldest ones stay", PLAN_CACHE,
      "    Entry& entry = entries.front();\n    bytes_ -= entry.bytes;\n    gone.push_back(std::move(entry.plan));\n"

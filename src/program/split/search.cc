@@ -7,7 +7,7 @@
 #include <cstdint>
 #include <set>
 
-#include "program/split/random.h"
+#include "base/random.h"
 
 namespace lagoon {
 namespace {
@@ -244,7 +244,7 @@ class Search {
   const PartCosts& costs_;
   const std::uint32_t parts_;
   const SearchOptions& options_;
-  SplitRandom random_;
+  Random random_;
   double median_cross_ = 0;
   std::set<std::vector<std::uint32_t>> seen_;  // all candidates that were evaluated
   SplitResult result_;

@@ -3,7 +3,7 @@
 #include <cmath>
 #include <cstdint>
 
-#include "program/split/random.h"
+#include "base/random.h"
 #include "program/split/split_model.h"
 
 namespace lagoon::testing {
@@ -11,7 +11,7 @@ namespace lagoon::testing {
 /// A model of `ops` ops like those of deep networks: a few ops take most of the time, and what
 /// crosses a position gets less from front to back. In mode kOnnx a call takes 2 % of the time.
 inline SplitModel RandomSplitModel(std::uint32_t seed, std::uint32_t ops, CutMode mode) {
-  SplitRandom random(seed);
+  Random random(seed);
   SplitModel model;
   model.cost.mode = mode;
   model.boundary_bytes = {0};

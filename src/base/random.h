@@ -6,9 +6,9 @@
 namespace lagoon {
 
 /// Draws that are equal on all machines, which those of <random>'s distributions are not.
-class SplitRandom {
+class Random {
  public:
-  explicit SplitRandom(std::uint32_t seed) : generator_(seed) {}
+  explicit Random(std::uint32_t seed) : generator_(seed) {}
 
   /// In [0, 1).
   double Uniform() { return static_cast<double>(generator_()) * 0x1p-32; }

@@ -1,0 +1,169 @@
+#include "cluster/share_tuner.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstddef>
+#include <utility>
+
+#include "base/check.h"
+#include "base/text.h"
+#include "cluster/checks.h"
+
+namespace lagoon {
+
+Result<ShareTuner> ShareTuner::Make(const ShareTunerOptions& options) {
+  LAGOON_RETURN_IF_ERROR(CheckBounds("granules", options.granules, {1, 4096}));
+  LAGOON_RETURN_IF_ERROR(CheckBounds("trigger", options.trigger, {0, 1}));
+  LAGOON_RETURN_IF_ERROR(
+      CheckBounds("hold_down in ms", ToMilliseconds(options.hold_down), {0, 1e9}));
+  return ShareTuner(options);
+}
+
+Result<std::size_t> ShareTuner::Find(const std::string& model) const {
+  const auto found = std::ranges::find(states_, model, &ShareState::model);
+  if (found != states_.end()) return static_cast<std::size_t>(found - states_.begin());
+  return Fail(ErrorCode::kNotFound, fmt::format("no model {} on this device", Quoted(model)));
+}
+
+Status ShareTuner::Add(const std::string& model, double demand) {
+  if (Find(model)) {
+    return Fail(ErrorCode::kAlreadyExists,
+                fmt::format("model {} is already on this device", Quoted(model)));
+  }
+  LAGOON_RETURN_IF_ERROR(
+      CheckBounds(fmt::format("model {}: the demand", Quoted(model)), demand, {1e-9, 1}));
+  states_.push_back({.model = model, .demand = demand, .range = {}, .moved = {}});
+  observed_.emplace_back();
+  members_changed_ = true;
+  return {};
+}
+
+Status ShareTuner::Remove(const std::string& model) {
+  LAGOON_ASSIGN_OR_RETURN(const std::size_t index, Find(model));
+  states_.erase(states_.begin() + static_cast<std::ptrdiff_t>(index));
+  observed_.erase(observed_.begin() + static_cast<std::ptrdiff_t>(index));
+  members_changed_ = true;
+  return {};
+}
+
+Status ShareTuner::Observe(const std::string& model, const ShareLoad& load, BatchNotice notice) {
+  LAGOON_ASSIGN_OR_RETURN(const std::size_t index, Find(model));
+  ShareLoad taken = load;
+  taken.share = 1;
+  if (auto tuned = TuneShare(taken, 1); !tuned) {
+    return Annotate(fmt::format("model {}", Quoted(model)), std::move(tuned).error());
+  }
+  observed_[index].load = taken;
+  if (notice != BatchNotice::kNone) observed_[index].notice = true;
+  return {};
+}
+
+bool ShareTuner::IsHeld(const ShareState& state, TimePoint now) const {
+  return state.moved && now - *state.moved < options_.hold_down;
+}
+
+// Sets the demands of the models whose share is to change. Whether there is one.
+bool ShareTuner::Tune(TimePoint now) {
+  bool changed = false;
+  for (std::size_t i = 0; i < states_.size(); ++i) {
+    ShareState& state = states_[i];
+    Observed& observed = observed_[i];
+    if (!observed.load || !state.range || IsHeld(state, now)) continue;
+    observed.load->share = 1.0 * state.range->count / options_.granules;
+    const auto wanted = TuneShare(*observed.load, 1.0 / options_.granules);
+    LAGOON_CHECK(wanted.has_value());  // Observe() has checked the load
+    const double change = std::abs(*wanted - observed.load->share);
+    if (change == 0 || (change <= options_.trigger && !observed.notice)) continue;
+    observed.cause = change > options_.trigger ? ShareCause::kDemand : ShareCause::kNotice;
+    state.demand = *wanted;
+    changed = true;
+  }
+  return changed;
+}
+
+std::vector<RangeWanted> ShareTuner::Wanted(TimePoint now) const {
+  std::vector<RangeWanted> wanted;
+  std::vector<double> demands;
+  std::uint32_t left = options_.granules;
+  for (const ShareState& state : states_) {
+    RangeWanted& model = wanted.emplace_back(RangeWanted{.now = state.range});
+    model.pinned = !members_changed_ && IsHeld(state, now);
+    if (model.pinned) {
+      model.count = state.range->count;
+      left -= model.count;
+    } else {
+      demands.push_back(state.demand * options_.granules);
+    }
+  }
+  if (demands.empty()) return wanted;
+  const auto exact = MaxMin(demands, left, options_.max_min);
+  LAGOON_CHECK(exact.has_value());
+  const auto counts = ToGranules(*exact, left);
+  LAGOON_CHECK(counts.has_value());
+  auto count = counts->begin();
+  for (RangeWanted& model : wanted) {
+    if (!model.pinned) model.count = *count++;
+  }
+  return wanted;
+}
+
+SharePlan ShareTuner::Weights() {
+  std::vector<double> demands;
+  for (ShareState& state : states_) {
+    state.range.reset();
+    demands.push_back(state.demand);
+  }
+  const auto parts = MaxMin(
+      demands, 1, {.shortage = options_.max_min.shortage, .surplus = Surplus::kProportional});
+  LAGOON_CHECK(parts.has_value());
+  return {.moves = {}, .weights = *parts};
+}
+
+// The moves to the shares that the demands give.
+std::optional<SharePlan> ShareTuner::PlanMoves(TimePoint now) const {
+  const auto packed = Repack(Wanted(now), options_.granules);
+  if (!packed) return std::nullopt;  // a model that is held stands in the way
+  SharePlan plan;
+  for (const std::size_t i : packed->order) {
+    const ShareCause cause =
+        members_changed_ ? ShareCause::kMembers : observed_[i].cause.value_or(ShareCause::kOthers);
+    plan.moves.push_back({states_[i].model, states_[i].range, packed->ranges[i], cause});
+  }
+  return plan;
+}
+
+SharePlan ShareTuner::Plan(TimePoint now) {
+  if (states_.size() > options_.granules) return Weights();
+  if (members_changed_) {  // models are tuned once all have their places
+    SharePlan plan = *PlanMoves(now);
+    if (!plan.moves.empty()) return plan;
+    members_changed_ = false;
+  }
+  if (!Tune(now)) return {};
+  return PlanMoves(now).value_or(SharePlan{});
+}
+
+Status ShareTuner::Done(const ShareMove& move, TimePoint now) {
+  LAGOON_ASSIGN_OR_RETURN(const std::size_t index, Find(move.model));
+  const std::uint64_t end = std::uint64_t{move.to.first} + move.to.count;
+  if (move.to.count == 0 || end > options_.granules) {
+    return Fail(ErrorCode::kInvalidArgument,
+                fmt::format("model {}: moved to {} granules from {} on, the device has {}",
+                            Quoted(move.model), move.to.count, move.to.first, options_.granules));
+  }
+  for (const ShareState& other : states_) {
+    if (other.model == move.model || !other.range || !other.range->Overlaps(move.to)) continue;
+    return Fail(ErrorCode::kInvalidArgument,
+                fmt::format("model {}: moved to {} granules from {} on, which overlap those of {}",
+                            Quoted(move.model), move.to.count, move.to.first, Quoted(other.model)));
+  }
+  // The first place is not a change: Fig. 16 of the paper tunes 2 s after the start.
+  if (states_[index].range) states_[index].moved = now;
+  states_[index].range = move.to;
+  observed_[index] = {};
+  return {};
+}
+
+}  // namespace lagoon

@@ -1,0 +1,109 @@
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/status.h"
+#include "base/time.h"
+#include "cluster/ranges.h"
+#include "cluster/shares.h"
+#include "cluster/slab.h"
+
+namespace lagoon {
+
+struct ShareTunerOptions {
+  std::uint32_t granules = 100;  // of the device, 1 to 4096
+  double trigger = 0.05;         // change of a share from which on it is worth a move, 0 to 1
+  Nanoseconds hold_down{10'000'000'000};  // between two moves of a model, 0 or more
+  MaxMinRules max_min = {};
+};
+
+/// Why a share moves.
+enum class ShareCause : std::uint8_t {
+  kMembers,  // a model was added or removed
+  kDemand,   // the model's need differs from its share by more than the trigger
+  kNotice,   // the model's batch limiter sent a notice; the trigger does not apply
+  kOthers,   // to make room for other models, or because they need less
+};
+
+struct ShareMove {
+  std::string model;
+  std::optional<GranuleRange> from;  // empty: the model had no share
+  GranuleRange to;
+  ShareCause cause = ShareCause::kMembers;
+};
+
+struct SharePlan {
+  /// To carry out in this order: then no two shares overlap at any time.
+  std::vector<ShareMove> moves;
+  /// There are more models than granules, so that no model has a share. Instead, by the index in
+  /// ShareTuner::models(): each model's part of the device, above 0, with the sum 1. Otherwise
+  /// empty.
+  std::vector<double> weights;
+};
+
+struct ShareState {
+  std::string model;
+  double demand = 0;                  // part of the device
+  std::optional<GranuleRange> range;  // empty: none yet
+  std::optional<TimePoint> moved;     // the last move between two ranges
+};
+
+/// Adapts the shares of a device's models to what they need (GSLICE 3.2). Not thread-safe; no clock
+/// and no device: the caller measures, moves and says so.
+///
+/// - A model is tuned (TuneShare) if the result differs from its share by more than the trigger, or
+///   its batch limiter sent a notice. Then MaxMin shares the device anew.
+/// - A model that moved stays as it is during the hold-down. The others share the rest. If they
+///   cannot be placed around it, they wait.
+/// - A model that comes or goes moves the others at once, whatever the hold-down.
+class ShareTuner {
+ public:
+  /// kInvalidArgument names the option and its value.
+  static Result<ShareTuner> Make(const ShareTunerOptions& options);
+
+  /// `demand`: part of the device that the model needs at first, above 0, at most 1: its knee, or
+  /// kUnknownDemand. kAlreadyExists; kInvalidArgument.
+  Status Add(const std::string& model, double demand);
+  /// The model's granules are free at once. kNotFound.
+  Status Remove(const std::string& model);
+
+  /// What the model did since its last move; not to be called for a model without traffic.
+  /// `load.share` is not used. The latest call counts, and any notice since the last move.
+  /// kNotFound; kInvalidArgument names the field and its value, and nothing changes.
+  Status Observe(const std::string& model, const ShareLoad& load, BatchNotice notice);
+
+  /// What to move at `now`. Calling it again without Done() gives the same moves.
+  SharePlan Plan(TimePoint now);
+  /// The next move of the plan has been carried out. If one fails, leave out the ones after it and
+  /// call Plan() again. kNotFound: the model was removed. kInvalidArgument: the move overlaps
+  /// another model's share or leaves the device.
+  Status Done(const ShareMove& move, TimePoint now);
+
+  const std::vector<ShareState>& models() const { return states_; }
+
+ private:
+  // What is known of the model with the same index in states_.
+  struct Observed {
+    std::optional<ShareLoad> load;
+    bool notice = false;
+    std::optional<ShareCause> cause;  // of the move that is due
+  };
+
+  explicit ShareTuner(const ShareTunerOptions& options) : options_(options) {}
+  Result<std::size_t> Find(const std::string& model) const;
+  bool IsHeld(const ShareState& state, TimePoint now) const;
+  SharePlan Weights();
+  std::optional<SharePlan> PlanMoves(TimePoint now) const;
+  bool Tune(TimePoint now);
+  std::vector<RangeWanted> Wanted(TimePoint now) const;
+
+  ShareTunerOptions options_;
+  std::vector<ShareState> states_;
+  std::vector<Observed> observed_;
+  bool members_changed_ = false;
+};
+
+}  // namespace lagoon

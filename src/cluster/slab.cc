@@ -1,0 +1,184 @@
+#include "cluster/slab.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <utility>
+
+#include "base/check.h"
+#include "base/text.h"
+#include "cluster/checks.h"
+
+namespace lagoon {
+namespace {
+
+constexpr std::int64_t kMostRows = 65536;
+
+double BudgetMs(const BatchLimiterOptions& options) {
+  return ToMilliseconds(options.slo) / (options.slo_of == SloOf::kRequest ? 2 : 1);
+}
+
+// `rows` may be infinite.
+std::int64_t Bounded(double rows, std::int64_t most) {
+  return static_cast<std::int64_t>(std::clamp(rows, 1.0, static_cast<double>(most)));
+}
+
+}  // namespace
+
+Status CheckBatchLimiter(const BatchLimiterOptions& options) {
+  LAGOON_RETURN_IF_ERROR(CheckBounds("the SLO in ms", ToMilliseconds(options.slo), {1e-3, 3.6e6}));
+  return CheckBounds("the most rows of a batch", static_cast<double>(options.most),
+                     {1, static_cast<double>(kMostRows)});
+}
+
+Result<std::unique_ptr<BatchLimiter>> MakeBatchLimiter(std::string_view kind,
+                                                       const BatchLimiterOptions& options) {
+  LAGOON_RETURN_IF_ERROR(CheckBatchLimiter(options));
+  if (kind == "slab") return std::make_unique<Slab>(options);
+  if (kind == "aimd") return std::make_unique<Aimd>(options);
+  if (kind == "clipper") return std::make_unique<ClipperHead>(options);
+  return Fail(ErrorCode::kInvalidArgument,
+              fmt::format("no batch limiter {}; there are slab, aimd, clipper", Quoted(kind)));
+}
+
+BatchLimiter::BatchLimiter(const BatchLimiterOptions& options)
+    : slo_ms_(ToMilliseconds(options.slo)), budget_ms_(BudgetMs(options)), most_(options.most) {
+  LAGOON_CHECK(CheckBatchLimiter(options).has_value());
+}
+
+// ---- Slab
+
+void Slab::Batch(std::int64_t rows, Nanoseconds took, TimePoint now) {
+  LAGOON_CHECK(rows >= 1 && took.count() >= 0);
+  const double took_ms = ToMilliseconds(took);
+  if (rows > limit_) return;
+  const bool full = rows == limit_;
+  if (!full && took_ms <= budget_ms_) {
+    Count(/*late=*/false);
+    return;
+  }
+  const double latency_ms = latency_ms_.Add(took_ms);
+  Count(latency_ms > slo_ms_);
+  if (full) ForgetBad(latency_ms, took_ms, now);
+
+  constexpr double kDeadBand = 0.10;
+  const double headroom = (budget_ms_ - latency_ms) / budget_ms_;
+  if (headroom >= 0 && headroom < kDeadBand) return;
+  const double fitting = static_cast<double>(limit_) * budget_ms_ / latency_ms;
+  if (headroom < 0) {
+    bad_ = std::min(bad_.value_or(limit_), limit_);
+    bad_since_ = now;
+    SetLimit(std::clamp(Bounded(std::floor(fitting), most_), std::int64_t{1},
+                        std::max(*bad_ - 1, std::int64_t{1})));
+  } else if (full) {
+    const std::int64_t grown = Bounded(std::ceil(fitting), most_);
+    SetLimit(std::max(limit_, bad_ ? std::min(grown, *bad_ - 1) : grown));
+  }
+}
+
+// Calls for a full batch.
+void Slab::ForgetBad(double latency_ms, double took_ms, TimePoint now) {
+  constexpr Nanoseconds kMemory{1'000'000'000};
+  constexpr double kFell = 0.9;
+  sum_ms_ += took_ms;
+  ++full_batches_;
+  const bool faster = latency_ms < kFell * sum_ms_ / full_batches_;
+  if (faster || now - bad_since_ > kMemory) bad_.reset();
+}
+
+void Slab::SetLimit(std::int64_t limit) {
+  if (limit == limit_) return;
+  limit_ = limit;
+  latency_ms_.Reset();
+  sum_ms_ = 0;
+  full_batches_ = 0;
+}
+
+void Slab::Count(bool late) {
+  constexpr int kInARow = 5;
+  over_ = late ? 0 : over_ + 1;
+  under_ = late ? under_ + (limit_ == 1 ? 1 : 0) : 0;
+  if (over_ < kInARow && under_ < kInARow) return;
+  notice_ = late ? BatchNotice::kUnder : BatchNotice::kOver;
+  over_ = 0;
+  under_ = 0;
+}
+
+BatchNotice Slab::TakeNotice() { return std::exchange(notice_, BatchNotice::kNone); }
+
+// ---- Aimd
+
+void Aimd::Batch(std::int64_t rows, Nanoseconds took, TimePoint /*now*/) {
+  LAGOON_CHECK(rows >= 1 && took.count() >= 0);
+  if (ToMilliseconds(took) > budget_ms_) {
+    limit_ = Bounded(std::floor(static_cast<double>(limit_) * 0.9), most_);
+  } else if (rows >= limit_) {
+    limit_ = std::min(limit_ + 1, most_);
+  }
+}
+
+// ---- ClipperHead
+
+namespace {
+
+// Constants of containers.cpp and containers.hpp.
+constexpr double kDecay = 0.92;
+constexpr double kLeastSamples = 5;
+constexpr std::int64_t kAdditiveBelow = 10;
+constexpr double kGrowthMean = 0.1, kGrowthDeviation = 0.05;
+constexpr double kDeviations = 3;
+
+}  // namespace
+
+void ClipperHead::Batch(std::int64_t rows, Nanoseconds took, TimePoint /*now*/) {
+  LAGOON_CHECK(rows >= 1 && took.count() >= 0);
+  const double took_ms = ToMilliseconds(took);
+  Seen& seen = seen_[std::min(rows, kMostRows)];
+  ++seen.count;
+  const double distance = took_ms - seen.mean_ms;
+  seen.mean_ms += distance / seen.count;
+  seen.squares += distance * (took_ms - seen.mean_ms);
+  longest_ms_ = std::max(longest_ms_, took_ms);
+  limit_ = kDecay * budget_ms_ > longest_ms_ ? Explore() : Estimate();
+  largest_ = std::max(largest_, limit_);
+}
+
+std::int64_t ClipperHead::Explore() {
+  const auto seen = seen_.find(largest_);
+  if (seen != seen_.end() && seen->second.count < kLeastSamples) return largest_;
+  if (largest_ < kAdditiveBelow) return std::min(largest_ + 1, most_);
+  const double growth = std::max(0.0, kGrowthMean + kGrowthDeviation * random_.Normal());
+  return Bounded(std::floor((1 + growth) * static_cast<double>(largest_)), most_);
+}
+
+double ClipperHead::PooledDeviation() const {
+  double squares = 0, count = -static_cast<double>(seen_.size());
+  for (const auto& [rows, seen] : seen_) {
+    if (seen.count < kLeastSamples) continue;
+    squares += (seen.count - 1) * seen.squares / seen.count;
+    count += seen.count;
+  }
+  return std::sqrt(squares / std::max(1.0, count));
+}
+
+// Least squares of the rows on the latencies.
+std::int64_t ClipperHead::Estimate() const {
+  const double margin_ms = kDeviations * PooledDeviation();
+  const auto sizes = static_cast<double>(seen_.size());
+  double mean_rows = 0, mean_ms = 0;
+  for (const auto& [rows, seen] : seen_) {
+    mean_rows += static_cast<double>(rows) / sizes;
+    mean_ms += (seen.mean_ms + margin_ms) / sizes;
+  }
+  double products = 0, squares = 0;
+  for (const auto& [rows, seen] : seen_) {
+    const double distance_ms = seen.mean_ms + margin_ms - mean_ms;
+    products += distance_ms * (static_cast<double>(rows) - mean_rows);
+    squares += distance_ms * distance_ms;
+  }
+  const double slope = squares > 0 ? products / squares : 0;
+  return Bounded(std::floor(mean_rows + slope * (kDecay * budget_ms_ - mean_ms)), most_);
+}
+
+}  // namespace lagoon
