@@ -93,7 +93,7 @@ FOLDERS = {
     "bench": "base sched bench/measure bench/report",
     "bench/report": "base kernels/cpu_level.h",
     "bench/measure": "base bench/report",
-    "bench/client": "base device plan program program/link program/profile program/split sched server/grpc",
+    "bench/client": "base device graph plan program program/link program/profile program/split sched server/grpc serving",
     "bench/live": "base device plan policies program server serving trace bench bench/client bench/measure bench/report",
     "bench/sim": "base device device/cpu device/sim plan policies sched bench bench/measure bench/report",
     "bench/papers": "base device policies bench/measure bench/report bench/sim",

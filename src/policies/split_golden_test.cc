@@ -103,8 +103,8 @@ TEST(SplitBaselines, RoundsWaitForTheWholeRound) {
   EXPECT_EQ(ends[3], 7);
 }
 
-// `lagoon-ratio` needs no parts: A gets the next block, or, if B's block can leave, the unit at once.
-// B's block left at its next check, after 0.05, and ran again.
+// `lagoon-ratio` needs no parts: A gets the next block or, if B's block can leave, the unit now.
+// B's block leaves at its next check, after 0.05, and runs again.
 TEST(SplitBeyond, ResponseRatioOrderWithoutParts) {
   const std::vector<SimTask> tasks = {Task("B", 0, 3), Task("A", 0.5, 1)};
   EXPECT_EQ(Ends("lagoon-ratio:preempt_by_rank=0", tasks), (std::vector<double>{4, 2}));
