@@ -34,11 +34,20 @@ void AddBatchingBenchmark(CLI::App& bench) {
                    "Deadline of a request: so many times the time alone")
       ->check(CLI::Range(1.0, 1000.0))
       ->capture_default_str();
+  command
+      ->add_option("--slos", options->limits.slos_ms,
+                   "SLOs of a batch in ms, at which batch limiters are compared (lagoon.batching)")
+      ->delimiter(',')
+      ->check(CLI::Range(0.01, 3600000.0))
+      ->capture_default_str();
+  command->add_option("--slo-model", options->limits.model, "Model of that comparison")
+      ->capture_default_str();
   AddWindows(*command, options->windows);
   command->add_option("--window-seconds", options->window_seconds, "Length of a window")
       ->check(CLI::Range(0.05, 60.0))
       ->capture_default_str();
   AddSeed(*command, options->seed);
+  AddPlot(*command, *common);
   command->callback([common, options] {
     options->zoo = common->zoo;
     const nlohmann::json configuration = {{"models", options->models},
@@ -47,6 +56,8 @@ void AddBatchingBenchmark(CLI::App& bench) {
                                           {"loads", options->loads},
                                           {"most_rows", options->most_rows},
                                           {"deadline_alpha", options->deadline_alpha},
+                                          {"slos", options->limits.slos_ms},
+                                          {"slo_model", options->limits.model},
                                           {"windows", options->windows},
                                           {"window_seconds", options->window_seconds},
                                           {"seed", options->seed}};

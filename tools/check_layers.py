@@ -82,10 +82,10 @@ FOLDERS = {
     "policies": "base sched",
     "cluster": "base",
     "trace": "base device sched",
-    "serving": "base device engine plan program program/profile program/split sched sched/programs policies trace serving/config "
+    "serving": "base cluster device engine plan program program/profile program/split sched sched/programs policies trace serving/config "
                "serving/batch serving/plans",
-    "serving/batch": "base plan program sched serving serving/config",
-    "serving/config": "base plan sched",
+    "serving/batch": "base cluster plan program sched serving serving/config",
+    "serving/config": "base cluster plan sched",
     "serving/plans": "base plan program program/profile sched",
     "server": "base plan policies sched serving serving/config server/http server/grpc/grpc_edge.h",
     "server/http": f"base plan serving {EDGE}",

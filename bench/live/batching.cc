@@ -311,8 +311,13 @@ Status MeasureAdded(const BatchingOptions& options, Report& report, Evidence& ev
 Status RunBatching(const BatchingOptions& options, Report& report) {
   spdlog::set_level(spdlog::level::warn);
   const std::size_t cases = options.models.size() * options.loads.size() + 1;
+  BatchLimitsOptions limits = options.limits;
+  limits.zoo = options.zoo;
+  limits.scheduler = options.scheduler;
+  limits.workers = options.workers;
   ProgressBar progress("bench batching",
-                       static_cast<int>(cases * std::size(kSides)) * options.windows);
+                       static_cast<int>(cases * std::size(kSides)) * options.windows +
+                           static_cast<int>(limits.slos_ms.size() * limits.limiters.size()));
   Evidence evidence(report, options.seed);
   LAGOON_RETURN_IF_ERROR(MeasureAdded(options, report, evidence, progress));
   for (const std::string& model : options.models) {
@@ -320,7 +325,7 @@ Status RunBatching(const BatchingOptions& options, Report& report) {
     if (!measured) return Annotate(model, measured.error());
   }
   evidence.Finish();
-  return {};
+  return RunBatchLimits(limits, progress, report);
 }
 
 }  // namespace lagoon::bench

@@ -4,11 +4,13 @@
 #include <string>
 #include <vector>
 
+#include "bench/live/batch_limits.h"
 #include "bench/report/report.h"
 
 namespace lagoon::bench {
 
 struct BatchingOptions {
+  BatchLimitsOptions limits;  // their zoo, scheduler and workers are those below
   std::string zoo;
   std::vector<std::string> models;  // with an open batch
   std::string scheduler = "reset";
@@ -38,6 +40,7 @@ struct BatchingOptions {
 ///   overload_refusal_ms_p99.M             how long a refusal takes there; target: less than 1
 ///   batcher_added_us_p50                  batched less single, for requests one at a time of a
 ///                                         model that computes next to nothing; target: at most 5
+/// And those of RunBatchLimits().
 Status RunBatching(const BatchingOptions& options, Report& report);
 
 }  // namespace lagoon::bench

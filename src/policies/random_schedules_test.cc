@@ -1,6 +1,6 @@
-// Random arrivals, revocations, aborts, cancellations and deadlines under every named scheduler, and
-// under some with parameters: nothing is lost, every kept block counts once, and the same seed gives
-// the same schedule.
+// Random arrivals, revocations, aborts, cancellations and deadlines under every named scheduler,
+// and under some with parameters: nothing is lost, every kept block counts once, and the same seed
+// gives the same schedule.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -108,8 +108,9 @@ struct ModelStatistics {
   std::uint64_t too_late = 0;  // refused, because they would have missed their deadline
   std::uint64_t revocations = 0;
   std::uint64_t resumed_blocks = 0;
-  std::uint64_t pending = 0;  // requests that wait now
-  Nanoseconds opaque_max{0};  // the longest run of a kernel of an engine; 0: there is none
+  std::uint64_t pending = 0;   // requests that wait now
+  std::int64_t most_rows = 0;  // of a batch of joined requests, now; 0: requests are not joined
+  Nanoseconds opaque_max{0};   // the longest run of a kernel of an engine; 0: there is none
 };
 
 struct ModelMetadata {

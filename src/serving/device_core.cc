@@ -120,7 +120,9 @@ Result<std::vector<ModelStatistics>> DeviceCore::Statistics(const std::string& m
     const auto batchers = batchers_.find(served);
     if (batchers == batchers_.end()) continue;
     for (const auto* batcher : {&batchers->second.own, &batchers->second.lowered}) {
-      if (*batcher != nullptr) statistics.back().pending += (*batcher)->Waiting();
+      if (*batcher == nullptr) continue;
+      statistics.back().pending += (*batcher)->Waiting();
+      statistics.back().most_rows = std::max(statistics.back().most_rows, (*batcher)->MostRows());
     }
   }
   return statistics;

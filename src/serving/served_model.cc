@@ -505,9 +505,20 @@ QueueId ServedModel::QueueFor(std::uint64_t priority) const {
 
 std::string ServedModel::DeadlineWarning() const {
   const Nanoseconds deadline = settings().deadline;
-  if (deadline == Nanoseconds(0) || Standalone() <= deadline) return "";
-  return fmt::format("takes {:.3f} ms alone on the device, above its lagoon.deadline_ms of {:.3f}",
-                     ToMilliseconds(Standalone()), ToMilliseconds(deadline));
+  if (deadline > Nanoseconds(0) && Standalone() > deadline) {
+    return fmt::format(
+        "takes {:.3f} ms alone on the device, above its lagoon.deadline_ms of {:.3f}",
+        ToMilliseconds(Standalone()), ToMilliseconds(deadline));
+  }
+  const BatchLimitSettings& limit = settings().batching.limit;
+  if (limit.slo > Nanoseconds(0) && Standalone() > limit.Budget()) {
+    return fmt::format(
+        "takes {:.3f} ms alone on the device, so that no batch keeps its "
+        "lagoon.slo_ms of {:.3f}{}: batches of one row come nearest",
+        ToMilliseconds(Standalone()), ToMilliseconds(limit.slo),
+        limit.slo_of == SloOf::kRequest ? ", half of which is for waiting (lagoon.slo_of)" : "");
+  }
+  return "";
 }
 
 ModelStatistics ServedModel::Statistics(const Dispatcher& dispatcher) const {

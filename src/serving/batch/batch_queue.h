@@ -49,6 +49,8 @@ class BatchQueue {
       : settings_(settings), most_rows_(most_rows) {}
 
   std::size_t size() const { return members_.size(); }
+  /// From now on a batch holds at most so many rows, at least one request.
+  void SetMostRows(std::int64_t rows) { most_rows_ = rows; }
   void Add(BatchMember member);
 
   /// The members of the next batch, if it is time for one; else empty.
@@ -77,7 +79,7 @@ class BatchQueue {
                        TimePoint now, const TimeOf& time_of) const;
 
   const BatchingSettings settings_;
-  const std::int64_t most_rows_;
+  std::int64_t most_rows_;
   Members members_;  // in order of arrival; late ones last
 };
 

@@ -95,7 +95,10 @@ Batcher::Batcher(ServedModel& model, std::uint64_t priority, Dispatcher& dispatc
       priority_(priority),
       dispatcher_(dispatcher),
       maker_(maker),
-      queue_(model.settings().batching, model.signature().max_batch) {}
+      queue_(model.settings().batching, model.signature().max_batch),
+      limiter_(model.settings().batching.limit.MakeLimiter(model.signature().max_batch)) {
+  if (limiter_ != nullptr) queue_.SetMostRows(limiter_->Limit());
+}
 
 Batcher::~Batcher() {
   timer_ = {};
@@ -189,6 +192,11 @@ void Batcher::CancelAll() {
 std::size_t Batcher::Waiting() const {
   const MutexLock lock(mutex_);
   return queue_.size();
+}
+
+std::int64_t Batcher::MostRows() const {
+  const MutexLock lock(mutex_);
+  return limiter_ == nullptr ? model_.signature().max_batch : limiter_->Limit();
 }
 
 std::shared_ptr<ServedPlan> Batcher::PlanFor(const RequestInFlight& request,
@@ -313,6 +321,10 @@ void Batcher::Ended(Batch& batch, const JobResult& result) {
     const MutexLock lock(mutex_);
     Leave(batch);
     batch.ended = true;
+    if (limiter_ != nullptr && result.outcome == Outcome::kDone) {
+      limiter_->Batch(batch.rows, result.finished - result.started, result.finished);
+      queue_.SetMostRows(limiter_->Limit());
+    }
     cancelled.swap(batch.cancelled);
   }
   Step();

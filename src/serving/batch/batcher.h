@@ -30,6 +30,7 @@ bool FitsBatches(const ServedPlan& plan, std::int64_t rows);
 /// - A batch is cancelled when all of its requests are. A request that is cancelled alone, or whose
 ///   deadline passes while its batch runs, is answered when the batch ends.
 /// - The deadline of a batch is the latest of its requests' deadlines.
+/// - A BatchLimiter may keep batches so small that they end within an SLO (BatchLimitSettings).
 /// - A batch is no larger than the plans that are there allow. A larger plan is made then, below
 ///   all other work.
 class Batcher {
@@ -55,6 +56,8 @@ class Batcher {
 
   /// The number of requests that wait for a batch.
   std::size_t Waiting() const;
+  /// Rows that a batch may have now: max_batch_size, or less if a BatchLimiter says so.
+  std::int64_t MostRows() const;
 
  private:
   class Batch;
@@ -78,6 +81,7 @@ class Batcher {
 
   mutable Mutex mutex_;
   BatchQueue queue_ GUARDED_BY(mutex_);
+  const std::unique_ptr<BatchLimiter> limiter_ PT_GUARDED_BY(mutex_);  // null: none
   std::uint32_t posted_ GUARDED_BY(mutex_) = 0;  // batches
   std::unordered_map<RequestHandle, Batch*> in_batches_ GUARDED_BY(mutex_);
   bool cancelling_ GUARDED_BY(mutex_) = false;

@@ -5,6 +5,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <atomic>
 #include <random>
 #include <thread>
@@ -272,6 +273,36 @@ TEST_F(BatcherTest, RequestsThatLowerTheirClassAreBatchesOfTheirOwn) {
   for (int i = 0; i < 4; ++i) {
     EXPECT_TRUE(Right(sent[static_cast<std::size_t>(i)].answer.get(), static_cast<float>(i)));
   }
+}
+
+// Full batches in time let the limit grow by a row each.
+TEST_F(BatcherTest, AnSloBoundsTheRowsOfABatch) {
+  Serve("", Parameter("lagoon.slo_ms", "3600000") + Parameter("lagoon.batching", "aimd"));
+  EXPECT_EQ(StatisticsOf("batch").most_rows, 1);
+  EXPECT_EQ(StatisticsOf("slow").most_rows, 0);
+  Sent slow = SendRunning();
+  std::vector<Sent> sent;
+  for (int i = 0; i < 6; ++i) sent.push_back(Send(Rows(static_cast<float>(10 * i))));
+  for (int i = 0; i < 6; ++i) {
+    EXPECT_TRUE(Right(sent[static_cast<std::size_t>(i)].answer.get(), static_cast<float>(10 * i)));
+  }
+  const ModelStatistics statistics = StatisticsOf("batch");
+  EXPECT_EQ(statistics.most_rows, 4);
+  ASSERT_EQ(statistics.batches.size(), 3u);  // of 1, 2 and 3 rows
+  EXPECT_EQ(statistics.batches[2].batch_size, 3u);
+  EXPECT_TRUE(Right(Ask(Rows(0, 8)), 0, 8));  // a request is not cut
+}
+
+TEST_F(BatcherTest, AnSloThatNoBatchKeepsIsReported) {
+  Serve("", Parameter("lagoon.slo_ms", "0.01"));
+  const auto models = core_->Models();
+  const auto model = std::ranges::find(models, "batch", &ModelStatus::name);
+  ASSERT_NE(model, models.end());
+  if (model->standalone > 5us) {  // half of the SLO
+    EXPECT_THAT(model->warning, AllOf(HasSubstr("lagoon.slo_ms of 0.010"), HasSubstr("one row")));
+  }
+  EXPECT_TRUE(Right(Ask(Rows(1)), 1));
+  EXPECT_EQ(StatisticsOf("batch").most_rows, 1);
 }
 
 // Many clients with rows, cancellations and deadlines of every kind: each request is answered once,

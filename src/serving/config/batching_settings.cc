@@ -3,7 +3,9 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <charconv>
 #include <chrono>
+#include <cmath>
 
 namespace lagoon {
 namespace {
@@ -19,7 +21,81 @@ Result<Nanoseconds> Wait(const char* field, std::uint64_t us) {
   return std::chrono::microseconds(us);
 }
 
+constexpr double kLeastSloMs = 0.01, kMostSloMs = 3'600'000;  // an hour
+
+template <typename Number>
+std::optional<Number> ParseNumber(std::string_view text) {
+  Number value{};
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (error != std::errc() || end != text.data() + text.size()) return std::nullopt;
+  return value;
+}
+
+tl::unexpected<Error> BadParameter(std::string_view key, std::string_view value,
+                                   std::string_view takes) {
+  return Fail(ErrorCode::kInvalidArgument,
+              fmt::format("parameter '{}' is '{}'; it takes {}", key, value, takes));
+}
+
 }  // namespace
+
+std::unique_ptr<BatchLimiter> BatchLimitSettings::MakeLimiter(std::int64_t most_rows) const {
+  const std::string_view kind = limiter ? std::string_view(*limiter) : kDefaultLimiter;
+  if (slo == Nanoseconds(0) || kind == kNoLimiter || most_rows < 2) return nullptr;
+  return *MakeBatchLimiter(kind, {.slo = slo, .slo_of = slo_of, .most = most_rows});
+}
+
+Result<bool> ReadBatchingParameter(std::string_view key, std::string_view value,
+                                   BatchingSettings& settings) {
+  if (key == "lagoon.places") {
+    const auto places = ParseNumber<std::uint32_t>(value);
+    if (!places || *places < 1 || *places > kMaxPlaces) {
+      return BadParameter(key, value, fmt::format("a number from 1 to {}", kMaxPlaces));
+    }
+    settings.places = *places;
+    return true;
+  }
+  if (key == "lagoon.slo_ms") {
+    const auto ms = ParseNumber<double>(value);
+    if (!ms || !(*ms >= kLeastSloMs && *ms <= kMostSloMs)) {
+      return BadParameter(key, value,
+                          fmt::format("milliseconds from {} to {}", kLeastSloMs, kMostSloMs));
+    }
+    settings.limit.slo =
+        std::chrono::round<Nanoseconds>(std::chrono::duration<double, std::milli>(*ms));
+    return true;
+  }
+  if (key == "lagoon.slo_of") {
+    if (value != "request" && value != "batch") return BadParameter(key, value, "request or batch");
+    settings.limit.slo_of = value == "batch" ? SloOf::kBatch : SloOf::kRequest;
+    return true;
+  }
+  if (key == "lagoon.batching") {
+    const bool known = value == BatchLimitSettings::kNoLimiter ||
+                       MakeBatchLimiter(value, {.slo = std::chrono::seconds(1)}).has_value();
+    if (!known) return BadParameter(key, value, "slab, aimd, clipper or off");
+    settings.limit.limiter = std::string(value);
+    return true;
+  }
+  return false;
+}
+
+Status CheckBatching(const BatchingSettings& settings, std::vector<std::string>& warnings) {
+  const BatchLimitSettings& limit = settings.limit;
+  if (limit.limiter && *limit.limiter != BatchLimitSettings::kNoLimiter &&
+      limit.slo == Nanoseconds(0)) {
+    return Fail(ErrorCode::kInvalidArgument,
+                fmt::format("parameter 'lagoon.batching' is '{}', which limits batches so that "
+                            "they end within 'lagoon.slo_ms': set that too",
+                            *limit.limiter));
+  }
+  if (limit.slo > Nanoseconds(0) && !settings.enabled) {
+    warnings.push_back(
+        "lagoon.slo_ms has no effect: it limits batches, and requests are not joined into batches "
+        "(dynamic_batching, and max_batch_size above 1)");
+  }
+  return {};
+}
 
 Result<BatchingSettings> ReadBatching(const inference::ModelConfig& config,
                                       std::vector<std::string>& warnings) {

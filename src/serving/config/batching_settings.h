@@ -2,16 +2,35 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <memory>
+#include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "base/status.h"
 #include "base/time.h"
+#include "cluster/slab.h"
 #include "serving/config/model_config.pb.h"
 
 namespace lagoon {
 
 inline constexpr std::uint32_t kMaxPlaces = 2;  // GSLICE 3.2: more than two streams bring nothing
+
+/// Who limits the rows of a batch, so that it ends within an SLO (GSLICE 3.3).
+struct BatchLimitSettings {
+  Nanoseconds slo{0};                  // lagoon.slo_ms; 0: none
+  SloOf slo_of = SloOf::kRequest;      // lagoon.slo_of
+  std::optional<std::string> limiter;  // lagoon.batching: for MakeBatchLimiter(), or kNoLimiter
+
+  static constexpr std::string_view kNoLimiter = "off";
+  static constexpr std::string_view kDefaultLimiter = "slab";
+
+  /// The limiter of the batches of a model with this max_batch_size. Null: there is none.
+  std::unique_ptr<BatchLimiter> MakeLimiter(std::int64_t most_rows) const;
+  /// What a batch may take: the SLO, or half of it if it is about requests.
+  Nanoseconds Budget() const { return slo_of == SloOf::kBatch ? slo : slo / 2; }
+};
 
 /// dynamic_batching: how requests that wait are joined into batches.
 struct BatchingSettings {
@@ -23,11 +42,20 @@ struct BatchingSettings {
   bool delay_late = false;              // behind queue_timeout a request waits on, after all others
   bool own_timeout = false;             // a request's own timeout replaces queue_timeout
   bool keep_order = false;  // preserve_ordering: answers leave in the order of the requests
+  BatchLimitSettings limit;
 };
 
 /// Reads dynamic_batching; not enabled if `config` has none. A warning if max_batch_size is 0, so
 /// that requests cannot be joined. kInvalidArgument names the field and the value.
 Result<BatchingSettings> ReadBatching(const inference::ModelConfig& config,
                                       std::vector<std::string>& warnings);
+
+/// Reads a "lagoon." parameter of batching. False: `key` is none. kInvalidArgument names the key,
+/// the value and what it takes.
+Result<bool> ReadBatchingParameter(std::string_view key, std::string_view value,
+                                   BatchingSettings& settings);
+/// After all parameters have been read: whether they go together. A warning if lagoon.slo_ms has no
+/// effect.
+Status CheckBatching(const BatchingSettings& settings, std::vector<std::string>& warnings);
 
 }  // namespace lagoon

@@ -187,6 +187,47 @@ TEST(ParseConfig, RefusesDynamicBatchingOutOfBounds) {
       HasSubstr("a number from 1 to 2"));
 }
 
+std::string Setting(const std::string& key, const std::string& value) {
+  return "parameters { key: \"" + key + "\" value { string_value: \"" + value + "\" } }\n";
+}
+
+TEST(ParseConfig, ReadsTheSloOfBatches) {
+  const std::string batching = "max_batch_size: 16 dynamic_batching { }\n";
+  const auto limit = [&](const std::string& parameters) {
+    const auto file = Parse(batching + parameters);
+    EXPECT_TRUE(file.has_value() && file->warnings.empty());
+    return file->settings.batching.limit;
+  };
+  EXPECT_EQ(limit("").MakeLimiter(16), nullptr);
+  const std::string slo = Setting("lagoon.slo_ms", "12.5");
+  EXPECT_EQ(limit(slo).slo, std::chrono::microseconds(12500));
+  EXPECT_EQ(limit(slo).Budget(), std::chrono::microseconds(6250));
+  EXPECT_NE(limit(slo).MakeLimiter(16), nullptr);
+  EXPECT_EQ(limit(slo).MakeLimiter(1), nullptr);  // nothing to limit
+  EXPECT_EQ(limit(slo + Setting("lagoon.slo_of", "batch")).Budget(),
+            std::chrono::microseconds(12500));
+  EXPECT_EQ(limit(slo + Setting("lagoon.batching", "off")).MakeLimiter(16), nullptr);
+  for (const char* kind : {"slab", "aimd", "clipper"}) {
+    EXPECT_EQ(limit(slo + Setting("lagoon.batching", kind)).MakeLimiter(16)->Limit(), 1) << kind;
+  }
+}
+
+TEST(ParseConfig, RefusesAnSloThatIsNone) {
+  for (const char* ms : {"0", "-1", "nan", "inf", "1e300", "3600001", "5ms", ""}) {
+    EXPECT_THAT(ErrorOf(Setting("lagoon.slo_ms", ms)).message,
+                HasSubstr("milliseconds from 0.01 to 3600000"))
+        << ms;
+  }
+  EXPECT_THAT(ErrorOf(Setting("lagoon.slo_of", "job")).message, HasSubstr("request or batch"));
+  EXPECT_THAT(ErrorOf(Setting("lagoon.batching", "Slab")).message,
+              HasSubstr("slab, aimd, clipper or off"));
+  EXPECT_THAT(ErrorOf(Setting("lagoon.batching", "aimd")).message,
+              HasSubstr("'lagoon.slo_ms': set that too"));
+  const auto file = Parse("max_batch_size: 4\n" + Setting("lagoon.slo_ms", "10"));
+  ASSERT_TRUE(file.has_value()) << file.error().message;
+  EXPECT_THAT(file->warnings, ElementsAre(HasSubstr("lagoon.slo_ms has no effect")));
+}
+
 TEST(ParseConfig, FieldsSetToTheirDefaultAreNoMatter) {
   const auto file = Parse(
       "model_transaction_policy { decoupled: false }\nresponse_cache { enable: false }\n"

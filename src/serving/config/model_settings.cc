@@ -17,7 +17,8 @@ constexpr std::string_view kPrefix = "lagoon.";
 constexpr std::string_view kDimensionPrefix = "lagoon.dimension.";
 constexpr std::string_view kBucketsPrefix = "lagoon.buckets.";
 constexpr std::string_view kKnownParameters =
-    "lagoon.deadline_ms, lagoon.overflow, lagoon.max_queue_size, lagoon.places, "
+    "lagoon.deadline_ms, lagoon.overflow, lagoon.max_queue_size, lagoon.places, lagoon.slo_ms, "
+    "lagoon.slo_of, lagoon.batching, "
     "lagoon.dimension.NAME, lagoon.shapes, lagoon.buckets.NAME, lagoon.other_shapes, "
     "lagoon.max_plans, lagoon.parts, lagoon.model.ROLE, job.NAME, precision";
 constexpr std::string_view kModelPrefix = "lagoon.model.";
@@ -142,14 +143,9 @@ Status ReadParameter(std::string_view key, std::string_view value, ModelSettings
     settings.max_queue_size = *size;
     return {};
   }
-  if (key == "lagoon.places") {
-    const auto places = ParseNumber<std::uint32_t>(value);
-    if (!places || *places < 1 || *places > kMaxPlaces) {
-      return BadParameter(key, value, fmt::format("a number from 1 to {}", kMaxPlaces));
-    }
-    settings.batching.places = *places;
-    return {};
-  }
+  LAGOON_ASSIGN_OR_RETURN(const bool of_batching,
+                          ReadBatchingParameter(key, value, settings.batching));
+  if (of_batching) return {};
   if (key == "lagoon.parts") {
     const auto count = value == "auto" ? kAutoParts : ParseNumber<std::uint32_t>(value);
     if (!count || (*count == 0 && value != "auto") || *count > kMaxPlanParts) {
@@ -317,6 +313,7 @@ Result<ModelSettings> ReadSettings(const inference::ModelConfig& config,
   if (size > 0) settings.max_queue_size = size;
   LAGOON_ASSIGN_OR_RETURN(settings.batching, ReadBatching(config, warnings));
   LAGOON_RETURN_IF_ERROR(ReadParameters(config, settings, warnings));
+  LAGOON_RETURN_IF_ERROR(CheckBatching(settings.batching, warnings));
   LAGOON_RETURN_IF_ERROR(CheckProgram(config, settings));
   return settings;
 }
