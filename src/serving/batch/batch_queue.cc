@@ -32,6 +32,16 @@ void BatchQueue::Add(BatchMember member) {
   members_.insert(first_late, std::move(member));
 }
 
+Nanoseconds BatchQueue::TimeWith(const BatchMember& member, const TimeOf& time_of) const {
+  std::int64_t rows = member.rows;
+  for (const BatchMember& waiting : members_) rows += waiting.rows;
+  const Nanoseconds alone = time_of(member, member.rows).value_or(Nanoseconds(0));
+  const auto time = [&](std::int64_t of) {
+    return of == 0 ? Nanoseconds(0) : time_of(member, of).value_or(alone * of / member.rows);
+  };
+  return rows / most_rows_ * time(most_rows_) + time(rows % most_rows_);
+}
+
 // The requests that a batch with the oldest one can hold. `full`: no request that may come makes it
 // larger.
 std::vector<BatchQueue::Members::iterator> BatchQueue::Candidates(bool& full) {

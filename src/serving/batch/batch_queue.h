@@ -49,6 +49,9 @@ class BatchQueue {
       : settings_(settings), most_rows_(most_rows) {}
 
   std::size_t size() const { return members_.size(); }
+  /// How long the requests that wait take, and then `member`, in batches as large as they may be.
+  /// Of other shapes than the member's it is taken that their batches take as long.
+  Nanoseconds TimeWith(const BatchMember& member, const TimeOf& time_of) const;
   /// From now on a batch holds at most so many rows, at least one request.
   void SetMostRows(std::int64_t rows) { most_rows_ = rows; }
   void Add(BatchMember member);

@@ -35,6 +35,11 @@ class Queue {
   Numbers Take(int ms) { return Handles(queue_.TakeBatch(At(ms), Times())); }
   BatchQueue::Expired Expire(int ms) { return queue_.TakeExpired(At(ms), Times()); }
   TimePoint Next(bool may_go = true) { return queue_.NextTime(may_go, Times()); }
+  std::int64_t MsWith(std::int64_t rows) {
+    BatchMember member;
+    member.rows = rows;
+    return queue_.TimeWith(member, Times()) / milliseconds(1);
+  }
   void Lack(std::int64_t rows) { lacking_ = rows; }  // there is no plan for so many rows
   BatchQueue& operator*() { return queue_; }
 
@@ -63,6 +68,29 @@ BatchingSettings Delay(int ms) {
   BatchingSettings settings;
   settings.max_delay = milliseconds(ms);
   return settings;
+}
+
+TEST(BatchQueue, TimeWithARequestIsThatOfFullBatchesAndTheRest) {
+  Queue queue({}, /*most_rows=*/4);
+  EXPECT_EQ(queue.MsWith(1), 11);
+  EXPECT_EQ(queue.MsWith(4), 14);
+  for (int i = 0; i < 5; ++i) queue.Add(i);
+  EXPECT_EQ(queue.MsWith(1), 14 + 12);  // batches of four and two rows
+  EXPECT_EQ(queue.MsWith(3), 14 + 14);
+  (*queue).SetMostRows(1);
+  EXPECT_EQ(queue.MsWith(1), 6 * 11);
+  (*queue).SetMostRows(4);
+  queue.Lack(4);  // no plan for four rows: four times the time of one
+  EXPECT_EQ(queue.MsWith(1), 44 + 12);
+}
+
+TEST(BatchQueue, AChangeOfTheMostRowsHoldsForTheNextBatch) {
+  Queue queue;
+  for (int i = 0; i < 5; ++i) queue.Add(0);
+  (*queue).SetMostRows(2);
+  EXPECT_EQ(queue.Take(0), (Numbers{1, 2}));
+  (*queue).SetMostRows(8);
+  EXPECT_EQ(queue.Take(0), (Numbers{3, 4, 5}));
 }
 
 TEST(BatchQueue, WithoutADelayEverythingThatWaitsGoes) {

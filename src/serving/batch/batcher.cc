@@ -19,6 +19,10 @@ std::vector<Dims> WithRows(std::vector<Dims> shapes, std::int64_t rows) {
   return shapes;
 }
 
+Nanoseconds Scaled(Nanoseconds time, double factor) {
+  return Nanoseconds(static_cast<std::int64_t>(factor * static_cast<double>(time.count())));
+}
+
 /// The result of a request that no job has run.
 JobResult NotRun(Outcome outcome, TimePoint posted) {
   JobResult result;
@@ -118,29 +122,34 @@ void Batcher::Add(RequestHandle handle, const std::shared_ptr<RequestInFlight>& 
   if (batching.queue_timeout > Nanoseconds(0) && !has_own) {
     member.leaves = member.came + batching.queue_timeout;
   }
-  const Nanoseconds alone = plan.loaded->plan.standalone;
-  if (member.deadline != kNoDeadline && member.came + alone > member.deadline) {
+  const auto refuse_late = [&](TimePoint end) {
     JobResult result = NotRun(Outcome::kTooLate, member.came);
-    result.expected = alone;
-    return request->Finished(result);
-  }
+    result.expected = end - member.came;
+    request->Finished(result);
+  };
+  const TimePoint end_alone = member.came + plan.loaded->plan.standalone;
+  if (end_alone > member.deadline) return refuse_late(end_alone);
   std::vector<BatchMember> superseded;
   bool full = false, cancelling = false;
+  TimePoint end = end_alone;
   {
     const MutexLock lock(mutex_);
     cancelling = cancelling_;
+    const bool gives_way = settings.overflow == Overflow::kNewestWins;  // those ahead would
+    if (member.deadline != kNoDeadline && !gives_way) end = ExpectedEnd(member);
     full = queue_.size() >= settings.max_queue_size;
-    if (full && settings.overflow == Overflow::kNewestWins && !cancelling) {
+    if (full && gives_way && !cancelling) {
       bool first = true;
       superseded = queue_.Take([&](const BatchMember&) { return std::exchange(first, false); });
       full = false;
     }
-    if (!full && !cancelling) queue_.Add(std::move(member));
+    if (!full && !cancelling && end <= member.deadline) queue_.Add(member);
   }
   for (const BatchMember& oldest : superseded) {
     oldest.request->Finished(NotRun(Outcome::kSuperseded, oldest.came));
   }
   if (cancelling) return request->Finished(NotRun(Outcome::kCancelled, Now()));
+  if (end > member.deadline) return refuse_late(end);
   if (full) {
     return request->RefuseAwaited(
         {ErrorCode::kUnavailable, fmt::format("model '{}': the queue is full: {} requests wait for "
@@ -205,17 +214,29 @@ std::shared_ptr<ServedPlan> Batcher::PlanFor(const RequestInFlight& request,
   return plan != nullptr && FitsBatches(*plan, rows) ? plan : nullptr;
 }
 
+/// How much longer batches take than alone on the device, because of other work.
+double Batcher::Slowdown() const { return std::clamp(slowdown_.value().value_or(1), 1.0, 100.0); }
+
+/// When the request would be answered, behind those that wait and run. A request that would run at
+/// once counts as alone: if batches have been slow, it finds out whether they still are.
+TimePoint Batcher::ExpectedEnd(const BatchMember& member) {
+  std::vector<Shapes> not_made;
+  const bool idle = posted_ == 0 && queue_.size() == 0;
+  const Nanoseconds time = queue_.TimeWith(member, Times(idle ? 1 : Slowdown(), not_made));
+  return (posted_ > 0 ? std::max(busy_until_, member.came) : member.came) + time;
+}
+
 /// `wanted`: gets the shapes for which there is no plan.
-BatchQueue::TimeOf Batcher::Times(std::vector<Shapes>& wanted) const {
-  return
-      [this, &wanted](const BatchMember& member, std::int64_t rows) -> std::optional<Nanoseconds> {
-        const auto plan = PlanFor(*member.request, rows);
-        if (plan != nullptr) return plan->loaded->plan.standalone;
-        if (!model_.settings().refuse_other_shapes) {
-          wanted.push_back(WithRows(member.request->dims(), rows));
-        }
-        return std::nullopt;
-      };
+BatchQueue::TimeOf Batcher::Times(double slowdown, std::vector<Shapes>& wanted) const {
+  return [this, slowdown, &wanted](const BatchMember& member,
+                                   std::int64_t rows) -> std::optional<Nanoseconds> {
+    const auto plan = PlanFor(*member.request, rows);
+    if (plan != nullptr) return Scaled(plan->loaded->plan.standalone, slowdown);
+    if (!model_.settings().refuse_other_shapes) {
+      wanted.push_back(WithRows(member.request->dims(), rows));
+    }
+    return std::nullopt;
+  };
 }
 
 /// Answers what has expired, and posts batches until none is due or all places are taken.
@@ -227,7 +248,7 @@ void Batcher::Step() {
     std::vector<BatchMember> batch;
     {
       const MutexLock lock(mutex_);
-      const BatchQueue::TimeOf times = Times(wanted);
+      const BatchQueue::TimeOf times = Times(Slowdown(), wanted);
       const TimePoint now = Now();
       const std::uint32_t places =
           model_.settings().batching.keep_order ? 1 : model_.settings().batching.places;
@@ -278,6 +299,8 @@ void Batcher::Post(std::vector<BatchMember> members) {
   {
     const MutexLock lock(mutex_);
     for (const BatchMember& member : batch->members) in_batches_[member.handle] = batch.get();
+    busy_until_ =
+        std::max(busy_until_, Now()) + Scaled(batch->plan->loaded->plan.standalone, Slowdown());
   }
   batch->job_reference = batch;
   JobSpec spec;
@@ -314,6 +337,17 @@ void Batcher::Leave(const Batch& batch) {
   --posted_;
 }
 
+void Batcher::Learn(const Batch& batch, const JobResult& result) {
+  const Nanoseconds took = result.finished - result.started;
+  const Nanoseconds alone = batch.plan->loaded->plan.standalone;
+  if (alone > Nanoseconds(0)) {
+    slowdown_.Add(static_cast<double>(took.count()) / static_cast<double>(alone.count()));
+  }
+  if (limiter_ == nullptr) return;
+  limiter_->Batch(batch.rows, took, result.finished);
+  queue_.SetMostRows(limiter_->Limit());
+}
+
 /// The next batch is posted before this one's requests are answered, so that the device has work.
 void Batcher::Ended(Batch& batch, const JobResult& result) {
   std::vector<RequestHandle> cancelled;
@@ -321,10 +355,8 @@ void Batcher::Ended(Batch& batch, const JobResult& result) {
     const MutexLock lock(mutex_);
     Leave(batch);
     batch.ended = true;
-    if (limiter_ != nullptr && result.outcome == Outcome::kDone) {
-      limiter_->Batch(batch.rows, result.finished - result.started, result.finished);
-      queue_.SetMostRows(limiter_->Limit());
-    }
+    if (result.outcome == Outcome::kDone) Learn(batch, result);
+    if (posted_ == 0) busy_until_ = {};
     cancelled.swap(batch.cancelled);
   }
   Step();

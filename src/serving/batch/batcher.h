@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "base/mutex.h"
+#include "cluster/ewma.h"
 #include "sched/dispatcher.h"
 #include "serving/batch/batch_queue.h"
 #include "serving/core.h"
@@ -43,8 +44,8 @@ class Batcher {
   Batcher& operator=(const Batcher&) = delete;
 
   /// Takes a request that the in-flight table has (RequestInFlight::Await with `handle`). `plan`:
-  /// for the request's own rows. Answers it at once if its deadline cannot be met even alone
-  /// (kTooLate), or if the queue is full: kUnavailable, but with Overflow::kNewestWins the oldest
+  /// for the request's own rows. Answers it at once if its deadline cannot be met behind what waits
+  /// and runs (kTooLate), or if the queue is full: kUnavailable, but with Overflow::kNewestWins the oldest
   /// request is answered as superseded.
   void Add(RequestHandle handle, const std::shared_ptr<RequestInFlight>& request,
            const ServedPlan& plan);
@@ -64,13 +65,16 @@ class Batcher {
 
   using Shapes = std::vector<Dims>;  // by input
 
-  BatchQueue::TimeOf Times(std::vector<Shapes>& wanted) const;
+  BatchQueue::TimeOf Times(double slowdown, std::vector<Shapes>& wanted) const;
   std::shared_ptr<ServedPlan> PlanFor(const RequestInFlight& request, std::int64_t rows) const;
   void Step();
   void Post(std::vector<BatchMember> members);
   void Refuse(const std::shared_ptr<Batch>& batch, const Error& error);
   void Leave(const Batch& batch) REQUIRES(mutex_);
+  double Slowdown() const REQUIRES(mutex_);
+  TimePoint ExpectedEnd(const BatchMember& member) REQUIRES(mutex_);
   void Ended(Batch& batch, const JobResult& result);
+  void Learn(const Batch& batch, const JobResult& result) REQUIRES(mutex_);
   void Answer(const BatchQueue::Expired& expired);
   void RunTimer(const std::stop_token& stop);
 
@@ -81,8 +85,10 @@ class Batcher {
 
   mutable Mutex mutex_;
   BatchQueue queue_ GUARDED_BY(mutex_);
-  const std::unique_ptr<BatchLimiter> limiter_ PT_GUARDED_BY(mutex_);  // null: none
-  std::uint32_t posted_ GUARDED_BY(mutex_) = 0;  // batches
+  const std::unique_ptr<BatchLimiter> limiter_;   // null: none; used under the mutex
+  std::uint32_t posted_ GUARDED_BY(mutex_) = 0;   // batches
+  TimePoint busy_until_ GUARDED_BY(mutex_) = {};  // when the posted batches are expected to end
+  Ewma slowdown_ GUARDED_BY(mutex_){0.3};         // times of batches over those alone on the device
   std::unordered_map<RequestHandle, Batch*> in_batches_ GUARDED_BY(mutex_);
   bool cancelling_ GUARDED_BY(mutex_) = false;
   TimePoint next_time_ GUARDED_BY(mutex_) = kNoDeadline;
