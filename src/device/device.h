@@ -30,8 +30,8 @@ struct DeviceInfo {
   std::uint32_t max_launches = 0;
   std::uint32_t max_streams = 0;
   std::uint32_t max_guards = 0;
-  /// Shares begin and end at multiples of so many units, or at the device's last unit. 0: the device
-  /// has no shares, and CreateShare() says why.
+  /// Shares begin and end at multiples of so many units, or at the device's last unit. 0: the
+  /// device has no shares, and CreateShare() says why.
   std::uint32_t share_granule = 0;
   std::uint32_t max_shares = 0;
   /// Now() stands still between events, and the device calls its listener after every advance. Do
@@ -261,13 +261,13 @@ class DeviceControl {
   virtual std::uint32_t Occupancy(KernelHandle /*kernel*/) const { return 1; }
   virtual Result<StreamId> CreateStream(const StreamOptions& options) = 0;
   /// Creates a share: units that bound the launches which name it. A share bounds only its own
-  /// launches. Shares may overlap, and then contend for the units that they have in common; launches
-  /// of kAllUnits contend with all shares. Within a share, ranks, streams and revocation are as
-  /// without. Copies have no share.
+  /// launches. Shares may overlap, and then contend for the units that they have in common;
+  /// launches of kAllUnits contend with all shares. Within a share, ranks, streams and revocation
+  /// are as without. Copies have no share. `name`: for errors.
   ///
   /// Errors name the device, the share and its units. kInvalidArgument: the units are not of the
-  /// device, or not multiples of DeviceInfo::share_granule. kResourceExhausted: there are max_shares
-  /// shares. kUnimplemented: the device has no shares, with the reason.
+  /// device, or not multiples of DeviceInfo::share_granule. kResourceExhausted: there are
+  /// max_shares shares. kUnimplemented: the device has no shares, with the reason.
   virtual Result<ShareId> CreateShare(const std::string& name, UnitRange units) = 0;
   /// Prepares moves of shares to `units`, which CreateShare() also does. A second call for the same
   /// units does nothing. Errors are those of CreateShare().
@@ -292,10 +292,11 @@ class DeviceQueue {
   /// retire at once. Exception: a launch that the hardware has already queued behind a running one
   /// leaves after that one. Running blocks leave at their next check.
   virtual SubmitResult Raise(GuardId guard, std::uint32_t value) = 0;
-  /// Moves a share to other units, which PrepareUnits() has prepared. Blocks that run stay where they
-  /// are. A unit outside of `units` begins no further block of the share, apart from one that it is
-  /// about to begin during this call. A device whose blocks are not on host threads may let launches
-  /// end where it has queued them; then the move holds for the launches that it queues later.
+  /// Moves a share to other units, which PrepareUnits() has prepared. Blocks that run stay where
+  /// they are. A unit outside of `units` begins no further block of the share, apart from one that
+  /// the unit is about to begin during this call. A device whose blocks are not on host threads may
+  /// let launches end where it has queued them; then the move holds for launches that it queues
+  /// later.
   ///
   /// Allocates nothing on success. Errors change nothing and name the share and the units.
   /// kInvalidArgument: bounds as for CreateShare(), an unknown share, or kAllUnits.

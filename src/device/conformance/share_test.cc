@@ -23,7 +23,10 @@ class UnitLog final : public DeviceObserver {
     const std::lock_guard lock(mutex_);
     ++blocks_[block.launch][block.unit];
   }
-  void OnEnded(const DeviceBlock&, TimePoint, bool) override {}
+  void OnEnded(const DeviceBlock& block, TimePoint, bool) override {
+    const std::lock_guard lock(mutex_);
+    ++ended_[block.launch];
+  }
 
   /// Number of blocks by unit.
   std::map<std::uint32_t, int> Of(LaunchId launch) const {
@@ -36,10 +39,16 @@ class UnitLog final : public DeviceObserver {
     for (const auto& [unit, blocks] : Of(launch)) sum += blocks;
     return sum;
   }
+  int Ended(LaunchId launch) const {
+    const std::lock_guard lock(mutex_);
+    const auto found = ended_.find(launch);
+    return found == ended_.end() ? 0 : found->second;
+  }
 
  private:
   mutable std::mutex mutex_;
   std::map<LaunchId, std::map<std::uint32_t, int>> blocks_;
+  std::map<LaunchId, int> ended_;
 };
 
 /// A device whose shares come in granules, and shares on it.
@@ -139,7 +148,7 @@ TEST_P(DeviceConformance, TwoSharesRunAtTheSameTimeEachOnItsUnits) {
   EXPECT_TRUE(first->Complete() && second->Complete());
 }
 
-// Units that are inside of a block when the share moves away begin no other.
+// The former units become free while the new ones are still busy.
 TEST_P(DeviceConformance, AfterAMoveNoBlockBeginsOnTheFormerUnits) {
   LAGOON_OPEN_OR_SKIP(4);
   LAGOON_SKIP_UNSEEN();
@@ -148,17 +157,23 @@ TEST_P(DeviceConformance, AfterAMoveNoBlockBeginsOnTheFormerUnits) {
   Session session(*device);
   const KernelHandle kernel = session.LoadGate();
   const ShareId share = device.New(device.Granules(0, 2));
-  GateArgs gate;
-  Record record(12 * device.granule()), later(12 * device.granule());
+  const ShareId target = device.New(device.Granules(2, 2));
+  GateArgs gate, busy;
+  const int units = static_cast<int>(2 * device.granule());
+  Record record(12 * device.granule()), later(12 * device.granule()), held(2 * device.granule());
+  const LaunchId holding = session.Submit(
+      Launch{.kernel = kernel, .args = &busy, .progress = held.get(), .share = target});
   Launch launch{.kernel = kernel, .args = &gate, .progress = record.get(), .share = share};
   const LaunchId running = session.Submit(launch);
-  const int before = static_cast<int>(2 * device.granule());
-  ASSERT_TRUE(session.Await([&] { return log.Begun(running) == before; }));
+  ASSERT_TRUE(
+      session.Await([&] { return log.Begun(running) == units && log.Begun(holding) == units; }));
   device.Move(share, device.Granules(2, 2));
-  ASSERT_TRUE(session.Await([&] { return log.Begun(running) == 2 * before; }));
   launch.progress = later.get();
   const LaunchId queued = session.Submit(launch);
   gate.open = true;
+  ASSERT_TRUE(session.Await([&] { return log.Ended(running) >= units; }));
+  session.Pass(std::chrono::milliseconds(2));
+  busy.open = true;
   session.AwaitAllRetired();
   for (const auto& [unit, blocks] : log.Of(running)) {
     EXPECT_LT(unit, 4 * device.granule());
@@ -166,7 +181,9 @@ TEST_P(DeviceConformance, AfterAMoveNoBlockBeginsOnTheFormerUnits) {
       EXPECT_EQ(blocks, 1) << "unit " << unit;
     }
   }
-  for (const auto& [unit, blocks] : log.Of(queued)) EXPECT_TRUE(device.Granules(2, 2).Has(unit));
+  for (const auto& [unit, blocks] : log.Of(queued)) {
+    EXPECT_TRUE(device.Granules(2, 2).Has(unit)) << blocks << " blocks on unit " << unit;
+  }
   EXPECT_EQ(log.Begun(queued), static_cast<int>(later->blocks()));
 }
 

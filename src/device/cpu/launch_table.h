@@ -52,8 +52,8 @@ class LaunchTable {
   SubmitResult Add(const Launch& launch, std::span<const Body> bodies);
   SubmitResult Add(const Copy& copy);
 
-  /// Claims a tile of the best-ranked launch that may run on `unit`, and reports kPlaced if it is the
-  /// first tile of that launch. Nothing: no tile is available to this unit until the table, a
+  /// Claims a tile of the best-ranked launch that may run on `unit`, and reports kPlaced if it is
+  /// the first tile of that launch. Nothing: no tile is available to this unit until the table, a
   /// Progress or a share changes.
   std::optional<Assignment> Pick(std::uint32_t unit);
 
@@ -88,7 +88,7 @@ class LaunchTable {
   /// commit.
   std::uint32_t watchers() const { return watchers_; }
 
-  /// True if a launch in flight has a share. Then a unit may not be allowed to take what is runnable.
+  /// True if a launch in flight has a share. Then what is runnable may not be for every unit.
   bool any_bound() const { return bound_ != 0; }
 
   EventRing& events() { return events_; }

@@ -94,9 +94,9 @@ class WorkerDevice final : public Device {
   // After any change of the table: makes it visible to workers, and updates the copies of the
   // table's state that are read without the lock.
   void Publish(bool may_run) REQUIRES(mutex_);
-  /// How many of the sleeping workers to wake for `tiles` tiles that any worker may take. While a
-  /// launch has a share, the worker that wakes may not be allowed to take the tile, and goes back to
-  /// sleep: so all must wake.
+  /// How many sleeping workers to wake for `tiles` tiles. While a launch has a share, the worker
+  /// that wakes may not be allowed to take a tile; so all wake. (The one worker would wake all when
+  /// it finds nothing, but that takes one wake-up longer.)
   std::uint64_t Wanted(std::uint64_t tiles) const REQUIRES(mutex_);
   /// Wakes up to `count` of `sleepers`. Call without the lock.
   void WakeWorkers(std::uint64_t count, std::uint32_t sleepers);

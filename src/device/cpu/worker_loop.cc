@@ -75,8 +75,9 @@ bool WorkerDevice::TakeWork(Worker& worker, const Assignment* last) {
         std::swap(worker.scratch, worker.next_scratch);
       }
     }
-    // One is enough: the woken worker wakes the next if there is more work. A worker without work
-    // may leave some that only others may take.
+    // One is enough if every worker may take what is left: the woken worker wakes the next. With
+    // shares, a worker that finds nothing may leave work that only others may take. Without this
+    // wake-up they would sleep on: the notification that woke this worker was meant for them.
     if (sleepers_ != 0 && (worker.work || table_.any_bound()) && table_.HasRunnable()) {
       wake = sleepers_;
       wanted = Wanted(1);

@@ -29,8 +29,8 @@ struct SimDeviceOptions {
 /// time and resources in KernelSpec::block. Bodies are not called, and copies move no bytes.
 ///
 /// Time moves in Wait(), to the next event or to `until`. Each Submit, Transfer, Raise and polled
-/// event also moves time, by its cost on the host. So does a move of a share, which costs as much as
-/// a submission. The same calls in the same order give the same
+/// event also moves time, by its cost on the host. So does a move of a share, which costs as much
+/// as a submission. The same calls in the same order give the same
 /// events at the same times, on any machine.
 ///
 /// Any thread may call anything, as DeviceControl and DeviceQueue say. Wait() beside another
