@@ -55,6 +55,8 @@ GROUPS = {
     "waitlist": ["src/base/check.cc", "src/sched/programs/waitlist.cc", "src/sched/programs/waitlist_test.cc"],
     "policies": [f"src/policies/{name}_test.cc" for name in ("deficit", "preempt_by_rank", "registry", "response_ratio", "rounds")] +
                 sources_of("src/policies") + SCHEDULING,
+    "share-schedulers": ["src/policies/share_schedulers_test.cc", "src/device/host/host_memory.cc", "src/base/text.cc"] +
+                        sources_of("src/policies") + sources_of("src/device/sim") + SCHEDULING,
     "schedules": ["src/policies/random_schedules_test.cc"] + sources_of("src/policies") + SCHEDULING,
     "split": [f"src/program/split/{name}_test.cc" for name in ("apply_parts", "search", "split_model", "split_shape")] +
              sources_of("src/program/split") + ["src/base/check.cc", "src/base/status.cc", "src/base/text.cc",
@@ -85,6 +87,7 @@ LISTENER = "src/device/host/listener_slot.h"
 MECHANISM = "src/sched/mechanism.cc"
 EVENTS = "src/sched/mechanism_events.cc"
 SUBMIT = "src/sched/mechanism_submit.cc"
+PLANS = "src/sched/dispatcher_plans.cc"
 RESPONSE_RATIO = "src/policies/response_ratio.h"
 PADDING = "src/sched/padding.cc"
 PADDING_H = "src/sched/padding.h"
@@ -246,6 +249,23 @@ MUTANTS = [
      ["table"]),
     ("share-bound-forever", "all workers wake for every launch once there was a share", TABLE,
      "  bound_ -= slot.share != kAllUnits ? 1 : 0;\n", "", ["table"]),
+    ("share-not-in-launch", "launches of a queue run outside of its share", SUBMIT,
+     "  launch.share = job.queue->share;\n", "", ["sched"]),
+    ("share-of-a-queue-not-moved", "the dispatcher forgets to move the device's share", PLANS,
+     "    Status moved = device_.MoveShare(share, wanted);", "    Status moved;", ["sched"]),
+    ("share-room-ignores-share", "padding takes units that the real-time work of its share needs", "src/sched/padding.cc",
+     "  return std::min(room.units, share - std::min(share, room.taken));", "  return std::min(room.units, share);",
+     ["sched"]),
+    ("share-costs-stay", "kernels in a share are expected to be as fast as on all units", "src/sched/cost_table.cc",
+     "    kernel.time = kernel.time * std::max<std::int64_t>(1, kernel.Rounds(units)) / rounds;\n", "",
+     ["share-schedulers"]),
+    ("weights-ignored", "all clients get the same unit time", "src/policies/weighted.h",
+     " / job.weight;", ";", ["share-schedulers"]),
+    ("weighted-saves-up", "a client that was idle gets the device for as long", "src/policies/weighted.h",
+     "    if (client.jobs++ == 0) client.time = std::max(client.time, now_);", "    ++client.jobs;", ["share-schedulers"]),
+    ("turn-without-end", "a client keeps the device beyond its quantum", "src/policies/time_slice.h",
+     "    if (job_ == nullptr || over) BeginTurn(view);", "    if (job_ == nullptr) BeginTurn(view);",
+     ["share-schedulers"]),
     ("no-yield", "a better rank waits for the end of a running kernel", LOOP,
      "  return table_.HasBetter(worker.work->rank, worker.unit);", "  return false;", ["conformance"]),
     ("news-not-delivered", "the listener is not called by an idle worker", LOOP,
@@ -264,7 +284,7 @@ MUTANTS = [
     ("padding-outlives-its-room", "padding runs on beside kernels that need all units", SUBMIT,
      "    launch.guards[0] = GuardOf(*room);\n", "", ["sched"]),
     ("padding-takes-all-units", "padding is not limited to the units that are free", SUBMIT,
-     "    launch.max_claimants = room->units;\n", "", ["sched"]),
+     "    launch.max_claimants = UnitsIn(*room, *job.queue);\n", "", ["sched"]),
     ("rule-1-ignored", "a block longer than the room is padded", PADDING,
      " || block >= room.time) continue;", ") continue;", ["sched"]),
     ("rule-2-ignored", "padding lowers the occupancy of real-time kernels", PADDING,
