@@ -123,7 +123,7 @@ TEST(Weighted, LongKernelsCountForTheirTime) {
 TEST(Weighted, AClientWithoutWorkSavesUpNothing) {
   const std::vector<SimTask> tasks = {Task("A", Narrow(20)),
                                       Task("B", Narrow(10), {}, 1, /*arrival=*/10)};
-  const Times ends = Ends("weighted:depth=1", 1, tasks);
+  const Times ends = Ends("weighted:depth=2", 1, tasks);
   EXPECT_NEAR(ends[0], 30, 2);
   EXPECT_GE(ends[1], 26);
 }
