@@ -78,9 +78,8 @@ def test_contention_reports_intervals_targets_and_the_host(lagoon, tmp_path):
 def test_isolation_measures_every_mode_of_a_cpu(lagoon, tmp_path):
     result, metrics = run_bench(lagoon, tmp_path, "isolation", "--workers", "2", "--rounds", "20", "--windows", "2")
     assert result.returncode == 0, result.stderr
-    for mode in ("alone", "priority", "guard", "abort"):
+    for mode in ("alone", "priority", "guard", "abort", "share"):
         assert 0 < metrics[f"isolation_placed_us_p50.{mode}"] <= metrics[f"isolation_complete_us_p50.{mode}"]
-    assert not any(name.endswith(".share") for name in metrics)  # refused: device cpu has no shares
 
 
 @pytest.mark.parametrize("name", ("guards", "machinery"))

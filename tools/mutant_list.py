@@ -6,11 +6,12 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent
 
 LIBRARY = ["src/base/check.cc", "src/base/status.cc"] + [
     f"src/device/{name}.cc"
-    for name in ("cpu/cpu_device", "cpu/launch_table", "cpu/worker_device", "cpu/worker_loop", "host/copy_range",
-                 "host/host_memory", "host/machine")]
+    for name in ("cpu/cpu_device", "cpu/launch_table", "cpu/worker_device", "cpu/worker_loop", "host/host_memory",
+                 "host/machine", "host/copy_range", "host/shares")]
 
-SCHEDULING = ["src/base/check.cc", "src/base/status.cc", "src/device/host/copy_range.cc", "src/plan/instance.cc",
-              "src/plan/plan.cc", "src/plan/plan_binding.cc", "src/plan/tensor.cc"] + [
+SCHEDULING = ["src/base/check.cc", "src/base/status.cc", "src/device/host/copy_range.cc", "src/device/host/shares.cc",
+              "src/plan/instance.cc", "src/plan/plan.cc",
+              "src/plan/plan_binding.cc", "src/plan/tensor.cc"] + [
     f"src/sched/{name}.cc"
     for name in ("cost_table", "dispatcher", "dispatcher_plans", "dispatcher_post", "job", "job_streams",
                  "mechanism", "mechanism_events", "mechanism_observe", "mechanism_submit", "padding", "policy",
@@ -31,13 +32,15 @@ GROUPS = {
     "model": ["src/device/block_model_test.cc"],
     "block": ["src/device/block_test.cc"],
     "table": ["src/device/cpu/launch_table_test.cc", "src/device/cpu/launch_table.cc",
-              "src/device/host/copy_range.cc", "src/base/check.cc", "src/base/status.cc"],
+              "src/device/host/copy_range.cc", "src/device/host/shares.cc",
+              "src/base/check.cc", "src/base/status.cc"],
     "table-model": ["src/device/cpu/launch_table_model_test.cc", "src/device/cpu/launch_table.cc",
-                    "src/device/host/copy_range.cc", "src/base/check.cc", "src/base/status.cc"],
+                    "src/device/host/copy_range.cc", "src/device/host/shares.cc", "src/base/check.cc",
+                    "src/base/status.cc"],
     "listener": ["src/device/host/listener_slot_test.cc"],
     "clock": ["src/device/cpu/unit_clock_test.cc"],
     "conformance": [f"src/device/conformance/{name}_test.cc"
-                    for name in ("order", "revocation", "limits", "listener", "counts", "stress")] +
+                    for name in ("order", "revocation", "limits", "listener", "counts", "stress", "share")] +
                    ["src/device/conformance/suite.cc", "src/device/cpu/cpu_conformance_test.cc"] + LIBRARY,
     "sched": [f"src/sched/{name}_test.cc"
               for name in ("admission", "combiner", "dispatcher", "dispatcher_outcome", "dispatcher_switch",
@@ -52,6 +55,8 @@ GROUPS = {
     "waitlist": ["src/base/check.cc", "src/sched/programs/waitlist.cc", "src/sched/programs/waitlist_test.cc"],
     "policies": [f"src/policies/{name}_test.cc" for name in ("deficit", "preempt_by_rank", "registry", "response_ratio", "rounds")] +
                 sources_of("src/policies") + SCHEDULING,
+    "share-schedulers": ["src/policies/share_schedulers_test.cc", "src/device/host/host_memory.cc", "src/base/text.cc"] +
+                        sources_of("src/policies") + sources_of("src/device/sim") + SCHEDULING,
     "schedules": ["src/policies/random_schedules_test.cc"] + sources_of("src/policies") + SCHEDULING,
     "split": [f"src/program/split/{name}_test.cc" for name in ("apply_parts", "search", "split_model", "split_shape")] +
              sources_of("src/program/split") + ["src/base/check.cc", "src/base/status.cc", "src/base/text.cc",
@@ -78,11 +83,13 @@ IN_FLIGHT = "src/device/host/in_flight.h"
 DEVICE = "src/device/cpu/worker_device.cc"
 LOOP = "src/device/cpu/worker_loop.cc"
 CLOCK = "src/device/cpu/unit_clock.h"
+SHARES = "src/device/host/shares.cc"
 WATCHERS = "src/device/cpu/watchers.h"
 LISTENER = "src/device/host/listener_slot.h"
 MECHANISM = "src/sched/mechanism.cc"
 EVENTS = "src/sched/mechanism_events.cc"
 SUBMIT = "src/sched/mechanism_submit.cc"
+PLANS = "src/sched/dispatcher_plans.cc"
 RESPONSE_RATIO = "src/policies/response_ratio.h"
 PADDING = "src/sched/padding.cc"
 PADDING_H = "src/sched/padding.h"
@@ -223,10 +230,47 @@ MUTANTS = [
     ("activation-unannounced", "other workers sleep through what a last commit made runnable", LOOP,
      "may_run = table_.Finish(", "table_.Finish(", ["conformance"]),
     ("sleepers-not-woken", "a sleeping worker stays asleep", LOOP,
-     "      if (sleepers_ != 0 && table_.HasRunnable()) wake = sleepers_;\n    }\n  }\n",
-     "    }\n  }\n", ["conformance"]),
+     "    if (sleepers_ != 0 && (worker.work || table_.any_bound()) && table_.HasRunnable()) {",
+     "    if (false) {", ["conformance"]),
+    ("share-idle-worker-wakes-none", "a worker without work leaves what only sleeping workers may take", LOOP,
+     "(worker.work || table_.any_bound()) && ", "worker.work && ", ["conformance"]),
+    ("share-not-read-at-claims", "a worker goes on in a launch whose share has moved away", LOOP,
+     "  if (!shares_.Has(worker.work->share, worker.unit)) return true;  // the share has moved away\n", "",
+     ["conformance"]),
+    ("share-move-ignored", "a move changes nothing", DEVICE,
+     "    shares_.Move(share, units);\n", "", ["conformance"]),
+    ("share-move-wakes-none", "the new units sleep on", DEVICE,
+     "    shares_.Move(share, units);\n    Publish(/*may_run=*/true);\n"
+     "    if (sleepers_ != 0 && table_.HasRunnable()) wake = sleepers_;\n",
+     "    shares_.Move(share, units);\n    Publish(/*may_run=*/true);\n", ["conformance"]),
+    ("share-bounds-unchecked", "a share has units that the device lacks", SHARES,
+     "  if (units.count > info_.units || units.first > info_.units - units.count) {", "  if (false) {", ["conformance"]),
+    ("share-pick-anywhere", "a unit outside of the share picks its launch", TABLE,
+     "    if (!shares_.Has(entry.share, unit)) continue;\n", "", ["table", "conformance"]),
+    ("share-yields-to-others", "a unit yields to a launch that it may not run", TABLE,
+     "    return shares_.Has(entry.share, unit) && MayRun(slots_[entry.slot]);", "    return MayRun(slots_[entry.slot]);",
+     ["table"]),
+    ("share-bound-forever", "all workers wake for every launch once there was a share", TABLE,
+     "  bound_ -= slot.share != kAllUnits ? 1 : 0;\n", "", ["table"]),
+    ("share-not-in-launch", "launches of a queue run outside of its share", SUBMIT,
+     "  launch.share = job.queue->share;\n", "", ["sched"]),
+    ("share-of-a-queue-not-moved", "the dispatcher forgets to move the device's share", PLANS,
+     "    Status moved = device_.MoveShare(share, wanted);", "    Status moved;", ["sched"]),
+    ("share-room-ignores-share", "padding takes units that the real-time work of its share needs", "src/sched/padding.cc",
+     "  return std::min(room.units, share - std::min(share, room.taken));", "  return std::min(room.units, share);",
+     ["sched"]),
+    ("share-costs-stay", "kernels in a share are expected to be as fast as on all units", "src/sched/cost_table.cc",
+     "    kernel.time = kernel.time * std::max<std::int64_t>(1, kernel.Rounds(units)) / rounds;\n", "",
+     ["share-schedulers"]),
+    ("weights-ignored", "all clients get the same unit time", "src/policies/weighted.h",
+     " / job.weight;", ";", ["share-schedulers"]),
+    ("weighted-saves-up", "a client that was idle gets the device for as long", "src/policies/weighted.h",
+     "    if (client.jobs++ == 0) client.time = std::max(client.time, now_);", "    ++client.jobs;", ["share-schedulers"]),
+    ("turn-without-end", "a client keeps the device beyond its quantum", "src/policies/time_slice.h",
+     "    if (job_ == nullptr || over) BeginTurn(view);", "    if (job_ == nullptr) BeginTurn(view);",
+     ["share-schedulers"]),
     ("no-yield", "a better rank waits for the end of a running kernel", LOOP,
-     "  return table_.HasBetter(worker.work->rank);", "  return false;", ["conformance"]),
+     "  return table_.HasBetter(worker.work->rank, worker.unit);", "  return false;", ["conformance"]),
     ("news-not-delivered", "the listener is not called by an idle worker", LOOP,
      "      DeliverNews();\n      AwaitChange(worker);", "      AwaitChange(worker);", ["conformance"]),
     ("scratch-not-grown", "a body gets less scratch than its kernel asked for", LOOP,
@@ -243,7 +287,7 @@ MUTANTS = [
     ("padding-outlives-its-room", "padding runs on beside kernels that need all units", SUBMIT,
      "    launch.guards[0] = GuardOf(*room);\n", "", ["sched"]),
     ("padding-takes-all-units", "padding is not limited to the units that are free", SUBMIT,
-     "    launch.max_claimants = room->units;\n", "", ["sched"]),
+     "    launch.max_claimants = UnitsIn(*room, *job.queue);\n", "", ["sched"]),
     ("rule-1-ignored", "a block longer than the room is padded", PADDING,
      " || block >= room.time) continue;", ") continue;", ["sched"]),
     ("rule-2-ignored", "padding lowers the occupancy of real-time kernels", PADDING,

@@ -54,16 +54,16 @@ struct Samples {
 // A launch of one kernel that is submitted again and again with the same progress record.
 class Kernel {
  public:
-  Kernel(LaunchId id, Rank rank, StreamId stream, KernelHandle kernel, std::uint32_t blocks,
+  Kernel(LaunchId id, Rank rank, ShareId share, KernelHandle kernel, std::uint32_t blocks,
          const cuda::probe::SpinArgs& args)
       : id_(id),
         rank_(rank),
-        stream_(stream),
         args_(args),
         words_(lagoon::Progress::WordsFor(blocks)),
         progress_(blocks, words_) {
     progress_.Reset();
     launch_.kernel = kernel;
+    launch_.share = share;
     launch_.args = &args_;
     launch_.progress = &progress_;
   }
@@ -75,7 +75,7 @@ class Kernel {
       blocks_before_ += progress_.blocks();
       progress_.Reset();
     }
-    const SubmitResult result = device.Submit(launch_.As(id_, stream_, rank_));
+    const SubmitResult result = device.Submit(launch_.As(id_, kUnordered, rank_));
     if (result == SubmitResult::kOk) return {};
     return Fail(ErrorCode::kInternal,
                 fmt::format("device '{}' takes no launch: it is {}", device.info().name,
@@ -86,7 +86,6 @@ class Kernel {
  private:
   const LaunchId id_;
   const Rank rank_;
-  const StreamId stream_;
   const cuda::probe::SpinArgs args_;
   std::vector<lagoon::Progress::Word> words_;
   lagoon::Progress progress_;
@@ -155,14 +154,14 @@ class Round {
     LAGOON_ASSIGN_OR_RETURN(guard_, device.CreateGuard());
     const std::uint32_t units = device.info().units;
     const std::uint32_t quarter = std::max(1u, units / 4);
-    StreamId real_time = kUnordered;
-    StreamId best_effort = kUnordered;
+    ShareId real_time = kAllUnits;
+    ShareId best_effort = kAllUnits;
     if (mode_ == Mode::kShare) {
-      LAGOON_ASSIGN_OR_RETURN(real_time,
-                              device.CreateStream({.name = "real-time", .units = quarter}));
-      // Not three quarters: shares come in granules, so that a little less may be left.
-      LAGOON_ASSIGN_OR_RETURN(best_effort,
-                              device.CreateStream({.name = "best-effort", .units = units * 5 / 8}));
+      const std::uint32_t granule = std::max(1u, device.info().share_granule);
+      const std::uint32_t mine = (quarter + granule - 1) / granule * granule;
+      LAGOON_ASSIGN_OR_RETURN(real_time, device.CreateShare("real-time", {0, mine}));
+      LAGOON_ASSIGN_OR_RETURN(
+          best_effort, device.CreateShare("best-effort", {mine, units - std::min(mine, units)}));
     }
     const auto args = [&](double block_us, bool look) {
       const double pieces = std::max(1.0, std::round(block_us / options_.piece_us));

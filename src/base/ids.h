@@ -9,6 +9,7 @@ namespace lagoon {
 // nothing.
 enum class StreamId : std::uint32_t {};  // DeviceControl::CreateStream
 enum class GuardId : std::uint32_t {};   // DeviceControl::CreateGuard
+enum class ShareId : std::uint32_t {};   // DeviceControl::CreateShare
 enum class LaunchId : std::uint64_t {};  // the code that submits the launch (the dispatcher)
 enum class JobId : std::uint64_t {};    // Dispatcher, in order of posting; breaks ties between jobs
 enum class QueueId : std::uint32_t {};  // Dispatcher::AddQueue

@@ -30,6 +30,10 @@ struct DeviceInfo {
   std::uint32_t max_launches = 0;
   std::uint32_t max_streams = 0;
   std::uint32_t max_guards = 0;
+  /// Shares begin and end at multiples of so many units, or at the device's last unit. 0: the
+  /// device has no shares, and CreateShare() says why.
+  std::uint32_t share_granule = 0;
+  std::uint32_t max_shares = 0;
   /// Now() stands still between events, and the device calls its listener after every advance. Do
   /// not sleep until a time of this clock.
   bool virtual_time = false;
@@ -114,14 +118,23 @@ enum class KernelHandle : std::uint32_t {};
 
 struct StreamOptions {
   std::string name;
-  /// Number of units set aside for this stream: its launches run on at least that many. Launches of
-  /// streams without such a share may use these units too. 0: the stream has no share. A device
-  /// that cannot set units aside refuses with the reason.
-  std::uint32_t units = 0;
 };
 
 /// Launches of this stream have no order among themselves, only their dependencies.
 inline constexpr StreamId kUnordered{0};
+
+/// A contiguous run of compute units.
+struct UnitRange {
+  std::uint32_t first = 0, count = 0;
+
+  /// Number behind the last unit.
+  std::uint32_t end() const { return first + count; }
+  bool Has(std::uint32_t unit) const { return unit - first < count; }
+  bool operator==(const UnitRange&) const = default;
+};
+
+/// The share of launches that may run on every unit. It is always there, and cannot be moved.
+inline constexpr ShareId kAllUnits{0};
 
 /// The smaller rank runs first. Of equal ranks, the launch that was submitted first.
 using Rank = std::uint64_t;
@@ -135,6 +148,7 @@ struct Launch {
   const void* args = nullptr;
   Progress* progress = nullptr;
   std::uint32_t max_claimants = 0;  // largest number of units in this launch at once; 0: no limit
+  ShareId share = kAllUnits;        // its blocks start on units of this share only
   std::span<const Dep> deps = {};
   /// Words of the device (CreateGuard), or done counts: {&progress.done_word(), n}, where
   /// `progress` is named by a launch. Once more than n of its blocks are done, this launch leaves
@@ -246,6 +260,18 @@ class DeviceControl {
   /// Number of blocks of a loaded kernel that a compute unit holds at once.
   virtual std::uint32_t Occupancy(KernelHandle /*kernel*/) const { return 1; }
   virtual Result<StreamId> CreateStream(const StreamOptions& options) = 0;
+  /// Creates a share: units that bound the launches which name it. A share bounds only its own
+  /// launches. Shares may overlap, and then contend for the units that they have in common;
+  /// launches of kAllUnits contend with all shares. Within a share, ranks, streams and revocation
+  /// are as without. Copies have no share. `name`: for errors.
+  ///
+  /// Errors name the device, the share and its units. kInvalidArgument: the units are not of the
+  /// device, or not multiples of DeviceInfo::share_granule. kResourceExhausted: there are
+  /// max_shares shares. kUnimplemented: the device has no shares, with the reason.
+  virtual Result<ShareId> CreateShare(const std::string& name, UnitRange units) = 0;
+  /// Prepares moves of shares to `units`, which CreateShare() also does. A second call for the same
+  /// units does nothing. Errors are those of CreateShare().
+  virtual Status PrepareUnits(UnitRange units) = 0;
   /// A word that starts at 0. Only DeviceQueue::Raise() changes it, and only upwards.
   virtual Result<GuardId> CreateGuard() = 0;
   virtual const std::atomic<std::uint32_t>* GuardWord(GuardId guard) const = 0;
@@ -266,6 +292,16 @@ class DeviceQueue {
   /// retire at once. Exception: a launch that the hardware has already queued behind a running one
   /// leaves after that one. Running blocks leave at their next check.
   virtual SubmitResult Raise(GuardId guard, std::uint32_t value) = 0;
+  /// Moves a share to other units, which PrepareUnits() has prepared. Blocks that run stay where
+  /// they are. A unit outside of `units` begins no further block of the share, apart from one that
+  /// the unit is about to begin during this call. A device whose blocks are not on host threads may
+  /// let launches end where it has queued them; then the move holds for launches that it queues
+  /// later.
+  ///
+  /// Allocates nothing on success. Errors change nothing and name the share and the units.
+  /// kInvalidArgument: bounds as for CreateShare(), an unknown share, or kAllUnits.
+  /// kUnavailable: the units are not prepared.
+  virtual Status MoveShare(ShareId share, UnitRange units) = 0;
   /// Moves the oldest events to `events` and returns their number.
   virtual std::size_t Poll(std::span<DeviceEvent> events) = 0;
   /// Sets the listener of all news from now on. Null: no listener; the caller polls or waits. When

@@ -24,6 +24,10 @@ class ForwardingDevice : public Device {
   Result<StreamId> CreateStream(const StreamOptions& options) override {
     return device_.CreateStream(options);
   }
+  Result<ShareId> CreateShare(const std::string& name, UnitRange units) override {
+    return device_.CreateShare(name, units);
+  }
+  Status PrepareUnits(UnitRange units) override { return device_.PrepareUnits(units); }
   Result<GuardId> CreateGuard() override { return device_.CreateGuard(); }
   const std::atomic<std::uint32_t>* GuardWord(GuardId guard) const override {
     return device_.GuardWord(guard);
@@ -33,6 +37,9 @@ class ForwardingDevice : public Device {
   SubmitResult Transfer(const Copy& copy) override { return device_.Transfer(copy); }
   SubmitResult Raise(GuardId guard, std::uint32_t value) override {
     return device_.Raise(guard, value);
+  }
+  Status MoveShare(ShareId share, UnitRange units) override {
+    return device_.MoveShare(share, units);
   }
   std::size_t Poll(std::span<DeviceEvent> events) override { return device_.Poll(events); }
   void SetListener(DeviceListener* listener) override { device_.SetListener(listener); }

@@ -39,6 +39,8 @@ class Memory final : public DeviceControl, public MemoryOwner {
   }
   Result<KernelHandle> Load(const CodeImage&, const KernelSpec&) override { return KernelHandle{}; }
   Result<StreamId> CreateStream(const StreamOptions&) override { return StreamId{1}; }
+  Result<ShareId> CreateShare(const std::string&, UnitRange) override { return kAllUnits; }
+  Status PrepareUnits(UnitRange) override { return {}; }
   Result<GuardId> CreateGuard() override { return GuardId{}; }
   const std::atomic<std::uint32_t>* GuardWord(GuardId) const override { return nullptr; }
 

@@ -52,7 +52,7 @@ constexpr SchedulerParameter kParameters[] = {
      "later requests of other models that may pass the oldest request of a model; 0: no limit",
      [](const SchedulerConfig& config) -> double { return config.policy.patience; },
      [](SchedulerConfig& config, double value) { config.policy.patience = Count(value); }},
-    {"quantum_us", 0, 1e6, false, "length of a job's turn in us; 0: one kernel",
+    {"quantum_us", 0, 1e6, false, "length of a turn in us; 0: one kernel, under time-slice one job",
      [](const SchedulerConfig& config) { return Us(config.policy.quantum); },
      [](SchedulerConfig& config, double value) { config.policy.quantum = FromUs(value); }},
 };

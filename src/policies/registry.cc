@@ -16,6 +16,8 @@
 #include "policies/response_ratio.h"
 #include "policies/round_robin.h"
 #include "policies/rounds.h"
+#include "policies/time_slice.h"
+#include "policies/weighted.h"
 
 namespace lagoon {
 namespace {
@@ -188,6 +190,18 @@ constexpr Entry kSchedulers[] = {
     {"Rounds: when the jobs of a round have ended, all that wait start together (RT-A)",
      {.name = "rt-a", .streams = Streams::kPerQueue, .ranks = Ranks::kSubmission, .depth = 0},
      Make<RoundsPolicy>},
+    {"Each class of each model on the units of its share, all at the same time (GSLICE)",
+     {.name = "shares", .ranks = Ranks::kSubmission},
+     Make<ArrivalPolicy>,
+     {kDepth}},
+    {"Classes of models take turns of the whole device, of one job or of a time (no MPS)",
+     {.name = "time-slice", .streams = Streams::kOne, .ranks = Ranks::kSubmission},
+     Make<TimeSlicePolicy>,
+     {kDepth, kQuantum}},
+    {"Each class of each model gets unit time by its weight, by ranks between blocks",
+     {.name = "weighted", .ranks = Ranks::kPolicy},
+     Make<WeightedPolicy>,
+     {kDepth}},
 };
 
 constexpr auto kNames = [] {

@@ -310,6 +310,10 @@ class CountingControl final : public DeviceControl {
   Result<StreamId> CreateStream(const StreamOptions& options) override {
     return device_.CreateStream(options);
   }
+  Result<ShareId> CreateShare(const std::string& name, UnitRange units) override {
+    return device_.CreateShare(name, units);
+  }
+  Status PrepareUnits(UnitRange units) override { return device_.PrepareUnits(units); }
   Result<GuardId> CreateGuard() override { return device_.CreateGuard(); }
   const std::atomic<std::uint32_t>* GuardWord(GuardId guard) const override {
     return device_.GuardWord(guard);

@@ -12,14 +12,27 @@ constexpr int kWeight = 8;  // one observation moves the mean by 1/8 of the diff
 CostTable::CostTable(const Plan& plan) {
   kernels_.reserve(plan.ops.size());
   for (const PlanOp& op : plan.ops) {
-    kernels_.push_back(op.cost.kernel);
+    kernels_.push_back({op.cost.kernel, op.blocks, std::max(op.occupancy, 1u)});
     total_ += op.cost.kernel;
+  }
+}
+
+void CostTable::UseUnits(std::uint32_t units, std::uint32_t all) {
+  LAGOON_CHECK(units > 0 && units <= all);
+  const std::uint32_t before = units_ == 0 ? all : units_;
+  units_ = units;
+  if (units == before) return;
+  total_ = Nanoseconds(0);
+  for (Kernel& kernel : kernels_) {
+    const std::int64_t rounds = std::max<std::int64_t>(1, kernel.Rounds(before));
+    kernel.time = kernel.time * std::max<std::int64_t>(1, kernel.Rounds(units)) / rounds;
+    total_ += kernel.time;
   }
 }
 
 void CostTable::Observe(std::size_t op, Nanoseconds took) {
   LAGOON_CHECK(op < kernels_.size() && took >= Nanoseconds(0));
-  Nanoseconds& kernel = kernels_[op];
+  Nanoseconds& kernel = kernels_[op].time;
   const Nanoseconds before = kernel;
   kernel = kernel == Nanoseconds(0) ? took : kernel + (took - kernel) / kWeight;
   total_ += kernel - before;

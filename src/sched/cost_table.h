@@ -15,17 +15,36 @@ class CostTable {
   explicit CostTable(const Plan& plan);
 
   /// Mean time of a kernel, from its first block to its last commit.
-  Nanoseconds kernel(std::size_t op) const { return kernels_[op]; }
+  Nanoseconds kernel(std::size_t op) const { return kernels_[op].time; }
   /// Sum over all kernels.
   Nanoseconds total() const { return total_; }
+
+  /// The kernels run on `units` of the device's `all` units from now on. Scales their times by the
+  /// number of rounds in which so many units run all blocks. Until the first call they run on all.
+  void UseUnits(std::uint32_t units, std::uint32_t all);
 
   /// `took`: time of one run from its first block to its last commit, without a revocation in
   /// between. The mean follows slowly, so that one disturbed run does not reorder jobs.
   void Observe(std::size_t op, Nanoseconds took);
 
  private:
-  std::vector<Nanoseconds> kernels_;  // by op
+  struct Kernel {
+    Nanoseconds time{0};
+    std::uint32_t blocks = 0, occupancy = 1;
+
+    std::int64_t Rounds(std::uint32_t units) const {
+      const std::uint64_t at_once = std::uint64_t{units} * occupancy;
+      return static_cast<std::int64_t>((blocks + at_once - 1) / at_once);
+    }
+  };
+
+ public:
+  static constexpr std::size_t kBytesPerKernel = sizeof(Kernel);
+
+ private:
+  std::vector<Kernel> kernels_;  // by op
   Nanoseconds total_{0};
+  std::uint32_t units_ = 0;  // that the times are for; 0: all
 };
 
 }  // namespace lagoon

@@ -83,6 +83,18 @@ class Dispatcher final : private DeviceListener {
   /// this too, so call it where no AddPlan() will follow soon, some jobs after the last one.
   void FreeUnused(QueueId queue);
 
+  /// Any thread, may block; not on the path of a request. Moves the queue to `units`, or to all
+  /// units of the device if there are none in the range. A queue without a share gets one. Kernels
+  /// that the device has follow as DeviceQueue::MoveShare() says; later ones use the new units.
+  ///
+  /// kInvalidArgument: an unknown queue, or units that the device does not allow. Other errors are
+  /// those of DeviceControl::CreateShare(). They name the queue and the units, and change nothing.
+  Status MoveShare(QueueId queue, UnitRange units);
+
+  /// Any thread. Jobs that are admitted from now on have this weight (QueueOptions::weight).
+  /// kInvalidArgument: an unknown queue, or a weight that is not above 0.
+  Status SetWeight(QueueId queue, double weight);
+
   /// Any thread. On success Finished() is called exactly once, possibly before Post returns.
   /// If a client's Finished() calls Post, Post returns before the job is admitted.
   ///

@@ -221,5 +221,65 @@ TEST_F(DispatcherTest, ARefusedLaunchIsTriedAgain) {
   EXPECT_EQ(device_->blocks_run, 2 + 9 * 2);
 }
 
+QueueOptions With(UnitRange units) {
+  QueueOptions options;
+  options.units = units;
+  return options;
+}
+
+TEST_F(DispatcherTest, LaunchesOfAQueueNameItsShareWhichMoves) {
+  Use({}, 64, testing::FakeDevice::Time::kVirtual, std::make_unique<testing::ClassFirst>(),
+      /*units=*/4);
+  const QueueId bound = AddQueue(JobClass::kBestEffort, 1, 1, With({1, 2}));
+  const QueueId free = AddQueue(JobClass::kBestEffort, 1, 1);
+  const auto share_of = [&](QueueId queue) {
+    EXPECT_TRUE(Post(queue, Add()));
+    const ShareId share = device_->share();
+    device_->RunAll();
+    return share;
+  };
+  const ShareId share = share_of(bound);
+  EXPECT_NE(share, kAllUnits);
+  EXPECT_EQ(device_->units(share), (UnitRange{1, 2}));
+  EXPECT_EQ(share_of(free), kAllUnits);
+  ASSERT_TRUE(dispatcher_->MoveShare(bound, {3, 1}));
+  EXPECT_EQ(share_of(bound), share);
+  EXPECT_EQ(device_->units(share), (UnitRange{3, 1}));
+  ASSERT_TRUE(dispatcher_->MoveShare(bound, {}));
+  EXPECT_EQ(device_->units(share), (UnitRange{0, 4}));
+  ASSERT_TRUE(dispatcher_->MoveShare(free, {}));
+  EXPECT_EQ(share_of(free), kAllUnits) << "it had all units already";
+  ASSERT_TRUE(dispatcher_->MoveShare(free, {0, 1}));
+  EXPECT_EQ(device_->units(share_of(free)), (UnitRange{0, 1}));
+}
+
+TEST_F(DispatcherTest, UnitsAndWeightsOutOfBoundsAreRefusedByName) {
+  Use({});
+  const QueueId queue = AddQueue(JobClass::kBestEffort, 1, 1, With({0, 1}));
+  const auto expect = [](const Status& status, std::vector<std::string> words) {
+    ASSERT_FALSE(status);
+    EXPECT_EQ(status.error().code, ErrorCode::kInvalidArgument);
+    for (const std::string& word : words) {
+      EXPECT_NE(status.error().message.find(word), std::string::npos) << status.error().message;
+    }
+  };
+  expect(dispatcher_->MoveShare(queue, {1, 3}), {"queue 'chain'", "units 1 to 3", "unit 0"});
+  expect(dispatcher_->MoveShare(QueueId{7}, {0, 1}), {"queue 7"});
+  expect(dispatcher_->SetWeight(queue, 0), {"weight 0"});
+  expect(dispatcher_->SetWeight(QueueId{7}, 1), {"queue 7"});
+  EXPECT_TRUE(dispatcher_->SetWeight(queue, 2.5));
+  QueueOptions options = With({0, 2});
+  options.name = "greedy";
+  options.instances = {instances_.back().get()};
+  Result<QueueId> added = dispatcher_->AddQueue(options);
+  ASSERT_FALSE(added);
+  EXPECT_NE(added.error().message.find("share 'greedy'"), std::string::npos);
+  options.units = {};
+  options.weight = 0;
+  added = dispatcher_->AddQueue(options);
+  ASSERT_FALSE(added);
+  EXPECT_NE(added.error().message.find("queue 'greedy'"), std::string::npos);
+}
+
 }  // namespace
 }  // namespace lagoon

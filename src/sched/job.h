@@ -105,6 +105,10 @@ struct QueueOptions {
   std::vector<Instance*> instances;
   std::size_t max_pending = 64;  // most jobs that may wait for an instance; at least one
   Overflow overflow = Overflow::kReject;
+  /// The units that the queue's launches may use: a share of its own, which Dispatcher::MoveShare()
+  /// moves. No units: all of the device. Holds under every scheduler.
+  UnitRange units = {};
+  double weight = 1;  // above 0; what `weighted` gives the queue, relative to the other queues
 };
 
 }  // namespace lagoon

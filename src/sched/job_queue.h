@@ -117,6 +117,7 @@ struct JobQueue {
   std::unique_ptr<QueuePlan> first;     // what the instances were created with; may be null
   std::atomic<std::size_t> pending{0};  // posted and not started; changed by any thread
   StreamId stream = kUnordered;
+  ShareId share = kAllUnits;  // of its launches; options.units are the share's units
   std::vector<Slot> slots;
   std::vector<std::size_t> free_slots;
   JobList<&Job::waiting_hook> waiting;  // in order of admission
@@ -125,6 +126,11 @@ struct JobQueue {
   Mutex add_mutex;                                    // Dispatcher::AddPlan()
   std::uint32_t next_plan GUARDED_BY(add_mutex) = 1;  // 0 is `first`
 };
+
+/// Number of units that the queue's launches may use, of a device with `all` units.
+inline std::uint32_t UnitsOf(const JobQueue& queue, std::uint32_t all) {
+  return queue.options.units.count == 0 ? all : queue.options.units.count;
+}
 
 /// All queues. Add by one thread at a time; Find by any thread, without a lock: queues never go
 /// away.

@@ -63,7 +63,21 @@ Result<QueueId> Mechanism::AddQueue(QueueOptions options) {
                 fmt::format("queue '{}': there are {} queues already", options.name,
                             QueueTable::kMaxQueues));
   }
+  if (!(options.weight > 0)) {
+    return Fail(ErrorCode::kInvalidArgument,
+                fmt::format("queue '{}': a weight is above 0, this one is {}", options.name,
+                            options.weight));
+  }
+  ShareId share = kAllUnits;
+  if (options.units.count > 0) {
+    Result<ShareId> created = device_.CreateShare(options.name, options.units);
+    if (!created) {
+      return Annotate(fmt::format("queue '{}'", options.name), std::move(created).error());
+    }
+    share = *created;
+  }
   auto queue = std::make_unique<JobQueue>(queues_.next_id(), std::move(options));
+  queue->share = share;
   for (Instance* instance : queue->options.instances) {
     LAGOON_ASSIGN_OR_RETURN(const GuardId guard, device_.CreateGuard());
     queue->free_slots.push_back(queue->slots.size());
@@ -76,8 +90,16 @@ Result<QueueId> Mechanism::AddQueue(QueueOptions options) {
   return queues_.Add(std::move(queue));
 }
 
+void Mechanism::UseShare(JobQueue& queue, ShareId share, UnitRange units) {
+  queue.share = share;
+  queue.options.units = units;
+}
+
 void Mechanism::Admit(std::unique_ptr<Job> owned, FinishedJobs& finished) {
   Job& job = *owned.release();  // the indexes own it now, until Finish hands it out
+  const std::uint32_t units = device_.info().units;
+  job.costs->UseUnits(UnitsOf(*job.queue, units), units);
+  job.weight = job.queue->options.weight;
   job.total = job.remaining = job.unsubmitted = job.costs->total();
   if (config_.admit_by_deadline && WouldBeLate(job)) {
     return Refuse(std::unique_ptr<Job>(&job), Outcome::kTooLate, finished);

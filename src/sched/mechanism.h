@@ -29,6 +29,9 @@ class Mechanism {
   /// queues; kInvalidArgument names the option.
   Result<QueueId> AddQueue(QueueOptions options);
 
+  /// The queue's launches use the share `share` from now on, which has `units`; no units: all.
+  void UseShare(JobQueue& queue, ShareId share, UnitRange units);
+
   // Jobs whose outcome is known are moved to `finished`. The owner of that list delivers and
   // deletes them.
 
@@ -110,6 +113,7 @@ class Mechanism {
   void GoBack(Job& job, std::size_t op);
   bool Accepted(SubmitResult result, LaunchId id, Job& job);
   Rank RankOf(const Job& job) const;
+  Nanoseconds UnitTimeOf(const Job& job, std::uint32_t blocks) const;
 
   // Calls of the observer (mechanism_observe.cc). Only if there is one.
   void TellJob(SchedEvent::Kind kind, const Job& job, TimePoint at, std::uint32_t value = 0);

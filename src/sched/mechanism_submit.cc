@@ -135,6 +135,7 @@ bool Mechanism::Pick(const ReadyView& view) {
 bool Mechanism::Serve(Job& job, std::uint32_t ops, const PaddingRoom* room) {
   LAGOON_CHECK(job.ready_hook.is_linked());
   job.served = ++picks_;
+  job.unit_time = Nanoseconds(0);
   if (!job.started) Start(job);
   return SubmitNext(job, ops, room);
 }
@@ -221,12 +222,13 @@ bool Mechanism::SubmitOp(Job& job, const PaddingRoom* room) {
   const bool best_effort = job.job_class == JobClass::kBestEffort;
   if (room != nullptr) {
     launch.guards[0] = GuardOf(*room);
-    launch.max_claimants = room->units;
+    launch.max_claimants = UnitsIn(*room, *job.queue);
   } else if (best_effort && config_.preemption != SchedulerConfig::Preemption::kNone) {
     launch.guards[0] = {device_.GuardWord(group_guard_), group_limit_,
                         config_.preemption == SchedulerConfig::Preemption::kWait};
   }
   launch.guards[1] = {device_.GuardWord(slot.guard), slot.revision, false};
+  launch.share = job.queue->share;
   const std::uint32_t done = launch.progress->done();
   launch.id = launches_.Add({.job = &job,
                              .kind = JobLaunch::Kind::kOp,
@@ -243,6 +245,7 @@ bool Mechanism::SubmitOp(Job& job, const PaddingRoom* room) {
   if (!Accepted(device_.Submit(launch), launch.id, job)) return false;
   ++kernels_[best_effort ? kBestEffort : kRealTime];
   in_flight_.Add(launches_.Find(launch.id));
+  job.unit_time += UnitTimeOf(job, launch.progress->blocks() - done);
   ++job.instance->in_flight(job.next_op);
   if (best_effort && room == nullptr) ++revocable_;
   if (room != nullptr) {
@@ -259,6 +262,13 @@ bool Mechanism::SubmitOp(Job& job, const PaddingRoom* room) {
     if (resumed) TellLaunch(SchedEvent::Kind::kResumed, launch.id, at, done);
   }
   return true;
+}
+
+// Of `blocks` blocks of the next op.
+Nanoseconds Mechanism::UnitTimeOf(const Job& job, std::uint32_t blocks) const {
+  const PlanOp& op = job.instance->plan().ops[job.next_op];
+  const bool known = op.cost.block > Nanoseconds(0);
+  return blocks * (known ? op.cost.block : std::chrono::microseconds(1));
 }
 
 bool Mechanism::SubmitCopy(Job& job, Copy copy, JobLaunch::Kind kind, std::size_t index) {

@@ -16,6 +16,7 @@ std::int64_t Use(const PaddingRoom& room) {
 
 PaddingRoom Join(const PaddingRoom& a, const PaddingRoom& b) {
   return {.units = std::min(a.units, b.units),
+          .taken = std::max(a.taken, b.taken),
           .time = a.time + b.time,
           .occupancy = std::max(a.occupancy, b.occupancy),
           .until = b.until,
@@ -34,6 +35,7 @@ bool Follows(const Instance& instance, std::size_t index) {
 PaddingRoom RoomBesideGroup(const Job& job, std::uint32_t units, std::size_t& i) {
   const std::vector<PlanOp>& ops = job.instance->plan().ops;
   PaddingRoom room;
+  const std::uint32_t own = UnitsOf(*job.queue, units);
   std::uint32_t width = 0;
   do {
     const Progress& progress = job.instance->progress(i);
@@ -43,8 +45,9 @@ PaddingRoom RoomBesideGroup(const Job& job, std::uint32_t units, std::size_t& i)
     room.until = &progress;
     room.records = &job.instance->records();
     ++i;
-  } while (width < units && i < ops.size() && !Follows(*job.instance, i));
-  room.units = units - std::min(width, units);
+  } while (width < own && i < ops.size() && !Follows(*job.instance, i));
+  room.taken = std::min(width, own);
+  room.units = units - room.taken;
   return room;
 }
 
@@ -61,7 +64,10 @@ std::optional<std::uint32_t> StartedVersion(const Job& job, std::size_t op) {
 }
 
 // Whether the job's next kernel fits into the room. The job may not have started yet.
-bool FitsBeside(const Job& job, const PaddingRoom& room) {
+bool FitsBeside(const Job& job, const PaddingRoom& whole) {
+  PaddingRoom room = whole;
+  room.units = UnitsIn(whole, *job.queue);
+  if (room.units == 0) return false;
   const Plan& plan = job.instance != nullptr ? job.instance->plan() : job.plan->plan();
   const std::vector<PlanOp>& ops = plan.ops;
   std::size_t op = job.next_op;
@@ -76,6 +82,12 @@ Nanoseconds BlockTime(const PlanOp& op) {
 }
 
 }  // namespace
+
+std::uint32_t UnitsIn(const PaddingRoom& room, const JobQueue& queue) {
+  const std::uint32_t share = queue.options.units.count;
+  if (share == 0) return room.units;
+  return std::min(room.units, share - std::min(share, room.taken));
+}
 
 std::optional<PaddingRoom> RoomBeside(const Job& job, std::uint32_t units, std::uint32_t kernels) {
   const std::size_t end = std::min(job.instance->plan().ops.size(), job.first_incomplete + kernels);
@@ -114,8 +126,10 @@ bool ChooseVersion(Job& job, const PaddingRoom* room) {
   const std::optional<std::uint32_t> started = StartedVersion(job, job.next_op);
   std::optional<std::uint32_t> version = started;
   if (room != nullptr) {
-    version = VersionBeside(op, started, *room);
-    if (!version) return false;
+    PaddingRoom own = *room;
+    own.units = UnitsIn(*room, *job.queue);
+    if (own.units > 0) version = VersionBeside(op, started, own);
+    if (own.units == 0 || !version) return false;
   }
   if (!started && !op.versions.empty()) {
     job.instance->UseVersion(job.next_op, version.value_or(op.version));
@@ -141,6 +155,7 @@ std::optional<PaddingRoom> Padding::FindRoom(std::uint32_t kernels) const {
   }
   if (!room || taken >= units) return std::nullopt;
   room->units = units - taken;
+  room->taken = taken;
   return room;
 }
 

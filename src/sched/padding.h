@@ -16,11 +16,16 @@ namespace lagoon {
 /// Units that real-time work leaves free for a while.
 struct PaddingRoom {
   std::uint32_t units = 0;
+  std::uint32_t taken = 0;          // units that the real-time work needs
   Nanoseconds time{0};              // expected duration
   std::uint32_t occupancy = 0;      // the largest one of the real-time kernels
   const Progress* until = nullptr;  // the room ends when this real-time kernel is complete
   const std::shared_ptr<ProgressRecords>* records = nullptr;  // where `until` lies
 };
+
+/// Units of the room for jobs of the queue. Real-time work may need any units of the queue's share,
+/// so that a share loses as many units as the device. 0: none.
+std::uint32_t UnitsIn(const PaddingRoom& room, const JobQueue& queue);
 
 /// The room beside one active real-time job on a device of `units` units. Looks at the next
 /// `kernels` kernels of the job (REEF 5: one). Kernels that do not depend on the one before may run

@@ -33,13 +33,16 @@ class RoomTest : public ::testing::Test {
     instance_ = *Instance::Create(plan, device_);
     QueueOptions options;
     options.instances = {instance_.get()};
+    options.units = share_;
     queue_ = std::make_unique<JobQueue>(QueueId{}, options);
+    job_.queue = queue_.get();
     job_.costs = &queue_->first->costs();
     job_.instance = instance_.get();
     job_.first_incomplete = first;
     return RoomBeside(job_, units, kernels_);
   }
   std::uint32_t kernels_ = 16;
+  UnitRange share_;
   testing::FakeDevice device_;
   std::unique_ptr<Instance> instance_;
   std::unique_ptr<JobQueue> queue_;
@@ -69,6 +72,21 @@ TEST_F(RoomTest, ThereIsNoneBesideAKernelThatNeedsAllUnits) {
   EXPECT_FALSE(Room(Chain({4, 1}), 4));
   EXPECT_FALSE(Room(Chain({1, 1}), 4, /*first=*/2));
   EXPECT_FALSE(Room(Chain({1}), 1));
+}
+
+TEST_F(RoomTest, AJobNeedsNoMoreThanTheUnitsOfItsShare) {
+  share_ = {0, 2};
+  const auto room = Room(Chain({8}), 4);
+  ASSERT_TRUE(room);
+  EXPECT_EQ(room->units, 2u);
+  // The best-effort queue's share may be the same two units, or have one of them.
+  QueueOptions options;
+  options.instances = {instance_.get()};
+  EXPECT_EQ(UnitsIn(*room, JobQueue(QueueId{}, options)), 2u);
+  options.units = {0, 2};
+  EXPECT_EQ(UnitsIn(*room, JobQueue(QueueId{}, options)), 0u);
+  options.units = {1, 3};
+  EXPECT_EQ(UnitsIn(*room, JobQueue(QueueId{}, options)), 1u);
 }
 
 TEST_F(RoomTest, KernelsThatDoNotWaitForOneAnotherAddUp) {

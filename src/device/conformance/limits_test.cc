@@ -307,24 +307,6 @@ TEST_P(DeviceConformance, EveryUnitHasTheScratchOfTheLargestKernel) {
   EXPECT_EQ(wrong.load(), 0);
 }
 
-TEST_P(DeviceConformance, AStreamWithUnitsOfItsOwnWorksOrIsRefusedWithTheReason) {
-  const auto device = Create();
-  Session session(*device);
-  const Result<StreamId> stream = device->CreateStream({.name = "share", .units = 1});
-  if (!stream) {
-    EXPECT_TRUE(stream.error().code == ErrorCode::kUnimplemented ||
-                stream.error().code == ErrorCode::kResourceExhausted);
-    EXPECT_NE(stream.error().message.find("stream 'share'"), std::string::npos);
-    return;
-  }
-  CountArgs args;
-  Record record(5);
-  session.AwaitRetired(session.Submit(
-      Launch{.kernel = session.Load(CountBody), .args = &args, .progress = record.get()},
-      {*stream}));
-  EXPECT_EQ(args.runs.load(), 5);
-}
-
 TEST_P(DeviceConformance, StreamsGuardsAndKernelsAreBounded) {
   const auto device = Create();
   for (std::uint32_t i = 0; i < device->info().max_streams; ++i) {

@@ -18,14 +18,17 @@ bool CopyChunk(const void* args, std::uint32_t block, BlockContext&) {
 
 }  // namespace
 
-LaunchTable::LaunchTable(const Limits& limits, const GuardWords& guards)
-    : guards_(guards), slots_(limits.launches, limits.streams), events_(limits.events) {
+LaunchTable::LaunchTable(const Limits& limits, const GuardWords& guards, const Shares& shares)
+    : guards_(guards),
+      shares_(shares),
+      slots_(limits.launches, limits.streams),
+      events_(limits.events) {
   order_.reserve(limits.launches);
   naming_.reserve(limits.launches);
 }
 
 SubmitResult LaunchTable::Add(const Launch& launch, std::span<const Body> bodies) {
-  LAGOON_CHECK(Raw(launch.kernel) < bodies.size());
+  LAGOON_CHECK(Raw(launch.kernel) < bodies.size() && shares_.Exists(launch.share));
   return Insert(slots_.Take(launch, events_), bodies[Raw(launch.kernel)]);
 }
 
@@ -41,6 +44,7 @@ SubmitResult LaunchTable::Insert(Slot* slot, Body body) {
   slots_.Link(*slot);
   slot->watcher = slot->WatchesCount(guards_);
   watchers_ += slot->watcher ? 1 : 0;
+  bound_ += slot->share != kAllUnits ? 1 : 0;
   if (slot->stream == kUnordered || slots_.LinkStream(*slot)) MakeEligible(slots_.IndexOf(*slot));
   return SubmitResult::kOk;
 }
@@ -55,7 +59,7 @@ std::uint32_t LaunchTable::UnlinkStream(Slot& slot) {
 void LaunchTable::MakeEligible(std::uint32_t index) {
   Slot& slot = slots_[index];
   slot.eligible = true;
-  const Entry entry{slot.rank, slot.sequence, index, slot.progress};
+  const Entry entry{slot.rank, slot.sequence, index, slot.share, slot.progress};
   order_.insert(std::upper_bound(order_.begin(), order_.end(), entry), entry);
 }
 
@@ -64,8 +68,9 @@ bool LaunchTable::MayRun(const Slot& slot) {
          slot.progress->HasUnclaimed() && !slot.Left() && DepsMet(slot.deps);
 }
 
-std::optional<LaunchTable::Assignment> LaunchTable::Pick() {
+std::optional<LaunchTable::Assignment> LaunchTable::Pick(std::uint32_t unit) {
   for (const Entry& entry : order_) {
+    if (!shares_.Has(entry.share, unit)) continue;
     Slot& slot = slots_[entry.slot];
     if (!MayRun(slot)) continue;
     const std::optional<std::uint32_t> tile = slot.progress->Claim();
@@ -76,6 +81,7 @@ std::optional<LaunchTable::Assignment> LaunchTable::Pick() {
                       .tile = *tile,
                       .rank = slot.rank,
                       .stream = slot.stream,
+                      .share = slot.share,
                       .body = slot.body,
                       .args = slot.args,
                       .progress = slot.progress,
@@ -120,14 +126,16 @@ void LaunchTable::SettleAll() {
   }
 }
 
-bool LaunchTable::HasBetter(Rank than) const {
+bool LaunchTable::HasBetter(Rank than, std::uint32_t unit) const {
   const auto end = std::partition_point(order_.begin(), order_.end(),
                                         [than](const Entry& entry) { return entry.rank < than; });
-  return HasRunnable(static_cast<std::size_t>(end - order_.begin()));
+  return std::any_of(order_.begin(), end, [&](const Entry& entry) {
+    return shares_.Has(entry.share, unit) && MayRun(slots_[entry.slot]);
+  });
 }
 
-bool LaunchTable::HasRunnable(std::size_t entries) const {
-  return std::any_of(order_.begin(), order_.begin() + static_cast<std::ptrdiff_t>(entries),
+bool LaunchTable::HasRunnable() const {
+  return std::any_of(order_.begin(), order_.end(),
                      [this](const Entry& entry) { return MayRun(slots_[entry.slot]); });
 }
 
@@ -174,11 +182,12 @@ std::uint32_t LaunchTable::Retire(std::uint32_t index) {
   Slot& slot = slots_[index];
   Report(slot, DeviceEvent::Kind::kRetired, Now());
   if (slot.eligible) {
-    const Entry entry{slot.rank, slot.sequence, index, nullptr};
+    const Entry entry{slot.rank, slot.sequence, index, slot.share, nullptr};
     order_.erase(std::lower_bound(order_.begin(), order_.end(), entry));
   }
   const std::uint32_t first = slot.in_order ? UnlinkStream(slot) : kNoIndex;
   watchers_ -= slot.watcher ? 1 : 0;
+  bound_ -= slot.share != kAllUnits ? 1 : 0;
   slots_.Free(slot, events_);
   return first;
 }

@@ -11,6 +11,7 @@
 #include "device/host/event_ring.h"
 #include "device/host/guard_words.h"
 #include "device/host/in_flight.h"
+#include "device/host/shares.h"
 
 namespace lagoon {
 
@@ -32,6 +33,7 @@ class LaunchTable {
     std::uint32_t tile = 0;
     Rank rank = 0;
     StreamId stream = kUnordered;
+    ShareId share = kAllUnits;
     Body body = nullptr;
     const void* args = nullptr;
     Progress* progress = nullptr;
@@ -41,17 +43,19 @@ class LaunchTable {
     const Copy* copy = nullptr;  // the copy that this is a part of; null: a kernel
   };
 
-  /// `guards`: the device's guard words. SettleAll() follows every change of a word. Borrowed.
-  LaunchTable(const Limits& limits, const GuardWords& guards);
+  /// `guards`: the device's guard words. SettleAll() follows every change of a word. `shares`: the
+  /// device's. Both are borrowed.
+  LaunchTable(const Limits& limits, const GuardWords& guards, const Shares& shares);
 
   /// Adds the launch. SettleNewest() must follow before the device's lock is given up. `bodies`: by
-  /// KernelHandle. CHECKs that the kernels, progress records and stream exist.
+  /// KernelHandle. CHECKs that the kernels, progress records, stream and share exist.
   SubmitResult Add(const Launch& launch, std::span<const Body> bodies);
   SubmitResult Add(const Copy& copy);
 
-  /// Claims a tile of the best-ranked launch that may run, and reports kPlaced if it is the first
-  /// tile of that launch. Nothing: no tile is available until the table or a Progress changes.
-  std::optional<Assignment> Pick();
+  /// Claims a tile of the best-ranked launch that may run on `unit`, and reports kPlaced if it is
+  /// the first tile of that launch. Nothing: no tile is available to this unit until the table, a
+  /// Progress or a share changes.
+  std::optional<Assignment> Pick(std::uint32_t unit);
 
   /// A worker stopped working on `done`. `at`: now, or the time of the last commit if `why` is
   /// kCompleted. True: something may have become runnable.
@@ -68,9 +72,10 @@ class LaunchTable {
   /// or after a partial done count changed that `watchers()` wait for.
   void SettleAll();
 
-  /// True if some launch may run: of any rank, or of a rank smaller than `than`. Claims nothing.
-  bool HasRunnable() const { return HasRunnable(order_.size()); }
-  bool HasBetter(Rank than) const;
+  /// True if some launch may run, on whatever unit. Claims nothing.
+  bool HasRunnable() const;
+  /// True if a launch of a rank smaller than `than` may run on `unit`. Claims nothing.
+  bool HasBetter(Rank than, std::uint32_t unit) const;
   /// True if the launch added last may run. An Add() can make no other launch runnable.
   bool NewestMayRun() const;
 
@@ -82,6 +87,9 @@ class LaunchTable {
   /// changes without a call of Finish(). While there are any, workers call SettleAll() after every
   /// commit.
   std::uint32_t watchers() const { return watchers_; }
+
+  /// True if a launch in flight has a share. Then what is runnable may not be for every unit.
+  bool any_bound() const { return bound_ != 0; }
 
   EventRing& events() { return events_; }
   const EventRing& events() const { return events_; }
@@ -104,6 +112,7 @@ class LaunchTable {
     Rank rank;
     std::uint64_t sequence;
     std::uint32_t slot;
+    ShareId share;
     const Progress* progress;
     bool operator<(const Entry& other) const {
       return rank != other.rank ? rank < other.rank : sequence < other.sequence;
@@ -114,7 +123,6 @@ class LaunchTable {
   std::uint32_t UnlinkStream(Slot& slot);
   void MakeEligible(std::uint32_t index);
 
-  bool HasRunnable(std::size_t entries) const;
   static bool MayRun(const Slot& slot);
   static bool Retirable(const Slot& slot);
 
@@ -124,8 +132,10 @@ class LaunchTable {
   void Report(Slot& slot, DeviceEvent::Kind kind, TimePoint at);
 
   const GuardWords& guards_;
+  const Shares& shares_;
   InFlightSlots<Slot> slots_;
   std::uint32_t watchers_ = 0;
+  std::uint32_t bound_ = 0;   // launches in flight that have a share
   std::vector<Entry> order_;  // eligible launches only, sorted
   EventRing events_;
   std::vector<std::uint32_t> naming_;  // scratch memory of SettleNaming

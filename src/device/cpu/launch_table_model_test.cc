@@ -81,7 +81,7 @@ class World {
         table_.SettleAll();
         break;
       case Change::Kind::kPick:
-        held_[change.which] = table_.Pick();
+        held_[change.which] = table_.Pick(0);
         break;
       case Change::Kind::kFinish:
         table_.Finish(*held_[change.which], change.why, Now());
@@ -128,7 +128,15 @@ class World {
   std::array<std::unique_ptr<Progress>, kLaunches> progress_;
   GuardWords guards_{1};
   const GuardId guard_ = guards_.Create("test").value();
-  LaunchTable table_{{.launches = kLaunches, .streams = 1, .events = 16}, guards_};
+  const DeviceInfo info_ = [] {
+    DeviceInfo info;
+    info.units = 4;
+    info.share_granule = 1;
+    info.max_shares = 4;
+    return info;
+  }();
+  Shares shares_{info_};
+  LaunchTable table_{{.launches = kLaunches, .streams = 1, .events = 16}, guards_, shares_};
   const std::array<Body, 1> bodies_{Nothing};
   std::array<std::optional<LaunchTable::Assignment>, kMaxWorkers> held_;
   std::uint64_t submitted_ = 0;

@@ -52,7 +52,15 @@ class LaunchTableTest : public testing::Test {
 
   GuardWords guards_{2};
   const GuardId guard_ = guards_.Create("test").value();
-  LaunchTable table_{{.launches = 4, .streams = 2, .events = 16}, guards_};
+  const DeviceInfo info_ = [] {
+    DeviceInfo info;
+    info.units = 4;
+    info.share_granule = 1;
+    info.max_shares = 4;
+    return info;
+  }();
+  Shares shares_{info_};
+  LaunchTable table_{{.launches = 4, .streams = 2, .events = 16}, guards_, shares_};
   std::array<Body, 1> bodies_{Nothing};
   Launch launch_;
 };
@@ -60,12 +68,12 @@ class LaunchTableTest : public testing::Test {
 TEST_F(LaunchTableTest, ReportsPlacedCompleteAndRetiredInThisOrder) {
   Record record(2);
   ASSERT_EQ(Add(1, record), SubmitResult::kOk);
-  const auto first = table_.Pick();
-  const auto second = table_.Pick();
+  const auto first = table_.Pick(0);
+  const auto second = table_.Pick(0);
   ASSERT_TRUE(first && second);
   EXPECT_EQ(first->tile, 0u);
   EXPECT_EQ(second->tile, 1u);
-  EXPECT_FALSE(table_.Pick());
+  EXPECT_FALSE(table_.Pick(0));
   EXPECT_EQ(Events(), "placed1");
   Commit(*first);
   EXPECT_FALSE(table_.TakeNews());
@@ -78,7 +86,7 @@ TEST_F(LaunchTableTest, ReportsPlacedCompleteAndRetiredInThisOrder) {
 TEST_F(LaunchTableTest, ACompleteLaunchRetiresOnlyWhenItsLastWorkerHasLeft) {
   Record record(1);
   Add(1, record);
-  const auto work = table_.Pick();
+  const auto work = table_.Pick(0);
   work->progress->Commit();
   table_.SettleAll();
   EXPECT_EQ(Events(), "placed1") << "its worker has not left";
@@ -94,7 +102,7 @@ TEST_F(LaunchTableTest, PrefersSmallRanksThenEarlierSubmission) {
   Add(4, records[3], 3);
   EXPECT_EQ(table_.best_rank(), 3u);
   for (const std::size_t expected : {1, 3, 0, 2}) {
-    EXPECT_EQ(table_.Pick()->progress, &records[expected].progress);
+    EXPECT_EQ(table_.Pick(0)->progress, &records[expected].progress);
   }
 }
 
@@ -102,14 +110,14 @@ TEST_F(LaunchTableTest, AStreamMovesOnWhenItsFirstLaunchIsCompleteBeforeItHasRet
   Record first(2), second(1);
   Add(1, first, 0, StreamId{1});
   Add(2, second, 0, StreamId{1});
-  const auto a = table_.Pick();
-  const auto b = table_.Pick();
-  EXPECT_FALSE(table_.Pick()) << "the second launch of the stream waits";
+  const auto a = table_.Pick(0);
+  const auto b = table_.Pick(0);
+  EXPECT_FALSE(table_.Pick(0)) << "the second launch of the stream waits";
   a->progress->Commit();
   b->progress->Commit();
   table_.Finish(*b, Leave::kCompleted, Now());
   EXPECT_EQ(Events(), "placed1 complete1");
-  const auto next = table_.Pick();
+  const auto next = table_.Pick(0);
   ASSERT_TRUE(next);
   EXPECT_EQ(next->progress, &second.progress);
   table_.Finish(*a, Leave::kExhausted, Now());
@@ -125,18 +133,18 @@ TEST_F(LaunchTableTest, SettlingRevokesAWholeStreamAndTheNextLaunchIsFirst) {
   guards_.word(guard_).store(1);
   table_.SettleAll();
   EXPECT_EQ(Events(), "retired1 retired2 retired3");
-  EXPECT_EQ(table_.Pick()->progress, &records[3].progress);
+  EXPECT_EQ(table_.Pick(0)->progress, &records[3].progress);
 }
 
 TEST_F(LaunchTableTest, ARevokedLaunchRetiresWhenItsWorkerLeaves) {
   Record record(2);
   launch_.guards[0] = {&guards_.word(guard_), 0};
   Add(1, record);
-  const auto work = table_.Pick();
+  const auto work = table_.Pick(0);
   guards_.word(guard_).store(1);
   table_.SettleAll();
   EXPECT_EQ(Events(), "placed1");
-  EXPECT_FALSE(table_.Pick());
+  EXPECT_FALSE(table_.Pick(0));
   record.progress.Unclaim(work->tile);
   EXPECT_TRUE(table_.Finish(*work, Leave::kRevoked, Now()));
   EXPECT_EQ(Events(), "retired1");
@@ -146,11 +154,11 @@ TEST_F(LaunchTableTest, ARelaunchRetiresWhenTheOldBlockCompletesItsRecord) {
   Record record(1);
   launch_.guards[0] = {&guards_.word(guard_), 0};
   Add(1, record);
-  const auto old = table_.Pick();
+  const auto old = table_.Pick(0);
   guards_.word(guard_).store(1);
   launch_.guards[0].limit = 1;
   Add(2, record);
-  EXPECT_FALSE(table_.Pick());
+  EXPECT_FALSE(table_.Pick(0));
   EXPECT_EQ(table_.live(), 2u);
   Commit(*old);
   EXPECT_EQ(Events(), "placed1 complete1 retired1 retired2");
@@ -168,7 +176,7 @@ TEST_F(LaunchTableTest, RefusesWhenSlotsOrCreditsRunOut) {
     return added;
   };
   EXPECT_EQ(fill(), 4);  // slots
-  while (const auto work = table_.Pick()) Commit(*work);
+  while (const auto work = table_.Pick(0)) Commit(*work);
   EXPECT_EQ(table_.events().size(), 12u);
   EXPECT_EQ(fill(), 1);  // 16 events: 12 unpolled, 3 for this launch
   Events();
@@ -202,7 +210,7 @@ TEST_F(LaunchTableTest, CountsTheLaunchesThatWatchPartialCounts) {
   table_.SettleAll();
   EXPECT_EQ(Events(), "retired2");
   EXPECT_EQ(table_.watchers(), 1u);
-  EXPECT_EQ(table_.Pick()->progress, &record.progress);
+  EXPECT_EQ(table_.Pick(0)->progress, &record.progress);
 }
 
 TEST_F(LaunchTableTest, AWorkerThatLeavesWithoutTheLastTileSettlesForThoseWhoWatchItsCount) {
@@ -211,7 +219,7 @@ TEST_F(LaunchTableTest, AWorkerThatLeavesWithoutTheLastTileSettlesForThoseWhoWat
   Add(1, counting);
   launch_.guards[0] = {&counting.progress.done_word(), 0};
   Add(2, guarded);
-  const auto work = table_.Pick();
+  const auto work = table_.Pick(0);
   guards_.word(guard_).store(1);
   table_.SettleAll();
   work->progress->Commit();
@@ -225,12 +233,41 @@ TEST_F(LaunchTableTest, HasBetterSeesOnlyRunnableLaunchesOfSmallerRank) {
   Add(1, running, 5);
   launch_.deps = {&dep, 1};
   Add(2, blocked, 1);
-  EXPECT_FALSE(table_.HasBetter(5));
+  EXPECT_FALSE(table_.HasBetter(5, 0));
   launch_.deps = {};
   Add(3, better, 5);
-  EXPECT_FALSE(table_.HasBetter(5)) << "an equal rank does not take over";
+  EXPECT_FALSE(table_.HasBetter(5, 0)) << "an equal rank does not take over";
   on.progress.Commit();
-  EXPECT_TRUE(table_.HasBetter(5));
+  EXPECT_TRUE(table_.HasBetter(5, 0));
+}
+
+TEST_F(LaunchTableTest, OnlyUnitsOfItsSharePickALaunch) {
+  const ShareId share = shares_.Create("mine", {1, 2}).value();
+  Record bound(4), free(4);
+  EXPECT_FALSE(table_.any_bound());
+  launch_.share = share;
+  Add(1, bound, 1);
+  EXPECT_TRUE(table_.any_bound());
+  launch_.share = kAllUnits;
+  Add(2, free, 5);
+  EXPECT_EQ(table_.Pick(0)->progress, &free.progress);
+  EXPECT_EQ(table_.Pick(1)->progress, &bound.progress);
+  EXPECT_EQ(table_.Pick(2)->progress, &bound.progress);
+  EXPECT_EQ(table_.Pick(3)->progress, &free.progress);
+  EXPECT_TRUE(table_.HasBetter(5, 2));
+  EXPECT_FALSE(table_.HasBetter(5, 3)) << "the better launch is not for this unit";
+  shares_.Move(share, {3, 1});
+  EXPECT_EQ(table_.Pick(2)->progress, &free.progress);
+  EXPECT_TRUE(table_.HasBetter(5, 3));
+  EXPECT_EQ(table_.Pick(3)->progress, &bound.progress);
+}
+
+TEST_F(LaunchTableTest, NoLaunchIsBoundAfterTheLastOfAShareHasRetired) {
+  Record record(1);
+  launch_.share = shares_.Create("mine", {1, 2}).value();
+  Add(1, record, 1);
+  Commit(*table_.Pick(1));
+  EXPECT_FALSE(table_.any_bound());
 }
 
 TEST_F(LaunchTableTest, ATransferClaimsChunksAndIgnoresItsStreamsGuards) {
@@ -243,7 +280,7 @@ TEST_F(LaunchTableTest, ATransferClaimsChunksAndIgnoresItsStreamsGuards) {
                         .progress = &record.progress}),
             SubmitResult::kOk);
   BlockContext context({}, {});
-  while (const auto work = table_.Pick()) {
+  while (const auto work = table_.Pick(0)) {
     EXPECT_TRUE(work->body(work->args, work->tile, context));
     Commit(*work);
   }

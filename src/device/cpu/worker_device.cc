@@ -1,7 +1,5 @@
 #include "device/cpu/worker_device.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <bit>
 #include <string>
@@ -24,7 +22,8 @@ WorkerDevice::WorkerDevice(std::uint32_t workers, const CpuDeviceOptions& option
     : probe_(options.probe),
       memory_(std::make_shared<HostMemory>(options.memory_limit_bytes)),
       guards_(kMaxGuards),
-      table_(kLimits, guards_) {
+      shares_(info_),
+      table_(kLimits, guards_, shares_) {
   info_.name = "cpu";
   info_.description = ProcessorName();
   info_.units = workers;
@@ -32,6 +31,8 @@ WorkerDevice::WorkerDevice(std::uint32_t workers, const CpuDeviceOptions& option
   info_.max_launches = kLimits.launches;
   info_.max_streams = kLimits.streams;
   info_.max_guards = kMaxGuards;
+  info_.share_granule = 1;
+  info_.max_shares = Shares::kMost;
   for (std::uint32_t i = 0; i < workers; ++i) workers_.push_back(std::make_unique<Worker>(i));
 }
 
@@ -96,11 +97,6 @@ Result<KernelHandle> WorkerDevice::Load(const CodeImage& image, const KernelSpec
 }
 
 Result<StreamId> WorkerDevice::CreateStream(const StreamOptions& options) {
-  if (options.units != 0) {
-    return Fail(ErrorCode::kUnimplemented,
-                fmt::format("device '{}': stream '{}': cannot set units aside; leave `units` 0",
-                            info_.name, options.name));
-  }
   MutexLock lock(mutex_);
   if (streams_ == info_.max_streams) {
     return Fail(ErrorCode::kResourceExhausted,
@@ -110,6 +106,13 @@ Result<StreamId> WorkerDevice::CreateStream(const StreamOptions& options) {
   return StreamId(++streams_);
 }
 
+Result<ShareId> WorkerDevice::CreateShare(const std::string& name, UnitRange units) {
+  MutexLock lock(mutex_);
+  return shares_.Create(name, units);
+}
+
+Status WorkerDevice::PrepareUnits(UnitRange units) { return shares_.CheckBounds("a share", units); }
+
 Result<GuardId> WorkerDevice::CreateGuard() {
   MutexLock lock(mutex_);
   return guards_.Create(info_.name);
@@ -118,6 +121,7 @@ Result<GuardId> WorkerDevice::CreateGuard() {
 template <typename Work>
 SubmitResult WorkerDevice::Add(const Work& work, std::uint64_t tiles) {
   std::uint32_t wake = 0;
+  std::uint64_t wanted = 0;
   {
     BusyLock lock(mutex_);
     SubmitResult result;
@@ -132,8 +136,9 @@ SubmitResult WorkerDevice::Add(const Work& work, std::uint64_t tiles) {
     table_.TakeNews();  // whoever submits polls
     Publish(/*may_run=*/true);
     if (sleepers_ != 0 && table_.NewestMayRun()) wake = sleepers_;
+    wanted = Wanted(tiles);
   }
-  WakeWorkers(tiles, wake);
+  WakeWorkers(wanted, wake);
   NotifyWaiters();
   return SubmitResult::kOk;
 }
@@ -160,6 +165,21 @@ SubmitResult WorkerDevice::Raise(GuardId guard, std::uint32_t value) {
   WakeWorkers(wake, wake);
   NotifyWaiters();
   return SubmitResult::kOk;
+}
+
+// A worker that has begun a tile reads the range again before its next claim, because the epoch has
+// changed (ShouldYield).
+Status WorkerDevice::MoveShare(ShareId share, UnitRange units) {
+  std::uint32_t wake = 0;
+  {
+    BusyLock lock(mutex_);
+    LAGOON_RETURN_IF_ERROR(shares_.CheckMove(share, units));
+    shares_.Move(share, units);
+    Publish(/*may_run=*/true);
+    if (sleepers_ != 0 && table_.HasRunnable()) wake = sleepers_;
+  }
+  WakeWorkers(wake, wake);
+  return {};
 }
 
 std::size_t WorkerDevice::Poll(std::span<DeviceEvent> events) {
@@ -213,6 +233,10 @@ void WorkerDevice::Publish(bool may_run) {
   if (table_.TakeNews()) undelivered_news_.store(true, std::memory_order_release);
   // release: a thread that sees the new epoch also sees the rank that belongs to it.
   if (may_run) epoch_.fetch_add(1, std::memory_order_release);
+}
+
+std::uint64_t WorkerDevice::Wanted(std::uint64_t tiles) const {
+  return table_.any_bound() ? sleepers_ : tiles;
 }
 
 void WorkerDevice::WakeWorkers(std::uint64_t count, std::uint32_t sleepers) {

@@ -17,6 +17,7 @@
 #include "device/host/guard_words.h"
 #include "device/host/host_memory.h"
 #include "device/host/listener_slot.h"
+#include "device/host/shares.h"
 
 namespace lagoon {
 
@@ -38,6 +39,8 @@ class WorkerDevice final : public Device {
   Result<Buffer> Allocate(std::size_t bytes, MemoryKind kind) override;
   Result<KernelHandle> Load(const CodeImage& image, const KernelSpec& spec) override;
   Result<StreamId> CreateStream(const StreamOptions& options) override;
+  Result<ShareId> CreateShare(const std::string& name, UnitRange units) override;
+  Status PrepareUnits(UnitRange units) override;
   Result<GuardId> CreateGuard() override;
   const std::atomic<std::uint32_t>* GuardWord(GuardId guard) const override {
     return &guards_.word(guard);
@@ -48,6 +51,7 @@ class WorkerDevice final : public Device {
   SubmitResult Submit(const Launch& launch) override;
   SubmitResult Transfer(const Copy& copy) override;
   SubmitResult Raise(GuardId guard, std::uint32_t value) override;
+  Status MoveShare(ShareId share, UnitRange units) override;
   std::size_t Poll(std::span<DeviceEvent> events) override;
   void SetListener(DeviceListener* listener) override { listener_.Set(listener); }
   void Wait(TimePoint until) override;
@@ -90,6 +94,10 @@ class WorkerDevice final : public Device {
   // After any change of the table: makes it visible to workers, and updates the copies of the
   // table's state that are read without the lock.
   void Publish(bool may_run) REQUIRES(mutex_);
+  /// How many sleeping workers to wake for `tiles` tiles. While a launch has a share, the worker
+  /// that wakes may not be allowed to take a tile; so all wake. (The one worker would wake all when
+  /// it finds nothing, but that takes one wake-up longer.)
+  std::uint64_t Wanted(std::uint64_t tiles) const REQUIRES(mutex_);
   /// Wakes up to `count` of `sleepers`. Call without the lock.
   void WakeWorkers(std::uint64_t count, std::uint32_t sleepers);
   template <typename Work>
@@ -103,6 +111,7 @@ class WorkerDevice final : public Device {
   DeviceObserver* observer_ = nullptr;  // changed only while nothing runs
   const std::shared_ptr<HostMemory> memory_;
   GuardWords guards_;
+  Shares shares_;  // changed under the lock
   ListenerSlot listener_;
 
   mutable Mutex mutex_;

@@ -57,12 +57,13 @@ bool WorkerDevice::NextWork(Worker& worker) {
 // False: the device stops.
 bool WorkerDevice::TakeWork(Worker& worker, const Assignment* last) {
   std::uint32_t wake = 0;
+  std::uint64_t wanted = 0;
   {
     BusyLock lock(mutex_);
     bool may_run = false;
     if (last != nullptr) may_run = table_.Finish(*last, worker.why, worker.left_at);
     if (stopping_.load(std::memory_order_relaxed)) return false;
-    worker.work = table_.Pick();
+    worker.work = table_.Pick(worker.unit);
     Publish(may_run);
     worker.seen_epoch = epoch_.load(std::memory_order_relaxed);
     if (worker.work.has_value() == worker.idle) {
@@ -73,11 +74,16 @@ bool WorkerDevice::TakeWork(Worker& worker, const Assignment* last) {
       if (worker.next_scratch.size() > worker.scratch.size()) {
         std::swap(worker.scratch, worker.next_scratch);
       }
-      // One is enough: the woken worker wakes the next if there is more work.
-      if (sleepers_ != 0 && table_.HasRunnable()) wake = sleepers_;
+    }
+    // One is enough if every worker may take what is left: the woken worker wakes the next. With
+    // shares, a worker that finds nothing may leave work that only others may take. Without this
+    // wake-up they would sleep on: the notification that woke this worker was meant for them.
+    if (sleepers_ != 0 && (worker.work || table_.any_bound()) && table_.HasRunnable()) {
+      wake = sleepers_;
+      wanted = Wanted(1);
     }
   }
-  WakeWorkers(1, wake);
+  WakeWorkers(wanted, wake);
   return true;
 }
 
@@ -120,9 +126,10 @@ bool WorkerDevice::ShouldYield(Worker& worker) {
   const std::uint32_t epoch = epoch_.load(std::memory_order_acquire);
   if (epoch == worker.seen_epoch) return false;
   worker.seen_epoch = epoch;
+  if (!shares_.Has(worker.work->share, worker.unit)) return true;  // the share has moved away
   if (best_rank_.load(std::memory_order_relaxed) >= worker.work->rank) return false;
   BusyLock lock(mutex_);
-  return table_.HasBetter(worker.work->rank);
+  return table_.HasBetter(worker.work->rank, worker.unit);
 }
 
 void WorkerDevice::SettleAll() {

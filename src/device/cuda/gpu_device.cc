@@ -24,8 +24,8 @@ GpuDevice::GpuDevice(std::shared_ptr<const GpuSession> session, const CudaDevice
       options_(options),
       guards_(kMaxGuardWords),
       memory_(std::make_shared<GpuMemory>(session_, options.memory_limit_bytes)),
+      shares_(info_),
       works_(kMaxWorks, kMaxStreams),
-      stream_shares_(kMaxStreams),
       events_(kEvents),
       meter_(session_->gpu().multiprocessors, lagoon::Now()) {
   const GpuInfo& gpu = session_->gpu();
@@ -36,6 +36,7 @@ GpuDevice::GpuDevice(std::shared_ptr<const GpuSession> session, const CudaDevice
   info_.max_launches = kMaxWorks;
   info_.max_streams = kMaxStreams;
   info_.max_guards = kMaxGuardWords;
+  info_.max_shares = Shares::kMost;
   info_.blocks_on_host = false;
   info_.memory_on_host = false;
   kernels_.reserve(kMaxKernels);
@@ -69,6 +70,13 @@ Status GpuDevice::Prepare() {
                                                       {.depth = options_.depth,
                                                        .count_interval = options_.count_interval}));
   notes_ = &issuer_->notes();
+  streams_ = &issuer_->streams();
+  if (Result<std::unique_ptr<UnitGranules>> granules = UnitGranules::Split(session_)) {
+    granules_ = *std::move(granules);
+    info_.share_granule = granules_->granule();
+  } else {
+    no_shares_ = std::move(granules).error();
+  }
   return CreateStreams(range.greatest);
 }
 
@@ -173,14 +181,6 @@ Result<StreamId> GpuDevice::CreateStream(const StreamOptions& options) {
     return Fail(ErrorCode::kResourceExhausted,
                 fmt::format("device '{}': cannot create stream '{}': all {} are in use", info_.name,
                             options.name, kMaxStreams));
-  }
-  if (options.units > 0) {
-    Result<std::uint32_t> share = issuer_->AddShare(options.units);
-    if (!share) {
-      return Annotate(fmt::format("device '{}': stream '{}'", info_.name, options.name),
-                      std::move(share).error());
-    }
-    stream_shares_[streams_used_] = *share;
   }
   return StreamId(++streams_used_);
 }

@@ -19,6 +19,7 @@
 #include "device/host/guard_words.h"
 #include "device/host/in_flight.h"
 #include "device/host/listener_slot.h"
+#include "device/host/shares.h"
 
 namespace lagoon::cuda {
 
@@ -40,6 +41,8 @@ class GpuDevice final : public Device {
   Result<KernelHandle> Load(const CodeImage& image, const KernelSpec& spec) override;
   std::uint32_t Occupancy(KernelHandle kernel) const override;
   Result<StreamId> CreateStream(const StreamOptions& options) override;
+  Result<ShareId> CreateShare(const std::string& name, UnitRange units) override;
+  Status PrepareUnits(UnitRange units) override { return Prepare("a share", units); }
   Result<GuardId> CreateGuard() override;
   const std::atomic<std::uint32_t>* GuardWord(GuardId guard) const override {
     return &guards_.word(guard);
@@ -50,6 +53,7 @@ class GpuDevice final : public Device {
   SubmitResult Submit(const Launch& launch) override;
   SubmitResult Transfer(const Copy& copy) override;
   SubmitResult Raise(GuardId guard, std::uint32_t value) override;
+  Status MoveShare(ShareId share, UnitRange units) override;
   std::size_t Poll(std::span<DeviceEvent> events) override;
   void SetListener(DeviceListener* listener) override { listener_.Set(listener); }
   void Wait(TimePoint until) override;
@@ -67,6 +71,7 @@ class GpuDevice final : public Device {
 
   GpuDevice(std::shared_ptr<const GpuSession> session, const CudaDeviceOptions& options);
   Status Prepare();
+  Status Prepare(const std::string& share, UnitRange units) EXCLUDES(mutex_);
   Status CreateStreams(int priority) REQUIRES(mutex_);
   Result<std::vector<Function>> LoadProgram(const Program& program) REQUIRES(load_mutex_);
   const Driver& driver() const { return session_->driver(); }
@@ -97,7 +102,6 @@ class GpuDevice final : public Device {
   void IssueAll() REQUIRES(mutex_);
   void TryIssue(Work& work) REQUIRES(mutex_);
   bool WaitsOf(const Work& work, Waits& waits) REQUIRES(mutex_);
-  std::uint32_t ShareOf(const Work& work) const REQUIRES(mutex_);
   GuardRef RefOf(const Guard& guard) REQUIRES(mutex_);
   bool TakeNotes() REQUIRES(mutex_);
   void OnNote(const GridNote& note) REQUIRES(mutex_);
@@ -124,11 +128,17 @@ class GpuDevice final : public Device {
   Mutex load_mutex_;
   std::map<const Program*, LoadedProgram> programs_ GUARDED_BY(load_mutex_);
 
+  // Shares. A green context and its streams take long to create, so the lock is not held meanwhile.
+  Mutex runs_mutex_;                        // held while a run is prepared; before mutex_
+  std::unique_ptr<UnitGranules> granules_;  // null: no shares
+  Error no_shares_;                         // why
+
   mutable Mutex mutex_;
-  std::vector<GpuKernel> kernels_ GUARDED_BY(mutex_);  // by KernelHandle; reserved
+  Shares shares_ GUARDED_BY(mutex_);
+  std::vector<std::uint32_t> share_runs_ GUARDED_BY(mutex_){0};  // by ShareId: run of KernelStreams
+  std::vector<GpuKernel> kernels_ GUARDED_BY(mutex_);            // by KernelHandle; reserved
   InFlightSlots<Work> works_ GUARDED_BY(mutex_);
-  std::vector<std::uint32_t> order_ GUARDED_BY(mutex_);          // live works, by rank and sequence
-  std::vector<std::uint32_t> stream_shares_ GUARDED_BY(mutex_);  // by StreamId - 1; 0: all units
+  std::vector<std::uint32_t> order_ GUARDED_BY(mutex_);  // live works, by rank and sequence
   std::uint32_t streams_used_ GUARDED_BY(mutex_) = 0;
   EventRing events_ GUARDED_BY(mutex_);
   bool news_ GUARDED_BY(mutex_) = false;  // there are events that the listener must hear of
@@ -138,9 +148,10 @@ class GpuDevice final : public Device {
 
   std::unique_ptr<RecordPool> records_ GUARDED_BY(mutex_);
   std::unique_ptr<GridIssuer> issuer_ GUARDED_BY(mutex_);
-  const NoteRing* notes_ = nullptr;        // the issuer's, for Waiting() without the lock
-  OwnMemory marks_;                        // mark words of the streams below
-  std::unique_ptr<MarkedStream> control_;  // for guard words when no kernel stream is idle
+  const KernelStreams* streams_ = nullptr;  // the issuer's, for Prepare() without the lock
+  const NoteRing* notes_ = nullptr;         // the issuer's, for Waiting() without the lock
+  OwnMemory marks_;                         // mark words of the streams below
+  std::unique_ptr<MarkedStream> control_;   // for guard words when no kernel stream is idle
   std::unique_ptr<MarkedStream> fetch_;
   std::unique_ptr<MarkedStream> to_device_, to_host_;  // used by copies_
   struct PendingFetch {

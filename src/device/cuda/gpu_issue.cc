@@ -26,7 +26,8 @@ void GpuDevice::IssueAll() {
 }
 
 void GpuDevice::TryIssue(Work& work) {
-  GridRequest request{.work = work, .kernel = kernels_[Raw(work.kernel)], .share = ShareOf(work)};
+  GridRequest request{
+      .work = work, .kernel = kernels_[Raw(work.kernel)], .run = share_runs_[Raw(work.share)]};
   if (work.Over() || !WaitsOf(work, request.waits)) return;
   for (std::size_t i = 0; i < kGuardsPerLaunch; ++i) request.guards[i] = RefOf(work.guards[i]);
   if (Accept(issuer_->TryIssue(request)) && work.issue != nullptr) MeterUnits();
@@ -53,10 +54,6 @@ bool GpuDevice::WaitsOf(const Work& work, Waits& waits) {
   // wait for its own kernel.
   if (previous.Left() || previous.progress == work.progress) return false;
   return add({.on = previous.progress, .blocks = previous.progress->blocks()});
-}
-
-std::uint32_t GpuDevice::ShareOf(const Work& work) const {
-  return work.stream == kUnordered ? 0 : stream_shares_[Raw(work.stream) - 1];
 }
 
 // The GPU cannot see the done count of a record without launches in flight: only the host checks

@@ -61,8 +61,8 @@ CallResult GridIssuer::TryIssue(const GridRequest& request) {
 std::uint32_t GridIssuer::StreamFor(const GridRequest& request) const {
   if (!request.waits.empty()) return ChainStream(request);
   const Rank rank = request.work.rank;
-  if (!streams_->HasRoom(rank, request.share, request.kernel.occupancy)) return kNoIndex;
-  return streams_->FreeStream(rank, request.share);
+  if (!streams_->HasRoom(rank, request.run, request.kernel.occupancy)) return kNoIndex;
+  return streams_->FreeStream(rank, request.run);
 }
 
 // The stream of all grids that work on what the launch waits for; kNoIndex: not one stream, or no
@@ -78,7 +78,7 @@ std::uint32_t GridIssuer::ChainStream(const GridRequest& request) const {
     if (stream != kNoIndex && stream != record.stream) return kNoIndex;
     stream = record.stream;
   }
-  return streams_->TakesMore(stream, request.share) ? stream : kNoIndex;
+  return streams_->TakesMore(stream, request.run) ? stream : kNoIndex;
 }
 
 // Reserves the notes of a grid, and finds a free slot for it. Nothing: there is no room.

@@ -28,8 +28,8 @@ using Waits = boost::container::static_vector<Wait, kMaxDeps>;
 struct GridRequest {
   Work& work;
   const GpuKernel& kernel;
-  std::uint32_t share = 0;  // number of the share that the launch is bound to; 0: none
-  Waits waits = {};         // not yet complete; the grid's blocks check them
+  std::uint32_t run = 0;  // the units that the launch may use (KernelStreams)
+  Waits waits = {};       // not yet complete; the grid's blocks check them
   std::array<GuardRef, kGuardsPerLaunch> guards = {};
 };
 
@@ -59,8 +59,7 @@ class GridIssuer {
                                                     RecordPool& records, PriorityRange range,
                                                     const Options& options);
 
-  /// KernelStreams::AddShare().
-  Result<std::uint32_t> AddShare(std::uint32_t units) { return streams_->AddShare(units); }
+  KernelStreams& streams() { return *streams_; }
 
   /// Issues the grid if it is of use now and there is a stream and room for it. Then, and only
   /// then, work.issue is set. Returns a call of the driver that failed, else kSuccess. After a

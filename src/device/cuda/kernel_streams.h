@@ -5,8 +5,8 @@
 #include <utility>
 #include <vector>
 
+#include "device/cuda/driver/green_run.h"
 #include "device/cuda/driver/session.h"
-#include "device/cuda/driver/unit_shares.h"
 #include "device/cuda/work.h"
 
 namespace lagoon::cuda {
@@ -17,30 +17,36 @@ struct PriorityRange {
 };
 
 /// The CUDA streams that grids go into, some for each of the driver's stream priorities, and as
-/// many again for each share. Knows which grids are in each stream, and finds the stream for the
-/// next one. A stream is named by an index. Externally locked. Nothing allocates but Create() and
-/// AddShare(). Create() needs the context (GpuSession::Enter()).
+/// many again for each run of units that shares may have. Knows which grids are in each stream, and
+/// finds the stream for the next one. A stream is named by an index, and so is a run: run 0 is all
+/// units. Externally locked, but for Prepare(). Only Create(), Prepare() and AddRun() allocate.
+/// Create() and Prepare() need the context (GpuSession::Enter()).
 class KernelStreams {
  public:
   /// `depth`: most grids in one stream. Errors name the driver's call.
   static Result<std::unique_ptr<KernelStreams>> Create(std::shared_ptr<const GpuSession> session,
                                                        PriorityRange range, std::uint32_t depth);
 
-  /// Reserves at least `units` compute units. Adds streams whose grids run on these units only.
-  /// Returns the share's number, from 1. kInvalidArgument: the device has fewer units; other errors
-  /// are those of UnitShares::Add(). After an error nothing has changed.
-  Result<std::uint32_t> AddShare(std::uint32_t units);
+  /// A green context and its streams, not yet in use.
+  class NewRun;
+  /// Creates the streams of a run. Any thread. Errors name the driver's call.
+  Result<std::unique_ptr<NewRun>> Prepare(std::unique_ptr<GreenRun> green) const;
+  /// Takes a new run into use, and returns its index.
+  std::uint32_t AddRun(std::unique_ptr<NewRun> run);
+  /// Index of the run with exactly these units; kNoIndex: there is none.
+  std::uint32_t FindRun(UnitRange units) const;
+  std::size_t runs() const { return runs_.size(); }
 
-  // `share`: number of the share that the launch is bound to; 0: none, it may use all units.
+  // `run`: the units that the launch may use.
 
-  /// An idle stream with a priority between the streams of worse ranks and those of better ranks;
-  /// kNoIndex: there is none.
-  std::uint32_t FreeStream(Rank rank, std::uint32_t share) const;
-  /// True if the stream belongs to `share` and has fewer than `depth` grids.
-  bool TakesMore(std::uint32_t stream, std::uint32_t share) const;
-  /// True if running grids of the same or a better rank leave units free, on which `occupancy`
-  /// blocks of the kernel run at once.
-  bool HasRoom(Rank rank, std::uint32_t share, std::uint32_t occupancy) const;
+  /// An idle stream of the run with a priority between the streams of worse ranks and those of
+  /// better ranks; kNoIndex: there is none.
+  std::uint32_t FreeStream(Rank rank, std::uint32_t run) const;
+  /// True if the stream belongs to `run` and has fewer than `depth` grids.
+  bool TakesMore(std::uint32_t stream, std::uint32_t run) const;
+  /// True if running grids of the same or a better rank leave units of the run free, on which
+  /// `occupancy` blocks of the kernel run at once.
+  bool HasRoom(Rank rank, std::uint32_t run, std::uint32_t occupancy) const;
   /// Number of blocks of all grids that are first in their streams.
   std::uint32_t BlocksInFront() const;
 
@@ -54,22 +60,29 @@ class KernelStreams {
   struct KernelStream {
     std::unique_ptr<MarkedStream> stream;
     std::uint32_t priority = 0;  // 0 is the lowest
-    std::uint32_t share = 0;
+    std::uint32_t run = 0;
     std::vector<const Issue*> issues = {};  // oldest first
+  };
+  struct Run {
+    UnitRange units;
+    std::unique_ptr<GreenRun> green;  // null: run 0
+    OwnMemory marks;                  // words of the run's streams
   };
 
   KernelStreams(std::shared_ptr<const GpuSession> session, PriorityRange range,
                 std::uint32_t depth);
-  Result<OwnMemory> NewMarks() const;
-  Status AddStreams(std::uint32_t share, OwnMemory marks);
-  std::uint32_t UnitsFor(std::uint32_t share) const;
-
   const std::shared_ptr<const GpuSession> session_;
   const int least_priority_;        // the driver's number for priority 0
   const std::uint32_t priorities_;  // how many of the driver's are used
   const std::uint32_t depth_;
-  UnitShares shares_;             // destroyed after their streams
-  std::vector<OwnMemory> marks_;  // of the streams without a share, then of each share
+  std::vector<Run> runs_;  // destroyed after their streams
+  std::vector<KernelStream> streams_;
+};
+
+class KernelStreams::NewRun {
+ private:
+  friend class KernelStreams;
+  Run run_;  // destroyed after its streams
   std::vector<KernelStream> streams_;
 };
 

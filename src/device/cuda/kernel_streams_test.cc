@@ -26,11 +26,24 @@ class KernelStreamsTest : public ::testing::Test {
     ASSERT_TRUE(driver.has_value());
     auto session = GpuSession::Open(*driver, 0);
     ASSERT_TRUE(session.has_value());
-    auto streams = KernelStreams::Create(*std::move(session), {.least = 0, .greatest = -2}, kDepth);
+    session_ = *session;
+    auto streams = KernelStreams::Create(session_, {.least = 0, .greatest = -2}, kDepth);
     ASSERT_TRUE(streams.has_value()) << streams.error().message;
     streams_ = *std::move(streams);
   }
 
+  /// The index of the run with these units, which are prepared if they are not yet.
+  std::uint32_t NewRun(UnitRange units) {
+    const std::uint32_t known = streams_->FindRun(units);
+    if (known != kNoIndex) return known;
+    auto granules = UnitGranules::Split(session_);
+    EXPECT_TRUE(granules.has_value());
+    auto green = (*granules)->CreateRun(units);
+    EXPECT_TRUE(green.has_value());
+    auto run = streams_->Prepare(*std::move(green));
+    EXPECT_TRUE(run.has_value());
+    return streams_->AddRun(*std::move(run));
+  }
   /// Puts a grid of `blocks` tiles into the stream.
   const Issue& Put(std::uint32_t stream, Rank rank, std::uint32_t blocks = 1) {
     Grid& grid = grids_.emplace_back(blocks);
@@ -49,6 +62,7 @@ class KernelStreamsTest : public ::testing::Test {
     return created_.at(reinterpret_cast<std::uint64_t>(streams_->handle(stream)));
   }
 
+  std::shared_ptr<const GpuSession> session_;
   struct Grid {
     explicit Grid(std::uint32_t blocks) : record(blocks) {}
     conformance::Record record;
@@ -87,11 +101,11 @@ TEST_F(KernelStreamsTest, OnlyIdleStreamsAreFree) {
   EXPECT_EQ(streams_->FreeStream(5, 0), issues[1]->stream);
 }
 
-TEST_F(KernelStreamsTest, AStreamTakesSoManyGridsOfItsShare) {
+TEST_F(KernelStreamsTest, AStreamTakesSoManyGridsOfItsRun) {
   const std::uint32_t stream = streams_->FreeStream(5, 0);
   Put(stream, 5);
   EXPECT_TRUE(streams_->TakesMore(stream, 0));
-  EXPECT_FALSE(streams_->TakesMore(stream, 1)) << "of another share";
+  EXPECT_FALSE(streams_->TakesMore(stream, 1)) << "of another run";
   Put(stream, 5);
   EXPECT_FALSE(streams_->TakesMore(stream, 0));
 }
@@ -108,20 +122,22 @@ TEST_F(KernelStreamsTest, OnlyFirstGridsOfTheSameOrABetterRankTakeUnits) {
   EXPECT_TRUE(streams_->HasRoom(5, 0, 1)) << "a block has ended";
 }
 
-TEST_F(KernelStreamsTest, SharesHaveUnitsAndStreamsOfTheirOwn) {
-  const auto one = streams_->AddShare(8);
-  const auto two = streams_->AddShare(8);
-  ASSERT_TRUE(one && two);
-  const std::uint32_t stream = streams_->FreeStream(5, *one);
+TEST_F(KernelStreamsTest, RunsHaveStreamsOfTheirOwnAndContendWhereTheyOverlap) {
+  const std::uint32_t low = NewRun({0, 8});
+  const std::uint32_t high = NewRun({8, 8});
+  const std::uint32_t both = NewRun({0, 16});
+  EXPECT_EQ(both, 0u) << "all units: the run that is always there";
+  EXPECT_EQ(streams_->FindRun({8, 8}), high);
+  EXPECT_EQ(streams_->FindRun({0, 4}), kNoIndex);
+  const std::uint32_t stream = streams_->FreeStream(5, low);
   EXPECT_NE(stream, streams_->FreeStream(5, 0));
-  EXPECT_TRUE(streams_->TakesMore(stream, *one));
+  EXPECT_TRUE(streams_->TakesMore(stream, low));
   Put(stream, 5, 8);
-  EXPECT_FALSE(streams_->HasRoom(5, *one, 1));
-  EXPECT_TRUE(streams_->HasRoom(5, *two, 1));
+  EXPECT_FALSE(streams_->HasRoom(5, low, 1));
+  EXPECT_TRUE(streams_->HasRoom(5, high, 1));
   EXPECT_TRUE(streams_->HasRoom(5, 0, 1)) << "eight units are left";
   Put(streams_->FreeStream(5, 0), 5, 8);
-  EXPECT_FALSE(streams_->HasRoom(5, *two, 1)) << "a grid without a share may use these units";
-  EXPECT_EQ(streams_->AddShare(17).error().message, "17 units, the device has 16");
+  EXPECT_FALSE(streams_->HasRoom(5, high, 1)) << "a grid without a share may use these units";
 }
 
 }  // namespace

@@ -27,6 +27,7 @@ inline constexpr std::uint32_t kEventsPerLaunch = 3;
 struct InFlight {
   LaunchId id{};
   StreamId stream = kUnordered;
+  ShareId share = kAllUnits;
   Rank rank = 0;
   std::uint64_t sequence = 0;  // number in order of submission
   const void* args = nullptr;
@@ -181,6 +182,7 @@ class InFlightSlots {
     slot.progress = launch.progress;
     slot.deps = launch.deps;
     slot.max_claimants = launch.max_claimants;
+    slot.share = launch.share;
     std::copy(std::begin(launch.guards), std::end(launch.guards), slot.guards.begin());
   }
 

@@ -13,9 +13,11 @@ std::uint32_t GroupsOf(const SimConstants& constants) {
 
 }  // namespace
 
-SimEngine::SimEngine(const Options& options, const GuardWords& guards, TimePoint start)
+SimEngine::SimEngine(const Options& options, const GuardWords& guards, const Shares& shares,
+                     TimePoint start)
     : options_(options),
       guards_(guards),
+      shares_(shares),
       now_(start),
       units_(options.constants),
       // Events stay until they are polled, while launches come and go.

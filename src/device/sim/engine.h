@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "device/host/guard_words.h"
+#include "device/host/shares.h"
 #include "device/observer.h"
 #include "device/sim/block_groups.h"
 #include "device/sim/fronts.h"
@@ -43,8 +44,10 @@ class SimEngine {
     std::uint32_t streams = 0;
   };
 
-  /// `guards`: the device's guard words. Revoke() follows every change of a word. Borrowed.
-  SimEngine(const Options& options, const GuardWords& guards, TimePoint start);
+  /// `guards`: the device's guard words. Revoke() follows every change of a word. `shares`: the
+  /// device's. OnShareMoved() follows every move. Both are borrowed.
+  SimEngine(const Options& options, const GuardWords& guards, const Shares& shares,
+            TimePoint start);
 
   /// Simulates up to and including `until`, which must not go back.
   void RunUntil(TimePoint until);
@@ -58,6 +61,9 @@ class SimEngine {
   /// A guard word changed. Running blocks can see the change at `visible`. Launches that the word
   /// keeps from starting retire at once.
   void Revoke(TimePoint visible);
+
+  /// Places blocks of launches that found no room on the former units of a share.
+  void OnShareMoved();
 
   void SetObserver(DeviceObserver* observer) { observer_ = observer; }
 
@@ -139,6 +145,7 @@ class SimEngine {
 
   const Options options_;
   const GuardWords& guards_;
+  const Shares& shares_;
   DeviceObserver* observer_ = nullptr;
   TimePoint now_;
   Units units_;
@@ -168,7 +175,7 @@ class SimEngine {
   TimePoint last_dispatch_;
   TimePoint evicted_at_;  // when the queues are past the revoked launches
 
-  std::uint64_t gives_ = 0;  // number of times that units were given back
+  std::uint64_t gives_ = 0;  // number of times that units were given back, or that a share moved
   bool by_host_ = false;     // the current change comes from a call of the host
   bool changed_ = false;     // something may be startable or placeable
   Nanoseconds busy_{0};

@@ -57,13 +57,21 @@ void SimEngine::PlaceAll() {
   }
 }
 
+void SimEngine::OnShareMoved() {
+  ++gives_;
+  changed_ = true;
+  Settle();
+}
+
 bool SimEngine::Place(const Active& active) {
   SimLaunch& launch = launches_[active.launch];
   if (launch.no_room_since == gives_) return false;
   const SimKernel& kernel = *launch.kernel;
   std::uint32_t room = launch.max_claimants == 0 ? ~0u : launch.max_claimants - launch.running;
   candidates_.clear();
-  for (std::uint32_t unit = 0; unit < units_.size(); ++unit) {
+  const UnitRange share = shares_.units(launch.share);
+  const std::uint32_t end = std::min(share.end(), units_.size());
+  for (std::uint32_t unit = share.first; unit < end; ++unit) {
     if (units_.Fits(unit, kernel)) candidates_.push_back({unit, units_.threads(unit)});
   }
   bool left = true;

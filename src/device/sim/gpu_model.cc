@@ -70,6 +70,8 @@ constexpr std::array kConstants{
                     "to kill all running blocks, where revocation kills"},
     SimConstantInfo{"coresidency_permille", &SimConstants::coresidency_permille, 0, 100'000,
                     "slow-down of a block by other kernels' blocks that fill the rest of its unit"},
+    SimConstantInfo{"share_granule", &SimConstants::share_granule, 1, 1024,
+                    "units of which shares of the device are multiples"},
 };
 
 tl::unexpected<Error> Wrong(std::string_view origin, const std::string& what) {

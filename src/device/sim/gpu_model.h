@@ -47,6 +47,8 @@ struct SimConstants {
   std::int64_t kill_ns = 0;
   // Slow-down of a block by blocks of other kernels, when they fill the rest of its unit.
   std::int64_t coresidency_permille = 0;
+  // DeviceInfo::share_granule.
+  std::int64_t share_granule = 0;
 };
 
 /// Describes one member of SimConstants.

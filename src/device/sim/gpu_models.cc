@@ -39,7 +39,8 @@ constexpr std::array kBuiltIn{
 "evict_ns": {"value": 7750, "source": "REEF Fig. 20b (31 us for a device queue of 4)"},
 "check_interval_ns": {"value": 5000, "source": "assumed: a quarter of what the block protocol allows (20 us)"},
 "kill_ns": {"value": 3000, "source": "REEF 4.5, Fig. 20b"},
-"coresidency_permille": {"value": 250, "source": "assumed"}
+"coresidency_permille": {"value": 250, "source": "assumed"},
+"share_granule": {"value": 1, "source": "chosen: single units, so that no share is rounded"}
 }})json"},
     BuiltIn{"gv100", R"json({
 "name": "gv100", "description": "NVIDIA Quadro GV100",
@@ -67,7 +68,8 @@ constexpr std::array kBuiltIn{
 "evict_ns": {"value": 4000, "source": "REEF Fig. 18b, calibrated: (34 us - 15 us kill - 3 us host) / 4 queued kernels"},
 "check_interval_ns": {"value": 5000, "source": "assumed: a quarter of what the block protocol allows (20 us)"},
 "kill_ns": {"value": 15000, "source": "REEF 4.6"},
-"coresidency_permille": {"value": 7240, "source": "REEF 6.3, Fig. 16b, calibrated: streams' throughput in C"}
+"coresidency_permille": {"value": 7240, "source": "REEF 6.3, Fig. 16b, calibrated: streams' throughput in C"},
+"share_granule": {"value": 1, "source": "chosen: single units, so that no share is rounded"}
 }})json"},
     BuiltIn{"t4", R"json({
 "name": "t4", "description": "NVIDIA Tesla T4",
@@ -95,7 +97,8 @@ constexpr std::array kBuiltIn{
 "evict_ns": {"value": 4000, "source": "as gv100"},
 "check_interval_ns": {"value": 5000, "source": "assumed: a quarter of what the block protocol allows (20 us)"},
 "kill_ns": {"value": 15000, "source": "REEF 4.6 (GV100)"},
-"coresidency_permille": {"value": 300, "source": "assumed"}
+"coresidency_permille": {"value": 300, "source": "assumed"},
+"share_granule": {"value": 1, "source": "chosen: single units, so that no share is rounded"}
 }})json"},
     BuiltIn{"gtx1660s", R"json({
 "name": "gtx1660s", "description": "NVIDIA GeForce GTX 1660 SUPER",
@@ -123,7 +126,8 @@ constexpr std::array kBuiltIn{
 "evict_ns": {"value": 4000, "source": "as gv100"},
 "check_interval_ns": {"value": 5000, "source": "assumed: a quarter of what the block protocol allows (20 us)"},
 "kill_ns": {"value": 15000, "source": "REEF 4.6 (GV100)"},
-"coresidency_permille": {"value": 300, "source": "assumed"}
+"coresidency_permille": {"value": 300, "source": "assumed"},
+"share_granule": {"value": 1, "source": "chosen: single units, so that no share is rounded"}
 }})json"},
     BuiltIn{"v100", R"json({
 "name": "v100", "description": "NVIDIA Tesla V100 SXM2",
@@ -151,7 +155,8 @@ constexpr std::array kBuiltIn{
 "evict_ns": {"value": 4000, "source": "as gv100"},
 "check_interval_ns": {"value": 5000, "source": "assumed: a quarter of what the block protocol allows (20 us)"},
 "kill_ns": {"value": 15000, "source": "REEF 4.6 (GV100)"},
-"coresidency_permille": {"value": 300, "source": "assumed"}
+"coresidency_permille": {"value": 300, "source": "assumed"},
+"share_granule": {"value": 1, "source": "chosen: single units, so that no share is rounded"}
 }})json"},
     BuiltIn{"a100", R"json({
 "name": "a100", "description": "NVIDIA A100 40 GB SXM4",
@@ -179,7 +184,8 @@ constexpr std::array kBuiltIn{
 "evict_ns": {"value": 4000, "source": "as gv100"},
 "check_interval_ns": {"value": 5000, "source": "assumed: a quarter of what the block protocol allows (20 us)"},
 "kill_ns": {"value": 15000, "source": "REEF 4.6 (GV100)"},
-"coresidency_permille": {"value": 300, "source": "assumed"}
+"coresidency_permille": {"value": 300, "source": "assumed"},
+"share_granule": {"value": 1, "source": "chosen: single units, so that no share is rounded"}
 }})json"},
     BuiltIn{"h200", R"json({
 "name": "h200", "description": "NVIDIA H200 SXM",
@@ -207,7 +213,8 @@ constexpr std::array kBuiltIn{
 "evict_ns": {"value": 4000, "source": "as gv100"},
 "check_interval_ns": {"value": 5000, "source": "assumed: a quarter of what the block protocol allows (20 us)"},
 "kill_ns": {"value": 15000, "source": "REEF 4.6 (GV100)"},
-"coresidency_permille": {"value": 300, "source": "assumed"}
+"coresidency_permille": {"value": 300, "source": "assumed"},
+"share_granule": {"value": 1, "source": "chosen: single units, so that no share is rounded"}
 }})json"},
     BuiltIn{"nano", R"json({
 "name": "nano", "description": "NVIDIA Jetson Nano (one multiprocessor of its Tegra X1)",
@@ -235,7 +242,8 @@ constexpr std::array kBuiltIn{
 "evict_ns": {"value": 4000, "source": "assumed: as t4"},
 "check_interval_ns": {"value": 5000, "source": "assumed: a quarter of what the block protocol allows (20 us)"},
 "kill_ns": {"value": 15000, "source": "assumed: as t4"},
-"coresidency_permille": {"value": 300, "source": "assumed: as t4"}
+"coresidency_permille": {"value": 300, "source": "assumed: as t4"},
+"share_granule": {"value": 1, "source": "chosen: single units, so that no share is rounded"}
 }})json"},
 };
 

@@ -40,12 +40,13 @@ SimDevice::SimDevice(const SimDeviceOptions& options)
                                           : static_cast<std::size_t>(constants_.memory_mib) << 20,
           "sim:" + gpu_.name)),
       guards_(kMaxGuards),
+      shares_(info_),
       engine_({.constants = constants_,
                .abort = options.abort,
                .seed = options.seed,
                .launches = options.max_launches,
                .streams = kMaxStreams},
-              guards_, kStart),
+              guards_, shares_, kStart),
       now_(kStart) {
   info_.name = "sim:" + gpu_.name;
   info_.description = gpu_.description;
@@ -54,6 +55,8 @@ SimDevice::SimDevice(const SimDeviceOptions& options)
   info_.max_launches = options.max_launches;
   info_.max_streams = kMaxStreams;
   info_.max_guards = kMaxGuards;
+  info_.share_granule = static_cast<std::uint32_t>(constants_.share_granule);
+  info_.max_shares = Shares::kMost;
   info_.virtual_time = true;
   info_.computes = false;
 }
@@ -141,11 +144,6 @@ std::uint32_t SimDevice::Occupancy(KernelHandle kernel) const {
 }
 
 Result<StreamId> SimDevice::CreateStream(const StreamOptions& options) {
-  if (options.units != 0) {
-    return Fail(ErrorCode::kUnimplemented,
-                fmt::format("device '{}': stream '{}': cannot set units aside; leave `units` 0",
-                            info_.name, options.name));
-  }
   const MutexLock lock(mutex_);
   if (streams_ == kMaxStreams) {
     return Fail(ErrorCode::kResourceExhausted,
@@ -154,6 +152,13 @@ Result<StreamId> SimDevice::CreateStream(const StreamOptions& options) {
   }
   return StreamId(++streams_);
 }
+
+Result<ShareId> SimDevice::CreateShare(const std::string& name, UnitRange units) {
+  const MutexLock lock(mutex_);
+  return shares_.Create(name, units);
+}
+
+Status SimDevice::PrepareUnits(UnitRange units) { return shares_.CheckBounds("a share", units); }
 
 Result<GuardId> SimDevice::CreateGuard() {
   const MutexLock lock(mutex_);
@@ -182,7 +187,7 @@ void SimDevice::Spend(std::int64_t host_ns) {
 SubmitResult SimDevice::Submit(const Launch& launch) {
   const MutexLock lock(mutex_);
   LAGOON_CHECK(Raw(launch.stream) <= streams_);
-  LAGOON_CHECK(Raw(launch.kernel) < kernels_.size());
+  LAGOON_CHECK(Raw(launch.kernel) < kernels_.size() && shares_.Exists(launch.share));
   Spend(constants_.host_submit_ns);
   return engine_.Add(launch, kernels_[Raw(launch.kernel)]);
 }
@@ -192,6 +197,15 @@ SubmitResult SimDevice::Transfer(const Copy& copy) {
   LAGOON_CHECK(Raw(copy.stream) <= streams_);
   Spend(constants_.host_submit_ns);
   return engine_.Add(copy);
+}
+
+Status SimDevice::MoveShare(ShareId share, UnitRange units) {
+  const MutexLock lock(mutex_);
+  LAGOON_RETURN_IF_ERROR(shares_.CheckMove(share, units));
+  Spend(constants_.host_submit_ns);
+  shares_.Move(share, units);
+  engine_.OnShareMoved();
+  return {};
 }
 
 SubmitResult SimDevice::Raise(GuardId guard, std::uint32_t value) {

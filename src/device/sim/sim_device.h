@@ -11,6 +11,7 @@
 #include "device/host/guard_words.h"
 #include "device/host/host_memory.h"
 #include "device/host/listener_slot.h"
+#include "device/host/shares.h"
 #include "device/sim/engine.h"
 #include "device/sim/gpu_model.h"
 
@@ -28,7 +29,8 @@ struct SimDeviceOptions {
 /// time and resources in KernelSpec::block. Bodies are not called, and copies move no bytes.
 ///
 /// Time moves in Wait(), to the next event or to `until`. Each Submit, Transfer, Raise and polled
-/// event also moves time, by its cost on the host. The same calls in the same order give the same
+/// event also moves time, by its cost on the host. So does a move of a share, which costs as much
+/// as a submission. The same calls in the same order give the same
 /// events at the same times, on any machine.
 ///
 /// Any thread may call anything, as DeviceControl and DeviceQueue say. Wait() beside another
@@ -50,6 +52,8 @@ class SimDevice final : public Device {
   Result<KernelHandle> Load(const CodeImage& image, const KernelSpec& spec) override;
   std::uint32_t Occupancy(KernelHandle kernel) const override;
   Result<StreamId> CreateStream(const StreamOptions& options) override;
+  Result<ShareId> CreateShare(const std::string& name, UnitRange units) override;
+  Status PrepareUnits(UnitRange units) override;
   Result<GuardId> CreateGuard() override;
   const std::atomic<std::uint32_t>* GuardWord(GuardId guard) const override {
     return &guards_.word(guard);
@@ -60,6 +64,7 @@ class SimDevice final : public Device {
   SubmitResult Submit(const Launch& launch) override;
   SubmitResult Transfer(const Copy& copy) override;
   SubmitResult Raise(GuardId guard, std::uint32_t value) override;
+  Status MoveShare(ShareId share, UnitRange units) override;
   std::size_t Poll(std::span<DeviceEvent> events) override;
   void SetListener(DeviceListener* listener) override { listener_.Set(listener); }
   /// Ends at the first news for which no Wait() has ended yet. If `until` is kNoDeadline and
@@ -84,6 +89,7 @@ class SimDevice final : public Device {
   DeviceInfo info_;
   const std::shared_ptr<HostMemory> memory_;
   GuardWords guards_;
+  Shares shares_;  // changed under the lock
 
   mutable Mutex mutex_;
   SimEngine engine_ GUARDED_BY(mutex_);

@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "device/host/copy_range.h"
+#include "device/host/shares.h"
 #include "device/observer.h"
 #include "plan/plan.h"
 
@@ -28,6 +29,8 @@ class FakeDevice final : public Device {
     info_.name = "fake";
     info_.units = units;  // only reported: in fact one block runs at a time
     info_.max_launches = max_launches;
+    info_.share_granule = 1;
+    info_.max_shares = Shares::kMost;
     info_.virtual_time = time == Time::kVirtual;
   }
 
@@ -111,6 +114,9 @@ class FakeDevice final : public Device {
   bool work_held() const { return held_; }
   /// Launch::max_claimants of the last launch.
   std::uint32_t max_claimants() const { return max_claimants_; }
+  /// Launch::share of the last launch, and the units of a share.
+  ShareId share() const { return share_; }
+  UnitRange units(ShareId share) const { return shares_.units(share); }
   int raises = 0;
   int blocks_run = 0;
   std::size_t most_launches = 0;
@@ -131,6 +137,10 @@ class FakeDevice final : public Device {
   }
   Result<KernelHandle> Load(const CodeImage&, const KernelSpec&) override { return KernelHandle{}; }
   Result<StreamId> CreateStream(const StreamOptions&) override { return StreamId{++streams_}; }
+  Result<ShareId> CreateShare(const std::string& name, UnitRange units) override {
+    return shares_.Create(name, units);
+  }
+  Status PrepareUnits(UnitRange units) override { return shares_.CheckBounds("a share", units); }
   Result<GuardId> CreateGuard() override {
     guards_.emplace_back(0);
     return GuardId{static_cast<std::uint32_t>(guards_.size() - 1)};
@@ -143,6 +153,7 @@ class FakeDevice final : public Device {
   }
   SubmitResult Submit(const Launch& launch) override {
     max_claimants_ = launch.max_claimants;
+    share_ = launch.share;
     InFlight in_flight{launch.id, launch.stream, launch.rank, launch.progress, launch.deps, {}, {}};
     std::copy(std::begin(launch.guards), std::end(launch.guards), in_flight.guards);
     return Take(in_flight, "submit " + std::to_string(launch.rank & 0xffff));
@@ -158,6 +169,12 @@ class FakeDevice final : public Device {
     guards_[Raw(guard)].store(value);
     Retire();  // the caller polls: see DeviceListener
     return SubmitResult::kOk;
+  }
+  Status MoveShare(ShareId share, UnitRange units) override {
+    LAGOON_RETURN_IF_ERROR(shares_.CheckMove(share, units));
+    log.push_back("move share " + std::to_string(Raw(share)) + " to " + Text(units));
+    shares_.Move(share, units);
+    return {};
   }
   std::size_t Poll(std::span<DeviceEvent> events) override {
     std::size_t count = 0;
@@ -233,6 +250,7 @@ class FakeDevice final : public Device {
   }
 
   DeviceInfo info_;
+  Shares shares_{info_};  // only kept: blocks run regardless of them
   std::vector<InFlight> launches_;
   std::optional<std::pair<LaunchId, std::uint32_t>> running_;
   std::deque<std::atomic<std::uint32_t>> guards_;
@@ -244,6 +262,7 @@ class FakeDevice final : public Device {
   DeviceObserver* observer_ = nullptr;
   bool held_ = false;
   std::uint32_t max_claimants_ = 0;
+  ShareId share_ = kAllUnits;
   bool prefer_last_ = false;
 };
 

@@ -31,6 +31,8 @@ struct SimTask {
   double arrival = 0;
   std::vector<Kernel> kernels;
   std::vector<std::uint32_t> part_ends = {};
+  UnitRange units = {};  // QueueOptions::units
+  double weight = 1;
 };
 
 inline Nanoseconds FigureTime(double units) {
@@ -74,6 +76,8 @@ inline std::vector<JobResult> RunTasks(Device& device, Dispatcher& dispatcher,
     QueueOptions options;
     options.name = task.name;
     options.job_class = task.job_class;
+    options.units = task.units;
+    options.weight = task.weight;
     options.instances = {instances.back().get()};
     queues.push_back(*dispatcher.AddQueue(options));
   }

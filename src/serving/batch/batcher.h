@@ -45,8 +45,8 @@ class Batcher {
 
   /// Takes a request that the in-flight table has (RequestInFlight::Await with `handle`). `plan`:
   /// for the request's own rows. Answers it at once if its deadline cannot be met behind what waits
-  /// and runs (kTooLate), or if the queue is full: kUnavailable, but with Overflow::kNewestWins the oldest
-  /// request is answered as superseded.
+  /// and runs (kTooLate), or if the queue is full: kUnavailable, but with Overflow::kNewestWins the
+  /// oldest request is answered as superseded.
   void Add(RequestHandle handle, const std::shared_ptr<RequestInFlight>& request,
            const ServedPlan& plan);
 

@@ -117,20 +117,27 @@ Code call_split_resource(DeviceResource* groups, unsigned* count, const DeviceRe
                          DeviceResource* rest, unsigned, unsigned least) {
   LAGOON_FAKE_ENTER("cuDevSmResourceSplitByCount", true);
   const unsigned size = std::max(kGranule, (least + kGranule - 1) / kGranule * kGranule);
-  if (from->type != kMultiprocessorResource || *count != 1) return kInvalidValue;
-  *count = size <= from->multiprocessors ? 1 : 0;
-  if (*count == 0) return kSuccess;
-  *groups = *rest = *from;
-  groups->multiprocessors = size;
-  rest->multiprocessors -= size;
+  if (from->type != kMultiprocessorResource || *count == 0) return kInvalidValue;
+  *count = std::min(*count, from->multiprocessors / size);
+  *rest = *from;
+  rest->multiprocessors -= *count * size;
+  rest->own[0] = static_cast<unsigned char>(*count * size);
+  for (unsigned i = 0; i < *count; ++i) {
+    groups[i] = *from;
+    groups[i].multiprocessors = size;
+    groups[i].own[0] = static_cast<unsigned char>(i * size);
+  }
   return kSuccess;
 }
-// In this fake, a description or context is only the number of its multiprocessors.
+// In this fake, a description or context is its first multiprocessor, times 256, and their number.
 Code call_describe_resource(ResourceDesc* description, DeviceResource* resources, unsigned count) {
   LAGOON_FAKE_ENTER("cuDevResourceGenerateDesc", true);
-  if (count != 1) return kInvalidValue;
-  *description =
-      reinterpret_cast<ResourceDesc>(static_cast<std::uintptr_t>(resources->multiprocessors));
+  std::uintptr_t units = 0;
+  for (unsigned i = 0; i < count; ++i) {
+    if (resources[i].own[0] != resources[0].own[0] + units) return kInvalidValue;
+    units += resources[i].multiprocessors;
+  }
+  *description = reinterpret_cast<ResourceDesc>(std::uintptr_t{resources[0].own[0]} * 256 + units);
   return kSuccess;
 }
 Code call_create_green_context(GreenContext* context, ResourceDesc description, Ordinal,

@@ -30,6 +30,7 @@ inline GpuModel Ideal(std::uint32_t units) {
   c.copy_engines = 1;
   c.copy_bytes_per_us = 1000;
   c.check_interval_ns = 5000;
+  c.share_granule = 1;
   return gpu;
 }
 

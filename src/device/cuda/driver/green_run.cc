@@ -1,0 +1,61 @@
+#include "device/cuda/driver/green_run.h"
+
+#include <fmt/format.h>
+
+#include <utility>
+
+namespace lagoon::cuda {
+
+GreenRun::~GreenRun() {
+  if (session_->Enter()) session_->driver().destroy_green_context(context_);
+}
+
+Result<std::unique_ptr<UnitGranules>> UnitGranules::Split(
+    std::shared_ptr<const GpuSession> session) {
+  const Driver& driver = session->driver();
+  if (!driver.HasGreenContexts()) {
+    return Fail(
+        ErrorCode::kUnimplemented,
+        fmt::format("the CUDA driver, of CUDA {}.{}, has no green contexts; install one for CUDA "
+                    "12.5 or newer",
+                    driver.version() / 1000, driver.version() % 1000 / 10));
+  }
+  DeviceResource all, rest;
+  LAGOON_RETURN_IF_ERROR(
+      driver.Check(driver.device_resource(session->device(), &all, kMultiprocessorResource),
+                   "cuDeviceGetDevResource"));
+  // As many groups as there are, of the smallest size that the GPU has.
+  unsigned groups = session->gpu().multiprocessors;
+  std::vector<DeviceResource> granules(groups);
+  LAGOON_RETURN_IF_ERROR(
+      driver.Check(driver.split_resource(granules.data(), &groups, &all, &rest, 0, 1),
+                   "cuDevSmResourceSplitByCount"));
+  granules.resize(groups);
+  if (groups == 0) {
+    return Fail(ErrorCode::kUnimplemented,
+                fmt::format("the GPU's {} multiprocessors are less than one green context needs",
+                            session->gpu().multiprocessors));
+  }
+  if (groups * granules.front().multiprocessors < session->gpu().multiprocessors) {
+    granules.push_back(rest);
+  }
+  return std::unique_ptr<UnitGranules>(new UnitGranules(std::move(session), std::move(granules)));
+}
+
+Result<std::unique_ptr<GreenRun>> UnitGranules::CreateRun(UnitRange units) const {
+  const Driver& driver = session_->driver();
+  const std::uint32_t begin = units.first / granule_;
+  const std::uint32_t end = (units.end() + granule_ - 1) / granule_;
+  std::vector<DeviceResource> granules(granules_.begin() + begin, granules_.begin() + end);
+  ResourceDesc description = nullptr;
+  LAGOON_RETURN_IF_ERROR(
+      driver.Check(driver.describe_resource(&description, granules.data(), end - begin),
+                   "cuDevResourceGenerateDesc"));
+  GreenContext context = nullptr;
+  LAGOON_RETURN_IF_ERROR(driver.Check(
+      driver.create_green_context(&context, description, session_->device(), kGreenDefaultStream),
+      "cuGreenCtxCreate"));
+  return std::make_unique<GreenRun>(session_, units, context);
+}
+
+}  // namespace lagoon::cuda
