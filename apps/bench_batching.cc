@@ -42,6 +42,9 @@ void AddBatchingBenchmark(CLI::App& bench) {
       ->capture_default_str();
   command->add_option("--slo-model", options->limits.model, "Model of that comparison")
       ->capture_default_str();
+  command->add_option("--slo-seconds", options->limits.seconds, "Time of each case of it")
+      ->check(CLI::Range(0.1, 600.0))
+      ->capture_default_str();
   AddWindows(*command, options->windows);
   command->add_option("--window-seconds", options->window_seconds, "Length of a window")
       ->check(CLI::Range(0.05, 60.0))
@@ -58,6 +61,7 @@ void AddBatchingBenchmark(CLI::App& bench) {
                                           {"deadline_alpha", options->deadline_alpha},
                                           {"slos", options->limits.slos_ms},
                                           {"slo_model", options->limits.model},
+                                          {"slo_seconds", options->limits.seconds},
                                           {"windows", options->windows},
                                           {"window_seconds", options->window_seconds},
                                           {"seed", options->seed}};

@@ -223,6 +223,25 @@ def test_disb_names_what_does_not_go_with_a_simulated_device(lagoon, tmp_path, w
     assert named in result.stderr
 
 
+def test_batching_compares_sides_at_every_load_and_limiters_at_every_slo(lagoon, zoo, tmp_path):
+    folder = zoo("gnmt_tiny").parent.parent.parent
+    result, metrics = run_bench(
+        lagoon, tmp_path, "batching", "--models", "gnmt_tiny", "--zoo", folder, "--loads", "0.5,8", "--windows", "2",
+        "--window-seconds", "0.2", "--slos", "20", "--slo-model", "gnmt_tiny", "--slo-seconds", "0.5")
+    assert result.returncode == 0, result.stderr
+    for side in ("batched", "single"):
+        assert metrics[f"throughput_ips.gnmt_tiny.{side}.l50"] > 0
+        assert 0 < metrics[f"refused_fraction.gnmt_tiny.{side}.l800"] < 1
+    assert metrics["rows_per_batch.gnmt_tiny.l50"] >= 1
+    assert metrics["overload_goodput_fraction.gnmt_tiny"] > 0
+    assert metrics["overload_refusal_ms_p99.gnmt_tiny"] < 20
+    assert -50 < metrics["batcher_added_us_p50"] < 1000
+    for limiter in ("slab", "aimd", "clipper"):
+        assert 1 <= metrics[f"{limiter}_rows.20"] <= 32
+    courses = json.loads((tmp_path / "report.json").read_text())["batch_limits"]
+    assert courses["slab.20"][0][1] == 1  # it begins with one row
+
+
 SPLIT = ("split", "--schedulers", "split,clockwork:admit_by_deadline=0,lagoon-ratio")
 
 
