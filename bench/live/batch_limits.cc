@@ -39,8 +39,8 @@ class OneModel {
     const std::string file = ModelFile(options.zoo, options.model);
     LAGOON_RETURN_IF_ERROR(served.repository_->AddFile(options.model, file, config));
     LAGOON_ASSIGN_OR_RETURN(served.onnx_, OnnxModel::Read(file));
-    LAGOON_ASSIGN_OR_RETURN(served.core_,
-                            bench::Serve(served.repository_->path(), options.scheduler, options.workers));
+    LAGOON_ASSIGN_OR_RETURN(
+        served.core_, bench::Serve(served.repository_->path(), options.scheduler, options.workers));
     return served;
   }
 

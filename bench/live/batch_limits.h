@@ -10,7 +10,7 @@ namespace lagoon::bench {
 
 struct BatchLimitsOptions {
   std::string zoo;
-  std::string model = "resnet18";                                   // with an open batch
+  std::string model = "squeezenet1_1";                              // with an open batch
   std::vector<double> slos_ms = {25, 50, 100, 200};                 // of a batch (lagoon.slo_of)
   std::vector<std::string> limiters = {"slab", "aimd", "clipper"};  // lagoon.batching
   std::string scheduler = "reset";

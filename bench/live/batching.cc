@@ -22,7 +22,8 @@ namespace {
 constexpr const char* kSides[] = {"batched", "single"};
 constexpr const char* kChannelMeans = "channel_means";
 constexpr int kAloneRuns = 30;
-constexpr int kAtOnce = 4;  // requests in flight while the capacity is measured
+constexpr int kAloneRounds = 30;  // of requests one at a time, which are short
+constexpr int kAtOnce = 4;        // requests in flight while the capacity is measured
 
 std::string Config(std::int64_t most_rows) {
   return fmt::format("max_batch_size: {}\ndynamic_batching {{ }}\n", most_rows);
@@ -275,7 +276,7 @@ Status MeasureAdded(const BatchingOptions& options, Report& report, Evidence& ev
   LAGOON_ASSIGN_OR_RETURN(const auto core,
                           Serve(repository.path(), options.scheduler, options.workers));
   std::vector<double> medians[std::size(kSides)];
-  WindowsPlan plan{.groups = {"one request at a time"}, .windows = {}, .rounds = options.windows};
+  WindowsPlan plan{.groups = {"one request at a time"}, .windows = {}, .rounds = kAloneRounds};
   plan.windows.assign(std::begin(kSides), std::end(kSides));
   const auto measure = [&](const WindowPlace& place) -> Status {
     const InferRequest request =
@@ -310,13 +311,14 @@ Status MeasureAdded(const BatchingOptions& options, Report& report, Evidence& ev
 
 Status RunBatching(const BatchingOptions& options, Report& report) {
   spdlog::set_level(spdlog::level::warn);
-  const std::size_t cases = options.models.size() * options.loads.size() + 1;
+  const std::size_t cases = options.models.size() * options.loads.size();
   BatchLimitsOptions limits = options.limits;
   limits.zoo = options.zoo;
   limits.scheduler = options.scheduler;
   limits.workers = options.workers;
   ProgressBar progress("bench batching",
-                       static_cast<int>(cases * std::size(kSides)) * options.windows +
+                       static_cast<int>(std::size(kSides)) *
+                               (static_cast<int>(cases) * options.windows + kAloneRounds) +
                            static_cast<int>(limits.slos_ms.size() * limits.limiters.size()));
   Evidence evidence(report, options.seed);
   LAGOON_RETURN_IF_ERROR(MeasureAdded(options, report, evidence, progress));

@@ -20,7 +20,7 @@ struct BatchingOptions {
   std::vector<double> loads = {0.3, 0.6, 0.9, 1.2, 1.5, 10};
   std::int64_t most_rows = 16;  // of a batch
   double deadline_alpha = 20;   // requests must be answered within so many times the time alone
-  int windows = 5;              // of each model, load and side, interleaved
+  int windows = 6;              // of each model, load and side, interleaved
   double window_seconds = 1;
   std::uint32_t seed = 1;
 };

@@ -4,6 +4,7 @@ plot.py draws it."""
 import re
 
 import matplotlib.pyplot as plt
+from matplotlib.ticker import LogLocator, NullFormatter
 
 # Side in metrics, label, colour, marker.
 SIDES = (
@@ -39,7 +40,9 @@ def draw_batching(report, finish):
             axes.plot(throughput, tails, color=colour, marker=marker, markersize=3, linewidth=0.9, linestyle=(0, (4, 2)),
                       label=f"{label}, p99")
         axes.set_yscale("log")
+        axes.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
         axes.yaxis.set_major_formatter(lambda value, _: f"{value:g}")
+        axes.yaxis.set_minor_formatter(NullFormatter())
         axes.set_xlim(left=0)
         axes.set_title(f"{model}: {report.number(f'batching_gain.{model}'):.2f} times the throughput", fontsize=9)
         axes.grid(axis="y")
@@ -47,7 +50,7 @@ def draw_batching(report, finish):
         axes.set_visible(False)
     for row in places:
         row[0].set_ylabel("latency, ms")
-    for axes in places[-1]:
+    for axes in list(places.flat)[:len(models)]:
         axes.set_xlabel("answered in time, requests/s")
     handles, labels = places[0][0].get_legend_handles_labels()
     figure.legend(handles, labels, loc="lower left", ncol=4 if columns > 2 else 2, frameon=False, fontsize=8,
