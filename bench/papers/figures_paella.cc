@@ -30,6 +30,7 @@ GpuModel TwoUnits(std::int64_t queues) {
   c.hardware_queues = queues;
   c.copy_engines = 1;
   c.check_interval_ns = 5000;
+  c.share_granule = 1;
   return gpu;
 }
 
