@@ -27,6 +27,9 @@ class CostTable {
   /// between. The mean follows slowly, so that one disturbed run does not reorder jobs.
   void Observe(std::size_t op, Nanoseconds took);
 
+  /// Memory that the table has allocated.
+  std::size_t bytes() const { return kernels_.capacity() * sizeof(Kernel); }
+
  private:
   struct Kernel {
     Nanoseconds time{0};
@@ -38,10 +41,6 @@ class CostTable {
     }
   };
 
- public:
-  static constexpr std::size_t kBytesPerKernel = sizeof(Kernel);
-
- private:
   std::vector<Kernel> kernels_;  // by op
   Nanoseconds total_{0};
   std::uint32_t units_ = 0;  // that the times are for; 0: all

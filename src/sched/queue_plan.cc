@@ -8,7 +8,7 @@ QueuePlan::QueuePlan(QueueId queue, const std::vector<Instance*>& instances)
 }
 
 std::size_t QueuePlan::bytes() const {
-  std::size_t bytes = sizeof(QueuePlan) + plan().ops.size() * CostTable::kBytesPerKernel;  // costs_
+  std::size_t bytes = sizeof(QueuePlan) + costs_.bytes();
   for (const auto& binding : owned_) bytes += binding->bytes();
   return bytes;
 }
