@@ -42,7 +42,9 @@ void AddBatchingBenchmark(CLI::App& bench) {
       ->capture_default_str();
   command->add_option("--slo-model", options->limits.model, "Model of that comparison")
       ->capture_default_str();
-  command->add_option("--slo-seconds", options->limits.seconds, "Time of each case of it")
+  command
+      ->add_option("--slo-seconds", options->limits.seconds,
+                   "Seconds that each limiter runs at each SLO")
       ->check(CLI::Range(0.1, 600.0))
       ->capture_default_str();
   AddWindows(*command, options->windows);

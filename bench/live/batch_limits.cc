@@ -97,7 +97,7 @@ class OneModel {
         if (course.late_rows.empty()) at_quarter = std::move(statistics);
         course.late_rows.push_back(rows);
       }
-      std::this_thread::sleep_for(kLook);
+      std::this_thread::sleep_for(kLook);  // samples the limit, which nothing announces
     }
     LAGOON_ASSIGN_OR_RETURN(const ModelStatistics last, Statistics());
     const double seconds = std::chrono::duration<double>(end - quarter).count();

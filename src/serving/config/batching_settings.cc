@@ -3,9 +3,9 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <charconv>
 #include <chrono>
-#include <cmath>
+
+#include "serving/config/parameter_value.h"
 
 namespace lagoon {
 namespace {
@@ -22,20 +22,6 @@ Result<Nanoseconds> Wait(const char* field, std::uint64_t us) {
 }
 
 constexpr double kLeastSloMs = 0.01, kMostSloMs = 3'600'000;  // an hour
-
-template <typename Number>
-std::optional<Number> ParseNumber(std::string_view text) {
-  Number value{};
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  if (error != std::errc() || end != text.data() + text.size()) return std::nullopt;
-  return value;
-}
-
-tl::unexpected<Error> BadParameter(std::string_view key, std::string_view value,
-                                   std::string_view takes) {
-  return Fail(ErrorCode::kInvalidArgument,
-              fmt::format("parameter '{}' is '{}'; it takes {}", key, value, takes));
-}
 
 }  // namespace
 

@@ -3,12 +3,12 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <charconv>
 #include <cmath>
 #include <optional>
 #include <string_view>
 
 #include "plan/parts.h"
+#include "serving/config/parameter_value.h"
 
 namespace lagoon {
 namespace {
@@ -25,20 +25,6 @@ constexpr std::string_view kModelPrefix = "lagoon.model.";
 constexpr std::string_view kProgramPrefix = "job.";
 constexpr std::string_view kPrecision = "precision";
 constexpr double kMaxDeadlineMs = 86'400'000;  // a day
-
-template <typename Number>
-std::optional<Number> ParseNumber(std::string_view text) {
-  Number value{};
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  if (error != std::errc() || end != text.data() + text.size()) return std::nullopt;
-  return value;
-}
-
-tl::unexpected<Error> BadParameter(std::string_view key, std::string_view value,
-                                   std::string_view takes) {
-  return Fail(ErrorCode::kInvalidArgument,
-              fmt::format("parameter '{}' is '{}'; it takes {}", key, value, takes));
-}
 
 /// Reads "x=1x3x320x320 mask=1x320; x=1x3x640x640 mask=1x640": sets of shapes by input.
 std::optional<std::vector<std::map<std::string, Dims>>> ParseShapes(std::string_view text) {
