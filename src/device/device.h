@@ -34,6 +34,8 @@ struct DeviceInfo {
   /// device has no shares, and CreateShare() says why.
   std::uint32_t share_granule = 0;
   std::uint32_t max_shares = 0;
+  /// Launch::beyond_share has an effect. False: the device ignores it.
+  bool lends_units = false;
   /// Now() stands still between events, and the device calls its listener after every advance. Do
   /// not sleep until a time of this clock.
   bool virtual_time = false;
@@ -149,6 +151,10 @@ struct Launch {
   Progress* progress = nullptr;
   std::uint32_t max_claimants = 0;  // largest number of units in this launch at once; 0: no limit
   ShareId share = kAllUnits;        // its blocks start on units of this share only
+  /// Its blocks may also start on units outside of the share, wherever no launch whose share has
+  /// the unit has a block to start, whatever the ranks. When such a launch comes, the unit's next
+  /// block is one of its own: the unit is given back within one block.
+  bool beyond_share = false;
   std::span<const Dep> deps = {};
   /// Words of the device (CreateGuard), or done counts: {&progress.done_word(), n}, where
   /// `progress` is named by a launch. Once more than n of its blocks are done, this launch leaves

@@ -81,7 +81,8 @@ constexpr SchedulerConfig Lagoon(std::string_view name) {
   return {.name = name,
           .preemption = Preemption::kReset,
           .ranks = Ranks::kPolicy,
-          .padding_kernels = 16};
+          .padding_kernels = 16,
+          .lend_units = true};
 }
 
 constexpr SchedulerConfig LagoonRatio(std::string_view name) {
@@ -97,10 +98,10 @@ constexpr SchedulerConfig Admits(SchedulerConfig config) {
 }
 
 constexpr std::string_view kAdmit = "admit_by_deadline", kDepth = "depth", kExtra = "extra_blocks",
-                           kFairness = "fairness_threshold", kMost = "max_real_time_jobs",
-                           kPadding = "padding_kernels", kPreempt = "preempt_by_rank",
-                           kElastic = "elastic", kDense = "dense", kPatience = "patience",
-                           kQuantum = "quantum_us";
+                           kFairness = "fairness_threshold", kLend = "lend_units",
+                           kMost = "max_real_time_jobs", kPadding = "padding_kernels",
+                           kPreempt = "preempt_by_rank", kElastic = "elastic", kDense = "dense",
+                           kPatience = "patience", kQuantum = "quantum_us";
 
 // One entry per scheduler; docs/guide/schedulers.md describes each.
 constexpr Entry kSchedulers[] = {
@@ -144,11 +145,11 @@ constexpr Entry kSchedulers[] = {
     {"As reef; real-time jobs by deadline, others by remaining time with fair shares",
      Lagoon("lagoon"),
      Make<LagoonPolicy>,
-     {kAdmit, kDepth, kFairness, kMost, kPadding, kPreempt}},
+     {kAdmit, kDepth, kFairness, kLend, kMost, kPadding, kPreempt}},
     {"As lagoon, but others by response ratio, and of them the better ranks preempt the worse",
      LagoonRatio("lagoon-ratio"),
      Make<LagoonPolicy>,
-     {kAdmit, kDepth, kFairness, kMost, kPadding, kPreempt}},
+     {kAdmit, kDepth, kFairness, kLend, kMost, kPadding, kPreempt}},
     {"In order of arrival", Plain("fifo"), Make<ArrivalPolicy>, {kAdmit, kDepth, kExtra}},
     {"Shortest job first", Plain("sjf"), Make<OrderedPolicy<By::kTotal>>, {kAdmit, kDepth, kExtra}},
     {"Jobs take turns, of one kernel or of a time",
@@ -193,7 +194,7 @@ constexpr Entry kSchedulers[] = {
     {"Each class of each model on the units of its share, all at the same time (GSLICE)",
      {.name = "shares", .ranks = Ranks::kSubmission},
      Make<ArrivalPolicy>,
-     {kDepth}},
+     {kDepth, kLend}},
     {"Classes of models take turns of the whole device, of one job or of a time (no MPS)",
      {.name = "time-slice", .streams = Streams::kOne, .ranks = Ranks::kSubmission},
      Make<TimeSlicePolicy>,

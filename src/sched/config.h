@@ -57,6 +57,9 @@ struct SchedulerConfig {
   /// takes the device from those of worse rank, and those wait until all its kernels are submitted.
   /// Needs kReset and Ranks::kPolicy.
   bool preempt_by_rank = false;
+  /// Kernels may go beyond the share of their queue (Launch::beyond_share): a share is what a queue
+  /// is sure of, and others use it while the queue does not.
+  bool lend_units = false;
   /// Nothing is submitted while a kernel is in flight: the device has one part of one job at a time
   /// (SPLIT 3.2).
   bool one_part = false;

@@ -229,6 +229,7 @@ bool Mechanism::SubmitOp(Job& job, const PaddingRoom* room) {
   }
   launch.guards[1] = {device_.GuardWord(slot.guard), slot.revision, false};
   launch.share = job.queue->share;
+  launch.beyond_share = config_.lend_units;
   const std::uint32_t done = launch.progress->done();
   launch.id = launches_.Add({.job = &job,
                              .kind = JobLaunch::Kind::kOp,

@@ -270,6 +270,74 @@ TEST_P(DeviceConformance, AMoveWakesTheNewUnits) {
   }
 }
 
+TEST_P(DeviceConformance, ALaunchMayGoBeyondItsShareWhereNobodyElseHasWork) {
+  LAGOON_OPEN_OR_SKIP(4);
+  LAGOON_SKIP_UNSEEN();
+  Session session(*device);
+  const KernelHandle kernel = session.LoadGate();
+  GateArgs gate, own;
+  const auto units = static_cast<int>(device.granule());
+  Record visiting(8 * device.granule()), held(device.granule());
+  session.Submit(Launch{.kernel = kernel,
+                        .args = &own,
+                        .progress = held.get(),
+                        .share = device.New(device.Granules(3, 1))});
+  ASSERT_TRUE(session.Await([&] { return own.waiting.load() == units; }));
+  session.Submit(Launch{.kernel = kernel,
+                        .args = &gate,
+                        .progress = visiting.get(),
+                        .share = device.New(device.Granules(0, 1)),
+                        .beyond_share = true});
+  // The units of the other share are taken.
+  const int expected = device->info().lends_units ? 3 * units : units;
+  EXPECT_TRUE(session.Await([&] { return gate.waiting.load() == expected; }));
+  session.Pass(std::chrono::milliseconds(1));
+  EXPECT_EQ(gate.waiting.load(), expected);
+  gate.open = own.open = true;
+  session.AwaitAllRetired();
+  EXPECT_TRUE(visiting->Complete() && held->Complete());
+}
+
+TEST_P(DeviceConformance, UnitsOfAShareAreGivenBackWithinOneBlockWhateverTheRanks) {
+  LAGOON_OPEN_OR_SKIP(2);
+  LAGOON_SKIP_UNSEEN();
+  UnitLog log;
+  device->SetObserver(&log);
+  Session session(*device);
+  const auto work = std::chrono::microseconds(200);
+  const KernelHandle count = session.Load(CountBody, {.block = work});
+  const KernelHandle gate = session.LoadGate();
+  const UnitRange mine = device.Granules(1, 1);
+  CountArgs args{.work = work};
+  GateArgs own;
+  Record visiting(1000 * device.granule()), taken(2 * device.granule());
+  const auto visitors = [&](LaunchId launch) {
+    int sum = 0;
+    for (const auto& [unit, blocks] : log.Of(launch)) sum += mine.Has(unit) ? blocks : 0;
+    return sum;
+  };
+  const LaunchId visitor = session.Submit(Launch{.rank = 1,
+                                                 .kernel = count,
+                                                 .args = &args,
+                                                 .progress = visiting.get(),
+                                                 .share = device.New(device.Granules(0, 1)),
+                                                 .beyond_share = true});
+  if (device->info().lends_units) {
+    ASSERT_TRUE(session.Await([&] { return visitors(visitor) > 0; }));
+  }
+  const ShareId share = device.New(mine);
+  const int before = visitors(visitor);
+  session.Submit(
+      Launch{.rank = 9, .kernel = gate, .args = &own, .progress = taken.get(), .share = share});
+  const auto units = static_cast<int>(device.granule());
+  ASSERT_TRUE(session.Await([&] { return own.waiting.load() == units; }));
+  // One that began while the launch was submitted, and no other.
+  EXPECT_LE(visitors(visitor) - before, units);
+  own.open = true;
+  session.AwaitAllRetired();
+  EXPECT_TRUE(visiting->Complete() && taken->Complete());
+}
+
 TEST_P(DeviceConformance, UnitsOutOfBoundsAreRefusedByName) {
   LAGOON_OPEN_OR_SKIP(4);
   const std::uint32_t units = device->info().units;

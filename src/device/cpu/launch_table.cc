@@ -59,7 +59,7 @@ std::uint32_t LaunchTable::UnlinkStream(Slot& slot) {
 void LaunchTable::MakeEligible(std::uint32_t index) {
   Slot& slot = slots_[index];
   slot.eligible = true;
-  const Entry entry{slot.rank, slot.sequence, index, slot.share, slot.progress};
+  const Entry entry{slot.rank, slot.sequence, index, slot.share, slot.beyond_share, slot.progress};
   order_.insert(std::upper_bound(order_.begin(), order_.end(), entry), entry);
 }
 
@@ -69,28 +69,42 @@ bool LaunchTable::MayRun(const Slot& slot) {
 }
 
 std::optional<LaunchTable::Assignment> LaunchTable::Pick(std::uint32_t unit) {
+  bool visitors = false;  // launches of other shares that may use this unit
   for (const Entry& entry : order_) {
-    if (!shares_.Has(entry.share, unit)) continue;
-    Slot& slot = slots_[entry.slot];
-    if (!MayRun(slot)) continue;
-    const std::optional<std::uint32_t> tile = slot.progress->Claim();
-    if (!tile) continue;
-    ++slot.claimants;
-    if (!std::exchange(slot.started, true)) Report(slot, DeviceEvent::Kind::kPlaced, Now());
-    return Assignment{.slot = entry.slot,
-                      .tile = *tile,
-                      .rank = slot.rank,
-                      .stream = slot.stream,
-                      .share = slot.share,
-                      .body = slot.body,
-                      .args = slot.args,
-                      .progress = slot.progress,
-                      .deps = slot.deps,
-                      .guards = std::span<const Guard>(slot.guards),
-                      .id = slot.id,
-                      .copy = slot.is_copy ? &slot.copy : nullptr};
+    if (!shares_.Has(entry.share, unit)) {
+      visitors = visitors || entry.beyond_share;
+    } else if (std::optional<Assignment> claimed = Claim(entry)) {
+      return claimed;
+    }
+  }
+  if (!visitors) return std::nullopt;
+  for (const Entry& entry : order_) {
+    if (!entry.beyond_share || shares_.Has(entry.share, unit)) continue;
+    if (std::optional<Assignment> claimed = Claim(entry)) return claimed;
   }
   return std::nullopt;
+}
+
+std::optional<LaunchTable::Assignment> LaunchTable::Claim(const Entry& entry) {
+  Slot& slot = slots_[entry.slot];
+  if (!MayRun(slot)) return std::nullopt;
+  const std::optional<std::uint32_t> tile = slot.progress->Claim();
+  if (!tile) return std::nullopt;
+  ++slot.claimants;
+  if (!std::exchange(slot.started, true)) Report(slot, DeviceEvent::Kind::kPlaced, Now());
+  return Assignment{.slot = entry.slot,
+                    .tile = *tile,
+                    .rank = slot.rank,
+                    .stream = slot.stream,
+                    .share = slot.share,
+                    .beyond_share = slot.beyond_share,
+                    .body = slot.body,
+                    .args = slot.args,
+                    .progress = slot.progress,
+                    .deps = slot.deps,
+                    .guards = std::span<const Guard>(slot.guards),
+                    .id = slot.id,
+                    .copy = slot.is_copy ? &slot.copy : nullptr};
 }
 
 bool LaunchTable::Finish(const Assignment& done, Leave why, TimePoint at) {
@@ -126,12 +140,16 @@ void LaunchTable::SettleAll() {
   }
 }
 
-bool LaunchTable::HasBetter(Rank than, std::uint32_t unit) const {
-  const auto end = std::partition_point(order_.begin(), order_.end(),
-                                        [than](const Entry& entry) { return entry.rank < than; });
-  return std::any_of(order_.begin(), end, [&](const Entry& entry) {
-    return shares_.Has(entry.share, unit) && MayRun(slots_[entry.slot]);
-  });
+bool LaunchTable::HasBetter(const Assignment& present, std::uint32_t unit) const {
+  const bool at_home = shares_.Has(present.share, unit);
+  for (const Entry& entry : order_) {
+    const bool smaller = entry.rank < present.rank;
+    if (at_home && !smaller) break;  // those behind have no smaller rank either
+    const bool better =
+        shares_.Has(entry.share, unit) || (!at_home && smaller && entry.beyond_share);
+    if (better && MayRun(slots_[entry.slot])) return true;
+  }
+  return false;
 }
 
 bool LaunchTable::HasRunnable() const {
@@ -182,7 +200,7 @@ std::uint32_t LaunchTable::Retire(std::uint32_t index) {
   Slot& slot = slots_[index];
   Report(slot, DeviceEvent::Kind::kRetired, Now());
   if (slot.eligible) {
-    const Entry entry{slot.rank, slot.sequence, index, slot.share, nullptr};
+    const Entry entry{slot.rank, slot.sequence, index, slot.share, slot.beyond_share, nullptr};
     order_.erase(std::lower_bound(order_.begin(), order_.end(), entry));
   }
   const std::uint32_t first = slot.in_order ? UnlinkStream(slot) : kNoIndex;

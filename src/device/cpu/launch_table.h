@@ -34,11 +34,12 @@ class LaunchTable {
     Rank rank = 0;
     StreamId stream = kUnordered;
     ShareId share = kAllUnits;
+    bool beyond_share = false;
     Body body = nullptr;
     const void* args = nullptr;
     Progress* progress = nullptr;
-    std::span<const Dep> deps;
-    std::span<const Guard> guards;
+    std::span<const Dep> deps = {};
+    std::span<const Guard> guards = {};
     LaunchId id{};
     const Copy* copy = nullptr;  // the copy that this is a part of; null: a kernel
   };
@@ -52,9 +53,9 @@ class LaunchTable {
   SubmitResult Add(const Launch& launch, std::span<const Body> bodies);
   SubmitResult Add(const Copy& copy);
 
-  /// Claims a tile of the best-ranked launch that may run on `unit`, and reports kPlaced if it is
-  /// the first tile of that launch. Nothing: no tile is available to this unit until the table, a
-  /// Progress or a share changes.
+  /// Claims a tile of the best-ranked launch whose share has `unit`, or else of the best-ranked one
+  /// that may go beyond its share. Reports kPlaced if it is the first tile of that launch. Nothing:
+  /// no tile is available to this unit until the table, a Progress or a share changes.
   std::optional<Assignment> Pick(std::uint32_t unit);
 
   /// A worker stopped working on `done`. `at`: now, or the time of the last commit if `why` is
@@ -74,8 +75,9 @@ class LaunchTable {
 
   /// True if some launch may run, on whatever unit. Claims nothing.
   bool HasRunnable() const;
-  /// True if a launch of a rank smaller than `than` may run on `unit`. Claims nothing.
-  bool HasBetter(Rank than, std::uint32_t unit) const;
+  /// True if another launch goes before `present`, which runs on `unit`: one of a smaller rank, or,
+  /// if the unit is not of its share, any one whose share has the unit. Claims nothing.
+  bool HasBetter(const Assignment& present, std::uint32_t unit) const;
   /// True if the launch added last may run. An Add() can make no other launch runnable.
   bool NewestMayRun() const;
 
@@ -113,6 +115,7 @@ class LaunchTable {
     std::uint64_t sequence;
     std::uint32_t slot;
     ShareId share;
+    bool beyond_share;
     const Progress* progress;
     bool operator<(const Entry& other) const {
       return rank != other.rank ? rank < other.rank : sequence < other.sequence;
@@ -120,6 +123,7 @@ class LaunchTable {
   };
 
   SubmitResult Insert(Slot* slot, Body body);
+  std::optional<Assignment> Claim(const Entry& entry);
   std::uint32_t UnlinkStream(Slot& slot);
   void MakeEligible(std::uint32_t index);
 

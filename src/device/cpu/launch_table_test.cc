@@ -233,12 +233,12 @@ TEST_F(LaunchTableTest, HasBetterSeesOnlyRunnableLaunchesOfSmallerRank) {
   Add(1, running, 5);
   launch_.deps = {&dep, 1};
   Add(2, blocked, 1);
-  EXPECT_FALSE(table_.HasBetter(5, 0));
+  EXPECT_FALSE(table_.HasBetter({.rank = 5}, 0));
   launch_.deps = {};
   Add(3, better, 5);
-  EXPECT_FALSE(table_.HasBetter(5, 0)) << "an equal rank does not take over";
+  EXPECT_FALSE(table_.HasBetter({.rank = 5}, 0)) << "an equal rank does not take over";
   on.progress.Commit();
-  EXPECT_TRUE(table_.HasBetter(5, 0));
+  EXPECT_TRUE(table_.HasBetter({.rank = 5}, 0));
 }
 
 TEST_F(LaunchTableTest, OnlyUnitsOfItsSharePickALaunch) {
@@ -254,12 +254,45 @@ TEST_F(LaunchTableTest, OnlyUnitsOfItsSharePickALaunch) {
   EXPECT_EQ(table_.Pick(1)->progress, &bound.progress);
   EXPECT_EQ(table_.Pick(2)->progress, &bound.progress);
   EXPECT_EQ(table_.Pick(3)->progress, &free.progress);
-  EXPECT_TRUE(table_.HasBetter(5, 2));
-  EXPECT_FALSE(table_.HasBetter(5, 3)) << "the better launch is not for this unit";
+  EXPECT_TRUE(table_.HasBetter({.rank = 5}, 2));
+  EXPECT_FALSE(table_.HasBetter({.rank = 5}, 3)) << "the better launch is not for this unit";
   shares_.Move(share, {3, 1});
   EXPECT_EQ(table_.Pick(2)->progress, &free.progress);
-  EXPECT_TRUE(table_.HasBetter(5, 3));
+  EXPECT_TRUE(table_.HasBetter({.rank = 5}, 3));
   EXPECT_EQ(table_.Pick(3)->progress, &bound.progress);
+}
+
+TEST_F(LaunchTableTest, ALaunchGoesBeyondItsShareWhereNoOwnLaunchCanStart) {
+  const ShareId left = shares_.Create("left", {0, 1}).value();
+  const ShareId right = shares_.Create("right", {1, 1}).value();
+  Record visitor(4), other(4), own(1);
+  launch_.share = left;
+  Add(1, other, 1);  // stays within its share, although it has a better rank
+  launch_.beyond_share = true;
+  Add(2, visitor, 5);
+  const auto work = table_.Pick(1);
+  ASSERT_TRUE(work);
+  EXPECT_EQ(work->progress, &visitor.progress);
+  EXPECT_FALSE(table_.HasBetter(*work, 1));
+  launch_.share = right;
+  launch_.beyond_share = false;
+  Add(3, own, 9);
+  EXPECT_TRUE(table_.HasBetter(*work, 1)) << "the unit is of the other share, whatever the ranks";
+  EXPECT_EQ(table_.Pick(1)->progress, &own.progress);
+  EXPECT_EQ(table_.Pick(1)->progress, &visitor.progress) << "the other one has no block to start";
+}
+
+TEST_F(LaunchTableTest, OfTwoLaunchesBeyondTheirSharesTheBetterRankGoesFirst) {
+  Record worse(2), better(2);
+  launch_.beyond_share = true;
+  launch_.share = shares_.Create("left", {0, 1}).value();
+  Add(1, worse, 5);
+  const auto work = table_.Pick(2);
+  ASSERT_TRUE(work);
+  launch_.share = shares_.Create("right", {1, 1}).value();
+  Add(2, better, 3);
+  EXPECT_TRUE(table_.HasBetter(*work, 2));
+  EXPECT_EQ(table_.Pick(2)->progress, &better.progress);
 }
 
 TEST_F(LaunchTableTest, NoLaunchIsBoundAfterTheLastOfAShareHasRetired) {

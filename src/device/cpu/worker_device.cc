@@ -33,6 +33,7 @@ WorkerDevice::WorkerDevice(std::uint32_t workers, const CpuDeviceOptions& option
   info_.max_guards = kMaxGuards;
   info_.share_granule = 1;
   info_.max_shares = Shares::kMost;
+  info_.lends_units = true;
   for (std::uint32_t i = 0; i < workers; ++i) workers_.push_back(std::make_unique<Worker>(i));
 }
 

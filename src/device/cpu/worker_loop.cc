@@ -126,10 +126,12 @@ bool WorkerDevice::ShouldYield(Worker& worker) {
   const std::uint32_t epoch = epoch_.load(std::memory_order_acquire);
   if (epoch == worker.seen_epoch) return false;
   worker.seen_epoch = epoch;
-  if (!shares_.Has(worker.work->share, worker.unit)) return true;  // the share has moved away
-  if (best_rank_.load(std::memory_order_relaxed) >= worker.work->rank) return false;
+  const Assignment& work = *worker.work;
+  const bool at_home = shares_.Has(work.share, worker.unit);
+  if (!at_home && !work.beyond_share) return true;  // the share has moved away
+  if (at_home && best_rank_.load(std::memory_order_relaxed) >= work.rank) return false;
   BusyLock lock(mutex_);
-  return table_.HasBetter(worker.work->rank, worker.unit);
+  return table_.HasBetter(work, worker.unit);
 }
 
 void WorkerDevice::SettleAll() {

@@ -28,6 +28,7 @@ struct InFlight {
   LaunchId id{};
   StreamId stream = kUnordered;
   ShareId share = kAllUnits;
+  bool beyond_share = false;  // Launch::beyond_share, of a launch that has a share
   Rank rank = 0;
   std::uint64_t sequence = 0;  // number in order of submission
   const void* args = nullptr;
@@ -183,6 +184,7 @@ class InFlightSlots {
     slot.deps = launch.deps;
     slot.max_claimants = launch.max_claimants;
     slot.share = launch.share;
+    slot.beyond_share = launch.beyond_share && launch.share != kAllUnits;
     std::copy(std::begin(launch.guards), std::end(launch.guards), slot.guards.begin());
   }
 

@@ -33,6 +33,7 @@ SimEngine::SimEngine(const Options& options, const GuardWords& guards, const Sha
               options.streams),
       groups_(first_launch_timer_),
       copy_engines_(static_cast<std::size_t>(options.constants.copy_engines)),
+      wanted_(units_.size()),
       last_dispatch_(start - std::chrono::hours(1)),
       evicted_at_(start) {
   active_.reserve(options.launches);

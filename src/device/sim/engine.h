@@ -121,8 +121,14 @@ class SimEngine {
   void Activate(std::uint32_t index);
   void Deactivate(std::uint32_t index);
   void PlaceAll();
-  bool Place(const Active& active);                        // true: no tile is left
+  // True: no tile is left.
+  bool Place(const Active& active);
+  bool PlaceBeyondShare(const Active& active);
+  bool PlaceOnCandidates(const Active& active);
   bool PlaceOn(std::uint32_t unit, const Active& active);  // false: no tile is left
+  void FindWanted();
+  void AddCandidate(std::uint32_t unit, const SimLaunch& launch);
+  static std::uint32_t RoomOf(const SimLaunch& launch);  // blocks that may start
   Nanoseconds BlockTime(const SimLaunch& launch, std::uint32_t tile) const;
   BlockGroup& GroupFor(const Active& active, TimePoint end);
   void CloseGroup();
@@ -170,6 +176,7 @@ class SimEngine {
     std::uint32_t unit, threads;
   };
   std::vector<Candidate> candidates_;  // scratch memory of Place
+  std::vector<bool> wanted_;           // by unit; of FindWanted
 
   std::uint32_t last_lane_ = kNoIndex;
   TimePoint last_dispatch_;

@@ -44,17 +44,31 @@ void SimEngine::Deactivate(std::uint32_t index) {
 }
 
 // Placement by leftover: each kernel in turn takes all it can; the next kernel gets what is left.
+// Kernels that may go beyond their shares come after all others.
 void SimEngine::PlaceAll() {
-  for (std::size_t i = 0; i < active_.size();) {
-    const Active active = active_[i];
-    if (!Place(active)) {
-      ++i;
-      continue;
+  bool beyond = false;
+  const auto place_all = [this](auto place) {
+    for (std::size_t i = 0; i < active_.size();) {
+      const Active active = active_[i];
+      if (!place(active)) {
+        ++i;
+        continue;
+      }
+      active_.erase(active_.begin() + static_cast<std::ptrdiff_t>(i));
+      launches_[active.launch].active = false;
+      Exhausted(active.launch);
     }
-    active_.erase(active_.begin() + static_cast<std::ptrdiff_t>(i));
-    launches_[active.launch].active = false;
-    Exhausted(active.launch);
-  }
+  };
+  place_all([&](const Active& active) {
+    if (Place(active)) return true;
+    beyond = beyond || launches_[active.launch].beyond_share;
+    return false;
+  });
+  if (!beyond) return;
+  FindWanted();
+  place_all([this](const Active& active) {
+    return launches_[active.launch].beyond_share && PlaceBeyondShare(active);
+  });
 }
 
 void SimEngine::OnShareMoved() {
@@ -66,14 +80,47 @@ void SimEngine::OnShareMoved() {
 bool SimEngine::Place(const Active& active) {
   SimLaunch& launch = launches_[active.launch];
   if (launch.no_room_since == gives_) return false;
-  const SimKernel& kernel = *launch.kernel;
-  std::uint32_t room = launch.max_claimants == 0 ? ~0u : launch.max_claimants - launch.running;
   candidates_.clear();
   const UnitRange share = shares_.units(launch.share);
   const std::uint32_t end = std::min(share.end(), units_.size());
-  for (std::uint32_t unit = share.first; unit < end; ++unit) {
-    if (units_.Fits(unit, kernel)) candidates_.push_back({unit, units_.threads(unit)});
+  for (std::uint32_t unit = share.first; unit < end; ++unit) AddCandidate(unit, launch);
+  if (PlaceOnCandidates(active)) return true;
+  launch.no_room_since = gives_;
+  return false;
+}
+
+// The units for which a launch of one of their shares has a block to start, but no room.
+void SimEngine::FindWanted() {
+  wanted_.assign(units_.size(), false);
+  for (const Active& active : active_) {
+    const SimLaunch& launch = launches_[active.launch];
+    if (RoomOf(launch) == 0) continue;
+    const UnitRange share = shares_.units(launch.share);
+    const std::uint32_t end = std::min(share.end(), units_.size());
+    for (std::uint32_t unit = share.first; unit < end; ++unit) wanted_[unit] = true;
   }
+}
+
+bool SimEngine::PlaceBeyondShare(const Active& active) {
+  const SimLaunch& launch = launches_[active.launch];
+  candidates_.clear();
+  for (std::uint32_t unit = 0; unit < units_.size(); ++unit) {
+    if (!wanted_[unit]) AddCandidate(unit, launch);
+  }
+  return PlaceOnCandidates(active);
+}
+
+void SimEngine::AddCandidate(std::uint32_t unit, const SimLaunch& launch) {
+  if (units_.Fits(unit, *launch.kernel)) candidates_.push_back({unit, units_.threads(unit)});
+}
+
+std::uint32_t SimEngine::RoomOf(const SimLaunch& launch) {
+  return launch.max_claimants == 0 ? ~0u : launch.max_claimants - launch.running;
+}
+
+bool SimEngine::PlaceOnCandidates(const Active& active) {
+  const SimLaunch& launch = launches_[active.launch];
+  std::uint32_t room = RoomOf(launch);
   bool left = true;
   while (left && room > 0 && !candidates_.empty()) {
     // One block on each of the emptiest units, then again.
@@ -85,13 +132,12 @@ bool SimEngine::Place(const Active& active) {
       if (!left || --room == 0) break;
       candidate.threads = units_.threads(candidate.unit);
     }
-    std::erase_if(candidates_,
-                  [&](const Candidate& candidate) { return !units_.Fits(candidate.unit, kernel); });
+    std::erase_if(candidates_, [&](const Candidate& candidate) {
+      return !units_.Fits(candidate.unit, *launch.kernel);
+    });
   }
   CloseGroup();
-  if (!left || !launch.progress->HasUnclaimed()) return true;
-  launch.no_room_since = gives_;
-  return false;
+  return !left || !launch.progress->HasUnclaimed();
 }
 
 bool SimEngine::PlaceOn(std::uint32_t unit, const Active& active) {

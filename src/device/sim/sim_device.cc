@@ -57,6 +57,7 @@ SimDevice::SimDevice(const SimDeviceOptions& options)
   info_.max_guards = kMaxGuards;
   info_.share_granule = static_cast<std::uint32_t>(constants_.share_granule);
   info_.max_shares = Shares::kMost;
+  info_.lends_units = true;
   info_.virtual_time = true;
   info_.computes = false;
 }
