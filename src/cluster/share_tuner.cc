@@ -13,12 +13,62 @@
 
 namespace lagoon {
 
+namespace {
+
+Status CheckRules(double trigger, Nanoseconds hold_down) {
+  LAGOON_RETURN_IF_ERROR(CheckBounds("trigger", trigger, {0, 1}));
+  return CheckBounds("hold_down in ms", ToMilliseconds(hold_down), {0, 1e9});
+}
+
+}  // namespace
+
 Result<ShareTuner> ShareTuner::Make(const ShareTunerOptions& options) {
   LAGOON_RETURN_IF_ERROR(CheckBounds("granules", options.granules, {1, 4096}));
-  LAGOON_RETURN_IF_ERROR(CheckBounds("trigger", options.trigger, {0, 1}));
-  LAGOON_RETURN_IF_ERROR(
-      CheckBounds("hold_down in ms", ToMilliseconds(options.hold_down), {0, 1e9}));
+  LAGOON_RETURN_IF_ERROR(CheckRules(options.trigger, options.hold_down));
   return ShareTuner(options);
+}
+
+Status ShareTuner::SetRules(double trigger, Nanoseconds hold_down) {
+  LAGOON_RETURN_IF_ERROR(CheckRules(trigger, hold_down));
+  options_.trigger = trigger;
+  options_.hold_down = hold_down;
+  return {};
+}
+
+std::uint32_t ShareTuner::GranulesOf(double demand) const {
+  const auto granules = static_cast<std::uint32_t>(std::lround(demand * options_.granules));
+  return std::max(granules, 1u);
+}
+
+// Whether the model may have this demand beside the others that are there.
+Status ShareTuner::CheckDemand(const std::string& model, double demand, bool fixed) const {
+  LAGOON_RETURN_IF_ERROR(
+      CheckBounds(fmt::format("model {}: the demand", Quoted(model)), demand, {1e-9, 1}));
+  std::uint64_t taken = fixed ? GranulesOf(demand) : 0;
+  std::size_t others = fixed ? 0 : 1;
+  double fixed_parts = fixed ? demand : 0;
+  for (const ShareState& state : states_) {
+    if (state.model == model) continue;
+    taken += state.fixed ? GranulesOf(state.demand) : 0;
+    fixed_parts += state.fixed ? state.demand : 0;
+    others += state.fixed ? 0 : 1;
+  }
+  const auto too_much = [&](const std::string& why) {
+    return Fail(ErrorCode::kInvalidArgument,
+                fmt::format("model {} cannot have {:.1f} % of the device: {}; make the fixed "
+                            "share of a model smaller",
+                            Quoted(model), 100 * demand, why));
+  };
+  if (fixed_parts > 1 + 1e-9) {
+    return too_much(fmt::format("the fixed shares are {:.1f} % together", 100 * fixed_parts));
+  }
+  const std::size_t models = states_.size() + (Find(model) ? 0 : 1);
+  if (models <= options_.granules && taken + others > options_.granules) {
+    return too_much(fmt::format("of {} granules the fixed shares take {}, and {} other models need "
+                                "one each",
+                                options_.granules, taken, others));
+  }
+  return {};
 }
 
 Result<std::size_t> ShareTuner::Find(const std::string& model) const {
@@ -27,15 +77,24 @@ Result<std::size_t> ShareTuner::Find(const std::string& model) const {
   return Fail(ErrorCode::kNotFound, fmt::format("no model {} on this device", Quoted(model)));
 }
 
-Status ShareTuner::Add(const std::string& model, double demand) {
+Status ShareTuner::Add(const std::string& model, double demand, bool fixed) {
   if (Find(model)) {
     return Fail(ErrorCode::kAlreadyExists,
                 fmt::format("model {} is already on this device", Quoted(model)));
   }
-  LAGOON_RETURN_IF_ERROR(
-      CheckBounds(fmt::format("model {}: the demand", Quoted(model)), demand, {1e-9, 1}));
-  states_.push_back({.model = model, .demand = demand, .range = {}, .moved = {}});
+  LAGOON_RETURN_IF_ERROR(CheckDemand(model, demand, fixed));
+  states_.push_back({.model = model, .demand = demand, .fixed = fixed, .range = {}, .moved = {}});
   observed_.emplace_back();
+  members_changed_ = true;
+  return {};
+}
+
+Status ShareTuner::SetDemand(const std::string& model, double demand, bool fixed) {
+  LAGOON_ASSIGN_OR_RETURN(const std::size_t index, Find(model));
+  LAGOON_RETURN_IF_ERROR(CheckDemand(model, demand, fixed));
+  states_[index].demand = demand;
+  states_[index].fixed = fixed;
+  observed_[index] = {.load = {}, .notice = false, .cause = ShareCause::kFixed};
   members_changed_ = true;
   return {};
 }
@@ -70,7 +129,7 @@ bool ShareTuner::Tune(TimePoint now) {
   for (std::size_t i = 0; i < states_.size(); ++i) {
     ShareState& state = states_[i];
     Observed& observed = observed_[i];
-    if (!observed.load || !state.range || IsHeld(state, now)) continue;
+    if (state.fixed || !observed.load || !state.range || IsHeld(state, now)) continue;
     observed.load->share = 1.0 * state.range->count / options_.granules;
     const auto wanted = TuneShare(*observed.load, 1.0 / options_.granules);
     LAGOON_CHECK(wanted.has_value());  // Observe() has checked the load
@@ -90,8 +149,8 @@ std::vector<RangeWanted> ShareTuner::Wanted(TimePoint now) const {
   for (const ShareState& state : states_) {
     RangeWanted& model = wanted.emplace_back(RangeWanted{.now = state.range});
     model.pinned = !members_changed_ && IsHeld(state, now);
-    if (model.pinned) {
-      model.count = state.range->count;
+    if (model.pinned || state.fixed) {
+      model.count = model.pinned ? state.range->count : GranulesOf(state.demand);
       left -= model.count;
     } else {
       demands.push_back(state.demand * options_.granules);
@@ -104,21 +163,36 @@ std::vector<RangeWanted> ShareTuner::Wanted(TimePoint now) const {
   LAGOON_CHECK(counts.has_value());
   auto count = counts->begin();
   for (RangeWanted& model : wanted) {
-    if (!model.pinned) model.count = *count++;
+    if (model.count == 0) model.count = *count++;
   }
   return wanted;
 }
 
 SharePlan ShareTuner::Weights() {
   std::vector<double> demands;
+  double left = 1;
   for (ShareState& state : states_) {
     state.range.reset();
-    demands.push_back(state.demand);
+    if (state.fixed) {
+      left -= state.demand;
+    } else {
+      demands.push_back(state.demand);
+    }
   }
-  const auto parts = MaxMin(
-      demands, 1, {.shortage = options_.max_min.shortage, .surplus = Surplus::kProportional});
+  // Models that are not fixed have some of the device in any case.
+  const double rest = std::max(left, 0.01);
+  const auto parts =
+      MaxMin(demands, rest,
+             {.shortage = options_.max_min.shortage, .surplus = Surplus::kProportional});
   LAGOON_CHECK(parts.has_value());
-  return {.moves = {}, .weights = *parts};
+  SharePlan plan;
+  auto part = parts->begin();
+  double sum = 0;
+  for (const ShareState& state : states_) {
+    sum += plan.weights.emplace_back(state.fixed ? state.demand : *part++);
+  }
+  for (double& weight : plan.weights) weight /= sum;
+  return plan;
 }
 
 // The moves to the shares that the demands give.
@@ -127,8 +201,8 @@ std::optional<SharePlan> ShareTuner::PlanMoves(TimePoint now) const {
   if (!packed) return std::nullopt;  // a model that is held stands in the way
   SharePlan plan;
   for (const std::size_t i : packed->order) {
-    const ShareCause cause =
-        members_changed_ ? ShareCause::kMembers : observed_[i].cause.value_or(ShareCause::kOthers);
+    const ShareCause cause = observed_[i].cause.value_or(
+        members_changed_ ? ShareCause::kMembers : ShareCause::kOthers);
     plan.moves.push_back({states_[i].model, states_[i].range, packed->ranges[i], cause});
   }
   return plan;

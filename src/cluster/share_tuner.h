@@ -23,6 +23,7 @@ struct ShareTunerOptions {
 /// Why a share moves.
 enum class ShareCause : std::uint8_t {
   kMembers,  // a model was added or removed
+  kFixed,    // the model's share was fixed at another size, or is tuned from now on
   kDemand,   // the model's need differs from its share by more than the trigger
   kNotice,   // the model's batch limiter sent a notice; the trigger does not apply
   kOthers,   // to make room for other models, or because they need less
@@ -47,6 +48,7 @@ struct SharePlan {
 struct ShareState {
   std::string model;
   double demand = 0;                  // part of the device
+  bool fixed = false;                 // the demand is not tuned, and is met before all others
   std::optional<GranuleRange> range;  // empty: none yet
   std::optional<TimePoint> moved;     // the last move between two ranges
 };
@@ -58,15 +60,23 @@ struct ShareState {
 ///   its batch limiter sent a notice. Then MaxMin shares the device anew.
 /// - A model that moved stays as it is during the hold-down. The others share the rest. If they
 ///   cannot be placed around it, they wait.
-/// - A model that comes or goes moves the others at once, whatever the hold-down.
+/// - A model that comes or goes moves the others at once, whatever the hold-down. So does one whose
+///   demand is set.
+/// - Fixed models get what they demand; the others share the rest.
 class ShareTuner {
  public:
   /// kInvalidArgument names the option and its value.
   static Result<ShareTuner> Make(const ShareTunerOptions& options);
 
   /// `demand`: part of the device that the model needs at first, above 0, at most 1: its knee, or
-  /// kUnknownDemand. kAlreadyExists; kInvalidArgument.
-  Status Add(const std::string& model, double demand);
+  /// kUnknownDemand. kAlreadyExists; kInvalidArgument: also if the fixed models would not leave a
+  /// granule for each other one.
+  Status Add(const std::string& model, double demand, bool fixed = false);
+  /// From now on the model has this demand, fixed or to be tuned. kNotFound; kInvalidArgument as
+  /// for Add(); then nothing changes.
+  Status SetDemand(const std::string& model, double demand, bool fixed);
+  /// kInvalidArgument names the option and its value.
+  Status SetRules(double trigger, Nanoseconds hold_down);
   /// The model's granules are free at once. kNotFound.
   Status Remove(const std::string& model);
 
@@ -83,6 +93,7 @@ class ShareTuner {
   Status Done(const ShareMove& move, TimePoint now);
 
   const std::vector<ShareState>& models() const { return states_; }
+  const ShareTunerOptions& options() const { return options_; }
 
  private:
   // What is known of the model with the same index in states_.
@@ -95,6 +106,8 @@ class ShareTuner {
   explicit ShareTuner(const ShareTunerOptions& options) : options_(options) {}
   Result<std::size_t> Find(const std::string& model) const;
   bool IsHeld(const ShareState& state, TimePoint now) const;
+  std::uint32_t GranulesOf(double demand) const;
+  Status CheckDemand(const std::string& model, double demand, bool fixed) const;
   SharePlan Weights();
   std::optional<SharePlan> PlanMoves(TimePoint now) const;
   bool Tune(TimePoint now);
@@ -103,7 +116,7 @@ class ShareTuner {
   ShareTunerOptions options_;
   std::vector<ShareState> states_;
   std::vector<Observed> observed_;
-  bool members_changed_ = false;
+  bool members_changed_ = false;  // or a demand was set
 };
 
 }  // namespace lagoon

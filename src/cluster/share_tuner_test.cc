@@ -150,6 +150,45 @@ TEST(ShareTuner, APlanThatFailsHalfwayGoesOnWithTheRest) {
   EXPECT_EQ(CarryOut(tuner, At(3)), 0u);
 }
 
+TEST(ShareTuner, AFixedModelGetsWhatItDemandsAndIsNotTuned) {
+  ShareTuner tuner = Make({.hold_down = seconds(0)});
+  ASSERT_TRUE(tuner.Add("fixed", 0.6, /*fixed=*/true));
+  ASSERT_TRUE(tuner.Add("a", 0.5));
+  ASSERT_TRUE(tuner.Add("b", 0.5));
+  CarryOut(tuner, At(0));
+  EXPECT_EQ(RangeOf(tuner, "fixed").count, 60u);
+  EXPECT_EQ(RangeOf(tuner, "a").count + RangeOf(tuner, "b").count, 40u);
+  ASSERT_TRUE(tuner.Observe("fixed", Needs(0.1), BatchNotice::kOver));
+  ASSERT_TRUE(tuner.Observe("a", Needs(2), BatchNotice::kNone));
+  CarryOut(tuner, At(20));
+  EXPECT_EQ(RangeOf(tuner, "fixed").count, 60u) << "however little it needs";
+
+  ASSERT_TRUE(tuner.SetDemand("fixed", 0.25, /*fixed=*/true));
+  const SharePlan plan = tuner.Plan(At(21));
+  ASSERT_FALSE(plan.moves.empty());
+  EXPECT_TRUE(std::ranges::any_of(plan.moves, [](const ShareMove& move) {
+    return move.model == "fixed" && move.cause == ShareCause::kFixed && move.to.count == 25;
+  }));
+}
+
+TEST(ShareTuner, FixedSharesThatAreMoreThanTheDeviceAreRefusedAndChangeNothing) {
+  ShareTuner tuner = Make({.granules = 4});
+  ASSERT_TRUE(tuner.Add("a", 0.5, true));
+  const Status too_much = tuner.Add("b", 0.6, true);
+  ASSERT_FALSE(too_much);
+  EXPECT_EQ(too_much.error().code, ErrorCode::kInvalidArgument);
+  EXPECT_NE(too_much.error().message.find("'b'"), std::string::npos) << too_much.error().message;
+  EXPECT_NE(too_much.error().message.find("110"), std::string::npos) << too_much.error().message;
+  ASSERT_TRUE(tuner.Add("c", 0.3));
+  const Status no_room = tuner.SetDemand("a", 1, true);
+  ASSERT_FALSE(no_room) << "a granule for c must be left";
+  EXPECT_EQ(tuner.models()[0].demand, 0.5);
+  EXPECT_FALSE(tuner.SetDemand("nobody", 0.5, true));
+  EXPECT_FALSE(tuner.SetDemand("a", 0, true));
+  EXPECT_FALSE(tuner.SetDemand("a", std::numeric_limits<double>::quiet_NaN(), true));
+  EXPECT_TRUE(tuner.SetDemand("a", 0.75, true));
+}
+
 TEST(ShareTuner, MoreModelsThanGranulesGetWeights) {
   ShareTuner tuner = Make({.granules = 2});
   for (const char* model : {"a", "b", "c"}) ASSERT_TRUE(tuner.Add(model, 0.1));

@@ -327,10 +327,10 @@ TEST_P(DeviceConformance, UnitsOfAShareAreGivenBackWithinOneBlockWhateverTheRank
   }
   const ShareId share = device.New(mine);
   const int before = visitors(visitor);
-  session.Submit(
+  const LaunchId owner = session.Submit(
       Launch{.rank = 9, .kernel = gate, .args = &own, .progress = taken.get(), .share = share});
   const auto units = static_cast<int>(device.granule());
-  ASSERT_TRUE(session.Await([&] { return own.waiting.load() == units; }));
+  ASSERT_TRUE(session.Await([&] { return log.Begun(owner) == units; }));
   // One that began while the launch was submitted, and no other.
   EXPECT_LE(visitors(visitor) - before, units);
   own.open = true;
