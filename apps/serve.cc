@@ -168,6 +168,18 @@ void AddServe(CLI::App& app) {
   AddDevice(*command, words->core.device);
   AddEngine(*command, words->core.engine);
   AddScheduler(*command, words->core.scheduler);
+  command
+      ->add_option_function<std::string>(
+          "--shares",
+          [words](const std::string& word) {
+            if (word != "auto") {
+              words->core.shares = word == "units" ? ShareKind::kUnits : ShareKind::kWeight;
+            }
+          },
+          "What the shares of models are (lagoon.share): units of the device; weight, a part of "
+          "its time under the scheduler 'weighted'; auto: weight under that scheduler, else units")
+      ->check(CLI::IsMember({"auto", "units", "weight"}))
+      ->default_str("auto");
   words->core.profile.store = {DefaultProfileFolder(), Build()};
   command
       ->add_option("--profiles", words->core.profile.store.folder,

@@ -64,9 +64,10 @@ Status ShareTuner::CheckDemand(const std::string& model, double demand, bool fix
   }
   const std::size_t models = states_.size() + (Find(model) ? 0 : 1);
   if (models <= options_.granules && taken + others > options_.granules) {
-    return too_much(fmt::format("of {} granules the fixed shares take {}, and {} other models need "
-                                "one each",
-                                options_.granules, taken, others));
+    return too_much(
+        fmt::format("of {} granules the fixed shares take {}, and {} other models need "
+                    "one each",
+                    options_.granules, taken, others));
   }
   return {};
 }
@@ -181,9 +182,8 @@ SharePlan ShareTuner::Weights() {
   }
   // Models that are not fixed have some of the device in any case.
   const double rest = std::max(left, 0.01);
-  const auto parts =
-      MaxMin(demands, rest,
-             {.shortage = options_.max_min.shortage, .surplus = Surplus::kProportional});
+  const auto parts = MaxMin(
+      demands, rest, {.shortage = options_.max_min.shortage, .surplus = Surplus::kProportional});
   LAGOON_CHECK(parts.has_value());
   SharePlan plan;
   auto part = parts->begin();
@@ -201,8 +201,8 @@ std::optional<SharePlan> ShareTuner::PlanMoves(TimePoint now) const {
   if (!packed) return std::nullopt;  // a model that is held stands in the way
   SharePlan plan;
   for (const std::size_t i : packed->order) {
-    const ShareCause cause = observed_[i].cause.value_or(
-        members_changed_ ? ShareCause::kMembers : ShareCause::kOthers);
+    const ShareCause cause =
+        observed_[i].cause.value_or(members_changed_ ? ShareCause::kMembers : ShareCause::kOthers);
     plan.moves.push_back({states_[i].model, states_[i].range, packed->ranges[i], cause});
   }
   return plan;

@@ -66,6 +66,10 @@ constexpr Row kRows[] = {
     {"lagoon_batch_rows_limit",
      "Rows that a batch of joined requests may have now; 0: requests are not joined",
      MetricType::Gauge, [](const M& m) { return static_cast<double>(m.most_rows); }},
+    {"lagoon_share_ratio", "The model's share as a part of the device; 0: it has none",
+     MetricType::Gauge, [](const M& m) { return m.share; }},
+    {"lagoon_share_moves_total", "Times that the model's share has moved", MetricType::Counter,
+     Count<&M::share_moves>},
     {"lagoon_opaque_us_max",
      "Longest run of a kernel that an engine computes, which cannot be interrupted; 0: none",
      MetricType::Gauge, [](const M& m) { return ToMicroseconds(m.opaque_max); }},
@@ -142,9 +146,13 @@ std::vector<MetricFamily> CoreMetrics::Collect() const {
 
 void MetricsHandler::Handle(const HttpRequest& request, const std::shared_ptr<HttpReply>& reply) {
   const std::string_view path = request.target.substr(0, request.target.find('?'));
-  const Route::Kind kind = ParseRoute(path).kind;
+  const Route route = ParseRoute(path);
+  const Route::Kind kind = route.kind;
   if (kind == Route::Kind::kScheduler || kind == Route::Kind::kSchedulers) {
     return scheduler_.Handle(request, reply);
+  }
+  if (kind == Route::Kind::kShares || kind == Route::Kind::kModelResize) {
+    return shares_.Handle(route, request, reply);
   }
   if (path != "/metrics") {
     return reply->Send(HttpResponse::Failure(

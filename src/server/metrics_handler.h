@@ -4,6 +4,7 @@
 
 #include "server/http/http_message.h"
 #include "server/scheduler_handler.h"
+#include "server/shares/share_handler.h"
 #include "serving/core.h"
 
 namespace lagoon {
@@ -24,15 +25,16 @@ class CoreMetrics final : public prometheus::Collectable {
 /// The operator's port: GET /metrics, and requests that change the server.
 class MetricsHandler final : public HttpHandler {
  public:
-  /// Both are borrowed.
-  MetricsHandler(const InferenceCore& core, SchedulerHandler& scheduler)
-      : metrics_(core), scheduler_(scheduler) {}
+  /// All are borrowed.
+  MetricsHandler(const InferenceCore& core, SchedulerHandler& scheduler, ShareHandler& shares)
+      : metrics_(core), scheduler_(scheduler), shares_(shares) {}
 
   void Handle(const HttpRequest& request, const std::shared_ptr<HttpReply>& reply) override;
 
  private:
   CoreMetrics metrics_;
   SchedulerHandler& scheduler_;
+  ShareHandler& shares_;
 };
 
 }  // namespace lagoon

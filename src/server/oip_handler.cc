@@ -39,10 +39,11 @@ void OipHandler::Handle(const HttpRequest& request, const std::shared_ptr<HttpRe
       return reply->Send(HttpResponse::Failure(501, UnservedMessage(route.extension)));
     case Route::Kind::kScheduler:
       if (!post || admin_) return scheduler_.Handle(request, reply);
-      return reply->Send(HttpResponse::Failure(
-          403, fmt::format("the scheduler is switched on the metrics port, {}, not on this one; "
-                           "`lagoon serve --allow-admin-on-http` allows it here",
-                           admin_port_)));
+      return reply->Send(OnAdminPort("the scheduler is switched"));
+    case Route::Kind::kShares:
+    case Route::Kind::kModelResize:
+      if (!post || admin_) return shares_.Handle(route, request, reply);
+      return reply->Send(OnAdminPort("shares are changed"));
     case Route::Kind::kSchedulers:
       return scheduler_.Handle(request, reply);
     case Route::Kind::kModelInfer:
@@ -52,6 +53,14 @@ void OipHandler::Handle(const HttpRequest& request, const std::shared_ptr<HttpRe
       if (request.method == http::verb::get) return reply->Send(Get(route));
       return reply->Send(HttpResponse::WrongMethod(request.target, "GET"));
   }
+}
+
+// `what`: what this port does not do.
+HttpResponse OipHandler::OnAdminPort(std::string_view what) const {
+  return HttpResponse::Failure(
+      403, fmt::format("{} on the metrics port, {}, not on this one; `lagoon serve "
+                       "--allow-admin-on-http` allows it here",
+                       what, admin_port_));
 }
 
 HttpResponse OipHandler::Get(const Route& route) const {

@@ -58,6 +58,7 @@ Route::Kind ModelAction(std::string_view action) {
   if (action == "ready") return Route::Kind::kModelReady;
   if (action == "config") return Route::Kind::kModelConfig;
   if (action == "stats") return Route::Kind::kModelStatistics;
+  if (action == "resize") return Route::Kind::kModelResize;
   if (action == "infer") return Route::Kind::kModelInfer;
   return Route::Kind::kUnknown;
 }
@@ -73,6 +74,7 @@ Route RouteOf(const std::vector<std::string>& path) {
   }
   if (at(1) == "scheduler" && path.size() == 2) return {Route::Kind::kScheduler};
   if (at(1) == "schedulers" && path.size() == 2) return {Route::Kind::kSchedulers};
+  if (at(1) == "shares" && path.size() == 2) return {Route::Kind::kShares};
   if (at(1) != "models" || path.size() < 3) return {};
   if (at(2) == "stats" && path.size() == 3) return {Route::Kind::kStatistics};
 

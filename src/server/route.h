@@ -16,11 +16,13 @@ struct Route {
     kStatistics,  // of all models
     kScheduler,
     kSchedulers,
+    kShares,
     kModel,
     kModelReady,
     kModelConfig,
     kModelStatistics,
     kModelInfer,
+    kModelResize,
     kUnserved,  // belongs to an extension of Triton that Lagoon does not have
   };
   Kind kind = Kind::kUnknown;

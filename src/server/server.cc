@@ -48,8 +48,9 @@ class EdgeServer final : public Server {
         pool_(ThreadsOf(options)),
         infer_(core, pool_, lane_),
         scheduler_(core, pool_),
-        oip_(core, infer_, scheduler_, options.admin_on_http),
-        scrapes_(core, scheduler_),
+        shares_(core),
+        oip_(core, infer_, scheduler_, shares_, options.admin_on_http),
+        scrapes_(core, scheduler_, shares_),
         memory_{BufferPool::Create(kMaxRetainedBytes),
                 std::make_shared<MemoryBudget>(
                     MemoryBudget::Limits{options.max_buffered_bytes,
@@ -83,6 +84,7 @@ class EdgeServer final : public Server {
   JsonLane lane_;
   InferHandler infer_;
   SchedulerHandler scheduler_;
+  ShareHandler shares_;
   OipHandler oip_;
   MetricsHandler scrapes_;
   const EdgeMemory memory_;

@@ -107,6 +107,28 @@ TEST_F(AdminServer, RefusesParametersThatASchedulerDoesNotTake) {
   expect(404, R"({"scheduler":"pella","parameters":{"depth":2}})", "paella");
 }
 
+TEST_F(AdminServer, TellsSharesOnBothPortsAndChangesThemOnTheMetricsPortOnly) {
+  const std::string resize = Post("/v2/models/twice/resize", R"({"percent":40})");
+  const std::string stop = Post("/v2/shares", R"({"tuning":false})");
+  for (const std::string& change : {resize, stop}) {
+    const auto refused = Ask(change);
+    EXPECT_EQ(refused.status, 403);
+    EXPECT_THAT(ErrorOf(refused), HasSubstr("shares are changed on the metrics port"));
+  }
+  const Json before = Json::parse(Ask(Get("/v2/shares")).body);
+  EXPECT_TRUE(before["models"][0]["share_percent"].is_null());
+  const auto resized = AskMetricsPort(resize);
+  EXPECT_EQ(resized.status, 200);
+  EXPECT_EQ(Json::parse(resized.body)["models"][0]["share_percent"], 40);
+  EXPECT_EQ(AskMetricsPort(stop).status, 200);
+  EXPECT_EQ(Json::parse(AskMetricsPort(Get("/v2/shares")).body)["tuning"], false);
+
+  EXPECT_EQ(AskMetricsPort(Post("/v2/models/nobody/resize", R"({"percent":40})")).status, 404);
+  EXPECT_EQ(AskMetricsPort(Post("/v2/models/twice/resize", R"({"percent":140})")).status, 400);
+  EXPECT_EQ(AskMetricsPort(Post("/v2/shares", "{}")).status, 400);
+  EXPECT_EQ(Ask(Get("/v2/models/twice/resize")).status, 405);
+}
+
 TEST_F(AdminServer, ListsTheSchedulersAndTheirParametersOnBothPorts) {
   for (const int port : {server_->http_port(), server_->metrics_port()}) {
     const auto response = AskPort(port, Get("/v2/schedulers"));

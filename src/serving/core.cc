@@ -50,6 +50,14 @@ class Core final : public InferenceCore {
   DispatcherStats SchedulerStatistics() const override {
     return Ask(&DeviceCore::SchedulerStatistics);
   }
+  Result<SharesReport> Shares() const override { return Ask(&DeviceCore::Shares); }
+  Status SetSharesRules(const SharesRules& rules) override {
+    return Ask(&DeviceCore::SetSharesRules, rules);
+  }
+  Status ResizeShare(const std::string& model, const std::string& version,
+                     const ShareWanted& wanted) override {
+    return Ask(&DeviceCore::ResizeShare, model, version, wanted);
+  }
   SchedulerConfig scheduler() const override;
   void SwitchScheduler(Scheduler scheduler, std::function<void(Status)> done) override;
   DeviceInfo device() const override;

@@ -16,6 +16,7 @@
 #include "program/open_device.h"
 #include "program/profile/profile_file.h"
 #include "sched/dispatcher.h"
+#include "serving/shares/shares_report.h"
 
 namespace inference {
 class ModelConfig;  // generated from model_config.proto, Triton's names and numbers
@@ -110,7 +111,9 @@ struct ModelStatistics {
   std::uint64_t resumed_blocks = 0;
   std::uint64_t pending = 0;   // requests that wait now
   std::int64_t most_rows = 0;  // of a batch of joined requests, now; 0: requests are not joined
-  Nanoseconds opaque_max{0};   // the longest run of a kernel of an engine; 0: there is none
+  double share = 0;            // part of the device; 0: the model has no share
+  std::uint64_t share_moves = 0;
+  Nanoseconds opaque_max{0};  // the longest run of a kernel of an engine; 0: there is none
 };
 
 struct ModelMetadata {
@@ -154,6 +157,9 @@ struct CoreOptions {
   std::string engine;  // ChooseEngine()
   /// An engine of the program's own, in place of `engine`. Null: there is none.
   std::shared_ptr<EngineHost> engine_host = {};
+  /// What the shares of models are (lagoon.share). Empty: weights under the scheduler `weighted` and
+  /// on devices that have no ranges of units, else units.
+  std::optional<ShareKind> shares;
   ProfileOptions profile;
   ReopenPauses reopen;
   TraceRecorder* trace = nullptr;  // records all requests; outlives the core; null: no trace
@@ -190,6 +196,16 @@ class InferenceCore {
   /// Dispatcher::Switch; kUnavailable also while the device is lost.
   virtual void SwitchScheduler(Scheduler scheduler, std::function<void(Status)> done) = 0;
   virtual DeviceInfo device() const = 0;
+
+  /// All models that are no job programs, with their loads and shares.
+  virtual Result<SharesReport> Shares() const = 0;
+  /// How shares are tuned from now on. kInvalidArgument names the rule and its value; then nothing
+  /// changes.
+  virtual Status SetSharesRules(const SharesRules& rules) = 0;
+  /// Moves the model's share at once; requests go on. kNotFound; kInvalidArgument also if the fixed
+  /// shares would be more than the device. Then nothing changes.
+  virtual Status ResizeShare(const std::string& model, const std::string& version,
+                             const ShareWanted& wanted) = 0;
 
   /// Validates, admits and returns. The answer or error comes through `callback`, possibly on this
   /// thread and before Infer returns. A full queue answers kUnavailable at once.

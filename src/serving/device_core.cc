@@ -46,6 +46,7 @@ Result<std::unique_ptr<DeviceCore>> DeviceCore::Open(const CoreOptions& options,
   core->models_.AddQueues(*core->device_, *core->dispatcher_);
   core->maker_ = std::make_unique<PlanMaker>(*core->dispatcher_, core->device_->info().units);
   LAGOON_RETURN_IF_ERROR(core->MakeBatchers());
+  LAGOON_RETURN_IF_ERROR(core->KeepShares(options.shares));
   return core;
 }
 
@@ -61,6 +62,38 @@ Status DeviceCore::MakeBatchers() {
     batchers.lowered = std::make_unique<Batcher>(*model, kLoweredPriority, *dispatcher_, *maker_);
   }
   return {};
+}
+
+Status DeviceCore::KeepShares(std::optional<ShareKind> kind) {
+  LAGOON_ASSIGN_OR_RETURN(const std::vector<const ServedModel*> all, models_.FindAll(""));
+  std::vector<ShareKeeper::Model> models;
+  for (const ServedModel* const found : all) {
+    if (found->is_program()) continue;
+    LAGOON_ASSIGN_OR_RETURN(ServedModel* const model,
+                            models_.Find(found->name(), found->version()));
+    ShareKeeper::Model& kept = models.emplace_back(ShareKeeper::Model{model, {}});
+    const auto batchers = batchers_.find(model);
+    if (batchers == batchers_.end()) continue;
+    kept.batchers.push_back(batchers->second.own.get());
+    if (batchers->second.lowered) kept.batchers.push_back(batchers->second.lowered.get());
+  }
+  const bool by_weight = dispatcher_->config().name == "weighted" || device().share_granule == 0;
+  const ShareKind chosen = kind.value_or(by_weight ? ShareKind::kWeight : ShareKind::kUnits);
+  LAGOON_ASSIGN_OR_RETURN(shares_,
+                          ShareKeeper::Start(std::move(models), chosen, *device_, *dispatcher_));
+  return {};
+}
+
+Result<SharesReport> DeviceCore::Shares() const { return shares_->Read(); }
+
+Status DeviceCore::SetSharesRules(const SharesRules& rules) const {
+  return shares_->SetRules(rules);
+}
+
+Status DeviceCore::ResizeShare(const std::string& model, const std::string& version,
+                               const ShareWanted& wanted) const {
+  LAGOON_ASSIGN_OR_RETURN(const ServedModel* found, models_.Find(model, version));
+  return shares_->Resize(*found, wanted);
 }
 
 Batcher* DeviceCore::BatcherOf(const RequestInFlight& request) const {
@@ -117,6 +150,7 @@ Result<std::vector<ModelStatistics>> DeviceCore::Statistics(const std::string& m
   std::vector<ModelStatistics> statistics;
   for (const ServedModel* served : found) {
     statistics.push_back(served->Statistics(*dispatcher_));
+    shares_->Add(*served, statistics.back());
     const auto batchers = batchers_.find(served);
     if (batchers == batchers_.end()) continue;
     for (const auto* batcher : {&batchers->second.own, &batchers->second.lowered}) {
@@ -146,7 +180,8 @@ Result<std::shared_ptr<RequestInFlight>> DeviceCore::Admit(InferRequest& request
   }
   const TimePoint deadline = DeadlineOf(request, model->settings());
   if (deadline <= now) return refuse(TimeoutError(model->name()));
-  const RequestInFlight::Admission admission{request.arrival, deadline};
+  if (!model->is_program()) model->load().Arrived(model->RowsOf(binding->dims), now);
+  const RequestInFlight::Admission admission{request.arrival, deadline, now};
   return std::make_shared<RequestInFlight>(std::move(request), std::move(callback), *model,
                                            *std::move(binding), *std::move(padding), admission,
                                            in_flight_, *maker_);

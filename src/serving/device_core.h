@@ -14,6 +14,7 @@
 #include "serving/in_flight.h"
 #include "serving/model_table.h"
 #include "serving/plan_maker.h"
+#include "serving/shares/share_keeper.h"
 
 namespace lagoon {
 
@@ -41,6 +42,10 @@ class DeviceCore {
   Result<inference::ModelConfig> Config(const std::string& model, const std::string& version) const;
   Result<std::vector<ModelStatistics>> Statistics(const std::string& model,
                                                   const std::string& version) const;
+  Result<SharesReport> Shares() const;
+  Status SetSharesRules(const SharesRules& rules) const;
+  Status ResizeShare(const std::string& model, const std::string& version,
+                     const ShareWanted& wanted) const;
   RequestHandle Infer(InferRequest request, InferCallback callback);
   void Cancel(RequestHandle handle);
   void Drain(TimePoint until);
@@ -52,11 +57,12 @@ class DeviceCore {
   explicit DeviceCore(ComputeDevice device)
       : kernels_(std::move(device.kernels)), device_(std::move(device.device)) {}
   Status MakeBatchers();
+  Status KeepShares(std::optional<ShareKind> kind);
   void CancelInBatchers();
   Batcher* BatcherOf(const RequestInFlight& request) const;
   Result<std::shared_ptr<RequestInFlight>> Admit(InferRequest& request, InferCallback& callback);
 
-  // Order matters: the batchers are destroyed first, then the maker, then the dispatcher, then what
+  // Order matters: the keeper of the shares and the batchers are destroyed first, then the maker, then the dispatcher, then what
   // its jobs used.
   const std::unique_ptr<const KernelMaker> kernels_;
   const std::unique_ptr<Device> device_;
@@ -70,6 +76,7 @@ class DeviceCore {
     std::unique_ptr<Batcher> own, lowered;
   };
   std::map<const ServedModel*, Batchers> batchers_;
+  std::unique_ptr<ShareKeeper> shares_;  // immutable after Open
   std::atomic<bool> draining_{false};
 };
 

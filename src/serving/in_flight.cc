@@ -326,12 +326,29 @@ void RequestInFlight::Finished(const JobResult& job) {
                                    {admission_.arrival, admission_.deadline, rows_, in_batch_});
   if (result.outcome == Outcome::kDone) {
     CutOutputs();
+    RecordLoad(result);
     response_.job = result;
     callback_(std::move(response_));
   } else {
     callback_(tl::unexpected<Error>(OutcomeError(result, model_.name())));
   }
   table_.Remove(*this);
+}
+
+/// Waiting for the device counts as neither the host's time nor the device's.
+void RequestInFlight::RecordLoad(const JobResult& result) {
+  LoadRecorder& load = model_.load();
+  load.Answered(result.finished - admission_.arrival, result.finished);
+  const auto rows = static_cast<std::int64_t>(rows_);
+  const StatisticsRecorder::Batch batch = in_batch_.value_or(StatisticsRecorder::Batch{rows, true});
+  if (!batch.counts) return;
+  const TimePoint copied = std::min(result.inputs_copied, result.computed);
+  const Nanoseconds before = admission_.admitted - admission_.arrival + (copied - result.started);
+  load.Ended({.rows = batch.rows,
+              .took = result.finished - result.started,
+              .host = before + (result.finished - result.computed),
+              .device = result.computed - copied},
+             result.finished);
 }
 
 Error OutcomeError(const JobResult& result, const std::string& model) {

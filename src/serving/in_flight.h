@@ -67,6 +67,7 @@ class RequestInFlight final : public JobClient {
   struct Admission {
     TimePoint arrival;
     TimePoint deadline = kNoDeadline;
+    TimePoint admitted = {};  // the edge has handed the request over
   };
 
   RequestInFlight(InferRequest request, InferCallback callback, ServedModel& model,
@@ -125,6 +126,7 @@ class RequestInFlight final : public JobClient {
   /// answer.
   Status TakeOutputs();
   void CutOutputs();
+  void RecordLoad(const JobResult& result);
   void Refuse(Error error);
 
   InferRequest request_;

@@ -411,6 +411,7 @@ Result<QueueId> ServedModel::AddQueue(
   for (const auto& instance : instances) options.instances.push_back(instance.get());
   options.max_pending = settings().max_queue_size;
   options.overflow = settings().overflow;
+  options.weight = settings().share.weight.value_or(1);
   if (settings().batching.enabled) {  // jobs are batches, and the batcher bounds the requests
     options.max_pending = std::max<std::size_t>(options.max_pending, kMaxPlaces);
     options.overflow = Overflow::kReject;
@@ -501,6 +502,18 @@ void ServedModel::Cancel(JobId job, Dispatcher& dispatcher) {
 
 QueueId ServedModel::QueueFor(std::uint64_t priority) const {
   return priority <= kLowestRealTimePriority ? queue_ : lowered_queue_;
+}
+
+Status ServedModel::MoveShare(UnitRange units, Dispatcher& dispatcher) const {
+  LAGOON_RETURN_IF_ERROR(dispatcher.MoveShare(queue_, units));
+  if (lowered_queue_ == queue_) return {};
+  return dispatcher.MoveShare(lowered_queue_, units);
+}
+
+Status ServedModel::SetWeight(double weight, Dispatcher& dispatcher) const {
+  LAGOON_RETURN_IF_ERROR(dispatcher.SetWeight(queue_, weight));
+  if (lowered_queue_ == queue_) return {};
+  return dispatcher.SetWeight(lowered_queue_, weight);
 }
 
 std::string ServedModel::DeadlineWarning() const {

@@ -21,6 +21,7 @@
 #include "serving/core.h"
 #include "serving/job_library.h"
 #include "serving/plans/model_plans.h"
+#include "serving/shares/load_recorder.h"
 #include "serving/signature.h"
 #include "serving/statistics.h"
 
@@ -104,6 +105,15 @@ class ServedModel {
   /// Time of that plan alone on the device; 0 if there is none.
   Nanoseconds Standalone() const { return plan() == nullptr ? Nanoseconds(0) : plan()->standalone; }
   StatisticsRecorder& recorder() { return recorder_; }
+  LoadRecorder& load() { return load_; }
+  /// Rows of a request, which its first dim says if the model has a batch dimension.
+  std::int64_t RowsOf(const std::vector<Dims>& dims) const {
+    return signature_.max_batch > 0 ? dims.front().front() : 1;
+  }
+
+  /// Dispatcher::MoveShare() and SetWeight(), for all queues of the model. Not for a program.
+  Status MoveShare(UnitRange units, Dispatcher& dispatcher) const;
+  Status SetWeight(double weight, Dispatcher& dispatcher) const;
 
   /// A warning if the model cannot meet its own deadline, else empty.
   std::string DeadlineWarning() const;
@@ -152,6 +162,7 @@ class ServedModel {
   std::unique_ptr<ProgramHost> host_;          // programs only: for the model's own class
   std::unique_ptr<ProgramHost> lowered_host_;  // real-time programs only
   StatisticsRecorder recorder_;
+  LoadRecorder load_;
 };
 
 }  // namespace lagoon

@@ -131,6 +131,22 @@ class FakeCore final : public InferenceCore {
     stats.launches = 42;
     return stats;
   }
+  Result<SharesReport> Shares() const override {
+    MutexLock lock(mutex_);
+    return shares_;
+  }
+  Status SetSharesRules(const SharesRules& rules) override {
+    MutexLock lock(mutex_);
+    if (rules.tuning) shares_.tuning = *rules.tuning;
+    return {};
+  }
+  Status ResizeShare(const std::string& model, const std::string& /*version*/,
+                     const ShareWanted& wanted) override {
+    MutexLock lock(mutex_);
+    if (model != "twice") return Fail(ErrorCode::kNotFound, "no model '" + model + "'");
+    shares_.models.front().share = wanted.part;
+    return {};
+  }
   SchedulerConfig scheduler() const override {
     MutexLock lock(mutex_);
     return scheduler_;
@@ -264,6 +280,11 @@ class FakeCore final : public InferenceCore {
   mutable Mutex mutex_;
   CondVar changed_;
   SchedulerConfig scheduler_ GUARDED_BY(mutex_);
+  SharesReport shares_ GUARDED_BY(mutex_) = [] {
+    SharesReport report;
+    report.models.emplace_back().model = "twice";
+    return report;
+  }();
   std::map<RequestHandle, Job> jobs_ GUARDED_BY(mutex_);
   std::uint64_t last_handle_ GUARDED_BY(mutex_) = 0;
   int submit_nice_ GUARDED_BY(mutex_) = 0;

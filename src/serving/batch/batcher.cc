@@ -208,6 +208,11 @@ std::int64_t Batcher::MostRows() const {
   return limiter_ == nullptr ? model_.signature().max_batch : limiter_->Limit();
 }
 
+BatchNotice Batcher::TakeNotice() {
+  const MutexLock lock(mutex_);
+  return limiter_ == nullptr ? BatchNotice::kNone : limiter_->TakeNotice();
+}
+
 std::shared_ptr<ServedPlan> Batcher::PlanFor(const RequestInFlight& request,
                                              std::int64_t rows) const {
   auto plan = model_.FindPlan(model_.KeyOf(nullptr, WithRows(request.dims(), rows), {}));

@@ -59,6 +59,8 @@ class Batcher {
   std::size_t Waiting() const;
   /// Rows that a batch may have now: max_batch_size, or less if a BatchLimiter says so.
   std::int64_t MostRows() const;
+  /// BatchLimiter::TakeNotice(); kNone if there is no limiter.
+  BatchNotice TakeNotice();
 
  private:
   class Batch;

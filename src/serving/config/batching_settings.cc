@@ -66,7 +66,8 @@ Result<bool> ReadBatchingParameter(std::string_view key, std::string_view value,
   return false;
 }
 
-Status CheckBatching(const BatchingSettings& settings, std::vector<std::string>& warnings) {
+Status CheckBatching(const BatchingSettings& settings, bool tuned_share,
+                     std::vector<std::string>& warnings) {
   const BatchLimitSettings& limit = settings.limit;
   if (limit.limiter && *limit.limiter != BatchLimitSettings::kNoLimiter &&
       limit.slo == Nanoseconds(0)) {
@@ -75,10 +76,10 @@ Status CheckBatching(const BatchingSettings& settings, std::vector<std::string>&
                             "they end within 'lagoon.slo_ms': set that too",
                             *limit.limiter));
   }
-  if (limit.slo > Nanoseconds(0) && !settings.enabled) {
+  if (limit.slo > Nanoseconds(0) && !settings.enabled && !tuned_share) {
     warnings.push_back(
-        "lagoon.slo_ms has no effect: it limits batches, and requests are not joined into batches "
-        "(dynamic_batching, and max_batch_size above 1)");
+        "lagoon.slo_ms has no effect: it is for batches (dynamic_batching, and max_batch_size "
+        "above 1) and for a share that is tuned (lagoon.share 'auto')");
   }
   return {};
 }

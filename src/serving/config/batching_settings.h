@@ -55,7 +55,8 @@ Result<BatchingSettings> ReadBatching(const inference::ModelConfig& config,
 Result<bool> ReadBatchingParameter(std::string_view key, std::string_view value,
                                    BatchingSettings& settings);
 /// After all parameters have been read: whether they go together. A warning if lagoon.slo_ms has no
-/// effect.
-Status CheckBatching(const BatchingSettings& settings, std::vector<std::string>& warnings);
+/// effect. `tuned_share`: the model has a share that follows its SLO.
+Status CheckBatching(const BatchingSettings& settings, bool tuned_share,
+                     std::vector<std::string>& warnings);
 
 }  // namespace lagoon

@@ -18,7 +18,7 @@ constexpr std::string_view kDimensionPrefix = "lagoon.dimension.";
 constexpr std::string_view kBucketsPrefix = "lagoon.buckets.";
 constexpr std::string_view kKnownParameters =
     "lagoon.deadline_ms, lagoon.overflow, lagoon.max_queue_size, lagoon.places, lagoon.slo_ms, "
-    "lagoon.slo_of, lagoon.batching, "
+    "lagoon.slo_of, lagoon.batching, lagoon.share, lagoon.weight, "
     "lagoon.dimension.NAME, lagoon.shapes, lagoon.buckets.NAME, lagoon.other_shapes, "
     "lagoon.max_plans, lagoon.parts, lagoon.model.ROLE, job.NAME, precision";
 constexpr std::string_view kModelPrefix = "lagoon.model.";
@@ -132,6 +132,8 @@ Status ReadParameter(std::string_view key, std::string_view value, ModelSettings
   LAGOON_ASSIGN_OR_RETURN(const bool of_batching,
                           ReadBatchingParameter(key, value, settings.batching));
   if (of_batching) return {};
+  LAGOON_ASSIGN_OR_RETURN(const bool of_share, ReadShareParameter(key, value, settings.share));
+  if (of_share) return {};
   if (key == "lagoon.parts") {
     const auto count = value == "auto" ? kAutoParts : ParseNumber<std::uint32_t>(value);
     if (!count || (*count == 0 && value != "auto") || *count > kMaxPlanParts) {
@@ -184,6 +186,11 @@ Status CheckProgram(const inference::ModelConfig& config, const ModelSettings& s
   if (settings.parts) {
     return Fail(ErrorCode::kInvalidArgument,
                 "a job program does not take lagoon.parts: the models that it runs do");
+  }
+  if (settings.share.any() || settings.share.weight) {
+    return Fail(ErrorCode::kInvalidArgument,
+                "a job program takes neither lagoon.share nor lagoon.weight: the models that it "
+                "runs do");
   }
   if (settings.overflow != Overflow::kReject || settings.precision != Precision::kFp32 ||
       !settings.dimensions.empty() || !settings.shapes.empty() || !settings.buckets.empty()) {
@@ -299,7 +306,9 @@ Result<ModelSettings> ReadSettings(const inference::ModelConfig& config,
   if (size > 0) settings.max_queue_size = size;
   LAGOON_ASSIGN_OR_RETURN(settings.batching, ReadBatching(config, warnings));
   LAGOON_RETURN_IF_ERROR(ReadParameters(config, settings, warnings));
-  LAGOON_RETURN_IF_ERROR(CheckBatching(settings.batching, warnings));
+  LAGOON_RETURN_IF_ERROR(
+      CheckBatching(settings.batching, /*tuned_share=*/settings.share.automatic, warnings));
+  LAGOON_RETURN_IF_ERROR(CheckShare(settings.share));
   LAGOON_RETURN_IF_ERROR(CheckProgram(config, settings));
   return settings;
 }

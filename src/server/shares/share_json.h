@@ -1,0 +1,25 @@
+#pragma once
+
+#include <string>
+#include <string_view>
+
+#include "base/status.h"
+#include "base/time.h"
+#include "serving/shares/shares_report.h"
+
+namespace lagoon {
+
+// Bodies of requests and answers at /v2/shares and /v2/models/MODEL/resize (docs/guide/shares.md).
+
+/// `now`: of the report; moves are told by how long ago they were.
+std::string SharesJson(const SharesReport& report, TimePoint now);
+
+/// Takes {"tuning": BOOL, "trigger_percent": NUMBER, "hold_down_s": NUMBER}, at least one of them.
+/// kInvalidArgument says what is wrong with `body`.
+Result<SharesRules> ParseSharesJson(std::string_view body);
+
+/// Takes {"units": NUMBER}, {"percent": NUMBER} or {"share": "auto"}. kInvalidArgument says what is
+/// wrong with `body`.
+Result<ShareWanted> ParseResizeJson(std::string_view body);
+
+}  // namespace lagoon

@@ -1,0 +1,72 @@
+#include "server/shares/share_json.h"
+
+#include <gtest/gtest.h>
+
+#include <nlohmann/json.hpp>
+
+namespace lagoon {
+namespace {
+
+using std::chrono::seconds;
+
+TEST(ShareJson, TellsEachModelsShareAndLoad) {
+  SharesReport report{.trigger = 0.05, .hold_down = seconds(10), .units = 8, .models = {}};
+  ModelShare& model = report.models.emplace_back();
+  model.model = "bert";
+  model.version = "1";
+  model.share = 0.25;
+  model.units = {2, 2};
+  model.load.arrivals_per_s = 12.5;
+  model.load.bottleneck = Bottleneck::kHost;
+  model.last = ShareChange{.from = 0.5, .to = 0.25, .why = "because", .at = TimePoint(seconds(1))};
+  report.models.emplace_back().model = "free";
+  const auto json = nlohmann::json::parse(SharesJson(report, TimePoint(seconds(3))));
+  EXPECT_EQ(json["shares"], "units");
+  EXPECT_EQ(json["trigger_percent"], 5);
+  EXPECT_EQ(json["hold_down_s"], 10);
+  const auto& bert = json["models"][0];
+  EXPECT_EQ(bert["share_percent"], 25);
+  EXPECT_EQ(bert["units"]["first"], 2);
+  EXPECT_EQ(bert["arrivals_per_s"], 12.5);
+  EXPECT_TRUE(bert["batch_ms"].is_null()) << "not known";
+  EXPECT_EQ(bert["bottleneck"], "host");
+  EXPECT_EQ(bert["last_change"]["why"], "because");
+  EXPECT_EQ(bert["last_change"]["seconds_ago"], 2);
+  EXPECT_TRUE(json["models"][1]["share_percent"].is_null());
+}
+
+TEST(ShareJson, ReadsRulesAndSizes) {
+  const auto rules = ParseSharesJson(R"({"tuning": false, "hold_down_s": 2.5})");
+  ASSERT_TRUE(rules) << rules.error().message;
+  EXPECT_EQ(rules->tuning, false);
+  EXPECT_EQ(rules->hold_down, std::chrono::milliseconds(2500));
+  EXPECT_FALSE(rules->trigger);
+  EXPECT_EQ(ParseResizeJson(R"({"units": 3})")->units, 3u);
+  EXPECT_EQ(ParseResizeJson(R"({"percent": 12.5})")->part, 0.125);
+  EXPECT_TRUE(ParseResizeJson(R"({"share": "auto"})")->automatic);
+}
+
+TEST(ShareJson, HostileBodiesAreRefusedByName) {
+  for (const char* body :
+       {"", "{}", "[]", "1", "{\"tuning\": 1}", "{\"trigger_percent\": 101}",
+        "{\"trigger_percent\": -1}", "{\"hold_down_s\": \"2\"}", "{\"hold_down_s\": 1e300}",
+        "{\"tunnig\": true}", "{\"tuning\": {}}", "{\"tuning\": true", "nonsense"}) {
+    const auto parsed = ParseSharesJson(body);
+    ASSERT_FALSE(parsed) << body;
+    EXPECT_EQ(parsed.error().code, ErrorCode::kInvalidArgument) << body;
+  }
+  for (const char* body :
+       {"", "{}", "{\"units\": 0}", "{\"units\": 1.5}", "{\"units\": -1}", "{\"units\": 1e99}",
+        "{\"units\": null}", "{\"percent\": 0}", "{\"percent\": 100.1}", "{\"percent\": \"5\"}",
+        "{\"share\": \"fixed\"}", "{\"units\": 1, \"percent\": 5}", "{\"size\": 1}"}) {
+    const auto parsed = ParseResizeJson(body);
+    ASSERT_FALSE(parsed) << body;
+    EXPECT_EQ(parsed.error().code, ErrorCode::kInvalidArgument) << body;
+  }
+  EXPECT_NE(ParseResizeJson(R"({"units": 1.5})").error().message.find("'units' is '1.5'"),
+            std::string::npos)
+      << ParseResizeJson(R"({"units": 1.5})").error().message;
+}
+
+}  // namespace
+}  // namespace lagoon

@@ -1,0 +1,63 @@
+#pragma once
+
+#include <memory>
+#include <thread>
+#include <vector>
+
+#include "base/mutex.h"
+#include "base/status.h"
+#include "serving/shares/share_manager.h"
+
+namespace lagoon {
+
+class Batcher;
+class Device;
+class Dispatcher;
+class ServedModel;
+struct ModelStatistics;
+
+/// A ShareManager for the models on a device, and the thread that calls it once a second. Any
+/// thread may call any method.
+class ShareKeeper final : private ShareHost {
+ public:
+  struct Model {
+    ServedModel* model = nullptr;    // not a program; has its queues
+    std::vector<Batcher*> batchers;  // those that the model has
+  };
+
+  /// All arguments outlive the keeper. A model without lagoon.share has all of the device until it
+  /// is resized. kInvalidArgument: the shares of the models are more than the device, or `kind` is
+  /// kUnits and the device has no ranges of units.
+  static Result<std::unique_ptr<ShareKeeper>> Start(std::vector<Model> models, ShareKind kind,
+                                                    Device& device, Dispatcher& dispatcher);
+  ~ShareKeeper() override;
+
+  SharesReport Read();
+  Status SetRules(const SharesRules& rules);
+  Status Resize(const ServedModel& model, const ShareWanted& wanted);
+  /// Adds what is known of the model's share.
+  void Add(const ServedModel& model, ModelStatistics& statistics);
+
+ private:
+  ShareKeeper(std::vector<Model> models, Device& device, Dispatcher& dispatcher)
+      : models_(std::move(models)), device_(device), dispatcher_(dispatcher) {}
+
+  Status Move(std::size_t model, UnitRange units) override;
+  Status SetWeight(std::size_t model, double weight) override;
+  LoadReading ReadLoad(std::size_t model, TimePoint now) override;
+  void ForgetTimes(std::size_t model) override;
+  BatchNotice TakeNotice(std::size_t model) override;
+  std::int64_t MostRows(std::size_t model) const override;
+
+  void Run(const std::stop_token& stop);
+
+  const std::vector<Model> models_;
+  Device& device_;
+  Dispatcher& dispatcher_;
+  std::unique_ptr<ShareManager> manager_;  // immutable after Start
+  Mutex mutex_;
+  CondVar wake_;
+  std::jthread thread_;  // last member: stops before what it uses is destroyed
+};
+
+}  // namespace lagoon

@@ -1,0 +1,254 @@
+#include "serving/shares/share_manager.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <utility>
+
+#include "base/check.h"
+#include "base/log.h"
+#include "cluster/knee.h"
+#include "device/host/shares.h"
+
+namespace lagoon {
+namespace {
+
+constexpr std::uint32_t kWeightSteps = 100;  // a weight is a whole number of percent
+
+std::uint32_t GranulesOf(const ShareManagerOptions& options) {
+  if (options.kind == ShareKind::kWeight) return kWeightSteps;
+  return (options.units + options.granule - 1) / options.granule;
+}
+
+std::string Percent(double part) { return fmt::format("{:.3g} %", 100 * part); }
+
+/// What the larger of both needs says.
+std::string WhyNeeded(const ShareLoad& load) {
+  const double of_slo = load.latency_ms / load.slo_ms;
+  const double of_capacity = load.arrivals_per_s / load.rows_per_s;
+  if (of_slo >= of_capacity) {
+    return fmt::format("the latency, {:.3g} ms, is {:.2f} of the SLO", load.latency_ms, of_slo);
+  }
+  return fmt::format("{:.3g} rows arrive a second, which is {:.2f} of the {:.3g} that it can do",
+                     load.arrivals_per_s, of_capacity, load.rows_per_s);
+}
+
+std::string WhyMoved(const ShareMove& move, const ShareLoad& load, BatchNotice notice) {
+  switch (move.cause) {
+    case ShareCause::kMembers:
+      return move.from ? "the models that have shares changed" : "it is the first share";
+    case ShareCause::kFixed:
+      return "it was set by an operator";
+    case ShareCause::kDemand:
+      return WhyNeeded(load);
+    case ShareCause::kNotice:
+      return fmt::format("its batches {} the SLO: {}",
+                         notice == BatchNotice::kUnder ? "miss" : "keep", WhyNeeded(load));
+    case ShareCause::kOthers:
+      break;
+  }
+  return "the shares of others changed";
+}
+
+}  // namespace
+
+Result<std::unique_ptr<ShareManager>> ShareManager::Make(const ShareManagerOptions& options,
+                                                         std::vector<SharedModel> models,
+                                                         ShareHost& host, TimePoint now) {
+  LAGOON_CHECK(options.kind == ShareKind::kWeight || options.granule > 0);
+  LAGOON_ASSIGN_OR_RETURN(ShareTuner tuner, ShareTuner::Make({.granules = GranulesOf(options),
+                                                              .trigger = options.trigger,
+                                                              .hold_down = options.hold_down}));
+  std::unique_ptr<ShareManager> manager(new ShareManager(options, std::move(tuner), host));
+  const MutexLock lock(manager->mutex_);
+  for (SharedModel& model : models) {
+    Entry& entry = manager->entries_.emplace_back();
+    entry.key = fmt::format("{}/{}", model.name, model.version);
+    entry.weight = model.share.weight.value_or(1);
+    entry.managed = model.share.any();
+    entry.model = std::move(model);
+    if (!entry.managed) continue;
+    const ShareSettings& share = entry.model.share;
+    LAGOON_RETURN_IF_ERROR(manager->tuner_.Add(entry.key, share.fixed.value_or(kUnknownDemand),
+                                               share.fixed.has_value()));
+  }
+  LAGOON_RETURN_IF_ERROR(manager->CarryOut(now));
+  return manager;
+}
+
+void ShareManager::Step(TimePoint now) {
+  const MutexLock lock(mutex_);
+  if (tuning_) {
+    for (std::size_t i = 0; i < entries_.size(); ++i) Observe(i, now);
+  }
+  const Status moved = CarryOut(now);
+  if (!moved) spdlog::warn("a share was not moved: {}", moved.error().message);
+}
+
+/// Leaves a model without traffic alone: nothing is known of it.
+void ShareManager::Observe(std::size_t index, TimePoint now) {
+  Entry& entry = entries_[index];
+  if (!entry.managed) return;
+  const BatchNotice notice = host_.TakeNotice(index);
+  const LoadReading reading = host_.ReadLoad(index, now);
+  const bool has_slo = entry.model.slo > Nanoseconds(0);
+  const std::optional<double> latency =
+      entry.model.slo_of == SloOf::kBatch ? reading.batch_ms : reading.request_p95_ms;
+  if (!reading.rows_per_s || !(*reading.rows_per_s > 0) || !reading.arrivals_per_s ||
+      (has_slo && !latency)) {
+    return;
+  }
+  entry.load = {.latency_ms = has_slo ? *latency : 0,
+                .slo_ms = has_slo ? ToMilliseconds(entry.model.slo) : 1,
+                .rows_per_s = *reading.rows_per_s,
+                .arrivals_per_s = *reading.arrivals_per_s,
+                .host_bound = reading.bottleneck == Bottleneck::kHost};
+  if (notice != BatchNotice::kNone) entry.notice = notice;
+  const Status observed = tuner_.Observe(entry.key, entry.load, notice);
+  if (!observed) spdlog::warn("a share is not tuned: {}", observed.error().message);
+}
+
+Status ShareManager::CarryOut(TimePoint now) {
+  const SharePlan plan = tuner_.Plan(now);
+  if (!plan.weights.empty()) return UseWeights(plan.weights, now);
+  for (const ShareMove& move : plan.moves) LAGOON_RETURN_IF_ERROR(CarryOut(move, now));
+  return {};
+}
+
+Status ShareManager::CarryOut(const ShareMove& move, TimePoint now) {
+  const std::size_t index = IndexOf(move.model);
+  Entry& entry = entries_[index];
+  const double share = 1.0 * move.to.count / GranulesOf(options_);
+  if (options_.kind == ShareKind::kWeight) {
+    LAGOON_RETURN_IF_ERROR(host_.SetWeight(index, share));
+    entry.weight = share;
+  } else {
+    LAGOON_RETURN_IF_ERROR(host_.Move(index, UnitsOf(move.to)));
+    entry.units = UnitsOf(move.to);
+  }
+  LAGOON_RETURN_IF_ERROR(tuner_.Done(move, now));
+  // A weight of another place in the order of the models is the same weight.
+  if (options_.kind == ShareKind::kWeight && entry.share == share) return {};
+  host_.ForgetTimes(index);
+  Note(index, share, WhyMoved(move, entry.load, std::exchange(entry.notice, {})), now);
+  return {};
+}
+
+/// There are more models than granules.
+Status ShareManager::UseWeights(const std::vector<double>& weights, TimePoint now) {
+  for (std::size_t i = 0; i < weights.size(); ++i) {
+    const std::size_t index = IndexOf(tuner_.models()[i].model);
+    Entry& entry = entries_[index];
+    if (entry.share && std::abs(*entry.share - weights[i]) < 1e-6) continue;
+    LAGOON_RETURN_IF_ERROR(host_.Move(index, {}));
+    LAGOON_RETURN_IF_ERROR(host_.SetWeight(index, weights[i]));
+    entry.units = {};
+    entry.weight = weights[i];
+    Note(index, weights[i],
+         fmt::format("{} models share {} granules of the device, so that each has a weight instead "
+                     "of units (scheduler 'weighted')",
+                     weights.size(), GranulesOf(options_)),
+         now);
+  }
+  return {};
+}
+
+void ShareManager::Note(std::size_t index, double share, std::string why, TimePoint now) {
+  Entry& entry = entries_[index];
+  const std::string where =
+      entry.units.count > 0 ? Text(entry.units) : fmt::format("weight {:.3g}", entry.weight);
+  spdlog::info("model '{}' version {}: share {} -> {} ({}): {}", entry.model.name,
+               entry.model.version, entry.share ? Percent(*entry.share) : "none", Percent(share),
+               where, why);
+  entry.last = {entry.share.value_or(0), share, std::move(why), now};
+  entry.moves += entry.share ? 1 : 0;
+  entry.share = share;
+}
+
+std::size_t ShareManager::IndexOf(const std::string& key) const {
+  const auto found = std::ranges::find(entries_, key, &Entry::key);
+  LAGOON_CHECK(found != entries_.end());
+  return static_cast<std::size_t>(found - entries_.begin());
+}
+
+UnitRange ShareManager::UnitsOf(GranuleRange range) const {
+  const std::uint32_t first = range.first * options_.granule;
+  const std::uint32_t end = std::min(range.end() * options_.granule, options_.units);
+  return {first, end - first};
+}
+
+SharesReport ShareManager::Read(TimePoint now) {
+  const MutexLock lock(mutex_);
+  SharesReport report{.kind = options_.kind,
+                      .tuning = tuning_,
+                      .trigger = tuner_.options().trigger,
+                      .hold_down = tuner_.options().hold_down,
+                      .units = options_.units,
+                      .granule = options_.granule,
+                      .models = {}};
+  for (std::size_t i = 0; i < entries_.size(); ++i) {
+    const Entry& entry = entries_[i];
+    ModelShare& model = report.models.emplace_back();
+    model.model = entry.model.name;
+    model.version = entry.model.version;
+    model.share = entry.share;
+    model.units = entry.units;
+    model.weight = entry.weight;
+    model.slo = entry.model.slo;
+    model.slo_of = entry.model.slo_of;
+    model.load = host_.ReadLoad(i, now);
+    model.most_rows = host_.MostRows(i);
+    model.moves = entry.moves;
+    model.last = entry.last;
+    const auto state = std::ranges::find(tuner_.models(), entry.key, &ShareState::model);
+    if (state == tuner_.models().end()) continue;
+    model.fixed = state->fixed;
+    model.demand = state->demand;
+  }
+  return report;
+}
+
+Status ShareManager::SetRules(const SharesRules& rules) {
+  const MutexLock lock(mutex_);
+  LAGOON_RETURN_IF_ERROR(tuner_.SetRules(rules.trigger.value_or(tuner_.options().trigger),
+                                         rules.hold_down.value_or(tuner_.options().hold_down)));
+  tuning_ = rules.tuning.value_or(tuning_);
+  return {};
+}
+
+Result<double> ShareManager::PartOf(const ShareWanted& wanted) const {
+  if (wanted.automatic) return kUnknownDemand;
+  if (wanted.part) return *wanted.part;
+  LAGOON_CHECK(wanted.units.has_value());
+  if (options_.kind == ShareKind::kWeight) {
+    return Fail(
+        ErrorCode::kInvalidArgument,
+        "the shares of this server are weights (--shares); give \"percent\", not \"units\"");
+  }
+  const std::uint32_t units = *wanted.units;
+  const bool whole = units % options_.granule == 0 || units == options_.units;
+  if (units == 0 || units > options_.units || !whole) {
+    return Fail(ErrorCode::kInvalidArgument,
+                fmt::format("\"units\" is {}; it takes multiples of {} up to {}, the units of the "
+                            "device",
+                            units, options_.granule, options_.units));
+  }
+  return 1.0 * ((units + options_.granule - 1) / options_.granule) / GranulesOf(options_);
+}
+
+Status ShareManager::Resize(std::size_t model, const ShareWanted& wanted, TimePoint now) {
+  LAGOON_ASSIGN_OR_RETURN(double part, PartOf(wanted));
+  const MutexLock lock(mutex_);
+  LAGOON_CHECK(model < entries_.size());
+  Entry& entry = entries_[model];
+  if (wanted.automatic && entry.managed) {  // starts from what it has
+    part = entry.share.value_or(part);
+  }
+  LAGOON_RETURN_IF_ERROR(entry.managed ? tuner_.SetDemand(entry.key, part, !wanted.automatic)
+                                       : tuner_.Add(entry.key, part, !wanted.automatic));
+  entry.managed = true;
+  return CarryOut(now);
+}
+
+}  // namespace lagoon

@@ -1,0 +1,105 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/mutex.h"
+#include "base/status.h"
+#include "cluster/share_tuner.h"
+#include "serving/config/share_settings.h"
+#include "serving/shares/shares_report.h"
+
+namespace lagoon {
+
+/// What a ShareManager needs of the server. Models are named by their index in the manager. Called
+/// under the manager's mutex; may block.
+class ShareHost {
+ public:
+  virtual ~ShareHost() = default;
+  /// No units: the model has all of the device. Loads nothing and fails no request.
+  virtual Status Move(std::size_t model, UnitRange units) = 0;
+  virtual Status SetWeight(std::size_t model, double weight) = 0;
+  virtual LoadReading ReadLoad(std::size_t model, TimePoint now) = 0;
+  /// The times of the model's batches so far mean nothing any more: its share has moved.
+  virtual void ForgetTimes(std::size_t model) = 0;
+  virtual BatchNotice TakeNotice(std::size_t model) = 0;
+  virtual std::int64_t MostRows(std::size_t model) const = 0;  // ModelShare::most_rows
+};
+
+struct SharedModel {
+  std::string name, version;
+  ShareSettings share;
+  Nanoseconds slo{0};  // 0: only the arrivals decide how much the model needs
+  SloOf slo_of = SloOf::kRequest;
+};
+
+struct ShareManagerOptions {
+  ShareKind kind = ShareKind::kUnits;
+  std::uint32_t units = 1;  // of the device
+  /// DeviceInfo::share_granule; 1 or more with ShareKind::kUnits.
+  std::uint32_t granule = 1;
+  double trigger = 0.05;                            // ShareTunerOptions
+  Nanoseconds hold_down{std::chrono::seconds(10)};  // ShareTunerOptions
+};
+
+/// Gives each model with a share its part of the device, and lets the parts follow the load
+/// (GSLICE 3.2; ShareTuner has the rules). No clock and no thread: the caller calls Step() once a
+/// second. Any thread may call any method. Moves are one after another, so that a move never meets
+/// another one.
+class ShareManager {
+ public:
+  /// Places the first shares. `host` is borrowed. kInvalidArgument: the fixed shares are more than
+  /// the device; names the model. Else errors of the host.
+  static Result<std::unique_ptr<ShareManager>> Make(const ShareManagerOptions& options,
+                                                    std::vector<SharedModel> models,
+                                                    ShareHost& host, TimePoint now);
+
+  /// Reads the loads, and moves what is to move. A move that fails is logged, and tried again by
+  /// the next call.
+  void Step(TimePoint now);
+
+  SharesReport Read(TimePoint now);
+  /// kInvalidArgument names the rule and its value; then nothing changes.
+  Status SetRules(const SharesRules& rules);
+  /// Moves the share of `model` at once. kInvalidArgument says what is wrong with `wanted`, or that
+  /// the fixed shares would be more than the device; then nothing changes. Else errors of the host.
+  Status Resize(std::size_t model, const ShareWanted& wanted, TimePoint now);
+
+ private:
+  struct Entry {
+    SharedModel model;
+    std::string key;  // in the tuner
+    bool managed = false;
+    UnitRange units;
+    double weight = 1;
+    std::optional<double> share;
+    ShareLoad load;  // as last told to the tuner
+    BatchNotice notice = BatchNotice::kNone;
+    std::uint64_t moves = 0;
+    std::optional<ShareChange> last;
+  };
+
+  ShareManager(const ShareManagerOptions& options, ShareTuner tuner, ShareHost& host)
+      : options_(options), host_(host), tuner_(std::move(tuner)) {}
+  void Observe(std::size_t index, TimePoint now) REQUIRES(mutex_);
+  Status CarryOut(TimePoint now) REQUIRES(mutex_);
+  Status CarryOut(const ShareMove& move, TimePoint now) REQUIRES(mutex_);
+  Status UseWeights(const std::vector<double>& weights, TimePoint now) REQUIRES(mutex_);
+  void Note(std::size_t index, double share, std::string why, TimePoint now) REQUIRES(mutex_);
+  std::size_t IndexOf(const std::string& key) const REQUIRES(mutex_);
+  Result<double> PartOf(const ShareWanted& wanted) const;
+  UnitRange UnitsOf(GranuleRange range) const;
+
+  const ShareManagerOptions options_;
+  ShareHost& host_;
+  Mutex mutex_;
+  ShareTuner tuner_ GUARDED_BY(mutex_);
+  std::vector<Entry> entries_ GUARDED_BY(mutex_);
+  bool tuning_ GUARDED_BY(mutex_) = true;
+};
+
+}  // namespace lagoon
