@@ -309,6 +309,7 @@ void AddBenchmarks(CLI::App& app) {
   AddModels(app);
   AddContention(app);
   AddBatchingBenchmark(app);
+  AddSharesBenchmark(app);
   AddDisbBenchmark(app);
   AddSimBenchmarks(app);
   AddSplitBenchmark(app);
