@@ -63,6 +63,11 @@ GROUPS = {
                                                 "src/plan/plan.cc", "src/plan/tensor.cc"],
     "cluster": [f"src/cluster/{name}_test.cc" for name in ("knee", "monitor", "monotone", "ranges", "share_tuner", "shares", "slab", "surface")] +
                sources_of("src/cluster") + ["src/base/check.cc", "src/base/status.cc", "src/base/text.cc"],
+    "share-manager": ["src/serving/shares/share_manager_test.cc", "src/serving/shares/share_manager.cc",
+                      "src/device/host/shares.cc", "src/base/log.cc"] +
+                     sources_of("src/cluster") + ["src/base/check.cc", "src/base/status.cc", "src/base/text.cc"],
+    "batch-queue": ["src/serving/batch/batch_queue_test.cc", "src/serving/batch/batch_queue.cc",
+                    "src/cluster/slab.cc", "src/base/check.cc", "src/base/status.cc", "src/base/text.cc"],
     "budget": ["src/server/memory_budget_test.cc", "src/server/memory_budget.cc"],
     "rules": ["src/server/http/http_request_rules_test.cc", "src/server/http/http_request_rules.cc"],
     "json-lane": ["src/server/http/json_lane_test.cc", "src/server/http/json_lane.cc", "src/base/log.cc"],
@@ -73,7 +78,7 @@ GROUPS = {
 }
 
 # Libraries of a group's program besides the test framework.
-LIBRARIES = {"split": ["-lfmt"], "cuda": ["-lboost_context", "-lhwy"], "json-lane": ["-lspdlog"],
+LIBRARIES = {"split": ["-lfmt"], "cuda": ["-lboost_context", "-lhwy"], "json-lane": ["-lspdlog"], "share-manager": ["-lspdlog"],
              "parts": ["-lxxhash"]}
 
 BLOCK = "src/device/block.h"
@@ -84,6 +89,7 @@ DEVICE = "src/device/cpu/worker_device.cc"
 LOOP = "src/device/cpu/worker_loop.cc"
 CLOCK = "src/device/cpu/unit_clock.h"
 SHARES = "src/device/host/shares.cc"
+SHARE_MANAGER = "src/serving/shares/share_manager.cc"
 WATCHERS = "src/device/cpu/watchers.h"
 LISTENER = "src/device/host/listener_slot.h"
 MECHANISM = "src/sched/mechanism.cc"
@@ -235,7 +241,7 @@ MUTANTS = [
     ("share-idle-worker-wakes-none", "a worker without work leaves what only sleeping workers may take", LOOP,
      "(worker.work || table_.any_bound()) && ", "worker.work && ", ["conformance"]),
     ("share-not-read-at-claims", "a worker goes on in a launch whose share has moved away", LOOP,
-     "  if (!shares_.Has(worker.work->share, worker.unit)) return true;  // the share has moved away\n", "",
+     "  if (!at_home && !work.beyond_share) return true;  // the share has moved away\n", "",
      ["conformance"]),
     ("share-move-ignored", "a move changes nothing", DEVICE,
      "    shares_.Move(share, units);\n", "", ["conformance"]),
@@ -246,10 +252,40 @@ MUTANTS = [
     ("share-bounds-unchecked", "a share has units that the device lacks", SHARES,
      "  if (units.count > info_.units || units.first > info_.units - units.count) {", "  if (false) {", ["conformance"]),
     ("share-pick-anywhere", "a unit outside of the share picks its launch", TABLE,
-     "    if (!shares_.Has(entry.share, unit)) continue;\n", "", ["table", "conformance"]),
+     "    if (!shares_.Has(entry.share, unit)) {\n", "    if (false) {\n", ["table", "conformance"]),
     ("share-yields-to-others", "a unit yields to a launch that it may not run", TABLE,
-     "    return shares_.Has(entry.share, unit) && MayRun(slots_[entry.slot]);", "    return MayRun(slots_[entry.slot]);",
+     "        shares_.Has(entry.share, unit) || (!at_home && smaller && entry.beyond_share);", "        true;",
      ["table"]),
+    ("lend-nothing", "no launch goes beyond its share", TABLE,
+     "      visitors = visitors || entry.beyond_share;\n", "", ["table", "conformance"]),
+    ("lend-all", "launches go beyond their share that must not", TABLE,
+     "    if (!entry.beyond_share || shares_.Has(entry.share, unit)) continue;",
+     "    if (shares_.Has(entry.share, unit)) continue;", ["table"]),
+    ("lend-by-rank", "a unit is kept from its owner while the visitor's rank is better", TABLE,
+     "    if (at_home && !smaller) break;", "    if (!smaller) break;", ["table", "conformance"]),
+    ("lend-not-given-back", "a worker asks only about ranks before it goes on beyond the share", LOOP,
+     "  if (at_home && best_rank_.load(std::memory_order_relaxed) >= work.rank) return false;",
+     "  if (best_rank_.load(std::memory_order_relaxed) >= work.rank) return false;", ["conformance"]),
+    ("lend-not-submitted", "the mechanism lends no units", SUBMIT,
+     "  launch.beyond_share = config_.lend_units;\n", "", ["sched"]),
+    ("level-ignored", "requests of all priority levels go in order of arrival", "src/serving/batch/batch_queue.cc",
+     "    return other.late || other.level > member.level;", "    return other.late;", ["batch-queue"]),
+    ("level-delay-of-newest", "the delay counts from the request of the smallest level",
+     "src/serving/batch/batch_queue.cc", "    came = std::min(came, member->came);\n", "", ["batch-queue"]),
+    ("share-tunes-idle-models", "a model without traffic is tuned", SHARE_MANAGER,
+     "  if (!reading.rows_per_s || !(*reading.rows_per_s > 0) || !reading.arrivals_per_s ||",
+     "  if (!reading.rows_per_s || !reading.arrivals_per_s ||", ["share-manager"]),
+    ("share-tunes-when-off", "tuning cannot be switched off", SHARE_MANAGER, "  if (tuning_) {", "  if (true) {",
+     ["share-manager"]),
+    ("share-failed-move-counts", "a move that failed is not tried again", SHARE_MANAGER,
+     "    LAGOON_RETURN_IF_ERROR(host_.Move(index, UnitsOf(move.to)));", "    (void)host_.Move(index, UnitsOf(move.to));",
+     ["share-manager"]),
+    ("share-times-kept", "times from before a move count on the new share", SHARE_MANAGER,
+     "  host_.ForgetTimes(index);\n", "", ["share-manager"]),
+    ("share-fixed-tuned", "a fixed share follows the load", "src/cluster/share_tuner.cc",
+     "    if (state.fixed || !observed.load", "    if (!observed.load", ["cluster"]),
+    ("share-too-much-fixed", "fixed shares may be more than the device", "src/cluster/share_tuner.cc",
+     "  if (fixed_parts > 1 + 1e-9) {", "  if (false) {", ["cluster"]),
     ("share-bound-forever", "all workers wake for every launch once there was a share", TABLE,
      "  bound_ -= slot.share != kAllUnits ? 1 : 0;\n", "", ["table"]),
     ("share-not-in-launch", "launches of a queue run outside of its share", SUBMIT,

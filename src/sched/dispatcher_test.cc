@@ -253,6 +253,19 @@ TEST_F(DispatcherTest, LaunchesOfAQueueNameItsShareWhichMoves) {
   EXPECT_EQ(device_->units(share_of(free)), (UnitRange{0, 1}));
 }
 
+TEST_F(DispatcherTest, KernelsMayGoBeyondTheirShareIfTheSchedulerLendsUnits) {
+  for (const bool lends : {false, true}) {
+    SchedulerConfig config;
+    config.lend_units = lends;
+    Use(config, 64, testing::FakeDevice::Time::kVirtual, std::make_unique<testing::ClassFirst>(),
+        /*units=*/4);
+    const QueueId queue = AddQueue(JobClass::kBestEffort, 1, 1, With({1, 2}));
+    EXPECT_TRUE(Post(queue, Add()));
+    EXPECT_EQ(device_->beyond_share(), lends);
+    device_->RunAll();
+  }
+}
+
 TEST_F(DispatcherTest, UnitsAndWeightsOutOfBoundsAreRefusedByName) {
   Use({});
   const QueueId queue = AddQueue(JobClass::kBestEffort, 1, 1, With({0, 1}));

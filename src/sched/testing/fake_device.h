@@ -116,6 +116,7 @@ class FakeDevice final : public Device {
   std::uint32_t max_claimants() const { return max_claimants_; }
   /// Launch::share of the last launch, and the units of a share.
   ShareId share() const { return share_; }
+  bool beyond_share() const { return beyond_share_; }  // Launch::beyond_share of the last launch
   UnitRange units(ShareId share) const { return shares_.units(share); }
   int raises = 0;
   int blocks_run = 0;
@@ -154,6 +155,7 @@ class FakeDevice final : public Device {
   SubmitResult Submit(const Launch& launch) override {
     max_claimants_ = launch.max_claimants;
     share_ = launch.share;
+    beyond_share_ = launch.beyond_share;
     InFlight in_flight{launch.id, launch.stream, launch.rank, launch.progress, launch.deps, {}, {}};
     std::copy(std::begin(launch.guards), std::end(launch.guards), in_flight.guards);
     return Take(in_flight, "submit " + std::to_string(launch.rank & 0xffff));
@@ -263,6 +265,7 @@ class FakeDevice final : public Device {
   bool held_ = false;
   std::uint32_t max_claimants_ = 0;
   ShareId share_ = kAllUnits;
+  bool beyond_share_ = false;
   bool prefer_last_ = false;
 };
 

@@ -28,13 +28,16 @@ TimePoint Plus(TimePoint at, Nanoseconds time) {
 }  // namespace
 
 void BatchQueue::Add(BatchMember member) {
-  const auto first_late = std::ranges::find_if(members_, &BatchMember::late);
-  members_.insert(first_late, std::move(member));
+  const auto behind = std::ranges::find_if(
+      members_, [&](const BatchMember& other) { return other.late || other.level > member.level; });
+  members_.insert(behind, std::move(member));
 }
 
 Nanoseconds BatchQueue::TimeWith(const BatchMember& member, const TimeOf& time_of) const {
   std::int64_t rows = member.rows;
-  for (const BatchMember& waiting : members_) rows += waiting.rows;
+  for (const BatchMember& waiting : members_) {
+    if (waiting.level <= member.level) rows += waiting.rows;
+  }
   const Nanoseconds alone = time_of(member, member.rows).value_or(Nanoseconds(0));
   const auto time = [&](std::int64_t of) {
     return of == 0 ? Nanoseconds(0) : time_of(member, of).value_or(alone * of / member.rows);
@@ -93,9 +96,12 @@ std::size_t BatchQueue::Runnable(const std::vector<Members::iterator>& batch, st
 // in time for the earliest deadline.
 TimePoint BatchQueue::GoesAt(const std::vector<Members::iterator>& batch, std::int64_t rows,
                              const TimeOf& time_of) const {
-  TimePoint at = Plus(batch.front()->came, settings_.max_delay);
-  TimePoint deadline = kNoDeadline;
-  for (const auto& member : batch) deadline = std::min(deadline, member->deadline);
+  TimePoint came = batch.front()->came, deadline = kNoDeadline;
+  for (const auto& member : batch) {
+    came = std::min(came, member->came);
+    deadline = std::min(deadline, member->deadline);
+  }
+  const TimePoint at = Plus(came, settings_.max_delay);
   if (deadline == kNoDeadline) return at;
   const Nanoseconds time = time_of(*batch.front(), rows).value_or(Nanoseconds(0));
   return std::min(at, deadline - WithMargin(time));
@@ -129,7 +135,7 @@ BatchQueue::Expired BatchQueue::TakeExpired(TimePoint now, const TimeOf& time_of
     if (IsLate(*member, now, time_of)) {
       expired.deadline.push_back(std::move(*member));
       members_.erase(member);
-    } else if (member->leaves <= now && !settings_.delay_late) {
+    } else if (member->leaves <= now && !settings_.PolicyOf(member->level).delay_late) {
       expired.queue_timeout.push_back(std::move(*member));
       members_.erase(member);
     } else if (member->leaves <= now) {

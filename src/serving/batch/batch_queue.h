@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
@@ -22,17 +23,19 @@ struct BatchMember {
   RequestHandle handle{};
   std::shared_ptr<RequestInFlight> request;
   std::int64_t rows = 1;
-  std::string shape = {};  // equal for requests that one batch can hold
+  std::uint32_t level = 0;  // BatchingSettings::LevelOf(); the smaller one goes first
+  std::string shape = {};   // equal for requests that one batch can hold
   TimePoint came = {};
   TimePoint deadline = kNoDeadline;  // the answer is of no use afterwards
-  TimePoint leaves = kNoDeadline;    // until then it must be in a batch (queue_timeout)
+  TimePoint leaves = kNoDeadline;    // until then it must be in a batch (WaitPolicy)
   bool late = false;                 // `leaves` has passed, and it waits on behind the others
 };
 
 /// The requests of a queue that wait for a batch, and the rule that says when which of them become
 /// one. Not thread-safe; no clock, no requests: tests run it with times of their own.
 ///
-/// - A batch holds requests of one shape, in order of arrival, up to `most_rows` rows.
+/// - A batch holds requests of one shape, in order of priority level and arrival, up to `most_rows`
+///   rows.
 /// - With preferred sizes, the largest one that can be formed goes at once.
 /// - A batch that cannot grow goes at once.
 /// - Otherwise the oldest request waits for others, up to BatchingSettings::max_delay, but not so
@@ -49,7 +52,12 @@ class BatchQueue {
       : settings_(settings), most_rows_(most_rows) {}
 
   std::size_t size() const { return members_.size(); }
-  /// How long the requests that wait take, and then `member`, in batches as large as they may be.
+  /// How many of them have this level.
+  std::size_t OfLevel(std::uint32_t level) const {
+    return static_cast<std::size_t>(std::ranges::count(members_, level, &BatchMember::level));
+  }
+  /// How long the requests that go before `member` take, and then it, in batches as large as they
+  /// may be.
   /// Of other shapes than the member's it is taken that their batches take as long.
   Nanoseconds TimeWith(const BatchMember& member, const TimeOf& time_of) const;
   /// From now on a batch holds at most so many rows, at least one request.
@@ -83,7 +91,7 @@ class BatchQueue {
 
   const BatchingSettings settings_;
   std::int64_t most_rows_;
-  Members members_;  // in order of arrival; late ones last
+  Members members_;  // by level, then in order of arrival; late ones last
 };
 
 }  // namespace lagoon

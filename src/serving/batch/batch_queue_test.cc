@@ -22,8 +22,10 @@ class Queue {
       : queue_(settings, most_rows) {}
 
   void Add(int ms, std::int64_t rows = 1, TimePoint deadline = kNoDeadline,
-           const std::string& shape = "a", TimePoint leaves = kNoDeadline) {
+           const std::string& shape = "a", TimePoint leaves = kNoDeadline,
+           std::uint32_t level = 0) {
     BatchMember member;
+    member.level = level;
     member.handle = RequestHandle{++last_};
     member.rows = rows;
     member.shape = shape;
@@ -35,8 +37,9 @@ class Queue {
   Numbers Take(int ms) { return Handles(queue_.TakeBatch(At(ms), Times())); }
   BatchQueue::Expired Expire(int ms) { return queue_.TakeExpired(At(ms), Times()); }
   TimePoint Next(bool may_go = true) { return queue_.NextTime(may_go, Times()); }
-  std::int64_t MsWith(std::int64_t rows) {
+  std::int64_t MsWith(std::int64_t rows, std::uint32_t level = 0) {
     BatchMember member;
+    member.level = level;
     member.rows = rows;
     return queue_.TimeWith(member, Times()) / milliseconds(1);
   }
@@ -219,10 +222,41 @@ TEST(BatchQueue, RequestsThatCannotBeAnsweredInTimeLeave) {
   EXPECT_EQ(Queue::Handles(queue.Expire(20).deadline), Numbers{1});
 }
 
+TEST(BatchQueue, RequestsOfASmallerLevelGoFirstAndEachLevelInOrderOfArrival) {
+  Queue queue({}, /*most_rows=*/2);
+  for (const std::uint32_t level : {2u, 1u, 2u, 1u, 1u}) {
+    queue.Add(0, 1, kNoDeadline, "a", kNoDeadline, level);
+  }
+  EXPECT_EQ((*queue).OfLevel(1), 3u);
+  EXPECT_EQ(queue.MsWith(1, 1), 2 * 12) << "requests of level 2 do not go before";
+  EXPECT_EQ(queue.MsWith(1, 2), 3 * 12);
+  EXPECT_EQ(queue.Take(0), (Numbers{2, 4}));
+  EXPECT_EQ(queue.Take(0), (Numbers{5, 1}));
+  EXPECT_EQ(queue.Take(0), Numbers{3});
+}
+
+TEST(BatchQueue, TheDelayCountsFromTheOldestRequestWhateverItsLevel) {
+  Queue queue(Delay(10));
+  queue.Add(0, 1, kNoDeadline, "a", kNoDeadline, 2);
+  queue.Add(8, 1, kNoDeadline, "a", kNoDeadline, 1);
+  EXPECT_EQ(queue.Next(), At(10));
+  EXPECT_EQ(queue.Take(10), (Numbers{2, 1}));
+}
+
+TEST(BatchQueue, ALevelMayHaveAPolicyOfItsOwn) {
+  BatchingSettings settings;
+  settings.own_policies[1].delay_late = true;
+  Queue queue(settings, 1);
+  queue.Add(0, 1, kNoDeadline, "a", At(5), 1);
+  queue.Add(0, 1, kNoDeadline, "a", At(5), 2);
+  EXPECT_EQ(Queue::Handles(queue.Expire(6).queue_timeout), Numbers{2});
+  EXPECT_EQ(queue.Take(7), Numbers{1});
+}
+
 TEST(BatchQueue, BehindTheQueueTimeoutARequestLeavesOrWaitsBehindTheOthers) {
   for (const bool delay_late : {false, true}) {
     BatchingSettings settings;
-    settings.delay_late = delay_late;
+    settings.policy.delay_late = delay_late;
     Queue queue(settings, 1);
     queue.Add(0, 1, kNoDeadline, "a", At(5));
     queue.Add(1, 1, kNoDeadline, "a", At(6));
@@ -245,7 +279,7 @@ TEST(BatchQueue, RandomRequestsLeaveOnceAndNoTimePasses) {
   for (unsigned seed = 0; seed < 300; ++seed) {
     std::mt19937 random(seed);
     BatchingSettings settings = Delay(static_cast<int>(random() % 8));
-    settings.delay_late = random() % 2 == 0;
+    settings.policy.delay_late = random() % 2 == 0;
     settings.keep_order = random() % 2 == 0;
     if (random() % 2 == 0) settings.preferred = {2, 4};
     BatchQueue queue(settings, 4);

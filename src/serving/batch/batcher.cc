@@ -118,10 +118,10 @@ void Batcher::Add(RequestHandle handle, const std::shared_ptr<RequestInFlight>& 
   member.shape = model_.KeyOf(nullptr, WithRows(request->dims(), 0), {});
   member.came = Now();
   member.deadline = request->deadline();
-  const bool has_own = batching.own_timeout && member.deadline != kNoDeadline;
-  if (batching.queue_timeout > Nanoseconds(0) && !has_own) {
-    member.leaves = member.came + batching.queue_timeout;
-  }
+  member.level = batching.LevelOf(request->priority());
+  const WaitPolicy& policy = batching.PolicyOf(member.level);
+  const bool has_own = policy.own_timeout && member.deadline != kNoDeadline;
+  if (policy.timeout > Nanoseconds(0) && !has_own) member.leaves = member.came + policy.timeout;
   const auto refuse_late = [&](TimePoint end) {
     JobResult result = NotRun(Outcome::kTooLate, member.came);
     result.expected = end - member.came;
@@ -131,17 +131,22 @@ void Batcher::Add(RequestHandle handle, const std::shared_ptr<RequestInFlight>& 
   if (end_alone > member.deadline) return refuse_late(end_alone);
   std::vector<BatchMember> superseded;
   bool full = false, cancelling = false;
+  std::size_t waiting = 0;
   TimePoint end = end_alone;
   {
     const MutexLock lock(mutex_);
     cancelling = cancelling_;
     const bool gives_way = settings.overflow == Overflow::kNewestWins;  // those ahead would
     if (member.deadline != kNoDeadline && !gives_way) end = ExpectedEnd(member);
-    full = queue_.size() >= settings.max_queue_size;
+    waiting = queue_.size();
+    full = waiting >= settings.max_queue_size ||
+           (policy.max_waiting > 0 && queue_.OfLevel(member.level) >= policy.max_waiting);
     if (full && gives_way && !cancelling) {
-      bool first = true;
-      superseded = queue_.Take([&](const BatchMember&) { return std::exchange(first, false); });
-      full = false;
+      bool found = false;
+      superseded = queue_.Take([&](const BatchMember& other) {
+        return other.level == member.level && !std::exchange(found, true);
+      });
+      full = superseded.empty();
     }
     if (!full && !cancelling && end <= member.deadline) queue_.Add(member);
   }
@@ -154,7 +159,7 @@ void Batcher::Add(RequestHandle handle, const std::shared_ptr<RequestInFlight>& 
     return request->RefuseAwaited(
         {ErrorCode::kUnavailable, fmt::format("model '{}': the queue is full: {} requests wait for "
                                               "a batch",
-                                              model_.name(), settings.max_queue_size)});
+                                              model_.name(), waiting)});
   }
   Step();
 }
@@ -284,7 +289,8 @@ void Batcher::Answer(const BatchQueue::Expired& expired) {
         {ErrorCode::kUnavailable,
          fmt::format("model '{}': no batch took the request within the {:.3f} ms of "
                      "default_timeout_microseconds",
-                     model_.name(), ToMilliseconds(model_.settings().batching.queue_timeout))});
+                     model_.name(),
+                     ToMilliseconds(model_.settings().batching.PolicyOf(member.level).timeout))});
   }
 }
 

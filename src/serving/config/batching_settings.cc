@@ -21,6 +21,47 @@ Result<Nanoseconds> Wait(const char* field, std::uint64_t us) {
   return std::chrono::microseconds(us);
 }
 
+Result<WaitPolicy> ReadPolicy(const std::string& field, const inference::ModelQueuePolicy& policy) {
+  WaitPolicy read;
+  LAGOON_ASSIGN_OR_RETURN(read.timeout, Wait((field + ".default_timeout_microseconds").c_str(),
+                                             policy.default_timeout_microseconds()));
+  read.delay_late = policy.timeout_action() == inference::ModelQueuePolicy::DELAY;
+  read.own_timeout = policy.allow_timeout_override();
+  return read;
+}
+
+Status ReadLevels(const inference::ModelDynamicBatching& batching, BatchingSettings& settings) {
+  const auto wrong = [](std::string_view field, std::uint64_t value, std::string_view takes) {
+    return Fail(ErrorCode::kInvalidArgument,
+                fmt::format("dynamic_batching.{} is {}; it takes {}", field, value, takes));
+  };
+  const std::uint64_t levels = batching.priority_levels();
+  if (levels > kMaxPriorityLevels) {
+    return wrong("priority_levels", levels, fmt::format("at most {}", kMaxPriorityLevels));
+  }
+  settings.priority_levels = static_cast<std::uint32_t>(levels);
+  const std::uint64_t usual = batching.default_priority_level();
+  if (usual > levels || (levels > 0 && usual == 0)) {
+    return wrong("default_priority_level", usual,
+                 levels == 0 ? "0, as priority_levels is 0"
+                             : fmt::format("1 to {}, which is priority_levels", levels));
+  }
+  settings.default_level = static_cast<std::uint32_t>(usual);
+  // Sorted, so that the message does not change from run to run.
+  const std::map<std::uint64_t, inference::ModelQueuePolicy> policies(
+      batching.priority_queue_policy().begin(), batching.priority_queue_policy().end());
+  for (const auto& [level, policy] : policies) {
+    if (level < 1 || level > levels) {
+      return wrong("priority_queue_policy", level,
+                   fmt::format("levels from 1 to {}, which is priority_levels", levels));
+    }
+    WaitPolicy& own = settings.own_policies[static_cast<std::uint32_t>(level)];
+    LAGOON_ASSIGN_OR_RETURN(own, ReadPolicy("priority_queue_policy", policy));
+    own.max_waiting = policy.max_queue_size();
+  }
+  return {};
+}
+
 constexpr double kLeastSloMs = 0.01, kMostSloMs = 3'600'000;  // an hour
 
 }  // namespace
@@ -89,14 +130,11 @@ Result<BatchingSettings> ReadBatching(const inference::ModelConfig& config,
   BatchingSettings settings;
   if (!config.has_dynamic_batching()) return settings;
   const inference::ModelDynamicBatching& batching = config.dynamic_batching();
-  const inference::ModelQueuePolicy& policy = batching.default_queue_policy();
   LAGOON_ASSIGN_OR_RETURN(settings.max_delay, Wait("max_queue_delay_microseconds",
                                                    batching.max_queue_delay_microseconds()));
-  LAGOON_ASSIGN_OR_RETURN(settings.queue_timeout,
-                          Wait("default_queue_policy.default_timeout_microseconds",
-                               policy.default_timeout_microseconds()));
-  settings.delay_late = policy.timeout_action() == inference::ModelQueuePolicy::DELAY;
-  settings.own_timeout = policy.allow_timeout_override();
+  LAGOON_ASSIGN_OR_RETURN(settings.policy,
+                          ReadPolicy("default_queue_policy", batching.default_queue_policy()));
+  LAGOON_RETURN_IF_ERROR(ReadLevels(batching, settings));
   settings.keep_order = batching.preserve_ordering();
   for (const std::int32_t rows : batching.preferred_batch_size()) {
     if (rows < 1 || (config.max_batch_size() > 0 && rows > config.max_batch_size())) {

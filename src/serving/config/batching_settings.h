@@ -2,6 +2,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -32,17 +33,39 @@ struct BatchLimitSettings {
   Nanoseconds Budget() const { return slo_of == SloOf::kBatch ? slo : slo / 2; }
 };
 
+inline constexpr std::uint64_t kMaxPriorityLevels = 1000;
+
+/// A queue policy: what may wait for a batch, and how long.
+struct WaitPolicy {
+  Nanoseconds timeout{0};       // longest wait; 0: no limit
+  bool delay_late = false;      // behind the timeout a request waits on, after all others
+  bool own_timeout = false;     // a request's own timeout replaces this one
+  std::size_t max_waiting = 0;  // requests; 0: those of all levels together are limited
+};
+
 /// dynamic_batching: how requests that wait are joined into batches.
 struct BatchingSettings {
   bool enabled = false;
   std::vector<std::int64_t> preferred;  // rows of a batch that is posted at once; ascending
   Nanoseconds max_delay{0};             // that a request waits for others; 0: for none
   std::uint32_t places = 1;             // lagoon.places: batches of a class that are posted at once
-  Nanoseconds queue_timeout{0};         // longest wait for a batch; 0: no limit
-  bool delay_late = false;              // behind queue_timeout a request waits on, after all others
-  bool own_timeout = false;             // a request's own timeout replaces queue_timeout
-  bool keep_order = false;  // preserve_ordering: answers leave in the order of the requests
+  /// preserve_ordering: answers leave in the order of the requests, within a priority level.
+  bool keep_order = false;
+  std::uint32_t priority_levels = 0;  // requests of level 1 go first; 0: there are no levels
+  std::uint32_t default_level = 0;    // default_priority_level
+  WaitPolicy policy;                  // default_queue_policy
+  std::map<std::uint32_t, WaitPolicy> own_policies;  // priority_queue_policy, by level
   BatchLimitSettings limit;
+
+  /// The level of a request with this InferRequest::priority.
+  std::uint32_t LevelOf(std::uint64_t priority) const {
+    const bool known = priority >= 1 && priority <= priority_levels;
+    return known ? static_cast<std::uint32_t>(priority) : default_level;
+  }
+  const WaitPolicy& PolicyOf(std::uint32_t level) const {
+    const auto own = own_policies.find(level);
+    return own == own_policies.end() ? policy : own->second;
+  }
 };
 
 /// Reads dynamic_batching; not enabled if `config` has none. A warning if max_batch_size is 0, so

@@ -133,9 +133,7 @@ TEST_P(IgnoredField, GivesOneWarningWithItsLine) {
 }
 INSTANTIATE_TEST_SUITE_P(
     ParseConfig, IgnoredField,
-    testing::Values(FieldCase{"max_batch_size: 4 dynamic_batching { priority_levels: 2 }",
-                              "dynamic_batching.priority_levels"},
-                    FieldCase{"instance_group [ { kind: KIND_GPU } ]", "instance_group[0].kind"},
+    testing::Values(FieldCase{"instance_group [ { kind: KIND_GPU } ]", "instance_group[0].kind"},
                     FieldCase{"instance_group [ { gpus: [ 0 ] } ]", "instance_group[0].gpus"},
                     FieldCase{"model_warmup [ { name: \"w\" } ]", "model_warmup"},
                     FieldCase{"output [ { label_filename: \"l\" } ]", "output[0].label_filename"},
@@ -160,9 +158,9 @@ TEST(ParseConfig, ReadsDynamicBatching) {
   EXPECT_TRUE(batching.enabled);
   EXPECT_THAT(batching.preferred, ElementsAre(4, 8));
   EXPECT_EQ(batching.max_delay, std::chrono::microseconds(100));
-  EXPECT_EQ(batching.queue_timeout, std::chrono::microseconds(5));
+  EXPECT_EQ(batching.policy.timeout, std::chrono::microseconds(5));
   EXPECT_EQ(batching.places, 2u);
-  EXPECT_TRUE(batching.delay_late && batching.own_timeout && batching.keep_order);
+  EXPECT_TRUE(batching.policy.delay_late && batching.policy.own_timeout && batching.keep_order);
 }
 
 TEST(ParseConfig, DynamicBatchingNeedsRoomForMoreThanOneRow) {
@@ -171,6 +169,41 @@ TEST(ParseConfig, DynamicBatchingNeedsRoomForMoreThanOneRow) {
   ASSERT_TRUE(file.has_value()) << file.error().message;
   EXPECT_FALSE(file->settings.batching.enabled);
   EXPECT_THAT(file->warnings, ElementsAre(HasSubstr("max_batch_size is 1")));
+}
+
+TEST(ParseConfig, ReadsPriorityLevelsAndTheirPolicies) {
+  const auto file = Parse(
+      "max_batch_size: 8\n"
+      "dynamic_batching { priority_levels: 3 default_priority_level: 2\n"
+      "  default_queue_policy { default_timeout_microseconds: 5 }\n"
+      "  priority_queue_policy { key: 1 value { timeout_action: DELAY max_queue_size: 4 } } }\n");
+  ASSERT_TRUE(file.has_value()) << file.error().message;
+  EXPECT_THAT(file->warnings, IsEmpty());
+  const BatchingSettings& batching = file->settings.batching;
+  EXPECT_EQ(batching.LevelOf(0), 2u);
+  EXPECT_EQ(batching.LevelOf(1), 1u);
+  EXPECT_EQ(batching.LevelOf(3), 3u);
+  EXPECT_EQ(batching.LevelOf(4), 2u) << "a level that there is not counts as none";
+  EXPECT_EQ(batching.LevelOf(~std::uint64_t{0}), 2u);
+  EXPECT_TRUE(batching.PolicyOf(1).delay_late);
+  EXPECT_EQ(batching.PolicyOf(1).max_waiting, 4u);
+  EXPECT_EQ(batching.PolicyOf(1).timeout, Nanoseconds(0));
+  EXPECT_EQ(batching.PolicyOf(2).timeout, std::chrono::microseconds(5));
+}
+
+TEST(ParseConfig, RefusesPriorityLevelsOutOfBounds) {
+  const auto expect = [](const std::string& fields, const std::string& words) {
+    EXPECT_THAT(ErrorOf("max_batch_size: 8 dynamic_batching { " + fields + " }").message,
+                HasSubstr(words));
+  };
+  expect("priority_levels: 1001 default_priority_level: 1", "priority_levels is 1001");
+  expect("priority_levels: 18446744073709551615", "at most 1000");
+  expect("priority_levels: 2", "default_priority_level is 0; it takes 1 to 2");
+  expect("priority_levels: 2 default_priority_level: 3", "default_priority_level is 3");
+  expect("default_priority_level: 1", "as priority_levels is 0");
+  expect("priority_levels: 2 default_priority_level: 1 priority_queue_policy { key: 3 value { } }",
+         "priority_queue_policy is 3; it takes levels from 1 to 2");
+  expect("priority_queue_policy { key: 1 value { } }", "priority_queue_policy is 1");
 }
 
 TEST(ParseConfig, RefusesDynamicBatchingOutOfBounds) {
