@@ -21,6 +21,8 @@ void AddSharesBenchmark(CLI::App& bench) {
       ->add_option("combinations", options->combinations,
                    "Models of the zoo that run at the same time, joined by '+'")
       ->capture_default_str();
+  command->add_option("--scheduler", options->scheduler, "Scheduler of the side lagoon+slab")
+      ->capture_default_str();
   AddWorkers(*command, options->workers);
   command->add_option("--clients", options->clients, "Clients of each model in the closed loops")
       ->check(CLI::Range(1, 64))
@@ -48,6 +50,7 @@ void AddSharesBenchmark(CLI::App& bench) {
     options->against_onnxruntime = common->BesideOnnxRuntime({});
     options->onnxruntime = common->OnnxRuntime();
     const nlohmann::json configuration = {{"combinations", options->combinations},
+                                          {"scheduler", Configurations({options->scheduler})},
                                           {"workers", options->workers},
                                           {"clients", options->clients},
                                           {"most_rows", options->most_rows},

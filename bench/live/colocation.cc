@@ -146,7 +146,7 @@ Status Combination::Open() {
             {"time-slice", "time-slice"},
             {"streams+slab", "streams", true},
             {"shares+slab", shares, true, true},
-            {"lagoon+slab", "lagoon", true, true}};
+            {"lagoon+slab", options_.scheduler, true, true}};
   return options_.against_onnxruntime ? OpenOnnxRuntime() : Status();
 }
 
@@ -207,7 +207,7 @@ Result<std::vector<Served>> Combination::Measure(const WindowPlace& place) {
 Result<std::vector<Served>> Combination::MeasureServed(const Side& side, bool open,
                                                        std::size_t trial) {
   InferenceCore& core = side.shared ? *shared_ : *whole_;
-  if (core.scheduler().name != side.scheduler) {
+  if (ChoiceOf(core.scheduler()).Text() != side.scheduler) {
     LAGOON_ASSIGN_OR_RETURN(Scheduler scheduler, MakeScheduler(side.scheduler));
     std::promise<Status> done;
     core.SwitchScheduler(std::move(scheduler), [&](Status status) { done.set_value(status); });

@@ -13,12 +13,13 @@ struct ColocationOptions {
   std::string zoo;
   /// Models that run at the same time, joined by "+"; with an open batch.
   std::vector<std::string> combinations;
-  std::uint32_t workers = 0;    // 0: one per core
-  int clients = 4;              // of each model, in the closed loops
-  std::int64_t most_rows = 16;  // of a batch
-  double slo_factor = 10;       // SLO of a request: so many times its time alone
-  double load = 0.7;            // of the open loops: part of what `streams` does in a closed loop
-  int windows = 4;              // of each case, interleaved
+  std::string scheduler = "lagoon";  // of lagoon+slab
+  std::uint32_t workers = 0;         // 0: one per core
+  int clients = 4;                   // of each model, in the closed loops
+  std::int64_t most_rows = 16;       // of a batch
+  double slo_factor = 10;            // SLO of a request: so many times its time alone
+  double load = 0.7;  // of the open loops: part of what `streams` does in a closed loop
+  int windows = 4;    // of each case, interleaved
   double window_seconds = 2;
   bool against_onnxruntime = true;
   OnnxRuntimeOptions onnxruntime;
