@@ -192,7 +192,7 @@ bool ClusterSim::ApplyResize(std::size_t gpu) {
   if (spec_.costs.resize == ResizeKind::kShadow) {
     device.memory -= spec_.models[replica.spec.model].memory_bytes;
   }
-  ++report_.resizes;
+  report_.moves.push_back({now_, change.replica, change.granules});
   controller_->OnResized(*this, change.replica);
   return true;
 }

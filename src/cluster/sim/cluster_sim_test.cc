@@ -398,7 +398,7 @@ TEST(ClusterSim, SharesAbove100PercentAreRefused) {
     EXPECT_EQ(sim.Resize(1, 50).error().code, ErrorCode::kUnavailable);
   });
   const SimReport report = ClusterSim(spec).Run(controller);
-  EXPECT_EQ(report.resizes, 2u);
+  EXPECT_EQ(report.moves.size(), 2u);
   EXPECT_DOUBLE_EQ(report.models[0].seconds[2].share, 0.4);
   EXPECT_DOUBLE_EQ(report.models[1].seconds[2].share, 0.6);
   // 1 ms on the whole device is 2 ms on half, 2.5 ms on 40 %.
@@ -424,11 +424,11 @@ TEST(ClusterSim, MemoryIsNeededTwiceWhileAShadowLoads) {
       EXPECT_TRUE(sim.Resize(0, decision == 1 ? 50 : 100));  // the second finds its memory free
     }
   });
-  EXPECT_EQ(ClusterSim(spec).Run(controller).resizes, 0u);
+  EXPECT_EQ(ClusterSim(spec).Run(controller).moves.size(), 0u);
   spec.gpus[0].memory_bytes = 12;
   decision = 0;
   const SimReport report = ClusterSim(spec).Run(controller);
-  EXPECT_EQ(report.resizes, 2u);
+  EXPECT_EQ(report.moves.size(), 2u);
   // Asked for at 1 s: the old share serves until 3 s.
   EXPECT_NEAR(static_cast<double>(report.models[0].seconds[2].served), 1000, 2);
   EXPECT_NEAR(static_cast<double>(report.models[0].seconds[3].served), 500, 2);

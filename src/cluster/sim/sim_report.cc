@@ -111,8 +111,14 @@ Json ToJson(const SimReport& report) {
                       {"batch_ms_p99", model.batch_time.PercentileMs(0.99)},
                       {"seconds", std::move(seconds)}});
   }
+  Json moves = Json::array();
+  for (const SimMove& move : report.moves) {
+    moves.push_back({{"at_ms", ToMilliseconds(move.at)},
+                     {"replica", move.replica},
+                     {"granules", move.granules}});
+  }
   return {{"models", std::move(models)},  {"seconds", report.seconds},
-          {"resizes", report.resizes},    {"relocations", report.relocations},
+          {"moves", std::move(moves)},    {"relocations", report.relocations},
           {"events", report.events},      {"fragments", report.fragments},
           {"efficacy", report.Efficacy()}};
 }

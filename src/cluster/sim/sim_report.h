@@ -53,10 +53,17 @@ struct ModelReport {
   double ViolationRate() const;
 };
 
+/// A share that changed.
+struct SimMove {
+  Nanoseconds at{0};  // since the start; of the switch
+  std::size_t replica = 0;
+  std::uint32_t granules = 0;  // from then on
+};
+
 struct SimReport {
   std::vector<ModelReport> models;
-  double seconds = 0;         // after the warmup
-  std::uint64_t resizes = 0;  // changes of a share that took place
+  double seconds = 0;  // after the warmup
+  std::vector<SimMove> moves;
   std::uint64_t relocations = 0;
   std::uint64_t events = 0;
   /// Mean over the seconds of the unused part of devices that have a replica (shares only).
