@@ -20,7 +20,7 @@ std::uint32_t SeedOf(std::uint32_t seed, std::uint32_t kind, std::size_t index) 
 ClusterSim::ClusterSim(ClusterSpec spec) : spec_(std::move(spec)) {
   LAGOON_CHECK(CheckCluster(spec_).has_value());
   for (std::size_t i = 0; i < spec_.gpus.size(); ++i) {
-    devices_.push_back({.device = SimDevice(spec_, SeedOf(spec_.seed, 0, i))});
+    devices_.push_back({.device = BatchDevice(spec_, SeedOf(spec_.seed, 0, i))});
   }
   for (std::size_t i = 0; i < spec_.models.size(); ++i) {
     const ModelSpec& model = spec_.models[i];

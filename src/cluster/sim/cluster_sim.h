@@ -13,9 +13,9 @@
 #include "base/status.h"
 #include "base/time.h"
 #include "cluster/sim/arrivals.h"
+#include "cluster/sim/batch_device.h"
 #include "cluster/sim/cluster_spec.h"
 #include "cluster/sim/event_heap.h"
-#include "cluster/sim/sim_device.h"
 #include "cluster/sim/sim_replica.h"
 #include "cluster/sim/sim_report.h"
 
@@ -110,7 +110,7 @@ class ClusterSim {
     Nanoseconds ready{0};
   };
   struct Device {
-    SimDevice device;
+    BatchDevice device;
     std::vector<std::size_t> replicas = {};  // that are not gone, or still have batches
     std::deque<Resizing> resizing = {};
     std::uint32_t used = 0;       // granules of replicas that serve, or whose batches still run

@@ -138,7 +138,7 @@ TEST(ClusterSim, TwoBatchesThatOverlapHalfTheirTimeEndWhereHandCalculationSays) 
   spec.truth.cache = 0.4;
   spec.truth.dram = 0;
   for (ModelSpec& model : spec.models) model.cache = 1;
-  SimDevice device(spec, 1);
+  BatchDevice device(spec, 1);
   const auto start = [&](std::size_t model, Nanoseconds now) {
     SimBatch& batch = device.Start(now);
     batch.replica = batch.model = model;

@@ -1,4 +1,4 @@
-#include "cluster/sim/sim_device.h"
+#include "cluster/sim/batch_device.h"
 
 #include <algorithm>
 #include <cmath>
@@ -31,19 +31,19 @@ double Slowdown(const TruthSpec& truth, double cache, double dram) {
   return 1 + x / (1 + x / truth.limit);
 }
 
-SimDevice::SimDevice(const ClusterSpec& spec, std::uint32_t seed)
+BatchDevice::BatchDevice(const ClusterSpec& spec, std::uint32_t seed)
     : spec_(spec),
       random_(seed),
       speed_(DrawFactor(spec.truth.speed, random_)),
       weights_(spec.models.size()) {}
 
-double SimDevice::share_in_use() const {
+double BatchDevice::share_in_use() const {
   double sum = 0;
   for (std::size_t i = 0; i < count_; ++i) sum += batches_[i].share;
   return sum;
 }
 
-SimBatch& SimDevice::Start(Nanoseconds now) {
+SimBatch& BatchDevice::Start(Nanoseconds now) {
   if (count_ == batches_.size()) batches_.emplace_back();
   SimBatch& batch = batches_[count_++];
   batch.arrivals.clear();
@@ -56,7 +56,7 @@ SimBatch& SimDevice::Start(Nanoseconds now) {
   return batch;
 }
 
-const SimBatch* SimDevice::TakeEnded(Nanoseconds now) {
+const SimBatch* BatchDevice::TakeEnded(Nanoseconds now) {
   for (std::size_t i = 0; i < count_; ++i) {
     if (batches_[i].end > now) continue;
     --count_;
@@ -68,7 +68,7 @@ const SimBatch* SimDevice::TakeEnded(Nanoseconds now) {
 }
 
 // Work, or knee, of a batch: what MpsRule shares the device by.
-double SimDevice::Weight(const SimBatch& batch) {
+double BatchDevice::Weight(const SimBatch& batch) {
   std::vector<double>& known = weights_[batch.model];
   const auto rows = static_cast<std::size_t>(batch.rows);
   if (rows >= known.size()) known.resize(rows + 1);
@@ -81,7 +81,7 @@ double SimDevice::Weight(const SimBatch& batch) {
   return known[rows];
 }
 
-void SimDevice::CountPlaces() {
+void BatchDevice::CountPlaces() {
   for (std::size_t i = 0; i < count_; ++i) {
     std::uint32_t beside = 0;
     for (std::size_t j = 0; j < count_; ++j) {
@@ -93,7 +93,7 @@ void SimDevice::CountPlaces() {
 }
 
 // The share of each batch that runs, and its time on it.
-void SimDevice::UpdateShares() {
+void BatchDevice::UpdateShares() {
   double weights = 0;
   if (spec_.mode == ShareMode::kDefaultMps) {
     for (std::size_t i = 0; i < count_; ++i) weights += Weight(batches_[i]);
@@ -111,13 +111,13 @@ void SimDevice::UpdateShares() {
   }
 }
 
-SimDevice::Load SimDevice::LoadOf(const SimBatch& batch) const {
+BatchDevice::Load BatchDevice::LoadOf(const SimBatch& batch) const {
   const ModelSpec& model = spec_.models[batch.model];
   const double part = batch.share / batch.beside;
   return {model.cache * part, model.dram * part};
 }
 
-std::optional<Nanoseconds> SimDevice::Settle(Nanoseconds now) {
+std::optional<Nanoseconds> BatchDevice::Settle(Nanoseconds now) {
   if (!changed_) return next_end_;
   changed_ = false;
   const auto passed = static_cast<double>((now - updated_).count());

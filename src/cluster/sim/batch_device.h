@@ -35,10 +35,10 @@ double Slowdown(const TruthSpec& truth, double cache, double dram);
 
 /// One device. Whenever a batch starts or ends, the speeds of the others change at once: each goes
 /// on from where it is. Not thread-safe.
-class SimDevice {
+class BatchDevice {
  public:
   /// `spec` is valid and outlives the device.
-  SimDevice(const ClusterSpec& spec, std::uint32_t seed);
+  BatchDevice(const ClusterSpec& spec, std::uint32_t seed);
 
   std::size_t running() const { return count_; }
   double share_in_use() const;
