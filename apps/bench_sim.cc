@@ -8,6 +8,7 @@
 #include "apps/load.h"
 #include "bench/papers/figures.h"
 #include "bench/sim/admission.h"
+#include "bench/sim/cluster_speed.h"
 #include "bench/sim/decision.h"
 #include "bench/sim/sim_speed.h"
 
@@ -71,22 +72,42 @@ void AddAdmission(CLI::App& parent) {
   });
 }
 
+void AddClusterSpeed(CLI::App& parent) {
+  auto common = std::make_shared<BenchCommon>();
+  auto options = std::make_shared<bench::ClusterSpeedOptions>();
+  CLI::App* command = AddSimulation(parent, "cluster-sim",
+                                    "Speed of the batch-level simulator of many devices", *common);
+  command->add_option("--gpus", options->gpus, "Devices")
+      ->check(CLI::Range(1, 512))
+      ->capture_default_str();
+  AddSeconds(*command, options->seconds);
+  AddSeed(*command, options->seed);
+  command->callback([common, options] {
+    Measure("cluster-sim",
+            {{"gpus", options->gpus}, {"seconds", options->seconds}, {"seed", options->seed}},
+            *common, [&](bench::Report& report) { return RunClusterSpeed(*options, report); });
+  });
+}
+
 void AddFigures(CLI::App& parent) {
   auto common = std::make_shared<BenchCommon>();
   auto options = std::make_shared<bench::FiguresOptions>();
   CLI::App* command = AddSimulation(
-      parent, "figures", "Figures of REEF and Paella on simulated devices, beside their numbers",
-      *common);
+      parent, "figures",
+      "Figures of REEF, Paella and GSLICE on simulated devices, beside their numbers", *common);
   AddPlot(*command, *common);
   command->add_option("--only", options->only, "Names such as reef-17 (default: all that can run)")
       ->delimiter(',');
+  command->add_option("--paper", options->paper, "gslice, paella or reef (default: all)");
   command->add_option("--effort", options->effort, "Factor for the requests of each figure")
       ->check(CLI::Range(0.001, 10.0))
       ->capture_default_str();
   AddSeed(*command, options->seed);
   command->callback([common, options] {
-    const nlohmann::json configuration = {
-        {"only", options->only}, {"effort", options->effort}, {"seed", options->seed}};
+    const nlohmann::json configuration = {{"only", options->only},
+                                          {"paper", options->paper},
+                                          {"effort", options->effort},
+                                          {"seed", options->seed}};
     Measure("figures", configuration, *common, [&](bench::Report& report) -> Status {
       report.Field("predicted", true);
       std::string table;
@@ -103,6 +124,7 @@ void AddSimBenchmarks(CLI::App& bench) {
   AddSimSpeed(bench);
   AddDecision(bench);
   AddAdmission(bench);
+  AddClusterSpeed(bench);
   AddFigures(bench);
 }
 

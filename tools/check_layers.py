@@ -81,6 +81,7 @@ FOLDERS = {
     "sched/programs": "base device plan sched",
     "policies": "base sched",
     "cluster": "base",
+    "cluster/sim": "base cluster",
     "trace": "base device sched",
     "serving": "base cluster device engine plan program program/profile program/split sched sched/programs policies trace serving/config "
                "serving/batch serving/plans",
@@ -95,8 +96,8 @@ FOLDERS = {
     "bench/measure": "base bench/report",
     "bench/client": "base device graph plan program program/link program/profile program/split sched server/grpc serving",
     "bench/live": "base device plan policies program server serving trace bench bench/client bench/measure bench/report",
-    "bench/sim": "base device device/cpu device/sim plan policies sched bench bench/measure bench/report",
-    "bench/papers": "base device policies bench/measure bench/report bench/sim",
+    "bench/sim": "base cluster cluster/sim device device/cpu device/sim plan policies sched bench bench/measure bench/report",
+    "bench/papers": "base cluster cluster/sim device policies bench/measure bench/report bench/sim",
     "bench/split": "base device device/sim plan policies program program/split sched bench/client bench/measure bench/report bench/sim",
     "bench/gpu": f"base device device/cuda device/cuda/driver {HOST_CUDA} device/cuda/gpu/entry.cuh plan program kernels/cuda "
                  "bench/client bench/measure bench/report",

@@ -32,6 +32,7 @@ struct FigureNumber {
   double least = 0, most = 0;
   double got = 0;
   std::string source;  // section
+  bool gain = false;   // a factor of which it counts whether it is above 1
 };
 
 struct Figure {
@@ -40,11 +41,16 @@ struct Figure {
   std::vector<std::pair<std::string, double>> findings;  // that the paper only draws
 
   void Compare(std::string metric, double paper, double got, std::string source) {
-    numbers.push_back({std::move(metric), paper, paper, got, std::move(source)});
+    numbers.push_back({std::move(metric), paper, paper, got, std::move(source), false});
+  }
+  /// `got` over 1 is the paper's direction if `paper` is over 1.
+  void CompareGain(std::string metric, double paper, double got, std::string source) {
+    numbers.push_back({std::move(metric), paper, paper, got, std::move(source), true});
   }
   void CompareRange(std::string metric, std::pair<double, double> paper, double got,
                     std::string source) {
-    numbers.push_back({std::move(metric), paper.first, paper.second, got, std::move(source)});
+    numbers.push_back(
+        {std::move(metric), paper.first, paper.second, got, std::move(source), false});
   }
   void Find(std::string metric, double got) { findings.emplace_back(std::move(metric), got); }
 };

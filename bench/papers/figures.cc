@@ -6,6 +6,7 @@
 #include <array>
 #include <cmath>
 
+#include "bench/papers/figures_gslice.h"
 #include "bench/papers/figures_paella.h"
 #include "bench/papers/figures_reef.h"
 
@@ -18,6 +19,9 @@ constexpr std::string_view kNoKernels =
     "it measures what real code costs on a real GPU; a simulated device has none";
 constexpr std::string_view kNoFramework =
     "it measures the host's serving frameworks, which a simulated device does not have";
+
+constexpr std::string_view kNoTensorRt =
+    "it compares with TensorRT's server on a real GPU; a simulated device has none";
 
 constexpr std::array kTable{
     FigureInfo{"paella-1", "Paella Figure 1: four tasks on two units", PaellaFigure1},
@@ -40,6 +44,18 @@ constexpr std::array kTable{
     FigureInfo{"reef-27", "REEF Figure 27: what padding costs, mi50", ReefFigure27},
     FigureInfo{"reef-29", "REEF Figure 29: beside Orion, gv100", ReefFigure29},
     FigureInfo{"reef-30", "REEF Figure 30: language models, gv100", ReefFigure30},
+    FigureInfo{"gslice-8", "GSLICE Figures 8, 9, Table 2: alone, batch-level sim of a V100",
+               GsliceFigure8},
+    FigureInfo{"gslice-10", "GSLICE Figure 10, Table 3: together, batch-level sim of a V100",
+               GsliceFigure10},
+    FigureInfo{"gslice-table-5", "GSLICE Table 5: fixed batches, batch-level sim of a V100",
+               GsliceTable5},
+    FigureInfo{"gslice-14", "GSLICE Figures 12c, 14: batch limits, batch-level sim of a V100",
+               GsliceFigure14},
+    FigureInfo{"gslice-15", "GSLICE Figure 15: two models, batch-level sim of a V100",
+               GsliceFigure15},
+    FigureInfo{"gslice-16", "GSLICE Figure 16: shares, batch-level sim of a V100", GsliceFigure16},
+    FigureInfo{"gslice-11", "GSLICE Figure 11, Table 4", nullptr, kNoTensorRt},
     FigureInfo{"paella-3", "Paella Figure 3", nullptr, kNoFramework},
     FigureInfo{"paella-4", "Paella Figure 4", nullptr, kNoFramework},
     FigureInfo{"paella-10", "Paella Figure 10", nullptr, kNoFramework},
@@ -50,13 +66,23 @@ constexpr std::array kTable{
     FigureInfo{"reef-28", "REEF Figure 28", nullptr, kNoFramework},
 };
 
-Result<std::vector<const FigureInfo*>> Choose(const std::vector<std::string>& only) {
+// The figures of a paper that can run.
+Result<std::vector<const FigureInfo*>> OfPaper(const std::string& paper) {
   std::vector<const FigureInfo*> chosen;
-  if (only.empty()) {
-    for (const FigureInfo& info : kTable) {
-      if (info.run != nullptr) chosen.push_back(&info);
-    }
+  for (const FigureInfo& info : kTable) {
+    const bool of = paper.empty() || info.name.starts_with(paper + "-");
+    if (of && info.run != nullptr) chosen.push_back(&info);
   }
+  if (!chosen.empty()) return chosen;
+  return Fail(
+      ErrorCode::kInvalidArgument,
+      fmt::format("there is no figure of paper '{}'; papers are gslice, paella, reef", paper));
+}
+
+Result<std::vector<const FigureInfo*>> Choose(const std::vector<std::string>& only,
+                                              const std::string& paper) {
+  if (only.empty()) return OfPaper(paper);
+  std::vector<const FigureInfo*> chosen;
   for (const std::string& name : only) {
     const auto found = std::find_if(kTable.begin(), kTable.end(),
                                     [&](const FigureInfo& info) { return info.name == name; });
@@ -82,6 +108,14 @@ double OffPercent(const FigureNumber& number) {
   if (number.got < number.least) return (number.got / number.least - 1) * 100;
   if (number.got > number.most) return (number.got / number.most - 1) * 100;
   return 0;
+}
+
+// Within a quarter counts as reproduced.
+std::string VerdictOf(const FigureNumber& number) {
+  const double off = std::abs(OffPercent(number));
+  if (off <= 25) return fmt::format("reproduced within {:.0f} %", std::ceil(off));
+  const bool same = number.gain && (number.got > 1) == (number.least > 1);
+  return same ? "direction only" : "not reproduced";
 }
 
 // Rounds to four digits: a simulation is not more precise.
@@ -118,6 +152,7 @@ Json PaperOf(const FigureInfo& info, const Figure& figure, std::string& table) {
                     {"paper", paper},
                     {"got", Rounded(number.got)},
                     {"off_percent", Rounded(off)},
+                    {"verdict", VerdictOf(number)},
                     {"source", number.source}});
   }
   for (const auto& [metric, got] : figure.findings) {
@@ -144,7 +179,8 @@ int FigureOptions::Scaled(int count) const {
 std::span<const FigureInfo> FigureTable() { return kTable; }
 
 Status RunFigures(const FiguresOptions& options, Report& report, std::string& table) {
-  LAGOON_ASSIGN_OR_RETURN(const std::vector<const FigureInfo*> chosen, Choose(options.only));
+  LAGOON_ASSIGN_OR_RETURN(const std::vector<const FigureInfo*> chosen,
+                          Choose(options.only, options.paper));
   ProgressBar progress("bench figures", static_cast<int>(chosen.size()));
   table = fmt::format("{:<10} {:<58} {:>14} {:>9} {:>8}\n", "figure", "metric", "paper says",
                       "we got", "off");
@@ -166,6 +202,14 @@ Status RunFigures(const FiguresOptions& options, Report& report, std::string& ta
     }
     progress.Step(std::string(info->name));
   }
+  Json refused = Json::array();
+  for (const FigureInfo& info : kTable) {
+    if (info.run != nullptr || options.paper.empty()) continue;
+    if (!info.name.starts_with(options.paper + "-")) continue;
+    refused.push_back({{"name", info.name}, {"title", info.title}, {"reason", info.refused}});
+    table += fmt::format("{:<10} refused: {}\n", info.name, info.refused);
+  }
+  if (!refused.empty()) report.Field("refused", std::move(refused));
   report.Field("figures", std::move(list));
   return {};
 }

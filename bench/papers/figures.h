@@ -23,12 +23,14 @@ std::span<const FigureInfo> FigureTable();
 
 struct FiguresOptions : FigureOptions {
   std::vector<std::string> only;  // empty: all that can run
+  std::string paper = {};         // "gslice", "paella" or "reef"; empty: all. Not if `only` is set
 };
 
 /// Runs figures on simulated devices. Metrics: FIGURE.METRIC for every number and finding. The
 /// field "figures" lists {"name", "title", "panels", "paper": [{"metric", "paper", "got",
-/// "off_percent", "source"}]}. `table` becomes a table "paper says / we got" for people. Fails with
-/// kInvalidArgument for an unknown figure (naming it) or a refused one (with the reason).
+/// "off_percent", "verdict", "source"}]}. With a paper, the field "refused" lists its figures that
+/// cannot run, with the reason. `table` becomes a table "paper says / we got" for people.
+/// kInvalidArgument: an unknown figure or paper (named), or a refused one (with the reason).
 Status RunFigures(const FiguresOptions& options, Report& report, std::string& table);
 
 }  // namespace lagoon::bench

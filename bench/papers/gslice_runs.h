@@ -1,0 +1,36 @@
+#pragma once
+
+// What GSLICE's figures share: one simulated V100 and the systems that the paper compares.
+
+#include <span>
+#include <string>
+#include <vector>
+
+#include "bench/papers/figure.h"
+#include "cluster/sim/cluster_sim.h"
+#include "cluster/sim/gslice_controller.h"
+
+namespace lagoon::bench {
+
+/// A model in a figure.
+struct GsliceModel {
+  const char* name;    // in V100Surfaces()
+  double knee = 1;     // its first demand, part of the device
+  bool light = false;  // GSLICE runs two batches of it at once (3.3)
+};
+
+enum class GsliceSystem : std::uint8_t {
+  kMps,      // "Default MPS": one request at a time
+  kMpsSlab,  // "MPS + SLAB"
+  kGslice,   // shares, SLAB, two places for light models
+};
+const char* Name(GsliceSystem system);
+
+/// One V100 whose models have an SLO of `slo_ms` for a batch and `clients` clients each. No model
+/// interferes with others beyond its share, as GSLICE 2.1.2 measured. Batches have up to 32 rows.
+ClusterSpec GsliceSpec(std::span<const GsliceModel> models, GsliceSystem system, double slo_ms,
+                       const FigureOptions& options);
+/// Runs it, with the tuner of shares if the system has one.
+Result<SimReport> RunGslice(const ClusterSpec& spec, std::span<const GsliceModel> models);
+
+}  // namespace lagoon::bench
