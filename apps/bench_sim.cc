@@ -75,18 +75,22 @@ void AddFigures(CLI::App& parent) {
   auto common = std::make_shared<BenchCommon>();
   auto options = std::make_shared<bench::FiguresOptions>();
   CLI::App* command = AddSimulation(
-      parent, "figures", "Figures of REEF and Paella on simulated devices, beside their numbers",
-      *common);
+      parent, "figures",
+      "Figures of REEF, Paella and GSLICE on simulated devices, beside their numbers", *common);
   AddPlot(*command, *common);
   command->add_option("--only", options->only, "Names such as reef-17 (default: all that can run)")
       ->delimiter(',');
+  command->add_option("--paper", options->paper, "All figures of gslice, paella or reef")
+      ->excludes("--only");
   command->add_option("--effort", options->effort, "Factor for the requests of each figure")
       ->check(CLI::Range(0.001, 10.0))
       ->capture_default_str();
   AddSeed(*command, options->seed);
   command->callback([common, options] {
-    const nlohmann::json configuration = {
-        {"only", options->only}, {"effort", options->effort}, {"seed", options->seed}};
+    const nlohmann::json configuration = {{"only", options->only},
+                                          {"paper", options->paper},
+                                          {"effort", options->effort},
+                                          {"seed", options->seed}};
     Measure("figures", configuration, *common, [&](bench::Report& report) -> Status {
       report.Field("predicted", true);
       std::string table;

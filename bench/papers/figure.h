@@ -32,6 +32,8 @@ struct FigureNumber {
   double least = 0, most = 0;
   double got = 0;
   std::string source;  // section
+  std::string device = {},
+              verdict = {};  // where we measured, and what to think of it; may be empty
 };
 
 struct Figure {
@@ -45,6 +47,11 @@ struct Figure {
   void CompareRange(std::string metric, std::pair<double, double> paper, double got,
                     std::string source) {
     numbers.push_back({std::move(metric), paper.first, paper.second, got, std::move(source)});
+  }
+  /// Describes the number that was compared last.
+  void Judge(std::string device, std::string verdict) {
+    numbers.back().device = std::move(device);
+    numbers.back().verdict = std::move(verdict);
   }
   void Find(std::string metric, double got) { findings.emplace_back(std::move(metric), got); }
 };

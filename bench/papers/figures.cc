@@ -6,6 +6,7 @@
 #include <array>
 #include <cmath>
 
+#include "bench/papers/figures_gslice_kernels.h"
 #include "bench/papers/figures_paella.h"
 #include "bench/papers/figures_reef.h"
 
@@ -40,6 +41,11 @@ constexpr std::array kTable{
     FigureInfo{"reef-27", "REEF Figure 27: what padding costs, mi50", ReefFigure27},
     FigureInfo{"reef-29", "REEF Figure 29: beside Orion, gv100", ReefFigure29},
     FigureInfo{"reef-30", "REEF Figure 30: language models, gv100", ReefFigure30},
+    FigureInfo{"gslice-1", "GSLICE Figure 1: three models, kernels on v100", GsliceFigure1},
+    FigureInfo{"gslice-2", "GSLICE Figures 2 and 3: knees, kernels on v100", GsliceFigure2},
+    FigureInfo{"gslice-5", "GSLICE Figure 5a: streams of one model, v100", GsliceFigure5},
+    FigureInfo{"gslice-7", "GSLICE Figures 6 and 7: streams and shares, v100", GsliceFigure7},
+    FigureInfo{"gslice-switch", "GSLICE 3.2.4: moving a share, v100", GsliceSwitch},
     FigureInfo{"paella-3", "Paella Figure 3", nullptr, kNoFramework},
     FigureInfo{"paella-4", "Paella Figure 4", nullptr, kNoFramework},
     FigureInfo{"paella-10", "Paella Figure 10", nullptr, kNoFramework},
@@ -50,11 +56,17 @@ constexpr std::array kTable{
     FigureInfo{"reef-28", "REEF Figure 28", nullptr, kNoFramework},
 };
 
-Result<std::vector<const FigureInfo*>> Choose(const std::vector<std::string>& only) {
+Result<std::vector<const FigureInfo*>> Choose(const std::vector<std::string>& only,
+                                              const std::string& paper) {
   std::vector<const FigureInfo*> chosen;
   if (only.empty()) {
     for (const FigureInfo& info : kTable) {
-      if (info.run != nullptr) chosen.push_back(&info);
+      const bool wanted = paper.empty() || info.name.starts_with(paper + "-");
+      if (info.run != nullptr && wanted) chosen.push_back(&info);
+    }
+    if (chosen.empty()) {
+      return Fail(ErrorCode::kInvalidArgument,
+                  fmt::format("there is no paper '{}'; there are: gslice, paella, reef", paper));
     }
   }
   for (const std::string& name : only) {
@@ -119,6 +131,8 @@ Json PaperOf(const FigureInfo& info, const Figure& figure, std::string& table) {
                     {"got", Rounded(number.got)},
                     {"off_percent", Rounded(off)},
                     {"source", number.source}});
+    if (!number.device.empty()) list.back()["device"] = number.device;
+    if (!number.verdict.empty()) list.back()["verdict"] = number.verdict;
   }
   for (const auto& [metric, got] : figure.findings) {
     table += fmt::format("{:<10} {:<58} {:>14} {:>9.4g}\n", info.name, metric, "", got);
@@ -144,7 +158,8 @@ int FigureOptions::Scaled(int count) const {
 std::span<const FigureInfo> FigureTable() { return kTable; }
 
 Status RunFigures(const FiguresOptions& options, Report& report, std::string& table) {
-  LAGOON_ASSIGN_OR_RETURN(const std::vector<const FigureInfo*> chosen, Choose(options.only));
+  LAGOON_ASSIGN_OR_RETURN(const std::vector<const FigureInfo*> chosen,
+                          Choose(options.only, options.paper));
   ProgressBar progress("bench figures", static_cast<int>(chosen.size()));
   table = fmt::format("{:<10} {:<58} {:>14} {:>9} {:>8}\n", "figure", "metric", "paper says",
                       "we got", "off");

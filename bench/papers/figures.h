@@ -23,6 +23,7 @@ std::span<const FigureInfo> FigureTable();
 
 struct FiguresOptions : FigureOptions {
   std::vector<std::string> only;  // empty: all that can run
+  std::string paper;              // not empty: only figures named PAPER-*; not with `only`
 };
 
 /// Runs figures on simulated devices. Metrics: FIGURE.METRIC for every number and finding. The

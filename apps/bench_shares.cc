@@ -1,0 +1,122 @@
+// `lagoon bench shares`, and `lagoon bench surface`, which `lagoon profile --shares` starts for
+// simulated GPUs.
+
+#include <fmt/format.h>
+
+#include <cstdio>
+#include <memory>
+
+#include "apps/bench_command.h"
+#include "apps/command.h"
+#include "apps/load.h"
+#include "bench/client/process.h"
+#include "bench/shares/sim_rows.h"
+#include "bench/shares/switch.h"
+#include "cluster/share_points.h"
+
+namespace lagoon {
+namespace {
+
+void AddShares(CLI::App& parent) {
+  auto common = std::make_shared<BenchCommon>();
+  auto options = std::make_shared<bench::SwitchOptions>();
+  auto of_switch = std::make_shared<bool>(false);
+  CLI::App* command = AddBenchmark(
+      parent, "shares", "Two models in shares of a device: what moves of the shares cost", *common,
+      false);
+  command->add_flag("--switch", *of_switch, "Moves under full load, beside a restart of the model");
+  AddModelNames(*command, options->models);
+  command->add_option("--gpu", options->gpu, "Simulated GPU with kernel lists")
+      ->capture_default_str();
+  command->add_option("--gpu-models", options->gpu_models, "Two kernel lists of that GPU")
+      ->delimiter(',')
+      ->capture_default_str();
+  command->add_flag("!--no-cpu", options->cpu, "Only the simulated GPU");
+  command
+      ->add_option("--workers", options->workers,
+                   "Worker threads of device cpu (0: one per core, but at least 4)")
+      ->capture_default_str();
+  command->add_option("--moves", options->moves, "Moves of shares, of each kind")
+      ->check(CLI::Range(2, 100'000))
+      ->capture_default_str();
+  command->add_option("--restarts", options->restarts, "Restarts of the first model")
+      ->check(CLI::Range(0, 1000))
+      ->capture_default_str();
+  AddSeed(*command, options->seed);
+  command->callback([common, options, of_switch] {
+    if (!*of_switch) Die("say what to measure: --switch");
+    options->zoo = common->zoo;
+    const nlohmann::json configuration = {
+        {"switch", true},          {"models", options->models},
+        {"gpu", options->gpu},     {"gpu_models", options->gpu_models},
+        {"cpu", options->cpu},     {"workers", options->workers},
+        {"moves", options->moves}, {"restarts", options->restarts},
+        {"seed", options->seed}};
+    Measure("shares", configuration, *common,
+            [&](bench::Report& report) { return RunSwitch(*options, report); });
+  });
+}
+
+struct SurfaceWords {
+  std::string model, device, shares, json, plot, python = kPython;
+  std::vector<std::int64_t> rows = {1};
+};
+
+Status RunSurface(const SurfaceWords& words) {
+  constexpr std::string_view kPrefix = "sim:";
+  const std::string name = words.device.substr(std::min(kPrefix.size(), words.device.size()));
+  LAGOON_ASSIGN_OR_RETURN(const GpuModel gpu, LoadGpuModel(name));
+  const auto granule = static_cast<std::uint32_t>(gpu.constants.share_granule);
+  LAGOON_ASSIGN_OR_RETURN(const SharePoints plan,
+                          PlanShares(static_cast<std::uint32_t>(gpu.constants.units), granule,
+                                     words.shares, words.rows));
+  bench::ProgressBar progress("profile " + words.model,
+                              static_cast<int>(plan.rows.size() * plan.measured.size()));
+  std::vector<std::vector<double>> latency_ms;
+  for (const std::int64_t rows : plan.rows) {
+    LAGOON_ASSIGN_OR_RETURN(const SimModel model, bench::MakeSimRows(gpu, words.model, rows));
+    std::vector<double>& times = latency_ms.emplace_back();
+    for (const std::uint32_t units : plan.measured) {
+      LAGOON_ASSIGN_OR_RETURN(times.emplace_back(), bench::SimShareMs(gpu, model, units));
+      progress.Step(fmt::format("{} rows on {} units", rows, units));
+    }
+  }
+  LAGOON_ASSIGN_OR_RETURN(Surface surface, SurfaceOf(plan, std::move(latency_ms)));
+  const NamedSurface named{
+      words.model, words.device,
+      fmt::format("lagoon profile --shares, {}: simulated from a kernel list", Build()),
+      std::move(surface)};
+  std::fputs(ShareTable(plan, named).c_str(), stdout);
+  if (words.json.empty()) return {};
+  LAGOON_RETURN_IF_ERROR(WriteSurfaceFile(words.json, named));
+  if (words.plot.empty()) return {};
+  LAGOON_ASSIGN_OR_RETURN(const int drawn, bench::RunToEnd({words.python, "bench/plots/plot.py",
+                                                            words.json, "--out", words.plot}));
+  if (drawn == 0) return {};
+  return Fail(ErrorCode::kInternal, "the plot failed; its last lines say why");
+}
+
+void AddSurface(CLI::App& parent) {
+  auto words = std::make_shared<SurfaceWords>();
+  CLI::App* command = parent.add_subcommand(
+      "surface", "What `lagoon profile --shares --device sim:GPU` does for a kernel list");
+  command->add_option("MODEL", words->model, "Kernel list of the GPU")->required();
+  command->add_option("--device", words->device, "sim:GPU")->required();
+  command->add_option("--shares", words->shares, "Shares in percent (default: up to 8)");
+  command->add_option("--rows", words->rows, "Rows of the batches")->delimiter(',');
+  command->add_option("--json", words->json, "Write the surface to this file");
+  command->add_option("--plot", words->plot, "Draw the surface of --json into this folder");
+  AddPython(*command, words->python);
+  command->callback([words] {
+    if (const Status status = RunSurface(*words); !status) Die(status.error().message);
+  });
+}
+
+}  // namespace
+
+void AddSharesBenchmarks(CLI::App& bench) {
+  AddShares(bench);
+  AddSurface(bench);
+}
+
+}  // namespace lagoon
