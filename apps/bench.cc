@@ -309,8 +309,8 @@ void AddBenchmarks(CLI::App& app) {
   AddModels(app);
   AddContention(app);
   AddBatchingBenchmark(app);
-  AddSharesBenchmark(app);
   AddDisbBenchmark(app);
+  AddSharesBenchmarks(app);
   AddSimBenchmarks(app);
   AddSplitBenchmark(app);
   AddGpuBenchmarks(app);

@@ -1,68 +1,192 @@
-// `lagoon bench shares`.
+// `lagoon bench shares`, and `lagoon bench surface`, which `lagoon profile --shares` starts for
+// simulated GPUs.
 
+#include <fmt/format.h>
+
+#include <cstdio>
 #include <memory>
 
 #include "apps/bench_command.h"
+#include "apps/command.h"
 #include "apps/load.h"
+#include "bench/client/process.h"
 #include "bench/live/colocation.h"
+#include "bench/shares/sim_rows.h"
+#include "bench/shares/switch.h"
+#include "cluster/share_points.h"
 
 namespace lagoon {
+namespace {
 
-void AddSharesBenchmark(CLI::App& bench) {
-  auto common = std::make_shared<BenchCommon>();
-  auto options = std::make_shared<bench::ColocationOptions>();
-  options->combinations = {"resnet18+bert_tiny", "squeezenet1_1+mobilenet_v2",
-                           "resnet18+squeezenet1_1+bert_tiny"};
-  CLI::App* command = AddBenchmark(bench, "shares",
+// `lagoon bench shares`: the options of its two parts.
+
+CLI::App* AddColocation(CLI::App& parent, const std::shared_ptr<BenchCommon>& common,
+                        bench::ColocationOptions& options) {
+  CLI::App* command = AddBenchmark(parent, "shares",
                                    "GSLICE: models that share a CPU, under shares of it and "
-                                   "without, beside ONNX Runtime",
+                                   "without, beside ONNX Runtime; or what a move costs (--switch)",
                                    *common, true);
+  options.combinations = {"resnet18+bert_tiny", "squeezenet1_1+mobilenet_v2",
+                          "resnet18+squeezenet1_1+bert_tiny"};
   command
-      ->add_option("combinations", options->combinations,
+      ->add_option("combinations", options.combinations,
                    "Models of the zoo that run at the same time, joined by '+'")
       ->capture_default_str();
-  command->add_option("--scheduler", options->scheduler, "Scheduler of the side lagoon+slab")
+  command->add_option("--scheduler", options.scheduler, "Scheduler of the side lagoon+slab")
       ->capture_default_str();
-  AddWorkers(*command, options->workers);
-  command->add_option("--clients", options->clients, "Clients of each model in the closed loops")
+  command->add_option("--clients", options.clients, "Clients of each model in the closed loops")
       ->check(CLI::Range(1, 64))
       ->capture_default_str();
-  command->add_option("--most-rows", options->most_rows, "Rows of a batch at most")
+  command->add_option("--most-rows", options.most_rows, "Rows of a batch at most")
       ->check(CLI::Range(2, 64))
       ->capture_default_str();
   command
-      ->add_option("--slo-factor", options->slo_factor,
+      ->add_option("--slo-factor", options.slo_factor,
                    "SLO of a request: so many times its time alone")
       ->check(CLI::Range(1.0, 1000.0))
       ->capture_default_str();
   command
-      ->add_option("--load", options->load,
+      ->add_option("--load", options.load,
                    "Poisson arrivals: a part of what the models do under 'streams'")
       ->check(CLI::Range(0.01, 10.0))
       ->capture_default_str();
-  AddWindows(*command, options->windows);
-  command->add_option("--window-seconds", options->window_seconds, "Length of a window")
+  AddWindows(*command, options.windows);
+  command->add_option("--window-seconds", options.window_seconds, "Length of a window")
       ->check(CLI::Range(0.05, 60.0))
       ->capture_default_str();
-  AddSeed(*command, options->seed);
-  command->callback([common, options] {
-    options->zoo = common->zoo;
-    options->against_onnxruntime = common->BesideOnnxRuntime({});
-    options->onnxruntime = common->OnnxRuntime();
-    const nlohmann::json configuration = {{"combinations", options->combinations},
-                                          {"scheduler", Configurations({options->scheduler})},
-                                          {"workers", options->workers},
-                                          {"clients", options->clients},
-                                          {"most_rows", options->most_rows},
-                                          {"slo_factor", options->slo_factor},
-                                          {"load", options->load},
-                                          {"windows", options->windows},
-                                          {"window_seconds", options->window_seconds},
-                                          {"onnxruntime", options->against_onnxruntime},
-                                          {"seed", options->seed}};
-    Measure("shares", configuration, *common,
-            [&](bench::Report& report) { return RunColocation(*options, report); });
+  return command;
+}
+
+void AddSwitch(CLI::App& command, bench::SwitchOptions& options) {
+  CLI::App* group = command.add_option_group("With --switch");
+  AddModelNames(*group, options.models);
+  group->add_option("--gpu", options.gpu, "Simulated GPU with kernel lists")->capture_default_str();
+  group->add_option("--gpu-models", options.gpu_models, "Two kernel lists of that GPU")
+      ->delimiter(',')
+      ->capture_default_str();
+  group->add_flag("!--no-cpu", options.cpu, "Only the simulated GPU");
+  group->add_option("--moves", options.moves, "Moves of shares, of each kind")
+      ->check(CLI::Range(2, 100'000))
+      ->capture_default_str();
+  group->add_option("--restarts", options.restarts, "Restarts of the first model")
+      ->check(CLI::Range(0, 1000))
+      ->capture_default_str();
+}
+
+void RunColocationWith(const BenchCommon& common, bench::ColocationOptions& options) {
+  options.zoo = common.zoo;
+  options.against_onnxruntime = common.BesideOnnxRuntime({});
+  options.onnxruntime = common.OnnxRuntime();
+  const nlohmann::json configuration = {{"combinations", options.combinations},
+                                        {"scheduler", Configurations({options.scheduler})},
+                                        {"workers", options.workers},
+                                        {"clients", options.clients},
+                                        {"most_rows", options.most_rows},
+                                        {"slo_factor", options.slo_factor},
+                                        {"load", options.load},
+                                        {"windows", options.windows},
+                                        {"window_seconds", options.window_seconds},
+                                        {"onnxruntime", options.against_onnxruntime},
+                                        {"seed", options.seed}};
+  Measure("shares", configuration, common,
+          [&](bench::Report& report) { return RunColocation(options, report); });
+}
+
+void RunSwitchWith(const BenchCommon& common, bench::SwitchOptions& options) {
+  options.zoo = common.zoo;
+  const nlohmann::json configuration = {
+      {"switch", true},         {"models", options.models},
+      {"gpu", options.gpu},     {"gpu_models", options.gpu_models},
+      {"cpu", options.cpu},     {"workers", options.workers},
+      {"moves", options.moves}, {"restarts", options.restarts},
+      {"seed", options.seed}};
+  Measure("shares", configuration, common,
+          [&](bench::Report& report) { return RunSwitch(options, report); });
+}
+
+void AddShares(CLI::App& parent) {
+  auto common = std::make_shared<BenchCommon>();
+  auto models = std::make_shared<bench::ColocationOptions>();
+  auto moves = std::make_shared<bench::SwitchOptions>();
+  auto of_switch = std::make_shared<bool>(false);
+  CLI::App* command = AddColocation(parent, common, *models);
+  command->add_flag("--switch", *of_switch,
+                    "Instead: moves of shares under full load, on a simulated GPU and the CPU, "
+                    "beside a restart of the model");
+  command
+      ->add_option("--workers", models->workers,
+                   "Worker threads of device cpu (0: one per core; with --switch at least 4)")
+      ->capture_default_str();
+  AddSeed(*command, models->seed);
+  AddSwitch(*command, *moves);
+  command->callback([common, models, moves, of_switch] {
+    if (!*of_switch) return RunColocationWith(*common, *models);
+    moves->workers = models->workers;
+    moves->seed = models->seed;
+    RunSwitchWith(*common, *moves);
   });
+}
+
+struct SurfaceWords {
+  std::string model, device, shares, json, plot, python = kPython;
+  std::vector<std::int64_t> rows = {1};
+};
+
+Status RunSurface(const SurfaceWords& words) {
+  constexpr std::string_view kPrefix = "sim:";
+  const std::string name = words.device.substr(std::min(kPrefix.size(), words.device.size()));
+  LAGOON_ASSIGN_OR_RETURN(const GpuModel gpu, LoadGpuModel(name));
+  const auto granule = static_cast<std::uint32_t>(gpu.constants.share_granule);
+  LAGOON_ASSIGN_OR_RETURN(const SharePoints plan,
+                          PlanShares(static_cast<std::uint32_t>(gpu.constants.units), granule,
+                                     words.shares, words.rows));
+  bench::ProgressBar progress("profile " + words.model,
+                              static_cast<int>(plan.rows.size() * plan.measured.size()));
+  std::vector<std::vector<double>> latency_ms;
+  for (const std::int64_t rows : plan.rows) {
+    LAGOON_ASSIGN_OR_RETURN(const SimModel model, bench::MakeSimRows(gpu, words.model, rows));
+    std::vector<double>& times = latency_ms.emplace_back();
+    for (const std::uint32_t units : plan.measured) {
+      LAGOON_ASSIGN_OR_RETURN(times.emplace_back(), bench::SimShareMs(gpu, model, units));
+      progress.Step(fmt::format("{} rows on {} units", rows, units));
+    }
+  }
+  LAGOON_ASSIGN_OR_RETURN(Surface surface, SurfaceOf(plan, std::move(latency_ms)));
+  const NamedSurface named{
+      words.model, words.device,
+      fmt::format("lagoon profile --shares, {}: simulated from a kernel list", Build()),
+      std::move(surface)};
+  std::fputs(ShareTable(plan, named).c_str(), stdout);
+  if (words.json.empty()) return {};
+  LAGOON_RETURN_IF_ERROR(WriteSurfaceFile(words.json, named));
+  if (words.plot.empty()) return {};
+  LAGOON_ASSIGN_OR_RETURN(const int drawn, bench::RunToEnd({words.python, "bench/plots/plot.py",
+                                                            words.json, "--out", words.plot}));
+  if (drawn == 0) return {};
+  return Fail(ErrorCode::kInternal, "the plot failed; its last lines say why");
+}
+
+void AddSurface(CLI::App& parent) {
+  auto words = std::make_shared<SurfaceWords>();
+  CLI::App* command = parent.add_subcommand(
+      "surface", "What `lagoon profile --shares --device sim:GPU` does for a kernel list");
+  command->add_option("MODEL", words->model, "Kernel list of the GPU")->required();
+  command->add_option("--device", words->device, "sim:GPU")->required();
+  command->add_option("--shares", words->shares, "Shares in percent (default: up to 8)");
+  command->add_option("--rows", words->rows, "Rows of the batches")->delimiter(',');
+  command->add_option("--json", words->json, "Write the surface to this file");
+  command->add_option("--plot", words->plot, "Draw the surface of --json into this folder");
+  AddPython(*command, words->python);
+  command->callback([words] {
+    if (const Status status = RunSurface(*words); !status) Die(status.error().message);
+  });
+}
+
+}  // namespace
+
+void AddSharesBenchmarks(CLI::App& bench) {
+  AddShares(bench);
+  AddSurface(bench);
 }
 
 }  // namespace lagoon

@@ -1,15 +1,24 @@
 #include <fmt/format.h>
+#include <fmt/ranges.h>
+#include <unistd.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <cstdio>
 #include <memory>
 #include <optional>
+#include <system_error>
+#include <utility>
 
 #include "apps/command.h"
 #include "apps/load.h"
 #include "bench/report/report.h"
+#include "cluster/share_points.h"
+#include "plan/instance.h"
+#include "program/link/host_tensors.h"
 #include "program/profile/profile_file.h"
 #include "program/profile/versions.h"
+#include "program/run.h"
 
 namespace lagoon {
 namespace {
@@ -110,6 +119,177 @@ void RunProfile(ProfileWords words) {
   }
 }
 
+struct ProfileSharesWords {
+  std::string shares;  // PlanShares(); empty: chosen
+  std::vector<std::int64_t> rows = {1};
+  std::string plot;  // folder; empty: none
+  std::string python = ".venv/bin/python";
+};
+
+/// What the command's other options say.
+struct ProfileOf {
+  std::string model, json;
+  DeviceChoice device;
+  int runs = 7;
+  CompileWords compile;
+};
+
+// Replaces this program.
+[[noreturn]] void Become(std::vector<std::string> words) {
+  std::vector<char*> arguments;
+  for (std::string& word : words) arguments.push_back(word.data());
+  arguments.push_back(nullptr);
+  std::fflush(stdout);
+  execv(arguments[0], arguments.data());
+  Die(fmt::format("cannot run '{}': {}", words[0], std::generic_category().message(errno)));
+}
+
+template <typename T>
+T OrDie(Result<T> result) {
+  if (!result) Die(result.error().message);
+  return *std::move(result);
+}
+
+// A model at one number of rows, with memory of its own.
+struct RowsModel {
+  std::unique_ptr<Instance> instance;
+  std::unique_ptr<HostTensors> host;
+};
+
+class ShareMeter {
+ public:
+  ShareMeter(Device& device, int runs) : device_(device), runs_(runs) {
+    share_ = OrDie(device.CreateShare("profile", {0, device.info().units}));
+  }
+
+  // Median times by index of plan.measured. Rounds go over all shares, so that what disturbs the
+  // machine for a while disturbs all of them.
+  std::vector<double> Measure(const RowsModel& model, const SharePoints& plan,
+                              bench::ProgressBar& bar) {
+    std::vector<std::vector<double>> ms(plan.measured.size());
+    for (int run = -1; run < runs_; ++run) {  // the first round warms up
+      for (std::size_t i = 0; i < plan.measured.size(); ++i) {
+        const double took = RunOn(model, {0, plan.measured[i]});
+        if (run >= 0) ms[i].push_back(took);
+      }
+      bar.Step(fmt::format("{} rows", model.instance->plan().batch));
+    }
+    std::vector<double> medians;
+    for (std::vector<double>& one : ms) {
+      std::nth_element(one.begin(), one.begin() + static_cast<std::ptrdiff_t>(one.size() / 2),
+                       one.end());
+      medians.push_back(one[one.size() / 2]);
+    }
+    return medians;
+  }
+
+ private:
+  double RunOn(const RowsModel& model, UnitRange units) {
+    Status status = device_.PrepareUnits(units);
+    if (status) status = device_.MoveShare(share_, units);
+    RunOptions options;
+    options.share = share_;
+    const TimePoint begin = device_.Now();
+    if (status) {
+      status =
+          RunPlan(*model.instance, device_, model.host->inputs(), model.host->outputs(), options);
+    }
+    if (!status) Die(status.error().message);
+    return ToMilliseconds(device_.Now() - begin);
+  }
+
+  Device& device_;
+  const int runs_;
+  ShareId share_{};
+};
+
+RowsModel LoadRows(const ProfileOf& of, const ComputeDevice& on, std::int64_t rows) {
+  CompileWords words = of.compile;
+  if (words.shapes.empty() || rows > 1) words.batch = rows;
+  RowsModel model;
+  const std::shared_ptr<LoadedPlan> loaded = Compile(of.model, on, words);
+  model.instance = OrDie(Instance::Create(loaded, *on.device));
+  model.host = std::make_unique<HostTensors>(loaded->plan);
+  return model;
+}
+
+void WarnOfFewUnits(const DeviceInfo& info) {
+  if (info.units >= 10) return;
+  std::fprintf(stderr,
+               "device '%s' has %u units, so there are only %u shares. A weight is no share: it "
+               "lets a model use what its neighbours leave, so its latency says more about them. "
+               "Weights are not measured.\n",
+               info.name.c_str(), info.units, info.units);
+}
+
+void MeasureHere(const ProfileOf& of, const ProfileSharesWords& words) {
+  const ComputeDevice on = Open(of.device);
+  const DeviceInfo& info = on.device->info();
+  if (info.share_granule == 0) {
+    OrDie(on.device->CreateShare("profile", {0, info.units}));  // says why there are none
+  }
+  const SharePoints plan =
+      OrDie(PlanShares(info.units, info.share_granule, words.shares, words.rows));
+  WarnOfFewUnits(info);
+  std::vector<std::vector<double>> latency_ms;
+  std::vector<RowsModel> models;  // all compile before any is measured: a bad --rows fails early
+  for (const std::int64_t rows : plan.rows) models.push_back(LoadRows(of, on, rows));
+  ShareMeter meter(*on.device, of.runs);
+  {
+    bench::ProgressBar bar("profile " + ModelName(of.model),
+                           static_cast<int>(plan.rows.size()) * (of.runs + 1));
+    for (const RowsModel& model : models) {
+      latency_ms.push_back(meter.Measure(model, plan, bar));
+    }
+  }
+  const NamedSurface surface{
+      ModelName(of.model),
+      info.description.empty() ? info.name : fmt::format("{}, {}", info.name, info.description),
+      fmt::format("lagoon profile --shares, {}, median of {} runs, {} units, {}", Build(), of.runs,
+                  info.units, Name(of.compile.precision)),
+      OrDie(SurfaceOf(plan, std::move(latency_ms)))};
+  std::fputs(ShareTable(plan, surface).c_str(), stdout);
+  if (of.json.empty()) return;
+  if (const Status written = WriteSurfaceFile(of.json, surface); !written) {
+    Die(written.error().message);
+  }
+}
+
+// Adds --shares, which it returns, --rows, --plot and --python.
+CLI::Option* AddProfileShares(CLI::App& command, ProfileSharesWords& words) {
+  CLI::Option* shares =
+      command
+          .add_option("--shares", words.shares,
+                      "Measure latency and throughput over the share of the device instead. Shares "
+                      "in percent, such as 25,50,100 (default: up to 8 shares). --json then writes "
+                      "the surface. --device sim:GPU measures a kernel list of that name")
+          ->expected(0, 1);
+  command.add_option("--rows", words.rows, "Rows of the batches to measure with --shares")
+      ->delimiter(',')
+      ->capture_default_str();
+  command.add_option("--plot", words.plot, "Draw the surface of --json into this folder");
+  command.add_option("--python", words.python, "Python with matplotlib, for --plot")
+      ->capture_default_str();
+  return shares;
+}
+
+// Measures the surface of a model, prints it and writes it to `of.json`. For "sim:GPU", lagoon-bench
+// measures a kernel list.
+void RunProfileShares(const ProfileOf& of, const ProfileSharesWords& words) {
+  if (!words.plot.empty() && of.json.empty()) {
+    Die("--plot draws from the file of --json; name one");
+  }
+  if (of.device.name.starts_with("sim:")) {
+    Become({ProgramBeside("lagoon-bench", "`./run build` or `./run bench`"), "surface", of.model,
+            "--device", of.device.name, "--shares=" + words.shares, "--rows",
+            fmt::format("{}", fmt::join(words.rows, ",")), "--json", of.json, "--plot", words.plot,
+            "--python", words.python});
+  }
+  MeasureHere(of, words);
+  if (words.plot.empty()) return;
+  Become({words.python, "bench/plots/plot.py", of.json, "--out", words.plot});
+}
+
 }  // namespace
 
 void AddProfile(CLI::App& app) {
@@ -137,7 +317,22 @@ void AddProfile(CLI::App& app) {
   AddEngine(*command, words->compile.engine);
   AddPrecision(*command, words->compile.precision);
   AddDevice(*command, words->device);
-  command->callback([words] { RunProfile(*words); });
+  auto shares = std::make_shared<ProfileSharesWords>();
+  CLI::Option* of_shares = AddProfileShares(*command, *shares);
+  command->callback([words, shares, of_shares, command] {
+    if (of_shares->count() == 0) {
+      for (const char* option : {"--rows", "--plot"}) {
+        if (command->count(option) > 0) Die(fmt::format("{} goes with --shares", option));
+      }
+      RunProfile(*words);
+      return;
+    }
+    for (const char* option : {"--batches", "--force"}) {
+      if (command->count(option) > 0) Die(fmt::format("{} does not go with --shares", option));
+    }
+    RunProfileShares({words->model, words->json, words->device, words->runs, words->compile},
+                     *shares);
+  });
 }
 
 }  // namespace lagoon

@@ -31,8 +31,10 @@ struct FigureNumber {
   std::string metric;  // name with unit
   double least = 0, most = 0;
   double got = 0;
-  std::string source;  // section
-  bool gain = false;   // a factor of which it counts whether it is above 1
+  std::string source;        // section
+  bool gain = false;         // a factor of which it counts whether it is above 1
+  std::string device = {};   // where we measured; may be empty: the title says it
+  std::string verdict = {};  // empty: the distance from the paper's number says it
 };
 
 struct Figure {
@@ -41,16 +43,21 @@ struct Figure {
   std::vector<std::pair<std::string, double>> findings;  // that the paper only draws
 
   void Compare(std::string metric, double paper, double got, std::string source) {
-    numbers.push_back({std::move(metric), paper, paper, got, std::move(source), false});
+    numbers.push_back({std::move(metric), paper, paper, got, std::move(source), false, {}, {}});
   }
   /// `got` over 1 is the paper's direction if `paper` is over 1.
   void CompareGain(std::string metric, double paper, double got, std::string source) {
-    numbers.push_back({std::move(metric), paper, paper, got, std::move(source), true});
+    numbers.push_back({std::move(metric), paper, paper, got, std::move(source), true, {}, {}});
   }
   void CompareRange(std::string metric, std::pair<double, double> paper, double got,
                     std::string source) {
     numbers.push_back(
-        {std::move(metric), paper.first, paper.second, got, std::move(source), false});
+        {std::move(metric), paper.first, paper.second, got, std::move(source), false, {}, {}});
+  }
+  /// Describes the number that was compared last.
+  void Judge(std::string device, std::string verdict) {
+    numbers.back().device = std::move(device);
+    numbers.back().verdict = std::move(verdict);
   }
   void Find(std::string metric, double got) { findings.emplace_back(std::move(metric), got); }
 };

@@ -7,6 +7,7 @@
 #include <cmath>
 
 #include "bench/papers/figures_gslice.h"
+#include "bench/papers/figures_gslice_kernels.h"
 #include "bench/papers/figures_paella.h"
 #include "bench/papers/figures_reef.h"
 
@@ -56,6 +57,11 @@ constexpr std::array kTable{
                GsliceFigure15},
     FigureInfo{"gslice-16", "GSLICE Figure 16: shares, batch-level sim of a V100", GsliceFigure16},
     FigureInfo{"gslice-11", "GSLICE Figure 11, Table 4", nullptr, kNoTensorRt},
+    FigureInfo{"gslice-1", "GSLICE Figure 1: three models, kernels on v100", GsliceFigure1},
+    FigureInfo{"gslice-2", "GSLICE Figures 2 and 3: knees, kernels on v100", GsliceFigure2},
+    FigureInfo{"gslice-5", "GSLICE Figure 5a: streams of one model, v100", GsliceFigure5},
+    FigureInfo{"gslice-7", "GSLICE Figures 6 and 7: streams and shares, v100", GsliceFigure7},
+    FigureInfo{"gslice-switch", "GSLICE 3.2.4: moving a share, v100", GsliceSwitch},
     FigureInfo{"paella-3", "Paella Figure 3", nullptr, kNoFramework},
     FigureInfo{"paella-4", "Paella Figure 4", nullptr, kNoFramework},
     FigureInfo{"paella-10", "Paella Figure 10", nullptr, kNoFramework},
@@ -154,6 +160,8 @@ Json PaperOf(const FigureInfo& info, const Figure& figure, std::string& table) {
                     {"off_percent", Rounded(off)},
                     {"verdict", VerdictOf(number)},
                     {"source", number.source}});
+    if (!number.device.empty()) list.back()["device"] = number.device;
+    if (!number.verdict.empty()) list.back()["verdict"] = number.verdict;
   }
   for (const auto& [metric, got] : figure.findings) {
     table += fmt::format("{:<10} {:<58} {:>14} {:>9.4g}\n", info.name, metric, "", got);

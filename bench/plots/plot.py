@@ -13,7 +13,8 @@ overhead and the deviation of three parts, for each pair of cuts.
 
 It is an error if a metric that a figure needs is missing or not a number; then the figure is not
 drawn. The file of `lagoon bench figures` has its figures as series in the list "figures"; each
-becomes a picture with the figure's name.
+becomes a picture with the figure's name. The file of `lagoon profile --shares --json` is a surface, which becomes
+surface-MODEL.* (surface_figure.py).
 
 Usage: plot.py FILE.json... [--out DIR] [--format svg|png]
 """
@@ -33,6 +34,7 @@ import matplotlib.pyplot as plt  # noqa: E402  (the backend comes first)
 
 import batching_figure  # noqa: E402
 import split_figures  # noqa: E402
+import surface_figure  # noqa: E402
 
 # A report compares systems: schedulers of Lagoon, and comparators. The name of a comparator begins with COMPARATOR.
 COMPARATOR = "onnxruntime"
@@ -65,6 +67,9 @@ class Report:
         except (OSError, ValueError) as error:
             raise PlotError(f"{path}: {error}") from error
         self.metrics = self.content.get("metrics") if isinstance(self.content, dict) else None
+        if isinstance(self.content, dict) and "points" in self.content:
+            self.metrics = {}
+            return
         if not isinstance(self.metrics, dict) or not self.metrics:
             raise PlotError(f"{path}: has no map 'metrics'")
 
@@ -497,6 +502,12 @@ def save(draw, target, kind):
 def draw_file(report, out, kind):
     """Writes the figures of one file; returns their paths."""
     path = report.path
+    if "points" in report.content:
+        try:
+            name = re.sub(r"[^\w-]", "_", report.content["model"])
+            return [save(lambda: surface_figure.draw_surface(report.content, finish), out / f"surface-{name}.{kind}", kind)]
+        except (KeyError, TypeError, ValueError) as error:
+            raise PlotError(f"{path}: the surface lacks something: {error!r}") from error
     of_papers = report.content.get("figures")
     if isinstance(of_papers, list):
         written = []

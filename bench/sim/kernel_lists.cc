@@ -73,6 +73,19 @@ constexpr SimModelStatistics OfSplit(std::string_view model, std::uint32_t kerne
   return statistics;
 }
 
+// GSLICE: times of one row, from Table 5 (ResNet-50, VGG-19), 4.4 (AlexNet) and Table 2 (GNMT); that
+// of Jasper and ResNeXt-50 is assumed. Kernel counts are assumed. Use is assumed: of VGG-19 and
+// ResNet-50 as gv100's (ResNet-152), which has as many units; of GNMT as gv100's bert; of the others
+// between these.
+constexpr std::string_view kGslice = "GSLICE Tables 2 and 5, 4.4; kernel counts and use assumed";
+
+constexpr SimModelStatistics OfGslice(std::string_view model, std::uint32_t kernels,
+                                      std::int64_t time_us, double use) {
+  SimModelStatistics statistics = Model("v100", model, kernels, time_us, use, kGslice);
+  statistics.whole_units = true;
+  return statistics;
+}
+
 constexpr std::array kModels{
     Model("mi50", "resnet152", 207, 9'100, 0.34, kReef),
     Vgg(),
@@ -92,6 +105,12 @@ constexpr std::array kModels{
     Model("t4", "densenet", 124, 6'080, 0.6, kPaella),
     Model("t4", "googlenet", 72, 7'860, 0.6, kPaella),
     Model("t4", "inceptionv3", 130, 31'200, 0.8, kPaella),
+    OfGslice("alexnet", 20, 2'170, 0.30),
+    OfGslice("resnet50", 60, 5'650, 0.41),
+    OfGslice("resnext50", 60, 8'000, 0.50),
+    OfGslice("vgg19", 71, 20'960, 0.56),
+    OfGslice("gnmt", 393, 22'500, 0.72),
+    OfGslice("jasper", 200, 50'000, 0.41),
     OfSplit("yolov2", 84, 10'800, 10),
     OfSplit("googlenet", 142, 13'200, 10),
     OfSplit("resnet50", 122, 28'350, 10),
@@ -210,6 +229,10 @@ Result<SimModel> MakeSimModel(const SimModelStatistics& statistics, std::uint32_
     if (used[i] < units) {  // one block on each unit that it uses
       kernel.blocks = used[i];
       kernel.block.time = time;
+    }
+    if (statistics.whole_units) {
+      if (used[i] == units) kernel.blocks /= kBlocksPerUnit;
+      kernel.block.threads = kernel.block.registers_per_thread = 0;
     }
     model.kernels.push_back(kernel);
   }

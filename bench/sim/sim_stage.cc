@@ -32,6 +32,7 @@ Result<SimStage> SimStage::Open(const SimDeviceOptions& options, Scheduler sched
     queue.name = wanted.name;
     queue.job_class = wanted.job_class;
     queue.max_pending = kMaxPending;
+    queue.units = wanted.units;
     for (std::size_t i = 0; i < wanted.instances; ++i) {
       LAGOON_ASSIGN_OR_RETURN(stage.instances_.emplace_back(),
                               Instance::Create(plan, *stage.device_));

@@ -20,6 +20,7 @@ struct SimStageQueue {
   JobClass job_class = JobClass::kBestEffort;
   const SimModel* model = nullptr;  // null: the client has no queue
   std::size_t instances = 1;        // the client's requests that run at once
+  UnitRange units = {};             // QueueOptions::units
 };
 
 /// A simulated device and a dispatcher with some clients' models under a scheduler. Every run takes

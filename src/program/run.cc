@@ -92,6 +92,7 @@ class Run {
     const std::size_t op = step - inputs_.size();
     if (op < plan().ops.size()) {
       Launch launch = instance_.launch(op).As(id, kUnordered, step);
+      launch.share = options_.share;
       if (options_.revoke_after) {
         const std::atomic<std::uint32_t>* word = device_.GuardWord(options_.guard);
         launch.guards[0] = {word, word->load()};

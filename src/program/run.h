@@ -34,6 +34,8 @@ struct RunOptions {
   std::function<std::optional<Nanoseconds>()> revoke_after;
   /// A guard of the device that no other code raises. Only with `revoke_after`.
   GuardId guard{};
+  /// A share of the device, which bounds where the ops run. Copies have none.
+  ShareId share = kAllUnits;
   /// Counts the launches that were revoked before their op was complete. May be null.
   std::size_t* revoked = nullptr;
   /// Gets Instance::TakeMade(). May be null.
