@@ -280,10 +280,19 @@ void RunProfileShares(const ProfileOf& of, const ProfileSharesWords& words) {
     Die("--plot draws from the file of --json; name one");
   }
   if (of.device.name.starts_with("sim:")) {
-    Become({ProgramBeside("lagoon-bench", "`./run build` or `./run bench`"), "surface", of.model,
-            "--device", of.device.name, "--shares=" + words.shares, "--rows",
-            fmt::format("{}", fmt::join(words.rows, ",")), "--json", of.json, "--plot", words.plot,
-            "--python", words.python});
+    std::vector<std::string> line = {
+        ProgramBeside("lagoon-bench", "`./run build` or `./run bench`"),
+        "surface",
+        of.model,
+        "--rows=" + fmt::format("{}", fmt::join(words.rows, ",")),
+        "--device=" + of.device.name,
+        "--python=" + words.python};
+    // An empty value would take the word behind it.
+    for (const auto& [option, value] :
+         {std::pair{"--shares=", words.shares}, {"--json=", of.json}, {"--plot=", words.plot}}) {
+      if (!value.empty()) line.push_back(option + value);
+    }
+    Become(std::move(line));
   }
   MeasureHere(of, words);
   if (words.plot.empty()) return;
