@@ -273,8 +273,8 @@ CLI::Option* AddProfileShares(CLI::App& command, ProfileSharesWords& words) {
   return shares;
 }
 
-// Measures the surface of a model, prints it and writes it to `of.json`. For "sim:GPU", lagoon-bench
-// measures a kernel list.
+// Measures the surface of a model, prints it, and writes it to `of.json`. For "sim:GPU",
+// lagoon-bench measures a kernel list.
 void RunProfileShares(const ProfileOf& of, const ProfileSharesWords& words) {
   if (!words.plot.empty() && of.json.empty()) {
     Die("--plot draws from the file of --json; name one");
