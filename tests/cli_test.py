@@ -251,11 +251,11 @@ def test_profile_names_a_folder_that_cannot_be_written(lagoon):
 
 def test_profile_measures_shares_and_writes_a_surface(lagoon, tmp_path):
     path = tmp_path / "surface.json"
-    result = lagoon.run("profile", DIGITS, "--shares", "--rows", "1,2", "--runs", "2", "--workers", "4", "--json", path)
+    result = lagoon.run("profile", DIGITS, "--shares", "--runs", "2", "--workers", "4", "--json", path)
     assert result.returncode == 0, result.stderr
-    assert "only 4 shares" in result.stderr and "knee at 2 rows" in result.stdout
+    assert "only 4 shares" in result.stderr and "knee at 1 rows" in result.stdout
     points = json.loads(path.read_text())["points"]
-    assert points["rows"] == [1, 2] and points["shares"] == [0.25, 0.5, 0.75, 1]
+    assert points["rows"] == [1] and points["shares"] == [0.25, 0.5, 0.75, 1]
     assert all(ms > 0 for line in points["latency_ms"] for ms in line)
 
 
@@ -265,7 +265,7 @@ def test_profile_measures_shares_of_a_kernel_list_on_a_simulated_gpu(lagoon, tmp
     assert result.returncode == 0, result.stderr
     assert "interpolated" in result.stdout and "knee at 8 rows" in result.stdout
     for line in json.loads(path.read_text())["points"]["latency_ms"]:
-        assert line[0] > line[1] >= line[2]  # the same on every machine
+        assert line[0] > 1.2 * line[1] and line[1] > 0.999 * line[2]  # AlexNet with one row needs half of it
     result = lagoon.run("profile", "nothing", "--device", "sim:v100", "--shares")
     assert result.returncode == 1 and "'nothing'" in result.stderr and "vgg19" in result.stderr
 
