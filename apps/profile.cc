@@ -273,17 +273,26 @@ CLI::Option* AddProfileShares(CLI::App& command, ProfileSharesWords& words) {
   return shares;
 }
 
-// Measures the surface of a model, prints it and writes it to `of.json`. For "sim:GPU", lagoon-bench
-// measures a kernel list.
+// Measures the surface of a model, prints it, and writes it to `of.json`. For "sim:GPU",
+// lagoon-bench measures a kernel list.
 void RunProfileShares(const ProfileOf& of, const ProfileSharesWords& words) {
   if (!words.plot.empty() && of.json.empty()) {
     Die("--plot draws from the file of --json; name one");
   }
   if (of.device.name.starts_with("sim:")) {
-    Become({ProgramBeside("lagoon-bench", "`./run build` or `./run bench`"), "surface", of.model,
-            "--device", of.device.name, "--shares=" + words.shares, "--rows",
-            fmt::format("{}", fmt::join(words.rows, ",")), "--json", of.json, "--plot", words.plot,
-            "--python", words.python});
+    std::vector<std::string> line = {
+        ProgramBeside("lagoon-bench", "`./run build` or `./run bench`"),
+        "surface",
+        of.model,
+        "--rows=" + fmt::format("{}", fmt::join(words.rows, ",")),
+        "--device=" + of.device.name,
+        "--python=" + words.python};
+    // An empty value would take the word behind it.
+    for (const auto& [option, value] :
+         {std::pair{"--shares=", words.shares}, {"--json=", of.json}, {"--plot=", words.plot}}) {
+      if (!value.empty()) line.push_back(option + value);
+    }
+    Become(std::move(line));
   }
   MeasureHere(of, words);
   if (words.plot.empty()) return;

@@ -323,3 +323,42 @@ def test_outputs_are_onnxruntimes_also_when_revoked(lagoon, zoo, tmp_path):
         assert metrics[f"revocations.{name}"] >= 100
         assert metrics[f"revoked_launches.{name}"] > 0
         assert metrics[f"revoked_runs_identical.{name}"] == 1
+
+
+def test_moves_of_shares_lose_no_job_and_change_no_bit(lagoon, tmp_path):
+    result, metrics = run_bench(lagoon, tmp_path, "shares", "--switch", "--zoo", REPOSITORY, "--models", "digits,digits",
+                                "--moves", "20", "--restarts", "1")
+    assert result.returncode == 0, result.stderr
+    for device in ("cpu", "sim-v100"):
+        for kind in ("resize", "swap"):
+            of = f"{device}.{kind}"
+            assert metrics[f"jobs.{of}"] > 0 and metrics[f"jobs_lost.{of}"] == 0
+            assert metrics[f"moves.{of}"] + metrics[f"moves_without_block.{of}"] == 20
+            assert 0 <= metrics[f"share_switch_idle_us_p50.{of}"] <= metrics[f"share_switch_idle_us_p99.{of}"]
+            assert metrics[f"service_gap_us_p99.{of}"] >= 0
+    assert metrics["results_wrong.cpu.resize"] == metrics["results_wrong.cpu.swap"] == 0
+    assert metrics["restart_gap_ms"] > 0
+
+
+@pytest.mark.parametrize("words, named", [
+    ((), "--switch"),
+    (("--switch", "--workers", "2"), "2 units"),
+    (("--switch", "--gpu", "nano"), "1 units"),
+    (("--switch", "--gpu-models", "vgg19"), "must be two"),
+    (("--switch", "--gpu-models", "vgg19,nothing"), "'nothing'"),
+    (("--switch", "--moves", "1"), "--moves"),
+])
+def test_shares_names_what_is_wrong(lagoon, tmp_path, words, named):
+    result, metrics = run_bench(lagoon, tmp_path, "shares", *words, "--zoo", REPOSITORY, "--models", "digits,digits")
+    assert 0 < result.returncode < 128 and metrics is None
+    assert named in result.stderr
+
+
+def test_the_figures_of_one_paper_are_chosen_by_its_name(lagoon, tmp_path):
+    result, _ = run_bench(lagoon, tmp_path, "figures", "--paper", "frob")
+    assert result.returncode == 1 and "'frob'" in result.stderr and "gslice" in result.stderr
+    result, metrics = run_bench(lagoon, tmp_path, "figures", "--only", "gslice-1", "--effort", "0.02")
+    assert result.returncode == 0, result.stderr
+    assert metrics["gslice-1.latency_ms.vgg19.time-slice"] > 2 * metrics["gslice-1.latency_ms.resnet50.alone"]
+    paper = json.loads((tmp_path / "report.json").read_text())["figures"][0]["paper"]
+    assert all(row["device"] and row["verdict"] for row in paper)

@@ -5,7 +5,9 @@ import os
 import re
 
 import numpy as np
+import onnx
 import pytest
+from onnx import TensorProto, helper
 
 from conftest import DIGITS, ROOT, relative_error
 
@@ -245,6 +247,53 @@ def test_profile_tunes_once_and_keeps_the_result(lagoon, tmp_path):
 def test_profile_names_a_folder_that_cannot_be_written(lagoon):
     result = lagoon.run("profile", MODEL, "--profiles", "/proc/lagoon", "--runs", "1")
     assert result.returncode == 1 and "/proc/lagoon" in result.stderr
+
+
+def test_profile_measures_shares_and_writes_a_surface(lagoon, tmp_path):
+    path = tmp_path / "surface.json"
+    result = lagoon.run("profile", DIGITS, "--shares", "--runs", "2", "--workers", "4", "--json", path)
+    assert result.returncode == 0, result.stderr
+    assert "only 4 shares" in result.stderr and "knee at 1 rows" in result.stdout
+    points = json.loads(path.read_text())["points"]
+    assert points["rows"] == [1] and points["shares"] == [0.25, 0.5, 0.75, 1]
+    assert all(ms > 0 for line in points["latency_ms"] for ms in line)
+
+
+def test_profile_measures_shares_of_a_kernel_list_on_a_simulated_gpu(lagoon, tmp_path):
+    path = tmp_path / "surface.json"
+    result = lagoon.run("profile", "alexnet", "--device", "sim:v100", "--shares", "25,50,100", "--rows", "1,8", "--json", path)
+    assert result.returncode == 0, result.stderr
+    assert "interpolated" in result.stdout and "knee at 8 rows" in result.stdout
+    for line in json.loads(path.read_text())["points"]["latency_ms"]:
+        assert line[0] > 1.2 * line[1] and line[1] > 0.999 * line[2]  # AlexNet with one row needs half of it
+    result = lagoon.run("profile", "nothing", "--device", "sim:v100", "--shares")
+    assert result.returncode == 1 and "'nothing'" in result.stderr and "vgg19" in result.stderr
+
+
+@pytest.mark.parametrize("words, named", [
+    (("--shares", "--rows", "0"), "0 rows"),
+    (("--shares", "--rows", "1025"), "1025 rows"),
+    (("--shares", "150"), "'150'"),
+    (("--shares", "half"), "'half'"),
+    (("--shares", "--rows", ",".join(str(n) for n in range(1, 200)), "--workers", "4"), "796 points"),
+    (("--shares", "--batches", "2"), "--batches"),
+    (("--shares", "--plot", "."), "--json"),
+    (("--rows", "2"), "--shares"),
+])
+def test_profile_of_shares_names_what_is_wrong(lagoon, words, named):
+    result = lagoon.run("profile", DIGITS, *words)
+    assert result.returncode == 1 and named in result.stderr
+
+
+def test_profile_of_shares_refuses_rows_that_the_model_does_not_take(lagoon, tmp_path):
+    model = helper.make_model(helper.make_graph(
+        [helper.make_node("Relu", ["x"], ["y"])], "fixed",
+        [helper.make_tensor_value_info("x", TensorProto.FLOAT, [1, 8])],
+        [helper.make_tensor_value_info("y", TensorProto.FLOAT, [1, 8])]), opset_imports=[helper.make_opsetid("", 13)])
+    model.ir_version = 8
+    onnx.save(model, tmp_path / "fixed.onnx")
+    result = lagoon.run("profile", tmp_path / "fixed.onnx", "--shares", "--rows", "1,2", "--runs", "1")
+    assert result.returncode == 1 and "fixed: the model cannot take a batch of 2" in result.stderr
 
 
 def test_inspect_of_no_model_fails(lagoon, tmp_path):

@@ -73,10 +73,10 @@ constexpr SimModelStatistics OfSplit(std::string_view model, std::uint32_t kerne
   return statistics;
 }
 
-// GSLICE: times of one row, from Table 5 (ResNet-50, VGG-19), 4.4 (AlexNet) and Table 2 (GNMT); that
-// of Jasper and ResNeXt-50 is assumed. Kernel counts are assumed. Use is assumed: of VGG-19 and
-// ResNet-50 as gv100's (ResNet-152), which has as many units; of GNMT as gv100's bert; of the others
-// between these.
+// GSLICE: times of one row, Table 5 (ResNet-50, VGG-19), 4.4 (AlexNet), Table 2 (GNMT); that of
+// Jasper and ResNeXt-50 is assumed. Kernel counts are assumed. Use is assumed: VGG-19 and
+// ResNet-50 as gv100's (ResNet-152), which has as many units; GNMT as gv100's
+// bert; the others between these.
 constexpr std::string_view kGslice = "GSLICE Tables 2 and 5, 4.4; kernel counts and use assumed";
 
 constexpr SimModelStatistics OfGslice(std::string_view model, std::uint32_t kernels,

@@ -28,7 +28,7 @@ struct SimModelStatistics {
   double mean_use = 0;      // mean fraction, weighted with time
   double most_use = 1;
   Nanoseconds block{0};  // time of a block of a kernel that fills the device; 0: half of the kernel
-  /// A block fills its unit, so that on half of the units that it uses a kernel takes twice as long.
+  /// A block fills its unit, so that a kernel on half of its units takes twice as long.
   /// False: four blocks fit into a unit, and do not slow each other down.
   bool whole_units = false;
   std::string_view source;
