@@ -38,8 +38,8 @@ struct ColocationOptions {
 ///   throughput_ips.S.C.M, latency_ms_p50.S.C.M, latency_ms_p99.S.C.M       closed loops
 ///   throughput_ips.S.C-load.M, latency_ms_p50..., latency_ms_p99...        Poisson arrivals
 ///   slo_kept.S.C.M, slo_kept.S.C-load.M    part of the requests that were answered within the SLO
-///   gue.S.C                                sum of the throughputs over the mean latency, weighted by
-///                                          requests (closed loops)
+///   gue.S.C                                sum of the throughputs over the mean latency, weighted
+///                                          by requests (closed loops)
 ///   gue_vs_default.C                       gue of lagoon+slab over that of streams
 ///   throughput_vs_onnxruntime.C            geometric mean over the models of lagoon+slab's
 ///                                          throughput over that of the best of the four settings

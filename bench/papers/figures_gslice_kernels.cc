@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <array>
 
 #include "bench/measure/statistics.h"
@@ -44,7 +45,7 @@ Result<Together> RunTogether(const std::vector<Member>& members, const std::stri
   LAGOON_ASSIGN_OR_RETURN(const GpuModel gpu, LoadGpuModel("v100"));
   std::vector<SimStageQueue> queues;
   std::vector<DisbClient> clients;
-  DisbWindow window{milliseconds(options.Scaled(2000)), {}};
+  DisbWindow window{milliseconds(std::max(options.Scaled(2000), 200)), {}};
   for (std::size_t i = 0; i < members.size(); ++i) {
     const Member& member = members[i];
     const std::string name = fmt::format("{}.{}", member.model.statistics.model, i);
@@ -240,7 +241,7 @@ Result<Figure> GsliceFigure7(const FigureOptions& options) {
 
 Result<Figure> GsliceSwitch(const FigureOptions& options) {
   SwitchOptions of;
-  of.moves = options.Scaled(1000);
+  of.moves = std::max(options.Scaled(1000), 50);
   of.seed = options.seed;
   Figure figure;
   FigurePanel panel{"Moves of a share under full load", "percentile", "idle, us", {}};

@@ -157,8 +157,8 @@ struct CoreOptions {
   std::string engine;  // ChooseEngine()
   /// An engine of the program's own, in place of `engine`. Null: there is none.
   std::shared_ptr<EngineHost> engine_host = {};
-  /// What the shares of models are (lagoon.share). Empty: weights under the scheduler `weighted` and
-  /// on devices that have no ranges of units, else units.
+  /// What the shares of models are (lagoon.share). Empty: weights under the scheduler `weighted`
+  /// and on devices that have no ranges of units, else units.
   std::optional<ShareKind> shares;
   ProfileOptions profile;
   ReopenPauses reopen;

@@ -62,8 +62,8 @@ class DeviceCore {
   Batcher* BatcherOf(const RequestInFlight& request) const;
   Result<std::shared_ptr<RequestInFlight>> Admit(InferRequest& request, InferCallback& callback);
 
-  // Order matters: the keeper of the shares and the batchers are destroyed first, then the maker, then the dispatcher, then what
-  // its jobs used.
+  // Order matters: the keeper of the shares and the batchers are destroyed first, then the maker,
+  // then the dispatcher, then what its jobs used.
   const std::unique_ptr<const KernelMaker> kernels_;
   const std::unique_ptr<Device> device_;
   ModelTable models_;  // immutable after Open
