@@ -133,7 +133,7 @@ TEST(SimModels, ListsAreFrozen) {
       }
     }
   }
-  EXPECT_EQ(sum, 16227346544704829810u);
+  EXPECT_EQ(sum, 317468896590588591u);
 }
 
 TEST(SimModels, UnknownAndContradictoryOnesAreNamed) {
