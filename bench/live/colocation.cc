@@ -210,7 +210,8 @@ Result<std::vector<Served>> Combination::MeasureServed(const Side& side, bool op
   if (ChoiceOf(core.scheduler()).Text() != side.scheduler) {
     LAGOON_ASSIGN_OR_RETURN(Scheduler scheduler, MakeScheduler(side.scheduler));
     std::promise<Status> done;
-    core.SwitchScheduler(std::move(scheduler), [&](Status status) { done.set_value(status); });
+    core.SwitchScheduler(std::move(scheduler),
+                         [&](Status status) { done.set_value(std::move(status)); });
     LAGOON_RETURN_IF_ERROR(done.get_future().get());
   }
   std::vector<InferRequest> requests;

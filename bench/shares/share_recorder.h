@@ -39,7 +39,7 @@ class ShareRecorder final : public ForwardingDevice, private DeviceObserver {
   }
   Status MoveShare(ShareId share, UnitRange units) override {
     const TimePoint at = device_.Now();
-    const Status moved = device_.MoveShare(share, units);
+    Status moved = device_.MoveShare(share, units);
     if (moved && moves_.size() < kMostMoves) moves_.push_back({Raw(share), units, at});
     return moved;
   }

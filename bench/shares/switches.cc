@@ -73,7 +73,8 @@ void AddShare(std::vector<ShareBlock> blocks, const std::vector<ShareMove>& move
 
 }  // namespace
 
-SwitchTimes TimesOfSwitches(std::vector<ShareBlock> blocks, const std::vector<ShareMove>& moves) {
+SwitchTimes TimesOfSwitches(const std::vector<ShareBlock>& blocks,
+                            const std::vector<ShareMove>& moves) {
   std::map<std::uint32_t, std::pair<std::vector<ShareBlock>, std::vector<ShareMove>>> by_share;
   for (const ShareBlock& block : blocks) by_share[block.share].first.push_back(block);
   for (const ShareMove& move : moves) by_share[move.share].second.push_back(move);

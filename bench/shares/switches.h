@@ -37,6 +37,7 @@ struct SwitchTimes {
 };
 
 /// `blocks`: all blocks of the run, in any order. `moves`: ascending by time.
-SwitchTimes TimesOfSwitches(std::vector<ShareBlock> blocks, const std::vector<ShareMove>& moves);
+SwitchTimes TimesOfSwitches(const std::vector<ShareBlock>& blocks,
+                            const std::vector<ShareMove>& moves);
 
 }  // namespace lagoon::bench

@@ -58,11 +58,29 @@ TEST(Shares, OverlappingSharesContend) {
   EXPECT_EQ(Ends("shares", 2, tasks), (Times{3, 3}));
 }
 
-TEST(Shares, AShareHoldsUnderEveryScheduler) {
+// Alone on four units, with a share of one: kernels of 4 and 2 blocks of time 1. Where units are
+// lent, the blocks of a kernel run at the same time.
+TEST(Shares, AShareHoldsUnderEverySchedulerThatDoesNotLendUnits) {
+  int lending = 0;
   for (const std::string_view name : SchedulerNames()) {
+    const bool lends = MakeScheduler(name)->config.lend_units;
+    lending += lends ? 1 : 0;
     const std::vector<SimTask> tasks = {Task("A", {{4, 1}, {2, 1}}, {1, 1})};
-    EXPECT_EQ(Ends(name, 4, tasks), Times{6}) << name;
+    EXPECT_EQ(Ends(name, 4, tasks), Times{lends ? 2.0 : 6.0}) << name;
   }
+  EXPECT_EQ(lending, 2);
+  const std::vector<SimTask> tasks = {Task("A", {{4, 1}, {2, 1}}, {1, 1})};
+  EXPECT_EQ(Ends("lagoon:lend_units=0", 4, tasks), Times{6});
+  EXPECT_EQ(Ends("shares:lend_units=1", 4, tasks), Times{2});
+}
+
+// Two units, one for each. A has blocks without end; B comes meanwhile and ends as if it were alone
+// on its unit: at 1, 2 and 3, behind the block of A that runs there.
+TEST(Shares, ALentUnitIsGivenBackWithinOneBlock) {
+  const std::vector<SimTask> tasks = {Task("A", {{20, 1}}, {0, 1}), Task("B", Narrow(3), {1, 1})};
+  EXPECT_EQ(Ends("shares", 2, tasks)[1], 3);
+  EXPECT_LE(Ends("shares:lend_units=1", 2, tasks)[1], 4);
+  EXPECT_LT(Ends("shares:lend_units=1", 2, tasks)[0], Ends("shares", 2, tasks)[0]);
 }
 
 // Eight blocks of time 1, on one unit until the move at 1.5.

@@ -234,7 +234,8 @@ Result<double> ShareManager::PartOf(const ShareWanted& wanted) const {
                             "device",
                             units, options_.granule, options_.units));
   }
-  return 1.0 * ((units + options_.granule - 1) / options_.granule) / GranulesOf(options_);
+  const std::uint32_t granules = (units + options_.granule - 1) / options_.granule;
+  return 1.0 * granules / GranulesOf(options_);
 }
 
 Status ShareManager::Resize(std::size_t model, const ShareWanted& wanted, TimePoint now) {
