@@ -341,7 +341,9 @@ def test_moves_of_shares_lose_no_job_and_change_no_bit(lagoon, tmp_path):
 
 
 @pytest.mark.parametrize("words, named", [
-    ((), "--switch"),
+    (("nothing+digits",), "nothing"),
+    (("digits+",), "'digits+'"),
+    (("--clients", "0"), "--clients"),
     (("--switch", "--workers", "2"), "2 units"),
     (("--switch", "--gpu", "nano"), "1 units"),
     (("--switch", "--gpu-models", "vgg19"), "must be two"),
