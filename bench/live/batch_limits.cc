@@ -11,6 +11,7 @@
 #include "bench/client/bound_model.h"
 #include "bench/client/core_requests.h"
 #include "bench/client/temporary_repository.h"
+#include "bench/measure/seconds.h"
 #include "bench/measure/statistics.h"
 
 namespace lagoon::bench {
@@ -51,8 +52,7 @@ class OneModel {
     std::atomic<int> in_flight{0}, failed{0};
     const InferRequest request = RequestOf(*onnx_, options_.model, onnx_->DefaultInputs());
     const TimePoint begin = Now();
-    const TimePoint end =
-        begin + std::chrono::round<Nanoseconds>(std::chrono::duration<double>(options_.seconds));
+    const TimePoint end = begin + FromSeconds(options_.seconds);
     std::jthread sender([&] {
       while (Now() < end) {
         room.acquire();

@@ -13,6 +13,7 @@
 #include "bench/client/core_requests.h"
 #include "bench/client/temporary_repository.h"
 #include "bench/measure/evidence.h"
+#include "bench/measure/seconds.h"
 #include "bench/measure/statistics.h"
 #include "bench/measure/windows.h"
 
@@ -47,10 +48,6 @@ struct Sent {
   ErrorCode code = ErrorCode::kInternal;
   bool answered = false;
 };
-
-Nanoseconds FromSeconds(double seconds) {
-  return std::chrono::round<Nanoseconds>(std::chrono::duration<double>(seconds));
-}
 
 class ModelBenchmark {
  public:

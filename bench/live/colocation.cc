@@ -16,6 +16,7 @@
 #include "bench/client/core_requests.h"
 #include "bench/client/temporary_repository.h"
 #include "bench/measure/evidence.h"
+#include "bench/measure/seconds.h"
 #include "bench/measure/statistics.h"
 #include "bench/measure/windows.h"
 #include "policies/registry.h"
@@ -40,10 +41,6 @@ struct Served {
   std::vector<double> latencies_ms;
   double seconds = 0;
 };
-
-Nanoseconds FromSeconds(double seconds) {
-  return std::chrono::round<Nanoseconds>(std::chrono::duration<double>(seconds));
-}
 
 std::vector<std::string> ModelsOf(const std::string& combination) {
   std::vector<std::string> models;

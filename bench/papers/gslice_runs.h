@@ -16,7 +16,7 @@ namespace lagoon::bench {
 struct GsliceModel {
   const char* name;    // in V100Surfaces()
   double knee = 1;     // its first demand, part of the device
-  bool light = false;  // GSLICE runs two batches of it at once (3.3)
+  bool light = false;  // small enough that GSLICE runs two of its batches at once (3.3)
 };
 
 enum class GsliceSystem : std::uint8_t {

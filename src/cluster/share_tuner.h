@@ -60,8 +60,8 @@ struct ShareState {
 ///   its batch limiter sent a notice. Then MaxMin shares the device anew.
 /// - A model that moved stays as it is during the hold-down. The others share the rest. If they
 ///   cannot be placed around it, they wait.
-/// - A model that comes or goes moves the others at once, whatever the hold-down. So does one whose
-///   demand is set.
+/// - When a model is added or removed, or a demand is set, the others move at once, whatever the
+///   hold-down.
 /// - Fixed models get what they demand; the others share the rest.
 class ShareTuner {
  public:

@@ -150,7 +150,6 @@ Result<std::vector<ModelStatistics>> DeviceCore::Statistics(const std::string& m
   std::vector<ModelStatistics> statistics;
   for (const ServedModel* served : found) {
     statistics.push_back(served->Statistics(*dispatcher_));
-    shares_->Add(*served, statistics.back());
     const auto batchers = batchers_.find(served);
     if (batchers == batchers_.end()) continue;
     for (const auto* batcher : {&batchers->second.own, &batchers->second.lowered}) {
@@ -159,6 +158,7 @@ Result<std::vector<ModelStatistics>> DeviceCore::Statistics(const std::string& m
       statistics.back().most_rows = std::max(statistics.back().most_rows, (*batcher)->MostRows());
     }
   }
+  shares_->AddTo(statistics);
   return statistics;
 }
 

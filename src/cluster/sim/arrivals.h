@@ -1,6 +1,6 @@
 #pragma once
 
-// When requests arrive: processes whose rate may change, in virtual time.
+// The times at which requests arrive, in virtual time.
 
 #include <cstddef>
 #include <cstdint>

@@ -86,11 +86,15 @@ Status ShareKeeper::Resize(const ServedModel& model, const ShareWanted& wanted) 
   return {};
 }
 
-void ShareKeeper::Add(const ServedModel& model, ModelStatistics& statistics) {
-  for (const ModelShare& share : Read().models) {
-    if (share.model != model.name() || share.version != model.version()) continue;
-    statistics.share = share.share.value_or(0);
-    statistics.share_moves = share.moves;
+void ShareKeeper::AddTo(std::span<ModelStatistics> statistics) {
+  const SharesReport report = Read();
+  for (ModelStatistics& model : statistics) {
+    const auto share = std::ranges::find_if(report.models, [&](const ModelShare& one) {
+      return one.model == model.name && one.version == model.version;
+    });
+    if (share == report.models.end()) continue;  // a job program
+    model.share = share->share.value_or(0);
+    model.share_moves = share->moves;
   }
 }
 

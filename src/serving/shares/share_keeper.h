@@ -1,6 +1,7 @@
 #pragma once
 
 #include <memory>
+#include <span>
 #include <thread>
 #include <vector>
 
@@ -35,8 +36,8 @@ class ShareKeeper final : private ShareHost {
   SharesReport Read();
   Status SetRules(const SharesRules& rules);
   Status Resize(const ServedModel& model, const ShareWanted& wanted);
-  /// Adds what is known of the model's share.
-  void Add(const ServedModel& model, ModelStatistics& statistics);
+  /// Adds what is known of the shares of the models that `statistics` name.
+  void AddTo(std::span<ModelStatistics> statistics);
 
  private:
   ShareKeeper(std::vector<Model> models, Device& device, Dispatcher& dispatcher)
