@@ -81,7 +81,9 @@ FOLDERS = {
     "sched/programs": "base device plan sched",
     "policies": "base sched",
     "cluster": "base",
-    "cluster/sim": "base cluster",
+    "cluster/interference": "base cluster",
+    "cluster/placement": "base cluster cluster/interference",
+    "cluster/sim": "base cluster cluster/interference cluster/placement",
     "trace": "base device sched",
     "serving": "base cluster device engine plan program program/profile program/split sched sched/programs policies trace serving/config "
                "serving/batch serving/plans serving/shares",

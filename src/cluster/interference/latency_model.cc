@@ -1,0 +1,57 @@
+#include "cluster/interference/latency_model.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+namespace lagoon {
+
+std::string_view Name(InterferenceKind kind) {
+  switch (kind) {
+    case InterferenceKind::kNone:
+      return "none";
+    case InterferenceKind::kPaper:
+      return "paper";
+    case InterferenceKind::kConstant:
+      return "constant";
+    case InterferenceKind::kRidge:
+      return "ridge";
+  }
+  return "unknown";
+}
+
+Result<InterferenceKind> ParseInterferenceKind(std::string_view name) {
+  for (const InterferenceKind kind : kInterferenceKinds) {
+    if (Name(kind) == name) return kind;
+  }
+  return Fail(
+      ErrorCode::kInvalidArgument,
+      fmt::format("there is no kind of interference '{}'; there are none, paper, constant, ridge",
+                  name));
+}
+
+double LoadLine::At(double rows_per_s) const { return std::max(0.0, offset + slope * rows_per_s); }
+
+DeviceLoad LatencyModel::LoadOf(std::int64_t rows, double share) const {
+  const double rows_per_s = alone_.Throughput(rows, share);
+  return {cache_.At(rows_per_s), dram_.At(rows_per_s)};
+}
+
+double LatencyModel::Slowdown(const DeviceLoad& load, bool neighbours) const {
+  if (!neighbours) return 1;
+  return std::max(
+      1.0, 1 + slowdown_.constant + slowdown_.cache * load.cache + slowdown_.dram * load.dram);
+}
+
+double LatencyModel::LatencyMs(std::int64_t rows, double share,
+                               std::span<const Neighbour> neighbours) const {
+  DeviceLoad load;
+  for (const Neighbour& neighbour : neighbours) {
+    const DeviceLoad more = neighbour.model->LoadOf(neighbour.rows, neighbour.share);
+    load.cache += more.cache;
+    load.dram += more.dram;
+  }
+  return AloneMs(rows, share) * Slowdown(load, !neighbours.empty());
+}
+
+}  // namespace lagoon

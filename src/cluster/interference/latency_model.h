@@ -1,0 +1,86 @@
+#pragma once
+
+// How long a batch of a model takes on a share of a device while other models run on it (InSS 4).
+//   t = t_alone(rows, share) (1 + constant + cache * C + dram * D)
+// C and D are the sums of the neighbours' loads on the device's cache and on its memory. A model
+// that has no neighbour takes t_alone.
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/status.h"
+#include "cluster/surface.h"
+
+namespace lagoon {
+
+/// How the coefficients of the slowdown are found.
+enum class InterferenceKind : std::uint8_t {
+  kNone,      // there is no slowdown
+  kPaper,     // cache and dram, by least squares (InSS Eq. 1)
+  kConstant,  // one factor for any neighbours: the mean of the measured slowdowns
+  kRidge,     // all three, by ridge regression towards kConstant
+};
+/// "none", "paper", "constant", "ridge".
+std::string_view Name(InterferenceKind kind);
+/// kInvalidArgument: unknown, with the list.
+Result<InterferenceKind> ParseInterferenceKind(std::string_view name);
+inline constexpr InterferenceKind kInterferenceKinds[] = {
+    InterferenceKind::kNone, InterferenceKind::kPaper, InterferenceKind::kConstant,
+    InterferenceKind::kRidge};
+
+/// Load on the device's cache and on its memory. 1: as much as the device has.
+struct DeviceLoad {
+  double cache = 0, dram = 0;
+};
+
+/// A model's load, which is linear in its throughput (InSS Eq. 2): offset + slope * rows / s.
+struct LoadLine {
+  double offset = 0, slope = 0;
+  /// 0 or more.
+  double At(double rows_per_s) const;
+};
+
+struct SlowdownTerms {
+  double constant = 0;  // of any neighbours, if there are some
+  double cache = 0;     // of each unit of the neighbours' load
+  double dram = 0;
+};
+
+/// A batch that is on the device at the same time: as long as it runs, of `rows` on `share`.
+class LatencyModel;
+struct Neighbour {
+  const LatencyModel* model = nullptr;  // borrowed
+  std::int64_t rows = 1;
+  double share = 1;
+};
+
+/// Immutable, so that any thread may read.
+class LatencyModel {
+ public:
+  LatencyModel(Surface alone, LoadLine cache, LoadLine dram, SlowdownTerms slowdown)
+      : alone_(std::move(alone)), cache_(cache), dram_(dram), slowdown_(slowdown) {}
+
+  /// Milliseconds of a batch of `rows` >= 1 rows on `share`, 0 to 1, without neighbours.
+  double AloneMs(std::int64_t rows, double share) const { return alone_.LatencyMs(rows, share); }
+  /// The load of the model's batches of `rows` rows on `share`, one after another, alone.
+  DeviceLoad LoadOf(std::int64_t rows, double share) const;
+  /// The factor of the time beside neighbours whose loads sum up to `load`; 1 without neighbours.
+  /// At least 1.
+  double Slowdown(const DeviceLoad& load, bool neighbours) const;
+  double LatencyMs(std::int64_t rows, double share, std::span<const Neighbour> neighbours) const;
+
+  const Surface& alone() const { return alone_; }
+  const LoadLine& cache() const { return cache_; }
+  const LoadLine& dram() const { return dram_; }
+  const SlowdownTerms& slowdown() const { return slowdown_; }
+
+ private:
+  Surface alone_;
+  LoadLine cache_, dram_;
+  SlowdownTerms slowdown_;
+};
+
+}  // namespace lagoon

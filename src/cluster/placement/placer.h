@@ -1,0 +1,96 @@
+#pragma once
+
+// Which device serves which model: the interface of all placers (InSS 5), and what they see.
+// Devices are called GPUs here, as in the paper; a CPU is one too.
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/status.h"
+#include "base/time.h"
+#include "cluster/interference/latency_model.h"
+
+namespace lagoon {
+
+/// A model as a placer sees it.
+struct ModelView {
+  std::string name;
+  Nanoseconds slo{0};     // of a request, from its arrival to its answer; 1 us to 1 h
+  double rate = 0;        // rows per second that arrive, as measured; 0 or more
+  double rate_error = 0;  // standard error of `rate`, 0 or more
+  double queued = 0;      // rows that wait
+  const LatencyModel* latency = nullptr;  // borrowed as long as the placer lives
+  std::int64_t memory_bytes = 0;          // of each replica, with a batch of one row
+  std::int64_t row_bytes = 0;             // more for each further row
+  std::int64_t most_rows = 32;            // of a batch, 1 to 1024
+};
+
+struct GpuView {
+  std::uint32_t granules = 100;  // the device is shared in whole granules
+  std::int64_t memory_bytes = 0;
+};
+
+/// A copy of a model on a GPU.
+struct PlacedReplica {
+  std::size_t model = 0, gpu = 0;  // indices in PlacementView
+  std::uint32_t granules = 0;      // at least 1
+  std::int64_t rows = 1;           // limit of a batch, 1 to ModelView::most_rows
+  double fraction = 1;             // of the model's arrivals; those of a model add up to 1
+
+  bool operator==(const PlacedReplica&) const = default;
+};
+
+struct RefusedModel {
+  std::size_t model = 0;
+  std::string reason;
+
+  bool operator==(const RefusedModel&) const = default;
+};
+
+struct Assignment {
+  /// At most one replica of a model on a GPU. In order of `model`, then `gpu`.
+  std::vector<PlacedReplica> replicas;
+  /// Models that no GPU can hold.
+  std::vector<RefusedModel> refused;
+
+  bool operator==(const Assignment&) const = default;
+};
+
+struct PlacementView {
+  std::vector<ModelView> models;
+  std::vector<GpuView> gpus;
+  /// What serves now. Empty at first.
+  Assignment current;
+};
+
+/// Decides about all replicas at once. Deterministic: the same views in the same order give the
+/// same assignments. Not thread-safe. May keep what it has computed about a LatencyModel, so a
+/// model that is measured anew gets a LatencyModel of its own.
+class Placer {
+ public:
+  virtual ~Placer() = default;
+  /// As in the registry.
+  virtual std::string_view name() const = 0;
+  /// `view` is valid (CheckView). The result passes CheckAssignment.
+  virtual Assignment Place(const PlacementView& view) = 0;
+};
+
+/// kInvalidArgument names the model or GPU, the field and its value.
+Status CheckView(const PlacementView& view);
+
+/// Memory of a replica whose batches have up to `rows` rows.
+std::int64_t MemoryOf(const ModelView& model, std::int64_t rows);
+
+/// kInvalidArgument: an index, a number of granules or rows, or a fraction is out of its range, a
+/// model has two replicas on a GPU, the fractions of a model do not add up to 1, or a model is
+/// neither placed nor refused. kResourceExhausted: a GPU cannot hold its granules or its memory.
+/// The message names the model and the GPU.
+Status CheckAssignment(const PlacementView& view, const Assignment& assignment);
+
+/// Sorts the replicas as Assignment says.
+void SortReplicas(Assignment& assignment);
+
+}  // namespace lagoon
