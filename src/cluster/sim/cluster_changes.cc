@@ -30,7 +30,7 @@ std::size_t ClusterSim::AddReplica(const ReplicaSpec& spec) {
   SimReplica& replica = replicas_.emplace_back();
   const ModelSpec& model = spec_.models[spec.model];
   replica.spec = spec;
-  replica.rows = model.batching.rows;
+  replica.rows = spec.rows > 0 ? spec.rows : model.batching.rows;
   replica.limiter = LimiterOf(model, spec_.seed + static_cast<std::uint32_t>(index));
   return index;
 }
@@ -262,6 +262,7 @@ Result<std::size_t> ClusterSim::Add(const ReplicaSpec& spec) {
   }
   LAGOON_RETURN_IF_ERROR(CheckBounds("places", spec.places, {1, 2}));
   LAGOON_RETURN_IF_ERROR(CheckBounds("fraction", spec.fraction, {1e-6, 1e6}));
+  LAGOON_RETURN_IF_ERROR(CheckBounds("rows", static_cast<double>(spec.rows), {0, 1024}));
   if (spec_.mode == ShareMode::kShares) {
     LAGOON_RETURN_IF_ERROR(CheckRoom(spec.gpu, 0, spec.granules));
   }
@@ -281,6 +282,7 @@ Result<std::size_t> ClusterSim::Relocate(std::size_t index, std::size_t gpu,
   ReplicaSpec spec = replicas_[index].spec;
   spec.gpu = gpu;
   spec.granules = granules;
+  spec.rows = replicas_[index].rows;
   LAGOON_ASSIGN_OR_RETURN(const std::size_t added, Add(spec));
   replicas_[added].replaces = index;
   return added;
@@ -302,6 +304,18 @@ Status ClusterSim::SetRows(std::size_t index, std::int64_t rows) {
   }
   replicas_[index].rows = rows;
   Push(now_, Kind::kServe, replicas_[index].spec.gpu);
+  return {};
+}
+
+Status ClusterSim::SetFraction(std::size_t index, double fraction) {
+  LAGOON_RETURN_IF_ERROR(CheckBounds("fraction", fraction, {1e-6, 1e6}));
+  if (index >= replicas_.size()) {
+    return Fail(ErrorCode::kInvalidArgument, fmt::format("replica {} does not exist", index));
+  }
+  SimReplica& replica = replicas_[index];
+  if (replica.spec.fraction == fraction) return {};
+  replica.spec.fraction = fraction;
+  UpdateTargets(replica.spec.model);  // counts anew
   return {};
 }
 

@@ -88,6 +88,12 @@ class ClusterSim {
   Status Remove(std::size_t replica);
   /// The limit of a replica without a batch limiter, from the next batch on. kInvalidArgument.
   Status SetRows(std::size_t replica, std::int64_t rows);
+  /// The replica's part of the model's arrivals from now on. kInvalidArgument.
+  Status SetFraction(std::size_t replica, double fraction);
+  /// Granules that no replica of the device has or waits for.
+  std::uint32_t FreeGranules(std::size_t gpu) const {
+    return spec_.gpus[gpu].granules - devices_[gpu].committed;
+  }
 
  private:
   enum class Kind : std::uint8_t {

@@ -85,6 +85,8 @@ Status CheckReplicas(const ClusterSpec& spec) {
         CheckBounds(fmt::format("replicas[{}].places", i), replica.places, {1, 2}));
     LAGOON_RETURN_IF_ERROR(
         CheckBounds(fmt::format("replicas[{}].fraction", i), replica.fraction, {1e-6, 1e6}));
+    const auto rows = static_cast<double>(replica.rows);
+    LAGOON_RETURN_IF_ERROR(CheckBounds(fmt::format("replicas[{}].rows", i), rows, {0, 1024}));
     const ModelSpec& model = spec.models[replica.model];
     if (spec.mode == ShareMode::kShares && replica.granules == 0) {
       return Wrong(fmt::format("replicas[{}] has no granules, must have at least 1", i));

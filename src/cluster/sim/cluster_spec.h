@@ -75,6 +75,7 @@ struct ReplicaSpec {
   std::uint32_t granules = 0;      // at least 1 in ShareMode::kShares, else ignored
   double fraction = 1;             // of the model's arrivals, above 0; relative to the others
   std::uint32_t places = 1;        // batches that run at once, 1 or 2; they halve the share
+  std::int64_t rows = 0;           // limit of a batch, 0 to 1024; 0: BatchingSpec::rows
 };
 
 /// What schedulers do not know. The slowdown of a batch is 1 + x / (1 + x / limit), where x =

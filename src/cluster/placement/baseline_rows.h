@@ -1,0 +1,36 @@
+#pragma once
+
+// Batch limits and shares by simple rules, for the placers of other papers.
+
+#include <cstdint>
+#include <optional>
+#include <vector>
+
+#include "cluster/placement/model_table.h"
+#include "cluster/placement/placer.h"
+
+namespace lagoon {
+
+struct BaselineShare {
+  std::uint32_t granules = 1;
+  std::int64_t rows = 1;
+};
+
+/// The most rows whose batch takes at most `budget_ms` on `granules`, with times `slower` times
+/// those alone; 1 if there are none.
+std::int64_t MostRows(const ModelTable& table, std::uint32_t granules, double budget_ms,
+                      double slower = 1);
+/// The fewest granules on which some number of rows ends in `budget_ms` and keeps up with `rate`
+/// rows per second, and the most such rows. nullopt: the whole GPU is too small.
+std::optional<BaselineShare> FewestGranules(const ModelTable& table, double rate, double budget_ms,
+                                            double slower = 1);
+
+/// Models by `key(i)`, the smallest first, or the largest if `descending`. Equals stay in order.
+std::vector<std::size_t> OrderOfModels(const PlacementView& view, bool descending,
+                                       double (*key)(const ModelView&));
+
+/// Adds a refused model.
+void Refuse(const PlacementView& view, std::size_t model, const char* reason,
+            Assignment& assignment);
+
+}  // namespace lagoon

@@ -1,0 +1,48 @@
+#include "cluster/placement/model_table.h"
+
+#include <algorithm>
+
+namespace lagoon {
+namespace {
+
+std::vector<std::int64_t> SizesUpTo(std::int64_t most) {
+  std::vector<std::int64_t> sizes;
+  for (const std::int64_t size : {1, 2, 4, 8}) {
+    if (size < most) sizes.push_back(size);
+  }
+  for (std::int64_t power = 8; power < most; power *= 2) {
+    if (power > 8) sizes.push_back(power);
+    if (power / 2 * 3 < most) sizes.push_back(power / 2 * 3);
+  }
+  sizes.push_back(most);
+  return sizes;
+}
+
+}  // namespace
+
+ModelTable::ModelTable(const LatencyModel& model, std::uint32_t granules, std::int64_t most_rows)
+    : model_(model), granules_(granules), rows_(SizesUpTo(most_rows)) {
+  entries_.reserve(rows_.size() * granules);
+  for (const std::int64_t rows : rows_) {
+    for (std::uint32_t count = 1; count <= granules; ++count) {
+      const double share = static_cast<double>(count) / granules;
+      entries_.push_back({model.AloneMs(rows, share), model.LoadOf(rows, share)});
+    }
+  }
+}
+
+std::uint32_t ModelTable::Fewest(std::size_t size, double ms) const {
+  const auto first = entries_.begin() + static_cast<std::ptrdiff_t>(size * granules_);
+  const auto found = std::ranges::partition_point(
+      first, first + granules_, [&](const Entry& entry) { return entry.ms > ms; });
+  return static_cast<std::uint32_t>(found - first) + 1;
+}
+
+const ModelTable& ModelTables::Of(const LatencyModel& model, std::uint32_t granules,
+                                  std::int64_t most_rows) {
+  auto& table = tables_[{&model, {granules, most_rows}}];
+  if (table == nullptr) table = std::make_unique<ModelTable>(model, granules, most_rows);
+  return *table;
+}
+
+}  // namespace lagoon

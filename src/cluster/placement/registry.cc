@@ -1,0 +1,60 @@
+#include "cluster/placement/registry.h"
+
+#include <fmt/format.h>
+
+#include "base/text.h"
+#include "cluster/placement/gpulet_placer.h"
+#include "cluster/placement/gslice_placer.h"
+#include "cluster/placement/igniter_placer.h"
+#include "cluster/placement/lagoon_placer.h"
+#include "cluster/placement/usher_placer.h"
+
+namespace lagoon {
+namespace {
+
+struct Row {
+  PlacerInfo info;
+  std::unique_ptr<Placer> (*make)();
+};
+
+template <typename Kind>
+std::unique_ptr<Placer> Make() {
+  return std::make_unique<Kind>();
+}
+
+const std::vector<Row>& Rows() {
+  static const std::vector<Row> rows = {
+      {{"lagoon", "local search on the forecast of late requests, with interference"},
+       Make<LagoonPlacer>},
+      {{"usher", "the least interference, shares where a granule does most (Usher, OSDI 2024)"},
+       Make<UsherPlacer>},
+      {{"igniter", "the fewest GPUs that keep half the SLO (iGniter, TPDS 2022)"},
+       Make<IgniterPlacer>},
+      {{"gslice", "first fit by knee, self-tuned shares (GSLICE, SoCC 2020)"}, Make<GslicePlacer>},
+      {{"gpulet", "at most two models on a GPU (Gpulet, USENIX ATC 2022)"}, Make<GpuletPlacer>},
+  };
+  return rows;
+}
+
+}  // namespace
+
+const std::vector<PlacerInfo>& Placers() {
+  static const std::vector<PlacerInfo> infos = [] {
+    std::vector<PlacerInfo> all;
+    for (const Row& row : Rows()) all.push_back(row.info);
+    return all;
+  }();
+  return infos;
+}
+
+Result<std::unique_ptr<Placer>> MakePlacer(std::string_view name) {
+  std::string known;
+  for (const Row& row : Rows()) {
+    if (row.info.name == name) return row.make();
+    known += (known.empty() ? "" : ", ") + row.info.name;
+  }
+  return Fail(ErrorCode::kNotFound,
+              fmt::format("there is no placer {}; there are {}", Quoted(std::string(name)), known));
+}
+
+}  // namespace lagoon
