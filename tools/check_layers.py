@@ -114,6 +114,7 @@ FOLDERS = {
 # Besides, the tests of a folder may include the folders above and below their own, every testing/ and conformance/, the
 # layers that their folder stands on, and these folders.
 TESTS = {
+    "cluster/placement": "cluster/sim",
     "device/cuda": "simt",
     "kernels/cuda": "simt",
     "trace": "policies",

@@ -34,6 +34,8 @@ inline constexpr InterferenceKind kInterferenceKinds[] = {
 /// Load on the device's cache and on its memory. 1: as much as the device has.
 struct DeviceLoad {
   double cache = 0, dram = 0;
+
+  bool operator==(const DeviceLoad&) const = default;
 };
 
 /// A model's load, which is linear in its throughput (InSS Eq. 2): offset + slope * rows / s.

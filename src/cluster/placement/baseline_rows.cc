@@ -9,7 +9,7 @@
 
 namespace lagoon {
 
-std::int64_t MostRows(const ModelTable& table, std::uint32_t granules, double budget_ms,
+std::int64_t MostRows(const LatencyTable& table, std::uint32_t granules, double budget_ms,
                       double slower) {
   std::int64_t most = 1;
   for (std::size_t size = 0; size < table.sizes(); ++size) {
@@ -18,8 +18,8 @@ std::int64_t MostRows(const ModelTable& table, std::uint32_t granules, double bu
   return most;
 }
 
-std::optional<BaselineShare> FewestGranules(const ModelTable& table, double rate, double budget_ms,
-                                            double slower) {
+std::optional<BaselineShare> FewestGranules(const LatencyTable& table, double rate,
+                                            double budget_ms, double slower) {
   std::optional<BaselineShare> best;
   for (std::size_t size = 0; size < table.sizes(); ++size) {
     const std::int64_t rows = table.rows(size);

@@ -6,10 +6,15 @@
 #include <optional>
 #include <vector>
 
-#include "cluster/placement/model_table.h"
+#include "cluster/placement/latency_table.h"
 #include "cluster/placement/placer.h"
 
 namespace lagoon {
+
+/// What part of its capacity a replica may be asked for. The papers plan for steady rates (1.0);
+/// with Poisson arrivals and rates that drift, their placers would lose 10 % and more of the
+/// requests at any load. Of 0.75, 0.85 and 1, 0.75 gives them the most goodput.
+inline constexpr double kBaselineBusy = 0.75;
 
 struct BaselineShare {
   std::uint32_t granules = 1;
@@ -18,12 +23,12 @@ struct BaselineShare {
 
 /// The most rows whose batch takes at most `budget_ms` on `granules`, with times `slower` times
 /// those alone; 1 if there are none.
-std::int64_t MostRows(const ModelTable& table, std::uint32_t granules, double budget_ms,
+std::int64_t MostRows(const LatencyTable& table, std::uint32_t granules, double budget_ms,
                       double slower = 1);
 /// The fewest granules on which some number of rows ends in `budget_ms` and keeps up with `rate`
 /// rows per second, and the most such rows. nullopt: the whole GPU is too small.
-std::optional<BaselineShare> FewestGranules(const ModelTable& table, double rate, double budget_ms,
-                                            double slower = 1);
+std::optional<BaselineShare> FewestGranules(const LatencyTable& table, double rate,
+                                            double budget_ms, double slower = 1);
 
 /// Models by `key(i)`, the smallest first, or the largest if `descending`. Equals stay in order.
 std::vector<std::size_t> OrderOfModels(const PlacementView& view, bool descending,

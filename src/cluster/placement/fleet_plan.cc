@@ -9,7 +9,7 @@
 
 namespace lagoon {
 
-FleetPlan::FleetPlan(const PlacementView& view, ModelTables& tables)
+FleetPlan::FleetPlan(const PlacementView& view, LatencyTables& tables)
     : view_(view),
       tables_(view.models.size()),
       counts_(view.models.size(), 1),

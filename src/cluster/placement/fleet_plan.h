@@ -13,7 +13,7 @@ namespace lagoon {
 /// Not thread-safe. `view` and `tables` outlive the plan.
 class FleetPlan {
  public:
-  FleetPlan(const PlacementView& view, ModelTables& tables);
+  FleetPlan(const PlacementView& view, LatencyTables& tables);
 
   /// Splits the model's arrivals evenly over so many replicas, none of which may be placed yet.
   void SetReplicas(std::size_t model, std::size_t count);
@@ -51,10 +51,10 @@ class FleetPlan {
   double CostOf(const GpuPlan& plan) const;
 
   const PlacementView& view_;
-  std::vector<std::vector<const ModelTable*>> tables_;   // [model][kind of GPU]
-  std::vector<std::size_t> kinds_;                       // by GPU
-  std::vector<std::size_t> counts_;                      // replicas, by model
-  mutable std::vector<std::vector<GpuDemand>> demands_;  // [model][kind], made when needed
+  std::vector<std::vector<const LatencyTable*>> tables_;  // [model][kind of GPU]
+  std::vector<std::size_t> kinds_;                        // by GPU
+  std::vector<std::size_t> counts_;                       // replicas, by model
+  mutable std::vector<std::vector<GpuDemand>> demands_;   // [model][kind], made when needed
   std::vector<Gpu> gpus_;
   double rows_per_gpu_ = 0;  // arrivals of all models / GPUs
   std::size_t evaluations_ = 0;

@@ -6,14 +6,14 @@
 #include <span>
 #include <vector>
 
-#include "cluster/placement/model_table.h"
+#include "cluster/placement/latency_table.h"
 #include "cluster/placement/placer.h"
 
 namespace lagoon {
 
 /// A model that is to run on a GPU, with the part of its arrivals that goes there.
 struct GpuDemand {
-  const ModelTable* table = nullptr;
+  const LatencyTable* table = nullptr;
   double rate = 0;
   double slo_ms = 1;
   /// By number of rows: the longest time of a batch that keeps the violations low (WithTimes()).

@@ -25,14 +25,14 @@ std::uint32_t Granules(double part, std::uint32_t granules) {
 
 // The most rows that meet the SLO on a part: two batches, if the part only just keeps up, else a
 // batch and the time until it is full.
-std::optional<std::int64_t> RowsThatMeet(const ModelView& model, const ModelTable& table,
+std::optional<std::int64_t> RowsThatMeet(const ModelView& model, const LatencyTable& table,
                                          std::uint32_t granules) {
   const double slo_ms = ToMilliseconds(model.slo);
   std::optional<std::int64_t> most;
   for (std::size_t size = 0; size < table.sizes(); ++size) {
     const auto rows = static_cast<double>(table.rows(size));
     const double ms = table.Ms(size, granules) * kInterference;
-    if (rows / ms * 1e3 < model.rate) continue;
+    if (rows / ms * 1e3 * kBaselineBusy < model.rate) continue;
     const bool full = model.rate > 0 && ms + 1e3 * rows / model.rate <= slo_ms;
     if (2 * ms <= slo_ms || full) most = table.rows(size);
   }
@@ -40,10 +40,11 @@ std::optional<std::int64_t> RowsThatMeet(const ModelView& model, const ModelTabl
 }
 
 // What a model asks for: the smaller of its knee and of what keeps up, as one of the parts.
-double IdealPart(const ModelView& model, const ModelTable& table) {
+double IdealPart(const ModelView& model, const LatencyTable& table) {
   const double all = table.granules();
   double ideal = Knee(model.latency->alone(), 8, table.granules()) / all;
-  const auto keeps_up = FewestGranules(table, model.rate, ToMilliseconds(model.slo) / 2);
+  const auto keeps_up =
+      FewestGranules(table, model.rate / kBaselineBusy, ToMilliseconds(model.slo) / 2);
   if (keeps_up) ideal = std::min(ideal, keeps_up->granules / all);
   return *std::ranges::find_if(kParts, [&](double part) { return part >= ideal - 1e-9; });
 }
@@ -67,7 +68,8 @@ Assignment GpuletPlacer::Place(const PlacementView& view) {
     std::size_t place = gpus.size(), fallback = gpus.size();
     for (std::size_t gpu = 0; gpu < gpus.size(); ++gpu) {
       if (gpus[gpu].free.empty() || MemoryOf(seen, seen.most_rows) > memory[gpu]) continue;
-      const ModelTable& table = tables_.Of(*seen.latency, view.gpus[gpu].granules, seen.most_rows);
+      const LatencyTable& table =
+          tables_.Of(*seen.latency, view.gpus[gpu].granules, seen.most_rows);
       const double free = gpus[gpu].free.front(), ideal = IdealPart(seen, table);
       if (free > largest) {
         largest = free;
@@ -85,7 +87,8 @@ Assignment GpuletPlacer::Place(const PlacementView& view) {
       continue;
     }
     Gpu& gpu = gpus[place];
-    const ModelTable& table = tables_.Of(*seen.latency, view.gpus[place].granules, seen.most_rows);
+    const LatencyTable& table =
+        tables_.Of(*seen.latency, view.gpus[place].granules, seen.most_rows);
     const bool met = best < 2;
     const double part = met ? Cut(gpu, gpu.free.front(), IdealPart(seen, table)) : gpu.free.front();
     const std::uint32_t granules = Granules(part, view.gpus[place].granules);

@@ -40,15 +40,13 @@ void GslicePlacer::PlaceNew(const PlacementView& view, Assignment& assignment) {
     if (placed[model]) continue;
     const ModelView& seen = view.models[model];
     std::size_t best = view.gpus.size();
-    bool fits = false;
-    for (std::size_t gpu = 0; gpu < view.gpus.size() && !fits; ++gpu) {
+    for (std::size_t gpu = 0; gpu < view.gpus.size(); ++gpu) {
       const auto count = std::ranges::count(assignment.replicas, gpu, &PlacedReplica::gpu);
       const bool holds =
           memory[gpu] + MemoryOf(seen, seen.most_rows) <= view.gpus[gpu].memory_bytes &&
           count < static_cast<std::ptrdiff_t>(view.gpus[gpu].granules);
       if (!holds) continue;
-      fits = demand[gpu] + KneeShare(seen, view.gpus[gpu].granules) <= 1;
-      if (fits || best == view.gpus.size() || demand[gpu] < demand[best]) best = gpu;
+      if (best == view.gpus.size() || demand[gpu] < demand[best]) best = gpu;
     }
     if (best == view.gpus.size()) {
       Refuse(view, model, "no GPU has the memory", assignment);
@@ -71,7 +69,7 @@ void GslicePlacer::Tune(const PlacementView& view, Assignment& assignment) {
         demands.push_back(KneeShare(model, granules));
         continue;
       }
-      const ModelTable& table = tables_.Of(*model.latency, granules, model.most_rows);
+      const LatencyTable& table = tables_.Of(*model.latency, granules, model.most_rows);
       const double share = static_cast<double>(replica.granules) / granules;
       const double budget_ms = ToMilliseconds(model.slo) / 2;
       const std::int64_t rows = MostRows(table, replica.granules, budget_ms);
@@ -80,13 +78,13 @@ void GslicePlacer::Tune(const PlacementView& view, Assignment& assignment) {
                                     .latency_ms = ms,
                                     .slo_ms = budget_ms,
                                     .rows_per_s = static_cast<double>(rows) / ms * 1e3,
-                                    .arrivals_per_s = model.rate},
+                                    .arrivals_per_s = model.rate / kBaselineBusy},
                                    1.0 / granules);
       LAGOON_CHECK(tuned.has_value());
       demands.push_back(*tuned);
     }
     if (on.empty()) continue;
-    const auto shares = MaxMin(demands, 1);
+    const auto shares = MaxMin(demands, 1, {.surplus = Surplus::kProportional});
     LAGOON_CHECK(shares.has_value());
     std::vector<double> exact;
     for (const double share : *shares) exact.push_back(share * granules);
@@ -103,7 +101,7 @@ Assignment GslicePlacer::Place(const PlacementView& view) {
   if (decisions_++ % kDecisionsBetween == 0 || unshared) Tune(view, assignment);
   for (PlacedReplica& replica : assignment.replicas) {
     const ModelView& model = view.models[replica.model];
-    const ModelTable& table =
+    const LatencyTable& table =
         tables_.Of(*model.latency, view.gpus[replica.gpu].granules, model.most_rows);
     replica.rows = MostRows(table, replica.granules, ToMilliseconds(model.slo) / 2);
   }

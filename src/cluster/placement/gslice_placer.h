@@ -3,15 +3,15 @@
 #include <cstdint>
 #include <vector>
 
-#include "cluster/placement/model_table.h"
+#include "cluster/placement/latency_table.h"
 #include "cluster/placement/placer.h"
 
 namespace lagoon {
 
-/// GSLICE (Dhakal et al., SoCC 2020), as InSS 6.1 compares with it: each model goes to the first
-/// GPU that has room for its knee, the largest knee first, and stays there; what does not fit goes
-/// to the GPU with the least demand. On each GPU the shares follow GSLICE's rules (TuneShare,
-/// MaxMin) every ten decisions, and batches keep half the SLO, all without interference.
+/// GSLICE (Dhakal et al., SoCC 2020), as InSS 6.1 compares with it. GSLICE shares one GPU; here
+/// each model, the largest knee first, goes to the GPU with the least sum of knees, and stays
+/// there. On each GPU the shares follow GSLICE's rules (TuneShare, MaxMin) every ten decisions, what
+/// no model needs is handed out too, and batches keep half the SLO, all without interference.
 class GslicePlacer final : public Placer {
  public:
   std::string_view name() const override { return "gslice"; }
@@ -21,7 +21,7 @@ class GslicePlacer final : public Placer {
   void PlaceNew(const PlacementView& view, Assignment& assignment);
   void Tune(const PlacementView& view, Assignment& assignment);
 
-  ModelTables tables_;
+  LatencyTables tables_;
   std::uint64_t decisions_ = 0;
 };
 

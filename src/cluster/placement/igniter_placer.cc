@@ -11,7 +11,7 @@ namespace {
 
 struct Entry {
   std::size_t model = 0;
-  const ModelTable* table = nullptr;
+  const LatencyTable* table = nullptr;
   BaselineShare share;
 };
 
@@ -34,7 +34,7 @@ bool FastEnough(const PlacementView& view, const std::vector<Entry>& entries, st
   const double share = static_cast<double>(own.share.granules) / own.table->granules();
   const double ms = model.latency->LatencyMs(own.share.rows, share, others);
   return ms <= ToMilliseconds(model.slo) / 2 &&
-         static_cast<double>(own.share.rows) / ms * 1e3 >= model.rate;
+         static_cast<double>(own.share.rows) / ms * 1e3 * kBaselineBusy >= model.rate;
 }
 
 // Gives 2.5 % to each model that is too slow, until none is. False: the GPU is too small.
@@ -66,9 +66,9 @@ Assignment IgniterPlacer::Place(const PlacementView& view) {
   std::vector<std::vector<Entry>> gpus(view.gpus.size());
   const auto need = [&](std::size_t model, std::size_t gpu) {
     const ModelView& seen = view.models[model];
-    const ModelTable& table = tables_.Of(*seen.latency, view.gpus[gpu].granules, seen.most_rows);
+    const LatencyTable& table = tables_.Of(*seen.latency, view.gpus[gpu].granules, seen.most_rows);
     const double budget_ms = ToMilliseconds(seen.slo) / 2;
-    const auto fewest = FewestGranules(table, seen.rate, budget_ms);
+    const auto fewest = FewestGranules(table, seen.rate / kBaselineBusy, budget_ms);
     const std::uint32_t all = table.granules();
     return Entry{model, &table,
                  fewest.value_or(BaselineShare{all, MostRows(table, all, budget_ms)})};

@@ -2,7 +2,7 @@
 
 #include <vector>
 
-#include "cluster/placement/model_table.h"
+#include "cluster/placement/latency_table.h"
 #include "cluster/placement/placer.h"
 
 namespace lagoon {
@@ -20,7 +20,7 @@ class IgniterPlacer final : public Placer {
   Assignment Place(const PlacementView& view) override;
 
  private:
-  ModelTables tables_;
+  LatencyTables tables_;
 };
 
 }  // namespace lagoon

@@ -35,7 +35,7 @@ class LagoonPlacer final : public Placer {
   bool ImproveGpu(const PlacementView& view, FleetPlan& plan, std::size_t gpu) const;
 
   const LagoonPlacerOptions options_;
-  ModelTables tables_;
+  LatencyTables tables_;
 };
 
 }  // namespace lagoon

@@ -7,6 +7,7 @@
 #include "cluster/placement/gslice_placer.h"
 #include "cluster/placement/igniter_placer.h"
 #include "cluster/placement/lagoon_placer.h"
+#include "cluster/placement/periodic_placer.h"
 #include "cluster/placement/usher_placer.h"
 
 namespace lagoon {
@@ -22,16 +23,22 @@ std::unique_ptr<Placer> Make() {
   return std::make_unique<Kind>();
 }
 
+template <typename Kind>
+std::unique_ptr<Placer> MakePeriodic() {
+  return std::make_unique<PeriodicPlacer>(std::make_unique<Kind>());
+}
+
 const std::vector<Row>& Rows() {
   static const std::vector<Row> rows = {
       {{"lagoon", "local search on the forecast of late requests, with interference"},
        Make<LagoonPlacer>},
       {{"usher", "the least interference, shares where a granule does most (Usher, OSDI 2024)"},
-       Make<UsherPlacer>},
+       MakePeriodic<UsherPlacer>},
       {{"igniter", "the fewest GPUs that keep half the SLO (iGniter, TPDS 2022)"},
-       Make<IgniterPlacer>},
+       MakePeriodic<IgniterPlacer>},
       {{"gslice", "first fit by knee, self-tuned shares (GSLICE, SoCC 2020)"}, Make<GslicePlacer>},
-      {{"gpulet", "at most two models on a GPU (Gpulet, USENIX ATC 2022)"}, Make<GpuletPlacer>},
+      {{"gpulet", "at most two models on a GPU (Gpulet, USENIX ATC 2022)"},
+       MakePeriodic<GpuletPlacer>},
   };
   return rows;
 }

@@ -9,19 +9,19 @@
 namespace lagoon {
 namespace {
 
-constexpr double kBusy = 0.8;  // most of its time that a replica should be busy
+constexpr double kBusy = kBaselineBusy;
 
 struct Entry {
   std::size_t model = 0;
   double fraction = 1;
-  const ModelTable* table = nullptr;
+  const LatencyTable* table = nullptr;
   BaselineShare share;
 };
 
 double Budget(const ModelView& model) { return ToMilliseconds(model.slo) / 2; }
 
 // Where a granule does the most, and at least what keeps up with the rate.
-BaselineShare MostPerGranule(const ModelTable& table, double rate, double budget_ms) {
+BaselineShare MostPerGranule(const LatencyTable& table, double rate, double budget_ms) {
   BaselineShare best{table.granules(), 1};
   double most = 0;
   for (std::size_t size = 0; size < table.sizes(); ++size) {
@@ -87,7 +87,7 @@ Assignment UsherPlacer::Place(const PlacementView& view) {
   std::vector<Entry> replicas;
   for (std::size_t model = 0; model < view.models.size(); ++model) {
     const ModelView& seen = view.models[model];
-    const ModelTable& table = tables_.Of(*seen.latency, view.gpus[0].granules, seen.most_rows);
+    const LatencyTable& table = tables_.Of(*seen.latency, view.gpus[0].granules, seen.most_rows);
     std::size_t count = 1;
     while (count < view.gpus.size() &&
            !FewestGranules(table, seen.rate / kBusy / static_cast<double>(count), Budget(seen))) {

@@ -2,7 +2,7 @@
 
 #include <vector>
 
-#include "cluster/placement/model_table.h"
+#include "cluster/placement/latency_table.h"
 #include "cluster/placement/placer.h"
 
 namespace lagoon {
@@ -19,7 +19,7 @@ class UsherPlacer final : public Placer {
   Assignment Place(const PlacementView& view) override;
 
  private:
-  ModelTables tables_;
+  LatencyTables tables_;
 };
 
 }  // namespace lagoon

@@ -61,7 +61,7 @@ MeasuredPoint RunTogether(const std::vector<ModelSpec>& models, const TruthSpec&
                           const std::vector<CoRun>& runs, std::uint32_t seed) {
   ClusterSpec spec;
   constexpr std::uint32_t kGranules = 1000;
-  spec.gpus.push_back({.granules = kGranules, .memory_bytes = std::int64_t{1} << 50});
+  spec.gpus.push_back({.granules = kGranules, .memory_bytes = std::int64_t{1} << 49});
   spec.truth = truth;
   spec.truth.speed = 0;  // all is measured on one GPU
   spec.seed = seed;

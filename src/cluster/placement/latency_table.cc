@@ -1,4 +1,4 @@
-#include "cluster/placement/model_table.h"
+#include "cluster/placement/latency_table.h"
 
 #include <algorithm>
 
@@ -20,7 +20,8 @@ std::vector<std::int64_t> SizesUpTo(std::int64_t most) {
 
 }  // namespace
 
-ModelTable::ModelTable(const LatencyModel& model, std::uint32_t granules, std::int64_t most_rows)
+LatencyTable::LatencyTable(const LatencyModel& model, std::uint32_t granules,
+                           std::int64_t most_rows)
     : model_(model), granules_(granules), rows_(SizesUpTo(most_rows)) {
   entries_.reserve(rows_.size() * granules);
   for (const std::int64_t rows : rows_) {
@@ -31,17 +32,17 @@ ModelTable::ModelTable(const LatencyModel& model, std::uint32_t granules, std::i
   }
 }
 
-std::uint32_t ModelTable::Fewest(std::size_t size, double ms) const {
+std::uint32_t LatencyTable::Fewest(std::size_t size, double ms) const {
   const auto first = entries_.begin() + static_cast<std::ptrdiff_t>(size * granules_);
   const auto found = std::ranges::partition_point(
       first, first + granules_, [&](const Entry& entry) { return entry.ms > ms; });
   return static_cast<std::uint32_t>(found - first) + 1;
 }
 
-const ModelTable& ModelTables::Of(const LatencyModel& model, std::uint32_t granules,
-                                  std::int64_t most_rows) {
+const LatencyTable& LatencyTables::Of(const LatencyModel& model, std::uint32_t granules,
+                                      std::int64_t most_rows) {
   auto& table = tables_[{&model, {granules, most_rows}}];
-  if (table == nullptr) table = std::make_unique<ModelTable>(model, granules, most_rows);
+  if (table == nullptr) table = std::make_unique<LatencyTable>(model, granules, most_rows);
   return *table;
 }
 

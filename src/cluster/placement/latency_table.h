@@ -12,10 +12,10 @@ namespace lagoon {
 
 /// A latency model's times and loads at every number of granules and some numbers of rows. Reading
 /// them takes nanoseconds, which a search needs. Immutable.
-class ModelTable {
+class LatencyTable {
  public:
   /// `granules`: of the device, 1 to 4096. `most_rows`: 1 to 1024.
-  ModelTable(const LatencyModel& model, std::uint32_t granules, std::int64_t most_rows);
+  LatencyTable(const LatencyModel& model, std::uint32_t granules, std::int64_t most_rows);
 
   std::size_t sizes() const { return rows_.size(); }
   /// 1, 2, 4, 8, 12, 16, 24, 32, 48, ..., up to the most rows.
@@ -47,13 +47,13 @@ class ModelTable {
 };
 
 /// The tables of latency models, each made once. Not thread-safe.
-class ModelTables {
+class LatencyTables {
  public:
-  const ModelTable& Of(const LatencyModel& model, std::uint32_t granules, std::int64_t most_rows);
+  const LatencyTable& Of(const LatencyModel& model, std::uint32_t granules, std::int64_t most_rows);
 
  private:
   using Key = std::pair<const LatencyModel*, std::pair<std::uint32_t, std::int64_t>>;
-  std::map<Key, std::unique_ptr<ModelTable>> tables_;
+  std::map<Key, std::unique_ptr<LatencyTable>> tables_;
 };
 
 }  // namespace lagoon
