@@ -19,8 +19,9 @@ using Points = std::span<const MeasuredPoint>;
 using Pointers = std::vector<const MeasuredPoint*>;
 
 constexpr std::size_t kLeastAlone = 4;
-// Variance of a measured slowdown over that of the coefficients: 2 % noise, coefficients of 0.3.
-constexpr double kRidge = 0.02 * 0.02 / (0.3 * 0.3);
+// Weights of the distance from what is expected: of a model's coefficients from the common ones
+// (as much as a third of a measurement at full load), and of those from the mean.
+constexpr double kRidge = 0.3, kCommonRidge = 0.01;
 
 Pointers AloneOf(Points points, std::string_view model) {
   Pointers found;
@@ -178,29 +179,40 @@ SlowdownTerms FitPaper(std::span<const SlowdownPoint> points) {
   return {0, found[0], found[1]};
 }
 
-// The mean slowdown at the mean load, and from there two coefficients that a ridge keeps small.
-SlowdownTerms FitRidge(std::span<const SlowdownPoint> points) {
-  const auto count = static_cast<double>(points.size());
-  const double mean = MeanSlowdown(points);
-  Eigen::Vector2d middle = Eigen::Vector2d::Zero();
+// The coefficients that fit `points` best and are near `prior`; `ridge` weighs their squared
+// distance from it.
+SlowdownTerms FitNear(std::span<const SlowdownPoint> points, const SlowdownTerms& prior,
+                      double ridge) {
+  const Eigen::Vector3d from(prior.constant, prior.cache, prior.dram);
+  Eigen::Matrix3d left = ridge * Eigen::Matrix3d::Identity();
+  Eigen::Vector3d right = Eigen::Vector3d::Zero();
   for (const SlowdownPoint& point : points) {
-    middle += Eigen::Vector2d(point.load.cache, point.load.dram) / count;
+    const Eigen::Vector3d basis(1, point.load.cache, point.load.dram);
+    left += basis * basis.transpose();
+    right += basis * (point.slowdown - basis.dot(from));
   }
-  Eigen::Matrix2d left = kRidge * Eigen::Matrix2d::Identity();
-  Eigen::Vector2d right = Eigen::Vector2d::Zero();
-  for (const SlowdownPoint& point : points) {
-    const Eigen::Vector2d load = Eigen::Vector2d(point.load.cache, point.load.dram) - middle;
-    left += load * load.transpose();
-    right += load * (point.slowdown - mean);
-  }
-  const Eigen::Vector2d found = left.ldlt().solve(right);
-  return {mean - found.dot(middle), found[0], found[1]};
+  const Eigen::Vector3d found = from + left.ldlt().solve(right);
+  return {found[0], found[1], found[2]};
 }
 
-SlowdownTerms FitSlowdown(std::span<const SlowdownPoint> points, InterferenceKind kind) {
-  if (points.empty() || kind == InterferenceKind::kNone) return {};
-  if (kind == InterferenceKind::kConstant) return {MeanSlowdown(points), 0, 0};
-  return kind == InterferenceKind::kPaper ? FitPaper(points) : FitRidge(points);
+// What models have in common, by a ridge towards the mean slowdown.
+SlowdownTerms FitCommon(std::span<const SlowdownPoint> all) {
+  return FitNear(all, {MeanSlowdown(all), 0, 0}, kCommonRidge);
+}
+
+SlowdownTerms FitSlowdown(std::span<const SlowdownPoint> points, const SlowdownTerms& common,
+                          InterferenceKind kind) {
+  switch (kind) {
+    case InterferenceKind::kNone:
+      return {};
+    case InterferenceKind::kConstant:
+      return {points.empty() ? common.constant : MeanSlowdown(points), 0, 0};
+    case InterferenceKind::kPaper:
+      return points.empty() ? common : FitPaper(points);
+    case InterferenceKind::kRidge:
+      return FitNear(points, common, kRidge);
+  }
+  return {};
 }
 
 std::vector<std::string> ModelsOf(Points points) {
@@ -238,12 +250,11 @@ Result<LatencyModels> FitLatencyModels(Points points, InterferenceKind kind) {
     const std::vector<SlowdownPoint> own = SlowdownsOf(points, name, alone);
     all.insert(all.end(), own.begin(), own.end());
   }
+  const SlowdownTerms common =
+      kind == InterferenceKind::kConstant ? SlowdownTerms{MeanSlowdown(all), 0, 0} : FitCommon(all);
   for (const std::string& name : names) {
-    const std::vector<SlowdownPoint> own = SlowdownsOf(points, name, alone);
     const LatencyModel& model = alone.find(name)->second;
-    const SlowdownTerms terms = own.empty() && kind != InterferenceKind::kNone
-                                    ? FitSlowdown(all, InterferenceKind::kConstant)
-                                    : FitSlowdown(own, kind);
+    const SlowdownTerms terms = FitSlowdown(SlowdownsOf(points, name, alone), common, kind);
     fitted.emplace(name, LatencyModel(model.alone(), model.cache(), model.dram(), terms));
   }
   return fitted;

@@ -35,7 +35,12 @@ BatchDevice::BatchDevice(const ClusterSpec& spec, std::uint32_t seed)
     : spec_(spec),
       random_(seed),
       speed_(DrawFactor(spec.truth.speed, random_)),
-      weights_(spec.models.size()) {}
+      weights_(spec.models.size()) {
+  for (const ModelSpec& model : spec.models) {
+    const auto rows = static_cast<double>(model.batching.rows);
+    most_rows_per_ns_.push_back(rows / AloneNs(model, model.batching.rows, 1));
+  }
+}
 
 double BatchDevice::share_in_use() const {
   double sum = 0;
@@ -113,7 +118,9 @@ void BatchDevice::UpdateShares() {
 
 BatchDevice::Load BatchDevice::LoadOf(const SimBatch& batch) const {
   const ModelSpec& model = spec_.models[batch.model];
-  const double part = batch.share / batch.beside;
+  if (model.cache == 0 && model.dram == 0) return {};
+  const double rows_per_ns = static_cast<double>(batch.rows) / batch.alone_ns;
+  const double part = rows_per_ns / most_rows_per_ns_[batch.model];
   return {model.cache * part, model.dram * part};
 }
 

@@ -62,8 +62,9 @@ class BatchDevice {
 
   const ClusterSpec& spec_;
   Random random_;
-  double speed_ = 1;               // factor of all times
-  std::vector<SimBatch> batches_;  // the first count_ run
+  double speed_ = 1;                      // factor of all times
+  std::vector<double> most_rows_per_ns_;  // by model: of its largest batches on the whole device
+  std::vector<SimBatch> batches_;         // the first count_ run
   std::size_t count_ = 0;
   bool changed_ = false;
   Nanoseconds updated_{0};

@@ -62,7 +62,8 @@ struct ModelSpec {
   BatchingSpec batching = {};
   std::size_t queue = 65536;      // requests that wait in a replica, at least 1; more are dropped
   std::int64_t memory_bytes = 0;  // of each replica, 0 or more
-  /// Load that a batch on the whole device puts on the device's cache and memory, 0 to 1.
+  /// Load that the largest batches (BatchingSpec::rows) on the whole device put on its cache and
+  /// memory, 0 to 1. Other batches put as much on them as they do rows in a second (InSS Fig. 7).
   double cache = 0, dram = 0;
   /// The model's replicas are loaded from `start` on, its arrivals begin, and both end at `stop`.
   Nanoseconds start{0}, stop = Nanoseconds::max();
@@ -79,8 +80,8 @@ struct ReplicaSpec {
 };
 
 /// What schedulers do not know. The slowdown of a batch is 1 + x / (1 + x / limit), where x =
-/// cache C + dram D + product C D, and C and D are the loads (ModelSpec::cache, dram, each times
-/// the share) of the other replicas' batches that run at that instant.
+/// cache C + dram D + product C D, and C and D are the loads (ModelSpec::cache, dram) of the other
+/// replicas' batches that run at that instant.
 struct TruthSpec {
   double noise = 0.015;  // standard deviation of a batch's time, relative, lognormal; 0 to 0.2
   double speed = 0.01;   // of the time on a device, relative to the other devices; 0 to 0.2

@@ -71,10 +71,10 @@ MeasuredPoint RunTogether(const std::vector<ModelSpec>& models, const TruthSpec&
     const std::string network = NetworkOf(model.name);
     model.name = fmt::format("{}", i);
     model.arrivals = ClosedLoop(runs[i].rows);
-    model.batching = {.rows = runs[i].rows};
+    model.batching = {.rows = kMostRows};
     spec.models.push_back(std::move(model));
     const auto granules = static_cast<std::uint32_t>(std::lround(runs[i].share * kGranules));
-    spec.replicas.push_back({.model = i, .gpu = 0, .granules = granules});
+    spec.replicas.push_back({.model = i, .gpu = 0, .granules = granules, .rows = runs[i].rows});
     if (i > 0) {
       point.neighbours.push_back({network, runs[i].rows, runs[i].share});
       continue;
@@ -91,8 +91,10 @@ MeasuredPoint RunTogether(const std::vector<ModelSpec>& models, const TruthSpec&
   const SimReport report = ClusterSim(spec).Run(none);
   point.latency_ms = report.models[0].batch_time.MeanMs();
   if (runs.size() == 1) {
-    point.load = {models[runs[0].model].cache * point.share,
-                  models[runs[0].model].dram * point.share};
+    const ModelSpec& model = models[runs[0].model];
+    const double part = static_cast<double>(point.rows) / point.latency_ms * 1e3 /
+                        model.surface->Throughput(kMostRows, 1);
+    point.load = {model.cache * part, model.dram * part};
   }
   return point;
 }
@@ -162,9 +164,11 @@ std::vector<MeasuredPoint> MeasureInSimulator(const std::vector<ModelSpec>& mode
         points.push_back(RunTogether(models, truth, {{model, rows, share}}, ++seed));
       }
     }
-    for (const std::size_t place : {std::size_t{0}, by_load.size() / 2, by_load.size() - 1}) {
-      points.push_back(
-          RunTogether(models, truth, {{model, 8, 0.5}, {by_load[place], 8, 0.5}}, ++seed));
+    const CoRun own{model, 16, 0.4};  // which has been measured alone, too
+    for (const CoRun& other :
+         {CoRun{by_load.front(), 4, 0.2}, CoRun{by_load[by_load.size() / 2], 16, 0.4},
+          CoRun{by_load.back(), 32, 0.6}}) {
+      points.push_back(RunTogether(models, truth, {own, other}, ++seed));
     }
   }
   return points;

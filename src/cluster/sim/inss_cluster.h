@@ -37,9 +37,9 @@ ClusterSpec InssCluster(const InssOptions& options);
 std::vector<double> InssBaseRates(const ClusterSpec& spec);
 
 /// What a scheduler may measure of the models before it serves (InSS 4.1), in the simulator: each
-/// model alone with 1, 4, 16 and 32 rows on 20, 40, 60 and 80 % of a GPU, and with 8 rows on half
-/// of a GPU beside a light, a medium and a heavy neighbour with 8 rows on the other half. The first
-/// model of several copies is measured; names have no suffix.
+/// model alone with 1, 4, 16 and 32 rows on 20, 40, 60 and 80 % of a GPU, and with 16 rows on 40 %
+/// beside a light neighbour (4 rows on 20 %), a medium (16 on 40 %) and a heavy one (32 on 60 %). The
+/// first model of several copies is measured; names have no suffix.
 std::vector<MeasuredPoint> MeasureInSimulator(const std::vector<ModelSpec>& models,
                                               const TruthSpec& truth, std::uint32_t seed);
 
