@@ -310,6 +310,7 @@ void AddBenchmarks(CLI::App& app) {
   AddContention(app);
   AddBatchingBenchmark(app);
   AddDisbBenchmark(app);
+  AddPlacementBenchmark(app);
   AddSharesBenchmarks(app);
   AddSimBenchmarks(app);
   AddSplitBenchmark(app);

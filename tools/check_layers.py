@@ -101,6 +101,7 @@ FOLDERS = {
     "bench/client": "base device graph plan program program/link program/profile program/split sched server/grpc serving",
     "bench/live": "base device plan policies program server serving trace bench bench/client bench/measure bench/report",
     "bench/sim": "base cluster cluster/sim device device/cpu device/sim plan policies sched bench bench/measure bench/report",
+    "bench/placement": "base cluster/interference cluster/placement cluster/sim bench/measure bench/report",
     "bench/papers": "base cluster cluster/sim device policies bench/measure bench/report bench/shares bench/sim",
     "bench/shares": "base cluster device device/sim plan policies program sched serving bench bench/client bench/measure bench/report "
                     "bench/sim",
@@ -109,7 +110,7 @@ FOLDERS = {
                  "bench/client bench/measure bench/report",
     "apps": "base cluster engine device device/host device/cuda/driver device/sim plan kernels/cpu_level.h graph graph/cut graph/import program "
             "program/idempotence program/link/host_tensors.h program/profile program/split policies trace serving server bench/client bench/gpu bench/live "
-            "bench/papers bench/report bench/shares bench/sim bench/split",
+            "bench/papers bench/placement bench/report bench/shares bench/sim bench/split cluster/placement",
 }
 # Besides, the tests of a folder may include the folders above and below their own, every testing/ and conformance/, the
 # layers that their folder stands on, and these folders.

@@ -5,6 +5,7 @@ A file has a flat map "metrics": name with unit -> number. The names decide whic
 - contention.*: from realtime_latency_normalized_*
 - models.*: from latency_ratio_vs_onnxruntime.*
 - versions.* (a file of `lagoon profile --json`): from kernel_us.*
+- placement.*: from goodput_at_99.* and the list "curves" (placement_figure.py)
 - batching.*: from batching_gain.* (batching_figure.py)
 - split-*.* : from violation_rate.* and jitter_ms.* (split_figures.py)
 
@@ -34,6 +35,7 @@ import matplotlib.pyplot as plt  # noqa: E402  (the backend comes first)
 
 import batching_figure  # noqa: E402
 import split_figures  # noqa: E402
+import placement_figure  # noqa: E402
 import surface_figure  # noqa: E402
 
 # A report compares systems: schedulers of Lagoon, and comparators. The name of a comparator begins with COMPARATOR.
@@ -479,6 +481,7 @@ FIGURES = {
     "models": (r"latency_ratio_vs_onnxruntime\.", draw_models),
     "versions": (r"kernel_us\.", draw_versions),
     "batching": (r"batching_gain\.", lambda report: batching_figure.draw_batching(report, finish)),
+    "placement": (r"goodput_at_99\.", lambda report: placement_figure.draw_placement(report, finish)),
     "split-violations": (r"violation_rate\.[^ ]*\.s\d\.a2$",
                          lambda report: split_figures.draw_violations(report, finish)),
     "split-overload": (r"violation_rate\.[^ ]*\.s\d\.a2\.overload$",

@@ -1,0 +1,102 @@
+// `lagoon bench placement`.
+
+#include <cstdio>
+#include <memory>
+
+#include "apps/bench_command.h"
+#include "bench/placement/placement.h"
+#include "cluster/placement/registry.h"
+
+namespace lagoon {
+namespace {
+
+std::string NamesOfPlacers() {
+  std::string names;
+  for (const PlacerInfo& info : Placers()) names += (names.empty() ? "" : ", ") + info.name;
+  return names;
+}
+
+void AddScenario(CLI::App& command, bench::PlacementOptions& options) {
+  command
+      .add_option("--placers", options.placers, "Which ones (default: all): " + NamesOfPlacers())
+      ->delimiter(',');
+  command
+      .add_option("--gpus", options.gpus, "Numbers of simulated A100s; ten models for each four")
+      ->delimiter(',')
+      ->check(CLI::Range(1, 1024))
+      ->capture_default_str();
+  command
+      .add_option("--loads", options.loads,
+                  "Arrival rates; at 1 the models need 60 % of the GPUs if each has its knee")
+      ->delimiter(',')
+      ->check(CLI::Range(0.01, 10.0))
+      ->capture_default_str();
+  command.add_option("--seeds", options.seeds, "Runs of each case, with other arrivals and rates")
+      ->check(CLI::Range(1, 1000))
+      ->capture_default_str();
+  command.add_option("--seconds", options.seconds, "Virtual time of a run")
+      ->check(CLI::Range(1.0, 86'400.0))
+      ->capture_default_str();
+}
+
+void AddKnowledge(CLI::App& command, bench::PlacementOptions& options) {
+  command
+      .add_option("--interference", options.interference,
+                  "Latency model of the placers: none, paper, constant, ridge")
+      ->capture_default_str();
+  command.add_flag("!--no-online", options.online,
+                   "Without the correction of the latency models by what is measured");
+  command
+      .add_option("--rates", options.rates,
+                  "How the placers know arrival rates: monitor, last-second, oracle")
+      ->capture_default_str();
+  command.add_option("--margin", options.margin, "Standard errors that are added to the rates")
+      ->check(CLI::Range(0.0, 100.0))
+      ->capture_default_str();
+  command.add_flag("--exact", options.exact,
+                   "The simulated truth is as the latency models assume, without noise");
+  command.add_flag("--fill", options.fill,
+                   "Batches wait until they are full, as InSS has it, or until it gets late");
+}
+
+}  // namespace
+
+void AddPlacementBenchmark(CLI::App& bench) {
+  auto common = std::make_shared<BenchCommon>();
+  auto options = std::make_shared<bench::PlacementOptions>();
+  auto points = std::make_shared<std::string>();
+  CLI::App* command = AddSimulation(
+      bench, "placement",
+      "InSS: many models on many simulated GPUs under several placers; or how exact latency models "
+      "are on measured co-runs (--points)",
+      *common);
+  AddPlot(*command, *common);
+  AddScenario(*command, *options);
+  AddKnowledge(*command, *options);
+  AddSeed(*command, options->seed);
+  command->add_option("--points", *points,
+                      "Instead: a file of measured times (docs/guide/placement.md), of which each "
+                      "pair of models is predicted by a fit that has not seen it");
+  command->callback([common, options, points] {
+    if (!points->empty()) {
+      Measure("points", {{"points", *points}}, *common, [&](bench::Report& report) -> Status {
+        std::string table;
+        LAGOON_RETURN_IF_ERROR(bench::RunPoints(*points, report, table));
+        std::fputs(table.c_str(), stderr);
+        return {};
+      });
+      return;
+    }
+    const nlohmann::json configuration = {
+        {"placers", options->placers}, {"gpus", options->gpus},
+        {"loads", options->loads},     {"seeds", options->seeds},
+        {"seconds", options->seconds}, {"interference", options->interference},
+        {"online", options->online},   {"rates", options->rates},
+        {"margin", options->margin},   {"exact", options->exact},
+        {"fill", options->fill},       {"seed", options->seed}};
+    Measure("placement", configuration, *common,
+            [&](bench::Report& report) { return RunPlacement(*options, report); });
+  });
+}
+
+}  // namespace lagoon

@@ -1,0 +1,65 @@
+#pragma once
+
+// Placers on a simulated cluster (InSS 6): how many requests are answered in time, for how long
+// they decide, and how exact the latency models are that they use.
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "base/status.h"
+#include "bench/report/report.h"
+#include "cluster/interference/fit.h"
+#include "cluster/interference/latency_model.h"
+#include "cluster/sim/inss_cluster.h"
+#include "cluster/sim/placement_controller.h"
+
+namespace lagoon::bench {
+
+struct PlacementOptions {
+  std::vector<std::string> placers;  // empty: all
+  std::vector<std::size_t> gpus = {4};
+  std::vector<double> loads = {0.4, 0.6, 0.8, 1.0, 1.2, 1.4};
+  int seeds = 5;
+  double seconds = 60;  // of virtual time, of which the first five are not counted
+  std::string interference = "ridge";
+  std::string rates = "monitor";  // RateSource: monitor, last-second, oracle
+  double margin = 0;              // standard errors added to the rates
+  bool exact = false;             // TruthSpec::Exact
+  bool fill = false;              // InssOptions::fill
+  bool online = true;             // PlacementOptions::online
+  std::uint32_t seed = 1;
+};
+
+/// kInvalidArgument and kNotFound name the option and its value.
+Status RunPlacement(const PlacementOptions& options, Report& report);
+
+/// `lagoon bench placement --points FILE`: the errors of the kinds of latency models on measured
+/// co-runs that their fits have not seen. kNotFound, kInvalidArgument: ReadMeasuredPoints,
+/// PredictHeldOut.
+Status RunPoints(const std::string& path, Report& report, std::string& table);
+
+/// What a run of one placer, load and seed gave.
+struct PlacementRun {
+  double goodput = 0;     // rows per second that were answered in time
+  double throughput = 0;  // rows per second that were answered
+  double violations = 0;  // part of the arrivals that were late or dropped
+  double late = 0;        // part that were late
+  /// As `violations`, of the models that the placer did not refuse at the start.
+  double violations_of_served = 0;
+  double worst_model = 0;  // violations of the worst model that was not refused
+  double fragments = 0;
+  double moves = 0;  // replicas that moved
+  double mean_decision_ms = 0, longest_decision_ms = 0;
+  double resnet50_ms = 0, vgg16_ms = 0;  // mean of the requests (InSS Fig. 13 and 14)
+  std::vector<double> served_each_second, fragments_each_second;
+};
+
+/// One run. `models`: fitted, by network. kInvalidArgument, kNotFound: the placer's name.
+Result<PlacementRun> RunPlacer(const std::string& placer, const InssOptions& cluster,
+                               const LatencyModels& models, const PlacementOptions& options);
+
+/// The latency models that are fitted to what the simulator of `cluster` shows.
+Result<LatencyModels> FitToSimulator(const InssOptions& cluster, InterferenceKind kind);
+
+}  // namespace lagoon::bench
