@@ -94,11 +94,11 @@ void AddFigures(CLI::App& parent) {
   auto options = std::make_shared<bench::FiguresOptions>();
   CLI::App* command = AddSimulation(
       parent, "figures",
-      "Figures of REEF, Paella and GSLICE on simulated devices, beside their numbers", *common);
+      "Figures of REEF, Paella, GSLICE and InSS on simulated devices, beside their numbers", *common);
   AddPlot(*command, *common);
   command->add_option("--only", options->only, "Names such as reef-17 (default: all that can run)")
       ->delimiter(',');
-  command->add_option("--paper", options->paper, "gslice, paella or reef (default: all)");
+  command->add_option("--paper", options->paper, "gslice, inss, paella or reef (default: all)");
   command->add_option("--effort", options->effort, "Factor for the requests of each figure")
       ->check(CLI::Range(0.001, 10.0))
       ->capture_default_str();

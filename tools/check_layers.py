@@ -102,7 +102,7 @@ FOLDERS = {
     "bench/live": "base device plan policies program server serving trace bench bench/client bench/measure bench/report",
     "bench/sim": "base cluster cluster/sim device device/cpu device/sim plan policies sched bench bench/measure bench/report",
     "bench/placement": "base cluster/interference cluster/placement cluster/sim bench/measure bench/report",
-    "bench/papers": "base cluster cluster/sim device policies bench/measure bench/report bench/shares bench/sim",
+    "bench/papers": "base bench/placement cluster cluster/interference cluster/placement cluster/sim device policies bench/measure bench/report bench/shares bench/sim",
     "bench/shares": "base cluster device device/sim plan policies program sched serving bench bench/client bench/measure bench/report "
                     "bench/sim",
     "bench/split": "base device device/sim plan policies program program/split sched bench/client bench/measure bench/report bench/sim",

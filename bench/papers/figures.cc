@@ -8,6 +8,7 @@
 
 #include "bench/papers/figures_gslice.h"
 #include "bench/papers/figures_gslice_kernels.h"
+#include "bench/papers/figures_inss.h"
 #include "bench/papers/figures_paella.h"
 #include "bench/papers/figures_reef.h"
 
@@ -23,6 +24,13 @@ constexpr std::string_view kNoFramework =
 
 constexpr std::string_view kNoTensorRt =
     "it compares with TensorRT's server on a real GPU; a simulated device has none";
+
+constexpr std::string_view kNoCounters =
+    "it shows counters of a real GPU's cache and memory; the simulator assumes such a line";
+constexpr std::string_view kTraining =
+    "it shows the training, which takes minutes: `lagoon train placement` writes its curve";
+constexpr std::string_view kNoMps =
+    "it measures MPS and MIG of a real GPU; `lagoon bench shares --switch` measures Lagoon's moves";
 
 constexpr std::array kTable{
     FigureInfo{"paella-1", "Paella Figure 1: four tasks on two units", PaellaFigure1},
@@ -62,6 +70,19 @@ constexpr std::array kTable{
     FigureInfo{"gslice-5", "GSLICE Figure 5a: streams of one model, v100", GsliceFigure5},
     FigureInfo{"gslice-7", "GSLICE Figures 6 and 7: streams and shares, v100", GsliceFigure7},
     FigureInfo{"gslice-switch", "GSLICE 3.2.4: moving a share, v100", GsliceSwitch},
+    FigureInfo{"inss-1", "InSS Figure 1: models over their share, batch-level sim of A100s",
+               InssFigure1},
+    FigureInfo{"inss-2", "InSS Figure 2: neighbours, batch-level sim of A100s", InssFigure2},
+    FigureInfo{"inss-table-3", "InSS Tables 3 and 4: error of the latency model", InssTable3},
+    FigureInfo{"inss-10", "InSS Figures 10 and 12: throughput and violations, 4 GPUs",
+               InssFigure10},
+    FigureInfo{"inss-11", "InSS Figures 11 and 15: over time, 4 GPUs", InssFigure11},
+    FigureInfo{"inss-13", "InSS Figures 13 and 14: latency of two models, 4 GPUs", InssFigure13},
+    FigureInfo{"inss-16", "InSS Figures 16 to 18: 64 GPUs", InssFigure16},
+    FigureInfo{"inss-19", "InSS Figures 3 and 19: time of a decision, 4 to 64 GPUs", InssFigure19},
+    FigureInfo{"inss-6", "InSS Figures 6 and 7", nullptr, kNoCounters},
+    FigureInfo{"inss-8", "InSS Figures 8 and 9", nullptr, kTraining},
+    FigureInfo{"inss-table-1", "InSS Table 1", nullptr, kNoMps},
     FigureInfo{"paella-3", "Paella Figure 3", nullptr, kNoFramework},
     FigureInfo{"paella-4", "Paella Figure 4", nullptr, kNoFramework},
     FigureInfo{"paella-10", "Paella Figure 10", nullptr, kNoFramework},
@@ -80,9 +101,9 @@ Result<std::vector<const FigureInfo*>> OfPaper(const std::string& paper) {
     if (of && info.run != nullptr) chosen.push_back(&info);
   }
   if (!chosen.empty()) return chosen;
-  return Fail(
-      ErrorCode::kInvalidArgument,
-      fmt::format("there is no figure of paper '{}'; papers are gslice, paella, reef", paper));
+  return Fail(ErrorCode::kInvalidArgument,
+              fmt::format("there is no figure of paper '{}'; papers are gslice, inss, paella, reef",
+                          paper));
 }
 
 Result<std::vector<const FigureInfo*>> Choose(const std::vector<std::string>& only,

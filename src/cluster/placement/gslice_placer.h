@@ -10,8 +10,8 @@ namespace lagoon {
 
 /// GSLICE (Dhakal et al., SoCC 2020), as InSS 6.1 compares with it. GSLICE shares one GPU; here
 /// each model, the largest knee first, goes to the GPU with the least sum of knees, and stays
-/// there. On each GPU the shares follow GSLICE's rules (TuneShare, MaxMin) every ten decisions, what
-/// no model needs is handed out too, and batches keep half the SLO, all without interference.
+/// there. On each GPU the shares follow GSLICE's rules (TuneShare, MaxMin) every ten decisions,
+/// what no model needs is handed out too, and batches keep half the SLO, all without interference.
 class GslicePlacer final : public Placer {
  public:
   std::string_view name() const override { return "gslice"; }

@@ -174,6 +174,20 @@ std::vector<MeasuredPoint> MeasureInSimulator(const std::vector<ModelSpec>& mode
   return points;
 }
 
+Result<double> SlowdownInSimulator(const std::vector<ModelSpec>& models,
+                                   const std::vector<SimulatedRun>& runs, std::uint32_t seed) {
+  std::vector<CoRun> together;
+  for (const SimulatedRun& run : runs) {
+    const auto found = std::ranges::find(models, run.network, &ModelSpec::name);
+    if (found == models.end()) {
+      return Fail(ErrorCode::kNotFound, fmt::format("there is no model '{}'", run.network));
+    }
+    together.push_back({static_cast<std::size_t>(found - models.begin()), run.rows, run.share});
+  }
+  const double alone = RunTogether(models, {}, {together.front()}, seed).latency_ms;
+  return RunTogether(models, {}, together, seed + 1).latency_ms / alone - 1;
+}
+
 std::vector<MeasuredPoint> DrawCoRuns(const std::vector<ModelSpec>& models, const TruthSpec& truth,
                                       std::size_t count, std::uint32_t seed) {
   std::vector<MeasuredPoint> points;

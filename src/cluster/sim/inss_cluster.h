@@ -38,8 +38,8 @@ std::vector<double> InssBaseRates(const ClusterSpec& spec);
 
 /// What a scheduler may measure of the models before it serves (InSS 4.1), in the simulator: each
 /// model alone with 1, 4, 16 and 32 rows on 20, 40, 60 and 80 % of a GPU, and with 16 rows on 40 %
-/// beside a light neighbour (4 rows on 20 %), a medium (16 on 40 %) and a heavy one (32 on 60 %). The
-/// first model of several copies is measured; names have no suffix.
+/// beside a light neighbour (4 rows on 20 %), a medium (16 on 40 %) and a heavy one (32 on 60 %).
+/// The first model of several copies is measured; names have no suffix.
 std::vector<MeasuredPoint> MeasureInSimulator(const std::vector<ModelSpec>& models,
                                               const TruthSpec& truth, std::uint32_t seed);
 
@@ -47,6 +47,17 @@ std::vector<MeasuredPoint> MeasureInSimulator(const std::vector<ModelSpec>& mode
 /// compared with.
 std::vector<MeasuredPoint> DrawCoRuns(const std::vector<ModelSpec>& models, const TruthSpec& truth,
                                       std::size_t count, std::uint32_t seed);
+
+/// A model's run in SlowdownInSimulator().
+struct SimulatedRun {
+  std::string network;
+  std::int64_t rows = 1;
+  double share = 1;
+};
+/// By what part of its time alone the first of `runs` is slower beside the others, with the truth
+/// of TruthSpec{}. kNotFound names a network that `models` does not have.
+Result<double> SlowdownInSimulator(const std::vector<ModelSpec>& models,
+                                   const std::vector<SimulatedRun>& runs, std::uint32_t seed);
 
 /// The name without the suffix of a further copy: "R" of "R.2".
 std::string NetworkOf(const std::string& model);

@@ -1,0 +1,19 @@
+#pragma once
+
+// InSS's figures that the batch-level simulator reproduces; bench/papers/figures.h. The cluster is
+// that of cluster/sim/inss_cluster.h, which says what the paper leaves open.
+
+#include "bench/papers/figure.h"
+
+namespace lagoon::bench {
+
+Result<Figure> InssFigure1(const FigureOptions& options);
+Result<Figure> InssFigure2(const FigureOptions& options);
+Result<Figure> InssTable3(const FigureOptions& options);    // with Table 4
+Result<Figure> InssFigure10(const FigureOptions& options);  // with Figure 12
+Result<Figure> InssFigure11(const FigureOptions& options);  // with Figure 15
+Result<Figure> InssFigure13(const FigureOptions& options);  // with Figure 14
+Result<Figure> InssFigure16(const FigureOptions& options);  // with Figures 17 and 18
+Result<Figure> InssFigure19(const FigureOptions& options);  // with Figure 3
+
+}  // namespace lagoon::bench
