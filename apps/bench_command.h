@@ -91,7 +91,7 @@ nlohmann::json GpuModelJson(const GpuModel& gpu);
 void AddBatchingBenchmark(CLI::App& bench);
 void AddDisbBenchmark(CLI::App& bench);
 void AddGpuBenchmarks(CLI::App& bench);
-void AddPlacementBenchmark(CLI::App& bench);
+void AddPlacementBenchmark(CLI::App& bench);  // and `interference`
 void AddSharesBenchmarks(CLI::App& bench);
 void AddSimBenchmarks(CLI::App& bench);
 void AddSplitBenchmark(CLI::App& bench);

@@ -1,10 +1,12 @@
-// `lagoon bench placement`.
+// `lagoon bench placement` and `lagoon bench interference`.
 
 #include <cstdio>
 #include <memory>
 
 #include "apps/bench_command.h"
+#include "apps/load.h"
 #include "bench/placement/placement.h"
+#include "bench/shares/co_runs.h"
 #include "cluster/placement/registry.h"
 
 namespace lagoon {
@@ -59,9 +61,60 @@ void AddKnowledge(CLI::App& command, bench::PlacementOptions& options) {
                    "Batches wait until they are full, as InSS has it, or until it gets late");
 }
 
+Status ShowErrors(const std::string& name, const std::vector<MeasuredPoint>& points,
+                  bench::Report& report) {
+  std::string table;
+  LAGOON_RETURN_IF_ERROR(bench::ReportPoints(name, points, report, table));
+  std::fputs(table.c_str(), stderr);
+  return {};
+}
+
+void AddInterference(CLI::App& parent) {
+  auto common = std::make_shared<BenchCommon>();
+  auto options = std::make_shared<bench::CoRunOptions>();
+  auto points = std::make_shared<std::string>();
+  CLI::App* command = AddBenchmark(
+      parent, "interference",
+      "InSS: how much models slow each other down on shares of the CPU, and how well that is "
+      "predicted for pairs that were not measured",
+      *common, false);
+  AddModelNames(*command, options->models);
+  command->add_option("--rows", options->rows, "Rows of a batch")
+      ->delimiter(',')
+      ->check(CLI::Range(1, 1024))
+      ->capture_default_str();
+  AddWorkers(*command, options->workers);
+  command->add_option("--pairs", options->pairs, "Measurements of each pair of models")
+      ->check(CLI::Range(1, 1000))
+      ->capture_default_str();
+  AddRounds(*command, options->rounds);
+  command->add_option("--window-seconds", options->seconds, "Length of a window")
+      ->check(CLI::Range(0.05, 60.0))
+      ->capture_default_str();
+  AddSeed(*command, options->seed);
+  command->add_option("--points", *points,
+                      "Writes the measured times to this file, for "
+                      "`lagoon bench placement --points`");
+  command->callback([common, options, points] {
+    options->zoo = common->zoo;
+    const nlohmann::json configuration = {
+        {"models", options->models},   {"rows", options->rows},
+        {"workers", options->workers}, {"pairs", options->pairs},
+        {"rounds", options->rounds},   {"window_seconds", options->seconds},
+        {"seed", options->seed}};
+    Measure("interference", configuration, *common, [&](bench::Report& report) -> Status {
+      LAGOON_ASSIGN_OR_RETURN(const auto measured, bench::MeasureCoRuns(*options));
+      if (!points->empty()) LAGOON_RETURN_IF_ERROR(WriteMeasuredPoints(*points, measured));
+      report.Field("points_text", MeasuredPointsText(measured));
+      return ShowErrors("the measured points", measured, report);
+    });
+  });
+}
+
 }  // namespace
 
 void AddPlacementBenchmark(CLI::App& bench) {
+  AddInterference(bench);
   auto common = std::make_shared<BenchCommon>();
   auto options = std::make_shared<bench::PlacementOptions>();
   auto points = std::make_shared<std::string>();
@@ -80,10 +133,8 @@ void AddPlacementBenchmark(CLI::App& bench) {
   command->callback([common, options, points] {
     if (!points->empty()) {
       Measure("points", {{"points", *points}}, *common, [&](bench::Report& report) -> Status {
-        std::string table;
-        LAGOON_RETURN_IF_ERROR(bench::RunPoints(*points, report, table));
-        std::fputs(table.c_str(), stderr);
-        return {};
+        LAGOON_ASSIGN_OR_RETURN(const auto measured, ReadMeasuredPoints(*points));
+        return ShowErrors(*points, measured, report);
       });
       return;
     }

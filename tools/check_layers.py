@@ -103,14 +103,14 @@ FOLDERS = {
     "bench/sim": "base cluster cluster/sim device device/cpu device/sim plan policies sched bench bench/measure bench/report",
     "bench/placement": "base cluster/interference cluster/placement cluster/sim bench/measure bench/report",
     "bench/papers": "base bench/placement cluster cluster/interference cluster/placement cluster/sim device policies bench/measure bench/report bench/shares bench/sim",
-    "bench/shares": "base cluster device device/sim plan policies program sched serving bench bench/client bench/measure bench/report "
+    "bench/shares": "base cluster cluster/interference device device/sim plan policies program sched serving bench bench/client bench/measure bench/report "
                     "bench/sim",
     "bench/split": "base device device/sim plan policies program program/split sched bench/client bench/measure bench/report bench/sim",
     "bench/gpu": f"base device device/cuda device/cuda/driver {HOST_CUDA} device/cuda/gpu/entry.cuh plan program kernels/cuda "
                  "bench/client bench/measure bench/report",
     "apps": "base cluster engine device device/host device/cuda/driver device/sim plan kernels/cpu_level.h graph graph/cut graph/import program "
             "program/idempotence program/link/host_tensors.h program/profile program/split policies trace serving server bench/client bench/gpu bench/live "
-            "bench/papers bench/placement bench/report bench/shares bench/sim bench/split cluster/placement",
+            "bench/papers bench/placement bench/report bench/shares bench/sim bench/split cluster/interference cluster/placement",
 }
 # Besides, the tests of a folder may include the folders above and below their own, every testing/ and conformance/, the
 # layers that their folder stands on, and these folders.

@@ -338,13 +338,13 @@ Status RunPlacement(const PlacementOptions& options, Report& report) {
   return {};
 }
 
-Status RunPoints(const std::string& path, Report& report, std::string& table) {
-  LAGOON_ASSIGN_OR_RETURN(const std::vector<MeasuredPoint> points, ReadMeasuredPoints(path));
+Status ReportPoints(const std::string& name, const std::vector<MeasuredPoint>& points,
+                    Report& report, std::string& table) {
   const auto together = std::ranges::count_if(
       points, [](const MeasuredPoint& point) { return !point.neighbours.empty(); });
   if (together == 0) {
     return Fail(ErrorCode::kInvalidArgument,
-                fmt::format("{}: no point has neighbours, so there is nothing to predict", path));
+                fmt::format("{}: no point has neighbours, so there is nothing to predict", name));
   }
   table = fmt::format("{:<14} {:>10} {:>10} {:>10}\n", "kind", "median", "p90", "worst");
   const auto row = [&](const std::string& kind, const std::vector<double>& absolute) {
@@ -360,17 +360,17 @@ Status RunPoints(const std::string& path, Report& report, std::string& table) {
     row("ridge+online", Corrected(errors, points));
     std::map<std::string, std::vector<double>> by_pair;
     for (const PredictionError& error : errors) {
-      std::string name = points[error.point].model + " beside";
+      std::string pair = points[error.point].model + " beside";
       for (const MeasuredNeighbour& neighbour : points[error.point].neighbours) {
-        name += " " + neighbour.model;
+        pair += " " + neighbour.model;
       }
-      by_pair[name].push_back(error.relative);
+      by_pair[pair].push_back(error.relative);
     }
     table += fmt::format("\n{:<40} {:>8} {:>10}\n", "ridge, held out", "points", "mean error");
-    for (const auto& [name, relative] : by_pair) {
+    for (const auto& [pair, relative] : by_pair) {
       table +=
-          fmt::format("{:<40} {:>8} {:>+9.2f}%\n", name, relative.size(), 100 * Mean(relative));
-      pairs.push_back({{"pair", name}, {"points", relative.size()}, {"mean", Mean(relative)}});
+          fmt::format("{:<40} {:>8} {:>+9.2f}%\n", pair, relative.size(), 100 * Mean(relative));
+      pairs.push_back({{"pair", pair}, {"points", relative.size()}, {"mean", Mean(relative)}});
     }
     table += '\n';
   }

@@ -34,10 +34,11 @@ struct PlacementOptions {
 /// kInvalidArgument and kNotFound name the option and its value.
 Status RunPlacement(const PlacementOptions& options, Report& report);
 
-/// `lagoon bench placement --points FILE`: the errors of the kinds of latency models on measured
-/// co-runs that their fits have not seen. kNotFound, kInvalidArgument: ReadMeasuredPoints,
-/// PredictHeldOut.
-Status RunPoints(const std::string& path, Report& report, std::string& table);
+/// The errors of the kinds of latency models on measured co-runs that their fits have not seen
+/// (PredictHeldOut), as metrics and as a table for people. `name`: of the points, for messages.
+/// kInvalidArgument: PredictHeldOut, or no point has neighbours.
+Status ReportPoints(const std::string& name, const std::vector<MeasuredPoint>& points,
+                    Report& report, std::string& table);
 
 /// What a run of one placer, load and seed gave.
 struct PlacementRun {

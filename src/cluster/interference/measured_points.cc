@@ -150,4 +150,12 @@ std::string MeasuredPointsText(const std::vector<MeasuredPoint>& points) {
   return text;
 }
 
+Status WriteMeasuredPoints(const std::string& path, const std::vector<MeasuredPoint>& points) {
+  std::ofstream file(path, std::ios::binary | std::ios::trunc);
+  file << MeasuredPointsText(points);
+  file.close();
+  if (file) return {};
+  return Fail(ErrorCode::kUnavailable, fmt::format("cannot write {}", Quoted(path)));
+}
+
 }  // namespace lagoon

@@ -50,4 +50,7 @@ Result<std::vector<MeasuredPoint>> ReadMeasuredPoints(const std::string& path);
 /// What ParseMeasuredPoints reads back to the same values.
 std::string MeasuredPointsText(const std::vector<MeasuredPoint>& points);
 
+/// Replaces the file. kUnavailable: it cannot be written.
+Status WriteMeasuredPoints(const std::string& path, const std::vector<MeasuredPoint>& points);
+
 }  // namespace lagoon
