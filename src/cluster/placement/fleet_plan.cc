@@ -45,7 +45,7 @@ double FleetPlan::total_cost() const {
   return sum;
 }
 
-GpuDemand FleetPlan::DemandOf(std::size_t model, std::size_t gpu) const {
+const GpuDemand& FleetPlan::DemandOf(std::size_t model, std::size_t gpu) const {
   GpuDemand& demand = demands_[model][kinds_[gpu]];
   if (demand.table != nullptr) return demand;
   const ModelView& view = view_.models[model];
@@ -56,7 +56,7 @@ GpuDemand FleetPlan::DemandOf(std::size_t model, std::size_t gpu) const {
 }
 
 double FleetPlan::NeedAlone(std::size_t model, std::size_t gpu) const {
-  const GpuDemand demand = DemandOf(model, gpu);
+  const GpuDemand* demand = &DemandOf(model, gpu);
   return PlanGpu({&demand, 1}, view_.gpus[gpu].granules).needed;
 }
 
@@ -71,8 +71,8 @@ bool FleetPlan::Fits(std::size_t gpu, const std::vector<std::size_t>& models) co
 
 GpuPlan FleetPlan::PlanOf(std::size_t gpu, const std::vector<std::size_t>& models) {
   ++evaluations_;
-  std::vector<GpuDemand> demands;
-  for (const std::size_t model : models) demands.push_back(DemandOf(model, gpu));
+  std::vector<const GpuDemand*> demands;
+  for (const std::size_t model : models) demands.push_back(&DemandOf(model, gpu));
   return PlanGpu(demands, view_.gpus[gpu].granules);
 }
 

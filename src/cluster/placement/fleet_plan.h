@@ -46,7 +46,7 @@ class FleetPlan {
     GpuPlan plan;
     double cost = 0;
   };
-  GpuDemand DemandOf(std::size_t model, std::size_t gpu) const;
+  const GpuDemand& DemandOf(std::size_t model, std::size_t gpu) const;
   GpuPlan PlanOf(std::size_t gpu, const std::vector<std::size_t>& models);
   double CostOf(const GpuPlan& plan) const;
 

@@ -32,7 +32,7 @@ double LongestBatchMs(const ReplicaLoad& load, double most_violations) {
     return ViolationRate(tried);
   };
   double least = 0, most = load.slo_ms;
-  for (int i = 0; i < 30; ++i) {
+  for (int i = 0; i < 16; ++i) {
     const double middle = (least + most) / 2;
     (rate_at(middle) <= most_violations ? least : most) = middle;
   }

@@ -13,7 +13,7 @@ namespace {
 // Rounds of needs and interference, each of which depends on the other.
 constexpr int kRounds = 2;
 // Moves of granules from one model to another, if there are too few.
-constexpr int kMostMoves = 64;
+constexpr int kMostMoves = 16;
 
 struct Need {
   std::uint32_t granules = 1;  // more than the GPU has: no share is enough
@@ -40,19 +40,18 @@ DeviceLoad LoadOf(const GpuDemand& demand, const GpuShare& share) {
 }
 
 // The factor by which each model is slower than alone.
-std::vector<double> SlowdownsOf(std::span<const GpuDemand> demands,
-                                const std::vector<GpuShare>& shares) {
+std::vector<double> SlowdownsOf(GpuDemands demands, const std::vector<GpuShare>& shares) {
   std::vector<DeviceLoad> loads;
   DeviceLoad sum;
   for (std::size_t i = 0; i < demands.size(); ++i) {
-    loads.push_back(LoadOf(demands[i], shares[i]));
+    loads.push_back(LoadOf(*demands[i], shares[i]));
     sum.cache += loads[i].cache;
     sum.dram += loads[i].dram;
   }
   std::vector<double> slowdowns;
   for (std::size_t i = 0; i < demands.size(); ++i) {
     const DeviceLoad others = {sum.cache - loads[i].cache, sum.dram - loads[i].dram};
-    slowdowns.push_back(demands[i].table->model().Slowdown(others, demands.size() > 1));
+    slowdowns.push_back(demands[i]->table->model().Slowdown(others, demands.size() > 1));
   }
   return slowdowns;
 }
@@ -65,11 +64,17 @@ double ViolationsOf(const GpuDemand& demand, const GpuShare& share, double slowd
                         .slo_ms = demand.slo_ms});
 }
 
-// The number of rows with the fewest violations on the share.
-void ChooseRows(const GpuDemand& demand, GpuShare& share, double slowdown) {
+// The number of rows with the fewest violations on the share: of all, or of the sizes next to the
+// present one.
+enum class Sizes : std::uint8_t { kAll, kNear };
+void ChooseRows(const GpuDemand& demand, GpuShare& share, double slowdown,
+                Sizes sizes = Sizes::kAll) {
   GpuShare best = share;
   best.violations = std::numeric_limits<double>::infinity();
-  for (std::size_t size = 0; size < demand.table->sizes(); ++size) {
+  const std::size_t from = sizes == Sizes::kAll || share.size == 0 ? 0 : share.size - 1;
+  const std::size_t end = sizes == Sizes::kAll ? demand.table->sizes()
+                                               : std::min(demand.table->sizes(), share.size + 2);
+  for (std::size_t size = from; size < end; ++size) {
     GpuShare tried = {share.granules, size, 0};
     tried.violations = ViolationsOf(demand, tried, slowdown);
     if (tried.violations < best.violations * (1 - 1e-9)) best = tried;
@@ -100,9 +105,9 @@ void HandOut(const std::vector<double>& needs, std::uint32_t granules,
 }
 
 // Moves granules between models as long as fewer rows are lost.
-void Improve(std::span<const GpuDemand> demands, const std::vector<double>& slowdowns,
+void Improve(GpuDemands demands, const std::vector<double>& slowdowns,
              std::vector<GpuShare>& shares) {
-  const auto lost = [&](std::size_t i) { return demands[i].rate * shares[i].violations; };
+  const auto lost = [&](std::size_t i) { return demands[i]->rate * shares[i].violations; };
   std::uint32_t step = 8;
   for (int move = 0; move < kMostMoves && step > 0; ++move) {
     double best = 1e-9;
@@ -110,14 +115,14 @@ void Improve(std::span<const GpuDemand> demands, const std::vector<double>& slow
     std::vector<double> gains(demands.size()), costs(demands.size());
     for (std::size_t i = 0; i < demands.size(); ++i) {
       GpuShare more = shares[i], less = shares[i];
-      more.granules = std::min(more.granules + step, demands[i].table->granules());
-      ChooseRows(demands[i], more, slowdowns[i]);
-      gains[i] = lost(i) - demands[i].rate * more.violations;
+      more.granules = std::min(more.granules + step, demands[i]->table->granules());
+      ChooseRows(*demands[i], more, slowdowns[i]);
+      gains[i] = lost(i) - demands[i]->rate * more.violations;
       costs[i] = std::numeric_limits<double>::infinity();
       if (less.granules <= step) continue;
       less.granules -= step;
-      ChooseRows(demands[i], less, slowdowns[i]);
-      costs[i] = demands[i].rate * less.violations - lost(i);
+      ChooseRows(*demands[i], less, slowdowns[i]);
+      costs[i] = demands[i]->rate * less.violations - lost(i);
     }
     for (std::size_t i = 0; i < demands.size(); ++i) {
       for (std::size_t j = 0; j < demands.size(); ++j) {
@@ -133,8 +138,8 @@ void Improve(std::span<const GpuDemand> demands, const std::vector<double>& slow
     }
     shares[to].granules += step;
     shares[from].granules -= step;
-    ChooseRows(demands[to], shares[to], slowdowns[to]);
-    ChooseRows(demands[from], shares[from], slowdowns[from]);
+    ChooseRows(*demands[to], shares[to], slowdowns[to]);
+    ChooseRows(*demands[from], shares[from], slowdowns[from]);
   }
 }
 
@@ -154,16 +159,16 @@ GpuDemand WithTimes(GpuDemand demand) {
   return demand;
 }
 
-void Forecast(std::span<const GpuDemand> demands, GpuPlan& plan) {
+void Forecast(GpuDemands demands, GpuPlan& plan) {
   const std::vector<double> slowdowns = SlowdownsOf(demands, plan.shares);
   plan.lost = 0;
   for (std::size_t i = 0; i < demands.size(); ++i) {
-    plan.shares[i].violations = ViolationsOf(demands[i], plan.shares[i], slowdowns[i]);
-    plan.lost += demands[i].rate * plan.shares[i].violations;
+    plan.shares[i].violations = ViolationsOf(*demands[i], plan.shares[i], slowdowns[i]);
+    plan.lost += demands[i]->rate * plan.shares[i].violations;
   }
 }
 
-GpuPlan PlanGpu(std::span<const GpuDemand> demands, std::uint32_t granules) {
+GpuPlan PlanGpu(GpuDemands demands, std::uint32_t granules) {
   GpuPlan plan;
   if (demands.empty()) return plan;
   LAGOON_CHECK(demands.size() <= granules);
@@ -174,11 +179,11 @@ GpuPlan PlanGpu(std::span<const GpuDemand> demands, std::uint32_t granules) {
     double sum = 0;
     enough = true;
     for (std::size_t i = 0; i < demands.size(); ++i) {
-      const Need need = NeedOf(demands[i], slowdowns[i]);
+      const Need need = NeedOf(*demands[i], slowdowns[i]);
       enough = enough && need.granules <= granules;
       // A model for which the whole GPU is too small needs more than that.
       needs[i] = need.granules <= granules ? need.granules : 1.2 * granules;
-      plan.shares[i].size = need.granules <= granules ? need.size : demands[i].table->sizes() - 1;
+      plan.shares[i].size = need.granules <= granules ? need.size : demands[i]->table->sizes() - 1;
       sum += needs[i];
     }
     plan.needed = sum / granules;
@@ -187,7 +192,7 @@ GpuPlan PlanGpu(std::span<const GpuDemand> demands, std::uint32_t granules) {
     slowdowns = SlowdownsOf(demands, plan.shares);
   }
   for (std::size_t i = 0; i < demands.size(); ++i) {
-    ChooseRows(demands[i], plan.shares[i], slowdowns[i]);
+    ChooseRows(*demands[i], plan.shares[i], slowdowns[i], enough ? Sizes::kNear : Sizes::kAll);
   }
   if (!enough) Improve(demands, slowdowns, plan.shares);
   Forecast(demands, plan);

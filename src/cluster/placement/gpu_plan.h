@@ -20,6 +20,9 @@ struct GpuDemand {
   std::vector<double> longest_ms = {};
 };
 
+/// The models of a GPU; borrowed for a call.
+using GpuDemands = std::span<const GpuDemand* const>;
+
 /// The demand with `longest_ms` filled in.
 GpuDemand WithTimes(GpuDemand demand);
 
@@ -40,10 +43,10 @@ inline constexpr double kGoodViolations = 0.003;
 
 /// Each model gets what it needs, and a part of the rest in proportion. If they need more than
 /// there is, granules go from model to model as long as fewer rows are lost. `demands`: at most
-/// `granules`; the tables are of `granules`. Costs about 1 us for each model.
-GpuPlan PlanGpu(std::span<const GpuDemand> demands, std::uint32_t granules);
+/// `granules`; their tables are of `granules`. Costs about 1 us for each model.
+GpuPlan PlanGpu(GpuDemands demands, std::uint32_t granules);
 
 /// The violations of each model with shares that are given, and the `lost` of the plan.
-void Forecast(std::span<const GpuDemand> demands, GpuPlan& plan);
+void Forecast(GpuDemands demands, GpuPlan& plan);
 
 }  // namespace lagoon

@@ -13,6 +13,8 @@ namespace {
 constexpr double kFullReplica = 0.8;
 // A replica that moves costs the arrivals of so many seconds.
 constexpr double kMoveSeconds = 0.01;
+// Of the arrivals of a GPU that may be lost without a reason to search.
+constexpr double kWell = 0.001;
 
 std::vector<std::size_t> Without(std::vector<std::size_t> models, std::size_t model) {
   std::erase(models, model);
@@ -22,6 +24,15 @@ std::vector<std::size_t> Without(std::vector<std::size_t> models, std::size_t mo
 std::vector<std::size_t> With(std::vector<std::size_t> models, std::size_t model) {
   models.push_back(model);
   return models;
+}
+
+// Rows per second that arrive at a GPU.
+double RateOf(const PlacementView& view, const FleetPlan& plan, std::size_t gpu) {
+  double rate = 0;
+  for (const std::size_t model : plan.models_on(gpu)) {
+    rate += view.models[model].rate / static_cast<double>(plan.replicas(model));
+  }
+  return rate;
 }
 
 std::size_t ReplicasOf(const Assignment& assignment, std::size_t model) {
@@ -132,7 +143,12 @@ bool LagoonPlacer::ImproveGpu(const PlacementView& view, FleetPlan& plan, std::s
 }
 
 void LagoonPlacer::Search(const PlacementView& view, FleetPlan& plan) const {
-  std::vector<bool> done(view.gpus.size());
+  // In a fleet that serves, a GPU on which all is well has no reason to give a replica away.
+  std::vector<bool> well(view.gpus.size());
+  for (std::size_t gpu = 0; gpu < well.size() && !view.current.replicas.empty(); ++gpu) {
+    well[gpu] = plan.plan(gpu).lost <= kWell * RateOf(view, plan, gpu);
+  }
+  std::vector<bool> done = well;
   while (plan.evaluations() < options_.evaluations) {
     std::size_t worst = view.gpus.size();
     for (std::size_t gpu = 0; gpu < view.gpus.size(); ++gpu) {
@@ -141,7 +157,7 @@ void LagoonPlacer::Search(const PlacementView& view, FleetPlan& plan) const {
     }
     if (worst == view.gpus.size()) return;
     if (ImproveGpu(view, plan, worst)) {
-      done.assign(done.size(), false);
+      done = well;
     } else {
       done[worst] = true;
     }

@@ -10,7 +10,7 @@ namespace lagoon {
 struct LagoonPlacerOptions {
   /// Plans of GPUs that a decision may compute: a bound on its time (about 2 us each) that does not
   /// depend on the machine.
-  std::size_t evaluations = 3000;
+  std::size_t evaluations = 1500;
 };
 
 /// Local search on the forecast of rows that will be late or dropped (PlanGpu, ViolationRate), with
