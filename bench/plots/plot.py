@@ -6,6 +6,7 @@ A file has a flat map "metrics": name with unit -> number. The names decide whic
 - models.*: from latency_ratio_vs_onnxruntime.*
 - versions.* (a file of `lagoon profile --json`): from kernel_us.*
 - batching.*: from batching_gain.* (batching_figure.py)
+- share-tuning.*: from share_percent.* (tune_figure.py)
 - split-*.* : from violation_rate.* and jitter_ms.* (split_figures.py)
 
 A file of `lagoon split --scan --json` has a field "scan" in their place. All scans become one picture, split-scan.*: the
@@ -35,6 +36,7 @@ import matplotlib.pyplot as plt  # noqa: E402  (the backend comes first)
 import batching_figure  # noqa: E402
 import split_figures  # noqa: E402
 import surface_figure  # noqa: E402
+import tune_figure  # noqa: E402
 
 # A report compares systems: schedulers of Lagoon, and comparators. The name of a comparator begins with COMPARATOR.
 COMPARATOR = "onnxruntime"
@@ -479,6 +481,7 @@ FIGURES = {
     "models": (r"latency_ratio_vs_onnxruntime\.", draw_models),
     "versions": (r"kernel_us\.", draw_versions),
     "batching": (r"batching_gain\.", lambda report: batching_figure.draw_batching(report, finish)),
+    "share-tuning": (r"share_percent\.", lambda report: tune_figure.draw_tune(report, finish)),
     "split-violations": (r"violation_rate\.[^ ]*\.s\d\.a2$",
                          lambda report: split_figures.draw_violations(report, finish)),
     "split-overload": (r"violation_rate\.[^ ]*\.s\d\.a2\.overload$",
