@@ -14,6 +14,7 @@
 #include "apps/load.h"
 #include "bench/client/bound_model.h"
 #include "bench/live/contention.h"
+#include "bench/live/instances.h"
 #include "bench/live/memory.h"
 #include "bench/live/models.h"
 #include "bench/live/outputs.h"
@@ -193,6 +194,28 @@ void AddMemory(CLI::App& parent) {
   });
 }
 
+void AddInstances(CLI::App& parent) {
+  auto common = std::make_shared<BenchCommon>();
+  auto options = std::make_shared<bench::InstancesOptions>();
+  options->models = {"alexnet", "resnet50", "resnet152", "vgg19"};
+  CLI::App* command = AddBenchmark(parent, "instances",
+                                   "GSLICE Table 1: load time and memory of another instance that "
+                                   "shares the weights of the first, beside one that does not",
+                                   *common, false);
+  AddModelNames(*command, options->models);
+  AddRounds(*command, options->rounds);
+  command
+      ->add_option("--workers", options->workers, "Worker threads of device cpu (0: one per core)")
+      ->capture_default_str();
+  command->callback([common, options] {
+    options->zoo = common->zoo;
+    const Json configuration = {
+        {"models", options->models}, {"rounds", options->rounds}, {"workers", options->workers}};
+    Measure("instances", configuration, *common,
+            [&](bench::Report& report) { return RunInstances(*options, report); });
+  });
+}
+
 void AddShapesBenchmark(CLI::App& parent) {
   auto common = std::make_shared<BenchCommon>();
   auto options = std::make_shared<bench::ShapesOptions>();
@@ -318,6 +341,7 @@ void AddBenchmarks(CLI::App& app) {
   AddOverhead(app);
   AddFootprint(app);
   AddMemory(app);
+  AddInstances(app);
   AddShapesBenchmark(app);
   AddOutputs(app);
   AddOnnxNodes(app);

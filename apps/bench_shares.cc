@@ -13,19 +13,22 @@
 #include "bench/live/colocation.h"
 #include "bench/shares/sim_rows.h"
 #include "bench/shares/switch.h"
+#include "bench/shares/tune.h"
 #include "cluster/share_points.h"
 
 namespace lagoon {
 namespace {
 
-// `lagoon bench shares`: the options of its two parts.
+// `lagoon bench shares`: the options of its three parts.
 
 CLI::App* AddColocation(CLI::App& parent, const std::shared_ptr<BenchCommon>& common,
                         bench::ColocationOptions& options) {
   CLI::App* command = AddBenchmark(parent, "shares",
                                    "GSLICE: models that share a CPU, under shares of it and "
-                                   "without, beside ONNX Runtime; or what a move costs (--switch)",
+                                   "without, beside ONNX Runtime; or what a move costs (--switch), "
+                                   "or shares that follow the load (--tune)",
                                    *common, true);
+  command->footer("What batches bring, and who limits them (SLAB): lagoon bench batching");
   options.combinations = {"resnet18+bert_tiny", "squeezenet1_1+mobilenet_v2",
                           "resnet18+squeezenet1_1+bert_tiny"};
   command
@@ -57,19 +60,43 @@ CLI::App* AddColocation(CLI::App& parent, const std::shared_ptr<BenchCommon>& co
   return command;
 }
 
+void AddSimulated(CLI::App& command, std::string& gpu, std::vector<std::string>& models) {
+  CLI::App* group = command.add_option_group("With --switch or --tune");
+  group->add_option("--gpu", gpu, "Simulated GPU with kernel lists")->capture_default_str();
+  group
+      ->add_option("--gpu-models", models,
+                   "Kernel lists of that GPU (default: resnet50,vgg19 with --switch, "
+                   "vgg19,resnet50,alexnet with --tune)")
+      ->delimiter(',');
+}
+
 void AddSwitch(CLI::App& command, bench::SwitchOptions& options) {
   CLI::App* group = command.add_option_group("With --switch");
   AddModelNames(*group, options.models);
-  group->add_option("--gpu", options.gpu, "Simulated GPU with kernel lists")->capture_default_str();
-  group->add_option("--gpu-models", options.gpu_models, "Two kernel lists of that GPU")
-      ->delimiter(',')
-      ->capture_default_str();
   group->add_flag("!--no-cpu", options.cpu, "Only the simulated GPU");
   group->add_option("--moves", options.moves, "Moves of shares, of each kind")
       ->check(CLI::Range(2, 100'000))
       ->capture_default_str();
   group->add_option("--restarts", options.restarts, "Restarts of the first model")
       ->check(CLI::Range(0, 1000))
+      ->capture_default_str();
+}
+
+void AddTune(CLI::App& command, bench::TuneOptions& options) {
+  CLI::App* group = command.add_option_group("With --tune");
+  group->add_option("--seconds", options.seconds, "Length of the run in virtual time")
+      ->check(CLI::Range(1.0, 3600.0))
+      ->capture_default_str();
+  group
+      ->add_option("--hot", options.hot,
+                   "Arrivals of the model that is hot: a part of what it does alone")
+      ->check(CLI::Range(0.001, 10.0))
+      ->capture_default_str();
+  group->add_option("--cold", options.cold, "The same for the other models")
+      ->check(CLI::Range(0.001, 10.0))
+      ->capture_default_str();
+  group->add_option("--hold-down", options.hold_down_s, "Seconds between two moves of a model")
+      ->check(CLI::Range(0.0, 3600.0))
       ->capture_default_str();
 }
 
@@ -104,27 +131,71 @@ void RunSwitchWith(const BenchCommon& common, bench::SwitchOptions& options) {
           [&](bench::Report& report) { return RunSwitch(options, report); });
 }
 
+void RunTuneWith(const BenchCommon& common, const bench::TuneOptions& options) {
+  const nlohmann::json configuration = {{"tune", true},
+                                        {"gpu", options.gpu},
+                                        {"models", options.models},
+                                        {"seconds", options.seconds},
+                                        {"hot", options.hot},
+                                        {"cold", options.cold},
+                                        {"slo_factor", options.slo_factor},
+                                        {"hold_down_s", options.hold_down_s},
+                                        {"seed", options.seed}};
+  Measure("shares", configuration, common,
+          [&](bench::Report& report) { return RunTune(options, report); });
+}
+
+// What the command line says of the three parts.
+struct SharesWords {
+  BenchCommon common;
+  bench::ColocationOptions colocation;
+  bench::SwitchOptions moves;
+  bench::TuneOptions tune;
+  bool of_switch = false, of_tune = false;
+  std::string gpu = "v100";
+  std::vector<std::string> gpu_models;  // empty: the defaults
+};
+
+void RunShares(SharesWords& words) {
+  if (words.of_switch) {
+    words.moves.workers = words.colocation.workers;
+    words.moves.seed = words.colocation.seed;
+    words.moves.gpu = words.gpu;
+    if (!words.gpu_models.empty()) words.moves.gpu_models = words.gpu_models;
+    return RunSwitchWith(words.common, words.moves);
+  }
+  if (words.of_tune) {
+    words.tune.seed = words.colocation.seed;
+    words.tune.slo_factor = words.colocation.slo_factor;
+    words.tune.gpu = words.gpu;
+    if (!words.gpu_models.empty()) words.tune.models = words.gpu_models;
+    return RunTuneWith(words.common, words.tune);
+  }
+  RunColocationWith(words.common, words.colocation);
+}
+
 void AddShares(CLI::App& parent) {
-  auto common = std::make_shared<BenchCommon>();
-  auto models = std::make_shared<bench::ColocationOptions>();
-  auto moves = std::make_shared<bench::SwitchOptions>();
-  auto of_switch = std::make_shared<bool>(false);
-  CLI::App* command = AddColocation(parent, common, *models);
-  command->add_flag("--switch", *of_switch,
-                    "Instead: moves of shares under full load, on a simulated GPU and the CPU, "
-                    "beside a restart of the model");
+  auto words = std::make_shared<SharesWords>();
+  const std::shared_ptr<BenchCommon> common(words, &words->common);
+  CLI::App* command = AddColocation(parent, common, words->colocation);
+  CLI::Option* of_switch =
+      command->add_flag("--switch", words->of_switch,
+                        "Instead: moves of shares under full load, on a simulated GPU and the CPU, "
+                        "beside a restart of the model");
   command
-      ->add_option("--workers", models->workers,
+      ->add_flag("--tune", words->of_tune,
+                 "Instead: shares that follow loads which change, on a simulated GPU, beside fixed "
+                 "equal shares and none")
+      ->excludes(of_switch);
+  command
+      ->add_option("--workers", words->colocation.workers,
                    "Worker threads of device cpu (0: one per core; with --switch at least 4)")
       ->capture_default_str();
-  AddSeed(*command, models->seed);
-  AddSwitch(*command, *moves);
-  command->callback([common, models, moves, of_switch] {
-    if (!*of_switch) return RunColocationWith(*common, *models);
-    moves->workers = models->workers;
-    moves->seed = models->seed;
-    RunSwitchWith(*common, *moves);
-  });
+  AddSeed(*command, words->colocation.seed);
+  AddSimulated(*command, words->gpu, words->gpu_models);
+  AddSwitch(*command, words->moves);
+  AddTune(*command, words->tune);
+  command->callback([words] { RunShares(*words); });
 }
 
 struct SurfaceWords {

@@ -2,6 +2,7 @@
 
 import json
 import shutil
+import subprocess
 import sys
 
 import pytest
@@ -42,6 +43,24 @@ def test_memory_compares_peaks_of_fresh_processes(lagoon, tmp_path):
         assert 1 < metrics[f"peak_base_mib.{side}"] < 1000
         assert metrics[f"peak_mib.digits.{side}"] < 100  # the model has some thousand weights
     assert "memory_ratio_vs_onnxruntime.digits" in metrics
+
+
+def test_instances_compares_shared_weights_with_a_second_load(lagoon, zoo, tmp_path):
+    folder = zoo("bert_tiny").parent.parent.parent
+    result, metrics = run_bench(lagoon, tmp_path, "instances", "--zoo", folder, "--models", "bert_tiny", "--rounds", "3")
+    assert result.returncode == 0, result.stderr
+    for way in ("shared", "alone"):
+        assert metrics[f"load_ms.bert_tiny.{way}"] > 0 and metrics[f"instances_in_16_gib.bert_tiny.{way}"] > 1
+    # The file has 16 MB of weights, of which an instance that shares them adds nothing.
+    assert metrics["instance_mib.bert_tiny.alone"] > metrics["instance_mib.bert_tiny.shared"] + 8
+    assert metrics["first_mib.bert_tiny"] > 8 and metrics["file_mib.bert_tiny"] > 8
+    assert metrics["memory_ratio.bert_tiny"] > 1
+
+
+def test_instances_names_a_missing_model(lagoon, tmp_path):
+    result, metrics = run_bench(lagoon, tmp_path, "instances", "--zoo", REPOSITORY, "--models", "absent")
+    assert result.returncode == 1 and metrics is None
+    assert "./run models absent makes it" in result.stderr
 
 
 def test_models_reports_latency_and_blocks(lagoon, tmp_path):
@@ -340,8 +359,37 @@ def test_moves_of_shares_lose_no_job_and_change_no_bit(lagoon, tmp_path):
     assert metrics["restart_gap_ms"] > 0
 
 
+def test_shares_follow_the_load_and_every_decision_has_a_reason(lagoon, tmp_path):
+    result, metrics = run_bench(lagoon, tmp_path, "shares", "--tune", "--gpu-models", "resnet50,alexnet", "--seconds", "8",
+                                "--hold-down", "1")
+    assert result.returncode == 0, result.stderr
+    report = json.loads((tmp_path / "report.json").read_text())
+    assert [phase["hot"] for phase in report["phases"]] == ["resnet50", "alexnet"]
+    for side in ("tuned", "tuned-lent", "equal", "no-shares"):
+        assert metrics[f"requests_lost.{side}"] == 0 and 0 < metrics[f"slo_kept.{side}"] <= 1
+        for model in ("resnet50", "alexnet"):
+            assert metrics[f"throughput_ips.{side}.{model}"] > 0 and metrics[f"latency_ms_p50.{side}.{model}"] > 0
+    for second in range(1, 9):
+        assert sum(metrics[f"share_percent.{model}.t{second}"] for model in ("resnet50", "alexnet")) < 100.1
+    assert metrics["moves.tuned"] > 0 == metrics["moves.equal"]
+    assert 0 <= metrics["settle_s.p1"] < 4 and 0 <= metrics["settle_s.p2"] <= 4
+    assert len(report["decisions"]) == 2 + metrics["moves.tuned"]
+    assert all(decision["why"] and decision["to_percent"] > 0 for decision in report["decisions"])
+
+
+def test_the_help_of_shares_points_to_the_benchmark_of_batching(lagoon):
+    result = subprocess.run([lagoon, "bench", "shares", "--help"], capture_output=True, text=True, timeout=60)
+    assert result.returncode == 0 and "lagoon bench batching" in result.stdout
+
+
 @pytest.mark.parametrize("words, named", [
     (("nothing+digits",), "nothing"),
+    (("--tune", "--switch"), "--switch"),
+    (("--tune", "--gpu-models", "vgg19"), "at least two"),
+    (("--tune", "--gpu-models", "vgg19,nothing"), "'nothing'"),
+    (("--tune", "--gpu", "nano"), "'nano'"),
+    (("--tune", "--seconds", "0"), "--seconds"),
+    (("--tune", "--hot", "0"), "--hot"),
     (("digits+",), "'digits+'"),
     (("--clients", "0"), "--clients"),
     (("--switch", "--workers", "2"), "2 units"),

@@ -264,6 +264,28 @@ def test_splits_figures_have_a_panel_for_each_scenario_and_a_line_for_each_syste
     assert "violation_rate.prema.s3.a7" in capsys.readouterr().err
 
 
+def tuning():
+    metrics = {}
+    for model, shares in (("vgg19", (30, 60, 20)), ("net.of-dots", (30, 10, 45))):
+        for second, share in enumerate(shares, 1):
+            metrics[f"share_percent.{model}.t{second}"] = share
+        for side in ("tuned", "tuned-lent", "equal", "no-shares"):
+            metrics[f"slo_kept.{side}.{model}"] = 0.87
+    return {"metrics": metrics, "phases": [{"begin_s": 0, "hot": "vgg19"}, {"begin_s": 2, "hot": "net.of-dots"}]}
+
+
+def test_tuning_has_a_line_for_each_model_and_a_bar_for_each_side(tmp_path, capsys):
+    assert run_plot(tmp_path, tuning()) == 0
+    assert capsys.readouterr().out.split() == [str(tmp_path / "out" / "share-tuning.svg")]
+    svg = (tmp_path / "out" / "share-tuning.svg").read_text()
+    for text in (">vgg19<", ">net.of-dots<", "vgg19 is hot", ">0.87<", "equal, fixed"):
+        assert text in svg, text
+    content = tuning()
+    del content["metrics"]["slo_kept.equal.vgg19"]
+    assert run_plot(tmp_path, content) == 1
+    assert "slo_kept.equal.vgg19" in capsys.readouterr().err
+
+
 def batching():
     metrics = {}
     for model in ("resnet18", "gnmt_tiny"):

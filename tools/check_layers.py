@@ -89,7 +89,7 @@ FOLDERS = {
                "serving/batch serving/plans serving/shares",
     "serving/batch": "base cluster plan program sched serving serving/config",
     "serving/config": "base cluster plan sched",
-    "serving/shares": "base cluster device device/host plan sched serving serving/batch serving/config",
+    "serving/shares": "base cluster device device/host plan sched serving serving/batch serving/config trace",
     "serving/plans": "base plan program program/profile sched",
     "server": "base plan policies sched serving serving/config serving/shares server/http server/shares server/grpc/grpc_edge.h",
     "server/shares": "base cluster serving serving/shares server server/http",
@@ -103,8 +103,8 @@ FOLDERS = {
     "bench/sim": "base cluster cluster/sim device device/cpu device/sim plan policies sched bench bench/measure bench/report",
     "bench/placement": "base cluster/interference cluster/placement cluster/sim bench/measure bench/report",
     "bench/papers": "base bench/placement cluster cluster/interference cluster/placement cluster/sim device policies bench/measure bench/report bench/shares bench/sim",
-    "bench/shares": "base cluster cluster/interference device device/sim plan policies program sched serving bench bench/client bench/measure bench/report "
-                    "bench/sim",
+    "bench/shares": "base cluster cluster/interference cluster/sim device device/sim plan policies program sched serving serving/shares bench "
+                    "bench/client bench/measure bench/report bench/sim",
     "bench/split": "base device device/sim plan policies program program/split sched bench/client bench/measure bench/report bench/sim",
     "bench/gpu": f"base device device/cuda device/cuda/driver {HOST_CUDA} device/cuda/gpu/entry.cuh plan program kernels/cuda "
                  "bench/client bench/measure bench/report",

@@ -53,15 +53,17 @@ GROUPS = {
              sources_of("src/plan") + ["src/base/check.cc", "src/base/status.cc"],
     "lender": ["src/base/check.cc", "src/base/lender_test.cc"],
     "waitlist": ["src/base/check.cc", "src/sched/programs/waitlist.cc", "src/sched/programs/waitlist_test.cc"],
-    "policies": [f"src/policies/{name}_test.cc" for name in ("deficit", "preempt_by_rank", "registry", "response_ratio", "rounds")] +
+    "policies": [f"src/policies/{name}_test.cc" for name in ("behind", "deficit", "preempt_by_rank", "registry", "response_ratio", "rounds")] +
                 sources_of("src/policies") + SCHEDULING,
-    "share-schedulers": ["src/policies/share_schedulers_test.cc", "src/device/host/host_memory.cc", "src/base/text.cc"] +
+    "share-schedulers": ["src/policies/share_schedulers_test.cc", "src/policies/starvation_test.cc", "src/device/host/host_memory.cc", "src/base/text.cc"] +
                         sources_of("src/policies") + sources_of("src/device/sim") + SCHEDULING,
     "schedules": ["src/policies/random_schedules_test.cc"] + sources_of("src/policies") + SCHEDULING,
     "split": [f"src/program/split/{name}_test.cc" for name in ("apply_parts", "search", "split_model", "split_shape")] +
              sources_of("src/program/split") + ["src/base/check.cc", "src/base/status.cc", "src/base/text.cc",
                                                 "src/plan/plan.cc", "src/plan/tensor.cc"],
-    "cluster": [f"src/cluster/{name}_test.cc" for name in ("knee", "monitor", "monotone", "ranges", "share_tuner", "shares", "slab", "surface")] +
+    "cluster": [f"src/cluster/{name}_test.cc"
+                for name in ("knee", "monitor", "monotone", "ranges", "share_tuner", "shares", "slab", "surface",
+                             "sim/cluster_sim", "sim/gslice_controller")] +
                sources_of("src/cluster") + ["src/base/check.cc", "src/base/status.cc", "src/base/text.cc"],
     "share-manager": ["src/serving/shares/share_manager_test.cc", "src/serving/shares/share_manager.cc",
                       "src/device/host/shares.cc", "src/base/log.cc"] +
@@ -95,6 +97,8 @@ EVENTS = "src/sched/mechanism_events.cc"
 SUBMIT = "src/sched/mechanism_submit.cc"
 PLANS = "src/sched/dispatcher_plans.cc"
 RESPONSE_RATIO = "src/policies/response_ratio.h"
+LAGOON = "src/policies/lagoon.h"
+DEFICIT = "src/policies/deficit.cc"
 PADDING = "src/sched/padding.cc"
 PADDING_H = "src/sched/padding.h"
 POST = "src/sched/dispatcher_post.cc"
@@ -105,6 +109,7 @@ PARTS = "src/program/parts.cc"
 DISPATCHER = "src/sched/dispatcher.cc"
 SPLIT = "src/program/split"
 CLUSTER = "src/cluster"
+CONTROLLER = "src/cluster/sim/gslice_controller.cc"
 WAITLIST = "src/sched/programs/waitlist.cc"
 LENDER = "src/base/lender.h"
 BUDGET = "src/server/memory_budget.cc"
@@ -390,7 +395,7 @@ MUTANTS = [
     ("pause-learned-as-cost", "a kernel's cost takes in the time that it was revoked", EVENTS,
      "if (record.whole && !Revoked(record)) {", "if (record.whole) {", ["sched"]),
     ("deficit-shift-wrong", "a client's kernels do not raise the deficits of the others", "src/policies/deficit.cc",
-     "shift_ += static_cast<double>(kernels) / static_cast<double>(by_deficit_.size());", "", ["policies"]),
+     "shift_ += kernels / static_cast<double>(by_deficit_.size());", "", ["policies"]),
     ("tie-broken-by-address", "of equal jobs the one at the higher address goes first", "src/sched/ready_index.h",
      "return a.key != b.key ? a.key < b.key : a.id < b.id;", "return a.key != b.key ? a.key < b.key : &a > &b;",
      ["policies", "schedules"]),
@@ -413,6 +418,20 @@ MUTANTS = [
      "!other.ready_hook.is_linked() && other.rank < job.rank &&", "false &&", ["policies"]),
     ("held-by-old-rank", "a job keeps the device by a rank that it no longer has", SUBMIT,
      "!other.ready_hook.is_linked() && other.rank < job.rank &&", "other.rank < job.rank &&", ["schedules"]),
+    ("behind-not-raised", "kernels of a client that is far behind wait in the device for ever", SUBMIT,
+     "if (waits && policy_->IsBehind(job.queue_id)) Revoke(job);", "", ["policies", "share-schedulers"]),
+    ("raised-again", "kernels in front are revoked again and again", SUBMIT,
+     "job.first_incomplete >= job.front_until;", "true;", ["policies"]),
+    ("front-not-left", "kernels behind those in front wait in the device for ever", SUBMIT,
+     "if (follows && job.rank == Decision::kFrontRank)", "if (follows)", ["policies"]),
+    ("all-are-raised", "clients that are not behind are raised with one that is", LAGOON,
+     "return deficits_.deficit(client) > threshold_;", "return true;", ["policies"]),
+    ("copies-keep-the-rank", "a job waits for ever for the copy of its input", SUBMIT,
+     "if (kind != JobLaunch::Kind::kOp && best_effort && Raises()) {", "if (false) {", ["policies"]),
+    ("revoked-kernels-count", "a client pays for kernels that it did not get", DEFICIT,
+     "Charge(id, -static_cast<double>(kernels));", "", ["policies"]),
+    ("revoked-kernels-not-told", "a policy counts kernels that were revoked", SUBMIT,
+     "  policy_->OnRevoked(job, kernels);\n", "", ["share-schedulers"]),
     ("part-off-by-one", "a part takes a kernel of the next one along", MECHANISM,
      "*end - static_cast<std::uint32_t>(op);", "*end - static_cast<std::uint32_t>(op) + 1;", ["sched"]),
     ("one-part-ignored", "the device gets a part while it has one", SUBMIT,
@@ -536,6 +555,18 @@ MUTANTS = [
      "  while (const auto more = WorthMore(shares, smooth, knee)) knee = *more;\n", "", ["cluster"]),
     ("host-time-is-device-time", "the host is never the bottleneck", f"{CLUSTER}/monitor.cc",
      "host_ > device_ ?", "host_ > host_ ?", ["cluster"]),
+    ("fixed-limit-above-the-most", "a batch has more rows than its model takes", f"{CLUSTER}/slab.cc",
+     "  limit_ = std::min(rows, most_);\n", "  limit_ = rows;\n", ["cluster"]),
+    ("fixed-limit-of-no-rows", "a limit of no rows is taken", f"{CLUSTER}/slab.cc",
+     "if (!whole || rows < 1 || rows > kMostRows)", "if (!whole)", ["cluster"]),
+    ("tuning-before-its-time", "shares move before the tuning is due", CONTROLLER,
+     "if (sim.now() >= options_.first) Move(sim);", "Move(sim);", ["cluster"]),
+    ("refused-moves-not-counted", "moves that have no memory are not seen", CONTROLLER,
+     "      ++refused_;\n", "", ["cluster"]),
+    ("stopped-model-keeps-its-share", "what a model leaves stays idle", CONTROLLER,
+     "if (tuner_.Remove(sim.spec().models[model].name)) Move(sim);", "", ["cluster"]),
+    ("later-model-not-joined", "a model that starts later gets no share", CONTROLLER,
+     "  Join(sim, model);\n  Move(sim);\n", "", ["cluster"]),
     ("slopes-without-bound", "a measured surface falls where its points rise", f"{CLUSTER}/monotone.cc",
      "std::min(parabola, 3 * std::min(secants[i - 1], secants[i]))", "parabola", ["cluster"]),
     # Plans for the shapes that requests bring.

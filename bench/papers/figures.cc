@@ -31,6 +31,9 @@ constexpr std::string_view kTraining =
     "it shows the training, which takes minutes: `lagoon train placement` writes its curve";
 constexpr std::string_view kNoMps =
     "it measures MPS and MIG of a real GPU; `lagoon bench shares --switch` measures Lagoon's moves";
+constexpr std::string_view kRealMemory =
+    "it is about memory and load times of real programs; `lagoon bench instances` measures them on "
+    "the CPU";
 
 constexpr std::array kTable{
     FigureInfo{"paella-1", "Paella Figure 1: four tasks on two units", PaellaFigure1},
@@ -64,6 +67,7 @@ constexpr std::array kTable{
     FigureInfo{"gslice-15", "GSLICE Figure 15: two models, batch-level sim of a V100",
                GsliceFigure15},
     FigureInfo{"gslice-16", "GSLICE Figure 16: shares, batch-level sim of a V100", GsliceFigure16},
+    FigureInfo{"gslice-table-1", "GSLICE Table 1: parameter sharing", nullptr, kRealMemory},
     FigureInfo{"gslice-11", "GSLICE Figure 11, Table 4", nullptr, kNoTensorRt},
     FigureInfo{"gslice-1", "GSLICE Figure 1: three models, kernels on v100", GsliceFigure1},
     FigureInfo{"gslice-2", "GSLICE Figures 2 and 3: knees, kernels on v100", GsliceFigure2},
@@ -137,14 +141,6 @@ double OffPercent(const FigureNumber& number) {
   return 0;
 }
 
-// Within a quarter counts as reproduced.
-std::string VerdictOf(const FigureNumber& number) {
-  const double off = std::abs(OffPercent(number));
-  if (off <= 25) return fmt::format("reproduced within {:.0f} %", std::ceil(off));
-  const bool same = number.gain && (number.got > 1) == (number.least > 1);
-  return same ? "direction only" : "not reproduced";
-}
-
 // Rounds to four digits: a simulation is not more precise.
 double Rounded(double value) {
   if (value == 0 || !std::isfinite(value)) return value;
@@ -182,7 +178,6 @@ Json PaperOf(const FigureInfo& info, const Figure& figure, std::string& table) {
                     {"verdict", VerdictOf(number)},
                     {"source", number.source}});
     if (!number.device.empty()) list.back()["device"] = number.device;
-    if (!number.verdict.empty()) list.back()["verdict"] = number.verdict;
   }
   for (const auto& [metric, got] : figure.findings) {
     table += fmt::format("{:<10} {:<58} {:>14} {:>9.4g}\n", info.name, metric, "", got);
@@ -191,6 +186,14 @@ Json PaperOf(const FigureInfo& info, const Figure& figure, std::string& table) {
 }
 
 }  // namespace
+
+std::string VerdictOf(const FigureNumber& number) {
+  if (!number.verdict.empty()) return number.verdict;
+  const double off = std::abs(OffPercent(number));
+  if (off <= 25) return fmt::format("reproduced within {:.0f} %", std::ceil(off));
+  const bool same = number.gain && (number.got > 1) == (number.least > 1);
+  return same ? "direction only" : "not reproduced";
+}
 
 void FigurePanel::Add(const std::string& name, double at, double value) {
   const auto found = std::find_if(series.begin(), series.end(),

@@ -18,6 +18,11 @@ struct FigureInfo {
   std::string_view refused = {};                                  // the reason if `run` is null
 };
 
+/// The verdict of the number itself, if it has one. Else "reproduced within N %" up to 25 % from
+/// the paper's number or range, N rounded up; "direction only" for a gain that is on the same side
+/// of 1 as the paper's; and "not reproduced".
+std::string VerdictOf(const FigureNumber& number);
+
 /// All figures, in the order in which they run.
 std::span<const FigureInfo> FigureTable();
 

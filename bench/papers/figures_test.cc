@@ -97,6 +97,57 @@ TEST(Figures, PaellaFigure1IsAsItIsDrawn) {
   EXPECT_THAT(table, AllOf(HasSubstr("paper says"), HasSubstr("one queue")));
 }
 
+TEST(VerdictOf, IsByTheDistanceFromThePapersNumber) {
+  const auto verdict = [](double paper, double got) {
+    Figure figure;
+    figure.Compare("time_ms", paper, got, "GSLICE");
+    return VerdictOf(figure.numbers.back());
+  };
+  EXPECT_EQ(verdict(100, 100), "reproduced within 0 %");
+  EXPECT_EQ(verdict(100, 100.4), "reproduced within 1 %");
+  EXPECT_EQ(verdict(100, 75), "reproduced within 25 %");
+  EXPECT_EQ(verdict(100, 125), "reproduced within 25 %");
+  EXPECT_EQ(verdict(100, 74.9), "not reproduced");
+  EXPECT_EQ(verdict(100, 125.1), "not reproduced");
+  EXPECT_EQ(verdict(2, 3), "not reproduced") << "a number that is no gain has no direction";
+}
+
+TEST(VerdictOf, AGainMayHaveTheRightDirection) {
+  const auto verdict = [](double paper, double got) {
+    Figure figure;
+    figure.CompareGain("gain", paper, got, "GSLICE");
+    return VerdictOf(figure.numbers.back());
+  };
+  EXPECT_EQ(verdict(2, 2.1), "reproduced within 5 %");
+  EXPECT_EQ(verdict(2, 1.1), "direction only");
+  EXPECT_EQ(verdict(2, 9), "direction only");
+  EXPECT_EQ(verdict(2, 1), "not reproduced");
+  EXPECT_EQ(verdict(2, 0.9), "not reproduced");
+  EXPECT_EQ(verdict(0.5, 0.9), "direction only");
+  EXPECT_EQ(verdict(0.5, 1.1), "not reproduced");
+}
+
+TEST(VerdictOf, ARangeIsMetWithinItsBounds) {
+  const auto verdict = [](double got) {
+    Figure figure;
+    figure.CompareRange("idle_us", {50, 60}, got, "GSLICE");
+    return VerdictOf(figure.numbers.back());
+  };
+  EXPECT_EQ(verdict(50), "reproduced within 0 %");
+  EXPECT_EQ(verdict(55), "reproduced within 0 %");
+  EXPECT_EQ(verdict(45), "reproduced within 10 %");
+  EXPECT_EQ(verdict(66), "reproduced within 10 %");
+  EXPECT_EQ(verdict(30), "not reproduced");
+  EXPECT_EQ(verdict(90), "not reproduced");
+}
+
+TEST(VerdictOf, AnOwnVerdictCounts) {
+  Figure figure;
+  figure.Compare("time_ms", 100, 100, "GSLICE");
+  figure.Judge("sim:v100", "set: it is the published one");
+  EXPECT_EQ(VerdictOf(figure.numbers.back()), "set: it is the published one");
+}
+
 TEST(Figures, EqualSeedsGiveEqualFigures) {
   const Json one = RunOf(Only("reef-22")).at("figures");
   EXPECT_EQ(RunOf(Only("reef-22")).at("figures"), one);

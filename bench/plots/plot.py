@@ -7,6 +7,7 @@ A file has a flat map "metrics": name with unit -> number. The names decide whic
 - versions.* (a file of `lagoon profile --json`): from kernel_us.*
 - placement.*: from goodput_at_99.* and the list "curves" (placement_figure.py)
 - batching.*: from batching_gain.* (batching_figure.py)
+- share-tuning.*: from share_percent.* (tune_figure.py)
 - split-*.* : from violation_rate.* and jitter_ms.* (split_figures.py)
 
 A file of `lagoon split --scan --json` has a field "scan" in their place. All scans become one picture, split-scan.*: the
@@ -37,6 +38,7 @@ import batching_figure  # noqa: E402
 import split_figures  # noqa: E402
 import placement_figure  # noqa: E402
 import surface_figure  # noqa: E402
+import tune_figure  # noqa: E402
 
 # A report compares systems: schedulers of Lagoon, and comparators. The name of a comparator begins with COMPARATOR.
 COMPARATOR = "onnxruntime"
@@ -482,6 +484,7 @@ FIGURES = {
     "versions": (r"kernel_us\.", draw_versions),
     "batching": (r"batching_gain\.", lambda report: batching_figure.draw_batching(report, finish)),
     "placement": (r"goodput_at_99\.", lambda report: placement_figure.draw_placement(report, finish)),
+    "share-tuning": (r"share_percent\.", lambda report: tune_figure.draw_tune(report, finish)),
     "split-violations": (r"violation_rate\.[^ ]*\.s\d\.a2$",
                          lambda report: split_figures.draw_violations(report, finish)),
     "split-overload": (r"violation_rate\.[^ ]*\.s\d\.a2\.overload$",

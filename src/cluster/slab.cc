@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <charconv>
 #include <cmath>
 #include <utility>
 
@@ -38,8 +39,22 @@ Result<std::unique_ptr<BatchLimiter>> MakeBatchLimiter(std::string_view kind,
   if (kind == "slab") return std::make_unique<Slab>(options);
   if (kind == "aimd") return std::make_unique<Aimd>(options);
   if (kind == "clipper") return std::make_unique<ClipperHead>(options);
+  if (const auto rows = FixedRowsOf(kind)) return std::make_unique<FixedLimit>(*rows, options);
   return Fail(ErrorCode::kInvalidArgument,
-              fmt::format("no batch limiter {}; there are slab, aimd, clipper", Quoted(kind)));
+              fmt::format("no batch limiter {}; there are slab, aimd, clipper, and fixed:ROWS with "
+                          "1 to {} rows",
+                          Quoted(kind), kMostRows));
+}
+
+std::optional<std::int64_t> FixedRowsOf(std::string_view kind) {
+  constexpr std::string_view kPrefix = "fixed:";
+  if (!kind.starts_with(kPrefix)) return std::nullopt;
+  const std::string_view digits = kind.substr(kPrefix.size());
+  std::int64_t rows = 0;
+  const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), rows);
+  const bool whole = error == std::errc() && end == digits.data() + digits.size();
+  if (!whole || rows < 1 || rows > kMostRows) return std::nullopt;
+  return rows;
 }
 
 BatchLimiter::BatchLimiter(const BatchLimiterOptions& options)
@@ -116,6 +131,18 @@ void Aimd::Batch(std::int64_t rows, Nanoseconds took, TimePoint /*now*/) {
   } else if (rows >= limit_) {
     limit_ = std::min(limit_ + 1, most_);
   }
+}
+
+// ---- FixedLimit
+
+FixedLimit::FixedLimit(std::int64_t rows, const BatchLimiterOptions& options)
+    : BatchLimiter(options) {
+  LAGOON_CHECK(rows >= 1);
+  limit_ = std::min(rows, most_);
+}
+
+void FixedLimit::Batch(std::int64_t rows, Nanoseconds took, TimePoint /*now*/) {
+  LAGOON_CHECK(rows >= 1 && took.count() >= 0);
 }
 
 // ---- ClipperHead

@@ -122,10 +122,22 @@ class ClipperHead final : public BatchLimiter {
   double longest_ms_ = 0;
 };
 
+/// Always the same limit, or BatchLimiterOptions::most if that is smaller. The SLO has no effect.
+class FixedLimit final : public BatchLimiter {
+ public:
+  /// `rows`: 1 or more.
+  FixedLimit(std::int64_t rows, const BatchLimiterOptions& options);
+
+  void Batch(std::int64_t rows, Nanoseconds took, TimePoint now) override;
+};
+
+/// The rows of "fixed:ROWS"; empty: `kind` is not this, or the rows are not from 1 to 65536.
+std::optional<std::int64_t> FixedRowsOf(std::string_view kind);
+
 /// kInvalidArgument names the option and its value.
 Status CheckBatchLimiter(const BatchLimiterOptions& options);
-/// `kind`: "slab", "aimd" or "clipper". kInvalidArgument: as CheckBatchLimiter, or an unknown kind,
-/// with the list.
+/// `kind`: "slab", "aimd", "clipper" or "fixed:ROWS". kInvalidArgument: as CheckBatchLimiter, or an
+/// unknown kind, with the list.
 Result<std::unique_ptr<BatchLimiter>> MakeBatchLimiter(std::string_view kind,
                                                        const BatchLimiterOptions& options);
 

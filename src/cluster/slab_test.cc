@@ -6,6 +6,7 @@
 #include <cmath>
 #include <functional>
 #include <limits>
+#include <tuple>
 #include <vector>
 
 namespace lagoon {
@@ -306,7 +307,7 @@ TEST(ClipperHead, OneSlowBatchAloneIsEstimatedFrom) {
 
 TEST(BatchLimiter, LimitsStayInBoundsWhateverBatchesTake) {
   Random random(14);
-  for (const char* kind : {"slab", "aimd", "clipper"}) {
+  for (const char* kind : {"slab", "aimd", "clipper", "fixed:9"}) {
     for (const std::int64_t most : {std::int64_t{1}, std::int64_t{7}, std::int64_t{65536}}) {
       auto limiter = MakeBatchLimiter(kind, Options(1, most));
       ASSERT_TRUE(limiter);
@@ -327,9 +328,31 @@ TEST(BatchLimiter, LimitsStayInBoundsWhateverBatchesTake) {
   }
 }
 
+TEST(FixedLimit, StaysWhateverBatchesTake) {
+  for (const auto& [kind, most, limit] :
+       {std::tuple("fixed:1", 32, 1), std::tuple("fixed:12", 32, 12),
+        std::tuple("fixed:64", 32, 32)}) {
+    const auto fixed = MakeBatchLimiter(kind, Options(50, most));
+    ASSERT_TRUE(fixed) << kind;
+    for (const std::int64_t ms : {1, 1000, 49, 1}) {
+      EXPECT_EQ((*fixed)->Limit(), limit) << kind;
+      (*fixed)->Batch((*fixed)->Limit(), Ms(static_cast<double>(ms)), TimePoint{});
+    }
+    EXPECT_EQ((*fixed)->Limit(), limit) << kind;
+    EXPECT_EQ((*fixed)->TakeNotice(), BatchNotice::kNone);
+  }
+}
+
 TEST(BatchLimiter, HostileOptionsAreRefusedByName) {
-  EXPECT_EQ(MakeBatchLimiter("best", Options(50)).error().message,
-            "no batch limiter 'best'; there are slab, aimd, clipper");
+  EXPECT_EQ(
+      MakeBatchLimiter("best", Options(50)).error().message,
+      "no batch limiter 'best'; there are slab, aimd, clipper, and fixed:ROWS with 1 to 65536 "
+      "rows");
+  for (const char* kind : {"fixed", "fixed:", "fixed:0", "fixed:-1", "fixed:65537", "fixed:1.5",
+                           "fixed:8 ", "fixed: 8", "fixed:99999999999999999999", "Fixed:8"}) {
+    EXPECT_FALSE(MakeBatchLimiter(kind, Options(50))) << kind;
+    EXPECT_FALSE(FixedRowsOf(kind)) << kind;
+  }
   EXPECT_EQ(MakeBatchLimiter("slab", Options(50, 0)).error().message,
             "the most rows of a batch is 0, must be from 1 to 65536");
   EXPECT_FALSE(MakeBatchLimiter("slab", Options(50, -1)));

@@ -1,5 +1,7 @@
 #include "policies/deficit.h"
 
+#include <cmath>
+
 #include "base/check.h"
 
 namespace lagoon {
@@ -23,14 +25,20 @@ void DeficitCounters::OnArrival(QueueId id) {
   by_deficit_.insert(client);
 }
 
-void DeficitCounters::OnServed(QueueId id, std::uint32_t kernels) {
+void DeficitCounters::OnServed(QueueId id, std::uint32_t kernels) { Charge(id, kernels); }
+
+void DeficitCounters::OnRevoked(QueueId id, std::uint32_t kernels) {
+  Charge(id, -static_cast<double>(kernels));
+}
+
+void DeficitCounters::Charge(QueueId id, double kernels) {
   Client& client = clients_[Raw(id)];
   LAGOON_CHECK(client.hook.is_linked());
   by_deficit_.erase(by_deficit_.iterator_to(client));
   client.base -= kernels;
   by_deficit_.insert(client);
-  shift_ += static_cast<double>(kernels) / static_cast<double>(by_deficit_.size());
-  if (shift_ > kLargestShift) Renormalise();
+  shift_ += kernels / static_cast<double>(by_deficit_.size());
+  if (std::abs(shift_) > kLargestShift) Renormalise();
 }
 
 void DeficitCounters::OnFinished(QueueId id) {

@@ -18,9 +18,15 @@ class DeficitCounters {
 
   void OnArrival(QueueId client);
   void OnServed(QueueId client, std::uint32_t kernels);
+  /// Takes back OnServed(): the kernels were revoked.
+  void OnRevoked(QueueId client, std::uint32_t kernels);
   void OnFinished(QueueId client);
 
   double deficit(QueueId client) const;
+  /// Whether a client has a deficit above `threshold`. O(1).
+  bool AnyAbove(double threshold) const {
+    return !by_deficit_.empty() && by_deficit_.begin()->base + shift_ > threshold;
+  }
 
   /// Calls `accept` for the clients with a deficit above `threshold`, largest deficit first, until
   /// a result is true. Returns that result, or a value-initialised one.
@@ -48,6 +54,7 @@ class DeficitCounters {
   using Hook =
       boost::intrusive::member_hook<Client, boost::intrusive::set_member_hook<>, &Client::hook>;
 
+  void Charge(QueueId client, double kernels);
   void Renormalise();
 
   std::deque<Client> clients_;  // indexed by QueueId

@@ -11,7 +11,9 @@ namespace lagoon {
 /// Real-time jobs by deadline; after them real-time jobs without a deadline, in order of posting.
 /// Best-effort jobs get what is left, by shortest remaining time, with deficits among their clients
 /// (Paella 6). Real-time jobs have no deficit: they take what they need. The device keeps the same
-/// orders. Weakness: that of EDF and of SRPT, each within its class. Cost: O(log n).
+/// orders. Kernels of a client that is above the threshold are raised also where the device already
+/// has them (IsBehind), so that the threshold bounds how far a client falls behind. Weakness: that
+/// of EDF and of SRPT, each within its class. Cost: O(log n).
 ///
 /// With PolicyConfig::response_ratio (`lagoon-ratio`), best-effort jobs go by response ratio
 /// (By::kResponseRatio) instead: SPLIT's order without its parts, as jobs are preempted by block.
@@ -28,18 +30,24 @@ class LagoonPolicy final : public Policy {
     if (urgent != nullptr) return Decision::Run(*urgent, ~0u, DeadlineRank(*urgent));
     const ScheduledJob* behind = deficits_.FirstAbove(
         threshold_, [&](QueueId client) { return view.ready.OldestOf(client); });
-    if (behind != nullptr) return Decision::Run(*behind);
+    if (behind != nullptr) return Decision::Run(*behind, ~0u, Decision::kFrontRank);
     const ScheduledJob* shortest = view.ready.First(JobClass::kBestEffort);
     if (shortest == nullptr) return Decision::Wait();
     const auto rank = static_cast<std::uint64_t>(ReadyIndex::KeyOf(best_effort_, *shortest));
-    return Decision::Run(*shortest, ~0u, rank + 1);  // rank 0: clients above the threshold
+    return Decision::Run(*shortest, ~0u, Decision::kFrontRank + 1 + rank);
   }
+
+  bool IsBehind(QueueId client) const override { return deficits_.deficit(client) > threshold_; }
+  bool AnyBehind() const override { return deficits_.AnyAbove(threshold_); }
 
   void OnArrival(const ScheduledJob& job) override {
     if (job.job_class == JobClass::kBestEffort) deficits_.OnArrival(job.queue_id);
   }
   void OnSubmitted(const ScheduledJob& job, std::uint32_t kernels) override {
     if (job.job_class == JobClass::kBestEffort) deficits_.OnServed(job.queue_id, kernels);
+  }
+  void OnRevoked(const ScheduledJob& job, std::uint32_t kernels) override {
+    if (job.job_class == JobClass::kBestEffort) deficits_.OnRevoked(job.queue_id, kernels);
   }
   void OnFinished(const ScheduledJob& job) override {
     if (job.job_class == JobClass::kBestEffort) deficits_.OnFinished(job.queue_id);

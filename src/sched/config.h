@@ -71,7 +71,9 @@ struct SchedulerConfig {
 
 /// Counters since the start; monotonic.
 struct DispatcherStats {
-  std::uint64_t revocations = 0;     // how often real-time work revoked best-effort work
+  /// How often best-effort work was revoked, by real-time work, or by best-effort work that goes
+  /// first.
+  std::uint64_t revocations = 0;
   std::uint64_t resumed_blocks = 0;  // blocks already done at a relaunch, which did not run again
   std::uint64_t launches = 0;
   std::uint64_t refused_launches = 0;  // the device was full; tried again later

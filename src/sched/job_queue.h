@@ -47,6 +47,8 @@ struct Job : ScheduledJob {
   std::size_t next_op = 0;
   std::size_t next_output = 0;
   std::size_t first_incomplete = 0;  // ops before this one are complete
+  // Ops before this one that are in flight have Decision::kFrontRank.
+  std::size_t front_until = 0;
   std::size_t revoked_until = 0;  // ops before this one may have launches from before a revocation
   std::uint32_t inputs_left = 0;  // input copies not yet complete
   std::uint32_t outputs_left = 0;

@@ -102,6 +102,8 @@ class Mechanism {
   void TellRevoked(std::uint32_t kernels);
   void Revoke(Job& job);
   bool MayTakeDevice(const Job& job);
+  bool Raises() const;
+  void RaiseBehind();
   void PickAndSubmit();
   bool Pick(const ReadyView& view);
   bool Serve(Job& job, std::uint32_t ops, const PaddingRoom* room);
@@ -112,7 +114,7 @@ class Mechanism {
   bool SubmitOutputs(Job& job);
   void GoBack(Job& job, std::size_t op);
   bool Accepted(SubmitResult result, LaunchId id, Job& job);
-  Rank RankOf(const Job& job) const;
+  Rank RankOf(const Job& job, JobLaunch::Kind kind) const;
   Nanoseconds UnitTimeOf(const Job& job, std::uint32_t blocks) const;
 
   // Calls of the observer (mechanism_observe.cc). Only if there is one.

@@ -72,6 +72,24 @@ bool Mechanism::MayTakeDevice(const Job& job) {
   return true;
 }
 
+// Whether clients that are far behind are raised (Policy::IsBehind).
+bool Mechanism::Raises() const {
+  return config_.preemption == SchedulerConfig::Preemption::kReset &&
+         config_.ranks == SchedulerConfig::Ranks::kPolicy;
+}
+
+// Revokes the kernels of clients that are far behind, unless the next one to run is in front
+// already. That the job is not ready does not matter: it may have `depth` kernels in the device.
+void Mechanism::RaiseBehind() {
+  if (!Raises() || !policy_->AnyBehind()) return;
+  for (Job& job : active_) {
+    const bool waits = job.state == Job::State::kActive && job.job_class == JobClass::kBestEffort &&
+                       job.next_op > job.first_incomplete &&
+                       job.first_incomplete >= job.front_until;
+    if (waits && policy_->IsBehind(job.queue_id)) Revoke(job);
+  }
+}
+
 // True: the launch was revoked under Preemption::kReset, so that its kernel may have been
 // interrupted. Preemption::kWait does not interrupt a kernel that has begun.
 bool Mechanism::Revoked(const JobLaunch& launch) const {
@@ -83,7 +101,13 @@ bool Mechanism::Revoked(const JobLaunch& launch) const {
 
 // Treats `op` and all ops after it as not submitted.
 void Mechanism::GoBack(Job& job, std::size_t op) {
+  std::uint32_t kernels = 0;
+  for (std::size_t i = op; i < job.next_op; ++i) {
+    kernels += job.instance->progress(i).Complete() ? 0 : 1;
+  }
+  policy_->OnRevoked(job, kernels);
   job.revoked_until = std::max(job.revoked_until, job.next_op);
+  job.front_until = std::min(job.front_until, op);
   SetNextOp(job, op);
   UpdateReady(job);
 }
@@ -109,6 +133,7 @@ ReadyView::Eligibility Mechanism::Eligible(bool best_effort) const {
 
 void Mechanism::PickAndSubmit() {
   bool real_time_mode = RealTimeMode();
+  if (!real_time_mode) RaiseBehind();
   const auto must_wait = [&] {
     return real_time_mode && kernels_[kBestEffort] > 0 &&
            config_.preemption == SchedulerConfig::Preemption::kWait;
@@ -174,7 +199,9 @@ bool Mechanism::SubmitNext(Job& job, std::uint32_t ops, const PaddingRoom* room)
       if (!all) break;
       ++kernels;
     }
+    const bool follows = std::max(job.front_until, job.first_incomplete) >= job.next_op;
     SetNextOp(job, job.next_op + 1);
+    if (follows && job.rank == Decision::kFrontRank) job.front_until = job.next_op;
     UpdateReady(job);
   }
   if (kernels > 0) policy_->OnSubmitted(job, kernels);
@@ -241,7 +268,7 @@ bool Mechanism::SubmitOp(Job& job, const PaddingRoom* room) {
                              .padding = room != nullptr,
                              .whole = done == 0 && room == nullptr});
   launch.stream = job.stream;
-  launch.rank = RankOf(job);
+  launch.rank = RankOf(job, JobLaunch::Kind::kOp);
   const TimePoint at = observer_ == nullptr ? TimePoint{} : device_.Now();
   if (!Accepted(device_.Submit(launch), launch.id, job)) return false;
   ++kernels_[best_effort ? kBestEffort : kRealTime];
@@ -276,7 +303,7 @@ bool Mechanism::SubmitCopy(Job& job, Copy copy, JobLaunch::Kind kind, std::size_
   if (launches_.full()) return false;
   copy.id = launches_.Add({.job = &job, .kind = kind, .index = static_cast<std::uint32_t>(index)});
   copy.stream = job.stream;
-  copy.rank = RankOf(job);
+  copy.rank = RankOf(job, kind);
   const TimePoint at = observer_ == nullptr ? TimePoint{} : device_.Now();
   if (!Accepted(device_.Transfer(copy), copy.id, job)) return false;
   if (observer_ != nullptr) {
@@ -296,9 +323,15 @@ bool Mechanism::Accepted(SubmitResult result, LaunchId id, Job& job) {
   return false;
 }
 
-Rank Mechanism::RankOf(const Job& job) const {
+// Where clients are raised, their copies are always in front: a copy is short, and it is not
+// revoked with the kernels that wait for it.
+Rank Mechanism::RankOf(const Job& job, JobLaunch::Kind kind) const {
   constexpr Rank kBehindRealTime = Rank{1} << 63;
-  const Rank of_class = job.job_class == JobClass::kBestEffort ? kBehindRealTime : 0;
+  const bool best_effort = job.job_class == JobClass::kBestEffort;
+  const Rank of_class = best_effort ? kBehindRealTime : 0;
+  if (kind != JobLaunch::Kind::kOp && best_effort && Raises()) {
+    return Decision::kFrontRank | of_class;
+  }
   switch (config_.ranks) {
     case SchedulerConfig::Ranks::kSubmission:
       return 0;

@@ -55,6 +55,7 @@ struct SchedulingView {
 /// What to submit next: at most `ops` kernels of `job`. Kernels beyond the scheduler's `depth` are
 /// left for later picks.
 struct Decision {
+  static constexpr std::uint64_t kFrontRank = 0;
   static constexpr std::uint64_t kLastRank = (std::uint64_t{1} << 63) - 1;
 
   std::optional<JobId> job;  // empty: submit nothing now
@@ -85,10 +86,22 @@ class Policy {
   /// class go in its order.
   virtual bool Precedes(const ScheduledJob& other, const ScheduledJob& job) const;
 
+  /// Whether a client goes before all others of the best-effort class, because it is far behind
+  /// its share (a client is a queue). Pick() gives its jobs Decision::kFrontRank. Kernels that the
+  /// device already has keep the rank of their own pick, and could wait for ever there. So the
+  /// mechanism revokes them, and they are submitted again after the next pick. Only with
+  /// SchedulerConfig::Preemption::kReset and Ranks::kPolicy.
+  virtual bool IsBehind(QueueId /*client*/) const { return false; }
+  /// Whether IsBehind() is true for any client. O(1).
+  virtual bool AnyBehind() const { return false; }
+
   /// A job was posted. May allocate. The job keeps its address until OnFinished.
   virtual void OnArrival(const ScheduledJob& /*job*/) {}
   /// `kernels` more kernels of the job were submitted, after a pick.
   virtual void OnSubmitted(const ScheduledJob& /*job*/, std::uint32_t /*kernels*/) {}
+  /// `kernels` of those that OnSubmitted() counted were revoked before they were complete, and will
+  /// be submitted again.
+  virtual void OnRevoked(const ScheduledJob& /*job*/, std::uint32_t /*kernels*/) {}
   /// The job ended, with any outcome. Called once for each OnArrival.
   virtual void OnFinished(const ScheduledJob& /*job*/) {}
 };

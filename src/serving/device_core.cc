@@ -46,7 +46,7 @@ Result<std::unique_ptr<DeviceCore>> DeviceCore::Open(const CoreOptions& options,
   core->models_.AddQueues(*core->device_, *core->dispatcher_);
   core->maker_ = std::make_unique<PlanMaker>(*core->dispatcher_, core->device_->info().units);
   LAGOON_RETURN_IF_ERROR(core->MakeBatchers());
-  LAGOON_RETURN_IF_ERROR(core->KeepShares(options.shares));
+  LAGOON_RETURN_IF_ERROR(core->KeepShares(options.shares, options.trace));
   return core;
 }
 
@@ -64,7 +64,7 @@ Status DeviceCore::MakeBatchers() {
   return {};
 }
 
-Status DeviceCore::KeepShares(std::optional<ShareKind> kind) {
+Status DeviceCore::KeepShares(std::optional<ShareKind> kind, TraceRecorder* trace) {
   LAGOON_ASSIGN_OR_RETURN(const std::vector<const ServedModel*> all, models_.FindAll(""));
   std::vector<ShareKeeper::Model> models;
   for (const ServedModel* const found : all) {
@@ -79,8 +79,8 @@ Status DeviceCore::KeepShares(std::optional<ShareKind> kind) {
   }
   const bool by_weight = dispatcher_->config().name == "weighted" || device().share_granule == 0;
   const ShareKind chosen = kind.value_or(by_weight ? ShareKind::kWeight : ShareKind::kUnits);
-  LAGOON_ASSIGN_OR_RETURN(shares_,
-                          ShareKeeper::Start(std::move(models), chosen, *device_, *dispatcher_));
+  LAGOON_ASSIGN_OR_RETURN(
+      shares_, ShareKeeper::Start(std::move(models), {chosen, trace}, *device_, *dispatcher_));
   return {};
 }
 

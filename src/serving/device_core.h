@@ -57,7 +57,7 @@ class DeviceCore {
   explicit DeviceCore(ComputeDevice device)
       : kernels_(std::move(device.kernels)), device_(std::move(device.device)) {}
   Status MakeBatchers();
-  Status KeepShares(std::optional<ShareKind> kind);
+  Status KeepShares(std::optional<ShareKind> kind, TraceRecorder* trace);
   void CancelInBatchers();
   Batcher* BatcherOf(const RequestInFlight& request) const;
   Result<std::shared_ptr<RequestInFlight>> Admit(InferRequest& request, InferCallback& callback);

@@ -14,7 +14,7 @@ namespace {
 using Kind = SchedEvent::Kind;
 using Work = SchedEvent::Work;
 
-constexpr int kUnits = 1, kJobs = 2, kScheduler = 3;  // ids of the trace's processes
+constexpr int kUnits = 1, kJobs = 2, kScheduler = 3, kShares = 4;  // ids of the trace's processes
 constexpr std::size_t kPieceBytes = 1 << 16;
 // Blocks of one job on one unit that are at most so far apart are joined into one slice of the job.
 constexpr Nanoseconds kJoin = std::chrono::microseconds(20);
@@ -48,6 +48,7 @@ class Writer {
       Event("{{\"ph\":\"C\",\"pid\":{},\"ts\":{},\"name\":\"{}\",\"args\":{{\"value\":{}}}}}",
             kScheduler, Time(depth.event.at), DepthName(depth.event.index), depth.event.value);
     }
+    for (const Timeline::Share& share : timeline_.shares) PutShare(share);
     Put("\n]}}\n");
     Flush();
   }
@@ -93,6 +94,10 @@ class Writer {
     return JobThread(static_cast<std::uint32_t>(timeline_.job_rows.size())) + moment;
   }
 
+  int ShareThread(std::uint32_t row) const {
+    return MomentThread(kMoments) + static_cast<int>(row);
+  }
+
   void PutName(std::string_view what, int process, int thread, const std::string& name) {
     Event("{{\"ph\":\"M\",\"pid\":{},\"tid\":{},\"name\":\"{}\",\"args\":{{\"name\":{}}}}}",
           process, thread, what, JsonString(name));
@@ -123,6 +128,11 @@ class Writer {
     }
     for (int i = 0; i < kMoments; ++i) {
       PutThread(kScheduler, MomentThread(i), std::string(kMomentRows[i]));
+    }
+    if (timeline_.share_rows.empty()) return;
+    PutName("process_name", kShares, ShareThread(0), "shares");
+    for (std::uint32_t i = 0; i < timeline_.share_rows.size(); ++i) {
+      PutThread(kShares, ShareThread(i), "decisions: " + timeline_.share_rows[i]);
     }
   }
 
@@ -240,6 +250,23 @@ class Writer {
         "{{\"ph\":\"i\",\"s\":\"t\",\"pid\":{},\"tid\":{},\"ts\":{},\"name\":\"{}\","
         "\"cat\":\"{}\",\"args\":{{{}}}}}",
         kScheduler, MomentThread(moment), Time(at), kMomentNames[moment], category, args);
+  }
+
+  // A counter of the share in percent, and an instant that says why.
+  void PutShare(const Timeline::Share& share) {
+    const TraceRecorder::ShareNote& note = share.note;
+    const std::string from = note.from > 0 ? fmt::format("{:.3g} %", 100 * note.from) : "none";
+    const std::string units = note.units.count == 0
+                                  ? "by weight"
+                                  : fmt::format("{} to {}", note.units.first, note.units.end() - 1);
+    Event("{{\"ph\":\"C\",\"pid\":{},\"ts\":{},\"name\":{},\"args\":{{\"value\":{:.6g}}}}}",
+          kShares, Time(share.at), JsonString("share of " + note.model + " in %"), 100 * note.to);
+    Event(
+        "{{\"ph\":\"i\",\"s\":\"t\",\"pid\":{},\"tid\":{},\"ts\":{},\"name\":{},\"cat\":\"share\","
+        "\"args\":{{\"model\":{},\"from\":{:.6g},\"to\":{:.6g},\"units\":\"{}\",\"why\":{}}}}}",
+        kShares, ShareThread(share.row), Time(share.at),
+        JsonString(fmt::format("{} -> {:.3g} %", from, 100 * note.to)), JsonString(note.model),
+        note.from, note.to, units, JsonString(note.why));
   }
 
   const TraceRecorder& recorder_;

@@ -1,6 +1,7 @@
 #include "trace/recorder.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "base/check.h"
 
@@ -57,6 +58,17 @@ void TraceRecorder::OnPlan(QueueId queue, std::uint32_t number, const Plan& plan
     names.kernels.push_back(op.kernel_name.empty() ? op.name : op.kernel_name);
     names.ops.push_back(op.name);
   }
+}
+
+void TraceRecorder::OnShare(ShareNote note) {
+  const MutexLock lock(notes_mutex_);
+  if (share_notes_.size() == kMaxShareNotes) share_notes_.pop_front();
+  share_notes_.push_back(std::move(note));
+}
+
+std::deque<TraceRecorder::ShareNote> TraceRecorder::share_notes() const {
+  const MutexLock lock(notes_mutex_);
+  return share_notes_;
 }
 
 void TraceRecorder::OnEvent(const SchedEvent& event) { events_.Push(event); }

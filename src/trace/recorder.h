@@ -1,9 +1,11 @@
 #pragma once
 
 #include <cstdint>
+#include <deque>
 #include <string>
 #include <vector>
 
+#include "base/mutex.h"
 #include "device/observer.h"
 #include "sched/observer.h"
 #include "trace/ring.h"
@@ -51,6 +53,16 @@ class TraceRecorder final : public DeviceObserver, public SchedObserver {
     std::size_t dispatcher = 0;  // which one: queues()
   };
 
+  /// A decision about the share of a model: what the model has from now on, and why.
+  struct ShareNote {
+    std::string model;
+    double from = 0, to = 0;  // parts of the device; from 0: the model had no share
+    UnitRange units;          // no units: the share is a weight
+    std::string why;
+    TimePoint at{};
+  };
+  static constexpr std::size_t kMaxShareNotes = 4096;
+
   explicit TraceRecorder(const TraceOptions& options = {});
 
   /// Becomes the observer of an idle device. The recorder must outlive the device. Call it once.
@@ -63,6 +75,11 @@ class TraceRecorder final : public DeviceObserver, public SchedObserver {
   const std::vector<Run>& runs() const { return runs_; }
   /// The queues of the run's dispatcher, by QueueId.
   const std::vector<Queue>& queues(const Run& run) const { return dispatchers_[run.dispatcher]; }
+
+  /// Any thread, in order of `note.at`. Allocates. The newest kMaxShareNotes are kept.
+  void OnShare(ShareNote note);
+  /// Any thread. The oldest one first.
+  std::deque<ShareNote> share_notes() const;
 
   // DeviceObserver
   void OnPlaced(const DeviceBlock&) override {}
@@ -82,6 +99,8 @@ class TraceRecorder final : public DeviceObserver, public SchedObserver {
   Ring<SchedEvent> events_;
   std::vector<Run> runs_;
   std::vector<std::vector<Queue>> dispatchers_;  // their queues
+  mutable Mutex notes_mutex_;
+  std::deque<ShareNote> share_notes_ GUARDED_BY(notes_mutex_);
 };
 
 }  // namespace lagoon

@@ -44,6 +44,7 @@ class Builder {
     FindEnd();
     PlaceBlocks();
     PlaceJobs();
+    PlaceShares();
     return std::move(timeline_);
   }
 
@@ -222,6 +223,31 @@ class Builder {
         timeline_.jobs[index].row = static_cast<std::uint32_t>(timeline_.job_rows.size());
       }
       timeline_.job_rows.push_back({row.first, row.second});
+    }
+  }
+
+  // Shares are usually given before the first request. The trace does not begin earlier for them.
+  void PlaceShares() {
+    const auto notes = recorder_.share_notes();
+    if (notes.empty()) return;
+    if (timeline_.begin == TimePoint{}) timeline_.begin = notes.front().at;  // nothing else
+    std::vector<std::string>& rows = timeline_.share_rows;
+    for (const auto& note : notes) rows.push_back(note.model);
+    std::sort(rows.begin(), rows.end());
+    rows.erase(std::unique(rows.begin(), rows.end()), rows.end());
+    for (std::size_t i = 0; i < notes.size(); ++i) {
+      const TraceRecorder::ShareNote& note = notes[i];
+      const auto replaces = [&](const TraceRecorder::ShareNote& later) {
+        return later.model == note.model && later.at <= timeline_.begin;
+      };
+      if (note.at <= timeline_.begin &&
+          std::any_of(notes.begin() + static_cast<std::ptrdiff_t>(i) + 1, notes.end(), replaces)) {
+        continue;
+      }
+      const auto row = std::lower_bound(rows.begin(), rows.end(), note.model) - rows.begin();
+      timeline_.shares.push_back(
+          {note, std::max(note.at, timeline_.begin), static_cast<std::uint32_t>(row)});
+      timeline_.end = std::max(timeline_.end, timeline_.shares.back().at);
     }
   }
 

@@ -42,6 +42,13 @@ struct Timeline {
     SchedEvent event;
     std::uint32_t launch = kNone;  // index into launches; kNone for a revocation or depth
   };
+  /// A decision about the share of a model. Of those from before the trace, each model's last one
+  /// stands at the trace's begin.
+  struct Share {
+    TraceRecorder::ShareNote note;
+    TimePoint at{};
+    std::uint32_t row = 0;  // index into share_rows
+  };
   struct UnitRow {
     std::uint32_t unit = 0, lane = 0;
   };
@@ -56,6 +63,8 @@ struct Timeline {
   std::vector<Instant> instants, depths;
   std::vector<UnitRow> unit_rows;
   std::vector<JobRow> job_rows;
+  std::vector<Share> shares;            // sorted by time
+  std::vector<std::string> share_rows;  // names of models, sorted
   TimePoint begin{}, end{};
   std::uint64_t dropped_blocks = 0;  // did not fit, or their launches are not known any more
   std::uint64_t dropped_events = 0;

@@ -273,6 +273,63 @@ TEST(Trace, NamesOfAnyBytesMakeValidJson) {
   EXPECT_EQ(trace.jobs.size(), 1u);
 }
 
+// One task of length 3 at time 0. Notes before it, during it and after it.
+TEST(Trace, HasEveryDecisionAboutAShareWithItsReason) {
+  const auto device = FigureDevice(2, SimAbort::kCheck);
+  TraceRecorder recorder;
+  recorder.Attach(*device);
+  const TimePoint begin = device->Now();
+  recorder.OnShare({"b", 0, 0.25, {}, "it is the first share", begin - FigureTime(9)});
+  recorder.OnShare({"a", 0, 0.3, {0, 1}, "it is the first share", begin - FigureTime(8)});
+  recorder.OnShare({"a", 0.3, 0.4, {0, 1}, "set by \"somebody\"", begin - FigureTime(7)});
+  Scheduler named = *MakeScheduler("reef");
+  {
+    Dispatcher dispatcher(*device, named.config, std::move(named.policy), &recorder);
+    const std::vector<SimTask> tasks = {{"a", JobClass::kBestEffort, 0, {{1, 3}}}};
+    RunTasks(*device, dispatcher, tasks);
+  }
+  recorder.OnShare({"a", 0.4, 1, {0, 2}, "more arrives", begin + FigureTime(2)});
+  const ReadTrace trace(TraceText(recorder));
+  trace.Check();
+  std::vector<std::tuple<std::string, std::string, std::int64_t, std::string, std::string>> seen;
+  for (const auto& instant : trace.instants) {
+    if (!instant.Is("share")) continue;
+    seen.emplace_back(instant.row, instant.name, instant.begin, instant.args["units"],
+                      instant.args["why"]);
+  }
+  EXPECT_THAT(
+      seen,
+      ::testing::ElementsAre(
+          std::tuple("decisions: b", "none -> 25 %", 0, "by weight", "it is the first share"),
+          std::tuple("decisions: a", "30 % -> 40 %", 0, "0 to 0", "set by \"somebody\""),
+          std::tuple("decisions: a", "40 % -> 100 %", 2 * kUnitNs, "0 to 1", "more arrives")));
+  using Counter = std::vector<std::pair<std::int64_t, int>>;
+  ASSERT_TRUE(trace.counters.contains("share of a in %"));
+  EXPECT_EQ(trace.counters.at("share of a in %"), (Counter{{0, 40}, {2 * kUnitNs, 100}}));
+  EXPECT_EQ(trace.counters.at("share of b in %"), (Counter{{0, 25}}));
+}
+
+TEST(Trace, SharesWithoutRequestsAreATraceToo) {
+  const auto device = FigureDevice(1, SimAbort::kCheck);
+  TraceRecorder recorder;
+  recorder.Attach(*device);
+  recorder.OnShare({"a", 0, 0.5, {}, "first", device->Now()});
+  recorder.OnShare({"a", 0.5, 0.6, {}, "second", device->Now() + FigureTime(1)});
+  const ReadTrace trace(TraceText(recorder));
+  ASSERT_EQ(trace.instants.size(), 2u);
+  EXPECT_EQ(trace.instants[0].begin, 0);
+  EXPECT_EQ(trace.instants[1].begin, kUnitNs);
+}
+
+TEST(Trace, KeepsTheNewestDecisions) {
+  TraceRecorder recorder;
+  for (std::size_t i = 0; i < TraceRecorder::kMaxShareNotes + 3; ++i) {
+    recorder.OnShare({"a", 0.5, 0.5, {}, std::to_string(i), TimePoint{}});
+  }
+  ASSERT_EQ(recorder.share_notes().size(), TraceRecorder::kMaxShareNotes);
+  EXPECT_EQ(recorder.share_notes().front().why, "3");
+}
+
 // Each block has the names of the plan that its job ran, also after the plan is gone and after a
 // switch of schedulers.
 TEST(Trace, NamesAreThoseOfThePlanThatAJobRan) {

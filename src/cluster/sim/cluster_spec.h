@@ -44,7 +44,7 @@ struct GpuSpec {
 };
 
 struct BatchingSpec {
-  std::string limiter = {};  // "slab", "aimd" or "clipper"; empty: `rows` is the limit
+  std::string limiter = {};  // for MakeBatchLimiter(); empty: `rows` is the limit
   std::int64_t rows = 1;     // the most rows of a batch, 1 to 1024
   /// Waits for a full batch, until the SLO of the first request leaves just enough time for one,
   /// with a margin of 5 % of the SLO, at least 2 ms. Else a batch takes what waits.

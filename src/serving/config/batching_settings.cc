@@ -68,7 +68,11 @@ constexpr double kLeastSloMs = 0.01, kMostSloMs = 3'600'000;  // an hour
 
 std::unique_ptr<BatchLimiter> BatchLimitSettings::MakeLimiter(std::int64_t most_rows) const {
   const std::string_view kind = limiter ? std::string_view(*limiter) : kDefaultLimiter;
-  if (slo == Nanoseconds(0) || kind == kNoLimiter || most_rows < 2) return nullptr;
+  if (kind == kNoLimiter || most_rows < 2) return nullptr;
+  if (FixedRowsOf(kind)) {  // needs no SLO: any valid one will do
+    return *MakeBatchLimiter(kind, {.slo = std::chrono::seconds(1), .most = most_rows});
+  }
+  if (slo == Nanoseconds(0)) return nullptr;
   return *MakeBatchLimiter(kind, {.slo = slo, .slo_of = slo_of, .most = most_rows});
 }
 
@@ -100,7 +104,9 @@ Result<bool> ReadBatchingParameter(std::string_view key, std::string_view value,
   if (key == "lagoon.batching") {
     const bool known = value == BatchLimitSettings::kNoLimiter ||
                        MakeBatchLimiter(value, {.slo = std::chrono::seconds(1)}).has_value();
-    if (!known) return BadParameter(key, value, "slab, aimd, clipper or off");
+    if (!known) {
+      return BadParameter(key, value, "slab, aimd, clipper, fixed:ROWS (1 to 65536) or off");
+    }
     settings.limit.limiter = std::string(value);
     return true;
   }
@@ -111,7 +117,7 @@ Status CheckBatching(const BatchingSettings& settings, bool tuned_share,
                      std::vector<std::string>& warnings) {
   const BatchLimitSettings& limit = settings.limit;
   if (limit.limiter && *limit.limiter != BatchLimitSettings::kNoLimiter &&
-      limit.slo == Nanoseconds(0)) {
+      !FixedRowsOf(*limit.limiter) && limit.slo == Nanoseconds(0)) {
     return Fail(ErrorCode::kInvalidArgument,
                 fmt::format("parameter 'lagoon.batching' is '{}', which limits batches so that "
                             "they end within 'lagoon.slo_ms': set that too",

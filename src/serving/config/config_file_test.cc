@@ -243,6 +243,9 @@ TEST(ParseConfig, ReadsTheSloOfBatches) {
   for (const char* kind : {"slab", "aimd", "clipper"}) {
     EXPECT_EQ(limit(slo + Setting("lagoon.batching", kind)).MakeLimiter(16)->Limit(), 1) << kind;
   }
+  const std::string fixed = Setting("lagoon.batching", "fixed:6");
+  EXPECT_EQ(limit(fixed).MakeLimiter(16)->Limit(), 6) << "needs no SLO";
+  EXPECT_EQ(limit(slo + fixed).MakeLimiter(4)->Limit(), 4) << "max_batch_size is smaller";
 }
 
 TEST(ParseConfig, RefusesAnSloThatIsNone) {
@@ -253,7 +256,8 @@ TEST(ParseConfig, RefusesAnSloThatIsNone) {
   }
   EXPECT_THAT(ErrorOf(Setting("lagoon.slo_of", "job")).message, HasSubstr("request or batch"));
   EXPECT_THAT(ErrorOf(Setting("lagoon.batching", "Slab")).message,
-              HasSubstr("slab, aimd, clipper or off"));
+              HasSubstr("slab, aimd, clipper, fixed:ROWS (1 to 65536) or off"));
+  EXPECT_THAT(ErrorOf(Setting("lagoon.batching", "fixed:0")).message, HasSubstr("fixed:ROWS"));
   EXPECT_THAT(ErrorOf(Setting("lagoon.batching", "aimd")).message,
               HasSubstr("'lagoon.slo_ms': set that too"));
   const auto file = Parse("max_batch_size: 4\n" + Setting("lagoon.slo_ms", "10"));

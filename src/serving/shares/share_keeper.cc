@@ -8,6 +8,7 @@
 #include "base/log.h"
 #include "serving/batch/batcher.h"
 #include "serving/served_model.h"
+#include "trace/recorder.h"
 
 namespace lagoon {
 namespace {
@@ -16,8 +17,10 @@ constexpr Nanoseconds kPeriod = std::chrono::seconds(1);
 
 }  // namespace
 
-Result<std::unique_ptr<ShareKeeper>> ShareKeeper::Start(std::vector<Model> models, ShareKind kind,
+Result<std::unique_ptr<ShareKeeper>> ShareKeeper::Start(std::vector<Model> models,
+                                                        const ShareKeeperOptions& options,
                                                         Device& device, Dispatcher& dispatcher) {
+  const ShareKind kind = options.kind;
   const DeviceInfo& info = device.info();
   std::vector<SharedModel> shared;
   bool any = false;
@@ -40,7 +43,8 @@ Result<std::unique_ptr<ShareKeeper>> ShareKeeper::Start(std::vector<Model> model
         "'weighted'",
         dispatcher.config().name);
   }
-  std::unique_ptr<ShareKeeper> keeper(new ShareKeeper(std::move(models), device, dispatcher));
+  std::unique_ptr<ShareKeeper> keeper(
+      new ShareKeeper(std::move(models), options.trace, device, dispatcher));
   LAGOON_ASSIGN_OR_RETURN(
       keeper->manager_,
       ShareManager::Make(
@@ -127,6 +131,16 @@ std::int64_t ShareKeeper::MostRows(std::size_t model) const {
     rows = std::max(rows, batcher->MostRows());
   }
   return rows;
+}
+
+void ShareKeeper::OnChange(std::size_t model, const ShareChange& change, UnitRange units) {
+  if (trace_ == nullptr) return;
+  trace_->OnShare({.model = models_[model].model->name(),
+                   .from = change.from,
+                   .to = change.to,
+                   .units = units,
+                   .why = change.why,
+                   .at = change.at});
 }
 
 }  // namespace lagoon

@@ -15,7 +15,13 @@ class Batcher;
 class Device;
 class Dispatcher;
 class ServedModel;
+class TraceRecorder;
 struct ModelStatistics;
+
+struct ShareKeeperOptions {
+  ShareKind kind = ShareKind::kUnits;
+  TraceRecorder* trace = nullptr;  // gets all decisions; outlives the keeper; null: no trace
+};
 
 /// A ShareManager for the models on a device, and the thread that calls it once a second. Any
 /// thread may call any method.
@@ -27,9 +33,10 @@ class ShareKeeper final : private ShareHost {
   };
 
   /// All arguments outlive the keeper. A model without lagoon.share has all of the device until it
-  /// is resized. kInvalidArgument: the shares of the models are more than the device, or `kind` is
-  /// kUnits and the device has no ranges of units.
-  static Result<std::unique_ptr<ShareKeeper>> Start(std::vector<Model> models, ShareKind kind,
+  /// is resized. kInvalidArgument: the shares of the models are more than the device, or the kind
+  /// is kUnits and the device has no ranges of units.
+  static Result<std::unique_ptr<ShareKeeper>> Start(std::vector<Model> models,
+                                                    const ShareKeeperOptions& options,
                                                     Device& device, Dispatcher& dispatcher);
   ~ShareKeeper() override;
 
@@ -40,8 +47,9 @@ class ShareKeeper final : private ShareHost {
   void AddTo(std::span<ModelStatistics> statistics);
 
  private:
-  ShareKeeper(std::vector<Model> models, Device& device, Dispatcher& dispatcher)
-      : models_(std::move(models)), device_(device), dispatcher_(dispatcher) {}
+  ShareKeeper(std::vector<Model> models, TraceRecorder* trace, Device& device,
+              Dispatcher& dispatcher)
+      : models_(std::move(models)), trace_(trace), device_(device), dispatcher_(dispatcher) {}
 
   Status Move(std::size_t model, UnitRange units) override;
   Status SetWeight(std::size_t model, double weight) override;
@@ -49,10 +57,12 @@ class ShareKeeper final : private ShareHost {
   void ForgetTimes(std::size_t model) override;
   BatchNotice TakeNotice(std::size_t model) override;
   std::int64_t MostRows(std::size_t model) const override;
+  void OnChange(std::size_t model, const ShareChange& change, UnitRange units) override;
 
   void Run(const std::stop_token& stop);
 
   const std::vector<Model> models_;
+  TraceRecorder* const trace_;
   Device& device_;
   Dispatcher& dispatcher_;
   std::unique_ptr<ShareManager> manager_;  // immutable after Start

@@ -164,6 +164,7 @@ void ShareManager::Note(std::size_t index, double share, std::string why, TimePo
   entry.last = {entry.share.value_or(0), share, std::move(why), now};
   entry.moves += entry.share ? 1 : 0;
   entry.share = share;
+  host_.OnChange(index, *entry.last, entry.units);
 }
 
 std::size_t ShareManager::IndexOf(const std::string& key) const {

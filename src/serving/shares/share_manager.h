@@ -28,6 +28,8 @@ class ShareHost {
   virtual void ForgetTimes(std::size_t model) = 0;
   virtual BatchNotice TakeNotice(std::size_t model) = 0;
   virtual std::int64_t MostRows(std::size_t model) const = 0;  // ModelShare::most_rows
+  /// The model has another share from now on. No units: the share is a weight.
+  virtual void OnChange(std::size_t model, const ShareChange& change, UnitRange units) = 0;
 };
 
 struct SharedModel {

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <deque>
 #include <map>
 #include <utility>
@@ -30,6 +31,15 @@ class FakeHost final : public ShareHost {
     return std::exchange(notices[model], BatchNotice::kNone);
   }
   std::int64_t MostRows(std::size_t) const override { return 0; }
+  void OnChange(std::size_t model, const ShareChange& change, UnitRange units) override {
+    changes.push_back({model, change, units});
+  }
+
+  struct Change {
+    std::size_t model;
+    ShareChange change;
+    UnitRange units;
+  };
 
   bool fails = false;
   std::vector<std::pair<std::size_t, UnitRange>> moves;
@@ -37,6 +47,7 @@ class FakeHost final : public ShareHost {
   std::map<std::size_t, LoadReading> loads;
   std::map<std::size_t, int> forgotten;
   std::map<std::size_t, BatchNotice> notices;
+  std::vector<Change> changes;
 };
 
 TimePoint At(double second) {
@@ -88,6 +99,15 @@ TEST_F(ShareManagerTest, FollowsTheLoadsAsInFigure16) {
   EXPECT_EQ(host_.forgotten[0], 2) << "the first share, and the move";
   ASSERT_TRUE(Of(0).last);
   EXPECT_NE(Of(0).last->why.find("35 rows arrive a second"), std::string::npos) << Of(0).last->why;
+  ASSERT_EQ(host_.changes.size(), 4u) << "the first shares, and the moves";
+  const auto change = std::ranges::find_if(
+      host_.changes, [](const auto& one) { return one.model == 0 && one.change.from > 0; });
+  ASSERT_NE(change, host_.changes.end());
+  EXPECT_EQ(change->change.from, 0.3);
+  EXPECT_EQ(change->change.to, 0.6);
+  EXPECT_EQ(change->change.why, Of(0).last->why);
+  EXPECT_EQ(change->change.at, At(2));
+  EXPECT_EQ(change->units, Of(0).units);
 }
 
 TEST_F(ShareManagerTest, NoModelMovesTwiceWithinTheHoldDown) {

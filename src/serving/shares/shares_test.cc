@@ -4,6 +4,7 @@
 #include <thread>
 
 #include "serving/testing/core_fixture.h"
+#include "trace/recorder.h"
 
 namespace lagoon {
 namespace {
@@ -113,6 +114,33 @@ TEST_F(SharesTest, ResizingAnUnknownModelOrTooMuchChangesNothing) {
   ASSERT_FALSE(wrong);
   EXPECT_NE(wrong.error().message.find("'a'"), std::string::npos) << wrong.error().message;
   EXPECT_EQ(ShareOf("a").units.count, 1u);
+}
+
+TEST_F(SharesTest, ATraceGetsEveryDecision) {
+  TraceRecorder recorder;
+  repository_.AddModel("a", SmallModel(), Parameter("lagoon.share", "50"));
+  repository_.AddModel("free", SmallModel());
+  CoreOptions options;
+  options.repository = repository_.path();
+  options.scheduler = "shares";
+  options.device.workers = 2;
+  options.engine = "none";
+  options.trace = &recorder;
+  auto core = InferenceCore::Open(options);
+  ASSERT_TRUE(core) << core.error().message;
+  ASSERT_TRUE((*core)->ResizeShare("a", "", {.units = 2, .part = {}}));
+  core->reset();
+  const auto notes = recorder.share_notes();
+  ASSERT_EQ(notes.size(), 2u);
+  EXPECT_EQ(notes[0].model, "a");
+  EXPECT_EQ(notes[0].from, 0);
+  EXPECT_EQ(notes[0].to, 0.5);
+  EXPECT_EQ(notes[0].units, (UnitRange{0, 1}));
+  EXPECT_EQ(notes[1].from, 0.5);
+  EXPECT_EQ(notes[1].to, 1);
+  EXPECT_EQ(notes[1].units, (UnitRange{0, 2}));
+  EXPECT_EQ(notes[1].why, "it was set by an operator");
+  EXPECT_GE(notes[1].at, notes[0].at);
 }
 
 // The kernels of the small model take less time than what surrounds them; those of the slow one

@@ -1,0 +1,123 @@
+// Models in closed loops under `lagoon`, with more models than units: SRPT alone keeps the device
+// from the largest one. On a simulated device without latency; times in units of kFigureUnit.
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <memory>
+#include <vector>
+
+#include "policies/registry.h"
+#include "sched/testing/sim_scenario.h"
+
+namespace lagoon::testing {
+namespace {
+
+constexpr double kLength = 5000;
+
+// Two clients of one model, each of which sends its next request when the last one is answered.
+class ClosedLoop {
+ public:
+  ClosedLoop(Device& device, Dispatcher& dispatcher, const SimTask& task)
+      : instance_(*Instance::Create(PlanOf(task, device), device)), dispatcher_(dispatcher) {
+    QueueOptions options;
+    options.name = task.name;
+    options.instances = {instance_.get()};
+    queue_ = *dispatcher.AddQueue(options);
+    for (Client& client : clients_) {
+      client.loop = this;
+      client.Send();
+    }
+  }
+  void Stop() { stopped_ = true; }
+  int answers() const { return answers_; }
+
+ private:
+  struct Client final : JobClient {
+    void Finished(const JobResult&) override {
+      ++loop->answers_;
+      if (!loop->stopped_) Send();
+    }
+    void Send() {
+      EXPECT_TRUE(loop->dispatcher_.Post(
+          {loop->queue_, kNoDeadline, request.inputs, request.outputs, this}));
+    }
+    ClosedLoop* loop = nullptr;
+    Request request;  // its tensors
+  };
+
+  std::unique_ptr<Instance> instance_;
+  Dispatcher& dispatcher_;
+  QueueId queue_{};
+  Client clients_[2];
+  int answers_ = 0;
+  bool stopped_ = false;
+};
+
+// Kernels that fill two units for 2, 0.5 and 0.2.
+std::vector<SimTask> Models() {
+  const auto kernels = [](std::size_t count, SimTask::Kernel kernel) {
+    return std::vector<SimTask::Kernel>(count, kernel);
+  };
+  return {{"large", JobClass::kBestEffort, 0, kernels(20, {4, 1})},
+          {"middle", JobClass::kBestEffort, 0, kernels(20, {2, 0.5})},
+          {"small", JobClass::kBestEffort, 0, kernels(10, {2, 0.2})}};
+}
+
+struct Outcomes {
+  std::vector<double> kernels;  // of answered requests, by model
+  double useful = 0;            // part of the time that answered requests take alone
+  std::uint64_t revocations = 0;
+};
+
+Outcomes RunLoops(std::string_view scheduler) {
+  const auto device = FigureDevice(2, SimAbort::kCheck);
+  Scheduler named = *MakeScheduler(scheduler);
+  std::vector<std::unique_ptr<ClosedLoop>> loops;
+  Dispatcher dispatcher(*device, named.config, std::move(named.policy));
+  for (const SimTask& model : Models()) {
+    loops.push_back(std::make_unique<ClosedLoop>(*device, dispatcher, model));
+  }
+  const TimePoint end = device->Now() + FigureTime(kLength);
+  while (device->Now() < end) device->Wait(end);
+  Outcomes outcomes;
+  const std::vector<SimTask> models = Models();
+  for (std::size_t i = 0; i < models.size(); ++i) {
+    const auto count = static_cast<double>(models[i].kernels.size());
+    const SimTask::Kernel kernel = models[i].kernels.front();
+    outcomes.kernels.push_back(loops[i]->answers() * count);
+    outcomes.useful += outcomes.kernels.back() * kernel.blocks / 2 * kernel.time / kLength;
+    loops[i]->Stop();
+  }
+  outcomes.revocations = dispatcher.Stats().revocations;
+  while (device->Now() < end + FigureTime(kLength)) device->Wait(end + FigureTime(kLength));
+  return outcomes;
+}
+
+TEST(Starvation, TheThresholdBoundsHowFarAModelFallsBehind) {
+  const double threshold = 100;
+  const Outcomes outcomes = RunLoops("lagoon:fairness_threshold=100");
+  const auto [least, most] = std::ranges::minmax(outcomes.kernels);
+  // A deficit is that to the mean of the three. A job of at most 20 kernels is not counted before
+  // it ends.
+  const double mean = (outcomes.kernels[0] + outcomes.kernels[1] + outcomes.kernels[2]) / 3;
+  EXPECT_GT(mean, 10 * threshold) << "too short to show a bound";
+  EXPECT_GE(least, mean - threshold - 2 * 20);
+  EXPECT_EQ(least, outcomes.kernels[0]) << "the largest is the one that is behind";
+  EXPECT_GT(most, mean);
+}
+
+// What a revocation throws away is part of a block of each unit.
+TEST(Starvation, RaisingKeepsTheDeviceUseful) {
+  EXPECT_GT(RunLoops("lagoon:fairness_threshold=100").useful, 0.85);
+}
+
+// Why there is a threshold.
+TEST(Starvation, WithoutAThresholdTheLargestStarves) {
+  const Outcomes outcomes = RunLoops("lagoon:fairness_threshold=1000000000");
+  EXPECT_LT(outcomes.kernels[0], 0.1 * outcomes.kernels[2]);
+  EXPECT_EQ(outcomes.revocations, 0u);
+}
+
+}  // namespace
+}  // namespace lagoon::testing
