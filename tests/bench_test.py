@@ -2,7 +2,6 @@
 
 import json
 import shutil
-import subprocess
 import sys
 
 import pytest
@@ -378,7 +377,7 @@ def test_shares_follow_the_load_and_every_decision_has_a_reason(lagoon, tmp_path
 
 
 def test_the_help_of_shares_points_to_the_benchmark_of_batching(lagoon):
-    result = subprocess.run([lagoon, "bench", "shares", "--help"], capture_output=True, text=True, timeout=60)
+    result = lagoon.run("bench", "shares", "--help")
     assert result.returncode == 0 and "lagoon bench batching" in result.stdout
 
 

@@ -567,6 +567,8 @@ MUTANTS = [
      "if (tuner_.Remove(sim.spec().models[model].name)) Move(sim);", "", ["cluster"]),
     ("later-model-not-joined", "a model that starts later gets no share", CONTROLLER,
      "  Join(sim, model);\n  Move(sim);\n", "", ["cluster"]),
+    ("decision-not-told", "a trace lacks what was decided about shares", SHARE_MANAGER,
+     "  host_.OnChange(index, *entry.last, entry.units);\n", "", ["share-manager"]),
     ("slopes-without-bound", "a measured surface falls where its points rise", f"{CLUSTER}/monotone.cc",
      "std::min(parabola, 3 * std::min(secants[i - 1], secants[i]))", "parabola", ["cluster"]),
     # Plans for the shapes that requests bring.

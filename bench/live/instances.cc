@@ -43,8 +43,8 @@ double PrivateMib() {
   malloc_trim(0);
   std::ifstream status("/proc/self/status");
   double kib = 0;
-  for (std::string line; std::getline(status, line);) {
-    if (std::sscanf(line.c_str(), "RssAnon: %lf", &kib) == 1) break;
+  for (std::string word; status >> word;) {
+    if (word == "RssAnon:") status >> kib;
   }
   return kib / 1024;
 }

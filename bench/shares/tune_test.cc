@@ -4,9 +4,6 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <numeric>
-
-#include "bench/measure/statistics.h"
 
 namespace lagoon::bench {
 namespace {

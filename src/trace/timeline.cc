@@ -174,7 +174,8 @@ class Builder {
       const Timeline::Job& job = timeline_.jobs[index];
       see(job.begin, job.finished ? job.end : job.begin);
     }
-    if (first == kNoDeadline) return;  // nothing happened
+    empty_ = first == kNoDeadline;
+    if (empty_) return;
     timeline_.begin = first;
     timeline_.end = last;
     for (Timeline::Job& job : timeline_.jobs) {
@@ -230,7 +231,7 @@ class Builder {
   void PlaceShares() {
     const auto notes = recorder_.share_notes();
     if (notes.empty()) return;
-    if (timeline_.begin == TimePoint{}) timeline_.begin = notes.front().at;  // nothing else
+    if (empty_) timeline_.begin = timeline_.end = notes.front().at;
     std::vector<std::string>& rows = timeline_.share_rows;
     for (const auto& note : notes) rows.push_back(note.model);
     std::sort(rows.begin(), rows.end());
@@ -254,6 +255,7 @@ class Builder {
   const TraceRecorder& recorder_;
   Timeline timeline_;
   TimePoint cut_ = TimePoint::min();
+  bool empty_ = false;   // there is nothing but decisions about shares
   std::size_t run_ = 0;  // index of the run of the present event
   std::map<std::pair<std::size_t, JobId>, std::uint32_t> job_of_;
 };

@@ -294,8 +294,9 @@ TEST(Trace, HasEveryDecisionAboutAShareWithItsReason) {
   std::vector<std::tuple<std::string, std::string, std::int64_t, std::string, std::string>> seen;
   for (const auto& instant : trace.instants) {
     if (!instant.Is("share")) continue;
-    seen.emplace_back(instant.row, instant.name, instant.begin, instant.args["units"],
-                      instant.args["why"]);
+    seen.emplace_back(instant.row, instant.name, instant.begin,
+                      instant.args["units"].get<std::string>(),
+                      instant.args["why"].get<std::string>());
   }
   EXPECT_THAT(
       seen,
