@@ -14,9 +14,9 @@
 #include "base/mutex.h"
 #include "cluster/placement/placer.h"
 #include "serving/core.h"
-#include "serving/fleet/fleet_placers.h"
 #include "serving/fleet/fleet_routes.h"
 #include "serving/fleet/placement_keeper.h"
+#include "serving/fleet/placer_names.h"
 #include "serving/shares/load_recorder.h"
 
 namespace lagoon {

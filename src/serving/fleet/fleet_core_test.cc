@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "serving/config/model_config.pb.h"
+#include "serving/fleet/fleet_placers.h"
 #include "serving/testing/fake_member.h"
 
 namespace lagoon {

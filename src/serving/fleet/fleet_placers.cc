@@ -1,14 +1,13 @@
 #include "serving/fleet/fleet_placers.h"
 
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <cmath>
 #include <numeric>
 #include <optional>
-
-#include "base/text.h"
+#include <utility>
+#include <vector>
 
 namespace lagoon {
 namespace {
@@ -127,15 +126,6 @@ Assignment LeastLoadedPlacer::Place(const PlacementView& view) {
     }
   }
   return places.Finish();
-}
-
-std::vector<std::string> FleetPlacers() { return {"static", "least-loaded"}; }
-
-Result<std::unique_ptr<Placer>> MakeFleetPlacer(std::string_view name) {
-  if (name == "static") return std::make_unique<StaticPlacer>();
-  if (name == "least-loaded") return std::make_unique<LeastLoadedPlacer>();
-  return Fail(ErrorCode::kNotFound, fmt::format("there is no placer {}; there are {}", Quoted(name),
-                                                fmt::join(FleetPlacers(), ", ")));
 }
 
 }  // namespace lagoon

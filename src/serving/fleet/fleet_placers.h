@@ -2,10 +2,7 @@
 
 // Placers that know nothing of how models disturb each other: to begin with, and to compare with.
 
-#include <memory>
-#include <string>
 #include <string_view>
-#include <vector>
 
 #include "cluster/placement/placer.h"
 
@@ -31,10 +28,5 @@ class LeastLoadedPlacer final : public Placer {
   std::string_view name() const override { return "least-loaded"; }
   Assignment Place(const PlacementView& view) override;
 };
-
-/// The names that MakeFleetPlacer() takes.
-std::vector<std::string> FleetPlacers();
-/// One of the above. kNotFound: unknown, with the list.
-Result<std::unique_ptr<Placer>> MakeFleetPlacer(std::string_view name);
 
 }  // namespace lagoon

@@ -117,18 +117,5 @@ TEST_F(FleetPlacersTest, EveryPlacementOfRandomFleetsIsValid) {
   }
 }
 
-TEST_F(FleetPlacersTest, UnknownNamesAreRefusedWithTheList) {
-  for (const std::string& name : FleetPlacers()) {
-    const auto made = MakeFleetPlacer(name);
-    ASSERT_TRUE(made);
-    EXPECT_EQ((*made)->name(), name);
-  }
-  const auto unknown = MakeFleetPlacer("best");
-  ASSERT_FALSE(unknown);
-  EXPECT_EQ(unknown.error().code, ErrorCode::kNotFound);
-  EXPECT_NE(unknown.error().message.find("'best'"), std::string::npos);
-  EXPECT_NE(unknown.error().message.find("least-loaded"), std::string::npos);
-}
-
 }  // namespace
 }  // namespace lagoon
