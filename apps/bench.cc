@@ -334,6 +334,7 @@ void AddBenchmarks(CLI::App& app) {
   AddBatchingBenchmark(app);
   AddDisbBenchmark(app);
   AddPlacementBenchmark(app);
+  AddFleetBenchmark(app);
   AddSharesBenchmarks(app);
   AddSimBenchmarks(app);
   AddSplitBenchmark(app);

@@ -90,6 +90,7 @@ nlohmann::json GpuModelJson(const GpuModel& gpu);
 // Each of these adds the benchmarks of one file.
 void AddBatchingBenchmark(CLI::App& bench);
 void AddDisbBenchmark(CLI::App& bench);
+void AddFleetBenchmark(CLI::App& bench);
 void AddGpuBenchmarks(CLI::App& bench);
 void AddPlacementBenchmark(CLI::App& bench);  // and `interference`
 void AddSharesBenchmarks(CLI::App& bench);

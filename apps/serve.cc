@@ -17,12 +17,17 @@
 #include "policies/registry.h"
 #include "server/server.h"
 #include "serving/core.h"
+#include "serving/fleet/open_fleet.h"
 
 namespace lagoon {
 namespace {
 
 struct ServeWords {
   CoreOptions core;
+  std::string fleet;  // empty: one device
+  std::string placer = "static";
+  bool explicit_control = false;
+  std::vector<std::string> load_models;
   ServerOptions server;
   std::string ports_file;
   std::string example;  // a folder of request bodies for the model 'digits'
@@ -132,10 +137,36 @@ void Drain(InferenceCore& core, Server& server, const sigset_t& signals, int sec
   spdlog::info("stopped");
 }
 
+Result<std::unique_ptr<InferenceCore>> OpenCore(const ServeWords& words) {
+  if (words.fleet.empty()) return InferenceCore::Open(words.core);
+  LAGOON_ASSIGN_OR_RETURN(const std::vector<DeviceChoice> devices,
+                          ParseFleet(words.fleet, words.core.device));
+  FleetOptions options;
+  options.placer = words.placer;
+  return OpenFleet(words.core, devices, std::move(options));
+}
+
+/// Dies for options that do not go together.
+void CheckWords(ServeWords& words) {
+  if (!words.fleet.empty() && words.explicit_control) {
+    Die("--fleet: the placer loads and unloads models, so that --model-control explicit cannot");
+  }
+  if (!words.fleet.empty() && words.tracing.wanted()) {
+    Die("--fleet: a trace is of one device; leave --trace away");
+  }
+  if (!words.load_models.empty() && !words.explicit_control) {
+    Die("--load-model: takes effect with --model-control explicit only");
+  }
+  if (!words.explicit_control) return;
+  words.server.model_control = true;
+  const bool all = words.load_models == std::vector<std::string>{"*"};
+  if (!all) words.core.models = words.load_models;
+}
+
 void Serve(const ServeWords& words) {
   spdlog::set_level(spdlog::level::from_str(words.log_level));
   const sigset_t signals = BlockStopSignals();
-  Result<std::unique_ptr<InferenceCore>> core = InferenceCore::Open(words.core);
+  Result<std::unique_ptr<InferenceCore>> core = OpenCore(words);
   if (!core) {
     const std::string& folder = words.core.repository;
     Die(core.error().message + (std::filesystem::exists(folder) ? "" : HowToMake(folder)));
@@ -150,9 +181,32 @@ void Serve(const ServeWords& words) {
 }
 
 void RunServe(ServeWords& words) {
+  CheckWords(words);
   words.core.trace = words.tracing.Start();
   Serve(words);
   words.tracing.Finish();
+}
+
+void AddFleet(CLI::App& command, const std::shared_ptr<ServeWords>& words) {
+  command.add_option("--fleet", words->fleet,
+                     "Several devices in place of --device: cpu:N with the number of workers, or "
+                     "cuda:N with the number of a GPU, separated by commas");
+  command
+      .add_option("--placer", words->placer,
+                  "Which device of a fleet serves which model: decided once a second")
+      ->check(CLI::IsMember(FleetPlacers()))
+      ->capture_default_str();
+  command
+      .add_option_function<std::string>(
+          "--model-control",
+          [words](const std::string& word) { words->explicit_control = word == "explicit"; },
+          "none: all models are loaded when the server starts, and stay; explicit: only those of "
+          "--load-model, and clients load and unload models")
+      ->check(CLI::IsMember({"none", "explicit"}))
+      ->default_str("none");
+  command.add_option("--load-model", words->load_models,
+                     "With --model-control explicit: a model to load when the server starts; *: "
+                     "all. May be given several times");
 }
 
 }  // namespace
@@ -166,6 +220,7 @@ void AddServe(CLI::App& app) {
                    "Repository: DIR/<model>/<version>/model.onnx")
       ->required();
   AddDevice(*command, words->core.device);
+  AddFleet(*command, words);
   AddEngine(*command, words->core.engine);
   AddScheduler(*command, words->core.scheduler);
   command

@@ -16,6 +16,7 @@ class Tracing {
  public:
   void AddOptions(CLI::App& command);
 
+  bool wanted() const { return !path_.empty(); }
   /// The recorder; null without the option. Dies if the file cannot be created.
   TraceRecorder* Start();
   /// Writes the file. Call it when nothing records any more. Dies if the file cannot be written

@@ -86,19 +86,23 @@ FOLDERS = {
     "cluster/sim": "base cluster cluster/interference cluster/placement",
     "trace": "base device sched",
     "serving": "base cluster device engine plan program program/profile program/split sched sched/programs policies trace serving/config "
-               "serving/batch serving/plans serving/shares",
+               "serving/batch serving/fleet/fleet_report.h serving/plans serving/shares",
     "serving/batch": "base cluster plan program sched serving serving/config",
     "serving/config": "base cluster plan sched",
+    "serving/fleet": "base cluster cluster/interference cluster/placement policies program serving serving/config serving/shares",
     "serving/shares": "base cluster device device/host plan sched serving serving/batch serving/config trace",
     "serving/plans": "base plan program program/profile sched",
-    "server": "base plan policies sched serving serving/config serving/shares server/http server/shares server/grpc/grpc_edge.h",
+    "server": "base plan policies sched serving serving/config serving/fleet serving/shares server/http server/fleet server/shares "
+              "server/grpc/grpc_edge.h",
+    "server/fleet": "base serving serving/fleet server server/http",
     "server/shares": "base cluster serving serving/shares server server/http",
     "server/http": f"base plan serving {EDGE}",
-    "server/grpc": f"base plan serving {EDGE} server/oip_json.h server/unserved.h",
+    "server/grpc": f"base plan serving {EDGE} server/fleet/repository.h server/oip_json.h server/unserved.h",
     "bench": "base sched bench/measure bench/report",
     "bench/report": "base kernels/cpu_level.h",
     "bench/measure": "base bench/report",
     "bench/client": "base device graph plan program program/link program/profile program/split sched server/grpc serving",
+    "bench/fleet": "base program serving serving/fleet bench/client bench/measure bench/report",
     "bench/live": "base device plan policies program server serving trace bench bench/client bench/measure bench/report",
     "bench/sim": "base cluster cluster/sim device device/cpu device/sim plan policies sched bench bench/measure bench/report",
     "bench/placement": "base cluster/interference cluster/placement cluster/sim bench/measure bench/report",
@@ -109,8 +113,8 @@ FOLDERS = {
     "bench/gpu": f"base device device/cuda device/cuda/driver {HOST_CUDA} device/cuda/gpu/entry.cuh plan program kernels/cuda "
                  "bench/client bench/measure bench/report",
     "apps": "base cluster engine device device/host device/cuda/driver device/sim plan kernels/cpu_level.h graph graph/cut graph/import program "
-            "program/idempotence program/link/host_tensors.h program/profile program/split policies trace serving server bench/client bench/gpu bench/live "
-            "bench/papers bench/placement bench/report bench/shares bench/sim bench/split cluster/interference cluster/placement",
+            "program/idempotence program/link/host_tensors.h program/profile program/split policies trace serving serving/fleet server bench/client bench/gpu "
+            "bench/fleet bench/live bench/papers bench/placement bench/report bench/shares bench/sim bench/split cluster/interference cluster/placement",
 }
 # Besides, the tests of a folder may include the folders above and below their own, every testing/ and conformance/, the
 # layers that their folder stands on, and these folders.

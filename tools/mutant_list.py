@@ -68,6 +68,9 @@ GROUPS = {
     "share-manager": ["src/serving/shares/share_manager_test.cc", "src/serving/shares/share_manager.cc",
                       "src/device/host/shares.cc", "src/base/log.cc"] +
                      sources_of("src/cluster") + ["src/base/check.cc", "src/base/status.cc", "src/base/text.cc"],
+    "fleet": [f"src/serving/fleet/{name}{end}.cc" for name in ("fleet_placers", "fleet_routes", "placement_judge") for end in ("", "_test")] +
+             ["src/cluster/interference/latency_model.cc", "src/cluster/monotone.cc", "src/cluster/placement/placer.cc", "src/cluster/surface.cc",
+              "src/base/check.cc", "src/base/status.cc", "src/base/text.cc"],
     "budget": ["src/server/memory_budget_test.cc", "src/server/memory_budget.cc"],
     "rules": ["src/server/http/http_request_rules_test.cc", "src/server/http/http_request_rules.cc"],
     "json-lane": ["src/server/http/json_lane_test.cc", "src/server/http/json_lane.cc", "src/base/log.cc"],
@@ -81,6 +84,7 @@ GROUPS = {
 LIBRARIES = {"split": ["-lfmt"], "cuda": ["-lboost_context", "-lhwy"], "json-lane": ["-lspdlog"], "share-manager": ["-lspdlog"],
              "parts": ["-lxxhash"]}
 
+FLEET = "src/serving/fleet"
 BLOCK = "src/device/block.h"
 TABLE = "src/device/cpu/launch_table.cc"
 TABLE_H = "src/device/cpu/launch_table.h"
@@ -627,4 +631,33 @@ MUTANTS = [
      ["parts"]),
     ("made-type-not-checked", "an engine's numbers are read as another type", PARTS,
      " && made->type == spec.type", "", ["parts"]),
+    # A fleet: routes, and what is worth a move.
+    ("removed-queue-not-used-again", "each model that is loaded anew takes another of the 4096 queues", MECHANISM,
+     "observer_ == nullptr ? queues_.FindRemoved() : nullptr", "nullptr", ["sched"]),
+    ("busy-queue-removed", "a queue goes while a job runs on its instances", MECHANISM,
+     "if (!queue->Idle()) {", "if (false) {", ["sched"]),
+    ("fleet-ignores-queues", "the longer of two queues is as good as the shorter one", f"{FLEET}/fleet_routes.cc",
+     "model.loads[second].in_flight < model.loads[first].in_flight ? second : first", "first", ["fleet"]),
+    ("fleet-ignores-fractions", "every replica gets as many requests", f"{FLEET}/fleet_routes.cc",
+     "left -= route.fraction;", "left -= sum / static_cast<double>(model.routes.size());", ["fleet"]),
+    ("fleet-forgets-early-cancellations", "a request that is cancelled early runs", f"{FLEET}/fleet_routes.cc",
+     "  flight->second.cancelled = true;\n", "", ["fleet"]),
+    ("fleet-counts-ends-twice", "a replica is unloaded while it has a request", f"{FLEET}/fleet_routes.cc",
+     "  flights_.erase(flight);\n", "", ["fleet"]),
+    ("placement-not-checked", "a device gets more than it can hold", f"{FLEET}/placement_judge.cc",
+     "!checked) {", "false) {", ["fleet"]),
+    ("placement-moves-at-once", "a placer that wavers moves models each second", f"{FLEET}/placement_judge.cc",
+     "if (agreed_ < rules_.confirmations) {", "if (false) {", ["fleet"]),
+    ("placement-without-hold-down", "models move as soon as they have moved", f"{FLEET}/placement_judge.cc",
+     "moved_once_ && now - moved_ < rules_.hold_down", "false", ["fleet"]),
+    ("placement-trusts-the-clock", "after a clock was set back nothing moves", f"{FLEET}/placement_judge.cc",
+     "if (now < moved_) moved_ = now;", "", ["fleet"]),
+    ("placement-leaves-models-unserved", "a model without a replica waits for the hold-down",
+     f"{FLEET}/placement_judge.cc", "if (has(before, model) || !has(after, model)) continue;", "continue;", ["fleet"]),
+    ("least-loaded-always-moves", "a model moves for a small gain", f"{FLEET}/fleet_placers.cc",
+     "(has[gpu] ? kStay : 0)", "0", ["fleet"]),
+    ("least-loaded-never-replicates", "a model needs more than a device has", f"{FLEET}/fleet_placers.cc",
+     "std::max(1.0, std::ceil(demand / kMostOfOne))", "1.0", ["fleet"]),
+    ("placer-forgets-memory", "a placer fills a device twice", f"{FLEET}/fleet_placers.cc",
+     "    gpus_[gpu].memory += view_.models[model].memory_bytes;\n", "", ["fleet"]),
 ]

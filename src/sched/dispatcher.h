@@ -69,7 +69,7 @@ class Dispatcher final : private DeviceListener {
               std::function<void(Status)> done);
 
   /// Any thread, may block; not on the path of a request. The instances must be idle and outlive
-  /// the dispatcher.
+  /// the dispatcher or the queue (RemoveQueue).
   Result<QueueId> AddQueue(QueueOptions options);
 
   /// Any thread, may block; not on the path of a request. Makes a plan ready on all instances of
@@ -78,6 +78,12 @@ class Dispatcher final : private DeviceListener {
   /// for a larger arena.
   Result<std::unique_ptr<QueuePlan>> AddPlan(QueueId queue,
                                              const std::shared_ptr<const LoadedPlan>& loaded);
+
+  /// Any thread. Afterwards the queue's instances may be destroyed, and a later AddQueue() may
+  /// return the same id. No Post to the queue may be under way or follow, and no other call for it.
+  /// kInvalidArgument: an unknown queue, or one whose jobs have not all finished; then nothing
+  /// changes.
+  Status RemoveQueue(QueueId queue);
 
   /// Any thread. Frees arenas of the queue's instances that no plan needs any more. AddPlan() does
   /// this too, so call it where no AddPlan() will follow soon, some jobs after the last one.

@@ -1,4 +1,4 @@
-// What changes while jobs run: plans, and the share and the weight of a queue.
+// What changes while jobs run: plans, the share and the weight of a queue, and queues that go.
 
 #include <fmt/format.h>
 
@@ -73,6 +73,11 @@ Status Dispatcher::SetWeight(QueueId id, double weight) {
   const MutexLock lock(mutex_);
   queue->options.weight = weight;
   return {};
+}
+
+Status Dispatcher::RemoveQueue(QueueId id) {
+  const MutexLock lock(mutex_);
+  return mechanism_.RemoveQueue(id);
 }
 
 void Dispatcher::FreeUnused(QueueId id) {

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <atomic>
 #include <boost/intrusive/list.hpp>
 #include <boost/intrusive/set.hpp>
@@ -103,9 +104,21 @@ struct JobQueue {
     std::uint32_t revision = 0;  // the guard's limit for the present job
   };
 
-  JobQueue(QueueId id_in, QueueOptions options_in) : id(id_in), options(std::move(options_in)) {
-    if (options.instances.front()->first() == nullptr) return;
-    first = std::make_unique<QueuePlan>(id, options.instances);
+  explicit JobQueue(QueueId id_in) : id(id_in) {}
+
+  /// Makes it the queue of `options_in`. No job may be there.
+  void Use(QueueOptions options_in) {
+    options = std::move(options_in);
+    removed = false;
+    first = options.instances.front()->first() == nullptr
+                ? nullptr
+                : std::make_unique<QueuePlan>(id, options.instances);
+  }
+
+  /// Whether no job of the queue is posted, waiting or on an instance.
+  bool Idle() const {
+    return pending.load() == 0 && waiting.empty() && held == 0 &&
+           free_slots.size() == options.instances.size();
   }
 
   /// The job that one more job will supersede; null: none.
@@ -120,10 +133,12 @@ struct JobQueue {
   std::atomic<std::size_t> pending{0};  // posted and not started; changed by any thread
   StreamId stream = kUnordered;
   ShareId share = kAllUnits;  // of its launches; options.units are the share's units
+  /// One per instance; behind those, slots whose guards an earlier queue of this place had.
   std::vector<Slot> slots;
   std::vector<std::size_t> free_slots;
   JobList<&Job::waiting_hook> waiting;  // in order of admission
   std::size_t held = 0;                 // jobs that a switch of schedulers keeps from admission
+  bool removed = false;                 // Mechanism::RemoveQueue(): AddQueue() may use it again
 
   Mutex add_mutex;                                    // Dispatcher::AddPlan()
   std::uint32_t next_plan GUARDED_BY(add_mutex) = 1;  // 0 is `first`
@@ -135,7 +150,7 @@ inline std::uint32_t UnitsOf(const JobQueue& queue, std::uint32_t all) {
 }
 
 /// All queues. Add by one thread at a time; Find by any thread, without a lock: queues never go
-/// away.
+/// away. A queue that was removed keeps its place, and a later one takes the place over.
 class QueueTable {
  public:
   static constexpr std::size_t kMaxQueues = 4096;
@@ -152,6 +167,12 @@ class QueueTable {
     // release: pairs with Find. The vector never reallocates, and published entries never change.
     count_.store(queues_.size(), std::memory_order_release);
     return id;
+  }
+
+  /// A queue that was removed, or null. The caller's thread is the one that may Add.
+  JobQueue* FindRemoved() const {
+    const auto found = std::ranges::find_if(queues_, [](const auto& q) { return q->removed; });
+    return found == queues_.end() ? nullptr : found->get();
   }
 
   /// Null for an unknown id.

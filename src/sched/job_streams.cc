@@ -29,9 +29,9 @@ Status JobStreams::Use(Streams kind, const QueueTable& queues) {
   return {};
 }
 
-Status JobStreams::AddQueue(JobQueue& queue) {
-  if (kind_ != Streams::kPerQueue) return {};
-  LAGOON_ASSIGN_OR_RETURN(queue.stream, device_.CreateStream({queue.options.name}));
+Status JobStreams::AddQueue(JobQueue& queue, const std::string& name) {
+  if (kind_ != Streams::kPerQueue || queue.stream != kUnordered) return {};
+  LAGOON_ASSIGN_OR_RETURN(queue.stream, device_.CreateStream({name}));
   return {};
 }
 

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <string>
 #include <vector>
 
 #include "device/device.h"
@@ -16,8 +17,9 @@ class JobStreams {
   /// From now on jobs get streams of this kind. Creates those that are missing, for `queues` too.
   /// On an error the former kind stays in use.
   Status Use(SchedulerConfig::Streams kind, const QueueTable& queues);
-  /// Creates the stream of a new queue, where queues have streams of their own.
-  Status AddQueue(JobQueue& queue);
+  /// Creates the stream of a new queue, where queues have streams of their own. `name`: the
+  /// queue's.
+  Status AddQueue(JobQueue& queue, const std::string& name);
   /// The stream of the queue's next job.
   StreamId Next(const JobQueue& queue);
 

@@ -58,36 +58,72 @@ Result<QueueId> Mechanism::AddQueue(QueueOptions options) {
                 fmt::format("queue '{}': its {} instances were not all created with the same plan",
                             options.name, options.instances.size()));
   }
-  if (queues_.full()) {
-    return Fail(ErrorCode::kResourceExhausted,
-                fmt::format("queue '{}': there are {} queues already", options.name,
-                            QueueTable::kMaxQueues));
-  }
   if (!(options.weight > 0)) {
     return Fail(ErrorCode::kInvalidArgument,
                 fmt::format("queue '{}': a weight is above 0, this one is {}", options.name,
                             options.weight));
   }
-  ShareId share = kAllUnits;
-  if (options.units.count > 0) {
-    Result<ShareId> created = device_.CreateShare(options.name, options.units);
-    if (!created) {
-      return Annotate(fmt::format("queue '{}'", options.name), std::move(created).error());
+  // An observer knows queues by their numbers, so that the numbers of its queues are not reused.
+  JobQueue* const place = observer_ == nullptr ? queues_.FindRemoved() : nullptr;
+  std::unique_ptr<JobQueue> added;
+  if (place == nullptr) {
+    if (queues_.full()) {
+      return Fail(ErrorCode::kResourceExhausted,
+                  fmt::format("queue '{}': there are {} queues already", options.name,
+                              QueueTable::kMaxQueues));
     }
-    share = *created;
+    added = std::make_unique<JobQueue>(queues_.next_id());
   }
-  auto queue = std::make_unique<JobQueue>(queues_.next_id(), std::move(options));
-  queue->share = share;
-  for (Instance* instance : queue->options.instances) {
+  JobQueue& queue = place != nullptr ? *place : *added;
+  LAGOON_RETURN_IF_ERROR(PrepareQueue(queue, options));
+  queue.Use(std::move(options));
+  ready_.AddQueue(queue.id);
+  if (observer_ != nullptr) observer_->OnQueue(queue.id, queue.options);
+  if (queue.first != nullptr) TellPlan(*queue.first);
+  return place != nullptr ? place->id : queues_.Add(std::move(added));
+}
+
+/// Gets from the device what the queue needs and does not have yet.
+Status Mechanism::PrepareQueue(JobQueue& queue, const QueueOptions& options) {
+  const std::string where = fmt::format("queue '{}'", options.name);
+  const UnitRange all{0, device_.info().units};
+  if (queue.share != kAllUnits) {
+    const UnitRange wanted = options.units.count == 0 ? all : options.units;
+    Status moved = device_.PrepareUnits(wanted);
+    if (moved) moved = device_.MoveShare(queue.share, wanted);
+    if (!moved) return Annotate(where, std::move(moved).error());
+  } else if (options.units.count > 0) {
+    Result<ShareId> created = device_.CreateShare(options.name, options.units);
+    if (!created) return Annotate(where, std::move(created).error());
+    queue.share = *created;
+  }
+  while (queue.slots.size() < options.instances.size()) {
     LAGOON_ASSIGN_OR_RETURN(const GuardId guard, device_.CreateGuard());
-    queue->free_slots.push_back(queue->slots.size());
-    queue->slots.push_back({instance, guard, 0});
+    queue.slots.push_back({nullptr, guard, 0});
   }
-  LAGOON_RETURN_IF_ERROR(streams_.AddQueue(*queue));
-  ready_.AddQueue(queue->id);
-  if (observer_ != nullptr) observer_->OnQueue(queue->id, queue->options);
-  if (queue->first != nullptr) TellPlan(*queue->first);
-  return queues_.Add(std::move(queue));
+  LAGOON_RETURN_IF_ERROR(streams_.AddQueue(queue, options.name));
+  queue.free_slots.clear();
+  for (std::size_t i = 0; i < options.instances.size(); ++i) {
+    queue.slots[i].instance = options.instances[i];
+    queue.free_slots.push_back(i);
+  }
+  return {};
+}
+
+Status Mechanism::RemoveQueue(QueueId id) {
+  JobQueue* const queue = queues_.Find(id);
+  if (queue == nullptr || queue->removed) {
+    return Fail(ErrorCode::kInvalidArgument, fmt::format("there is no queue {}", Raw(id)));
+  }
+  if (!queue->Idle()) {
+    return Fail(ErrorCode::kInvalidArgument,
+                fmt::format("queue '{}' cannot be removed: jobs of the queue are left",
+                            queue->options.name));
+  }
+  queue->removed = true;
+  queue->first.reset();
+  for (JobQueue::Slot& slot : queue->slots) slot.instance = nullptr;
+  return {};
 }
 
 void Mechanism::UseShare(JobQueue& queue, ShareId share, UnitRange units) {

@@ -29,6 +29,11 @@ class Mechanism {
   /// queues; kInvalidArgument names the option.
   Result<QueueId> AddQueue(QueueOptions options);
 
+  /// The queue's instances and plans are not used any more. A later queue takes its place, and the
+  /// guards, the stream and the share that the device has for it. kInvalidArgument: the queue is
+  /// unknown, or a job of the queue is left.
+  Status RemoveQueue(QueueId queue);
+
   /// The queue's launches use the share `share` from now on, which has `units`; no units: all.
   void UseShare(JobQueue& queue, ShareId share, UnitRange units);
 
@@ -70,6 +75,8 @@ class Mechanism {
   const DispatcherStats& stats() const { return stats_; }
 
  private:
+  Status PrepareQueue(JobQueue& queue, const QueueOptions& options);
+
   // Events of the device (mechanism_events.cc).
   std::size_t PollEvents(FinishedJobs& finished);  // handles the device's events; returns how many
   void OnPlaced(const DeviceEvent& event);

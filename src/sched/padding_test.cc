@@ -34,7 +34,8 @@ class RoomTest : public ::testing::Test {
     QueueOptions options;
     options.instances = {instance_.get()};
     options.units = share_;
-    queue_ = std::make_unique<JobQueue>(QueueId{}, options);
+    queue_ = std::make_unique<JobQueue>(QueueId{});
+    queue_->Use(options);
     job_.queue = queue_.get();
     job_.costs = &queue_->first->costs();
     job_.instance = instance_.get();
@@ -82,11 +83,13 @@ TEST_F(RoomTest, AJobNeedsNoMoreThanTheUnitsOfItsShare) {
   // The best-effort queue's share may be the same two units, or have one of them.
   QueueOptions options;
   options.instances = {instance_.get()};
-  EXPECT_EQ(UnitsIn(*room, JobQueue(QueueId{}, options)), 2u);
-  options.units = {0, 2};
-  EXPECT_EQ(UnitsIn(*room, JobQueue(QueueId{}, options)), 0u);
-  options.units = {1, 3};
-  EXPECT_EQ(UnitsIn(*room, JobQueue(QueueId{}, options)), 1u);
+  JobQueue queue{QueueId{}};
+  queue.Use(options);
+  EXPECT_EQ(UnitsIn(*room, queue), 2u);
+  queue.options.units = {0, 2};
+  EXPECT_EQ(UnitsIn(*room, queue), 0u);
+  queue.options.units = {1, 3};
+  EXPECT_EQ(UnitsIn(*room, queue), 1u);
 }
 
 TEST_F(RoomTest, KernelsThatDoNotWaitForOneAnotherAddUp) {

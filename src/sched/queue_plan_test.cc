@@ -248,5 +248,35 @@ TEST_F(QueuePlanTest, PaddingOutlivesTheRealTimePlanBesideWhichItRuns) {
   EXPECT_EQ(slow.result.outcome, Outcome::kDone);
 }
 
+TEST_F(QueuePlanTest, AQueueThatIsRemovedGivesItsPlaceToALaterOne) {
+  Use({});
+  const QueueId queue = AddQueue(JobClass::kBestEffort, 2, 1);
+  const QueueId other = AddQueue(JobClass::kBestEffort, 1, 1);
+  Request& left = Add();
+  ASSERT_TRUE(Post(queue, left, nullptr));
+  const Status busy = dispatcher_->RemoveQueue(queue);
+  ASSERT_FALSE(busy);
+  EXPECT_EQ(busy.error().code, ErrorCode::kInvalidArgument);
+  EXPECT_NE(busy.error().message.find("'chain'"), std::string::npos) << busy.error().message;
+  device_->RunAll();
+  ASSERT_EQ(left.finished, 1) << "the refusal has changed nothing";
+
+  ASSERT_TRUE(dispatcher_->RemoveQueue(queue));
+  EXPECT_FALSE(dispatcher_->RemoveQueue(queue)) << "it is not there any more";
+  EXPECT_FALSE(dispatcher_->RemoveQueue(QueueId{99}));
+  instances_.erase(instances_.begin());  // nothing uses the instance
+
+  const QueueId again = AddQueue(JobClass::kRealTime, 3, 2);
+  EXPECT_EQ(again, queue);
+  EXPECT_NE(again, other);
+  for (const QueueId one : {again, other}) {
+    Request& request = Add();
+    ASSERT_TRUE(Post(one, request, nullptr));
+    device_->RunAll();
+    EXPECT_EQ(request.finished, 1);
+    EXPECT_EQ(request.result.outcome, Outcome::kDone);
+  }
+}
+
 }  // namespace
 }  // namespace lagoon

@@ -3,8 +3,12 @@
 #include <fmt/format.h>
 #include <prometheus/text_serializer.h>
 
+#include <algorithm>
+#include <iterator>
+
 #include "base/log.h"
 #include "base/text.h"
+#include "server/fleet/fleet_metrics.h"
 #include "server/route.h"
 
 namespace lagoon {
@@ -141,6 +145,9 @@ std::vector<MetricFamily> CoreMetrics::Collect() const {
        "Launches submitted to the device",
        MetricType::Counter,
        {Value(MetricType::Counter, static_cast<double>(core_.SchedulerStatistics().launches))}});
+  if (const Result<FleetReport> fleet = core_.Fleet()) {
+    std::ranges::move(FleetMetrics(*fleet), std::back_inserter(families));
+  }
   return families;
 }
 
@@ -149,10 +156,13 @@ void MetricsHandler::Handle(const HttpRequest& request, const std::shared_ptr<Ht
   const Route route = ParseRoute(path);
   const Route::Kind kind = route.kind;
   if (kind == Route::Kind::kScheduler || kind == Route::Kind::kSchedulers) {
-    return scheduler_.Handle(request, reply);
+    return handlers_.scheduler.Handle(request, reply);
   }
   if (kind == Route::Kind::kShares || kind == Route::Kind::kModelResize) {
-    return shares_.Handle(route, request, reply);
+    return handlers_.shares.Handle(route, request, reply);
+  }
+  if (kind == Route::Kind::kFleet || kind == Route::Kind::kFleetPlacer) {
+    return handlers_.fleet.Handle(route, request, reply);
   }
   if (path != "/metrics") {
     return reply->Send(HttpResponse::Failure(

@@ -3,8 +3,7 @@
 #include <prometheus/collectable.h>
 
 #include "server/http/http_message.h"
-#include "server/scheduler_handler.h"
-#include "server/shares/share_handler.h"
+#include "server/oip_handler.h"
 #include "serving/core.h"
 
 namespace lagoon {
@@ -26,15 +25,14 @@ class CoreMetrics final : public prometheus::Collectable {
 class MetricsHandler final : public HttpHandler {
  public:
   /// All are borrowed.
-  MetricsHandler(const InferenceCore& core, SchedulerHandler& scheduler, ShareHandler& shares)
-      : metrics_(core), scheduler_(scheduler), shares_(shares) {}
+  MetricsHandler(const InferenceCore& core, const AdminHandlers& handlers)
+      : metrics_(core), handlers_(handlers) {}
 
   void Handle(const HttpRequest& request, const std::shared_ptr<HttpReply>& reply) override;
 
  private:
   CoreMetrics metrics_;
-  SchedulerHandler& scheduler_;
-  ShareHandler& shares_;
+  const AdminHandlers handlers_;
 };
 
 }  // namespace lagoon

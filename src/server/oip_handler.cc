@@ -38,14 +38,22 @@ void OipHandler::Handle(const HttpRequest& request, const std::shared_ptr<HttpRe
     case Route::Kind::kUnserved:
       return reply->Send(HttpResponse::Failure(501, UnservedMessage(route.extension)));
     case Route::Kind::kScheduler:
-      if (!post || admin_) return scheduler_.Handle(request, reply);
+      if (!post || admin_) return handlers_.scheduler.Handle(request, reply);
       return reply->Send(OnAdminPort("the scheduler is switched"));
     case Route::Kind::kShares:
     case Route::Kind::kModelResize:
-      if (!post || admin_) return shares_.Handle(route, request, reply);
+      if (!post || admin_) return handlers_.shares.Handle(route, request, reply);
       return reply->Send(OnAdminPort("shares are changed"));
+    case Route::Kind::kFleetPlacer:
+      if (!post || admin_) return handlers_.fleet.Handle(route, request, reply);
+      return reply->Send(OnAdminPort("the placer is set"));
+    case Route::Kind::kFleet:
+    case Route::Kind::kRepositoryIndex:
+    case Route::Kind::kRepositoryLoad:
+    case Route::Kind::kRepositoryUnload:
+      return handlers_.fleet.Handle(route, request, reply);
     case Route::Kind::kSchedulers:
-      return scheduler_.Handle(request, reply);
+      return handlers_.scheduler.Handle(request, reply);
     case Route::Kind::kModelInfer:
       if (post) return infer_.Handle(route, request, reply);
       return reply->Send(HttpResponse::WrongMethod(request.target, "POST"));
@@ -70,7 +78,7 @@ HttpResponse OipHandler::Get(const Route& route) const {
     case Route::Kind::kReady:
       return Ready();
     case Route::Kind::kServer:
-      return HttpResponse::Json(ServerMetadataJson());
+      return HttpResponse::Json(ServerMetadataJson(handlers_.fleet.model_control()));
     case Route::Kind::kStatistics:
     case Route::Kind::kModelStatistics:
       return JsonOr(core_.Statistics(route.model, route.version),

@@ -2,6 +2,7 @@
 
 #include <memory>
 
+#include "server/fleet/fleet_handler.h"
 #include "server/http/http_message.h"
 #include "server/infer_handler.h"
 #include "server/route.h"
@@ -11,13 +12,20 @@
 
 namespace lagoon {
 
+/// Handlers of requests that tell of the server or change it. All are borrowed.
+struct AdminHandlers {
+  SchedulerHandler& scheduler;
+  ShareHandler& shares;
+  FleetHandler& fleet;
+};
+
 /// The Open Inference Protocol over HTTP.
 class OipHandler final : public HttpHandler {
  public:
-  /// All are borrowed. `admin`: clients of this port may switch the scheduler and move shares.
-  OipHandler(InferenceCore& core, InferHandler& infer, SchedulerHandler& scheduler,
-             ShareHandler& shares, bool admin)
-      : core_(core), infer_(infer), scheduler_(scheduler), shares_(shares), admin_(admin) {}
+  /// All are borrowed. `admin`: clients of this port may switch the scheduler and the placer, and
+  /// move shares.
+  OipHandler(InferenceCore& core, InferHandler& infer, const AdminHandlers& handlers, bool admin)
+      : core_(core), infer_(infer), handlers_(handlers), admin_(admin) {}
 
   /// The port that accepts such changes, to be named when this port refuses one. Must be called
   /// before the first request.
@@ -35,8 +43,7 @@ class OipHandler final : public HttpHandler {
 
   InferenceCore& core_;
   InferHandler& infer_;
-  SchedulerHandler& scheduler_;
-  ShareHandler& shares_;
+  const AdminHandlers handlers_;
   const bool admin_;
   int admin_port_ = 0;
 };

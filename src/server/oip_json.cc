@@ -19,8 +19,10 @@ using Json = nlohmann::ordered_json;
 using google::protobuf::Descriptor;
 using google::protobuf::FieldDescriptor;
 
-constexpr std::array<std::string_view, 4> kExtensions = {
-    "binary_tensor_data", "model_configuration", "schedule_policy", "statistics"};
+// The last one is served on request.
+constexpr std::array<std::string_view, 5> kExtensions = {"binary_tensor_data",
+                                                         "model_configuration", "schedule_policy",
+                                                         "statistics", "model_repository"};
 
 std::string Dump(const Json& json) { return DumpJson(json); }
 
@@ -103,10 +105,15 @@ void UnquoteIntegers(Json& json, const Descriptor& message) {
 
 std::string_view ServerVersion() { return LAGOON_VERSION; }
 
-std::span<const std::string_view> ServerExtensions() { return kExtensions; }
+std::span<const std::string_view> ServerExtensions(bool model_control) {
+  return std::span(kExtensions).first(kExtensions.size() - (model_control ? 0 : 1));
+}
 
-std::string ServerMetadataJson() {
-  return Dump({{"name", kServerName}, {"version", ServerVersion()}, {"extensions", kExtensions}});
+std::string ServerMetadataJson(bool model_control) {
+  Json extensions = Json::array();
+  for (const std::string_view name : ServerExtensions(model_control)) extensions.push_back(name);
+  return Dump(
+      {{"name", kServerName}, {"version", ServerVersion()}, {"extensions", std::move(extensions)}});
 }
 
 std::string ModelMetadataJson(const ModelMetadata& model) {

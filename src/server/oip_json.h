@@ -11,11 +11,12 @@ namespace lagoon {
 inline constexpr std::string_view kServerName = "lagoon";
 std::string_view ServerVersion();
 /// Exactly the extensions of the protocol that are served: clients rely on this list.
-std::span<const std::string_view> ServerExtensions();
+/// `model_control`: clients may load and unload models.
+std::span<const std::string_view> ServerExtensions(bool model_control);
 
 // Bodies of HTTP answers, as the Open Inference Protocol and Triton's extensions define them.
 
-std::string ServerMetadataJson();
+std::string ServerMetadataJson(bool model_control);
 std::string ModelMetadataJson(const ModelMetadata& model);
 std::string StatisticsJson(std::span<const ModelStatistics> models);
 /// protobuf's own JSON, except that 64-bit integers are numbers, as Triton's clients expect.

@@ -13,7 +13,7 @@ namespace {
 using Json = nlohmann::json;
 
 TEST(OipJson, ServerListsWhatItServesAndNoMore) {
-  const Json json = Json::parse(ServerMetadataJson());
+  const Json json = Json::parse(ServerMetadataJson(/*model_control=*/false));
   EXPECT_EQ(json["name"], "lagoon");
   EXPECT_FALSE(json["version"].get<std::string>().empty());
   EXPECT_EQ(json["extensions"],

@@ -63,6 +63,15 @@ Route::Kind ModelAction(std::string_view action) {
   return Route::Kind::kUnknown;
 }
 
+// A path that starts with "v2", "repository".
+Route RepositoryRoute(const std::vector<std::string>& path) {
+  if (path.size() == 3 && path[2] == "index") return {Route::Kind::kRepositoryIndex};
+  if (path.size() != 5 || path[2] != "models") return {};
+  if (path[4] == "load") return {Route::Kind::kRepositoryLoad, path[3]};
+  if (path[4] == "unload") return {Route::Kind::kRepositoryUnload, path[3]};
+  return {};
+}
+
 // A path that starts with "v2".
 Route RouteOf(const std::vector<std::string>& path) {
   const auto at = [&](std::size_t i) { return i < path.size() ? std::string_view(path[i]) : ""; };
@@ -75,6 +84,9 @@ Route RouteOf(const std::vector<std::string>& path) {
   if (at(1) == "scheduler" && path.size() == 2) return {Route::Kind::kScheduler};
   if (at(1) == "schedulers" && path.size() == 2) return {Route::Kind::kSchedulers};
   if (at(1) == "shares" && path.size() == 2) return {Route::Kind::kShares};
+  if (at(1) == "fleet" && path.size() == 2) return {Route::Kind::kFleet};
+  if (at(1) == "fleet" && at(2) == "placer" && path.size() == 3) return {Route::Kind::kFleetPlacer};
+  if (at(1) == "repository") return RepositoryRoute(path);
   if (at(1) != "models" || path.size() < 3) return {};
   if (at(2) == "stats" && path.size() == 3) return {Route::Kind::kStatistics};
 

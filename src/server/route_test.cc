@@ -21,6 +21,11 @@ TEST(Route, KnowsEveryPathOfTheProtocol) {
       {"/v2/models/stats", Kind::kStatistics, "", ""},
       {"/v2/scheduler", Kind::kScheduler, "", ""},
       {"/v2/schedulers", Kind::kSchedulers, "", ""},
+      {"/v2/fleet", Kind::kFleet, "", ""},
+      {"/v2/fleet/placer", Kind::kFleetPlacer, "", ""},
+      {"/v2/repository/index", Kind::kRepositoryIndex, "", ""},
+      {"/v2/repository/models/digits/load", Kind::kRepositoryLoad, "digits", ""},
+      {"/v2/repository/models/a%2Fb/unload", Kind::kRepositoryUnload, "a/b", ""},
       {"/v2/models/digits", Kind::kModel, "digits", ""},
       {"/v2/models/digits/versions/3", Kind::kModel, "digits", "3"},
       {"/v2/models/digits/ready", Kind::kModelReady, "digits", ""},
@@ -55,9 +60,7 @@ TEST(Route, NamesTheExtensionOfTritonThatIsNotServed) {
     const char* target;
     const char* extension;
   } cases[] = {
-      {"/v2/repository/index", "model_repository"},
-      {"/v2/repository/models/digits/load", "model_repository"},
-      {"/v2/repository/models/digits/unload", "model_repository"},
+      {"/v2/repository/models/digits/move", "model_repository"},
       {"/v2/systemsharedmemory/status", "system_shared_memory"},
       {"/v2/systemsharedmemory/region/r/register", "system_shared_memory"},
       {"/v2/cudasharedmemory/region/r/unregister", "cuda_shared_memory"},

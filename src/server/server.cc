@@ -49,8 +49,9 @@ class EdgeServer final : public Server {
         infer_(core, pool_, lane_),
         scheduler_(core, pool_),
         shares_(core),
-        oip_(core, infer_, scheduler_, shares_, options.admin_on_http),
-        scrapes_(core, scheduler_, shares_),
+        fleet_(core, pool_, options.model_control),
+        oip_(core, infer_, {scheduler_, shares_, fleet_}, options.admin_on_http),
+        scrapes_(core, {scheduler_, shares_, fleet_}),
         memory_{BufferPool::Create(kMaxRetainedBytes),
                 std::make_shared<MemoryBudget>(
                     MemoryBudget::Limits{options.max_buffered_bytes,
@@ -85,6 +86,7 @@ class EdgeServer final : public Server {
   InferHandler infer_;
   SchedulerHandler scheduler_;
   ShareHandler shares_;
+  FleetHandler fleet_;
   OipHandler oip_;
   MetricsHandler scrapes_;
   const EdgeMemory memory_;
@@ -136,6 +138,7 @@ lagoon::Status EdgeServer::Open() {
   grpc.handshake_timeout = options_.http.header_timeout;
   grpc.idle_timeout = options_.http.idle_timeout;
   grpc.max_buffered_bytes = options_.max_buffered_bytes;
+  grpc.model_control = options_.model_control;
   LAGOON_ASSIGN_OR_RETURN(grpc_, GrpcEdge::Start(core_, pool_, grpc));
   http_->Start();
   metrics_->Start();

@@ -23,6 +23,8 @@ struct ServerOptions {
   // True: clients of the HTTP port may switch the scheduler too, not only those of the metrics
   // port.
   bool admin_on_http = false;
+  // True: clients may load and unload models (Triton's model repository API).
+  bool model_control = false;
   int threads = 0;  // threads of the edges; 0: one per core, at least 2, at most 4
 };
 

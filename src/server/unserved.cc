@@ -15,8 +15,10 @@ struct Extension {
 };
 
 constexpr std::array kUnserved = {
-    Extension{"model_repository", "repository", "Repository",
-              "the models are those of the folder that the server was started with"},
+    Extension{
+        "model_repository", "repository", "Repository",
+        "the models are those that the server was started with; `lagoon serve --model-control "
+        "explicit` allows to load and unload them"},
     Extension{"system_shared_memory", "systemsharedmemory", "SystemSharedMemory",
               "send tensors with the request"},
     Extension{"cuda_shared_memory", "cudasharedmemory", "CudaSharedMemory",

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <deque>
 #include <thread>
 #include <type_traits>
 #include <utility>
@@ -10,6 +11,7 @@
 #include "base/lender.h"
 #include "base/log.h"
 #include "base/mutex.h"
+#include "base/text.h"
 #include "policies/registry.h"
 #include "serving/device_core.h"
 
@@ -25,6 +27,8 @@ class Core final : public InferenceCore {
     std::unique_ptr<Core> core(new Core(options));
     LAGOON_ASSIGN_OR_RETURN(std::unique_ptr<DeviceCore> opened, core->OpenDevice(/*again=*/false));
     core->Use(std::move(opened));
+    core->changer_ =
+        std::jthread([raw = core.get()](const std::stop_token& stop) { raw->MakeChanges(stop); });
     core->keeper_ =
         std::jthread([raw = core.get()](const std::stop_token& stop) { raw->Keep(stop); });
     return core;
@@ -61,6 +65,13 @@ class Core final : public InferenceCore {
   SchedulerConfig scheduler() const override;
   void SwitchScheduler(Scheduler scheduler, std::function<void(Status)> done) override;
   DeviceInfo device() const override;
+
+  void LoadModel(const std::string& model, std::function<void(Status)> done) override {
+    Order({&DeviceCore::LoadModel, model, std::move(done)});
+  }
+  void UnloadModel(const std::string& model, std::function<void(Status)> done) override {
+    Order({&DeviceCore::UnloadModel, model, std::move(done)});
+  }
 
   RequestHandle Infer(InferRequest request, InferCallback callback) override;
   void Cancel(RequestHandle handle) override;
@@ -99,6 +110,17 @@ class Core final : public InferenceCore {
   bool Pause(Nanoseconds pause, const std::stop_token& stop);
   void CloseDevice();
 
+  /// A model to load or to unload.
+  struct Change {
+    Status (DeviceCore::*make)(const std::string& model) = nullptr;
+    std::string model;
+    std::function<void(Status)> done;
+  };
+  static constexpr std::size_t kMaxChanges = 1024;  // that wait
+
+  void Order(Change change);
+  void MakeChanges(const std::stop_token& stop);
+
   // The handle of a request is the id of its job. Ids start anew whenever the device is opened, so
   // these bits of the handle hold the number of the opening, modulo 128. The bit above marks ids of
   // a ProgramHost.
@@ -113,7 +135,8 @@ class Core final : public InferenceCore {
     DeviceInfo device;
     SchedulerConfig scheduler;
     std::vector<ModelStatus> models;
-    std::string problem;  // why the device does not open again
+    std::string problem;                  // why the device does not open again
+    std::vector<std::string> names = {};  // DeviceCore::ModelNames()
   };
 
   const CoreOptions options_;
@@ -122,9 +145,61 @@ class Core final : public InferenceCore {
   Last last_ GUARDED_BY(mutex_);
   bool lost_ GUARDED_BY(mutex_) = false;
   bool draining_ GUARDED_BY(mutex_) = false;
-  mutable Lender<DeviceCore> present_;  // its callbacks use the members above
-  std::jthread keeper_;                 // last member: stops before what it uses is destroyed
+  CondVar ordered_;
+  std::deque<Change> changes_ GUARDED_BY(mutex_);  // in order; at most kMaxChanges
+  bool stopped_ GUARDED_BY(mutex_) = false;        // no change is made any more
+  mutable Lender<DeviceCore> present_;             // its callbacks use the members above
+  std::jthread changer_;
+  std::jthread keeper_;  // last members: they stop before what they use is destroyed
 };
+
+// ---- Loading and unloading models
+
+void Core::Order(Change change) {
+  std::string refusal;
+  {
+    const MutexLock lock(mutex_);
+    if (stopped_ || draining_) {
+      refusal = "the server is shutting down";
+    } else if (changes_.size() >= kMaxChanges) {
+      refusal = fmt::format("{} models wait to be loaded or unloaded; try again", changes_.size());
+    } else {
+      changes_.push_back(std::move(change));
+      ordered_.NotifyOne();
+      return;
+    }
+  }
+  change.done(Fail(ErrorCode::kUnavailable, fmt::format("model '{}': {}", change.model, refusal)));
+}
+
+/// Runs on a thread of its own, as loading takes long. One change after another.
+void Core::MakeChanges(const std::stop_token& stop) {
+  const std::stop_callback wake(stop, [this] {
+    const MutexLock lock(mutex_);
+    stopped_ = true;
+    ordered_.NotifyAll();
+  });
+  while (true) {
+    Change change;
+    bool ends = false;
+    {
+      const MutexLock lock(mutex_);
+      while (changes_.empty() && !stopped_) ordered_.Wait(mutex_);
+      if (changes_.empty()) return;
+      change = std::move(changes_.front());
+      changes_.pop_front();
+      ends = stopped_ || draining_;
+    }
+    Status made = Fail(ErrorCode::kUnavailable,
+                       fmt::format("model '{}': the server is shutting down", change.model));
+    if (!ends) {
+      const Lease present = present_.Borrow();
+      made =
+          present ? ((*present).*change.make)(change.model) : Status(tl::unexpected<Error>(Away()));
+    }
+    change.done(std::move(made));
+  }
+}
 
 std::vector<ModelStatus> Core::Models() const {
   if (const Lease present = present_.Borrow()) return present->Models();
@@ -202,6 +277,7 @@ Result<std::unique_ptr<DeviceCore>> Core::OpenDevice(bool again) {
     const MutexLock lock(mutex_);
     options.scheduler = ChoiceOf(last_.scheduler).Text();
     options.trace = nullptr;  // a trace covers one opening only
+    options.models = last_.names;
   }
   return DeviceCore::Open(options, [this] {
     const MutexLock lock(mutex_);
@@ -273,7 +349,8 @@ void Core::CloseDevice() {
   Last last;
   {
     const Lease present = present_.Borrow();
-    last = {present->device(), present->scheduler(), present->Models(), /*problem=*/""};
+    last = {present->device(), present->scheduler(), present->Models(), /*problem=*/"",
+            present->ModelNames()};
   }
   {
     const MutexLock lock(mutex_);
@@ -284,6 +361,28 @@ void Core::CloseDevice() {
 }
 
 }  // namespace
+
+void InferenceCore::LoadModel(const std::string& model, std::function<void(Status)> done) {
+  done(Fail(ErrorCode::kUnimplemented,
+            fmt::format("model '{}' cannot be loaded: the set of models is fixed", model)));
+}
+
+void InferenceCore::UnloadModel(const std::string& model, std::function<void(Status)> done) {
+  done(Fail(ErrorCode::kUnimplemented,
+            fmt::format("model '{}' cannot be unloaded: the set of models is fixed", model)));
+}
+
+Result<FleetReport> InferenceCore::Fleet() const {
+  return Fail(ErrorCode::kUnimplemented,
+              "the server serves one device; `lagoon serve --fleet` serves several");
+}
+
+Status InferenceCore::SetPlacer(const std::string& name) {
+  return Fail(ErrorCode::kUnimplemented,
+              fmt::format("there is no use for placer {}: the server serves one device; `lagoon "
+                          "serve --fleet` serves several",
+                          Quoted(name)));
+}
 
 Result<std::unique_ptr<InferenceCore>> InferenceCore::Open(const CoreOptions& options) {
   return Core::Open(options);

@@ -16,6 +16,7 @@
 #include "program/open_device.h"
 #include "program/profile/profile_file.h"
 #include "sched/dispatcher.h"
+#include "serving/fleet/fleet_report.h"
 #include "serving/shares/shares_report.h"
 
 namespace inference {
@@ -126,6 +127,9 @@ struct ModelMetadata {
 
 enum class ModelState { kReady, kUnavailable };
 
+/// ModelStatus::reason of a model that nobody asked to load.
+inline constexpr std::string_view kNotLoaded = "not loaded";
+
 /// One row of the repository: what loaded and what did not, with the reason.
 struct ModelStatus {
   std::string name;
@@ -151,7 +155,9 @@ struct ReopenPauses {
 };
 
 struct CoreOptions {
-  std::string repository;           // Triton's layout
+  std::string repository;  // Triton's layout
+  /// The models to load when the core opens. Empty: all of the repository.
+  std::optional<std::vector<std::string>> models = {};
   std::string scheduler = "reset";  // MakeScheduler()
   DeviceChoice device;
   std::string engine;  // ChooseEngine()
@@ -165,7 +171,7 @@ struct CoreOptions {
   TraceRecorder* trace = nullptr;  // records all requests; outlives the core; null: no trace
 };
 
-/// Any thread may call any method. Open() loads every model of the repository. A model that fails
+/// Any thread may call any method. Open() loads the models of the repository. A model that fails
 /// to load is listed with the reason and does not affect the others. When the device is lost,
 /// requests in flight are answered kUnavailable, and so are all requests that come until the device
 /// is open again and the models are loaded onto it. After a loss, statistics start anew and the
@@ -206,6 +212,30 @@ class InferenceCore {
   /// shares would be more than the device. Then nothing changes.
   virtual Status ResizeShare(const std::string& model, const std::string& version,
                              const ShareWanted& wanted) = 0;
+
+  /// Loads the model as the repository has it now, while other models serve. `done` is called once,
+  /// on any thread, when the model answers requests. If the model was loaded before, requests in
+  /// flight are answered by what was loaded before, which is freed then. On an error what was
+  /// loaded before stays.
+  ///
+  /// kNotFound: the repository has no such model. kInvalidArgument: the model cannot be served, or
+  /// a job program runs it; the message may name paths of the server. kUnimplemented: a job
+  /// program, or the core has a fixed set of models. kUnavailable: the device is lost, or too many
+  /// changes wait.
+  ///
+  /// The shares of all models of the device are placed anew: tuned ones begin as when the server
+  /// started, fixed ones and sizes that ResizeShare() gave stay.
+  virtual void LoadModel(const std::string& model, std::function<void(Status)> done);
+  /// Requests that come from now on find no such model. `done` is called once, on any thread, when
+  /// the requests in flight are answered and the model's memory is free. A request that waits for a
+  /// batch then cannot be cancelled. kNotFound: the model is not loaded. Otherwise as LoadModel.
+  virtual void UnloadModel(const std::string& model, std::function<void(Status)> done);
+
+  /// The devices of a fleet and their replicas. kUnimplemented: the core has one device.
+  virtual Result<FleetReport> Fleet() const;
+  /// The placer of the fleet's next decisions. kNotFound: unknown, with the list. kUnimplemented:
+  /// the core has one device.
+  virtual Status SetPlacer(const std::string& name);
 
   /// Validates, admits and returns. The answer or error comes through `callback`, possibly on this
   /// thread and before Infer returns. A full queue answers kUnavailable at once.

@@ -4,6 +4,7 @@
 
 #include <utility>
 
+#include "base/check.h"
 #include "base/log.h"
 #include "policies/registry.h"
 #include "program/parts.h"
@@ -13,8 +14,8 @@
 namespace lagoon {
 namespace {
 
-// InferRequest::priority of requests of the model's own class, and of those that lower it.
-constexpr std::uint64_t kOwnPriority = 0, kLoweredPriority = 2;
+// InferRequest::priority of requests that lower the class of their model.
+constexpr std::uint64_t kLoweredPriority = 2;
 
 /// The request's deadline: its timeout, or else that of `settings`, after its arrival. A timeout of
 /// centuries, for which the sum would overflow, counts as none.
@@ -35,136 +36,221 @@ Result<std::unique_ptr<DeviceCore>> DeviceCore::Open(const CoreOptions& options,
   if (engine == nullptr) {
     LAGOON_ASSIGN_OR_RETURN(engine, ChooseEngine(options.engine));
   }
-  std::unique_ptr<DeviceCore> core(new DeviceCore(std::move(device)));
+  std::unique_ptr<DeviceCore> core(new DeviceCore(options, std::move(device)));
+  core->load_options_ = {options.profile, core->kernels_.get(), std::move(engine), {}};
   LAGOON_RETURN_IF_ERROR(
-      core->models_.Load(options.repository, *core->device_,
-                         {options.profile, core->kernels_.get(), std::move(engine)}));
+      core->models_.Load(options.repository, *core->device_, core->load_options_, options.models));
+  core->load_options_.open_idle = [choice = options.device] { return OpenDevice(choice); };
   if (options.trace != nullptr) options.trace->Attach(*core->device_);
   core->dispatcher_ =
       std::make_unique<Dispatcher>(*core->device_, scheduler.config, std::move(scheduler.policy),
                                    options.trace, std::move(on_lost));
-  core->models_.AddQueues(*core->device_, *core->dispatcher_);
   core->maker_ = std::make_unique<PlanMaker>(*core->dispatcher_, core->device_->info().units);
-  LAGOON_RETURN_IF_ERROR(core->MakeBatchers());
-  LAGOON_RETURN_IF_ERROR(core->KeepShares(options.shares, options.trace));
+  core->models_.Start(*core->device_, *core->dispatcher_, *core->maker_);
+  const bool by_weight =
+      core->dispatcher_->config().name == "weighted" || core->device().share_granule == 0;
+  core->share_kind_ = options.shares.value_or(by_weight ? ShareKind::kWeight : ShareKind::kUnits);
+  LAGOON_ASSIGN_OR_RETURN(std::unique_ptr<ShareKeeper> keeper, core->KeepShares("", {}));
+  core->UseKeeper(std::move(keeper), "");
   return core;
 }
 
-Status DeviceCore::MakeBatchers() {
-  LAGOON_ASSIGN_OR_RETURN(const std::vector<const ServedModel*> all, models_.FindAll(""));
-  for (const ServedModel* const found : all) {
-    if (!found->settings().batching.enabled) continue;
-    LAGOON_ASSIGN_OR_RETURN(ServedModel* const model,
-                            models_.Find(found->name(), found->version()));
-    Batchers& batchers = batchers_[model];
-    batchers.own = std::make_unique<Batcher>(*model, kOwnPriority, *dispatcher_, *maker_);
-    if (model->settings().job_class != JobClass::kRealTime) continue;
-    batchers.lowered = std::make_unique<Batcher>(*model, kLoweredPriority, *dispatcher_, *maker_);
+// ---- Loading and unloading while models serve
+
+Status DeviceCore::LoadModel(const std::string& name) {
+  const MutexLock changing(change_mutex_);
+  LAGOON_RETURN_IF_ERROR(models_.CheckMayChange(name));
+  LAGOON_ASSIGN_OR_RETURN(std::unique_ptr<ModelTable::Entry> entry,
+                          models_.LoadOne(options_.repository, name, *device_, load_options_));
+  std::vector<LoadedVersion*> started;
+  const Status ready = [&]() -> Status {
+    for (auto& [number, version] : entry->versions) {
+      LAGOON_RETURN_IF_ERROR(version.loaded->Start(*dispatcher_, *maker_));
+      started.push_back(version.loaded.get());
+    }
+    return {};
+  }();
+  Result<std::unique_ptr<ShareKeeper>> keeper =
+      ready ? KeepShares(name, started) : tl::unexpected<Error>(ready.error());
+  if (!keeper) {
+    for (auto& [number, version] : entry->versions) Stop(std::move(version.loaded));
+    return Annotate(fmt::format("model '{}' cannot be loaded", name), std::move(keeper).error());
   }
+  ModelTable::Removed before = models_.Put(name, std::move(entry));
+  UseKeeper(*std::move(keeper), name);
+  for (const auto& lender : before) Stop(lender->TakeBack());
   return {};
 }
 
-Status DeviceCore::KeepShares(std::optional<ShareKind> kind, TraceRecorder* trace) {
-  LAGOON_ASSIGN_OR_RETURN(const std::vector<const ServedModel*> all, models_.FindAll(""));
+Status DeviceCore::UnloadModel(const std::string& name) {
+  const MutexLock changing(change_mutex_);
+  LAGOON_RETURN_IF_ERROR(models_.CheckMayChange(name));
+  LAGOON_ASSIGN_OR_RETURN(ModelTable::Removed removed, models_.Remove(name));
+  Result<std::unique_ptr<ShareKeeper>> keeper = KeepShares(name, {});
+  if (keeper) UseKeeper(*std::move(keeper), name);
+  for (const auto& lender : removed) {
+    std::unique_ptr<LoadedVersion> version = lender->TakeBack();
+    if (keeper) {
+      Stop(std::move(version));
+    } else {  // the present keeper still knows the model
+      kept_.push_back(std::move(version));
+    }
+  }
+  if (!keeper) spdlog::warn("the shares without model '{}': {}", name, keeper.error().message);
+  spdlog::info("model '{}': unloaded", name);
+  return {};
+}
+
+/// Frees a version that no request uses. The keeper of the shares must not know the version.
+void DeviceCore::Stop(std::unique_ptr<LoadedVersion> version) {
+  if (version->Stop(*dispatcher_, *maker_)) return;
+  spdlog::warn("model '{}' keeps its memory until the device is opened again: it was lost",
+               version->model->name());
+  kept_.push_back(std::move(version));
+}
+
+/// Makes a keeper for the models that are loaded now, without the model `without`, and for `more`.
+Result<std::unique_ptr<ShareKeeper>> DeviceCore::KeepShares(
+    const std::string& without, const std::vector<LoadedVersion*>& more) const {
+  LAGOON_ASSIGN_OR_RETURN(const std::vector<ModelLease> leases, models_.FindAll(""));
   std::vector<ShareKeeper::Model> models;
-  for (const ServedModel* const found : all) {
-    if (found->is_program()) continue;
-    LAGOON_ASSIGN_OR_RETURN(ServedModel* const model,
-                            models_.Find(found->name(), found->version()));
-    ShareKeeper::Model& kept = models.emplace_back(ShareKeeper::Model{model, {}});
-    const auto batchers = batchers_.find(model);
-    if (batchers == batchers_.end()) continue;
-    kept.batchers.push_back(batchers->second.own.get());
-    if (batchers->second.lowered) kept.batchers.push_back(batchers->second.lowered.get());
+  const auto add = [&](const LoadedVersion& version) {
+    if (version.model->is_program()) return;
+    models.push_back({version.model.get(), version.Batchers()});
+  };
+  for (const ModelLease& lease : leases) {
+    if (lease->model->name() != without) add(*lease);
   }
-  const bool by_weight = dispatcher_->config().name == "weighted" || device().share_granule == 0;
-  const ShareKind chosen = kind.value_or(by_weight ? ShareKind::kWeight : ShareKind::kUnits);
-  LAGOON_ASSIGN_OR_RETURN(
-      shares_, ShareKeeper::Start(std::move(models), {chosen, trace}, *device_, *dispatcher_));
-  return {};
+  for (const LoadedVersion* const version : more) add(*version);
+  return ShareKeeper::Start(std::move(models), {share_kind_, options_.trace}, *device_,
+                            *dispatcher_);
 }
 
-Result<SharesReport> DeviceCore::Shares() const { return shares_->Read(); }
+void DeviceCore::KeepSize(const ModelShare& share, ShareKeeper& keeper) const {
+  const Result<ModelLease> found = models_.Find(share.model, share.version);
+  if (!found) return;  // unloaded
+  ShareWanted wanted;
+  wanted.part = share.share;
+  const Status resized = keeper.Resize(*(*found)->model, wanted);
+  if (!resized) spdlog::warn("the share does not stay: {}", resized.error().message);
+}
+
+/// Tunes from now on as the keeper before did. Sizes that an operator gave stay, except that of the
+/// model `changed`.
+void DeviceCore::UseKeeper(std::unique_ptr<ShareKeeper> keeper, const std::string& changed) {
+  {
+    const MutexLock lock(shares_mutex_);
+    if (shares_ != nullptr) {
+      const SharesReport before = shares_->Read();
+      const Status set = keeper->SetRules({before.tuning, before.trigger, before.hold_down});
+      LAGOON_CHECK(set.has_value());  // they were valid before
+      for (const ModelShare& share : before.models) {
+        if (share.fixed && share.share && share.model != changed) KeepSize(share, *keeper);
+      }
+    }
+    shares_.swap(keeper);
+  }
+  // The keeper before ends its thread here, without the mutex.
+}
+
+Result<SharesReport> DeviceCore::Shares() const {
+  const MutexLock lock(shares_mutex_);
+  return shares_->Read();
+}
 
 Status DeviceCore::SetSharesRules(const SharesRules& rules) const {
+  const MutexLock lock(shares_mutex_);
   return shares_->SetRules(rules);
 }
 
 Status DeviceCore::ResizeShare(const std::string& model, const std::string& version,
                                const ShareWanted& wanted) const {
-  LAGOON_ASSIGN_OR_RETURN(const ServedModel* found, models_.Find(model, version));
-  return shares_->Resize(*found, wanted);
+  LAGOON_ASSIGN_OR_RETURN(const ModelLease found, models_.Find(model, version));
+  const MutexLock lock(shares_mutex_);
+  return shares_->Resize(*found->model, wanted);
 }
 
 Batcher* DeviceCore::BatcherOf(const RequestInFlight& request) const {
-  const auto batchers = batchers_.find(&request.model());
+  const LoadedVersion& version = request.version();
   // Contents that decide a plan are of one request.
-  if (batchers == batchers_.end() || request.model().contents_decide()) return nullptr;
-  const bool lowered = request.priority() >= kLoweredPriority && batchers->second.lowered;
-  return (lowered ? batchers->second.lowered : batchers->second.own).get();
+  if (version.own == nullptr || request.model().contents_decide()) return nullptr;
+  const bool lowered = request.priority() >= kLoweredPriority && version.lowered != nullptr;
+  return (lowered ? version.lowered : version.own).get();
 }
 
 void DeviceCore::CancelInBatchers() {
-  for (const auto& [model, batchers] : batchers_) {
-    for (const auto* batcher : {&batchers.own, &batchers.lowered}) {
-      if (*batcher != nullptr) (*batcher)->CancelAll();
-    }
+  const Result<std::vector<ModelLease>> leases = models_.FindAll("");
+  for (const ModelLease& lease : *leases) {
+    for (Batcher* const batcher : lease->Batchers()) batcher->CancelAll();
   }
 }
 
 DeviceCore::~DeviceCore() {
   Drain(Now());
+  std::unique_ptr<ShareKeeper> shares;
+  {
+    const MutexLock lock(shares_mutex_);
+    shares = std::move(shares_);
+  }
+  shares.reset();
+  {
+    const MutexLock changing(change_mutex_);
+    for (const auto& version : kept_) {
+      version->own.reset();
+      version->lowered.reset();
+    }
+  }
+  models_.StopBatchers();
   models_.StopPrograms();
 }
 
 Status DeviceCore::ModelReady(const std::string& model, const std::string& version) const {
-  const Result<ServedModel*> found = models_.Find(model, version);
+  const Result<ModelLease> found = models_.Find(model, version);
   if (!found) return tl::unexpected<Error>(found.error());
   return {};
 }
 
 Result<ModelMetadata> DeviceCore::Metadata(const std::string& model,
                                            const std::string& version) const {
-  LAGOON_ASSIGN_OR_RETURN(const ServedModel* found, models_.Find(model, version));
-  LAGOON_ASSIGN_OR_RETURN(const std::vector<const ServedModel*> all, models_.FindAll(model));
-  ModelMetadata metadata = found->Metadata();
-  for (const ServedModel* served : all) metadata.versions.push_back(served->version());
+  LAGOON_ASSIGN_OR_RETURN(const ModelLease found, models_.Find(model, version));
+  LAGOON_ASSIGN_OR_RETURN(const std::vector<ModelLease> all, models_.FindAll(model));
+  ModelMetadata metadata = found->model->Metadata();
+  for (const ModelLease& served : all) metadata.versions.push_back(served->model->version());
   return metadata;
 }
 
 Result<inference::ModelConfig> DeviceCore::Config(const std::string& model,
                                                   const std::string& version) const {
-  LAGOON_ASSIGN_OR_RETURN(const ServedModel* found, models_.Find(model, version));
-  return found->config();
+  LAGOON_ASSIGN_OR_RETURN(const ModelLease found, models_.Find(model, version));
+  return found->model->config();
 }
 
 Result<std::vector<ModelStatistics>> DeviceCore::Statistics(const std::string& model,
                                                             const std::string& version) const {
-  std::vector<const ServedModel*> found;
+  std::vector<ModelLease> found;
   if (version.empty()) {
     LAGOON_ASSIGN_OR_RETURN(found, models_.FindAll(model));
   } else {
-    LAGOON_ASSIGN_OR_RETURN(const ServedModel* one, models_.Find(model, version));
-    found.push_back(one);
+    LAGOON_ASSIGN_OR_RETURN(ModelLease one, models_.Find(model, version));
+    found.push_back(std::move(one));
   }
   std::vector<ModelStatistics> statistics;
-  for (const ServedModel* served : found) {
-    statistics.push_back(served->Statistics(*dispatcher_));
-    const auto batchers = batchers_.find(served);
-    if (batchers == batchers_.end()) continue;
-    for (const auto* batcher : {&batchers->second.own, &batchers->second.lowered}) {
-      if (*batcher == nullptr) continue;
-      statistics.back().pending += (*batcher)->Waiting();
-      statistics.back().most_rows = std::max(statistics.back().most_rows, (*batcher)->MostRows());
+  for (const ModelLease& served : found) {
+    statistics.push_back(served->model->Statistics(*dispatcher_));
+    for (const Batcher* const batcher : served->Batchers()) {
+      statistics.back().pending += batcher->Waiting();
+      statistics.back().most_rows = std::max(statistics.back().most_rows, batcher->MostRows());
     }
   }
+  const MutexLock lock(shares_mutex_);
   shares_->AddTo(statistics);
   return statistics;
 }
 
 Result<std::shared_ptr<RequestInFlight>> DeviceCore::Admit(InferRequest& request,
                                                            InferCallback& callback) {
-  LAGOON_ASSIGN_OR_RETURN(ServedModel* const model, models_.Find(request.model, request.version));
+  LAGOON_ASSIGN_OR_RETURN(ModelLease lease, models_.Find(request.model, request.version));
+  ServedModel* const model = lease->model.get();
   const TimePoint now = device_->Now();
   if (request.arrival == TimePoint{}) request.arrival = now;
   const auto refuse = [&](Error error) {
@@ -182,9 +268,9 @@ Result<std::shared_ptr<RequestInFlight>> DeviceCore::Admit(InferRequest& request
   if (deadline <= now) return refuse(TimeoutError(model->name()));
   if (!model->is_program()) model->load().Arrived(model->RowsOf(binding->dims), now);
   const RequestInFlight::Admission admission{request.arrival, deadline, now};
-  return std::make_shared<RequestInFlight>(std::move(request), std::move(callback), *model,
-                                           *std::move(binding), *std::move(padding), admission,
-                                           in_flight_, *maker_);
+  return std::make_shared<RequestInFlight>(std::move(request), std::move(callback),
+                                           std::move(lease), *std::move(binding),
+                                           *std::move(padding), admission, in_flight_, *maker_);
 }
 
 RequestHandle DeviceCore::Infer(InferRequest request, InferCallback callback) {
@@ -229,9 +315,11 @@ void DeviceCore::Cancel(RequestHandle handle) {
   if (handle == RequestHandle{}) return;
   if (PlanMaker::IsHandle(handle)) {
     if (maker_->Cancel(handle)) return;
-    for (const auto& [model, batchers] : batchers_) {
-      if (batchers.own->Cancel(handle)) return;
-      if (batchers.lowered != nullptr && batchers.lowered->Cancel(handle)) return;
+    const Result<std::vector<ModelLease>> leases = models_.FindAll("");
+    for (const ModelLease& lease : *leases) {
+      for (Batcher* const batcher : lease->Batchers()) {
+        if (batcher->Cancel(handle)) return;
+      }
     }
     return in_flight_.Cancel(handle, *dispatcher_);
   }

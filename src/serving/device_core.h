@@ -4,11 +4,11 @@
 
 #include <atomic>
 #include <functional>
-#include <map>
 #include <memory>
 #include <string>
 #include <vector>
 
+#include "base/mutex.h"
 #include "serving/batch/batcher.h"
 #include "serving/core.h"
 #include "serving/in_flight.h"
@@ -49,34 +49,48 @@ class DeviceCore {
   RequestHandle Infer(InferRequest request, InferCallback callback);
   void Cancel(RequestHandle handle);
   void Drain(TimePoint until);
+  /// Loads one model while the others serve; blocks until the new version answers requests.
+  /// Requests in flight for the version before are answered by that one, and then it is destroyed.
+  /// On an error the version before stays. The errors are those of InferenceCore::LoadModel.
+  Status LoadModel(const std::string& name);
+  /// Blocks until the requests in flight of the model are answered and its memory is free. The
+  /// errors are those of InferenceCore::UnloadModel.
+  Status UnloadModel(const std::string& name);
+  /// The models that are loaded or that failed to load when the device was opened.
+  std::vector<std::string> ModelNames() const { return models_.Names(); }
   /// Call it once the device is lost. Refuses new requests with `why`, and returns when all
   /// requests in flight are answered.
   void AwaitLost(std::string why);
 
  private:
-  explicit DeviceCore(ComputeDevice device)
-      : kernels_(std::move(device.kernels)), device_(std::move(device.device)) {}
-  Status MakeBatchers();
-  Status KeepShares(std::optional<ShareKind> kind, TraceRecorder* trace);
+  DeviceCore(const CoreOptions& options, ComputeDevice device)
+      : options_(options), kernels_(std::move(device.kernels)), device_(std::move(device.device)) {}
+  Result<std::unique_ptr<ShareKeeper>> KeepShares(const std::string& without,
+                                                  const std::vector<LoadedVersion*>& more) const;
+  void KeepSize(const ModelShare& share, ShareKeeper& keeper) const;
+  void UseKeeper(std::unique_ptr<ShareKeeper> keeper, const std::string& changed);
+  void Stop(std::unique_ptr<LoadedVersion> version) REQUIRES(change_mutex_);
   void CancelInBatchers();
   Batcher* BatcherOf(const RequestInFlight& request) const;
   Result<std::shared_ptr<RequestInFlight>> Admit(InferRequest& request, InferCallback& callback);
 
+  const CoreOptions options_;
+  LoadOptions load_options_;                  // immutable after Open
+  ShareKind share_kind_ = ShareKind::kUnits;  // immutable after Open
   // Order matters: the keeper of the shares and the batchers are destroyed first, then the maker,
   // then the dispatcher, then what its jobs used.
   const std::unique_ptr<const KernelMaker> kernels_;
   const std::unique_ptr<Device> device_;
-  ModelTable models_;  // immutable after Open
+  Mutex change_mutex_;  // one change of the models at a time
+  /// Models that were unloaded while the device was lost: the dispatcher still knows them.
+  std::vector<std::unique_ptr<LoadedVersion>> kept_ GUARDED_BY(change_mutex_);
+  ModelTable models_;
   InFlightTable in_flight_;
   std::unique_ptr<Dispatcher> dispatcher_;
   std::unique_ptr<PlanMaker> maker_;
-  /// Of the models whose requests are joined: for their own class, and for requests of real-time
-  /// models that lower it. Immutable after Open.
-  struct Batchers {
-    std::unique_ptr<Batcher> own, lowered;
-  };
-  std::map<const ServedModel*, Batchers> batchers_;
-  std::unique_ptr<ShareKeeper> shares_;  // immutable after Open
+  // Held by whoever calls the keeper: its models live until another keeper has replaced it.
+  mutable Mutex shares_mutex_;
+  std::unique_ptr<ShareKeeper> shares_ GUARDED_BY(shares_mutex_);
   std::atomic<bool> draining_{false};
 };
 

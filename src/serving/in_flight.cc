@@ -62,15 +62,26 @@ void InFlightTable::CancelAll(Dispatcher& dispatcher) {
     const MutexLock lock(mutex_);
     for (RequestInFlight* request = first_; request != nullptr; request = request->next_) {
       const std::uint64_t job = request->job_.load();
-      if (job != 0) jobs.emplace_back(&request->model_, JobId{job});
+      if (job != 0) jobs.emplace_back(ProgramOf(*request), JobId{job});
     }
   }
   // Without the mutex, because a job may finish inside Cancel(), which takes the mutex in Remove().
-  for (const auto& [model, job] : jobs) model->Cancel(job, dispatcher);
+  for (const auto& [program, job] : jobs) CancelJob(program, job, dispatcher);
+}
+
+// Null: the request's model is no program. A model may be unloaded as soon as the request is
+// answered; a program stays.
+ServedModel* InFlightTable::ProgramOf(const RequestInFlight& request) {
+  return request.model().is_program() ? &request.model() : nullptr;
+}
+
+void InFlightTable::CancelJob(ServedModel* program, JobId job, Dispatcher& dispatcher) {
+  if (program != nullptr) return program->Cancel(job, dispatcher);
+  dispatcher.Cancel(job);
 }
 
 void InFlightTable::Cancel(RequestHandle awaited, Dispatcher& dispatcher) {
-  ServedModel* model = nullptr;
+  ServedModel* program = nullptr;
   std::uint64_t job = 0;
   {
     const MutexLock lock(mutex_);
@@ -80,24 +91,25 @@ void InFlightTable::Cancel(RequestHandle awaited, Dispatcher& dispatcher) {
     // seq_cst: either Post() sees this flag, or this thread sees the job id that Post() stored.
     request->cancel_.store(true);
     job = request->job_.load();
-    model = &request->model_;
+    program = ProgramOf(*request);
   }
-  if (job != 0) model->Cancel(JobId{job}, dispatcher);
+  if (job != 0) CancelJob(program, JobId{job}, dispatcher);
 }
 
-RequestInFlight::RequestInFlight(InferRequest request, InferCallback callback, ServedModel& model,
+RequestInFlight::RequestInFlight(InferRequest request, InferCallback callback, ModelLease model,
                                  RequestBinding binding, RequestPadding padding,
                                  Admission admission, InFlightTable& table, PlanMaker& maker)
-    : request_(std::move(request)),
+    : lease_(std::move(model)),
+      model_(*lease_->model),
+      request_(std::move(request)),
       callback_(std::move(callback)),
-      model_(model),
       admission_(admission),
       binding_(std::move(binding)),
       padding_(std::move(padding)),
       table_(table),
       maker_(maker) {
-  response_.model = model.name();
-  response_.version = model.version();
+  response_.model = model_.name();
+  response_.version = model_.version();
   response_.id = std::move(request_.id);
 }
 

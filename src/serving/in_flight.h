@@ -12,6 +12,7 @@
 #include "program/parts.h"
 #include "sched/dispatcher.h"
 #include "serving/core.h"
+#include "serving/model_table.h"
 #include "serving/request_check.h"
 #include "serving/served_model.h"
 
@@ -49,6 +50,9 @@ class InFlightTable {
   bool cancelling() const { return cancelling_.load(); }
 
  private:
+  static ServedModel* ProgramOf(const RequestInFlight& request);
+  static void CancelJob(ServedModel* program, JobId job, Dispatcher& dispatcher);
+
   Mutex mutex_;
   CondVar empty_;
   // Head of a list that is linked through the requests.
@@ -70,11 +74,13 @@ class RequestInFlight final : public JobClient {
     TimePoint admitted = {};  // the edge has handed the request over
   };
 
-  RequestInFlight(InferRequest request, InferCallback callback, ServedModel& model,
+  /// Keeps `model` until it is destroyed.
+  RequestInFlight(InferRequest request, InferCallback callback, ModelLease model,
                   RequestBinding binding, RequestPadding padding, Admission admission,
                   InFlightTable& table, PlanMaker& maker);
 
   ServedModel& model() const { return model_; }
+  const LoadedVersion& version() const { return *lease_; }
   TimePoint deadline() const { return admission_.deadline; }
   std::uint64_t priority() const { return request_.priority; }
   /// The inputs of the part that comes next, and the plan of the part before (null: none has run).
@@ -129,9 +135,10 @@ class RequestInFlight final : public JobClient {
   void RecordLoad(const JobResult& result);
   void Refuse(Error error);
 
+  const ModelLease lease_;  // first member: the others refer to the model
+  ServedModel& model_;
   InferRequest request_;
   InferCallback callback_;
-  ServedModel& model_;
   const Admission admission_;
   RequestBinding binding_;
   const RequestPadding padding_;

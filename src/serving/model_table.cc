@@ -2,11 +2,15 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <utility>
 
+#include "base/check.h"
 #include "base/log.h"
 #include "base/text.h"
+#include "serving/batch/batcher.h"
+#include "serving/plan_maker.h"
 
 namespace lagoon {
 namespace {
@@ -35,21 +39,157 @@ void LogFailed(const ModelStatus& status) {
                 status.version.empty() ? "" : " version ", status.version, status.reason);
 }
 
+using Entry = ModelTable::Entry;
+
+/// InferRequest::priority of requests of the model's own class, and of those that lower it.
+constexpr std::uint64_t kOwnPriority = 0, kLoweredPriority = 2;
+
+Entry::Version LoadVersion(ModelSource source, Device& device, const LoadOptions& options);
+std::unique_ptr<Entry> LoadModel(const RepositoryModel& model, Device& device,
+                                 const LoadOptions& options);
+
 }  // namespace
 
-Status ModelTable::Load(const std::string& repository, Device& device, const LoadOptions& options) {
+LoadedVersion::LoadedVersion(std::unique_ptr<ServedModel> loaded, std::int64_t version)
+    : model(std::move(loaded)), number(version) {}
+
+LoadedVersion::~LoadedVersion() = default;
+
+Status LoadedVersion::Start(Dispatcher& dispatcher, PlanMaker& maker) {
+  if (Status added = model->AddQueues(dispatcher); !added) {
+    const Status removed = model->RemoveQueues(dispatcher);
+    LAGOON_CHECK(removed.has_value());  // no job has used the queues
+    return added;
+  }
+  if (!model->settings().batching.enabled) return {};
+  own = std::make_unique<Batcher>(*model, kOwnPriority, dispatcher, maker);
+  if (model->settings().job_class != JobClass::kRealTime) return {};
+  lowered = std::make_unique<Batcher>(*model, kLoweredPriority, dispatcher, maker);
+  return {};
+}
+
+Status LoadedVersion::Stop(Dispatcher& dispatcher, PlanMaker& maker) {
+  own.reset();
+  lowered.reset();
+  maker.Forget(*model);
+  return model->RemoveQueues(dispatcher);
+}
+
+std::vector<Batcher*> LoadedVersion::Batchers() const {
+  std::vector<Batcher*> batchers;
+  for (const auto* batcher : {&own, &lowered}) {
+    if (*batcher != nullptr) batchers.push_back(batcher->get());
+  }
+  return batchers;
+}
+
+void ModelTable::Entry::Lend(Version& version) {
+  version.lender = std::make_unique<Lender<LoadedVersion>>();
+  version.lender->Lend(std::move(version.loaded));
+}
+
+ModelTable::ModelTable() = default;
+ModelTable::~ModelTable() = default;
+
+Status ModelTable::Load(const std::string& repository, Device& device, const LoadOptions& options,
+                        const std::optional<std::vector<std::string>>& names) {
   LAGOON_ASSIGN_OR_RETURN(const std::vector<RepositoryModel> models, ScanRepository(repository));
   for (const RepositoryModel& model : models) {
-    models_[model.name] = LoadModel(model, device, options);
+    std::unique_ptr<Entry> entry;
+    if (names && std::ranges::find(*names, model.name) == names->end()) {
+      entry = std::make_unique<Entry>();
+      entry->not_loaded = true;
+    } else {
+      entry = LoadModel(model, device, options);
+    }
+    const MutexLock lock(mutex_);
+    models_[model.name] = std::move(entry);
   }
   if (models.empty()) spdlog::warn("repository '{}' holds no model", repository);
   return {};
 }
 
-ModelTable::Entry ModelTable::LoadModel(const RepositoryModel& model, Device& device,
-                                        const LoadOptions& options) {
+Result<std::unique_ptr<Entry>> ModelTable::LoadOne(const std::string& repository,
+                                                   const std::string& name, Device& device,
+                                                   const LoadOptions& options) const {
+  LAGOON_ASSIGN_OR_RETURN(const std::vector<RepositoryModel> models, ScanRepository(repository));
+  const auto found = std::ranges::find(models, name, &RepositoryModel::name);
+  if (found == models.end()) {
+    return Fail(ErrorCode::kNotFound,
+                fmt::format("model {} is not in the repository", Quoted(name)));
+  }
+  std::unique_ptr<Entry> entry = LoadModel(*found, device, options);
+  std::string problem = entry->problem;
+  for (const auto& [number, version] : entry->versions) {
+    if (version.loaded != nullptr && version.loaded->model->is_program()) {
+      return Fail(ErrorCode::kUnimplemented,
+                  fmt::format("model {} is a job program, which is loaded when the server starts",
+                              Quoted(name)));
+    }
+    if (version.loaded == nullptr) {
+      problem = fmt::format("version {}: {}", number, version.status.reason);
+    }
+  }
+  if (problem.empty()) return entry;
+  return Fail(ErrorCode::kInvalidArgument,
+              fmt::format("model {} cannot be loaded: {}", Quoted(name), problem));
+}
+
+ModelTable::Removed ModelTable::Put(const std::string& name, std::unique_ptr<Entry> entry) {
+  for (auto& [number, version] : entry->versions) Entry::Lend(version);
+  Removed removed;
+  const MutexLock lock(mutex_);
+  std::unique_ptr<Entry>& place = models_[name];
+  if (place != nullptr) {
+    for (auto& [number, version] : place->versions) {
+      if (version.lender == nullptr) continue;
+      version.lender->Withdraw();
+      removed.push_back(std::move(version.lender));
+    }
+  }
+  place = std::move(entry);
+  return removed;
+}
+
+Result<ModelTable::Removed> ModelTable::Remove(const std::string& name) {
+  {
+    const MutexLock lock(mutex_);
+    const auto found = models_.find(name);
+    if (found == models_.end() || found->second->not_loaded) {
+      return Fail(ErrorCode::kNotFound, fmt::format("model {} is not loaded", Quoted(name)));
+    }
+  }
+  auto none = std::make_unique<Entry>();
+  none->not_loaded = true;
+  return Put(name, std::move(none));
+}
+
+Status ModelTable::CheckMayChange(const std::string& name) const {
+  const MutexLock lock(mutex_);
+  for (const ServedModel* const program : Programs()) {
+    if (program->name() == name) {
+      return Fail(ErrorCode::kInvalidArgument,
+                  fmt::format("model {} is a job program, which is loaded when the server starts "
+                              "and stays",
+                              Quoted(name)));
+    }
+    for (const auto& [role, model] : program->settings().models) {
+      if (model != name) continue;
+      return Fail(ErrorCode::kInvalidArgument,
+                  fmt::format("model {} stays as it is: the job program {} runs it", Quoted(name),
+                              Quoted(program->name())));
+    }
+  }
+  return {};
+}
+
+namespace {
+
+std::unique_ptr<Entry> LoadModel(const RepositoryModel& model, Device& device,
+                                 const LoadOptions& options) {
   const std::filesystem::path directory = model.directory;
-  Entry entry;
+  auto made = std::make_unique<Entry>();
+  Entry& entry = *made;
   entry.problem = model.problem;
   Result<ConfigFile> file = Fail(ErrorCode::kInvalidArgument, model.problem);
   if (entry.problem.empty()) {
@@ -58,7 +198,7 @@ ModelTable::Entry ModelTable::LoadModel(const RepositoryModel& model, Device& de
   }
   if (!entry.problem.empty()) {
     LogFailed({model.name, "", ModelState::kUnavailable, entry.problem, "", 0, Nanoseconds(0)});
-    return entry;
+    return made;
   }
   for (const std::string& warning : file->warnings) {
     spdlog::warn("model '{}': {}", model.name, warning);
@@ -81,12 +221,11 @@ ModelTable::Entry ModelTable::LoadModel(const RepositoryModel& model, Device& de
     entry.problem = "version_policy chooses no version";
     LogFailed({model.name, "", ModelState::kUnavailable, entry.problem, "", 0, Nanoseconds(0)});
   }
-  return entry;
+  return made;
 }
 
-ModelTable::Version ModelTable::LoadVersion(ModelSource source, Device& device,
-                                            const LoadOptions& options) {
-  Version version;
+Entry::Version LoadVersion(ModelSource source, Device& device, const LoadOptions& options) {
+  Entry::Version version;
   ModelStatus& status = version.status;
   status.name = source.name;
   status.version = source.version;
@@ -99,31 +238,45 @@ ModelTable::Version ModelTable::LoadVersion(ModelSource source, Device& device,
     LogFailed(status);
     return version;
   }
-  version.served = *std::move(model);
+  const ServedModel& loaded = **model;
   status.state = ModelState::kReady;
-  status.job_class = version.served->settings().job_class;
-  status.standalone = version.served->Standalone();
-  status.warning = version.served->DeadlineWarning();
-  LogLoaded(*version.served, status);
+  status.job_class = loaded.settings().job_class;
+  status.standalone = loaded.Standalone();
+  status.warning = loaded.DeadlineWarning();
+  LogLoaded(loaded, status);
+  version.loaded = std::make_unique<LoadedVersion>(*std::move(model), ParseVersion(status.version));
   return version;
 }
 
-void ModelTable::AddQueues(Device& device, Dispatcher& dispatcher) {
+}  // namespace
+
+void ModelTable::Start(Device& device, Dispatcher& dispatcher, PlanMaker& maker) {
   const auto find = [this](const std::string& name) -> Result<const ServedModel*> {
-    LAGOON_ASSIGN_OR_RETURN(const ServedModel* found, Find(name, ""));
-    return found;
+    LAGOON_ASSIGN_OR_RETURN(const ModelLease found, Find(name, ""));
+    return found->model.get();  // stays: CheckMayChange()
   };
-  for (const bool programs : {false, true}) {  // models first: programs run models that have queues
+  std::vector<Entry::Version*> versions;
+  {
+    const MutexLock lock(mutex_);
     for (auto& [name, entry] : models_) {
-      for (auto& [number, version] : entry.versions) {
-        if (version.served == nullptr || version.served->is_program() != programs) continue;
-        const Status added = programs ? version.served->StartProgram(device, dispatcher, find)
-                                      : version.served->AddQueues(dispatcher);
-        if (added) continue;
-        version.status.state = ModelState::kUnavailable;
-        version.status.reason = added.error().message;
-        LogFailed(version.status);
+      for (auto& [number, version] : entry->versions) {
+        if (version.loaded != nullptr) versions.push_back(&version);
       }
+    }
+  }
+  for (const bool programs : {false, true}) {  // models first: programs run models that have queues
+    for (Entry::Version* const version : versions) {
+      if (version->loaded == nullptr || version->loaded->model->is_program() != programs) continue;
+      const Status started = programs
+                                 ? version->loaded->model->StartProgram(device, dispatcher, find)
+                                 : version->loaded->Start(dispatcher, maker);
+      const MutexLock lock(mutex_);
+      if (!started) {
+        version->status.state = ModelState::kUnavailable;
+        version->status.reason = started.error().message;
+        LogFailed(version->status);
+      }
+      Entry::Lend(*version);
     }
   }
 }
@@ -131,25 +284,49 @@ void ModelTable::AddQueues(Device& device, Dispatcher& dispatcher) {
 std::vector<ServedModel*> ModelTable::Programs() const {
   std::vector<ServedModel*> programs;
   for (const auto& [name, entry] : models_) {
-    for (const auto& [number, version] : entry.versions) {
-      if (version.served != nullptr && version.served->is_program())
-        programs.push_back(version.served.get());
+    for (const auto& [number, version] : entry->versions) {
+      if (version.lender == nullptr) continue;
+      const ModelLease lease = version.lender->Borrow();
+      if (lease && lease->model->is_program()) programs.push_back(lease->model.get());
     }
   }
   return programs;
 }
 
 void ModelTable::StopPrograms() {
-  for (ServedModel* const program : Programs()) program->StopProgram();
+  std::vector<ServedModel*> programs;
+  {
+    const MutexLock lock(mutex_);
+    programs = Programs();
+  }
+  for (ServedModel* const program : programs) program->StopProgram();
+}
+
+void ModelTable::StopBatchers() {
+  const MutexLock lock(mutex_);
+  for (auto& [name, entry] : models_) {
+    for (auto& [number, version] : entry->versions) {
+      if (version.lender == nullptr) continue;
+      const ModelLease lease = version.lender->Borrow();
+      lease->own.reset();
+      lease->lowered.reset();
+    }
+  }
 }
 
 void ModelTable::CancelInPrograms(JobId job, Dispatcher& dispatcher) {
-  for (ServedModel* const program : Programs()) program->Cancel(job, dispatcher);
+  std::vector<ServedModel*> programs;
+  {
+    const MutexLock lock(mutex_);
+    programs = Programs();
+  }
+  for (ServedModel* const program : programs) program->Cancel(job, dispatcher);
 }
 
-Result<ServedModel*> ModelTable::Find(const std::string& model, const std::string& version) const {
+Result<ModelLease> ModelTable::Find(const std::string& model, const std::string& version) const {
+  const MutexLock lock(mutex_);
   LAGOON_ASSIGN_OR_RETURN(const Entry* entry, FindEntry(model));
-  const Version* found = nullptr;
+  const Entry::Version* found = nullptr;
   if (version.empty()) {
     // If no version is served, the error is about the highest one.
     for (auto at = entry->versions.rbegin(); at != entry->versions.rend(); ++at) {
@@ -169,26 +346,32 @@ Result<ServedModel*> ModelTable::Find(const std::string& model, const std::strin
   if (found->status.state != ModelState::kReady) {
     return NotServed(fmt::format("model {} version {}", Quoted(model), found->status.version));
   }
-  return found->served.get();
+  return found->lender->Borrow();
 }
 
-Result<const ModelTable::Entry*> ModelTable::FindEntry(const std::string& model) const {
+Result<const Entry*> ModelTable::FindEntry(const std::string& model) const {
   const auto entry = models_.find(model);
   if (entry == models_.end()) {
     return Fail(ErrorCode::kNotFound,
                 fmt::format("model {} is not in the repository", Quoted(model)));
   }
-  if (!entry->second.problem.empty()) {
+  if (entry->second->not_loaded) {
+    return Fail(ErrorCode::kUnavailable,
+                fmt::format("model {} is in the repository but is not loaded", Quoted(model)));
+  }
+  if (!entry->second->problem.empty()) {
     return NotServed(fmt::format("model {}", Quoted(model)));
   }
-  return &entry->second;
+  return entry->second.get();
 }
 
-Result<std::vector<const ServedModel*>> ModelTable::FindAll(const std::string& model) const {
-  std::vector<const ServedModel*> found;
+Result<std::vector<ModelLease>> ModelTable::FindAll(const std::string& model) const {
+  const MutexLock lock(mutex_);
+  std::vector<ModelLease> found;
   const auto add = [&](const Entry& entry) {
     for (const auto& [number, version] : entry.versions) {
-      if (version.status.state == ModelState::kReady) found.push_back(version.served.get());
+      if (version.status.state != ModelState::kReady || version.lender == nullptr) continue;
+      found.push_back(version.lender->Borrow());
     }
   };
   if (!model.empty()) {
@@ -196,20 +379,30 @@ Result<std::vector<const ServedModel*>> ModelTable::FindAll(const std::string& m
     add(*entry);
     return found;
   }
-  for (const auto& [name, entry] : models_) add(entry);
+  for (const auto& [name, entry] : models_) add(*entry);
   return found;
 }
 
 std::vector<ModelStatus> ModelTable::Statuses() const {
+  const MutexLock lock(mutex_);
   std::vector<ModelStatus> statuses;
   for (const auto& [name, entry] : models_) {
-    if (!entry.problem.empty()) {
-      statuses.push_back(
-          {name, "", ModelState::kUnavailable, entry.problem, "", 0, Nanoseconds(0)});
+    const std::string reason = entry->not_loaded ? std::string(kNotLoaded) : entry->problem;
+    if (!reason.empty()) {
+      statuses.push_back({name, "", ModelState::kUnavailable, reason, "", 0, Nanoseconds(0)});
     }
-    for (const auto& [number, version] : entry.versions) statuses.push_back(version.status);
+    for (const auto& [number, version] : entry->versions) statuses.push_back(version.status);
   }
   return statuses;
+}
+
+std::vector<std::string> ModelTable::Names() const {
+  const MutexLock lock(mutex_);
+  std::vector<std::string> names;
+  for (const auto& [name, entry] : models_) {
+    if (!entry->not_loaded) names.push_back(name);
+  }
+  return names;
 }
 
 }  // namespace lagoon

@@ -5,9 +5,12 @@
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
+#include "base/lender.h"
+#include "base/mutex.h"
 #include "base/status.h"
 #include "device/device.h"
 #include "serving/core.h"
@@ -16,49 +19,112 @@
 
 namespace lagoon {
 
-/// Filled once, then immutable: any thread may look up.
+class Batcher;
+class PlanMaker;
+
+/// A version that serves requests.
+struct LoadedVersion {
+  LoadedVersion(std::unique_ptr<ServedModel> loaded, std::int64_t version);
+  ~LoadedVersion();
+
+  /// Gives the model its queues, and batchers if requests are joined. Not for a program. On an
+  /// error the queues are removed again.
+  Status Start(Dispatcher& dispatcher, PlanMaker& maker);
+  /// The opposite. No request may be left. An error: the device was lost, so that the model must
+  /// live as long as the dispatcher.
+  Status Stop(Dispatcher& dispatcher, PlanMaker& maker);
+  /// Those that there are.
+  std::vector<Batcher*> Batchers() const;
+
+  std::unique_ptr<ServedModel> model;
+  const std::int64_t number;
+  /// Join requests of the model's own class, and those of a real-time model that lower their class.
+  /// Null: not joined. They are destroyed before the model.
+  std::unique_ptr<Batcher> own, lowered;
+};
+
+/// The right to use a version. Unloading the version waits until all leases have ended.
+using ModelLease = Lender<LoadedVersion>::Lease;
+
+/// Any thread may look up. One thread at a time may load, start or remove.
 class ModelTable {
  public:
-  /// Loads every model of `repository` that can be loaded. The device must be idle. Errors are
-  /// about the repository as a whole; the error of a single model is in its ModelStatus.
-  Status Load(const std::string& repository, Device& device, const LoadOptions& options);
+  /// The versions of a model.
+  class Entry;
+  /// Versions that were taken out of the table.
+  using Removed = std::vector<std::unique_ptr<Lender<LoadedVersion>>>;
 
-  /// Gives every loaded version its queues and starts the job programs. A version for which this
-  /// fails becomes unavailable.
-  void AddQueues(Device& device, Dispatcher& dispatcher);
+  ModelTable();
+  ~ModelTable();
+
+  /// Loads the models of `repository` that can be loaded; only those among `names`, if they are
+  /// given. The device must be idle. Errors are about the repository as a whole; the error of a
+  /// single model is in its ModelStatus.
+  Status Load(const std::string& repository, Device& device, const LoadOptions& options,
+              const std::optional<std::vector<std::string>>& names);
+
+  /// Starts every loaded version: its queues and batchers, or the job program. A version for which
+  /// this fails becomes unavailable.
+  void Start(Device& device, Dispatcher& dispatcher, PlanMaker& maker);
   /// Must be called before the dispatcher is destroyed.
   void StopPrograms();
+  /// Must be called before the maker is destroyed. No request may be left.
+  void StopBatchers();
   /// Cancels the job in the program that runs it, if any.
   void CancelInPrograms(JobId job, Dispatcher& dispatcher);
 
+  /// Loads one model as the repository has it now. The table does not change; Put() puts the result
+  /// into it. kNotFound: the repository has no such model. kUnimplemented: a job program. Otherwise
+  /// the reason why a version cannot be served.
+  Result<std::unique_ptr<Entry>> LoadOne(const std::string& repository, const std::string& name,
+                                         Device& device, const LoadOptions& options) const;
+  /// Puts a model into the table whose versions are started, in the place of the one of that name.
+  /// Returns the versions of the latter. Those serve their leases, and no request finds them.
+  Removed Put(const std::string& name, std::unique_ptr<Entry> entry);
+  /// Takes the model's versions out of the table. The model is listed as not loaded. kNotFound: the
+  /// model is not in the table, or not loaded.
+  Result<Removed> Remove(const std::string& name);
+  /// kInvalidArgument: the model is a job program, or one runs it. Such a model stays as it is.
+  Status CheckMayChange(const std::string& name) const;
+
   /// The version named, or the highest one that is served if `version` is empty. kNotFound names
   /// the model or version; kUnavailable names them and refers to the log for the reason (Statuses()
-  /// has the reason).
-  Result<ServedModel*> Find(const std::string& model, const std::string& version) const;
+  /// has the reason), or says that the model is not loaded.
+  Result<ModelLease> Find(const std::string& model, const std::string& version) const;
 
   /// All served versions of `model`, or of all models if it is empty, in order of names and
   /// versions.
-  Result<std::vector<const ServedModel*>> FindAll(const std::string& model) const;
+  Result<std::vector<ModelLease>> FindAll(const std::string& model) const;
 
   /// By name, then version.
   std::vector<ModelStatus> Statuses() const;
+  /// The models that are loaded or that failed to load.
+  std::vector<std::string> Names() const;
 
  private:
+  Result<const Entry*> FindEntry(const std::string& model) const REQUIRES(mutex_);
+  std::vector<ServedModel*> Programs() const REQUIRES(mutex_);
+
+  mutable Mutex mutex_;
+  std::map<std::string, std::unique_ptr<Entry>> models_ GUARDED_BY(mutex_);
+};
+
+/// One model of the table. Filled by one thread before it is in the table.
+class ModelTable::Entry {
+ public:
   struct Version {
-    std::unique_ptr<ServedModel> served;  // null if the load failed
     ModelStatus status;
-  };
-  struct Entry {
-    std::map<std::int64_t, Version> versions;
-    std::string problem;  // not empty: why no version is served
+    /// Before the version is lent. Null: the load failed.
+    std::unique_ptr<LoadedVersion> loaded;
+    std::unique_ptr<Lender<LoadedVersion>> lender;  // null: not lent
   };
 
-  static Entry LoadModel(const RepositoryModel& model, Device& device, const LoadOptions& options);
-  static Version LoadVersion(ModelSource source, Device& device, const LoadOptions& options);
-  Result<const Entry*> FindEntry(const std::string& model) const;
-  std::vector<ServedModel*> Programs() const;
+  /// Lends the version: requests find it.
+  static void Lend(Version& version);
 
-  std::map<std::string, Entry> models_;
+  std::map<std::int64_t, Version> versions;
+  std::string problem;      // not empty: why no version is served
+  bool not_loaded = false;  // and was not asked for
 };
 
 }  // namespace lagoon

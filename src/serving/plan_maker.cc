@@ -100,6 +100,16 @@ void PlanMaker::Prepare(ServedModel& model, const std::vector<Dims>& shapes) {
   work_.NotifyOne();
 }
 
+void PlanMaker::Forget(ServedModel& model) {
+  const MutexLock lock(mutex_);
+  const auto found = orders_.find(&model);
+  if (found == orders_.end()) return;
+  auto& orders = found->second.orders;
+  std::erase_if(orders, [](const auto& order) { return !order->compiling; });
+  while (!orders.empty() && !stopping_) published_.Wait(mutex_);
+  orders_.erase(found);
+}
+
 template <typename Which>
 std::vector<PlanMaker::Waiting> PlanMaker::Take(Which which) {
   std::vector<Waiting> taken;
@@ -239,6 +249,7 @@ void PlanMaker::Publish(Made made) {
     requests = std::move(made.order->requests);
     orders.requests -= requests.size();
     std::erase(orders.orders, made.order);
+    published_.NotifyAll();
   }
   for (const Waiting& waiting : requests) {
     if (!made.plan) {

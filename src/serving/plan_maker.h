@@ -50,6 +50,10 @@ class PlanMaker {
   /// input of the model.
   void Prepare(ServedModel& model, const std::vector<Dims>& shapes);
 
+  /// Drops the orders of a model that is going away, and waits for the one that is being compiled.
+  /// No request of the model may be left.
+  void Forget(ServedModel& model);
+
   /// Cancels a request that waits; false if no request of this handle does.
   bool Cancel(RequestHandle handle);
   void CancelAll();
@@ -107,6 +111,7 @@ class PlanMaker {
   std::atomic<std::uint64_t> next_{1};
   Mutex mutex_;
   CondVar work_, news_;  // for the compiling thread; for the publishing one
+  CondVar published_;    // an order has ended
   std::map<ServedModel*, ModelOrders> orders_ GUARDED_BY(mutex_);
   ServedModel* last_ GUARDED_BY(mutex_) = nullptr;  // whose turn it was
   std::vector<Made> made_ GUARDED_BY(mutex_);

@@ -18,16 +18,6 @@ namespace lagoon {
 namespace {
 
 constexpr std::uint64_t kLowestRealTimePriority = 1;
-constexpr std::uint32_t kLoweredInstances = 1;
-
-Status ProfileMeasured(LoadedPlan& loaded, Device& device, const ProfileOptions& options) {
-  const std::string key = ProfileKey(loaded.plan, device.info(), options.store.build);
-  if (LoadProfile(options.store, key, loaded.plan) != ProfileFound::kNone) return {};
-  LAGOON_RETURN_IF_ERROR(ProfilePlan(loaded, device, std::max(options.runs, 1)));
-  const Status saved = SaveProfile(options.store, key, loaded.plan, /*tuned=*/false);
-  if (!saved) spdlog::warn("model '{}': {}", loaded.plan.model, saved.error().message);
-  return {};
-}
 
 /// Plans that no other thread uses yet may be changed.
 LoadedPlan& Unshared(const ServedPlan& plan) { return const_cast<LoadedPlan&>(*plan.loaded); }
@@ -49,6 +39,8 @@ Result<std::unique_ptr<ServedModel>> ServedModel::Load(ModelSource source, Devic
 }
 
 Status ServedModel::Compile(Device& device, const LoadOptions& load) {
+  const bool idle = load.open_idle == nullptr;
+  const ModelSource source = idle ? ModelSource() : source_;  // as it is before it is completed
   ConfigFile& file = source_.file;
   CompileOptions options;
   options.model = name();
@@ -64,7 +56,7 @@ Status ServedModel::Compile(Device& device, const LoadOptions& load) {
   OpenEngine();
   LAGOON_ASSIGN_OR_RETURN(buckets_, Buckets::Find(plans_->model(), file.settings.buckets));
   LAGOON_RETURN_IF_ERROR(CompileAtLoad());
-  LAGOON_RETURN_IF_ERROR(PrepareBuckets(device));
+  LAGOON_RETURN_IF_ERROR(PrepareBuckets(device, idle));
   std::vector<TensorSpec> inputs;
   for (const DeclaredTensor& input : plans_->model().inputs()) {
     inputs.push_back({input.name, input.type, input.dims});
@@ -72,8 +64,8 @@ Status ServedModel::Compile(Device& device, const LoadOptions& load) {
   LAGOON_ASSIGN_OR_RETURN(std::vector<TensorSpec> outputs, OutputSpecs());
   LAGOON_ASSIGN_OR_RETURN(
       signature_, CompleteConfig(std::move(inputs), std::move(outputs), file.config, warnings_));
-  LAGOON_RETURN_IF_ERROR(Profile(device, load.profile));
-  LAGOON_RETURN_IF_ERROR(CreateInstances(device));
+  LAGOON_RETURN_IF_ERROR(Profile(device, load, source));
+  LAGOON_RETURN_IF_ERROR(CreateInstances(device, idle));
   if (default_ != nullptr)
     std::ranges::move(OpaqueWarnings(*plan()), std::back_inserter(warnings_));
   return {};
@@ -141,7 +133,7 @@ Result<std::vector<std::vector<Dims>>> ServedModel::ShapesAtLoad(const OnnxModel
 }
 
 /// Finds out what padding means for the outputs, and that it does not change them.
-Status ServedModel::PrepareBuckets(Device& device) {
+Status ServedModel::PrepareBuckets(Device& device, bool idle) {
   if (buckets_.empty()) return {};
   if (default_ == nullptr) {
     return Fail(ErrorCode::kInvalidArgument,
@@ -152,7 +144,7 @@ Status ServedModel::PrepareBuckets(Device& device) {
   std::vector<Dims> shapes;
   for (const PlanTensor& input : plan()->inputs) shapes.push_back(input.spec.dims);
   LAGOON_RETURN_IF_ERROR(buckets_.FindOutputs(plans_->model(), shapes));
-  return CheckPadding(buckets_, *plans_, shapes, device);
+  return idle ? CheckPadding(buckets_, *plans_, shapes, device) : Status{};  // else ProfileBeside()
 }
 
 Status ServedModel::CompileAtLoad() {
@@ -195,77 +187,6 @@ Status ServedModel::CompileGuess() {
   return {};
 }
 
-/// The outputs as clients see them: a dim that depends on open dims of the inputs is -1.
-Result<std::vector<TensorSpec>> ServedModel::OutputSpecs() const {
-  const OnnxModel& model = plans_->model();
-  std::vector<TensorSpec> specs;
-  for (const DeclaredTensor& output : model.outputs()) {
-    specs.push_back({output.name, output.type, output.dims});
-  }
-  if (default_ == nullptr) return specs;
-  const ServedPlan& known = *default_;
-  std::optional<ModelPart> other;
-  if (model.open()) {
-    // What changes in a graph for larger inputs is open.
-    GraphInputs larger;
-    for (std::size_t i = 0; i < model.inputs().size(); ++i) {
-      const DeclaredTensor& input = model.inputs()[i];
-      Dims& dims = larger.dims.emplace_back(known.loaded->plan.inputs[i].spec.dims);
-      for (std::size_t axis = 0; axis < dims.size(); ++axis) {
-        if (input.dims[axis] == -1) dims[axis] *= 2;
-      }
-    }
-    if (Result<ModelPart> part = model.Import(larger)) other = *std::move(part);
-  }
-  // Outputs of later parts stay as the file declares them.
-  for (std::size_t i = 0; i < known.links.results.size(); ++i) {
-    TensorSpec& spec = specs[known.links.results[i]];
-    const Dims declared = spec.dims;
-    spec = known.loaded->plan.outputs[i].spec;
-    if (known.loaded->plan.outputs[i].made) {
-      // An engine makes it with a shape of its own; what the file says of it is all that is known.
-      const bool ranked = model.outputs()[known.links.results[i]].shape_known;
-      spec.dims = ranked ? declared : Dims{-1};
-      continue;
-    }
-    const Dims* larger = nullptr;
-    if (other && other->links.results == known.links.results) {
-      larger = &other->graph.value(other->graph.outputs[i]).dims;
-    }
-    for (std::size_t axis = 0; axis < spec.dims.size(); ++axis) {
-      const bool computed = known.links.sizes[i].has_value();
-      const bool open = declared.size() != spec.dims.size() || declared[axis] == -1;
-      const bool varies =
-          larger != nullptr ? larger->at(axis) != spec.dims[axis] : model.open() && open;
-      if (computed || varies) spec.dims[axis] = -1;
-    }
-  }
-  return specs;
-}
-
-/// Measures the default plan; the others get the profile that `lagoon profile` has stored for them,
-/// else costs in proportion: measuring each plan would take as long as loading.
-Status ServedModel::Profile(Device& device, const ProfileOptions& options) {
-  if (default_ == nullptr) return {};
-  LAGOON_RETURN_IF_ERROR(ProfileMeasured(Unshared(*default_), device, options));
-  const auto apply_parts = [this](const ServedPlan& plan) {
-    return ApplyParts(settings().parts, plan.links.next.has_value(), Unshared(plan).plan);
-  };
-  LAGOON_RETURN_IF_ERROR(apply_parts(*default_));
-  DropUnmeasuredVersions(Unshared(*default_).plan);
-  for (const std::shared_ptr<ServedPlan>& pinned : pinned_) {
-    if (pinned == default_) continue;
-    Plan& plan = Unshared(*pinned).plan;
-    const std::string key = ProfileKey(plan, device.info(), options.store.build);
-    if (LoadProfile(options.store, key, plan) == ProfileFound::kNone) {
-      ScaleProfile(default_->loaded->plan, plan, device.info().units);
-    }
-    LAGOON_RETURN_IF_ERROR(apply_parts(*pinned));
-    DropUnmeasuredVersions(plan);
-  }
-  return {};
-}
-
 Status ServedModel::LoadProgram() {
   inference::ModelConfig& config = source_.file.config;
   LAGOON_ASSIGN_OR_RETURN(const DeclaredTensors tensors, TensorsOf(config));
@@ -285,51 +206,6 @@ Status ServedModel::LoadProgram() {
   return {};
 }
 
-/// Creates the instances with the plan that needs the largest arena of those that are there, so
-/// that the arenas need not grow for the others.
-Status ServedModel::CreateInstances(Device& device) {
-  std::shared_ptr<ServedPlan> largest = default_;
-  for (const std::shared_ptr<ServedPlan>& plan : pinned_) {
-    if (plan->loaded->plan.arena_bytes > largest->loaded->plan.arena_bytes) largest = plan;
-  }
-  first_ = largest;
-  const auto create = [&](std::uint32_t count, auto& instances) -> Status {
-    for (std::uint32_t i = 0; i < count; ++i) {
-      if (largest == nullptr) {
-        instances.push_back(Instance::Create(device));
-        continue;
-      }
-      LAGOON_ASSIGN_OR_RETURN(instances.emplace_back(), Instance::Create(largest->loaded, device));
-    }
-    return {};
-  };
-  LAGOON_RETURN_IF_ERROR(create(settings().instances, instances_));
-  if (settings().job_class == JobClass::kRealTime) {
-    LAGOON_RETURN_IF_ERROR(create(kLoweredInstances, lowered_instances_));
-  }
-  return largest == nullptr ? Status{} : WarmUp(device, largest->loaded->plan);
-}
-
-Status ServedModel::WarmUp(Device& device, const Plan& plan) {
-  std::vector<std::vector<std::byte>> buffers;
-  std::vector<const void*> inputs;
-  std::vector<void*> outputs;
-  for (const PlanTensor& input : plan.inputs) {
-    inputs.push_back(buffers.emplace_back(input.spec.bytes()).data());
-  }
-  for (const PlanTensor& output : plan.outputs) {
-    outputs.push_back(buffers.emplace_back(output.spec.bytes()).data());
-  }
-  for (const auto* instances : {&instances_, &lowered_instances_}) {
-    for (const auto& instance : *instances) {
-      instance->Touch();
-      LAGOON_RETURN_IF_ERROR(RunOnce(*instance, device, inputs, outputs));
-      instance->Reset();
-    }
-  }
-  return {};
-}
-
 Status ServedModel::AddQueues(Dispatcher& dispatcher) {
   LAGOON_ASSIGN_OR_RETURN(queue_, AddQueue(dispatcher, settings().job_class, instances_));
   lowered_queue_ = queue_;
@@ -338,6 +214,13 @@ Status ServedModel::AddQueues(Dispatcher& dispatcher) {
                             AddQueue(dispatcher, JobClass::kBestEffort, lowered_instances_));
   }
   return AddPlans(dispatcher);
+}
+
+Status ServedModel::RemoveQueues(Dispatcher& dispatcher) {
+  for (; !queues_.empty(); queues_.pop_back()) {
+    LAGOON_RETURN_IF_ERROR(dispatcher.RemoveQueue(queues_.back()));
+  }
+  return {};
 }
 
 /// Makes the plans of the load known. A guess is kept like a plan of a request.
@@ -401,9 +284,8 @@ Error ServedModel::OtherShapeError() const {
                       name())};
 }
 
-Result<QueueId> ServedModel::AddQueue(
-    Dispatcher& dispatcher, JobClass job_class,
-    const std::vector<std::unique_ptr<Instance>>& instances) const {
+Result<QueueId> ServedModel::AddQueue(Dispatcher& dispatcher, JobClass job_class,
+                                      const std::vector<std::unique_ptr<Instance>>& instances) {
   QueueOptions options;
   options.name = fmt::format("{}/{}{}", name(), version(),
                              job_class == settings().job_class ? "" : " best-effort");
@@ -416,7 +298,9 @@ Result<QueueId> ServedModel::AddQueue(
     options.max_pending = std::max<std::size_t>(options.max_pending, kMaxPlaces);
     options.overflow = Overflow::kReject;
   }
-  return dispatcher.AddQueue(std::move(options));
+  LAGOON_ASSIGN_OR_RETURN(const QueueId queue, dispatcher.AddQueue(std::move(options)));
+  queues_.push_back(queue);
+  return queue;
 }
 
 Status ServedModel::StartProgram(Device& device, Dispatcher& dispatcher, const FindModel& find) {

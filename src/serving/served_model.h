@@ -14,6 +14,7 @@
 #include "device/device.h"
 #include "engine/engine_host.h"
 #include "plan/instance.h"
+#include "program/open_device.h"
 #include "sched/dispatcher.h"
 #include "sched/programs/program_host.h"
 #include "serving/buckets.h"
@@ -40,15 +41,20 @@ struct LoadOptions {
   ProfileOptions profile;
   const KernelMaker* kernels = nullptr;     // CompileOptions::kernels
   std::shared_ptr<EngineHost> engine = {};  // null: there is none
+  /// Set: the device of the load serves requests meanwhile. What must run on an idle device (a
+  /// measurement, a check) runs on one that this opens, which is like the device of the load and is
+  /// closed again. Its errors fail the load.
+  std::function<Result<ComputeDevice>()> open_idle = {};
 };
 
 /// A compiled model, or a job program whose coroutines run other models. Immutable after AddQueues
-/// or StartProgram, except for the statistics: any thread may use it. Must outlive the dispatcher.
+/// or StartProgram, except for the statistics: any thread may use it. Must outlive the dispatcher,
+/// unless RemoveQueues is called before.
 class ServedModel {
  public:
   /// A model: compiles, takes the profile from the store or measures it, and creates the instances.
   /// A job program: loads its library; kUnimplemented unless the device is a CPU. The device must
-  /// be idle.
+  /// be idle, unless LoadOptions::open_idle says otherwise.
   static Result<std::unique_ptr<ServedModel>> Load(ModelSource source, Device& device,
                                                    const LoadOptions& options);
 
@@ -57,6 +63,10 @@ class ServedModel {
   /// Called once, before the first request, unless this is a program. A real-time model gets a
   /// second queue, for requests that lower their class.
   Status AddQueues(Dispatcher& dispatcher);
+
+  /// The dispatcher does not know the model any more. No request may be left. The errors are those
+  /// of Dispatcher::RemoveQueue(). Not for a program.
+  Status RemoveQueues(Dispatcher& dispatcher);
 
   /// Finds the model that a program runs; an error gives the reason why not.
   using FindModel = std::function<Result<const ServedModel*>(const std::string& name)>;
@@ -127,21 +137,22 @@ class ServedModel {
   Result<std::vector<std::vector<Dims>>> ShapesAtLoad(const OnnxModel& model) const;
   Status CompileAtLoad();
   Status CompileGuess();
-  Status PrepareBuckets(Device& device);
+  Status PrepareBuckets(Device& device, bool idle);
   Result<std::vector<TensorSpec>> OutputSpecs() const;
-  Status Profile(Device& device, const ProfileOptions& options);
+  Status Profile(Device& device, const LoadOptions& load, const ModelSource& source);
+  Status ProfileBeside(Device& device, const LoadOptions& load, const ModelSource& source);
   Status LoadProgram();
   Result<std::unique_ptr<ProgramHost>> Host(JobClass job_class, Device& device,
                                             Dispatcher& dispatcher, const FindModel& find) const;
   QueueId QueueFor(std::uint64_t priority) const;
   void OpenEngine();
   std::vector<std::string> OpaqueWarnings(const Plan& plan);
-  Status CreateInstances(Device& device);
+  Status CreateInstances(Device& device, bool idle);
   Status WarmUp(Device& device, const Plan& plan);
   Status AddPlans(Dispatcher& dispatcher);
   Status Bind(ServedPlan& plan, Dispatcher& dispatcher) const;
   Result<QueueId> AddQueue(Dispatcher& dispatcher, JobClass job_class,
-                           const std::vector<std::unique_ptr<Instance>>& instances) const;
+                           const std::vector<std::unique_ptr<Instance>>& instances);
 
   ModelSource source_;
   Signature signature_;
@@ -158,6 +169,7 @@ class ServedModel {
   std::vector<std::unique_ptr<Instance>> lowered_instances_;  // real-time models only
   QueueId queue_{};
   QueueId lowered_queue_{};
+  std::vector<QueueId> queues_;                // those that were added
   std::optional<JobLibrary> library_;          // programs only
   std::unique_ptr<ProgramHost> host_;          // programs only: for the model's own class
   std::unique_ptr<ProgramHost> lowered_host_;  // real-time programs only

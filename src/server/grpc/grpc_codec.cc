@@ -44,10 +44,10 @@ void FillGrpcInfer(InferResponse response, const EdgeStamps* stamps,
   }
 }
 
-void FillServerMetadata(inference::ServerMetadataResponse& message) {
+void FillServerMetadata(bool model_control, inference::ServerMetadataResponse& message) {
   message.set_name(std::string(kServerName));
   message.set_version(std::string(ServerVersion()));
-  for (const std::string_view extension : ServerExtensions()) {
+  for (const std::string_view extension : ServerExtensions(model_control)) {
     message.add_extensions(std::string(extension));
   }
 }

@@ -21,7 +21,8 @@ Result<GrpcInfer> ParseGrpcInfer(std::shared_ptr<const inference::ModelInferRequ
 void FillGrpcInfer(InferResponse response, const EdgeStamps* stamps,
                    inference::ModelInferResponse& message);
 
-void FillServerMetadata(inference::ServerMetadataResponse& message);
+/// `model_control`: clients may load and unload models.
+void FillServerMetadata(bool model_control, inference::ServerMetadataResponse& message);
 void FillModelMetadata(const ModelMetadata& model, inference::ModelMetadataResponse& message);
 void FillStatistics(std::span<const ModelStatistics> models,
                     inference::ModelStatisticsResponse& message);

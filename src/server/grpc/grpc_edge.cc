@@ -55,7 +55,7 @@ Result<std::unique_ptr<GrpcEdge>> GrpcEdge::Start(InferenceCore& core, IoPool& p
   LAGOON_ASSIGN_OR_RETURN(edge->listener_,
                           GrpcListener::Listen(pool, options.address, options.port));
   grpc::EnableDefaultHealthCheckService(true);
-  edge->service_ = std::make_unique<GrpcService>(core, pool);
+  edge->service_ = std::make_unique<GrpcService>(core, pool, options.model_control);
   edge->unserved_ = std::make_unique<GrpcUnserved>();
   grpc::ServerBuilder builder;
   Configure(builder, options);

@@ -2,7 +2,9 @@
 
 #include <utility>
 
+#include "server/fleet/repository.h"
 #include "server/grpc/grpc_codec.h"
+#include "server/unserved.h"
 
 namespace lagoon {
 namespace {
@@ -11,6 +13,10 @@ grpc::ServerUnaryReactor* Answer(grpc::CallbackServerContext* context, grpc::Sta
   grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
   reactor->Finish(std::move(status));
   return reactor;
+}
+
+grpc::Status NoModelControl() {
+  return {grpc::StatusCode::UNIMPLEMENTED, UnservedMessage("model_repository")};
 }
 
 }  // namespace
@@ -43,7 +49,7 @@ grpc::ServerUnaryReactor* GrpcService::ModelReady(Context* context,
 grpc::ServerUnaryReactor* GrpcService::ServerMetadata(Context* context,
                                                       const inference::ServerMetadataRequest*,
                                                       inference::ServerMetadataResponse* response) {
-  FillServerMetadata(*response);
+  FillServerMetadata(model_control_, *response);
   return Answer(context, grpc::Status::OK);
 }
 
@@ -81,6 +87,49 @@ grpc::ServerUnaryReactor* GrpcService::ModelStatistics(
   if (!models) return Answer(context, GrpcStatus(models.error()));
   FillStatistics(*models, *response);
   return Answer(context, grpc::Status::OK);
+}
+
+grpc::ServerUnaryReactor* GrpcService::RepositoryIndex(
+    Context* context, const inference::RepositoryIndexRequest* request,
+    inference::RepositoryIndexResponse* response) {
+  if (!model_control_) return Answer(context, NoModelControl());
+  for (RepositoryRow& row : lagoon::RepositoryIndex(core_.Models(), request->ready())) {
+    inference::RepositoryIndexResponse::ModelIndex& model = *response->add_models();
+    model.set_name(std::move(row.name));
+    model.set_version(std::move(row.version));
+    model.set_state(std::string(row.state));
+    model.set_reason(std::string(row.reason));
+  }
+  return Answer(context, grpc::Status::OK);
+}
+
+grpc::ServerUnaryReactor* GrpcService::RepositoryModelLoad(
+    Context* context, const inference::RepositoryModelLoadRequest* request,
+    inference::RepositoryModelLoadResponse* /*response*/) {
+  return Change(context, *request, &InferenceCore::LoadModel);
+}
+
+grpc::ServerUnaryReactor* GrpcService::RepositoryModelUnload(
+    Context* context, const inference::RepositoryModelUnloadRequest* request,
+    inference::RepositoryModelUnloadResponse* /*response*/) {
+  return Change(context, *request, &InferenceCore::UnloadModel);
+}
+
+template <typename Request>
+grpc::ServerUnaryReactor* GrpcService::Change(
+    Context* context, const Request& request,
+    void (InferenceCore::*change)(const std::string&, std::function<void(lagoon::Status)>)) {
+  if (!model_control_) return Answer(context, NoModelControl());
+  for (const auto& [name, value] : request.parameters()) {
+    const lagoon::Status known = CheckRepositoryParameter(name);
+    if (!known) return Answer(context, GrpcStatus(known.error()));
+  }
+  grpc::ServerUnaryReactor* const reactor = context->DefaultReactor();
+  (core_.*change)(
+      request.model_name(), [reactor, model = request.model_name()](lagoon::Status status) {
+        reactor->Finish(status ? grpc::Status::OK : GrpcStatus(ForClients(model, status.error())));
+      });
+  return reactor;
 }
 
 }  // namespace lagoon

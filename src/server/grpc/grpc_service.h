@@ -10,9 +10,11 @@ namespace lagoon {
 class GrpcService final : public inference::GRPCInferenceService::WithRawCallbackMethod_ModelInfer<
                               inference::GRPCInferenceService::CallbackService> {
  public:
-  GrpcService(InferenceCore& core, IoPool& pool)
+  /// `model_control`: clients may load and unload models.
+  GrpcService(InferenceCore& core, IoPool& pool, bool model_control)
       : core_(core),
         pool_(pool),
+        model_control_(model_control),
         messages_(InferMessagePool::Create(kMaxPooledMessages, kMaxPooledMessageBytes)) {}
 
   using Context = grpc::CallbackServerContext;
@@ -34,13 +36,28 @@ class GrpcService final : public inference::GRPCInferenceService::WithRawCallbac
                        inference::ModelConfigResponse* response) override;
   Reactor* ModelStatistics(Context* context, const inference::ModelStatisticsRequest* request,
                            inference::ModelStatisticsResponse* response) override;
+  Reactor* RepositoryIndex(Context* context, const inference::RepositoryIndexRequest* request,
+                           inference::RepositoryIndexResponse* response) override;
+  // Answered when the change is made, from a thread of the core.
+  Reactor* RepositoryModelLoad(Context* context,
+                               const inference::RepositoryModelLoadRequest* request,
+                               inference::RepositoryModelLoadResponse* response) override;
+  Reactor* RepositoryModelUnload(Context* context,
+                                 const inference::RepositoryModelUnloadRequest* request,
+                                 inference::RepositoryModelUnloadResponse* response) override;
 
  private:
+  template <typename Request>
+  Reactor* Change(Context* context, const Request& request,
+                  void (InferenceCore::*change)(const std::string&,
+                                                std::function<void(lagoon::Status)>));
+
   static constexpr std::size_t kMaxPooledMessages = 32;
   static constexpr std::size_t kMaxPooledMessageBytes = std::size_t{2} << 20;
 
   InferenceCore& core_;
   IoPool& pool_;
+  const bool model_control_;
   const std::shared_ptr<InferMessagePool> messages_;
 };
 

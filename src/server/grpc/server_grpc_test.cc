@@ -240,6 +240,37 @@ TEST_F(GrpcServer, NamesTheExtensionsOfTritonThatItLacks) {
   }
 }
 
+TEST_F(GrpcServer, ModelsAreLoadedAndUnloadedIfTheServerAllowsIt) {
+  inference::RepositoryModelLoadRequest load;
+  load.set_model_name("twice");
+  inference::RepositoryModelLoadResponse loaded;
+  EXPECT_EQ(Call(&Stub::RepositoryModelLoad, load, loaded).error_code(),
+            grpc::StatusCode::UNIMPLEMENTED);
+  model_control_ = true;
+  server_.reset();
+  SetUp();
+  EXPECT_TRUE(Call(&Stub::RepositoryModelLoad, load, loaded).ok());
+  inference::RepositoryModelUnloadRequest unload;
+  unload.set_model_name("twice");
+  (*unload.mutable_parameters())["unload_dependents"].set_bool_param(false);
+  inference::RepositoryModelUnloadResponse unloaded;
+  EXPECT_TRUE(Call(&Stub::RepositoryModelUnload, unload, unloaded).ok());
+  EXPECT_EQ(core_.Changes(), (std::vector<std::string>{"load twice", "unload twice"}));
+  load.set_model_name("broken");
+  const grpc::Status broken = Call(&Stub::RepositoryModelLoad, load, loaded);
+  EXPECT_EQ(broken.error_code(), grpc::StatusCode::INVALID_ARGUMENT);
+  EXPECT_EQ(broken.error_message().find("secret"), std::string::npos);
+  (*load.mutable_parameters())["config"].set_string_param("{}");
+  EXPECT_EQ(Call(&Stub::RepositoryModelLoad, load, loaded).error_code(),
+            grpc::StatusCode::UNIMPLEMENTED);
+  inference::RepositoryIndexRequest request;
+  request.set_ready(true);
+  inference::RepositoryIndexResponse index;
+  EXPECT_TRUE(Call(&Stub::RepositoryIndex, request, index).ok());
+  ASSERT_EQ(index.models_size(), 1);
+  EXPECT_EQ(index.models(0).state(), "READY");
+}
+
 TEST_F(GrpcServer, ErrorsThatQuoteALargeRequestKeepTheirCode) {
   inference::ModelInferResponse response;
   inference::ModelInferRequest request = Twice();

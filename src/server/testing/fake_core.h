@@ -87,7 +87,50 @@ class FakeCore final : public InferenceCore {
     MutexLock lock(mutex_);
     return ready_;
   }
-  std::vector<ModelStatus> Models() const override { return {}; }
+  std::vector<ModelStatus> Models() const override {
+    std::vector<ModelStatus> rows(3);
+    rows[0].name = "twice";
+    rows[0].version = "1";
+    rows[0].state = ModelState::kReady;
+    rows[1].name = "broken";
+    rows[1].reason = "/secret/path: nonsense";
+    rows[2].name = "spare";
+    rows[2].reason = kNotLoaded;
+    return rows;
+  }
+  /// The core has a fleet of two devices from now on.
+  void BecomeFleet() {
+    MutexLock lock(mutex_);
+    FleetReport& report = fleet_.emplace();
+    report.placer = "static";
+    report.devices = {{"0/cpu:1", "a CPU", true, 1, 100}, {"1/cpu:1", "a CPU", false, 1, 100}};
+    report.models = {{"twice", 12.5, Nanoseconds(0), std::chrono::milliseconds(3), 40}};
+    report.replicas = {{"twice", 1, FleetReplicaReport::State::kRetiring, 0.25, 7, 2}};
+    report.loads = 3;
+  }
+  Result<FleetReport> Fleet() const override {
+    MutexLock lock(mutex_);
+    if (!fleet_) return InferenceCore::Fleet();
+    return *fleet_;
+  }
+  Status SetPlacer(const std::string& name) override {
+    MutexLock lock(mutex_);
+    if (!fleet_) return InferenceCore::SetPlacer(name);
+    if (name != "other") return Fail(ErrorCode::kNotFound, "there is no placer '" + name + "'");
+    fleet_->placer = name;
+    return {};
+  }
+  void LoadModel(const std::string& model, std::function<void(Status)> done) override {
+    Change("load", model, done);
+  }
+  void UnloadModel(const std::string& model, std::function<void(Status)> done) override {
+    Change("unload", model, done);
+  }
+  /// Loads and unloads that succeeded, as "load m".
+  std::vector<std::string> Changes() const {
+    MutexLock lock(mutex_);
+    return changes_;
+  }
   Status ModelReady(const std::string& model, const std::string& version) const override {
     if (model == "broken") {
       return Fail(ErrorCode::kUnavailable, "model 'broken': node 'n': op 'Foo' is not supported");
@@ -184,6 +227,19 @@ class FakeCore final : public InferenceCore {
   void Drain(TimePoint) override { SetReady(false); }
 
  private:
+  void Change(const std::string& what, const std::string& model,
+              const std::function<void(Status)>& done) {
+    if (model == "absent") return done(Fail(ErrorCode::kNotFound, "no model 'absent'"));
+    if (model == "broken") {
+      return done(Fail(ErrorCode::kInvalidArgument, "/secret/path: model 'broken': nonsense"));
+    }
+    {
+      MutexLock lock(mutex_);
+      changes_.push_back(what + " " + model);
+    }
+    done({});
+  }
+
   struct Job {
     InferRequest request;
     InferCallback callback;
@@ -293,6 +349,8 @@ class FakeCore final : public InferenceCore {
   std::optional<Error> failure_ GUARDED_BY(mutex_);
   bool held_ GUARDED_BY(mutex_) = false;
   bool ready_ GUARDED_BY(mutex_) = true;
+  std::optional<FleetReport> fleet_ GUARDED_BY(mutex_);
+  std::vector<std::string> changes_ GUARDED_BY(mutex_);
   std::jthread worker_;
 };
 

@@ -20,6 +20,7 @@ class ServerTest : public testing::Test {
     options.http = limits_;
     options.max_buffered_bytes = max_buffered_bytes_;
     options.admin_on_http = admin_on_http_;
+    options.model_control = model_control_;
     return options;
   }
   void StartServer() {
@@ -43,6 +44,7 @@ class ServerTest : public testing::Test {
   HttpLimits limits_;
   std::size_t max_buffered_bytes_ = std::size_t{64} << 20;
   bool admin_on_http_ = false;
+  bool model_control_ = false;
   FakeCore core_;
   std::unique_ptr<Server> server_;
 };

@@ -1,0 +1,35 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "bench/report/report.h"
+
+namespace lagoon::bench {
+
+struct FleetBenchOptions {
+  std::string zoo;
+  std::vector<std::string> files = {"mobilenet_v2", "resnet18"};  // of the zoo, in turns
+  int models = 10;
+  std::string devices = "cpu:1,cpu:1";  // ParseFleet()
+  std::vector<std::string> placers;     // MakeFleetPlacer()
+  std::string scheduler = "reset";
+  double load = 0.6;       // part of what the devices can do, of all models together
+  double slo_factor = 10;  // SLO of a request: so many times the longest time of a model alone
+  int phases = 3;
+  double phase_seconds = 10;
+  std::uint32_t seed = 1;
+};
+
+/// Models on a fleet, with Poisson arrivals whose rates change (DrawArrivals), once for each
+/// placer with the same arrivals. A request that is not answered within the SLO, or with an error,
+/// violates the SLO. Metrics, with P a placer:
+///   fleet_failed_requests        answers that are errors, of all placers together. Goal: 0
+///   violation_rate.P             part of the requests that violate their SLO
+///   failed_requests.P, requests.P, moves.P     numbers
+///   latency_ms_p50.P, latency_ms_p99.P         from the arrival to the answer
+///   slo_ms, rate_per_s           as they follow from the models' times
+Status RunFleet(const FleetBenchOptions& options, Report& report);
+
+}  // namespace lagoon::bench

@@ -1,0 +1,85 @@
+#include "server/fleet/fleet_handler.h"
+
+#include <boost/asio/post.hpp>
+#include <utility>
+
+#include "server/fleet/fleet_json.h"
+#include "server/fleet/repository.h"
+#include "server/unserved.h"
+
+namespace lagoon {
+namespace {
+
+namespace net = boost::asio;
+namespace http = boost::beast::http;
+
+std::string_view BodyOf(const HttpRequest& request) {
+  return {reinterpret_cast<const char*>(request.body.data()), request.body.size()};
+}
+
+}  // namespace
+
+void FleetHandler::Handle(const Route& route, const HttpRequest& request,
+                          const std::shared_ptr<HttpReply>& reply) {
+  switch (route.kind) {
+    case Route::Kind::kFleet:
+      if (request.method == http::verb::get) return HandleFleet(request, reply);
+      return reply->Send(HttpResponse::WrongMethod(request.target, "GET"));
+    case Route::Kind::kFleetPlacer: {
+      if (request.method != http::verb::post) {
+        return reply->Send(HttpResponse::WrongMethod(request.target, "POST"));
+      }
+      const Result<std::string> name = ParsePlacerJson(BodyOf(request));
+      if (!name) return reply->Send(HttpResponse::Failure(name.error()));
+      const Status set = core_.SetPlacer(*name);
+      if (!set) return reply->Send(HttpResponse::Failure(set.error()));
+      return HandleFleet(request, reply);
+    }
+    default:
+      return HandleRepository(route, request, reply);
+  }
+}
+
+void FleetHandler::HandleFleet(const HttpRequest&, const std::shared_ptr<HttpReply>& reply) {
+  const Result<FleetReport> report = core_.Fleet();
+  reply->Send(report ? HttpResponse::Json(FleetJson(*report, Now()))
+                     : HttpResponse::Failure(report.error()));
+}
+
+void FleetHandler::HandleRepository(const Route& route, const HttpRequest& request,
+                                    const std::shared_ptr<HttpReply>& reply) {
+  if (!model_control_) {
+    return reply->Send(HttpResponse::Failure(501, UnservedMessage("model_repository")));
+  }
+  if (request.method != http::verb::post) {
+    return reply->Send(HttpResponse::WrongMethod(request.target, "POST"));
+  }
+  if (route.kind == Route::Kind::kRepositoryIndex) {
+    const Result<bool> ready_only = ParseIndexJson(BodyOf(request));
+    return reply->Send(ready_only
+                           ? HttpResponse::Json(RepositoryIndexJson(core_.Models(), *ready_only))
+                           : HttpResponse::Failure(ready_only.error()));
+  }
+  const Status body = CheckRepositoryBody(BodyOf(request));
+  if (!body) return reply->Send(HttpResponse::Failure(body.error()));
+  Change(route, reply);
+}
+
+/// The answer comes when the change is made, from a thread of the core.
+void FleetHandler::Change(const Route& route, const std::shared_ptr<HttpReply>& reply) {
+  // `reply = reply`: a captured copy that can be moved from, so that the connection is released
+  // before the pool.
+  auto done = [reply = reply, model = route.model, hold = pool_.Hold()](Status status) mutable {
+    const Strand strand = reply->executor();
+    net::post(strand,
+              [reply = std::move(reply), model = std::move(model), status = std::move(status)] {
+                reply->Send(status ? HttpResponse::Json("{}")
+                                   : HttpResponse::Failure(ForClients(model, status.error())));
+              });
+    hold.reset();  // this thread has left the pool's code
+  };
+  if (route.kind == Route::Kind::kRepositoryLoad) return core_.LoadModel(route.model, done);
+  core_.UnloadModel(route.model, done);
+}
+
+}  // namespace lagoon

@@ -1,0 +1,42 @@
+#pragma once
+
+#include <cstddef>
+#include <memory>
+#include <string_view>
+
+#include "server/http/http_message.h"
+#include "server/route.h"
+#include "serving/core.h"
+
+namespace lagoon {
+
+/// What tells of several devices and changes which models serve:
+/// - /v2/fleet: GET tells the devices, replicas and the last decision.
+/// - /v2/fleet/placer: POST sets the placer, and answers with what GET /v2/fleet tells then.
+/// - /v2/repository: Triton's model repository API, if the server was started so: index, load and
+///   unload.
+class FleetHandler {
+ public:
+  /// Both are borrowed. `pool`: the one that runs the connections. `model_control`: clients may
+  /// load and unload models.
+  FleetHandler(InferenceCore& core, IoPool& pool, bool model_control)
+      : core_(core), pool_(pool), model_control_(model_control) {}
+
+  bool model_control() const { return model_control_; }
+
+  /// Handles any method of a route of kind kFleet, kFleetPlacer or kRepository...
+  void Handle(const Route& route, const HttpRequest& request,
+              const std::shared_ptr<HttpReply>& reply);
+
+ private:
+  void HandleFleet(const HttpRequest& request, const std::shared_ptr<HttpReply>& reply);
+  void HandleRepository(const Route& route, const HttpRequest& request,
+                        const std::shared_ptr<HttpReply>& reply);
+  void Change(const Route& route, const std::shared_ptr<HttpReply>& reply);
+
+  InferenceCore& core_;
+  IoPool& pool_;
+  const bool model_control_;
+};
+
+}  // namespace lagoon

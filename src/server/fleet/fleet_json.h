@@ -1,0 +1,30 @@
+#pragma once
+
+#include <span>
+#include <string>
+#include <string_view>
+
+#include "base/status.h"
+#include "base/time.h"
+#include "serving/core.h"
+
+namespace lagoon {
+
+// Bodies of requests and answers at /v2/fleet (docs/guide/fleet.md) and /v2/repository (Triton's
+// model repository extension).
+
+/// `now`: of the report; the last decision is told by how long ago it was.
+std::string FleetJson(const FleetReport& report, TimePoint now);
+/// The name in {"placer": NAME}. kInvalidArgument says what is wrong with `body`.
+Result<std::string> ParsePlacerJson(std::string_view body);
+
+/// Triton's index: name, version, state, and why a model is not ready, without paths of the server.
+/// `ready_only`: without the models that are not ready.
+std::string RepositoryIndexJson(std::span<const ModelStatus> models, bool ready_only);
+/// The `ready` of {"ready": BOOL}, false by default; the body may be empty. kInvalidArgument.
+Result<bool> ParseIndexJson(std::string_view body);
+/// Checks the body of a load or an unload: empty or a JSON object. kUnimplemented for parameters
+/// that would change the model, as files or a config in the request.
+Status CheckRepositoryBody(std::string_view body);
+
+}  // namespace lagoon

@@ -1,0 +1,14 @@
+#pragma once
+
+#include <prometheus/metric_family.h>
+
+#include <vector>
+
+#include "serving/fleet/fleet_report.h"
+
+namespace lagoon {
+
+/// The metrics lagoon_fleet_*: per device, and per replica. docs/guide/fleet.md lists them.
+std::vector<prometheus::MetricFamily> FleetMetrics(const FleetReport& report);
+
+}  // namespace lagoon

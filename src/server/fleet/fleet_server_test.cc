@@ -1,0 +1,127 @@
+// /v2/fleet and /v2/repository of a server.
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <string>
+
+#include "server/testing/http_server_test_base.h"
+
+namespace lagoon {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+class FleetServer : public HttpServer {
+ protected:
+  void Restart() {
+    server_.reset();
+    StartServer();
+  }
+  HttpTestResponse AskMetricsPort(std::string_view request) {
+    HttpTestClient client(server_->metrics_port());
+    EXPECT_TRUE(client.Send(request));
+    return client.Receive();
+  }
+};
+
+TEST_F(FleetServer, TellsDevicesAndReplicasOnBothPorts) {
+  core_.BecomeFleet();
+  for (const std::string& body :
+       {Ask(Get("/v2/fleet")).body, AskMetricsPort(Get("/v2/fleet")).body}) {
+    const Json fleet = Json::parse(body);
+    EXPECT_EQ(fleet["placer"], "static");
+    EXPECT_EQ(fleet["devices"].size(), 2u);
+    EXPECT_EQ(fleet["devices"][1]["ready"], false);
+    EXPECT_EQ(fleet["models"][0]["rows_per_s"], 12.5);
+    EXPECT_TRUE(fleet["models"][0]["slo_ms"].is_null());
+    EXPECT_EQ(fleet["models"][0]["standalone_ms"], 3);
+    EXPECT_EQ(fleet["replicas"][0]["device"], "1/cpu:1");
+    EXPECT_EQ(fleet["replicas"][0]["state"], "retiring");
+    EXPECT_EQ(fleet["loads"], 3);
+    EXPECT_TRUE(fleet["last_decision"].is_null());
+  }
+  EXPECT_EQ(Ask(Post("/v2/fleet", "{}")).status, 405);
+}
+
+TEST_F(FleetServer, SetsThePlacerOnTheMetricsPortOnly) {
+  core_.BecomeFleet();
+  const std::string other = Post("/v2/fleet/placer", R"({"placer":"other"})");
+  EXPECT_EQ(Ask(other).status, 403);
+  const auto set = AskMetricsPort(other);
+  EXPECT_EQ(set.status, 200);
+  EXPECT_EQ(Json::parse(set.body)["placer"], "other");
+  const auto unknown = AskMetricsPort(Post("/v2/fleet/placer", R"({"placer":"best"})"));
+  EXPECT_EQ(unknown.status, 404);
+  EXPECT_THAT(ErrorOf(unknown), HasSubstr("'best'"));
+  for (const char* body : {"", "{}", "[]", "nonsense", R"({"placer":1})", R"({"name":"other"})",
+                           R"({"placer":"other","more":1})"}) {
+    EXPECT_EQ(AskMetricsPort(Post("/v2/fleet/placer", body)).status, 400) << body;
+  }
+  EXPECT_EQ(AskMetricsPort(Get("/v2/fleet/placer")).status, 405);
+}
+
+TEST_F(FleetServer, AServerOfOneDeviceHasNoFleet) {
+  EXPECT_EQ(Ask(Get("/v2/fleet")).status, 501);
+  EXPECT_EQ(AskMetricsPort(Post("/v2/fleet/placer", R"({"placer":"other"})")).status, 501);
+  EXPECT_THAT(AskMetricsPort(Get("/metrics")).body, Not(HasSubstr("lagoon_fleet")));
+}
+
+TEST_F(FleetServer, MetricsNameDeviceAndReplica) {
+  core_.BecomeFleet();
+  const std::string metrics = AskMetricsPort(Get("/metrics")).body;
+  EXPECT_THAT(metrics, HasSubstr(R"(lagoon_fleet_device_ready{device="0/cpu:1"} 1)"));
+  EXPECT_THAT(metrics, HasSubstr(R"(lagoon_fleet_device_ready{device="1/cpu:1"} 0)"));
+  EXPECT_THAT(
+      metrics,
+      HasSubstr(R"(lagoon_fleet_replica_requests_total{model="twice",device="1/cpu:1"} 7)"));
+  EXPECT_THAT(metrics, HasSubstr("lagoon_fleet_loads_total 3"));
+}
+
+TEST_F(FleetServer, ModelsAreLoadedAndUnloadedIfTheServerAllowsIt) {
+  const std::string load = Post("/v2/repository/models/twice/load", "{}");
+  EXPECT_EQ(Ask(load).status, 501);
+  EXPECT_THAT(ErrorOf(Ask(load)), HasSubstr("--model-control"));
+  EXPECT_THAT(core_.Changes(), ElementsAre());
+  model_control_ = true;
+  Restart();
+  EXPECT_EQ(Ask(load).status, 200);
+  EXPECT_EQ(Ask(Post("/v2/repository/models/twice/unload",
+                     R"({"parameters":{"unload_dependents":false}})"))
+                .status,
+            200);
+  EXPECT_THAT(core_.Changes(), ElementsAre("load twice", "unload twice"));
+  EXPECT_EQ(Ask(Post("/v2/repository/models/absent/load", "")).status, 404);
+  const auto broken = Ask(Post("/v2/repository/models/broken/load", ""));
+  EXPECT_EQ(broken.status, 400);
+  EXPECT_THAT(ErrorOf(broken), HasSubstr("'broken'"));
+  EXPECT_THAT(ErrorOf(broken), Not(HasSubstr("secret"))) << "paths of the server stay there";
+  EXPECT_EQ(Ask(Get("/v2/repository/models/twice/load")).status, 405);
+  for (const char* body : {"nonsense", "[]", "1"}) {
+    EXPECT_EQ(Ask(Post("/v2/repository/models/twice/load", body)).status, 400) << body;
+  }
+  EXPECT_EQ(
+      Ask(Post("/v2/repository/models/twice/load", R"({"parameters":{"config":"{}"}})")).status,
+      501);
+  EXPECT_THAT(Ask(Get("/v2")).body, HasSubstr("model_repository"));
+}
+
+TEST_F(FleetServer, TheIndexListsModelsWithoutPaths) {
+  model_control_ = true;
+  Restart();
+  const auto all = Ask(Post("/v2/repository/index", ""));
+  EXPECT_EQ(all.status, 200);
+  const Json rows = Json::parse(all.body);
+  ASSERT_EQ(rows.size(), 3u);
+  EXPECT_EQ(rows[0]["state"], "READY");
+  EXPECT_EQ(rows[1]["state"], "UNAVAILABLE");
+  EXPECT_THAT(all.body, Not(HasSubstr("secret")));
+  EXPECT_EQ(rows[2]["reason"], "unloaded");
+  EXPECT_EQ(Json::parse(Ask(Post("/v2/repository/index", R"({"ready":true})")).body).size(), 1u);
+  EXPECT_EQ(Ask(Post("/v2/repository/index", R"({"ready":1})")).status, 400);
+}
+
+}  // namespace
+}  // namespace lagoon

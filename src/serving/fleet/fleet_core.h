@@ -1,0 +1,155 @@
+#pragma once
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <optional>
+#include <set>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "base/mutex.h"
+#include "cluster/placement/placer.h"
+#include "serving/core.h"
+#include "serving/fleet/fleet_routes.h"
+#include "serving/fleet/placement_keeper.h"
+#include "serving/fleet/placer_names.h"
+#include "serving/shares/load_recorder.h"
+
+namespace lagoon {
+
+/// A device of a fleet: the core that serves on it, in this process or on another machine. Its
+/// LoadModel() and UnloadModel() must work, and Ready() says whether the device is there.
+struct FleetMember {
+  std::string name;  // unique in the fleet, for people
+  std::unique_ptr<InferenceCore> core;
+  GpuView room;  // what a placer may use of it
+};
+
+/// A model that the fleet may serve; every member can load it.
+struct FleetModel {
+  std::string name;
+  std::int64_t memory_bytes = 0;  // of a replica, an estimate
+};
+
+struct FleetOptions {
+  std::vector<FleetModel> models;  // by name
+  std::string placer = "static";
+  PlacementKeeper::MakePlacer make_placer = MakeFleetPlacer;
+  PlacementRules rules;
+  /// What a placer takes for the SLO of a model whose config has neither lagoon.slo_ms nor
+  /// lagoon.deadline_ms.
+  Nanoseconds default_slo{std::chrono::milliseconds(100)};
+};
+
+/// One core over several: each model has replicas on some of the members, and each request goes to
+/// one of them (FleetRoutes). A PlacementKeeper decides where replicas are. A replica is loaded in
+/// the background, then gets requests; one that goes answers the requests that it has, then is
+/// unloaded: no request fails. A model never loses its last replica.
+///
+/// When a member is lost, its requests in flight are answered kUnavailable as those of any core.
+/// Other replicas of its models take all requests at once, and models without another replica get
+/// one by the next decision. A member that comes back offers what it has loaded again: models
+/// without a replica are served there, and other replicas are unloaded.
+///
+/// What the methods of InferenceCore say of a fleet:
+/// - Ready(): at least one member is ready, and the fleet is not draining.
+/// - Models(): one row per version, ready if a member serves it. Times are the longest of members.
+/// - ModelReady(), Metadata(), Config(): of the first member that serves the model.
+/// - Statistics(): sums over members, including replicas that were unloaded. `share` and
+///   `most_rows` are the largest of a member.
+/// - SchedulerStatistics(): sums. scheduler(): that of the first member, as all have the same.
+///   SwitchScheduler() switches all members, and reports the first error after all are through.
+/// - device(): units, memory and limits are sums.
+/// - Shares(): one row per replica; kind and rules are the first member's. SetSharesRules() sets
+///   the rules of all members, ResizeShare() moves the share of every replica of the model.
+/// - LoadModel(), UnloadModel(): kUnimplemented, as the placer decides.
+///
+/// Any thread may call any method.
+class FleetCore final : public InferenceCore, private PlacementHost {
+ public:
+  /// Models that members serve already are their replicas. kInvalidArgument: there is no member.
+  /// Else the errors of PlacementKeeper::Start().
+  static Result<std::unique_ptr<FleetCore>> Make(FleetOptions options,
+                                                 std::vector<FleetMember> members);
+  /// Cancels what is in flight; the placement under way ends first.
+  ~FleetCore() override;
+
+  bool Ready() const override;
+  std::vector<ModelStatus> Models() const override;
+  Status ModelReady(const std::string& model, const std::string& version) const override;
+  Result<ModelMetadata> Metadata(const std::string& model,
+                                 const std::string& version) const override;
+  Result<inference::ModelConfig> Config(const std::string& model,
+                                        const std::string& version) const override;
+  Result<std::vector<ModelStatistics>> Statistics(const std::string& model,
+                                                  const std::string& version) const override;
+  DispatcherStats SchedulerStatistics() const override;
+  SchedulerConfig scheduler() const override;
+  void SwitchScheduler(Scheduler scheduler, std::function<void(Status)> done) override;
+  DeviceInfo device() const override;
+  Result<SharesReport> Shares() const override;
+  Status SetSharesRules(const SharesRules& rules) override;
+  Status ResizeShare(const std::string& model, const std::string& version,
+                     const ShareWanted& wanted) override;
+  RequestHandle Infer(InferRequest request, InferCallback callback) override;
+  void Cancel(RequestHandle handle) override;
+  void Drain(TimePoint until) override;
+
+  Result<FleetReport> Fleet() const override;
+  Status SetPlacer(const std::string& name) override;
+
+ private:
+  /// What is known of a model, measured or from its config.
+  struct Known {
+    explicit Known(FleetModel model_in) : model(std::move(model_in)) {}
+    const FleetModel model;
+    LoadRecorder load;
+    std::atomic<std::int64_t> most_rows{0};  // of a batch; 0: the model has no batch dimension
+    std::atomic<std::int64_t> slo{0}, standalone{0};  // nanoseconds; 0: not known
+    // The rest: Make(), then the keeper's thread only.
+    std::vector<std::unique_ptr<const LatencyModel>> latency;  // the last one is valid
+    int failed_loads = 0;                                      // in a row
+    TimePoint retry_at{};  // not placed anew before, because a load has failed
+  };
+  using Replica = std::pair<std::string, std::size_t>;  // model, member
+  using Places = std::map<std::string, std::vector<FleetRoute>>;
+
+  FleetCore(FleetOptions options, std::vector<FleetMember> members);
+  static void Learn(Known& known, const InferenceCore& core, const ModelStatus& status);
+  const InferenceCore* Serving(const std::string& model) const;
+  Error NoReplica(const std::string& model) const;
+
+  // PlacementHost: on the keeper's thread.
+  PlacementView View(TimePoint now) override;
+  void AddModel(Known& known, TimePoint now, PlacementView& view);
+  void Apply(const Assignment& assignment) override;
+  void FollowMembers();
+  Places PlacesOf(const Assignment& assignment) const;
+  std::set<Replica> Load(const Places& wanted);
+  void Note(const std::string& model, const Status& loaded);
+  void Retire(const std::set<Replica>& replicas);
+
+  const FleetOptions options_;
+  FleetRoutes routes_;  // the members' callbacks use it
+  const std::vector<FleetMember> members_;
+  std::map<std::string, std::unique_ptr<Known>> known_;  // the map itself is immutable after Make
+  std::vector<bool> ready_;  // by member, as FollowMembers() has seen; the keeper's thread only
+  // Of the last View(): the member of each GPU and the name of each model. The keeper's thread
+  // only.
+  std::vector<std::size_t> gpus_;
+  std::vector<std::string> names_;
+  std::atomic<bool> draining_{false};
+  std::atomic<std::uint64_t> loads_{0}, unloads_{0}, failed_loads_{0};
+
+  mutable Mutex mutex_;
+  /// Counts of replicas that were unloaded.
+  std::vector<ModelStatistics> former_ GUARDED_BY(mutex_);
+  std::set<Replica> retiring_ GUARDED_BY(mutex_);
+  std::unique_ptr<PlacementKeeper> keeper_;  // last member: ends before what it uses is destroyed
+};
+
+}  // namespace lagoon

@@ -1,0 +1,317 @@
+// A fleet of members without devices: routes, moves, losses, sums.
+
+#include "serving/fleet/fleet_core.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <future>
+#include <optional>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "serving/config/model_config.pb.h"
+#include "serving/fleet/fleet_placers.h"
+#include "serving/testing/fake_member.h"
+
+namespace lagoon {
+namespace {
+
+using ::testing::ElementsAre;
+using testing::FakeMember;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using Loaded = std::set<std::string>;
+
+/// Puts each model on the member that the test says; elsewhere it stays.
+class Wishes {
+ public:
+  void Want(std::map<std::string, std::size_t> wishes) {
+    const MutexLock lock(mutex_);
+    wishes_ = std::move(wishes);
+  }
+  Assignment Place(const PlacementView& view) {
+    const MutexLock lock(mutex_);
+    Assignment placed = StaticPlacer().Place(view);
+    for (PlacedReplica& replica : placed.replicas) {
+      const auto wish = wishes_.find(view.models[replica.model].name);
+      if (wish != wishes_.end()) replica.gpu = wish->second;
+      replica.granules = 1;
+    }
+    SortReplicas(placed);
+    return placed;
+  }
+
+ private:
+  Mutex mutex_;
+  std::map<std::string, std::size_t> wishes_ GUARDED_BY(mutex_);
+};
+
+class WishPlacer final : public Placer {
+ public:
+  explicit WishPlacer(Wishes& wishes) : wishes_(wishes) {}
+  std::string_view name() const override { return "wishes"; }
+  Assignment Place(const PlacementView& view) override { return wishes_.Place(view); }
+
+ private:
+  Wishes& wishes_;
+};
+
+class FleetCoreTest : public ::testing::Test {
+ protected:
+  /// `loaded`: what each member serves at first.
+  void Make(const std::vector<Loaded>& loaded, std::vector<FleetModel> models) {
+    std::vector<FleetMember> members;
+    for (const Loaded& of_member : loaded) {
+      auto core = std::make_unique<FakeMember>(of_member);
+      fakes_.push_back(core.get());
+      FleetMember member;
+      member.name = std::to_string(members.size()) + "/fake";
+      member.core = std::move(core);
+      member.room.memory_bytes = 1000;
+      members.push_back(std::move(member));
+    }
+    FleetOptions options;
+    options.models = std::move(models);
+    options.placer = "wishes";
+    options.make_placer = [this](std::string_view name) -> Result<std::unique_ptr<Placer>> {
+      if (name == "wishes") return std::make_unique<WishPlacer>(wishes_);
+      return MakeFleetPlacer(name);
+    };
+    options.rules = {.period = std::chrono::milliseconds(1), .hold_down = Nanoseconds(0)};
+    options.rules.limit = std::chrono::minutes(1);
+    options.rules.retry = std::chrono::hours(1);
+    auto fleet = FleetCore::Make(std::move(options), std::move(members));
+    ASSERT_TRUE(fleet) << fleet.error().message;
+    fleet_ = *std::move(fleet);
+  }
+
+  struct Sent {
+    RequestHandle handle{};
+    std::future<Result<InferResponse>> answer;
+  };
+  Sent Send(const std::string& model) {
+    auto promise = std::make_shared<std::promise<Result<InferResponse>>>();
+    Sent sent;
+    sent.answer = promise->get_future();
+    InferRequest request;
+    request.model = model;
+    request.id = "r";
+    sent.handle = fleet_->Infer(std::move(request), [promise](Result<InferResponse> answer) {
+      promise->set_value(std::move(answer));
+    });
+    return sent;
+  }
+  std::optional<ErrorCode> Ask(const std::string& model) {
+    const auto answer = Send(model).answer.get();
+    if (answer) return std::nullopt;
+    message_ = answer.error().message;
+    return answer.error().code;
+  }
+  /// Returns when the keeper has made this true.
+  template <typename Condition>
+  void Await(Condition condition) {
+    while (!condition()) std::this_thread::yield();
+  }
+  std::uint64_t Decisions() { return fleet_->Fleet()->decisions; }
+  void AwaitDecisions(std::uint64_t more) {
+    const std::uint64_t until = Decisions() + more;
+    Await([&] { return Decisions() >= until; });
+  }
+  bool Serves(std::size_t member, const std::string& model) {
+    const FleetReport report = *fleet_->Fleet();
+    return std::ranges::any_of(report.replicas, [&](const FleetReplicaReport& replica) {
+      return replica.model == model && replica.device == member &&
+             replica.state == FleetReplicaReport::State::kServing;
+    });
+  }
+
+  Wishes wishes_;
+  std::vector<FakeMember*> fakes_;
+  std::unique_ptr<FleetCore> fleet_;
+  std::string message_;
+};
+
+TEST_F(FleetCoreTest, RequestsGoToTheMembersThatServeTheirModels) {
+  Make({{"a"}, {"b"}}, {{"a", 10}, {"b", 10}});
+  for (int i = 0; i < 5; ++i) {
+    EXPECT_EQ(Ask("a"), std::nullopt);
+    EXPECT_EQ(Ask("b"), std::nullopt);
+  }
+  EXPECT_EQ(fakes_[0]->Statistics("a", "")->front().success.count, 5u);
+  EXPECT_EQ(fakes_[1]->Statistics("b", "")->front().success.count, 5u);
+  EXPECT_EQ(Ask("absent"), ErrorCode::kNotFound);
+  EXPECT_THAT(message_, HasSubstr("'absent'"));
+  EXPECT_EQ(fleet_->Metadata("b", "")->name, "b");
+  EXPECT_EQ(fleet_->Config("b", "")->name(), "b");
+  EXPECT_TRUE(fleet_->ModelReady("a", ""));
+  EXPECT_EQ(fleet_->ModelReady("absent", "").error().code, ErrorCode::kNotFound);
+}
+
+TEST_F(FleetCoreTest, AMoveLoadsSwitchesAnswersAndUnloadsInThisOrder) {
+  Make({{"a", "b"}, {}}, {{"a", 10}, {"b", 10}});
+  fakes_[0]->AnswerAtOnce(false);
+  Sent before = Send("a");
+  wishes_.Want({{"a", 1}});
+  Await([&] { return Serves(1, "a"); });
+  EXPECT_EQ(Ask("a"), std::nullopt) << "the new replica answers";
+  EXPECT_THAT(fakes_[0]->Changes(), IsEmpty()) << "the old one has a request";
+  EXPECT_EQ(before.answer.wait_for(std::chrono::seconds(0)), std::future_status::timeout);
+  fakes_[0]->AnswerAll();
+  EXPECT_TRUE(before.answer.get().has_value());
+  Await([&] { return fleet_->Fleet()->unloads == 1; });
+  EXPECT_THAT(fakes_[0]->Changes(), ElementsAre("unload a"));
+  EXPECT_THAT(fakes_[1]->Changes(), ElementsAre("load a"));
+  EXPECT_EQ(fakes_[0]->Loaded(), Loaded{"b"});
+}
+
+TEST_F(FleetCoreTest, NoRequestFailsWhileModelsMoveToAndFro) {
+  Make({{"a"}, {"b"}, {}}, {{"a", 10}, {"b", 10}});
+  std::atomic<bool> stop{false};
+  std::atomic<int> failed{0}, answered{0};
+  std::vector<std::thread> clients;
+  for (const char* model : {"a", "b"}) {
+    clients.emplace_back([&, model] {
+      while (!stop) {
+        const bool good = Send(model).answer.get().has_value();
+        failed += !good;
+        answered += good;
+      }
+    });
+  }
+  for (std::size_t round = 0; round < 12; ++round) {
+    const std::size_t to = round % 3;
+    wishes_.Want({{"a", to}, {"b", 2 - to}});
+    Await([&] { return Serves(to, "a") && Serves(2 - to, "b"); });
+  }
+  stop = true;
+  for (std::thread& client : clients) client.join();
+  EXPECT_EQ(failed.load(), 0);
+  const auto statistics = fleet_->Statistics("", "");
+  ASSERT_TRUE(statistics);
+  std::uint64_t counted = 0;
+  for (const ModelStatistics& row : *statistics) counted += row.success.count;
+  EXPECT_EQ(counted, static_cast<std::uint64_t>(answered.load())) << "unloaded replicas count too";
+}
+
+TEST_F(FleetCoreTest, ALoadThatFailsLeavesTheOldReplica) {
+  Make({{"a"}, {}}, {{"a", 10}});
+  fakes_[1]->RefuseToLoad("a");
+  wishes_.Want({{"a", 1}});
+  Await([&] { return fleet_->Fleet()->failed_loads == 1; });
+  AwaitDecisions(5);
+  EXPECT_EQ(Ask("a"), std::nullopt);
+  EXPECT_TRUE(Serves(0, "a"));
+  EXPECT_EQ(fleet_->Fleet()->failed_loads, 1u) << "it is tried again after a pause only";
+  EXPECT_EQ(fakes_[0]->Loaded(), Loaded{"a"});
+}
+
+TEST_F(FleetCoreTest, ModelsOfALostMemberAppearElsewhere) {
+  Make({{"a", "b"}, {"c"}}, {{"a", 10}, {"b", 10}, {"c", 10}});
+  fakes_[0]->AnswerAtOnce(false);
+  Sent lost = Send("a");
+  fakes_[0]->Lose();
+  const auto answer = lost.answer.get();
+  ASSERT_FALSE(answer);
+  EXPECT_EQ(answer.error().code, ErrorCode::kUnavailable);
+  Await([&] { return Serves(1, "a") && Serves(1, "b"); });
+  EXPECT_EQ(Ask("a"), std::nullopt);
+  EXPECT_EQ(Ask("b"), std::nullopt);
+  EXPECT_TRUE(fleet_->Ready());
+  EXPECT_FALSE(fleet_->Fleet()->devices[0].ready);
+  // The member comes back with what it had: those models are served elsewhere now.
+  fakes_[0]->Recover();
+  Await([&] { return fakes_[0]->Loaded().empty(); });
+  EXPECT_EQ(Ask("a"), std::nullopt);
+}
+
+TEST_F(FleetCoreTest, OneReplicaOfALostMemberIsLeftOutAtOnce) {
+  Make({{"a"}, {"a"}}, {{"a", 10}});
+  AwaitDecisions(1);
+  EXPECT_TRUE(Serves(0, "a"));
+  EXPECT_TRUE(Serves(1, "a"));
+  fakes_[0]->Lose();
+  AwaitDecisions(2);
+  for (int i = 0; i < 20; ++i) EXPECT_EQ(Ask("a"), std::nullopt) << message_;
+}
+
+TEST_F(FleetCoreTest, APlacementThatADeviceCannotHoldIsRefusedAndNamed) {
+  Make({{"a"}, {"b"}}, {{"a", 600}, {"b", 600}});
+  wishes_.Want({{"b", 0}});
+  AwaitDecisions(5);
+  const FleetReport report = *fleet_->Fleet();
+  ASSERT_TRUE(report.last);
+  EXPECT_FALSE(report.last->applied);
+  EXPECT_THAT(report.last->reason, HasSubstr("1200 bytes of 1000"));
+  EXPECT_THAT(fakes_[0]->Changes(), IsEmpty());
+  EXPECT_EQ(Ask("b"), std::nullopt);
+}
+
+TEST_F(FleetCoreTest, CancelsAcrossMembers) {
+  Make({{"a"}, {"b"}}, {{"a", 10}, {"b", 10}});
+  for (FakeMember* fake : fakes_) fake->AnswerAtOnce(false);
+  Sent a = Send("a");
+  Sent b = Send("b");
+  EXPECT_NE(a.handle, b.handle);
+  fleet_->Cancel(b.handle);
+  EXPECT_EQ(b.answer.get().error().code, ErrorCode::kCancelled);
+  EXPECT_THAT(fakes_[0]->Cancelled(), IsEmpty());
+  fleet_->Cancel(b.handle);  // no longer in flight
+  fleet_->Cancel(RequestHandle{999});
+  EXPECT_EQ(fakes_[1]->Cancelled().size(), 1u);
+  fakes_[0]->AnswerAll();
+  EXPECT_TRUE(a.answer.get().has_value());
+}
+
+TEST_F(FleetCoreTest, SumsWhatItsMembersSay) {
+  Make({{"a"}, {"a", "b"}}, {{"a", 10}, {"b", 10}});
+  EXPECT_EQ(fleet_->device().units, 4u);
+  EXPECT_EQ(fleet_->SchedulerStatistics().launches, 10u);
+  const std::vector<ModelStatus> models = fleet_->Models();
+  ASSERT_EQ(models.size(), 2u);
+  EXPECT_EQ(models[0].name, "a");
+  EXPECT_EQ(models[0].state, ModelState::kReady);
+  for (int i = 0; i < 10; ++i) EXPECT_EQ(Ask("a"), std::nullopt);
+  EXPECT_EQ(fleet_->Statistics("a", "")->front().success.count, 10u);
+  EXPECT_EQ(fleet_->Statistics("a", "1")->size(), 1u);
+  EXPECT_FALSE(fleet_->Statistics("absent", ""));
+  std::promise<Status> switched;
+  fleet_->SwitchScheduler(*MakeScheduler("streams"),
+                          [&](Status status) { switched.set_value(std::move(status)); });
+  EXPECT_TRUE(switched.get_future().get());
+  fakes_[1]->Lose();
+  std::promise<Status> failed;
+  fleet_->SwitchScheduler(*MakeScheduler("streams"),
+                          [&](Status status) { failed.set_value(std::move(status)); });
+  EXPECT_THAT(failed.get_future().get().error().message, HasSubstr("1/fake"));
+}
+
+TEST_F(FleetCoreTest, DrainingRefusesNewRequestsAndAnswersOthers) {
+  Make({{"a"}, {"b"}}, {{"a", 10}, {"b", 10}});
+  fakes_[0]->AnswerAtOnce(false);
+  Sent a = Send("a");
+  fleet_->Drain(Now());
+  EXPECT_TRUE(a.answer.get().has_value());
+  EXPECT_FALSE(fleet_->Ready());
+  EXPECT_EQ(Ask("b"), ErrorCode::kUnavailable);
+  EXPECT_THAT(message_, HasSubstr("shutting down"));
+}
+
+TEST_F(FleetCoreTest, ThePlacerIsSetByName) {
+  Make({{"a"}, {}}, {{"a", 10}});
+  EXPECT_EQ(fleet_->Fleet()->placer, "wishes");
+  ASSERT_TRUE(fleet_->SetPlacer("static"));
+  EXPECT_EQ(fleet_->Fleet()->placer, "static");
+  EXPECT_EQ(fleet_->SetPlacer("best").error().code, ErrorCode::kNotFound);
+  EXPECT_EQ(fleet_->Fleet()->placer, "static");
+}
+
+TEST_F(FleetCoreTest, AFleetNeedsADevice) {
+  const auto fleet = FleetCore::Make({}, {});
+  ASSERT_FALSE(fleet);
+  EXPECT_EQ(fleet.error().code, ErrorCode::kInvalidArgument);
+}
+
+}  // namespace
+}  // namespace lagoon

@@ -1,0 +1,266 @@
+// What FleetCore does on the keeper's thread: what the placer sees, and the moves that it decides.
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <charconv>
+#include <cmath>
+#include <future>
+#include <utility>
+
+#include "base/check.h"
+#include "base/log.h"
+#include "serving/config/model_config.pb.h"
+#include "serving/fleet/fleet_core.h"
+#include "serving/fleet/fleet_sums.h"
+
+namespace lagoon {
+namespace {
+
+/// The time of a batch, in proportion to its rows and to the inverse of its share, of a model about
+/// which only the time of one row is known.
+std::unique_ptr<const LatencyModel> LatencyOf(Nanoseconds standalone) {
+  const double row_ms = standalone > Nanoseconds(0) ? ToMilliseconds(standalone) : 1;
+  auto surface = Surface::FromFormula(
+      {.base_ms = 0, .row_ms = std::clamp(row_ms, 1e-3, 1e6), .fixed = 0, .knee = 1});
+  LAGOON_CHECK(surface.has_value());  // all values are in their ranges
+  return std::make_unique<LatencyModel>(*std::move(surface), LoadLine(), LoadLine(),
+                                        SlowdownTerms());
+}
+
+/// A number of milliseconds; 0: the config does not have it.
+Nanoseconds MillisecondsOf(const inference::ModelConfig& config, const std::string& key) {
+  const auto found = config.parameters().find(key);
+  if (found == config.parameters().end()) return Nanoseconds(0);
+  const std::string& text = found->second.string_value();
+  double value = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (error != std::errc() || !(value > 0 && value <= 3.6e6)) return Nanoseconds(0);
+  return Nanoseconds(static_cast<std::int64_t>(value * 1e6));
+}
+
+}  // namespace
+
+void FleetCore::Learn(Known& known, const InferenceCore& core, const ModelStatus& status) {
+  if (const Result<inference::ModelConfig> config = core.Config(status.name, status.version)) {
+    known.most_rows = config->max_batch_size();
+    Nanoseconds slo = MillisecondsOf(*config, "lagoon.slo_ms");
+    if (slo == Nanoseconds(0)) slo = MillisecondsOf(*config, "lagoon.deadline_ms");
+    known.slo = slo.count();
+  }
+  if (!known.latency.empty() && known.standalone.load() == status.standalone.count()) return;
+  known.standalone = status.standalone.count();
+  known.latency.push_back(LatencyOf(status.standalone));
+}
+
+/// Takes note of what the members serve. Routes lead to replicas that are there; if a model has
+/// none, to members that are lost, whose answers say so. Replicas that have no route get one if the
+/// model has no other replica, else they go.
+void FleetCore::FollowMembers() {
+  std::set<Replica> there, strays;
+  for (std::size_t member = 0; member < members_.size(); ++member) {
+    const InferenceCore& core = *members_[member].core;
+    ready_[member] = core.Ready();
+    if (!ready_[member]) continue;
+    for (const ModelStatus& status : core.Models()) {
+      if (status.state != ModelState::kReady) continue;
+      const auto known = known_.find(status.name);
+      if (known == known_.end()) continue;
+      if (there.insert({status.name, member}).second) Learn(*known->second, core, status);
+    }
+  }
+  for (const auto& [name, known] : known_) {
+    const std::vector<FleetRoute> routes = routes_.Of(name);
+    std::vector<FleetRoute> left = routes;
+    std::erase_if(left, [&there, &model = name](const FleetRoute& route) {
+      return !there.contains({model, route.member});
+    });
+    const bool adopts = left.empty();
+    for (std::size_t member = 0; member < members_.size(); ++member) {
+      if (!there.contains({name, member})) continue;
+      if (std::ranges::find(left, member, &FleetRoute::member) != left.end()) continue;
+      if (adopts) {
+        left.push_back({member, 1});
+      } else {
+        strays.insert({name, member});
+      }
+    }
+    if (left.empty()) {
+      left = routes;
+      std::erase_if(left, [this](const FleetRoute& route) { return ready_[route.member]; });
+    }
+    if (left != routes) routes_.Set(name, std::move(left));
+  }
+  Retire(strays);
+}
+
+PlacementView FleetCore::View(TimePoint now) {
+  FollowMembers();
+  PlacementView view;
+  gpus_.clear();
+  names_.clear();
+  for (std::size_t member = 0; member < members_.size(); ++member) {
+    if (!ready_[member]) continue;
+    gpus_.push_back(member);
+    view.gpus.push_back(members_[member].room);
+  }
+  for (auto& [name, known] : known_) AddModel(*known, now, view);
+  SortReplicas(view.current);
+  return view;
+}
+
+/// Adds the model and its replicas. A model that could not be loaded lately stays as it is: only
+/// the memory of its replicas counts.
+void FleetCore::AddModel(Known& known, TimePoint now, PlacementView& view) {
+  std::vector<FleetRoute> routes = routes_.Of(known.model.name);
+  double sum = 0;
+  for (FleetRoute& route : routes) {
+    const auto gpu = std::ranges::find(gpus_, route.member);
+    if (gpu == gpus_.end()) route.fraction = 0;
+    sum += route.fraction;
+  }
+  std::erase_if(routes, [](const FleetRoute& route) { return route.fraction == 0; });
+  const auto gpu_of = [this](const FleetRoute& route) {
+    return static_cast<std::size_t>(std::ranges::find(gpus_, route.member) - gpus_.begin());
+  };
+  if (known.failed_loads > 0 && now < known.retry_at) {
+    for (const FleetRoute& route : routes) {
+      std::int64_t& room = view.gpus[gpu_of(route)].memory_bytes;
+      room = std::max<std::int64_t>(0, room - known.model.memory_bytes);
+    }
+    return;
+  }
+  if (known.latency.empty()) known.latency.push_back(LatencyOf(Nanoseconds(0)));
+  const double rate = known.load.Read(now).arrivals_per_s.value_or(0);
+  const Nanoseconds slo(known.slo.load());
+  ModelView model;
+  model.name = known.model.name;
+  model.slo = slo > Nanoseconds(0) ? slo : options_.default_slo;
+  model.rate = rate;
+  model.rate_error = std::sqrt(rate * 0.3 / 1.7);  // of a Poisson process, averaged as LoadMonitor
+  model.latency = known.latency.back().get();
+  model.memory_bytes = known.model.memory_bytes;
+  model.most_rows = std::clamp<std::int64_t>(known.most_rows.load(), 1, 1024);
+  const auto loads = routes_.Loads();
+  if (const auto load = loads.find(model.name); load != loads.end()) {
+    for (const auto& [member, counts] : load->second) {
+      model.queued += static_cast<double>(counts.in_flight);
+    }
+  }
+  for (const FleetRoute& route : routes) {
+    view.current.replicas.push_back(
+        {view.models.size(), gpu_of(route), 1, 1, route.fraction / sum});
+  }
+  view.models.push_back(std::move(model));
+  names_.push_back(known.model.name);
+}
+
+FleetCore::Places FleetCore::PlacesOf(const Assignment& assignment) const {
+  Places places;
+  for (const PlacedReplica& replica : assignment.replicas) {
+    places[names_[replica.model]].push_back({gpus_[replica.gpu], replica.fraction});
+  }
+  return places;
+}
+
+/// Loads the replicas that are not there yet, on all devices at once. Returns those that could not
+/// be loaded.
+std::set<FleetCore::Replica> FleetCore::Load(const Places& wanted) {
+  std::vector<std::pair<Replica, std::future<Status>>> loading;
+  for (const auto& [model, routes] : wanted) {
+    const std::vector<FleetRoute> present = routes_.Of(model);
+    for (const FleetRoute& route : routes) {
+      if (std::ranges::find(present, route.member, &FleetRoute::member) != present.end()) continue;
+      auto promise = std::make_shared<std::promise<Status>>();
+      loading.emplace_back(Replica(model, route.member), promise->get_future());
+      members_[route.member].core->LoadModel(
+          model, [promise](Status status) { promise->set_value(std::move(status)); });
+    }
+  }
+  std::set<Replica> failed;
+  for (auto& [replica, done] : loading) {
+    const Status loaded = done.get();
+    Note(replica.first, loaded);
+    const std::string& device = members_[replica.second].name;
+    if (loaded) {
+      ++loads_;
+      spdlog::info("fleet: model '{}' is loaded on '{}'", replica.first, device);
+      continue;
+    }
+    ++failed_loads_;
+    failed.insert(replica);
+    spdlog::error("fleet: model '{}' cannot be loaded on '{}': {}", replica.first, device,
+                  loaded.error().message);
+  }
+  return failed;
+}
+
+void FleetCore::Note(const std::string& model, const Status& loaded) {
+  Known& known = *known_.at(model);
+  if (loaded) {
+    known.failed_loads = 0;
+    return;
+  }
+  const int doublings = std::min(known.failed_loads++, PlacementRules::kMostDoublings);
+  known.retry_at = Now() + (1 << doublings) * options_.rules.retry;
+}
+
+void FleetCore::Apply(const Assignment& assignment) {
+  const Places wanted = PlacesOf(assignment);
+  const std::set<Replica> failed = Load(wanted);
+  std::set<Replica> gone;
+  for (const auto& [model, replicas] : wanted) {
+    std::vector<FleetRoute> routes = replicas;
+    std::erase_if(routes, [&failed, &name = model](const FleetRoute& route) {
+      return failed.contains({name, route.member});
+    });
+    if (routes.empty()) continue;  // the replicas before stay
+    for (const FleetRoute& before : routes_.Of(model)) {
+      if (std::ranges::find(routes, before.member, &FleetRoute::member) == routes.end()) {
+        gone.insert({model, before.member});
+      }
+    }
+    routes_.Set(model, std::move(routes));
+  }
+  Retire(gone);
+}
+
+/// Unloads replicas that have no route, each when its requests are answered.
+void FleetCore::Retire(const std::set<Replica>& replicas) {
+  std::vector<std::pair<Replica, std::future<Status>>> unloading;
+  for (const Replica& replica : replicas) {
+    const auto& [model, member] = replica;
+    InferenceCore& core = *members_[member].core;
+    routes_.WaitUntilIdle(model, member);
+    {
+      const MutexLock lock(mutex_);
+      if (auto counts = core.Statistics(model, "")) {
+        for (ModelStatistics& row : *counts) {
+          row.pending = 0;
+          row.most_rows = 0;
+          row.share = 0;
+        }
+        AddStatistics(former_, *counts);
+      }
+      retiring_.insert(replica);
+    }
+    auto promise = std::make_shared<std::promise<Status>>();
+    unloading.emplace_back(replica, promise->get_future());
+    core.UnloadModel(model, [promise](Status status) { promise->set_value(std::move(status)); });
+  }
+  for (auto& [replica, done] : unloading) {
+    const Status unloaded = done.get();
+    const std::string& device = members_[replica.second].name;
+    if (unloaded) {
+      ++unloads_;
+      spdlog::info("fleet: model '{}' is unloaded on '{}'", replica.first, device);
+    } else {
+      spdlog::warn("fleet: model '{}' is not unloaded on '{}': {}", replica.first, device,
+                   unloaded.error().message);
+    }
+    const MutexLock lock(mutex_);
+    retiring_.erase(replica);
+  }
+}
+
+}  // namespace lagoon

@@ -1,0 +1,96 @@
+#include "serving/fleet/fleet_routes.h"
+
+#include <gtest/gtest.h>
+
+#include <thread>
+#include <vector>
+
+namespace lagoon {
+namespace {
+
+TEST(FleetRoutes, AModelWithoutReplicaGetsNoRequest) {
+  FleetRoutes routes;
+  EXPECT_FALSE(routes.Begin("m"));
+  routes.Set("m", {{0, 1}});
+  EXPECT_TRUE(routes.Begin("m"));
+  routes.Set("m", {});
+  EXPECT_FALSE(routes.Begin("m"));
+  EXPECT_TRUE(routes.All().empty());
+}
+
+TEST(FleetRoutes, SplitsRequestsInProportionToTheFractions) {
+  FleetRoutes routes(7);
+  routes.Set("m", {{0, 0.75}, {1, 0.25}});
+  std::vector<int> counts(2);
+  constexpr int kRequests = 4000;
+  for (int i = 0; i < kRequests; ++i) {
+    const auto begun = routes.Begin("m");
+    ASSERT_TRUE(begun);
+    ++counts[begun->member];
+    routes.End(begun->handle);  // so that queues do not matter
+  }
+  // The standard deviation is 27 requests.
+  EXPECT_NEAR(counts[0], 0.75 * kRequests, 150);
+  EXPECT_EQ(routes.Loads()["m"][0].requests, static_cast<std::uint64_t>(counts[0]));
+  EXPECT_EQ(routes.Loads()["m"][0].in_flight, 0u);
+}
+
+TEST(FleetRoutes, OfTwoReplicasTheOneWithTheShorterQueueIsTaken) {
+  FleetRoutes routes(3);
+  routes.Set("m", {{0, 1}, {1, 1}});
+  for (int i = 0; i < 1000; ++i) ASSERT_TRUE(routes.Begin("m"));
+  const auto loads = routes.Loads()["m"];
+  const auto difference = static_cast<std::int64_t>(loads.at(0).in_flight) -
+                          static_cast<std::int64_t>(loads.at(1).in_flight);
+  // Without the second draw the difference has a standard deviation of 32.
+  EXPECT_LE(std::abs(difference), 12);
+}
+
+TEST(FleetRoutes, NewRoutesLeaveRequestsInFlightWhereTheyAre) {
+  FleetRoutes routes;
+  routes.Set("m", {{0, 1}});
+  const auto begun = routes.Begin("m");
+  EXPECT_FALSE(routes.Taken(begun->handle, RequestHandle{70}));
+  routes.Set("m", {{1, 1}});
+  EXPECT_EQ(routes.Begin("m")->member, 1u);
+  EXPECT_EQ(routes.Loads()["m"][0].in_flight, 1u);
+  const auto cancel = routes.Cancel(begun->handle);
+  ASSERT_TRUE(cancel);
+  EXPECT_EQ(cancel->first, 0u);
+  EXPECT_EQ(cancel->second, RequestHandle{70});
+  routes.End(begun->handle);
+  routes.End(begun->handle);  // a second time does nothing
+  EXPECT_EQ(routes.Loads()["m"][0].in_flight, 0u);
+  EXPECT_FALSE(routes.Cancel(begun->handle));
+}
+
+TEST(FleetRoutes, ACancellationBeforeTheMemberHasTheRequestIsRemembered) {
+  FleetRoutes routes;
+  routes.Set("m", {{0, 1}});
+  const auto begun = routes.Begin("m");
+  EXPECT_FALSE(routes.Cancel(begun->handle)) << "the member does not know the request yet";
+  EXPECT_TRUE(routes.Taken(begun->handle, RequestHandle{7})) << "the caller cancels it now";
+  const auto answered = routes.Begin("m");
+  routes.End(answered->handle);
+  EXPECT_FALSE(routes.Taken(answered->handle, RequestHandle{8}));
+}
+
+TEST(FleetRoutes, WaitsUntilAReplicaIsIdle) {
+  FleetRoutes routes;
+  routes.WaitUntilIdle("m", 0);  // never had a request
+  routes.Set("m", {{0, 1}});
+  std::vector<FleetRoutes::Begun> begun;
+  for (int i = 0; i < 3; ++i) begun.push_back(*routes.Begin("m"));
+  routes.Set("m", {{1, 1}});
+  const auto other = routes.Begin("m");  // of another replica, stays
+  std::thread ending([&] {
+    for (const FleetRoutes::Begun& one : begun) routes.End(one.handle);
+  });
+  routes.WaitUntilIdle("m", 0);
+  EXPECT_EQ(routes.Loads()["m"][0].in_flight, 0u);
+  ending.join();
+  routes.End(other->handle);
+}
+
+}  // namespace
+}  // namespace lagoon

@@ -1,0 +1,71 @@
+#include "serving/fleet/placement_judge.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "base/text.h"
+
+namespace lagoon {
+
+PlacementJudge::Places PlacementJudge::PlacesOf(const Assignment& assignment) {
+  Places places;
+  for (const PlacedReplica& replica : assignment.replicas) {
+    places.emplace_back(replica.model, replica.gpu);
+  }
+  std::ranges::sort(places);
+  return places;
+}
+
+PlacementJudge::Verdict PlacementJudge::Judge(const PlacementView& view, const Assignment& proposed,
+                                              TimePoint now) {
+  if (const Status checked = CheckAssignment(view, proposed); !checked) {
+    return {false, true, "the placement is refused: " + checked.error().message};
+  }
+  const Places before = PlacesOf(view.current), after = PlacesOf(proposed);
+  const auto has = [](const Places& places, std::size_t model) {
+    return std::ranges::find(places, model, &Places::value_type::first) != places.end();
+  };
+  for (std::size_t model = 0; model < view.models.size(); ++model) {
+    if (has(before, model) || !has(after, model)) continue;
+    moved_ = now;
+    moved_once_ = true;
+    return {true, false, fmt::format("model {} had no replica", Quoted(view.models[model].name))};
+  }
+  if (before != after) return JudgeMoves(after, now);
+  agreed_ = 0;
+  double change = 0;
+  for (const PlacedReplica& replica : proposed.replicas) {
+    for (const PlacedReplica& now_there : view.current.replicas) {
+      if (now_there.model != replica.model || now_there.gpu != replica.gpu) continue;
+      change = std::max(change, std::abs(replica.fraction - now_there.fraction));
+    }
+  }
+  if (change < kFraction) return {false, false, "nothing would change"};
+  return {true, false,
+          fmt::format("arrivals are split anew: a fraction changes by {:.2f}", change)};
+}
+
+PlacementJudge::Verdict PlacementJudge::JudgeMoves(const Places& proposed, TimePoint now) {
+  agreed_ = agreed_ > 0 && proposed == last_ ? agreed_ + 1 : 1;
+  last_ = proposed;
+  if (now < moved_) moved_ = now;  // the clock was set back
+  if (agreed_ < rules_.confirmations) {
+    return {
+        false, false,
+        fmt::format("{} of {} placements agree on these replicas", agreed_, rules_.confirmations)};
+  }
+  if (moved_once_ && now - moved_ < rules_.hold_down) {
+    return {
+        false, false,
+        fmt::format("the last move was {:.1f} s ago, less than {:.1f} s",
+                    ToMilliseconds(now - moved_) / 1e3, ToMilliseconds(rules_.hold_down) / 1e3)};
+  }
+  agreed_ = 0;
+  moved_ = now;
+  moved_once_ = true;
+  return {true, false, fmt::format("{} placements agree on these replicas", rules_.confirmations)};
+}
+
+}  // namespace lagoon

@@ -1,0 +1,104 @@
+#include "serving/fleet/placement_keeper.h"
+
+#include <fmt/format.h>
+
+#include <utility>
+
+#include "base/log.h"
+
+namespace lagoon {
+
+Result<std::unique_ptr<PlacementKeeper>> PlacementKeeper::Start(PlacementHost& host,
+                                                                const std::string& placer,
+                                                                MakePlacer make,
+                                                                const PlacementRules& rules) {
+  LAGOON_ASSIGN_OR_RETURN(std::unique_ptr<Placer> made, make(placer));
+  std::unique_ptr<PlacementKeeper> keeper(new PlacementKeeper(host, std::move(make), rules));
+  keeper->runner_ = std::make_unique<PlacerRunner>(std::move(made));
+  {
+    const MutexLock lock(keeper->mutex_);
+    keeper->report_.placer = keeper->runner_->name();
+  }
+  keeper->thread_ =
+      std::jthread([raw = keeper.get()](const std::stop_token& stop) { raw->Run(stop); });
+  return keeper;
+}
+
+PlacementKeeper::~PlacementKeeper() = default;
+
+Status PlacementKeeper::SetPlacer(const std::string& name) {
+  LAGOON_ASSIGN_OR_RETURN(std::unique_ptr<Placer> made, make_(name));
+  const MutexLock lock(mutex_);
+  report_.placer = made->name();
+  next_ = std::move(made);
+  return {};
+}
+
+PlacementKeeper::Report PlacementKeeper::Read() const {
+  const MutexLock lock(mutex_);
+  return report_;
+}
+
+void PlacementKeeper::Run(const std::stop_token& stop) {
+  const std::stop_callback wake(stop, [this] {
+    const MutexLock lock(mutex_);
+    wake_.NotifyAll();
+  });
+  while (!stop.stop_requested()) {
+    const TimePoint next = Now() + rules_.period;
+    {
+      const MutexLock lock(mutex_);
+      while (!stop.stop_requested() && Now() < next) wake_.WaitUntil(mutex_, next);
+    }
+    if (stop.stop_requested()) return;
+    TakeNewPlacer();
+    Decide();
+  }
+}
+
+void PlacementKeeper::TakeNewPlacer() {
+  std::unique_ptr<Placer> next;
+  {
+    const MutexLock lock(mutex_);
+    next = std::move(next_);
+  }
+  if (next == nullptr) return;
+  // The former one may be stuck in a decision, so that it is destroyed with the keeper only.
+  former_.push_back(std::exchange(runner_, std::make_unique<PlacerRunner>(std::move(next))));
+  judge_.Forget();
+  spdlog::info("placement: placer '{}' decides", runner_->name());
+}
+
+void PlacementKeeper::Decide() {
+  const TimePoint begin = Now();
+  PlacementView view = host_.View(begin);
+  FleetDecisionReport decision{.placer = runner_->name(), .reason = {}, .at = begin};
+  PlacementJudge::Verdict verdict;
+  Result<Assignment> placed = tl::unexpected<Error>(Error{});
+  if (view.gpus.empty()) {
+    verdict.reason = "no device is there";
+  } else if (const Status checked = CheckView(view); !checked) {
+    verdict = {false, true, "no decision: " + checked.error().message};
+  } else {
+    placed = runner_->Place(view, rules_.limit);
+    decision.took = Now() - begin;
+    verdict = placed ? judge_.Judge(view, *placed, begin)
+                     : PlacementJudge::Verdict{false, true, placed.error().message};
+  }
+  if (verdict.broken && verdict.reason != logged_) {
+    spdlog::warn("placement: {}; the present placement stays", verdict.reason);
+  }
+  logged_ = verdict.broken ? verdict.reason : "";
+  decision.applied = verdict.apply;
+  decision.reason = verdict.reason;
+  {
+    const MutexLock lock(mutex_);
+    report_.last = decision;
+    ++report_.decisions;
+  }
+  if (!verdict.apply) return;
+  spdlog::info("placement: {}", verdict.reason);
+  host_.Apply(*placed);
+}
+
+}  // namespace lagoon

@@ -1,0 +1,211 @@
+#include "serving/fleet/placement_keeper.h"
+
+#include <gtest/gtest.h>
+
+#include <deque>
+#include <functional>
+#include <latch>
+#include <stdexcept>
+#include <string>
+
+namespace lagoon {
+namespace {
+
+using std::chrono::milliseconds;
+
+/// A placer that does what a test says.
+class ScriptedPlacer final : public Placer {
+ public:
+  using Script = std::function<Assignment(const PlacementView& view)>;
+  explicit ScriptedPlacer(Script script) : script_(std::move(script)) {}
+  std::string_view name() const override { return "scripted"; }
+  Assignment Place(const PlacementView& view) override { return script_(view); }
+
+ private:
+  const Script script_;
+};
+
+LatencyModel OneMillisecond() {
+  return {*Surface::FromFormula({.row_ms = 1, .fixed = 0}), LoadLine(), LoadLine(),
+          SlowdownTerms()};
+}
+
+/// One model of 60 bytes on two GPUs of 100.
+PlacementView SmallView(const LatencyModel& latency) {
+  PlacementView view;
+  ModelView model;
+  model.name = "m";
+  model.slo = milliseconds(50);
+  model.latency = &latency;
+  model.memory_bytes = 60;
+  view.models = {model};
+  view.gpus = {{100, 100}, {100, 100}};
+  view.current.replicas = {{0, 0, 1, 1, 1}};
+  return view;
+}
+
+TEST(PlacerRunner, ReturnsWhatThePlacerDecides) {
+  const LatencyModel latency = OneMillisecond();
+  PlacerRunner runner(
+      std::make_unique<ScriptedPlacer>([](const PlacementView& view) { return view.current; }));
+  for (int i = 0; i < 3; ++i) {
+    const auto placed = runner.Place(SmallView(latency), std::chrono::minutes(1));
+    ASSERT_TRUE(placed);
+    EXPECT_EQ(*placed, SmallView(latency).current);
+  }
+}
+
+TEST(PlacerRunner, AnExceptionIsAnErrorWithItsText) {
+  const LatencyModel latency = OneMillisecond();
+  PlacerRunner runner(std::make_unique<ScriptedPlacer>(
+      [](const PlacementView&) -> Assignment { throw std::runtime_error("no idea"); }));
+  for (int i = 0; i < 2; ++i) {
+    const auto placed = runner.Place(SmallView(latency), std::chrono::minutes(1));
+    ASSERT_FALSE(placed);
+    EXPECT_EQ(placed.error().code, ErrorCode::kInternal);
+    EXPECT_NE(placed.error().message.find("no idea"), std::string::npos);
+  }
+}
+
+TEST(PlacerRunner, ADecisionThatOverrunsIsDropped) {
+  const LatencyModel latency = OneMillisecond();
+  std::latch go_on(1), returned(1);
+  PlacerRunner runner(std::make_unique<ScriptedPlacer>([&](const PlacementView& view) {
+    go_on.wait();  // later calls pass
+    returned.count_down(returned.try_wait() ? 0 : 1);
+    return view.current;
+  }));
+  const auto late = runner.Place(SmallView(latency), milliseconds(1));
+  ASSERT_FALSE(late);
+  EXPECT_EQ(late.error().code, ErrorCode::kDeadlineExceeded);
+  const auto busy = runner.Place(SmallView(latency), milliseconds(1));
+  ASSERT_FALSE(busy);
+  EXPECT_EQ(busy.error().code, ErrorCode::kUnavailable);
+  go_on.count_down();
+  returned.wait();
+  PlacementView other = SmallView(latency);
+  other.current.replicas[0].gpu = 1;
+  Result<Assignment> placed = runner.Place(other, std::chrono::minutes(1));
+  while (!placed) {  // the dropped call is about to end
+    EXPECT_EQ(placed.error().code, ErrorCode::kUnavailable);
+    placed = runner.Place(other, std::chrono::minutes(1));
+  }
+  EXPECT_EQ(placed->replicas[0].gpu, 1u) << "the result of the new view, not of the dropped one";
+}
+
+/// Counts decisions, and remembers what was applied.
+class FakeHost final : public PlacementHost {
+ public:
+  PlacementView View(TimePoint) override {
+    const MutexLock lock(mutex_);
+    ++views_;
+    changed_.NotifyAll();
+    PlacementView view = SmallView(latency_);
+    view.current = current_;
+    return view;
+  }
+  void Apply(const Assignment& assignment) override {
+    const MutexLock lock(mutex_);
+    current_ = assignment;
+    ++applied_;
+    changed_.NotifyAll();
+  }
+  /// Returns when `count` more decisions have begun.
+  void AwaitDecisions(int count) {
+    const MutexLock lock(mutex_);
+    const int until = views_ + count;
+    while (views_ < until) changed_.Wait(mutex_);
+  }
+  void AwaitApplied(int count) {
+    const MutexLock lock(mutex_);
+    while (applied_ < count) changed_.Wait(mutex_);
+  }
+  int applied() const {
+    const MutexLock lock(mutex_);
+    return applied_;
+  }
+  Assignment current() const {
+    const MutexLock lock(mutex_);
+    return current_;
+  }
+
+ private:
+  const LatencyModel latency_ = OneMillisecond();
+  mutable Mutex mutex_;
+  CondVar changed_;
+  Assignment current_ GUARDED_BY(mutex_) = SmallView(latency_).current;
+  int views_ GUARDED_BY(mutex_) = 0;
+  int applied_ GUARDED_BY(mutex_) = 0;
+};
+
+Assignment OnGpu(std::size_t gpu) { return {{{0, gpu, 1, 1, 1}}, {}}; }
+
+/// "stay", "move", "throw", "broken": names of scripts.
+Result<std::unique_ptr<Placer>> MakeScripted(std::string_view name) {
+  if (name == "stay") {
+    return std::make_unique<ScriptedPlacer>([](const PlacementView& view) { return view.current; });
+  }
+  if (name == "move") {
+    return std::make_unique<ScriptedPlacer>([](const PlacementView&) { return OnGpu(1); });
+  }
+  if (name == "throw") {
+    return std::make_unique<ScriptedPlacer>(
+        [](const PlacementView&) -> Assignment { throw std::runtime_error("no idea"); });
+  }
+  if (name == "broken") {
+    return std::make_unique<ScriptedPlacer>([](const PlacementView&) { return OnGpu(7); });
+  }
+  return Fail(ErrorCode::kNotFound, "there is no placer '" + std::string(name) + "'");
+}
+
+std::unique_ptr<PlacementKeeper> Keep(FakeHost& host, const std::string& placer) {
+  PlacementRules rules{.period = milliseconds(1), .hold_down = Nanoseconds(0)};
+  rules.limit = std::chrono::minutes(1);
+  auto keeper = PlacementKeeper::Start(host, placer, MakeScripted, rules);
+  EXPECT_TRUE(keeper) << keeper.error().message;
+  return *std::move(keeper);
+}
+
+TEST(PlacementKeeper, AppliesWhatThePlacerDecides) {
+  FakeHost host;
+  const auto keeper = Keep(host, "stay");
+  host.AwaitDecisions(5);
+  EXPECT_EQ(host.applied(), 0);
+  EXPECT_FALSE(keeper->Read().last->applied);
+  ASSERT_TRUE(keeper->SetPlacer("move"));
+  host.AwaitApplied(1);
+  EXPECT_EQ(host.current(), OnGpu(1));
+  host.AwaitDecisions(5);
+  EXPECT_EQ(host.applied(), 1) << "nothing more to move";
+  EXPECT_GT(keeper->Read().decisions, 8u);
+}
+
+TEST(PlacementKeeper, APlacerThatThrowsOrBreaksTheRulesChangesNothing) {
+  for (const char* placer : {"throw", "broken"}) {
+    FakeHost host;
+    const auto keeper = Keep(host, placer);
+    host.AwaitDecisions(5);
+    EXPECT_EQ(host.applied(), 0);
+    const PlacementKeeper::Report report = keeper->Read();
+    EXPECT_FALSE(report.last->applied);
+    const bool throws = std::string(placer) == "throw";
+    EXPECT_NE(report.last->reason.find(throws ? "no idea" : "GPU"), std::string::npos)
+        << report.last->reason;
+    ASSERT_TRUE(keeper->SetPlacer("move"));  // the keeper goes on
+    host.AwaitApplied(1);
+  }
+}
+
+TEST(PlacementKeeper, UnknownPlacersAreRefusedAndChangeNothing) {
+  FakeHost host;
+  EXPECT_FALSE(PlacementKeeper::Start(host, "best", MakeScripted, {}));
+  const auto keeper = Keep(host, "stay");
+  const Status set = keeper->SetPlacer("best");
+  ASSERT_FALSE(set);
+  EXPECT_EQ(set.error().code, ErrorCode::kNotFound);
+  host.AwaitDecisions(3);
+  EXPECT_EQ(keeper->Read().last->placer, "scripted");
+}
+
+}  // namespace
+}  // namespace lagoon

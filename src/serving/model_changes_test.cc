@@ -1,0 +1,221 @@
+// Models that are loaded and unloaded while others, and they themselves, have requests in flight.
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <atomic>
+#include <deque>
+#include <future>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "serving/testing/core_fixture.h"
+
+namespace lagoon {
+namespace {
+
+using namespace lagoon::testing;
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+
+/// "y" = "x" [1,4] times `factor`.
+onnx::ModelProto ScaledModel(float factor) {
+  return OnnxBuilder()
+      .Input("x", {1, 4})
+      .Constant("factor", {1}, {factor})
+      .Node("Mul", {"x", "factor"}, "y")
+      .Output("y", {1, 4})
+      .Build();
+}
+
+class ModelChangesTest : public CoreTest {
+ protected:
+  Status Load(const std::string& model) { return Wait(&InferenceCore::LoadModel, model); }
+  Status Unload(const std::string& model) { return Wait(&InferenceCore::UnloadModel, model); }
+  std::future<Status> StartUnload(const std::string& model) {
+    return Start(&InferenceCore::UnloadModel, model);
+  }
+  void OpenWith(std::vector<std::string> models) {
+    CoreOptions options;
+    options.repository = repository_.path();
+    options.models = std::move(models);
+    options.device.workers = 1;
+    options.profile.runs = 1;
+    options.engine = "none";
+    auto core = InferenceCore::Open(options);
+    ASSERT_TRUE(core.has_value()) << core.error().message;
+    core_ = *std::move(core);
+  }
+  /// The first value of the answer to an input that begins with 1.
+  float Value(const std::string& model) {
+    const Answer answer = Ask(SmallRequest(model));
+    EXPECT_TRUE(answer.has_value()) << answer.error().message;
+    return answer ? Floats(answer->outputs.front()).front() : 0;
+  }
+
+ private:
+  using Change = void (InferenceCore::*)(const std::string&, std::function<void(Status)>);
+  std::future<Status> Start(Change change, const std::string& model) {
+    auto promise = std::make_shared<std::promise<Status>>();
+    std::future<Status> done = promise->get_future();
+    (core_.get()->*change)(model,
+                           [promise](Status status) { promise->set_value(std::move(status)); });
+    return done;
+  }
+  Status Wait(Change change, const std::string& model) { return Start(change, model).get(); }
+};
+
+TEST_F(ModelChangesTest, ModelsAreLoadedAndUnloadedAtRunTime) {
+  repository_.AddModel("small", SmallModel());
+  repository_.AddModel("late", ScaledModel(3), kRealTime);
+  OpenWith({"small"});
+  EXPECT_EQ(ReasonOf("late"), "not loaded");
+  const Answer early = Ask(SmallRequest("late"));
+  ASSERT_EQ(CodeOf(early), ErrorCode::kUnavailable);
+  EXPECT_THAT(early.error().message, AllOf(HasSubstr("'late'"), HasSubstr("is not loaded")));
+
+  const Status loaded = Load("late");
+  ASSERT_TRUE(loaded) << loaded.error().message;
+  EXPECT_EQ(Value("late"), 3);
+  EXPECT_TRUE(core_->ModelReady("late", ""));
+  EXPECT_EQ(StatisticsOf("late").success.count, 1u);
+
+  const Status unloaded = Unload("small");
+  ASSERT_TRUE(unloaded) << unloaded.error().message;
+  EXPECT_EQ(CodeOf(Ask(SmallRequest("small"))), ErrorCode::kUnavailable);
+  EXPECT_EQ(Value("late"), 3) << "the other model goes on";
+  const auto statistics = core_->Statistics("", "");
+  ASSERT_TRUE(statistics);
+  EXPECT_EQ(statistics->size(), 1u);
+  ASSERT_TRUE(Load("small"));
+  EXPECT_EQ(Value("small"), 5);  // 1 * 1 + 3 * 1 + 1
+}
+
+TEST_F(ModelChangesTest, ALoadedModelIsReplacedByWhatTheRepositoryHasNow) {
+  repository_.AddModel("m", ScaledModel(2));
+  OpenWith({"m"});
+  EXPECT_EQ(Value("m"), 2);
+  repository_.AddModel("m", ScaledModel(5));
+  EXPECT_EQ(Value("m"), 2) << "nothing changes by itself";
+  ASSERT_TRUE(Load("m"));
+  EXPECT_EQ(Value("m"), 5);
+}
+
+TEST_F(ModelChangesTest, ALoadThatFailsLeavesWhatWasLoaded) {
+  repository_.AddModel("m", ScaledModel(2));
+  OpenWith({"m"});
+  repository_.WriteFile("m/1/model.onnx", "this is no model");
+  const Status loaded = Load("m");
+  ASSERT_FALSE(loaded);
+  EXPECT_EQ(loaded.error().code, ErrorCode::kInvalidArgument);
+  EXPECT_THAT(loaded.error().message, HasSubstr("'m'"));
+  EXPECT_EQ(Value("m"), 2);
+  repository_.WriteFile("m/config.pbtxt", "nonsense");
+  EXPECT_FALSE(Load("m"));
+  EXPECT_EQ(Value("m"), 2);
+  // A share that does not fit beside the others.
+  repository_.AddModel("n", ScaledModel(7), Parameter("lagoon.share", "80"));
+  ASSERT_TRUE(Load("n"));
+  repository_.AddModel("m", ScaledModel(9), Parameter("lagoon.share", "30"));
+  const Status too_much = Load("m");
+  ASSERT_FALSE(too_much);
+  EXPECT_THAT(too_much.error().message, HasSubstr("'m'"));
+  EXPECT_EQ(Value("m"), 2);
+  EXPECT_EQ(Value("n"), 7);
+}
+
+TEST_F(ModelChangesTest, WhatCannotBeChangedIsRefusedByName) {
+  repository_.AddModel("m", ScaledModel(2));
+  OpenWith({});
+  for (const Status& status : {Load("absent"), Unload("absent"), Unload("m")}) {
+    ASSERT_FALSE(status);
+    EXPECT_EQ(status.error().code, ErrorCode::kNotFound) << status.error().message;
+  }
+  EXPECT_THAT(Load("absent").error().message, HasSubstr("'absent'"));
+  EXPECT_THAT(Unload("m").error().message, AllOf(HasSubstr("'m'"), HasSubstr("is not loaded")));
+}
+
+TEST_F(ModelChangesTest, ARequestInFlightIsAnsweredBeforeItsModelGoes) {
+  repository_.AddModel("slow", SlowModel());
+  repository_.AddModel("small", SmallModel());
+  OpenWith({"slow", "small"});
+  Sent running = SendRunning();
+  Sent waiting = Send(SlowRequest());
+  std::future<Status> unloaded = StartUnload("slow");
+  EXPECT_EQ(CodeOf(running.answer.get()), std::nullopt);
+  EXPECT_EQ(CodeOf(waiting.answer.get()), std::nullopt);
+  EXPECT_TRUE(unloaded.get());
+  EXPECT_EQ(CodeOf(Ask(SlowRequest())), ErrorCode::kUnavailable);
+}
+
+TEST_F(ModelChangesTest, ARequestOfALeavingModelCanBeCancelled) {
+  repository_.AddModel("slow", LongModel());
+  OpenWith({"slow"});
+  Sent running = SendRunning();
+  std::future<Status> unloaded = StartUnload("slow");
+  core_->Cancel(running.handle);
+  EXPECT_EQ(CodeOf(running.answer.get()), ErrorCode::kCancelled);
+  EXPECT_TRUE(unloaded.get());
+}
+
+TEST_F(ModelChangesTest, BatchesOfALeavingModelEndAsUsual) {
+  repository_.AddModel(
+      "batched", SmallBatchModel(),
+      "max_batch_size: 4 dynamic_batching { max_queue_delay_microseconds: 20000 }");
+  OpenWith({"batched"});
+  for (int round = 0; round < 3; ++round) {
+    std::vector<Sent> sent;
+    for (int i = 0; i < 3; ++i) sent.push_back(Send(SmallRequest("batched")));
+    ASSERT_TRUE(Unload("batched"));
+    for (Sent& one : sent) EXPECT_EQ(CodeOf(one.answer.get()), std::nullopt);
+    ASSERT_TRUE(Load("batched"));
+  }
+}
+
+// Many more changes than a device has guards and streams: their places are used again.
+TEST_F(ModelChangesTest, NoRequestFailsWhileModelsAreReplacedUnderLoad) {
+  repository_.AddModel("a", ScaledModel(2), kRealTime);
+  repository_.AddModel("b", ScaledModel(3));
+  OpenWith({"a", "b"});
+  std::atomic<bool> stop{false};
+  std::atomic<int> answered{0}, failed{0};
+  std::vector<std::thread> clients;
+  for (const char* model : {"a", "b"}) {
+    clients.emplace_back([&, model] {
+      while (!stop) {
+        const Answer answer = Ask(SmallRequest(model));
+        answered += answer.has_value();
+        failed += !answer.has_value();
+      }
+    });
+  }
+  for (int round = 0; round < 40; ++round) {
+    const Status loaded = Load(round % 2 == 0 ? "a" : "b");
+    EXPECT_TRUE(loaded) << loaded.error().message;
+  }
+  stop = true;
+  for (std::thread& client : clients) client.join();
+  EXPECT_EQ(failed.load(), 0);
+  EXPECT_GT(answered.load(), 0);
+}
+
+TEST_F(ModelChangesTest, ChangesThatWaitAreAnsweredWhenTheCoreEnds) {
+  repository_.AddModel("m", ScaledModel(2));
+  OpenWith({});
+  std::deque<std::promise<Status>> done(20);
+  std::vector<std::future<Status>> statuses;
+  for (std::promise<Status>& promise : done) {
+    statuses.push_back(promise.get_future());
+    core_->LoadModel("m", [&](Status status) { promise.set_value(std::move(status)); });
+  }
+  core_.reset();
+  for (std::future<Status>& status : statuses) {
+    const Status result = status.get();
+    if (!result) EXPECT_EQ(result.error().code, ErrorCode::kUnavailable);
+  }
+}
+
+}  // namespace
+}  // namespace lagoon

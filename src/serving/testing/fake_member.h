@@ -1,0 +1,247 @@
+#pragma once
+
+// For tests of fleets: a member without a device. The test answers its requests, decides which
+// loads succeed, and loses the device.
+
+#include <algorithm>
+#include <functional>
+#include <map>
+#include <memory>
+#include <set>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "base/mutex.h"
+#include "policies/registry.h"
+#include "serving/config/model_config.pb.h"
+#include "serving/core.h"
+
+namespace lagoon::testing {
+
+class FakeMember final : public InferenceCore {
+ public:
+  explicit FakeMember(std::set<std::string> loaded) : loaded_(std::move(loaded)) {}
+
+  /// True: requests are answered at once. False: the test answers.
+  void AnswerAtOnce(bool at_once) {
+    const MutexLock lock(mutex_);
+    at_once_ = at_once;
+  }
+  void AnswerAll() {
+    for (auto& [handle, flight] : TakeFlights()) Answer(flight);
+  }
+  std::size_t InFlight() const {
+    const MutexLock lock(mutex_);
+    return flights_.size();
+  }
+  std::set<std::string> Loaded() const {
+    const MutexLock lock(mutex_);
+    return loaded_;
+  }
+  /// Calls of LoadModel and UnloadModel, as "load m".
+  std::vector<std::string> Changes() const {
+    const MutexLock lock(mutex_);
+    return changes_;
+  }
+  /// Loads of this model fail.
+  void RefuseToLoad(const std::string& model) {
+    const MutexLock lock(mutex_);
+    refused_.insert(model);
+  }
+  /// Requests are answered kUnavailable until Recover().
+  void Lose() {
+    {
+      const MutexLock lock(mutex_);
+      lost_ = true;
+    }
+    for (auto& [handle, flight] : TakeFlights()) flight.callback(tl::unexpected<Error>(Away()));
+  }
+  void Recover() {
+    const MutexLock lock(mutex_);
+    lost_ = false;
+  }
+  std::vector<RequestHandle> Cancelled() const {
+    const MutexLock lock(mutex_);
+    return cancelled_;
+  }
+
+  bool Ready() const override {
+    const MutexLock lock(mutex_);
+    return !lost_ && !draining_;
+  }
+  std::vector<ModelStatus> Models() const override {
+    const MutexLock lock(mutex_);
+    std::vector<ModelStatus> rows;
+    for (const std::string& model : loaded_) {
+      ModelStatus row;
+      row.name = model;
+      row.version = "1";
+      row.state = lost_ ? ModelState::kUnavailable : ModelState::kReady;
+      row.standalone = std::chrono::milliseconds(2);
+      rows.push_back(row);
+    }
+    return rows;
+  }
+  Status ModelReady(const std::string& model, const std::string&) const override {
+    const MutexLock lock(mutex_);
+    if (lost_) return tl::unexpected<Error>(Away());
+    if (loaded_.contains(model)) return {};
+    return Fail(ErrorCode::kUnavailable, "model '" + model + "' is not loaded");
+  }
+  Result<ModelMetadata> Metadata(const std::string& model,
+                                 const std::string& version) const override {
+    LAGOON_RETURN_IF_ERROR(ModelReady(model, version));
+    ModelMetadata metadata;
+    metadata.name = model;
+    metadata.versions = {"1"};
+    return metadata;
+  }
+  Result<inference::ModelConfig> Config(const std::string& model,
+                                        const std::string& version) const override {
+    LAGOON_RETURN_IF_ERROR(ModelReady(model, version));
+    inference::ModelConfig config;
+    config.set_name(model);
+    config.set_max_batch_size(4);
+    (*config.mutable_parameters())["lagoon.slo_ms"].set_string_value("40");
+    return config;
+  }
+  Result<std::vector<ModelStatistics>> Statistics(const std::string& model,
+                                                  const std::string&) const override {
+    const MutexLock lock(mutex_);
+    if (lost_) return tl::unexpected<Error>(Away());
+    std::vector<ModelStatistics> rows;
+    for (const std::string& name : loaded_) {
+      if (!model.empty() && model != name) continue;
+      ModelStatistics row;
+      row.name = name;
+      row.version = "1";
+      const auto count = answered_.find(name);
+      row.success.count = count == answered_.end() ? 0 : count->second;
+      rows.push_back(row);
+    }
+    return rows;
+  }
+  DispatcherStats SchedulerStatistics() const override {
+    DispatcherStats stats;
+    stats.launches = 5;
+    return stats;
+  }
+  SchedulerConfig scheduler() const override { return MakeScheduler("reset")->config; }
+  void SwitchScheduler(Scheduler, std::function<void(Status)> done) override {
+    done(Ready() ? Status() : Status(tl::unexpected<Error>(Away())));
+  }
+  DeviceInfo device() const override {
+    DeviceInfo info;
+    info.name = "fake";
+    info.units = 2;
+    info.memory_bytes = 1000;
+    return info;
+  }
+  Result<SharesReport> Shares() const override { return SharesReport(); }
+  Status SetSharesRules(const SharesRules&) override { return {}; }
+  Status ResizeShare(const std::string& model, const std::string& version,
+                     const ShareWanted&) override {
+    return ModelReady(model, version);
+  }
+  void LoadModel(const std::string& model, std::function<void(Status)> done) override {
+    Status status;
+    {
+      const MutexLock lock(mutex_);
+      changes_.push_back("load " + model);
+      if (lost_) {
+        status = tl::unexpected<Error>(Away());
+      } else if (refused_.contains(model)) {
+        status = Fail(ErrorCode::kInvalidArgument, "model '" + model + "' is broken");
+      } else {
+        loaded_.insert(model);
+      }
+    }
+    done(std::move(status));
+  }
+  void UnloadModel(const std::string& model, std::function<void(Status)> done) override {
+    Status status;
+    {
+      const MutexLock lock(mutex_);
+      changes_.push_back("unload " + model);
+      if (lost_) {
+        status = tl::unexpected<Error>(Away());
+      } else if (loaded_.erase(model) == 0) {
+        status = Fail(ErrorCode::kNotFound, "model '" + model + "' is not loaded");
+      } else {
+        answered_.erase(model);
+      }
+    }
+    done(std::move(status));
+  }
+  RequestHandle Infer(InferRequest request, InferCallback callback) override {
+    Flight flight{std::move(request), std::move(callback)};
+    bool at_once = false;
+    RequestHandle handle{};
+    {
+      const MutexLock lock(mutex_);
+      handle = RequestHandle{next_++};
+      at_once = at_once_ || lost_ || !loaded_.contains(flight.request.model);
+      if (!at_once) flights_.emplace(handle, std::move(flight));
+    }
+    if (at_once) Answer(flight);
+    return handle;
+  }
+  void Cancel(RequestHandle handle) override {
+    Flight flight;
+    {
+      const MutexLock lock(mutex_);
+      cancelled_.push_back(handle);
+      const auto found = flights_.find(handle);
+      if (found == flights_.end()) return;
+      flight = std::move(found->second);
+      flights_.erase(found);
+    }
+    flight.callback(Fail(ErrorCode::kCancelled, "cancelled"));
+  }
+  void Drain(TimePoint) override {
+    {
+      const MutexLock lock(mutex_);
+      draining_ = true;
+    }
+    AnswerAll();
+  }
+
+ private:
+  struct Flight {
+    InferRequest request;
+    InferCallback callback;
+  };
+
+  static Error Away() { return {ErrorCode::kUnavailable, "device 'fake' was lost"}; }
+  std::map<RequestHandle, Flight> TakeFlights() {
+    const MutexLock lock(mutex_);
+    return std::exchange(flights_, {});
+  }
+  void Answer(Flight& flight) {
+    const Status ready = ModelReady(flight.request.model, "");
+    if (!ready) return flight.callback(tl::unexpected<Error>(ready.error()));
+    InferResponse response;
+    response.model = flight.request.model;
+    response.id = flight.request.id;
+    {
+      const MutexLock lock(mutex_);
+      ++answered_[flight.request.model];
+    }
+    flight.callback(std::move(response));
+  }
+
+  mutable Mutex mutex_;
+  std::set<std::string> loaded_ GUARDED_BY(mutex_);
+  std::set<std::string> refused_ GUARDED_BY(mutex_);
+  std::vector<std::string> changes_ GUARDED_BY(mutex_);
+  std::map<RequestHandle, Flight> flights_ GUARDED_BY(mutex_);
+  std::map<std::string, std::uint64_t> answered_ GUARDED_BY(mutex_);
+  std::vector<RequestHandle> cancelled_ GUARDED_BY(mutex_);
+  std::uint64_t next_ GUARDED_BY(mutex_) = 1;
+  bool at_once_ GUARDED_BY(mutex_) = true;
+  bool lost_ GUARDED_BY(mutex_) = false;
+  bool draining_ GUARDED_BY(mutex_) = false;
+};
+
+}  // namespace lagoon::testing
