@@ -93,6 +93,7 @@ FOLDERS = {
     "serving/plans": "base plan program program/profile sched",
     "server": "base plan policies sched serving serving/config serving/shares server/http server/shares server/grpc/grpc_edge.h",
     "server/shares": "base cluster serving serving/shares server server/http",
+    "server/remote": f"base plan serving serving/config {EDGE} server/http server/grpc",
     "server/http": f"base plan serving {EDGE}",
     "server/grpc": f"base plan serving {EDGE} server/oip_json.h server/unserved.h",
     "bench": "base sched bench/measure bench/report",
@@ -107,8 +108,9 @@ FOLDERS = {
     "bench/split": "base device device/sim plan policies program program/split sched bench/client bench/measure bench/report bench/sim",
     "bench/gpu": f"base device device/cuda device/cuda/driver {HOST_CUDA} device/cuda/gpu/entry.cuh plan program kernels/cuda "
                  "bench/client bench/measure bench/report",
+    "apps/serving": "base apps server server/remote serving",
     "apps": "base cluster engine device device/host device/cuda/driver device/sim plan kernels/cpu_level.h graph graph/cut graph/import program "
-            "program/idempotence program/link/host_tensors.h program/profile program/split policies trace serving server bench/client bench/gpu bench/live "
+            "program/idempotence program/link/host_tensors.h program/profile program/split policies trace serving server apps/serving bench/client bench/gpu bench/live "
             "bench/papers bench/report bench/shares bench/sim bench/split",
 }
 # Besides, the tests of a folder may include the folders above and below their own, every testing/ and conformance/, the

@@ -25,16 +25,19 @@ class CoreMetrics final : public prometheus::Collectable {
 /// The operator's port: GET /metrics, and requests that change the server.
 class MetricsHandler final : public HttpHandler {
  public:
-  /// All are borrowed.
-  MetricsHandler(const InferenceCore& core, SchedulerHandler& scheduler, ShareHandler& shares)
-      : metrics_(core), scheduler_(scheduler), shares_(shares) {}
+  /// All are borrowed. `fleet`: ServerOptions::fleet.
+  MetricsHandler(const InferenceCore& core, SchedulerHandler& scheduler, ShareHandler& shares,
+                 HttpHandler* fleet)
+      : metrics_(core), scheduler_(scheduler), shares_(shares), fleet_(fleet) {}
 
+  std::size_t MaxBodyBytes(boost::beast::http::verb method, std::string_view target) const override;
   void Handle(const HttpRequest& request, const std::shared_ptr<HttpReply>& reply) override;
 
  private:
   CoreMetrics metrics_;
   SchedulerHandler& scheduler_;
   ShareHandler& shares_;
+  HttpHandler* const fleet_;
 };
 
 }  // namespace lagoon

@@ -23,6 +23,9 @@ struct ServerOptions {
   // True: clients of the HTTP port may switch the scheduler too, not only those of the metrics
   // port.
   bool admin_on_http = false;
+  /// Answers paths below /v2/fleet on the metrics port. Borrowed, outlives the server; null: there
+  /// are none.
+  HttpHandler* fleet = nullptr;
   int threads = 0;  // threads of the edges; 0: one per core, at least 2, at most 4
 };
 
