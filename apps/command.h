@@ -11,6 +11,7 @@ namespace lagoon {
 // reason (Die() below).
 void AddServe(CLI::App& app);
 void AddIngress(CLI::App& app);
+void AddPlace(CLI::App& app);
 void AddInfer(CLI::App& app);
 void AddInspect(CLI::App& app);
 void AddProfile(CLI::App& app);
