@@ -21,6 +21,7 @@ struct IngressWords {
   std::string members;  // a list of addresses, or a file with routes
   ListenWords listen;
   IngressOptions core;
+  int lost_after_ms = 2000;
 };
 
 std::string ReadAll(const std::string& path) {
@@ -45,7 +46,9 @@ void RunIngress(const IngressWords& words) {
   spdlog::set_level(spdlog::level::from_str(words.listen.log_level));
   const sigset_t signals = BlockStopSignals();
   const Routes routes = FirstRoutes(words.members);
-  IngressCore core(words.core);
+  IngressOptions of_core = words.core;
+  of_core.remote.poll_timeout = std::chrono::milliseconds(words.lost_after_ms);
+  IngressCore core(of_core);
   const Status set = core.SetRoutes(routes);
   if (!set) Die(set.error().message);
   RoutesHandler handler(core);
@@ -77,6 +80,13 @@ void AddIngress(CLI::App& app) {
   command
       ->add_option("--threads", words->core.threads, "Threads that read the answers of the servers")
       ->check(CLI::Range(1, 64))
+      ->capture_default_str();
+  command
+      ->add_option(
+          "--lost-after-ms", words->lost_after_ms,
+          "A server that does not answer for so long is lost: the requests that it has are "
+          "sent to another")
+      ->check(CLI::Range(10, 600'000))
       ->capture_default_str();
   command->callback([words] { RunIngress(*words); });
 }

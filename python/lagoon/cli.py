@@ -12,7 +12,7 @@ def main():
         try:
             from lagoon.fleet import command
         except ImportError as error:
-            sys.exit(f"lagoon fleet: {error}. Ray is missing: pip install 'lagoon[fleet]'")
+            sys.exit(f"lagoon fleet: {error}. Ray is missing: pip install 'lagoon-server[fleet]'")
         sys.exit(command.main(words[1:]))
     try:
         path = binary.find()

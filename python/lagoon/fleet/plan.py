@@ -71,10 +71,11 @@ def mend(assignment, models, nodes):
 
 
 def models_by_node(assignment, nodes):
-    """{node: sorted models}, with every node."""
+    """{node: sorted models} for each of `nodes`; replicas elsewhere are left out."""
     sets = {node.name: set() for node in nodes}
     for replica in assignment:
-        sets[replica["node"]].add(replica["model"])
+        if replica["node"] in sets:
+            sets[replica["node"]].add(replica["model"])
     return {node: sorted(models) for node, models in sets.items()}
 
 
