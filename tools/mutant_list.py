@@ -124,7 +124,7 @@ MUTANTS = [
     ("longer-queue-of-two", "the replica with more waiting is picked", CHOICE,
      "choice.Load(second) < choice.Load(first)", "choice.Load(second) > choice.Load(first)", ["routes"]),
     ("queue-without-fraction", "a replica with a large fraction looks busy", CHOICE,
-     "static_cast<double>(replicas_[i].queue + 1) / Weight(i)", "static_cast<double>(replicas_[i].queue + 1)", ["routes"]),
+     "static_cast<double>(replicas_[i].queue) / Weight(i)", "static_cast<double>(replicas_[i].queue)", ["routes"]),
     ("failed-replica-again", "a request is sent to the replica that failed", CHOICE,
      "replicas_[i].ready && avoid_ != i", "replicas_[i].ready", ["routes"]),
     ("lost-replica-picked", "a replica that is not ready gets requests", CHOICE,

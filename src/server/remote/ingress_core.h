@@ -92,7 +92,7 @@ class IngressCore final : public InferenceCore {
   Member Again(Flight& flight, const Error& error);
   void End(const std::shared_ptr<Flight>& flight, Result<InferResponse> result);
   Status Admit(const std::shared_ptr<Flight>& flight);
-  std::shared_ptr<Counts> CountsOf(const std::string& model);
+  std::shared_ptr<Counts> CountsOf(const std::string& model) REQUIRES(mutex_);
   void CancelFlight(Flight& flight);
 
   const IngressOptions options_;

@@ -4,6 +4,7 @@
 #include <grpcpp/create_channel.h>
 
 #include <algorithm>
+#include <iterator>
 
 #include "base/log.h"
 #include "base/text.h"

@@ -31,9 +31,7 @@ class Choice {
   }
 
   /// Only of a replica that was drawn: its weight is above 0.
-  double Load(std::size_t i) const {
-    return static_cast<double>(replicas_[i].queue + 1) / Weight(i);
-  }
+  double Load(std::size_t i) const { return static_cast<double>(replicas_[i].queue) / Weight(i); }
 
  private:
   bool Usable(std::size_t i) const { return replicas_[i].ready && avoid_ != i; }

@@ -17,9 +17,8 @@ struct ReplicaState {
 };
 
 /// The shorter queue of two: two replicas are drawn, each ready one with the probability of its
-/// fraction, and the one with the smaller (queue + 1) / fraction is picked. Fractions therefore
-/// decide while all replicas keep up, and a replica that falls behind gets less. A tie goes to the
-/// first that was drawn.
+/// fraction, and the one with the smaller queue / fraction is picked. A tie goes to the first that
+/// was drawn: fractions decide while all replicas keep up, and one that falls behind gets less.
 ///
 /// `draws`: two numbers in [0, 1). `avoid`: the index of a replica that must not be picked. If the
 /// fraction of every replica that is left is 0, all of them count as equal. Nothing: no replica is

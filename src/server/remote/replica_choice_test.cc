@@ -22,11 +22,13 @@ std::vector<int> Picks(const std::vector<ReplicaState>& replicas, int count,
 }
 
 TEST(PickReplica, FollowsTheFractionsWhileQueuesFollowThem) {
-  // Queues in the proportion of the fractions (queue + 1: 5, 3, 2): all loads are equal.
-  const auto picks = Picks({{0.5, 4, true}, {0.3, 2, true}, {0.2, 1, true}}, 10'000);
-  EXPECT_NEAR(picks[0], 5000, 200);
-  EXPECT_NEAR(picks[1], 3000, 200);
-  EXPECT_NEAR(picks[2], 2000, 200);
+  for (const std::uint64_t busy : {0, 4}) {
+    const auto picks =
+        Picks({{0.5, 2 * busy, true}, {0.25, busy, true}, {0.25, busy, true}}, 10'000);
+    EXPECT_NEAR(picks[0], 5000, 200) << busy;
+    EXPECT_NEAR(picks[1], 2500, 200) << busy;
+    EXPECT_NEAR(picks[2], 2500, 200) << busy;
+  }
 }
 
 TEST(PickReplica, TakesTheShorterQueueOfTheTwoDrawn) {
@@ -37,11 +39,11 @@ TEST(PickReplica, TakesTheShorterQueueOfTheTwoDrawn) {
 }
 
 TEST(PickReplica, ComparesQueuesByFraction) {
-  // Nine times the requests and nine times the fraction: a tie, which the first draw wins.
-  const std::vector<ReplicaState> replicas = {{0.9, 8, true}, {0.1, 0, true}};
+  // Three times the requests and three times the fraction: a tie, which the first draw wins.
+  const std::vector<ReplicaState> replicas = {{0.75, 6, true}, {0.25, 2, true}};
   EXPECT_EQ(PickReplica(replicas, {}, {0.5, 0.95}), 0U);
   EXPECT_EQ(PickReplica(replicas, {}, {0.95, 0.5}), 1U);
-  const std::vector<ReplicaState> behind = {{0.9, 9, true}, {0.1, 0, true}};
+  const std::vector<ReplicaState> behind = {{0.75, 7, true}, {0.25, 2, true}};
   EXPECT_EQ(PickReplica(behind, {}, {0.5, 0.95}), 1U);
 }
 
