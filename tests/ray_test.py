@@ -41,7 +41,7 @@ class RayFleet:
         self.cluster = Cluster(initialize_head=True, head_node_args={"num_cpus": 1, "include_dashboard": False})
         ray.init(address=self.cluster.address, namespace="lagoon", log_to_driver=False)
         self.settings = {"repository": str(repository), "copy": False, "slo_ms": 1000, "placer": "lagoon",
-                         "serve_words": ["--workers=1"], "address": "127.0.0.1",
+                         "serve_words": ["--workers=1"], "address": "127.0.0.1", "skip": False,
                          "ports": {"http": 0, "grpc": 0, "metrics": 0}, **settings}
         self.actor = None
 
@@ -79,25 +79,33 @@ def fleet(lagoon, tmp_path, request):
     made.close()
 
 
+@pytest.mark.parametrize("fleet", [{"skip": True}], indirect=True)
 def test_a_killed_node_costs_no_answer_and_its_models_come_back_elsewhere(fleet):
-    nodes = [fleet.cluster.add_node(num_cpus=1) for _ in range(2)]
+    nodes = {node.node_id: node for node in (fleet.cluster.add_node(num_cpus=1) for _ in range(2))}
     fleet.start()
-    wait_for(lambda: len(fleet.status()["nodes"]) == 3, "not all nodes have an agent")
+    wait_for(lambda: len(fleet.status()["nodes"]) == 2, "not all nodes have an agent")
     with fleet.traffic() as traffic:
         traffic.wait(20)
-        # The node that serves the model goes, unless that is the head, which holds the controller. Then the head's
-        # server goes, as if its process had crashed.
-        (victim, _), = fleet.serving().items()
-        spare = next((node for node in nodes if node.node_id == victim), None)
-        if spare is None:
-            os.kill(fleet.status()["nodes"][victim]["pid"], 9)
-        else:
-            fleet.cluster.remove_node(spare, allow_graceful=False)
-            wait_for(lambda: victim not in fleet.serving() and fleet.serving(), lambda: json.dumps(fleet.status()))
+        victim = next(iter(fleet.serving()))
+        fleet.cluster.remove_node(nodes.pop(victim), allow_graceful=False)
+        (left,) = nodes
+        wait_for(lambda: list(fleet.serving()) == [left], lambda: json.dumps(fleet.status()))
         traffic.wait(20, SETTLE_SECONDS)
     counts = traffic.counts()
     assert counts["sent"] == counts["answered"], traffic.problems
     assert counts["wrong"] == counts["doubled"] == counts["lost"] == 0, traffic.problems
+
+
+def test_a_crashed_server_is_started_again(fleet):
+    fleet.start()
+    (before,) = fleet.status()["nodes"].values()
+    with fleet.traffic(clients=1) as traffic:
+        traffic.wait(10)
+        os.kill(before["pid"], 9)
+        wait_for(lambda: [node["pid"] for node in fleet.status()["nodes"].values() if node["pid"] not in (0, before["pid"])],
+                 lambda: json.dumps(fleet.status()))
+        traffic.wait(10)
+    assert traffic.counts()["sent"] == traffic.counts()["answered"], traffic.problems
 
 
 @pytest.mark.parametrize("fleet", [{"copy": True}], indirect=True)

@@ -19,7 +19,11 @@ def _connect(address):
     if address == "local":
         ray.init(namespace=NAMESPACE, include_dashboard=False, log_to_driver=False)
     else:
-        ray.init(address=address, namespace=NAMESPACE, log_to_driver=False)
+        try:
+            ray.init(address=address, namespace=NAMESPACE, log_to_driver=False)
+        except ConnectionError as error:
+            sys.exit(f"lagoon fleet: no Ray cluster at {address!r} ({error}): `ray start --head` starts one, and "
+                     "`lagoon fleet up --address local` needs none")
 
 
 def _controller():
@@ -35,7 +39,7 @@ def _settings(words):
         sys.exit(f"lagoon fleet: --models: {repository} is no folder")
     serve = [f"--workers={words.workers}"] if words.workers else []
     return {"repository": str(repository), "copy": words.copy, "slo_ms": words.slo_ms, "placer": words.placer,
-            "serve_words": serve, "address": words.listen,
+            "serve_words": serve, "address": words.listen, "skip": words.skip_this_node,
             "ports": {"http": words.http_port, "grpc": words.grpc_port, "metrics": words.metrics_port}}
 
 
@@ -109,6 +113,7 @@ def _parser():
         command.add_argument("--slo-ms", type=float, default=100, help="the placer's goal for each request")
         command.add_argument("--placer", default="lagoon", help="`lagoon place --list` shows all")
         command.add_argument("--workers", type=int, default=0, help="workers of each node's server (0: all cores)")
+        command.add_argument("--skip-this-node", action="store_true", help="start no server on this node")
         command.add_argument("--listen", default="127.0.0.1", help="address of the ingress")
         for name, port in (("http", 8000), ("grpc", 8001), ("metrics", 8002)):
             command.add_argument(f"--{name}-port", type=int, default=port)

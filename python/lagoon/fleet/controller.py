@@ -46,8 +46,9 @@ class Fleet:
 
     def __init__(self, settings):
         """`settings`: "repository", "copy" (send models through Ray), "slo_ms", "placer", "serve_words", "address",
-        "ports"."""
+        "ports", "skip" (start no server on this node)."""
         self._settings = settings
+        self._here = ray.get_runtime_context().get_node_id()
         self._version = binary.version()
         self._models = models.scan(settings["repository"], settings["slo_ms"])
         self._archives = {}
@@ -65,7 +66,7 @@ class Fleet:
         self._problem = ""
         self._ingress = Ingress.options(
             name=INGRESS, namespace=NAMESPACE, lifetime="detached", get_if_exists=True,
-            scheduling_strategy=NodeAffinitySchedulingStrategy(ray.get_runtime_context().get_node_id(), soft=True),
+            scheduling_strategy=NodeAffinitySchedulingStrategy(self._here, soft=True),
         ).remote(settings["address"], settings["ports"])
         self._edge = {}
 
@@ -73,6 +74,8 @@ class Fleet:
 
     def _find_nodes(self):
         alive = {node["NodeID"] for node in ray.nodes() if node["Alive"]}
+        if self._settings["skip"]:
+            alive.discard(self._here)
         for name in list(self._nodes):
             if name not in alive:
                 self._lose(name, "Ray says that it is gone")
