@@ -1,15 +1,13 @@
 #include <fmt/format.h>
-#include <unistd.h>
 
 #include <algorithm>
-#include <csignal>
 #include <cstdio>
 #include <filesystem>
-#include <fstream>
 #include <memory>
 
 #include "apps/command.h"
 #include "apps/load.h"
+#include "apps/serving/listening.h"
 #include "apps/tracing.h"
 #include "apps/version.h"
 #include "base/json.h"
@@ -28,52 +26,13 @@ struct ServeWords {
   std::string placer = "static";
   bool explicit_control = false;
   std::vector<std::string> load_models;
-  ServerOptions server;
-  std::string ports_file;
+  ListenWords listen;
   std::string example;  // a folder of request bodies for the model 'digits'
-  std::string log_level = "info";
-  int drain_seconds = 30;
   Tracing tracing;
 };
 
-// The signals that drain and stop the server. SIGHUP comes from a terminal that closes or from
-// `systemctl reload`; there is nothing to reload. Under nohup SIGHUP is ignored, and stays so.
-sigset_t StopSignals() {
-  sigset_t signals;
-  sigemptyset(&signals);
-  sigaddset(&signals, SIGINT);
-  sigaddset(&signals, SIGTERM);
-  struct sigaction hangup = {};
-  sigaction(SIGHUP, nullptr, &hangup);
-  if (hangup.sa_handler != SIG_IGN) sigaddset(&signals, SIGHUP);
-  return signals;
-}
-
-// Blocks the signals in every thread, so that only sigwait() gets them. Call it before any thread
-// starts.
-sigset_t BlockStopSignals() {
-  const sigset_t signals = StopSignals();
-  pthread_sigmask(SIG_BLOCK, &signals, nullptr);
-  std::signal(SIGPIPE, SIG_IGN);
-  return signals;
-}
-
-// Writes the file whole or not at all: a script that waits for the file may read it as soon as it
-// exists.
-void WritePorts(const std::string& path, const nlohmann::json& ports) {
-  const std::string part = path + ".part";
-  std::ofstream file(part);
-  file << DumpJson(ports) << '\n';
-  file.close();
-  std::error_code error;
-  std::filesystem::rename(part, path, error);
-  if (!file || error) Die(fmt::format("--ports-file: cannot write '{}'", path));
-}
-
 nlohmann::json Describe(const InferenceCore& core, const Server& server) {
-  nlohmann::json json = {{"http", server.http_port()},
-                         {"grpc", server.grpc_port()},
-                         {"metrics", server.metrics_port()}};
+  nlohmann::json json = PortsOf(server);
   for (const ModelStatus& model : core.Models()) {
     json["models"][model.name] = {{"ready", model.state == ModelState::kReady},
                                   {"version", model.version},
@@ -108,33 +67,15 @@ void PrintBanner(const ServeWords& words, const InferenceCore& core, const Serve
                 model.job_class == JobClass::kRealTime ? "real-time" : "best-effort", model.load_ms,
                 ToMilliseconds(model.standalone));
   }
-  const std::string& address = words.server.address;
-  std::printf("\n  HTTP     http://%s:%d/v2\n  gRPC     %s:%d\n  metrics  http://%s:%d/metrics\n",
-              address.c_str(), server.http_port(), address.c_str(), server.grpc_port(),
-              address.c_str(), server.metrics_port());
+  PrintPorts(words.listen, server);
   const std::string example = words.example.empty() ? "" : FirstExample(words.example);
   if (!example.empty()) {
     std::printf(
         "\nClassify a handwritten digit:\n  curl -s -d @%s http://%s:%d/v2/models/digits/infer\n",
-        example.c_str(), address.c_str(), server.http_port());
+        example.c_str(), words.listen.server.address.c_str(), server.http_port());
   }
   std::printf("\nCtrl-C drains and stops.\n");
   std::fflush(stdout);
-}
-
-void Drain(InferenceCore& core, Server& server, const sigset_t& signals, int seconds) {
-  spdlog::info("draining: answering what is in flight, for at most {} s; again stops at once",
-               seconds);
-  // The second signal ends the process the way the shell expects.
-  for (const int signal : {SIGINT, SIGTERM, SIGHUP}) {
-    if (sigismember(&signals, signal) == 1) std::signal(signal, SIG_DFL);
-  }
-  pthread_sigmask(SIG_UNBLOCK, &signals, nullptr);
-  const TimePoint until = Now() + std::chrono::seconds(seconds);
-  server.AnnounceStop();
-  core.Drain(until);
-  server.Stop(until);
-  spdlog::info("stopped");
 }
 
 Result<std::unique_ptr<InferenceCore>> OpenCore(const ServeWords& words) {
@@ -158,26 +99,24 @@ void CheckWords(ServeWords& words) {
     Die("--load-model: takes effect with --model-control explicit only");
   }
   if (!words.explicit_control) return;
-  words.server.model_control = true;
+  words.listen.server.model_control = true;
   const bool all = words.load_models == std::vector<std::string>{"*"};
   if (!all) words.core.models = words.load_models;
 }
 
 void Serve(const ServeWords& words) {
-  spdlog::set_level(spdlog::level::from_str(words.log_level));
+  spdlog::set_level(spdlog::level::from_str(words.listen.log_level));
   const sigset_t signals = BlockStopSignals();
   Result<std::unique_ptr<InferenceCore>> core = OpenCore(words);
   if (!core) {
     const std::string& folder = words.core.repository;
     Die(core.error().message + (std::filesystem::exists(folder) ? "" : HowToMake(folder)));
   }
-  Result<std::unique_ptr<Server>> server = Server::Start(**core, words.server);
+  Result<std::unique_ptr<Server>> server = Server::Start(**core, words.listen.server);
   if (!server) Die(server.error().message);
   PrintBanner(words, **core, **server);
-  if (!words.ports_file.empty()) WritePorts(words.ports_file, Describe(**core, **server));
-  int signal = 0;
-  sigwait(&signals, &signal);
-  Drain(**core, **server, signals, words.drain_seconds);
+  WritePorts(words.listen, Describe(**core, **server));
+  StopOnSignal(**core, **server, signals, words.listen.drain_seconds);
 }
 
 void RunServe(ServeWords& words) {
@@ -240,32 +179,13 @@ void AddServe(CLI::App& app) {
       ->add_option("--profiles", words->core.profile.store.folder,
                    "Folder of the profiles of `lagoon profile`; empty: use no profiles")
       ->capture_default_str();
-  command->add_option("--address", words->server.address, "Address to listen on")
-      ->capture_default_str();
-  command->add_option("--http-port", words->server.http_port, "Port of HTTP (0: any free port)")
-      ->capture_default_str();
-  command->add_option("--grpc-port", words->server.grpc_port, "Port of gRPC (0: any free port)")
-      ->capture_default_str();
-  command
-      ->add_option("--metrics-port", words->server.metrics_port,
-                   "Port of metrics and administration (0: any free port)")
-      ->capture_default_str();
-  command->add_flag("--allow-admin-on-http", words->server.admin_on_http,
+  AddListening(*command, words->listen);
+  command->add_flag("--allow-admin-on-http", words->listen.server.admin_on_http,
                     "Let clients of the HTTP port switch the scheduler too, not only those of the "
                     "metrics port");
-  command->add_option("--ports-file", words->ports_file,
-                      "When ready, write ports and models here as JSON");
-  command
-      ->add_option("--drain-seconds", words->drain_seconds,
-                   "Longest time for answering requests in flight when the server stops")
-      ->check(CLI::Range(0, 3600))
-      ->capture_default_str();
   command->add_option("--example", words->example,
                       "Folder of requests for model 'digits'; the banner shows a curl command for "
                       "the first one");
-  command->add_option("--log-level", words->log_level, "Lowest level of messages that are logged")
-      ->check(CLI::IsMember(std::vector<std::string>(kLogLevels.begin(), kLogLevels.end())))
-      ->capture_default_str();
   words->tracing.AddOptions(*command);
   command->callback([words] { RunServe(*words); });
 }

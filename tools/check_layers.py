@@ -96,6 +96,7 @@ FOLDERS = {
               "server/grpc/grpc_edge.h",
     "server/fleet": "base serving serving/fleet server server/http",
     "server/shares": "base cluster serving serving/shares server server/http",
+    "server/remote": f"base plan serving serving/config {EDGE} server/http server/grpc",
     "server/http": f"base plan serving {EDGE}",
     "server/grpc": f"base plan serving {EDGE} server/fleet/repository.h server/oip_json.h server/unserved.h",
     "bench": "base sched bench/measure bench/report",
@@ -112,9 +113,11 @@ FOLDERS = {
     "bench/split": "base device device/sim plan policies program program/split sched bench/client bench/measure bench/report bench/sim",
     "bench/gpu": f"base device device/cuda device/cuda/driver {HOST_CUDA} device/cuda/gpu/entry.cuh plan program kernels/cuda "
                  "bench/client bench/measure bench/report",
+    "apps/serving": "base apps cluster/interference cluster/placement server server/remote serving",
     "apps": "base cluster engine device device/host device/cuda/driver device/sim plan kernels/cpu_level.h graph graph/cut graph/import program "
-            "program/idempotence program/link/host_tensors.h program/profile program/split policies trace serving serving/fleet server bench/client bench/gpu "
-            "bench/fleet bench/live bench/papers bench/placement bench/report bench/shares bench/sim bench/split cluster/interference cluster/placement",
+            "program/idempotence program/link/host_tensors.h program/profile program/split policies trace serving serving/fleet server apps/serving "
+            "bench/client bench/gpu bench/fleet bench/live bench/papers bench/placement bench/report bench/shares bench/sim bench/split "
+            "cluster/interference cluster/placement",
 }
 # Besides, the tests of a folder may include the folders above and below their own, every testing/ and conformance/, the
 # layers that their folder stands on, and these folders.

@@ -51,6 +51,8 @@ GROUPS = {
                   sources_of("src/plan") + ["src/base/check.cc", "src/base/status.cc"],
     "parts": ["src/program/parts_test.cc", "src/program/parts.cc", "src/base/text.cc", "src/graph/constant.cc"] +
              sources_of("src/plan") + ["src/base/check.cc", "src/base/status.cc"],
+    "routes": [f"src/server/remote/{name}.cc" for name in ("replica_choice", "replica_choice_test", "routes", "routes_test")] +
+              ["src/base/status.cc", "src/base/text.cc"],
     "lender": ["src/base/check.cc", "src/base/lender_test.cc"],
     "waitlist": ["src/base/check.cc", "src/sched/programs/waitlist.cc", "src/sched/programs/waitlist_test.cc"],
     "policies": [f"src/policies/{name}_test.cc" for name in ("behind", "deficit", "preempt_by_rank", "registry", "response_ratio", "rounds")] +
@@ -95,6 +97,8 @@ CLOCK = "src/device/cpu/unit_clock.h"
 SHARES = "src/device/host/shares.cc"
 SHARE_MANAGER = "src/serving/shares/share_manager.cc"
 WATCHERS = "src/device/cpu/watchers.h"
+CHOICE = "src/server/remote/replica_choice.cc"
+ROUTES = "src/server/remote/routes.cc"
 LISTENER = "src/device/host/listener_slot.h"
 MECHANISM = "src/sched/mechanism.cc"
 EVENTS = "src/sched/mechanism_events.cc"
@@ -125,6 +129,29 @@ MOVES = "src/kernels/cuda/bodies/elementwise.cuh"
 
 # (name, what it breaks, file, before, after, groups that must each catch it, the cheapest first)
 MUTANTS = [
+    # Which member of a fleet gets a request.
+    ("longer-queue-of-two", "the replica with more waiting is picked", CHOICE,
+     "choice.Load(second) < choice.Load(first)", "choice.Load(second) > choice.Load(first)", ["routes"]),
+    ("queue-without-fraction", "a replica with a large fraction looks busy", CHOICE,
+     "static_cast<double>(replicas_[i].queue) / Weight(i)", "static_cast<double>(replicas_[i].queue)", ["routes"]),
+    ("failed-replica-again", "a request is sent to the replica that failed", CHOICE,
+     "replicas_[i].ready && avoid_ != i", "replicas_[i].ready", ["routes"]),
+    ("lost-replica-picked", "a replica that is not ready gets requests", CHOICE,
+     "replicas_[i].ready && avoid_ != i", "avoid_ != i", ["routes"]),
+    ("fractions-ignored", "every replica gets the same", CHOICE,
+     "equal_ = total_ <= 0;", "equal_ = true;", ["routes"]),
+    ("no-stand-in", "replicas without a fraction never stand in", CHOICE,
+     "equal_ = total_ <= 0;", "equal_ = false;", ["routes"]),
+    ("one-draw", "the second draw is the first", CHOICE,
+     "choice.Draw(draws[1])", "choice.Draw(draws[0])", ["routes"]),
+    ("route-of-nothing", "a model may have no replica with a fraction", ROUTES,
+     "if (!(sum > 0)) {", "if (sum < 0) {", ["routes"]),
+    ("route-to-a-stranger", "a replica may be at an unknown member", ROUTES,
+     "if (!members.contains(replica.member)) {", "if (replica.member.empty()) {", ["routes"]),
+    ("replica-twice", "a member may be named twice for a model", ROUTES,
+     "if (!used.insert(replica.member).second) {", "if (used.contains(replica.member)) {", ["routes"]),
+    ("port-zero", "an address may have the port 0", ROUTES,
+     "port >= 1 && port <= 65535", "port >= 0 && port <= 65535", ["routes"]),
     # The five rules that the protocol is built on.
     ("guard-check-skipped-in-bodies", "running blocks never see a guard", BLOCK,
      "if (!guard.only_before_start && guard.Raised()) return true;", "",

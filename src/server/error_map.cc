@@ -39,6 +39,13 @@ unsigned HttpStatus(ErrorCode code) { return Row(code).http; }
 
 grpc::StatusCode GrpcCode(ErrorCode code) { return Row(code).grpc; }
 
+ErrorCode ErrorCodeOf(grpc::StatusCode code) {
+  for (const WireError& row : kTable) {
+    if (row.grpc == code) return row.code;
+  }
+  return ErrorCode::kInternal;
+}
+
 std::string CutMessage(std::string_view message) {
   constexpr std::string_view kMore = "...";
   if (message.size() <= kMaxMessageBytes) return std::string(message);

@@ -27,7 +27,13 @@ TEST(ErrorMap, EveryCodeHasOneHttpStatusAndOneGrpcCode) {
   for (const auto& row : expected) {
     EXPECT_EQ(HttpStatus(row.code), row.http) << Name(row.code);
     EXPECT_EQ(GrpcCode(row.code), row.grpc) << Name(row.code);
+    EXPECT_EQ(ErrorCodeOf(row.grpc), row.code) << Name(row.code);
   }
+}
+
+TEST(ErrorMap, ACodeThatLagoonDoesNotSendIsAnInternalError) {
+  EXPECT_EQ(ErrorCodeOf(grpc::StatusCode::UNKNOWN), ErrorCode::kInternal);
+  EXPECT_EQ(ErrorCodeOf(grpc::StatusCode::ABORTED), ErrorCode::kInternal);
 }
 
 TEST(ErrorMap, BodyIsJsonWhateverTheMessageHolds) {

@@ -19,6 +19,7 @@ using prometheus::MetricFamily;
 using prometheus::MetricType;
 using Field = double (*)(const ModelStatistics&);
 
+constexpr std::string_view kFleet = "/v2/fleet/";
 constexpr std::string_view kTextType = "text/plain; version=0.0.4; charset=utf-8";
 
 struct Row {
@@ -151,8 +152,15 @@ std::vector<MetricFamily> CoreMetrics::Collect() const {
   return families;
 }
 
+std::size_t MetricsHandler::MaxBodyBytes(boost::beast::http::verb method,
+                                         std::string_view target) const {
+  if (fleet_ != nullptr && target.starts_with(kFleet)) return fleet_->MaxBodyBytes(method, target);
+  return SchedulerHandler::kMaxBodyBytes;
+}
+
 void MetricsHandler::Handle(const HttpRequest& request, const std::shared_ptr<HttpReply>& reply) {
   const std::string_view path = request.target.substr(0, request.target.find('?'));
+  if (fleet_ != nullptr && path.starts_with(kFleet)) return fleet_->Handle(request, reply);
   const Route route = ParseRoute(path);
   const Route::Kind kind = route.kind;
   if (kind == Route::Kind::kScheduler || kind == Route::Kind::kSchedulers) {

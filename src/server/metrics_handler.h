@@ -24,15 +24,17 @@ class CoreMetrics final : public prometheus::Collectable {
 /// The operator's port: GET /metrics, and requests that change the server.
 class MetricsHandler final : public HttpHandler {
  public:
-  /// All are borrowed.
-  MetricsHandler(const InferenceCore& core, const AdminHandlers& handlers)
-      : metrics_(core), handlers_(handlers) {}
+  /// All are borrowed. `fleet`: ServerOptions::fleet.
+  MetricsHandler(const InferenceCore& core, const AdminHandlers& handlers, HttpHandler* fleet)
+      : metrics_(core), handlers_(handlers), fleet_(fleet) {}
 
+  std::size_t MaxBodyBytes(boost::beast::http::verb method, std::string_view target) const override;
   void Handle(const HttpRequest& request, const std::shared_ptr<HttpReply>& reply) override;
 
  private:
   CoreMetrics metrics_;
   const AdminHandlers handlers_;
+  HttpHandler* const fleet_;
 };
 
 }  // namespace lagoon

@@ -6,6 +6,7 @@
 #include <array>
 #include <boost/asio/post.hpp>
 #include <boost/asio/steady_timer.hpp>
+#include <limits>
 #include <thread>
 #include <utility>
 
@@ -51,7 +52,7 @@ class EdgeServer final : public Server {
         shares_(core),
         fleet_(core, pool_, options.model_control),
         oip_(core, infer_, {scheduler_, shares_, fleet_}, options.admin_on_http),
-        scrapes_(core, {scheduler_, shares_, fleet_}),
+        scrapes_(core, {scheduler_, shares_, fleet_}, options.fleet),
         memory_{BufferPool::Create(kMaxRetainedBytes),
                 std::make_shared<MemoryBudget>(
                     MemoryBudget::Limits{options.max_buffered_bytes,
@@ -126,7 +127,8 @@ lagoon::Status EdgeServer::Open() {
   LAGOON_RETURN_IF_ERROR(CheckPorts(options_));
   // Every port is bound before anything is served.
   HttpLimits scrape = options_.http;
-  scrape.max_body_bytes = SchedulerHandler::kMaxBodyBytes;
+  scrape.max_body_bytes = options_.fleet == nullptr ? SchedulerHandler::kMaxBodyBytes
+                                                    : std::numeric_limits<std::size_t>::max();
   scrape.max_connections = std::min(scrape.max_connections, kMaxScrapeConnections);
   LAGOON_ASSIGN_OR_RETURN(http_, Listen("HTTP", options_.http_port, oip_, options_.http));
   LAGOON_ASSIGN_OR_RETURN(metrics_, Listen("metrics", options_.metrics_port, scrapes_, scrape));

@@ -25,6 +25,9 @@ struct ServerOptions {
   bool admin_on_http = false;
   // True: clients may load and unload models (Triton's model repository API).
   bool model_control = false;
+  /// Answers paths below /v2/fleet on the metrics port, in place of the core's fleet. Borrowed,
+  /// outlives the server; null: the core's fleet answers.
+  HttpHandler* fleet = nullptr;
   int threads = 0;  // threads of the edges; 0: one per core, at least 2, at most 4
 };
 

@@ -69,6 +69,7 @@ void FillStatistics(std::span<const ModelStatistics> models,
     row.set_last_inference(model.last_inference_ms);
     row.set_inference_count(model.inference_count);
     row.set_execution_count(model.execution_count);
+    row.set_pending(model.pending);
     auto& stats = *row.mutable_inference_stats();
     FillDuration(model.success, *stats.mutable_success());
     FillDuration(model.fail, *stats.mutable_fail());

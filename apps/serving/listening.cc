@@ -1,0 +1,104 @@
+#include "apps/serving/listening.h"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <cstdio>
+#include <filesystem>
+#include <fstream>
+#include <vector>
+
+#include "apps/command.h"
+#include "base/json.h"
+#include "base/log.h"
+
+namespace lagoon {
+namespace {
+
+// The signals that drain and stop the server. SIGHUP comes from a terminal that closes or from
+// `systemctl reload`; there is nothing to reload. Under nohup SIGHUP is ignored, and stays so.
+sigset_t StopSignals() {
+  sigset_t signals;
+  sigemptyset(&signals);
+  sigaddset(&signals, SIGINT);
+  sigaddset(&signals, SIGTERM);
+  struct sigaction hangup = {};
+  sigaction(SIGHUP, nullptr, &hangup);
+  if (hangup.sa_handler != SIG_IGN) sigaddset(&signals, SIGHUP);
+  return signals;
+}
+
+}  // namespace
+
+void AddListening(CLI::App& command, ListenWords& words) {
+  command.add_option("--address", words.server.address, "Address to listen on")
+      ->capture_default_str();
+  command.add_option("--http-port", words.server.http_port, "Port of HTTP (0: any free port)")
+      ->capture_default_str();
+  command.add_option("--grpc-port", words.server.grpc_port, "Port of gRPC (0: any free port)")
+      ->capture_default_str();
+  command
+      .add_option("--metrics-port", words.server.metrics_port,
+                  "Port of metrics and administration (0: any free port)")
+      ->capture_default_str();
+  command.add_option("--ports-file", words.ports_file,
+                     "When ready, write ports and models here as JSON");
+  command
+      .add_option("--drain-seconds", words.drain_seconds,
+                  "Longest time for answering requests in flight when the server stops")
+      ->check(CLI::Range(0, 3600))
+      ->capture_default_str();
+  command.add_option("--log-level", words.log_level, "Lowest level of messages that are logged")
+      ->check(CLI::IsMember(std::vector<std::string>(kLogLevels.begin(), kLogLevels.end())))
+      ->capture_default_str();
+}
+
+sigset_t BlockStopSignals() {
+  const sigset_t signals = StopSignals();
+  pthread_sigmask(SIG_BLOCK, &signals, nullptr);
+  std::signal(SIGPIPE, SIG_IGN);
+  return signals;
+}
+
+void WritePorts(const ListenWords& words, const nlohmann::json& ports) {
+  if (words.ports_file.empty()) return;
+  const std::string part = words.ports_file + ".part";
+  std::ofstream file(part);
+  file << DumpJson(ports) << '\n';
+  file.close();
+  std::error_code error;
+  std::filesystem::rename(part, words.ports_file, error);
+  if (!file || error) Die(fmt::format("--ports-file: cannot write '{}'", words.ports_file));
+}
+
+nlohmann::json PortsOf(const Server& server) {
+  return {{"http", server.http_port()},
+          {"grpc", server.grpc_port()},
+          {"metrics", server.metrics_port()}};
+}
+
+void PrintPorts(const ListenWords& words, const Server& server) {
+  const std::string& address = words.server.address;
+  std::printf("\n  HTTP     http://%s:%d/v2\n  gRPC     %s:%d\n  metrics  http://%s:%d/metrics\n",
+              address.c_str(), server.http_port(), address.c_str(), server.grpc_port(),
+              address.c_str(), server.metrics_port());
+}
+
+void StopOnSignal(InferenceCore& core, Server& server, const sigset_t& signals, int drain_seconds) {
+  int received = 0;
+  sigwait(&signals, &received);
+  spdlog::info("draining: answering what is in flight, for at most {} s; again stops at once",
+               drain_seconds);
+  // The second signal ends the process the way the shell expects.
+  for (const int signal : {SIGINT, SIGTERM, SIGHUP}) {
+    if (sigismember(&signals, signal) == 1) std::signal(signal, SIG_DFL);
+  }
+  pthread_sigmask(SIG_UNBLOCK, &signals, nullptr);
+  const TimePoint until = Now() + std::chrono::seconds(drain_seconds);
+  server.AnnounceStop();
+  core.Drain(until);
+  server.Stop(until);
+  spdlog::info("stopped");
+}
+
+}  // namespace lagoon

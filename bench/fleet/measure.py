@@ -1,0 +1,202 @@
+#!/usr/bin/env python3
+"""Measures what a fleet costs and what it bears. Prints one JSON object.
+
+    measure.py ingress [--requests 2000]     what the ingress adds to a request, beside direct requests in turns
+    measure.py ray [--seconds 300]           a Ray cluster on this machine, one node killed every 20 s, clients all the time
+    measure.py decisions                     how long the placer takes for fleets that this machine cannot have
+
+LAGOON_BINARY names the program; PYTHONPATH has the folder python/ of this repository.
+
+ingress: `ingress_overhead_us_p50`, the difference of the medians; `direct_us_p50`, `ingress_us_p50`, and p99 of both.
+ray: `ray_lost_answers`, `ray_doubled_answers`, `ray_wrong_answers`, `ray_unavailable_answers`, `ray_answers`,
+`ray_recovery_s_p50`, `ray_recovery_s_p99` (from a kill until the models of the node serve on another), `ray_kills`.
+decisions: `placement_decision_ms.devices<n>`, medians; 2.5 models for each device.
+"""
+
+import argparse
+import contextlib
+import json
+import os
+import pathlib
+import socket
+import statistics
+import sys
+import tempfile
+import time
+
+import numpy as np
+
+from lagoon import LagoonProcess
+from lagoon.fleet.placer import PlacerProcess
+from traffic import Traffic, percentile
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+KILL_SECONDS = 20
+SPARE_NODES = 2
+TURN = 50  # requests of one side before the other's turn
+
+
+@contextlib.contextmanager
+def digits_repository():
+    with tempfile.TemporaryDirectory(prefix="lagoon-models-") as folder:
+        os.symlink(ROOT / "models" / "repository" / "digits", f"{folder}/digits")
+        yield folder
+
+
+def digit():
+    return json.loads((ROOT / "models" / "digits" / "samples" / "digit-3.json").read_text())
+
+
+class RawClient:
+    """One connection that sends the same bytes again and again: the least that a client can do."""
+
+    def __init__(self, port):
+        image = np.load(ROOT / "models" / "digits" / "samples" / "digit-3.npy").astype(np.float32)
+        text = json.dumps({"inputs": [{"name": "image", "datatype": "FP32", "shape": list(image.shape),
+                                       "parameters": {"binary_data_size": image.nbytes}}],
+                           "parameters": {"binary_data_output": True}}).encode()
+        self._request = (f"POST /v2/models/digits/infer HTTP/1.1\r\nHost: bench\r\nContent-Length: {len(text) + image.nbytes}"
+                         f"\r\nInference-Header-Content-Length: {len(text)}\r\n\r\n").encode() + text + image.tobytes()
+        self._socket = socket.create_connection(("127.0.0.1", port))
+        self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+
+    def ask(self):
+        """Microseconds of one request."""
+        begin = time.perf_counter()
+        self._socket.sendall(self._request)
+        answer = b""
+        while (end := answer.find(b"\r\n\r\n")) < 0:
+            answer += self._socket.recv(1 << 16)
+        head = answer[:end].lower()
+        if not head.startswith(b"http/1.1 200"):
+            raise RuntimeError(answer.decode(errors="replace"))
+        size = end + 4 + int(head.split(b"content-length:")[1].split(b"\r\n")[0])
+        while len(answer) < size:
+            answer += self._socket.recv(1 << 16)
+        return (time.perf_counter() - begin) * 1e6
+
+
+def measure_ingress(words):
+    with digits_repository() as models:
+        member = LagoonProcess("serve", "--models", models, "--workers", 1).wait_ready()
+        ingress = LagoonProcess("ingress", "--members", f"127.0.0.1:{member.ports['grpc']}").wait_ready()
+        time.sleep(1)
+        sides = {"direct": RawClient(member.ports["http"]), "ingress": RawClient(ingress.ports["http"])}
+        times = {name: [] for name in sides}
+        for turn in range(2 + words.requests // TURN):
+            for name, client in sides.items():
+                taken = [client.ask() for _ in range(TURN)]
+                if turn >= 2:  # the first two warm up
+                    times[name] += taken
+        ingress.kill()
+        member.kill()
+    medians = {name: statistics.median(values) for name, values in times.items()}
+    result = {"ingress_overhead_us_p50": medians["ingress"] - medians["direct"], "requests": len(times["direct"])}
+    for name, values in times.items():
+        result[f"{name}_us_p50"] = medians[name]
+        result[f"{name}_us_p99"] = percentile(values, 0.99)
+    return result
+
+
+def wait_for(condition, what, seconds=120):
+    begin = time.monotonic()
+    while not condition():
+        if time.monotonic() - begin > seconds:
+            raise TimeoutError(what)
+        time.sleep(0.02)
+    return time.monotonic() - begin
+
+
+def kill_and_recover(cluster, nodes, state):
+    """Kills the node that serves, adds another, and returns the seconds until the model serves elsewhere."""
+    serving = [name for name, node in state()["nodes"].items() if node.get("models")]
+    victim = next((node for node in nodes if node.node_id in serving), nodes[0])
+    cluster.remove_node(victim, allow_graceful=False)
+    nodes.remove(victim)
+
+    def recovered():
+        now = state()
+        replicas = [entry["node"] for entry in now["assignment"]]
+        return (victim.node_id not in replicas and replicas and
+                all(now["nodes"].get(node, {}).get("models") for node in replicas))
+
+    seconds = wait_for(recovered, "the models do not come back")
+    nodes.append(cluster.add_node(num_cpus=1))
+    return seconds
+
+
+def measure_ray(words):
+    import ray
+    from ray.cluster_utils import Cluster
+    from lagoon.fleet import command, controller
+
+    cluster = Cluster(initialize_head=True, head_node_args={"num_cpus": 1, "include_dashboard": False})
+    ray.init(address=cluster.address, namespace="lagoon", log_to_driver=False)
+    nodes = [cluster.add_node(num_cpus=1) for _ in range(SPARE_NODES)]
+    recoveries = []
+    with digits_repository() as models:
+        actor = controller.start({"repository": models, "copy": False, "slo_ms": 1000, "placer": "lagoon",
+                                  "serve_words": ["--workers=1"], "address": "127.0.0.1", "skip": True,
+                                  "ports": {"http": 0, "grpc": 0, "metrics": 0}})
+        state = lambda: ray.get(actor.status.remote(), timeout=60)  # noqa: E731
+        port = command.wait_ready(actor)["ingress"]["ports"]["http"]
+        end = time.monotonic() + words.seconds
+        with Traffic("127.0.0.1", port, "digits", digit(),
+                     lambda answer: int(np.argmax(answer["outputs"][0]["data"])) == 3, clients=2) as traffic:
+            while time.monotonic() < end:
+                begin = time.monotonic()
+                recoveries.append(kill_and_recover(cluster, nodes, state))
+                print(f"kill {len(recoveries)}: {recoveries[-1]:.2f} s", file=sys.stderr, flush=True)
+                time.sleep(max(0.0, begin + KILL_SECONDS - time.monotonic()))
+        ray.get(actor.close.remote(), timeout=60)
+    ray.shutdown()
+    cluster.shutdown()
+    counts = traffic.counts()
+    return {"ray_lost_answers": counts["sent"] - counts["answered"], "ray_doubled_answers": counts["doubled"],
+            "ray_wrong_answers": counts["wrong"], "ray_unavailable_answers": counts["unavailable"],
+            "ray_answers": counts["answered"], "ray_kills": len(recoveries),
+            "ray_recovery_s_p50": statistics.median(recoveries), "ray_recovery_s_p99": percentile(recoveries, 0.99),
+            "problems": traffic.problems[-5:]}
+
+
+def measure_decisions(words):
+    result = {}
+    for devices in words.devices:
+        generator = np.random.default_rng(1)
+        models = [{"name": f"m{index}", "slo_ms": float(generator.choice([20, 50, 100])), "memory_bytes": 1 << 28,
+                   "rate": float(generator.uniform(5, 60)), "most_rows": 8,
+                   "latency": {"base_ms": float(generator.uniform(0.5, 2)), "row_ms": float(generator.uniform(0.5, 3)),
+                               "knee": float(generator.uniform(0.2, 0.8))}} for index in range(devices * 5 // 2)]
+        view = {"models": models, "gpus": [{"granules": 100, "memory_bytes": 16 << 30}] * devices, "current": []}
+        placer = PlacerProcess(words.placer)
+        times = []
+        for _ in range(5):
+            begin = time.perf_counter()
+            view["current"] = placer.decide(view, 600)["replicas"]
+            times.append((time.perf_counter() - begin) * 1000)
+            for model in models:
+                model["rate"] *= float(generator.uniform(0.9, 1.1))
+        placer.close()
+        result[f"placement_decision_ms.devices{devices}"] = statistics.median(times)
+    return result
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    commands = parser.add_subparsers(required=True)
+    ingress = commands.add_parser("ingress")
+    ingress.set_defaults(run=measure_ingress)
+    ingress.add_argument("--requests", type=int, default=2000)
+    on_ray = commands.add_parser("ray")
+    on_ray.set_defaults(run=measure_ray)
+    on_ray.add_argument("--seconds", type=float, default=300)
+    decisions = commands.add_parser("decisions")
+    decisions.set_defaults(run=measure_decisions)
+    decisions.add_argument("--devices", type=int, nargs="+", default=[64, 256, 1024])
+    decisions.add_argument("--placer", default="lagoon")
+    words = parser.parse_args()
+    print(json.dumps(words.run(words), indent=2))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,6 @@
+"""Lagoon: an inference server for shared accelerators. Here: a thin client and the server as a process."""
+
+from lagoon.client import Client, RequestFailed
+from lagoon.process import LagoonProcess, NotStarted
+
+__all__ = ["Client", "LagoonProcess", "NotStarted", "RequestFailed"]

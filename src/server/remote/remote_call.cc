@@ -1,0 +1,87 @@
+#include "server/remote/remote_call.h"
+
+#include <fmt/format.h>
+
+#include <utility>
+
+#include "server/remote/remote_codec.h"
+
+namespace lagoon {
+namespace {
+
+constexpr const char* kMethod = "/inference.GRPCInferenceService/ModelInfer";
+// The member enforces the deadline, and its answer has the reason. gRPC ends the call so much later
+// where no such answer comes.
+constexpr std::chrono::milliseconds kGrace{100};
+
+}  // namespace
+
+std::chrono::system_clock::time_point DeadlineIn(Nanoseconds duration) {
+  return std::chrono::system_clock::now() +
+         std::chrono::duration_cast<std::chrono::system_clock::duration>(duration);
+}
+
+RemoteCore::Call::Call(RemoteCore& owner, const InferRequest& request, InferCallback callback,
+                       Nanoseconds left)
+    : owner_(owner),
+      model_(request.model),
+      outputs_(request.outputs),
+      forms_(request.forms),
+      form_(request.form),
+      callback_(std::move(callback)),
+      request_(RequestBytes(request, left)),
+      sent_(Now()) {
+  // The polls say that the member is there. A call that comes before the connection of its channel
+  // waits for the connection, until the polls say that the member is lost.
+  context_.set_wait_for_ready(true);
+  if (left > Nanoseconds::zero()) context_.set_deadline(DeadlineIn(left + kGrace));
+}
+
+void RemoteCore::Call::Start(std::uint64_t handle) {
+  handle_ = handle;
+  reader_ = owner_.infer_.PrepareUnaryCall(&context_, kMethod, request_, &owner_.queue_.queue());
+  reader_->StartCall();
+  reader_->Finish(&answer_, &status_, static_cast<RemoteEvent*>(this));
+}
+
+void RemoteCore::Call::Refuse(Error error) {
+  request_.Clear();
+  callback_(tl::unexpected<Error>(std::move(error)));
+}
+
+void RemoteCore::Call::Done(bool /*ok*/) {
+  bool cancelled = false;
+  bool lost = false;
+  {
+    MutexLock lock(owner_.mutex_);
+    cancelled = cancelled_;
+    lost = lost_;
+    owner_.Remove(handle_, model_);
+  }
+  request_.Clear();  // the callback's owner may use the payload again
+  callback_(Answer(cancelled, lost));
+  callback_ = nullptr;
+  RemoteCore& owner = owner_;
+  delete this;
+  owner.Answered();
+}
+
+Result<InferResponse> RemoteCore::Call::Answer(bool cancelled, bool lost) {
+  if (status_.error_code() == grpc::StatusCode::CANCELLED) {
+    if (cancelled) return Fail(ErrorCode::kCancelled, "the request was cancelled");
+    // The call was ended here because the member is lost, or there because it stops.
+    return Fail(ErrorCode::kUnavailable, fmt::format("{}: {} while the request was in flight",
+                                                     owner_.member_, lost ? "lost" : "stopped"));
+  }
+  if (!status_.ok()) return tl::unexpected<Error>(ErrorOf(status_, owner_.member_));
+  Result<InferResponse> response = ParseAnswer(answer_);
+  if (!response) return Annotate(owner_.member_, std::move(response).error());
+  LAGOON_RETURN_IF_ERROR(CheckForms(*response, outputs_, forms_, form_));
+  JobResult& job = response->job;
+  job.outcome = Outcome::kDone;
+  job.posted = job.started = job.first_block = job.inputs_copied = sent_;
+  job.computed = job.finished = Now();
+  return response;
+}
+
+}  // namespace lagoon

@@ -1,0 +1,60 @@
+#pragma once
+
+#include <grpcpp/client_context.h>
+#include <grpcpp/generic/generic_stub.h>
+
+#include <chrono>
+#include <memory>
+#include <string>
+
+#include "server/remote/remote_core.h"
+
+namespace lagoon {
+
+/// The time `duration` from now on gRPC's clock.
+std::chrono::system_clock::time_point DeadlineIn(Nanoseconds duration);
+
+/// One ModelInfer call to a member. Deletes itself when it has given its answer.
+class RemoteCore::Call final : public RemoteEvent {
+ public:
+  /// `left`: time until the deadline; 0: none.
+  Call(RemoteCore& owner, const InferRequest& request, InferCallback callback, Nanoseconds left);
+
+  const std::string& model() const { return model_; }
+  /// Sends the request. Once, with the owner's lock: what the call's fields hold must be visible to
+  /// the thread that ends the call. The call has `handle` among the owner's calls.
+  void Start(std::uint64_t handle);
+  /// Answers without having sent the request. In place of Start().
+  void Refuse(Error error);
+  // End the call early; Done() follows. With the owner's lock, so that the call is not deleted.
+  void Cancel() {
+    cancelled_ = true;
+    context_.TryCancel();
+  }
+  void Lose() {
+    lost_ = true;
+    context_.TryCancel();
+  }
+
+ private:
+  void Done(bool ok) override;
+  Result<InferResponse> Answer(bool cancelled, bool lost);
+
+  RemoteCore& owner_;
+  std::uint64_t handle_ = 0;
+  const std::string model_;
+  const std::vector<std::string> outputs_;
+  const std::vector<OutputForm> forms_;
+  const OutputForm form_;
+  InferCallback callback_;
+  grpc::ByteBuffer request_, answer_;
+  grpc::ClientContext context_;
+  grpc::Status status_;
+  TimePoint sent_;
+  // Guarded by the owner's lock, which the annotations cannot name.
+  bool cancelled_ = false;
+  bool lost_ = false;
+  std::unique_ptr<grpc::GenericClientAsyncResponseReader> reader_;  // lies in context_'s call
+};
+
+}  // namespace lagoon

@@ -1,0 +1,41 @@
+#pragma once
+
+// Messages of the Open Inference Protocol over gRPC, as a client writes and reads them.
+
+#include <grpcpp/support/byte_buffer.h>
+#include <grpcpp/support/status.h>
+
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "server/grpc/grpc_service.pb.h"
+#include "serving/core.h"
+
+namespace lagoon {
+
+/// The ModelInferRequest for `request`. Tensors above a few kilobytes are not copied: the result
+/// refers to their bytes and keeps request.payload alive. `left`: time until the deadline; 0: there
+/// is none.
+grpc::ByteBuffer RequestBytes(const InferRequest& request, Nanoseconds left);
+
+/// Reads a ModelInferResponse. Each tensor is copied once. Parameters are dropped, and `job` and
+/// the times of plans are left empty. kInternal: `answer` is no such message, its tensors do not
+/// come as raw bytes, or a tensor does not have the bytes that its shape needs.
+Result<InferResponse> ParseAnswer(grpc::ByteBuffer& answer);
+
+/// kUnimplemented, naming the output: an output is to be written as numbers and its type has none
+/// in JSON. The last three: as in the InferRequest.
+Status CheckForms(const InferResponse& response, std::span<const std::string> outputs,
+                  std::span<const OutputForm> forms, OutputForm form);
+
+/// kInternal: a tensor has no type of the protocol.
+Result<ModelMetadata> ParseMetadata(const inference::ModelMetadataResponse& message);
+std::vector<ModelStatistics> ParseStatistics(const inference::ModelStatisticsResponse& message);
+
+/// The error in `status`, which is not OK. Where the reason is the connection or the member and not
+/// the request, the message begins with `member`, as in "member 10.0.0.7:8001".
+Error ErrorOf(const grpc::Status& status, std::string_view member);
+
+}  // namespace lagoon

@@ -1,0 +1,236 @@
+#include "server/remote/remote_codec.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cstring>
+#include <numeric>
+
+#include "server/grpc/grpc_codec.h"
+
+namespace lagoon {
+namespace {
+
+using testing::ElementsAre;
+using testing::HasSubstr;
+
+std::vector<std::byte> Bytes(std::size_t size) {
+  std::vector<std::byte> bytes(size);
+  for (std::size_t i = 0; i < size; ++i) bytes[i] = static_cast<std::byte>(i * 7);
+  return bytes;
+}
+
+inference::ModelInferRequest Read(grpc::ByteBuffer& bytes) {
+  inference::ModelInferRequest message;
+  EXPECT_TRUE(
+      grpc::SerializationTraits<inference::ModelInferRequest>::Deserialize(&bytes, &message).ok());
+  return message;
+}
+
+template <typename Message>
+grpc::ByteBuffer Write(const Message& message) {
+  const grpc::Slice slice(message.SerializeAsString());
+  return {&slice, 1};
+}
+
+InferRequest WithInputs(const std::vector<std::byte>& small, const std::vector<std::byte>& large) {
+  InferRequest request;
+  request.model = "m";
+  request.version = "2";
+  request.id = "r";
+  request.inputs = {{"a", DataType::kUInt8, {1, static_cast<std::int64_t>(small.size())}, small},
+                    {"b", DataType::kInt8, {static_cast<std::int64_t>(large.size())}, large}};
+  request.outputs = {"y", "z"};
+  return request;
+}
+
+TEST(RemoteCodec, RequestsCarryAllThatTheServerReads) {
+  const auto small = Bytes(3);
+  const auto large = Bytes(100'000);
+  InferRequest request = WithInputs(small, large);
+  request.priority = 2;
+  const auto payload = std::make_shared<int>(0);
+  request.payload = payload;
+  grpc::ByteBuffer bytes = RequestBytes(request, std::chrono::nanoseconds(1'500'001));
+  auto message = std::make_shared<inference::ModelInferRequest>(Read(bytes));
+  const auto parsed = ParseGrpcInfer(message);
+  ASSERT_TRUE(parsed) << parsed.error().message;
+  const InferRequest& back = parsed->request;
+  EXPECT_EQ(back.model, "m");
+  EXPECT_EQ(back.version, "2");
+  EXPECT_EQ(back.id, "r");
+  EXPECT_EQ(back.priority, 2U);
+  EXPECT_EQ(back.timeout, std::chrono::microseconds(1501));  // rounded up
+  EXPECT_THAT(back.outputs, ElementsAre("y", "z"));
+  ASSERT_EQ(back.inputs.size(), 2U);
+  EXPECT_EQ(back.inputs[0].name, "a");
+  EXPECT_EQ(back.inputs[0].type, DataType::kUInt8);
+  EXPECT_THAT(back.inputs[0].dims, ElementsAre(1, 3));
+  EXPECT_TRUE(std::ranges::equal(back.inputs[0].data, small));
+  EXPECT_TRUE(std::ranges::equal(back.inputs[1].data, large));
+}
+
+TEST(RemoteCodec, LargeTensorsAreNotCopiedAndKeepTheirPayload) {
+  const auto large = Bytes(1 << 20);
+  InferRequest request = WithInputs({}, large);
+  auto payload = std::make_shared<int>(0);
+  const std::weak_ptr<int> alive = payload;
+  request.payload = std::move(payload);
+  grpc::ByteBuffer bytes = RequestBytes(request, Nanoseconds{0});
+  request.payload.reset();
+  EXPECT_FALSE(alive.expired());
+  std::vector<grpc::Slice> slices;
+  ASSERT_TRUE(bytes.Dump(&slices).ok());
+  EXPECT_TRUE(std::ranges::any_of(slices, [&](const grpc::Slice& slice) {
+    return slice.begin() == reinterpret_cast<const std::uint8_t*>(large.data());
+  }));
+  slices.clear();
+  bytes.Clear();
+  EXPECT_TRUE(alive.expired());
+}
+
+TEST(RemoteCodec, ARequestWithoutADeadlineHasNoTimeout) {
+  grpc::ByteBuffer bytes = RequestBytes(WithInputs(Bytes(1), Bytes(1)), Nanoseconds{0});
+  EXPECT_TRUE(Read(bytes).parameters().empty());
+}
+
+InferResponse Answer() {
+  InferResponse response;
+  response.model = "m";
+  response.version = "3";
+  response.id = "r";
+  response.outputs = {{"y", DataType::kInt32, {2, 2}, Bytes(16)},
+                      {"none", DataType::kFloat32, {0, 4}, {}},
+                      {"z", DataType::kBool, {200'000}, Bytes(200'000)}};
+  return response;
+}
+
+TEST(RemoteCodec, AnswersOfTheServerAreReadWhole) {
+  inference::ModelInferResponse message;
+  const EdgeStamps stamps;
+  FillGrpcInfer(Answer(), &stamps, message);  // with parameters, which are skipped
+  grpc::ByteBuffer bytes = Write(message);
+  const auto parsed = ParseAnswer(bytes);
+  ASSERT_TRUE(parsed) << parsed.error().message;
+  const InferResponse expected = Answer();
+  EXPECT_EQ(parsed->model, expected.model);
+  EXPECT_EQ(parsed->version, expected.version);
+  EXPECT_EQ(parsed->id, expected.id);
+  ASSERT_EQ(parsed->outputs.size(), expected.outputs.size());
+  for (std::size_t i = 0; i < expected.outputs.size(); ++i) {
+    EXPECT_EQ(parsed->outputs[i].name, expected.outputs[i].name);
+    EXPECT_EQ(parsed->outputs[i].type, expected.outputs[i].type);
+    EXPECT_EQ(parsed->outputs[i].dims, expected.outputs[i].dims);
+    EXPECT_EQ(parsed->outputs[i].data, expected.outputs[i].data);
+  }
+}
+
+TEST(RemoteCodec, EveryCutOfAnAnswerIsAnError) {
+  inference::ModelInferResponse message;
+  InferResponse response = Answer();
+  response.outputs.pop_back();
+  FillGrpcInfer(std::move(response), nullptr, message);
+  const std::string text = message.SerializeAsString();
+  // The last field is the empty tensor, whose entry is two bytes.
+  for (std::size_t size = 1; size < text.size(); ++size) {
+    const grpc::Slice slice(text.substr(0, size));
+    grpc::ByteBuffer bytes(&slice, 1);
+    const auto parsed = ParseAnswer(bytes);
+    if (parsed) {
+      // Cut between two fields before the outputs: a message of its own.
+      EXPECT_TRUE(parsed->outputs.empty()) << size;
+    } else {
+      EXPECT_EQ(parsed.error().code, ErrorCode::kInternal) << size;
+    }
+  }
+}
+
+TEST(RemoteCodec, AWrongSizeAllocatesNothing) {
+  // Field 6, with the length 2^31 - 1 and no bytes.
+  const grpc::Slice slice(std::string("\x32\xff\xff\xff\xff\x07", 6));
+  grpc::ByteBuffer bytes(&slice, 1);
+  EXPECT_FALSE(ParseAnswer(bytes));
+}
+
+TEST(RemoteCodec, AnswersWhoseTensorsDoNotFitAreErrors) {
+  const auto error = [](const inference::ModelInferResponse& message) {
+    grpc::ByteBuffer bytes = Write(message);
+    const auto parsed = ParseAnswer(bytes);
+    return parsed ? std::string("no error") : parsed.error().message;
+  };
+  inference::ModelInferResponse message;
+  FillGrpcInfer(Answer(), nullptr, message);
+  message.mutable_raw_output_contents()->RemoveLast();
+  EXPECT_THAT(error(message), HasSubstr("2 entries of raw_output_contents for 3 outputs"));
+  message.add_raw_output_contents("x");
+  EXPECT_THAT(error(message), HasSubstr("1 bytes for output 'z'"));
+  message.mutable_outputs(2)->set_shape(0, -1);
+  EXPECT_THAT(error(message), HasSubstr("for output 'z'"));
+  message.mutable_outputs(2)->set_datatype("FP7");
+  EXPECT_THAT(error(message), HasSubstr("is no ModelInferResponse"));
+  message.mutable_outputs(2)->set_datatype("BOOL");
+  message.mutable_outputs(2)->mutable_contents()->add_bool_contents(true);
+  EXPECT_THAT(error(message), HasSubstr("is no ModelInferResponse"));
+}
+
+TEST(RemoteCodec, MetadataAndStatisticsComeBack) {
+  const ModelMetadata model{"m",
+                            {"1", "2"},
+                            "lagoon_plan",
+                            {{"x", DataType::kFloat16, {-1, 4}}},
+                            {{"y", DataType::kInt64, {4}}}};
+  inference::ModelMetadataResponse message;
+  FillModelMetadata(model, message);
+  const auto back = ParseMetadata(message);
+  ASSERT_TRUE(back) << back.error().message;
+  EXPECT_EQ(back->versions, model.versions);
+  EXPECT_EQ(back->platform, model.platform);
+  EXPECT_EQ(back->inputs.front().dims, model.inputs.front().dims);
+  EXPECT_EQ(back->outputs.front().type, DataType::kInt64);
+  message.mutable_inputs(0)->set_datatype("");
+  EXPECT_FALSE(ParseMetadata(message));
+
+  ModelStatistics row;
+  row.name = "m";
+  row.version = "2";
+  row.inference_count = 5;
+  row.pending = 3;
+  row.success = {4, 400};
+  row.batches = {{2, {1, 10}, {1, 20}, {1, 30}}};
+  inference::ModelStatisticsResponse statistics;
+  FillStatistics(std::span(&row, 1), statistics);
+  const auto rows = ParseStatistics(statistics);
+  ASSERT_EQ(rows.size(), 1U);
+  EXPECT_EQ(rows[0].name, "m");
+  EXPECT_EQ(rows[0].pending, 3U);
+  EXPECT_EQ(rows[0].success.ns, 400U);
+  EXPECT_EQ(rows[0].batches.front().compute_infer.ns, 20U);
+}
+
+TEST(RemoteCodec, OutputsWithoutJsonNumbersAreRefusedAsText) {
+  InferResponse response;
+  response.model = "m";
+  response.outputs = {{"a", DataType::kFloat32, {1}, {}}, {"b", DataType::kBFloat16, {1}, {}}};
+  constexpr auto kText = OutputForm::kText;
+  constexpr auto kBytes = OutputForm::kBytes;
+  EXPECT_TRUE(CheckForms(response, {}, {}, kBytes));
+  const Status all = CheckForms(response, {}, {}, kText);
+  EXPECT_EQ(all.error().code, ErrorCode::kUnimplemented);
+  EXPECT_THAT(all.error().message, HasSubstr("output 'b' is BF16"));
+  const std::vector<std::string> outputs = {"a", "b"};
+  EXPECT_TRUE(CheckForms(response, outputs, std::vector{kText, kBytes}, kText));
+  EXPECT_FALSE(CheckForms(response, outputs, std::vector{kBytes, kText}, kBytes));
+  EXPECT_FALSE(CheckForms(response, outputs, std::vector{kBytes}, kText));
+}
+
+TEST(RemoteCodec, ErrorsNameTheMemberWhereTheMemberIsTheReason) {
+  const Error lost = ErrorOf({grpc::StatusCode::UNAVAILABLE, "socket closed"}, "member h:1");
+  EXPECT_EQ(lost.code, ErrorCode::kUnavailable);
+  EXPECT_EQ(lost.message, "member h:1: socket closed");
+  const Error bad = ErrorOf({grpc::StatusCode::INVALID_ARGUMENT, "model 'm': no"}, "member h:1");
+  EXPECT_EQ(bad.code, ErrorCode::kInvalidArgument);
+  EXPECT_EQ(bad.message, "model 'm': no");
+}
+
+}  // namespace
+}  // namespace lagoon

@@ -1,0 +1,123 @@
+#pragma once
+
+#include <grpcpp/channel.h>
+#include <grpcpp/generic/generic_stub.h>
+
+#include <map>
+#include <memory>
+#include <string>
+#include <unordered_map>
+#include <utility>
+#include <vector>
+
+#include "base/mutex.h"
+#include "server/remote/remote_poll.h"
+#include "server/remote/remote_queue.h"
+#include "serving/core.h"
+
+namespace lagoon {
+
+struct RemoteOptions {
+  std::string address;  // host:port of the member's gRPC
+  Nanoseconds poll_period = std::chrono::milliseconds(250);
+  /// A member that does not answer a poll for so long is lost: its requests in flight are answered
+  /// kUnavailable.
+  Nanoseconds poll_timeout = std::chrono::seconds(2);
+  // How long to wait before connecting again: the pause doubles with each try.
+  Nanoseconds first_reconnect = std::chrono::milliseconds(100);
+  Nanoseconds longest_reconnect = std::chrono::seconds(2);
+  /// More requests in flight are refused with kUnavailable.
+  std::size_t most_in_flight = 1024;
+};
+
+/// The core of another `lagoon serve`, its member, over gRPC. What a member says about itself
+/// (Ready, Models, ModelReady, Statistics) is as old as the last poll. Metadata and Config ask the
+/// member once for each model, and block at most RemoteOptions::poll_timeout. Settings of the
+/// member's device (scheduler, shares) are kUnimplemented: they are changed at the member.
+///
+/// Requests: the deadline and a cancellation are passed on. A lost connection answers kUnavailable;
+/// it is connected again in the background. All of the member's time counts as compute_infer.
+class RemoteCore final : public InferenceCore {
+ public:
+  /// Returns at once, and is not ready until the first poll is answered. `queue` is borrowed.
+  RemoteCore(RemoteQueue& queue, const RemoteOptions& options);
+  /// Cancels the requests in flight and waits for their answers. Not on a thread of the queue.
+  ~RemoteCore() override;
+
+  bool Ready() const override;
+  std::vector<ModelStatus> Models() const override;
+  Status ModelReady(const std::string& model, const std::string& version) const override;
+  Result<ModelMetadata> Metadata(const std::string& model,
+                                 const std::string& version) const override;
+  Result<inference::ModelConfig> Config(const std::string& model,
+                                        const std::string& version) const override;
+  Result<std::vector<ModelStatistics>> Statistics(const std::string& model,
+                                                  const std::string& version) const override;
+  DispatcherStats SchedulerStatistics() const override { return {}; }
+  SchedulerConfig scheduler() const override;
+  void SwitchScheduler(Scheduler scheduler, std::function<void(Status)> done) override;
+  DeviceInfo device() const override;
+  Result<SharesReport> Shares() const override;
+  Status SetSharesRules(const SharesRules& rules) override;
+  Status ResizeShare(const std::string& model, const std::string& version,
+                     const ShareWanted& wanted) override;
+  RequestHandle Infer(InferRequest request, InferCallback callback) override {
+    return Send(request, std::move(callback));
+  }
+  /// Infer() for a caller that keeps the request, to send it again elsewhere. Tensors are sent from
+  /// where they are: their payload may be held until the callback has returned.
+  RequestHandle Send(const InferRequest& request, InferCallback callback);
+  void Cancel(RequestHandle handle) override;
+  void Drain(TimePoint until) override;
+
+  const std::string& address() const { return options_.address; }
+  /// The requests for `model` that this object has in flight, and those of others that waited at
+  /// the member at the last poll.
+  std::uint64_t QueueOf(const std::string& model) const;
+  /// Whether the member can take requests for this version of the model; empty: for any.
+  bool Serves(const std::string& model, const std::string& version) const;
+  /// All requests of this object in flight.
+  std::size_t InFlight() const;
+
+ private:
+  class Call;
+  using Key = std::pair<std::string, std::string>;  // model, version
+
+  /// An error when the member cannot take requests.
+  Status Admit() const REQUIRES(mutex_);
+  bool Has(const std::string& model, const std::string& version) const REQUIRES(mutex_);
+  void Reported(Result<MemberReport> report);
+  void Lose(const Error& error) REQUIRES(mutex_);
+  void Forget() REQUIRES(mutex_);
+  /// A call leaves `calls_`; its answer follows, and then Answered().
+  void Remove(std::uint64_t handle, const std::string& model) REQUIRES(mutex_);
+  void Answered();
+  tl::unexpected<Error> OfTheMember(std::string_view what) const;
+
+  const RemoteOptions options_;
+  const std::string member_;  // for messages
+  RemoteQueue& queue_;
+  const std::shared_ptr<grpc::Channel> channel_;
+  const std::unique_ptr<inference::GRPCInferenceService::Stub> stub_;
+  grpc::GenericStub infer_;
+
+  mutable Mutex mutex_;
+  CondVar changed_;
+  bool draining_ GUARDED_BY(mutex_) = false;
+  bool connected_ GUARDED_BY(mutex_) = false;  // the last poll was answered
+  MemberReport report_ GUARDED_BY(mutex_);     // of the last poll that was answered
+  std::uint64_t last_handle_ GUARDED_BY(mutex_) = 0;
+  std::unordered_map<std::uint64_t, Call*> calls_ GUARDED_BY(mutex_);
+  std::size_t answering_ GUARDED_BY(mutex_) = 0;  // calls whose callbacks run
+  // Requests in flight for each model that has some.
+  std::unordered_map<std::string, std::uint64_t> in_flight_ GUARDED_BY(mutex_);
+  // Requests of others for each model, at the last poll.
+  std::unordered_map<std::string, std::uint64_t> others_ GUARDED_BY(mutex_);
+  // What the member has answered. Dropped when the member is lost: another may take its place.
+  mutable std::map<Key, ModelMetadata> metadata_ GUARDED_BY(mutex_);
+  mutable std::map<Key, inference::ModelConfig> configs_ GUARDED_BY(mutex_);
+
+  std::unique_ptr<RemotePoll> poll_;  // last: it ends before what its callback uses
+};
+
+}  // namespace lagoon

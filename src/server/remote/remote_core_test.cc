@@ -1,0 +1,242 @@
+#include "server/remote/remote_core.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cstring>
+#include <future>
+
+#include "server/testing/server_test_base.h"
+#include "serving/config/model_config.pb.h"
+
+namespace lagoon {
+namespace {
+
+using testing::HasSubstr;
+
+constexpr float kInput[] = {1, 2, 3, 4};
+
+InferRequest Twice() {
+  InferRequest request;
+  request.model = "twice";
+  request.id = "r1";
+  request.arrival = Now();
+  request.inputs = {{"x", DataType::kFloat32, {1, 4}, std::as_bytes(std::span(kInput))}};
+  return request;
+}
+
+class RemoteCoreTest : public ServerTest {
+ protected:
+  void SetUp() override {
+    ServerTest::SetUp();
+    Connect();
+  }
+  void Connect() {
+    RemoteOptions options;
+    options.address = fmt::format("127.0.0.1:{}", server_->grpc_port());
+    options.poll_period = std::chrono::milliseconds(10);
+    options.longest_reconnect = std::chrono::milliseconds(200);
+    options.most_in_flight = 4;
+    remote_ = std::make_unique<RemoteCore>(queue_, options);
+    EXPECT_TRUE(Eventually([&] { return remote_->Ready(); }));
+  }
+  std::future<Result<InferResponse>> Infer(InferRequest request, RequestHandle* handle = nullptr) {
+    auto promise = std::make_shared<std::promise<Result<InferResponse>>>();
+    const RequestHandle own = remote_->Infer(
+        std::move(request),
+        [promise](Result<InferResponse> result) { promise->set_value(std::move(result)); });
+    if (handle != nullptr) *handle = own;
+    return promise->get_future();
+  }
+  /// The error of a request, with its message.
+  static Error ErrorOf(std::future<Result<InferResponse>> answer) {
+    const auto result = answer.get();
+    return result ? Error{ErrorCode::kInternal, "no error"} : result.error();
+  }
+
+  RemoteQueue queue_{1};
+  std::unique_ptr<RemoteCore> remote_;
+};
+
+TEST_F(RemoteCoreTest, AnswersAreThoseOfTheMember) {
+  auto result = Infer(Twice()).get();
+  ASSERT_TRUE(result) << result.error().message;
+  EXPECT_EQ(result->model, "twice");
+  EXPECT_EQ(result->version, "1");
+  EXPECT_EQ(result->id, "r1");
+  ASSERT_EQ(result->outputs.size(), 1U);
+  float values[4] = {};
+  ASSERT_EQ(result->outputs[0].data.size(), sizeof(values));
+  std::memcpy(values, result->outputs[0].data.data(), sizeof(values));
+  EXPECT_THAT(values, testing::ElementsAre(2, 4, 6, 8));
+  EXPECT_EQ(result->job.outcome, Outcome::kDone);
+  EXPECT_GE(result->job.finished, result->job.posted);
+}
+
+TEST_F(RemoteCoreTest, TellsWhatTheMemberTold) {
+  EXPECT_TRUE(remote_->ModelReady("twice", ""));
+  EXPECT_TRUE(remote_->Serves("twice", "1"));
+  EXPECT_FALSE(remote_->Serves("twice", "2"));
+  EXPECT_EQ(remote_->ModelReady("nothing", "").error().code, ErrorCode::kNotFound);
+  ASSERT_EQ(remote_->Models().size(), 1U);
+  EXPECT_EQ(remote_->Models()[0].name, "twice");
+  const auto metadata = remote_->Metadata("image", "");
+  ASSERT_TRUE(metadata) << metadata.error().message;
+  EXPECT_EQ(metadata->inputs[0].name, "pixels");
+  EXPECT_EQ(remote_->Metadata("nothing", "").error().code, ErrorCode::kNotFound);
+  const auto config = remote_->Config("twice", "1");
+  ASSERT_TRUE(config) << config.error().message;
+  EXPECT_EQ(config->name(), "twice");
+  EXPECT_EQ(remote_->Statistics("", "")->size(), 1U);
+}
+
+TEST_F(RemoteCoreTest, SettingsOfTheDeviceAreTheMembersOwn) {
+  EXPECT_EQ(remote_->Shares().error().code, ErrorCode::kUnimplemented);
+  EXPECT_EQ(remote_->SetSharesRules({}).error().code, ErrorCode::kUnimplemented);
+  EXPECT_EQ(remote_->ResizeShare("twice", "", {}).error().code, ErrorCode::kUnimplemented);
+  std::optional<Status> switched;
+  remote_->SwitchScheduler({}, [&](Status status) { switched = std::move(status); });
+  ASSERT_TRUE(switched);
+  EXPECT_EQ(switched->error().code, ErrorCode::kUnimplemented);
+}
+
+TEST_F(RemoteCoreTest, ErrorsOfTheMemberKeepTheirCodeAndMessage) {
+  InferRequest request = Twice();
+  request.model = "nothing";
+  const Error unknown = ErrorOf(Infer(std::move(request)));
+  EXPECT_EQ(unknown.code, ErrorCode::kNotFound);
+  EXPECT_THAT(unknown.message, HasSubstr("'nothing'"));
+  core_.FailWith({ErrorCode::kDeadlineExceeded, "model 'twice': too late"});
+  EXPECT_EQ(ErrorOf(Infer(Twice())).message, "model 'twice': too late");
+}
+
+TEST_F(RemoteCoreTest, PriorityAndTheTimeLeftReachTheMember) {
+  InferRequest request = Twice();
+  request.priority = 2;
+  request.timeout = std::chrono::hours(1);
+  request.arrival = Now() - std::chrono::minutes(30);
+  ASSERT_TRUE(Infer(std::move(request)).get());
+  const InferRequest last = core_.LastRequest();
+  EXPECT_EQ(last.priority, 2U);
+  EXPECT_LE(last.timeout, std::chrono::minutes(30));
+  EXPECT_GT(last.timeout, std::chrono::minutes(20));
+}
+
+TEST_F(RemoteCoreTest, ARequestWhoseDeadlineHasPassedIsNotSent) {
+  InferRequest request = Twice();
+  request.timeout = std::chrono::milliseconds(1);
+  request.arrival = Now() - std::chrono::seconds(1);
+  EXPECT_EQ(ErrorOf(Infer(std::move(request))).code, ErrorCode::kDeadlineExceeded);
+  EXPECT_EQ(core_.LastRequest().model, "");
+}
+
+TEST_F(RemoteCoreTest, ADeadlineEndsACallThatTheMemberHolds) {
+  core_.Hold();
+  InferRequest request = Twice();
+  request.timeout = std::chrono::milliseconds(20);
+  EXPECT_EQ(ErrorOf(Infer(std::move(request))).code, ErrorCode::kDeadlineExceeded);
+  EXPECT_TRUE(Eventually([&] { return core_.Cancelled() == 1; }));
+}
+
+TEST_F(RemoteCoreTest, CancellationReachesTheMember) {
+  core_.Hold();
+  RequestHandle handle{};
+  auto answer = Infer(Twice(), &handle);
+  EXPECT_TRUE(Eventually([&] { return core_.Pending() == 1; }));
+  remote_->Cancel(handle);
+  EXPECT_EQ(ErrorOf(std::move(answer)).code, ErrorCode::kCancelled);
+  EXPECT_TRUE(Eventually([&] { return core_.Cancelled() == 1; }));
+  remote_->Cancel(handle);  // a handle that is no longer in flight
+}
+
+TEST_F(RemoteCoreTest, RequestsBeyondTheLimitAreRefusedAtOnce) {
+  core_.Hold();
+  std::vector<std::future<Result<InferResponse>>> held;
+  for (int i = 0; i < 4; ++i) held.push_back(Infer(Twice()));
+  const Error refused = ErrorOf(Infer(Twice()));
+  EXPECT_EQ(refused.code, ErrorCode::kUnavailable);
+  EXPECT_THAT(refused.message, HasSubstr("4 requests are in flight, the limit"));
+  core_.Release();
+  for (auto& answer : held) EXPECT_TRUE(answer.get());
+}
+
+TEST_F(RemoteCoreTest, QueuesAreOwnRequestsAndThoseOfOthers) {
+  core_.Hold();
+  auto answer = Infer(Twice());
+  EXPECT_EQ(remote_->QueueOf("twice"), 1U);
+  EXPECT_EQ(remote_->QueueOf("image"), 0U);
+  EXPECT_EQ(remote_->InFlight(), 1U);
+  // Another client's requests, which the polls tell of.
+  RemoteOptions options;
+  options.address = remote_->address();
+  options.poll_period = std::chrono::milliseconds(10);
+  RemoteCore other(queue_, options);
+  EXPECT_TRUE(Eventually([&] { return other.QueueOf("twice") == 1; }));
+  core_.Release();
+  EXPECT_TRUE(answer.get());
+  EXPECT_EQ(remote_->QueueOf("twice"), 0U);
+  EXPECT_TRUE(Eventually([&] { return other.QueueOf("twice") == 0; }));
+}
+
+TEST_F(RemoteCoreTest, AMemberThatIsNotReadyGetsNoRequests) {
+  core_.SetReady(false);
+  EXPECT_TRUE(Eventually([&] { return !remote_->Ready(); }));
+  EXPECT_EQ(ErrorOf(Infer(Twice())).code, ErrorCode::kUnavailable);
+  core_.SetReady(true);
+  EXPECT_TRUE(Eventually([&] { return remote_->Ready(); }));
+  EXPECT_TRUE(Infer(Twice()).get());
+}
+
+TEST_F(RemoteCoreTest, ALostMemberAnswersUnavailableAndIsConnectedAgain) {
+  core_.Hold();
+  auto answer = Infer(Twice());
+  EXPECT_TRUE(Eventually([&] { return core_.Pending() == 1; }));
+  const int port = server_->grpc_port();
+  server_.reset();
+  const Error lost = ErrorOf(std::move(answer));
+  EXPECT_EQ(lost.code, ErrorCode::kUnavailable);
+  EXPECT_THAT(lost.message, HasSubstr(fmt::format("member 127.0.0.1:{}", port)));
+  EXPECT_TRUE(Eventually([&] { return !remote_->Ready(); }));
+  EXPECT_EQ(ErrorOf(Infer(Twice())).code, ErrorCode::kUnavailable);
+  EXPECT_EQ(remote_->Models().size(), 0U);
+  EXPECT_EQ(remote_->Metadata("twice", "").error().code, ErrorCode::kUnavailable);
+  core_.Release();
+  ServerOptions options = Options();
+  options.grpc_port = port;
+  auto server = Server::Start(core_, options);
+  ASSERT_TRUE(server) << server.error().message;
+  server_ = *std::move(server);
+  EXPECT_TRUE(Eventually([&] { return remote_->Ready(); }));
+  EXPECT_TRUE(Infer(Twice()).get());
+}
+
+TEST_F(RemoteCoreTest, DrainAnswersWhatIsInFlightAndRefusesTheRest) {
+  core_.Hold();
+  auto answer = Infer(Twice());
+  EXPECT_TRUE(Eventually([&] { return core_.Pending() == 1; }));
+  remote_->Drain(Now());
+  EXPECT_EQ(ErrorOf(std::move(answer)).code, ErrorCode::kCancelled);
+  EXPECT_EQ(ErrorOf(Infer(Twice())).code, ErrorCode::kUnavailable);
+  EXPECT_FALSE(remote_->Ready());
+}
+
+TEST_F(RemoteCoreTest, ThePayloadIsFreeWhenTheAnswerComes) {
+  std::vector<float> pixels(3 * 224 * 224, 1.0F);
+  InferRequest request;
+  request.model = "image";
+  request.arrival = Now();
+  request.inputs = {
+      {"pixels", DataType::kFloat32, {1, 3, 224, 224}, std::as_bytes(std::span(pixels))}};
+  auto payload = std::make_shared<int>(0);
+  const std::weak_ptr<int> alive = payload;
+  request.payload = std::move(payload);
+  auto result = Infer(std::move(request)).get();
+  ASSERT_TRUE(result) << result.error().message;
+  float sum = 0;
+  std::memcpy(&sum, result->outputs[0].data.data(), sizeof(sum));
+  EXPECT_EQ(sum, 3 * 224 * 224);
+  EXPECT_TRUE(Eventually([&] { return alive.expired(); }));
+}
+
+}  // namespace
+}  // namespace lagoon

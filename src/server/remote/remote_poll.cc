@@ -1,0 +1,97 @@
+#include "server/remote/remote_poll.h"
+
+#include <chrono>
+#include <utility>
+
+#include "server/remote/remote_codec.h"
+
+namespace lagoon {
+namespace {
+
+std::chrono::system_clock::time_point In(Nanoseconds duration) {
+  return std::chrono::system_clock::now() +
+         std::chrono::duration_cast<std::chrono::system_clock::duration>(duration);
+}
+
+}  // namespace
+
+RemotePoll::RemotePoll(std::shared_ptr<grpc::Channel> channel, RemoteQueue& queue,
+                       const Options& options, Callback callback)
+    : stub_(inference::GRPCInferenceService::NewStub(std::move(channel))),
+      queue_(queue),
+      options_(options),
+      callback_(std::move(callback)) {
+  MutexLock lock(mutex_);
+  AskReady();
+}
+
+RemotePoll::~RemotePoll() {
+  MutexLock lock(mutex_);
+  stopping_ = true;
+  if (step_ == Step::kPause) {
+    alarm_.Cancel();
+  } else {
+    context_->TryCancel();
+  }
+  while (!ended_) changed_.Wait(mutex_);
+}
+
+void RemotePoll::Done(bool /*ok*/) {
+  std::optional<Result<MemberReport>> outcome;
+  {
+    MutexLock lock(mutex_);
+    if (!stopping_) outcome = Outcome();
+  }
+  // Without the lock: the callback may take a while. Nothing else is in progress meanwhile.
+  if (outcome) callback_(*std::move(outcome));
+  MutexLock lock(mutex_);
+  if (stopping_) {
+    ended_ = true;
+    changed_.NotifyAll();  // under the lock: afterwards this object may be gone
+    return;
+  }
+  if (outcome) return Pause();
+  if (step_ == Step::kPause) return AskReady();
+  AskStatistics();
+}
+
+std::optional<Result<MemberReport>> RemotePoll::Outcome() {
+  if (step_ == Step::kPause) return std::nullopt;
+  if (!status_.ok()) {
+    return tl::unexpected<Error>(ErrorOf(status_, "the member does not answer"));
+  }
+  if (step_ == Step::kReady) return std::nullopt;
+  return MemberReport{ready_.ready(), ParseStatistics(statistics_)};
+}
+
+void RemotePoll::Pause() {
+  step_ = Step::kPause;
+  alarm_.Set(&queue_.queue(), In(options_.period), static_cast<RemoteEvent*>(this));
+}
+
+grpc::ClientContext& RemotePoll::Renew() {
+  // The readers lie in memory of their call, and the context owns the call.
+  ready_call_.reset();
+  statistics_call_.reset();
+  context_.emplace();
+  context_->set_deadline(In(options_.timeout));
+  return *context_;
+}
+
+void RemotePoll::AskReady() {
+  step_ = Step::kReady;
+  ready_.Clear();
+  ready_call_ = stub_->PrepareAsyncServerReady(&Renew(), {}, &queue_.queue());
+  ready_call_->StartCall();
+  ready_call_->Finish(&ready_, &status_, static_cast<RemoteEvent*>(this));
+}
+
+void RemotePoll::AskStatistics() {
+  step_ = Step::kStatistics;
+  statistics_.Clear();
+  statistics_call_ = stub_->PrepareAsyncModelStatistics(&Renew(), {}, &queue_.queue());
+  statistics_call_->StartCall();
+  statistics_call_->Finish(&statistics_, &status_, static_cast<RemoteEvent*>(this));
+}
+
+}  // namespace lagoon

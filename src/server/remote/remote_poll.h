@@ -1,0 +1,76 @@
+#pragma once
+
+#include <grpcpp/alarm.h>
+#include <grpcpp/client_context.h>
+
+#include <functional>
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include "base/mutex.h"
+#include "base/time.h"
+#include "server/grpc/grpc_service.grpc.pb.h"
+#include "server/remote/remote_queue.h"
+#include "serving/core.h"
+
+namespace lagoon {
+
+/// What a member said about itself.
+struct MemberReport {
+  bool ready = false;
+  std::vector<ModelStatistics> models;  // the models that it has loaded
+};
+
+/// Asks a member again and again how it is: first ServerReady, then ModelStatistics, then a pause.
+class RemotePoll final : private RemoteEvent {
+ public:
+  struct Options {
+    Nanoseconds period{0};   // the pause
+    Nanoseconds timeout{0};  // of each of the two calls
+  };
+  /// Called on a thread of the queue, once for each round. An error: the member did not answer.
+  using Callback = std::function<void(Result<MemberReport>)>;
+
+  /// Begins at once. `channel` should not be the one of inference: those requests would delay the
+  /// answers. `queue` is borrowed.
+  RemotePoll(std::shared_ptr<grpc::Channel> channel, RemoteQueue& queue, const Options& options,
+             Callback callback);
+  /// Waits until the callback will not be called any more. Not on a thread of the queue.
+  ~RemotePoll() override;
+
+ private:
+  enum class Step : std::uint8_t { kPause, kReady, kStatistics };
+
+  void Done(bool ok) override;
+  void Pause() REQUIRES(mutex_);
+  void AskReady() REQUIRES(mutex_);
+  void AskStatistics() REQUIRES(mutex_);
+  /// A context for the next call.
+  grpc::ClientContext& Renew() REQUIRES(mutex_);
+  /// The end of a round, if the step that is done was its last or has failed.
+  std::optional<Result<MemberReport>> Outcome() REQUIRES(mutex_);
+
+  const std::unique_ptr<inference::GRPCInferenceService::Stub> stub_;
+  RemoteQueue& queue_;
+  const Options options_;
+  const Callback callback_;
+
+  Mutex mutex_;
+  CondVar changed_;
+  bool stopping_ GUARDED_BY(mutex_) = false;
+  bool ended_ GUARDED_BY(mutex_) = false;
+  Step step_ GUARDED_BY(mutex_) = Step::kReady;
+  grpc::Alarm alarm_ GUARDED_BY(mutex_);
+  std::optional<grpc::ClientContext> context_ GUARDED_BY(mutex_);
+  grpc::Status status_ GUARDED_BY(mutex_);
+  inference::ServerReadyResponse ready_ GUARDED_BY(mutex_);
+  inference::ModelStatisticsResponse statistics_ GUARDED_BY(mutex_);
+  // Each is made anew for a call, and lies in memory of `context_`'s call.
+  std::unique_ptr<grpc::ClientAsyncResponseReader<inference::ServerReadyResponse>> ready_call_
+      GUARDED_BY(mutex_);
+  std::unique_ptr<grpc::ClientAsyncResponseReader<inference::ModelStatisticsResponse>>
+      statistics_call_ GUARDED_BY(mutex_);
+};
+
+}  // namespace lagoon

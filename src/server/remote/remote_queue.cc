@@ -1,0 +1,20 @@
+#include "server/remote/remote_queue.h"
+
+namespace lagoon {
+
+RemoteQueue::RemoteQueue(int threads) {
+  for (int i = 0; i < threads; ++i) threads_.emplace_back([this] { Run(); });
+}
+
+RemoteQueue::~RemoteQueue() {
+  queue_.Shutdown();
+  threads_.clear();  // joins: Next() returns false when the queue is empty
+}
+
+void RemoteQueue::Run() {
+  void* tag = nullptr;
+  bool ok = false;
+  while (queue_.Next(&tag, &ok)) static_cast<RemoteEvent*>(tag)->Done(ok);
+}
+
+}  // namespace lagoon
