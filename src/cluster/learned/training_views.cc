@@ -1,0 +1,97 @@
+#include "cluster/learned/training_views.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <utility>
+
+#include "base/check.h"
+#include "cluster/knee.h"
+#include "cluster/learned/demand.h"
+
+namespace lagoon {
+namespace {
+
+constexpr std::int64_t kGigabyte = 1'000'000'000;
+constexpr std::uint32_t kGranules[] = {54, 100};  // an A100's pairs of SMs; percent
+constexpr double kUsed = 0.6;                     // of the GPUs at load 1
+
+double LogUniform(double from, double to, Random& random) {
+  return from * std::pow(to / from, random.Uniform());
+}
+
+Surface DrawSurface(Random& random) {
+  const SurfaceFormula formula{.base_ms = LogUniform(0.4, 16, random),
+                               .row_ms = LogUniform(0.06, 2.5, random),
+                               .fixed = random.Uniform(0.05, 0.4),
+                               .knee = random.Uniform(0.1, 0.7),
+                               .growth = random.Uniform(0.1, 0.4)};
+  auto surface = Surface::FromFormula(formula);
+  LAGOON_CHECK(surface.has_value());
+  return *std::move(surface);
+}
+
+LoadLine DrawLoad(double most_throughput, Random& random) {
+  return {.offset = random.Uniform(0.01, 0.1), .slope = random.Uniform(0.1, 0.7) / most_throughput};
+}
+
+}  // namespace
+
+TrainingEpisode::TrainingEpisode(const TrainingRanges& ranges, Random& random) {
+  const std::uint32_t granules = kGranules[random.Below(2)];
+  const auto spread = static_cast<std::uint32_t>(ranges.most_models - ranges.fewest_models + 1);
+  const std::size_t models = ranges.fewest_models + random.Below(spread);
+  std::int64_t memory = 40 * kGigabyte;
+  if (random.Happens(ranges.scarce_memory)) {
+    const double each = static_cast<double>(models) / static_cast<double>(ranges.gpus);
+    memory = static_cast<std::int64_t>(1.8e9 * (each + 1));
+  }
+  view_.gpus.assign(ranges.gpus, {.granules = granules, .memory_bytes = memory});
+  for (std::size_t i = 0; i < models; ++i) AddModel(random);
+  ScaleRates(ranges, random);
+}
+
+void TrainingEpisode::AddModel(Random& random) {
+  Surface surface = DrawSurface(random);
+  const double slo_ms = random.Uniform(2.5, 7) * surface.LatencyMs(8, 0.4);
+  const double throughput = surface.Throughput(16, 1);
+  const LoadLine cache = DrawLoad(throughput, random), dram = DrawLoad(throughput, random);
+  const SlowdownTerms slowdown{.constant = random.Uniform(0, 0.1),
+                               .cache = random.Uniform(0, 0.3),
+                               .dram = random.Uniform(0, 0.35)};
+  latencies_.emplace_back(std::move(surface), cache, dram, slowdown);
+  ModelView model;
+  model.name = fmt::format("model {}", view_.models.size());
+  model.slo = Nanoseconds(static_cast<std::int64_t>(slo_ms * 1e6));
+  model.latency = &latencies_.back();
+  model.memory_bytes = static_cast<std::int64_t>(random.Uniform(0.8, 1.8) * kGigabyte);
+  model.row_bytes = static_cast<std::int64_t>(random.Uniform(0.001, 0.03) * kGigabyte);
+  view_.models.push_back(std::move(model));
+}
+
+// Rates in proportion to what a model does at its knee, so that at load 1 the knees' shares of the
+// time are kUsed of the GPUs.
+void TrainingEpisode::ScaleRates(const TrainingRanges& ranges, Random& random) {
+  double used = 0;  // GPUs at rates of what the knees serve
+  for (const ModelView& model : view_.models) {
+    const double knee = Knee(model.latency->alone(), 8, 100) / 100.0;
+    const double weight = random.Uniform(0.3, 1.7);
+    base_rates_.push_back(weight * model.latency->alone().Throughput(8, knee));
+    used += weight * knee;
+  }
+  const double scale = kUsed * static_cast<double>(view_.gpus.size()) / used;
+  for (std::size_t i = 0; i < base_rates_.size(); ++i) {
+    base_rates_[i] *= scale;
+    view_.models[i].rate = random.Uniform(ranges.least_load, ranges.most_load) * base_rates_[i];
+  }
+}
+
+void TrainingEpisode::Walk(Random& random) {
+  for (std::size_t i = 0; i < base_rates_.size(); ++i) {
+    const double moved = view_.models[i].rate * (1 + 0.05 * random.Normal());
+    view_.models[i].rate = std::clamp(moved, 0.3 * base_rates_[i], 1.2 * base_rates_[i]);
+  }
+}
+
+}  // namespace lagoon
