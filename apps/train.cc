@@ -10,6 +10,7 @@
 
 #include "apps/command.h"
 #include "bench/report/report.h"
+#include "cluster/learned/decisions.h"
 #include "learn/weights.h"
 
 namespace lagoon {
@@ -133,12 +134,44 @@ void AddTrainPlacement(CLI::App& train) {
   command->callback([words] { RunTrainPlacement(*words); });
 }
 
+// For the test of the weights that ship (cluster/learned/built_in_weights_test.cc).
+struct DecisionWords {
+  std::string weights, out;
+  bool without_interference = false;
+  int count = 50;
+};
+
+void RunTrainDecisions(const DecisionWords& words) {
+  const Result<std::string> bytes = learn::ReadFileWhole(words.weights);
+  if (!bytes) Die(bytes.error().message);
+  const Result<PlacementNetworks> networks = DecodeNetworks(words.weights, *bytes);
+  if (!networks) Die(networks.error().message);
+  DieOnFailure(learn::WriteFileWhole(
+      words.out, StableDecisions(*networks, !words.without_interference, words.count)));
+}
+
+void AddTrainDecisions(CLI::App& train) {
+  CLI::App* command = train.add_subcommand(
+      "decisions", "Write what a placer's weights decide on fixed views, for tests to compare");
+  auto words = std::make_shared<DecisionWords>();
+  command->add_option("WEIGHTS", words->weights, "A file that lagoon train placement wrote")
+      ->required();
+  command->add_option("--out", words->out, "Write the decisions here")->required();
+  command->add_option("--count", words->count, "Number of views")
+      ->check(CLI::Range(1, 10'000))
+      ->capture_default_str();
+  command->add_flag("--no-interference", words->without_interference,
+                    "The weights are those of inss-ni");
+  command->callback([words] { RunTrainDecisions(*words); });
+}
+
 }  // namespace
 
 void AddTrain(CLI::App& app) {
   CLI::App* train = app.add_subcommand("train", "Train what decides by networks");
   train->require_subcommand(1);
   AddTrainPlacement(*train);
+  AddTrainDecisions(*train);
 }
 
 }  // namespace lagoon
