@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <numeric>
 
-#include "base/check.h"
+#include "base/text.h"
 #include "cluster/learned/built_in_weights.h"
 #include "learn/weights.h"
 
@@ -21,8 +21,8 @@ Assignment Refuse(const PlacementView& view, const std::vector<std::size_t>& mod
                   Assignment assignment) {
   for (const std::size_t model : models) {
     assignment.refused.push_back(
-        {model, fmt::format("no GPU has a granule and {} bytes of memory left for it",
-                            view.models[model].memory_bytes)});
+        {model, fmt::format("model {}: no GPU has a granule and {} bytes of memory left",
+                            Quoted(view.models[model].name), view.models[model].memory_bytes)});
   }
   return assignment;
 }
@@ -68,7 +68,7 @@ std::size_t LearnedPlacer::ChooseGpu(const Stages& stages, std::size_t demand,
 void LearnedPlacer::Share(const Stages& stages, const std::vector<Demand>& demands,
                           Assignment* to) const {
   for (std::size_t gpu = 0; gpu < stages.gpus().size(); ++gpu) {
-    const GpuPlan& plan = stages.gpus()[gpu];
+    const GpuState& plan = stages.gpus()[gpu];
     if (plan.members.empty()) continue;
     GpuShares shares;
     if (plan.members.size() > kSlots) {

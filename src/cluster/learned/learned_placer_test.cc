@@ -69,7 +69,7 @@ TEST(LearnedPlacer, NamesTheModelsThatNoGpuCanHold) {
   ASSERT_EQ(assignment.refused.size(), 1U);
   EXPECT_EQ(assignment.refused[0].model, 3U);
   EXPECT_EQ(assignment.refused[0].reason,
-            "no GPU has a granule and 40000000001 bytes of memory left for it");
+            "model 'model 3': no GPU has a granule and 40000000001 bytes of memory left");
   EXPECT_TRUE(CheckAssignment(episode.view(), assignment).has_value());
 }
 

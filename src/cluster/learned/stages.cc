@@ -72,12 +72,17 @@ Stages::Stages(const PlacementView& view, const std::vector<Demand>& demands, bo
 }
 
 bool Stages::CanTake(std::size_t demand, std::size_t gpu) const {
-  const GpuPlan& plan = gpus_[gpu];
+  const GpuState& plan = gpus_[gpu];
   const Demand& wanted = demands_[demand];
   if (plan.memory + wanted.memory_bytes > plan.view.memory_bytes) return false;
   if (plan.members.size() >= plan.view.granules) return false;
   return std::ranges::none_of(
       plan.members, [&](std::size_t member) { return demands_[member].model == wanted.model; });
+}
+
+bool Stages::Moves(std::size_t demand, std::size_t gpu) const {
+  const std::vector<std::size_t>& served = before_[demands_[demand].model];
+  return !served.empty() && std::ranges::find(served, gpu) == served.end();
 }
 
 void Stages::AddOwn(const Demand& demand, std::vector<float>* features) const {
@@ -96,10 +101,10 @@ void Stages::AddOwn(const Demand& demand, std::vector<float>* features) const {
 void Stages::AddGroup(std::size_t demand, const std::vector<std::size_t>& gpus,
                       std::vector<float>* features) const {
   const std::vector<std::size_t>& served = before_[demands_[demand].model];
-  const GpuPlan* least = nullptr;
+  const GpuState* least = nullptr;
   double memory = 0, cache = 0, dram = 0, need = 0, before = 0, count = 0;
   for (const std::size_t gpu : gpus) {
-    const GpuPlan& plan = gpus_[gpu];
+    const GpuState& plan = gpus_[gpu];
     const auto all = std::max(1.0, static_cast<double>(plan.view.memory_bytes));
     memory += static_cast<double>(plan.memory) / all;
     cache += plan.load.cache;
@@ -112,7 +117,7 @@ void Stages::AddGroup(std::size_t demand, const std::vector<std::size_t>& gpus,
   }
   double gain = -1;
   if (least != nullptr) {
-    GpuPlan with = *least;
+    GpuState with = *least;
     with.members.push_back(demand);
     gain = GuessedReward(with) - least->reward;
   }
@@ -155,7 +160,7 @@ Stages::Choice Stages::ChoiceFor(std::size_t demand, const std::vector<std::size
 
 void Stages::Put(std::size_t demand, std::size_t gpu) {
   LAGOON_CHECK(CanTake(demand, gpu));
-  GpuPlan& plan = gpus_[gpu];
+  GpuState& plan = gpus_[gpu];
   const Demand& placed = demands_[demand];
   plan.members.push_back(demand);
   plan.memory += placed.memory_bytes;
@@ -165,7 +170,7 @@ void Stages::Put(std::size_t demand, std::size_t gpu) {
   plan.reward = GuessedReward(plan);
 }
 
-learn::Td3State Stages::LocalState(const GpuPlan& gpu) const {
+learn::Td3State Stages::LocalState(const GpuState& gpu) const {
   LAGOON_CHECK(!gpu.members.empty() && gpu.members.size() <= kSlots);
   learn::Td3State state;
   state.offsets.resize(2 * kSlots);
@@ -194,7 +199,7 @@ learn::Td3State Stages::LocalState(const GpuPlan& gpu) const {
   return state;
 }
 
-void Stages::FitMemory(const GpuPlan& gpu, GpuShares* shares) const {
+void Stages::FitMemory(const GpuState& gpu, GpuShares* shares) const {
   std::int64_t left = gpu.view.memory_bytes;
   const auto extra = [&](std::size_t i) {
     return (shares->rows[i] - 1) * demands_[gpu.members[i]].row_bytes;
@@ -214,7 +219,7 @@ void Stages::FitMemory(const GpuPlan& gpu, GpuShares* shares) const {
   }
 }
 
-GpuShares Stages::SharesOf(const GpuPlan& gpu, const std::vector<float>& action) const {
+GpuShares Stages::SharesOf(const GpuState& gpu, const std::vector<float>& action) const {
   LAGOON_CHECK(action.size() == 2 * kSlots);
   GpuShares shares;
   for (std::size_t slot = 0; slot < gpu.members.size(); ++slot) {
@@ -225,7 +230,7 @@ GpuShares Stages::SharesOf(const GpuPlan& gpu, const std::vector<float>& action)
   return shares;
 }
 
-GpuShares Stages::GuessedShares(const GpuPlan& gpu) const {
+GpuShares Stages::GuessedShares(const GpuState& gpu) const {
   GpuShares shares;
   double sum = 0;
   for (const std::size_t member : gpu.members) sum += demands_[member].need;
@@ -237,7 +242,7 @@ GpuShares Stages::GuessedShares(const GpuPlan& gpu) const {
   return shares;
 }
 
-std::vector<double> Stages::ViolationsOf(const GpuPlan& gpu, const GpuShares& shares) const {
+std::vector<double> Stages::ViolationsOf(const GpuState& gpu, const GpuShares& shares) const {
   const std::size_t count = gpu.members.size();
   std::vector<DeviceLoad> loads(count);
   DeviceLoad sum;
@@ -264,7 +269,7 @@ std::vector<double> Stages::ViolationsOf(const GpuPlan& gpu, const GpuShares& sh
   return violations;
 }
 
-double Stages::RewardOf(const GpuPlan& gpu, const GpuShares& shares) const {
+double Stages::RewardOf(const GpuState& gpu, const GpuShares& shares) const {
   const std::vector<double> violations = ViolationsOf(gpu, shares);
   double reward = 0;
   for (std::size_t i = 0; i < gpu.members.size(); ++i) {

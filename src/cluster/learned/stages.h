@@ -26,7 +26,7 @@ int LocalFeatures();
 std::uint64_t MeaningOfWeights();
 
 /// A GPU while replicas are placed one after another.
-struct GpuPlan {
+struct GpuState {
   GpuView view;
   std::vector<std::size_t> members = {};  // indices of demands, in the order of placing
   std::int64_t memory = 0;                // of the members with batches of one row
@@ -35,7 +35,7 @@ struct GpuPlan {
   double reward = 0;  // GuessedReward() of the members
 };
 
-/// How a GPU's members share it: by the index of GpuPlan::members.
+/// How a GPU's members share it: by the index of GpuState::members.
 struct GpuShares {
   std::vector<double> shares;  // sum 1
   std::vector<std::int64_t> rows;
@@ -47,7 +47,7 @@ class Stages {
   /// (InSS-ni).
   Stages(const PlacementView& view, const std::vector<Demand>& demands, bool interference);
 
-  const std::vector<GpuPlan>& gpus() const { return gpus_; }
+  const std::vector<GpuState>& gpus() const { return gpus_; }
 
   /// A choice of the global stage: among groups of GPUs, in ascending order of their needs.
   struct Choice {
@@ -63,32 +63,35 @@ class Stages {
   /// Has memory and a granule for the replica, and no other replica of its model.
   bool CanTake(std::size_t demand, std::size_t gpu) const;
 
+  /// Whether the replica's model is served now, but not on this GPU.
+  bool Moves(std::size_t demand, std::size_t gpu) const;
+
   /// The state of the local stage. The GPU has 1 to kSlots members. The slots have them in
   /// descending order of need, which is the order of placing.
-  learn::Td3State LocalState(const GpuPlan& gpu) const;
+  learn::Td3State LocalState(const GpuState& gpu) const;
   /// What an action of the local stage, or the first guess, means. Batches that do not fit into the
   /// GPU's memory are halved, those with most memory first.
-  GpuShares SharesOf(const GpuPlan& gpu, const std::vector<float>& action) const;
+  GpuShares SharesOf(const GpuState& gpu, const std::vector<float>& action) const;
   /// Shares in proportion to the needs.
-  GpuShares GuessedShares(const GpuPlan& gpu) const;
+  GpuShares GuessedShares(const GpuState& gpu) const;
 
   /// The sum over the members of goodput / scale / 40 - violations: Eq. 2 of InSS / 40. A member
   /// all of whose requests are late has -1.
-  double RewardOf(const GpuPlan& gpu, const GpuShares& shares) const;
+  double RewardOf(const GpuState& gpu, const GpuShares& shares) const;
   /// What part of its requests a member loses.
-  std::vector<double> ViolationsOf(const GpuPlan& gpu, const GpuShares& shares) const;
-  double GuessedReward(const GpuPlan& gpu) const { return RewardOf(gpu, GuessedShares(gpu)); }
+  std::vector<double> ViolationsOf(const GpuState& gpu, const GpuShares& shares) const;
+  double GuessedReward(const GpuState& gpu) const { return RewardOf(gpu, GuessedShares(gpu)); }
 
  private:
   void AddOwn(const Demand& demand, std::vector<float>* features) const;
   void AddGroup(std::size_t demand, const std::vector<std::size_t>& gpus,
                 std::vector<float>* features) const;
-  void FitMemory(const GpuPlan& gpu, GpuShares* shares) const;
+  void FitMemory(const GpuState& gpu, GpuShares* shares) const;
 
   const PlacementView& view_;
   const std::vector<Demand>& demands_;
   const bool interference_;
-  std::vector<GpuPlan> gpus_;
+  std::vector<GpuState> gpus_;
   std::vector<double> need_left_;                 // sum of the needs from each demand on
   std::vector<std::vector<std::size_t>> before_;  // GPUs that serve each model now
 };

@@ -168,7 +168,7 @@ TEST(Stages, NeighboursViolateMoreUnlessTheyDoNotInterfere) {
     Stages stages(scene.view, demands, interference);
     stages.Put(0, 0);
     stages.Put(1, 0);
-    const GpuPlan& gpu = stages.gpus()[0];
+    const GpuState& gpu = stages.gpus()[0];
     const GpuShares shares{.shares = {0.5, 0.5}, .rows = {8, 8}};
     // Half a GPU takes 12 ms for 8 rows, beside a neighbour up to a quarter longer.
     const double violations = stages.ViolationsOf(gpu, shares)[0];
@@ -209,7 +209,7 @@ TEST(Stages, TheFirstGuessIsWhatTheOffsetsMean) {
     const std::vector<Demand> demands = DemandsOf(episode.view(), true);
     Stages stages(episode.view(), demands, true);
     for (std::size_t j = 0; j < demands.size(); ++j) stages.Put(j, 0);
-    const GpuPlan& gpu = stages.gpus()[0];
+    const GpuState& gpu = stages.gpus()[0];
     const learn::Td3State state = stages.LocalState(gpu);
     ASSERT_EQ(state.features.size(), static_cast<std::size_t>(LocalFeatures()));
     const auto row = [](const std::vector<float>& values) -> learn::Matrix {

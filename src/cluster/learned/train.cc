@@ -16,6 +16,7 @@ namespace lagoon {
 namespace {
 
 constexpr float kFirstEntropy = 0.9F, kLastEntropy = 0.1F;
+constexpr double kMoveCost = 0.01;  // of a replica that leaves its GPU
 constexpr int kExaminations = 40;
 constexpr std::uint32_t kExaminationSeed = 0x7e57;
 
@@ -92,16 +93,25 @@ EpisodeResult Trainer::RunEpisode() {
   return result;
 }
 
-Trainer::Second Trainer::RunSecond(const PlacementView& view, Random& random) {
+Trainer::Second Trainer::RunSecond(PlacementView& view, Random& random) {
   const std::vector<Demand> demands = DemandsOf(view, options_.interference);
   Stages stages(view, demands, options_.interference);
   PlaceAll(stages, demands.size(), random);
-  return ShareAll(stages, random);
+  const Second second = ShareAll(stages, random);
+  view.current.replicas.clear();
+  for (std::size_t gpu = 0; gpu < stages.gpus().size(); ++gpu) {
+    for (const std::size_t member : stages.gpus()[gpu].members) {
+      const Demand& demand = demands[member];
+      view.current.replicas.push_back(
+          {.model = demand.model, .gpu = gpu, .granules = 1, .fraction = demand.fraction});
+    }
+  }
+  return second;
 }
 
 // The reward of the GPU under the local stage's present policy.
 double Trainer::GreedyReward(const Stages& stages, std::size_t gpu, Random& random) const {
-  const GpuPlan& plan = stages.gpus()[gpu];
+  const GpuState& plan = stages.gpus()[gpu];
   if (plan.members.empty()) return 0;
   if (plan.members.size() > kSlots) return plan.reward;
   const std::vector<float> action = td3_.Act(stages.LocalState(plan), /*explore=*/false, random);
@@ -126,9 +136,11 @@ void Trainer::PlaceAll(Stages& stages, std::size_t demands, Random& random) {
     }
     const int action = sac_.Act(choice.features, choice.mask, /*explore=*/true, random);
     const std::size_t gpu = choice.groups[static_cast<std::size_t>(action)].front();
+    const double cost = stages.Moves(i, gpu) ? kMoveCost : 0;
     stages.Put(i, gpu);
     const double reward = GreedyReward(stages, gpu, random);
-    before = Step{std::move(choice), action, static_cast<float>(reward - rewards[gpu])};
+    const auto change = static_cast<float>(reward - rewards[gpu] - cost);
+    before = Step{std::move(choice), action, change};
     rewards[gpu] = reward;
   }
   if (!before) return;
@@ -139,7 +151,7 @@ void Trainer::PlaceAll(Stages& stages, std::size_t demands, Random& random) {
 Trainer::Second Trainer::ShareAll(const Stages& stages, Random& random) {
   Second second;
   double replicas = 0;
-  for (const GpuPlan& gpu : stages.gpus()) {
+  for (const GpuState& gpu : stages.gpus()) {
     if (gpu.members.empty()) continue;
     GpuShares shares = stages.GuessedShares(gpu);
     if (gpu.members.size() <= kSlots) {
@@ -180,10 +192,10 @@ Examination Trainer::Examine() const {
 std::uint64_t Trainer::Fingerprint() const {
   const TrainingRanges& ranges = options_.ranges;
   return learn::HashOf(fmt::format(
-      "{:016x} {} {} {} {} {} {} {} {} {} {} {} {} {}", MeaningOfWeights(), options_.episodes,
+      "{:016x} {} {} {} {} {} {} {} {} {} {} {} {} {} {}", MeaningOfWeights(), options_.episodes,
       options_.steps, options_.seed, options_.interference, options_.hidden.front(),
       options_.hidden.back(), options_.batch, ranges.gpus, ranges.fewest_models, ranges.most_models,
-      ranges.least_load, ranges.most_load, ranges.scarce_memory));
+      ranges.least_load, ranges.most_load, ranges.published, ranges.scarce_memory));
 }
 
 void Trainer::Save(std::ostream& stream) const {
@@ -223,7 +235,7 @@ GuessResult Guess(const PlacementView& view, bool interference) {
   }
   Assignment assignment;
   for (std::size_t gpu = 0; gpu < stages.gpus().size(); ++gpu) {
-    const GpuPlan& plan = stages.gpus()[gpu];
+    const GpuState& plan = stages.gpus()[gpu];
     if (plan.members.empty()) continue;
     const GpuShares shares = stages.GuessedShares(plan);
     const std::vector<std::uint32_t> granules = GranulesOf(shares.shares, plan.view.granules);
@@ -256,7 +268,7 @@ GuessResult Judge(const PlacementView& view, const Assignment& assignment) {
   const Stages stages(view, demands, true);
   GuessResult result;
   for (std::size_t gpu = 0; gpu < view.gpus.size(); ++gpu) {
-    GpuPlan plan{.view = view.gpus[gpu]};
+    GpuState plan{.view = view.gpus[gpu]};
     GpuShares shares;
     for (std::size_t i = 0; i < demands.size(); ++i) {
       const PlacedReplica& replica = assignment.replicas[i];

@@ -109,7 +109,7 @@ TEST(Judge, AShareTooSmallViolates) {
   TrainingEpisode episode({.fewest_models = 1, .most_models = 1, .scarce_memory = 0}, random);
   PlacementView& view = episode.view();
   view.models[0].rate = view.models[0].latency->alone().Throughput(4, 0.5);
-  const GuessResult small = JudgeAlone(view, view.gpus[0].granules / 4);
+  const GuessResult small = JudgeAlone(view, 1);
   const GuessResult whole = JudgeAlone(view, view.gpus[0].granules);
   EXPECT_GT(small.violations, whole.violations + 0.1);
   EXPECT_GT(whole.reward, small.reward + 0.1);

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "base/check.h"
+#include "cluster/a100_models.h"
 #include "cluster/knee.h"
 #include "cluster/learned/demand.h"
 
@@ -14,6 +15,7 @@ namespace lagoon {
 namespace {
 
 constexpr std::int64_t kGigabyte = 1'000'000'000;
+constexpr std::int64_t kOverhead = 800'000'000;   // of a replica besides its weights
 constexpr std::uint32_t kGranules[] = {54, 100};  // an A100's pairs of SMs; percent
 constexpr double kUsed = 0.6;                     // of the GPUs at load 1
 
@@ -32,10 +34,6 @@ Surface DrawSurface(Random& random) {
   return *std::move(surface);
 }
 
-LoadLine DrawLoad(double most_throughput, Random& random) {
-  return {.offset = random.Uniform(0.01, 0.1), .slope = random.Uniform(0.1, 0.7) / most_throughput};
-}
-
 }  // namespace
 
 TrainingEpisode::TrainingEpisode(const TrainingRanges& ranges, Random& random) {
@@ -48,25 +46,46 @@ TrainingEpisode::TrainingEpisode(const TrainingRanges& ranges, Random& random) {
     memory = static_cast<std::int64_t>(1.8e9 * (each + 1));
   }
   view_.gpus.assign(ranges.gpus, {.granules = granules, .memory_bytes = memory});
-  for (std::size_t i = 0; i < models; ++i) AddModel(random);
+  const bool published = random.Happens(ranges.published);
+  for (std::size_t i = 0; i < models; ++i) published ? AddPublished(random) : AddModel(random);
   ScaleRates(ranges, random);
 }
 
 void TrainingEpisode::AddModel(Random& random) {
   Surface surface = DrawSurface(random);
+  ModelView model;
   const double slo_ms = random.Uniform(2.5, 7) * surface.LatencyMs(8, 0.4);
-  const double throughput = surface.Throughput(16, 1);
-  const LoadLine cache = DrawLoad(throughput, random), dram = DrawLoad(throughput, random);
+  model.slo = Nanoseconds(static_cast<std::int64_t>(slo_ms * 1e6));
+  model.memory_bytes = static_cast<std::int64_t>(random.Uniform(0.8, 1.8) * kGigabyte);
+  model.row_bytes = static_cast<std::int64_t>(random.Uniform(0.001, 0.03) * kGigabyte);
+  const double cache = random.Uniform(0.1, 0.7), dram = random.Uniform(0.1, 0.7);
+  Add(std::move(model), std::move(surface), cache, dram, random);
+}
+
+void TrainingEpisode::AddPublished(Random& random) {
+  const auto models = A100Models();
+  const A100Model& drawn = models[random.Below(static_cast<std::uint32_t>(models.size()))];
+  ModelView model;
+  model.slo = drawn.slo;
+  model.memory_bytes = kOverhead + drawn.weights_bytes;
+  model.row_bytes = drawn.row_bytes;
+  Add(std::move(model), A100Surface(drawn.name), drawn.cache, drawn.dram, random);
+}
+
+// `cache`, `dram`: loads of batches of 16 rows on the whole device.
+void TrainingEpisode::Add(ModelView model, Surface surface, double cache, double dram,
+                          Random& random) {
+  const double most = surface.Throughput(16, 1);
+  const auto line = [&](double load) {
+    const double offset = random.Uniform(0, 0.2) * load;
+    return LoadLine{.offset = offset, .slope = (load - offset) / most};
+  };
   const SlowdownTerms slowdown{.constant = random.Uniform(0, 0.1),
                                .cache = random.Uniform(0, 0.3),
                                .dram = random.Uniform(0, 0.35)};
-  latencies_.emplace_back(std::move(surface), cache, dram, slowdown);
-  ModelView model;
+  latencies_.emplace_back(std::move(surface), line(cache), line(dram), slowdown);
   model.name = fmt::format("model {}", view_.models.size());
-  model.slo = Nanoseconds(static_cast<std::int64_t>(slo_ms * 1e6));
   model.latency = &latencies_.back();
-  model.memory_bytes = static_cast<std::int64_t>(random.Uniform(0.8, 1.8) * kGigabyte);
-  model.row_bytes = static_cast<std::int64_t>(random.Uniform(0.001, 0.03) * kGigabyte);
   view_.models.push_back(std::move(model));
 }
 

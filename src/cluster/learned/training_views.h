@@ -17,6 +17,7 @@ struct TrainingRanges {
   std::size_t gpus = 4;
   std::size_t fewest_models = 6, most_models = 12;
   double least_load = 0.3, most_load = 1.2;  // 1: the models need 60 % of the GPUs
+  double published = 0.5;      // part of the episodes with the models of InSS on an A100
   double scarce_memory = 0.2;  // part of the episodes in which memory is for few replicas only
 };
 
@@ -35,6 +36,8 @@ class TrainingEpisode {
 
  private:
   void AddModel(Random& random);
+  void AddPublished(Random& random);
+  void Add(ModelView model, Surface surface, double cache, double dram, Random& random);
   void ScaleRates(const TrainingRanges& ranges, Random& random);
 
   std::deque<LatencyModel> latencies_;
