@@ -24,28 +24,22 @@ Result<std::unique_ptr<Placer>> Make() {
   return std::make_unique<Kind>();
 }
 
-<<<<<<< HEAD
 template <typename Kind>
-std::unique_ptr<Placer> MakePeriodic() {
+Result<std::unique_ptr<Placer>> MakePeriodic() {
   return std::make_unique<PeriodicPlacer>(std::make_unique<Kind>());
 }
-=======
+
 Result<std::unique_ptr<Placer>> MakeInss() { return MakeLearnedPlacer("inss"); }
 Result<std::unique_ptr<Placer>> MakeInssNi() { return MakeLearnedPlacer("inss-ni"); }
->>>>>>> 95cb3e2 (Training: the models of InSS on an A100 too, and a cost of moves; inss and inss-ni in the list of placers (not compiled yet))
 
 const std::vector<Row>& Rows() {
   static const std::vector<Row> rows = {
       {{"lagoon", "local search on the forecast of late requests, with interference"},
        Make<LagoonPlacer>},
       {{"usher", "the least interference, shares where a granule does most (Usher, OSDI 2024)"},
-<<<<<<< HEAD
        MakePeriodic<UsherPlacer>},
-=======
-       Make<UsherPlacer>},
       {{"inss", "two trained networks (InSS, TPDS 2024)"}, MakeInss},
       {{"inss-ni", "as inss, without knowledge of interference"}, MakeInssNi},
->>>>>>> 95cb3e2 (Training: the models of InSS on an A100 too, and a cost of moves; inss and inss-ni in the list of placers (not compiled yet))
       {{"igniter", "the fewest GPUs that keep half the SLO (iGniter, TPDS 2022)"},
        MakePeriodic<IgniterPlacer>},
       {{"gslice", "first fit by knee, self-tuned shares (GSLICE, SoCC 2020)"}, Make<GslicePlacer>},
