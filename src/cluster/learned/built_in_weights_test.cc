@@ -18,7 +18,7 @@ class BuiltIn : public testing::TestWithParam<const char*> {
   PlacementNetworks Networks() const {
     auto networks = DecodeNetworks(GetParam(), BuiltInWeights(GetParam()));
     EXPECT_TRUE(networks.has_value()) << networks.error().message;
-    return *std::move(networks);
+    return std::move(networks).value();
   }
   bool interference() const { return std::string_view(GetParam()) == "inss"; }
 };

@@ -99,6 +99,7 @@ class Trainer {
 struct GuessResult {
   double reward = 0, violations = 0;
 };
+/// `view`: of 1 to kGroups GPUs.
 GuessResult Guess(const PlacementView& view, bool interference);
 
 /// The same for the placement of a LearnedPlacer: whole granules, true interference.
