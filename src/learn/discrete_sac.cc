@@ -57,9 +57,9 @@ Matrix MaskedLogSoftmax(const Matrix& logits, std::span<const ActionMask> masks)
     for (Eigen::Index a = 0; a < logits.cols(); ++a) {
       if (IsSafe(mask, a)) sum += std::exp(logits(row, a) - most);
     }
-    const float log_sum = most + std::log(sum);
+    const float log_sum = std::log(sum);
     for (Eigen::Index a = 0; a < logits.cols(); ++a) {
-      logs(row, a) = IsSafe(mask, a) ? logits(row, a) - log_sum : kUnsafe;
+      logs(row, a) = IsSafe(mask, a) ? logits(row, a) - most - log_sum : kUnsafe;
     }
   }
   return logs;

@@ -18,7 +18,7 @@ constexpr Eigen::Index kTileRows = 6, kTileColumns = 16;
 // kTileColumns elements, `out_stride` apart.
 template <int kRows>
 __attribute__((target("avx2,fma"))) void MultiplyTile(const MatrixView& a, const float* panel,
-                                                      float* out, std::ptrdiff out_stride) {
+                                                      float* out, std::ptrdiff_t out_stride) {
   __m256 sums[kRows][2];
   for (int row = 0; row < kRows; ++row) {
     sums[row][0] = _mm256_setzero_ps();
@@ -39,7 +39,7 @@ __attribute__((target("avx2,fma"))) void MultiplyTile(const MatrixView& a, const
   }
 }
 
-void MultiplyRows(const MatrixView& a, const float* panel, float* out, std::ptrdiff out_stride) {
+void MultiplyRows(const MatrixView& a, const float* panel, float* out, std::ptrdiff_t out_stride) {
   switch (a.rows) {
     case 1:
       return MultiplyTile<1>(a, panel, out, out_stride);

@@ -14,7 +14,7 @@ namespace lagoon::learn {
 struct MatrixView {
   const float* data = nullptr;
   Eigen::Index rows = 0, columns = 0;
-  std::ptrdiff row_stride = 0, column_stride = 1;
+  std::ptrdiff_t row_stride = 0, column_stride = 1;
 
   MatrixView Transposed() const { return {data, columns, rows, column_stride, row_stride}; }
 };

@@ -13,7 +13,7 @@
 namespace lagoon {
 namespace {
 
-class BuiltIn : public testing::TestWithParam<const char*> {
+class BuiltIn : public ::testing::TestWithParam<const char*> {
  protected:
   PlacementNetworks Networks() const {
     auto networks = DecodeNetworks(GetParam(), BuiltInWeights(GetParam()));
@@ -36,7 +36,7 @@ TEST_P(BuiltIn, WeightsDecideAsWhenTheyWereTrained) {
 }
 
 TEST_P(BuiltIn, WeightsAreBetterThanTheGuessThatTheyBeginWith) {
-  LearnedPlacer placer("test", Networks(), interference());
+  LearnedPlacer placer("test", Networks(), {.interference = interference(), .guarded = false});
   Random random(77);
   double learned = 0, guess = 0;
   for (int i = 0; i < 40; ++i) {
@@ -53,9 +53,11 @@ TEST_P(BuiltIn, WeightsMakeAPlacerOfThatName) {
   EXPECT_EQ((*placer)->name(), GetParam());
 }
 
-INSTANTIATE_TEST_SUITE_P(All, BuiltIn, testing::Values("inss", "inss-ni"), [](const auto& info) {
-  return std::string(info.param) == "inss" ? "Inss" : "InssNi";
-});
+std::string TestName(const ::testing::TestParamInfo<const char*>& tested) {
+  return std::string(tested.param) == "inss" ? "Inss" : "InssNi";
+}
+
+INSTANTIATE_TEST_SUITE_P(All, BuiltIn, ::testing::Values("inss", "inss-ni"), TestName);
 
 }  // namespace
 }  // namespace lagoon

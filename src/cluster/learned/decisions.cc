@@ -23,7 +23,7 @@ PlacementNetworks Shaken(PlacementNetworks networks, Random& random) {
 std::string DecisionLine(const PlacementNetworks& networks, bool interference, std::uint32_t seed) {
   Random random(seed);
   const TrainingEpisode episode({}, random);
-  LearnedPlacer placer("decisions", networks, interference);
+  LearnedPlacer placer("decisions", networks, {.interference = interference});
   std::string line = fmt::format("{}", seed);
   for (const PlacedReplica& replica : placer.Place(episode.view()).replicas) {
     line += fmt::format(" {}:{}:{}:{}", replica.model, replica.gpu, replica.granules, replica.rows);

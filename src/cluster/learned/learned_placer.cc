@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <numeric>
+#include <optional>
 
 #include "base/text.h"
 #include "cluster/learned/built_in_weights.h"
@@ -17,14 +18,10 @@ learn::Matrix AsRow(const std::vector<float>& values) {
                                          static_cast<Eigen::Index>(values.size()));
 }
 
-Assignment Refuse(const PlacementView& view, const std::vector<std::size_t>& models,
-                  Assignment assignment) {
-  for (const std::size_t model : models) {
-    assignment.refused.push_back(
-        {model, fmt::format("model {}: no GPU has a granule and {} bytes of memory left",
-                            Quoted(view.models[model].name), view.models[model].memory_bytes)});
-  }
-  return assignment;
+void Refuse(const PlacementView& view, std::size_t model, Assignment* assignment) {
+  assignment->refused.push_back(
+      {model, fmt::format("model {}: no GPU has a granule and {} bytes of memory left",
+                          Quoted(view.models[model].name), view.models[model].memory_bytes)});
 }
 
 }  // namespace
@@ -49,12 +46,12 @@ Result<PlacementNetworks> DecodeNetworks(const std::string& name, std::string_vi
   return PlacementNetworks{std::move(read[0]), std::move(read[1])};
 }
 
-LearnedPlacer::LearnedPlacer(std::string name, PlacementNetworks networks, bool interference)
-    : name_(std::move(name)), networks_(std::move(networks)), interference_(interference) {}
+LearnedPlacer::LearnedPlacer(std::string name, PlacementNetworks networks, LearnedOptions options)
+    : name_(std::move(name)), networks_(std::move(networks)), options_(options) {}
 
-// `among`: at least one of them can take the replica.
-std::size_t LearnedPlacer::ChooseGpu(const Stages& stages, std::size_t demand,
-                                     std::vector<std::size_t> among) const {
+std::size_t LearnedPlacer::AskNetwork(const Stages& stages, std::size_t demand) const {
+  std::vector<std::size_t> among(stages.gpus().size());
+  std::iota(among.begin(), among.end(), 0);
   for (;;) {
     const Stages::Choice choice = stages.ChoiceFor(demand, among);
     const learn::Matrix logits = networks_.global.Forward(AsRow(choice.features));
@@ -65,55 +62,83 @@ std::size_t LearnedPlacer::ChooseGpu(const Stages& stages, std::size_t demand,
   }
 }
 
-void LearnedPlacer::Share(const Stages& stages, const std::vector<Demand>& demands,
-                          Assignment* to) const {
-  for (std::size_t gpu = 0; gpu < stages.gpus().size(); ++gpu) {
-    const GpuState& plan = stages.gpus()[gpu];
-    if (plan.members.empty()) continue;
-    GpuShares shares;
-    if (plan.members.size() > kSlots) {
-      shares = stages.GuessedShares(plan);
-    } else {
-      const learn::Td3State state = stages.LocalState(plan);
-      const learn::Matrix raw =
-          networks_.local.Forward(AsRow(state.features)) + AsRow(state.offsets);
-      const learn::Matrix action = learn::Squash(raw, AsRow(state.present));
-      shares = stages.SharesOf(plan, {action.data(), action.data() + action.size()});
-    }
-    const std::vector<std::uint32_t> granules = GranulesOf(shares.shares, plan.view.granules);
-    for (std::size_t i = 0; i < plan.members.size(); ++i) {
-      const Demand& demand = demands[plan.members[i]];
-      to->replicas.push_back({.model = demand.model,
-                              .gpu = gpu,
-                              .granules = granules[i],
-                              .rows = shares.rows[i],
-                              .fraction = demand.fraction});
+// At least one GPU can take the replica.
+std::size_t LearnedPlacer::ChooseGpu(const Stages& stages, std::size_t demand, Rule rule) const {
+  if (rule == Rule::kStay) {
+    for (const std::size_t gpu : stages.ServedBy(demand)) {
+      if (gpu < stages.gpus().size() && stages.CanTake(demand, gpu)) return gpu;
     }
   }
+  if (rule != Rule::kLeastNeed) return AskNetwork(stages, demand);
+  std::optional<std::size_t> least;
+  for (std::size_t gpu = 0; gpu < stages.gpus().size(); ++gpu) {
+    if (!stages.CanTake(demand, gpu)) continue;
+    if (!least || stages.gpus()[gpu].need < stages.gpus()[*least].need) least = gpu;
+  }
+  return least.value();
+}
+
+GpuShares LearnedPlacer::Share(const Stages& stages, const GpuState& gpu) const {
+  GpuShares guess = stages.GuessedShares(gpu);
+  if (gpu.members.size() > kSlots) return guess;
+  const learn::Td3State state = stages.LocalState(gpu);
+  const learn::Matrix raw = networks_.local.Forward(AsRow(state.features)) + AsRow(state.offsets);
+  const learn::Matrix action = learn::Squash(raw, AsRow(state.present));
+  GpuShares shares = stages.SharesOf(gpu, {action.data(), action.data() + action.size()});
+  if (options_.guarded && stages.RewardOf(gpu, guess) > stages.RewardOf(gpu, shares)) return guess;
+  return shares;
+}
+
+LearnedPlacer::Decision LearnedPlacer::Decide(const PlacementView& view,
+                                              const std::vector<Demand>& demands, Rule rule) const {
+  Stages stages(view, demands, options_.interference);
+  Decision decision;
+  for (std::size_t i = 0; i < demands.size(); ++i) {
+    bool fits = false;
+    for (std::size_t gpu = 0; gpu < view.gpus.size() && !fits; ++gpu) {
+      fits = stages.CanTake(i, gpu);
+    }
+    if (!fits) {
+      decision.reward -= 1;
+      continue;
+    }
+    const std::size_t gpu = ChooseGpu(stages, i, rule);
+    if (stages.Moves(i, gpu)) decision.reward -= kMoveCost;
+    stages.Put(i, gpu);
+  }
+  for (std::size_t gpu = 0; gpu < view.gpus.size(); ++gpu) {
+    const GpuState& state = stages.gpus()[gpu];
+    if (state.members.empty()) continue;
+    const GpuShares shares = Share(stages, state);
+    decision.reward += stages.RewardOf(state, shares);
+    const std::vector<std::uint32_t> granules = GranulesOf(shares.shares, state.view.granules);
+    for (std::size_t i = 0; i < state.members.size(); ++i) {
+      const Demand& demand = demands[state.members[i]];
+      decision.assignment.replicas.push_back(
+          {demand.model, gpu, granules[i], shares.rows[i], demand.fraction});
+    }
+  }
+  return decision;
 }
 
 Assignment LearnedPlacer::Place(const PlacementView& view) {
-  const std::vector<Demand> demands = DemandsOf(view, interference_);
-  Stages stages(view, demands, interference_);
-  std::vector<std::size_t> all(view.gpus.size());
-  std::iota(all.begin(), all.end(), 0);
+  const std::vector<Demand> demands = DemandsOf(view, options_.interference);
+  Decision best = Decide(view, demands, Rule::kNetwork);
+  if (options_.guarded) {
+    for (const Rule rule : {Rule::kStay, Rule::kLeastNeed}) {
+      if (rule == Rule::kStay && view.current.replicas.empty()) continue;
+      Decision other = Decide(view, demands, rule);
+      if (other.reward > best.reward) best = std::move(other);
+    }
+  }
   std::vector<bool> placed(view.models.size());
-  for (std::size_t i = 0; i < demands.size(); ++i) {
-    const bool fits =
-        std::ranges::any_of(all, [&](std::size_t gpu) { return stages.CanTake(i, gpu); });
-    if (!fits) continue;
-    stages.Put(i, ChooseGpu(stages, i, all));
-    placed[demands[i].model] = true;
-  }
-  Assignment assignment;
-  Share(stages, demands, &assignment);
-  std::vector<std::size_t> refused;
+  for (const PlacedReplica& replica : best.assignment.replicas) placed[replica.model] = true;
   for (std::size_t i = 0; i < placed.size(); ++i) {
-    if (!placed[i]) refused.push_back(i);
+    if (!placed[i]) Refuse(view, i, &best.assignment);
   }
-  SplitByCapacity(view, &assignment);
-  SortReplicas(assignment);
-  return Refuse(view, refused, std::move(assignment));
+  SplitByCapacity(view, &best.assignment);
+  SortReplicas(best.assignment);
+  return std::move(best.assignment);
 }
 
 void SplitByCapacity(const PlacementView& view, Assignment* assignment) {
@@ -138,7 +163,8 @@ Result<std::unique_ptr<Placer>> MakeLearnedPlacer(std::string_view name) {
                 fmt::format("there are no weights '{}'; there are inss, inss-ni", name));
   }
   LAGOON_ASSIGN_OR_RETURN(PlacementNetworks networks, DecodeNetworks(std::string(name), bytes));
-  return std::make_unique<LearnedPlacer>(std::string(name), std::move(networks), name == "inss");
+  return std::make_unique<LearnedPlacer>(std::string(name), std::move(networks),
+                                         LearnedOptions{.interference = name == "inss"});
 }
 
 }  // namespace lagoon

@@ -18,7 +18,7 @@ void Decide(benchmark::State& state) {
   LearnedPlacer placer("bench",
                        {learn::Mlp({GlobalFeatures(), 128, 128, kGroups}, random),
                         learn::Mlp({LocalFeatures(), 128, 128, 2 * kSlots}, random)},
-                       true);
+                       {});
   for (auto _ : state) benchmark::DoNotOptimize(placer.Place(episode.view()));
 }
 BENCHMARK(Decide)->Arg(4)->Arg(64)->Unit(benchmark::kMillisecond);

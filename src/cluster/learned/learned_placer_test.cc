@@ -5,6 +5,7 @@
 #include <set>
 
 #include "base/random.h"
+#include "cluster/learned/train.h"
 #include "cluster/learned/training_views.h"
 #include "learn/weights.h"
 
@@ -27,7 +28,8 @@ TEST(LearnedPlacer, KeepsTheRulesWhateverTheNetworksSay) {
                                      .most_load = seed < 3 ? 1.2 : 4.0,
                                      .scarce_memory = 0.5},
                                     random);
-      LearnedPlacer placer("test", RandomNetworks(seed), seed % 2 == 0);
+      LearnedPlacer placer("test", RandomNetworks(seed),
+                           {.interference = seed % 2 == 0, .guarded = seed % 3 == 0});
       const Assignment assignment = placer.Place(episode.view());
       const Status checked = CheckAssignment(episode.view(), assignment);
       EXPECT_TRUE(checked.has_value()) << gpus << " GPUs: " << checked.error().message;
@@ -39,7 +41,7 @@ TEST(LearnedPlacer, KeepsTheRulesWhateverTheNetworksSay) {
 TEST(LearnedPlacer, HandsOutWholeGpus) {
   Random random(2);
   const TrainingEpisode episode({.scarce_memory = 0}, random);
-  LearnedPlacer placer("test", RandomNetworks(1), true);
+  LearnedPlacer placer("test", RandomNetworks(1), {.guarded = false});
   std::vector<std::uint32_t> granules(4);
   const Assignment assignment = placer.Place(episode.view());
   for (const PlacedReplica& replica : assignment.replicas) {
@@ -54,17 +56,52 @@ TEST(LearnedPlacer, SharesAGpuAmongMoreReplicasThanItsNetworkSees) {
   Random random(3);
   const TrainingEpisode episode(
       {.gpus = 1, .fewest_models = 25, .most_models = 25, .scarce_memory = 0}, random);
-  LearnedPlacer placer("test", RandomNetworks(1), true);
+  LearnedPlacer placer("test", RandomNetworks(1), {.guarded = false});
   const Assignment assignment = placer.Place(episode.view());
   EXPECT_EQ(assignment.replicas.size(), 25U);
   EXPECT_TRUE(CheckAssignment(episode.view(), assignment).has_value());
+}
+
+double ForecastReward(const PlacementView& view, const Assignment& assignment) {
+  return Judge(view, assignment).reward;
+}
+
+TEST(LearnedPlacer, GuardedIsNeverWorseThanTheFirstGuess) {
+  Random random(6);
+  for (int i = 0; i < 10; ++i) {
+    const TrainingEpisode episode({.scarce_memory = 0}, random);
+    LearnedPlacer guarded("test", RandomNetworks(1), {});
+    LearnedPlacer bare("test", RandomNetworks(1), {.guarded = false});
+    const PlacementView& view = episode.view();
+    // Whole granules may cost a little.
+    const double reward = ForecastReward(view, guarded.Place(view)) + 0.05;
+    EXPECT_GE(reward, Guess(view, true).reward);
+    EXPECT_GE(reward, ForecastReward(view, bare.Place(view)));
+  }
+}
+
+TEST(LearnedPlacer, GuardedStaysWhereItIsUnlessThatCosts) {
+  Random random(7);
+  TrainingEpisode episode({.least_load = 0.3, .most_load = 0.4, .scarce_memory = 0}, random);
+  LearnedPlacer placer("test", RandomNetworks(1), {});
+  PlacementView& view = episode.view();
+  view.current = placer.Place(view);
+  for (int second = 0; second < 20; ++second) {
+    episode.Walk(random);
+    const Assignment next = placer.Place(view);
+    ASSERT_EQ(next.replicas.size(), view.current.replicas.size());
+    for (std::size_t i = 0; i < next.replicas.size(); ++i) {
+      EXPECT_EQ(next.replicas[i].gpu, view.current.replicas[i].gpu);
+    }
+    view.current = next;
+  }
 }
 
 TEST(LearnedPlacer, NamesTheModelsThatNoGpuCanHold) {
   Random random(4);
   TrainingEpisode episode({.fewest_models = 6, .most_models = 6, .scarce_memory = 0}, random);
   episode.view().models[3].memory_bytes = episode.view().gpus[0].memory_bytes + 1;
-  LearnedPlacer placer("test", RandomNetworks(1), true);
+  LearnedPlacer placer("test", RandomNetworks(1), {.guarded = false});
   const Assignment assignment = placer.Place(episode.view());
   ASSERT_EQ(assignment.refused.size(), 1U);
   EXPECT_EQ(assignment.refused[0].model, 3U);
@@ -92,7 +129,7 @@ TEST(LearnedPlacer, ReplicasOfAModelGetArrivalsByTheirThroughput) {
 TEST(LearnedPlacer, AViewWithoutModelsHasNoReplicas) {
   PlacementView view;
   view.gpus.resize(2);
-  LearnedPlacer placer("test", RandomNetworks(1), true);
+  LearnedPlacer placer("test", RandomNetworks(1), {.guarded = false});
   EXPECT_TRUE(placer.Place(view).replicas.empty());
 }
 

@@ -81,7 +81,7 @@ bool Stages::CanTake(std::size_t demand, std::size_t gpu) const {
 }
 
 bool Stages::Moves(std::size_t demand, std::size_t gpu) const {
-  const std::vector<std::size_t>& served = before_[demands_[demand].model];
+  const std::vector<std::size_t>& served = ServedBy(demand);
   return !served.empty() && std::ranges::find(served, gpu) == served.end();
 }
 
@@ -100,7 +100,7 @@ void Stages::AddOwn(const Demand& demand, std::vector<float>* features) const {
 // The means over the group's GPUs, and what the GPU with the least need would gain or lose.
 void Stages::AddGroup(std::size_t demand, const std::vector<std::size_t>& gpus,
                       std::vector<float>* features) const {
-  const std::vector<std::size_t>& served = before_[demands_[demand].model];
+  const std::vector<std::size_t>& served = ServedBy(demand);
   const GpuState* least = nullptr;
   double memory = 0, cache = 0, dram = 0, need = 0, before = 0, count = 0;
   for (const std::size_t gpu : gpus) {

@@ -63,6 +63,10 @@ class Stages {
   /// Has memory and a granule for the replica, and no other replica of its model.
   bool CanTake(std::size_t demand, std::size_t gpu) const;
 
+  /// GPUs that serve the replica's model now, as PlacementView::current says.
+  const std::vector<std::size_t>& ServedBy(std::size_t demand) const {
+    return before_[demands_[demand].model];
+  }
   /// Whether the replica's model is served now, but not on this GPU.
   bool Moves(std::size_t demand, std::size_t gpu) const;
 

@@ -164,22 +164,17 @@ TEST(Stages, NeighboursViolateMoreUnlessTheyDoNotInterfere) {
   scene.Add(330);
   scene.AddGpus(1);
   const std::vector<Demand> demands = DemandsOf(scene.view, true);
-  for (const bool interference : {true, false}) {
+  double violations[2] = {};
+  for (const bool interference : {false, true}) {
     Stages stages(scene.view, demands, interference);
     stages.Put(0, 0);
     stages.Put(1, 0);
-    const GpuState& gpu = stages.gpus()[0];
-    const GpuShares shares{.shares = {0.5, 0.5}, .rows = {8, 8}};
-    // Half a GPU takes 12 ms for 8 rows, beside a neighbour up to a quarter longer.
-    const double violations = stages.ViolationsOf(gpu, shares)[0];
-    EXPECT_LT(violations, 0.02);
-    const GpuShares less{.shares = {0.35, 0.65}, .rows = {8, 8}};
-    if (interference) {
-      EXPECT_GT(stages.ViolationsOf(gpu, less)[0], 0.05);
-    } else {
-      EXPECT_LT(stages.ViolationsOf(gpu, less)[0], 0.05);
-    }
+    // 17 ms for 8 rows alone, but beside the neighbour a quarter longer.
+    const GpuShares shares{.shares = {0.35, 0.65}, .rows = {8, 8}};
+    violations[interference ? 1 : 0] = stages.ViolationsOf(stages.gpus()[0], shares)[0];
   }
+  EXPECT_GT(violations[1], 3 * violations[0]);
+  EXPECT_GT(violations[1], 0.005);
 }
 
 TEST(Stages, BatchesThatDoNotFitIntoMemoryAreHalved) {

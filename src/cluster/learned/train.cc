@@ -16,7 +16,6 @@ namespace lagoon {
 namespace {
 
 constexpr float kFirstEntropy = 0.9F, kLastEntropy = 0.1F;
-constexpr double kMoveCost = 0.01;  // of a replica that leaves its GPU
 constexpr int kExaminations = 40;
 constexpr std::uint32_t kExaminationSeed = 0x7e57;
 
@@ -175,7 +174,8 @@ PlacementNetworks Trainer::Networks() const { return {sac_.actor(), td3_.actor()
 
 Examination Trainer::Examine() const {
   Random random(kExaminationSeed);
-  LearnedPlacer placer("examined", Networks(), options_.interference);
+  LearnedPlacer placer("examined", Networks(),
+                       {.interference = options_.interference, .guarded = false});
   Examination sum;
   for (int i = 0; i < kExaminations; ++i) {
     const TrainingEpisode episode(options_.ranges, random);

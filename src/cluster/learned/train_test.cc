@@ -74,16 +74,20 @@ TEST(Trainer, ACheckpointThatIsCutOffIsRefused) {
   }
 }
 
-TEST(Trainer, LearnsToPlaceBetterThanAtFirst) {
+TEST(Trainer, TheGlobalStageLearnsToSpreadReplicas) {
   TrainOptions options = Toy();
-  options.episodes = 24;
+  options.episodes = 40;
   options.steps = 25;
   options.hidden = {32, 32};
   options.batch = 64;
   Trainer trainer(options);
-  const double before = trainer.Examine().reward;
-  while (trainer.done() < options.episodes) trainer.RunEpisode();
-  EXPECT_GT(trainer.Examine().reward, before + 0.02);
+  double first = 0, last = 0;
+  while (trainer.done() < options.episodes) {
+    const double reward = trainer.RunEpisode().reward / 10;
+    if (trainer.done() <= 10) first += reward;
+    if (trainer.done() > 30) last += reward;
+  }
+  EXPECT_GT(last, first + 0.1);
 }
 
 TEST(Trainer, OptionsOutOfBoundsAreNamed) {
@@ -123,7 +127,7 @@ TEST(Judge, NeighboursCountThoughThePlacerIgnoresThem) {
         {.gpus = 1, .fewest_models = 4, .most_models = 4, .most_load = 0.9, .scarce_memory = 0},
         random);
     const Assignment assignment = [&] {
-      LearnedPlacer placer("test", Trainer(Toy()).Networks(), true);
+      LearnedPlacer placer("test", Trainer(Toy()).Networks(), {});
       return placer.Place(episode.view());
     }();
     const double with = Judge(episode.view(), assignment).violations;
@@ -149,7 +153,7 @@ TEST(TrainingEpisode, RatesWalkWithinTheirBounds) {
     most = std::max(most, episode.view().models[0].rate);
   }
   EXPECT_LT(least, most);
-  EXPECT_LE(most / least, 1.2 / 0.3 + 1e-9);
+  EXPECT_LE(most / least, 1.5 / 0.5 + 1e-9);
   EXPECT_TRUE(CheckView(episode.view()).has_value());
 }
 

@@ -89,27 +89,28 @@ void TrainingEpisode::Add(ModelView model, Surface surface, double cache, double
   view_.models.push_back(std::move(model));
 }
 
-// Rates in proportion to what a model does at its knee, so that at load 1 the knees' shares of the
-// time are kUsed of the GPUs.
+// Rates in proportion to what a model does at its knee, times the load of the episode. At load 1
+// the knees' shares of the time are kUsed of the GPUs.
 void TrainingEpisode::ScaleRates(const TrainingRanges& ranges, Random& random) {
   double used = 0;  // GPUs at rates of what the knees serve
   for (const ModelView& model : view_.models) {
     const double knee = Knee(model.latency->alone(), 8, 100) / 100.0;
     const double weight = random.Uniform(0.3, 1.7);
-    base_rates_.push_back(weight * model.latency->alone().Throughput(8, knee));
+    first_rates_.push_back(weight * model.latency->alone().Throughput(8, knee));
     used += weight * knee;
   }
-  const double scale = kUsed * static_cast<double>(view_.gpus.size()) / used;
-  for (std::size_t i = 0; i < base_rates_.size(); ++i) {
-    base_rates_[i] *= scale;
-    view_.models[i].rate = random.Uniform(ranges.least_load, ranges.most_load) * base_rates_[i];
+  const double load = random.Uniform(ranges.least_load, ranges.most_load);
+  const double scale = load * kUsed * static_cast<double>(view_.gpus.size()) / used;
+  for (std::size_t i = 0; i < first_rates_.size(); ++i) {
+    first_rates_[i] *= scale;
+    view_.models[i].rate = first_rates_[i];
   }
 }
 
 void TrainingEpisode::Walk(Random& random) {
-  for (std::size_t i = 0; i < base_rates_.size(); ++i) {
+  for (std::size_t i = 0; i < first_rates_.size(); ++i) {
     const double moved = view_.models[i].rate * (1 + 0.05 * random.Normal());
-    view_.models[i].rate = std::clamp(moved, 0.3 * base_rates_[i], 1.2 * base_rates_[i]);
+    view_.models[i].rate = std::clamp(moved, 0.5 * first_rates_[i], 1.5 * first_rates_[i]);
   }
 }
 

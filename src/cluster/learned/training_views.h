@@ -16,7 +16,7 @@ namespace lagoon {
 struct TrainingRanges {
   std::size_t gpus = 4;
   std::size_t fewest_models = 6, most_models = 12;
-  double least_load = 0.3, most_load = 1.2;  // 1: the models need 60 % of the GPUs
+  double least_load = 0.3, most_load = 2.2;  // 1: the models need 60 % of the GPUs
   double published = 0.5;      // part of the episodes with the models of InSS on an A100
   double scarce_memory = 0.2;  // part of the episodes in which memory is for few replicas only
 };
@@ -30,8 +30,8 @@ class TrainingEpisode {
 
   PlacementView& view() { return view_; }
   const PlacementView& view() const { return view_; }
-  /// The next second: each rate moves by 5 % of itself (standard deviation), within 0.3 to 1.2 of
-  /// its rate at load 1.
+  /// The next second: each rate moves by 5 % of itself (standard deviation), within half and one
+  /// and a half of its first value.
   void Walk(Random& random);
 
  private:
@@ -41,7 +41,7 @@ class TrainingEpisode {
   void ScaleRates(const TrainingRanges& ranges, Random& random);
 
   std::deque<LatencyModel> latencies_;
-  std::vector<double> base_rates_;
+  std::vector<double> first_rates_;
   PlacementView view_;
 };
 
