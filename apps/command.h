@@ -16,6 +16,7 @@ void AddInfer(CLI::App& app);
 void AddInspect(CLI::App& app);
 void AddProfile(CLI::App& app);
 void AddSplit(CLI::App& app);
+void AddTrain(CLI::App& app);
 void AddDevices(CLI::App& app);
 void AddSchedulerList(CLI::App& app);
 void AddMakeWeights(CLI::App& app);

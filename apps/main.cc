@@ -14,6 +14,7 @@ constexpr char kDescription[] =
     "  lagoon inspect MODEL.onnx       show a compiled model\n"
     "  lagoon profile MODEL.onnx       tune a model's kernels for this machine\n"
     "  lagoon split MODEL.onnx         cut a model into parts of equal time\n"
+    "  lagoon train placement          train the placer inss\n"
     "  lagoon devices                  list the devices of this machine\n"
     "  lagoon schedulers               list the schedulers and their parameters\n"
     "  lagoon make-weights DIR         make random weights for models without weights\n"
@@ -27,6 +28,7 @@ void AddCommands(CLI::App& app) {
   AddInspect(app);
   AddProfile(app);
   AddSplit(app);
+  AddTrain(app);
   AddDevices(app);
   AddSchedulerList(app);
   AddMakeWeights(app);

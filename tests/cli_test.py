@@ -12,7 +12,7 @@ from onnx import TensorProto, helper
 from conftest import DIGITS, ROOT, relative_error
 
 MODEL = DIGITS / "1" / "model.onnx"
-COMMANDS = ("serve", "infer", "inspect", "profile", "split", "devices", "schedulers", "bench",
+COMMANDS = ("serve", "infer", "inspect", "profile", "split", "train", "devices", "schedulers", "bench",
             "version")
 
 

@@ -36,6 +36,7 @@ SPECS = ("kernels/conv kernels/elementwise kernels/lines kernels/move kernels/se
 FOLDERS = {
     "base": "",
     "simt": "base",
+    "learn": "base",
     "device": "base",
     "device/host": "base device",
     "device/cpu": "base device device/host",
@@ -82,7 +83,8 @@ FOLDERS = {
     "policies": "base sched",
     "cluster": "base",
     "cluster/interference": "base cluster",
-    "cluster/placement": "base cluster cluster/interference",
+    "cluster/placement": "base cluster cluster/interference cluster/learned/learned_placer.h",
+    "cluster/learned": "base learn cluster cluster/interference cluster/placement",
     "cluster/sim": "base cluster cluster/interference cluster/placement",
     "trace": "base device sched",
     "serving": "base cluster device engine plan program program/profile program/split sched sched/programs policies trace serving/config "
@@ -114,7 +116,7 @@ FOLDERS = {
     "bench/gpu": f"base device device/cuda device/cuda/driver {HOST_CUDA} device/cuda/gpu/entry.cuh plan program kernels/cuda "
                  "bench/client bench/measure bench/report",
     "apps/serving": "base apps cluster/interference cluster/placement server server/remote serving",
-    "apps": "base cluster engine device device/host device/cuda/driver device/sim plan kernels/cpu_level.h graph graph/cut graph/import program "
+    "apps": "base learn/weights.h cluster cluster/learned engine device device/host device/cuda/driver device/sim plan kernels/cpu_level.h graph graph/cut graph/import program "
             "program/idempotence program/link/host_tensors.h program/profile program/split policies trace serving serving/fleet server apps/serving "
             "bench/client bench/gpu bench/fleet bench/live bench/papers bench/placement bench/report bench/shares bench/sim bench/split "
             "cluster/interference cluster/placement",

@@ -27,6 +27,8 @@ def sources_of(folder):
             and "/testing/" not in name]
 
 
+LEARN = sources_of("src/learn")
+
 # A group is one test program: its sources, and those sources of the library that it needs.
 GROUPS = {
     "model": ["src/device/block_model_test.cc"],
@@ -66,10 +68,14 @@ GROUPS = {
     "cluster": [f"src/cluster/{name}_test.cc"
                 for name in ("knee", "monitor", "monotone", "ranges", "share_tuner", "shares", "slab", "surface",
                              "sim/cluster_sim", "sim/gslice_controller")] +
-               sources_of("src/cluster") + ["src/base/check.cc", "src/base/status.cc", "src/base/text.cc"],
+               sources_of("src/cluster") + LEARN + ["src/base/check.cc", "src/base/status.cc", "src/base/text.cc"],
+    "learn": [f"src/learn/{name}_test.cc" for name in ("discrete_sac", "td3", "weights")] + LEARN +
+             ["src/base/check.cc", "src/base/status.cc"],
+    "learned": [f"src/cluster/learned/{name}_test.cc" for name in ("learned_placer", "stages", "train")] +
+               sources_of("src/cluster") + LEARN + ["src/base/check.cc", "src/base/status.cc", "src/base/text.cc"],
     "share-manager": ["src/serving/shares/share_manager_test.cc", "src/serving/shares/share_manager.cc",
                       "src/device/host/shares.cc", "src/base/log.cc"] +
-                     sources_of("src/cluster") + ["src/base/check.cc", "src/base/status.cc", "src/base/text.cc"],
+                     sources_of("src/cluster") + LEARN + ["src/base/check.cc", "src/base/status.cc", "src/base/text.cc"],
     "fleet": [f"src/serving/fleet/{name}{end}.cc" for name in ("fleet_placers", "fleet_routes", "placement_judge") for end in ("", "_test")] +
              ["src/cluster/interference/latency_model.cc", "src/cluster/monotone.cc", "src/cluster/placement/placer.cc", "src/cluster/surface.cc",
               "src/base/check.cc", "src/base/status.cc", "src/base/text.cc"],
@@ -118,6 +124,9 @@ DISPATCHER = "src/sched/dispatcher.cc"
 SPLIT = "src/program/split"
 CLUSTER = "src/cluster"
 CONTROLLER = "src/cluster/sim/gslice_controller.cc"
+SAC = "src/learn/discrete_sac.cc"
+TD3 = "src/learn/td3.cc"
+STAGES = "src/cluster/learned/stages.cc"
 WAITLIST = "src/sched/programs/waitlist.cc"
 LENDER = "src/base/lender.h"
 BUDGET = "src/server/memory_budget.cc"
@@ -687,4 +696,44 @@ MUTANTS = [
      "std::max(1.0, std::ceil(demand / kMostOfOne))", "1.0", ["fleet"]),
     ("placer-forgets-memory", "a placer fills a device twice", f"{FLEET}/fleet_placers.cc",
      "    gpus_[gpu].memory += view_.models[model].memory_bytes;\n", "", ["fleet"]),
+    # Learning.
+    ("entropy-costs", "the actor avoids to explore instead of seeking it", SAC,
+     "mean += std::exp(logs(i, a)) * (tau * logs(i, a) - least(i, a));",
+     "mean += std::exp(logs(i, a)) * (-tau * logs(i, a) - least(i, a));", ["learn"]),
+    ("entropy-of-the-next-state-costs", "states with a choice are worth less than states without", SAC,
+     "(least(i, a) - tau * logs(i, a))", "(least(i, a) + tau * logs(i, a))", ["learn"]),
+    ("temperature-the-wrong-way", "the entropy runs away from its target", SAC,
+     "surplus += scale * (EntropyOf(logs, i) - entropy", "surplus -= scale * (EntropyOf(logs, i) - entropy", ["learn"]),
+    ("next-mask-dropped", "actions that are not safe in the next state count", SAC,
+     "batch.next_masks.push_back(std::bit_cast<ActionMask>(rows(i, features + 4)));",
+     "batch.next_masks.push_back((ActionMask{1} << options_.actions) - 1);", ["learn"]),
+    ("mask-dropped", "the policy takes unsafe actions", SAC,
+     "bool IsSafe(ActionMask mask, Eigen::Index action) { return ((mask >> action) & 1U) != 0; }",
+     "bool IsSafe(ActionMask, Eigen::Index) { return true; }", ["learn"]),
+    ("sac-targets-not-delayed", "targets are the critics themselves", SAC,
+     "MoveTowards(critics_[i], options_.soft, &targets_[i]);", "MoveTowards(critics_[i], 1, &targets_[i]);", ["learn"]),
+    ("sac-larger-target", "values are overestimated", SAC,
+     "targets_[0].Forward(batch.next).cwiseMin(", "targets_[0].Forward(batch.next).cwiseMax(", ["learn"]),
+    ("td3-targets-not-delayed", "targets are the critics themselves", TD3,
+     "MoveTowards(critics_[i], options_.soft, &targets_[i]);", "MoveTowards(critics_[i], 1, &targets_[i]);", ["learn"]),
+    ("td3-actor-not-delayed", "the actor follows critics that have not settled", TD3,
+     "  if (steps_ % static_cast<std::uint64_t>(options_.delay) != 0) return;\n", "", ["learn"]),
+    ("td3-larger-target", "values are overestimated", TD3,
+     "targets_[0].Forward(joined).cwiseMin(", "targets_[0].Forward(joined).cwiseMax(", ["learn"]),
+    ("softmax-derivative-without-the-sum", "a share rises at no other share's cost", TD3,
+     "shares * (dshares - (shares * dshares).sum())", "shares * dshares", ["learn"]),
+    ("weights-of-other-features", "a network reads numbers that mean something else", "src/learn/weights.cc",
+     "if (has != meaning) {", "if (false) {", ["learn"]),
+    ("placed-beyond-memory", "a GPU gets more replicas than it can hold", STAGES,
+     "  if (plan.memory + wanted.memory_bytes > plan.view.memory_bytes) return false;\n", "", ["learned"]),
+    ("batches-beyond-memory", "a GPU's batches need more memory than there is", STAGES,
+     "  while (left < 0) {", "  while (false) {", ["learned"]),
+    ("neighbours-forgotten", "the placer trains as if neighbours did not slow down", STAGES,
+     "const double factor = interference_ ? ", "const double factor = false ? ", ["learned"]),
+    ("groups-not-in-order", "the same choice looks different for each order of the GPUs", STAGES,
+     "  std::ranges::stable_sort(choice.groups, {}, mean_need);\n", "", ["learned"]),
+    ("heavy-model-in-one-place", "a GPU gets more than it can serve", "src/cluster/learned/demand.cc",
+     "if (level > kHeavy) replicas =", "if (false) replicas =", ["learned"]),
+    ("arrivals-split-evenly", "the smaller replica of a model is overloaded", "src/cluster/learned/learned_placer.cc",
+     "replica.fraction = capacity(replica) / sums[replica.model];", "", ["learned"]),
 ]

@@ -29,7 +29,7 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent
 SCRATCH = ROOT / "build" / "mutants"
 COMPILER = os.environ.get("CXX", "c++")
 # The tests compare CUDA's bodies with the CPU's: one instruction set of those is enough.
-FLAGS = ["-std=c++20", "-O1", "-pthread", "-w", "-DHWY_COMPILE_ONLY_STATIC"]
+FLAGS = ["-std=c++20", "-O1", "-pthread", "-w", "-DHWY_COMPILE_ONLY_STATIC", "-isystem", "/usr/include/eigen3"]
 # A mutant counts as hanging after this many times the time of the tests without a mutant, and at least
 # MIN_TIMEOUT_SECONDS.
 TIMEOUT_FACTOR = 10

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include "base/text.h"
+#include "cluster/learned/learned_placer.h"
 #include "cluster/placement/gpulet_placer.h"
 #include "cluster/placement/gslice_placer.h"
 #include "cluster/placement/igniter_placer.h"
@@ -15,18 +16,21 @@ namespace {
 
 struct Row {
   PlacerInfo info;
-  std::unique_ptr<Placer> (*make)();
+  Result<std::unique_ptr<Placer>> (*make)();
 };
 
 template <typename Kind>
-std::unique_ptr<Placer> Make() {
+Result<std::unique_ptr<Placer>> Make() {
   return std::make_unique<Kind>();
 }
 
 template <typename Kind>
-std::unique_ptr<Placer> MakePeriodic() {
+Result<std::unique_ptr<Placer>> MakePeriodic() {
   return std::make_unique<PeriodicPlacer>(std::make_unique<Kind>());
 }
+
+Result<std::unique_ptr<Placer>> MakeInss() { return MakeLearnedPlacer("inss"); }
+Result<std::unique_ptr<Placer>> MakeInssNi() { return MakeLearnedPlacer("inss-ni"); }
 
 const std::vector<Row>& Rows() {
   static const std::vector<Row> rows = {
@@ -34,6 +38,8 @@ const std::vector<Row>& Rows() {
        Make<LagoonPlacer>},
       {{"usher", "the least interference, shares where a granule does most (Usher, OSDI 2024)"},
        MakePeriodic<UsherPlacer>},
+      {{"inss", "two trained networks (InSS, TPDS 2024)"}, MakeInss},
+      {{"inss-ni", "as inss, without knowledge of interference"}, MakeInssNi},
       {{"igniter", "the fewest GPUs that keep half the SLO (iGniter, TPDS 2022)"},
        MakePeriodic<IgniterPlacer>},
       {{"gslice", "first fit by knee, self-tuned shares (GSLICE, SoCC 2020)"}, Make<GslicePlacer>},

@@ -1,0 +1,63 @@
+#include "cluster/learned/built_in_weights.h"
+
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <fstream>
+#include <string>
+
+#include "base/testing/paths.h"
+#include "cluster/learned/decisions.h"
+#include "cluster/learned/train.h"
+
+namespace lagoon {
+namespace {
+
+class BuiltIn : public ::testing::TestWithParam<const char*> {
+ protected:
+  PlacementNetworks Networks() const {
+    auto networks = DecodeNetworks(GetParam(), BuiltInWeights(GetParam()));
+    EXPECT_TRUE(networks.has_value()) << networks.error().message;
+    return std::move(networks).value();
+  }
+  bool interference() const { return std::string_view(GetParam()) == "inss"; }
+};
+
+TEST_P(BuiltIn, WeightsDecideAsWhenTheyWereTrained) {
+  const PlacementNetworks networks = Networks();
+  std::ifstream file(SourceFolder() + "/models/placement/" + GetParam() + ".decisions");
+  std::string line;
+  int lines = 0;
+  for (; std::getline(file, line); ++lines) {
+    const auto seed = static_cast<std::uint32_t>(std::strtoul(line.c_str(), nullptr, 10));
+    EXPECT_EQ(DecisionLine(networks, interference(), seed), line);
+  }
+  EXPECT_EQ(lines, 50);
+}
+
+TEST_P(BuiltIn, WeightsAreBetterThanTheGuessThatTheyBeginWith) {
+  LearnedPlacer placer("test", Networks(), {.interference = interference(), .guarded = false});
+  Random random(77);
+  double learned = 0, guess = 0;
+  for (int i = 0; i < 40; ++i) {
+    const TrainingEpisode episode({.least_load = 0.9}, random);
+    learned += Judge(episode.view(), placer.Place(episode.view())).violations;
+    guess += Guess(episode.view(), interference()).violations;
+  }
+  EXPECT_LT(learned, guess);
+}
+
+TEST_P(BuiltIn, WeightsMakeAPlacerOfThatName) {
+  const auto placer = MakeLearnedPlacer(GetParam());
+  ASSERT_TRUE(placer.has_value()) << placer.error().message;
+  EXPECT_EQ((*placer)->name(), GetParam());
+}
+
+std::string TestName(const ::testing::TestParamInfo<const char*>& tested) {
+  return std::string(tested.param) == "inss" ? "Inss" : "InssNi";
+}
+
+INSTANTIATE_TEST_SUITE_P(All, BuiltIn, ::testing::Values("inss", "inss-ni"), TestName);
+
+}  // namespace
+}  // namespace lagoon
