@@ -94,7 +94,8 @@ void AddFigures(CLI::App& parent) {
   auto options = std::make_shared<bench::FiguresOptions>();
   CLI::App* command = AddSimulation(
       parent, "figures",
-      "Figures of REEF, Paella, GSLICE and InSS on simulated devices, beside their numbers", *common);
+      "Figures of REEF, Paella, GSLICE and InSS on simulated devices, beside their numbers",
+      *common);
   AddPlot(*command, *common);
   command->add_option("--only", options->only, "Names such as reef-17 (default: all that can run)")
       ->delimiter(',');
