@@ -115,7 +115,7 @@ FOLDERS = {
     "bench/split": "base device device/sim plan policies program program/split sched bench/client bench/measure bench/report bench/sim",
     "bench/gpu": f"base device device/cuda device/cuda/driver {HOST_CUDA} device/cuda/gpu/entry.cuh plan program kernels/cuda "
                  "bench/client bench/measure bench/report",
-    "apps/serving": "base apps cluster/interference cluster/placement server server/remote serving",
+    "apps/serving": "base apps cluster/interference cluster/placement policies program server server/remote serving serving/fleet",
     "apps": "base learn/weights.h cluster cluster/learned engine device device/host device/cuda/driver device/sim plan kernels/cpu_level.h graph graph/cut graph/import program "
             "program/idempotence program/link/host_tensors.h program/profile program/split policies trace serving serving/fleet server apps/serving "
             "bench/client bench/gpu bench/fleet bench/live bench/papers bench/placement bench/report bench/shares bench/sim bench/split "
