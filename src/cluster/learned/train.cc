@@ -26,6 +26,7 @@ learn::SacOptions GlobalOptions(const TrainOptions& options) {
   sac.hidden = options.hidden;
   sac.first_temperature = 0.1F;  // rewards are a 40th of the paper's
   sac.batch = options.batch;
+  sac.rate *= options.rate;
   return sac;
 }
 
@@ -37,6 +38,7 @@ learn::Td3Options LocalOptions(const TrainOptions& options) {
   td3.hidden = options.hidden;
   td3.last_scale = 0.01F;
   td3.batch = options.batch;
+  td3.rate *= options.rate;
   return td3;
 }
 
@@ -191,11 +193,12 @@ Examination Trainer::Examine() const {
 
 std::uint64_t Trainer::Fingerprint() const {
   const TrainingRanges& ranges = options_.ranges;
-  return learn::HashOf(fmt::format(
-      "{:016x} {} {} {} {} {} {} {} {} {} {} {} {} {} {}", MeaningOfWeights(), options_.episodes,
-      options_.steps, options_.seed, options_.interference, options_.hidden.front(),
-      options_.hidden.back(), options_.batch, ranges.gpus, ranges.fewest_models, ranges.most_models,
-      ranges.least_load, ranges.most_load, ranges.published, ranges.scarce_memory));
+  return learn::HashOf(
+      fmt::format("{:016x} {} {} {} {} {} {} {} {} {} {} {} {} {} {} {}", MeaningOfWeights(),
+                  options_.episodes, options_.steps, options_.seed, options_.interference,
+                  options_.hidden.front(), options_.hidden.back(), options_.batch, options_.rate,
+                  ranges.gpus, ranges.fewest_models, ranges.most_models, ranges.least_load,
+                  ranges.most_load, ranges.published, ranges.scarce_memory));
 }
 
 void Trainer::Save(std::ostream& stream) const {

@@ -31,12 +31,13 @@
 namespace lagoon {
 
 struct TrainOptions {
-  int episodes = 1600;
+  int episodes = 400;
   int steps = 100;  // of an episode: seconds
   std::uint32_t seed = 1;
   bool interference = true;
-  std::vector<int> hidden = {128, 128};
-  std::size_t batch = 256;
+  std::vector<int> hidden = {64, 64};
+  std::size_t batch = 128;
+  float rate = 1;  // of learning, relative to Table 2
   TrainingRanges ranges = {};
 };
 

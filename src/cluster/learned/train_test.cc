@@ -76,16 +76,18 @@ TEST(Trainer, ACheckpointThatIsCutOffIsRefused) {
 
 TEST(Trainer, TheGlobalStageLearnsToSpreadReplicas) {
   TrainOptions options = Toy();
-  options.episodes = 40;
-  options.steps = 25;
+  options.episodes = 30;
+  options.steps = 40;
   options.hidden = {32, 32};
   options.batch = 64;
+  options.rate = 10;
+  options.ranges.least_load = options.ranges.most_load = 1.5;
   Trainer trainer(options);
   double first = 0, last = 0;
   while (trainer.done() < options.episodes) {
-    const double reward = trainer.RunEpisode().reward / 10;
-    if (trainer.done() <= 10) first += reward;
-    if (trainer.done() > 30) last += reward;
+    const double reward = trainer.RunEpisode().reward / 8;
+    if (trainer.done() <= 8) first += reward;
+    if (trainer.done() > 22) last += reward;
   }
   EXPECT_GT(last, first + 0.1);
 }
