@@ -41,7 +41,7 @@ def test_a_finished_training_resumes_to_the_same_weights(lagoon, tmp_path):
     (("--hidden", "0,8"), "neurons of a hidden layer is 0"),
 ])
 def test_bad_words_are_named(lagoon, tmp_path, words, expected):
-    result = train(lagoon, tmp_path / "toy.weights", *words)
+    result = lagoon.run("train", "placement", "--out", str(tmp_path / "toy.weights"), *words)
     assert result.returncode == 1
     assert expected in result.stderr
 
