@@ -119,7 +119,7 @@ Result<std::vector<ModelStatistics>> FleetCore::Statistics(const std::string& mo
     // Held while the members are asked, so that a replica counts either there or in former_.
     const MutexLock lock(mutex_);
     AddStatistics(sums, former_);
-    const std::set<Replica>& retiring = retiring_;
+    const std::set<Replica> retiring = retiring_;
     for (std::size_t member = 0; member < members_.size(); ++member) {
       auto rows = members_[member].core->Statistics("", "");
       if (!rows) continue;  // the member is lost
