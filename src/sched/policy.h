@@ -100,8 +100,8 @@ class Policy {
   /// `kernels` more kernels of the job were submitted, after a pick.
   virtual void OnSubmitted(const ScheduledJob& /*job*/, std::uint32_t /*kernels*/) {}
   /// `kernels` of those that OnSubmitted() counted are revoked because of IsBehind(), and will be
-  /// submitted again. Not called for kernels that another job revokes (preempt_by_rank), which count
-  /// again. Otherwise two jobs could revoke each other's kernels for ever.
+  /// submitted again. Not called for kernels that another job revokes (preempt_by_rank): otherwise
+  /// two jobs could revoke each other's kernels for ever.
   virtual void OnRaised(const ScheduledJob& /*job*/, std::uint32_t /*kernels*/) {}
   /// The job ended, with any outcome. Called once for each OnArrival.
   virtual void OnFinished(const ScheduledJob& /*job*/) {}
