@@ -27,7 +27,7 @@ void DeficitCounters::OnArrival(QueueId id) {
 
 void DeficitCounters::OnServed(QueueId id, std::uint32_t kernels) { Charge(id, kernels); }
 
-void DeficitCounters::OnRevoked(QueueId id, std::uint32_t kernels) {
+void DeficitCounters::OnRaised(QueueId id, std::uint32_t kernels) {
   Charge(id, -static_cast<double>(kernels));
 }
 

@@ -18,8 +18,8 @@ class DeficitCounters {
 
   void OnArrival(QueueId client);
   void OnServed(QueueId client, std::uint32_t kernels);
-  /// Takes back OnServed(): the kernels were revoked.
-  void OnRevoked(QueueId client, std::uint32_t kernels);
+  /// Takes back OnServed(): the kernels will be submitted again.
+  void OnRaised(QueueId client, std::uint32_t kernels);
   void OnFinished(QueueId client);
 
   double deficit(QueueId client) const;

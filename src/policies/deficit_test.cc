@@ -32,12 +32,12 @@ TEST(DeficitCounters, AKernelMovesShareFromItsClientToTheOthers) {
   EXPECT_EQ(Above(counters, -2), (std::vector{kC, kA, kB}));
 }
 
-TEST(DeficitCounters, RevokedKernelsDoNotCount) {
+TEST(DeficitCounters, RaisedKernelsCountOnce) {
   DeficitCounters counters;
   for (const QueueId client : {kA, kB, kC}) counters.OnArrival(client);
   counters.OnServed(kA, 3);
   counters.OnServed(kB, 4);
-  counters.OnRevoked(kB, 4);
+  counters.OnRaised(kB, 4);
   EXPECT_DOUBLE_EQ(counters.deficit(kA), -2);
   EXPECT_DOUBLE_EQ(counters.deficit(kB), 1);
   EXPECT_TRUE(counters.AnyAbove(0.9));

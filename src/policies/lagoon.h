@@ -46,8 +46,8 @@ class LagoonPolicy final : public Policy {
   void OnSubmitted(const ScheduledJob& job, std::uint32_t kernels) override {
     if (job.job_class == JobClass::kBestEffort) deficits_.OnServed(job.queue_id, kernels);
   }
-  void OnRevoked(const ScheduledJob& job, std::uint32_t kernels) override {
-    if (job.job_class == JobClass::kBestEffort) deficits_.OnRevoked(job.queue_id, kernels);
+  void OnRaised(const ScheduledJob& job, std::uint32_t kernels) override {
+    deficits_.OnRaised(job.queue_id, kernels);
   }
   void OnFinished(const ScheduledJob& job) override {
     if (job.job_class == JobClass::kBestEffort) deficits_.OnFinished(job.queue_id);

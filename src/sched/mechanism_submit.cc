@@ -86,7 +86,13 @@ void Mechanism::RaiseBehind() {
     const bool waits = job.state == Job::State::kActive && job.job_class == JobClass::kBestEffort &&
                        job.next_op > job.first_incomplete &&
                        job.first_incomplete >= job.front_until;
-    if (waits && policy_->IsBehind(job.queue_id)) Revoke(job);
+    if (!waits || !policy_->IsBehind(job.queue_id)) continue;
+    std::uint32_t kernels = 0;
+    for (std::size_t i = job.first_incomplete; i < job.next_op; ++i) {
+      kernels += job.instance->progress(i).Complete() ? 0 : 1;
+    }
+    policy_->OnRaised(job, kernels);
+    Revoke(job);
   }
 }
 
@@ -101,11 +107,6 @@ bool Mechanism::Revoked(const JobLaunch& launch) const {
 
 // Treats `op` and all ops after it as not submitted.
 void Mechanism::GoBack(Job& job, std::size_t op) {
-  std::uint32_t kernels = 0;
-  for (std::size_t i = op; i < job.next_op; ++i) {
-    kernels += job.instance->progress(i).Complete() ? 0 : 1;
-  }
-  policy_->OnRevoked(job, kernels);
   job.revoked_until = std::max(job.revoked_until, job.next_op);
   job.front_until = std::min(job.front_until, op);
   SetNextOp(job, op);

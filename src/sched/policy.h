@@ -99,9 +99,10 @@ class Policy {
   virtual void OnArrival(const ScheduledJob& /*job*/) {}
   /// `kernels` more kernels of the job were submitted, after a pick.
   virtual void OnSubmitted(const ScheduledJob& /*job*/, std::uint32_t /*kernels*/) {}
-  /// `kernels` of those that OnSubmitted() counted were revoked before they were complete, and will
-  /// be submitted again.
-  virtual void OnRevoked(const ScheduledJob& /*job*/, std::uint32_t /*kernels*/) {}
+  /// `kernels` of those that OnSubmitted() counted are revoked because of IsBehind(), and will be
+  /// submitted again. Not called for kernels that another job revokes (preempt_by_rank): otherwise
+  /// two jobs could revoke each other's kernels for ever.
+  virtual void OnRaised(const ScheduledJob& /*job*/, std::uint32_t /*kernels*/) {}
   /// The job ended, with any outcome. Called once for each OnArrival.
   virtual void OnFinished(const ScheduledJob& /*job*/) {}
 };
