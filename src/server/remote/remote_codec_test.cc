@@ -1,6 +1,7 @@
 #include "server/remote/remote_codec.h"
 
 #include <gmock/gmock.h>
+#include <grpcpp/impl/codegen/proto_utils.h>
 #include <gtest/gtest.h>
 
 #include <cstring>
