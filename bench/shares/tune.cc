@@ -237,7 +237,7 @@ class Tuning final : private ShareHost {
   SimStage& stage_;
   const TimePoint begin_;
   TuneRun run_;
-  std::vector<lagoon::Arrivals> arrivals_;                // by model
+  std::vector<lagoon::Arrivals> arrivals_;        // by model
   std::vector<std::optional<Nanoseconds>> next_;  // arrival since begin_, by model
   std::vector<LoadMonitor> monitors_;             // by model
   std::unique_ptr<ShareManager> manager_;         // null: no shares
