@@ -154,7 +154,7 @@ MUTANTS = [
     ("one-draw", "the second draw is the first", CHOICE,
      "choice.Draw(draws[1])", "choice.Draw(draws[0])", ["routes"]),
     ("route-of-nothing", "a model may have no replica with a fraction", ROUTES,
-     "if (!(sum > 0)) {", "if (sum < 0) {", ["routes"]),
+     "if (!replicas.empty() && !(sum > 0)) {", "if (sum < 0) {", ["routes"]),
     ("route-to-a-stranger", "a replica may be at an unknown member", ROUTES,
      "if (!members.contains(replica.member)) {", "if (replica.member.empty()) {", ["routes"]),
     ("replica-twice", "a member may be named twice for a model", ROUTES,

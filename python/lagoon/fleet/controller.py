@@ -66,7 +66,7 @@ class Fleet:
         self._problem = ""
         self._ingress = Ingress.options(
             name=INGRESS, namespace=NAMESPACE, lifetime="detached", get_if_exists=True,
-            scheduling_strategy=NodeAffinitySchedulingStrategy(self._here, soft=True),
+            scheduling_strategy=NodeAffinitySchedulingStrategy(self._here, soft=False),
         ).remote(settings["address"], settings["ports"])
         self._edge = {}
 
@@ -219,7 +219,7 @@ class Fleet:
     def _set_routes(self):
         serving = {node.name: (node.status["address"], node.status["models"]) for node in self._nodes.values()
                    if node.status.get("address") and node.about is not None}
-        body = plan.routes(self._epoch, self._assignment, serving)
+        body = plan.routes(self._epoch, self._assignment, serving, [model.name for model in self._models])
         try:
             self._http("metrics", "/v2/fleet/routes", json.dumps(body).encode())
         except urllib.error.HTTPError as error:
@@ -308,6 +308,6 @@ class Controller:
 
 def start(settings, name=NAME):
     """The controller of the cluster that ray.init() has connected to; a new one if there is none."""
-    where = NodeAffinitySchedulingStrategy(ray.get_runtime_context().get_node_id(), soft=True)
+    where = NodeAffinitySchedulingStrategy(ray.get_runtime_context().get_node_id(), soft=False)
     return Controller.options(name=name, namespace=NAMESPACE, lifetime="detached", get_if_exists=True,
                               scheduling_strategy=where).remote(settings)

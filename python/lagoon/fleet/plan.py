@@ -79,13 +79,14 @@ def models_by_node(assignment, nodes):
     return {node: sorted(models) for node, models in sets.items()}
 
 
-def routes(epoch, assignment, serving):
+def routes(epoch, assignment, serving, names=()):
     """The body of POST /v2/fleet/routes. `serving`: {node: (address of gRPC, models that it serves)}.
+    `names`: of all models; one that no node serves is unavailable, not unknown.
 
     Only replicas that serve get requests. Replicas that the assignment does not have any more get none, unless no other
     one of the model serves: then they all share the requests."""
     wanted = {(replica["model"], replica["node"]): replica["fraction"] for replica in assignment}
-    models = {}
+    models = {name: [] for name in names}
     for node, (_, served) in sorted(serving.items()):
         for model in served:
             models.setdefault(model, []).append({"member": node, "fraction": wanted.get((model, node), 0.0)})

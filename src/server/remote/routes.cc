@@ -121,7 +121,8 @@ Result<std::vector<RouteReplica>> ParseReplicas(const json& value, const std::st
     sum += replica.fraction;
     replicas.push_back(std::move(replica));
   }
-  if (!(sum > 0)) {
+  // A model without any replica is known, and unavailable for now.
+  if (!replicas.empty() && !(sum > 0)) {
     return Bad(fmt::format("model {}: no replica has a fraction above 0", Quoted(model)));
   }
   return replicas;

@@ -61,7 +61,6 @@ TEST(Routes, AreRefusedWithTheFieldAndItsValue) {
       {"{" + a + R"(, "epoch": 1.5})", "'epoch' is '1.5'"},
       {"{" + a + R"(, "models": []})", "'models' is '[]'"},
       {"{" + a + R"(, "models": {"m": 1}})", "model 'm': '1' is no list"},
-      {"{" + a + R"(, "models": {"m": []}})", "no replica has a fraction above 0"},
       {"{" + a + R"(, "models": {"m": [{"member": "b", "fraction": 1}]}})", "'b' is no member"},
       {"{" + a + R"(, "models": {"m": [{"member": "a"}]}})", "needs the number 'fraction'"},
       {"{" + a + R"(, "models": {"m": [{"member": "a", "fraction": 1.1}]}})", "fraction 1.1"},
@@ -91,6 +90,13 @@ TEST(Routes, LargeTextsAreRefusedUnread) {
   const auto routes = ParseRoutesJson(std::string(Routes::kMostBytes + 1, ' '));
   ASSERT_FALSE(routes);
   EXPECT_THAT(routes.error().message, HasSubstr("the limit is"));
+}
+
+TEST(ParseRoutesJson, AModelMayHaveNoReplicaForNow) {
+  const auto routes = ParseRoutesJson(R"({"members": [], "models": {"m": []}})");
+  ASSERT_TRUE(routes.has_value()) << routes.error().message;
+  ASSERT_TRUE(routes->models.has_value());
+  EXPECT_TRUE(routes->models->at("m").empty());
 }
 
 }  // namespace
