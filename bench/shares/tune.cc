@@ -273,9 +273,10 @@ void WriteSide(const TuneOptions& options, const TuneSide& side, const TuneRun& 
         std::ranges::count_if(model.latencies_ms, [&](double ms) { return ms <= model.slo_ms; }));
     kept_of_all += kept;
     all += static_cast<double>(model.arrived);
-    report.Metric("throughput_ips." + of,
+    report.Metric(fmt::format("throughput_ips.{}", of),
                   static_cast<double>(model.latencies_ms.size()) / options.seconds);
-    report.Metric("slo_kept." + of, kept / std::max(1.0, static_cast<double>(model.arrived)));
+    report.Metric(fmt::format("slo_kept.{}", of),
+                  kept / std::max(1.0, static_cast<double>(model.arrived)));
     if (model.latencies_ms.empty()) continue;
     const int tail = model.latencies_ms.size() >= kSamplesForP99 ? 99 : 90;
     for (const int percent : {50, tail}) {
