@@ -57,17 +57,18 @@ class FaultyServer:
     (lambda name: [(200, name, 1), (200, name, 1)], {"doubled": 1}),
     (lambda name: [(200, name, 2)], {"wrong": 1}),
     (lambda name: [(500, name, 1)], {"wrong": 1}),
+    (lambda name: [(404, name, 1)], {"unknown": 1}),
     (lambda name: [(503, name, 1)], {"unavailable": 1})])
 def test_every_fault_is_counted(fault, counts):
     server = FaultyServer(fault)
     with Traffic("127.0.0.1", server.port, "m", {}, lambda answer: answer["value"] == 1, clients=1) as traffic:
         traffic.wait(20)
     server.close()
-    expected = {"unavailable": 0, "wrong": 0, "doubled": 0, "lost": 0, **counts}
+    expected = {"unavailable": 0, "unknown": 0, "wrong": 0, "doubled": 0, "lost": 0, **counts}
     found = traffic.counts()
     assert {name: found[name] for name in expected} == expected, traffic.problems
     assert found["sent"] == found["answered"] + found["lost"]
-    assert len(traffic.milliseconds) == found["answered"] - expected["unavailable"] - expected["wrong"] - expected["doubled"]
+    assert len(traffic.milliseconds) == found["answered"] - sum(expected[name] for name in ("unavailable", "unknown", "wrong", "doubled"))
 
 
 def test_a_doubled_last_answer_is_seen():

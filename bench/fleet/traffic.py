@@ -50,15 +50,15 @@ class Connection:
 class Traffic:
     """`clients` threads, each with one connection and one request at a time. Each request has an id of its own.
 
-    After stop(): `sent`, `answered` (with any HTTP status), `unavailable` (503), `wrong` (another status, or
-    another output than expected), `doubled` (an answer with the id of another request, or after the last one), `lost` (no answer within `timeout`, or the
+    After stop(): `sent`, `answered` (with any HTTP status), `unavailable` (503), `unknown` (404: no server
+    knows the model), `wrong` (another status, or another output than expected), `doubled` (an answer with the id of another request, or after the last one), `lost` (no answer within `timeout`, or the
     connection ended before the answer), and `milliseconds` of each answer 200."""
 
     def __init__(self, host, port, model, body, expected, clients=4, timeout=30):
         """`body`: a request as JSON without an id; `expected`: a function from the answer's JSON to true or false."""
         self._host, self._port, self._model = host, port, model
         self._body, self._expected, self._timeout = body, expected, timeout
-        self.sent = self.answered = self.unavailable = self.wrong = self.doubled = self.lost = 0
+        self.sent = self.answered = self.unavailable = self.unknown = self.wrong = self.doubled = self.lost = 0
         self.milliseconds = []
         self.problems = []
         self.last_good = time.monotonic()
@@ -89,7 +89,7 @@ class Traffic:
             time.sleep(0.01)
 
     def counts(self):
-        return {name: getattr(self, name) for name in ("sent", "answered", "unavailable", "wrong", "doubled", "lost")}
+        return {name: getattr(self, name) for name in ("sent", "answered", "unavailable", "unknown", "wrong", "doubled", "lost")}
 
     def _run(self, index):
         connection = None
@@ -130,6 +130,8 @@ class Traffic:
         answer = json.loads(text) if status == 200 else {}
         if status == 503:
             self._note(answered=1, unavailable=1, problem=problem)
+        elif status == 404:
+            self._note(answered=1, unknown=1, problem=problem)
         elif status == 200 and answer.get("id") != name:
             self._note(answered=1, doubled=1, problem=problem)
             return False

@@ -134,7 +134,7 @@ class Tuning final : private ShareHost {
     for (const TunedModel& model : run_.models) {
       SharedModel& shared = models.emplace_back();
       shared.name = model.name;
-      shared.version = "1";
+      shared.version.assign(1, '1');
       shared.share.automatic = shares == TuneSide::Shares::kTuned;
       if (!shared.share.automatic) {
         shared.share.fixed = 1.0 / static_cast<double>(run_.models.size());

@@ -59,8 +59,9 @@ std::shared_ptr<RouteTable> IngressMembers::Build(const RouteTable& before,
   }
   if (!routes.models) return table;
   for (const auto& [model, replicas] : *routes.models) {
+    std::vector<IngressReplica>& found = table->models[model];  // also without any replica
     for (const RouteReplica& replica : replicas) {
-      table->models[model].push_back({by_name.at(replica.member), replica.fraction});
+      found.push_back({by_name.at(replica.member), replica.fraction});
     }
   }
   return table;
