@@ -99,6 +99,6 @@ def test_the_server_takes_the_words_of_the_manifest(lagoon, tmp_path):
     try:
         server.wait_ready()
         probe = container["readinessProbe"]["httpGet"]["path"]
-        assert server.http()._get(probe, None, None).status_code == 200  # pylint: disable=protected-access
+        assert server.http()._get(probe.lstrip("/"), None, None).status_code == 200  # pylint: disable=protected-access
     finally:
         server.close()
