@@ -128,6 +128,14 @@ class Tuning final : private ShareHost {
     monitors_.emplace_back();
   }
 
+  // In whole granules: rounded up, the shares could be more than the device.
+  double EqualShare() const {
+    const DeviceInfo& info = stage_.device().info();
+    const std::uint32_t granule = std::max(info.share_granule, 1U);
+    const auto models = static_cast<std::uint32_t>(run_.models.size());
+    return static_cast<double>(info.units / granule / models * granule) / info.units;
+  }
+
   Status MakeShares(TuneSide::Shares shares) {
     if (shares == TuneSide::Shares::kNone) return {};
     std::vector<SharedModel> models;
@@ -136,9 +144,7 @@ class Tuning final : private ShareHost {
       shared.name = model.name;
       shared.version.assign(1, '1');
       shared.share.automatic = shares == TuneSide::Shares::kTuned;
-      if (!shared.share.automatic) {
-        shared.share.fixed = 1.0 / static_cast<double>(run_.models.size());
-      }
+      if (!shared.share.automatic) shared.share.fixed = EqualShare();
       shared.slo = FromSeconds(model.slo_ms / 1000);
       shared.slo_of = SloOf::kRequest;
     }

@@ -83,6 +83,18 @@ TEST(Tune, EqualSharesStayAndWithoutSharesThereIsNone) {
   EXPECT_TRUE(none.models[0].share_percent.empty());
 }
 
+// 80 units are no multiple of three.
+TEST(Tune, EqualSharesOfThreeModelsFitTheDevice) {
+  TuneOptions options = Short();
+  options.models = {"vgg19", "resnet50", "alexnet"};
+  options.seconds = 1;
+  const TuneRun run = RunOf(options, "equal");
+  for (const TunedModel& model : run.models) {
+    ASSERT_EQ(model.share_percent.size(), 1u);
+    EXPECT_DOUBLE_EQ(model.share_percent[0], 100 * 26.0 / 80);
+  }
+}
+
 TEST(Tune, SidesGetTheSameRequestsAndEqualSeedsGiveEqualRuns) {
   const TuneRun one = RunOf(Short(), "tuned"), again = RunOf(Short(), "tuned");
   const TuneRun equal = RunOf(Short(), "equal");

@@ -150,7 +150,9 @@ INSTANTIATE_TEST_SUITE_P(Schedulers, RandomSchedules, ::testing::ValuesIn(Schedu
 
 INSTANTIATE_TEST_SUITE_P(Parameters, RandomSchedules,
                          ::testing::Values("lagoon:preempt_by_rank=1,fairness_threshold=2",
-                                           "lagoon-ratio:depth=2", "reef:admit_by_deadline=1"),
+                                           "lagoon:fairness_threshold=2",
+                                           "lagoon:fairness_threshold=0", "lagoon-ratio:depth=2",
+                                           "reef:admit_by_deadline=1"),
                          Word);
 
 }  // namespace

@@ -72,10 +72,12 @@ bool Mechanism::MayTakeDevice(const Job& job) {
   return true;
 }
 
-// Whether clients that are far behind are raised (Policy::IsBehind).
+// Whether clients that are far behind are raised (Policy::IsBehind). Not with preempt_by_rank:
+// there jobs of worse ranks have left the device, so that they are ready, and two jobs that are
+// raised and preempt each other in turns would do so for ever.
 bool Mechanism::Raises() const {
   return config_.preemption == SchedulerConfig::Preemption::kReset &&
-         config_.ranks == SchedulerConfig::Ranks::kPolicy;
+         config_.ranks == SchedulerConfig::Ranks::kPolicy && !config_.preempt_by_rank;
 }
 
 // Revokes the kernels of clients that are far behind, unless the next one to run is in front

@@ -90,7 +90,7 @@ class Policy {
   /// its share (a client is a queue). Pick() gives its jobs Decision::kFrontRank. Kernels that the
   /// device already has keep the rank of their own pick, and could wait for ever there. So the
   /// mechanism revokes them, and they are submitted again after the next pick. Only with
-  /// SchedulerConfig::Preemption::kReset and Ranks::kPolicy.
+  /// SchedulerConfig::Preemption::kReset and Ranks::kPolicy, and without preempt_by_rank.
   virtual bool IsBehind(QueueId /*client*/) const { return false; }
   /// Whether IsBehind() is true for any client. O(1).
   virtual bool AnyBehind() const { return false; }
@@ -100,8 +100,7 @@ class Policy {
   /// `kernels` more kernels of the job were submitted, after a pick.
   virtual void OnSubmitted(const ScheduledJob& /*job*/, std::uint32_t /*kernels*/) {}
   /// `kernels` of those that OnSubmitted() counted are revoked because of IsBehind(), and will be
-  /// submitted again. Not called for kernels that another job revokes (preempt_by_rank): otherwise
-  /// two jobs could revoke each other's kernels for ever.
+  /// submitted again. Not called for kernels that real-time work or another job revokes.
   virtual void OnRaised(const ScheduledJob& /*job*/, std::uint32_t /*kernels*/) {}
   /// The job ended, with any outcome. Called once for each OnArrival.
   virtual void OnFinished(const ScheduledJob& /*job*/) {}
