@@ -10,9 +10,9 @@ namespace lagoon::cuda::probe {
 
 LAGOON_DEVICE bool Watch(const WatchArgs& args, u32 tile) {
   if (threadIdx.x != 0) return true;
-  const u64 end = Nanoseconds() + args.patience_ns;
+  const u64 end = TimerNanoseconds() + args.patience_ns;
   u64 told = 0;
-  while (told <= args.last && Nanoseconds() < end) {
+  while (told <= args.last && TimerNanoseconds() < end) {
     const u64 seen = u64{1} + (args.pinned != 0 ? LoadFromHost(args.word) : LoadRelaxed(args.word));
     if (seen == told) continue;
     StoreToHost(args.seen + tile, seen);
@@ -23,12 +23,13 @@ LAGOON_DEVICE bool Watch(const WatchArgs& args, u32 tile) {
 
 LAGOON_DEVICE bool Busy(const BusyArgs& args, u32 tile) {
   constexpr u32 kReadsPerLook = 256;
-  const u64 end = Nanoseconds() + args.patience_ns;
+  const u64 end = TimerNanoseconds() + args.patience_ns;
   u32 at = (tile * blockDim.x + threadIdx.x) * 4;
   float sum = 0;
   if (threadIdx.x == 0) *args.running = 1;
   for (;;) {
-    const bool leave = threadIdx.x == 0 && (LoadFromHost(args.stop) != 0 || Nanoseconds() > end);
+    const bool leave =
+        threadIdx.x == 0 && (LoadFromHost(args.stop) != 0 || TimerNanoseconds() > end);
     if (__syncthreads_or(leave ? 1 : 0) != 0) break;
     for (u32 i = 0; i < kReadsPerLook; ++i) {
       sum = sum * 0.5F + args.data[at & (args.elements - 1)];
@@ -42,8 +43,8 @@ LAGOON_DEVICE bool Busy(const BusyArgs& args, u32 tile) {
 LAGOON_DEVICE bool Spin(const SpinArgs& args, const BlockControl& control) {
   for (u32 i = 0; i < args.pieces; ++i) {
     if (args.look != 0 && control.SyncShouldLeave()) return false;
-    const u64 end = Nanoseconds() + args.piece_ns;
-    while (Nanoseconds() < end) {
+    const u64 end = TimerNanoseconds() + args.piece_ns;
+    while (TimerNanoseconds() < end) {
     }
   }
   return true;

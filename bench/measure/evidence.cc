@@ -36,17 +36,17 @@ void Evidence::AddInterval(const std::string& name, const Interval& interval) {
 
 void Evidence::Target(const std::string& name, const Interval& interval, Bound bound, double target,
                       bool clean) {
-  const Outcome outcome = clean ? Judge(interval, bound, target) : Outcome::kUndecided;
+  const Verdict verdict = clean ? Judge(interval, bound, target) : Verdict::kUndecided;
   nlohmann::json entry = ToJson(interval);
   entry.update({{"metric", name},
                 {"bound", Name(bound)},
                 {"target", target},
                 {"undisturbed", clean},
-                {"outcome", Name(outcome)}});
+                {"outcome", Name(verdict)}});
   targets_.push_back(std::move(entry));
   lines_ += fmt::format("{}: {:.4g}, 95 % [{:.4g}, {:.4g}] of {} pairs; {} {:g}: {}\n", name,
                         interval.median, interval.low, interval.high, interval.pairs, Name(bound),
-                        target, Name(outcome));
+                        target, Name(verdict));
 }
 
 void Evidence::Finish(const std::string& suffix) {

@@ -71,21 +71,21 @@ Interval MedianInterval(std::span<const double> values, std::uint32_t seed) {
                           [](std::span<const double> medians) { return medians.front(); });
 }
 
-Outcome Judge(const Interval& interval, Bound bound, double target) {
-  if (interval.pairs < kLeastPairs) return Outcome::kUndecided;
+Verdict Judge(const Interval& interval, Bound bound, double target) {
+  if (interval.pairs < kLeastPairs) return Verdict::kUndecided;
   const bool at_most = bound == Bound::kAtMost;
-  if (at_most ? interval.high <= target : interval.low >= target) return Outcome::kMet;
-  if (at_most ? interval.low > target : interval.high < target) return Outcome::kMissed;
-  return Outcome::kUndecided;
+  if (at_most ? interval.high <= target : interval.low >= target) return Verdict::kMet;
+  if (at_most ? interval.low > target : interval.high < target) return Verdict::kMissed;
+  return Verdict::kUndecided;
 }
 
-std::string_view Name(Outcome outcome) {
-  switch (outcome) {
-    case Outcome::kMet:
+std::string_view Name(Verdict verdict) {
+  switch (verdict) {
+    case Verdict::kMet:
       return "met";
-    case Outcome::kMissed:
+    case Verdict::kMissed:
       return "missed";
-    case Outcome::kUndecided:
+    case Verdict::kUndecided:
       return "undecided";
   }
   return "undecided";

@@ -35,12 +35,12 @@ Interval CombinedInterval(const std::vector<std::vector<double>>& groups, std::u
                           const std::function<double(std::span<const double>)>& combine);
 
 enum class Bound { kAtMost, kAtLeast };
-enum class Outcome { kMet, kMissed, kUndecided };
+enum class Verdict { kMet, kMissed, kUndecided };
 
 /// Met: the whole interval meets the target. Missed: no part of the interval does. Undecided: the
 /// target lies inside the interval, or there are fewer than kLeastPairs pairs.
-Outcome Judge(const Interval& interval, Bound bound, double target);
-std::string_view Name(Outcome outcome);
+Verdict Judge(const Interval& interval, Bound bound, double target);
+std::string_view Name(Verdict verdict);
 std::string_view Name(Bound bound);
 
 }  // namespace lagoon::bench

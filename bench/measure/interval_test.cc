@@ -89,17 +89,17 @@ TEST(CombinedInterval, ResamplesEveryGroupByItself) {
 
 TEST(Judge, HasThreeOutcomesAtEitherBound) {
   const Interval interval{1.05, 1.0, 1.1, 10};
-  EXPECT_EQ(Judge(interval, Bound::kAtMost, 1.1), Outcome::kMet);
-  EXPECT_EQ(Judge(interval, Bound::kAtMost, 1.07), Outcome::kUndecided);
-  EXPECT_EQ(Judge(interval, Bound::kAtMost, 0.99), Outcome::kMissed);
-  EXPECT_EQ(Judge(interval, Bound::kAtLeast, 1.0), Outcome::kMet);
-  EXPECT_EQ(Judge(interval, Bound::kAtLeast, 1.02), Outcome::kUndecided);
-  EXPECT_EQ(Judge(interval, Bound::kAtLeast, 1.2), Outcome::kMissed);
+  EXPECT_EQ(Judge(interval, Bound::kAtMost, 1.1), Verdict::kMet);
+  EXPECT_EQ(Judge(interval, Bound::kAtMost, 1.07), Verdict::kUndecided);
+  EXPECT_EQ(Judge(interval, Bound::kAtMost, 0.99), Verdict::kMissed);
+  EXPECT_EQ(Judge(interval, Bound::kAtLeast, 1.0), Verdict::kMet);
+  EXPECT_EQ(Judge(interval, Bound::kAtLeast, 1.02), Verdict::kUndecided);
+  EXPECT_EQ(Judge(interval, Bound::kAtLeast, 1.2), Verdict::kMissed);
 }
 
 TEST(Judge, FewPairsDecideNothing) {
-  EXPECT_EQ(Judge({1, 1, 1, kLeastPairs - 1}, Bound::kAtMost, 2), Outcome::kUndecided);
-  EXPECT_EQ(Judge({1, 1, 1, kLeastPairs}, Bound::kAtMost, 2), Outcome::kMet);
+  EXPECT_EQ(Judge({1, 1, 1, kLeastPairs - 1}, Bound::kAtMost, 2), Verdict::kUndecided);
+  EXPECT_EQ(Judge({1, 1, 1, kLeastPairs}, Bound::kAtMost, 2), Verdict::kMet);
 }
 
 }  // namespace

@@ -6,8 +6,8 @@
 namespace lagoon {
 namespace {
 
-using testing::ElementsAre;
-using testing::HasSubstr;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
 
 std::string ErrorOf(std::uint32_t units, const std::string& shares,
                     std::vector<std::int64_t> rows) {
@@ -51,7 +51,7 @@ TEST(ShareTable, SaysWhatIsInterpolatedAndWhatIsSmoothedAndTheKnee) {
   std::string table = ShareTable(*plan, {"m", "d", "test", *surface});
   EXPECT_THAT(table, HasSubstr("knee at 1 rows: 5 units, 50 % of the device"));
   EXPECT_THAT(table, HasSubstr("interpolated"));
-  EXPECT_THAT(table, testing::Not(HasSubstr("smoothed")));
+  EXPECT_THAT(table, ::testing::Not(HasSubstr("smoothed")));
   surface = SurfaceOf(*plan, {{10, 4, 5}});
   ASSERT_TRUE(surface.has_value());
   table = ShareTable(*plan, {"m", "d", "test", *surface});

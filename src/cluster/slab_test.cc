@@ -232,12 +232,12 @@ TEST(Slab, FiveBatchesWithinTheSloGiveANotice) {
 // At SLOs of 50, 100 and 200 ms it needs 0.8, 3.6 and 14.5 s, where SLAB needs 0.20, 0.26 and
 // 0.34 s.
 TEST(Aimd, GrowsByOneRowABatch) {
-  for (const auto& [slo_ms, rows, seconds] :
+  for (const auto& [slo_ms, rows, after_s] :
        {std::tuple{50.0, 22, 0.775}, {100.0, 59, 3.564}, {200.0, 132, 14.52}}) {
     Aimd aimd(Options(slo_ms));
     FullBatches run(aimd, Vgg19Ms);
     while (aimd.Limit() <= rows && run.limits().size() < 200) run.Batch();
-    EXPECT_NEAR(run.ReachedMs(rows) / 1000, seconds, 0.01) << slo_ms;
+    EXPECT_NEAR(run.ReachedMs(rows) / 1000, after_s, 0.01) << slo_ms;
     run.Batch();  // one row too many
     EXPECT_EQ(aimd.Limit(), (rows + 1) * 9 / 10) << slo_ms;
   }

@@ -11,15 +11,15 @@ namespace lagoon {
 namespace {
 
 namespace fs = std::filesystem;
-using testing::AllOf;
-using testing::ElementsAre;
-using testing::HasSubstr;
-using testing::IsEmpty;
+using ::testing::AllOf;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
 
-class ScanRepositoryTest : public testing::Test {
+class ScanRepositoryTest : public ::testing::Test {
  protected:
   void SetUp() override {
-    root_ = fs::path(testing::TempDir()) / ("lagoon_repository_" + std::to_string(getpid()));
+    root_ = fs::path(::testing::TempDir()) / ("lagoon_repository_" + std::to_string(getpid()));
     fs::create_directories(root_);
   }
   void TearDown() override { fs::remove_all(root_); }

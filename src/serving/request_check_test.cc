@@ -6,11 +6,11 @@
 namespace lagoon {
 namespace {
 
-using testing::AllOf;
-using testing::ElementsAre;
-using testing::HasSubstr;
+using ::testing::AllOf;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
 
-class BindRequestTest : public testing::Test {
+class BindRequestTest : public ::testing::Test {
  protected:
   BindRequestTest() : bytes_(64) {
     signature_.inputs = {{"a", DataType::kFloat32, {1, 4}}, {"b", DataType::kFloat32, {1, 2}}};

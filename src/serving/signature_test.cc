@@ -7,17 +7,17 @@
 namespace lagoon {
 namespace {
 
-using testing::AllOf;
-using testing::ElementsAre;
-using testing::HasSubstr;
-using testing::IsEmpty;
+using ::testing::AllOf;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
 
 const std::vector<TensorSpec> kInputs = {{"image", DataType::kFloat32, {1, 3, 8, 8}},
                                          {"scale", DataType::kFloat32, {1, 2}}};
 const std::vector<TensorSpec> kOutputs = {{"scores", DataType::kFloat32, {1, 10}},
                                           {"features", DataType::kFloat32, {1, 64}}};
 
-class CompleteConfigTest : public testing::Test {
+class CompleteConfigTest : public ::testing::Test {
  protected:
   /// The tensors above, with an open first dim.
   static std::vector<TensorSpec> Open(std::vector<TensorSpec> specs) {

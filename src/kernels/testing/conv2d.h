@@ -18,12 +18,13 @@
 namespace lagoon::testing {
 
 /// `count` floats, 64-byte aligned, uniform in [-1, 1] from `seed`.
-class Floats {
+class AlignedFloats {
  public:
-  Floats() = default;
-  explicit Floats(std::size_t count) : data_(hwy::AllocateAligned<float>(count)), count_(count) {}
-  static Floats Random(std::size_t count, std::uint32_t seed) {
-    Floats floats(count);
+  AlignedFloats() = default;
+  explicit AlignedFloats(std::size_t count)
+      : data_(hwy::AllocateAligned<float>(count)), count_(count) {}
+  static AlignedFloats Random(std::size_t count, std::uint32_t seed) {
+    AlignedFloats floats(count);
     std::minstd_rand random(seed);
     for (float& v : floats.span()) {
       v = static_cast<float>(random() % 65537) / 32768.0f - 1.0f;
@@ -59,10 +60,10 @@ class ConvProblem {
   /// MakeConv2d.
   explicit ConvProblem(const Conv2dSpec& s, const Bf16Unit* unit = nullptr)
       : spec(s),
-        x(Floats::Random(InputPixels(s.window) * s.in_channels, 1)),
-        weights(Floats::Random(WindowTaps(s.window) * s.in_channels * s.out_channels, 2)),
-        bias(Floats::Random(s.out_channels, 3)),
-        residual(Floats::Random(OutputCount(), 4)),
+        x(AlignedFloats::Random(InputPixels(s.window) * s.in_channels, 1)),
+        weights(AlignedFloats::Random(WindowTaps(s.window) * s.in_channels * s.out_channels, 2)),
+        bias(AlignedFloats::Random(s.out_channels, 3)),
+        residual(AlignedFloats::Random(OutputCount(), 4)),
         y(OutputCount()),
         packed(PackedConv2dWeightBytes(s) / sizeof(float)),
         kernel(unit != nullptr ? *MakeBf16Conv2d(s, *unit) : *MakeConv2d(s)),
@@ -93,7 +94,7 @@ class ConvProblem {
   }
 
   Conv2dSpec spec;
-  Floats x, weights, bias, residual, y, packed;
+  AlignedFloats x, weights, bias, residual, y, packed;
   Kernel kernel;
   hwy::AlignedFreeUniquePtr<std::byte[]> scratch;
 

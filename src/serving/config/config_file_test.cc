@@ -15,13 +15,13 @@ namespace lagoon {
 namespace {
 
 using std::chrono::milliseconds;
-using testing::AllOf;
-using testing::Contains;
-using testing::ElementsAre;
-using testing::HasSubstr;
-using testing::IsEmpty;
-using testing::Not;
-using testing::StartsWith;
+using ::testing::AllOf;
+using ::testing::Contains;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using ::testing::Not;
+using ::testing::StartsWith;
 
 Result<ConfigFile> Parse(const std::string& text) {
   return ParseConfig(text, "m", "m/config.pbtxt");
@@ -99,7 +99,7 @@ struct FieldCase {
   const char* path;
 };
 
-class RefusedField : public testing::TestWithParam<FieldCase> {};
+class RefusedField : public ::testing::TestWithParam<FieldCase> {};
 TEST_P(RefusedField, IsNamedWithItsLine) {
   const Error error = ErrorOf("# a comment\n" + std::string(GetParam().text));
   EXPECT_EQ(error.code, ErrorCode::kUnimplemented);
@@ -108,7 +108,7 @@ TEST_P(RefusedField, IsNamedWithItsLine) {
 }
 INSTANTIATE_TEST_SUITE_P(
     ParseConfig, RefusedField,
-    testing::Values(
+    ::testing::Values(
         FieldCase{"ensemble_scheduling { step [] }", "ensemble_scheduling"},
         FieldCase{"sequence_batching { direct {} }", "sequence_batching"},
         FieldCase{"model_transaction_policy { decoupled: true }",
@@ -124,7 +124,7 @@ INSTANTIATE_TEST_SUITE_P(
         FieldCase{"model_repository_agents { agents [ { name: \"checksum\" } ] }",
                   "model_repository_agents.agents"}));
 
-class IgnoredField : public testing::TestWithParam<FieldCase> {};
+class IgnoredField : public ::testing::TestWithParam<FieldCase> {};
 TEST_P(IgnoredField, GivesOneWarningWithItsLine) {
   const auto file = Parse("\n\n" + std::string(GetParam().text));
   ASSERT_TRUE(file.has_value()) << file.error().message;
@@ -133,13 +133,13 @@ TEST_P(IgnoredField, GivesOneWarningWithItsLine) {
 }
 INSTANTIATE_TEST_SUITE_P(
     ParseConfig, IgnoredField,
-    testing::Values(FieldCase{"instance_group [ { kind: KIND_GPU } ]", "instance_group[0].kind"},
-                    FieldCase{"instance_group [ { gpus: [ 0 ] } ]", "instance_group[0].gpus"},
-                    FieldCase{"model_warmup [ { name: \"w\" } ]", "model_warmup"},
-                    FieldCase{"output [ { label_filename: \"l\" } ]", "output[0].label_filename"},
-                    FieldCase{"optimization { cuda { graphs: true } }", "optimization.cuda"},
-                    FieldCase{"response_cache { enable: true }", "response_cache.enable"},
-                    FieldCase{"metric_tags { key: \"a\" value: \"b\" }", "metric_tags"}));
+    ::testing::Values(FieldCase{"instance_group [ { kind: KIND_GPU } ]", "instance_group[0].kind"},
+                      FieldCase{"instance_group [ { gpus: [ 0 ] } ]", "instance_group[0].gpus"},
+                      FieldCase{"model_warmup [ { name: \"w\" } ]", "model_warmup"},
+                      FieldCase{"output [ { label_filename: \"l\" } ]", "output[0].label_filename"},
+                      FieldCase{"optimization { cuda { graphs: true } }", "optimization.cuda"},
+                      FieldCase{"response_cache { enable: true }", "response_cache.enable"},
+                      FieldCase{"metric_tags { key: \"a\" value: \"b\" }", "metric_tags"}));
 
 TEST(ParseConfig, ReadsDynamicBatching) {
   const auto file = Parse(
@@ -382,11 +382,11 @@ TEST(Settings, AFilenameMayNotLeaveItsFolder) {
   }
 }
 
-class ReadConfigTest : public testing::Test {
+class ReadConfigTest : public ::testing::Test {
  protected:
   void SetUp() override {
     directory_ =
-        std::filesystem::path(testing::TempDir()) / ("lagoon_config_" + std::to_string(getpid()));
+        std::filesystem::path(::testing::TempDir()) / ("lagoon_config_" + std::to_string(getpid()));
     std::filesystem::create_directories(directory_);
   }
   void TearDown() override { std::filesystem::remove_all(directory_); }

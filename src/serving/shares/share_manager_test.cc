@@ -70,7 +70,7 @@ LoadReading Load(double batch_ms, double rows_per_s, double arrivals_per_s) {
   return load;
 }
 
-class ShareManagerTest : public testing::Test {
+class ShareManagerTest : public ::testing::Test {
  protected:
   void Make(std::vector<SharedModel> models, const ShareManagerOptions& options = {.units = 100}) {
     auto made = ShareManager::Make(options, std::move(models), host_, At(0));

@@ -46,7 +46,7 @@ LAGOON_DEVICE u32 LoadFromHost(const u32* word) {
   return value;
 }
 /// Time of a clock that all multiprocessors share.
-LAGOON_DEVICE u64 Nanoseconds() {
+LAGOON_DEVICE u64 TimerNanoseconds() {
   u64 now;
   asm volatile("mov.u64 %0, %globaltimer;" : "=l"(now));
   return now;
@@ -76,7 +76,7 @@ LAGOON_DEVICE void StoreToHost(u64* word, u64 value) {
   __atomic_store_n(word, value, __ATOMIC_RELEASE);
 }
 LAGOON_DEVICE u32 LoadFromHost(const u32* word) { return LoadRelaxed(word); }
-LAGOON_DEVICE u64 Nanoseconds() {
+LAGOON_DEVICE u64 TimerNanoseconds() {
   simt::MayYield();  // the caller waits for time to pass
   return static_cast<u64>(lagoon::Now().time_since_epoch().count());
 }

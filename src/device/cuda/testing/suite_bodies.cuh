@@ -38,8 +38,8 @@ enum class Body : u32 { kCount, kGate, kLog, kMix };
 /// Spins for at least this long. Other blocks go on meanwhile.
 LAGOON_DEVICE void Spin(long long nanoseconds) {
   if (nanoseconds <= 0) return;
-  const u64 until = Nanoseconds() + static_cast<u64>(nanoseconds);
-  while (Nanoseconds() < until) __nanosleep(100);
+  const u64 until = TimerNanoseconds() + static_cast<u64>(nanoseconds);
+  while (TimerNanoseconds() < until) __nanosleep(100);
 }
 
 template <typename T>

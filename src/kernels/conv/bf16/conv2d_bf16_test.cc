@@ -176,7 +176,7 @@ TEST(Bf16Unit, ConvertRoundsToNearestEvenAndKeepsNaN) {
                                1.003907f, 1.0039062f, 1.17549e-38f};
   values.push_back(std::numeric_limits<float>::quiet_NaN());
   values.push_back(std::numeric_limits<float>::signaling_NaN());
-  const testing::Floats random = testing::Floats::Random(1000, 5);
+  const testing::AlignedFloats random = testing::AlignedFloats::Random(1000, 5);
   values.insert(values.end(), random.span().begin(), random.span().end());
   std::vector<Bf16> rounded(values.size());
   for (const Bf16Unit* unit : Bf16UnitsOf(ActiveCpuLevel())) {
