@@ -93,8 +93,8 @@ def test_a_killed_node_costs_no_answer_and_its_models_come_back_elsewhere(fleet)
         traffic.wait(20, SETTLE_SECONDS)
     counts = traffic.counts()
     assert counts["sent"] == counts["answered"], traffic.problems
-    # While no node has the model, answers are 503, or 404 from a server that does not have it yet.
-    assert counts["wrong"] == counts["doubled"] == counts["lost"] == 0, (counts, traffic.problems[-3:])
+    # While no node has the model, answers are 503.
+    assert counts["wrong"] == counts["unknown"] == counts["doubled"] == counts["lost"] == 0, (counts, traffic.problems[-3:])
 
 
 def test_a_crashed_server_is_started_again(fleet):

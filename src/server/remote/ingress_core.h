@@ -36,6 +36,7 @@ struct MemberState {
 /// chooses the member. A request that a member answers with kUnavailable, because it is lost,
 /// drains or is full, is sent once more, to another member; it runs twice then, which changes
 /// nothing, as inference has no other effect than its answer. Each request is answered once.
+/// A member's kNotFound counts as kUnavailable if the routes have the model: it is on its way.
 ///
 /// Statistics() counts what clients asked for, and all of a member's time as compute_infer;
 /// inference_count counts requests, because the ingress does not know their rows. Metadata and

@@ -181,6 +181,17 @@ TEST_F(IngressCoreTest, TheSecondLossIsTheAnswer) {
   EXPECT_EQ(ingress_.retries(), 1U);
 }
 
+TEST_F(IngressCoreTest, AModelThatHasLeftItsMemberIsAskedForElsewhere) {
+  SetRoutes(RoutesTo(1, 0));
+  a_.core.FailWith({ErrorCode::kNotFound, "model 'twice': not in the repository"});
+  const auto result = Infer(Twice()).get();
+  ASSERT_TRUE(result) << result.error().message;
+  EXPECT_EQ(Served(b_.core), 1U);
+  EXPECT_EQ(ingress_.retries(), 1U);
+  b_.core.FailWith({ErrorCode::kNotFound, "model 'twice': not in the repository"});
+  EXPECT_EQ(CodeOf(Infer(Twice())), ErrorCode::kUnavailable);
+}
+
 TEST_F(IngressCoreTest, OtherErrorsAreNotTriedAgain) {
   SetRoutes(RoutesTo(1, 0));
   a_.core.FailWith({ErrorCode::kInternal, "the device failed"});

@@ -72,6 +72,13 @@ void IngressCore::Send(const std::shared_ptr<Flight>& flight, const Member& memb
 }
 
 void IngressCore::Answered(const std::shared_ptr<Flight>& flight, Result<InferResponse> result) {
+  if (!result && result.error().code == ErrorCode::kNotFound) {
+    const auto table = members_.Table();
+    if (table->routes.models && table->Replicas(flight->request.model) != nullptr) {
+      // The fleet has the model. It has left this member, and the routes do not say so yet.
+      result.error().code = ErrorCode::kUnavailable;
+    }
+  }
   const Member next = result ? nullptr : Again(*flight, result.error());
   if (next == nullptr) return End(flight, std::move(result));
   retries_.fetch_add(1, std::memory_order_relaxed);

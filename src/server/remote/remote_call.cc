@@ -41,7 +41,7 @@ void RemoteCore::Call::Start(std::uint64_t handle) {
   handle_ = handle;
   reader_ = owner_.infer_.PrepareUnaryCall(&context_, kMethod, request_, &owner_.queue_.queue());
   reader_->StartCall();
-  reader_->Finish(&answer_, &status_, static_cast<RemoteEvent*>(this));
+  reader_->Finish(&answer_, &status_, owner_.queue_.Tag(*this));
 }
 
 void RemoteCore::Call::Refuse(Error error) {

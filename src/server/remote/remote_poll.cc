@@ -66,7 +66,7 @@ std::optional<Result<MemberReport>> RemotePoll::Outcome() {
 
 void RemotePoll::Pause() {
   step_ = Step::kPause;
-  alarm_.Set(&queue_.queue(), In(options_.period), static_cast<RemoteEvent*>(this));
+  alarm_.Set(&queue_.queue(), In(options_.period), queue_.Tag(*this));
 }
 
 grpc::ClientContext& RemotePoll::Renew() {
@@ -83,7 +83,7 @@ void RemotePoll::AskReady() {
   ready_.Clear();
   ready_call_ = stub_->PrepareAsyncServerReady(&Renew(), {}, &queue_.queue());
   ready_call_->StartCall();
-  ready_call_->Finish(&ready_, &status_, static_cast<RemoteEvent*>(this));
+  ready_call_->Finish(&ready_, &status_, queue_.Tag(*this));
 }
 
 void RemotePoll::AskStatistics() {
@@ -91,7 +91,7 @@ void RemotePoll::AskStatistics() {
   statistics_.Clear();
   statistics_call_ = stub_->PrepareAsyncModelStatistics(&Renew(), {}, &queue_.queue());
   statistics_call_->StartCall();
-  statistics_call_->Finish(&statistics_, &status_, static_cast<RemoteEvent*>(this));
+  statistics_call_->Finish(&statistics_, &status_, queue_.Tag(*this));
 }
 
 }  // namespace lagoon

@@ -14,7 +14,10 @@ RemoteQueue::~RemoteQueue() {
 void RemoteQueue::Run() {
   void* tag = nullptr;
   bool ok = false;
-  while (queue_.Next(&tag, &ok)) static_cast<RemoteEvent*>(tag)->Done(ok);
+  while (queue_.Next(&tag, &ok)) {
+    (void)handed_.load(std::memory_order_acquire);
+    static_cast<RemoteEvent*>(tag)->Done(ok);
+  }
 }
 
 }  // namespace lagoon
