@@ -434,6 +434,8 @@ MUTANTS = [
      " || padding_.job() != &job;", " || true;", ["sched"]),
     ("pause-learned-as-cost", "a kernel's cost takes in the time that it was revoked", EVENTS,
      "if (record.whole && !Revoked(record)) {", "if (record.whole) {", ["sched"]),
+    ("deficit-forgotten", "a client that comes back at once has no deficit", DEFICIT,
+     "(remembered ? client.left_with : 0)", "0", ["policies"]),
     ("deficit-shift-wrong", "a client's kernels do not raise the deficits of the others", "src/policies/deficit.cc",
      "shift_ += kernels / static_cast<double>(by_deficit_.size());", "", ["policies"]),
     ("tie-broken-by-address", "of equal jobs the one at the higher address goes first", "src/sched/ready_index.h",

@@ -21,7 +21,8 @@ void DeficitCounters::OnArrival(QueueId id) {
   }
   Client& client = clients_[Raw(id)];
   if (client.jobs++ > 0) return;
-  client.base = -shift_;
+  const bool remembered = served_ - client.left_at < memory_;
+  client.base = (remembered ? client.left_with : 0) - shift_;
   by_deficit_.insert(client);
 }
 
@@ -37,6 +38,7 @@ void DeficitCounters::Charge(QueueId id, double kernels) {
   by_deficit_.erase(by_deficit_.iterator_to(client));
   client.base -= kernels;
   by_deficit_.insert(client);
+  served_ += kernels;
   shift_ += kernels / static_cast<double>(by_deficit_.size());
   if (std::abs(shift_) > kLargestShift) Renormalise();
 }
@@ -44,7 +46,10 @@ void DeficitCounters::Charge(QueueId id, double kernels) {
 void DeficitCounters::OnFinished(QueueId id) {
   Client& client = clients_[Raw(id)];
   LAGOON_CHECK(client.jobs > 0);
-  if (--client.jobs == 0) by_deficit_.erase(by_deficit_.iterator_to(client));
+  if (--client.jobs > 0) return;
+  by_deficit_.erase(by_deficit_.iterator_to(client));
+  client.left_with = client.base + shift_;
+  client.left_at = served_;
 }
 
 double DeficitCounters::deficit(QueueId id) const {

@@ -11,9 +11,13 @@ namespace lagoon {
 /// How far each client is behind an equal share of the device (Paella 6). While n clients have
 /// unfinished jobs, a kernel of one client lowers that client's deficit by 1 - 1/n and raises those
 /// of the others by 1/n. A client is a queue. A client without jobs has no deficit, so that an idle
-/// client saves up nothing. A kernel costs O(log n), as one shared shift raises all deficits.
+/// client saves up nothing. But when it comes back before the others have got `memory` kernels, it
+/// has the deficit that it left with: a client that sends its next request when the last one is
+/// answered has no jobs for a moment after each answer. 0, as in the paper: it begins anew each
+/// time. A kernel costs O(log n), as one shared shift raises all deficits.
 class DeficitCounters {
  public:
+  explicit DeficitCounters(double memory = 0) : memory_(memory) {}
   ~DeficitCounters();
 
   void OnArrival(QueueId client);
@@ -44,6 +48,8 @@ class DeficitCounters {
     QueueId id{};
     std::uint32_t jobs = 0;  // number of unfinished jobs
     double base = 0;         // deficit minus shift_
+    double left_with = 0;    // deficit when its last job ended
+    double left_at = 0;      // served_ then
     boost::intrusive::set_member_hook<> hook;
   };
   struct LargestFirst {
@@ -57,9 +63,11 @@ class DeficitCounters {
   void Charge(QueueId client, double kernels);
   void Renormalise();
 
+  const double memory_;
   std::deque<Client> clients_;  // indexed by QueueId
   boost::intrusive::set<Client, Hook, boost::intrusive::compare<LargestFirst>> by_deficit_;
   double shift_ = 0;
+  double served_ = 0;  // kernels of all clients
 };
 
 }  // namespace lagoon

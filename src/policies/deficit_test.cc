@@ -59,6 +59,23 @@ TEST(DeficitCounters, WhoHasNoJobsSavesNothingUp) {
   EXPECT_DOUBLE_EQ(counters.deficit(kB), 0);
 }
 
+TEST(DeficitCounters, WhoComesBackSoonHasTheDeficitThatItLeftWith) {
+  DeficitCounters counters(/*memory=*/8);
+  counters.OnArrival(kA);
+  counters.OnArrival(kB);
+  counters.OnServed(kA, 10);
+  counters.OnFinished(kB);
+  counters.OnServed(kA, 7);  // alone: nobody falls behind
+  EXPECT_DOUBLE_EQ(counters.deficit(kB), 0);
+  counters.OnArrival(kB);
+  EXPECT_DOUBLE_EQ(counters.deficit(kB), 5);
+  EXPECT_DOUBLE_EQ(counters.deficit(kA), -5);
+  counters.OnFinished(kB);
+  counters.OnServed(kA, 8);
+  counters.OnArrival(kB);
+  EXPECT_DOUBLE_EQ(counters.deficit(kB), 0);
+}
+
 TEST(DeficitCounters, KeepTheirDigitsOverAThousandMillionKernels) {
   DeficitCounters counters;
   counters.OnArrival(kA);

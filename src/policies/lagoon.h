@@ -12,8 +12,9 @@ namespace lagoon {
 /// Best-effort jobs get what is left, by shortest remaining time, with deficits among their clients
 /// (Paella 6). Real-time jobs have no deficit: they take what they need. The device keeps the same
 /// orders. Kernels of a client that is above the threshold are raised also where the device already
-/// has them (IsBehind), so that the threshold bounds how far a client falls behind. Weakness: that
-/// of EDF and of SRPT, each within its class. Cost: O(log n).
+/// has them (IsBehind), so that the threshold bounds how far a client falls behind. A client
+/// without jobs keeps its deficit until the others have got as many kernels as the threshold.
+/// Weakness: that of EDF and of SRPT, each within its class. Cost: O(log n).
 ///
 /// With PolicyConfig::response_ratio (`lagoon-ratio`), best-effort jobs go by response ratio
 /// (By::kResponseRatio) instead: SPLIT's order without its parts, as jobs are preempted by block.
@@ -21,7 +22,8 @@ class LagoonPolicy final : public Policy {
  public:
   explicit LagoonPolicy(const PolicyConfig& config)
       : threshold_(config.fairness_threshold),
-        best_effort_(config.response_ratio ? By::kResponseRatio : By::kRemaining) {}
+        best_effort_(config.response_ratio ? By::kResponseRatio : By::kRemaining),
+        deficits_(config.fairness_threshold) {}
 
   JobOrders orders() const override { return {By::kDeadline, best_effort_}; }
 
