@@ -83,7 +83,10 @@ void TrainingEpisode::Add(ModelView model, Surface surface, double cache, double
   const SlowdownTerms slowdown{.constant = random.Uniform(0, 0.1),
                                .cache = random.Uniform(0, 0.3),
                                .dram = random.Uniform(0, 0.35)};
-  latencies_.emplace_back(std::move(surface), line(cache), line(dram), slowdown);
+  // Drawn one after the other: compilers differ in the order in which they compute arguments.
+  const LoadLine dram_line = line(dram);
+  const LoadLine cache_line = line(cache);
+  latencies_.emplace_back(std::move(surface), cache_line, dram_line, slowdown);
   model.name = fmt::format("model {}", view_.models.size());
   model.latency = &latencies_.back();
   view_.models.push_back(std::move(model));
