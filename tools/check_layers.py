@@ -105,7 +105,7 @@ FOLDERS = {
     "bench/report": "base kernels/cpu_level.h",
     "bench/measure": "base bench/report",
     "bench/client": "base device graph plan program program/link program/profile program/split sched server/grpc serving",
-    "bench/fleet": "base program serving serving/fleet bench/client bench/measure bench/report",
+    "bench/fleet": "base cluster/sim/draws.h program serving serving/fleet bench/client bench/measure bench/report",
     "bench/live": "base device plan policies program server serving trace bench bench/client bench/measure bench/report",
     "bench/sim": "base cluster cluster/sim device device/cpu device/sim plan policies sched bench bench/measure bench/report",
     "bench/placement": "base cluster/interference cluster/placement cluster/sim bench/measure bench/report",

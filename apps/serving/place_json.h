@@ -36,8 +36,8 @@ class LatencyStore {
 ///    "current": [{"model": "m", "gpu": 0, "granules": 50, "rows": 4, "fraction": 1}]}
 ///
 /// Absent numbers have the defaults of ModelView, GpuView, PlacedReplica and SurfaceFormula, and
-/// "current" may be absent. Replicas of "current" whose model or GPU is not in the view are left
-/// out: they are gone. kInvalidArgument names the field; the view has passed CheckView().
+/// "current" may be absent. A replica of "current" is left out if the view lacks its model or its
+/// GPU. kInvalidArgument names the field; the view has passed CheckView().
 Result<PlacementView> ParseView(std::string_view text, LatencyStore& latencies);
 
 /// {"replicas": [as in "current"], "refused": [{"model": "m", "reason": "..."}]}, without an end of

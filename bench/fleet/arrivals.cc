@@ -1,10 +1,10 @@
 #include "bench/fleet/arrivals.h"
 
-#include <cmath>
 #include <numeric>
 #include <utility>
 
 #include "base/random.h"
+#include "cluster/sim/draws.h"
 
 namespace lagoon::bench {
 namespace {
@@ -40,7 +40,7 @@ std::vector<Arrival> DrawArrivals(const ArrivalOptions& options) {
     const std::vector<std::size_t> order = DrawOrder(options.models, random);
     double seconds = 0;
     while (true) {
-      seconds -= std::log(1 - random.Uniform()) / options.rate_per_s;
+      seconds += DrawExponential(random) / options.rate_per_s;
       const Nanoseconds within(static_cast<std::int64_t>(seconds * 1e9));
       if (within >= options.phase) break;
       arrivals.push_back({phase * options.phase + within, order[DrawRank(options.models, random)]});

@@ -1,6 +1,6 @@
 #pragma once
 
-// Arrivals at a fleet whose models' rates change.
+// Arrivals at a fleet. The rate of each model changes over time.
 
 #include <cstddef>
 #include <cstdint>

@@ -22,8 +22,8 @@ struct FleetBenchOptions {
   std::uint32_t seed = 1;
 };
 
-/// Models on a fleet, with Poisson arrivals whose rates change (DrawArrivals), once for each
-/// placer with the same arrivals. A request that is not answered within the SLO, or with an error,
+/// Models on a fleet, with Poisson arrivals (DrawArrivals), whose rates change over time. Each
+/// placer gets the same arrivals. A request that is not answered within the SLO, or with an error,
 /// violates the SLO. Metrics, with P a placer:
 ///   fleet_failed_requests        answers that are errors, of all placers together. Goal: 0
 ///   violation_rate.P             part of the requests that violate their SLO

@@ -2,17 +2,15 @@
 
 #include <fmt/format.h>
 #include <malloc.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
 #include <array>
 #include <cmath>
-#include <cstdio>
 #include <filesystem>
 #include <fstream>
 
 #include "bench/client/bound_model.h"
 #include "bench/client/temporary_repository.h"
+#include "bench/measure/child.h"
 #include "bench/measure/statistics.h"
 
 namespace lagoon::bench {
@@ -68,28 +66,6 @@ Result<Costs> MeasureHere(const std::string& file, Way way, std::uint32_t worker
   return costs;
 }
 
-// In a child process, so that no memory of an earlier measurement is used again.
-Result<Costs> MeasureInChild(const std::string& file, Way way, std::uint32_t workers) {
-  int ends[2];
-  if (pipe(ends) != 0) return Fail(ErrorCode::kInternal, "no pipe for a child");
-  std::fflush(nullptr);  // else the child would write buffered output a second time
-  const pid_t child = fork();
-  if (child == 0) {
-    close(ends[0]);
-    const Result<Costs> costs = MeasureHere(file, way, workers);
-    if (!costs) std::fprintf(stderr, "%s\n", costs.error().message.c_str());
-    const bool told = costs && write(ends[1], &*costs, sizeof *costs) == sizeof *costs;
-    _exit(told ? 0 : 1);
-  }
-  close(ends[1]);
-  Costs costs;
-  const bool heard = child > 0 && read(ends[0], &costs, sizeof costs) == sizeof costs;
-  close(ends[0]);
-  if (child > 0) waitpid(child, nullptr, 0);
-  if (heard) return costs;
-  return Fail(ErrorCode::kInternal, fmt::format("'{}' did not run in a child", file));
-}
-
 Costs MedianOf(const std::vector<Costs>& rounds) {
   const auto median = [&](double Costs::*field) {
     std::vector<double> values;
@@ -143,7 +119,8 @@ Status RunInstances(const InstancesOptions& options, Report& report) {
     std::array<std::vector<Costs>, 2> rounds;
     for (int round = 0; round < options.rounds; ++round) {
       for (const Way way : {Way::kShared, Way::kAlone}) {
-        Result<Costs> costs = MeasureInChild(file, way, options.workers);
+        Result<Costs> costs =
+            InChild<Costs>(file, [&] { return MeasureHere(file, way, options.workers); });
         if (!costs) return Annotate(name, std::move(costs).error());
         rounds[static_cast<std::size_t>(way)].push_back(*costs);
         progress.Step(name);

@@ -22,7 +22,7 @@ struct InstancesOptions {
 ///   load_ms.M.shared, load_ms.M.alone            until the other instance can run
 ///   instance_mib.M.shared, instance_mib.M.alone  memory that the other instance adds
 ///   first_load_ms.M, first_mib.M                 the same for the first instance
-///   file_mib.M                                   of the model's ONNX file, most of it weights
+///   file_mib.M                                   size of the ONNX file, which is mostly weights
 ///   load_ratio.M, memory_ratio.M                 alone / shared: how much sharing saves
 ///   instances_in_16_gib.M.shared, .alone         how many instances fit, the first one included
 /// The field "paper" has the same ratios of Table 1 (CNTK on a V100) and verdicts, for the models

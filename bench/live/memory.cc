@@ -1,14 +1,13 @@
 #include "bench/live/memory.h"
 
 #include <fmt/format.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
-#include <cstdio>
 #include <functional>
 
 #include "bench/client/bound_model.h"
 #include "bench/client/temporary_repository.h"
+#include "bench/measure/child.h"
 
 namespace lagoon::bench {
 namespace {
@@ -16,37 +15,19 @@ namespace {
 constexpr int kRuns = 3;
 constexpr char kBase[] = "base";
 
-Status LoadAndRun(const std::string& file) {
+// Peak memory of this process after some runs of the model, in MiB.
+Result<double> PeakHere(const std::string& file) {
   LAGOON_ASSIGN_OR_RETURN(const ComputeDevice on, OpenDevice({.workers = 1}));
   LAGOON_ASSIGN_OR_RETURN(const std::unique_ptr<BoundModel> model,
                           BoundModel::Load(file, file, on));
   for (int i = 0; i < kRuns; ++i) LAGOON_RETURN_IF_ERROR(model->Run(*on.device));
-  return {};
+  const double peak = PeakRssMib(getpid());
+  if (peak > 0) return peak;
+  return Fail(ErrorCode::kInternal, "the peak memory of this process is not known");
 }
 
-// Runs the model in a child process, so that no memory of an earlier model counts.
 Result<double> PeakOfLagoon(const std::string& file) {
-  int ends[2];
-  if (pipe(ends) != 0) return Fail(ErrorCode::kInternal, "no pipe for a child");
-  std::fflush(nullptr);  // else the child would write buffered output a second time
-  const pid_t child = fork();
-  if (child == 0) {
-    close(ends[0]);
-    const Status status = LoadAndRun(file);
-    if (!status) std::fprintf(stderr, "%s\n", status.error().message.c_str());
-    const double peak = status ? PeakRssMib(getpid()) : 0;
-    const bool told = write(ends[1], &peak, sizeof peak) == sizeof peak;
-    _exit(status && told ? 0 : 1);
-  }
-  close(ends[1]);
-  double peak = 0;
-  const bool heard = child > 0 && read(ends[0], &peak, sizeof peak) == sizeof peak;
-  close(ends[0]);
-  if (child > 0) waitpid(child, nullptr, 0);
-  if (!heard || peak <= 0) {
-    return Fail(ErrorCode::kInternal, fmt::format("'{}' did not run in a child", file));
-  }
-  return peak;
+  return InChild<double>(file, [&] { return PeakHere(file); });
 }
 
 Result<double> PeakOfOnnxRuntime(const std::string& file, OnnxRuntimeOptions options) {

@@ -1,11 +1,8 @@
 #include "bench/live/shapes.h"
 
 #include <fmt/format.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
 #include <atomic>
-#include <cstdio>
 #include <filesystem>
 #include <fstream>
 #include <random>
@@ -14,6 +11,7 @@
 #include "bench/client/bound_model.h"
 #include "bench/client/core_requests.h"
 #include "bench/client/temporary_repository.h"
+#include "bench/measure/child.h"
 #include "bench/measure/evidence.h"
 #include "bench/measure/statistics.h"
 #include "bench/measure/windows.h"
@@ -100,25 +98,9 @@ Result<Memory> MemoryHere(const ShapesOptions& options, const std::string& name)
   return memory;
 }
 
-/// In a child process, so that no memory of an earlier model counts.
 Status MeasureMemory(const ShapesOptions& options, const std::string& name, Report& report) {
-  int ends[2];
-  if (pipe(ends) != 0) return Fail(ErrorCode::kInternal, "no pipe for a child");
-  std::fflush(nullptr);  // else the child would write buffered output a second time
-  const pid_t child = fork();
-  if (child == 0) {
-    close(ends[0]);
-    const Result<Memory> memory = MemoryHere(options, name);
-    if (!memory) std::fprintf(stderr, "%s\n", memory.error().message.c_str());
-    const bool told = memory && write(ends[1], &*memory, sizeof(Memory)) == sizeof(Memory);
-    _exit(told ? 0 : 1);
-  }
-  close(ends[1]);
-  Memory memory;
-  const bool heard = child > 0 && read(ends[0], &memory, sizeof memory) == sizeof memory;
-  close(ends[0]);
-  if (child > 0) waitpid(child, nullptr, 0);
-  if (!heard) return Fail(ErrorCode::kInternal, fmt::format("'{}' did not run in a child", name));
+  LAGOON_ASSIGN_OR_RETURN(const Memory memory,
+                          InChild<Memory>(name, [&] { return MemoryHere(options, name); }));
   report.Metric(fmt::format("memory_mib.{}.first", name), memory.first_mib);
   report.Metric(fmt::format("memory_mib.{}.all", name), memory.all_mib);
   report.Metric("memory_ratio." + name, memory.all_mib / memory.first_mib);

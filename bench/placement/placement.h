@@ -53,7 +53,7 @@ struct PlacementRun {
   double moves = 0;  // replicas that moved
   double mean_decision_ms = 0, longest_decision_ms = 0;
   double resnet50_ms = 0, vgg16_ms = 0;  // mean of the requests (InSS Fig. 13 and 14)
-  std::vector<double> served_each_second, fragments_each_second;
+  std::vector<double> served_each_second;
 };
 
 /// One run. `models`: fitted, by network. kInvalidArgument, kNotFound: the placer's name.

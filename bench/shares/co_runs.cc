@@ -133,7 +133,7 @@ Status CoRuns::Measure(Together& together) {
     clients.push_back(std::make_unique<ClosedLoopClient>(dispatcher, id, *models[i]));
   }
   for (auto& client : clients) client->Start();
-  std::this_thread::sleep_for(FromSeconds(options_.seconds));
+  std::this_thread::sleep_for(FromSeconds(options_.seconds));  // this is the window
   for (auto& client : clients) client->Stop();
   for (std::size_t i = 0; i < clients.size(); ++i) {
     std::vector<double> times = clients[i]->latencies_ms();

@@ -8,8 +8,13 @@
 #include <sstream>
 #include <string>
 
+#include "learn/testing/saved_state.h"
+
 namespace lagoon::learn {
 namespace {
+
+using testing::FloatAt;
+using testing::StateOf;
 
 std::vector<float> OneHot(std::size_t index, std::size_t size) {
   std::vector<float> state(size);
@@ -27,19 +32,6 @@ SacOptions SmallSac(int features, int actions) {
   options.batch = 64;
   options.capacity = 4000;
   return options;
-}
-
-std::string StateOf(const DiscreteSac& sac) {
-  std::stringstream stream;
-  StateWriter writer(stream);
-  sac.Save(writer);
-  return stream.str();
-}
-
-float FloatAt(const std::string& bytes, std::size_t index) {
-  float value = 0;
-  std::memcpy(&value, bytes.data() + index * sizeof value, sizeof value);
-  return value;
 }
 
 TEST(DiscreteSac, FindsTheBestSafeArmAndNeverTakesAnUnsafeOne) {

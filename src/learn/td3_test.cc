@@ -8,8 +8,13 @@
 #include <sstream>
 #include <string>
 
+#include "learn/testing/saved_state.h"
+
 namespace lagoon::learn {
 namespace {
+
+using testing::FloatAt;
+using testing::StateOf;
 
 Td3Options SmallTd3(int features, int slots, int levels) {
   Td3Options options;
@@ -31,19 +36,6 @@ Matrix RandomMatrix(Eigen::Index rows, Eigen::Index columns, Random& random) {
     matrix.data()[i] = static_cast<float>(random.Normal());
   }
   return matrix;
-}
-
-std::string StateOf(const Td3& td3) {
-  std::stringstream stream;
-  StateWriter writer(stream);
-  td3.Save(writer);
-  return stream.str();
-}
-
-float FloatAt(const std::string& bytes, std::size_t index) {
-  float value = 0;
-  std::memcpy(&value, bytes.data() + index * sizeof value, sizeof value);
-  return value;
 }
 
 TEST(Squash, SharesOfPresentSlotsAddUpToOne) {

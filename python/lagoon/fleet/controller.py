@@ -38,7 +38,7 @@ class NodeState:
         self.status = {}  # of the last step
         self.missed = 0
         self.pending = None  # the step that has not been answered
-        self.has = set()  # models whose archives were sent
+        self.has = set()  # names of the models that were sent to the node
 
 
 class Fleet:

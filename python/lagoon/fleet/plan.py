@@ -24,7 +24,7 @@ class Model:
 
 @dataclasses.dataclass
 class Node:
-    """A node whose agent answers and has the fleet's version."""
+    """A node that may serve: its agent answers, and its version is that of the fleet."""
     name: str
     memory_bytes: int
 

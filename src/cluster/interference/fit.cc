@@ -5,7 +5,7 @@
 #include <Eigen/Dense>
 #include <algorithm>
 #include <cmath>
-#include <optional>
+#include <numeric>
 #include <set>
 #include <utility>
 
@@ -151,10 +151,7 @@ std::vector<SlowdownPoint> SlowdownsOf(Points points, const std::string& model,
     const LatencyModel& own = alone.find(model)->second;
     seen.slowdown = point.latency_ms / own.AloneMs(point.rows, point.share) - 1;
     for (const MeasuredNeighbour& neighbour : point.neighbours) {
-      const DeviceLoad load =
-          alone.find(neighbour.model)->second.LoadOf(neighbour.rows, neighbour.share);
-      seen.load.cache += load.cache;
-      seen.load.dram += load.dram;
+      seen.load += alone.find(neighbour.model)->second.LoadOf(neighbour.rows, neighbour.share);
     }
   }
   return found;
@@ -232,6 +229,16 @@ std::vector<std::string> NeighbourNames(const MeasuredPoint& point) {
   return names;
 }
 
+// Predicts the points with these indices.
+Status AddErrors(const LatencyModels& models, Points points, std::span<const std::size_t> indices,
+                 std::vector<PredictionError>& errors) {
+  for (const std::size_t i : indices) {
+    LAGOON_ASSIGN_OR_RETURN(const double predicted, Predict(models, points[i]));
+    errors.push_back({i, predicted, predicted / points[i].latency_ms - 1});
+  }
+  return {};
+}
+
 }  // namespace
 
 Result<LatencyModels> FitLatencyModels(Points points, InterferenceKind kind) {
@@ -245,16 +252,16 @@ Result<LatencyModels> FitLatencyModels(Points points, InterferenceKind kind) {
     const LoadLines loads = FitLoads(own);
     alone.emplace(name, LatencyModel(*std::move(surface), loads.cache, loads.dram, {}));
   }
+  std::map<std::string, std::vector<SlowdownPoint>> slowdowns;
   std::vector<SlowdownPoint> all;
   for (const std::string& name : names) {
-    const std::vector<SlowdownPoint> own = SlowdownsOf(points, name, alone);
+    const auto& own = slowdowns[name] = SlowdownsOf(points, name, alone);
     all.insert(all.end(), own.begin(), own.end());
   }
   const SlowdownTerms common =
       kind == InterferenceKind::kConstant ? SlowdownTerms{MeanSlowdown(all), 0, 0} : FitCommon(all);
-  for (const std::string& name : names) {
-    const LatencyModel& model = alone.find(name)->second;
-    const SlowdownTerms terms = FitSlowdown(SlowdownsOf(points, name, alone), common, kind);
+  for (const auto& [name, model] : alone) {
+    const SlowdownTerms terms = FitSlowdown(slowdowns[name], common, kind);
     fitted.emplace(name, LatencyModel(model.alone(), model.cache(), model.dram(), terms));
   }
   return fitted;
@@ -276,11 +283,10 @@ Result<double> Predict(const LatencyModels& models, const MeasuredPoint& point) 
 }
 
 Result<std::vector<PredictionError>> PredictAll(const LatencyModels& models, Points points) {
+  std::vector<std::size_t> all(points.size());
+  std::iota(all.begin(), all.end(), std::size_t{0});
   std::vector<PredictionError> errors;
-  for (std::size_t i = 0; i < points.size(); ++i) {
-    LAGOON_ASSIGN_OR_RETURN(const double predicted, Predict(models, points[i]));
-    errors.push_back({i, predicted, predicted / points[i].latency_ms - 1});
-  }
+  LAGOON_RETURN_IF_ERROR(AddErrors(models, points, all, errors));
   return errors;
 }
 
@@ -298,10 +304,7 @@ Result<std::vector<PredictionError>> PredictHeldOut(Points points, InterferenceK
       if (std::ranges::find(held_out, i) == held_out.end()) rest.push_back(points[i]);
     }
     LAGOON_ASSIGN_OR_RETURN(const LatencyModels models, FitLatencyModels(rest, kind));
-    for (const std::size_t i : held_out) {
-      LAGOON_ASSIGN_OR_RETURN(const double predicted, Predict(models, points[i]));
-      errors.push_back({i, predicted, predicted / points[i].latency_ms - 1});
-    }
+    LAGOON_RETURN_IF_ERROR(AddErrors(models, points, held_out, errors));
   }
   std::ranges::sort(errors, {}, &PredictionError::point);
   return errors;

@@ -47,9 +47,7 @@ double LatencyModel::LatencyMs(std::int64_t rows, double share,
                                std::span<const Neighbour> neighbours) const {
   DeviceLoad load;
   for (const Neighbour& neighbour : neighbours) {
-    const DeviceLoad more = neighbour.model->LoadOf(neighbour.rows, neighbour.share);
-    load.cache += more.cache;
-    load.dram += more.dram;
+    load += neighbour.model->LoadOf(neighbour.rows, neighbour.share);
   }
   return AloneMs(rows, share) * Slowdown(load, !neighbours.empty());
 }

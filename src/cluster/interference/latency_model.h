@@ -35,6 +35,11 @@ inline constexpr InterferenceKind kInterferenceKinds[] = {
 struct DeviceLoad {
   double cache = 0, dram = 0;
 
+  DeviceLoad& operator+=(const DeviceLoad& more) {
+    cache += more.cache;
+    dram += more.dram;
+    return *this;
+  }
   bool operator==(const DeviceLoad&) const = default;
 };
 

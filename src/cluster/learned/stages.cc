@@ -8,6 +8,7 @@
 
 #include "base/check.h"
 #include "cluster/placement/forecast.h"
+#include "cluster/shares.h"
 #include "learn/weights.h"
 
 namespace lagoon {
@@ -165,8 +166,7 @@ void Stages::Put(std::size_t demand, std::size_t gpu) {
   plan.members.push_back(demand);
   plan.memory += placed.memory_bytes;
   plan.need += placed.need;
-  plan.load.cache += placed.load.cache;
-  plan.load.dram += placed.load.dram;
+  plan.load += placed.load;
   plan.reward = GuessedReward(plan);
 }
 
@@ -250,8 +250,7 @@ std::vector<double> Stages::ViolationsOf(const GpuState& gpu, const GpuShares& s
   for (std::size_t i = 0; interference_ && i < count; ++i) {
     const double share = std::max(shares.shares[i], kLeastShare);
     loads[i] = demands_[gpu.members[i]].latency->LoadOf(shares.rows[i], share);
-    sum.cache += loads[i].cache;
-    sum.dram += loads[i].dram;
+    sum += loads[i];
   }
   std::vector<double> violations;
   for (std::size_t i = 0; i < count; ++i) {
@@ -281,30 +280,13 @@ double Stages::RewardOf(const GpuState& gpu, const GpuShares& shares) const {
 }
 
 std::vector<std::uint32_t> GranulesOf(const std::vector<double>& shares, std::uint32_t granules) {
-  LAGOON_CHECK(!shares.empty() && shares.size() <= granules);
-  std::vector<std::uint32_t> counts;
-  std::vector<double> rests;  // how much more each wants
-  std::uint32_t given = 0;
-  for (const double share : shares) {
-    counts.push_back(std::max(1U, static_cast<std::uint32_t>(share * granules)));
-    given += counts.back();
-    rests.push_back(share * granules - counts.back());
-  }
-  for (; given < granules; ++given) {
-    const auto most = std::ranges::max_element(rests) - rests.begin();
-    ++counts[static_cast<std::size_t>(most)];
-    rests[static_cast<std::size_t>(most)] -= 1;
-  }
-  // Those that got 1 instead of 0 may have taken too many.
-  for (; given > granules; --given) {
-    std::size_t least = counts.size();
-    for (std::size_t i = 0; i < counts.size(); ++i) {
-      if (counts[i] > 1 && (least == counts.size() || rests[i] < rests[least])) least = i;
-    }
-    --counts[least];
-    rests[least] += 1;
-  }
-  return counts;
+  LAGOON_CHECK(!shares.empty());
+  const double sum = std::accumulate(shares.begin(), shares.end(), 0.0);
+  std::vector<double> exact;
+  for (const double share : shares) exact.push_back(share / sum * granules);
+  const auto whole = ToGranules(exact, granules);
+  LAGOON_CHECK(whole.has_value());
+  return *whole;
 }
 
 }  // namespace lagoon

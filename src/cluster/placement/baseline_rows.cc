@@ -31,13 +31,11 @@ std::optional<BaselineShare> FewestGranules(const LatencyTable& table, double ra
   return best;
 }
 
-std::vector<std::size_t> OrderOfModels(const PlacementView& view, bool descending,
-                                       double (*key)(const ModelView&)) {
-  std::vector<std::size_t> order(view.models.size());
+std::vector<std::size_t> OrderOf(const std::vector<double>& keys, bool descending) {
+  std::vector<std::size_t> order(keys.size());
   std::iota(order.begin(), order.end(), std::size_t{0});
   std::ranges::stable_sort(order, [&](std::size_t a, std::size_t b) {
-    const double left = key(view.models[a]), right = key(view.models[b]);
-    return descending ? left > right : left < right;
+    return descending ? keys[a] > keys[b] : keys[a] < keys[b];
   });
   return order;
 }

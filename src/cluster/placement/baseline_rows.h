@@ -30,9 +30,9 @@ std::int64_t MostRows(const LatencyTable& table, std::uint32_t granules, double 
 std::optional<BaselineShare> FewestGranules(const LatencyTable& table, double rate,
                                             double budget_ms, double slower = 1);
 
-/// Models by `key(i)`, the smallest first, or the largest if `descending`. Equals stay in order.
-std::vector<std::size_t> OrderOfModels(const PlacementView& view, bool descending,
-                                       double (*key)(const ModelView&));
+/// The indices of `keys`, the smallest key first, or the largest if `descending`. Equals stay in
+/// order.
+std::vector<std::size_t> OrderOf(const std::vector<double>& keys, bool descending);
 
 /// Adds a refused model.
 void Refuse(const PlacementView& view, std::size_t model, const char* reason,

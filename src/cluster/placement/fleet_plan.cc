@@ -39,13 +39,7 @@ bool FleetPlan::Holds(std::size_t gpu, std::size_t model) const {
   return std::ranges::find(gpus_[gpu].models, model) != gpus_[gpu].models.end();
 }
 
-double FleetPlan::total_cost() const {
-  double sum = 0;
-  for (const Gpu& gpu : gpus_) sum += gpu.cost;
-  return sum;
-}
-
-const GpuDemand& FleetPlan::DemandOf(std::size_t model, std::size_t gpu) const {
+const GpuDemand& FleetPlan::DemandOf(std::size_t model, std::size_t gpu) {
   GpuDemand& demand = demands_[model][kinds_[gpu]];
   if (demand.table != nullptr) return demand;
   const ModelView& view = view_.models[model];
@@ -55,7 +49,7 @@ const GpuDemand& FleetPlan::DemandOf(std::size_t model, std::size_t gpu) const {
   return demand;
 }
 
-double FleetPlan::NeedAlone(std::size_t model, std::size_t gpu) const {
+double FleetPlan::NeedAlone(std::size_t model, std::size_t gpu) {
   const GpuDemand* demand = &DemandOf(model, gpu);
   return PlanGpu({&demand, 1}, view_.gpus[gpu].granules).needed;
 }

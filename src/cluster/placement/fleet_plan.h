@@ -24,9 +24,8 @@ class FleetPlan {
   /// Rows per second that are late or dropped, and a little for each GPU that is nearly full, so
   /// that loads become even.
   double cost(std::size_t gpu) const { return gpus_[gpu].cost; }
-  double total_cost() const;
   /// What part of a whole GPU a replica of the model needs alone; above 1: one is not enough.
-  double NeedAlone(std::size_t model, std::size_t gpu) const;
+  double NeedAlone(std::size_t model, std::size_t gpu);
 
   /// Whether the GPU has the memory and a granule for the models.
   bool Fits(std::size_t gpu, const std::vector<std::size_t>& models) const;
@@ -46,7 +45,7 @@ class FleetPlan {
     GpuPlan plan;
     double cost = 0;
   };
-  const GpuDemand& DemandOf(std::size_t model, std::size_t gpu) const;
+  const GpuDemand& DemandOf(std::size_t model, std::size_t gpu);
   GpuPlan PlanOf(std::size_t gpu, const std::vector<std::size_t>& models);
   double CostOf(const GpuPlan& plan) const;
 
@@ -54,7 +53,7 @@ class FleetPlan {
   std::vector<std::vector<const LatencyTable*>> tables_;  // [model][kind of GPU]
   std::vector<std::size_t> kinds_;                        // by GPU
   std::vector<std::size_t> counts_;                       // replicas, by model
-  mutable std::vector<std::vector<GpuDemand>> demands_;   // [model][kind], made when needed
+  std::vector<std::vector<GpuDemand>> demands_;           // [model][kind], made when needed
   std::vector<Gpu> gpus_;
   double rows_per_gpu_ = 0;  // arrivals of all models / GPUs
   std::size_t evaluations_ = 0;

@@ -45,8 +45,7 @@ std::vector<double> SlowdownsOf(GpuDemands demands, const std::vector<GpuShare>&
   DeviceLoad sum;
   for (std::size_t i = 0; i < demands.size(); ++i) {
     loads.push_back(LoadOf(*demands[i], shares[i]));
-    sum.cache += loads[i].cache;
-    sum.dram += loads[i].dram;
+    sum += loads[i];
   }
   std::vector<double> slowdowns;
   for (std::size_t i = 0; i < demands.size(); ++i) {
@@ -143,6 +142,16 @@ void Improve(GpuDemands demands, const std::vector<double>& slowdowns,
   }
 }
 
+// The violations of each model with its share, and the rows that are lost.
+void Forecast(GpuDemands demands, GpuPlan& plan) {
+  const std::vector<double> slowdowns = SlowdownsOf(demands, plan.shares);
+  plan.lost = 0;
+  for (std::size_t i = 0; i < demands.size(); ++i) {
+    plan.shares[i].violations = ViolationsOf(*demands[i], plan.shares[i], slowdowns[i]);
+    plan.lost += demands[i]->rate * plan.shares[i].violations;
+  }
+}
+
 }  // namespace
 
 GpuDemand WithTimes(GpuDemand demand) {
@@ -157,15 +166,6 @@ GpuDemand WithTimes(GpuDemand demand) {
                                                kGoodViolations));
   }
   return demand;
-}
-
-void Forecast(GpuDemands demands, GpuPlan& plan) {
-  const std::vector<double> slowdowns = SlowdownsOf(demands, plan.shares);
-  plan.lost = 0;
-  for (std::size_t i = 0; i < demands.size(); ++i) {
-    plan.shares[i].violations = ViolationsOf(*demands[i], plan.shares[i], slowdowns[i]);
-    plan.lost += demands[i]->rate * plan.shares[i].violations;
-  }
 }
 
 GpuPlan PlanGpu(GpuDemands demands, std::uint32_t granules) {

@@ -46,7 +46,4 @@ inline constexpr double kGoodViolations = 0.003;
 /// `granules`; their tables are of `granules`. Costs about 1 us for each model.
 GpuPlan PlanGpu(GpuDemands demands, std::uint32_t granules);
 
-/// The violations of each model with shares that are given, and the `lost` of the plan.
-void Forecast(GpuDemands demands, GpuPlan& plan);
-
 }  // namespace lagoon

@@ -60,8 +60,9 @@ Assignment GpuletPlacer::Place(const PlacementView& view) {
   std::vector<Gpu> gpus(view.gpus.size());
   std::vector<std::int64_t> memory;
   for (const GpuView& gpu : view.gpus) memory.push_back(gpu.memory_bytes);
-  const auto order = OrderOfModels(
-      view, false, [](const ModelView& model) { return model.rate * ToMilliseconds(model.slo); });
+  std::vector<double> keys;
+  for (const ModelView& model : view.models) keys.push_back(model.rate * ToMilliseconds(model.slo));
+  const auto order = OrderOf(keys, false);
   for (const std::size_t model : order) {
     const ModelView& seen = view.models[model];
     double best = 2, largest = 0;

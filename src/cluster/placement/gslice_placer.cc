@@ -34,8 +34,9 @@ void GslicePlacer::PlaceNew(const PlacementView& view, Assignment& assignment) {
       put(replica.model, replica.gpu, replica.granules);
     }
   }
-  const auto order =
-      OrderOfModels(view, true, [](const ModelView& model) { return KneeShare(model, 100); });
+  std::vector<double> knees;
+  for (const ModelView& model : view.models) knees.push_back(KneeShare(model, 100));
+  const auto order = OrderOf(knees, true);
   for (const std::size_t model : order) {
     if (placed[model]) continue;
     const ModelView& seen = view.models[model];

@@ -73,11 +73,11 @@ Assignment IgniterPlacer::Place(const PlacementView& view) {
     return Entry{model, &table,
                  fewest.value_or(BaselineShare{all, MostRows(table, all, budget_ms)})};
   };
-  std::vector<std::size_t> order(view.models.size());
-  for (std::size_t i = 0; i < order.size(); ++i) order[i] = i;
-  std::ranges::stable_sort(order, [&](std::size_t a, std::size_t b) {
-    return need(a, 0).share.granules > need(b, 0).share.granules;
-  });
+  std::vector<double> needs;
+  for (std::size_t model = 0; model < view.models.size(); ++model) {
+    needs.push_back(need(model, 0).share.granules);
+  }
+  const auto order = OrderOf(needs, true);
   for (const std::size_t model : order) {
     std::optional<std::size_t> place, empty, roomiest;
     std::vector<Entry> best;

@@ -130,12 +130,10 @@ std::int64_t MemoryOf(const ModelView& model, std::int64_t rows) {
 }
 
 Status CheckAssignment(const PlacementView& view, const Assignment& assignment) {
-  std::vector<std::pair<std::size_t, std::size_t>> places;
   for (const PlacedReplica& replica : assignment.replicas) {
     LAGOON_RETURN_IF_ERROR(CheckReplica(view, replica));
-    places.emplace_back(replica.model, replica.gpu);
   }
-  std::ranges::sort(places);
+  const auto places = PlacesOf(assignment);
   const auto twice = std::ranges::adjacent_find(places);
   if (twice != places.end()) {
     return Fail(ErrorCode::kInvalidArgument,
@@ -144,6 +142,15 @@ Status CheckAssignment(const PlacementView& view, const Assignment& assignment) 
   }
   LAGOON_RETURN_IF_ERROR(CheckRoomOfGpus(view, assignment));
   return CheckModels(view, assignment);
+}
+
+std::vector<std::pair<std::size_t, std::size_t>> PlacesOf(const Assignment& assignment) {
+  std::vector<std::pair<std::size_t, std::size_t>> places;
+  for (const PlacedReplica& replica : assignment.replicas) {
+    places.emplace_back(replica.model, replica.gpu);
+  }
+  std::ranges::sort(places);
+  return places;
 }
 
 void SortReplicas(Assignment& assignment) {

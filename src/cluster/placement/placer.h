@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "base/status.h"
@@ -89,6 +90,9 @@ std::int64_t MemoryOf(const ModelView& model, std::int64_t rows);
 /// neither placed nor refused. kResourceExhausted: a GPU cannot hold its granules or its memory.
 /// The message names the model and the GPU.
 Status CheckAssignment(const PlacementView& view, const Assignment& assignment);
+
+/// The model and the GPU of each replica, sorted.
+std::vector<std::pair<std::size_t, std::size_t>> PlacesOf(const Assignment& assignment);
 
 /// Sorts the replicas as Assignment says.
 void SortReplicas(Assignment& assignment);

@@ -54,9 +54,7 @@ double Interference(const std::vector<Entry>& entries) {
     for (const Entry& other : entries) {
       if (&other == &own) continue;
       const double share = static_cast<double>(other.share.granules) / other.table->granules();
-      const DeviceLoad more = other.table->model().LoadOf(other.share.rows, share);
-      load.cache += more.cache;
-      load.dram += more.dram;
+      load += other.table->model().LoadOf(other.share.rows, share);
     }
     sum += own.table->model().Slowdown(load, entries.size() > 1) - 1;
   }

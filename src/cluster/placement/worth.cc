@@ -1,7 +1,6 @@
 #include "cluster/placement/worth.h"
 
 #include <algorithm>
-#include <utility>
 #include <vector>
 
 #include "cluster/placement/forecast.h"
@@ -26,15 +25,6 @@ double ViolationsOf(const PlacementView& view, const Assignment& assignment,
                         .batch_ms = model.latency->LatencyMs(replica.rows, share, others),
                         .single_ms = model.latency->LatencyMs(1, share, others),
                         .slo_ms = ToMilliseconds(model.slo)});
-}
-
-std::vector<std::pair<std::size_t, std::size_t>> PlacesOf(const Assignment& assignment) {
-  std::vector<std::pair<std::size_t, std::size_t>> places;
-  for (const PlacedReplica& replica : assignment.replicas) {
-    places.emplace_back(replica.model, replica.gpu);
-  }
-  std::ranges::sort(places);
-  return places;
 }
 
 }  // namespace

@@ -4,10 +4,11 @@
 
 #include <algorithm>
 #include <cmath>
-#include <numeric>
 #include <optional>
 #include <utility>
 #include <vector>
+
+#include "cluster/placement/baseline_rows.h"
 
 namespace lagoon {
 namespace {
@@ -100,13 +101,12 @@ Assignment StaticPlacer::Place(const PlacementView& view) {
 }
 
 Assignment LeastLoadedPlacer::Place(const PlacementView& view) {
-  std::vector<std::size_t> order(view.models.size());
-  std::iota(order.begin(), order.end(), 0);
-  std::ranges::stable_sort(order, std::greater<>(),
-                           [&](std::size_t model) { return DemandOf(view.models[model]); });
+  std::vector<double> demands;
+  for (const ModelView& model : view.models) demands.push_back(DemandOf(model));
+  const auto order = OrderOf(demands, true);
   Places places(view);
   for (const std::size_t model : order) {
-    const double demand = DemandOf(view.models[model]);
+    const double demand = demands[model];
     const std::vector<bool> has = GpusOf(view, model);
     std::vector<std::size_t> gpus;  // with room, best first
     for (std::size_t gpu = 0; gpu < view.gpus.size(); ++gpu) {

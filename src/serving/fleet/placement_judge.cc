@@ -9,15 +9,6 @@
 
 namespace lagoon {
 
-PlacementJudge::Places PlacementJudge::PlacesOf(const Assignment& assignment) {
-  Places places;
-  for (const PlacedReplica& replica : assignment.replicas) {
-    places.emplace_back(replica.model, replica.gpu);
-  }
-  std::ranges::sort(places);
-  return places;
-}
-
 PlacementJudge::Verdict PlacementJudge::Judge(const PlacementView& view, const Assignment& proposed,
                                               TimePoint now) {
   if (const Status checked = CheckAssignment(view, proposed); !checked) {

@@ -48,7 +48,6 @@ class PlacementJudge {
  private:
   using Places = std::vector<std::pair<std::size_t, std::size_t>>;  // model, GPU
 
-  static Places PlacesOf(const Assignment& assignment);
   Verdict JudgeMoves(const Places& proposed, TimePoint now);
 
   const PlacementRules rules_;
