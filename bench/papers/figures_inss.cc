@@ -75,7 +75,7 @@ Result<Figure> InssFigure1(const FigureOptions& /*options*/) {
     }
     figure.Find(fmt::format("knee of {}, %", model.network), Knee(surface, 8, 100));
   }
-  figure.Compare("knee of ResNet-50 at 8 rows, %", 60, Knee(A100Surface("R"), 8, 100), "2.1");
+  figure.Compare("knee of ResNet-50 at 8 rows, %", 60, Knee(A100Surface("R"), 8, 100), "InSS 2.1");
   figure.panels = {throughput, latency};
   return figure;
 }
@@ -97,7 +97,7 @@ Result<Figure> InssFigure2(const FigureOptions& options) {
       most = std::max(most, 100 * slower);
     }
   }
-  figure.Compare("largest slowdown, %", 22.7, most, "2.2");
+  figure.Compare("largest slowdown, %", 22.7, most, "InSS 2.2");
   figure.panels = {panel};
   return figure;
 }
@@ -122,7 +122,7 @@ Result<Figure> InssTable3(const FigureOptions& options) {
     figure.Find(fmt::format("median error of {}, %", name), median);
     if (kind == InterferenceKind::kNone) continue;
     figure.CompareRange(fmt::format("worst error of {}, %", name), {0, 4.971}, worst,
-                        "Tables 3 and 4");
+                        "InSS Tables 3 and 4");
   }
   figure.panels = {panel};
   return figure;
@@ -141,21 +141,22 @@ Result<Figure> InssFigure10(const FigureOptions& options) {
     if (load != kLoad) continue;
     for (const Margin& margin : kMargins) {
       figure.CompareGain(fmt::format("goodput, inss over {}", margin.placer), margin.paper,
-                         runs.at("inss").goodput / runs.at(margin.placer).goodput, "6.3, Fig. 10");
+                         runs.at("inss").goodput / runs.at(margin.placer).goodput,
+                         "InSS 6.3, Fig. 10");
       figure.Find(fmt::format("goodput, lagoon over {}", margin.placer),
                   runs.at("lagoon").goodput / runs.at(margin.placer).goodput);
     }
     figure.CompareRange("violations of inss, %", {0, 0.7}, 100 * runs.at("inss").violations,
-                        "6.3, Fig. 12");
+                        "InSS 6.3, Fig. 12");
     figure.Find("violations of lagoon, %", 100 * runs.at("lagoon").violations);
     for (const auto& [placer, paper] :
          {std::pair{"gpulet", 1.9}, {"gslice", 1.7}, {"igniter", 1.1}}) {
       figure.Compare(fmt::format("violations of {} of the models it serves, %", placer), paper,
-                     100 * runs.at(placer).violations_of_served, "6.3, Fig. 12");
+                     100 * runs.at(placer).violations_of_served, "InSS 6.3, Fig. 12");
     }
     figure.Compare("violations of inss-ni over inss, percentage points", 0.8,
                    100 * (runs.at("inss-ni").violations - runs.at("inss").violations),
-                   "6.3, Fig. 12");
+                   "InSS 6.3, Fig. 12");
   }
   figure.panels = {throughput, violations};
   return figure;
@@ -174,7 +175,7 @@ Result<Figure> InssFigure11(const FigureOptions& options) {
   }
   AddBars(fragments, runs, 100, &PlacementRun::fragments);
   figure.CompareRange("fragments of inss, % of a GPU", {0, 5}, 100 * runs.at("inss").fragments,
-                      "6.3, Fig. 15: none");
+                      "InSS 6.3, Fig. 15: none");
   figure.panels = {served, fragments};
   return figure;
 }
@@ -190,7 +191,7 @@ Result<Figure> InssFigure13(const FigureOptions& options) {
     // The paper draws the latencies and gives no numbers: InSS's is the least.
     figure.CompareGain(fmt::format("latency of ResNet-50, {} over inss", margin.placer), 1.05,
                        runs.at(margin.placer).resnet50_ms / runs.at("inss").resnet50_ms,
-                       "6.3, Fig. 13: InSS has the least");
+                       "InSS 6.3, Fig. 13: InSS has the least");
   }
   figure.panels = {resnet, vgg};
   return figure;
@@ -213,9 +214,9 @@ Result<Figure> InssFigure16(const FigureOptions& options) {
     most = std::max(most, runs.at("inss").goodput / runs.at(margin.placer).goodput);
   }
   figure.CompareGain("goodput, inss over the worst of the paper's baselines", 1.66, most,
-                     "6.3, Fig. 16: up to 66 %");
+                     "InSS 6.3, Fig. 16: up to 66 %");
   figure.CompareRange("violations of inss, %", {0, 1}, 100 * runs.at("inss").violations,
-                      "6.3, Fig. 17");
+                      "InSS 6.3, Fig. 17");
   figure.Find("violations of lagoon, %", 100 * runs.at("lagoon").violations);
   figure.Find("goodput of lagoon, requests/s", runs.at("lagoon").goodput);
   figure.panels = {throughput, violations, fragments};
@@ -234,7 +235,7 @@ Result<Figure> InssFigure19(const FigureOptions& options) {
       panel.Add(placer, static_cast<double>(gpus), run.mean_decision_ms);
       if (gpus != 64) continue;
       figure.CompareRange(fmt::format("decision of {}, 64 GPUs, ms", placer), {0, 200},
-                          run.mean_decision_ms, "6.3, Fig. 19: InSS below 0.2 s");
+                          run.mean_decision_ms, "InSS 6.3, Fig. 19: InSS below 0.2 s");
     }
   }
   figure.panels = {panel};

@@ -56,7 +56,8 @@ void ExpectWhole(const Json& figure) {
   for (const Json& number : figure.at("paper")) {
     EXPECT_TRUE(number.at("got").is_number()) << number;
     EXPECT_THAT(number.at("source").get<std::string>(),
-                ::testing::AnyOf(HasSubstr("REEF"), HasSubstr("Paella"), HasSubstr("GSLICE")));
+                ::testing::AnyOf(HasSubstr("REEF"), HasSubstr("Paella"), HasSubstr("GSLICE"),
+                                 HasSubstr("InSS")));
   }
 }
 
