@@ -4,8 +4,8 @@
 Usage: tidy.py [--build DIR] [FILE...]
 
 Most of clang-tidy's time goes to the headers of libraries. Sources are therefore checked in batches, each included by
-one file: sources with the same compile command that do not declare the same name. If a batch has findings, its halves
-are checked, down to single sources. A clean file is not checked again until its content, a header of ours that it
+one file: sources with the same compile command that do not declare the same name. If a batch has findings, the sources
+that they name are checked alone. A clean file is not checked again until its content, a header of ours that it
 includes, its flags, .clang-tidy or clang-tidy itself changes. Clean results are kept in the user's cache folder, so
 that other checkouts use them too.
 """
@@ -25,8 +25,8 @@ BATCH = 12
 # Names that a file defines at the start of a line: functions and constants, then types, aliases and macros.
 NAMES = re.compile(r"^(?!return|using|namespace|class|struct|enum|#|//)[\w][\w:<>,*&\[\]() ]*?[ *&](\w+)(?:\(|\{| =|\[|;)", re.M)
 TYPES = re.compile(r"^(?:struct|class|enum class|using|#define) (\w+)", re.M)
-
-
+# The file of a finding in clang-tidy's output.
+FINDING = re.compile(r"^(/[^:\n]+):\d+:\d+: (?:error|warning):", re.M)
 INCLUDE = re.compile(r'^#include "([^"]+)"', re.M)
 
 
@@ -134,10 +134,16 @@ def main():
                                 "".join(f'#include "{path}"\n' for path in batch) +
                                 "// NOLINTEND(bugprone-suspicious-include)\n")
             flags[together] = flags[batch[0]]
-            clean = tidy(together, "-w").returncode == 0  # -w: compiler warnings come from the builds
+            result = tidy(together, "-w")  # -w: compiler warnings come from the builds
             together.unlink()
-            if not clean:
-                half = len(batch) // 2
+            if result.returncode != 0:
+                named = {pathlib.Path(name) for name in FINDING.findall(result.stdout)}
+                suspects = [path for path in batch if path in named]
+                if named <= set(batch) and suspects:
+                    for path in set(batch) - named:
+                        stamp(path).touch()
+                    return [finding for path in suspects for finding in check([path])]
+                half = len(batch) // 2  # a header, or sources that do not compile together
                 return check(batch[:half]) + check(batch[half:])
         for path in batch:
             stamp(path).touch()

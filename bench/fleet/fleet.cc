@@ -144,7 +144,7 @@ class FleetBench {
       InferRequest request = requests_[arrival.model];
       request.arrival = due;
       answers.Begin();
-      fleet->Infer(std::move(request), [&answers, due](Answer answer) {
+      fleet->Infer(std::move(request), [&answers, due](const Answer& answer) {
         answers.End(answer.has_value(), Now() - due);
       });
     }

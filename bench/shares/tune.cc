@@ -133,7 +133,8 @@ class Tuning final : private ShareHost {
     const DeviceInfo& info = stage_.device().info();
     const std::uint32_t granule = std::max(info.share_granule, 1U);
     const auto models = static_cast<std::uint32_t>(run_.models.size());
-    return static_cast<double>(info.units / granule / models * granule) / info.units;
+    const std::uint32_t units = info.units / granule / models * granule;
+    return static_cast<double>(units) / info.units;
   }
 
   Status MakeShares(TuneSide::Shares shares) {

@@ -22,7 +22,8 @@ std::vector<int> CriticSizes(const Td3Options& options) {
 }
 
 std::size_t StateWidth(const Td3Options& options) {
-  return static_cast<std::size_t>(options.features + options.outputs() + options.slots);
+  const int width = options.features + options.outputs() + options.slots;
+  return static_cast<std::size_t>(width);
 }
 
 // The critic's input: features, then the action as it is applied.

@@ -362,11 +362,13 @@ void Core::CloseDevice() {
 
 }  // namespace
 
+// NOLINTNEXTLINE(performance-unnecessary-value-param): other cores keep it
 void InferenceCore::LoadModel(const std::string& model, std::function<void(Status)> done) {
   done(Fail(ErrorCode::kUnimplemented,
             fmt::format("model '{}' cannot be loaded: the set of models is fixed", model)));
 }
 
+// NOLINTNEXTLINE(performance-unnecessary-value-param): other cores keep it
 void InferenceCore::UnloadModel(const std::string& model, std::function<void(Status)> done) {
   done(Fail(ErrorCode::kUnimplemented,
             fmt::format("model '{}' cannot be unloaded: the set of models is fixed", model)));

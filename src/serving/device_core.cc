@@ -87,16 +87,20 @@ Status DeviceCore::UnloadModel(const std::string& name) {
   LAGOON_RETURN_IF_ERROR(models_.CheckMayChange(name));
   LAGOON_ASSIGN_OR_RETURN(ModelTable::Removed removed, models_.Remove(name));
   Result<std::unique_ptr<ShareKeeper>> keeper = KeepShares(name, {});
-  if (keeper) UseKeeper(*std::move(keeper), name);
+  const bool shared_anew = keeper.has_value();
+  if (shared_anew) {
+    UseKeeper(*std::move(keeper), name);
+  } else {
+    spdlog::warn("the shares without model '{}': {}", name, keeper.error().message);
+  }
   for (const auto& lender : removed) {
     std::unique_ptr<LoadedVersion> version = lender->TakeBack();
-    if (keeper) {
+    if (shared_anew) {
       Stop(std::move(version));
     } else {  // the present keeper still knows the model
       kept_.push_back(std::move(version));
     }
   }
-  if (!keeper) spdlog::warn("the shares without model '{}': {}", name, keeper.error().message);
   spdlog::info("model '{}': unloaded", name);
   return {};
 }

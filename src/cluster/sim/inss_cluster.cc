@@ -195,7 +195,7 @@ std::vector<MeasuredPoint> DrawCoRuns(const std::vector<ModelSpec>& models, cons
   Random random(seed);
   const auto draw = [&](double most) {
     const std::size_t model = first[random.Below(static_cast<std::uint32_t>(first.size()))];
-    const auto rows = static_cast<std::int64_t>(1 + random.Below(32));
+    const auto rows = std::int64_t{1} + random.Below(32);
     return CoRun{model, rows, std::max(0.1, std::round(random.Uniform(0.15, most) * 100) / 100)};
   };
   for (std::size_t i = 0; i < count; ++i) {

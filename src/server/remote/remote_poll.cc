@@ -1,5 +1,7 @@
 #include "server/remote/remote_poll.h"
 
+#include <grpcpp/channel.h>
+
 #include <chrono>
 #include <utility>
 
@@ -43,14 +45,15 @@ void RemotePoll::Done(bool /*ok*/) {
     if (!stopping_) outcome = Outcome();
   }
   // Without the lock: the callback may take a while. Nothing else is in progress meanwhile.
-  if (outcome) callback_(*std::move(outcome));
+  const bool asked = outcome.has_value();
+  if (asked) callback_(*std::move(outcome));
   MutexLock lock(mutex_);
   if (stopping_) {
     ended_ = true;
     changed_.NotifyAll();  // under the lock: afterwards this object may be gone
     return;
   }
-  if (outcome) return Pause();
+  if (asked) return Pause();
   if (step_ == Step::kPause) return AskReady();
   AskStatistics();
 }
