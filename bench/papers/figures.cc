@@ -189,13 +189,14 @@ Json PaperOf(const FigureInfo& info, const Figure& figure, std::string& table) {
 
 std::string VerdictOf(const FigureNumber& number) {
   if (!number.verdict.empty()) return number.verdict;
+  const bool same = (number.got > 1) == (number.least > 1);
+  if (number.gain && number.least != 1 && !same) return "not reproduced";
   const double off = std::abs(OffPercent(number));
   if (off <= 25) {
     // Without the last digits, in which 2.1 is 5.000001 % more than 2.
     return fmt::format("reproduced within {:.0f} %", std::max(0.0, std::ceil(off - 1e-9)));
   }
-  const bool same = number.gain && (number.got > 1) == (number.least > 1);
-  return same ? "direction only" : "not reproduced";
+  return number.gain && same ? "direction only" : "not reproduced";
 }
 
 void FigurePanel::Add(const std::string& name, double at, double value) {

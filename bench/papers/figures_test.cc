@@ -125,6 +125,7 @@ TEST(VerdictOf, AGainMayHaveTheRightDirection) {
   EXPECT_EQ(verdict(2, 1), "not reproduced");
   EXPECT_EQ(verdict(2, 0.9), "not reproduced");
   EXPECT_EQ(verdict(0.5, 0.9), "direction only");
+  EXPECT_EQ(verdict(1.05, 0.98), "not reproduced") << "near, but a loss";
   EXPECT_EQ(verdict(0.5, 1.1), "not reproduced");
 }
 
