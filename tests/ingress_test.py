@@ -121,8 +121,8 @@ def test_both_members_serve(two):
         rows = Client(f"http://127.0.0.1:{member.ports['http']}").get("/v2/models/stats")["model_stats"]
         counts.append(rows[0]["inference_stats"]["success"]["count"])
     assert sum(counts) >= 200 and min(counts) > 0
-    assert traffic.counts() == {"sent": sum(counts), "answered": sum(counts), "unavailable": 0, "wrong": 0, "doubled": 0,
-                                "lost": 0}
+    assert traffic.counts() == {"sent": sum(counts), "answered": sum(counts), "unavailable": 0, "unknown": 0, "wrong": 0,
+                                "doubled": 0, "lost": 0}
 
 
 def test_a_killed_member_costs_no_answer(two):

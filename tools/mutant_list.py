@@ -54,7 +54,7 @@ GROUPS = {
     "parts": ["src/program/parts_test.cc", "src/program/parts.cc", "src/base/text.cc", "src/graph/constant.cc"] +
              sources_of("src/plan") + ["src/base/check.cc", "src/base/status.cc"],
     "routes": [f"src/server/remote/{name}.cc" for name in ("replica_choice", "replica_choice_test", "routes", "routes_test")] +
-              ["src/base/status.cc", "src/base/text.cc"],
+              ["src/base/check.cc", "src/base/status.cc", "src/base/text.cc"],
     "lender": ["src/base/check.cc", "src/base/lender_test.cc"],
     "waitlist": ["src/base/check.cc", "src/sched/programs/waitlist.cc", "src/sched/programs/waitlist_test.cc"],
     "policies": [f"src/policies/{name}_test.cc" for name in ("behind", "deficit", "preempt_by_rank", "registry", "response_ratio", "rounds")] +

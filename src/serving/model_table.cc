@@ -264,20 +264,27 @@ void ModelTable::Start(Device& device, Dispatcher& dispatcher, PlanMaker& maker)
       }
     }
   }
-  for (const bool programs : {false, true}) {  // models first: programs run models that have queues
-    for (Entry::Version* const version : versions) {
-      if (version->loaded == nullptr || version->loaded->model->is_program() != programs) continue;
-      const Status started = programs
-                                 ? version->loaded->model->StartProgram(device, dispatcher, find)
-                                 : version->loaded->Start(dispatcher, maker);
-      const MutexLock lock(mutex_);
-      if (!started) {
-        version->status.state = ModelState::kUnavailable;
-        version->status.reason = started.error().message;
-        LogFailed(version->status);
-      }
-      Entry::Lend(*version);
-    }
+  const auto note = [this](Entry::Version& version, const Status& started) {
+    if (started) return;
+    const MutexLock lock(mutex_);
+    version.status.state = ModelState::kUnavailable;
+    version.status.reason = started.error().message;
+    LogFailed(version.status);
+  };
+  for (Entry::Version* const version : versions) {
+    if (version->loaded->model->is_program()) continue;
+    note(*version, version->loaded->Start(dispatcher, maker));
+  }
+  // Lent before programs start: a program runs models that have queues, and may name any of them, or
+  // a program by mistake.
+  for (Entry::Version* const version : versions) {
+    const MutexLock lock(mutex_);
+    Entry::Lend(*version);
+  }
+  for (Entry::Version* const version : versions) {
+    const ModelLease lease = version->lender->Borrow();
+    if (!lease->model->is_program()) continue;
+    note(*version, lease->model->StartProgram(device, dispatcher, find));
   }
 }
 

@@ -1,7 +1,7 @@
 #pragma once
 
 // What every device must do. A device joins with one line in a test file of its own:
-//   INSTANTIATE_TEST_SUITE_P(Cpu, DeviceConformance, testing::Values(kCpu), DeviceName);
+//   INSTANTIATE_TEST_SUITE_P(Cpu, DeviceConformance, ::testing::Values(kCpu), DeviceName);
 
 #include <gtest/gtest.h>
 
@@ -33,7 +33,7 @@ struct DeviceUnderTest {
 
 inline void PrintTo(const DeviceUnderTest& device, std::ostream* out) { *out << device.name; }
 
-inline std::string DeviceName(const testing::TestParamInfo<DeviceUnderTest>& info) {
+inline std::string DeviceName(const ::testing::TestParamInfo<DeviceUnderTest>& info) {
   return info.param.name;
 }
 
@@ -136,7 +136,7 @@ class Session {
   std::size_t live_ = 0;
 };
 
-class DeviceConformance : public testing::TestWithParam<DeviceUnderTest> {
+class DeviceConformance : public ::testing::TestWithParam<DeviceUnderTest> {
  protected:
   std::unique_ptr<Device> Create(const Needs& needs = {});
 };
