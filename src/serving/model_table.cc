@@ -275,8 +275,8 @@ void ModelTable::Start(Device& device, Dispatcher& dispatcher, PlanMaker& maker)
     if (version->loaded->model->is_program()) continue;
     note(*version, version->loaded->Start(dispatcher, maker));
   }
-  // Lent before programs start: a program runs models that have queues, and may name any of them, or
-  // a program by mistake.
+  // Lent before programs start: a program runs models that have queues, and may name any of them,
+  // or a program by mistake.
   for (Entry::Version* const version : versions) {
     const MutexLock lock(mutex_);
     Entry::Lend(*version);
