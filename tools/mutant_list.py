@@ -77,7 +77,8 @@ GROUPS = {
                       "src/device/host/shares.cc", "src/base/log.cc"] +
                      sources_of("src/cluster") + LEARN + ["src/base/check.cc", "src/base/status.cc", "src/base/text.cc"],
     "fleet": [f"src/serving/fleet/{name}{end}.cc" for name in ("fleet_placers", "fleet_routes", "placement_judge") for end in ("", "_test")] +
-             ["src/cluster/interference/latency_model.cc", "src/cluster/monotone.cc", "src/cluster/placement/placer.cc", "src/cluster/surface.cc",
+             ["src/cluster/interference/latency_model.cc", "src/cluster/monotone.cc", "src/cluster/placement/baseline_rows.cc",
+              "src/cluster/placement/latency_table.cc", "src/cluster/placement/placer.cc", "src/cluster/surface.cc",
               "src/base/check.cc", "src/base/status.cc", "src/base/text.cc"],
     "budget": ["src/server/memory_budget_test.cc", "src/server/memory_budget.cc"],
     "rules": ["src/server/http/http_request_rules_test.cc", "src/server/http/http_request_rules.cc"],
