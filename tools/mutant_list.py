@@ -76,9 +76,9 @@ GROUPS = {
     "share-manager": ["src/serving/shares/share_manager_test.cc", "src/serving/shares/share_manager.cc",
                       "src/device/host/shares.cc", "src/base/log.cc"] +
                      sources_of("src/cluster") + LEARN + ["src/base/check.cc", "src/base/status.cc", "src/base/text.cc"],
-    "fleet": [f"src/serving/fleet/{name}{end}.cc" for name in ("fleet_placers", "fleet_routes", "placement_judge") for end in ("", "_test")] +
+    "fleet": [f"src/serving/fleet/{name}{end}.cc" for name in ("fleet_placers", "fleet_routes", "fleet_shares", "placement_judge") for end in ("", "_test")] +
              ["src/cluster/interference/latency_model.cc", "src/cluster/monotone.cc", "src/cluster/placement/baseline_rows.cc",
-              "src/cluster/placement/latency_table.cc", "src/cluster/placement/placer.cc", "src/cluster/surface.cc",
+              "src/cluster/placement/latency_table.cc", "src/cluster/placement/placer.cc", "src/cluster/shares.cc", "src/cluster/surface.cc",
               "src/base/check.cc", "src/base/status.cc", "src/base/text.cc"],
     "budget": ["src/server/memory_budget_test.cc", "src/server/memory_budget.cc"],
     "rules": ["src/server/http/http_request_rules_test.cc", "src/server/http/http_request_rules.cc"],
@@ -683,6 +683,12 @@ MUTANTS = [
      "  flight->second.cancelled = true;\n", "", ["fleet"]),
     ("fleet-counts-ends-twice", "a replica is unloaded while it has a request", f"{FLEET}/fleet_routes.cc",
      "  flights_.erase(flight);\n", "", ["fleet"]),
+    ("fleet-shares-grow-first", "a share grows before others have made room", f"{FLEET}/fleet_shares.cc",
+     "std::ranges::stable_sort(parts, {}, &Part::Change);", "", ["fleet"]),
+    ("fleet-shares-tremble", "shares move at each decision", f"{FLEET}/fleet_shares.cc",
+     "if (!worth) return resizes;", "", ["fleet"]),
+    ("fleet-shares-overflow", "shares are rounded up to more than the device", f"{FLEET}/fleet_shares.cc",
+     "  Round(report, parts);\n", "", ["fleet"]),
     ("placement-not-checked", "a device gets more than it can hold", f"{FLEET}/placement_judge.cc",
      "!checked) {", "false) {", ["fleet"]),
     ("placement-moves-at-once", "a placer that wavers moves models each second", f"{FLEET}/placement_judge.cc",

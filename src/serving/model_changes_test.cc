@@ -213,7 +213,9 @@ TEST_F(ModelChangesTest, ChangesThatWaitAreAnsweredWhenTheCoreEnds) {
   core_.reset();
   for (std::future<Status>& status : statuses) {
     const Status result = status.get();
-    if (!result) EXPECT_EQ(result.error().code, ErrorCode::kUnavailable);
+    if (!result) {
+      EXPECT_EQ(result.error().code, ErrorCode::kUnavailable);
+    }
   }
 }
 

@@ -40,7 +40,10 @@ class AllAnswers {
 }  // namespace
 
 FleetCore::FleetCore(FleetOptions options, std::vector<FleetMember> members)
-    : options_(std::move(options)), members_(std::move(members)), ready_(members_.size()) {}
+    : options_(std::move(options)),
+      members_(std::move(members)),
+      ready_(members_.size()),
+      shares_(members_.size()) {}
 
 Result<std::unique_ptr<FleetCore>> FleetCore::Make(FleetOptions options,
                                                    std::vector<FleetMember> members) {
@@ -204,6 +207,10 @@ Status FleetCore::ResizeShare(const std::string& model, const std::string& versi
                               const ShareWanted& wanted) {
   const std::vector<FleetRoute> routes = routes_.Of(model);
   if (routes.empty()) return tl::unexpected<Error>(NoReplica(model));
+  const MutexLock lock(share_mutex_);
+  Known& known = *known_.at(model);
+  known.resized = true;
+  known.shared = wanted.automatic;
   for (const FleetRoute& route : routes) {
     const FleetMember& member = members_[route.member];
     if (Status resized = member.core->ResizeShare(model, version, wanted); !resized) {

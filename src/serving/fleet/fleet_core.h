@@ -15,6 +15,7 @@
 #include "cluster/placement/placer.h"
 #include "serving/core.h"
 #include "serving/fleet/fleet_routes.h"
+#include "serving/fleet/fleet_shares.h"
 #include "serving/fleet/placement_keeper.h"
 #include "serving/fleet/placer_names.h"
 #include "serving/shares/load_recorder.h"
@@ -65,7 +66,8 @@ struct FleetOptions {
 ///   SwitchScheduler() switches all members, and reports the first error after all are through.
 /// - device(): units, memory and limits are sums.
 /// - Shares(): one row per replica; kind and rules are the first member's. SetSharesRules() sets
-///   the rules of all members, ResizeShare() moves the share of every replica of the model.
+///   the rules of all members, ResizeShare() moves the share of every replica of the model. A share
+///   that is tuned ("auto") is the placer's, if that decides about shares.
 /// - LoadModel(), UnloadModel(): kUnimplemented, as the placer decides.
 ///
 /// Any thread may call any method.
@@ -110,6 +112,9 @@ class FleetCore final : public InferenceCore, private PlacementHost {
     LoadRecorder load;
     std::atomic<std::int64_t> most_rows{0};  // of a batch; 0: the model has no batch dimension
     std::atomic<std::int64_t> slo{0}, standalone{0};  // nanoseconds; 0: not known
+    /// Whether the placer decides about its shares: lagoon.share is "auto", or ResizeShare() was
+    /// told so. What ResizeShare() was told last holds.
+    std::atomic<bool> shared{false}, resized{false};
     // The rest: Make(), then the keeper's thread only.
     std::vector<std::unique_ptr<const LatencyModel>> latency;  // the last one is valid
     int failed_loads = 0;                                      // in a row
@@ -127,6 +132,9 @@ class FleetCore final : public InferenceCore, private PlacementHost {
   PlacementView View(TimePoint now) override;
   void AddModel(Known& known, TimePoint now, PlacementView& view);
   void Apply(const Assignment& assignment) override;
+  void SetShares(const Assignment& assignment, bool decided) override;
+  void SetSharesOf(std::size_t member, const std::vector<ReplicaShare>& wanted);
+  void ReleaseShares(const Places& wanted);
   void FollowMembers();
   Places PlacesOf(const Assignment& assignment) const;
   std::set<Replica> Load(const Places& wanted);
@@ -137,7 +145,10 @@ class FleetCore final : public InferenceCore, private PlacementHost {
   FleetRoutes routes_;  // the members' callbacks use it
   const std::vector<FleetMember> members_;
   std::map<std::string, std::unique_ptr<Known>> known_;  // the map itself is immutable after Make
-  std::vector<bool> ready_;  // by member, as FollowMembers() has seen; the keeper's thread only
+  // By member, as FollowMembers() has seen; the keeper's thread only.
+  std::vector<bool> ready_;
+  std::vector<SharesReport> shares_;
+  std::string share_problem_;  // the last one that the log has; the keeper's thread only
   // Of the last View(): the member of each GPU and the name of each model. The keeper's thread
   // only.
   std::vector<std::size_t> gpus_;
@@ -145,6 +156,7 @@ class FleetCore final : public InferenceCore, private PlacementHost {
   std::atomic<bool> draining_{false};
   std::atomic<std::uint64_t> loads_{0}, unloads_{0}, failed_loads_{0};
 
+  Mutex share_mutex_;  // held while a share is given, so that the last word holds; before mutex_
   mutable Mutex mutex_;
   /// Counts of replicas that were unloaded.
   std::vector<ModelStatistics> former_ GUARDED_BY(mutex_);

@@ -31,13 +31,19 @@ class Wishes {
     const MutexLock lock(mutex_);
     wishes_ = std::move(wishes);
   }
+  /// The granules of each replica of these models; 1 of the others.
+  void WantGranules(std::map<std::string, std::uint32_t> granules) {
+    const MutexLock lock(mutex_);
+    granules_ = std::move(granules);
+  }
   Assignment Place(const PlacementView& view) {
     const MutexLock lock(mutex_);
     Assignment placed = StaticPlacer().Place(view);
     for (PlacedReplica& replica : placed.replicas) {
       const auto wish = wishes_.find(view.models[replica.model].name);
       if (wish != wishes_.end()) replica.gpu = wish->second;
-      replica.granules = 1;
+      const auto granules = granules_.find(view.models[replica.model].name);
+      replica.granules = granules == granules_.end() ? 1 : granules->second;
     }
     SortReplicas(placed);
     return placed;
@@ -46,6 +52,7 @@ class Wishes {
  private:
   Mutex mutex_;
   std::map<std::string, std::size_t> wishes_ GUARDED_BY(mutex_);
+  std::map<std::string, std::uint32_t> granules_ GUARDED_BY(mutex_);
 };
 
 class WishPlacer final : public Placer {
@@ -305,6 +312,59 @@ TEST_F(FleetCoreTest, ThePlacerIsSetByName) {
   EXPECT_EQ(fleet_->Fleet()->placer, "static");
   EXPECT_EQ(fleet_->SetPlacer("best").error().code, ErrorCode::kNotFound);
   EXPECT_EQ(fleet_->Fleet()->placer, "static");
+}
+
+TEST_F(FleetCoreTest, ThePlacerDecidesAboutSharesThatAreTuned) {
+  Make({{"a", "b"}, {"c"}}, {{"a", 10}, {"b", 10}, {"c", 10}});
+  for (FakeMember* fake : fakes_) fake->SetShareOfModels("auto");
+  wishes_.WantGranules({{"a", 60}, {"b", 30}, {"c", 100}});
+  Await([&] { return fakes_[0]->ShareOf("a") == 0.6 && fakes_[0]->ShareOf("b") == 0.3; });
+  Await([&] { return fakes_[1]->ShareOf("c") == 1.0; });
+  wishes_.WantGranules({{"a", 30}, {"b", 60}, {"c", 99}});
+  Await([&] { return fakes_[0]->ShareOf("a") == 0.3 && fakes_[0]->ShareOf("b") == 0.6; });
+  EXPECT_EQ(fakes_[1]->ShareOf("c"), 1.0) << "one point is not worth a move";
+}
+
+TEST_F(FleetCoreTest, SharesOfModelsThatHaveNoneOrFixedOnesStay) {
+  Make({{"a"}, {"b"}}, {{"a", 10}, {"b", 10}});
+  fakes_[1]->SetShareOfModels("25");
+  wishes_.WantGranules({{"a", 60}, {"b", 60}});
+  AwaitDecisions(5);
+  EXPECT_EQ(fakes_[0]->ShareOf("a"), std::nullopt);
+  EXPECT_EQ(fakes_[1]->ShareOf("b"), std::nullopt);
+}
+
+TEST_F(FleetCoreTest, WhatAnOperatorSaysOfAShareHolds) {
+  Make({{"a"}, {"a"}}, {{"a", 10}});
+  for (FakeMember* fake : fakes_) fake->SetShareOfModels("auto");
+  wishes_.WantGranules({{"a", 60}});
+  Await([&] { return fakes_[0]->ShareOf("a") == 0.6; });
+  ASSERT_TRUE(fleet_->ResizeShare("a", "", {.part = 0.2}));
+  AwaitDecisions(5);
+  EXPECT_EQ(fakes_[0]->ShareOf("a"), 0.2);
+  EXPECT_EQ(fakes_[1]->ShareOf("a"), 0.2);
+  ASSERT_TRUE(fleet_->ResizeShare("a", "", {.automatic = true}));
+  Await([&] { return fakes_[0]->ShareOf("a") == 0.6 && fakes_[1]->ShareOf("a") == 0.6; });
+}
+
+TEST_F(FleetCoreTest, DevicesTuneSharesUnderAPlacerThatDoesNotDecideThem) {
+  Make({{"a"}, {}}, {{"a", 10}});
+  fakes_[0]->SetShareOfModels("auto");
+  wishes_.WantGranules({{"a", 60}});
+  Await([&] { return fakes_[0]->ShareOf("a") == 0.6; });
+  ASSERT_TRUE(fleet_->SetPlacer("static"));
+  Await([&] { return fakes_[0]->ShareOf("a") == std::nullopt; });
+}
+
+TEST_F(FleetCoreTest, SharesMakeRoomForAModelThatComes) {
+  Make({{"a"}, {"b"}}, {{"a", 10}, {"b", 10}});
+  for (FakeMember* fake : fakes_) fake->SetShareOfModels("auto");
+  wishes_.WantGranules({{"a", 100}, {"b", 100}});
+  Await([&] { return fakes_[0]->ShareOf("a") == 1.0; });
+  fakes_[0]->OnLoad([&] { EXPECT_EQ(fakes_[0]->ShareOf("a"), std::nullopt); });
+  wishes_.WantGranules({{"a", 40}, {"b", 60}});
+  wishes_.Want({{"b", 0}});
+  Await([&] { return fakes_[0]->ShareOf("a") == 0.4 && fakes_[0]->ShareOf("b") == 0.6; });
 }
 
 TEST_F(FleetCoreTest, AFleetNeedsADevice) {

@@ -28,6 +28,24 @@ std::unique_ptr<const LatencyModel> LatencyOf(Nanoseconds standalone) {
                                         SlowdownTerms());
 }
 
+/// The granules of the device and the rows of a batch that a replica has now. Models without a
+/// share count as if they had even parts of what the others leave.
+std::pair<std::uint32_t, std::int64_t> HasNow(const SharesReport& report, const std::string& model,
+                                              std::uint32_t granules) {
+  double part = 0, given = 0;
+  std::int64_t rows = 1;
+  int without = 0;
+  for (const ModelShare& row : report.models) {
+    given += row.share.value_or(0);
+    without += row.share ? 0 : 1;
+    if (row.model != model) continue;
+    part += row.share.value_or(0);
+    rows = std::max(rows, row.most_rows);
+  }
+  if (part == 0) part = std::max(0.0, 1 - given) / std::max(1, without);
+  return {static_cast<std::uint32_t>(std::clamp(part * granules, 1.0, 1.0 * granules)), rows};
+}
+
 /// A number of milliseconds; 0: the config does not have it.
 Nanoseconds MillisecondsOf(const inference::ModelConfig& config, const std::string& key) {
   const auto found = config.parameters().find(key);
@@ -47,6 +65,10 @@ void FleetCore::Learn(Known& known, const InferenceCore& core, const ModelStatus
     Nanoseconds slo = MillisecondsOf(*config, "lagoon.slo_ms");
     if (slo == Nanoseconds(0)) slo = MillisecondsOf(*config, "lagoon.deadline_ms");
     known.slo = slo.count();
+    const auto share = config->parameters().find("lagoon.share");
+    if (!known.resized) {
+      known.shared = share != config->parameters().end() && share->second.string_value() == "auto";
+    }
   }
   if (!known.latency.empty() && known.standalone.load() == status.standalone.count()) return;
   known.standalone = status.standalone.count();
@@ -61,6 +83,7 @@ void FleetCore::FollowMembers() {
   for (std::size_t member = 0; member < members_.size(); ++member) {
     const InferenceCore& core = *members_[member].core;
     ready_[member] = core.Ready();
+    shares_[member] = core.Shares().value_or(SharesReport());
     if (!ready_[member]) continue;
     for (const ModelStatus& status : core.Models()) {
       if (status.state != ModelState::kReady) continue;
@@ -148,8 +171,10 @@ void FleetCore::AddModel(Known& known, TimePoint now, PlacementView& view) {
     }
   }
   for (const FleetRoute& route : routes) {
-    view.current.replicas.push_back(
-        {view.models.size(), gpu_of(route), 1, 1, route.fraction / sum});
+    const auto [granules, rows] =
+        HasNow(shares_[route.member], model.name, members_[route.member].room.granules);
+    view.current.replicas.push_back({view.models.size(), gpu_of(route), granules,
+                                     std::min(rows, model.most_rows), route.fraction / sum});
   }
   view.models.push_back(std::move(model));
   names_.push_back(known.model.name);
@@ -207,6 +232,7 @@ void FleetCore::Note(const std::string& model, const Status& loaded) {
 
 void FleetCore::Apply(const Assignment& assignment) {
   const Places wanted = PlacesOf(assignment);
+  ReleaseShares(wanted);
   const std::set<Replica> failed = Load(wanted);
   std::set<Replica> gone;
   for (const auto& [model, replicas] : wanted) {
@@ -223,6 +249,52 @@ void FleetCore::Apply(const Assignment& assignment) {
     routes_.Set(model, std::move(routes));
   }
   Retire(gone);
+}
+
+/// Where models are loaded, the shares that were given might leave them no room: the device tunes
+/// them until SetShares().
+void FleetCore::ReleaseShares(const Places& wanted) {
+  std::set<std::size_t> members;
+  for (const auto& [model, routes] : wanted) {
+    const std::vector<FleetRoute> present = routes_.Of(model);
+    for (const FleetRoute& route : routes) {
+      if (std::ranges::find(present, route.member, &FleetRoute::member) == present.end()) {
+        members.insert(route.member);
+      }
+    }
+  }
+  const MutexLock lock(share_mutex_);
+  std::vector<ReplicaShare> tuned;
+  for (const auto& [name, known] : known_) {
+    if (known->shared) tuned.push_back({name, {}});
+  }
+  for (const std::size_t member : members) SetSharesOf(member, tuned);
+}
+
+void FleetCore::SetShares(const Assignment& assignment, bool decided) {
+  const MutexLock lock(share_mutex_);
+  std::map<std::size_t, std::vector<ReplicaShare>> wanted;  // by member
+  for (const PlacedReplica& replica : assignment.replicas) {
+    const std::string& name = names_[replica.model];
+    if (!known_.at(name)->shared) continue;
+    const std::size_t member = gpus_[replica.gpu];
+    ReplicaShare& share = wanted[member].emplace_back(ReplicaShare{name, {}});
+    if (decided) share.part = 1.0 * replica.granules / members_[member].room.granules;
+  }
+  for (const auto& [member, shares] : wanted) SetSharesOf(member, shares);
+}
+
+void FleetCore::SetSharesOf(std::size_t member, const std::vector<ReplicaShare>& wanted) {
+  InferenceCore& core = *members_[member].core;
+  const Result<SharesReport> report = core.Shares();
+  if (!report) return;  // the device is lost
+  for (const ShareResize& resize : SharesToSet(*report, wanted)) {
+    const Status resized = core.ResizeShare(resize.model, resize.version, resize.wanted);
+    if (resized || resized.error().message == share_problem_) continue;
+    share_problem_ = resized.error().message;
+    spdlog::warn("fleet: a share on '{}' stays as it is: {}", members_[member].name,
+                 share_problem_);
+  }
 }
 
 /// Unloads replicas that have no route, each when its requests are answered.

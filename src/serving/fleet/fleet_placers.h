@@ -13,6 +13,7 @@ namespace lagoon {
 class StaticPlacer final : public Placer {
  public:
   std::string_view name() const override { return "static"; }
+  bool DecidesShares() const override { return false; }
   Assignment Place(const PlacementView& view) override;
 };
 
@@ -26,6 +27,7 @@ class LeastLoadedPlacer final : public Placer {
   static constexpr double kMostOfOne = 0.7;
 
   std::string_view name() const override { return "least-loaded"; }
+  bool DecidesShares() const override { return false; }
   Assignment Place(const PlacementView& view) override;
 };
 

@@ -12,7 +12,7 @@ namespace lagoon {
 PlacementJudge::Verdict PlacementJudge::Judge(const PlacementView& view, const Assignment& proposed,
                                               TimePoint now) {
   if (const Status checked = CheckAssignment(view, proposed); !checked) {
-    return {false, true, "the placement is refused: " + checked.error().message};
+    return {false, true, false, "the placement is refused: " + checked.error().message};
   }
   const Places before = PlacesOf(view.current), after = PlacesOf(proposed);
   const auto has = [](const Places& places, std::size_t model) {
@@ -22,7 +22,8 @@ PlacementJudge::Verdict PlacementJudge::Judge(const PlacementView& view, const A
     if (has(before, model) || !has(after, model)) continue;
     moved_ = now;
     moved_once_ = true;
-    return {true, false, fmt::format("model {} had no replica", Quoted(view.models[model].name))};
+    return {true, false, false,
+            fmt::format("model {} had no replica", Quoted(view.models[model].name))};
   }
   if (before != after) return JudgeMoves(after, now);
   agreed_ = 0;
@@ -33,8 +34,8 @@ PlacementJudge::Verdict PlacementJudge::Judge(const PlacementView& view, const A
       change = std::max(change, std::abs(replica.fraction - now_there.fraction));
     }
   }
-  if (change < kFraction) return {false, false, "nothing would change"};
-  return {true, false,
+  if (change < kFraction) return {false, false, true, "no replica would change"};
+  return {true, false, true,
           fmt::format("arrivals are split anew: a fraction changes by {:.2f}", change)};
 }
 
@@ -44,19 +45,20 @@ PlacementJudge::Verdict PlacementJudge::JudgeMoves(const Places& proposed, TimeP
   if (now < moved_) moved_ = now;  // the clock was set back
   if (agreed_ < rules_.confirmations) {
     return {
-        false, false,
+        false, false, false,
         fmt::format("{} of {} placements agree on these replicas", agreed_, rules_.confirmations)};
   }
   if (moved_once_ && now - moved_ < rules_.hold_down) {
     return {
-        false, false,
+        false, false, false,
         fmt::format("the last move was {:.1f} s ago, less than {:.1f} s",
                     ToMilliseconds(now - moved_) / 1e3, ToMilliseconds(rules_.hold_down) / 1e3)};
   }
   agreed_ = 0;
   moved_ = now;
   moved_once_ = true;
-  return {true, false, fmt::format("{} placements agree on these replicas", rules_.confirmations)};
+  return {true, false, false,
+          fmt::format("{} placements agree on these replicas", rules_.confirmations)};
 }
 
 }  // namespace lagoon

@@ -38,7 +38,8 @@ class PlacementJudge {
 
   struct Verdict {
     bool apply = false;
-    bool broken = false;  // there is no placement, or one that breaks the rules
+    bool broken = false;       // there is no placement, or one that breaks the rules
+    bool same_places = false;  // the placement has the replicas that are there
     std::string reason;
   };
   Verdict Judge(const PlacementView& view, const Assignment& proposed, TimePoint now);

@@ -78,12 +78,12 @@ void PlacementKeeper::Decide() {
   if (view.gpus.empty()) {
     verdict.reason = "no device is there";
   } else if (const Status checked = CheckView(view); !checked) {
-    verdict = {false, true, "no decision: " + checked.error().message};
+    verdict = {false, true, false, "no decision: " + checked.error().message};
   } else {
     placed = runner_->Place(view, rules_.limit);
     decision.took = Now() - begin;
     verdict = placed ? judge_.Judge(view, *placed, begin)
-                     : PlacementJudge::Verdict{false, true, placed.error().message};
+                     : PlacementJudge::Verdict{false, true, false, placed.error().message};
   }
   if (verdict.broken && verdict.reason != logged_) {
     spdlog::warn("placement: {}; the present placement stays", verdict.reason);
@@ -96,9 +96,13 @@ void PlacementKeeper::Decide() {
     report_.last = decision;
     ++report_.decisions;
   }
-  if (!verdict.apply) return;
-  spdlog::info("placement: {}", verdict.reason);
-  host_.Apply(*placed);
+  if (verdict.apply) {
+    spdlog::info("placement: {}", verdict.reason);
+    host_.Apply(*placed);
+  }
+  if (verdict.apply || verdict.same_places) {
+    host_.SetShares(*placed, runner_->decides_shares());
+  }
 }
 
 }  // namespace lagoon

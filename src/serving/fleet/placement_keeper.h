@@ -25,6 +25,9 @@ class PlacementHost {
   /// Makes `assignment`, which passes CheckAssignment for the last View(), what serves. Blocks
   /// until the moves are done.
   virtual void Apply(const Assignment& assignment) = 0;
+  /// Gives the replicas the granules of `assignment`, whose replicas are those that serve. False:
+  /// the placer does not decide about shares, so that the devices do.
+  virtual void SetShares(const Assignment& assignment, bool decided) = 0;
 };
 
 /// Decides once per period which device serves which model: measures, asks the placer, judges

@@ -17,12 +17,15 @@ using std::chrono::milliseconds;
 class ScriptedPlacer final : public Placer {
  public:
   using Script = std::function<Assignment(const PlacementView& view)>;
-  explicit ScriptedPlacer(Script script) : script_(std::move(script)) {}
+  explicit ScriptedPlacer(Script script, bool decides_shares = true)
+      : script_(std::move(script)), decides_shares_(decides_shares) {}
   std::string_view name() const override { return "scripted"; }
+  bool DecidesShares() const override { return decides_shares_; }
   Assignment Place(const PlacementView& view) override { return script_(view); }
 
  private:
   const Script script_;
+  const bool decides_shares_;
 };
 
 LatencyModel OneMillisecond() {
@@ -110,6 +113,18 @@ class FakeHost final : public PlacementHost {
     ++applied_;
     changed_.NotifyAll();
   }
+  void SetShares(const Assignment&, bool decided) override {
+    const MutexLock lock(mutex_);
+    ++(decided ? shares_decided_ : shares_left_);
+  }
+  int shares_decided() const {
+    const MutexLock lock(mutex_);
+    return shares_decided_;
+  }
+  int shares_left() const {
+    const MutexLock lock(mutex_);
+    return shares_left_;
+  }
   /// Returns when `count` more decisions have begun.
   void AwaitDecisions(int count) {
     const MutexLock lock(mutex_);
@@ -136,11 +151,13 @@ class FakeHost final : public PlacementHost {
   Assignment current_ GUARDED_BY(mutex_) = SmallView(latency_).current;
   int views_ GUARDED_BY(mutex_) = 0;
   int applied_ GUARDED_BY(mutex_) = 0;
+  int shares_decided_ GUARDED_BY(mutex_) = 0;
+  int shares_left_ GUARDED_BY(mutex_) = 0;
 };
 
 Assignment OnGpu(std::size_t gpu) { return {{{0, gpu, 1, 1, 1}}, {}}; }
 
-/// "stay", "move", "throw", "broken": names of scripts.
+/// "stay", "move", "throw", "broken", "no shares": names of scripts.
 Result<std::unique_ptr<Placer>> MakeScripted(std::string_view name) {
   if (name == "stay") {
     return std::make_unique<ScriptedPlacer>([](const PlacementView& view) { return view.current; });
@@ -151,6 +168,10 @@ Result<std::unique_ptr<Placer>> MakeScripted(std::string_view name) {
   if (name == "throw") {
     return std::make_unique<ScriptedPlacer>(
         [](const PlacementView&) -> Assignment { throw std::runtime_error("no idea"); });
+  }
+  if (name == "no shares") {
+    return std::make_unique<ScriptedPlacer>([](const PlacementView& view) { return view.current; },
+                                            false);
   }
   if (name == "broken") {
     return std::make_unique<ScriptedPlacer>([](const PlacementView&) { return OnGpu(7); });
@@ -178,6 +199,23 @@ TEST(PlacementKeeper, AppliesWhatThePlacerDecides) {
   host.AwaitDecisions(5);
   EXPECT_EQ(host.applied(), 1) << "nothing more to move";
   EXPECT_GT(keeper->Read().decisions, 8u);
+}
+
+TEST(PlacementKeeper, SharesFollowEachDecisionWhoseReplicasAreThere) {
+  FakeHost host;
+  const auto keeper = Keep(host, "stay");
+  host.AwaitDecisions(5);
+  EXPECT_GE(host.shares_decided(), 4);
+  EXPECT_EQ(host.shares_left(), 0);
+  ASSERT_TRUE(keeper->SetPlacer("throw"));
+  host.AwaitDecisions(2);
+  const int before = host.shares_decided();
+  host.AwaitDecisions(5);
+  EXPECT_EQ(host.shares_decided(), before) << "there is no decision";
+  ASSERT_TRUE(keeper->SetPlacer("no shares"));
+  host.AwaitDecisions(5);
+  EXPECT_EQ(host.shares_decided(), before);
+  EXPECT_GE(host.shares_left(), 3);
 }
 
 TEST(PlacementKeeper, APlacerThatThrowsOrBreaksTheRulesChangesNothing) {

@@ -10,6 +10,7 @@ namespace lagoon {
 PlacerRunner::PlacerRunner(std::unique_ptr<Placer> placer)
     : placer_(std::move(placer)),
       name_(placer_->name()),
+      decides_shares_(placer_->DecidesShares()),
       thread_([this](const std::stop_token& stop) { Run(stop); }) {}
 
 PlacerRunner::~PlacerRunner() = default;

@@ -22,6 +22,7 @@ class PlacerRunner {
   PlacerRunner& operator=(const PlacerRunner&) = delete;
 
   const std::string& name() const { return name_; }
+  bool decides_shares() const { return decides_shares_; }
   /// The placer's assignment for `view`. kDeadlineExceeded: there is none within `limit`; what the
   /// placer returns later is dropped. kUnavailable: the placer still runs for an earlier view.
   /// kInternal: the placer threw an exception, which the message has.
@@ -33,6 +34,7 @@ class PlacerRunner {
 
   const std::unique_ptr<Placer> placer_;  // used by the thread only
   const std::string name_;
+  const bool decides_shares_;
   Mutex mutex_;
   CondVar wanted_, placed_;
   std::optional<PlacementView> view_ GUARDED_BY(mutex_);         // for the thread to take

@@ -61,8 +61,8 @@ struct SharesRules {
 
 /// A model's share from now on. Exactly one is given.
 struct ShareWanted {
-  std::optional<std::uint32_t> units;
-  std::optional<double> part;
+  std::optional<std::uint32_t> units = {};
+  std::optional<double> part = {};
   bool automatic = false;
 };
 

@@ -7,6 +7,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <optional>
 #include <set>
 #include <string>
 #include <utility>
@@ -48,6 +49,22 @@ class FakeMember final : public InferenceCore {
   void RefuseToLoad(const std::string& model) {
     const MutexLock lock(mutex_);
     refused_.insert(model);
+  }
+  /// Is called at the begin of every load.
+  void OnLoad(std::function<void()> callback) {
+    const MutexLock lock(mutex_);
+    on_load_ = std::move(callback);
+  }
+  /// lagoon.share of all models from now on.
+  void SetShareOfModels(const std::string& share) {
+    const MutexLock lock(mutex_);
+    share_ = share;
+  }
+  /// The fixed share of a model; nothing if it is tuned, or has none.
+  std::optional<double> ShareOf(const std::string& model) const {
+    const MutexLock lock(mutex_);
+    const auto share = shares_.find(model);
+    return share == shares_.end() ? std::nullopt : share->second;
   }
   /// Requests are answered kUnavailable until Recover().
   void Lose() {
@@ -100,10 +117,14 @@ class FakeMember final : public InferenceCore {
   Result<inference::ModelConfig> Config(const std::string& model,
                                         const std::string& version) const override {
     LAGOON_RETURN_IF_ERROR(ModelReady(model, version));
+    const MutexLock lock(mutex_);
     inference::ModelConfig config;
     config.set_name(model);
     config.set_max_batch_size(4);
     (*config.mutable_parameters())["lagoon.slo_ms"].set_string_value("40");
+    if (!share_.empty()) {
+      (*config.mutable_parameters())["lagoon.share"].set_string_value(share_);
+    }
     return config;
   }
   Result<std::vector<ModelStatistics>> Statistics(const std::string& model,
@@ -138,13 +159,39 @@ class FakeMember final : public InferenceCore {
     info.memory_bytes = 1000;
     return info;
   }
-  Result<SharesReport> Shares() const override { return SharesReport(); }
+  Result<SharesReport> Shares() const override {
+    const MutexLock lock(mutex_);
+    SharesReport report;
+    report.kind = ShareKind::kWeight;
+    for (const std::string& name : loaded_) {
+      ModelShare row;
+      row.model = name;
+      row.version = "1";
+      if (const auto share = shares_.find(name); share != shares_.end()) {
+        row.fixed = share->second.has_value();
+        row.share = share->second.value_or(0.3);
+      } else if (!share_.empty()) {
+        row.share = 0.3;
+      }
+      report.models.push_back(row);
+    }
+    return report;
+  }
   Status SetSharesRules(const SharesRules&) override { return {}; }
   Status ResizeShare(const std::string& model, const std::string& version,
-                     const ShareWanted&) override {
-    return ModelReady(model, version);
+                     const ShareWanted& wanted) override {
+    LAGOON_RETURN_IF_ERROR(ModelReady(model, version));
+    const MutexLock lock(mutex_);
+    shares_[model] = wanted.automatic ? std::nullopt : wanted.part;
+    return {};
   }
   void LoadModel(const std::string& model, std::function<void(Status)> done) override {
+    std::function<void()> on_load;
+    {
+      const MutexLock lock(mutex_);
+      on_load = on_load_;
+    }
+    if (on_load) on_load();
     Status status;
     {
       const MutexLock lock(mutex_);
@@ -170,6 +217,7 @@ class FakeMember final : public InferenceCore {
         status = Fail(ErrorCode::kNotFound, "model '" + model + "' is not loaded");
       } else {
         answered_.erase(model);
+        shares_.erase(model);
       }
     }
     done(std::move(status));
@@ -235,9 +283,12 @@ class FakeMember final : public InferenceCore {
   std::set<std::string> loaded_ GUARDED_BY(mutex_);
   std::set<std::string> refused_ GUARDED_BY(mutex_);
   std::vector<std::string> changes_ GUARDED_BY(mutex_);
+  std::function<void()> on_load_ GUARDED_BY(mutex_);
   std::map<RequestHandle, Flight> flights_ GUARDED_BY(mutex_);
   std::map<std::string, std::uint64_t> answered_ GUARDED_BY(mutex_);
   std::vector<RequestHandle> cancelled_ GUARDED_BY(mutex_);
+  std::string share_ GUARDED_BY(mutex_);
+  std::map<std::string, std::optional<double>> shares_ GUARDED_BY(mutex_);  // as they were resized
   std::uint64_t next_ GUARDED_BY(mutex_) = 1;
   bool at_once_ GUARDED_BY(mutex_) = true;
   bool lost_ GUARDED_BY(mutex_) = false;
