@@ -108,12 +108,12 @@ void AddContention(CLI::App& parent) {
   AddSchedulers(*command, options->schedulers);
   AddDevice(*command, options->device);
   command->add_option("--load", options->load, "Real-time load, as a part of what the model can do")
-      ->check(CLI::Range(0.01, 0.99))
+      ->check(NumberBetween(0.01, 0.99))
       ->capture_default_str();
   AddWindows(*command, options->windows);
   AddRequests(*command, options->requests);
   command->add_option("--seconds", options->seconds, "Time limit in all (0: no limit)")
-      ->check(CLI::Range(0.0, 36000.0))
+      ->check(NumberBetween(0.0, 36000.0))
       ->capture_default_str();
   AddSeed(*command, options->seed);
   common->tracing.AddOptions(*command);
@@ -242,7 +242,7 @@ void AddShapesBenchmark(CLI::App& parent) {
   options->schedulers = {"reset"};
   AddWorkers(*command, options->workers);
   command->add_option("--load", options->load, "Real-time load, as a part of what the model can do")
-      ->check(CLI::Range(0.01, 0.99))
+      ->check(NumberBetween(0.01, 0.99))
       ->capture_default_str();
   command->add_option("--shapes", options->shapes, "Shapes that each model sees")
       ->check(CLI::Range(2, 1000))
@@ -279,7 +279,7 @@ void AddOutputs(CLI::App& parent) {
       ->capture_default_str();
   AddSeed(*command, options->seed);
   command->add_option("--most-error", options->most_error, "Fail if a relative error is larger")
-      ->check(CLI::PositiveNumber)
+      ->check(NumberBetween(1e-12, 1.0))
       ->capture_default_str();
   AddDevice(*command, options->device);
   command->callback([common, options, all] {

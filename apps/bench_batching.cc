@@ -3,6 +3,7 @@
 #include <memory>
 
 #include "apps/bench_command.h"
+#include "apps/command.h"
 #include "apps/load.h"
 #include "bench/live/batching.h"
 
@@ -24,7 +25,7 @@ void AddBatchingBenchmark(CLI::App& bench) {
       ->add_option("--loads", options->loads,
                    "Arrivals, as parts of what the model computes one request at a time")
       ->delimiter(',')
-      ->check(CLI::Range(0.01, 100.0))
+      ->check(NumberBetween(0.01, 100.0))
       ->capture_default_str();
   command->add_option("--most-rows", options->most_rows, "Rows of a batch at most")
       ->check(CLI::Range(2, 1024))
@@ -32,24 +33,24 @@ void AddBatchingBenchmark(CLI::App& bench) {
   command
       ->add_option("--deadline-alpha", options->deadline_alpha,
                    "Deadline of a request: so many times the time alone")
-      ->check(CLI::Range(1.0, 1000.0))
+      ->check(NumberBetween(1.0, 1000.0))
       ->capture_default_str();
   command
       ->add_option("--slos", options->limits.slos_ms,
                    "SLOs of a batch in ms, at which batch limiters are compared (lagoon.batching)")
       ->delimiter(',')
-      ->check(CLI::Range(0.01, 3600000.0))
+      ->check(NumberBetween(0.01, 3600000.0))
       ->capture_default_str();
   command->add_option("--slo-model", options->limits.model, "Model of that comparison")
       ->capture_default_str();
   command
       ->add_option("--slo-seconds", options->limits.seconds,
                    "Seconds that each limiter runs at each SLO")
-      ->check(CLI::Range(0.1, 600.0))
+      ->check(NumberBetween(0.1, 600.0))
       ->capture_default_str();
   AddWindows(*command, options->windows);
   command->add_option("--window-seconds", options->window_seconds, "Length of a window")
-      ->check(CLI::Range(0.05, 60.0))
+      ->check(NumberBetween(0.05, 60.0))
       ->capture_default_str();
   AddSeed(*command, options->seed);
   AddPlot(*command, *common);

@@ -78,7 +78,7 @@ void AddSeconds(CLI::App& command, double& seconds) {
   command
       .add_option("--seconds", seconds,
                   "Length of each measurement (on simulated devices in virtual seconds)")
-      ->check(CLI::Range(0.01, 3600.0))
+      ->check(NumberBetween(0.01, 3600.0))
       ->capture_default_str();
 }
 

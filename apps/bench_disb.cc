@@ -123,7 +123,7 @@ void AddDisbOptions(CLI::App& command, bench::DisbOptions& options, DisbWords& w
   AddRequests(command, options.requests);
   command
       .add_option("--seconds", options.seconds, "Longest time of a scheduler's windows together")
-      ->check(CLI::Range(1.0, 3600.0))
+      ->check(NumberBetween(1.0, 3600.0))
       ->capture_default_str();
   AddSeed(command, options.seed);
 }

@@ -3,6 +3,7 @@
 #include <memory>
 
 #include "apps/bench_command.h"
+#include "apps/command.h"
 #include "apps/load.h"
 #include "bench/gpu/guards.h"
 #include "bench/gpu/isolation.h"
@@ -42,7 +43,7 @@ void AddIsolation(CLI::App& parent) {
   AddRounds(*command, options->rounds, /*least=*/10);
   AddWindows(*command, options->windows);
   const auto add_us = [&](const char* name, double& us, const char* what) {
-    command->add_option(name, us, what)->check(CLI::Range(1.0, 1e5))->capture_default_str();
+    command->add_option(name, us, what)->check(NumberBetween(1.0, 1e5))->capture_default_str();
   };
   add_us("--best-effort-block-us", options->best_effort_block_us, "Time of a best-effort block");
   add_us("--real-time-block-us", options->real_time_block_us, "Time of a real-time block");

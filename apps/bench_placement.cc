@@ -5,6 +5,7 @@
 #include <memory>
 
 #include "apps/bench_command.h"
+#include "apps/command.h"
 #include "apps/load.h"
 #include "bench/fleet/fleet.h"
 #include "bench/placement/placement.h"
@@ -34,13 +35,13 @@ void AddScenario(CLI::App& command, bench::PlacementOptions& options) {
       .add_option("--loads", options.loads,
                   "Arrival rates; at 1 the models need 60 % of the GPUs if each has its knee")
       ->delimiter(',')
-      ->check(CLI::Range(0.01, 10.0))
+      ->check(NumberBetween(0.01, 10.0))
       ->capture_default_str();
   command.add_option("--seeds", options.seeds, "Runs of each case, with other arrivals and rates")
       ->check(CLI::Range(1, 1000))
       ->capture_default_str();
   command.add_option("--seconds", options.seconds, "Virtual time of a run")
-      ->check(CLI::Range(1.0, 86'400.0))
+      ->check(NumberBetween(1.0, 86'400.0))
       ->capture_default_str();
 }
 
@@ -56,7 +57,13 @@ void AddKnowledge(CLI::App& command, bench::PlacementOptions& options) {
                   "How the placers know arrival rates: monitor, last-second, oracle")
       ->capture_default_str();
   command.add_option("--margin", options.margin, "Standard errors that are added to the rates")
-      ->check(CLI::Range(0.0, 100.0))
+      ->check(NumberBetween(0.0, 100.0))
+      ->capture_default_str();
+  command
+      .add_option("--busy", options.busy,
+                  "What part of its capacity gpulet, gslice, igniter and usher ask of a replica; "
+                  "their papers: 1")
+      ->check(NumberBetween(0.01, 1.0))
       ->capture_default_str();
   command.add_flag("--exact", options.exact,
                    "The simulated truth is as the latency models assume, without noise");
@@ -92,7 +99,7 @@ void AddInterference(CLI::App& parent) {
       ->capture_default_str();
   AddRounds(*command, options->rounds);
   command->add_option("--window-seconds", options->seconds, "Length of a window")
-      ->check(CLI::Range(0.05, 60.0))
+      ->check(NumberBetween(0.05, 60.0))
       ->capture_default_str();
   AddSeed(*command, options->seed);
   command->add_option("--points", *points,
@@ -146,8 +153,9 @@ void AddPlacementBenchmark(CLI::App& bench) {
         {"loads", options->loads},     {"seeds", options->seeds},
         {"seconds", options->seconds}, {"interference", options->interference},
         {"online", options->online},   {"rates", options->rates},
-        {"margin", options->margin},   {"exact", options->exact},
-        {"fill", options->fill},       {"seed", options->seed}};
+        {"margin", options->margin},   {"busy", options->busy},
+        {"exact", options->exact},     {"fill", options->fill},
+        {"seed", options->seed}};
     Measure("placement", configuration, *common,
             [&](bench::Report& report) { return RunPlacement(*options, report); });
   });
@@ -171,21 +179,24 @@ void AddFleetBenchmark(CLI::App& bench) {
       ->check(CLI::IsMember(FleetPlacers()))
       ->capture_default_str();
   AddScheduler(*command, options->scheduler);
+  command->add_flag("--shares", options->shares,
+                    "The placers also decide about shares of the devices; they hold under the "
+                    "scheduler 'weighted', and on devices of several units");
   command
       ->add_option("--load", options->load,
                    "Arrivals of all models together: a part of what the devices can do")
-      ->check(CLI::Range(0.01, 2.0))
+      ->check(NumberBetween(0.01, 2.0))
       ->capture_default_str();
   command
       ->add_option("--slo-factor", options->slo_factor,
                    "SLO of a request: so many times the longest time of a model alone")
-      ->check(CLI::Range(1.0, 1000.0))
+      ->check(NumberBetween(1.0, 1000.0))
       ->capture_default_str();
   command->add_option("--phases", options->phases, "Times that the rates are drawn anew")
       ->check(CLI::Range(1, 1000))
       ->capture_default_str();
   command->add_option("--phase-seconds", options->phase_seconds, "Length of a phase")
-      ->check(CLI::Range(0.1, 3600.0))
+      ->check(NumberBetween(0.1, 3600.0))
       ->capture_default_str();
   AddSeed(*command, options->seed);
   command->callback([common, options] {
@@ -195,6 +206,7 @@ void AddFleetBenchmark(CLI::App& bench) {
                                           {"fleet", options->devices},
                                           {"placers", options->placers},
                                           {"scheduler", Configurations({options->scheduler})},
+                                          {"shares", options->shares},
                                           {"load", options->load},
                                           {"slo_factor", options->slo_factor},
                                           {"phases", options->phases},

@@ -46,16 +46,16 @@ CLI::App* AddColocation(CLI::App& parent, const std::shared_ptr<BenchCommon>& co
   command
       ->add_option("--slo-factor", options.slo_factor,
                    "SLO of a request: so many times its time alone")
-      ->check(CLI::Range(1.0, 1000.0))
+      ->check(NumberBetween(1.0, 1000.0))
       ->capture_default_str();
   command
       ->add_option("--load", options.load,
                    "Poisson arrivals: a part of what the models do under 'streams'")
-      ->check(CLI::Range(0.01, 10.0))
+      ->check(NumberBetween(0.01, 10.0))
       ->capture_default_str();
   AddWindows(*command, options.windows);
   command->add_option("--window-seconds", options.window_seconds, "Length of a window")
-      ->check(CLI::Range(0.05, 60.0))
+      ->check(NumberBetween(0.05, 60.0))
       ->capture_default_str();
   return command;
 }
@@ -85,18 +85,18 @@ void AddSwitch(CLI::App& command, bench::SwitchOptions& options) {
 void AddTune(CLI::App& command, bench::TuneOptions& options) {
   CLI::App* group = command.add_option_group("With --tune");
   group->add_option("--seconds", options.seconds, "Length of the run in virtual time")
-      ->check(CLI::Range(1.0, 3600.0))
+      ->check(NumberBetween(1.0, 3600.0))
       ->capture_default_str();
   group
       ->add_option("--hot", options.hot,
                    "Arrivals of the model that is hot: a part of what it does alone")
-      ->check(CLI::Range(0.001, 10.0))
+      ->check(NumberBetween(0.001, 10.0))
       ->capture_default_str();
   group->add_option("--cold", options.cold, "The same for the other models")
-      ->check(CLI::Range(0.001, 10.0))
+      ->check(NumberBetween(0.001, 10.0))
       ->capture_default_str();
   group->add_option("--hold-down", options.hold_down_s, "Seconds between two moves of a model")
-      ->check(CLI::Range(0.0, 3600.0))
+      ->check(NumberBetween(0.0, 3600.0))
       ->capture_default_str();
 }
 

@@ -5,6 +5,7 @@
 #include <memory>
 
 #include "apps/bench_command.h"
+#include "apps/command.h"
 #include "apps/load.h"
 #include "bench/papers/figures.h"
 #include "bench/sim/admission.h"
@@ -54,7 +55,7 @@ void AddAdmission(CLI::App& parent) {
       ->check(CLI::Range(1, 64))
       ->capture_default_str();
   command->add_option("--kernel-us", options->kernel_us, "Time of a kernel in us")
-      ->check(CLI::Range(0.1, 1e5))
+      ->check(NumberBetween(0.1, 1e5))
       ->capture_default_str();
   AddScheduler(*command, options->scheduler);
   AddSeed(*command, options->seed);
@@ -101,7 +102,7 @@ void AddFigures(CLI::App& parent) {
       ->delimiter(',');
   command->add_option("--paper", options->paper, "gslice, inss, paella or reef (default: all)");
   command->add_option("--effort", options->effort, "Factor for the requests of each figure")
-      ->check(CLI::Range(0.001, 10.0))
+      ->check(NumberBetween(0.001, 10.0))
       ->capture_default_str();
   AddSeed(*command, options->seed);
   command->callback([common, options] {

@@ -131,7 +131,7 @@ void AddSharedOptions(CLI::App& command, SplitWords& words) {
   command
       .add_option("--deadline-alpha", words.live.deadline_alpha,
                   "Deadlines of the schedulers that take one: so many times the time alone")
-      ->check(CLI::Range(1.0, 1000.0))
+      ->check(NumberBetween(1.0, 1000.0))
       ->capture_default_str();
   AddSeed(command, words.live.seed);
 }
@@ -162,7 +162,7 @@ void AddLiveOptions(CLI::App& command, bench::SplitLiveOptions& options) {
   command
       .add_option("--seconds", options.seconds,
                   "Real device: longest time of all windows together (0: no limit)")
-      ->check(CLI::Range(0.0, 86'400.0))
+      ->check(NumberBetween(0.0, 86'400.0))
       ->capture_default_str();
 }
 

@@ -1,5 +1,7 @@
 #include "apps/command.h"
 
+#include <fmt/format.h>
+
 #include <cstdio>
 #include <exception>
 #include <filesystem>
@@ -9,6 +11,16 @@
 #include "kernels/cpu_level.h"
 
 namespace lagoon {
+
+CLI::Validator NumberBetween(double least, double most) {
+  const std::string range = fmt::format("[{} - {}]", least, most);
+  const auto check = [least, most, range](const std::string& word) {
+    double value = 0;
+    const bool fits = CLI::detail::lexical_cast(word, value) && value >= least && value <= most;
+    return fits ? std::string() : fmt::format("Value {} not in range {}", word, range);
+  };
+  return {check, "FLOAT in " + range};
+}
 
 void Die(const std::string& message) {
   std::fprintf(stderr, "lagoon: %s\n", message.c_str());

@@ -29,6 +29,9 @@ void AddBench(CLI::App& app);
 /// Adds the subcommands of lagoon-bench.
 void AddBenchmarks(CLI::App& app);
 
+/// Takes the numbers from `least` to `most`. Unlike CLI::Range, it refuses "nan".
+CLI::Validator NumberBetween(double least, double most);
+
 /// Prints "lagoon: MESSAGE" to stderr and ends the command with exit status 1.
 [[noreturn]] void Die(const std::string& message);
 

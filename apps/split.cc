@@ -204,17 +204,17 @@ void AddCosts(CLI::App& command, SplitWords& words) {
                   "--scan)")
       ->check(CLI::IsMember({"plan", "onnx"}));
   command.add_option("--bubble-us", words.cut.bubble_us, "Time of a bubble, with --cost plan")
-      ->check(CLI::Range(0.0, 1e9))
+      ->check(NumberBetween(0.0, 1e9))
       ->capture_default_str();
   command
       .add_option("--bandwidth", words.cut.bytes_per_us,
                   "MB/s of the copies, with --cost onnx (measured with ONNX Runtime)")
-      ->check(CLI::Range(1e-3, 1e9))
+      ->check(NumberBetween(1e-3, 1e9))
       ->capture_default_str();
   command
       .add_option("--session-us", words.cut.session_us,
                   "Time of a call, with --cost onnx (measured with ONNX Runtime)")
-      ->check(CLI::Range(0.0, 1e9))
+      ->check(NumberBetween(0.0, 1e9))
       ->capture_default_str();
 }
 

@@ -62,6 +62,9 @@ def test_version_is_a_number(lagoon):
     (("infer",), "MODEL"),
     (("inspect",), "MODEL"),
     (("version", "extra"), "extra"),
+    (("bench", "fleet", "--load", "nan"), "--load"),
+    (("bench", "fleet", "--load", "inf"), "--load"),
+    (("split", "model.onnx", "--bubble-us", "nan"), "--bubble-us"),
 ], ids=str)
 def test_bad_words_are_named(lagoon, words, expected):
     result = lagoon.run(*words)

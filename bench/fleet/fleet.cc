@@ -3,10 +3,13 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <map>
 #include <memory>
+#include <string>
 #include <thread>
 #include <utility>
 
+#include "base/log.h"
 #include "base/mutex.h"
 #include "bench/client/bound_model.h"
 #include "bench/client/core_requests.h"
@@ -28,12 +31,12 @@ class Answers {
     const MutexLock lock(mutex_);
     ++open_;
   }
-  void End(bool good, Nanoseconds took) {
+  void End(const Answer& answer, Nanoseconds took) {
     const MutexLock lock(mutex_);
-    if (good) {
+    if (answer) {
       latencies_ms_.push_back(ToMilliseconds(took));
-    } else {
-      ++failed_;
+    } else if (++failures_[answer.error().message] == 1) {
+      spdlog::error("a request has failed: {}", answer.error().message);
     }
     if (--open_ == 0) ended_.NotifyAll();
   }
@@ -45,16 +48,17 @@ class Answers {
     const MutexLock lock(mutex_);
     return latencies_ms_;
   }
-  std::uint64_t failed() const {
+  /// How many requests failed, by message.
+  std::map<std::string, std::uint64_t> failures() const {
     const MutexLock lock(mutex_);
-    return failed_;
+    return failures_;
   }
 
  private:
   mutable Mutex mutex_;
   CondVar ended_;
   std::size_t open_ GUARDED_BY(mutex_) = 0;
-  std::uint64_t failed_ GUARDED_BY(mutex_) = 0;
+  std::map<std::string, std::uint64_t> failures_ GUARDED_BY(mutex_);
   std::vector<double> latencies_ms_ GUARDED_BY(mutex_);
 };
 
@@ -77,6 +81,18 @@ class FleetBench {
   }
 
  private:
+  /// The queues are so long that an overload makes requests late; a request that fails has failed
+  /// because of a move.
+  std::string Config() const {
+    const auto parameter = [](const char* key, const char* value) {
+      return fmt::format("parameters {{ key: \"{}\" value {{ string_value: \"{}\" }} }}\n", key,
+                         value);
+    };
+    std::string config = parameter("lagoon.max_queue_size", "65536");
+    if (options_.shares) config += parameter("lagoon.share", "auto");
+    return config;
+  }
+
   Status MakeModels() {
     LAGOON_ASSIGN_OR_RETURN(TemporaryRepository repository,
                             TemporaryRepository::Link(options_.zoo, {}));
@@ -85,7 +101,7 @@ class FleetBench {
     for (std::size_t model = 0; model < models; ++model) {
       const std::string file =
           ModelFile(options_.zoo, options_.files[model % options_.files.size()]);
-      LAGOON_RETURN_IF_ERROR(repository_->AddFile(NameOf(model), file));
+      LAGOON_RETURN_IF_ERROR(repository_->AddFile(NameOf(model), file, Config()));
       LAGOON_ASSIGN_OR_RETURN(const std::unique_ptr<OnnxModel> onnx, OnnxModel::Read(file));
       requests_.push_back(RequestOf(*onnx, NameOf(model), onnx->DefaultInputs()));
     }
@@ -144,23 +160,24 @@ class FleetBench {
       InferRequest request = requests_[arrival.model];
       request.arrival = due;
       answers.Begin();
-      fleet->Infer(std::move(request), [&answers, due](const Answer& answer) {
-        answers.End(answer.has_value(), Now() - due);
-      });
+      fleet->Infer(std::move(request),
+                   [&answers, due](const Answer& answer) { answers.End(answer, Now() - due); });
     }
     answers.AwaitAll();
     const std::vector<double> latencies = answers.latencies_ms();
     const auto late =
         std::ranges::count_if(latencies, [this](double ms) { return ms > ToMilliseconds(slo_); });
     const auto requests = static_cast<double>(arrivals.size());
-    failed += answers.failed();
+    std::uint64_t failures = 0;
+    for (const auto& [message, times] : answers.failures()) failures += times;
+    failed += failures;
     const auto metric = [&](const char* name, double value) {
       report_.Metric(fmt::format("{}.{}", name, placer), value);
     };
     metric("requests", requests);
-    metric("failed_requests", static_cast<double>(answers.failed()));
+    metric("failed_requests", static_cast<double>(failures));
     metric("violation_rate",
-           (static_cast<double>(late) + static_cast<double>(answers.failed())) / requests);
+           (static_cast<double>(late) + static_cast<double>(failures)) / requests);
     metric("moves", static_cast<double>(fleet->Fleet()->unloads));
     if (latencies.empty()) return {};
     metric("latency_ms_p50", Percentile(latencies, 50));

@@ -15,6 +15,7 @@ struct FleetBenchOptions {
   std::string devices = "cpu:1,cpu:1";  // ParseFleet()
   std::vector<std::string> placers;     // MakeFleetPlacer()
   std::string scheduler = "reset";
+  bool shares = false;     // the placer also decides about shares (lagoon.share "auto")
   double load = 0.6;       // part of what the devices can do, of all models together
   double slo_factor = 10;  // SLO of a request: so many times the longest time of a model alone
   int phases = 3;

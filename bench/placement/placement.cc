@@ -268,7 +268,7 @@ Result<LatencyModels> FitToSimulator(const InssOptions& cluster, InterferenceKin
 
 Result<PlacementRun> RunPlacer(const std::string& name, const InssOptions& cluster,
                                const LatencyModels& models, const PlacementOptions& options) {
-  LAGOON_ASSIGN_OR_RETURN(const std::unique_ptr<Placer> placer, MakePlacer(name));
+  LAGOON_ASSIGN_OR_RETURN(const std::unique_ptr<Placer> placer, MakePlacer(name, options.busy));
   TimedPlacer timed(*placer);
   ClusterSpec spec = InssCluster(cluster);
   lagoon::PlacementOptions of_controller;

@@ -11,6 +11,7 @@
 #include "bench/report/report.h"
 #include "cluster/interference/fit.h"
 #include "cluster/interference/latency_model.h"
+#include "cluster/placement/baseline_rows.h"
 #include "cluster/sim/inss_cluster.h"
 #include "cluster/sim/placement_controller.h"
 
@@ -25,6 +26,7 @@ struct PlacementOptions {
   std::string interference = "ridge";
   std::string rates = "monitor";  // RateSource: monitor, last-second, oracle
   double margin = 0;              // standard errors added to the rates
+  double busy = kBaselineBusy;    // MakePlacer()
   bool exact = false;             // TruthSpec::Exact
   bool fill = false;              // InssOptions::fill
   bool online = true;             // PlacementOptions::online

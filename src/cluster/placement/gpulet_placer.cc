@@ -6,7 +6,6 @@
 #include <vector>
 
 #include "cluster/knee.h"
-#include "cluster/placement/baseline_rows.h"
 
 namespace lagoon {
 namespace {
@@ -26,13 +25,13 @@ std::uint32_t Granules(double part, std::uint32_t granules) {
 // The most rows that meet the SLO on a part: two batches, if the part only just keeps up, else a
 // batch and the time until it is full.
 std::optional<std::int64_t> RowsThatMeet(const ModelView& model, const LatencyTable& table,
-                                         std::uint32_t granules) {
+                                         std::uint32_t granules, double busy) {
   const double slo_ms = ToMilliseconds(model.slo);
   std::optional<std::int64_t> most;
   for (std::size_t size = 0; size < table.sizes(); ++size) {
     const auto rows = static_cast<double>(table.rows(size));
     const double ms = table.Ms(size, granules) * kInterference;
-    if (rows / ms * 1e3 * kBaselineBusy < model.rate) continue;
+    if (rows / ms * 1e3 * busy < model.rate) continue;
     const bool full = model.rate > 0 && ms + 1e3 * rows / model.rate <= slo_ms;
     if (2 * ms <= slo_ms || full) most = table.rows(size);
   }
@@ -40,11 +39,10 @@ std::optional<std::int64_t> RowsThatMeet(const ModelView& model, const LatencyTa
 }
 
 // What a model asks for: the smaller of its knee and of what keeps up, as one of the parts.
-double IdealPart(const ModelView& model, const LatencyTable& table) {
+double IdealPart(const ModelView& model, const LatencyTable& table, double busy) {
   const double all = table.granules();
   double ideal = Knee(model.latency->alone(), 8, table.granules()) / all;
-  const auto keeps_up =
-      FewestGranules(table, model.rate / kBaselineBusy, ToMilliseconds(model.slo) / 2);
+  const auto keeps_up = FewestGranules(table, model.rate / busy, ToMilliseconds(model.slo) / 2);
   if (keeps_up) ideal = std::min(ideal, keeps_up->granules / all);
   return *std::ranges::find_if(kParts, [&](double part) { return part >= ideal - 1e-9; });
 }
@@ -71,14 +69,14 @@ Assignment GpuletPlacer::Place(const PlacementView& view) {
       if (gpus[gpu].free.empty() || MemoryOf(seen, seen.most_rows) > memory[gpu]) continue;
       const LatencyTable& table =
           tables_.Of(*seen.latency, view.gpus[gpu].granules, seen.most_rows);
-      const double free = gpus[gpu].free.front(), ideal = IdealPart(seen, table);
+      const double free = gpus[gpu].free.front(), ideal = IdealPart(seen, table, busy_);
       if (free > largest) {
         largest = free;
         fallback = gpu;
       }
       const double part = Cut(gpus[gpu], free, ideal);
       if (part < ideal || free >= best) continue;
-      if (!RowsThatMeet(seen, table, Granules(part, view.gpus[gpu].granules))) continue;
+      if (!RowsThatMeet(seen, table, Granules(part, view.gpus[gpu].granules), busy_)) continue;
       best = free;
       place = gpu;
     }
@@ -91,10 +89,11 @@ Assignment GpuletPlacer::Place(const PlacementView& view) {
     const LatencyTable& table =
         tables_.Of(*seen.latency, view.gpus[place].granules, seen.most_rows);
     const bool met = best < 2;
-    const double part = met ? Cut(gpu, gpu.free.front(), IdealPart(seen, table)) : gpu.free.front();
+    const double part =
+        met ? Cut(gpu, gpu.free.front(), IdealPart(seen, table, busy_)) : gpu.free.front();
     const std::uint32_t granules = Granules(part, view.gpus[place].granules);
     const std::int64_t rows =
-        RowsThatMeet(seen, table, granules)
+        RowsThatMeet(seen, table, granules, busy_)
             .value_or(MostRows(table, granules, ToMilliseconds(seen.slo) / 2, kInterference));
     assignment.replicas.push_back({model, place, granules, rows, 1});
     memory[place] -= MemoryOf(seen, seen.most_rows);

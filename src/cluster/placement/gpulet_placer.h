@@ -1,5 +1,6 @@
 #pragma once
 
+#include "cluster/placement/baseline_rows.h"
 #include "cluster/placement/latency_table.h"
 #include "cluster/placement/placer.h"
 
@@ -15,10 +16,13 @@ namespace lagoon {
 /// partitioning.
 class GpuletPlacer final : public Placer {
  public:
+  /// `busy`: what part of its capacity a replica may be asked for, above 0, at most 1.
+  explicit GpuletPlacer(double busy = kBaselineBusy) : busy_(busy) {}
   std::string_view name() const override { return "gpulet"; }
   Assignment Place(const PlacementView& view) override;
 
  private:
+  const double busy_;
   LatencyTables tables_;
 };
 

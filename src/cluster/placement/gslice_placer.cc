@@ -4,7 +4,6 @@
 
 #include "base/check.h"
 #include "cluster/knee.h"
-#include "cluster/placement/baseline_rows.h"
 #include "cluster/shares.h"
 
 namespace lagoon {
@@ -79,7 +78,7 @@ void GslicePlacer::Tune(const PlacementView& view, Assignment& assignment) {
                                     .latency_ms = ms,
                                     .slo_ms = budget_ms,
                                     .rows_per_s = static_cast<double>(rows) / ms * 1e3,
-                                    .arrivals_per_s = model.rate / kBaselineBusy},
+                                    .arrivals_per_s = model.rate / busy_},
                                    1.0 / granules);
       LAGOON_CHECK(tuned.has_value());
       demands.push_back(*tuned);

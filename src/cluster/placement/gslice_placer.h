@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "cluster/placement/baseline_rows.h"
 #include "cluster/placement/latency_table.h"
 #include "cluster/placement/placer.h"
 
@@ -14,10 +15,13 @@ namespace lagoon {
 /// what no model needs is handed out too, and batches keep half the SLO, all without interference.
 class GslicePlacer final : public Placer {
  public:
+  /// `busy`: what part of its capacity a replica may be asked for, above 0, at most 1.
+  explicit GslicePlacer(double busy = kBaselineBusy) : busy_(busy) {}
   std::string_view name() const override { return "gslice"; }
   Assignment Place(const PlacementView& view) override;
 
  private:
+  const double busy_;
   void PlaceNew(const PlacementView& view, Assignment& assignment);
   void Tune(const PlacementView& view, Assignment& assignment);
 

@@ -4,8 +4,6 @@
 #include <cmath>
 #include <optional>
 
-#include "cluster/placement/baseline_rows.h"
-
 namespace lagoon {
 namespace {
 
@@ -22,7 +20,8 @@ std::uint32_t Sum(const std::vector<Entry>& entries) {
 }
 
 // Whether the model is fast enough beside the others.
-bool FastEnough(const PlacementView& view, const std::vector<Entry>& entries, std::size_t index) {
+bool FastEnough(const PlacementView& view, const std::vector<Entry>& entries, std::size_t index,
+                double busy) {
   const Entry& own = entries[index];
   const ModelView& model = view.models[own.model];
   std::vector<Neighbour> others;
@@ -34,16 +33,17 @@ bool FastEnough(const PlacementView& view, const std::vector<Entry>& entries, st
   const double share = static_cast<double>(own.share.granules) / own.table->granules();
   const double ms = model.latency->LatencyMs(own.share.rows, share, others);
   return ms <= ToMilliseconds(model.slo) / 2 &&
-         static_cast<double>(own.share.rows) / ms * 1e3 * kBaselineBusy >= model.rate;
+         static_cast<double>(own.share.rows) / ms * 1e3 * busy >= model.rate;
 }
 
 // Gives 2.5 % to each model that is too slow, until none is. False: the GPU is too small.
-bool Enlarge(const PlacementView& view, std::vector<Entry>& entries, std::uint32_t granules) {
+bool Enlarge(const PlacementView& view, std::vector<Entry>& entries, std::uint32_t granules,
+             double busy) {
   const auto step = std::max(1U, static_cast<std::uint32_t>(std::lround(0.025 * granules)));
   while (Sum(entries) <= granules) {
     bool slow = false;
     for (std::size_t i = 0; i < entries.size(); ++i) {
-      if (FastEnough(view, entries, i)) continue;
+      if (FastEnough(view, entries, i, busy)) continue;
       entries[i].share.granules += step;
       slow = true;
       if (Sum(entries) > granules) return false;
@@ -68,7 +68,7 @@ Assignment IgniterPlacer::Place(const PlacementView& view) {
     const ModelView& seen = view.models[model];
     const LatencyTable& table = tables_.Of(*seen.latency, view.gpus[gpu].granules, seen.most_rows);
     const double budget_ms = ToMilliseconds(seen.slo) / 2;
-    const auto fewest = FewestGranules(table, seen.rate / kBaselineBusy, budget_ms);
+    const auto fewest = FewestGranules(table, seen.rate / busy_, budget_ms);
     const std::uint32_t all = table.granules();
     return Entry{model, &table,
                  fewest.value_or(BaselineShare{all, MostRows(table, all, budget_ms)})};
@@ -95,7 +95,7 @@ Assignment IgniterPlacer::Place(const PlacementView& view) {
         if (!empty) empty = gpu;
         continue;
       }
-      if (!Enlarge(view, entries, view.gpus[gpu].granules)) continue;
+      if (!Enlarge(view, entries, view.gpus[gpu].granules, busy_)) continue;
       const std::uint32_t more = Sum(entries) - before;
       if (place && more >= least) continue;
       place = gpu;

@@ -2,6 +2,7 @@
 
 #include <vector>
 
+#include "cluster/placement/baseline_rows.h"
 #include "cluster/placement/latency_table.h"
 #include "cluster/placement/placer.h"
 
@@ -16,10 +17,13 @@ namespace lagoon {
 /// iGniter's own formula of the latency is replaced by the latency model that all placers get.
 class IgniterPlacer final : public Placer {
  public:
+  /// `busy`: what part of its capacity a replica may be asked for, above 0, at most 1.
+  explicit IgniterPlacer(double busy = kBaselineBusy) : busy_(busy) {}
   std::string_view name() const override { return "igniter"; }
   Assignment Place(const PlacementView& view) override;
 
  private:
+  const double busy_;
   LatencyTables tables_;
 };
 

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "base/status.h"
+#include "cluster/placement/baseline_rows.h"
 #include "cluster/placement/placer.h"
 
 namespace lagoon {
@@ -21,7 +22,8 @@ struct PlacerInfo {
 /// All placers, in the order of listings.
 const std::vector<PlacerInfo>& Placers();
 
-/// kNotFound: unknown, with the list.
-Result<std::unique_ptr<Placer>> MakePlacer(std::string_view name);
+/// kNotFound: unknown, with the list. `busy`: what part of its capacity a placer from another paper
+/// asks of a replica, above 0, at most 1; `lagoon` and `inss` forecast instead.
+Result<std::unique_ptr<Placer>> MakePlacer(std::string_view name, double busy = kBaselineBusy);
 
 }  // namespace lagoon

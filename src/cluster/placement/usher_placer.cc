@@ -4,12 +4,8 @@
 #include <cmath>
 #include <limits>
 
-#include "cluster/placement/baseline_rows.h"
-
 namespace lagoon {
 namespace {
-
-constexpr double kBusy = kBaselineBusy;
 
 struct Entry {
   std::size_t model = 0;
@@ -21,14 +17,15 @@ struct Entry {
 double Budget(const ModelView& model) { return ToMilliseconds(model.slo) / 2; }
 
 // Where a granule does the most, and at least what keeps up with the rate.
-BaselineShare MostPerGranule(const LatencyTable& table, double rate, double budget_ms) {
+BaselineShare MostPerGranule(const LatencyTable& table, double rate, double budget_ms,
+                             double busy) {
   BaselineShare best{table.granules(), 1};
   double most = 0;
   for (std::size_t size = 0; size < table.sizes(); ++size) {
     for (std::uint32_t granules = 1; granules <= table.granules(); ++granules) {
       const double ms = table.Ms(size, granules);
       const double rows_per_s = static_cast<double>(table.rows(size)) / ms * 1e3;
-      if (ms > budget_ms || rows_per_s * kBusy < rate) continue;
+      if (ms > budget_ms || rows_per_s * busy < rate) continue;
       if (rows_per_s / granules <= most) continue;
       most = rows_per_s / granules;
       best = {granules, table.rows(size)};
@@ -36,7 +33,7 @@ BaselineShare MostPerGranule(const LatencyTable& table, double rate, double budg
   }
   if (most == 0) best.rows = MostRows(table, table.granules(), budget_ms);
   // What is not needed is left to others.
-  const auto fewest = FewestGranules(table, rate / kBusy, budget_ms);
+  const auto fewest = FewestGranules(table, rate / busy, budget_ms);
   if (fewest && fewest->granules < best.granules) best = *fewest;
   return best;
 }
@@ -88,11 +85,11 @@ Assignment UsherPlacer::Place(const PlacementView& view) {
     const LatencyTable& table = tables_.Of(*seen.latency, view.gpus[0].granules, seen.most_rows);
     std::size_t count = 1;
     while (count < view.gpus.size() &&
-           !FewestGranules(table, seen.rate / kBusy / static_cast<double>(count), Budget(seen))) {
+           !FewestGranules(table, seen.rate / busy_ / static_cast<double>(count), Budget(seen))) {
       ++count;
     }
     const double fraction = 1 / static_cast<double>(count);
-    const BaselineShare share = MostPerGranule(table, seen.rate * fraction, Budget(seen));
+    const BaselineShare share = MostPerGranule(table, seen.rate * fraction, Budget(seen), busy_);
     for (std::size_t i = 0; i < count; ++i) replicas.push_back({model, fraction, &table, share});
   }
   std::ranges::stable_sort(

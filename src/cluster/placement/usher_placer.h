@@ -2,6 +2,7 @@
 
 #include <vector>
 
+#include "cluster/placement/baseline_rows.h"
 #include "cluster/placement/latency_table.h"
 #include "cluster/placement/placer.h"
 
@@ -15,10 +16,13 @@ namespace lagoon {
 /// do not. What is left of a GPU is handed out in proportion. Without room: the GPU with the most.
 class UsherPlacer final : public Placer {
  public:
+  /// `busy`: what part of its capacity a replica may be asked for, above 0, at most 1.
+  explicit UsherPlacer(double busy = kBaselineBusy) : busy_(busy) {}
   std::string_view name() const override { return "usher"; }
   Assignment Place(const PlacementView& view) override;
 
  private:
+  const double busy_;
   LatencyTables tables_;
 };
 

@@ -208,15 +208,13 @@ Status FleetCore::ResizeShare(const std::string& model, const std::string& versi
   const std::vector<FleetRoute> routes = routes_.Of(model);
   if (routes.empty()) return tl::unexpected<Error>(NoReplica(model));
   const MutexLock lock(share_mutex_);
-  Known& known = *known_.at(model);
-  known.resized = true;
-  known.shared = wanted.automatic;
   for (const FleetRoute& route : routes) {
     const FleetMember& member = members_[route.member];
     if (Status resized = member.core->ResizeShare(model, version, wanted); !resized) {
       return Annotate(fmt::format("device '{}'", member.name), Error(resized.error()));
     }
   }
+  known_.at(model)->resized = {version, wanted};
   return {};
 }
 

@@ -112,9 +112,9 @@ class FleetCore final : public InferenceCore, private PlacementHost {
     LoadRecorder load;
     std::atomic<std::int64_t> most_rows{0};  // of a batch; 0: the model has no batch dimension
     std::atomic<std::int64_t> slo{0}, standalone{0};  // nanoseconds; 0: not known
-    /// Whether the placer decides about its shares: lagoon.share is "auto", or ResizeShare() was
-    /// told so. What ResizeShare() was told last holds.
-    std::atomic<bool> shared{false}, resized{false};
+    std::atomic<bool> tuned{false};                   // lagoon.share is "auto"
+    /// What ResizeShare() was told last, with the version. Under share_mutex_.
+    std::optional<std::pair<std::string, ShareWanted>> resized;
     // The rest: Make(), then the keeper's thread only.
     std::vector<std::unique_ptr<const LatencyModel>> latency;  // the last one is valid
     int failed_loads = 0;                                      // in a row
@@ -133,8 +133,11 @@ class FleetCore final : public InferenceCore, private PlacementHost {
   void AddModel(Known& known, TimePoint now, PlacementView& view);
   void Apply(const Assignment& assignment) override;
   void SetShares(const Assignment& assignment, bool decided) override;
-  void SetSharesOf(std::size_t member, const std::vector<ReplicaShare>& wanted);
+  bool PlacerDecidesShare(const Known& known) const REQUIRES(share_mutex_);
+  void SetSharesOf(std::size_t member, const std::vector<ReplicaShare>& wanted)
+      REQUIRES(share_mutex_);
   void ReleaseShares(const Places& wanted);
+  void ResizeAgain(const Replica& replica);
   void FollowMembers();
   Places PlacesOf(const Assignment& assignment) const;
   std::set<Replica> Load(const Places& wanted);

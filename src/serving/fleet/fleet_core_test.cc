@@ -343,8 +343,16 @@ TEST_F(FleetCoreTest, WhatAnOperatorSaysOfAShareHolds) {
   AwaitDecisions(5);
   EXPECT_EQ(fakes_[0]->ShareOf("a"), 0.2);
   EXPECT_EQ(fakes_[1]->ShareOf("a"), 0.2);
+  EXPECT_FALSE(fleet_->ResizeShare("absent", "", {.part = 0.2}));
   ASSERT_TRUE(fleet_->ResizeShare("a", "", {.automatic = true}));
   Await([&] { return fakes_[0]->ShareOf("a") == 0.6 && fakes_[1]->ShareOf("a") == 0.6; });
+}
+
+TEST_F(FleetCoreTest, AShareOfAnOperatorMovesWithTheModel) {
+  Make({{"a"}, {}}, {{"a", 10}});
+  ASSERT_TRUE(fleet_->ResizeShare("a", "", {.part = 0.2}));
+  wishes_.Want({{"a", 1}});
+  Await([&] { return fakes_[1]->ShareOf("a") == 0.2; });
 }
 
 TEST_F(FleetCoreTest, DevicesTuneSharesUnderAPlacerThatDoesNotDecideThem) {

@@ -46,6 +46,10 @@ std::pair<std::uint32_t, std::int64_t> HasNow(const SharesReport& report, const 
   return {static_cast<std::uint32_t>(std::clamp(part * granules, 1.0, 1.0 * granules)), rows};
 }
 
+bool Contains(const std::vector<FleetRoute>& routes, std::size_t member) {
+  return std::ranges::find(routes, member, &FleetRoute::member) != routes.end();
+}
+
 /// A number of milliseconds; 0: the config does not have it.
 Nanoseconds MillisecondsOf(const inference::ModelConfig& config, const std::string& key) {
   const auto found = config.parameters().find(key);
@@ -66,9 +70,7 @@ void FleetCore::Learn(Known& known, const InferenceCore& core, const ModelStatus
     if (slo == Nanoseconds(0)) slo = MillisecondsOf(*config, "lagoon.deadline_ms");
     known.slo = slo.count();
     const auto share = config->parameters().find("lagoon.share");
-    if (!known.resized) {
-      known.shared = share != config->parameters().end() && share->second.string_value() == "auto";
-    }
+    known.tuned = share != config->parameters().end() && share->second.string_value() == "auto";
   }
   if (!known.latency.empty() && known.standalone.load() == status.standalone.count()) return;
   known.standalone = status.standalone.count();
@@ -101,7 +103,7 @@ void FleetCore::FollowMembers() {
     const bool adopts = left.empty();
     for (std::size_t member = 0; member < members_.size(); ++member) {
       if (!there.contains({name, member})) continue;
-      if (std::ranges::find(left, member, &FleetRoute::member) != left.end()) continue;
+      if (Contains(left, member)) continue;
       if (adopts) {
         left.push_back({member, 1});
       } else {
@@ -195,7 +197,7 @@ std::set<FleetCore::Replica> FleetCore::Load(const Places& wanted) {
   for (const auto& [model, routes] : wanted) {
     const std::vector<FleetRoute> present = routes_.Of(model);
     for (const FleetRoute& route : routes) {
-      if (std::ranges::find(present, route.member, &FleetRoute::member) != present.end()) continue;
+      if (Contains(present, route.member)) continue;
       auto promise = std::make_shared<std::promise<Status>>();
       loading.emplace_back(Replica(model, route.member), promise->get_future());
       members_[route.member].core->LoadModel(
@@ -241,12 +243,14 @@ void FleetCore::Apply(const Assignment& assignment) {
       return failed.contains({name, route.member});
     });
     if (routes.empty()) continue;  // the replicas before stay
-    for (const FleetRoute& before : routes_.Of(model)) {
-      if (std::ranges::find(routes, before.member, &FleetRoute::member) == routes.end()) {
-        gone.insert({model, before.member});
-      }
+    const std::vector<FleetRoute> before = routes_.Of(model);
+    for (const FleetRoute& route : before) {
+      if (!Contains(routes, route.member)) gone.insert({model, route.member});
     }
-    routes_.Set(model, std::move(routes));
+    routes_.Set(model, routes);
+    for (const FleetRoute& route : routes) {
+      if (!Contains(before, route.member)) ResizeAgain({model, route.member});
+    }
   }
   Retire(gone);
 }
@@ -258,15 +262,13 @@ void FleetCore::ReleaseShares(const Places& wanted) {
   for (const auto& [model, routes] : wanted) {
     const std::vector<FleetRoute> present = routes_.Of(model);
     for (const FleetRoute& route : routes) {
-      if (std::ranges::find(present, route.member, &FleetRoute::member) == present.end()) {
-        members.insert(route.member);
-      }
+      if (!Contains(present, route.member)) members.insert(route.member);
     }
   }
   const MutexLock lock(share_mutex_);
   std::vector<ReplicaShare> tuned;
   for (const auto& [name, known] : known_) {
-    if (known->shared) tuned.push_back({name, {}});
+    if (PlacerDecidesShare(*known)) tuned.push_back({name, {}});
   }
   for (const std::size_t member : members) SetSharesOf(member, tuned);
 }
@@ -276,12 +278,28 @@ void FleetCore::SetShares(const Assignment& assignment, bool decided) {
   std::map<std::size_t, std::vector<ReplicaShare>> wanted;  // by member
   for (const PlacedReplica& replica : assignment.replicas) {
     const std::string& name = names_[replica.model];
-    if (!known_.at(name)->shared) continue;
+    if (!PlacerDecidesShare(*known_.at(name))) continue;
     const std::size_t member = gpus_[replica.gpu];
     ReplicaShare& share = wanted[member].emplace_back(ReplicaShare{name, {}});
     if (decided) share.part = 1.0 * replica.granules / members_[member].room.granules;
   }
   for (const auto& [member, shares] : wanted) SetSharesOf(member, shares);
+}
+
+bool FleetCore::PlacerDecidesShare(const Known& known) const {
+  return known.resized ? known.resized->second.automatic : known.tuned.load();
+}
+
+/// What an operator has said of a model's share holds for its new replica too.
+void FleetCore::ResizeAgain(const Replica& replica) {
+  const MutexLock lock(share_mutex_);
+  const auto& resized = known_.at(replica.first)->resized;
+  if (!resized) return;
+  const Status again =
+      members_[replica.second].core->ResizeShare(replica.first, resized->first, resized->second);
+  if (again) return;
+  spdlog::warn("fleet: the share of model '{}' on '{}' is not what an operator has set: {}",
+               replica.first, members_[replica.second].name, again.error().message);
 }
 
 void FleetCore::SetSharesOf(std::size_t member, const std::vector<ReplicaShare>& wanted) {

@@ -6,6 +6,7 @@
 #include <gtest/gtest.h>
 
 #include <atomic>
+#include <map>
 #include <string>
 #include <thread>
 #include <vector>
@@ -60,6 +61,23 @@ class Restless final : public Placer {
 
  private:
   std::size_t calls_ = 0;
+};
+
+/// All models on the first member, with these granules, by model.
+class Dividing final : public Placer {
+ public:
+  explicit Dividing(std::vector<std::uint32_t> granules) : granules_(std::move(granules)) {}
+  std::string_view name() const override { return "dividing"; }
+  Assignment Place(const PlacementView& view) override {
+    Assignment placed;
+    for (std::size_t model = 0; model < view.models.size(); ++model) {
+      placed.replicas.push_back({model, 0, granules_.at(model), 1, 1});
+    }
+    return placed;
+  }
+
+ private:
+  const std::vector<std::uint32_t> granules_;
 };
 
 class OpenFleetTest : public CoreTest {
@@ -123,6 +141,37 @@ TEST_F(OpenFleetTest, NoRequestFailsWhileModelsAreSwappedUnderLoad) {
   EXPECT_EQ(failed.load(), 0);
   EXPECT_GE(fleet_->Fleet()->loads, 12u);
   EXPECT_EQ(fleet_->Fleet()->failed_loads, 0u);
+}
+
+TEST_F(OpenFleetTest, SharesOfADeviceFollowThePlacer) {
+  for (const char* model : {"a", "b", "c"}) {
+    repository_.AddModel(model, SmallModel(), Parameter("lagoon.share", "auto"));
+  }
+  FleetOptions options;
+  options.placer = "first";
+  options.make_placer = [](std::string_view name) -> Result<std::unique_ptr<Placer>> {
+    return std::make_unique<Dividing>(name == "first" ? std::vector<std::uint32_t>{50, 25, 25}
+                                                      : std::vector<std::uint32_t>{25, 50, 25});
+  };
+  options.rules = {.period = std::chrono::milliseconds(5), .hold_down = Nanoseconds(0)};
+  options.rules.limit = std::chrono::minutes(1);
+  OpenWith("cpu:4,cpu:1", std::move(options));
+  const auto await_units = [&](const std::map<std::string, std::uint32_t>& wanted) {
+    std::map<std::string, std::uint32_t> units;
+    while (units != wanted) {
+      std::this_thread::yield();
+      units.clear();
+      const SharesReport report = *fleet_->Shares();
+      for (const ModelShare& row : report.models) {
+        if (row.fixed) units[row.model] = row.units.count;
+      }
+    }
+  };
+  await_units({{"a", 2}, {"b", 1}, {"c", 1}});
+  ASSERT_TRUE(Ask(SmallRequest("a")));
+  ASSERT_TRUE(fleet_->SetPlacer("second"));
+  await_units({{"a", 1}, {"b", 2}, {"c", 1}});
+  ASSERT_TRUE(Ask(SmallRequest("b")));
 }
 
 TEST_F(OpenFleetTest, ADeviceThatDoesNotOpenIsNamed) {
