@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Measures what a fleet costs and what it bears. Prints one JSON object.
+"""Measures what a fleet costs and what it bears. Prints one JSON object, as `lagoon bench` writes it.
 
     measure.py ingress [--requests 2000]     what the ingress adds to a request, beside direct requests in turns
     measure.py ray [--seconds 300]           a Ray cluster on this machine, one node killed every 20 s, clients all the time
@@ -15,9 +15,12 @@ decisions: `placement_decision_ms.devices<n>`, medians; 2.5 models for each devi
 
 import argparse
 import contextlib
+import datetime
 import json
 import os
 import pathlib
+import platform
+import re
 import socket
 import statistics
 import sys
@@ -181,6 +184,17 @@ def measure_decisions(words):
     return result
 
 
+def report(words):
+    metrics = words.run(words)
+    found = re.search(r"model name\s*: (.*)", pathlib.Path("/proc/cpuinfo").read_text())
+    return {"benchmark": words.run.__name__.replace("measure_", "fleet-"),
+            "configuration": {name: value for name, value in vars(words).items() if name != "run"},
+            "date": datetime.datetime.now(datetime.timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ"),
+            "machine": {"cores": os.cpu_count(), "kernel": platform.release(), "processor": found[1] if found else ""},
+            "problems": metrics.pop("problems", []),
+            "metrics": metrics}
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     commands = parser.add_subparsers(required=True)
@@ -195,7 +209,7 @@ def main():
     decisions.add_argument("--devices", type=int, nargs="+", default=[64, 256, 1024])
     decisions.add_argument("--placer", default="lagoon")
     words = parser.parse_args()
-    print(json.dumps(words.run(words), indent=2))
+    print(json.dumps(report(words), indent=2))
 
 
 if __name__ == "__main__":
