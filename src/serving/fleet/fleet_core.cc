@@ -7,6 +7,7 @@
 
 #include "base/text.h"
 #include "policies/registry.h"
+#include "serving/config/model_config.pb.h"
 #include "serving/fleet/fleet_sums.h"
 
 namespace lagoon {
