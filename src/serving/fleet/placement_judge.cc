@@ -12,7 +12,7 @@ namespace lagoon {
 PlacementJudge::Verdict PlacementJudge::Judge(const PlacementView& view, const Assignment& proposed,
                                               TimePoint now) {
   if (const Status checked = CheckAssignment(view, proposed); !checked) {
-    return {false, true, false, "the placement is refused: " + checked.error().message};
+    return {Judgement::kBroken, "the placement is refused: " + checked.error().message};
   }
   const Places before = PlacesOf(view.current), after = PlacesOf(proposed);
   const auto has = [](const Places& places, std::size_t model) {
@@ -22,7 +22,7 @@ PlacementJudge::Verdict PlacementJudge::Judge(const PlacementView& view, const A
     if (has(before, model) || !has(after, model)) continue;
     moved_ = now;
     moved_once_ = true;
-    return {true, false, false,
+    return {Judgement::kApply,
             fmt::format("model {} had no replica", Quoted(view.models[model].name))};
   }
   if (before != after) return JudgeMoves(after, now);
@@ -34,8 +34,8 @@ PlacementJudge::Verdict PlacementJudge::Judge(const PlacementView& view, const A
       change = std::max(change, std::abs(replica.fraction - now_there.fraction));
     }
   }
-  if (change < kFraction) return {false, false, true, "no replica would change"};
-  return {true, false, true,
+  if (change < kFraction) return {Judgement::kKeep, "no replica would change"};
+  return {Judgement::kApply,
           fmt::format("arrivals are split anew: a fraction changes by {:.2f}", change)};
 }
 
@@ -44,20 +44,18 @@ PlacementJudge::Verdict PlacementJudge::JudgeMoves(const Places& proposed, TimeP
   last_ = proposed;
   if (now < moved_) moved_ = now;  // the clock was set back
   if (agreed_ < rules_.confirmations) {
-    return {
-        false, false, false,
-        fmt::format("{} of {} placements agree on these replicas", agreed_, rules_.confirmations)};
+    return {Judgement::kWait, fmt::format("{} of {} placements agree on these replicas", agreed_,
+                                          rules_.confirmations)};
   }
   if (moved_once_ && now - moved_ < rules_.hold_down) {
-    return {
-        false, false, false,
-        fmt::format("the last move was {:.1f} s ago, less than {:.1f} s",
-                    ToMilliseconds(now - moved_) / 1e3, ToMilliseconds(rules_.hold_down) / 1e3)};
+    return {Judgement::kWait, fmt::format("the last move was {:.1f} s ago, less than {:.1f} s",
+                                          ToMilliseconds(now - moved_) / 1e3,
+                                          ToMilliseconds(rules_.hold_down) / 1e3)};
   }
   agreed_ = 0;
   moved_ = now;
   moved_once_ = true;
-  return {true, false, false,
+  return {Judgement::kApply,
           fmt::format("{} placements agree on these replicas", rules_.confirmations)};
 }
 

@@ -2,6 +2,7 @@
 
 // Whether a proposed placement is worth the moves.
 
+#include <cstdint>
 #include <string>
 #include <utility>
 #include <vector>
@@ -36,10 +37,14 @@ class PlacementJudge {
 
   explicit PlacementJudge(const PlacementRules& rules) : rules_(rules) {}
 
+  enum class Judgement : std::uint8_t {
+    kApply,   // replicas or fractions change
+    kKeep,    // the placement has the replicas that are there
+    kWait,    // it is not worth its moves, or not yet
+    kBroken,  // there is no placement, or one that breaks the rules
+  };
   struct Verdict {
-    bool apply = false;
-    bool broken = false;       // there is no placement, or one that breaks the rules
-    bool same_places = false;  // the placement has the replicas that are there
+    Judgement judgement = Judgement::kWait;
     std::string reason;
   };
   Verdict Judge(const PlacementView& view, const Assignment& proposed, TimePoint now);

@@ -7,6 +7,7 @@
 namespace lagoon {
 namespace {
 
+using Judgement = PlacementJudge::Judgement;
 using std::chrono::seconds;
 
 LatencyModel OneMillisecond() {
@@ -44,36 +45,35 @@ class PlacementJudgeTest : public ::testing::Test {
 TEST_F(PlacementJudgeTest, APlacementThatADeviceCannotHoldIsRefusedByName) {
   for (int i = 0; i < 5; ++i) {
     const PlacementJudge::Verdict verdict = Judge(At(0, 0), 20 * i);
-    EXPECT_FALSE(verdict.apply);
-    EXPECT_TRUE(verdict.broken);
+    EXPECT_EQ(verdict.judgement, Judgement::kBroken);
     EXPECT_NE(verdict.reason.find("GPU 0"), std::string::npos) << verdict.reason;
     EXPECT_NE(verdict.reason.find("120 bytes of 100"), std::string::npos) << verdict.reason;
   }
 }
 
 TEST_F(PlacementJudgeTest, AMoveNeedsPlacementsThatAgree) {
-  EXPECT_FALSE(Judge(At(0, 1), 0).apply) << "nothing would change";
-  EXPECT_FALSE(Judge(At(1, 0), 1).apply);
-  EXPECT_FALSE(Judge(At(0, 1), 2).apply);
-  EXPECT_FALSE(Judge(At(1, 0), 3).apply) << "the placer had changed its mind";
+  EXPECT_EQ(Judge(At(0, 1), 0).judgement, Judgement::kKeep);
+  EXPECT_NE(Judge(At(1, 0), 1).judgement, Judgement::kApply);
+  EXPECT_NE(Judge(At(0, 1), 2).judgement, Judgement::kApply);
+  EXPECT_NE(Judge(At(1, 0), 3).judgement, Judgement::kApply) << "the placer had changed its mind";
   const PlacementJudge::Verdict verdict = Judge(At(1, 0), 4);
-  EXPECT_TRUE(verdict.apply) << verdict.reason;
+  EXPECT_EQ(verdict.judgement, Judgement::kApply) << verdict.reason;
 }
 
 TEST_F(PlacementJudgeTest, ASecondMoveWaitsForTheHoldDown) {
   Judge(At(1, 0), 0);
-  ASSERT_TRUE(Judge(At(1, 0), 1).apply);
+  ASSERT_EQ(Judge(At(1, 0), 1).judgement, Judgement::kApply);
   view_.current = At(1, 0);
   for (int second = 2; second < 11; ++second) {
-    EXPECT_FALSE(Judge(At(0, 1), second).apply) << second;
+    EXPECT_NE(Judge(At(0, 1), second).judgement, Judgement::kApply) << second;
   }
-  EXPECT_TRUE(Judge(At(0, 1), 11).apply);
+  EXPECT_EQ(Judge(At(0, 1), 11).judgement, Judgement::kApply);
 }
 
 TEST_F(PlacementJudgeTest, AModelWithoutReplicaGetsOneAtOnce) {
   view_.current.replicas.pop_back();
   const PlacementJudge::Verdict verdict = Judge(At(0, 1), 0);
-  EXPECT_TRUE(verdict.apply);
+  EXPECT_EQ(verdict.judgement, Judgement::kApply);
   EXPECT_NE(verdict.reason.find("'b'"), std::string::npos) << verdict.reason;
 }
 
@@ -83,32 +83,32 @@ TEST_F(PlacementJudgeTest, FractionsFollowAtOnceIfTheyChangeEnough) {
   Assignment proposed = view_.current;
   proposed.replicas[0].fraction = 0.52;
   proposed.replicas[1].fraction = 0.48;
-  EXPECT_FALSE(Judge(proposed, 0).apply);
+  EXPECT_NE(Judge(proposed, 0).judgement, Judgement::kApply);
   proposed.replicas[0].fraction = 0.6;
   proposed.replicas[1].fraction = 0.4;
-  EXPECT_TRUE(Judge(proposed, 1).apply);
+  EXPECT_EQ(Judge(proposed, 1).judgement, Judgement::kApply);
 }
 
 TEST_F(PlacementJudgeTest, AClockThatJumpsDoesNoHarm) {
   Judge(At(1, 0), 0);
-  ASSERT_TRUE(Judge(At(1, 0), 1).apply);
+  ASSERT_EQ(Judge(At(1, 0), 1).judgement, Judgement::kApply);
   view_.current = At(1, 0);
   // Back by 500 s: the hold-down starts anew, and ends 10 s later.
-  EXPECT_FALSE(Judge(At(0, 1), -500).apply);
-  EXPECT_FALSE(Judge(At(0, 1), -499).apply);
-  EXPECT_FALSE(Judge(At(0, 1), -491).apply);
-  EXPECT_TRUE(Judge(At(0, 1), -490).apply);
+  EXPECT_NE(Judge(At(0, 1), -500).judgement, Judgement::kApply);
+  EXPECT_NE(Judge(At(0, 1), -499).judgement, Judgement::kApply);
+  EXPECT_NE(Judge(At(0, 1), -491).judgement, Judgement::kApply);
+  EXPECT_EQ(Judge(At(0, 1), -490).judgement, Judgement::kApply);
   view_.current = At(0, 1);
   // Far ahead: a move still needs placements that agree.
-  EXPECT_FALSE(Judge(At(1, 0), 1'000'000).apply);
-  EXPECT_TRUE(Judge(At(1, 0), 1'000'001).apply);
+  EXPECT_NE(Judge(At(1, 0), 1'000'000).judgement, Judgement::kApply);
+  EXPECT_EQ(Judge(At(1, 0), 1'000'001).judgement, Judgement::kApply);
 }
 
 TEST_F(PlacementJudgeTest, PlacementsOfAnotherPlacerDoNotCount) {
-  EXPECT_FALSE(Judge(At(1, 0), 0).apply);
+  EXPECT_NE(Judge(At(1, 0), 0).judgement, Judgement::kApply);
   judge_.Forget();
-  EXPECT_FALSE(Judge(At(1, 0), 1).apply);
-  EXPECT_TRUE(Judge(At(1, 0), 2).apply);
+  EXPECT_NE(Judge(At(1, 0), 1).judgement, Judgement::kApply);
+  EXPECT_EQ(Judge(At(1, 0), 2).judgement, Judgement::kApply);
 }
 
 }  // namespace

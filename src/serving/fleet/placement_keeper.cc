@@ -78,29 +78,32 @@ void PlacementKeeper::Decide() {
   if (view.gpus.empty()) {
     verdict.reason = "no device is there";
   } else if (const Status checked = CheckView(view); !checked) {
-    verdict = {false, true, false, "no decision: " + checked.error().message};
+    verdict = {PlacementJudge::Judgement::kBroken, "no decision: " + checked.error().message};
   } else {
     placed = runner_->Place(view, rules_.limit);
     decision.took = Now() - begin;
     verdict = placed ? judge_.Judge(view, *placed, begin)
-                     : PlacementJudge::Verdict{false, true, false, placed.error().message};
+                     : PlacementJudge::Verdict{PlacementJudge::Judgement::kBroken,
+                                               placed.error().message};
   }
-  if (verdict.broken && verdict.reason != logged_) {
+  const bool broken = verdict.judgement == PlacementJudge::Judgement::kBroken;
+  const bool apply = verdict.judgement == PlacementJudge::Judgement::kApply;
+  if (broken && verdict.reason != logged_) {
     spdlog::warn("placement: {}; the present placement stays", verdict.reason);
   }
-  logged_ = verdict.broken ? verdict.reason : "";
-  decision.applied = verdict.apply;
+  logged_ = broken ? verdict.reason : "";
+  decision.applied = apply;
   decision.reason = verdict.reason;
   {
     const MutexLock lock(mutex_);
     report_.last = decision;
     ++report_.decisions;
   }
-  if (verdict.apply) {
+  if (apply) {
     spdlog::info("placement: {}", verdict.reason);
     host_.Apply(*placed);
   }
-  if (verdict.apply || verdict.same_places) {
+  if (apply || verdict.judgement == PlacementJudge::Judgement::kKeep) {
     host_.SetShares(*placed, runner_->decides_shares());
   }
 }
