@@ -192,6 +192,17 @@ void AddFleetBenchmark(CLI::App& bench) {
                    "SLO of a request: so many times the longest time of a model alone")
       ->check(NumberBetween(1.0, 1000.0))
       ->capture_default_str();
+  command
+      ->add_option("--rate", options->rate_per_s,
+                   "Requests per second of all models together, in place of --load, so that runs "
+                   "can be compared; 0: by the models' times, which each run measures")
+      ->check(NumberBetween(0.0, 1e6))
+      ->capture_default_str();
+  command
+      ->add_option("--slo-ms", options->slo_ms,
+                   "SLO of a request, in place of --slo-factor; 0: by the models' times")
+      ->check(NumberBetween(0.0, 3.6e6))
+      ->capture_default_str();
   command->add_option("--phases", options->phases, "Times that the rates are drawn anew")
       ->check(CLI::Range(1, 1000))
       ->capture_default_str();
@@ -209,6 +220,8 @@ void AddFleetBenchmark(CLI::App& bench) {
                                           {"shares", options->shares},
                                           {"load", options->load},
                                           {"slo_factor", options->slo_factor},
+                                          {"rate_per_s", options->rate_per_s},
+                                          {"slo_ms", options->slo_ms},
                                           {"phases", options->phases},
                                           {"phase_seconds", options->phase_seconds},
                                           {"seed", options->seed}};

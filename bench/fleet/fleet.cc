@@ -137,10 +137,14 @@ class FleetBench {
       return Fail(ErrorCode::kInternal, fmt::format("{} of {} models are served; the log says why",
                                                     ready, options_.models));
     }
-    slo_ = FromSeconds(options_.slo_factor * ToMilliseconds(longest) / 1e3);
+    const double slo_ms =
+        options_.slo_ms > 0 ? options_.slo_ms : options_.slo_factor * ToMilliseconds(longest);
+    slo_ = FromSeconds(slo_ms / 1e3);
     const auto devices = static_cast<double>(fleet->Fleet()->devices.size());
     arrivals_.models = static_cast<std::size_t>(options_.models);
-    arrivals_.rate_per_s = options_.load * devices * ready / (ToMilliseconds(sum) / 1e3);
+    arrivals_.rate_per_s = options_.rate_per_s > 0
+                               ? options_.rate_per_s
+                               : options_.load * devices * ready / (ToMilliseconds(sum) / 1e3);
     arrivals_.phases = options_.phases;
     arrivals_.phase = FromSeconds(options_.phase_seconds);
     arrivals_.seed = options_.seed;

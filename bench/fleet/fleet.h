@@ -17,6 +17,8 @@ struct FleetBenchOptions {
   std::string scheduler = "reset";
   bool shares = false;     // the placer also decides about shares (lagoon.share "auto")
   double load = 0.6;       // part of what the devices can do, of all models together
+  double rate_per_s = 0;   // of all models together, in place of `load`; 0: by the models' times
+  double slo_ms = 0;       // in place of `slo_factor`; 0: by the models' times
   double slo_factor = 10;  // SLO of a request: so many times the longest time of a model alone
   int phases = 3;
   double phase_seconds = 10;
