@@ -279,7 +279,7 @@ void AddOutputs(CLI::App& parent) {
       ->capture_default_str();
   AddSeed(*command, options->seed);
   command->add_option("--most-error", options->most_error, "Fail if a relative error is larger")
-      ->check(NumberBetween(1e-12, 1.0))
+      ->check(NumberBetween(1e-12, 1e12))
       ->capture_default_str();
   AddDevice(*command, options->device);
   command->callback([common, options, all] {

@@ -25,8 +25,8 @@ class PlacementHost {
   /// Makes `assignment`, which passes CheckAssignment for the last View(), what serves. Blocks
   /// until the moves are done.
   virtual void Apply(const Assignment& assignment) = 0;
-  /// Gives the replicas the granules of `assignment`, whose replicas are those that serve. False:
-  /// the placer does not decide about shares, so that the devices do.
+  /// Sets the shares of the replicas that serve, which are those of `assignment`. If `decided` is
+  /// true, each replica gets its granules; if not, the devices tune the shares.
   virtual void SetShares(const Assignment& assignment, bool decided) = 0;
 };
 
