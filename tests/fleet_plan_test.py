@@ -8,7 +8,7 @@ import pytest
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "python"))
 
-from lagoon.fleet import models, plan  # noqa: E402
+from lagoon.fleet import models, plan, server  # noqa: E402
 
 MODELS = [plan.Model("a", 100, 50.0), plan.Model("b", 200, 20.0)]
 NODES = [plan.Node("n1", 1000), plan.Node("n2", 2000)]
@@ -141,3 +141,53 @@ def test_views_of_a_shared_path_have_only_the_models_named(tmp_path):
     assert [entry.name for entry in view.iterdir()] == ["b"]
     with pytest.raises(FileNotFoundError, match=f"models c are not in {tmp_path}"):
         models.ModelStore(tmp_path).view(["c"])
+
+
+class FakeProcess:
+    """A `lagoon serve` that the test ends. A second signal to stop kills it, as it does a real one."""
+
+    made = []
+
+    def __init__(self, *words):
+        self.words, self.stops, self.killed, self.ended = words, 0, False, False
+        self.pid = 1000 + len(self.made)
+        self.ports = {"grpc": 2000 + len(self.made), "models": {}}
+        self.made.append(self)
+
+    def running(self):
+        return not self.ended and not self.killed
+
+    def poll_ready(self):
+        return True
+
+    def log_tail(self):
+        return ""
+
+    def stop(self):
+        self.stops += 1
+        self.killed |= self.stops > 1
+
+    def kill(self):
+        self.killed = True
+
+
+def test_a_server_that_drains_answers_what_it_has(tmp_path, monkeypatch):
+    make_model(tmp_path, "a")
+    make_model(tmp_path, "b")
+    monkeypatch.setattr(FakeProcess, "made", [])
+    monkeypatch.setattr(server, "LagoonProcess", FakeProcess)
+    servers = server.NodeServers(models.ModelStore(tmp_path), "127.0.0.1", [])
+    for _ in range(2):
+        servers.step(["a"], None)
+    monkeypatch.setattr(server.time, "monotonic", lambda: math.inf)  # no pause between two starts
+    for _ in range(2):
+        servers.step(["a", "b"], ["127.0.0.1:2000"])
+    old, new = FakeProcess.made
+    assert old.stops == 0, "the ingress still sends it requests"
+    for _ in range(5):  # a request of 2 s, and a step every half second
+        servers.step(["a", "b"], ["127.0.0.1:2001"])
+    assert old.stops == 1 and not old.killed and new.stops == 0
+    old.ended = True
+    servers.step(["a", "b"], ["127.0.0.1:2001"])
+    assert old.killed, "its files are removed"
+    servers.close()

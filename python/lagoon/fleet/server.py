@@ -14,6 +14,7 @@ class _Server:
 
     def __init__(self, store, models, words):
         self.models = models
+        self._stopping = False
         self._view = store.view(models)
         try:
             self.process = LagoonProcess("serve", "--models", self._view, "--drain-seconds", DRAIN_SECONDS, *words)
@@ -25,6 +26,12 @@ class _Server:
         """{model: milliseconds of a row alone}, of those that loaded."""
         return {name: model["standalone_ms"] for name, model in self.process.ports.get("models", {}).items()
                 if model["ready"]}
+
+    def stop(self):
+        """Asks the server to answer what is in flight and to end. Asks once: a second signal would end it at once."""
+        if not self._stopping:
+            self._stopping = True
+            self.process.stop()
 
     def close(self):
         self.process.kill()
@@ -105,7 +112,7 @@ class NodeServers:
                 server.close()
                 self._draining.remove(server)
             elif routed is not None and f"{self._address}:{server.process.ports['grpc']}" not in routed:
-                server.process.stop()  # answers what is in flight, then ends
+                server.stop()
 
     def close(self):
         for server in [self._serving, self._loading, *self._draining]:
