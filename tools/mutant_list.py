@@ -162,6 +162,9 @@ MUTANTS = [
      "if (!used.insert(replica.member).second) {", "if (used.contains(replica.member)) {", ["routes"]),
     ("port-zero", "an address may have the port 0", ROUTES,
      "port >= 1 && port <= 65535", "port >= 0 && port <= 65535", ["routes"]),
+    # Handles of kernels.
+    ("kernel-loaded-twice", "a kernel that is loaded again gets a new handle", "src/device/host/kernel_table.h",
+     "if (found != handles_.end()) return found->second;", "", ["conformance"]),
     # The five rules that the protocol is built on.
     ("guard-check-skipped-in-bodies", "running blocks never see a guard", BLOCK,
      "if (!guard.only_before_start && guard.Raised()) return true;", "",

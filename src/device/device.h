@@ -262,7 +262,11 @@ class DeviceControl {
     std::memcpy(to, from.data(), from.size());
     return {};
   }
+  /// A kernel that is loaded again gets the handle that it has: loading models and shapes again and
+  /// again takes no room.
   virtual Result<KernelHandle> Load(const CodeImage& image, const KernelSpec& spec) = 0;
+  /// Number of kernels that are loaded.
+  virtual std::uint32_t LoadedKernels() const { return 0; }
   /// Number of blocks of a loaded kernel that a compute unit holds at once.
   virtual std::uint32_t Occupancy(KernelHandle /*kernel*/) const { return 1; }
   virtual Result<StreamId> CreateStream(const StreamOptions& options) = 0;

@@ -20,6 +20,7 @@ class ForwardingDevice : public Device {
   Result<KernelHandle> Load(const CodeImage& image, const KernelSpec& spec) override {
     return device_.Load(image, spec);
   }
+  std::uint32_t LoadedKernels() const override { return device_.LoadedKernels(); }
   std::uint32_t Occupancy(KernelHandle kernel) const override { return device_.Occupancy(kernel); }
   Result<StreamId> CreateStream(const StreamOptions& options) override {
     return device_.CreateStream(options);

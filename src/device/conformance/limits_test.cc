@@ -329,6 +329,25 @@ TEST_P(DeviceConformance, StreamsGuardsAndKernelsAreBounded) {
   EXPECT_EQ(kernel.error().code, ErrorCode::kInvalidArgument);
 }
 
+// Models and shapes come and go for as long as a server runs, and their kernels are the same.
+TEST_P(DeviceConformance, LoadingAKernelAgainTakesNoRoom) {
+  const auto device = Create();
+  Session session(*device);
+  const KernelHandle count = session.Load(CountBody);
+  const KernelHandle mix = session.Load(MixBody, {.block = std::chrono::microseconds(20)});
+  EXPECT_NE(count, mix);
+  EXPECT_EQ(device->LoadedKernels(), 2u);
+  constexpr int kTimes = (1 << 16) + 1;  // more than there are handles
+  for (int i = 0; i < kTimes; ++i) ASSERT_EQ(session.Load(CountBody), count);
+  EXPECT_EQ(session.Load(MixBody, {.block = std::chrono::microseconds(20)}), mix);
+  EXPECT_EQ(device->LoadedKernels(), 2u);
+  CountArgs args;
+  Record record(3);
+  session.Submit(Launch{.kernel = count, .args = &args, .progress = record.get()});
+  session.AwaitAllRetired();
+  EXPECT_TRUE(record->Complete());
+}
+
 // Times() is exact at any moment, also while units run or wait. Upper bounds would depend on other
 // programs on the machine; sums and lower bounds do not.
 TEST_P(DeviceConformance, UnitTimesAccountForBodiesAndIdleness) {

@@ -27,9 +27,9 @@ LaunchTable::LaunchTable(const Limits& limits, const GuardWords& guards, const S
   naming_.reserve(limits.launches);
 }
 
-SubmitResult LaunchTable::Add(const Launch& launch, std::span<const Body> bodies) {
-  LAGOON_CHECK(Raw(launch.kernel) < bodies.size() && shares_.Exists(launch.share));
-  return Insert(slots_.Take(launch, events_), bodies[Raw(launch.kernel)]);
+SubmitResult LaunchTable::Add(const Launch& launch, const KernelTable<Body>& bodies) {
+  LAGOON_CHECK(shares_.Exists(launch.share));
+  return Insert(slots_.Take(launch, events_), bodies[launch.kernel]);
 }
 
 SubmitResult LaunchTable::Add(const Copy& copy) {

@@ -21,6 +21,7 @@
 #include "device/cpu/launch_table.h"
 #include "device/cpu/watchers.h"
 #include "device/testing/interleaving.h"
+#include "device/testing/only_kernel.h"
 
 namespace lagoon {
 namespace {
@@ -137,7 +138,7 @@ class World {
   }();
   Shares shares_{info_};
   LaunchTable table_{{.launches = kLaunches, .streams = 1, .events = 16}, guards_, shares_};
-  const std::array<Body, 1> bodies_{Nothing};
+  const KernelTable<Body> bodies_ = OnlyKernel(Nothing);
   std::array<std::optional<LaunchTable::Assignment>, kMaxWorkers> held_;
   std::uint64_t submitted_ = 0;
   std::array<std::uint32_t, kLaunches> reported_{};  // bit k: an event of kind k

@@ -7,6 +7,8 @@
 #include <string>
 #include <vector>
 
+#include "device/testing/only_kernel.h"
+
 namespace lagoon {
 namespace {
 
@@ -61,7 +63,7 @@ class LaunchTableTest : public testing::Test {
   }();
   Shares shares_{info_};
   LaunchTable table_{{.launches = 4, .streams = 2, .events = 16}, guards_, shares_};
-  std::array<Body, 1> bodies_{Nothing};
+  KernelTable<Body> bodies_ = OnlyKernel(Nothing);
   Launch launch_;
 };
 

@@ -13,7 +13,6 @@ namespace {
 
 constexpr LaunchTable::Limits kLimits;
 constexpr std::uint32_t kMaxGuards = 4096;  // one per instance and one per dispatcher
-constexpr std::uint32_t kMaxKernels = 1 << 16;
 constexpr std::size_t kMinScratchBytes = 4096;
 
 }  // namespace
@@ -81,11 +80,10 @@ Result<KernelHandle> WorkerDevice::Load(const CodeImage& image, const KernelSpec
     grown.push_back(*std::move(buffer));
   }
   MutexLock lock(mutex_);
-  if (bodies_.size() == kMaxKernels) {
-    return Fail(ErrorCode::kResourceExhausted, "device 'cpu': cannot load kernel '" + image.name +
-                                                   "': " + std::to_string(kMaxKernels) +
-                                                   " kernels are loaded");
-  }
+  LAGOON_ASSIGN_OR_RETURN(
+      const KernelHandle kernel,
+      bodies_.FindOrAdd(image.body, image.body,
+                        "device 'cpu': cannot load kernel '" + image.name + "'"));
   // Meanwhile another Load() may have grown the scratch memory further.
   if (needed > scratch_bytes_) {
     scratch_bytes_ = needed;
@@ -93,8 +91,12 @@ Result<KernelHandle> WorkerDevice::Load(const CodeImage& image, const KernelSpec
       std::swap(workers_[i]->next_scratch, grown[i]);
     }
   }
-  bodies_.push_back(image.body);
-  return KernelHandle(bodies_.size() - 1);
+  return kernel;
+}
+
+std::uint32_t WorkerDevice::LoadedKernels() const {
+  MutexLock lock(mutex_);
+  return bodies_.size();
 }
 
 Result<StreamId> WorkerDevice::CreateStream(const StreamOptions& options) {

@@ -16,6 +16,7 @@
 #include "device/device.h"
 #include "device/host/guard_words.h"
 #include "device/host/host_memory.h"
+#include "device/host/kernel_table.h"
 #include "device/host/listener_slot.h"
 #include "device/host/shares.h"
 
@@ -38,6 +39,7 @@ class WorkerDevice final : public Device {
   const DeviceInfo& info() const override { return info_; }
   Result<Buffer> Allocate(std::size_t bytes, MemoryKind kind) override;
   Result<KernelHandle> Load(const CodeImage& image, const KernelSpec& spec) override;
+  std::uint32_t LoadedKernels() const override;
   Result<StreamId> CreateStream(const StreamOptions& options) override;
   Result<ShareId> CreateShare(const std::string& name, UnitRange units) override;
   Status PrepareUnits(UnitRange units) override;
@@ -116,7 +118,7 @@ class WorkerDevice final : public Device {
 
   mutable Mutex mutex_;
   LaunchTable table_ GUARDED_BY(mutex_);
-  std::vector<Body> bodies_ GUARDED_BY(mutex_);  // by KernelHandle
+  KernelTable<Body> bodies_ GUARDED_BY(mutex_);
   std::size_t scratch_bytes_ GUARDED_BY(mutex_) = 0;
   std::uint32_t streams_ GUARDED_BY(mutex_) = 0;
   IdleClock idle_ GUARDED_BY(mutex_);

@@ -14,7 +14,6 @@ namespace {
 constexpr std::uint32_t kMaxWorks = 512;
 constexpr std::uint32_t kMaxStreams = 1024;
 constexpr std::uint32_t kMaxGuardWords = 4096;
-constexpr std::uint32_t kMaxKernels = 1 << 16;
 constexpr std::size_t kEvents = 8192;
 
 }  // namespace
@@ -39,7 +38,6 @@ GpuDevice::GpuDevice(std::shared_ptr<const GpuSession> session, const CudaDevice
   info_.max_shares = Shares::kMost;
   info_.blocks_on_host = false;
   info_.memory_on_host = false;
-  kernels_.reserve(kMaxKernels);
   order_.reserve(kMaxWorks);
   fetches_.reserve(kMaxWorks);
   copy_queue_.reserve(kMaxWorks);
@@ -161,18 +159,20 @@ Result<KernelHandle> GpuDevice::Load(const CodeImage& image, const KernelSpec& s
                                 "cuOccupancyMaxActiveBlocksPerMultiprocessor");
   if (!asked) return Annotate(where, std::move(asked).error());
   MutexLock lock(mutex_);
-  if (kernels_.size() == kMaxKernels) {
-    return Fail(ErrorCode::kResourceExhausted,
-                fmt::format("{}: {} kernels are loaded", where, kMaxKernels));
-  }
-  kernels_.push_back({*std::move(functions), &cuda, static_cast<std::uint32_t>(shared),
-                      static_cast<std::uint32_t>(std::max(occupancy, 1))});
-  return KernelHandle(kernels_.size() - 1);
+  GpuKernel kernel{*std::move(functions), &cuda, static_cast<std::uint32_t>(shared),
+                   static_cast<std::uint32_t>(std::max(occupancy, 1))};
+  const GpuKernel::Key key = kernel.key();
+  return kernels_.FindOrAdd(key, std::move(kernel), where);
+}
+
+std::uint32_t GpuDevice::LoadedKernels() const {
+  MutexLock lock(mutex_);
+  return kernels_.size();
 }
 
 std::uint32_t GpuDevice::Occupancy(KernelHandle kernel) const {
   MutexLock lock(mutex_);
-  return kernels_.at(Raw(kernel)).occupancy;
+  return kernels_[kernel].occupancy;
 }
 
 Result<StreamId> GpuDevice::CreateStream(const StreamOptions& options) {

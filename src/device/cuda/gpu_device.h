@@ -18,6 +18,7 @@
 #include "device/host/event_ring.h"
 #include "device/host/guard_words.h"
 #include "device/host/in_flight.h"
+#include "device/host/kernel_table.h"
 #include "device/host/listener_slot.h"
 #include "device/host/shares.h"
 
@@ -39,6 +40,7 @@ class GpuDevice final : public Device {
   Result<Buffer> Allocate(std::size_t bytes, MemoryKind kind) override;
   Status Upload(void* to, std::span<const std::byte> from) override;
   Result<KernelHandle> Load(const CodeImage& image, const KernelSpec& spec) override;
+  std::uint32_t LoadedKernels() const override;
   std::uint32_t Occupancy(KernelHandle kernel) const override;
   Result<StreamId> CreateStream(const StreamOptions& options) override;
   Result<ShareId> CreateShare(const std::string& name, UnitRange units) override;
@@ -136,7 +138,7 @@ class GpuDevice final : public Device {
   mutable Mutex mutex_;
   Shares shares_ GUARDED_BY(mutex_);
   std::vector<std::uint32_t> share_runs_ GUARDED_BY(mutex_){0};  // by ShareId: run of KernelStreams
-  std::vector<GpuKernel> kernels_ GUARDED_BY(mutex_);            // by KernelHandle; reserved
+  KernelTable<GpuKernel::Key, GpuKernel> kernels_ GUARDED_BY(mutex_);
   InFlightSlots<Work> works_ GUARDED_BY(mutex_);
   std::vector<std::uint32_t> order_ GUARDED_BY(mutex_);  // live works, by rank and sequence
   std::uint32_t streams_used_ GUARDED_BY(mutex_) = 0;

@@ -27,7 +27,7 @@ void GpuDevice::IssueAll() {
 
 void GpuDevice::TryIssue(Work& work) {
   GridRequest request{
-      .work = work, .kernel = kernels_[Raw(work.kernel)], .run = share_runs_[Raw(work.share)]};
+      .work = work, .kernel = kernels_[work.kernel], .run = share_runs_[Raw(work.share)]};
   if (work.Over() || !WaitsOf(work, request.waits)) return;
   for (std::size_t i = 0; i < kGuardsPerLaunch; ++i) request.guards[i] = RefOf(work.guards[i]);
   if (Accept(issuer_->TryIssue(request)) && work.issue != nullptr) MeterUnits();

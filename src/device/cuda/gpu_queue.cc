@@ -13,7 +13,7 @@ SubmitResult GpuDevice::Submit(const lagoon::Launch& launch) {
   {
     MutexLock lock(mutex_);
     if (lost_ || !Enter()) return SubmitResult::kLost;
-    LAGOON_CHECK(Raw(launch.kernel) < kernels_.size() && Raw(launch.stream) <= streams_used_ &&
+    LAGOON_CHECK(kernels_.Has(launch.kernel) && Raw(launch.stream) <= streams_used_ &&
                  shares_.Exists(launch.share));
     Work* const work = works_.Take(launch, events_);
     if (work == nullptr) return SubmitResult::kFull;

@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <optional>
 #include <span>
+#include <tuple>
 #include <vector>
 
 #include "device/cuda/driver/program.h"
@@ -30,6 +31,13 @@ struct GpuKernel {
   const CudaImage* image = nullptr;
   std::uint32_t shared_bytes = 0;  // the protocol's part included
   std::uint32_t occupancy = 1;
+
+  /// Kernels of equal keys are the same.
+  using Key =
+      std::tuple<const Program*, std::uint32_t, std::uint32_t, std::uint32_t, std::uint32_t>;
+  Key key() const {
+    return {image->program, image->body, image->entry, image->args_bytes, shared_bytes};
+  }
 };
 
 struct Issue;

@@ -13,7 +13,6 @@ namespace {
 // A CUDA process may have more streams than the device has queues (Paella 2.1).
 constexpr std::uint32_t kMaxStreams = 1024;
 constexpr std::uint32_t kMaxGuards = 1024;
-constexpr std::uint32_t kMaxKernels = 1 << 16;
 constexpr std::uint32_t kLeastLaunches = 16, kMostLaunches = 1 << 16;
 constexpr Nanoseconds kMostBlockTime = std::chrono::hours(1);
 // Not zero, which is the value of a default-constructed TimePoint.
@@ -122,18 +121,19 @@ Result<KernelHandle> SimDevice::Load(const CodeImage& image, const KernelSpec& s
   kernel.registers = whole ? 0 : demand.threads * demand.registers_per_thread;
   kernel.shared_bytes = whole ? 0 : demand.shared_bytes;
   const MutexLock lock(mutex_);
-  if (kernels_.size() == kMaxKernels) {
-    return Fail(ErrorCode::kResourceExhausted,
-                fmt::format("device '{}': cannot load kernel '{}': {} kernels are loaded",
-                            info_.name, image.name, kMaxKernels));
-  }
-  kernels_.push_back(kernel);
-  return KernelHandle(static_cast<std::uint32_t>(kernels_.size() - 1));
+  return kernels_.FindOrAdd(
+      kernel.key(), kernel,
+      fmt::format("device '{}': cannot load kernel '{}'", info_.name, image.name));
+}
+
+std::uint32_t SimDevice::LoadedKernels() const {
+  const MutexLock lock(mutex_);
+  return kernels_.size();
 }
 
 std::uint32_t SimDevice::Occupancy(KernelHandle kernel) const {
   const MutexLock lock(mutex_);
-  const SimKernel& block = kernels_[static_cast<std::size_t>(kernel)];
+  const SimKernel& block = kernels_[kernel];
   std::int64_t most = constants_.blocks_per_unit;
   const auto limit = [&most](std::int64_t of_unit, std::uint32_t of_block) {
     if (of_block > 0) most = std::min(most, of_unit / of_block);
@@ -188,9 +188,9 @@ void SimDevice::Spend(std::int64_t host_ns) {
 SubmitResult SimDevice::Submit(const Launch& launch) {
   const MutexLock lock(mutex_);
   LAGOON_CHECK(Raw(launch.stream) <= streams_);
-  LAGOON_CHECK(Raw(launch.kernel) < kernels_.size() && shares_.Exists(launch.share));
+  LAGOON_CHECK(shares_.Exists(launch.share));
   Spend(constants_.host_submit_ns);
-  return engine_.Add(launch, kernels_[Raw(launch.kernel)]);
+  return engine_.Add(launch, kernels_[launch.kernel]);
 }
 
 SubmitResult SimDevice::Transfer(const Copy& copy) {

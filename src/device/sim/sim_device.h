@@ -1,7 +1,6 @@
 #pragma once
 
 #include <atomic>
-#include <deque>
 #include <memory>
 #include <string>
 
@@ -10,6 +9,7 @@
 #include "device/device.h"
 #include "device/host/guard_words.h"
 #include "device/host/host_memory.h"
+#include "device/host/kernel_table.h"
 #include "device/host/listener_slot.h"
 #include "device/host/shares.h"
 #include "device/sim/engine.h"
@@ -50,6 +50,7 @@ class SimDevice final : public Device {
   Result<Buffer> Allocate(std::size_t bytes, MemoryKind kind) override;
   /// kInvalidArgument names the limit that a block exceeds.
   Result<KernelHandle> Load(const CodeImage& image, const KernelSpec& spec) override;
+  std::uint32_t LoadedKernels() const override;
   std::uint32_t Occupancy(KernelHandle kernel) const override;
   Result<StreamId> CreateStream(const StreamOptions& options) override;
   Result<ShareId> CreateShare(const std::string& name, UnitRange units) override;
@@ -94,7 +95,7 @@ class SimDevice final : public Device {
   mutable Mutex mutex_;
   SimEngine engine_ GUARDED_BY(mutex_);
   TimePoint now_ GUARDED_BY(mutex_);
-  std::deque<SimKernel> kernels_ GUARDED_BY(mutex_);  // by KernelHandle; addresses are stable
+  KernelTable<SimKernel::Key, SimKernel> kernels_ GUARDED_BY(mutex_);
   std::uint32_t streams_ GUARDED_BY(mutex_) = 0;
   ListenerSlot listener_;
   bool held_ GUARDED_BY(mutex_) = false;

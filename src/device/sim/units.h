@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <optional>
 #include <span>
+#include <tuple>
 #include <vector>
 
 #include "device/device.h"
@@ -20,6 +21,14 @@ struct SimKernel {
   Nanoseconds time{0};
   double time_spread = 0;
   Nanoseconds check_interval{0};
+
+  /// Kernels of equal keys are the same.
+  using Key = std::tuple<Body, std::uint32_t, std::uint32_t, std::uint32_t, std::uint64_t,
+                         std::int64_t, double, std::int64_t>;
+  Key key() const {
+    return {body,         threads,      registers,   shared_bytes,
+            memory_bytes, time.count(), time_spread, check_interval.count()};
+  }
 };
 
 /// Tracks what blocks take of the compute units: the limits of Paella's Table 1, and the slow-down
