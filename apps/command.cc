@@ -7,6 +7,7 @@
 #include <filesystem>
 #include <system_error>
 
+#include "apps/version.h"
 #include "base/log.h"
 #include "kernels/cpu_level.h"
 
@@ -22,6 +23,10 @@ CLI::Validator NumberBetween(double least, double most) {
   return {check, "FLOAT in " + range};
 }
 
+std::string VersionLine() {
+  return fmt::format("lagoon {} (commit {}, {})", kVersion, kCommit, NameOf(ActiveCpuLevel()));
+}
+
 void Die(const std::string& message) {
   std::fprintf(stderr, "lagoon: %s\n", message.c_str());
   throw CLI::RuntimeError(1);
@@ -34,6 +39,7 @@ int RunProgram(const char* name, const char* description, void (*add_words)(CLI:
     CLI::App app(description, name);
     app.require_subcommand(1);
     app.set_help_all_flag("--help-all", "Help of every command");
+    app.set_version_flag("--version", VersionLine, "Print version, commit and instruction set");
     add_words(app);
     try {
       // Checked here, before any code chooses a kernel's body by the level.

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <CLI/CLI.hpp>
+#include <map>
 #include <span>
 #include <string>
 
@@ -26,11 +27,22 @@ void AddVersion(CLI::App& app);
 /// that the server's program need not contain the benchmarks.
 void AddBench(CLI::App& app);
 
+/// The version of Lagoon, its commit and the instruction set that it uses here.
+std::string VersionLine();
+
 /// Adds the subcommands of lagoon-bench.
 void AddBenchmarks(CLI::App& app);
 
 /// Takes the numbers from `least` to `most`. Unlike CLI::Range, it refuses "nan".
 CLI::Validator NumberBetween(double least, double most);
+
+/// Makes `option` take the names of `values`. The help lists the names.
+template <typename Value>
+CLI::Option* TakeNames(CLI::Option* option, const std::map<std::string, Value>& values) {
+  std::string names;
+  for (const auto& [name, value] : values) names += (names.empty() ? "" : "|") + name;
+  return option->transform(CLI::CheckedTransformer(values).description(""))->type_name(names);
+}
 
 /// Prints "lagoon: MESSAGE" to stderr and ends the command with exit status 1.
 [[noreturn]] void Die(const std::string& message);

@@ -152,12 +152,10 @@ void AddInfer(CLI::App& app) {
   const std::map<std::string, Normalization> names = {{"unit", Normalization::kUnit},
                                                       {"imagenet", Normalization::kImageNet},
                                                       {"raw", Normalization::kRaw}};
-  command
-      ->add_option(
-          "--normalize", words->normalization,
-          "Pixels of an image become: unit (0..1), imagenet (mean and deviation), raw (0..255)")
-      ->transform(CLI::CheckedTransformer(names))
-      ->default_str("unit");
+  CLI::Option* normalize = command->add_option(
+      "--normalize", words->normalization,
+      "Pixels of an image become: unit (0..1), imagenet (mean and deviation), raw (0..255)");
+  TakeNames(normalize, names)->default_str("unit");
   command->add_option("--requests", words->requests.folder,
                       "Instead of --input: runs each sub-folder of DIR (NAME.npy for each input), "
                       "writes its `outputs`, and prints a line of JSON with times");

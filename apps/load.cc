@@ -12,6 +12,7 @@
 #include "engine/engine_host.h"
 #include "policies/registry.h"
 #include "program/compile.h"
+#include "serving/repository.h"
 
 namespace lagoon {
 namespace fs = std::filesystem;
@@ -41,7 +42,7 @@ std::string FindModelFile(const std::string& model) {
     }
   }
   if (best < 0) Die(fmt::format("'{}' has no VERSION/model.onnx", model));
-  return (fs::path(model) / std::to_string(best) / "model.onnx").string();
+  return ModelPath(fs::path(model) / std::to_string(best), "model.onnx");
 }
 
 std::string Build() { return fmt::format("{} {}", kVersion, kCommit); }
@@ -111,12 +112,10 @@ ComputeDevice Open(const DeviceChoice& choice) {
 CLI::Option* AddPrecision(CLI::App& command, Precision& precision) {
   const std::map<std::string, Precision> names = {{"fp32", Precision::kFp32},
                                                   {"bf16", Precision::kBf16}};
-  return command
-      .add_option(
-          "--precision", precision,
-          "Type for convolutions and products with weights: fp32, or bf16 with sums in fp32")
-      ->transform(CLI::CheckedTransformer(names))
-      ->default_str("fp32");
+  CLI::Option* option = command.add_option(
+      "--precision", precision,
+      "Type for convolutions and products with weights: fp32, or bf16 with sums in fp32");
+  return TakeNames(option, names)->default_str("fp32");
 }
 
 void AddEngine(CLI::App& command, std::string& engine) {

@@ -47,8 +47,15 @@ def test_serve_help_names_flags_and_their_choices(lagoon):
         assert word in text, word
 
 
-def test_version_is_a_number(lagoon):
-    result = lagoon.run("version")
+def test_help_names_choices_and_not_their_types(lagoon):
+    text = lagoon.run("--help-all").stdout
+    assert "ENUM" not in text and "->" not in text
+    assert "--precision bf16|fp32" in text and "--normalize imagenet|raw|unit" in text
+
+
+@pytest.mark.parametrize("word", ("version", "--version"))
+def test_version_is_a_number(lagoon, word):
+    result = lagoon.run(word)
     assert result.returncode == 0
     assert re.search(r"\b\d+\.\d+\.\d+\b", result.stdout)
 

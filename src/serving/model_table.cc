@@ -213,9 +213,8 @@ std::unique_ptr<Entry> LoadModel(const RepositoryModel& model, Device& device,
   }
   for (const std::int64_t version : choice.serve) {
     const std::string name = std::to_string(version);
-    const std::filesystem::path path = directory / name / file->settings.filename;
-    entry.versions[version] =
-        LoadVersion({model.name, name, path.string(), *file}, device, options);
+    const std::string path = ModelPath(directory / name, file->settings.filename);
+    entry.versions[version] = LoadVersion({model.name, name, path, *file}, device, options);
   }
   if (entry.versions.empty()) {
     entry.problem = "version_policy chooses no version";

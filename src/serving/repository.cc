@@ -80,6 +80,12 @@ std::int64_t ParseVersion(const std::string& text) {
   return version;
 }
 
+std::string ModelPath(const std::string& version_folder, const std::string& filename) {
+  const fs::path path = fs::path(version_folder) / filename;
+  std::error_code error;  // a path that cannot be read is reported where the file is opened
+  return fs::is_directory(path, error) ? (path / "model.onnx").string() : path.string();
+}
+
 Result<std::vector<RepositoryModel>> ScanRepository(const std::string& path) {
   std::error_code error;
   const fs::file_status status = fs::status(path, error);

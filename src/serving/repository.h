@@ -32,6 +32,10 @@ struct VersionChoice {
 VersionChoice ChooseVersions(const inference::ModelVersionPolicy& policy,
                              const std::vector<std::int64_t>& available);
 
+/// The file of a model's version. If `filename` is a folder in the version's folder, the file is
+/// model.onnx in that folder, with its external data beside it (Triton's layout for large models).
+std::string ModelPath(const std::string& version_folder, const std::string& filename);
+
 /// The version that a folder's name stands for: a positive integer without sign or leading zeros.
 /// 0: `text` is no such number.
 std::int64_t ParseVersion(const std::string& text);

@@ -146,5 +146,12 @@ TEST(ParseVersion, TakesPositiveIntegersOnly) {
   }
 }
 
+TEST_F(ScanRepositoryTest, AModelFileMayBeAFolderWithItsExternalData) {
+  const fs::path version = root_ / "m" / "1";
+  fs::create_directories(version / "large.onnx");
+  EXPECT_EQ(ModelPath(version, "large.onnx"), version / "large.onnx" / "model.onnx");
+  EXPECT_EQ(ModelPath(version, "small.onnx"), version / "small.onnx");
+}
+
 }  // namespace
 }  // namespace lagoon

@@ -96,11 +96,24 @@ TEST_F(ExternalData, MayNotLeaveTheModelsFolder) {
   EXPECT_THAT(Refusal({{"location", std::string("weights.bin\0x", 13)}}), HasSubstr("zero byte"));
 }
 
-TEST_F(ExternalData, MayNotFollowSymbolicLinks) {
+TEST_F(ExternalData, MayBeALinkThatStaysInTheModelsFolder) {
+  fs::create_directory(folder_ / "models/data");
+  fs::create_symlink("../weights.bin", folder_ / "models/data/link.bin");
+  fs::create_symlink("link.bin", folder_ / "models/data/second.bin");
+  const Result<Graph> graph = Import({{"location", "data/second.bin"}, {"length", "8"}});
+  ASSERT_TRUE(graph.has_value()) << graph.error().message;
+  EXPECT_THAT(graph->value(graph->nodes[0].inputs[1]).constant->floats(), ElementsAre(1, 2));
+}
+
+TEST_F(ExternalData, MayNotBeALinkThatLeavesTheModelsFolder) {
   fs::create_symlink(folder_ / "secret.bin", folder_ / "models/link.bin");
-  EXPECT_THAT(Refusal({{"location", "link.bin"}}), HasSubstr("symbolic link"));
+  EXPECT_THAT(Refusal({{"location", "link.bin"}}), HasSubstr("leaves the model's folder"));
+  fs::create_symlink("../secret.bin", folder_ / "models/relative.bin");
+  EXPECT_THAT(Refusal({{"location", "relative.bin"}}), HasSubstr("leaves the model's folder"));
   fs::create_directory_symlink(folder_.path(), folder_ / "models/up");
-  Refusal({{"location", "up/secret.bin"}}, ErrorCode::kNotFound);  // O_DIRECTORY on a link: ENOTDIR
+  EXPECT_THAT(Refusal({{"location", "up/secret.bin"}}), HasSubstr("leaves the model's folder"));
+  fs::create_symlink("loop.bin", folder_ / "models/loop.bin");
+  EXPECT_THAT(Refusal({{"location", "loop.bin"}}), HasSubstr("leads to no file"));
 }
 
 TEST_F(ExternalData, MustBeAFile) {

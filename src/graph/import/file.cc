@@ -2,7 +2,10 @@
 
 #include <fcntl.h>
 #include <fmt/format.h>
+#include <fmt/ranges.h>
+#include <linux/openat2.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -23,7 +26,9 @@ std::string Reason(int error) { return std::generic_category().message(error); }
 Error ErrnoError(const std::string& shown, int error) {
   const ErrorCode code =
       error == ENOENT || error == ENOTDIR ? ErrorCode::kNotFound : ErrorCode::kInvalidArgument;
-  const std::string why = error == ELOOP ? "it is a symbolic link" : Reason(error);
+  std::string why = Reason(error);
+  if (error == ELOOP) why = "it is a symbolic link that leads to no file";
+  if (error == EXDEV) why = "it is a symbolic link that leaves the model's folder";
   return {code, fmt::format("cannot open {}: {}", shown, why)};
 }
 
@@ -47,6 +52,28 @@ Result<std::vector<std::string>> SplitLocation(const std::string& location) {
   return parts;
 }
 
+/// Opens the path of `parts` below `folder`. Follows symbolic links that do not leave the folder;
+/// none where the kernel has no openat2 (before Linux 5.6). Negative: errno says why not.
+int OpenInside(int folder, const std::vector<std::string>& parts) {
+  struct open_how how = {};
+  how.flags = kOpenFlags;
+  how.resolve = RESOLVE_BENEATH | RESOLVE_NO_MAGICLINKS;
+  const std::string path = fmt::format("{}", fmt::join(parts, "/"));
+  const long opened = ::syscall(SYS_openat2, folder, path.c_str(), &how, sizeof(how));
+  if (opened >= 0 || (errno != ENOSYS && errno != EPERM)) return static_cast<int>(opened);
+  int current = folder;
+  for (std::size_t i = 0; i < parts.size(); ++i) {
+    const int kind = O_NOFOLLOW | (i + 1 == parts.size() ? 0 : O_DIRECTORY);
+    const int next = ::openat(current, parts[i].c_str(), kOpenFlags | kind);
+    const int error = errno;
+    if (current != folder) ::close(current);
+    errno = error;
+    if (next < 0) return next;
+    current = next;
+  }
+  return current;
+}
+
 std::int64_t ChangedNs(const struct stat& info) {
   return std::int64_t{info.st_mtim.tv_sec} * 1'000'000'000 + info.st_mtim.tv_nsec;
 }
@@ -62,16 +89,11 @@ Result<File> File::Open(const std::string& path) {
 Result<File> File::OpenBeneath(const std::string& folder, const std::string& location) {
   LAGOON_ASSIGN_OR_RETURN(const std::vector<std::string> parts, SplitLocation(location));
   const std::string shown = "external data " + Quoted(location);
-  File current(::open(folder.c_str(), kOpenFlags | O_DIRECTORY));
-  if (current.fd_ < 0) return tl::unexpected(ErrnoError(Quoted(folder), errno));
-  for (std::size_t i = 0; i < parts.size(); ++i) {
-    const bool last = i + 1 == parts.size();
-    const int flags = kOpenFlags | O_NOFOLLOW | (last ? 0 : O_DIRECTORY);
-    File next(::openat(current.fd_, parts[i].c_str(), flags));
-    if (next.fd_ < 0) return tl::unexpected(ErrnoError(shown, errno));
-    current = std::move(next);
-  }
-  return FromDescriptor(std::exchange(current.fd_, -1), shown);
+  const File opened(::open(folder.c_str(), kOpenFlags | O_DIRECTORY));
+  if (opened.fd_ < 0) return tl::unexpected(ErrnoError(Quoted(folder), errno));
+  const int fd = OpenInside(opened.fd_, parts);
+  if (fd < 0) return tl::unexpected(ErrnoError(shown, errno));
+  return FromDescriptor(fd, shown);
 }
 
 Result<File> File::FromDescriptor(int fd, const std::string& shown) {

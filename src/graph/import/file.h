@@ -17,8 +17,8 @@ class File {
   /// device or an unreadable file. Never blocks on a pipe.
   static Result<File> Open(const std::string& path);
 
-  /// Opens `location` below `folder`. `location` comes from an untrusted file: it must be relative,
-  /// without "..", and no part of it may be a symbolic link.
+  /// Opens `location` below `folder`. `location` comes from an untrusted file: it must be relative
+  /// and without "..". Symbolic links are followed if they stay below `folder`.
   static Result<File> OpenBeneath(const std::string& folder, const std::string& location);
 
   File(File&& other) noexcept
