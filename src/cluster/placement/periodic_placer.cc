@@ -9,8 +9,9 @@ constexpr std::uint64_t kDecisionsBetween = 10;
 
 bool SameFleet(const PlacementView& a, const PlacementView& b) {
   const auto same_model = [](const ModelView& x, const ModelView& y) {
-    return x.name == y.name && x.slo == y.slo && x.latency == y.latency &&
-           x.memory_bytes == y.memory_bytes && x.most_rows == y.most_rows;
+    // Not the SLO: the controller corrects it by what it measures, at each decision.
+    return x.name == y.name && x.latency == y.latency && x.memory_bytes == y.memory_bytes &&
+           x.most_rows == y.most_rows;
   };
   const auto same_gpu = [](const GpuView& x, const GpuView& y) {
     return x.granules == y.granules && x.memory_bytes == y.memory_bytes;

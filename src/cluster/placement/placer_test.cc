@@ -214,6 +214,8 @@ TEST(PeriodicPlacer, AsksEveryTenDecisionsOrIfTheFleetChanges) {
   PeriodicPlacer placer(std::make_unique<Counting>(calls));
   for (int i = 0; i < 10; ++i) {
     fleet.view.models[0].rate = i;
+    // The controller corrects SLOs by what it measures: that changes no fleet.
+    fleet.view.models[0].slo = std::chrono::milliseconds(50 + i);
     placer.Place(fleet.view);
   }
   EXPECT_EQ(calls, 1);
