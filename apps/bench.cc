@@ -7,6 +7,7 @@
 #include <filesystem>
 #include <functional>
 #include <memory>
+#include <set>
 #include <system_error>
 
 #include "apps/bench_command.h"
@@ -91,6 +92,7 @@ void AddModels(CLI::App& parent) {
         {"seconds", options->seconds}, {"onnxruntime", options->against_onnxruntime},
         {"tune", options->tune},       {"precision", Name(*precision)},
         {"batches", options->batches}};
+    RequireModels(*common, options->models);
     Measure("models", configuration, *common,
             [&](bench::Report& report) { return RunModels(*options, report); });
   });
@@ -132,6 +134,7 @@ void AddContention(CLI::App& parent) {
                                 {"seconds", options->seconds},
                                 {"seed", options->seed},
                                 {"onnxruntime", options->against_onnxruntime}};
+    RequireModels(*common, {options->real_time, options->best_effort});
     options->trace = common->tracing.Start();
     Measure("contention", configuration, *common,
             [&](bench::Report& report) { return RunContention(*options, report); });
@@ -152,6 +155,7 @@ void AddOverhead(CLI::App& parent) {
     options->zoo = common->zoo;
     const Json configuration = {
         {"model", options->model}, {"workers", options->workers}, {"requests", options->requests}};
+    RequireModels(*common, {options->model});
     Measure("overhead", configuration, *common,
             [&](bench::Report& report) { return RunOverhead(*options, report); });
   });
@@ -168,6 +172,7 @@ void AddFootprint(CLI::App& parent) {
   command->callback([common, options] {
     options->zoo = common->zoo;
     options->lagoon = Lagoon();
+    RequireModels(*common, options->models);
     Measure("footprint", {{"models", options->models}}, *common,
             [&](bench::Report& report) { return RunFootprint(*options, report); });
   });
@@ -189,6 +194,7 @@ void AddMemory(CLI::App& parent) {
     options->onnxruntime = common->OnnxRuntime();
     const Json configuration = {{"models", options->models},
                                 {"onnxruntime", options->against_onnxruntime}};
+    RequireModels(*common, options->models);
     Measure("memory", configuration, *common,
             [&](bench::Report& report) { return RunMemory(*options, report); });
   });
@@ -211,9 +217,25 @@ void AddInstances(CLI::App& parent) {
     options->zoo = common->zoo;
     const Json configuration = {
         {"models", options->models}, {"rounds", options->rounds}, {"workers", options->workers}};
+    RequireModels(*common, options->models);
     Measure("instances", configuration, *common,
             [&](bench::Report& report) { return RunInstances(*options, report); });
   });
+}
+
+// Dies if a file of `lagoon bench shapes` is missing, naming all that are.
+void RequireFiles(const bench::ShapesOptions& options) {
+  std::vector<std::string> names = options.models;
+  names.push_back(options.detector);
+  std::set<std::string> missing;
+  for (const std::string& name : names) {
+    if (!std::filesystem::exists(std::filesystem::path(options.files) / (name + ".onnx"))) {
+      missing.insert(name);
+    }
+  }
+  if (missing.empty()) return;
+  Die(fmt::format("'{}' has no file of {}: `./run corpus --make --only '{}'` makes what is missing",
+                  options.files, fmt::join(missing, ", "), fmt::join(missing, ",")));
 }
 
 void AddShapesBenchmark(CLI::App& parent) {
@@ -258,6 +280,8 @@ void AddShapesBenchmark(CLI::App& parent) {
         {"workers", options->workers},   {"load", options->load},
         {"shapes", options->shapes},     {"windows", options->windows},
         {"requests", options->requests}, {"seed", options->seed}};
+    RequireModels(*common, {options->real_time});
+    RequireFiles(*options);
     Measure("shapes", configuration, *common,
             [&](bench::Report& report) { return RunShapes(*options, report); });
   });
@@ -291,6 +315,7 @@ void AddOutputs(CLI::App& parent) {
         {"models", options->models},           {"device", options->device.name},
         {"workers", options->device.workers},  {"onnxruntime", options->against_onnxruntime},
         {"revocations", options->revocations}, {"seed", options->seed}};
+    RequireModels(*common, options->models);
     Measure("outputs", configuration, *common,
             [&](bench::Report& report) { return RunOutputs(*options, report); });
   });

@@ -68,6 +68,9 @@ void AddBatchingBenchmark(CLI::App& bench) {
                                           {"windows", options->windows},
                                           {"window_seconds", options->window_seconds},
                                           {"seed", options->seed}};
+    std::vector<std::string> models = options->models;
+    if (!options->limits.slos_ms.empty()) models.push_back(options->limits.model);
+    RequireModels(*common, models);
     Measure("batching", configuration, *common,
             [&](bench::Report& report) { return RunBatching(*options, report); });
   });

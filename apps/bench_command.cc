@@ -3,6 +3,7 @@
 #include "apps/command.h"
 #include "apps/load.h"
 #include "base/log.h"
+#include "bench/client/bound_model.h"
 #include "bench/client/process.h"
 #include "policies/registry.h"
 
@@ -22,6 +23,12 @@ void Measure(const std::string& name, Json configuration, const BenchCommon& com
       bench::RunToEnd({common.python, "bench/plots/plot.py", common.json, "--out", common.plot});
   if (!drawn) Die("the plot failed: " + drawn.error().message);
   if (*drawn != 0) Die("the plot of '" + common.json + "' failed; its last lines say why");
+}
+
+void RequireModels(const BenchCommon& common, const std::vector<std::string>& models) {
+  if (const Status status = bench::CheckZoo(common.zoo, models); !status) {
+    Die(status.error().message);
+  }
 }
 
 CLI::App* AddBenchmark(CLI::App& bench, const std::string& name, const std::string& description,

@@ -76,6 +76,9 @@ void AddSeed(CLI::App& command, Seed& seed) {
   command.add_option("--seed", seed, "Seed of all that is random")->capture_default_str();
 }
 
+/// Dies if a model is not in the zoo of `common`, naming all that are missing (CheckZoo()).
+void RequireModels(const BenchCommon& common, const std::vector<std::string>& models);
+
 /// Runs the benchmark, writes its report and draws the plot. Dies if one of these fails; then it
 /// writes no report, which would be incomplete.
 void Measure(const std::string& name, nlohmann::json configuration, const BenchCommon& common,

@@ -79,6 +79,7 @@ void AddMachinery(CLI::App& parent) {
       ->capture_default_str();
   command->callback([common, options] {
     options->zoo = common->zoo;
+    if (options->device.name.starts_with("cuda:")) RequireModels(*common, options->models);
     Measure("machinery",
             {{"device", options->device.name},
              {"models", options->models},

@@ -112,6 +112,7 @@ void AddInterference(CLI::App& parent) {
         {"workers", options->workers}, {"pairs", options->pairs},
         {"rounds", options->rounds},   {"window_seconds", options->seconds},
         {"seed", options->seed}};
+    RequireModels(*common, options->models);
     Measure("interference", configuration, *common, [&](bench::Report& report) -> Status {
       LAGOON_ASSIGN_OR_RETURN(const auto measured, bench::MeasureCoRuns(*options));
       if (!points->empty()) LAGOON_RETURN_IF_ERROR(WriteMeasuredPoints(*points, measured));
@@ -225,6 +226,7 @@ void AddFleetBenchmark(CLI::App& bench) {
                                           {"phases", options->phases},
                                           {"phase_seconds", options->phase_seconds},
                                           {"seed", options->seed}};
+    RequireModels(*common, options->files);
     Measure("fleet", configuration, *common,
             [&](bench::Report& report) { return RunFleet(*options, report); });
   });

@@ -115,6 +115,12 @@ void RunColocationWith(const BenchCommon& common, bench::ColocationOptions& opti
                                         {"window_seconds", options.window_seconds},
                                         {"onnxruntime", options.against_onnxruntime},
                                         {"seed", options.seed}};
+  std::vector<std::string> models;
+  for (const std::string& combination : options.combinations) {
+    const std::vector<std::string> some = bench::ModelsOf(combination);
+    models.insert(models.end(), some.begin(), some.end());
+  }
+  RequireModels(common, models);
   Measure("shares", configuration, common,
           [&](bench::Report& report) { return RunColocation(options, report); });
 }
@@ -127,6 +133,7 @@ void RunSwitchWith(const BenchCommon& common, bench::SwitchOptions& options) {
       {"cpu", options.cpu},     {"workers", options.workers},
       {"moves", options.moves}, {"restarts", options.restarts},
       {"seed", options.seed}};
+  if (options.cpu) RequireModels(common, options.models);
   Measure("shares", configuration, common,
           [&](bench::Report& report) { return RunSwitch(options, report); });
 }

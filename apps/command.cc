@@ -5,6 +5,7 @@
 #include <cstdio>
 #include <exception>
 #include <filesystem>
+#include <new>
 #include <system_error>
 
 #include "apps/version.h"
@@ -12,6 +13,26 @@
 #include "kernels/cpu_level.h"
 
 namespace lagoon {
+namespace {
+
+// What the exception that is being handled means to a person. The texts of the standard library
+// name functions inside it ("cannot create std::vector larger than max_size()").
+std::string WordsOfException() {
+  try {
+    throw;
+  } catch (const std::bad_alloc&) {
+    return "the memory of this machine ran out";
+  } catch (const std::filesystem::filesystem_error& error) {
+    return fmt::format("'{}': {}", error.path1().string(), error.code().message());
+  } catch (const std::system_error& error) {
+    return "the system refused a call: " + error.code().message();
+  } catch (...) {
+    return "the command ended by an error inside Lagoon; please report it with the words of the "
+           "command";
+  }
+}
+
+}  // namespace
 
 CLI::Validator NumberBetween(double least, double most) {
   const std::string range = fmt::format("[{} - {}]", least, most);
@@ -51,8 +72,8 @@ int RunProgram(const char* name, const char* description, void (*add_words)(CLI:
     } catch (const CLI::ParseError& error) {
       return app.exit(error);
     }
-  } catch (const std::exception& error) {  // from a library: our own errors are Results
-    std::fprintf(stderr, "lagoon: %s\n", error.what());
+  } catch (...) {  // from a library: our own errors are Results
+    std::fprintf(stderr, "lagoon: %s\n", WordsOfException().c_str());
     return 1;
   }
   return 0;

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <filesystem>
+#include <set>
 
 #include "program/compile.h"
 #include "program/profile/versions.h"
@@ -12,6 +13,21 @@ namespace lagoon::bench {
 
 std::string ModelFile(const std::string& repository, const std::string& name) {
   return (std::filesystem::path(repository) / name / "1" / "model.onnx").string();
+}
+
+Status CheckZoo(const std::string& zoo, const std::vector<std::string>& models) {
+  std::string missing, words;
+  std::set<std::string> seen;
+  for (const std::string& model : models) {
+    if (!seen.insert(model).second || std::filesystem::exists(ModelFile(zoo, model))) continue;
+    missing += fmt::format("{}'{}'", missing.empty() ? "" : ", ", model);
+    words += " " + model;
+  }
+  if (missing.empty()) return {};
+  const std::string out = zoo == "models/zoo" ? "" : " --out " + zoo;
+  return Fail(ErrorCode::kNotFound,
+              fmt::format("the zoo '{}' has no model {}: `./run models{}{}` makes what is missing",
+                          zoo, missing, words, out));
 }
 
 Result<std::unique_ptr<BoundModel>> BoundModel::Load(const std::string& file,

@@ -18,6 +18,10 @@ namespace lagoon::bench {
 /// Version 1 of a model in a repository.
 std::string ModelFile(const std::string& repository, const std::string& name);
 
+/// kNotFound if a model is not in the zoo: names all that are missing, and the command that makes
+/// them. Benchmarks check this first: some take minutes until they need their last model.
+Status CheckZoo(const std::string& zoo, const std::vector<std::string>& models);
+
 struct BoundModelOptions {
   bool tune = false;       // use the fastest version of every op (ProfileVersions); takes seconds
   std::int64_t batch = 1;  // size of dimensions that the file calls "batch"

@@ -26,6 +26,9 @@ struct ColocationOptions {
   std::uint32_t seed = 1;
 };
 
+/// The models of a combination.
+std::vector<std::string> ModelsOf(const std::string& combination);
+
 /// Models on one CPU at the same time (GSLICE, Fig. 8 to 10), under these sides:
 ///   time-slice, streams     one request a job
 ///   streams+slab            requests are joined, within an SLO (SLAB)

@@ -2,7 +2,7 @@
 
 #include <fmt/format.h>
 
-#include <filesystem>
+#include <algorithm>
 #include <random>
 
 #include "base/log.h"
@@ -60,6 +60,9 @@ Result<ClientTarget> Target(const InferenceCore& core, const std::string& model)
   target.address = "127.0.0.1";
   target.model = model;
   target.input = metadata.inputs.front();
+  // A request of one row, where the model takes any number.
+  std::ranges::replace_if(
+      target.input.dims, [](std::int64_t dim) { return dim < 0; }, 1);
   target.output = metadata.outputs.front().name;
   return target;
 }

@@ -16,17 +16,12 @@ namespace {
 
 constexpr double kTable1SumMs = 10.8 + 13.2 + 28.35 + 67.5 + 20.4;  // SPLIT, Table 1
 
-const std::vector<std::string> kZooOfTable1 = {"yolov2", "googlenet", "resnet50", "vgg19",
-                                               "gpt2_prefill"};
-const std::vector<std::string> kSmallZoo = {"mobilenet_v2", "squeezenet1_1", "resnet18",
-                                            "gnmt_tiny", "bert_tiny"};
-
 class SplitLiveBenchmark {
  public:
   SplitLiveBenchmark(const SplitLiveOptions& options, Report& report)
       : options_(options),
         report_(report),
-        names_(options.small ? kSmallZoo : kZooOfTable1),
+        names_(SplitZoo(options.small)),
         requests_((options.requests + options.windows - 1) / options.windows) {}
 
   Status Open() {
@@ -137,6 +132,11 @@ class SplitLiveBenchmark {
 };
 
 }  // namespace
+
+std::vector<std::string> SplitZoo(bool small) {
+  if (small) return {"mobilenet_v2", "squeezenet1_1", "resnet18", "gnmt_tiny", "bert_tiny"};
+  return {"yolov2", "googlenet", "resnet50", "vgg19", "gpt2_prefill"};
+}
 
 Status RunSplitLive(const SplitLiveOptions& options, Report& report) {
   SplitLiveBenchmark benchmark(options, report);

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <string>
+#include <vector>
 
 #include "bench/client/onnxruntime.h"
 #include "bench/report/report.h"
@@ -19,6 +20,9 @@ struct SplitLiveOptions : SplitOptions {
   bool against_onnxruntime = true;
   OnnxRuntimeOptions onnxruntime;
 };
+
+/// The models of the zoo in the order of Table 1, or small ones in their place.
+std::vector<std::string> SplitZoo(bool small);
 
 /// SPLIT's scenarios on a real device, read as one process, with the zoo's models in the place of
 /// Table 1's. `small`: five models of ResNet-18's size or less. The intervals are Table 2's, scaled
