@@ -286,6 +286,36 @@ def test_tuning_has_a_line_for_each_model_and_a_bar_for_each_side(tmp_path, caps
     assert "slo_kept.equal.vgg19" in capsys.readouterr().err
 
 
+def disb(**changes):
+    """Of a simulated GPU, with the two kinds of clients."""
+    metrics = {}
+    for index, workload in enumerate(("A", "C")):
+        for system in ("streams", "reef", "streams.newest", "reef.newest"):
+            metrics[f"realtime_latency_normalized_mean.{system}.{workload}"] = 1.5 + index
+            metrics[f"realtime_latency_normalized_p50.{system}.{workload}"] = 1.4
+            metrics[f"throughput_normalized.{system}.{workload}"] = 1.2 + index
+    paper = [{"metric": "realtime_latency_normalized_mean.streams.newest.C", "paper": 8.1},
+             {"metric": "throughput_normalized.reef.newest.A", "paper": [1.1, 1.3]}]
+    return {"configuration": {"workload": "all"}, "predicted": True, "metrics": metrics, "paper": paper, **changes}
+
+
+def test_disb_has_a_bar_for_each_system_and_the_papers_numbers(tmp_path, capsys):
+    assert run_plot(tmp_path, disb()) == 0, capsys.readouterr().err
+    assert [path.name for path in (tmp_path / "out").iterdir()] == ["disb.svg"]
+    text = (tmp_path / "out" / "disb.svg").read_text()
+    for words in ("streams.newest", "reef", "A to E, REAL (simulated; the lines are the paper", "standalone"):
+        assert words in text
+
+
+def test_disb_of_one_workload_without_a_paper_is_drawn(tmp_path, capsys):
+    metrics = {f"{metric}.{system}": 1.5 for system in ("reset", "lagoon")
+               for metric in ("realtime_latency_normalized_mean", "realtime_latency_normalized_p50", "throughput_normalized")}
+    content = {"configuration": {"workload": "C"}, "metrics": metrics}
+    assert run_plot(tmp_path, content) == 0, capsys.readouterr().err
+    text = (tmp_path / "out" / "disb.svg").read_text()
+    assert "workload C (measured)" in text and "lagoon" in text
+
+
 def batching():
     metrics = {}
     for model in ("resnet18", "gnmt_tiny"):

@@ -2,7 +2,8 @@
 """Draws the figures of `lagoon bench` from the JSON files that it writes.
 
 A file has a flat map "metrics": name with unit -> number. The names decide which figure is drawn:
-- contention.*: from realtime_latency_normalized_*
+- contention.*: from realtime_latency_normalized_p50.* of `lagoon bench contention`
+- disb.*: from throughput_normalized.* (disb_figure.py)
 - models.*: from latency_ratio_vs_onnxruntime.*
 - versions.* (a file of `lagoon profile --json`): from kernel_us.*
 - placement.*: from goodput_at_99.* and the list "curves" (placement_figure.py)
@@ -35,6 +36,7 @@ matplotlib.use("Agg")
 import matplotlib.pyplot as plt  # noqa: E402  (the backend comes first)
 
 import batching_figure  # noqa: E402
+import disb_figure  # noqa: E402
 import split_figures  # noqa: E402
 import placement_figure  # noqa: E402
 import surface_figure  # noqa: E402
@@ -479,7 +481,8 @@ def draw_scans(reports):
 
 # Figures, each with the pattern of a metric's name that says whether a file has the figure.
 FIGURES = {
-    "contention": (r"realtime_latency_normalized_p50\.", draw_contention),
+    "contention": (r"best_effort_share_of_leftover\.", draw_contention),
+    "disb": (r"throughput_normalized\.", lambda report: disb_figure.draw_disb(report, finish)),
     "models": (r"latency_ratio_vs_onnxruntime\.", draw_models),
     "versions": (r"kernel_us\.", draw_versions),
     "batching": (r"batching_gain\.", lambda report: batching_figure.draw_batching(report, finish)),
