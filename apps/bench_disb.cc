@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <memory>
 
 #include "apps/bench_command.h"
@@ -30,6 +31,7 @@ struct DisbWords {
   std::string device = "cpu";
   std::string workload = "A";
   std::string scale = "small";
+  std::vector<std::string> clients;  // empty: the default of the kind of device
   bool sensitivity = false;
 
   bool simulated() const { return device != "cpu" && !device.starts_with("cuda:"); }
@@ -37,11 +39,32 @@ struct DisbWords {
     if (simulated()) return bench::DisbScale::kSimulated;
     return scale == "small" ? bench::DisbScale::kSmall : bench::DisbScale::kPaper;
   }
+  std::vector<bench::DisbLoad::Late> Clients() const {
+    using Late = bench::DisbLoad::Late;
+    if (clients.empty() && simulated()) return {Late::kQueue, Late::kNewest};
+    if (clients.empty()) return {Late::kQueue};
+    std::vector<Late> ways;
+    for (const std::string& word : clients) {
+      ways.push_back(word == "newest" ? Late::kNewest : Late::kQueue);
+    }
+    return ways;
+  }
   std::vector<std::string> Workloads() const {
     if (workload == "all") return {"A", "B", "C", "D", "E", "REAL"};
     return {workload};
   }
 };
+
+// The models of all chosen workloads.
+std::vector<std::string> ModelsOf(const DisbWords& words, unsigned seed) {
+  std::vector<std::string> models;
+  for (const std::string& workload : words.Workloads()) {
+    for (const bench::DisbClient& client : LoadWorkload(workload, words.Scale(), seed).clients) {
+      models.push_back(client.model);
+    }
+  }
+  return models;
+}
 
 // Runs `one` for each of the chosen workloads, all for one report.
 Status RunDisbWorkloads(const DisbWords& words, bench::DisbRunOptions& run,
@@ -112,6 +135,13 @@ void AddDisbOptions(CLI::App& command, bench::DisbOptions& options, DisbWords& w
                   "paper: the paper's five models; small: five models of ResNet-18's size or less")
       ->check(CLI::IsMember({"paper", "small"}))
       ->capture_default_str();
+  command
+      .add_option("--clients", words.clients,
+                  "What clients do with requests that are due while another one of theirs runs: "
+                  "queue: send each; newest: as DISB's clients, send the newest and drop the "
+                  "others (default: queue; on simulated devices both)")
+      ->delimiter(',')
+      ->check(CLI::IsMember({"queue", "newest"}));
   command.add_flag("--sensitivity", words.sensitivity,
                    "On a simulated device: repeat with each assumed or calibrated constant at half "
                    "and at double its value (default: workload C, schedulers reef and streams)");
@@ -151,13 +181,16 @@ void AddDisbBenchmark(CLI::App& parent) {
     if (words->simulated() && command->count("--windows") == 0) {
       options->windows = bench::DisbRunOptions().windows;
     }
-    Json configuration = {{"device", words->device},
-                          {"workload", words->workload},
-                          {"schedulers", Configurations(options->schedulers)},
-                          {"windows", options->windows},
-                          {"requests", options->requests},
-                          {"seconds", options->seconds},
-                          {"seed", options->seed}};
+    options->clients = words->Clients();
+    Json configuration = {
+        {"device", words->device},
+        {"workload", words->workload},
+        {"newest", std::ranges::count(options->clients, bench::DisbLoad::Late::kNewest) > 0},
+        {"schedulers", Configurations(options->schedulers)},
+        {"windows", options->windows},
+        {"requests", options->requests},
+        {"seconds", options->seconds},
+        {"seed", options->seed}};
     if (words->simulated()) {
       RefuseOfRealDevices(*command, words->device);
       return RunSimDisb(*words, *options, std::move(configuration), *common);
@@ -169,6 +202,7 @@ void AddDisbBenchmark(CLI::App& parent) {
     configuration["scale"] = words->scale;
     configuration["workers"] = options->device.workers;
     configuration["onnxruntime"] = options->against_onnxruntime;
+    RequireModels(*common, ModelsOf(*words, options->seed));
     options->trace = common->tracing.Start();
     Measure("disb", std::move(configuration), *common, [&](bench::Report& report) {
       return RunDisbWorkloads(*words, *options, [&] { return RunDisb(*options, report); });

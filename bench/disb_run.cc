@@ -58,18 +58,39 @@ DisbWindow MakeWindow(const DisbRunOptions& options, const StandaloneTimes& stan
   return window;
 }
 
-void ClientResult::Add(const std::vector<double>& alone, const std::vector<double>& contended,
-                       double done) {
-  alone_ms.insert(alone_ms.end(), alone.begin(), alone.end());
-  contended_ms.insert(contended_ms.end(), contended.begin(), contended.end());
-  completed += done;
+std::vector<DisbLoad::Late> WaysOf(const DisbRunOptions& options) {
+  if (std::ranges::all_of(options.workload.clients, IsClosedLoop)) return {DisbLoad::Late::kQueue};
+  return options.clients;
+}
+
+std::vector<DisbClient> ClientsOf(const DisbRunOptions& options, DisbLoad::Late late) {
+  std::vector<DisbClient> clients = options.workload.clients;
+  for (DisbClient& client : clients) {
+    if (!IsClosedLoop(client)) client.load.late = late;
+  }
+  return clients;
+}
+
+std::string SystemName(const std::string& name, DisbLoad::Late late) {
+  return late == DisbLoad::Late::kNewest ? name + ".newest" : name;
+}
+
+void ClientResult::Add(const ClientResult& other) {
+  const auto append = [](std::vector<double>& to, const std::vector<double>& from) {
+    to.insert(to.end(), from.begin(), from.end());
+  };
+  append(alone_ms, other.alone_ms);
+  append(contended_ms, other.contended_ms);
+  append(from_arrival_ms, other.from_arrival_ms);
+  completed += other.completed;
+  dropped += other.dropped;
 }
 
 void ReportSystem(const DisbRunOptions& options, const StandaloneTimes& standalone,
                   const std::string& system, const SystemResult& seen, Report& report) {
   const std::vector<DisbClient>& clients = options.workload.clients;
-  std::vector<double> normalized, alone;
-  double best_effort = 0, all = 0;
+  std::vector<double> normalized, alone, from_arrival;
+  double best_effort = 0, all = 0, dropped = 0;
   for (std::size_t i = 0; i < clients.size(); ++i) {
     const ClientResult& client = seen.clients[i];
     const double standalone_ms = ToMilliseconds(standalone.at(clients[i].model));
@@ -87,17 +108,21 @@ void ReportSystem(const DisbRunOptions& options, const StandaloneTimes& standalo
     }
     for (const double ms : client.contended_ms) normalized.push_back(ms / standalone_ms);
     for (const double ms : client.alone_ms) alone.push_back(ms / standalone_ms);
+    for (const double ms : client.from_arrival_ms) from_arrival.push_back(ms / standalone_ms);
+    dropped += static_cast<double>(client.dropped);
   }
   report.Metric("throughput_normalized." + system, all);
   report.Metric("best_effort_throughput_normalized." + system, best_effort);
   report.Metric("realtime_requests." + system, static_cast<double>(normalized.size()));
   if (!normalized.empty() && !alone.empty()) ReportLatency(system, normalized, alone, report);
+  if (from_arrival.empty()) return;
+  report.Metric("realtime_from_arrival_normalized_mean." + system, Mean(from_arrival));
+  report.Metric("realtime_dropped." + system, dropped);
 }
 
 void SystemResult::Add(const SystemResult& other) {
   for (std::size_t i = 0; i < clients.size(); ++i) {
-    const ClientResult& client = other.clients[i];
-    clients[i].Add(client.alone_ms, client.contended_ms, client.completed);
+    clients[i].Add(other.clients[i]);
   }
   seconds += other.seconds;
   idle_while_ready.insert(idle_while_ready.end(), other.idle_while_ready.begin(),

@@ -26,7 +26,17 @@ struct DisbRunOptions {
   double closed_loop_slowdown = 1;
   /// Ends every system's name in the metrics: ".A" if a report has more than one workload.
   std::string suffix;
+  /// What clients of open loops do with late requests: each way is measured, as a system of its
+  /// own. A workload without open loops has kQueue only.
+  std::vector<DisbLoad::Late> clients = {DisbLoad::Late::kQueue};
 };
+
+/// The ways of `options.clients` that differ for its workload, at least one.
+std::vector<DisbLoad::Late> WaysOf(const DisbRunOptions& options);
+/// The clients of a workload in one of these ways.
+std::vector<DisbClient> ClientsOf(const DisbRunOptions& options, DisbLoad::Late late);
+/// The name of a system in metrics: with clients that take the newest request it ends in ".newest".
+std::string SystemName(const std::string& name, DisbLoad::Late late);
 
 using StandaloneTimes = std::map<std::string, Nanoseconds>;  // standalone latency by model
 
@@ -49,9 +59,12 @@ DisbWindow MakeWindow(const DisbRunOptions& options, const StandaloneTimes& stan
 /// The results of one client under one system, over all windows.
 struct ClientResult {
   std::vector<double> alone_ms, contended_ms;
-  double completed = 0;  // requests within the contended windows
+  /// Late::kNewest: the requests of `contended_ms` from their intended arrivals.
+  std::vector<double> from_arrival_ms;
+  double completed = 0;     // requests that ended within the contended windows
+  std::size_t dropped = 0;  // Late::kNewest: that a newer request took the place of
 
-  void Add(const std::vector<double>& alone, const std::vector<double>& contended, double done);
+  void Add(const ClientResult& other);
 };
 
 struct SystemResult {

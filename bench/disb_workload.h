@@ -22,7 +22,14 @@ struct DisbLoad {
     kPoisson,
     kTrace,  // at the times of `trace`, repeated every `period`
   };
+  /// What an open loop does with requests that are due while its last one runs.
+  enum class Late : std::uint8_t {
+    kQueue,   // sends each at its time: they wait in the server's queue
+    kNewest,  // DISB's client: has one request under way; when it is free it sends the newest
+              // request that is due and drops the older ones
+  };
   Kind kind = Kind::kContinuous;
+  Late late = Late::kQueue;
   /// Rate as a part of the model's standalone maximum (Table 2). Not used if `per_second` is given.
   double fraction = 0;
   double per_second = 0;

@@ -102,6 +102,21 @@ def test_open_loop_counts_from_the_intended_arrival(worker):
     assert (np.diff(ends) > 0).all()
 
 
+def test_open_loop_says_when_runs_ended(worker):
+    """What ends after a window is no throughput of the window."""
+    reply = worker.ask("open_loop", arrivals_us=[0, 1, 2], start_ns=time.monotonic_ns() - 100_000_000)
+    assert reply["ends_us"] == sorted(reply["ends_us"]) and reply["ends_us"][0] > 99_000
+    assert reply["from_arrival_us"] == reply["latencies_us"]
+
+
+def test_open_loop_may_take_the_newest_request(worker):
+    """All arrivals are over: only the last one runs, and its latency counts from the call."""
+    reply = worker.ask("open_loop", arrivals_us=[0, 1, 2], newest=True,
+                       start_ns=time.monotonic_ns() - 100_000_000)
+    assert len(reply["latencies_us"]) == len(reply["ends_us"]) == 1
+    assert reply["from_arrival_us"][0] > 99_000 > reply["latencies_us"][0] + 50_000
+
+
 def test_loop_stops_at_the_end_and_stamps_every_completion(worker):
     worker.ask("info")  # waits until the worker is up
     start = time.monotonic_ns() + 20_000_000
@@ -134,6 +149,7 @@ def test_loop_that_is_over_runs_nothing(worker):
     ('{"cmd": "open_loop", "arrivals_us": [1e300]}', "one hour"),
     ('{"cmd": "open_loop", "arrivals_us": [NaN]}', "ascend"),
     ('{"cmd": "open_loop", "arrivals_us": ["1"]}', "numbers"),
+    ('{"cmd": "open_loop", "arrivals_us": [1], "newest": 1}', "'newest'"),
     ('{"cmd": "loop", "start_ns": 9, "end_ns": 8}', "'end_ns'"),
     ('{"cmd": "loop"}', "'end_ns' is None"),
     ('{"cmd": "loop", "start_ns": 9000000000000000000, "end_ns": 9000000000000000001}',

@@ -9,32 +9,61 @@ namespace lagoon::bench {
 
 void OpenLoopClient::Request::Finished(const JobResult& result) {
   if (result.outcome == Outcome::kDone) {
-    sample.latency_ms = ToMilliseconds(result.finished - intended);
+    sample.latency_ms = ToMilliseconds(result.finished - from);
+    sample.from_arrival_ms = ToMilliseconds(result.finished - intended);
     sample.preemption_us = ToMicroseconds(result.first_block - result.posted);
+    sample.finished = result.finished;
   }
   if (owner->left_.fetch_sub(1) == 1) owner->left_.notify_all();
+}
+
+void OpenLoopClient::Post(Request& request) {
+  constexpr double kNever = std::numeric_limits<double>::infinity();
+  request.owner = this;
+  request.sample = {kNever, kNever, kNever, TimePoint::max()};
+  const JobSpec spec{queue_, kNoDeadline, model_.inputs(), model_.outputs(), &request};
+  if (!dispatcher_.Post(spec) && left_.fetch_sub(1) == 1) left_.notify_all();
+}
+
+void OpenLoopClient::WaitForAll() {
+  for (std::uint32_t left; (left = left_.load()) != 0;) left_.wait(left);
 }
 
 std::vector<Sample> OpenLoopClient::Run(std::span<const TimePoint> arrivals) {
   std::vector<Request> requests(arrivals.size());
   left_.store(static_cast<std::uint32_t>(arrivals.size()));
-  constexpr double kNever = std::numeric_limits<double>::infinity();
   std::jthread producer([&] {
     prctl(PR_SET_TIMERSLACK, 1);  // in ns; the default adds 50 us to every sleep
     for (std::size_t i = 0; i < arrivals.size(); ++i) {
-      Request& request = requests[i];
-      request.owner = this;
-      request.intended = arrivals[i];
-      request.sample = {kNever, kNever};
+      requests[i].intended = requests[i].from = arrivals[i];
       std::this_thread::sleep_until(arrivals[i]);
-      const JobSpec spec{queue_, kNoDeadline, model_.inputs(), model_.outputs(), &request};
-      if (!dispatcher_.Post(spec) && left_.fetch_sub(1) == 1) left_.notify_all();
+      Post(requests[i]);
     }
   });
   producer.join();
-  for (std::uint32_t left; (left = left_.load()) != 0;) left_.wait(left);
+  WaitForAll();
   std::vector<Sample> samples;
   for (const Request& request : requests) samples.push_back(request.sample);
+  return samples;
+}
+
+std::vector<Sample> OpenLoopClient::RunNewest(std::span<const TimePoint> arrivals) {
+  std::vector<Sample> samples;
+  std::jthread producer([&] {
+    prctl(PR_SET_TIMERSLACK, 1);
+    for (std::size_t i = 0; i < arrivals.size(); ++i) {
+      std::this_thread::sleep_until(arrivals[i]);
+      while (i + 1 < arrivals.size() && arrivals[i + 1] <= Now()) ++i;
+      Request request;
+      request.intended = arrivals[i];
+      request.from = Now();
+      left_.store(1);
+      Post(request);
+      WaitForAll();
+      samples.push_back(request.sample);
+    }
+  });
+  producer.join();
   return samples;
 }
 

@@ -13,8 +13,10 @@ namespace lagoon::bench {
 
 /// One finished real-time request.
 struct Sample {
-  double latency_ms = 0;     // from the intended arrival
-  double preemption_us = 0;  // Post() to the first block
+  double latency_ms = 0;       // from the intended arrival; RunNewest(): from the post
+  double from_arrival_ms = 0;  // from the intended arrival
+  double preemption_us = 0;    // Post() to the first block
+  TimePoint finished;
 };
 
 /// Posts a model's requests at intended times, from a thread of its own that only sleeps and posts.
@@ -26,14 +28,20 @@ class OpenLoopClient {
   /// Returns when every request has finished. A refused or failed request counts as infinitely
   /// late.
   std::vector<Sample> Run(std::span<const TimePoint> arrivals);
+  /// The same as DISB's client does (DisbLoad::Late::kNewest): one request at a time. The others
+  /// that were due meanwhile, except for the newest one, are dropped and have no sample.
+  std::vector<Sample> RunNewest(std::span<const TimePoint> arrivals);
 
  private:
   struct Request final : JobClient {
     void Finished(const JobResult& result) override;
     OpenLoopClient* owner = nullptr;
-    TimePoint intended;
+    TimePoint intended, from;  // the arrival; where the latency begins
     Sample sample;
   };
+
+  void Post(Request& request);
+  void WaitForAll();
 
   Dispatcher& dispatcher_;
   QueueId queue_;

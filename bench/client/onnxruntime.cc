@@ -145,13 +145,19 @@ Result<OnnxRuntimeProcess::Example> OnnxRuntimeProcess::RunExample() {
   return example;
 }
 
-Status OnnxRuntimeProcess::BeginOpenLoop(TimePoint start, const std::vector<double>& arrivals_us) {
-  return Send({{"cmd", "open_loop"}, {"start_ns", Nanos(start)}, {"arrivals_us", arrivals_us}});
+Status OnnxRuntimeProcess::BeginOpenLoop(TimePoint start, const std::vector<double>& arrivals_us,
+                                         bool newest) {
+  return Send({{"cmd", "open_loop"},
+               {"start_ns", Nanos(start)},
+               {"arrivals_us", arrivals_us},
+               {"newest", newest}});
 }
 
-Result<std::vector<double>> OnnxRuntimeProcess::EndOpenLoop() {
+Result<OnnxRuntimeProcess::OpenLoop> OnnxRuntimeProcess::EndOpenLoop() {
   LAGOON_ASSIGN_OR_RETURN(const nlohmann::json reply, Receive());
-  return reply.at("latencies_us").get<std::vector<double>>();
+  return OpenLoop{reply.at("latencies_us").get<std::vector<double>>(),
+                  reply.at("from_arrival_us").get<std::vector<double>>(),
+                  reply.at("ends_us").get<std::vector<double>>()};
 }
 
 Status OnnxRuntimeProcess::BeginLoop(TimePoint start, TimePoint end) {

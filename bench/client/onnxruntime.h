@@ -52,9 +52,16 @@ class OnnxRuntimeProcess {
 
   // A window shared with other processes: Begin...() returns at once, End...() waits for the end of
   // the window.
-  Status BeginOpenLoop(TimePoint start, const std::vector<double>& arrivals_us);
-  /// Latencies from the intended arrivals, in microseconds.
-  Result<std::vector<double>> EndOpenLoop();
+  /// `newest`: the process skips the arrivals that a newer one has overtaken, as DISB's client does.
+  Status BeginOpenLoop(TimePoint start, const std::vector<double>& arrivals_us,
+                       bool newest = false);
+  /// The requests of an open loop, in microseconds.
+  struct OpenLoop {
+    std::vector<double> latencies_us;     // from the intended arrival; newest: from the call
+    std::vector<double> from_arrival_us;  // from the intended arrival
+    std::vector<double> ends_us;          // after `start`
+  };
+  Result<OpenLoop> EndOpenLoop();
   Status BeginLoop(TimePoint start, TimePoint end);
   /// Completions, in microseconds after `start`.
   Result<std::vector<double>> EndLoop();

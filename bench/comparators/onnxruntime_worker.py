@@ -11,10 +11,12 @@ the session cannot be made, the process gives this answer once and exits with 1.
       -> settings, model, versions, load_ms, peak_rss_kib so far
   {"cmd": "run", "n": N, "warmup": K}
       closed loop of K untimed and N timed runs -> latencies_us: N numbers
-  {"cmd": "open_loop", "arrivals_us": [...], "start_ns": T}
+  {"cmd": "open_loop", "arrivals_us": [...], "start_ns": T, "newest": false}
       one run for each intended arrival (ascending offsets from T); a late one begins at once
       -> for each arrival latencies_us, from the intended arrival to the end of its run, and
-         starts_us, to the beginning of its run
+         starts_us, to the beginning of its run; ends_us, the ends of the runs as offsets from T
+      With "newest", arrivals that a newer one has overtaken have no run, as with DISB's client, and
+      latencies_us count from the beginning of a run; from_arrival_us is as without "newest"
   {"cmd": "loop", "start_ns": T, "end_ns": U}
       closed loop from T until U; a run in progress at U is finished
       -> count, runs that ended by U; completions_us, the ends of all runs as offsets from T
@@ -169,17 +171,25 @@ def get_arrivals(request):
 
 
 def run_open_loop(model, request):
-    arrivals = get_arrivals(request)
+    arrivals = [round(offset_us * 1e3) for offset_us in get_arrivals(request)]
     start = get_start(request)
-    latencies, starts = [], []
-    for offset_us in arrivals:
-        intended = start + round(offset_us * 1e3)
-        sleep_until(intended)
+    newest = request.get("newest", False)
+    if not isinstance(newest, bool):
+        raise RequestError(f"'newest' is {newest!r}, must be true or false")
+    runs = []  # of each run: intended arrival, begin, end
+    at = 0
+    while at < len(arrivals):
+        sleep_until(start + arrivals[at])
+        while newest and at + 1 < len(arrivals) and start + arrivals[at + 1] <= time.perf_counter_ns():
+            at += 1
         begin = time.perf_counter_ns()
         model.run()
-        latencies.append((time.perf_counter_ns() - intended) / 1e3)
-        starts.append((begin - intended) / 1e3)
-    return {"latencies_us": latencies, "starts_us": starts}
+        runs.append((start + arrivals[at], begin, time.perf_counter_ns()))
+        at += 1
+    return {"latencies_us": [(end - (begin if newest else intended)) / 1e3 for intended, begin, end in runs],
+            "from_arrival_us": [(end - intended) / 1e3 for intended, _, end in runs],
+            "starts_us": [(begin - intended) / 1e3 for intended, begin, _ in runs],
+            "ends_us": [(end - start) / 1e3 for _, _, end in runs]}
 
 
 def run_loop(model, request):

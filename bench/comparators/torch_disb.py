@@ -6,8 +6,9 @@ Usage: torch_disb.py --report FILE --json FILE [--device cuda:0] [--windows 2] [
 The clients and their loads come from FILE, a report of `lagoon bench disb`. Each client has a thread, an instance of
 its model, a stream (real-time: the highest priority) and a CUDA graph. A request takes its input from pinned memory
 and copies its output back. Windows take turns: real-time clients alone, then all clients, with the same arrivals. No
-request is dropped; latency counts from the intended arrival (in a closed loop: from the post). A relative load is a
-part of the model's standalone maximum in PyTorch. The metrics are those of `lagoon bench disb`, for the system
+request is dropped; latency counts from the intended arrival (in a closed loop: from the post). Requests count in the
+throughput if they end within the window. A relative load is a part of the model's standalone maximum in PyTorch. The
+metrics are those of `lagoon bench disb`, for the system
 torch-streams:
   realtime_latency_normalized_mean, _p50, _p99 (from 1,000 requests on, else _p90); realtime_latency_vs_alone_...;
   best_effort_throughput_normalized, throughput_normalized, realtime_requests, standalone_ms.MODEL
@@ -103,33 +104,38 @@ class Client:
         return times
 
 
-def play(client, begin, span_s, arrivals, latencies):
-    """A client's thread for one window: appends the latencies, in seconds, that count."""
+def play(client, begin, span_s, arrivals, latencies, ended):
+    """A client's thread for one window: appends the latencies, in seconds, that count, and the ends of requests in
+    the window."""
     if client.closed_loop():
         while (post := time.perf_counter()) < begin + span_s:
             client.run()
             end = time.perf_counter()
             if begin <= end < begin + span_s:
                 latencies.append(end - post)
+                ended.append(end)
         return
     for offset in arrivals:
         wait = begin + offset - time.perf_counter()
         if wait > 0:
             time.sleep(wait)
         client.run()
-        latencies.append(time.perf_counter() - begin - offset)
+        end = time.perf_counter()
+        latencies.append(end - begin - offset)
+        if end < begin + span_s:
+            ended.append(end)
 
 
 def window(clients, arrivals, span_s):
-    latencies = [[] for _ in clients]
+    latencies, ended = [[] for _ in clients], [[] for _ in clients]
     begin = time.perf_counter() + SETTLE_S
-    threads = [threading.Thread(target=play, args=(client, begin, span_s, arrivals[client.name], seen))
-               for client, seen in zip(clients, latencies)]
+    threads = [threading.Thread(target=play, args=(client, begin, span_s, arrivals[client.name], seen, ends))
+               for client, seen, ends in zip(clients, latencies, ended)]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
-    return {client.name: seen for client, seen in zip(clients, latencies)}
+    return {client.name: (seen, len(ends)) for client, seen, ends in zip(clients, latencies, ended)}
 
 
 def percentile(samples, percent):
@@ -137,7 +143,7 @@ def percentile(samples, percent):
     return samples[max(0, -(-len(samples) * percent // 100) - 1)]
 
 
-def summarise(clients, standalone, alone, contended, seconds):
+def summarise(clients, standalone, alone, contended, ended, seconds):
     metrics = {f"standalone_ms.{model}": 1e3 * value for model, value in standalone.items()}
     normalised = {True: [], False: []}  # True: all clients, False: real-time clients alone
     throughput = {True: 0.0, False: 0.0}  # True: real-time clients, False: the others
@@ -145,7 +151,7 @@ def summarise(clients, standalone, alone, contended, seconds):
         for kind, seen in ((True, contended), (False, alone)):
             if client.real_time:
                 normalised[kind] += [s / standalone[client.model] for s in seen[client.name]]
-        throughput[client.real_time] += len(contended[client.name]) / seconds * standalone[client.model]
+        throughput[client.real_time] += ended[client.name] / seconds * standalone[client.model]
     metrics[f"best_effort_throughput_normalized.{SYSTEM}"] = throughput[False]
     metrics[f"throughput_normalized.{SYSTEM}"] = throughput[False] + throughput[True]
     metrics[f"realtime_requests.{SYSTEM}"] = len(normalised[True])
@@ -183,13 +189,15 @@ def main():
             standalone[client.model] = client.standalone_s()
     chance = random.Random(arguments.seed)
     alone, contended = ({client.name: [] for client in clients} for _ in range(2))
+    ended = {client.name: 0 for client in clients}  # in windows with all clients
     for _ in range(arguments.windows):
         arrivals = {client.name: [] if client.closed_loop() else
                     client.arrivals(standalone[client.model], arguments.seconds, chance) for client in clients}
         for running, into in (([c for c in clients if c.real_time], alone), (clients, contended)):
-            for name, seen in window(running, arrivals, arguments.seconds).items():
+            for name, (seen, count) in window(running, arrivals, arguments.seconds).items():
                 into[name] += seen
-    metrics = summarise(clients, standalone, alone, contended, arguments.windows * arguments.seconds)
+                ended[name] += count if into is contended else 0
+    metrics = summarise(clients, standalone, alone, contended, ended, arguments.windows * arguments.seconds)
     cuda = arguments.device.type == "cuda"
     with open(arguments.json, "w") as file:
         json.dump({"benchmark": "disb", "date": datetime.datetime.now(datetime.timezone.utc).strftime("%FT%TZ"),

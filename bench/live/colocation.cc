@@ -40,17 +40,8 @@ struct Side {
 struct Served {
   std::vector<double> latencies_ms;
   double seconds = 0;
+  double ended = 0;  // requests that were answered within the window
 };
-
-std::vector<std::string> ModelsOf(const std::string& combination) {
-  std::vector<std::string> models;
-  for (std::size_t begin = 0; begin <= combination.size();) {
-    const std::size_t end = std::min(combination.find('+', begin), combination.size());
-    models.push_back(combination.substr(begin, end - begin));
-    begin = end + 1;
-  }
-  return models;
-}
 
 /// Distances of arrivals that a model's clients send, in seconds from the window's start.
 std::vector<double> Arrivals(double rate, double seconds, std::uint64_t seed) {
@@ -173,7 +164,7 @@ Status Combination::Run(Evidence& evidence, ProgressBar& progress) {
   // What arrives in the open loops: a part of what `streams` does.
   LAGOON_ASSIGN_OR_RETURN(const std::vector<Served> most, MeasureServed(sides_[0], false, 0));
   for (std::size_t i = 0; i < models_.size(); ++i) {
-    const double done = static_cast<double>(most[i].latencies_ms.size()) / most[i].seconds;
+    const double done = most[i].ended / most[i].seconds;
     rates_.push_back(options_.load * std::max(done, 1 / options_.window_seconds));
     report_.Metric(fmt::format("arrivals_ips.{}-load.{}", name_, models_[i]), rates_.back());
   }
@@ -238,7 +229,7 @@ Served Combination::ClosedLoop(InferenceCore& core, const InferRequest& request,
                                TimePoint begin) const {
   const TimePoint end = begin + FromSeconds(options_.window_seconds);
   Mutex mutex;
-  Served outcome{{}, options_.window_seconds};
+  Served outcome{{}, options_.window_seconds, 0};
   std::vector<std::jthread> clients;
   for (int i = 0; i < options_.clients; ++i) {
     clients.emplace_back([&] {
@@ -249,6 +240,7 @@ Served Combination::ClosedLoop(InferenceCore& core, const InferRequest& request,
         if (answered && now < end) {
           const MutexLock lock(mutex);
           outcome.latencies_ms.push_back(ToMilliseconds(now - sent));
+          ++outcome.ended;
         }
         sent = now;
       }
@@ -267,6 +259,7 @@ Served Combination::OpenLoop(InferenceCore& core, const InferRequest& request, T
     std::size_t left = 0;
     Served outcome;
   } shared;
+  const TimePoint end = begin + FromSeconds(options_.window_seconds);
   shared.left = arrivals.size();
   shared.outcome.seconds = options_.window_seconds;
   for (const double at : arrivals) {
@@ -274,10 +267,11 @@ Served Combination::OpenLoop(InferenceCore& core, const InferRequest& request, T
     std::this_thread::sleep_until(arrival);
     InferRequest one = request;
     one.arrival = Now();
-    core.Infer(std::move(one), [&shared, arrival](const Answer& answer) {
+    core.Infer(std::move(one), [&shared, arrival, end](const Answer& answer) {
       const TimePoint now = Now();
       const MutexLock lock(shared.mutex);
       if (answer) shared.outcome.latencies_ms.push_back(ToMilliseconds(now - arrival));
+      if (answer && now < end) ++shared.outcome.ended;
       if (--shared.left == 0) shared.all_answered.NotifyAll();
     });
   }
@@ -307,13 +301,20 @@ Result<std::vector<Served>> Combination::MeasureOnnxRuntime(std::size_t side, bo
   for (std::size_t i = 0; i < models_.size(); ++i) {
     Served& outcome = outcomes[i];
     outcome.seconds = options_.window_seconds;
-    LAGOON_ASSIGN_OR_RETURN(const std::vector<double> times_us,
-                            open ? sessions[i]->EndOpenLoop() : sessions[i]->EndLoop());
+    const double window_us = 1e6 * options_.window_seconds;
+    if (open) {
+      LAGOON_ASSIGN_OR_RETURN(const auto answered, sessions[i]->EndOpenLoop());
+      for (const double us : answered.latencies_us) outcome.latencies_ms.push_back(us / 1000);
+      outcome.ended = static_cast<double>(
+          std::ranges::count_if(answered.ends_us, [&](double us) { return us < window_us; }));
+      continue;
+    }
+    LAGOON_ASSIGN_OR_RETURN(const std::vector<double> ends_us, sessions[i]->EndLoop());
     const auto clients = static_cast<std::size_t>(options_.clients);
-    for (std::size_t k = 0; k < times_us.size(); ++k) {
-      if (!open && times_us[k] > 1e6 * options_.window_seconds) break;  // after the window
-      const double sent_us = open || k < clients ? 0 : times_us[k - clients];
-      outcome.latencies_ms.push_back((times_us[k] - sent_us) / 1000);
+    for (std::size_t k = 0; k < ends_us.size() && ends_us[k] <= window_us; ++k) {
+      const double sent_us = k < clients ? 0 : ends_us[k - clients];
+      outcome.latencies_ms.push_back((ends_us[k] - sent_us) / 1000);
+      ++outcome.ended;
     }
   }
   return outcomes;
@@ -328,7 +329,7 @@ void Combination::AddCase(std::size_t side, std::size_t group,
     std::vector<double> throughput, latencies;
     for (const std::size_t trial : trials) {
       const Served& outcome = outcomes_[{group, side}][trial][i];
-      throughput.push_back(static_cast<double>(outcome.latencies_ms.size()) / outcome.seconds);
+      throughput.push_back(outcome.ended / outcome.seconds);
       latencies.insert(latencies.end(), outcome.latencies_ms.begin(), outcome.latencies_ms.end());
     }
     const std::string name = fmt::format("{}.{}", of, models_[i]);
@@ -376,6 +377,16 @@ void Combination::AddMetrics(const WindowsResult& result, Evidence& evidence) {
 }
 
 }  // namespace
+
+std::vector<std::string> ModelsOf(const std::string& combination) {
+  std::vector<std::string> models;
+  for (std::size_t begin = 0; begin <= combination.size();) {
+    const std::size_t end = std::min(combination.find('+', begin), combination.size());
+    models.push_back(combination.substr(begin, end - begin));
+    begin = end + 1;
+  }
+  return models;
+}
 
 Status RunColocation(const ColocationOptions& options, Report& report) {
   spdlog::set_level(spdlog::level::warn);

@@ -216,8 +216,8 @@ class OnnxRuntimeSide {
     const Arrivals arrivals(requests, interval, random);
     const auto real_time = [&](std::vector<double>& latencies_ms) -> Status {
       LAGOON_RETURN_IF_ERROR(real_time_->BeginOpenLoop(arrivals.begin, arrivals.OffsetsUs()));
-      LAGOON_ASSIGN_OR_RETURN(const std::vector<double> us, real_time_->EndOpenLoop());
-      for (const double latency : us) latencies_ms.push_back(latency / 1e3);
+      LAGOON_ASSIGN_OR_RETURN(const auto answered, real_time_->EndOpenLoop());
+      for (const double us : answered.latencies_us) latencies_ms.push_back(us / 1e3);
       return {};
     };
     if (window == kAlone) {

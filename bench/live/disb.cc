@@ -37,12 +37,26 @@ std::vector<TimePoint> From(TimePoint begin, std::span<const Nanoseconds> offset
   return times;
 }
 
-/// Latencies of the requests that count (in a closed loop: those that end in [begin, end)), and the
-/// number of completions in the window.
-struct ClientRun {
-  std::vector<double> latencies_ms;
-  double completed = 0;
-};
+// What a client did in a window. `alone_ms` is not used.
+using ClientRun = ClientResult;
+
+// Adds a request of an open loop. `inside`: it ended within the window.
+void AddRequest(const Sample& sample, bool inside, ClientRun& run) {
+  run.contended_ms.push_back(sample.latency_ms);
+  run.from_arrival_ms.push_back(sample.from_arrival_ms);
+  run.completed += inside ? 1 : 0;
+}
+
+// The result of a window goes to the part of the trial.
+void Keep(ClientRun run, bool newest, Part part, ClientResult& result) {
+  if (!newest) run.from_arrival_ms.clear();
+  if (part == kAlone) {
+    result.alone_ms = std::move(run.contended_ms);
+    return;
+  }
+  run.alone_ms = std::move(result.alone_ms);
+  result = std::move(run);
+}
 
 // ---- Lagoon
 
@@ -73,7 +87,8 @@ class LagoonSide {
   const StandaloneTimes& standalone() const { return standalone_; }
 
   /// Measures one window under the scheduler `name`.
-  Status Measure(const std::string& name, const DisbWindow& window, Part part, SystemResult& seen) {
+  Status Measure(const std::string& name, DisbLoad::Late late, const DisbWindow& window, Part part,
+                 SystemResult& seen) {
     LAGOON_ASSIGN_OR_RETURN(Scheduler scheduler, MakeScheduler(name));
     Dispatcher dispatcher(*on_.device, scheduler.config, std::move(scheduler.policy),
                           options_.trace);
@@ -89,12 +104,11 @@ class LagoonSide {
     }
     const UnitTimes before = on_.device->Times();
     const TimePoint from = Now();
-    const std::vector<ClientRun> runs =
-        Run(dispatcher, queues, window, /*best_effort=*/part == kAll);
+    const bool newest = late == DisbLoad::Late::kNewest;
+    std::vector<ClientRun> runs =
+        Run(dispatcher, queues, window, newest, /*best_effort=*/part == kAll);
     for (std::size_t i = 0; i < clients.size(); ++i) {
-      ClientResult& client = seen.clients[i];
-      (part == kAll ? client.contended_ms : client.alone_ms) = runs[i].latencies_ms;
-      if (part == kAll) client.completed = runs[i].completed;
+      Keep(std::move(runs[i]), newest, part, seen.clients[i]);
     }
     if (part == kAlone) return {};
     const Nanoseconds idle = on_.device->Times().idle_while_ready - before.idle_while_ready;
@@ -120,7 +134,7 @@ class LagoonSide {
   }
 
   std::vector<ClientRun> Run(Dispatcher& dispatcher, const std::vector<QueueId>& queues,
-                             const DisbWindow& window, bool best_effort) {
+                             const DisbWindow& window, bool newest, bool best_effort) {
     const auto& clients = options_.workload.clients;
     std::vector<ClientRun> runs(clients.size());
     const TimePoint begin = Now() + kSettle;
@@ -138,10 +152,10 @@ class LagoonSide {
         }
         open.emplace_back([&, i] {
           OpenLoopClient client(dispatcher, queues[i], *models_[i]);
-          for (const Sample& sample : client.Run(From(begin, window.arrivals[i]))) {
-            runs[i].latencies_ms.push_back(sample.latency_ms);
-          }
-          runs[i].completed = static_cast<double>(runs[i].latencies_ms.size());
+          const std::vector<TimePoint> arrivals = From(begin, window.arrivals[i]);
+          const auto samples = newest ? client.RunNewest(arrivals) : client.Run(arrivals);
+          for (const Sample& sample : samples) AddRequest(sample, sample.finished < end, runs[i]);
+          runs[i].dropped = arrivals.size() - samples.size();
         });
       }
       std::this_thread::sleep_until(end);
@@ -152,7 +166,7 @@ class LagoonSide {
       const std::vector<double>& latencies = loops[j].latencies_ms();
       for (std::size_t k = 0; k < completions.size(); ++k) {
         if (completions[k] >= begin && completions[k] < end) {
-          run.latencies_ms.push_back(latencies[k]);
+          run.contended_ms.push_back(latencies[k]);
         }
       }
       run.completed = Throughput(completions, begin, end) * Seconds(window.span).count();
@@ -196,43 +210,42 @@ class OnnxRuntimeSide {
     return times;
   }
 
-  Status Measure(const DisbWindow& window, Part part, SystemResult& seen) {
+  Status Measure(DisbLoad::Late late, const DisbWindow& window, Part part, SystemResult& seen) {
     if (part == kAll) seen.seconds = Seconds(window.span).count();
-    return Run(window, /*best_effort=*/part == kAll, seen);
-  }
-
- private:
-  Status Run(const DisbWindow& window, bool best_effort, SystemResult& seen) {
     const auto& clients = options_.workload.clients;
+    const bool newest = late == DisbLoad::Late::kNewest;
+    const auto takes_part = [&](std::size_t i) { return part == kAll || IsRealTime(clients[i]); };
     const TimePoint start = Now();
     const TimePoint begin = start + kSettle;
-    const auto runs = [&](std::size_t i) { return best_effort || IsRealTime(clients[i]); };
-    const auto is_loop = [&](std::size_t i) { return IsClosedLoop(clients[i]); };
     for (std::size_t i = 0; i < clients.size(); ++i) {
-      if (!runs(i)) continue;
+      if (!takes_part(i)) continue;
       std::vector<double> us;
       for (const Nanoseconds at : window.arrivals[i]) us.push_back(ToMicroseconds(at));
-      LAGOON_RETURN_IF_ERROR(is_loop(i) ? processes_[i]->BeginLoop(start, begin + window.span)
-                                        : processes_[i]->BeginOpenLoop(begin, us));
+      LAGOON_RETURN_IF_ERROR(IsClosedLoop(clients[i])
+                                 ? processes_[i]->BeginLoop(start, begin + window.span)
+                                 : processes_[i]->BeginOpenLoop(begin, us, newest));
     }
     for (std::size_t i = 0; i < clients.size(); ++i) {
-      if (!runs(i)) continue;
-      ClientResult& result = seen.clients[i];
-      std::vector<double>& latencies = best_effort ? result.contended_ms : result.alone_ms;
-      LAGOON_ASSIGN_OR_RETURN(const std::vector<double> us,
-                              is_loop(i) ? processes_[i]->EndLoop() : processes_[i]->EndOpenLoop());
-      const double completed =
-          is_loop(i) ? AddLoop(us, window.span, latencies) : AddOpenLoop(us, latencies);
-      if (best_effort) result.completed += completed;
+      if (!takes_part(i)) continue;
+      ClientRun run;
+      if (IsClosedLoop(clients[i])) {
+        LAGOON_ASSIGN_OR_RETURN(const std::vector<double> us, processes_[i]->EndLoop());
+        run.completed = AddLoop(us, window.span, run.contended_ms);
+      } else {
+        LAGOON_ASSIGN_OR_RETURN(const auto answered, processes_[i]->EndOpenLoop());
+        for (std::size_t k = 0; k < answered.ends_us.size(); ++k) {
+          const Sample sample{.latency_ms = answered.latencies_us[k] / 1e3,
+                              .from_arrival_ms = answered.from_arrival_us[k] / 1e3};
+          AddRequest(sample, answered.ends_us[k] < ToMicroseconds(window.span), run);
+        }
+        run.dropped = window.arrivals[i].size() - answered.ends_us.size();
+      }
+      Keep(std::move(run), newest, part, seen.clients[i]);
     }
     return {};
   }
 
-  static double AddOpenLoop(const std::vector<double>& us, std::vector<double>& latencies_ms) {
-    for (const double latency : us) latencies_ms.push_back(latency / 1e3);
-    return static_cast<double>(us.size());
-  }
-
+ private:
   // `us`: completions of a closed loop, as offsets from its start. Appends the latencies of the
   // requests that end in the window. Returns the number of completions that the window has at the
   // rate between the first and the last one there.
@@ -300,7 +313,7 @@ constexpr double kMostTail = 1.10, kMostIdle = 0.02;
 
 // A scheduler, or a setting of ONNX Runtime.
 struct System {
-  std::string name;
+  std::string name;  // SystemName()
   bool scheduler;
   StandaloneTimes standalone;
   std::function<Status(const DisbWindow&, Part, SystemResult&)> measure;
@@ -328,21 +341,12 @@ class DisbBenchmark {
 
   Status Open() {
     LAGOON_ASSIGN_OR_RETURN(lagoon_, LagoonSide::Open(options_));
-    for (const std::string& name : options_.schedulers) {
-      systems_.push_back({name, true, lagoon_->standalone(),
-                          [this, name](const DisbWindow& window, Part part, SystemResult& seen) {
-                            return lagoon_->Measure(name, window, part, seen);
-                          }});
+    for (const DisbLoad::Late late : WaysOf(options_)) {
+      for (const std::string& name : options_.schedulers) AddScheduler(name, late);
     }
     for (const bool nice : {false, true}) {
       if (!options_.against_onnxruntime) break;
-      LAGOON_ASSIGN_OR_RETURN(onnxruntimes_.emplace_back(), OnnxRuntimeSide::Open(options_, nice));
-      OnnxRuntimeSide* const side = onnxruntimes_.back().get();
-      LAGOON_ASSIGN_OR_RETURN(StandaloneTimes standalone, side->Standalone());
-      systems_.push_back({nice ? "onnxruntime-nice19" : "onnxruntime", false, std::move(standalone),
-                          [side](const DisbWindow& window, Part part, SystemResult& seen) {
-                            return side->Measure(window, part, seen);
-                          }});
+      LAGOON_RETURN_IF_ERROR(AddOnnxRuntime(nice));
     }
     for (System& system : systems_) {
       std::mt19937 random(options_.seed);
@@ -383,6 +387,28 @@ class DisbBenchmark {
   }
 
  private:
+  void AddScheduler(const std::string& name, DisbLoad::Late late) {
+    systems_.push_back(
+        {SystemName(name, late), true, lagoon_->standalone(),
+         [this, name, late](const DisbWindow& window, Part part, SystemResult& seen) {
+           return lagoon_->Measure(name, late, window, part, seen);
+         }});
+  }
+
+  Status AddOnnxRuntime(bool nice) {
+    LAGOON_ASSIGN_OR_RETURN(onnxruntimes_.emplace_back(), OnnxRuntimeSide::Open(options_, nice));
+    OnnxRuntimeSide* const side = onnxruntimes_.back().get();
+    LAGOON_ASSIGN_OR_RETURN(const StandaloneTimes standalone, side->Standalone());
+    for (const DisbLoad::Late late : WaysOf(options_)) {
+      systems_.push_back({SystemName(nice ? "onnxruntime-nice19" : "onnxruntime", late), false,
+                          standalone,
+                          [side, late](const DisbWindow& window, Part part, SystemResult& seen) {
+                            return side->Measure(late, window, part, seen);
+                          }});
+    }
+    return {};
+  }
+
   void Write(const System& system, const std::vector<std::size_t>& trials, bool clean,
              Evidence& evidence) {
     SystemResult all(options_.workload.clients.size());

@@ -18,7 +18,13 @@ struct DisbPaperNumber {
   std::string_view metric;
   double least = 0, most = 0;
   std::string_view source;  // section
+  bool set = false;         // a constant of the device was calibrated on the number
 };
+
+/// The name of `number` in a report, without the workload's suffix: with clients that take the
+/// newest request, as DISB's do, if `metrics` has them for this workload.
+std::string MetricOf(const DisbPaperNumber& number, const std::string& suffix,
+                     const nlohmann::json& metrics);
 
 std::span<const DisbPaperNumber> DisbPaperNumbers();
 

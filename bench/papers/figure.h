@@ -31,8 +31,11 @@ struct FigureNumber {
   std::string metric;  // name with unit
   double least = 0, most = 0;
   double got = 0;
-  std::string source;        // section
-  bool gain = false;         // a factor of which it counts whether it is above 1
+  std::string source;  // section
+  /// A factor whose distance from 1 counts, such as a gain or a slow-down: 1.1 is far from 1.5.
+  bool gain = false;
+  /// The paper's number is an input of ours, or a constant was calibrated on it: no prediction.
+  bool set = false;
   std::string device = {};   // where we measured; may be empty: the title says it
   std::string verdict = {};  // empty: the distance from the paper's number says it
 };
@@ -40,26 +43,36 @@ struct FigureNumber {
 struct Figure {
   std::vector<FigurePanel> panels;
   std::vector<FigureNumber> numbers;                     // that the paper has too
-  std::vector<std::pair<std::string, double>> findings;  // that the paper only draws
+  std::vector<std::pair<std::string, double>> findings;  // that the paper does not give
+  std::vector<std::pair<std::string, double>> inputs;    // settings that the paper's text names
 
   void Compare(std::string metric, double paper, double got, std::string source) {
-    numbers.push_back({std::move(metric), paper, paper, got, std::move(source), false, {}, {}});
+    CompareRange(std::move(metric), {paper, paper}, got, std::move(source));
   }
-  /// `got` over 1 is the paper's direction if `paper` is over 1.
   void CompareGain(std::string metric, double paper, double got, std::string source) {
-    numbers.push_back({std::move(metric), paper, paper, got, std::move(source), true, {}, {}});
+    CompareGainRange(std::move(metric), {paper, paper}, got, std::move(source));
   }
   void CompareRange(std::string metric, std::pair<double, double> paper, double got,
                     std::string source) {
-    numbers.push_back(
-        {std::move(metric), paper.first, paper.second, got, std::move(source), false, {}, {}});
+    numbers.push_back({std::move(metric), paper.first, paper.second, got, std::move(source)});
+  }
+  void CompareGainRange(std::string metric, std::pair<double, double> paper, double got,
+                        std::string source) {
+    CompareRange(std::move(metric), paper, got, std::move(source));
+    numbers.back().gain = true;
   }
   /// Describes the number that was compared last.
   void Judge(std::string device, std::string verdict) {
     numbers.back().device = std::move(device);
     numbers.back().verdict = std::move(verdict);
   }
+  /// The number that was compared last is no prediction; `why` follows "set: " in its verdict.
+  void Set(const std::string& why) {
+    numbers.back().set = true;
+    numbers.back().verdict = "set: " + why;
+  }
   void Find(std::string metric, double got) { findings.emplace_back(std::move(metric), got); }
+  void Input(std::string name, double value) { inputs.emplace_back(std::move(name), value); }
 };
 
 struct FigureOptions {

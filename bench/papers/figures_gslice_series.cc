@@ -101,8 +101,8 @@ Result<Figure> GsliceFigure14(const FigureOptions& options) {
         limits.Add(limiter, std::max(1.0, trace.ms[i]), trace.limits[i]);
       }
     }
-    figure.CompareRange(fmt::format("throughput.slab_over_clipper.{}", slo), {1.02, 1.5},
-                        ips[0] / ips[2], "GSLICE 4.5, Fig. 14");
+    figure.CompareGainRange(fmt::format("throughput.slab_over_clipper.{}", slo), {1.02, 1.5},
+                            ips[0] / ips[2], "GSLICE 4.5, Fig. 14");
     figure.Find(fmt::format("throughput.slab_over_aimd.{}", slo), ips[0] / ips[1]);
   }
   figure.panels = {std::move(limits), std::move(times), std::move(throughput)};
@@ -144,16 +144,18 @@ Result<Figure> GsliceFigure15(const FigureOptions& options) {
   Figure figure;
   const char* source = "GSLICE 4.6.1, Fig. 15";
   figure.Compare("vgg16_ips.mps-slab.alone", 550, Ips(mps.models[0], 5, 20), source);
+  figure.Set("VGG-16's times were fitted to it");
   figure.Compare("vgg16_ips.mps-slab.shared", 200, Ips(mps.models[0], 30, 53), source);
   figure.Compare("vgg16_ips.gslice.shared", 300, Ips(gslice.models[0], 30, 53), source);
   figure.Compare("vgg16_ips.clipper.alone", 500, Ips(clipper.models[0], 10, 20), source);
   figure.Compare("vgg16_ips.clipper.shared", 200, Ips(clipper.models[0], 30, 53), source);
-  figure.Find("vgg16_ips.mps-slab-by-knee.shared", Ips(knee.models[0], 30, 53));
+  figure.Compare("vgg16_ips.mps-slab-by-knee.shared", 200, Ips(knee.models[0], 30, 53), source);
   const auto& shares = gslice.models[1].seconds;
   const double whole = gslice.moves.empty()
                            ? std::nan("")
                            : std::chrono::duration<double>(gslice.moves.back().at).count();
   figure.Compare("second_of_the_whole_device.vgg19.gslice", 66, whole, source);
+  figure.Set("the times of loading are the figure's");
   for (const int at : {20, 40, 60, 80}) {
     figure.Find(fmt::format("share_percent.vgg16.t{}", at),
                 100 * gslice.models[0].seconds[static_cast<std::size_t>(at)].share);
@@ -163,8 +165,8 @@ Result<Figure> GsliceFigure15(const FigureOptions& options) {
   const auto gain = [](const SimReport& report) {
     return Ips(report.models[1], 75, 90) / Ips(report.models[1], 40, 53);
   };
-  figure.CompareRange("vgg19_after_over_before.clipper", {1, 1.25}, gain(clipper),
-                      "GSLICE 4.6.1 (almost the same)");
+  figure.CompareGainRange("vgg19_after_over_before.clipper", {1, 1.25}, gain(clipper),
+                          "GSLICE 4.6.1 (almost the same)");
   for (const int at : {50, 85}) {
     const auto limit = clipper.models[1].seconds[static_cast<std::size_t>(at)].limit;
     figure.Find(fmt::format("rows.vgg19.clipper.t{}", at), static_cast<double>(limit));
@@ -225,15 +227,22 @@ Result<Figure> GsliceFigure16(const FigureOptions& options) {
   const ModelReport &vgg = shadow.models[0], &resnet = shadow.models[1];
   Figure figure;
   const char* source = "GSLICE 4.6.2, Fig. 16";
+  const char* kLoading = "the times of loading are the figure's";
+  const char* kSurface = "VGG-19 has a surface of its own for this figure";
   figure.Compare("share_percent.vgg19.t20", 60, 100 * vgg.seconds[20].share, source);
+  figure.Set("growth is bounded so that it ends there");
   figure.Compare("share_percent.resnet50.t10", 8, 100 * resnet.seconds[10].share, source);
   figure.Compare("moved_at_s.resnet50", 7, MovedAt(shadow, 1), source);
+  figure.Set(kLoading);
   figure.Compare("moved_at_s.vgg19", 14, MovedAt(shadow, 0), source);
+  figure.Set(kLoading);
   figure.Compare("vgg19_ips.before", 15, Ips(vgg, 1, 12), source);
+  figure.Set(kSurface);
   const SimSecond& second = vgg.seconds[1];
   figure.Compare("vgg19_batch_ms.before", 65,
                  second.batch_ms / static_cast<double>(std::max<std::uint64_t>(1, second.batches)),
                  source);
+  figure.Set(kSurface);
   figure.Find("vgg19_ips.after", Ips(vgg, 20, 30));
   figure.Find("share_percent.resnet50.t29", 100 * resnet.seconds[29].share);
   figure.Find("share_percent.vgg19.t29", 100 * vgg.seconds[29].share);

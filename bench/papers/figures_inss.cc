@@ -35,6 +35,13 @@ InssOptions ClusterOf(const FigureOptions& options, std::size_t gpus, double loa
   return cluster;
 }
 
+void AddInputs(const InssOptions& cluster, Figure& figure) {
+  figure.Input("gpus", static_cast<double>(cluster.gpus));
+  figure.Input("load", cluster.load);
+  figure.Input("seconds", std::chrono::duration<double>(cluster.length).count());
+  figure.Input("warmup_s", std::chrono::duration<double>(cluster.warmup).count());
+}
+
 using Runs = std::map<std::string, PlacementRun>;
 
 Result<Runs> RunAll(const InssOptions& cluster) {
@@ -76,6 +83,7 @@ Result<Figure> InssFigure1(const FigureOptions& /*options*/) {
     figure.Find(fmt::format("knee of {}, %", model.network), Knee(surface, 8, 100));
   }
   figure.Compare("knee of ResNet-50 at 8 rows, %", 60, Knee(A100Surface("R"), 8, 100), "InSS 2.1");
+  figure.Set("the surface has the knee");
   figure.panels = {throughput, latency};
   return figure;
 }
@@ -138,6 +146,10 @@ Result<Figure> InssFigure10(const FigureOptions& options) {
       throughput.Add(placer, load, run.goodput);
       violations.Add(placer, load, 100 * run.violations);
     }
+    for (const std::string placer : {"inss", "lagoon", "gslice", "gpulet"}) {
+      figure.Find(fmt::format("violations of {} at load {}, %", placer, load),
+                  100 * runs.at(placer).violations);
+    }
     if (load != kLoad) continue;
     for (const Margin& margin : kMargins) {
       figure.CompareGain(fmt::format("goodput, inss over {}", margin.placer), margin.paper,
@@ -148,7 +160,6 @@ Result<Figure> InssFigure10(const FigureOptions& options) {
     }
     figure.CompareRange("violations of inss, %", {0, 0.7}, 100 * runs.at("inss").violations,
                         "InSS 6.3, Fig. 12");
-    figure.Find("violations of lagoon, %", 100 * runs.at("lagoon").violations);
     for (const auto& [placer, paper] :
          {std::pair{"gpulet", 1.9}, {"gslice", 1.7}, {"igniter", 1.1}}) {
       figure.Compare(fmt::format("violations of {} of the models it serves, %", placer), paper,
@@ -158,6 +169,7 @@ Result<Figure> InssFigure10(const FigureOptions& options) {
                    100 * (runs.at("inss-ni").violations - runs.at("inss").violations),
                    "InSS 6.3, Fig. 12");
   }
+  AddInputs(ClusterOf(options, 4, kLoad), figure);
   figure.panels = {throughput, violations};
   return figure;
 }
@@ -189,9 +201,8 @@ Result<Figure> InssFigure13(const FigureOptions& options) {
   AddBars(vgg, runs, 1, &PlacementRun::vgg16_ms);
   for (const Margin& margin : kMargins) {
     // The paper draws the latencies and gives no numbers: InSS's is the least.
-    figure.CompareGain(fmt::format("latency of ResNet-50, {} over inss", margin.placer), 1.05,
-                       runs.at(margin.placer).resnet50_ms / runs.at("inss").resnet50_ms,
-                       "InSS 6.3, Fig. 13: InSS has the least");
+    figure.Find(fmt::format("latency of ResNet-50, {} over inss", margin.placer),
+                runs.at(margin.placer).resnet50_ms / runs.at("inss").resnet50_ms);
   }
   figure.panels = {resnet, vgg};
   return figure;
@@ -204,7 +215,9 @@ Result<Figure> InssFigure16(const FigureOptions& options) {
   FigurePanel violations{"Late or dropped, 64 GPUs", "", "%", {}};
   FigurePanel fragments{"Unused part of GPUs that have a model", "", "% of 64 GPUs", {}};
   InssOptions cluster = ClusterOf(options, 64, kLoad);
-  cluster.length = std::chrono::seconds(options.Scaled(30));
+  cluster.length = std::chrono::seconds(options.Scaled(60));
+  cluster.warmup = cluster.length / 5;
+  AddInputs(cluster, figure);
   LAGOON_ASSIGN_OR_RETURN(const Runs runs, RunAll(cluster));
   AddBars(throughput, runs, 1, &PlacementRun::goodput);
   AddBars(violations, runs, 100, &PlacementRun::violations);
@@ -234,8 +247,12 @@ Result<Figure> InssFigure19(const FigureOptions& options) {
     for (const auto& [placer, run] : runs) {
       panel.Add(placer, static_cast<double>(gpus), run.mean_decision_ms);
       if (gpus != 64) continue;
-      figure.CompareRange(fmt::format("decision of {}, 64 GPUs, ms", placer), {0, 200},
-                          run.mean_decision_ms, "InSS 6.3, Fig. 19: InSS below 0.2 s");
+      const std::string metric = fmt::format("decision of {}, 64 GPUs, ms", placer);
+      if (placer == "inss") {
+        figure.CompareRange(metric, {0, 200}, run.mean_decision_ms, "InSS 6.3, Fig. 19");
+      } else {
+        figure.Find(metric, run.mean_decision_ms);
+      }
     }
   }
   figure.panels = {panel};

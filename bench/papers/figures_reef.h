@@ -27,7 +27,7 @@ Result<Figure> ReefFigure29(const FigureOptions& options);
 Result<Figure> ReefFigure30(const FigureOptions& options);
 
 /// The metrics that RunDisbOnSim() reports for a named workload, with the number of requests that
-/// a figure needs.
+/// a figure needs. The clients take the newest request, as DISB's do; the names do not say so.
 Result<nlohmann::json> DisbMetrics(const std::string& device, std::string_view workload,
                                    const std::vector<std::string>& schedulers,
                                    const FigureOptions& options);

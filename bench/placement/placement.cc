@@ -254,7 +254,8 @@ InssOptions ClusterOf(const PlacementOptions& options, std::size_t gpus) {
   cluster.fill = options.fill;
   if (options.exact) cluster.truth = TruthSpec::Exact();
   cluster.length = Nanoseconds(static_cast<std::int64_t>(options.seconds * 1e9));
-  cluster.warmup = std::min<Nanoseconds>(std::chrono::seconds(5), cluster.length / 4);
+  // GSLICE first tunes its shares after ten seconds: before that no placer of shares can be judged.
+  cluster.warmup = cluster.length / 3;
   cluster.seed = options.seed;
   return cluster;
 }

@@ -30,8 +30,9 @@ struct DecisionOptions {
 ///   clock_us                       one reading of the clock: a pick includes one, a decision two
 Status RunDecision(const DecisionOptions& options, Report& report);
 
-/// Mean time of all decisions, in microseconds, in `seconds` virtual seconds of a workload of DISB.
-Result<double> MeanDecisionUs(const std::string& device, const std::string& workload,
-                              const std::string& scheduler, double seconds);
+/// Mean time of the decisions that chose a best-effort kernel to pad with, in microseconds, in
+/// `seconds` virtual seconds of a workload of DISB. Contains what decision_us contains.
+Result<double> MeanPaddingUs(const std::string& device, const std::string& workload,
+                             const std::string& scheduler, double seconds);
 
 }  // namespace lagoon::bench

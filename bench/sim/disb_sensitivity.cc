@@ -55,6 +55,7 @@ std::vector<Variant> Variants(const GpuModel& gpu) {
 Result<Json> RunOne(SimDisbOptions options, const GpuModel& gpu) {
   options.gpu = gpu;
   options.suffix.clear();
+  options.clients = {DisbLoad::Late::kQueue};
   Report report("disb", {}, "");
   LAGOON_RETURN_IF_ERROR(RunDisbOnSim(options, report));
   Json metrics;

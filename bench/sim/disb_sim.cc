@@ -30,8 +30,9 @@ class SimSide {
   const StandaloneTimes& standalone() const { return standalone_; }
 
   // Measures one window under a scheduler: with real-time clients alone, then with all clients.
-  Status Turn(const std::string& scheduler, const DisbWindow& window, SystemResult& seen) {
-    const std::vector<DisbClient>& clients = options_.workload.clients;
+  Status Turn(const std::string& scheduler, DisbLoad::Late late, const DisbWindow& window,
+              SystemResult& seen) {
+    const std::vector<DisbClient> clients = ClientsOf(options_, late);
     LAGOON_ASSIGN_OR_RETURN(SimStage quiet, Prepare(scheduler, clients, /*best_effort=*/false));
     const std::vector<VirtualRun> alone = quiet.Run(clients, window, kSettle);
     LAGOON_ASSIGN_OR_RETURN(SimStage stage, Prepare(scheduler, clients, /*best_effort=*/true));
@@ -39,7 +40,12 @@ class SimSide {
     seen.idle_while_ready.push_back(stage.IdleWhileReady());
     seen.units_busy.push_back(stage.UnitsBusy());
     for (std::size_t i = 0; i < clients.size(); ++i) {
-      seen.clients[i].Add(alone[i].latencies_ms, contended[i].latencies_ms, contended[i].completed);
+      const VirtualRun& run = contended[i];
+      seen.clients[i].Add({.alone_ms = alone[i].latencies_ms,
+                           .contended_ms = run.latencies_ms,
+                           .from_arrival_ms = run.from_arrival_ms,
+                           .completed = run.completed,
+                           .dropped = run.dropped});
     }
     seen.seconds += Seconds(window.span).count();
     const DispatcherStats stats = stage.dispatcher().Stats();
@@ -82,24 +88,33 @@ class SimSide {
 }  // namespace
 
 Status RunDisbOnSim(const SimDisbOptions& options, Report& report) {
+  struct System {
+    std::string scheduler;
+    DisbLoad::Late late;
+    SystemResult seen;
+  };
+  std::vector<System> systems;
+  for (const DisbLoad::Late late : WaysOf(options)) {
+    for (const std::string& scheduler : options.schedulers) {
+      systems.push_back({scheduler, late, SystemResult(options.workload.clients.size())});
+    }
+  }
   ProgressBar progress("bench disb " + options.workload.name,
-                       static_cast<int>(options.schedulers.size()) * options.windows);
+                       static_cast<int>(systems.size()) * options.windows);
   LAGOON_ASSIGN_OR_RETURN(const std::unique_ptr<SimSide> side, SimSide::Open(options));
-  std::vector<SystemResult> seen(options.schedulers.size(),
-                                 SystemResult(options.workload.clients.size()));
   std::mt19937 random(options.seed);
   for (int i = 0; i < options.windows; ++i) {
     const DisbWindow window = MakeWindow(options, side->standalone(), random);
-    for (std::size_t j = 0; j < seen.size(); ++j) {
-      LAGOON_RETURN_IF_ERROR(side->Turn(options.schedulers[j], window, seen[j]));
-      progress.Step(options.schedulers[j]);
+    for (System& system : systems) {
+      LAGOON_RETURN_IF_ERROR(side->Turn(system.scheduler, system.late, window, system.seen));
+      progress.Step(SystemName(system.scheduler, system.late));
     }
   }
   ReportStandalone(side->standalone(), report);
-  for (std::size_t j = 0; j < seen.size(); ++j) {
-    const std::string system = options.schedulers[j] + options.suffix;
-    ReportSystem(options, side->standalone(), system, seen[j], report);
-    ReportScheduler(system, seen[j], report);
+  for (const System& system : systems) {
+    const std::string name = SystemName(system.scheduler, system.late) + options.suffix;
+    ReportSystem(options, side->standalone(), name, system.seen, report);
+    ReportScheduler(name, system.seen, report);
   }
   return {};
 }

@@ -91,6 +91,39 @@ TEST_F(VirtualClientsTest, AClosedLoopCountsByItsTimeInTheWindow) {
   EXPECT_NEAR(static_cast<double>(runs[0].latencies_ms.size()), 10, 1);
 }
 
+TEST_F(VirtualClientsTest, ARequestThatSpansTheWindowIsNoThroughput) {
+  Use("sequential", {{"loop", "two", JobClass::kBestEffort, {}}});
+  // The window begins and ends within the first request.
+  const auto runs = Run({microseconds(500), {{}}}, microseconds(200));
+  EXPECT_EQ(runs[0].ended, 0u);
+  EXPECT_EQ(runs[0].completed, 0);
+}
+
+TEST_F(VirtualClientsTest, WithFewRequestsOnlyWholeOnesCount) {
+  Use("sequential", {{"loop", "two", JobClass::kBestEffort, {}}});
+  const auto runs = Run({microseconds(3'500), {{}}});
+  EXPECT_EQ(runs[0].completed, static_cast<double>(runs[0].ended));
+  EXPECT_NEAR(runs[0].completed, 3, 1);
+}
+
+// The first request takes 1 ms. Three come meanwhile: the newest one is sent when the first ends.
+TEST_F(VirtualClientsTest, AClientMayTakeTheNewestRequestAndDropTheOthers) {
+  DisbClient client = Open(JobClass::kRealTime);
+  client.load.late = DisbLoad::Late::kNewest;
+  Use("sequential", {client});
+  const auto runs = Run({milliseconds(10),
+                         {{microseconds(100), microseconds(200), microseconds(300),
+                           microseconds(900), milliseconds(5)}}});
+  EXPECT_EQ(runs[0].dropped, 2u);
+  ASSERT_EQ(runs[0].latencies_ms.size(), 3u);
+  EXPECT_EQ(runs[0].completed, 3);
+  for (const double ms : runs[0].latencies_ms) EXPECT_NEAR(ms, 1, 0.05);
+  ASSERT_EQ(runs[0].from_arrival_ms.size(), 3u);
+  EXPECT_NEAR(runs[0].from_arrival_ms[0], 1, 0.05);
+  EXPECT_NEAR(runs[0].from_arrival_ms[1], 1.2, 0.1);  // waited for the first one
+  EXPECT_NEAR(runs[0].from_arrival_ms[2], 1, 0.05);
+}
+
 TEST_F(VirtualClientsTest, AClientWithoutAQueueSendsNothing) {
   Use("reset", {Open(JobClass::kRealTime), {"loop", "two", JobClass::kBestEffort, {}}});
   queues_[1].reset();

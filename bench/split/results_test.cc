@@ -68,6 +68,23 @@ TEST(SplitResults, JudgesScenariosOneAndSixAgainstThePaperAndLagoonAgainstSplit)
   EXPECT_EQ(outcomes, expected);
 }
 
+// Of the baseline's requests 30 ms of 10 are late at 2; of split's 24 of 10 and 500 of 100 are late
+// at 2, and the latter up to 4.
+TEST(SplitResults, TheMostThatSplitSavesIsOverAllTargets) {
+  SplitResults results = Results("s1", "");
+  for (SplitAnswers& trial : results.trials[0][1]) trial = Trial(10, 1500);
+  const json metrics = ReportOf(results).at("metrics");
+  const std::string metric = "violation_saved_points_max." + std::string(kFcfs) + ".s1";
+  EXPECT_THAT(metrics.at(metric).get<double>(), DoubleNear(100.0 / 3, 1e-9)) << "at 5 to 14";
+}
+
+TEST(SplitResults, JitterOfTheResponseRatioIsOfShortAndOfLongModels) {
+  const json metrics = ReportOf(Results("s1", "")).at("metrics");
+  EXPECT_THAT(metrics.at("response_ratio_jitter.split.s1.short").get<double>(),
+              DoubleNear(0.4, 1e-9));
+  EXPECT_THAT(metrics.at("response_ratio_jitter.split.s1.long").get<double>(), DoubleNear(0, 1e-9));
+}
+
 TEST(SplitResults, OtherScenariosAndAnOverloadAreJudgedLess) {
   EXPECT_TRUE(ReportOf(Results("s3", "")).at("targets").empty());
   const json report = ReportOf(Results("s1", ".overload"));
