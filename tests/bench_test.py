@@ -56,10 +56,46 @@ def test_instances_compares_shared_weights_with_a_second_load(lagoon, zoo, tmp_p
     assert metrics["memory_ratio.bert_tiny"] > 1
 
 
-def test_instances_names_a_missing_model(lagoon, tmp_path):
-    result, metrics = run_bench(lagoon, tmp_path, "instances", "--zoo", REPOSITORY, "--models", "absent")
+@pytest.mark.parametrize("words, models", [
+    (("models", "--models", "a,digits,b"), "a b"), (("contention", "--realtime", "a", "--best-effort", "b"), "a b"),
+    (("overhead", "--model", "a"), "a"), (("footprint", "--models", "a,b"), "a b"), (("memory", "--models", "a,b"), "a b"),
+    (("instances", "--models", "b,a"), "b a"), (("outputs", "--models", "a,b"), "a b"),
+    (("shapes", "--realtime", "a"), "a"), (("batching", "--models", "digits,a", "--slo-model", "b"), "a b"),
+    (("disb", "--workload", "A"), "resnet18 googlenet"), (("fleet", "--models", "a,b"), "a b"),
+    (("interference", "--models", "a,b"), "a b"), (("shares", "a+digits", "b+a"), "a b"),
+    (("shares", "--switch", "--models", "a,b"), "a b"),
+    (("split", "--device", "cpu", "--scale", "small"), "mobilenet_v2 squeezenet1_1 resnet18 gnmt_tiny bert_tiny"),
+], ids=lambda value: value[0] if isinstance(value, tuple) else None)
+def test_all_missing_models_are_named_at_once_with_the_command_that_makes_them(words, models, lagoon, tmp_path):
+    """At the start, before anything is measured."""
+    result, metrics = run_bench(lagoon, tmp_path, *words, "--zoo", REPOSITORY)
     assert result.returncode == 1 and metrics is None
-    assert "./run models absent makes it" in result.stderr
+    assert f"`./run models {models} --out {REPOSITORY}` makes what is missing" in result.stderr
+    assert result.stderr.count("\n") == 1, result.stderr
+
+
+def test_missing_files_of_the_corpus_are_named_at_once(lagoon, tmp_path):
+    result, _ = run_bench(lagoon, tmp_path, "shapes", "--zoo", REPOSITORY, "--realtime", "digits", "--files", tmp_path,
+                          "--models", "b,a", "--detector", "c")
+    assert result.returncode == 1
+    assert "has no file of a, b, c: `./run corpus --make --only 'a,b,c'` makes what is missing" in result.stderr
+
+
+def test_overhead_takes_a_model_with_an_open_batch(lagoon, zoo, tmp_path):
+    folder = zoo("mobilenet_v2").parent.parent.parent
+    result, metrics = run_bench(lagoon, tmp_path, "overhead", "--zoo", folder, "--model", "mobilenet_v2", "--requests", "10")
+    assert result.returncode == 0, result.stderr
+    for name in ("http", "grpc", "http.mobilenet_v2", "grpc.mobilenet_v2"):
+        assert metrics[f"overhead_us_p50.{name}"] > 0
+
+
+def test_disb_draws_its_report_of_a_simulated_gpu(lagoon, tmp_path):
+    result, metrics = run_bench(lagoon, tmp_path, "disb", "--device", "sim:mi50", "--workload", "A", "--requests", "10",
+                                "--windows", "1", "--schedulers", "streams,reef", "--plot", tmp_path / "plots",
+                                "--python", sys.executable)
+    assert result.returncode == 0, result.stderr
+    assert metrics["realtime_latency_normalized_mean.streams.newest"] > 1
+    assert "streams" in (tmp_path / "plots" / "disb.svg").read_text()
 
 
 def test_models_reports_latency_and_blocks(lagoon, tmp_path):
@@ -115,7 +151,7 @@ def test_disb_runs_a_workload_of_a_file_under_several_schedulers(lagoon, tmp_pat
     (tmp_path / "pair.json").write_text(json.dumps(WORKLOAD))
     result, metrics = run_bench(lagoon, tmp_path, "disb", "--zoo", REPOSITORY, "--workload",
                                 tmp_path / "pair.json", "--schedulers", "sequential,lagoon", "--requests",
-                                "40", "--windows", "2", "--no-onnxruntime")
+                                "40", "--windows", "2", "--no-onnxruntime", "--clients", "queue,newest")
     assert result.returncode == 0, result.stderr
     intervals = json.loads((tmp_path / "report.json").read_text())["intervals"]
     for name in ("sequential", "lagoon"):
@@ -124,6 +160,8 @@ def test_disb_runs_a_workload_of_a_file_under_several_schedulers(lagoon, tmp_pat
         assert metrics[f"realtime_latency_normalized_p50.{name}"] > 0  # the model takes 10 us: the value is noise
         assert metrics[f"best_effort_throughput_normalized.{name}"] > 0.05
         assert metrics[f"throughput_normalized.{name}"] > metrics[f"best_effort_throughput_normalized.{name}"]
+        assert metrics[f"realtime_from_arrival_normalized_mean.{name}.newest"] > 0
+        assert f"realtime_from_arrival_normalized_mean.{name}" not in metrics
 
 
 def test_disb_names_what_is_wrong_with_a_workload(lagoon, tmp_path):
@@ -323,7 +361,7 @@ def test_a_missing_model_is_named(lagoon, tmp_path, words):
     result, metrics = run_bench(lagoon, tmp_path, *words, "--zoo", REPOSITORY, "--no-onnxruntime")
     assert result.returncode == 1
     assert metrics is None
-    assert "./run models absent makes it" in result.stderr
+    assert "`./run models absent --out " in result.stderr
 
 
 def test_outputs_are_onnxruntimes_also_when_revoked(lagoon, zoo, tmp_path):

@@ -3,13 +3,21 @@
 #include <gtest/gtest.h>
 
 #include "bench/client/temporary_repository.h"
-#include "policies/registry.h"
+#include "sched/policy.h"
 
 namespace lagoon::bench {
 namespace {
 
 using std::chrono::hours;
 using std::chrono::milliseconds;
+
+// Jobs in order of arrival.
+class InOrder final : public Policy {
+ public:
+  Decision Pick(const SchedulingView& view) override {
+    return Decision::RunOrWait(view.ready.First());
+  }
+};
 
 class OpenLoopTest : public ::testing::Test {
  protected:
@@ -18,9 +26,8 @@ class OpenLoopTest : public ::testing::Test {
     const std::int64_t dims[] = {1, 3, 8, 8};
     EXPECT_TRUE(repository.AddChannelMeans("means", dims));
     model_ = *BoundModel::Load(ModelFile(repository.path(), "means"), "means", on_);
-    Scheduler scheduler = *MakeScheduler("sequential");
     dispatcher_ =
-        std::make_unique<Dispatcher>(*on_.device, scheduler.config, std::move(scheduler.policy));
+        std::make_unique<Dispatcher>(*on_.device, SchedulerConfig{}, std::make_unique<InOrder>());
     QueueOptions queue;
     queue.name = "means";
     queue.instances = {&model_->instance()};

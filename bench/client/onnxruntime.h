@@ -52,7 +52,7 @@ class OnnxRuntimeProcess {
 
   // A window shared with other processes: Begin...() returns at once, End...() waits for the end of
   // the window.
-  /// `newest`: the process skips the arrivals that a newer one has overtaken, as DISB's client does.
+  /// `newest`: the process skips arrivals that a newer one has overtaken, as DISB's client does.
   Status BeginOpenLoop(TimePoint start, const std::vector<double>& arrivals_us,
                        bool newest = false);
   /// The requests of an open loop, in microseconds.

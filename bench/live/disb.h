@@ -24,11 +24,12 @@ struct DisbOptions : DisbRunOptions {
 /// Measures one DISB workload under every scheduler, and with one ONNX Runtime session per client.
 /// A trial of a system has two windows: real-time clients alone, and all clients; MeasureWindows()
 /// chooses their order and repeats trials that the host disturbed. The arrivals of a round are the
-/// same for every scheduler. Each client has an instance and a queue of its own. Latency counts from
-/// the intended arrival (in a closed loop: from the post), and no request is dropped. With clients
-/// that take the newest request (DisbLoad::Late::kNewest, as DISB's do) latency counts from the
-/// post, and S ends in ".newest". Requests count in the throughput if they end within the window.
-/// Metrics, for a system S (a scheduler, or onnxruntime-SETTING), over all its real-time requests:
+/// same for every scheduler. Each client has an instance and a queue of its own. Latency counts
+/// from the intended arrival (in a closed loop: from the post), and no request is dropped. With
+/// clients that take the newest request (DisbLoad::Late::kNewest, as DISB's do) latency counts from
+/// the post, and S ends in ".newest". Requests count in the throughput if they end within the
+/// window. Metrics, for a system S (a scheduler, or onnxruntime-SETTING), over all its real-time
+/// requests:
 ///   realtime_latency_normalized_mean.S, _p50.S, _p99.S (with 1,000 requests or more, else _p90),
 ///   _p99.9.S (with 10,000 or more)
 ///                                   latency over the model's standalone latency
@@ -41,8 +42,8 @@ struct DisbOptions : DisbRunOptions {
 ///                                   sum over clients of throughput over standalone maximum
 ///                                   (REEF 6.1)
 ///   realtime_from_arrival_normalized_mean.S, realtime_dropped.S
-///                                   clients that take the newest request: latency from the intended
-///                                   arrival; requests that were dropped
+///                                   clients that take the newest request: latency from the
+///                                   intended arrival; requests that were dropped
 ///   idle_while_ready_fraction.S, revocations.S, padded_launches.S
 ///                                   schedulers only
 ///   realtime_requests.S; latency_ms_mean.S.CLIENT, latency_ms_p50.S.CLIENT, per_second.S.CLIENT

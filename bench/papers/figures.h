@@ -35,9 +35,10 @@ struct FiguresOptions : FigureOptions {
 /// Runs figures on simulated devices. Metrics: FIGURE.METRIC for every number and finding. The
 /// field "figures" lists {"name", "title", "panels", "paper": [{"metric", "paper", "got",
 /// "off_percent", "set", "gain", "verdict", "source"}], "findings": [[metric, number]], "inputs":
-/// [[name, number]]}, with four digits, so that the field is the same on any machine. With a paper, the field "refused" lists its figures that
-/// cannot run, with the reason. `table` becomes a table "paper says / we got" for people.
-/// kInvalidArgument: an unknown figure or paper (named), or a refused one (with the reason).
+/// [[name, number]]}, with four digits, so that the field is the same on any machine. With a paper,
+/// the field "refused" lists its figures that cannot run, with the reason. `table` becomes a table
+/// "paper says / we got" for people. kInvalidArgument: an unknown figure or paper (named), or a
+/// refused one (with the reason).
 Status RunFigures(const FiguresOptions& options, Report& report, std::string& table);
 
 }  // namespace lagoon::bench

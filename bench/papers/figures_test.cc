@@ -30,7 +30,7 @@ FiguresOptions Only(const std::string& name, double effort = 0.01) {
   return options;
 }
 
-// The report of one figure at little effort. Several tests look at it, and some figures take seconds.
+// The report of one figure at little effort. Several tests look at it; some figures take seconds.
 const Json& ReportOf(const std::string& name) {
   static std::map<std::string, Json> reports;
   const auto found = reports.find(name);

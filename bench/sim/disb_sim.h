@@ -17,7 +17,8 @@ struct SimDisbOptions : DisbRunOptions {
 /// virtual time, with the frozen kernel lists of bench/sim/kernel_lists.h. Equal options give equal
 /// metrics. Differences from RunDisb():
 /// - A request of a closed loop counts in the throughput by the part of its time inside the window,
-///   if five or more of its client end there; else, and in an open loop, it counts if it ends there.
+///   if five or more of its client end there. Else, and in an open loop, it counts if it ends
+///   there.
 /// - Closed loops stop at the latest one window's length after the end of the window, so that a run
 ///   ends even under a scheduler that starves real-time work.
 /// - There is another metric, units_busy_fraction.S: part of the units' time that they had blocks.

@@ -94,8 +94,8 @@ class CaseWriter {
     Write(Metric("response_ratio_jitter", of), StandardDeviation(ratios));
   }
 
-  // The jitter of the response ratio (latency over time alone), means over the short models and over
-  // the long ones: in milliseconds a long model has more jitter only because it takes longer.
+  // The jitter of the response ratio (latency over time alone), means over the short models and
+  // over the long ones: in milliseconds a long model has more jitter only because it takes longer.
   void WriteRatioJitter(const std::string& of, const SplitAnswers& all,
                         std::span<const double> alone_ms) {
     for (const bool is_short : {true, false}) {

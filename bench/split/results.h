@@ -43,8 +43,8 @@ struct SplitResults {
 /// And, as medians over trials with intervals:
 ///   jitter_short_vs.B.CX                jitter of the short models, `split` over the baseline B,
 ///                                       less 1
-///   violation_saved_points_max.B.CX     of the scenarios: violation rate of B less that of `split`,
-///                                       the most over all alpha, in percentage points
+///   violation_saved_points_max.B.CX     of the scenarios: violation rate of B less that of
+///                                       `split`, the most over all alpha, in percentage points
 ///   jitter_short_vs.split.S.CX          the same, S over `split`; S: all kinds of `lagoon`, and
 ///                                       split.plan
 ///   violation_rate_vs.split.S.C.a<alpha>X   violation rate at alpha 2 and 4, S over `split`

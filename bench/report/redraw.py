@@ -1,0 +1,89 @@
+#!/usr/bin/env python3
+"""Runs all simulated benchmarks at one revision, and writes bench/results, docs/images and reproduction.md from them.
+
+Usage: redraw.py LAGOON [--python FILE] [--only GLOB] [--jobs N]
+
+LAGOON is a program that was built from a clean revision: the files name it. Takes some 20 minutes of core time. The
+numbers are the same on any machine, but for reef-26, inss-19 and the times of decisions, which are real ones.
+"""
+
+import argparse
+import concurrent.futures
+import fnmatch
+import json
+import pathlib
+import subprocess
+import sys
+
+import page
+
+ROOT = page.ROOT
+DISB = ("disb", "--workload", "all", "--schedulers", "reef,lagoon", "--clients", "newest")
+SPLIT = ("split", "--schedulers",
+         "split,split:elastic=0,clockwork,clockwork:admit_by_deadline=0,prema,prema-kernel,rt-a,lagoon,lagoon-ratio")
+# The files of bench/results, each with the words of `lagoon bench` that write it.
+RUNS = {
+    "sim-figures.json": ("figures",),
+    "sim-figures-quick.json": ("figures", "--effort", "0.02"),
+    "sim-disb-mi50.json": (*DISB, "--device", "sim:mi50"),
+    "sim-disb-gv100.json": (*DISB, "--device", "sim:gv100"),
+    "sim-gv100-sensitivity.json": ("disb", "--device", "sim:gv100", "--sensitivity", "--requests", "300"),
+    "sim-split.json": (*SPLIT, "--seeds", "6", "--scenarios", "1,3,6"),
+    "sim-split-sweep.json": (*SPLIT, "--seeds", "1", "--scenarios", "1", "--reading", "one-process", "--sweep"),
+    "sim-placement.json": ("placement", "--seeds", "6", "--loads", "0.6,0.8,1,1.2,1.4", "--seconds", "60"),
+    "sim-placement-busy-1.json": ("placement", "--busy", "1", "--seeds", "3", "--loads", "0.8,1,1.2,1.4", "--seconds", "60"),
+    "sim-share-tuning.json": ("shares", "--tune"),
+    "sim-share-tuning-hold-1.json": ("shares", "--tune", "--hold-down", "1"),
+}
+# Files with figures that the pages show.
+DRAWN = ("sim-figures.json", "sim-split-sweep.json", "sim-split.json", "sim-share-tuning.json")
+
+
+def quick(report):
+    """What CI compares: the figures without what is measured in real time (tests/figures_test.py)."""
+    return {"figures": [figure for figure in report["figures"] if figure["name"] not in REAL_TIME]}
+
+
+REAL_TIME = ("reef-26", "inss-19")
+
+
+def run(lagoon, name, words):
+    """Runs one benchmark; returns its report."""
+    path = ROOT / "bench" / "results" / name
+    result = subprocess.run([lagoon, "bench", *words, "--json", path], stderr=subprocess.PIPE, text=True, check=False)
+    if result.returncode != 0:
+        raise page.PageError(f"{name}: {result.stderr.strip().splitlines()[-1]}")
+    report = json.loads(path.read_text())
+    if report["version"].endswith("-dirty"):
+        raise page.PageError(f"{lagoon} was built from a revision with changes ({report['version']}): commit them, build again")
+    if name == "sim-figures-quick.json":
+        # A line for each figure: short, and a difference shows where it is.
+        lines = ",\n".join(json.dumps(figure, sort_keys=True) for figure in quick(report)["figures"])
+        path.write_text(f'{{"figures": [\n{lines}\n]}}\n')
+    return name
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("lagoon")
+    parser.add_argument("--python", default=sys.executable, help="with matplotlib")
+    parser.add_argument("--only", default="*", help="files of bench/results to write")
+    parser.add_argument("--jobs", type=int, default=1)
+    arguments = parser.parse_args()
+    chosen = {name: words for name, words in RUNS.items() if fnmatch.fnmatch(name, arguments.only)}
+    try:
+        with concurrent.futures.ThreadPoolExecutor(arguments.jobs) as pool:
+            for name in pool.map(lambda item: run(arguments.lagoon, *item), chosen.items()):
+                print(name, flush=True)
+        drawn = [str(ROOT / "bench" / "results" / name) for name in DRAWN if name in chosen]
+        if drawn:
+            subprocess.run([arguments.python, str(ROOT / "bench" / "plots" / "plot.py"), *drawn, "--out",
+                            str(ROOT / "docs" / "images")], check=True)
+    except (page.PageError, subprocess.CalledProcessError) as error:
+        print(f"redraw.py: {error}", file=sys.stderr)
+        return 1
+    return page.main([])
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,68 @@
+"""bench/report/page.py: the tables of docs/results/reproduction.md are those of the committed results."""
+
+import json
+import sys
+
+import pytest
+
+from conftest import ROOT
+
+sys.path.insert(0, str(ROOT / "bench" / "report"))
+import page  # noqa: E402
+
+NUMBERS = [{"metric": "gain.a", "paper": 1.5, "got": 1.1, "off_percent": -80.0, "verdict": "direction only"},
+           {"metric": "time_ms", "paper": [20, 30], "got": 31.234, "off_percent": 4.1, "verdict": "reproduced within 5 %"},
+           {"metric": "input", "paper": 2, "got": 2.001, "off_percent": 0.05, "verdict": "set: calibrated"}]
+
+
+@pytest.fixture(name="folder")
+def fixture_folder(tmp_path):
+    figures = [{"name": "reef-1", "paper": NUMBERS, "findings": [["jobs a second", 12345.6], ["other", 1]]}]
+    (tmp_path / "sim-figures.json").write_text(json.dumps({"figures": figures}))
+    return tmp_path
+
+
+def write(folder, text, *words):
+    """(exit status, the page afterwards)."""
+    file = folder / "page.md"
+    file.write_text(text)
+    status = page.main(["--page", str(file), "--results", str(folder), *words])
+    return status, file.read_text()
+
+
+def test_the_page_of_the_repository_says_what_its_results_say():
+    assert page.main(["--check"]) == 0
+
+
+def test_a_table_has_the_numbers_and_the_findings_that_fit(folder):
+    status, text = write(folder, "before\n<!-- table figure reef-1 jobs_* -->\nold\n<!-- end -->\nafter")
+    assert status == 0
+    assert text.split("\n") == [
+        "before", "<!-- table figure reef-1 jobs_* -->", "|  | paper | we | off | verdict |",
+        "| --- | ---: | ---: | ---: | --- |", "| gain.a | 1.5 | 1.1 | -80 % | direction only |",
+        "| time_ms | 20 to 30 | 31.23 | +4 % | reproduced within 5 % |", "| input | 2 | 2.001 | +0 % | set: calibrated |",
+        "| jobs a second |  | 12346 |  |  |", "<!-- end -->", "after"]
+    assert write(folder, text)[1] == text, "writing again changes nothing"
+
+
+def test_numbers_are_counted_by_verdict(folder):
+    _, text = write(folder, "<!-- table counts -->\n<!-- end -->")
+    assert "| REEF | 1 | 1 | 1 | 0 |" in text
+
+
+def test_check_writes_nothing_and_fails_where_the_page_differs(folder, capsys):
+    text = "<!-- table counts -->\nold\n<!-- end -->"
+    assert write(folder, text, "--check") == (1, text)
+    assert "bench/report/page.py writes it" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("text, expected", [
+    ("<!-- table nothing -->\n<!-- end -->", "no table 'nothing'; there are figure"),
+    ("<!-- table figure reef-2 -->\n<!-- end -->", "no figure 'reef-2'"),
+    ("<!-- table counts -->\nno end", "no line '<!-- end -->'"),
+    ("<!-- table placement absent.json goodput -->\n<!-- end -->", "absent.json"),
+    ("<!-- table figure -->\n<!-- end -->", "lacks something"),
+])
+def test_what_is_wrong_is_named_and_the_page_kept(folder, text, expected, capsys):
+    assert write(folder, text) == (1, text)
+    assert expected in capsys.readouterr().err
