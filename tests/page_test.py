@@ -17,7 +17,8 @@ NUMBERS = [{"metric": "gain.a", "paper": 1.5, "got": 1.1, "off_percent": -80.0, 
 
 @pytest.fixture(name="folder")
 def fixture_folder(tmp_path):
-    figures = [{"name": "reef-1", "paper": NUMBERS, "findings": [["jobs a second", 12345.6], ["other", 1]]}]
+    panel = {"x": "load", "series": [{"name": "a", "x": [1, 2], "y": [0.5, 1234.5]}, {"name": "b", "x": [2], "y": [3]}]}
+    figures = [{"name": "reef-1", "paper": NUMBERS, "findings": [["jobs a second", 12345.6], ["other", 1]], "panels": [panel]}]
     (tmp_path / "sim-figures.json").write_text(json.dumps({"figures": figures}))
     return tmp_path
 
@@ -50,6 +51,11 @@ def test_numbers_are_counted_by_verdict(folder):
     assert "| REEF | 1 | 1 | 1 | 0 |" in text
 
 
+def test_the_lines_of_a_panel_are_columns(folder):
+    _, text = write(folder, "<!-- table series reef-1 0 1 -->\n<!-- end -->")
+    assert text.split("\n")[1:-1] == ["| load | a | b |", "| --- | ---: | ---: |", "| 1 | 0.5 |  |", "| 2 | 1,234.5 | 3.0 |"]
+
+
 def test_check_writes_nothing_and_fails_where_the_page_differs(folder, capsys):
     text = "<!-- table counts -->\nold\n<!-- end -->"
     assert write(folder, text, "--check") == (1, text)
@@ -60,7 +66,7 @@ def test_check_writes_nothing_and_fails_where_the_page_differs(folder, capsys):
     ("<!-- table nothing -->\n<!-- end -->", "no table 'nothing'; there are figure"),
     ("<!-- table figure reef-2 -->\n<!-- end -->", "no figure 'reef-2'"),
     ("<!-- table counts -->\nno end", "no line '<!-- end -->'"),
-    ("<!-- table placement absent.json goodput -->\n<!-- end -->", "absent.json"),
+    ("<!-- table sensitivity -->\n<!-- end -->", "sim-gv100-sensitivity.json"),
     ("<!-- table figure -->\n<!-- end -->", "lacks something"),
 ])
 def test_what_is_wrong_is_named_and_the_page_kept(folder, text, expected, capsys):

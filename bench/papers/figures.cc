@@ -208,7 +208,7 @@ std::string VerdictOf(const FigureNumber& number) {
   const double paper = std::clamp(number.got, number.least, number.most);
   const bool same = (number.got > 1) == (number.least > 1);
   const bool near_in_all = std::abs(number.got / paper - 1) <= kSame && same;
-  if (number.gain && near_in_all) return "reproduced within 1 %";
+  if (number.gain && near_in_all && number.got != paper) return "reproduced within 1 %";
   if (number.gain && number.least != 1 && !same) return "not reproduced";
   const double off = std::abs(OffPercent(number));
   if (off <= 25) {

@@ -7,7 +7,8 @@ A table stands between a line "<!-- table NAME [WORDS] -->" and a line "<!-- end
 replaced, everything else is kept. Tables:
 - figure NAME [GLOB...]: the numbers of a figure beside the paper's (sim-figures.json), and the findings that fit a glob
 - counts: how many numbers of each paper are reproduced, and how many are inputs
-- disb, sensitivity, split-jitter, split-systems, split-saved, placement: tables.py
+- series NAME PANEL DIGITS: the lines of a panel of a figure
+- disb, sensitivity, split-jitter, split-systems, split-saved: tables.py
 With --check nothing is written, and the exit status is 1 if the page is not what would be written.
 """
 

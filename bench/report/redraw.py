@@ -30,8 +30,6 @@ RUNS = {
     "sim-gv100-sensitivity.json": ("disb", "--device", "sim:gv100", "--sensitivity", "--requests", "300"),
     "sim-split.json": (*SPLIT, "--seeds", "6", "--scenarios", "1,3,6"),
     "sim-split-sweep.json": (*SPLIT, "--seeds", "1", "--scenarios", "1", "--reading", "one-process", "--sweep"),
-    "sim-placement.json": ("placement", "--seeds", "6", "--loads", "0.6,0.8,1,1.2,1.4", "--seconds", "60"),
-    "sim-placement-busy-1.json": ("placement", "--busy", "1", "--seeds", "3", "--loads", "0.8,1,1.2,1.4", "--seconds", "60"),
     "sim-share-tuning.json": ("shares", "--tune"),
     "sim-share-tuning-hold-1.json": ("shares", "--tune", "--hold-down", "1"),
 }
