@@ -55,7 +55,7 @@ Dispatcher::Dispatcher(Device& device, const SchedulerConfig& config,
   }
   device_.SetListener(this);
   if (device_.info().virtual_time) return;  // every advance of the time calls OnDeviceNews()
-  timer_ = std::jthread([this](const std::stop_token& stop) { SleepUntilDeadlines(stop); });
+  timer_ = std::jthread([this](const std::stop_token& stop) { SleepUntilLeaving(stop); });
 }
 
 Dispatcher::~Dispatcher() {
@@ -181,6 +181,7 @@ bool Dispatcher::DoRound(Answers& answers) {
   answers.finished.splice(answers.finished.end(), late_);
   TakeNews(answers.finished);
   ApplyCancels(answers.finished);
+  ExpireHeld(answers.finished);
   if (ending_) mechanism_.CancelAll(answers.finished);
   const bool more = mechanism_.Step(answers.finished);
   if (mechanism_.lost()) lost_.store(true, std::memory_order_relaxed);
@@ -252,6 +253,7 @@ void Dispatcher::TakePosted(FinishedJobs& finished) {
 void Dispatcher::Hold(Job& job, FinishedJobs& finished) {
   JobQueue& queue = *job.queue;
   held_.push_back(job);
+  if (job.leaves != kNoDeadline) held_leaves_.insert(job);
   ++queue.held;
   if (queue.waiting.size() + queue.held <= queue.options.max_pending) return;
   if (queue.options.overflow != Overflow::kNewestWins) return;
@@ -262,8 +264,20 @@ void Dispatcher::Hold(Job& job, FinishedJobs& finished) {
 
 std::unique_ptr<Job> Dispatcher::Release(Job& job) {
   held_.erase(held_.iterator_to(job));
+  if (job.leaves_hook.is_linked()) held_leaves_.erase(held_leaves_.iterator_to(job));
   --job.queue->held;
   return std::unique_ptr<Job>(&job);
+}
+
+// A switch lasts until all earlier jobs have finished: longer than the deadlines of held jobs,
+// perhaps.
+void Dispatcher::ExpireHeld(FinishedJobs& finished) {
+  if (held_leaves_.empty()) return;
+  const TimePoint now = device_.Now();
+  while (!held_leaves_.empty() && held_leaves_.begin()->leaves <= now) {
+    Job& job = *held_leaves_.begin();
+    mechanism_.Refuse(Release(job), job.OutcomeOfLeaving(), finished);
+  }
 }
 
 void Dispatcher::TellLoss() {
@@ -271,17 +285,19 @@ void Dispatcher::TellLoss() {
   if (!told_lost_.exchange(true)) on_lost_();
 }
 
-void Dispatcher::SleepUntilDeadlines(const std::stop_token& stop) {
+void Dispatcher::SleepUntilLeaving(const std::stop_token& stop) {
   const std::stop_callback wake(stop, [this] {
     const MutexLock lock(timer_mutex_);
     timer_wake_.NotifyAll();
   });
   while (!stop.stop_requested()) {
-    TimePoint next;
+    // A job is pushed before WakeTimerFor() is called. Each time is therefore either read by
+    // NextLeaving() or told to the timer after this reset.
     {
-      const MutexLock lock(mutex_);
-      next = mechanism_.NextDeadline();
+      const MutexLock lock(timer_mutex_);
+      timer_target_ = kNoDeadline;
     }
+    const TimePoint next = NextLeaving();
     {
       const MutexLock lock(timer_mutex_);
       timer_target_ = std::min(timer_target_, next);
@@ -292,16 +308,24 @@ void Dispatcher::SleepUntilDeadlines(const std::stop_token& stop) {
           timer_wake_.WaitUntil(timer_mutex_, timer_target_);
         }
       }
-      timer_target_ = kNoDeadline;
     }
     Step();
   }
 }
 
-void Dispatcher::WakeTimerFor(TimePoint deadline) {
+// Of all jobs that were pushed before, those that no round has taken yet included.
+TimePoint Dispatcher::NextLeaving() {
+  const MutexLock lock(mutex_);
+  TakeNews(late_);  // whoever pushed a job brings news afterwards, so that a round delivers late_
+  ApplyCancels(late_);
+  const TimePoint held = held_leaves_.empty() ? kNoDeadline : held_leaves_.begin()->leaves;
+  return std::min(held, mechanism_.NextLeaving());
+}
+
+void Dispatcher::WakeTimerFor(TimePoint leaves) {
   const MutexLock lock(timer_mutex_);
-  if (deadline >= timer_target_) return;
-  timer_target_ = deadline;
+  if (leaves >= timer_target_) return;
+  timer_target_ = leaves;
   timer_wake_.NotifyOne();
 }
 

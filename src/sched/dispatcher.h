@@ -45,10 +45,10 @@ class Dispatcher final : private DeviceListener {
   /// Overflow::kNewestWins. Post refuses more.
   static constexpr std::size_t kMaxUnadmitted = 1024;
 
-  /// `device` is borrowed and must be idle. Starts one thread that sleeps until the next deadline,
-  /// unless the device's time is virtual. `observer` outlives the dispatcher; null: no observer.
-  /// `on_lost` is called once after the device was lost, on any thread and without a lock. Another
-  /// thread may still be calling clients of failed jobs then. Null: no call.
+  /// `device` is borrowed and must be idle. Starts one thread that sleeps until the next job has to
+  /// leave, unless the device's time is virtual. `observer` outlives the dispatcher; null: no
+  /// observer. `on_lost` is called once after the device was lost, on any thread and without a
+  /// lock. Another thread may still be calling clients of failed jobs then. Null: no call.
   Dispatcher(Device& device, const SchedulerConfig& config, std::unique_ptr<Policy> policy,
              SchedObserver* observer = nullptr, std::function<void()> on_lost = nullptr);
   /// Cancels all jobs that are left and waits until they have finished. No Post or Cancel may be
@@ -146,10 +146,12 @@ class Dispatcher final : private DeviceListener {
   void TakePosted(FinishedJobs& finished) REQUIRES(mutex_);
   void Hold(Job& job, FinishedJobs& finished) REQUIRES(mutex_);
   std::unique_ptr<Job> Release(Job& job) REQUIRES(mutex_);
+  void ExpireHeld(FinishedJobs& finished) REQUIRES(mutex_);
   void ApplyCancels(FinishedJobs& finished) REQUIRES(mutex_);
   void TellLoss();
-  void SleepUntilDeadlines(const std::stop_token& stop);
-  void WakeTimerFor(TimePoint deadline);
+  void SleepUntilLeaving(const std::stop_token& stop);
+  TimePoint NextLeaving();
+  void WakeTimerFor(TimePoint leaves);
 
   Device& device_;
   const bool observed_;
@@ -172,6 +174,7 @@ class Dispatcher final : private DeviceListener {
   // Jobs that were posted while a change was under way, in order of posting. Bounded: together with
   // the jobs that wait for an instance, at most max_pending of each queue.
   JobList<&Job::waiting_hook> held_ GUARDED_BY(mutex_);
+  JobsByLeaving held_leaves_ GUARDED_BY(mutex_);         // those of held_ that end at some time
   std::vector<JobId> taken_cancels_ GUARDED_BY(mutex_);  // at most kMaxCancels; scratch
   FinishedJobs late_ GUARDED_BY(mutex_);                 // finished outside of a round
 
@@ -184,6 +187,7 @@ class Dispatcher final : private DeviceListener {
 
   Mutex timer_mutex_;
   CondVar timer_wake_;
+  // The earliest Job::leaves of the jobs that were posted since the timer last asked for all.
   TimePoint timer_target_ GUARDED_BY(timer_mutex_) = kNoDeadline;
   std::jthread timer_;  // last member: stops before what it uses is destroyed
 };

@@ -51,6 +51,53 @@ TEST_F(DispatcherTest, NewestWinsDropsTheOldestWaitingJob) {
   EXPECT_EQ(newest.result.outcome, Outcome::kDone);
 }
 
+/// A plan without kernels, with one input and one output of no bytes.
+std::shared_ptr<LoadedPlan> EmptyPlan() {
+  const auto plan = std::const_pointer_cast<LoadedPlan>(testing::ChainPlan(1, 1));
+  plan->plan.ops.clear();
+  plan->plan.arena_bytes = 0;
+  for (auto* tensors : {&plan->plan.inputs, &plan->plan.outputs}) {
+    tensors->front().spec.dims = {0};
+    tensors->front().range = {Region::kArena, 0, 0};
+    tensors->front().ops.clear();
+  }
+  return plan;
+}
+
+TEST_F(DispatcherTest, AJobWithoutKernelsAndCopiesIsCompleteWhenItIsPosted) {
+  UseReset();
+  const auto plan = EmptyPlan();
+  plan->plan.inputs.clear();
+  QueueOptions options;
+  options.max_pending = 1;
+  const QueueId queue = AddQueue(JobClass::kBestEffort, plan, options);
+  void* const not_wanted[] = {nullptr};
+  for (int i = 0; i < 3; ++i) {
+    Request& request = Add();
+    ASSERT_TRUE(dispatcher_->Post({queue, kNoDeadline, {}, not_wanted, &request}));
+    EXPECT_EQ(request.finished, 1);
+    EXPECT_EQ(request.result.outcome, Outcome::kDone);
+    EXPECT_EQ(request.result.started, request.result.finished);
+  }
+  EXPECT_EQ(dispatcher_->Pending(queue), 0u);
+  Request& late = Add();
+  ASSERT_TRUE(dispatcher_->Post({queue, device_->Now(), {}, not_wanted, &late}));
+  EXPECT_EQ(late.result.outcome, Outcome::kExpired);
+  EXPECT_TRUE(dispatcher_->RemoveQueue(queue));
+}
+
+TEST_F(DispatcherTest, AJobWhoseOnlyCopiesAreEmptyEndsWithThem) {
+  UseReset();
+  const QueueId queue = AddQueue(JobClass::kBestEffort, EmptyPlan());
+  for (const bool wanted : {true, false}) {
+    Request& request = Add();
+    void* const outputs[] = {wanted ? request.y : nullptr};
+    ASSERT_TRUE(dispatcher_->Post({queue, kNoDeadline, request.inputs, outputs, &request}));
+    EXPECT_EQ(device_->RunAll(), wanted ? 2 : 1);
+    EXPECT_EQ(request.result.outcome, Outcome::kDone);
+  }
+}
+
 TEST_F(DispatcherTest, AWaitingJobExpires) {
   UseReset();
   const QueueId queue = AddQueue(JobClass::kBestEffort, 1, 1);
@@ -62,6 +109,33 @@ TEST_F(DispatcherTest, AWaitingJobExpires) {
   EXPECT_EQ(running.finished, 0);
   device_->RunAll();
   EXPECT_EQ(running.result.outcome, Outcome::kDone);
+}
+
+TEST_F(DispatcherTest, AJobThatDoesNotBeginInTheTimeOfItsQueueEnds) {
+  UseReset();
+  QueueOptions patient;
+  patient.max_wait = std::chrono::hours(2);
+  const QueueId queue = AddQueue(JobClass::kBestEffort, 2, 2, patient);
+  Request &running = Add(), &waits = Add(), &urgent = Add();
+  ASSERT_TRUE(Post(queue, running));
+  device_->Advance(std::chrono::hours(1));
+  ASSERT_TRUE(Post(queue, urgent, device_->Now() + std::chrono::minutes(1)));
+  ASSERT_TRUE(Post(queue, waits, device_->Now() + std::chrono::hours(9)));
+  device_->Advance(std::chrono::minutes(70));
+  EXPECT_EQ(urgent.result.outcome, Outcome::kExpired);
+  EXPECT_EQ(waits.finished, 0);
+  device_->Advance(std::chrono::minutes(50));
+  EXPECT_EQ(waits.result.outcome, Outcome::kNotStarted);
+  EXPECT_EQ(running.finished, 0) << "it has begun, and takes as long as it takes";
+  device_->RunAll();
+  EXPECT_EQ(running.result.outcome, Outcome::kDone);
+  Request& late = Add();  // begins in time, and then has its deadline only
+  ASSERT_TRUE(Post(queue, late, device_->Now() + std::chrono::hours(3)));
+  device_->Advance(std::chrono::minutes(150));
+  EXPECT_EQ(late.finished, 0);
+  device_->Advance(std::chrono::hours(1));
+  device_->RunAll();
+  EXPECT_EQ(late.result.outcome, Outcome::kExpired);
 }
 
 TEST_F(DispatcherTest, ARunningJobExpiresThroughItsGuardAndFreesItsInstance) {

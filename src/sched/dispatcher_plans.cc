@@ -38,7 +38,7 @@ Status Dispatcher::MoveShare(QueueId id, UnitRange units) {
     return Fail(ErrorCode::kInvalidArgument, fmt::format("there is no queue {}", Raw(id)));
   }
   const std::string where = fmt::format("queue '{}'", queue->options.name);
-  const MutexLock moving(queue->add_mutex);  // one move of the queue at a time
+  const MutexLock moving(queue->move_mutex);  // one move of the queue at a time
   ShareId share;
   {
     const MutexLock lock(mutex_);

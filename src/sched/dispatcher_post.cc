@@ -98,7 +98,11 @@ std::unique_ptr<Job> MakeJob(const JobSpec& spec, JobQueue& queue, JobId id, Tim
   job->queue_id = spec.queue;
   job->job_class = queue.options.job_class;
   job->arrival = posted;
-  job->deadline = spec.deadline;
+  job->deadline = job->leaves = spec.deadline;
+  const Nanoseconds max_wait = queue.options.max_wait;
+  if (max_wait > Nanoseconds(0) && max_wait < spec.deadline - posted) {
+    job->leaves = posted + max_wait;
+  }
   job->queue = &queue;
   job->client = spec.client;
   job->inputs.assign(spec.inputs.begin(), spec.inputs.end());
@@ -122,12 +126,14 @@ Result<JobId> Dispatcher::Post(const JobSpec& spec) {
     return Fail(ErrorCode::kInvalidArgument, fmt::format("there is no queue {}", Raw(spec.queue)));
   }
   LAGOON_RETURN_IF_ERROR(Check(spec, *queue));
-  LAGOON_RETURN_IF_ERROR(TakePlace(*queue));
   const JobId id{next_id_.fetch_add(1, std::memory_order_relaxed)};
-  const TimePoint deadline = spec.deadline;  // the client may free the spec once the job is pushed
-  Push(MakeJob(spec, *queue, id, posted));
+  // Before a place is taken: where memory runs out here, no place is lost.
+  std::unique_ptr<Job> job = MakeJob(spec, *queue, id, posted);
+  LAGOON_RETURN_IF_ERROR(TakePlace(*queue));
+  const TimePoint leaves = job->leaves;  // the job may be over once it is pushed
+  Push(std::move(job));
   Step();
-  if (deadline != kNoDeadline) WakeTimerFor(deadline);
+  if (leaves != kNoDeadline) WakeTimerFor(leaves);
   return id;
 }
 

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <optional>
+#include <thread>
 
 #include "sched/testing/dispatcher_fixture.h"
 
@@ -99,6 +100,42 @@ TEST_F(DispatcherTest, AJobThatASwitchHoldsBackCanBeCancelled) {
   device_->RunAll();
   EXPECT_EQ(early.result.outcome, Outcome::kDone);
   EXPECT_EQ(late.result.outcome, Outcome::kCancelled);
+}
+
+TEST_F(DispatcherTest, AJobThatASwitchHoldsBackExpires) {
+  UseReset();
+  const QueueId queue = AddQueue(JobClass::kBestEffort, 3, 2);
+  Request &early = Add(), &late = Add(), &patient = Add();
+  ASSERT_TRUE(Post(queue, early));
+  dispatcher_->Switch({.name = "new"}, std::make_unique<testing::ClassFirst>(), [](Status) {});
+  ASSERT_TRUE(Post(queue, patient, device_->Now() + std::chrono::hours(9)));
+  ASSERT_TRUE(Post(queue, late, device_->Now() + std::chrono::hours(1)));
+  EXPECT_EQ(dispatcher_->Pending(queue), 2u);
+  device_->Advance(std::chrono::hours(2));
+  EXPECT_EQ(late.finished, 1);
+  EXPECT_EQ(late.result.outcome, Outcome::kExpired);
+  EXPECT_EQ(dispatcher_->Pending(queue), 1u);
+  EXPECT_EQ(early.finished + patient.finished, 0);
+  device_->RunAll();
+  EXPECT_EQ(early.result.outcome, Outcome::kDone);
+  EXPECT_EQ(patient.result.outcome, Outcome::kDone);
+}
+
+TEST_F(DispatcherTest, TheTimerWatchesTheDeadlinesOfJobsThatASwitchHoldsBack) {
+  UseReset(testing::FakeDevice::Time::kReal);
+  const QueueId queue = AddQueue(JobClass::kBestEffort, 3, 2);
+  Request& early = Add();
+  ASSERT_TRUE(Post(queue, early));
+  ASSERT_TRUE(device_->RunBlock());  // the copy of its input, which has no guard
+  dispatcher_->Switch({.name = "new"}, std::make_unique<testing::ClassFirst>(), [](Status) {});
+  Request &first = Add(), &second = Add();
+  for (Request* late : {&first, &second}) {  // the timer has slept once when the second one is due
+    ASSERT_TRUE(Post(queue, *late, device_->Now() + std::chrono::milliseconds(1)));
+    while (dispatcher_->Pending(queue) > 0) std::this_thread::yield();
+  }
+  dispatcher_.reset();
+  EXPECT_EQ(first.result.outcome, Outcome::kExpired);
+  EXPECT_EQ(second.result.outcome, Outcome::kExpired);
 }
 
 TEST_F(DispatcherTest, ASwitchUnderWayIsToldWhenTheDispatcherEnds) {

@@ -18,6 +18,8 @@ std::string_view Name(Outcome outcome) {
       return "failed";
     case Outcome::kTooLate:
       return "too late";
+    case Outcome::kNotStarted:
+      return "not started";
   }
   CheckFailed("a known Outcome", __FILE__, __LINE__);
 }

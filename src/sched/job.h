@@ -25,6 +25,7 @@ enum class Outcome : std::uint8_t {
   kSuperseded,  // a newer request of its queue took its place (Overflow::kNewestWins)
   kFailed,      // the device was lost, or JobResult::error
   kTooLate,     // refused when it came: it would miss its deadline (admit_by_deadline)
+  kNotStarted,  // waited for longer than its queue allows (QueueOptions::max_wait)
 };
 std::string_view Name(Outcome outcome);
 
@@ -105,6 +106,9 @@ struct QueueOptions {
   std::vector<Instance*> instances;
   std::size_t max_pending = 64;  // most jobs that may wait for an instance; at least one
   Overflow overflow = Overflow::kReject;
+  /// A job that has waited so long for an instance or for its turn ends as kNotStarted. 0: it waits
+  /// on. Jobs that have begun are not affected.
+  Nanoseconds max_wait{0};
   /// The units that the queue's launches may use: a share of its own, which Dispatcher::MoveShare()
   /// moves. No units: all of the device. Holds under every scheduler.
   UnitRange units = {};

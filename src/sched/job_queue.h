@@ -28,6 +28,9 @@ struct Job : ScheduledJob {
   enum class State : std::uint8_t { kWaiting, kActive, kLeaving, kFinished };
 
   State state = State::kWaiting;
+  /// When it ends if it is still there: at its deadline, or while it waits when it has waited too
+  /// long (QueueOptions::max_wait).
+  TimePoint leaves = kNoDeadline;
   JobQueue* queue = nullptr;
   JobClient* client = nullptr;
   std::vector<const void*> inputs;
@@ -61,7 +64,12 @@ struct Job : ScheduledJob {
   intrusive::list_member_hook<> active_hook;    // Mechanism::active_
   intrusive::list_member_hook<> finished_hook;  // FinishedJobs
   intrusive::set_member_hook<> id_hook;         // Mechanism::jobs_
-  intrusive::set_member_hook<> deadline_hook;   // Mechanism::deadlines_
+  intrusive::set_member_hook<> leaves_hook;     // Mechanism::leaves_ or Dispatcher::held_leaves_
+
+  /// How it ends at `leaves`.
+  Outcome OutcomeOfLeaving() const {
+    return leaves == deadline ? Outcome::kExpired : Outcome::kNotStarted;
+  }
 };
 
 template <intrusive::list_member_hook<> Job::*Hook>
@@ -82,16 +90,16 @@ using JobsById =
     intrusive::set<Job, intrusive::member_hook<Job, intrusive::set_member_hook<>, &Job::id_hook>,
                    intrusive::key_of_value<IdOf>>;
 
-/// Jobs with a deadline, the earliest first.
-struct ByDeadline {
+/// Jobs that end at some time, the earliest first.
+struct ByLeaving {
   bool operator()(const Job& a, const Job& b) const {
-    return a.deadline != b.deadline ? a.deadline < b.deadline : a.id < b.id;
+    return a.leaves != b.leaves ? a.leaves < b.leaves : a.id < b.id;
   }
 };
-using JobsByDeadline =
+using JobsByLeaving =
     intrusive::set<Job,
-                   intrusive::member_hook<Job, intrusive::set_member_hook<>, &Job::deadline_hook>,
-                   intrusive::compare<ByDeadline>>;
+                   intrusive::member_hook<Job, intrusive::set_member_hook<>, &Job::leaves_hook>,
+                   intrusive::compare<ByLeaving>>;
 
 /// Whether one of the jobs is of the real-time class.
 bool HasRealTime(const FinishedJobs& finished);
@@ -140,8 +148,10 @@ struct JobQueue {
   std::size_t held = 0;                 // jobs that a switch of schedulers keeps from admission
   bool removed = false;                 // Mechanism::RemoveQueue(): AddQueue() may use it again
 
-  Mutex add_mutex;                                    // Dispatcher::AddPlan()
+  // Dispatcher::AddPlan(), also by a thread of low priority that allocates: no other may wait.
+  Mutex add_mutex;
   std::uint32_t next_plan GUARDED_BY(add_mutex) = 1;  // 0 is `first`
+  Mutex move_mutex;                                   // Dispatcher::MoveShare()
 };
 
 /// Number of units that the queue's launches may use, of a device with `all` units.

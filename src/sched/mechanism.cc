@@ -14,6 +14,14 @@ const LoadedPlan* FirstPlan(const Instance* instance) {
   return instance->first() == nullptr ? nullptr : &instance->first()->loaded();
 }
 
+// No kernel and no copy, as in a plan whose outputs are constants without elements. Such a job
+// needs no instance, and no launch would report its end.
+bool HasNothingToRun(const Job& job) {
+  const Plan& plan = job.instance != nullptr ? job.instance->plan() : job.plan->plan();
+  return plan.ops.empty() && job.inputs.empty() &&
+         std::ranges::all_of(job.outputs, [](const void* output) { return output == nullptr; });
+}
+
 }  // namespace
 
 Mechanism::Mechanism(Device& device, const SchedulerConfig& config, Policy& policy,
@@ -69,8 +77,11 @@ Result<QueueId> Mechanism::AddQueue(QueueOptions options) {
   if (place == nullptr) {
     if (queues_.full()) {
       return Fail(ErrorCode::kResourceExhausted,
-                  fmt::format("queue '{}': there are {} queues already", options.name,
-                              QueueTable::kMaxQueues));
+                  fmt::format("queue '{}': there {} {} queues{}", options.name,
+                              observer_ == nullptr ? "are" : "were", QueueTable::kMaxQueues,
+                              observer_ == nullptr ? " already"
+                                                   : " since the trace began, which cannot name "
+                                                     "more: serve without a trace"));
     }
     added = std::make_unique<JobQueue>(queues_.next_id());
   }
@@ -142,12 +153,16 @@ void Mechanism::Admit(std::unique_ptr<Job> owned, FinishedJobs& finished) {
   }
   jobs_.insert(job);
   if (observer_ != nullptr) TellJob(SchedEvent::Kind::kArrived, job, job.arrival);
-  if (job.deadline != kNoDeadline) deadlines_.insert(job);
+  if (job.leaves != kNoDeadline) leaves_.insert(job);
   JobQueue& queue = *job.queue;
   SetNextOp(job, 0);
   policy_->OnArrival(job);
   queue.waiting.push_back(job);
   if (lost_) return Finish(job, Outcome::kFailed, finished);
+  if (HasNothingToRun(job)) {
+    return Finish(job, job.leaves <= device_.Now() ? job.OutcomeOfLeaving() : Outcome::kDone,
+                  finished);
+  }
   if (queue.options.overflow == Overflow::kNewestWins &&
       queue.waiting.size() > queue.options.max_pending) {
     SupersedeOldest(queue, finished);
@@ -217,8 +232,8 @@ bool HasRealTime(const FinishedJobs& finished) {
       finished, [](const Job& job) { return job.queue->options.job_class == JobClass::kRealTime; });
 }
 
-TimePoint Mechanism::NextDeadline() const {
-  return deadlines_.empty() ? kNoDeadline : deadlines_.begin()->deadline;
+TimePoint Mechanism::NextLeaving() const {
+  return leaves_.empty() ? kNoDeadline : leaves_.begin()->leaves;
 }
 
 // ---- Life of a job
@@ -237,6 +252,11 @@ void Mechanism::Start(Job& job) {
   job.instance->Reset();  // all launches of the former job have retired
   job.started = true;
   job.state = Job::State::kActive;
+  if (job.leaves != job.deadline) {  // it has not waited too long
+    leaves_.erase(leaves_.iterator_to(job));
+    job.leaves = job.deadline;
+    if (job.leaves != kNoDeadline) leaves_.insert(job);
+  }
   job.stream = streams_.Next(queue);
   job.result.started = device_.Now();
   job.inputs_left = static_cast<std::uint32_t>(job.inputs.size());
@@ -279,7 +299,7 @@ void Mechanism::Leave(Job& job, Outcome outcome, FinishedJobs& finished) {
   }
   job.state = Job::State::kLeaving;
   job.result.outcome = outcome;
-  if (job.deadline_hook.is_linked()) deadlines_.erase(deadlines_.iterator_to(job));
+  if (job.leaves_hook.is_linked()) leaves_.erase(leaves_.iterator_to(job));
   UpdateReady(job);
   if (job.launches == 0) return Finish(job, outcome, finished);
   JobQueue::Slot& slot = job.queue->slots[job.slot];
@@ -298,7 +318,7 @@ void Mechanism::Finish(Job& job, Outcome outcome, FinishedJobs& finished) {
     if (!lost_) queue.free_slots.push_back(job.slot);
   }
   jobs_.erase(jobs_.iterator_to(job));
-  if (job.deadline_hook.is_linked()) deadlines_.erase(deadlines_.iterator_to(job));
+  if (job.leaves_hook.is_linked()) leaves_.erase(leaves_.iterator_to(job));
   End(job, outcome, finished);
   if (!lost_) OfferNextWaiting(queue);
 }
@@ -319,10 +339,11 @@ void Mechanism::End(Job& job, Outcome outcome, FinishedJobs& finished) {
 }
 
 void Mechanism::LeaveExpired(FinishedJobs& finished) {
-  if (deadlines_.empty()) return;
+  if (leaves_.empty()) return;
   const TimePoint now = device_.Now();
-  while (!deadlines_.empty() && deadlines_.begin()->deadline <= now) {
-    Leave(*deadlines_.begin(), Outcome::kExpired, finished);
+  while (!leaves_.empty() && leaves_.begin()->leaves <= now) {
+    Job& job = *leaves_.begin();
+    Leave(job, job.OutcomeOfLeaving(), finished);
   }
 }
 

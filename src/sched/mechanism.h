@@ -71,7 +71,8 @@ class Mechanism {
   /// streams left: the former scheduler stays in use then.
   Status Use(const SchedulerConfig& config, Policy& policy);
 
-  TimePoint NextDeadline() const;
+  /// When the next job ends because of the time.
+  TimePoint NextLeaving() const;
   const DispatcherStats& stats() const { return stats_; }
 
  private:
@@ -139,7 +140,7 @@ class Mechanism {
   JobLaunches launches_;
   ReadyIndex ready_;
   JobsById jobs_;
-  JobsByDeadline deadlines_;
+  JobsByLeaving leaves_;
   ActiveJobs active_;  // jobs that hold an instance
   Padding padding_;
 

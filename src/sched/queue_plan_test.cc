@@ -5,6 +5,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <future>
+#include <thread>
+
 #include "sched/testing/dispatcher_fixture.h"
 
 namespace lagoon {
@@ -150,6 +153,27 @@ TEST_F(QueuePlanTest, PlansComeAndGoWhileAJobIsInTheDevice) {
 }
 
 // A client may destroy the plan in Finished(), on the dispatcher's own thread.
+// As a thread of low priority does that is not scheduled while it allocates.
+TEST_F(QueuePlanTest, AShareMovesAndJobsRunWhileAPlanIsAdded) {
+  UseReset();
+  const QueueId queue = AddEmptyQueue(JobClass::kBestEffort);
+  const auto plan = AddPlan(queue, 2, 2);
+  auto large = std::const_pointer_cast<LoadedPlan>(ChainPlan(1, 1));
+  large->plan.arena_bytes = 1 << 20;
+  std::promise<void> allocating, go;
+  device_->on_allocate = [&] {
+    allocating.set_value();
+    go.get_future().wait();
+  };
+  std::jthread adding([&] { EXPECT_TRUE(dispatcher_->AddPlan(queue, large)); });
+  allocating.get_future().wait();
+  EXPECT_TRUE(dispatcher_->MoveShare(queue, {0, 1}));
+  ASSERT_TRUE(Post(queue, Add(), plan.get()));
+  device_->RunAll();
+  EXPECT_EQ(requests_.back().result.outcome, Outcome::kDone);
+  go.set_value();
+}
+
 TEST_F(QueuePlanTest, AClientMayDropThePlanInFinished) {
   struct Last final : JobClient {
     void Finished(const JobResult&) override { plan = nullptr; }

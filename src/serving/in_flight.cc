@@ -376,6 +376,12 @@ Error OutcomeError(const JobResult& result, const std::string& model) {
           fmt::format("model '{}': would be late: with the requests that go before it, the "
                       "request would take {:.3f} ms",
                       model, std::chrono::duration<double, std::milli>(result.expected).count())};
+    case Outcome::kNotStarted:
+      return {ErrorCode::kUnavailable,
+              fmt::format("model '{}': the device had no time for the request within {:.1f} s, the "
+                          "longest that a best-effort request waits (--max-wait); try again later",
+                          model,
+                          std::chrono::duration<double>(result.finished - result.posted).count())};
     case Outcome::kCancelled:
       return {ErrorCode::kCancelled, fmt::format("model '{}': request cancelled", model)};
     case Outcome::kFailed:

@@ -43,6 +43,7 @@ void StatisticsRecorder::RecordFinished(const JobResult& result, const Request& 
       Bump(rejected_);
       break;
     case Outcome::kExpired:
+    case Outcome::kNotStarted:
       Bump(rejected_);
       break;
     case Outcome::kCancelled:

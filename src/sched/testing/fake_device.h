@@ -125,6 +125,8 @@ class FakeDevice final : public Device {
   /// Called by Submit and Transfer when the device has the launch. Simulates what happens on a
   /// device while its dispatcher is in the middle of a round.
   std::function<void()> on_submit;
+  /// Called by Allocate.
+  std::function<void()> on_allocate;
   /// If true, the listener is not called, as for events that a call of the dispatcher itself
   /// causes.
   bool quiet = false;
@@ -133,6 +135,7 @@ class FakeDevice final : public Device {
 
   const DeviceInfo& info() const override { return info_; }
   Result<Buffer> Allocate(std::size_t bytes, MemoryKind) override {
+    if (on_allocate) on_allocate();
     return Buffer(::operator new(bytes + 1), bytes,
                   [](void* data, std::size_t) { ::operator delete(data); });
   }
