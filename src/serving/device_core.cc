@@ -336,7 +336,7 @@ void DeviceCore::Cancel(RequestHandle handle) {
 }
 
 void DeviceCore::AwaitLost(std::string why) {
-  in_flight_.Close(std::move(why));
+  in_flight_.Close(std::move(why), /*lost=*/true);
   maker_->CancelAll();
   CancelInBatchers();
   in_flight_.WaitUntilEmpty(kNoDeadline);

@@ -29,7 +29,8 @@ void InFlightTable::Remove(RequestInFlight& request) {
   if (first_ == nullptr && closed_) empty_.NotifyAll();
 }
 
-void InFlightTable::Close(std::string why) {
+void InFlightTable::Close(std::string why, bool lost) {
+  if (lost) lost_.store(true);
   const MutexLock lock(mutex_);
   if (!closed_) why_closed_ = std::move(why);
   closed_ = true;
@@ -311,6 +312,7 @@ void RequestInFlight::Finished(const JobResult& job) {
     maker_.Continue(self);
     return;
   }
+  if (result.outcome == Outcome::kCancelled && table_.lost()) result.outcome = Outcome::kFailed;
   if (result.outcome == Outcome::kDone) {
     run_.made = std::move(result.made);
     made_between_.insert(made_between_.end(), run_.made.begin(), run_.made.end());

@@ -34,8 +34,10 @@ class InFlightTable {
   void Remove(RequestInFlight& request);
 
   /// From now on no request is added. `why`: the error message for later requests. Idempotent: the
-  /// first reason stays.
-  void Close(std::string why);
+  /// first reason stays. `lost`: the device was lost, so that requests which are cancelled from now
+  /// on are answered that.
+  void Close(std::string why, bool lost = false);
+  bool lost() const { return lost_.load(); }
   /// The reason given to Close(). Only after Close().
   std::string why_closed();
   /// True when no request is left; false when `until` has passed.
@@ -60,6 +62,7 @@ class InFlightTable {
   bool closed_ GUARDED_BY(mutex_) = false;
   std::string why_closed_ GUARDED_BY(mutex_);
   std::atomic<bool> cancelling_{false};
+  std::atomic<bool> lost_{false};
 };
 
 /// One request. Owns what its job points to, and answers the request. Shared by Infer, until the
