@@ -89,6 +89,12 @@ GROUPS = {
             ["src/base/check.cc", "src/base/status.cc"],
 }
 
+# Groups whose program links most of the sources, so that CMake builds it: (target, program, arguments). A mutant of such a
+# group belongs to no other.
+TREE_GROUPS = {
+    "world": ("lagoon_world_tests", "tests/lagoon_world_tests", ["--seconds", "150", "--shorten", "0", "--kinds", "1"]),
+}
+
 # Libraries of a group's program besides the test framework.
 LIBRARIES = {"split": ["-lfmt"], "cuda": ["-lboost_context", "-lhwy"], "json-lane": ["-lspdlog"], "share-manager": ["-lspdlog"],
              "parts": ["-lxxhash"]}
@@ -758,4 +764,12 @@ MUTANTS = [
      "if (level > kHeavy) replicas =", "if (false) replicas =", ["learned"]),
     ("arrivals-split-evenly", "the smaller replica of a model is overloaded", "src/cluster/learned/learned_placer.cc",
      "replica.fraction = capacity(replica) / sums[replica.model];", "", ["learned"]),
+    # What only a whole server shows.
+    ("world-kernel-loaded-twice", "each compiled plan and reload takes handles of kernels for ever",
+     "src/device/host/kernel_table.h", "if (found != handles_.end()) return found->second;", "", ["world"]),
+    ("world-held-deadline-lost", "deadlines do not hold while a switch waits for a held kernel", DISPATCHER,
+     "  ExpireHeld(answers.finished);\n", "", ["world"]),
+    ("world-loss-is-a-cancellation", "requests that wait when the device is lost are answered as cancelled",
+     "src/serving/in_flight.cc",
+     "  if (result.outcome == Outcome::kCancelled && table_.lost()) result.outcome = Outcome::kFailed;\n", "", ["world"]),
 ]

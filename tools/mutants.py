@@ -21,9 +21,10 @@ import random
 import shutil
 import subprocess
 import sys
+import threading
 import time
 
-from mutant_list import GROUPS, LIBRARIES, MUTANTS
+from mutant_list import GROUPS, LIBRARIES, MUTANTS, TREE_GROUPS
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 SCRATCH = ROOT / "build" / "mutants"
@@ -79,6 +80,45 @@ class Builder:
         return program
 
 
+class WholeTree:
+    """A copy of the whole checkout for groups whose program links most of it: CMake builds them, as in the tree asan, so
+    that the compiler cache has all objects that a mutation does not change. One mutant at a time."""
+
+    def __init__(self):
+        self.source = SCRATCH / "whole"
+        self.lock = threading.Lock()
+
+    def prepare(self):
+        done = subprocess.run(["git", "ls-files"], capture_output=True, text=True, cwd=ROOT, check=True)
+        for name in done.stdout.splitlines():
+            target = self.source / name
+            target.parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy(ROOT / name, target)
+
+    def build(self, group):
+        """Returns the group's command."""
+        target, program, words = TREE_GROUPS[group]
+        build = self.source / "build" / "asan"
+        environment = dict(os.environ, CCACHE_BASEDIR=str(self.source), CCACHE_NOHASHDIR="1")
+        check(["cmake", "-S", str(self.source), "-B", str(build), "-G", "Ninja", "-Wno-dev",
+               "-DCMAKE_CXX_COMPILER=clang++", "-DCMAKE_C_COMPILER=clang", "-DLAGOON_SANITIZE=address,undefined",
+               "-DLAGOON_UNITY=ON", "-DLAGOON_PYTHON="], environment)
+        check(["cmake", "--build", str(build), "--target", target], environment)
+        return [str(build / program), *words]
+
+    def attempt(self, mutant, group):
+        _, _, file, before, after, _ = mutant
+        path = self.source / file
+        with self.lock:
+            original = path.read_text()
+            path.write_text(original.replace(before, after, 1))
+            try:
+                passed, how, seconds = run_command(self.build(group))
+            finally:
+                path.write_text(original)
+        return group, not passed, how, seconds
+
+
 class Tree:
     """A copy of the sources that one mutant at a time changes."""
 
@@ -112,10 +152,22 @@ class Tree:
         return {word.split(marker, 1)[1] for word in words if marker in word}
 
 
-def check(command):
-    done = subprocess.run(command, capture_output=True, text=True)
+def check(command, environment=None):
+    done = subprocess.run(command, capture_output=True, text=True, env=environment)
     if done.returncode != 0:
-        raise RuntimeError(f"{' '.join(command)}\n{done.stderr[-3000:]}")
+        raise RuntimeError(f"{' '.join(command)}\n{(done.stdout + done.stderr)[-3000:]}")
+
+
+def run_command(command, timeout=900):
+    """As run_tests(), for the program of a group of TREE_GROUPS: it says itself what fails."""
+    begin = time.monotonic()
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, timeout=timeout)
+    except subprocess.TimeoutExpired:
+        return False, "hangs", time.monotonic() - begin
+    seconds = time.monotonic() - begin
+    said = [line for line in done.stdout.splitlines() if " fails: " in line]
+    return done.returncode == 0, said[0][:100] if said else f"exit {done.returncode}", seconds
 
 
 def run_tests(program, timeout=300):
@@ -137,9 +189,11 @@ def run_tests(program, timeout=300):
     return False, failed[0].split("/Cpu")[0] if failed else f"exit {done.returncode}", seconds
 
 
-def try_mutant(tree, mutant, timeouts):
+def try_mutant(tree, whole, mutant, timeouts):
     """Applies and tests one mutant. Rows (group, caught, how, seconds)."""
     _, _, file, before, after, groups = mutant
+    if groups[0] in TREE_GROUPS:
+        return [whole.attempt(mutant, group) for group in groups]
     path = tree.source / file
     original = path.read_text()
     path.write_text(original.replace(before, after, 1))
@@ -192,6 +246,8 @@ def main():
         return 0
     if not arguments.every_group:
         mutants = [(*mutant[:5], mutant[5][:1]) for mutant in mutants]
+    if arguments.sample:  # those of a whole tree take minutes each
+        mutants = [mutant for mutant in mutants if mutant[5][0] not in TREE_GROUPS]
     if arguments.sample and arguments.sample < len(mutants):
         seed = arguments.seed or last_commit()
         print(f"{arguments.sample} of {len(mutants)} mutants, drawn by the seed {seed} (the same again: --seed {seed}; "
@@ -199,7 +255,7 @@ def main():
         mutants = random.Random(seed).sample(mutants, arguments.sample)
     groups = sorted({group for mutant in mutants for group in mutant[5]})
     if arguments.sample:
-        groups = sorted(GROUPS)  # a group that no longer links fails at the commit that breaks it, not when it is drawn
+        groups = sorted({*groups, *GROUPS})  # a group that no longer links fails at the commit that breaks it, not when it is drawn
     survivors = run_all(Builder(arguments.jobs), mutants, groups)
     if survivors is None:
         return 2
@@ -219,6 +275,15 @@ def run_all(builder, mutants, groups):
     begin = time.monotonic()
     builder.prepare()
     timeouts = {}
+    whole = WholeTree()
+    if any(group in TREE_GROUPS for group in groups):
+        whole.prepare()
+    for group in (group for group in groups if group in TREE_GROUPS):
+        passed, how, seconds = run_command(whole.build(group))
+        print(f"{'(no mutant)':40} {group:12} {how} ({seconds:.1f} s)", flush=True)
+        if not passed:
+            return None
+    groups = [group for group in groups if group in GROUPS]
     for group, program in builder.build_base(groups).items():
         passed, how, seconds = run_tests(program)
         print(f"{'(no mutant)':40} {group:12} {how} ({seconds:.1f} s)", flush=True)
@@ -235,7 +300,7 @@ def run_all(builder, mutants, groups):
     def attempt(mutant):
         tree = trees.get()
         try:
-            return try_mutant(tree, mutant, timeouts)
+            return try_mutant(tree, whole, mutant, timeouts)
         finally:
             trees.put(tree)
 

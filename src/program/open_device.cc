@@ -38,6 +38,7 @@ std::optional<int> CudaOrdinal(std::string_view name) {
 }
 
 Result<ComputeDevice> OpenDevice(const DeviceChoice& choice) {
+  if (choice.open) return choice.open();
   if (const std::optional<int> ordinal = CudaOrdinal(choice.name))
     return OpenCuda(choice, *ordinal);
   if (choice.name != "cpu") {

@@ -3,6 +3,7 @@
 // Devices by name, each with the maker of its kernels.
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -18,12 +19,16 @@ namespace cuda {
 class Program;  // device/cuda/driver/program.h
 }
 
+struct ComputeDevice;
+
 struct DeviceChoice {
   std::string name = "cpu";                  // or "cuda:N": the driver's GPU number N
   std::uint32_t workers = 0;                 // threads of "cpu"; 0: one per core
   std::string cuda_driver = "libcuda.so.1";  // file name or path
   /// Contains the entries of the op bodies and outlives the device. Null: cuda::OpProgram().
   const cuda::Program* cuda_program = nullptr;
+  /// Opens a device of the program's own, in place of `name`. Null: there is none.
+  std::function<Result<ComputeDevice>()> open = {};
 };
 
 /// A device and the maker of its kernels (CompileOptions::kernels).

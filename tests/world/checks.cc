@@ -1,0 +1,259 @@
+// What must hold in a city.
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstring>
+#include <map>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "serving/config/model_config.pb.h"
+#include "world/city.h"
+#include "world/threads.h"
+
+namespace lagoon::world {
+namespace {
+
+// How long an answer may come after its deadline. Threads of the world stall for seconds.
+constexpr Nanoseconds kMostLate = std::chrono::minutes(1);
+// How long anything may take once nothing holds it up.
+constexpr Nanoseconds kPatience = std::chrono::hours(2);
+
+std::string Text(const std::vector<OutputTensor>& outputs) {
+  std::string text;
+  for (const OutputTensor& output : outputs) {
+    std::vector<float> values(output.data.size() / sizeof(float));
+    if (!values.empty()) std::memcpy(values.data(), output.data.data(), output.data.size());
+    text += fmt::format("{} [{}] {{{}}} ", output.name, fmt::join(output.dims, ","),
+                        fmt::join(values, ","));
+  }
+  return text;
+}
+
+bool SameShares(const SharesReport& a, const SharesReport& b) {
+  return std::ranges::equal(a.models, b.models, [](const ModelShare& x, const ModelShare& y) {
+    return x.model == y.model && x.units == y.units && x.moves == y.moves;
+  });
+}
+
+}  // namespace
+
+// ---- Answers
+
+void City::Answered(Sent& sent, const Result<InferResponse>& answer) {
+  const MutexLock lock(mutex_);
+  ++sent.answers;
+  if (sent.answers > 1) Violation(fmt::format("{}: a request is answered twice", sent.model));
+  const TimePoint now = Now();
+  const Traits traits = TraitsOf(sent.model);
+  const bool bounded = !traits.batches && !traits.opaque && sent.deadline != kNoDeadline;
+  if (bounded && now - sent.deadline > kMostLate) {
+    Violation(
+        fmt::format("{}: an answer comes {:.1f} s after the deadline, which was {:.3f} s "
+                    "after the request",
+                    sent.model, ToMilliseconds(now - sent.deadline) / 1000,
+                    ToMilliseconds(sent.deadline - sent.at) / 1000));
+  }
+  if (answer) {
+    ++report_.right;
+    CheckRight(sent, *answer);
+  } else {
+    ++report_.refused;
+    CheckRefusal(sent, answer.error());
+  }
+  Note(answer ? 0 : 1 + static_cast<std::uint64_t>(answer.error().code));
+  ModelHistory& state = models_[sent.model];
+  if (state.outstanding > kMostWaiting) state.full_at = now;
+  --state.outstanding;
+  --outstanding_;
+  news_.NotifyAll();
+}
+
+bool City::IsRight(const Sent& sent, const InferResponse& response, float constant) const {
+  const std::vector<Output> right = sent.ask.right(constant);
+  if (response.outputs.size() != right.size()) return false;
+  for (std::size_t i = 0; i < right.size(); ++i) {
+    const OutputTensor& output = response.outputs[i];
+    if (output.name != right[i].name || output.dims != right[i].dims) return false;
+    if (output.data.size() != right[i].values.size() * sizeof(float)) return false;
+    if (!output.data.empty() &&
+        std::memcmp(output.data.data(), right[i].values.data(), output.data.size()) != 0) {
+      return false;
+    }
+  }
+  return true;
+}
+
+void City::CheckRight(const Sent& sent, const InferResponse& response) {
+  if (!sent.ask.wrong.empty()) {
+    Violation(fmt::format("{}: a request is answered although {}", sent.model, sent.ask.wrong));
+  }
+  const ModelHistory& state = models_[sent.model];
+  const TimePoint now = Now();
+  for (const ModelHistory::Constant& constant : state.constants) {
+    const bool may_be = lost_ || (constant.from <= now && constant.to >= sent.at);
+    if (may_be && IsRight(sent, response, constant.value)) return;
+  }
+  const std::vector<Output> right = sent.ask.right(state.constants.back().value);
+  Violation(fmt::format("{}: a wrong answer: {}, right is [{}] {{{}}} with the last constant",
+                        sent.model, Text(response.outputs), fmt::join(right[0].dims, ","),
+                        fmt::join(right[0].values, ",")));
+}
+
+void City::CheckRefusal(const Sent& sent, const Error& error) {
+  const TimePoint now = Now();
+  bool is_true = false;
+  switch (error.code) {
+    case ErrorCode::kDeadlineExceeded:
+      // The batcher answers a request as soon as it is known to be late.
+      is_true =
+          now >= sent.deadline || (TraitsOf(sent.model).batches && sent.deadline != kNoDeadline);
+      break;
+    case ErrorCode::kCancelled:
+      is_true = sent.cancelled || closing_;
+      break;
+    case ErrorCode::kInvalidArgument:
+      is_true = !sent.ask.wrong.empty();
+      break;
+    case ErrorCode::kNotFound:
+      is_true = lost_ && !models_[sent.model].loaded;
+      break;
+    case ErrorCode::kUnavailable:
+      is_true = MayBeUnavailable(sent, error.message);
+      break;
+    default:
+      break;
+  }
+  if (is_true) return;
+  Violation(fmt::format("{}: a request is refused for a reason that is not so: {}", sent.model,
+                        error.message));
+}
+
+bool City::MayBeUnavailable(const Sent& sent, const std::string& why) const {
+  const ModelHistory& state = models_.at(sent.model);
+  if (closing_ || lost_at_ >= sent.at) return true;
+  if (!state.loaded || state.unloads > 0 || state.loaded_since >= sent.at) return true;
+  const auto says = [&](const char* words) { return why.find(words) != std::string::npos; };
+  const bool full = state.outstanding > kMostWaiting || state.full_at >= sent.at;
+  if (says("is full") || says("are waiting") || says("requests wait") || says("shapes wait")) {
+    return full;
+  }
+  if (says("superseded")) return full && sent.model == "newest";
+  if (says("would be late")) return sent.deadline != kNoDeadline;
+  return false;
+}
+
+// ---- Changes
+
+void City::Changed(const std::string& model, std::size_t constant, bool load, const Status& done) {
+  const MutexLock lock(mutex_);
+  ModelHistory& state = models_[model];
+  Note(done.has_value() ? 77 : 78);
+  if (!load) --state.unloads;
+  if (done) {
+    if (load && !state.loaded) state.loaded_since = Now();
+    if (!load) state.loaded_since = Now();
+    state.loaded = load;
+    for (std::size_t i = 0; load && i < constant; ++i) {
+      state.constants[i].to = std::min(state.constants[i].to, Now());
+    }
+  } else {
+    const ErrorCode code = done.error().code;
+    const bool is_true = closing_ || lost_ || TraitsOf(model).program ||
+                         (!load && code == ErrorCode::kNotFound && !state.loaded);
+    if (!is_true) {
+      Violation(fmt::format("{}: {} fails: {}", model, load ? "loading" : "unloading",
+                            done.error().message));
+    }
+  }
+  --changes_;
+  news_.NotifyAll();
+}
+
+// ---- What can be read
+
+void City::Look() {
+  static_cast<void>(core_->Statistics("", ""));
+  static_cast<void>(core_->SchedulerStatistics());
+  for (const ModelStatus& status : core_->Models()) {
+    static_cast<void>(core_->Metadata(status.name, ""));
+    static_cast<void>(core_->Config(status.name, ""));
+  }
+  CheckShares();
+}
+
+/// The shares are where the report says.
+void City::CheckShares() const {
+  if (script_.devices > 1) return;
+  const Result<SharesReport> before = core_->Shares();
+  const std::multimap<std::string, UnitRange> ranges = const_cast<Devices&>(devices_).Shares();
+  const Result<SharesReport> after = core_->Shares();
+  if (!before || !after || !SameShares(*before, *after) || before->kind != ShareKind::kUnits)
+    return;
+  {
+    const MutexLock lock(mutex_);
+    if (changes_ > 0 || lost_at_ == kNoDeadline) return;
+  }
+  for (const ModelShare& share : before->models) {
+    const auto [begin, end] = ranges.equal_range(share.model + "/" + share.version);
+    if (share.units.count == 0 || begin == end) continue;
+    if (std::any_of(begin, end, [&](const auto& one) { return one.second == share.units; }))
+      continue;
+    Violation(fmt::format("{}: its share is units {} to {}, the report says {} to {}", share.model,
+                          begin->second.first, begin->second.end(), share.units.first,
+                          share.units.end()));
+  }
+}
+
+// ---- The end
+
+void City::AwaitQuiet() {
+  const TimePoint until = Now() + kPatience;
+  const MutexLock lock(mutex_);
+  while (outstanding_ > 0 || changes_ > 0) {
+    if (Now() >= until) {
+      std::string left;
+      for (const Sent& sent : sent_) {
+        if (sent.answers == 0) left += " " + sent.model;
+      }
+      Violation(fmt::format("{} requests are never answered, {} changes never done:{}",
+                            outstanding_, changes_, left));
+    }
+    news_.WaitUntil(mutex_, until);
+  }
+}
+
+/// A request to an idle server gets the right answer.
+void City::Probe(const std::string& model) {
+  Sent* sent = nullptr;
+  {
+    const MutexLock lock(mutex_);
+    if (!models_[model].loaded) return;
+    sent = &sent_.emplace_back();
+    sent->model = model;
+    sent->client = kClients;
+    std::uint64_t number = 0;
+    do {
+      sent->ask = MakeAsk(model, number++);
+    } while (!sent->ask.wrong.empty());
+  }
+  Send(*sent, {});
+  AwaitQuiet();
+}
+
+void City::CheckQuiet() {
+  for (const std::string& model : script_.models) Probe(model);
+  const Result<std::vector<ModelStatistics>> statistics = core_->Statistics("", "");
+  if (!statistics) Violation("no statistics: " + statistics.error().message);
+  for (const ModelStatistics& model : *statistics) {
+    if (model.pending != 0) {
+      Violation(
+          fmt::format("{}: {} requests wait, but all are answered", model.name, model.pending));
+    }
+  }
+  Look();
+}
+
+}  // namespace lagoon::world

@@ -1,0 +1,109 @@
+#pragma once
+
+// A server, its clients, and what is known of both.
+
+#include <cstddef>
+#include <deque>
+#include <functional>
+#include <map>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "base/mutex.h"
+#include "engine/testing/test_engine.h"
+#include "serving/core.h"
+#include "world/device.h"
+#include "world/models.h"
+#include "world/script.h"
+#include "world/world.h"
+
+namespace lagoon::world {
+
+struct Sent {
+  std::string model;
+  std::uint32_t client = 0;
+  Ask ask;
+  TimePoint at, deadline = kNoDeadline;
+  bool cancelled = false;
+  int answers = 0;
+  RequestHandle handle{};
+};
+
+/// What is known of a model while it is changed.
+struct ModelHistory {
+  struct Constant {
+    float value = 0;
+    TimePoint from, to = kNoDeadline;
+  };
+  std::vector<Constant> constants;  // in the order in which they were written
+  bool loaded = true;
+  TimePoint loaded_since{};
+  int unloads = 0;  // that are under way
+  std::size_t outstanding = 0;
+  TimePoint full_at{};  // the last time that as many requests were outstanding as may wait
+};
+
+class City {
+ public:
+  City(const Script& script, std::string folder,
+       const std::function<void(const std::string&)>& violation)
+      : script_(script),
+        folder_(std::move(folder)),
+        violation_(violation),
+        devices_(script.workers) {}
+
+  void Run();
+  WorldReport report() const { return report_; }
+
+ private:
+  [[noreturn]] void Violation(const std::string& what) const {
+    violation_(what);
+    std::abort();
+  }
+
+  void Open();
+  Config ConfigOf(const std::string& model, std::uint64_t number) const;
+  void Act(const Event& event);
+  void Infer(const Event& event);
+  void Send(Sent& sent, const std::function<void()>& then);
+  void Answered(Sent& sent, const Result<InferResponse>& answer);
+  void CheckRight(const Sent& sent, const InferResponse& response) REQUIRES(mutex_);
+  bool IsRight(const Sent& sent, const InferResponse& response, float constant) const;
+  void CheckRefusal(const Sent& sent, const Error& error) REQUIRES(mutex_);
+  bool MayBeUnavailable(const Sent& sent, const std::string& why) const REQUIRES(mutex_);
+  void Cancel(const Event& event);
+  void Change(const Event& event);
+  void Changed(const std::string& model, std::size_t constant, bool load, const Status& done);
+  void Switch(const Event& event);
+  void Lose(const Event& event);
+  void Look();
+  void CheckShares() const;
+  void AwaitAnswers(const Event& event);
+  void AwaitQuiet();
+  void AwaitDevice();
+  void CheckQuiet();
+  void Probe(const std::string& model);
+
+  const Script& script_;
+  const std::string folder_;
+  const std::function<void(const std::string&)>& violation_;
+  Devices devices_;
+  std::shared_ptr<testing::TestEngine> engine_ = std::make_shared<testing::TestEngine>();
+  std::unique_ptr<InferenceCore> core_;
+
+  mutable Mutex mutex_;
+  CondVar news_;
+  std::deque<Sent> sent_ GUARDED_BY(mutex_);
+  std::map<std::string, ModelHistory> models_ GUARDED_BY(mutex_);
+  std::size_t outstanding_ GUARDED_BY(mutex_) = 0;
+  int changes_ GUARDED_BY(mutex_) = 0;  // under way
+  int losing_ GUARDED_BY(mutex_) = 0;
+  TimePoint lost_at_ GUARDED_BY(mutex_){};  // last time that the device was lost or still away
+  bool lost_ GUARDED_BY(mutex_) = false;    // ever
+  bool closing_ GUARDED_BY(mutex_) = false;
+  WorldReport report_;
+};
+
+}  // namespace lagoon::world

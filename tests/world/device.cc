@@ -1,0 +1,233 @@
+#include "world/device.h"
+
+#include <algorithm>
+#include <map>
+#include <memory>
+#include <set>
+#include <utility>
+
+#include "device/cpu/cpu_device.h"
+#include "device/host/listener_slot.h"
+#include "world/threads.h"
+
+namespace lagoon::world {
+
+/// Forwards to CPU workers until it is lost. A call that is under way then ends first.
+class LosableDevice final : public Device {
+ public:
+  LosableDevice(Devices& devices, std::shared_ptr<Device> workers)
+      : devices_(devices), info_(workers->info()), workers_(std::move(workers)) {}
+  ~LosableDevice() override {
+    const MutexLock lock(devices_.mutex_);
+    std::erase(devices_.devices_, this);
+  }
+
+  bool serves() const { return serves_.load(); }
+  void Retire() { serves_.store(false); }
+  std::multimap<std::string, UnitRange> Shares() {
+    const MutexLock lock(mutex_);
+    std::multimap<std::string, UnitRange> shares;
+    for (const auto& [share, range] : ranges_) shares.emplace(names_[share], range);
+    return shares;
+  }
+
+  void Lose() {
+    std::shared_ptr<Device> workers;
+    {
+      const MutexLock lock(mutex_);
+      workers.swap(workers_);
+    }
+    if (workers == nullptr) return;
+    while (workers.use_count() > 1) SleepFor(1000);
+    times_ = workers->Times();
+    workers.reset();  // the blocks that run end first
+    {
+      const MutexLock lock(mutex_);
+      tell_loss_ = true;
+    }
+    listener_.Tell();
+  }
+
+  const DeviceInfo& info() const override { return info_; }
+  Result<Buffer> Allocate(std::size_t bytes, MemoryKind kind) override {
+    const auto workers = Workers();
+    if (workers == nullptr) return Gone();
+    return workers->Allocate(bytes, kind);
+  }
+  Status Upload(void* to, std::span<const std::byte> from) override {
+    const auto workers = Workers();
+    if (workers == nullptr) return Gone();
+    return workers->Upload(to, from);
+  }
+  Result<KernelHandle> Load(const CodeImage& image, const KernelSpec& spec) override {
+    const auto workers = Workers();
+    if (workers == nullptr) return Gone();
+    Result<KernelHandle> handle = workers->Load(image, spec);
+    if (!handle) return handle;
+    const MutexLock lock(mutex_);
+    const bool new_body = bodies_.insert({image.body, spec.scratch_bytes}).second;
+    const bool new_handle = handles_.insert(*handle).second;
+    if (new_handle && !new_body) ++devices_.surplus_;
+    return handle;
+  }
+  std::uint32_t Occupancy(KernelHandle kernel) const override {
+    const auto workers = Workers();
+    return workers == nullptr ? 1 : workers->Occupancy(kernel);
+  }
+  Result<StreamId> CreateStream(const StreamOptions& options) override {
+    const auto workers = Workers();
+    if (workers == nullptr) return Gone();
+    return workers->CreateStream(options);
+  }
+  Result<ShareId> CreateShare(const std::string& name, UnitRange units) override {
+    const auto workers = Workers();
+    if (workers == nullptr) return Gone();
+    Result<ShareId> share = workers->CreateShare(name, units);
+    if (!share) return share;
+    const MutexLock lock(mutex_);
+    names_[*share] = name;
+    ranges_[*share] = units;
+    return share;
+  }
+  Status PrepareUnits(UnitRange units) override {
+    const auto workers = Workers();
+    if (workers == nullptr) return Gone();
+    return workers->PrepareUnits(units);
+  }
+  Result<GuardId> CreateGuard() override {
+    const auto workers = Workers();
+    if (workers == nullptr) return Gone();
+    return workers->CreateGuard();
+  }
+  const std::atomic<std::uint32_t>* GuardWord(GuardId guard) const override {
+    const auto workers = Workers();
+    return workers == nullptr ? &no_guard_ : workers->GuardWord(guard);
+  }
+  TimePoint Now() const override { return lagoon::Now(); }
+  SubmitResult Submit(const Launch& launch) override {
+    const auto workers = Workers();
+    return workers == nullptr ? SubmitResult::kLost : workers->Submit(launch);
+  }
+  SubmitResult Transfer(const Copy& copy) override {
+    const auto workers = Workers();
+    return workers == nullptr ? SubmitResult::kLost : workers->Transfer(copy);
+  }
+  SubmitResult Raise(GuardId guard, std::uint32_t value) override {
+    const auto workers = Workers();
+    return workers == nullptr ? SubmitResult::kLost : workers->Raise(guard, value);
+  }
+  Status MoveShare(ShareId share, UnitRange units) override {
+    const auto workers = Workers();
+    if (workers == nullptr) return Gone();
+    LAGOON_RETURN_IF_ERROR(workers->MoveShare(share, units));
+    const MutexLock lock(mutex_);
+    ranges_[share] = units;
+    return {};
+  }
+  std::size_t Poll(std::span<DeviceEvent> events) override {
+    if (const auto workers = Workers(); workers != nullptr) return workers->Poll(events);
+    const MutexLock lock(mutex_);
+    if (events.empty() || !std::exchange(tell_loss_, false)) return 0;
+    events[0] = {DeviceEvent::Kind::kLost, LaunchId{}, lagoon::Now()};
+    return 1;
+  }
+  void SetListener(DeviceListener* listener) override {
+    if (listener != nullptr) serves_.store(true);
+    listener_.Set(listener);
+    if (const auto workers = Workers(); workers != nullptr) workers->SetListener(listener);
+  }
+  void Wait(TimePoint until) override {
+    if (const auto workers = Workers(); workers != nullptr) workers->Wait(until);
+  }
+  void Wake() override {
+    if (const auto workers = Workers(); workers != nullptr) workers->Wake();
+  }
+  UnitTimes Times() const override {
+    const auto workers = Workers();
+    return workers == nullptr ? times_ : workers->Times();
+  }
+  void SetWorkHeld(bool held) override {
+    if (const auto workers = Workers(); workers != nullptr) workers->SetWorkHeld(held);
+  }
+  void SetObserver(DeviceObserver* observer) override {
+    if (const auto workers = Workers(); workers != nullptr) workers->SetObserver(observer);
+  }
+
+ private:
+  std::shared_ptr<Device> Workers() const {
+    const MutexLock lock(mutex_);
+    return workers_;
+  }
+  static tl::unexpected<Error> Gone() {
+    return Fail(ErrorCode::kUnavailable, "the device of the world was lost");
+  }
+
+  Devices& devices_;
+  const DeviceInfo info_;
+  const std::atomic<std::uint32_t> no_guard_{0};
+  std::atomic<bool> serves_{false};
+  ListenerSlot listener_;
+  UnitTimes times_;
+  mutable Mutex mutex_;
+  std::shared_ptr<Device> workers_ GUARDED_BY(mutex_);
+  bool tell_loss_ GUARDED_BY(mutex_) = false;
+  std::set<std::pair<Body, std::size_t>> bodies_ GUARDED_BY(mutex_);
+  std::set<KernelHandle> handles_ GUARDED_BY(mutex_);
+  std::map<ShareId, std::string> names_ GUARDED_BY(mutex_);
+  std::map<ShareId, UnitRange> ranges_ GUARDED_BY(mutex_);
+};
+
+Result<ComputeDevice> Devices::Open() {
+  {
+    const MutexLock lock(mutex_);
+    if (failures_ > 0) {
+      --failures_;
+      return Fail(ErrorCode::kUnavailable, "the device of the world does not open");
+    }
+  }
+  CpuDeviceOptions options;
+  options.workers = workers_;
+  LAGOON_ASSIGN_OR_RETURN(std::unique_ptr<Device> workers, CreateCpuDevice(options));
+  auto device = std::make_unique<LosableDevice>(*this, std::move(workers));
+  const MutexLock lock(mutex_);
+  devices_.push_back(device.get());
+  ComputeDevice opened;
+  opened.device = std::move(device);
+  return opened;
+}
+
+bool Devices::Lose(int failures) {
+  LosableDevice* lost = nullptr;
+  {
+    const MutexLock lock(mutex_);
+    for (LosableDevice* const device : devices_) {
+      if (device->serves()) lost = device;
+    }
+    if (lost == nullptr) return false;
+    lost->Retire();  // from now on it is destroyed as soon as the loss is told
+    failures_ = failures;
+  }
+  lost->Lose();
+  return true;
+}
+
+std::size_t Devices::Serving() {
+  const MutexLock lock(mutex_);
+  return static_cast<std::size_t>(std::ranges::count_if(
+      devices_, [](const LosableDevice* device) { return device->serves(); }));
+}
+
+bool Devices::AllClosed() {
+  const MutexLock lock(mutex_);
+  return devices_.empty();
+}
+
+std::multimap<std::string, UnitRange> Devices::Shares() {
+  const MutexLock lock(mutex_);
+  for (LosableDevice* const device : devices_) {
+    if (device->serves()) return device->Shares();
+  }
+  return {};
+}
+
+}  // namespace lagoon::world

@@ -1,0 +1,47 @@
+#pragma once
+
+// The device of the world: CPU workers that can be lost, and that come back.
+
+#include <atomic>
+#include <cstdint>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "base/mutex.h"
+#include "program/open_device.h"
+
+namespace lagoon::world {
+
+class LosableDevice;
+
+/// Opens devices, one after the other or beside each other, and counts what they hold.
+class Devices {
+ public:
+  explicit Devices(std::uint32_t workers) : workers_(workers) {}
+
+  Result<ComputeDevice> Open();
+  /// Loses the device that serves. The next `failures` attempts to open one fail. False: none
+  /// serves.
+  bool Lose(int failures);
+
+  /// Devices that are open and serve.
+  std::size_t Serving();
+  bool AllClosed();
+  /// The ranges of the shares of the device that serves, by name of the queue. A queue that was
+  /// removed leaves its share, and another one of its name gets one of its own.
+  std::multimap<std::string, UnitRange> Shares();
+  /// Kernel handles beyond one for each body: what loading again costs for ever.
+  std::int64_t SurplusHandles() const { return surplus_.load(); }
+
+ private:
+  friend class LosableDevice;
+
+  const std::uint32_t workers_;
+  Mutex mutex_;
+  std::vector<LosableDevice*> devices_ GUARDED_BY(mutex_);
+  int failures_ GUARDED_BY(mutex_) = 0;
+  std::atomic<std::int64_t> surplus_{0};
+};
+
+}  // namespace lagoon::world
