@@ -22,6 +22,7 @@ struct JobLaunch {
   std::uint32_t blocks = 0;      // blocks not yet done at submission; 0 once the kernel is complete
   std::uint32_t occupancy = 1;   // blocks that a unit holds at once: PlanOp::occupancy
   bool padding = false;          // leaves with a real-time kernel instead of with the group
+  bool spared = false;           // real-time work does not revoke it
   bool whole = false;            // runs all blocks and may use all units: its time is a cost
   TimePoint placed{};            // when its first block began
   std::uint32_t generation = 0;  // distinguishes successive launches in the same slot

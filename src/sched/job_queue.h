@@ -54,6 +54,12 @@ struct Job : ScheduledJob {
   // Ops before this one that are in flight have Decision::kFrontRank.
   std::size_t front_until = 0;
   std::size_t revoked_until = 0;  // ops before this one may have launches from before a revocation
+  // How often real-time work revoked the op `op` when no block had been done since the time before.
+  struct InVain {
+    std::size_t op = 0;
+    std::uint32_t done = 0;  // blocks of the op
+    std::uint32_t times = 0;
+  } in_vain;
   std::uint32_t inputs_left = 0;  // input copies not yet complete
   std::uint32_t outputs_left = 0;
   std::uint32_t output_launches = 0;  // copies of outputs in flight
@@ -157,6 +163,11 @@ struct JobQueue {
 /// Number of units that the queue's launches may use, of a device with `all` units.
 inline std::uint32_t UnitsOf(const JobQueue& queue, std::uint32_t all) {
   return queue.options.units.count == 0 ? all : queue.options.units.count;
+}
+
+/// The units that the queue's launches may use, of a device with `all` units.
+inline UnitRange RangeOf(const JobQueue& queue, std::uint32_t all) {
+  return queue.options.units.count == 0 ? UnitRange{0, all} : queue.options.units;
 }
 
 /// All queues. Add by one thread at a time; Find by any thread, without a lock: queues never go

@@ -107,6 +107,10 @@ class Mechanism {
   bool Fits() const;
   ReadyView::Eligibility Eligible(bool best_effort) const;
   void RevokeBestEffort();
+  void CountInVain(Job& job, std::size_t op);
+  std::size_t FirstRevocable(const Job& job) const;
+  bool MaySpare(const Job& job) const;
+  void SetGuards(const Job& job, const PaddingRoom* room, bool spared, Launch& launch) const;
   void TellRevoked(std::uint32_t kernels);
   void Revoke(Job& job);
   bool MayTakeDevice(const Job& job);
@@ -148,7 +152,12 @@ class Mechanism {
   // revokes the launches that were submitted with an earlier limit.
   GuardId group_guard_{};
   std::uint32_t group_limit_ = 0;
-  std::uint32_t revocable_ = 0;            // best-effort kernels in flight with the current limit
+  std::uint32_t revocable_ = 0;  // best-effort kernels in flight with the current limit
+  // The op of the one launch in flight that real-time work does not revoke; no job: none.
+  struct Spared {
+    const Job* job = nullptr;
+    std::size_t op = 0;
+  } spared_;
   std::uint32_t kernels_[2] = {0, 0};      // kernels in flight, by class
   BlocksInFlight in_flight_;               // sums over those kernels
   std::uint32_t real_time_computing_ = 0;  // active real-time jobs with incomplete kernels

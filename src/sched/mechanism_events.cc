@@ -88,6 +88,8 @@ void Mechanism::OnOpRetired(LaunchId id, const JobLaunch& record, TimePoint at) 
   const std::uint32_t in_flight = --job.instance->in_flight(record.index);
   if (record.padding) {
     padding_.Remove(id);
+  } else if (record.spared) {
+    spared_ = {};
   } else if (job.job_class == JobClass::kBestEffort && record.limit == group_limit_) {
     --revocable_;
   }
@@ -95,7 +97,8 @@ void Mechanism::OnOpRetired(LaunchId id, const JobLaunch& record, TimePoint at) 
   // The kernel may be complete by now: after a revocation it may have two launches in flight, and a
   // block of either may complete it.
   Advance(job, at);
-  // Padding was revoked when its room ended, and the rest of its blocks is not submitted yet.
+  // Padding was revoked when its room ended, and a launch that is spared leaves after one block.
+  // The rest of the blocks is not submitted yet.
   if (in_flight == 0 && record.index < job.next_op &&
       !job.instance->progress(record.index).Complete()) {
     GoBack(job, record.index);

@@ -11,6 +11,11 @@ namespace {
 constexpr int kRealTime = static_cast<int>(JobClass::kRealTime);
 constexpr int kBestEffort = static_cast<int>(JobClass::kBestEffort);
 
+// So many times in a row real-time work may revoke a kernel of which no block gets done. Then one
+// block is spared. A block that is longer than the pauses between real-time jobs would else begin
+// anew for ever.
+constexpr std::uint32_t kMostTimesInVain = 8;
+
 std::uint32_t PlanNumber(const Job& job) { return job.plan != nullptr ? job.plan->number() : 0; }
 
 }  // namespace
@@ -29,10 +34,50 @@ void Mechanism::RevokeBestEffort() {
   device_.Raise(group_guard_, ++group_limit_);
   revocable_ = 0;
   for (Job& job : active_) {
-    if (job.job_class != JobClass::kBestEffort || job.next_op == job.first_incomplete) continue;
+    const std::size_t first = FirstRevocable(job);
+    if (job.job_class != JobClass::kBestEffort || job.next_op <= first) continue;
     ++job.result.revocations;
-    GoBack(job, job.first_incomplete);
+    CountInVain(job, first);
+    GoBack(job, first);
   }
+}
+
+// After the first block that was spared, the next ones of the kernel are as long: once in vain is
+// enough for them.
+void Mechanism::CountInVain(Job& job, std::size_t op) {
+  const Job::InVain before = job.in_vain;
+  const std::uint32_t done = job.instance->progress(op).done();
+  job.in_vain = {op, done, 1};
+  if (before.op != op) return;
+  if (before.done == done) job.in_vain.times = before.times + 1;
+  if (before.done != done && before.times >= kMostTimesInVain) job.in_vain.times = before.times;
+}
+
+std::size_t Mechanism::FirstRevocable(const Job& job) const {
+  const bool spared = spared_.job == &job && spared_.op == job.first_incomplete;
+  return job.first_incomplete + (spared ? 1 : 0);
+}
+
+// Whether a block of the job's next op may run to its end beside real-time work. The block runs on
+// one unit, and there is one such block at a time. So real-time work that has at least two units
+// goes on with all of its units but one. Where the block could take the only unit of a real-time
+// queue, none is spared: real-time work goes first, however long best-effort work waits.
+bool Mechanism::MaySpare(const Job& job) const {
+  if (config_.preemption != SchedulerConfig::Preemption::kReset || spared_.job != nullptr ||
+      job.job_class != JobClass::kBestEffort || job.next_op != job.first_incomplete ||
+      job.in_vain.op != job.next_op || job.in_vain.times < kMostTimesInVain ||
+      job.in_vain.done != job.instance->progress(job.next_op).done()) {
+    return false;
+  }
+  const std::uint32_t all = device_.info().units;
+  const UnitRange own = RangeOf(*job.queue, all);
+  for (std::uint32_t i = 0; i < Raw(queues_.next_id()); ++i) {
+    const JobQueue& queue = *queues_.Find(QueueId{i});
+    if (queue.removed || queue.options.job_class != JobClass::kRealTime) continue;
+    const UnitRange units = RangeOf(queue, all);
+    if (units.count == 1 && own.Has(units.first)) return false;
+  }
+  return true;
 }
 
 void Mechanism::TellRevoked(std::uint32_t kernels) {
@@ -102,7 +147,7 @@ void Mechanism::RaiseBehind() {
 // interrupted. Preemption::kWait does not interrupt a kernel that has begun.
 bool Mechanism::Revoked(const JobLaunch& launch) const {
   return config_.preemption == SchedulerConfig::Preemption::kReset && !launch.padding &&
-         launch.job->job_class == JobClass::kBestEffort &&
+         !launch.spared && launch.job->job_class == JobClass::kBestEffort &&
          (launch.limit != group_limit_ ||
           launch.revision != launch.job->queue->slots[launch.job->slot].revision);
 }
@@ -245,22 +290,33 @@ bool Mechanism::SubmitOutputs(Job& job) {
   return true;
 }
 
+void Mechanism::SetGuards(const Job& job, const PaddingRoom* room, bool spared,
+                          Launch& launch) const {
+  const JobQueue::Slot& slot = job.queue->slots[job.slot];
+  if (room != nullptr) {
+    launch.guards[0] = GuardOf(*room);
+    launch.max_claimants = UnitsIn(*room, *job.queue);
+  } else if (spared) {
+    launch.guards[0] = {&launch.progress->done_word(), launch.progress->done()};
+    launch.max_claimants = 1;
+  } else if (job.job_class == JobClass::kBestEffort &&
+             config_.preemption != SchedulerConfig::Preemption::kNone) {
+    launch.guards[0] = {device_.GuardWord(group_guard_), group_limit_,
+                        config_.preemption == SchedulerConfig::Preemption::kWait};
+  }
+  launch.guards[1] = {device_.GuardWord(slot.guard), slot.revision, false};
+}
+
 bool Mechanism::SubmitOp(Job& job, const PaddingRoom* room) {
   if (launches_.full()) return false;
   JobQueue::Slot& slot = job.queue->slots[job.slot];
   Launch launch = job.instance->launch(job.next_op);
   const bool best_effort = job.job_class == JobClass::kBestEffort;
-  if (room != nullptr) {
-    launch.guards[0] = GuardOf(*room);
-    launch.max_claimants = UnitsIn(*room, *job.queue);
-  } else if (best_effort && config_.preemption != SchedulerConfig::Preemption::kNone) {
-    launch.guards[0] = {device_.GuardWord(group_guard_), group_limit_,
-                        config_.preemption == SchedulerConfig::Preemption::kWait};
-  }
-  launch.guards[1] = {device_.GuardWord(slot.guard), slot.revision, false};
-  launch.share = job.queue->share;
-  launch.beyond_share = config_.lend_units;
+  const bool spared = room == nullptr && MaySpare(job);
   const std::uint32_t done = launch.progress->done();
+  SetGuards(job, room, spared, launch);
+  launch.share = job.queue->share;
+  launch.beyond_share = config_.lend_units && !spared;
   launch.id = launches_.Add({.job = &job,
                              .kind = JobLaunch::Kind::kOp,
                              .index = static_cast<std::uint32_t>(job.next_op),
@@ -269,7 +325,8 @@ bool Mechanism::SubmitOp(Job& job, const PaddingRoom* room) {
                              .blocks = launch.progress->blocks() - done,
                              .occupancy = job.instance->plan().ops[job.next_op].occupancy,
                              .padding = room != nullptr,
-                             .whole = done == 0 && room == nullptr});
+                             .spared = spared,
+                             .whole = done == 0 && room == nullptr && !spared});
   launch.stream = job.stream;
   launch.rank = RankOf(job, JobLaunch::Kind::kOp);
   const TimePoint at = observer_ == nullptr ? TimePoint{} : device_.Now();
@@ -278,7 +335,11 @@ bool Mechanism::SubmitOp(Job& job, const PaddingRoom* room) {
   in_flight_.Add(launches_.Find(launch.id));
   job.unit_time += UnitTimeOf(job, launch.progress->blocks() - done);
   ++job.instance->in_flight(job.next_op);
-  if (best_effort && room == nullptr) ++revocable_;
+  if (spared) {
+    spared_ = {&job, job.next_op};
+  } else if (best_effort && room == nullptr) {
+    ++revocable_;
+  }
   if (room != nullptr) {
     padding_.Add(job, launch.id, *room);
     ++stats_.padded_launches;

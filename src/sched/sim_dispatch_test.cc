@@ -4,6 +4,7 @@
 
 #include "device/sim/sim_device.h"
 #include "sched/testing/dispatcher_fixture.h"
+#include "sched/testing/sim_scenario.h"
 
 namespace lagoon::testing {
 namespace {
@@ -72,6 +73,99 @@ TEST(SimDispatch, RunsAreIdentical) {
   EXPECT_EQ(a.real_time_latency, b.real_time_latency);
   EXPECT_EQ(a.real_time.finished, b.real_time.finished);
   EXPECT_EQ(a.best_effort.finished, b.best_effort.finished);
+}
+
+// A best-effort kernel of blocks that take 150 ms, and a real-time request every 20 ms: four blocks
+// of 300 us.
+class LongBlocks {
+ public:
+  static constexpr Nanoseconds kPause = std::chrono::milliseconds(20);
+  static constexpr Nanoseconds kLong = std::chrono::milliseconds(150);
+  static constexpr Nanoseconds kShort = microseconds(300);
+
+  LongBlocks(std::uint32_t units, std::uint32_t blocks, UnitRange real_time_units = {})
+      : device_(FigureDevice(units, SimAbort::kCheck)),
+        dispatcher_(*device_, kConfig, std::make_unique<ClassFirst>()) {
+    best_effort_ = Add({"long", JobClass::kBestEffort, 0, {{blocks, 1500}}});
+    real_time_ = Add({"often", JobClass::kRealTime, 0, {{4, 3}}, {}, real_time_units});
+    Post(best_effort_, long_);
+  }
+  ~LongBlocks() {
+    while (long_.finished == 0) device_->Wait(kNoDeadline);
+  }
+
+  /// Posts a real-time request after each pause until the best-effort request has ended, but at
+  /// most `most`.
+  void Run(int most) {
+    for (int i = 0; i < most && long_.finished == 0; ++i) {
+      const TimePoint arrival = device_->Now() + kPause;
+      while (device_->Now() < arrival) device_->Wait(arrival);
+      Post(real_time_, requests_.emplace_back());
+    }
+    while (requests_.back().finished == 0) device_->Wait(kNoDeadline);
+  }
+  bool ended() const { return long_.finished != 0; }
+  Nanoseconds LongTime() const { return long_.result.finished - long_.result.posted; }
+  Nanoseconds LongestRealTime() const {
+    Nanoseconds longest{0};
+    for (const Request& request : requests_) {
+      longest = std::max(longest, request.result.finished - request.result.posted);
+    }
+    return longest;
+  }
+
+ private:
+  static constexpr SchedulerConfig kConfig = {.name = "reset",
+                                              .preemption = SchedulerConfig::Preemption::kReset};
+
+  QueueId Add(const SimTask& task) {
+    instances_.push_back(*Instance::Create(PlanOf(task, *device_), *device_));
+    QueueOptions options;
+    options.name = task.name;
+    options.job_class = task.job_class;
+    options.units = task.units;
+    options.instances = {instances_.back().get()};
+    return *dispatcher_.AddQueue(options);
+  }
+  void Post(QueueId queue, Request& request) {
+    EXPECT_TRUE(dispatcher_.Post({queue, kNoDeadline, request.inputs, request.outputs, &request}));
+  }
+
+  std::unique_ptr<SimDevice> device_;
+  std::vector<std::unique_ptr<Instance>> instances_;
+  Request long_;
+  std::deque<Request> requests_;
+  Dispatcher dispatcher_;
+  QueueId best_effort_{}, real_time_{};
+};
+
+constexpr Nanoseconds kSlack = std::chrono::milliseconds(1);  // for checks of guards and copies
+
+TEST(SimDispatch, ALongBlockEndsBesideFrequentRealTimeWork) {
+  LongBlocks run(4, 1);
+  run.Run(1'000);
+  ASSERT_TRUE(run.ended());
+  EXPECT_LE(run.LongTime(), 9 * LongBlocks::kPause + LongBlocks::kLong + kSlack);
+  // Real-time work has three of the four units meanwhile.
+  EXPECT_LE(run.LongestRealTime(), 2 * LongBlocks::kShort + microseconds(50));
+}
+
+TEST(SimDispatch, SeveralLongBlocksEndOneAfterTheOther) {
+  LongBlocks run(4, 3);
+  run.Run(1'000);
+  ASSERT_TRUE(run.ended());
+  EXPECT_LE(run.LongTime(), 9 * LongBlocks::kPause + LongBlocks::kLong +
+                                2 * (3 * LongBlocks::kPause + LongBlocks::kLong) + kSlack);
+  EXPECT_LE(run.LongestRealTime(), 2 * LongBlocks::kShort + microseconds(50));
+}
+
+TEST(SimDispatch, TheOnlyUnitOfRealTimeWorkIsNeverTaken) {
+  for (const UnitRange share : {UnitRange{}, UnitRange{1, 1}}) {
+    LongBlocks run(share.count == 0 ? 1 : 2, 1, share);
+    run.Run(40);
+    EXPECT_FALSE(run.ended());
+    EXPECT_LE(run.LongestRealTime(), 4 * LongBlocks::kShort + microseconds(50));
+  }
 }
 
 }  // namespace
