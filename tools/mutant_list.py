@@ -47,6 +47,9 @@ GROUPS = {
     "sched": [f"src/sched/{name}_test.cc"
               for name in ("admission", "combiner", "dispatcher", "dispatcher_outcome", "dispatcher_switch",
                            "filling", "outputs", "padding", "parts", "queue_plan")] + SCHEDULING,
+    "sim-dispatch": ["src/sched/sim_dispatch_test.cc", "src/device/conformance/suite.cc",
+                     "src/device/host/host_memory.cc", "src/base/text.cc"] +
+                    sources_of("src/device/sim") + SCHEDULING,
     "instance": ["src/plan/instance_test.cc"] + sources_of("src/plan") + ["src/base/check.cc", "src/base/status.cc"],
     "plan-cache": ["src/serving/plans/plan_cache_test.cc", "src/serving/plans/plan_cache.cc", "src/sched/cost_table.cc",
                    "src/sched/queue_plan.cc"] +
@@ -55,6 +58,10 @@ GROUPS = {
              sources_of("src/plan") + ["src/base/check.cc", "src/base/status.cc"],
     "routes": [f"src/server/remote/{name}.cc" for name in ("replica_choice", "replica_choice_test", "routes", "routes_test")] +
               ["src/base/check.cc", "src/base/status.cc", "src/base/text.cc"],
+    "library-trial": ["src/base/check.cc", "src/base/library_trial.cc", "src/base/library_trial_test.cc", "src/base/status.cc"],
+    "opaque-kernel": ["src/base/check.cc", "src/base/library_trial.cc", "src/base/status.cc", "src/engine/engine_host.cc",
+                      "src/engine/onnx_runtime.cc", "src/engine/opaque_kernel.cc", "src/engine/opaque_kernel_test.cc"] +
+                     sources_of("src/plan"),
     "lender": ["src/base/check.cc", "src/base/lender_test.cc"],
     "waitlist": ["src/base/check.cc", "src/sched/programs/waitlist.cc", "src/sched/programs/waitlist_test.cc"],
     "policies": [f"src/policies/{name}_test.cc" for name in ("behind", "deficit", "preempt_by_rank", "registry", "response_ratio", "rounds")] +
@@ -168,6 +175,20 @@ MUTANTS = [
      "if (!used.insert(replica.member).second) {", "if (used.contains(replica.member)) {", ["routes"]),
     ("port-zero", "an address may have the port 0", ROUTES,
      "port >= 1 && port <= 65535", "port >= 0 && port <= 65535", ["routes"]),
+    # Blocks that are longer than the pauses between real-time jobs.
+    ("long-block-never-spared", "a long block begins anew for ever", SUBMIT,
+     "const bool spared = room == nullptr && MaySpare(job);", "const bool spared = false;", ["sim-dispatch"]),
+    ("only-unit-taken", "a long block takes the only unit of real-time work", SUBMIT,
+     "if (units.count == 1 && own.Has(units.first)) return false;", "", ["sim-dispatch"]),
+    ("spared-on-all-units", "spared blocks take all units", SUBMIT,
+     "    launch.max_claimants = 1;\n", "", ["sim-dispatch"]),
+    # Libraries of others.
+    ("one-error-for-all-runs", "a run of an engine that failed gets the error of another", "src/engine/opaque_kernel.cc",
+     "const auto found = errors_.find(status);", "const auto found = errors_.begin();", ["opaque-kernel"]),
+    ("verdict-ignored", "a library that is of no use in the child is loaded into the server", "src/base/library_trial.cc",
+     "  return ReadVerdict(verdict);\n", "  return {};\n", ["library-trial"]),
+    ("forks-left", "what a library has forked outlives the child", "src/base/library_trial.cc",
+     "  kill(-child, SIGKILL);", "", ["library-trial"]),
     # Handles of kernels.
     ("kernel-loaded-twice", "a kernel that is loaded again gets a new handle", "src/device/host/kernel_table.h",
      "if (found != handles_.end()) return found->second;", "", ["conformance"]),
@@ -320,7 +341,7 @@ MUTANTS = [
      "  if (at_home && best_rank_.load(std::memory_order_relaxed) >= work.rank) return false;",
      "  if (best_rank_.load(std::memory_order_relaxed) >= work.rank) return false;", ["conformance"]),
     ("lend-not-submitted", "the mechanism lends no units", SUBMIT,
-     "  launch.beyond_share = config_.lend_units;\n", "", ["sched"]),
+     "  launch.beyond_share = config_.lend_units && !spared;\n", "", ["sched"]),
     ("share-ignores-slo", "a share follows only the arrivals, not the SLO", SHARE_MANAGER,
      "  entry.load = {.latency_ms = has_slo ? *latency : 0,", "  entry.load = {.latency_ms = 0,", ["share-manager"]),
     ("share-tunes-when-off", "tuning cannot be switched off", SHARE_MANAGER, "  if (tuning_) {", "  if (true) {",
@@ -570,7 +591,7 @@ MUTANTS = [
     ("cuda-commit-before-the-writes", "the reader commits a tile that other warps have yet to write", ENTRY,
      "    __syncthreads();  // behind all threads' last writes, and before `next` changes\n", "", ["cuda"]),
     ("engine-failure-unseen", "a request is answered though an engine failed", INSTANCE,
-     "    if (status != 0) return op.opaque->error();\n", "", ["instance"]),
+     "    if (status == 0) continue;\n", "    continue;\n", ["instance"]),
     # Parts of a plan.
     ("value-crosses-before-it-is-written", "a cut before an op moves what the op writes", f"{SPLIT}/split_model.cc",
      "values.Write(range, op + 1);", "values.Write(range, op);", ["split"]),

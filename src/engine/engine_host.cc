@@ -8,18 +8,9 @@
 namespace lagoon {
 namespace {
 
-namespace fs = std::filesystem;
-
-/// The working directory, and the folders around the program.
 std::string FindLibrary() {
   std::error_code error;
-  std::string found = FindOnnxRuntime(fs::current_path(error));
-  const fs::path program = fs::read_symlink("/proc/self/exe", error);
-  for (fs::path folder = program.parent_path(); found.empty() && folder.has_relative_path();
-       folder = folder.parent_path()) {
-    found = FindOnnxRuntime(folder);
-  }
-  return found;
+  return FindOnnxRuntimeAround(std::filesystem::read_symlink("/proc/self/exe", error));
 }
 
 }  // namespace
@@ -60,10 +51,11 @@ std::string EngineHost::name() {
 Result<std::shared_ptr<Engine>> EngineHost::Opened() {
   const MutexLock lock(mutex_);
   if (engine_ != nullptr) return engine_;
-  if (error_ == nullptr) {
+  if (error_ == nullptr || Now() >= retry_at_) {
     Result<std::shared_ptr<Engine>> opened = open_();
     if (opened) return engine_ = *std::move(opened);
     error_ = std::make_shared<const Error>(std::move(opened).error());
+    retry_at_ = Now() + pause_;
   }
   return tl::unexpected<Error>(*error_);
 }

@@ -21,8 +21,10 @@ class EngineHost {
   using Open = std::function<Result<std::shared_ptr<Engine>>()>;
 
   explicit EngineHost(std::shared_ptr<Engine> engine) : engine_(std::move(engine)) {}
-  /// The engine is opened when the first model needs it. If that fails, every Load() fails so.
-  explicit EngineHost(Open open) : open_(std::move(open)) {}
+  /// The engine is opened when the first model needs it. If that fails, every Load() fails so for
+  /// `pause`, and then the engine is opened again: the reason may have passed.
+  explicit EngineHost(Open open, Nanoseconds pause = std::chrono::minutes(1))
+      : open_(std::move(open)), pause_(pause) {}
 
   /// A host of the same engine with statistics of its own: for another model. `host` outlives it.
   static std::shared_ptr<EngineHost> Another(const std::shared_ptr<EngineHost>& host);
@@ -52,17 +54,19 @@ class EngineHost {
   Result<std::shared_ptr<Engine>> Opened();
 
   const Open open_;
+  const Nanoseconds pause_{0};
   std::atomic<std::int64_t> longest_ns_{0};
   Mutex mutex_;
   std::shared_ptr<Engine> engine_ GUARDED_BY(mutex_);  // null: not open
   std::shared_ptr<const Error> error_ GUARDED_BY(mutex_);
+  TimePoint retry_at_ GUARDED_BY(mutex_);
   std::map<std::string, std::weak_ptr<EngineModel>> models_ GUARDED_BY(mutex_);
   std::set<std::string> unsized_ GUARDED_BY(mutex_);
 };
 
 /// The engine that a user chose. "none": null, there is no engine. A path: ONNX Runtime's library,
-/// opened now; its errors. Empty: the library in the .venv of the working directory, or of a folder
-/// around the running program, opened when it is needed; null if there is none.
+/// opened now; its errors. Empty: FindOnnxRuntimeAround() the running program, opened when it is
+/// needed; null if there is none.
 Result<std::shared_ptr<EngineHost>> ChooseEngine(const std::string& choice);
 
 /// What to do about the lack of an engine, to end a message.

@@ -18,6 +18,8 @@
 namespace lagoon {
 namespace {
 
+namespace fs = std::filesystem;
+
 using ort::Api;
 
 /// ONNX's numbers of element types (TensorProto.DataType), which ONNX Runtime has too.
@@ -149,13 +151,16 @@ class OrtBinding final : public EngineBinding {
         session_, static_cast<const ort::RunOptions*>(options_.get()), input_names_.data(),
         static_cast<const ort::Value* const*>(input_values_.data()), input_values_.size(),
         output_names_.data(), output_names_.size(), output_values_.data());
+    // All that the engine made are owned before any of them, or the run, can be an error.
+    for (std::size_t i = 0; i < bound_.size(); ++i) {
+      if (bound_[i].get() == nullptr) made_.emplace_back(api_, output_values_[i]);
+    }
     LAGOON_RETURN_IF_ERROR(ToStatus(api_, status, stopped_));
     for (std::size_t i = 0; i < bound_.size(); ++i) {
       if (bound_[i].get() != nullptr) continue;
-      made_.emplace_back(api_, output_values_[i]);
-      LAGOON_RETURN_IF_ERROR(ReadValueShape(api_, made_.back().get(), outputs_[i]));
+      LAGOON_RETURN_IF_ERROR(ReadValueShape(api_, output_values_[i], outputs_[i]));
       LAGOON_RETURN_IF_ERROR(ToStatus(
-          api_, api_.Call<ort::GetTensorMutableData>(made_.back().get(), &outputs_[i].data)));
+          api_, api_.Call<ort::GetTensorMutableData>(output_values_[i], &outputs_[i].data)));
     }
     return {};
   }
@@ -343,12 +348,30 @@ Result<std::shared_ptr<Engine>> TryAndOpen(const std::string& path, Nanoseconds 
   if (access(path.c_str(), R_OK) != 0) {
     return Fail(ErrorCode::kNotFound, std::generic_category().message(errno));
   }
-  const auto load = [&path] {
-    const Result<std::shared_ptr<Engine>> engine = OpenLibrary(path);
-    static_cast<void>(engine);
+  const auto load = [&path]() -> Status {
+    LAGOON_RETURN_IF_ERROR(OpenLibrary(path));
+    return {};
   };
   LAGOON_RETURN_IF_ERROR(TryInChild(load, limit));
   return OpenLibrary(path);
+}
+
+/// The library of the package in a site-packages folder. Empty: none.
+std::string FindInPackages(const fs::path& packages) {
+  std::error_code error;
+  for (const fs::directory_entry& file :
+       fs::directory_iterator(packages / "onnxruntime" / "capi", error)) {
+    const std::string name = file.path().filename();
+    if (name.starts_with("libonnxruntime.so")) return file.path().string();
+  }
+  return {};
+}
+
+/// Whether any user may put files there: /tmp.
+bool OthersMayWrite(const fs::path& folder) {
+  std::error_code error;
+  const fs::file_status status = fs::status(folder, error);
+  return error || (status.permissions() & fs::perms::others_write) != fs::perms::none;
 }
 
 }  // namespace
@@ -360,15 +383,22 @@ Result<std::shared_ptr<Engine>> OpenOnnxRuntime(const std::string& path, Nanosec
 }
 
 std::string FindOnnxRuntime(const std::string& folder) {
-  namespace fs = std::filesystem;
   std::error_code error;
   for (const fs::directory_entry& python :
        fs::directory_iterator(fs::path(folder) / ".venv" / "lib", error)) {
-    const fs::path libraries = python.path() / "site-packages" / "onnxruntime" / "capi";
-    for (const fs::directory_entry& file : fs::directory_iterator(libraries, error)) {
-      const std::string name = file.path().filename();
-      if (name.starts_with("libonnxruntime.so")) return file.path().string();
-    }
+    const std::string found = FindInPackages(python.path() / "site-packages");
+    if (!found.empty()) return found;
+  }
+  return {};
+}
+
+std::string FindOnnxRuntimeAround(const std::string& program) {
+  for (fs::path folder = fs::path(program).parent_path(); folder.has_relative_path();
+       folder = folder.parent_path()) {
+    if (OthersMayWrite(folder)) return {};
+    const bool packages = folder.filename() == "site-packages";
+    const std::string found = packages ? FindInPackages(folder) : FindOnnxRuntime(folder);
+    if (!found.empty()) return found;
   }
   return {};
 }

@@ -19,4 +19,9 @@ Result<std::shared_ptr<Engine>> OpenOnnxRuntime(const std::string& path,
 /// The library that the PyPI package `onnxruntime` has installed in `folder`/.venv. Empty: none.
 std::string FindOnnxRuntime(const std::string& folder);
 
+/// The library for the program at this path: in the site-packages that the program itself lies in,
+/// or in .venv of a folder around the program. Looks no further up than to a folder that any user
+/// may write, because the server would run that user's code. Empty: none.
+std::string FindOnnxRuntimeAround(const std::string& program);
+
 }  // namespace lagoon

@@ -1,5 +1,6 @@
 #include "engine/onnx_runtime.h"
 
+#include <dlfcn.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -68,6 +69,60 @@ TEST(OnnxRuntime, IsFoundInAVirtualEnvironment) {
   fs::remove_all(folder);
 }
 
+// Anybody can put a library into the working directory of a server, or into /tmp.
+TEST(OnnxRuntime, IsLookedForAroundTheProgramOnly) {
+  namespace fs = std::filesystem;
+  const fs::path root = fs::path(::testing::TempDir()) / "lagoon_around";
+  const fs::path checkout = root / "open" / "checkout";
+  fs::remove_all(root);
+  const auto install = [](const fs::path& packages) {
+    const fs::path capi = packages / "onnxruntime/capi";
+    fs::create_directories(capi);
+    std::ofstream(capi / "libonnxruntime.so.1.31.1") << "";
+    return (capi / "libonnxruntime.so.1.31.1").string();
+  };
+  const std::string program = checkout / "build/release/apps/lagoon";
+  fs::create_directories(fs::path(program).parent_path());
+  install(root / "open/.venv/lib/python3.11/site-packages");
+  fs::permissions(root / "open", fs::perms::others_write, fs::perm_options::add);
+  EXPECT_EQ(FindOnnxRuntimeAround(program), "");
+  const std::string own = install(checkout / ".venv/lib/python3.11/site-packages");
+  EXPECT_EQ(FindOnnxRuntimeAround(program), own);
+  const fs::path packages = root / "env/lib/python3.11/site-packages";
+  const std::string beside = install(packages);
+  fs::create_directories(packages / "lagoon/bin");
+  EXPECT_EQ(FindOnnxRuntimeAround(packages / "lagoon/bin/lagoon"), beside);
+  fs::remove_all(root);
+}
+
+/// Number of values of the fake library "leak" that are not released.
+int FakeValues() {
+  void* const library = dlopen(Fake("leak").c_str(), RTLD_NOW | RTLD_NOLOAD);
+  if (library == nullptr) return -1;
+  const int values = *static_cast<const int*>(dlsym(library, "lagoon_fake_values"));
+  dlclose(library);
+  return values;
+}
+
+TEST(OnnxRuntime, ReleasesAllOutputsOfARunAfterAnError) {
+  const auto engine = OpenOnnxRuntime(Fake("leak"));
+  ASSERT_TRUE(engine.has_value()) << engine.error().message;
+  {
+    const auto model = (*engine)->Load({"model.onnx", {}});
+    ASSERT_TRUE(model.has_value()) << model.error().message;
+    const std::vector<EngineTensor> outputs(3);  // the engine makes room
+    const auto binding = (*model)->Bind({}, outputs);
+    ASSERT_TRUE(binding.has_value()) << binding.error().message;
+    for (int i = 0; i < 2; ++i) {
+      const Status run = (*binding)->Run();
+      ASSERT_FALSE(run);
+      EXPECT_THAT(run.error().message, HasSubstr("no shape"));
+    }
+    EXPECT_EQ(FakeValues(), 3);  // of the last run
+  }
+  EXPECT_EQ(FakeValues(), 0);
+}
+
 TEST(ChooseEngine, TakesNoneAndAPath) {
   const auto none = ChooseEngine("none");
   ASSERT_TRUE(none.has_value());
@@ -89,6 +144,30 @@ TEST(EngineHost, ReportsTheErrorOfOpeningEachTime) {
     EXPECT_EQ(model.error().message, "gone");
   }
   EXPECT_EQ(opened, 1);
+}
+
+class NoEngine final : public Engine {
+ public:
+  const std::string& name() const override { return name_; }
+  Result<std::unique_ptr<EngineModel>> Load(const EngineSource&) override {
+    return Fail(ErrorCode::kUnimplemented, "loads nothing");
+  }
+
+ private:
+  const std::string name_ = "none";
+};
+
+TEST(EngineHost, OpensAgainAfterAPause) {
+  int opened = 0;
+  const auto open = [&]() -> Result<std::shared_ptr<Engine>> {
+    if (++opened == 1) return Fail(ErrorCode::kResourceExhausted, "no memory");
+    return std::make_shared<NoEngine>();
+  };
+  EngineHost host(open, Nanoseconds(0));
+  EXPECT_FALSE(host.OpenNow());
+  EXPECT_TRUE(host.OpenNow());
+  EXPECT_TRUE(host.OpenNow());
+  EXPECT_EQ(opened, 2);
 }
 
 }  // namespace

@@ -46,9 +46,13 @@ std::shared_ptr<const MadeTensor> OpaqueKernel::Take(const void* status, std::si
   return taken;
 }
 
-std::shared_ptr<const Error> OpaqueKernel::error() const {
+std::shared_ptr<const Error> OpaqueKernel::TakeError(const void* status) const {
   const MutexLock lock(mutex_);
-  return error_;
+  const auto found = errors_.find(status);
+  if (found == errors_.end()) return nullptr;
+  std::shared_ptr<const Error> taken = std::move(found->second);
+  errors_.erase(found);
+  return taken;
 }
 
 std::uint32_t OpaqueKernel::OffsetOf(std::size_t pointer) const {
@@ -108,7 +112,7 @@ Status OpaqueKernel::Run(std::span<void* const> inputs, std::span<void* const> o
   // Not the client's fault, as far as Lagoon can tell: shapes and types were checked.
   error.code = ErrorCode::kInternal;
   const MutexLock lock(mutex_);
-  error_ = std::make_shared<const Error>(error);
+  errors_[status] = std::make_shared<const Error>(error);
   return tl::unexpected(std::move(error));
 }
 

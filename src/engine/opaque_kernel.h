@@ -44,14 +44,14 @@ class OpaqueKernel final : public OpaqueOp {
   Nanoseconds longest() const override {
     return Nanoseconds(longest_ns_.load(std::memory_order_relaxed));
   }
-  std::shared_ptr<const Error> error() const override;
+  std::shared_ptr<const Error> TakeError(const void* status) const override;
   bool assumed() const override { return !words_.assumed.empty(); }
   bool outdated() const override { return outdated_.load(std::memory_order_acquire); }
   std::shared_ptr<const MadeTensor> Take(const void* status, std::size_t output) const override;
 
   /// The body, and its argument image: with places for one pointer per input and output that has
   /// elements, in their order, and for one to an INT64, the status of the launch: 0 if the outputs
-  /// are valid, else error() says why not. The image points to this object.
+  /// are valid, else TakeError() says why not. The image points to this object.
   static bool Block(const void* args, std::uint32_t block, BlockContext& context);
   std::vector<std::byte> Args() const;
   std::uint32_t OffsetOf(std::size_t pointer) const;  // pointer: inputs, then outputs, then status
@@ -86,10 +86,10 @@ class OpaqueKernel final : public OpaqueOp {
   std::atomic<bool> outdated_{false};
   mutable Mutex mutex_;
   std::vector<Bound> idle_ GUARDED_BY(mutex_);  // the last used is the last one
-  std::shared_ptr<const Error> error_ GUARDED_BY(mutex_);
-  // By the place of the status. An arena has one run at a time, so that a run whose outputs are not
-  // taken leaves them to the next run to replace.
+  // Both by the place of the status. An arena has one run at a time, so that a run whose outputs or
+  // error are not taken leaves them to the next run to replace.
   mutable std::map<const void*, Made> made_ GUARDED_BY(mutex_);
+  mutable std::map<const void*, std::shared_ptr<const Error>> errors_ GUARDED_BY(mutex_);
 };
 
 }  // namespace lagoon

@@ -190,7 +190,10 @@ std::shared_ptr<const Error> Instance::Failure() const {
     const PlanOp& op = plan().ops[index];
     std::int64_t status = 0;
     std::memcpy(&status, present_.base + op.status, sizeof(status));
-    if (status != 0) return op.opaque->error();
+    if (status == 0) continue;
+    std::shared_ptr<const Error> error = op.opaque->TakeError(present_.base + op.status);
+    if (error != nullptr) return error;
+    return std::make_shared<const Error>(Error{ErrorCode::kInternal, op.name + " failed"});
   }
   return nullptr;
 }

@@ -265,7 +265,7 @@ class FailedOp final : public OpaqueOp {
   const std::vector<std::string>& ops() const override { return none_; }
   const std::string& why() const override { return why_; }
   Nanoseconds longest() const override { return Nanoseconds(1); }
-  std::shared_ptr<const Error> error() const override { return error_; }
+  std::shared_ptr<const Error> TakeError(const void*) const override { return error_; }
 
  private:
   std::vector<std::string> none_;

@@ -38,8 +38,9 @@ class OpaqueOp {
   virtual const std::string& why() const = 0;
   /// The longest run so far; 0 before the first one. The scheduler reads it.
   virtual Nanoseconds longest() const = 0;
-  /// What went wrong in the last run that failed; null if none did.
-  virtual std::shared_ptr<const Error> error() const = 0;
+  /// Takes what went wrong in the last run whose status lies at `status`. Null: nothing did, or it
+  /// was taken.
+  virtual std::shared_ptr<const Error> TakeError(const void* status) const = 0;
 
   /// Whether the shapes of outputs are assumed: the engine did not tell them, so they are those of
   /// a run on made-up data.

@@ -155,7 +155,7 @@ class EngineOp final : public OpaqueOp {
   const std::vector<std::string>& ops() const override { return ops_; }
   const std::string& why() const override { return why_; }
   Nanoseconds longest() const override { return microseconds(80); }
-  std::shared_ptr<const Error> error() const override { return nullptr; }
+  std::shared_ptr<const Error> TakeError(const void*) const override { return nullptr; }
   bool assumed() const override { return false; }
   bool outdated() const override { return false; }
   std::shared_ptr<const MadeTensor> Take(const void*, std::size_t) const override {

@@ -39,18 +39,6 @@ Result<CreateFunction> Open(const std::string& path) {
   return create;
 }
 
-Result<CreateFunction> Load(const std::string& path, Nanoseconds limit) {
-  if (access(path.c_str(), R_OK) != 0) {
-    return Fail(ErrorCode::kNotFound, std::generic_category().message(errno));
-  }
-  const auto try_it = [&path] {
-    const Result<CreateFunction> create = Open(path);
-    if (create) delete (*create)();
-  };
-  LAGOON_RETURN_IF_ERROR(TryInChild(try_it, limit));
-  return Open(path);
-}
-
 Result<std::unique_ptr<JobProgram>> Make(CreateFunction create) {
   std::unique_ptr<JobProgram> program;
   try {
@@ -63,6 +51,19 @@ Result<std::unique_ptr<JobProgram>> Make(CreateFunction create) {
   }
   if (program == nullptr) return Fail(ErrorCode::kInternal, "made no program");
   return program;
+}
+
+Result<CreateFunction> Load(const std::string& path, Nanoseconds limit) {
+  if (access(path.c_str(), R_OK) != 0) {
+    return Fail(ErrorCode::kNotFound, std::generic_category().message(errno));
+  }
+  const auto try_it = [&path]() -> Status {
+    LAGOON_ASSIGN_OR_RETURN(const CreateFunction create, Open(path));
+    LAGOON_RETURN_IF_ERROR(Make(create));
+    return {};
+  };
+  LAGOON_RETURN_IF_ERROR(TryInChild(try_it, limit));
+  return Open(path);
 }
 
 std::string Name(const std::string& path) { return fmt::format("job program {}", path); }
