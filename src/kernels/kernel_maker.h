@@ -57,7 +57,9 @@ struct PackedKernel {
   KERNEL(DynamicQuantize, DynamicQuantizeSpec) \
   KERNEL(IntegerLinear, IntegerLinearSpec)    \
   KERNEL(Arg, ArgSpec)                        \
+  KERNEL(ArgAmong, ArgSpec)                   \
   KERNEL(Scan, ScanSpec)                      \
+  KERNEL(ScanSums, ScanSpec)                  \
   KERNEL(TopK, TopKSpec)                      \
   KERNEL(Interpolate, InterpolateSpec)        \
   KERNEL(RoiAlign, RoiAlignSpec)              \

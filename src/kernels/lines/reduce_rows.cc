@@ -24,6 +24,13 @@ struct ColumnArgs {
   std::size_t axis = 1, inner = 1;
   std::size_t tiles_per_outer = 1, tasks = 1, blocks = 1;
   bool least = false, last = false;  // for MakeArg
+  std::size_t pieces = 1;            // for MakeArg
+};
+
+/// For MakeArgAmong.
+struct AmongArgs {
+  ColumnArgs columns;
+  const std::int64_t* of_pieces = nullptr;
 };
 
 constexpr std::size_t kColumns = 64;
@@ -42,6 +49,12 @@ using Kept = std::conditional_t<
     !std::is_integral_v<W> || std::is_same_v<W, bool>, W,
     std::conditional_t<kOp == FoldOp::kL2, double,
                        std::conditional_t<std::is_signed_v<W>, std::int64_t, std::uint64_t>>>;
+
+template <typename W>
+bool IsNan(W x) {
+  if constexpr (std::is_floating_point_v<W>) return std::isnan(x);
+  return false;
+}
 
 /// State and steps of a fold, computed in W.
 template <typename W, FoldOp kOp>
@@ -67,11 +80,6 @@ struct Fold {
   static W Times(W a, W b) {
     return static_cast<W>(static_cast<Sum<W>>(a) * static_cast<Sum<W>>(b));
   }
-  static bool IsNan(W x) {
-    if constexpr (std::is_floating_point_v<W>) return std::isnan(x);
-    return false;
-  }
-
   void Add(W x) {
     if constexpr (kOp == FoldOp::kProd) {
       value = Times(value, x);
@@ -109,6 +117,7 @@ struct Fold {
 };
 
 struct Tile {
+  std::size_t outer;
   std::size_t first;   // element of x
   std::size_t result;  // element of y
   std::size_t columns;
@@ -117,7 +126,7 @@ struct Tile {
 Tile TileOf(const ColumnArgs& args, std::size_t task) {
   const std::size_t outer = task / args.tiles_per_outer;
   const std::size_t column = task % args.tiles_per_outer * kColumns;
-  return {outer * args.axis * args.inner + column, outer * args.inner + column,
+  return {outer, outer * args.axis * args.inner + column, outer * args.inner + column,
           std::min(kColumns, args.inner - column)};
 }
 
@@ -175,6 +184,11 @@ bool FoldBody(const void* raw, std::uint32_t block, BlockContext& ctx) {
   });
 }
 
+template <typename W>
+bool IsBetter(const ColumnArgs& args, W value, W best) {
+  return (args.least ? value < best : value > best) || (args.last && value == best);
+}
+
 template <typename T>
 bool ArgBody(const void* raw, std::uint32_t block, BlockContext& ctx) {
   using W = Wide<T>;
@@ -184,11 +198,12 @@ bool ArgBody(const void* raw, std::uint32_t block, BlockContext& ctx) {
   return ForTiles(args, block, ctx, [&](const Tile& tile, BlockContext* may_leave) {
     W best[kColumns];
     std::int64_t index[kColumns];
+    // A NaN is only ever the best as the first element of a whole line.
+    const bool later = tile.outer % args.pieces != 0;
     const bool stayed = ForRows(args, tile, may_leave, [&](std::size_t i, std::size_t at) {
       for (std::size_t c = 0; c < tile.columns; ++c) {
         const W value = Load(x[at + c]);
-        const bool better = args.least ? value < best[c] : value > best[c];
-        if (i != 0 && !better && !(args.last && value == best[c])) continue;
+        if (i != 0 && !IsBetter(args, value, best[c]) && !(later && IsNan(best[c]))) continue;
         best[c] = value;
         index[c] = static_cast<std::int64_t>(i);
       }
@@ -197,6 +212,35 @@ bool ArgBody(const void* raw, std::uint32_t block, BlockContext& ctx) {
     std::copy(index, index + tile.columns, y + tile.result);
     return true;
   });
+}
+
+/// The best of the pieces' best elements. A block has up to kColumns results.
+template <typename T>
+bool ArgAmongBody(const void* raw, std::uint32_t block, BlockContext& ctx) {
+  using W = Wide<T>;
+  const auto& args = *static_cast<const AmongArgs*>(raw);
+  if (ctx.ShouldLeave()) return false;
+  const Tile tile = TileOf(args.columns, block);
+  const T* const x = reinterpret_cast<const T*>(args.columns.x);
+  const std::size_t pieces = args.columns.pieces, inner = args.columns.inner;
+  const auto piece_rows = static_cast<std::int64_t>(args.columns.axis / pieces);
+  std::int64_t index[kColumns];
+  W best[kColumns];
+  for (std::size_t piece = 0; piece < pieces; ++piece) {
+    if (piece % (kElementsPerCheck / kColumns) == 0 && ctx.ShouldLeave()) return false;
+    for (std::size_t c = 0; c < tile.columns; ++c) {
+      const std::size_t column = tile.result - tile.outer * inner + c;
+      const std::int64_t row = static_cast<std::int64_t>(piece) * piece_rows +
+                               args.of_pieces[(tile.outer * pieces + piece) * inner + column];
+      const W value = Load(x[tile.first + c + static_cast<std::size_t>(row) * inner]);
+      if (piece != 0 && !IsBetter(args.columns, value, best[c])) continue;
+      best[c] = value;
+      index[c] = row;
+    }
+  }
+  std::copy(index, index + tile.columns,
+            reinterpret_cast<std::int64_t*>(args.columns.y) + tile.result);
+  return true;
 }
 
 template <typename T>
@@ -239,10 +283,11 @@ Body FindFold(FoldOp op, DataType type) {
   });
 }
 
-Body FindArg(DataType type) {
+Body FindArg(DataType type, bool among) {
   if (type == DataType::kString) return nullptr;
-  return WithElementType(type, []<typename T>(std::type_identity<T>) -> Body {
-    return &ArgBody<std::conditional_t<std::is_same_v<T, bool>, std::uint8_t, T>>;
+  return WithElementType(type, [&]<typename T>(std::type_identity<T>) -> Body {
+    using Element = std::conditional_t<std::is_same_v<T, bool>, std::uint8_t, T>;
+    return among ? &ArgAmongBody<Element> : &ArgBody<Element>;
   });
 }
 
@@ -292,12 +337,39 @@ Result<Kernel> MakeFold(const AxisSpec& spec, FoldOp op) {
 
 Result<Kernel> MakeArg(const ArgSpec& spec) {
   static constexpr char kName[] = "arg";
-  const Body body = FindArg(spec.axis.type);
+  const Body body = FindArg(spec.axis.type, /*among=*/false);
   if (body == nullptr) return NotOn(kName, spec.axis.type);
   LAGOON_ASSIGN_OR_RETURN(ColumnArgs args, Layout(kName, spec.axis, kNsPerElement));
   args.least = spec.least;
   args.last = spec.last;
+  args.pieces = spec.pieces;
   return ToKernel(kName, body, args, spec.axis);
+}
+
+Result<Kernel> MakeArgAmong(const ArgSpec& spec) {
+  static constexpr char kName[] = "arg_among";
+  const Body body = FindArg(spec.axis.type, /*among=*/true);
+  if (body == nullptr) return NotOn(kName, spec.axis.type);
+  AmongArgs args;
+  LAGOON_ASSIGN_OR_RETURN(args.columns, Layout(kName, spec.axis, kNsPerElement));
+  if (spec.pieces == 0 || spec.axis.axis % spec.pieces != 0) {
+    return Invalid(
+        kName, fmt::format("{} pieces of {} elements are not equal", spec.pieces, spec.axis.axis));
+  }
+  args.columns.least = spec.least;
+  args.columns.last = spec.last;
+  args.columns.pieces = spec.pieces;
+  Kernel kernel;
+  kernel.name = kName;
+  kernel.body = body;
+  kernel.blocks = static_cast<std::uint32_t>(args.columns.tasks);
+  kernel.args = ArgsImage(args);
+  kernel.inputs = {offsetof(AmongArgs, columns.x), offsetof(AmongArgs, of_pieces)};
+  kernel.outputs = {offsetof(AmongArgs, columns.y)};
+  kernel.flops = static_cast<double>(spec.axis.outer * spec.pieces * spec.axis.inner);
+  kernel.bytes_moved =
+      kernel.flops * static_cast<double>(SizeOf(spec.axis.type) + sizeof(std::int64_t));
+  return kernel;
 }
 
 }  // namespace lagoon

@@ -38,15 +38,30 @@ Result<Kernel> MakeFold(const AxisSpec& spec, FoldOp op);
 struct ArgSpec {
   AxisSpec axis = {};
   bool least = false, last = false;
+  /// Above 1: so many lines of `axis` follow each other in a longer line, and MakeArgAmong() then
+  /// chooses among their results.
+  std::size_t pieces = 1;
 };
 Result<Kernel> MakeArg(const ArgSpec& spec);
+/// Inputs: x [outer, axis, inner] and the output of MakeArg() for `pieces` equal pieces of each
+/// line, [outer, pieces, inner]. Output: as that of MakeArg() for the whole lines.
+Result<Kernel> MakeArgAmong(const ArgSpec& spec);
 
-/// Running sums. Input x and output y, both [outer, axis, inner].
+/// Running sums. Input x and output y, both [outer, axis, inner]. A long axis is cut into pieces,
+/// and each piece needs the sum of all elements before it. Either every block computes that sum
+/// itself, which takes a time that grows with the square of the axis, or the sums of all pieces are
+/// a second input, the output of MakeScanSums(). The two are the same to the last bit for integers.
 struct ScanSpec {
   AxisSpec axis = {};
   bool exclusive = false, reverse = false;
+  bool sums_given = false;
 };
 Result<Kernel> MakeScan(const ScanSpec& spec);
+/// Number of pieces of the axis.
+std::size_t ScanPieces(const ScanSpec& spec);
+/// Input x; output: ScanSumsBytes() bytes for MakeScan() of the same spec.
+Result<Kernel> MakeScanSums(const ScanSpec& spec);
+std::size_t ScanSumsBytes(const ScanSpec& spec);
 
 /// Input x; outputs: values [outer, k, inner] of x's type and their indices (kInt64), sorted. Equal
 /// values are in the order of their indices.

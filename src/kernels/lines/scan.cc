@@ -23,10 +23,12 @@ constexpr double kNsPerElement = 2.5;
 constexpr double kNsPerScanTask = 40;
 
 /// A task is a piece of the axis of up to kColumns neighbouring columns. If the axis has several
-/// pieces, a block has one task and itself sums up the elements before its piece.
+/// pieces, a block has one task, and itself sums up the elements before its piece, or the sums of
+/// the pieces before.
 struct ScanArgs {
   const std::byte* x = nullptr;
-  std::byte* y = nullptr;
+  std::byte* y = nullptr;           // of ScanSumsBody: the sums
+  const std::byte* sums = nullptr;  // [tiles, pieces, kColumns] of Wide<T>; null: not given
   std::size_t axis = 1, inner = 1;
   std::size_t tiles = 1;  // tiles of columns
   std::size_t pieces = 1, tasks = 1, blocks = 1;
@@ -58,10 +60,10 @@ class Columns {
     y_ = reinterpret_cast<T*>(args.y) + at;
   }
 
-  /// Adds the rows before `end`. False: the block left.
-  bool Add(std::size_t end, BlockContext& ctx) {
+  /// Adds some rows. False: the block left.
+  bool Add(Range rows, BlockContext& ctx) {
     std::size_t since_check = 0;
-    for (std::size_t i = 0; i < end; ++i) {
+    for (std::size_t i = rows.begin; i < rows.end; ++i) {
       const T* const row = x_ + static_cast<std::ptrdiff_t>(i) * step_;
       for (std::size_t c = 0; c < count_; ++c) sums_[c] = Plus(sums_[c], Load(row[c]));
       since_check += count_;
@@ -71,6 +73,18 @@ class Columns {
     }
     return true;
   }
+
+  /// Adds the sums of `pieces` pieces. False: the block left.
+  bool AddSums(const W* sums, std::size_t pieces, BlockContext& ctx) {
+    for (std::size_t i = 0; i < pieces; ++i, sums += kColumns) {
+      for (std::size_t c = 0; c < count_; ++c) sums_[c] = Plus(sums_[c], sums[c]);
+      if (i % (kElementsPerCheck / kColumns) == 0 && ctx.ShouldLeave()) return false;
+    }
+    return true;
+  }
+
+  /// What was added so far, as MakeScanSums() keeps it.
+  void WriteSums(W* sums) const { std::copy(sums_, sums_ + kColumns, sums); }
 
   void Write(Range rows) {
     for (std::size_t i = rows.begin; i < rows.end; ++i) {
@@ -101,9 +115,26 @@ bool ScanBody(const void* raw, std::uint32_t block, BlockContext& ctx) {
   for (std::size_t task = tasks.begin; task < tasks.end; ++task) {
     Columns<T> columns(args, task / args.pieces);
     const Range part = Share(args.axis, args.pieces, task % args.pieces);
-    if (args.pieces > 1 && !columns.Add(part.begin, ctx)) return false;
+    if (args.sums != nullptr) {
+      const auto* const sums = reinterpret_cast<const typename Columns<T>::W*>(args.sums);
+      const std::size_t first = task / args.pieces * args.pieces;
+      if (!columns.AddSums(sums + first * kColumns, task - first, ctx)) return false;
+    } else if (args.pieces > 1 && !columns.Add({0, part.begin}, ctx)) {
+      return false;
+    }
     columns.Write(part);
   }
+  return true;
+}
+
+/// The sum of one piece.
+template <typename T>
+bool ScanSumsBody(const void* raw, std::uint32_t block, BlockContext& ctx) {
+  const auto& args = *static_cast<const ScanArgs*>(raw);
+  if (ctx.ShouldLeave()) return false;
+  Columns<T> columns(args, block / args.pieces);
+  if (!columns.Add(Share(args.axis, args.pieces, block % args.pieces), ctx)) return false;
+  columns.WriteSums(reinterpret_cast<typename Columns<T>::W*>(args.y) + block * kColumns);
   return true;
 }
 
@@ -221,20 +252,29 @@ Status CheckAxis(const char* name, const AxisSpec& spec) {
               fmt::format("{}: not defined on {}", name, OipName(spec.type)));
 }
 
-}  // namespace
-
-Result<Kernel> MakeScan(const ScanSpec& spec) {
-  static constexpr char kName[] = "scan";
-  LAGOON_RETURN_IF_ERROR(CheckAxis(kName, spec.axis));
+ScanArgs ArgsOf(const ScanSpec& spec) {
   ScanArgs args;
   args.axis = spec.axis.axis;
   args.inner = spec.axis.inner;
   args.exclusive = spec.exclusive;
   args.reverse = spec.reverse;
   args.tiles = CeilDivide(args.inner, kColumns);
-  args.pieces = CeilDivide(args.axis * std::min(args.inner, kColumns), kScanPiece);
-  args.pieces = std::min(args.pieces, args.axis);
+  args.pieces = ScanPieces(spec);
   args.tasks = spec.axis.outer * args.tiles * args.pieces;
+  return args;
+}
+
+}  // namespace
+
+std::size_t ScanPieces(const ScanSpec& spec) {
+  const std::size_t row = std::min(spec.axis.inner, kColumns);
+  return std::min(CeilDivide(spec.axis.axis * row, kScanPiece), spec.axis.axis);
+}
+
+Result<Kernel> MakeScan(const ScanSpec& spec) {
+  static constexpr char kName[] = "scan";
+  LAGOON_RETURN_IF_ERROR(CheckAxis(kName, spec.axis));
+  ScanArgs args = ArgsOf(spec);
   const double elements = static_cast<double>(spec.axis.outer * args.axis * args.inner);
   args.blocks = args.tasks;
   if (args.pieces == 1) {
@@ -248,9 +288,32 @@ Result<Kernel> MakeScan(const ScanSpec& spec) {
   kernel.blocks = static_cast<std::uint32_t>(args.blocks);
   kernel.args = ArgsImage(args);
   kernel.inputs = {offsetof(ScanArgs, x)};
+  if (spec.sums_given) kernel.inputs.push_back(offsetof(ScanArgs, sums));
   kernel.outputs = {offsetof(ScanArgs, y)};
   kernel.flops = elements;
   kernel.bytes_moved = 2 * kernel.flops * static_cast<double>(SizeOf(spec.axis.type));
+  return kernel;
+}
+
+std::size_t ScanSumsBytes(const ScanSpec& spec) {
+  // At least as large as Wide<T> of any type.
+  return ArgsOf(spec).tasks * kColumns * sizeof(std::int64_t);
+}
+
+Result<Kernel> MakeScanSums(const ScanSpec& spec) {
+  static constexpr char kName[] = "scan_sums";
+  LAGOON_RETURN_IF_ERROR(CheckAxis(kName, spec.axis));
+  const ScanArgs args = ArgsOf(spec);
+  Kernel kernel;
+  kernel.name = kName;
+  kernel.body = ForNumbers(
+      spec.axis.type, []<typename T>(std::type_identity<T>) -> Body { return &ScanSumsBody<T>; });
+  kernel.blocks = static_cast<std::uint32_t>(args.tasks);
+  kernel.args = ArgsImage(args);
+  kernel.inputs = {offsetof(ScanArgs, x)};
+  kernel.outputs = {offsetof(ScanArgs, y)};
+  kernel.flops = static_cast<double>(spec.axis.outer * args.axis * args.inner);
+  kernel.bytes_moved = kernel.flops * static_cast<double>(SizeOf(spec.axis.type));
   return kernel;
 }
 

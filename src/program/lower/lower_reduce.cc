@@ -65,6 +65,43 @@ Result<Kernel> MakeFoldKernel(const KernelMaker& make, FoldOp op, const AxisSpli
   return make.Fold({split.outer, split.axis, split.inner, type}, op);
 }
 
+/// Number of equal pieces that a long line of `axis` elements is cut into, so that its blocks are
+/// short: a block that real-time work revokes begins anew. 1: the line is short, or has no such
+/// number of equal pieces.
+std::size_t EqualPieces(std::size_t axis) {
+  constexpr std::size_t kPiece = 1 << 16, kMostPieces = 1 << 12;
+  if (axis < 4 * kPiece) return 1;
+  for (std::size_t pieces = axis / kPiece; pieces <= std::min(axis, kMostPieces); ++pieces) {
+    if (axis % pieces == 0) return pieces;
+  }
+  return 1;
+}
+
+struct FoldRun {
+  FoldOp op{};
+  AxisSplit split;  // of x
+  Tensor x, y;
+};
+
+/// y = the fold of x, in two kernels if the line is long.
+Status EmitFoldRun(ProgramBuilder& builder, const std::string& name, const FoldRun& run) {
+  const DataType type = run.x.type;
+  const auto emit = [&](FoldOp op, const AxisSplit& split, const Tensor& from, const Tensor& to) {
+    return builder.Emit(name, [&](auto& make) { return MakeFoldKernel(make, op, split, type); },
+                        {builder.All(from)}, {builder.All(to)});
+  };
+  const auto [outer, axis, inner] = run.split;
+  // In other types the pieces' results would be rounded, and a mean truncated.
+  const bool exact = type == DataType::kFloat32 || type == DataType::kFloat64;
+  const std::size_t pieces = exact ? EqualPieces(axis) : 1;
+  if (pieces == 1) return emit(run.op, run.split, run.x, run.y);
+  const Dims dims{static_cast<std::int64_t>(outer), static_cast<std::int64_t>(pieces),
+                  static_cast<std::int64_t>(inner)};
+  const Tensor parts = builder.NewTensor(name + ":pieces", dims, Layout::kPlain, type);
+  LAGOON_RETURN_IF_ERROR(emit(run.op, {outer * pieces, axis / pieces, inner}, run.x, parts));
+  return emit(Continued(run.op), {outer, pieces, inner}, parts, run.y);
+}
+
 /// Runs of neighbouring physical axes among the reduced ones, without axes of size one.
 std::vector<std::pair<std::size_t, std::size_t>> RunsOf(std::vector<std::size_t> physical) {
   std::sort(physical.begin(), physical.end());
@@ -127,9 +164,7 @@ Result<Tensor> EmitFold(ProgramBuilder& builder, const std::string& name, FoldOp
     Dims dims = x.dims;
     for (std::size_t i = first; i <= last; ++i) dims[static_cast<std::size_t>(order[i])] = 1;
     const Tensor y = builder.NewTensor(name, dims, x.layout, x.type);
-    LAGOON_RETURN_IF_ERROR(
-        builder.Emit(name, [&](auto& make) { return MakeFoldKernel(make, op, split, x.type); },
-                     {builder.All(x)}, {builder.All(y)}));
+    LAGOON_RETURN_IF_ERROR(EmitFoldRun(builder, name, {op, split, x, y}));
     x = y;
     op = Continued(op);
   }
@@ -200,9 +235,21 @@ Result<Line> UseLine(ProgramBuilder& builder, const Node& node) {
 Result<Tensor> EmitArg(ProgramBuilder& builder, const Node& node, const Line& line,
                        const Dims& dims) {
   const Tensor y = builder.NewTensor(node.name, dims, Layout::kPlain, DataType::kInt64);
-  ArgSpec spec{line.axis, node.op == "ArgMin", node.Int("select_last_index", 0) != 0};
+  ArgSpec spec{line.axis, node.op == "ArgMin", node.Int("select_last_index", 0) != 0,
+               EqualPieces(line.axis.axis)};
+  const ArgSpec whole = spec;
+  spec.axis.outer *= spec.pieces;
+  spec.axis.axis /= spec.pieces;
+  const Dims piece_dims{static_cast<std::int64_t>(spec.axis.outer),
+                        static_cast<std::int64_t>(spec.axis.inner)};
+  const Tensor best = spec.pieces == 1 ? y
+                                       : builder.NewTensor(node.name + ":pieces", piece_dims,
+                                                           Layout::kPlain, DataType::kInt64);
   LAGOON_RETURN_IF_ERROR(builder.Emit(node.name, [&](auto& make) { return make.Arg(spec); },
-                                      {builder.All(line.x)}, {builder.All(y)}));
+                                      {builder.All(line.x)}, {builder.All(best)}));
+  if (spec.pieces == 1) return y;
+  LAGOON_RETURN_IF_ERROR(builder.Emit(node.name, [&](auto& make) { return make.ArgAmong(whole); },
+                                      {builder.All(line.x), builder.All(best)}, {builder.All(y)}));
   return y;
 }
 
@@ -236,8 +283,19 @@ Status LowerCumSum(ProgramBuilder& builder, const Node& node) {
   LAGOON_ASSIGN_OR_RETURN(const Line line, UseLine(builder, node));
   const Tensor y = builder.NewTensor(node.name, line.x.dims, Layout::kPlain, line.x.type);
   builder.Define(node.outputs[0], y);
-  const ScanSpec spec{line.axis, node.Int("exclusive", 0) != 0, node.Int("reverse", 0) != 0};
-  return builder.Emit(node.name, [&](auto& make) { return make.Scan(spec); }, {builder.All(line.x)},
+  ScanSpec spec{line.axis, node.Int("exclusive", 0) != 0, node.Int("reverse", 0) != 0};
+  std::vector<Operand> inputs{builder.All(line.x)};
+  constexpr std::size_t kMostPiecesAlone = 16;  // from here on a second kernel costs less
+  if (ScanPieces(spec) > kMostPiecesAlone) {
+    spec.sums_given = true;
+    const Dims bytes{static_cast<std::int64_t>(ScanSumsBytes(spec))};
+    const Tensor sums =
+        builder.NewTensor(node.name + ":sums", bytes, Layout::kPlain, DataType::kUInt8);
+    LAGOON_RETURN_IF_ERROR(builder.Emit(node.name, [&](auto& make) { return make.ScanSums(spec); },
+                                        inputs, {builder.All(sums)}));
+    inputs.push_back(builder.All(sums));
+  }
+  return builder.Emit(node.name, [&](auto& make) { return make.Scan(spec); }, std::move(inputs),
                       {builder.All(y)});
 }
 
@@ -272,6 +330,29 @@ Status LowerTopK(ProgramBuilder& builder, const Node& node) {
       std::move(outputs));
 }
 
+/// Every block of the kernel of a long line reads the whole line for its maximum and its sum, so
+/// that the time grows with the square of the length.
+constexpr std::size_t kLongestSoftmax = 1 << 15;
+
+/// The same from kernels that read the line once each.
+Status LowerLongSoftmax(ProgramBuilder& builder, const Node& node, const Tensor& x,
+                        std::size_t axis) {
+  const std::string& name = node.name;
+  LAGOON_ASSIGN_OR_RETURN(const Tensor max, EmitFold(builder, name, FoldOp::kMax, x, {axis}));
+  LAGOON_ASSIGN_OR_RETURN(const Tensor shifted, EmitBinary(builder, name, BinaryOp::kSub, x, max));
+  LAGOON_ASSIGN_OR_RETURN(const Tensor powers, EmitUnary(builder, name, UnaryOp::kExp, shifted));
+  LAGOON_ASSIGN_OR_RETURN(Tensor sum, EmitFold(builder, name, FoldOp::kSum, powers, {axis}));
+  const bool log = node.op == "LogSoftmax";
+  if (log) {
+    LAGOON_ASSIGN_OR_RETURN(sum, EmitUnary(builder, name, UnaryOp::kLog, sum));
+  }
+  LAGOON_ASSIGN_OR_RETURN(const Tensor y,
+                          EmitBinary(builder, name, log ? BinaryOp::kSub : BinaryOp::kDiv,
+                                     log ? shifted : powers, sum));
+  builder.Define(node.outputs[0], y);
+  return {};
+}
+
 Status LowerSoftmax(ProgramBuilder& builder, const Node& node) {
   const Dims& dims = builder.dims(node.inputs[0]);
   LAGOON_ASSIGN_OR_RETURN(const std::size_t axis, AxisOf(node.Int("axis", -1), dims));
@@ -279,6 +360,7 @@ Status LowerSoftmax(ProgramBuilder& builder, const Node& node) {
   LAGOON_ASSIGN_OR_RETURN(const Tensor x, builder.Use(node.inputs[0], layout));
   const std::size_t at = PhysicalAxis(x.dims.size(), layout, axis);
   const AxisSplit split = SplitAt(x.physical(), at, at);
+  if (split.axis > kLongestSoftmax) return LowerLongSoftmax(builder, node, x, axis);
   const Tensor y = builder.NewTensor(node.name, x.dims, layout);
   builder.Define(node.outputs[0], y);
   return builder.Emit(
