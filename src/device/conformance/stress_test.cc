@@ -99,7 +99,7 @@ TEST_P(DeviceConformance, ManyJobsSurviveRandomRevocations) {
   };
   for (InPlaceJob& job : jobs) submit(job);
   // An emulated block takes long: if it were revoked as often as others, none would ever commit.
-  const bool emulated = !device->info().blocks_on_host;
+  const bool emulated = !device->info().blocks_on_host && !real_gpu;
   const int jobs_to_run = emulated ? 100 : 800;
   const unsigned most_us = emulated ? 1200 : 60;
   const TimePoint until = Now() + Patience();

@@ -61,6 +61,9 @@ bool GateBody(const void* args, std::uint32_t block, BlockContext& ctx);
 /// device.
 inline const CudaImage* (*cuda_form)(Body body) = nullptr;
 
+/// The device is a GPU, not an emulated one: its blocks are as fast as a host's. Set as above.
+inline bool real_gpu = false;
+
 /// Where and how a test submits.
 struct Place {
   StreamId stream = kUnordered;

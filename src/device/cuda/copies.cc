@@ -15,9 +15,9 @@ Result<std::unique_ptr<CopyPipeline>> CopyPipeline::Create(
       new CopyPipeline(session, std::move(pinned), to_device, to_host));
 }
 
-void CopyPipeline::Add(std::uint32_t key, const Copy& copy, bool from_device) {
+void CopyPipeline::Add(std::uint32_t key, const Copy& copy, Way way) {
   if (copy.bytes == 0) return finished_.push_back(key);
-  copies_.push_back(std::make_unique<Moving>(Moving{key, copy, from_device}));
+  copies_.push_back(std::make_unique<Moving>(Moving{key, copy, way}));
 }
 
 bool CopyPipeline::TakeFinished(std::uint32_t& key) {
@@ -30,7 +30,13 @@ bool CopyPipeline::TakeFinished(std::uint32_t& key) {
 bool CopyPipeline::Step(CallResult& result) {
   const bool up = Land(up_, to_device_);
   const bool down = Land(down_, to_host_);
-  bool moved = up || down;
+  const std::size_t on_host = std::erase_if(copies_, [this](const auto& moving) {
+    if (moving->way != Way::kOnHost) return false;
+    CopyRange(moving->copy, 0, moving->copy.bytes);
+    finished_.push_back(moving->key);
+    return true;
+  });
+  bool moved = up || down || on_host > 0;
   result = {};
   for (const auto& moving : copies_) {
     while (moving->sent < moving->copy.bytes && !free_.empty()) {
@@ -46,9 +52,10 @@ CallResult CopyPipeline::Send(Moving& moving) {
   const Driver& driver = session_->driver();
   const std::size_t bytes = std::min(kPieceBytes, moving.copy.bytes - moving.sent);
   Piece piece{&moving, moving.sent, bytes, free_.front(), 0};
-  MarkedStream& stream = moving.from_device ? to_host_ : to_device_;
+  const bool from_device = moving.way == Way::kToHost;
+  MarkedStream& stream = from_device ? to_host_ : to_device_;
   CallResult result;
-  if (moving.from_device) {
+  if (from_device) {
     const auto from = reinterpret_cast<Address>(moving.copy.from) + moving.sent;
     result = {driver.copy_to_host(piece.pinned, from, bytes, stream.handle()), "cuMemcpyDtoHAsync"};
   } else {
@@ -61,7 +68,7 @@ CallResult CopyPipeline::Send(Moving& moving) {
   if (result.code != kSuccess) return {result.code, "cuStreamWriteValue32"};
   free_.pop_front();
   moving.sent += bytes;
-  (moving.from_device ? down_ : up_).push_back(piece);
+  (from_device ? down_ : up_).push_back(piece);
   return {};
 }
 
@@ -71,7 +78,7 @@ bool CopyPipeline::Land(std::deque<Piece>& pieces, const MarkedStream& stream) {
     const Piece piece = pieces.front();
     pieces.pop_front();
     Moving& moving = *piece.copy;
-    if (moving.from_device) {
+    if (moving.way == Way::kToHost) {
       WriteHostSide(moving.copy, piece.offset, piece.bytes,
                     static_cast<const std::byte*>(piece.pinned));
     }

@@ -22,8 +22,10 @@ class CopyPipeline {
       const std::shared_ptr<const GpuSession>& session, MarkedStream& to_device,
       MarkedStream& to_host);
 
-  /// Queues a copy. `from_device`: the source is on the GPU. TakeFinished() gives `key` back.
-  void Add(std::uint32_t key, const Copy& copy, bool from_device);
+  /// kOnHost: neither side is on the GPU, and the GPU has no part in the copy.
+  enum class Way : std::uint8_t { kToDevice, kToHost, kOnHost };
+  /// Queues a copy. TakeFinished() gives `key` back.
+  void Add(std::uint32_t key, const Copy& copy, Way way);
   /// Moves what can be moved now. False: there is nothing to do now. `result`: a call of the driver
   /// that failed, else kSuccess.
   bool Step(CallResult& result);
@@ -35,7 +37,7 @@ class CopyPipeline {
   struct Moving {
     std::uint32_t key;
     Copy copy;
-    bool from_device;
+    Way way;
     std::size_t sent = 0, arrived = 0;
   };
   struct Piece {

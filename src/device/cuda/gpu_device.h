@@ -153,7 +153,7 @@ class GpuDevice final : public Device {
   const KernelStreams* streams_ = nullptr;  // the issuer's, for Prepare() without the lock
   const NoteRing* notes_ = nullptr;         // the issuer's, for Waiting() without the lock
   OwnMemory marks_;                         // mark words of the streams below
-  std::unique_ptr<MarkedStream> control_;   // for guard words when no kernel stream is idle
+  std::unique_ptr<MarkedStream> control_;   // for guard words
   std::unique_ptr<MarkedStream> fetch_;
   std::unique_ptr<MarkedStream> to_device_, to_host_;  // used by copies_
   struct PendingFetch {

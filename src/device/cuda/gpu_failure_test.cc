@@ -168,6 +168,16 @@ bool SurvivesAFailure(const std::string& call, std::uint64_t nth) {
   return true;
 }
 
+TEST(GpuFailure, ALaunchThatLacksMemoryIsTriedAgain) {
+  for (const Code code : {kOutOfMemory, kLaunchOutOfResources}) {
+    OpenFake().Reset(EmulatedSettings(2));
+    OpenFake().FailCall(1, code, "cuLaunchKernel");
+    Scenario scenario;
+    EXPECT_EQ(scenario.Run(), Scenario::End::kDone) << scenario.message();
+    EXPECT_EQ(OpenFake().failed(), "cuLaunchKernel");
+  }
+}
+
 TEST(GpuFailure, AnErrorInAnyCallEndsInAMessageThatNamesIt) {
   // Calls that are made only after an error, by chance, or by benchmarks.
   const std::set<std::string> not_needed = {

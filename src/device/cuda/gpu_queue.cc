@@ -52,12 +52,10 @@ SubmitResult GpuDevice::Raise(GuardId guard, std::uint32_t value) {
     if (lost_ || !Enter()) return SubmitResult::kLost;
     if (!guards_.IsLater(guard, value)) return SubmitResult::kOk;
     guards_.Set(guard, value);
-    // In the stream that the next urgent launch takes: before that launch, and never behind a
-    // kernel.
-    const Stream idle = issuer_->UrgentStream();
-    const Stream stream = idle == nullptr ? control_->handle() : idle;
+    // Always in the same stream, so that a word never goes back, and never behind a kernel.
     const Address at = device_guards_.device() + Raw(guard) * kGuardStride;
-    if (!Accept({driver().write_value32(stream, at, value, 0), "cuStreamWriteValue32"})) {
+    if (!Accept(
+            {driver().write_value32(control_->handle(), at, value, 0), "cuStreamWriteValue32"})) {
       return SubmitResult::kLost;
     }
     sleepers = AdvanceForCall();

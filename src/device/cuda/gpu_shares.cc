@@ -9,7 +9,7 @@
 namespace lagoon::cuda {
 namespace {
 
-// Each has a green context and 24 streams. On 132 multiprocessors in granules of 8 there are 153
+// Each has a green context and 12 streams. On 132 multiprocessors in granules of 8 there are 153
 // contiguous runs.
 constexpr std::size_t kMaxRuns = 160;
 

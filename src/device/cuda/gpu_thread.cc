@@ -74,9 +74,13 @@ bool GpuDevice::Pump() {
     news_ = false;
     moved = TakeNotes();
     moved = CheckFetches() || moved;
+    if (issuer_->refused()) Advance();
     for (const std::uint32_t index : copy_queue_) {
       const Copy& copy = works_[index].copy;
-      copies_->Add(index, copy, memory_->OnGpu(copy.from));
+      const CopyPipeline::Way way = memory_->OnGpu(copy.from) ? CopyPipeline::Way::kToHost
+                                    : memory_->OnGpu(copy.to) ? CopyPipeline::Way::kToDevice
+                                                              : CopyPipeline::Way::kOnHost;
+      copies_->Add(index, copy, way);
     }
     moved = !copy_queue_.empty() || moved;
     copy_queue_.clear();

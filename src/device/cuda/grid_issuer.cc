@@ -10,6 +10,12 @@ namespace lagoon::cuda {
 namespace {
 
 constexpr std::uint32_t kRingNotes = 8192;
+// So many launches in a row the driver may refuse for lack of something. The device's thread tries
+// again after each of its naps, so this is at least a tenth of a second.
+constexpr std::uint32_t kMostRefused = 5000;
+
+// The driver lacks memory or a resource for now: nothing is broken.
+bool IsTransient(Code code) { return code == kOutOfMemory || code == kLaunchOutOfResources; }
 
 // True if another grid would find nothing now: the record is on its way to or from the GPU, or the
 // missing tiles are with blocks of other grids, and no grid has ended since this launch's last one.
@@ -37,19 +43,22 @@ Result<std::unique_ptr<GridIssuer>> GridIssuer::Create(std::shared_ptr<const Gpu
   return issuer;
 }
 
-Stream GridIssuer::UrgentStream() const {
-  const std::uint32_t idle = streams_->FreeStream(0, 0);
-  return idle == kNoIndex ? nullptr : streams_->handle(idle);
-}
-
 CallResult GridIssuer::TryIssue(const GridRequest& request) {
   if (MustWait(request.work)) return {};
   const std::uint32_t stream = StreamFor(request);
   if (stream == kNoIndex) return {};
   const std::optional<Issue> issue = Reserve(request.work, stream);
   if (!issue) return {};
+  const bool loads = request.work.record->to_load;
   const CallResult launched = Launch(request, *issue);
-  if (launched.code != kSuccess) return launched;
+  if (launched.code != kSuccess) {
+    // The words of a record that were loaded are in that stream, which another launch may not take.
+    if (loads || !IsTransient(launched.code) || ++refused_ > kMostRefused) return launched;
+    --request.work.record->issues;
+    ring_->Release(issue->notes);
+    return {};
+  }
+  refused_ = 0;
   Issue& slot = issues_[issue->id % kIssues];
   slot = *issue;
   ++issues_live_;

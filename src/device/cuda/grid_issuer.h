@@ -65,11 +65,12 @@ class GridIssuer {
   /// then, work.issue is set. Returns a call of the driver that failed, else kSuccess. After a
   /// failure the issuer is of no use any more.
   CallResult TryIssue(const GridRequest& request);
+  /// The driver refused the last launch for lack of memory or a resource. Try again soon, though
+  /// there is no news.
+  bool refused() const { return refused_ > 0; }
   /// Takes the next note, if there is one. After kEnded the launch may be issued again.
   std::optional<GridNote> TakeNote();
 
-  /// The stream that the next launch of the best rank takes; null: all are busy.
-  Stream UrgentStream() const;
   /// Number of blocks of the grids that may run now: those that are first in their streams.
   std::uint32_t BlocksInFront() const { return streams_->BlocksInFront(); }
   const NoteRing& notes() const { return *ring_; }
@@ -95,7 +96,8 @@ class GridIssuer {
   std::vector<Issue> issues_;  // by Issue::id, modulo kIssues
   std::uint32_t next_issue_ = 1;
   std::uint32_t issues_live_ = 0;
-  GridParams params_{};  // of the grid being issued
+  std::uint32_t refused_ = 0;  // launches in a row
+  GridParams params_{};        // of the grid being issued
 };
 
 }  // namespace lagoon::cuda

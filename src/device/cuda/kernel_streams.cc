@@ -6,7 +6,10 @@
 namespace lagoon::cuda {
 namespace {
 
+// A process has 32 connections to a GPU. Streams beyond them wait for each other, so that a share
+// has fewer streams than the whole device.
 constexpr std::uint32_t kStreamsPerPriority = 4;
+constexpr std::uint32_t kStreamsPerPriorityOfShare = 2;
 constexpr std::uint32_t kMaxPriorities = 6;
 
 bool Overlap(UnitRange a, UnitRange b) { return a.first < b.end() && b.first < a.end(); }
@@ -35,14 +38,14 @@ Result<std::unique_ptr<KernelStreams::NewRun>> KernelStreams::Prepare(
   const GreenContext context = green == nullptr ? nullptr : green->context();
   made->run_.units =
       green == nullptr ? UnitRange{0, session_->gpu().multiprocessors} : green->units();
+  const std::uint32_t streams = green == nullptr ? kStreamsPerPriority : kStreamsPerPriorityOfShare;
   made->run_.green = std::move(green);
   LAGOON_ASSIGN_OR_RETURN(
       made->run_.marks,
-      OwnMemory::Create(session_,
-                        std::size_t{priorities_} * kStreamsPerPriority * MarkedStream::kMarkBytes,
+      OwnMemory::Create(session_, std::size_t{priorities_} * streams * MarkedStream::kMarkBytes,
                         OwnMemory::Where::kPinned));
   for (std::uint32_t priority = 0; priority < priorities_; ++priority) {
-    for (std::uint32_t i = 0; i < kStreamsPerPriority; ++i) {
+    for (std::uint32_t i = 0; i < streams; ++i) {
       const int number = least_priority_ - static_cast<int>(priority);
       LAGOON_ASSIGN_OR_RETURN(
           std::unique_ptr<MarkedStream> stream,

@@ -108,7 +108,9 @@ std::string Driver::Describe(Code code) const {
 
 Status Driver::Check(Code code, const std::string& call) const {
   if (code == kSuccess) return {};
-  return Fail(code == kOutOfMemory ? ErrorCode::kResourceExhausted : ErrorCode::kInternal,
+  const bool exhausted =
+      code == kOutOfMemory || code == kInvalidResourceType || code == kInvalidResourceConfiguration;
+  return Fail(exhausted ? ErrorCode::kResourceExhausted : ErrorCode::kInternal,
               fmt::format("{}: {}", call, Describe(code)));
 }
 
@@ -126,6 +128,7 @@ Result<GpuInfo> DescribeGpu(const Driver& driver, int ordinal) {
   }
   GpuInfo info;
   info.ordinal = ordinal;
+  info.driver_version = driver.version();
   Ordinal device = 0;
   LAGOON_RETURN_IF_ERROR(driver.Check(driver.device(&device, ordinal), "cuDeviceGet"));
   std::array<char, 256> name{};

@@ -18,6 +18,10 @@ inline constexpr Code kSuccess = 0;
 inline constexpr Code kOutOfMemory = 2;
 inline constexpr Code kNoDevice = 100;
 inline constexpr Code kNotReady = 600;
+inline constexpr Code kLaunchOutOfResources = 701;
+// A GPU cannot be split into such shares.
+inline constexpr Code kInvalidResourceType = 914;
+inline constexpr Code kInvalidResourceConfiguration = 915;
 
 /// A result of the driver, and the call that returned it.
 struct CallResult {
@@ -175,8 +179,9 @@ class Driver {
 
   /// "CUDA_ERROR_ILLEGAL_ADDRESS (an illegal memory access was encountered)"
   std::string Describe(Code code) const;
-  /// Success, or kInternal (kResourceExhausted if memory ran out) with "`call`: " in front. `call`:
-  /// the driver's name of the call, with the values that matter.
+  /// Success, or kInternal (kResourceExhausted if memory ran out, or the GPU cannot be split into
+  /// such shares) with "`call`: " in front. `call`: the driver's name of the call, with the values
+  /// that matter.
   Status Check(Code code, const std::string& call) const;
 
   /// cuDriverGetVersion: 12040 is 12.4.
@@ -200,6 +205,7 @@ struct GpuInfo {
   std::uint32_t multiprocessors = 0;
   std::size_t memory_bytes = 0;
   std::size_t shared_bytes = 0;  // the most that one block can have
+  int driver_version = 0;        // Driver::version(); 0: not known
 };
 
 Result<int> CountGpus(const Driver& driver);

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "base/testing/paths.h"
+#include "device/cuda/driver/session.h"
 #include "device/cuda/testing/fake_device.h"
 
 namespace lagoon::cuda {
@@ -81,6 +82,37 @@ TEST(CudaDriver, AnErrorNamesTheCallAndTheCode) {
   EXPECT_EQ(failed.error().code, ErrorCode::kInternal);
   EXPECT_EQ(failed.error().message, "cuMemFree: CUDA_ERROR_ILLEGAL_ADDRESS (made up by a test)");
   EXPECT_EQ((*driver)->Check(kOutOfMemory, "x").error().code, ErrorCode::kResourceExhausted);
+}
+
+// The fake is as strict as a real driver, or its tests would prove nothing.
+TEST(FakeCudaDeathTest, DeviceMemoryFaultsOnTheHost) {
+  fake::OpenFake().Reset(fake::EmulatedSettings(1));
+  const auto driver = Driver::Load(FakeCudaLibrary());
+  ASSERT_TRUE(driver.has_value()) << driver.error().message;
+  const auto session = GpuSession::Open(*driver, 0);
+  ASSERT_TRUE(session.has_value()) << session.error().message;
+  const auto memory = OwnMemory::Create(*session, 64, OwnMemory::Where::kDevice);
+  ASSERT_TRUE(memory.has_value()) << memory.error().message;
+  const std::uint32_t word = 7;
+  EXPECT_EQ((*driver)->write(memory->device(), &word, sizeof(word)), kSuccess);
+  const auto* const on_gpu = reinterpret_cast<const volatile std::uint32_t*>(memory->device());
+  EXPECT_DEATH(static_cast<void>(*on_gpu), "");
+  // Neither is memory of the host a target of the driver's copies.
+  std::uint32_t of_host = 0;
+  EXPECT_NE((*driver)->write(reinterpret_cast<Address>(&of_host), &word, sizeof(word)), kSuccess);
+}
+
+TEST(FakeCuda, WhatASplitReturnedCannotBeSplitAgain) {
+  fake::OpenFake().Reset(fake::EmulatedSettings(32));
+  const auto driver = Driver::Load(FakeCudaLibrary());
+  ASSERT_TRUE(driver.has_value()) << driver.error().message;
+  const auto session = GpuSession::Open(*driver, 0);
+  ASSERT_TRUE(session.has_value()) << session.error().message;
+  DeviceResource all, rest, first, second;
+  unsigned one = 1;
+  ASSERT_EQ((*driver)->device_resource(0, &all, kMultiprocessorResource), kSuccess);
+  ASSERT_EQ((*driver)->split_resource(&first, &one, &all, &rest, 0, 8), kSuccess);
+  EXPECT_EQ((*driver)->split_resource(&second, &one, &rest, &all, 0, 8), kInvalidResourceType);
 }
 
 }  // namespace

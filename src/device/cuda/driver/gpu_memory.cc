@@ -30,19 +30,27 @@ Result<Buffer> GpuMemory::Allocate(std::size_t bytes, MemoryKind kind) {
   const bool on_gpu = kind == MemoryKind::kDevice;
   LAGOON_RETURN_IF_ERROR(session_->Enter());
   const Driver& driver = session_->driver();
-  MutexLock lock(mutex_);
-  if (on_gpu && bytes > limit_bytes_ - used_bytes_) return NoMemory(bytes, "over the memory limit");
-  Address address = 0;
   if (on_gpu) {
-    const Code code = driver.allocate(&address, bytes);
-    if (code == kOutOfMemory) return NoMemory(bytes, "the GPU has no memory");
-    LAGOON_RETURN_IF_ERROR(driver.Check(code, fmt::format("cuMemAlloc({} bytes)", bytes)));
+    const MutexLock lock(mutex_);
+    if (bytes > limit_bytes_ - used_bytes_) return NoMemory(bytes, "over the memory limit");
     used_bytes_ += bytes;
+  }
+  Address address = 0;
+  Code code = kSuccess;
+  if (on_gpu) {
+    code = driver.allocate(&address, bytes);
   } else {
     void* host = nullptr;
-    LAGOON_RETURN_IF_ERROR(driver.Check(driver.allocate_host(&host, bytes, kHostPortable),
-                                        fmt::format("cuMemHostAlloc({} bytes)", bytes)));
+    code = driver.allocate_host(&host, bytes, kHostPortable);
     address = reinterpret_cast<Address>(host);
+  }
+  const MutexLock lock(mutex_);
+  if (code != kSuccess) {
+    used_bytes_ -= on_gpu ? bytes : 0;
+    if (on_gpu && code == kOutOfMemory) return NoMemory(bytes, "the GPU has no memory");
+    const char* const call = on_gpu ? "cuMemAlloc" : "cuMemHostAlloc";
+    Status failed = driver.Check(code, fmt::format("{}({} bytes)", call, bytes));
+    return tl::unexpected(std::move(failed).error());
   }
   blocks_[address] = {bytes, on_gpu};
   return Buffer(reinterpret_cast<void*>(address), bytes, shared_from_this());
@@ -50,19 +58,20 @@ Result<Buffer> GpuMemory::Allocate(std::size_t bytes, MemoryKind kind) {
 
 void GpuMemory::Free(void* data, std::size_t bytes) {
   const auto address = reinterpret_cast<Address>(data);
-  MutexLock lock(mutex_);
-  const auto found = blocks_.find(address);
-  LAGOON_CHECK(found != blocks_.end() && found->second.bytes == bytes);
-  const bool on_gpu = found->second.on_gpu;
-  blocks_.erase(found);
-  if (on_gpu) used_bytes_ -= bytes;
-  // A lost context has already freed the memory.
-  if (!session_->Enter()) return;
-  if (on_gpu) {
-    session_->driver().free(address);
-  } else {
-    session_->driver().free_host(data);
+  bool on_gpu = false;
+  {
+    const MutexLock lock(mutex_);
+    const auto found = blocks_.find(address);
+    LAGOON_CHECK(found != blocks_.end() && found->second.bytes == bytes);
+    on_gpu = found->second.on_gpu;
+    blocks_.erase(found);
   }
+  // A lost context has already freed the memory.
+  if (session_->Enter()) {
+    on_gpu ? session_->driver().free(address) : session_->driver().free_host(data);
+  }
+  const MutexLock lock(mutex_);
+  if (on_gpu) used_bytes_ -= bytes;
 }
 
 bool GpuMemory::OnGpu(const void* address) const {

@@ -9,7 +9,9 @@
 
 namespace lagoon::cuda {
 
-/// Allocates buffers of device memory or pinned host memory. Lives as long as the last of them.
+/// Allocates buffers of device memory or pinned host memory. Lives as long as the last of them. The
+/// driver's calls may wait for all work of the GPU, so they are made without a lock: OnGpu() is
+/// asked on the path of every launch and copy.
 class GpuMemory final : public MemoryOwner, public std::enable_shared_from_this<GpuMemory> {
  public:
   /// `limit_bytes`: limit on device memory; 0: all memory of the GPU.

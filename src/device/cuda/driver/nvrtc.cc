@@ -15,19 +15,27 @@ const std::vector<std::string>& KnownLibraries() {
 
 }  // namespace
 
-Result<std::shared_ptr<const Nvrtc>> Nvrtc::Load(const std::vector<std::string>& libraries) {
+Result<std::shared_ptr<const Nvrtc>> Nvrtc::Load(const std::vector<std::string>& libraries,
+                                                 int newest) {
   const std::vector<std::string>& names = libraries.empty() ? KnownLibraries() : libraries;
   std::shared_ptr<Nvrtc> nvrtc(new Nvrtc);
+  std::string found;
   for (const std::string& name : names) {
     nvrtc->handle_ = dlopen(name.c_str(), RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
     if (nvrtc->handle_ == nullptr) continue;
     LAGOON_RETURN_IF_ERROR(nvrtc->Resolve(name));
+    if (newest != 0 && nvrtc->major_ > newest) {
+      found +=
+          fmt::format("; {} is of CUDA {}, the driver of CUDA {}", name, nvrtc->version_, newest);
+      continue;
+    }
     return std::shared_ptr<const Nvrtc>(std::move(nvrtc));
   }
-  return Fail(ErrorCode::kUnavailable,
-              fmt::format("no NVRTC: looked for {}; install the nvrtc package of CUDA 12 or 13 (it "
-                          "needs no compiler), or put its folder into LD_LIBRARY_PATH",
-                          fmt::join(names, ", ")));
+  return Fail(
+      ErrorCode::kUnavailable,
+      fmt::format("no NVRTC: looked for {}{}; install the nvrtc package of CUDA 12 or 13 (it "
+                  "needs no compiler), or put its folder into LD_LIBRARY_PATH",
+                  fmt::join(names, ", "), found));
 }
 
 Status Nvrtc::Resolve(const std::string& library) {
@@ -48,13 +56,12 @@ Status Nvrtc::Resolve(const std::string& library) {
   LAGOON_RETURN_IF_ERROR(find("nvrtcGetCUBIN", cubin_));
   LAGOON_RETURN_IF_ERROR(find("nvrtcDestroyProgram", destroy_));
   LAGOON_RETURN_IF_ERROR(find("nvrtcGetErrorString", error_text_));
-  int major = 0;
   int minor = 0;
-  if (const int code = get_version_(&major, &minor); code != 0) {
+  if (const int code = get_version_(&major_, &minor); code != 0) {
     return Fail(ErrorCode::kUnavailable,
                 fmt::format("'{}': nvrtcVersion: {}", library, error_text_(code)));
   }
-  version_ = fmt::format("{}.{}", major, minor);
+  version_ = fmt::format("{}.{}", major_, minor);
   return {};
 }
 

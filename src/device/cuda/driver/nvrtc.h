@@ -21,8 +21,10 @@ struct SourceFile {
 class Nvrtc {
  public:
   /// kUnavailable, saying what was looked for and what to do. `libraries`: file names or paths; the
-  /// first that opens is used. Empty: those of the known toolkits.
-  static Result<std::shared_ptr<const Nvrtc>> Load(const std::vector<std::string>& libraries = {});
+  /// first that opens is used. Empty: those of the known toolkits. `newest`: CUDA's version of the
+  /// driver, which loads no code of a later one; 0: any.
+  static Result<std::shared_ptr<const Nvrtc>> Load(const std::vector<std::string>& libraries = {},
+                                                   int newest = 0);
   Nvrtc(const Nvrtc&) = delete;
   Nvrtc& operator=(const Nvrtc&) = delete;
 
@@ -43,6 +45,7 @@ class Nvrtc {
 
   void* handle_ = nullptr;  // from dlopen; never closed: such libraries do not unload cleanly
   std::string version_;
+  int major_ = 0;
   int (*get_version_)(int* major, int* minor) = nullptr;
   int (*create_)(Program* program, const char* source, const char* name, int headers,
                  const char* const* texts, const char* const* names) = nullptr;

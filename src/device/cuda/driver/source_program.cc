@@ -20,7 +20,8 @@ std::string SourceProgram::KeyFor(int arch, const std::string& compiler) const {
 
 Result<std::string> SourceProgram::ImageFor(const GpuInfo& gpu) const {
   const int arch = gpu.major * 10 + gpu.minor;
-  LAGOON_ASSIGN_OR_RETURN(const std::shared_ptr<const Nvrtc> nvrtc, Nvrtc::Load(nvrtc_));
+  LAGOON_ASSIGN_OR_RETURN(const std::shared_ptr<const Nvrtc> nvrtc,
+                          Nvrtc::Load(nvrtc_, gpu.driver_version / 1000));
   const std::string key = KeyFor(arch, nvrtc->version());
   if (std::optional<std::string> known = cache_.Find(key)) return *std::move(known);
   Result<std::string> image = nvrtc->Compile(source_.main, source_.headers, arch);

@@ -101,6 +101,13 @@ TEST_F(SourceProgramTest, WithoutNvrtcItSaysWhatToInstall) {
   EXPECT_THAT(other.error().message, HasSubstr("nvrtcVersion"));
 }
 
+TEST_F(SourceProgramTest, CodeOfAToolkitThatIsNewerThanTheDriverIsNotMade) {
+  if (!Nvrtc::Load()) GTEST_SKIP() << "no NVRTC on this machine";
+  const auto nvrtc = Nvrtc::Load({}, 11);
+  ASSERT_FALSE(nvrtc.has_value());
+  EXPECT_THAT(nvrtc.error().message, HasSubstr("the driver of CUDA 11"));
+}
+
 // A source file of the repository, under the name by which programs include it.
 SourceFile ReadSource(const std::string& name) {
   std::ifstream file(SourceFolder() + "/src/" + name);

@@ -21,7 +21,7 @@ namespace lagoon::cuda {
 class BlockRole {
  public:
   LAGOON_DEVICE explicit BlockRole(const GridParams& params)
-      : params_(params), wanted_(blockIdx.x < params.record.blocks ? blockIdx.x : 0) {}
+      : params_(params), wanted_(FirstWanted(params)) {}
 
   /// Returns a claimed tile or kNoTile. Checks guards, then dependencies, then claims: a revoked
   /// block leaves even while it waits for a dependency.
@@ -56,6 +56,15 @@ class BlockRole {
   }
 
  private:
+  // The tiles that a relaunch has to do are the last ones, apart from a few: blocks claim tiles in
+  // their order. From the front, each block would search the whole record for one.
+  static LAGOON_DEVICE u32 FirstWanted(const GridParams& params) {
+    const u32 blocks = params.record.blocks;
+    const bool one_each = params.tiles_per_block == 1 && blocks > gridDim.x;
+    const u32 wanted = (one_each ? blocks - gridDim.x : 0) + blockIdx.x;
+    return wanted < blocks ? wanted : 0;
+  }
+
   LAGOON_DEVICE bool Revoked() const {
     bool started = params_.started != 0 || taken_ != 0;
     for (u32 i = 0; i < kMaxGuards; ++i) {

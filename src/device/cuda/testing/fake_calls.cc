@@ -63,7 +63,8 @@ Code call_retain_context(Context* context, Ordinal device) {
   const std::lock_guard lock(fake.gpu_mutex);
   if (fake.retained++ == 0) {
     const int units = fake.settings.multiprocessors.at(static_cast<std::size_t>(device));
-    fake.gpu = std::make_unique<Gpu>([=, make = fake.settings.runner] { return make(units); });
+    fake.gpu = std::make_unique<Gpu>([=, make = fake.settings.runner] { return make(units); },
+                                     *fake.device_memory);
   }
   *context = reinterpret_cast<Context>(&fake);
   return kSuccess;
@@ -117,9 +118,7 @@ Code call_synchronize_stream(Stream stream) {
 }
 Code call_write_value32(Stream stream, Address to, std::uint32_t value, unsigned) {
   LAGOON_FAKE_ENTER("cuStreamWriteValue32", true);
-  auto* const word = reinterpret_cast<std::uint32_t*>(to);
-  return Fake().Push(stream, {.run = [=] { __atomic_store_n(word, value, __ATOMIC_RELEASE); }},
-                     {.name = "cuStreamWriteValue32", .value = value, .to = to});
+  return Fake().PushWrite(stream, to, value, "cuStreamWriteValue32");
 }
 Code call_allocate(Address* address, std::size_t bytes) {
   LAGOON_FAKE_ENTER("cuMemAlloc", true);
@@ -157,25 +156,30 @@ Code call_host_address(Address* address, void* memory, unsigned) {
 }
 Code call_write(Address to, const void* from, std::size_t bytes) {
   LAGOON_FAKE_ENTER("cuMemcpyHtoD", true);
-  std::memcpy(reinterpret_cast<void*>(to), from, bytes);
+  auto* const target = reinterpret_cast<void*>(to);
+  if (!Fake().IsMine(target, bytes)) return kInvalidValue;
+  std::memcpy(Fake().device_memory->OnHost(target), from, bytes);
   Fake().Log({.name = "cuMemcpyHtoD", .value = bytes, .to = to});
   return kSuccess;
 }
 Code call_copy_to_device(Address to, const void* from, std::size_t bytes, Stream stream) {
   LAGOON_FAKE_ENTER("cuMemcpyHtoDAsync", true);
-  auto* const target = reinterpret_cast<void*>(to);
+  if (!Fake().IsMine(reinterpret_cast<void*>(to), bytes)) return kInvalidValue;
+  auto* const target = Fake().device_memory->OnHost(reinterpret_cast<void*>(to));
   return Fake().Push(stream, {.run = [=] { std::memcpy(target, from, bytes); }},
                      {.name = "cuMemcpyHtoDAsync", .value = bytes, .to = to});
 }
 Code call_copy_to_host(void* to, Address from, std::size_t bytes, Stream stream) {
   LAGOON_FAKE_ENTER("cuMemcpyDtoHAsync", true);
-  const auto* const source = reinterpret_cast<const void*>(from);
+  if (!Fake().IsMine(reinterpret_cast<void*>(from), bytes)) return kInvalidValue;
+  const auto* const source = Fake().device_memory->OnHost(reinterpret_cast<void*>(from));
   return Fake().Push(stream, {.run = [=] { std::memcpy(to, source, bytes); }},
                      {.name = "cuMemcpyDtoHAsync", .value = bytes, .to = from});
 }
 Code call_fill(Address to, unsigned char value, std::size_t bytes) {
   LAGOON_FAKE_ENTER("cuMemsetD8", true);
-  std::memset(reinterpret_cast<void*>(to), value, bytes);
+  if (!Fake().IsMine(reinterpret_cast<void*>(to), bytes)) return kInvalidValue;
+  std::memset(Fake().device_memory->OnHost(reinterpret_cast<void*>(to)), value, bytes);
   return kSuccess;
 }
 Code call_load_module(Module* module, const void*) {

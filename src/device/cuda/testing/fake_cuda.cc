@@ -41,8 +41,11 @@ void Driver::Reset(const Settings& fresh) {
   settings = fresh;
   retained = 0;
   green_contexts = handles = 0;
-  for (const auto& [address, block] : memory) std::free(address);
+  for (const auto& [address, block] : memory) {
+    if (!block.second) std::free(address);
+  }
   memory.clear();
+  device_memory = std::make_unique<DeviceMemory>(settings.memory_bytes);
   used_bytes = 0;
   modules.clear();
   functions.clear();
@@ -92,9 +95,9 @@ Code Driver::Allocate(void** to, std::size_t bytes, bool device) {
   if (bytes == 0) return kInvalidValue;
   if (device && bytes > settings.memory_bytes - used_bytes) return kOutOfMemory;
   const std::size_t rounded = (bytes + kAlignment - 1) / kAlignment * kAlignment;
-  *to = std::aligned_alloc(kAlignment, rounded);
+  *to = device ? device_memory->Allocate(bytes) : std::aligned_alloc(kAlignment, rounded);
   if (*to == nullptr) return kOutOfMemory;
-  std::memset(*to, 0xcd, rounded);
+  std::memset(device_memory->OnHost(*to), 0xcd, bytes);
   memory[*to] = {bytes, device};
   if (device) used_bytes += bytes;
   return kSuccess;
@@ -104,10 +107,35 @@ Code Driver::Free(void* address) {
   const std::lock_guard lock(mutex);
   const auto found = memory.find(address);
   if (found == memory.end()) return kInvalidValue;
-  if (found->second.second) used_bytes -= found->second.first;
+  const auto [bytes, device] = found->second;
   memory.erase(found);
-  std::free(address);
+  if (device) {
+    used_bytes -= bytes;
+    device_memory->Free(address);
+  } else {
+    std::free(address);
+  }
   return kSuccess;
+}
+
+Code Driver::PushWrite(Stream stream, Address to, std::uint32_t value, const char* name) {
+  constexpr int kLate = 8;  // steps of kernels; on a real GPU 2 to 4 us
+  auto* const word =
+      reinterpret_cast<std::uint32_t*>(device_memory->OnHost(reinterpret_cast<void*>(to)));
+  return Push(stream,
+              {.run = [=] { __atomic_store_n(word, value, __ATOMIC_RELEASE); }, .delay = kLate},
+              {.name = name, .value = value, .to = to});
+}
+
+bool Driver::IsMine(const void* address, std::size_t bytes) {
+  if (bytes == 0) return true;
+  const std::lock_guard lock(mutex);
+  auto after = memory.upper_bound(const_cast<void*>(address));
+  if (after == memory.begin()) return false;
+  const auto& [first, block] = *--after;
+  const auto at = static_cast<std::size_t>(static_cast<const std::byte*>(address) -
+                                           static_cast<const std::byte*>(first));
+  return at <= block.first && bytes <= block.first - at;
 }
 
 }  // namespace lagoon::cuda::fake

@@ -1,8 +1,10 @@
 #pragma once
 
-// A driver library without a GPU. Host memory is device memory, streams run their operations in
-// order on a thread of the library, and kernels run on the Runner that the test provides. Tests
-// find the control object in the library by the name kFakeCudaSymbol.
+// A driver library without a GPU, as strict as the documentation of the real one: addresses of
+// device memory fault on the host, writes of a stream become visible late, and resources of a split
+// cannot be split again. Streams run their operations in order on a thread of the library, and
+// kernels run on the Runner that the test provides. Tests find the control object in the library by
+// the name kFakeCudaSymbol.
 
 #include <cstddef>
 #include <cstdint>

@@ -74,12 +74,20 @@ class Driver final : public FakeCuda {
   Code Push(Stream stream, Gpu::Operation operation, Call call);
   Code Allocate(void** memory, std::size_t bytes, bool device);
   Code Free(void* memory);
+  /// Writes a word in a stream, some time after the call.
+  Code PushWrite(Stream stream, Address to, std::uint32_t value, const char* name);
+  /// Whether the driver may copy `bytes` from or to this address: device memory, or host memory of
+  /// cuMemHostAlloc.
+  bool IsMine(const void* address, std::size_t bytes);
 
   static inline thread_local bool has_context = false;  // cuCtxSetCurrent()
   mutable std::mutex mutex;
   Settings settings;
   // Held to create and destroy `gpu`, and by tests that look at `gpu` from their own threads.
   mutable std::mutex gpu_mutex;
+  // Of all GPUs.
+  std::unique_ptr<DeviceMemory> device_memory =
+      std::make_unique<DeviceMemory>(Settings().memory_bytes);
   std::unique_ptr<Gpu> gpu;  // exists while its context is retained
   int retained = 0;
   std::atomic<int> green_contexts{0};

@@ -5,8 +5,8 @@
 
 namespace lagoon::cuda::fake {
 
-Gpu::Gpu(std::function<std::unique_ptr<Runner>()> make_runner)
-    : make_runner_(std::move(make_runner)), thread_([this] { Run(); }) {}
+Gpu::Gpu(std::function<std::unique_ptr<Runner>()> make_runner, DeviceMemory& memory)
+    : make_runner_(std::move(make_runner)), memory_(memory), thread_([this] { Run(); }) {}
 
 Gpu::~Gpu() {
   {
@@ -107,23 +107,34 @@ std::size_t Gpu::streams() {
 void Gpu::Run() {
   runner_ = make_runner_();
   while (!stopping_.load()) {
-    if (news_.exchange(false)) Advance();
+    if (news_.exchange(false) || delayed_) Advance();
     stepping_.store(true);
-    const bool moved = lost_.load() == 0 && runner_->Step();
+    const bool moved = Step();
     stepping_.store(false);
-    if (moved) continue;
+    if (moved || delayed_) continue;
     std::unique_lock lock(mutex_);
     changed_.wait(lock, [this] { return stopping_.load() || news_.load(); });
   }
   runner_.reset();
 }
 
+bool Gpu::Step() {
+  if (running_ == 0 || lost_.load() != 0) {
+    if (std::exchange(open_, false)) memory_.Close();
+    return false;
+  }
+  if (!std::exchange(open_, true)) memory_.Open();
+  return runner_->Step();
+}
+
 void Gpu::Advance() {
+  delayed_ = false;
   {
     const std::lock_guard lock(mutex_);
     if (lost_.load() != 0) return;
     for (auto& [id, stream] : streams_) {
-      while (!stream.busy && !stream.operations.empty()) Begin(stream);
+      while (!stream.busy && !stream.operations.empty() && Begin(stream)) {
+      }
     }
     std::erase_if(streams_, [](const auto& entry) {
       return entry.second.destroyed && entry.second.operations.empty();
@@ -132,12 +143,18 @@ void Gpu::Advance() {
   changed_.notify_all();
 }
 
-void Gpu::Begin(Stream& stream) {
+// False: it is not time yet.
+bool Gpu::Begin(Stream& stream) {
   Operation& operation = stream.operations.front();
+  if (operation.delay > 0) {
+    --operation.delay;
+    delayed_ = true;
+    return false;
+  }
   if (!operation.kernel) {
     operation.run();
     stream.operations.pop_front();
-    return;
+    return true;
   }
   stream.busy = true;
   KernelLaunch launch = *operation.kernel;
@@ -145,13 +162,16 @@ void Gpu::Begin(Stream& stream) {
   launch.priority = stream.priority;
   launch.done = [this, &stream](const std::string& fault) {
     constexpr int kLaunchFailed = 719;
+    --running_;
     if (!fault.empty()) Lose(kLaunchFailed, fault);
     const std::lock_guard lock(mutex_);
     stream.busy = false;
     stream.operations.pop_front();
     news_.store(true);
   };
+  ++running_;
   runner_->Submit(std::move(launch));
+  return true;
 }
 
 }  // namespace lagoon::cuda::fake

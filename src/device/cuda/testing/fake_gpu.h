@@ -12,6 +12,7 @@
 #include <thread>
 #include <vector>
 
+#include "device/cuda/testing/device_memory.h"
 #include "device/cuda/testing/fake_cuda.h"
 
 namespace lagoon::cuda::fake {
@@ -24,10 +25,11 @@ class Gpu {
     std::function<void()> run = {};
     std::optional<KernelLaunch> kernel = {};
     std::vector<unsigned char> parameter = {};
+    int delay = 0;  // so many steps of kernels go by before it runs
   };
 
-  /// `make_runner` is called on the thread that uses the runner.
-  explicit Gpu(std::function<std::unique_ptr<Runner>()> make_runner);
+  /// `make_runner` is called on the thread that uses the runner. `memory` is borrowed.
+  Gpu(std::function<std::unique_ptr<Runner>()> make_runner, DeviceMemory& memory);
   ~Gpu();
 
   std::uint64_t CreateStream(int priority);
@@ -55,10 +57,15 @@ class Gpu {
 
   void Run();
   void Advance();
-  void Begin(Stream& stream);
+  bool Begin(Stream& stream);
+  bool Step();
 
   const std::function<std::unique_ptr<Runner>()> make_runner_;
+  DeviceMemory& memory_;
   std::unique_ptr<Runner> runner_;  // used by thread_ only
+  int running_ = 0;                 // the same; number of kernels
+  bool open_ = false;               // the same; kernels may use the memory
+  bool delayed_ = false;            // the same; an operation waits for its delay
   std::mutex mutex_;
   std::condition_variable changed_;
   std::map<std::uint64_t, Stream> streams_;

@@ -17,11 +17,8 @@ Code call_batch_write(Stream stream, unsigned count, BatchWrite* writes, unsigne
   LAGOON_FAKE_ENTER("cuStreamBatchMemOp", true);
   for (unsigned i = 0; i < count; ++i) {
     if (writes[i].operation != BatchWrite{}.operation) return kInvalidValue;
-    auto* const word = reinterpret_cast<std::uint32_t*>(writes[i].to);
     const auto value = static_cast<std::uint32_t>(writes[i].value);
-    const Code code =
-        Fake().Push(stream, {.run = [=] { __atomic_store_n(word, value, __ATOMIC_RELEASE); }},
-                    {.name = "cuStreamBatchMemOp", .value = value, .to = writes[i].to});
+    const Code code = Fake().PushWrite(stream, writes[i].to, value, "cuStreamBatchMemOp");
     if (code != kSuccess) return code;
   }
   return kSuccess;
@@ -118,14 +115,18 @@ Code call_split_resource(DeviceResource* groups, unsigned* count, const DeviceRe
   LAGOON_FAKE_ENTER("cuDevSmResourceSplitByCount", true);
   const unsigned size = std::max(kGranule, (least + kGranule - 1) / kGranule * kGranule);
   if (from->type != kMultiprocessorResource || *count == 0) return kInvalidValue;
+  // "Output results cannot be split again without first creating a descriptor and a green context."
+  if (from->own[1] != 0) return kInvalidResourceType;
   *count = std::min(*count, from->multiprocessors / size);
   *rest = *from;
   rest->multiprocessors -= *count * size;
   rest->own[0] = static_cast<unsigned char>(*count * size);
+  rest->own[1] = 1;  // not to be split again
   for (unsigned i = 0; i < *count; ++i) {
     groups[i] = *from;
     groups[i].multiprocessors = size;
     groups[i].own[0] = static_cast<unsigned char>(i * size);
+    groups[i].own[1] = 1;
   }
   return kSuccess;
 }

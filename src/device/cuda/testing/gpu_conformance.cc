@@ -88,6 +88,7 @@ const CudaImage* ImageOf(Body body) {
 
 const DeviceUnderTest kGpu{"Gpu", [](const Needs& needs) {
                              cuda_form = ImageOf;
+                             real_gpu = true;
                              CudaDeviceOptions options;
                              options.ordinal = Ordinal();
                              options.memory_limit_bytes = needs.memory_limit_bytes;
