@@ -107,7 +107,7 @@ Constant DerivedConstant(DataType type, Dims dims, std::string_view recipe,
                          std::function<ConstantData::Bytes(std::span<const Constant>)> make);
 
 /// Thrown where deferred contents are used and cannot be had, because the model's file has changed.
-/// WithoutExceptions (graph/guard.h) turns it into an error.
+/// WithoutExceptions (base/guard.h) turns it into an error.
 class ConstantError : public std::exception {
  public:
   explicit ConstantError(std::string message) : message_(std::move(message)) {}

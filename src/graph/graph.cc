@@ -1,5 +1,7 @@
 #include "graph/graph.h"
 
+#include <fmt/format.h>
+
 #include <utility>
 
 namespace lagoon {
@@ -30,6 +32,22 @@ std::string Node::String(const std::string& attribute, std::string otherwise) co
 std::vector<std::int64_t> Node::Ints(const std::string& attribute,
                                      std::vector<std::int64_t> otherwise) const {
   return Get(*this, attribute, std::move(otherwise));
+}
+
+Status RequestWork::Charge(std::size_t more) {
+  if (more > max_bytes - bytes) {
+    return Fail(ErrorCode::kResourceExhausted,
+                fmt::format("the request's shapes and values make a constant of {} bytes; all such "
+                            "constants may take {} bytes, and {} are taken",
+                            more, max_bytes, bytes));
+  }
+  bytes += more;
+  return {};
+}
+
+Status RequestWork::CheckWanted() const {
+  if (!stop.stop_requested()) return {};
+  return Fail(ErrorCode::kCancelled, "no request waits for the plan any more");
 }
 
 }  // namespace lagoon

@@ -51,10 +51,12 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <limits>
 #include <map>
 #include <memory>
 #include <optional>
 #include <span>
+#include <stop_token>
 #include <string>
 #include <variant>
 #include <vector>
@@ -88,6 +90,9 @@ struct Value {
   bool unsized = false;
   ValueKind kind = ValueKind::kTensor;
   std::vector<ValueId> elements = {};  // kSequence
+  /// Set if the contents are computed when the graph becomes a plan, from what a request brings:
+  /// its shapes and the contents that decide the graph (RequestWork).
+  bool from_request = false;
 };
 
 using Attribute = std::variant<std::int64_t, float, std::string, std::vector<std::int64_t>,
@@ -157,6 +162,19 @@ struct Node {
                                  std::vector<std::int64_t> otherwise) const;
 };
 
+/// What a request may make an import compute, and how much of that has been computed.
+struct RequestWork {
+  /// Most bytes of all values with Value::from_request.
+  std::size_t max_bytes = std::numeric_limits<std::size_t>::max();
+  std::stop_token stop = {};  // requested: nobody wants the graph any more
+  std::size_t bytes = 0;
+
+  /// kResourceExhausted: over the limit.
+  Status Charge(std::size_t more);
+  /// kCancelled: `stop` was requested.
+  Status CheckWanted() const;
+};
+
 struct Graph {
   std::string name;
   std::int64_t opset = 0;
@@ -166,6 +184,7 @@ struct Graph {
   std::vector<ValueId> outputs;  // distinct
   /// Runs the nodes that Lagoon has no kernels for (graph/opaque); null: such nodes are refused.
   std::shared_ptr<EngineHost> engine = {};
+  RequestWork work = {};
 
   std::int64_t OpsetOf(const Node& node) const { return node.opset == 0 ? opset : node.opset; }
   Value& value(ValueId id) { return values[static_cast<std::size_t>(id)]; }

@@ -33,6 +33,7 @@ struct DeclaredTensor {
 struct GraphInputs {
   std::vector<Dims> dims;                  // by input
   std::map<std::size_t, Constant> values;  // by input
+  RequestWork work = {};
   friend bool operator==(const GraphInputs&, const GraphInputs&) = delete;
 };
 

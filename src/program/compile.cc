@@ -4,9 +4,9 @@
 
 #include <utility>
 
+#include "base/guard.h"
 #include "base/heap.h"
 #include "engine/engine_host.h"
-#include "graph/guard.h"
 #include "kernels/cpu_kernels.h"
 #include "program/link/check_plan.h"
 #include "program/link/link.h"
@@ -50,8 +50,11 @@ Status CheckPrecision(const CompileOptions& options) {
 
 Result<std::shared_ptr<LoadedPlan>> CompileWith(Graph graph, WeightStore& store, Device& device,
                                                 const CompileOptions& options) {
+  const RequestWork work = graph.work;
+  LAGOON_RETURN_IF_ERROR(work.CheckWanted());
   auto program = WithoutExceptions([&] { return LowerGraph(std::move(graph), options); });
   if (!program) return tl::unexpected(std::move(program).error());
+  LAGOON_RETURN_IF_ERROR(work.CheckWanted());
   const std::size_t packed = store.packed_bytes();
   auto loaded =
       WithoutExceptions([&] { return BuildPlan(*std::move(program), store, device, options); });

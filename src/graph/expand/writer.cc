@@ -155,6 +155,7 @@ std::shared_ptr<std::vector<std::byte>> Writer::Allocate(DataType type, const Di
     return nullptr;
   }
   Check(budget_.Charge(*bytes, fmt::format("node {}: a constant", Quoted(node_.name))));
+  if (status_ && from_request()) Check(graph_.work.Charge(*bytes));
   return status_ ? std::make_shared<std::vector<std::byte>>(*bytes) : nullptr;
 }
 
@@ -166,7 +167,14 @@ ValueId Writer::AddConstant(Constant constant) {
   value.dims = constant.dims;
   value.shape_known = true;
   value.constant = std::move(constant);
+  value.from_request = from_request();
   return id;
+}
+
+/// Whether a request decides what the node reads, and so perhaps its constants.
+bool Writer::from_request() const {
+  return std::ranges::any_of(
+      node_.inputs, [&](ValueId id) { return id != kNoValue && graph_.value(id).from_request; });
 }
 
 Node* Writer::MakerOf(ValueId value) {

@@ -99,6 +99,7 @@ class Writer {
   ValueId NewValue(const std::string& name);
   std::string Name(std::string_view op);
   Node* MakerOf(ValueId value);
+  bool from_request() const;
   void Replace(ValueId value, ValueId by);
 
   Graph& graph_;

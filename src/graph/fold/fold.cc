@@ -4,10 +4,10 @@
 #include <numeric>
 #include <optional>
 
+#include "base/guard.h"
 #include "graph/budget.h"
 #include "graph/graph.h"
 #include "graph/graph_edit.h"
-#include "graph/guard.h"
 #include "graph/ops/infer.h"
 
 namespace lagoon {
@@ -143,6 +143,7 @@ Status Fold(Graph& graph, const ImportOptions& options) {
       return id == kNoValue || graph.value(id).constant.has_value();
     });
     if (done) continue;
+    LAGOON_RETURN_IF_ERROR(graph.work.CheckWanted());
     LAGOON_RETURN_IF_ERROR(EvaluateIfConstant(graph, node, budget));
   }
   Compact(graph);  // drops evaluated nodes and what only they read

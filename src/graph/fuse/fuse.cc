@@ -4,9 +4,9 @@
 
 #include <algorithm>
 
+#include "base/guard.h"
 #include "base/text.h"
 #include "graph/budget.h"
-#include "graph/guard.h"
 
 namespace lagoon {
 namespace {

@@ -7,10 +7,10 @@
 #include <set>
 #include <utility>
 
+#include "base/guard.h"
 #include "base/text.h"
 #include "graph/fuse/normalize_softmax.h"
 #include "graph/graph_edit.h"
-#include "graph/guard.h"
 #include "graph/opaque/opaque.h"
 #include "graph/ops/infer.h"
 
@@ -150,6 +150,7 @@ Result<ModelPart> GraphModel::ImportGraph(const GraphInputs& given,
   LAGOON_RETURN_IF_ERROR(Check(given));
   ModelPart part;
   part.graph = graph_;
+  part.graph.work = given.work;
   ByteBudget budget = budget_;
   LAGOON_RETURN_IF_ERROR(SetInputs(part.graph, given, budget));
   LaterNodes later;
@@ -262,6 +263,7 @@ Status GraphModel::SetInputs(Graph& graph, const GraphInputs& given, ByteBudget&
       open.push_back(graph.inputs[i]);
     } else {
       LAGOON_RETURN_IF_ERROR(FixInput(value, contents->second));
+      value.from_request = true;
     }
   }
   graph.inputs = std::move(open);

@@ -156,5 +156,42 @@ TEST(Parts, AModelInPartsIsNotOneGraph) {
               HasSubstr("'tile' (Tile, opset"));
 }
 
+// ---- What a request may make an import compute (RequestWork)
+
+/// y: zeros of the shape of x, as often as its first dim is large.
+ModelBuilder SquareOfZeros() {
+  ModelBuilder model;
+  model.Input("x", {-1}).Output("y");
+  model.Add("Shape", {"x"}, {"n"});
+  model.Add("Concat", {"n", "n"}, {"square"}).Int("axis", 0);
+  model.Add("ConstantOfShape", {"square"}, {"zeros"});
+  model.Add("Add", {"zeros", "x"}, {"y"});
+  return model;
+}
+
+TEST(Work, ConstantsThatFollowFromARequestsShapesAreLimited) {
+  const auto model = Read(SquareOfZeros());
+  GraphInputs inputs{.dims = {{1000}}, .values = {}};
+  inputs.work.max_bytes = std::size_t{1} << 20;
+  const Result<ModelPart> large = model->Instantiate(inputs);
+  ASSERT_FALSE(large.has_value());
+  EXPECT_EQ(large.error().code, ErrorCode::kResourceExhausted);
+  EXPECT_THAT(large.error().message, HasSubstr("make a constant of 4000000 bytes"));
+  inputs.dims = {{100}};
+  EXPECT_TRUE(model->Instantiate(inputs).has_value());
+}
+
+TEST(Work, AGraphThatNobodyWantsAnyMoreIsGivenUp) {
+  const auto model = Read(SquareOfZeros());
+  std::stop_source stop;
+  GraphInputs inputs{.dims = {{10}}, .values = {}};
+  inputs.work.stop = stop.get_token();
+  EXPECT_TRUE(model->Instantiate(inputs).has_value());
+  stop.request_stop();
+  const Result<ModelPart> part = model->Instantiate(inputs);
+  ASSERT_FALSE(part.has_value());
+  EXPECT_EQ(part.error().code, ErrorCode::kCancelled);
+}
+
 }  // namespace
 }  // namespace lagoon

@@ -7,11 +7,11 @@
 #include <set>
 #include <unordered_set>
 
+#include "base/guard.h"
 #include "base/text.h"
 #include "graph/budget.h"
 #include "graph/functions/inline_functions.h"
 #include "graph/graph.h"
-#include "graph/guard.h"
 #include "graph/import/attributes.h"
 #include "graph/import/graph_model.h"
 #include "graph/import/model_file.h"

@@ -4,8 +4,8 @@
 
 #include <algorithm>
 
+#include "base/guard.h"
 #include "base/text.h"
-#include "graph/guard.h"
 #include "graph/ops/infer.h"
 
 namespace lagoon {

@@ -190,6 +190,29 @@ Status ChargeActivations(const OpContext& context, ByteBudget& budget) {
   return {};
 }
 
+/// Counts the outputs of a node that is computed when the graph becomes a plan, if a request
+/// decides them: before they are computed.
+Status ChargeRequest(Graph& graph, const OpContext& context, const OpSpec& spec) {
+  bool from_request = spec.run_time == RunTime::kShapeOnly;
+  for (std::size_t i = 0; i < context.input_count() && spec.run_time != RunTime::kShapeOnly; ++i) {
+    if (!context.has_input(i)) continue;
+    const Value& input = context.input(i);
+    if (!input.constant && !input.from_request) return {};
+    from_request = from_request || input.from_request;
+  }
+  if (!from_request) return {};
+  for (std::size_t i = 0; i < context.node().outputs.size(); ++i) {
+    if (!context.has_output(i)) continue;
+    Value& value = graph.value(context.node().outputs[i]);
+    value.from_request = true;
+    if (Shares(spec)) continue;
+    LAGOON_ASSIGN_OR_RETURN(const std::size_t bytes, context.Bytes(value.dims, value.type));
+    const Status charged = graph.work.Charge(bytes);
+    if (!charged) return tl::unexpected(context.Named(charged.error()));
+  }
+  return {};
+}
+
 Status CheckOutputSizes(const OpContext& context) {
   for (std::size_t i = 0; i < context.node().outputs.size(); ++i) {
     if (!context.has_output(i)) continue;
@@ -270,6 +293,8 @@ Status InferPlain(Graph& graph, Node& node, ByteBudget& budget, ValueId* missing
   LAGOON_RETURN_IF_ERROR(CheckRunTimeInputs(context, *spec));
   LAGOON_RETURN_IF_ERROR(spec->rule(context));
   LAGOON_RETURN_IF_ERROR(CheckOutputSizes(context));
+  LAGOON_RETURN_IF_ERROR(graph.work.CheckWanted());
+  LAGOON_RETURN_IF_ERROR(ChargeRequest(graph, context, *spec));
   LAGOON_ASSIGN_OR_RETURN(const bool constant, EvaluateIfConstant(graph, node, budget));
   return constant ? Status{} : ChargeActivations(context, budget);
 }
