@@ -114,7 +114,8 @@ Status ApplyParts(const json& document, Plan& plan) {
 }
 
 // Applies all entries or none. Throws as ApplyVersions.
-Result<ProfileFound> Apply(const json& document, Plan& plan) {
+Result<ProfileFound> Apply(const json& document, bool provisional_too, Plan& plan) {
+  if (!provisional_too && document.value("provisional", false)) return ProfileFound::kNone;
   const json& entries = document.at("ops");
   if (entries.size() != plan.ops.size()) {
     return Fail(ErrorCode::kInvalidArgument,
@@ -134,9 +135,9 @@ Result<ProfileFound> Apply(const json& document, Plan& plan) {
   return tuned ? ProfileFound::kTuned : ProfileFound::kPlain;
 }
 
-Result<ProfileFound> Read(std::istream& file, Plan& plan) {
+Result<ProfileFound> Read(std::istream& file, bool provisional_too, Plan& plan) {
   try {
-    return Apply(json::parse(file), plan);
+    return Apply(json::parse(file), provisional_too, plan);
   } catch (const json::exception& error) {
     return Fail(ErrorCode::kInvalidArgument, error.what());
   }
@@ -177,6 +178,7 @@ Status SaveProfile(const ProfileStore& store, const std::string& key, const Plan
                    {"tuned", tuned},       {"standalone_ns", plan.standalone.count()},
                    {"ops", json::array()}};
   for (const PlanOp& op : plan.ops) document["ops"].push_back(ToJson(op));
+  if (store.provisional) document["provisional"] = true;
   if (!plan.part_ends.empty()) document["part_ends"] = plan.part_ends;
 
   std::error_code error;
@@ -197,7 +199,7 @@ ProfileFound LoadProfile(const ProfileStore& store, const std::string& key, Plan
   const fs::path path = PathOf(store, plan, key);
   std::ifstream file(path);
   if (!file) return ProfileFound::kNone;
-  const Result<ProfileFound> found = Read(file, plan);
+  const Result<ProfileFound> found = Read(file, store.provisional, plan);
   if (found) return *found;
   spdlog::warn("profile '{}' is not used: {}", path.string(), found.error().message);
   return ProfileFound::kNone;

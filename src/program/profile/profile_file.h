@@ -13,6 +13,9 @@ namespace lagoon {
 struct ProfileStore {
   std::string folder;  // created if missing; empty: profiles are not saved or loaded
   std::string build;   // version of Lagoon, because other bodies take other times
+  /// True: profiles are saved as provisional, because other work took time from the measurement,
+  /// and provisional ones are loaded too. False: provisional profiles do not count.
+  bool provisional = false;
 };
 
 /// $XDG_CACHE_HOME/lagoon/profiles, or ~/.cache/lagoon/profiles; empty if neither is known.

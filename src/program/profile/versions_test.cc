@@ -263,6 +263,17 @@ TEST_F(ProfileFile, IsForOneBuildOneDeviceAndOneStructure) {
   EXPECT_EQ(LoadProfile(store_, key_, loaded_->plan), ProfileFound::kPlain);
 }
 
+TEST_F(ProfileFile, AProvisionalProfileCountsOnlyBesideABusyServer) {
+  ProfileStore beside = store_;
+  beside.provisional = true;
+  ASSERT_TRUE(SaveProfile(beside, key_, loaded_->plan, false));
+  EXPECT_EQ(LoadProfile(beside, key_, loaded_->plan), ProfileFound::kPlain);
+  EXPECT_EQ(LoadProfile(store_, key_, loaded_->plan), ProfileFound::kNone);
+  ASSERT_TRUE(SaveProfile(store_, key_, loaded_->plan, false));
+  EXPECT_EQ(LoadProfile(store_, key_, loaded_->plan), ProfileFound::kPlain);
+  EXPECT_EQ(LoadProfile(beside, key_, loaded_->plan), ProfileFound::kPlain);
+}
+
 TEST_F(ProfileFile, ABrokenFileChangesNothing) {
   ASSERT_TRUE(SaveProfile(store_, key_, loaded_->plan, true));
   std::string text;
