@@ -4,9 +4,12 @@
 
 #include <algorithm>
 #include <deque>
+#include <set>
+#include <string>
 #include <thread>
 #include <type_traits>
 #include <utility>
+#include <vector>
 
 #include "base/lender.h"
 #include "base/log.h"
@@ -27,8 +30,10 @@ class Core final : public InferenceCore {
     std::unique_ptr<Core> core(new Core(options));
     LAGOON_ASSIGN_OR_RETURN(std::unique_ptr<DeviceCore> opened, core->OpenDevice(/*again=*/false));
     core->Use(std::move(opened));
-    core->changer_ =
-        std::jthread([raw = core.get()](const std::stop_token& stop) { raw->MakeChanges(stop); });
+    for (int i = 0; i < kChangers; ++i) {
+      core->changers_.emplace_back(
+          [raw = core.get()](const std::stop_token& stop) { raw->MakeChanges(stop); });
+    }
     core->keeper_ =
         std::jthread([raw = core.get()](const std::stop_token& stop) { raw->Keep(stop); });
     return core;
@@ -117,8 +122,10 @@ class Core final : public InferenceCore {
     std::function<void(Status)> done;
   };
   static constexpr std::size_t kMaxChanges = 1024;  // that wait
+  static constexpr int kChangers = 3;  // so that a load of minutes does not hold up others
 
   void Order(Change change);
+  std::deque<Change>::iterator NextChange() REQUIRES(mutex_);
   void MakeChanges(const std::stop_token& stop);
 
   // The handle of a request is the id of its job. Ids start anew whenever the device is opened, so
@@ -146,10 +153,11 @@ class Core final : public InferenceCore {
   bool lost_ GUARDED_BY(mutex_) = false;
   bool draining_ GUARDED_BY(mutex_) = false;
   CondVar ordered_;
-  std::deque<Change> changes_ GUARDED_BY(mutex_);  // in order; at most kMaxChanges
-  bool stopped_ GUARDED_BY(mutex_) = false;        // no change is made any more
-  mutable Lender<DeviceCore> present_;             // its callbacks use the members above
-  std::jthread changer_;
+  std::deque<Change> changes_ GUARDED_BY(mutex_);      // in order; at most kMaxChanges
+  std::set<std::string> changing_ GUARDED_BY(mutex_);  // models that a thread changes now
+  bool stopped_ GUARDED_BY(mutex_) = false;            // no change is made any more
+  mutable Lender<DeviceCore> present_;                 // its callbacks use the members above
+  std::vector<std::jthread> changers_;
   std::jthread keeper_;  // last members: they stop before what they use is destroyed
 };
 
@@ -172,7 +180,15 @@ void Core::Order(Change change) {
   change.done(Fail(ErrorCode::kUnavailable, fmt::format("model '{}': {}", change.model, refusal)));
 }
 
-/// Runs on a thread of its own, as loading takes long. One change after another.
+/// The first change of a model that no other thread changes now: the changes of one model are made
+/// in order, one at a time.
+std::deque<Core::Change>::iterator Core::NextChange() {
+  auto next = changes_.begin();
+  while (next != changes_.end() && changing_.contains(next->model)) ++next;
+  return next;
+}
+
+/// Runs on threads of its own, as loading takes long.
 void Core::MakeChanges(const std::stop_token& stop) {
   const std::stop_callback wake(stop, [this] {
     const MutexLock lock(mutex_);
@@ -184,10 +200,15 @@ void Core::MakeChanges(const std::stop_token& stop) {
     bool ends = false;
     {
       const MutexLock lock(mutex_);
-      while (changes_.empty() && !stopped_) ordered_.Wait(mutex_);
-      if (changes_.empty()) return;
-      change = std::move(changes_.front());
-      changes_.pop_front();
+      auto next = NextChange();
+      while (next == changes_.end() && !(stopped_ && changes_.empty())) {
+        ordered_.Wait(mutex_);
+        next = NextChange();
+      }
+      if (next == changes_.end()) return;
+      change = std::move(*next);
+      changes_.erase(next);
+      changing_.insert(change.model);
       ends = stopped_ || draining_;
     }
     Status made = Fail(ErrorCode::kUnavailable,
@@ -196,6 +217,11 @@ void Core::MakeChanges(const std::stop_token& stop) {
       const Lease present = present_.Borrow();
       made =
           present ? ((*present).*change.make)(change.model) : Status(tl::unexpected<Error>(Away()));
+    }
+    {
+      const MutexLock lock(mutex_);
+      changing_.erase(change.model);
+      ordered_.NotifyAll();
     }
     change.done(std::move(made));
   }

@@ -140,6 +140,7 @@ struct ModelStatus {
   double load_ms = 0;
   Nanoseconds standalone{0};  // measured at load
   JobClass job_class = JobClass::kBestEffort;
+  std::string standalone_for = {};  // "image [1,3,224,224]": a size may be a guess
 };
 
 struct ProfileOptions {
@@ -216,7 +217,8 @@ class InferenceCore {
   /// Loads the model as the repository has it now, while other models serve. `done` is called once,
   /// on any thread, when the model answers requests. If the model was loaded before, requests in
   /// flight are answered by what was loaded before, which is freed then. On an error what was
-  /// loaded before stays.
+  /// loaded before stays. The changes of one model are made in order; those of different models may
+  /// overlap, so that a load of minutes does not hold up others.
   ///
   /// kNotFound: the repository has no such model. kInvalidArgument: the model cannot be served, or
   /// a job program runs it; the message may name paths of the server. kUnimplemented: a job

@@ -58,10 +58,11 @@ Result<std::unique_ptr<DeviceCore>> DeviceCore::Open(const CoreOptions& options,
 // ---- Loading and unloading while models serve
 
 Status DeviceCore::LoadModel(const std::string& name) {
-  const MutexLock changing(change_mutex_);
   LAGOON_RETURN_IF_ERROR(models_.CheckMayChange(name));
+  // Without the mutex, as loading may take minutes, and other models may change meanwhile.
   LAGOON_ASSIGN_OR_RETURN(std::unique_ptr<ModelTable::Entry> entry,
                           models_.LoadOne(options_.repository, name, *device_, load_options_));
+  const MutexLock changing(change_mutex_);
   std::vector<LoadedVersion*> started;
   const Status ready = [&]() -> Status {
     for (auto& [number, version] : entry->versions) {
@@ -293,7 +294,7 @@ RequestHandle DeviceCore::Infer(InferRequest request, InferCallback callback) {
       return maker_->Begin(request_in_flight, std::move(plan));
     }
     Batcher* const batcher = BatcherOf(*request_in_flight);
-    if (batcher != nullptr && FitsBatches(*plan, request_in_flight->dims().front().front())) {
+    if (batcher != nullptr && FitsBatches(*plan, model.RowsOf(request_in_flight->dims()))) {
       const RequestHandle handle = maker_->NewHandle();
       if (!request_in_flight->Await(handle)) return RequestHandle{};
       batcher->Add(handle, request_in_flight, *plan);

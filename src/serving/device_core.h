@@ -51,7 +51,9 @@ class DeviceCore {
   void Drain(TimePoint until);
   /// Loads one model while the others serve; blocks until the new version answers requests.
   /// Requests in flight for the version before are answered by that one, and then it is destroyed.
-  /// On an error the version before stays. The errors are those of InferenceCore::LoadModel.
+  /// On an error the version before stays. The errors are those of InferenceCore::LoadModel. At
+  /// most one LoadModel() or UnloadModel() of a model at a time; those of different models may
+  /// overlap.
   Status LoadModel(const std::string& name);
   /// Blocks until the requests in flight of the model are answered and its memory is free. The
   /// errors are those of InferenceCore::UnloadModel.
@@ -81,7 +83,7 @@ class DeviceCore {
   // then the dispatcher, then what its jobs used.
   const std::unique_ptr<const KernelMaker> kernels_;
   const std::unique_ptr<Device> device_;
-  Mutex change_mutex_;  // one change of the models at a time
+  Mutex change_mutex_;  // one change of the table of models at a time
   /// Models that were unloaded while the device was lost: the dispatcher still knows them.
   std::vector<std::unique_ptr<LoadedVersion>> kept_ GUARDED_BY(change_mutex_);
   ModelTable models_;

@@ -2,10 +2,12 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/stat.h>
 
 #include <algorithm>
 #include <atomic>
 #include <deque>
+#include <fstream>
 #include <future>
 #include <string>
 #include <thread>
@@ -36,6 +38,9 @@ class ModelChangesTest : public CoreTest {
   Status Unload(const std::string& model) { return Wait(&InferenceCore::UnloadModel, model); }
   std::future<Status> StartUnload(const std::string& model) {
     return Start(&InferenceCore::UnloadModel, model);
+  }
+  std::future<Status> StartLoad(const std::string& model) {
+    return Start(&InferenceCore::LoadModel, model);
   }
   void OpenWith(std::vector<std::string> models) {
     CoreOptions options;
@@ -101,6 +106,26 @@ TEST_F(ModelChangesTest, ALoadedModelIsReplacedByWhatTheRepositoryHasNow) {
   EXPECT_EQ(Value("m"), 2) << "nothing changes by itself";
   ASSERT_TRUE(Load("m"));
   EXPECT_EQ(Value("m"), 5);
+}
+
+TEST_F(ModelChangesTest, ALoadThatTakesLongHoldsUpNoOtherModel) {
+  repository_.AddModel("small", ScaledModel(2));
+  repository_.AddModel("long", ScaledModel(3));
+  OpenWith({});
+  // Reading a pipe ends when its writer has closed it.
+  const std::string pipe = repository_.path() + "/long/config.pbtxt";
+  ASSERT_EQ(mkfifo(pipe.c_str(), 0600), 0);
+  std::future<Status> loaded = StartLoad("long");
+  std::future<Status> again = StartUnload("long");  // waits for its turn
+  ASSERT_TRUE(Load("small"));
+  EXPECT_EQ(Value("small"), 2);
+  ASSERT_TRUE(Unload("small"));
+  EXPECT_EQ(loaded.wait_for(std::chrono::seconds(0)), std::future_status::timeout);
+  std::ofstream(pipe).close();
+  const Status done = loaded.get();
+  EXPECT_TRUE(done) << done.error().message;
+  EXPECT_TRUE(again.get());
+  EXPECT_EQ(ReasonOf("long"), "not loaded");
 }
 
 TEST_F(ModelChangesTest, ALoadThatFailsLeavesWhatWasLoaded) {
