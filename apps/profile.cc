@@ -70,11 +70,19 @@ void AddKept(const Plan& plan, bench::Report& report) {
   }
 }
 
+/// The inputs' shapes: "image [1,3,224,224], k []".
+std::string ShapesOf(const Plan& plan) {
+  std::vector<std::string> shapes;
+  for (const PlanTensor& input : plan.inputs) {
+    shapes.push_back(fmt::format("{} {}", input.spec.name, ToString(input.spec.dims)));
+  }
+  return fmt::format("{}", fmt::join(shapes, ", "));
+}
+
 void PrintTable(const Plan& plan) {
-  std::printf("model %s, batch %lld: %.1f us standalone\n%4s %-12s %8s %10s %9s %7s %11s %s\n",
-              plan.model.c_str(), static_cast<long long>(plan.batch),
-              ToMicroseconds(plan.standalone), "#", "version", "of", "kernel us", "block us",
-              "blocks", "scratch KiB", "name");
+  std::printf("model %s, %s: %.1f us standalone\n%4s %-12s %8s %10s %9s %7s %11s %s\n",
+              plan.model.c_str(), ShapesOf(plan).c_str(), ToMicroseconds(plan.standalone), "#",
+              "version", "of", "kernel us", "block us", "blocks", "scratch KiB", "name");
   for (std::size_t i = 0; i < plan.ops.size(); ++i) {
     const PlanOp& op = plan.ops[i];
     const std::string version = op.versions.empty() ? "-" : op.versions[op.version].name;
@@ -91,7 +99,7 @@ void ProfileShape(LoadedPlan& loaded, Device& device, const ProfileWords& words)
   const std::string key = ProfileKey(plan, device.info(), store.build);
   bench::Report report("profile",
                        {{"model", plan.model},
-                        {"batch", plan.batch},
+                        {"inputs", ShapesOf(plan)},
                         {"device", words.device.name},
                         {"units", device.info().units},
                         {"precision", Name(words.compile.precision)}},
@@ -152,6 +160,7 @@ T OrDie(Result<T> result) {
 
 // A model at one number of rows, with memory of its own.
 struct RowsModel {
+  std::int64_t rows = 1;
   std::unique_ptr<Instance> instance;
   std::unique_ptr<HostTensors> host;
 };
@@ -172,7 +181,7 @@ class ShareMeter {
         const double took = RunOn(model, {0, plan.measured[i]});
         if (run >= 0) ms[i].push_back(took);
       }
-      bar.Step(fmt::format("{} rows", model.instance->plan().batch));
+      bar.Step(fmt::format("{} rows", model.rows));
     }
     std::vector<double> medians;
     for (std::vector<double>& one : ms) {
@@ -207,6 +216,7 @@ RowsModel LoadRows(const ProfileOf& of, const ComputeDevice& on, std::int64_t ro
   CompileWords words = of.compile;
   if (words.shapes.empty() || rows > 1) words.batch = rows;
   RowsModel model;
+  model.rows = rows;
   const std::shared_ptr<LoadedPlan> loaded = Compile(of.model, on, words);
   model.instance = OrDie(Instance::Create(loaded, *on.device));
   model.host = std::make_unique<HostTensors>(loaded->plan);

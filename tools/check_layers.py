@@ -93,7 +93,7 @@ FOLDERS = {
     "serving/config": "base cluster plan sched",
     "serving/fleet": "base cluster cluster/interference cluster/placement policies program serving serving/config serving/shares",
     "serving/shares": "base cluster device device/host plan sched serving serving/batch serving/config trace",
-    "serving/plans": "base plan program program/profile sched",
+    "serving/plans": "base device plan program program/profile sched",
     "server": "base plan policies sched serving serving/config serving/fleet serving/shares server/http server/fleet server/shares "
               "server/grpc/grpc_edge.h",
     "server/fleet": "base serving serving/fleet server server/http",

@@ -51,7 +51,8 @@ GROUPS = {
                      "src/device/host/host_memory.cc", "src/base/text.cc"] +
                     sources_of("src/device/sim") + SCHEDULING,
     "instance": ["src/plan/instance_test.cc"] + sources_of("src/plan") + ["src/base/check.cc", "src/base/status.cc"],
-    "plan-cache": ["src/serving/plans/plan_cache_test.cc", "src/serving/plans/plan_cache.cc", "src/sched/cost_table.cc",
+    "plan-cache": ["src/serving/plans/plan_cache_test.cc", "src/serving/plans/plan_cache.cc",
+                   "src/serving/plans/failed_plans.cc", "src/sched/cost_table.cc",
                    "src/sched/queue_plan.cc"] +
                   sources_of("src/plan") + ["src/base/check.cc", "src/base/status.cc"],
     "parts": ["src/program/parts_test.cc", "src/program/parts.cc", "src/base/text.cc", "src/graph/constant.cc"] +
@@ -133,6 +134,7 @@ POST = "src/sched/dispatcher_post.cc"
 INSTANCE = "src/plan/instance.cc"
 BINDING = "src/plan/plan_binding.cc"
 PLAN_CACHE = "src/serving/plans/plan_cache.cc"
+FAILED_PLANS = "src/serving/plans/failed_plans.cc"
 PARTS = "src/program/parts.cc"
 DISPATCHER = "src/sched/dispatcher.cc"
 SPLIT = "src/program/split"
@@ -662,6 +664,12 @@ MUTANTS = [
      "    known_.erase(entry.key);\n    entries.pop_back();\n", ["plan-cache"]),
     ("use-of-a-plan-not-noted", "a plan that is used all the time goes like one that never is", PLAN_CACHE,
      "groups_[to].splice(groups_[to].end(),", "groups_[to].splice(groups_[to].begin(),", ["plan-cache"]),
+    ("failed-plan-forgotten", "a shape that does not compile is compiled again and again", FAILED_PLANS,
+     "found == failed_.end() || found->until <= now ? nullptr : &found->error;", "nullptr;", ["plan-cache"]),
+    ("pause-of-failed-plans-does-not-double", "a shape that does not compile keeps the thread busy", FAILED_PLANS,
+     "std::min(2 * known->pause, kLongestPause);", "kFirstPause;", ["plan-cache"]),
+    ("failed-plans-unbounded", "every shape that does not compile costs memory for ever", FAILED_PLANS,
+     "  if (failed_.size() > kMost) failed_.pop_front();\n", "", ["plan-cache"]),
     ("flood-pushes-out-plans-in-use", "a plan that was used again goes like one that was used once", PLAN_CACHE,
      "position.group == kPinned ? kPinned : kAgain;", "position.group;", ["plan-cache"]),
     ("plans-used-again-go-first", "a new shape pushes out one that is in use", PLAN_CACHE,

@@ -56,16 +56,17 @@ void PrintBanner(const ServeWords& words, const InferenceCore& core, const Serve
               core.device().description.c_str(), core.device().units,
               core.device().name == "cpu" ? "workers" : "multiprocessors",
               ChoiceOf(core.scheduler()).Text().c_str());
-  std::printf("  %-20s %-8s %-13s %10s %10s\n", "model", "version", "class", "load ms", "alone ms");
+  std::printf("  %-20s %-8s %-13s %10s %10s  %s\n", "model", "version", "class", "load ms",
+              "alone ms", "alone for");
   for (const ModelStatus& model : core.Models()) {
     if (model.state != ModelState::kReady) {
       std::printf("  %-20s not served: %s\n", OneLine(model.name).c_str(),
                   OneLine(model.reason).c_str());
       continue;
     }
-    std::printf("  %-20s %-8s %-13s %10.1f %10.2f\n", model.name.c_str(), model.version.c_str(),
+    std::printf("  %-20s %-8s %-13s %10.1f %10.2f  %s\n", model.name.c_str(), model.version.c_str(),
                 model.job_class == JobClass::kRealTime ? "real-time" : "best-effort", model.load_ms,
-                ToMilliseconds(model.standalone));
+                ToMilliseconds(model.standalone), OneLine(model.standalone_for).c_str());
   }
   PrintPorts(words.listen, server);
   const std::string example = words.example.empty() ? "" : FirstExample(words.example);

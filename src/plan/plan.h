@@ -99,7 +99,6 @@ struct PlanBuffer {
 
 struct Plan {
   std::string model;
-  std::int64_t batch = 1;  // number of rows, for statistics: the first dim of the inputs
   std::vector<PlanOp> ops;
   std::vector<std::uint32_t> opaque;  // the ops that an engine computes
   bool makes_outputs = false;         // an output has PlanTensor::made

@@ -86,6 +86,30 @@ Status AddOutputAxes(const OnnxModel& model, std::size_t number, const Dims& sma
   return {};
 }
 
+/// Fails if an output has another rank where open dims are larger: its axes are then not those of
+/// `known`.
+Status CheckRanks(const OnnxModel& model, const std::vector<Dims>& inputs,
+                  const std::vector<Dims>& known) {
+  std::vector<Dims> more = inputs;
+  for (std::size_t i = 0; i < more.size(); ++i) {
+    for (std::size_t axis = 0; axis < more[i].size(); ++axis) {
+      if (model.inputs()[i].dims[axis] == -1) more[i][axis] *= 2;
+    }
+  }
+  const auto larger = OutputShapes(model, std::move(more));
+  if (!larger) return {};  // the model does not take these shapes
+  for (std::size_t i = 0; i < known.size(); ++i) {
+    if ((*larger)[i].size() == known[i].size()) continue;
+    return Fail(
+        ErrorCode::kUnimplemented,
+        fmt::format("the rank of output {} depends on open sizes ({} and {}), so Lagoon "
+                    "cannot tell which part of it belongs to a padded request; leave "
+                    "lagoon.buckets out",
+                    Quoted(model.outputs()[i].name), ToString(known[i]), ToString((*larger)[i])));
+  }
+  return {};
+}
+
 void CopyFrom(std::size_t axis, const Dims& from_dims, const std::byte* from, const Dims& to_dims,
               std::byte* to, std::size_t element) {
   const auto bytes_behind = [&](const Dims& dims) {
@@ -162,6 +186,7 @@ Result<std::vector<std::vector<Dims>>> Buckets::Combinations(const std::vector<D
 Status Buckets::FindOutputs(const OnnxModel& model, const std::vector<Dims>& shapes) {
   const auto largest = [](const BucketDim& dim) { return dim.sizes.back(); };
   LAGOON_ASSIGN_OR_RETURN(const auto large, OutputShapes(model, With(shapes, largest)));
+  LAGOON_RETURN_IF_ERROR(CheckRanks(model, With(shapes, largest), large));
   for (BucketDim& dim : dims_) {
     // A second size tells an axis of the dim's size from one that happens to have as many places.
     const std::int64_t small_size =
@@ -222,7 +247,7 @@ void Buckets::Cut(const RequestPadding& padding, std::size_t output, OutputTenso
   for (std::size_t i = 0; i < padding.sizes.size(); ++i) {
     if (padding.sizes[i] == 0) continue;
     for (const TensorAxis& at : dims_[i].outputs) {
-      if (at.tensor == output) own.dims[at.axis] = padding.sizes[i];
+      if (at.tensor == output && at.axis < own.dims.size()) own.dims[at.axis] = padding.sizes[i];
     }
   }
   if (own.dims == tensor.dims) return;

@@ -168,6 +168,25 @@ TEST_F(BucketsTest, AnOutputWhoseSizeIsAnotherOneIsNamed) {
                                        HasSubstr("'steps' is 4"), HasSubstr("[1,16,4]")));
 }
 
+TEST_F(BucketsTest, AnOutputWhoseRankDependsOnOtherSizesIsNamed) {
+  onnx::ModelProto model = OnnxBuilder()
+                               .Input("x", {1, 1})
+                               .Input("at", {1, 1})
+                               .Node("GatherND", {"x", "at"}, "y")
+                               .Build();
+  const char* const names[] = {"rows", "columns", "count", "depth"};
+  for (int i = 0; i < 4; ++i) {
+    auto& type =
+        *model.mutable_graph()->mutable_input(i / 2)->mutable_type()->mutable_tensor_type();
+    if (i / 2 == 1) type.set_elem_type(onnx::TensorProto::INT64);
+    type.mutable_shape()->mutable_dim(i % 2)->set_dim_param(names[i]);
+  }
+  model.mutable_graph()->add_output()->set_name("y");
+  repository_.AddModel("picks", model, Parameter("lagoon.buckets.columns", "4,8"));
+  Open();
+  EXPECT_THAT(ReasonOf("picks"), HasSubstr("the rank of output 'y' depends on open sizes"));
+}
+
 TEST_F(BucketsTest, RefusesAnUnknownDim) {
   repository_.AddModel("relu", Relu(), Parameter("lagoon.buckets.width", "8"));
   Open();

@@ -107,6 +107,7 @@ RequestInFlight::RequestInFlight(InferRequest request, InferCallback callback, M
       admission_(admission),
       binding_(std::move(binding)),
       padding_(std::move(padding)),
+      rows_(static_cast<std::size_t>(model_.RowsOf(binding_.dims))),
       table_(table),
       maker_(maker) {
   response_.model = model_.name();
@@ -247,7 +248,6 @@ RequestHandle RequestInFlight::PostJob(const std::shared_ptr<RequestInFlight>& s
                                        std::shared_ptr<ServedPlan> plan, Dispatcher& dispatcher) {
   static_assert(std::is_same_v<std::underlying_type_t<RequestHandle>, decltype(Raw(JobId{}))>);
   plan_ = std::move(plan);
-  if (before_ == nullptr) rows_ = static_cast<std::size_t>(this->plan().batch);
   BindTensors();
   JobSpec spec;
   spec.deadline = admission_.deadline;
@@ -274,8 +274,7 @@ RequestHandle RequestInFlight::PostJob(const std::shared_ptr<RequestInFlight>& s
 
 void RequestInFlight::BindInBatch(std::shared_ptr<ServedPlan> plan, JobParts& parts) {
   plan_ = std::move(plan);
-  const std::int64_t rows = binding_.dims.front().front();
-  rows_ = static_cast<std::size_t>(rows);
+  const std::int64_t rows = model_.RowsOf(binding_.dims);
   for (std::size_t i = 0; i < plan_->inputs.size(); ++i) {
     const std::span<const std::byte> bytes = binding_.inputs[plan_->inputs[i]];
     // A part is of both directions; a job only reads the parts of its inputs.

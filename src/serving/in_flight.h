@@ -92,6 +92,8 @@ class RequestInFlight final : public JobClient {
   ServedPlan* before() const { return before_.get(); }
   /// What decides the plan of that part, as far as that is known now.
   PlanKey Key() const { return model_.KeyOf(before(), binding_.dims, binding_.inputs); }
+  /// The same with copies of what the plan is made of, so that the request may end meanwhile.
+  WantedPlan Wanted() const { return model_.Want(before_, binding_.dims, binding_.inputs); }
 
   /// Posts the job with `plan` and returns its handle; or answers with the error and returns 0.
   static RequestHandle Post(const std::shared_ptr<RequestInFlight>& self,
@@ -145,6 +147,7 @@ class RequestInFlight final : public JobClient {
   const Admission admission_;
   RequestBinding binding_;
   const RequestPadding padding_;
+  const std::size_t rows_;              // at least 1
   std::shared_ptr<ServedPlan> before_;  // of the last part that has finished
   std::shared_ptr<ServedPlan> plan_;    // null while the request waits for it
   InferResponse response_;
@@ -155,7 +158,6 @@ class RequestInFlight final : public JobClient {
   std::vector<std::unique_ptr<std::byte[]>> between_;
   std::vector<std::shared_ptr<const MadeTensor>> made_between_;
   std::optional<JobResult> first_part_;
-  std::size_t rows_ = 1;
   std::optional<StatisticsRecorder::Batch> in_batch_;
   RequestHandle awaited_{};
   TimePoint awaited_since_{};

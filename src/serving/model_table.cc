@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "base/check.h"
+#include "base/guard.h"
 #include "base/log.h"
 #include "base/text.h"
 #include "serving/batch/batcher.h"
@@ -22,10 +23,15 @@ void LogLoaded(const ServedModel& model, const ModelStatus& status) {
   if (!status.warning.empty()) {
     spdlog::warn("model '{}' version {}: {}", model.name(), model.version(), status.warning);
   }
-  spdlog::info("model '{}' version {}: {}, {:.3f} ms alone, {} instance(s), loaded in {:.0f} ms",
-               model.name(), model.version(),
+  const std::string alone =
+      model.plan() == nullptr
+          ? "no time alone is known"
+          : fmt::format("{:.3f} ms alone{}{}", ToMilliseconds(status.standalone),
+                        status.standalone_for.empty() ? "" : " for ", status.standalone_for);
+  spdlog::info("model '{}' version {}: {}, {}, {} instance(s), loaded in {:.0f} ms", model.name(),
+               model.version(),
                model.settings().job_class == JobClass::kRealTime ? "real-time" : "best-effort",
-               ToMilliseconds(status.standalone), model.settings().instances, status.load_ms);
+               alone, model.settings().instances, status.load_ms);
 }
 
 /// For remote clients, so without the reason, which names paths of the server. The log has it.
@@ -229,8 +235,9 @@ Entry::Version LoadVersion(ModelSource source, Device& device, const LoadOptions
   status.name = source.name;
   status.version = source.version;
   const TimePoint start = Now();
+  // Whatever goes wrong is about this version only.
   Result<std::unique_ptr<ServedModel>> model =
-      ServedModel::Load(std::move(source), device, options);
+      WithoutExceptions([&] { return ServedModel::Load(std::move(source), device, options); });
   status.load_ms = ToMilliseconds(Now() - start);
   if (!model) {
     status.reason = std::move(model).error().message;
@@ -241,6 +248,7 @@ Entry::Version LoadVersion(ModelSource source, Device& device, const LoadOptions
   status.state = ModelState::kReady;
   status.job_class = loaded.settings().job_class;
   status.standalone = loaded.Standalone();
+  status.standalone_for = loaded.StandaloneFor();
   status.warning = loaded.DeadlineWarning();
   LogLoaded(loaded, status);
   version.loaded = std::make_unique<LoadedVersion>(*std::move(model), ParseVersion(status.version));

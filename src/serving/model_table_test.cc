@@ -186,5 +186,44 @@ TEST_F(RepositoryTest, MetadataAndConfigAreWhatClientsExpect) {
   EXPECT_EQ(core_->Config("none", "").error().code, ErrorCode::kNotFound);
 }
 
+/// "y" = the elements or rows of x at the indices p: as many dims as the last dim of p leaves.
+onnx::ModelProto PicksAt() {
+  onnx::ModelProto model =
+      OnnxBuilder().Input("x", {1, 1}).Input("p", {1, 1}).Node("GatherND", {"x", "p"}, "y").Build();
+  for (auto& input : *model.mutable_graph()->mutable_input()) {
+    auto& type = *input.mutable_type()->mutable_tensor_type();
+    for (auto& dim : *type.mutable_shape()->mutable_dim()) dim.clear_value();
+  }
+  model.mutable_graph()->mutable_input(1)->mutable_type()->mutable_tensor_type()->set_elem_type(
+      onnx::TensorProto::INT64);
+  model.mutable_graph()->add_output()->set_name("y");
+  return model;
+}
+
+TEST_F(RepositoryTest, TheRankOfAnOutputMayDependOnOpenDims) {
+  repository_.AddModel("picks", PicksAt());
+  repository_.AddModel("good", SmallModel());
+  Open();
+  EXPECT_EQ(ReasonOf("picks"), "");
+  struct Payload {
+    std::vector<float> x{1, 2, 3, 4, 5, 6};
+    std::vector<std::int64_t> p{1, 0};
+  };
+  for (const auto& [of_p, of_y] : {std::pair<Dims, Dims>{{2, 1}, {2, 3}}, {{1, 2}, {1}}}) {
+    const auto payload = std::make_shared<Payload>();
+    InferRequest request;
+    request.model = "picks";
+    request.arrival = Now();
+    request.inputs = {{"x", DataType::kFloat32, {2, 3}, std::as_bytes(std::span(payload->x))},
+                      {"p", DataType::kInt64, of_p, std::as_bytes(std::span(payload->p))}};
+    request.payload = payload;
+    const Answer answer = Ask(std::move(request));
+    ASSERT_TRUE(answer.has_value()) << answer.error().message;
+    EXPECT_EQ(answer->outputs[0].dims, of_y);
+    EXPECT_EQ(Floats(answer->outputs[0]).front(), 4);
+  }
+  EXPECT_EQ(CodeOf(Ask(SmallRequest("good"))), std::nullopt);
+}
+
 }  // namespace
 }  // namespace lagoon

@@ -11,6 +11,7 @@
 #include "plan/element.h"
 #include "program/compile.h"
 #include "serving/buckets.h"
+#include "serving/plans/parts_alone.h"
 
 namespace lagoon {
 namespace {
@@ -20,18 +21,6 @@ namespace {
 constexpr double kTolerance = 1e-3;
 
 using Bytes = std::vector<std::byte>;
-
-Bytes MadeUpInput(const TensorSpec& spec, std::mt19937& random) {
-  std::uniform_real_distribution<float> uniform(-1, 1);
-  Bytes bytes(spec.bytes());
-  WithElementType(spec.type, [&]<typename T>(std::type_identity<T>) {
-    for (std::size_t at = 0; at < bytes.size(); at += sizeof(T)) {
-      const auto element = ConvertElement<T>(IsFloat(spec.type) ? uniform(random) : 1.0F);
-      std::memcpy(bytes.data() + at, &element, sizeof(T));
-    }
-  });
-  return bytes;
-}
 
 Result<std::vector<OutputTensor>> Run(const ServedPlan& served, const std::vector<Bytes>& inputs,
                                       Device& device) {

@@ -95,6 +95,16 @@ TEST_F(PartsTest, AnswersWithTheActualShapes) {
   EXPECT_GE(second->job.finished, second->job.posted);
 }
 
+TEST_F(PartsTest, TheTimeAloneIsThatOfAllParts) {
+  // No model is as fast as that, so the warning must come, and name the parts.
+  repository_.AddModel("picks", PicksElements(), Parameter("lagoon.deadline_ms", "0.000001"));
+  Open();
+  const ModelStatus status = core_->Models().front();
+  EXPECT_THAT(status.standalone_for, HasSubstr("2 parts"));
+  EXPECT_THAT(status.warning, HasSubstr("above its lagoon.deadline_ms"));
+  EXPECT_THAT(status.warning, HasSubstr("2 parts"));
+}
+
 TEST_F(PartsTest, TheMetadataSayWhatIsOpen) {
   repository_.AddModel("picks", PicksElements());
   Open();

@@ -1,11 +1,13 @@
 #include "serving/plan_maker.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <sys/resource.h>
 
 #include <algorithm>
 #include <utility>
 
+#include "base/guard.h"
 #include "base/log.h"
 
 namespace lagoon {
@@ -28,6 +30,7 @@ PlanMaker::~PlanMaker() {
   {
     const MutexLock lock(mutex_);
     stopping_ = true;
+    for (auto& [model, orders] : orders_) GiveUp(orders.orders);
     work_.NotifyAll();
     news_.NotifyAll();
   }
@@ -48,32 +51,72 @@ void PlanMaker::Start() {
   publisher_ = std::jthread([this](const std::stop_token& stop) { PublishPlans(stop); });
 }
 
+/// The order for this plan; one that is being given up does not count.
+PlanMaker::Orders::iterator PlanMaker::Find(Orders& orders, const PlanKey& key) {
+  return std::ranges::find_if(orders, [&](const std::shared_ptr<Order>& order) {
+    return order->wanted.key == key && !order->stop.stop_requested();
+  });
+}
+
+std::shared_ptr<PlanMaker::Order> PlanMaker::NewOrder(WantedPlan wanted, bool prepare) {
+  auto order = std::make_shared<Order>();
+  order->wanted = std::move(wanted);
+  order->wanted.inputs.work.stop = order->stop.get_token();
+  order->prepare = prepare;
+  return order;
+}
+
+/// Drops the orders that wait, and tells those that are being compiled to end.
+void PlanMaker::GiveUp(Orders& orders) {
+  std::erase_if(orders,
+                [](const auto& order) { return !order->compiling && order->requests.empty(); });
+  for (const std::shared_ptr<Order>& order : orders) order->stop.request_stop();
+}
+
+/// No request waits for the plan any more.
+void PlanMaker::LeaveOrder(ModelOrders& orders, Order& order) {
+  if (!order.stop.request_stop() || !order.compiling) return;
+  orders.given_up.push_back(order.wanted.key);
+  if (orders.given_up.size() > kMaxShapes) orders.given_up.pop_front();
+}
+
+/// Why no order of the request is taken. `again`: it has waited for a plan before.
+std::optional<Error> PlanMaker::RefusalOf(ModelOrders& orders, const PlanKey& key,
+                                          const RequestInFlight& request, bool again) {
+  const auto refuse = [&](std::string why) {
+    return Error{ErrorCode::kUnavailable,
+                 fmt::format("model '{}': {}", request.model().name(), std::move(why))};
+  };
+  if (stopping_) return refuse("the server is shutting down");
+  if (const Error* const failed = orders.failed.Find(key, Now())) return *failed;
+  if (orders.requests >= request.model().settings().max_queue_size) {
+    return refuse(
+        fmt::format("{} requests wait for plans for new input shapes; try again", orders.requests));
+  }
+  const bool is_new = Find(orders.orders, key) == orders.orders.end();
+  if (!is_new || orders.orders.size() < kMaxShapes || again) return {};
+  return refuse(
+      fmt::format("{} new input shapes wait to be compiled; try again", orders.orders.size()));
+}
+
 RequestHandle PlanMaker::Make(const std::shared_ptr<RequestInFlight>& request) {
   ServedModel& model = request->model();
   // A request that comes a second time keeps its handle.
-  const RequestHandle handle =
-      request->awaited() != RequestHandle{} ? request->awaited() : NewHandle();
+  const bool again = request->awaited() != RequestHandle{};
+  const RequestHandle handle = again ? request->awaited() : NewHandle();
   if (!request->Await(handle)) return RequestHandle{};
-  std::string refusal;
+  // Now, while the request and its data are there for certain.
+  WantedPlan wanted = request->Wanted();
+  std::optional<Error> refusal;
   {
     const MutexLock lock(mutex_);
     ModelOrders& orders = orders_[&model];
-    const PlanKey key = request->Key();
-    auto order =
-        std::ranges::find_if(orders.orders, [&](const auto& known) { return known->key == key; });
-    if (stopping_) {
-      refusal = "the server is shutting down";
-    } else if (orders.requests >= model.settings().max_queue_size) {
-      refusal = fmt::format("{} requests wait for plans for new input shapes; try again",
-                            orders.requests);
-    } else if (order == orders.orders.end() && orders.orders.size() >= kMaxShapes &&
-               request->before() == nullptr) {
-      refusal =
-          fmt::format("{} new input shapes wait to be compiled; try again", orders.orders.size());
-    } else {
+    refusal = RefusalOf(orders, wanted.key, *request, again);
+    if (!refusal) {
+      auto order = Find(orders.orders, wanted.key);
       if (order == orders.orders.end()) {
-        order = orders.orders.insert(order, std::make_shared<Order>());
-        (*order)->key = key;
+        const bool to_the_end = std::erase(orders.given_up, wanted.key) > 0;
+        order = orders.orders.insert(order, NewOrder(std::move(wanted), to_the_end));
       }
       (*order)->requests.push_back({handle, request, request->deadline()});
       ++orders.requests;
@@ -83,19 +126,18 @@ RequestHandle PlanMaker::Make(const std::shared_ptr<RequestInFlight>& request) {
       return handle;
     }
   }
-  request->RefuseAwaited(
-      {ErrorCode::kUnavailable, fmt::format("model '{}': {}", model.name(), refusal)});
+  request->RefuseAwaited(*std::move(refusal));
   return RequestHandle{};
 }
 
 void PlanMaker::Prepare(ServedModel& model, const std::vector<Dims>& shapes) {
-  const PlanKey key = model.KeyOf(nullptr, shapes, {});
+  WantedPlan wanted = model.Want(nullptr, shapes, {});
   const MutexLock lock(mutex_);
   ModelOrders& orders = orders_[&model];
-  const bool known =
-      std::ranges::any_of(orders.orders, [&](const auto& order) { return order->key == key; });
-  if (known || stopping_ || orders.orders.size() >= kMaxShapes) return;
-  orders.orders.push_back(std::make_shared<Order>(Order{.key = key, .prepare = shapes}));
+  if (stopping_ || orders.orders.size() >= kMaxShapes) return;
+  if (orders.failed.Find(wanted.key, Now()) != nullptr) return;
+  if (Find(orders.orders, wanted.key) != orders.orders.end()) return;
+  orders.orders.push_back(NewOrder(std::move(wanted), /*prepare=*/true));
   Start();
   work_.NotifyOne();
 }
@@ -104,8 +146,8 @@ void PlanMaker::Forget(ServedModel& model) {
   const MutexLock lock(mutex_);
   const auto found = orders_.find(&model);
   if (found == orders_.end()) return;
-  auto& orders = found->second.orders;
-  std::erase_if(orders, [](const auto& order) { return !order->compiling; });
+  Orders& orders = found->second.orders;
+  GiveUp(orders);
   while (!orders.empty() && !stopping_) published_.Wait(mutex_);
   orders_.erase(found);
 }
@@ -121,9 +163,10 @@ std::vector<PlanMaker::Waiting> PlanMaker::Take(Which which) {
       taken.insert(taken.end(), std::make_move_iterator(rest),
                    std::make_move_iterator(order->requests.end()));
       order->requests.erase(rest, order->requests.end());
+      if (order->requests.empty() && !order->prepare) LeaveOrder(orders, *order);
     }
     std::erase_if(orders.orders, [](const auto& order) {
-      return order->requests.empty() && order->prepare.empty() && !order->compiling;
+      return order->stop.stop_requested() && !order->compiling;
     });
   }
   return taken;
@@ -183,23 +226,11 @@ std::shared_ptr<PlanMaker::Order> PlanMaker::NextOrder(ServedModel*& model) {
   return nullptr;
 }
 
+/// Whatever goes wrong is the plan's error: other models need this thread.
 PlanMaker::Made PlanMaker::Compile(ServedModel& model, const std::shared_ptr<Order>& order) {
   Made made{&model, order, Fail(ErrorCode::kCancelled, "")};
-  std::shared_ptr<RequestInFlight> request;  // one that waits: its shapes are those of all
-  {
-    const MutexLock lock(mutex_);
-    if (!order->requests.empty()) {
-      request = order->requests.front().request;
-    } else if (order->prepare.empty()) {
-      return made;  // all have left
-    }
-  }
-  if (request == nullptr) {
-    made.plan = model.MakePlan(nullptr, order->prepare, {}, dispatcher_, units_);
-    return made;
-  }
-  made.plan =
-      model.MakePlan(request->before(), request->dims(), request->inputs(), dispatcher_, units_);
+  if (order->stop.stop_requested()) return made;
+  made.plan = WithoutExceptions([&] { return model.MakePlan(order->wanted, dispatcher_, units_); });
   return made;
 }
 
@@ -240,22 +271,39 @@ void PlanMaker::PublishPlans(const std::stop_token&) {
   }
 }
 
+/// Remembers that the plan could not be made. True: it is the first time, and no answer says so.
+bool PlanMaker::NoteFailure(const Made& made, const Error& error) {
+  if (error.code == ErrorCode::kCancelled) return false;
+  const bool is_new = orders_[made.model].failed.Add(made.order->wanted.key, error, Now());
+  return is_new && made.order->requests.empty();
+}
+
 void PlanMaker::Publish(Made made) {
-  if (made.plan) made.model->KeepPlan(*made.plan);
+  const std::shared_ptr<ServedPlan> plan = made.plan ? *made.plan : nullptr;
+  if (plan != nullptr) made.model->KeepPlan(plan);
   std::vector<Waiting> requests;
+  bool warn = false;
   {
     const MutexLock lock(mutex_);
     ModelOrders& orders = orders_[made.model];
+    if (!made.plan) warn = NoteFailure(made, made.plan.error());
+    if (plan != nullptr) orders.failed.Remove(plan->key);
     requests = std::move(made.order->requests);
     orders.requests -= requests.size();
     std::erase(orders.orders, made.order);
     published_.NotifyAll();
   }
+  if (warn) {
+    std::vector<std::string> shapes;
+    for (const Dims& dims : made.order->wanted.inputs.dims) shapes.push_back(ToString(dims));
+    spdlog::warn("no plan for inputs of shape {}, so that requests are not joined to them: {}",
+                 fmt::join(shapes, ", "), made.plan.error().message);
+  }
   for (const Waiting& waiting : requests) {
     if (!made.plan) {
       waiting.request->RefuseAwaited(made.plan.error());
-    } else if (waiting.request->Key() == (*made.plan)->key) {
-      RequestInFlight::PostAwaited(waiting.request, *made.plan, dispatcher_);
+    } else if (plan != nullptr && waiting.request->Key() == plan->key) {
+      RequestInFlight::PostAwaited(waiting.request, plan, dispatcher_);
     } else if (auto other = made.model->FindFreshPlan(waiting.request->Key())) {
       // The contents of an input turned out to decide the plan.
       RequestInFlight::PostAwaited(waiting.request, std::move(other), dispatcher_);

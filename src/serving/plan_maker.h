@@ -7,6 +7,8 @@
 #include <deque>
 #include <map>
 #include <memory>
+#include <optional>
+#include <stop_token>
 #include <thread>
 #include <vector>
 
@@ -14,15 +16,18 @@
 #include "base/time.h"
 #include "sched/dispatcher.h"
 #include "serving/in_flight.h"
+#include "serving/plans/failed_plans.h"
 
 namespace lagoon {
 
 /// Makes the plans for which requests wait, on a thread of its own below all others, and posts the
 /// requests then. Models take turns, and each has a bounded number of shapes and requests that
-/// wait. A request whose deadline passes meanwhile is answered at that time. A second thread, of
-/// normal priority, does what takes locks that requests need: it publishes plans, posts and
-/// answers. A third one goes on with requests whose model runs in parts. Any thread may call any
-/// method.
+/// wait. A request whose deadline passes meanwhile is answered at that time, and a plan that is
+/// being made is given up when the last request that waits for it has left: but not a second time,
+/// so that clients with short deadlines get it in the end. A plan that cannot be made is tried
+/// again after a pause only (FailedPlans). A second thread, of normal priority, does what takes
+/// locks that requests need: it publishes plans, posts and answers. A third one goes on with
+/// requests whose model runs in parts. Any thread may call any method.
 class PlanMaker {
  public:
   /// Most different shapes of one model that may wait. A request for one more is refused.
@@ -46,8 +51,8 @@ class PlanMaker {
   /// has finished, by a thread that must not wait for the maker.
   void Continue(std::shared_ptr<RequestInFlight> request);
 
-  /// Makes a plan that no request waits for yet, if there is room for one more shape. `shapes`: by
-  /// input of the model.
+  /// Makes a plan that no request waits for yet, if there is room for one more shape. A warning
+  /// says why it cannot be made, once. `shapes`: by input of the model.
   void Prepare(ServedModel& model, const std::vector<Dims>& shapes);
 
   /// Drops the orders of a model that is going away, and waits for the one that is being compiled.
@@ -75,16 +80,20 @@ class PlanMaker {
     std::shared_ptr<RequestInFlight> request;
     TimePoint deadline = kNoDeadline;
   };
-  /// The requests of one model that wait for the same plan.
+  /// A plan to be made, and the requests of one model that wait for it.
   struct Order {
-    PlanKey key;
+    WantedPlan wanted;
+    std::stop_source stop;  // requested when nobody wants the plan any more
     std::vector<Waiting> requests = {};
     bool compiling = false;
-    std::vector<Dims> prepare = {};  // not empty: made even if no request waits
+    bool prepare = false;  // made even if no request waits
   };
+  using Orders = std::deque<std::shared_ptr<Order>>;
   struct ModelOrders {
-    std::deque<std::shared_ptr<Order>> orders;
+    Orders orders;
     std::size_t requests = 0;
+    FailedPlans failed;
+    std::deque<PlanKey> given_up;  // plans that were being made; at most kMaxShapes
   };
 
   /// What the compiling thread has made, for the publishing thread.
@@ -94,6 +103,13 @@ class PlanMaker {
     Result<std::shared_ptr<ServedPlan>> plan;
   };
 
+  static Orders::iterator Find(Orders& orders, const PlanKey& key);
+  static std::shared_ptr<Order> NewOrder(WantedPlan wanted, bool prepare);
+  std::optional<Error> RefusalOf(ModelOrders& orders, const PlanKey& key,
+                                 const RequestInFlight& request, bool again) REQUIRES(mutex_);
+  static void GiveUp(Orders& orders);
+  static void LeaveOrder(ModelOrders& orders, Order& order);
+  bool NoteFailure(const Made& made, const Error& error) REQUIRES(mutex_);
   void Start() REQUIRES(mutex_);
   void CompileOrders(const std::stop_token& stop);
   void PublishPlans(const std::stop_token& stop);

@@ -31,14 +31,16 @@ std::size_t IndexOf(const std::vector<TensorSpec>& specs, std::string_view name)
 
 constexpr std::size_t kMostBytes = std::size_t{1} << 40;
 
-/// Nothing above kMostBytes. `dims`: from 0 on.
+/// Nothing above kMostBytes. `dims`: from 0 on. A size of 0 makes no other one right: the product
+/// of any of the dims is at most kMostBytes too.
 std::optional<std::size_t> BytesOf(const Dims& dims, DataType type) {
   std::size_t bytes = SizeOf(type);
-  for (const std::int64_t size : dims) {
-    if (size != 0 && bytes > kMostBytes / static_cast<std::size_t>(size)) return std::nullopt;
-    bytes *= static_cast<std::size_t>(size);
+  for (const std::int64_t dim : dims) {
+    const auto size = static_cast<std::size_t>(std::max<std::int64_t>(dim, 1));
+    if (bytes > kMostBytes / size) return std::nullopt;
+    bytes *= size;
   }
-  return bytes;
+  return std::ranges::find(dims, 0) == dims.end() ? bytes : 0;
 }
 
 /// Whether `dims` are what `spec` takes. -1 in `spec` takes any size.

@@ -1,6 +1,7 @@
 #include "serving/served_model.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <iterator>
@@ -255,12 +256,11 @@ std::shared_ptr<ServedPlan> ServedModel::FindFreshPlan(const PlanKey& key) const
   return plan != nullptr && Outdated(plan->loaded->plan) ? nullptr : plan;
 }
 
-Result<std::shared_ptr<ServedPlan>> ServedModel::MakePlan(
-    ServedPlan* before, const std::vector<Dims>& dims,
-    std::span<const std::span<const std::byte>> inputs, Dispatcher& dispatcher,
-    std::uint32_t units) {
-  LAGOON_ASSIGN_OR_RETURN(std::shared_ptr<ServedPlan> plan,
-                          plans_->Compile(before, dims, inputs, units));
+Result<std::shared_ptr<ServedPlan>> ServedModel::MakePlan(const WantedPlan& wanted,
+                                                          Dispatcher& dispatcher,
+                                                          std::uint32_t units) {
+  LAGOON_ASSIGN_OR_RETURN(std::shared_ptr<ServedPlan> plan, plans_->Compile(wanted, units));
+  if (plan == nullptr) return plan;
   // The model was loaded, so that its requests are answered: at worst by a plan in one part.
   const Status parts =
       ApplyParts(settings().parts, plan->links.next.has_value(), Unshared(*plan).plan);
@@ -400,12 +400,22 @@ Status ServedModel::SetWeight(double weight, Dispatcher& dispatcher) const {
   return dispatcher.SetWeight(lowered_queue_, weight);
 }
 
+std::string ServedModel::StandaloneFor() const {
+  std::vector<std::string> words;
+  if (plan() == nullptr) return {};
+  for (const PlanTensor& input : plan()->inputs) {
+    words.push_back(fmt::format("{} {}", input.spec.name, ToString(input.spec.dims)));
+  }
+  if (parts_alone_) words.push_back(fmt::format("{} parts", parts_alone_->parts));
+  return fmt::format("{}", fmt::join(words, ", "));
+}
+
 std::string ServedModel::DeadlineWarning() const {
   const Nanoseconds deadline = settings().deadline;
   if (deadline > Nanoseconds(0) && Standalone() > deadline) {
     return fmt::format(
-        "takes {:.3f} ms alone on the device, above its lagoon.deadline_ms of {:.3f}",
-        ToMilliseconds(Standalone()), ToMilliseconds(deadline));
+        "takes {:.3f} ms alone on the device ({}), above its lagoon.deadline_ms of {:.3f}",
+        ToMilliseconds(Standalone()), StandaloneFor(), ToMilliseconds(deadline));
   }
   const BatchLimitSettings& limit = settings().batching.limit;
   if (limit.slo > Nanoseconds(0) && Standalone() > limit.Budget()) {

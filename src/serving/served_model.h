@@ -22,6 +22,7 @@
 #include "serving/core.h"
 #include "serving/job_library.h"
 #include "serving/plans/model_plans.h"
+#include "serving/plans/parts_alone.h"
 #include "serving/shares/load_recorder.h"
 #include "serving/signature.h"
 #include "serving/statistics.h"
@@ -81,13 +82,20 @@ class ServedModel {
   PlanKey KeyOf(const ServedPlan* before, const std::vector<Dims>& dims,
                 std::span<const std::span<const std::byte>> inputs) const;
   std::shared_ptr<ServedPlan> FindPlan(const PlanKey& key) const;
+  /// The same as a mere question, which does not count as a use of the plan. Not for a program.
+  std::shared_ptr<ServedPlan> PeekPlan(const PlanKey& key) const { return plans_->Peek(key); }
   /// The same; null also if the plan must be made anew, because an engine has made other shapes.
   std::shared_ptr<ServedPlan> FindFreshPlan(const PlanKey& key) const;
+  /// What MakePlan() takes (ModelPlans::Want). Not for a program.
+  WantedPlan Want(std::shared_ptr<ServedPlan> before, const std::vector<Dims>& dims,
+                  std::span<const std::span<const std::byte>> inputs) const {
+    return plans_->Want(std::move(before), dims, inputs);
+  }
   /// Makes a plan that is not there yet, ready on the model's queues. One thread at a time, perhaps
-  /// one of low priority. kInvalidArgument: the model does not take these shapes.
-  Result<std::shared_ptr<ServedPlan>> MakePlan(ServedPlan* before, const std::vector<Dims>& dims,
-                                               std::span<const std::span<const std::byte>> inputs,
-                                               Dispatcher& dispatcher, std::uint32_t units);
+  /// one of low priority. Null: the contents of more inputs decide the plan, so that the caller
+  /// asks Want() again. kInvalidArgument: the model does not take these shapes.
+  Result<std::shared_ptr<ServedPlan>> MakePlan(const WantedPlan& wanted, Dispatcher& dispatcher,
+                                               std::uint32_t units);
   /// Keeps what MakePlan has made; other plans may go. Logs what the first plan with an op that an
   /// engine runs means. One thread at a time.
   void KeepPlan(std::shared_ptr<ServedPlan> plan);
@@ -112,11 +120,17 @@ class ServedModel {
   bool contents_decide() const { return plans_ != nullptr && !plans_->deciding().empty(); }
   /// The plan that was profiled when the model was loaded. Null: no shape was known then.
   const Plan* plan() const { return default_ == nullptr ? nullptr : &default_->loaded->plan; }
-  /// Time of that plan alone on the device; 0 if there is none.
-  Nanoseconds Standalone() const { return plan() == nullptr ? Nanoseconds(0) : plan()->standalone; }
+  /// Time of that plan alone on the device, with all parts behind it; 0 if there is none.
+  Nanoseconds Standalone() const {
+    if (parts_alone_) return parts_alone_->time;
+    return plan() == nullptr ? Nanoseconds(0) : plan()->standalone;
+  }
+  /// For what Standalone() was measured: "image [1,3,224,224], 3 parts".
+  std::string StandaloneFor() const;
   StatisticsRecorder& recorder() { return recorder_; }
   LoadRecorder& load() { return load_; }
-  /// Rows of a request, which its first dim says if the model has a batch dimension.
+  /// Rows of a request, at least 1. Only a batch dimension has rows, and BindRequest() lets no
+  /// empty batch pass. Without a batch dimension a request is one row, whatever its first dim is.
   std::int64_t RowsOf(const std::vector<Dims>& dims) const {
     return signature_.max_batch > 0 ? dims.front().front() : 1;
   }
@@ -140,6 +154,7 @@ class ServedModel {
   Status PrepareBuckets(Device& device, bool idle);
   Result<std::vector<TensorSpec>> OutputSpecs() const;
   Status Profile(Device& device, const LoadOptions& load, const ModelSource& source);
+  void ProfileParts(Device& device);
   Status ProfileBeside(Device& device, const LoadOptions& load, const ModelSource& source);
   Status LoadProgram();
   Result<std::unique_ptr<ProgramHost>> Host(JobClass job_class, Device& device,
@@ -162,7 +177,8 @@ class ServedModel {
   std::unique_ptr<ModelPlans> plans_;   // null: a program
   Buckets buckets_;
   std::shared_ptr<ServedPlan> default_;
-  std::shared_ptr<ServedPlan> first_;  // the plan that the instances were created with
+  std::optional<PartsAlone> parts_alone_;  // nothing: the model has one part, or it is not known
+  std::shared_ptr<ServedPlan> first_;      // the plan that the instances were created with
   /// Plans that are made at load and always stay; among them default_, unless it was a guess.
   std::vector<std::shared_ptr<ServedPlan>> pinned_;
   std::vector<std::unique_ptr<Instance>> instances_;          // for the model's own class

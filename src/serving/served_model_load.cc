@@ -1,6 +1,8 @@
 // What loading a model does once the model is compiled: the outputs as clients see them, the
 // profile, and the instances.
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <optional>
 #include <utility>
@@ -67,11 +69,16 @@ Result<std::vector<TensorSpec>> ServedModel::OutputSpecs() const {
     if (other && other->links.results == known.links.results) {
       larger = &other->graph.value(other->graph.outputs[i]).dims;
     }
+    if (larger != nullptr && larger->size() != spec.dims.size()) {
+      // Even the rank depends on open dims: indices of GatherND with an open last dim.
+      std::ranges::fill(spec.dims, -1);
+      continue;
+    }
     for (std::size_t axis = 0; axis < spec.dims.size(); ++axis) {
       const bool computed = known.links.sizes[i].has_value();
       const bool open = declared.size() != spec.dims.size() || declared[axis] == -1;
       const bool varies =
-          larger != nullptr ? larger->at(axis) != spec.dims[axis] : model.open() && open;
+          larger != nullptr ? (*larger)[axis] != spec.dims[axis] : model.open() && open;
       if (computed || varies) spec.dims[axis] = -1;
     }
   }
@@ -82,10 +89,12 @@ Result<std::vector<TensorSpec>> ServedModel::OutputSpecs() const {
 /// else costs in proportion: measuring each plan would take as long as loading.
 Status ServedModel::Profile(Device& device, const LoadOptions& load, const ModelSource& source) {
   if (default_ == nullptr) return {};
-  const ProfileOptions& options = load.profile;
+  ProfileOptions options = load.profile;
+  options.store.provisional = load.open_idle != nullptr;
   LAGOON_RETURN_IF_ERROR(load.open_idle == nullptr
                              ? ProfileMeasured(NotShared(*default_), device, options)
                              : ProfileBeside(device, load, source));
+  if (load.open_idle == nullptr) ProfileParts(device);
   const auto apply_parts = [this](const ServedPlan& plan) {
     return ApplyParts(settings().parts, plan.links.next.has_value(), NotShared(plan).plan);
   };
@@ -104,21 +113,40 @@ Status ServedModel::Profile(Device& device, const LoadOptions& load, const Model
   return {};
 }
 
-/// Gets the profile of the default plan while the device serves: from the store, or measured on an
-/// idle device by loading the model there. Loading it there also checks that padding is harmless.
+/// Measures the parts behind the default plan, if there are any.
+void ServedModel::ProfileParts(Device& device) {
+  if (!default_->links.next) return;
+  Result<PartsAlone> alone = MeasurePartsAlone(*plans_, default_, device);
+  if (alone) {
+    parts_alone_ = *alone;
+  } else {
+    warnings_.push_back(
+        fmt::format("its time alone is that of its first part, as the parts behind it could not be "
+                    "measured on made-up inputs: {}",
+                    alone.error().message));
+  }
+}
+
+/// Gets the profile of the default plan while the device serves: from the store, or measured on a
+/// device of its own by loading the model there. Loading it there also checks that padding is
+/// harmless. Its cores are busy with requests meanwhile, so that the profile is provisional: a
+/// later start of the server measures again.
 Status ServedModel::ProfileBeside(Device& device, const LoadOptions& load,
                                   const ModelSource& source) {
   Plan& plan = NotShared(*default_).plan;
-  const ProfileStore& store = load.profile.store;
+  ProfileStore store = load.profile.store;
+  store.provisional = true;
   const std::string key = ProfileKey(plan, device.info(), store.build);
   const bool known = LoadProfile(store, key, plan) != ProfileFound::kNone;
-  if (known && buckets_.empty()) return {};
+  if (known && buckets_.empty() && !default_->links.next) return {};
   LAGOON_ASSIGN_OR_RETURN(const ComputeDevice opened, load.open_idle());
   LoadOptions alone = load;
   alone.open_idle = nullptr;
+  alone.profile.store = store;
   alone.kernels = opened.kernels.get();
   LAGOON_ASSIGN_OR_RETURN(const std::unique_ptr<ServedModel> trial,
                           Load(source, *opened.device, alone));
+  parts_alone_ = trial->parts_alone_;
   if (known || trial->plan() == nullptr) return {};
   if (LoadProfile(store, key, plan) != ProfileFound::kNone) return {};
   ScaleProfile(*trial->plan(), plan, device.info().units);

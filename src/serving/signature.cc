@@ -232,6 +232,13 @@ Result<Signature> CompleteConfig(std::vector<TensorSpec> inputs, std::vector<Ten
                                  inference::ModelConfig& config,
                                  std::vector<std::string>& warnings) {
   const int max_batch_size = config.max_batch_size();
+  if (max_batch_size > 0 && inputs.empty()) {
+    return Fail(
+        ErrorCode::kInvalidArgument,
+        fmt::format("max_batch_size is {}, but the model has no input whose first dim could "
+                    "be the batch; leave max_batch_size out",
+                    max_batch_size));
+  }
   LAGOON_RETURN_IF_ERROR(Side<google::protobuf::RepeatedPtrField<inference::ModelInput>>(
                              "input", inputs, max_batch_size, warnings)
                              .Complete(*config.mutable_input()));

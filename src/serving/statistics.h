@@ -28,13 +28,13 @@ class StatisticsRecorder {
   /// stages for kDone only.
   /// A batch that served several requests.
   struct Batch {
-    std::int64_t rows = 1;  // of all its requests
+    std::int64_t rows = 1;  // of all its requests; at least 1
     bool counts = true;     // this request counts the execution; set for one request of the batch
   };
   struct Request {
     TimePoint arrival;
     TimePoint deadline = kNoDeadline;
-    std::size_t rows = 1;
+    std::size_t rows = 1;             // at least 1 (ServedModel::RowsOf)
     std::optional<Batch> batch = {};  // empty: the request was an execution of its own
   };
   void RecordFinished(const JobResult& result, const Request& request);

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <map>
 #include <numeric>
-#include <optional>
 #include <tuple>
 
 #include "program/link/memory_plan.h"
@@ -50,7 +49,6 @@ class Linker {
 
   Result<Plan> Link(const LinkOptions& options) {
     plan_.model = options.model;
-    plan_.batch = Rows();
     plan_.weight_bytes = weights_.bytes;
     FindUses();
     const auto deps = ReduceDeps(DataDeps());
@@ -72,17 +70,6 @@ class Linker {
  private:
   static std::size_t Index(BufferId id) { return static_cast<std::size_t>(id); }
   bool IsConstant(BufferId id) const { return program_.buffer(id).constant; }
-
-  /// The first dim of all inputs; 1 if they differ.
-  std::int64_t Rows() const {
-    std::optional<std::int64_t> rows;
-    for (const LoweredTensor& input : program_.inputs) {
-      if (input.spec.dims.empty()) return 1;
-      if (rows.value_or(input.spec.dims[0]) != input.spec.dims[0]) return 1;
-      rows = input.spec.dims[0];
-    }
-    return rows.value_or(1);
-  }
 
   void FindUses() {
     for (std::uint32_t i = 0; i < program_.ops.size(); ++i) {

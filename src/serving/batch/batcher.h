@@ -68,7 +68,9 @@ class Batcher {
   using Shapes = std::vector<Dims>;  // by input
 
   BatchQueue::TimeOf Times(double slowdown, std::vector<Shapes>& wanted) const;
-  std::shared_ptr<ServedPlan> PlanFor(const RequestInFlight& request, std::int64_t rows) const;
+  /// `to_run`: counts as a use of the plan.
+  std::shared_ptr<ServedPlan> PlanFor(const RequestInFlight& request, std::int64_t rows,
+                                      bool to_run) const;
   void Step();
   void Post(std::vector<BatchMember> members);
   void Refuse(const std::shared_ptr<Batch>& batch, const Error& error);

@@ -23,10 +23,10 @@ std::int64_t Elements(const Plan& plan) {
   return elements;
 }
 
-}  // namespace
-
-PlanKey ModelPlans::KeyOf(const ServedPlan* before, const std::vector<Dims>& dims,
-                          std::span<const std::span<const std::byte>> inputs) const {
+/// `deciding`: the inputs whose contents are part of the key.
+PlanKey MakeKey(const ServedPlan* before, const std::vector<Dims>& dims,
+                std::span<const std::span<const std::byte>> inputs,
+                const std::set<std::size_t>& deciding) {
   PlanKey key;
   if (before != nullptr) {
     key = before->key;
@@ -36,11 +36,40 @@ PlanKey ModelPlans::KeyOf(const ServedPlan* before, const std::vector<Dims>& dim
     AppendNumber(key, static_cast<std::int64_t>(of_input.size()));
     for (const std::int64_t size : of_input) AppendNumber(key, size);
   }
-  for (const std::size_t input : before == nullptr ? deciding() : before->next_deciding.Get()) {
+  for (const std::size_t input : deciding) {
     if (input >= inputs.size()) continue;
     key.append(reinterpret_cast<const char*>(inputs[input].data()), inputs[input].size());
   }
   return key;
+}
+
+bool HoldsContentsOf(const GraphInputs& inputs, const std::set<std::size_t>& deciding) {
+  return std::ranges::equal(inputs.values, deciding, {},
+                            [](const auto& held) { return held.first; });
+}
+
+}  // namespace
+
+PlanKey ModelPlans::KeyOf(const ServedPlan* before, const std::vector<Dims>& dims,
+                          std::span<const std::span<const std::byte>> inputs) const {
+  return MakeKey(before, dims, inputs, Deciding(before));
+}
+
+WantedPlan ModelPlans::Want(std::shared_ptr<ServedPlan> before, const std::vector<Dims>& dims,
+                            std::span<const std::span<const std::byte>> inputs) const {
+  // Read once: the set may grow meanwhile.
+  const std::set<std::size_t>& deciding = Deciding(before.get());
+  WantedPlan wanted;
+  wanted.key = MakeKey(before.get(), dims, inputs, deciding);
+  wanted.inputs.dims = dims;
+  wanted.inputs.work.max_bytes = kMaxRequestConstants;
+  const std::vector<DeclaredTensor>& declared = PartBehind(before.get()).inputs();
+  for (const std::size_t input : deciding) {
+    if (input >= inputs.size()) continue;
+    wanted.inputs.values[input] = AsConstant(declared[input].type, {dims[input], inputs[input]});
+  }
+  wanted.before = std::move(before);
+  return wanted;
 }
 
 Result<std::shared_ptr<ServedPlan>> ModelPlans::TryCompile(const OnnxModel& part,
@@ -64,28 +93,22 @@ Result<std::shared_ptr<ServedPlan>> ModelPlans::CompileAtLoad(const std::vector<
   return plan;
 }
 
-Result<std::shared_ptr<ServedPlan>> ModelPlans::Compile(
-    ServedPlan* before, const std::vector<Dims>& dims,
-    std::span<const std::span<const std::byte>> inputs, std::uint32_t units) {
-  const OnnxModel& part = before == nullptr ? model() : *before->links.next->model;
+Result<std::shared_ptr<ServedPlan>> ModelPlans::Compile(const WantedPlan& wanted,
+                                                        std::uint32_t units) {
+  ServedPlan* const before = wanted.before.get();
   DecidingInputs& known = before == nullptr ? deciding_ : before->next_deciding;
-  GraphInputs given{dims, {}};
-  while (true) {
-    std::vector<std::size_t> deciding;
-    for (const std::size_t input : known.Get()) {
-      given.values[input] = AsConstant(part.inputs()[input].type, {dims[input], inputs[input]});
-    }
-    auto plan = TryCompile(part, given, &deciding);
-    if (!plan) {
-      if (known.Add({deciding.begin(), deciding.end()})) continue;
-      return plan;
-    }
-    (*plan)->key = KeyOf(before, dims, inputs);
-    auto& loaded = const_cast<LoadedPlan&>(*(*plan)->loaded);  // made above, and not shared yet
-    if (const Plan* nearest = Nearest(loaded.plan)) ScaleProfile(*nearest, loaded.plan, units);
-    DropUnmeasuredVersions(loaded.plan);
+  if (!HoldsContentsOf(wanted.inputs, known.Get())) return nullptr;
+  std::vector<std::size_t> deciding;
+  auto plan = TryCompile(PartBehind(before), wanted.inputs, &deciding);
+  if (!plan) {
+    if (known.Add({deciding.begin(), deciding.end()})) return nullptr;
     return plan;
   }
+  (*plan)->key = wanted.key;
+  auto& loaded = const_cast<LoadedPlan&>(*(*plan)->loaded);  // made above, and not shared yet
+  if (const Plan* nearest = Nearest(loaded.plan)) ScaleProfile(*nearest, loaded.plan, units);
+  DropUnmeasuredVersions(loaded.plan);
+  return plan;
 }
 
 /// The plan whose inputs have the most similar number of elements.

@@ -16,6 +16,18 @@
 
 namespace lagoon {
 
+/// Most bytes of constants that may follow from the shapes and contents of one request: a small
+/// request must not take much memory, nor the compiling thread for long.
+inline constexpr std::size_t kMaxRequestConstants = std::size_t{1} << 30;
+
+/// What a plan is made of. Owns all of it, because the request that a plan is made for may end, and
+/// its memory be used for another one, before the plan is made.
+struct WantedPlan {
+  PlanKey key;
+  std::shared_ptr<ServedPlan> before;  // the plan of the part before; null: the first part
+  GraphInputs inputs;  // with the contents that decide the plan, as far as that was known
+};
+
 /// Compiles the plans of a model, and knows which input contents decide them. Compile() and
 /// CompileAtLoad(): one thread at a time, which may have a low priority: they hold no lock that the
 /// other methods take. Keep(): one thread at a time. The rest: any thread.
@@ -30,15 +42,18 @@ class ModelPlans {
   /// the contents, by input of the model or part.
   PlanKey KeyOf(const ServedPlan* before, const std::vector<Dims>& dims,
                 std::span<const std::span<const std::byte>> inputs) const;
+  /// The same, with copies of what the plan is made of. Contents that are left out are not copied.
+  WantedPlan Want(std::shared_ptr<ServedPlan> before, const std::vector<Dims>& dims,
+                  std::span<const std::span<const std::byte>> inputs) const;
   /// Null if there is no such plan yet.
   std::shared_ptr<ServedPlan> Find(const PlanKey& key) { return cache_.Find(key); }
+  std::shared_ptr<ServedPlan> Peek(const PlanKey& key) const { return cache_.Peek(key); }
 
   /// Compiles for the shapes and, where shapes depend on it, the contents of the inputs. On success
   /// the costs are carried over from `nearest` of the plans so far. The result has no queues yet.
-  /// The caller keeps it (Keep()).
-  Result<std::shared_ptr<ServedPlan>> Compile(ServedPlan* before, const std::vector<Dims>& dims,
-                                              std::span<const std::span<const std::byte>> inputs,
-                                              std::uint32_t units);
+  /// The caller keeps it (Keep()). Null: more inputs decide the plan than `wanted` has contents of;
+  /// Want() knows them now.
+  Result<std::shared_ptr<ServedPlan>> Compile(const WantedPlan& wanted, std::uint32_t units);
   /// The same for the first part without contents, when the model is loaded: fails if the plan
   /// depends on contents, and the costs are estimates.
   Result<std::shared_ptr<ServedPlan>> CompileAtLoad(const std::vector<Dims>& dims);
@@ -48,6 +63,12 @@ class ModelPlans {
   const std::set<std::size_t>& deciding() const { return deciding_.Get(); }
 
  private:
+  const std::set<std::size_t>& Deciding(const ServedPlan* before) const {
+    return before == nullptr ? deciding_.Get() : before->next_deciding.Get();
+  }
+  const OnnxModel& PartBehind(const ServedPlan* before) const {
+    return before == nullptr ? model() : *before->links.next->model;
+  }
   Result<std::shared_ptr<ServedPlan>> TryCompile(const OnnxModel& part, const GraphInputs& inputs,
                                                  std::vector<std::size_t>* deciding);
   const Plan* Nearest(const Plan& plan) const;

@@ -42,6 +42,12 @@ std::shared_ptr<ServedPlan> PlanCache::Find(const PlanKey& key) {
   return position.entry->plan;
 }
 
+std::shared_ptr<ServedPlan> PlanCache::Peek(const PlanKey& key) const {
+  const MutexLock lock(mutex_);
+  const auto found = known_.find(key);
+  return found == known_.end() ? nullptr : found->second.entry->plan;
+}
+
 std::vector<std::shared_ptr<ServedPlan>> PlanCache::Add(const PlanKey& key,
                                                         std::shared_ptr<ServedPlan> plan,
                                                         bool pinned) {

@@ -65,6 +65,8 @@ class PlanCache {
 
   /// Null if there is none. Counts as a use.
   std::shared_ptr<ServedPlan> Find(const PlanKey& key);
+  /// The same as a mere question: no use.
+  std::shared_ptr<ServedPlan> Peek(const PlanKey& key) const;
   /// Adds a plan, or replaces the one of the same key. Returns the plans that went for it, to be
   /// destroyed by the caller. They live on while requests use them.
   std::vector<std::shared_ptr<ServedPlan>> Add(const PlanKey& key, std::shared_ptr<ServedPlan> plan,

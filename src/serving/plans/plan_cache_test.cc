@@ -6,6 +6,8 @@
 #include <string>
 #include <vector>
 
+#include "serving/plans/failed_plans.h"
+
 namespace lagoon {
 namespace {
 
@@ -131,6 +133,47 @@ TEST(DecidingInputsTest, OnlyGrow) {
   EXPECT_FALSE(inputs.Add({2}));
   EXPECT_THAT(inputs.Get(), ElementsAre(0, 2));
   EXPECT_THAT(former, ElementsAre(2));  // for the threads that still read it
+}
+
+TEST(PlanCacheTest, AMereQuestionIsNoUse) {
+  PlanCache cache({.plans = 2});
+  Add(cache, "asked for");
+  EXPECT_NE(cache.Peek("asked for"), nullptr);
+  EXPECT_EQ(cache.Peek("unknown"), nullptr);
+  Add(cache, "b");
+  EXPECT_THAT(Add(cache, "c"), ElementsAre("asked for"));
+}
+
+// ---- Plans that could not be made
+
+constexpr TimePoint At(Nanoseconds time) { return TimePoint(time); }
+
+TEST(FailedPlansTest, TriesAgainAfterAPauseThatDoubles) {
+  using namespace std::chrono_literals;
+  FailedPlans failed;
+  EXPECT_EQ(failed.Find("a", At(0s)), nullptr);
+  EXPECT_TRUE(failed.Add("a", {ErrorCode::kUnimplemented, "why"}, At(0s)));
+  ASSERT_NE(failed.Find("a", At(999ms)), nullptr);
+  EXPECT_EQ(failed.Find("a", At(999ms))->message, "why");
+  EXPECT_EQ(failed.Find("b", At(0s)), nullptr);
+  EXPECT_EQ(failed.Find("a", At(1s)), nullptr);
+  EXPECT_FALSE(failed.Add("a", {ErrorCode::kUnimplemented, "again"}, At(1s)));
+  EXPECT_NE(failed.Find("a", At(2999ms)), nullptr);
+  EXPECT_EQ(failed.Find("a", At(3s)), nullptr);
+  for (int i = 0; i < 100; ++i) failed.Add("a", {ErrorCode::kUnimplemented, "again"}, At(3s));
+  EXPECT_EQ(failed.Find("a", At(3s) + FailedPlans::kLongestPause), nullptr);
+  failed.Remove("a");
+  EXPECT_TRUE(failed.Add("a", {ErrorCode::kUnimplemented, "why"}, At(3s)));
+}
+
+TEST(FailedPlansTest, AreBounded) {
+  FailedPlans failed;
+  for (std::size_t i = 0; i < 3 * FailedPlans::kMost; ++i) {
+    failed.Add(std::to_string(i), {ErrorCode::kUnimplemented, "why"}, At(Nanoseconds(0)));
+  }
+  EXPECT_EQ(failed.size(), FailedPlans::kMost);
+  EXPECT_EQ(failed.Find("0", At(Nanoseconds(0))), nullptr);
+  EXPECT_NE(failed.Find(std::to_string(3 * FailedPlans::kMost - 1), At(Nanoseconds(0))), nullptr);
 }
 
 }  // namespace

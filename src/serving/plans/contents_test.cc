@@ -1,0 +1,156 @@
+// Requests whose contents decide their plan.
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cstring>
+#include <deque>
+#include <memory>
+#include <vector>
+
+#include "serving/plans/model_plans.h"
+#include "serving/testing/core_fixture.h"
+
+namespace lagoon {
+namespace {
+
+using namespace lagoon::testing;
+using ::testing::HasSubstr;
+
+/// "y" = the numbers from "from" to "to", minus 0: the contents decide how many.
+onnx::ModelProto Counts() {
+  onnx::ModelProto model = OnnxBuilder()
+                               .Input("from", {})
+                               .Input("to", {})
+                               .Input("step", {})
+                               .Node("Range", {"from", "to", "step"}, "numbers")
+                               .Node("Neg", {"numbers"}, "y")
+                               .Build();
+  for (auto& input : *model.mutable_graph()->mutable_input()) {
+    auto& type = *input.mutable_type()->mutable_tensor_type();
+    type.set_elem_type(onnx::TensorProto::INT64);
+    type.mutable_shape();  // of a scalar
+  }
+  model.mutable_graph()->add_output()->set_name("y");
+  return model;
+}
+
+/// Memory that requests use one after the other, as the edge's buffers are.
+class Numbers {
+ public:
+  /// A request for the numbers from 1 to `to`. When the request lets its memory go, the memory
+  /// holds `then` in place of `to`, as if another request had it.
+  InferRequest To(std::int64_t to, std::int64_t then) {
+    auto& values = memory_.emplace_back(std::vector<std::int64_t>{1, to + 1, 1});
+    InferRequest request;
+    request.model = "counts";
+    request.arrival = Now();
+    const char* const names[] = {"from", "to", "step"};
+    for (std::size_t i = 0; i < values.size(); ++i) {
+      request.inputs.push_back(
+          {names[i], DataType::kInt64, {}, std::as_bytes(std::span(&values[i], 1))});
+    }
+    request.payload = std::shared_ptr<void>(nullptr, [&values, then](void*) {
+      __atomic_store_n(&values[1], then + 1, __ATOMIC_SEQ_CST);
+    });
+    return request;
+  }
+
+ private:
+  std::deque<std::vector<std::int64_t>> memory_;  // until the end of the test
+};
+
+class ContentsTest : public CoreTest {
+ protected:
+  void ExpectCount(std::int64_t count) {
+    const Answer answer = Ask(numbers_.To(count, count));
+    ASSERT_TRUE(answer.has_value()) << answer.error().message;
+    EXPECT_EQ(answer->outputs[0].dims, Dims{count});
+    const auto values = Values<std::int64_t>(answer->outputs[0]);
+    for (std::size_t i = 0; i < values.size(); ++i) {
+      ASSERT_EQ(values[i], -static_cast<std::int64_t>(i) - 1);
+    }
+  }
+
+  Numbers numbers_;  // outlives the core
+};
+
+TEST_F(ContentsTest, APlanIsMadeOfWhatTheRequestHeldWhenItCame) {
+  repository_.AddModel("counts", Counts());
+  ComputeDevice device = *OpenDevice({.workers = 1});
+  CompileOptions options;
+  options.model = "counts";
+  options.many_shapes = true;
+  auto compiler =
+      ModelCompiler::Read(repository_.path() + "/counts/1/model.onnx", *device.device, options);
+  ASSERT_TRUE(compiler.has_value()) << compiler.error().message;
+  ModelPlans plans(*std::move(compiler), {});
+  std::int64_t values[] = {1, 6, 1};
+  std::vector<std::span<const std::byte>> inputs;
+  for (const std::int64_t& value : values) inputs.push_back(std::as_bytes(std::span(&value, 1)));
+  const std::vector<Dims> dims(3);
+  // That the contents decide, the first attempts find out.
+  while (plans.deciding().size() < 3) {
+    const auto first = plans.Compile(plans.Want(nullptr, dims, inputs), 1);
+    ASSERT_TRUE(first.has_value()) << first.error().message;
+    ASSERT_EQ(*first, nullptr);
+  }
+  const WantedPlan five = plans.Want(nullptr, dims, inputs);
+  values[1] = 4;
+  const PlanKey three = plans.KeyOf(nullptr, dims, inputs);
+  const auto plan = plans.Compile(five, 1);
+  ASSERT_TRUE(plan.has_value()) << plan.error().message;
+  ASSERT_NE(*plan, nullptr);
+  EXPECT_EQ((*plan)->key, five.key);
+  EXPECT_NE((*plan)->key, three);
+  EXPECT_EQ((*plan)->loaded->plan.outputs[0].spec.dims, Dims{5});
+}
+
+TEST_F(ContentsTest, RequestsThatEndWhileTheirPlanIsMadeLeaveNoWrongPlan) {
+  repository_.AddModel("counts", Counts(), Parameter("lagoon.max_plans", "4"));
+  Open();
+  ExpectCount(2);
+  constexpr std::int64_t kCounts = 7;
+  for (int round = 0; round < 100; ++round) {
+    std::vector<Sent> sent;
+    for (std::int64_t i = 0; i < kCounts; ++i) {
+      InferRequest request = numbers_.To(1 + i, 1 + (i + 1 + round) % kCounts);
+      if (i % 2 == 0) request.timeout = std::chrono::microseconds(200 + 300 * (round % 7));
+      sent.push_back(Send(std::move(request)));
+    }
+    for (std::size_t i = 1; i < sent.size(); i += 2) core_->Cancel(sent[i].handle);
+    for (std::size_t i = 0; i < sent.size(); ++i) {
+      const Answer answer = sent[i].answer.get();
+      if (answer) {
+        EXPECT_EQ(answer->outputs[0].dims, Dims{1 + static_cast<std::int64_t>(i)});
+      }
+    }
+    for (std::int64_t count = 1; count <= kCounts; ++count) ExpectCount(count);
+  }
+}
+
+TEST_F(ContentsTest, AnOrderThatIsGivenUpDoesNotTakeLaterRequestsWithIt) {
+  repository_.AddModel("counts", Counts(), Parameter("lagoon.max_plans", "2"));
+  Open();
+  for (std::int64_t count = 100; count < 130; ++count) {
+    Sent gone = Send(numbers_.To(count, count));
+    core_->Cancel(gone.handle);
+    ExpectCount(count);
+    gone.answer.wait();
+  }
+}
+
+TEST_F(ContentsTest, ASmallRequestCannotMakeALargeConstant) {
+  repository_.AddModel("counts", Counts());
+  Open();
+  for (int again = 0; again < 2; ++again) {
+    const Answer refused = Ask(numbers_.To(1'900'000'000, 1));
+    ASSERT_EQ(CodeOf(refused), ErrorCode::kResourceExhausted);
+    EXPECT_THAT(refused.error().message,
+                HasSubstr("the request's shapes and values make a constant of 15200000000 bytes"));
+  }
+  ExpectCount(5);
+}
+
+}  // namespace
+}  // namespace lagoon
