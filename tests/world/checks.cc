@@ -184,27 +184,37 @@ void City::Look() {
   CheckShares();
 }
 
-/// The shares are where the report says.
+/// The shares are where the report says, apart from the moment of a move.
 void City::CheckShares() const {
   if (script_.devices > 1) return;
+  constexpr int kTries = 20;
+  std::string wrong = WrongShare();
+  for (int i = 0; i < kTries && !wrong.empty(); ++i) {
+    SleepFor(20'000'000);
+    wrong = WrongShare();
+  }
+  if (!wrong.empty()) Violation(wrong);
+}
+
+/// What is wrong with a share; empty if nothing is, or if shares are being changed.
+std::string City::WrongShare() const {
   const Result<SharesReport> before = core_->Shares();
-  const std::multimap<std::string, UnitRange> ranges = const_cast<Devices&>(devices_).Shares();
+  const std::vector<UnitRange> ranges = const_cast<Devices&>(devices_).Shares();
   const Result<SharesReport> after = core_->Shares();
-  if (!before || !after || !SameShares(*before, *after) || before->kind != ShareKind::kUnits)
-    return;
+  if (!before || !after || !SameShares(*before, *after)) return "";
+  if (before->kind != ShareKind::kUnits) return "";
   {
     const MutexLock lock(mutex_);
-    if (changes_ > 0 || lost_at_ == kNoDeadline) return;
+    if (changes_ > 0 || lost_at_ == kNoDeadline) return "";
   }
   for (const ModelShare& share : before->models) {
-    const auto [begin, end] = ranges.equal_range(share.model + "/" + share.version);
-    if (share.units.count == 0 || begin == end) continue;
-    if (std::any_of(begin, end, [&](const auto& one) { return one.second == share.units; }))
-      continue;
-    Violation(fmt::format("{}: its share is units {} to {}, the report says {} to {}", share.model,
-                          begin->second.first, begin->second.end(), share.units.first,
-                          share.units.end()));
+    if (share.units.count == 0 || std::ranges::find(ranges, share.units) != ranges.end()) continue;
+    return fmt::format(
+        "{}: its share is units {} to {}, says the report, but no share of the "
+        "device is there",
+        share.model, share.units.first, share.units.end());
   }
+  return "";
 }
 
 // ---- The end

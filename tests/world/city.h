@@ -80,6 +80,7 @@ class City {
   void Lose(const Event& event);
   void Look();
   void CheckShares() const;
+  std::string WrongShare() const;
   void AwaitAnswers(const Event& event);
   void AwaitQuiet();
   void AwaitDevice();

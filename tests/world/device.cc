@@ -4,7 +4,9 @@
 #include <map>
 #include <memory>
 #include <set>
+#include <string>
 #include <utility>
+#include <vector>
 
 #include "device/cpu/cpu_device.h"
 #include "device/host/listener_slot.h"
@@ -24,10 +26,10 @@ class LosableDevice final : public Device {
 
   bool serves() const { return serves_.load(); }
   void Retire() { serves_.store(false); }
-  std::multimap<std::string, UnitRange> Shares() {
+  std::vector<UnitRange> Shares() {
     const MutexLock lock(mutex_);
-    std::multimap<std::string, UnitRange> shares;
-    for (const auto& [share, range] : ranges_) shares.emplace(names_[share], range);
+    std::vector<UnitRange> shares;
+    for (const auto& [share, range] : ranges_) shares.push_back(range);
     return shares;
   }
 
@@ -85,7 +87,6 @@ class LosableDevice final : public Device {
     Result<ShareId> share = workers->CreateShare(name, units);
     if (!share) return share;
     const MutexLock lock(mutex_);
-    names_[*share] = name;
     ranges_[*share] = units;
     return share;
   }
@@ -173,7 +174,6 @@ class LosableDevice final : public Device {
   bool tell_loss_ GUARDED_BY(mutex_) = false;
   std::set<std::pair<Body, std::size_t>> bodies_ GUARDED_BY(mutex_);
   std::set<KernelHandle> handles_ GUARDED_BY(mutex_);
-  std::map<ShareId, std::string> names_ GUARDED_BY(mutex_);
   std::map<ShareId, UnitRange> ranges_ GUARDED_BY(mutex_);
 };
 
@@ -222,7 +222,7 @@ bool Devices::AllClosed() {
   return devices_.empty();
 }
 
-std::multimap<std::string, UnitRange> Devices::Shares() {
+std::vector<UnitRange> Devices::Shares() {
   const MutexLock lock(mutex_);
   for (LosableDevice* const device : devices_) {
     if (device->serves()) return device->Shares();

@@ -4,8 +4,6 @@
 
 #include <atomic>
 #include <cstdint>
-#include <map>
-#include <string>
 #include <vector>
 
 #include "base/mutex.h"
@@ -28,9 +26,9 @@ class Devices {
   /// Devices that are open and serve.
   std::size_t Serving();
   bool AllClosed();
-  /// The ranges of the shares of the device that serves, by name of the queue. A queue that was
-  /// removed leaves its share, and another one of its name gets one of its own.
-  std::multimap<std::string, UnitRange> Shares();
+  /// The ranges of the shares of the device that serves. A queue that is added gets the share of
+  /// one that was removed, so that names say nothing.
+  std::vector<UnitRange> Shares();
   /// Kernel handles beyond one for each body: what loading again costs for ever.
   std::int64_t SurplusHandles() const { return surplus_.load(); }
 
