@@ -12,7 +12,6 @@
 
 #include "base/log.h"
 #include "base/text.h"
-#include "serving/config/model_config.pb.h"
 
 namespace lagoon {
 namespace {
@@ -22,6 +21,9 @@ namespace net = boost::asio;
 constexpr std::string_view kJsonLengthField = "Inference-Header-Content-Length";
 // About the length of one element as JSON.
 constexpr std::size_t kTextBytesPerElement = 12;
+
+// Parsing takes several times the memory of the text.
+constexpr std::size_t kMostJsonBytes = std::size_t{64} << 20;
 
 // nullopt: the field is absent and the whole body is JSON.
 Result<std::optional<std::size_t>> JsonLength(const HttpRequest& request) {
@@ -35,21 +37,6 @@ Result<std::optional<std::size_t>> JsonLength(const HttpRequest& request) {
                 fmt::format("{} is {}, not a number of bytes", kJsonLengthField, Quoted(*text)));
   }
   return std::optional(length);
-}
-
-// The number of elements of all inputs in the largest batch that the model takes.
-Result<JsonBounds> BoundsOf(const InferenceCore& core, const Route& route) {
-  LAGOON_ASSIGN_OR_RETURN(const ModelMetadata model, core.Metadata(route.model, route.version));
-  LAGOON_ASSIGN_OR_RETURN(const inference::ModelConfig config,
-                          core.Config(route.model, route.version));
-  JsonBounds bounds{0};
-  for (const TensorSpec& input : model.inputs) {
-    Dims dims = input.dims;
-    // The batch dimension, which the metadata shows as -1.
-    if (!dims.empty() && dims.front() < 0) dims.front() = std::max(config.max_batch_size(), 1);
-    bounds.max_elements += static_cast<std::size_t>(ElementCount(dims));
-  }
-  return bounds;
 }
 
 // Answers exceptions of a library too (memory ran out): else the connection would wait for ever.
@@ -92,31 +79,37 @@ void InferHandler::Handle(const Route& route, const HttpRequest& request,
   arrived.json_bytes = *length;
   const std::size_t json_bytes =
       std::min(length->value_or(request.body.size()), request.body.size());
+  if (json_bytes > kMostJsonBytes) {
+    return reply->Send(HttpResponse::Failure(
+        413, fmt::format("the request has {} bytes of JSON, the limit is {}; send binary data",
+                         json_bytes, kMostJsonBytes)));
+  }
   if (json_bytes > kMaxEdgeJsonBytes) return ParseOnLane(std::move(arrived), json_bytes);
-  Submit(arrived, Parse(arrived, {}));
+  Submit(arrived, Parse(arrived, json_bytes));
 }
 
-Result<HttpInfer> InferHandler::Parse(const Arrived& arrived, const JsonBounds& bounds) const {
-  if (arrived.json_bytes != std::size_t{0}) {
-    return ParseHttpInfer(arrived.body, arrived.json_bytes, arrived.payload, bounds);
+// Small JSON needs no bounds, so that its request does not look the model up twice.
+Result<HttpInfer> InferHandler::Parse(const Arrived& arrived, std::size_t json_bytes) const {
+  const bool raw = arrived.json_bytes == std::size_t{0};
+  if (!raw && json_bytes <= kMaxEdgeJsonBytes) {
+    return ParseHttpInfer(arrived.body, arrived.json_bytes, arrived.payload);
   }
   LAGOON_ASSIGN_OR_RETURN(const ModelMetadata model,
                           core_.Metadata(arrived.route.model, arrived.route.version));
-  return ParseRawInfer(arrived.body, model, arrived.payload);
+  if (raw) return ParseRawInfer(arrived.body, model, arrived.payload);
+  return ParseHttpInfer(arrived.body, arrived.json_bytes, arrived.payload, BoundsOf(model));
 }
 
 void InferHandler::ParseOnLane(Arrived arrived, std::size_t json_bytes) {
-  const auto bounds = BoundsOf(core_, arrived.route);
-  if (!bounds) return Submit(arrived, tl::unexpected<Error>(bounds.error()));
   const auto gone = std::make_shared<std::atomic<bool>>(false);
   const auto reply = arrived.reply;
   const TimePoint received = arrived.received;
   reply->OnClientGone([gone] { gone->store(true, std::memory_order_relaxed); });
-  auto work = [this, arrived = std::move(arrived), bounds = *bounds, gone]() mutable {
+  auto work = [this, arrived = std::move(arrived), json_bytes, gone]() mutable {
     const auto keep = arrived.reply;
     AnswerErrors(keep, [&] {
       if (gone->load(std::memory_order_relaxed)) return;
-      auto parsed = Parse(arrived, bounds);
+      auto parsed = Parse(arrived, json_bytes);
       const Strand strand = arrived.reply->executor();
       // Do not submit from this thread: it would do the dispatcher's rounds for all at low
       // priority.

@@ -37,7 +37,7 @@ class InferHandler {
   };
   struct Pending;
 
-  Result<HttpInfer> Parse(const Arrived& arrived, const JsonBounds& bounds) const;
+  Result<HttpInfer> Parse(const Arrived& arrived, std::size_t json_bytes) const;
   void ParseOnLane(Arrived arrived, std::size_t json_bytes);
   void Submit(const Arrived& arrived, Result<HttpInfer> parsed);
   void PostAnswer(Pending pending, Result<InferResponse> result);

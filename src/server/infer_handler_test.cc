@@ -146,6 +146,18 @@ TEST_F(InferHandlerTest, MoreElementsThanTheModelTakesAreRefused) {
   EXPECT_EQ(answer.status, 404u);
 }
 
+TEST_F(InferHandlerTest, LargeJsonMayHaveAnyShapeThatTheModelTakes) {
+  // More than 16 KiB each. The shape comes after the data, so that it cannot bound the data.
+  for (const auto& [model, shape] : {std::pair("vector", "[9000]"), {"pictures", "[2,3,30,50]"}}) {
+    const HttpResponse answer = Ask(model, Request("x", shape, 9000))->answer().get();
+    ASSERT_EQ(answer.status, 200u) << answer.text;
+    EXPECT_EQ(nlohmann::json::parse(answer.text)["outputs"][0]["data"].size(), 9000u);
+  }
+  const HttpResponse answer = Ask("pictures", Request("x", "[2,3,30,49]", 9000))->answer().get();
+  EXPECT_EQ(answer.status, 400u);
+  EXPECT_THAT(answer.text, HasSubstr("'data' has 9000 elements, shape [2,3,30,49] needs 8820"));
+}
+
 TEST_F(InferHandlerTest, AFullLaneRefusesAndTheRestIsServed) {
   Plug();
   auto first = Ask("image", Image())->answer();

@@ -123,6 +123,8 @@ struct ModelMetadata {
   std::string platform;  // "onnxruntime_onnx" models of Triton are served as "lagoon_plan"
   std::vector<TensorSpec> inputs;  // a dim of -1 takes any size
   std::vector<TensorSpec> outputs;
+  /// Above 0: the first dim of every tensor is the batch, from 1 to this number.
+  std::int64_t max_batch = 0;
 };
 
 enum class ModelState { kReady, kUnavailable };

@@ -451,6 +451,7 @@ ModelMetadata ServedModel::Metadata() const {
   metadata.platform = config().platform();
   metadata.inputs = signature_.inputs;
   metadata.outputs = signature_.outputs;
+  metadata.max_batch = signature_.max_batch;
   return metadata;
 }
 

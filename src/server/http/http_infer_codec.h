@@ -23,6 +23,10 @@ struct HttpInfer {
   HttpAnswerFormat format;
 };
 
+/// How much the model's inputs can hold in its largest batch. A model with an open dimension takes
+/// any number of elements; the size of the body and the request's own shapes bound them then.
+JsonBounds BoundsOf(const ModelMetadata& model);
+
 /// Reads a body of `json_bytes` bytes of JSON (nullopt: all of the body) and then the binary
 /// tensors in the order of the inputs. Binary tensors stay where they are: the request's payload
 /// keeps `payload` alive. Errors: kInvalidArgument or kUnimplemented, naming the input.
@@ -32,15 +36,15 @@ Result<HttpInfer> ParseHttpInfer(std::span<const std::byte> body,
                                  const JsonBounds& bounds = {});
 
 /// Reads a body that is one tensor and nothing else (Inference-Header-Content-Length: 0); outputs
-/// are binary. kInvalidArgument unless the model has exactly one input, of the body's size.
+/// are binary. A batch is 1, and one other dimension that is open follows from the body's size.
+/// kInvalidArgument unless the model has exactly one input, and the body's size fits its shape.
 Result<HttpInfer> ParseRawInfer(std::span<const std::byte> body, const ModelMetadata& model,
                                 std::shared_ptr<const void> payload);
 
 /// The number of elements of `response` that an answer in `format` carries as text.
 std::size_t TextElements(const InferResponse& response, const HttpAnswerFormat& format);
 
-/// The answer; status 422, naming the output, when an output to be written as JSON holds NaN or
-/// infinity.
+/// The answer. Values that JSON does not have are written as NaN, Infinity and -Infinity.
 HttpResponse RenderHttpInfer(InferResponse response, const HttpAnswerFormat& format,
                              const EdgeStamps& stamps);
 

@@ -1,5 +1,6 @@
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cmath>
 #include <concepts>
 #include <cstring>
@@ -153,6 +154,32 @@ Result<InputTensor> BindInput(JsonInput& input, std::span<const std::byte>& tail
   return tensor;
 }
 
+// The shape of a raw body. `max_batch`: as in ModelMetadata.
+Result<Dims> DimsOfRaw(const TensorSpec& input, std::int64_t max_batch, std::size_t body_bytes) {
+  Dims dims = input.dims;
+  if (max_batch > 0 && !dims.empty()) dims.front() = 1;
+  const auto refuse = [&](const std::string& why) {
+    return Fail(ErrorCode::kInvalidArgument,
+                fmt::format("the raw body has {} bytes, input '{}' {} {} {}", body_bytes,
+                            input.name, OipName(input.type), ToString(dims), why));
+  };
+  const auto open = std::ranges::find_if(dims, [](std::int64_t dim) { return dim < 0; });
+  if (open == dims.end()) {
+    const std::size_t needed = TensorSpec{"", input.type, dims}.bytes();
+    if (body_bytes != needed) return refuse(fmt::format("needs {}", needed));
+    return dims;
+  }
+  if (std::find_if(open + 1, dims.end(), [](std::int64_t dim) { return dim < 0; }) != dims.end()) {
+    return refuse("has more than one open dimension; send the shape with the request");
+  }
+  *open = 1;
+  const std::size_t step = TensorSpec{"", input.type, dims}.bytes();
+  *open = step == 0 ? 0 : static_cast<std::int64_t>(body_bytes / step);
+  if (static_cast<std::size_t>(*open) * step == body_bytes) return dims;
+  *open = -1;
+  return refuse(fmt::format("needs a multiple of {}", step));
+}
+
 }  // namespace
 
 Result<HttpInfer> ParseHttpInfer(std::span<const std::byte> body,
@@ -194,6 +221,20 @@ Result<HttpInfer> ParseHttpInfer(std::span<const std::byte> body,
   return parsed;
 }
 
+JsonBounds BoundsOf(const ModelMetadata& model) {
+  std::size_t most = 0;
+  for (const TensorSpec& input : model.inputs) {
+    std::size_t count = 1;
+    for (std::size_t i = 0; i < input.dims.size(); ++i) {
+      const std::int64_t dim = i == 0 && model.max_batch > 0 ? model.max_batch : input.dims[i];
+      if (dim < 0) return {};
+      if (__builtin_mul_overflow(count, static_cast<std::size_t>(dim), &count)) return {};
+    }
+    if (__builtin_add_overflow(most, count, &most)) return {};
+  }
+  return {most};
+}
+
 Result<HttpInfer> ParseRawInfer(std::span<const std::byte> body, const ModelMetadata& model,
                                 std::shared_ptr<const void> payload) {
   if (model.inputs.size() != 1) {
@@ -202,14 +243,10 @@ Result<HttpInfer> ParseRawInfer(std::span<const std::byte> body, const ModelMeta
                             model.name, model.inputs.size()));
   }
   const TensorSpec& input = model.inputs.front();
-  if (body.size() != input.bytes()) {
-    return Fail(ErrorCode::kInvalidArgument,
-                fmt::format("model '{}': the raw body has {} bytes, input '{}' {} {} needs {}",
-                            model.name, body.size(), input.name, OipName(input.type),
-                            ToString(input.dims), input.bytes()));
-  }
+  auto dims = DimsOfRaw(input, model.max_batch, body.size());
+  if (!dims) return Annotate(fmt::format("model '{}'", model.name), std::move(dims).error());
   HttpInfer parsed;
-  parsed.request.inputs.push_back({input.name, input.type, input.dims, body});
+  parsed.request.inputs.push_back({input.name, input.type, *std::move(dims), body});
   parsed.request.payload = std::move(payload);
   parsed.format.binary = true;
   return parsed;

@@ -60,7 +60,7 @@ struct JsonInfer {
 /// The most that a request for the model can need. A request with more is refused at the first
 /// element too many.
 struct JsonBounds {
-  /// Number of elements of all inputs together.
+  /// Number of elements of all inputs together. Unlimited for a model that takes any size.
   std::size_t max_elements = std::numeric_limits<std::size_t>::max();
 };
 

@@ -90,6 +90,7 @@ void RemoteCore::Lose(const Error& error) {
 void RemoteCore::Forget() {
   metadata_.clear();
   configs_.clear();
+  ask_again_ = {};
 }
 
 void RemoteCore::Remove(std::uint64_t handle, const std::string& model) {
@@ -151,12 +152,27 @@ Status RemoteCore::Admit() const {
   return {};
 }
 
+Status RemoteCore::MayAsk() const {
+  if (connected_ && Now() >= ask_again_) return {};
+  return Fail(ErrorCode::kUnavailable, member_ + ": does not answer");
+}
+
+tl::unexpected<Error> RemoteCore::NotAnswered(const grpc::Status& status) const {
+  Error error = ErrorOf(status, member_);
+  if (error.code == ErrorCode::kUnavailable || error.code == ErrorCode::kDeadlineExceeded) {
+    MutexLock lock(mutex_);
+    ask_again_ = Now() + options_.poll_timeout;
+  }
+  return tl::unexpected<Error>(std::move(error));
+}
+
 Result<ModelMetadata> RemoteCore::Metadata(const std::string& model,
                                            const std::string& version) const {
   {
     MutexLock lock(mutex_);
     const auto known = metadata_.find({model, version});
     if (known != metadata_.end()) return known->second;
+    LAGOON_RETURN_IF_ERROR(MayAsk());
   }
   grpc::ClientContext context;
   context.set_deadline(DeadlineIn(options_.poll_timeout));
@@ -165,8 +181,10 @@ Result<ModelMetadata> RemoteCore::Metadata(const std::string& model,
   request.set_version(version);
   inference::ModelMetadataResponse response;
   const grpc::Status status = stub_->ModelMetadata(&context, request, &response);
-  if (!status.ok()) return tl::unexpected<Error>(ErrorOf(status, member_));
+  if (!status.ok()) return NotAnswered(status);
   LAGOON_ASSIGN_OR_RETURN(ModelMetadata metadata, ParseMetadata(response));
+  LAGOON_ASSIGN_OR_RETURN(const inference::ModelConfig config, Config(model, version));
+  metadata.max_batch = config.max_batch_size();
   MutexLock lock(mutex_);
   if (connected_) metadata_[{model, version}] = metadata;
   return metadata;
@@ -178,6 +196,7 @@ Result<inference::ModelConfig> RemoteCore::Config(const std::string& model,
     MutexLock lock(mutex_);
     const auto known = configs_.find({model, version});
     if (known != configs_.end()) return known->second;
+    LAGOON_RETURN_IF_ERROR(MayAsk());
   }
   grpc::ClientContext context;
   context.set_deadline(DeadlineIn(options_.poll_timeout));
@@ -186,7 +205,7 @@ Result<inference::ModelConfig> RemoteCore::Config(const std::string& model,
   request.set_version(version);
   inference::ModelConfigResponse response;
   const grpc::Status status = stub_->ModelConfig(&context, request, &response);
-  if (!status.ok()) return tl::unexpected<Error>(ErrorOf(status, member_));
+  if (!status.ok()) return NotAnswered(status);
   MutexLock lock(mutex_);
   if (connected_) configs_[{model, version}] = response.config();
   return response.config();

@@ -32,8 +32,9 @@ struct RemoteOptions {
 
 /// The core of another `lagoon serve`, its member, over gRPC. What a member says about itself
 /// (Ready, Models, ModelReady, Statistics) is as old as the last poll. Metadata and Config ask the
-/// member once for each model, and block at most RemoteOptions::poll_timeout. Settings of the
-/// member's device (scheduler, shares) are kUnimplemented: they are changed at the member.
+/// member once for each model, and block at most RemoteOptions::poll_timeout. A member that did not
+/// answer is not asked again for so long. Settings of the member's device (scheduler, shares) are
+/// kUnimplemented: they are changed at the member.
 ///
 /// Requests: the deadline and a cancellation are passed on. A lost connection answers kUnavailable;
 /// it is connected again in the background. All of the member's time counts as compute_infer.
@@ -86,6 +87,9 @@ class RemoteCore final : public InferenceCore {
   /// An error when the member cannot take requests.
   Status Admit() const REQUIRES(mutex_);
   bool Has(const std::string& model, const std::string& version) const REQUIRES(mutex_);
+  /// An error while the member would only make the caller wait.
+  Status MayAsk() const REQUIRES(mutex_);
+  tl::unexpected<Error> NotAnswered(const grpc::Status& status) const;
   void Reported(Result<MemberReport> report);
   void Lose(const Error& error) REQUIRES(mutex_);
   void Forget() REQUIRES(mutex_);
@@ -116,6 +120,8 @@ class RemoteCore final : public InferenceCore {
   // What the member has answered. Dropped when the member is lost: another may take its place.
   mutable std::map<Key, ModelMetadata> metadata_ GUARDED_BY(mutex_);
   mutable std::map<Key, inference::ModelConfig> configs_ GUARDED_BY(mutex_);
+  // The member is not asked for more before this time, because it did not answer the last time.
+  mutable TimePoint ask_again_ GUARDED_BY(mutex_);
 
   std::unique_ptr<RemotePoll> poll_;  // last: it ends before what its callback uses
 };

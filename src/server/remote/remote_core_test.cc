@@ -83,6 +83,7 @@ TEST_F(RemoteCoreTest, TellsWhatTheMemberTold) {
   const auto metadata = remote_->Metadata("image", "");
   ASSERT_TRUE(metadata) << metadata.error().message;
   EXPECT_EQ(metadata->inputs[0].name, "pixels");
+  EXPECT_EQ(remote_->Metadata("pictures", "")->max_batch, 8);
   EXPECT_EQ(remote_->Metadata("nothing", "").error().code, ErrorCode::kNotFound);
   const auto config = remote_->Config("twice", "1");
   ASSERT_TRUE(config) << config.error().message;

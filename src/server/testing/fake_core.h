@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 #include <sys/resource.h>
 
+#include <algorithm>
 #include <cstring>
 #include <deque>
 #include <functional>
@@ -26,6 +27,9 @@ namespace lagoon {
 ///   pixels
 /// - "broken": listed, but did not load
 /// - "wide": x FP32 [1,4] -> y FP32 [1,5000], all elements 2x[0]
+/// - "vector": x FP32 [-1], of any size -> y = 2x FP32 [1,n]
+/// - "pictures": x FP32 [-1,3,-1,-1], batches of 1 to 8 of any height and width -> y = 2x FP32
+/// [1,n]
 ///
 /// Requests are answered on a thread of the core's own; after Hold() only when Release() is called.
 class FakeCore final : public InferenceCore {
@@ -93,7 +97,7 @@ class FakeCore final : public InferenceCore {
     rows[0].version = "1";
     rows[0].state = ModelState::kReady;
     rows[1].name = "broken";
-    rows[1].reason = "/secret/path: nonsense";
+    rows[1].reason = "/usr/secret/config.pbtxt:3: node '/model/Add': nonsense";
     rows[2].name = "spare";
     rows[2].reason = kNotLoaded;
     return rows;
@@ -140,24 +144,31 @@ class FakeCore final : public InferenceCore {
   }
   Result<ModelMetadata> Metadata(const std::string& model,
                                  const std::string& version) const override {
-    const bool image = model == "image";
-    const bool wide = model == "wide";
-    if ((!image && !wide && model != "twice") || (!version.empty() && version != "1")) {
+    static const std::map<std::string, std::pair<Dims, Dims>, std::less<>> kShapes = {
+        {"twice", {{1, 4}, {1, 4}}},
+        {"image", {{1, 3, 224, 224}, {1, 1000}}},
+        {"wide", {{1, 4}, {1, 5000}}},
+        {"vector", {{-1}, {1, -1}}},
+        {"pictures", {{-1, 3, -1, -1}, {1, -1}}}};
+    const auto shapes = kShapes.find(model);
+    if (shapes == kShapes.end() || (!version.empty() && version != "1")) {
       return Fail(ErrorCode::kNotFound,
                   fmt::format("model '{}', version '{}': not in the repository", model, version));
     }
-    const Dims in = image ? Dims{1, 3, 224, 224} : Dims{1, 4};
-    const Dims out = image ? Dims{1, 1000} : wide ? Dims{1, 5000} : Dims{1, 4};
+    const bool image = model == "image";
     return ModelMetadata{model,
                          {"1"},
                          "lagoon_plan",
-                         {{image ? "pixels" : "x", DataType::kFloat32, in}},
-                         {{image ? "scores" : "y", DataType::kFloat32, out}}};
+                         {{image ? "pixels" : "x", DataType::kFloat32, shapes->second.first}},
+                         {{image ? "scores" : "y", DataType::kFloat32, shapes->second.second}},
+                         model == "pictures" ? 8 : 0};
   }
   Result<inference::ModelConfig> Config(const std::string& model,
                                         const std::string& version) const override {
-    LAGOON_RETURN_IF_ERROR(Metadata(model, version));
-    return config_;
+    LAGOON_ASSIGN_OR_RETURN(const ModelMetadata metadata, Metadata(model, version));
+    inference::ModelConfig config = config_;
+    config.set_max_batch_size(static_cast<int>(metadata.max_batch));
+    return config;
   }
   Result<std::vector<ModelStatistics>> Statistics(const std::string& model,
                                                   const std::string& version) const override {
@@ -231,7 +242,7 @@ class FakeCore final : public InferenceCore {
               const std::function<void(Status)>& done) {
     if (model == "absent") return done(Fail(ErrorCode::kNotFound, "no model 'absent'"));
     if (model == "broken") {
-      return done(Fail(ErrorCode::kInvalidArgument, "/secret/path: model 'broken': nonsense"));
+      return done(Fail(ErrorCode::kInvalidArgument, "/usr/secret/config.pbtxt:3: nonsense"));
     }
     {
       MutexLock lock(mutex_);
@@ -251,7 +262,9 @@ class FakeCore final : public InferenceCore {
     LAGOON_RETURN_IF_ERROR(ModelReady(request.model, request.version));
     const TensorSpec spec = Metadata(request.model, request.version)->inputs.front();
     if (request.inputs.size() == 1 && request.inputs.front().name == spec.name &&
-        request.inputs.front().dims == spec.dims && request.inputs.front().type == spec.type) {
+        std::ranges::equal(request.inputs.front().dims, spec.dims,
+                           [](auto dim, auto takes) { return takes < 0 || dim == takes; }) &&
+        request.inputs.front().type == spec.type) {
       return {};
     }
     return Fail(ErrorCode::kInvalidArgument,
