@@ -89,7 +89,12 @@ GROUPS = {
               "src/cluster/placement/latency_table.cc", "src/cluster/placement/placer.cc", "src/cluster/shares.cc", "src/cluster/surface.cc",
               "src/base/check.cc", "src/base/status.cc", "src/base/text.cc"],
     "budget": ["src/server/memory_budget_test.cc", "src/server/memory_budget.cc"],
-    "rules": ["src/server/http/http_request_rules_test.cc", "src/server/http/http_request_rules.cc"],
+    "rules": [f"src/server/http/{name}{end}.cc" for name in ("http_origin", "http_request_rules") for end in ("", "_test")] +
+             ["src/base/check.cc", "src/base/status.cc", "src/base/text.cc"],
+    "conduct": ["src/server/grpc/grpc_conduct.cc", "src/server/grpc/grpc_conduct_test.cc"],
+    "inflate": ["src/base/inflate.cc", "src/base/inflate_test.cc"],
+    "infer-json": [f"src/server/http/{name}.cc" for name in ("infer_json", "infer_json_test", "infer_sax")] +
+                  ["src/plan/tensor.cc", "src/base/check.cc", "src/base/status.cc", "src/base/text.cc"],
     "json-lane": ["src/server/http/json_lane_test.cc", "src/server/http/json_lane.cc", "src/base/log.cc"],
     "cuda": [f"src/kernels/cuda/{name}_cuda_test.cc"
              for name in ("entry", "elementwise", "lines", "matmul", "conv", "sequence")] +
@@ -104,7 +109,7 @@ TREE_GROUPS = {
 }
 
 # Libraries of a group's program besides the test framework.
-LIBRARIES = {"split": ["-lfmt"], "cuda": ["-lboost_context", "-lhwy"], "json-lane": ["-lspdlog"], "share-manager": ["-lspdlog"],
+LIBRARIES = {"split": ["-lfmt"], "cuda": ["-lboost_context", "-lhwy"], "inflate": ["-lz"], "json-lane": ["-lspdlog"], "share-manager": ["-lspdlog"],
              "parts": ["-lxxhash"]}
 
 FLEET = "src/serving/fleet"
@@ -194,6 +199,28 @@ MUTANTS = [
     # Handles of kernels.
     ("kernel-loaded-twice", "a kernel that is loaded again gets a new handle", "src/device/host/kernel_table.h",
      "if (found != handles_.end()) return found->second;", "", ["conformance"]),
+    # Requests that no client of good will sends.
+    ("page-changes-the-server", "a page of any site may change the server", "src/server/http/http_origin.cc",
+     "if (!own && !named) {", "if (own && named) {", ["rules"]),
+    ("page-by-any-name", "a site may give its own name to a loopback address", "src/server/http/http_origin.cc",
+     "return {allowed, all || (allowed.empty() && !IsLoopback(address))};", "return {allowed, true};", ["rules"]),
+    ("rebound-page-changes", "a page of a name that nobody allowed may change the server", "src/server/http/http_origin.cc",
+     "    strict.any = false;\n", "", ["rules"]),
+    ("resets-unbounded", "a client may reset any number of calls", "src/server/grpc/grpc_conduct.cc",
+     "if (failures_left_ < 0) return", "if (failures_left_ < -1e9) return", ["conduct"]),
+    ("open-calls-unbounded", "a client may open any number of calls", "src/server/grpc/grpc_conduct.cc",
+     "if (open > kMoreCalls * limits.max_calls) return", "if (open > 1'000'000) return", ["conduct"]),
+    ("header-unbounded", "a header in many frames has no end", "src/server/grpc/grpc_conduct.cc",
+     "> (open + 2) * kWindowBytes) {", "> (open + 2000) * kWindowBytes) {", ["conduct"]),
+    ("frames-unbounded", "frames of no call are not counted", "src/server/grpc/grpc_conduct.cc",
+     "> kControlBytes + bodies) {", "> 1000 * kControlBytes + bodies) {", ["conduct"]),
+    ("fast-client-cut", "calls that are answered count as reset", "src/server/grpc/grpc_conduct.cc",
+     "(now_has.failed - before_.failed)", "(now_has.answered - before_.answered)", ["conduct"]),
+    ("damage-inflated", "compressed data may end too soon", "src/base/inflate.cc",
+     "step.state = last ? State::kBad : State::kMore;", "step.state = last ? State::kDone : State::kMore;", ["inflate"]),
+    ("null-member", "a member that is null is an error", "src/server/http/infer_json.cc",
+     "    case In::kOutputParameters:\n      return true;\n    default:\n      return Scalar(\"null\");",
+     "    case In::kOutputParameters:\n    default:\n      return Scalar(\"null\");", ["infer-json"]),
     # The five rules that the protocol is built on.
     ("guard-check-skipped-in-bodies", "running blocks never see a guard", BLOCK,
      "if (!guard.only_before_start && guard.Raised()) return true;", "",

@@ -10,6 +10,10 @@
 
 namespace lagoon {
 
+/// Most bytes of a compressed body or message when it is inflated. A few hundred bytes can become
+/// 1 MiB.
+inline constexpr std::size_t kMostInflatedBytes = std::size_t{64} << 20;
+
 /// Owns memory that a MemoryBudget can take back; implemented by connections.
 class MemoryHolder {
  public:

@@ -10,14 +10,12 @@
 namespace lagoon {
 namespace {
 
-using Json = nlohmann::json;
-
 TEST(OipJson, ServerListsWhatItServesAndNoMore) {
-  const Json json = Json::parse(ServerMetadataJson(/*model_control=*/false));
+  const nlohmann::json json = nlohmann::json::parse(ServerMetadataJson(/*model_control=*/false));
   EXPECT_EQ(json["name"], "lagoon");
   EXPECT_FALSE(json["version"].get<std::string>().empty());
-  EXPECT_EQ(json["extensions"],
-            Json({"binary_tensor_data", "model_configuration", "schedule_policy", "statistics"}));
+  EXPECT_EQ(json["extensions"], nlohmann::json({"binary_tensor_data", "model_configuration",
+                                                "schedule_policy", "statistics"}));
 }
 
 TEST(OipJson, MetadataHasNamesTypesAndShapes) {
@@ -26,10 +24,11 @@ TEST(OipJson, MetadataHasNamesTypesAndShapes) {
                             "lagoon_plan",
                             {{"x", DataType::kFloat32, {1, 3}}},
                             {{"y", DataType::kInt64, {}}}};
-  const Json json = Json::parse(ModelMetadataJson(model));
-  EXPECT_EQ(json["versions"], Json({"1", "2"}));
-  EXPECT_EQ(json["inputs"][0], Json({{"name", "x"}, {"datatype", "FP32"}, {"shape", {1, 3}}}));
-  EXPECT_EQ(json["outputs"][0]["shape"], Json::array());
+  const nlohmann::json json = nlohmann::json::parse(ModelMetadataJson(model));
+  EXPECT_EQ(json["versions"], nlohmann::json({"1", "2"}));
+  EXPECT_EQ(json["inputs"][0],
+            nlohmann::json({{"name", "x"}, {"datatype", "FP32"}, {"shape", {1, 3}}}));
+  EXPECT_EQ(json["outputs"][0]["shape"], nlohmann::json::array());
 }
 
 TEST(OipJson, StatisticsHaveEveryFieldThatClientsReadUnchecked) {
@@ -38,16 +37,16 @@ TEST(OipJson, StatisticsHaveEveryFieldThatClientsReadUnchecked) {
   model.version = "1";
   model.queue = {7, 8};
   model.batches = {{4, {1, 2}, {3, 4}, {5, 6}}};
-  const Json json = Json::parse(StatisticsJson(std::vector{model}));
-  const Json& row = json["model_stats"][0];
+  const nlohmann::json json = nlohmann::json::parse(StatisticsJson(std::vector{model}));
+  const nlohmann::json& row = json["model_stats"][0];
   for (const char* stage : {"success", "fail", "queue", "compute_input", "compute_infer",
                             "compute_output", "cache_hit", "cache_miss"}) {
     EXPECT_TRUE(row["inference_stats"][stage]["count"].is_number()) << stage;
     EXPECT_TRUE(row["inference_stats"][stage]["ns"].is_number()) << stage;
   }
-  EXPECT_EQ(row["inference_stats"]["queue"], Json({{"count", 7}, {"ns", 8}}));
+  EXPECT_EQ(row["inference_stats"]["queue"], nlohmann::json({{"count", 7}, {"ns", 8}}));
   EXPECT_TRUE(row["version"].is_string());
-  const Json one = {{"count", 3}, {"ns", 4}};
+  const nlohmann::json one = {{"count", 3}, {"ns", 4}};
   ASSERT_EQ(row["batch_stats"].size(), 1u);
   EXPECT_EQ(row["batch_stats"][0]["batch_size"], 4);
   EXPECT_EQ(row["batch_stats"][0]["compute_infer"], one);
@@ -62,9 +61,9 @@ TEST(OipJson, ConfigHasIntegersAsNumbersAndNoAbsentMessages) {
   input->add_dims(3000000000);
   const auto text = ModelConfigJson(config);
   ASSERT_TRUE(text);
-  const Json json = Json::parse(*text);
+  const nlohmann::json json = nlohmann::json::parse(*text);
   EXPECT_EQ(json["max_batch_size"], 0);
-  EXPECT_EQ(json["input"][0]["dims"], Json({1, 3000000000}));
+  EXPECT_EQ(json["input"][0]["dims"], nlohmann::json({1, 3000000000}));
   // The mere presence of these fields switches clients to another mode.
   for (const char* absent : {"dynamic_batching", "sequence_batching", "model_transaction_policy",
                              "response_cache", "ensemble_scheduling"}) {
@@ -72,7 +71,8 @@ TEST(OipJson, ConfigHasIntegersAsNumbersAndNoAbsentMessages) {
   }
   config.mutable_dynamic_batching()->set_max_queue_delay_microseconds(12);
   config.mutable_dynamic_batching()->mutable_default_queue_policy()->set_max_queue_size(5);
-  const Json batching = Json::parse(*ModelConfigJson(config))["dynamic_batching"];
+  const nlohmann::json batching =
+      nlohmann::json::parse(*ModelConfigJson(config))["dynamic_batching"];
   EXPECT_EQ(batching["max_queue_delay_microseconds"], 12);
   EXPECT_EQ(batching["default_queue_policy"]["max_queue_size"], 5);
 }

@@ -10,6 +10,7 @@
 #include <chrono>
 #include <limits>
 
+#include "server/fleet/repository.h"
 #include "server/grpc/grpc_service.h"
 #include "server/grpc/grpc_unserved.h"
 
@@ -30,8 +31,13 @@ void Configure(grpc::ServerBuilder& builder, const GrpcEdge::Options& options) {
       std::min<std::size_t>(options.max_message_bytes, std::numeric_limits<int>::max());
   builder.SetMaxReceiveMessageSize(static_cast<int>(limit));
   builder.SetResourceQuota(grpc::ResourceQuota("lagoon").Resize(options.max_buffered_bytes));
+  // GrpcInferCall inflates within a bound; gRPC would inflate all of a message first.
+  builder.AddChannelArgument(GRPC_ARG_ENABLE_PER_MESSAGE_DECOMPRESSION, 0);
+  builder.AddChannelArgument(GRPC_ARG_ENABLE_CHANNELZ, 1);  // for GrpcGuard
   builder.AddChannelArgument(GRPC_ARG_MAX_CONCURRENT_STREAMS, options.max_calls_per_connection);
   builder.AddChannelArgument(GRPC_ARG_HTTP2_STREAM_LOOKAHEAD_BYTES, kStreamWindow);
+  // Windows stay as they are, so that GrpcConduct knows what a client may send.
+  builder.AddChannelArgument(GRPC_ARG_HTTP2_BDP_PROBE, 0);
   builder.AddChannelArgument(GRPC_ARG_HTTP2_MAX_FRAME_SIZE, kMaxFrame);
   builder.AddChannelArgument(GRPC_ARG_SERVER_HANDSHAKE_TIMEOUT_MS,
                              static_cast<int>(options.handshake_timeout.count()));
@@ -39,6 +45,11 @@ void Configure(grpc::ServerBuilder& builder, const GrpcEdge::Options& options) {
                              static_cast<int>(options.idle_timeout.count()));
   builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_TIME_MS, kKeepaliveMs);
   builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, kKeepaliveTimeoutMs);
+}
+
+GrpcConduct::Limits LimitsOf(const GrpcEdge::Options& options) {
+  return {static_cast<std::uint64_t>(options.max_calls_per_connection), options.max_message_bytes,
+          options.max_buffered_bytes};
 }
 
 }  // namespace
@@ -52,10 +63,11 @@ GrpcEdge::~GrpcEdge() {
 Result<std::unique_ptr<GrpcEdge>> GrpcEdge::Start(InferenceCore& core, IoPool& pool,
                                                   const Options& options) {
   std::unique_ptr<GrpcEdge> edge(new GrpcEdge);
-  LAGOON_ASSIGN_OR_RETURN(edge->listener_,
-                          GrpcListener::Listen(pool, options.address, options.port));
+  LAGOON_ASSIGN_OR_RETURN(edge->listener_, GrpcListener::Listen(pool, options.address, options.port,
+                                                                LimitsOf(options)));
   grpc::EnableDefaultHealthCheckService(true);
-  edge->service_ = std::make_unique<GrpcService>(core, pool, options.model_control);
+  edge->service_ = std::make_unique<GrpcService>(
+      core, pool, GrpcService::Options{options.model_control, options.strict_readiness});
   edge->unserved_ = std::make_unique<GrpcUnserved>();
   grpc::ServerBuilder builder;
   Configure(builder, options);
@@ -74,7 +86,7 @@ Result<std::unique_ptr<GrpcEdge>> GrpcEdge::Start(InferenceCore& core, IoPool& p
     connection.fd = descriptor;
     acceptor->HandleNewConnection(&connection);
   });
-  edge->SetServing(core.Ready());
+  edge->SetServing(IsReady(core, options.strict_readiness));
   return edge;
 }
 

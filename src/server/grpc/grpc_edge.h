@@ -25,7 +25,8 @@ class GrpcEdge {
     std::size_t max_message_bytes = std::size_t{64} << 20;
     std::size_t max_buffered_bytes = std::size_t{512} << 20;  // of all calls together
     int max_calls_per_connection = 256;
-    bool model_control = false;  // clients may load and unload models
+    bool model_control = false;     // clients may load and unload models
+    bool strict_readiness = false;  // see IsReady()
     // After these times a connection is closed that does not speak HTTP/2, or has no call in
     // progress. gRPC 1.51 has no limit on connections; the times bound how long an idle one holds a
     // descriptor.

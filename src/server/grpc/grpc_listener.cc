@@ -29,18 +29,22 @@ constexpr std::chrono::seconds kWarnPeriod{5};
 
 }  // namespace
 
-GrpcListener::GrpcListener(IoPool& pool, std::string where)
+GrpcListener::GrpcListener(IoPool& pool, std::string where, const GrpcConduct::Limits& limits)
     : where_(std::move(where)),
       descriptors_(DescriptorsForGrpc(DescriptorLimit())),
       strand_(net::make_strand(pool.context())),
       acceptor_(strand_),
-      pause_(pool.context()) {}
+      pause_(pool.context()),
+      guard_(limits),
+      check_(pool.context()) {}
 
 Result<std::shared_ptr<GrpcListener>> GrpcListener::Listen(IoPool& pool, const std::string& address,
-                                                           int port) {
+                                                           int port,
+                                                           const GrpcConduct::Limits& limits) {
   std::shared_ptr<GrpcListener> listener(
-      new GrpcListener(pool, fmt::format("gRPC {}:{}", address, port)));
+      new GrpcListener(pool, fmt::format("gRPC {}:{}", address, port), limits));
   LAGOON_RETURN_IF_ERROR(listener->Bind(address, port));
+  listener->where_ = fmt::format("gRPC {}:{}", address, listener->port_);
   return listener;
 }
 
@@ -74,7 +78,10 @@ void GrpcListener::Start(Handover handover) {
     const MutexLock lock(mutex_);
     handover_ = std::move(handover);
   }
-  net::post(strand_, [self = shared_from_this()] { self->Wait(); });
+  net::post(strand_, [self = shared_from_this()] {
+    self->Wait();
+    self->Guard();
+  });
 }
 
 void GrpcListener::Close() {
@@ -86,6 +93,7 @@ void GrpcListener::Close() {
     boost::system::error_code ignored;
     self->acceptor_.close(ignored);
     self->pause_.cancel();
+    self->check_.cancel();
   });
 }
 
@@ -127,6 +135,16 @@ void GrpcListener::Pause() {
       }));
 }
 
+void GrpcListener::Guard() {
+  if (!acceptor_.is_open()) return;
+  guard_.Check(Now(), where_);
+  check_.expires_after(GrpcGuard::kPeriod);
+  check_.async_wait(
+      net::bind_executor(strand_, [self = shared_from_this()](boost::system::error_code error) {
+        if (!error) self->Guard();
+      }));
+}
+
 void GrpcListener::HandOver(int descriptor) {
   // The kernel gives the lowest free number, so at least `descriptor` descriptors are in use.
   const bool too_many = static_cast<std::size_t>(descriptor) >= descriptors_;
@@ -137,8 +155,9 @@ void GrpcListener::HandOver(int descriptor) {
   }
   const int on = 1;
   ::setsockopt(descriptor, IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
+  const bool admitted = !too_many && guard_.Admit(descriptor, Now());
   const MutexLock lock(mutex_);
-  if (too_many || !handover_) {
+  if (!admitted || !handover_) {
     ::close(descriptor);
   } else {
     handover_(descriptor);

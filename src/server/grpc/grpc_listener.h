@@ -10,14 +10,15 @@
 #include "base/mutex.h"
 #include "base/status.h"
 #include "base/time.h"
+#include "server/grpc/grpc_guard.h"
 #include "server/io_pool.h"
 
 namespace lagoon {
 
 /// Accepts the connections of the gRPC port. gRPC's own listener closes its port for good when a
 /// connection comes and no descriptor is left (1.51, tcp_server_posix.cc). This listener pauses
-/// instead, and leaves some descriptors for HTTP. Any thread may call any method. Shared, because
-/// operations in the pool may outlast the edge.
+/// instead, and leaves some descriptors for HTTP. A GrpcGuard watches the connections. Any thread
+/// may call any method. Shared, because operations in the pool may outlast the edge.
 class GrpcListener final : public std::enable_shared_from_this<GrpcListener> {
  public:
   /// Takes ownership of a connected socket, which is non-blocking and closed on exec.
@@ -26,7 +27,7 @@ class GrpcListener final : public std::enable_shared_from_this<GrpcListener> {
   /// Binds and listens, but accepts nothing yet. kAlreadyExists, naming address and port, when the
   /// port is taken; kInvalidArgument for a bad address or port.
   static Result<std::shared_ptr<GrpcListener>> Listen(IoPool& pool, const std::string& address,
-                                                      int port);
+                                                      int port, const GrpcConduct::Limits& limits);
 
   int port() const { return port_; }
   void Start(Handover handover);
@@ -36,18 +37,21 @@ class GrpcListener final : public std::enable_shared_from_this<GrpcListener> {
  private:
   using Acceptor = boost::asio::basic_socket_acceptor<boost::asio::ip::tcp, Strand>;
 
-  GrpcListener(IoPool& pool, std::string where);
+  GrpcListener(IoPool& pool, std::string where, const GrpcConduct::Limits& limits);
   Status Bind(const std::string& address, int port);
   void Wait();
   void AcceptSome();
   void Pause();
   void HandOver(int descriptor);
+  void Guard();
 
-  const std::string where_;  // for messages
+  std::string where_;  // for messages; changes in Listen() only
   const std::size_t descriptors_;
   Strand strand_;
   Acceptor acceptor_;                // on strand_
   boost::asio::steady_timer pause_;  // on strand_
+  GrpcGuard guard_;                  // on strand_
+  boost::asio::steady_timer check_;  // on strand_
   TimePoint next_warning_;           // on strand_
   int port_ = 0;
 

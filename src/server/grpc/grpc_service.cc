@@ -31,7 +31,7 @@ grpc::ServerUnaryReactor* GrpcService::ServerLive(Context* context,
 grpc::ServerUnaryReactor* GrpcService::ServerReady(Context* context,
                                                    const inference::ServerReadyRequest*,
                                                    inference::ServerReadyResponse* response) {
-  response->set_ready(core_.Ready());
+  response->set_ready(IsReady(core_, options_.strict_readiness));
   return Answer(context, grpc::Status::OK);
 }
 
@@ -39,17 +39,17 @@ grpc::ServerUnaryReactor* GrpcService::ModelReady(Context* context,
                                                   const inference::ModelReadyRequest* request,
                                                   inference::ModelReadyResponse* response) {
   const lagoon::Status ready = core_.ModelReady(request->name(), request->version());
-  if (!ready && ready.error().code != ErrorCode::kUnavailable) {
-    return Answer(context, GrpcStatus(ready.error()));
-  }
-  response->set_ready(ready.has_value());  // a model that failed to load is an answer, not an error
+  const bool is_answer = ready || ready.error().code == ErrorCode::kUnavailable ||
+                         ready.error().code == ErrorCode::kNotFound;
+  if (!is_answer) return Answer(context, GrpcStatus(ready.error()));
+  response->set_ready(ready.has_value());  // clients wait so for a model that is yet to come
   return Answer(context, grpc::Status::OK);
 }
 
 grpc::ServerUnaryReactor* GrpcService::ServerMetadata(Context* context,
                                                       const inference::ServerMetadataRequest*,
                                                       inference::ServerMetadataResponse* response) {
-  FillServerMetadata(model_control_, *response);
+  FillServerMetadata(options_.model_control, *response);
   return Answer(context, grpc::Status::OK);
 }
 
@@ -92,13 +92,12 @@ grpc::ServerUnaryReactor* GrpcService::ModelStatistics(
 grpc::ServerUnaryReactor* GrpcService::RepositoryIndex(
     Context* context, const inference::RepositoryIndexRequest* request,
     inference::RepositoryIndexResponse* response) {
-  if (!model_control_) return Answer(context, NoModelControl());
   for (RepositoryRow& row : lagoon::RepositoryIndex(core_.Models(), request->ready())) {
     inference::RepositoryIndexResponse::ModelIndex& model = *response->add_models();
     model.set_name(std::move(row.name));
     model.set_version(std::move(row.version));
     model.set_state(std::string(row.state));
-    model.set_reason(std::string(row.reason));
+    model.set_reason(std::move(row.reason));
   }
   return Answer(context, grpc::Status::OK);
 }
@@ -119,7 +118,7 @@ template <typename Request>
 grpc::ServerUnaryReactor* GrpcService::Change(
     Context* context, const Request& request,
     void (InferenceCore::*change)(const std::string&, std::function<void(lagoon::Status)>)) {
-  if (!model_control_) return Answer(context, NoModelControl());
+  if (!options_.model_control) return Answer(context, NoModelControl());
   for (const auto& [name, value] : request.parameters()) {
     const lagoon::Status known = CheckRepositoryParameter(name);
     if (!known) return Answer(context, GrpcStatus(known.error()));

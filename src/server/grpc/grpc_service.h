@@ -10,11 +10,15 @@ namespace lagoon {
 class GrpcService final : public inference::GRPCInferenceService::WithRawCallbackMethod_ModelInfer<
                               inference::GRPCInferenceService::CallbackService> {
  public:
-  /// `model_control`: clients may load and unload models.
-  GrpcService(InferenceCore& core, IoPool& pool, bool model_control)
+  struct Options {
+    bool model_control = false;     // clients may load and unload models
+    bool strict_readiness = false;  // see IsReady()
+  };
+
+  GrpcService(InferenceCore& core, IoPool& pool, const Options& options)
       : core_(core),
         pool_(pool),
-        model_control_(model_control),
+        options_(options),
         messages_(InferMessagePool::Create(kMaxPooledMessages, kMaxPooledMessageBytes)) {}
 
   using Context = grpc::CallbackServerContext;
@@ -57,7 +61,7 @@ class GrpcService final : public inference::GRPCInferenceService::WithRawCallbac
 
   InferenceCore& core_;
   IoPool& pool_;
-  const bool model_control_;
+  const Options options_;
   const std::shared_ptr<InferMessagePool> messages_;
 };
 

@@ -8,6 +8,8 @@
 #include <future>
 
 #include "server/grpc/grpc_service.grpc.pb.h"
+#include "server/memory_budget.h"
+#include "server/testing/http_test_client.h"
 #include "server/testing/server_test_base.h"
 
 namespace lagoon {
@@ -112,8 +114,13 @@ TEST_F(GrpcServer, AnswersHealthAndReadiness) {
   request.set_name("broken");
   ASSERT_TRUE(Call(&Stub::ModelReady, request, model).ok());
   EXPECT_FALSE(model.ready());
-  request.set_name("nobody");
-  EXPECT_EQ(Call(&Stub::ModelReady, request, model).error_code(), grpc::StatusCode::NOT_FOUND);
+  request.set_name("nobody");  // clients wait for a model that is yet to come
+  ASSERT_TRUE(Call(&Stub::ModelReady, request, model).ok());
+  EXPECT_FALSE(model.ready());
+  request.set_name("twice");
+  request.set_version("9");
+  ASSERT_TRUE(Call(&Stub::ModelReady, request, model).ok());
+  EXPECT_FALSE(model.ready());
 }
 
 TEST_F(GrpcServer, HealthServiceFollowsTheCore) {
@@ -223,7 +230,6 @@ TEST_F(GrpcServer, NamesTheExtensionsOfTritonThatItLacks) {
     const char* method;
     const char* says;
   } cases[] = {
-      {"RepositoryIndex", "'model_repository'"},
       {"RepositoryModelLoad", "'model_repository'"},
       {"SystemSharedMemoryRegister", "'system_shared_memory'"},
       {"CudaSharedMemoryStatus", "'cuda_shared_memory'"},
@@ -289,6 +295,63 @@ TEST_F(GrpcServer, OversizedMessageIsRefused) {
   inference::ModelInferResponse response;
   EXPECT_EQ(Call(&Stub::ModelInfer, request, response).error_code(),
             grpc::StatusCode::RESOURCE_EXHAUSTED);
+}
+
+TEST_F(GrpcServer, CompressedRequestsAreServedWithinABound) {
+  for (const auto algorithm : {GRPC_COMPRESS_GZIP, GRPC_COMPRESS_DEFLATE}) {
+    const auto call = [&](const inference::ModelInferRequest& request) {
+      grpc::ClientContext context;
+      context.set_compression_algorithm(algorithm);
+      context.set_deadline(std::chrono::system_clock::now() + std::chrono::seconds(20));
+      inference::ModelInferResponse response;
+      return stub_->ModelInfer(&context, request, &response).error_code();
+    };
+    inference::ModelInferRequest request = Twice();
+    request.set_id(std::string(10'000, 'x'));  // so that it becomes smaller
+    EXPECT_EQ(call(request), grpc::StatusCode::OK);
+    request.set_id(std::string(kMostInflatedBytes, 'x'));
+    EXPECT_EQ(call(request), grpc::StatusCode::RESOURCE_EXHAUSTED);
+  }
+  EXPECT_EQ(
+      CallGeneric("/inference.GRPCInferenceService/ModelInfer", "\x1f\x8b damaged").error_code(),
+      grpc::StatusCode::INVALID_ARGUMENT);
+}
+
+// One frame of HTTP/2. `type`: 0 DATA, 1 HEADERS, 4 SETTINGS.
+std::string Frame(int type, int flags, std::uint32_t stream, const std::string& payload) {
+  std::string frame;
+  for (const int shift : {16, 8, 0}) frame += static_cast<char>(payload.size() >> shift);
+  frame += static_cast<char>(type);
+  frame += static_cast<char>(flags);
+  for (const int shift : {24, 16, 8, 0}) frame += static_cast<char>(stream >> shift);
+  return frame + payload;
+}
+
+// A field without Huffman codes and without the table of HPACK.
+std::string Field(const std::string& name, const std::string& value) {
+  return '\0' + std::string(1, static_cast<char>(name.size())) + name +
+         static_cast<char>(value.size()) + value;
+}
+
+TEST_F(GrpcServer, AConnectionThatOpensCallsWithoutEndIsCutAndOthersAreServed) {
+  inference::ServerLiveResponse live;
+  ASSERT_TRUE(Call(&Stub::ServerLive, {}, live).ok());
+  HttpTestClient attacker(server_->grpc_port());
+  ASSERT_TRUE(attacker.Send("PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + Frame(4, 0, 0, "")));
+  const std::string header = Field(":method", "POST") + Field(":scheme", "http") +
+                             Field(":path", "/inference.GRPCInferenceService/ServerLive") +
+                             Field(":authority", "a") + Field("te", "trailers") +
+                             Field("content-type", "application/grpc");
+  // The settings of the server are not acknowledged, so that gRPC does not apply its limit.
+  std::uint32_t stream = 1;
+  bool open = true;
+  EXPECT_TRUE(Eventually([&] {
+    for (int i = 0; i < 100 && open; ++i, stream += 2) {
+      open = attacker.Send(Frame(1, 4, stream, header));
+    }
+    return !open;
+  }));
+  EXPECT_TRUE(Call(&Stub::ServerLive, {}, live).ok()) << "on a connection that was there";
 }
 
 TEST_F(GrpcServer, ACancelledCallCancelsItsRequestAndNoOther) {
