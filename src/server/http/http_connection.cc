@@ -144,6 +144,8 @@ void HttpConnection::NextRequest() {
   chunks_.reset();
   is_head_ = false;
   header_bytes_ = 0;
+  line_ended_ = false;
+  inflating_.reset();
   header_.emplace();
   header_->header_limit(static_cast<std::uint32_t>(context_.limits.max_header_bytes));
   // RefuseHeader() checks the limit instead, with the values in its message.
@@ -174,6 +176,9 @@ void HttpConnection::ReadHeader() {
 void HttpConnection::ParseHeader() {
   ErrorCodeIo error;
   const std::size_t parsed = header_->put(input_.data(), error);
+  if (HasFoldedLine({static_cast<const char*>(input_.data().data()), parsed}, line_ended_)) {
+    return Refuse(400, "malformed HTTP request: a line of the header is folded");
+  }
   input_.consume(parsed);
   header_bytes_ += parsed;
   // The parser's own limit holds for one call of put(), but a header may come in several pieces.
@@ -190,13 +195,6 @@ void HttpConnection::ParseHeader() {
   ReadHeader();
 }
 
-std::size_t HttpConnection::MaxBodyBytes() const {
-  const auto& head = header_->get().base();
-  const std::string_view target = OriginForm({head.target().data(), head.target().size()});
-  return std::min(context_.limits.max_body_bytes,
-                  context_.handler.MaxBodyBytes(head.method(), target));
-}
-
 void HttpConnection::OnHeader() {
   const auto& head = header_->get();
   keep_alive_ = head.keep_alive();
@@ -205,9 +203,13 @@ void HttpConnection::OnHeader() {
   if (header_->content_length()) length = *header_->content_length();
   const bool has_body = header_->chunked() || length.value_or(0) > 0;
   max_body_bytes_ = has_body ? MaxBodyBytes() : context_.limits.max_body_bytes;
-  if (const auto refusal = RefuseHeader(head.base(), length, max_body_bytes_)) {
-    return Refuse(refusal->status, refusal->message);
+  auto refusal = RefuseHeader(head.base(), length, max_body_bytes_);
+  if (!refusal) {
+    const std::string_view target = OriginForm({head.target().data(), head.target().size()});
+    const bool changes = context_.handler.Changes(head.method(), target);
+    refusal = RefuseForeign(head.base(), context_.hosts, changes);
   }
+  if (refusal) return Refuse(refusal->status, refusal->message);
   if (has_body) return BeginBody();
   received_ = Now();
   Handle();
@@ -309,6 +311,8 @@ void HttpConnection::OnBody(ErrorCodeIo error, std::size_t bytes) {
     return RefuseForRoom();
   }
   unread_input_ = false;
+  const auto encoding = Head()[http::field::content_encoding];
+  if (!IsIdentity({encoding.data(), encoding.size()})) return BeginInflating();
   received_ = Now();
   Handle();
 }
@@ -318,7 +322,7 @@ void HttpConnection::OnBody(ErrorCodeIo error, std::size_t bytes) {
 void HttpConnection::Handle() {
   SetDeadline(Phase::kHandling, Nanoseconds::zero());
   deadline_.store(kNoDeadline, std::memory_order_relaxed);  // the job's own deadline counts now
-  const auto& head = chunks_ ? chunks_->get().base() : header_->get().base();
+  const HttpRequestHeader& head = Head();
   const std::string_view target = OriginForm({head.target().data(), head.target().size()});
   std::span<const std::byte> body;
   if (body_) body = {body_->data(), body_bytes_};

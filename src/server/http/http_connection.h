@@ -8,8 +8,10 @@
 #include <memory>
 #include <optional>
 
+#include "base/inflate.h"
 #include "server/http/http_body.h"
 #include "server/http/http_message.h"
+#include "server/http/http_origin.h"
 
 namespace lagoon {
 
@@ -36,6 +38,7 @@ class HttpConnection final : public HttpReply,
   struct Context {
     HttpHandler& handler;
     const HttpLimits& limits;
+    const HttpHosts& hosts;
     EdgeMemory memory;
     std::shared_ptr<HttpConnectionOwner> owner;  // keeps the references above alive
   };
@@ -85,6 +88,10 @@ class HttpConnection final : public HttpReply,
   void ReadChunks();
   void OnChunks(ErrorCodeIo error);
   void OnBody(ErrorCodeIo error, std::size_t bytes);
+  const HttpRequestHeader& Head() const;  // of the request that has arrived
+  // http_connection_body.cc:
+  void BeginInflating();
+  void InflateSome();
   void Handle();
   void WatchClient();
   void OnClientReadable();
@@ -120,11 +127,18 @@ class HttpConnection final : public HttpReply,
   boost::beast::flat_buffer input_;
   std::optional<HeaderParser> header_;
   std::size_t header_bytes_ = 0;  // parsed so far
+  bool line_ended_ = false;       // the last parsed byte of the header ended a line
   std::optional<ChunkParser> chunks_;
   std::size_t piece_bytes_ = 0;  // how many bytes the chunk parser may write next
   std::shared_ptr<HttpBody> body_;
   std::size_t max_body_bytes_ = 0;  // limit for this request
   std::size_t body_bytes_ = 0;      // bytes of the body: as declared, or arrived in chunks so far
+  struct Inflating {
+    std::shared_ptr<HttpBody> body;  // as it arrived
+    std::span<const std::byte> rest;
+    Inflater inflater;
+  };
+  std::unique_ptr<Inflating> inflating_;
   TimePoint first_byte_;
   TimePoint received_;
   std::uint64_t request_ = 0;  // number of the request: identifies watches of earlier requests

@@ -207,6 +207,45 @@ TEST(HttpInferParse, TakesARawBodyForAModelWithOneInput) {
   EXPECT_THAT(ParseRawInfer(Bytes(body), model, nullptr).error().message, HasSubstr("it has 2"));
 }
 
+TEST(HttpInferParse, ARawBodySaysTheOneSizeThatIsOpen) {
+  const std::string body = Raw<float>({1, 2, 3, 4, 5, 6});
+  const auto dims = [&](Dims takes, std::int64_t max_batch) -> Result<Dims> {
+    const ModelMetadata model{"m", {"1"}, "p", {{"x", DataType::kFloat32, takes}}, {}, max_batch};
+    LAGOON_ASSIGN_OR_RETURN(const HttpInfer parsed, ParseRawInfer(Bytes(body), model, nullptr));
+    return parsed.request.inputs.front().dims;
+  };
+  EXPECT_EQ(dims({-1}, 0), (Dims{6}));
+  EXPECT_EQ(dims({3, -1}, 0), (Dims{3, 2}));
+  EXPECT_EQ(dims({-1, 6}, 0), (Dims{1, 6}));
+  EXPECT_EQ(dims({-1, 6}, 8), (Dims{1, 6}));
+  EXPECT_EQ(dims({-1, 2, -1}, 8), (Dims{1, 2, 3}));
+  EXPECT_THAT(dims({-1, 2}, 8).error().message, HasSubstr("FP32 [1,2] needs 8"));
+  EXPECT_THAT(dims({-1, 4}, 0).error().message, HasSubstr("FP32 [-1,4] needs a multiple of 16"));
+  EXPECT_FALSE(dims({-1, 0}, 0));
+  EXPECT_THAT(dims({-1, -1}, 0).error().message,
+              AllOf(HasSubstr("model 'm'"), HasSubstr("more than one open dimension")));
+  EXPECT_THAT(dims({-1, -1, -1}, 8).error().message, HasSubstr("more than one open dimension"));
+}
+
+TEST(HttpInferParse, AModelOfOpenShapeTakesAnyNumberOfElements) {
+  const auto most = [](Dims first, Dims second, std::int64_t max_batch) {
+    return BoundsOf({"m",
+                     {"1"},
+                     "p",
+                     {{"a", DataType::kFloat32, first}, {"b", DataType::kFloat32, second}},
+                     {},
+                     max_batch})
+        .max_elements;
+  };
+  constexpr std::size_t kAny = JsonBounds{}.max_elements;
+  EXPECT_EQ(most({2, 3}, {}, 0), 7u);
+  EXPECT_EQ(most({-1, 3}, {-1, 4}, 8), 56u);
+  EXPECT_EQ(most({-1, 3}, {4}, 0), kAny);
+  EXPECT_EQ(most({4}, {2, -1, -1}, 0), kAny);
+  EXPECT_EQ(most({-1, 3, -1}, {-1, 4}, 8), kAny);
+  EXPECT_EQ(most({std::int64_t{1} << 40, std::int64_t{1} << 40}, {1}, 0), kAny);
+}
+
 InferResponse TwoOutputs() {
   const auto tensor = [](std::string name, std::vector<float> values) {
     OutputTensor output{
@@ -263,17 +302,16 @@ TEST(HttpInferRender, ReportsStagesWhenAsked) {
   EXPECT_DOUBLE_EQ(json["parameters"]["lagoon_read_us"].get<double>(), 12);
 }
 
-TEST(HttpInferRender, RefusesNumbersThatJsonHasNot) {
+TEST(HttpInferRender, WritesNumbersThatJsonHasNotAsWords) {
   InferResponse response = TwoOutputs();
-  const float nan = std::nanf("");
-  std::memcpy(response.outputs[1].data.data(), &nan, sizeof(nan));
-  const HttpResponse refused = RenderHttpInfer(response, {}, {});
-  EXPECT_EQ(refused.status, 422u);  // the request is not at fault
-  EXPECT_THAT(refused.text, AllOf(HasSubstr("model 'm'"), HasSubstr("output 'z'"), HasSubstr("NaN"),
-                                  HasSubstr("'binary_data': true")));
-  HttpAnswerFormat binary;
-  binary.binary = true;
-  EXPECT_EQ(RenderHttpInfer(response, binary, {}).status, 200u);
+  const float values[] = {std::nanf(""), -INFINITY};
+  std::memcpy(response.outputs[0].data.data(), values, sizeof(values));
+  const float infinity = INFINITY;
+  std::memcpy(response.outputs[1].data.data(), &infinity, sizeof(infinity));
+  const HttpResponse answer = RenderHttpInfer(response, {}, {});
+  EXPECT_EQ(answer.status, 200u);
+  EXPECT_THAT(answer.text, HasSubstr(R"("data":[NaN,-Infinity]})"));
+  EXPECT_THAT(answer.text, HasSubstr(R"("data":[Infinity]})"));
 }
 
 }  // namespace

@@ -14,26 +14,31 @@ namespace lagoon {
 namespace {
 
 template <typename T>
-bool AppendNumber(std::string& out, T value) {
+void AppendNumber(std::string& out, T value) {
   if constexpr (std::floating_point<T>) {
-    if (!std::isfinite(value)) return false;
+    // No JSON, but what Triton writes and most parsers read.
+    if (std::isnan(value)) {
+      out += "NaN";
+      return;
+    }
+    if (std::isinf(value)) {
+      out += value < 0 ? "-Infinity" : "Infinity";
+      return;
+    }
   }
   char text[32];
   const auto end = std::to_chars(text, text + sizeof(text), value);
   out.append(text, end.ptr);
-  return true;
 }
 
-// False: a value is NaN or infinite, which JSON does not have.
 template <typename T>
-bool AppendNumbers(std::string& out, std::span<const std::byte> data) {
+void AppendNumbers(std::string& out, std::span<const std::byte> data) {
   for (std::size_t at = 0; at + sizeof(T) <= data.size(); at += sizeof(T)) {
     T value;
     std::memcpy(&value, data.data() + at, sizeof(T));
     if (at != 0) out += ',';
-    if (!AppendNumber(out, value)) return false;
+    AppendNumber(out, value);
   }
-  return true;
 }
 
 void AppendBools(std::string& out, std::span<const std::byte> data) {
@@ -43,17 +48,16 @@ void AppendBools(std::string& out, std::span<const std::byte> data) {
   }
 }
 
-bool AppendElements(std::string& out, const OutputTensor& output) {
+void AppendElements(std::string& out, const OutputTensor& output) {
   const auto append = [&]<typename T>(std::type_identity<T>) {
     if constexpr (std::is_same_v<T, bool>) {
       AppendBools(out, output.data);
-      return true;
     } else {
-      return AppendNumbers<T>(out, output.data);
+      AppendNumbers<T>(out, output.data);
     }
   };
   // The core refused other types before it computed (OutputForm::kText).
-  return WithNativeType(output.type, append, [] { return false; });
+  WithNativeType(output.type, append, [] {});
 }
 
 bool IsBinary(const HttpAnswerFormat& format, const std::string& name) {
@@ -74,9 +78,8 @@ void AppendStages(std::string& out, const EdgeStamps& stamps, const InferRespons
   out += '}';
 }
 
-// False: the output holds a value that JSON does not have. If `binary`, the data of `output` is
-// moved to `blobs`.
-bool AppendOutput(std::string& out, OutputTensor& output, bool binary,
+// If `binary`, the data of `output` is moved to `blobs`.
+void AppendOutput(std::string& out, OutputTensor& output, bool binary,
                   std::vector<std::vector<std::byte>>& blobs) {
   out += "{\"name\":";
   out += JsonString(output.name);
@@ -86,24 +89,11 @@ bool AppendOutput(std::string& out, OutputTensor& output, bool binary,
     fmt::format_to(std::back_inserter(out), ",\"parameters\":{{\"binary_data_size\":{}}}}}",
                    output.data.size());
     blobs.push_back(std::move(output.data));
-    return true;
+    return;
   }
   out += ",\"data\":[";
-  if (!AppendElements(out, output)) return false;
+  AppendElements(out, output);
   out += "]}";
-  return true;
-}
-
-// Neither 400 nor a 5xx fits: the request is well formed, its result is right, and sending it again
-// does not help. Has no ErrorCode, because in gRPC every value can be sent.
-HttpResponse NotJson(const std::string& model, const OutputTensor& output) {
-  constexpr unsigned kUnprocessable = 422;
-  return HttpResponse::Failure(
-      kUnprocessable,
-      fmt::format("model '{}': output '{}' of type {} was computed, but holds NaN or infinity, "
-                  "which JSON does not have; ask for binary data with the output's parameter "
-                  "'binary_data': true",
-                  model, output.name, OipName(output.type)));
 }
 
 }  // namespace
@@ -135,9 +125,7 @@ HttpResponse RenderHttpInfer(InferResponse response, const HttpAnswerFormat& for
   for (OutputTensor& output : response.outputs) {
     if (!first) out += ',';
     first = false;
-    if (!AppendOutput(out, output, IsBinary(format, output.name), answer.blobs)) {
-      return NotJson(response.model, output);
-    }
+    AppendOutput(out, output, IsBinary(format, output.name), answer.blobs);
   }
   out += "]}";
   if (!answer.blobs.empty()) {

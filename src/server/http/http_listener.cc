@@ -72,7 +72,7 @@ Status HttpListener::Bind() {
     return Fail(ErrorCode::kInvalidArgument,
                 fmt::format("{}: cannot listen: {}", Endpoint(options_), error.message()));
   }
-  port_ = acceptor_.local_endpoint(error).port();
+  options_.port = acceptor_.local_endpoint(error).port();  // for messages
   return {};
 }
 
@@ -157,8 +157,8 @@ void HttpListener::Admit(Socket socket) {
         socket, fmt::format("{} connections are open, the limit", options_.limits.max_connections));
   }
   auto connection = std::make_shared<HttpConnection>(
-      std::move(socket),
-      HttpConnection::Context{handler_, options_.limits, memory_, shared_from_this()});
+      std::move(socket), HttpConnection::Context{handler_, options_.limits, options_.hosts, memory_,
+                                                 shared_from_this()});
   {
     MutexLock lock(mutex_);
     connections_.push_back(connection);

@@ -23,6 +23,7 @@ class HttpListener final : public HttpConnectionOwner,
     std::string address;
     int port = 0;  // 0: any free one
     HttpLimits limits;
+    HttpHosts hosts = {};
   };
 
   /// Binds and listens, but accepts nothing yet. `handler` and `pool` must outlive the listener's
@@ -32,7 +33,7 @@ class HttpListener final : public HttpConnectionOwner,
                                                       EdgeMemory memory, Options options);
   ~HttpListener() override = default;
 
-  int port() const { return port_; }
+  int port() const { return options_.port; }
   void Start();
   /// Keeps serving, but every answer announces the end of its connection and closes it, so that
   /// clients turn to another server.
@@ -72,7 +73,7 @@ class HttpListener final : public HttpConnectionOwner,
   IoPool& pool_;
   HttpHandler& handler_;
   const EdgeMemory memory_;
-  const Options options_;
+  Options options_;  // Bind() sets the port
   Strand strand_;
   Acceptor acceptor_;                      // on strand_
   boost::asio::steady_timer retry_timer_;  // on strand_
@@ -80,7 +81,6 @@ class HttpListener final : public HttpConnectionOwner,
   SpareDescriptor spare_;                  // on strand_
   bool accepting_ = false;                 // an accept is under way; on strand_
   TimePoint next_warning_;                 // on strand_
-  int port_ = 0;
   std::atomic<bool> draining_ = false;
   std::atomic<bool> closing_ = false;
 

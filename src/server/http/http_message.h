@@ -24,7 +24,7 @@ namespace lagoon {
 /// close.
 struct HttpLimits {
   std::size_t max_header_bytes = 16 * 1024;
-  std::size_t max_body_bytes = std::size_t{64} << 20;
+  std::size_t max_body_bytes = std::size_t{256} << 20;
   std::size_t max_connections = 1024;
   std::chrono::milliseconds idle_timeout{75'000};    // between requests of a connection
   std::chrono::milliseconds header_timeout{10'000};  // first byte to end of header
@@ -96,6 +96,10 @@ class HttpHandler {
   virtual std::size_t MaxBodyBytes(boost::beast::http::verb /*method*/,
                                    std::string_view /*target*/) const {
     return std::numeric_limits<std::size_t>::max();
+  }
+  /// Whether such a request would change the server.
+  virtual bool Changes(boost::beast::http::verb method, std::string_view /*target*/) const {
+    return method != boost::beast::http::verb::get && method != boost::beast::http::verb::head;
   }
   virtual void Handle(const HttpRequest& request, const std::shared_ptr<HttpReply>& reply) = 0;
 };

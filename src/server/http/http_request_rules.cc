@@ -21,6 +21,11 @@ constexpr std::string_view kGivenOnce[] = {"Host", "Inference-Header-Content-Len
 beast::string_view Of(std::string_view text) { return {text.data(), text.size()}; }
 std::string_view Of(beast::string_view text) { return {text.data(), text.size()}; }
 
+bool IsInflatable(std::string_view encoding) {
+  return beast::iequals(Of(encoding), "gzip") || beast::iequals(Of(encoding), "x-gzip") ||
+         beast::iequals(Of(encoding), "deflate");
+}
+
 std::size_t Count(const http::fields& fields, std::string_view name) {
   const auto [first, last] = fields.equal_range(Of(name));
   return static_cast<std::size_t>(std::distance(first, last));
@@ -54,6 +59,18 @@ std::optional<HttpRefusal> RefuseFields(const HttpRequestHeader& header) {
 
 }  // namespace
 
+bool HasFoldedLine(std::string_view part, bool& line_ended) {
+  for (const char c : part) {
+    if (line_ended && (c == ' ' || c == '\t')) return true;
+    line_ended = c == '\n';
+  }
+  return false;
+}
+
+bool IsIdentity(std::string_view encoding) {
+  return encoding.empty() || beast::iequals(Of(encoding), "identity");
+}
+
 std::optional<HttpRefusal> RefuseHeader(const HttpRequestHeader& header,
                                         std::optional<std::uint64_t> length,
                                         std::size_t max_body_bytes) {
@@ -63,10 +80,10 @@ std::optional<HttpRefusal> RefuseHeader(const HttpRequestHeader& header,
                                         max_body_bytes)};
   }
   const auto encoding = header[http::field::content_encoding];
-  if (!encoding.empty() && !beast::iequals(encoding, "identity")) {
-    return HttpRefusal{415,
-                       fmt::format("content encoding '{}' is not supported, send the body as it is",
-                                   Of(encoding))};
+  if (!IsIdentity(Of(encoding)) && !IsInflatable(Of(encoding))) {
+    return HttpRefusal{
+        415,
+        fmt::format("content encoding '{}' is not supported, gzip and deflate are", Of(encoding))};
   }
   const auto expect = header[http::field::expect];
   if (!expect.empty() && !beast::iequals(expect, "100-continue")) {

@@ -91,6 +91,21 @@ bool InferSax::Scalar(std::string_view what) {
   return !InObject() || IsKnownKey() ? Wrong(what) : true;
 }
 
+// A member that is null is as if it were absent: many clients write absent ones so.
+bool InferSax::null() {
+  switch (Top()) {
+    case In::kRequest:
+    case In::kParameters:
+    case In::kInput:
+    case In::kInputParameters:
+    case In::kOutput:
+    case In::kOutputParameters:
+      return true;
+    default:
+      return Scalar("null");
+  }
+}
+
 bool InferSax::boolean(bool value) {
   switch (Top()) {
     case In::kData:

@@ -48,6 +48,20 @@ TEST(InferJson, ReadsEverythingThatItKnows) {
 
 TEST(InferJson, EmptyIdIsAccepted) { EXPECT_TRUE(Parse(R"({"id":"","inputs":[]})")); }
 
+TEST(InferJson, AMemberThatIsNullIsAsIfAbsent) {
+  const auto parsed = Parse(
+      R"({"id":null,"parameters":null,"outputs":null,"future":null,
+          "inputs":[{"name":"a","shape":null,"data":null,"parameters":null},
+                    {"name":"b","shape":[1],"data":[1],"parameters":{"binary_data_size":null}}]})");
+  ASSERT_TRUE(parsed) << parsed.error().message;
+  EXPECT_EQ(parsed->id, "");
+  EXPECT_TRUE(parsed->outputs.empty());
+  ASSERT_EQ(parsed->inputs.size(), 2u);
+  EXPECT_FALSE(parsed->inputs[0].has_shape || parsed->inputs[0].has_data);
+  EXPECT_EQ(parsed->inputs[1].binary_bytes, std::nullopt);
+  EXPECT_TRUE(Parse(R"({"parameters":{"priority":null,"binary_data_output":null},"inputs":null})"));
+}
+
 TEST(InferJson, RefusesWhatIsNoRequest) {
   for (const char* text : {"",
                            " ",
@@ -61,7 +75,10 @@ TEST(InferJson, RefusesWhatIsNoRequest) {
                            R"({"inputs":{}})",
                            R"({"inputs":[1]})",
                            R"({"inputs":[[]]})",
-                           R"({"inputs":null})",
+                           R"({"inputs":[null]})",
+                           R"({"inputs":[{"shape":[null]}]})",
+                           R"({"inputs":[{"data":[null]}]})",
+                           R"({"id":null,"id":"x"})",
                            R"({"id":7})",
                            R"({"id":{}})",
                            R"({"parameters":1})",
@@ -91,9 +108,9 @@ TEST(InferJson, RefusesWhatIsNoRequest) {
 }
 
 TEST(InferJson, RefusesDataThatIsNoTensor) {
-  for (const char* data : {"1", "null", "{}", "[null]", "[{}]", "[1,[2]]", "[[1],2]", "[[1],[2,3]]",
-                           "[[],1]", "[[[1]],[2]]", "[[[]],[2]]", "[1e999]", "[NaN]", "[1,]",
-                           "[01]", "[[[[[[[[[[[[[[[[[1]]]]]]]]]]]]]]]]]"}) {
+  for (const char* data :
+       {"1", "{}", "[null]", "[{}]", "[1,[2]]", "[[1],2]", "[[1],[2,3]]", "[[],1]", "[[[1]],[2]]",
+        "[[[]],[2]]", "[1e999]", "[NaN]", "[1,]", "[01]", "[[[[[[[[[[[[[[[[[1]]]]]]]]]]]]]]]]]"}) {
     EXPECT_FALSE(Parse(WithData(data))) << data;
   }
 }

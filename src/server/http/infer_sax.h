@@ -40,7 +40,7 @@ class InferSax {
     return Leave();
   }
 
-  bool null() { return Scalar("null"); }
+  bool null();
   bool boolean(bool value);
   bool number_integer(number_integer_t value);
   bool number_unsigned(number_unsigned_t value);

@@ -3,6 +3,8 @@
 
 #include <thread>
 
+#include "base/testing/deflate.h"
+#include "server/memory_budget.h"
 #include "server/testing/http_server_test_base.h"
 
 namespace lagoon {
@@ -39,6 +41,56 @@ TEST_F(HttpRules, OneHostAndOneLengthOfTheJson) {
   EXPECT_EQ(Ask("GET /v2 HTTP/1.1\r\nHost: a\r\nHost: b\r\n\r\n").status, 400);
   const std::string length = "Inference-Header-Content-Length: 9\r\n";
   EXPECT_EQ(Ask(Post("/v2/models/twice/infer", kTwice, length + length)).status, 400);
+}
+
+TEST_F(HttpRules, AFoldedLineOfTheHeaderIsRefused) {
+  for (const std::string fold : {"\r\n b", "\r\n\tb", "\n b", "\r\n "}) {
+    const auto response = Ask("GET /v2 HTTP/1.1\r\nHost: test\r\nA: a" + fold + "\r\n\r\n");
+    EXPECT_EQ(response.status, 400) << fold;
+  }
+  // In two pieces, cut where the fold is.
+  HttpTestClient client(server_->http_port());
+  ASSERT_TRUE(client.Send("GET /v2 HTTP/1.1\r\nHost: test\r\nA: a\r\n"));
+  ASSERT_TRUE(client.Send(" b\r\n\r\n"));
+  EXPECT_EQ(client.Receive().status, 400);
+  EXPECT_EQ(Ask("GET /v2 HTTP/1.1\r\nHost: test\r\nA: \t a \t\r\n\r\n").status, 200);
+}
+
+TEST_F(HttpRules, ACompressedBodyIsReadAsWhatItHolds) {
+  const std::string binary =
+      R"({"inputs":[{"name":"x","datatype":"FP32","shape":[1,4],"parameters":{"binary_data_size":16}}]})";
+  for (const bool gzip : {true, false}) {
+    const std::string field = fmt::format("Content-Encoding: {}\r\n", gzip ? "gzip" : "deflate");
+    const auto response = Ask(Post("/v2/models/twice/infer", Deflated(kTwice, gzip), field));
+    ASSERT_EQ(response.status, 200) << response.body;
+    EXPECT_EQ(Json::parse(response.body)["outputs"][0]["data"], Json({2.0, 4.0, 6.0, 8.0}));
+    // The length of the JSON is that of the inflated body.
+    EXPECT_EQ(
+        Ask(Post("/v2/models/twice/infer", Deflated(binary + std::string(16, '\0'), gzip),
+                 field + fmt::format("Inference-Header-Content-Length: {}\r\n", binary.size())))
+            .status,
+        200);
+  }
+  HttpTestClient client(server_->http_port());
+  const std::string body = Deflated(kTwice);
+  ASSERT_TRUE(client.Send(
+      fmt::format("POST /v2/models/twice/infer HTTP/1.1\r\nHost: test\r\nContent-Encoding: gzip\r\n"
+                  "Transfer-Encoding: chunked\r\n\r\n{:x}\r\n{}\r\n0\r\n\r\n{}",
+                  body.size(), body, Get("/v2/health/live"))));
+  EXPECT_EQ(client.Receive().status, 200);
+  EXPECT_EQ(client.Receive().body, R"({"live":true})");
+}
+
+TEST_F(HttpRules, ACompressedBodyIsBoundedByWhatItHolds) {
+  const std::string gzip = "Content-Encoding: gzip\r\n";
+  // 4 KiB are the limit of all bodies but an inference's.
+  const auto small = Ask(Post("/v2/repository/index", Deflated(std::string(5000, ' ')), gzip));
+  EXPECT_EQ(small.status, 413);
+  EXPECT_THAT(ErrorOf(small), HasSubstr("4096 bytes when it is inflated"));
+  const std::string bomb = Deflated(std::string(kMostInflatedBytes + 1, ' '));
+  ASSERT_LT(bomb.size(), 1u << 20);
+  const int status = Ask(Post("/v2/models/twice/infer", bomb, gzip)).status;
+  EXPECT_TRUE(status == 413 || status == 503) << status;  // 503: the budget is smaller
 }
 
 TEST_F(HttpRules, AnAbsoluteUriIsServed) {
