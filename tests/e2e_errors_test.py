@@ -216,7 +216,7 @@ def test_oversized_body_is_refused(server):
 
 def test_oversized_grpc_message_is_refused(server):
     with pytest.raises(InferenceServerException) as error:
-        infer_grpc(server, "digits", [("image", np.zeros((1, 100 << 18), np.float32))])
+        infer_grpc(server, "digits", [("image", np.zeros((1, 65 << 20), np.float32))])
     assert error.value.status() == "StatusCode.RESOURCE_EXHAUSTED"
 
 

@@ -225,6 +225,44 @@ def test_broken_models_are_explained_and_the_good_one_serves(lagoon, tmp_path, t
             for word in (name, *words):
                 assert word in server.log(), name
         client.close()
+        status, index = server.post("/v2/repository/index", b"")
+        assert status == 200
+        shown = {row["name"]: row["reason"] for row in index if row["state"] != "READY"}
+        assert shown.keys() == reasons.keys()
+        values, _ = server.metrics()
+        for name, words in reasons.items():
+            assert all(word in shown[name] for word in words), shown[name]
+            assert str(tmp_path) not in shown[name], shown[name]
+            assert values["lagoon_model_not_served", name] == 1
+        assert server.http().is_server_ready()
+
+
+def test_a_refused_model_is_a_reason_not_to_be_ready_or_not_to_start(lagoon, tmp_path):
+    make_mixed_repository(tmp_path)
+    with serving(lagoon, tmp_path, "--strict-readiness") as server:
+        for client in (server.http(), server.grpc()):
+            assert client.is_server_live()
+            assert not client.is_server_ready()
+            assert client.is_model_ready("digits")
+            client.close()
+    text = expect_no_start(lagoon, "--models", tmp_path, "--exit-on-error", *ANY_PORTS)
+    assert "wrong_name" in text and "picture" in text
+
+
+def test_the_metrics_port_may_have_an_address_of_its_own(lagoon, digits_only):
+    with serving(lagoon, digits_only, "--metrics-address", "127.0.0.2") as server:
+        assert f"127.0.0.2:{server.ports['metrics']}" in server.log()
+        with socket.create_connection(("127.0.0.2", server.ports["metrics"]), timeout=60):
+            pass
+        with pytest.raises(OSError):
+            socket.create_connection(("127.0.0.1", server.ports["metrics"]), timeout=60)
+
+
+def test_signals_for_logs_are_ignored(lagoon, digits_only, test_split, digit_scores):
+    with serving(lagoon, digits_only) as server:
+        server.terminate(signal.SIGUSR1)
+        server.terminate(signal.SIGUSR2)
+        assert relative_error(infer_digit(server, test_split[0][0]), digit_scores[:1]) <= TOLERANCE
 
 
 def test_model_that_cannot_meet_its_deadline_is_reported(lagoon, zoo, tmp_path):

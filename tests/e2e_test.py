@@ -6,10 +6,11 @@ import threading
 
 import grpc
 import numpy as np
+import onnx
 import pytest
 import tritonclient.grpc as triton_grpc
 import tritonclient.http as triton_http
-from tritonclient.utils import InferenceServerException
+from onnx import TensorProto, helper
 
 from conftest import ROOT, TOLERANCE, relative_error, run_onnxruntime
 from server_process import serving, triton_input
@@ -91,11 +92,35 @@ def test_health(edge):
 
 @pytest.mark.parametrize("model, version", (("absent", ""), ("digits", "7")))
 def test_model_that_is_not_there_is_not_ready(edge, model, version):
-    try:
-        assert not edge.client.is_model_ready(model, version)
-    except InferenceServerException as error:
-        assert error.status() == "StatusCode.NOT_FOUND"
-        assert model in error.message() and version in error.message()
+    assert not edge.client.is_model_ready(model, version)
+
+
+@pytest.mark.parametrize("algorithm", ("gzip", "deflate"))
+def test_compressed_requests(edge, algorithm, test_split, digit_scores):
+    word = "compression_algorithm" if edge.module is triton_grpc else "request_compression_algorithm"
+    scores = edge.infer("digits", "image", test_split[0][:1], "scores", **{word: algorithm})
+    assert relative_error(scores, digit_scores[:1]) <= TOLERANCE
+
+
+@pytest.mark.parametrize("shape", ((4096,), (3, 40, 50)))
+def test_large_tensors_of_open_shapes(lagoon, tmp_path, shape):
+    """As JSON of more than 16 KiB, and as a raw body."""
+    names = ["n", "h", "w"] if len(shape) == 1 else [3, "h", "w"]
+    graph = helper.make_graph([helper.make_node("Neg", ["x"], ["y"])], "open",
+                              *([helper.make_tensor_value_info(name, TensorProto.FLOAT, names[:len(shape)])]
+                                for name in "xy"))
+    file = tmp_path / "open" / "1" / "model.onnx"
+    file.parent.mkdir(parents=True)
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 13)], ir_version=7), str(file))
+    x = np.arange(np.prod(shape), dtype=np.float32).reshape(shape)
+    with serving(lagoon, tmp_path, "--engine", "none") as server:
+        assert np.array_equal(HttpEdge(server, binary=False).infer("open", "x", x, "y"), -x)
+        status, answer = server.post("/v2/models/open/infer", x.tobytes(),
+                                     {"Inference-Header-Content-Length": "0"}, raw=True)
+        if len(shape) > 1:
+            assert status == 400 and b"more than one open dimension" in answer
+        else:
+            assert status == 200 and answer.endswith((-x).tobytes())
 
 
 def test_server_metadata(edge):

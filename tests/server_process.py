@@ -60,15 +60,16 @@ class ServerProcess:
     def grpc(self):
         return triton_grpc.InferenceServerClient(self.url("grpc"))
 
-    def post(self, path, body, headers=None, port="http"):
-        """(status, JSON body) of a plain HTTP request."""
+    def post(self, path, body, headers=None, port="http", raw=False):
+        """(status, JSON body; `raw`: its bytes) of a plain HTTP request."""
+        read = (lambda text: text) if raw else (lambda text: json.loads(text or b"null"))
         request = urllib.request.Request(f"http://{self.url(port)}{path}", data=body,
                                          headers=headers or {})
         try:
             with urllib.request.urlopen(request, timeout=60) as reply:
-                return reply.status, json.loads(reply.read() or b"null")
+                return reply.status, read(reply.read())
         except urllib.error.HTTPError as error:
-            return error.code, json.loads(error.read() or b"null")
+            return error.code, read(error.read())
 
     def metrics(self):
         """{(name, model or ''): sum over other labels}, and the text of the metrics."""

@@ -3,9 +3,12 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
+#include <csignal>
+#include <cstddef>
 #include <cstdio>
 #include <filesystem>
 #include <fstream>
+#include <string>
 #include <vector>
 
 #include "apps/command.h"
@@ -14,6 +17,9 @@
 
 namespace lagoon {
 namespace {
+
+// All bodies and answers share 512 MiB, of which large ones may take 333 (MemoryBudget).
+constexpr std::size_t kMostBodyMib = 320;
 
 // The signals that drain and stop the server. SIGHUP comes from a terminal that closes or from
 // `systemctl reload`; there is nothing to reload. Under nohup SIGHUP is ignored, and stays so.
@@ -33,6 +39,12 @@ sigset_t StopSignals() {
 void AddListening(CLI::App& command, ListenWords& words) {
   command.add_option("--address", words.server.address, "Address to listen on")
       ->capture_default_str();
+  command.add_option("--metrics-address", words.server.metrics_address,
+                     "Address of the port of metrics and administration, if it is another one");
+  command.add_option(
+      "--allow-host", words.server.allowed_hosts,
+      "A name with a dot that HTTP clients may use for the server; *: any. May be "
+      "given several times. Default: any, but none for a port of a loopback address");
   command.add_option("--http-port", words.server.http_port, "Port of HTTP (0: any free port)")
       ->capture_default_str();
   command.add_option("--grpc-port", words.server.grpc_port, "Port of gRPC (0: any free port)")
@@ -41,6 +53,13 @@ void AddListening(CLI::App& command, ListenWords& words) {
       .add_option("--metrics-port", words.server.metrics_port,
                   "Port of metrics and administration (0: any free port)")
       ->capture_default_str();
+  command
+      .add_option_function<std::size_t>(
+          "--max-body-mib",
+          [&words](std::size_t mib) { words.server.http.max_body_bytes = mib << 20; },
+          "Largest body of an HTTP request and largest gRPC message, in MiB")
+      ->check(CLI::Range(std::size_t{1}, kMostBodyMib))
+      ->default_str(std::to_string(words.server.http.max_body_bytes >> 20));
   command.add_option("--ports-file", words.ports_file,
                      "When ready, write ports and models here as JSON");
   command
@@ -56,7 +75,8 @@ void AddListening(CLI::App& command, ListenWords& words) {
 sigset_t BlockStopSignals() {
   const sigset_t signals = StopSignals();
   pthread_sigmask(SIG_BLOCK, &signals, nullptr);
-  std::signal(SIGPIPE, SIG_IGN);
+  // Some supervisors send SIGUSR1 or SIGUSR2 so that logs are opened anew; there is nothing to do.
+  for (const int signal : {SIGPIPE, SIGUSR1, SIGUSR2}) std::signal(signal, SIG_IGN);
   return signals;
 }
 
@@ -79,9 +99,11 @@ nlohmann::json PortsOf(const Server& server) {
 
 void PrintPorts(const ListenWords& words, const Server& server) {
   const std::string& address = words.server.address;
+  const std::string& metrics =
+      words.server.metrics_address.empty() ? address : words.server.metrics_address;
   std::printf("\n  HTTP     http://%s:%d/v2\n  gRPC     %s:%d\n  metrics  http://%s:%d/metrics\n",
               address.c_str(), server.http_port(), address.c_str(), server.grpc_port(),
-              address.c_str(), server.metrics_port());
+              metrics.c_str(), server.metrics_port());
 }
 
 void StopOnSignal(InferenceCore& core, Server& server, const sigset_t& signals, int drain_seconds) {

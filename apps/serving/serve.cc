@@ -25,6 +25,7 @@ struct ServeWords {
   std::string fleet;  // empty: one device
   std::string placer = "static";
   bool explicit_control = false;
+  bool exit_on_error = false;
   std::vector<std::string> load_models;
   ListenWords listen;
   std::string example;  // a folder of request bodies for the model 'digits'
@@ -105,6 +106,16 @@ void CheckWords(ServeWords& words) {
   if (!all) words.core.models = words.load_models;
 }
 
+/// Dies if a model failed to load.
+void CheckModels(const InferenceCore& core) {
+  std::string failed;
+  for (const ModelStatus& model : core.Models()) {
+    if (model.state == ModelState::kReady || model.reason == kNotLoaded) continue;
+    failed += fmt::format("\n  {}: {}", OneLine(model.name), OneLine(model.reason));
+  }
+  if (!failed.empty()) Die("--exit-on-error: these models failed to load:" + failed);
+}
+
 void Serve(const ServeWords& words) {
   spdlog::set_level(spdlog::level::from_str(words.listen.log_level));
   const sigset_t signals = BlockStopSignals();
@@ -113,6 +124,7 @@ void Serve(const ServeWords& words) {
     const std::string& folder = words.core.repository;
     Die(core.error().message + (std::filesystem::exists(folder) ? "" : HowToMake(folder)));
   }
+  if (words.exit_on_error) CheckModels(**core);
   Result<std::unique_ptr<Server>> server = Server::Start(**core, words.listen.server);
   if (!server) Die(server.error().message);
   PrintBanner(words, **core, **server);
@@ -181,6 +193,10 @@ void AddServe(CLI::App& app) {
                    "Folder of the profiles of `lagoon profile`; empty: use no profiles")
       ->capture_default_str();
   AddListening(*command, words->listen);
+  command->add_flag("--strict-readiness", words->listen.server.strict_readiness,
+                    "The server is ready only if no model failed to load");
+  command->add_flag("--exit-on-error", words->exit_on_error,
+                    "Do not start if a model fails to load");
   command->add_flag("--allow-admin-on-http", words->listen.server.admin_on_http,
                     "Let clients of the HTTP port switch the scheduler too, not only those of the "
                     "metrics port");

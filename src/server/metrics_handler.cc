@@ -130,6 +130,23 @@ MetricFamily FailureFamily(const std::vector<M>& models) {
   return family;
 }
 
+/// So that an alert can tell of a model that is refused, which has no statistics.
+MetricFamily NotServedFamily(const std::vector<ModelStatus>& models) {
+  MetricFamily family{"lagoon_model_not_served",
+                      "1 for each model of the repository that does not take requests, by reason",
+                      MetricType::Gauge,
+                      {}};
+  for (const ModelStatus& model : models) {
+    if (model.state == ModelState::kReady) continue;
+    ClientMetric metric = Value(MetricType::Gauge, 1);
+    metric.label = {{"model", model.name},
+                    {"version", model.version},
+                    {"reason", model.reason == kNotLoaded ? "unloaded" : "refused"}};
+    family.metric.push_back(std::move(metric));
+  }
+  return family;
+}
+
 }  // namespace
 
 std::vector<MetricFamily> CoreMetrics::Collect() const {
@@ -141,6 +158,7 @@ std::vector<MetricFamily> CoreMetrics::Collect() const {
   } else {
     spdlog::error("metrics: the models' statistics are missing: {}", models.error().message);
   }
+  families.push_back(NotServedFamily(core_.Models()));
   families.push_back(
       {"lagoon_launches_total",
        "Launches submitted to the device",

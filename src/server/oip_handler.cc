@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "base/text.h"
+#include "server/fleet/repository.h"
 #include "server/oip_json.h"
 #include "server/unserved.h"
 #include "serving/config/model_config.pb.h"
@@ -28,6 +29,12 @@ std::size_t OipHandler::MaxBodyBytes(http::verb /*method*/, std::string_view tar
              : SchedulerHandler::kMaxBodyBytes;
 }
 
+bool OipHandler::Changes(http::verb method, std::string_view target) const {
+  const Route::Kind kind = ParseRoute(target).kind;
+  return HttpHandler::Changes(method, target) && kind != Route::Kind::kModelInfer &&
+         kind != Route::Kind::kRepositoryIndex;
+}
+
 void OipHandler::Handle(const HttpRequest& request, const std::shared_ptr<HttpReply>& reply) {
   const Route route = ParseRoute(request.target);
   const bool post = request.method == http::verb::post;
@@ -38,14 +45,14 @@ void OipHandler::Handle(const HttpRequest& request, const std::shared_ptr<HttpRe
     case Route::Kind::kUnserved:
       return reply->Send(HttpResponse::Failure(501, UnservedMessage(route.extension)));
     case Route::Kind::kScheduler:
-      if (!post || admin_) return handlers_.scheduler.Handle(request, reply);
+      if (!post || options_.admin) return handlers_.scheduler.Handle(request, reply);
       return reply->Send(OnAdminPort("the scheduler is switched"));
     case Route::Kind::kShares:
     case Route::Kind::kModelResize:
-      if (!post || admin_) return handlers_.shares.Handle(route, request, reply);
+      if (!post || options_.admin) return handlers_.shares.Handle(route, request, reply);
       return reply->Send(OnAdminPort("shares are changed"));
     case Route::Kind::kFleetPlacer:
-      if (!post || admin_) return handlers_.fleet.Handle(route, request, reply);
+      if (!post || options_.admin) return handlers_.fleet.Handle(route, request, reply);
       return reply->Send(OnAdminPort("the placer is set"));
     case Route::Kind::kFleet:
     case Route::Kind::kRepositoryIndex:
@@ -99,8 +106,12 @@ HttpResponse OipHandler::Get(const Route& route) const {
 }
 
 HttpResponse OipHandler::Ready() const {
-  if (core_.Ready()) return HttpResponse::Json(R"({"ready":true})");
-  return HttpResponse::Failure(503, "the server is not ready: it is loading models or draining");
+  if (IsReady(core_, options_.strict_readiness)) return HttpResponse::Json(R"({"ready":true})");
+  return HttpResponse::Failure(503, core_.Ready()
+                                        ? "the server is not ready: a model failed to load, see "
+                                          "POST /v2/repository/index"
+                                        : "the server is not ready: it is loading models or "
+                                          "draining");
 }
 
 HttpResponse OipHandler::ModelReady(const Route& route) const {

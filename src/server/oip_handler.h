@@ -22,10 +22,15 @@ struct AdminHandlers {
 /// The Open Inference Protocol over HTTP.
 class OipHandler final : public HttpHandler {
  public:
-  /// All are borrowed. `admin`: clients of this port may switch the scheduler and the placer, and
-  /// move shares.
-  OipHandler(InferenceCore& core, InferHandler& infer, const AdminHandlers& handlers, bool admin)
-      : core_(core), infer_(infer), handlers_(handlers), admin_(admin) {}
+  struct Options {
+    bool admin = false;  // clients of this port may switch scheduler and placer, and move shares
+    bool strict_readiness = false;  // see IsReady()
+  };
+
+  /// All are borrowed.
+  OipHandler(InferenceCore& core, InferHandler& infer, const AdminHandlers& handlers,
+             const Options& options)
+      : core_(core), infer_(infer), handlers_(handlers), options_(options) {}
 
   /// The port that accepts such changes, to be named when this port refuses one. Must be called
   /// before the first request.
@@ -33,6 +38,7 @@ class OipHandler final : public HttpHandler {
 
   /// Only inference requests may have large bodies.
   std::size_t MaxBodyBytes(boost::beast::http::verb method, std::string_view target) const override;
+  bool Changes(boost::beast::http::verb method, std::string_view target) const override;
   void Handle(const HttpRequest& request, const std::shared_ptr<HttpReply>& reply) override;
 
  private:
@@ -44,7 +50,7 @@ class OipHandler final : public HttpHandler {
   InferenceCore& core_;
   InferHandler& infer_;
   const AdminHandlers handlers_;
-  const bool admin_;
+  const Options options_;
   int admin_port_ = 0;
 };
 

@@ -11,6 +11,7 @@
 #include <utility>
 
 #include "base/log.h"
+#include "server/fleet/repository.h"
 #include "server/grpc/grpc_edge.h"
 #include "server/http/http_listener.h"
 #include "server/metrics_handler.h"
@@ -29,6 +30,7 @@ int ThreadsOf(const ServerOptions& options) {
   return std::clamp(static_cast<int>(std::thread::hardware_concurrency()), 2, 4);
 }
 
+/// With what follows from other options and from the process.
 ServerOptions Within(std::size_t descriptors, ServerOptions options) {
   const std::size_t connections = ConnectionsWithin(descriptors, options.http.max_connections);
   if (connections < options.http.max_connections) {
@@ -38,6 +40,7 @@ ServerOptions Within(std::size_t descriptors, ServerOptions options) {
         connections, options.http.max_connections, descriptors);
   }
   options.http.max_connections = connections;
+  if (options.metrics_address.empty()) options.metrics_address = options.address;
   return options;
 }
 
@@ -51,7 +54,8 @@ class EdgeServer final : public Server {
         scheduler_(core, pool_),
         shares_(core),
         fleet_(core, pool_, options.model_control),
-        oip_(core, infer_, {scheduler_, shares_, fleet_}, options.admin_on_http),
+        oip_(core, infer_, {scheduler_, shares_, fleet_},
+             {options.admin_on_http, options.strict_readiness}),
         scrapes_(core, {scheduler_, shares_, fleet_}, options.fleet),
         memory_{BufferPool::Create(kMaxRetainedBytes),
                 std::make_shared<MemoryBudget>(
@@ -74,8 +78,7 @@ class EdgeServer final : public Server {
   void Stop(TimePoint until) override;
 
  private:
-  Result<std::shared_ptr<HttpListener>> Listen(const char* name, int port, HttpHandler& handler,
-                                               const HttpLimits& limits);
+  Result<std::shared_ptr<HttpListener>> Listen(HttpListener::Options options, HttpHandler& handler);
   void FollowHealth();
   void StopHealth();
   static void StopListener(const std::shared_ptr<HttpListener>& listener, TimePoint until);
@@ -100,24 +103,31 @@ class EdgeServer final : public Server {
   bool stopped_ = false;
 };
 
-Result<std::shared_ptr<HttpListener>> EdgeServer::Listen(const char* name, int port,
-                                                         HttpHandler& handler,
-                                                         const HttpLimits& limits) {
-  return HttpListener::Listen(pool_, handler, memory_, {name, options_.address, port, limits});
+Result<std::shared_ptr<HttpListener>> EdgeServer::Listen(HttpListener::Options options,
+                                                         HttpHandler& handler) {
+  options.hosts = HostsFor(options.address, options_.allowed_hosts);
+  return HttpListener::Listen(pool_, handler, memory_, std::move(options));
 }
 
 // Checked here, because otherwise the second of two equal ports would be refused as taken by
 // another process.
 lagoon::Status CheckPorts(const ServerOptions& options) {
-  const std::array<std::pair<const char*, int>, 3> ports = {{{"HTTP", options.http_port},
-                                                             {"gRPC", options.grpc_port},
-                                                             {"metrics", options.metrics_port}}};
+  struct Port {
+    const char* protocol;
+    const std::string& address;
+    int port;
+  };
+  const std::array<Port, 3> ports = {{{"HTTP", options.address, options.http_port},
+                                      {"gRPC", options.address, options.grpc_port},
+                                      {"metrics", options.metrics_address, options.metrics_port}}};
   for (std::size_t i = 0; i < ports.size(); ++i) {
     for (std::size_t j = 0; j < i; ++j) {
-      if (ports[i].second == 0 || ports[i].second != ports[j].second) continue;
-      return Fail(ErrorCode::kInvalidArgument,
-                  fmt::format("{} and {} cannot share port {} of {}; give each its own, or 0",
-                              ports[j].first, ports[i].first, ports[i].second, options.address));
+      if (ports[i].port == 0 || ports[i].port != ports[j].port) continue;
+      if (ports[i].address != ports[j].address) continue;
+      return Fail(
+          ErrorCode::kInvalidArgument,
+          fmt::format("{} and {} cannot share port {} of {}; give each its own, or 0",
+                      ports[j].protocol, ports[i].protocol, ports[i].port, ports[i].address));
     }
   }
   return {};
@@ -130,8 +140,11 @@ lagoon::Status EdgeServer::Open() {
   scrape.max_body_bytes = options_.fleet == nullptr ? SchedulerHandler::kMaxBodyBytes
                                                     : std::numeric_limits<std::size_t>::max();
   scrape.max_connections = std::min(scrape.max_connections, kMaxScrapeConnections);
-  LAGOON_ASSIGN_OR_RETURN(http_, Listen("HTTP", options_.http_port, oip_, options_.http));
-  LAGOON_ASSIGN_OR_RETURN(metrics_, Listen("metrics", options_.metrics_port, scrapes_, scrape));
+  LAGOON_ASSIGN_OR_RETURN(
+      http_, Listen({"HTTP", options_.address, options_.http_port, options_.http}, oip_));
+  LAGOON_ASSIGN_OR_RETURN(
+      metrics_,
+      Listen({"metrics", options_.metrics_address, options_.metrics_port, scrape}, scrapes_));
   oip_.SetAdminPort(metrics_->port());
   GrpcEdge::Options grpc;
   grpc.address = options_.address;
@@ -141,6 +154,7 @@ lagoon::Status EdgeServer::Open() {
   grpc.idle_timeout = options_.http.idle_timeout;
   grpc.max_buffered_bytes = options_.max_buffered_bytes;
   grpc.model_control = options_.model_control;
+  grpc.strict_readiness = options_.strict_readiness;
   LAGOON_ASSIGN_OR_RETURN(grpc_, GrpcEdge::Start(core_, pool_, grpc));
   http_->Start();
   metrics_->Start();
@@ -151,7 +165,7 @@ lagoon::Status EdgeServer::Open() {
 void EdgeServer::FollowHealth() {
   MutexLock lock(health_mutex_);
   if (!follow_health_) return;
-  grpc_->SetServing(core_.Ready());
+  grpc_->SetServing(IsReady(core_, options_.strict_readiness));
   health_timer_.expires_after(kHealthPeriod);
   health_timer_.async_wait([this](boost::system::error_code error) {
     if (!error) FollowHealth();

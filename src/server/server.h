@@ -2,6 +2,7 @@
 
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "base/status.h"
 #include "base/time.h"
@@ -12,6 +13,7 @@ namespace lagoon {
 
 struct ServerOptions {
   std::string address = "127.0.0.1";  // an IP address; "0.0.0.0" for every interface
+  std::string metrics_address;        // of the metrics port; empty: as `address`
   // 0: any free one.
   int http_port = 8000;
   int grpc_port = 8001;
@@ -25,6 +27,10 @@ struct ServerOptions {
   bool admin_on_http = false;
   // True: clients may load and unload models (Triton's model repository API).
   bool model_control = false;
+  bool strict_readiness = false;  // the server is ready only if no model failed to load
+  /// Names of the server that HTTP clients may use, beside addresses and names without a dot; "*":
+  /// all. Empty: all, if the port's address is not one of this machine alone.
+  std::vector<std::string> allowed_hosts;
   /// Answers paths below /v2/fleet on the metrics port, in place of the core's fleet. Borrowed,
   /// outlives the server; null: the core's fleet answers.
   HttpHandler* fleet = nullptr;

@@ -196,10 +196,51 @@ TEST_F(AdminServer, OnlyInferencesHaveLargeBodies) {
   EXPECT_EQ(Ask(Post("/v2/models/twice/infer", std::string(5000, ' '))).status, 400);
 }
 
+// What a browser sends for a page of another site that is open beside the server.
+TEST_F(AdminServer, PagesOfOtherSitesCannotChangeTheServer) {
+  const auto change = [&](std::string_view fields) {
+    return AskMetricsPort(Post("/v2/scheduler", R"({"scheduler":"reef"})", fields)).status;
+  };
+  EXPECT_EQ(change("Origin: http://evil.example\r\nContent-Type: text/plain\r\n"), 403);
+  EXPECT_EQ(change("Origin: http://evil.example\r\n"), 403);
+  EXPECT_EQ(change("Origin: null\r\n"), 403);
+  EXPECT_EQ(change("Origin: http://test:81\r\n"), 403);  // another server of this machine
+  EXPECT_EQ(change("Sec-Fetch-Site: cross-site\r\n"), 403);
+  EXPECT_EQ(change("Content-Type: text/plain\r\n"), 415);
+  EXPECT_EQ(change("Content-Type: multipart/form-data; boundary=x\r\n"), 415);
+  EXPECT_NE(Json::parse(Ask(Get("/v2/scheduler")).body)["scheduler"], "reef");
+  EXPECT_EQ(change("Origin: http://test\r\nContent-Type: application/json\r\n"), 200);
+  EXPECT_EQ(change("Content-Type: application/x-www-form-urlencoded\r\n"), 200);  // curl -d
+  // An inference changes nothing, and the page cannot read the answer.
+  EXPECT_EQ(Ask(Post("/v2/models/twice/infer", kTwice, "Origin: http://page.example\r\n")).status,
+            200);
+}
+
+TEST_F(AdminServer, PagesCannotGiveTheServerTheirOwnName) {
+  const auto get = [&](std::string_view host) {
+    return Ask(fmt::format("GET /v2 HTTP/1.1\r\nHost: {}\r\n\r\n", host)).status;
+  };
+  for (const char* host : {"evil.example", "evil.example:8000", "127.0.0.1.evil.example", "a.b."}) {
+    EXPECT_EQ(get(host), 403) << host;
+  }
+  for (const char* host : {"127.0.0.1", "127.0.0.1:8000", "[::1]:8000", "localhost", "LOCALHOST:1",
+                           "a.localhost", "lagoon:8000", "10.0.0.7"}) {
+    EXPECT_EQ(get(host), 200) << host;
+  }
+  server_.reset();
+  allowed_hosts_ = {"models.example.org"};
+  StartServer();
+  EXPECT_EQ(get("Models.example.org:80"), 200);
+  EXPECT_EQ(get("evil.example"), 403);
+  EXPECT_EQ(AskMetricsPort(Post("/v2/scheduler", R"({"scheduler":"reef"})",
+                                "Origin: https://models.example.org\r\n"))
+                .status,
+            200);
+}
+
 TEST_F(AdminServer, NamesTheExtensionsOfTritonThatItLacks) {
   for (const auto& [request, extension] :
-       {std::pair(Post("/v2/repository/index", "{}"), "'model_repository'"),
-        std::pair(Post("/v2/repository/models/twice/load", "{}"), "'model_repository'"),
+       {std::pair(Post("/v2/repository/models/twice/load", "{}"), "'model_repository'"),
         std::pair(Get("/v2/systemsharedmemory/status"), "'system_shared_memory'"),
         std::pair(Get("/v2/cudasharedmemory/status"), "'cuda_shared_memory'"),
         std::pair(Get("/v2/trace/setting"), "'trace'"), std::pair(Get("/v2/logging"), "'logging'"),

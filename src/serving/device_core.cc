@@ -58,6 +58,15 @@ Result<std::unique_ptr<DeviceCore>> DeviceCore::Open(const CoreOptions& options,
 // ---- Loading and unloading while models serve
 
 Status DeviceCore::LoadModel(const std::string& name) {
+  Status loaded = LoadAnew(name);
+  // Only this code is about the model itself, and not about its name or the moment.
+  if (!loaded && loaded.error().code == ErrorCode::kInvalidArgument) {
+    models_.NoteFailure(name, loaded.error().message);
+  }
+  return loaded;
+}
+
+Status DeviceCore::LoadAnew(const std::string& name) {
   LAGOON_RETURN_IF_ERROR(models_.CheckMayChange(name));
   // Without the mutex, as loading may take minutes, and other models may change meanwhile.
   LAGOON_ASSIGN_OR_RETURN(std::unique_ptr<ModelTable::Entry> entry,

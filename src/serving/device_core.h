@@ -71,6 +71,7 @@ class DeviceCore {
                                                   const std::vector<LoadedVersion*>& more) const;
   void KeepSize(const ModelShare& share, ShareKeeper& keeper) const;
   void UseKeeper(std::unique_ptr<ShareKeeper> keeper, const std::string& changed);
+  Status LoadAnew(const std::string& name);
   void Stop(std::unique_ptr<LoadedVersion> version) REQUIRES(change_mutex_);
   void CancelInBatchers();
   Batcher* BatcherOf(const RequestInFlight& request) const;

@@ -151,6 +151,22 @@ TEST_F(ModelChangesTest, ALoadThatFailsLeavesWhatWasLoaded) {
   EXPECT_EQ(Value("n"), 7);
 }
 
+TEST_F(ModelChangesTest, AModelWhoseLoadFailedIsListedWithTheReason) {
+  repository_.AddModel("m", ScaledModel(2));
+  repository_.AddModel("broken", ScaledModel(2));
+  OpenWith({"m"});
+  repository_.WriteFile("broken/1/model.onnx", "this is no model");
+  EXPECT_EQ(ReasonOf("broken"), "not loaded");
+  const Status failed = Load("broken");
+  ASSERT_FALSE(failed);
+  EXPECT_EQ(ReasonOf("broken"), failed.error().message);
+  repository_.AddModel("broken", ScaledModel(3));
+  ASSERT_TRUE(Load("broken"));
+  EXPECT_EQ(Value("broken"), 3);
+  ASSERT_TRUE(Unload("broken"));
+  EXPECT_EQ(ReasonOf("broken"), "not loaded");
+}
+
 TEST_F(ModelChangesTest, WhatCannotBeChangedIsRefusedByName) {
   repository_.AddModel("m", ScaledModel(2));
   OpenWith({});

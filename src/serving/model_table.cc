@@ -170,6 +170,16 @@ Result<ModelTable::Removed> ModelTable::Remove(const std::string& name) {
   return Put(name, std::move(none));
 }
 
+void ModelTable::NoteFailure(const std::string& name, const std::string& reason) {
+  const MutexLock lock(mutex_);
+  std::unique_ptr<Entry>& entry = models_[name];
+  if (entry == nullptr) {
+    entry = std::make_unique<Entry>();
+    entry->not_loaded = true;
+  }
+  if (entry->not_loaded) entry->problem = reason;
+}
+
 Status ModelTable::CheckMayChange(const std::string& name) const {
   const MutexLock lock(mutex_);
   for (const ServedModel* const program : Programs()) {
@@ -401,7 +411,8 @@ std::vector<ModelStatus> ModelTable::Statuses() const {
   const MutexLock lock(mutex_);
   std::vector<ModelStatus> statuses;
   for (const auto& [name, entry] : models_) {
-    const std::string reason = entry->not_loaded ? std::string(kNotLoaded) : entry->problem;
+    const bool unasked = entry->not_loaded && entry->problem.empty();
+    const std::string reason = unasked ? std::string(kNotLoaded) : entry->problem;
     if (!reason.empty()) {
       statuses.push_back({name, "", ModelState::kUnavailable, reason, "", 0, Nanoseconds(0)});
     }

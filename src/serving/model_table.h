@@ -84,6 +84,9 @@ class ModelTable {
   /// Takes the model's versions out of the table. The model is listed as not loaded. kNotFound: the
   /// model is not in the table, or not loaded.
   Result<Removed> Remove(const std::string& name);
+  /// Statuses() tells from now on why the model, which is not loaded, could not be loaded when a
+  /// client asked for it. Ignored while an older version serves.
+  void NoteFailure(const std::string& name, const std::string& reason);
   /// kInvalidArgument: the model is a job program, or one runs it. Such a model stays as it is.
   Status CheckMayChange(const std::string& name) const;
 
@@ -124,7 +127,7 @@ class ModelTable::Entry {
 
   std::map<std::int64_t, Version> versions;
   std::string problem;      // not empty: why no version is served
-  bool not_loaded = false;  // and was not asked for
+  bool not_loaded = false;  // was not asked for, or a client's load failed: `problem`
 };
 
 }  // namespace lagoon

@@ -185,7 +185,13 @@ Status SaveProfile(const ProfileStore& store, const std::string& key, const Plan
   fs::create_directories(store.folder, error);
   const fs::path path = PathOf(store, plan, key);
   const fs::path partial = fmt::format("{}.{}.partial", path.string(), getpid());
-  std::ofstream(partial) << DumpJson(document, 1) << '\n';
+  std::ofstream file(partial);
+  file << DumpJson(document, 1) << '\n';
+  file.close();
+  if (!file) {  // the disk is full, say
+    fs::remove(partial, error);
+    return Fail(ErrorCode::kInternal, fmt::format("cannot write profile '{}'", path.string()));
+  }
   fs::rename(partial, path, error);
   if (error) {
     return Fail(ErrorCode::kInternal,

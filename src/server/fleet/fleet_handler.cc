@@ -48,7 +48,7 @@ void FleetHandler::HandleFleet(const HttpRequest&, const std::shared_ptr<HttpRep
 
 void FleetHandler::HandleRepository(const Route& route, const HttpRequest& request,
                                     const std::shared_ptr<HttpReply>& reply) {
-  if (!model_control_) {
+  if (!model_control_ && route.kind != Route::Kind::kRepositoryIndex) {
     return reply->Send(HttpResponse::Failure(501, UnservedMessage("model_repository")));
   }
   if (request.method != http::verb::post) {

@@ -2,10 +2,48 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <filesystem>
+#include <system_error>
+#include <utility>
+
 #include "base/log.h"
 #include "base/text.h"
 
 namespace lagoon {
+namespace {
+
+constexpr std::string_view kEndsOfPaths = " \t\n'\"():,;=";
+
+/// Whether `path` begins with a folder of this machine.
+bool BeginsWithFolder(std::string_view path) {
+  const std::size_t end = path.find('/', 1);
+  if (end == std::string_view::npos) return false;
+  std::error_code error;
+  return end > 1 && std::filesystem::is_directory(std::string(path.substr(0, end)), error);
+}
+
+}  // namespace
+
+std::string WithoutFolders(std::string_view text) {
+  std::string shown;
+  while (!text.empty()) {
+    const std::size_t length = std::min(text.find_first_of(kEndsOfPaths), text.size());
+    const std::string_view word = text.substr(0, length);
+    const bool is_path = word.starts_with('/') && BeginsWithFolder(word);
+    shown += is_path ? word.substr(word.rfind('/') + 1) : word;
+    shown += text.substr(length, 1);
+    text.remove_prefix(std::min(length + 1, text.size()));
+  }
+  return shown;
+}
+
+bool IsReady(const InferenceCore& core, bool strict) {
+  if (!core.Ready()) return false;
+  return !strict || std::ranges::all_of(core.Models(), [](const ModelStatus& model) {
+    return model.state == ModelState::kReady || model.reason == kNotLoaded;
+  });
+}
 
 std::vector<RepositoryRow> RepositoryIndex(std::span<const ModelStatus> models, bool ready_only) {
   std::vector<RepositoryRow> rows;
@@ -16,10 +54,7 @@ std::vector<RepositoryRow> RepositoryIndex(std::span<const ModelStatus> models, 
     row.name = model.name;
     row.version = model.version;
     row.state = ready ? "READY" : "UNAVAILABLE";
-    if (!ready) {
-      row.reason =
-          model.reason == kNotLoaded ? "unloaded" : "not served; the server's log says why";
-    }
+    if (!ready) row.reason = model.reason == kNotLoaded ? "unloaded" : WithoutFolders(model.reason);
     rows.push_back(std::move(row));
   }
   return rows;
@@ -28,8 +63,10 @@ std::vector<RepositoryRow> RepositoryIndex(std::span<const ModelStatus> models, 
 Error ForClients(const std::string& model, const Error& error) {
   if (error.code != ErrorCode::kInvalidArgument) return error;
   spdlog::error("{}", error.message);
-  return {error.code,
-          fmt::format("model {} cannot be changed; the server's log says why", Quoted(model))};
+  std::string reason = WithoutFolders(error.message);
+  const std::string context = fmt::format("model {}", Quoted(model));
+  if (!reason.starts_with(context)) reason.insert(0, context + ": ");
+  return {error.code, std::move(reason)};
 }
 
 Status CheckRepositoryParameter(std::string_view name) {

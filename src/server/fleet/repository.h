@@ -11,17 +11,26 @@
 
 namespace lagoon {
 
-/// A row of the index: why a model is not ready is told without paths of the server.
+/// A row of the index.
 struct RepositoryRow {
   std::string name, version;
-  std::string_view state, reason;  // in static storage
+  std::string_view state;  // in static storage
+  std::string reason;      // why the model is not ready, as clients may see it
 };
+
+/// `text` without the folders of the server's files: "/srv/models/m/config.pbtxt:3: ..." becomes
+/// "config.pbtxt:3: ...". Words that begin with a slash but with no folder of this machine stay,
+/// because names in models do.
+std::string WithoutFolders(std::string_view text);
+
+/// Whether the server is ready. `strict`: only if no model failed to load.
+bool IsReady(const InferenceCore& core, bool strict);
 
 /// `ready_only`: without the models that are not ready.
 std::vector<RepositoryRow> RepositoryIndex(std::span<const ModelStatus> models, bool ready_only);
 
 /// The error of InferenceCore::LoadModel() or UnloadModel() as clients may see it. One that may
-/// name paths of the server is logged instead.
+/// name paths of the server is logged as it is.
 Error ForClients(const std::string& model, const Error& error);
 
 /// Parameters of a load or an unload, by name: kUnimplemented for one that Lagoon does not have.

@@ -5,7 +5,9 @@
 #include <gtest/gtest.h>
 
 #include <memory>
+#include <string>
 #include <thread>
+#include <vector>
 
 #include "server/server.h"
 #include "server/testing/fake_core.h"
@@ -21,6 +23,8 @@ class ServerTest : public testing::Test {
     options.max_buffered_bytes = max_buffered_bytes_;
     options.admin_on_http = admin_on_http_;
     options.model_control = model_control_;
+    options.strict_readiness = strict_readiness_;
+    options.allowed_hosts = allowed_hosts_;
     return options;
   }
   void StartServer() {
@@ -45,6 +49,8 @@ class ServerTest : public testing::Test {
   std::size_t max_buffered_bytes_ = std::size_t{64} << 20;
   bool admin_on_http_ = false;
   bool model_control_ = false;
+  bool strict_readiness_ = false;
+  std::vector<std::string> allowed_hosts_;
   FakeCore core_;
   std::unique_ptr<Server> server_;
 };
