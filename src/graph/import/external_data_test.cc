@@ -100,9 +100,10 @@ TEST_F(ExternalData, MayBeALinkThatStaysInTheModelsFolder) {
   fs::create_directory(folder_ / "models/data");
   fs::create_symlink("../weights.bin", folder_ / "models/data/link.bin");
   fs::create_symlink("link.bin", folder_ / "models/data/second.bin");
-  const Result<Graph> graph = Import({{"location", "data/second.bin"}, {"length", "8"}});
+  const Result<Graph> graph =
+      Import({{"location", "data/second.bin"}, {"offset", "8"}, {"length", "8"}});
   ASSERT_TRUE(graph.has_value()) << graph.error().message;
-  EXPECT_THAT(graph->value(graph->nodes[0].inputs[1]).constant->floats(), ElementsAre(1, 2));
+  EXPECT_THAT(graph->value(graph->nodes[0].inputs[1]).constant->floats(), ElementsAre(3, 4));
 }
 
 TEST_F(ExternalData, MayNotBeALinkThatLeavesTheModelsFolder) {
