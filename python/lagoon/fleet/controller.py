@@ -209,7 +209,8 @@ class Fleet:
             return False
         if self._epoch == 0:
             # Above that of the controller before, whatever this node's clock says.
-            self._epoch = max(int(time.time() * 1000), self._http("metrics", "/v2/fleet/routes")["epoch"] + 1)
+            before = self._http("metrics", "/v2/fleet/routes")["epoch"]
+            self._epoch = max(int(time.time() * 1000), before + 1) % 2**64
         rows = self._http("http", "/v2/models/stats")["model_stats"]
         counts = {row["name"]: row["inference_stats"]["success"]["count"] + row["inference_stats"]["fail"]["count"]
                   for row in rows}

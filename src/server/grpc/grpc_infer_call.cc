@@ -125,7 +125,10 @@ void GrpcInferCall::OnCancel() {
 }
 
 void GrpcInferCall::Respond(Result<InferResponse> result) {
-  if (!result) return Finish(GrpcStatus(result.error()));
+  if (!result) {
+    context_.AddTrailingMetadata(kAnsweredKey, "1");
+    return Finish(GrpcStatus(result.error()));
+  }
   inference::ModelInferResponse message;
   FillGrpcInfer(*std::move(result), stages_ ? &stamps_ : nullptr, message);
   bool owned = false;

@@ -19,8 +19,9 @@ using InferMessagePool = MessagePool<inference::ModelInferRequest>;
 /// pooled memory.
 class GrpcInferCall final : public grpc::ServerUnaryReactor {
  public:
-  GrpcInferCall(InferenceCore& core, IoPool& pool, grpc::ByteBuffer& response)
-      : core_(core), pool_(pool), response_(response) {}
+  GrpcInferCall(InferenceCore& core, IoPool& pool, grpc::CallbackServerContext& context,
+                grpc::ByteBuffer& response)
+      : core_(core), pool_(pool), context_(context), response_(response) {}
 
   /// Consumes `raw`. Must be called before the reactor is returned to gRPC, so that gRPC cannot
   /// delete it meanwhile.
@@ -35,6 +36,7 @@ class GrpcInferCall final : public grpc::ServerUnaryReactor {
 
   InferenceCore& core_;
   IoPool& pool_;
+  grpc::CallbackServerContext& context_;
   grpc::ByteBuffer& response_;
   EdgeStamps stamps_;
   bool stages_ = false;

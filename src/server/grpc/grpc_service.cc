@@ -62,9 +62,9 @@ grpc::ServerUnaryReactor* GrpcService::ModelMetadata(Context* context,
   return Answer(context, grpc::Status::OK);
 }
 
-grpc::ServerUnaryReactor* GrpcService::ModelInfer(Context*, const grpc::ByteBuffer* request,
+grpc::ServerUnaryReactor* GrpcService::ModelInfer(Context* context, const grpc::ByteBuffer* request,
                                                   grpc::ByteBuffer* response) {
-  auto* call = new GrpcInferCall(core_, pool_, *response);
+  auto* call = new GrpcInferCall(core_, pool_, *context, *response);
   // The buffer belongs to this call. Parsing frees it, so that a waiting request holds its tensors
   // only once.
   call->Start(*const_cast<grpc::ByteBuffer*>(request), *messages_);

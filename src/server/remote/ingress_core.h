@@ -11,6 +11,7 @@
 #include "base/random.h"
 #include "server/remote/ingress_members.h"
 #include "server/remote/routes.h"
+#include "server/remote/suspects.h"
 #include "serving/core.h"
 #include "serving/statistics.h"
 
@@ -33,8 +34,9 @@ struct MemberState {
 };
 
 /// One core in front of many: each request goes to a member that has its model. PickReplica()
-/// chooses the member. A request that a member answers with kUnavailable, because it is lost,
-/// drains or is full, is sent once more, to another member; it runs twice then, which changes
+/// chooses the member. A request that a member answers with kUnavailable, because it drains or is
+/// full, is sent once more, to another member. So is a request whose member is lost while it runs,
+/// unless requests like it have ended members before (Suspects); it runs twice then, which changes
 /// nothing, as inference has no other effect than its answer. Each request is answered once.
 /// A member's kNotFound counts as kUnavailable if the routes have the model: it is on its way.
 ///
@@ -88,9 +90,10 @@ class IngressCore final : public InferenceCore {
   Result<Member> Choose(const std::string& model, const std::string& version,
                         const IngressMember* avoid) const;
   void Send(const std::shared_ptr<Flight>& flight, const Member& member);
-  void Answered(const std::shared_ptr<Flight>& flight, Result<InferResponse> result);
-  /// The member to send the flight to after this error; null: the error is the answer.
-  Member Again(Flight& flight, const Error& error);
+  /// `lost`: as RemoteCore::SentCallback has it.
+  void Answered(const std::shared_ptr<Flight>& flight, Result<InferResponse> result, bool lost);
+  /// The member to send the flight to after kUnavailable; null: the error is the answer.
+  Member Again(Flight& flight, bool lost);
   void End(const std::shared_ptr<Flight>& flight, Result<InferResponse> result);
   Status Admit(const std::shared_ptr<Flight>& flight);
   std::shared_ptr<Counts> CountsOf(const std::string& model) REQUIRES(mutex_);
@@ -100,6 +103,7 @@ class IngressCore final : public InferenceCore {
   RemoteQueue queue_;
   IngressMembers members_;  // after the queue, which it uses
   std::atomic<std::uint64_t> retries_{0};
+  Suspects suspects_;
 
   mutable Mutex draw_mutex_;
   mutable Random random_ GUARDED_BY(draw_mutex_);

@@ -181,6 +181,89 @@ TEST_F(IngressCoreTest, TheSecondLossIsTheAnswer) {
   EXPECT_EQ(ingress_.retries(), 1U);
 }
 
+// A request that ends each member that runs it, and a client that sends it again and again.
+TEST_F(IngressCoreTest, ARequestThatEndsMembersDoesNotWalkTheFleet) {
+  Member c, d;
+  Routes routes;
+  routes.members = {{"a", a_.address}, {"b", b_.address}, {"c", c.address}, {"d", d.address}};
+  SetRoutes(routes);
+  std::vector<Member*> alive{&a_, &b_, &c, &d};
+  for (Member* member : alive) member->core.Hold();
+  auto answer = Infer(Twice());
+  for (int loss = 0; loss < 2; ++loss) {
+    const auto has_it = [](const Member* member) { return member->core.Pending() == 1; };
+    ASSERT_TRUE(Eventually([&] { return std::ranges::any_of(alive, has_it); }));
+    const auto victim = std::ranges::find_if(alive, has_it);
+    (*victim)->server.reset();
+    alive.erase(victim);
+  }
+  EXPECT_EQ(CodeOf(std::move(answer)), ErrorCode::kUnavailable);
+  EXPECT_EQ(ingress_.retries(), 1U);
+  for (int i = 0; i < 20; ++i) {
+    auto asked = Infer(Twice());
+    ASSERT_EQ(asked.wait_for(std::chrono::seconds(10)), std::future_status::ready);
+    const auto again = asked.get();
+    ASSERT_FALSE(again);
+    EXPECT_EQ(again.error().code, ErrorCode::kUnavailable);
+    EXPECT_THAT(again.error().message, HasSubstr("members were lost"));
+  }
+  for (const Member* member : alive) EXPECT_EQ(member->core.Pending(), 0U);
+  // Others are served.
+  for (Member* member : alive) member->core.Release();
+  constexpr float kOther[] = {4, 3, 2, 1};
+  InferRequest other = Twice();
+  other.inputs[0].data = std::as_bytes(std::span(kOther));
+  const auto served = Infer(std::move(other)).get();
+  EXPECT_TRUE(served) << served.error().message;
+}
+
+// All requests are alike, and each time that a member is lost the other one answers them.
+TEST_F(IngressCoreTest, MembersThatAreKilledInTurnsCostNoAnswer) {
+  SetRoutes(RoutesTo(0.5, 0.5));
+  for (int kill = 0; kill < 6; ++kill) {
+    Member& victim = kill % 2 == 0 ? a_ : b_;
+    Member& other = kill % 2 == 0 ? b_ : a_;
+    victim.core.Hold();
+    std::vector<std::future<Result<InferResponse>>> answers;
+    while (victim.core.Pending() < 3) {
+      answers.push_back(Infer(Twice()));
+      const std::size_t sent = answers.size();
+      ASSERT_LE(sent, 1000U);
+      ASSERT_TRUE(Eventually([&] {
+        return ingress_.Members()[0].in_flight + ingress_.Members()[1].in_flight ==
+               victim.core.Pending();
+      }));
+    }
+    const int port = victim.server->grpc_port();
+    victim.server.reset();
+    for (auto& answer : answers) {
+      const auto result = answer.get();
+      EXPECT_TRUE(result) << result.error().message;
+    }
+    EXPECT_EQ(other.core.Pending(), 0U);
+    victim.core.Release();
+    victim.Start(port);
+    ASSERT_TRUE(Eventually([&] {
+      const auto members = ingress_.Members();
+      return std::ranges::all_of(members, &MemberState::ready);
+    }));
+  }
+  EXPECT_GE(ingress_.retries(), 18U);
+}
+
+TEST_F(IngressCoreTest, AMemberThatIsFullIsNotTakenForLost) {
+  SetRoutes(RoutesTo(0.5, 0.5));
+  for (Member* member : {&a_, &b_}) {
+    member->core.FailWith({ErrorCode::kUnavailable, "model 'twice': the queue is full"});
+  }
+  for (int i = 0; i < 20; ++i) {
+    const auto full = Infer(Twice()).get();
+    ASSERT_FALSE(full);
+    EXPECT_THAT(full.error().message, HasSubstr("the queue is full"));
+  }
+  EXPECT_EQ(ingress_.retries(), 20U);
+}
+
 TEST_F(IngressCoreTest, AModelThatHasLeftItsMemberIsAskedForElsewhere) {
   SetRoutes(RoutesTo(1, 0));
   a_.core.FailWith({ErrorCode::kNotFound, "model 'twice': not in the repository"});
@@ -300,6 +383,22 @@ TEST_F(IngressCoreTest, NoAnswerIsLostOrDoubledWhileMembersComeAndGo) {
   clients.clear();
   EXPECT_EQ(sent, answered);
   EXPECT_EQ(wrong, 0);
+}
+
+// A thread of the queue may hold the member of its last answer while the ingress ends.
+TEST(IngressMembers, NoMemberOutlivesThem) {
+  RemoteQueue queue(1);
+  auto members = std::make_unique<IngressMembers>(queue, RemoteOptions{});
+  Routes routes;
+  routes.members = {{"a", "127.0.0.1:1"}};
+  ASSERT_TRUE(members->Set(routes));
+  std::shared_ptr<IngressMember> held = members->Table()->members[0].member;
+  std::thread ends([&] { members.reset(); });
+  const TimePoint until = Now() + std::chrono::milliseconds(100);
+  while (Now() < until && held.use_count() > 1) std::this_thread::yield();
+  EXPECT_EQ(held.use_count(), 2) << "the destructor waits";
+  held.reset();
+  ends.join();
 }
 
 class IngressServer : public HttpServer {

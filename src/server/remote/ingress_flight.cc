@@ -30,6 +30,12 @@ RequestHandle IngressCore::Infer(InferRequest request, InferCallback callback) {
   const InferRequest& sent = flight->request;
   Result<Member> member = Choose(sent.model, sent.version, nullptr);
   if (!member) return refuse(std::move(member).error());
+  if (!suspects_.empty() && !suspects_.MaySend(DigestOf(sent), Now())) {
+    return refuse({ErrorCode::kUnavailable,
+                   fmt::format("model {}: members were lost while they ran a request with these "
+                               "inputs, so that it is sent at most once in {} s",
+                               Quoted(sent.model), Suspects::kPause / std::chrono::seconds(1))});
+  }
   Status admitted = Admit(flight);
   if (!admitted) return refuse(std::move(admitted).error());
   const RequestHandle handle{flight->handle};  // the flight may have ended when it has been sent
@@ -61,9 +67,10 @@ void IngressCore::Send(const std::shared_ptr<Flight>& flight, const Member& memb
     flight->member = member;
     flight->at_member = {};
   }
-  const RequestHandle handle = member->core.Send(
-      flight->request,
-      [this, flight](Result<InferResponse> result) { Answered(flight, std::move(result)); });
+  const RequestHandle handle =
+      member->core.Send(flight->request, [this, flight](Result<InferResponse> result, bool lost) {
+        Answered(flight, std::move(result), lost);
+      });
   // The answer may have come already, and the flight may be on its way to another member.
   MutexLock lock(flight->mutex);
   if (flight->attempts != attempt) return;
@@ -71,7 +78,9 @@ void IngressCore::Send(const std::shared_ptr<Flight>& flight, const Member& memb
   if (flight->cancelled) member->core.Cancel(handle);
 }
 
-void IngressCore::Answered(const std::shared_ptr<Flight>& flight, Result<InferResponse> result) {
+void IngressCore::Answered(const std::shared_ptr<Flight>& flight, Result<InferResponse> result,
+                           bool lost) {
+  if (result && !suspects_.empty()) suspects_.Answered(DigestOf(flight->request));
   if (!result && result.error().code == ErrorCode::kNotFound) {
     const auto table = members_.Table();
     if (table->routes.models && table->Replicas(flight->request.model) != nullptr) {
@@ -79,20 +88,23 @@ void IngressCore::Answered(const std::shared_ptr<Flight>& flight, Result<InferRe
       result.error().code = ErrorCode::kUnavailable;
     }
   }
-  const Member next = result ? nullptr : Again(*flight, result.error());
+  const bool unavailable = !result && result.error().code == ErrorCode::kUnavailable;
+  const Member next = unavailable ? Again(*flight, lost) : nullptr;
   if (next == nullptr) return End(flight, std::move(result));
   retries_.fetch_add(1, std::memory_order_relaxed);
   Send(flight, next);
 }
 
-IngressCore::Member IngressCore::Again(Flight& flight, const Error& error) {
-  if (error.code != ErrorCode::kUnavailable) return nullptr;
+IngressCore::Member IngressCore::Again(Flight& flight, bool lost) {
   Member failed;
+  bool again = false;
   {
     MutexLock lock(flight.mutex);
-    if (flight.cancelled || flight.attempts >= kMostAttempts) return nullptr;
+    again = !flight.cancelled && flight.attempts < kMostAttempts;
     failed = flight.member;
   }
+  if (lost && !suspects_.Lost(DigestOf(flight.request), failed->name, Now())) return nullptr;
+  if (!again) return nullptr;
   Result<Member> next = Choose(flight.request.model, flight.request.version, failed.get());
   return next ? *std::move(next) : nullptr;
 }

@@ -10,6 +10,8 @@ namespace {
 
 // How often members that leave are looked at.
 constexpr std::chrono::milliseconds kReapPeriod{20};
+// How often the destructor looks whether others still hold a member. They do not for long.
+constexpr std::chrono::milliseconds kLastReference{1};
 
 }  // namespace
 
@@ -31,6 +33,17 @@ IngressMembers::~IngressMembers() {
     changed_.NotifyAll();
   }
   reaper_.join();
+  std::vector<std::shared_ptr<IngressMember>> left;
+  {
+    MutexLock lock(mutex_);
+    left = std::move(leaving_);
+    for (const IngressReplica& replica : table_->members) left.push_back(replica.member);
+    table_.reset();
+  }
+  // A thread of the queue that has just answered a request may still hold the request's member.
+  for (const auto& member : left) {
+    while (member.use_count() > 1) std::this_thread::sleep_for(kLastReference);
+  }
 }
 
 std::shared_ptr<const RouteTable> IngressMembers::Table() const {
@@ -70,7 +83,7 @@ std::shared_ptr<RouteTable> IngressMembers::Build(const RouteTable& before,
 Status IngressMembers::Set(const Routes& routes) {
   MutexLock one(set_mutex_);
   const std::shared_ptr<const RouteTable> before = Table();
-  if (routes.epoch < before->routes.epoch) {
+  if (!IsLater(routes.epoch, before->routes.epoch) && routes.epoch != before->routes.epoch) {
     return Fail(ErrorCode::kAlreadyExists,
                 fmt::format("routes: those of epoch {} are in use; the sender of epoch {} does not "
                             "lead any more",

@@ -4,6 +4,7 @@
 
 #include <utility>
 
+#include "server/grpc/grpc_codec.h"
 #include "server/remote/remote_codec.h"
 
 namespace lagoon {
@@ -21,10 +22,11 @@ std::chrono::system_clock::time_point DeadlineIn(Nanoseconds duration) {
          std::chrono::duration_cast<std::chrono::system_clock::duration>(duration);
 }
 
-RemoteCore::Call::Call(RemoteCore& owner, const InferRequest& request, InferCallback callback,
+RemoteCore::Call::Call(RemoteCore& owner, const InferRequest& request, SentCallback callback,
                        Nanoseconds left)
     : owner_(owner),
       model_(request.model),
+      id_(request.id),
       outputs_(request.outputs),
       forms_(request.forms),
       form_(request.form),
@@ -46,7 +48,7 @@ void RemoteCore::Call::Start(std::uint64_t handle) {
 
 void RemoteCore::Call::Refuse(Error error) {
   request_.Clear();
-  callback_(tl::unexpected<Error>(std::move(error)));
+  callback_(tl::unexpected<Error>(std::move(error)), /*lost=*/false);
 }
 
 void RemoteCore::Call::Done(bool /*ok*/) {
@@ -59,11 +61,21 @@ void RemoteCore::Call::Done(bool /*ok*/) {
     owner_.Remove(handle_, model_);
   }
   request_.Clear();  // the callback's owner may use the payload again
-  callback_(Answer(cancelled, lost));
+  callback_(Answer(cancelled, lost), EndedBefore(cancelled));
   callback_ = nullptr;
   RemoteCore& owner = owner_;
   delete this;
   owner.Answered();
+}
+
+bool RemoteCore::Call::EndedBefore(bool cancelled) const {
+  const grpc::StatusCode code = status_.error_code();
+  const bool stopped = code == grpc::StatusCode::CANCELLED && !cancelled;
+  const bool gone = code == grpc::StatusCode::UNAVAILABLE &&
+                    !context_.GetServerTrailingMetadata().contains(kAnsweredKey);
+  // The peer is an address if the call has got a connection; else it is the name of the channel.
+  const std::string peer = context_.peer();
+  return (stopped || gone) && (peer.starts_with("ipv4:") || peer.starts_with("ipv6:"));
 }
 
 Result<InferResponse> RemoteCore::Call::Answer(bool cancelled, bool lost) {
@@ -76,6 +88,9 @@ Result<InferResponse> RemoteCore::Call::Answer(bool cancelled, bool lost) {
   if (!status_.ok()) return tl::unexpected<Error>(ErrorOf(status_, owner_.member_));
   Result<InferResponse> response = ParseAnswer(answer_);
   if (!response) return Annotate(owner_.member_, std::move(response).error());
+  if (Status checked = CheckAnswer(*response, model_, id_, outputs_); !checked) {
+    return Annotate(owner_.member_, std::move(checked).error());
+  }
   LAGOON_RETURN_IF_ERROR(CheckForms(*response, outputs_, forms_, form_));
   JobResult& job = response->job;
   job.outcome = Outcome::kDone;

@@ -18,7 +18,7 @@ std::chrono::system_clock::time_point DeadlineIn(Nanoseconds duration);
 class RemoteCore::Call final : public RemoteEvent {
  public:
   /// `left`: time until the deadline; 0: none.
-  Call(RemoteCore& owner, const InferRequest& request, InferCallback callback, Nanoseconds left);
+  Call(RemoteCore& owner, const InferRequest& request, SentCallback callback, Nanoseconds left);
 
   const std::string& model() const { return model_; }
   /// Sends the request. Once, with the owner's lock: what the call's fields hold must be visible to
@@ -39,14 +39,17 @@ class RemoteCore::Call final : public RemoteEvent {
  private:
   void Done(bool ok) override;
   Result<InferResponse> Answer(bool cancelled, bool lost);
+  /// Whether the connection or the member has ended while the request was there. A request that
+  /// waited for a connection was not.
+  bool EndedBefore(bool cancelled) const;
 
   RemoteCore& owner_;
   std::uint64_t handle_ = 0;
-  const std::string model_;
+  const std::string model_, id_;
   const std::vector<std::string> outputs_;
   const std::vector<OutputForm> forms_;
   const OutputForm form_;
-  InferCallback callback_;
+  SentCallback callback_;
   grpc::ByteBuffer request_, answer_;
   grpc::ClientContext context_;
   grpc::Status status_;

@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <limits>
+#include <set>
 #include <span>
 #include <utility>
 
@@ -219,6 +220,33 @@ Result<InferResponse> ParseAnswer(grpc::ByteBuffer& answer) {
     outputs[i].data = std::move(parts.raw[i]);
   }
   return std::move(parts.response);
+}
+
+Status CheckAnswer(const InferResponse& response, const std::string& model, const std::string& id,
+                   std::span<const std::string> outputs) {
+  const auto differs = [](std::string_view what, const std::string& has, const std::string& asked) {
+    return BadAnswer(
+        fmt::format("has the {} {}, the request has {}", what, Quoted(has), Quoted(asked)));
+  };
+  if (response.model != model) return differs("model", response.model, model);
+  if (response.id != id) return differs("id", response.id, id);
+  std::set<std::string_view> names;
+  for (const OutputTensor& output : response.outputs) {
+    if (!names.insert(output.name).second) {
+      return BadAnswer(fmt::format("has the output {} twice", Quoted(output.name)));
+    }
+  }
+  if (names.empty()) return BadAnswer("has no outputs");
+  if (outputs.empty()) return {};
+  for (const std::string& output : outputs) {
+    if (!names.contains(output)) {
+      return BadAnswer(fmt::format("lacks the output {}", Quoted(output)));
+    }
+  }
+  const std::set<std::string_view> wanted(outputs.begin(), outputs.end());
+  if (wanted.size() == names.size()) return {};
+  return BadAnswer(
+      fmt::format("has {} outputs, the request names {}", names.size(), wanted.size()));
 }
 
 Status CheckForms(const InferResponse& response, std::span<const std::string> outputs,

@@ -25,6 +25,11 @@ grpc::ByteBuffer RequestBytes(const InferRequest& request, Nanoseconds left);
 /// come as raw bytes, or a tensor does not have the bytes that its shape needs.
 Result<InferResponse> ParseAnswer(grpc::ByteBuffer& answer);
 
+/// kInternal: `response` is not of the request with this model, id and outputs. Its outputs are
+/// those that were asked for (empty: any, at least one), each once.
+Status CheckAnswer(const InferResponse& response, const std::string& model, const std::string& id,
+                   std::span<const std::string> outputs);
+
 /// kUnimplemented, naming the output: an output is to be written as numbers and its type has none
 /// in JSON. The last three: as in the InferRequest.
 Status CheckForms(const InferResponse& response, std::span<const std::string> outputs,

@@ -233,5 +233,29 @@ TEST(RemoteCodec, ErrorsNameTheMemberWhereTheMemberIsTheReason) {
   EXPECT_EQ(bad.message, "model 'm': no");
 }
 
+TEST(CheckAnswer, AnAnswerIsOfItsRequest) {
+  InferResponse response;
+  response.model = "m";
+  response.id = "r1";
+  response.outputs = {OutputTensor{"y", DataType::kFloat32, {1}, {}},
+                      OutputTensor{"z", DataType::kFloat32, {1}, {}}};
+  const std::vector<std::string> both{"y", "z"}, one{"y"}, other{"y", "x"};
+  EXPECT_TRUE(CheckAnswer(response, "m", "r1", {}));
+  EXPECT_TRUE(CheckAnswer(response, "m", "r1", both));
+  const auto why = [&](const std::string& id, std::span<const std::string> outputs) {
+    const Status checked = CheckAnswer(response, "m", id, outputs);
+    EXPECT_FALSE(checked);
+    return checked ? "" : checked.error().message;
+  };
+  EXPECT_THAT(why("r2", both), testing::HasSubstr("has the id 'r1', the request has 'r2'"));
+  EXPECT_THAT(why("r1", one), testing::HasSubstr("has 2 outputs, the request names 1"));
+  EXPECT_THAT(why("r1", other), testing::HasSubstr("lacks the output 'x'"));
+  EXPECT_FALSE(CheckAnswer(response, "another", "r1", {}));
+  response.outputs[1].name = "y";
+  EXPECT_THAT(why("r1", {}), testing::HasSubstr("has the output 'y' twice"));
+  response.outputs.clear();
+  EXPECT_THAT(why("r1", {}), testing::HasSubstr("has no outputs"));
+}
+
 }  // namespace
 }  // namespace lagoon

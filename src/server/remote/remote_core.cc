@@ -222,14 +222,15 @@ Result<std::vector<ModelStatistics>> RemoteCore::Statistics(const std::string& m
   return rows;
 }
 
-RequestHandle RemoteCore::Send(const InferRequest& request, InferCallback callback) {
+RequestHandle RemoteCore::Send(const InferRequest& request, SentCallback callback) {
   Nanoseconds left{0};
   if (request.timeout > Nanoseconds::zero()) {
     left = request.arrival + request.timeout - Now();
     if (left <= Nanoseconds::zero()) {
       callback(Fail(ErrorCode::kDeadlineExceeded,
                     fmt::format("model {}: the deadline passed before the request was sent to {}",
-                                Quoted(request.model), member_)));
+                                Quoted(request.model), member_)),
+               /*lost=*/false);
       return RequestHandle{};
     }
   }

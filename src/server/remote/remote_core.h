@@ -3,6 +3,7 @@
 #include <grpcpp/channel.h>
 #include <grpcpp/generic/generic_stub.h>
 
+#include <functional>
 #include <map>
 #include <memory>
 #include <string>
@@ -63,11 +64,16 @@ class RemoteCore final : public InferenceCore {
   Status ResizeShare(const std::string& model, const std::string& version,
                      const ShareWanted& wanted) override;
   RequestHandle Infer(InferRequest request, InferCallback callback) override {
-    return Send(request, std::move(callback));
+    return Send(request, [callback = std::move(callback)](Result<InferResponse> result, bool) {
+      callback(std::move(result));
+    });
   }
+  /// `lost`: the connection or the member ended while the request was there, so that the member may
+  /// have begun it.
+  using SentCallback = std::function<void(Result<InferResponse> result, bool lost)>;
   /// Infer() for a caller that keeps the request, to send it again elsewhere. Tensors are sent from
   /// where they are: their payload may be held until the callback has returned.
-  RequestHandle Send(const InferRequest& request, InferCallback callback);
+  RequestHandle Send(const InferRequest& request, SentCallback callback);
   void Cancel(RequestHandle handle) override;
   void Drain(TimePoint until) override;
 

@@ -1,10 +1,13 @@
 #include "server/remote/remote_core.h"
 
 #include <gmock/gmock.h>
+#include <grpcpp/server_builder.h>
 #include <gtest/gtest.h>
 
 #include <cstring>
 #include <future>
+#include <memory>
+#include <thread>
 
 #include "server/testing/server_test_base.h"
 #include "serving/config/model_config.pb.h"
@@ -237,6 +240,71 @@ TEST_F(RemoteCoreTest, ThePayloadIsFreeWhenTheAnswerComes) {
   std::memcpy(&sum, result->outputs[0].data.data(), sizeof(sum));
   EXPECT_EQ(sum, 3 * 224 * 224);
   EXPECT_TRUE(Eventually([&] { return alive.expired(); }));
+}
+
+/// A member that answers what the test says.
+class LyingMember final : public inference::GRPCInferenceService::Service {
+ public:
+  grpc::Status ServerReady(grpc::ServerContext*, const inference::ServerReadyRequest*,
+                           inference::ServerReadyResponse* response) override {
+    response->set_ready(true);
+    return grpc::Status::OK;
+  }
+  grpc::Status ModelStatistics(grpc::ServerContext*, const inference::ModelStatisticsRequest*,
+                               inference::ModelStatisticsResponse* response) override {
+    response->add_model_stats()->set_name("twice");
+    return grpc::Status::OK;
+  }
+  grpc::Status ModelInfer(grpc::ServerContext*, const inference::ModelInferRequest*,
+                          inference::ModelInferResponse* response) override {
+    *response = lie;
+    return grpc::Status::OK;
+  }
+
+  inference::ModelInferResponse lie;
+};
+
+TEST(RemoteCoreOfALiar, AWrongAnswerIsAnErrorThatNamesTheMember) {
+  LyingMember member;
+  member.lie.set_model_name("twice");
+  member.lie.set_id("r1");
+  const auto add_output = [&] {
+    auto& output = *member.lie.add_outputs();
+    output.set_name("y");
+    output.set_datatype("FP32");
+    output.add_shape(1);
+    member.lie.add_raw_output_contents("four");
+  };
+  add_output();
+  int port = 0;
+  grpc::ServerBuilder builder;
+  builder.AddListeningPort("127.0.0.1:0", grpc::InsecureServerCredentials(), &port);
+  builder.RegisterService(&member);
+  const std::unique_ptr<grpc::Server> server = builder.BuildAndStart();
+  RemoteQueue queue(1);
+  RemoteOptions options;
+  options.address = fmt::format("127.0.0.1:{}", port);
+  options.poll_period = std::chrono::milliseconds(10);
+  RemoteCore remote(queue, options);
+  const TimePoint until = Now() + std::chrono::seconds(10);
+  while (!remote.Ready() && Now() < until) std::this_thread::yield();
+  const auto ask = [&] {
+    std::promise<Result<InferResponse>> promise;
+    remote.Infer(Twice(),
+                 [&](Result<InferResponse> result) { promise.set_value(std::move(result)); });
+    return promise.get_future().get();
+  };
+  EXPECT_TRUE(ask());
+  member.lie.set_id("of another client");
+  const auto other = ask();
+  ASSERT_FALSE(other);
+  EXPECT_EQ(other.error().code, ErrorCode::kInternal);
+  EXPECT_THAT(other.error().message, HasSubstr("member " + options.address));
+  EXPECT_THAT(other.error().message, HasSubstr("'of another client'"));
+  member.lie.set_id("r1");
+  add_output();
+  EXPECT_FALSE(ask()) << "an output twice";
+  server->Shutdown(std::chrono::system_clock::now());
 }
 
 }  // namespace

@@ -31,7 +31,8 @@ struct Routes {
   static constexpr std::size_t kMostMembers = 4096;
   static constexpr std::size_t kMostBytes = std::size_t{4} << 20;  // of the JSON
 
-  /// Rises with each controller that takes the lead: the ingress refuses routes of an earlier one.
+  /// Rises with each controller that takes the lead: the ingress refuses routes of an earlier one
+  /// (IsLater()).
   std::uint64_t epoch = 0;
   std::vector<RouteMember> members;
   /// The replicas of each model. Empty: every model goes in equal parts to all members that have
@@ -40,6 +41,12 @@ struct Routes {
 
   bool operator==(const Routes&) const = default;
 };
+
+/// Whether epoch `a` comes after `b`: it is ahead by less than 2^63. After the largest number comes
+/// 0, so that each epoch has a later one, whatever somebody has sent.
+constexpr bool IsLater(std::uint64_t a, std::uint64_t b) {
+  return a != b && a - b < std::uint64_t{1} << 63;
+}
 
 /// Reads {"epoch": 3, "members": [{"name": "a", "address": "10.0.0.1:8001"}],
 ///        "models": {"digits": [{"member": "a", "fraction": 1}]}}.

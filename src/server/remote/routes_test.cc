@@ -99,5 +99,15 @@ TEST(ParseRoutesJson, AModelMayHaveNoReplicaForNow) {
   EXPECT_TRUE(routes->models->at("m").empty());
 }
 
+TEST(Routes, EveryEpochHasALaterOne) {
+  EXPECT_TRUE(IsLater(1, 0));
+  EXPECT_FALSE(IsLater(0, 0));
+  EXPECT_FALSE(IsLater(4, 5));
+  constexpr std::uint64_t kLargest = ~std::uint64_t{0};
+  EXPECT_TRUE(IsLater(0, kLargest));
+  EXPECT_FALSE(IsLater(kLargest, 0)) << "too far ahead: an earlier one";
+  EXPECT_TRUE(IsLater(kLargest, kLargest - 1));
+}
+
 }  // namespace
 }  // namespace lagoon
