@@ -57,7 +57,7 @@ GROUPS = {
                   sources_of("src/plan") + ["src/base/check.cc", "src/base/status.cc"],
     "parts": ["src/program/parts_test.cc", "src/program/parts.cc", "src/base/text.cc", "src/graph/constant.cc"] +
              sources_of("src/plan") + ["src/base/check.cc", "src/base/status.cc"],
-    "routes": [f"src/server/remote/{name}.cc" for name in ("replica_choice", "replica_choice_test", "routes", "routes_test")] +
+    "routes": [f"src/server/remote/{name}.cc" for name in ("replica_choice", "replica_choice_test", "routes", "routes_test", "suspects", "suspects_test")] +
               ["src/base/check.cc", "src/base/status.cc", "src/base/text.cc"],
     "library-trial": ["src/base/check.cc", "src/base/library_trial.cc", "src/base/library_trial_test.cc", "src/base/status.cc"],
     "opaque-kernel": ["src/base/check.cc", "src/base/library_trial.cc", "src/base/status.cc", "src/engine/engine_host.cc",
@@ -84,7 +84,8 @@ GROUPS = {
     "share-manager": ["src/serving/shares/share_manager_test.cc", "src/serving/shares/share_manager.cc",
                       "src/device/host/shares.cc", "src/base/log.cc"] +
                      sources_of("src/cluster") + LEARN + ["src/base/check.cc", "src/base/status.cc", "src/base/text.cc"],
-    "fleet": [f"src/serving/fleet/{name}{end}.cc" for name in ("fleet_placers", "fleet_routes", "fleet_shares", "placement_judge") for end in ("", "_test")] +
+    "fleet": [f"src/serving/fleet/{name}{end}.cc" for name in ("fleet_placers", "fleet_routes", "fleet_shares", "placement_judge", "placement_keeper") for end in ("", "_test")] +
+             ["src/serving/fleet/placer_runner.cc", "src/base/log.cc"] +
              ["src/cluster/interference/latency_model.cc", "src/cluster/monotone.cc", "src/cluster/placement/baseline_rows.cc",
               "src/cluster/placement/latency_table.cc", "src/cluster/placement/placer.cc", "src/cluster/shares.cc", "src/cluster/surface.cc",
               "src/base/check.cc", "src/base/status.cc", "src/base/text.cc"],
@@ -110,6 +111,7 @@ TREE_GROUPS = {
 
 # Libraries of a group's program besides the test framework.
 LIBRARIES = {"split": ["-lfmt"], "cuda": ["-lboost_context", "-lhwy"], "inflate": ["-lz"], "json-lane": ["-lspdlog"], "share-manager": ["-lspdlog"],
+             "fleet": ["-lspdlog"],
              "parts": ["-lxxhash"]}
 
 FLEET = "src/serving/fleet"
@@ -125,6 +127,7 @@ SHARE_MANAGER = "src/serving/shares/share_manager.cc"
 WATCHERS = "src/device/cpu/watchers.h"
 CHOICE = "src/server/remote/replica_choice.cc"
 ROUTES = "src/server/remote/routes.cc"
+SUSPECTS = "src/server/remote/suspects.cc"
 LISTENER = "src/device/host/listener_slot.h"
 MECHANISM = "src/sched/mechanism.cc"
 EVENTS = "src/sched/mechanism_events.cc"
@@ -174,6 +177,18 @@ MUTANTS = [
      "equal_ = total_ <= 0;", "equal_ = false;", ["routes"]),
     ("one-draw", "the second draw is the first", CHOICE,
      "choice.Draw(draws[1])", "choice.Draw(draws[0])", ["routes"]),
+    ("deadly-request-walks", "a request that ends members is sent to one after the other", SUSPECTS,
+     "known->second.losses < 2) return true;", "true) return true;", ["routes"]),
+    ("deadly-request-again-at-once", "requests that end members are sent without a pause", SUSPECTS,
+     "  known->second.next = now + kPause;\n", "", ["routes"]),
+    ("suspects-never-cleared", "requests of a node that was killed are refused later", SUSPECTS,
+     "  suspects_.erase(request);\n", "", ["routes"]),
+    ("losses-count-requests", "a member with two requests alike makes them suspects", SUSPECTS,
+     "suspect.losses == 0 || suspect.member != member || now - suspect.lost >= kOneLoss", "true", ["routes"]),
+    ("suspects-without-limit", "lost requests are remembered without a limit", SUSPECTS,
+     "suspects_.size() >= kMost", "false", ["routes"]),
+    ("last-epoch-for-ever", "nobody can replace the routes of the largest epoch", "src/server/remote/routes.h",
+     "a != b && a - b < std::uint64_t{1} << 63", "a > b", ["routes"]),
     ("route-of-nothing", "a model may have no replica with a fraction", ROUTES,
      "if (!replicas.empty() && !(sum > 0)) {", "if (sum < 0) {", ["routes"]),
     ("route-to-a-stranger", "a replica may be at an unknown member", ROUTES,
@@ -751,7 +766,17 @@ MUTANTS = [
     ("busy-queue-removed", "a queue goes while a job runs on its instances", MECHANISM,
      "if (!queue->Idle()) {", "if (false) {", ["sched"]),
     ("fleet-ignores-queues", "the longer of two queues is as good as the shorter one", f"{FLEET}/fleet_routes.cc",
-     "model.loads[second].in_flight < model.loads[first].in_flight ? second : first", "first", ["fleet"]),
+     "queue(second) < queue(first) ? second.member : first.member", "first.member", ["fleet"]),
+    ("fleet-queues-without-fractions", "a replica of a tenth gets a fifth of the requests", f"{FLEET}/fleet_routes.cc",
+     ".in_flight) / route.fraction", ".in_flight)", ["fleet"]),
+    ("fleet-share-not-set-back", "a share that a device has refused changes on the others", f"{FLEET}/fleet_shares.cc",
+     "row.fixed ? ShareWanted{.part = row.share}", "false ? ShareWanted{.part = row.share}", ["fleet"]),
+    ("placers-that-were-replaced-stay", "each change of the placer keeps a thread", f"{FLEET}/placement_keeper.cc",
+     "return !runner->busy();", "return false;", ["fleet"]),
+    ("stuck-placers-without-limit", "each change of a placer that is stuck keeps a thread", f"{FLEET}/placement_keeper.cc",
+     "if (stuck_ >= kMostStuck) {", "if (false) {", ["fleet"]),
+    ("placement-judged-by-places-in-the-view", "two moves to different devices agree", f"{FLEET}/placement_judge.cc",
+     'gpu.empty() ? fmt::format("GPU {}", replica.gpu) : gpu', 'fmt::format("GPU {}", replica.gpu)', ["fleet"]),
     ("fleet-ignores-fractions", "every replica gets as many requests", f"{FLEET}/fleet_routes.cc",
      "left -= route.fraction;", "left -= sum / static_cast<double>(model.routes.size());", ["fleet"]),
     ("fleet-forgets-early-cancellations", "a request that is cancelled early runs", f"{FLEET}/fleet_routes.cc",

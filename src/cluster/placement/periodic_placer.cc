@@ -14,7 +14,7 @@ bool SameFleet(const PlacementView& a, const PlacementView& b) {
            x.most_rows == y.most_rows;
   };
   const auto same_gpu = [](const GpuView& x, const GpuView& y) {
-    return x.granules == y.granules && x.memory_bytes == y.memory_bytes;
+    return x.name == y.name && x.granules == y.granules && x.memory_bytes == y.memory_bytes;
   };
   return std::ranges::equal(a.models, b.models, same_model) &&
          std::ranges::equal(a.gpus, b.gpus, same_gpu);

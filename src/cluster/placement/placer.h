@@ -32,6 +32,8 @@ struct ModelView {
 struct GpuView {
   std::uint32_t granules = 100;  // the device is shared in whole granules
   std::int64_t memory_bytes = 0;
+  /// Tells GPUs of the same size apart while others come and go. Empty: the place in the view does.
+  std::string name = {};
 };
 
 /// A copy of a model on a GPU.

@@ -53,7 +53,7 @@ Result<std::unique_ptr<FleetCore>> FleetCore::Make(FleetOptions options,
   for (const FleetModel& model : fleet->options_.models) {
     fleet->known_[model.name] = std::make_unique<Known>(model);
   }
-  fleet->FollowMembers();
+  fleet->FollowMembers(Now());
   LAGOON_ASSIGN_OR_RETURN(
       fleet->keeper_, PlacementKeeper::Start(*fleet, fleet->options_.placer,
                                              fleet->options_.make_placer, fleet->options_.rules));
@@ -209,10 +209,19 @@ Status FleetCore::ResizeShare(const std::string& model, const std::string& versi
   const std::vector<FleetRoute> routes = routes_.Of(model);
   if (routes.empty()) return tl::unexpected<Error>(NoReplica(model));
   const MutexLock lock(share_mutex_);
+  std::vector<std::pair<InferenceCore*, ShareResize>> before;  // of the members that have resized
   for (const FleetRoute& route : routes) {
     const FleetMember& member = members_[route.member];
+    const Result<SharesReport> report = member.core->Shares();
     if (Status resized = member.core->ResizeShare(model, version, wanted); !resized) {
+      for (auto& [core, share] : before) {
+        (void)core->ResizeShare(share.model, share.version, share.wanted);
+      }
       return Annotate(fmt::format("device '{}'", member.name), Error(resized.error()));
+    }
+    if (!report) continue;
+    for (ShareResize& share : SharesBefore(*report, model, version)) {
+      before.emplace_back(member.core.get(), std::move(share));
     }
   }
   known_.at(model)->resized = {version, wanted};

@@ -49,7 +49,8 @@ struct FleetOptions {
 /// One core over several: each model has replicas on some of the members, and each request goes to
 /// one of them (FleetRoutes). A PlacementKeeper decides where replicas are. A replica is loaded in
 /// the background, then gets requests; one that goes answers the requests that it has, then is
-/// unloaded: no request fails. A model never loses its last replica.
+/// unloaded: no request fails, but those that take longer than PlacementRules::longest_drain. A
+/// model never loses its last replica.
 ///
 /// When a member is lost, its requests in flight are answered kUnavailable as those of any core.
 /// Other replicas of its models take all requests at once, and models without another replica get
@@ -116,15 +117,16 @@ class FleetCore final : public InferenceCore, private PlacementHost {
     /// What ResizeShare() was told last, with the version. Under share_mutex_.
     std::optional<std::pair<std::string, ShareWanted>> resized;
     // The rest: Make(), then the keeper's thread only.
-    std::vector<std::unique_ptr<const LatencyModel>> latency;  // the last one is valid
-    int failed_loads = 0;                                      // in a row
-    TimePoint retry_at{};  // not placed anew before, because a load has failed
+    const LatencyModel* latency = nullptr;  // of latencies_
+    int failed_loads = 0;                   // in a row
+    TimePoint retry_at{};                   // not placed anew before, because a load has failed
   };
   using Replica = std::pair<std::string, std::size_t>;  // model, member
   using Places = std::map<std::string, std::vector<FleetRoute>>;
 
   FleetCore(FleetOptions options, std::vector<FleetMember> members);
   static void Learn(Known& known, const InferenceCore& core, const ModelStatus& status);
+  const LatencyModel& LatencyOf(Nanoseconds standalone);
   const InferenceCore* Serving(const std::string& model) const;
   Error NoReplica(const std::string& model) const;
 
@@ -138,11 +140,14 @@ class FleetCore final : public InferenceCore, private PlacementHost {
       REQUIRES(share_mutex_);
   void ReleaseShares(const Places& wanted);
   void ResizeAgain(const Replica& replica);
-  void FollowMembers();
+  void FollowMembers(TimePoint now);
   Places PlacesOf(const Assignment& assignment) const;
   std::set<Replica> Load(const Places& wanted);
   void Note(const std::string& model, const Status& loaded);
-  void Retire(const std::set<Replica>& replicas);
+  void Retire(const std::set<Replica>& replicas, TimePoint now);
+  void UnloadIdle(TimePoint now);
+  void Unload(const std::vector<Replica>& replicas);
+  void KeepRoomForLeaving(PlacementView& view) const;
 
   const FleetOptions options_;
   FleetRoutes routes_;  // the members' callbacks use it
@@ -152,6 +157,12 @@ class FleetCore final : public InferenceCore, private PlacementHost {
   std::vector<bool> ready_;
   std::vector<SharesReport> shares_;
   std::string share_problem_;  // the last one that the log has; the keeper's thread only
+  // By the time of a row, rounded, so that there are not many. Placers tell them apart by their
+  // addresses. The keeper's thread only.
+  std::map<int, std::unique_ptr<const LatencyModel>> latencies_;
+  // Replicas that have no route any more and wait for the end of their requests, and since when.
+  // The keeper's thread only.
+  std::map<Replica, TimePoint> leaving_;
   // Of the last View(): the member of each GPU and the name of each model. The keeper's thread
   // only.
   std::vector<std::size_t> gpus_;

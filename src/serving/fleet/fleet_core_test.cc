@@ -36,8 +36,14 @@ class Wishes {
     const MutexLock lock(mutex_);
     granules_ = std::move(granules);
   }
+  /// Latency models that any view has had.
+  std::size_t Latencies() const {
+    const MutexLock lock(mutex_);
+    return latencies_.size();
+  }
   Assignment Place(const PlacementView& view) {
     const MutexLock lock(mutex_);
+    for (const ModelView& model : view.models) latencies_.insert(model.latency);
     Assignment placed = StaticPlacer().Place(view);
     for (PlacedReplica& replica : placed.replicas) {
       const auto wish = wishes_.find(view.models[replica.model].name);
@@ -50,7 +56,8 @@ class Wishes {
   }
 
  private:
-  Mutex mutex_;
+  mutable Mutex mutex_;
+  std::set<const LatencyModel*> latencies_ GUARDED_BY(mutex_);
   std::map<std::string, std::size_t> wishes_ GUARDED_BY(mutex_);
   std::map<std::string, std::uint32_t> granules_ GUARDED_BY(mutex_);
 };
@@ -89,6 +96,7 @@ class FleetCoreTest : public ::testing::Test {
     options.rules = {.period = std::chrono::milliseconds(1), .hold_down = Nanoseconds(0)};
     options.rules.limit = std::chrono::minutes(1);
     options.rules.retry = std::chrono::hours(1);
+    options.rules.longest_drain = longest_drain_;
     auto fleet = FleetCore::Make(std::move(options), std::move(members));
     ASSERT_TRUE(fleet) << fleet.error().message;
     fleet_ = *std::move(fleet);
@@ -134,6 +142,7 @@ class FleetCoreTest : public ::testing::Test {
     });
   }
 
+  Nanoseconds longest_drain_ = std::chrono::hours(1);
   Wishes wishes_;
   std::vector<FakeMember*> fakes_;
   std::unique_ptr<FleetCore> fleet_;
@@ -171,6 +180,65 @@ TEST_F(FleetCoreTest, AMoveLoadsSwitchesAnswersAndUnloadsInThisOrder) {
   EXPECT_THAT(fakes_[0]->Changes(), ElementsAre("unload a"));
   EXPECT_THAT(fakes_[1]->Changes(), ElementsAre("load a"));
   EXPECT_EQ(fakes_[0]->Loaded(), Loaded{"b"});
+}
+
+TEST_F(FleetCoreTest, ARequestWithoutAnEndHoldsUpItsOwnReplicaOnly) {
+  Make({{"a"}, {"b"}, {}}, {{"a", 10}, {"b", 10}});
+  fakes_[0]->AnswerAtOnce(false);
+  Sent endless = Send("a");
+  wishes_.Want({{"a", 1}});
+  Await([&] { return Serves(1, "a"); });
+  wishes_.Want({});
+  fakes_[1]->Lose();
+  Await([&] { return Serves(0, "a"); });  // it is still loaded there, and its route comes back
+  Await([&] { return Serves(0, "b") || Serves(2, "b"); });
+  EXPECT_EQ(endless.answer.wait_for(std::chrono::seconds(0)), std::future_status::timeout);
+  EXPECT_EQ(fakes_[0]->Loaded().count("a"), 1U);
+  fakes_[0]->AnswerAll();
+  EXPECT_TRUE(endless.answer.get().has_value());
+}
+
+TEST_F(FleetCoreTest, AReplicaThatIsWantedAgainBeforeItIsIdleStays) {
+  Make({{"a"}, {}}, {{"a", 10}});
+  fakes_[0]->AnswerAtOnce(false);
+  Sent before = Send("a");
+  wishes_.Want({{"a", 1}});
+  Await([&] { return Serves(1, "a"); });
+  wishes_.Want({{"a", 0}});
+  Await([&] { return Serves(0, "a") && !Serves(1, "a"); });
+  AwaitDecisions(3);
+  EXPECT_THAT(fakes_[0]->Changes(), IsEmpty());
+  fakes_[0]->AnswerAll();
+  EXPECT_TRUE(before.answer.get().has_value());
+  AwaitDecisions(3);
+  EXPECT_EQ(fakes_[0]->Loaded(), Loaded{"a"});
+}
+
+TEST_F(FleetCoreTest, RequestsThatHoldUpAMoveForLongAreCancelled) {
+  longest_drain_ = Nanoseconds(0);
+  Make({{"a"}, {}}, {{"a", 10}});
+  fakes_[0]->AnswerAtOnce(false);
+  Sent endless = Send("a");
+  wishes_.Want({{"a", 1}});
+  EXPECT_EQ(endless.answer.get().error().code, ErrorCode::kCancelled);
+  Await([&] { return fleet_->Fleet()->unloads == 1; });
+  EXPECT_THAT(fakes_[0]->Changes(), ElementsAre("unload a"));
+}
+
+TEST_F(FleetCoreTest, DevicesOfUnlikeSpeedGiveOneLatencyModel) {
+  Make({{"a"}, {"a"}}, {{"a", 10}});
+  AwaitDecisions(2);
+  const std::size_t before = wishes_.Latencies();
+  fakes_[1]->SetStandalone(std::chrono::milliseconds(7));
+  AwaitDecisions(200);
+  EXPECT_LE(wishes_.Latencies(), before + 1);
+  EXPECT_EQ(fleet_->Fleet()->models[0].standalone, std::chrono::milliseconds(7)) << "the longest";
+  // Times that are measured anew scatter, and come back.
+  for (int i = 0; i < 50; ++i) {
+    fakes_[1]->SetStandalone(std::chrono::microseconds(7000 + 10 * i));
+    AwaitDecisions(1);
+  }
+  EXPECT_LE(wishes_.Latencies(), before + 4);
 }
 
 TEST_F(FleetCoreTest, NoRequestFailsWhileModelsMoveToAndFro) {
@@ -346,6 +414,17 @@ TEST_F(FleetCoreTest, WhatAnOperatorSaysOfAShareHolds) {
   EXPECT_FALSE(fleet_->ResizeShare("absent", "", {.part = 0.2}));
   ASSERT_TRUE(fleet_->ResizeShare("a", "", {.automatic = true}));
   Await([&] { return fakes_[0]->ShareOf("a") == 0.6 && fakes_[1]->ShareOf("a") == 0.6; });
+}
+
+TEST_F(FleetCoreTest, AShareThatOneDeviceRefusesChangesNone) {
+  Make({{"a"}, {"a"}}, {{"a", 10}});
+  ASSERT_TRUE(fleet_->ResizeShare("a", "", {.part = 0.5}));
+  fakes_[1]->RefuseToResize();
+  const Status resized = fleet_->ResizeShare("a", "", {.part = 0.2});
+  ASSERT_FALSE(resized);
+  EXPECT_THAT(resized.error().message, HasSubstr("1/fake"));
+  EXPECT_EQ(fakes_[0]->ShareOf("a"), 0.5);
+  EXPECT_EQ(fakes_[1]->ShareOf("a"), 0.5);
 }
 
 TEST_F(FleetCoreTest, AShareOfAnOperatorMovesWithTheModel) {

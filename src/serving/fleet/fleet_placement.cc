@@ -17,16 +17,8 @@
 namespace lagoon {
 namespace {
 
-/// The time of a batch, in proportion to its rows and to the inverse of its share, of a model about
-/// which only the time of one row is known.
-std::unique_ptr<const LatencyModel> LatencyOf(Nanoseconds standalone) {
-  const double row_ms = standalone > Nanoseconds(0) ? ToMilliseconds(standalone) : 1;
-  auto surface = Surface::FromFormula(
-      {.base_ms = 0, .row_ms = std::clamp(row_ms, 1e-3, 1e6), .fixed = 0, .knee = 1});
-  LAGOON_CHECK(surface.has_value());  // all values are in their ranges
-  return std::make_unique<LatencyModel>(*std::move(surface), LoadLine(), LoadLine(),
-                                        SlowdownTerms());
-}
+// Times of a row are told apart if they differ by so much: measured ones scatter by more.
+constexpr double kSameTime = 1.05;
 
 /// The granules of the device and the rows of a batch that a replica has now. Models without a
 /// share count as if they had even parts of what the others leave.
@@ -72,16 +64,33 @@ void FleetCore::Learn(Known& known, const InferenceCore& core, const ModelStatus
     const auto share = config->parameters().find("lagoon.share");
     known.tuned = share != config->parameters().end() && share->second.string_value() == "auto";
   }
-  if (!known.latency.empty() && known.standalone.load() == status.standalone.count()) return;
-  known.standalone = status.standalone.count();
-  known.latency.push_back(LatencyOf(status.standalone));
+}
+
+/// The time of a batch, in proportion to its rows and to the inverse of its share, of a model about
+/// which only the time of one row is known. Times that are almost the same have one object.
+const LatencyModel& FleetCore::LatencyOf(Nanoseconds standalone) {
+  const double row_ms = standalone > Nanoseconds(0) ? ToMilliseconds(standalone) : 1;
+  const double step = std::log(kSameTime);
+  const auto rounded =
+      static_cast<int>(std::lround(std::log(std::clamp(row_ms, 1e-3, 1e6)) / step));
+  auto& latency = latencies_[rounded];
+  if (latency != nullptr) return *latency;
+  auto surface = Surface::FromFormula({.base_ms = 0,
+                                       .row_ms = std::clamp(std::exp(rounded * step), 1e-3, 1e6),
+                                       .fixed = 0,
+                                       .knee = 1});
+  LAGOON_CHECK(surface.has_value());  // all values are in their ranges
+  latency =
+      std::make_unique<LatencyModel>(*std::move(surface), LoadLine(), LoadLine(), SlowdownTerms());
+  return *latency;
 }
 
 /// Takes note of what the members serve. Routes lead to replicas that are there; if a model has
 /// none, to members that are lost, whose answers say so. Replicas that have no route get one if the
 /// model has no other replica, else they go.
-void FleetCore::FollowMembers() {
+void FleetCore::FollowMembers(TimePoint now) {
   std::set<Replica> there, strays;
+  std::map<std::string, Nanoseconds> longest;  // of the devices that have the model
   for (std::size_t member = 0; member < members_.size(); ++member) {
     const InferenceCore& core = *members_[member].core;
     ready_[member] = core.Ready();
@@ -92,7 +101,14 @@ void FleetCore::FollowMembers() {
       const auto known = known_.find(status.name);
       if (known == known_.end()) continue;
       if (there.insert({status.name, member}).second) Learn(*known->second, core, status);
+      Nanoseconds& standalone = longest[status.name];
+      standalone = std::max(standalone, status.standalone);
     }
+  }
+  for (const auto& [name, standalone] : longest) {
+    Known& known = *known_.at(name);
+    known.standalone = standalone.count();
+    known.latency = &LatencyOf(standalone);
   }
   for (const auto& [name, known] : known_) {
     const std::vector<FleetRoute> routes = routes_.Of(name);
@@ -106,6 +122,7 @@ void FleetCore::FollowMembers() {
       if (Contains(left, member)) continue;
       if (adopts) {
         left.push_back({member, 1});
+        leaving_.erase({name, member});
       } else {
         strays.insert({name, member});
       }
@@ -116,11 +133,11 @@ void FleetCore::FollowMembers() {
     }
     if (left != routes) routes_.Set(name, std::move(left));
   }
-  Retire(strays);
+  Retire(strays, now);
 }
 
 PlacementView FleetCore::View(TimePoint now) {
-  FollowMembers();
+  FollowMembers(now);
   PlacementView view;
   gpus_.clear();
   names_.clear();
@@ -128,10 +145,28 @@ PlacementView FleetCore::View(TimePoint now) {
     if (!ready_[member]) continue;
     gpus_.push_back(member);
     view.gpus.push_back(members_[member].room);
+    view.gpus.back().name = members_[member].name;
   }
   for (auto& [name, known] : known_) AddModel(*known, now, view);
   SortReplicas(view.current);
+  KeepRoomForLeaving(view);
   return view;
+}
+
+/// A replica that still answers requests keeps its memory. What serves now fits nevertheless.
+void FleetCore::KeepRoomForLeaving(PlacementView& view) const {
+  std::vector<std::int64_t> used(view.gpus.size());
+  for (const PlacedReplica& replica : view.current.replicas) {
+    used[replica.gpu] += view.models[replica.model].memory_bytes;
+  }
+  for (const auto& [replica, since] : leaving_) {
+    const auto gpu = std::ranges::find(gpus_, replica.second);
+    if (gpu == gpus_.end()) continue;
+    const auto index = static_cast<std::size_t>(gpu - gpus_.begin());
+    std::int64_t& room = view.gpus[index].memory_bytes;
+    const std::int64_t left = room - known_.at(replica.first)->model.memory_bytes;
+    room = std::min(room, std::max(left, used[index]));
+  }
 }
 
 /// Adds the model and its replicas. A model that could not be loaded lately stays as it is: only
@@ -155,7 +190,7 @@ void FleetCore::AddModel(Known& known, TimePoint now, PlacementView& view) {
     }
     return;
   }
-  if (known.latency.empty()) known.latency.push_back(LatencyOf(Nanoseconds(0)));
+  if (known.latency == nullptr) known.latency = &LatencyOf(Nanoseconds(0));
   const double rate = known.load.Read(now).arrivals_per_s.value_or(0);
   const Nanoseconds slo(known.slo.load());
   ModelView model;
@@ -163,7 +198,7 @@ void FleetCore::AddModel(Known& known, TimePoint now, PlacementView& view) {
   model.slo = slo > Nanoseconds(0) ? slo : options_.default_slo;
   model.rate = rate;
   model.rate_error = std::sqrt(rate * 0.3 / 1.7);  // of a Poisson process, averaged as LoadMonitor
-  model.latency = known.latency.back().get();
+  model.latency = known.latency;
   model.memory_bytes = known.model.memory_bytes;
   model.most_rows = std::clamp<std::int64_t>(known.most_rows.load(), 1, 1024);
   const auto loads = routes_.Loads();
@@ -198,6 +233,7 @@ std::set<FleetCore::Replica> FleetCore::Load(const Places& wanted) {
     const std::vector<FleetRoute> present = routes_.Of(model);
     for (const FleetRoute& route : routes) {
       if (Contains(present, route.member)) continue;
+      if (leaving_.erase({model, route.member}) > 0) continue;  // it is still there
       auto promise = std::make_shared<std::promise<Status>>();
       loading.emplace_back(Replica(model, route.member), promise->get_future());
       members_[route.member].core->LoadModel(
@@ -252,7 +288,7 @@ void FleetCore::Apply(const Assignment& assignment) {
       if (!Contains(before, route.member)) ResizeAgain({model, route.member});
     }
   }
-  Retire(gone);
+  Retire(gone, Now());
 }
 
 /// Where models are loaded, the shares that were given might leave them no room: the device tunes
@@ -315,13 +351,33 @@ void FleetCore::SetSharesOf(std::size_t member, const std::vector<ReplicaShare>&
   }
 }
 
-/// Unloads replicas that have no route, each when its requests are answered.
-void FleetCore::Retire(const std::set<Replica>& replicas) {
+/// Replicas that have no route any more go. Those that have no request in flight are unloaded now,
+/// the others by a later decision.
+void FleetCore::Retire(const std::set<Replica>& replicas, TimePoint now) {
+  for (const Replica& replica : replicas) leaving_.emplace(replica, now);
+  UnloadIdle(now);
+}
+
+void FleetCore::UnloadIdle(TimePoint now) {
+  std::vector<Replica> idle;
+  for (auto& [replica, since] : leaving_) {
+    const std::vector<RequestHandle> left = routes_.InFlight(replica.first, replica.second);
+    if (left.empty()) idle.push_back(replica);
+    if (left.empty() || now - since < options_.rules.longest_drain) continue;
+    since = now;  // those that do not end then are cancelled again after as long
+    spdlog::warn("fleet: {} requests of model '{}' on '{}' are cancelled: the replica is to go",
+                 left.size(), replica.first, members_[replica.second].name);
+    for (const RequestHandle handle : left) Cancel(handle);
+  }
+  for (const Replica& replica : idle) leaving_.erase(replica);
+  Unload(idle);
+}
+
+void FleetCore::Unload(const std::vector<Replica>& replicas) {
   std::vector<std::pair<Replica, std::future<Status>>> unloading;
   for (const Replica& replica : replicas) {
     const auto& [model, member] = replica;
     InferenceCore& core = *members_[member].core;
-    routes_.WaitUntilIdle(model, member);
     {
       const MutexLock lock(mutex_);
       if (auto counts = core.Statistics(model, "")) {

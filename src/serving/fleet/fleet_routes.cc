@@ -43,9 +43,12 @@ std::optional<FleetRoutes::Begun> FleetRoutes::Begin(const std::string& name) {
   Model& model = found->second;
   std::size_t member = model.routes.front().member;
   if (model.routes.size() > 1) {
-    const std::size_t first = Draw(model).member;
-    const std::size_t second = Draw(model).member;
-    member = model.loads[second].in_flight < model.loads[first].in_flight ? second : first;
+    const FleetRoute& first = Draw(model);
+    const FleetRoute& second = Draw(model);
+    const auto queue = [&model](const FleetRoute& route) {
+      return static_cast<double>(model.loads[route.member].in_flight) / route.fraction;
+    };
+    member = queue(second) < queue(first) ? second.member : first.member;
   }
   Load& load = model.loads[member];
   ++load.in_flight;
@@ -67,9 +70,8 @@ void FleetRoutes::End(RequestHandle handle) {
   const MutexLock lock(mutex_);
   const auto flight = flights_.find(handle);
   if (flight == flights_.end()) return;
-  const bool idle = --flight->second.load->in_flight == 0;
+  --flight->second.load->in_flight;
   flights_.erase(flight);
-  if (idle && waiting_ > 0) ended_.NotifyAll();
 }
 
 std::optional<std::pair<std::size_t, RequestHandle>> FleetRoutes::Cancel(RequestHandle handle) {
@@ -88,11 +90,18 @@ std::map<std::string, std::map<std::size_t, FleetRoutes::Load>> FleetRoutes::Loa
   return loads;
 }
 
-void FleetRoutes::WaitUntilIdle(const std::string& model, std::size_t member) {
+std::vector<RequestHandle> FleetRoutes::InFlight(const std::string& model,
+                                                 std::size_t member) const {
   const MutexLock lock(mutex_);
-  ++waiting_;
-  while (models_[model].loads[member].in_flight > 0) ended_.Wait(mutex_);
-  --waiting_;
+  std::vector<RequestHandle> handles;
+  const auto found = models_.find(model);
+  if (found == models_.end()) return handles;
+  const auto load = found->second.loads.find(member);
+  if (load == found->second.loads.end() || load->second.in_flight == 0) return handles;
+  for (const auto& [handle, flight] : flights_) {
+    if (flight.load == &load->second) handles.push_back(handle);
+  }
+  return handles;
 }
 
 }  // namespace lagoon

@@ -27,8 +27,8 @@ struct FleetRoute {
 };
 
 /// The replicas of each model, and the requests in flight on them. A request goes to one of two
-/// replicas, drawn with the weights of their fractions: to the one with fewer requests in flight,
-/// or the first of both. Draws are seeded. Any thread may call any method.
+/// replicas, drawn with the weights of their fractions: to the one with fewer requests in flight
+/// for its fraction, or the first of both. Draws are seeded. Any thread may call any method.
 class FleetRoutes {
  public:
   explicit FleetRoutes(std::uint32_t seed = 1) : random_(seed) {}
@@ -60,8 +60,8 @@ class FleetRoutes {
   };
   /// By model and member: all replicas that have got a request, also those without a route now.
   std::map<std::string, std::map<std::size_t, Load>> Loads() const;
-  /// Returns when the replica, which must have no route any more, has no request in flight.
-  void WaitUntilIdle(const std::string& model, std::size_t member);
+  /// The replica's requests in flight, for Cancel().
+  std::vector<RequestHandle> InFlight(const std::string& model, std::size_t member) const;
 
  private:
   struct Model {
@@ -78,12 +78,10 @@ class FleetRoutes {
   const FleetRoute& Draw(const Model& model) REQUIRES(mutex_);
 
   mutable Mutex mutex_;
-  CondVar ended_;
   Random random_ GUARDED_BY(mutex_);
   std::map<std::string, Model> models_ GUARDED_BY(mutex_);
   std::unordered_map<RequestHandle, Flight> flights_ GUARDED_BY(mutex_);
   std::uint64_t next_ GUARDED_BY(mutex_) = 1;
-  std::size_t waiting_ GUARDED_BY(mutex_) = 0;  // callers of WaitUntilIdle
 };
 
 }  // namespace lagoon

@@ -2,7 +2,6 @@
 
 #include <gtest/gtest.h>
 
-#include <thread>
 #include <vector>
 
 namespace lagoon {
@@ -75,21 +74,27 @@ TEST(FleetRoutes, ACancellationBeforeTheMemberHasTheRequestIsRemembered) {
   EXPECT_FALSE(routes.Taken(answered->handle, RequestHandle{8}));
 }
 
-TEST(FleetRoutes, WaitsUntilAReplicaIsIdle) {
+TEST(FleetRoutes, QueuesAreComparedInProportionToTheFractions) {
+  FleetRoutes routes(3);
+  routes.Set("m", {{0, 0.9}, {1, 0.1}});
+  for (int i = 0; i < 1000; ++i) ASSERT_TRUE(routes.Begin("m"));
+  // With the numbers of requests alone, the replica of 0.1 gets 19 % of them.
+  EXPECT_NEAR(static_cast<double>(routes.Loads()["m"].at(1).in_flight), 100, 15);
+}
+
+TEST(FleetRoutes, TellsTheRequestsOfAReplica) {
   FleetRoutes routes;
-  routes.WaitUntilIdle("m", 0);  // never had a request
+  EXPECT_TRUE(routes.InFlight("m", 0).empty()) << "it never had a request";
   routes.Set("m", {{0, 1}});
-  std::vector<FleetRoutes::Begun> begun;
-  for (int i = 0; i < 3; ++i) begun.push_back(*routes.Begin("m"));
+  const auto first = *routes.Begin("m"), second = *routes.Begin("m");
   routes.Set("m", {{1, 1}});
-  const auto other = routes.Begin("m");  // of another replica, stays
-  std::thread ending([&] {
-    for (const FleetRoutes::Begun& one : begun) routes.End(one.handle);
-  });
-  routes.WaitUntilIdle("m", 0);
-  EXPECT_EQ(routes.Loads()["m"][0].in_flight, 0u);
-  ending.join();
-  routes.End(other->handle);
+  const auto other = *routes.Begin("m");
+  EXPECT_EQ(routes.InFlight("m", 0).size(), 2U);
+  routes.End(first.handle);
+  EXPECT_EQ(routes.InFlight("m", 0), std::vector<RequestHandle>{second.handle});
+  routes.End(second.handle);
+  EXPECT_TRUE(routes.InFlight("m", 0).empty());
+  EXPECT_EQ(routes.InFlight("m", 1), std::vector<RequestHandle>{other.handle});
 }
 
 }  // namespace

@@ -58,4 +58,16 @@ std::vector<ShareResize> SharesToSet(const SharesReport& report,
   return resizes;
 }
 
+std::vector<ShareResize> SharesBefore(const SharesReport& report, const std::string& model,
+                                      const std::string& version) {
+  std::vector<ShareResize> resizes;
+  for (const ModelShare& row : report.models) {
+    if (row.model != model || (!version.empty() && row.version != version)) continue;
+    const ShareWanted wanted =
+        row.fixed ? ShareWanted{.part = row.share} : ShareWanted{.automatic = true};
+    resizes.push_back({row.model, row.version, wanted});
+  }
+  return resizes;
+}
+
 }  // namespace lagoon

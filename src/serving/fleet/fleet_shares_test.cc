@@ -77,6 +77,15 @@ TEST(FleetShares, ModelsThatAreNotThereAreLeftOut) {
   EXPECT_THAT(SharesToSet(ReportOf(ShareKind::kWeight, 1, {}), {{"a", 0.5}, {"b", {}}}), IsEmpty());
 }
 
+TEST(FleetShares, WhatWasBeforeIsSetAgain) {
+  SharesReport report =
+      ReportOf(ShareKind::kWeight, 1, {{"a", 0.5, true}, {"b", 0.3, false}, {"a", 0.2, true}});
+  report.models[2].version = "2";
+  EXPECT_THAT(TextOf(SharesBefore(report, "a", "")), ElementsAre("a 50", "a 20"));
+  EXPECT_THAT(TextOf(SharesBefore(report, "a", "2")), ElementsAre("a 20"));
+  EXPECT_THAT(TextOf(SharesBefore(report, "b", "")), ElementsAre("b auto"));
+}
+
 TEST(FleetShares, VersionsShareThePartOfTheirModel) {
   SharesReport report = ReportOf(ShareKind::kWeight, 1, {{"a", 0.3}, {"a", 0.3}});
   report.models[1].version = "2";

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <utility>
 
 #include "base/text.h"
 
@@ -14,9 +15,9 @@ PlacementJudge::Verdict PlacementJudge::Judge(const PlacementView& view, const A
   if (const Status checked = CheckAssignment(view, proposed); !checked) {
     return {Judgement::kBroken, "the placement is refused: " + checked.error().message};
   }
-  const Places before = PlacesOf(view.current), after = PlacesOf(proposed);
-  const auto has = [](const Places& places, std::size_t model) {
-    return std::ranges::find(places, model, &Places::value_type::first) != places.end();
+  const auto before = PlacesOf(view.current), after = PlacesOf(proposed);
+  const auto has = [](const auto& places, std::size_t model) {
+    return std::ranges::any_of(places, [model](const auto& place) { return place.first == model; });
   };
   for (std::size_t model = 0; model < view.models.size(); ++model) {
     if (has(before, model) || !has(after, model)) continue;
@@ -25,7 +26,7 @@ PlacementJudge::Verdict PlacementJudge::Judge(const PlacementView& view, const A
     return {Judgement::kApply,
             fmt::format("model {} had no replica", Quoted(view.models[model].name))};
   }
-  if (before != after) return JudgeMoves(after, now);
+  if (before != after) return JudgeMoves(NamesOf(view, proposed), now);
   agreed_ = 0;
   double change = 0;
   for (const PlacedReplica& replica : proposed.replicas) {
@@ -39,9 +40,22 @@ PlacementJudge::Verdict PlacementJudge::Judge(const PlacementView& view, const A
           fmt::format("arrivals are split anew: a fraction changes by {:.2f}", change)};
 }
 
-PlacementJudge::Verdict PlacementJudge::JudgeMoves(const Places& proposed, TimePoint now) {
+// Views of two decisions may have the same model or GPU at different places.
+PlacementJudge::Places PlacementJudge::NamesOf(const PlacementView& view,
+                                               const Assignment& assignment) {
+  Places names;
+  for (const PlacedReplica& replica : assignment.replicas) {
+    const std::string& gpu = view.gpus[replica.gpu].name;
+    names.emplace_back(view.models[replica.model].name,
+                       gpu.empty() ? fmt::format("GPU {}", replica.gpu) : gpu);
+  }
+  std::ranges::sort(names);
+  return names;
+}
+
+PlacementJudge::Verdict PlacementJudge::JudgeMoves(Places proposed, TimePoint now) {
   agreed_ = agreed_ > 0 && proposed == last_ ? agreed_ + 1 : 1;
-  last_ = proposed;
+  last_ = std::move(proposed);
   if (now < moved_) moved_ = now;  // the clock was set back
   if (agreed_ < rules_.confirmations) {
     return {Judgement::kWait, fmt::format("{} of {} placements agree on these replicas", agreed_,

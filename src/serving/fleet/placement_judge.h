@@ -19,6 +19,8 @@ struct PlacementRules {
   /// A model that could not be loaded is placed anew after this pause, which doubles with each
   /// failure in a row, at most kMostDoublings times.
   Nanoseconds retry{std::chrono::seconds(10)};
+  /// A replica that goes answers the requests that it has; after this time they are cancelled.
+  Nanoseconds longest_drain{std::chrono::minutes(5)};
   static constexpr int kMostDoublings = 6;
 };
 
@@ -29,7 +31,7 @@ struct PlacementRules {
 /// - One with the same replicas and other fractions does at once, if a fraction changes by
 /// kFraction or more.
 /// - Another one does when PlacementRules::confirmations placements in a row had the same replicas,
-///   and hold_down has passed since the last move.
+///   by the names of models and GPUs, and hold_down has passed since the last move.
 /// No clock: a time before the last one restarts hold_down. Not thread-safe.
 class PlacementJudge {
  public:
@@ -52,9 +54,10 @@ class PlacementJudge {
   void Forget() { agreed_ = 0; }
 
  private:
-  using Places = std::vector<std::pair<std::size_t, std::size_t>>;  // model, GPU
+  using Places = std::vector<std::pair<std::string, std::string>>;  // names of model and GPU
 
-  Verdict JudgeMoves(const Places& proposed, TimePoint now);
+  static Places NamesOf(const PlacementView& view, const Assignment& assignment);
+  Verdict JudgeMoves(Places proposed, TimePoint now);
 
   const PlacementRules rules_;
   Places last_;     // the places of the last proposal

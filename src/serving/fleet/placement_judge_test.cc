@@ -104,6 +104,22 @@ TEST_F(PlacementJudgeTest, AClockThatJumpsDoesNoHarm) {
   EXPECT_EQ(Judge(At(1, 0), 1'000'001).judgement, Judgement::kApply);
 }
 
+// Between two decisions the first GPU is lost, so that the others move up in the view.
+TEST_F(PlacementJudgeTest, PlacementsAgreeByNamesAndNotByPlacesInTheView) {
+  view_.models.pop_back();
+  view_.gpus = {{100, 100, "x"}, {100, 100, "y"}, {100, 100, "z"}};
+  const auto to = [](std::size_t gpu) { return Assignment{{{0, gpu, 10, 1, 1}}, {}}; };
+  view_.current = to(2);
+  EXPECT_EQ(Judge(to(0), 0).judgement, Judgement::kWait);
+  view_.gpus.erase(view_.gpus.begin());
+  view_.current = to(1);
+  EXPECT_EQ(Judge(to(0), 1).judgement, Judgement::kWait)
+      << "that was a move to x, this is one to y";
+  view_.gpus.insert(view_.gpus.begin(), {100, 100, "x"});
+  view_.current = to(2);
+  EXPECT_EQ(Judge(to(1), 2).judgement, Judgement::kApply) << "to y again";
+}
+
 TEST_F(PlacementJudgeTest, PlacementsOfAnotherPlacerDoNotCount) {
   EXPECT_NE(Judge(At(1, 0), 0).judgement, Judgement::kApply);
   judge_.Forget();

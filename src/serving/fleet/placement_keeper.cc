@@ -29,6 +29,13 @@ PlacementKeeper::~PlacementKeeper() = default;
 Status PlacementKeeper::SetPlacer(const std::string& name) {
   LAGOON_ASSIGN_OR_RETURN(std::unique_ptr<Placer> made, make_(name));
   const MutexLock lock(mutex_);
+  if (stuck_ >= kMostStuck) {
+    return Fail(
+        ErrorCode::kUnavailable,
+        fmt::format("{} placers that were replaced still work on a decision; placer '{}' can "
+                    "be set when one of them has ended",
+                    stuck_, name));
+  }
   report_.placer = made->name();
   next_ = std::move(made);
   return {};
@@ -51,6 +58,7 @@ void PlacementKeeper::Run(const std::stop_token& stop) {
       while (!stop.stop_requested() && Now() < next) wake_.WaitUntil(mutex_, next);
     }
     if (stop.stop_requested()) return;
+    DropFormer();
     TakeNewPlacer();
     Decide();
   }
@@ -63,10 +71,17 @@ void PlacementKeeper::TakeNewPlacer() {
     next = std::move(next_);
   }
   if (next == nullptr) return;
-  // The former one may be stuck in a decision, so that it is destroyed with the keeper only.
   former_.push_back(std::exchange(runner_, std::make_unique<PlacerRunner>(std::move(next))));
+  DropFormer();
   judge_.Forget();
   spdlog::info("placement: placer '{}' decides", runner_->name());
+}
+
+/// Ends the threads of placers that were replaced. One that is stuck in a decision goes on.
+void PlacementKeeper::DropFormer() {
+  std::erase_if(former_, [](const auto& runner) { return !runner->busy(); });
+  const MutexLock lock(mutex_);
+  stuck_ = former_.size();
 }
 
 void PlacementKeeper::Decide() {

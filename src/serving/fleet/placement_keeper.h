@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -46,8 +47,10 @@ class PlacementKeeper {
   PlacementKeeper(const PlacementKeeper&) = delete;
   PlacementKeeper& operator=(const PlacementKeeper&) = delete;
 
-  /// The next decision is this placer's. The errors are those of `make`; then nothing changes.
+  /// The next decision is this placer's. The errors are those of `make`; kUnavailable: kMostStuck
+  /// placers that were replaced are still busy. Then nothing changes.
   Status SetPlacer(const std::string& name);
+  static constexpr std::size_t kMostStuck = 4;
 
   struct Report {
     std::string placer;
@@ -62,6 +65,7 @@ class PlacementKeeper {
   void Run(const std::stop_token& stop);
   void Decide();
   void TakeNewPlacer();
+  void DropFormer();
 
   PlacementHost& host_;
   const MakePlacer make_;
@@ -69,12 +73,13 @@ class PlacementKeeper {
   // Used by the thread only.
   PlacementJudge judge_;
   std::unique_ptr<PlacerRunner> runner_;
-  std::vector<std::unique_ptr<PlacerRunner>> former_;  // may still work on a decision
+  std::vector<std::unique_ptr<PlacerRunner>> former_;  // still work on a decision
   std::string logged_;                                 // the last failure that the log has
 
   mutable Mutex mutex_;
   CondVar wake_;
   std::unique_ptr<Placer> next_ GUARDED_BY(mutex_);  // takes over; null: none
+  std::size_t stuck_ GUARDED_BY(mutex_) = 0;         // of former_
   Report report_ GUARDED_BY(mutex_);
   std::jthread thread_;  // last member: stops before what it uses is destroyed
 };

@@ -2,8 +2,9 @@
 
 #include <gtest/gtest.h>
 
-#include <deque>
+#include <filesystem>
 #include <functional>
+#include <iterator>
 #include <latch>
 #include <stdexcept>
 #include <string>
@@ -179,10 +180,12 @@ Result<std::unique_ptr<Placer>> MakeScripted(std::string_view name) {
   return Fail(ErrorCode::kNotFound, "there is no placer '" + std::string(name) + "'");
 }
 
-std::unique_ptr<PlacementKeeper> Keep(FakeHost& host, const std::string& placer) {
+std::unique_ptr<PlacementKeeper> Keep(FakeHost& host, const std::string& placer,
+                                      Nanoseconds limit = std::chrono::minutes(1),
+                                      PlacementKeeper::MakePlacer make = MakeScripted) {
   PlacementRules rules{.period = milliseconds(1), .hold_down = Nanoseconds(0)};
-  rules.limit = std::chrono::minutes(1);
-  auto keeper = PlacementKeeper::Start(host, placer, MakeScripted, rules);
+  rules.limit = limit;
+  auto keeper = PlacementKeeper::Start(host, placer, std::move(make), rules);
   EXPECT_TRUE(keeper) << keeper.error().message;
   return *std::move(keeper);
 }
@@ -232,6 +235,46 @@ TEST(PlacementKeeper, APlacerThatThrowsOrBreaksTheRulesChangesNothing) {
     ASSERT_TRUE(keeper->SetPlacer("move"));  // the keeper goes on
     host.AwaitApplied(1);
   }
+}
+
+std::size_t Threads() {
+  const std::filesystem::directory_iterator tasks("/proc/self/task");
+  return static_cast<std::size_t>(std::distance(begin(tasks), end(tasks)));
+}
+
+TEST(PlacementKeeper, APlacerThatWasReplacedLeavesNothing) {
+  FakeHost host;
+  const auto keeper = Keep(host, "stay");
+  host.AwaitDecisions(1);
+  const std::size_t threads = Threads();
+  for (int i = 0; i < 40; ++i) {
+    ASSERT_TRUE(keeper->SetPlacer(i % 2 == 0 ? "no shares" : "stay"));
+    host.AwaitDecisions(2);
+  }
+  EXPECT_LE(Threads(), threads + 1) << "one may be about to end";
+}
+
+TEST(PlacementKeeper, PlacersThatAreStuckHaveALimit) {
+  FakeHost host;
+  std::latch go_on(1);
+  const auto make = [&](std::string_view name) -> Result<std::unique_ptr<Placer>> {
+    if (name != "stuck") return MakeScripted(name);
+    return std::make_unique<ScriptedPlacer>([&](const PlacementView& view) {
+      go_on.wait();
+      return view.current;
+    });
+  };
+  const auto keeper = Keep(host, "stuck", milliseconds(1), make);
+  Status set;
+  for (std::size_t i = 0; i < 2 * PlacementKeeper::kMostStuck && set; ++i) {
+    host.AwaitDecisions(3);
+    set = keeper->SetPlacer("stuck");
+  }
+  ASSERT_FALSE(set);
+  EXPECT_EQ(set.error().code, ErrorCode::kUnavailable);
+  go_on.count_down();
+  while (!keeper->SetPlacer("move")) host.AwaitDecisions(1);
+  host.AwaitApplied(1);
 }
 
 TEST(PlacementKeeper, UnknownPlacersAreRefusedAndChangeNothing) {

@@ -27,6 +27,11 @@ class PlacerRunner {
   /// placer returns later is dropped. kUnavailable: the placer still runs for an earlier view.
   /// kInternal: the placer threw an exception, which the message has.
   Result<Assignment> Place(PlacementView view, Nanoseconds limit);
+  /// Whether a call is under way. If not, the destructor does not wait.
+  bool busy() const {
+    const MutexLock lock(mutex_);
+    return running_;
+  }
 
  private:
   void Run(const std::stop_token& stop);
@@ -35,7 +40,7 @@ class PlacerRunner {
   const std::unique_ptr<Placer> placer_;  // used by the thread only
   const std::string name_;
   const bool decides_shares_;
-  Mutex mutex_;
+  mutable Mutex mutex_;
   CondVar wanted_, placed_;
   std::optional<PlacementView> view_ GUARDED_BY(mutex_);         // for the thread to take
   std::optional<Result<Assignment>> result_ GUARDED_BY(mutex_);  // of the last view

@@ -50,6 +50,16 @@ class FakeMember final : public InferenceCore {
     const MutexLock lock(mutex_);
     refused_.insert(model);
   }
+  /// ResizeShare() fails.
+  void RefuseToResize() {
+    const MutexLock lock(mutex_);
+    resizes_ = false;
+  }
+  /// What all models say about their time alone.
+  void SetStandalone(Nanoseconds standalone) {
+    const MutexLock lock(mutex_);
+    standalone_ = standalone;
+  }
   /// Is called at the begin of every load.
   void OnLoad(std::function<void()> callback) {
     const MutexLock lock(mutex_);
@@ -95,7 +105,7 @@ class FakeMember final : public InferenceCore {
       row.name = model;
       row.version = "1";
       row.state = lost_ ? ModelState::kUnavailable : ModelState::kReady;
-      row.standalone = std::chrono::milliseconds(2);
+      row.standalone = standalone_;
       rows.push_back(row);
     }
     return rows;
@@ -182,6 +192,7 @@ class FakeMember final : public InferenceCore {
                      const ShareWanted& wanted) override {
     LAGOON_RETURN_IF_ERROR(ModelReady(model, version));
     const MutexLock lock(mutex_);
+    if (!resizes_) return Fail(ErrorCode::kInvalidArgument, "the shares are more than the device");
     shares_[model] = wanted.automatic ? std::nullopt : wanted.part;
     return {};
   }
@@ -290,6 +301,8 @@ class FakeMember final : public InferenceCore {
   std::string share_ GUARDED_BY(mutex_);
   std::map<std::string, std::optional<double>> shares_ GUARDED_BY(mutex_);  // as they were resized
   std::uint64_t next_ GUARDED_BY(mutex_) = 1;
+  Nanoseconds standalone_ GUARDED_BY(mutex_) = std::chrono::milliseconds(2);
+  bool resizes_ GUARDED_BY(mutex_) = true;
   bool at_once_ GUARDED_BY(mutex_) = true;
   bool lost_ GUARDED_BY(mutex_) = false;
   bool draining_ GUARDED_BY(mutex_) = false;
