@@ -21,6 +21,7 @@
 #include "bench/live/outputs.h"
 #include "bench/live/overhead.h"
 #include "bench/live/shapes.h"
+#include "bench/reload/reload.h"
 
 namespace lagoon {
 namespace {
@@ -287,6 +288,63 @@ void AddShapesBenchmark(CLI::App& parent) {
   });
 }
 
+void AddReload(CLI::App& parent) {
+  auto common = std::make_shared<BenchCommon>();
+  auto options = std::make_shared<bench::ReloadOptions>();
+  CLI::App* command = AddSimulation(
+      parent, "reload",
+      "What a server keeps: memory for each load and unload of a model and for each new shape, "
+      "then "
+      "a mixed load above the capacity (HTTP and gRPC, JSON and binary, batches, deadlines, "
+      "clients "
+      "that leave, models that are loaded anew), whose answers are compared with the idle server's",
+      *common);
+  command
+      ->add_option("--loads", options->loads,
+                   "Loads and unloads of a model, each with a request between them; 0: none")
+      ->check(CLI::Range(0, 10'000'000))
+      ->capture_default_str();
+  command
+      ->add_option("--shapes", options->shapes,
+                   "Requests of shapes that the server has not seen; 0: none")
+      ->check(CLI::Range(0, 10'000'000))
+      ->capture_default_str();
+  command
+      ->add_option("--minutes", options->minutes,
+                   "Length of the mixed load; 0: none. The slope of the memory needs minutes, "
+                   "everything else seconds")
+      ->check(NumberBetween(0.0, 10'000.0))
+      ->capture_default_str();
+  command
+      ->add_option("--overload", options->overload,
+                   "The mixed load, as a multiple of what the server has answered to 16 clients "
+                   "before")
+      ->check(NumberBetween(0.1, 100.0))
+      ->capture_default_str();
+  command
+      ->add_option("--clients", options->clients,
+                   "Most requests of the mixed load at once; each client has one")
+      ->check(CLI::Range(1, 1000))
+      ->capture_default_str();
+  AddWorkers(*command, options->workers);
+  AddSeed(*command, options->seed);
+  command->footer(
+      "The metrics reload_rss_kib_per_load, shapes_rss_kib_per_shape and soak_rss_mib_per_hour are "
+      "slopes over the second half of each part; soak_lost, soak_doubled and soak_wrong should be "
+      "0. "
+      "The models are written by the benchmark.\n"
+      "Within a minute:  lagoon bench reload --loads 50 --shapes 500 --minutes 0.2");
+  command->callback([common, options] {
+    options->lagoon = Lagoon();
+    const Json configuration = {{"loads", options->loads},     {"shapes", options->shapes},
+                                {"minutes", options->minutes}, {"overload", options->overload},
+                                {"clients", options->clients}, {"workers", options->workers},
+                                {"seed", options->seed}};
+    Measure("reload", configuration, *common,
+            [&](bench::Report& report) { return RunReload(*options, report); });
+  });
+}
+
 void AddOutputs(CLI::App& parent) {
   auto common = std::make_shared<BenchCommon>();
   auto options = std::make_shared<bench::OutputsOptions>();
@@ -369,6 +427,7 @@ void AddBenchmarks(CLI::App& app) {
   AddMemory(app);
   AddInstances(app);
   AddShapesBenchmark(app);
+  AddReload(app);
   AddOutputs(app);
   AddOnnxNodes(app);
 }

@@ -449,3 +449,17 @@ def test_the_figures_of_one_paper_are_chosen_by_its_name(lagoon, tmp_path):
     assert metrics["gslice-1.latency_ms.vgg19.time-slice"] > 2 * metrics["gslice-1.latency_ms.resnet50.alone"]
     paper = json.loads((tmp_path / "report.json").read_text())["figures"][0]["paper"]
     assert all(row["device"] and row["verdict"] for row in paper)
+
+
+def test_reload_measures_what_a_server_keeps_and_compares_all_answers(lagoon, tmp_path):
+    result, metrics = run_bench(lagoon, tmp_path, "reload", "--loads", "8", "--shapes", "40", "--minutes", "0.05",
+                                "--clients", "16")
+    assert result.returncode == 0, result.stderr
+    for name in ("reload_rss_kib_per_load", "shapes_rss_kib_per_shape", "soak_rss_mib_per_hour"):
+        assert name in metrics
+    problems = json.loads((tmp_path / "report.json").read_text()).get("problems")
+    assert metrics["soak_lost"] == metrics["soak_doubled"] == metrics["soak_wrong"] == 0, problems
+    assert metrics["soak_pending_at_end"] == metrics["soak_failed_reloads"] == 0
+    assert metrics["soak_reloads"] >= 1 and metrics["soak_right"] > 0
+    fates = ("right", "wrong", "refused", "expired", "cancelled", "lost", "doubled")
+    assert metrics["soak_requests"] == sum(metrics[f"soak_{fate}"] for fate in fates)

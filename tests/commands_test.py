@@ -29,6 +29,7 @@ SHORT = {
     "sim": {"--rounds": 1, "--seconds": 0.01},
     "decision": {"--rounds": 1, "--seconds": 0.05},
     "admission": {"--rounds": 1, "--requests": 10, "--clients": 1},
+    "reload": {"--loads": 3, "--shapes": 5, "--minutes": 0.02, "--clients": 8},
     "isolation": {"--rounds": 20, "--windows": 1, "--workers": 2},
     "cluster-sim": {"--gpus": 4, "--seconds": 1},
     "placement": {"--gpus": 4, "--loads": 1, "--seeds": 1, "--seconds": 3, "--placers": "lagoon"},

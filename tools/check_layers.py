@@ -107,6 +107,7 @@ FOLDERS = {
     "bench/client": "base device graph plan program program/link program/profile program/split sched server/grpc serving",
     "bench/fleet": "base cluster/sim/draws.h program serving serving/fleet bench/client bench/measure bench/report",
     "bench/live": "base device plan policies program server serving trace bench bench/client bench/measure bench/report",
+    "bench/reload": "base plan server/grpc bench/client bench/measure bench/report",
     "bench/sim": "base cluster cluster/sim device device/cpu device/sim plan policies sched bench bench/measure bench/report",
     "bench/placement": "base cluster/interference cluster/placement cluster/sim bench/measure bench/report",
     "bench/papers": "base bench/placement cluster cluster/interference cluster/placement cluster/sim device policies bench/measure bench/report bench/shares bench/sim",
@@ -118,7 +119,7 @@ FOLDERS = {
     "apps/serving": "base apps cluster/interference cluster/placement policies program server server/remote serving serving/fleet",
     "apps": "base learn/weights.h cluster cluster/learned engine device device/host device/cuda/driver device/sim plan kernels/cpu_level.h graph graph/cut graph/import program "
             "program/idempotence program/link/host_tensors.h program/profile program/split policies trace serving serving/fleet server apps/serving "
-            "bench/client bench/gpu bench/fleet bench/live bench/papers bench/placement bench/report bench/shares bench/sim bench/split "
+            "bench/client bench/gpu bench/fleet bench/live bench/papers bench/placement bench/reload bench/report bench/shares bench/sim bench/split "
             "cluster/interference cluster/placement",
 }
 # Besides, the tests of a folder may include the folders above and below their own, every testing/ and conformance/, the
