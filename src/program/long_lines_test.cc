@@ -125,7 +125,7 @@ TEST(LongLines, ArgFindsTheSameElementInPieces) {
   std::vector<float> x(line.count());
   std::mt19937 random(3);
   for (float& value : x) value = static_cast<float>(random() % 1000);  // many equal ones
-  // A NaN wins only as the first element of a line. This one begins a piece, and one lies within.
+  // A NaN is better than every number. This one begins a piece, and one lies within.
   x[line.At(0, 1 << 18, 0)] = x[line.At(0, 70'001, 0)] = std::numeric_limits<float>::quiet_NaN();
   x[line.At(0, (1 << 18) + 1, 0)] = 5'000;
   x[line.At(1, 0, 1)] = std::numeric_limits<float>::quiet_NaN();
@@ -141,7 +141,12 @@ TEST(LongLines, ArgFindsTheSameElementInPieces) {
         std::int64_t best = 0;
         for (std::int64_t a = 1; a < line.axis; ++a) {
           const float value = x[line.At(o, a, i)], than = x[line.At(o, best, i)];
-          if ((least ? value < than : value > than) || (last && value == than)) best = a;
+          const bool nan = std::isnan(value), was_nan = std::isnan(than);
+          const bool equal = nan || was_nan ? nan && was_nan : value == than;
+          const bool better = nan || was_nan ? nan && !was_nan
+                              : least        ? value < than
+                                             : value > than;
+          if (better || (last && equal)) best = a;
         }
         EXPECT_EQ(y[at++], best) << least << last;
       });

@@ -2,9 +2,11 @@
 
 // The elements of constants, for evaluators.
 
+#include <cmath>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <type_traits>
 #include <vector>
 
 #include "graph/ops/op_context.h"
@@ -42,6 +44,18 @@ std::shared_ptr<ConstantData::Bytes> NewElements(std::int64_t count) {
 template <typename T>
 Stored<T>* Elements(ConstantData::Bytes& bytes) {
   return reinterpret_cast<Stored<T>*>(bytes.data());
+}
+
+template <typename T>
+bool IsNan(T value) {
+  if constexpr (std::is_floating_point_v<T>) return std::isnan(value);
+  return false;
+}
+
+/// a < b, where a NaN is greater than every number.
+template <typename T>
+bool Less(T a, T b) {
+  return IsNan(a) || IsNan(b) ? !IsNan(a) && IsNan(b) : a < b;
 }
 
 /// Calls `f(std::type_identity<T>{})` for the number types of C++ and BOOL; kUnimplemented for

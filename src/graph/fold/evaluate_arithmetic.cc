@@ -62,8 +62,9 @@ BinaryFunction<T> FindBinary(std::string_view op) {
   if (op == "Mul")
     return [](T a, T b) { return static_cast<T>(static_cast<U>(a) * static_cast<U>(b)); };
   if (op == "Div") return Divide<T>;
-  if (op == "Min") return [](T a, T b) { return std::min(a, b); };
-  if (op == "Max") return [](T a, T b) { return std::max(a, b); };
+  // A NaN goes through.
+  if (op == "Min") return [](T a, T b) { return IsNan(a) || (!IsNan(b) && a < b) ? a : b; };
+  if (op == "Max") return [](T a, T b) { return IsNan(a) || (!IsNan(b) && a > b) ? a : b; };
   if constexpr (std::is_floating_point_v<T>) {
     if (op == "Pow") return [](T a, T b) { return std::pow(a, b); };
   }

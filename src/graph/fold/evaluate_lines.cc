@@ -38,7 +38,7 @@ std::vector<std::int64_t> Ranked(const Lines& lines, std::int64_t before, std::i
   std::iota(order.begin(), order.end(), 0);
   std::stable_sort(order.begin(), order.end(), [&](std::int64_t a, std::int64_t b) {
     const T left = x[lines.At(before, a, behind)], right = x[lines.At(before, b, behind)];
-    return largest ? left > right : left < right;
+    return largest ? Less(right, left) : Less(left, right);
   });
   return order;
 }
@@ -77,22 +77,27 @@ Result<ConstantBytes> EvaluateArg(const OpContext& context, std::size_t output) 
   if (lines.length == 0) return context.Invalid("looks for the best of no elements");
   const bool largest = context.node().op == "ArgMax";
   const bool last = context.node().Int("select_last_index", 0) != 0;
-  return WithElements(context, context.input(0).type,
-                      [&]<typename T>(std::type_identity<T>) -> Result<ConstantBytes> {
-                        const auto* x = Elements<T>(context.constant(0)->bytes);
-                        auto bytes = NewElements<std::int64_t>(lines.outer * lines.inner);
-                        std::int64_t* to = Elements<std::int64_t>(*bytes);
-                        ForEachLine(lines, [&](std::int64_t before, std::int64_t behind) {
-                          std::int64_t best = 0;
-                          for (std::int64_t i = 1; i < lines.length; ++i) {
-                            const auto is = x[lines.At(before, i, behind)];
-                            const auto was = x[lines.At(before, best, behind)];
-                            if ((largest ? is > was : is < was) || (last && is == was)) best = i;
-                          }
-                          *to++ = best;
-                        });
-                        return bytes;
-                      });
+  return WithElements(
+      context, context.input(0).type,
+      [&]<typename T>(std::type_identity<T>) -> Result<ConstantBytes> {
+        const auto* x = Elements<T>(context.constant(0)->bytes);
+        auto bytes = NewElements<std::int64_t>(lines.outer * lines.inner);
+        std::int64_t* to = Elements<std::int64_t>(*bytes);
+        ForEachLine(lines, [&](std::int64_t before, std::int64_t behind) {
+          std::int64_t best = 0;
+          for (std::int64_t i = 1; i < lines.length; ++i) {
+            const auto is = x[lines.At(before, i, behind)];
+            const auto was = x[lines.At(before, best, behind)];
+            // A NaN is better than every number.
+            const bool nan = IsNan(is), was_nan = IsNan(was);
+            const bool equal = nan || was_nan ? nan && was_nan : is == was;
+            const bool better = nan || was_nan ? nan && !was_nan : largest ? is > was : is < was;
+            if (better || (last && equal)) best = i;
+          }
+          *to++ = best;
+        });
+        return bytes;
+      });
 }
 
 Result<ConstantBytes> EvaluateTopK(const OpContext& context, std::size_t output) {

@@ -157,7 +157,8 @@ Result<ConstantBytes> EvaluateClip(const OpContext& context, std::size_t output)
                       [&]<typename T>(std::type_identity<T>) -> Result<ConstantBytes> {
                         using S = Stored<T>;
                         using Limits = std::numeric_limits<S>;
-                        S low = Limits::lowest(), high = Limits::max();
+                        S low = Limits::has_infinity ? -Limits::infinity() : Limits::lowest();
+                        S high = Limits::has_infinity ? Limits::infinity() : Limits::max();
                         if (context.has_attribute("min"))
                           low = ConvertElement<S>(context.node().Float("min", 0));
                         if (context.has_attribute("max"))

@@ -90,6 +90,28 @@ TEST(Evaluate, ComparesFractionsAsNumbers) {
   EXPECT_EQ(Folded(model), (Numbers{1, 0, 1}));
 }
 
+TEST(Evaluate, NanGoesThroughAndRanksFirst) {
+  const float nan = std::numeric_limits<float>::quiet_NaN();
+  ModelBuilder model;
+  model.Floats("a", {4}, {1, nan, 3, 0}).Floats("b", {4}, {2, 2, nan, 2});
+  for (const char* const name : {"max", "min", "most", "least", "values", "indices"}) {
+    model.Output(name);
+  }
+  model.Add("Max", {"a", "b"}, {"max"});
+  model.Add("Min", {"a", "b"}, {"min"});
+  model.Add("ArgMax", {"a"}, {"most"});
+  model.Add("ArgMin", {"a"}, {"least"});
+  model.Ints("two", {2}).Add("TopK", {"a", "two"}, {"values", "indices"});
+  for (const std::size_t output : {0, 1}) {
+    const Numbers y = Folded(model, output);
+    EXPECT_EQ(y[0], output == 0 ? 2 : 1);
+    EXPECT_TRUE(std::isnan(y[1]) && std::isnan(y[2]));
+  }
+  EXPECT_EQ(Folded(model, 2), Numbers{1});
+  EXPECT_EQ(Folded(model, 3), Numbers{1});
+  EXPECT_EQ(Folded(model, 5), (Numbers{1, 2}));
+}
+
 TEST(Evaluate, CombinesFlags) {
   const std::vector<Operand> flags{Ints{0, 0, 1, 1}, Ints{0, 1, 0, 1}};
   EXPECT_EQ(OfFlags("And", flags), (Numbers{0, 0, 0, 1}));

@@ -1,3 +1,5 @@
+#include <limits>
+
 #include "kernels/cuda/testing/body.h"
 #include "kernels/testing/ops.h"
 
@@ -64,6 +66,17 @@ TEST(CudaReduce, EveryOpAlongAnyAxis) {
       const ReduceSpec spec{.op = op, .outer = outer, .axis = axis, .inner = inner};
       ExpectLikeCpu(MakeCudaReduce(spec), MakeReduce(spec),
                     {BytesOf(RandomFloats(outer * axis * inner))}, {outer * inner * 4}, 1e-4);
+    }
+  }
+}
+
+TEST(CudaReduce, NanGoesThroughMaximumAndMinimum) {
+  for (const ReduceOp op : {ReduceOp::kMax, ReduceOp::kMin}) {
+    for (const std::size_t at : {0u, 1500u, 2999u}) {
+      std::vector<float> x = RandomFloats(2 * 3000);
+      x[at] = std::numeric_limits<float>::quiet_NaN();
+      const ReduceSpec spec{.op = op, .outer = 2, .axis = 3000};
+      ExpectLikeCpu(MakeCudaReduce(spec), MakeReduce(spec), {BytesOf(x)}, {8}, 1e-4);
     }
   }
 }

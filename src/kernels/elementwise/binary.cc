@@ -60,10 +60,10 @@ struct DivOf {
   static HWY_INLINE V Of(V a, V b) { return hn::Div(a, b); }
 };
 struct MinOf {
-  static HWY_INLINE V Of(V a, V b) { return hn::Min(a, b); }
+  static HWY_INLINE V Of(V a, V b) { return simd::MinOrNan(a, b); }
 };
 struct MaxOf {
-  static HWY_INLINE V Of(V a, V b) { return hn::Max(a, b); }
+  static HWY_INLINE V Of(V a, V b) { return simd::MaxOrNan(a, b); }
 };
 struct PowOf {
   /// Computes lane by lane: exponents in models are nearly always constants, for which the graph

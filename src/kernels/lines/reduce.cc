@@ -53,13 +53,13 @@ struct Sum {
 };
 struct Max {
   static constexpr float kStart = -std::numeric_limits<float>::infinity();
-  static HWY_INLINE V Of(V a, V b) { return hn::Max(a, b); }
-  static HWY_INLINE V Lanes(V v) { return hn::MaxOfLanes(D(), v); }
+  static HWY_INLINE V Of(V a, V b) { return simd::MaxOrNan(a, b); }
+  static HWY_INLINE V Lanes(V v) { return simd::MaxOfLanesOrNan(v); }
 };
 struct Min {
   static constexpr float kStart = std::numeric_limits<float>::infinity();
-  static HWY_INLINE V Of(V a, V b) { return hn::Min(a, b); }
-  static HWY_INLINE V Lanes(V v) { return hn::MinOfLanes(D(), v); }
+  static HWY_INLINE V Of(V a, V b) { return simd::MinOrNan(a, b); }
+  static HWY_INLINE V Lanes(V v) { return simd::MinOfLanesOrNan(v); }
 };
 
 /// Folds `count` vectors that lie `step` elements apart, four at a time to hide the latency of one.

@@ -19,9 +19,8 @@ struct ReduceSpec {
 };
 
 /// Input x [outer, axis, inner], output y [outer, inner], which must not overlap x. One block
-/// computes all of an output, so that the result does not depend on the order of blocks. If an
-/// input of kMax or kMin contains NaN, the result is an unspecified element. kInvalidArgument if a
-/// size is zero or the product is too large.
+/// computes all of an output, so that the result does not depend on the order of blocks. kMax and
+/// kMin of a NaN are NaN. kInvalidArgument if a size is zero or the product is too large.
 Result<Kernel> MakeReduce(const ReduceSpec& spec);
 
 }  // namespace lagoon

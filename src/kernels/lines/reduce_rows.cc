@@ -184,8 +184,10 @@ bool FoldBody(const void* raw, std::uint32_t block, BlockContext& ctx) {
   });
 }
 
+/// A NaN is better than every number, as in numpy.
 template <typename W>
 bool IsBetter(const ColumnArgs& args, W value, W best) {
+  if (IsNan(value) || IsNan(best)) return IsNan(value) && (args.last || !IsNan(best));
   return (args.least ? value < best : value > best) || (args.last && value == best);
 }
 
@@ -198,12 +200,10 @@ bool ArgBody(const void* raw, std::uint32_t block, BlockContext& ctx) {
   return ForTiles(args, block, ctx, [&](const Tile& tile, BlockContext* may_leave) {
     W best[kColumns];
     std::int64_t index[kColumns];
-    // A NaN is only ever the best as the first element of a whole line.
-    const bool later = tile.outer % args.pieces != 0;
     const bool stayed = ForRows(args, tile, may_leave, [&](std::size_t i, std::size_t at) {
       for (std::size_t c = 0; c < tile.columns; ++c) {
         const W value = Load(x[at + c]);
-        if (i != 0 && !IsBetter(args, value, best[c]) && !(later && IsNan(best[c]))) continue;
+        if (i != 0 && !IsBetter(args, value, best[c])) continue;
         best[c] = value;
         index[c] = static_cast<std::int64_t>(i);
       }

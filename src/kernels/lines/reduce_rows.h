@@ -34,7 +34,7 @@ struct AxisSpec {
 Result<Kernel> MakeFold(const AxisSpec& spec, FoldOp op);
 
 /// Input x; output y [outer, inner] of kInt64: the index of the greatest (or least) element. Of
-/// equal elements the first one, or the last one.
+/// equal elements the first one, or the last one. A NaN counts as greatest, and as least.
 struct ArgSpec {
   AxisSpec axis = {};
   bool least = false, last = false;

@@ -85,7 +85,7 @@ class Line {
     ForEach(steps, [&](const auto& io, size_t offset, bool masked) HWY_ATTR {
       V v = io.Load(x_ + offset);
       if (masked) v = hn::IfThenElse(hn::FirstN(D(), part_), v, Lowest());
-      max = hn::Max(max, v);
+      max = simd::MaxOrNan(max, v);
     });
     stats.max = max;
   }
@@ -116,7 +116,7 @@ class Line {
 
   /// Call after Max over the whole line; FoldSum after Sum.
   static HWY_INLINE void FoldMax(Stats& stats) {
-    if (kRows) stats.max = hn::MaxOfLanes(D(), stats.max);
+    if (kRows) stats.max = simd::MaxOfLanesOrNan(stats.max);
   }
   static HWY_INLINE void FoldSum(Stats& stats) {
     if (kRows) stats.sum = hn::SumOfLanes(D(), stats.sum);

@@ -80,6 +80,32 @@ HWY_INLINE V Clamp(V v, V low, V high) {
 #endif
 }
 
+/// The greater and the smaller number; NaN if one of the two is NaN. Max and Min alone return the
+/// second operand on x86 if one is NaN, and the number on scalar targets.
+HWY_INLINE V MaxOrNan(V a, V b) {
+  const V max = hn::IfThenElse(hn::IsNaN(a), a, hn::Max(a, b));
+#if HWY_TARGET == HWY_SCALAR || HWY_TARGET == HWY_EMU128
+  return hn::IfThenElse(hn::IsNaN(b), b, max);
+#else
+  return max;
+#endif
+}
+HWY_INLINE V MinOrNan(V a, V b) {
+  const V min = hn::IfThenElse(hn::IsNaN(a), a, hn::Min(a, b));
+#if HWY_TARGET == HWY_SCALAR || HWY_TARGET == HWY_EMU128
+  return hn::IfThenElse(hn::IsNaN(b), b, min);
+#else
+  return min;
+#endif
+}
+/// The same over all lanes, in all lanes.
+HWY_INLINE V MaxOfLanesOrNan(V v) {
+  return hn::AllFalse(D(), hn::IsNaN(v)) ? hn::MaxOfLanes(D(), v) : hn::NaN(D());
+}
+HWY_INLINE V MinOfLanesOrNan(V v) {
+  return hn::AllFalse(D(), hn::IsNaN(v)) ? hn::MinOfLanes(D(), v) : hn::NaN(D());
+}
+
 HWY_INLINE void Copy(const float* from, size_t count, float* to) {
   const size_t lanes = Lanes();
   size_t i = 0;

@@ -23,7 +23,7 @@ namespace hn = hwy::HWY_NAMESPACE;
 
 struct MaxOf {
   static constexpr float kStart = -std::numeric_limits<float>::infinity();
-  static HWY_INLINE V Add(V acc, V v) { return hn::Max(acc, v); }
+  static HWY_INLINE V Add(V acc, V v) { return simd::MaxOrNan(acc, v); }
 };
 
 struct SumOf {

@@ -24,8 +24,7 @@ struct PoolSpec {
 
 /// Input: x [batch,height,width,channels]. Output: y [batch,out_height,out_width,channels], which
 /// must not overlap x. kInvalidArgument names the field if a size is zero, a product overflows, or
-/// a window would lie wholly outside the image. A NaN in a window of kMax gives an unspecified
-/// element of that window.
+/// a window would lie wholly outside the image. kMax of a NaN is NaN.
 Result<Kernel> MakePool(const PoolSpec& spec);
 
 }  // namespace lagoon

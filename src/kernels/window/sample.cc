@@ -243,9 +243,9 @@ class Bin {
         if (args_.maximum) {
           V most = hn::Mul(weights[0], io.Load(from[0] + at));
           for (size_t t = 1; t < 4; ++t) {
-            most = hn::Max(most, hn::Mul(weights[t], io.Load(from[t] + at)));
+            most = simd::MaxOrNan(most, hn::Mul(weights[t], io.Load(from[t] + at)));
           }
-          sum = first ? most : hn::Max(sum, most);
+          sum = first ? most : simd::MaxOrNan(sum, most);
         } else {
           for (size_t t = 0; t < 4; ++t) {
             sum = hn::MulAdd(weights[t], io.Load(from[t] + at), sum);

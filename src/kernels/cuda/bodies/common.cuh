@@ -40,9 +40,10 @@ LAGOON_DEVICE float Finished(const EpilogueArgs& args, float sum, u32 channel, u
   return args.residual_last != 0 ? sum + residual : sum;
 }
 
+/// A NaN stays a NaN.
 LAGOON_DEVICE float Combined(Combine how, float a, float b) {
   if (how == Combine::kSum) return a + b;
-  return how == Combine::kMax ? fmaxf(a, b) : fminf(a, b);
+  return Arithmetic(how == Combine::kMax ? BinaryOp::kMax : BinaryOp::kMin, a, b);
 }
 
 /// A thread's share of its line.

@@ -82,7 +82,7 @@ struct PoolStep {
     const auto kind = static_cast<Pool>(args.kind);
     if (tap != nullptr) {
       const float value = tap[output.channel];
-      values[o] = kind == Pool::kMax ? fmaxf(values[o], value) : values[o] + value;
+      values[o] = Combined(kind == Pool::kMax ? Combine::kMax : Combine::kSum, values[o], value);
     }
     counts[o] += kind == Pool::kAverageCountPadding ? InPadding(output, r, s) : tap != nullptr;
   }
