@@ -293,18 +293,20 @@ TEST(PoolShape, RefusesWhatIsNotSupported) {
                    })
                   .Invalid(),
               HasSubstr("as large as the window"));
-  EXPECT_THAT(Pool("AveragePool", {1, 1, 6, 6},
-                   [](NodeRef n) {
-                     n.Ints("kernel_shape", {3, 3}).Ints("strides", {2, 2}).Int("ceil_mode", 1);
-                     n.Int("count_include_pad", 1);
-                   })
-                  .Unimplemented(),
-              HasSubstr("count_include_pad"));
   OneNode old = Pool("MaxPool", {1, 1, 6, 6}, [](NodeRef n) {
     n.Ints("kernel_shape", {3, 3}).Int("ceil_mode", 1);
   });
   old.opset = 9;
   EXPECT_THAT(old.Invalid(), HasSubstr("opset 10"));
+}
+
+TEST(PoolShape, PaddingThatCeilModeAddsDoesNotCount) {
+  const Node node = Pool("AveragePool", {1, 1, 6, 6}, [](NodeRef n) {
+                      n.Ints("kernel_shape", {3, 3}).Ints("strides", {2, 2}).Int("ceil_mode", 1);
+                      n.Ints("pads", {0, 1, 0, 0}).Int("count_include_pad", 1);
+                    }).Imported();
+  EXPECT_THAT(node.Ints("pads", {}), ElementsAre(0, 1, 1, 0));
+  EXPECT_THAT(node.Ints("counted_pads", {}), ElementsAre(0, 1, 0, 0));
 }
 
 TEST(PoolShape, OfGlobalPoolingIsOnePixel) {

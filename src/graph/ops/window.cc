@@ -68,6 +68,7 @@ Result<std::string> AutoPad(const OpContext& context, const Window& window) {
 Status ResolveOutput(const OpContext& context, Sizes image, bool ceil, Window& window) {
   const std::size_t rank = image.size();
   window.out.resize(rank);
+  window.given_pads = window.pads;
   for (std::size_t i = 0; i < rank; ++i) {
     const std::int64_t extent = Extent(window, i);
     const std::int64_t stride = window.strides[i];
@@ -84,7 +85,6 @@ Status ResolveOutput(const OpContext& context, Sizes image, bool ceil, Window& w
     if (out <= window.out[i]) continue;
     window.out[i] = out;
     window.pads[i + rank] += (out - 1) * stride + extent - padded;
-    window.ceil_added_pads = true;
   }
   return {};
 }

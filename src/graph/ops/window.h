@@ -13,8 +13,8 @@ namespace lagoon {
 /// The sliding window of a convolution or pooling; every vector has one entry per spatial axis.
 struct Window {
   std::vector<std::int64_t> kernel, strides, dilations, out;
-  std::vector<std::int64_t> pads;  // all begins, then all ends
-  bool ceil_added_pads = false;    // ceil_mode enlarged the end pads
+  std::vector<std::int64_t> pads;        // all begins, then all ends
+  std::vector<std::int64_t> given_pads;  // without what ceil_mode added to the ends
 };
 
 /// Reads strides, dilations, pads, auto_pad and ceil_mode of a node with the window size `kernel`

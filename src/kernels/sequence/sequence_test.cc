@@ -187,6 +187,7 @@ TEST(WindowPool, AveragesAndNorms) {
     spec.window = Window();
     spec.images = 3;
     spec.p = 3;
+    spec.pad_end = {10, 10, 10};  // behind every window
     const SpatialWindow& w = spec.window;
     const std::size_t in = w.in[0] * w.in[1] * w.in[2], out = w.out[0] * w.out[1] * w.out[2],
                       taps = w.kernel[0] * w.kernel[1] * w.kernel[2];

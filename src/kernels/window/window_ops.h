@@ -39,6 +39,8 @@ struct WindowPoolSpec {
   SpatialWindow window = {};
   std::size_t images = 1;  // N * C
   int p = 2;               // for kLp
+  /// Read only for kAverageCountPadding: what lies behind this padding does not count.
+  std::array<std::size_t, kSpatialAxes> pad_end{0, 0, 0};
   /// kMax: adds a second output (kInt64), the index of each maximum in x.
   bool indices = false;
   /// These indices count along the first spatial axis first.

@@ -1,9 +1,11 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <cstdlib>
 #include <limits>
+#include <type_traits>
 
 #include "kernels/checks.h"
 #include "kernels/tiling.h"
@@ -22,6 +24,7 @@ struct WindowPoolArgs {
   std::byte* y = nullptr;
   std::int64_t* indices = nullptr;  // null: not wanted
   SpatialWindow window;
+  std::array<std::size_t, kSpatialAxes> pad_end{0, 0, 0};
   std::size_t outputs = 1, blocks = 1;
   int p = 2;
   bool column_major = false;
@@ -36,6 +39,14 @@ Range TapsInside(const SpatialWindow& w, std::size_t a, std::size_t out) {
   const std::size_t begin = first >= pad ? 0 : CeilDivide(pad - first, w.dilation[a]);
   const std::size_t end = CeilDivide(w.in[a] + pad - first, w.dilation[a]);
   return {begin, std::max(begin, std::min(end, w.kernel[a]))};
+}
+
+/// The taps of the window at output `out` of axis `a` that lie in x or its padding.
+std::size_t TapsCounted(const WindowPoolArgs& args, std::size_t a, std::size_t out) {
+  SpatialWindow padded = args.window;
+  padded.in[a] += padded.pad_begin[a] + args.pad_end[a];
+  padded.pad_begin[a] = 0;
+  return TapsInside(padded, a, out).size();
 }
 
 /// Calls visit(element of the image) for each tap of output `at` that lies in x. If `ctx` is not
@@ -71,6 +82,13 @@ std::size_t ColumnMajor(const SpatialWindow& w, std::size_t place) {
 }
 
 template <typename T>
+bool IsNan(T value) {
+  if constexpr (std::is_floating_point_v<T>) return std::isnan(value);
+  return false;
+}
+
+/// A NaN is the greatest element.
+template <typename T>
 bool MaxAt(const WindowPoolArgs& args, std::size_t output, BlockContext* ctx) {
   const SpatialWindow& w = args.window;
   const std::size_t per_image = w.out[0] * w.out[1] * w.out[2];
@@ -81,7 +99,7 @@ bool MaxAt(const WindowPoolArgs& args, std::size_t output, BlockContext* ctx) {
   std::size_t place = 0;
   bool first = true;
   const bool stayed = ForTaps(w, output % per_image, ctx, [&](std::size_t at) {
-    if (!first && !(x[at] > best)) return;
+    if (!first && !(x[at] > best || IsNan(x[at]))) return;
     best = x[at];
     place = at;
     first = false;
@@ -113,7 +131,9 @@ bool SumAt(const WindowPoolArgs& args, std::size_t output, BlockContext* ctx) {
   });
   if (!stayed) return false;
   if constexpr (kKind == WindowPool::kAverageCountPadding) {
-    count = w.kernel[0] * w.kernel[1] * w.kernel[2];
+    const std::size_t at = output % per_image;
+    count = TapsCounted(args, 0, at / (w.out[1] * w.out[2])) *
+            TapsCounted(args, 1, at / w.out[2] % w.out[1]) * TapsCounted(args, 2, at % w.out[2]);
   }
   float* const y = reinterpret_cast<float*>(args.y) + output;
   if constexpr (kKind == WindowPool::kLp) {
@@ -181,6 +201,7 @@ Result<Kernel> MakeWindowPool(const WindowPoolSpec& spec) {
   }
   WindowPoolArgs args;
   args.window = w;
+  args.pad_end = spec.pad_end;
   args.outputs = outputs;
   args.p = spec.p;
   args.column_major = spec.column_major;

@@ -8,6 +8,7 @@
 #include <cstring>
 #include <memory>
 #include <optional>
+#include <string_view>
 
 #include "base/check.h"
 #include "program/lower/emit.h"
@@ -45,6 +46,9 @@ Result<SpatialWindow> WindowOver(const Node& node, const Dims& x, const Dims& y)
   return window;
 }
 
+/// The padding that counts in an average. That of a ceil_mode does not.
+Ints CountedPads(const Node& node) { return node.Ints("counted_pads", node.Ints("pads", {})); }
+
 Status LowerImagePool(ProgramBuilder& builder, const Node& node) {
   LAGOON_ASSIGN_OR_RETURN(const ImageNode image, ImageNodeOf(builder, node));
   PoolSpec spec;
@@ -54,8 +58,9 @@ Status LowerImagePool(ProgramBuilder& builder, const Node& node) {
   }
   spec.window = image.window;
   spec.channels = image.in_channels;
-  spec.pad_bottom = image.pad_bottom;
-  spec.pad_right = image.pad_right;
+  const Ints counted = CountedPads(node);
+  spec.pad_bottom = static_cast<std::uint32_t>(counted[2]);
+  spec.pad_right = static_cast<std::uint32_t>(counted[3]);
   LAGOON_ASSIGN_OR_RETURN(const Tensor x, builder.Use(node.inputs[0], Layout::kChannelsLast));
   const Tensor y =
       builder.NewTensor(node.name, builder.dims(node.outputs[0]), Layout::kChannelsLast);
@@ -82,6 +87,10 @@ Status LowerWindowPool(ProgramBuilder& builder, const Node& node) {
   spec.indices = node.outputs.size() > 1 && node.outputs[1] != kNoValue;
   spec.column_major = node.Int("storage_order", 0) != 0;
   LAGOON_ASSIGN_OR_RETURN(spec.window, WindowOver(node, x.dims, dims));
+  const Ints counted = CountedPads(node);
+  for (std::size_t i = counted.size() / 2; i < counted.size(); ++i) {
+    spec.pad_end[kSpatialAxes - counted.size() + i] = static_cast<std::size_t>(counted[i]);
+  }
   const Tensor y = builder.NewTensor(node.name, dims, Layout::kPlain, x.type);
   builder.Define(node.outputs[0], y);
   std::vector<Operand> outputs{builder.All(y)};
@@ -100,7 +109,7 @@ Status LowerWindowPool(ProgramBuilder& builder, const Node& node) {
 void Widen(Node& node, const char* attribute, std::int64_t one) {
   Ints values = node.Ints(attribute, {});
   const auto half = static_cast<std::ptrdiff_t>(values.size() / 2);
-  if (std::strcmp(attribute, "pads") == 0) values.insert(values.begin() + half, one);
+  if (std::string_view(attribute).ends_with("pads")) values.insert(values.begin() + half, one);
   values.insert(values.begin(), one);
   node.attributes[attribute] = std::move(values);
 }
@@ -134,6 +143,7 @@ Status LowerAsImage(ProgramBuilder& builder, const Node& node,
   Widen(image, "strides", 1);
   Widen(image, "dilations", 1);
   Widen(image, "pads", 0);
+  if (image.attributes.contains("counted_pads")) Widen(image, "counted_pads", 0);
   LAGOON_ASSIGN_OR_RETURN(image.inputs[0], AsImage(builder, node, node.inputs[0]));
   if (node.fused.residual != kNoValue) {
     LAGOON_ASSIGN_OR_RETURN(image.fused.residual, AsImage(builder, node, node.fused.residual));
