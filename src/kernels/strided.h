@@ -7,7 +7,7 @@
 
 namespace lagoon {
 
-inline constexpr std::size_t kMaxOuterAxes = 7;
+inline constexpr std::size_t kMaxOuterAxes = 15;
 
 /// Axes outermost first; strides in elements.
 template <std::size_t kOperands>

@@ -147,7 +147,7 @@ struct TopKArgs {
   bool largest = true;
   const std::int64_t* computed_k = nullptr;  // null: k
   std::int64_t* sizes = nullptr;
-  std::int64_t dims[8] = {};
+  std::int64_t dims[16] = {};
   std::size_t rank = 0, dims_axis = 0;
 };
 
@@ -334,7 +334,7 @@ Result<Kernel> MakeTopK(const TopKSpec& spec) {
   args.largest = spec.largest;
   args.pieces = CeilDivide(spec.k, kRanksPerBlock);
   if (spec.computed_k) {
-    if (spec.dims.size() > std::size(args.dims)) return Invalid(kName, "more than 8 axes");
+    if (spec.dims.size() > std::size(args.dims)) return Invalid(kName, "more than 16 axes");
     args.rank = spec.dims.size();
     args.dims_axis = spec.dims_axis;
     std::copy(spec.dims.begin(), spec.dims.end(), args.dims);

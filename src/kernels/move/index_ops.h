@@ -11,7 +11,7 @@
 
 namespace lagoon {
 
-inline constexpr std::size_t kMaxIndexAxes = 8;
+inline constexpr std::size_t kMaxIndexAxes = 16;
 
 /// How indices map to elements. An entry is a tuple of `sizes.size()` neighbouring indices; it
 /// selects a run of `run` neighbouring elements of the indexed tensor. The entries form an array of

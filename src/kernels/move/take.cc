@@ -12,7 +12,7 @@ namespace lagoon {
 namespace {
 
 constexpr char kTakeName[] = "take";
-constexpr std::size_t kMaxAxes = 8;
+constexpr std::size_t kMaxAxes = 16;
 constexpr std::size_t kMaxRun = 4096;  // bytes copied at once
 
 /// y is seen as rows of entries; an entry is a run of neighbouring elements. For each position

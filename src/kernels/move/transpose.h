@@ -9,7 +9,7 @@
 
 namespace lagoon {
 
-inline constexpr std::size_t kMaxTransposeRank = 8;
+inline constexpr std::size_t kMaxTransposeRank = 16;
 
 /// y.dims[i] == x.dims[permutation[i]]. Input x, output y, which must not overlap x.
 /// `element_bytes`: 1, 2, 4 or 8. kInvalidArgument names the values if the rank is zero or above

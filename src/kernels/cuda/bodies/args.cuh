@@ -13,7 +13,7 @@ using i64 = long long;
 /// Threads per block, for all bodies.
 inline constexpr u32 kBodyThreads = 256;
 
-inline constexpr u32 kMaxAxes = 8;
+inline constexpr u32 kMaxAxes = 16;
 
 /// Walks over a dense output with one offset per operand, in elements. Axes are outermost first.
 template <u32 kOperands>
