@@ -144,8 +144,8 @@ struct Node {
   /// outputs, and its values have no shapes.
   std::map<std::string, std::shared_ptr<const Graph>> bodies = {};
   std::size_t captured = 0;
-  /// A Loop whose first steps are unrolled already: their number, and how many of the inputs,
-  /// before the captured ones, are sequences of scan outputs of these steps.
+  /// A Loop or Scan whose first steps are unrolled already: their number, and how many of the
+  /// inputs, before the captured ones, are sequences of scan outputs of these steps.
   std::int64_t steps_done = 0;
   std::size_t stacked = 0;
 
@@ -197,11 +197,16 @@ inline constexpr std::int64_t kMaxOpset = 23;
 // A file beyond one of these limits is refused before its contents are decoded.
 inline constexpr std::size_t kMaxGraphNodes = 1 << 16;
 inline constexpr std::size_t kMaxGraphEdges = 1 << 19;  // names of inputs, outputs, initialisers
-inline constexpr std::size_t kMaxRank = 8;
+inline constexpr std::size_t kMaxRank = 16;
 inline constexpr std::size_t kMaxNameBytes = 4096;
 inline constexpr int kMaxBodyDepth = 16;  // of graphs inside one another
-/// A loop of more nodes, when its steps are written one after the other, is not unrolled.
-inline constexpr std::size_t kMaxUnrolledNodes = 4096;
+/// A loop of more nodes, when its steps are written one after the other, is refused.
+inline constexpr std::size_t kMaxUnrolledNodes = kMaxGraphNodes;
+/// The steps of loops fill a part of a model (ModelPart) with so many nodes. The remaining steps
+/// are the next part, so that the time to compile a long loop grows with its steps only.
+inline constexpr std::size_t kMaxPartNodes = 4096;
+/// Most nodes that the steps of all loops of a model may become, in all its parts.
+inline constexpr std::size_t kMaxLoopNodes = 1 << 18;
 
 struct ImportOptions {
   /// Fixes symbolic dimensions, by name.

@@ -21,11 +21,11 @@ struct DeclaredTensor {
   DataType type = DataType::kFloat32;
   Dims dims;                         // -1: open
   std::vector<std::string> symbols;  // by axis: the name of an open dim; empty if it has none
-  /// False: an output for which the file declares no shape, or an input of a later part whose rank
-  /// depends on data. `dims` and `symbols` are then empty.
+  /// False: the file declares no shape, or an input of a later part has a rank that depends on
+  /// data. `dims` and `symbols` are then empty, and any shape fits.
   bool shape_known = true;
 
-  bool open() const;  // whether a dim is open
+  bool open() const;  // whether a dim, or even the rank, is open
 };
 
 /// What decides the graph of a model: the shape of every input, and the contents of inputs on which
@@ -76,7 +76,7 @@ struct ModelPart {
 };
 
 /// Most parts of a model. A loop whose end depends on data is a part for each step.
-inline constexpr std::size_t kMaxParts = 256;
+inline constexpr std::size_t kMaxParts = 1024;
 
 /// Reading may take seconds. Afterwards Instantiate takes milliseconds: it reads no large weights,
 /// because these are deferred (ConstantData). Errors name file, node, op and opset. Not
@@ -103,7 +103,8 @@ class OnnxModel {
   Result<GraphInputs> WithShapes(GraphInputs inputs,
                                  const std::map<std::string, Dims>& shapes) const;
   /// Shapes that are likely to be right when nobody has said any: images of 224 pixels, 16 steps of
-  /// a sequence, then other sizes. To be tried in this order.
+  /// a sequence (caches of keys and values first without a past), then other sizes. To be tried in
+  /// this order.
   std::vector<GraphInputs> Guesses() const;
   /// Checks the shapes of a request. kInvalidArgument names the input and the rule.
   Status Check(const GraphInputs& inputs) const;
@@ -132,6 +133,7 @@ class OnnxModel {
 
  private:
   void SetSymbol(const std::string& symbol, std::int64_t size, GraphInputs& to) const;
+  void SetSums(GraphInputs& guess) const;
 
  protected:
   explicit OnnxModel(ImportOptions options, std::string path)

@@ -49,12 +49,22 @@ Status ReplaceIf(Replacement& r) {
   return {};
 }
 
+std::size_t SizeOf(const Graph& body) { return std::max<std::size_t>(body.nodes.size(), 1); }
+
 /// Checks that so many steps of a body may be unrolled.
 Status CheckSize(const Replacement& r, std::int64_t steps, const Graph& body) {
-  const std::size_t nodes = std::max<std::size_t>(body.nodes.size(), 1);
+  const std::size_t nodes = SizeOf(body);
   if (steps <= static_cast<std::int64_t>(kMaxUnrolledNodes / nodes)) return {};
   return CannotUnroll(r.context(), fmt::format("{} steps of {} nodes are more than {} nodes", steps,
                                                nodes, kMaxUnrolledNodes));
+}
+
+/// Checks that the next step of a loop belongs to this part of the model.
+Status CheckRoom(Replacement& r, const Graph& body) {
+  if (r.Fits(SizeOf(body))) return {};
+  return r.context().Unimplemented(
+      fmt::format("has steps behind the {} that one part of the model takes (at most {} nodes)",
+                  r.node().steps_done, kMaxPartNodes));
 }
 
 /// A scan output without elements, of the type and shape that the body declares.
@@ -107,6 +117,15 @@ Result<bool> Continues(const Replacement& r, const LoopInputs& in) {
   return condition != 0;
 }
 
+/// The steps that the loop does if no condition ends it. Without a trip count: those so far and the
+/// next one.
+std::int64_t StepsAtLeast(const Replacement& r, const LoopInputs& in) {
+  const std::int64_t next = r.node().steps_done + 1;
+  const bool ends = in.condition != kNoValue && !r.value(in.condition).constant;
+  if (in.trips == kNoValue || ends) return next;
+  return std::max(next, FirstAsInt64(*r.value(in.trips).constant));
+}
+
 Status FinishLoop(Replacement& r, LoopInputs in, const Graph& body) {
   for (std::size_t i = 0; i < in.carried.size(); ++i) r.SetOutput(i, in.carried[i]);
   for (std::size_t i = in.carried.size() + 1; i < body.outputs.size(); ++i) {
@@ -116,6 +135,29 @@ Status FinishLoop(Replacement& r, LoopInputs in, const Graph& body) {
     SetScan(r, i - 1, std::move(parts), body.value(body.outputs[i]), 0);
   }
   return {};
+}
+
+/// What one step of a loop adds to its scan outputs.
+struct StackedResults {
+  std::vector<ValueId> results;  // of this step
+  std::vector<ValueId> stacks;   // of the steps before: a sequence for each result, or none
+  std::size_t first_output = 0;  // of the node: the one of the first result
+};
+
+/// Appends `next`, the loop behind a step: adds the sequences of scan outputs and the captured
+/// values to its inputs.
+void AppendStacked(Replacement& r, const StackedResults& stacked, Node next) {
+  for (std::size_t i = 0; i < stacked.results.size(); ++i) {
+    std::vector<ValueId> parts;
+    if (i < stacked.stacks.size()) parts = r.TakeElements(stacked.stacks[i]);
+    parts.push_back(stacked.results[i]);
+    if (r.context().has_output(stacked.first_output + i)) r.Await(parts.back());
+    next.inputs.push_back(r.Sequence(std::move(parts)));
+  }
+  next.stacked = stacked.results.size();
+  next.inputs.insert(next.inputs.end(), Captured(r.node()).begin(), Captured(r.node()).end());
+  ++next.steps_done;
+  r.Append(std::move(next));
 }
 
 /// Unrolls one step. The node itself comes next, with the results of this step.
@@ -131,17 +173,7 @@ Status StepLoop(Replacement& r, LoopInputs in, const Graph& body) {
   Node next = r.node();
   next.inputs = {in.trips, results[0]};
   next.inputs.insert(next.inputs.end(), results.begin() + 1, scans);
-  for (std::size_t i = 0; scans + static_cast<std::ptrdiff_t>(i) != results.end(); ++i) {
-    std::vector<ValueId> parts;
-    if (i < in.stacks.size()) parts = r.TakeElements(in.stacks[i]);
-    parts.push_back(scans[static_cast<std::ptrdiff_t>(i)]);
-    if (r.context().has_output(in.carried.size() + i)) r.Await(parts.back());
-    next.inputs.push_back(r.Sequence(std::move(parts)));
-  }
-  next.stacked = static_cast<std::size_t>(results.end() - scans);
-  next.inputs.insert(next.inputs.end(), Captured(r.node()).begin(), Captured(r.node()).end());
-  ++next.steps_done;
-  r.Append(std::move(next));
+  AppendStacked(r, {{scans, results.end()}, in.stacks, in.carried.size()}, next);
   return {};
 }
 
@@ -162,7 +194,8 @@ Status ReplaceLoop(Replacement& r) {
   }
   LAGOON_ASSIGN_OR_RETURN(const bool continues, Continues(r, in));
   if (!continues) return FinishLoop(r, in, body);
-  LAGOON_RETURN_IF_ERROR(CheckSize(r, r.node().steps_done + 1, body));
+  LAGOON_RETURN_IF_ERROR(CheckSize(r, StepsAtLeast(r, in), body));
+  LAGOON_RETURN_IF_ERROR(CheckRoom(r, body));
   return StepLoop(r, in, body);
 }
 
@@ -178,6 +211,7 @@ Result<std::vector<std::int64_t>> ScanInts(const Replacement& r, const std::stri
 /// The inputs and outputs of a Scan, by their meaning.
 struct ScanParts {
   std::vector<ValueId> states, sources;  // sources: what is read step by step
+  std::vector<ValueId> stacks;           // a sequence for each scan output of the steps so far
   std::vector<std::int64_t> source_axes, source_directions, result_axes, result_directions;
   std::int64_t steps = 0;
 };
@@ -198,7 +232,8 @@ Status CountSteps(const Replacement& r, ScanParts& parts) {
 }
 
 Result<ScanParts> ReadScan(const Replacement& r, const Graph& body) {
-  const auto formal = r.node().formal_inputs();
+  const auto all = r.node().formal_inputs();
+  const auto formal = all.first(all.size() - std::min(r.node().stacked, all.size()));
   const std::int64_t sources = r.node().Int("num_scan_inputs", 0);
   if (sources < 1 || sources > std::ssize(formal)) {
     return r.context().Invalid(
@@ -207,8 +242,9 @@ Result<ScanParts> ReadScan(const Replacement& r, const Graph& body) {
   ScanParts parts;
   parts.states.assign(formal.begin(), formal.end() - sources);
   parts.sources.assign(formal.end() - sources, formal.end());
-  if (body.inputs.size() != r.node().inputs.size() || body.outputs.size() < parts.states.size() ||
-      r.node().outputs.size() > body.outputs.size() ||
+  parts.stacks.assign(all.begin() + std::ssize(formal), all.end());
+  if (body.inputs.size() != formal.size() + r.node().captured ||
+      body.outputs.size() < parts.states.size() || r.node().outputs.size() > body.outputs.size() ||
       std::ranges::find(formal, kNoValue) != formal.end()) {
     return r.context().Invalid("the graph body does not fit the inputs and outputs");
   }
@@ -222,35 +258,46 @@ Result<ScanParts> ReadScan(const Replacement& r, const Graph& body) {
   return parts;
 }
 
+/// The steps of a Scan are done: its outputs are the last states and what the steps gave.
+Status FinishScan(Replacement& r, ScanParts parts, const Graph& body) {
+  for (std::size_t i = 0; i < parts.states.size(); ++i) r.SetOutput(i, parts.states[i]);
+  for (std::size_t output = parts.states.size(); output < body.outputs.size(); ++output) {
+    const std::size_t i = output - parts.states.size();
+    std::vector<ValueId> results;
+    if (i < parts.stacks.size()) results = r.TakeElements(parts.stacks[i]);
+    if (parts.result_directions[i] != 0) std::ranges::reverse(results);
+    SetScan(r, output, std::move(results), body.value(body.outputs[output]), parts.result_axes[i]);
+  }
+  return {};
+}
+
+/// Unrolls one step. The node itself comes next, with the results of this step.
+Status StepScan(Replacement& r, const ScanParts& parts, const Graph& body) {
+  const std::int64_t done = r.node().steps_done;
+  std::vector<ValueId> arguments = parts.states;
+  for (std::size_t i = 0; i < parts.sources.size(); ++i) {
+    const std::int64_t at = parts.source_directions[i] != 0 ? parts.steps - 1 - done : done;
+    arguments.push_back(r.Pick(parts.sources[i], at, parts.source_axes[i]));
+  }
+  arguments.insert(arguments.end(), Captured(r.node()).begin(), Captured(r.node()).end());
+  LAGOON_ASSIGN_OR_RETURN(const std::vector<ValueId> results,
+                          r.Splice(body, arguments, std::to_string(done)));
+  const auto scans = results.begin() + std::ssize(parts.states);
+  Node next = r.node();
+  next.inputs.assign(results.begin(), scans);
+  next.inputs.insert(next.inputs.end(), parts.sources.begin(), parts.sources.end());
+  const StackedResults stacked{{scans, results.end()}, parts.stacks, parts.states.size()};
+  AppendStacked(r, stacked, next);
+  return {};
+}
+
 Status ReplaceScan(Replacement& r) {
   const Graph& body = r.body("body");
   LAGOON_ASSIGN_OR_RETURN(ScanParts parts, ReadScan(r, body));
+  if (r.node().steps_done == parts.steps) return FinishScan(r, std::move(parts), body);
   LAGOON_RETURN_IF_ERROR(CheckSize(r, parts.steps, body));
-  std::vector<std::vector<ValueId>> results(body.outputs.size() - parts.states.size());
-  for (std::int64_t step = 0; step < parts.steps; ++step) {
-    std::vector<ValueId> arguments = parts.states;
-    for (std::size_t i = 0; i < parts.sources.size(); ++i) {
-      const bool backwards = parts.source_directions[i] != 0;
-      const std::int64_t at = backwards ? parts.steps - 1 - step : step;
-      arguments.push_back(r.Pick(parts.sources[i], at, parts.source_axes[i]));
-    }
-    arguments.insert(arguments.end(), Captured(r.node()).begin(), Captured(r.node()).end());
-    LAGOON_ASSIGN_OR_RETURN(const std::vector<ValueId> values,
-                            r.Splice(body, arguments, std::to_string(step)));
-    const auto scans = values.begin() + std::ssize(parts.states);
-    parts.states.assign(values.begin(), scans);
-    for (std::size_t i = 0; i < results.size(); ++i) {
-      results[i].push_back(scans[static_cast<std::ptrdiff_t>(i)]);
-    }
-  }
-  for (std::size_t i = 0; i < parts.states.size(); ++i) r.SetOutput(i, parts.states[i]);
-  for (std::size_t i = 0; i < results.size(); ++i) {
-    if (parts.result_directions[i] != 0) std::ranges::reverse(results[i]);
-    const std::size_t output = parts.states.size() + i;
-    SetScan(r, output, std::move(results[i]), body.value(body.outputs[output]),
-            parts.result_axes[i]);
-  }
-  return {};
+  LAGOON_RETURN_IF_ERROR(CheckRoom(r, body));
+  return StepScan(r, parts, body);
 }
 
 Status ReplaceSequenceMap(Replacement& r) {

@@ -175,6 +175,14 @@ Result<std::vector<ValueId>> Replacement::Splice(const Graph& body,
                      "than {} inputs and outputs",
                      kMaxGraphNodes, kMaxGraphEdges)}));
   }
+  if (unrolled_.before + unrolled_.nodes > kMaxLoopNodes) {
+    return tl::unexpected(context_.Named(
+        {ErrorCode::kResourceExhausted,
+         fmt::format(
+             "the branches and steps of all sub-graphs have more than {} nodes in all parts "
+             "of the model",
+             kMaxLoopNodes)}));
+  }
   return results;
 }
 

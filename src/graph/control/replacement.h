@@ -24,6 +24,8 @@ using BodyConstants = std::unordered_map<const Graph*, std::unordered_map<ValueI
 /// What came out of bodies into one graph.
 struct Unrolled {
   std::size_t nodes = 0, edges = 0;
+  std::size_t before = 0;  // nodes in earlier parts
+  bool full = false;       // a loop did not go on, because its next step belongs to another part
 };
 
 /// What replaces one node. The new nodes are not yet inferred, and may need to be replaced in turn.
@@ -84,6 +86,13 @@ class Replacement {
   /// another number of arguments than the body takes. kResourceExhausted: too many nodes.
   Result<std::vector<ValueId>> Splice(const Graph& body, std::span<const ValueId> arguments,
                                       std::string_view label);
+
+  /// Whether another step of `nodes` nodes belongs to this part (kMaxPartNodes). If not, the
+  /// replacement must fail, and the node as it is becomes one of the next part.
+  bool Fits(std::size_t nodes) {
+    unrolled_.full = unrolled_.nodes > 0 && unrolled_.nodes + nodes > kMaxPartNodes;
+    return !unrolled_.full;
+  }
 
   /// An error if the values took too much memory.
   const Status& charged() const { return charged_; }

@@ -105,10 +105,10 @@ TEST(Scan, BadNodesAreRefused) {
   EXPECT_THAT(MessageOf(lengths.Import(), ErrorCode::kInvalidArgument),
               HasSubstr("input 'z' has 3 steps, another one 2"));
   ModelBuilder long_one;
-  long_one.Input("x", {5000}).Floats("s", {}, {0}).Output("y");
+  long_one.Input("x", {50000}).Floats("s", {}, {0}).Output("y");
   long_one.Add("Scan", {"s", "x"}, {"y"}).Graph("body", SumBody()).Int("num_scan_inputs", 1);
   EXPECT_THAT(MessageOf(long_one.Import(), ErrorCode::kUnimplemented),
-              HasSubstr("5000 steps of 2 nodes are more than 4096 nodes"));
+              HasSubstr("50000 steps of 2 nodes are more than 65536 nodes"));
 }
 
 TEST(SequenceMap, TakesEveryElement) {

@@ -26,6 +26,7 @@ Status GraphWalk::Run() {
   DemandUnread(nodes);
   DemandInputs(nodes);
   Push(std::move(nodes));
+  if (later_ != nullptr) unrolled_.before = later_->unrolled;
   while (!todo_.empty()) {
     Node node = std::move(todo_.back());
     todo_.pop_back();
@@ -69,8 +70,9 @@ bool GraphWalk::ReadsLater(const Node& node) const {
 
 bool GraphWalk::Postpone(Node node, const Status& status) {
   may_be_opaque_ = missing_ == kNoValue;
+  const bool full = std::exchange(unrolled_.full, false);
   if (later_ == nullptr) return false;
-  if (!ReadsLater(node)) {
+  if (!full && !ReadsLater(node)) {
     if (missing_ == kNoValue) return false;
     const Knows who = later_->who_knows(node, missing_);
     may_be_opaque_ = who == Knows::kNeither;
@@ -88,6 +90,7 @@ bool GraphWalk::Postpone(Node node, const Status& status) {
 
 void GraphWalk::TakeLaterNodes() {
   if (later_ == nullptr) return;
+  later_->unrolled += unrolled_.nodes;
   std::vector<bool> needed(graph_.values.size(), false);
   const auto need = [&](ValueId id) {
     std::vector<ValueId> open{id};

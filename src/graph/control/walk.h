@@ -35,6 +35,8 @@ struct LaterNodes {
   std::vector<Node> nodes;
   /// Why the first node was taken out. Without an error: none was.
   Status why;
+  /// Nodes that bodies became: before the walk those of earlier parts, afterwards all.
+  std::size_t unrolled = 0;
   /// Whether a shape of an opaque node is assumed.
   bool assumed = false;
   /// Why the engine does not run a node that Lagoon does not run either. Without an error: there is

@@ -155,6 +155,7 @@ Result<ModelPart> GraphModel::ImportGraph(const GraphInputs& given,
   LAGOON_RETURN_IF_ERROR(SetInputs(part.graph, given, budget));
   LaterNodes later;
   later.assume = assume;
+  later.unrolled = unrolled_before_;
   const std::size_t decided = deciding == nullptr ? 0 : deciding->size();
   later.who_knows = [&](const Node& reader, ValueId missing) {
     const std::vector<std::size_t> found = DecidingInputs(part.graph, reader, missing);
@@ -181,7 +182,7 @@ Result<ModelPart> GraphModel::ImportGraph(const GraphInputs& given,
     LAGOON_RETURN_IF_ERROR(CheckOps(later.nodes, part.graph));
     const bool stuck = part.graph.nodes.empty() || parts_before_ + 1 >= kMaxParts;
     if (stuck) return tl::unexpected(Explained(given, later.why.error()));
-    part.links.next = MakeNextPart(part, std::move(later.nodes));
+    part.links.next = MakeNextPart(part, later);
     part.links.next->why = later.why.error();
   } else {
     part.links.results = output_numbers_;
@@ -206,9 +207,9 @@ bool GraphModel::HasUnknownOps() const {
   return !FindUnknownOps(named, graph_.nodes, graph_.outputs, Branches::kAll);
 }
 
-NextPart GraphModel::MakeNextPart(ModelPart& part, std::vector<Node> nodes) const {
+NextPart GraphModel::MakeNextPart(ModelPart& part, LaterNodes& later) const {
   const std::shared_ptr<GraphModel> model(new GraphModel(options_, path_));
-  NextGraph next(part.graph, std::move(nodes));
+  NextGraph next(part.graph, std::move(later.nodes));
   std::vector<ValueId> results;
   for (std::size_t i = 0; i < part.graph.outputs.size(); ++i) {
     const ValueId output = part.graph.outputs[i];
@@ -244,6 +245,7 @@ NextPart GraphModel::MakeNextPart(ModelPart& part, std::vector<Node> nodes) cons
   Compact(model->graph_);
   model->budget_ = budget_;
   model->parts_before_ = parts_before_ + 1;
+  model->unrolled_before_ = later.unrolled;
   result.model = model;
   return result;
 }

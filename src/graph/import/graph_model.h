@@ -13,6 +13,8 @@
 
 namespace lagoon {
 
+struct LaterNodes;  // graph/control/walk.h
+
 /// Infers shapes for copies of its graph. The base of a model that was read from a file, and the
 /// whole of a later part.
 class GraphModel : public OnnxModel {
@@ -38,6 +40,7 @@ class GraphModel : public OnnxModel {
   /// By output of the graph: its number among the outputs of the file.
   std::vector<std::size_t> output_numbers_;
   std::size_t parts_before_ = 0;
+  std::size_t unrolled_before_ = 0;  // nodes that bodies became in these parts
 
  private:
   /// `assumed`: gets whether the shape of an opaque node is assumed.
@@ -48,7 +51,8 @@ class GraphModel : public OnnxModel {
                                           ValueId value) const;
   Status CheckOps(std::span<const Node> nodes, Graph& graph) const;
   Error Explained(const GraphInputs& given, Error error) const;
-  NextPart MakeNextPart(ModelPart& part, std::vector<Node> nodes) const;
+  /// Takes the nodes of `later`.
+  NextPart MakeNextPart(ModelPart& part, LaterNodes& later) const;
 };
 
 }  // namespace lagoon
