@@ -33,7 +33,8 @@ struct InferWords {
 std::string InputNames(const OnnxModel& model) {
   std::string names;
   for (const DeclaredTensor& input : model.inputs()) {
-    names += fmt::format("{}'{}' {}", names.empty() ? "" : ", ", input.name, ToString(input.dims));
+    names += fmt::format("{}'{}' {}", names.empty() ? "" : ", ", input.name,
+                         input.shape_known ? ToString(input.dims) : "of any shape");
   }
   return names;
 }
@@ -74,8 +75,7 @@ std::vector<Constant> ReadInputs(const OnnxModel& model, const InferWords& words
     if (file == files.end()) {
       Die(fmt::format("no --input for '{}'; the model takes {}", input.name, InputNames(model)));
     }
-    Result<Constant> tensor =
-        ReadTensor(file->second, {input.name, input.type, input.dims}, words.normalization);
+    Result<Constant> tensor = ReadInput(file->second, input, words.normalization);
     if (!tensor) Die(tensor.error().message);
     tensors.push_back(*std::move(tensor));
     files.erase(file);

@@ -46,9 +46,8 @@ std::vector<fs::path> RequestsIn(const std::string& folder) {
 Result<std::vector<Constant>> ReadRequest(const OnnxModel& model, const fs::path& folder) {
   std::vector<Constant> tensors;
   for (const DeclaredTensor& input : model.inputs()) {
-    LAGOON_ASSIGN_OR_RETURN(Constant tensor,
-                            ReadTensor((folder / FileNameFor(input.name)).string(),
-                                       {input.name, input.type, input.dims}, Normalization::kRaw));
+    LAGOON_ASSIGN_OR_RETURN(Constant tensor, ReadInput((folder / FileNameFor(input.name)).string(),
+                                                       input, Normalization::kRaw));
     tensors.push_back(std::move(tensor));
   }
   return tensors;

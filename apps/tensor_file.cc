@@ -290,6 +290,15 @@ Result<Constant> ReadTensor(const std::string& path, const TensorSpec& spec,
   return Invalid(path, "unknown ending; it may be .npy, .json, .png, .jpg or .bmp");
 }
 
+Result<Constant> ReadInput(const std::string& path, const DeclaredTensor& input,
+                           Normalization normalization) {
+  TensorSpec spec{input.name, input.type, input.dims};
+  if (input.shape_known) return ReadTensor(path, spec, normalization);
+  LAGOON_ASSIGN_OR_RETURN(Constant constant, ReadNpy(path));
+  spec.dims = constant.dims;
+  return Fitted(path, spec, std::move(constant));
+}
+
 std::string FileNameFor(std::string name) {
   std::replace(name.begin(), name.end(), '/', '_');
   return name + ".npy";

@@ -6,6 +6,7 @@
 
 #include "base/status.h"
 #include "graph/graph.h"
+#include "graph/onnx_model.h"
 #include "plan/tensor.h"
 
 namespace lagoon {
@@ -25,6 +26,11 @@ enum class Normalization { kUnit, kImageNet, kRaw };
 /// Errors are kInvalidArgument and name the file, its content and what the model takes.
 Result<Constant> ReadTensor(const std::string& path, const TensorSpec& spec,
                             Normalization normalization);
+
+/// The same for an input of a model. If the model leaves the shape open, the file must be .npy and
+/// decides the shape.
+Result<Constant> ReadInput(const std::string& path, const DeclaredTensor& input,
+                           Normalization normalization);
 
 /// Reads a whole .npy file with its own type and shape.
 Result<Constant> ReadNpy(const std::string& path);

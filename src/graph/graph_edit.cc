@@ -60,12 +60,20 @@ void DropUnusedNodes(Graph& graph, std::vector<bool>& needed) {
       node.outputs[0] = first;
       needed[Index(first)] = true;
     }
-    while (!node.outputs.empty() && node.outputs.back() == kNoValue) node.outputs.pop_back();
+    DropLastOutputs(node);
   }
-  std::erase_if(graph.nodes, [](const Node& node) { return node.outputs.empty(); });
+  std::erase_if(graph.nodes, [](const Node& node) {
+    return std::all_of(node.outputs.begin(), node.outputs.end(),
+                       [](ValueId output) { return output == kNoValue; });
+  });
 }
 
 }  // namespace
+
+void DropLastOutputs(Node& node) {
+  if (node.op == "Split" && node.domain.empty()) return;
+  while (!node.outputs.empty() && node.outputs.back() == kNoValue) node.outputs.pop_back();
+}
 
 void Compact(Graph& graph) {
   std::vector<bool> needed = NeededValues(graph);

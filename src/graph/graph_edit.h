@@ -17,6 +17,10 @@ namespace lagoon {
 /// A node that computes a constant is dropped too. Graph inputs stay. Renumbers values.
 void Compact(Graph& graph);
 
+/// Drops the outputs at the end that are left out. Those of a Split stay, because their number says
+/// how the axis is divided.
+void DropLastOutputs(Node& node);
+
 /// A graph while a pass merges nodes: the producer and the number of readers of each value.
 class GraphEditor {
  public:

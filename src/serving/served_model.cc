@@ -23,6 +23,20 @@ constexpr std::uint64_t kLowestRealTimePriority = 1;
 /// Plans that no other thread uses yet may be changed.
 LoadedPlan& Unshared(const ServedPlan& plan) { return const_cast<LoadedPlan&>(*plan.loaded); }
 
+/// The interface of a served model says the number of dims of each input.
+Status CheckRanks(const OnnxModel& model) {
+  for (const DeclaredTensor& input : model.inputs()) {
+    if (input.shape_known) continue;
+    return Fail(
+        ErrorCode::kUnimplemented,
+        fmt::format("input '{}' has no shape in the model's file. A server needs to know the "
+                    "number of its dims: write a shape with open dims into the file (`lagoon "
+                    "infer` runs the file as it is)",
+                    input.name));
+  }
+  return {};
+}
+
 }  // namespace
 
 Result<std::unique_ptr<ServedModel>> ServedModel::Load(ModelSource source, Device& device,
@@ -54,6 +68,7 @@ Status ServedModel::Compile(Device& device, const LoadOptions& load) {
   LAGOON_ASSIGN_OR_RETURN(auto compiler, ModelCompiler::Read(source_.path, device, options));
   plans_ = std::make_unique<ModelPlans>(std::move(compiler),
                                         PlanCache::Limits{.plans = file.settings.max_plans});
+  LAGOON_RETURN_IF_ERROR(CheckRanks(plans_->model()));
   OpenEngine();
   LAGOON_ASSIGN_OR_RETURN(buckets_, Buckets::Find(plans_->model(), file.settings.buckets));
   LAGOON_RETURN_IF_ERROR(CompileAtLoad());

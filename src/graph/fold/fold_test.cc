@@ -426,5 +426,20 @@ TEST(FoldConstants, DropsUnreadOutputsOfANode) {
   EXPECT_EQ(graph->values.size(), 4u);
 }
 
+// The number of outputs says how a Split without sizes divides its axis.
+TEST(FoldConstants, KeepsTheNumberOfOutputsOfASplit) {
+  for (const std::string last : {"c", ""}) {
+    ModelBuilder model;
+    model.Input("x", {6}).Output("y");
+    model.Add("Split", {"x"}, {"a", "b", last});
+    model.Add("Relu", {"a"}, {"y"});
+    const Result<Graph> graph = model.Load();
+    ASSERT_TRUE(graph.has_value()) << graph.error().message;
+    EXPECT_THAT(graph->nodes[0].outputs,
+                ElementsAre(graph->nodes[0].outputs[0], kNoValue, kNoValue));
+    EXPECT_THAT(graph->nodes[0].Ints("split", {}), ElementsAre(2, 2, 2));
+  }
+}
+
 }  // namespace
 }  // namespace lagoon

@@ -1,6 +1,8 @@
 #include <fmt/format.h>
 
 #include <optional>
+#include <utility>
+#include <vector>
 
 #include "graph/fuse/fuse.h"
 
@@ -40,19 +42,22 @@ std::optional<std::size_t> DividedLinear(const GraphEditor& editor, const Node& 
       linear.fused.activation != ActivationKind::kNone) {
     return std::nullopt;
   }
-  for (const ValueId output : split.outputs) {
-    if (output == kNoValue) return std::nullopt;
-  }
+  if (split.Ints("split", {}).size() != split.outputs.size()) return std::nullopt;
   return producer;
 }
 
-// A node like `linear` for each output of `split`, with its columns of the weights and of the bias.
+// A node like `linear` for each output of `split` that is read, with its columns of the weights and
+// of the bias.
 std::vector<Node> Divide(GraphEditor& editor, const Node& linear, const Node& split) {
   const auto width = static_cast<std::size_t>(Channels(editor, linear));
   std::vector<Node> parts;
-  std::size_t begin = 0;
-  for (const ValueId output : split.outputs) {
-    const auto count = static_cast<std::size_t>(editor.value(output).dims.back());
+  std::size_t begin = 0, end = 0;
+  const std::vector<std::int64_t> sizes = split.Ints("split", {});
+  for (std::size_t i = 0; i < split.outputs.size(); ++i) {
+    begin = std::exchange(end, end + static_cast<std::size_t>(sizes[i]));
+    const ValueId output = split.outputs[i];
+    if (output == kNoValue) continue;
+    const std::size_t count = end - begin;
     const std::string suffix = "_part" + std::to_string(parts.size());
     Node part = linear;
     part.name += suffix;
@@ -65,7 +70,6 @@ std::vector<Node> Divide(GraphEditor& editor, const Node& linear, const Node& sp
           Columns(*editor.value(linear.inputs[2]).constant, width, begin, count));
     }
     parts.push_back(std::move(part));
-    begin += count;
   }
   return parts;
 }

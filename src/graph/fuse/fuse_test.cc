@@ -95,6 +95,13 @@ TEST(FuseGemm, WithColumnsThatASplitDividesIsOneNodeForEachPart) {
     model.Add("Split", {"a", "sizes"}, {"q", "k", "v"}).Int("axis", axis);
     EXPECT_EQ(Ops(Fused(model)), "MatMul MatMul MatMul");
   }
+  ModelBuilder unread;  // the first part stays, although nothing reads it
+  unread.Input("x", {3, 4}).Output("k").Weights("w", {4, 9}).Ints("sizes", {2, 3, 4});
+  unread.Add("MatMul", {"x", "w"}, {"m"});
+  unread.Add("Split", {"m", "sizes"}, {"q", "k", "v"}).Int("axis", 1);
+  const Graph graph = Fused(unread);
+  EXPECT_EQ(Ops(graph), "MatMul");
+  EXPECT_EQ(graph.value(graph.outputs[0]).dims, (Dims{3, 3}));
   ModelBuilder rows;
   rows.Input("x", {2, 3, 4}).Output("q").Output("k").Weights("w", {4, 9}).Ints("sizes", {1, 2});
   rows.Add("MatMul", {"x", "w"}, {"m"});

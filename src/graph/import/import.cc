@@ -12,6 +12,7 @@
 #include "graph/budget.h"
 #include "graph/functions/inline_functions.h"
 #include "graph/graph.h"
+#include "graph/graph_edit.h"
 #include "graph/import/attributes.h"
 #include "graph/import/graph_model.h"
 #include "graph/import/model_file.h"
@@ -20,6 +21,7 @@
 #include "graph/import/tensor_import.h"
 #include "graph/import/whole_model.h"
 #include "graph/onnx_model.h"
+#include "graph/ops/op_context.h"
 
 namespace lagoon {
 namespace {
@@ -37,7 +39,9 @@ Result<std::int64_t> FindOpset(const onnx::ModelProto& model) {
     }
     opset = import.version();
   }
-  if (!opset) return Invalid("imports no opset of ai.onnx");
+  // Such a model has nodes of other domains only, such as ai.onnx.ml.
+  if (!opset && model.opset_import_size() > 0) return kMaxOpset;
+  if (!opset) return Invalid("imports no opset");
   if (*opset < kMinOpset || *opset > kMaxOpset) {
     return Fail(ErrorCode::kUnimplemented, fmt::format("opset {} is not supported, {} to {} are",
                                                        *opset, kMinOpset, kMaxOpset));
@@ -129,7 +133,6 @@ class Importer final : public GraphModel {
                   fmt::format("{} has ONNX element type {}, which is not supported", label,
                               type.elem_type()));
     }
-    if (!type.has_shape()) return Invalid(label + " has no shape");
     Result<DeclaredTensor> declared = Declared(info);
     if (!declared) return Annotate(label, declared.error());
     declared->type = graph_.value(id).type = *element;
@@ -255,9 +258,22 @@ class Importer final : public GraphModel {
     for (const std::string& name : node_proto.output()) {
       node.outputs.push_back(name.empty() ? kNoValue : scope.Add(name));
     }
-    while (!node.outputs.empty() && node.outputs.back() == kNoValue) node.outputs.pop_back();
+    if (node.domain.empty()) DropUnreadOutputs(scope, node);
+    DropLastOutputs(node);
     scope.graph().nodes.push_back(std::move(node));
     return {};
+  }
+
+  /// Exporters name outputs that exist in training only, such as the statistics of a
+  /// BatchNormalization, although nothing reads these outputs.
+  static void DropUnreadOutputs(Scope& scope, Node& node) {
+    const OpSpec* const spec = FindOp(node.op);
+    if (spec == nullptr || node.outputs.size() <= spec->max_outputs) return;
+    for (std::size_t i = spec->max_outputs; i < node.outputs.size(); ++i) {
+      ValueId& output = node.outputs[i];
+      if (output == kNoValue) continue;
+      if (!scope.index().read.contains(scope.graph().value(output).name)) output = kNoValue;
+    }
   }
 
   Status AddOutputs(Scope& scope) {

@@ -5,6 +5,7 @@
 #include <memory>
 
 #include "graph/graph.h"
+#include "graph/onnx_model.h"
 #include "graph/testing/model_builder.h"
 
 namespace lagoon {
@@ -140,11 +141,52 @@ TEST(ImportDimensions, RefusesABindingBelowOne) {
               HasSubstr("dimension 'batch' is set to 0"));
 }
 
-TEST(ImportDimensions, RefusesAnInputWithoutShape) {
-  ModelBuilder model = OneRelu();
-  model.graph().mutable_input(0)->mutable_type()->mutable_tensor_type()->clear_shape();
-  EXPECT_THAT(MessageOf(model.Import(), ErrorCode::kInvalidArgument),
-              HasSubstr("input 'x' has no shape"));
+TEST(ImportDimensions, AnInputWithoutShapeTakesAnyShape) {
+  ModelBuilder builder = OneRelu();
+  builder.graph().mutable_input(0)->mutable_type()->mutable_tensor_type()->clear_shape();
+  const TempFolder folder;
+  auto model = OnnxModel::Read(builder.Save(folder));
+  ASSERT_TRUE(model) << model.error().message;
+  EXPECT_TRUE((*model)->open());
+  for (const Dims& dims : {Dims{}, Dims{3}, Dims{2, 3, 4}}) {
+    auto part = (*model)->Import({{dims}, {}});
+    ASSERT_TRUE(part) << part.error().message;
+    EXPECT_EQ(part->graph.value(part->graph.outputs[0]).dims, dims);
+  }
+}
+
+TEST(ImportDimensions, GuessesThatACacheIsEmptyFirst) {
+  ModelBuilder builder;
+  builder.Input("q", {1, 1, 64}).Input("k", {1, 2, 1, 16}).Input("mask", {1, 1}).Output("y");
+  builder.Add("Shape", {"q"}, {"y"});
+  const auto name = [&](int input, int axis, const std::string& symbol) {
+    auto& type = *builder.graph().mutable_input(input)->mutable_type()->mutable_tensor_type();
+    type.mutable_shape()->mutable_dim(axis)->set_dim_param(symbol);
+  };
+  name(0, 1, "s");
+  name(1, 2, "p");
+  name(2, 1, "p + s + 1");
+  const TempFolder folder;
+  auto model = OnnxModel::Read(builder.Save(folder));
+  ASSERT_TRUE(model) << model.error().message;
+  const std::vector<GraphInputs> guesses = (*model)->Guesses();
+  EXPECT_THAT(guesses.at(0).dims, ElementsAre(Dims{1, 16, 64}, Dims{1, 2, 0, 16}, Dims{1, 17}));
+  EXPECT_THAT(guesses.at(1).dims, ElementsAre(Dims{1, 16, 64}, Dims{1, 2, 224, 16}, Dims{1, 241}));
+}
+
+TEST(ImportOnnx, TakesOutputsOfTrainingThatNothingReads) {
+  const auto with = [](const std::string& reads) {
+    ModelBuilder model(9);
+    model.Input("x", {1, 2, 3, 3}).Output(reads);
+    for (const char* const name : {"s", "b", "m", "v"}) model.Floats(name, {2}, {1, 2});
+    model.Add("BatchNormalization", {"x", "s", "b", "m", "v"}, {"y", "m1", "v1", "m2", "v2"});
+    return model;
+  };
+  const Result<Graph> graph = with("y").Import();
+  ASSERT_TRUE(graph.has_value()) << graph.error().message;
+  EXPECT_EQ(graph->nodes[0].outputs.size(), 1u);
+  EXPECT_THAT(MessageOf(with("v2").Import(), ErrorCode::kUnimplemented),
+              HasSubstr("has 5 outputs, supported are at most 1"));
 }
 
 // Exporters declare shapes of outputs that are wrong; those that Lagoon computes count.

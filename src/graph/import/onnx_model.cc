@@ -3,6 +3,10 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <charconv>
+#include <map>
+#include <optional>
+#include <string_view>
 
 #include "base/guard.h"
 #include "base/text.h"
@@ -13,6 +17,7 @@ namespace {
 
 /// "input 'x' [-1,3,-1,-1]", with the names of open dims.
 std::string Shown(const DeclaredTensor& tensor) {
+  if (!tensor.shape_known) return "any shape";
   std::string dims;
   for (std::size_t i = 0; i < tensor.dims.size(); ++i) {
     const bool named = tensor.dims[i] == -1 && !tensor.symbols[i].empty();
@@ -22,9 +27,49 @@ std::string Shown(const DeclaredTensor& tensor) {
   return fmt::format("[{}]", dims);
 }
 
+/// Whether an open axis of an input may be the steps of a cache of keys and values: of
+/// [batch, heads, steps, size], or called so.
+bool IsPast(const DeclaredTensor& input, std::size_t axis) {
+  if (input.symbols[axis].starts_with("past")) return true;
+  return input.dims.size() == 4 && axis == 2 && input.dims[1] != -1 && input.dims[3] != -1;
+}
+
+struct GuessedSizes {
+  std::int64_t image, steps;
+  std::int64_t past = -1;  // -1: no special size
+
+  std::int64_t For(const DeclaredTensor& input, std::size_t axis) const {
+    if (past >= 0 && IsPast(input, axis)) return past;
+    const bool whole_image = input.dims.size() == 3 && input.dims[0] == 3;  // without a batch
+    return input.dims.size() == 4 || whole_image ? image : steps;
+  }
+};
+
+/// The sum that `text` spells with the names of `sizes` and with numbers. Nothing if a term is
+/// neither.
+std::optional<std::int64_t> SumOf(std::string_view text,
+                                  const std::map<std::string, std::int64_t>& sizes) {
+  std::int64_t sum = 0;
+  while (!text.empty()) {
+    const std::size_t end = std::min(text.find('+'), text.size());
+    std::string term(text.substr(0, end));
+    std::erase(term, ' ');
+    text.remove_prefix(std::min(end + 1, text.size()));
+    std::int32_t number = 0;
+    const auto read = std::from_chars(term.data(), term.data() + term.size(), number);
+    const bool whole = read.ec == std::errc() && read.ptr == term.data() + term.size();
+    const auto known = sizes.find(term);
+    if (!whole && known == sizes.end()) return std::nullopt;
+    sum += whole ? number : known->second;
+  }
+  return sum;
+}
+
 }  // namespace
 
-bool DeclaredTensor::open() const { return std::ranges::find(dims, -1) != dims.end(); }
+bool DeclaredTensor::open() const {
+  return !shape_known || std::ranges::find(dims, -1) != dims.end();
+}
 
 bool OnnxModel::open() const { return std::ranges::any_of(inputs(), &DeclaredTensor::open); }
 
@@ -74,34 +119,50 @@ Result<GraphInputs> OnnxModel::WithShapes(GraphInputs given,
 void OnnxModel::SetSymbol(const std::string& symbol, std::int64_t size, GraphInputs& to) const {
   if (symbol.empty()) return;
   for (std::size_t i = 0; i < inputs().size(); ++i) {
-    for (std::size_t axis = 0; axis < to.dims[i].size(); ++axis) {
+    for (std::size_t axis = 0; axis < inputs()[i].symbols.size(); ++axis) {
       if (inputs()[i].symbols[axis] == symbol) to.dims[i][axis] = size;
     }
   }
 }
 
+/// Sets dims that the file names as a sum: "past_sequence_length + sequence_length".
+void OnnxModel::SetSums(GraphInputs& guess) const {
+  std::map<std::string, std::int64_t> sizes;
+  std::vector<std::string> sums;
+  for (std::size_t i = 0; i < inputs().size(); ++i) {
+    for (std::size_t axis = 0; axis < inputs()[i].symbols.size(); ++axis) {
+      const std::string& symbol = inputs()[i].symbols[axis];
+      if (symbol.find('+') != std::string::npos) sums.push_back(symbol);
+      sizes[symbol] = guess.dims[i][axis];
+    }
+  }
+  for (const std::string& sum : sums) {
+    if (const auto size = SumOf(sum, sizes)) SetSymbol(sum, *size, guess);
+  }
+}
+
 std::vector<GraphInputs> OnnxModel::Guesses() const {
-  struct Sizes {
-    std::int64_t image, steps;
-  };
-  constexpr Sizes kSizes[] = {{224, 16}, {1, 1}, {640, 512}};
+  constexpr GuessedSizes kSizes[] = {{224, 16, 0}, {224, 16}, {1, 1}, {640, 512}};
   std::vector<GraphInputs> guesses;
-  for (const Sizes& sizes : kSizes) {
-    GraphInputs& guess = guesses.emplace_back(DefaultInputs());
+  for (const GuessedSizes& sizes : kSizes) {
+    GraphInputs guess = DefaultInputs();
+    bool caches = false;
     // The last input with a name decides its size, so batches, on axis 0, come last.
     for (const bool batches : {false, true}) {
       for (std::size_t i = 0; i < inputs().size(); ++i) {
         const DeclaredTensor& input = inputs()[i];
-        const bool whole_image = input.dims.size() == 3 && input.dims[0] == 3;  // without a batch
-        const bool image = input.dims.size() == 4 || whole_image;
         for (std::size_t axis = 0; axis < input.dims.size(); ++axis) {
           const bool is_batch = axis == 0 && input.dims.size() > 1;
           if (input.dims[axis] != -1 || is_batch != batches) continue;
-          guess.dims[i][axis] = is_batch ? 1 : image ? sizes.image : sizes.steps;
+          caches = caches || IsPast(input, axis);
+          guess.dims[i][axis] = is_batch ? 1 : sizes.For(input, axis);
           SetSymbol(input.symbols[axis], guess.dims[i][axis], guess);
         }
       }
     }
+    SetSums(guess);
+    if (sizes.past >= 0 && !caches) continue;
+    guesses.push_back(std::move(guess));
     if (!open()) break;
   }
   return guesses;

@@ -100,6 +100,7 @@ class Indexer {
     needed_.assign(static_cast<std::size_t>(graph_.node_size()), false);
     std::vector<int> open;
     const auto need = [&](std::string_view name) {
+      index_.read.insert(name);
       if (!producers_.contains(name)) return kind_ == GraphKind::kBody;
       const int producer = Producer(name);
       if (producer != kNoNode && !needed_[static_cast<std::size_t>(producer)]) {

@@ -4,6 +4,7 @@
 #include <string>
 #include <string_view>
 #include <unordered_map>
+#include <unordered_set>
 #include <vector>
 
 #include "base/status.h"
@@ -16,6 +17,8 @@ struct ProtoIndex {
   std::unordered_map<std::string_view, int> initialisers;  // name -> index
   /// The nodes that an output needs, in topological order; otherwise in the order of the file.
   std::vector<int> order;
+  /// The names that these nodes, their bodies and the outputs of the graph read.
+  std::unordered_set<std::string_view> read;
 };
 
 /// A body is a graph inside a node: a name that it does not define is one of a graph around it.

@@ -106,16 +106,16 @@ class Reference {
     const auto at = static_cast<std::size_t>(axis < 0 ? axis + std::ssize(whole) : axis);
     std::size_t row = 1, begin = 0;  // elements of one step along the axes before `axis`
     for (std::size_t i = at; i < whole.size(); ++i) row *= static_cast<std::size_t>(whole[i]);
-    for (const ValueId output : node.outputs) {
-      std::size_t part = 1;
-      for (std::size_t i = at; i < whole.size(); ++i) {
-        part *= static_cast<std::size_t>(dims(output)[i]);
-      }
+    const std::vector<std::int64_t> sizes = node.Ints("split", {});
+    for (std::size_t number = 0; number < node.outputs.size(); ++number) {
+      const ValueId output = node.outputs[number];
+      const std::size_t part =
+          row / static_cast<std::size_t>(whole[at]) * static_cast<std::size_t>(sizes.at(number));
       Tensor y;
       for (std::size_t i = 0; i < In(node, 0).size(); ++i) {
         if (i % row >= begin && i % row < begin + part) y.push_back(In(node, 0)[i]);
       }
-      values_[output] = y;
+      if (output != kNoValue) values_[output] = y;
       begin += part;
     }
   }
