@@ -38,7 +38,7 @@ class OpCase:
             [node], self.name, [value(name, array) for name, array in self.feeds.items()], outputs,
             [numpy_helper.from_array(array, name) for name, array in self.weights.items()])
         model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", self.opset),
-                                                        helper.make_opsetid("com.microsoft", 1)])
+                                                        helper.make_opsetid(self.domain or "com.microsoft", 1)])
         model.ir_version = 8
         return model
 

@@ -28,14 +28,20 @@ def save(path, nodes, inputs, outputs, initialisers=()):
     return path
 
 
+def imputer(source, target):
+    """Zeros become 0.25."""
+    return helper.make_node("Imputer", [source], [target], domain="ai.onnx.ml", imputed_value_floats=[0.25],
+                            replaced_value_float=0.0)
+
+
 def make_mixed(path):
     """x [rows, 4] -> MatMul -> two ops of ai.onnx.ml -> Exp."""
     weights = np.random.default_rng(1).standard_normal((4, 4)).astype(np.float32) / 4
     return save(
         path,
         [helper.make_node("MatMul", ["x", "w"], ["a"]),
-         helper.make_node("Scaler", ["a"], ["b"], domain="ai.onnx.ml", offset=[0.5], scale=[0.25]),
-         helper.make_node("Normalizer", ["b"], ["c"], domain="ai.onnx.ml", norm="L2"),
+         helper.make_node("FeatureVectorizer", ["a"], ["b"], domain="ai.onnx.ml", inputdimensions=[4]),
+         imputer("b", "c"),
          helper.make_node("Exp", ["c"], ["y"])],
         [info("x", ["rows", 4])], [info("y", ["rows", 4])], [numpy_helper.from_array(weights, "w")])
 
@@ -83,7 +89,7 @@ def test_ops_that_lagoon_lacks_run_between_its_own(lagoon, tmp_path):
     lines = infer(lagoon, model, tmp_path / "requests", requests, "--revocations", "20")
     check(model, tmp_path / "requests", requests, lines)
     for line in lines:
-        assert line["opaque"] == ["ai.onnx.ml.Normalizer", "ai.onnx.ml.Scaler"]
+        assert line["opaque"] == ["ai.onnx.ml.FeatureVectorizer", "ai.onnx.ml.Imputer"]
         assert line["revoked_identical"]
 
 
@@ -102,7 +108,7 @@ def test_without_an_engine_the_error_says_what_to_install(lagoon, tmp_path):
     np.save(tmp_path / "x.npy", np.zeros((1, 4), np.float32))
     result = lagoon.run("infer", model, "--input", tmp_path / "x.npy", "--engine", "none")
     assert result.returncode == 1
-    assert "Scaler" in result.stderr and "pip install onnxruntime" in result.stderr
+    assert "FeatureVectorizer" in result.stderr and "pip install onnxruntime" in result.stderr
 
 
 def test_engine_that_is_missing_is_named(lagoon, tmp_path):
@@ -117,7 +123,7 @@ def test_inspect_shows_the_engine_s_kernel(lagoon, tmp_path):
     assert result.returncode == 0, result.stderr
     kernels = [kernel for kernel in json.loads(result.stdout)["kernels"] if "opaque" in kernel]
     assert len(kernels) == 1 and kernels[0]["blocks"] == 1
-    assert kernels[0]["opaque"]["ops"] == ["ai.onnx.ml.Normalizer", "ai.onnx.ml.Scaler"]
+    assert kernels[0]["opaque"]["ops"] == ["ai.onnx.ml.FeatureVectorizer", "ai.onnx.ml.Imputer"]
     assert kernels[0]["opaque"]["longest_us"] > 0 and kernels[0]["kernel_us"] > 0
 
 
@@ -162,10 +168,6 @@ def test_run_that_the_engine_fails_is_one_failed_request(lagoon, tmp_path):
         assert pick(1)[1]["outputs"][0]["data"] == [1, 5]  # the next request is not affected
 
 
-def normalizer(source, target):
-    return helper.make_node("Normalizer", [source], [target], domain="ai.onnx.ml", norm="L2")
-
-
 def make_unique(path):
     """The different elements of x [8], as com.microsoft.Unique finds them, and then twice these."""
     return save(path, [helper.make_node("Relu", ["x"], ["a"]),
@@ -175,17 +177,17 @@ def make_unique(path):
 
 
 def make_chosen(path):
-    """The columns of x [8] that are not 0, normalised by the engine in the second part."""
+    """The columns of x [8] that are not 0, with 0.25 in place of 0, which the engine sets in the second part."""
     return save(path, [helper.make_node("NonZero", ["x"], ["where"]),
                        helper.make_node("Cast", ["where"], ["places"], to=FLOAT),
-                       normalizer("places", "b"),
+                       imputer("places", "b"),
                        helper.make_node("Exp", ["b"], ["y"])],
                 [info("x", [8])], [info("y", [1, "count"])])
 
 
 def make_branches(path):
     """The engine's branch is taken if the sum of x [2, 4] is above 0."""
-    then = helper.make_graph([normalizer("x", "t")], "then", [], [info("t", [2, 4])])
+    then = helper.make_graph([imputer("x", "t")], "then", [], [info("t", [2, 4])])
     other = helper.make_graph([helper.make_node("Neg", ["x"], ["e"])], "else", [],
                               [info("e", [2, 4])])
     return save(path, [helper.make_node("ReduceSum", ["x"], ["sum"], keepdims=0),
@@ -197,9 +199,9 @@ def make_branches(path):
 
 
 def make_steps(path):
-    """x [1, 3] is scaled by the engine until its sum exceeds `limit`."""
+    """x [1, 3] is passed through the engine and tripled until its sum exceeds `limit`."""
     body = helper.make_graph(
-        [helper.make_node("Scaler", ["v"], ["v2"], domain="ai.onnx.ml", offset=[0.0], scale=[3.0]),
+        [imputer("v", "v1"), helper.make_node("Sum", ["v1", "v1", "v1"], ["v2"]),
          helper.make_node("ReduceSum", ["v2"], ["sum"], keepdims=0),
          helper.make_node("Less", ["sum", "limit"], ["again"])], "body",
         [helper.make_tensor_value_info("i", onnx.TensorProto.INT64, []),
@@ -281,16 +283,16 @@ def make_classifier(path, outputs, zipmap):
         nodes_truenodeids=[1, 0, 0], nodes_falsenodeids=[2, 0, 0],
         nodes_missing_value_tracks_true=[0, 0, 0], nodes_hitrates=[1.0, 1.0, 1.0],
         class_treeids=[0, 0], class_nodeids=[1, 2], class_ids=[0, 1], class_weights=[1.0, 1.0],
-        classlabels_int64s=[4, 7], post_transform="NONE")]
+        classlabels_int64s=[4, 7, 9], post_transform="NONE")]
     if zipmap:
         nodes.append(helper.make_node("ZipMap", ["scores"], ["maps"], domain="ai.onnx.ml",
-                                      classlabels_int64s=[4, 7]))
+                                      classlabels_int64s=[4, 7, 9]))
     return save(path, nodes, [info("x", ["rows", 2])], outputs)
 
 
 def test_classifier_is_served_by_its_tensors(lagoon, tmp_path):
     label = helper.make_tensor_value_info("label", onnx.TensorProto.INT64, ["rows"])
-    model = make_classifier(tmp_path / "trees.onnx", [label, info("scores", ["rows", 2])], False)
+    model = make_classifier(tmp_path / "trees.onnx", [label, info("scores", ["rows", 3])], False)
     requests = [{"x": np.array([[0, 1], [1, 0], [0.2, 3]], np.float32)}]
     lines = infer(lagoon, model, tmp_path / "requests", requests)
     assert "error" not in lines[0], lines

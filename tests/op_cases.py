@@ -116,6 +116,166 @@ def integers():
                     opset=17, steps=1)
 
 
+def resizes():
+    image = {"x": floats("resized", 1, 2, 20, 7)}
+    scales = {"s": number([1, 1, 0.3, 1.7])}
+    sizes = {"n": np.array([1, 2, 6, 11])}
+    for coordinates in ("half_pixel", "half_pixel_symmetric", "pytorch_half_pixel", "align_corners", "asymmetric"):
+        for mode, more in (("nearest", "round_prefer_floor"), ("nearest", "round_prefer_ceil"), ("nearest", "floor"),
+                           ("nearest", "ceil"), ("linear", None), ("cubic", None)):
+            attributes = {"mode": mode, "coordinate_transformation_mode": coordinates}
+            if more:
+                attributes["nearest_mode"] = more
+            name = f"Resize_{coordinates}_{mode}_{more}"
+            yield onnx_case(f"{name}_scales", "Resize", ("x", "", "s"), image, weights=scales, attributes=attributes,
+                            opset=19)
+            yield onnx_case(f"{name}_sizes", "Resize", ("x", "", "", "n"), image, weights=sizes, attributes=attributes,
+                            opset=19)
+
+
+def pools():
+    for op in ("AveragePool", "MaxPool", "LpPool"):
+        for number_of, (shape, kernel, strides, pads, dilations) in enumerate((
+                ((2, 3, 4, 4), (3, 3), (2, 2), (1, 1, 1, 1), (1, 1)),
+                ((1, 5, 9, 10), (3, 4), (3, 2), (0, 1, 2, 3), (1, 1)),
+                ((1, 2, 11, 9), (2, 3), (2, 3), (1, 0, 0, 1), (2, 1)),
+                ((1, 3, 13), (4,), (3,), (1, 0), (1,)),
+                ((1, 2, 5, 6, 7), (2, 3, 3), (2, 2, 3), (0, 1, 1, 1, 1, 0), (1, 1, 1)))):
+            for ceil in (0, 1):
+                attributes = {"kernel_shape": kernel, "strides": strides, "pads": pads, "ceil_mode": ceil}
+                if op != "LpPool":  # engines ignore its dilations
+                    attributes["dilations"] = dilations
+                elif max(dilations) > 1:
+                    continue
+                counts = (0, 1) if op == "AveragePool" else (None,)
+                for count in counts:
+                    more = {} if count is None else {"count_include_pad": count}
+                    yield onnx_case(f"{op}_{number_of}_{ceil}_{count}", op, ("x",), {"x": floats("pool", *shape)},
+                                    attributes=attributes | more, opset=19)
+
+
+def masked():
+    feeds = {"q": floats("q", 2, 3, 4, 8), "k": floats("k", 2, 3, 5, 8), "v": floats("v", 2, 3, 5, 6)}
+    flags = random_of("keep").integers(0, 2, (2, 1, 4, 5)).astype(bool)
+    flags[1, 0, 2] = False
+    flags[0, 0, 0] = False
+    adds = np.where(flags, random_of("add").standard_normal(flags.shape), -np.inf).astype(np.float32)
+    for kind, mask in (("bool", flags), ("float", adds)):
+        for rank in (4, 2):
+            own = mask if rank == 4 else mask[1, 0]
+            for where in ("input", "constant"):
+                given = feeds | {"m": own} if where == "input" else feeds
+                yield onnx_case(f"Attention_{kind}_{rank}_{where}", "Attention", ("q", "k", "v", "m"), given,
+                                weights={} if where == "input" else {"m": own}, opset=23)
+    yield onnx_case("Attention_causal_dead_row", "Attention", ("q", "k", "v", "m"), feeds | {"m": flags},
+                    attributes={"is_causal": 1}, opset=23)
+
+
+def transforms():
+    for axis, length in ((1, None), (1, 12), (2, None), (2, 9)):
+        spectrum = {"x": floats("spectrum", 2, 6, 7, 2)}
+        weights = {"a": np.array(axis)} | ({} if length is None else {"n": np.array(length)})
+        inputs = ("x", "" if length is None else "n", "a")
+        yield onnx_case(f"DFT_to_real_{axis}_{length}", "DFT", inputs, spectrum, weights=weights,
+                        attributes={"inverse": 1, "onesided": 1}, opset=20)
+
+
+def deformed():
+    for name, x, w, groups, offset_groups, window in (
+            ("plain", (1, 2, 6, 6), (3, 2, 3, 3), 1, 1, {"pads": [1, 1, 1, 1]}),
+            ("groups", (2, 4, 7, 5), (6, 2, 2, 3), 2, 2, {"strides": [2, 1], "pads": [0, 1, 1, 0]}),
+            ("dilated", (1, 3, 9, 8), (4, 3, 3, 2), 1, 3, {"dilations": [2, 3]}),
+            ("one_pixel", (1, 2, 1, 5), (2, 2, 1, 1), 1, 1, {})):
+        strides, dilations = window.get("strides", [1, 1]), window.get("dilations", [1, 1])
+        pads = window.get("pads", [0, 0, 0, 0])
+        out = [(x[2 + i] + pads[i] + pads[2 + i] - (w[2 + i] - 1) * dilations[i] - 1) // strides[i] + 1 for i in (0, 1)]
+        points = offset_groups * w[2] * w[3]
+        feeds = {"x": floats("dx" + name, *x), "o": floats("do" + name, x[0], 2 * points, *out) * 2,
+                 "m": floats("dm" + name, x[0], points, *out)}
+        weights = {"w": floats("dw" + name, *w), "b": floats("db" + name, w[0])}
+        attributes = {"group": groups, "offset_group": offset_groups, "kernel_shape": w[2:]} | window
+        yield onnx_case(f"DeformConv_{name}", "DeformConv", ("x", "w", "o", "b", "m"), feeds, weights=weights,
+                        attributes=attributes, opset=19)
+        yield onnx_case(f"DeformConv_{name}_bare", "DeformConv", ("x", "w", "o"),
+                        {"x": feeds["x"], "o": feeds["o"]}, weights={"w": weights["w"]}, attributes=attributes,
+                        opset=19)
+
+
+def quantised_tables():
+    indices = {"i": np.array([[0, 5, 2], [3, 3, 1]])}
+    for bits, columns in ((4, 24), (8, 48)):
+        for zeros in (False, True):
+            weights = {"w": bytes_of("table", 6, columns), "s": floats("scales", 6, 3) ** 2}
+            inputs = ["w", "i", "s"]
+            if zeros:
+                weights["z"] = bytes_of("zeros", 6, 2 if bits == 4 else 3)
+                inputs.append("z")
+            yield OpCase(f"GatherBlockQuantized_{bits}_{zeros}", "GatherBlockQuantized", tuple(inputs), indices,
+                         weights, {"bits": bits, "block_size": 16, "gather_axis": 0, "quantize_axis": 1}, opset=21)
+
+
+def ml_case(name, op, attributes, x=None, outputs=1):
+    rows = random_of("ml").standard_normal((9, 4)).astype(np.float32) if x is None else x
+    return OpCase(name, op, ("x",), {"x": rows}, {}, attributes, outputs, domain="ai.onnx.ml")
+
+
+def forest(classes, trees=5, depth=4, mode="BRANCH_LEQ", signs=True):
+    """Full trees, in which every leaf gives something to one class."""
+    random = random_of(f"forest{classes}{mode}")
+    nodes = {name: [] for name in ("treeids", "nodeids", "featureids", "modes", "values", "truenodeids",
+                                   "falsenodeids", "missing_value_tracks_true", "hitrates")}
+    leaves = {name: [] for name in ("treeids", "nodeids", "ids", "weights")}
+    for tree in range(trees):
+        for node in range(2 ** depth - 1):
+            leaf = node >= 2 ** (depth - 1) - 1
+            values = (tree, node, int(random.integers(4)), "LEAF" if leaf else mode, float(random.normal()),
+                      0 if leaf else 2 * node + 1, 0 if leaf else 2 * node + 2, int(random.integers(2)), 1.0)
+            for name, value in zip(nodes, values):
+                nodes[name].append(value)
+            if leaf:
+                weight = float(random.normal()) if signs else float(random.random()) / trees
+                for name, value in zip(leaves, (tree, node, (tree + node) % classes, weight)):
+                    leaves[name].append(value)
+    return {f"nodes_{name}": value for name, value in nodes.items()}, leaves
+
+
+def classical():
+    yield ml_case("Scaler", "Scaler", {"offset": [1.0, 2.0, 3.0, 4.0], "scale": [0.5, 2.0, 1.0, 3.0]})
+    yield ml_case("Scaler_integers", "Scaler", {"offset": [1.0], "scale": [0.5]}, np.arange(12).reshape(3, 4))
+    zeros = np.concatenate([floats("rows", 5, 4), np.zeros((1, 4), np.float32)])
+    for norm in ("MAX", "L1", "L2"):
+        yield ml_case(f"Normalizer_{norm}", "Normalizer", {"norm": norm}, zeros)
+    yield ml_case("Binarizer", "Binarizer", {"threshold": 0.25})
+    for transform in ("NONE", "LOGISTIC", "SOFTMAX", "SOFTMAX_ZERO"):
+        for classes in (1, 2, 3):
+            coefficients = floats(f"coefficients{classes}", classes * 4).tolist()
+            more = {"coefficients": coefficients, "intercepts": floats(f"intercepts{classes}", classes).tolist(),
+                    "post_transform": transform}
+            yield ml_case(f"LinearRegressor_{transform}_{classes}", "LinearRegressor", more | {"targets": classes})
+            labels = {"classlabels_ints": list(range(3, 3 + max(classes, 2)))}
+            yield ml_case(f"LinearClassifier_{transform}_{classes}", "LinearClassifier", more | labels, outputs=2)
+    for mode in ("BRANCH_LEQ", "BRANCH_LT", "BRANCH_GTE", "BRANCH_GT"):
+        nodes, leaves = forest(2, mode=mode)
+        targets = {f"target_{name}": value for name, value in leaves.items()} | {"n_targets": 2}
+        for aggregate in ("SUM", "AVERAGE"):
+            yield ml_case(f"TreeEnsembleRegressor_{mode}_{aggregate}", "TreeEnsembleRegressor",
+                          nodes | targets | {"aggregate_function": aggregate, "base_values": [0.5, -1.0]})
+    missing = floats("missing", 9, 4)
+    missing[::2, 1] = missing[1::3, 2] = np.nan
+    nodes, leaves = forest(1)
+    targets = {f"target_{name}": value for name, value in leaves.items()} | {"n_targets": 1}
+    yield ml_case("TreeEnsembleRegressor_missing", "TreeEnsembleRegressor", nodes | targets, missing)
+    for transform in ("NONE", "LOGISTIC", "SOFTMAX"):
+        for classes in (1, 3):
+            for signs in (True, False):
+                nodes, leaves = forest(classes, signs=signs)
+                given = {f"class_{name}": value for name, value in leaves.items()}
+                labels = {"classlabels_int64s": list(range(max(classes, 2))), "post_transform": transform}
+                yield ml_case(f"TreeEnsembleClassifier_{transform}_{classes}_{signs}", "TreeEnsembleClassifier",
+                              nodes | given | labels, outputs=2)
+
+
 def all_cases():
-    for family in (regions, samples, recurrent, integers):
+    for family in (regions, samples, recurrent, integers, resizes, pools, masked, transforms, deformed,
+                   quantised_tables, classical):
         yield from family()

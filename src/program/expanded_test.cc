@@ -88,6 +88,19 @@ TEST(Expanded, InverseDftOfComplexNumbersWithZerosBehindThem) {
   ExpectNear(RunModel(model, {ToBytes(x)})[0], expected, 1e-5);
 }
 
+TEST(Expanded, InverseDftOfOneHalfOfTheFrequenciesGivesTheRealSignal) {
+  // [2,9,1] there, one-sided, and back to 9 (given) or 8 samples.
+  for (const std::int64_t length : {8, 9}) {
+    ModelBuilder model(20);
+    model.Input("x", {2, length, 1}).Number("length", length).Number("axis", 1).Output("y");
+    model.Add("DFT", {"x", "", "axis"}, {"half"}).Int("onesided", 1);
+    const std::string given = length == 9 ? "length" : "";
+    model.Add("DFT", {"half", given, "axis"}, {"y"}).Int("inverse", 1).Int("onesided", 1);
+    const Floats x = Numbers(static_cast<std::size_t>(2 * length));
+    ExpectNear(RunModel(model, {ToBytes(x)})[0], {x.begin(), x.end()}, 1e-5);
+  }
+}
+
 // Frames of 12 samples, 8 apart, of a signal of 45.
 std::vector<double> FramesTransformed(const Floats& x, const Floats& window) {
   std::vector<double> expected;

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <numeric>
 #include <vector>
 
@@ -169,6 +170,17 @@ void KeepScores(Writer& w, HeadAttention& heads, ValueId& scores) {
   (mode == 0 ? heads.scores : heads.weights) = &scores;
 }
 
+// `x` [B,N,S,..] with zeros in the rows of which the mask keeps no key: there ONNX defines the
+// result of the softmax as zero.
+ValueId WithoutDeadRows(Writer& w, ValueId x, const HeadAttention& heads) {
+  constexpr DataType kFloat = DataType::kFloat32;
+  const ValueId lowest = w.Number(-std::numeric_limits<double>::infinity(), kFloat);
+  ValueId mask = heads.bias == kNoValue ? w.Number(0, kFloat) : w.Cast(heads.bias, kFloat);
+  if (heads.keep != kNoValue) mask = w.Op("Where", {heads.keep, mask, lowest});
+  const ValueId most = w.Op("ReduceMax", {mask, w.Ints({-1})});
+  return w.Op("Where", {w.Op("Equal", {most, lowest}), w.Number(0, w.TypeOf(x)), x});
+}
+
 // query, key, value, [mask], [past key], [past value]
 void ExpandOnnxAttention(Writer& w) {
   const bool joined = w.RankOf(w.In(0)) == 3;
@@ -191,7 +203,9 @@ void ExpandOnnxAttention(Writer& w) {
   heads.softcap = w.node().Float("softcap", 0);
   ValueId scores = kNoValue;
   KeepScores(w, heads, scores);
-  const ValueId y = Attend(w, heads);
+  ValueId y = Attend(w, heads);
+  if (w.In(3) != kNoValue) y = WithoutDeadRows(w, y, heads);
+  if (w.In(3) != kNoValue && heads.weights != nullptr) scores = WithoutDeadRows(w, scores, heads);
   w.SetOutput(0, joined ? JoinHeads(w, y) : y);
   if (w.HasOutput(1)) w.SetOutput(1, heads.k);
   if (w.HasOutput(2)) w.SetOutput(2, heads.v);

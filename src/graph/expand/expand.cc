@@ -13,10 +13,10 @@ using Table = std::map<std::pair<std::string_view, std::string_view>, const Expa
 Table JoinExpansions() {
   Table table;
   for (const std::span<const Expansion> family :
-       {ActivationExpansions(), AttentionExpansions(), FourierExpansions(), LinearExpansions(),
-        LossExpansions(), MatrixExpansions(), MoveExpansions(), NormalizationExpansions(),
-        QuantizedExpansions(), RegionExpansions(), ResizeExpansions(), RotaryExpansions(),
-        SignalExpansions()}) {
+       {ActivationExpansions(), AttentionExpansions(), DeformExpansions(), FourierExpansions(),
+        LinearExpansions(), LossExpansions(), MatrixExpansions(), MlExpansions(), MoveExpansions(),
+        NormalizationExpansions(), QuantizedExpansions(), RandomExpansions(), RegionExpansions(),
+        ResizeExpansions(), RotaryExpansions(), SignalExpansions(), TreeExpansions()}) {
     for (const Expansion& row : family) {
       const bool is_new = table.emplace(std::pair(row.domain, row.signature.op), &row).second;
       LAGOON_CHECK(is_new);

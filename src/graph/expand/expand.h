@@ -33,16 +33,20 @@ bool IsExpandable(const Node& node);
 
 std::span<const Expansion> ActivationExpansions();
 std::span<const Expansion> AttentionExpansions();
+std::span<const Expansion> DeformExpansions();
 std::span<const Expansion> FourierExpansions();
 std::span<const Expansion> LinearExpansions();
 std::span<const Expansion> LossExpansions();
 std::span<const Expansion> MatrixExpansions();
+std::span<const Expansion> MlExpansions();
 std::span<const Expansion> MoveExpansions();
 std::span<const Expansion> NormalizationExpansions();
 std::span<const Expansion> QuantizedExpansions();
+std::span<const Expansion> RandomExpansions();
 std::span<const Expansion> RegionExpansions();
 std::span<const Expansion> ResizeExpansions();
 std::span<const Expansion> RotaryExpansions();
 std::span<const Expansion> SignalExpansions();
+std::span<const Expansion> TreeExpansions();
 
 }  // namespace lagoon

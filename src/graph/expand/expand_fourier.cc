@@ -23,6 +23,8 @@ struct Transform {
   std::int64_t parts = 1;    // of a sample: 2 if it is complex
   std::int64_t bins = 0;     // of the result
   bool inverse = false;
+  bool to_real = false;  // from one half of the frequencies of a real signal, back to the signal
+  std::int64_t results() const { return to_real ? 1 : 2; }  // parts of a bin
 };
 
 bool CheckTransform(Writer& w, const Transform& t) {
@@ -31,7 +33,8 @@ bool CheckTransform(Writer& w, const Transform& t) {
   if (t.length < 1 || t.samples < 1) {
     w.Refuse(w.context().Invalid(
         fmt::format("transforms {} samples to length {}", t.samples, t.length)));
-  } else if (t.length > kMostLength || t.samples * t.parts > kMostTableElements / (2 * t.bins)) {
+  } else if (t.length > kMostLength ||
+             t.samples * t.parts > kMostTableElements / (t.results() * t.bins)) {
     w.Refuse(w.context().Unimplemented(
         fmt::format("a transform of {} samples to {} frequencies is too long: its table has more "
                     "than {} elements",
@@ -40,8 +43,10 @@ bool CheckTransform(Writer& w, const Transform& t) {
   return w.status().has_value();
 }
 
-// The matrix [samples * parts, bins * 2] of exp(-2 pi i j k / length), or of its inverse. Angles
-// are reduced in integers, so that long transforms are as accurate as short ones.
+// The matrix [samples * parts, bins * results] of exp(-2 pi i j k / length), or of its inverse.
+// Angles are reduced in integers, so that long transforms are as accurate as short ones. With
+// `to_real` each frequency but the first one and the middle one counts twice, because the other
+// half of the frequencies mirrors the given half.
 ValueId FourierTable(Writer& w, const Transform& t, DataType type) {
   if (!CheckTransform(w, t)) return kNoValue;
   const double scale = t.inverse ? 1 / static_cast<double>(t.length) : 1;
@@ -53,12 +58,15 @@ ValueId FourierTable(Writer& w, const Transform& t, DataType type) {
     cosines.push_back(scale * std::cos(angle));
     sines.push_back(scale * sign * std::sin(angle));
   }
-  return TableOf(w, type, {t.samples * t.parts, t.bins * 2}, [&](std::int64_t i) {
-    const std::int64_t row = i / (t.bins * 2), column = i % (t.bins * 2);
-    const auto turn = static_cast<std::size_t>(row / t.parts * (column / 2) % t.length);
-    const bool from_imaginary = row % t.parts == 1, to_imaginary = column % 2 == 1;
-    if (from_imaginary == to_imaginary) return cosines[turn];
-    return from_imaginary ? -sines[turn] : sines[turn];
+  const std::int64_t columns = t.bins * t.results();
+  return TableOf(w, type, {t.samples * t.parts, columns}, [&](std::int64_t i) {
+    const std::int64_t row = i / columns, column = i % columns;
+    const std::int64_t from = row / t.parts;
+    const auto turn = static_cast<std::size_t>(from * (column / t.results()) % t.length);
+    const bool from_imaginary = row % t.parts == 1, to_imaginary = column % t.results() == 1;
+    const double times = t.to_real && from > 0 && 2 * from != t.length ? 2 : 1;
+    if (from_imaginary == to_imaginary) return times * cosines[turn];
+    return times * (from_imaginary ? -sines[turn] : sines[turn]);
   });
 }
 
@@ -105,14 +113,14 @@ std::int64_t PartsOf(Writer& w, ValueId x) {
   return parts;
 }
 
-// x [.., samples, parts] as [.., bins, 2]. A `window` [samples] of constants becomes part of the
-// table; otherwise the samples are weighted before the product.
+// x [.., samples, parts] as [.., bins, results]. A `window` [samples] of constants becomes part of
+// the table; otherwise the samples are weighted before the product.
 ValueId Transformed(Writer& w, ValueId x, const Transform& t, ValueId window = kNoValue) {
   const DataType type = WideType(w, x);
   ValueId table = FourierTable(w, t, type);
   if (!w.status()) return kNoValue;
   if (w.ConstantOf(window) != nullptr) {
-    const ValueId rows = w.Reshape(table, {t.samples, t.parts * t.bins * 2});
+    const ValueId rows = w.Reshape(table, {t.samples, t.parts * t.bins * t.results()});
     table = w.Reshape(w.Mul(rows, w.Unsqueeze(w.Cast(window, type), {1})), w.DimsOf(table));
   } else if (window != kNoValue) {
     x = w.Mul(x, w.Unsqueeze(window, {1}));
@@ -122,7 +130,7 @@ ValueId Transformed(Writer& w, ValueId x, const Transform& t, ValueId window = k
   dims.back() = t.samples * t.parts;
   const ValueId y = w.MatMul(w.Reshape(w.Cast(x, type), dims), table);
   dims.back() = t.bins;
-  dims.push_back(2);
+  dims.push_back(t.results());
   return w.Cast(w.Reshape(y, dims), w.TypeOf(x));
 }
 
@@ -133,14 +141,18 @@ void ExpandDft(Writer& w) {
   Transform t;
   t.parts = PartsOf(w, x);
   t.inverse = w.node().Int("inverse", 0) != 0;
-  t.length = w.In(1) == kNoValue ? w.Dim(x, static_cast<std::int64_t>(axis))
-                                 : IntegerIn(w, 1, "dft_length");
-  t.samples = std::min(t.length, w.Dim(x, static_cast<std::int64_t>(axis)));
-  const bool one_sided = IsOneSided(w, t.parts, false);
-  t.bins = one_sided ? t.length / 2 + 1 : t.length;
-  if (one_sided && t.inverse) {
-    w.Refuse(w.context().Unimplemented("onesided = 1 with inverse = 1 is not supported"));
+  t.to_real = t.inverse && w.node().Int("onesided", 0) != 0;
+  const std::int64_t size = w.Dim(x, static_cast<std::int64_t>(axis));
+  t.length = w.In(1) != kNoValue ? IntegerIn(w, 1, "dft_length")
+             : t.to_real         ? 2 * (size - 1)
+                                 : size;
+  t.samples = std::min(t.to_real ? t.length / 2 + 1 : t.length, size);
+  if (t.to_real && w.status() && t.parts != 2) {
+    w.Refuse(
+        w.context().Invalid("inverse = 1 with onesided = 1 takes complex input, this one is "
+                            "real"));
   }
+  t.bins = !t.to_real && IsOneSided(w, t.parts, false) ? t.length / 2 + 1 : t.length;
   if (!CheckTransform(w, t)) return;
   const std::size_t rank = w.RankOf(x);
   const ValueId moved = w.Transpose(x, MovedAxis(rank, axis, rank - 2));

@@ -218,6 +218,89 @@ void ExpandMatMulNBits(Writer& w) {
   w.SetOutput(0, w.AddIfAny(w.MatMul(a, w.Cast(weights, w.TypeOf(a))), w.In(5)));
 }
 
+// 4-bit numbers, two in each byte, the first one in its low half: x [.., N] as [.., 2 N].
+ValueId Unpacked(Writer& w, ValueId x) {
+  Dims dims = w.DimsOf(x);
+  const ValueId low = w.Op("BitwiseAnd", {x, w.Number(15, DataType::kUInt8)});
+  const ValueId high =
+      w.Op("BitShift", {x, w.Number(4, DataType::kUInt8)}, {{"direction", std::string("RIGHT")}});
+  const std::int64_t last = static_cast<std::int64_t>(dims.size());
+  const ValueId both = w.Concat({w.Unsqueeze(low, {last}), w.Unsqueeze(high, {last})}, last);
+  if (!dims.empty()) dims.back() *= 2;
+  return w.Reshape(both, dims);
+}
+
+bool IsNarrow(const Writer& w, ValueId value) {
+  const Constant* const constant = w.ConstantOf(value);
+  return constant != nullptr && constant->narrow != 0;
+}
+
+// Where GatherBlockQuantized reads its inputs, and how.
+struct GatheredBlocks {
+  std::int64_t axis = 0, quantized = 0;  // axes of the data: of the indices and of the blocks
+  std::int64_t at = 0;                   // the axis of the blocks behind the Gather
+  std::int64_t block = 0;
+  bool packed = false;  // bytes with two numbers
+};
+
+GatheredBlocks ReadBlocks(Writer& w) {
+  GatheredBlocks g;
+  const std::size_t rank = w.RankOf(w.In(0));
+  const auto axis = [&](const char* name, std::int64_t otherwise) {
+    const Result<std::int64_t> front = w.context().Axis(w.node().Int(name, otherwise), rank);
+    if (!front) w.Refuse(tl::unexpected(front.error()));
+    return front.value_or(0);
+  };
+  g.axis = axis("gather_axis", 0);
+  g.quantized = axis("quantize_axis", 1);
+  g.block = w.node().Int("block_size", 128);
+  g.packed = w.TypeOf(w.In(0)) == DataType::kUInt8 && !IsNarrow(w, w.In(0)) &&
+             w.node().Int("bits", 4) == 4;
+  const bool fits = g.axis != g.quantized && g.block >= 1 &&
+                    (!g.packed || g.quantized + 1 == static_cast<std::int64_t>(rank));
+  if (w.status() && !fits) {
+    w.Refuse(w.context().Invalid(fmt::format(
+        "gathers along axis {} and has blocks of {} along axis {} of {} axes; the axes must "
+        "differ, and blocks of 4-bit numbers in bytes lie along the last one",
+        g.axis, g.block, g.quantized, rank)));
+  }
+  const auto indices = static_cast<std::int64_t>(w.RankOf(w.In(1)));
+  g.at = g.quantized + (g.quantized > g.axis ? indices - 1 : 0);
+  return g;
+}
+
+// data, indices, scales, [zero points]: rows of a quantised table as floats
+void ExpandGatherBlockQuantized(Writer& w) {
+  const GatheredBlocks g = ReadBlocks(w);
+  const DataType type = w.TypeOf(w.In(2));
+  const auto gathered = [&](ValueId from) {
+    const ValueId rows = w.Op("Gather", {from, w.In(1)}, {{"axis", g.axis}});
+    return w.Cast(g.packed ? Unpacked(w, rows) : rows, type);
+  };
+  const ValueId x = gathered(w.In(0));
+  const std::int64_t size = w.Dim(x, g.at), blocks = w.Dim(w.In(2), g.quantized);
+  if (w.status() && blocks != (size + g.block - 1) / g.block) {
+    w.Refuse(w.context().Invalid(
+        fmt::format("has {} scales for {} numbers in blocks of {}", blocks, size, g.block)));
+  }
+  const ValueId block_of = TableOf(w, DataType::kInt64, {size}, [&](std::int64_t i) {
+    return static_cast<double>(i / g.block);
+  });
+  const auto spread = [&](ValueId blocks_of) {
+    return w.Op("Gather", {blocks_of, block_of}, {{"axis", g.at}});
+  };
+  const ValueId scales = spread(w.Op("Gather", {w.In(2), w.In(1)}, {{"axis", g.axis}}));
+  ValueId number = x;
+  if (w.In(3) != kNoValue) {
+    ValueId zero = gathered(w.In(3));
+    if (g.packed) zero = w.Slice(zero, g.at, 0, blocks);
+    number = w.Sub(x, spread(zero));
+  } else if (w.TypeOf(w.In(0)) == DataType::kUInt8 && !IsNarrow(w, w.In(0))) {
+    number = w.Shifted(x, g.packed ? -8 : -128);
+  }
+  w.SetOutput(0, w.Mul(number, scales));
+}
+
 constexpr std::string_view kPoolAttributes =
     "s:auto_pad i:ceil_mode i:channels_last i:count_include_pad I:kernel_shape I:pads I:strides";
 constexpr std::string_view kConvAttributes =
@@ -250,6 +333,9 @@ constexpr Expansion kQuantizedExpansions[] = {
     {kMicrosoft, {"DynamicQuantizeLSTM", 1, 3, 12, 3, kLstmAttributes}, ExpandDynamicQuantizeLstm},
     {kMicrosoft, {"QuantizeLinear", 1, 2, 3, 1, "i:axis i:block_size"}, ExpandSameQuantize},
     {kMicrosoft, {"DequantizeLinear", 1, 2, 3, 1, "i:axis i:block_size"}, ExpandSameQuantize},
+    {kMicrosoft,
+     {"GatherBlockQuantized", 1, 3, 4, 1, "i:bits i:block_size i:gather_axis i:quantize_axis"},
+     ExpandGatherBlockQuantized},
     {kMicrosoft,
      {"MatMulNBits", 1, 3, 6, 1, "i:K i:N i:accuracy_level i:bits i:block_size"},
      ExpandMatMulNBits},

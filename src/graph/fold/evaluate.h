@@ -26,6 +26,9 @@ Result<ConstantBytes> EvaluateConstantOfShape(const OpContext& context, std::siz
 Result<ConstantBytes> EvaluateRange(const OpContext& context, std::size_t output);
 Result<ConstantBytes> EvaluateCast(const OpContext& context, std::size_t output);
 
+// evaluate_random.cc: numbers that depend on the node alone.
+Result<ConstantBytes> EvaluateRandom(const OpContext& context, std::size_t output);
+
 // evaluate_arithmetic.cc: fp32, fp64, int32 and int64; integer overflow wraps around.
 Result<ConstantBytes> EvaluateUnary(const OpContext& context, std::size_t output);
 Result<ConstantBytes> EvaluateBinary(const OpContext& context, std::size_t output);

@@ -16,8 +16,8 @@ Table JoinFamilies() {
   Table table;
   for (const std::span<const OpSpec> family :
        {ConstantOps(), ElementwiseOps(), ElementwiseRowOps(), IndexOps(), LayoutOps(), LinearOps(),
-        NormalizeOps(), PoolOps(), QuantizeOps(), RecurrentOps(), ReduceOps(), RegionOps(),
-        ResizeOps(), SampleOps(), SelectOps()}) {
+        NormalizeOps(), PoolOps(), QuantizeOps(), RandomOps(), RecurrentOps(), ReduceOps(),
+        RegionOps(), ResizeOps(), SampleOps(), SelectOps()}) {
     for (const OpSpec& spec : family) {
       const bool is_new = table.emplace(spec.op, &spec).second;
       LAGOON_CHECK(is_new);

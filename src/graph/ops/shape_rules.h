@@ -22,6 +22,7 @@ std::span<const OpSpec> LinearOps();
 std::span<const OpSpec> NormalizeOps();
 std::span<const OpSpec> PoolOps();
 std::span<const OpSpec> QuantizeOps();
+std::span<const OpSpec> RandomOps();
 std::span<const OpSpec> RecurrentOps();
 std::span<const OpSpec> ReduceOps();
 std::span<const OpSpec> RegionOps();
