@@ -8,6 +8,7 @@
 
 #include "base/check.h"
 #include "kernels/cpu_kernels.h"
+#include "program/lower/emit.h"
 
 namespace lagoon {
 namespace {
@@ -136,7 +137,14 @@ Result<Tensor> ProgramBuilder::Use(ValueId value, Layout layout) {
     LAGOON_ASSIGN_OR_RETURN(const Tensor tensor, PlaceConstant(value));
     if (layout == Layout::kPlain) return tensor;
   }
-  const std::optional<Tensor>& other = places(value)[layout == Layout::kPlain ? 1 : 0];
+  const std::optional<Tensor> other = places(value)[layout == Layout::kPlain ? 1 : 0];
+  if (const ValueId wide = WideOf(value); !other && wide != kNoValue) {
+    LAGOON_ASSIGN_OR_RETURN(const Tensor exact, Use(wide, layout));
+    LAGOON_ASSIGN_OR_RETURN(const Tensor rounded,
+                            EmitCast(*this, graph_.value(value).name, exact, type(value)));
+    Define(value, rounded);
+    return rounded;
+  }
   if (!other) {
     return Fail(ErrorCode::kInternal, fmt::format("value '{}' is used before any node computes it",
                                                   graph_.value(value).name));

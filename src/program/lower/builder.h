@@ -125,6 +125,15 @@ class ProgramBuilder {
   /// Declares that `tensor` holds the graph's `value`.
   void Define(ValueId value, const Tensor& tensor);
 
+  /// Declares that the fp32 value `wide` has the contents of `value`, not yet rounded to its type.
+  /// Use(value) rounds them, if a node needs that.
+  void DefineWide(ValueId value, ValueId wide) { wide_[value] = wide; }
+  /// The fp32 value of DefineWide(); kNoValue if there is none.
+  ValueId WideOf(ValueId value) const {
+    const auto found = wide_.find(value);
+    return found == wide_.end() ? kNoValue : found->second;
+  }
+
   /// Adds a value that the graph does not have, for lowerings that rewrite a node as other nodes.
   ValueId AddValue(const std::string& name, DataType type, const Dims& dims);
   /// The same for a constant. `key` identifies the contents, as LoweredBuffer::key. Pass a key for
@@ -192,6 +201,7 @@ class ProgramBuilder {
   std::vector<Placements> places_;       // by ValueId
   std::map<ValueId, std::string> keys_;  // keys of added constants
   std::map<ValueId, OpaqueOutput> made_;
+  std::map<ValueId, ValueId> wide_;
   LoweredProgram program_;
 };
 

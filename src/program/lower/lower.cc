@@ -37,6 +37,7 @@ Constant ToFloat32(const Constant& constant) {
 
 /// An fp32 value with the contents of `value`.
 Result<ValueId> InFloat32(ProgramBuilder& builder, ValueId value) {
+  if (const ValueId wide = builder.WideOf(value); wide != kNoValue) return wide;
   const std::string name = builder.graph().value(value).name + ":fp32";
   if (const Constant* constant = builder.constant(value)) {
     return builder.AddValue(name, ToFloat32(*constant));
@@ -68,10 +69,12 @@ Status LowerConverted(ProgramBuilder& builder, const Node& node, LowerFunction l
   LAGOON_RETURN_IF_ERROR(lower(builder, fp32));
   for (std::size_t i = 0; i < node.outputs.size(); ++i) {
     if (fp32.outputs[i] == node.outputs[i]) continue;
+    if (builder.type(node.outputs[i]) != DataType::kFloat32) {
+      builder.DefineWide(node.outputs[i], fp32.outputs[i]);
+      continue;
+    }
     const std::array<ValueId, 1> one{fp32.outputs[i]};
-    LAGOON_ASSIGN_OR_RETURN(const Tensor x, builder.Use(one[0], builder.CheapestLayout(one)));
-    LAGOON_ASSIGN_OR_RETURN(const Tensor y,
-                            EmitCast(builder, node.name, x, builder.type(node.outputs[i])));
+    LAGOON_ASSIGN_OR_RETURN(const Tensor y, builder.Use(one[0], builder.CheapestLayout(one)));
     builder.Define(node.outputs[i], y);
   }
   return {};
@@ -92,6 +95,23 @@ Result<bool> IsFloat32(const ProgramBuilder& builder, const Node& node) {
     all = all && (type == DataType::kFloat32 || !IsFloat(type));
   }
   return all;
+}
+
+/// True if the node is to be computed in fp32: it reads a float of 16 bits, and none of 64. A node
+/// that moves elements must read floats of 16 bits that are in fp32 already, and else constants.
+bool IsWidened(const ProgramBuilder& builder, const Node& node, Lowering::Types types) {
+  if (types == Lowering::kAny || node.fused.residual != kNoValue) return false;
+  bool widened = false;
+  for (const ValueId input : node.inputs) {
+    if (input == kNoValue || !IsFloat(builder.type(input))) continue;
+    if (builder.type(input) == DataType::kFloat64) return false;
+    if (builder.type(input) == DataType::kFloat32) continue;
+    const bool in_fp32 = builder.WideOf(input) != kNoValue;
+    const bool moves = types == Lowering::kMoves;
+    if (moves && !in_fp32 && builder.constant(input) == nullptr) return false;
+    widened = widened || !moves || in_fp32;
+  }
+  return widened;
 }
 
 using Table = std::unordered_map<std::string_view, const Lowering*>;
@@ -115,7 +135,8 @@ Table JoinFamilies() {
 
 /// Null if no kernel computes the op.
 const Lowering* FindLowering(std::string_view op) {
-  static constexpr Lowering kUnary{"", LowerUnary}, kBinary{"", LowerBinary};
+  static constexpr Lowering kUnary{"", LowerUnary, Lowering::kWide};
+  static constexpr Lowering kBinary{"", LowerBinary, Lowering::kWide};
   static const Table table = JoinFamilies();
   const auto found = table.find(op);
   if (found != table.end()) return found->second;
@@ -127,7 +148,10 @@ Status LowerWithElements(ProgramBuilder& builder, const Node& node) {
   const Lowering* found = FindLowering(node.op);
   if (found == nullptr) return Fail(ErrorCode::kUnimplemented, "the op has no kernel");
   if (!found->fuses) LAGOON_RETURN_IF_ERROR(CheckNotFused(node));
-  if (found->types == Lowering::kAny) return found->lower(builder, node);
+  if (found->types != Lowering::kFloat) {
+    const bool widened = IsWidened(builder, node, found->types);
+    return widened ? LowerConverted(builder, node, found->lower) : found->lower(builder, node);
+  }
   LAGOON_ASSIGN_OR_RETURN(const bool fp32, IsFloat32(builder, node));
   return fp32 ? found->lower(builder, node) : LowerConverted(builder, node, found->lower);
 }

@@ -155,15 +155,15 @@ Status LowerWhere(ProgramBuilder& builder, const Node& node) {
 }
 
 constexpr Lowering kElementwiseLowerings[] = {
-    {"Add", LowerBinary, Lowering::kAny, true},
-    {"Sub", LowerBinary, Lowering::kAny, true},
-    {"Mul", LowerBinary, Lowering::kAny, true},
-    {"Div", LowerBinary, Lowering::kAny, true},
-    {"Sum", LowerBinary},
-    {"Mean", LowerBinary},
+    {"Add", LowerBinary, Lowering::kWide, true},
+    {"Sub", LowerBinary, Lowering::kWide, true},
+    {"Mul", LowerBinary, Lowering::kWide, true},
+    {"Div", LowerBinary, Lowering::kWide, true},
+    {"Sum", LowerBinary, Lowering::kWide},
+    {"Mean", LowerBinary, Lowering::kWide},
     {"BitShift", LowerBinary},
-    {"Pow", LowerPow},
-    {"Where", LowerWhere},
+    {"Pow", LowerPow, Lowering::kWide},
+    {"Where", LowerWhere, Lowering::kMoves},
     {"Cast", LowerCast},
 };
 

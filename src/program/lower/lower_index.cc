@@ -149,8 +149,10 @@ Status LowerScatterND(ProgramBuilder& builder, const Node& node) {
 }
 
 constexpr Lowering kIndexLowerings[] = {
-    {"Gather", LowerGather},       {"GatherElements", LowerGatherElements},
-    {"GatherND", LowerGatherND},   {"ScatterElements", LowerScatterElements},
+    {"Gather", LowerGather, Lowering::kMoves},
+    {"GatherElements", LowerGatherElements},
+    {"GatherND", LowerGatherND},
+    {"ScatterElements", LowerScatterElements},
     {"ScatterND", LowerScatterND},
 };
 

@@ -248,8 +248,8 @@ Status LowerGemm(ProgramBuilder& builder, const Node& node) {
 }
 
 constexpr Lowering kMatmulLowerings[] = {
-    {"Gemm", LowerGemm, Lowering::kAny, true},
-    {"MatMul", LowerMatMul, Lowering::kAny, true},
+    {"Gemm", LowerGemm, Lowering::kWide, true},
+    {"MatMul", LowerMatMul, Lowering::kWide, true},
     {"MatMulInteger", LowerMatMulInteger},
     {"QLinearMatMul", LowerQLinearMatMul},
 };

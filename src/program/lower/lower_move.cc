@@ -261,17 +261,17 @@ Status LowerExpand(ProgramBuilder& builder, const Node& node) {
 }
 
 constexpr Lowering kMoveLowerings[] = {
-    {"Slice", LowerSlice, Lowering::kAny, true},
-    {"Reshape", LowerView},
-    {"Flatten", LowerView},
-    {"Squeeze", LowerView},
-    {"Unsqueeze", LowerView},
-    {"Identity", LowerView},
+    {"Slice", LowerSlice, Lowering::kMoves, true},
+    {"Reshape", LowerView, Lowering::kMoves},
+    {"Flatten", LowerView, Lowering::kMoves},
+    {"Squeeze", LowerView, Lowering::kMoves},
+    {"Unsqueeze", LowerView, Lowering::kMoves},
+    {"Identity", LowerView, Lowering::kMoves},
     {"Dropout", LowerDropout},
-    {"Transpose", LowerTranspose},
-    {"Concat", LowerConcat},
-    {"Split", LowerSplit},
-    {"Expand", LowerExpand},
+    {"Transpose", LowerTranspose, Lowering::kMoves},
+    {"Concat", LowerConcat, Lowering::kMoves},
+    {"Split", LowerSplit, Lowering::kMoves},
+    {"Expand", LowerExpand, Lowering::kMoves},
 };
 
 }  // namespace

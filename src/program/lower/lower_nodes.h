@@ -19,8 +19,9 @@ struct Lowering {
   std::string_view op;
   LowerFunction lower;
   /// kFloat: computes in fp32. Inputs and outputs of other float types are converted; integers are
-  /// not supported.
-  enum Types : std::uint8_t { kAny, kFloat } types = kAny;
+  /// not supported. kWide: the same for floats of 16 bits only; other types as they are. kMoves:
+  /// moves elements, so that floats of 16 bits that nodes before it have in fp32 stay in fp32.
+  enum Types : std::uint8_t { kAny, kFloat, kWide, kMoves } types = kAny;
   bool fuses = false;  // true: supports Node::fused
 };
 

@@ -268,7 +268,12 @@ Status LowerLpNormalization(ProgramBuilder& builder, const Node& node) {
       const Tensor norm,
       EmitFold(builder, node.name, node.Int("p", 2) == 1 ? FoldOp::kL1 : FoldOp::kL2, x, {axis}));
   Steps steps(builder, node.name);
-  LAGOON_ASSIGN_OR_RETURN(const Tensor y, steps.Binary(BinaryOp::kDiv, x, norm));
+  // A line of zeros stays one: 0 / 1. Every other norm is at least as large as the smallest float.
+  const Tensor zero = ConstantNumber(builder, DataType::kFloat32, 0);
+  LAGOON_ASSIGN_OR_RETURN(Tensor divisor, steps.Binary(BinaryOp::kEqual, norm, zero));
+  LAGOON_ASSIGN_OR_RETURN(divisor, EmitCast(builder, node.name, divisor, DataType::kFloat32));
+  LAGOON_ASSIGN_OR_RETURN(divisor, steps.Binary(BinaryOp::kAdd, norm, divisor));
+  LAGOON_ASSIGN_OR_RETURN(const Tensor y, steps.Binary(BinaryOp::kDiv, x, divisor));
   builder.Define(node.outputs[0], y);
   return {};
 }

@@ -40,28 +40,45 @@ Sampling SamplingOf(const Node& node) {
   return s;
 }
 
-/// The position in the input of pixel `i` of the output.
-double Coordinate(const Sampling& s, const AxisScale& axis, std::int64_t i) {
-  const auto at = static_cast<double>(i);
-  // The length that the scale gives may be fractional. The coordinates use that length, as in
-  // ONNX's own implementation.
-  const auto in = static_cast<double>(axis.in);
-  const double out = axis.scale * in;
-  if (s.coordinates == "asymmetric") return at / axis.scale;
-  if (s.coordinates == "tf_half_pixel_for_nn") return (at + 0.5) / axis.scale;
+/// The position in the input of pixel `i` of the output. T: the type in which positions are
+/// computed.
+template <typename T>
+T CoordinateIn(const Sampling& s, const AxisScale& axis, std::int64_t i) {
+  const auto at = static_cast<T>(i), half = static_cast<T>(0.5);
+  const auto scale = static_cast<T>(axis.scale);
+  const auto in = static_cast<T>(axis.in), out = static_cast<T>(axis.out);
+  if (s.coordinates == "asymmetric") return at / scale;
+  if (s.coordinates == "tf_half_pixel_for_nn") return (at + half) / scale;
+  // The last pixel is the last pixel, also where the scale gives a fractional length.
   if (s.coordinates == "align_corners") return axis.out == 1 ? 0 : at * (in - 1) / (out - 1);
   if (s.crops()) {
-    if (axis.out == 1) return 0.5 * (axis.start + axis.end) * (in - 1);
-    return axis.start * (in - 1) + at * (axis.end - axis.start) * (in - 1) / (out - 1);
+    const auto start = static_cast<T>(axis.start), end = static_cast<T>(axis.end);
+    if (axis.out == 1) return half * (start + end) * (in - 1);
+    return start * (in - 1) + at * (end - start) * (in - 1) / (out - 1);
   }
   if (s.coordinates == "pytorch_half_pixel" && axis.out == 1) return 0;
-  const double half_pixel = (at + 0.5) / axis.scale - 0.5;
+  const T half_pixel = (at + half) / scale - half;
   if (s.coordinates != "half_pixel_symmetric") return half_pixel;
-  return in / 2 * (1 - static_cast<double>(axis.out) / out) + half_pixel;
+  return in / 2 * (1 - out / (scale * in)) + half_pixel;
+}
+
+/// In mode "nearest" positions are computed in fp32, as by ONNX Runtime. The other modes are
+/// continuous, so that only exact positions matter.
+double Coordinate(const Sampling& s, const AxisScale& axis, std::int64_t i) {
+  if (s.mode == "nearest") return static_cast<double>(CoordinateIn<float>(s, axis, i));
+  return CoordinateIn<double>(s, axis, i);
 }
 
 bool IsOutside(const Sampling& s, const AxisScale& axis, double x) {
   return s.crops() && (x < 0 || x > static_cast<double>(axis.in - 1));
+}
+
+/// A position that differs by rounding errors only (a scale such as 0.3 is rounded) from the middle
+/// of two pixels lies in the middle. ONNX Runtime has the same limit.
+double NearMiddle(double x) {
+  constexpr double kMostError = 1e-6;
+  const double middle = std::floor(x) + 0.5;
+  return std::abs(x - middle) < kMostError ? middle : x;
 }
 
 std::int64_t Nearest(const Sampling& s, const AxisScale& axis, double x) {
@@ -71,9 +88,9 @@ std::int64_t Nearest(const Sampling& s, const AxisScale& axis, double x) {
   } else if (s.nearest == "ceil") {
     pixel = std::ceil(x);
   } else if (s.nearest == "round_prefer_ceil") {
-    pixel = std::floor(x + 0.5);
+    pixel = std::floor(NearMiddle(x) + 0.5);
   } else {
-    pixel = std::ceil(x - 0.5);
+    pixel = std::ceil(NearMiddle(x) - 0.5);
   }
   return std::clamp<std::int64_t>(static_cast<std::int64_t>(pixel), 0, axis.in - 1);
 }
