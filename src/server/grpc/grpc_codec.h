@@ -29,7 +29,7 @@ void FillStatistics(std::span<const ModelStatistics> models,
 
 grpc::Status GrpcStatus(const Error& error);
 
-/// In the metadata at the end of every ModelInfer that the core has answered with an error. A
+/// In the metadata at the end of every ModelInfer that this server has answered with an error. A
 /// client that gets an error without it knows that the connection has ended, or the server.
 inline constexpr const char* kAnsweredKey = "lagoon-answered";
 

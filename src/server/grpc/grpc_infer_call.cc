@@ -89,9 +89,9 @@ void GrpcInferCall::Start(grpc::ByteBuffer& raw, InferMessagePool& messages) {
   stamps_.first_byte = stamps_.received = Now();  // gRPC has read the whole message already
   std::shared_ptr<inference::ModelInferRequest> message = messages.Acquire();
   const lagoon::Status read = Parse(raw, *message);
-  if (!read) return Finish(GrpcStatus(read.error()));
+  if (!read) return Refuse(read.error());
   auto parsed = ParseGrpcInfer(std::move(message));
-  if (!parsed) return Finish(GrpcStatus(parsed.error()));
+  if (!parsed) return Refuse(parsed.error());
   stages_ = parsed->stages;
   parsed->request.arrival = stamps_.first_byte;
   stamps_.submitted = Now();
@@ -124,11 +124,13 @@ void GrpcInferCall::OnCancel() {
   if (handle) core_.Cancel(*handle);
 }
 
+void GrpcInferCall::Refuse(const Error& error) {
+  context_.AddTrailingMetadata(kAnsweredKey, "1");
+  Finish(GrpcStatus(error));
+}
+
 void GrpcInferCall::Respond(Result<InferResponse> result) {
-  if (!result) {
-    context_.AddTrailingMetadata(kAnsweredKey, "1");
-    return Finish(GrpcStatus(result.error()));
-  }
+  if (!result) return Refuse(result.error());
   inference::ModelInferResponse message;
   FillGrpcInfer(*std::move(result), stages_ ? &stamps_ : nullptr, message);
   bool owned = false;

@@ -33,6 +33,7 @@ class GrpcInferCall final : public grpc::ServerUnaryReactor {
  private:
   void SetHandle(RequestHandle handle);
   void Respond(Result<InferResponse> result);
+  void Refuse(const Error& error);
 
   InferenceCore& core_;
   IoPool& pool_;
