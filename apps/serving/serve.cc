@@ -192,6 +192,17 @@ void AddServe(CLI::App& app) {
       ->add_option("--profiles", words->core.profile.store.folder,
                    "Folder of the profiles of `lagoon profile`; empty: use no profiles")
       ->capture_default_str();
+  command
+      ->add_option_function<double>(
+          "--max-wait",
+          [words](const double& seconds) {
+            words->core.max_wait =
+                std::chrono::duration_cast<Nanoseconds>(std::chrono::duration<double>(seconds));
+          },
+          "Seconds that a best-effort request may wait until it begins; then it is refused (503). "
+          "0: without a limit")
+      ->check(CLI::Range(0.0, 1e6))
+      ->default_str("30");
   AddListening(*command, words->listen);
   command->add_flag("--strict-readiness", words->listen.server.strict_readiness,
                     "The server is ready only if no model failed to load");

@@ -12,6 +12,7 @@
 
 #include "base/log.h"
 #include "base/text.h"
+#include "server/memory_budget.h"
 
 namespace lagoon {
 namespace {
@@ -58,15 +59,36 @@ HttpResponse LaneIsFull(std::string_view what) {
 
 }  // namespace
 
+namespace {
+
+// Charges outputs to the connection from when the core allocates them.
+class ChargedRoom final : public AnswerRoom {
+ public:
+  explicit ChargedRoom(std::shared_ptr<MemoryCharge> charge) : charge_(std::move(charge)) {}
+
+  Status Take(std::size_t bytes) override {
+    if (charge_->Hold(bytes, Now())) return {};
+    return tl::unexpected<Error>(charge_->NoRoom(bytes));
+  }
+
+ private:
+  const std::shared_ptr<MemoryCharge> charge_;
+};
+
+}  // namespace
+
 // Everything that the answer of an inference needs, from submission to Send.
 struct InferHandler::Pending {
   std::shared_ptr<HttpReply> reply;
   HttpAnswerFormat format;
   EdgeStamps stamps;
+  std::shared_ptr<MemoryCharge> charge;  // of the outputs; null: they are not counted
 
-  void Give(Result<InferResponse> result) const {
+  void Give(Result<InferResponse> result) {
     if (!result) return reply->Send(HttpResponse::Failure(result.error()));
-    reply->Send(RenderHttpInfer(*std::move(result), format, stamps));
+    HttpResponse response = RenderHttpInfer(*std::move(result), format, stamps);
+    response.charge = std::move(charge);
+    reply->Send(std::move(response));
   }
 };
 
@@ -134,8 +156,13 @@ void InferHandler::Submit(const Arrived& arrived, Result<HttpInfer> parsed) {
   parsed->request.model = arrived.route.model;
   parsed->request.version = arrived.route.version;
   parsed->request.arrival = arrived.first_byte;
-  Pending pending{
-      arrived.reply, std::move(parsed->format), {arrived.first_byte, arrived.received, Now()}};
+  Pending pending{arrived.reply,
+                  std::move(parsed->format),
+                  {arrived.first_byte, arrived.received, Now()},
+                  arrived.reply->NewCharge()};
+  if (pending.charge != nullptr) {
+    parsed->request.room = std::make_shared<ChargedRoom>(pending.charge);
+  }
   const RequestHandle handle = core_.Infer(
       std::move(parsed->request), [this, pending = std::move(pending),
                                    hold = pool_.Hold()](Result<InferResponse> result) mutable {
@@ -148,9 +175,13 @@ void InferHandler::Submit(const Arrived& arrived, Result<HttpInfer> parsed) {
 // Renders and writes on a thread of the edge, as the calling thread may be one of the device's.
 // When PostAnswer has returned, the calling thread holds no reference to the connection.
 void InferHandler::PostAnswer(Pending pending, Result<InferResponse> result) {
-  const Strand strand = pending.reply->executor();
-  net::post(strand, [this, pending = std::move(pending), result = std::move(result)]() mutable {
-    Answer(std::move(pending), std::move(result));
+  const std::shared_ptr<HttpReply> reply = pending.reply;
+  AnswerErrors(reply, [&] {
+    const Strand strand = reply->executor();
+    net::post(strand, [this, pending = std::move(pending), result = std::move(result)]() mutable {
+      const auto keep = pending.reply;
+      AnswerErrors(keep, [&] { Answer(std::move(pending), std::move(result)); });
+    });
   });
 }
 

@@ -1,5 +1,7 @@
 #include "server/memory_budget.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <utility>
 
@@ -30,30 +32,33 @@ std::size_t MemoryBudget::SharedBytesUsed() const {
   return used_;
 }
 
-bool MemoryBudget::Grow(MemoryCharge& charge, std::size_t bytes, TimePoint now) {
+// `bytes`: more than OwnBytes().
+bool MemoryBudget::Resize(MemoryCharge& charge, std::size_t bytes, TimePoint now, bool pinned) {
   Holders revoked;  // outlives the lock: the last owner of a connection releases its charges
-  bool grown = false;
+  bool resized = false;
   {
     const MutexLock lock(mutex_);
-    grown = GrowLocked(charge, bytes, now, revoked);
+    resized = ResizeLocked(charge, bytes, now, revoked);
+    if (resized) entries_[&charge].pinned = pinned;
   }
   for (const auto& holder : revoked) holder->OnRevoked();
-  return grown;
+  return resized;
 }
 
-bool MemoryBudget::GrowLocked(MemoryCharge& charge, std::size_t bytes, TimePoint now,
-                              Holders& revoked) {
+bool MemoryBudget::ResizeLocked(MemoryCharge& charge, std::size_t bytes, TimePoint now,
+                                Holders& revoked) {
   const auto entry = entries_.find(&charge);
   if (charge.listed_ && entry == entries_.end()) return false;
   const std::size_t held = charge.listed_ ? entry->second.bytes : 0;
   const std::size_t wanted = bytes - own_;
   const std::size_t limit = bytes > kLargeBytes ? shared_ - shared_ / 4 : shared_;
   const std::size_t used = used_ - held + wanted;
-  if (used > limit && !TakeFromSlow(used - limit, Cost(held, now - charge.began_), now, revoked)) {
+  if (wanted > held && used > limit &&
+      !TakeFromSlow(used - limit, Cost(held, now - charge.began_), now, revoked)) {
     return false;
   }
-  used_ += wanted - held;
   entries_[&charge] = {charge.holder_, charge.began_, wanted, false};
+  used_ += wanted - held;
   charge.listed_ = true;
   return true;
 }
@@ -110,12 +115,35 @@ MemoryCharge::~MemoryCharge() {
 }
 
 bool MemoryCharge::Grow(std::size_t bytes, TimePoint now) {
-  if (bytes <= bytes_) return true;
+  return bytes <= bytes_ || Resize(bytes, now, /*pinned=*/false);
+}
+
+bool MemoryCharge::Hold(std::size_t bytes, TimePoint now) {
+  return Resize(std::max(bytes, bytes_), now, /*pinned=*/true);
+}
+
+bool MemoryCharge::Renew(std::size_t bytes, TimePoint now) {
+  began_ = now;
+  return Resize(bytes, now, /*pinned=*/false);
+}
+
+bool MemoryCharge::Resize(std::size_t bytes, TimePoint now, bool pinned) {
   const std::size_t own = budget_->OwnBytes();
   const std::size_t steps = (bytes + own - 1) / own;
-  if (steps > 1 && !budget_->Grow(*this, steps * own, now)) return false;
+  if (steps > 1) {
+    if (!budget_->Resize(*this, steps * own, now, pinned)) return false;
+  } else if (std::exchange(listed_, false)) {
+    budget_->Release(*this);
+  }
   bytes_ = steps * own;
   return true;
+}
+
+Error MemoryCharge::NoRoom(std::size_t bytes) const {
+  return {ErrorCode::kUnavailable,
+          fmt::format("no room for an answer of {} bytes: requests and answers in progress hold {} "
+                      "of {} bytes that they share; try again later",
+                      bytes, budget_->SharedBytesUsed(), budget_->SharedBytes())};
 }
 
 bool MemoryCharge::Pin() { return !listed_ || budget_->Pin(*this); }

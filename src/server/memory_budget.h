@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "base/mutex.h"
+#include "base/status.h"
 #include "base/time.h"
 
 namespace lagoon {
@@ -65,8 +66,8 @@ class MemoryBudget {
   using Entries = std::map<const MemoryCharge*, Entry>;
   using Holders = std::vector<std::shared_ptr<MemoryHolder>>;
 
-  bool Grow(MemoryCharge& charge, std::size_t bytes, TimePoint now);
-  bool GrowLocked(MemoryCharge& charge, std::size_t bytes, TimePoint now, Holders& revoked)
+  bool Resize(MemoryCharge& charge, std::size_t bytes, TimePoint now, bool pinned);
+  bool ResizeLocked(MemoryCharge& charge, std::size_t bytes, TimePoint now, Holders& revoked)
       REQUIRES(mutex_);
   bool TakeFromSlow(std::size_t bytes, double cost, TimePoint now, Holders& revoked)
       REQUIRES(mutex_);
@@ -95,15 +96,24 @@ class MemoryCharge {
   /// Makes the charge at least `bytes`, in steps of OwnBytes(). False: there is no room and the
   /// charge stays as it was, or the charge was revoked.
   bool Grow(std::size_t bytes, TimePoint now);
+  /// Grow() and Pin() in one: for memory that will be written by a computation.
+  bool Hold(std::size_t bytes, TimePoint now);
+  /// The memory has become another one, of `bytes`, more or less than before: the charge can be
+  /// revoked, and counts as begun now. False: as Grow().
+  bool Renew(std::size_t bytes, TimePoint now);
   /// Makes the charge irrevocable, because work on the memory begins. False: it was revoked before.
   bool Pin();
   bool revoked() const;
+  /// Why there was no room for an answer of `bytes`.
+  Error NoRoom(std::size_t bytes) const;
 
  private:
   friend class MemoryBudget;
+  bool Resize(std::size_t bytes, TimePoint now, bool pinned);
+
   const std::shared_ptr<MemoryBudget> budget_;
   const std::weak_ptr<MemoryHolder> holder_;
-  const TimePoint began_;
+  TimePoint began_;
   std::size_t bytes_ = 0;
   bool listed_ = false;  // was put on the budget's list; if it is no longer there, it was revoked
 };

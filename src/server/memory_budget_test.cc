@@ -96,6 +96,26 @@ TEST_F(MemoryBudgetTest, APinnedChargeStays) {
   EXPECT_FALSE(pinned->revoked());
 }
 
+TEST_F(MemoryBudgetTest, MemoryOfAComputationIsHeldAndCountsAnewAsAnAnswer) {
+  MemoryCharge charge(budget_, holder_, now_);
+  ASSERT_TRUE(charge.Hold(4 * kMiB, now_));
+  ASSERT_TRUE(charge.Hold(8 * kMiB, now_)) << "a second part of the outputs";
+  EXPECT_EQ(budget_->SharedBytesUsed(), 8 * kMiB - 64 * kKiB);
+  Pass(std::chrono::seconds(100));
+  EXPECT_EQ(Charge(4 * kMiB), nullptr);
+  EXPECT_FALSE(charge.revoked());
+  ASSERT_TRUE(charge.Renew(6 * kMiB, now_));
+  EXPECT_EQ(budget_->SharedBytesUsed(), 6 * kMiB - 64 * kKiB);
+  EXPECT_EQ(Charge(4 * kMiB), nullptr) << "its client has had no time yet";
+  Pass(std::chrono::seconds(100));
+  EXPECT_NE(Charge(4 * kMiB), nullptr);
+  EXPECT_TRUE(charge.revoked());
+  MemoryCharge other(budget_, holder_, now_);
+  ASSERT_TRUE(other.Hold(4 * kMiB, now_));
+  ASSERT_TRUE(other.Renew(kKiB, now_));
+  EXPECT_EQ(budget_->SharedBytesUsed(), 0u);
+}
+
 TEST_F(MemoryBudgetTest, NothingIsRevokedInVain) {
   const auto pinned = Charge(8 * kMiB);
   ASSERT_TRUE(pinned->Pin());

@@ -251,7 +251,7 @@ void Buckets::Cut(const RequestPadding& padding, std::size_t output, OutputTenso
     }
   }
   if (own.dims == tensor.dims) return;
-  std::vector<std::byte> cut(own.bytes());
+  UnfilledBytes cut(own.bytes());
   CopyCommonPart(tensor.dims, tensor.data.data(), own.dims, cut.data(), SizeOf(tensor.type));
   tensor.dims = std::move(own.dims);
   tensor.data = std::move(cut);

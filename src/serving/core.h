@@ -11,6 +11,7 @@
 
 #include "base/status.h"
 #include "base/time.h"
+#include "base/unfilled.h"
 #include "plan/tensor.h"
 #include "policies/registry.h"
 #include "program/open_device.h"
@@ -41,6 +42,15 @@ enum class OutputForm : std::uint8_t {
   kText,   // as JSON numbers; 16-bit floats, which have none, are refused before computing
 };
 
+/// Where the edge counts the memory of an answer. One request at a time.
+class AnswerRoom {
+ public:
+  virtual ~AnswerRoom() = default;
+  /// Called before the core allocates outputs, on any thread: they will take `bytes` in all, more
+  /// than in the call before. kUnavailable: there is no room, and the request is refused.
+  virtual Status Take(std::size_t bytes) = 0;
+};
+
 struct InferRequest {
   std::string model;
   std::string version;  // empty: the latest
@@ -56,13 +66,15 @@ struct InferRequest {
   // Owns the bytes behind every `data`. Released before the callback runs, so that the client's
   // next request finds the buffer free.
   std::shared_ptr<const void> payload;
+  /// Null: the memory of the answer is not counted.
+  std::shared_ptr<AnswerRoom> room = {};
 };
 
 struct OutputTensor {
   std::string name;
   DataType type = DataType::kFloat32;
   Dims dims;
-  std::vector<std::byte> data;
+  UnfilledBytes data;
 };
 
 struct InferResponse {
@@ -77,7 +89,8 @@ struct InferResponse {
   Nanoseconds plan_wait_between{0};
 };
 
-/// Called exactly once, on any thread; hand over to a thread of your own.
+/// Called exactly once, on any thread; hand over to a thread of your own. Must not throw. Where
+/// memory runs out for a request, the error is kResourceExhausted.
 using InferCallback = std::function<void(Result<InferResponse>)>;
 
 /// Names a request in flight, for Cancel.
@@ -170,6 +183,9 @@ struct CoreOptions {
   /// and on devices that have no ranges of units, else units.
   std::optional<ShareKind> shares;
   ProfileOptions profile;
+  /// A best-effort request that has waited for so long and has not begun is refused, kUnavailable:
+  /// where real-time requests keep the device busy, no client waits without an end. 0: it waits on.
+  Nanoseconds max_wait = std::chrono::seconds(30);
   ReopenPauses reopen;
   TraceRecorder* trace = nullptr;  // records all requests; outlives the core; null: no trace
 };
@@ -227,8 +243,9 @@ class InferenceCore {
   /// program, or the core has a fixed set of models. kUnavailable: the device is lost, or too many
   /// changes wait.
   ///
-  /// The shares of all models of the device are placed anew: tuned ones begin as when the server
-  /// started, fixed ones and sizes that ResizeShare() gave stay.
+  /// The shares of the device's other models make room at once. A tuned share of the model begins
+  /// as when the server started; the others go on from what they have, and fixed ones and sizes
+  /// that ResizeShare() gave stay.
   virtual void LoadModel(const std::string& model, std::function<void(Status)> done);
   /// Requests that come from now on find no such model. `done` is called once, on any thread, when
   /// the requests in flight are answered and the model's memory is free. A request that waits for a

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "base/check.h"
+#include "base/guard.h"
 #include "base/log.h"
 #include "policies/registry.h"
 #include "program/parts.h"
@@ -37,7 +38,8 @@ Result<std::unique_ptr<DeviceCore>> DeviceCore::Open(const CoreOptions& options,
     LAGOON_ASSIGN_OR_RETURN(engine, ChooseEngine(options.engine));
   }
   std::unique_ptr<DeviceCore> core(new DeviceCore(options, std::move(device)));
-  core->load_options_ = {options.profile, core->kernels_.get(), std::move(engine), {}};
+  core->load_options_ = {
+      options.profile, core->kernels_.get(), std::move(engine), {}, options.max_wait};
   LAGOON_RETURN_IF_ERROR(
       core->models_.Load(options.repository, *core->device_, core->load_options_, options.models));
   core->load_options_.open_idle = [choice = options.device] { return OpenDevice(choice); };
@@ -49,9 +51,14 @@ Result<std::unique_ptr<DeviceCore>> DeviceCore::Open(const CoreOptions& options,
   core->models_.Start(*core->device_, *core->dispatcher_, *core->maker_);
   const bool by_weight =
       core->dispatcher_->config().name == "weighted" || core->device().share_granule == 0;
-  core->share_kind_ = options.shares.value_or(by_weight ? ShareKind::kWeight : ShareKind::kUnits);
-  LAGOON_ASSIGN_OR_RETURN(std::unique_ptr<ShareKeeper> keeper, core->KeepShares("", {}));
-  core->UseKeeper(std::move(keeper), "");
+  const ShareKind kind =
+      options.shares.value_or(by_weight ? ShareKind::kWeight : ShareKind::kUnits);
+  LAGOON_ASSIGN_OR_RETURN(
+      core->shares_, ShareKeeper::Start({kind, options.trace}, *core->device_, *core->dispatcher_));
+  std::vector<const LoadedVersion*> loaded;
+  LAGOON_ASSIGN_OR_RETURN(const std::vector<ModelLease> leases, core->models_.FindAll(""));
+  for (const ModelLease& lease : leases) loaded.push_back(&*lease);
+  LAGOON_RETURN_IF_ERROR(core->KeepShares("", loaded));
   return core;
 }
 
@@ -72,22 +79,19 @@ Status DeviceCore::LoadAnew(const std::string& name) {
   LAGOON_ASSIGN_OR_RETURN(std::unique_ptr<ModelTable::Entry> entry,
                           models_.LoadOne(options_.repository, name, *device_, load_options_));
   const MutexLock changing(change_mutex_);
-  std::vector<LoadedVersion*> started;
+  std::vector<const LoadedVersion*> started;
   const Status ready = [&]() -> Status {
     for (auto& [number, version] : entry->versions) {
       LAGOON_RETURN_IF_ERROR(version.loaded->Start(*dispatcher_, *maker_));
       started.push_back(version.loaded.get());
     }
-    return {};
+    return KeepShares(name, started);
   }();
-  Result<std::unique_ptr<ShareKeeper>> keeper =
-      ready ? KeepShares(name, started) : tl::unexpected<Error>(ready.error());
-  if (!keeper) {
+  if (!ready) {
     for (auto& [number, version] : entry->versions) Stop(std::move(version.loaded));
-    return Annotate(fmt::format("model '{}' cannot be loaded", name), std::move(keeper).error());
+    return Annotate(fmt::format("model '{}' cannot be loaded", name), Error(ready.error()));
   }
   ModelTable::Removed before = models_.Put(name, std::move(entry));
-  UseKeeper(*std::move(keeper), name);
   for (const auto& lender : before) Stop(lender->TakeBack());
   return {};
 }
@@ -95,22 +99,9 @@ Status DeviceCore::LoadAnew(const std::string& name) {
 Status DeviceCore::UnloadModel(const std::string& name) {
   const MutexLock changing(change_mutex_);
   LAGOON_RETURN_IF_ERROR(models_.CheckMayChange(name));
+  LAGOON_RETURN_IF_ERROR(KeepShares(name, {}));
   LAGOON_ASSIGN_OR_RETURN(ModelTable::Removed removed, models_.Remove(name));
-  Result<std::unique_ptr<ShareKeeper>> keeper = KeepShares(name, {});
-  const bool shared_anew = keeper.has_value();
-  if (shared_anew) {
-    UseKeeper(*std::move(keeper), name);
-  } else {
-    spdlog::warn("the shares without model '{}': {}", name, keeper.error().message);
-  }
-  for (const auto& lender : removed) {
-    std::unique_ptr<LoadedVersion> version = lender->TakeBack();
-    if (shared_anew) {
-      Stop(std::move(version));
-    } else {  // the present keeper still knows the model
-      kept_.push_back(std::move(version));
-    }
-  }
+  for (const auto& lender : removed) Stop(lender->TakeBack());
   spdlog::info("model '{}': unloaded", name);
   return {};
 }
@@ -123,64 +114,31 @@ void DeviceCore::Stop(std::unique_ptr<LoadedVersion> version) {
   kept_.push_back(std::move(version));
 }
 
-/// Makes a keeper for the models that are loaded now, without the model `without`, and for `more`.
-Result<std::unique_ptr<ShareKeeper>> DeviceCore::KeepShares(
-    const std::string& without, const std::vector<LoadedVersion*>& more) const {
-  LAGOON_ASSIGN_OR_RETURN(const std::vector<ModelLease> leases, models_.FindAll(""));
+/// Lets `come` take the place of the versions of the model `name` that are loaded now.
+Status DeviceCore::KeepShares(const std::string& name,
+                              std::span<const LoadedVersion* const> come) const {
+  std::vector<const ServedModel*> gone;
+  if (const Result<std::vector<ModelLease>> leases = models_.FindAll(name);
+      leases && !name.empty()) {
+    for (const ModelLease& lease : *leases) gone.push_back(lease->model.get());
+  }
   std::vector<ShareKeeper::Model> models;
-  const auto add = [&](const LoadedVersion& version) {
-    if (version.model->is_program()) return;
-    models.push_back({version.model.get(), version.Batchers()});
-  };
-  for (const ModelLease& lease : leases) {
-    if (lease->model->name() != without) add(*lease);
+  for (const LoadedVersion* const version : come) {
+    if (version->model->is_program()) continue;
+    models.push_back({version->model.get(), version->Batchers()});
   }
-  for (const LoadedVersion* const version : more) add(*version);
-  return ShareKeeper::Start(std::move(models), {share_kind_, options_.trace}, *device_,
-                            *dispatcher_);
+  return shares_->Replace(gone, std::move(models));
 }
 
-void DeviceCore::KeepSize(const ModelShare& share, ShareKeeper& keeper) const {
-  const Result<ModelLease> found = models_.Find(share.model, share.version);
-  if (!found) return;  // unloaded
-  ShareWanted wanted;
-  wanted.part = share.share;
-  const Status resized = keeper.Resize(*(*found)->model, wanted);
-  if (!resized) spdlog::warn("the share does not stay: {}", resized.error().message);
-}
-
-/// Tunes from now on as the keeper before did. Sizes that an operator gave stay, except that of the
-/// model `changed`.
-void DeviceCore::UseKeeper(std::unique_ptr<ShareKeeper> keeper, const std::string& changed) {
-  {
-    const MutexLock lock(shares_mutex_);
-    if (shares_ != nullptr) {
-      const SharesReport before = shares_->Read();
-      const Status set = keeper->SetRules({before.tuning, before.trigger, before.hold_down});
-      LAGOON_CHECK(set.has_value());  // they were valid before
-      for (const ModelShare& share : before.models) {
-        if (share.fixed && share.share && share.model != changed) KeepSize(share, *keeper);
-      }
-    }
-    shares_.swap(keeper);
-  }
-  // The keeper before ends its thread here, without the mutex.
-}
-
-Result<SharesReport> DeviceCore::Shares() const {
-  const MutexLock lock(shares_mutex_);
-  return shares_->Read();
-}
+Result<SharesReport> DeviceCore::Shares() const { return shares_->Read(); }
 
 Status DeviceCore::SetSharesRules(const SharesRules& rules) const {
-  const MutexLock lock(shares_mutex_);
   return shares_->SetRules(rules);
 }
 
 Status DeviceCore::ResizeShare(const std::string& model, const std::string& version,
                                const ShareWanted& wanted) const {
   LAGOON_ASSIGN_OR_RETURN(const ModelLease found, models_.Find(model, version));
-  const MutexLock lock(shares_mutex_);
   return shares_->Resize(*found->model, wanted);
 }
 
@@ -201,12 +159,7 @@ void DeviceCore::CancelInBatchers() {
 
 DeviceCore::~DeviceCore() {
   Drain(Now());
-  std::unique_ptr<ShareKeeper> shares;
-  {
-    const MutexLock lock(shares_mutex_);
-    shares = std::move(shares_);
-  }
-  shares.reset();
+  shares_.reset();
   {
     const MutexLock changing(change_mutex_);
     for (const auto& version : kept_) {
@@ -256,7 +209,6 @@ Result<std::vector<ModelStatistics>> DeviceCore::Statistics(const std::string& m
       statistics.back().most_rows = std::max(statistics.back().most_rows, batcher->MostRows());
     }
   }
-  const MutexLock lock(shares_mutex_);
   shares_->AddTo(statistics);
   return statistics;
 }
@@ -288,34 +240,42 @@ Result<std::shared_ptr<RequestInFlight>> DeviceCore::Admit(InferRequest& request
 }
 
 RequestHandle DeviceCore::Infer(InferRequest request, InferCallback callback) {
-  Result<std::shared_ptr<RequestInFlight>> admitted = Admit(request, callback);
+  Result<std::shared_ptr<RequestInFlight>> admitted =
+      WithoutExceptions([&] { return Admit(request, callback); });
   if (!admitted) {
     request.payload.reset();
     callback(tl::unexpected<Error>(std::move(admitted).error()));
     return RequestHandle{};
   }
-  const std::shared_ptr<RequestInFlight>& request_in_flight = *admitted;
-  ServedModel& model = request_in_flight->model();
-  if (auto plan = model.FindPlan(request_in_flight->Key())) {
-    if (Outdated(plan->loaded->plan)) return maker_->Make(request_in_flight);
+  Result<RequestHandle> handle = WithoutExceptions([&] { return Pass(*admitted); });
+  if (handle) return *handle;
+  (*admitted)->RefuseAwaited(std::move(handle).error());
+  return RequestHandle{};
+}
+
+/// Hands the request over to what runs it, which answers it. After an error nothing has it.
+Result<RequestHandle> DeviceCore::Pass(const std::shared_ptr<RequestInFlight>& request) {
+  ServedModel& model = request->model();
+  if (auto plan = model.FindPlan(request->Key())) {
+    if (Outdated(plan->loaded->plan)) return maker_->Make(request);
     // May take more than one job.
     if (plan->links.next || Assumes(plan->loaded->plan)) {
-      return maker_->Begin(request_in_flight, std::move(plan));
+      return maker_->Begin(request, std::move(plan));
     }
-    Batcher* const batcher = BatcherOf(*request_in_flight);
-    if (batcher != nullptr && FitsBatches(*plan, model.RowsOf(request_in_flight->dims()))) {
+    Batcher* const batcher = BatcherOf(*request);
+    if (batcher != nullptr && FitsBatches(*plan, model.RowsOf(request->dims()))) {
+      LAGOON_RETURN_IF_ERROR(request->TakeRoomFor(*plan));
       const RequestHandle handle = maker_->NewHandle();
-      if (!request_in_flight->Await(handle)) return RequestHandle{};
-      batcher->Add(handle, request_in_flight, *plan);
+      if (!request->Await(handle)) return RequestHandle{};
+      batcher->Add(handle, request, *plan);
       return handle;
     }
-    return RequestInFlight::Post(request_in_flight, std::move(plan), *dispatcher_);
+    return RequestInFlight::Post(request, std::move(plan), *dispatcher_);
   }
   if (model.settings().refuse_other_shapes || model.is_program()) {
-    request_in_flight->RefuseAwaited(model.OtherShapeError());
-    return RequestHandle{};
+    return tl::unexpected<Error>(model.OtherShapeError());
   }
-  return maker_->Make(request_in_flight);
+  return maker_->Make(request);
 }
 
 void DeviceCore::SwitchScheduler(Scheduler scheduler, std::function<void(Status)> done) {
@@ -324,6 +284,15 @@ void DeviceCore::SwitchScheduler(Scheduler scheduler, std::function<void(Status)
 }
 
 void DeviceCore::Cancel(RequestHandle handle) {
+  // Where memory runs out, the request goes on.
+  const Status ignored = WithoutExceptions([&]() -> Status {
+    CancelOne(handle);
+    return {};
+  });
+  if (!ignored) spdlog::warn("a request is not cancelled: {}", ignored.error().message);
+}
+
+void DeviceCore::CancelOne(RequestHandle handle) {
   // A handle is the id of the job. Ids are not used again, so that the dispatcher ignores the id of
   // a job that has finished.
   if (handle == RequestHandle{}) return;

@@ -5,6 +5,7 @@
 #include <atomic>
 #include <functional>
 #include <memory>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -67,19 +68,18 @@ class DeviceCore {
  private:
   DeviceCore(const CoreOptions& options, ComputeDevice device)
       : options_(options), kernels_(std::move(device.kernels)), device_(std::move(device.device)) {}
-  Result<std::unique_ptr<ShareKeeper>> KeepShares(const std::string& without,
-                                                  const std::vector<LoadedVersion*>& more) const;
-  void KeepSize(const ModelShare& share, ShareKeeper& keeper) const;
-  void UseKeeper(std::unique_ptr<ShareKeeper> keeper, const std::string& changed);
+  Status KeepShares(const std::string& name, std::span<const LoadedVersion* const> come) const;
   Status LoadAnew(const std::string& name);
   void Stop(std::unique_ptr<LoadedVersion> version) REQUIRES(change_mutex_);
+  void CancelOne(RequestHandle handle);
   void CancelInBatchers();
   Batcher* BatcherOf(const RequestInFlight& request) const;
+  /// After an error, or an exception, `request` and `callback` are as they were.
   Result<std::shared_ptr<RequestInFlight>> Admit(InferRequest& request, InferCallback& callback);
+  Result<RequestHandle> Pass(const std::shared_ptr<RequestInFlight>& request);
 
   const CoreOptions options_;
-  LoadOptions load_options_;                  // immutable after Open
-  ShareKind share_kind_ = ShareKind::kUnits;  // immutable after Open
+  LoadOptions load_options_;  // immutable after Open
   // Order matters: the keeper of the shares and the batchers are destroyed first, then the maker,
   // then the dispatcher, then what its jobs used.
   const std::unique_ptr<const KernelMaker> kernels_;
@@ -91,9 +91,7 @@ class DeviceCore {
   InFlightTable in_flight_;
   std::unique_ptr<Dispatcher> dispatcher_;
   std::unique_ptr<PlanMaker> maker_;
-  // Held by whoever calls the keeper: its models live until another keeper has replaced it.
-  mutable Mutex shares_mutex_;
-  std::unique_ptr<ShareKeeper> shares_ GUARDED_BY(shares_mutex_);
+  std::unique_ptr<ShareKeeper> shares_;  // immutable after Open
   std::atomic<bool> draining_{false};
 };
 

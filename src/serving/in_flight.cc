@@ -7,6 +7,8 @@
 #include <utility>
 
 #include "base/check.h"
+#include "base/guard.h"
+#include "base/log.h"
 #include "program/parts.h"
 #include "serving/plan_maker.h"
 
@@ -18,6 +20,7 @@ bool InFlightTable::Add(RequestInFlight& request) {
   request.next_ = first_;
   if (first_ != nullptr) first_->previous_ = &request;
   first_ = &request;
+  request.listed_ = true;
   return true;
 }
 
@@ -99,7 +102,8 @@ void InFlightTable::Cancel(RequestHandle awaited, Dispatcher& dispatcher) {
 
 RequestInFlight::RequestInFlight(InferRequest request, InferCallback callback, ModelLease model,
                                  RequestBinding binding, RequestPadding padding,
-                                 Admission admission, InFlightTable& table, PlanMaker& maker)
+                                 Admission admission, InFlightTable& table,
+                                 PlanMaker& maker) noexcept
     : lease_(std::move(model)),
       model_(*lease_->model),
       request_(std::move(request)),
@@ -110,9 +114,16 @@ RequestInFlight::RequestInFlight(InferRequest request, InferCallback callback, M
       rows_(static_cast<std::size_t>(model_.RowsOf(binding_.dims))),
       table_(table),
       maker_(maker) {
-  response_.model = model_.name();
-  response_.version = model_.version();
   response_.id = std::move(request_.id);
+}
+
+RequestInFlight::~RequestInFlight() {
+  Refuse({ErrorCode::kResourceExhausted, "out of memory"});
+  Leave();
+}
+
+void RequestInFlight::Leave() {
+  if (std::exchange(listed_, false)) table_.Remove(*this);
 }
 
 /// The answer's tensor for an output of the model; null if the client does not ask for it.
@@ -132,12 +143,41 @@ std::byte* RequestInFlight::MemoryOfResult(std::size_t output, const TensorSpec&
   tensor->name = spec.name;
   tensor->type = spec.type;
   tensor->dims = spec.dims;
-  // The zeros are overwritten: an output is copied as a whole, or the request fails.
-  tensor->data.resize(spec.bytes());
+  tensor->data.resize(spec.bytes());  // not filled: the output is copied as a whole
   return tensor->data.data();
 }
 
-void RequestInFlight::BindTensors() {
+/// Whether a run of the plan copies the output: into the answer, for the next part, or because it
+/// says the dims of another output.
+bool RequestInFlight::Copies(const ServedPlan& plan, std::size_t output) const {
+  const PartLinks& links = plan.links;
+  if (output >= links.results.size()) return true;
+  const auto asked = [&](std::size_t wanted) {
+    return model_.signature().output_index[wanted] == links.results[output];
+  };
+  const auto is_this = [&](const PartSource& s) { return !s.from_input && s.index == output; };
+  return std::ranges::any_of(binding_.outputs, asked) ||
+         (links.next && std::ranges::any_of(links.next->sources, is_this));
+}
+
+Status RequestInFlight::TakeRoom(std::size_t bytes) {
+  if (request_.room == nullptr || bytes == 0) return {};
+  Status taken = request_.room->Take(bytes);
+  if (!taken) return Annotate(fmt::format("model '{}'", model_.name()), std::move(taken).error());
+  return {};
+}
+
+Status RequestInFlight::TakeRoomFor(const ServedPlan& plan) {
+  const std::vector<PlanTensor>& outputs = plan.loaded->plan.outputs;
+  std::size_t bytes = room_;
+  for (std::size_t i = 0; i < outputs.size(); ++i) {
+    if (Copies(plan, i)) bytes += outputs[i].spec.bytes();
+  }
+  return TakeRoom(bytes);
+}
+
+Status RequestInFlight::BindTensors() {
+  LAGOON_RETURN_IF_ERROR(TakeRoomFor(*plan_));
   const PartLinks& links = plan_->links;
   inputs_.clear();
   for (const std::size_t input : plan_->inputs) {
@@ -147,19 +187,19 @@ void RequestInFlight::BindTensors() {
   outputs_.assign(plan().outputs.size(), nullptr);
   run_.outputs.assign(plan().outputs.size(), {});
   for (std::size_t i = 0; i < outputs_.size(); ++i) {
+    if (!Copies(*plan_, i)) continue;
     const TensorSpec& spec = plan().outputs[i].spec;
-    const bool result = i < links.results.size();
-    std::byte* memory = result ? MemoryOfResult(links.results[i], spec) : nullptr;
-    const auto is_this = [i](const PartSource& s) { return !s.from_input && s.index == i; };
-    const bool needed =
-        !result || (links.next && std::ranges::any_of(links.next->sources, is_this));
-    if (memory == nullptr && needed) {
+    std::byte* memory = i < links.results.size() ? MemoryOfResult(links.results[i], spec) : nullptr;
+    if (spec.bytes() == 0) continue;  // there is nothing to copy
+    if (memory == nullptr) {
       between_.push_back(std::make_unique_for_overwrite<std::byte[]>(spec.bytes()));
       memory = between_.back().get();
     }
     outputs_[i] = memory;
-    if (memory != nullptr) run_.outputs[i] = {memory, spec.bytes()};
+    run_.outputs[i] = {memory, spec.bytes()};
+    room_ += spec.bytes();
   }
+  return {};
 }
 
 /// Where the plan does not know the dims: gives the answer's tensor its actual dims.
@@ -171,6 +211,8 @@ Status RequestInFlight::TakeResult(std::size_t output) {
   LAGOON_ASSIGN_OR_RETURN(const HostTensor tensor, PartOutput(links, plan(), run_, output));
   result->dims = tensor.dims;
   if (made) {
+    room_ += tensor.bytes.size();
+    LAGOON_RETURN_IF_ERROR(TakeRoom(room_));
     result->data.assign(tensor.bytes.begin(), tensor.bytes.end());
   } else {
     result->data.resize(tensor.bytes.size());
@@ -241,27 +283,17 @@ void RequestInFlight::PostPart(const std::shared_ptr<RequestInFlight>& self,
 
 void RequestInFlight::RefuseAwaited(Error error) {
   Refuse(std::move(error));
-  if (awaited_ != RequestHandle{}) table_.Remove(*this);
+  Leave();
 }
 
 RequestHandle RequestInFlight::PostJob(const std::shared_ptr<RequestInFlight>& self,
                                        std::shared_ptr<ServedPlan> plan, Dispatcher& dispatcher) {
   static_assert(std::is_same_v<std::underlying_type_t<RequestHandle>, decltype(Raw(JobId{}))>);
   plan_ = std::move(plan);
-  BindTensors();
-  JobSpec spec;
-  spec.deadline = admission_.deadline;
-  spec.inputs = inputs_;
-  spec.outputs = outputs_;
-  spec.client = this;
-  self_ = self;
-  Result<JobId> job = model_.Post(spec, *plan_, request_.priority, dispatcher);
+  Result<JobId> job = WithoutExceptions([&] { return BindAndPost(self, dispatcher); });
   if (!job) {
     self_.reset();
-    Error error = std::move(job).error();
-    error.message.insert(0, fmt::format("model '{}': ", model_.name()));
-    Refuse(std::move(error));
-    table_.Remove(*this);
+    RefuseAwaited(std::move(job).error());
     return RequestHandle{};
   }
   // The job may have finished already, and the next part may have been posted: ids only grow.
@@ -270,6 +302,20 @@ RequestHandle RequestInFlight::PostJob(const std::shared_ptr<RequestInFlight>& s
   }
   if (table_.cancelling() || cancel_.load()) model_.Cancel(*job, dispatcher);
   return RequestHandle{Raw(*job)};
+}
+
+Result<JobId> RequestInFlight::BindAndPost(const std::shared_ptr<RequestInFlight>& self,
+                                           Dispatcher& dispatcher) {
+  LAGOON_RETURN_IF_ERROR(BindTensors());
+  JobSpec spec;
+  spec.deadline = admission_.deadline;
+  spec.inputs = inputs_;
+  spec.outputs = outputs_;
+  spec.client = this;
+  self_ = self;
+  Result<JobId> job = model_.Post(spec, *plan_, request_.priority, dispatcher);
+  if (!job) job.error().message.insert(0, fmt::format("model '{}': ", model_.name()));
+  return job;
 }
 
 void RequestInFlight::BindInBatch(std::shared_ptr<ServedPlan> plan, JobParts& parts) {
@@ -294,34 +340,53 @@ void RequestInFlight::FinishedInBatch(const JobResult& result,
   Finished(result);
 }
 
-void RequestInFlight::Refuse(Error error) {
+void RequestInFlight::Answer(Result<InferResponse> result) {
+  InferCallback callback;
+  callback.swap(callback_);
   request_.payload.reset();
+  try {
+    callback(std::move(result));
+  } catch (const std::exception& error) {
+    spdlog::error("model '{}': the answer to a request is lost: {}", model_.name(), error.what());
+  }
+}
+
+void RequestInFlight::Refuse(Error error) {
+  if (callback_ == nullptr) return;  // answered
   model_.recorder().RecordRefused(error.code, Now() - admission_.arrival);
-  callback_(tl::unexpected<Error>(std::move(error)));
+  Answer(tl::unexpected<Error>(std::move(error)));
 }
 
 void RequestInFlight::Finished(const JobResult& job) {
   // Keeps this object alive until the end of the function.
   const std::shared_ptr<RequestInFlight> self = std::move(self_);
+  Status ended = WithoutExceptions([&] { return End(job, self); });
+  if (!ended) RefuseAwaited(std::move(ended).error());
+}
+
+/// Answers the request, or goes on with its next part. After an error neither has happened.
+Status RequestInFlight::End(const JobResult& job, const std::shared_ptr<RequestInFlight>& self) {
   JobResult result = job;
-  Status taken;
   // An engine made other shapes than the plan has. The next plan expects that.
   if (result.outcome == Outcome::kFailed && awaited_ != RequestHandle{} && Outdated(plan())) {
     if (!first_part_) first_part_ = result;
     maker_.Continue(self);
-    return;
+    return {};
   }
   if (result.outcome == Outcome::kCancelled && table_.lost()) result.outcome = Outcome::kFailed;
   if (result.outcome == Outcome::kDone) {
     run_.made = std::move(result.made);
     made_between_.insert(made_between_.end(), run_.made.begin(), run_.made.end());
-    taken = TakeOutputs();
-    if (taken && plan_->links.next) {
+    LAGOON_RETURN_IF_ERROR(TakeOutputs());
+    if (plan_->links.next) {
       if (!first_part_) first_part_ = result;
       before_ = std::move(plan_);
       maker_.Continue(self);
-      return;
+      return {};
     }
+    CutOutputs();
+    response_.model = model_.name();
+    response_.version = model_.version();
   }
   if (first_part_) {
     result.posted = first_part_->posted;
@@ -329,23 +394,23 @@ void RequestInFlight::Finished(const JobResult& job) {
     result.first_block = first_part_->first_block;
     result.inputs_copied = first_part_->inputs_copied;
   }
-  request_.payload.reset();
-  if (!taken) {
-    Refuse(std::move(taken).error());
-    table_.Remove(*this);
-    return;
+  if (result.outcome != Outcome::kDone) {
+    Error error = OutcomeError(result, model_.name());
+    Record(result);
+    Answer(tl::unexpected<Error>(std::move(error)));
+  } else {
+    Record(result);
+    RecordLoad(result);
+    response_.job = std::move(result);
+    Answer(std::move(response_));
   }
+  Leave();
+  return {};
+}
+
+void RequestInFlight::Record(const JobResult& result) {
   model_.recorder().RecordFinished(result,
                                    {admission_.arrival, admission_.deadline, rows_, in_batch_});
-  if (result.outcome == Outcome::kDone) {
-    CutOutputs();
-    RecordLoad(result);
-    response_.job = result;
-    callback_(std::move(response_));
-  } else {
-    callback_(tl::unexpected<Error>(OutcomeError(result, model_.name())));
-  }
-  table_.Remove(*this);
 }
 
 /// Waiting for the device counts as neither the host's time nor the device's.

@@ -77,10 +77,15 @@ class RequestInFlight final : public JobClient {
     TimePoint admitted = {};  // the edge has handed the request over
   };
 
-  /// Keeps `model` until it is destroyed.
+  /// Keeps `model` until it is destroyed. Does not throw, so that no callback is lost.
   RequestInFlight(InferRequest request, InferCallback callback, ModelLease model,
                   RequestBinding binding, RequestPadding padding, Admission admission,
-                  InFlightTable& table, PlanMaker& maker);
+                  InFlightTable& table, PlanMaker& maker) noexcept;
+  /// Answers with kResourceExhausted if the request was not answered: a thread that could not get
+  /// memory has let go of it.
+  ~RequestInFlight() override;
+  RequestInFlight(const RequestInFlight&) = delete;
+  RequestInFlight& operator=(const RequestInFlight&) = delete;
 
   ServedModel& model() const { return model_; }
   const LoadedVersion& version() const { return *lease_; }
@@ -94,6 +99,9 @@ class RequestInFlight final : public JobClient {
   PlanKey Key() const { return model_.KeyOf(before(), binding_.dims, binding_.inputs); }
   /// The same with copies of what the plan is made of, so that the request may end meanwhile.
   WantedPlan Wanted() const { return model_.Want(before_, binding_.dims, binding_.inputs); }
+
+  /// Makes room for the outputs of a run of `plan` (InferRequest::room).
+  Status TakeRoomFor(const ServedPlan& plan);
 
   /// Posts the job with `plan` and returns its handle; or answers with the error and returns 0.
   static RequestHandle Post(const std::shared_ptr<RequestInFlight>& self,
@@ -110,7 +118,7 @@ class RequestInFlight final : public JobClient {
   /// Posts a part that did not wait. Await() was called.
   static void PostPart(const std::shared_ptr<RequestInFlight>& self,
                        std::shared_ptr<ServedPlan> plan, Dispatcher& dispatcher);
-  /// Answers a request that has waited, or could not.
+  /// Answers a request that has waited, or could not, unless it was answered before.
   void RefuseAwaited(Error error);
 
   // ---- As a member of a batch. Await() was called.
@@ -129,7 +137,10 @@ class RequestInFlight final : public JobClient {
   const Plan& plan() const { return plan_->loaded->plan; }
   RequestHandle PostJob(const std::shared_ptr<RequestInFlight>& self,
                         std::shared_ptr<ServedPlan> plan, Dispatcher& dispatcher);
-  void BindTensors();
+  Result<JobId> BindAndPost(const std::shared_ptr<RequestInFlight>& self, Dispatcher& dispatcher);
+  Status BindTensors();
+  bool Copies(const ServedPlan& plan, std::size_t output) const;
+  Status TakeRoom(std::size_t bytes);
   OutputTensor* ResultTensor(std::size_t output);
   std::byte* MemoryOfResult(std::size_t output, const TensorSpec& spec);
   Status TakeResult(std::size_t output);
@@ -137,13 +148,17 @@ class RequestInFlight final : public JobClient {
   /// answer.
   Status TakeOutputs();
   void CutOutputs();
+  void Record(const JobResult& result);
   void RecordLoad(const JobResult& result);
+  Status End(const JobResult& job, const std::shared_ptr<RequestInFlight>& self);
+  void Answer(Result<InferResponse> result);
   void Refuse(Error error);
+  void Leave();
 
   const ModelLease lease_;  // first member: the others refer to the model
   ServedModel& model_;
   InferRequest request_;
-  InferCallback callback_;
+  InferCallback callback_;  // empty once it was called
   const Admission admission_;
   RequestBinding binding_;
   const RequestPadding padding_;
@@ -158,6 +173,7 @@ class RequestInFlight final : public JobClient {
   std::vector<std::unique_ptr<std::byte[]>> between_;
   std::vector<std::shared_ptr<const MadeTensor>> made_between_;
   std::optional<JobResult> first_part_;
+  std::size_t room_ = 0;  // bytes of the outputs of the parts so far
   std::optional<StatisticsRecorder::Batch> in_batch_;
   RequestHandle awaited_{};
   TimePoint awaited_since_{};
@@ -169,6 +185,7 @@ class RequestInFlight final : public JobClient {
   std::atomic<bool> cancel_{false};        // a handle that Await() was given is to be cancelled
   RequestInFlight* previous_ = nullptr;    // links of the table's list, under its mutex
   RequestInFlight* next_ = nullptr;
+  bool listed_ = false;  // in the table; of the thread that has the request
 };
 
 /// The answer to a request whose job ended with another outcome than kDone.

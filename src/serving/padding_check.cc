@@ -32,7 +32,7 @@ Result<std::vector<OutputTensor>> Run(const ServedPlan& served, const std::vecto
   for (const std::size_t input : served.inputs) in.push_back(inputs[input].data());
   for (const PlanTensor& output : plan.outputs) {
     const TensorSpec& spec = output.spec;
-    outputs.push_back({spec.name, spec.type, spec.dims, Bytes(spec.bytes())});
+    outputs.push_back({spec.name, spec.type, spec.dims, UnfilledBytes(spec.bytes())});
     out.push_back(outputs.back().data.data());
   }
   LAGOON_RETURN_IF_ERROR(RunOnce(*instance, device, in, out));

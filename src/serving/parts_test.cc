@@ -249,5 +249,28 @@ TEST_F(LagoonPartsTest, AModelThatDataDecideIsNotServedInParts) {
   EXPECT_THAT(ReasonOf("picks"), HasSubstr("parameter 'lagoon.parts' is 'auto', but data decide"));
 }
 
+// The second part is a constant: with 0 it has neither kernels nor bytes to copy.
+TEST_F(PartsTest, APartWithoutElementsIsAnswered) {
+  onnx::ModelProto model = OnnxBuilder()
+                               .Input("x", {1})
+                               .Node("Cast", {"x"}, "n")
+                               .Node("ConstantOfShape", {"n"}, "y")
+                               .Build();
+  onnx::AttributeProto& to = *model.mutable_graph()->mutable_node(0)->add_attribute();
+  to.set_name("to");
+  to.set_type(onnx::AttributeProto::INT);
+  to.set_i(onnx::TensorProto::INT64);
+  model.mutable_graph()->add_output()->set_name("y");
+  repository_.AddModel("zeros", model);
+  Open();
+  for (const int count : {3, 0, 0, 3}) {
+    const Answer answer = Ask(RequestFor("zeros", {1}, {static_cast<float>(count)}));
+    ASSERT_TRUE(answer) << answer.error().message;
+    EXPECT_EQ(answer->outputs[0].dims, Dims{count});
+    EXPECT_EQ(Floats(answer->outputs[0]).size(), static_cast<std::size_t>(count));
+  }
+  EXPECT_EQ(StatisticsOf("zeros").pending, 0u);
+}
+
 }  // namespace
 }  // namespace lagoon

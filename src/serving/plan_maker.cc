@@ -14,6 +14,8 @@ namespace lagoon {
 namespace {
 
 constexpr int kLowestPriority = 19;  // a nice value
+// After memory ran out, until it is tried again.
+constexpr Nanoseconds kRetryPause = std::chrono::milliseconds(10);
 
 JobResult Ended(Outcome outcome) {
   JobResult result;
@@ -46,9 +48,12 @@ PlanMaker::~PlanMaker() {
 }
 
 void PlanMaker::Start() {
-  if (compiler_.joinable()) return;
-  compiler_ = std::jthread([this](const std::stop_token& stop) { CompileOrders(stop); });
-  publisher_ = std::jthread([this](const std::stop_token& stop) { PublishPlans(stop); });
+  if (!publisher_.joinable()) {
+    publisher_ = std::jthread([this](const std::stop_token& stop) { PublishPlans(stop); });
+  }
+  if (!compiler_.joinable()) {
+    compiler_ = std::jthread([this](const std::stop_token& stop) { CompileOrders(stop); });
+  }
 }
 
 /// The order for this plan; one that is being given up does not count.
@@ -76,7 +81,11 @@ void PlanMaker::GiveUp(Orders& orders) {
 /// No request waits for the plan any more.
 void PlanMaker::LeaveOrder(ModelOrders& orders, Order& order) {
   if (!order.stop.request_stop() || !order.compiling) return;
-  orders.given_up.push_back(order.wanted.key);
+  try {
+    orders.given_up.push_back(order.wanted.key);
+  } catch (const std::bad_alloc&) {
+    return;  // then it may be given up once more
+  }
   if (orders.given_up.size() > kMaxShapes) orders.given_up.pop_front();
 }
 
@@ -100,6 +109,14 @@ std::optional<Error> PlanMaker::RefusalOf(ModelOrders& orders, const PlanKey& ke
 }
 
 RequestHandle PlanMaker::Make(const std::shared_ptr<RequestInFlight>& request) {
+  Result<RequestHandle> handle = WithoutExceptions([&] { return TakeOrder(request); });
+  if (handle) return *handle;
+  request->RefuseAwaited(std::move(handle).error());
+  return RequestHandle{};
+}
+
+/// After an error or an exception no order has the request.
+Result<RequestHandle> PlanMaker::TakeOrder(const std::shared_ptr<RequestInFlight>& request) {
   ServedModel& model = request->model();
   // A request that comes a second time keeps its handle.
   const bool again = request->awaited() != RequestHandle{};
@@ -107,27 +124,21 @@ RequestHandle PlanMaker::Make(const std::shared_ptr<RequestInFlight>& request) {
   if (!request->Await(handle)) return RequestHandle{};
   // Now, while the request and its data are there for certain.
   WantedPlan wanted = request->Wanted();
-  std::optional<Error> refusal;
-  {
-    const MutexLock lock(mutex_);
-    ModelOrders& orders = orders_[&model];
-    refusal = RefusalOf(orders, wanted.key, *request, again);
-    if (!refusal) {
-      auto order = Find(orders.orders, wanted.key);
-      if (order == orders.orders.end()) {
-        const bool to_the_end = std::erase(orders.given_up, wanted.key) > 0;
-        order = orders.orders.insert(order, NewOrder(std::move(wanted), to_the_end));
-      }
-      (*order)->requests.push_back({handle, request, request->deadline()});
-      ++orders.requests;
-      Start();
-      work_.NotifyOne();
-      if (request->deadline() != kNoDeadline) news_.NotifyOne();
-      return handle;
-    }
+  const MutexLock lock(mutex_);
+  ModelOrders& orders = orders_[&model];
+  std::optional<Error> refusal = RefusalOf(orders, wanted.key, *request, again);
+  if (refusal) return tl::unexpected<Error>(*std::move(refusal));
+  Start();
+  auto order = Find(orders.orders, wanted.key);
+  if (order == orders.orders.end()) {
+    const bool to_the_end = std::erase(orders.given_up, wanted.key) > 0;
+    order = orders.orders.insert(order, NewOrder(std::move(wanted), to_the_end));
   }
-  request->RefuseAwaited(*std::move(refusal));
-  return RequestHandle{};
+  (*order)->requests.push_back({handle, request, request->deadline()});
+  ++orders.requests;
+  work_.NotifyOne();
+  if (request->deadline() != kNoDeadline) news_.NotifyOne();
+  return handle;
 }
 
 void PlanMaker::Prepare(ServedModel& model, const std::vector<Dims>& shapes) {
@@ -137,8 +148,8 @@ void PlanMaker::Prepare(ServedModel& model, const std::vector<Dims>& shapes) {
   if (stopping_ || orders.orders.size() >= kMaxShapes) return;
   if (orders.failed.Find(wanted.key, Now()) != nullptr) return;
   if (Find(orders.orders, wanted.key) != orders.orders.end()) return;
-  orders.orders.push_back(NewOrder(std::move(wanted), /*prepare=*/true));
   Start();
+  orders.orders.push_back(NewOrder(std::move(wanted), /*prepare=*/true));
   work_.NotifyOne();
 }
 
@@ -154,7 +165,14 @@ void PlanMaker::Forget(ServedModel& model) {
 
 template <typename Which>
 std::vector<PlanMaker::Waiting> PlanMaker::Take(Which which) {
+  std::size_t count = 0;
+  for (const auto& [model, orders] : orders_) {
+    for (const std::shared_ptr<Order>& order : orders.orders) {
+      count += static_cast<std::size_t>(std::ranges::count_if(order->requests, which));
+    }
+  }
   std::vector<Waiting> taken;
+  taken.reserve(count);  // where memory runs out, no request is lost
   for (auto& [model, orders] : orders_) {
     for (const std::shared_ptr<Order>& order : orders.orders) {
       const auto rest = std::stable_partition(order->requests.begin(), order->requests.end(),
@@ -199,15 +217,23 @@ void PlanMaker::CompileOrders(const std::stop_token&) {
   while (true) {
     ServedModel* model = nullptr;
     std::shared_ptr<Order> order;
+    // Made here, so that no plan is lost where memory runs out.
+    std::list<Made> made;
+    const Status room = WithoutExceptions([&made]() -> Status {
+      made.push_back({nullptr, nullptr, Fail(ErrorCode::kCancelled, "")});
+      return {};
+    });
     {
       const MutexLock lock(mutex_);
+      if (!room && !stopping_) work_.WaitUntil(mutex_, Now() + kRetryPause);
+      if (!room && !stopping_) continue;
       while (!stopping_ && (order = NextOrder(model)) == nullptr) work_.Wait(mutex_);
       if (stopping_) return;
       order->compiling = true;
     }
-    Made made = Compile(*model, order);
+    made.front() = Compile(*model, order);
     const MutexLock lock(mutex_);
-    made_.push_back(std::move(made));
+    made_.splice(made_.end(), made);
     news_.NotifyOne();
   }
 }
@@ -247,70 +273,104 @@ TimePoint PlanMaker::NextDeadline() const {
 }
 
 void PlanMaker::PublishPlans(const std::stop_token&) {
-  while (true) {
-    std::vector<Made> made;
-    std::vector<Waiting> expired;
-    {
-      const MutexLock lock(mutex_);
-      while (!stopping_ && made_.empty()) {
-        const TimePoint deadline = NextDeadline();
-        if (deadline <= Now()) break;
-        if (deadline == kNoDeadline) {
-          news_.Wait(mutex_);
-        } else {
-          news_.WaitUntil(mutex_, deadline);
-        }
-      }
-      if (stopping_) return;
-      made.swap(made_);
-      const TimePoint now = Now();
-      expired = Take([now](const Waiting& waiting) { return waiting.deadline <= now; });
-    }
-    for (const Waiting& waiting : expired) waiting.request->Finished(Ended(Outcome::kExpired));
-    for (Made& one : made) Publish(std::move(one));
+  bool goes_on = true;
+  while (goes_on) {
+    const Status done = WithoutExceptions([&]() -> Status {
+      goes_on = PublishNext();
+      return {};
+    });
+    if (done) continue;
+    const MutexLock lock(mutex_);
+    if (!stopping_) news_.WaitUntil(mutex_, Now() + kRetryPause);
   }
+}
+
+/// False: the maker stops. Where it throws, it may be called again.
+bool PlanMaker::PublishNext() {
+  std::list<Made> made;
+  std::vector<Waiting> expired;
+  {
+    const MutexLock lock(mutex_);
+    while (!stopping_ && made_.empty()) {
+      const TimePoint deadline = NextDeadline();
+      if (deadline <= Now()) break;
+      if (deadline == kNoDeadline) {
+        news_.Wait(mutex_);
+      } else {
+        news_.WaitUntil(mutex_, deadline);
+      }
+    }
+    if (stopping_) return false;
+    const TimePoint now = Now();
+    expired = Take([now](const Waiting& waiting) { return waiting.deadline <= now; });
+    made.swap(made_);
+  }
+  for (const Waiting& waiting : expired) waiting.request->Finished(Ended(Outcome::kExpired));
+  for (const Made& one : made) Publish(one);
+  return true;
 }
 
 /// Remembers that the plan could not be made. True: it is the first time, and no answer says so.
 bool PlanMaker::NoteFailure(const Made& made, const Error& error) {
   if (error.code == ErrorCode::kCancelled) return false;
-  const bool is_new = orders_[made.model].failed.Add(made.order->wanted.key, error, Now());
-  return is_new && made.order->requests.empty();
+  try {
+    const bool is_new = orders_[made.model].failed.Add(made.order->wanted.key, error, Now());
+    return is_new && made.order->requests.empty();
+  } catch (const std::bad_alloc&) {
+    return false;  // then the plan is tried again sooner
+  }
 }
 
-void PlanMaker::Publish(Made made) {
+/// Does not throw.
+void PlanMaker::Publish(const Made& made) {
   const std::shared_ptr<ServedPlan> plan = made.plan ? *made.plan : nullptr;
-  if (plan != nullptr) made.model->KeepPlan(plan);
+  const auto keep = [&]() -> Status {
+    if (plan != nullptr) made.model->KeepPlan(plan);
+    return {};
+  };
+  Status kept = WithoutExceptions(keep);  // else the plan is for the requests that wait only
   std::vector<Waiting> requests;
   bool warn = false;
   {
     const MutexLock lock(mutex_);
-    ModelOrders& orders = orders_[made.model];
     if (!made.plan) warn = NoteFailure(made, made.plan.error());
-    if (plan != nullptr) orders.failed.Remove(plan->key);
-    requests = std::move(made.order->requests);
-    orders.requests -= requests.size();
-    std::erase(orders.orders, made.order);
+    if (const auto orders = orders_.find(made.model); orders != orders_.end()) {
+      if (plan != nullptr) orders->second.failed.Remove(plan->key);
+      requests = std::move(made.order->requests);
+      orders->second.requests -= requests.size();
+      std::erase(orders->second.orders, made.order);
+    }
     published_.NotifyAll();
   }
-  if (warn) {
-    std::vector<std::string> shapes;
-    for (const Dims& dims : made.order->wanted.inputs.dims) shapes.push_back(ToString(dims));
-    spdlog::warn("no plan for inputs of shape {}, so that requests are not joined to them: {}",
-                 fmt::join(shapes, ", "), made.plan.error().message);
-  }
   for (const Waiting& waiting : requests) {
-    if (!made.plan) {
-      waiting.request->RefuseAwaited(made.plan.error());
-    } else if (plan != nullptr && waiting.request->Key() == plan->key) {
-      RequestInFlight::PostAwaited(waiting.request, plan, dispatcher_);
-    } else if (auto other = made.model->FindFreshPlan(waiting.request->Key())) {
-      // The contents of an input turned out to decide the plan.
-      RequestInFlight::PostAwaited(waiting.request, std::move(other), dispatcher_);
-    } else {
-      Make(waiting.request);
-    }
+    Status posted = WithoutExceptions([&] { return PostWaiting(made, waiting.request); });
+    if (!posted) waiting.request->RefuseAwaited(std::move(posted).error());
   }
+  if (warn) kept = WithoutExceptions([&] { return WarnOf(made); });
+  if (!kept) spdlog::warn("a plan is not kept: {}", kept.error().message);
+}
+
+Status PlanMaker::WarnOf(const Made& made) {
+  std::vector<std::string> shapes;
+  for (const Dims& dims : made.order->wanted.inputs.dims) shapes.push_back(ToString(dims));
+  spdlog::warn("no plan for inputs of shape {}, so that requests are not joined to them: {}",
+               fmt::join(shapes, ", "), made.plan.error().message);
+  return {};
+}
+
+/// After an error or an exception nothing has the request.
+Status PlanMaker::PostWaiting(const Made& made, const std::shared_ptr<RequestInFlight>& request) {
+  if (!made.plan) return tl::unexpected<Error>(made.plan.error());
+  const std::shared_ptr<ServedPlan>& plan = *made.plan;
+  if (plan != nullptr && request->Key() == plan->key) {
+    RequestInFlight::PostAwaited(request, plan, dispatcher_);
+  } else if (auto other = made.model->FindFreshPlan(request->Key())) {
+    // The contents of an input turned out to decide the plan.
+    RequestInFlight::PostAwaited(request, std::move(other), dispatcher_);
+  } else {
+    Make(request);
+  }
+  return {};
 }
 
 // ---- Parts
@@ -353,12 +413,21 @@ void PlanMaker::ContinueRequests(const std::stop_token&) {
     }
     if (stopped) {
       request->Finished(Ended(Outcome::kCancelled));
-    } else if (auto plan = request->model().FindFreshPlan(request->Key())) {
-      RequestInFlight::PostPart(request, std::move(plan), dispatcher_);
-    } else {
-      Make(request);
+      continue;
     }
+    Status posted = WithoutExceptions([&] { return PostNextPart(request); });
+    if (!posted) request->RefuseAwaited(std::move(posted).error());
   }
+}
+
+/// After an exception nothing has the request.
+Status PlanMaker::PostNextPart(const std::shared_ptr<RequestInFlight>& request) {
+  if (auto plan = request->model().FindFreshPlan(request->Key())) {
+    RequestInFlight::PostPart(request, std::move(plan), dispatcher_);
+  } else {
+    Make(request);
+  }
+  return {};
 }
 
 }  // namespace lagoon

@@ -5,6 +5,7 @@
 #include <atomic>
 #include <chrono>
 #include <deque>
+#include <list>
 #include <map>
 #include <memory>
 #include <optional>
@@ -110,12 +111,17 @@ class PlanMaker {
   static void GiveUp(Orders& orders);
   static void LeaveOrder(ModelOrders& orders, Order& order);
   bool NoteFailure(const Made& made, const Error& error) REQUIRES(mutex_);
+  Result<RequestHandle> TakeOrder(const std::shared_ptr<RequestInFlight>& request);
   void Start() REQUIRES(mutex_);
   void CompileOrders(const std::stop_token& stop);
   void PublishPlans(const std::stop_token& stop);
   std::shared_ptr<Order> NextOrder(ServedModel*& model) REQUIRES(mutex_);
   Made Compile(ServedModel& model, const std::shared_ptr<Order>& order);
-  void Publish(Made made);
+  bool PublishNext();
+  void Publish(const Made& made);
+  static Status WarnOf(const Made& made);
+  Status PostWaiting(const Made& made, const std::shared_ptr<RequestInFlight>& request);
+  Status PostNextPart(const std::shared_ptr<RequestInFlight>& request);
   void ContinueRequests(const std::stop_token& stop);
   /// Takes requests out of their orders: those for which `which` is true.
   template <typename Which>
@@ -130,7 +136,7 @@ class PlanMaker {
   CondVar published_;    // an order has ended
   std::map<ServedModel*, ModelOrders> orders_ GUARDED_BY(mutex_);
   ServedModel* last_ GUARDED_BY(mutex_) = nullptr;  // whose turn it was
-  std::vector<Made> made_ GUARDED_BY(mutex_);
+  std::list<Made> made_ GUARDED_BY(mutex_);
   bool stopping_ GUARDED_BY(mutex_) = false;
   // Requests whose next part is to be posted. A mutex of their own, which is never held by the
   // compiling thread: the dispatcher's threads take it.

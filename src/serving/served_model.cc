@@ -43,6 +43,7 @@ Result<std::unique_ptr<ServedModel>> ServedModel::Load(ModelSource source, Devic
                                                        const LoadOptions& options) {
   std::unique_ptr<ServedModel> model(new ServedModel);
   model->source_ = std::move(source);
+  model->max_wait_ = options.max_wait;
   if (model->is_program() && !device.info().memory_on_host) {
     return Fail(ErrorCode::kUnimplemented,
                 fmt::format("is a job program, which runs on device 'cpu' only, not on '{}'",
@@ -308,6 +309,7 @@ Result<QueueId> ServedModel::AddQueue(Dispatcher& dispatcher, JobClass job_class
   for (const auto& instance : instances) options.instances.push_back(instance.get());
   options.max_pending = settings().max_queue_size;
   options.overflow = settings().overflow;
+  if (job_class == JobClass::kBestEffort) options.max_wait = max_wait_;
   options.weight = settings().share.weight.value_or(1);
   if (settings().batching.enabled) {  // jobs are batches, and the batcher bounds the requests
     options.max_pending = std::max<std::size_t>(options.max_pending, kMaxPlaces);
@@ -401,6 +403,12 @@ void ServedModel::Cancel(JobId job, Dispatcher& dispatcher) {
 
 QueueId ServedModel::QueueFor(std::uint64_t priority) const {
   return priority <= kLowestRealTimePriority ? queue_ : lowered_queue_;
+}
+
+Nanoseconds ServedModel::MaxWait(std::uint64_t priority) const {
+  const bool real_time =
+      settings().job_class == JobClass::kRealTime && priority <= kLowestRealTimePriority;
+  return real_time ? Nanoseconds(0) : max_wait_;
 }
 
 Status ServedModel::MoveShare(UnitRange units, Dispatcher& dispatcher) const {

@@ -46,6 +46,7 @@ struct LoadOptions {
   /// measurement, a check) runs on one that this opens, which is like the device of the load and is
   /// closed again. Its errors fail the load.
   std::function<Result<ComputeDevice>()> open_idle = {};
+  Nanoseconds max_wait{0};  // CoreOptions::max_wait
 };
 
 /// A compiled model, or a job program whose coroutines run other models. Immutable after AddQueues
@@ -145,6 +146,9 @@ class ServedModel {
   /// Without the versions, which ModelTable has.
   ModelMetadata Metadata() const;
 
+  /// How long a request of this priority may wait for its turn. 0: without a limit.
+  Nanoseconds MaxWait(std::uint64_t priority) const;
+
  private:
   ServedModel() = default;
   Status Compile(Device& device, const LoadOptions& load);
@@ -185,6 +189,7 @@ class ServedModel {
   std::vector<std::unique_ptr<Instance>> lowered_instances_;  // real-time models only
   QueueId queue_{};
   QueueId lowered_queue_{};
+  Nanoseconds max_wait_{0};                    // LoadOptions::max_wait
   std::vector<QueueId> queues_;                // those that were added
   std::optional<JobLibrary> library_;          // programs only
   std::unique_ptr<ProgramHost> host_;          // programs only: for the model's own class

@@ -303,5 +303,51 @@ TEST_F(ShapesTest, ContentsThatDecideShapesGetAPlanForEachValue) {
   }
 }
 
+/// "y" = zeros of the shape "p" [1], whose contents decide everything: a constant.
+onnx::ModelProto Zeros() {
+  onnx::ModelProto model =
+      OnnxBuilder().Input("p", {1}).Node("ConstantOfShape", {"p"}, "y").Build();
+  model.mutable_graph()->mutable_input(0)->mutable_type()->mutable_tensor_type()->set_elem_type(
+      onnx::TensorProto::INT64);
+  model.mutable_graph()->add_output()->set_name("y");
+  return model;
+}
+
+InferRequest ZerosOf(std::int64_t count) {
+  auto payload = std::make_shared<std::int64_t>(count);
+  InferRequest request;
+  request.model = "zeros";
+  request.arrival = Now();
+  request.inputs = {{"p", DataType::kInt64, {1}, std::as_bytes(std::span(payload.get(), 1))}};
+  request.payload = payload;
+  return request;
+}
+
+// Such a plan has neither kernels nor bytes to copy.
+TEST_F(ShapesTest, AConstantWithoutElementsIsAnswered) {
+  repository_.AddModel("zeros", Zeros());
+  Open();
+  for (const std::int64_t count : {0, 3, 0, 0}) {
+    const Answer answer = Ask(ZerosOf(count));
+    ASSERT_TRUE(answer) << answer.error().message;
+    EXPECT_EQ(answer->outputs[0].dims, Dims{count});
+    EXPECT_EQ(Floats(answer->outputs[0]), std::vector<float>(static_cast<std::size_t>(count)));
+  }
+  InferRequest in_time = ZerosOf(0);
+  in_time.timeout = std::chrono::hours(1);
+  EXPECT_TRUE(Ask(std::move(in_time)));
+  Sent sent = Send(ZerosOf(0));
+  core_->Cancel(sent.handle);  // answered by then
+  EXPECT_TRUE(sent.answer.get());
+  EXPECT_EQ(StatisticsOf("zeros").pending, 0u);
+  EXPECT_EQ(StatisticsOf("zeros").success.count, 6u);
+}
+
+TEST_F(ShapesTest, ARequestWhoseOnlyInputAndOutputAreEmptyIsAnswered) {
+  repository_.AddModel("any", AnySteps());
+  Open();
+  for (int i = 0; i < 3; ++i) ExpectSteps(Ask(Steps(2, 0)), 2, 0);
+}
+
 }  // namespace
 }  // namespace lagoon

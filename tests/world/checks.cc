@@ -142,6 +142,7 @@ bool City::MayBeUnavailable(const Sent& sent, const std::string& why) const {
   }
   if (says("superseded")) return full && sent.model == "newest";
   if (says("would be late")) return sent.deadline != kNoDeadline;
+  if (says("had no time for the request")) return Now() - sent.at >= CoreOptions().max_wait;
   return false;
 }
 
@@ -184,10 +185,11 @@ void City::Look() {
   CheckShares();
 }
 
-/// The shares are where the report says, apart from the moment of a move.
+/// The shares are where the report says, apart from the time of a move: the report is made after
+/// it, and the thread that moves may stall meanwhile.
 void City::CheckShares() const {
   if (script_.devices > 1) return;
-  constexpr int kTries = 20;
+  constexpr int kTries = 3000;  // of 20 ms
   std::string wrong = WrongShare();
   for (int i = 0; i < kTries && !wrong.empty(); ++i) {
     SleepFor(20'000'000);

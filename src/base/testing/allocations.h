@@ -1,9 +1,9 @@
 #pragma once
 
-// For tests: counts the program's allocations and notes the largest one. Replaces operator new, so
-// one source of a test program includes this header and all sources are counted. Under
-// ThreadSanitizer, which has its own operator new, LAGOON_COUNTS_ALLOCATIONS is not defined and the
-// header is empty.
+// For tests: counts the program's allocations, notes the largest one, and lets one fail. Replaces
+// operator new, so one source of a test program includes this header and all sources are counted.
+// Under ThreadSanitizer, which has its own operator new, LAGOON_COUNTS_ALLOCATIONS is not defined
+// and the header is empty.
 
 #if defined(__has_feature)
 #if __has_feature(thread_sanitizer)
@@ -22,11 +22,33 @@ namespace lagoon {
 
 inline std::atomic<std::uint64_t> allocations{0};
 inline std::atomic<std::size_t> largest_allocation{0};  // in bytes; a test sets it to 0
+inline std::atomic<std::int64_t> allocations_until_failure{
+    0};  // FailingAllocation; 0 or less: none
 
+namespace testing {
+
+/// While it lives, the `nth` allocation of all threads since its creation throws std::bad_alloc.
+/// One at a time.
+class FailingAllocation {
+ public:
+  explicit FailingAllocation(std::int64_t nth) { allocations_until_failure.store(nth); }
+  ~FailingAllocation() { allocations_until_failure.store(0); }
+  FailingAllocation(const FailingAllocation&) = delete;
+  FailingAllocation& operator=(const FailingAllocation&) = delete;
+
+  /// Whether the allocation was reached.
+  static bool failed() { return allocations_until_failure.load() <= 0; }
+};
+
+}  // namespace testing
 }  // namespace lagoon
 
 // Not inlined: gcc warns where it sees free() on one side of a pair and new on the other.
 [[gnu::noinline]] void* operator new(std::size_t bytes) {
+  if (lagoon::allocations_until_failure.load(std::memory_order_relaxed) > 0 &&
+      lagoon::allocations_until_failure.fetch_sub(1) == 1) {
+    throw std::bad_alloc();
+  }
   lagoon::allocations.fetch_add(1, std::memory_order_relaxed);
   std::size_t largest = lagoon::largest_allocation.load(std::memory_order_relaxed);
   while (largest < bytes && !lagoon::largest_allocation.compare_exchange_weak(
@@ -36,7 +58,11 @@ inline std::atomic<std::size_t> largest_allocation{0};  // in bytes; a test sets
   std::abort();
 }
 void* operator new(std::size_t bytes, const std::nothrow_t&) noexcept {
-  return operator new(bytes);
+  try {
+    return operator new(bytes);
+  } catch (const std::bad_alloc&) {
+    return nullptr;
+  }
 }
 [[gnu::noinline]] void operator delete(void* data) noexcept { std::free(data); }
 [[gnu::noinline]] void operator delete(void* data, const std::nothrow_t&) noexcept {

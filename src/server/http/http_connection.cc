@@ -433,14 +433,15 @@ void HttpConnection::Write(HttpResponse response) {
 
 // Charges the answer until the client has received it. Without room, replaces it by a 503.
 void HttpConnection::ChargeAnswer() {
-  answer_charge_.emplace(context_.memory.budget, weak_from_this(), transfer_began_);
+  answer_charge_ = response_.charge != nullptr ? std::move(response_.charge) : NewCharge();
   const std::size_t bytes = response_.MemoryBytes();
-  if (answer_charge_->Grow(bytes, transfer_began_)) return;
-  const MemoryBudget& budget = *context_.memory.budget;
-  response_ = HttpResponse::Failure(
-      503, fmt::format("no room for an answer of {} bytes: requests and answers in progress hold "
-                       "{} of {} bytes that they share; try again later",
-                       bytes, budget.SharedBytesUsed(), budget.SharedBytes()));
+  if (answer_charge_->Renew(bytes, transfer_began_)) return;
+  response_ = HttpResponse::Failure(answer_charge_->NoRoom(bytes));
+  answer_charge_ = NewCharge();
+}
+
+std::shared_ptr<MemoryCharge> HttpConnection::NewCharge() {
+  return std::make_shared<MemoryCharge>(context_.memory.budget, weak_from_this(), Now());
 }
 
 void HttpConnection::OnWritten(ErrorCodeIo error) {

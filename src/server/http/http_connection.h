@@ -59,6 +59,7 @@ class HttpConnection final : public HttpReply,
 
   void Send(HttpResponse response) override;
   void OnClientGone(std::function<void()> cancel) override { client_gone_ = std::move(cancel); }
+  std::shared_ptr<MemoryCharge> NewCharge() override;
   const Strand& executor() const override { return strand_; }
 
  private:
@@ -146,7 +147,7 @@ class HttpConnection final : public HttpReply,
 
   std::string head_;
   HttpResponse response_;
-  std::optional<MemoryCharge> answer_charge_;
+  std::shared_ptr<MemoryCharge> answer_charge_;
 };
 
 }  // namespace lagoon

@@ -80,7 +80,7 @@ void AppendStages(std::string& out, const EdgeStamps& stamps, const InferRespons
 
 // If `binary`, the data of `output` is moved to `blobs`.
 void AppendOutput(std::string& out, OutputTensor& output, bool binary,
-                  std::vector<std::vector<std::byte>>& blobs) {
+                  std::vector<UnfilledBytes>& blobs) {
   out += "{\"name\":";
   out += JsonString(output.name);
   fmt::format_to(std::back_inserter(out), ",\"datatype\":\"{}\",\"shape\":[{}]",

@@ -16,9 +16,12 @@
 
 #include "base/status.h"
 #include "base/time.h"
+#include "base/unfilled.h"
 #include "server/io_pool.h"
 
 namespace lagoon {
+
+class MemoryCharge;
 
 /// Bounds of one listener. docs/guide/clients.md says for each what happens beyond: an answer or a
 /// close.
@@ -57,7 +60,10 @@ struct HttpResponse {
   std::string_view content_type = kJsonType;  // in static storage
   std::string fields;  // more header lines, each with its CRLF; never a client's text
   std::string text;
-  std::vector<std::vector<std::byte>> blobs;
+  std::vector<UnfilledBytes> blobs;
+  /// Of the connection (HttpReply::NewCharge), for memory that the answer took while it was
+  /// computed. Null: the connection charges the answer when it begins to write.
+  std::shared_ptr<MemoryCharge> charge = {};
 
   static HttpResponse Json(std::string body);
   static HttpResponse Failure(unsigned status, std::string_view message);
@@ -83,6 +89,9 @@ class HttpReply {
   /// `cancel` is called on executor() if the client goes away before Send(). A second call replaces
   /// the first. Only on executor(), before Send().
   virtual void OnClientGone(std::function<void()> cancel) = 0;
+  /// A charge for the memory of the answer, in HttpResponse::charge. Any thread. Null: the memory
+  /// is not counted.
+  virtual std::shared_ptr<MemoryCharge> NewCharge() { return nullptr; }
   /// The strand of the connection. Render answers here, not on a thread of the device.
   virtual const Strand& executor() const = 0;
 };

@@ -170,6 +170,25 @@ TEST_F(HttpMemoryTest, ChunkedBodiesCostWhatTheyHold) {
   for (auto& client : clients) EXPECT_EQ(client->Receive().status, 200);
 }
 
+TEST_F(HttpMemoryTest, OutputsCountFromBeforeTheyAreComputed) {
+  core_.Hold();
+  core_.TakeRoom(std::size_t{1280} << 10);  // two fit beside each other
+  std::vector<std::unique_ptr<HttpTestClient>> clients;
+  for (int i = 0; i < 2; ++i) clients.push_back(Sends(Post("/v2/models/twice/infer", kTwice)));
+  ASSERT_TRUE(Eventually([&] { return core_.Pending() == 2; }));
+  auto refused = Sends(Post("/v2/models/twice/infer", kTwice));
+  ASSERT_TRUE(Eventually([&] { return core_.Pending() == 3; }));
+  core_.Release();
+  const auto answer = refused->Receive();
+  EXPECT_EQ(answer.status, 503);
+  EXPECT_THAT(ErrorOf(answer), HasSubstr("no room for an answer of 1310720 bytes"));
+  for (auto& client : clients) EXPECT_EQ(client->Receive().status, 200);
+  // The answers themselves are small.
+  for (int i = 0; i < 3; ++i) {
+    EXPECT_EQ(Ask(Post("/v2/models/twice/infer", kTwice)).status, 200);
+  }
+}
+
 TEST_F(HttpMemoryTest, FullMemoryIsSaidAndSmallRequestsAreServedAllTheSame) {
   core_.Hold();
   std::vector<std::unique_ptr<HttpTestClient>> clients;

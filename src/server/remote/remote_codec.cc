@@ -73,7 +73,7 @@ tl::unexpected<Error> BadAnswer(std::string_view why) {
 // The parts of a ModelInferResponse before its tensors are put together.
 struct AnswerParts {
   InferResponse response;
-  std::vector<std::vector<std::byte>> raw;
+  std::vector<UnfilledBytes> raw;
 };
 
 // Each Read function returns false where the message is not valid.

@@ -95,14 +95,19 @@ TEST(RemoteCodec, ARequestWithoutADeadlineHasNoTimeout) {
   EXPECT_TRUE(Read(bytes).parameters().empty());
 }
 
+UnfilledBytes OutputBytes(std::size_t size) {
+  const std::vector<std::byte> bytes = Bytes(size);
+  return {bytes.begin(), bytes.end()};
+}
+
 InferResponse Answer() {
   InferResponse response;
   response.model = "m";
   response.version = "3";
   response.id = "r";
-  response.outputs = {{"y", DataType::kInt32, {2, 2}, Bytes(16)},
+  response.outputs = {{"y", DataType::kInt32, {2, 2}, OutputBytes(16)},
                       {"none", DataType::kFloat32, {0, 4}, {}},
-                      {"z", DataType::kBool, {200'000}, Bytes(200'000)}};
+                      {"z", DataType::kBool, {200'000}, OutputBytes(200'000)}};
   return response;
 }
 

@@ -48,6 +48,11 @@ class FakeCore final : public InferenceCore {
   }
 
   // For tests to set up and inspect.
+  /// From now on a request takes so much room for its outputs (InferRequest::room).
+  void TakeRoom(std::size_t bytes) {
+    MutexLock lock(mutex_);
+    room_ = bytes;
+  }
   void Hold() {
     MutexLock lock(mutex_);
     held_ = true;
@@ -224,6 +229,9 @@ class FakeCore final : public InferenceCore {
     Job job{std::move(request), std::move(callback), std::nullopt, Now()};
     if (!valid) job.error = valid.error();
     if (failure_) job.error = failure_;
+    if (room_ > 0 && job.request.room != nullptr) {
+      if (const Status taken = job.request.room->Take(room_); !taken) job.error = taken.error();
+    }
     jobs_.emplace(handle, std::move(job));
     changed_.NotifyAll();
     return handle;
@@ -360,6 +368,7 @@ class FakeCore final : public InferenceCore {
   ModelStatistics statistics_ GUARDED_BY(mutex_);
   InferRequest last_ GUARDED_BY(mutex_);
   std::optional<Error> failure_ GUARDED_BY(mutex_);
+  std::size_t room_ GUARDED_BY(mutex_) = 0;
   bool held_ GUARDED_BY(mutex_) = false;
   bool ready_ GUARDED_BY(mutex_) = true;
   std::optional<FleetReport> fleet_ GUARDED_BY(mutex_);

@@ -79,6 +79,18 @@ std::size_t BatchQueue::Preferred(const std::vector<Members::iterator>& batch) c
   return best;
 }
 
+// If the requests are more than the largest preferred size: how many of the first fit into it, at
+// least one. Else 0.
+std::size_t BatchQueue::WithinPreferred(const std::vector<Members::iterator>& batch) const {
+  if (settings_.preferred.empty()) return 0;
+  std::int64_t rows = 0;
+  for (std::size_t i = 0; i < batch.size(); ++i) {
+    rows += batch[i]->rows;
+    if (rows > settings_.preferred.back()) return std::max<std::size_t>(i, 1);
+  }
+  return 0;
+}
+
 // How many of the first `count` requests can run together now, so that the oldest one meets its
 // deadline. At least one.
 std::size_t BatchQueue::Runnable(const std::vector<Members::iterator>& batch, std::size_t count,
@@ -112,6 +124,7 @@ std::vector<BatchMember> BatchQueue::TakeBatch(TimePoint now, const TimeOf& time
   bool full = false;
   const std::vector<Members::iterator> batch = Candidates(full);
   std::size_t count = Preferred(batch);
+  if (count == 0) count = WithinPreferred(batch);
   if (count == 0) {
     std::int64_t rows = 0;
     for (const auto& member : batch) rows += member->rows;
@@ -120,52 +133,60 @@ std::vector<BatchMember> BatchQueue::TakeBatch(TimePoint now, const TimeOf& time
   }
   count = Runnable(batch, count, now, time_of);
   std::vector<BatchMember> taken;
-  for (std::size_t i = 0; i < count; ++i) {
-    taken.push_back(std::move(*batch[i]));
-    members_.erase(batch[i]);
-  }
+  taken.reserve(count);  // where memory runs out, no request is lost
+  for (std::size_t i = 0; i < count; ++i) TakeOut(batch[i], taken);
   return taken;
 }
 
 BatchQueue::Expired BatchQueue::TakeExpired(TimePoint now, const TimeOf& time_of) {
-  Expired expired;
-  Members delayed;
-  for (auto member = members_.begin(); member != members_.end();) {
-    const auto next = std::next(member);
+  // What throws comes before the first request is taken out.
+  std::vector<Members::iterator> late, timed_out, delayed, given_up;
+  for (auto member = members_.begin(); member != members_.end(); ++member) {
     if (IsLate(*member, now, time_of)) {
-      expired.deadline.push_back(std::move(*member));
-      members_.erase(member);
-    } else if (member->leaves <= now && !settings_.PolicyOf(member->level).delay_late) {
-      expired.queue_timeout.push_back(std::move(*member));
-      members_.erase(member);
+      late.push_back(member);
+    } else if (member->gives_up <= now) {
+      given_up.push_back(member);
     } else if (member->leaves <= now) {
-      member->late = true;
-      member->leaves = kNoDeadline;
-      delayed.splice(delayed.end(), members_, member);
+      const bool delay = settings_.PolicyOf(member->level).delay_late;
+      (delay ? delayed : timed_out).push_back(member);
     }
-    member = next;
   }
-  members_.splice(members_.end(), delayed);
+  Expired expired;
+  expired.deadline.reserve(late.size());
+  expired.queue_timeout.reserve(timed_out.size());
+  expired.given_up.reserve(given_up.size());
+  for (const auto member : late) TakeOut(member, expired.deadline);
+  for (const auto member : timed_out) TakeOut(member, expired.queue_timeout);
+  for (const auto member : given_up) TakeOut(member, expired.given_up);
+  for (const auto member : delayed) {
+    member->late = true;
+    member->leaves = kNoDeadline;
+    members_.splice(members_.end(), members_, member);
+  }
   return expired;
 }
 
 std::vector<BatchMember> BatchQueue::Take(const std::function<bool(const BatchMember&)>& which) {
-  std::vector<BatchMember> taken;
-  for (auto member = members_.begin(); member != members_.end();) {
-    const auto next = std::next(member);
-    if (which(*member)) {
-      taken.push_back(std::move(*member));
-      members_.erase(member);
-    }
-    member = next;
+  std::vector<Members::iterator> found;
+  for (auto member = members_.begin(); member != members_.end(); ++member) {
+    if (which(*member)) found.push_back(member);
   }
+  std::vector<BatchMember> taken;
+  taken.reserve(found.size());
+  for (const auto member : found) TakeOut(member, taken);
   return taken;
+}
+
+/// `taken` has room.
+void BatchQueue::TakeOut(Members::iterator member, std::vector<BatchMember>& taken) {
+  taken.push_back(std::move(*member));
+  members_.erase(member);
 }
 
 TimePoint BatchQueue::NextTime(bool may_go, const TimeOf& time_of) {
   TimePoint next = kNoDeadline;
   for (const BatchMember& member : members_) {
-    next = std::min(next, member.leaves);
+    next = std::min({next, member.leaves, member.gives_up});
     if (member.deadline == kNoDeadline) continue;
     const Nanoseconds time = time_of(member, member.rows).value_or(Nanoseconds(0));
     next = std::min(next, member.deadline - time + Nanoseconds(time > Nanoseconds(0) ? 1 : 0));

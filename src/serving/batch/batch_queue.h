@@ -29,6 +29,7 @@ struct BatchMember {
   TimePoint deadline = kNoDeadline;  // the answer is of no use afterwards
   TimePoint leaves = kNoDeadline;    // until then it must be in a batch (WaitPolicy)
   bool late = false;                 // `leaves` has passed, and it waits on behind the others
+  TimePoint gives_up = kNoDeadline;  // until then it must be in a batch, whatever WaitPolicy says
 };
 
 /// The requests of a queue that wait for a batch, and the rule that says when which of them become
@@ -36,7 +37,8 @@ struct BatchMember {
 ///
 /// - A batch holds requests of one shape, in order of priority level and arrival, up to `most_rows`
 ///   rows.
-/// - With preferred sizes, the largest one that can be formed goes at once.
+/// - With preferred sizes, the largest one that can be formed goes at once. If none can, and the
+///   requests are more than the largest, those that fit into it go at once, or the first one alone.
 /// - A batch that cannot grow goes at once.
 /// - Otherwise the oldest request waits for others, up to BatchingSettings::max_delay, but not so
 ///   long that one of the batch would miss its deadline.
@@ -69,6 +71,7 @@ class BatchQueue {
   struct Expired {
     std::vector<BatchMember> deadline;  // even a batch of its own would end behind it
     std::vector<BatchMember> queue_timeout;
+    std::vector<BatchMember> given_up;
   };
   /// Removes the requests that have waited too long.
   Expired TakeExpired(TimePoint now, const TimeOf& time_of);
@@ -85,6 +88,8 @@ class BatchQueue {
   std::vector<Members::iterator> Candidates(bool& full);
   TimePoint GoesAt(const std::vector<Members::iterator>& batch, std::int64_t rows,
                    const TimeOf& time_of) const;
+  void TakeOut(Members::iterator member, std::vector<BatchMember>& taken);
+  std::size_t WithinPreferred(const std::vector<Members::iterator>& batch) const;
   std::size_t Preferred(const std::vector<Members::iterator>& batch) const;
   std::size_t Runnable(const std::vector<Members::iterator>& batch, std::size_t count,
                        TimePoint now, const TimeOf& time_of) const;

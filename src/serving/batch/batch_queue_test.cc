@@ -156,6 +156,41 @@ TEST(BatchQueue, ThePreferredSizeGoesAtOnceAndTheLargestFirst) {
   EXPECT_EQ(queue.Take(7), Numbers{7});  // of no preferred size, but it has waited
 }
 
+TEST(BatchQueue, WhatIsMoreThanTheLargestPreferredSizeDoesNotWait) {
+  BatchingSettings settings = Delay(1000);
+  settings.preferred = {2, 6};
+  Queue queue(settings, 16);
+  queue.Add(0, 7);
+  EXPECT_EQ(queue.Take(0), Numbers{1}) << "alone, although more rows would fit into a batch";
+  queue.Add(0, 4);
+  EXPECT_EQ(queue.Take(0), Numbers{});
+  queue.Add(1, 1);
+  EXPECT_EQ(queue.Take(1), Numbers{});
+  queue.Add(2, 3);
+  EXPECT_EQ(queue.Take(2), (Numbers{2, 3})) << "those that fit into six";
+  EXPECT_EQ(queue.Take(2), Numbers{});
+  EXPECT_EQ(queue.Take(1002), Numbers{4});
+}
+
+TEST(BatchQueue, ARequestThatHasWaitedTooLongIsGivenUpWhateverItsLevelSays) {
+  BatchingSettings settings = Delay(1000);
+  settings.policy.delay_late = true;
+  BatchQueue queue(settings, 8);
+  for (const int ms : {0, 5}) {
+    BatchMember member;
+    member.handle = RequestHandle{static_cast<std::uint64_t>(ms)};
+    member.came = At(ms);
+    member.leaves = At(ms + 1);
+    member.gives_up = At(ms + 100);
+    queue.Add(std::move(member));
+  }
+  const auto times = [](const BatchMember&, std::int64_t) { return Nanoseconds(0); };
+  EXPECT_TRUE(queue.TakeExpired(At(99), times).given_up.empty());
+  EXPECT_EQ(queue.NextTime(false, times), At(100));
+  EXPECT_EQ(Queue::Handles(queue.TakeExpired(At(100), times).given_up), Numbers{0});
+  EXPECT_EQ(queue.size(), 1u);
+}
+
 TEST(BatchQueue, OtherShapesWaitForABatchOfTheirOwn) {
   Queue queue;
   queue.Add(0, 1, kNoDeadline, "a");

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "base/check.h"
+#include "base/guard.h"
 #include "program/parts.h"
 #include "serving/in_flight.h"
 #include "serving/plan_maker.h"
@@ -25,6 +26,9 @@ constexpr std::size_t kMostKnownTimes = 32;
 Nanoseconds Scaled(Nanoseconds time, double factor) {
   return Nanoseconds(static_cast<std::int64_t>(factor * static_cast<double>(time.count())));
 }
+
+// The pause after a step that memory ran out in.
+constexpr Nanoseconds kRetryPause = std::chrono::milliseconds(10);
 
 /// The result of a request that no job has run.
 JobResult NotRun(Outcome outcome, TimePoint posted) {
@@ -102,9 +106,11 @@ Batcher::Batcher(ServedModel& model, std::uint64_t priority, Dispatcher& dispatc
       priority_(priority),
       dispatcher_(dispatcher),
       maker_(maker),
+      max_wait_(model.MaxWait(priority)),
       queue_(model.settings().batching, model.signature().max_batch),
       limiter_(model.settings().batching.limit.MakeLimiter(model.signature().max_batch)) {
   if (limiter_ != nullptr) queue_.SetMostRows(limiter_->Limit());
+  timer_ = std::jthread([this](const std::stop_token& stop) { RunTimer(stop); });
 }
 
 Batcher::~Batcher() {
@@ -125,6 +131,7 @@ void Batcher::Add(RequestHandle handle, const std::shared_ptr<RequestInFlight>& 
   const WaitPolicy& policy = batching.PolicyOf(member.level);
   const bool has_own = policy.own_timeout && member.deadline != kNoDeadline;
   if (policy.timeout > Nanoseconds(0) && !has_own) member.leaves = member.came + policy.timeout;
+  if (max_wait_ > Nanoseconds(0)) member.gives_up = member.came + max_wait_;
   const auto refuse_late = [&](TimePoint end) {
     JobResult result = NotRun(Outcome::kTooLate, member.came);
     result.expected = end - member.came;
@@ -197,6 +204,7 @@ void Batcher::CancelAll() {
   {
     const MutexLock lock(mutex_);
     cancelling_ = true;
+    running.reserve(in_batches_.size());
     waiting = queue_.Take([](const BatchMember&) { return true; });
     for (const auto& [handle, batch] : in_batches_) running.push_back(handle);
   }
@@ -267,64 +275,110 @@ BatchQueue::TimeOf Batcher::Times(double slowdown, std::vector<Shapes>& wanted) 
   };
 }
 
-/// Answers what has expired, and posts batches until none is due or all places are taken.
+/// Answers what has expired, and posts batches until none is due or all places are taken. Where
+/// memory runs out, the rest is done after a pause.
 void Batcher::Step() {
-  bool again = true;
-  while (again) {
-    std::vector<Shapes> wanted;
-    BatchQueue::Expired expired;
-    std::vector<BatchMember> batch;
-    {
-      const MutexLock lock(mutex_);
-      const BatchQueue::TimeOf times = Times(Slowdown(), wanted);
-      const TimePoint now = Now();
-      const std::uint32_t places =
-          model_.settings().batching.keep_order ? 1 : model_.settings().batching.places;
-      expired = queue_.TakeExpired(now, times);
-      if (posted_ < places && !cancelling_) batch = queue_.TakeBatch(now, times);
-      if (!batch.empty()) ++posted_;
-      next_time_ = queue_.NextTime(posted_ < places, times);
-      if (next_time_ != kNoDeadline) {
-        if (!timer_.joinable()) {
-          timer_ = std::jthread([this](const std::stop_token& stop) { RunTimer(stop); });
-        }
-        timer_wake_.NotifyOne();
-      }
+  const Status done = WithoutExceptions([&]() -> Status {
+    while (TakeStep()) continue;
+    return {};
+  });
+  if (done) return;
+  const MutexLock lock(mutex_);
+  next_time_ = std::min(next_time_, Now() + kRetryPause);
+  timer_wake_.NotifyOne();
+}
+
+/// False: no batch is due.
+bool Batcher::TakeStep() {
+  std::vector<Shapes> wanted;
+  BatchQueue::Expired expired;
+  std::vector<BatchMember> batch;
+  {
+    const MutexLock lock(mutex_);
+    const BatchQueue::TimeOf times = Times(Slowdown(), wanted);
+    const TimePoint now = Now();
+    const std::uint32_t places =
+        model_.settings().batching.keep_order ? 1 : model_.settings().batching.places;
+    expired = queue_.TakeExpired(now, times);
+    if (posted_ < places && !cancelling_) batch = queue_.TakeBatch(now, times);
+    if (!batch.empty()) {
+      ++posted_;  // Post() gives it back; nothing that throws comes before
+    } else if (next_time_ = queue_.NextTime(posted_ < places, times); next_time_ != kNoDeadline) {
+      timer_wake_.NotifyOne();
     }
-    again = !batch.empty();
-    Answer(expired);
-    if (again) Post(std::move(batch));
-    if (!wanted.empty()) maker_.Prepare(model_, wanted.front());
   }
+  const bool again = !batch.empty();
+  Answer(expired);
+  if (again) Post(std::move(batch));
+  if (!wanted.empty()) maker_.Prepare(model_, wanted.front());
+  return again;
+}
+
+/// `why`: gives the reason. Does not throw.
+template <typename Why>
+void Batcher::Refuse(const BatchMember& member, ErrorCode code, Why why) {
+  Result<Error> error = WithoutExceptions([&]() -> Result<Error> {
+    return Error{code, fmt::format("model '{}': {}", model_.name(), why())};
+  });
+  member.request->RefuseAwaited(error ? *std::move(error) : std::move(error).error());
 }
 
 void Batcher::Answer(const BatchQueue::Expired& expired) {
   for (const BatchMember& member : expired.deadline) {
     member.request->Finished(NotRun(Outcome::kExpired, member.came));
   }
+  for (const BatchMember& member : expired.given_up) {
+    member.request->Finished(NotRun(Outcome::kNotStarted, member.came));
+  }
   for (const BatchMember& member : expired.queue_timeout) {
-    member.request->RefuseAwaited(
-        {ErrorCode::kUnavailable,
-         fmt::format("model '{}': no batch took the request within the {:.3f} ms of "
-                     "default_timeout_microseconds",
-                     model_.name(),
-                     ToMilliseconds(model_.settings().batching.PolicyOf(member.level).timeout))});
+    Refuse(member, ErrorCode::kUnavailable, [&] {
+      return fmt::format(
+          "no batch took the request within the {:.3f} ms of default_timeout_microseconds",
+          ToMilliseconds(model_.settings().batching.PolicyOf(member.level).timeout));
+    });
   }
 }
 
+/// Takes a place that was counted in posted_. Does not throw.
 void Batcher::Post(std::vector<BatchMember> members) {
-  std::int64_t rows = 0;
-  for (const BatchMember& member : members) rows += member.rows;
-  std::shared_ptr<ServedPlan> plan = PlanFor(*members.front().request, rows, /*to_run=*/true);
-  if (plan == nullptr) {  // it went meanwhile: each request waits for a plan of its own
+  Result<std::shared_ptr<Batch>> batch = WithoutExceptions([&] { return MakeBatch(members); });
+  if (!batch || *batch == nullptr) {
     {
       const MutexLock lock(mutex_);
       --posted_;
     }
-    for (const BatchMember& member : members) maker_.Make(member.request);
+    for (const BatchMember& member : members) {
+      if (!batch) {
+        Refuse(member, batch.error().code, [&] { return batch.error().message; });
+      } else {
+        maker_.Make(member.request);
+      }
+    }
     return;
   }
-  const auto batch = std::make_shared<Batch>(*this, std::move(members), std::move(plan));
+  const Result<JobId> job = WithoutExceptions([&] { return PostBatch(*batch); });
+  if (job) return;
+  (*batch)->job_reference.reset();
+  {
+    const MutexLock lock(mutex_);
+    Leave(**batch);
+  }
+  for (const BatchMember& member : (*batch)->members) {
+    Refuse(member, job.error().code, [&] { return job.error().message; });
+  }
+}
+
+/// Null: the plan went meanwhile, so that each request waits for a plan of its own.
+Result<std::shared_ptr<Batcher::Batch>> Batcher::MakeBatch(std::vector<BatchMember>& members) {
+  std::int64_t rows = 0;
+  for (const BatchMember& member : members) rows += member.rows;
+  std::shared_ptr<ServedPlan> plan = PlanFor(*members.front().request, rows, /*to_run=*/true);
+  if (plan == nullptr) return nullptr;
+  return std::make_shared<Batch>(*this, std::move(members), std::move(plan));
+}
+
+/// After an error or an exception no job was posted.
+Result<JobId> Batcher::PostBatch(const std::shared_ptr<Batch>& batch) {
   {
     const MutexLock lock(mutex_);
     for (const BatchMember& member : batch->members) in_batches_[member.handle] = batch.get();
@@ -339,7 +393,7 @@ void Batcher::Post(std::vector<BatchMember> members) {
   spec.parts = &batch->parts;
   spec.client = batch.get();
   const Result<JobId> job = model_.Post(spec, *batch->plan, priority_, dispatcher_);
-  if (!job) return Refuse(batch, job.error());
+  if (!job) return job;
   bool cancel = false;
   {
     const MutexLock lock(mutex_);
@@ -347,18 +401,7 @@ void Batcher::Post(std::vector<BatchMember> members) {
     cancel = !batch->ended && batch->cancelled.size() == batch->members.size();
   }
   if (cancel) dispatcher_.Cancel(*job);
-}
-
-void Batcher::Refuse(const std::shared_ptr<Batch>& batch, const Error& error) {
-  batch->job_reference.reset();
-  {
-    const MutexLock lock(mutex_);
-    Leave(*batch);
-  }
-  for (const BatchMember& member : batch->members) {
-    member.request->RefuseAwaited(
-        {error.code, fmt::format("model '{}': {}", model_.name(), error.message)});
-  }
+  return job;
 }
 
 void Batcher::Leave(const Batch& batch) {

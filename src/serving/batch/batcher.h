@@ -72,8 +72,12 @@ class Batcher {
   std::shared_ptr<ServedPlan> PlanFor(const RequestInFlight& request, std::int64_t rows,
                                       bool to_run) const;
   void Step();
+  bool TakeStep();
   void Post(std::vector<BatchMember> members);
-  void Refuse(const std::shared_ptr<Batch>& batch, const Error& error);
+  Result<std::shared_ptr<Batch>> MakeBatch(std::vector<BatchMember>& members);
+  Result<JobId> PostBatch(const std::shared_ptr<Batch>& batch);
+  template <typename Why>
+  void Refuse(const BatchMember& member, ErrorCode code, Why why);
   void Leave(const Batch& batch) REQUIRES(mutex_);
   double Slowdown() const REQUIRES(mutex_);
   TimePoint ExpectedEnd(const BatchMember& member) REQUIRES(mutex_);
@@ -86,6 +90,7 @@ class Batcher {
   const std::uint64_t priority_;
   Dispatcher& dispatcher_;
   PlanMaker& maker_;
+  const Nanoseconds max_wait_;  // CoreOptions::max_wait; 0: requests wait on
 
   mutable Mutex mutex_;
   BatchQueue queue_ GUARDED_BY(mutex_);
@@ -97,7 +102,7 @@ class Batcher {
   bool cancelling_ GUARDED_BY(mutex_) = false;
   TimePoint next_time_ GUARDED_BY(mutex_) = kNoDeadline;
   CondVar timer_wake_;
-  std::jthread timer_;  // last member; started by the first request that needs it
+  std::jthread timer_;  // last member
 };
 
 }  // namespace lagoon

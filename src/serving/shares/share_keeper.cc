@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "base/check.h"
+#include "base/guard.h"
 #include "base/log.h"
 #include "serving/batch/batcher.h"
 #include "serving/served_model.h"
@@ -17,39 +18,15 @@ constexpr Nanoseconds kPeriod = std::chrono::seconds(1);
 
 }  // namespace
 
-Result<std::unique_ptr<ShareKeeper>> ShareKeeper::Start(std::vector<Model> models,
-                                                        const ShareKeeperOptions& options,
+Result<std::unique_ptr<ShareKeeper>> ShareKeeper::Start(const ShareKeeperOptions& options,
                                                         Device& device, Dispatcher& dispatcher) {
-  const ShareKind kind = options.kind;
   const DeviceInfo& info = device.info();
-  std::vector<SharedModel> shared;
-  bool any = false;
-  for (const Model& one : models) {
-    const ServedModel& model = *one.model;
-    const BatchLimitSettings& limit = model.settings().batching.limit;
-    shared.push_back(
-        {model.name(), model.version(), model.settings().share, limit.slo, limit.slo_of});
-    any = any || model.settings().share.any();
-  }
-  if (kind == ShareKind::kUnits && info.share_granule == 0 && any) {
-    return Fail(ErrorCode::kInvalidArgument,
-                fmt::format("the shares cannot be ranges of units: device '{}' has no such ranges; "
-                            "use `--shares weight` and the scheduler 'weighted'",
-                            info.name));
-  }
-  if (kind == ShareKind::kWeight && any && dispatcher.config().name != "weighted") {
-    spdlog::warn(
-        "the shares of models are weights, which have no effect under the scheduler '{}': use "
-        "'weighted'",
-        dispatcher.config().name);
-  }
-  std::unique_ptr<ShareKeeper> keeper(
-      new ShareKeeper(std::move(models), options.trace, device, dispatcher));
+  std::unique_ptr<ShareKeeper> keeper(new ShareKeeper(options, device, dispatcher));
   LAGOON_ASSIGN_OR_RETURN(
       keeper->manager_,
       ShareManager::Make(
-          {.kind = kind, .units = info.units, .granule = std::max(info.share_granule, 1u)},
-          std::move(shared), *keeper, device.Now()));
+          {.kind = options.kind, .units = info.units, .granule = std::max(info.share_granule, 1u)},
+          *keeper));
   keeper->thread_ =
       std::jthread([raw = keeper.get()](const std::stop_token& stop) { raw->Run(stop); });
   return keeper;
@@ -68,29 +45,97 @@ void ShareKeeper::Run(const std::stop_token& stop) {
       const MutexLock lock(mutex_);
       while (!stop.stop_requested() && lagoon::Now() < next) wake_.WaitUntil(mutex_, next);
     }
-    if (!stop.stop_requested()) manager_->Step(device_.Now());
+    if (stop.stop_requested()) return;
+    const Status stepped = WithoutExceptions([&]() -> Status {
+      manager_->Step(device_.Now());
+      return {};
+    });
+    if (!stepped) spdlog::warn("the shares are not tuned: {}", stepped.error().message);
   }
 }
 
-SharesReport ShareKeeper::Read() { return manager_->Read(device_.Now()); }
+// ---- The models
 
-Status ShareKeeper::SetRules(const SharesRules& rules) { return manager_->SetRules(rules); }
+Status ShareKeeper::CheckKind(std::span<const Model> come) const {
+  const bool any =
+      std::ranges::any_of(come, [](const Model& one) { return one.model->settings().share.any(); });
+  if (!any) return {};
+  if (options_.kind == ShareKind::kUnits && device_.info().share_granule == 0) {
+    return Fail(ErrorCode::kInvalidArgument,
+                fmt::format("the shares cannot be ranges of units: device '{}' has no such ranges; "
+                            "use `--shares weight` and the scheduler 'weighted'",
+                            device_.info().name));
+  }
+  if (options_.kind == ShareKind::kWeight && dispatcher_.config().name != "weighted") {
+    spdlog::warn(
+        "the shares of models are weights, which have no effect under the scheduler '{}': use "
+        "'weighted'",
+        dispatcher_.config().name);
+  }
+  return {};
+}
+
+Status ShareKeeper::Replace(std::span<const ServedModel* const> gone, std::vector<Model> come) {
+  LAGOON_RETURN_IF_ERROR(CheckKind(come));
+  std::vector<std::size_t> left, added;
+  for (const ServedModel* const model : gone) {
+    if (const auto id = IdOf(model)) left.push_back(*id);
+  }
+  std::vector<SharedModel> shared;
+  for (Model& one : come) {
+    const ServedModel& model = *one.model;
+    const BatchLimitSettings& limit = model.settings().batching.limit;
+    const MutexLock lock(models_mutex_);
+    added.push_back(next_id_++);
+    models_[added.back()] = std::make_shared<const Model>(std::move(one));
+    shared.push_back({model.name(), model.version(), model.settings().share, limit.slo,
+                      limit.slo_of, added.back()});
+  }
+  Status replaced = manager_->Replace(left, std::move(shared), device_.Now());
+  Forget(replaced ? left : added);
+  return replaced;
+}
+
+void ShareKeeper::Forget(std::span<const std::size_t> ids) {
+  const MutexLock lock(models_mutex_);
+  for (const std::size_t id : ids) models_.erase(id);
+}
+
+std::shared_ptr<const ShareKeeper::Model> ShareKeeper::Find(std::size_t id) const {
+  const MutexLock lock(models_mutex_);
+  return models_.at(id);
+}
+
+std::optional<std::size_t> ShareKeeper::IdOf(const ServedModel* model) const {
+  const MutexLock lock(models_mutex_);
+  for (const auto& [id, known] : models_) {
+    if (known->model == model) return id;
+  }
+  return std::nullopt;
+}
+
+// ---- What operators ask
+
+SharesReport ShareKeeper::Read() const { return manager_->Read(); }
+
+Status ShareKeeper::SetRules(const SharesRules& rules) {
+  return manager_->SetRules(rules, device_.Now());
+}
 
 Status ShareKeeper::Resize(const ServedModel& model, const ShareWanted& wanted) {
-  const auto found = std::ranges::find(models_, &model, &Model::model);
-  if (found == models_.end()) {
+  const auto id = IdOf(&model);
+  if (!id) {
     return Fail(ErrorCode::kInvalidArgument,
                 fmt::format("model '{}' is a job program, which has no share: the models that it "
                             "runs have",
                             model.name()));
   }
-  const Status resized =
-      manager_->Resize(static_cast<std::size_t>(found - models_.begin()), wanted, device_.Now());
+  const Status resized = manager_->Resize(*id, wanted, device_.Now());
   if (!resized) return Annotate(fmt::format("model '{}'", model.name()), Error(resized.error()));
   return {};
 }
 
-void ShareKeeper::AddTo(std::span<ModelStatistics> statistics) {
+void ShareKeeper::AddTo(std::span<ModelStatistics> statistics) const {
   const SharesReport report = Read();
   for (ModelStatistics& model : statistics) {
     const auto share = std::ranges::find_if(report.models, [&](const ModelShare& one) {
@@ -102,23 +147,26 @@ void ShareKeeper::AddTo(std::span<ModelStatistics> statistics) {
   }
 }
 
+// ---- What the manager asks
+
 Status ShareKeeper::Move(std::size_t model, UnitRange units) {
-  return models_[model].model->MoveShare(units, dispatcher_);
+  return Find(model)->model->MoveShare(units, dispatcher_);
 }
 
 Status ShareKeeper::SetWeight(std::size_t model, double weight) {
-  return models_[model].model->SetWeight(weight, dispatcher_);
+  return Find(model)->model->SetWeight(weight, dispatcher_);
 }
 
 LoadReading ShareKeeper::ReadLoad(std::size_t model, TimePoint now) {
-  return models_[model].model->load().Read(now);
+  return Find(model)->model->load().Read(now);
 }
 
-void ShareKeeper::ForgetTimes(std::size_t model) { models_[model].model->load().Moved(); }
+void ShareKeeper::ForgetTimes(std::size_t model) { Find(model)->model->load().Moved(); }
 
 BatchNotice ShareKeeper::TakeNotice(std::size_t model) {
   BatchNotice notice = BatchNotice::kNone;
-  for (Batcher* const batcher : models_[model].batchers) {
+  const std::shared_ptr<const Model> found = Find(model);
+  for (Batcher* const batcher : found->batchers) {
     const BatchNotice taken = batcher->TakeNotice();
     if (taken != BatchNotice::kNone) notice = taken;
   }
@@ -127,20 +175,21 @@ BatchNotice ShareKeeper::TakeNotice(std::size_t model) {
 
 std::int64_t ShareKeeper::MostRows(std::size_t model) const {
   std::int64_t rows = 0;
-  for (const Batcher* const batcher : models_[model].batchers) {
+  const std::shared_ptr<const Model> found = Find(model);
+  for (const Batcher* const batcher : found->batchers) {
     rows = std::max(rows, batcher->MostRows());
   }
   return rows;
 }
 
 void ShareKeeper::OnChange(std::size_t model, const ShareChange& change, UnitRange units) {
-  if (trace_ == nullptr) return;
-  trace_->OnShare({.model = models_[model].model->name(),
-                   .from = change.from,
-                   .to = change.to,
-                   .units = units,
-                   .why = change.why,
-                   .at = change.at});
+  if (options_.trace == nullptr) return;
+  options_.trace->OnShare({.model = Find(model)->model->name(),
+                           .from = change.from,
+                           .to = change.to,
+                           .units = units,
+                           .why = change.why,
+                           .at = change.at});
 }
 
 }  // namespace lagoon

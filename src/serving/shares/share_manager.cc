@@ -54,44 +54,105 @@ std::string WhyMoved(const ShareMove& move, const ShareLoad& load, BatchNotice n
 }  // namespace
 
 Result<std::unique_ptr<ShareManager>> ShareManager::Make(const ShareManagerOptions& options,
-                                                         std::vector<SharedModel> models,
-                                                         ShareHost& host, TimePoint now) {
+                                                         ShareHost& host) {
   LAGOON_CHECK(options.kind == ShareKind::kWeight || options.granule > 0);
   LAGOON_ASSIGN_OR_RETURN(ShareTuner tuner, ShareTuner::Make({.granules = GranulesOf(options),
                                                               .trigger = options.trigger,
                                                               .hold_down = options.hold_down}));
   std::unique_ptr<ShareManager> manager(new ShareManager(options, std::move(tuner), host));
   const MutexLock lock(manager->mutex_);
+  manager->Publish({});
+  return manager;
+}
+
+Status ShareManager::Replace(std::span<const std::size_t> gone, std::vector<SharedModel> come,
+                             TimePoint now) {
+  std::vector<std::size_t> added;
+  for (const SharedModel& model : come) added.push_back(model.id);
+  const MutexLock lock(mutex_);
+  Entries before = Remove(gone);
+  Status status = Add(std::move(come));
+  if (status) status = CarryOut(now);
+  if (!status && !added.empty()) {
+    Remove(added);
+    PutBack(std::move(before));
+    Warn(CarryOut(now));
+    Publish(now);
+    return status;
+  }
+  Warn(status);
+  Publish(now);
+  return {};
+}
+
+Status ShareManager::Add(std::vector<SharedModel> models) {
   for (SharedModel& model : models) {
-    Entry& entry = manager->entries_.emplace_back();
+    Entry& entry = entries_.emplace_back();
     entry.key = fmt::format("{}/{}", model.name, model.version);
     entry.weight = model.share.weight.value_or(1);
-    entry.managed = model.share.any();
+    entry.managed = false;
     entry.model = std::move(model);
-    if (!entry.managed) continue;
     const ShareSettings& share = entry.model.share;
-    LAGOON_RETURN_IF_ERROR(manager->tuner_.Add(entry.key, share.fixed.value_or(kUnknownDemand),
-                                               share.fixed.has_value()));
+    if (!share.any()) continue;
+    LAGOON_RETURN_IF_ERROR(
+        tuner_.Add(entry.key, share.fixed.value_or(kUnknownDemand), share.fixed.has_value()));
+    entry.managed = true;
   }
-  LAGOON_RETURN_IF_ERROR(manager->CarryOut(now));
-  return manager;
+  return {};
+}
+
+ShareManager::Entries ShareManager::Remove(std::span<const std::size_t> ids) {
+  Entries removed;
+  for (const std::size_t id : ids) {
+    const auto found =
+        std::ranges::find_if(entries_, [id](const Entry& entry) { return entry.model.id == id; });
+    if (found == entries_.end()) continue;
+    if (found->managed) {
+      const auto state = std::ranges::find(tuner_.models(), found->key, &ShareState::model);
+      LAGOON_CHECK(state != tuner_.models().end());
+      found->demand = state->demand;
+      found->fixed = state->fixed;
+      LAGOON_CHECK(tuner_.Remove(found->key).has_value());
+    }
+    removed.push_back(std::move(*found));
+    entries_.erase(found);
+  }
+  return removed;
+}
+
+/// Entries that Remove() gave, after nothing else was added.
+void ShareManager::PutBack(Entries entries) {
+  for (Entry& entry : entries) {
+    if (entry.managed) {
+      const Status again = tuner_.Add(entry.key, entry.demand, entry.fixed);
+      entry.managed = again.has_value();  // it was there, so that it finds room
+    }
+    entries_.push_back(std::move(entry));
+  }
+}
+
+void ShareManager::Warn(const Status& moved) {
+  const std::string problem = moved ? std::string() : moved.error().message;
+  if (!problem.empty() && problem != problem_) {
+    spdlog::warn("a share was not moved, which is tried again every second: {}", problem);
+  }
+  problem_ = problem;
 }
 
 void ShareManager::Step(TimePoint now) {
   const MutexLock lock(mutex_);
   if (tuning_) {
-    for (std::size_t i = 0; i < entries_.size(); ++i) Observe(i, now);
+    for (Entry& entry : entries_) Observe(entry, now);
   }
-  const Status moved = CarryOut(now);
-  if (!moved) spdlog::warn("a share was not moved: {}", moved.error().message);
+  Warn(CarryOut(now));
+  Publish(now);
 }
 
 /// Leaves a model without traffic alone: nothing is known of it.
-void ShareManager::Observe(std::size_t index, TimePoint now) {
-  Entry& entry = entries_[index];
+void ShareManager::Observe(Entry& entry, TimePoint now) {
   if (!entry.managed) return;
-  const BatchNotice notice = host_.TakeNotice(index);
-  const LoadReading reading = host_.ReadLoad(index, now);
+  const BatchNotice notice = host_.TakeNotice(entry.model.id);
+  const LoadReading reading = host_.ReadLoad(entry.model.id, now);
   const bool has_slo = entry.model.slo > Nanoseconds(0);
   const std::optional<double> latency =
       entry.model.slo_of == SloOf::kBatch ? reading.batch_ms : reading.request_p95_ms;
@@ -117,35 +178,34 @@ Status ShareManager::CarryOut(TimePoint now) {
 }
 
 Status ShareManager::CarryOut(const ShareMove& move, TimePoint now) {
-  const std::size_t index = IndexOf(move.model);
-  Entry& entry = entries_[index];
+  Entry& entry = Find(move.model);
+  const std::size_t id = entry.model.id;
   const double share = 1.0 * move.to.count / GranulesOf(options_);
   if (options_.kind == ShareKind::kWeight) {
-    LAGOON_RETURN_IF_ERROR(host_.SetWeight(index, share));
+    LAGOON_RETURN_IF_ERROR(host_.SetWeight(id, share));
     entry.weight = share;
   } else {
-    LAGOON_RETURN_IF_ERROR(host_.Move(index, UnitsOf(move.to)));
+    LAGOON_RETURN_IF_ERROR(host_.Move(id, UnitsOf(move.to)));
     entry.units = UnitsOf(move.to);
   }
   LAGOON_RETURN_IF_ERROR(tuner_.Done(move, now));
   // A weight of another place in the order of the models is the same weight.
   if (options_.kind == ShareKind::kWeight && entry.share == share) return {};
-  host_.ForgetTimes(index);
-  Note(index, share, WhyMoved(move, entry.load, std::exchange(entry.notice, {})), now);
+  host_.ForgetTimes(id);
+  Note(entry, share, WhyMoved(move, entry.load, std::exchange(entry.notice, {})), now);
   return {};
 }
 
 /// There are more models than granules.
 Status ShareManager::UseWeights(const std::vector<double>& weights, TimePoint now) {
   for (std::size_t i = 0; i < weights.size(); ++i) {
-    const std::size_t index = IndexOf(tuner_.models()[i].model);
-    Entry& entry = entries_[index];
+    Entry& entry = Find(tuner_.models()[i].model);
     if (entry.share && std::abs(*entry.share - weights[i]) < 1e-6) continue;
-    LAGOON_RETURN_IF_ERROR(host_.Move(index, {}));
-    LAGOON_RETURN_IF_ERROR(host_.SetWeight(index, weights[i]));
+    LAGOON_RETURN_IF_ERROR(host_.Move(entry.model.id, {}));
+    LAGOON_RETURN_IF_ERROR(host_.SetWeight(entry.model.id, weights[i]));
     entry.units = {};
     entry.weight = weights[i];
-    Note(index, weights[i],
+    Note(entry, weights[i],
          fmt::format("{} models share {} granules of the device, so that each has a weight instead "
                      "of units (scheduler 'weighted')",
                      weights.size(), GranulesOf(options_)),
@@ -154,8 +214,7 @@ Status ShareManager::UseWeights(const std::vector<double>& weights, TimePoint no
   return {};
 }
 
-void ShareManager::Note(std::size_t index, double share, std::string why, TimePoint now) {
-  Entry& entry = entries_[index];
+void ShareManager::Note(Entry& entry, double share, std::string why, TimePoint now) {
   const std::string where =
       entry.units.count > 0 ? Text(entry.units) : fmt::format("weight {:.3g}", entry.weight);
   spdlog::info("model '{}' version {}: share {} -> {} ({}): {}", entry.model.name,
@@ -164,13 +223,13 @@ void ShareManager::Note(std::size_t index, double share, std::string why, TimePo
   entry.last = {entry.share.value_or(0), share, std::move(why), now};
   entry.moves += entry.share ? 1 : 0;
   entry.share = share;
-  host_.OnChange(index, *entry.last, entry.units);
+  host_.OnChange(entry.model.id, *entry.last, entry.units);
 }
 
-std::size_t ShareManager::IndexOf(const std::string& key) const {
+ShareManager::Entry& ShareManager::Find(const std::string& key) {
   const auto found = std::ranges::find(entries_, key, &Entry::key);
   LAGOON_CHECK(found != entries_.end());
-  return static_cast<std::size_t>(found - entries_.begin());
+  return *found;
 }
 
 UnitRange ShareManager::UnitsOf(GranuleRange range) const {
@@ -179,8 +238,26 @@ UnitRange ShareManager::UnitsOf(GranuleRange range) const {
   return {first, end - first};
 }
 
-SharesReport ShareManager::Read(TimePoint now) {
-  const MutexLock lock(mutex_);
+SharesReport ShareManager::Read() const {
+  std::shared_ptr<const SharesReport> report;
+  {
+    const MutexLock lock(report_mutex_);
+    report = report_;
+  }
+  return *report;
+}
+
+void ShareManager::Publish(TimePoint now) {
+  for (Entry& entry : entries_) {
+    entry.reading = host_.ReadLoad(entry.model.id, now);
+    entry.most_rows = host_.MostRows(entry.model.id);
+  }
+  auto report = std::make_shared<const SharesReport>(Report());
+  const MutexLock lock(report_mutex_);
+  report_.swap(report);
+}
+
+SharesReport ShareManager::Report() const {
   SharesReport report{.kind = options_.kind,
                       .tuning = tuning_,
                       .trigger = tuner_.options().trigger,
@@ -188,8 +265,7 @@ SharesReport ShareManager::Read(TimePoint now) {
                       .units = options_.units,
                       .granule = options_.granule,
                       .models = {}};
-  for (std::size_t i = 0; i < entries_.size(); ++i) {
-    const Entry& entry = entries_[i];
+  for (const Entry& entry : entries_) {
     ModelShare& model = report.models.emplace_back();
     model.model = entry.model.name;
     model.version = entry.model.version;
@@ -198,8 +274,8 @@ SharesReport ShareManager::Read(TimePoint now) {
     model.weight = entry.weight;
     model.slo = entry.model.slo;
     model.slo_of = entry.model.slo_of;
-    model.load = host_.ReadLoad(i, now);
-    model.most_rows = host_.MostRows(i);
+    model.load = entry.reading;
+    model.most_rows = entry.most_rows;
     model.moves = entry.moves;
     model.last = entry.last;
     const auto state = std::ranges::find(tuner_.models(), entry.key, &ShareState::model);
@@ -210,11 +286,12 @@ SharesReport ShareManager::Read(TimePoint now) {
   return report;
 }
 
-Status ShareManager::SetRules(const SharesRules& rules) {
+Status ShareManager::SetRules(const SharesRules& rules, TimePoint now) {
   const MutexLock lock(mutex_);
   LAGOON_RETURN_IF_ERROR(tuner_.SetRules(rules.trigger.value_or(tuner_.options().trigger),
                                          rules.hold_down.value_or(tuner_.options().hold_down)));
   tuning_ = rules.tuning.value_or(tuning_);
+  Publish(now);
   return {};
 }
 
@@ -239,18 +316,21 @@ Result<double> ShareManager::PartOf(const ShareWanted& wanted) const {
   return 1.0 * granules / GranulesOf(options_);
 }
 
-Status ShareManager::Resize(std::size_t model, const ShareWanted& wanted, TimePoint now) {
+Status ShareManager::Resize(std::size_t id, const ShareWanted& wanted, TimePoint now) {
   LAGOON_ASSIGN_OR_RETURN(double part, PartOf(wanted));
   const MutexLock lock(mutex_);
-  LAGOON_CHECK(model < entries_.size());
-  Entry& entry = entries_[model];
-  if (wanted.automatic && entry.managed) {  // starts from what it has
-    part = entry.share.value_or(part);
+  const auto entry =
+      std::ranges::find_if(entries_, [id](const Entry& one) { return one.model.id == id; });
+  if (entry == entries_.end()) return Fail(ErrorCode::kNotFound, "it is being unloaded");
+  if (wanted.automatic && entry->managed) {  // starts from what it has
+    part = entry->share.value_or(part);
   }
-  LAGOON_RETURN_IF_ERROR(entry.managed ? tuner_.SetDemand(entry.key, part, !wanted.automatic)
-                                       : tuner_.Add(entry.key, part, !wanted.automatic));
-  entry.managed = true;
-  return CarryOut(now);
+  LAGOON_RETURN_IF_ERROR(entry->managed ? tuner_.SetDemand(entry->key, part, !wanted.automatic)
+                                        : tuner_.Add(entry->key, part, !wanted.automatic));
+  entry->managed = true;
+  Status moved = CarryOut(now);
+  Publish(now);
+  return moved;
 }
 
 }  // namespace lagoon

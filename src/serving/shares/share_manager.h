@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -15,8 +16,8 @@
 
 namespace lagoon {
 
-/// What a ShareManager needs of the server. Models are named by their index in the manager. Called
-/// under the manager's mutex; may block.
+/// What a ShareManager needs of the server. Models are named by SharedModel::id. Called under the
+/// manager's mutex; may block.
 class ShareHost {
  public:
   virtual ~ShareHost() = default;
@@ -37,6 +38,7 @@ struct SharedModel {
   ShareSettings share;
   Nanoseconds slo{0};  // 0: only the arrivals decide how much the model needs
   SloOf slo_of = SloOf::kRequest;
+  std::size_t id = 0;  // the caller's; no two models of a manager have the same
 };
 
 struct ShareManagerOptions {
@@ -54,22 +56,28 @@ struct ShareManagerOptions {
 /// another one.
 class ShareManager {
  public:
-  /// Places the first shares. `host` is borrowed. kInvalidArgument: the fixed shares are more than
-  /// the device; names the model. Else errors of the host.
+  /// Without models. `host` is borrowed.
   static Result<std::unique_ptr<ShareManager>> Make(const ShareManagerOptions& options,
-                                                    std::vector<SharedModel> models,
-                                                    ShareHost& host, TimePoint now);
+                                                    ShareHost& host);
 
-  /// Reads the loads, and moves what is to move. A move that fails is logged, and tried again by
-  /// the next call.
+  /// The models `gone` leave, and the models `come` get shares; the others make room or get more.
+  /// Afterwards no call of the host names a model that is gone. kInvalidArgument: the fixed shares
+  /// are more than the device; names the model. Else errors of the host. After an error the models
+  /// are as before, and those of `gone` may have moved. Without `come` there is no error.
+  Status Replace(std::span<const std::size_t> gone, std::vector<SharedModel> come, TimePoint now);
+
+  /// Reads the loads, and moves what is to move. A move that fails is tried again by the next call;
+  /// the log gets each reason once.
   void Step(TimePoint now);
 
-  SharesReport Read(TimePoint now);
+  /// As it was after the last call of another method. Waits for none of them.
+  SharesReport Read() const;
   /// kInvalidArgument names the rule and its value; then nothing changes.
-  Status SetRules(const SharesRules& rules);
-  /// Moves the share of `model` at once. kInvalidArgument says what is wrong with `wanted`, or that
-  /// the fixed shares would be more than the device; then nothing changes. Else errors of the host.
-  Status Resize(std::size_t model, const ShareWanted& wanted, TimePoint now);
+  Status SetRules(const SharesRules& rules, TimePoint now);
+  /// Moves the share of the model with this id at once. kNotFound: there is no such model.
+  /// kInvalidArgument says what is wrong with `wanted`, or that the fixed shares would be more than
+  /// the device; then nothing changes. Else errors of the host.
+  Status Resize(std::size_t id, const ShareWanted& wanted, TimePoint now);
 
  private:
   struct Entry {
@@ -79,29 +87,43 @@ class ShareManager {
     UnitRange units;
     double weight = 1;
     std::optional<double> share;
-    ShareLoad load;  // as last told to the tuner
+    double demand = 0;   // of an entry that was removed: as in the tuner
+    bool fixed = false;  // the same
+    ShareLoad load;      // as last told to the tuner
     BatchNotice notice = BatchNotice::kNone;
     std::uint64_t moves = 0;
     std::optional<ShareChange> last;
+    LoadReading reading;
+    std::int64_t most_rows = 0;
   };
+  using Entries = std::vector<Entry>;
 
   ShareManager(const ShareManagerOptions& options, ShareTuner tuner, ShareHost& host)
       : options_(options), host_(host), tuner_(std::move(tuner)) {}
-  void Observe(std::size_t index, TimePoint now) REQUIRES(mutex_);
+  Status Add(std::vector<SharedModel> models) REQUIRES(mutex_);
+  Entries Remove(std::span<const std::size_t> ids) REQUIRES(mutex_);
+  void PutBack(Entries entries) REQUIRES(mutex_);
+  void Warn(const Status& moved) REQUIRES(mutex_);
+  void Publish(TimePoint now) REQUIRES(mutex_);
+  SharesReport Report() const REQUIRES(mutex_);
+  void Observe(Entry& entry, TimePoint now) REQUIRES(mutex_);
   Status CarryOut(TimePoint now) REQUIRES(mutex_);
   Status CarryOut(const ShareMove& move, TimePoint now) REQUIRES(mutex_);
   Status UseWeights(const std::vector<double>& weights, TimePoint now) REQUIRES(mutex_);
-  void Note(std::size_t index, double share, std::string why, TimePoint now) REQUIRES(mutex_);
-  std::size_t IndexOf(const std::string& key) const REQUIRES(mutex_);
+  void Note(Entry& entry, double share, std::string why, TimePoint now) REQUIRES(mutex_);
+  Entry& Find(const std::string& key) REQUIRES(mutex_);
   Result<double> PartOf(const ShareWanted& wanted) const;
   UnitRange UnitsOf(GranuleRange range) const;
 
   const ShareManagerOptions options_;
   ShareHost& host_;
-  Mutex mutex_;
+  Mutex mutex_;  // held while shares move, which may take long
   ShareTuner tuner_ GUARDED_BY(mutex_);
-  std::vector<Entry> entries_ GUARDED_BY(mutex_);
+  Entries entries_ GUARDED_BY(mutex_);
   bool tuning_ GUARDED_BY(mutex_) = true;
+  std::string problem_ GUARDED_BY(mutex_);  // why the last moves failed; empty: they did not
+  mutable Mutex report_mutex_;              // held for a moment
+  std::shared_ptr<const SharesReport> report_ GUARDED_BY(report_mutex_);
 };
 
 }  // namespace lagoon

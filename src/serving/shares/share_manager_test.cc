@@ -4,7 +4,10 @@
 
 #include <algorithm>
 #include <deque>
+#include <functional>
+#include <future>
 #include <map>
+#include <thread>
 #include <utility>
 
 namespace lagoon {
@@ -17,6 +20,7 @@ using std::chrono::seconds;
 class FakeHost final : public ShareHost {
  public:
   Status Move(std::size_t model, UnitRange units) override {
+    if (on_move) on_move();
     if (fails) return Fail(ErrorCode::kUnavailable, "the device is busy");
     moves.emplace_back(model, units);
     return {};
@@ -42,6 +46,7 @@ class FakeHost final : public ShareHost {
   };
 
   bool fails = false;
+  std::function<void()> on_move;
   std::vector<std::pair<std::size_t, UnitRange>> moves;
   std::map<std::size_t, double> weights;
   std::map<std::size_t, LoadReading> loads;
@@ -73,14 +78,22 @@ LoadReading Load(double batch_ms, double rows_per_s, double arrivals_per_s) {
 class ShareManagerTest : public ::testing::Test {
  protected:
   void Make(std::vector<SharedModel> models, const ShareManagerOptions& options = {.units = 100}) {
-    auto made = ShareManager::Make(options, std::move(models), host_, At(0));
+    auto made = ShareManager::Make(options, host_);
     ASSERT_TRUE(made) << made.error().message;
     manager_ = *std::move(made);
+    const Status replaced = Replace({}, std::move(models));
+    ASSERT_TRUE(replaced) << replaced.error().message;
   }
-  ModelShare Of(std::size_t model) { return manager_->Read(At(100)).models[model]; }
+  /// The models get the next ids, from 0 on.
+  Status Replace(const std::vector<std::size_t>& gone, std::vector<SharedModel> come) {
+    for (SharedModel& model : come) model.id = next_id_++;
+    return manager_->Replace(gone, std::move(come), At(0));
+  }
+  ModelShare Of(std::size_t model) { return manager_->Read().models[model]; }
 
   FakeHost host_;
   std::unique_ptr<ShareManager> manager_;
+  std::size_t next_id_ = 0;
 };
 
 // Fig. 16 of the paper: 30 and 30 % become 60 and 8 %.
@@ -153,15 +166,15 @@ TEST_F(ShareManagerTest, AMoveThatFailsIsTriedAgain) {
 
 TEST_F(ShareManagerTest, TuningCanBeSwitchedOff) {
   Make({Auto("a")});
-  ASSERT_TRUE(manager_->SetRules({.tuning = false, .trigger = {}, .hold_down = {}}));
+  ASSERT_TRUE(manager_->SetRules({.tuning = false, .trigger = {}, .hold_down = {}}, At(0)));
   host_.loads[0] = Load(1, 10, 1000);
   manager_->Step(At(1));
   EXPECT_EQ(Of(0).units.count, 30u);
-  EXPECT_FALSE(manager_->Read(At(1)).tuning);
-  const Status wrong = manager_->SetRules({.tuning = true, .trigger = 2, .hold_down = {}});
+  EXPECT_FALSE(manager_->Read().tuning);
+  const Status wrong = manager_->SetRules({.tuning = true, .trigger = 2, .hold_down = {}}, At(1));
   ASSERT_FALSE(wrong);
   EXPECT_NE(wrong.error().message.find("trigger is 2"), std::string::npos) << wrong.error().message;
-  EXPECT_FALSE(manager_->Read(At(1)).tuning) << "nothing changes";
+  EXPECT_FALSE(manager_->Read().tuning) << "nothing changes";
 }
 
 TEST_F(ShareManagerTest, ResizingFixesAShareAtOnce) {
@@ -199,12 +212,60 @@ TEST_F(ShareManagerTest, TheLastGranuleMayBeSmaller) {
 }
 
 TEST_F(ShareManagerTest, FixedSharesThatAreTooMuchAreRefusedByName) {
-  const auto made =
-      ShareManager::Make({.units = 100}, {Fixed("a", 0.6), Fixed("b", 0.5)}, host_, At(0));
-  ASSERT_FALSE(made);
-  EXPECT_EQ(made.error().code, ErrorCode::kInvalidArgument);
-  EXPECT_NE(made.error().message.find("b/1"), std::string::npos) << made.error().message;
+  Make({});
+  const Status refused = Replace({}, {Fixed("a", 0.6), Fixed("b", 0.5)});
+  ASSERT_FALSE(refused);
+  EXPECT_EQ(refused.error().code, ErrorCode::kInvalidArgument);
+  EXPECT_NE(refused.error().message.find("b/1"), std::string::npos) << refused.error().message;
   EXPECT_TRUE(host_.moves.empty());
+  EXPECT_TRUE(manager_->Read().models.empty());
+}
+
+TEST_F(ShareManagerTest, ModelsComeAndGoWhileTheOthersKeepWhatTheyHave) {
+  Make({Auto("a"), Fixed("b", 0.2)});
+  ASSERT_TRUE(manager_->Resize(0, {.units = 45, .part = {}}, At(1)));
+  ASSERT_TRUE(Replace({1}, {Fixed("b", 0.4)}));  // another version of it
+  ASSERT_EQ(manager_->Read().models.size(), 2u);
+  EXPECT_EQ(Of(0).units.count, 45u) << "an operator's size stays";
+  EXPECT_EQ(Of(1).units.count, 40u);
+  const Status refused = Replace({2}, {Fixed("b", 0.6)});
+  ASSERT_FALSE(refused);
+  EXPECT_EQ(refused.error().code, ErrorCode::kInvalidArgument);
+  ASSERT_EQ(manager_->Read().models.size(), 2u);
+  EXPECT_EQ(Of(0).units.count, 45u);
+  EXPECT_EQ(Of(1).units.count, 40u) << "what was there stays";
+  ASSERT_TRUE(Replace({0}, {}));
+  ASSERT_EQ(manager_->Read().models.size(), 1u);
+  EXPECT_EQ(Of(0).model, "b");
+  host_.moves.clear();
+  manager_->Step(At(2));
+  for (const auto& [model, units] : host_.moves) EXPECT_EQ(model, 2u) << "the others are gone";
+  EXPECT_FALSE(manager_->Resize(0, {.units = 1, .part = {}}, At(3)));
+}
+
+TEST_F(ShareManagerTest, ANewModelThatCannotMoveIsRefusedAndOneThatGoesIsNot) {
+  Make({Fixed("a", 0.5)});
+  host_.fails = true;
+  EXPECT_FALSE(Replace({}, {Fixed("b", 0.5)}));
+  EXPECT_EQ(manager_->Read().models.size(), 1u);
+  EXPECT_TRUE(Replace({0}, {}));
+  EXPECT_TRUE(manager_->Read().models.empty());
+}
+
+// A move may take as long as a thread of low priority needs for a plan.
+TEST_F(ShareManagerTest, ReadersDoNotWaitForMoves) {
+  Make({Fixed("a", 0.5)});
+  std::promise<void> moving, go;
+  host_.on_move = [&] {
+    moving.set_value();
+    go.get_future().wait();
+  };
+  std::jthread mover([&] { EXPECT_TRUE(manager_->Resize(0, {.units = 10, .part = {}}, At(1))); });
+  moving.get_future().wait();
+  EXPECT_EQ(Of(0).units.count, 50u);
+  go.set_value();
+  mover.join();
+  EXPECT_EQ(Of(0).units.count, 10u);
 }
 
 TEST_F(ShareManagerTest, MoreModelsThanUnitsGetWeights) {
