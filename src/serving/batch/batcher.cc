@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <new>
 #include <utility>
 
 #include "base/check.h"
@@ -416,7 +417,11 @@ void Batcher::Learn(const Batch& batch, const JobResult& result) {
     slowdown_.Add(static_cast<double>(took.count()) / static_cast<double>(alone.count()));
   }
   if (limiter_ == nullptr) return;
-  limiter_->Batch(batch.rows, took, result.finished);
+  try {
+    limiter_->Batch(batch.rows, took, result.finished);
+  } catch (const std::bad_alloc&) {
+    return;  // the limiter learns from the next batch
+  }
   queue_.SetMostRows(limiter_->Limit());
 }
 

@@ -124,6 +124,10 @@ Status ShareKeeper::SetRules(const SharesRules& rules) {
 
 Status ShareKeeper::Resize(const ServedModel& model, const ShareWanted& wanted) {
   const auto id = IdOf(&model);
+  if (!id && !model.is_program()) {
+    return Fail(ErrorCode::kUnavailable,
+                fmt::format("model '{}' is being replaced or unloaded; try again", model.name()));
+  }
   if (!id) {
     return Fail(ErrorCode::kInvalidArgument,
                 fmt::format("model '{}' is a job program, which has no share: the models that it "
