@@ -65,6 +65,23 @@ class BatcherTest : public CoreTest {
   }
 };
 
+TEST_F(BatcherTest, ABestEffortRequestIsRefusedWhenItHasWaitedTooLong) {
+  max_wait_ = std::chrono::milliseconds(1);
+  repository_.AddModel("slow", LongModel(), kRealTime);  // waits without a limit
+  repository_.AddModel("batch", SmallBatchModel(), "max_batch_size: 8\ndynamic_batching { }\n");
+  Open("sequential");
+  Sent slow = SendRunning();
+  Sent first = Send(Rows(1)), second = Send(Rows(2));  // one in a batch, one waits for the next
+  for (Sent* const sent : {&first, &second}) {
+    const Answer refused = sent->answer.get();
+    ASSERT_EQ(CodeOf(refused), ErrorCode::kUnavailable);
+    EXPECT_THAT(refused.error().message, HasSubstr("--max-wait"));
+  }
+  EXPECT_EQ(CodeOf(slow.answer.get()), std::nullopt);
+  EXPECT_EQ(StatisticsOf("batch").rejected, 2u);
+  EXPECT_EQ(StatisticsOf("batch").pending, 0u);
+}
+
 TEST_F(BatcherTest, RequestsThatWaitAreOneExecution) {
   Serve("");
   Sent slow = SendRunning();

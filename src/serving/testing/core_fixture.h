@@ -71,6 +71,7 @@ class CoreTest : public ::testing::Test {
     options.scheduler = scheduler;
     options.device.workers = 2;
     options.profile.runs = 1;
+    options.max_wait = max_wait_;
     options.engine = engine_ == nullptr ? "none" : "";
     options.engine_host = engine_;
     auto core = InferenceCore::Open(options);
@@ -118,6 +119,7 @@ class CoreTest : public ::testing::Test {
 
   TestRepository repository_;
   std::shared_ptr<EngineHost> engine_;  // before Open(); null: there is none
+  Nanoseconds max_wait_{0};             // before Open(); no limit, as machines may be slow
   std::unique_ptr<InferenceCore> core_;
 };
 
