@@ -112,9 +112,9 @@ TEST(LongLines, FoldsOfPieces) {
       exps += std::exp(value);
     }
     EXPECT_EQ(max[at], static_cast<float>(most));
-    EXPECT_NEAR(mean[at], sum / static_cast<double>(line.axis), 1e-5);
-    EXPECT_NEAR(square[at] / squares, 1, 1e-5);
-    EXPECT_NEAR(norm[at] / std::sqrt(squares), 1, 1e-5);
+    EXPECT_NEAR(mean[at], sum / static_cast<double>(line.axis), 5e-5);
+    EXPECT_NEAR(square[at] / squares, 1, 5e-5);
+    EXPECT_NEAR(norm[at] / std::sqrt(squares), 1, 5e-5);
     EXPECT_NEAR(exp[at], std::log(exps), 1e-4);
     ++at;
   });

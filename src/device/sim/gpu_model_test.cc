@@ -13,7 +13,7 @@
 namespace lagoon {
 namespace {
 
-using testing::HasSubstr;
+using ::testing::HasSubstr;
 
 std::string Text() { return std::string(BuiltInGpuModelText("mi50")); }
 
@@ -75,7 +75,7 @@ TEST(GpuModel, TheDocumentListsEveryConstantOfEveryDevice) {
 }
 
 TEST(GpuModel, AFileIsReadLikeOneThatIsBuiltIn) {
-  const std::string path = testing::TempDir() + "lagoon_sim_profile.json";
+  const std::string path = ::testing::TempDir() + "lagoon_sim_profile.json";
   std::ofstream(path) << With(Text(), "\"units\": {\"value\": 60", "\"units\": {\"value\": 7");
   const Result<GpuModel> gpu = LoadGpuModel(path);
   std::remove(path.c_str());

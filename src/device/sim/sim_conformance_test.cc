@@ -70,9 +70,9 @@ DeviceUnderTest Simulated(const std::string& name, const std::string& gpu, SimAb
 }
 
 INSTANTIATE_TEST_SUITE_P(Sim, DeviceConformance,
-                         testing::Values(Simulated("Mi50", "mi50", SimAbort::kCheck),
-                                         Simulated("T4", "t4", SimAbort::kCheck),
-                                         Simulated("H200", "h200", SimAbort::kCheck)),
+                         ::testing::Values(Simulated("Mi50", "mi50", SimAbort::kCheck),
+                                           Simulated("T4", "t4", SimAbort::kCheck),
+                                           Simulated("H200", "h200", SimAbort::kCheck)),
                          DeviceName);
 
 }  // namespace
