@@ -242,6 +242,10 @@ TEST_F(IngressCoreTest, MembersThatAreKilledInTurnsCostNoAnswer) {
     }
     EXPECT_EQ(other.core.Pending(), 0U);
     victim.core.Release();
+    // Else the member could come back before the ingress has seen that it was away, count as ready,
+    // and then be found lost while the other one is killed.
+    const std::size_t index = kill % 2 == 0 ? 0 : 1;
+    ASSERT_TRUE(Eventually([&] { return !ingress_.Members()[index].ready; }));
     victim.Start(port);
     ASSERT_TRUE(Eventually([&] {
       const auto members = ingress_.Members();
