@@ -142,6 +142,7 @@ class Tuning final : private ShareHost {
     std::vector<SharedModel> models;
     for (const TunedModel& model : run_.models) {
       SharedModel& shared = models.emplace_back();
+      shared.id = models.size() - 1;
       shared.name = model.name;
       shared.version.assign(1, '1');
       shared.share.automatic = shares == TuneSide::Shares::kTuned;
@@ -154,9 +155,8 @@ class Tuning final : private ShareHost {
     options.units = info.units;
     options.granule = std::max(info.share_granule, 1U);
     options.hold_down = FromSeconds(options_.hold_down_s);
-    LAGOON_ASSIGN_OR_RETURN(
-        manager_, ShareManager::Make(options, std::move(models), *this, stage_.device().Now()));
-    return {};
+    LAGOON_ASSIGN_OR_RETURN(manager_, ShareManager::Make(options, *this));
+    return manager_->Replace({}, std::move(models), stage_.device().Now());
   }
 
   std::size_t NextModel() const {
@@ -215,7 +215,7 @@ class Tuning final : private ShareHost {
 
   void NoteShares() {
     if (manager_ == nullptr) return;
-    const SharesReport report = manager_->Read(stage_.device().Now());
+    const SharesReport report = manager_->Read();
     for (std::size_t i = 0; i < report.models.size(); ++i) {
       run_.models[i].share_percent.push_back(100 * report.models[i].share.value_or(0));
     }
