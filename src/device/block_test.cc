@@ -18,7 +18,7 @@ struct Record {
   Progress progress;
 };
 
-class ProgressOfBlocks : public testing::TestWithParam<std::uint32_t> {};
+class ProgressOfBlocks : public ::testing::TestWithParam<std::uint32_t> {};
 
 TEST_P(ProgressOfBlocks, GivesOutEveryTileOnce) {
   Record record(GetParam());
@@ -52,7 +52,7 @@ TEST_P(ProgressOfBlocks, GivesOutAnUnclaimedTileAgain) {
 }
 
 INSTANTIATE_TEST_SUITE_P(AroundWords, ProgressOfBlocks,
-                         testing::Values(1, 2, 63, 64, 65, 128, 200));
+                         ::testing::Values(1, 2, 63, 64, 65, 128, 200));
 
 TEST(Guard, IsRaisedByLaterWordsOnlyAcrossTheWrap) {
   std::atomic<std::uint32_t> word{0xffffffff};
@@ -67,7 +67,7 @@ TEST(Guard, IsRaisedByLaterWordsOnlyAcrossTheWrap) {
   EXPECT_FALSE(Guard{}.Raised());
 }
 
-class RunBlocksTest : public testing::Test {
+class RunBlocksTest : public ::testing::Test {
  protected:
   template <typename Run>
   Leave RunWith(Run run, std::optional<std::uint32_t> claimed = std::nullopt) {

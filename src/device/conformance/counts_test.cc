@@ -54,7 +54,7 @@ TEST_P(DeviceConformance, AQueuedLaunchRetiresWhenTheKernelThatItCountsIsRevoked
     Launch second{.kernel = count, .args = &args, .progress = guarded.get()};
     second.guards[0] = {&counting->done_word(), 0};
     session.Submit(second, {kUnordered, kWorse});
-    session.Raise(guard, round + 1);
+    session.RaiseAndAwait(guard, round + 1);
     gate.open.store(true);
     session.AwaitAllRetired();
     EXPECT_FALSE(session.Complete(revoked));

@@ -229,7 +229,7 @@ TEST_P(DeviceConformance, QueuedLaunchesRetireBeforeRaiseReturns) {
     launch.guards[0] = session.On(guard, 0);
     session.Submit(launch, {i % 2 == 0 ? stream : kUnordered});
   }
-  session.Raise(guard, 1);
+  session.RaiseAndAwait(guard, 1);
   session.Poll();
   // A GPU may have a few of them in hardware, behind the running one.
   EXPECT_LE(session.live(), device->info().blocks_on_host ? 1u : 4u);

@@ -99,6 +99,11 @@ void Session::Raise(GuardId guard, std::uint32_t value) {
   EXPECT_EQ(device_.Raise(guard, value), SubmitResult::kOk);
 }
 
+void Session::RaiseAndAwait(GuardId guard, std::uint32_t value) {
+  Raise(guard, value);
+  if (await_guards != nullptr) await_guards();
+}
+
 void Session::Poll() {
   std::array<DeviceEvent, 16> events;
   while (const std::size_t count = device_.Poll(events)) {

@@ -61,6 +61,10 @@ bool GateBody(const void* args, std::uint32_t block, BlockContext& ctx);
 /// device.
 inline const CudaImage* (*cuda_form)(Body body) = nullptr;
 
+/// Waits until the blocks of the device can see the guards that were raised; null: they see them at
+/// once, or nothing tells. Set as above.
+inline void (*await_guards)() = nullptr;
+
 /// The device is a GPU, not an emulated one: its blocks are as fast as a host's. Set as above.
 inline bool real_gpu = false;
 
@@ -103,6 +107,8 @@ class Session {
   /// Submits. Only kOk uses `id` up.
   SubmitResult TrySubmit(const Launch& launch, LaunchId& id);
   void Raise(GuardId guard, std::uint32_t value);
+  /// The same; then running blocks see the value at their next check, where the device can tell.
+  void RaiseAndAwait(GuardId guard, std::uint32_t value);
 
   bool Await(const std::function<bool()>& condition) {
     return conformance::Await(device_, condition);

@@ -11,7 +11,7 @@ const DeviceUnderTest kCpu{"Cpu", [](const Needs& needs) {
                              return CreateCpuDevice(options);
                            }};
 
-INSTANTIATE_TEST_SUITE_P(Cpu, DeviceConformance, testing::Values(kCpu), DeviceName);
+INSTANTIATE_TEST_SUITE_P(Cpu, DeviceConformance, ::testing::Values(kCpu), DeviceName);
 
 }  // namespace
 }  // namespace lagoon::conformance

@@ -23,7 +23,7 @@ struct Record {
   Progress progress;
 };
 
-class LaunchTableTest : public testing::Test {
+class LaunchTableTest : public ::testing::Test {
  protected:
   using Assignment = LaunchTable::Assignment;
 

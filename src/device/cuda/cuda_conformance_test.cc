@@ -61,12 +61,13 @@ const DeviceUnderTest kCuda{
     "Cuda", [](const Needs& needs) {
       cuda::fake::OpenFake().Reset(cuda::fake::EmulatedSettings(static_cast<int>(needs.units)));
       cuda_form = cuda::fake::SuiteImage;
+      await_guards = [] { cuda::fake::OpenFake().AwaitWords(); };
       CudaDeviceOptions options = cuda::fake::FakeOptions();
       options.memory_limit_bytes = needs.memory_limit_bytes;
       return CreateCudaDevice(options);
     }};
 
-INSTANTIATE_TEST_SUITE_P(Cuda, DeviceConformance, testing::Values(kCuda), DeviceName);
+INSTANTIATE_TEST_SUITE_P(Cuda, DeviceConformance, ::testing::Values(kCuda), DeviceName);
 
 }  // namespace
 }  // namespace lagoon::conformance

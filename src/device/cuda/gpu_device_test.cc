@@ -71,6 +71,7 @@ TEST(GpuDevice, APartlyDoneRecordGoesBackAndForth) {
   const LaunchId first = session.Submit(launch);
   ASSERT_TRUE(session.Await([&] { return stopped.load(); }));
   session.Raise(guard, 1);
+  OpenFake().AwaitWords();
   resume.store(true);
   session.AwaitRetired(first);
   EXPECT_EQ(record->done(), 39u);

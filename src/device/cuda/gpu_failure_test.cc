@@ -93,6 +93,7 @@ class Scenario {
                        ok(device.Submit(launch.As(LaunchId{2}))) &&
                        Await(device, [&] { return stopped_.load(); });
     const bool revoked = begun && ok(device.Raise(guard, 1));
+    OpenFake().AwaitWords();
     resume_.store(true);
     if (!revoked || !Await(device, [&] { return retired_.contains(LaunchId{2}); })) return false;
     EXPECT_FALSE(kernel_->Complete());

@@ -243,6 +243,7 @@ TEST(GpuIssue, ARevokedLaunchOfAnOrderedStreamLetsTheNextOneRun) {
   session.Submit(Launch{.kernel = count, .args = &last, .progress = third.get()}, {stream});
   ASSERT_TRUE(session.Await([&] { return gate.waiting.load() == 1; }));
   session.Raise(guard, 1);
+  OpenFake().AwaitWords();
   gate.open.store(true);
   session.AwaitAllRetired();
   EXPECT_EQ(skipped.runs.load(), 0);

@@ -14,7 +14,7 @@ using conformance::Record;
 
 struct Slot : InFlight {};
 
-class InFlightSlotsTest : public testing::Test {
+class InFlightSlotsTest : public ::testing::Test {
  protected:
   Slot* Take(std::uint64_t id, StreamId stream = kUnordered) {
     return slots_.Take(Launch{.progress = record_.get()}.As(LaunchId{id}, stream, 7), events_);

@@ -15,7 +15,7 @@ namespace lagoon::sim_testing {
 namespace {
 
 using std::chrono::microseconds;
-using testing::HasSubstr;
+using ::testing::HasSubstr;
 
 // Counts the blocks that run at once.
 class Crowd final : public DeviceObserver {

@@ -18,12 +18,12 @@ using ::testing::AllOf;
 using ::testing::HasSubstr;
 
 // A folder for one test, removed with it.
-class SourceProgramTest : public testing::Test {
+class SourceProgramTest : public ::testing::Test {
  protected:
   SourceProgramTest()
-      : folder_(fs::path(testing::TempDir()) /
+      : folder_(fs::path(::testing::TempDir()) /
                 (std::string("lagoon-images-") +
-                 testing::UnitTest::GetInstance()->current_test_info()->name())) {
+                 ::testing::UnitTest::GetInstance()->current_test_info()->name())) {
     fs::remove_all(folder_);
   }
   ~SourceProgramTest() override { fs::remove_all(folder_); }

@@ -75,6 +75,10 @@ class FakeCuda {
   virtual std::vector<Call> TakeLog() = 0;
   /// Why the context was lost, if a kernel did it.
   virtual std::string fault() const = 0;
+  /// Waits until the words that streams write have landed, apart from those behind a kernel.
+  virtual void AwaitWords() = 0;
+  /// Where the bytes of an address lie for tests that play the GPU's part.
+  virtual std::byte* OnHost(std::uint64_t address) const = 0;
   /// Number of allocations, streams and modules that were not given back.
   virtual std::size_t leaks() const = 0;
 };

@@ -62,6 +62,13 @@ class Driver final : public FakeCuda {
     const std::lock_guard lock(gpu_mutex);
     return gpu == nullptr ? "" : gpu->fault();
   }
+  void AwaitWords() override {
+    const std::lock_guard lock(gpu_mutex);
+    if (gpu != nullptr) gpu->AwaitWords();
+  }
+  std::byte* OnHost(std::uint64_t address) const override {
+    return device_memory->OnHost(reinterpret_cast<const void*>(address));
+  }
   std::size_t leaks() const override;
 
   /// Counts a call. Returns the code that it must return instead of working, or kSuccess.

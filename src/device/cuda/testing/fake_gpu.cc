@@ -78,6 +78,16 @@ void Gpu::Synchronize() {
   });
 }
 
+void Gpu::AwaitWords() {
+  std::unique_lock lock(mutex_);
+  changed_.wait(lock, [&] {
+    return lost_.load() != 0 ||
+           std::all_of(streams_.begin(), streams_.end(), [](const auto& entry) {
+             return entry.second.busy || entry.second.operations.empty();
+           });
+  });
+}
+
 void Gpu::Lose(int code, const std::string& fault) {
   {
     const std::lock_guard lock(mutex_);
@@ -115,6 +125,7 @@ void Gpu::Run() {
     std::unique_lock lock(mutex_);
     changed_.wait(lock, [this] { return stopping_.load() || news_.load(); });
   }
+  if (open_) memory_.Close();
   runner_.reset();
 }
 

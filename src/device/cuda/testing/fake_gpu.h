@@ -41,6 +41,8 @@ class Gpu {
   bool Idle(std::uint64_t stream);
   /// Waits until all streams are idle or the context is lost.
   void Synchronize();
+  /// Waits until what is left in the streams is behind kernels, or the context is lost.
+  void AwaitWords();
   void Lose(int code, const std::string& fault);
   int lost() const { return lost_.load(); }
   std::string fault();

@@ -95,7 +95,7 @@ const DeviceUnderTest kGpu{"Gpu", [](const Needs& needs) {
                              return CreateCudaDevice(options);
                            }};
 
-INSTANTIATE_TEST_SUITE_P(Gpu, DeviceConformance, testing::Values(kGpu), DeviceName);
+INSTANTIATE_TEST_SUITE_P(Gpu, DeviceConformance, ::testing::Values(kGpu), DeviceName);
 
 Result<cuda::OwnMemory> PinMemory() {
   LAGOON_ASSIGN_OR_RETURN(std::shared_ptr<const cuda::Driver> driver, cuda::Driver::Load());
@@ -136,7 +136,7 @@ int RunTests(const cuda::OwnMemory& memory) {
 
 int main(int argc, char** argv) {
   GTEST_FLAG_SET(filter, lagoon::conformance::kFilter);
-  testing::InitGoogleTest(&argc, argv);
+  ::testing::InitGoogleTest(&argc, argv);
   const auto memory = lagoon::conformance::PinMemory();
   if (!memory) {
     std::fprintf(stderr, "gpu_conformance: %s\n", memory.error().message.c_str());
