@@ -456,9 +456,10 @@ void Batcher::RunTimer(const std::stop_token& stop) {
     const MutexLock lock(mutex_);
     timer_wake_.NotifyAll();
   });
-  while (!stop.stop_requested()) {
+  for (;;) {
     {
       const MutexLock lock(mutex_);
+      if (stop.stop_requested()) return;  // asked under the mutex: the wake may not come before it
       if (next_time_ == kNoDeadline) {
         timer_wake_.Wait(mutex_);
         continue;
