@@ -94,9 +94,11 @@ TEST_F(Admission, ACancelledJobIsNotAhead) {
   Request& cancelled = Add();
   const Result<JobId> id = Post(queue, cancelled);
   ASSERT_TRUE(id);
+  ASSERT_TRUE(device_->StartBlock());
   dispatcher_->Cancel(*id);
-  ASSERT_EQ(cancelled.finished, 0);  // its kernel is on the device
+  ASSERT_EQ(cancelled.finished, 0);  // its input's copy has begun
   EXPECT_FALSE(Late(PostWithin(Queue(50), 50)));
+  device_->FinishBlock(true);
 }
 
 TEST_F(Admission, TheRequestThatGivesWayToANewerOneIsNotAhead) {

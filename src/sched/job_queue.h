@@ -114,8 +114,10 @@ bool HasRealTime(const FinishedJobs& finished);
 struct JobQueue {
   struct Slot {
     Instance* instance = nullptr;
-    GuardId guard{};             // revokes the launches of the job on this instance
+    GuardId guard{};             // revokes the kernels and outputs of the job on this instance
     std::uint32_t revision = 0;  // the guard's limit for the present job
+    GuardId leaving_guard{};     // revokes its input copies, which stay when kernels are revoked
+    std::uint32_t left = 0;      // the leaving guard's limit
   };
 
   explicit JobQueue(QueueId id_in) : id(id_in) {}

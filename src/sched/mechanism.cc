@@ -110,7 +110,8 @@ Status Mechanism::PrepareQueue(JobQueue& queue, const QueueOptions& options) {
   }
   while (queue.slots.size() < options.instances.size()) {
     LAGOON_ASSIGN_OR_RETURN(const GuardId guard, device_.CreateGuard());
-    queue.slots.push_back({nullptr, guard, 0});
+    LAGOON_ASSIGN_OR_RETURN(const GuardId leaving_guard, device_.CreateGuard());
+    queue.slots.push_back({.guard = guard, .leaving_guard = leaving_guard});
   }
   LAGOON_RETURN_IF_ERROR(streams_.AddQueue(queue, options.name));
   queue.free_slots.clear();
@@ -304,6 +305,8 @@ void Mechanism::Leave(Job& job, Outcome outcome, FinishedJobs& finished) {
   if (job.launches == 0) return Finish(job, outcome, finished);
   JobQueue::Slot& slot = job.queue->slots[job.slot];
   device_.Raise(slot.guard, ++slot.revision);
+  // The kernels that read the inputs are revoked already.
+  if (job.inputs_left > 0) device_.Raise(slot.leaving_guard, ++slot.left);
 }
 
 void Mechanism::Finish(Job& job, Outcome outcome, FinishedJobs& finished) {

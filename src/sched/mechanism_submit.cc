@@ -229,12 +229,14 @@ void Mechanism::PadRealTime() {
 // not fit into the room.
 bool Mechanism::SubmitNext(Job& job, std::uint32_t ops, const PaddingRoom* room) {
   Instance& instance = *job.instance;
+  const JobQueue::Slot& slot = job.queue->slots[job.slot];
   for (; job.next_input < job.inputs.size(); ++job.next_input) {
     Copy copy = instance.InputCopy(job.next_input, job.inputs[job.next_input]);
     if (job.parts != nullptr) {
       copy.from = nullptr;
       copy.parts = job.parts->inputs[job.next_input];
     }
+    copy.guards[0] = {device_.GuardWord(slot.leaving_guard), slot.left, true};
     if (!SubmitCopy(job, copy, JobLaunch::Kind::kInput, job.next_input)) return false;
   }
   UpdateReady(job);

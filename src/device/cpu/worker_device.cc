@@ -12,7 +12,7 @@ namespace lagoon {
 namespace {
 
 constexpr LaunchTable::Limits kLimits;
-constexpr std::uint32_t kMaxGuards = 4096;  // one per instance and one per dispatcher
+constexpr std::uint32_t kMaxGuards = 8192;  // two per instance and one per dispatcher
 constexpr std::size_t kMinScratchBytes = 4096;
 
 }  // namespace

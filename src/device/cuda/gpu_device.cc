@@ -13,7 +13,7 @@ namespace {
 
 constexpr std::uint32_t kMaxWorks = 512;
 constexpr std::uint32_t kMaxStreams = 1024;
-constexpr std::uint32_t kMaxGuardWords = 4096;
+constexpr std::uint32_t kMaxGuardWords = 8192;
 constexpr std::size_t kEvents = 8192;
 
 }  // namespace

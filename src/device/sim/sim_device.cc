@@ -12,7 +12,7 @@ namespace {
 
 // A CUDA process may have more streams than the device has queues (Paella 2.1).
 constexpr std::uint32_t kMaxStreams = 1024;
-constexpr std::uint32_t kMaxGuards = 1024;
+constexpr std::uint32_t kMaxGuards = 2048;
 constexpr std::uint32_t kLeastLaunches = 16, kMostLaunches = 1 << 16;
 constexpr Nanoseconds kMostBlockTime = std::chrono::hours(1);
 // Not zero, which is the value of a default-constructed TimePoint.
