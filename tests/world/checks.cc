@@ -162,7 +162,10 @@ void City::Changed(const std::string& model, std::size_t constant, bool load, co
     }
   } else {
     const ErrorCode code = done.error().code;
-    const bool is_true = closing_ || lost_ || TraitsOf(model).program ||
+    // A share that a client has made larger may leave none for a configuration that wants one.
+    const bool no_room =
+        resized_ && done.error().message.find("make the fixed share") != std::string::npos;
+    const bool is_true = closing_ || lost_ || no_room || TraitsOf(model).program ||
                          (!load && code == ErrorCode::kNotFound && !state.loaded);
     if (!is_true) {
       Violation(fmt::format("{}: {} fails: {}", model, load ? "loading" : "unloading",

@@ -225,6 +225,10 @@ void City::Act(const Event& event) {
       ShareWanted wanted;
       wanted.automatic = event.number == 0;
       if (event.number != 0) wanted.part = static_cast<double>(event.number) / 1000;
+      {
+        const MutexLock lock(mutex_);
+        resized_ = true;
+      }
       static_cast<void>(core_->ResizeShare(event.model, "", wanted));
       return;
     }

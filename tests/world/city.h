@@ -101,8 +101,9 @@ class City {
   std::size_t outstanding_ GUARDED_BY(mutex_) = 0;
   int changes_ GUARDED_BY(mutex_) = 0;  // under way
   int losing_ GUARDED_BY(mutex_) = 0;
-  TimePoint lost_at_ GUARDED_BY(mutex_){};  // last time that the device was lost or still away
-  bool lost_ GUARDED_BY(mutex_) = false;    // ever
+  TimePoint lost_at_ GUARDED_BY(mutex_){};   // last time that the device was lost or still away
+  bool lost_ GUARDED_BY(mutex_) = false;     // ever
+  bool resized_ GUARDED_BY(mutex_) = false;  // a share, ever
   bool closing_ GUARDED_BY(mutex_) = false;
   WorldReport report_;
 };

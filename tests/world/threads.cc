@@ -3,6 +3,7 @@
 #include <dlfcn.h>
 #include <linux/futex.h>
 #include <pthread.h>
+#include <signal.h>
 #include <sys/syscall.h>
 #include <sys/types.h>
 #include <sys/wait.h>
@@ -84,8 +85,7 @@ struct World {
   ThreadReport report;
 };
 
-// Touched only by the thread that has the turn.
-World* world = nullptr;
+World* world = nullptr;  // touched only by the thread that has the turn
 [[gnu::tls_model("initial-exec")]] thread_local Thread* self = nullptr;
 
 std::uint64_t Draw() {  // splitmix64
@@ -460,11 +460,10 @@ int nanosleep(const timespec* time, timespec* left) {
   return 0;
 }
 
-// The end of a child process is an event of real time: a thread that asks for it again and again
-// waits for it at once.
-pid_t waitpid(pid_t child, int* status, int options) {
-  static auto* const real = lw::Next<pid_t(pid_t, int*, int)>("waitpid");
-  return real(child, status, self == nullptr ? options : options & ~WNOHANG);
+// The end of a child process is an event of real time: a thread that polls for it waits at once.
+int waitid(idtype_t type, id_t id, siginfo_t* info, int options) {
+  static auto* const real = lw::Next<int(idtype_t, id_t, siginfo_t*, int)>("waitid");
+  return real(type, id, info, self == nullptr ? options : options & ~WNOHANG);
 }
 
 // std::atomic::wait and initialisation of static variables. Reads six words, of which the caller
