@@ -7,6 +7,7 @@
 #include <grpcpp/server_builder.h>
 
 #include <algorithm>
+#include <boost/asio/post.hpp>
 #include <chrono>
 #include <limits>
 
@@ -81,10 +82,14 @@ Result<std::unique_ptr<GrpcEdge>> GrpcEdge::Start(InferenceCore& core, IoPool& p
     return Fail(ErrorCode::kInternal, fmt::format("gRPC {}:{}: the library did not start a server",
                                                   options.address, options.port));
   }
-  edge->listener_->Start([acceptor = edge->acceptor_.get()](int descriptor) {
-    grpc::experimental::ExternalConnectionAcceptor::NewConnectionParameters connection;
-    connection.fd = descriptor;
-    acceptor->HandleNewConnection(&connection);
+  edge->handing_over_ = std::make_unique<IoPool>(1);
+  auto& context = edge->handing_over_->context();
+  edge->listener_->Start([&context, acceptor = edge->acceptor_.get()](int descriptor) {
+    boost::asio::post(context, [acceptor, descriptor] {
+      grpc::experimental::ExternalConnectionAcceptor::NewConnectionParameters connection;
+      connection.fd = descriptor;
+      acceptor->HandleNewConnection(&connection);
+    });
   });
   edge->SetServing(IsReady(core, options.strict_readiness));
   return edge;
@@ -98,11 +103,13 @@ void GrpcEdge::SetServing(bool serving) {
 
 void GrpcEdge::Stop(TimePoint until) {
   listener_->Close();
+  handing_over_->Join();  // gRPC would not close a socket that it gets after Shutdown()
   const auto left = std::max(until - Now(), Nanoseconds::zero());
   server_->Shutdown(std::chrono::system_clock::now() +
                     std::chrono::duration_cast<std::chrono::system_clock::duration>(
                         std::min<Nanoseconds>(left, std::chrono::hours(24))));
   server_->Wait();
+  listener_->EndGuard();
   server_.reset();
 }
 

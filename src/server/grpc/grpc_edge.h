@@ -57,6 +57,10 @@ class GrpcEdge {
   std::shared_ptr<GrpcListener> listener_;
   std::unique_ptr<grpc::experimental::ExternalConnectionAcceptor> acceptor_;
   std::unique_ptr<grpc::Server> server_;
+  // Hands connections over to gRPC. The thread that does so may go on to read from the connection
+  // for as long as its client sends, so it is a thread that does nothing else: the guard, which
+  // ends such a connection, must not wait for it.
+  std::unique_ptr<IoPool> handing_over_;
 };
 
 }  // namespace lagoon

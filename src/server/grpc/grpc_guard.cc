@@ -103,7 +103,7 @@ std::uint64_t NumberOf(const Json& object, const char* name) {
 }
 
 /// "chttp2 ipv6:%5B::1%5D:80" as "::1 80": the key of Connections.
-std::string ClientOf(std::string name) {
+std::string ClientOf(const std::string& name) {
   const std::size_t port = name.rfind(':');
   const std::size_t scheme = name.find(':');
   if (port == std::string::npos || scheme == port) return {};

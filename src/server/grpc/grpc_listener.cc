@@ -93,6 +93,12 @@ void GrpcListener::Close() {
     boost::system::error_code ignored;
     self->acceptor_.close(ignored);
     self->pause_.cancel();
+  });
+}
+
+void GrpcListener::EndGuard() {
+  net::post(strand_, [self = shared_from_this()] {
+    self->guards_ = false;
     self->check_.cancel();
   });
 }
@@ -136,7 +142,7 @@ void GrpcListener::Pause() {
 }
 
 void GrpcListener::Guard() {
-  if (!acceptor_.is_open()) return;
+  if (!guards_) return;
   guard_.Check(Now(), where_);
   check_.expires_after(GrpcGuard::kPeriod);
   check_.async_wait(

@@ -21,7 +21,8 @@ namespace lagoon {
 /// may call any method. Shared, because operations in the pool may outlast the edge.
 class GrpcListener final : public std::enable_shared_from_this<GrpcListener> {
  public:
-  /// Takes ownership of a connected socket, which is non-blocking and closed on exec.
+  /// Takes ownership of a connected socket, which is non-blocking and closed on exec. Must return
+  /// at once, whatever the client sends: until then no connection is accepted and none is watched.
   using Handover = std::function<void(int descriptor)>;
 
   /// Binds and listens, but accepts nothing yet. kAlreadyExists, naming address and port, when the
@@ -31,8 +32,11 @@ class GrpcListener final : public std::enable_shared_from_this<GrpcListener> {
 
   int port() const { return port_; }
   void Start(Handover handover);
-  /// After Close() has returned, no socket is handed over any more.
+  /// After Close() has returned, no socket is handed over any more. Those that were are still
+  /// watched.
   void Close();
+  /// After Close(), when every connection has ended or will end without help.
+  void EndGuard();
 
  private:
   using Acceptor = boost::asio::basic_socket_acceptor<boost::asio::ip::tcp, Strand>;
@@ -52,6 +56,7 @@ class GrpcListener final : public std::enable_shared_from_this<GrpcListener> {
   boost::asio::steady_timer pause_;  // on strand_
   GrpcGuard guard_;                  // on strand_
   boost::asio::steady_timer check_;  // on strand_
+  bool guards_ = true;               // on strand_
   TimePoint next_warning_;           // on strand_
   int port_ = 0;
 
