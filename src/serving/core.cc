@@ -218,12 +218,10 @@ void Core::MakeChanges(const std::stop_token& stop) {
       made =
           present ? ((*present).*change.make)(change.model) : Status(tl::unexpected<Error>(Away()));
     }
-    {
-      const MutexLock lock(mutex_);
-      changing_.erase(change.model);
-      ordered_.NotifyAll();
-    }
-    change.done(std::move(made));
+    change.done(std::move(made));  // before the model's next change, so that answers are in order
+    const MutexLock lock(mutex_);
+    changing_.erase(change.model);
+    ordered_.NotifyAll();
   }
 }
 
