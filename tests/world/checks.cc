@@ -118,7 +118,7 @@ void City::CheckRefusal(const Sent& sent, const Error& error) {
       is_true = !sent.ask.wrong.empty();
       break;
     case ErrorCode::kNotFound:
-      is_true = lost_ && !models_[sent.model].loaded;
+      is_true = lost_ && MayBeUnloaded(sent);
       break;
     case ErrorCode::kUnavailable:
       is_true = MayBeUnavailable(sent, error.message);
@@ -131,10 +131,14 @@ void City::CheckRefusal(const Sent& sent, const Error& error) {
                         error.message));
 }
 
+bool City::MayBeUnloaded(const Sent& sent) const {
+  const ModelHistory& state = models_.at(sent.model);
+  return !state.loaded || state.unloads > 0 || state.loaded_since >= sent.at;
+}
+
 bool City::MayBeUnavailable(const Sent& sent, const std::string& why) const {
   const ModelHistory& state = models_.at(sent.model);
-  if (closing_ || lost_at_ >= sent.at) return true;
-  if (!state.loaded || state.unloads > 0 || state.loaded_since >= sent.at) return true;
+  if (closing_ || lost_at_ >= sent.at || MayBeUnloaded(sent)) return true;
   const auto says = [&](const char* words) { return why.find(words) != std::string::npos; };
   const bool full = state.outstanding > kMostWaiting || state.full_at >= sent.at;
   if (says("is full") || says("are waiting") || says("requests wait") || says("shapes wait")) {

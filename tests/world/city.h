@@ -72,6 +72,8 @@ class City {
   void CheckRight(const Sent& sent, const InferResponse& response) REQUIRES(mutex_);
   bool IsRight(const Sent& sent, const InferResponse& response, float constant) const;
   void CheckRefusal(const Sent& sent, const Error& error) REQUIRES(mutex_);
+  /// At some time since the request was sent.
+  bool MayBeUnloaded(const Sent& sent) const REQUIRES(mutex_);
   bool MayBeUnavailable(const Sent& sent, const std::string& why) const REQUIRES(mutex_);
   void Cancel(const Event& event);
   void Change(const Event& event);
