@@ -65,7 +65,7 @@ Result<std::unique_ptr<DeviceCore>> DeviceCore::Open(const CoreOptions& options,
 // ---- Loading and unloading while models serve
 
 Status DeviceCore::LoadModel(const std::string& name) {
-  Status loaded = LoadAnew(name);
+  Status loaded = WithoutExceptions([&] { return LoadAnew(name); });
   // Only this code is about the model itself, and not about its name or the moment.
   if (!loaded && loaded.error().code == ErrorCode::kInvalidArgument) {
     models_.NoteFailure(name, loaded.error().message);
@@ -80,13 +80,14 @@ Status DeviceCore::LoadAnew(const std::string& name) {
                           models_.LoadOne(options_.repository, name, *device_, load_options_));
   const MutexLock changing(change_mutex_);
   std::vector<const LoadedVersion*> started;
-  const Status ready = [&]() -> Status {
+  // What has been started is stopped below, also where memory runs out.
+  const Status ready = WithoutExceptions([&]() -> Status {
     for (auto& [number, version] : entry->versions) {
       LAGOON_RETURN_IF_ERROR(version.loaded->Start(*dispatcher_, *maker_));
       started.push_back(version.loaded.get());
     }
     return KeepShares(name, started);
-  }();
+  });
   if (!ready) {
     for (auto& [number, version] : entry->versions) Stop(std::move(version.loaded));
     return Annotate(fmt::format("model '{}' cannot be loaded", name), Error(ready.error()));

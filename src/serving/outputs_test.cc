@@ -172,7 +172,9 @@ class OutOfMemoryTest : public CoreTest {
       last_ = nth;
     }
     EXPECT_GT(last_, 3);
-    for (const ModelStatistics& model : *core_->Statistics("", "")) EXPECT_EQ(model.pending, 0u);
+    const Result<std::vector<ModelStatistics>> statistics = core_->Statistics("", "");
+    ASSERT_TRUE(statistics);
+    for (const ModelStatistics& model : *statistics) EXPECT_EQ(model.pending, 0u);
     core_->Drain(kNoDeadline);  // returns when no request is left
   }
 

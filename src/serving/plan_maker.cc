@@ -17,6 +17,12 @@ constexpr int kLowestPriority = 19;  // a nice value
 // After memory ran out, until it is tried again.
 constexpr Nanoseconds kRetryPause = std::chrono::milliseconds(10);
 
+/// Memory that ran out says nothing about the plan, which the next request tries again. A plan that
+/// is over a limit has the same code and another message: it stays over the limit.
+bool IsOutOfMemory(const Error& error) {
+  return error.code == ErrorCode::kResourceExhausted && error.message.ends_with("out of memory");
+}
+
 JobResult Ended(Outcome outcome) {
   JobResult result;
   result.outcome = outcome;
@@ -312,7 +318,7 @@ bool PlanMaker::PublishNext() {
 
 /// Remembers that the plan could not be made. True: it is the first time, and no answer says so.
 bool PlanMaker::NoteFailure(const Made& made, const Error& error) {
-  if (error.code == ErrorCode::kCancelled) return false;
+  if (error.code == ErrorCode::kCancelled || IsOutOfMemory(error)) return false;
   try {
     const bool is_new = orders_[made.model].failed.Add(made.order->wanted.key, error, Now());
     return is_new && made.order->requests.empty();

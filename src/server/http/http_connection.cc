@@ -420,7 +420,9 @@ void HttpConnection::Write(HttpResponse response) {
   std::vector<net::const_buffer> pieces = {net::buffer(head_)};
   if (!is_head_) {
     pieces.push_back(net::buffer(response_.text));
-    for (const auto& blob : response_.blobs) pieces.push_back(net::buffer(blob));
+    for (const auto& blob : response_.blobs) {
+      pieces.push_back(net::buffer(blob.data(), blob.size()));
+    }
   }
   net::async_write(
       socket_, pieces,

@@ -97,7 +97,9 @@ TEST(RemoteCodec, ARequestWithoutADeadlineHasNoTimeout) {
 
 UnfilledBytes OutputBytes(std::size_t size) {
   const std::vector<std::byte> bytes = Bytes(size);
-  return {bytes.begin(), bytes.end()};
+  UnfilledBytes output;
+  output.assign(bytes.begin(), bytes.end());
+  return output;
 }
 
 InferResponse Answer() {

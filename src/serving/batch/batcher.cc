@@ -393,7 +393,7 @@ Result<JobId> Batcher::PostBatch(const std::shared_ptr<Batch>& batch) {
   spec.outputs = batch->outputs;
   spec.parts = &batch->parts;
   spec.client = batch.get();
-  const Result<JobId> job = model_.Post(spec, *batch->plan, priority_, dispatcher_);
+  Result<JobId> job = model_.Post(spec, *batch->plan, priority_, dispatcher_);
   if (!job) return job;
   bool cancel = false;
   {

@@ -52,7 +52,12 @@ std::vector<std::shared_ptr<ServedPlan>> PlanCache::Add(const PlanKey& key,
                                                         std::shared_ptr<ServedPlan> plan,
                                                         bool pinned) {
   std::vector<std::shared_ptr<ServedPlan>> gone;
+  const std::size_t bytes = BytesOf(*plan);
+  Entries made;
+  made.push_back({key, std::move(plan), bytes});
   const MutexLock lock(mutex_);
+  // Where memory runs out, nothing has changed yet: no plan of `gone` is lost.
+  gone.reserve(known_.size() + 1);
   const auto [known, is_new] = known_.try_emplace(key);
   Position& position = known->second;
   if (!is_new) {
@@ -60,10 +65,10 @@ std::vector<std::shared_ptr<ServedPlan>> PlanCache::Add(const PlanKey& key,
     gone.push_back(std::move(position.entry->plan));
     groups_[position.group].erase(position.entry);
   }
-  const std::size_t bytes = BytesOf(*plan);
   position.group = pinned ? kPinned : kOnce;
+  position.entry = made.begin();
   Entries& entries = groups_[position.group];
-  position.entry = entries.insert(entries.end(), {key, std::move(plan), bytes});
+  entries.splice(entries.end(), made);
   bytes_ += bytes;
   Evict(gone);
   return gone;

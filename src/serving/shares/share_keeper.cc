@@ -81,17 +81,21 @@ Status ShareKeeper::Replace(std::span<const ServedModel* const> gone, std::vecto
   for (const ServedModel* const model : gone) {
     if (const auto id = IdOf(model)) left.push_back(*id);
   }
-  std::vector<SharedModel> shared;
-  for (Model& one : come) {
-    const ServedModel& model = *one.model;
-    const BatchLimitSettings& limit = model.settings().batching.limit;
-    const MutexLock lock(models_mutex_);
-    added.push_back(next_id_++);
-    models_[added.back()] = std::make_shared<const Model>(std::move(one));
-    shared.push_back({model.name(), model.version(), model.settings().share, limit.slo,
-                      limit.slo_of, added.back()});
-  }
-  Status replaced = manager_->Replace(left, std::move(shared), device_.Now());
+  // Where memory runs out, no model stays known that the caller frees.
+  Status replaced = WithoutExceptions([&] {
+    std::vector<SharedModel> shared;
+    for (Model& one : come) {
+      const ServedModel& model = *one.model;
+      const BatchLimitSettings& limit = model.settings().batching.limit;
+      auto known = std::make_shared<const Model>(std::move(one));
+      const MutexLock lock(models_mutex_);
+      added.push_back(next_id_++);
+      models_.emplace(added.back(), std::move(known));
+      shared.push_back({model.name(), model.version(), model.settings().share, limit.slo,
+                        limit.slo_of, added.back()});
+    }
+    return manager_->Replace(left, std::move(shared), device_.Now());
+  });
   Forget(replaced ? left : added);
   return replaced;
 }
