@@ -69,5 +69,13 @@ void* operator new(std::size_t bytes, const std::nothrow_t&) noexcept {
   std::free(data);
 }
 [[gnu::noinline]] void operator delete(void* data, std::size_t) noexcept { std::free(data); }
+// Those of arrays as well: AddressSanitizer's own ones would not come here.
+void* operator new[](std::size_t bytes) { return operator new(bytes); }
+void* operator new[](std::size_t bytes, const std::nothrow_t& none) noexcept {
+  return operator new(bytes, none);
+}
+void operator delete[](void* data) noexcept { operator delete(data); }
+void operator delete[](void* data, const std::nothrow_t&) noexcept { operator delete(data); }
+void operator delete[](void* data, std::size_t) noexcept { operator delete(data); }
 
 #endif
