@@ -374,14 +374,17 @@ void Core::CloseDevice() {
   {
     const Lease present = present_.Borrow();
     last = {present->device(), present->scheduler(), present->Models(), /*problem=*/"",
-            present->ModelNames()};
+            /*names=*/{}};
   }
   {
     const MutexLock lock(mutex_);
     last_ = std::move(last);
   }
   present_.Withdraw()->AwaitLost(Away().message);
-  present_.TakeBack();
+  const std::unique_ptr<DeviceCore> closed = present_.TakeBack();
+  std::vector<std::string> names = closed->ModelNames();  // changes that were under way have ended
+  const MutexLock lock(mutex_);
+  last_.names = std::move(names);
 }
 
 }  // namespace
