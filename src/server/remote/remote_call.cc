@@ -54,28 +54,34 @@ void RemoteCore::Call::Refuse(Error error) {
 void RemoteCore::Call::Done(bool /*ok*/) {
   bool cancelled = false;
   bool lost = false;
+  bool had_connection = false;
   {
     MutexLock lock(owner_.mutex_);
     cancelled = cancelled_;
     lost = lost_;
+    had_connection = had_connection_;
     owner_.Remove(handle_, model_);
   }
   request_.Clear();  // the callback's owner may use the payload again
-  callback_(Answer(cancelled, lost), EndedBefore(cancelled));
+  callback_(Answer(cancelled, lost), EndedBefore(cancelled, had_connection));
   callback_ = nullptr;
   RemoteCore& owner = owner_;
   delete this;
   owner.Answered();
 }
 
-bool RemoteCore::Call::EndedBefore(bool cancelled) const {
+bool RemoteCore::Call::EndedBefore(bool cancelled, bool had_connection) const {
   const grpc::StatusCode code = status_.error_code();
   const bool stopped = code == grpc::StatusCode::CANCELLED && !cancelled;
   const bool gone = code == grpc::StatusCode::UNAVAILABLE &&
                     !context_.GetServerTrailingMetadata().contains(kAnsweredKey);
+  return (stopped || gone) && (had_connection || HasConnection());
+}
+
+bool RemoteCore::Call::HasConnection() const {
   // The peer is an address if the call has got a connection; else it is the name of the channel.
   const std::string peer = context_.peer();
-  return (stopped || gone) && (peer.starts_with("ipv4:") || peer.starts_with("ipv6:"));
+  return peer.starts_with("ipv4:") || peer.starts_with("ipv6:");
 }
 
 Result<InferResponse> RemoteCore::Call::Answer(bool cancelled, bool lost) {

@@ -32,7 +32,9 @@ class RemoteCore::Call final : public RemoteEvent {
     context_.TryCancel();
   }
   void Lose() {
+    if (lost_) return;
     lost_ = true;
+    had_connection_ = HasConnection();  // before the end, which makes gRPC forget the connection
     context_.TryCancel();
   }
 
@@ -41,7 +43,9 @@ class RemoteCore::Call final : public RemoteEvent {
   Result<InferResponse> Answer(bool cancelled, bool lost);
   /// Whether the connection or the member has ended while the request was there. A request that
   /// waited for a connection was not.
-  bool EndedBefore(bool cancelled) const;
+  bool EndedBefore(bool cancelled, bool had_connection) const;
+  /// Whether the request has been given to a connection, and does not wait for one.
+  bool HasConnection() const;
 
   RemoteCore& owner_;
   std::uint64_t handle_ = 0;
@@ -57,6 +61,7 @@ class RemoteCore::Call final : public RemoteEvent {
   // Guarded by the owner's lock, which the annotations cannot name.
   bool cancelled_ = false;
   bool lost_ = false;
+  bool had_connection_ = false;  // when the member was found lost
   std::unique_ptr<grpc::GenericClientAsyncResponseReader> reader_;  // lies in context_'s call
 };
 

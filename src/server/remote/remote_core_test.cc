@@ -4,10 +4,12 @@
 #include <grpcpp/server_builder.h>
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <cstring>
 #include <future>
 #include <memory>
 #include <thread>
+#include <utility>
 
 #include "server/testing/server_test_base.h"
 #include "serving/config/model_config.pb.h"
@@ -240,6 +242,54 @@ TEST_F(RemoteCoreTest, ThePayloadIsFreeWhenTheAnswerComes) {
   std::memcpy(&sum, result->outputs[0].data.data(), sizeof(sum));
   EXPECT_EQ(sum, 3 * 224 * 224);
   EXPECT_TRUE(Eventually([&] { return alive.expired(); }));
+}
+
+/// A member that says that it fails when it has got a request, and keeps the request.
+class StuckMember final : public inference::GRPCInferenceService::Service {
+ public:
+  grpc::Status ServerReady(grpc::ServerContext*, const inference::ServerReadyRequest*,
+                           inference::ServerReadyResponse* response) override {
+    response->set_ready(true);
+    return stuck ? grpc::Status(grpc::StatusCode::UNAVAILABLE, "stuck") : grpc::Status::OK;
+  }
+  grpc::Status ModelStatistics(grpc::ServerContext*, const inference::ModelStatisticsRequest*,
+                               inference::ModelStatisticsResponse* response) override {
+    response->add_model_stats()->set_name("twice");
+    return grpc::Status::OK;
+  }
+  grpc::Status ModelInfer(grpc::ServerContext*, const inference::ModelInferRequest*,
+                          inference::ModelInferResponse*) override {
+    stuck = true;
+    end.get_future().wait();
+    return grpc::Status::OK;
+  }
+
+  std::atomic<bool> stuck = false;
+  std::promise<void> end;
+};
+
+// The polls find a killed member lost while the connection of the requests is still there.
+TEST(RemoteCoreOfAStuckMember, ARequestThatTheMemberRunsWhenThePollsLoseItIsLost) {
+  StuckMember member;
+  int port = 0;
+  grpc::ServerBuilder builder;
+  builder.AddListeningPort("127.0.0.1:0", grpc::InsecureServerCredentials(), &port);
+  builder.RegisterService(&member);
+  const std::unique_ptr<grpc::Server> server = builder.BuildAndStart();
+  RemoteQueue queue(1);
+  RemoteOptions options;
+  options.address = fmt::format("127.0.0.1:{}", port);
+  options.poll_period = std::chrono::milliseconds(10);
+  RemoteCore remote(queue, options);
+  const TimePoint until = Now() + std::chrono::seconds(10);
+  while (!remote.Ready() && Now() < until) std::this_thread::yield();
+  std::promise<std::pair<ErrorCode, bool>> answer;
+  remote.Send(Twice(), [&](const Result<InferResponse>& result, bool lost) {
+    answer.set_value({result ? ErrorCode::kInternal : result.error().code, lost});
+  });
+  EXPECT_EQ(answer.get_future().get(), std::pair(ErrorCode::kUnavailable, true));
+  member.end.set_value();
+  server->Shutdown(std::chrono::system_clock::now());
 }
 
 /// A member that answers what the test says.
