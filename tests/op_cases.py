@@ -127,6 +127,8 @@ def resizes():
             if more:
                 attributes["nearest_mode"] = more
             name = f"Resize_{coordinates}_{mode}_{more}"
+            if (coordinates, more) == ("half_pixel_symmetric", "ceil"):
+                continue  # the middle pixel lies on a whole number: rounding errors decide
             yield onnx_case(f"{name}_scales", "Resize", ("x", "", "s"), image, weights=scales, attributes=attributes,
                             opset=19)
             yield onnx_case(f"{name}_sizes", "Resize", ("x", "", "", "n"), image, weights=sizes, attributes=attributes,
@@ -172,7 +174,8 @@ def masked():
 
 
 def transforms():
-    for axis, length in ((1, None), (1, 12), (2, None), (2, 9)):
+    # With a length of its own, ONNX Runtime 1.32 differs from numpy.fft.irfft; a test of the compiler has those.
+    for axis, length in ((1, None), (2, None)):
         spectrum = {"x": floats("spectrum", 2, 6, 7, 2)}
         weights = {"a": np.array(axis)} | ({} if length is None else {"n": np.array(length)})
         inputs = ("x", "" if length is None else "n", "a")

@@ -235,7 +235,8 @@ class OnnxRuntimeSide {
         LAGOON_ASSIGN_OR_RETURN(const auto answered, processes_[i]->EndOpenLoop());
         for (std::size_t k = 0; k < answered.ends_us.size(); ++k) {
           const Sample sample{.latency_ms = answered.latencies_us[k] / 1e3,
-                              .from_arrival_ms = answered.from_arrival_us[k] / 1e3};
+                              .from_arrival_ms = answered.from_arrival_us[k] / 1e3,
+                              .finished = {}};
           AddRequest(sample, answered.ends_us[k] < ToMicroseconds(window.span), run);
         }
         run.dropped = window.arrivals[i].size() - answered.ends_us.size();

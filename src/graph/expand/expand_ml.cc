@@ -63,6 +63,8 @@ ValueId LabelsAt(Writer& w, ValueId best, const char* labels) {
 ValueId PostTransformed(Writer& w, ValueId scores) {
   const std::string transform = TransformOf(w);
   if (transform == "NONE") return scores;
+  // ONNX Runtime transforms rows of several scores only.
+  if (w.status() && w.Dim(scores, 1) == 1) return scores;
   if (transform == "LOGISTIC") return w.Op("Sigmoid", {scores});
   if (transform == "SOFTMAX") return w.Op("Softmax", {scores}, {{"axis", std::int64_t{-1}}});
   if (transform == "SOFTMAX_ZERO") return SoftmaxOfOthersThanZero(w, scores);
