@@ -109,10 +109,10 @@ Status TryInChild(const std::function<Status()>& load, Nanoseconds limit) {
   kill(-child, SIGKILL);  // what the child has forked
   int status = 0;
   waitpid(child, &status, 0);
-  const Status verdict =
-      ended ? Judge(status, ends[0])
-            : Fail(ErrorCode::kInvalidArgument,
-                   fmt::format("is not loaded after {:.0f} ms", ToMilliseconds(limit)));
+  Status verdict = ended
+                       ? Judge(status, ends[0])
+                       : Fail(ErrorCode::kInvalidArgument,
+                              fmt::format("is not loaded after {:.0f} ms", ToMilliseconds(limit)));
   close(ends[0]);
   return verdict;
 }

@@ -386,7 +386,7 @@ std::string FindOnnxRuntime(const std::string& folder) {
   std::error_code error;
   for (const fs::directory_entry& python :
        fs::directory_iterator(fs::path(folder) / ".venv" / "lib", error)) {
-    const std::string found = FindInPackages(python.path() / "site-packages");
+    std::string found = FindInPackages(python.path() / "site-packages");
     if (!found.empty()) return found;
   }
   return {};
@@ -397,7 +397,7 @@ std::string FindOnnxRuntimeAround(const std::string& program) {
        folder = folder.parent_path()) {
     if (OthersMayWrite(folder)) return {};
     const bool packages = folder.filename() == "site-packages";
-    const std::string found = packages ? FindInPackages(folder) : FindOnnxRuntime(folder);
+    std::string found = packages ? FindInPackages(folder) : FindOnnxRuntime(folder);
     if (!found.empty()) return found;
   }
   return {};
