@@ -284,7 +284,8 @@ void ExpandGatherBlockQuantized(Writer& w) {
         fmt::format("has {} scales for {} numbers in blocks of {}", blocks, size, g.block)));
   }
   const ValueId block_of = TableOf(w, DataType::kInt64, {size}, [&](std::int64_t i) {
-    return static_cast<double>(i / g.block);
+    const std::int64_t block = i / g.block;
+    return static_cast<double>(block);
   });
   const auto spread = [&](ValueId blocks_of) {
     return w.Op("Gather", {blocks_of, block_of}, {{"axis", g.at}});
