@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <memory>
+#include <string_view>
 
 #include "apps/bench_command.h"
 #include "apps/command.h"
@@ -113,7 +114,8 @@ void RunSimDisb(const DisbWords& words, const bench::DisbRunOptions& run, Json c
 void RefuseOfRealDevices(const CLI::App& command, const std::string& device) {
   for (const char* name : {"--zoo", "--scale", "--workers", "--no-onnxruntime", "--python",
                            "--onnxruntime-worker", "--trace", "--cuda-driver"}) {
-    if (command.count(name) > 0) {
+    const bool draws = std::string_view(name) == "--python" && command.count("--plot") > 0;
+    if (command.count(name) > 0 && !draws) {
       Die(fmt::format("{} has no effect on a simulated device ('{}'): leave it out", name, device));
     }
   }

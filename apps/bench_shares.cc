@@ -120,6 +120,7 @@ void RunColocationWith(const BenchCommon& common, bench::ColocationOptions& opti
     const std::vector<std::string> some = bench::ModelsOf(combination);
     models.insert(models.end(), some.begin(), some.end());
   }
+  std::erase(models, "");  // RunColocation() names the combination
   RequireModels(common, models);
   Measure("shares", configuration, common,
           [&](bench::Report& report) { return RunColocation(options, report); });

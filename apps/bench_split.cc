@@ -101,6 +101,7 @@ void RunLiveSplit(SplitWords& words, const BenchCommon& common) {
   configuration["seconds"] = options.seconds;
   configuration["workers"] = options.device.workers;
   configuration["onnxruntime"] = options.against_onnxruntime;
+  Open(options.device);  // an unknown device is named before missing models
   RequireModels(common, bench::SplitZoo(options.small));
   Measure("split", std::move(configuration), common,
           [&](bench::Report& report) { return RunSplitLive(options, report); });
