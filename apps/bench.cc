@@ -135,8 +135,8 @@ void AddContention(CLI::App& parent) {
                                 {"seconds", options->seconds},
                                 {"seed", options->seed},
                                 {"onnxruntime", options->against_onnxruntime}};
-    RequireModels(*common, {options->real_time, options->best_effort});
     options->trace = common->tracing.Start();
+    RequireModels(*common, {options->real_time, options->best_effort});
     Measure("contention", configuration, *common,
             [&](bench::Report& report) { return RunContention(*options, report); });
     common->tracing.Finish();

@@ -204,8 +204,8 @@ void AddDisbBenchmark(CLI::App& parent) {
     configuration["scale"] = words->scale;
     configuration["workers"] = options->device.workers;
     configuration["onnxruntime"] = options->against_onnxruntime;
-    RequireModels(*common, ModelsOf(*words, options->seed));
     options->trace = common->tracing.Start();
+    RequireModels(*common, ModelsOf(*words, options->seed));
     Measure("disb", std::move(configuration), *common, [&](bench::Report& report) {
       return RunDisbWorkloads(*words, *options, [&] { return RunDisb(*options, report); });
     });
