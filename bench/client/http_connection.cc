@@ -44,7 +44,7 @@ Result<HttpConnection> HttpConnection::Connect(int port) {
   address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
   if (::connect(connection.socket_, reinterpret_cast<const sockaddr*>(&address), sizeof(address)) !=
       0) {
-    return Fail(ErrorCode::kUnavailable, fmt::format("nobody listens on 127.0.0.1:{}", port));
+    return Fail(ErrorCode::kUnavailable, fmt::format("no server listens on 127.0.0.1:{}", port));
   }
   const int on = 1;
   ::setsockopt(connection.socket_, IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));

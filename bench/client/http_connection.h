@@ -17,10 +17,10 @@ struct HttpAnswer {
 };
 
 /// HTTP/1.1 over one socket to 127.0.0.1, with time limits. Keeps bytes that come after an answer,
-/// so that answers that nobody asked for are seen. Not thread-safe.
+/// so that an answer without a request is seen. Not thread-safe.
 class HttpConnection {
  public:
-  /// kUnavailable: nobody listens.
+  /// kUnavailable: no server listens on the port.
   static Result<HttpConnection> Connect(int port);
   ~HttpConnection();
   HttpConnection(HttpConnection&& other) noexcept

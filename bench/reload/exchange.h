@@ -69,7 +69,7 @@ class ExchangeClient {
   int Post(const std::string& path);
   /// The requests that the server has not answered, of all models together.
   Result<double> Pending();
-  /// Whether an answer has come that nobody asked for.
+  /// Whether an answer without a request has come.
   bool HasMore() { return http_ && http_->HasMore(); }
 
  private:

@@ -52,6 +52,7 @@ class Reloader {
       for (const std::string_view model : {kMeans, kLine, kTower}) {
         failed_ += client_.Post(LoadPath(model, true)) == 200 ? 0 : 1;
         ++loads_;
+        // In short sleeps, so that the end of the load ends the pause too.
         for (TimePoint until = Now() + kBetweenReloads; Now() < until && !stop.stop_requested();) {
           std::this_thread::sleep_for(std::chrono::milliseconds(20));
         }
@@ -229,6 +230,7 @@ class ReloadBench {
     const TimePoint until = Now() + kEndLimit;
     ExchangeClient client(server.port("http"), server.port("grpc"));
     LAGOON_ASSIGN_OR_RETURN(double pending, client.Pending());
+    // The server says how many requests it has only when it is asked.
     while (pending > 0 && Now() < until) {
       std::this_thread::sleep_for(std::chrono::milliseconds(50));
       LAGOON_ASSIGN_OR_RETURN(pending, client.Pending());

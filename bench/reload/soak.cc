@@ -123,7 +123,7 @@ void Soak::RunClient(int number, Schedule& schedule) {
     counts.Add(exchanged, ToMilliseconds(Now() - begin));
   }
   if (client.HasMore()) {
-    counts.Add({Fate::kDoubled, "an answer that nobody asked for", {}, 0}, 0);
+    counts.Add({Fate::kDoubled, "an answer without a request", {}, 0}, 0);
   }
   const MutexLock lock(schedule.mutex);
   schedule.counts.Join(counts);

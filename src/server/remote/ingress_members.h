@@ -44,8 +44,8 @@ class IngressMembers {
  public:
   /// `options.address` is each member's own. `queue` is borrowed.
   IngressMembers(RemoteQueue& queue, const RemoteOptions& options);
-  /// Not on a thread of the queue, and when no request is in flight. Waits until nobody else holds
-  /// a member, so that none is destroyed on a thread of the queue.
+  /// Not on a thread of the queue, and when no request is in flight. Waits until no other
+  /// thread holds a member, so that none is destroyed on a thread of the queue.
   ~IngressMembers();
 
   std::shared_ptr<const RouteTable> Table() const;
