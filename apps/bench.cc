@@ -293,11 +293,9 @@ void AddReload(CLI::App& parent) {
   auto options = std::make_shared<bench::ReloadOptions>();
   CLI::App* command = AddSimulation(
       parent, "reload",
-      "What a server keeps: memory for each load and unload of a model and for each new shape, "
-      "then "
-      "a mixed load above the capacity (HTTP and gRPC, JSON and binary, batches, deadlines, "
-      "clients "
-      "that leave, models that are loaded anew), whose answers are compared with the idle server's",
+      "Memory that a server keeps for each load of a model and for each new shape. Then a load "
+      "above its capacity (HTTP and gRPC, JSON and binary, batches, deadlines, clients that leave, "
+      "reloads of models): each answer must equal the answer of the idle server",
       *common);
   command
       ->add_option("--loads", options->loads,

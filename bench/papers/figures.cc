@@ -140,8 +140,8 @@ Result<std::vector<const FigureInfo*>> Choose(const std::vector<std::string>& on
   return chosen;
 }
 
-// From the nearest published number, in percent of it. Of a gain: in percent of what the paper
-// gains, so that 1.1 is 80 % less than 1.5.
+// The distance from the nearest published number, in percent of that number. For a gain, the
+// percent are of what the paper gains: 1.1 is 80 % less than 1.5.
 double OffPercent(const FigureNumber& number) {
   const double paper = std::clamp(number.got, number.least, number.most);
   if (number.got == paper) return 0;

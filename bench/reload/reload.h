@@ -19,8 +19,8 @@ struct ReloadOptions {
 };
 
 /// Numbers of operators who reload, against `lagoon serve` in processes of its own, with models
-/// that this benchmark writes (reload/models.h). A part whose number (`loads`, `shapes` or
-/// `minutes`) is 0 is left out.
+/// that this benchmark writes (reload/models.h). A part is left out if its
+/// option (`loads`, `shapes` or `minutes`) is 0.
 /// Slopes are of the resident memory over the second half of a part, by least squares. Metrics:
 ///   reload_rss_kib_per_load     a model is loaded, asked and unloaded, again and again
 ///   reload_ms_p50, _p99         of a load

@@ -39,8 +39,8 @@ class Soak {
 
   /// Sends for so long: `rate_per_s` requests, evenly spaced, by as many clients as that takes (at
   /// most `clients`); 0: each client sends its next request when it has its answer. `watch` is
-  /// called about once per second with the part of the time that has passed; an error of it ends
-  /// the load.
+  /// called about once per second with the part of the time that has passed; if `watch`
+  /// returns an error, the load ends.
   Result<SoakCounts> Run(int clients, double rate_per_s, Nanoseconds time,
                          const std::function<Status(double)>& watch);
 

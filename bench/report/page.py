@@ -68,7 +68,7 @@ def off(entry):
 
 
 def table_of(head, rows):
-    """A table whose columns after the first one are to the right, but for those of words."""
+    """A table. Columns of numbers are aligned to the right, the first column and words to the left."""
     words = {"verdict", "paper's text"}
     ruler = ["---" if index == 0 or name in words else "---:" for index, name in enumerate(head)]
     return ["| " + " | ".join(map(str, line)) + " |" for line in (head, ruler, *rows)]
