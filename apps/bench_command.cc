@@ -4,7 +4,6 @@
 #include "apps/load.h"
 #include "base/log.h"
 #include "bench/client/bound_model.h"
-#include "bench/client/process.h"
 #include "policies/registry.h"
 
 namespace lagoon {
@@ -13,16 +12,14 @@ using Json = nlohmann::json;
 
 void Measure(const std::string& name, Json configuration, const BenchCommon& common,
              const std::function<Status(bench::Report&)>& run) {
+  if (!common.plot.empty() && common.json.empty()) {
+    Die("--plot draws from the file of --json; name one");
+  }
   spdlog::set_level(spdlog::level::warn);
   bench::Report report(name, std::move(configuration), Build());
   if (const Status status = run(report); !status) Die(status.error().message);
   if (const Status status = report.Write(common.json); !status) Die(status.error().message);
-  if (common.plot.empty()) return;
-  if (common.json.empty()) Die("--plot draws from the file of --json; name one");
-  const Result<int> drawn =
-      bench::RunToEnd({common.python, "bench/plots/plot.py", common.json, "--out", common.plot});
-  if (!drawn) Die("the plot failed: " + drawn.error().message);
-  if (*drawn != 0) Die("the plot of '" + common.json + "' failed; its last lines say why");
+  if (!common.plot.empty()) Draw(common.python, common.json, common.plot);
 }
 
 void RequireModels(const BenchCommon& common, const std::vector<std::string>& models) {

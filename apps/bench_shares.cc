@@ -9,7 +9,6 @@
 #include "apps/bench_command.h"
 #include "apps/command.h"
 #include "apps/load.h"
-#include "bench/client/process.h"
 #include "bench/live/colocation.h"
 #include "bench/shares/sim_rows.h"
 #include "bench/shares/switch.h"
@@ -238,11 +237,8 @@ Status RunSurface(const SurfaceWords& words) {
   std::fputs(ShareTable(plan, named).c_str(), stdout);
   if (words.json.empty()) return {};
   LAGOON_RETURN_IF_ERROR(WriteSurfaceFile(words.json, named));
-  if (words.plot.empty()) return {};
-  LAGOON_ASSIGN_OR_RETURN(const int drawn, bench::RunToEnd({words.python, "bench/plots/plot.py",
-                                                            words.json, "--out", words.plot}));
-  if (drawn == 0) return {};
-  return Fail(ErrorCode::kInternal, "the plot failed; its last lines say why");
+  if (!words.plot.empty()) Draw(words.python, words.json, words.plot);
+  return {};
 }
 
 void AddSurface(CLI::App& parent) {

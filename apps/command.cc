@@ -1,7 +1,9 @@
 #include "apps/command.h"
 
 #include <fmt/format.h>
+#include <unistd.h>
 
+#include <cerrno>
 #include <cstdio>
 #include <exception>
 #include <filesystem>
@@ -15,6 +17,8 @@
 namespace lagoon {
 namespace {
 
+namespace fs = std::filesystem;
+
 // What the exception that is being handled means to a person. The texts of the standard library
 // name functions inside it ("cannot create std::vector larger than max_size()").
 std::string WordsOfException() {
@@ -22,7 +26,7 @@ std::string WordsOfException() {
     throw;
   } catch (const std::bad_alloc&) {
     return "the memory of this machine ran out";
-  } catch (const std::filesystem::filesystem_error& error) {
+  } catch (const fs::filesystem_error& error) {
     return fmt::format("'{}': {}", error.path1().string(), error.code().message());
   } catch (const std::system_error& error) {
     return "the system refused a call: " + error.code().message();
@@ -30,6 +34,13 @@ std::string WordsOfException() {
     return "the command ended by an error inside Lagoon; please report it with the words of the "
            "command";
   }
+}
+
+fs::path FolderOfProgram() {
+  std::error_code error;
+  const fs::path self = fs::read_symlink("/proc/self/exe", error);
+  if (error) Die("/proc/self/exe cannot be read: " + error.message());
+  return self.parent_path();
 }
 
 }  // namespace
@@ -80,14 +91,33 @@ int RunProgram(const char* name, const char* description, void (*add_words)(CLI:
 }
 
 std::string ProgramBeside(const std::string& name, const std::string& how_to_make) {
-  std::error_code error;
-  const std::filesystem::path self = std::filesystem::read_symlink("/proc/self/exe", error);
-  if (error) Die("/proc/self/exe cannot be read: " + error.message());
-  std::string path = self.parent_path() / name;
-  if (!std::filesystem::exists(path)) {
-    Die("there is no program '" + path + "'; " + how_to_make + " makes it");
-  }
+  std::string path = FolderOfProgram() / name;
+  if (!fs::exists(path)) Die("there is no program '" + path + "'; " + how_to_make + " makes it");
   return path;
+}
+
+void Become(std::vector<std::string> words) {
+  std::vector<char*> arguments;
+  for (std::string& word : words) arguments.push_back(word.data());
+  arguments.push_back(nullptr);
+  std::fflush(stdout);
+  execvp(arguments[0], arguments.data());
+  Die(fmt::format("cannot run '{}': {}", words[0], std::generic_category().message(errno)));
+}
+
+void Draw(const std::string& python, const std::string& file, const std::string& folder) {
+  const fs::path name = "bench/plots/plot.py";
+  fs::path script = name;
+  for (fs::path above = FolderOfProgram(); !fs::exists(script); above = above.parent_path()) {
+    if (above == above.parent_path()) {
+      Die(
+          fmt::format("--plot: there is no '{}' in this folder or above the program; in a "
+                      "checkout, `{} {} {} --out {}` draws the file",
+                      name.string(), python, name.string(), file, folder));
+    }
+    script = above / name;
+  }
+  Become({python, script, file, "--out", folder});
 }
 
 }  // namespace lagoon

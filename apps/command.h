@@ -4,6 +4,7 @@
 #include <map>
 #include <span>
 #include <string>
+#include <vector>
 
 namespace lagoon {
 
@@ -55,5 +56,14 @@ int RunProgram(const char* name, const char* description, void (*add_words)(CLI:
 /// The path of the program `name` in the folder of this program. If there is no such file, dies
 /// with a message that says how to make it (`how_to_make`).
 std::string ProgramBeside(const std::string& name, const std::string& how_to_make);
+
+/// Replaces this process by `words`: a program, a path or found in PATH, and its words.
+[[noreturn]] void Become(std::vector<std::string> words);
+
+/// Replaces this process by the Python program `python` that draws the JSON file `file` into the
+/// folder `folder` with bench/plots/plot.py: that of the working folder, or of a folder above this
+/// program.
+[[noreturn]] void Draw(const std::string& python, const std::string& file,
+                       const std::string& folder);
 
 }  // namespace lagoon

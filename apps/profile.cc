@@ -1,9 +1,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
-#include <unistd.h>
 
 #include <algorithm>
-#include <cerrno>
 #include <cstdio>
 #include <memory>
 #include <optional>
@@ -141,16 +139,6 @@ struct ProfileOf {
   int runs = 7;
   CompileWords compile;
 };
-
-// Replaces this program.
-[[noreturn]] void Become(std::vector<std::string> words) {
-  std::vector<char*> arguments;
-  for (std::string& word : words) arguments.push_back(word.data());
-  arguments.push_back(nullptr);
-  std::fflush(stdout);
-  execv(arguments[0], arguments.data());
-  Die(fmt::format("cannot run '{}': {}", words[0], std::generic_category().message(errno)));
-}
 
 template <typename T>
 T OrDie(Result<T> result) {
@@ -305,8 +293,7 @@ void RunProfileShares(const ProfileOf& of, const ProfileSharesWords& words) {
     Become(std::move(line));
   }
   MeasureHere(of, words);
-  if (words.plot.empty()) return;
-  Become({words.python, "bench/plots/plot.py", of.json, "--out", words.plot});
+  if (!words.plot.empty()) Draw(words.python, of.json, words.plot);
 }
 
 }  // namespace

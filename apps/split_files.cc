@@ -1,5 +1,4 @@
 #include <fmt/format.h>
-#include <unistd.h>
 
 #include <filesystem>
 #include <fstream>
@@ -10,24 +9,8 @@
 #include "graph/cut/cut.h"
 
 namespace lagoon {
-namespace {
 
 namespace fs = std::filesystem;
-
-/// Replaces this process by the one that draws `file`.
-[[noreturn]] void Draw(const SplitWords& words, const std::string& file) {
-  const std::string script = "bench/plots/plot.py";
-  std::vector<std::string> line = {words.python, script, file, "--out", words.plot};
-  std::vector<char*> arguments;
-  for (std::string& word : line) arguments.push_back(word.data());
-  arguments.push_back(nullptr);
-  std::fflush(stdout);
-  if (fs::exists(script)) execv(arguments[0], arguments.data());
-  Die(fmt::format("--plot: cannot run {} here; in a checkout, `{} {} --out DIR` draws the file",
-                  fs::exists(script) ? words.python : script, script, file));
-}
-
-}  // namespace
 
 void FindOnnxCuts(SplitSubject& subject) {
   const Plan& plan = subject.plan();
@@ -111,7 +94,7 @@ void WriteSplitReport(const SplitWords& words, const SplitOutcome& outcome) {
   ReportSplit(outcome, report);
   if (words.scan) ReportScan(outcome, report);
   if (const Status written = report.Write(path); !written) Die(written.error().message);
-  if (!words.plot.empty()) Draw(words, path);
+  if (!words.plot.empty()) Draw(words.python, path, words.plot);
 }
 
 }  // namespace lagoon

@@ -240,7 +240,7 @@ def test_admission_measures_posts_alone_and_beside_short_kernels(lagoon, tmp_pat
 def test_figures_are_drawn_and_compared(lagoon, tmp_path):
     path, out = tmp_path / "it's $HOME.json", tmp_path / "plots; true"
     result = lagoon.run("bench", "figures", "--only", "paella-1,reef-22", "--effort", "0.02", "--json", path,
-                        "--plot", out, "--python", sys.executable, folder=ROOT)  # the folder with bench/plots
+                        "--plot", out, "--python", sys.executable)
     assert result.returncode == 0, result.stderr
     report = json.loads(path.read_text())
     assert report["predicted"] is True
@@ -304,7 +304,7 @@ SPLIT = ("split", "--schedulers", "split,clockwork:admit_by_deadline=0,lagoon-ra
 def test_split_on_a_simulated_device_has_both_readings_and_is_drawn(lagoon, tmp_path):
     path, out = tmp_path / "split.json", tmp_path / "plots"
     result = lagoon.run("bench", *SPLIT, "--scenarios", "1,6", "--requests", "60", "--seeds", "2", "--sweep", "--json",
-                        path, "--plot", out, "--python", sys.executable, folder=ROOT)
+                        path, "--plot", out, "--python", sys.executable)
     assert result.returncode == 0, result.stderr
     report = json.loads(path.read_text())
     metrics = report["metrics"]
