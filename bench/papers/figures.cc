@@ -19,6 +19,8 @@ using Json = nlohmann::json;
 
 // A factor that differs by so little is the same: of a slow-down of 0.5 % nothing else can be said.
 constexpr double kSame = 0.01;
+// A factor that is no further from 1 is no gain.
+constexpr double kNoGain = 0.001;
 
 constexpr std::string_view kNoKernels =
     "it measures what real code costs on a real GPU; a simulated device has none";
@@ -209,7 +211,8 @@ std::string VerdictOf(const FigureNumber& number) {
   const bool same = (number.got > 1) == (number.least > 1);
   const bool near_in_all = std::abs(number.got / paper - 1) <= kSame && same;
   if (number.gain && near_in_all && number.got != paper) return "reproduced within 1 %";
-  if (number.gain && number.least != 1 && !same) return "not reproduced";
+  const bool no_gain = !same || std::abs(number.got - 1) <= kNoGain;
+  if (number.gain && number.least != 1 && no_gain) return "not reproduced";
   const double off = std::abs(OffPercent(number));
   if (off <= 25) {
     // Without the last digits, in which 2.1 is 5.000001 % more than 2.

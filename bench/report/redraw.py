@@ -12,8 +12,11 @@ import concurrent.futures
 import fnmatch
 import json
 import pathlib
+import re
+import shutil
 import subprocess
 import sys
+import tempfile
 
 import page
 
@@ -61,6 +64,17 @@ def run(lagoon, name, words):
     return name
 
 
+def draw(python, reports):
+    """Draws the reports, and keeps the pictures that a page shows."""
+    pages = [ROOT / "README.md", *(ROOT / "docs").rglob("*.md")]
+    shown = set(re.findall(r"images/([\w.-]+\.svg)", "\n".join(page.read_text() for page in pages)))
+    with tempfile.TemporaryDirectory() as folder:
+        subprocess.run([python, str(ROOT / "bench" / "plots" / "plot.py"), *reports, "--out", folder], check=True)
+        for picture in pathlib.Path(folder).iterdir():
+            if picture.name in shown:
+                shutil.copy(picture, ROOT / "docs" / "images")
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("lagoon")
@@ -75,8 +89,7 @@ def main():
                 print(name, flush=True)
         drawn = [str(ROOT / "bench" / "results" / name) for name in DRAWN if name in chosen]
         if drawn:
-            subprocess.run([arguments.python, str(ROOT / "bench" / "plots" / "plot.py"), *drawn, "--out",
-                            str(ROOT / "docs" / "images")], check=True)
+            draw(arguments.python, drawn)
     except (page.PageError, subprocess.CalledProcessError) as error:
         print(f"redraw.py: {error}", file=sys.stderr)
         return 1
