@@ -2,6 +2,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <cstdint>
 #include <cstdio>
 #include <memory>
 #include <optional>
@@ -312,7 +313,7 @@ void AddProfile(CLI::App& app) {
       ->add_option("--batches", words->batches,
                    "Batch sizes, for a model that is served with a max_batch_size")
       ->delimiter(',')
-      ->check(CLI::Range(1, 1024))
+      ->check(CLI::Range(std::int64_t{1}, kMostShareRows))
       ->capture_default_str();
   command->add_option("--runs", words->runs, "Runs of each version; their median counts")
       ->check(CLI::Range(1, 1000))

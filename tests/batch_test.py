@@ -1,5 +1,7 @@
 """Models with a batch: over every edge, the rows of a batch equal the answers to single requests."""
 
+import queue
+
 import numpy as np
 import onnx
 import pytest
@@ -11,6 +13,7 @@ from conftest import DIGITS, TOLERANCE, relative_error, run_onnxruntime
 from server_process import serving, triton_input
 
 MAX_BATCH = 5
+LARGE_BATCH = 256
 SAME = 1e-5
 MODELS = ("digits", "squeezenet1_1", "mobilenet_v2", "gnmt_tiny")
 
@@ -166,3 +169,57 @@ def test_model_of_a_fixed_batch_refuses_a_larger_one(server):
     assert "model 'fixed'" in error.value.message(), error.value.message()
     for word in ("max_batch_size is 2", "input 'image' has shape [1,1,8,8]", "fixed"):
         assert word in server.log(), server.log()
+
+
+@pytest.fixture(scope="module", name="large")
+def fixture_large(lagoon, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("large")
+    open_batch(DIGITS / "1" / "model.onnx", folder / "digits" / "1" / "model.onnx")
+    (folder / "digits" / "config.pbtxt").write_text(
+        f"max_batch_size: {LARGE_BATCH}\n"
+        "dynamic_batching { preferred_batch_size: [ 4, 128 ] }\n")
+    with serving(lagoon, folder) as server:
+        yield server, folder / "digits" / "1" / "model.onnx"
+
+
+def digits_stats(server):
+    """The statistics of the model, and the executions by batch size."""
+    client = server.http()
+    stats = client.get_inference_statistics("digits")["model_stats"][0]
+    client.close()
+    sizes = [entry["batch_size"] for entry in stats["batch_stats"]]
+    assert sizes == sorted(set(sizes))
+    return stats, {entry["batch_size"]: entry["compute_infer"]["count"]
+                   for entry in stats["batch_stats"]}
+
+
+def test_a_large_batch_and_as_many_single_rows_have_the_same_answers(large):
+    server, path = large
+    inputs = make_rows(path, LARGE_BATCH)
+    (output, expected), = run_onnxruntime(path, inputs).items()
+    for infer in (infer_http, infer_grpc):
+        for rows in (LARGE_BATCH, 65):
+            whole = infer(server, "digits", first(inputs, rows)).as_numpy(output)
+            assert relative_error(whole, expected[:rows]) <= TOLERANCE
+    answers = queue.Queue()
+    with server.grpc() as client:
+        for row in range(LARGE_BATCH):
+            one = {name: array[row:row + 1] for name, array in inputs.items()}
+            client.async_infer("digits", tensors(triton_grpc, one), callback=lambda
+                               result, error, row=row: answers.put((row, result, error)))
+        for _ in range(LARGE_BATCH):
+            row, result, error = answers.get(timeout=60)
+            assert error is None, error
+            assert relative_error(result.as_numpy(output), expected[row:row + 1]) <= TOLERANCE
+    stats, executions = digits_stats(server)
+    assert executions[LARGE_BATCH] >= 2 and executions[65] >= 2
+    assert stats["inference_count"] == 2 * (LARGE_BATCH + 65) + LARGE_BATCH
+    assert sum(rows * count for rows, count in executions.items()) == stats["inference_count"]
+    assert sum(executions.values()) == stats["execution_count"]
+
+
+def test_a_batch_size_above_the_limit_is_named(lagoon, tmp_path):
+    open_batch(DIGITS / "1" / "model.onnx", tmp_path / "digits" / "1" / "model.onnx")
+    (tmp_path / "digits" / "config.pbtxt").write_text("max_batch_size: 5000\n")
+    with serving(lagoon, tmp_path) as server:
+        assert "max_batch_size is 5000; it takes 0 to 4096" in server.log(), server.log()

@@ -64,6 +64,7 @@ GROUPS = {
                       "src/engine/onnx_runtime.cc", "src/engine/opaque_kernel.cc", "src/engine/opaque_kernel_test.cc"] +
                      sources_of("src/plan"),
     "lender": ["src/base/check.cc", "src/base/lender_test.cc"],
+    "wanted-rows": ["src/serving/batch/wanted_rows_test.cc"],
     "waitlist": ["src/base/check.cc", "src/sched/programs/waitlist.cc", "src/sched/programs/waitlist_test.cc"],
     "policies": [f"src/policies/{name}_test.cc" for name in ("behind", "deficit", "preempt_by_rank", "registry", "response_ratio", "rounds")] +
                 sources_of("src/policies") + SCHEDULING,
@@ -142,6 +143,7 @@ POST = "src/sched/dispatcher_post.cc"
 INSTANCE = "src/plan/instance.cc"
 BINDING = "src/plan/plan_binding.cc"
 PLAN_CACHE = "src/serving/plans/plan_cache.cc"
+WANTED_ROWS = "src/serving/batch/wanted_rows.h"
 FAILED_PLANS = "src/serving/plans/failed_plans.cc"
 PARTS = "src/program/parts.cc"
 DISPATCHER = "src/sched/dispatcher.cc"
@@ -740,6 +742,10 @@ MUTANTS = [
     ("new-plan-evicted", "a request does not find the plan that was made for it", PLAN_CACHE,
      "groups_[kOnce].size() + groups_[kAgain].size() > 1) {", "groups_[kOnce].size() + groups_[kAgain].size() > 0) {",
      ["plan-cache"]),
+    ("plan-for-every-batch-size", "each number of rows above 64 that waits is another plan", WANTED_ROWS,
+     "if (IsNear(rows)) chosen_ = 0;", "", ["wanted-rows"]),
+    ("largest-batch-never-made", "batches stay below max_batch_size", WANTED_ROWS,
+     "!exact_ && chosen_ > 0", "chosen_ > 0", ["wanted-rows"]),
     ("deciding-inputs-forgotten", "requests with other contents get the same plan", PLAN_CACHE,
      "if (before != nullptr) inputs.insert(before->begin(), before->end());", "", ["plan-cache"]),
     ("version-keeps-the-arguments", "an op is cut in one way and computes in another", BINDING,

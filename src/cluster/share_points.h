@@ -16,7 +16,7 @@ namespace lagoon {
 /// Most points (row counts times shares) of a surface.
 inline constexpr std::size_t kMostSharePoints = 256;
 /// Most rows of a batch to measure.
-inline constexpr std::int64_t kMostShareRows = 1024;
+inline constexpr std::int64_t kMostShareRows = 4096;
 
 struct SharePoints {
   std::uint32_t units = 0;              // of the device

@@ -273,7 +273,7 @@ Result<RequestHandle> DeviceCore::Pass(const std::shared_ptr<RequestInFlight>& r
     }
     return RequestInFlight::Post(request, std::move(plan), *dispatcher_);
   }
-  if (model.settings().refuse_other_shapes || model.is_program()) {
+  if (!model.MakesPlanFor(request->dims())) {
     return tl::unexpected<Error>(model.OtherShapeError());
   }
   return maker_->Make(request);

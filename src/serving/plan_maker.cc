@@ -110,6 +110,7 @@ std::optional<Error> PlanMaker::RefusalOf(ModelOrders& orders, const PlanKey& ke
   }
   const bool is_new = Find(orders.orders, key) == orders.orders.end();
   if (!is_new || orders.orders.size() < kMaxShapes || again) return {};
+  if (request.model().IsLargerBatch(request.dims())) return {};
   return refuse(
       fmt::format("{} new input shapes wait to be compiled; try again", orders.orders.size()));
 }

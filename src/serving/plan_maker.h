@@ -31,7 +31,8 @@ namespace lagoon {
 /// requests whose model runs in parts. Any thread may call any method.
 class PlanMaker {
  public:
-  /// Most different shapes of one model that may wait. A request for one more is refused.
+  /// Most different shapes of one model that may wait. A request for one more is refused, unless
+  /// only its number of rows is new.
   static constexpr std::size_t kMaxShapes = 16;
 
   /// `dispatcher` outlives the maker.

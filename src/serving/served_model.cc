@@ -14,6 +14,7 @@
 #include "program/parts.h"
 #include "program/profile/versions.h"
 #include "program/split/apply_parts.h"
+#include "serving/batch/wanted_rows.h"
 
 namespace lagoon {
 namespace {
@@ -39,11 +40,19 @@ Status CheckRanks(const OnnxModel& model) {
 
 }  // namespace
 
+std::vector<Dims> WithRows(std::vector<Dims> shapes, std::int64_t rows) {
+  for (Dims& dims : shapes) dims.front() = rows;
+  return shapes;
+}
+
+ServedModel::ServedModel(ModelSource source, Nanoseconds max_wait)
+    : source_(std::move(source)),
+      max_wait_(max_wait),
+      recorder_(static_cast<std::size_t>(std::max(1, config().max_batch_size()))) {}
+
 Result<std::unique_ptr<ServedModel>> ServedModel::Load(ModelSource source, Device& device,
                                                        const LoadOptions& options) {
-  std::unique_ptr<ServedModel> model(new ServedModel);
-  model->source_ = std::move(source);
-  model->max_wait_ = options.max_wait;
+  std::unique_ptr<ServedModel> model(new ServedModel(std::move(source), options.max_wait));
   if (model->is_program() && !device.info().memory_on_host) {
     return Fail(ErrorCode::kUnimplemented,
                 fmt::format("is a job program, which runs on device 'cpu' only, not on '{}'",
@@ -67,8 +76,13 @@ Status ServedModel::Compile(Device& device, const LoadOptions& load) {
   engine_ = EngineHost::Another(load.engine);
   options.import.engine = engine_;
   LAGOON_ASSIGN_OR_RETURN(auto compiler, ModelCompiler::Read(source_.path, device, options));
-  plans_ = std::make_unique<ModelPlans>(std::move(compiler),
-                                        PlanCache::Limits{.plans = file.settings.max_plans});
+  const auto larger =
+      static_cast<std::size_t>(std::max<std::int64_t>(config().max_batch_size() - kReadyRows, 0));
+  plans_ = std::make_unique<ModelPlans>(
+      std::move(compiler), PlanCache::Limits{.plans = file.settings.max_plans + larger});
+  ProfileStore store = load.profile.store;
+  store.provisional = !idle;
+  plans_->UseProfiles(std::move(store), device.info());
   LAGOON_RETURN_IF_ERROR(CheckRanks(plans_->model()));
   OpenEngine();
   LAGOON_ASSIGN_OR_RETURN(buckets_, Buckets::Find(plans_->model(), file.settings.buckets));
@@ -113,40 +127,6 @@ std::vector<std::string> ServedModel::OpaqueWarnings(const Plan& plan) {
         engine_->name(), fmt::join(op.ops(), ", "), longest, op.why()));
   }
   return warnings;
-}
-
-/// The shapes for which plans are made at load: those of lagoon.shapes, and those of the buckets.
-/// Without either, one per batch size. A dim that is still open makes none, as its size is unknown.
-Result<std::vector<std::vector<Dims>>> ServedModel::ShapesAtLoad(const OnnxModel& model) const {
-  std::vector<std::vector<Dims>> all;
-  for (const std::map<std::string, Dims>& shapes : settings().shapes) {
-    Result<GraphInputs> inputs = model.WithShapes(model.DefaultInputs(), shapes);
-    if (!inputs) return Annotate("parameter 'lagoon.shapes'", std::move(inputs).error());
-    all.push_back(std::move(inputs->dims));
-  }
-  if (!all.empty() && buckets_.empty()) return all;
-  const int max_batch_size = config().max_batch_size();
-  std::vector<Dims> declared;
-  for (const DeclaredTensor& input : model.inputs()) declared.push_back(input.dims);
-  for (const Dims& dims : buckets_.With(declared, [](const BucketDim&) { return 1; })) {
-    const auto batch = max_batch_size > 0 && !dims.empty() ? 1 : 0;
-    if (std::find(dims.begin() + batch, dims.end(), -1) != dims.end()) return all;
-  }
-  const auto add = [&](const std::vector<Dims>& dims) -> Status {
-    LAGOON_ASSIGN_OR_RETURN(const auto more, buckets_.Combinations(dims, settings().max_plans));
-    all.insert(all.end(), more.begin(), more.end());
-    return {};
-  };
-  if (max_batch_size == 0) LAGOON_RETURN_IF_ERROR(add(model.DefaultInputs().dims));
-  for (std::int64_t batch = 1; batch <= max_batch_size; ++batch) {
-    Result<GraphInputs> inputs = model.BatchInputs(batch);
-    if (!inputs) {
-      return Annotate(fmt::format("max_batch_size is {}", max_batch_size),
-                      std::move(inputs).error());
-    }
-    LAGOON_RETURN_IF_ERROR(add(inputs->dims));
-  }
-  return all;
 }
 
 /// Finds out what padding means for the outputs, and that it does not change them.
@@ -291,6 +271,16 @@ void ServedModel::KeepPlan(std::shared_ptr<ServedPlan> plan) {
     spdlog::warn("model '{}' version {}: {}", name(), version(), warning);
   }
   plans_->Keep(std::move(plan), /*pinned=*/false);
+}
+
+bool ServedModel::IsLargerBatch(const std::vector<Dims>& dims) const {
+  const bool every_size = settings().shapes.empty() || !buckets_.empty();  // ShapesAtLoad()
+  if (is_program() || !every_size || RowsOf(dims) <= kReadyRows) return false;
+  return PeekPlan(KeyOf(nullptr, WithRows(dims, kReadyRows), {})) != nullptr;
+}
+
+bool ServedModel::MakesPlanFor(const std::vector<Dims>& dims) const {
+  return !is_program() && (!settings().refuse_other_shapes || IsLargerBatch(dims));
 }
 
 Error ServedModel::OtherShapeError() const {

@@ -29,6 +29,9 @@
 
 namespace lagoon {
 
+/// The shapes of a batch of so many rows.
+std::vector<Dims> WithRows(std::vector<Dims> shapes, std::int64_t rows);
+
 /// Where a version comes from and how it is to be served.
 struct ModelSource {
   std::string name;
@@ -100,6 +103,11 @@ class ServedModel {
   /// Keeps what MakePlan has made; other plans may go. Logs what the first plan with an op that an
   /// engine runs means. One thread at a time.
   void KeepPlan(std::shared_ptr<ServedPlan> plan);
+  /// Whether these shapes of a request are known from the load on but for their rows, which are
+  /// more than kReadyRows.
+  bool IsLargerBatch(const std::vector<Dims>& dims) const;
+  /// Whether a plan is made for these shapes of a request when it is first needed.
+  bool MakesPlanFor(const std::vector<Dims>& dims) const;
   /// The answer to a request of a shape that is not among lagoon.shapes.
   Error OtherShapeError() const;
 
@@ -150,7 +158,7 @@ class ServedModel {
   Nanoseconds MaxWait(std::uint64_t priority) const;
 
  private:
-  ServedModel() = default;
+  ServedModel(ModelSource source, Nanoseconds max_wait);
   Status Compile(Device& device, const LoadOptions& load);
   Result<std::vector<std::vector<Dims>>> ShapesAtLoad(const OnnxModel& model) const;
   Status CompileAtLoad();

@@ -1,5 +1,5 @@
-// What loading a model does once the model is compiled: the outputs as clients see them, the
-// profile, and the instances.
+// What loading a model does: the shapes for which it is compiled, the outputs as clients see them,
+// the profile, and the instances.
 
 #include <fmt/format.h>
 
@@ -11,6 +11,7 @@
 #include "program/compile.h"
 #include "program/profile/versions.h"
 #include "program/split/apply_parts.h"
+#include "serving/batch/wanted_rows.h"
 #include "serving/served_model.h"
 
 namespace lagoon {
@@ -31,6 +32,42 @@ Status ProfileMeasured(LoadedPlan& loaded, Device& device, const ProfileOptions&
 LoadedPlan& NotShared(const ServedPlan& plan) { return const_cast<LoadedPlan&>(*plan.loaded); }
 
 }  // namespace
+
+/// The shapes for which plans are made at load: those of lagoon.shapes, and those of the buckets.
+/// Without either, one per batch size up to kReadyRows. A dim that is still open makes none, as its
+/// size is unknown.
+Result<std::vector<std::vector<Dims>>> ServedModel::ShapesAtLoad(const OnnxModel& model) const {
+  std::vector<std::vector<Dims>> all;
+  for (const std::map<std::string, Dims>& shapes : settings().shapes) {
+    Result<GraphInputs> inputs = model.WithShapes(model.DefaultInputs(), shapes);
+    if (!inputs) return Annotate("parameter 'lagoon.shapes'", std::move(inputs).error());
+    all.push_back(std::move(inputs->dims));
+  }
+  if (!all.empty() && buckets_.empty()) return all;
+  const int max_batch_size = config().max_batch_size();
+  std::vector<Dims> declared;
+  for (const DeclaredTensor& input : model.inputs()) declared.push_back(input.dims);
+  for (const Dims& dims : buckets_.With(declared, [](const BucketDim&) { return 1; })) {
+    const auto batch = max_batch_size > 0 && !dims.empty() ? 1 : 0;
+    if (std::find(dims.begin() + batch, dims.end(), -1) != dims.end()) return all;
+  }
+  const auto add = [&](const std::vector<Dims>& dims) -> Status {
+    LAGOON_ASSIGN_OR_RETURN(const auto more, buckets_.Combinations(dims, settings().max_plans));
+    all.insert(all.end(), more.begin(), more.end());
+    return {};
+  };
+  if (max_batch_size == 0) LAGOON_RETURN_IF_ERROR(add(model.DefaultInputs().dims));
+  const std::int64_t ready = std::min<std::int64_t>(max_batch_size, kReadyRows);
+  for (std::int64_t batch = 1; batch <= ready; ++batch) {
+    Result<GraphInputs> inputs = model.BatchInputs(batch);
+    if (!inputs) {
+      return Annotate(fmt::format("max_batch_size is {}", max_batch_size),
+                      std::move(inputs).error());
+    }
+    LAGOON_RETURN_IF_ERROR(add(inputs->dims));
+  }
+  return all;
+}
 
 /// The outputs as clients see them: a dim that depends on open dims of the inputs is -1.
 Result<std::vector<TensorSpec>> ServedModel::OutputSpecs() const {

@@ -72,7 +72,6 @@ void StatisticsRecorder::RecordSuccess(const JobResult& result, const Request& r
   const Batch batch = request.batch.value_or(Batch{static_cast<std::int64_t>(request.rows), true});
   if (!batch.counts) return;
   Bump(executions_);
-  // Larger executions are not counted by their number of rows.
   const auto rows = static_cast<std::size_t>(batch.rows);
   if (rows <= batches_.size()) batches_[rows - 1].Add(result);
 }

@@ -2,14 +2,13 @@
 
 // Counters of one version of a model, with Triton's definitions.
 
-#include <array>
 #include <atomic>
 #include <cstdint>
 #include <optional>
+#include <vector>
 
 #include "base/status.h"
 #include "base/time.h"
-#include "serving/config/model_settings.h"
 #include "serving/core.h"
 
 namespace lagoon {
@@ -24,6 +23,9 @@ namespace lagoon {
 /// - success, fail: from the request's arrival to its end
 class StatisticsRecorder {
  public:
+  /// `most_rows`: executions of up to so many rows are also counted by their rows.
+  explicit StatisticsRecorder(std::size_t most_rows = 0) : batches_(most_rows) {}
+
   /// A request that a queue had accepted has ended. `queue` counts for every outcome, the compute
   /// stages for kDone only.
   /// A batch that served several requests.
@@ -68,7 +70,7 @@ class StatisticsRecorder {
   std::atomic<std::uint64_t> inferences_{0};
   Stage success_, fail_, queue_;
   Compute compute_;
-  std::array<Compute, kMaxBatchSize> batches_;  // indexed by rows - 1
+  std::vector<Compute> batches_;  // indexed by rows - 1
   std::atomic<std::uint64_t> rejected_{0}, cancelled_{0}, backend_{0}, other_{0};
   std::atomic<std::uint64_t> deadline_misses_{0}, superseded_{0}, too_late_{0};
   std::atomic<std::uint64_t> revocations_{0}, resumed_blocks_{0};

@@ -61,7 +61,7 @@ TEST(Statistics, SplitASuccessIntoItsStages) {
 }
 
 TEST(Statistics, CountRowsAndExecutionsOfEachBatchSize) {
-  StatisticsRecorder recorder;
+  StatisticsRecorder recorder(3);
   for (const std::size_t batch : {3, 1, 3}) {
     recorder.RecordFinished(Done(), {At(100), kNoDeadline, batch});
   }
@@ -75,6 +75,28 @@ TEST(Statistics, CountRowsAndExecutionsOfEachBatchSize) {
   EXPECT_EQ(s.batches[1].batch_size, 3u);
   EXPECT_EQ(s.batches[1].compute_infer.count, 2u);
   EXPECT_EQ(s.batches[1].compute_infer.ns, 200'000u);
+}
+
+TEST(Statistics, CountBatchesUpToTheLargestOne) {
+  StatisticsRecorder recorder(256);
+  for (const std::size_t batch : {256, 65, 1, 256}) {
+    recorder.RecordFinished(Done(), {At(100), kNoDeadline, batch});
+  }
+  recorder.RecordFinished(Done(), {At(100), kNoDeadline, 1, StatisticsRecorder::Batch{200, true}});
+  const ModelStatistics s = Read(recorder);
+  ASSERT_EQ(s.batches.size(), 4u);
+  const std::uint64_t sizes[] = {1, 65, 200, 256}, counts[] = {1, 1, 1, 2};
+  for (std::size_t i = 0; i < 4; ++i) {
+    EXPECT_EQ(s.batches[i].batch_size, sizes[i]);
+    EXPECT_EQ(s.batches[i].compute_infer.count, counts[i]);
+  }
+}
+
+TEST(Statistics, WithoutBatchesCountNoSizes) {
+  StatisticsRecorder recorder;
+  recorder.RecordFinished(Done(), {At(100), kNoDeadline, 3});
+  EXPECT_EQ(Read(recorder).inference_count, 3u);
+  EXPECT_TRUE(Read(recorder).batches.empty());
 }
 
 TEST(Statistics, AreZeroBeforeTheFirstRequest) {

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "serving/batch/wanted_rows.h"
+
 namespace lagoon {
 namespace {
 
@@ -40,7 +42,13 @@ Nanoseconds BatchQueue::TimeWith(const BatchMember& member, const TimeOf& time_o
   }
   const Nanoseconds alone = time_of(member, member.rows).value_or(Nanoseconds(0));
   const auto time = [&](std::int64_t of) {
-    return of == 0 ? Nanoseconds(0) : time_of(member, of).value_or(alone * of / member.rows);
+    if (of == 0) return Nanoseconds(0);
+    if (const auto known = time_of(member, of)) return *known;
+    // Until there is a plan for a larger batch, smaller ones run.
+    if (const auto ready = of > kReadyRows ? time_of(member, kReadyRows) : std::nullopt) {
+      return *ready * of / kReadyRows;
+    }
+    return alone * of / member.rows;
   };
   return rows / most_rows_ * time(most_rows_) + time(rows % most_rows_);
 }

@@ -64,6 +64,7 @@ class BatchQueue {
   Nanoseconds TimeWith(const BatchMember& member, const TimeOf& time_of) const;
   /// From now on a batch holds at most so many rows, at least one request.
   void SetMostRows(std::int64_t rows) { most_rows_ = rows; }
+  std::int64_t MostRows() const { return most_rows_; }
   void Add(BatchMember member);
 
   /// The members of the next batch, if it is time for one; else empty.

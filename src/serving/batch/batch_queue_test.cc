@@ -73,6 +73,15 @@ BatchingSettings Delay(int ms) {
   return settings;
 }
 
+// The plan of the largest batch, of 74 ms for 64 rows, is not made yet.
+TEST(BatchQueue, TimeWithARequestTakesThatOfReadyBatchesForLargerOnes) {
+  Queue queue({}, /*most_rows=*/256);
+  queue.Lack(256);
+  EXPECT_EQ(queue.MsWith(1), 11);
+  for (int i = 0; i < 256; ++i) queue.Add(i);
+  EXPECT_EQ(queue.MsWith(1), 4 * 74 + 11);
+}
+
 TEST(BatchQueue, TimeWithARequestIsThatOfFullBatchesAndTheRest) {
   Queue queue({}, /*most_rows=*/4);
   EXPECT_EQ(queue.MsWith(1), 11);

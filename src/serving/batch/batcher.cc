@@ -16,11 +16,6 @@
 namespace lagoon {
 namespace {
 
-std::vector<Dims> WithRows(std::vector<Dims> shapes, std::int64_t rows) {
-  for (Dims& dims : shapes) dims.front() = rows;
-  return shapes;
-}
-
 /// Of Batcher::Times(): looked up one after the other.
 constexpr std::size_t kMostKnownTimes = 32;
 
@@ -244,14 +239,15 @@ double Batcher::Slowdown() const { return std::clamp(slowdown_.value().value_or(
 /// When the request would be answered, behind those that wait and run. A request that would run at
 /// once counts as alone: if batches have been slow, it finds out whether they still are.
 TimePoint Batcher::ExpectedEnd(const BatchMember& member) {
-  std::vector<Shapes> not_made;
+  Wanted not_made;
   const bool idle = posted_ == 0 && queue_.size() == 0;
   const Nanoseconds time = queue_.TimeWith(member, Times(idle ? 1 : Slowdown(), not_made));
   return (posted_ > 0 ? std::max(busy_until_, member.came) : member.came) + time;
 }
 
-/// `wanted`: gets the shapes for which there is no plan.
-BatchQueue::TimeOf Batcher::Times(double slowdown, std::vector<Shapes>& wanted) const {
+/// `wanted`: gets the plan that is to be made, if one is.
+BatchQueue::TimeOf Batcher::Times(double slowdown, Wanted& wanted) const {
+  wanted.most_rows = queue_.MostRows();
   // Each answer once: the queue asks for every request that waits, and few of them differ.
   struct Known {
     std::string shape;
@@ -268,12 +264,26 @@ BatchQueue::TimeOf Batcher::Times(double slowdown, std::vector<Shapes>& wanted) 
     std::optional<Nanoseconds> time;
     if (const auto plan = PlanFor(*member.request, rows, /*to_run=*/false)) {
       time = Scaled(plan->loaded->plan.standalone, slowdown);
-    } else if (!model_.settings().refuse_other_shapes) {
-      wanted.push_back(WithRows(member.request->dims(), rows));
+      if (member.shape == wanted.shape) wanted.rows.Found(rows);
+    } else {
+      Want(member, rows, wanted);
     }
     if (known->size() < kMostKnownTimes) known->push_back({member.shape, rows, time});
     return time;
   };
+}
+
+void Batcher::Want(const BatchMember& member, std::int64_t rows, Wanted& wanted) const {
+  if (wanted.dims.empty()) {
+    std::vector<Dims> dims = WithRows(member.request->dims(), rows);
+    if (!model_.MakesPlanFor(dims)) return;
+    wanted.dims = std::move(dims);
+    wanted.shape = member.shape;
+  }
+  if (member.shape != wanted.shape) return;
+  const std::vector<std::int64_t>& preferred = model_.settings().batching.preferred;
+  const bool exact = rows == wanted.most_rows || std::ranges::binary_search(preferred, rows);
+  wanted.rows.Missing(rows, exact);
 }
 
 /// Answers what has expired, and posts batches until none is due or all places are taken. Where
@@ -291,7 +301,7 @@ void Batcher::Step() {
 
 /// False: no batch is due.
 bool Batcher::TakeStep() {
-  std::vector<Shapes> wanted;
+  Wanted wanted;
   BatchQueue::Expired expired;
   std::vector<BatchMember> batch;
   {
@@ -311,7 +321,9 @@ bool Batcher::TakeStep() {
   const bool again = !batch.empty();
   Answer(expired);
   if (again) Post(std::move(batch));
-  if (!wanted.empty()) maker_.Prepare(model_, wanted.front());
+  if (wanted.rows.Chosen() > 0) {
+    maker_.Prepare(model_, WithRows(std::move(wanted.dims), wanted.rows.Chosen()));
+  }
   return again;
 }
 

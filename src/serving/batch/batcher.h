@@ -3,6 +3,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <string>
 #include <thread>
 #include <unordered_map>
 #include <vector>
@@ -11,6 +12,7 @@
 #include "cluster/ewma.h"
 #include "sched/dispatcher.h"
 #include "serving/batch/batch_queue.h"
+#include "serving/batch/wanted_rows.h"
 #include "serving/core.h"
 
 namespace lagoon {
@@ -65,9 +67,16 @@ class Batcher {
  private:
   class Batch;
 
-  using Shapes = std::vector<Dims>;  // by input
+  /// A plan that larger batches would need.
+  struct Wanted {
+    std::string shape = {};       // BatchMember::shape
+    std::vector<Dims> dims = {};  // by input, of any number of rows; empty: no plan is missing
+    WantedRows rows = {};
+    std::int64_t most_rows = 0;  // BatchQueue::MostRows()
+  };
 
-  BatchQueue::TimeOf Times(double slowdown, std::vector<Shapes>& wanted) const;
+  BatchQueue::TimeOf Times(double slowdown, Wanted& wanted) const REQUIRES(mutex_);
+  void Want(const BatchMember& member, std::int64_t rows, Wanted& wanted) const;
   /// `to_run`: counts as a use of the plan.
   std::shared_ptr<ServedPlan> PlanFor(const RequestInFlight& request, std::int64_t rows,
                                       bool to_run) const;

@@ -273,11 +273,23 @@ TEST(ParseConfig, FieldsSetToTheirDefaultAreNoMatter) {
 }
 
 TEST(ParseConfig, MaxBatchSizeIsServedUpToABound) {
-  const auto file = Parse("max_batch_size: 64");
+  const auto file = Parse("max_batch_size: 4096");
   ASSERT_TRUE(file.has_value());
   EXPECT_THAT(file->warnings, IsEmpty());
-  EXPECT_THAT(ErrorOf("max_batch_size: 65").message,
-              HasSubstr("max_batch_size is 65; it takes 0 to 64"));
+  EXPECT_EQ(file->settings.max_queue_size, kDefaultQueueSize);
+  EXPECT_THAT(ErrorOf("max_batch_size: 4097").message,
+              HasSubstr("max_batch_size is 4097; it takes 0 to 4096"));
+}
+
+TEST(ParseConfig, AQueueHoldsTheRequestsOfTheLargestBatch) {
+  const auto size_of = [](const std::string& config) {
+    return Parse(config)->settings.max_queue_size;
+  };
+  EXPECT_EQ(size_of("max_batch_size: 256 dynamic_batching { }"), 256u);
+  EXPECT_EQ(size_of("max_batch_size: 8 dynamic_batching { }"), kDefaultQueueSize);
+  EXPECT_EQ(size_of("max_batch_size: 256 "
+                    "dynamic_batching { default_queue_policy { max_queue_size: 9 } }"),
+            9u);
 }
 
 std::string Parameter(const std::string& key, const std::string& value) {

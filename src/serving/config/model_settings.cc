@@ -275,6 +275,23 @@ Status ReadFilename(const inference::ModelConfig& config, ModelSettings& setting
   return {};
 }
 
+Status ReadQueueSize(const inference::ModelConfig& config, ModelSettings& settings) {
+  const auto& batching = config.dynamic_batching();
+  // The largest batch must be able to form from requests of one row.
+  const auto usual = config.has_dynamic_batching()
+                         ? std::max<std::size_t>(kDefaultQueueSize,
+                                                 static_cast<std::size_t>(config.max_batch_size()))
+                         : kDefaultQueueSize;
+  const std::uint32_t size = batching.default_queue_policy().max_queue_size();
+  if (size > kMaxQueueSize) {
+    return Fail(ErrorCode::kInvalidArgument,
+                fmt::format("max_queue_size is {}; it takes 1 to {}, or 0 for {}", size,
+                            kMaxQueueSize, usual));
+  }
+  settings.max_queue_size = size > 0 ? size : usual;
+  return {};
+}
+
 }  // namespace
 
 Result<ModelSettings> ReadSettings(const inference::ModelConfig& config,
@@ -287,8 +304,10 @@ Result<ModelSettings> ReadSettings(const inference::ModelConfig& config,
     settings.instances = kDefaultCoroutines;
   }
   if (config.max_batch_size() < 0 || config.max_batch_size() > kMaxBatchSize) {
-    return Fail(ErrorCode::kInvalidArgument, fmt::format("max_batch_size is {}; it takes 0 to {}",
-                                                         config.max_batch_size(), kMaxBatchSize));
+    return Fail(ErrorCode::kInvalidArgument,
+                fmt::format("max_batch_size is {}; it takes 0 to {}, as each batch size has a plan "
+                            "of its own and no more plans are kept",
+                            config.max_batch_size(), kMaxBatchSize));
   }
   const auto priority = config.optimization().priority();
   settings.job_class = priority == inference::ModelOptimizationPolicy::PRIORITY_MAX
@@ -297,13 +316,7 @@ Result<ModelSettings> ReadSettings(const inference::ModelConfig& config,
   LAGOON_RETURN_IF_ERROR(ReadInstances(config, settings));
   LAGOON_RETURN_IF_ERROR(ReadFilename(config, settings));
 
-  const std::uint32_t size = config.dynamic_batching().default_queue_policy().max_queue_size();
-  if (size > kMaxQueueSize) {
-    return Fail(ErrorCode::kInvalidArgument,
-                fmt::format("max_queue_size is {}; it takes 1 to {}, or 0 for {}", size,
-                            kMaxQueueSize, kDefaultQueueSize));
-  }
-  if (size > 0) settings.max_queue_size = size;
+  LAGOON_RETURN_IF_ERROR(ReadQueueSize(config, settings));
   LAGOON_ASSIGN_OR_RETURN(settings.batching, ReadBatching(config, warnings));
   LAGOON_RETURN_IF_ERROR(ReadParameters(config, settings, warnings));
   LAGOON_RETURN_IF_ERROR(

@@ -27,14 +27,14 @@ inline constexpr std::string_view kProgramBackend = "lagoon_job";
 /// Coroutines of a job program that run at once, unless instance_group gives another number.
 inline constexpr std::uint32_t kDefaultCoroutines = 16;
 inline constexpr std::size_t kDefaultQueueSize = 64;
-/// Plans of a model that are kept, for as many input shapes. Those of lagoon.shapes and of the
-/// batch sizes count, and always stay.
+/// Plans of a model that are kept, for as many input shapes. Those of lagoon.shapes and of batches
+/// of up to kReadyRows rows count, and always stay. Larger batch sizes have room of their own.
 inline constexpr std::size_t kDefaultPlans = 64;
 inline constexpr std::size_t kMaxPlans = 4096;
 inline constexpr std::size_t kMaxBuckets = 64;
 inline constexpr std::int64_t kMaxBucket = std::int64_t{1} << 24;
-/// Limited because every batch size has a plan of its own.
-inline constexpr std::int32_t kMaxBatchSize = 64;
+/// As each batch size has a plan of its own.
+inline constexpr std::int32_t kMaxBatchSize = kMaxPlans;
 inline constexpr std::size_t kMaxQueueSize = 65536;
 
 struct ModelSettings {

@@ -106,6 +106,33 @@ TEST_F(ContentsTest, APlanIsMadeOfWhatTheRequestHeldWhenItCame) {
   EXPECT_EQ((*plan)->loaded->plan.outputs[0].spec.dims, Dims{5});
 }
 
+// As `lagoon profile` stores it.
+TEST_F(ContentsTest, APlanThatIsMadeLaterHasTheProfileOfItsShape) {
+  repository_.AddModel("batch", SmallBatchModel());
+  ComputeDevice device = *OpenDevice({.workers = 1});
+  CompileOptions options;
+  options.model = "batch";
+  options.many_shapes = true;
+  auto compiler =
+      ModelCompiler::Read(repository_.path() + "/batch/1/model.onnx", *device.device, options);
+  ASSERT_TRUE(compiler.has_value()) << compiler.error().message;
+  ModelPlans plans(*std::move(compiler), {});
+  const ProfileStore store{.folder = repository_.path() + "/profiles", .build = "test"};
+  plans.UseProfiles(store, device.device->info());
+  const auto measured = plans.CompileAtLoad({{100, 4}});
+  ASSERT_TRUE(measured.has_value()) << measured.error().message;
+  Plan plan = (*measured)->loaded->plan;
+  const std::string key = ProfileKey(plan, device.device->info(), store.build);
+  plan.standalone = std::chrono::microseconds(1234);
+  ASSERT_TRUE(SaveProfile(store, key, plan, /*tuned=*/false));
+  const auto standalone_of = [&](std::int64_t rows) {
+    const auto made = plans.Compile(plans.Want(nullptr, {{rows, 4}}, {}), 1);
+    return made ? (*made)->loaded->plan.standalone : Nanoseconds(-1);
+  };
+  EXPECT_EQ(standalone_of(100), plan.standalone);
+  EXPECT_NE(standalone_of(101), plan.standalone);
+}
+
 TEST_F(ContentsTest, RequestsThatEndWhileTheirPlanIsMadeLeaveNoWrongPlan) {
   repository_.AddModel("counts", Counts(), Parameter("lagoon.max_plans", "4"));
   Open();

@@ -106,9 +106,17 @@ Result<std::shared_ptr<ServedPlan>> ModelPlans::Compile(const WantedPlan& wanted
   }
   (*plan)->key = wanted.key;
   auto& loaded = const_cast<LoadedPlan&>(*(*plan)->loaded);  // made above, and not shared yet
-  if (const Plan* nearest = Nearest(loaded.plan)) ScaleProfile(*nearest, loaded.plan, units);
+  const Plan* const nearest = TakeProfile(loaded.plan) ? nullptr : Nearest(loaded.plan);
+  if (nearest != nullptr) ScaleProfile(*nearest, loaded.plan, units);
   DropUnmeasuredVersions(loaded.plan);
   return plan;
+}
+
+/// False: the plan has not been measured.
+bool ModelPlans::TakeProfile(Plan& plan) const {
+  if (!profiles_) return false;
+  const std::string key = ProfileKey(plan, profiles_->device, profiles_->store.build);
+  return LoadProfile(profiles_->store, key, plan) != ProfileFound::kNone;
 }
 
 /// The plan whose inputs have the most similar number of elements.

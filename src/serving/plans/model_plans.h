@@ -4,14 +4,18 @@
 
 #include <cstddef>
 #include <memory>
+#include <optional>
 #include <set>
 #include <span>
+#include <utility>
 #include <vector>
 
 #include "base/mutex.h"
 #include "base/status.h"
+#include "device/device.h"
 #include "plan/plan.h"
 #include "program/compile.h"
+#include "program/profile/profile_file.h"
 #include "serving/plans/plan_cache.h"
 
 namespace lagoon {
@@ -37,6 +41,10 @@ class ModelPlans {
       : cache_(limits), compiler_(std::move(compiler)) {}
 
   const OnnxModel& model() const { return compiler_->model(); }
+  /// From now on Compile() takes the profiles that were measured for `device`. Before Compile().
+  void UseProfiles(ProfileStore store, DeviceInfo device) {
+    profiles_ = {std::move(store), std::move(device)};
+  }
 
   /// The key of a request. `before`: the plan of the part before; null: the first part. `inputs`:
   /// the contents, by input of the model or part.
@@ -50,9 +58,9 @@ class ModelPlans {
   std::shared_ptr<ServedPlan> Peek(const PlanKey& key) const { return cache_.Peek(key); }
 
   /// Compiles for the shapes and, where shapes depend on it, the contents of the inputs. On success
-  /// the costs are carried over from `nearest` of the plans so far. The result has no queues yet.
-  /// The caller keeps it (Keep()). Null: more inputs decide the plan than `wanted` has contents of;
-  /// Want() knows them now.
+  /// the costs are those of the plan's profile, else carried over from the nearest of the plans so
+  /// far. The result has no queues yet. The caller keeps it (Keep()). Null: more inputs decide the
+  /// plan than `wanted` has contents of; Want() knows them now.
   Result<std::shared_ptr<ServedPlan>> Compile(const WantedPlan& wanted, std::uint32_t units);
   /// The same for the first part without contents, when the model is loaded: fails if the plan
   /// depends on contents, and the costs are estimates.
@@ -71,9 +79,16 @@ class ModelPlans {
   }
   Result<std::shared_ptr<ServedPlan>> TryCompile(const OnnxModel& part, const GraphInputs& inputs,
                                                  std::vector<std::size_t>* deciding);
+  bool TakeProfile(Plan& plan) const;
   const Plan* Nearest(const Plan& plan) const;
 
+  struct Profiles {
+    ProfileStore store;
+    DeviceInfo device;
+  };
+
   PlanCache cache_;
+  std::optional<Profiles> profiles_;
   const std::unique_ptr<ModelCompiler> compiler_;
   DecidingInputs deciding_;  // of the first part
   /// Plans whose costs others take: the pinned ones, and the first one.
