@@ -65,7 +65,7 @@ def wide_prose(text):
     for number, line in enumerate(text.splitlines(), start=1):
         if line.lstrip().startswith("```"):
             in_code = not in_code
-        elif len(line) > COLUMNS and not in_code and not line.lstrip().startswith("|") and " " in line[COLUMNS - 40:COLUMNS]:
+        elif len(line) > COLUMNS and not in_code and not line.lstrip().startswith(("|", "<!-- table ")) and " " in line[COLUMNS - 40:COLUMNS]:
             if not re.fullmatch(r"\s*(?:[-*] |\d+\. )?!?\[[^\]]*\]\([^)]*\)[.,;:]?", line):
                 yield number, f"a line of {len(line)} columns"
 
