@@ -15,7 +15,7 @@ install(RUNTIME_DEPENDENCY_SET wheel DESTINATION lib COMPONENT wheel PRE_EXCLUDE
 install(TARGETS lagoon_gpu_conformance lagoon_kernels_cuda_tests RUNTIME_DEPENDENCY_SET gpu_tests DESTINATION bin
         COMPONENT gpu_tests)
 install(RUNTIME_DEPENDENCY_SET gpu_tests DESTINATION lib COMPONENT gpu_tests PRE_EXCLUDE_REGEXES ${glibc})
-install(PROGRAMS tools/package/gpu-check tools/package/gpu-bench DESTINATION . COMPONENT package)
+install(PROGRAMS tools/package/gpu-check tools/package/gpu-bench tools/package/each-test DESTINATION . COMPONENT package)
 install(FILES tools/package/README.md tools/package/common.sh DESTINATION . COMPONENT package)
 install(FILES bench/comparators/torch_latency.py bench/comparators/torch_disb.py bench/comparators/torch_models.py
         DESTINATION . COMPONENT package)

@@ -120,13 +120,26 @@ esac
 """
 
 
+# Like a GoogleTest program. Some of its tests do not pass if $FAULTY is set.
+FAKE_TESTS = """#!/bin/sh
+case "$1" in
+  --gtest_list_tests) printf 'Gpu/Suite.\\n  Hangs/Gpu  # GetParam() = Gpu\\n  Crashes/Gpu\\n  Good/Gpu\\nOther.\\n  Fails\\n' ;;
+  --gtest_filter=Gpu/Suite.Hangs/Gpu) [ -z "$FAULTY" ] || exec sleep 600 ;;
+  --gtest_filter=Gpu/Suite.Crashes/Gpu) [ -z "$FAULTY" ] || kill -SEGV $$ ;;
+  --gtest_filter=Other.Fails) [ -z "$FAULTY" ] || exit 1 ;;
+  --gtest_filter=Gpu/Suite.Good/Gpu) ;;
+  *) echo "wrong words $*"; exit 1 ;;
+esac
+"""
+
+
 @pytest.fixture
 def scripts(tmp_path):
     """The package's scripts with fake programs."""
     for path in SCRIPTS.iterdir():
         shutil.copy(path, tmp_path)
     (tmp_path / "bin").mkdir()
-    for name, text in (("lagoon", FAKE_LAGOON), ("lagoon_gpu_conformance", "#!/bin/sh\necho all passed\n"),
+    for name, text in (("lagoon", FAKE_LAGOON), ("lagoon_gpu_conformance", FAKE_TESTS),
                        ("lagoon_kernels_cuda_tests", "#!/bin/sh\necho all passed\n")):
         (tmp_path / "bin" / name).write_text(text)
         (tmp_path / "bin" / name).chmod(0o755)
@@ -134,9 +147,9 @@ def scripts(tmp_path):
         (tmp_path / "models" / model / "1").mkdir(parents=True)
         (tmp_path / "models" / model / "1" / "model.onnx").touch()
 
-    def run(script, *words):
+    def run(script, *words, **variables):
         return subprocess.run([tmp_path / script, *words], capture_output=True, text=True, check=False,
-                              env={**os.environ, "PATH": "/usr/bin:/bin"})
+                              env={**os.environ, "PATH": "/usr/bin:/bin", **variables})
     return run
 
 
@@ -150,6 +163,27 @@ def test_gpu_check_goes_on_after_a_failure_and_reports_it(scripts, tmp_path):
     assert "exit 1: lagoon: outputs differ" in result.stdout
     assert "3 ok, 1 failed, 0 skipped" in result.stdout
     assert scripts("gpu-check", "--out", str(tmp_path / "out"), "good").returncode == 0
+
+
+def test_a_test_that_hangs_or_crashes_takes_no_other_with_it(scripts, tmp_path):
+    program = tmp_path / "bin" / "lagoon_gpu_conformance"
+    result = scripts("each-test", "3", program, FAULTY="1")
+    assert result.returncode == 1
+    assert result.stdout.splitlines() == [
+        "FAILED Gpu/Suite.Hangs/Gpu: took longer than 3 s", "FAILED Gpu/Suite.Crashes/Gpu: exit 139",
+        "FAILED Other.Fails: exit 1",
+        "3 of 4 tests failed: Gpu/Suite.Hangs/Gpu Gpu/Suite.Crashes/Gpu Other.Fails"]
+    result = scripts("each-test", "60", program)
+    assert result.returncode == 0 and result.stdout == "4 tests passed\n"
+
+
+def test_a_program_without_tests_has_not_passed(scripts, tmp_path):
+    program = tmp_path / "bin" / "none"
+    program.write_text("#!/bin/sh\necho 'gpu_conformance: no CUDA driver' >&2\nexit 1\n")
+    program.chmod(0o755)
+    result = scripts("each-test", "60", program)
+    assert result.returncode == 1
+    assert "no CUDA driver" in result.stdout and "names no tests" in result.stdout
 
 
 def test_gpu_bench_says_what_was_not_measured(scripts, tmp_path):

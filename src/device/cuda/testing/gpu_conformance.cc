@@ -1,6 +1,8 @@
 // The conformance suite on a real GPU: $LAGOON_TEST_GPU is its number, by default 0. The suite's
 // bodies get pointers to their arguments, which lie on the stack and in the heap. So stack and heap
-// are pinned memory here, which the GPU reaches at the same addresses.
+// are pinned memory here, which the GPU reaches at the same addresses. `each-test` of the package
+// runs every test in a process of its own: a gate that a failed test leaves shut would hold up all
+// others.
 
 #include <gtest/gtest.h>
 #include <pthread.h>
@@ -68,7 +70,6 @@ int Ordinal() {
   return number == nullptr ? 0 : std::atoi(number);
 }
 
-/// No image is kept: the suite's bodies are compiled in a second.
 const cuda::Program& SuiteProgram() {
   static const cuda::SourceProgram program = [] {
     cuda::SourceProgram::Source source;
@@ -76,7 +77,8 @@ const cuda::Program& SuiteProgram() {
     source.main = std::move(source.headers.back());
     source.headers.pop_back();
     source.entries = {{cuda::suite::kEntry, cuda::suite::Bodies::kThreads}};
-    return cuda::SourceProgram(std::move(source), cuda::ImageCache({}));
+    return cuda::SourceProgram(std::move(source),
+                               cuda::ImageCache(cuda::ImageCache::DefaultFolder()));
   }();
   return program;
 }
