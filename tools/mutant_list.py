@@ -107,6 +107,8 @@ GROUPS = {
 # Groups whose program links most of the sources, so that CMake builds it: (target, program, arguments). A mutant of such a
 # group belongs to no other.
 TREE_GROUPS = {
+    "gpu-device": ("lagoon_device_tests", "src/device/lagoon_device_tests",
+                   ["--gtest_filter=Gpu*:KernelStreams*:Watchdog*:FakeCuda.*"]),
     "world": ("lagoon_world_tests", "tests/lagoon_world_tests", ["--seconds", "150", "--shorten", "0", "--kinds", "1"]),
 }
 
@@ -859,6 +861,18 @@ MUTANTS = [
      "if (level > kHeavy) replicas =", "if (false) replicas =", ["learned"]),
     ("arrivals-split-evenly", "the smaller replica of a model is overloaded", "src/cluster/learned/learned_placer.cc",
      "replica.fraction = capacity(replica) / sums[replica.model];", "", ["learned"]),
+    # The CUDA device, over the fake driver.
+    ("gpu-silence-unnoticed", "a grid that never ends holds up its requests for ever", "src/device/cuda/gpu_thread.cc",
+     "watchdog_.Look(busy, lagoon::Now())", "watchdog_.Look(busy && lost_, lagoon::Now())", ["gpu-device"]),
+    ("gpu-opened-beside-its-hung-grid", "a GPU that this process gave up is opened again", "src/device/cuda/driver/session.cc",
+     "  LAGOON_RETURN_IF_ERROR(AbandonedGpus().Check(ordinal));\n", "", ["gpu-device"]),
+    ("gpu-share-takes-more-connections", "streams of two shares wait for each other", "src/device/cuda/kernel_streams.cc",
+     "kStreamsPerPriorityOfShare = 1;", "kStreamsPerPriorityOfShare = 2;", ["gpu-device"]),
+    ("gpu-few-connections-unsaid", "guards wait for kernels, and nothing says why", "src/device/cuda/gpu_device.cc",
+     "  WarnOfConnections();\n", "", ["gpu-device"]),
+    ("gpu-best-effort-takes-all-priorities", "real-time grids wait for streams that best-effort grids have",
+     "src/device/cuda/kernel_streams.cc", "best_effort && priorities_ > 1 ? priorities_ - 2 : priorities_ - 1", "priorities_ - 1",
+     ["gpu-device"]),
     # What only a whole server shows.
     ("world-kernel-loaded-twice", "each compiled plan and reload takes handles of kernels for ever",
      "src/device/host/kernel_table.h", "if (found != handles_.end()) return found->second;", "", ["world"]),

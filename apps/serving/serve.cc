@@ -1,6 +1,9 @@
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
+#include <csignal>
 #include <cstdio>
 #include <filesystem>
 #include <memory>
@@ -135,8 +138,19 @@ void Serve(const ServeWords& words) {
 void RunServe(ServeWords& words) {
   CheckWords(words);
   words.core.trace = words.tracing.Start();
+  std::atomic<bool> gone{false};
+  // The other devices of a fleet serve on.
+  if (words.exit_on_error && words.fleet.empty()) {
+    words.core.on_gone = [&gone](const std::string&) {
+      gone.store(true);
+      kill(getpid(), SIGTERM);
+    };
+  }
   Serve(words);
   words.tracing.Finish();
+  if (gone.load()) {
+    Die("--exit-on-error: the device was lost and does not open again; the log says why");
+  }
 }
 
 void AddFleet(CLI::App& command, const std::shared_ptr<ServeWords>& words) {
@@ -172,6 +186,16 @@ void AddServe(CLI::App& app) {
                    "Repository: DIR/<model>/<version>/model.onnx")
       ->required();
   AddDevice(*command, words->core.device);
+  command
+      ->add_option_function<double>(
+          "--gpu-silence",
+          [words](const double& seconds) {
+            words->core.device.cuda_silence =
+                std::chrono::duration_cast<Nanoseconds>(std::chrono::duration<double>(seconds));
+          },
+          "Seconds after which a GPU that has work and reports nothing is lost; 0: without a limit")
+      ->check(CLI::Range(0.0, 1e6))
+      ->default_str("30");
   AddFleet(*command, words);
   AddEngine(*command, words->core.engine);
   AddScheduler(*command, words->core.scheduler);
@@ -207,7 +231,8 @@ void AddServe(CLI::App& app) {
   command->add_flag("--strict-readiness", words->listen.server.strict_readiness,
                     "The server is ready only if no model failed to load");
   command->add_flag("--exit-on-error", words->exit_on_error,
-                    "Do not start if a model fails to load");
+                    "Do not start if a model fails to load; end if the device (not one of --fleet) "
+                    "is lost and does not open again within half a minute");
   command->add_flag("--allow-admin-on-http", words->listen.server.admin_on_http,
                     "Let clients of the HTTP port switch the scheduler too, not only those of the "
                     "metrics port");

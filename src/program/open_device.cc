@@ -17,6 +17,7 @@ Result<ComputeDevice> OpenCuda(const DeviceChoice& choice, int ordinal) {
   CudaDeviceOptions options;
   options.ordinal = ordinal;
   options.driver_library = choice.cuda_driver;
+  options.silence = choice.cuda_silence;
   ComputeDevice opened;
   LAGOON_ASSIGN_OR_RETURN(opened.device, CreateCudaDevice(options));
   const cuda::Program& program =

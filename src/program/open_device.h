@@ -25,6 +25,8 @@ struct DeviceChoice {
   std::string name = "cpu";                  // or "cuda:N": the driver's GPU number N
   std::uint32_t workers = 0;                 // threads of "cpu"; 0: one per core
   std::string cuda_driver = "libcuda.so.1";  // file name or path
+  /// CudaDeviceOptions::silence
+  Nanoseconds cuda_silence = std::chrono::seconds(30);
   /// Contains the entries of the op bodies and outlives the device. Null: cuda::OpProgram().
   const cuda::Program* cuda_program = nullptr;
   /// Opens a device of the program's own, in place of `name`. Null: there is none.

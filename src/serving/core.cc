@@ -113,6 +113,7 @@ class Core final : public InferenceCore {
   void Keep(const std::stop_token& stop);
   bool AwaitLoss(const std::stop_token& stop);
   bool Pause(Nanoseconds pause, const std::stop_token& stop);
+  bool Reopen(int tries, Nanoseconds pause);
   void CloseDevice();
 
   /// A model to load or to unload.
@@ -336,21 +337,31 @@ void Core::Keep(const std::stop_token& stop) {
   for (TimePoint began = Now(); AwaitLoss(stop); began = Now()) {
     if (Now() - began > options_.reopen.longest) pause = options_.reopen.first;
     CloseDevice();
-    for (bool there = false; !there;) {
-      if (!Pause(pause, stop)) return;
+    for (int tries = 1; Pause(pause, stop); ++tries) {
       pause = std::min(2 * pause, options_.reopen.longest);
-      Result<std::unique_ptr<DeviceCore>> opened = OpenDevice(/*again=*/true);
-      there = opened.has_value();
-      if (there) {
-        Use(*std::move(opened));
-        spdlog::info("device '{}' is there again", device().name);
-        continue;
-      }
-      spdlog::error("device '{}' does not open again: {}", device().name, opened.error().message);
-      const MutexLock lock(mutex_);
-      last_.problem = opened.error().message;
+      if (Reopen(tries, pause)) break;
     }
   }
+}
+
+/// `tries`: the number of this one since the loss. `pause`: until the next one.
+bool Core::Reopen(int tries, Nanoseconds pause) {
+  Result<std::unique_ptr<DeviceCore>> opened = OpenDevice(/*again=*/true);
+  const std::string name = device().name;
+  if (opened) {
+    Use(*std::move(opened));
+    spdlog::info("device '{}' is there again", name);
+    return true;
+  }
+  const std::string why = opened.error().message;
+  spdlog::error("device '{}' does not open again (try {}, the next one in {:.3g} s): {}", name,
+                tries, std::chrono::duration<double>(pause).count(), why);
+  {
+    const MutexLock lock(mutex_);
+    last_.problem = why;
+  }
+  if (tries == options_.reopen.tries && options_.on_gone) options_.on_gone(why);
+  return false;
 }
 
 bool Core::AwaitLoss(const std::stop_token& stop) {

@@ -168,6 +168,9 @@ struct ProfileOptions {
 struct ReopenPauses {
   Nanoseconds first = std::chrono::seconds(1);
   Nanoseconds longest = std::chrono::minutes(1);
+  /// After so many tries in a row that fail, CoreOptions::on_gone is called. With the pauses above
+  /// that is after half a minute.
+  int tries = 5;
 };
 
 struct CoreOptions {
@@ -187,6 +190,9 @@ struct CoreOptions {
   /// where real-time requests keep the device busy, no client waits without an end. 0: it waits on.
   Nanoseconds max_wait = std::chrono::seconds(30);
   ReopenPauses reopen;
+  /// Called once per loss, on a thread of the core, when the device has not opened again in
+  /// ReopenPauses::tries tries. The core goes on trying. It must not call the core. May be empty.
+  std::function<void(const std::string& why)> on_gone = {};
   TraceRecorder* trace = nullptr;  // records all requests; outlives the core; null: no trace
 };
 

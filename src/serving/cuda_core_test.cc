@@ -2,10 +2,12 @@
 
 #include <gmock/gmock.h>
 
+#include <atomic>
 #include <filesystem>
 #include <thread>
 
 #include "base/testing/paths.h"
+#include "device/cuda/driver/session.h"
 #include "program/testing/emulated_gpu.h"
 #include "serving/testing/core_fixture.h"
 
@@ -19,17 +21,29 @@ using testing::SmallRequest;
 
 class CudaCoreTest : public testing::CoreTest {
  protected:
-  void OpenOnGpu() {
+  void TearDown() override {
+    core_.reset();
+    cuda::GpuSession::ForgetAbandoned();
+  }
+  void OpenOnGpu(Nanoseconds silence = std::chrono::minutes(5)) {
     CoreOptions options;
     options.repository = repository_.path();
     options.device = testing::StartEmulatedGpu(2);
+    options.device.cuda_silence = silence;
     options.profile.runs = 1;
-    options.reopen = {std::chrono::milliseconds(1), std::chrono::milliseconds(20)};
+    options.reopen = {.first = std::chrono::milliseconds(1),
+                      .longest = std::chrono::milliseconds(20),
+                      .tries = 3};
+    options.on_gone = [this](const std::string&) { ++gone_; };
     auto core = InferenceCore::Open(options);
     ASSERT_TRUE(core.has_value()) << core.error().message;
     core_ = *std::move(core);
   }
   void AwaitAnswers();
+  /// Waits until the core says that the device is gone.
+  void AwaitGone(int times);
+
+  std::atomic<int> gone_{0};  // how often the core has said so
 };
 
 TEST_F(CudaCoreTest, AnswersAsTheCpuDoes) {
@@ -121,7 +135,7 @@ TEST_F(CudaCoreTest, ALostDeviceIsOpenedAgainWithItsModels) {
   ASSERT_TRUE(switched->get_future().get());
   for (int loss = 0; loss < 3; ++loss) {
     for (int i = 0; i < 3; ++i) ASSERT_TRUE(Ask(SmallRequest()).has_value());
-    testing::EmulatedDriver().LoseContext(719);
+    testing::EmulatedDriver().LoseContext(cuda::fake::kPassingFault);
     ASSERT_NO_FATAL_FAILURE(AwaitAnswers());
     EXPECT_TRUE(core_->Ready());
     EXPECT_EQ(ChoiceOf(core_->scheduler()).Text(), "reset:depth=2");
@@ -135,7 +149,7 @@ TEST_F(CudaCoreTest, RequestsInFlightOnALostDeviceAreAnswered) {
   for (int round = 0; round < 5; ++round) {
     std::vector<Sent> sent;
     for (int i = 0; i < 8; ++i) sent.push_back(Send(SmallRequest()));
-    testing::EmulatedDriver().LoseContext(700);
+    testing::EmulatedDriver().LoseContext(cuda::fake::kPassingFault);
     for (Sent& request : sent) {
       const auto answer = request.answer.get();
       if (!answer.has_value()) {
@@ -151,7 +165,7 @@ TEST_F(CudaCoreTest, ADeviceThatDoesNotOpenAgainSaysWhyAndIsTriedAgain) {
   repository_.AddModel("small", testing::SmallModel());
   OpenOnGpu();
   testing::EmulatedDriver().RefuseCall("cuStreamCreateWithPriority", 1);
-  testing::EmulatedDriver().LoseContext(719);
+  testing::EmulatedDriver().LoseContext(cuda::fake::kPassingFault);
   const TimePoint until = Now() + std::chrono::minutes(1);
   std::string said;
   while (said.find("does not open again") == std::string::npos) {
@@ -172,11 +186,54 @@ TEST_F(CudaCoreTest, ADeviceThatDoesNotOpenAgainSaysWhyAndIsTriedAgain) {
   EXPECT_TRUE(core_->Ready());
 }
 
+void CudaCoreTest::AwaitGone(int times) {
+  const TimePoint until = Now() + std::chrono::minutes(1);
+  while (gone_.load() < times) {
+    ASSERT_LT(Now(), until);
+    std::this_thread::yield();
+  }
+}
+
+// NVIDIA's drivers refuse a process one of whose kernels has failed.
+TEST_F(CudaCoreTest, AfterAFaultTheServerSaysThatItMustBeRestarted) {
+  repository_.AddModel("small", testing::SmallModel());
+  OpenOnGpu();
+  testing::EmulatedDriver().LoseContext(700);
+  ASSERT_NO_FATAL_FAILURE(AwaitGone(1));
+  EXPECT_THAT(ReasonOf("small"), HasSubstr("the driver refuses this process: restart it"));
+  EXPECT_EQ(testing::CodeOf(Ask(SmallRequest())), ErrorCode::kUnavailable);
+  EXPECT_FALSE(core_->Ready());
+}
+
+TEST_F(CudaCoreTest, AGridThatNeverEndsIsAnsweredAndTheServerSaysThatItMustBeRestarted) {
+  repository_.AddModel("small", testing::SmallModel());
+  OpenOnGpu(std::chrono::seconds(3));
+  ASSERT_TRUE(Ask(SmallRequest()).has_value());
+  testing::EmulatedDriver().HangKernels();
+  EXPECT_EQ(testing::CodeOf(Ask(SmallRequest())), ErrorCode::kUnavailable);
+  ASSERT_NO_FATAL_FAILURE(AwaitGone(1));
+  EXPECT_THAT(ReasonOf("small"), HasSubstr("restart this one"));
+  EXPECT_EQ(testing::CodeOf(Ask(SmallRequest())), ErrorCode::kUnavailable);
+}
+
+TEST_F(CudaCoreTest, ADeviceThatDoesNotOpenInSoManyTriesIsGoneOncePerLoss) {
+  repository_.AddModel("small", testing::SmallModel());
+  OpenOnGpu();
+  for (int loss = 1; loss <= 2; ++loss) {
+    testing::EmulatedDriver().RefuseCall("cuInit", 1);
+    testing::EmulatedDriver().LoseContext(cuda::fake::kPassingFault);
+    ASSERT_NO_FATAL_FAILURE(AwaitGone(loss));
+    testing::EmulatedDriver().RefuseCall("", 0);
+    ASSERT_NO_FATAL_FAILURE(AwaitAnswers());
+    EXPECT_EQ(gone_.load(), loss);
+  }
+}
+
 TEST_F(CudaCoreTest, TheServerCanEndWhileItsDeviceIsAway) {
   repository_.AddModel("small", testing::SmallModel());
   OpenOnGpu();
   testing::EmulatedDriver().RefuseCall("cuInit", 1);
-  testing::EmulatedDriver().LoseContext(719);
+  testing::EmulatedDriver().LoseContext(cuda::fake::kPassingFault);
   (void)Ask(SmallRequest());  // so that the loss is noticed
   while (core_->Ready()) std::this_thread::yield();
   core_->Drain(Now());

@@ -19,6 +19,9 @@ struct CudaDeviceOptions {
   std::uint32_t count_interval = 16;
   /// How long the device's thread looks for news before it begins to sleep between looks.
   Nanoseconds spin = std::chrono::microseconds(100);
+  /// A GPU that has work and reports nothing for so long is lost; 0: Lagoon waits for ever. Between
+  /// two reports of a grid its units do at most 16 tiles, or a 64th of a large grid.
+  Nanoseconds silence = std::chrono::seconds(30);
 };
 
 /// An NVIDIA GPU. kUnavailable: there is no driver, or it does not start. kNotFound: there is no

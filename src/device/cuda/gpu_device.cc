@@ -3,6 +3,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
+#include <tuple>
 #include <utility>
 
 #include "base/check.h"
@@ -26,7 +28,8 @@ GpuDevice::GpuDevice(std::shared_ptr<const GpuSession> session, const CudaDevice
       shares_(info_),
       works_(kMaxWorks, kMaxStreams),
       events_(kEvents),
-      meter_(session_->gpu().multiprocessors, lagoon::Now()) {
+      meter_(session_->gpu().multiprocessors, lagoon::Now()),
+      watchdog_(options_.silence, lagoon::Now()) {
   const GpuInfo& gpu = session_->gpu();
   info_.name = fmt::format("cuda:{}", gpu.ordinal);
   info_.description = gpu.name;
@@ -80,14 +83,17 @@ Status GpuDevice::Prepare() {
 
 // `priority`: the driver's number. These streams never hold a kernel.
 Status GpuDevice::CreateStreams(int priority) {
-  constexpr std::size_t kStreams = 4;
-  LAGOON_ASSIGN_OR_RETURN(marks_, OwnMemory::Create(session_, kStreams * MarkedStream::kMarkBytes,
-                                                    OwnMemory::Where::kPinned));
+  const std::array streams = {&control_, &fetch_, &to_device_, &to_host_};
+  static_assert(std::tuple_size_v<decltype(streams)> == KernelStreams::kOtherStreams);
+  LAGOON_ASSIGN_OR_RETURN(marks_,
+                          OwnMemory::Create(session_, streams.size() * MarkedStream::kMarkBytes,
+                                            OwnMemory::Where::kPinned));
   std::size_t index = 0;
-  for (std::unique_ptr<MarkedStream>* const stream : {&control_, &fetch_, &to_device_, &to_host_}) {
+  for (std::unique_ptr<MarkedStream>* const stream : streams) {
     LAGOON_ASSIGN_OR_RETURN(*stream, MarkedStream::Create(session_, priority, marks_, index++));
   }
   LAGOON_ASSIGN_OR_RETURN(copies_, CopyPipeline::Create(session_, *to_device_, *to_host_));
+  WarnOfConnections();
   return {};
 }
 
@@ -100,7 +106,7 @@ GpuDevice::~GpuDevice() {
     work_.NotifyAll();
   }
   if (thread_.joinable()) thread_.join();
-  if (!session_->Enter()) return;
+  if (!session_->Enter() || !AwaitKernels()) return;
   // Blocks and copies may still use what is destroyed now. A lost context returns an error; then
   // nothing runs.
   driver().synchronize();

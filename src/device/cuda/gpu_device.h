@@ -13,6 +13,7 @@
 #include "device/cuda/cuda_device.h"
 #include "device/cuda/driver/gpu_memory.h"
 #include "device/cuda/grid_issuer.h"
+#include "device/cuda/watchdog.h"
 #include "device/cuda/work.h"
 #include "device/device.h"
 #include "device/host/event_ring.h"
@@ -32,7 +33,8 @@ class GpuDevice final : public Device {
  public:
   static Result<std::unique_ptr<Device>> Create(std::shared_ptr<const GpuSession> session,
                                                 const CudaDeviceOptions& options);
-  /// Lets running blocks end. Launches in flight are dropped without events.
+  /// Lets running blocks end, if they do so within CudaDeviceOptions::silence. Launches in flight
+  /// are dropped without events.
   ~GpuDevice() override;
 
   // DeviceControl
@@ -75,6 +77,7 @@ class GpuDevice final : public Device {
   Status Prepare();
   Status Prepare(const std::string& share, UnitRange units) EXCLUDES(mutex_);
   Status CreateStreams(int priority) REQUIRES(mutex_);
+  void WarnOfConnections() REQUIRES(mutex_);
   Result<std::vector<Function>> LoadProgram(const Program& program) REQUIRES(load_mutex_);
   const Driver& driver() const { return session_->driver(); }
 
@@ -118,6 +121,9 @@ class GpuDevice final : public Device {
   bool TellLoss() EXCLUDES(mutex_);
   void Tell() EXCLUDES(mutex_);
   void CheckContext() EXCLUDES(mutex_);
+  void CheckSilence() EXCLUDES(mutex_);
+  bool AwaitKernels() EXCLUDES(mutex_);
+  std::string WhySilent() const REQUIRES(mutex_);
 
   const std::shared_ptr<const GpuSession> session_;
   const CudaDeviceOptions options_;
@@ -137,6 +143,7 @@ class GpuDevice final : public Device {
 
   mutable Mutex mutex_;
   Shares shares_ GUARDED_BY(mutex_);
+  bool warned_of_connections_ GUARDED_BY(mutex_) = false;
   std::vector<std::uint32_t> share_runs_ GUARDED_BY(mutex_){0};  // by ShareId: run of KernelStreams
   KernelTable<GpuKernel::Key, GpuKernel> kernels_ GUARDED_BY(mutex_);
   InFlightSlots<Work> works_ GUARDED_BY(mutex_);
@@ -147,6 +154,7 @@ class GpuDevice final : public Device {
   bool lost_ GUARDED_BY(mutex_) = false;
   std::string lost_because_ GUARDED_BY(mutex_);
   UnitMeter meter_ GUARDED_BY(mutex_);
+  Watchdog watchdog_ GUARDED_BY(mutex_);
 
   std::unique_ptr<RecordPool> records_ GUARDED_BY(mutex_);
   std::unique_ptr<GridIssuer> issuer_ GUARDED_BY(mutex_);

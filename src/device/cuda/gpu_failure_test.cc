@@ -21,7 +21,9 @@ using conformance::Session;
 using fake::EmulatedSettings;
 using fake::Open;
 using fake::OpenFake;
+using ::testing::AllOf;
 using ::testing::HasSubstr;
+using ::testing::Not;
 
 TEST(GpuFailure, AFaultInAKernelLosesTheDeviceOnceAndForAll) {
   const auto device = Open(1);
@@ -46,6 +48,102 @@ TEST(GpuFailure, AFaultInAKernelLosesTheDeviceOnceAndForAll) {
   EXPECT_FALSE(device->Allocate(100, MemoryKind::kDevice).has_value());
   DeviceEvent event;
   EXPECT_EQ(device->Poll({&event, 1}), 0u);
+}
+
+std::string AwaitLoss(Device& device) {
+  conformance::Await(device, [&] {
+    DeviceEvent event;
+    while (device.Poll({&event, 1}) == 1) {
+      if (event.kind == DeviceEvent::Kind::kLost) return true;
+    }
+    return false;
+  });
+  return static_cast<GpuDevice&>(device).lost_because();
+}
+
+TEST(GpuFailure, AfterAFaultOnlyANewProcessOpensTheGpu) {
+  auto device = Open(1);
+  OpenFake().LoseContext(719);
+  EXPECT_THAT(AwaitLoss(*device), HasSubstr("the driver refuses this process: restart it"));
+  device.reset();
+  const auto again = CreateCudaDevice(fake::FakeOptions());
+  ASSERT_FALSE(again.has_value());
+  EXPECT_THAT(again.error().message,
+              AllOf(HasSubstr("cuDevicePrimaryCtxRetain"), HasSubstr("CUDA_ERROR_LAUNCH_FAILED"),
+                    HasSubstr("restart it")));
+}
+
+TEST(GpuFailure, AfterAnotherErrorTheGpuCanBeOpenedAgain) {
+  auto device = Open(1);
+  OpenFake().LoseContext(fake::kPassingFault);
+  EXPECT_THAT(AwaitLoss(*device), Not(HasSubstr("restart")));
+  device.reset();
+  EXPECT_TRUE(CreateCudaDevice(fake::FakeOptions()).has_value());
+}
+
+CudaDeviceOptions ImpatientOptions() {
+  CudaDeviceOptions options = fake::FakeOptions();
+  options.silence = std::chrono::milliseconds(50);
+  return options;
+}
+
+// What the test would wait for, had the device asked the driver to wait for the grid.
+TEST(GpuFailure, AGridThatNeverEndsLosesTheDeviceForThisProcess) {
+  auto device = Open(EmulatedSettings(1), ImpatientOptions());
+  Session session(*device);
+  const KernelHandle mix = session.Load(MixBody);
+  auto buffer = device->Allocate(1000, MemoryKind::kDevice);
+  ASSERT_TRUE(buffer.has_value());
+  MixArgs args{.y = reinterpret_cast<std::uint64_t*>(buffer->data()), .in_place = true};
+  Record record(1);
+  OpenFake().HangKernels();
+  session.Submit({.kernel = mix, .args = &args, .progress = record.get()});
+  EXPECT_THAT(AwaitLoss(*device),
+              AllOf(HasSubstr("reported nothing for 0.05 s"), HasSubstr("(grids in flight: 1)"),
+                    HasSubstr("restart this one")));
+  EXPECT_FALSE(device->Allocate(100, MemoryKind::kDevice).has_value());
+  *buffer = {};
+  device.reset();
+  const auto again = CreateCudaDevice(ImpatientOptions());
+  ASSERT_FALSE(again.has_value());
+  EXPECT_EQ(again.error().code, ErrorCode::kUnavailable);
+  EXPECT_THAT(again.error().message, HasSubstr("restart this one"));
+  GpuSession::ForgetAbandoned();
+  EXPECT_NE(Open(1), nullptr);
+}
+
+TEST(GpuFailure, ADeviceThatIsDestroyedDoesNotWaitForAGridWithoutEnd) {
+  auto device = Open(EmulatedSettings(1), ImpatientOptions());
+  {
+    // In its own thread's time the watchdog may see the silence first; the end is the same.
+    Session session(*device);
+    const KernelHandle gate_kernel = session.LoadGate();
+    GateArgs gate;
+    Record record(1);
+    session.Submit({.kernel = gate_kernel, .args = &gate, .progress = record.get()});
+    ASSERT_TRUE(session.Await([&] { return gate.waiting.load() == 1; }));
+    device.reset();
+    // The gate and its record end after the fake GPU's block.
+    OpenFake().Reset(EmulatedSettings(1));
+  }
+  GpuSession::ForgetAbandoned();
+}
+
+TEST(Watchdog, OnlySilenceWithWorkCountsAndAtMostASecondPerLook) {
+  const TimePoint begin{};
+  const auto at = [&](int milliseconds) { return begin + std::chrono::milliseconds(milliseconds); };
+  Watchdog watchdog(std::chrono::milliseconds(1500), begin);
+  EXPECT_FALSE(watchdog.Look(true, at(1000)));
+  EXPECT_FALSE(watchdog.Look(false, at(2000))) << "without work";
+  EXPECT_FALSE(watchdog.Look(true, at(3000)));
+  watchdog.Hear();
+  EXPECT_FALSE(watchdog.Look(true, at(4000)));
+  EXPECT_TRUE(watchdog.Look(true, at(5000)));
+  watchdog.Hear();
+  EXPECT_FALSE(watchdog.Look(true, at(60000))) << "the process had been stopped";
+  EXPECT_TRUE(watchdog.Look(true, at(61000)));
+  Watchdog patient(Nanoseconds(0), begin);
+  for (int second = 1; second < 100; ++second) EXPECT_FALSE(patient.Look(true, at(1000 * second)));
 }
 
 // A short life of a device that does a bit of everything. It ends, whichever call fails.

@@ -79,6 +79,7 @@ bool GpuDevice::TakeNotes() {
     any = true;
     OnNote(*note);
   }
+  if (any) watchdog_.Hear();
   return any;
 }
 
@@ -105,6 +106,7 @@ bool GpuDevice::CheckFetches() {
   }
   const bool any = kept < fetches_.size();
   fetches_.resize(kept);
+  if (any) watchdog_.Hear();
   return any;
 }
 

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <utility>
 #include <vector>
 
 #include "device/conformance/suite.h"
@@ -19,6 +20,7 @@ using conformance::Session;
 using fake::Call;
 using fake::OpenFake;
 using ::testing::HasSubstr;
+using ::testing::Not;
 
 constexpr char kGreenStream[] = "cuGreenCtxStreamCreate";
 
@@ -127,6 +129,38 @@ TEST_F(GpuShareTest, SharesWithTheSameUnitsHaveOneContext) {
   EXPECT_NE(*first, *second);
   EXPECT_TRUE(GreenStreams().empty());
   EXPECT_TRUE(IsOf(LaunchIn(*second), streams));
+}
+
+TEST_F(GpuShareTest, StreamsOfTwoSharesHaveConnectionsOfTheirOwnAndMoreAreSaid) {
+  const fake::LogText log;
+  Open(32);
+  ASSERT_TRUE(Create({0, 8}) && Create({8, 8}));
+  EXPECT_EQ(OpenFake().MostPerConnection(), 1u);
+  EXPECT_THAT(log.text(), Not(HasSubstr("connections")));
+  ASSERT_TRUE(Create({16, 8}));
+  EXPECT_EQ(OpenFake().MostPerConnection(), 2u);
+  EXPECT_THAT(log.text(), HasSubstr("its 34 streams, for 4 ranges of units, share 32 connections"));
+  EXPECT_THAT(log.text(), HasSubstr("have fewer of them"));
+  const std::size_t length = log.text().size();
+  ASSERT_TRUE(Create({24, 8}));
+  EXPECT_EQ(log.text().size(), length) << "said again";
+}
+
+TEST_F(GpuShareTest, TooFewConnectionsAreSaidAtTheStart) {
+  for (const auto& [number, said] :
+       {std::pair{"16", false}, {"10", false}, {"9", true}, {"x", true}}) {
+    SCOPED_TRACE(number);
+    const fake::Connections connections(number);
+    const fake::LogText log;
+    Open(16);
+    EXPECT_EQ(OpenFake().MostPerConnection() > 1, said);
+    EXPECT_EQ(
+        log.text().find("set CUDA_DEVICE_MAX_CONNECTIONS, or set it to 32") != std::string::npos,
+        said)
+        << log.text();
+    LaunchIn(kAllUnits);
+    device_.reset();
+  }
 }
 
 TEST_F(GpuShareTest, ADriverWithoutGreenContextsSaysWhichOneHasThem) {

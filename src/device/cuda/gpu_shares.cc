@@ -4,12 +4,13 @@
 
 #include <utility>
 
+#include "base/log.h"
 #include "device/cuda/gpu_device.h"
 
 namespace lagoon::cuda {
 namespace {
 
-// Each has a green context and 12 streams. On 132 multiprocessors in granules of 8 there are 153
+// Each has a green context and 6 streams. On 132 multiprocessors in granules of 8 there are 153
 // contiguous runs.
 constexpr std::size_t kMaxRuns = 160;
 
@@ -47,7 +48,22 @@ Status GpuDevice::Prepare(const std::string& share, UnitRange units) {
   if (!run) return Annotate(where, std::move(run).error());
   const MutexLock lock(mutex_);
   issuer_->streams().AddRun(*std::move(run));
+  WarnOfConnections();
   return {};
+}
+
+// Once, as more runs do not change what is to be done.
+void GpuDevice::WarnOfConnections() {
+  const std::size_t streams = issuer_->streams().size() + KernelStreams::kOtherStreams;
+  const std::uint32_t connections = driver().connections();
+  if (streams <= connections || std::exchange(warned_of_connections_, true)) return;
+  spdlog::warn(
+      "device '{}': its {} streams, for {} ranges of units, share {} connections to the GPU, so "
+      "that "
+      "kernels, guards and copies may wait for kernels of other streams; {}",
+      info_.name, streams, issuer_->streams().runs(), connections,
+      connections < Driver::kMostConnections ? "unset CUDA_DEVICE_MAX_CONNECTIONS, or set it to 32"
+                                             : "let shares move less, or have fewer of them");
 }
 
 // Grids that the GPU has stay in the streams of the former run. Grids that are issued later do not

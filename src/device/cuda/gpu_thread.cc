@@ -1,5 +1,7 @@
 // The device's own thread: reads the GPU's notes, copies, and calls the listener and waiters.
 
+#include <fmt/format.h>
+
 #include "base/log.h"
 #include "device/cuda/gpu_device.h"
 #include "device/host/busy_lock.h"
@@ -29,6 +31,7 @@ void GpuDevice::RunThread() {
     if (now - last_check > kContextCheck) {
       last_check = now;
       CheckContext();
+      CheckSilence();
     }
     if (!moved) Rest(now - last_news > options_.spin);
   }
@@ -100,6 +103,7 @@ bool GpuDevice::PumpCopies() {
   {
     MutexLock lock(mutex_);
     if (lost_ || !Accept(result)) return true;
+    if (moved) watchdog_.Hear();
     news_ = false;
     while (copies_->TakeFinished(key)) {
       Work& work = works_[key];
@@ -126,6 +130,43 @@ void GpuDevice::CheckContext() {
   if (lost_) return;
   const Code code = driver().query_stream(control_->handle());
   if (code != kNotReady) Accept({code, "cuStreamQuery"});
+}
+
+// A grid that never ends is no error for the driver. Calls that wait for the GPU would never
+// return, so nothing is given back.
+void GpuDevice::CheckSilence() {
+  MutexLock lock(mutex_);
+  if (lost_) return;
+  const bool busy = issuer_->grids() > 0 || !fetches_.empty() || copies_->busy();
+  if (!watchdog_.Look(busy, lagoon::Now())) return;
+  session_->Abandon(WhySilent());
+  Lose(WhySilent());
+}
+
+std::string GpuDevice::WhySilent() const {
+  return fmt::format(
+      "the GPU has work and has reported nothing for {} s (grids in flight: {}); it is given up, "
+      "and only a new process can use it again: restart this one",
+      std::chrono::duration<double>(options_.silence).count(), issuer_->grids());
+}
+
+// Waits until the GPU has run all kernels or reports an error. False: they do not end, and the GPU
+// is given up. cuCtxSynchronize has no limit, so the streams are asked. No note is read: the
+// callers' records may be gone.
+bool GpuDevice::AwaitKernels() {
+  constexpr Nanoseconds kPause = std::chrono::microseconds(100);
+  MutexLock lock(mutex_);
+  if (issuer_ == nullptr) return true;
+  Watchdog watchdog(options_.silence, lagoon::Now());
+  while (issuer_->streams().Query() == kNotReady) {
+    if (watchdog.Look(true, lagoon::Now())) {
+      session_->Abandon(WhySilent());
+      spdlog::error("device '{}': {}", info_.name, WhySilent());
+      return false;
+    }
+    work_.WaitUntil(mutex_, lagoon::Now() + kPause);
+  }
+  return true;
 }
 
 }  // namespace lagoon::cuda

@@ -68,6 +68,8 @@ class GridIssuer {
   /// The driver refused the last launch for lack of memory or a resource. Try again soon, though
   /// there is no news.
   bool refused() const { return refused_ > 0; }
+  /// Number of grids that the GPU has and that have not ended.
+  std::uint32_t grids() const { return issues_live_; }
   /// Takes the next note, if there is one. After kEnded the launch may be issued again.
   std::optional<GridNote> TakeNote();
 

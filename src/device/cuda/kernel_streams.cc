@@ -6,10 +6,11 @@
 namespace lagoon::cuda {
 namespace {
 
-// A process has 32 connections to a GPU. Streams beyond them wait for each other, so that a share
-// has fewer streams than the whole device.
-constexpr std::uint32_t kStreamsPerPriority = 4;
-constexpr std::uint32_t kStreamsPerPriorityOfShare = 2;
+// A process has at most 32 connections to a GPU, and streams beyond them wait for each other. With
+// 6 priorities, 12 streams of the whole device and those of two runs of units for shares fit in,
+// beside the device's others. A chain of kernels needs only one stream.
+constexpr std::uint32_t kStreamsPerPriority = 2;
+constexpr std::uint32_t kStreamsPerPriorityOfShare = 1;
 constexpr std::uint32_t kMaxPriorities = 6;
 
 bool Overlap(UnitRange a, UnitRange b) { return a.first < b.end() && b.first < a.end(); }
@@ -38,7 +39,10 @@ Result<std::unique_ptr<KernelStreams::NewRun>> KernelStreams::Prepare(
   const GreenContext context = green == nullptr ? nullptr : green->context();
   made->run_.units =
       green == nullptr ? UnitRange{0, session_->gpu().multiprocessors} : green->units();
-  const std::uint32_t streams = green == nullptr ? kStreamsPerPriority : kStreamsPerPriorityOfShare;
+  const std::uint32_t connections = session_->driver().connections();
+  const bool few = connections < priorities_ * kStreamsPerPriority + kOtherStreams;
+  const std::uint32_t streams =
+      green != nullptr || few ? kStreamsPerPriorityOfShare : kStreamsPerPriority;
   made->run_.green = std::move(green);
   LAGOON_ASSIGN_OR_RETURN(
       made->run_.marks,
@@ -95,16 +99,18 @@ bool KernelStreams::HasRoom(Rank rank, std::uint32_t run, std::uint32_t occupanc
 
 // The upper half of the ranks (best effort) prefers the lowest priority.
 std::uint32_t KernelStreams::FreeStream(Rank rank, std::uint32_t run) const {
+  const bool best_effort = rank >> 63 != 0;
+  const std::uint32_t top = best_effort && priorities_ > 1 ? priorities_ - 2 : priorities_ - 1;
   std::uint32_t above = 0;
-  std::uint32_t below = priorities_ - 1;
+  std::uint32_t below = top;
   for (const KernelStream& stream : streams_) {
     for (const Issue* const issue : stream.issues) {
       const Rank other = issue->work->rank;
-      if (other > rank) above = std::max(above, std::min(stream.priority + 1, priorities_ - 1));
+      if (other > rank) above = std::max(above, std::min(stream.priority + 1, top));
       if (other < rank && stream.priority > 0) below = std::min(below, stream.priority - 1);
     }
   }
-  const std::uint32_t home = rank >> 63 != 0 ? 0 : priorities_ / 2;
+  const std::uint32_t home = best_effort ? 0 : priorities_ / 2;
   const std::uint32_t wanted = std::max(std::min(home, below), above);
   std::uint32_t best = kNoIndex;
   std::uint32_t best_distance = priorities_;
@@ -119,6 +125,14 @@ std::uint32_t KernelStreams::FreeStream(Rank rank, std::uint32_t run) const {
     best_distance = distance;
   }
   return best;
+}
+
+Code KernelStreams::Query() const {
+  for (const KernelStream& stream : streams_) {
+    const Code code = session_->driver().query_stream(stream.stream->handle());
+    if (code != kSuccess) return code;
+  }
+  return kSuccess;
 }
 
 std::uint32_t KernelStreams::BlocksInFront() const {

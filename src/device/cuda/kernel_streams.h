@@ -16,13 +16,16 @@ struct PriorityRange {
   int least = 0, greatest = 0;
 };
 
-/// The CUDA streams that grids go into, some for each of the driver's stream priorities, and as
-/// many again for each run of units that shares may have. Knows which grids are in each stream, and
+/// The CUDA streams that grids go into, some for each of the driver's stream priorities, and others
+/// for each run of units that shares may have. Knows which grids are in each stream, and
 /// finds the stream for the next one. A stream is named by an index, and so is a run: run 0 is all
 /// units. Externally locked, but for Prepare(). Only Create(), Prepare() and AddRun() allocate.
 /// Create() and Prepare() need the context (GpuSession::Enter()).
 class KernelStreams {
  public:
+  /// Streams that the device has besides these.
+  static constexpr std::uint32_t kOtherStreams = 4;
+
   /// `depth`: most grids in one stream. Errors name the driver's call.
   static Result<std::unique_ptr<KernelStreams>> Create(std::shared_ptr<const GpuSession> session,
                                                        PriorityRange range, std::uint32_t depth);
@@ -36,11 +39,13 @@ class KernelStreams {
   /// Index of the run with exactly these units; kNoIndex: there is none.
   std::uint32_t FindRun(UnitRange units) const;
   std::size_t runs() const { return runs_.size(); }
+  /// Number of streams, of all runs.
+  std::size_t size() const { return streams_.size(); }
 
   // `run`: the units that the launch may use.
 
   /// An idle stream of the run with a priority between the streams of worse ranks and those of
-  /// better ranks; kNoIndex: there is none.
+  /// better ranks; kNoIndex: there is none. The best priority is kept free of best-effort ranks.
   std::uint32_t FreeStream(Rank rank, std::uint32_t run) const;
   /// True if the stream belongs to `run` and has fewer than `depth` grids.
   bool TakesMore(std::uint32_t stream, std::uint32_t run) const;
@@ -51,6 +56,8 @@ class KernelStreams {
   std::uint32_t BlocksInFront() const;
 
   Stream handle(std::uint32_t stream) const { return streams_[stream].stream->handle(); }
+  /// kSuccess: all streams are idle; kNotReady: one has work; else an error of the driver.
+  Code Query() const;
 
   /// Puts a grid at the end of issue.stream. The issue is borrowed until Remove().
   void Add(const Issue& issue) { streams_[issue.stream].issues.push_back(&issue); }

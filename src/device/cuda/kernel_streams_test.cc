@@ -4,6 +4,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <deque>
 #include <map>
 #include <vector>
@@ -90,6 +91,18 @@ TEST_F(KernelStreamsTest, WithoutAPriorityLeftAboveAGridSharesTheHighest) {
   EXPECT_EQ(PriorityOfNext(5), 1u);
   EXPECT_EQ(PriorityOfNext(4), 2u);
   EXPECT_EQ(PriorityOfNext(3), 2u);
+}
+
+TEST_F(KernelStreamsTest, BestEffortGridsLeaveTheBestPriorityToOthers) {
+  std::uint64_t best = 0;
+  // Each is better than those before, so that it wants a better priority.
+  for (Rank rank = kBestEffort + 9;; --rank) {
+    const std::uint64_t priority = PriorityOfNext(rank);
+    if (priority == ~std::uint64_t{0}) break;
+    best = std::max(best, priority);
+  }
+  EXPECT_EQ(best, 1u);
+  EXPECT_EQ(PriorityOfNext(5), 2u);
 }
 
 TEST_F(KernelStreamsTest, OnlyIdleStreamsAreFree) {

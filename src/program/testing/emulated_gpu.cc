@@ -28,6 +28,7 @@ DeviceChoice StartEmulatedGpu(int multiprocessors, EmulatedEntries more) {
   choice.name = "cuda:0";
   choice.cuda_driver = cuda::fake::FakeOptions().driver_library;
   choice.cuda_program = &program;
+  choice.cuda_silence = std::chrono::minutes(5);  // the emulator is slow
   return choice;
 }
 

@@ -3,6 +3,7 @@
 #include <dlfcn.h>
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <array>
 #include <cstdlib>
 
@@ -87,9 +88,14 @@ Status Driver::Start() {
                 fmt::format("the CUDA driver is of CUDA {}; install one for {} or newer",
                             VersionText(version_), VersionText(kOldestVersion)));
   }
-  // Streams that share one of the GPU's queues wait for one another's kernels; by default there are
-  // 8 of them. NOLINTNEXTLINE(concurrency-mt-unsafe): before the driver has threads
-  setenv("CUDA_DEVICE_MAX_CONNECTIONS", "32", /*overwrite=*/0);
+  // NOLINTBEGIN(concurrency-mt-unsafe): before the driver has threads
+  constexpr const char* kVariable = "CUDA_DEVICE_MAX_CONNECTIONS";
+  setenv(kVariable, std::to_string(kMostConnections).c_str(), /*overwrite=*/0);
+  const int connections = std::atoi(std::getenv(kVariable));
+  // NOLINTEND(concurrency-mt-unsafe)
+  if (connections > 0) {
+    connections_ = std::min(static_cast<std::uint32_t>(connections), kMostConnections);
+  }
   const Code code = init(0);
   if (code == kSuccess) return {};
   const char* const hint = code == kNoDevice
@@ -102,8 +108,10 @@ std::string Driver::Describe(Code code) const {
   const char* name = nullptr;
   const char* text = nullptr;
   if (error_name(code, &name) != kSuccess || name == nullptr) return fmt::format("error {}", code);
-  if (error_text(code, &text) != kSuccess || text == nullptr) return name;
-  return fmt::format("{} ({})", name, text);
+  if (error_text(code, &text) != kSuccess || text == nullptr) text = "no description";
+  return fmt::format(
+      "{} ({}){}", name, text,
+      NeedsNewProcess(code) ? "; from now on the driver refuses this process: restart it" : "");
 }
 
 Status Driver::Check(Code code, const std::string& call) const {

@@ -3,8 +3,10 @@
 // The CUDA driver's API, found at run time: one binary serves machines with and without a GPU, and
 // builds without NVIDIA's toolkit. Declared here are the few calls that Lagoon makes.
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <iterator>
 #include <memory>
 #include <string>
 
@@ -19,6 +21,12 @@ inline constexpr Code kOutOfMemory = 2;
 inline constexpr Code kNoDevice = 100;
 inline constexpr Code kNotReady = 600;
 inline constexpr Code kLaunchOutOfResources = 701;
+/// True if, by NVIDIA's documentation, every later call of this process returns the same error:
+/// faults of kernels and of the GPU's memory.
+inline constexpr bool NeedsNewProcess(Code code) {
+  constexpr Code kFaults[] = {220, 226, 700, 702, 710, 714, 715, 716, 717, 718, 719, 721, 911};
+  return std::find(std::begin(kFaults), std::end(kFaults), code) != std::end(kFaults);
+}
 // A GPU cannot be split into such shares.
 inline constexpr Code kInvalidResourceType = 914;
 inline constexpr Code kInvalidResourceConfiguration = 915;
@@ -177,7 +185,8 @@ class Driver {
   /// True if the driver has all of LAGOON_CUDA_GREEN_CALLS. Otherwise none of them may be called.
   bool HasGreenContexts() const { return has_green_contexts_; }
 
-  /// "CUDA_ERROR_ILLEGAL_ADDRESS (an illegal memory access was encountered)"
+  /// "CUDA_ERROR_ILLEGAL_ADDRESS (an illegal memory access was encountered)"; says so if only a new
+  /// process helps.
   std::string Describe(Code code) const;
   /// Success, or kInternal (kResourceExhausted if memory ran out, or the GPU cannot be split into
   /// such shares) with "`call`: " in front. `call`: the driver's name of the call, with the values
@@ -187,6 +196,12 @@ class Driver {
   /// cuDriverGetVersion: 12040 is 12.4.
   int version() const { return version_; }
 
+  /// Connections of this process to each GPU: $CUDA_DEVICE_MAX_CONNECTIONS. Load() sets it to the
+  /// largest number unless it is set. Streams beyond them share one, and wait there for what was
+  /// submitted before in other streams.
+  static constexpr std::uint32_t kMostConnections = 32;
+  std::uint32_t connections() const { return connections_; }
+
  private:
   Driver() = default;
   Status Resolve(const std::string& library);
@@ -194,6 +209,7 @@ class Driver {
 
   void* handle_ = nullptr;  // from dlopen; never closed: such libraries do not unload cleanly
   int version_ = 0;
+  std::uint32_t connections_ = 8;  // the driver's own default
   bool has_green_contexts_ = true;
 };
 

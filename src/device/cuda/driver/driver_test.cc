@@ -3,6 +3,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <vector>
+
 #include "base/testing/paths.h"
 #include "device/cuda/driver/session.h"
 #include "device/cuda/testing/fake_device.h"
@@ -80,7 +82,11 @@ TEST(CudaDriver, AnErrorNamesTheCallAndTheCode) {
   const Status failed = (*driver)->Check(700, "cuMemFree");
   ASSERT_FALSE(failed.has_value());
   EXPECT_EQ(failed.error().code, ErrorCode::kInternal);
-  EXPECT_EQ(failed.error().message, "cuMemFree: CUDA_ERROR_ILLEGAL_ADDRESS (made up by a test)");
+  EXPECT_EQ(failed.error().message,
+            "cuMemFree: CUDA_ERROR_ILLEGAL_ADDRESS (made up by a test); from now on the driver "
+            "refuses this process: restart it");
+  EXPECT_EQ((*driver)->Check(1, "cuMemFree").error().message,
+            "cuMemFree: CUDA_ERROR_UNKNOWN (made up by a test)");
   EXPECT_EQ((*driver)->Check(kOutOfMemory, "x").error().code, ErrorCode::kResourceExhausted);
 }
 
@@ -113,6 +119,42 @@ TEST(FakeCuda, WhatASplitReturnedCannotBeSplitAgain) {
   ASSERT_EQ((*driver)->device_resource(0, &all, kMultiprocessorResource), kSuccess);
   ASSERT_EQ((*driver)->split_resource(&first, &one, &all, &rest, 0, 8), kSuccess);
   EXPECT_EQ((*driver)->split_resource(&second, &one, &rest, &all, 0, 8), kInvalidResourceType);
+}
+
+// "False dependencies": the word in the third stream waits for the kernel in the first.
+TEST(FakeCuda, StreamsBeyondTheConnectionsRunInTheOrderOfSubmission) {
+  const fake::Connections connections("2");
+  OpenFake().Reset(EmulatedSettings(1));
+  const auto loaded = Driver::Load(FakeCudaLibrary());
+  ASSERT_TRUE(loaded.has_value()) << loaded.error().message;
+  const Driver& driver = **loaded;
+  EXPECT_EQ(driver.connections(), 2u);
+  const auto session = GpuSession::Open(*loaded, 0);
+  ASSERT_TRUE(session.has_value()) << session.error().message;
+  const auto words = OwnMemory::Create(*session, 64, OwnMemory::Where::kPinned);
+  ASSERT_TRUE(words.has_value()) << words.error().message;
+  Stream streams[3] = {};
+  for (Stream& stream : streams) {
+    ASSERT_EQ(driver.create_stream(&stream, kStreamNonBlocking, 0), kSuccess);
+  }
+  EXPECT_EQ(OpenFake().MostPerConnection(), 2u);
+  Module module = nullptr;
+  Function function = nullptr;
+  ASSERT_EQ(driver.load_module(&module, "suite"), kSuccess);
+  ASSERT_EQ(driver.find_function(&function, module, "lagoon_suite"), kSuccess);
+  std::vector<unsigned char> grid(EmulatedSettings(1).parameter_bytes);
+  void* parameter = grid.data();
+  OpenFake().HangKernels();
+  ASSERT_EQ(driver.launch(function, 1, 1, 1, 32, 1, 1, 0, streams[0], &parameter, nullptr),
+            kSuccess);
+  for (const int stream : {1, 2}) {
+    ASSERT_EQ(driver.write_value32(streams[stream], words->device() + 4 * stream, 7, 0), kSuccess);
+  }
+  OpenFake().AwaitWords();
+  const auto* const seen = reinterpret_cast<const std::uint32_t*>(words->host());
+  EXPECT_EQ(seen[1], 7u);
+  EXPECT_EQ(seen[2], 0u);
+  OpenFake().LoseContext(fake::kPassingFault);
 }
 
 }  // namespace

@@ -3,12 +3,48 @@
 #include <fmt/format.h>
 
 #include <cstring>
+#include <map>
 #include <utility>
 
+#include "base/mutex.h"
+
 namespace lagoon::cuda {
+namespace {
+
+/// The GPUs that this process has abandoned.
+class Abandoned {
+ public:
+  void Add(int ordinal, const std::string& why) {
+    const MutexLock lock(mutex_);
+    why_.emplace(ordinal, why);
+  }
+  void Clear() {
+    const MutexLock lock(mutex_);
+    why_.clear();
+  }
+  /// The error of a GPU that was abandoned.
+  Status Check(int ordinal) const {
+    const MutexLock lock(mutex_);
+    const auto found = why_.find(ordinal);
+    if (found == why_.end()) return {};
+    return Fail(ErrorCode::kUnavailable, found->second);
+  }
+
+ private:
+  mutable Mutex mutex_;
+  std::map<int, std::string> why_ GUARDED_BY(mutex_);  // by the GPU's number
+};
+
+Abandoned& AbandonedGpus() {
+  static Abandoned gpus;
+  return gpus;
+}
+
+}  // namespace
 
 Result<std::shared_ptr<const GpuSession>> GpuSession::Open(std::shared_ptr<const Driver> driver,
                                                            int ordinal) {
+  LAGOON_RETURN_IF_ERROR(AbandonedGpus().Check(ordinal));
   LAGOON_ASSIGN_OR_RETURN(GpuInfo gpu, DescribeGpu(*driver, ordinal));
   std::shared_ptr<GpuSession> session(new GpuSession(std::move(driver), std::move(gpu)));
   const Driver& calls = session->driver();
@@ -20,10 +56,18 @@ Result<std::shared_ptr<const GpuSession>> GpuSession::Open(std::shared_ptr<const
 }
 
 GpuSession::~GpuSession() {
-  if (context_ != nullptr) driver_->release_context(device_);
+  if (context_ != nullptr && !abandoned_.load()) driver_->release_context(device_);
 }
 
+void GpuSession::Abandon(const std::string& why) const {
+  AbandonedGpus().Add(gpu_.ordinal, why);
+  abandoned_.store(true);
+}
+
+void GpuSession::ForgetAbandoned() { AbandonedGpus().Clear(); }
+
 Status GpuSession::Enter() const {
+  if (abandoned_.load()) return AbandonedGpus().Check(gpu_.ordinal);
   return driver_->Check(driver_->set_context(context_), "cuCtxSetCurrent");
 }
 

@@ -1,7 +1,9 @@
 #pragma once
 
+#include <atomic>
 #include <cstddef>
 #include <memory>
+#include <string>
 
 #include "base/status.h"
 #include "device/cuda/driver/driver.h"
@@ -21,8 +23,16 @@ class GpuSession {
   const Driver& driver() const { return *driver_; }
   const GpuInfo& gpu() const { return gpu_; }
   Ordinal device() const { return device_; }
-  /// Makes the context current on the calling thread. Call it before driver calls that need it.
+  /// Makes the context current on the calling thread. Call it before driver calls that need it, and
+  /// before calls that may wait for the GPU.
   Status Enter() const;
+
+  /// The GPU does not end what it does, so that calls which wait for it would never return: this
+  /// process gives it up. From now on Enter() and Open() of this GPU fail with `why`, and what the
+  /// driver has given stays with the driver until the process ends.
+  void Abandon(const std::string& why) const;
+  /// For tests, whose driver starts anew: no GPU counts as abandoned.
+  static void ForgetAbandoned();
 
  private:
   GpuSession(std::shared_ptr<const Driver> driver, GpuInfo gpu)
@@ -32,6 +42,7 @@ class GpuSession {
   const GpuInfo gpu_;
   Ordinal device_ = 0;
   Context context_ = nullptr;
+  mutable std::atomic<bool> abandoned_{false};
 };
 
 /// Memory for the device's own use, all bits zero: on the GPU, or pinned on the host, where both

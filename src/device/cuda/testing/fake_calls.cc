@@ -1,5 +1,7 @@
 // The calls that every device makes.
 
+#include <algorithm>
+#include <cstdlib>
 #include <cstring>
 
 #include "device/cuda/testing/fake_driver.h"
@@ -8,6 +10,12 @@ namespace lagoon::cuda::fake {
 
 Code call_init(unsigned) {
   LAGOON_FAKE_ENTER("cuInit", false);
+  if (Fake().connections == 0) {
+    // Tests change the environment before they start threads. NOLINTNEXTLINE(concurrency-mt-unsafe)
+    const char* const text = std::getenv("CUDA_DEVICE_MAX_CONNECTIONS");
+    const int wanted = text == nullptr ? 0 : std::atoi(text);
+    Fake().connections = static_cast<std::size_t>(wanted > 0 ? std::min(wanted, 32) : 8);
+  }
   return Fake().settings.multiprocessors.empty() ? kNoDevice : kSuccess;
 }
 Code call_driver_version(int* version) {
@@ -61,18 +69,23 @@ Code call_retain_context(Context* context, Ordinal device) {
   LAGOON_FAKE_ENTER("cuDevicePrimaryCtxRetain", false);
   Driver& fake = Fake();
   const std::lock_guard lock(fake.gpu_mutex);
+  if (fake.process_fault != kSuccess) return fake.process_fault;
   if (fake.retained++ == 0) {
     const int units = fake.settings.multiprocessors.at(static_cast<std::size_t>(device));
     fake.gpu = std::make_unique<Gpu>([=, make = fake.settings.runner] { return make(units); },
-                                     *fake.device_memory);
+                                     *fake.device_memory, fake.connections);
   }
   *context = reinterpret_cast<Context>(&fake);
   return kSuccess;
 }
 Code call_release_context(Ordinal) {
   LAGOON_FAKE_ENTER("cuDevicePrimaryCtxRelease", false);
-  const std::lock_guard lock(Fake().gpu_mutex);
-  if (--Fake().retained == 0) Fake().gpu.reset();
+  Driver& fake = Fake();
+  const std::lock_guard lock(fake.gpu_mutex);
+  if (--fake.retained > 0 || fake.gpu == nullptr) return kSuccess;
+  const Code fault = fake.gpu->lost();
+  if (NeedsNewProcess(fault)) fake.process_fault = fault;
+  fake.gpu.reset();
   return kSuccess;
 }
 Code call_set_context(Context context) {

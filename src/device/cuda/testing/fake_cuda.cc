@@ -40,6 +40,8 @@ void Driver::Reset(const Settings& fresh) {
   const std::lock_guard lock(mutex);
   settings = fresh;
   retained = 0;
+  connections = 0;
+  process_fault = kSuccess;
   green_contexts = handles = 0;
   for (const auto& [address, block] : memory) {
     if (!block.second) std::free(address);

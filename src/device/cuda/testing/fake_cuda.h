@@ -69,8 +69,11 @@ class FakeCuda {
   virtual void RefuseCall(const std::string& name, int code) = 0;
   /// The name of the call that FailCall() made fail. Empty: none has yet.
   virtual std::string failed() const = 0;
-  /// From now on every call returns `code`, and nothing runs: an asynchronous fault.
+  /// From now on every call returns `code`, and nothing runs: an asynchronous fault. If
+  /// NeedsNewProcess(code), the next context fails as well, until Reset(), which is a new process.
   virtual void LoseContext(int code) = 0;
+  /// From now on kernels neither run on nor end, which is no error for the driver.
+  virtual void HangKernels() = 0;
   /// Takes the calls so far that hand work to the GPU, in order.
   virtual std::vector<Call> TakeLog() = 0;
   /// Why the context was lost, if a kernel did it.
@@ -79,9 +82,15 @@ class FakeCuda {
   virtual void AwaitWords() = 0;
   /// Where the bytes of an address lie for tests that play the GPU's part.
   virtual std::byte* OnHost(std::uint64_t address) const = 0;
+  /// The largest number of streams that share a connection to the GPU. As many connections as
+  /// $CUDA_DEVICE_MAX_CONNECTIONS says at the first cuInit(): 8 if it says nothing, 32 at most.
+  virtual std::size_t MostPerConnection() const = 0;
   /// Number of allocations, streams and modules that were not given back.
   virtual std::size_t leaks() const = 0;
 };
+
+/// CUDA_ERROR_UNKNOWN: a fault after which the process may open the GPU again.
+inline constexpr int kPassingFault = 999;
 
 inline constexpr const char* kFakeCudaSymbol = "lagoon_fake_cuda";
 using FakeCudaCall = FakeCuda* (*)();

@@ -50,6 +50,10 @@ class Driver final : public FakeCuda {
     const std::lock_guard lock(gpu_mutex);
     if (gpu != nullptr) gpu->Lose(code, "the test's");
   }
+  void HangKernels() override {
+    const std::lock_guard lock(gpu_mutex);
+    if (gpu != nullptr) gpu->Hang();
+  }
   std::string failed() const override {
     const std::lock_guard lock(mutex);
     return failed_;
@@ -68,6 +72,10 @@ class Driver final : public FakeCuda {
   }
   std::byte* OnHost(std::uint64_t address) const override {
     return device_memory->OnHost(reinterpret_cast<const void*>(address));
+  }
+  std::size_t MostPerConnection() const override {
+    const std::lock_guard lock(gpu_mutex);
+    return gpu == nullptr ? 0 : gpu->MostPerConnection();
   }
   std::size_t leaks() const override;
 
@@ -95,8 +103,10 @@ class Driver final : public FakeCuda {
   // Of all GPUs.
   std::unique_ptr<DeviceMemory> device_memory =
       std::make_unique<DeviceMemory>(Settings().memory_bytes);
-  std::unique_ptr<Gpu> gpu;  // exists while its context is retained
+  std::unique_ptr<Gpu> gpu;     // exists while its context is retained
+  std::size_t connections = 0;  // 0 before cuInit()
   int retained = 0;
+  Code process_fault = kSuccess;  // what a lost context leaves to those that come after it
   std::atomic<int> green_contexts{0};
   std::atomic<int> handles{0};                           // number of events and graphs
   std::map<void*, std::pair<std::size_t, bool>> memory;  // bytes; true: of the device

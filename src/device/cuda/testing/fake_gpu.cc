@@ -5,8 +5,12 @@
 
 namespace lagoon::cuda::fake {
 
-Gpu::Gpu(std::function<std::unique_ptr<Runner>()> make_runner, DeviceMemory& memory)
-    : make_runner_(std::move(make_runner)), memory_(memory), thread_([this] { Run(); }) {}
+Gpu::Gpu(std::function<std::unique_ptr<Runner>()> make_runner, DeviceMemory& memory,
+         std::size_t connections)
+    : make_runner_(std::move(make_runner)),
+      memory_(memory),
+      connections_(connections),
+      thread_([this] { Run(); }) {}
 
 Gpu::~Gpu() {
   {
@@ -19,8 +23,23 @@ Gpu::~Gpu() {
 
 std::uint64_t Gpu::CreateStream(int priority) {
   const std::lock_guard lock(mutex_);
+  const std::vector<std::size_t> streams = StreamsByConnection();
+  const auto emptiest = std::min_element(streams.begin(), streams.end());
   streams_[next_stream_].priority = priority;
+  streams_[next_stream_].connection = static_cast<std::size_t>(emptiest - streams.begin());
   return next_stream_++;
+}
+
+std::vector<std::size_t> Gpu::StreamsByConnection() const {
+  std::vector<std::size_t> streams(connections_);
+  for (const auto& [id, stream] : streams_) ++streams[stream.connection];
+  return streams;
+}
+
+std::size_t Gpu::MostPerConnection() {
+  const std::lock_guard lock(mutex_);
+  const std::vector<std::size_t> streams = StreamsByConnection();
+  return *std::max_element(streams.begin(), streams.end());
 }
 
 bool Gpu::DestroyStream(std::uint64_t stream) {
@@ -41,6 +60,7 @@ bool Gpu::Push(std::uint64_t stream, Operation operation) {
       found->second.captured->push_back(std::move(operation));
       return true;
     }
+    operation.order = next_operation_++;
     found->second.operations.push_back(std::move(operation));
     news_.store(true);
   }
@@ -83,7 +103,7 @@ void Gpu::AwaitWords() {
   changed_.wait(lock, [&] {
     return lost_.load() != 0 ||
            std::all_of(streams_.begin(), streams_.end(), [](const auto& entry) {
-             return entry.second.busy || entry.second.operations.empty();
+             return entry.second.busy || entry.second.blocked || entry.second.operations.empty();
            });
   });
 }
@@ -134,6 +154,7 @@ bool Gpu::Step() {
     if (std::exchange(open_, false)) memory_.Close();
     return false;
   }
+  if (hung_.load()) return false;
   if (!std::exchange(open_, true)) memory_.Open();
   return runner_->Step();
 }
@@ -143,8 +164,11 @@ void Gpu::Advance() {
   {
     const std::lock_guard lock(mutex_);
     if (lost_.load() != 0) return;
-    for (auto& [id, stream] : streams_) {
-      while (!stream.busy && !stream.operations.empty() && Begin(stream)) {
+    for (bool moved = true; moved;) {
+      moved = false;
+      for (auto& [id, stream] : streams_) {
+        stream.blocked = false;
+        while (!stream.busy && !stream.operations.empty() && Begin(stream)) moved = true;
       }
     }
     std::erase_if(streams_, [](const auto& entry) {
@@ -154,9 +178,21 @@ void Gpu::Advance() {
   changed_.notify_all();
 }
 
+// True if another stream of the same connection has work that was submitted before.
+bool Gpu::IsBlocked(const Stream& stream) const {
+  if (streams_.size() <= connections_) return false;
+  return std::any_of(streams_.begin(), streams_.end(), [&](const auto& entry) {
+    const Stream& other = entry.second;
+    return other.connection == stream.connection && !other.operations.empty() &&
+           other.operations.front().order < stream.operations.front().order;
+  });
+}
+
 // False: it is not time yet.
 bool Gpu::Begin(Stream& stream) {
   Operation& operation = stream.operations.front();
+  stream.blocked = IsBlocked(stream);
+  if (stream.blocked) return false;
   if (operation.delay > 0) {
     --operation.delay;
     delayed_ = true;
