@@ -864,8 +864,6 @@ MUTANTS = [
     # The CUDA device, over the fake driver.
     ("gpu-silence-unnoticed", "a grid that never ends holds up its requests for ever", "src/device/cuda/gpu_thread.cc",
      "watchdog_.Look(busy, lagoon::Now())", "watchdog_.Look(busy && lost_, lagoon::Now())", ["gpu-device"]),
-    ("gpu-opened-beside-its-hung-grid", "a GPU that this process gave up is opened again", "src/device/cuda/driver/session.cc",
-     "  LAGOON_RETURN_IF_ERROR(AbandonedGpus().Check(ordinal));\n", "", ["gpu-device"]),
     ("gpu-share-takes-more-connections", "streams of two shares wait for each other", "src/device/cuda/kernel_streams.cc",
      "kStreamsPerPriorityOfShare = 1;", "kStreamsPerPriorityOfShare = 2;", ["gpu-device"]),
     ("gpu-few-connections-unsaid", "guards wait for kernels, and nothing says why", "src/device/cuda/gpu_device.cc",

@@ -98,9 +98,10 @@ TEST(GpuFailure, AGridThatNeverEndsLosesTheDeviceForThisProcess) {
   Record record(1);
   OpenFake().HangKernels();
   session.Submit({.kernel = mix, .args = &args, .progress = record.get()});
-  EXPECT_THAT(AwaitLoss(*device),
-              AllOf(HasSubstr("reported nothing for 0.05 s"), HasSubstr("(grids in flight: 1)"),
-                    HasSubstr("restart this one")));
+  const std::string why = AwaitLoss(*device);
+  if (why.empty()) OpenFake().LoseContext(fake::kPassingFault);  // so that the test ends at least
+  EXPECT_THAT(why, AllOf(HasSubstr("reported nothing for 0.05 s"),
+                         HasSubstr("(grids in flight: 1)"), HasSubstr("restart this one")));
   EXPECT_FALSE(device->Allocate(100, MemoryKind::kDevice).has_value());
   *buffer = {};
   device.reset();
