@@ -84,6 +84,7 @@ Status ShareTuner::Add(const std::string& model, double demand, bool fixed) {
                 fmt::format("model {} is already on this device", Quoted(model)));
   }
   LAGOON_RETURN_IF_ERROR(CheckDemand(model, demand, fixed));
+  observed_.reserve(observed_.size() + 1);  // where memory runs out, there is no half of a model
   states_.push_back({.model = model, .demand = demand, .fixed = fixed, .range = {}, .moved = {}});
   observed_.emplace_back();
   members_changed_ = true;
@@ -169,6 +170,14 @@ std::vector<RangeWanted> ShareTuner::Wanted(TimePoint now) const {
   return wanted;
 }
 
+// Whether each model can have granules of its own. Fixed shares that were given as weights may
+// leave no granule for another model even when there are few models left.
+bool ShareTuner::FitsGranules() const {
+  std::uint64_t needed = 0;
+  for (const ShareState& state : states_) needed += state.fixed ? GranulesOf(state.demand) : 1;
+  return needed <= options_.granules;
+}
+
 SharePlan ShareTuner::Weights() {
   std::vector<double> demands;
   double left = 1;
@@ -209,7 +218,7 @@ std::optional<SharePlan> ShareTuner::PlanMoves(TimePoint now) const {
 }
 
 SharePlan ShareTuner::Plan(TimePoint now) {
-  if (states_.size() > options_.granules) return Weights();
+  if (!FitsGranules()) return Weights();
   if (members_changed_) {  // models are tuned once all have their places
     SharePlan plan = *PlanMoves(now);
     if (!plan.moves.empty()) return plan;

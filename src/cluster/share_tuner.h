@@ -39,9 +39,9 @@ struct ShareMove {
 struct SharePlan {
   /// To carry out in this order: then no two shares overlap at any time.
   std::vector<ShareMove> moves;
-  /// There are more models than granules, so that no model has a share. Instead, by the index in
-  /// ShareTuner::models(): each model's part of the device, above 0, with the sum 1. Otherwise
-  /// empty.
+  /// Not every model can have a granule, because there are too many models or the fixed shares
+  /// leave too few, so that no model has a share. Instead, by the index in ShareTuner::models():
+  /// each model's part of the device, above 0, with the sum 1. Otherwise empty.
   std::vector<double> weights;
 };
 
@@ -108,6 +108,7 @@ class ShareTuner {
   bool IsHeld(const ShareState& state, TimePoint now) const;
   std::uint32_t GranulesOf(double demand) const;
   Status CheckDemand(const std::string& model, double demand, bool fixed) const;
+  bool FitsGranules() const;
   SharePlan Weights();
   std::optional<SharePlan> PlanMoves(TimePoint now) const;
   bool Tune(TimePoint now);

@@ -203,6 +203,17 @@ TEST(ShareTuner, MoreModelsThanGranulesGetWeights) {
   EXPECT_EQ(tuner.Plan(At(2)).weights.size(), 3u);
 }
 
+TEST(ShareTuner, AFixedShareThatLeavesNoGranuleForTheLastModelStaysAWeight) {
+  ShareTuner tuner = Make({.granules = 2});
+  for (const char* model : {"a", "b", "c"}) ASSERT_TRUE(tuner.Add(model, 0.1));
+  ASSERT_TRUE(tuner.SetDemand("a", 0.75, true)) << "three models have weights";
+  ASSERT_EQ(tuner.Plan(At(0)).weights.size(), 3u);
+  ASSERT_TRUE(tuner.Remove("c"));
+  EXPECT_EQ(tuner.Plan(At(1)).weights.size(), 2u) << "two granules are too few for 75 % and b";
+  ASSERT_TRUE(tuner.SetDemand("a", 0.5, true));
+  EXPECT_EQ(CarryOut(tuner, At(2)), 2u);
+}
+
 // Random loads, over ten minutes: within the hold-down no model moves, shares never overlap (Done
 // refuses it), and every model has a share.
 TEST(ShareTuner, NoModelMovesWithinTheHoldDown) {
