@@ -1,9 +1,11 @@
 #pragma once
 
+#include <chrono>
 #include <exception>
 #include <new>
 #include <stdexcept>
 #include <string>
+#include <thread>
 #include <utility>
 
 #include "base/status.h"
@@ -19,6 +21,19 @@ auto WithoutExceptions(F&& f) -> decltype(f()) {
     return Fail(ErrorCode::kResourceExhausted, "out of memory");
   } catch (const std::exception& error) {
     return Fail(ErrorCode::kInternal, std::string("unexpected: ") + error.what());
+  }
+}
+
+/// Runs `f`, again and again where memory runs out: for what must be done, such as answering and
+/// stopping. `f` can be run again after std::bad_alloc.
+template <typename F>
+auto UntilMemorySuffices(F&& f) -> decltype(f()) {
+  while (true) {
+    try {
+      return f();
+    } catch (const std::bad_alloc&) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(10));
+    }
   }
 }
 

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "base/guard.h"
 #include "base/time.h"
 
 namespace lagoon {
@@ -49,10 +50,16 @@ std::shared_ptr<const MadeTensor> OpaqueKernel::Take(const void* status, std::si
 std::shared_ptr<const Error> OpaqueKernel::TakeError(const void* status) const {
   const MutexLock lock(mutex_);
   const auto found = errors_.find(status);
-  if (found == errors_.end()) return nullptr;
+  if (found == errors_.end()) return no_memory_;
   std::shared_ptr<const Error> taken = std::move(found->second);
   errors_.erase(found);
   return taken;
+}
+
+/// That of an earlier run, which was not taken.
+void OpaqueKernel::ForgetError(const void* status) const {
+  const MutexLock lock(mutex_);
+  errors_.erase(status);
 }
 
 std::uint32_t OpaqueKernel::OffsetOf(std::size_t pointer) const {
@@ -80,15 +87,20 @@ bool OpaqueKernel::Block(const void* image, std::uint32_t /*block*/, BlockContex
     next += sizeof(pointer);
     return pointer;
   };
-  std::vector<void*> inputs, outputs;
-  for (const EngineTensor& input : kernel.inputs_) {
-    inputs.push_back(HasElements(input) ? take() : nullptr);
-  }
-  for (const EngineTensor& output : kernel.outputs_) {
-    outputs.push_back(HasElements(output) ? take() : nullptr);
-  }
-  void* const place = take();
-  const Status ran = kernel.Run(inputs, outputs, place);
+  void* place = nullptr;  // of the status: the last pointer
+  std::memcpy(&place, static_cast<const std::byte*>(image) + kernel.OffsetOf(args.pointers - 1),
+              sizeof(place));
+  kernel.ForgetError(place);
+  const Status ran = WithoutExceptions([&] {
+    std::vector<void*> inputs, outputs;
+    for (const EngineTensor& input : kernel.inputs_) {
+      inputs.push_back(HasElements(input) ? take() : nullptr);
+    }
+    for (const EngineTensor& output : kernel.outputs_) {
+      outputs.push_back(HasElements(output) ? take() : nullptr);
+    }
+    return kernel.Run(inputs, outputs, place);
+  });
   const std::int64_t status = ran ? 0 : 1;
   std::memcpy(place, &status, sizeof(status));
   return true;
@@ -99,7 +111,7 @@ Status OpaqueKernel::Run(std::span<void* const> inputs, std::span<void* const> o
   const TimePoint begin = Now();
   std::vector<void*> pointers(inputs.begin(), inputs.end());
   pointers.insert(pointers.end(), outputs.begin(), outputs.end());
-  Status ran = RunBound(std::move(pointers), status);
+  Status ran = WithoutExceptions([&] { return RunBound(std::move(pointers), status); });
   if (!ran && assumed() && ShapesDiffer(inputs)) {
     words_.engine->AddUnsized(words_.assumed);
     outdated_.store(true, std::memory_order_release);
@@ -110,7 +122,7 @@ Status OpaqueKernel::Run(std::span<void* const> inputs, std::span<void* const> o
   error.message = fmt::format("{}, which runs {}: {}", words_.engine->name(),
                               fmt::join(words_.ops, ", "), error.message);
   // Not the client's fault, as far as Lagoon can tell: shapes and types were checked.
-  error.code = ErrorCode::kInternal;
+  if (error.code != ErrorCode::kResourceExhausted) error.code = ErrorCode::kInternal;
   const MutexLock lock(mutex_);
   errors_[status] = std::make_shared<const Error>(error);
   return tl::unexpected(std::move(error));

@@ -77,6 +77,7 @@ class OpaqueKernel final : public OpaqueOp {
   void Keep(const void* status, const std::vector<EngineTensor>& outputs);
   bool ShapesDiffer(std::span<void* const> inputs) const;
   void Observe(Nanoseconds duration);
+  void ForgetError(const void* status) const;
 
   const std::shared_ptr<EngineModel> model_;
   const std::vector<EngineTensor> inputs_, outputs_;
@@ -90,6 +91,9 @@ class OpaqueKernel final : public OpaqueOp {
   // error are not taken leaves them to the next run to replace.
   mutable std::map<const void*, Made> made_ GUARDED_BY(mutex_);
   mutable std::map<const void*, std::shared_ptr<const Error>> errors_ GUARDED_BY(mutex_);
+  /// Of a run that failed without an error in errors_. Made here, while there is memory.
+  const std::shared_ptr<const Error> no_memory_ =
+      std::make_shared<const Error>(Error{ErrorCode::kResourceExhausted, "out of memory"});
 };
 
 }  // namespace lagoon

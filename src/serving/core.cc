@@ -3,14 +3,15 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <deque>
-#include <set>
 #include <string>
 #include <thread>
 #include <type_traits>
 #include <utility>
 #include <vector>
 
+#include "base/guard.h"
 #include "base/lender.h"
 #include "base/log.h"
 #include "base/mutex.h"
@@ -30,9 +31,10 @@ class Core final : public InferenceCore {
     std::unique_ptr<Core> core(new Core(options));
     LAGOON_ASSIGN_OR_RETURN(std::unique_ptr<DeviceCore> opened, core->OpenDevice(/*again=*/false));
     core->Use(std::move(opened));
-    for (int i = 0; i < kChangers; ++i) {
-      core->changers_.emplace_back(
-          [raw = core.get()](const std::stop_token& stop) { raw->MakeChanges(stop); });
+    for (const std::string*& changing : core->changing_) {
+      core->changers_.emplace_back([raw = core.get(), &changing](const std::stop_token& stop) {
+        raw->MakeChanges(stop, changing);
+      });
     }
     core->keeper_ =
         std::jthread([raw = core.get()](const std::stop_token& stop) { raw->Keep(stop); });
@@ -72,10 +74,10 @@ class Core final : public InferenceCore {
   DeviceInfo device() const override;
 
   void LoadModel(const std::string& model, std::function<void(Status)> done) override {
-    Order({&DeviceCore::LoadModel, model, std::move(done)});
+    Order(&DeviceCore::LoadModel, model, done);
   }
   void UnloadModel(const std::string& model, std::function<void(Status)> done) override {
-    Order({&DeviceCore::UnloadModel, model, std::move(done)});
+    Order(&DeviceCore::UnloadModel, model, done);
   }
 
   RequestHandle Infer(InferRequest request, InferCallback callback) override;
@@ -95,10 +97,13 @@ class Core final : public InferenceCore {
   template <typename Answer, typename... Parameters, typename... Arguments>
   Answer Ask(Answer (DeviceCore::*method)(Parameters...) const,
              const Arguments&... arguments) const {
-    if (const Lease present = present_.Borrow()) return ((*present).*method)(arguments...);
     if constexpr (std::is_constructible_v<Answer, tl::unexpected<Error>>) {
-      return tl::unexpected<Error>(Away());
+      return WithoutExceptions([&]() -> Answer {
+        if (const Lease present = present_.Borrow()) return ((*present).*method)(arguments...);
+        return tl::unexpected<Error>(Away());
+      });
     } else {
+      if (const Lease present = present_.Borrow()) return ((*present).*method)(arguments...);
       return Answer();
     }
   }
@@ -114,20 +119,24 @@ class Core final : public InferenceCore {
   bool AwaitLoss(const std::stop_token& stop);
   bool Pause(Nanoseconds pause, const std::stop_token& stop);
   bool Reopen(int tries, Nanoseconds pause);
+  void NoteProblem(const std::string& why, int tries, Nanoseconds pause);
   void CloseDevice();
 
   /// A model to load or to unload.
+  using MakeChange = Status (DeviceCore::*)(const std::string& model);
   struct Change {
-    Status (DeviceCore::*make)(const std::string& model) = nullptr;
+    MakeChange make = nullptr;
     std::string model;
     std::function<void(Status)> done;
   };
   static constexpr std::size_t kMaxChanges = 1024;  // that wait
   static constexpr int kChangers = 3;  // so that a load of minutes does not hold up others
 
-  void Order(Change change);
+  void Order(MakeChange make, const std::string& model, const std::function<void(Status)>& done);
+  Status TakeOrder(Change change);
   std::deque<Change>::iterator NextChange() REQUIRES(mutex_);
-  void MakeChanges(const std::stop_token& stop);
+  void MakeChanges(const std::stop_token& stop, const std::string*& changing);
+  Status Make(const Change& change, bool ends);
 
   // The handle of a request is the id of its job. Ids start anew whenever the device is opened, so
   // these bits of the handle hold the number of the opening, modulo 128. The bit above marks ids of
@@ -154,43 +163,53 @@ class Core final : public InferenceCore {
   bool lost_ GUARDED_BY(mutex_) = false;
   bool draining_ GUARDED_BY(mutex_) = false;
   CondVar ordered_;
-  std::deque<Change> changes_ GUARDED_BY(mutex_);      // in order; at most kMaxChanges
-  std::set<std::string> changing_ GUARDED_BY(mutex_);  // models that a thread changes now
-  bool stopped_ GUARDED_BY(mutex_) = false;            // no change is made any more
-  mutable Lender<DeviceCore> present_;                 // its callbacks use the members above
+  std::deque<Change> changes_ GUARDED_BY(mutex_);  // in order; at most kMaxChanges
+  /// By thread: the model that it changes now; null: none. Under mutex_.
+  std::array<const std::string*, kChangers> changing_{};
+  bool stopped_ GUARDED_BY(mutex_) = false;  // no change is made any more
+  mutable Lender<DeviceCore> present_;       // its callbacks use the members above
   std::vector<std::jthread> changers_;
   std::jthread keeper_;  // last members: they stop before what they use is destroyed
 };
 
 // ---- Loading and unloading models
 
-void Core::Order(Change change) {
-  std::string refusal;
-  {
-    const MutexLock lock(mutex_);
-    if (stopped_ || draining_) {
-      refusal = "the server is shutting down";
-    } else if (changes_.size() >= kMaxChanges) {
-      refusal = fmt::format("{} models wait to be loaded or unloaded; try again", changes_.size());
-    } else {
-      changes_.push_back(std::move(change));
-      ordered_.NotifyOne();
-      return;
-    }
+void Core::Order(MakeChange make, const std::string& model,
+                 const std::function<void(Status)>& done) {
+  Status taken = WithoutExceptions([&] { return TakeOrder({make, model, done}); });
+  if (taken) return;
+  done(WithoutExceptions([&]() -> Status {
+    return Annotate(fmt::format("model '{}'", model), std::move(taken).error());
+  }));
+}
+
+/// After an error or an exception the change is not in the list.
+Status Core::TakeOrder(Change change) {
+  const MutexLock lock(mutex_);
+  if (stopped_ || draining_) {
+    return Fail(ErrorCode::kUnavailable, "the server is shutting down");
   }
-  change.done(Fail(ErrorCode::kUnavailable, fmt::format("model '{}': {}", change.model, refusal)));
+  if (changes_.size() >= kMaxChanges) {
+    return Fail(ErrorCode::kUnavailable,
+                fmt::format("{} models wait to be loaded or unloaded; try again", changes_.size()));
+  }
+  changes_.push_back(std::move(change));
+  ordered_.NotifyOne();
+  return {};
 }
 
 /// The first change of a model that no other thread changes now: the changes of one model are made
 /// in order, one at a time.
 std::deque<Core::Change>::iterator Core::NextChange() {
-  auto next = changes_.begin();
-  while (next != changes_.end() && changing_.contains(next->model)) ++next;
-  return next;
+  return std::ranges::find_if(changes_, [&](const Change& change) {
+    return std::ranges::none_of(changing_, [&](const std::string* model) {
+      return model != nullptr && *model == change.model;
+    });
+  });
 }
 
-/// Runs on threads of its own, as loading takes long.
-void Core::MakeChanges(const std::stop_token& stop) {
+/// Runs on threads of its own, as loading takes long. `changing`: the thread's part of changing_.
+void Core::MakeChanges(const std::stop_token& stop, const std::string*& changing) {
   const std::stop_callback wake(stop, [this] {
     const MutexLock lock(mutex_);
     stopped_ = true;
@@ -209,21 +228,26 @@ void Core::MakeChanges(const std::stop_token& stop) {
       if (next == changes_.end()) return;
       change = std::move(*next);
       changes_.erase(next);
-      changing_.insert(change.model);
+      changing = &change.model;
       ends = stopped_ || draining_;
     }
-    Status made = Fail(ErrorCode::kUnavailable,
-                       fmt::format("model '{}': the server is shutting down", change.model));
-    if (!ends) {
-      const Lease present = present_.Borrow();
-      made =
-          present ? ((*present).*change.make)(change.model) : Status(tl::unexpected<Error>(Away()));
-    }
-    change.done(std::move(made));  // before the model's next change, so that answers are in order
+    // Told before the model's next change, so that answers are in order.
+    change.done(WithoutExceptions([&] { return Make(change, ends); }));
     const MutexLock lock(mutex_);
-    changing_.erase(change.model);
+    changing = nullptr;
     ordered_.NotifyAll();
   }
+}
+
+/// `ends`: the server is shutting down.
+Status Core::Make(const Change& change, bool ends) {
+  if (ends) {
+    return Fail(ErrorCode::kUnavailable,
+                fmt::format("model '{}': the server is shutting down", change.model));
+  }
+  const Lease present = present_.Borrow();
+  if (!present) return tl::unexpected<Error>(Away());
+  return ((*present).*change.make)(change.model);
 }
 
 std::vector<ModelStatus> Core::Models() const {
@@ -258,8 +282,13 @@ SchedulerConfig Core::scheduler() const {
 
 void Core::SwitchScheduler(Scheduler scheduler, std::function<void(Status)> done) {
   const Lease present = present_.Borrow();
-  if (!present) return done(tl::unexpected<Error>(Away()));
-  present->SwitchScheduler(std::move(scheduler), std::move(done));
+  // Gets a copy of `done`, because an exception means that it was not called.
+  Status ordered = WithoutExceptions([&]() -> Status {
+    if (!present) return tl::unexpected<Error>(Away());
+    present->SwitchScheduler(std::move(scheduler), done);
+    return {};
+  });
+  if (!ordered) done(std::move(ordered));
 }
 
 DeviceInfo Core::device() const {
@@ -271,7 +300,7 @@ RequestHandle Core::Infer(InferRequest request, InferCallback callback) {
   const Lease present = present_.Borrow();
   if (!present) {
     request.payload.reset();
-    callback(tl::unexpected<Error>(Away()));
+    callback(WithoutExceptions([&]() -> Result<InferResponse> { return tl::unexpected(Away()); }));
     return RequestHandle{};
   }
   const RequestHandle handle = present->Infer(std::move(request), std::move(callback));
@@ -312,11 +341,11 @@ Result<std::unique_ptr<DeviceCore>> Core::OpenDevice(bool again) {
 }
 
 void Core::Use(std::unique_ptr<DeviceCore> opened) {
-  {
+  UntilMemorySuffices([&] {
     const MutexLock lock(mutex_);
     last_.device = opened->device();
     last_.problem.clear();
-  }
+  });
   present_.Lend(std::move(opened));
   bool draining = false;
   {
@@ -346,22 +375,24 @@ void Core::Keep(const std::stop_token& stop) {
 
 /// `tries`: the number of this one since the loss. `pause`: until the next one.
 bool Core::Reopen(int tries, Nanoseconds pause) {
-  Result<std::unique_ptr<DeviceCore>> opened = OpenDevice(/*again=*/true);
-  const std::string name = device().name;
+  Result<std::unique_ptr<DeviceCore>> opened =
+      WithoutExceptions([&] { return OpenDevice(/*again=*/true); });
   if (opened) {
     Use(*std::move(opened));
-    spdlog::info("device '{}' is there again", name);
+    UntilMemorySuffices([&] { spdlog::info("device '{}' is there again", device().name); });
     return true;
   }
-  const std::string why = opened.error().message;
-  spdlog::error("device '{}' does not open again (try {}, the next one in {:.3g} s): {}", name,
-                tries, std::chrono::duration<double>(pause).count(), why);
-  {
-    const MutexLock lock(mutex_);
-    last_.problem = why;
-  }
+  const std::string why = std::move(opened).error().message;
+  UntilMemorySuffices([&] { NoteProblem(why, tries, pause); });
   if (tries == options_.reopen.tries && options_.on_gone) options_.on_gone(why);
   return false;
+}
+
+void Core::NoteProblem(const std::string& why, int tries, Nanoseconds pause) {
+  spdlog::error("device '{}' does not open again (try {}, the next one in {:.3g} s): {}",
+                device().name, tries, std::chrono::duration<double>(pause).count(), why);
+  const MutexLock lock(mutex_);
+  last_.problem = why;
 }
 
 bool Core::AwaitLoss(const std::stop_token& stop) {
@@ -381,19 +412,18 @@ bool Core::Pause(Nanoseconds pause, const std::stop_token& stop) {
 /// Waits until the last call that uses the lost device has returned, then destroys the device and
 /// everything on it.
 void Core::CloseDevice() {
-  Last last;
-  {
+  UntilMemorySuffices([&] {
     const Lease present = present_.Borrow();
-    last = {present->device(), present->scheduler(), present->Models(), /*problem=*/"",
-            /*names=*/{}};
-  }
-  {
+    Last last{present->device(), present->scheduler(), present->Models(), /*problem=*/"",
+              /*names=*/{}};
     const MutexLock lock(mutex_);
     last_ = std::move(last);
-  }
-  present_.Withdraw()->AwaitLost(Away().message);
+  });
+  DeviceCore* const lost = present_.Withdraw();
+  lost->AwaitLost(UntilMemorySuffices([&] { return Away().message; }));
   const std::unique_ptr<DeviceCore> closed = present_.TakeBack();
-  std::vector<std::string> names = closed->ModelNames();  // changes that were under way have ended
+  // Changes that were under way have ended.
+  std::vector<std::string> names = UntilMemorySuffices([&] { return closed->ModelNames(); });
   const MutexLock lock(mutex_);
   last_.names = std::move(names);
 }

@@ -68,7 +68,11 @@ Status DeviceCore::LoadModel(const std::string& name) {
   Status loaded = WithoutExceptions([&] { return LoadAnew(name); });
   // Only this code is about the model itself, and not about its name or the moment.
   if (!loaded && loaded.error().code == ErrorCode::kInvalidArgument) {
-    models_.NoteFailure(name, loaded.error().message);
+    const Status noted = WithoutExceptions([&]() -> Status {
+      models_.NoteFailure(name, loaded.error().message);
+      return {};
+    });
+    if (!noted) spdlog::warn("model '{}': {}", name, noted.error().message);
   }
   return loaded;
 }
@@ -79,6 +83,7 @@ Status DeviceCore::LoadAnew(const std::string& name) {
   LAGOON_ASSIGN_OR_RETURN(std::unique_ptr<ModelTable::Entry> entry,
                           models_.LoadOne(options_.repository, name, *device_, load_options_));
   const MutexLock changing(change_mutex_);
+  ModelTable::Removed before = MakeRoom(name, *entry);
   std::vector<const LoadedVersion*> started;
   // What has been started is stopped below, also where memory runs out.
   const Status ready = WithoutExceptions([&]() -> Status {
@@ -92,24 +97,38 @@ Status DeviceCore::LoadAnew(const std::string& name) {
     for (auto& [number, version] : entry->versions) Stop(std::move(version.loaded));
     return Annotate(fmt::format("model '{}' cannot be loaded", name), Error(ready.error()));
   }
-  ModelTable::Removed before = models_.Put(name, std::move(entry));
+  models_.Put(name, std::move(entry), before);
   for (const auto& lender : before) Stop(lender->TakeBack());
   return {};
+}
+
+/// Takes all the memory that is needed to let `entry` take the place of the model, so that this
+/// does not end half-way.
+ModelTable::Removed DeviceCore::MakeRoom(const std::string& name, ModelTable::Entry& entry) {
+  ModelTable::Removed room = models_.MakeRoom(name, entry);
+  kept_.reserve(kept_.size() + room.capacity() + entry.versions.size());
+  return room;
 }
 
 Status DeviceCore::UnloadModel(const std::string& name) {
   const MutexLock changing(change_mutex_);
   LAGOON_RETURN_IF_ERROR(models_.CheckMayChange(name));
+  LAGOON_RETURN_IF_ERROR(models_.CheckLoaded(name));
+  auto none = std::make_unique<ModelTable::Entry>();
+  none->not_loaded = true;
+  ModelTable::Removed removed = MakeRoom(name, *none);
   LAGOON_RETURN_IF_ERROR(KeepShares(name, {}));
-  LAGOON_ASSIGN_OR_RETURN(ModelTable::Removed removed, models_.Remove(name));
+  models_.Put(name, std::move(none), removed);
   for (const auto& lender : removed) Stop(lender->TakeBack());
   spdlog::info("model '{}': unloaded", name);
   return {};
 }
 
 /// Frees a version that no request uses. The keeper of the shares must not know the version.
+/// MakeRoom() comes before. Does not throw.
 void DeviceCore::Stop(std::unique_ptr<LoadedVersion> version) {
-  if (version->Stop(*dispatcher_, *maker_)) return;
+  const auto stop = [&] { return version->Stop(*dispatcher_, *maker_); };
+  if (UntilMemorySuffices(stop)) return;
   spdlog::warn("model '{}' keeps its memory until the device is opened again: it was lost",
                version->model->name());
   kept_.push_back(std::move(version));
@@ -169,7 +188,7 @@ DeviceCore::~DeviceCore() {
     }
   }
   models_.StopBatchers();
-  models_.StopPrograms();
+  UntilMemorySuffices([&] { models_.StopPrograms(); });
 }
 
 Status DeviceCore::ModelReady(const std::string& model, const std::string& version) const {
@@ -317,18 +336,22 @@ void DeviceCore::CancelOne(RequestHandle handle) {
 
 void DeviceCore::AwaitLost(std::string why) {
   in_flight_.Close(std::move(why), /*lost=*/true);
-  maker_->CancelAll();
-  CancelInBatchers();
+  CancelWaiting();
   in_flight_.WaitUntilEmpty(kNoDeadline);
+}
+
+/// Those that no job runs yet.
+void DeviceCore::CancelWaiting() {
+  if (maker_ != nullptr) UntilMemorySuffices([&] { maker_->CancelAll(); });
+  UntilMemorySuffices([&] { CancelInBatchers(); });
 }
 
 void DeviceCore::Drain(TimePoint until) {
   draining_.store(true, std::memory_order_relaxed);
   in_flight_.Close("the server is shutting down");
   if (dispatcher_ == nullptr || in_flight_.WaitUntilEmpty(until)) return;
-  if (maker_ != nullptr) maker_->CancelAll();
-  CancelInBatchers();
-  in_flight_.CancelAll(*dispatcher_);
+  CancelWaiting();
+  UntilMemorySuffices([&] { in_flight_.CancelAll(*dispatcher_); });
   in_flight_.WaitUntilEmpty(kNoDeadline);
 }
 

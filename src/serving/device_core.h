@@ -70,7 +70,10 @@ class DeviceCore {
       : options_(options), kernels_(std::move(device.kernels)), device_(std::move(device.device)) {}
   Status KeepShares(const std::string& name, std::span<const LoadedVersion* const> come) const;
   Status LoadAnew(const std::string& name);
+  ModelTable::Removed MakeRoom(const std::string& name, ModelTable::Entry& entry)
+      REQUIRES(change_mutex_);
   void Stop(std::unique_ptr<LoadedVersion> version) REQUIRES(change_mutex_);
+  void CancelWaiting();
   void CancelOne(RequestHandle handle);
   void CancelInBatchers();
   Batcher* BatcherOf(const RequestInFlight& request) const;

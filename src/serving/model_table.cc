@@ -89,10 +89,7 @@ std::vector<Batcher*> LoadedVersion::Batchers() const {
   return batchers;
 }
 
-void ModelTable::Entry::Lend(Version& version) {
-  version.lender = std::make_unique<Lender<LoadedVersion>>();
-  version.lender->Lend(std::move(version.loaded));
-}
+void ModelTable::Entry::Lend(Version& version) { version.lender->Lend(std::move(version.loaded)); }
 
 ModelTable::ModelTable() = default;
 ModelTable::~ModelTable() = default;
@@ -141,43 +138,50 @@ Result<std::unique_ptr<Entry>> ModelTable::LoadOne(const std::string& repository
               fmt::format("model {} cannot be loaded: {}", Quoted(name), problem));
 }
 
-ModelTable::Removed ModelTable::Put(const std::string& name, std::unique_ptr<Entry> entry) {
-  for (auto& [number, version] : entry->versions) Entry::Lend(version);
-  Removed removed;
-  const MutexLock lock(mutex_);
-  std::unique_ptr<Entry>& place = models_[name];
-  if (place != nullptr) {
-    for (auto& [number, version] : place->versions) {
-      if (version.lender == nullptr) continue;
-      version.lender->Withdraw();
-      removed.push_back(std::move(version.lender));
-    }
+ModelTable::Removed ModelTable::MakeRoom(const std::string& name, Entry& entry) {
+  for (auto& [number, version] : entry.versions) {
+    version.lender = std::make_unique<Lender<LoadedVersion>>();
   }
-  place = std::move(entry);
-  return removed;
+  Removed room;
+  const MutexLock lock(mutex_);
+  room.reserve(PlaceOf(name).versions.size());
+  return room;
 }
 
-Result<ModelTable::Removed> ModelTable::Remove(const std::string& name) {
-  {
-    const MutexLock lock(mutex_);
-    const auto found = models_.find(name);
-    if (found == models_.end() || found->second->not_loaded) {
-      return Fail(ErrorCode::kNotFound, fmt::format("model {} is not loaded", Quoted(name)));
-    }
+/// The entry of this name; one that is not loaded if there was none.
+Entry& ModelTable::PlaceOf(const std::string& name) {
+  auto found = models_.find(name);
+  if (found == models_.end()) {
+    auto none = std::make_unique<Entry>();
+    none->not_loaded = true;
+    found = models_.emplace(name, std::move(none)).first;
   }
-  auto none = std::make_unique<Entry>();
-  none->not_loaded = true;
-  return Put(name, std::move(none));
+  return *found->second;
+}
+
+void ModelTable::Put(const std::string& name, std::unique_ptr<Entry> entry, Removed& removed) {
+  for (auto& [number, version] : entry->versions) Entry::Lend(version);
+  const MutexLock lock(mutex_);
+  std::unique_ptr<Entry>& place = models_.find(name)->second;
+  for (auto& [number, version] : place->versions) {
+    if (version.lender == nullptr) continue;
+    version.lender->Withdraw();
+    removed.push_back(std::move(version.lender));
+  }
+  place = std::move(entry);
+}
+
+Status ModelTable::CheckLoaded(const std::string& name) const {
+  const MutexLock lock(mutex_);
+  const auto found = models_.find(name);
+  if (found != models_.end() && !found->second->not_loaded) return {};
+  return Fail(ErrorCode::kNotFound, fmt::format("model {} is not loaded", Quoted(name)));
 }
 
 void ModelTable::NoteFailure(const std::string& name, const std::string& reason) {
   const MutexLock lock(mutex_);
-  std::unique_ptr<Entry>& entry = models_[name];
-  if (entry == nullptr) {
-    entry = std::make_unique<Entry>();
-    entry->not_loaded = true;
-  }
-  if (entry->not_loaded) entry->problem = reason;
+  Entry& entry = PlaceOf(name);
+  if (entry.not_loaded) entry.problem = reason;
 }
 
 Status ModelTable::CheckMayChange(const std::string& name) const {
@@ -290,12 +294,14 @@ void ModelTable::Start(Device& device, Dispatcher& dispatcher, PlanMaker& maker)
   };
   for (Entry::Version* const version : versions) {
     if (version->loaded->model->is_program()) continue;
-    note(*version, version->loaded->Start(dispatcher, maker));
+    note(*version, WithoutExceptions([&] { return version->loaded->Start(dispatcher, maker); }));
   }
   // Lent before programs start: a program runs models that have queues, and may name any of them,
   // or a program by mistake.
   for (Entry::Version* const version : versions) {
+    auto lender = std::make_unique<Lender<LoadedVersion>>();
     const MutexLock lock(mutex_);
+    version->lender = std::move(lender);
     Entry::Lend(*version);
   }
   for (Entry::Version* const version : versions) {

@@ -78,12 +78,15 @@ class ModelTable {
   /// the reason why a version cannot be served.
   Result<std::unique_ptr<Entry>> LoadOne(const std::string& repository, const std::string& name,
                                          Device& device, const LoadOptions& options) const;
+  /// Takes the memory that Put() needs. Returns room for what that takes out. Where memory runs out,
+  /// no version changes.
+  Removed MakeRoom(const std::string& name, Entry& entry);
   /// Puts a model into the table whose versions are started, in the place of the one of that name.
-  /// Returns the versions of the latter. Those serve their leases, and no request finds them.
-  Removed Put(const std::string& name, std::unique_ptr<Entry> entry);
-  /// Takes the model's versions out of the table. The model is listed as not loaded. kNotFound: the
-  /// model is not in the table, or not loaded.
-  Result<Removed> Remove(const std::string& name);
+  /// Moves the versions of the latter to `removed`: they serve their leases, and no request finds
+  /// them. MakeRoom() comes before, and no other change of this name between. Does not throw.
+  void Put(const std::string& name, std::unique_ptr<Entry> entry, Removed& removed);
+  /// kNotFound: the model is not in the table, or not loaded.
+  Status CheckLoaded(const std::string& name) const;
   /// Statuses() tells from now on why the model, which is not loaded, could not be loaded when a
   /// client asked for it. Ignored while an older version serves.
   void NoteFailure(const std::string& name, const std::string& reason);
@@ -106,6 +109,7 @@ class ModelTable {
 
  private:
   Result<const Entry*> FindEntry(const std::string& model) const REQUIRES(mutex_);
+  Entry& PlaceOf(const std::string& name) REQUIRES(mutex_);
   std::vector<ServedModel*> Programs() const REQUIRES(mutex_);
 
   mutable Mutex mutex_;
@@ -122,7 +126,7 @@ class ModelTable::Entry {
     std::unique_ptr<Lender<LoadedVersion>> lender;  // null: not lent
   };
 
-  /// Lends the version: requests find it.
+  /// Lends the version, which has a lender: requests find it.
   static void Lend(Version& version);
 
   std::map<std::int64_t, Version> versions;

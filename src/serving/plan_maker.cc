@@ -17,10 +17,13 @@ constexpr int kLowestPriority = 19;  // a nice value
 // After memory ran out, until it is tried again.
 constexpr Nanoseconds kRetryPause = std::chrono::milliseconds(10);
 
-/// Memory that ran out says nothing about the plan, which the next request tries again. A plan that
-/// is over a limit has the same code and another message: it stays over the limit.
-bool IsOutOfMemory(const Error& error) {
-  return error.code == ErrorCode::kResourceExhausted && error.message.ends_with("out of memory");
+/// Memory that ran out says nothing about the plan, which the next request tries again, nor does an
+/// end that was asked for. A plan that is over a limit has the code of memory that ran out and
+/// another message: it stays over the limit.
+bool IsAboutThePlan(const Error& error) {
+  const bool memory =
+      error.code == ErrorCode::kResourceExhausted && error.message.ends_with("out of memory");
+  return !memory && error.code != ErrorCode::kCancelled;
 }
 
 JobResult Ended(Outcome outcome) {
@@ -319,7 +322,7 @@ bool PlanMaker::PublishNext() {
 
 /// Remembers that the plan could not be made. True: it is the first time, and no answer says so.
 bool PlanMaker::NoteFailure(const Made& made, const Error& error) {
-  if (error.code == ErrorCode::kCancelled || IsOutOfMemory(error)) return false;
+  if (!IsAboutThePlan(error)) return false;
   try {
     const bool is_new = orders_[made.model].failed.Add(made.order->wanted.key, error, Now());
     return is_new && made.order->requests.empty();
@@ -336,6 +339,7 @@ void PlanMaker::Publish(const Made& made) {
     return {};
   };
   Status kept = WithoutExceptions(keep);  // else the plan is for the requests that wait only
+  const Status ignored = WithoutExceptions([&] { return LogFailure(made); });
   std::vector<Waiting> requests;
   bool warn = false;
   {
@@ -357,11 +361,23 @@ void PlanMaker::Publish(const Made& made) {
   if (!kept) spdlog::warn("a plan is not kept: {}", kept.error().message);
 }
 
-Status PlanMaker::WarnOf(const Made& made) {
+std::string PlanMaker::ShapesOf(const Made& made) {
   std::vector<std::string> shapes;
   for (const Dims& dims : made.order->wanted.inputs.dims) shapes.push_back(ToString(dims));
+  return fmt::format("{}", fmt::join(shapes, ", "));
+}
+
+Status PlanMaker::LogFailure(const Made& made) {
+  if (made.plan || !IsAboutThePlan(made.plan.error())) return {};
+  if (!spdlog::should_log(spdlog::level::debug)) return {};
+  spdlog::debug("model '{}': no plan for inputs of shape {}: {}", made.model->name(),
+                ShapesOf(made), made.plan.error().message);
+  return {};
+}
+
+Status PlanMaker::WarnOf(const Made& made) {
   spdlog::warn("no plan for inputs of shape {}, so that requests are not joined to them: {}",
-               fmt::join(shapes, ", "), made.plan.error().message);
+               ShapesOf(made), made.plan.error().message);
   return {};
 }
 

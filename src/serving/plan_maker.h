@@ -10,6 +10,7 @@
 #include <memory>
 #include <optional>
 #include <stop_token>
+#include <string>
 #include <thread>
 #include <vector>
 
@@ -120,6 +121,9 @@ class PlanMaker {
   Made Compile(ServedModel& model, const std::shared_ptr<Order>& order);
   bool PublishNext();
   void Publish(const Made& made);
+  static std::string ShapesOf(const Made& made);
+  /// Each failure, for the log of level "debug". Comes before NoteFailure().
+  static Status LogFailure(const Made& made);
   static Status WarnOf(const Made& made);
   Status PostWaiting(const Made& made, const std::shared_ptr<RequestInFlight>& request);
   Status PostNextPart(const std::shared_ptr<RequestInFlight>& request);

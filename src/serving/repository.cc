@@ -1,10 +1,13 @@
 #include "serving/repository.h"
 
+#include <dirent.h>
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <charconv>
 #include <filesystem>
+#include <memory>
 #include <string_view>
 #include <system_error>
 
@@ -26,13 +29,18 @@ bool IsModelName(std::string_view name) {
 /// The sorted names of the folders in `path`, without hidden ones.
 std::vector<std::string> Folders(const fs::path& path, std::error_code& error) {
   std::vector<std::string> names;
-  fs::directory_iterator entry(path, error);
-  for (; !error && entry != fs::directory_iterator(); entry.increment(error)) {
+  // The iterator of std::filesystem would end the server where memory runs out.
+  const std::unique_ptr<DIR, int (*)(DIR*)> folder(::opendir(path.c_str()), ::closedir);
+  errno = folder == nullptr ? errno : 0;
+  while (const dirent* const entry = folder == nullptr ? nullptr : ::readdir(folder.get())) {
+    std::string name = static_cast<const char*>(entry->d_name);
     std::error_code unreadable;  // a dangling link is no folder
-    std::string name = entry->path().filename().string();
-    if (name.starts_with('.') || !entry->is_directory(unreadable)) continue;
-    names.push_back(std::move(name));
+    if (!name.starts_with('.') && fs::is_directory(path / name, unreadable)) {
+      names.push_back(std::move(name));
+    }
+    errno = 0;
   }
+  error.assign(errno, std::generic_category());
   std::ranges::sort(names);
   return names;
 }

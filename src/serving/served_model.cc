@@ -204,6 +204,7 @@ Status ServedModel::LoadProgram() {
 }
 
 Status ServedModel::AddQueues(Dispatcher& dispatcher) {
+  queues_.reserve(2);  // where memory runs out, no queue stays that is not known here
   LAGOON_ASSIGN_OR_RETURN(queue_, AddQueue(dispatcher, settings().job_class, instances_));
   lowered_queue_ = queue_;
   if (settings().job_class == JobClass::kRealTime) {

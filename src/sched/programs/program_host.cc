@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <deque>
+#include <new>
 #include <set>
 #include <thread>
 
@@ -235,12 +236,19 @@ Result<JobId> ProgramHostImpl::Post(const JobSpec& spec) {
         fmt::format("job program '{}' is full: {} requests are waiting", options.name, waiting));
   }
   const JobId id = NextId();
-  {
+  try {
+    auto job = std::make_shared<ProgramRun>(*this, program_, id, spec);
+    {
+      const MutexLock lock(mutex_);
+      cancellable_.insert(id);
+    }
+    Tell({.kind = News::Kind::kArrived, .job = std::move(job)});
+  } catch (const std::bad_alloc&) {  // nothing has the job
+    pending_.fetch_sub(1);
     const MutexLock lock(mutex_);
-    cancellable_.insert(id);
+    cancellable_.erase(id);
+    throw;
   }
-  Tell({.kind = News::Kind::kArrived,
-        .job = std::make_shared<ProgramRun>(*this, program_, id, spec)});
   return id;
 }
 

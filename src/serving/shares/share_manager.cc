@@ -4,9 +4,11 @@
 
 #include <algorithm>
 #include <cmath>
+#include <new>
 #include <utility>
 
 #include "base/check.h"
+#include "base/guard.h"
 #include "base/log.h"
 #include "cluster/knee.h"
 #include "device/host/shares.h"
@@ -71,32 +73,50 @@ Status ShareManager::Replace(std::span<const std::size_t> gone, std::vector<Shar
   for (const SharedModel& model : come) added.push_back(model.id);
   const MutexLock lock(mutex_);
   Entries before = Remove(gone);
-  Status status = Add(std::move(come));
-  if (status) status = CarryOut(now);
+  Status status = AddAndMove(std::move(come), now);
   if (!status && !added.empty()) {
     Remove(added);
     PutBack(std::move(before));
-    Warn(CarryOut(now));
-    Publish(now);
+    Conclude(AddAndMove({}, now), now);
     return status;
   }
-  Warn(status);
-  Publish(now);
+  Conclude(status, now);
   return {};
+}
+
+Status ShareManager::AddAndMove(std::vector<SharedModel> come, TimePoint now) {
+  try {
+    LAGOON_RETURN_IF_ERROR(Add(std::move(come)));
+    return CarryOut(now);
+  } catch (const std::bad_alloc&) {
+    return Fail(ErrorCode::kResourceExhausted, "out of memory");
+  }
+}
+
+void ShareManager::Conclude(const Status& moved, TimePoint now) {
+  try {
+    Warn(moved);
+    Publish(now);
+  } catch (const std::bad_alloc&) {
+    return;  // the next step does the same again
+  }
 }
 
 Status ShareManager::Add(std::vector<SharedModel> models) {
   for (SharedModel& model : models) {
-    Entry& entry = entries_.emplace_back();
+    Entries one(1);
+    Entry& entry = one.front();
     entry.key = fmt::format("{}/{}", model.name, model.version);
     entry.weight = model.share.weight.value_or(1);
     entry.managed = false;
     entry.model = std::move(model);
     const ShareSettings& share = entry.model.share;
-    if (!share.any()) continue;
-    LAGOON_RETURN_IF_ERROR(
-        tuner_.Add(entry.key, share.fixed.value_or(kUnknownDemand), share.fixed.has_value()));
-    entry.managed = true;
+    if (share.any()) {
+      LAGOON_RETURN_IF_ERROR(
+          tuner_.Add(entry.key, share.fixed.value_or(kUnknownDemand), share.fixed.has_value()));
+      entry.managed = true;
+    }
+    entries_.splice(entries_.end(), one);
   }
   return {};
 }
@@ -114,8 +134,7 @@ ShareManager::Entries ShareManager::Remove(std::span<const std::size_t> ids) {
       found->fixed = state->fixed;
       LAGOON_CHECK(tuner_.Remove(found->key).has_value());
     }
-    removed.push_back(std::move(*found));
-    entries_.erase(found);
+    removed.splice(removed.end(), entries_, found);
   }
   return removed;
 }
@@ -123,12 +142,14 @@ ShareManager::Entries ShareManager::Remove(std::span<const std::size_t> ids) {
 /// Entries that Remove() gave, after nothing else was added.
 void ShareManager::PutBack(Entries entries) {
   for (Entry& entry : entries) {
-    if (entry.managed) {
-      const Status again = tuner_.Add(entry.key, entry.demand, entry.fixed);
-      entry.managed = again.has_value();  // it was there, so that it finds room
-    }
-    entries_.push_back(std::move(entry));
+    if (!entry.managed) continue;
+    const auto add = [&entry, tuner = &tuner_] {
+      return tuner->Add(entry.key, entry.demand, entry.fixed);
+    };
+    const Status again = UntilMemorySuffices(add);
+    entry.managed = again.has_value();  // it was there, so that it finds room
   }
+  entries_.splice(entries_.end(), entries);
 }
 
 void ShareManager::Warn(const Status& moved) {
@@ -196,7 +217,7 @@ Status ShareManager::CarryOut(const ShareMove& move, TimePoint now) {
   return {};
 }
 
-/// There are more models than granules.
+/// The models cannot have granules of their own.
 Status ShareManager::UseWeights(const std::vector<double>& weights, TimePoint now) {
   for (std::size_t i = 0; i < weights.size(); ++i) {
     Entry& entry = Find(tuner_.models()[i].model);
@@ -206,8 +227,8 @@ Status ShareManager::UseWeights(const std::vector<double>& weights, TimePoint no
     entry.units = {};
     entry.weight = weights[i];
     Note(entry, weights[i],
-         fmt::format("{} models share {} granules of the device, so that each has a weight instead "
-                     "of units (scheduler 'weighted')",
+         fmt::format("{} models need more than the {} granules of the device, so that each has a "
+                     "weight instead of units (scheduler 'weighted')",
                      weights.size(), GranulesOf(options_)),
          now);
   }

@@ -2,6 +2,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <list>
 #include <memory>
 #include <optional>
 #include <span>
@@ -96,13 +97,15 @@ class ShareManager {
     LoadReading reading;
     std::int64_t most_rows = 0;
   };
-  using Entries = std::vector<Entry>;
+  using Entries = std::list<Entry>;
 
   ShareManager(const ShareManagerOptions& options, ShareTuner tuner, ShareHost& host)
       : options_(options), host_(host), tuner_(std::move(tuner)) {}
+  Status AddAndMove(std::vector<SharedModel> come, TimePoint now) REQUIRES(mutex_);
   Status Add(std::vector<SharedModel> models) REQUIRES(mutex_);
   Entries Remove(std::span<const std::size_t> ids) REQUIRES(mutex_);
   void PutBack(Entries entries) REQUIRES(mutex_);
+  void Conclude(const Status& moved, TimePoint now) REQUIRES(mutex_);
   void Warn(const Status& moved) REQUIRES(mutex_);
   void Publish(TimePoint now) REQUIRES(mutex_);
   SharesReport Report() const REQUIRES(mutex_);

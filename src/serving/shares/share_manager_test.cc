@@ -274,7 +274,7 @@ TEST_F(ShareManagerTest, MoreModelsThanUnitsGetWeights) {
   EXPECT_NEAR(host_.weights[1], 0.25, 1e-9);
   EXPECT_NEAR(host_.weights[2], 0.25, 1e-9);
   for (const auto& [model, units] : host_.moves) EXPECT_EQ(units.count, 0u) << model;
-  EXPECT_NE(Of(0).last->why.find("3 models share 2 granules"), std::string::npos)
+  EXPECT_NE(Of(0).last->why.find("3 models need more than the 2 granules"), std::string::npos)
       << Of(0).last->why;
   const std::size_t moves = host_.moves.size();
   manager_->Step(At(1));
