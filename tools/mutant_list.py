@@ -131,6 +131,13 @@ WATCHERS = "src/device/cpu/watchers.h"
 CHOICE = "src/server/remote/replica_choice.cc"
 ROUTES = "src/server/remote/routes.cc"
 SUSPECTS = "src/server/remote/suspects.cc"
+PLAN_MAKER = "src/serving/plan_maker.cc"
+ASKED = """  std::shared_ptr<RequestInFlight> asked;
+  {
+    const MutexLock lock(mutex_);
+    if (!order->requests.empty()) asked = order->requests.front().request;
+  }
+"""
 LISTENER = "src/device/host/listener_slot.h"
 MECHANISM = "src/sched/mechanism.cc"
 EVENTS = "src/sched/mechanism_events.cc"
@@ -394,6 +401,8 @@ MUTANTS = [
      "  entry.load = {.latency_ms = has_slo ? *latency : 0,", "  entry.load = {.latency_ms = 0,", ["share-manager"]),
     ("share-tunes-when-off", "tuning cannot be switched off", SHARE_MANAGER, "  if (tuning_) {", "  if (true) {",
      ["share-manager"]),
+    ("share-that-fits-no-granule", "a model that is unloaded ends the server when a fixed share leaves no granule", "src/cluster/share_tuner.cc",
+     "needed += state.fixed ? GranulesOf(state.demand) : 1;", "needed += 1;", ["cluster"]),
     ("share-failed-move-counts", "a move that failed is not tried again", SHARE_MANAGER,
      "    LAGOON_RETURN_IF_ERROR(host_.Move(id, UnitsOf(move.to)));", "    (void)host_.Move(id, UnitsOf(move.to));",
      ["share-manager"]),
@@ -874,6 +883,28 @@ MUTANTS = [
     # What only a whole server shows.
     ("world-kernel-loaded-twice", "each compiled plan and reload takes handles of kernels for ever",
      "src/device/host/kernel_table.h", "if (found != handles_.end()) return found->second;", "", ["world"]),
+    ("world-rows-of-the-first-dim", "a request whose first size is 0 ends the process", "src/serving/served_model.h",
+     "return signature_.max_batch > 0 ? dims.front().front() : 1;",
+     "return dims.empty() || dims.front().empty() ? 1 : dims.front().front();", ["world"]),
+    ("world-plan-kept-under-a-later-key", "the key of a plan is read from the memory of a request that may have ended", PLAN_MAKER,
+     "  made.plan = WithoutExceptions([&] { return model.MakePlan(order->wanted, dispatcher_, units_); });",
+     ASKED + "  made.plan = WithoutExceptions([&] { return model.MakePlan(order->wanted, dispatcher_, units_); });\n"
+     "  if (asked != nullptr && made.plan && *made.plan != nullptr) (*made.plan)->key = asked->Key();", ["world"]),
+    ("world-two-keepers-of-shares", "a second keeper places the shares while the first one keeps them", "src/serving/device_core.cc",
+     "  return shares_->Replace(gone, std::move(models));",
+     """  std::vector<ShareKeeper::Model> all = models;
+  const Result<std::vector<ModelLease>> others = models_.FindAll("");
+  for (const ModelLease& other : *others) {
+    if (name.empty() || other->model->is_program() || other->model->name() == name) continue;
+    all.push_back({other->model.get(), other->Batchers()});
+  }
+  auto second = ShareKeeper::Start({shares_->Read().kind, nullptr}, *device_, *dispatcher_);
+  LAGOON_RETURN_IF_ERROR((*second)->Replace({}, std::move(all)));
+  return shares_->Replace(gone, std::move(models));""", ["world"]),
+    ("world-failed-plan-tried-at-once", "a shape that does not compile is compiled again and again", "src/serving/plans/failed_plans.cc",
+     "found == failed_.end() || found->until <= now ?", "found == failed_.end() || found->until != now ?", ["world"]),
+    ("world-load-without-memory", "memory that runs out while a model is loaded ends the server", "src/serving/core.cc",
+     "change.done(WithoutExceptions([&] { return Make(change, ends); }));", "change.done(Make(change, ends));", ["world"]),
     ("world-held-deadline-lost", "deadlines do not hold while a switch waits for a held kernel", DISPATCHER,
      "  ExpireHeld(answers.finished);\n", "", ["world"]),
     ("world-loss-is-a-cancellation", "requests that wait when the device is lost are answered as cancelled",

@@ -10,7 +10,10 @@
 #include <vector>
 
 #include "serving/config/model_config.pb.h"
+#include "serving/plans/failed_plans.h"
+#include "world/allocations.h"
 #include "world/city.h"
+#include "world/log.h"
 #include "world/threads.h"
 
 namespace lagoon::world {
@@ -93,7 +96,7 @@ void City::CheckRight(const Sent& sent, const InferResponse& response) {
   const ModelHistory& state = models_[sent.model];
   const TimePoint now = Now();
   for (const ModelHistory::Constant& constant : state.constants) {
-    const bool may_be = lost_ || (constant.from <= now && constant.to >= sent.at);
+    const bool may_be = losses_ > 0 || (constant.from <= now && constant.to >= sent.at);
     if (may_be && IsRight(sent, response, constant.value)) return;
   }
   const std::vector<Output> right = sent.ask.right(state.constants.back().value);
@@ -118,7 +121,10 @@ void City::CheckRefusal(const Sent& sent, const Error& error) {
       is_true = !sent.ask.wrong.empty();
       break;
     case ErrorCode::kNotFound:
-      is_true = lost_ && MayBeUnloaded(sent);
+      is_true = losses_ > 0 && MayBeUnloaded(sent);
+      break;
+    case ErrorCode::kResourceExhausted:
+      is_true = FailedAllocations() > sent.failed_allocations;
       break;
     case ErrorCode::kUnavailable:
       is_true = MayBeUnavailable(sent, error.message);
@@ -146,14 +152,17 @@ bool City::MayBeUnavailable(const Sent& sent, const std::string& why) const {
   }
   if (says("superseded")) return full && sent.model == "newest";
   if (says("would be late")) return sent.deadline != kNoDeadline;
+  // A model that could not be loaded when the device came back.
+  if (says("is not served")) return losses_ > 0 && FailedAllocations() > 0;
   if (says("had no time for the request")) return Now() - sent.at >= CoreOptions().max_wait;
   return false;
 }
 
 // ---- Changes
 
-void City::Changed(const std::string& model, std::size_t constant, bool load, const Status& done) {
+void City::Changed(const ModelChange& change, const Status& done) {
   const MutexLock lock(mutex_);
+  const auto& [model, constant, load, failed_allocations] = change;
   ModelHistory& state = models_[model];
   Note(done.has_value() ? 77 : 78);
   if (!load) --state.unloads;
@@ -169,7 +178,10 @@ void City::Changed(const std::string& model, std::size_t constant, bool load, co
     // A share that a client has made larger may leave none for a configuration that wants one.
     const bool no_room =
         resized_ && done.error().message.find("make the fixed share") != std::string::npos;
-    const bool is_true = closing_ || lost_ || no_room || TraitsOf(model).program ||
+    const bool memory = code == ErrorCode::kResourceExhausted ||
+                        done.error().message.find("out of memory") != std::string::npos;
+    const bool is_true = (memory && FailedAllocations() > failed_allocations) || closing_ ||
+                         losses_ > 0 || no_room || TraitsOf(model).program ||
                          (!load && code == ErrorCode::kNotFound && !state.loaded);
     if (!is_true) {
       Violation(fmt::format("{}: {} fails: {}", model, load ? "loading" : "unloading",
@@ -258,8 +270,30 @@ void City::Probe(const std::string& model) {
       sent->ask = MakeAsk(model, number++);
     } while (!sent->ask.wrong.empty());
   }
-  Send(*sent, {});
+  Send(*sent);
   AwaitQuiet();
+}
+
+/// A plan that cannot be made is tried again after a pause only. A model that is loaded anew does
+/// not know of the failures before.
+void City::CheckFailedAttempts() {
+  if (script_.devices > 1 || FailedAllocations() > 0) return;
+  std::map<std::string, TimePoint> last;
+  std::map<std::string, std::size_t> early;  // attempts of each plan
+  for (const FailedAttempt& attempt : FailedAttempts()) {
+    const auto [before, first] = last.insert({attempt.text, attempt.at});
+    if (!first && attempt.at - before->second < FailedPlans::kFirstPause) ++early[attempt.text];
+    before->second = attempt.at;
+  }
+  const MutexLock lock(mutex_);
+  for (const auto& [model, state] : models_) {
+    const std::size_t loads = state.constants.size() - 1 + static_cast<std::size_t>(losses_);
+    for (const auto& [text, count] : early) {
+      if (!text.starts_with(fmt::format("model '{}':", model)) || count <= loads) continue;
+      Violation(fmt::format("a plan that cannot be made is tried again at once, {} times: {}",
+                            count, text));
+    }
+  }
 }
 
 void City::CheckQuiet() {
@@ -272,7 +306,62 @@ void City::CheckQuiet() {
           fmt::format("{}: {} requests wait, but all are answered", model.name, model.pending));
     }
   }
+  CheckFailedAttempts();
   Look();
+}
+
+void City::Reload(const std::string& model) {
+  Event event;
+  event.kind = Event::Kind::kLoad;
+  event.model = model;
+  event.number = script_.config;
+  Change(event);
+  AwaitQuiet();
+}
+
+void City::LoadAllAgain() {
+  engine_->loaded.clear();  // it keeps all models
+  for (const std::string& model : script_.models) {
+    if (!TraitsOf(model).program) Reload(model);
+    Probe(model);
+    const MutexLock lock(mutex_);
+    if (!sent_.empty() && sent_.back().client == kClients) sent_.pop_back();
+    if (models_[model].constants.size() > 1) models_[model].constants.pop_front();
+  }
+}
+
+/// Models that are loaded again, and requests, take the same each time. Some rounds may take more:
+/// a queue keeps the streams that the largest of its models needed.
+void City::CheckGrowth() {
+  if (script_.devices > 1) return;
+  constexpr int kRounds = 8, kMustRest = 4;  // of so many rounds in a row, one takes no more
+  struct Count {
+    const char* name;
+    std::function<std::int64_t()> read;
+    std::int64_t last = 0;
+    int grows = 0;  // rounds in a row
+  };
+  Count counts[] = {
+      {"allocations", [] { return LiveAllocations() - static_cast<std::int64_t>(ThreadsSoFar()); }},
+      {"buffers", [this] { return devices_.Buffers(); }},
+      {"streams, shares and guards", [this] { return devices_.Created(); }},
+  };
+  for (int round = 0; round < kRounds; ++round) {
+    LoadAllAgain();
+    // Statistics of the last minute hold nothing any more.
+    SleepFor(static_cast<std::uint64_t>(Nanoseconds(std::chrono::minutes(2)).count()));
+    for (Count& count : counts) {
+      const std::int64_t now = count.read();
+      count.grows = now > count.last ? count.grows + 1 : 0;
+      count.last = now;
+    }
+  }
+  for (const Count& count : counts) {
+    if (count.grows < kMustRest) continue;
+    Violation(
+        fmt::format("loading the same models again takes more {} each time, {} rounds in a row",
+                    count.name, count.grows));
+  }
 }
 
 }  // namespace lagoon::world

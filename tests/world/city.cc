@@ -12,6 +12,7 @@
 
 #include "policies/registry.h"
 #include "serving/fleet/open_fleet.h"
+#include "world/allocations.h"
 #include "world/threads.h"
 
 namespace lagoon::world {
@@ -23,6 +24,13 @@ using std::chrono::minutes;
 // Within this time, a fleet places models anew.
 constexpr Nanoseconds kPlacing = minutes(2);
 constexpr Nanoseconds kPatience = hours(2);
+
+/// Calls the server: allocations may fail.
+template <typename F>
+auto Exposed(F&& call) {
+  const Spared exposed(false);
+  return std::forward<F>(call)();
+}
 
 /// Moves all replicas to the next device, as often as decisions come.
 class Restless final : public Placer {
@@ -100,11 +108,15 @@ void City::Infer(const Event& event) {
     sent->ask.request.priority = event.second;
     sent->ask.request.timeout = std::chrono::microseconds(event.first);
   }
-  Send(*sent, {});
+  Send(*sent);
 }
 
-void City::Send(Sent& sent, const std::function<void()>& then) {
+void City::Send(Sent& sent) {
   InferRequest request = std::move(sent.ask.request);
+  InferCallback answered = [this, &sent](auto answer) {
+    const Spared spared;
+    Answered(sent, answer);
+  };
   {
     const MutexLock lock(mutex_);
     sent.at = request.arrival = Now();
@@ -114,10 +126,9 @@ void City::Send(Sent& sent, const std::function<void()>& then) {
     ++report_.requests;
     if (++state.outstanding > kMostWaiting) state.full_at = sent.at;
   }
-  const RequestHandle handle = core_->Infer(std::move(request), [this, &sent, then](auto answer) {
-    Answered(sent, answer);
-    if (then) then();
-  });
+  sent.failed_allocations = FailedAllocations();
+  const RequestHandle handle =
+      Exposed([&] { return core_->Infer(std::move(request), std::move(answered)); });
   const MutexLock lock(mutex_);
   sent.handle = handle;
 }
@@ -134,7 +145,7 @@ void City::Cancel(const Event& event) {
       break;
     }
   }
-  core_->Cancel(handle);
+  Exposed([&] { core_->Cancel(handle); });
 }
 
 void City::Change(const Event& event) {
@@ -154,10 +165,15 @@ void City::Change(const Event& event) {
       ++state.unloads;
     }
   }
-  const auto done = [this, model = event.model, constant, load](const Status& status) {
-    Changed(model, constant, load, status);
+  std::function<void(Status)> done = [this, model = event.model, constant, load,
+                                      failed = FailedAllocations()](const Status& status) {
+    const Spared spared;
+    Changed({model, constant, load, failed}, status);
   };
-  load ? core_->LoadModel(event.model, done) : core_->UnloadModel(event.model, done);
+  Exposed([&] {
+    load ? core_->LoadModel(event.model, std::move(done))
+         : core_->UnloadModel(event.model, std::move(done));
+  });
 }
 
 void City::Switch(const Event& event) {
@@ -166,11 +182,14 @@ void City::Switch(const Event& event) {
     ++changes_;
     ++report_.changes;
   }
-  core_->SwitchScheduler(*MakeScheduler(SchedulerTexts()[event.number]), [this](const Status&) {
+  Scheduler scheduler = *MakeScheduler(SchedulerTexts()[event.number]);
+  std::function<void(Status)> done = [this](const Status&) {
+    const Spared spared;
     const MutexLock lock(mutex_);
     --changes_;
     news_.NotifyAll();
-  });
+  };
+  Exposed([&] { core_->SwitchScheduler(std::move(scheduler), std::move(done)); });
 }
 
 void City::Lose(const Event& event) {
@@ -178,7 +197,7 @@ void City::Lose(const Event& event) {
     const MutexLock lock(mutex_);
     ++losing_;
     ++report_.changes;
-    lost_ = true;
+    ++losses_;
     lost_at_ = kNoDeadline;
   }
   engine_->gate().Open();
@@ -229,7 +248,7 @@ void City::Act(const Event& event) {
         const MutexLock lock(mutex_);
         resized_ = true;
       }
-      static_cast<void>(core_->ResizeShare(event.model, "", wanted));
+      Exposed([&] { static_cast<void>(core_->ResizeShare(event.model, "", wanted)); });
       return;
     }
     case Event::Kind::kHold: {
@@ -241,6 +260,10 @@ void City::Act(const Event& event) {
       return engine_->gate().Open();
     case Event::Kind::kLose:
       return Lose(event);
+    case Event::Kind::kStarve:
+      LetAllocationsFail(static_cast<std::int64_t>(event.number),
+                         static_cast<std::int64_t>(event.first));
+      return;
     case Event::Kind::kLook:
       return Look();
     case Event::Kind::kAwait:
@@ -254,6 +277,7 @@ void City::Run() {
     std::vector<std::thread> clients;
     for (std::uint32_t client = 0; client < kClients; ++client) {
       clients.emplace_back([this, client] {
+        const Spared spared;
         for (const Event& event : script_.events) {
           if (event.client == client) Act(event);
         }
@@ -261,12 +285,14 @@ void City::Run() {
     }
     for (std::thread& client : clients) client.join();
   }
+  LetAllocationsFail(0, 0);
   const bool at_once = script_.config % 3 == 0;
   if (!at_once) {
     engine_->gate().Open();
     AwaitDevice();
     AwaitQuiet();
     CheckQuiet();
+    if (script_.config % 4 == 1) CheckGrowth();
   }
   {
     const MutexLock lock(mutex_);
@@ -281,6 +307,7 @@ void City::Run() {
   }
   if (changes_ > 0) Violation("a change is not answered when the server has ended");
   if (!devices_.AllClosed()) Violation("a device is left");
+  if (devices_.Buffers() > 0) Violation(fmt::format("{} buffers are left", devices_.Buffers()));
   if (devices_.SurplusHandles() > 0) {
     Violation(fmt::format("{} kernel handles beyond one for each body", devices_.SurplusHandles()));
   }
@@ -293,6 +320,7 @@ WorldReport RunWorld(const Script& script, const std::string& folder,
   const ThreadReport threads = RunInVirtualTime(
       script.threads,
       [&] {
+        const Spared spared;
         City city(script, folder, violation);
         city.Run();
         report = city.report();

@@ -29,6 +29,15 @@ struct Sent {
   bool cancelled = false;
   int answers = 0;
   RequestHandle handle{};
+  std::uint64_t failed_allocations = 0;  // when it was sent
+};
+
+/// A model that is loaded or unloaded.
+struct ModelChange {
+  std::string model;
+  std::size_t constant = 0;  // number of the one that is loaded
+  bool load = false;
+  std::uint64_t failed_allocations = 0;  // when it was asked for
 };
 
 /// What is known of a model while it is changed.
@@ -37,7 +46,7 @@ struct ModelHistory {
     float value = 0;
     TimePoint from, to = kNoDeadline;
   };
-  std::vector<Constant> constants;  // in the order in which they were written
+  std::deque<Constant> constants;  // in the order in which they were written
   bool loaded = true;
   TimePoint loaded_since{};
   int unloads = 0;  // that are under way
@@ -52,7 +61,7 @@ class City {
       : script_(script),
         folder_(std::move(folder)),
         violation_(violation),
-        devices_(script.workers) {}
+        devices_(script.workers, script.config) {}
 
   void Run();
   WorldReport report() const { return report_; }
@@ -67,7 +76,7 @@ class City {
   Config ConfigOf(const std::string& model, std::uint64_t number) const;
   void Act(const Event& event);
   void Infer(const Event& event);
-  void Send(Sent& sent, const std::function<void()>& then);
+  void Send(Sent& sent);
   void Answered(Sent& sent, const Result<InferResponse>& answer);
   void CheckRight(const Sent& sent, const InferResponse& response) REQUIRES(mutex_);
   bool IsRight(const Sent& sent, const InferResponse& response, float constant) const;
@@ -77,7 +86,7 @@ class City {
   bool MayBeUnavailable(const Sent& sent, const std::string& why) const REQUIRES(mutex_);
   void Cancel(const Event& event);
   void Change(const Event& event);
-  void Changed(const std::string& model, std::size_t constant, bool load, const Status& done);
+  void Changed(const ModelChange& change, const Status& done);
   void Switch(const Event& event);
   void Lose(const Event& event);
   void Look();
@@ -87,7 +96,11 @@ class City {
   void AwaitQuiet();
   void AwaitDevice();
   void CheckQuiet();
+  void CheckFailedAttempts();
   void Probe(const std::string& model);
+  void Reload(const std::string& model);
+  void LoadAllAgain();
+  void CheckGrowth();
 
   const Script& script_;
   const std::string folder_;
@@ -104,7 +117,7 @@ class City {
   int changes_ GUARDED_BY(mutex_) = 0;  // under way
   int losing_ GUARDED_BY(mutex_) = 0;
   TimePoint lost_at_ GUARDED_BY(mutex_){};   // last time that the device was lost or still away
-  bool lost_ GUARDED_BY(mutex_) = false;     // ever
+  int losses_ GUARDED_BY(mutex_) = 0;        // so far
   bool resized_ GUARDED_BY(mutex_) = false;  // a share, ever
   bool closing_ GUARDED_BY(mutex_) = false;
   WorldReport report_;

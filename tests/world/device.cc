@@ -10,9 +10,34 @@
 
 #include "device/cpu/cpu_device.h"
 #include "device/host/listener_slot.h"
+#include "world/allocations.h"
+#include "world/models.h"
 #include "world/threads.h"
 
 namespace lagoon::world {
+
+/// Keeps the buffers of CPU workers for those who got them.
+class CountedMemory final : public MemoryOwner {
+ public:
+  explicit CountedMemory(Devices& devices) : devices_(devices) {}
+
+  void Keep(Buffer buffer) {
+    const MutexLock lock(mutex_);
+    ++devices_.buffers_;
+    std::byte* const data = buffer.data();
+    held_.emplace(data, std::move(buffer));
+  }
+  void Free(void* data, std::size_t) override {
+    const MutexLock lock(mutex_);
+    --devices_.buffers_;
+    held_.erase(data);
+  }
+
+ private:
+  Devices& devices_;
+  Mutex mutex_;
+  std::map<void*, Buffer> held_ GUARDED_BY(mutex_);
+};
 
 /// Forwards to CPU workers until it is lost. A call that is under way then ends first.
 class LosableDevice final : public Device {
@@ -54,7 +79,12 @@ class LosableDevice final : public Device {
   Result<Buffer> Allocate(std::size_t bytes, MemoryKind kind) override {
     const auto workers = Workers();
     if (workers == nullptr) return Gone();
-    return workers->Allocate(bytes, kind);
+    Result<Buffer> buffer = workers->Allocate(bytes, kind);
+    if (!buffer || buffer->data() == nullptr) return buffer;
+    const Spared spared;
+    Buffer counted(buffer->data(), buffer->size(), memory_);
+    memory_->Keep(*std::move(buffer));
+    return counted;
   }
   Status Upload(void* to, std::span<const std::byte> from) override {
     const auto workers = Workers();
@@ -64,8 +94,12 @@ class LosableDevice final : public Device {
   Result<KernelHandle> Load(const CodeImage& image, const KernelSpec& spec) override {
     const auto workers = Workers();
     if (workers == nullptr) return Gone();
+    // Loading takes time, as compiling does, so that requests leave meanwhile.
+    Dice dice(devices_.seed_ + devices_.loads_++);
+    if (dice.OneIn(4)) SleepFor(static_cast<std::uint64_t>(dice.Below(20'000'000)));
     Result<KernelHandle> handle = workers->Load(image, spec);
     if (!handle) return handle;
+    const Spared spared;
     const MutexLock lock(mutex_);
     const bool new_body = bodies_.insert({image.body, spec.scratch_bytes}).second;
     const bool new_handle = handles_.insert(*handle).second;
@@ -79,6 +113,7 @@ class LosableDevice final : public Device {
   Result<StreamId> CreateStream(const StreamOptions& options) override {
     const auto workers = Workers();
     if (workers == nullptr) return Gone();
+    ++devices_.created_;
     return workers->CreateStream(options);
   }
   Result<ShareId> CreateShare(const std::string& name, UnitRange units) override {
@@ -86,6 +121,8 @@ class LosableDevice final : public Device {
     if (workers == nullptr) return Gone();
     Result<ShareId> share = workers->CreateShare(name, units);
     if (!share) return share;
+    ++devices_.created_;
+    const Spared spared;
     const MutexLock lock(mutex_);
     ranges_[*share] = units;
     return share;
@@ -98,6 +135,7 @@ class LosableDevice final : public Device {
   Result<GuardId> CreateGuard() override {
     const auto workers = Workers();
     if (workers == nullptr) return Gone();
+    ++devices_.created_;
     return workers->CreateGuard();
   }
   const std::atomic<std::uint32_t>* GuardWord(GuardId guard) const override {
@@ -121,6 +159,7 @@ class LosableDevice final : public Device {
     const auto workers = Workers();
     if (workers == nullptr) return Gone();
     LAGOON_RETURN_IF_ERROR(workers->MoveShare(share, units));
+    const Spared spared;
     const MutexLock lock(mutex_);
     ranges_[share] = units;
     return {};
@@ -164,6 +203,7 @@ class LosableDevice final : public Device {
   }
 
   Devices& devices_;
+  const std::shared_ptr<CountedMemory> memory_ = std::make_shared<CountedMemory>(devices_);
   const DeviceInfo info_;
   const std::atomic<std::uint32_t> no_guard_{0};
   std::atomic<bool> serves_{false};
@@ -178,6 +218,7 @@ class LosableDevice final : public Device {
 };
 
 Result<ComputeDevice> Devices::Open() {
+  const Spared spared;
   {
     const MutexLock lock(mutex_);
     if (failures_ > 0) {

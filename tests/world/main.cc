@@ -1,8 +1,8 @@
 // A whole server in virtual time: one world for each seed (docs/contributing.md).
 
 #include <fcntl.h>
+#include <sched.h>
 #include <signal.h>
-#include <spdlog/spdlog.h>
 #include <sys/mman.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -22,6 +22,7 @@
 #include <vector>
 
 #include "nlohmann/json.hpp"
+#include "world/log.h"
 #include "world/script.h"
 #include "world/world.h"
 
@@ -47,7 +48,7 @@ std::string WhatSanitizersSay(const std::string& log) {
 
 /// The first lines of a log, each on a line of its own.
 std::string Begin(const std::string& log) {
-  constexpr int kLines = 16;
+  constexpr int kLines = 60;
   constexpr std::size_t kColumns = 160;
   std::istringstream lines(log);
   std::string text, line;
@@ -55,6 +56,14 @@ std::string Begin(const std::string& log) {
     text += "\n" + line.substr(0, kColumns);
   }
   return text;
+}
+
+/// Threads that take turns wake one another fastest on one core.
+void StayOnThisCore() {
+  cpu_set_t here;
+  CPU_ZERO(&here);
+  CPU_SET(static_cast<unsigned>(sched_getcpu()), &here);
+  static_cast<void>(sched_setaffinity(0, sizeof(here), &here));
 }
 
 struct Verdict {
@@ -115,6 +124,7 @@ class Child {
     dup2(log_, STDERR_FILENO);
     dup2(log_, STDOUT_FILENO);
     alarm(kSecondsPerWorld);
+    StayOnThisCore();
     std::filesystem::create_directories(folder_);
     const auto violation = [this](const std::string& what) {
       static_cast<void>(!write(said_, what.data(), what.size()));
@@ -350,7 +360,7 @@ int Main(int argc, char** argv) {
   app.add_option("--script", options.script, "Runs this script only");
   app.add_option("--json", options.json, "Writes the numbers there");
   CLI11_PARSE(app, argc, argv);
-  spdlog::set_level(spdlog::level::off);
+  ListenToLog();
   if (options.seeds == 0 && options.seconds <= 0) options.seeds = 100;
   Runner runner(options);
   return options.script.empty() ? runner.RunSeeds() : runner.RunScript();

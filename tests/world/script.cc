@@ -11,7 +11,7 @@ namespace lagoon::world {
 namespace {
 
 constexpr std::array kKinds = {"infer", "cancel",  "load", "unload", "switch", "resize",
-                               "hold",  "release", "lose", "look",   "await"};
+                               "hold",  "release", "lose", "starve", "look",   "await"};
 
 bool HasModel(Event::Kind kind) {
   return kind == Event::Kind::kInfer || kind == Event::Kind::kLoad ||
@@ -45,7 +45,8 @@ std::uint64_t DrawTimeout(Dice& dice) {
   }
 }
 
-Event DrawEvent(Dice& dice, const Script& script) {
+/// `starves`: memory runs out in this world.
+Event DrawEvent(Dice& dice, const Script& script, bool starves) {
   Event event;
   event.client = static_cast<std::uint32_t>(dice.Below(kClients));
   event.pause_us = DrawPause(dice);
@@ -78,6 +79,10 @@ Event DrawEvent(Dice& dice, const Script& script) {
   } else if (what < 92) {
     event.kind = dice.OneIn(2) ? Event::Kind::kLose : Event::Kind::kLook;
     event.number %= 3;
+  } else if (what < 95 && starves) {
+    event.kind = Event::Kind::kStarve;
+    event.number = 1 + event.number % (event.number % 2 == 0 ? 30 : 2000);
+    event.first = static_cast<std::uint64_t>(dice.OneIn(4) ? dice.Between(2, 20) : 1);
   } else if (what < 97) {
     event.kind = Event::Kind::kLook;
   } else {
@@ -129,10 +134,13 @@ Script DrawScript(std::uint64_t seed) {
     script.models.push_back(*at);
     names.erase(at);
   }
-  // Held kernels leave a worker to the others: at most one of each of two versions is held.
-  if (std::ranges::find(script.models, "wait") != script.models.end()) script.workers = 3;
   const std::int64_t events = dice.Between(10, 60);
-  for (std::int64_t i = 0; i < events; ++i) script.events.push_back(DrawEvent(dice, script));
+  // The thread of a job program, and the program, are not made for it.
+  const bool program = std::ranges::find(script.models, "program") != script.models.end();
+  const bool starves = script.devices == 1 && dice.OneIn(3) && !program;
+  for (std::int64_t i = 0; i < events; ++i) {
+    script.events.push_back(DrawEvent(dice, script, starves));
+  }
   return script;
 }
 

@@ -23,6 +23,7 @@ struct Event {
     kHold,     // from now on, kernels of the engine wait
     kRelease,  // no longer
     kLose,     // the device; number: how often opening it fails then
+    kStarve,   // number: which allocation fails, from now on; first: how many then
     kLook,     // reads everything that can be read, and checks it
     kAwait,    // until all of the client's requests are answered
   };

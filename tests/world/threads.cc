@@ -5,15 +5,14 @@
 #include <pthread.h>
 #include <signal.h>
 #include <sys/syscall.h>
-#include <sys/types.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <atomic>
 #include <cerrno>
-#include <climits>
 #include <cstdarg>
 #include <cstdint>
 #include <cstdlib>
@@ -21,6 +20,8 @@
 #include <string>
 #include <utility>
 #include <vector>
+
+#include "world/allocations.h"
 
 namespace lagoon::world {
 namespace {
@@ -119,18 +120,13 @@ bool MayRun(const Thread& thread) {
 }
 
 std::string Describe() {
-  static constexpr const char* kStates[] = {"may run",
-                                            "waits for a mutex",
-                                            "waits for a condition",
-                                            "waits for an atomic",
-                                            "sleeps",
-                                            "waits for the end of a thread",
-                                            "has ended"};
+  static constexpr std::array kWaits = {"nothing",   "a mutex",  "a condition",
+                                        "an atomic", "its time", "the end of a thread"};
   std::string text;
   for (const auto& thread : world->threads) {
     if (thread->state == Thread::State::kDone) continue;
-    text +=
-        "\n  thread " + std::to_string(thread->id) + " " + kStates[static_cast<int>(thread->state)];
+    text += "\n  thread " + std::to_string(thread->id) + " waits for ";
+    text += kWaits.at(static_cast<std::size_t>(thread->state));
     if (thread.get() == self) text += " (the last one that ran)";
   }
   return text;
@@ -243,6 +239,7 @@ void WakeOne(Thread::State state, const void* on) {
 }
 
 Thread& AddThread() {
+  const Spared spared;
   Thread& thread = *world->threads.emplace_back(std::make_unique<Thread>());
   thread.id = static_cast<std::uint32_t>(world->threads.size() - 1);
   const std::uint32_t slow = world->options.slow_threads;
@@ -320,6 +317,10 @@ void SleepFor(std::uint64_t ns) {
 
 void Note(std::uint64_t value) { Mix(value); }
 
+bool InWorld() { return self != nullptr; }
+
+std::size_t ThreadsSoFar() { return world->threads.size(); }
+
 void OnAllocation() {
   if (self == nullptr || --world->until_allocation != 0) return;
   world->until_allocation = 1 + DrawBelow(2 * world->options.allocations_per_switch);
@@ -332,7 +333,6 @@ void OnAllocation() {
 // ---- The replaced functions
 
 using lagoon::world::self;
-using lagoon::world::Thread;
 namespace lw = lagoon::world;
 
 extern "C" {
@@ -388,7 +388,7 @@ int pthread_cond_clockwait(pthread_cond_t* condition, pthread_mutex_t* mutex, cl
 int pthread_cond_signal(pthread_cond_t* condition) noexcept {
   static auto* const real = lw::Next<int(pthread_cond_t*)>("pthread_cond_signal");
   if (self == nullptr) return real(condition);
-  lw::WakeOne(Thread::State::kCondition, condition);
+  lw::WakeOne(lw::Thread::State::kCondition, condition);
   lw::Point();
   return 0;
 }
@@ -396,7 +396,7 @@ int pthread_cond_signal(pthread_cond_t* condition) noexcept {
 int pthread_cond_broadcast(pthread_cond_t* condition) noexcept {
   static auto* const real = lw::Next<int(pthread_cond_t*)>("pthread_cond_broadcast");
   if (self == nullptr) return real(condition);
-  lw::WakeAll(Thread::State::kCondition, condition);
+  lw::WakeAll(lw::Thread::State::kCondition, condition);
   lw::Point();
   return 0;
 }
@@ -410,12 +410,12 @@ int pthread_create(pthread_t* handle, const pthread_attr_t* attributes, void* (*
                                 ? __interceptor_pthread_create
                                 : lw::Next<CreateFunction>("pthread_create");
   if (self == nullptr) return real(handle, attributes, function, argument);
-  Thread& thread = lw::AddThread();
+  lw::Thread& thread = lw::AddThread();
   thread.function = function;
   thread.argument = argument;
   const int result = real(handle, attributes, lw::Enter, &thread);
   if (result != 0) {
-    thread.state = Thread::State::kDone;
+    thread.state = lw::Thread::State::kDone;
     return result;
   }
   thread.handle = *handle;
@@ -431,8 +431,8 @@ int pthread_join(pthread_t handle, void** result) {
   const auto found = std::find_if(threads.rbegin(), threads.rend(),
                                   [&](const auto& thread) { return thread->handle == handle; });
   if (found != threads.rend()) {
-    while ((*found)->state != Thread::State::kDone) {
-      lw::Block(Thread::State::kJoin, found->get());
+    while ((*found)->state != lw::Thread::State::kDone) {
+      lw::Block(lw::Thread::State::kJoin, found->get());
     }
   }
   return real(handle, result);
@@ -487,7 +487,7 @@ __attribute__((no_sanitize_address)) long syscall(long number, ...) noexcept {
         end = lw::ToNs(*until) + (operation == FUTEX_WAIT ? lw::world->now : 0);
       }
       self->expected = static_cast<int>(words[2]);
-      lw::Block(Thread::State::kFutex, reinterpret_cast<const void*>(words[0]), end);
+      lw::Block(lw::Thread::State::kFutex, reinterpret_cast<const void*>(words[0]), end);
       return 0;
     }
   }

@@ -52,6 +52,12 @@ void SleepFor(std::uint64_t ns);
 /// Mixes `value` into the hash.
 void Note(std::uint64_t value);
 
+/// Whether the calling thread is one of the world.
+bool InWorld();
+
+/// How many threads were ever started.
+std::size_t ThreadsSoFar();
+
 /// A scheduling point, called by operator new.
 void OnAllocation();
 

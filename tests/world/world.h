@@ -21,7 +21,4 @@ struct WorldReport {
 WorldReport RunWorld(const Script& script, const std::string& folder,
                      const std::function<void(const std::string&)>& violation);
 
-/// Allocations of the program that are not freed.
-std::int64_t LiveAllocations();
-
 }  // namespace lagoon::world
