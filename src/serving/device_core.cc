@@ -348,7 +348,7 @@ void DeviceCore::CancelWaiting() {
 
 void DeviceCore::Drain(TimePoint until) {
   draining_.store(true, std::memory_order_relaxed);
-  in_flight_.Close("the server is shutting down");
+  UntilMemorySuffices([&] { in_flight_.Close("the server is shutting down"); });
   if (dispatcher_ == nullptr || in_flight_.WaitUntilEmpty(until)) return;
   CancelWaiting();
   UntilMemorySuffices([&] { in_flight_.CancelAll(*dispatcher_); });

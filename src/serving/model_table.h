@@ -78,8 +78,8 @@ class ModelTable {
   /// the reason why a version cannot be served.
   Result<std::unique_ptr<Entry>> LoadOne(const std::string& repository, const std::string& name,
                                          Device& device, const LoadOptions& options) const;
-  /// Takes the memory that Put() needs. Returns room for what that takes out. Where memory runs out,
-  /// no version changes.
+  /// Takes the memory that Put() needs. Returns room for what that takes out. Where memory runs
+  /// out, no version changes.
   Removed MakeRoom(const std::string& name, Entry& entry);
   /// Puts a model into the table whose versions are started, in the place of the one of that name.
   /// Moves the versions of the latter to `removed`: they serve their leases, and no request finds

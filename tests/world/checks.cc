@@ -281,6 +281,7 @@ void City::CheckFailedAttempts() {
   std::map<std::string, TimePoint> last;
   std::map<std::string, std::size_t> early;  // attempts of each plan
   for (const FailedAttempt& attempt : FailedAttempts()) {
+    if (attempt.text.find("device of the world") != std::string::npos) continue;  // it was lost
     const auto [before, first] = last.insert({attempt.text, attempt.at});
     if (!first && attempt.at - before->second < FailedPlans::kFirstPause) ++early[attempt.text];
     before->second = attempt.at;
