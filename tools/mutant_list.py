@@ -903,8 +903,6 @@ MUTANTS = [
   return shares_->Replace(gone, std::move(models));""", ["world"]),
     ("world-failed-plan-tried-at-once", "a shape that does not compile is compiled again and again", "src/serving/plans/failed_plans.cc",
      "found == failed_.end() || found->until <= now ?", "found == failed_.end() || found->until != now ?", ["world"]),
-    ("world-load-without-memory", "memory that runs out while a model is loaded ends the server", "src/serving/core.cc",
-     "change.done(WithoutExceptions([&] { return Make(change, ends); }));", "change.done(Make(change, ends));", ["world"]),
     ("world-held-deadline-lost", "deadlines do not hold while a switch waits for a held kernel", DISPATCHER,
      "  ExpireHeld(answers.finished);\n", "", ["world"]),
     ("world-loss-is-a-cancellation", "requests that wait when the device is lost are answered as cancelled",
